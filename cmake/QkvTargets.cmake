@@ -1,0 +1,43 @@
+# One CMake library a folder of qkv/, one test program a folder of tests/, one fuzzer a parser.
+
+set(QKV_WARNINGS -Wall -Wextra -Wpedantic -Wshadow -Wno-missing-field-initializers)
+if(QKV_WERROR)
+  list(APPEND QKV_WARNINGS -Werror)
+endif()
+
+# qkv_library(core SOURCES a.cc b.cc DEPS qkv_x PRIVATE_DEPS lib)
+function(qkv_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
+  add_library(qkv_${name} STATIC ${ARG_SOURCES})
+  add_library(qkv::${name} ALIAS qkv_${name})
+  set_target_properties(qkv_${name} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON)
+  target_compile_features(qkv_${name} PUBLIC cxx_std_20)
+  target_compile_options(qkv_${name} PRIVATE ${QKV_WARNINGS})
+  target_include_directories(qkv_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:include>)
+  target_link_libraries(qkv_${name} PUBLIC ${ARG_DEPS} PRIVATE ${ARG_PRIVATE_DEPS})
+  set_property(GLOBAL APPEND PROPERTY QKV_LIBRARIES qkv_${name})
+endfunction()
+
+# qkv_test(core SOURCES a_test.cc DEPS qkv_core ENVIRONMENT A=b)
+function(qkv_test name)
+  if(NOT QKV_BUILD_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;ENVIRONMENT" ${ARGN})
+  add_executable(qkv_${name}_test ${ARG_SOURCES})
+  target_compile_options(qkv_${name}_test PRIVATE ${QKV_WARNINGS})
+  target_link_libraries(qkv_${name}_test PRIVATE ${ARG_DEPS} qkv_test_support GTest::gtest_main)
+  gtest_discover_tests(qkv_${name}_test TEST_PREFIX "${name}." DISCOVERY_TIMEOUT 60
+                       PROPERTIES ENVIRONMENT "${ARG_ENVIRONMENT}" TIMEOUT 900)
+endfunction()
+
+# qkv_fuzzer(safetensors SOURCES fuzz_safetensors.cc DEPS qkv_io): libFuzzer, with clang and QKV_BUILD_FUZZERS only
+function(qkv_fuzzer name)
+  if(NOT QKV_BUILD_FUZZERS)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  add_executable(fuzz_${name} ${ARG_SOURCES})
+  target_compile_options(fuzz_${name} PRIVATE ${QKV_WARNINGS})
+  target_link_libraries(fuzz_${name} PRIVATE ${ARG_DEPS} -fsanitize=fuzzer)
+endfunction()

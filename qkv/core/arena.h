@@ -1,0 +1,54 @@
+// Scratch memory for a forward pass: pointers are bumped, everything is freed at once.
+// After the first pass the arena holds one block of the size that was needed, so the second pass allocates nothing.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "qkv/core/tensor.h"
+
+namespace qkv {
+
+class Arena {
+ public:
+  /// Uninitialised, 64-byte aligned memory that lives until the enclosing Scope ends or Reset is called.
+  template <typename T>
+  View<T> New(const Shape& shape) {
+    Require(static_cast<uint64_t>(shape.size()) <= PTRDIFF_MAX / sizeof(T), "arena: {} is too large to address",
+            ToString(shape));
+    return View<T>(static_cast<T*>(Allocate(sizeof(T) * static_cast<size_t>(shape.size()))), shape);
+  }
+
+  /// Gives back on destruction what was allocated since construction.
+  class Scope {
+   public:
+    explicit Scope(Arena& arena) : arena_(arena), mark_(arena.used_) {}
+    ~Scope() { arena_.Rewind(mark_); }
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    Arena& arena_;
+    size_t mark_;
+  };
+
+  /// Forgets everything; joins the blocks into one as large as the most that was ever in use.
+  void Reset();
+
+  /// The most bytes ever in use at a time.
+  size_t peak_bytes() const { return peak_; }
+
+ private:
+  struct Block {
+    Tensor<std::byte> memory;
+    size_t begin;  // position of its first byte, counted over all blocks
+  };
+
+  void* Allocate(size_t bytes);
+  void Rewind(size_t mark);
+
+  std::vector<Block> blocks_;
+  size_t used_ = 0, peak_ = 0;
+};
+
+}  // namespace qkv

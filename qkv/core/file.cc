@@ -1,0 +1,139 @@
+#include "qkv/core/file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "qkv/core/error.h"
+
+namespace qkv {
+namespace {
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+std::string Reason() { return std::strerror(errno); }
+
+// Opens a regular file; a folder or a pipe gets an error of its own instead of a puzzling one later.
+int OpenRegular(const std::filesystem::path& path, size_t* size) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  Require(fd >= 0, "cannot open {}: {}", path.string(), Reason());
+  struct stat status {};
+  if (::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
+    ::close(fd);
+    Fail("cannot read {}: not a regular file", path.string());
+  }
+  *size = static_cast<size_t>(status.st_size);
+  return fd;
+}
+
+class DescriptorSink : public FileSink {
+ public:
+  DescriptorSink(int fd, const std::filesystem::path& path) : fd_(fd), path_(path) {}
+  using FileSink::Write;
+  void Write(std::span<const std::byte> bytes) override {
+    while (!bytes.empty()) {
+      const ssize_t written = ::write(fd_, bytes.data(), bytes.size());
+      if (written < 0 && errno == EINTR) continue;
+      Require(written > 0, "cannot write {}: {}", path_.string(), Reason());
+      bytes = bytes.subspan(static_cast<size_t>(written));
+    }
+  }
+
+ private:
+  int fd_;
+  const std::filesystem::path& path_;
+};
+
+// Removes the temporary file unless it was renamed away.
+struct Temporary {
+  std::string path;
+  ~Temporary() {
+    if (!path.empty()) ::unlink(path.c_str());
+  }
+};
+
+}  // namespace
+
+MappedFile::MappedFile(const std::filesystem::path& path) {
+  size_t size = 0;
+  const Descriptor file(OpenRegular(path, &size));
+  if (size == 0) return;  // mmap refuses empty files
+  void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
+  Require(address != MAP_FAILED, "cannot map {}: {}", path.string(), Reason());
+  bytes_ = {static_cast<const std::byte*>(address), size};
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+MappedFile::~MappedFile() {
+  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+std::string ReadFile(const std::filesystem::path& path, size_t max_bytes) {
+  size_t size = 0;
+  const Descriptor file(OpenRegular(path, &size));
+  Require(size <= max_bytes, "cannot read {}: {} bytes, at most {} are accepted", path.string(), size, max_bytes);
+  std::string text(size, '\0');
+  size_t done = 0;
+  while (done < size) {
+    const ssize_t got = ::read(file.get(), text.data() + done, size - done);
+    if (got < 0 && errno == EINTR) continue;
+    Require(got > 0, "cannot read {}: {}", path.string(), got == 0 ? "it became shorter" : Reason());
+    done += static_cast<size_t>(got);
+  }
+  return text;
+}
+
+void WriteFile(const std::filesystem::path& path, const std::function<void(FileSink&)>& fill) {
+  // A device or a pipe (/dev/stdout) cannot be replaced by a rename: written in place.
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
+    Require(!S_ISDIR(status.st_mode), "cannot write {}: it is a folder", path.string());
+    const Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+    Require(file.get() >= 0, "cannot write {}: {}", path.string(), Reason());
+    DescriptorSink sink(file.get(), path);
+    fill(sink);
+    return;
+  }
+  Temporary temporary;
+  std::string name = path.string() + ".XXXXXX";
+  const Descriptor file(::mkostemp(name.data(), O_CLOEXEC));
+  Require(file.get() >= 0, "cannot write {}: {}", path.string(), Reason());
+  temporary.path = name;
+  DescriptorSink sink(file.get(), path);
+  fill(sink);
+  const mode_t mask = ::umask(0);
+  ::umask(mask);
+  Require(::fchmod(file.get(), 0666 & ~mask) == 0 && ::fsync(file.get()) == 0, "cannot write {}: {}", path.string(),
+          Reason());
+  Require(::rename(name.c_str(), path.c_str()) == 0, "cannot write {}: {}", path.string(), Reason());
+  temporary.path.clear();
+}
+
+void WriteFile(const std::filesystem::path& path, std::string_view text) {
+  WriteFile(path, [&](FileSink& sink) { sink.Write(text); });
+}
+
+}  // namespace qkv

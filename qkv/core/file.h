@@ -1,0 +1,45 @@
+// Files read by memory map, and written whole or not at all.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace qkv {
+
+/// A file's bytes, mapped read-only. Movable; unmapped on destruction.
+class MappedFile {
+ public:
+  MappedFile() = default;
+  /// Throws Error with the path and the system's reason when it is no readable regular file.
+  explicit MappedFile(const std::filesystem::path& path);
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  ~MappedFile();
+
+  std::span<const std::byte> bytes() const { return bytes_; }
+
+ private:
+  std::span<const std::byte> bytes_;
+};
+
+/// The whole file. Throws Error when it cannot be read or is longer than `max_bytes`.
+std::string ReadFile(const std::filesystem::path& path, size_t max_bytes = size_t{1} << 31);
+
+/// Where the pieces of a new file go.
+class FileSink {
+ public:
+  virtual ~FileSink() = default;
+  virtual void Write(std::span<const std::byte> bytes) = 0;
+  void Write(std::string_view text) { Write(std::as_bytes(std::span(text.data(), text.size()))); }
+};
+
+/// Writes a temporary file beside `path`, flushes it to disk and renames it: on any failure (an exception out of
+/// `fill`, a full disk) the old file stays as it was, the temporary one is removed, and Error is thrown.
+void WriteFile(const std::filesystem::path& path, const std::function<void(FileSink&)>& fill);
+void WriteFile(const std::filesystem::path& path, std::string_view text);
+
+}  // namespace qkv

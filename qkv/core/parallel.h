@@ -1,0 +1,45 @@
+// Loops over all cores of one machine. OpenMP is behind them; nothing else in qkv names it.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <exception>
+
+namespace qkv {
+
+/// Threads that a parallel loop uses: all cores of the process's affinity mask unless set.
+int NumThreads();
+/// Throws Error when `threads` < 1.
+void SetNumThreads(int threads);
+
+namespace internal {
+using TaskBody = void (*)(void* context, int64_t task, int thread);
+/// Runs tasks 0…count-1, each once, on up to NumThreads() threads. Rethrows the first exception.
+void RunTasks(int64_t count, TaskBody body, void* context);
+}  // namespace internal
+
+/// Calls f(task, thread) for task = 0…count-1, handed out one at a time; 0 <= thread < NumThreads().
+/// Nested calls run on the calling thread, as thread 0.
+template <typename F>
+void ParallelTasks(int64_t count, F&& f) {
+  internal::RunTasks(
+      count,
+      [](void* context, int64_t task, int thread) {
+        (*static_cast<std::remove_reference_t<F>*>(context))(task, thread);
+      },
+      const_cast<void*>(static_cast<const void*>(&f)));
+}
+
+/// Calls f(begin, end) for consecutive pieces of [0, n), `grain` long (the last may be shorter).
+/// The pieces do not depend on the number of threads.
+template <typename F>
+void ParallelFor(int64_t n, int64_t grain, F&& f) {
+  const int64_t pieces = (n + grain - 1) / grain;
+  if (pieces <= 1) {
+    if (n > 0) f(int64_t{0}, n);
+    return;
+  }
+  ParallelTasks(pieces, [&](int64_t piece, int) { f(piece * grain, std::min(n, (piece + 1) * grain)); });
+}
+
+}  // namespace qkv

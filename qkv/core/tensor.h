@@ -1,0 +1,179 @@
+// Shapes, strided views and owning, aligned tensors. No arithmetic here: that is simd's.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <initializer_list>
+#include <memory>
+#include <new>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "qkv/core/error.h"
+
+namespace qkv {
+
+// A cache line, and the widest vector of any instruction set that we build for.
+inline constexpr size_t kAlignment = 64;
+
+/// Up to six extents, outermost first. A scalar has rank 0 and one element.
+class Shape {
+ public:
+  static constexpr int kMaxRank = 6;
+
+  Shape() = default;
+  Shape(std::initializer_list<int64_t> extents) : Shape(std::span<const int64_t>(extents.begin(), extents.size())) {}
+  /// Throws Error when there are more than kMaxRank extents, one is negative, or their product overflows.
+  explicit Shape(std::span<const int64_t> extents);
+
+  int rank() const { return rank_; }
+  int64_t operator[](int axis) const { return extents_[axis]; }
+  int64_t size() const { return size_; }
+  std::span<const int64_t> extents() const { return {extents_.data(), static_cast<size_t>(rank_)}; }
+  bool operator==(const Shape& other) const {
+    return rank_ == other.rank_ && std::equal(extents_.begin(), extents_.begin() + rank_, other.extents_.begin());
+  }
+
+ private:
+  std::array<int64_t, kMaxRank> extents_{};
+  int64_t size_ = 1;
+  int rank_ = 0;
+};
+
+/// "[2, 197, 768]"
+std::string ToString(const Shape& shape);
+
+/// A window on elements that somebody else owns: pointer, shape and strides (in elements).
+template <typename T>
+class View {
+ public:
+  using Strides = std::array<int64_t, Shape::kMaxRank>;
+
+  View() = default;
+  /// A dense, row-major view.
+  View(T* data, const Shape& shape) : data_(data), shape_(shape) {
+    int64_t stride = 1;
+    for (int axis = shape.rank() - 1; axis >= 0; --axis) {
+      strides_[axis] = stride;
+      stride *= shape[axis];
+    }
+  }
+  View(T* data, const Shape& shape, const Strides& strides) : data_(data), shape_(shape), strides_(strides) {}
+  /// A view of mutable elements serves where a view of constant ones is asked for.
+  template <typename U>
+  requires(std::is_same_v<T, const U>) View(const View<U>& other)
+      : data_(other.data()), shape_(other.shape()), strides_(other.strides()) {}
+
+  T* data() const { return data_; }
+  const Shape& shape() const { return shape_; }
+  const Strides& strides() const { return strides_; }
+  int rank() const { return shape_.rank(); }
+  int64_t dim(int axis) const { return shape_[axis]; }
+  int64_t stride(int axis) const { return strides_[axis]; }
+  int64_t size() const { return shape_.size(); }
+  bool empty() const { return data_ == nullptr; }
+  bool dense() const {
+    int64_t expected = 1;
+    for (int axis = rank() - 1; axis >= 0; --axis) {
+      if (shape_[axis] != 1 && strides_[axis] != expected) return false;
+      expected *= shape_[axis];
+    }
+    return true;
+  }
+
+  /// The element at the given indices; fewer indices than axes give the start of that slice.
+  template <typename... Index>
+  T* at(Index... index) const {
+    static_assert(sizeof...(index) <= Shape::kMaxRank);
+    int axis = 0;
+    int64_t offset = 0;
+    ((offset += static_cast<int64_t>(index) * strides_[axis++]), ...);
+    return data_ + offset;
+  }
+  /// Pointer to row r of a matrix.
+  T* row(int64_t r) const { return data_ + r * strides_[0]; }
+
+  /// The view with its first axis fixed at `index`.
+  View operator[](int64_t index) const {
+    Strides strides{};
+    for (int axis = 1; axis < rank(); ++axis) strides[axis - 1] = strides_[axis];
+    return View(at(index), Shape(shape_.extents().subspan(1)), strides);
+  }
+  /// Elements [begin, end) along an axis.
+  View slice(int axis, int64_t begin, int64_t end) const {
+    std::array<int64_t, Shape::kMaxRank> extents{};
+    for (int a = 0; a < rank(); ++a) extents[a] = shape_[a];
+    extents[axis] = end - begin;
+    return View(data_ + begin * strides_[axis], Shape(std::span<const int64_t>(extents.data(), rank())), strides_);
+  }
+  /// The same elements in another shape. Throws Error when the view is not dense or the sizes differ.
+  View reshape(const Shape& shape) const {
+    Require(dense() && shape.size() == size(), "reshape: cannot see {} as {}{}", ToString(shape_), ToString(shape),
+            dense() ? "" : " (the view is strided)");
+    return View(data_, shape);
+  }
+
+ private:
+  T* data_ = nullptr;
+  Shape shape_{0};
+  Strides strides_{};
+};
+
+/// Owns dense, 64-byte aligned elements of a plain type. Movable; copied on request only (Clone).
+template <typename T>
+class Tensor {
+  static_assert(std::is_trivially_copyable_v<T>);
+
+ public:
+  Tensor() = default;
+  /// Zero-initialised. Throws Error when the memory cannot be had.
+  explicit Tensor(const Shape& shape) : Tensor(Uninitialised(shape)) {
+    if (shape.size() > 0)
+      std::memset(static_cast<void*>(data_.get()), 0, sizeof(T) * static_cast<size_t>(shape.size()));
+  }
+  static Tensor Uninitialised(const Shape& shape) {
+    Require(static_cast<uint64_t>(shape.size()) <= PTRDIFF_MAX / sizeof(T), "tensor: {} is too large to address",
+            ToString(shape));
+    const size_t bytes = sizeof(T) * static_cast<size_t>(shape.size());
+    void* memory = ::operator new(bytes, std::align_val_t(kAlignment), std::nothrow);
+    Require(memory != nullptr, "tensor: no memory for {} ({} bytes)", ToString(shape), bytes);
+    Tensor tensor;
+    tensor.data_.reset(static_cast<T*>(memory));
+    tensor.shape_ = shape;
+    return tensor;
+  }
+  Tensor Clone() const {
+    Tensor copy = Uninitialised(shape_);
+    if (size() > 0) std::memcpy(static_cast<void*>(copy.data()), data(), sizeof(T) * static_cast<size_t>(size()));
+    return copy;
+  }
+
+  T* data() { return data_.get(); }
+  const T* data() const { return data_.get(); }
+  const Shape& shape() const { return shape_; }
+  int rank() const { return shape_.rank(); }
+  int64_t dim(int axis) const { return shape_[axis]; }
+  int64_t size() const { return shape_.size(); }
+  bool empty() const { return data_ == nullptr; }
+  T& operator[](int64_t i) { return data_[i]; }
+  const T& operator[](int64_t i) const { return data_[i]; }
+  std::span<T> span() { return {data(), static_cast<size_t>(size())}; }
+  std::span<const T> span() const { return {data(), static_cast<size_t>(size())}; }
+
+  View<T> view() { return View<T>(data(), shape_); }
+  View<const T> view() const { return View<const T>(data(), shape_); }
+  operator View<T>() { return view(); }
+  operator View<const T>() const { return view(); }
+
+ private:
+  struct Free {
+    void operator()(T* data) const { ::operator delete(data, std::align_val_t(kAlignment)); }
+  };
+  std::unique_ptr<T[], Free> data_;
+  Shape shape_{0};
+};
+
+}  // namespace qkv

@@ -1,0 +1,47 @@
+// An image in memory, and the ways to get one from a file.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "qkv/core/tensor.h"
+
+namespace qkv::image {
+
+/// Eight-bit samples, rows from the top, channels interleaved: 1 grey, 2 grey and alpha, 3 RGB, 4 RGB and alpha.
+struct Image {
+  Tensor<uint8_t> pixels;  // [height, width, channels]
+
+  int64_t height() const { return pixels.dim(0); }
+  int64_t width() const { return pixels.dim(1); }
+  int64_t channels() const { return pixels.dim(2); }
+};
+
+struct DecodeOptions {
+  bool exif_orientation = true;  // turn the picture upright as its EXIF tag says
+  // More pixels than this are refused before they are decoded: Pillow's own limit for a decompression bomb, twice its
+  // warning (89,478,485).
+  int64_t max_pixels = 178'956'970;
+  // Grey levels (of up to 16 bits) that become 0 and 255, linearly between. Without it 16 bits are treated as Pillow
+  // does: 16-bit grey saturates at 255 on conversion, 16-bit RGB keeps the high byte.
+  std::optional<std::pair<double, double>> window;
+};
+
+/// JPEG, PNG, WebP, GIF (first frame), BMP, TIFF, PPM/PGM/PBM, told by their first bytes.
+/// Palettes are expanded, CMYK becomes RGB as Pillow's convert("RGB") does.
+/// Throws Error that begins with `where` for unknown, truncated or oversized files.
+Image Decode(std::span<const std::byte> bytes, const DecodeOptions& options, std::string_view where);
+Image DecodeFile(const std::filesystem::path& path, const DecodeOptions& options = {});
+
+/// True for the file endings that DecodeFile reads (any case).
+bool HasImageEnding(const std::filesystem::path& path);
+
+/// To 1 (grey) or 3 (RGB) channels as Pillow's convert("L") and convert("RGB") do; alpha is dropped.
+Image ToChannels(const Image& image, int channels);
+
+}  // namespace qkv::image

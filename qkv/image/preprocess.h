@@ -1,0 +1,44 @@
+// From a decoded image to the tensor that a model was trained on, to the last bit of the original pipelines.
+// Not here: reading the configuration files of the libraries (model/preprocess_config.h).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "qkv/core/tensor.h"
+#include "qkv/image/image.h"
+#include "qkv/image/resize.h"
+
+namespace qkv::image {
+
+/// What happens to an image, in this order: resize, crop or pad, rescale, normalise.
+struct Preprocess {
+  enum class Resize {
+    kNone,
+    kExact,         // to resize_height × resize_width, aspect ratio lost
+    kShortestEdge,  // the shorter edge to resize_height, the longer one in proportion, truncated
+    kFit,           // timm's "border": the longer edge fits, the rest is padded
+  };
+  enum class Crop {
+    kNone,
+    kTorchvision,   // centre crop, offset rounded half to even, zero-padded where the image is smaller
+    kHuggingFace,   // centre crop, offset floored, zero-padded where the image is smaller
+  };
+  int channels = 3;
+  Resize resize = Resize::kNone;
+  int64_t resize_height = 0, resize_width = 0;
+  Filter filter = Filter::kBicubic;
+  Crop crop = Crop::kNone;
+  int64_t crop_height = 0, crop_width = 0;
+  std::vector<uint8_t> fill;   // of padded pixels, one a channel; empty: zeros
+  double rescale = 1.0 / 255;  // 1 when do_rescale is off
+  std::vector<float> mean, std;  // one a channel; empty: not normalised
+};
+
+/// Writes the tensor, out: [channels, height, width], dense; the shape must be OutputShape's.
+void Apply(const Preprocess& preprocess, const Image& image, View<float> out);
+
+/// The shape that Apply will write for an image of this height and width.
+Shape OutputShape(const Preprocess& preprocess, int64_t height, int64_t width);
+
+}  // namespace qkv::image

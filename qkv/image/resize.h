@@ -1,0 +1,15 @@
+// Resampling, to the byte as Pillow does it.
+#pragma once
+
+#include <cstdint>
+
+#include "qkv/image/image.h"
+
+namespace qkv::image {
+
+enum class Filter { kNearest, kBox, kBilinear, kHamming, kBicubic, kLanczos };
+
+/// The image in another size. Alpha channels are resized premultiplied, as Pillow does.
+Image Resize(const Image& image, int64_t height, int64_t width, Filter filter);
+
+}  // namespace qkv::image

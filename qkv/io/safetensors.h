@@ -1,0 +1,71 @@
+// The safetensors format: a strict reader on mapped memory, sharded checkpoints, and a writer.
+// Not here: what the tensors mean (model).
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "qkv/core/dtype.h"
+#include "qkv/core/file.h"
+#include "qkv/core/tensor.h"
+
+namespace qkv::io {
+
+/// One tensor as it lies in a file. `bytes` may be misaligned: old writers did not pad their header.
+struct StoredTensor {
+  std::string name;
+  DType dtype = DType::kF32;
+  Shape shape;
+  std::span<const std::byte> bytes;
+};
+
+/// The elements of an F32, F16, BF16 or F64 tensor, converted. Throws Error for other types.
+template <typename T>
+Tensor<T> Convert(const StoredTensor& tensor);
+
+/// The same into given memory of tensor.shape.size() elements.
+template <typename T>
+void ConvertTo(const StoredTensor& tensor, T* out);
+
+/// A checkpoint: one file, or the shards that an index names. Holds the mapping; the tensors' bytes point into it.
+class SafeTensors {
+ public:
+  SafeTensors() = default;
+  /// `path`: a .safetensors file, a .safetensors.index.json, or a folder that holds model.safetensors or its index.
+  /// Throws Error that names the file and the tensor for anything that the format forbids: a header longer than the
+  /// file or 100,000,000 bytes, JSON that is not a flat table, duplicate names, unknown types, shapes that overflow or
+  /// disagree with their bytes, offsets that overlap, leave holes or miss the end; for shards also a tensor that the
+  /// index names and no shard holds, one that no index names, and shards outside the folder.
+  static SafeTensors Open(const std::filesystem::path& path);
+  /// The same of bytes in memory, which must outlive the result. `where` begins the errors.
+  static SafeTensors FromBytes(std::span<const std::byte> bytes, std::string_view where);
+
+  /// Sorted by name.
+  const std::vector<StoredTensor>& tensors() const { return tensors_; }
+  /// Null when there is none of that name.
+  const StoredTensor* Find(std::string_view name) const;
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  size_t bytes() const;  // of all tensors together
+
+ private:
+  std::vector<MappedFile> files_;
+  std::vector<StoredTensor> tensors_;
+  std::map<std::string, std::string> metadata_;
+};
+
+/// Writes a file whole or not at all; tensors in descending alignment, then by name, as the original library does.
+void WriteSafeTensors(const std::filesystem::path& path, std::vector<StoredTensor> tensors,
+                      const std::map<std::string, std::string>& metadata = {});
+
+/// How a dense view is stored, under a name.
+template <typename T>
+StoredTensor Stored(std::string name, View<const T> view);
+
+}  // namespace qkv::io

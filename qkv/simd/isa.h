@@ -1,0 +1,25 @@
+// Which instruction set the kernels use: the best that the processor and the operating system offer, or QKV_ISA.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+namespace qkv::simd {
+
+enum class Isa { kBaseline, kAvx2, kAvx512 };  // in ascending order
+
+/// "baseline", "avx2", "avx512"
+std::string_view Name(Isa isa);
+
+/// What this machine can run, ascending; kBaseline is always there.
+std::vector<Isa> AvailableIsas();
+
+/// The one in use. Read from the environment variable QKV_ISA at the first call.
+/// Throws Error when QKV_ISA names none, or one that this machine lacks.
+Isa ActiveIsa();
+
+/// Makes `isa` the active one (for tests and benchmarks). Throws Error when this machine lacks it.
+/// Weights packed before stay valid only for the instruction set that packed them.
+void SetIsa(Isa isa);
+
+}  // namespace qkv::simd

@@ -1,0 +1,18 @@
+// The oracle: every kernel once more, naive and in double precision. Never optimised, never removed.
+#pragma once
+
+#include "qkv/simd/elementwise.h"
+
+namespace qkv::simd::reference {
+
+double Activate(Activation activation, double x);
+
+/// y[M, N] = x[M, K] w[N, K]ᵀ, all dense. `magnitude`, when given, gets Σ|x||w|, from which tolerances follow.
+void MatMul(const double* x, const double* w, int64_t M, int64_t N, int64_t K, double* y, double* magnitude = nullptr);
+
+void LayerNorm(const double* x, int64_t rows, int64_t D, const double* gamma, const double* beta, double eps,
+               double* y);
+void RmsNorm(const double* x, int64_t rows, int64_t D, const double* gamma, double eps, double* y);
+void Softmax(double* x, int64_t n);
+
+}  // namespace qkv::simd::reference

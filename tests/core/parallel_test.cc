@@ -1,0 +1,54 @@
+#include "qkv/core/parallel.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <vector>
+
+#include "qkv/core/error.h"
+
+namespace qkv {
+namespace {
+
+class ParallelThreads : public testing::TestWithParam<int> {
+ protected:
+  void SetUp() override { SetNumThreads(GetParam()); }
+  void TearDown() override { SetNumThreads(2); }
+};
+INSTANTIATE_TEST_SUITE_P(Threads, ParallelThreads, testing::Values(1, 2, 8));
+
+TEST_P(ParallelThreads, RunsEveryTaskOnce) {
+  for (const int count : {0, 1, 2, 7, 1000}) {
+    std::vector<std::atomic<int>> runs(count);
+    ParallelTasks(count, [&](int64_t task, int thread) {
+      ++runs[task];
+      EXPECT_GE(thread, 0);
+      EXPECT_LT(thread, NumThreads());
+    });
+    for (const auto& run : runs) EXPECT_EQ(run, 1);
+  }
+}
+
+TEST_P(ParallelThreads, PiecesCoverTheRange) {
+  std::vector<std::atomic<int>> seen(103);
+  ParallelFor(103, 10, [&](int64_t begin, int64_t end) {
+    EXPECT_EQ(begin % 10, 0);
+    for (int64_t i = begin; i < end; ++i) ++seen[i];
+  });
+  for (const auto& count : seen) EXPECT_EQ(count, 1);
+}
+
+TEST_P(ParallelThreads, PassesOnTheException) {
+  EXPECT_THROW(ParallelTasks(100, [](int64_t task, int) { Require(task != 50, "task {}", task); }), Error);
+}
+
+TEST_P(ParallelThreads, NestedCallsRunToo) {
+  std::atomic<int> runs{0};
+  ParallelTasks(4, [&](int64_t, int) { ParallelTasks(4, [&](int64_t, int) { ++runs; }); });
+  EXPECT_EQ(runs, 16);
+}
+
+TEST(Parallel, RefusesNoThreads) { EXPECT_THROW(SetNumThreads(0), Error); }
+
+}  // namespace
+}  // namespace qkv
