@@ -1,0 +1,139 @@
+"""The configurations of the goldens: every family and option that qkv reproduces, shrunk.
+
+Widths, heads and images are small and often odd (30 wide, 3 heads, 25 pixels), so that each
+folder stays small and no vector width divides everything.
+"""
+import torch
+from originals import Case
+from timm.layers import SwiGLU
+
+# 24×24 pixels in patches of 8 are 9 tokens, and the prefix.
+SMALL = dict(img_size=24, patch_size=8, embed_dim=24, depth=2, num_heads=3, num_classes=7)
+
+
+def timm(name, arch="vit_base_patch16_224", size=None, dtype=torch.float32, extra=None, unsaved=None, **args):
+    return Case(f"timm_{name}", "timm", arch, {**SMALL, **args}, size, dtype, extra=extra or {}, unsaved=unsaved or {})
+
+
+TIMM = [
+    timm("vit"),
+    timm("vit_labels", extra={"label_names": list("abcdefg"), "label_descriptions": {c: f"letter {c}" for c in "abcdefg"}}),
+    timm("deit3", "deit3_small_patch16_224"),  # no_embed_class, init_values
+    timm("layerscale", init_values=1e-5),
+    timm("avg_fcnorm", class_token=False, global_pool="avg", fc_norm=True),
+    timm("avg_norm", "vit_medium_patch16_gap_240"),  # no class token, qkv_bias off, LayerScale, fc_norm off
+    timm("reg4_cls", reg_tokens=4),
+    timm("reg4_noembed", reg_tokens=4, no_embed_class=True),
+    timm("reg4_gap", "vit_medium_patch16_reg4_gap_256"),  # registers, no class token
+    timm("reg1_gap_embed", class_token=False, reg_tokens=1, global_pool="avg"),
+    timm("cls_avg", global_pool="avg"),  # a class token that pooling leaves out
+    timm("avg_include_prefix", global_pool="avg", reg_tokens=2, pool_include_prefix=True),
+    timm("max", global_pool="max"),
+    timm("avgmax", global_pool="avgmax"),
+    timm("map", "vit_base_patch16_siglip_224", num_heads=4),  # attention pooling, gelu_tanh
+    timm("map_cls", global_pool="map", reg_tokens=1),
+    timm("siglip_gap", "vit_base_patch16_siglip_gap_224"),
+    timm("no_final_norm", final_norm=False, fc_norm=True),  # then there is no norm at all
+    timm("clip", "vit_base_patch16_clip_quickgelu_224"),  # pre_norm, no patch bias, quick_gelu, eps 1e-5
+    timm("pre_norm", pre_norm=True, act_layer="quick_gelu"),
+    timm("qk_norm", qk_norm=True),
+    timm("qkv_bias_off", qkv_bias=False),
+    timm("proj_bias_off", proj_bias=False),
+    timm("scale_norms", scale_attn_norm=True, scale_mlp_norm=True),
+    timm("gelu_tanh", act_layer="gelu_tanh"),
+    timm("swiglu_packed", "vit_giant_patch14_reg4_dinov2", num_classes=5, embed_dim=30),  # mlp_ratio 5.33334
+    timm("dinov2", "vit_small_patch14_dinov2", num_classes=0, init_values=1e-5),
+    # timm takes this MLP as a class only, which no config.json can hold: qkv takes its name.
+    timm("swiglu", unsaved={"mlp_layer": SwiGLU}, act_layer="silu", mlp_ratio=2.5),
+    timm("geglu", "vit_giant_patch14_reg4_dinov2", act_layer="gelu", mlp_ratio=3),
+    timm("distilled", "deit_tiny_distilled_patch16_224"),
+    timm("distilled_features", "deit_tiny_distilled_patch16_224", num_classes=0),
+    timm("features", num_classes=0),
+    timm("grey", in_chans=1),
+    timm("non_square", img_size=(24, 40)),
+    timm("non_square_patch", img_size=(24, 32), patch_size=(4, 8), depth=1),
+    timm("indivisible", img_size=29, depth=1),  # the last 5 rows and columns are not seen
+    timm("odd_width", embed_dim=30, num_heads=3, mlp_ratio=2.5),
+    timm("one_head_wide", embed_dim=36, num_heads=1, depth=1),
+    timm("depth1_patch7", img_size=28, patch_size=7, depth=1),
+    timm("no_pos_embed", pos_embed="none"),
+    timm("resized", size=(48, 40)),
+    timm("resized_noembed", size=(40, 48), reg_tokens=4, no_embed_class=True),
+    timm("resized_down", size=(16, 24), img_size=40, reg_tokens=1, depth=1),
+    timm("resized_from_non_square", size=(32, 40), img_size=(24, 40), depth=1),
+    timm("resized_same_count", size=(16, 64), img_size=32, depth=1),
+    timm("resized_distilled", "deit_tiny_distilled_patch16_224", size=(40, 24), depth=1),
+    timm("f16", dtype=torch.float16),
+    timm("bf16", "deit3_small_patch16_224", dtype=torch.bfloat16),
+]
+
+
+def hf(name, kind, size=None, dtype=torch.float32, new_names=False, shard=None, **args):
+    small = dict(hidden_size=24, num_hidden_layers=2, num_attention_heads=3, image_size=24, patch_size=8, num_labels=7)
+    if not kind.startswith("Dinov2"):
+        small["intermediate_size"] = 50
+    if "id2label" in args:
+        small.pop("num_labels")
+    return Case(f"hf_{name}", "transformers", kind, {**small, **args}, size, dtype, new_names, shard)
+
+
+PETS = {0: "cat", 1: "dog", 2: "guinea pig"}
+
+HF = [
+    hf("vit", "ViTForImageClassification"),
+    hf("vit_labels", "ViTForImageClassification", id2label=PETS, label2id={v: k for k, v in PETS.items()}),
+    hf("vit_new_names", "ViTForImageClassification", new_names=True),
+    hf("vit_sharded", "ViTForImageClassification", shard="20KB"),
+    hf("vit_bf16", "ViTForImageClassification", dtype=torch.bfloat16),
+    hf("vit_model_pooler", "ViTModel"),
+    hf("vit_model_pooler_narrow", "ViTModel", pooler_output_size=10, pooler_act="relu", num_hidden_layers=1),
+    hf("vit_model", "ViTModel", add_pooling_layer=False),
+    hf("vit_model_new_names", "ViTModel", new_names=True),
+    hf("vit_gelu_new", "ViTForImageClassification", hidden_act="gelu_new"),
+    hf("vit_relu", "ViTForImageClassification", hidden_act="relu"),
+    hf("vit_quick_gelu", "ViTForImageClassification", hidden_act="quick_gelu"),
+    hf("vit_grey", "ViTForImageClassification", num_channels=1),
+    hf("vit_qkv_bias_off", "ViTForImageClassification", qkv_bias=False),
+    hf("vit_odd_width", "ViTForImageClassification", hidden_size=30, num_attention_heads=3, intermediate_size=37),
+    hf("vit_non_square", "ViTForImageClassification", image_size=(24, 40)),
+    hf("vit_resized", "ViTForImageClassification", size=(48, 40)),
+    hf("vit_resized_down", "ViTForImageClassification", size=(16, 32), image_size=40, num_hidden_layers=1),
+    hf("deit", "DeiTForImageClassification"),
+    hf("deit_teacher", "DeiTForImageClassificationWithTeacher"),
+    hf("deit_model", "DeiTModel"),
+    hf("deit_new_names", "DeiTForImageClassificationWithTeacher", new_names=True),
+    hf("deit_resized", "DeiTForImageClassificationWithTeacher", size=(32, 48)),
+    hf("dinov2", "Dinov2ForImageClassification"),
+    hf("dinov2_model", "Dinov2Model"),
+    hf("dinov2_no_mask_token", "Dinov2Model", use_mask_token=False, num_hidden_layers=1),
+    hf("dinov2_swiglu", "Dinov2ForImageClassification", use_swiglu_ffn=True),
+    hf("dinov2_swiglu_new_names", "Dinov2Model", use_swiglu_ffn=True, new_names=True),
+    hf("dinov2_resized", "Dinov2ForImageClassification", size=(48, 40)),
+    hf("dinov2_resized_same_count", "Dinov2Model", size=(16, 64), image_size=32, num_hidden_layers=1),
+    hf("dinov2_registers", "Dinov2WithRegistersForImageClassification"),
+    hf("dinov2_registers_model", "Dinov2WithRegistersModel", num_register_tokens=2, use_swiglu_ffn=True),
+    hf("dinov2_registers_resized", "Dinov2WithRegistersForImageClassification", size=(48, 40)),
+    hf("dinov2_registers_resized_down", "Dinov2WithRegistersModel", size=(16, 24), image_size=40, num_hidden_layers=1),
+]
+
+
+def vit_pytorch(name, kind="ViT", **args):
+    small = dict(image_size=24, patch_size=8, num_classes=7, dim=24, depth=2, heads=3, mlp_dim=40, dim_head=8)
+    return Case(f"vit_pytorch_{name}", "vit-pytorch", kind, {**small, **args})
+
+
+VIT_PYTORCH = [
+    vit_pytorch("vit"),
+    vit_pytorch("mean", pool="mean"),
+    vit_pytorch("dim_head", heads=2, dim_head=20),
+    vit_pytorch("one_head", heads=1, dim_head=24),  # no output projection
+    vit_pytorch("one_head_narrow", heads=1, dim_head=10),
+    vit_pytorch("grey", channels=1),
+    vit_pytorch("non_square", image_size=(24, 40)),
+    vit_pytorch("non_square_patch", image_size=(24, 32), patch_size=(4, 8), depth=1),
+    vit_pytorch("simple", "SimpleViT"),
+    vit_pytorch("simple_non_square", "SimpleViT", image_size=(24, 40), dim_head=10),
+    vit_pytorch("simple_one_head", "SimpleViT", heads=1, dim_head=24, channels=1),
+]
+
+CASES = {case.name: case for case in TIMM + HF + VIT_PYTORCH}

@@ -1,0 +1,292 @@
+"""Models by the libraries that qkv reproduces, with random weights, and what they answer.
+
+A `Case` names one configuration. `build` makes the original with weights from the case's own
+seed, `save` writes it as the library (or its hub) lays it out on disk, `answers` runs it in
+float32 and in float64 and returns the tensors that `qkv run` gives under the same names:
+
+    pixels [B,C,H,W]   logits [B,C]   tokens [B,N,D]   hidden.0..L [B,N,D]   attention.0..L-1 [B,H,N,N]
+
+Used by generate.py (small goldens in the repository) and tools/verify.py (larger ones, not kept).
+"""
+import contextlib
+import copy
+import json
+import sys
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
+import torchvision_stub  # noqa: F401  before timm
+
+import timm
+import timm.layers
+import torch
+import torch.nn.functional as F
+import transformers
+import vit_pytorch
+from safetensors.torch import load_file, save_file
+from timm.models import save_for_hf
+from vit_pytorch.simple_vit import SimpleViT
+from vit_pytorch.vit import ViT
+
+timm.layers.set_fused_attn(False)  # the composed softmax(q kᵀ) v, so that its weights can be seen
+transformers.utils.logging.disable_progress_bar()
+
+VIT_PYTORCH = {"ViT": ViT, "SimpleViT": SimpleViT}
+
+
+@dataclass
+class Case:
+    """One configuration. `kind` is a timm architecture, a transformers class or a vit-pytorch class."""
+
+    name: str
+    library: str  # "timm" | "transformers" | "vit-pytorch"
+    kind: str
+    args: dict  # constructor arguments (timm: model_args)
+    size: tuple | None = None  # (H, W) of the pixels, where it is not the trained size
+    dtype: torch.dtype = torch.float32  # of the stored weights
+    new_names: bool = False  # transformers: the names of version 5's memory instead of the disk's
+    shard: str | None = None  # transformers: greatest size of a shard
+    extra: dict = field(default_factory=dict)  # timm: further config.json entries
+    unsaved: dict = field(default_factory=dict)  # timm: arguments that are classes, which JSON cannot hold
+    batch: int = 2
+
+
+# ------------------------------------------------------------------------------------------------
+# Build
+
+
+def seed_of(name):
+    return zlib.crc32(name.encode())
+
+
+def build(case):
+    """The original with random weights, in evaluation mode, every weight representable in case.dtype."""
+    torch.manual_seed(seed_of(case.name))
+    if case.library == "timm":
+        model = timm.create_model(case.kind, **case.args, **case.unsaved)
+    elif case.library == "transformers":
+        cls = getattr(transformers, case.kind)
+        args = dict(case.args)
+        model_args = {k: args.pop(k) for k in ("add_pooling_layer",) if k in args}
+        model = cls(cls.config_class(**args), **model_args)
+        model.set_attn_implementation("eager")
+    else:
+        model = VIT_PYTORCH[case.kind](**case.args)
+    randomize(model, torch.Generator().manual_seed(seed_of(case.name)), case.dtype)
+    return model.eval()
+
+
+@torch.no_grad()
+def randomize(model, generator, dtype):
+    """Weights that let no mistake hide: nothing is zero or one, and attention is far from uniform."""
+    norms = {
+        f"{prefix}.weight"
+        for prefix, module in model.named_modules()
+        if isinstance(module, torch.nn.LayerNorm)
+    }
+    for name, p in sorted(model.named_parameters()):
+        noise = torch.randn(p.shape, generator=generator)
+        if name in norms:
+            value = 1 + 0.25 * noise
+        elif name.endswith(("gamma", "lambda1")):  # LayerScale
+            value = 0.7 + 0.25 * noise
+        elif name.endswith("bias"):
+            value = 0.2 * noise
+        elif p.dim() < 2 or name.rsplit(".", 1)[-1] in TOKENS:
+            value = 0.5 * noise
+        else:  # linear and convolution: unit gain; queries, keys and values twice that
+            is_qkv = any(s in name for s in ("qkv", "q_proj", "k_proj", "v_proj", "attn_pool.q", "attn_pool.kv"))
+            value = noise * (2.0 if is_qkv else 1.0) / p[0].numel() ** 0.5
+        p.copy_(value.to(dtype).float())
+
+
+TOKENS = {
+    "cls_token", "reg_token", "dist_token", "pos_embed", "latent", "pos_embedding", "mask_token",
+    "position_embeddings", "distillation_token", "register_tokens",
+}  # fmt: skip
+
+
+def trained_size(case):
+    if case.library == "timm":
+        size = case.args["img_size"]
+    else:
+        size = case.args["image_size"]
+    return (size, size) if isinstance(size, int) else tuple(size)
+
+
+def channels(case):
+    return case.args.get("in_chans", case.args.get("num_channels", case.args.get("channels", 3)))
+
+
+# ------------------------------------------------------------------------------------------------
+# Save
+
+
+def save(case, model, folder):
+    """config.json (and preprocessor_config.json) and the weights, as on the library's hub."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.iterdir():
+        old.unlink()
+    if case.library == "timm":
+        by_name = {k: v.__name__ for k, v in case.unsaved.items()}
+        save_for_hf(model, folder, dict(case.extra), model_args=by_name, safe_serialization=True)
+    elif case.library == "transformers":
+        model.save_pretrained(folder, max_shard_size=case.shard or "5GB")
+        if case.new_names:
+            save_file(model.state_dict(), folder / "model.safetensors", {"format": "pt"})
+        if case.dtype != torch.float32:
+            edit_json(folder / "config.json", dtype=str(case.dtype).removeprefix("torch."))
+        write_json(folder / "preprocessor_config.json", hf_preprocessor(case))
+    else:
+        config = {"library_name": "vit-pytorch", "architecture": case.kind, **case.args}
+        write_json(folder / "config.json", config)
+        save_file(model.state_dict(), folder / "model.safetensors")
+    if case.dtype != torch.float32:
+        weights = load_file(folder / "model.safetensors")
+        save_file({k: v.to(case.dtype) for k, v in weights.items()}, folder / "model.safetensors", {"format": "pt"})
+
+
+def load(case, folder):
+    """The model that the library itself reads from the folder, made for the case's image size."""
+    folder = Path(folder)
+    if case.library == "timm":
+        resize = {"img_size": case.size} if case.size else {}
+        model = timm.create_model(f"local-dir:{folder}", pretrained=True, **resize, **case.unsaved)
+    elif case.library == "transformers":
+        cls = getattr(transformers, case.kind)
+        model_args = {k: v for k, v in case.args.items() if k == "add_pooling_layer"}
+        model = cls.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager", **model_args)
+    else:
+        config = json.loads((folder / "config.json").read_text())
+        args = {k: tuple(v) if isinstance(v, list) else v for k, v in config.items()}
+        model = VIT_PYTORCH[args.pop("architecture")](**{k: v for k, v in args.items() if k != "library_name"})
+        model.load_state_dict(load_file(folder / "model.safetensors"), strict=True)
+    return model.eval()
+
+
+def hf_preprocessor(case):
+    """As google/vit-*, facebook/deit-* and facebook/dinov2-* hold it on the hub."""
+    h, w = trained_size(case)
+    common = {
+        "do_normalize": True,
+        "do_resize": True,
+        "do_rescale": True,
+        "rescale_factor": 0.00392156862745098,
+    }
+    imagenet = {"image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}
+    half = {"image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5]}
+    if channels(case) == 1:
+        imagenet = half = {"image_mean": [0.5], "image_std": [0.5]}
+    if case.kind.startswith("ViT"):
+        return {**common, **half, "image_processor_type": "ViTImageProcessor", "resample": 2,
+                "size": {"height": h, "width": w}}  # fmt: skip
+    crop = {"do_center_crop": True, "crop_size": {"height": h, "width": w}, "resample": 3}
+    if case.kind.startswith("DeiT"):
+        edge = round(max(h, w) * 256 / 224)
+        return {**common, **imagenet, **crop, "image_processor_type": "DeiTImageProcessor",
+                "size": {"height": edge, "width": edge}}  # fmt: skip
+    return {**common, **imagenet, **crop, "image_processor_type": "BitImageProcessor", "do_convert_rgb": True,
+            "size": {"shortest_edge": round(min(h, w) * 256 / 224)}}  # fmt: skip
+
+
+def write_json(path, value):
+    path.write_text(json.dumps(value, indent=2) + "\n")
+
+
+def edit_json(path, **values):
+    write_json(path, {**json.loads(path.read_text()), **values})
+
+
+# ------------------------------------------------------------------------------------------------
+# Run
+
+
+def answers(case, model, float64=True):
+    """{name: tensor}: pixels, and each output in float32 and, as `name.float64`, in float64."""
+    generator = torch.Generator().manual_seed(seed_of(case.name) + 1)
+    pixels = torch.randn(case.batch, channels(case), *(case.size or trained_size(case)), generator=generator)
+    model = at_size(case, model)
+    out = {"pixels": pixels, **run(case, model, pixels)}
+    if float64:
+        with nothing_in_float32():
+            double = run(case, copy.deepcopy(model).double(), pixels.double())
+        out |= {f"{name}.float64": value for name, value in double.items()}
+    return {name: value.detach().clone(memory_format=torch.contiguous_format) for name, value in out.items()}
+
+
+@torch.no_grad()
+def run(case, model, pixels):
+    runner = {"timm": run_timm, "transformers": run_transformers, "vit-pytorch": run_vit_pytorch}
+    return runner[case.library](case, model, pixels)
+
+
+def at_size(case, model):
+    """timm fixes the image size when a model is made; the other libraries interpolate in `forward`."""
+    if case.library != "timm" or case.size is None:
+        return model
+    dynamic = timm.create_model(case.kind, **case.args, **case.unsaved, dynamic_img_size=True)
+    dynamic.load_state_dict(model.state_dict(), strict=True)
+    return dynamic.eval()
+
+
+@contextlib.contextmanager
+def nothing_in_float32():
+    """The libraries drop to float32 inside a float64 model in two places: HF ViT's softmax, and
+    the interpolation of position embeddings. Do these in float64 as well."""
+    softmax, interpolate = F.softmax, F.interpolate
+    F.softmax = lambda x, dim, dtype=None, **kwargs: softmax(x, dim, **kwargs)
+    F.interpolate = lambda x, *args, **kwargs: interpolate(x.double(), *args, **kwargs)
+    try:
+        yield
+    finally:
+        F.softmax, F.interpolate = softmax, interpolate
+
+
+def run_timm(case, model, pixels):
+    out, handles = {}, []
+    for i, block in enumerate(model.blocks):
+        handles += [
+            block.register_forward_pre_hook(lambda _, args, i=i: out.setdefault(f"hidden.{i}", args[0])),
+            block.attn.attn_drop.register_forward_hook(
+                lambda _, args, weights, i=i: out.__setitem__(f"attention.{i}", weights)),
+        ]  # fmt: skip
+    last = model.blocks[-1].register_forward_hook(
+        lambda _, args, x: out.__setitem__(f"hidden.{len(model.blocks)}", x))  # fmt: skip
+    out["tokens"] = model.forward_features(pixels)
+    for handle in handles + [last]:
+        handle.remove()
+    out["logits"] = model(pixels)
+    return out
+
+
+def run_transformers(case, model, pixels):
+    options = {"output_hidden_states": True, "output_attentions": True}
+    if case.size and not case.kind.startswith("Dinov2"):
+        options["interpolate_pos_encoding"] = True  # DINOv2 always does
+    result = model(pixels, **options)
+    base = getattr(model, model.base_model_prefix, model)
+    tokens = base.layernorm(result.hidden_states[-1])  # last_hidden_state, which a classifier does not return
+    out = {"tokens": result.last_hidden_state if "last_hidden_state" in result else tokens}
+    assert torch.equal(out["tokens"], tokens), "hidden_states[-1] is not what the last layer returned"
+    if "logits" in result:
+        out["logits"] = result.logits
+    else:
+        pooled = result.pooler_output
+        out["logits"] = pooled if pooled is not None else out["tokens"][:, 0]
+    out |= {f"hidden.{i}": x for i, x in enumerate(result.hidden_states)}
+    out |= {f"attention.{i}": x for i, x in enumerate(result.attentions)}
+    return out
+
+
+def run_vit_pytorch(case, model, pixels):
+    out, depth = {}, len(model.transformer.layers)
+    for i, (attention, _) in enumerate(model.transformer.layers):
+        attention.register_forward_pre_hook(lambda _, args, i=i: out.__setitem__(f"hidden.{i}", args[0]))
+        attention.attend.register_forward_hook(lambda _, a, w, i=i: out.__setitem__(f"attention.{i}", w))
+    model.transformer.norm.register_forward_hook(
+        lambda _, args, x: out.update({f"hidden.{depth}": args[0], "tokens": x}))  # fmt: skip
+    out["logits"] = model(pixels)
+    return out

@@ -1,0 +1,43 @@
+#!/bin/sh
+# Builds the Python environment of the originals (torch, timm, transformers,
+# vit-pytorch) and peers (onnxruntime, openvino) that `make verify`, `make bench`
+# and tests/golden/generate.py use. `make test` does not need it.
+#
+#   tools/reference_env.sh [PATH]     default: ${QKV_VENV:-$HOME/.cache/qkv/venv}
+#
+# A second run finds the stamp of the same package list and returns at once.
+# On success the last line on stdout is the environment's Python.
+set -eu
+
+here=$(cd "$(dirname "$0")" && pwd)
+venv=${1:-${QKV_VENV:-$HOME/.cache/qkv/venv}}
+python=${PYTHON:-python3}
+
+TORCH="torch==2.13.0"
+# Without their dependencies: the registry's torchvision asks for a CUDA build of torch.
+# torchvision_stub.py makes its transforms and models importable beside a CPU torch.
+BARE="timm==1.0.31 vit-pytorch==1.26.11 einops==0.8.2 torchvision==0.28.0"
+REST="onnx onnxruntime openvino transformers safetensors pillow huggingface_hub pyyaml numpy scipy"
+
+stamp="$venv/.qkv-reference"
+wanted="$TORCH $BARE $REST"
+
+if [ ! -x "$venv/bin/python" ]; then
+  mkdir -p "$(dirname "$venv")"
+  "$python" -m venv "$venv"
+fi
+
+# The scripts in this repository import the stub before timm; a copy lies beside the packages.
+site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+cp "$here/torchvision_stub.py" "$site/torchvision_stub.py"
+
+if [ "$(cat "$stamp" 2>/dev/null || true)" != "$wanted" ]; then
+  pip() { "$venv/bin/python" -m pip --disable-pip-version-check --quiet "$@" >&2; }
+  # QKV_TORCH_INDEX=https://download.pytorch.org/whl/cpu picks the smaller CPU build
+  # where pip is not already set up to find one; any build serves.
+  pip install "$TORCH" ${QKV_TORCH_INDEX:+--index-url "$QKV_TORCH_INDEX"}
+  pip install --no-deps $BARE
+  pip install $REST
+  printf '%s\n' "$wanted" > "$stamp"
+fi
+echo "$venv/bin/python"
