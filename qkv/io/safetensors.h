@@ -55,6 +55,9 @@ class SafeTensors {
   size_t bytes() const;  // of all tensors together
 
  private:
+  static SafeTensors OpenFile(const std::filesystem::path& path);
+  static SafeTensors OpenShards(const std::filesystem::path& index);
+
   std::vector<MappedFile> files_;
   std::vector<StoredTensor> tensors_;
   std::map<std::string, std::string> metadata_;

@@ -1,0 +1,96 @@
+// Stored elements to float and double. Plain loops over bytes: every load goes through memcpy, since old files are
+// misaligned, and no loop has a branch, so that the compiler vectorises all of them.
+#include <cstring>
+
+#include "qkv/core/error.h"
+#include "qkv/core/parallel.h"
+#include "qkv/io/json.h"
+#include "qkv/io/safetensors.h"
+
+namespace qkv::io {
+namespace {
+
+// Elements a task: a few hundred microseconds of copying, more than waking a thread costs.
+constexpr int64_t kGrain = int64_t{1} << 19;
+
+template <typename Stored>
+Stored LoadAt(const std::byte* bytes, int64_t i) {
+  Stored x;
+  std::memcpy(&x, bytes + i * static_cast<int64_t>(sizeof(Stored)), sizeof(Stored));
+  return x;
+}
+
+template <typename T>
+T Widen(float x) {
+  return static_cast<T>(x);
+}
+
+template <typename T>
+T Widen(double x) {
+  return static_cast<T>(x);
+}
+
+template <typename T>
+T Widen(BFloat16 x) {
+  return static_cast<T>(ToFloat(x));
+}
+
+// As core's ToFloat, without its branches: a subnormal is given a leading one, which a subtraction takes away again.
+template <typename T>
+T Widen(Half x) {
+  constexpr uint32_t kRebias = 112u << 23, kLeadingOne = 113u << 23;
+  const uint32_t shifted = static_cast<uint32_t>(x.bits & 0x7FFFu) << 13;
+  const uint32_t exponent = shifted & 0x0F800000u;
+  const float subnormal = std::bit_cast<float>(shifted + kLeadingOne) - std::bit_cast<float>(kLeadingOne);
+  const uint32_t normal = shifted + kRebias + (exponent == 0x0F800000u ? kRebias : 0u);  // infinities and NaN: twice
+  const uint32_t magnitude = exponent == 0 ? std::bit_cast<uint32_t>(subnormal) : normal;
+  return static_cast<T>(std::bit_cast<float>(magnitude | static_cast<uint32_t>(x.bits & 0x8000u) << 16));
+}
+
+template <typename Stored, typename T>
+void ConvertAll(const StoredTensor& tensor, T* out) {
+  const std::byte* bytes = tensor.bytes.data();
+  ParallelFor(tensor.shape.size(), kGrain, [=](int64_t begin, int64_t end) {
+    if constexpr (std::is_same_v<Stored, T>) {
+      std::memcpy(out + begin, bytes + begin * static_cast<int64_t>(sizeof(T)),
+                  static_cast<size_t>(end - begin) * sizeof(T));
+    } else {
+      for (int64_t i = begin; i < end; ++i) out[i] = Widen<T>(LoadAt<Stored>(bytes, i));
+    }
+  });
+}
+
+}  // namespace
+
+template <typename T>
+void ConvertTo(const StoredTensor& tensor, T* out) {
+  Require(tensor.bytes.size() == static_cast<size_t>(tensor.shape.size()) * SizeOf(tensor.dtype),
+          "convert: tensor {} has {} bytes for {} elements of {}", Quoted(tensor.name), tensor.bytes.size(),
+          tensor.shape.size(), Name(tensor.dtype));
+  switch (tensor.dtype) {
+    case DType::kF32:
+      return ConvertAll<float>(tensor, out);
+    case DType::kF64:
+      return ConvertAll<double>(tensor, out);
+    case DType::kF16:
+      return ConvertAll<Half>(tensor, out);
+    case DType::kBF16:
+      return ConvertAll<BFloat16>(tensor, out);
+    default:
+      Fail("convert: tensor {} is {}, expected F32, F16, BF16 or F64", Quoted(tensor.name), Name(tensor.dtype));
+  }
+}
+
+template <typename T>
+Tensor<T> Convert(const StoredTensor& tensor) {
+  auto out = Tensor<T>::Uninitialised(tensor.shape);
+  ConvertTo(tensor, out.data());
+  return out;
+}
+
+template void ConvertTo(const StoredTensor&, float*);
+template void ConvertTo(const StoredTensor&, double*);
+template Tensor<float> Convert(const StoredTensor&);
+template Tensor<double> Convert(const StoredTensor&);
+
+}  // namespace qkv::io

@@ -1,0 +1,109 @@
+// Writing: the same bytes as the original library's for the same tensors and at most one line of metadata (it writes
+// more lines in no fixed order).
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <tuple>
+#include <type_traits>
+
+#include "qkv/core/error.h"
+#include "qkv/io/json.h"
+#include "qkv/io/safetensors.h"
+
+namespace qkv::io {
+namespace {
+
+constexpr size_t kHeaderAlignment = 8;           // the data begin at a multiple of the widest type
+constexpr size_t kMaxHeaderBytes = 100'000'000;  // what readers accept
+
+// A JSON string; throws Error when it is no UTF-8.
+std::string ToJson(const std::string& text) {
+  try {
+    return Json(text).dump();
+  } catch (const Json::exception& error) {
+    Fail("write safetensors: {} is not valid UTF-8", Quoted(text));
+  }
+}
+
+std::string HeaderOf(const std::vector<StoredTensor>& tensors, const std::map<std::string, std::string>& metadata) {
+  std::string header = "{";
+  const auto separate = [&] {
+    if (header.back() != '{') header += ',';
+  };
+  if (!metadata.empty()) {
+    header += "\"__metadata__\":{";
+    for (const auto& [key, value] : metadata) {
+      separate();
+      header += ToJson(key) + ':' + ToJson(value);
+    }
+    header += '}';
+  }
+  size_t begin = 0;
+  for (const StoredTensor& tensor : tensors) {
+    separate();
+    header +=
+        fmt::format(R"({}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})", ToJson(tensor.name),
+                    Name(tensor.dtype), fmt::join(tensor.shape.extents(), ","), begin, begin + tensor.bytes.size());
+    begin += tensor.bytes.size();
+  }
+  header += '}';
+  header.resize((header.size() + kHeaderAlignment - 1) / kHeaderAlignment * kHeaderAlignment, ' ');
+  return header;
+}
+
+template <typename T>
+constexpr DType DTypeOf() {
+  if constexpr (std::is_same_v<T, float>) return DType::kF32;
+  if constexpr (std::is_same_v<T, double>) return DType::kF64;
+  if constexpr (std::is_same_v<T, Half>) return DType::kF16;
+  if constexpr (std::is_same_v<T, BFloat16>) return DType::kBF16;
+  if constexpr (std::is_same_v<T, uint8_t>) return DType::kU8;
+  if constexpr (std::is_same_v<T, int64_t>) return DType::kI64;
+}
+
+}  // namespace
+
+void WriteSafeTensors(const std::filesystem::path& path, std::vector<StoredTensor> tensors,
+                      const std::map<std::string, std::string>& metadata) {
+  // DType is declared in ascending alignment, in the original's order.
+  std::sort(tensors.begin(), tensors.end(), [](const StoredTensor& a, const StoredTensor& b) {
+    return std::tie(b.dtype, a.name) < std::tie(a.dtype, b.name);
+  });
+  std::vector<std::string_view> names;
+  for (const StoredTensor& tensor : tensors) {
+    Require(tensor.name != "__metadata__", "write safetensors: no tensor can be named {}", tensor.name);
+    Require(tensor.bytes.size() == static_cast<size_t>(tensor.shape.size()) * SizeOf(tensor.dtype),
+            "write safetensors: tensor {} has {} bytes for {} elements of {}", Quoted(tensor.name), tensor.bytes.size(),
+            tensor.shape.size(), Name(tensor.dtype));
+    names.push_back(tensor.name);
+  }
+  std::sort(names.begin(), names.end());
+  const auto twin = std::adjacent_find(names.begin(), names.end());
+  if (twin != names.end()) Fail("write safetensors: tensor {} appears twice", Quoted(*twin));
+
+  const std::string header = HeaderOf(tensors, metadata);
+  Require(header.size() <= kMaxHeaderBytes, "write safetensors: a header of {} bytes, at most {} are allowed",
+          header.size(), kMaxHeaderBytes);
+  std::string length(8, '\0');  // little-endian
+  for (size_t i = 0; i < length.size(); ++i) length[i] = static_cast<char>(header.size() >> (8 * i) & 0xFF);
+  WriteFile(path, [&](FileSink& sink) {
+    sink.Write(length + header);
+    for (const StoredTensor& tensor : tensors) sink.Write(tensor.bytes);
+  });
+}
+
+template <typename T>
+StoredTensor Stored(std::string name, View<const T> view) {
+  Require(view.dense(), "store: the view of tensor {} is strided", Quoted(name));
+  return {std::move(name), DTypeOf<T>(), view.shape(),
+          std::as_bytes(std::span(view.data(), static_cast<size_t>(view.size())))};
+}
+
+template StoredTensor Stored(std::string, View<const float>);
+template StoredTensor Stored(std::string, View<const double>);
+template StoredTensor Stored(std::string, View<const Half>);
+template StoredTensor Stored(std::string, View<const BFloat16>);
+template StoredTensor Stored(std::string, View<const uint8_t>);
+template StoredTensor Stored(std::string, View<const int64_t>);
+
+}  // namespace qkv::io
