@@ -17,10 +17,13 @@ TORCH="torch==2.13.0"
 # Without their dependencies: the registry's torchvision asks for a CUDA build of torch.
 # torchvision_stub.py makes its transforms and models importable beside a CPU torch.
 BARE="timm==1.0.31 vit-pytorch==1.26.11 einops==0.8.2 torchvision==0.28.0"
-REST="onnx onnxruntime openvino transformers safetensors pillow huggingface_hub pyyaml numpy scipy"
+# ViT had another layout until 1.11 (cls_token and pos_embedding of three dimensions, a class token
+# in the mean); that release lies beside, under the environment's vit-pytorch-1.11/.
+OLD_VIT="vit-pytorch==1.11.7"
+REST="onnx onnxruntime openvino transformers==5.23.0 safetensors pillow huggingface_hub pyyaml numpy scipy"
 
 stamp="$venv/.qkv-reference"
-wanted="$TORCH $BARE $REST"
+wanted="$TORCH $BARE $OLD_VIT $REST"
 
 if [ ! -x "$venv/bin/python" ]; then
   mkdir -p "$(dirname "$venv")"
@@ -38,6 +41,7 @@ if [ "$(cat "$stamp" 2>/dev/null || true)" != "$wanted" ]; then
   pip install "$TORCH" ${QKV_TORCH_INDEX:+--index-url "$QKV_TORCH_INDEX"}
   pip install --no-deps $BARE
   pip install $REST
+  pip install --no-deps --upgrade --target "$venv/vit-pytorch-1.11" "$OLD_VIT"
   printf '%s\n' "$wanted" > "$stamp"
 fi
 echo "$venv/bin/python"

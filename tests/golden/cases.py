@@ -131,6 +131,8 @@ VIT_PYTORCH = [
     vit_pytorch("grey", channels=1),
     vit_pytorch("non_square", image_size=(24, 40)),
     vit_pytorch("non_square_patch", image_size=(24, 32), patch_size=(4, 8), depth=1),
+    vit_pytorch("old", "ViT 1.11"),
+    vit_pytorch("old_mean", "ViT 1.11", pool="mean", depth=1),  # the mean counts the class token
     vit_pytorch("simple", "SimpleViT"),
     vit_pytorch("simple_non_square", "SimpleViT", image_size=(24, 40), dim_head=10),
     vit_pytorch("simple_one_head", "SimpleViT", heads=1, dim_head=24, channels=1),

@@ -10,6 +10,7 @@ Used by generate.py (small goldens in the repository) and tools/verify.py (large
 """
 import contextlib
 import copy
+import importlib.util
 import json
 import sys
 import zlib
@@ -24,7 +25,6 @@ import timm.layers
 import torch
 import torch.nn.functional as F
 import transformers
-import vit_pytorch
 from safetensors.torch import load_file, save_file
 from timm.models import save_for_hf
 from vit_pytorch.simple_vit import SimpleViT
@@ -33,12 +33,23 @@ from vit_pytorch.vit import ViT
 timm.layers.set_fused_attn(False)  # the composed softmax(q kᵀ) v, so that its weights can be seen
 transformers.utils.logging.disable_progress_bar()
 
-VIT_PYTORCH = {"ViT": ViT, "SimpleViT": SimpleViT}
+
+
+def old_vit(**args):
+    """ViT of vit-pytorch 1.11, which reference_env.sh puts beside the current release."""
+    path = Path(sys.prefix) / "vit-pytorch-1.11/vit_pytorch/vit.py"
+    spec = importlib.util.spec_from_file_location("vit_pytorch_1_11", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.ViT(**args)
+
+
+VIT_PYTORCH = {"ViT": ViT, "SimpleViT": SimpleViT, "ViT 1.11": old_vit}
 
 
 @dataclass
 class Case:
-    """One configuration. `kind` is a timm architecture, a transformers class or a vit-pytorch class."""
+    """One configuration. `kind` is a timm architecture, a transformers class, or a vit-pytorch class."""
 
     name: str
     library: str  # "timm" | "transformers" | "vit-pytorch"
@@ -141,7 +152,7 @@ def save(case, model, folder):
             edit_json(folder / "config.json", dtype=str(case.dtype).removeprefix("torch."))
         write_json(folder / "preprocessor_config.json", hf_preprocessor(case))
     else:
-        config = {"library_name": "vit-pytorch", "architecture": case.kind, **case.args}
+        config = {"library_name": "vit-pytorch", "architecture": case.kind.split()[0], **case.args}
         write_json(folder / "config.json", config)
         save_file(model.state_dict(), folder / "model.safetensors")
     if case.dtype != torch.float32:
@@ -162,7 +173,8 @@ def load(case, folder):
     else:
         config = json.loads((folder / "config.json").read_text())
         args = {k: tuple(v) if isinstance(v, list) else v for k, v in config.items()}
-        model = VIT_PYTORCH[args.pop("architecture")](**{k: v for k, v in args.items() if k != "library_name"})
+        args = {k: v for k, v in args.items() if k not in ("library_name", "architecture")}
+        model = VIT_PYTORCH[case.kind](**args)
         model.load_state_dict(load_file(folder / "model.safetensors"), strict=True)
     return model.eval()
 
