@@ -17,7 +17,8 @@ struct Preprocess {
     kNone,
     kExact,         // to resize_height × resize_width, aspect ratio lost
     kShortestEdge,  // the shorter edge to resize_height, the longer one in proportion, truncated
-    kFit,           // timm's "border": the longer edge fits, the rest is padded
+    kFit,           // both edges fit in resize_height × resize_width, rounded half to even (timm's "border")
+    kCover,         // both edges cover it, rounded half to even (timm's "center" where the target is not square)
   };
   enum class Crop {
     kNone,
@@ -36,9 +37,12 @@ struct Preprocess {
 };
 
 /// Writes the tensor, out: [channels, height, width], dense; the shape must be OutputShape's.
+/// (x·rescale rounded to float, minus mean, divided by std) in float, which is what both libraries' arithmetic gives.
+/// Throws Error for another shape, or where mean, std or fill do not have one number a channel.
 void Apply(const Preprocess& preprocess, const Image& image, View<float> out);
 
 /// The shape that Apply will write for an image of this height and width.
+/// Throws Error when the resized image would have no pixels, or more than any model takes.
 Shape OutputShape(const Preprocess& preprocess, int64_t height, int64_t width);
 
 }  // namespace qkv::image

@@ -1,0 +1,79 @@
+// What the readers of the file formats share. Internal to qkv/image.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <type_traits>
+
+#include "qkv/image/image.h"
+
+namespace qkv::image {
+
+/// The file that a reader is given.
+struct Source {
+  std::span<const std::byte> bytes;
+  const DecodeOptions& options;
+  std::string_view where;
+
+  const uint8_t* data() const { return reinterpret_cast<const uint8_t*>(bytes.data()); }
+  size_t size() const { return bytes.size(); }
+};
+
+/// What a reader hands back.
+struct Decoded {
+  Image image;
+  int orientation = 1;         // EXIF's, 1…8
+  bool always_upright = false;  // turned even where the options say not to: Pillow does so on loading
+  bool windowed = false;       // options.window was applied to the file's own samples
+};
+
+Decoded DecodeJpeg(const Source& source);
+Decoded DecodePng(const Source& source);
+Decoded DecodeWebp(const Source& source);
+Decoded DecodeGif(const Source& source);
+Decoded DecodeBmp(const Source& source);
+Decoded DecodeTiff(const Source& source);
+Decoded DecodePnm(const Source& source);
+
+/// An image of this size, zeros. Throws Error when a side is < 1 or there are more than options.max_pixels pixels.
+Image NewImage(const Source& source, int64_t width, int64_t height, int channels);
+/// The check alone, for formats that know the size before the number of channels.
+void CheckSize(const Source& source, int64_t width, int64_t height);
+
+/// The orientation (1…8) that an EXIF block (a TIFF header and its first directory) or an XMP packet names; 1 if none.
+int ExifOrientation(std::span<const std::byte> exif);
+int XmpOrientation(std::span<const std::byte> xmp);
+/// Pillow's rule: EXIF's word counts, XMP's only where EXIF has none. Either may be empty.
+int Orientation(std::span<const std::byte> exif, std::span<const std::byte> xmp);
+
+/// Pillow's convert("RGB") of one CMYK pixel.
+void CmykToRgb(const uint8_t* cmyk, uint8_t* rgb);
+
+/// Grey levels through options.window to 0…255.
+inline uint8_t Windowed(double level, const std::pair<double, double>& window) {
+  const double x = (level - window.first) / (window.second - window.first);
+  return static_cast<uint8_t>(std::lround(255 * std::clamp(std::isnan(x) ? 0.0 : x, 0.0, 1.0)));
+}
+
+/// Samples of more than 8 bits to 8: through the window if there is one (not the alpha of 2 or 4 channels), else as
+/// Pillow does: grey saturates at 0 and 255, other images keep the high byte.
+template <typename T>
+void Narrow(const DecodeOptions& options, const T* in, int64_t pixels, int channels, uint8_t* out) {
+  for (int64_t i = 0; i < pixels * channels; ++i) {
+    const bool alpha = channels % 2 == 0 && i % channels == channels - 1;
+    if (options.window && !alpha) {
+      out[i] = Windowed(static_cast<double>(in[i]), *options.window);
+    } else if (channels == 1) {
+      // max before min: a NaN becomes 0
+      out[i] = static_cast<uint8_t>(std::min<double>(255, std::max<double>(0, static_cast<double>(in[i]))));
+    } else if constexpr (std::is_same_v<T, uint16_t>) {
+      out[i] = static_cast<uint8_t>(in[i] >> 8);
+    }
+  }
+}
+
+}  // namespace qkv::image

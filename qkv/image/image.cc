@@ -1,0 +1,113 @@
+#include "qkv/image/image.h"
+
+#include <array>
+#include <cctype>
+#include <string>
+
+#include "qkv/core/file.h"
+#include "qkv/image/codec.h"
+#include "qkv/image/orient.h"
+
+namespace qkv::image {
+namespace {
+
+using Reader = Decoded (*)(const Source&);
+
+bool IsPnm(const uint8_t* p) {
+  return p[0] == 'P' && p[1] >= '1' && p[1] <= '6' && (std::isspace(p[2]) != 0 || p[2] == '#');
+}
+
+/// The reader for these bytes, or null.
+Reader FindReader(std::span<const std::byte> bytes) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), std::min<size_t>(bytes.size(), 16));
+  using namespace std::string_view_literals;
+  if (text.size() < 8) return nullptr;  // shorter than the shortest of them
+  if (text.starts_with("\xFF\xD8\xFF"sv)) return DecodeJpeg;
+  if (text.starts_with("\x89PNG\r\n\x1A\n"sv)) return DecodePng;
+  if (text.starts_with("RIFF"sv) && text.substr(8).starts_with("WEBP"sv)) return DecodeWebp;
+  if (text.starts_with("GIF87a"sv) || text.starts_with("GIF89a"sv)) return DecodeGif;
+  if (text.starts_with("BM"sv)) return DecodeBmp;
+  for (const auto magic : {"II*\0"sv, "MM\0*"sv, "II+\0"sv, "MM\0+"sv})
+    if (text.starts_with(magic)) return DecodeTiff;
+  if (IsPnm(reinterpret_cast<const uint8_t*>(text.data()))) return DecodePnm;
+  return nullptr;
+}
+
+/// Puts 8-bit samples through the window; alpha stays.
+void ApplyWindow(const std::pair<double, double>& window, Image& image) {
+  std::array<uint8_t, 256> table;
+  for (int i = 0; i < 256; ++i) table[i] = Windowed(i, window);
+  const int64_t channels = image.channels(), colours = channels - (channels % 2 == 0);
+  uint8_t* pixel = image.pixels.data();
+  for (int64_t i = 0; i < image.height() * image.width(); ++i, pixel += channels)
+    for (int64_t c = 0; c < colours; ++c) pixel[c] = table[pixel[c]];
+}
+
+/// Pillow's fixed-point luma (ITU-R 601-2).
+uint8_t Luma(const uint8_t* rgb) {
+  return static_cast<uint8_t>((rgb[0] * 19595 + rgb[1] * 38470 + rgb[2] * 7471 + 0x8000) >> 16);
+}
+
+}  // namespace
+
+void CheckSize(const Source& source, int64_t width, int64_t height) {
+  Require(width > 0 && height > 0, "{}: an image of {} x {} pixels", source.where, width, height);
+  Require(width <= source.options.max_pixels / height, "{}: {} x {} pixels are more than the limit of {}", source.where,
+          width, height, source.options.max_pixels);
+}
+
+Image NewImage(const Source& source, int64_t width, int64_t height, int channels) {
+  CheckSize(source, width, height);
+  return {Tensor<uint8_t>({height, width, channels})};
+}
+
+Image Decode(std::span<const std::byte> bytes, const DecodeOptions& options, std::string_view where) {
+  if (options.window) {
+    const auto [low, high] = *options.window;
+    Require(std::isfinite(low) && std::isfinite(high) && low != high, "{}: a window of grey levels from {} to {}",
+            where, low, high);
+  }
+  Require(!bytes.empty(), "{}: an empty file", where);
+  const Reader reader = FindReader(bytes);
+  Require(reader != nullptr, "{}: no JPEG, PNG, WebP, GIF, BMP, TIFF or PPM", where);
+  Decoded decoded = reader({bytes, options, where});
+  if (options.window && !decoded.windowed) ApplyWindow(*options.window, decoded.image);
+  if (options.exif_orientation || decoded.always_upright)
+    return TurnUpright(std::move(decoded.image), decoded.orientation);
+  return std::move(decoded.image);
+}
+
+Image DecodeFile(const std::filesystem::path& path, const DecodeOptions& options) {
+  const MappedFile file(path);
+  return Decode(file.bytes(), options, path.string());
+}
+
+bool HasImageEnding(const std::filesystem::path& path) {
+  std::string ending = path.extension().string();
+  for (char& c : ending) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  for (const char* known : {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".bmp", ".dib", ".tif", ".tiff",
+                            ".ppm", ".pgm", ".pbm", ".pnm"})
+    if (ending == known) return true;
+  return false;
+}
+
+Image ToChannels(const Image& image, int channels) {
+  Require(channels == 1 || channels == 3, "image: a model has 1 or 3 channels, not {}", channels);
+  const int64_t from = image.channels(), pixels = image.height() * image.width();
+  if (from == channels) return {image.pixels.Clone()};
+  Image result{Tensor<uint8_t>::Uninitialised({image.height(), image.width(), channels})};
+  const uint8_t* in = image.pixels.data();
+  uint8_t* out = result.pixels.data();
+  for (int64_t i = 0; i < pixels; ++i, in += from, out += channels) {
+    if (channels == 1) {
+      out[0] = from >= 3 ? Luma(in) : in[0];
+    } else {
+      out[0] = in[0];
+      out[1] = from >= 3 ? in[1] : in[0];
+      out[2] = from >= 3 ? in[2] : in[0];
+    }
+  }
+  return result;
+}
+
+}  // namespace qkv::image

@@ -1,0 +1,157 @@
+// JPEG through libjpeg-turbo, with the settings that Pillow decodes with: the exact integer DCT, smooth upsampling.
+//
+// The library reports an error by a call that must not return. It jumps back (longjmp) into the three functions below
+// that call the library; they hold nothing that has a destructor. What must be freed belongs to JpegReader.
+#include <setjmp.h>
+
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <jpeglib.h>
+
+// After jpeglib.h, which it needs.
+#include <jerror.h>
+
+#include "qkv/image/codec.h"
+
+namespace qkv::image {
+namespace {
+
+// A progressive file may repeat scans without end, each as expensive as the picture: real encoders write about ten.
+constexpr int kMaxScans = 200;
+
+struct JpegReader {
+  jpeg_error_mgr errors;  // first, so that a pointer to it is one to the reader
+  jpeg_progress_mgr progress;
+  jpeg_decompress_struct info;
+  jmp_buf escape;
+  char message[JMSG_LENGTH_MAX];
+
+  JpegReader();
+  ~JpegReader() { jpeg_destroy_decompress(&info); }
+  JpegReader(const JpegReader&) = delete;
+  JpegReader& operator=(const JpegReader&) = delete;
+};
+
+[[noreturn]] void OnError(j_common_ptr info) {
+  auto* reader = reinterpret_cast<JpegReader*>(info->err);
+  info->err->format_message(info, reader->message);
+  longjmp(reader->escape, 1);
+}
+
+/// Warnings that mean lost picture data are errors here; libjpeg would paint the rest grey.
+void OnMessage(j_common_ptr info, int level) {
+  if (level >= 0) return;
+  switch (info->err->msg_code) {
+    case JWRN_HIT_MARKER:     // data ends before the picture does
+    case JWRN_JPEG_EOF:       // file ends before the data does
+    case JWRN_HUFF_BAD_CODE:
+    case JWRN_ARITH_BAD_CODE:
+    case JWRN_MUST_RESYNC:    // a lost restart marker
+      OnError(info);
+    default:
+      ++info->err->num_warnings;
+  }
+}
+
+void OnProgress(j_common_ptr info) {
+  if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= kMaxScans) return;
+  auto* reader = reinterpret_cast<JpegReader*>(info->err);
+  snprintf(reader->message, sizeof reader->message, "more than %d scans", kMaxScans);
+  longjmp(reader->escape, 1);
+}
+
+JpegReader::JpegReader() : progress{}, info{}, message{} {
+  info.err = jpeg_std_error(&errors);
+  errors.error_exit = OnError;
+  errors.emit_message = OnMessage;
+  errors.output_message = [](j_common_ptr) {};
+  progress.progress_monitor = OnProgress;
+}
+
+bool ReadHeader(JpegReader& reader, const uint8_t* data, size_t size) {
+  if (setjmp(reader.escape) != 0) return false;
+  jpeg_decompress_struct& info = reader.info;
+  jpeg_create_decompress(&info);
+  info.progress = &reader.progress;
+  jpeg_mem_src(&info, data, size);
+  jpeg_save_markers(&info, JPEG_APP0 + 1, 0xFFFF);  // EXIF and XMP
+  jpeg_read_header(&info, TRUE);
+  return true;
+}
+
+bool Start(JpegReader& reader) {
+  if (setjmp(reader.escape) != 0) return false;
+  jpeg_start_decompress(&reader.info);
+  return true;
+}
+
+/// All rows, to `out` [height, width, components], or by way of `cmyk` (one row) to RGB where that is given.
+bool ReadRows(JpegReader& reader, uint8_t* out, uint8_t* cmyk) {
+  if (setjmp(reader.escape) != 0) return false;
+  jpeg_decompress_struct& info = reader.info;
+  const size_t stride = size_t{info.output_width} * (cmyk ? 3 : static_cast<size_t>(info.output_components));
+  while (info.output_scanline < info.output_height) {
+    uint8_t* out_y = out + info.output_scanline * stride;
+    JSAMPROW row = cmyk ? cmyk : out_y;
+    jpeg_read_scanlines(&info, &row, 1);
+    if (cmyk) {
+      for (size_t x = 0; x < info.output_width; ++x) {
+        // Pillow takes every file for one of Adobe's, which store ink upside down.
+        for (int c = 0; c < 4; ++c) cmyk[4 * x + c] = static_cast<uint8_t>(255 - cmyk[4 * x + c]);
+        CmykToRgb(cmyk + 4 * x, out_y + 3 * x);
+      }
+    }
+  }
+  jpeg_finish_decompress(&info);
+  return true;
+}
+
+/// EXIF may be split over markers, and is joined as Pillow does.
+int ReadOrientation(const jpeg_decompress_struct& info) {
+  using namespace std::string_view_literals;
+  constexpr auto kExif = "Exif\0\0"sv, kXmp = "http://ns.adobe.com/xap/1.0/\0"sv;
+  std::string exif;
+  std::string_view xmp;
+  for (const jpeg_marker_struct* marker = info.marker_list; marker != nullptr; marker = marker->next) {
+    const std::string_view data(reinterpret_cast<const char*>(marker->data), marker->data_length);
+    if (data.starts_with(kExif)) exif += data.substr(kExif.size());
+    if (data.starts_with(kXmp)) xmp = data.substr(kXmp.size());
+  }
+  return Orientation(std::as_bytes(std::span(exif)), std::as_bytes(std::span(xmp)));
+}
+
+}  // namespace
+
+Decoded DecodeJpeg(const Source& source) {
+  JpegReader reader;
+  const auto check = [&](bool ok) { Require(ok, "{}: JPEG: {}", source.where, reader.message); };
+  check(ReadHeader(reader, source.data(), source.size()));
+  jpeg_decompress_struct& info = reader.info;
+  CheckSize(source, info.image_width, info.image_height);
+  switch (info.num_components) {
+    case 1:
+      info.out_color_space = JCS_GRAYSCALE;
+      break;
+    case 3:
+      info.out_color_space = JCS_RGB;
+      break;
+    case 4:
+      info.out_color_space = JCS_CMYK;
+      break;
+    default:
+      Fail("{}: JPEG: {} colour components, expected 1, 3 or 4", source.where, info.num_components);
+  }
+  const bool is_cmyk = info.num_components == 4;
+  Decoded decoded;
+  decoded.orientation = ReadOrientation(info);
+  decoded.image = NewImage(source, info.image_width, info.image_height, is_cmyk ? 3 : info.num_components);
+  check(Start(reader));
+  std::vector<uint8_t> cmyk(is_cmyk ? size_t{4} * info.output_width : 0);
+  check(ReadRows(reader, decoded.image.pixels.data(), is_cmyk ? cmyk.data() : nullptr));
+  return decoded;
+}
+
+}  // namespace qkv::image

@@ -1,0 +1,133 @@
+// PNG through libpng: every bit depth, palettes, transparency, interlacing. Gamma and colour profiles are left alone,
+// as Pillow leaves them.
+//
+// libpng reports an error by a call that must not return. It jumps back (longjmp) into the two functions below that
+// call the library; they hold nothing that has a destructor. What must be freed belongs to PngReader.
+#include <setjmp.h>
+
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <png.h>
+
+#include "qkv/image/codec.h"
+
+namespace qkv::image {
+namespace {
+
+// Text and colour profiles are of no use here: chunks past this size are refused, so that they cannot fill the memory.
+constexpr png_alloc_size_t kMaxChunkBytes = 64 << 20;
+
+struct PngReader {
+  png_structp png = nullptr;
+  png_infop info = nullptr;
+  const uint8_t* data = nullptr;
+  size_t left = 0;
+  char message[256] = {};
+
+  PngReader() = default;
+  ~PngReader() { png_destroy_read_struct(&png, &info, nullptr); }
+  PngReader(const PngReader&) = delete;
+  PngReader& operator=(const PngReader&) = delete;
+};
+
+[[noreturn]] void OnError(png_structp png, png_const_charp message) {
+  auto* reader = static_cast<PngReader*>(png_get_error_ptr(png));
+  snprintf(reader->message, sizeof reader->message, "%s", message);
+  png_longjmp(png, 1);
+}
+
+void OnWarning(png_structp, png_const_charp) {}
+
+void ReadBytes(png_structp png, png_bytep out, size_t length) {
+  auto* reader = static_cast<PngReader*>(png_get_io_ptr(png));
+  if (length > reader->left) png_error(png, "the file ends too early");
+  std::memcpy(out, reader->data, length);
+  reader->data += length;
+  reader->left -= length;
+}
+
+/// Reads up to the pixels and sets the conversions: 8 bits a sample at least, palettes to colours.
+bool ReadHeader(PngReader& reader) {
+  if (setjmp(png_jmpbuf(reader.png)) != 0) return false;
+  png_structp png = reader.png;
+  png_set_read_fn(png, &reader, ReadBytes);
+  // Whether a picture is too large is for DecodeOptions to say.
+  png_set_user_limits(png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
+  png_set_chunk_malloc_max(png, kMaxChunkBytes);
+  png_read_info(png, reader.info);
+  const int depth = png_get_bit_depth(png, reader.info);
+  if (png_get_color_type(png, reader.info) == PNG_COLOR_TYPE_PALETTE) png_set_palette_to_rgb(png);
+  if (depth < 8) png_set_expand_gray_1_2_4_to_8(png);
+  if (depth == 16) {
+    // libpng hands on the file's order, high byte first.
+    if constexpr (std::endian::native == std::endian::little) png_set_swap(png);
+  } else if (png_get_valid(png, reader.info, PNG_INFO_tRNS)) {
+    png_set_tRNS_to_alpha(png);
+  }
+  png_set_interlace_handling(png);
+  png_read_update_info(png, reader.info);
+  return true;
+}
+
+bool ReadRows(PngReader& reader, png_bytepp rows) {
+  if (setjmp(png_jmpbuf(reader.png)) != 0) return false;
+  png_read_image(reader.png, rows);
+  png_read_end(reader.png, reader.info);
+  return true;
+}
+
+std::span<const std::byte> Exif(const PngReader& reader) {
+  png_uint_32 length = 0;
+  png_bytep exif = nullptr;
+  if (png_get_eXIf_1(reader.png, reader.info, &length, &exif) == 0) return {};
+  return std::as_bytes(std::span(exif, length));
+}
+
+std::span<const std::byte> Xmp(const PngReader& reader) {
+  png_textp texts = nullptr;
+  const int count = png_get_text(reader.png, reader.info, &texts, nullptr);
+  for (int i = 0; i < count; ++i) {
+    if (std::strcmp(texts[i].key, "XML:com.adobe.xmp") != 0) continue;
+    const size_t length = texts[i].compression > 0 ? texts[i].itxt_length : texts[i].text_length;
+    return std::as_bytes(std::span(texts[i].text, length));
+  }
+  return {};
+}
+
+}  // namespace
+
+Decoded DecodePng(const Source& source) {
+  PngReader reader;
+  reader.data = source.data();
+  reader.left = source.size();
+  const auto check = [&](bool ok) { Require(ok, "{}: PNG: {}", source.where, reader.message); };
+  reader.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &reader, OnError, OnWarning);
+  reader.info = reader.png ? png_create_info_struct(reader.png) : nullptr;
+  Require(reader.info != nullptr, "{}: PNG: no memory", source.where);
+  check(ReadHeader(reader));
+
+  const int64_t width = png_get_image_width(reader.png, reader.info);
+  const int64_t height = png_get_image_height(reader.png, reader.info);
+  const int channels = png_get_channels(reader.png, reader.info);
+  Decoded decoded;
+  decoded.image = NewImage(source, width, height, channels);
+  const bool deep = png_get_bit_depth(reader.png, reader.info) == 16;
+  const int64_t row_samples = width * channels;
+  auto samples = Tensor<uint16_t>({deep ? height : 0, row_samples});
+  std::vector<png_bytep> rows(static_cast<size_t>(height));
+  for (int64_t y = 0; y < height; ++y)
+    rows[y] = deep ? reinterpret_cast<png_bytep>(samples.data() + y * row_samples)
+                   : decoded.image.pixels.data() + y * row_samples;
+  check(ReadRows(reader, rows.data()));
+  if (deep) {
+    Narrow(source.options, samples.data(), height * width, channels, decoded.image.pixels.data());
+    decoded.windowed = true;
+  }
+  decoded.orientation = Orientation(Exif(reader), Xmp(reader));
+  return decoded;
+}
+
+}  // namespace qkv::image

@@ -1,0 +1,138 @@
+#include "qkv/image/preprocess.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "qkv/image/resize_region.h"
+
+namespace qkv::image {
+namespace {
+
+// Far past every model's input (a side of 16,384), well before memory runs out.
+constexpr int64_t kMaxPixels = int64_t{1} << 28;
+// Pillow's sizes are 32-bit integers.
+constexpr int64_t kMaxSide = INT32_MAX;
+
+struct Size {
+  int64_t height, width;
+};
+
+/// Python's round(): half to even, whatever the rounding mode of the process.
+int64_t RoundHalfEven(double x) {
+  const double floor = std::floor(x), fraction = x - floor;
+  const auto low = static_cast<int64_t>(floor);
+  if (fraction != 0.5) return low + (fraction > 0.5);
+  return low + (low % 2 != 0);
+}
+
+Size ResizedSize(const Preprocess& p, Size in) {
+  const auto height = static_cast<double>(in.height), width = static_cast<double>(in.width);
+  switch (p.resize) {
+    case Preprocess::Resize::kNone:
+      return in;
+    case Preprocess::Resize::kExact:
+      return {p.resize_height, p.resize_width};
+    case Preprocess::Resize::kShortestEdge: {
+      const int64_t edge = p.resize_height, shorter = std::min(in.height, in.width);
+      const double longer = static_cast<double>(edge * std::max(in.height, in.width)) / static_cast<double>(shorter);
+      const auto scaled = static_cast<int64_t>(longer);
+      return in.width <= in.height ? Size{scaled, edge} : Size{edge, scaled};
+    }
+    case Preprocess::Resize::kFit:
+    case Preprocess::Resize::kCover: {
+      const double by_height = height / static_cast<double>(p.resize_height);
+      const double by_width = width / static_cast<double>(p.resize_width);
+      const double ratio =
+          p.resize == Preprocess::Resize::kFit ? std::max(by_height, by_width) : std::min(by_height, by_width);
+      return {RoundHalfEven(height / ratio), RoundHalfEven(width / ratio)};
+    }
+  }
+  return in;
+}
+
+/// The resized size, checked.
+Size CheckedSize(const Preprocess& p, Size in) {
+  Require(in.height > 0 && in.width > 0, "preprocess: an image of {} x {} pixels", in.width, in.height);
+  Require(p.resize == Preprocess::Resize::kNone ||
+              (p.resize_height > 0 && p.resize_height <= kMaxSide &&
+               (p.resize == Preprocess::Resize::kShortestEdge || (p.resize_width > 0 && p.resize_width <= kMaxSide))),
+          "preprocess: resize to {} x {} pixels", p.resize_width, p.resize_height);
+  const Size size = ResizedSize(p, in);
+  Require(size.height > 0 && size.width > 0 && size.height <= kMaxSide && size.width <= kMaxSide,
+          "preprocess: {} x {} pixels would be resized to {} x {}", in.width, in.height, size.width, size.height);
+  return size;
+}
+
+/// Where the crop begins in the resized image; negative where the image is padded.
+int64_t CropOffset(Preprocess::Crop crop, int64_t size, int64_t crop_size) {
+  const int64_t margin = size - crop_size;
+  if (margin < 0) return crop == Preprocess::Crop::kHuggingFace ? -((1 - margin) / 2) : -(-margin / 2);
+  if (crop == Preprocess::Crop::kHuggingFace) return margin / 2;
+  return RoundHalfEven(static_cast<double>(margin) / 2);
+}
+
+/// What each of the 256 levels becomes, [channels, 256].
+std::vector<std::array<float, 256>> Levels(const Preprocess& p) {
+  const bool normalise = !p.mean.empty() || !p.std.empty();
+  std::vector<std::array<float, 256>> levels(static_cast<size_t>(p.channels));
+  for (size_t c = 0; c < levels.size(); ++c) {
+    for (int i = 0; i < 256; ++i) {
+      // In double first, as Hugging Face computes it; for 1/255 it rounds to timm's x/255 in float at every level.
+      const auto x = static_cast<float>(i * p.rescale);
+      levels[c][i] = normalise ? (x - p.mean[c]) / p.std[c] : x;
+    }
+  }
+  return levels;
+}
+
+}  // namespace
+
+Shape OutputShape(const Preprocess& p, int64_t height, int64_t width) {
+  Size size = CheckedSize(p, {height, width});
+  if (p.crop != Preprocess::Crop::kNone) size = {p.crop_height, p.crop_width};
+  Require(size.height > 0 && size.width > 0 && size.width <= kMaxPixels / size.height,
+          "preprocess: {} x {} pixels would become {} x {}", width, height, size.width, size.height);
+  return {p.channels, size.height, size.width};
+}
+
+void Apply(const Preprocess& p, const Image& image, View<float> out) {
+  const auto channels = static_cast<size_t>(p.channels);
+  const bool normalise = !p.mean.empty() || !p.std.empty();
+  Require(p.channels == 1 || p.channels == 3, "preprocess: {} channels, expected 1 or 3", p.channels);
+  Require(!normalise || (p.mean.size() == channels && p.std.size() == channels),
+          "preprocess: {} means and {} standard deviations for {} channels", p.mean.size(), p.std.size(), channels);
+  Require(p.fill.empty() || p.fill.size() == channels, "preprocess: a fill of {} values for {} channels",
+          p.fill.size(), channels);
+  const Shape shape = OutputShape(p, image.height(), image.width());
+  Require(out.shape() == shape && out.dense(), "preprocess: expected a dense tensor {}, got {}", ToString(shape),
+          ToString(out.shape()));
+
+  Image converted;
+  if (image.channels() != p.channels) converted = ToChannels(image, p.channels);
+  const Image& source = converted.pixels.empty() ? image : converted;
+  const Size full = CheckedSize(p, {image.height(), image.width()});
+  const int64_t height = shape[1], width = shape[2];
+  const bool crops = p.crop != Preprocess::Crop::kNone;
+  const int64_t top = crops ? CropOffset(p.crop, full.height, height) : 0;
+  const int64_t left = crops ? CropOffset(p.crop, full.width, width) : 0;
+  // What the output shows of the resized image; the rest is padding.
+  const int64_t y0 = std::max<int64_t>(top, 0), y1 = std::min(top + height, full.height);
+  const int64_t x0 = std::max<int64_t>(left, 0), x1 = std::min(left + width, full.width);
+  const Image part = ResizeRegion(source, {full.height, full.width, y0, x0, y1 - y0, x1 - x0}, p.filter);
+
+  const auto levels = Levels(p);
+  for (size_t c = 0; c < channels; ++c) {
+    const auto& level = levels[c];
+    const View<float> plane = out[static_cast<int64_t>(c)];  // [height, width]
+    if (part.height() < height || part.width() < width)
+      std::fill_n(plane.data(), height * width, level[p.fill.empty() ? 0 : p.fill[c]]);
+    for (int64_t y = y0; y < y1; ++y) {
+      const uint8_t* in = part.pixels.data() + (y - y0) * part.width() * p.channels + c;
+      float* out_y = plane.row(y - top) + (x0 - left);
+      for (int64_t x = 0; x < x1 - x0; ++x) out_y[x] = level[in[x * p.channels]];
+    }
+  }
+}
+
+}  // namespace qkv::image
