@@ -1,0 +1,30 @@
+#include "qkv/builtin/digits.h"
+
+#include <gtest/gtest.h>
+
+#include "qkv/core/file.h"
+#include "qkv/io/json.h"
+#include "qkv/io/safetensors.h"
+#include "tests/support/files.h"
+
+namespace qkv {
+namespace {
+
+TEST(Digits, AreTheFilesOfTheRepository) {
+  const auto folder = SourceFolder() / "models/digits";
+  EXPECT_EQ(builtin::DigitsConfig(), ReadFile(folder / "config.json"));
+  const auto weights = builtin::DigitsWeights();
+  EXPECT_EQ(std::string_view(reinterpret_cast<const char*>(weights.data()), weights.size()),
+            ReadFile(folder / "model.safetensors"));
+}
+
+TEST(Digits, CanBeReadWhereTheyLie) {
+  const auto weights = builtin::DigitsWeights();
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(weights.data()) % 64, 0u);
+  const auto file = io::SafeTensors::FromBytes(weights, "digits");
+  EXPECT_EQ(file.Find("head.weight")->shape, Shape({10, 64}));
+  EXPECT_EQ(io::ParseJson(builtin::DigitsConfig(), "digits")["num_classes"], 10);
+}
+
+}  // namespace
+}  // namespace qkv
