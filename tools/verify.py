@@ -1,0 +1,114 @@
+"""Compares qkv with the installed originals: what `make verify` runs.
+
+    python tools/verify.py [--qkv PROGRAM] [--small] [--keep FOLDER] [PATTERN...]
+
+For every configuration of tests/golden/cases.py, and for full-size models of each family, the
+original (timm, transformers, vit-pytorch) is made with random weights, saved as its library
+saves it and run in float32 and float64; `qkv verify` then runs the saved model and compares
+logits, tokens, hidden states and attention. Exit 1 when one of them disagrees. Unlike the
+goldens, nothing here is kept, so the models may be large. PATTERN are shell patterns of names.
+"""
+import argparse
+import fnmatch
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests/golden"))
+
+from cases import CASES  # noqa: E402
+from originals import Case, answers, build, save, save_file  # noqa: E402
+
+
+def timm_full(arch, size=None, **args):
+    suffix = f"_at_{size[0]}x{size[1]}" if size else ""
+    return Case(f"full_timm_{arch}{suffix}", "timm", arch, args, size, batch=1)
+
+
+def hf_full(name, kind, size=None, **args):
+    return Case(f"full_hf_{name}", "transformers", kind, {"image_size": 224, **args}, size, batch=1)
+
+
+SMALL = dict(hidden_size=384, num_attention_heads=6)  # of ViT-S; depth 12 is the default
+DINOV2 = dict(SMALL, image_size=518, patch_size=14)  # a grid of 37×37, interpolated to the input's
+FULL = [
+    timm_full("vit_tiny_patch16_224", img_size=224),
+    timm_full("vit_tiny_patch16_224", img_size=224, size=(192, 320)),
+    timm_full("vit_base_patch16_224", img_size=224),
+    timm_full("vit_base_patch32_clip_224", img_size=224),
+    timm_full("vit_base_patch16_siglip_224", img_size=224),
+    timm_full("vit_medium_patch16_reg4_gap_256", img_size=256),
+    timm_full("vit_small_patch14_dinov2", img_size=224),
+    timm_full("vit_small_patch14_reg4_dinov2", img_size=518, size=(238, 182)),
+    timm_full("deit_small_patch16_224", img_size=224),
+    timm_full("deit_tiny_distilled_patch16_224", img_size=224),
+    timm_full("deit3_small_patch16_224", img_size=224),
+    hf_full("vit_base", "ViTForImageClassification", num_labels=1000),
+    hf_full("vit_small_at_288x160", "ViTForImageClassification", (288, 160), **SMALL, intermediate_size=1536),
+    hf_full("deit_small_teacher", "DeiTForImageClassificationWithTeacher", **SMALL, intermediate_size=1536),
+    hf_full("dinov2_small", "Dinov2Model", (224, 224), **DINOV2),
+    hf_full("dinov2_small_classifier_at_154x252", "Dinov2ForImageClassification", (154, 252), **DINOV2),
+    hf_full("dinov2_small_registers", "Dinov2WithRegistersModel", (224, 182), **DINOV2),
+    Case("full_vit_pytorch", "vit-pytorch", "ViT", batch=1, args=dict(
+        image_size=256, patch_size=32, num_classes=1000, dim=1024, depth=6, heads=16, mlp_dim=2048)),
+    Case("full_vit_pytorch_simple", "vit-pytorch", "SimpleViT", batch=1, args=dict(
+        image_size=224, patch_size=16, num_classes=1000, dim=384, depth=12, heads=6, mlp_dim=1536)),
+]  # fmt: skip
+
+
+def verify(case, program, folder):
+    """(passed, what `qkv verify` said). The folder holds the model and reference.safetensors."""
+    model = build(case)
+    save(case, model, folder)
+    # Beside the model, not in it: a model's folder is read whole.
+    reference = folder.with_suffix(".reference.safetensors")
+    save_file(answers(case, model), reference)
+    done = subprocess.run([program, "verify", "-m", folder, reference], capture_output=True, text=True)
+    said = (done.stdout + done.stderr).strip()
+    if done.returncode < 0:
+        said += f"\nkilled by signal {-done.returncode}"
+    return done.returncode == 0, said
+
+
+def select(patterns, small):
+    cases = list(CASES.values()) + ([] if small else FULL)
+    if not patterns:
+        return cases
+    return [c for c in cases if any(fnmatch.fnmatch(c.name, p) for p in patterns)]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("patterns", nargs="*", metavar="PATTERN")
+    parser.add_argument("--qkv", default=ROOT / "build/release/qkv", type=Path, metavar="PROGRAM")
+    parser.add_argument("--small", action="store_true", help="leave out the full-size models")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep models and references there")
+    parser.add_argument("-v", "--verbose", action="store_true", help="print all that qkv verify says")
+    options = parser.parse_args()
+    if not options.qkv.is_file():
+        sys.exit(f"{options.qkv}: no such program; run `make build` first")
+    cases = select(options.patterns, options.small)
+    if not cases:
+        sys.exit("no configuration has such a name")
+
+    failed = []
+    width = max(len(case.name) for case in cases)
+    for case in cases:
+        start = time.perf_counter()
+        with tempfile.TemporaryDirectory(prefix="qkv-verify-") as temporary:
+            folder = Path(options.keep or temporary) / case.name
+            passed, said = verify(case, options.qkv, folder)
+        print(f"{case.name:{width}}  {'ok  ' if passed else 'FAIL'}  {time.perf_counter() - start:6.1f} s", flush=True)
+        if not passed:
+            failed.append(case.name)
+        if said and (options.verbose or not passed):
+            print("    " + said.replace("\n", "\n    "), flush=True)
+    print(f"\n{len(cases) - len(failed)} passed, {len(failed)} failed" + "".join(f"\n  {name}" for name in failed))
+    sys.exit(bool(failed))
+
+
+if __name__ == "__main__":
+    main()
