@@ -123,8 +123,8 @@ std::pair<int64_t, int64_t> HeightAndWidth(const Fields& fields, std::string_vie
   if (fields.json().find(key)->is_object()) {
     const Fields object = fields.Object(key);
     for (const auto& [name, value] : object.json().items())
-      Require(name == "height" || name == "width" || value.is_null(), "{}: \"{}\" has \"{}\", expected height and width",
-              fields.where(), key, name);
+      Require(name == "height" || name == "width" || value.is_null(),
+              "{}: \"{}\" has \"{}\", expected height and width", fields.where(), key, name);
     size = {object.RequiredInt("height"), object.RequiredInt("width")};
   } else {
     size = fields.Size(key, {});
@@ -231,7 +231,7 @@ Preprocess PreprocessFromHuggingFace(const io::Json& preprocessor_config, int ch
     Require(fields.Has("crop_size") || defaults.center_crop, "{}: \"do_center_crop\" needs \"crop_size\"",
             fields.where());
     p.crop = Preprocess::Crop::kHuggingFace;
-    std::tie(p.crop_height, p.crop_width) = size                     ? *size
+    std::tie(p.crop_height, p.crop_width) = size                      ? *size
                                             : fields.Has("crop_size") ? HeightAndWidth(fields, "crop_size")
                                                                       : std::pair(kCropSize, kCropSize);
   }

@@ -1,0 +1,39 @@
+#include "qkv/model/checkpoint.h"
+
+namespace qkv::model {
+namespace fs = std::filesystem;
+
+Checkpoint Checkpoint::Open(const fs::path& path) {
+  Require(fs::exists(path), "cannot open model {}: no such file or folder", path.string());
+  Checkpoint checkpoint;
+  checkpoint.source = path.string();
+  checkpoint.tensors = std::make_shared<const io::SafeTensors>(io::SafeTensors::Open(path));
+  const fs::path folder = fs::is_directory(path) ? path : path.parent_path();
+  const fs::path config = folder / "config.json", preprocessor = folder / "preprocessor_config.json";
+  try {
+    if (fs::exists(config)) {
+      std::optional<io::Json> processor;
+      if (fs::exists(preprocessor)) processor = io::ReadJson(preprocessor);
+      checkpoint.description = Describe(io::ReadJson(config), processor, *checkpoint.tensors);
+    } else {
+      checkpoint.description = DescribeFromTensors(*checkpoint.tensors);
+    }
+    checkpoint.bound = Bind(checkpoint.description.config, *checkpoint.tensors);
+  } catch (const Error& error) {
+    const std::string message = error.what();
+    if (message.find(folder.string()) != std::string::npos && !folder.empty()) throw;
+    Fail("{}: {}", path.string(), message);
+  }
+  return checkpoint;
+}
+
+Checkpoint Checkpoint::FromBytes(std::string_view config, std::span<const std::byte> weights, std::string_view where) {
+  Checkpoint checkpoint;
+  checkpoint.source = where;
+  checkpoint.tensors = std::make_shared<const io::SafeTensors>(io::SafeTensors::FromBytes(weights, where));
+  checkpoint.description = Describe(io::ParseJson(config, where), {}, *checkpoint.tensors);
+  checkpoint.bound = Bind(checkpoint.description.config, *checkpoint.tensors);
+  return checkpoint;
+}
+
+}  // namespace qkv::model

@@ -1,0 +1,200 @@
+// timm: config.json of the hub, over the registry's arguments, over VisionTransformer's defaults.
+#include <array>
+
+#include "qkv/model/description.h"
+#include "qkv/model/fields.h"
+#include "qkv/model/registry.h"
+
+namespace qkv::model {
+namespace {
+
+using simd::Activation;
+
+Activation ParseActivation(const std::string& name, const Fields& args) {
+  if (name == "gelu") return Activation::kGelu;
+  if (name == "gelu_tanh") return Activation::kGeluTanh;
+  if (name == "quick_gelu" || name == "quickgelu") return Activation::kQuickGelu;
+  if (name == "relu") return Activation::kRelu;
+  if (name == "silu" || name == "swish") return Activation::kSilu;
+  if (name == "tanh") return Activation::kTanh;
+  Fail("{}: act_layer \"{}\" is not one of gelu, gelu_tanh, quick_gelu, relu, silu, tanh", args.where(), name);
+}
+
+void ParsePool(const Fields& args, VitConfig* c) {
+  const std::string pool = args.String("global_pool", "token");
+  if (pool == "token") {
+    c->pool = Pool::kToken;
+  } else if (pool == "avg") {
+    c->pool = Pool::kMean;
+  } else if (pool == "max") {
+    c->pool = Pool::kMax;
+  } else if (pool == "avgmax") {
+    c->pool = Pool::kMeanMax;
+  } else if (pool == "map") {
+    c->pool = Pool::kMap;
+  } else {
+    Fail("{}: global_pool \"{}\" is not one of token, avg, max, avgmax, map", args.where(), pool);
+  }
+  c->pool_prefix = args.Bool("pool_include_prefix", false);
+}
+
+void ParseMlp(const Fields& args, double mlp_ratio, VitConfig* c) {
+  const std::string layer = args.String("mlp_layer", "Mlp");
+  const auto hidden = static_cast<int64_t>(static_cast<double>(c->width) * mlp_ratio);
+  c->mlp_width = hidden;
+  c->map_mlp_width = hidden;
+  if (layer == "Mlp") return;
+  if (layer == "SwiGLU") {  // two layers of full width
+    c->mlp = nn::MlpKind::kGateFirst;
+    return;
+  }
+  Require(layer == "SwiGLUPacked" || layer == "GluMlp",
+          "{}: mlp_layer \"{}\" is not one of Mlp, SwiGLU, SwiGLUPacked, GluMlp", args.where(), layer);
+  Require(hidden % 2 == 0, "{}: {} needs an even hidden width, got {}", args.where(), layer, hidden);
+  c->mlp = layer == "GluMlp" ? nn::MlpKind::kGateLast : nn::MlpKind::kGateFirst;
+  c->mlp_width = hidden / 2;  // one packed layer, half of it is the gate
+}
+
+// Arguments of VisionTransformer that change what is computed, in a way that qkv has not got.
+void RefuseUnsupported(const Fields& args, const std::string& architecture) {
+  static constexpr std::array<std::pair<const char*, const char*>, 4> kDefaults = {
+      {{"block_fn", "Block"}, {"attn_layer", "Attention"}, {"embed_layer", "PatchEmbed"}, {"pos_embed", "learn"}}};
+  for (const auto& [key, expected] : kDefaults) {
+    const std::string value = args.String(key, expected);
+    const bool no_positions = std::string_view(key) == "pos_embed" && (value.empty() || value == "none");
+    Require(value == expected || no_positions, "{}: {} \"{}\" is not supported (only \"{}\")", architecture, key, value,
+            expected);
+  }
+  const std::string norm = args.String("norm_layer", "layernorm");
+  Require(norm == "layernorm" || norm == "LayerNorm", "{}: norm_layer \"{}\" is not supported (only \"layernorm\")",
+          architecture, norm);
+}
+
+VitConfig ParseArguments(const Fields& args, const std::string& architecture) {
+  RefuseUnsupported(args, architecture);
+  VitConfig c;
+  c.architecture = architecture;
+  std::tie(c.image_height, c.image_width) = args.Size("img_size", {224, 224});
+  std::tie(c.patch_height, c.patch_width) = args.Size("patch_size", {16, 16});
+  c.channels = args.Int("in_chans", 3);
+  c.width = args.Int("embed_dim", 768);
+  c.depth = args.Int("depth", 12);
+  c.heads = args.Int("num_heads", 12);
+  Require(c.heads > 0 && c.width > 0 && c.width % c.heads == 0, "{}: embed_dim {} is no multiple of num_heads {}",
+          args.where(), c.width, c.heads);
+  c.head_width = c.width / c.heads;
+  ParseMlp(args, args.Number("mlp_ratio", 4), &c);
+  c.activation = ParseActivation(args.String("act_layer", "gelu"), args);
+  c.classes = args.Int("num_classes", 1000);
+
+  c.distillation_token = args.Bool("distilled", false);
+  c.class_token = args.Bool("class_token", true);
+  c.registers = args.Int("reg_tokens", 0);
+  const std::string positions = args.String("pos_embed", "learn");
+  c.positions = positions == "learn" ? Positions::kLearned : Positions::kNone;
+  c.position_prefix = args.Bool("no_embed_class", false) ? 0 : c.prefix();
+  if (args.String("pos_embed_interpolation", "bicubic") == "bilinear") {
+    c.interpolation =
+        args.Bool("pos_embed_align_corners", false) ? Interpolation::kBilinearAligned : Interpolation::kBilinear;
+  }
+
+  c.eps = args.Number("norm_eps", 1e-6);
+  c.pre_norm = args.Bool("pre_norm", false);
+  c.patch_bias = !c.pre_norm;
+  c.qk_norm = args.Bool("qk_norm", false);
+  c.attention_norm = args.Bool("scale_attn_norm", false);
+  c.mlp_norm = args.Bool("scale_mlp_norm", false);
+  c.qkv_bias = args.Bool("qkv_bias", true);
+  c.projection_bias = c.mlp_bias = args.Bool("proj_bias", true);
+  c.layer_scale = args.Number("init_values", 0) != 0;
+
+  ParsePool(args, &c);
+  const bool pooled_norm =
+      args.Bool("fc_norm", c.pool == Pool::kMean || c.pool == Pool::kMax || c.pool == Pool::kMeanMax);
+  const bool final_norm = args.Bool("final_norm", true);
+  c.final_norm = final_norm && !pooled_norm;
+  c.fc_norm = final_norm && pooled_norm;
+  c.distillation_head = c.distillation_token && c.classes > 0;
+  return c;
+}
+
+// label_names is a list, or a table from class to name where there are gaps; label_descriptions may say more.
+std::vector<std::string> ParseLabels(const Fields& config, int64_t classes) {
+  static const io::Json kNone = nullptr;
+  const io::Json* names = &kNone;
+  for (const char* key : {"label_names", "labels"}) {
+    if (config.Has(key)) {
+      names = &config.json()[key];
+      break;
+    }
+  }
+  std::vector<std::string> labels(static_cast<size_t>(classes));
+  const auto describe = [&](const io::Json& name) -> std::string {
+    if (!name.is_string()) return name.dump();
+    const auto text = name.get<std::string>();
+    if (config.Has("label_descriptions") && config.json()["label_descriptions"].is_object()) {
+      const io::Json& descriptions = config.json()["label_descriptions"];
+      if (descriptions.contains(text) && descriptions[text].is_string()) return descriptions[text].get<std::string>();
+    }
+    return text;
+  };
+  if (names->is_array()) {
+    for (size_t i = 0; i < labels.size() && i < names->size(); ++i) labels[i] = describe((*names)[i]);
+  } else if (names->is_object()) {
+    for (const auto& [key, name] : names->items()) {
+      char* end = nullptr;
+      const int64_t index = std::strtoll(key.c_str(), &end, 10);
+      if (*end == '\0' && index >= 0 && index < classes) labels[static_cast<size_t>(index)] = describe(name);
+    }
+  } else {
+    labels.clear();
+  }
+  return labels;
+}
+
+}  // namespace
+
+Description DescribeTimm(const io::Json& json) {
+  const Fields config(json, "config.json");
+  const std::string architecture = config.String("architecture", "");
+  Require(!architecture.empty(), "config.json: \"architecture\" is missing");
+  TimmArchitecture registered{io::Json::object(), io::Json::object()};
+  const bool known = FindTimmArchitecture(architecture, &registered);
+  const bool described = config.Has("model_args") && config.Object("model_args").Has("embed_dim");
+  Require(known || described,
+          "config.json: architecture \"{}\" is not in qkv's copy of timm's registry; give its arguments in "
+          "\"model_args\" (embed_dim, depth, num_heads, …) if it is a plain VisionTransformer",
+          architecture);
+
+  // Old files are flat: what belongs into pretrained_cfg stands at the top.
+  io::Json cfg = registered.pretrained_cfg;
+  cfg.update(config.Has("pretrained_cfg") ? config.Object("pretrained_cfg").json() : json);
+  if (config.Has("num_classes")) cfg["num_classes"] = config.Int("num_classes", 0);
+
+  // From the weakest: pretrained_cfg, the registry's own arguments, model_args.
+  io::Json args = io::Json::object();
+  const Fields weak(cfg, "pretrained_cfg");
+  if (weak.Int("num_classes", -1) >= 0) args["num_classes"] = weak.Int("num_classes", 0);
+  if (weak.Has("global_pool")) args["global_pool"] = weak.String("global_pool", "token");
+  const io::Json* input_size = weak.Has("input_size") ? &cfg["input_size"] : nullptr;
+  if (input_size) {
+    Require(input_size->is_array() && input_size->size() == 3,
+            "pretrained_cfg: \"input_size\" is {}, expected [channels, height, width]", input_size->dump());
+    args["in_chans"] = (*input_size)[0];
+    const bool dynamic = config.Object("model_args").Bool("dynamic_img_size", false);
+    if (weak.Bool("fixed_input_size", false) && !dynamic) args["img_size"] = {(*input_size)[1], (*input_size)[2]};
+  }
+  args.update(registered.args);
+  args.update(config.Object("model_args").json());
+
+  Description description;
+  description.config = ParseArguments(Fields(args, "config.json: model_args"), architecture);
+  description.config.family = Family::kTimm;
+  if (!input_size)
+    cfg["input_size"] = {description.config.channels, description.config.image_height, description.config.image_width};
+  description.labels = ParseLabels(config, description.config.classes);
+  description.preprocess_json = std::move(cfg);
+  return description;
+}
+
+}  // namespace qkv::model

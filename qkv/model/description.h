@@ -1,0 +1,43 @@
+// What a checkpoint says about itself beside its weights: configuration, preprocessing, labels, from any family's
+// files.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "qkv/image/preprocess.h"
+#include "qkv/io/json.h"
+#include "qkv/io/safetensors.h"
+#include "qkv/model/preprocess_config.h"
+#include "qkv/model/vit_config.h"
+
+namespace qkv::model {
+
+struct Description {
+  VitConfig config;
+  image::Preprocess preprocess;
+  std::vector<std::string> labels;       // by class, or empty
+  std::vector<std::string> assumptions;  // what no file said, a sentence each
+  // The library's own preprocessing configuration, from which `preprocess` for another input size is made.
+  io::Json preprocess_json = nullptr;
+};
+
+/// From a config.json of any family, told apart by its keys; `preprocessor` is Hugging Face's preprocessor_config.json.
+/// Throws Error that names the key, or the architecture and why qkv does not run it.
+Description Describe(const io::Json& config, const std::optional<io::Json>& preprocessor,
+                     const io::SafeTensors& tensors);
+
+/// From the tensors' names and shapes alone, as far as they determine it; the rest is assumed, and said so.
+Description DescribeFromTensors(const io::SafeTensors& tensors);
+
+/// `preprocess` for another input size, as the family's own library would make it.
+image::Preprocess PreprocessForSize(const Description& description, int64_t height, int64_t width);
+
+// One family each.
+Description DescribeTimm(const io::Json& config);
+Description DescribeHuggingFace(const io::Json& config, const std::optional<io::Json>& preprocessor,
+                                const io::SafeTensors& tensors);
+Description DescribeVitPytorch(const io::Json& config, const io::SafeTensors& tensors);
+
+}  // namespace qkv::model

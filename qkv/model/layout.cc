@@ -1,0 +1,183 @@
+#include "qkv/model/layout.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace qkv::model {
+namespace {
+
+// "blocks.3.attn.qkv.weight" to pattern "blocks.{}.attn.qkv" with index "3" and suffix ".weight".
+struct CanonicalName {
+  explicit CanonicalName(std::string_view name) : pattern(name) {
+    if (name.starts_with("blocks.")) {
+      const size_t begin = 7, end = name.find('.', begin);
+      index = std::string(name.substr(begin, end - begin));
+      pattern = "blocks.{}" + std::string(name.substr(end));
+    }
+  }
+  std::string pattern, index;
+};
+
+std::vector<std::string_view> Split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(separator, begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+std::string Expand(std::string_view stored, std::string_view prefix, std::string_view index, std::string_view suffix) {
+  std::string name;
+  for (size_t i = 0; i < stored.size(); ++i) {
+    if (stored[i] == '@') {
+      name += prefix;
+    } else if (stored.substr(i).starts_with("{}")) {
+      name += index;
+      ++i;
+    } else {
+      name += stored[i];
+    }
+  }
+  return name.append(suffix);
+}
+
+// All alternatives for a canonical tensor, each a list of parts. A row names the tensor itself, or its module.
+std::vector<std::vector<std::string>> Alternatives(const Layout& layout, std::string_view prefix,
+                                                   std::string_view canonical) {
+  const CanonicalName name(canonical);
+  for (const std::string_view suffix : {"", ".weight", ".bias"}) {
+    if (!name.pattern.ends_with(suffix)) continue;
+    const std::string_view stem = std::string_view(name.pattern).substr(0, name.pattern.size() - suffix.size());
+    const auto row = std::find_if(layout.rows.begin(), layout.rows.end(),
+                                  [&](const NameRow& candidate) { return candidate.canonical == stem; });
+    if (row == layout.rows.end()) continue;
+    std::vector<std::vector<std::string>> alternatives;
+    for (const std::string_view alternative : Split(row->stored, '|')) {
+      auto& parts = alternatives.emplace_back();
+      for (const std::string_view part : Split(alternative, '+')) {
+        parts.push_back(Expand(part, prefix, name.index, suffix));
+      }
+    }
+    return alternatives;
+  }
+  Fail("layout: there is no name for tensor \"{}\"", canonical);
+}
+
+std::vector<int64_t> WithoutOnes(const Shape& shape) {
+  std::vector<int64_t> extents;
+  std::copy_if(shape.extents().begin(), shape.extents().end(), std::back_inserter(extents),
+               [](int64_t extent) { return extent != 1; });
+  return extents;
+}
+
+// The parts' shapes, put together along the first axis, are the table's. One-element axes do not count.
+bool ShapesFit(const Shape& expected, const std::vector<const io::StoredTensor*>& parts) {
+  if (parts.size() == 1) return WithoutOnes(parts[0]->shape) == WithoutOnes(expected);
+  int64_t first = 0;
+  for (const io::StoredTensor* part : parts) {
+    if (part->shape.rank() != expected.rank()) return false;
+    first += part->shape[0];
+    for (int axis = 1; axis < expected.rank(); ++axis) {
+      if (part->shape[axis] != expected[axis]) return false;
+    }
+    if (part->shape[0] * static_cast<int64_t>(parts.size()) != expected[0]) return false;
+  }
+  return first == expected[0];
+}
+
+std::string ShapesOf(const std::vector<const io::StoredTensor*>& parts) {
+  std::string text;
+  for (const io::StoredTensor* part : parts) text += (text.empty() ? "" : " + ") + ToString(part->shape);
+  return text;
+}
+
+// What stands before the base model's own names.
+std::string BasePrefix(const io::SafeTensors& tensors) {
+  constexpr std::string_view kAnchor = "embeddings.patch_embeddings.projection.weight";
+  const io::StoredTensor* anchor = FindWithSuffix(tensors, kAnchor);
+  return anchor ? anchor->name.substr(0, anchor->name.size() - kAnchor.size()) : "";
+}
+
+// A list for a message: the first few, and how many more.
+std::string List(const std::vector<std::string>& entries) {
+  constexpr size_t kShown = 8;
+  std::string text;
+  for (size_t i = 0; i < std::min(entries.size(), kShown); ++i) text += "\n  " + entries[i];
+  if (entries.size() > kShown) text += fmt::format("\n  and {} more", entries.size() - kShown);
+  return text;
+}
+
+}  // namespace
+
+const io::StoredTensor* FindWithSuffix(const io::SafeTensors& tensors, std::string_view suffix) {
+  for (const io::StoredTensor& tensor : tensors.tensors()) {
+    const std::string_view name = tensor.name;
+    if (name.ends_with(suffix) && (name.size() == suffix.size() || name[name.size() - suffix.size() - 1] == '.')) {
+      return &tensor;
+    }
+  }
+  return nullptr;
+}
+
+const Layout& LayoutOf(const VitConfig& config) {
+  switch (config.family) {
+    case Family::kTimm:
+      return kTimmLayout;
+    case Family::kHuggingFace:
+      return kHuggingFaceLayout;
+    case Family::kVitPytorch:
+      break;
+  }
+  return config.architecture == "SimpleViT" ? kSimpleVitLayout : kVitPytorchLayout;
+}
+
+std::vector<std::string> StoredNames(const Layout& layout, std::string_view prefix, std::string_view canonical) {
+  return Alternatives(layout, prefix, canonical).front();
+}
+
+std::vector<BoundTensor> Bind(const VitConfig& config, const io::SafeTensors& tensors) {
+  const Layout& layout = LayoutOf(config);
+  const std::string prefix = BasePrefix(tensors);
+  std::vector<BoundTensor> bound;
+  std::vector<std::string> missing, misshaped, left_over;
+  std::set<const io::StoredTensor*> used;
+  for (TensorSpec& spec : TensorTable(config)) {
+    const auto alternatives = Alternatives(layout, prefix, spec.name);
+    const auto present = std::find_if(alternatives.begin(), alternatives.end(),
+                                      [&](const auto& parts) { return tensors.Find(parts.front()) != nullptr; });
+    BoundTensor tensor{std::move(spec), {}};
+    for (const std::string& name : present == alternatives.end() ? alternatives.front() : *present) {
+      const io::StoredTensor* part = tensors.Find(name);
+      if (part) {
+        tensor.parts.push_back(part);
+        used.insert(part);
+      } else {
+        missing.push_back(fmt::format("{} {}", name, ToString(tensor.spec.shape)));
+      }
+    }
+    if (!tensor.parts.empty() && !ShapesFit(tensor.spec.shape, tensor.parts)) {
+      misshaped.push_back(fmt::format("{} is {}, expected {}", tensor.parts[0]->name, ShapesOf(tensor.parts),
+                                      ToString(tensor.spec.shape)));
+    }
+    bound.push_back(std::move(tensor));
+  }
+  std::set<std::string, std::less<>> ignored;
+  for (const std::string_view name : layout.ignored) ignored.insert(Expand(name, prefix, "", ""));
+  for (const io::StoredTensor& tensor : tensors.tensors()) {
+    if (!used.contains(&tensor) && !ignored.contains(tensor.name) && tensor.shape.size() > 0) {
+      left_over.push_back(fmt::format("{} {}", tensor.name, ToString(tensor.shape)));
+    }
+  }
+  std::string problems;
+  if (!missing.empty()) problems += fmt::format("\n{} missing:{}", missing.size(), List(missing));
+  if (!misshaped.empty()) problems += fmt::format("\n{} of another shape:{}", misshaped.size(), List(misshaped));
+  if (!left_over.empty()) problems += fmt::format("\n{} left over:{}", left_over.size(), List(left_over));
+  Require(problems.empty(), "checkpoint: its tensors are not those of {} ({} layout){}", config.architecture,
+          Name(config.family), problems);
+  return bound;
+}
+
+}  // namespace qkv::model

@@ -1,0 +1,47 @@
+// How each library names the tensors of tensor_table.h, and the binding of a checkpoint's tensors to them.
+// The names themselves are tables: names_timm.cc, names_hf.cc, names_vit_pytorch.cc.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "qkv/io/safetensors.h"
+#include "qkv/model/tensor_table.h"
+
+namespace qkv::model {
+
+/// One tensor (or the .weight and .bias of one module) and its stored names. "{}" stands for the block's index, '@' for
+/// the prefix of the base model ("vit.", "deit.", …, or nothing). Alternatives are separated by '|', the one that the
+/// library writes today first; the parts of a tensor that is stored in pieces (along its first axis) by '+'.
+struct NameRow {
+  std::string_view canonical, stored;
+};
+
+struct Layout {
+  std::span<const NameRow> rows;
+  std::span<const std::string_view> ignored;  // tensors that inference does not read, such as mask tokens
+};
+
+extern const Layout kTimmLayout, kHuggingFaceLayout, kVitPytorchLayout, kSimpleVitLayout;
+
+const Layout& LayoutOf(const VitConfig& config);
+
+/// A tensor of the table, and what it is stored in (concatenated along the first axis).
+struct BoundTensor {
+  TensorSpec spec;
+  std::vector<const io::StoredTensor*> parts;
+};
+
+/// Finds every tensor of the configuration, in the table's order. Strict: throws Error that names all missing,
+/// misshaped and left-over tensors. Shapes are compared without extents of 1.
+std::vector<BoundTensor> Bind(const VitConfig& config, const io::SafeTensors& tensors);
+
+/// Names under which a library stores a tensor of the table today. Throws Error when it has no name for it.
+std::vector<std::string> StoredNames(const Layout& layout, std::string_view prefix, std::string_view canonical);
+
+/// The first tensor whose name is `suffix`, or ends with it after a dot; or null.
+const io::StoredTensor* FindWithSuffix(const io::SafeTensors& tensors, std::string_view suffix);
+
+}  // namespace qkv::model

@@ -1,0 +1,21 @@
+// Position embeddings on a grid: brought to another size, or computed.
+#pragma once
+
+#include "qkv/core/tensor.h"
+#include "qkv/model/vit_config.h"
+
+namespace qkv::model {
+
+/// The grid part of learned positions on another grid, as torch.nn.functional.interpolate makes it for the family.
+/// from: [from_h·from_w, D], to: [to_h·to_w, D], both dense. Computed in double.
+/// Throws Error for Interpolation::kNone.
+template <typename T>
+void ResampleGrid(View<const T> from, int64_t from_height, int64_t from_width, Interpolation interpolation,
+                  int64_t to_height, int64_t to_width, View<T> to);
+
+/// SimpleViT's fixed positions (Beyer, Zhai, Kolesnikov 2022): for column x, row y and ω_i = 10000^(−i / (D/4 − 1)) the
+/// features are sin(x ω), cos(x ω), sin(y ω), cos(y ω), each D/4 long. to: [height·width, D].
+template <typename T>
+void SinCosGrid(int64_t height, int64_t width, View<T> to);
+
+}  // namespace qkv::model

@@ -1,0 +1,20 @@
+// timm's registry of architectures, as data: what each name passes to VisionTransformer's constructor.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "qkv/io/json.h"
+
+namespace qkv::model {
+
+struct TimmArchitecture {
+  io::Json args;            // model_args that differ from VisionTransformer's defaults
+  io::Json pretrained_cfg;  // of the given tag, or of the default one
+};
+
+/// `name` may carry a tag: "vit_base_patch16_224.augreg_in21k". False when the registry has no such name.
+/// Throws Error with the reason for names whose blocks qkv does not run.
+bool FindTimmArchitecture(std::string_view name, TimmArchitecture* architecture);
+
+}  // namespace qkv::model

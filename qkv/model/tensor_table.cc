@@ -1,0 +1,91 @@
+#include "qkv/model/tensor_table.h"
+
+namespace qkv::model {
+namespace {
+
+class Table {
+ public:
+  void Linear(const std::string& name, int64_t outputs, int64_t inputs, bool bias) {
+    specs.push_back({name + ".weight", {outputs, inputs}, Role::kWeight});
+    if (bias) specs.push_back({name + ".bias", {outputs}, Role::kBias});
+  }
+  void Norm(const std::string& name, int64_t width) {
+    specs.push_back({name + ".weight", {width}, Role::kNorm});
+    specs.push_back({name + ".bias", {width}, Role::kNorm});
+  }
+
+  std::vector<TensorSpec> specs;
+};
+
+void AddEmbedding(const VitConfig& c, Table& table) {
+  if (c.class_token) table.specs.push_back({"cls_token", {1, 1, c.width}, Role::kToken});
+  if (c.distillation_token) table.specs.push_back({"dist_token", {1, 1, c.width}, Role::kToken});
+  if (c.registers > 0) table.specs.push_back({"reg_token", {1, c.registers, c.width}, Role::kToken});
+  if (c.positions == Positions::kLearned) {
+    table.specs.push_back({"pos_embed", {1, c.position_prefix + c.patches(), c.width}, Role::kPosition});
+  }
+  if (c.patch_norms) {
+    table.Norm("patch_embed.norm_in", c.patch_features());
+    table.Linear("patch_embed.proj", c.width, c.patch_features(), c.patch_bias);
+    table.Norm("patch_embed.norm_out", c.width);
+  } else {
+    table.specs.push_back(
+        {"patch_embed.proj.weight", {c.width, c.channels, c.patch_height, c.patch_width}, Role::kWeight});
+    if (c.patch_bias) table.specs.push_back({"patch_embed.proj.bias", {c.width}, Role::kBias});
+  }
+  if (c.pre_norm) table.Norm("norm_pre", c.width);
+}
+
+void AddBlock(const VitConfig& c, const std::string& block, Table& table) {
+  const int64_t joined = c.heads * c.head_width;
+  table.Norm(block + "norm1", c.width);
+  table.Linear(block + "attn.qkv", 3 * joined, c.width, c.qkv_bias);
+  if (c.qk_norm) {
+    table.Norm(block + "attn.q_norm", c.head_width);
+    table.Norm(block + "attn.k_norm", c.head_width);
+  }
+  if (c.attention_norm) table.Norm(block + "attn.norm", joined);
+  if (c.projection) table.Linear(block + "attn.proj", c.width, joined, c.projection_bias);
+  if (c.layer_scale) table.specs.push_back({block + "ls1.gamma", {c.width}, Role::kScale});
+  table.Norm(block + "norm2", c.width);
+  table.Linear(block + "mlp.fc1", (c.mlp == nn::MlpKind::kPlain ? 1 : 2) * c.mlp_width, c.width, c.mlp_bias);
+  if (c.mlp_norm) table.Norm(block + "mlp.norm", c.mlp_width);
+  table.Linear(block + "mlp.fc2", c.width, c.mlp_width, c.mlp_bias);
+  if (c.layer_scale) table.specs.push_back({block + "ls2.gamma", {c.width}, Role::kScale});
+}
+
+void AddHead(const VitConfig& c, Table& table) {
+  if (c.final_norm) table.Norm("norm", c.width);
+  if (c.pool == Pool::kMap) {
+    table.specs.push_back({"attn_pool.latent", {1, 1, c.width}, Role::kToken});
+    table.Linear("attn_pool.q", c.width, c.width, true);
+    table.Linear("attn_pool.kv", 2 * c.width, c.width, true);
+    table.Linear("attn_pool.proj", c.width, c.width, true);
+    table.Norm("attn_pool.norm", c.width);
+    table.Linear("attn_pool.mlp.fc1", c.map_mlp_width, c.width, true);
+    table.Linear("attn_pool.mlp.fc2", c.width, c.map_mlp_width, true);
+  }
+  if (c.pooler_width > 0) table.Linear("pooler", c.pooler_width, c.width, true);
+  if (c.fc_norm) table.Norm("fc_norm", c.width);
+  if (c.head_norm) table.Norm("head_norm", c.pooled_width());
+  if (c.classes > 0) table.Linear("head", c.classes, c.pooled_width(), true);
+  if (c.distillation_head) table.Linear("head_dist", c.classes, c.width, true);
+}
+
+}  // namespace
+
+std::vector<TensorSpec> TensorTable(const VitConfig& config) {
+  Table table;
+  AddEmbedding(config, table);
+  for (int64_t block = 0; block < config.depth; ++block) AddBlock(config, fmt::format("blocks.{}.", block), table);
+  AddHead(config, table);
+  return std::move(table.specs);
+}
+
+int64_t Parameters(const VitConfig& config) {
+  int64_t total = 0;
+  for (const TensorSpec& spec : TensorTable(config)) total += spec.shape.size();
+  return total;
+}
+
+}  // namespace qkv::model

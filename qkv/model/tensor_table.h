@@ -1,0 +1,27 @@
+// The tensors of a Vision Transformer, as a table: canonical name (timm's), shape and role.
+// Not here: what other libraries call them (layout.h).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "qkv/core/tensor.h"
+#include "qkv/model/vit_config.h"
+
+namespace qkv::model {
+
+enum class Role { kWeight, kBias, kNorm, kScale, kToken, kPosition };
+
+struct TensorSpec {
+  std::string name;
+  Shape shape;
+  Role role;
+};
+
+/// Every tensor that a checkpoint of this configuration holds, in the order of the forward pass.
+std::vector<TensorSpec> TensorTable(const VitConfig& config);
+
+/// Elements of all of them.
+int64_t Parameters(const VitConfig& config);
+
+}  // namespace qkv::model

@@ -1,0 +1,212 @@
+// The forward pass. Building the layers from a checkpoint is vit_build.cc.
+#include "qkv/model/vit.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "qkv/core/parallel.h"
+#include "qkv/model/positions.h"
+#include "qkv/nn/rows.h"
+
+namespace qkv::model {
+namespace {
+
+template <typename T>
+void CopyDense(View<const T> from, View<T> to) {
+  Require(from.shape() == to.shape() && from.dense() && to.dense(), "forward: an output is {}, expected {}, dense",
+          ToString(to.shape()), ToString(from.shape()));
+  std::copy_n(from.data(), from.size(), to.data());
+}
+
+}  // namespace
+
+template <typename T>
+int64_t Vit<T>::TokensFor(int64_t height, int64_t width) const {
+  Require(height >= config_.patch_height && width >= config_.patch_width,
+          "forward: an image of {}x{} holds no patch of {}x{}", height, width, config_.patch_height,
+          config_.patch_width);
+  const bool trained = height == config_.image_height && width == config_.image_width;
+  // timm refuses what is no multiple of the patch, except at the trained size; Hugging Face cuts off the rest.
+  Require(trained || config_.family == Family::kHuggingFace ||
+              (height % config_.patch_height == 0 && width % config_.patch_width == 0),
+          "forward: {}x{} is no multiple of the patch size {}x{}", height, width, config_.patch_height,
+          config_.patch_width);
+  const int64_t grid_h = height / config_.patch_height, grid_w = width / config_.patch_width;
+  const bool same_grid = grid_h == config_.grid_height() && grid_w == config_.grid_width();
+  Require(same_grid || config_.positions != Positions::kLearned || config_.interpolation != Interpolation::kNone,
+          "forward: the model was trained for {}x{}, got {}x{}; {} does not interpolate positions",
+          config_.image_height, config_.image_width, height, width, Name(config_.family));
+  if (!same_grid && config_.square_positions && config_.positions == Positions::kLearned) {
+    Require(config_.grid_height() == config_.grid_width(),
+            "forward: Hugging Face interpolates square position grids only, this model's is {}x{}",
+            config_.grid_height(), config_.grid_width());
+  }
+  return config_.prefix() + grid_h * grid_w;
+}
+
+template <typename T>
+View<const T> Vit<T>::PatchPositions(int64_t grid_h, int64_t grid_w, Workspace<T>& workspace) const {
+  if (positions_.empty() || (grid_h == config_.grid_height() && grid_w == config_.grid_width())) return positions_;
+  if (workspace.grid_height != grid_h || workspace.grid_width != grid_w) {
+    workspace.positions = Tensor<T>::Uninitialised({grid_h * grid_w, config_.width});
+    if (config_.positions == Positions::kSinCos) {
+      SinCosGrid<T>(grid_h, grid_w, workspace.positions);
+    } else {
+      ResampleGrid<T>(positions_, config_.grid_height(), config_.grid_width(), config_.interpolation, grid_h, grid_w,
+                      workspace.positions);
+    }
+    workspace.grid_height = grid_h;
+    workspace.grid_width = grid_w;
+  }
+  return workspace.positions;
+}
+
+// The tokens that enter the first block: [B, N, D].
+template <typename T>
+View<T> Vit<T>::Embed(View<const T> pixels, Workspace<T>& workspace) const {
+  const int64_t B = pixels.dim(0), D = config_.width, prefix = config_.prefix();
+  const int64_t grid_h = pixels.dim(2) / config_.patch_height, grid_w = pixels.dim(3) / config_.patch_width;
+  const View<const T> positions = PatchPositions(grid_h, grid_w, workspace);  // [grid_h · grid_w, D], or empty
+  const View<T> x = workspace.arena.template New<T>({B, prefix + grid_h * grid_w, D});
+  const Arena::Scope scope(workspace.arena);
+  const View<T> patches = workspace.arena.template New<T>({B, grid_h * grid_w, D});
+  nn::PatchEmbedForward<T>(pixels, patch_embed_, patches, workspace.arena);
+  ParallelFor(B, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t b = begin; b < end; ++b) {
+      std::copy_n(prefix_.data(), prefix * D, x.at(b));
+      const T *patch = patches.at(b), *position = positions.data();
+      T* token = x.at(b, prefix);
+      const int64_t n = grid_h * grid_w * D;
+      for (int64_t i = 0; i < n; ++i) token[i] = position ? patch[i] + position[i] : patch[i];
+    }
+  });
+  if (!norm_pre_.empty()) nn::NormForward<T>(nn::AsOneMatrix(x), norm_pre_, nn::AsOneMatrix(x));
+  return x;
+}
+
+// How many tokens of the last block anybody looks at: those that pooling reads, or all.
+template <typename T>
+int64_t Vit<T>::RowsRead(const Outputs<T>& outputs, int64_t block, int64_t tokens) const {
+  const bool whole = block + 1 < config_.depth || config_.pool != Pool::kToken || !outputs.tokens.empty() ||
+                     std::any_of(outputs.hidden.begin(), outputs.hidden.end(),
+                                 [&](const auto& hidden) { return hidden.index == config_.depth; }) ||
+                     std::any_of(outputs.attention.begin(), outputs.attention.end(),
+                                 [&](const auto& attention) { return attention.block == block; });
+  return whole ? tokens : config_.distillation_head || config_.distillation_token ? 2 : 1;
+}
+
+template <typename T>
+void Vit<T>::Forward(View<const T> pixels, Workspace<T>& workspace, const Outputs<T>& outputs) const {
+  Require(pixels.rank() == 4 && pixels.dim(1) == config_.channels && pixels.dense(),
+          "forward: expected dense pixels [B, {}, height, width], got {}", config_.channels, ToString(pixels.shape()));
+  const int64_t B = pixels.dim(0), N = TokensFor(pixels.dim(2), pixels.dim(3));
+  for (const auto& hidden : outputs.hidden) {
+    Require(hidden.index >= 0 && hidden.index <= config_.depth, "forward: hidden {} was asked for, there are 0 to {}",
+            hidden.index, config_.depth);
+  }
+  for (const auto& attention : outputs.attention) {
+    Require(attention.block >= 0 && attention.block < config_.depth,
+            "forward: attention of block {} was asked for, there are 0 to {}", attention.block, config_.depth - 1);
+  }
+  if (B == 0) return;
+  workspace.arena.Reset();
+  const View<T> x = Embed(pixels, workspace);
+  const auto keep_hidden = [&](int64_t index) {
+    for (const auto& hidden : outputs.hidden) {
+      if (hidden.index == index) CopyDense<T>(x, hidden.out);
+    }
+  };
+  keep_hidden(0);
+  std::vector<nn::WeightsRequest<T>> requests;  // empty, and without allocation, where no attention was asked for
+  for (int64_t block = 0; block < config_.depth; ++block) {
+    requests.clear();
+    for (const auto& attention : outputs.attention) {
+      if (attention.block == block) requests.push_back(attention.request);
+    }
+    nn::BlockForward<T>(x, blocks_[static_cast<size_t>(block)], RowsRead(outputs, block, N), workspace.arena, requests);
+    keep_hidden(block + 1);
+  }
+  const int64_t read = config_.depth > 0 ? RowsRead(outputs, config_.depth - 1, N) : N;
+  const View<T> tokens = x.slice(1, 0, read);
+  if (!norm_.empty()) {
+    nn::ForEachMatrix<T>(View<const T>(tokens), tokens,
+                         [&](auto from, auto to) { nn::NormForward<T>(from, norm_, to); });
+  }
+  if (!outputs.tokens.empty()) CopyDense<T>(x, outputs.tokens);
+  if (!outputs.logits.empty()) {
+    Require(outputs.logits.shape() == Shape({B, config_.outputs()}) && outputs.logits.dense(),
+            "forward: logits are {}, expected [{}, {}], dense", ToString(outputs.logits.shape()), B, config_.outputs());
+    Classify(tokens, outputs.logits, workspace.arena);
+  }
+}
+
+// [B, pooled_width] before the classifier. tokens: [B, N, D], where N may be only the tokens that the pool reads.
+template <typename T>
+View<T> Vit<T>::PoolTokens(View<const T> tokens, Arena& arena) const {
+  const int64_t B = tokens.dim(0), D = config_.width, begin = config_.pool_prefix ? 0 : config_.prefix();
+  const bool pair = config_.pool == Pool::kTokenAndMean;
+  const View<T> pooled = arena.New<T>({B, pair ? 2 * D : D});
+  const auto copy_token = [&](int64_t index) {
+    for (int64_t b = 0; b < B; ++b) std::copy_n(tokens.at(b, index), D, pooled.row(b));
+  };
+  switch (config_.pool) {
+    case Pool::kToken:
+      copy_token(0);
+      break;
+    case Pool::kMean:
+      nn::MeanPool<T>(tokens, begin, pooled);
+      break;
+    case Pool::kMax:
+      nn::MaxPool<T>(tokens, begin, pooled);
+      break;
+    case Pool::kMeanMax: {
+      const View<T> greatest = arena.New<T>({B, D});
+      nn::MeanPool<T>(tokens, begin, pooled);
+      nn::MaxPool<T>(tokens, begin, greatest);
+      for (int64_t i = 0; i < pooled.size(); ++i) pooled.data()[i] = (pooled.data()[i] + greatest.data()[i]) / 2;
+      break;
+    }
+    case Pool::kMap:
+      nn::AttentionPoolForward<T>(tokens, begin, attention_pool_, pooled, arena);
+      break;
+    case Pool::kTokenAndMean:
+      copy_token(0);
+      nn::MeanPool<T>(tokens, begin, pooled.slice(1, D, 2 * D));
+      break;
+  }
+  return pooled;
+}
+
+template <typename T>
+void Vit<T>::Classify(View<const T> tokens, View<T> logits, Arena& arena) const {
+  const Arena::Scope scope(arena);
+  const int64_t B = tokens.dim(0), D = config_.width;
+  View<T> pooled = PoolTokens(tokens, arena);
+  const View<const T> second(tokens.at(0, tokens.dim(1) > 1 ? 1 : 0), {B, D}, {tokens.stride(0), 1});
+  if (!pooler_.empty()) {
+    const View<T> dense = arena.New<T>({B, config_.pooler_width});
+    nn::LinearForward<T>(pooled, pooler_, dense, {.activation = config_.pooler_activation});
+    pooled = dense;
+  }
+  if (!fc_norm_.empty()) nn::NormForward<T>(pooled, fc_norm_, pooled);
+  if (!head_norm_.empty()) nn::NormForward<T>(pooled, head_norm_, pooled);
+  // timm's distilled models without a classifier answer with the mean of their two tokens.
+  const bool mean_of_two = config_.distillation_head ||
+                           (config_.distillation_token && config_.classes == 0 && config_.family == Family::kTimm);
+  const View<T> other = mean_of_two ? arena.New<T>(logits.shape()) : View<T>();
+  if (config_.classes > 0) {
+    nn::LinearForward<T>(pooled, head_, logits);
+    if (mean_of_two) nn::LinearForward<T>(second, head_dist_, other);
+  } else {
+    CopyDense<T>(pooled, logits);
+    for (int64_t b = 0; b < B && mean_of_two; ++b) std::copy_n(second.row(b), D, other.row(b));
+  }
+  for (int64_t i = 0; i < logits.size() && mean_of_two; ++i) {
+    logits.data()[i] = (logits.data()[i] + other.data()[i]) / 2;
+  }
+}
+
+template class Vit<float>;
+template class Vit<double>;
+
+}  // namespace qkv::model

@@ -1,0 +1,76 @@
+// A Vision Transformer of any family: its layers, built from bound tensors, and the forward pass.
+#pragma once
+
+#include <vector>
+
+#include "qkv/core/arena.h"
+#include "qkv/model/layout.h"
+#include "qkv/model/vit_config.h"
+#include "qkv/nn/block.h"
+#include "qkv/nn/patch_embed.h"
+#include "qkv/nn/pool.h"
+
+namespace qkv::model {
+
+/// What a forward pass writes; empty views are not computed.
+template <typename T>
+struct Outputs {
+  struct Hidden {
+    int64_t index;  // 0: the embedded tokens; L: after block L, counted from 1
+    View<T> out;    // [B, N, D]
+  };
+  struct Attention {
+    int64_t block;                  // from 0
+    nn::WeightsRequest<T> request;  // rows, and [B, H, rows, N]
+  };
+  View<T> logits;  // [B, C], without a classifier the pooled [B, D]
+  View<T> tokens;  // [B, N, D] after the final norm
+  std::vector<Hidden> hidden;
+  std::vector<Attention> attention;
+};
+
+/// Scratch memory of one caller; a second forward pass of the same shape allocates nothing. Not shared between threads.
+template <typename T>
+struct Workspace {
+  Arena arena;
+  int64_t grid_height = 0, grid_width = 0;  // of `positions`
+  Tensor<T> positions;                      // [grid_height · grid_width, D], resampled
+};
+
+template <typename T>
+class Vit {
+ public:
+  Vit() = default;
+  /// `tensors` is what Bind returned. Throws Error when a tensor holds NaN or infinity.
+  Vit(const VitConfig& config, const std::vector<BoundTensor>& tensors);
+
+  /// pixels: [B, channels, height, width], dense, any size that has a patch: positions are interpolated as the family
+  /// does. An image's result does not depend on what shares its batch. Throws Error when the shapes do not fit.
+  void Forward(View<const T> pixels, Workspace<T>& workspace, const Outputs<T>& outputs) const;
+
+  /// Tokens of an image of this size. Throws Error when the family refuses the size.
+  int64_t TokensFor(int64_t height, int64_t width) const;
+
+  const VitConfig& config() const { return config_; }
+
+ private:
+  View<T> Embed(View<const T> pixels, Workspace<T>& workspace) const;
+  View<const T> PatchPositions(int64_t grid_height, int64_t grid_width, Workspace<T>& workspace) const;
+  void Classify(View<const T> tokens, View<T> logits, Arena& arena) const;
+  View<T> PoolTokens(View<const T> tokens, Arena& arena) const;
+  int64_t RowsRead(const Outputs<T>& outputs, int64_t block, int64_t tokens) const;
+
+  VitConfig config_;
+  Tensor<T> prefix_;     // [prefix, D], positions added
+  Tensor<T> positions_;  // [patches, D], or empty
+  nn::PatchEmbed<T> patch_embed_;
+  nn::Norm<T> norm_pre_;
+  std::vector<nn::Block<T>> blocks_;
+  nn::Norm<T> norm_;
+  nn::AttentionPool<T> attention_pool_;
+  nn::Linear<T> pooler_;
+  nn::Norm<T> fc_norm_, head_norm_;
+  nn::Linear<T> head_, head_dist_;
+};
+
+}  // namespace qkv::model

@@ -1,0 +1,26 @@
+// From pixels to patch tokens, forward: cut into patches, then one linear layer.
+#pragma once
+
+#include "qkv/core/arena.h"
+#include "qkv/nn/linear.h"
+#include "qkv/nn/norm.h"
+
+namespace qkv::nn {
+
+template <typename T>
+struct PatchEmbed {
+  int64_t patch_height = 0, patch_width = 0;
+  // A patch's features in the order of a convolution's weights (channel, row, column), or channel last.
+  bool channel_last = false;
+  Norm<T> norm_in;       // over the patch's pixels, or empty
+  Linear<T> projection;  // [D, C·P_h·P_w]
+  Norm<T> norm_out;      // over D, or empty
+};
+
+/// tokens[b, n] = norm_out(projection(norm_in(patch n of image b))), patches row by row from the top.
+/// pixels: [B, C, height, width], dense; tokens: [B, grid_h·grid_w, D], dense; the grid is floor(size / patch), what
+/// lies beyond it on the right and below is not read.
+template <typename T>
+void PatchEmbedForward(View<const T> pixels, const PatchEmbed<T>& embed, View<T> tokens, Arena& arena);
+
+}  // namespace qkv::nn
