@@ -1,0 +1,58 @@
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "qkv/attention/attention.h"
+#include "qkv/simd/reference.h"
+
+namespace qkv::attention {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// The element that broadcasting puts at (b, h, i, j).
+template <typename T>
+T Broadcast(View<const T> view, int64_t b, int64_t h, int64_t i, int64_t j) {
+  return *view.at(view.dim(0) == 1 ? 0 : b, view.dim(1) == 1 ? 0 : h, view.dim(2) == 1 ? 0 : i, j);
+}
+
+double Score(View<const double> q, View<const double> k, const Options<double>& options, int64_t b, int64_t h,
+             int64_t i, int64_t j) {
+  const int64_t E = q.dim(3), N_q = q.dim(2), N_k = k.dim(2), group = q.dim(1) / k.dim(1);
+  if (options.causal == Causal::kTopLeft && j > i) return -kInfinity;
+  if (options.causal == Causal::kBottomRight && j > i + N_k - N_q) return -kInfinity;
+  if (!options.mask.empty() && !Broadcast(options.mask, b, h, i, j)) return -kInfinity;
+  double score = 0;
+  for (int64_t e = 0; e < E; ++e) score += *q.at(b, h, i, e) * *k.at(b, h / group, j, e);
+  score *= options.scale != 0 ? options.scale : 1 / std::sqrt(static_cast<double>(E));
+  if (options.soft_cap != 0) score = options.soft_cap * std::tanh(score / options.soft_cap);
+  if (!options.bias.empty()) {
+    const double bias = Broadcast(options.bias, b, h, i, j);
+    score = bias == -kInfinity ? bias : score + bias;
+  }
+  return score;
+}
+
+}  // namespace
+
+void ReferenceAttention(View<const double> q, View<const double> k, View<const double> v,
+                        const Options<double>& options, View<double> out, View<double> weights) {
+  const int64_t N_k = k.dim(2), group = q.dim(1) / k.dim(1);
+  std::vector<double> row(static_cast<size_t>(N_k));
+  for (int64_t b = 0; b < q.dim(0); ++b) {
+    for (int64_t h = 0; h < q.dim(1); ++h) {
+      for (int64_t i = 0; i < q.dim(2); ++i) {
+        for (int64_t j = 0; j < N_k; ++j) row[j] = Score(q, k, options, b, h, i, j);
+        simd::reference::Softmax(row.data(), N_k);
+        for (int64_t e = 0; e < out.dim(3); ++e) {
+          double sum = 0;
+          for (int64_t j = 0; j < N_k; ++j) sum += row[j] * *v.at(b, h / group, j, e);
+          *out.at(b, h, i, e) = sum;
+        }
+        for (int64_t j = 0; j < N_k && !weights.empty(); ++j) *weights.at(b, h, i, j) = row[j];
+      }
+    }
+  }
+}
+
+}  // namespace qkv::attention

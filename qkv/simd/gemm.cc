@@ -1,0 +1,250 @@
+// How the work is laid out: y is cut into tasks of up to kBlockRows rows by some panels of outputs. A task walks K in
+// blocks of kBlockDepth: for each, a slice of one panel of W stays in the first-level cache while the rows of x, copied
+// once into chunks that stay in the second, pass by. Partial sums of the blocks are added in a scratch tile, the
+// epilogue runs on it when it is complete.
+// Not here: products with weights that were not packed.
+#include "qkv/simd/gemm.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "qkv/core/error.h"
+#include "qkv/core/parallel.h"
+#include "qkv/simd/gemm_task.h"
+#include "qkv/simd/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "qkv/simd/gemm.cc"
+#include "hwy/foreach_target.h"
+//
+#include "qkv/simd/activation-inl.h"
+#include "qkv/simd/dispatch.h"
+#include "qkv/simd/tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace qkv::simd {
+namespace HWY_NAMESPACE {
+namespace {
+
+using internal::GemmTask;
+
+template <typename T>
+inline constexpr int kPanel = 2 * kLanes<T>;
+
+// C[rows][panel] = or += A B for one tile and one block of K.
+template <typename T>
+HWY_NOINLINE void MultiplyTile(int rows, const T* a, const T* b, int64_t depth, bool first, T* c) {
+  ForRows(rows, [&]<int R>() HWY_ATTR {
+    Accumulators<T, R, 2> acc;
+    acc.Clear();
+    MultiplyChunks<T, R, 2>(acc, a, b, depth);
+    if (!first) acc.AddFrom(c, kPanel<T>);
+    acc.Store(c, kPanel<T>);
+  });
+}
+
+// y = residual + scale · activation(c + bias) for rows × columns of one panel.
+template <Activation kActivation, typename T>
+HWY_NOINLINE void Finish(const GemmTask<T>& task, const T* c, int64_t row, int64_t rows, int64_t column) {
+  const Tag<T> d;
+  const Epilogue<T>& e = *task.epilogue;
+  for (int64_t r = 0; r < rows; ++r, c += kPanel<T>) {
+    T* y = task.y + (row + r) * task.y_stride;
+    const T* residual = e.residual ? e.residual + (row + r) * e.residual_stride : nullptr;
+    const auto finish = [&](Vector<T> v, auto load) HWY_ATTR {
+      if (e.bias) v = hn::Add(v, load(e.bias));
+      v = ActivateVector<kActivation>(d, v);
+      if (e.scale) v = hn::Mul(v, load(e.scale));
+      return residual ? hn::Add(v, load(residual)) : v;
+    };
+    for (int i = 0; i < kPanel<T>; i += kLanes<T>) {
+      const int64_t n = column + i, left = task.N - n;
+      if (left >= kLanes<T>) {
+        hn::StoreU(finish(hn::LoadU(d, c + i), [&](const T* p) HWY_ATTR { return hn::LoadU(d, p + n); }), d, y + n);
+      } else if (left > 0) {
+        StoreSome(d, finish(hn::LoadU(d, c + i), [&](const T* p) HWY_ATTR { return LoadSome(d, p + n, left); }), y + n,
+                  left);
+      }
+    }
+  }
+}
+
+template <typename T>
+HWY_INLINE void FinishPanel(const GemmTask<T>& task, const T* c, int64_t row, int64_t rows, int64_t column) {
+  switch (task.epilogue->activation) {
+    case Activation::kNone:
+      return Finish<Activation::kNone>(task, c, row, rows, column);
+    case Activation::kGelu:
+      return Finish<Activation::kGelu>(task, c, row, rows, column);
+    case Activation::kGeluTanh:
+      return Finish<Activation::kGeluTanh>(task, c, row, rows, column);
+    case Activation::kQuickGelu:
+      return Finish<Activation::kQuickGelu>(task, c, row, rows, column);
+    case Activation::kRelu:
+      return Finish<Activation::kRelu>(task, c, row, rows, column);
+    case Activation::kSilu:
+      return Finish<Activation::kSilu>(task, c, row, rows, column);
+    case Activation::kTanh:
+      return Finish<Activation::kTanh>(task, c, row, rows, column);
+  }
+}
+
+template <typename T>
+HWY_INLINE void RunTask(const GemmTask<T>& task, int64_t row, int64_t rows, int64_t panel_begin, int64_t panel_end,
+                        bool copied, T* copy, T* c) {
+  const RowTiles tiles(rows);
+  for (int64_t k = 0; k < task.K || k == 0; k += task.block_depth) {
+    const int64_t depth = std::min(task.block_depth, task.K - k);
+    const int64_t padded = (depth + kChunk - 1) / kChunk * kChunk;
+    T* a = copy + k * rows;  // every block before this one is a whole number of chunks deep
+    if (!copied) {
+      for (int64_t t = 0; t < tiles.count; ++t) {
+        CopyToChunks(task.x + (row + tiles.begin(t)) * task.x_stride + k, task.x_stride, tiles.size(t), depth,
+                     a + tiles.begin(t) * padded);
+      }
+    }
+    const bool last = k + task.block_depth >= task.K;
+    for (int64_t p = panel_begin; p < panel_end; ++p) {
+      const T* b = task.w + (p * task.K + k) * kPanel<T>;
+      T* c_panel = c + (p - panel_begin) * rows * kPanel<T>;
+      for (int64_t t = 0; t < tiles.count; ++t) {
+        T* c_tile = c_panel + tiles.begin(t) * kPanel<T>;
+        MultiplyTile(tiles.size(t), a + tiles.begin(t) * padded, b, depth, k == 0, c_tile);
+        if (last) FinishPanel(task, c_tile, row + tiles.begin(t), tiles.size(t), p * kPanel<T>);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void RunTaskFloat(const GemmTask<float>& task, int64_t row, int64_t rows, int64_t panel_begin, int64_t panel_end,
+                  bool copied, float* copy, float* c) {
+  RunTask(task, row, rows, panel_begin, panel_end, copied, copy, c);
+}
+void RunTaskDouble(const GemmTask<double>& task, int64_t row, int64_t rows, int64_t panel_begin, int64_t panel_end,
+                   bool copied, double* copy, double* c) {
+  RunTask(task, row, rows, panel_begin, panel_end, copied, copy, c);
+}
+int VectorBytes() { return kLanes<float> * static_cast<int>(sizeof(float)); }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace qkv::simd
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace qkv::simd {
+
+HWY_EXPORT(RunTaskFloat);
+HWY_EXPORT(RunTaskDouble);
+HWY_EXPORT(VectorBytes);
+
+namespace {
+
+using internal::GemmTask;
+
+// Rows of a task: a block of K of them fills about a quarter of a second-level cache of 1 MiB, and ViT's 197 tokens
+// are one block, so that at batch 1 the weights are read once.
+constexpr int64_t kBlockRows = 240;
+// A slice of a panel (this many rows of 128 bytes) should stay in the first-level cache.
+constexpr int64_t kBlockDepth = 256;
+// Panels of a task at most: bounds the scratch tile.
+constexpr int64_t kTaskPanels = 8;
+// Tasks for each thread, so that a thread that was held up does not hold up the rest for long.
+constexpr int64_t kTasksPerThread = 4;
+
+// A thread's copy of rows of x and its scratch tile; grows to what the largest product needs.
+template <typename T>
+struct Scratch {
+  Tensor<T> copy, c;
+  uint64_t call = 0;  // the product and the rows that `copy` holds
+  int64_t row = -1;
+
+  static T* Grow(Tensor<T>& memory, int64_t size) {
+    if (memory.size() < size) memory = Tensor<T>::Uninitialised({size});
+    return memory.data();
+  }
+};
+
+template <typename T>
+Scratch<T>& ThreadScratch() {
+  static thread_local Scratch<T> scratch;
+  return scratch;
+}
+
+template <typename T>
+void Dispatch(const GemmTask<T>& task, int64_t row, int64_t rows, int64_t begin, int64_t end, bool copied, T* copy,
+              T* c) {
+  if constexpr (sizeof(T) == 4) {
+    QKV_DISPATCH(RunTaskFloat)(task, row, rows, begin, end, copied, copy, c);
+  } else {
+    QKV_DISPATCH(RunTaskDouble)(task, row, rows, begin, end, copied, copy, c);
+  }
+}
+
+template <typename T>
+int64_t PanelWidth() {
+  return 2 * QKV_DISPATCH(VectorBytes)() / static_cast<int64_t>(sizeof(T));
+}
+
+}  // namespace
+
+template <typename T>
+PackedMatrix<T>::PackedMatrix(View<const T> w) {
+  Require(w.rank() == 2, "gemm: expected weights [N, K], got {}", ToString(w.shape()));
+  N_ = w.dim(0), K_ = w.dim(1);
+  const int64_t panel = PanelWidth<T>(), panels = (N_ + panel - 1) / panel;
+  panels_ = Tensor<T>::Uninitialised({panels, K_, panel});
+  ParallelFor(panels, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t p = begin; p < end; ++p) {
+      T* out = panels_.data() + p * K_ * panel;
+      for (int64_t i = 0; i < panel; ++i) {
+        const int64_t n = p * panel + i;
+        for (int64_t k = 0; k < K_; ++k) out[k * panel + i] = n < N_ ? *w.at(n, k) : T{0};
+      }
+    }
+  });
+}
+
+template <typename T>
+void Gemm(View<const T> x, const PackedMatrix<T>& w, const Epilogue<T>& epilogue, View<T> y) {
+  const int64_t N = w.outputs(), K = w.inputs();
+  Require(x.rank() == 2 && x.dim(1) == K, "gemm: expected x [M, {}], got {}", K, ToString(x.shape()));
+  const int64_t M = x.dim(0);
+  Require(y.rank() == 2 && y.dim(0) == M && y.dim(1) == N, "gemm: expected y [{}, {}], got {}", M, N,
+          ToString(y.shape()));
+  Require((x.stride(1) == 1 || K <= 1) && (y.stride(1) == 1 || N <= 1), "gemm: expected dense rows of x and y");
+  if (M == 0 || N == 0) return;
+
+  const GemmTask<T> task{x.data(), x.stride(0), w.data(), y.data(), y.stride(0), N, K, kBlockDepth, &epilogue};
+  const int64_t width = PanelWidth<T>(), panels = (N + width - 1) / width;
+  const int64_t row_blocks = (M + kBlockRows - 1) / kBlockRows;
+  const int64_t wanted = (kTasksPerThread * NumThreads() + row_blocks - 1) / row_blocks;
+  const int64_t task_panels = std::clamp<int64_t>(panels / wanted, 1, kTaskPanels);
+  const int64_t column_blocks = (panels + task_panels - 1) / task_panels;
+  const int64_t rows_max = (M + row_blocks - 1) / row_blocks;
+  const int64_t padded_K = (K + internal::kGemmChunk - 1) / internal::kGemmChunk * internal::kGemmChunk;
+
+  static std::atomic<uint64_t> calls{0};
+  const uint64_t call = calls.fetch_add(1, std::memory_order_relaxed) + 1;
+  ParallelTasks(row_blocks * column_blocks, [&](int64_t t, int) {
+    const int64_t block = t / column_blocks, columns = t % column_blocks;
+    const int64_t row = block * M / row_blocks, rows = (block + 1) * M / row_blocks - row;
+    const int64_t begin = columns * panels / column_blocks, end = (columns + 1) * panels / column_blocks;
+    auto& scratch = ThreadScratch<T>();
+    // A thread that goes on in the same rows finds them copied.
+    const bool copied = scratch.call == call && scratch.row == row;
+    T* copy = scratch.Grow(scratch.copy, rows_max * padded_K);
+    T* c = scratch.Grow(scratch.c, rows_max * (task_panels + 1) * width);
+    Dispatch(task, row, rows, begin, end, copied, copy, c);
+    scratch.call = call, scratch.row = row;
+  });
+}
+
+template class PackedMatrix<float>;
+template class PackedMatrix<double>;
+template void Gemm(View<const float>, const PackedMatrix<float>&, const Epilogue<float>&, View<float>);
+template void Gemm(View<const double>, const PackedMatrix<double>&, const Epilogue<double>&, View<double>);
+
+}  // namespace qkv::simd
+#endif  // HWY_ONCE

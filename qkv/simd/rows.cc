@@ -1,0 +1,191 @@
+// LayerNorm, RMSNorm and softmax: sums over a row, then a pass over it.
+#include <cmath>
+#include <limits>
+
+#include "qkv/simd/elementwise.h"
+#include "qkv/simd/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "qkv/simd/rows.cc"
+#include "hwy/foreach_target.h"
+//
+#include "qkv/simd/dispatch.h"
+#include "qkv/simd/math-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace qkv::simd {
+namespace HWY_NAMESPACE {
+namespace {
+
+// Σ f(x[i]), in an order that depends on n and the vector width alone. Four sums hide the latency of addition and
+// keep each short.
+template <typename T, class F>
+HWY_INLINE T Sum(const T* x, int64_t n, F f) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  auto sum0 = hn::Zero(d), sum1 = sum0, sum2 = sum0, sum3 = sum0;
+  int64_t i = 0;
+  for (; i + 4 * lanes <= n; i += 4 * lanes) {
+    sum0 = hn::Add(sum0, f(hn::LoadU(d, x + i)));
+    sum1 = hn::Add(sum1, f(hn::LoadU(d, x + i + lanes)));
+    sum2 = hn::Add(sum2, f(hn::LoadU(d, x + i + 2 * lanes)));
+    sum3 = hn::Add(sum3, f(hn::LoadU(d, x + i + 3 * lanes)));
+  }
+  for (; i + lanes <= n; i += lanes) sum0 = hn::Add(sum0, f(hn::LoadU(d, x + i)));
+  if (i < n) {
+    const auto some = hn::FirstN(d, n - i);
+    sum1 = hn::Add(sum1, hn::IfThenElseZero(some, f(LoadSome(d, x + i, n - i))));
+  }
+  return hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3))));
+}
+
+// y = (x − mean) · factor · gamma + beta; gamma, beta or both may be null.
+template <typename T>
+HWY_INLINE void Normalise(const T* x, T mean, T factor, const T* gamma, const T* beta, T* y, int64_t n) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto vmean = hn::Set(d, mean), vfactor = hn::Set(d, factor);
+  const auto finish = [&](auto v, auto g, auto b) HWY_ATTR {
+    v = hn::Mul(hn::Sub(v, vmean), vfactor);
+    if (gamma && beta) return hn::MulAdd(v, g, b);
+    if (gamma) return hn::Mul(v, g);
+    return beta ? hn::Add(v, b) : v;
+  };
+  const auto zero = hn::Zero(d);
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const auto g = gamma ? hn::LoadU(d, gamma + i) : zero, b = beta ? hn::LoadU(d, beta + i) : zero;
+    hn::StoreU(finish(hn::LoadU(d, x + i), g, b), d, y + i);
+  }
+  if (const int64_t rest = n - i; rest > 0) {
+    const auto g = gamma ? LoadSome(d, gamma + i, rest) : zero, b = beta ? LoadSome(d, beta + i, rest) : zero;
+    StoreSome(d, finish(LoadSome(d, x + i, rest), g, b), y + i, rest);
+  }
+}
+
+template <typename T>
+HWY_INLINE void LayerNormRows(const T* x, int64_t x_stride, int64_t rows, int64_t D, const T* gamma, const T* beta,
+                              T eps, T* y, int64_t y_stride) {
+  const hn::ScalableTag<T> d;
+  for (int64_t r = 0; r < rows; ++r, x += x_stride, y += y_stride) {
+    const T mean = Sum(x, D, [](auto v) HWY_ATTR { return v; }) / static_cast<T>(D);
+    const auto vmean = hn::Set(d, mean);
+    const T squares = Sum(x, D, [vmean](auto v) HWY_ATTR {
+      const auto centred = hn::Sub(v, vmean);
+      return hn::Mul(centred, centred);
+    });
+    const T factor = T{1} / std::sqrt(squares / static_cast<T>(D) + eps);
+    Normalise(x, mean, factor, gamma, beta, y, D);
+  }
+}
+
+template <typename T>
+HWY_INLINE void RmsNormRows(const T* x, int64_t x_stride, int64_t rows, int64_t D, const T* gamma, T eps, T* y,
+                            int64_t y_stride) {
+  for (int64_t r = 0; r < rows; ++r, x += x_stride, y += y_stride) {
+    const T squares = Sum(x, D, [](auto v) HWY_ATTR { return hn::Mul(v, v); });
+    Normalise(x, T{0}, T{1} / std::sqrt(squares / static_cast<T>(D) + eps), gamma, static_cast<const T*>(nullptr), y,
+              D);
+  }
+}
+
+HWY_INLINE float MaxOf(const float* x, int64_t n) {
+  const hn::ScalableTag<float> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto low = hn::Set(d, -std::numeric_limits<float>::infinity());
+  auto max = low;
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) max = hn::Max(hn::LoadU(d, x + i), max);
+  if (i < n) max = hn::Max(hn::IfThenElse(hn::FirstN(d, n - i), LoadSome(d, x + i, n - i), low), max);
+  return hn::GetLane(hn::MaxOfLanes(d, max));
+}
+
+}  // namespace
+
+void SoftmaxFloat(float* x, int64_t n) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const hn::ScalableTag<float> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  float max = MaxOf(x, n);
+  if (max == kInfinity) {  // the entries of +infinity share the weight
+    for (int64_t i = 0; i < n; ++i) x[i] = x[i] == kInfinity ? 0 : (std::isnan(x[i]) ? x[i] : -kInfinity);
+    max = 0;
+  }
+  if (max == -kInfinity) max = 0;  // e^(−inf − 0): zeros, and no −inf − −inf
+  const auto vmax = hn::Set(d, max);
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) hn::StoreU(Exp(d, hn::Sub(hn::LoadU(d, x + i), vmax)), d, x + i);
+  if (i < n) StoreSome(d, Exp(d, hn::Sub(LoadSome(d, x + i, n - i), vmax)), x + i, n - i);
+  const float sum = Sum(x, n, [](auto v) HWY_ATTR { return v; });
+  if (sum == 0) return;
+  const auto vsum = hn::Set(d, sum);
+  i = 0;
+  for (; i + lanes <= n; i += lanes) hn::StoreU(hn::Div(hn::LoadU(d, x + i), vsum), d, x + i);
+  if (i < n) StoreSome(d, hn::Div(LoadSome(d, x + i, n - i), vsum), x + i, n - i);
+}
+
+void LayerNormFloat(const float* x, int64_t x_stride, int64_t rows, int64_t D, const float* gamma, const float* beta,
+                    float eps, float* y, int64_t y_stride) {
+  LayerNormRows(x, x_stride, rows, D, gamma, beta, eps, y, y_stride);
+}
+void LayerNormDouble(const double* x, int64_t x_stride, int64_t rows, int64_t D, const double* gamma,
+                     const double* beta, double eps, double* y, int64_t y_stride) {
+  LayerNormRows(x, x_stride, rows, D, gamma, beta, eps, y, y_stride);
+}
+void RmsNormFloat(const float* x, int64_t x_stride, int64_t rows, int64_t D, const float* gamma, float eps, float* y,
+                  int64_t y_stride) {
+  RmsNormRows(x, x_stride, rows, D, gamma, eps, y, y_stride);
+}
+void RmsNormDouble(const double* x, int64_t x_stride, int64_t rows, int64_t D, const double* gamma, double eps,
+                   double* y, int64_t y_stride) {
+  RmsNormRows(x, x_stride, rows, D, gamma, eps, y, y_stride);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace qkv::simd
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include "qkv/simd/reference.h"
+
+namespace qkv::simd {
+
+HWY_EXPORT(SoftmaxFloat);
+HWY_EXPORT(LayerNormFloat);
+HWY_EXPORT(LayerNormDouble);
+HWY_EXPORT(RmsNormFloat);
+HWY_EXPORT(RmsNormDouble);
+
+template <>
+void LayerNorm(const float* x, int64_t x_stride, int64_t rows, int64_t D, const float* gamma, const float* beta,
+               float eps, float* y, int64_t y_stride) {
+  QKV_DISPATCH(LayerNormFloat)(x, x_stride, rows, D, gamma, beta, eps, y, y_stride);
+}
+template <>
+void LayerNorm(const double* x, int64_t x_stride, int64_t rows, int64_t D, const double* gamma, const double* beta,
+               double eps, double* y, int64_t y_stride) {
+  QKV_DISPATCH(LayerNormDouble)(x, x_stride, rows, D, gamma, beta, eps, y, y_stride);
+}
+
+template <>
+void RmsNorm(const float* x, int64_t x_stride, int64_t rows, int64_t D, const float* gamma, float eps, float* y,
+             int64_t y_stride) {
+  QKV_DISPATCH(RmsNormFloat)(x, x_stride, rows, D, gamma, eps, y, y_stride);
+}
+template <>
+void RmsNorm(const double* x, int64_t x_stride, int64_t rows, int64_t D, const double* gamma, double eps, double* y,
+             int64_t y_stride) {
+  QKV_DISPATCH(RmsNormDouble)(x, x_stride, rows, D, gamma, eps, y, y_stride);
+}
+
+template <>
+void Softmax(float* x, int64_t n) {
+  QKV_DISPATCH(SoftmaxFloat)(x, n);
+}
+template <>
+void Softmax(double* x, int64_t n) {
+  reference::Softmax(x, n);
+}
+
+}  // namespace qkv::simd
+#endif  // HWY_ONCE

@@ -1,0 +1,140 @@
+// The register tile that both matrix products and attention are made of: C[R][W] += Σ_k A(r, k) · B(k, 0…W), where W
+// is one or two vectors and B is dense ([k][W]). Every element is one chain of multiply-adds in the order of k, whatever
+// the tile's shape: that is what makes a row's result independent of the rows beside it.
+
+#if defined(QKV_SIMD_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef QKV_SIMD_TILE_INL_H_
+#undef QKV_SIMD_TILE_INL_H_
+#else
+#define QKV_SIMD_TILE_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#include "hwy/highway.h"
+#include "qkv/simd/gemm_task.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace qkv::simd {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Rows of a tile of two vectors: the accumulators, the two vectors of B and a broadcast fill the registers (32 of them
+// in AVX-512 and NEON, else 16; without FMA the product needs one more).
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
+inline constexpr int kTileRows = 14;
+#elif HWY_TARGET == HWY_AVX2
+inline constexpr int kTileRows = 6;
+#else
+inline constexpr int kTileRows = 5;
+#endif
+
+// A is cut into chunks of this many k, so that the distance of two rows is a constant of the code (one pointer
+// addresses all of them) and no power of two that would make them fight over one cache set.
+inline constexpr int64_t kChunk = internal::kGemmChunk;
+
+template <typename T>
+using Tag = hn::ScalableTag<T>;
+template <typename T>
+using Vector = hn::Vec<Tag<T>>;
+
+// Elements in one vector, a constant on every target we compile for.
+template <typename T>
+inline constexpr int kLanes = static_cast<int>(hn::MaxLanes(Tag<T>()));
+
+template <typename T, int R, int V>
+struct Accumulators {
+  Vector<T> at[R][V];
+
+  HWY_INLINE void Clear() {
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 2
+      for (int v = 0; v < V; ++v) at[r][v] = hn::Zero(Tag<T>());
+    }
+  }
+
+  // += A(r, 0) · B for one k; A(r, 0) lies at a[r · kRowStride].
+  template <int kRowStride>
+  HWY_INLINE void Step(const T* a, const T* b) {
+    const Tag<T> d;
+    Vector<T> vb[V];
+#pragma GCC unroll 2
+    for (int v = 0; v < V; ++v) vb[v] = hn::LoadU(d, b + v * kLanes<T>);
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) {
+      const Vector<T> va = hn::Set(d, a[r * kRowStride]);
+#pragma GCC unroll 2
+      for (int v = 0; v < V; ++v) at[r][v] = hn::MulAdd(va, vb[v], at[r][v]);
+    }
+  }
+
+  HWY_INLINE void Store(T* c, int64_t stride) const {
+    const Tag<T> d;
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 2
+      for (int v = 0; v < V; ++v) hn::StoreU(at[r][v], d, c + r * stride + v * kLanes<T>);
+    }
+  }
+
+  HWY_INLINE void AddFrom(const T* c, int64_t stride) {
+    const Tag<T> d;
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 2
+      for (int v = 0; v < V; ++v) at[r][v] = hn::Add(hn::LoadU(d, c + r * stride + v * kLanes<T>), at[r][v]);
+    }
+  }
+};
+
+// += Σ_{k < depth} A(r, k) · B(k) with A in chunks: [depth / kChunk][R][kChunk]. b_stride: from one k to the next.
+template <typename T, int R, int V>
+HWY_INLINE void MultiplyChunks(Accumulators<T, R, V>& acc, const T* a, const T* b, int64_t depth) {
+  for (; depth > 0; depth -= kChunk, a += R * kChunk) {
+    const T* end = b + std::min<int64_t>(depth, kChunk) * (V * kLanes<T>);
+    const T* a_k = a;
+    for (; b != end; b += V * kLanes<T>, ++a_k) acc.template Step<kChunk>(a_k, b);
+  }
+}
+
+// Copies `rows` rows of `depth` elements into the chunks that MultiplyChunks reads.
+template <typename T>
+HWY_INLINE void CopyToChunks(const T* a, int64_t stride, int rows, int64_t depth, T* chunks) {
+  for (int64_t k = 0; k < depth; k += kChunk) {
+    const size_t bytes = sizeof(T) * static_cast<size_t>(std::min<int64_t>(kChunk, depth - k));
+    for (int r = 0; r < rows; ++r, chunks += kChunk) std::memcpy(chunks, a + r * stride + k, bytes);
+  }
+}
+
+// f.operator()<R>() for the runtime count of rows 1 … kTileRows.
+template <class F>
+HWY_INLINE void ForRows(int rows, F&& f) {
+  static_assert(kTileRows <= 14);
+#define QKV_ROWS(R)                                              \
+  case R:                                                        \
+    if constexpr (R <= kTileRows) f.template operator()<R>();    \
+    break;
+  switch (rows) {
+    QKV_ROWS(1) QKV_ROWS(2) QKV_ROWS(3) QKV_ROWS(4) QKV_ROWS(5) QKV_ROWS(6) QKV_ROWS(7)
+    QKV_ROWS(8) QKV_ROWS(9) QKV_ROWS(10) QKV_ROWS(11) QKV_ROWS(12) QKV_ROWS(13) QKV_ROWS(14)
+  }
+#undef QKV_ROWS
+}
+
+// Rows cut into the fewest tiles, as even as can be: 197 rows are 15 tiles of 13 or 14, not 14 of 14 and one of 1.
+struct RowTiles {
+  explicit RowTiles(int64_t total) : rows(total), count((total + kTileRows - 1) / kTileRows) {}
+  int64_t begin(int64_t tile) const { return tile * rows / count; }
+  int size(int64_t tile) const { return static_cast<int>(begin(tile + 1) - begin(tile)); }
+  int64_t rows, count;
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace qkv::simd
+HWY_AFTER_NAMESPACE();
+
+#endif  // QKV_SIMD_TILE_INL_H_
