@@ -1,0 +1,42 @@
+# The commands of this project; each installs what is missing (Debian) before it builds. CMake does the work.
+BUILD  := build/release
+PREFIX ?= /usr/local
+# Tests at a time. Each may use all cores, so more than this gains nothing.
+JOBS   ?= $(shell nproc)
+
+.DEFAULT_GOAL := build
+.PHONY: help setup build demo test verify bench format install clean
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
+
+setup:
+	@tools/setup.sh
+
+build: setup  ## the program, at build/release/qkv
+	@cmake --preset release --log-level=WARNING > /dev/null
+	@cmake --build --preset release
+
+demo: build  ## reads 20 hand-drawn digits
+	@python3 tools/demo.py $(BUILD)/qkv examples/digits
+
+test: build  ## all tests
+	@ctest --preset release -j $(JOBS)
+
+verify: build  ## compares with timm, transformers and vit-pytorch (installs them on the first run)
+	@tools/setup.sh verify
+	@QKV_PYTHON=$$(tools/reference_env.sh) && "$$QKV_PYTHON" tools/verify.py --qkv $(BUILD)/qkv
+
+bench: build  ## speed beside PyTorch, ONNX Runtime and OpenVINO (installs them on the first run)
+	@tools/setup.sh verify
+	@QKV_PYTHON=$$(tools/reference_env.sh) && "$$QKV_PYTHON" bench/peers.py --qkv $(BUILD)/qkv
+
+format:  ## clang-format on all sources
+	@tools/setup.sh format
+	@git ls-files '*.cc' '*.h' | xargs clang-format -i
+
+install: build  ## to PREFIX, /usr/local unless given
+	@cmake --install $(BUILD) --prefix $(PREFIX)
+
+clean:  ## removes build/
+	@rm -rf build
