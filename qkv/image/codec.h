@@ -26,9 +26,9 @@ struct Source {
 /// What a reader hands back.
 struct Decoded {
   Image image;
-  int orientation = 1;         // EXIF's, 1…8
+  int orientation = 1;          // EXIF's, 1…8
   bool always_upright = false;  // turned even where the options say not to: Pillow does so on loading
-  bool windowed = false;       // options.window was applied to the file's own samples
+  bool windowed = false;        // options.window was applied to the file's own samples
 };
 
 Decoded DecodeJpeg(const Source& source);

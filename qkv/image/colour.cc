@@ -14,8 +14,7 @@ int MulDiv255(int a, int b) {
 
 void CmykToRgb(const uint8_t* cmyk, uint8_t* rgb) {
   const int light = 255 - cmyk[3];
-  for (int c = 0; c < 3; ++c)
-    rgb[c] = static_cast<uint8_t>(std::clamp(light - MulDiv255(cmyk[c], light), 0, 255));
+  for (int c = 0; c < 3; ++c) rgb[c] = static_cast<uint8_t>(std::clamp(light - MulDiv255(cmyk[c], light), 0, 255));
 }
 
 }  // namespace qkv::image

@@ -1,7 +1,124 @@
+// GIF through giflib: the first picture on its screen, as Pillow shows it.
+#include <gif_lib.h>
+
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
 #include "qkv/image/codec.h"
 
 namespace qkv::image {
+namespace {
 
-Decoded DecodeGif(const Source& source) { Fail("{}: Gif is not read yet", source.where); }
+struct Input {
+  const uint8_t* data;
+  size_t left;
+};
+
+int ReadBytes(GifFileType* gif, GifByteType* out, int length) {
+  auto* input = static_cast<Input*>(gif->UserData);
+  const size_t count = std::min(input->left, static_cast<size_t>(length));
+  std::memcpy(out, input->data, count);
+  input->data += count;
+  input->left -= count;
+  return static_cast<int>(count);
+}
+
+class GifReader {
+ public:
+  explicit GifReader(const Source& source)
+      : source_(source), input_{source.data(), source.size()}, gif_(nullptr, [](GifFileType* gif) {
+          DGifCloseFile(gif, nullptr);
+        }) {
+    int error = 0;
+    gif_.reset(DGifOpen(&input_, ReadBytes, &error));
+    Require(gif_ != nullptr, "{}: GIF: {}", source.where, Message(error));
+  }
+
+  Decoded Read() {
+    for (;;) {
+      GifRecordType type = UNDEFINED_RECORD_TYPE;
+      Check(DGifGetRecordType(gif_.get(), &type));
+      if (type == EXTENSION_RECORD_TYPE) {
+        ReadExtension();
+      } else {
+        Require(type == IMAGE_DESC_RECORD_TYPE, "{}: GIF: no picture in it", source_.where);
+        return ReadPicture();
+      }
+    }
+  }
+
+ private:
+  static std::string Message(int error) {
+    const char* text = GifErrorString(error);
+    return text ? text : "damaged";
+  }
+  void Check(int result) { Require(result == GIF_OK, "{}: GIF: {}", source_.where, Message(gif_->Error)); }
+
+  void ReadExtension() {
+    int code = 0;
+    GifByteType* block = nullptr;  // its length comes first
+    Check(DGifGetExtension(gif_.get(), &code, &block));
+    GraphicsControlBlock control;
+    if (code == GRAPHICS_EXT_FUNC_CODE && block && DGifExtensionToGCB(block[0], block + 1, &control) == GIF_OK)
+      transparent_ = control.TransparentColor == NO_TRANSPARENT_COLOR ? transparent_ : control.TransparentColor;
+    while (block) Check(DGifGetExtensionNext(gif_.get(), &block));
+  }
+
+  Decoded ReadPicture() {
+    Check(DGifGetImageDesc(gif_.get()));
+    const GifImageDesc& frame = gif_->Image;
+    // A picture that hangs over the screen makes it larger.
+    const int64_t width = std::max<int64_t>(gif_->SWidth, int64_t{frame.Left} + frame.Width);
+    const int64_t height = std::max<int64_t>(gif_->SHeight, int64_t{frame.Top} + frame.Height);
+    Require(frame.Width > 0 && frame.Height > 0, "{}: GIF: a picture of {} x {} pixels", source_.where, frame.Width,
+            frame.Height);
+    Image indices = NewImage(source_, width, height, 1);
+    // Around it: the transparent colour, or the palette's first.
+    std::memset(indices.pixels.data(), transparent_.value_or(0), static_cast<size_t>(indices.pixels.size()));
+    ReadRows(frame, indices);
+    return {Paint(indices, frame.ColorMap ? frame.ColorMap : gif_->SColorMap)};
+  }
+
+  void ReadRows(const GifImageDesc& frame, Image& indices) {
+    // An interlaced picture comes in four passes: every 8th row from 0, from 4, every 4th from 2, every 2nd from 1.
+    constexpr int kStart[] = {0, 4, 2, 1}, kStep[] = {8, 8, 4, 2};
+    for (int pass = 0; pass < (frame.Interlace ? 4 : 1); ++pass) {
+      for (int y = frame.Interlace ? kStart[pass] : 0; y < frame.Height; y += frame.Interlace ? kStep[pass] : 1) {
+        uint8_t* row = indices.pixels.data() + (frame.Top + y) * indices.width() + frame.Left;
+        Check(DGifGetLine(gif_.get(), row, frame.Width));
+      }
+    }
+  }
+
+  /// Without a palette the indices are grey levels.
+  Image Paint(const Image& indices, const ColorMapObject* palette) const {
+    const int channels = transparent_ ? 4 : 3;
+    Image image = NewImage(source_, indices.width(), indices.height(), channels);
+    uint8_t* out = image.pixels.data();
+    for (const uint8_t index : indices.pixels.span()) {
+      if (!palette) {
+        std::memset(out, index, 3);
+      } else if (index < palette->ColorCount) {
+        const GifColorType& colour = palette->Colors[index];
+        out[0] = colour.Red, out[1] = colour.Green, out[2] = colour.Blue;
+      }
+      if (channels == 4) out[3] = index == *transparent_ ? 0 : 255;
+      out += channels;
+    }
+    return image;
+  }
+
+  const Source& source_;
+  Input input_;
+  std::unique_ptr<GifFileType, void (*)(GifFileType*)> gif_;
+  std::optional<int> transparent_;
+};
+
+}  // namespace
+
+Decoded DecodeGif(const Source& source) { return GifReader(source).Read(); }
 
 }  // namespace qkv::image

@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
-#include <jpeglib.h>
-
-// After jpeglib.h, which it needs.
-#include <jerror.h>
-
 #include "qkv/image/codec.h"
+
+// clang-format off: jpeglib.h needs <cstdio> before it, jerror.h needs jpeglib.h
+#include <jerror.h>
+#include <jpeglib.h>
+// clang-format on
 
 namespace qkv::image {
 namespace {
@@ -41,18 +41,21 @@ struct JpegReader {
   longjmp(reader->escape, 1);
 }
 
-/// Warnings that mean lost picture data are errors here; libjpeg would paint the rest grey.
+/// Of libjpeg's warnings those pass that cost no picture data. The others (data that ends too early, a code that does
+/// not exist, a lost restart marker) are errors here: libjpeg would paint the rest grey.
 void OnMessage(j_common_ptr info, int level) {
   if (level >= 0) return;
   switch (info->err->msg_code) {
-    case JWRN_HIT_MARKER:     // data ends before the picture does
-    case JWRN_JPEG_EOF:       // file ends before the data does
-    case JWRN_HUFF_BAD_CODE:
-    case JWRN_ARITH_BAD_CODE:
-    case JWRN_MUST_RESYNC:    // a lost restart marker
-      OnError(info);
-    default:
+    case JWRN_ADOBE_XFORM:
+    case JWRN_BOGUS_PROGRESSION:
+    case JWRN_EXTRANEOUS_DATA:
+    case JWRN_JFIF_MAJOR:
+    case JWRN_NOT_SEQUENTIAL:
+    case JWRN_TOO_MUCH_DATA:
       ++info->err->num_warnings;
+      break;
+    default:
+      OnError(info);
   }
 }
 

@@ -34,7 +34,10 @@ int Valid(uint32_t orientation) { return orientation >= 1 && orientation <= 8 ? 
 /// EXIF's value, 0 where there is none.
 uint32_t FindInExif(std::span<const std::byte> exif) {
   using namespace std::string_view_literals;
-  const std::string_view start(reinterpret_cast<const char*>(exif.data()), std::min<size_t>(exif.size(), 4));
+  std::string_view start(reinterpret_cast<const char*>(exif.data()), exif.size());
+  // JPEG's prefix, which some writers of other formats keep.
+  if (start.starts_with("Exif\0\0"sv)) exif = exif.subspan(6), start.remove_prefix(6);
+  start = start.substr(0, 4);
   if (start != "II*\0"sv && start != "MM\0*"sv) return 0;
   const TiffBytes tiff(exif);
   const size_t directory = tiff.Number(4, 4);
@@ -88,8 +91,8 @@ Image TurnUpright(Image image, int orientation) {
   Image result{Tensor<uint8_t>::Uninitialised({out_height, out_width, channels})};
   // flip_x and flip_y say from which end the file's columns and rows are read.
   const int64_t step_x = (flip_x ? -1 : 1) * channels, step_y = (flip_y ? -1 : 1) * width * channels;
-  const uint8_t* first = image.pixels.data() + (flip_x ? (width - 1) * channels : 0) +
-                         (flip_y ? (height - 1) * width * channels : 0);
+  const uint8_t* first =
+      image.pixels.data() + (flip_x ? (width - 1) * channels : 0) + (flip_y ? (height - 1) * width * channels : 0);
   uint8_t* out = result.pixels.data();
   for (int64_t y = 0; y < out_height; ++y) {
     const uint8_t* in = first + y * (swap ? step_x : step_y);

@@ -3,14 +3,14 @@
 //
 // libpng reports an error by a call that must not return. It jumps back (longjmp) into the two functions below that
 // call the library; they hold nothing that has a destructor. What must be freed belongs to PngReader.
+#include <png.h>
 #include <setjmp.h>
 
+#include <bit>
 #include <cstdio>
 #include <cstring>
 #include <string>
 #include <vector>
-
-#include <png.h>
 
 #include "qkv/image/codec.h"
 

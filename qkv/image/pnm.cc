@@ -1,7 +1,117 @@
+// PBM, PGM and PPM, plain and binary, up to 16 bits, by a reader of our own: the format is ten lines of specification,
+// and Debian's libnetpbm exits the process on a bad file.
+#include <cctype>
+#include <cmath>
+#include <vector>
+
+#include "qkv/image/byte_reader.h"
 #include "qkv/image/codec.h"
 
 namespace qkv::image {
+namespace {
 
-Decoded DecodePnm(const Source& source) { Fail("{}: Pnm is not read yet", source.where); }
+class PnmReader {
+ public:
+  explicit PnmReader(const Source& source) : source_(source), reader_(source) {}
+
+  Decoded Read() {
+    const int kind = reader_.Take(2)[1] - '0';  // 1…6
+    plain_ = kind <= 3;
+    bits_ = kind == 1 || kind == 4;
+    const int channels = kind % 3 == 0 ? 3 : 1;
+    const int64_t width = Number(), height = Number();
+    maximum_ = bits_ ? 1 : Number();
+    Require(maximum_ > 0 && maximum_ < 65536, "{}: PNM: a maximum of {}", source_.where, maximum_);
+    if (!plain_) Separator();
+    Decoded decoded{NewImage(source_, width, height, channels)};
+    uint8_t* out = decoded.image.pixels.data();
+    const int64_t samples = width * channels;
+    std::vector<int64_t> row(static_cast<size_t>(samples));
+    for (int64_t y = 0; y < height; ++y, out += samples) {
+      ReadRow(row);
+      for (int64_t i = 0; i < samples; ++i) out[i] = Level(row[i], channels);
+    }
+    decoded.windowed = true;
+    return decoded;
+  }
+
+ private:
+  void Separator() {
+    Require(std::isspace(reader_.U8()) != 0, "{}: PNM: no space before byte {}", source_.where, reader_.position());
+  }
+
+  /// The next byte that is no comment.
+  uint8_t Next() {
+    uint8_t c = reader_.U8();
+    while (c == '#') {
+      while (c != '\n' && c != '\r') c = reader_.U8();
+    }
+    return c;
+  }
+
+  int64_t Number() {
+    uint8_t c = Next();
+    while (std::isspace(c)) c = Next();
+    int64_t number = 0;
+    for (int digits = 0;; ++digits) {
+      Require(c >= '0' && c <= '9' && digits < 10, "{}: PNM: no number before byte {}", source_.where,
+              reader_.position());
+      number = 10 * number + (c - '0');
+      // The character after a number belongs to what follows, unless it is the file's last number.
+      if (reader_.left() == 0) return number;
+      c = *reader_.Take(1);
+      if (std::isspace(c) || c == '#') {
+        reader_.Seek(reader_.position() - 1);
+        return number;
+      }
+    }
+  }
+
+  /// One sample of a plain bitmap: the digits need no space between them.
+  int64_t Bit() {
+    uint8_t c = Next();
+    while (std::isspace(c)) c = Next();
+    Require(c == '0' || c == '1', "{}: PNM: no bit before byte {}", source_.where, reader_.position());
+    return c - '0';
+  }
+
+  void ReadRow(std::vector<int64_t>& row) {
+    if (plain_) {
+      for (int64_t& sample : row) {
+        sample = bits_ ? Bit() : Number();
+        Require(sample <= maximum_, "{}: PNM: {} is more than the maximum of {}", source_.where, sample, maximum_);
+      }
+      return;
+    }
+    const size_t bytes = bits_ ? (row.size() + 7) / 8 : row.size() * (maximum_ > 255 ? 2 : 1);
+    const uint8_t* in = reader_.Take(bytes);
+    for (size_t i = 0; i < row.size(); ++i) {
+      if (bits_) {
+        row[i] = in[i / 8] >> (7 - i % 8) & 1;
+      } else {
+        row[i] = maximum_ > 255 ? in[2 * i] << 8 | in[2 * i + 1] : in[i];
+      }
+    }
+  }
+
+  /// Pillow scales to 8 bits; grey of more than 8 bits it scales to 16, and cuts off at 255 later.
+  uint8_t Level(int64_t sample, int channels) const {
+    if (bits_) sample = 1 - sample;  // a set bit is black
+    if (source_.options.window)
+      return Windowed(static_cast<double>(bits_ ? 255 * sample : sample), *source_.options.window);
+    const double full = channels == 1 && maximum_ > 255 ? 65535 : 255;
+    const double scaled = std::nearbyint(static_cast<double>(sample) / static_cast<double>(maximum_) * full);
+    return static_cast<uint8_t>(std::min(scaled, 255.0));
+  }
+
+  const Source& source_;
+  ByteReader reader_;
+  bool plain_ = false, bits_ = false;
+  int64_t maximum_ = 1;
+};
+
+}  // namespace
+
+Decoded DecodePnm(const Source& source) { return PnmReader(source).Read(); }
 
 }  // namespace qkv::image

@@ -102,8 +102,8 @@ void Apply(const Preprocess& p, const Image& image, View<float> out) {
   Require(p.channels == 1 || p.channels == 3, "preprocess: {} channels, expected 1 or 3", p.channels);
   Require(!normalise || (p.mean.size() == channels && p.std.size() == channels),
           "preprocess: {} means and {} standard deviations for {} channels", p.mean.size(), p.std.size(), channels);
-  Require(p.fill.empty() || p.fill.size() == channels, "preprocess: a fill of {} values for {} channels",
-          p.fill.size(), channels);
+  Require(p.fill.empty() || p.fill.size() == channels, "preprocess: a fill of {} values for {} channels", p.fill.size(),
+          channels);
   const Shape shape = OutputShape(p, image.height(), image.width());
   Require(out.shape() == shape && out.dense(), "preprocess: expected a dense tensor {}, got {}", ToString(shape),
           ToString(out.shape()));

@@ -22,8 +22,8 @@ struct Preprocess {
   };
   enum class Crop {
     kNone,
-    kTorchvision,   // centre crop, offset rounded half to even, zero-padded where the image is smaller
-    kHuggingFace,   // centre crop, offset floored, zero-padded where the image is smaller
+    kTorchvision,  // centre crop, offset rounded half to even, zero-padded where the image is smaller
+    kHuggingFace,  // centre crop, offset floored, zero-padded where the image is smaller
   };
   int channels = 3;
   Resize resize = Resize::kNone;
@@ -31,8 +31,8 @@ struct Preprocess {
   Filter filter = Filter::kBicubic;
   Crop crop = Crop::kNone;
   int64_t crop_height = 0, crop_width = 0;
-  std::vector<uint8_t> fill;   // of padded pixels, one a channel; empty: zeros
-  double rescale = 1.0 / 255;  // 1 when do_rescale is off
+  std::vector<uint8_t> fill;     // of padded pixels, one a channel; empty: zeros
+  double rescale = 1.0 / 255;    // 1 when do_rescale is off
   std::vector<float> mean, std;  // one a channel; empty: not normalised
 };
 

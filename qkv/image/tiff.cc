@@ -1,7 +1,350 @@
+// TIFF through libtiff: the first picture, strips or tiles, any of its compressions, 1 to 16 bits, 32-bit integers and
+// floats, grey, palette, RGB, CMYK and YCbCr, with or without alpha. What each becomes follows Pillow.
+#include <tiffio.h>
+
+#include <array>
+#include <bit>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
 #include "qkv/image/codec.h"
 
 namespace qkv::image {
+namespace {
 
-Decoded DecodeTiff(const Source& source) { Fail("{}: Tiff is not read yet", source.where); }
+constexpr int kMaxSamples = 6;  // a pixel; Pillow's limit
+
+/// The file in memory, and what libtiff said about it.
+struct Input {
+  const uint8_t* data;
+  size_t size;
+  size_t position = 0;
+  std::string message;  // the first error
+};
+
+tmsize_t ReadBytes(thandle_t handle, void* out, tmsize_t length) {
+  auto* input = static_cast<Input*>(handle);
+  const size_t count = std::min(static_cast<size_t>(length), input->size - std::min(input->position, input->size));
+  if (count > 0) std::memcpy(out, input->data + input->position, count);
+  input->position += count;
+  return static_cast<tmsize_t>(count);
+}
+
+toff_t Seek(thandle_t handle, toff_t offset, int whence) {
+  auto* input = static_cast<Input*>(handle);
+  const size_t base = whence == SEEK_CUR ? input->position : whence == SEEK_END ? input->size : 0;
+  input->position = base + offset;
+  return input->position;
+}
+
+int OnError(TIFF*, void* user, const char*, const char* format, va_list arguments) {
+  auto* input = static_cast<Input*>(user);
+  if (!input->message.empty()) return 1;
+  char text[256];
+  vsnprintf(text, sizeof text, format, arguments);
+  input->message = text;
+  return 1;
+}
+
+/// Most warnings are about odd tags. JPEG data that ends early is an error here: libjpeg paints the rest grey.
+int OnWarning(TIFF* tiff, void* user, const char* module, const char* format, va_list arguments) {
+  char text[256];
+  va_list copy;
+  va_copy(copy, arguments);
+  vsnprintf(text, sizeof text, format, copy);
+  va_end(copy);
+  return std::strstr(text, "remature end of") ? OnError(tiff, user, module, format, arguments) : 1;
+}
+
+using TiffPointer = std::unique_ptr<TIFF, void (*)(TIFF*)>;
+
+TiffPointer Open(Input& input, const Source& source) {
+  const std::unique_ptr<TIFFOpenOptions, void (*)(TIFFOpenOptions*)> options(TIFFOpenOptionsAlloc(),
+                                                                             TIFFOpenOptionsFree);
+  Require(options != nullptr, "{}: TIFF: no memory", source.where);
+  TIFFOpenOptionsSetErrorHandlerExtR(options.get(), OnError, &input);
+  TIFFOpenOptionsSetWarningHandlerExtR(options.get(), OnWarning, &input);
+  // No single table or buffer needs more than 16 bytes a pixel.
+  const int64_t limit = std::min<int64_t>(source.options.max_pixels, int64_t{1} << 40) * 16 + (1 << 20);
+  TIFFOpenOptionsSetMaxSingleMemAlloc(options.get(), limit);
+  // "m": reads through the callbacks.
+  TIFF* tiff = TIFFClientOpenExt(
+      "", "rm", &input, ReadBytes, [](thandle_t, void*, tmsize_t) -> tmsize_t { return -1; }, Seek,
+      [](thandle_t) { return 0; }, [](thandle_t handle) -> toff_t { return static_cast<Input*>(handle)->size; },
+      [](thandle_t, void**, toff_t*) { return 0; }, [](thandle_t, void*, toff_t) {}, options.get());
+  return {tiff, TIFFClose};
+}
+
+enum class Alpha { kNone, kStraight, kPremultiplied };
+
+struct Layout {
+  uint32_t width = 0, height = 0;
+  uint16_t bits = 1, samples = 1, format = SAMPLEFORMAT_UINT, photometric = PHOTOMETRIC_MINISWHITE;
+  uint16_t compression = COMPRESSION_NONE;
+  bool planar = false, tiled = false;
+  int colours = 1;  // samples without alpha and the like
+  Alpha alpha = Alpha::kNone;
+  std::array<const uint16_t*, 3> palette{};  // 2^bits entries each, the file's
+
+  int channels() const {
+    const bool grey = photometric == PHOTOMETRIC_MINISWHITE || photometric == PHOTOMETRIC_MINISBLACK;
+    return (grey ? 1 : 3) + (alpha != Alpha::kNone);
+  }
+  int64_t planes() const { return planar ? samples : 1; }
+  int64_t plane_samples() const { return planar ? 1 : samples; }
+  int64_t row_bytes(int64_t pixels) const { return (pixels * plane_samples() * bits + 7) / 8; }
+};
+
+class TiffReader {
+ public:
+  explicit TiffReader(const Source& source) : source_(source), input_{source.data(), source.size()} {
+    tiff_ = Open(input_, source);
+    Check(tiff_ != nullptr);
+    ReadLayout();
+  }
+
+  Decoded Read() {
+    Decoded decoded;
+    decoded.always_upright = true;
+    uint16_t orientation = 1;
+    TIFFGetField(tiff_.get(), TIFFTAG_ORIENTATION, &orientation);
+    decoded.orientation = orientation;
+    if (layout_.photometric == PHOTOMETRIC_YCBCR) {
+      decoded.image = ReadYcbcr();
+    } else {
+      decoded.image = NewImage(source_, layout_.width, layout_.height, layout_.channels());
+      ReadBands(decoded.image);
+      decoded.windowed = layout_.bits > 8;
+    }
+    return decoded;
+  }
+
+ private:
+  void Check(bool ok) const {
+    Require(ok && input_.message.empty(), "{}: TIFF: {}", source_.where,
+            input_.message.empty() ? "damaged" : input_.message);
+  }
+
+  void ReadLayout() {
+    TIFF* tiff = tiff_.get();
+    Layout& l = layout_;
+    Check(TIFFGetField(tiff, TIFFTAG_IMAGEWIDTH, &l.width) && TIFFGetField(tiff, TIFFTAG_IMAGELENGTH, &l.height));
+    CheckSize(source_, l.width, l.height);
+    TIFFGetFieldDefaulted(tiff, TIFFTAG_BITSPERSAMPLE, &l.bits);
+    TIFFGetFieldDefaulted(tiff, TIFFTAG_SAMPLESPERPIXEL, &l.samples);
+    TIFFGetFieldDefaulted(tiff, TIFFTAG_SAMPLEFORMAT, &l.format);
+    TIFFGetFieldDefaulted(tiff, TIFFTAG_COMPRESSION, &l.compression);
+    TIFFGetField(tiff, TIFFTAG_PHOTOMETRIC, &l.photometric);
+    uint16_t planar = PLANARCONFIG_CONTIG;
+    TIFFGetFieldDefaulted(tiff, TIFFTAG_PLANARCONFIG, &planar);
+    l.planar = planar == PLANARCONFIG_SEPARATE && l.samples > 1;
+    l.tiled = TIFFIsTiled(tiff) != 0;
+    if (l.photometric == PHOTOMETRIC_YCBCR && l.samples == 1) l.photometric = PHOTOMETRIC_MINISBLACK;
+    CheckKind();
+    ReadAlpha();
+    if (l.photometric == PHOTOMETRIC_PALETTE) {
+      uint16_t *red = nullptr, *green = nullptr, *blue = nullptr;
+      Check(TIFFGetField(tiff, TIFFTAG_COLORMAP, &red, &green, &blue) == 1);
+      l.palette = {red, green, blue};
+    }
+  }
+
+  /// Refuses what no branch below reads.
+  void CheckKind() {
+    Layout& l = layout_;
+    const bool grey = l.photometric == PHOTOMETRIC_MINISWHITE || l.photometric == PHOTOMETRIC_MINISBLACK;
+    const bool small = l.bits == 1 || l.bits == 2 || l.bits == 4;
+    bool ok = l.samples >= 1 && l.samples <= kMaxSamples;
+    if (l.format == SAMPLEFORMAT_IEEEFP) {
+      ok = ok && grey && l.bits == 32 && l.samples == 1;
+    } else {
+      ok = ok && (l.format == SAMPLEFORMAT_UINT || (l.format == SAMPLEFORMAT_INT && grey && l.samples == 1));
+    }
+    if (grey) {
+      l.colours = 1;
+      ok = ok && (l.bits == 8 || l.bits == 16 || ((small || l.bits == 12 || l.bits == 32) && l.samples == 1));
+    } else if (l.photometric == PHOTOMETRIC_PALETTE) {
+      l.colours = 1;
+      ok = ok && (l.bits == 8 || (small && l.samples == 1));
+    } else if (l.photometric == PHOTOMETRIC_RGB || l.photometric == PHOTOMETRIC_YCBCR) {
+      l.colours = 3;
+      ok = ok && (l.bits == 8 || (l.bits == 16 && l.photometric == PHOTOMETRIC_RGB));
+    } else {
+      l.colours = 4;
+      ok = ok && l.photometric == PHOTOMETRIC_SEPARATED && (l.bits == 8 || l.bits == 16);
+    }
+    Require(ok && l.samples >= l.colours,
+            "{}: TIFF: colour space {} with {} samples of {} bits (format {}) is not read", source_.where,
+            l.photometric, l.samples, l.bits, l.format);
+  }
+
+  void ReadAlpha() {
+    Layout& l = layout_;
+    uint16_t count = 0, *kinds = nullptr;
+    TIFFGetFieldDefaulted(tiff_.get(), TIFFTAG_EXTRASAMPLES, &count, &kinds);
+    const bool rgb = l.photometric == PHOTOMETRIC_RGB;
+    if (l.samples == l.colours || !(rgb || l.colours == 1) || l.photometric == PHOTOMETRIC_PALETTE) return;
+    if (count == 0) {
+      if (rgb && l.samples == 4) l.alpha = Alpha::kStraight;  // some writers forget to say
+    } else if (kinds[0] == EXTRASAMPLE_ASSOCALPHA) {
+      l.alpha = Alpha::kPremultiplied;
+    } else if (kinds[0] != EXTRASAMPLE_UNSPECIFIED) {
+      l.alpha = Alpha::kStraight;
+    }
+  }
+
+  /// libtiff's own conversion, which Pillow uses for this colour space.
+  Image ReadYcbcr() {
+    TIFFRGBAImage rgba;
+    char message[1024] = "";
+    Require(TIFFRGBAImageBegin(&rgba, tiff_.get(), /*stop=*/1, message) != 0, "{}: TIFF: {}", source_.where, message);
+    const std::unique_ptr<TIFFRGBAImage, void (*)(TIFFRGBAImage*)> end(&rgba, TIFFRGBAImageEnd);
+    rgba.req_orientation = rgba.orientation = ORIENTATION_TOPLEFT;  // turned later
+    Image image = NewImage(source_, layout_.width, layout_.height, 3);
+    auto raster = Tensor<uint32_t>({layout_.height, layout_.width});
+    Check(TIFFRGBAImageGet(&rgba, raster.data(), layout_.width, layout_.height) != 0);
+    uint8_t* out = image.pixels.data();
+    for (const uint32_t pixel : raster.span()) {
+      *out++ = static_cast<uint8_t>(TIFFGetR(pixel));
+      *out++ = static_cast<uint8_t>(TIFFGetG(pixel));
+      *out++ = static_cast<uint8_t>(TIFFGetB(pixel));
+    }
+    return image;
+  }
+
+  /// Reads strips, or rows of tiles, one after the other, all planes of each, and converts them.
+  void ReadBands(Image& image) {
+    const Layout& l = layout_;
+    uint32_t rows = 0, tile_width = l.width;
+    if (l.tiled) {
+      Check(TIFFGetField(tiff_.get(), TIFFTAG_TILEWIDTH, &tile_width) &&
+            TIFFGetField(tiff_.get(), TIFFTAG_TILELENGTH, &rows));
+      CheckSize(source_, tile_width, rows);
+      Require(int64_t{tile_width} * l.plane_samples() * l.bits % 8 == 0, "{}: TIFF: tiles of {} pixels' width",
+              source_.where, tile_width);
+    } else {
+      TIFFGetFieldDefaulted(tiff_.get(), TIFFTAG_ROWSPERSTRIP, &rows);
+      rows = std::min(rows, l.height);
+    }
+    Check(rows > 0);
+    const int64_t row_bytes = l.row_bytes(l.width);
+    auto band = Tensor<uint8_t>({l.planes(), int64_t{rows}, row_bytes});
+    const int64_t tile_bytes = l.tiled ? l.row_bytes(tile_width) * rows : 0;
+    Require(!l.tiled || TIFFTileSize(tiff_.get()) == tile_bytes, "{}: TIFF: tiles of an unexpected size",
+            source_.where);
+    auto tile = Tensor<uint8_t>({tile_bytes});
+    for (uint32_t y = 0; y < l.height; y += rows) {
+      const uint32_t count = std::min(rows, l.height - y);
+      for (int64_t plane = 0; plane < l.planes(); ++plane) {
+        uint8_t* out = band.view().at(plane);
+        if (l.tiled) {
+          ReadTiles(y, count, static_cast<uint16_t>(plane), tile_width, tile, out);
+        } else {
+          const uint32_t strip = TIFFComputeStrip(tiff_.get(), y, static_cast<uint16_t>(plane));
+          const tmsize_t wanted = row_bytes * count;
+          Check(TIFFReadEncodedStrip(tiff_.get(), strip, out, wanted) == wanted);
+        }
+      }
+      for (uint32_t i = 0; i < count; ++i) ConvertRow(band, i, image.pixels.view().at(y + i));
+    }
+    Check(true);  // a late message
+  }
+
+  void ReadTiles(uint32_t y, uint32_t count, uint16_t plane, uint32_t tile_width, Tensor<uint8_t>& tile, uint8_t* out) {
+    const int64_t row_bytes = layout_.row_bytes(layout_.width), tile_row = layout_.row_bytes(tile_width);
+    for (uint32_t x = 0; x < layout_.width; x += std::min(tile_width, layout_.width - x)) {
+      const uint32_t index = TIFFComputeTile(tiff_.get(), x, y, 0, plane);
+      Check(TIFFReadEncodedTile(tiff_.get(), index, tile.data(), tile.size()) == tile.size());
+      const int64_t begin = layout_.row_bytes(x), bytes = std::min(tile_row, row_bytes - begin);
+      for (uint32_t i = 0; i < count; ++i)
+        std::memcpy(out + i * row_bytes + begin, tile.data() + i * tile_row, static_cast<size_t>(bytes));
+    }
+  }
+
+  /// Sample `s` of the pixel at x, as stored. libtiff has put numbers of 16 and 32 bits into the machine's order.
+  uint32_t Sample(const Tensor<uint8_t>& band, int64_t row, int64_t x, int s) const {
+    const Layout& l = layout_;
+    const uint8_t* in = band.view().at(l.planar ? s : 0, row);
+    const int64_t i = l.planar ? x : x * l.samples + s;
+    switch (l.bits) {
+      case 8:
+        return in[i];
+      case 12:
+        return i % 2 == 0 ? in[i / 2 * 3] << 4 | in[i / 2 * 3 + 1] >> 4
+                          : (in[i / 2 * 3 + 1] & 15) << 8 | in[i / 2 * 3 + 2];
+      case 16: {
+        uint16_t value;
+        std::memcpy(&value, in + 2 * i, 2);
+        return value;
+      }
+      case 32: {
+        uint32_t value;
+        std::memcpy(&value, in + 4 * i, 4);
+        return value;
+      }
+      default:
+        return in[i * l.bits / 8] >> (8 - l.bits - i * l.bits % 8) & ((1u << l.bits) - 1);
+    }
+  }
+
+  /// Grey of more than 8 bits, as a number.
+  double Level(uint32_t sample) const {
+    if (layout_.format == SAMPLEFORMAT_IEEEFP) return std::bit_cast<float>(sample);
+    if (layout_.bits == 32) return static_cast<int32_t>(sample);
+    return layout_.format == SAMPLEFORMAT_INT ? static_cast<int16_t>(sample) : static_cast<double>(sample);
+  }
+
+  /// The high byte of a colour sample, or its place in the window.
+  uint8_t Colour(uint32_t sample, bool windowed) const {
+    if (layout_.bits != 16) return static_cast<uint8_t>(sample);
+    if (windowed && source_.options.window) return Windowed(sample, *source_.options.window);
+    return static_cast<uint8_t>(sample >> 8);
+  }
+
+  void ConvertRow(const Tensor<uint8_t>& band, int64_t row, uint8_t* out) const {
+    const Layout& l = layout_;
+    const int channels = l.channels(), colours = channels - (l.alpha != Alpha::kNone);
+    for (int64_t x = 0; x < l.width; ++x, out += channels) {
+      const auto sample = [&](int s) { return Sample(band, row, x, s); };
+      if (l.photometric == PHOTOMETRIC_PALETTE) {
+        for (int c = 0; c < 3; ++c) out[c] = static_cast<uint8_t>(l.palette[c][sample(0)] >> 8);
+      } else if (l.photometric == PHOTOMETRIC_SEPARATED) {
+        uint8_t cmyk[4];
+        for (int c = 0; c < 4; ++c) cmyk[c] = Colour(sample(c), false);
+        CmykToRgb(cmyk, out);
+      } else if (channels == 1 && l.bits > 8) {
+        const double level = Level(sample(0));
+        Narrow(source_.options, &level, 1, 1, out);
+      } else if (colours == 1 && l.bits <= 8) {
+        const uint32_t full = (1u << l.bits) - 1;
+        const uint32_t level = sample(0) * (255 / full);
+        out[0] = static_cast<uint8_t>(l.photometric == PHOTOMETRIC_MINISWHITE ? 255 - level : level);
+      } else {
+        for (int c = 0; c < colours; ++c) out[c] = Colour(sample(c), true);
+      }
+      if (l.alpha != Alpha::kNone) SetAlpha(Colour(sample(l.colours), false), colours, out);
+    }
+  }
+
+  void SetAlpha(uint8_t alpha, int colours, uint8_t* out) const {
+    out[colours] = alpha;
+    if (layout_.alpha != Alpha::kPremultiplied) return;
+    for (int c = 0; c < colours; ++c)
+      out[c] = alpha == 0 ? 0 : static_cast<uint8_t>(std::min(255 * out[c] / alpha, 255));
+  }
+
+  const Source& source_;
+  Input input_;
+  TiffPointer tiff_{nullptr, TIFFClose};
+  Layout layout_;
+};
+
+}  // namespace
+
+Decoded DecodeTiff(const Source& source) { return TiffReader(source).Read(); }
 
 }  // namespace qkv::image
