@@ -1,0 +1,48 @@
+#include "cli/capture.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace qkv::cli {
+
+Captured Allocate(const model::Model& model, const CaptureRequest& request, int64_t images, int64_t height,
+                  int64_t width) {
+  const model::VitConfig& c = model.config();
+  const int64_t N = model.TokensFor(height, width);
+  Captured captured;
+  captured["logits"] = Tensor<float>({images, c.outputs()});
+  captured["tokens"] = Tensor<float>({images, N, c.width});
+  for (const int64_t index : request.hidden) {
+    captured[fmt::format("hidden.{}", index)] = Tensor<float>({images, N, c.width});
+  }
+  for (const int64_t block : request.attention) {
+    captured[fmt::format("attention.{}", block)] = Tensor<float>({images, c.heads, N, N});
+  }
+  return captured;
+}
+
+void CaptureBatch(const model::Model& model, View<const float> pixels, const CaptureRequest& request, int64_t first,
+                  model::Workspace<float>& workspace, Captured& captured) {
+  const int64_t B = pixels.dim(0);
+  const auto rows = [&](const std::string& name) { return captured.at(name).view().slice(0, first, first + B); };
+  model::Outputs<float> outputs{.logits = rows("logits"), .tokens = rows("tokens"), .hidden = {}, .attention = {}};
+  for (const int64_t index : request.hidden) outputs.hidden.push_back({index, rows(fmt::format("hidden.{}", index))});
+  for (const int64_t block : request.attention) {
+    const View<float> out = rows(fmt::format("attention.{}", block));
+    outputs.attention.push_back({block, {0, out.dim(2), out}});
+  }
+  model.Forward(pixels, workspace, outputs);
+}
+
+Tensor<float> ReadPixels(const io::SafeTensors& file, const std::string& path, const model::VitConfig& config) {
+  const io::StoredTensor* stored = file.Find("pixels");
+  Require(stored != nullptr, "{}: there is no tensor \"pixels\"", path);
+  Require(stored->shape.rank() == 4 && stored->shape[1] == config.channels && stored->shape[0] > 0,
+          "{}: \"pixels\" is {}, expected [images, {}, height, width]", path, ToString(stored->shape), config.channels);
+  Tensor<float> pixels = io::Convert<float>(*stored);
+  for (const float x : pixels.span()) Require(std::isfinite(x), "{}: \"pixels\" holds NaN or infinity", path);
+  return pixels;
+}
+
+}  // namespace qkv::cli

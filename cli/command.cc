@@ -1,0 +1,86 @@
+#include "cli/command.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstdio>
+
+#include "qkv/builtin/digits.h"
+#include "qkv/core/parallel.h"
+
+namespace qkv::cli {
+
+void ModelOptions::AddTo(CLI::App& command, bool with_size) {
+  command
+      .add_option("-m,--model", path, "Folder or .safetensors file; without it the built-in digit classifier answers")
+      ->type_name("MODEL");
+  if (with_size) {
+    command.add_option("--size", size, "Input size, instead of the checkpoint's own; positions are interpolated")
+        ->type_name("HxW");
+    command.add_option("--dtype", dtype, "Precision of the arithmetic")
+        ->check(CLI::IsMember({"fp32"}))
+        ->capture_default_str();
+  }
+  command.add_option("--threads", threads, "Threads (default: all cores)")->check(CLI::Range(1, 1024))->type_name("N");
+}
+
+model::Checkpoint OpenCheckpoint(const ModelOptions& options) {
+  if (!options.path.empty()) return model::Checkpoint::Open(options.path);
+  fmt::print(stderr, "qkv: no -m MODEL given: the built-in digit classifier answers (0-9, 28x28 grey)\n");
+  return model::Checkpoint::FromBytes(builtin::DigitsConfig(), builtin::DigitsWeights(), "built-in digits");
+}
+
+model::Model LoadModel(const ModelOptions& options) {
+  if (options.threads > 0) SetNumThreads(options.threads);
+  model::Model model(OpenCheckpoint(options));
+  if (!options.size.empty()) {
+    const auto [height, width] = ParseSize(options.size);
+    model.SetInputSize(height, width);
+  }
+  return model;
+}
+
+std::pair<int64_t, int64_t> ParseSize(const std::string& text) {
+  int64_t height = 0, width = 0;
+  const char* const end = text.data() + text.size();
+  auto [at, error] = std::from_chars(text.data(), end, height);
+  width = height;
+  if (error == std::errc() && at != end && (*at == 'x' || *at == 'X')) {
+    std::tie(at, error) = [&] {
+      const auto result = std::from_chars(at + 1, end, width);
+      return std::tuple(result.ptr, result.ec);
+    }();
+  }
+  Require(error == std::errc() && at == end && height > 0 && width > 0 && height <= 1 << 16 && width <= 1 << 16,
+          "--size: expected HEIGHTxWIDTH such as 224x160, got \"{}\"", text);
+  return {height, width};
+}
+
+std::vector<int64_t> ParseList(const std::string& text, int64_t first, int64_t last, const std::string& option) {
+  std::vector<int64_t> numbers;
+  if (text == "all") {
+    for (int64_t i = first; i <= last; ++i) numbers.push_back(i);
+    return numbers;
+  }
+  const char *at = text.data(), *const end = text.data() + text.size();
+  while (at != end) {
+    int64_t number = 0;
+    const auto [after, error] = std::from_chars(at, end, number);
+    Require(error == std::errc() && (after == end || (*after == ',' && after + 1 != end)) && number >= first &&
+                number <= last,
+            "{}: expected numbers from {} to {} separated by commas, or all, got \"{}\"", option, first, last, text);
+    if (std::find(numbers.begin(), numbers.end(), number) == numbers.end()) numbers.push_back(number);
+    at = after == end ? end : after + 1;
+  }
+  return numbers;
+}
+
+std::string WithCommas(int64_t number) {
+  std::string text = std::to_string(number);
+  for (auto at = static_cast<int64_t>(text.size()) - 3; at > (number < 0 ? 1 : 0); at -= 3) {
+    text.insert(static_cast<size_t>(at), ",");
+  }
+  return text;
+}
+
+}  // namespace qkv::cli

@@ -1,0 +1,48 @@
+// What every subcommand shares: how it is registered, which model answers, what is said where.
+// Data goes to stdout, everything else to stderr; exit codes are 0, 1 (failed, even in part) and 2 (usage).
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "qkv/model/model.h"
+
+namespace qkv::cli {
+
+/// Adds a subcommand to the program. Its callback sets *exit_code.
+using Register = void (*)(CLI::App& app, int* exit_code);
+void RegisterBench(CLI::App& app, int* exit_code);
+void RegisterClassify(CLI::App& app, int* exit_code);
+void RegisterConvert(CLI::App& app, int* exit_code);
+void RegisterEmbed(CLI::App& app, int* exit_code);
+void RegisterInfo(CLI::App& app, int* exit_code);
+void RegisterRun(CLI::App& app, int* exit_code);
+void RegisterVerify(CLI::App& app, int* exit_code);
+
+/// Options of the subcommands that run a model.
+struct ModelOptions {
+  std::string path;  // empty: the model inside the binary
+  std::string size;  // "HxW", "N", or empty
+  std::string dtype = "fp32";
+  int threads = 0;  // 0: all cores
+
+  void AddTo(CLI::App& command, bool with_size = true);
+};
+
+/// Opens the checkpoint that was asked for, and says so on stderr when it is the built-in one.
+model::Checkpoint OpenCheckpoint(const ModelOptions& options);
+/// Builds the model, at the size that was asked for. Sets the number of threads.
+model::Model LoadModel(const ModelOptions& options);
+
+/// "224x160" or "224". Throws Error otherwise.
+std::pair<int64_t, int64_t> ParseSize(const std::string& text);
+
+/// "1,3,5", "all", or empty: numbers in [first, last]. Throws Error naming `option` otherwise.
+std::vector<int64_t> ParseList(const std::string& text, int64_t first, int64_t last, const std::string& option);
+
+/// "12,345,678"
+std::string WithCommas(int64_t number);
+
+}  // namespace qkv::cli

@@ -1,0 +1,124 @@
+// qkv embed: images to vectors.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+#include "cli/command.h"
+#include "cli/images.h"
+#include "qkv/io/json.h"
+#include "qkv/io/npy.h"
+#include "qkv/nn/pool.h"
+
+namespace qkv::cli {
+namespace {
+
+struct Options {
+  ModelOptions model;
+  ImageOptions images;
+  std::string pool, output;
+};
+
+// The vectors of all images that could be read.
+struct Embeddings {
+  std::vector<std::string> paths;
+  std::vector<float> values;
+  Shape shape;  // of one image: [D] or [N, D]
+};
+
+// Writes one image's embedding from its tokens [N, D].
+void Pool(const std::string& pool, int64_t prefix, View<const float> tokens, float* to) {
+  const int64_t N = tokens.dim(0), D = tokens.dim(1);
+  if (pool == "mean") {
+    nn::MeanPool<float>(View<const float>(tokens.data(), {1, N, D}), prefix, View<float>(to, {1, D}));
+  } else {
+    std::copy_n(tokens.data(), pool == "cls" ? D : N * D, to);
+  }
+}
+
+void PrintJson(const std::string& path, const float* values, const Shape& shape) {
+  io::Json line = {{"path", path}};
+  if (shape.rank() == 1) {
+    line["embedding"] = std::vector<float>(values, values + shape[0]);
+  } else {
+    for (int64_t n = 0; n < shape[0]; ++n) {
+      line["tokens"].push_back(std::vector<float>(values + n * shape[1], values + (n + 1) * shape[1]));
+    }
+  }
+  fmt::print("{}\n", line.dump(-1, ' ', false, io::Json::error_handler_t::replace));
+}
+
+void Save(const std::string& output, const Embeddings& all) {
+  std::vector<int64_t> extents = {static_cast<int64_t>(all.paths.size())};
+  extents.insert(extents.end(), all.shape.extents().begin(), all.shape.extents().end());
+  const View<const float> array(all.values.data(), Shape(extents));
+  if (output.ends_with(".npy")) {
+    io::WriteNpy<float>(output, array);
+    // NumPy's format has no place for names: a line for each row, in a file beside it.
+    std::string list;
+    for (const std::string& path : all.paths) list += path + "\n";
+    WriteFile(output.substr(0, output.size() - 4) + ".paths.txt", list);
+    return;
+  }
+  const std::string paths = io::Json(all.paths).dump(-1, ' ', false, io::Json::error_handler_t::replace);
+  io::WriteSafeTensors(output, {io::Stored<float>("embeddings", array)}, {{"paths", paths}});
+}
+
+int Embed(const Options& options) {
+  const model::Model model = LoadModel(options.model);
+  const bool npy = options.output.ends_with(".npy"), safetensors = options.output.ends_with(".safetensors");
+  Require(options.output.empty() || npy || safetensors, "embed: -o ends in .npy or .safetensors, got {}",
+          options.output);
+  const std::string pool = !options.pool.empty() ? options.pool : model.config().class_token ? "cls" : "mean";
+  Require(pool != "cls" || model.config().class_token, "embed: the model has no class token; use --pool mean");
+  const int64_t D = model.config().width;
+  model::Workspace<float> workspace;
+  Tensor<float> tokens;
+  Embeddings all;
+  const int failed = ForEachBatch(options.images, model, [&](const Batch& batch) {
+    const int64_t B = batch.pixels.dim(0), N = model.TokensFor(batch.pixels.dim(2), batch.pixels.dim(3));
+    if (tokens.size() < B * N * D) tokens = Tensor<float>::Uninitialised({B, N, D});
+    const View<float> out(tokens.data(), {B, N, D});
+    model.Forward(batch.pixels, workspace, {.logits = {}, .tokens = out, .hidden = {}, .attention = {}});
+    const Shape shape = pool == "tokens" ? Shape({N, D}) : Shape({D});
+    Require(options.output.empty() || all.paths.empty() || shape == all.shape,
+            "embed: images of different sizes have different numbers of tokens; leave out -o or give --size");
+    all.shape = shape;
+    std::vector<float> values(static_cast<size_t>(shape.size()));
+    for (int64_t b = 0; b < B; ++b) {
+      const std::string& path = batch.paths[static_cast<size_t>(b)];
+      Pool(pool, model.config().prefix(), View<const float>(out[b]), values.data());
+      if (options.output.empty()) {
+        PrintJson(path, values.data(), shape);
+      } else {
+        all.paths.push_back(path);
+        all.values.insert(all.values.end(), values.begin(), values.end());
+      }
+    }
+  });
+  if (!options.output.empty()) {
+    Require(!all.paths.empty(), "embed: no image could be read, nothing was written");
+    Save(options.output, all);
+  }
+  return failed > 0 ? 1 : 0;
+}
+
+}  // namespace
+
+void RegisterEmbed(CLI::App& app, int* exit_code) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("embed", "Turn images into vectors");
+  options->model.AddTo(*command);
+  options->images.AddTo(*command);
+  command
+      ->add_option(
+          "--pool", options->pool,
+          "cls: the class token; mean: of the patches; tokens: all of them (default: cls, or mean without one)")
+      ->check(CLI::IsMember({"cls", "mean", "tokens"}));
+  command->add_option("-o,--output", options->output, "out.npy or out.safetensors; without it JSON Lines on stdout")
+      ->type_name("FILE");
+  command->callback([options, exit_code] { *exit_code = Embed(*options); });
+}
+
+}  // namespace qkv::cli

@@ -1,0 +1,191 @@
+// qkv info: what a checkpoint is, and what was assumed of it.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <map>
+#include <memory>
+
+#include "cli/command.h"
+#include "qkv/io/json.h"
+#include "qkv/model/tensor_table.h"
+#include "qkv/simd/isa.h"
+
+namespace qkv::cli {
+namespace {
+
+struct Options {
+  ModelOptions model;
+  bool json = false;
+};
+
+using Row = std::pair<std::string, std::string>;
+
+std::string_view Name(model::Pool pool) {
+  switch (pool) {
+    case model::Pool::kToken:
+      return "class token";
+    case model::Pool::kMean:
+      return "mean";
+    case model::Pool::kMax:
+      return "maximum";
+    case model::Pool::kMeanMax:
+      return "half mean, half maximum";
+    case model::Pool::kMap:
+      return "attention";
+    case model::Pool::kTokenAndMean:
+      return "class token and mean";
+  }
+  return "";
+}
+
+std::string_view Name(simd::Activation activation) {
+  switch (activation) {
+    case simd::Activation::kNone:
+      return "none";
+    case simd::Activation::kGelu:
+      return "gelu";
+    case simd::Activation::kGeluTanh:
+      return "gelu_tanh";
+    case simd::Activation::kQuickGelu:
+      return "quick_gelu";
+    case simd::Activation::kRelu:
+      return "relu";
+    case simd::Activation::kSilu:
+      return "silu";
+    case simd::Activation::kTanh:
+      return "tanh";
+  }
+  return "";
+}
+
+std::string DescribePreprocess(const image::Preprocess& p) {
+  std::string text;
+  switch (p.resize) {
+    case image::Preprocess::Resize::kNone:
+      text = "no resize";
+      break;
+    case image::Preprocess::Resize::kExact:
+      text = fmt::format("resize to {}x{}", p.resize_height, p.resize_width);
+      break;
+    case image::Preprocess::Resize::kShortestEdge:
+      text = fmt::format("shorter edge to {}", p.resize_height);
+      break;
+    case image::Preprocess::Resize::kFit:
+      text = fmt::format("fit into {}x{}", p.resize_height, p.resize_width);
+      break;
+    case image::Preprocess::Resize::kCover:
+      text = fmt::format("cover {}x{}", p.resize_height, p.resize_width);
+      break;
+  }
+  static constexpr const char* kFilters[] = {"nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"};
+  if (p.resize != image::Preprocess::Resize::kNone) text += fmt::format(" ({})", kFilters[static_cast<int>(p.filter)]);
+  if (p.crop != image::Preprocess::Crop::kNone) text += fmt::format(", crop {}x{}", p.crop_height, p.crop_width);
+  text += fmt::format(", times {:.6g}", p.rescale);
+  if (!p.mean.empty()) {
+    text += fmt::format(", mean ({:.4g}), std ({:.4g})", fmt::join(p.mean, ", "), fmt::join(p.std, ", "));
+  }
+  return text;
+}
+
+std::string DescribeTokens(const model::VitConfig& c) {
+  std::string text = fmt::format("{} = {}x{} patches of {}x{}", c.tokens(), c.grid_height(), c.grid_width(),
+                                 c.patch_height, c.patch_width);
+  if (c.class_token) text += " + class token";
+  if (c.distillation_token) text += " + distillation token";
+  if (c.registers > 0) text += fmt::format(" + {} registers", c.registers);
+  return text;
+}
+
+std::string DescribeTypes(const io::SafeTensors& tensors) {
+  std::map<std::string_view, int64_t> counts;
+  for (const auto& tensor : tensors.tensors()) ++counts[qkv::Name(tensor.dtype)];
+  std::string text;
+  for (const auto& [type, count] : counts) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, type);
+  return text;
+}
+
+std::string DescribeBlock(const model::VitConfig& c) {
+  std::string text = c.mlp == nn::MlpKind::kPlain ? "" : "gated ";
+  text += Name(c.activation);
+  const std::pair<bool, const char*> parts[] = {{!c.qkv_bias, "no bias on q, k, v"},
+                                                {!c.projection, "no output projection"},
+                                                {c.qk_norm, "norms on q and k"},
+                                                {c.layer_scale, "LayerScale"},
+                                                {c.pre_norm, "norm before the blocks"},
+                                                {!c.final_norm && !c.fc_norm, "no final norm"},
+                                                {c.attention_norm, "norm before the projection"},
+                                                {c.mlp_norm, "norm inside the MLP"}};
+  for (const auto& [there, name] : parts) {
+    if (there) text += fmt::format(", {}", name);
+  }
+  return text;
+}
+
+int Info(const Options& options) {
+  const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
+  const model::Description& description = checkpoint.description;
+  const model::VitConfig& c = description.config;
+  size_t used = 0;
+  for (const auto& bound : checkpoint.bound) used += bound.parts.size();
+  const size_t stored = checkpoint.tensors->tensors().size();
+  if (options.json) {
+    io::Json json = {{"source", checkpoint.source},
+                     {"family", model::Name(c.family)},
+                     {"architecture", c.architecture},
+                     {"tensors_used", used},
+                     {"tensors", stored},
+                     {"bytes", checkpoint.tensors->bytes()},
+                     {"parameters", model::Parameters(c)},
+                     {"flops", model::Flops(c)},
+                     {"image_size", {c.image_height, c.image_width}},
+                     {"patch_size", {c.patch_height, c.patch_width}},
+                     {"channels", c.channels},
+                     {"tokens", c.tokens()},
+                     {"width", c.width},
+                     {"depth", c.depth},
+                     {"heads", c.heads},
+                     {"head_width", c.head_width},
+                     {"mlp_width", c.mlp_width},
+                     {"classes", c.classes},
+                     {"labels", description.labels},
+                     {"pool", Name(c.pool)},
+                     {"preprocessing", DescribePreprocess(description.preprocess)},
+                     {"assumptions", description.assumptions}};
+    fmt::print("{}\n", json.dump(-1, ' ', false, io::Json::error_handler_t::replace));
+    return 0;
+  }
+  std::vector<Row> rows = {
+      {"model", checkpoint.source},
+      {"family", std::string(model::Name(c.family))},
+      {"architecture", c.architecture},
+      {"tensors", fmt::format("{} of {} used ({})", used, stored, DescribeTypes(*checkpoint.tensors))},
+      {"parameters", WithCommas(model::Parameters(c))},
+      {"cost", fmt::format("{:.2f} GFLOP an image", model::Flops(c) / 1e9)},
+      {"input", fmt::format("{} x {} x {}", c.channels, c.image_height, c.image_width)},
+      {"tokens", DescribeTokens(c)},
+      {"blocks",
+       fmt::format("{} of width {}, {} heads of {}, MLP {}", c.depth, c.width, c.heads, c.head_width, c.mlp_width)},
+      {"in a block", DescribeBlock(c)},
+      {"pooling", std::string(Name(c.pool))},
+      {"output", c.classes > 0
+                     ? fmt::format("{} classes{}", c.classes, description.labels.empty() ? "" : ", with labels")
+                     : fmt::format("{} features (no classifier)", c.outputs())},
+      {"preprocessing", DescribePreprocess(description.preprocess)},
+      {"runs on", fmt::format("{} kernels", simd::Name(simd::ActiveIsa()))},
+  };
+  for (const std::string& assumption : description.assumptions) rows.emplace_back("assumed", assumption);
+  for (const auto& [key, value] : rows) fmt::print("{:<14} {}\n", key, value);
+  return 0;
+}
+
+}  // namespace
+
+void RegisterInfo(CLI::App& app, int* exit_code) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("info", "Show what a checkpoint is, and what was assumed of it");
+  options->model.AddTo(*command, /*with_size=*/false);
+  command->add_flag("--json", options->json, "One JSON object on stdout");
+  command->callback([options, exit_code] { *exit_code = Info(*options); });
+}
+
+}  // namespace qkv::cli

@@ -1,0 +1,34 @@
+// The program: qkv SUBCOMMAND. Each subcommand has a file of its own.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <exception>
+#include <new>
+
+#include "cli/command.h"
+
+int main(int argc, char** argv) {
+  using namespace qkv::cli;
+  int exit_code = 0;
+  CLI::App app("Run Vision Transformers straight from their checkpoints (timm, Hugging Face, vit-pytorch).", "qkv");
+  app.set_version_flag("--version", "qkv " QKV_VERSION);
+  app.require_subcommand(1);
+  app.footer("qkv SUBCOMMAND --help says more. Try: qkv classify photo.jpg");
+  for (const Register add :
+       {RegisterClassify, RegisterEmbed, RegisterInfo, RegisterRun, RegisterVerify, RegisterBench}) {
+    add(app, &exit_code);
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    // CLI11's own codes start at 100; help and version are successes.
+    return app.exit(error) == 0 ? 0 : 2;
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "qkv: out of memory\n");
+    return 1;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "qkv: {}\n", error.what());
+    return 1;
+  }
+  return exit_code;
+}

@@ -1,0 +1,30 @@
+// A progress line on a terminal's stderr; silent everywhere else.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+namespace qkv::cli {
+
+class Progress {
+ public:
+  Progress(int64_t total, std::string unit, bool quiet);
+  ~Progress();  // wipes the line
+  void Advance(int64_t count);
+  /// Wipes the line, so that other text can be written to the terminal.
+  void Clear();
+
+ private:
+  void Draw();
+
+  using Clock = std::chrono::steady_clock;
+  const int64_t total_;
+  const std::string unit_;
+  const bool shown_;
+  const Clock::time_point start_ = Clock::now();
+  Clock::time_point drawn_{};
+  int64_t done_ = 0;
+};
+
+}  // namespace qkv::cli

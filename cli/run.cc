@@ -1,0 +1,112 @@
+// qkv run: tensors or images in, every intermediate result out.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+
+#include "cli/capture.h"
+#include "cli/command.h"
+#include "cli/images.h"
+#include "qkv/io/json.h"
+
+namespace qkv::cli {
+namespace {
+
+struct Options {
+  ModelOptions model;
+  ImageOptions images;
+  std::string input, output, attention, hidden;
+};
+
+struct Result {
+  std::vector<std::string> paths;
+  Tensor<float> pixels;
+  Captured captured;
+};
+
+Result RunFile(const Options& options, const model::Model& model, const CaptureRequest& request) {
+  const auto file = io::SafeTensors::Open(options.input);
+  Result result;
+  result.pixels = ReadPixels(file, options.input, model.config());
+  const View<const float> pixels = result.pixels;
+  result.captured = Allocate(model, request, pixels.dim(0), pixels.dim(2), pixels.dim(3));
+  model::Workspace<float> workspace;
+  for (int64_t first = 0; first < pixels.dim(0); first += options.images.batch) {
+    const int64_t end = std::min(pixels.dim(0), first + options.images.batch);
+    CaptureBatch(model, pixels.slice(0, first, end), request, first, workspace, result.captured);
+  }
+  return result;
+}
+
+// Copies the first `count` entries into a tensor of that size: files that could not be read leave no hole.
+Tensor<float> Shrink(Tensor<float> tensor, int64_t count) {
+  if (tensor.dim(0) == count) return tensor;
+  std::vector<int64_t> extents(tensor.shape().extents().begin(), tensor.shape().extents().end());
+  extents[0] = count;
+  auto shrunk = Tensor<float>::Uninitialised(Shape(extents));
+  std::copy_n(tensor.data(), shrunk.size(), shrunk.data());
+  return shrunk;
+}
+
+Result RunImages(const Options& options, const model::Model& model, const CaptureRequest& request, int* failed) {
+  const auto total = static_cast<int64_t>(CollectImages(options.images.paths).size());
+  Result result;
+  model::Workspace<float> workspace;
+  *failed = ForEachBatch(options.images, model, [&](const Batch& batch) {
+    const View<const float> pixels = batch.pixels;
+    const Shape all({total, pixels.dim(1), pixels.dim(2), pixels.dim(3)});
+    if (result.pixels.empty()) {
+      result.pixels = Tensor<float>(all);
+      result.captured = Allocate(model, request, total, pixels.dim(2), pixels.dim(3));
+    }
+    Require(result.pixels.shape() == all, "run: images become tensors of different sizes, {} and {}; give --size",
+            ToString(result.pixels.shape()), ToString(all));
+    const auto first = static_cast<int64_t>(result.paths.size());
+    std::copy_n(pixels.data(), pixels.size(), result.pixels.view().at(first));
+    CaptureBatch(model, pixels, request, first, workspace, result.captured);
+    result.paths.insert(result.paths.end(), batch.paths.begin(), batch.paths.end());
+  });
+  Require(!result.paths.empty(), "run: no image could be read, nothing was written");
+  const auto count = static_cast<int64_t>(result.paths.size());
+  result.pixels = Shrink(std::move(result.pixels), count);
+  for (auto& [name, tensor] : result.captured) tensor = Shrink(std::move(tensor), count);
+  return result;
+}
+
+int Run(const Options& options) {
+  Require(options.input.empty() != options.images.paths.empty(), "run: give either --input FILE or images");
+  const model::Model model = LoadModel(options.model);
+  const CaptureRequest request = {ParseList(options.hidden, 0, model.config().depth, "--hidden"),
+                                  ParseList(options.attention, 0, model.config().depth - 1, "--attention")};
+  int failed = 0;
+  const Result result =
+      options.input.empty() ? RunImages(options, model, request, &failed) : RunFile(options, model, request);
+  std::vector<io::StoredTensor> tensors = {io::Stored<float>("pixels", result.pixels)};
+  for (const auto& [name, tensor] : result.captured) tensors.push_back(io::Stored<float>(name, tensor));
+  std::map<std::string, std::string> metadata;
+  if (!result.paths.empty()) {
+    metadata["paths"] = io::Json(result.paths).dump(-1, ' ', false, io::Json::error_handler_t::replace);
+  }
+  io::WriteSafeTensors(options.output, tensors, metadata);
+  for (const io::StoredTensor& tensor : tensors) {
+    fmt::print(stderr, "{:<14} {}\n", tensor.name, ToString(tensor.shape));
+  }
+  return failed > 0 ? 1 : 0;
+}
+
+}  // namespace
+
+void RegisterRun(CLI::App& app, int* exit_code) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("run", "Write logits, tokens, hidden states and attention to a file");
+  options->model.AddTo(*command);
+  options->images.AddTo(*command, /*required=*/false);
+  command->add_option("--input", options->input, "Take \"pixels\" [B, channels, H, W] from this safetensors file");
+  command->add_option("-o,--output", options->output, "Safetensors file to write")->required();
+  command->add_option("--attention", options->attention, "Blocks whose attention is kept, from 0: 0,11 or all");
+  command->add_option("--hidden", options->hidden,
+                      "Hidden states to keep: 0 the embedded tokens, L after block L, or all");
+  command->callback([options, exit_code] { *exit_code = Run(*options); });
+}
+
+}  // namespace qkv::cli

@@ -1,0 +1,128 @@
+// qkv verify: the same computation as a reference file's, compared tensor by tensor.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdio>
+#include <memory>
+
+#include "cli/capture.h"
+#include "cli/command.h"
+#include "qkv/io/json.h"
+
+namespace qkv::cli {
+namespace {
+
+struct Options {
+  ModelOptions model;
+  std::string reference;
+  double tolerance = 1e-4;
+  bool json = false;
+};
+
+struct Comparison {
+  std::string name;
+  Shape shape;
+  double difference = 0, allowed = 0, greatest = 0;
+  bool holds() const { return difference <= allowed; }  // false for NaN
+};
+
+double MaxAbs(const Tensor<double>& x) {
+  double greatest = 0;
+  for (const double v : x.span()) greatest = std::max(greatest, std::abs(v));
+  return greatest;
+}
+
+// NaN anywhere makes the difference NaN.
+template <typename A>
+double MaxDifference(const Tensor<A>& a, const Tensor<double>& b) {
+  double greatest = 0;
+  for (int64_t i = 0; i < a.size(); ++i) {
+    const double difference = std::abs(static_cast<double>(a[i]) - b[i]);
+    if (std::isnan(difference)) return difference;
+    greatest = std::max(greatest, difference);
+  }
+  return greatest;
+}
+
+// Where the reference holds both precisions of the original ("logits" and "logits.float64"), four times its own float
+// error is allowed; otherwise `tolerance` of the greatest entry.
+Comparison Compare(const std::string& name, const Tensor<float>& ours, const io::SafeTensors& reference,
+                   double tolerance) {
+  const io::StoredTensor* single = reference.Find(name);
+  const io::StoredTensor* exact = reference.Find(name + ".float64");
+  const Tensor<double> expected = io::Convert<double>(exact ? *exact : *single);
+  Require(expected.shape() == ours.shape(), "verify: \"{}\" is {} in the reference, the model gives {}", name,
+          ToString(expected.shape()), ToString(ours.shape()));
+  Comparison comparison{name, ours.shape()};
+  comparison.difference = MaxDifference(ours, expected);
+  comparison.greatest = MaxAbs(expected);
+  comparison.allowed = tolerance * comparison.greatest;
+  if (exact && single) {
+    comparison.allowed = 4 * MaxDifference(io::Convert<double>(*single), expected) + 1e-6 * comparison.greatest;
+  }
+  return comparison;
+}
+
+// The layer numbers L for which the reference holds "kind.L".
+std::vector<int64_t> Layers(const io::SafeTensors& reference, const std::string& kind, int64_t last) {
+  std::vector<int64_t> layers;
+  for (int64_t layer = 0; layer <= last; ++layer) {
+    const std::string name = fmt::format("{}.{}", kind, layer);
+    if (reference.Find(name) || reference.Find(name + ".float64")) layers.push_back(layer);
+  }
+  return layers;
+}
+
+int Verify(const Options& options) {
+  const model::Model model = LoadModel(options.model);
+  const auto reference = io::SafeTensors::Open(options.reference);
+  const Tensor<float> pixels = ReadPixels(reference, options.reference, model.config());
+  const CaptureRequest request = {Layers(reference, "hidden", model.config().depth),
+                                  Layers(reference, "attention", model.config().depth - 1)};
+  Captured captured = Allocate(model, request, pixels.dim(0), pixels.dim(2), pixels.dim(3));
+  model::Workspace<float> workspace;
+  CaptureBatch(model, pixels, request, 0, workspace, captured);
+
+  int compared = 0, failed = 0;
+  if (!options.json)
+    fmt::print("{:<14} {:<20} {:>12} {:>12} {:>12}\n", "tensor", "shape", "max|diff|", "allowed", "max|ref|");
+  for (const auto& [name, tensor] : captured) {
+    if (!reference.Find(name) && !reference.Find(name + ".float64")) continue;
+    const Comparison c = Compare(name, tensor, reference, options.tolerance);
+    ++compared;
+    failed += !c.holds();
+    if (options.json) {
+      fmt::print("{}\n", io::Json({{"tensor", name},
+                                   {"max_difference", c.difference},
+                                   {"allowed", c.allowed},
+                                   {"max_reference", c.greatest},
+                                   {"holds", c.holds()}})
+                             .dump());
+    } else {
+      fmt::print("{:<14} {:<20} {:>12.3e} {:>12.3e} {:>12.3e}  {}\n", name, ToString(c.shape), c.difference, c.allowed,
+                 c.greatest, c.holds() ? "ok" : "BEYOND");
+    }
+  }
+  Require(compared > 0, "verify: {} holds none of logits, tokens, hidden.L, attention.L", options.reference);
+  fmt::print(stderr, "{} of {} tensors agree\n", compared - failed, compared);
+  return failed > 0 ? 1 : 0;
+}
+
+}  // namespace
+
+void RegisterVerify(CLI::App& app, int* exit_code) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("verify", "Compare with a reference that the original library made");
+  options->model.AddTo(*command);
+  command->add_option("REFERENCE", options->reference, "Safetensors file: pixels, and what they should give")
+      ->required();
+  command
+      ->add_option("--tolerance", options->tolerance,
+                   "Allowed difference, relative to the greatest entry, where the reference has no NAME.float64")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  command->add_flag("--json", options->json, "JSON Lines on stdout");
+  command->callback([options, exit_code] { *exit_code = Verify(*options); });
+}
+
+}  // namespace qkv::cli
