@@ -128,7 +128,7 @@ HWY_INLINE void ForRows(int rows, F&& f) {
 // Rows cut into the fewest tiles, as even as can be: 197 rows are 15 tiles of 13 or 14, not 14 of 14 and one of 1.
 struct RowTiles {
   explicit RowTiles(int64_t total) : rows(total), count((total + kTileRows - 1) / kTileRows) {}
-  int64_t begin(int64_t tile) const { return tile * rows / count; }
+  int64_t begin(int64_t tile) const { return count == 0 ? 0 : tile * rows / count; }
   int size(int64_t tile) const { return static_cast<int>(begin(tile + 1) - begin(tile)); }
   int64_t rows, count;
 };

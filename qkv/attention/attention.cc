@@ -1,0 +1,151 @@
+// Shapes, broadcasting and the split into tasks; the arithmetic is simd/attention_tile.
+#include "qkv/attention/attention.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "qkv/core/parallel.h"
+#include "qkv/simd/attention_tile.h"
+
+namespace qkv::attention {
+namespace {
+
+// Queries of a task at most: enough to pay for arranging the keys once, few enough that their state stays in the
+// second-level cache.
+constexpr int64_t kTaskRows = 256;
+// Tasks for each thread, so that a thread that was held up does not hold up the rest for long.
+constexpr int64_t kTasksPerThread = 4;
+
+template <typename T>
+void CheckQueriesAndKeys(View<const T> q, View<const T> k) {
+  Require(q.rank() == 4 && k.rank() == 4, "attention: expected q and k of rank 4, got {} and {}", ToString(q.shape()),
+          ToString(k.shape()));
+  Require(k.dim(0) == q.dim(0) && k.dim(3) == q.dim(3), "attention: k {} does not fit q {} [B, H, N, E]",
+          ToString(k.shape()), ToString(q.shape()));
+  Require(k.dim(1) > 0 && q.dim(1) % k.dim(1) == 0, "attention: {} heads cannot share {} key heads", q.dim(1),
+          k.dim(1));
+  Require((q.stride(3) == 1 || q.dim(3) <= 1) && (k.stride(3) == 1 || k.dim(3) <= 1),
+          "attention: expected a dense last axis of q and k");
+}
+
+template <typename T>
+void CheckBroadcast(const char* name, View<const T> view, int64_t B, int64_t H, int64_t N_q, int64_t N_k) {
+  if (view.empty()) return;
+  const int64_t full[] = {B, H, N_q, N_k};
+  bool fits = view.rank() == 4 && view.dim(3) == N_k;
+  for (int axis = 0; fits && axis < 3; ++axis) fits = view.dim(axis) == 1 || view.dim(axis) == full[axis];
+  Require(fits, "attention: {} {} does not broadcast to [{}, {}, {}, {}]", name, ToString(view.shape()), B, H, N_q,
+          N_k);
+}
+
+template <typename T>
+int64_t BroadcastStride(View<const T> view, int axis) {
+  return view.dim(axis) == 1 ? 0 : view.stride(axis);
+}
+
+// Everything of a task but out, lse and v: rows [row, row + rows) of head (b, h).
+template <typename T>
+simd::AttentionTask<T> MakeTask(View<const T> q, View<const T> k, const Options<T>& options, int64_t b, int64_t h,
+                                int64_t row, int64_t rows) {
+  simd::AttentionTask<T> task;
+  const int64_t group = q.dim(1) / k.dim(1);
+  task.q = q.at(b, h, row), task.q_stride = q.stride(2);
+  task.k = k.at(b, h / group), task.k_stride = k.stride(2);
+  task.rows = rows, task.keys = k.dim(2), task.E = q.dim(3);
+  task.scale = options.scale != 0 ? options.scale : T{1} / std::sqrt(static_cast<T>(std::max<int64_t>(1, q.dim(3))));
+  task.soft_cap = options.soft_cap;
+  if (options.causal == Causal::kTopLeft) task.visible = row + 1;
+  if (options.causal == Causal::kBottomRight) task.visible = row + 1 + k.dim(2) - q.dim(2);
+  if (const auto& bias = options.bias; !bias.empty()) {
+    task.bias_stride = BroadcastStride(bias, 2), task.bias_key_stride = bias.stride(3);
+    task.bias =
+        bias.data() + b * BroadcastStride(bias, 0) + h * BroadcastStride(bias, 1) + row * task.bias_stride;
+  }
+  if (const auto& mask = options.mask; !mask.empty()) {
+    task.mask_stride = BroadcastStride(mask, 2), task.mask_key_stride = mask.stride(3);
+    task.mask =
+        mask.data() + b * BroadcastStride(mask, 0) + h * BroadcastStride(mask, 1) + row * task.mask_stride;
+  }
+  return task;
+}
+
+// Rows of a task, a multiple of the kernels' panel: few enough tasks to arrange keys seldom, and enough of them.
+template <typename T>
+int64_t RowsPerTask(int64_t heads, int64_t rows) {
+  const int64_t panel = simd::AttentionPanel<T>(), panels = (rows + panel - 1) / panel;
+  const int64_t wanted = (kTasksPerThread * NumThreads() + heads - 1) / heads;
+  const int64_t splits = std::max(wanted, (rows + kTaskRows - 1) / kTaskRows);
+  return std::max<int64_t>(1, (panels + splits - 1) / splits) * panel;
+}
+
+}  // namespace
+
+template <typename T>
+void Attention(View<const T> q, View<const T> k, View<const T> v, const Options<T>& options, View<T> out, Arena& arena,
+               View<T> lse) {
+  CheckQueriesAndKeys(q, k);
+  const int64_t B = q.dim(0), H = q.dim(1), N_q = q.dim(2), N_k = k.dim(2), E = q.dim(3);
+  Require(v.rank() == 4 && v.dim(0) == B && v.dim(1) == k.dim(1) && v.dim(2) == N_k,
+          "attention: v {} does not fit k {} [B, H, N, E]", ToString(v.shape()), ToString(k.shape()));
+  const int64_t E_v = v.dim(3);
+  Require(out.shape() == Shape({B, H, N_q, E_v}), "attention: expected out [{}, {}, {}, {}], got {}", B, H, N_q, E_v,
+          ToString(out.shape()));
+  Require((v.stride(3) == 1 || E_v <= 1) && (out.stride(3) == 1 || E_v <= 1),
+          "attention: expected a dense last axis of v and out");
+  Require(lse.empty() || lse.shape() == Shape({B, H, N_q}), "attention: expected lse [{}, {}, {}], got {}", B, H, N_q,
+          ToString(lse.shape()));
+  CheckBroadcast("bias", options.bias, B, H, N_q, N_k);
+  CheckBroadcast("mask", options.mask, B, H, N_q, N_k);
+  if (B * H * N_q == 0) return;
+
+  const int64_t task_rows = RowsPerTask<T>(B * H, N_q), splits = (N_q + task_rows - 1) / task_rows;
+  const int64_t scratch_size = (simd::AttentionScratch<T>(std::min(task_rows, N_q), E, E_v) + 63) / 64 * 64;
+  const Arena::Scope scope(arena);
+  const View<T> scratch = arena.New<T>({NumThreads(), scratch_size});
+  ParallelTasks(B * H * splits, [&](int64_t t, int thread) {
+    const int64_t b = t / splits / H, h = t / splits % H, row = t % splits * task_rows;
+    auto task = MakeTask(q, k, options, b, h, row, std::min(task_rows, N_q - row));
+    task.v = v.at(b, h / (H / k.dim(1))), task.v_stride = v.stride(2), task.E_v = E_v;
+    task.out = out.at(b, h, row), task.out_stride = out.stride(2);
+    if (!lse.empty()) task.lse = lse.at(b, h, row), task.lse_stride = lse.stride(2);
+    simd::AttentionTile(task, scratch.row(thread));
+  });
+}
+
+template void Attention(View<const float>, View<const float>, View<const float>, const Options<float>&, View<float>,
+                        Arena&, View<float>);
+template void Attention(View<const double>, View<const double>, View<const double>, const Options<double>&,
+                        View<double>, Arena&, View<double>);
+
+template <typename T>
+void AttentionWeights(View<const T> q, View<const T> k, const Options<T>& options, int64_t row_begin, int64_t row_end,
+                      View<T> out) {
+  CheckQueriesAndKeys(q, k);
+  const int64_t B = q.dim(0), H = q.dim(1), N_q = q.dim(2), N_k = k.dim(2), E = q.dim(3);
+  Require(0 <= row_begin && row_begin <= row_end && row_end <= N_q, "attention: no rows {}..{} among {} queries",
+          row_begin, row_end, N_q);
+  const int64_t rows = row_end - row_begin;
+  Require(out.shape() == Shape({B, H, rows, N_k}), "attention: expected weights [{}, {}, {}, {}], got {}", B, H, rows,
+          N_k, ToString(out.shape()));
+  Require(out.stride(3) == 1 || N_k <= 1, "attention: expected a dense last axis of the weights");
+  CheckBroadcast("bias", options.bias, B, H, N_q, N_k);
+  CheckBroadcast("mask", options.mask, B, H, N_q, N_k);
+  if (B * H * rows == 0) return;
+
+  const int64_t task_rows = RowsPerTask<T>(B * H, rows), splits = (rows + task_rows - 1) / task_rows;
+  const int64_t scratch_size = (simd::AttentionScratch<T>(std::min(task_rows, rows), E, 0) + 63) / 64 * 64;
+  auto scratch = Tensor<T>::Uninitialised({NumThreads(), scratch_size});
+  ParallelTasks(B * H * splits, [&](int64_t t, int thread) {
+    const int64_t b = t / splits / H, h = t / splits % H, row = t % splits * task_rows;
+    auto task = MakeTask(q, k, options, b, h, row_begin + row, std::min(task_rows, rows - row));
+    task.out = out.at(b, h, row), task.out_stride = out.stride(2);
+    simd::AttentionTileWeights(task, scratch.data() + thread * scratch_size);
+  });
+}
+
+template void AttentionWeights(View<const float>, View<const float>, const Options<float>&, int64_t, int64_t,
+                               View<float>);
+template void AttentionWeights(View<const double>, View<const double>, const Options<double>&, int64_t, int64_t,
+                               View<double>);
+
+}  // namespace qkv::attention

@@ -1,0 +1,46 @@
+// Attention of some queries of one head, on raw pointers: the inner part of qkv/attention. Scratch comes from outside,
+// nothing is allocated, nothing is checked.
+#pragma once
+
+#include <cstdint>
+
+namespace qkv::simd {
+
+template <typename T>
+struct AttentionTask {
+  const T* q = nullptr;  // [rows, E]
+  const T* k = nullptr;  // [keys, E]
+  const T* v = nullptr;  // [keys, E_v]; not used by AttentionTileWeights
+  T* out = nullptr;      // [rows, E_v], or [rows, keys] for AttentionTileWeights
+  T* lse = nullptr;      // [rows], or null
+  int64_t q_stride = 0, k_stride = 0, v_stride = 0, out_stride = 0, lse_stride = 0;  // from row to row
+  int64_t rows = 0, keys = 0, E = 0, E_v = 0;
+  T scale = 1;
+  T soft_cap = 0;  // 0: off
+  // Row i sees keys j < i + visible.
+  int64_t visible = kAllVisible;
+  const T* bias = nullptr;  // [rows, keys], or null
+  int64_t bias_stride = 0, bias_key_stride = 0;
+  const bool* mask = nullptr;  // [rows, keys], or null
+  int64_t mask_stride = 0, mask_key_stride = 0;
+
+  static constexpr int64_t kAllVisible = int64_t{1} << 60;
+};
+
+/// Queries that are worked on side by side: a task's first row should be a multiple of it, so that a row's result does
+/// not depend on how rows were cut into tasks.
+template <typename T>
+int64_t AttentionPanel();
+
+/// Elements of scratch for a task of so many rows; E_v is 0 for AttentionTileWeights. Align it to kAlignment.
+template <typename T>
+int64_t AttentionScratch(int64_t rows, int64_t E, int64_t E_v);
+
+template <typename T>
+void AttentionTile(const AttentionTask<T>& task, T* scratch);
+
+/// out = the softmaxed weights.
+template <typename T>
+void AttentionTileWeights(const AttentionTask<T>& task, T* scratch);
+
+}  // namespace qkv::simd
