@@ -44,6 +44,15 @@ std::string Expand(std::string_view stored, std::string_view prefix, std::string
   return name.append(suffix);
 }
 
+const NameRow* FindRow(const Layout& layout, std::string_view canonical) {
+  for (const std::span<const NameRow> table : layout.tables) {
+    for (const NameRow& row : table) {
+      if (row.canonical == canonical) return &row;
+    }
+  }
+  return nullptr;
+}
+
 // All alternatives for a canonical tensor, each a list of parts. A row names the tensor itself, or its module.
 std::vector<std::vector<std::string>> Alternatives(const Layout& layout, std::string_view prefix,
                                                    std::string_view canonical) {
@@ -51,9 +60,8 @@ std::vector<std::vector<std::string>> Alternatives(const Layout& layout, std::st
   for (const std::string_view suffix : {"", ".weight", ".bias"}) {
     if (!name.pattern.ends_with(suffix)) continue;
     const std::string_view stem = std::string_view(name.pattern).substr(0, name.pattern.size() - suffix.size());
-    const auto row = std::find_if(layout.rows.begin(), layout.rows.end(),
-                                  [&](const NameRow& candidate) { return candidate.canonical == stem; });
-    if (row == layout.rows.end()) continue;
+    const NameRow* row = FindRow(layout, stem);
+    if (!row) continue;
     std::vector<std::vector<std::string>> alternatives;
     for (const std::string_view alternative : Split(row->stored, '|')) {
       auto& parts = alternatives.emplace_back();
@@ -125,13 +133,13 @@ const io::StoredTensor* FindWithSuffix(const io::SafeTensors& tensors, std::stri
 const Layout& LayoutOf(const VitConfig& config) {
   switch (config.family) {
     case Family::kTimm:
-      return kTimmLayout;
+      return TimmLayout();
     case Family::kHuggingFace:
-      return kHuggingFaceLayout;
+      return HuggingFaceLayout(config);
     case Family::kVitPytorch:
       break;
   }
-  return config.architecture == "SimpleViT" ? kSimpleVitLayout : kVitPytorchLayout;
+  return VitPytorchLayout(config);
 }
 
 std::vector<std::string> StoredNames(const Layout& layout, std::string_view prefix, std::string_view canonical) {

@@ -20,13 +20,17 @@ struct NameRow {
 };
 
 struct Layout {
-  std::span<const NameRow> rows;
-  std::span<const std::string_view> ignored;  // tensors that inference does not read, such as mask tokens
+  std::span<const std::span<const NameRow>> tables;  // the first that has the tensor counts
+  std::span<const std::string_view> ignored;         // tensors that inference does not read, such as mask tokens
 };
 
-extern const Layout kTimmLayout, kHuggingFaceLayout, kVitPytorchLayout, kSimpleVitLayout;
-
+/// The layout of a configuration: its family's, and within the family its model's.
 const Layout& LayoutOf(const VitConfig& config);
+
+// One family each.
+const Layout& TimmLayout();
+const Layout& HuggingFaceLayout(const VitConfig& config);
+const Layout& VitPytorchLayout(const VitConfig& config);
 
 /// A tensor of the table, and what it is stored in (concatenated along the first axis).
 struct BoundTensor {

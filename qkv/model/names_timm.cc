@@ -36,8 +36,11 @@ constexpr NameRow kRows[] = {
     {"head_dist", "head_dist"},
 };
 
+constexpr std::span<const NameRow> kTables[] = {kRows};
+constexpr Layout kLayout = {kTables, {}};
+
 }  // namespace
 
-const Layout kTimmLayout = {kRows, {}};
+const Layout& TimmLayout() { return kLayout; }
 
 }  // namespace qkv::model

@@ -35,9 +35,11 @@ constexpr NameRow kSimpleRows[] = {
     {"head", "linear_head"},
 };
 
+constexpr std::span<const NameRow> kVitTables[] = {kVitRows}, kSimpleTables[] = {kSimpleRows};
+constexpr Layout kVit = {kVitTables, {}}, kSimple = {kSimpleTables, {}};
+
 }  // namespace
 
-const Layout kVitPytorchLayout = {kVitRows, {}};
-const Layout kSimpleVitLayout = {kSimpleRows, {}};
+const Layout& VitPytorchLayout(const VitConfig& config) { return config.architecture == "SimpleViT" ? kSimple : kVit; }
 
 }  // namespace qkv::model
