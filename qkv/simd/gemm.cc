@@ -215,6 +215,8 @@ void Gemm(View<const T> x, const PackedMatrix<T>& w, const Epilogue<T>& epilogue
           ToString(y.shape()));
   Require((x.stride(1) == 1 || K <= 1) && (y.stride(1) == 1 || N <= 1), "gemm: expected dense rows of x and y");
   if (M == 0 || N == 0) return;
+  Require(w.panel() == PanelWidth<T>(), "gemm: the weights were packed for another instruction set (panels of {}, not {})",
+          w.panel(), PanelWidth<T>());
 
   const GemmTask<T> task{x.data(), x.stride(0), w.data(), y.data(), y.stride(0), N, K, kBlockDepth, &epilogue};
   const int64_t width = PanelWidth<T>(), panels = (N + width - 1) / width;

@@ -18,6 +18,7 @@ class PackedMatrix {
 
   int64_t outputs() const { return N_; }  // N
   int64_t inputs() const { return K_; }   // K
+  int64_t panel() const { return panels_.rank() == 3 ? panels_.dim(2) : 0; }
   const T* data() const { return panels_.data(); }
 
  private:
@@ -37,7 +38,7 @@ struct Epilogue {
 
 /// y[M, N] = epilogue(x[M, K] Wᵀ). Rows may be strided, columns are dense; x and y must not overlap.
 /// A row's result does not depend on M, on the other rows, or on the number of threads.
-/// Throws Error when the shapes do not fit.
+/// Throws Error when the shapes do not fit, or w was packed for another instruction set.
 template <typename T>
 void Gemm(View<const T> x, const PackedMatrix<T>& w, const Epilogue<T>& epilogue, View<T> y);
 

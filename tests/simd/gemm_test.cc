@@ -1,0 +1,188 @@
+#include "qkv/simd/gemm.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "qkv/core/parallel.h"
+#include "qkv/simd/reference.h"
+#include "tests/support/isas.h"
+#include "tests/support/sampler.h"
+#include "tests/support/tolerance.h"
+
+namespace qkv::simd {
+namespace {
+
+class GemmTest : public IsaTest {
+ protected:
+  ~GemmTest() override { SetNumThreads(threads_); }
+  const int threads_ = NumThreads();
+};
+QKV_FOR_ALL_ISAS(GemmTest);
+
+// y against the double product, with bounds from Σ|x||w|.
+template <typename T>
+void CheckProduct(int64_t M, int64_t N, int64_t K, int64_t padding) {
+  Sampler sampler(static_cast<uint64_t>(M * 1000003 + N * 1009 + K));
+  const auto x = sampler.Normal<T>({M, K + padding}), w = sampler.Normal<T>({N, K});
+  auto y = Tensor<T>({M, N + padding});
+  for (T& value : y.span()) value = 77;
+  Gemm<T>(View<const T>(x.data(), {M, K}, {K + padding, 1}), PackedMatrix<T>(w.view()), {},
+          View<T>(y.data(), {M, N}, {N + padding, 1}));
+  std::vector<double> x64(M * K), w64(N * K), exact(M * N), magnitude(M * N);
+  for (int64_t m = 0; m < M; ++m) {
+    for (int64_t k = 0; k < K; ++k) x64[m * K + k] = x[m * (K + padding) + k];
+  }
+  for (int64_t i = 0; i < N * K; ++i) w64[i] = w[i];
+  reference::MatMul(x64.data(), w64.data(), M, N, K, exact.data(), magnitude.data());
+  for (int64_t m = 0; m < M; ++m) {
+    for (int64_t n = 0; n < N; ++n) {
+      ASSERT_NEAR(y[m * (N + padding) + n], exact[m * N + n], DotTolerance<T>(K, magnitude[m * N + n]))
+          << "M " << M << " N " << N << " K " << K << " at " << m << ", " << n;
+    }
+    for (int64_t n = N; n < N + padding; ++n) ASSERT_EQ(y[m * (N + padding) + n], 77) << "wrote past a row";
+  }
+}
+
+TEST_P(GemmTest, OddShapes) {
+  for (const int64_t M : {1, 2, 5, 6, 7, 13, 14, 15, 29}) {
+    for (const int64_t N : {1, 3, 8, 15, 16, 17, 33, 65}) {
+      for (const int64_t K : {1, 2, 63, 64, 65, 130}) {
+        CheckProduct<float>(M, N, K, 0);
+        CheckProduct<double>(M, N, K, 3);
+      }
+    }
+  }
+}
+
+TEST_P(GemmTest, BlocksOfRowsAndDepth) {
+  CheckProduct<float>(197, 100, 768, 0);
+  CheckProduct<float>(300, 70, 333, 5);
+  CheckProduct<float>(3, 300, 1025, 1);
+  CheckProduct<float>(241, 33, 257, 0);
+  CheckProduct<double>(250, 40, 300, 1);
+}
+
+TEST_P(GemmTest, AnyStridesOfTheWeights) {
+  const auto w = Sampler(1).Normal<float>({20, 30}), x = Sampler(2).Normal<float>({4, 20});
+  // w seen transposed: 30 outputs, 20 inputs.
+  const PackedMatrix<float> packed(View<const float>(w.data(), {30, 20}, {1, 30}));
+  auto y = Tensor<float>({4, 30});
+  Gemm<float>(x, packed, {}, y);
+  for (int64_t m = 0; m < 4; ++m) {
+    for (int64_t n = 0; n < 30; ++n) {
+      double sum = 0, magnitude = 0;
+      for (int64_t k = 0; k < 20; ++k) {
+        const double product = static_cast<double>(x[m * 20 + k]) * w[k * 30 + n];
+        sum += product, magnitude += std::abs(product);
+      }
+      ASSERT_NEAR(y[m * 30 + n], sum, DotTolerance<float>(20, magnitude));
+    }
+  }
+}
+
+struct EpilogueParts {
+  bool bias, scale, residual, in_place;
+};
+
+template <typename T>
+void CheckEpilogue(Activation activation, EpilogueParts parts, int64_t M, int64_t N, int64_t K) {
+  Sampler sampler(9);
+  const auto x = sampler.Normal<T>({M, K}), w = sampler.Normal<T>({N, K}), bias = sampler.Normal<T>({N}),
+             scale = sampler.Normal<T>({N}), residual = sampler.Normal<T>({M, N + 2});
+  auto y = residual.Clone();
+  const View<T> out(y.data(), {M, N}, {N + 2, 1});
+  Epilogue<T> epilogue{.bias = parts.bias ? bias.data() : nullptr,
+                       .activation = activation,
+                       .scale = parts.scale ? scale.data() : nullptr,
+                       .residual = parts.residual ? (parts.in_place ? y.data() : residual.data()) : nullptr,
+                       .residual_stride = N + 2};
+  Gemm<T>(x, PackedMatrix<T>(w.view()), epilogue, out);
+  const auto x64 = Cast<double>(x), w64 = Cast<double>(w);
+  std::vector<double> exact(M * N), magnitude(M * N);
+  reference::MatMul(x64.data(), w64.data(), M, N, K, exact.data(), magnitude.data());
+  for (int64_t m = 0; m < M; ++m) {
+    for (int64_t n = 0; n < N; ++n) {
+      const double in = exact[m * N + n] + (parts.bias ? bias[n] : 0);
+      // No activation here is steeper than 1.2.
+      double tolerance = 1.2 * DotTolerance<T>(K + 1, magnitude[m * N + n] + std::abs(in)) +
+                         4 * UnitRoundoff<T>() * std::abs(in);
+      double value = reference::Activate(activation, in);
+      if (parts.scale) value *= scale[n], tolerance *= std::abs(scale[n]) + 1e-3;
+      if (parts.residual) value += residual[m * (N + 2) + n];
+      tolerance += 2 * UnitRoundoff<T>() * std::abs(value);
+      ASSERT_NEAR(out.row(m)[n], value, tolerance) << "activation " << static_cast<int>(activation);
+    }
+  }
+}
+
+TEST_P(GemmTest, EpilogueOptions) {
+  for (const Activation activation :
+       {Activation::kNone, Activation::kGelu, Activation::kGeluTanh, Activation::kQuickGelu, Activation::kRelu,
+        Activation::kSilu, Activation::kTanh}) {
+    for (int bits = 0; bits < 16; ++bits) {
+      const EpilogueParts parts{(bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0, (bits & 8) != 0};
+      CheckEpilogue<float>(activation, parts, 9, 37, 40);
+      CheckEpilogue<double>(activation, parts, 9, 37, 40);
+    }
+    CheckEpilogue<float>(activation, {true, true, true, true}, 17, 70, 300);  // more than one block of depth
+  }
+}
+
+TEST_P(GemmTest, ARowDoesNotDependOnOthersOrOnThreads) {
+  constexpr int64_t N = 150, K = 700, M = 700;
+  Sampler sampler(5);
+  const auto x = sampler.Normal<float>({M, K}), w = sampler.Normal<float>({N, K}), bias = sampler.Normal<float>({N});
+  const PackedMatrix<float> packed(w.view());
+  const Epilogue<float> epilogue{.bias = bias.data(), .activation = Activation::kGelu};
+  auto whole = Tensor<float>({M, N});
+  SetNumThreads(1);
+  Gemm<float>(x, packed, epilogue, whole);
+  for (const int threads : {1, 2, 3, 7, 64}) {
+    SetNumThreads(threads);
+    for (const int64_t rows : {int64_t{1}, int64_t{2}, int64_t{5}, int64_t{13}, int64_t{197}, M}) {
+      for (const int64_t begin : {int64_t{0}, int64_t{3}, M - rows}) {
+        if (begin + rows > M) continue;
+        auto part = Tensor<float>({rows, N});
+        Gemm<float>(View<const float>(x.data() + begin * K, {rows, K}), packed, epilogue, part);
+        for (int64_t i = 0; i < rows * N; ++i) {
+          ASSERT_EQ(part[i], whole[begin * N + i]) << threads << " threads, rows " << begin << " + " << rows;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(GemmTest, EmptyShapesAndNoDepth) {
+  Tensor<float> x({0, 5}), w({3, 5}), y({0, 3});
+  Gemm<float>(x, PackedMatrix<float>(w.view()), {}, y);
+  Tensor<float> no_depth({2, 0}), no_weights({3, 0}), out({2, 3}), bias({3});
+  bias[1] = 4;
+  Gemm<float>(no_depth, PackedMatrix<float>(no_weights.view()), {.bias = bias.data()}, out);
+  EXPECT_EQ(out[1], 4);
+  EXPECT_EQ(out[5], 0);
+}
+
+TEST_P(GemmTest, NaNStaysInItsRow) {
+  Tensor<float> x({20, 40}), y({20, 50});
+  const auto w = Sampler(3).Normal<float>({50, 40});
+  x[7 * 40 + 3] = std::numeric_limits<float>::quiet_NaN();
+  Gemm<float>(x, PackedMatrix<float>(w.view()), {}, y);
+  for (int64_t m = 0; m < 20; ++m) {
+    for (int64_t n = 0; n < 50; ++n) ASSERT_EQ(std::isnan(y[m * 50 + n]), m == 7);
+  }
+}
+
+TEST_P(GemmTest, WrongShapesAreRefused) {
+  Tensor<float> x({2, 4}), w({3, 5}), y({2, 3});
+  const PackedMatrix<float> packed(w.view());
+  EXPECT_THROW(Gemm<float>(x, packed, {}, y), Error);
+  Tensor<float> x5({2, 5}), y4({2, 4});
+  EXPECT_THROW(Gemm<float>(x5, packed, {}, y4), Error);
+  EXPECT_THROW(PackedMatrix<float>(View<const float>(w.data(), {15})), Error);
+}
+
+}  // namespace
+}  // namespace qkv::simd
