@@ -1,0 +1,137 @@
+// What the forward pass promises beside the right numbers: no allocation, independence of the batch, exact savings.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "qkv/core/parallel.h"
+#include "qkv/model/description.h"
+#include "qkv/model/model.h"
+#include "tests/support/checkpoints.h"
+#include "tests/support/files.h"
+
+namespace {
+
+std::atomic<bool> g_counting{false};
+std::atomic<int> g_allocations{0};
+
+void* CountedAllocate(size_t size, size_t alignment) {
+  if (g_counting) ++g_allocations;
+  void* memory = alignment > alignof(std::max_align_t)
+                     ? std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment)
+                     : std::malloc(size);
+  if (!memory) throw std::bad_alloc();
+  return memory;
+}
+
+}  // namespace
+
+void* operator new(size_t size) { return CountedAllocate(size, 1); }
+void* operator new(size_t size, std::align_val_t alignment) {
+  return CountedAllocate(size, static_cast<size_t>(alignment));
+}
+void* operator new(size_t size, std::align_val_t alignment, const std::nothrow_t&) noexcept {
+  return CountedAllocate(size, static_cast<size_t>(alignment));
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t, std::align_val_t) noexcept { std::free(memory); }
+
+namespace qkv::model {
+namespace {
+
+Model Load(const std::string& golden) { return Model::Load(SourceFolder() / "tests/golden" / golden); }
+
+Tensor<float> RandomPixels(const Model& model, int64_t images) {
+  const VitConfig& c = model.config();
+  return Sampler(7).Normal<float>({images, c.channels, c.image_height, c.image_width});
+}
+
+class ForwardOf : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Models, ForwardOf,
+                         testing::Values("timm_vit", "timm_map", "timm_swiglu_packed", "timm_distilled", "hf_vit",
+                                         "hf_dinov2_registers", "hf_vit_model_pooler", "vit_pytorch_vit"));
+
+TEST_P(ForwardOf, SecondPassAllocatesNothing) {
+  const Model model = Load(GetParam());
+  const Tensor<float> pixels = RandomPixels(model, 3);
+  Tensor<float> logits({3, model.config().outputs()});
+  const Outputs<float> outputs{.logits = logits, .tokens = {}, .hidden = {}, .attention = {}};
+  Workspace<float> workspace;
+  model.Forward(pixels, workspace, outputs);
+  model.Forward(pixels, workspace, outputs);  // the arena joins its blocks
+  g_allocations = 0;
+  g_counting = true;
+  model.Forward(pixels, workspace, outputs);
+  g_counting = false;
+  EXPECT_EQ(g_allocations, 0);
+}
+
+TEST_P(ForwardOf, ImageDoesNotDependOnItsBatch) {
+  const Model model = Load(GetParam());
+  const Tensor<float> pixels = RandomPixels(model, 5);
+  const Tensor<float> together = model.Logits(pixels);
+  for (int64_t i = 0; i < 5; ++i) {
+    const Tensor<float> alone = model.Logits(pixels.view().slice(0, i, i + 1));
+    for (int64_t j = 0; j < alone.size(); ++j) EXPECT_EQ(alone[j], together.view().row(i)[j]);
+  }
+}
+
+TEST_P(ForwardOf, ResultDoesNotDependOnTheThreads) {
+  const Model model = Load(GetParam());
+  const Tensor<float> pixels = RandomPixels(model, 2);
+  const int threads = NumThreads();
+  SetNumThreads(1);
+  const Tensor<float> one = model.Logits(pixels);
+  SetNumThreads(5);
+  const Tensor<float> five = model.Logits(pixels);
+  SetNumThreads(threads);
+  for (int64_t i = 0; i < one.size(); ++i) EXPECT_EQ(one[i], five[i]);
+}
+
+// Where only the class token is read, the last block computes only that row. Asking for the tokens switches it off.
+TEST_P(ForwardOf, ReadingOnlyTheClassTokenChangesNoBit) {
+  const Model model = Load(GetParam());
+  const VitConfig& c = model.config();
+  const Tensor<float> pixels = RandomPixels(model, 2);
+  Tensor<float> saved({2, c.outputs()}), full({2, c.outputs()}), tokens({2, c.tokens(), c.width});
+  Workspace<float> workspace;
+  model.Forward(pixels, workspace, {.logits = saved, .tokens = {}, .hidden = {}, .attention = {}});
+  model.Forward(pixels, workspace, {.logits = full, .tokens = tokens, .hidden = {}, .attention = {}});
+  for (int64_t i = 0; i < full.size(); ++i) EXPECT_EQ(saved[i], full[i]);
+}
+
+TEST(Forward, RefusesWhatDoesNotFit) {
+  const Model model = Load("timm_vit");
+  EXPECT_THROW(model.Logits(Tensor<float>({1, 1, 24, 24})), Error);  // one channel
+  EXPECT_THROW(model.Logits(Tensor<float>({1, 3, 24, 25})), Error);  // no multiple of the patch
+  EXPECT_THROW(model.Logits(Tensor<float>({1, 3, 4, 24})), Error);   // smaller than a patch
+  EXPECT_EQ(model.Logits(Tensor<float>({0, 3, 24, 24})).size(), 0);
+  Workspace<float> workspace;
+  Tensor<float> out({1, model.config().tokens(), model.config().width});
+  EXPECT_THROW(model.Forward(Tensor<float>({1, 3, 24, 24}), workspace,
+                             {.logits = {}, .tokens = {}, .hidden = {{3, out}}, .attention = {}}),
+               Error);
+  EXPECT_THROW(Load("vit_pytorch_vit").SetInputSize(1024, 1024), Error);  // its library does not interpolate
+}
+
+TEST(Forward, AttentionOfOneRowIsThatRowOfAll) {
+  const Model model = Load("timm_reg4_cls");
+  const VitConfig& c = model.config();
+  const Tensor<float> pixels = RandomPixels(model, 2);
+  const int64_t N = c.tokens();
+  Tensor<float> all({2, c.heads, N, N}), row({2, c.heads, 1, N}), logits({2, c.outputs()});
+  Workspace<float> workspace;
+  model.Forward(pixels, workspace,
+                {.logits = logits, .tokens = {}, .hidden = {}, .attention = {{1, {0, N, all}}, {1, {3, 4, row}}}});
+  for (int64_t b = 0; b < 2; ++b) {
+    for (int64_t h = 0; h < c.heads; ++h) {
+      for (int64_t k = 0; k < N; ++k) EXPECT_EQ(*row.view().at(b, h, 0, k), *all.view().at(b, h, 3, k));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace qkv::model

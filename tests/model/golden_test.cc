@@ -1,0 +1,100 @@
+// Every golden of tests/golden: the original library's logits, tokens, hidden states and attention, in both precisions.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <vector>
+
+#include "qkv/io/safetensors.h"
+#include "qkv/model/checkpoint.h"
+#include "qkv/model/vit.h"
+#include "tests/support/files.h"
+
+namespace qkv::model {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<std::string> Cases() {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(SourceFolder() / "tests/golden")) {
+    if (fs::exists(entry.path() / "expected.safetensors")) names.push_back(entry.path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+double MaxAbs(const Tensor<double>& x) {
+  double greatest = 0;
+  for (const double v : x.span()) greatest = std::max(greatest, std::abs(v));
+  return greatest;
+}
+
+template <typename A, typename B>
+double MaxDifference(const Tensor<A>& a, const Tensor<B>& b) {
+  EXPECT_EQ(a.shape(), b.shape());
+  double greatest = 0;
+  for (int64_t i = 0; i < a.size(); ++i) {
+    const double difference = std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i]));
+    greatest = std::isnan(difference) ? INFINITY : std::max(greatest, difference);
+  }
+  return greatest;
+}
+
+class Golden : public testing::TestWithParam<std::string> {
+ protected:
+  // All outputs of a forward pass in T, by their names in the reference.
+  template <typename T>
+  std::map<std::string, Tensor<T>> Run() {
+    const fs::path folder = SourceFolder() / "tests/golden" / GetParam();
+    const Checkpoint checkpoint = Checkpoint::Open(folder);
+    const Vit<T> vit(checkpoint.description.config, checkpoint.bound);
+    expected_ = io::SafeTensors::Open(folder / "expected.safetensors");
+    const auto pixels = io::Convert<T>(*expected_.Find("pixels"));
+    const VitConfig& c = vit.config();
+    const int64_t B = pixels.dim(0), N = vit.TokensFor(pixels.dim(2), pixels.dim(3));
+    std::map<std::string, Tensor<T>> results;
+    const auto add = [&](const std::string& name, const Shape& shape) -> View<T> {
+      return results.emplace(name, Tensor<T>(shape)).first->second;
+    };
+    Outputs<T> outputs{.logits = add("logits", {B, c.outputs()}),
+                       .tokens = add("tokens", {B, N, c.width}),
+                       .hidden = {},
+                       .attention = {}};
+    for (int64_t i = 0; i <= c.depth; ++i) {
+      outputs.hidden.push_back({i, add(fmt::format("hidden.{}", i), {B, N, c.width})});
+    }
+    for (int64_t i = 0; i < c.depth; ++i) {
+      outputs.attention.push_back({i, {0, N, add(fmt::format("attention.{}", i), {B, c.heads, N, N})}});
+    }
+    Workspace<T> workspace;
+    vit.Forward(pixels, workspace, outputs);
+    return results;
+  }
+
+  io::SafeTensors expected_;
+};
+INSTANTIATE_TEST_SUITE_P(Cases, Golden, testing::ValuesIn(Cases()), [](const auto& name) { return name.param; });
+
+// The design's criterion: four times the original's own float error, and a rounding of the greatest entry.
+TEST_P(Golden, FloatAgreesAsFarAsTheOriginalsOwnFloatDoes) {
+  for (const auto& [name, ours] : Run<float>()) {
+    const auto single = io::Convert<double>(*expected_.Find(name));
+    const auto exact = io::Convert<double>(*expected_.Find(name + ".float64"));
+    EXPECT_LE(MaxDifference(ours, exact), 4 * MaxDifference(single, exact) + 1e-6 * MaxAbs(exact)) << name;
+  }
+}
+
+// In double the arithmetic is the original's but for the order of sums: some hundred roundings of 1.1e-16.
+// SimpleViT's own positions are computed in float32 whatever the model's type: a few roundings of 6e-8, amplified.
+TEST_P(Golden, DoubleAgreesToTheLastDigits) {
+  const double tolerance = GetParam().find("simple") == std::string::npos ? 1e-13 : 1e-6;
+  for (const auto& [name, ours] : Run<double>()) {
+    const auto exact = io::Convert<double>(*expected_.Find(name + ".float64"));
+    EXPECT_LE(MaxDifference(ours, exact), tolerance * std::max(1.0, MaxAbs(exact))) << name;
+  }
+}
+
+}  // namespace
+}  // namespace qkv::model
