@@ -1,4 +1,4 @@
-// Resampling, to the byte as Pillow does it.
+// Resampling, to the byte as Pillow 13 does it.
 #pragma once
 
 #include <cstdint>

@@ -50,14 +50,16 @@ int OnError(TIFF*, void* user, const char*, const char* format, va_list argument
   return 1;
 }
 
-/// Most warnings are about odd tags. JPEG data that ends early is an error here: libjpeg paints the rest grey.
+/// Most warnings are about odd tags. Those about data that ends too early are errors here: libjpeg would paint the rest
+/// grey, and libtiff would go on without the tag, such as a palette.
 int OnWarning(TIFF* tiff, void* user, const char* module, const char* format, va_list arguments) {
   char text[256];
   va_list copy;
   va_copy(copy, arguments);
   vsnprintf(text, sizeof text, format, copy);
   va_end(copy);
-  return std::strstr(text, "remature end of") ? OnError(tiff, user, module, format, arguments) : 1;
+  const bool fatal = std::strstr(text, "remature end of") || std::strstr(text, "IO error during reading");
+  return fatal ? OnError(tiff, user, module, format, arguments) : 1;
 }
 
 using TiffPointer = std::unique_ptr<TIFF, void (*)(TIFF*)>;
@@ -186,11 +188,10 @@ class TiffReader {
     Layout& l = layout_;
     uint16_t count = 0, *kinds = nullptr;
     TIFFGetFieldDefaulted(tiff_.get(), TIFFTAG_EXTRASAMPLES, &count, &kinds);
-    const bool rgb = l.photometric == PHOTOMETRIC_RGB;
-    if (l.samples == l.colours || !(rgb || l.colours == 1) || l.photometric == PHOTOMETRIC_PALETTE) return;
-    if (count == 0) {
-      if (rgb && l.samples == 4) l.alpha = Alpha::kStraight;  // some writers forget to say
-    } else if (kinds[0] == EXTRASAMPLE_ASSOCALPHA) {
+    const bool takes_alpha =
+        l.photometric == PHOTOMETRIC_RGB || (l.colours == 1 && l.photometric != PHOTOMETRIC_PALETTE);
+    if (count == 0 || l.samples == l.colours || !takes_alpha) return;
+    if (kinds[0] == EXTRASAMPLE_ASSOCALPHA) {
       l.alpha = Alpha::kPremultiplied;
     } else if (kinds[0] != EXTRASAMPLE_UNSPECIFIED) {
       l.alpha = Alpha::kStraight;

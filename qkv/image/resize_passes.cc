@@ -1,0 +1,160 @@
+#include "qkv/image/resize_passes.h"
+
+#include <algorithm>
+
+#include "qkv/simd/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "qkv/image/resize_passes.cc"
+#include "hwy/foreach_target.h"
+//
+#include "hwy/highway.h"
+#include "qkv/simd/dispatch.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace qkv::image {
+namespace HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+constexpr int32_t kHalf = 1 << (kWeightBits - 1);
+// Rows that SumColumns turns on their side at a time: a vector of bytes on every target, and one of 32-bit sums on the
+// widest.
+constexpr int64_t kBlock = 16;
+using Wide = hn::CappedTag<int32_t, kBlock>;
+
+/// out[i] = Σ_k weights[k] · in[k · stride + i], rounded, for one vector of i.
+HWY_INLINE void SumVector(const uint8_t* in, int64_t stride, const int32_t* weights, int32_t count, uint8_t* out) {
+  const Wide wide;
+  const hn::Rebind<uint8_t, Wide> narrow;
+  auto sum = hn::Set(wide, kHalf);
+  for (int32_t k = 0; k < count; ++k) {
+    const auto samples = hn::PromoteTo(wide, hn::LoadU(narrow, in + k * stride));
+    sum = hn::Add(sum, hn::Mul(samples, hn::Set(wide, weights[k])));
+  }
+  hn::StoreU(hn::DemoteTo(narrow, hn::ShiftRight<kWeightBits>(sum)), narrow, out);
+}
+
+/// The same of n values of i.
+HWY_INLINE void SumMany(const uint8_t* in, int64_t stride, const int32_t* weights, int32_t count, int64_t n,
+                        uint8_t* out) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(Wide()));
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) SumVector(in + i, stride, weights, count, out + i);
+  if (i < n && n >= lanes) {  // the last vector overlaps the one before
+    SumVector(in + n - lanes, stride, weights, count, out + n - lanes);
+    return;
+  }
+  for (; i < n; ++i) {
+    int32_t sum = kHalf;
+    for (int32_t k = 0; k < count; ++k) sum += in[k * stride + i] * weights[k];
+    out[i] = static_cast<uint8_t>(std::clamp(sum >> kWeightBits, 0, 255));
+  }
+}
+
+#if HWY_TARGET == HWY_SCALAR
+HWY_INLINE void Transpose16(const uint8_t* const* in, int64_t offset, uint8_t* out, int64_t out_stride) {
+  for (int64_t i = 0; i < kBlock; ++i)
+    for (int64_t row = 0; row < kBlock; ++row) out[i * out_stride + row] = in[row][offset + i];
+}
+#else
+/// A block of 16 × 16 bytes, rows to columns, by four rounds of interleaving.
+HWY_INLINE void Transpose16(const uint8_t* const* in, int64_t offset, uint8_t* out, int64_t out_stride) {
+  const hn::Full128<uint8_t> d;
+  using V = hn::Vec<decltype(d)>;
+  V a[kBlock], b[kBlock];
+  for (int i = 0; i < kBlock; ++i) a[i] = hn::LoadU(d, in[i] + offset);
+  // Each round interleaves row i with row i + 8; after four, every byte is where its transpose wants it.
+  for (int round = 0; round < 4; ++round) {
+    for (int i = 0; i < kBlock / 2; ++i) {
+      b[2 * i] = hn::InterleaveLower(d, a[i], a[i + kBlock / 2]);
+      b[2 * i + 1] = hn::InterleaveUpper(d, a[i], a[i + kBlock / 2]);
+    }
+    for (int i = 0; i < kBlock; ++i) a[i] = b[i];
+  }
+  for (int i = 0; i < kBlock; ++i) hn::StoreU(a[i], d, out + i * out_stride);
+}
+#endif
+
+/// out: [n, 16], where in are 16 pointers to n bytes.
+HWY_INLINE void RowsToColumns(const uint8_t* const* in, int64_t n, uint8_t* out) {
+  int64_t i = 0;
+  for (; i + kBlock <= n; i += kBlock) Transpose16(in, i, out + i * kBlock, kBlock);
+  for (; i < n; ++i)
+    for (int64_t row = 0; row < kBlock; ++row) out[i * kBlock + row] = in[row][i];
+}
+
+/// in: [n, 16]; out: the first `rows` of the 16 columns as rows, n bytes each, n apart.
+HWY_INLINE void ColumnsToRows(const uint8_t* in, int64_t n, int64_t rows, uint8_t* out) {
+  int64_t i = 0;
+  if (rows == kBlock) {
+    for (; i + kBlock <= n; i += kBlock) {
+      const uint8_t* columns[kBlock];
+      for (int64_t k = 0; k < kBlock; ++k) columns[k] = in + (i + k) * kBlock;
+      Transpose16(columns, 0, out + i, n);
+    }
+  }
+  for (; i < n; ++i)
+    for (int64_t row = 0; row < rows; ++row) out[row * n + i] = in[i * kBlock + row];
+}
+
+}  // namespace
+
+// A column of pixels is no vector: 16 rows at a time are turned on their side, summed as rows, and turned back.
+void SumColumnsTarget(const Plane& in, int64_t begin, int channels, const Taps& taps, uint8_t* out) {
+  const int64_t out_bytes = taps.outputs() * channels;
+  std::vector<uint8_t> sides(static_cast<size_t>(in.row_bytes * kBlock));  // [row_bytes, 16]
+  std::vector<uint8_t> sums(static_cast<size_t>(out_bytes * kBlock));      // [out_bytes, 16]
+  for (int64_t y = 0; y < in.rows; y += kBlock) {
+    const int64_t rows = std::min(kBlock, in.rows - y);
+    const uint8_t* row[kBlock];
+    // Where fewer are left, the last one stands in for the missing.
+    for (int64_t i = 0; i < kBlock; ++i) row[i] = in.data + (y + std::min(i, rows - 1)) * in.stride;
+    RowsToColumns(row, in.row_bytes, sides.data());
+    uint8_t* sum = sums.data();
+    for (int64_t x = 0; x < taps.outputs(); ++x) {
+      const int32_t* weights = taps.weights.data() + x * taps.capacity;
+      const uint8_t* first = sides.data() + (taps.first[x] - begin) * channels * kBlock;
+      for (int c = 0; c < channels; ++c, sum += kBlock)
+        SumMany(first + c * kBlock, channels * kBlock, weights, taps.count[x], kBlock, sum);
+    }
+    ColumnsToRows(sums.data(), out_bytes, rows, out + y * out_bytes);
+  }
+}
+
+void SumRowsTarget(const Plane& in, int64_t begin, const Taps& taps, uint8_t* out) {
+  for (int64_t y = 0; y < taps.outputs(); ++y, out += in.row_bytes) {
+    const uint8_t* first = in.data + (taps.first[y] - begin) * in.stride;
+    SumMany(first, in.stride, taps.weights.data() + y * taps.capacity, taps.count[y], in.row_bytes, out);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace qkv::image
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace qkv::image {
+
+HWY_EXPORT(SumColumnsTarget);
+HWY_EXPORT(SumRowsTarget);
+
+int64_t Taps::begin() const { return *std::min_element(first.begin(), first.end()); }
+
+int64_t Taps::end() const {
+  int64_t end = 0;
+  for (size_t i = 0; i < first.size(); ++i) end = std::max(end, first[i] + count[i]);
+  return end;
+}
+
+void SumColumns(const Plane& in, int64_t begin, int channels, const Taps& taps, uint8_t* out) {
+  QKV_DISPATCH(SumColumnsTarget)(in, begin, channels, taps, out);
+}
+
+void SumRows(const Plane& in, int64_t begin, const Taps& taps, uint8_t* out) {
+  QKV_DISPATCH(SumRowsTarget)(in, begin, taps, out);
+}
+
+}  // namespace qkv::image
+#endif

@@ -1,0 +1,126 @@
+// Damaged, cut and lying image files: an Error that names the file, never a crash, never half a picture.
+#include "qkv/core/rng.h"
+#include "tests/image/golden.h"
+
+namespace qkv::image {
+namespace {
+
+class HostileImages : public testing::Test {
+ protected:
+  HostileImages() : golden_(io::SafeTensors::Open(GoldenFolder() / "decode.safetensors")) {}
+
+  std::vector<std::byte> File(const std::string& name) const {
+    const auto bytes = golden_.Find("file/" + name)->bytes;
+    return {bytes.begin(), bytes.end()};
+  }
+
+  io::SafeTensors golden_;
+};
+
+std::string ErrorOf(std::span<const std::byte> bytes, const DecodeOptions& options = {}) {
+  try {
+    Decode(bytes, options, "the/file");
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+std::string ErrorOf(const std::string& text, const DecodeOptions& options = {}) {
+  return ErrorOf(std::as_bytes(std::span(text)), options);
+}
+
+// A file cut anywhere is refused, or lost nothing that matters: bytes after the picture.
+TEST_F(HostileImages, CutFilesAreRefused) {
+  int accepted = 0, tried = 0;
+  for (const auto& [name, tensor] : WithPrefix(golden_, "file/")) {
+    if (name.starts_with("pnm_p3")) continue;  // its last number may end anywhere
+    const Image whole = Decode(tensor.bytes, {}, name);
+    for (size_t length = 0; length < tensor.bytes.size(); length += 1 + tensor.bytes.size() / 97) {
+      ++tried;
+      try {
+        // A copy of just that length, so that asan sees a read past it.
+        const std::vector<std::byte> cut(tensor.bytes.begin(), tensor.bytes.begin() + static_cast<ptrdiff_t>(length));
+        const Image image = Decode(cut, {.exif_orientation = true}, name);
+        ++accepted;
+        ExpectSame(ToChannels(image, 3), ToChannels(whole, 3), fmt::format("{} cut to {} bytes", name, length));
+      } catch (const Error& error) {
+        EXPECT_TRUE(std::string_view(error.what()).starts_with(name)) << error.what();
+      }
+    }
+  }
+  EXPECT_LT(accepted * 10, tried);
+}
+
+TEST_F(HostileImages, FlippedBitsNeverCrash) {
+  Rng rng(7);
+  const DecodeOptions options{.max_pixels = 1 << 16};
+  for (const auto& [name, tensor] : WithPrefix(golden_, "file/")) {
+    for (int trial = 0; trial < 40; ++trial) {
+      std::vector<std::byte> bytes(tensor.bytes.begin(), tensor.bytes.end());
+      // Most in the header, where lies matter most.
+      const size_t range = trial % 4 == 0 ? bytes.size() : std::min<size_t>(bytes.size(), 64);
+      for (int flips = 0; flips <= trial % 3; ++flips)
+        bytes[rng.Next() % range] ^= static_cast<std::byte>(1 << rng.Next() % 8);
+      ErrorOf(bytes, options);
+    }
+  }
+}
+
+TEST_F(HostileImages, BombsAreRefusedBeforeTheyAreDecoded) {
+  for (const auto& [name, tensor] : WithPrefix(golden_, "file/")) {
+    const Image image = Decode(tensor.bytes, {}, name);
+    // A tile counts whole, and these are larger than their picture.
+    const int64_t pixels = name.find("tiles") == name.npos ? image.height() * image.width() : 256;
+    EXPECT_EQ(ErrorOf(tensor.bytes, {.max_pixels = pixels}), "") << name;
+    const std::string error = ErrorOf(tensor.bytes, {.max_pixels = pixels - 1});
+    EXPECT_NE(error.find("more than the limit"), std::string::npos) << name << ": " << error;
+  }
+  EXPECT_NE(ErrorOf("P6 100000 100000 255\n").find("100000 x 100000 pixels are more than the limit of 178956970"),
+            std::string::npos);
+}
+
+TEST_F(HostileImages, EachErrorSaysWhereAndWhat) {
+  EXPECT_EQ(ErrorOf(""), "the/file: an empty file");
+  EXPECT_EQ(ErrorOf("GIF"), "the/file: no JPEG, PNG, WebP, GIF, BMP, TIFF or PPM");
+  EXPECT_EQ(ErrorOf("<svg></svg>"), "the/file: no JPEG, PNG, WebP, GIF, BMP, TIFF or PPM");
+  EXPECT_EQ(ErrorOf("P5 0 5 255\n"), "the/file: an image of 0 x 5 pixels");
+  EXPECT_EQ(ErrorOf("P5 2 2 255\nabc"), "the/file: the file ends too early, at byte 14");
+  EXPECT_EQ(ErrorOf("P2 1 1 255\n256"), "the/file: PNM: 256 is more than the maximum of 255");
+  EXPECT_EQ(ErrorOf("P2 1 1 70000\n256"), "the/file: PNM: a maximum of 70000");
+  EXPECT_NE(ErrorOf("P2 1 1 255\n-6").find("no number before byte"), std::string::npos);
+  EXPECT_NE(ErrorOf("P2 1 99999999999 255\n6").find("no number before byte"), std::string::npos);
+  auto jpeg = File("jpeg_420.jpg");
+  EXPECT_NE(ErrorOf(std::span(jpeg).first(jpeg.size() - 40)).find("the/file: JPEG: "), std::string::npos);
+  // The end-of-image marker pulled forward: libjpeg would only warn, and fill up with grey.
+  auto grey = std::vector(jpeg.begin(), jpeg.end() - 100);
+  grey.push_back(std::byte{0xFF}), grey.push_back(std::byte{0xD9});
+  EXPECT_NE(ErrorOf(grey).find("premature end"), std::string::npos) << ErrorOf(grey);
+  auto png = File("png_rgb_8.png");
+  png[png.size() / 2] ^= std::byte{1};
+  EXPECT_NE(ErrorOf(png).find("the/file: PNG: "), std::string::npos);
+}
+
+// A progressive JPEG may repeat scans without end, each as costly as a whole picture.
+TEST_F(HostileImages, EndlessScansAreRefused) {
+  const auto jpeg = File("jpeg_grey_progressive.jpg");
+  // The first scan (start-of-scan marker up to the next marker), many times over.
+  size_t begin = 0, end = 0;
+  for (size_t i = 0; i + 1 < jpeg.size() && end == 0; ++i) {
+    if (jpeg[i] != std::byte{0xFF}) continue;
+    if (begin == 0 && jpeg[i + 1] == std::byte{0xDA}) {
+      begin = i;
+    } else if (begin != 0 && jpeg[i + 1] != std::byte{0}) {
+      end = i;
+    }
+  }
+  ASSERT_GT(end, begin);
+  const auto at = [&](size_t i) { return jpeg.begin() + static_cast<ptrdiff_t>(i); };
+  std::vector<std::byte> bomb(at(0), at(end));
+  for (int i = 0; i < 1000; ++i) bomb.insert(bomb.end(), at(begin), at(end));
+  bomb.insert(bomb.end(), at(end), jpeg.end());
+  EXPECT_EQ(ErrorOf(bomb), "the/file: JPEG: more than 200 scans");
+}
+
+}  // namespace
+}  // namespace qkv::image
