@@ -1,0 +1,33 @@
+# Completions of qkv for bash.
+_qkv() {
+  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]}
+  local model="-m --model --threads" run="--size --dtype"
+  local images="--batch --ignore-exif --window --max-pixels -q --quiet"
+  COMPREPLY=()
+  if [[ $COMP_CWORD -eq 1 ]]; then
+    mapfile -t COMPREPLY < <(compgen -W "classify embed info run verify bench -h --help --version" -- "$cur")
+    return
+  fi
+  case $prev in
+    --dtype) mapfile -t COMPREPLY < <(compgen -W "fp32" -- "$cur") && return ;;
+    --pool) mapfile -t COMPREPLY < <(compgen -W "cls mean tokens" -- "$cur") && return ;;
+    --attention | --hidden) mapfile -t COMPREPLY < <(compgen -W "all" -- "$cur") && return ;;
+    --size | --threads | --batch | --window | --max-pixels | --top | --tolerance | --seconds) return ;;
+  esac
+  if [[ $cur == -* ]]; then
+    local options
+    case $command in
+      classify) options="$model $run $images --top --json --logits" ;;
+      embed) options="$model $run $images --pool -o --output" ;;
+      info) options="$model --json" ;;
+      run) options="$model $run $images --input -o --output --attention --hidden" ;;
+      verify) options="$model $run --tolerance --json" ;;
+      bench) options="$model $run --batch --seconds --stdin" ;;
+    esac
+    mapfile -t COMPREPLY < <(compgen -W "$options -h --help" -- "$cur")
+    return
+  fi
+  compopt -o filenames
+  mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+}
+complete -F _qkv qkv

@@ -1,0 +1,62 @@
+# What `cmake --install` puts where: the program with its man page and completions (component program), headers,
+# static libraries, find_package(qkv) and qkv.pc (component development). cmake/Package.cmake makes .debs of the two.
+include(CMakePackageConfigHelpers)
+
+get_property(QKV_LIBRARIES GLOBAL PROPERTY QKV_LIBRARIES)
+
+# All libraries by one name.
+add_library(qkv_all INTERFACE)
+add_library(qkv::qkv ALIAS qkv_all)
+set_target_properties(qkv_all PROPERTIES EXPORT_NAME qkv)
+target_link_libraries(qkv_all INTERFACE ${QKV_LIBRARIES})
+if(NOT PROJECT_IS_TOP_LEVEL)
+  return()
+endif()
+
+install(TARGETS ${QKV_LIBRARIES} qkv_all EXPORT qkvTargets
+        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/qkv DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development
+        FILES_MATCHING PATTERN "*.h")
+
+set(QKV_CMAKE_FOLDER ${CMAKE_INSTALL_LIBDIR}/cmake/qkv)
+install(EXPORT qkvTargets NAMESPACE qkv:: DESTINATION ${QKV_CMAKE_FOLDER} COMPONENT development)
+configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/qkvConfig.cmake.in ${PROJECT_BINARY_DIR}/qkvConfig.cmake
+                              INSTALL_DESTINATION ${QKV_CMAKE_FOLDER})
+# Before 1.0 each minor version may change the interface.
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/qkvConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/qkvConfig.cmake ${PROJECT_BINARY_DIR}/qkvConfigVersion.cmake
+        DESTINATION ${QKV_CMAKE_FOLDER} COMPONENT development)
+
+# A static library stands before what it uses, so the last one first.
+set(libraries ${QKV_LIBRARIES})
+list(REVERSE libraries)
+list(TRANSFORM libraries PREPEND "-l")
+list(JOIN libraries " " QKV_PC_LIBRARIES)
+# The .pc file finds its prefix from where it lies.
+file(RELATIVE_PATH QKV_PC_PREFIX /x/${CMAKE_INSTALL_LIBDIR}/pkgconfig /x)
+string(REGEX REPLACE "/$" "" QKV_PC_PREFIX "${QKV_PC_PREFIX}")
+configure_file(${CMAKE_CURRENT_LIST_DIR}/qkv.pc.in ${PROJECT_BINARY_DIR}/qkv.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/qkv.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)
+
+if(TARGET qkv_cli)
+  install(TARGETS qkv_cli RUNTIME COMPONENT program)
+  set(completions ${PROJECT_SOURCE_DIR}/cli/completions)
+  install(FILES ${completions}/qkv.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME qkv
+          COMPONENT program)
+  install(FILES ${completions}/_qkv DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions COMPONENT program)
+  install(FILES ${completions}/qkv.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d
+          COMPONENT program)
+  find_program(SCDOC scdoc)
+  find_program(GZIP gzip)
+  if(SCDOC AND GZIP)
+    add_custom_command(OUTPUT ${PROJECT_BINARY_DIR}/qkv.1.gz DEPENDS ${PROJECT_SOURCE_DIR}/docs/qkv.1.scd VERBATIM
+                       COMMAND sh -c "\"$1\" < \"$2\" | \"$3\" -9n > \"$4\"" sh ${SCDOC}
+                               ${PROJECT_SOURCE_DIR}/docs/qkv.1.scd ${GZIP} ${PROJECT_BINARY_DIR}/qkv.1.gz)
+    add_custom_target(qkv_man ALL DEPENDS ${PROJECT_BINARY_DIR}/qkv.1.gz)
+    install(FILES ${PROJECT_BINARY_DIR}/qkv.1.gz DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT program)
+  else()
+    message(STATUS "No scdoc: the man page is left out")
+  endif()
+endif()
+
+include(${CMAKE_CURRENT_LIST_DIR}/Package.cmake)

@@ -1,0 +1,48 @@
+# `cpack -G DEB` (in the build folder) makes qkv, the program, and libqkv-dev, the library.
+set(CPACK_PACKAGE_NAME qkv)
+set(CPACK_PACKAGE_VENDOR "The qkv authors")
+set(CPACK_PACKAGE_CONTACT "The qkv authors <maintainers@users.noreply.a-seed-3c0736fb.example>")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "run Vision Transformers straight from their checkpoints")
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_COMPONENTS_ALL program development)
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE
+    WORLD_READ WORLD_EXECUTE)
+
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME qkv)
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_SECTION science)
+# From the program itself; needs dpkg-dev.
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_SHLIBDEPS ON)
+set(CPACK_COMPONENT_PROGRAM_DESCRIPTION
+"qkv reads timm, Hugging Face and vit-pytorch checkpoints (safetensors) as they
+lie on disk, and classifies, embeds and compares images with them. No Python,
+no export step. A small classifier of digits is built in.")
+
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libqkv-dev)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS
+"libfmt-dev, libhwy-dev, nlohmann-json3-dev, libjpeg-dev, libpng-dev, libtiff-dev, libwebp-dev, libgif-dev, pkgconf")
+set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION
+"Headers and static libraries of qkv, a Vision Transformer runtime in C++20,
+for find_package(qkv) and pkg-config.")
+
+# What Debian's policy wants beside every package: its licence and its changes.
+foreach(component program development)
+  string(TOUPPER ${component} upper)
+  set(folder ${CMAKE_INSTALL_DATADIR}/doc/${CPACK_DEBIAN_${upper}_PACKAGE_NAME})
+  install(FILES ${CMAKE_CURRENT_LIST_DIR}/deb/copyright DESTINATION ${folder} COMPONENT ${component})
+  if(GZIP)
+    set(changelog ${PROJECT_BINARY_DIR}/changelog.gz)
+    install(FILES ${changelog} DESTINATION ${folder} COMPONENT ${component})
+  endif()
+endforeach()
+if(GZIP)
+  execute_process(COMMAND ${GZIP} -9nc ${CMAKE_CURRENT_LIST_DIR}/deb/changelog OUTPUT_FILE ${changelog}
+                  COMMAND_ERROR_IS_FATAL ANY)
+endif()
+
+include(CPack)

@@ -1,0 +1,42 @@
+#!/bin/sh
+# The .debs: made by CPack, checked by lintian where it is there, installed by dpkg below a root of their own, run.
+. "$(dirname "$0")/support.sh"
+for tool in dpkg dpkg-shlibdeps file; do
+  command -v $tool > /dev/null || {
+    echo "skipped: no $tool here"
+    exit 77
+  }
+done
+"$CPACK" --config "$build/CPackConfig.cmake" -B "$tmp/debs" > "$tmp/log" 2>&1 || fail "$(cat "$tmp/log")"
+program=$(echo "$tmp"/debs/qkv_*.deb)
+library=$(echo "$tmp"/debs/libqkv-dev_*.deb)
+
+# What the program is linked with is among the dependencies, and each of them is installed here.
+depends=$(dpkg-deb -f "$program" Depends)
+for name in libfmt9 libpng16-16 libjpeg62-turbo; do
+  ! dpkg-query -W $name > /dev/null 2>&1 || case $depends in
+    *$name*) ;;
+    *) fail "$name is not among the dependencies: $depends" ;;
+  esac
+done
+
+# Below a root of its own: the system's database of packages is not touched.
+root=$tmp/root
+mkdir -p "$root/var/lib/dpkg/info" "$root/var/lib/dpkg/updates" "$root/var/lib/dpkg/triggers" "$root/var/log"
+: > "$root/var/lib/dpkg/status"
+dpkg --root="$root" --log=/dev/null --force-depends --force-not-root --install "$program" "$library" \
+  > "$tmp/log" 2>&1 || fail "$(cat "$tmp/log")"
+for package in qkv libqkv-dev; do
+  expect "install ok installed" dpkg-query --admindir="$root/var/lib/dpkg" -W -f '${Status}' "$package"
+  [ -s "$root/usr/share/doc/$package/copyright" ] || fail "$package has no copyright file"
+done
+"$root/usr/bin/qkv" --version > /dev/null || fail "the installed program does not start"
+"$root/usr/bin/qkv" classify --json "$source/examples/digits/7-white.png" 2> /dev/null | grep -q '"label": *"7"' ||
+  fail "the installed program misreads a digit"
+for file in share/man/man1/qkv.1.gz share/bash-completion/completions/qkv include/qkv/model/model.h; do
+  [ -s "$root/usr/$file" ] || fail "$file is missing"
+done
+
+if command -v lintian > /dev/null; then
+  lintian --fail-on error "$program" "$library" || fail "lintian finds errors"
+fi
