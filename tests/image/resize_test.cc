@@ -3,6 +3,8 @@
 
 #include "qkv/core/rng.h"
 #include "qkv/image/resize_region.h"
+#include "qkv/simd/dispatch.h"
+#include "qkv/simd/isa.h"
 #include "tests/image/golden.h"
 
 namespace qkv::image {
@@ -17,7 +19,7 @@ Filter FilterOf(const std::string& name) {
   return Filter::kBicubic;
 }
 
-TEST(Resize, EqualsPillow) {
+void ExpectGolden() {
   const auto golden = io::SafeTensors::Open(GoldenFolder() / "resize.safetensors");
   int cases = 0;
   for (const io::StoredTensor& tensor : golden.tensors()) {
@@ -30,6 +32,20 @@ TEST(Resize, EqualsPillow) {
     ++cases;
   }
   EXPECT_GE(cases, 120);
+}
+
+TEST(Resize, EqualsPillowOnEveryInstructionSet) {
+  const simd::Isa active = simd::ActiveIsa();
+  for (const simd::Isa isa : simd::AvailableIsas()) {
+    SCOPED_TRACE(simd::Name(isa));
+    simd::SetIsa(isa);
+    ExpectGolden();
+  }
+  simd::SetIsa(simd::Isa::kBaseline);
+  simd::internal::SetPortableForTest(true);
+  ExpectGolden();
+  simd::internal::SetPortableForTest(false);
+  simd::SetIsa(active);
 }
 
 Image RandomImage(int64_t height, int64_t width, int64_t channels) {
