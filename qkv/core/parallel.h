@@ -1,9 +1,9 @@
-// Loops over all cores of one machine. OpenMP is behind them; nothing else in qkv names it.
+// Loops over all cores of one machine.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
-#include <exception>
+#include <type_traits>
 
 namespace qkv {
 
@@ -14,12 +14,12 @@ void SetNumThreads(int threads);
 
 namespace internal {
 using TaskBody = void (*)(void* context, int64_t task, int thread);
-/// Runs tasks 0…count-1, each once, on up to NumThreads() threads. Rethrows the first exception.
+/// Runs tasks 0…count-1, each once, on up to NumThreads() threads. Rethrows the first exception, once all have ended.
 void RunTasks(int64_t count, TaskBody body, void* context);
 }  // namespace internal
 
 /// Calls f(task, thread) for task = 0…count-1, handed out one at a time; 0 <= thread < NumThreads().
-/// Nested calls run on the calling thread, as thread 0.
+/// Nested calls, and those of a second thread while a first one's loop runs, run on the calling thread, as thread 0.
 template <typename F>
 void ParallelTasks(int64_t count, F&& f) {
   internal::RunTasks(

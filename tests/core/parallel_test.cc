@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <thread>
 #include <vector>
 
 #include "qkv/core/error.h"
@@ -46,6 +47,21 @@ TEST_P(ParallelThreads, NestedCallsRunToo) {
   std::atomic<int> runs{0};
   ParallelTasks(4, [&](int64_t, int) { ParallelTasks(4, [&](int64_t, int) { ++runs; }); });
   EXPECT_EQ(runs, 16);
+}
+
+// Short loops one after the other, from two threads at once: every task of every loop runs exactly once.
+TEST_P(ParallelThreads, ManyShortLoops) {
+  const auto loops = [] {
+    for (int loop = 0; loop < 20000; ++loop) {
+      std::atomic<int> sum{0};
+      ParallelTasks(loop % 7, [&](int64_t task, int) { sum += static_cast<int>(task) + 1; });
+      const int count = loop % 7;
+      ASSERT_EQ(sum, count * (count + 1) / 2);
+    }
+  };
+  std::thread other(loops);
+  loops();
+  other.join();
 }
 
 TEST(Parallel, RefusesNoThreads) { EXPECT_THROW(SetNumThreads(0), Error); }
