@@ -173,6 +173,7 @@ int Info(const Options& options) {
       {"preprocessing", DescribePreprocess(description.preprocess)},
       {"runs on", fmt::format("{} kernels", simd::Name(simd::ActiveIsa()))},
   };
+  if (description.dark_background) rows.emplace_back("background", "dark; images with a bright border are inverted");
   for (const std::string& assumption : description.assumptions) rows.emplace_back("assumed", assumption);
   for (const auto& [key, value] : rows) fmt::print("{:<14} {}\n", key, value);
   return 0;

@@ -206,6 +206,10 @@ Description Describe(const io::Json& config, const std::optional<io::Json>& prep
         "Face) nor \"library_name\": \"vit-pytorch\"");
   }
   Validate(description.config);
+  const std::string background = fields.String("qkv_background", "any");
+  Require(background == "any" || background == "dark",
+          "config.json: \"qkv_background\" is \"{}\", expected any or dark", background);
+  description.dark_background = background == "dark";
   // The configuration's own size, not the model's: a Hugging Face processor may crop to another.
   description.preprocess =
       description.config.family == Family::kHuggingFace

@@ -19,6 +19,8 @@ struct Description {
   image::Preprocess preprocess;
   std::vector<std::string> labels;       // by class, or empty
   std::vector<std::string> assumptions;  // what no file said, a sentence each
+  // config.json says "qkv_background": "dark": images with a bright border are inverted before anything else.
+  bool dark_background = false;
   // The library's own preprocessing configuration, from which `preprocess` for another input size is made.
   io::Json preprocess_json = nullptr;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "qkv/image/background.h"
 #include "qkv/simd/elementwise.h"
 
 namespace qkv::model {
@@ -41,7 +42,11 @@ std::vector<Prediction> Model::Top(std::span<const float> logits, int64_t top) c
 Tensor<float> Model::Pixels(const image::Image& image) const {
   const Shape shape = image::OutputShape(preprocess(), image.height(), image.width());
   auto pixels = Tensor<float>::Uninitialised({1, shape[0], shape[1], shape[2]});
-  image::Apply(preprocess(), image, pixels.view()[0]);
+  if (description_.dark_background && image::HasBrightBorder(image)) {
+    image::Apply(preprocess(), image::Invert(image), pixels.view()[0]);
+  } else {
+    image::Apply(preprocess(), image, pixels.view()[0]);
+  }
   return pixels;
 }
 
