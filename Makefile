@@ -5,7 +5,7 @@ PREFIX ?= /usr/local
 JOBS   ?= $(shell nproc)
 
 .DEFAULT_GOAL := build
-.PHONY: help setup build demo test verify bench format install clean
+.PHONY: help setup configure build demo test verify bench format install clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -13,14 +13,17 @@ help:  ## this list
 setup:
 	@tools/setup.sh
 
-build: setup  ## the program, at build/release/qkv
+configure: setup
 	@cmake --preset release --log-level=WARNING > /dev/null
-	@cmake --build --preset release
+
+build: configure  ## the program, at build/release/qkv
+	@cmake --build --preset release --target qkv_product
 
 demo: build  ## reads 20 hand-drawn digits
 	@python3 tools/demo.py $(BUILD)/qkv examples/digits
 
-test: build  ## all tests
+test: configure  ## all tests
+	@cmake --build --preset release
 	@ctest --preset release -j $(JOBS)
 
 verify: build  ## compares with timm, transformers and vit-pytorch (installs them on the first run)

@@ -38,7 +38,11 @@ string(REGEX REPLACE "/$" "" QKV_PC_PREFIX "${QKV_PC_PREFIX}")
 configure_file(${CMAKE_CURRENT_LIST_DIR}/qkv.pc.in ${PROJECT_BINARY_DIR}/qkv.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/qkv.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)
 
+# What is installed, without the tests.
+add_custom_target(qkv_product DEPENDS ${QKV_LIBRARIES})
+
 if(TARGET qkv_cli)
+  add_dependencies(qkv_product qkv_cli)
   install(TARGETS qkv_cli RUNTIME COMPONENT program)
   set(completions ${PROJECT_SOURCE_DIR}/cli/completions)
   install(FILES ${completions}/qkv.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME qkv
@@ -53,6 +57,7 @@ if(TARGET qkv_cli)
                        COMMAND sh -c "\"$1\" < \"$2\" | \"$3\" -9n > \"$4\"" sh ${SCDOC}
                                ${PROJECT_SOURCE_DIR}/docs/qkv.1.scd ${GZIP} ${PROJECT_BINARY_DIR}/qkv.1.gz)
     add_custom_target(qkv_man ALL DEPENDS ${PROJECT_BINARY_DIR}/qkv.1.gz)
+    add_dependencies(qkv_product qkv_man)
     install(FILES ${PROJECT_BINARY_DIR}/qkv.1.gz DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT program)
   else()
     message(STATUS "No scdoc: the man page is left out")
