@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "hwy/highway.h"
+#include "qkv/core/tensor.h"
 #include "qkv/simd/gemm_task.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -91,13 +92,30 @@ struct Accumulators {
   }
 };
 
-// += Σ_{k < depth} A(r, k) · B(k) with A in chunks: [depth / kChunk][R][kChunk]. b_stride: from one k to the next.
+// Cache lines to ask for while computing: `lines` of them from `next` on in every kGroup steps.
+struct Prefetch {
+  static constexpr int64_t kGroup = 8;
+  const char* next = nullptr;
+  int64_t lines = 0;
+
+  HWY_INLINE void Some() {
+    for (int64_t i = 0; i < lines; ++i, next += kAlignment) __builtin_prefetch(next, 0, 2);
+  }
+};
+
+// += Σ_{k < depth} A(r, k) · B(k) with A in chunks: [depth / kChunk][R][kChunk].
 template <typename T, int R, int V>
-HWY_INLINE void MultiplyChunks(Accumulators<T, R, V>& acc, const T* a, const T* b, int64_t depth) {
+HWY_INLINE void MultiplyChunks(Accumulators<T, R, V>& acc, const T* a, const T* b, int64_t depth,
+                               Prefetch prefetch = {}) {
+  constexpr int64_t kWidth = V * kLanes<T>;
   for (; depth > 0; depth -= kChunk, a += R * kChunk) {
-    const T* end = b + std::min<int64_t>(depth, kChunk) * (V * kLanes<T>);
+    const T* const end = b + std::min<int64_t>(depth, kChunk) * kWidth;
     const T* a_k = a;
-    for (; b != end; b += V * kLanes<T>, ++a_k) acc.template Step<kChunk>(a_k, b);
+    while (b != end) {
+      prefetch.Some();
+      const T* const group_end = std::min(end, b + Prefetch::kGroup * kWidth);
+      for (; b != group_end; b += kWidth, ++a_k) acc.template Step<kChunk>(a_k, b);
+    }
   }
 }
 

@@ -1,0 +1,45 @@
+// Linear layers of ViT-B/16 at batch 1 (197 rows) and 8 (1576), as the model runs them.
+#include <benchmark/benchmark.h>
+
+#include "qkv/simd/gemm.h"
+#include "tests/support/sampler.h"
+
+namespace qkv::simd {
+namespace {
+
+template <typename T>
+void GemmLayer(benchmark::State& state, Activation activation) {
+  const int64_t M = state.range(0), N = state.range(1), K = state.range(2);
+  Sampler sampler(1);
+  const auto x = sampler.Normal<T>({M, K}), w = sampler.Normal<T>({N, K}), bias = sampler.Normal<T>({N});
+  // Several copies of the weights take turns, so that they come from memory, as in a model.
+  const int64_t copies = std::max<int64_t>(1, 128'000'000 / (N * K * static_cast<int64_t>(sizeof(T))));
+  std::vector<PackedMatrix<T>> packed;
+  for (int64_t i = 0; i < copies; ++i) packed.emplace_back(w.view());
+  Tensor<T> y({M, N});
+  const Epilogue<T> epilogue{.bias = bias.data(), .activation = activation};
+  size_t next = 0;
+  for (auto _ : state) {
+    Gemm<T>(x, packed[next], epilogue, y);
+    next = (next + 1) % packed.size();
+  }
+  state.counters["GFLOP/s"] = benchmark::Counter(2e-9 * static_cast<double>(M * N * K),
+                                                 benchmark::Counter::kIsIterationInvariantRate);
+}
+
+void Shapes(benchmark::internal::Benchmark* benchmark) {
+  for (const int64_t M : {1, 8, 197, 1576}) {
+    benchmark->Args({M, 2304, 768})->Args({M, 768, 768})->Args({M, 3072, 768})->Args({M, 768, 3072});
+  }
+  benchmark->UseRealTime()->Unit(benchmark::kMicrosecond)->ArgNames({"M", "N", "K"});
+}
+void Layer(benchmark::State& state) { GemmLayer<float>(state, Activation::kNone); }
+void LayerGelu(benchmark::State& state) { GemmLayer<float>(state, Activation::kGelu); }
+void LayerDouble(benchmark::State& state) { GemmLayer<double>(state, Activation::kNone); }
+
+BENCHMARK(Layer)->Apply(Shapes);
+BENCHMARK(LayerGelu)->Args({197, 3072, 768})->Args({1576, 3072, 768})->UseRealTime()->Unit(benchmark::kMicrosecond);
+BENCHMARK(LayerDouble)->Args({197, 768, 768})->UseRealTime()->Unit(benchmark::kMicrosecond);
+
+}  // namespace
+}  // namespace qkv::simd
