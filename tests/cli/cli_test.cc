@@ -1,0 +1,217 @@
+// The program from outside: what it prints where, and its exit codes.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <sstream>
+#include <thread>
+
+#include "qkv/io/json.h"
+#include "qkv/io/npy.h"
+#include "qkv/io/safetensors.h"
+#include "tests/cli/program.h"
+
+namespace qkv {
+namespace {
+
+std::vector<io::Json> JsonLines(const std::string& text) {
+  std::vector<io::Json> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(io::Json::parse(line));
+  return lines;
+}
+
+bool Contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+TEST(Program, HelpAndVersionSucceedOnStdout) {
+  for (const char* arguments : {"--help", "--version", "classify --help", "run --help"}) {
+    const Said said = Qkv(arguments);
+    EXPECT_EQ(said.exit_code, 0) << arguments;
+    EXPECT_FALSE(said.out.empty()) << arguments;
+    EXPECT_TRUE(said.err.empty()) << said.err;
+  }
+}
+
+TEST(Program, UsageErrorsExitWithTwo) {
+  for (const char* arguments : {"", "fly", "classify", "classify --top 0 x.png", "classify --nonsense x.png", "verify",
+                                "classify --threads 0 x.png", "embed --pool sum x.png"}) {
+    const Said said = Qkv(arguments);
+    EXPECT_EQ(said.exit_code, 2) << arguments << said.out << said.err;
+    EXPECT_TRUE(said.out.empty()) << said.out;
+  }
+}
+
+TEST(Program, OtherErrorsExitWithOneAndSayWhat) {
+  const TemporaryFolder empty;
+  const std::pair<std::string, std::string> cases[] = {
+      {"classify /nonexistent.png", "/nonexistent.png"},
+      {"classify -m /nonexistent " + Digits(), "/nonexistent"},
+      {"classify " + empty.path().string(), "no images"},
+      {"classify --size 28y28 " + Digits(), "--size"},
+      {"classify --window 5 " + Digits(), "--window"},
+      {"classify -m " + Golden("timm_features") + " " + Digits(), "no classifier"},
+      {"run -m " + Golden("timm_vit") + " --output /tmp/x.safetensors", "--input"},
+      {"run -m " + Golden("timm_vit") + " --hidden 9 --output /tmp/x.safetensors " + Digits(), "--hidden"},
+      {"embed -o out.txt " + Digits(), ".npy"},
+  };
+  for (const auto& [arguments, named] : cases) {
+    const Said said = Qkv(arguments);
+    EXPECT_EQ(said.exit_code, 1) << arguments;
+    EXPECT_TRUE(Contains(said.err, named)) << arguments << ": " << said.err;
+    EXPECT_TRUE(said.out.empty()) << said.out;
+  }
+}
+
+TEST(Classify, BuiltInModelReadsAllHandDrawnDigits) {
+  const Said said = Qkv("classify --json " + Digits());
+  EXPECT_EQ(said.exit_code, 0);
+  EXPECT_TRUE(Contains(said.err, "built-in"));
+  const auto lines = JsonLines(said.out);
+  EXPECT_EQ(lines.size(), 20u);
+  for (const io::Json& line : lines) {
+    const std::string name = std::filesystem::path(line["path"].get<std::string>()).filename();
+    EXPECT_EQ(line["top"][0]["label"], name.substr(0, 1)) << name;
+    EXPECT_EQ(line["top"].size(), 5u);
+    EXPECT_FALSE(line.contains("logits"));
+  }
+}
+
+TEST(Classify, LogitsAndScoresAgree) {
+  const Said said = Qkv("classify --json --logits --top 10 " + Digits() + "/3-white.png");
+  const io::Json line = JsonLines(said.out).at(0);
+  double sum = 0;
+  for (const double logit : line["logits"]) sum += std::exp(logit);
+  for (const io::Json& entry : line["top"]) {
+    EXPECT_NEAR(entry["score"], std::exp(line["logits"][entry["index"].get<size_t>()].get<double>()) / sum, 1e-6);
+  }
+}
+
+TEST(Classify, ResultsDoNotDependOnTheBatch) {
+  const Said one = Qkv("classify --json --logits --batch 1 --threads 1 " + Digits());
+  const Said many = Qkv("classify --json --logits --batch 7 " + Digits());
+  EXPECT_EQ(one.out, many.out);
+}
+
+TEST(Classify, UnreadableFilesAreNamedAndTheRestIsDone) {
+  const TemporaryFolder folder;
+  const std::string image = ReadFile(Digits() + "/3-white.png");
+  WriteFile(folder / "a.png", image);
+  WriteFile(folder / "b.png", image.substr(0, image.size() / 2));
+  WriteFile(folder / "c.png", "no image at all");
+  WriteFile(folder / "d.png", image);
+  WriteFile(folder / "notes.txt", "not looked at");
+  const Said said = Qkv("classify --json " + folder.path().string());
+  EXPECT_EQ(said.exit_code, 1);
+  EXPECT_EQ(JsonLines(said.out).size(), 2u);
+  EXPECT_TRUE(Contains(said.err, "b.png")) << said.err;
+  EXPECT_TRUE(Contains(said.err, "c.png")) << said.err;
+  EXPECT_TRUE(Contains(said.err, "2 of 4 files could not be read")) << said.err;
+}
+
+TEST(Classify, ReadsStdin) {
+  const Said said = Qkv("classify --json -", "cat " + Digits() + "/7-black.png |");
+  EXPECT_EQ(said.exit_code, 0) << said.err;
+  EXPECT_EQ(JsonLines(said.out).at(0)["top"][0]["label"], "7");
+}
+
+TEST(Classify, OtherSizesInterpolatePositions) {
+  const Said said = Qkv("classify -m " + Golden("timm_vit") + " --size 40x32 --json " + Digits());
+  EXPECT_EQ(said.exit_code, 0) << said.err;
+  EXPECT_EQ(JsonLines(said.out).size(), 20u);
+  EXPECT_EQ(Qkv("classify -m " + Golden("timm_vit") + " --size 41x32 " + Digits()).exit_code, 1);
+}
+
+TEST(Info, SaysWhatWasUsedAndAssumed) {
+  const TemporaryFolder folder;
+  WriteFile(folder / "bare.safetensors", ReadFile(Golden("timm_vit") + "/model.safetensors"));
+  const Said said = Qkv("info -m " + (folder / "bare.safetensors").string());
+  EXPECT_EQ(said.exit_code, 0) << said.err;
+  EXPECT_TRUE(Contains(said.out, "32 of 32 used")) << said.out;
+  EXPECT_TRUE(Contains(said.out, "assumed")) << said.out;
+  const io::Json json = JsonLines(Qkv("info --json").out).at(0);
+  EXPECT_EQ(json["parameters"], 205066);
+  EXPECT_EQ(json["tensors_used"], json["tensors"]);
+}
+
+TEST(Info, ForcedInstructionSetTakesEffect) {
+  EXPECT_TRUE(Contains(Qkv("info", "QKV_ISA=baseline").out, "baseline kernels"));
+  const Said said = Qkv("info", "QKV_ISA=quantum");
+  EXPECT_EQ(said.exit_code, 1);
+  EXPECT_TRUE(Contains(said.err, "QKV_ISA")) << said.err;
+}
+
+TEST(Verify, AgreesWithTheGoldenAndFindsAChange) {
+  const std::string golden = Golden("timm_vit");
+  const Said good = Qkv("verify -m " + golden + " " + golden + "/expected.safetensors");
+  EXPECT_EQ(good.exit_code, 0) << good.out << good.err;
+  EXPECT_TRUE(Contains(good.err, "7 of 7 tensors agree")) << good.err;
+
+  const TemporaryFolder folder;
+  const auto file = io::SafeTensors::Open(golden + "/expected.safetensors");
+  auto logits = io::Convert<float>(*file.Find("logits"));
+  logits[0] += 0.01f;
+  io::WriteSafeTensors(folder / "changed.safetensors", {*file.Find("pixels"), io::Stored<float>("logits", logits)});
+  const Said bad = Qkv("verify -m " + golden + " " + (folder / "changed.safetensors").string());
+  EXPECT_EQ(bad.exit_code, 1);
+  EXPECT_TRUE(Contains(bad.out, "BEYOND")) << bad.out;
+}
+
+TEST(Run, WritesWhatVerifyAcceptsFromImagesAndFromPixels) {
+  const TemporaryFolder folder;
+  const std::string model = Golden("timm_grey"), images = (folder / "images.safetensors").string(),
+                    again = (folder / "again.safetensors").string();
+  ASSERT_EQ(Qkv("run -m " + model + " --hidden all --attention all -o " + images + " " + Digits()).exit_code, 0);
+  const Said said = Qkv("run -m " + model + " --hidden 0,2 --attention 1 --batch 3 --input " + images + " -o " + again);
+  ASSERT_EQ(said.exit_code, 0) << said.err;
+  const auto all = io::SafeTensors::Open(images), some = io::SafeTensors::Open(again);
+  EXPECT_EQ(all.tensors().size(), 8u);
+  EXPECT_EQ(some.tensors().size(), 6u);
+  EXPECT_EQ(io::Json::parse(all.metadata().at("paths")).size(), 20u);
+  for (const io::StoredTensor& tensor : some.tensors()) {
+    const io::StoredTensor* other = all.Find(tensor.name);
+    ASSERT_NE(other, nullptr);
+    EXPECT_TRUE(std::equal(tensor.bytes.begin(), tensor.bytes.end(), other->bytes.begin(), other->bytes.end()))
+        << tensor.name;
+  }
+}
+
+TEST(Run, RefusesPixelsThatAreNotNumbers) {
+  const TemporaryFolder folder;
+  Tensor<float> pixels({1, 3, 24, 24});
+  pixels[5] = std::nanf("");
+  io::WriteSafeTensors(folder / "nan.safetensors", {io::Stored<float>("pixels", pixels)});
+  const Said said = Qkv("run -m " + Golden("timm_vit") + " --input " + (folder / "nan.safetensors").string() + " -o " +
+                        (folder / "out.safetensors").string());
+  EXPECT_EQ(said.exit_code, 1);
+  EXPECT_TRUE(Contains(said.err, "NaN")) << said.err;
+  EXPECT_FALSE(std::filesystem::exists(folder / "out.safetensors"));
+}
+
+TEST(Run, FullDiskIsAnError) {
+  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
+  const Said said = Qkv("run -m " + Golden("timm_grey") + " -o /dev/full " + Digits());
+  EXPECT_EQ(said.exit_code, 1);
+  EXPECT_TRUE(Contains(said.err, "No space left")) << said.err;
+}
+
+TEST(Embed, WritesNumPyWithNamesBesideAndSafetensors) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(Qkv("embed -o " + (folder / "e.npy").string() + " " + Digits()).exit_code, 0);
+  EXPECT_EQ(io::ReadNpy<float>(folder / "e.npy").shape(), Shape({20, 64}));
+  EXPECT_TRUE(Contains(ReadFile(folder / "e.paths.txt"), "0-black.png\n"));
+  ASSERT_EQ(Qkv("embed --pool tokens -o " + (folder / "e.safetensors").string() + " " + Digits()).exit_code, 0);
+  EXPECT_EQ(io::SafeTensors::Open(folder / "e.safetensors").Find("embeddings")->shape, Shape({20, 50, 64}));
+  const auto lines = JsonLines(Qkv("embed --pool mean " + Digits()).out);
+  EXPECT_EQ(lines.at(0)["embedding"].size(), 64u);
+}
+
+TEST(Bench, AnswersEveryLine) {
+  const Said said = Qkv("bench --stdin", "printf '\\n\\n\\n' |");
+  EXPECT_EQ(said.exit_code, 0) << said.err;
+  std::istringstream lines(said.out);
+  int count = 0;
+  for (double ms; lines >> ms; ++count) EXPECT_GT(ms, 0);
+  EXPECT_EQ(count, 3);
+}
+
+}  // namespace
+}  // namespace qkv
