@@ -190,6 +190,8 @@ Description DescribeTimm(const io::Json& json) {
   Description description;
   description.config = ParseArguments(Fields(args, "config.json: model_args"), architecture);
   description.config.family = Family::kTimm;
+  // Not timm's: what `qkv convert` notes where a model's eps is not that of its architecture.
+  description.config.eps = config.Number("qkv_norm_eps", description.config.eps);
   if (!input_size)
     cfg["input_size"] = {description.config.channels, description.config.image_height, description.config.image_width};
   description.labels = ParseLabels(config, description.config.classes);

@@ -1,0 +1,67 @@
+// qkv convert: a checkpoint in another layout or type.
+#include "qkv/model/convert.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <map>
+#include <memory>
+
+#include "cli/command.h"
+#include "qkv/core/parallel.h"
+
+namespace qkv::cli {
+namespace {
+
+struct Options {
+  ModelOptions model;
+  std::string output, layout, dtype;
+  bool force = false;
+};
+
+const std::map<std::string, model::Family> kLayouts = {
+    {"timm", model::Family::kTimm}, {"hf", model::Family::kHuggingFace}, {"vit-pytorch", model::Family::kVitPytorch}};
+const std::map<std::string, DType> kTypes = {{"fp32", DType::kF32}, {"fp16", DType::kF16}, {"bf16", DType::kBF16}};
+
+int Convert(const Options& options) {
+  if (options.model.threads > 0) SetNumThreads(options.model.threads);
+  model::ConvertOptions request;
+  if (!options.layout.empty()) request.layout = kLayouts.at(options.layout);
+  if (!options.dtype.empty()) request.dtype = kTypes.at(options.dtype);
+  request.force = options.force;
+  const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
+  const model::Converted converted = model::Convert(checkpoint, options.output, request);
+  for (const std::string& note : converted.notes) fmt::print(stderr, "note: {}\n", note);
+  fmt::print(stderr, "{}: {} tensors, {:.1f} MB, {} layout\n", options.output, converted.tensors,
+             static_cast<double>(converted.bytes) / 1e6, model::Name(converted.layout));
+  return 0;
+}
+
+}  // namespace
+
+void RegisterConvert(CLI::App& app, int* exit_code) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("convert", "Write a model in another library's layout, or another type");
+  options->model.AddTo(*command, /*with_size=*/false);
+  command->add_option("-o,--output", options->output, "Folder to write; must not exist, or be empty")
+      ->required()
+      ->type_name("FOLDER");
+  command
+      ->add_option("--layout", options->layout,
+                   "Library that shall load it (default: the same; vit-pytorch from vit-pytorch only)")
+      ->check(CLI::IsMember(kLayouts));
+  command->add_option("--dtype", options->dtype, "Type of the stored weights (default: as they are)")
+      ->check(CLI::IsMember(kTypes));
+  command->add_flag("--force", options->force, "Replace the model in a folder that is not empty");
+  command->footer(
+      "A model that the library cannot express is refused, with the reason; what differs though the logits are equal\n"
+      "is said on stderr.\n\n"
+      "Examples:\n"
+      "  qkv convert -m vit-timm -o vit-hf --layout hf       timm's model for transformers\n"
+      "  qkv convert -m vit-hf -o vit-timm --layout timm     and back\n"
+      "  qkv convert -m vit -o vit-half --dtype fp16         half the size\n"
+      "  qkv convert -m sharded -o whole                     shards joined into one file");
+  command->callback([options, exit_code] { *exit_code = Convert(*options); });
+}
+
+}  // namespace qkv::cli

@@ -1,0 +1,34 @@
+// The tensors of a conversion: other types, other cuts, other habits of where positions are kept.
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "qkv/core/dtype.h"
+#include "qkv/io/safetensors.h"
+#include "qkv/model/checkpoint.h"
+#include "qkv/model/vit_config.h"
+
+namespace qkv::model {
+
+/// Tensors ready to be written, and the memory of those that are not a checkpoint's own.
+struct TensorList {
+  std::vector<io::StoredTensor> tensors;
+  std::deque<std::vector<std::byte>> memory;
+};
+
+/// Every tensor of the checkpoint under its stored name.
+/// Throws Error naming the tensor when a finite number would become infinite.
+TensorList SameTensors(const Checkpoint& checkpoint, std::optional<DType> dtype);
+
+/// The tensors of `target`, a configuration that computes what the checkpoint's does, cut and named as its library
+/// stores them; `prefix` is that of its base model. Where the target gives fewer tokens a position, positions are added
+/// to the tokens; where it gives more, theirs are zero.
+/// Throws Error as above, and for a tensor that the checkpoint has not got.
+TensorList TranslatedTensors(const Checkpoint& checkpoint, const VitConfig& target, std::string_view prefix,
+                             std::optional<DType> dtype);
+
+}  // namespace qkv::model

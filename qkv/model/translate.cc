@@ -1,0 +1,76 @@
+// What both directions of translate.h share.
+#include "qkv/model/translate.h"
+
+namespace qkv::model {
+
+Obstructions CommonObstructions(const VitConfig& c, std::string_view who) {
+  const auto has_no = [&](std::string_view what) { return fmt::format("{} has no {}", who, what); };
+  return {
+      {c.patch_norms, has_no("LayerNorm around the patch projection")},
+      {c.positions == Positions::kSinCos, has_no("positions that are computed (sines and cosines)")},
+      {c.heads * c.head_width != c.width,
+       fmt::format("{}, but {} heads of {} features are not {}", has_no("width of heads of its own"), c.heads,
+                   c.head_width, c.width)},
+      {!c.projection, has_no("attention without an output projection")},
+      {c.head_norm, has_no("LayerNorm in the classifier")},
+      {c.mlp == nn::MlpKind::kGateLast, has_no("gate in the second half of the MLP's first layer")},
+  };
+}
+
+void RefuseObstructed(const VitConfig& config, Family target, const Obstructions& obstructions) {
+  std::string reasons;
+  for (const auto& [there, reason] : obstructions) {
+    if (there) reasons += "\n  " + reason;
+  }
+  Require(reasons.empty(), "convert: {} ({}) cannot be written for {}:{}", config.architecture, Name(config.family),
+          Name(target), reasons);
+}
+
+std::vector<std::string> Differences(const VitConfig& a, const VitConfig& b) {
+  std::vector<std::string> differences;
+  const auto compare = [&](std::string_view what, const auto& x, const auto& y) {
+    if (x != y) differences.emplace_back(what);
+  };
+  compare("the image's height", a.image_height, b.image_height);
+  compare("the image's width", a.image_width, b.image_width);
+  compare("the patch's height", a.patch_height, b.patch_height);
+  compare("the patch's width", a.patch_width, b.patch_width);
+  compare("the number of channels", a.channels, b.channels);
+  compare("the width", a.width, b.width);
+  compare("the depth", a.depth, b.depth);
+  compare("the number of heads", a.heads, b.heads);
+  compare("the width of a head", a.head_width, b.head_width);
+  compare("the MLP's width", a.mlp_width, b.mlp_width);
+  compare("the patch projection's bias", a.patch_bias, b.patch_bias);
+  compare("LayerNorm around the patch projection", a.patch_norms, b.patch_norms);
+  compare("the class token", a.class_token, b.class_token);
+  compare("the distillation token", a.distillation_token, b.distillation_token);
+  compare("the register tokens", a.registers, b.registers);
+  compare("the positions", a.positions, b.positions);
+  compare("LayerNorm before the blocks", a.pre_norm, b.pre_norm);
+  compare("LayerNorm before the output projection", a.attention_norm, b.attention_norm);
+  compare("LayerNorm inside the MLP", a.mlp_norm, b.mlp_norm);
+  compare("the final LayerNorm", a.final_norm, b.final_norm);
+  compare("LayerNorm after pooling", a.fc_norm, b.fc_norm);
+  compare("LayerNorm on queries and keys", a.qk_norm, b.qk_norm);
+  compare("the biases of queries, keys and values", a.qkv_bias, b.qkv_bias);
+  compare("the output projection", a.projection, b.projection);
+  if (a.projection) compare("the output projection's bias", a.projection_bias, b.projection_bias);
+  compare("the MLP's biases", a.mlp_bias, b.mlp_bias);
+  compare("LayerScale", a.layer_scale, b.layer_scale);
+  compare("the MLP's kind", a.mlp, b.mlp);
+  compare("the activation", a.activation, b.activation);
+  compare("the pooling", a.pool, b.pool);
+  if (a.pool != Pool::kToken && a.pool != Pool::kTokenAndMean && a.prefix() > 0) {
+    compare("the tokens that are pooled", a.pool_prefix, b.pool_prefix);
+  }
+  if (a.pool == Pool::kMap) compare("the width of the pooling's MLP", a.map_mlp_width, b.map_mlp_width);
+  compare("the pooler's width", a.pooler_width, b.pooler_width);
+  if (a.pooler_width > 0) compare("the pooler's activation", a.pooler_activation, b.pooler_activation);
+  compare("LayerNorm in the classifier", a.head_norm, b.head_norm);
+  compare("the number of classes", a.classes, b.classes);
+  compare("the distillation head", a.distillation_head, b.distillation_head);
+  return differences;
+}
+
+}  // namespace qkv::model

@@ -1,0 +1,41 @@
+// A model said in another library's words: its configuration files, and what these cannot say.
+// Not here: its tensors (convert.h).
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "qkv/io/json.h"
+#include "qkv/model/description.h"
+
+namespace qkv::model {
+
+struct Translation {
+  io::Json config;                  // config.json
+  io::Json preprocessor = nullptr;  // preprocessor_config.json, or null
+  std::string prefix;               // of the base model's tensor names
+  std::vector<std::string> notes;   // what will differ although the logits are equal, a sentence each
+};
+
+/// For timm: an entry of its registry, and model_args for whatever differs from it.
+/// Throws Error that names everything of the model that timm has not got.
+Translation TranslateToTimm(const Description& description);
+
+/// For Hugging Face: ViT, DeiT, DINOv2 or DINOv2 with registers, with a classifier or bare.
+/// Throws Error that names everything of the model that this class has not got.
+Translation TranslateToHuggingFace(const Description& description);
+
+/// What keeps a model from being said in a library's words: those of (whether, why) that hold.
+using Obstructions = std::vector<std::pair<bool, std::string>>;
+/// What no library but the model's own has. `who` begins the reasons: "timm", "Hugging Face's ViT".
+Obstructions CommonObstructions(const VitConfig& config, std::string_view who);
+/// Throws Error with all of them when there are any.
+void RefuseObstructed(const VitConfig& config, Family target, const Obstructions& obstructions);
+
+/// In what the arithmetic of two configurations differs at the trained size, but for LayerNorm's eps; the number of
+/// tokens that have a position does not count, since a position of zero serves as none.
+std::vector<std::string> Differences(const VitConfig& a, const VitConfig& b);
+
+}  // namespace qkv::model
