@@ -1,15 +1,19 @@
 """Compares qkv with the installed originals: what `make verify` runs.
 
-    python tools/verify.py [--qkv PROGRAM] [--small] [--keep FOLDER] [PATTERN...]
+    python tools/verify.py [--convert] [--qkv PROGRAM] [--small] [--keep FOLDER] [PATTERN...]
 
 For every configuration of tests/golden/cases.py, and for full-size models of each family, the
 original (timm, transformers, vit-pytorch) is made with random weights, saved as its library
 saves it and run in float32 and float64; `qkv verify` then runs the saved model and compares
 logits, tokens, hidden states and attention. Exit 1 when one of them disagrees. Unlike the
 goldens, nothing here is kept, so the models may be large. PATTERN are shell patterns of names.
+
+With --convert, `qkv convert` instead writes each model for the other library (timm for
+transformers, transformers for timm), which must load it strictly and answer the same.
 """
 import argparse
 import fnmatch
+import json
 import subprocess
 import sys
 import tempfile
@@ -20,7 +24,10 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests/golden"))
 
 from cases import CASES  # noqa: E402
-from originals import Case, answers, build, save, save_file  # noqa: E402
+import timm  # noqa: E402
+import torch  # noqa: E402
+import transformers  # noqa: E402
+from originals import Case, answers, build, channels, run, save, save_file, trained_size  # noqa: E402
 
 
 def timm_full(arch, size=None, **args):
@@ -73,6 +80,38 @@ def verify(case, program, folder):
     return done.returncode == 0, said
 
 
+def load_converted(library, folder):
+    """(case, model): what `library` makes of the folder, refusing missing and left-over tensors."""
+    if library == "timm":
+        model = timm.create_model(f"local-dir:{folder}", pretrained=True)  # strict
+        return Case(folder.name, "timm", "", {}), model.eval()
+    kind = json.loads((folder / "config.json").read_text())["architectures"][0]
+    bare = {"add_pooling_layer": False} if kind in ("ViTModel", "DeiTModel") else {}
+    model, info = getattr(transformers, kind).from_pretrained(
+        folder, dtype=torch.float32, attn_implementation="eager", output_loading_info=True, **bare)  # fmt: skip
+    assert not any(info.values()), f"{kind} does not load it strictly: {info}"
+    return Case(folder.name, "transformers", kind, {}), model.eval()
+
+
+def verify_convert(case, program, folder):
+    """(passed, what there is to say). The trained size only: elsewhere the libraries interpolate differently."""
+    other = {"timm": "transformers", "transformers": "timm"}.get(case.library)
+    model = build(case)
+    save(case, model, folder)
+    there = folder.with_suffix(".converted")
+    layout = {"timm": "timm", "transformers": "hf"}.get(other, "timm")
+    done = subprocess.run([program, "convert", "-m", folder, "-o", there, "--force", "--layout", layout],
+                          capture_output=True, text=True)  # fmt: skip
+    if done.returncode != 0:
+        refused = done.returncode == 1 and "cannot be written for" in done.stderr
+        return refused, done.stderr.strip()
+    pixels = torch.randn(2, channels(case), *trained_size(case), generator=torch.Generator().manual_seed(1))
+    expected, got = run(case, model, pixels), run(*load_converted(other, there), pixels)
+    gaps = {k: float((got[k] - expected[k]).abs().max() / expected[k].abs().max()) for k in ("logits", "tokens")}
+    # float32's rounding; and LayerNorm's eps, which timm's configuration cannot say (1e-12 becomes 1e-6).
+    return max(gaps.values()) <= 1e-5, ", ".join(f"{k} differ by {gap:.1e}" for k, gap in gaps.items())
+
+
 def select(patterns, small):
     cases = list(CASES.values()) + ([] if small else FULL)
     if not patterns:
@@ -84,6 +123,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("patterns", nargs="*", metavar="PATTERN")
     parser.add_argument("--qkv", default=ROOT / "build/release/qkv", type=Path, metavar="PROGRAM")
+    parser.add_argument("--convert", action="store_true", help="check qkv convert instead of qkv verify")
     parser.add_argument("--small", action="store_true", help="leave out the full-size models")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep models and references there")
     parser.add_argument("-v", "--verbose", action="store_true", help="print all that qkv verify says")
@@ -100,7 +140,7 @@ def main():
         start = time.perf_counter()
         with tempfile.TemporaryDirectory(prefix="qkv-verify-") as temporary:
             folder = Path(options.keep or temporary) / case.name
-            passed, said = verify(case, options.qkv, folder)
+            passed, said = (verify_convert if options.convert else verify)(case, options.qkv, folder)
         print(f"{case.name:{width}}  {'ok  ' if passed else 'FAIL'}  {time.perf_counter() - start:6.1f} s", flush=True)
         if not passed:
             failed.append(case.name)
