@@ -26,6 +26,25 @@ void RefuseObstructed(const VitConfig& config, Family target, const Obstructions
           Name(target), reasons);
 }
 
+bool PreprocessesToTrainedSize(const Description& description) {
+  const VitConfig& c = description.config;
+  // Any image does, unless it is left as large as it comes.
+  const Shape shape = image::OutputShape(description.preprocess, c.image_height, c.image_width);
+  return shape[1] == c.image_height && shape[2] == c.image_width;
+}
+
+void NoteOtherSizes(const Description& description, Family target, Interpolation interpolation,
+                    std::vector<std::string>* notes) {
+  const VitConfig& c = description.config;
+  const bool square = c.image_height == c.image_width;
+  if (c.family == target || c.positions != Positions::kLearned) return;
+  if (c.interpolation == interpolation && square) return;
+  notes->push_back(fmt::format(
+      "at other sizes than {}x{} {} interpolates the positions in its own way: logits differ there{}", c.image_height,
+      c.image_width, Name(target),
+      PreprocessesToTrainedSize(description) ? "" : ", and this model's preprocessing makes images of another size"));
+}
+
 std::vector<std::string> Differences(const VitConfig& a, const VitConfig& b) {
   std::vector<std::string> differences;
   const auto compare = [&](std::string_view what, const auto& x, const auto& y) {

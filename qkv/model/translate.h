@@ -34,6 +34,14 @@ Obstructions CommonObstructions(const VitConfig& config, std::string_view who);
 /// Throws Error with all of them when there are any.
 void RefuseObstructed(const VitConfig& config, Family target, const Obstructions& obstructions);
 
+/// Notes that images of other sizes than the trained one give other logits, where `target` interpolates positions by
+/// another rule, `interpolation`; and that the model's own preprocessing makes such images, where it does.
+void NoteOtherSizes(const Description& description, Family target, Interpolation interpolation,
+                    std::vector<std::string>* notes);
+
+/// Whether the preprocessing makes images of the trained size.
+bool PreprocessesToTrainedSize(const Description& description);
+
 /// In what the arithmetic of two configurations differs at the trained size, but for LayerNorm's eps; the number of
 /// tokens that have a position does not count, since a position of zero serves as none.
 std::vector<std::string> Differences(const VitConfig& a, const VitConfig& b);

@@ -196,11 +196,9 @@ Translation TranslateToHuggingFace(const Description& description) {
   result.preprocessor = PreprocessToHuggingFace(description.preprocess, &result.notes);
   const auto interpolation =
       type.type == kDinov2Registers.type ? Interpolation::kBicubicAntialias : Interpolation::kBicubic;
-  if (c.family != Family::kHuggingFace && (c.interpolation != interpolation || c.image_height != c.image_width)) {
-    result.notes.push_back(
-        fmt::format("at other sizes than {}x{} Hugging Face interpolates the positions in its own "
-                    "way: logits differ there",
-                    c.image_height, c.image_width));
+  NoteOtherSizes(description, Family::kHuggingFace, interpolation, &result.notes);
+  if (c.family != Family::kHuggingFace && !IsDinov2(type) && !PreprocessesToTrainedSize(description)) {
+    result.notes.push_back("pass interpolate_pos_encoding=True to its forward: images are not of the trained size");
   }
   return result;
 }

@@ -177,13 +177,7 @@ Translation TranslateToTimm(const Description& description) {
   config["pretrained_cfg"] = std::move(cfg);
   if (!description.labels.empty()) config["label_names"] = description.labels;
 
-  if (c.family != Family::kTimm && c.positions == Positions::kLearned &&
-      (c.interpolation != Interpolation::kBicubicAntialias || c.image_height != c.image_width)) {
-    result.notes.push_back(
-        fmt::format("at other sizes than {}x{} timm interpolates the positions in its own way: "
-                    "logits differ there",
-                    c.image_height, c.image_width));
-  }
+  NoteOtherSizes(description, Family::kTimm, Interpolation::kBicubicAntialias, &result.notes);
   return result;
 }
 

@@ -295,6 +295,19 @@ TEST_F(Conversion, HuggingFaceNotesItsType) {
   EXPECT_EQ(io::ReadJson(Out() / "config.json")["dtype"], "float16");
 }
 
+// As facebook/dinov2-base: trained at one size, preprocessed to another.
+TEST_F(Conversion, KeepsAPreprocessedSizeThatIsNotTheTrainedOne) {
+  config_["pretrained_cfg"]["input_size"] = {1, 12, 12};
+  config_["pretrained_cfg"]["fixed_input_size"] = false;
+  const Checkpoint original = Open();
+  const Converted there = Convert(original, Out(), {.layout = Family::kHuggingFace});
+  EXPECT_NE(there.notes.back().find("interpolate_pos_encoding"), std::string::npos) << there.notes.back();
+  Convert(Checkpoint::Open(Out()), folder_ / "back", {.layout = Family::kTimm});
+  const Description back = Checkpoint::Open(folder_ / "back").description;
+  EXPECT_EQ(back.config.image_height, 8);
+  EXPECT_EQ(back.preprocess.crop_height, 12);
+}
+
 // ---------------------------------------------------------------------------------------------------------------------
 // Folders
 
