@@ -107,6 +107,16 @@ const ProcessorDefaults& DefaultsOf(const Fields& fields) {
        fields.where(), key, type);
 }
 
+/// A switch of an image processor: null turns a step off, as it does there.
+bool Switch(const Fields& fields, std::string_view key, bool otherwise) {
+  return fields.Bool(key, fields.json().contains(key) ? false : otherwise);
+}
+
+/// null in place of a value that an enabled step needs is refused, as it is there.
+void RefuseNull(const Fields& fields, std::string_view key) {
+  Require(fields.Has(key) || !fields.json().contains(key), "{}: \"{}\" is null", fields.where(), key);
+}
+
 Filter HuggingFaceFilter(const Fields& fields, int64_t otherwise) {
   // Pillow's numbers.
   constexpr std::array kFilters = {Filter::kNearest, Filter::kLanczos, Filter::kBilinear,
@@ -219,25 +229,34 @@ Preprocess PreprocessFromHuggingFace(const io::Json& preprocessor_config, int ch
   const Fields fields(preprocessor_config, "preprocessor_config.json");
   CheckOverride(size);
   const ProcessorDefaults& defaults = DefaultsOf(fields);
-  Require(!fields.Bool("do_pad", false), "{}: \"do_pad\" is not supported", fields.where());
+  Require(!Switch(fields, "do_pad", false), "{}: \"do_pad\" is not supported", fields.where());
   Preprocess p;
   p.channels = channels;
-  fields.Bool("do_convert_rgb", true);  // checked only: an image is brought to the model's channels in any case
-  if (fields.Bool("do_resize", true)) {
+  Switch(fields, "do_convert_rgb", true);  // its type only: an image is brought to the model's channels in any case
+  if (Switch(fields, "do_resize", true)) {
+    RefuseNull(fields, "size");
+    RefuseNull(fields, "resample");
     SetHuggingFaceResize(fields, defaults, size, p);
     p.filter = HuggingFaceFilter(fields, defaults.resample);
   }
-  if (fields.Bool("do_center_crop", defaults.center_crop)) {
+  if (Switch(fields, "do_center_crop", defaults.center_crop)) {
+    RefuseNull(fields, "crop_size");
     Require(fields.Has("crop_size") || defaults.center_crop, "{}: \"do_center_crop\" needs \"crop_size\"",
             fields.where());
     p.crop = Preprocess::Crop::kHuggingFace;
-    std::tie(p.crop_height, p.crop_width) = size                      ? *size
-                                            : fields.Has("crop_size") ? HeightAndWidth(fields, "crop_size")
-                                                                      : std::pair(kCropSize, kCropSize);
+    std::pair<int64_t, int64_t> crop = {kCropSize, kCropSize};
+    if (fields.Has("crop_size")) crop = HeightAndWidth(fields, "crop_size");
+    std::tie(p.crop_height, p.crop_width) = size.value_or(crop);
   }
-  p.rescale = fields.Bool("do_rescale", true) ? fields.Number("rescale_factor", 1.0 / 255) : 1.0;
-  Require(std::isfinite(p.rescale), "{}: \"rescale_factor\" is {}", fields.where(), p.rescale);
-  if (fields.Bool("do_normalize", true)) {
+  p.rescale = 1;
+  if (Switch(fields, "do_rescale", true)) {
+    RefuseNull(fields, "rescale_factor");
+    p.rescale = fields.Number("rescale_factor", 1.0 / 255);
+    Require(std::isfinite(p.rescale), "{}: \"rescale_factor\" is {}", fields.where(), p.rescale);
+  }
+  if (Switch(fields, "do_normalize", true)) {
+    RefuseNull(fields, "image_mean");
+    RefuseNull(fields, "image_std");
     p.mean = Channels(fields, "image_mean", *defaults.mean, channels);
     p.std = Deviations(fields, "image_std", *defaults.std, channels);
   }
