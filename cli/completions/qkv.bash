@@ -3,14 +3,17 @@ _qkv() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]}
   local model="-m --model --threads" run="--size --dtype"
   local images="--batch --ignore-exif --window --max-pixels -q --quiet"
+  local types=fp32
+  [[ $command != convert ]] || types="fp32 fp16 bf16"
   COMPREPLY=()
   if [[ $COMP_CWORD -eq 1 ]]; then
-    mapfile -t COMPREPLY < <(compgen -W "classify embed info run verify bench -h --help --version" -- "$cur")
+    mapfile -t COMPREPLY < <(compgen -W "classify embed info run verify convert bench -h --help --version" -- "$cur")
     return
   fi
   case $prev in
-    --dtype) mapfile -t COMPREPLY < <(compgen -W "fp32" -- "$cur") && return ;;
+    --dtype) mapfile -t COMPREPLY < <(compgen -W "$types" -- "$cur") && return ;;
     --pool) mapfile -t COMPREPLY < <(compgen -W "cls mean tokens" -- "$cur") && return ;;
+    --layout) mapfile -t COMPREPLY < <(compgen -W "timm hf vit-pytorch" -- "$cur") && return ;;
     --attention | --hidden) mapfile -t COMPREPLY < <(compgen -W "all" -- "$cur") && return ;;
     --size | --threads | --batch | --window | --max-pixels | --top | --tolerance | --seconds) return ;;
   esac
@@ -22,6 +25,7 @@ _qkv() {
       info) options="$model --json" ;;
       run) options="$model $run $images --input -o --output --attention --hidden" ;;
       verify) options="$model $run --tolerance --json" ;;
+      convert) options="$model -o --output --layout --dtype --force" ;;
       bench) options="$model $run --batch --seconds --stdin" ;;
     esac
     mapfile -t COMPREPLY < <(compgen -W "$options -h --help" -- "$cur")

@@ -1,5 +1,5 @@
 # Completions of qkv for fish.
-set -l commands classify embed info run verify bench
+set -l commands classify embed info run verify convert bench
 set -l with_images "__fish_seen_subcommand_from classify embed run"
 set -l with_size "__fish_seen_subcommand_from classify embed run verify bench"
 
@@ -9,6 +9,7 @@ complete -c qkv -n "not __fish_seen_subcommand_from $commands" -a embed -d "Turn
 complete -c qkv -n "not __fish_seen_subcommand_from $commands" -a info -d "Show what a checkpoint is"
 complete -c qkv -n "not __fish_seen_subcommand_from $commands" -a run -d "Write intermediate results to a file"
 complete -c qkv -n "not __fish_seen_subcommand_from $commands" -a verify -d "Compare with a reference"
+complete -c qkv -n "not __fish_seen_subcommand_from $commands" -a convert -d "Write another layout or type"
 complete -c qkv -n "not __fish_seen_subcommand_from $commands" -a bench -d "Measure a model's speed"
 complete -c qkv -n "not __fish_seen_subcommand_from $commands" -l version -d "The program's version"
 complete -c qkv -s h -l help -d "What a subcommand takes"
@@ -26,10 +27,13 @@ complete -c qkv -n "__fish_seen_subcommand_from classify info verify" -l json -d
 complete -c qkv -n "__fish_seen_subcommand_from classify" -l top -x -d "Classes to print for each image"
 complete -c qkv -n "__fish_seen_subcommand_from classify" -l logits -d "All logits too, with --json"
 complete -c qkv -n "__fish_seen_subcommand_from embed" -l pool -x -a "cls mean tokens" -d "Which vectors"
-complete -c qkv -n "__fish_seen_subcommand_from embed run" -s o -l output -r -d "File to write"
+complete -c qkv -n "__fish_seen_subcommand_from embed run convert" -s o -l output -r -d "File to write"
 complete -c qkv -n "__fish_seen_subcommand_from run" -l input -r -d "Take the pixels from this safetensors file"
 complete -c qkv -n "__fish_seen_subcommand_from run" -l attention -x -a all -d "Blocks whose attention is kept"
 complete -c qkv -n "__fish_seen_subcommand_from run" -l hidden -x -a all -d "Hidden states to keep"
 complete -c qkv -n "__fish_seen_subcommand_from verify" -l tolerance -x -d "Allowed relative difference"
 complete -c qkv -n "__fish_seen_subcommand_from bench" -l seconds -x -d "How long to measure"
 complete -c qkv -n "__fish_seen_subcommand_from bench" -l stdin -d "One pass for each line read"
+complete -c qkv -n "__fish_seen_subcommand_from convert" -l layout -x -a "timm hf vit-pytorch" -d "Library that shall load it"
+complete -c qkv -n "__fish_seen_subcommand_from convert" -l dtype -x -a "fp32 fp16 bf16" -d "Type of the stored weights"
+complete -c qkv -n "__fish_seen_subcommand_from convert" -l force -d "Replace the model in the folder"
