@@ -7,9 +7,11 @@
 #include <setjmp.h>
 
 #include <bit>
+#include <cctype>
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "qkv/image/codec.h"
@@ -17,8 +19,12 @@
 namespace qkv::image {
 namespace {
 
-// Text and colour profiles are of no use here: chunks past this size are refused, so that they cannot fill the memory.
-constexpr png_alloc_size_t kMaxChunkBytes = 64 << 20;
+// Of text only EXIF and XMP packets are of use here. A compressed chunk may grow a thousandfold: bound each and all.
+constexpr png_alloc_size_t kMaxChunkBytes = 8 << 20;
+constexpr png_uint_32 kMaxChunks = 16;
+// Not read at all, for the same reason.
+constexpr png_byte kIgnoredChunks[] = "iCCP\0sPLT";
+constexpr int kIgnoredCount = 2;
 
 struct PngReader {
   png_structp png = nullptr;
@@ -57,6 +63,8 @@ bool ReadHeader(PngReader& reader) {
   // Whether a picture is too large is for DecodeOptions to say.
   png_set_user_limits(png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
   png_set_chunk_malloc_max(png, kMaxChunkBytes);
+  png_set_chunk_cache_max(png, kMaxChunks);
+  png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, kIgnoredChunks, kIgnoredCount);
   png_read_info(png, reader.info);
   const int depth = png_get_bit_depth(png, reader.info);
   if (png_get_color_type(png, reader.info) == PNG_COLOR_TYPE_PALETTE) png_set_palette_to_rgb(png);
@@ -79,22 +87,41 @@ bool ReadRows(PngReader& reader, png_bytepp rows) {
   return true;
 }
 
-std::span<const std::byte> Exif(const PngReader& reader) {
-  png_uint_32 length = 0;
-  png_bytep exif = nullptr;
-  if (png_get_eXIf_1(reader.png, reader.info, &length, &exif) == 0) return {};
-  return std::as_bytes(std::span(exif, length));
-}
-
-std::span<const std::byte> Xmp(const PngReader& reader) {
+/// The text under a keyword; empty if there is none.
+std::string_view Text(const PngReader& reader, std::string_view keyword) {
   png_textp texts = nullptr;
   const int count = png_get_text(reader.png, reader.info, &texts, nullptr);
   for (int i = 0; i < count; ++i) {
-    if (std::strcmp(texts[i].key, "XML:com.adobe.xmp") != 0) continue;
-    const size_t length = texts[i].compression > 0 ? texts[i].itxt_length : texts[i].text_length;
-    return std::as_bytes(std::span(texts[i].text, length));
+    if (texts[i].text == nullptr || texts[i].key != keyword) continue;
+    return {texts[i].text, texts[i].compression > 0 ? texts[i].itxt_length : texts[i].text_length};
   }
   return {};
+}
+
+/// ImageMagick's way to keep EXIF: a line feed, "exif", the length, and the bytes as hexadecimal digits.
+std::string FromRawProfile(std::string_view text) {
+  for (int line = 0; line < 3; ++line) {
+    const size_t end = text.find('\n');
+    if (end == text.npos) return "";
+    text.remove_prefix(end + 1);
+  }
+  std::string bytes;
+  int digits = 0, value = 0;
+  for (const char c : text) {
+    if (std::isxdigit(static_cast<unsigned char>(c)) == 0) continue;
+    value = value << 4 | (c <= '9' ? c - '0' : (c | 32) - 'a' + 10);
+    if (++digits % 2 == 0) bytes.push_back(static_cast<char>(value & 255));
+  }
+  return bytes;
+}
+
+int ReadOrientation(const PngReader& reader) {
+  png_uint_32 length = 0;
+  png_bytep chunk = nullptr;
+  const std::string profile = FromRawProfile(Text(reader, "Raw profile type exif"));
+  const bool has_chunk = png_get_eXIf_1(reader.png, reader.info, &length, &chunk) != 0;
+  const auto exif = has_chunk ? std::as_bytes(std::span(chunk, length)) : std::as_bytes(std::span(profile));
+  return Orientation(exif, std::as_bytes(std::span(Text(reader, "XML:com.adobe.xmp"))));
 }
 
 }  // namespace
@@ -126,7 +153,7 @@ Decoded DecodePng(const Source& source) {
     Narrow(source.options, samples.data(), height * width, channels, decoded.image.pixels.data());
     decoded.windowed = true;
   }
-  decoded.orientation = Orientation(Exif(reader), Xmp(reader));
+  decoded.orientation = ReadOrientation(reader);
   return decoded;
 }
 

@@ -70,8 +70,9 @@ TiffPointer Open(Input& input, const Source& source) {
   Require(options != nullptr, "{}: TIFF: no memory", source.where);
   TIFFOpenOptionsSetErrorHandlerExtR(options.get(), OnError, &input);
   TIFFOpenOptionsSetWarningHandlerExtR(options.get(), OnWarning, &input);
-  // No single table or buffer needs more than 16 bytes a pixel.
-  const int64_t limit = std::min<int64_t>(source.options.max_pixels, int64_t{1} << 40) * 16 + (1 << 20);
+  // What libtiff allocates holds pieces of the file or tables that the file spells out; the pixels' memory is ours. So
+  // a small file that claims a table of millions of strips is refused.
+  const auto limit = static_cast<tmsize_t>(std::min<size_t>(source.size(), size_t{1} << 40) * 16 + (size_t{64} << 20));
   TIFFOpenOptionsSetMaxSingleMemAlloc(options.get(), limit);
   // "m": reads through the callbacks.
   TIFF* tiff = TIFFClientOpenExt(
@@ -309,6 +310,11 @@ class TiffReader {
   void ConvertRow(const Tensor<uint8_t>& band, int64_t row, uint8_t* out) const {
     const Layout& l = layout_;
     const int channels = l.channels(), colours = channels - (l.alpha != Alpha::kNone);
+    const bool plain = l.photometric == PHOTOMETRIC_MINISBLACK || l.photometric == PHOTOMETRIC_RGB;
+    if (plain && l.bits == 8 && !l.planar && l.samples == channels && l.alpha != Alpha::kPremultiplied) {
+      std::memcpy(out, band.view().at(0, row), static_cast<size_t>(l.row_bytes(l.width)));
+      return;
+    }
     for (int64_t x = 0; x < l.width; ++x, out += channels) {
       const auto sample = [&](int s) { return Sample(band, row, x, s); };
       if (l.photometric == PHOTOMETRIC_PALETTE) {

@@ -8,6 +8,7 @@ decode.safetensors      "file/NAME" (the bytes), "rgb/NAME" (upright), "stored/N
                         differs), "grey/NAME" (convert("L"), for some), "alpha/NAME" (where there is one)
 resize.safetensors      "in/HxWxC", "FILTER/HxWxC/HxW"
 preprocess.safetensors  "image/NAME", "out/NUMBER"; the metadata's "cases" has the configurations
+files/                  a few of the files themselves, where fuzz/seeds.sh finds them
 photos.json             for each photo CRC-32s of Pillow's pixels and of both libraries' pixels before normalisation
 
 --photos: rewrite photos.json. --files: also write the image files there, to look at.
@@ -55,6 +56,20 @@ def decode_golden(files):
         if upright.has_transparency_data and upright.mode != "I;16":
             tensors[f"alpha/{name}"] = np.ascontiguousarray(np.array(upright.convert("RGBA"))[..., 3])
     save_file(tensors, FOLDER / "decode.safetensors")
+
+
+SEEDS = (
+    "jpeg_420_progressive.jpg", "jpeg_cmyk.jpg", "jpeg_exif_6.jpg", "png_palette_4_interlaced.png", "png_rgba_16.png",
+    "png_raw_profile_6.png", "webp_lossy_alpha.webp", "webp_lossless.webp", "gif_interlaced.gif", "gif_animation.gif",
+    "bmp_rle8.bmp", "bmp_16_565.bmp", "tiff_lzw_predictor.tif", "tiff_jpeg.tif", "tiff_rgb_tiles_planar.tif",
+    "tiff_group4.tif", "tiff_float.tif", "pnm_p3.ppm", "pnm_p4.pbm", "pnm_p5_12bit.pgm",
+)
+
+
+def seed_files(files):
+    (FOLDER / "files").mkdir(exist_ok=True)
+    for name in SEEDS:
+        (FOLDER / "files" / name).write_bytes(files[name])
 
 
 FILTERS = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3, "box": 4, "hamming": 5}
@@ -211,6 +226,7 @@ def main():
         for name, data in files.items():
             (options.files / name).write_bytes(data)
     decode_golden(files)
+    seed_files(files)
     resize_golden()
     preprocess_golden()
     if options.photos:

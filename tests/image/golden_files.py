@@ -143,6 +143,9 @@ def png_files():
         files[f"png_exif_{orientation}.png"] = save(pil("RGB", 1, 11, 7), "PNG", exif=exif(orientation))
     text = b"XML:com.adobe.xmp\0\0\0\0\0" + xmp(8)
     files["png_xmp_8.png"] = png(picture(11, 7), 8, 2, False, [(b"iTXt", text)])
+    profile = f"\nexif\n{len(exif(6)):8}\n{exif(6).hex()}\n".encode()
+    text = b"Raw profile type exif\0\0" + zlib.compress(profile)
+    files["png_raw_profile_6.png"] = png(picture(11, 7), 8, 2, False, [(b"zTXt", text)])
     files["png_filters.png"] = save(pil("RGB", 5, 41, 31), "PNG", optimize=True)
     return files
 

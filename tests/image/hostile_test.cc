@@ -101,6 +101,22 @@ TEST_F(HostileImages, EachErrorSaysWhereAndWhat) {
   EXPECT_NE(ErrorOf(png).find("the/file: PNG: "), std::string::npos);
 }
 
+// A hundred bytes that claim a table of 170 million strips: refused before the table is made.
+TEST_F(HostileImages, TablesLargerThanTheFileAreRefused) {
+  constexpr uint32_t kRows = 170'000'000;
+  const uint32_t entries[][4] = {{256, 4, 1, 1}, {257, 4, 1, kRows}, {258, 3, 1, 8},
+                                 {259, 3, 1, 1}, {262, 3, 1, 1},     {273, 4, kRows, 8},
+                                 {277, 3, 1, 1}, {278, 4, 1, 1},     {279, 4, kRows, 8}};
+  std::string tiff("II*\0\x08\0\0\0\x09\0", 10);
+  const auto append = [&](uint32_t value, int bytes) {
+    for (int i = 0; i < bytes; ++i) tiff.push_back(static_cast<char>(value >> (8 * i)));
+  };
+  for (const auto& [tag, kind, count, value] : entries)
+    append(tag, 2), append(kind, 2), append(count, 4), append(value, 4);
+  append(0, 4);
+  EXPECT_NE(ErrorOf(tiff).find("the/file: TIFF: "), std::string::npos) << ErrorOf(tiff);
+}
+
 // A progressive JPEG may repeat scans without end, each as costly as a whole picture.
 TEST_F(HostileImages, EndlessScansAreRefused) {
   const auto jpeg = File("jpeg_grey_progressive.jpg");
