@@ -111,7 +111,7 @@ def hf_processor(config):
 
 
 def timm_cases():
-    base = {"input_size": [3, 24, 24], "mean": HALF, "std": HALF, "interpolation": "bicubic", "crop_pct": 0.9}
+    base = {"input_size": [3, 20, 20], "mean": HALF, "std": HALF, "interpolation": "bicubic", "crop_pct": 0.9}
     wide = {"input_size": [3, 20, 28]}
     imagenet = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
     for change in (
@@ -121,8 +121,8 @@ def timm_cases():
         {"interpolation": "nearest"}, {"interpolation": "hamming"}, {"interpolation": "box"},
         wide, wide | {"crop_mode": "border"}, wide | {"crop_mode": "squash"}, wide | {"crop_pct": 1.0},
         {"input_size": [3, 25, 25], "crop_pct": 1.0}, {"input_size": [3, 31, 31], "crop_pct": 0.7},
-        {"input_size": [1, 24, 24], "mean": [0.5], "std": [0.5]},
-        {"input_size": [1, 24, 24], "mean": [0.1307], "std": [0.3081], "crop_mode": "border"},
+        {"input_size": [1, 20, 20], "mean": [0.5], "std": [0.5]},
+        {"input_size": [1, 20, 20], "mean": [0.1307], "std": [0.3081], "crop_mode": "border"},
         {"crop_mode": None, "interpolation": "", "crop_pct": 0},
     ):
         yield base | change, None
@@ -134,11 +134,11 @@ def timm_cases():
 
 def hf_cases():
     """(configuration, configuration that `size` should amount to, size)"""
-    vit = {"image_processor_type": "ViTImageProcessor", "size": {"height": 24, "width": 24}}
-    deit = {"image_processor_type": "DeiTImageProcessor", "size": {"height": 28, "width": 28},
-            "crop_size": {"height": 24, "width": 24}}
-    bit = {"image_processor_type": "BitImageProcessor", "size": {"shortest_edge": 27},
-           "crop_size": {"height": 24, "width": 24}}
+    vit = {"image_processor_type": "ViTImageProcessor", "size": {"height": 20, "width": 20}}
+    deit = {"image_processor_type": "DeiTImageProcessor", "size": {"height": 24, "width": 24},
+            "crop_size": {"height": 20, "width": 20}}
+    bit = {"image_processor_type": "BitImageProcessor", "size": {"shortest_edge": 23},
+           "crop_size": {"height": 20, "width": 20}}
     imagenet = {"image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}
     for config in (
         vit, vit | {"resample": 3}, vit | {"resample": 1}, vit | {"resample": 0}, vit | {"resample": 4},
@@ -148,9 +148,9 @@ def hf_cases():
         vit | {"do_resize": False}, vit | {"size": {"shortest_edge": 20}}, vit | {"size": [18, 26]},
         vit | {"do_center_crop": True, "crop_size": 21}, vit | {"image_mean": 0.3, "image_std": 0.2},
         vit | {"do_resize": None}, vit | {"do_center_crop": None, "crop_size": None}, vit | {"do_normalize": None},
-        deit, deit | imagenet, deit | {"crop_size": 23}, deit | {"crop_size": {"height": 40, "width": 21}},
+        deit, deit | imagenet, deit | {"crop_size": 19}, deit | {"crop_size": {"height": 32, "width": 17}},
         deit | {"do_center_crop": False}, deit | {"do_resize": False},
-        bit, bit | imagenet, bit | {"size": 26}, bit | {"crop_size": 33}, bit | {"do_resize": False},
+        bit, bit | imagenet, bit | {"size": 22}, bit | {"crop_size": 29}, bit | {"do_resize": False},
         bit | {"crop_size": {"height": 19, "width": 24}},
     ):
         yield config, config, None
