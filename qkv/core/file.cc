@@ -32,7 +32,8 @@ std::string Reason() { return std::strerror(errno); }
 
 // Opens a regular file; a folder or a pipe gets an error of its own instead of a puzzling one later.
 int OpenRegular(const std::filesystem::path& path, size_t* size) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // Without O_NONBLOCK a pipe that nobody writes to would keep us waiting here; regular files know no difference.
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   Require(fd >= 0, "cannot open {}: {}", path.string(), Reason());
   struct stat status {};
   if (::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {

@@ -64,6 +64,12 @@ TEST(MappedFile, RefusesFoldersAndMissingFiles) {
   EXPECT_THROW(MappedFile(folder / "missing"), Error);
 }
 
+TEST(MappedFile, DoesNotWaitForAPipe) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  EXPECT_THROW(MappedFile(folder / "pipe"), Error);
+}
+
 TEST(ReadFile, RefusesMoreThanTheLimit) {
   const TemporaryFolder folder;
   WriteFile(folder / "a", "12345");
