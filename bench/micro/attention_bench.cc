@@ -20,8 +20,7 @@ void Dense(benchmark::State& state) {
     Attention<float>(q, k, v, {}, out, arena);
     arena.Reset();
   }
-  state.counters["GFLOP/s"] =
-      benchmark::Counter(Gflop(heads, N, E), benchmark::Counter::kIsIterationInvariantRate);
+  state.counters["GFLOP/s"] = benchmark::Counter(Gflop(heads, N, E), benchmark::Counter::kIsIterationInvariantRate);
 }
 
 void Fused(benchmark::State& state) {
@@ -36,8 +35,7 @@ void Fused(benchmark::State& state) {
     Attention<float>(part(0), part(1), part(2), {}, View<float>(out.data(), {B, H, N, E}, {N * D, E, D, 1}), arena);
     arena.Reset();
   }
-  state.counters["GFLOP/s"] =
-      benchmark::Counter(Gflop(B * H, N, E), benchmark::Counter::kIsIterationInvariantRate);
+  state.counters["GFLOP/s"] = benchmark::Counter(Gflop(B * H, N, E), benchmark::Counter::kIsIterationInvariantRate);
 }
 
 void Shapes(benchmark::internal::Benchmark* benchmark) {

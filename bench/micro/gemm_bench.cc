@@ -23,8 +23,8 @@ void GemmLayer(benchmark::State& state, Activation activation) {
     Gemm<T>(x, packed[next], epilogue, y);
     next = (next + 1) % packed.size();
   }
-  state.counters["GFLOP/s"] = benchmark::Counter(2e-9 * static_cast<double>(M * N * K),
-                                                 benchmark::Counter::kIsIterationInvariantRate);
+  state.counters["GFLOP/s"] =
+      benchmark::Counter(2e-9 * static_cast<double>(M * N * K), benchmark::Counter::kIsIterationInvariantRate);
 }
 
 void Shapes(benchmark::internal::Benchmark* benchmark) {

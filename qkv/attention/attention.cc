@@ -58,13 +58,11 @@ simd::AttentionTask<T> MakeTask(View<const T> q, View<const T> k, const Options<
   if (options.causal == Causal::kBottomRight) task.visible = row + 1 + k.dim(2) - q.dim(2);
   if (const auto& bias = options.bias; !bias.empty()) {
     task.bias_stride = BroadcastStride(bias, 2), task.bias_key_stride = bias.stride(3);
-    task.bias =
-        bias.data() + b * BroadcastStride(bias, 0) + h * BroadcastStride(bias, 1) + row * task.bias_stride;
+    task.bias = bias.data() + b * BroadcastStride(bias, 0) + h * BroadcastStride(bias, 1) + row * task.bias_stride;
   }
   if (const auto& mask = options.mask; !mask.empty()) {
     task.mask_stride = BroadcastStride(mask, 2), task.mask_key_stride = mask.stride(3);
-    task.mask =
-        mask.data() + b * BroadcastStride(mask, 0) + h * BroadcastStride(mask, 1) + row * task.mask_stride;
+    task.mask = mask.data() + b * BroadcastStride(mask, 0) + h * BroadcastStride(mask, 1) + row * task.mask_stride;
   }
   return task;
 }
@@ -108,6 +106,15 @@ void Attention(View<const T> q, View<const T> k, View<const T> v, const Options<
     task.v = v.at(b, h / (H / k.dim(1))), task.v_stride = v.stride(2), task.E_v = E_v;
     task.out = out.at(b, h, row), task.out_stride = out.stride(2);
     if (!lse.empty()) task.lse = lse.at(b, h, row), task.lse_stride = lse.stride(2);
+    // Tasks are handed out in order: this is the thread's next, unless another thread is held up.
+    if (const int64_t next = t + NumThreads(); next < B * H * splits) {
+      const int64_t next_b = next / splits / H, next_h = next / splits % H, next_row = next % splits * task_rows;
+      const int64_t next_kv = next_h / (H / k.dim(1));
+      if (next_row + task.rows <= N_q) {
+        task.next_q = q.at(next_b, next_h, next_row), task.next_k = k.at(next_b, next_kv);
+        task.next_v = v.at(next_b, next_kv);
+      }
+    }
     simd::AttentionTile(task, scratch.row(thread));
   });
 }

@@ -1,9 +1,10 @@
+#include "qkv/simd/reference.h"
+
 #include <cmath>
 #include <limits>
 #include <vector>
 
 #include "qkv/attention/attention.h"
-#include "qkv/simd/reference.h"
 
 namespace qkv::attention {
 namespace {

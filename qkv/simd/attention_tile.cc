@@ -33,7 +33,7 @@ constexpr int64_t kBlockKeys = 256;
 template <typename T>
 constexpr T kInfinity = std::numeric_limits<T>::infinity();
 
-// Where the parts of the scratch lie. A panel of one vector leaves half of its columns unused.
+// Where the parts of the scratch lie. A panel of one vector leaves half of its part unused.
 template <typename T>
 struct Layout {
   Layout(int64_t rows, int64_t E, int64_t E_v)
@@ -51,6 +51,31 @@ struct Layout {
         size(dummy + std::max(E_v, kBlockKeys)) {}
   int64_t panels, padded_E, q_size, out_size;
   int64_t out, max, sum, strip, extra, keys, dummy, size;
+};
+
+// Rows to fetch into the cache, some with every tile of scores: what the next block of keys or the next task will read.
+template <typename T>
+struct Ahead {
+  struct Rows {
+    const T* data = nullptr;
+    int64_t stride = 0, count = 0, width = 0;
+    int64_t share = 0;  // rows with each tile
+  };
+  Rows rows[4];
+
+  void SpreadOver(int64_t tiles) {
+    for (Rows& r : rows) r.share = tiles == 0 ? 0 : (r.count + tiles - 1) / tiles;
+  }
+  HWY_INLINE void Some() {
+    for (Rows& r : rows) {
+      const int64_t share = std::min(r.share, r.count);
+      for (int64_t i = 0; i < share; ++i, r.data += r.stride) {
+        for (int64_t e = 0; e < r.width; e += kLine) __builtin_prefetch(r.data + e, 0, 2);
+      }
+      r.count -= share;
+    }
+  }
+  static constexpr int64_t kLine = static_cast<int64_t>(kAlignment / sizeof(T));
 };
 
 // One panel of V vectors: its state, and the steps of one block of keys.
@@ -73,7 +98,7 @@ struct Panel {
   // Keys that the panel's last row sees.
   int64_t Visible() const { return std::min(task.keys, task.visible + RowOf(kWidth - 1)); }
 
-  HWY_INLINE void LoadQueries() {
+  HWY_NOINLINE void LoadQueries() {
     const T factor = task.soft_cap == 0 ? task.scale * std::numbers::log2e_v<T> : task.scale / task.soft_cap;
     for (int v = 0; v < V; ++v) {
       const T* rows[kLanes<T>];
@@ -84,14 +109,16 @@ struct Panel {
 
   // strip[j] = k[j] · q for a block's keys, of which whole tiles are done until `count` are covered; returns how many
   // were. `top` gets the greatest scores.
-  HWY_INLINE int64_t Scores(const T* keys, int64_t padded_E, const RowTiles& tiles, int64_t count, T* top) {
+  HWY_NOINLINE int64_t Scores(const T* keys, int64_t padded_E, const AttentionTiles& tiles, int64_t count, T* top,
+                              Ahead<T>& ahead) {
     const Tag<T> d;
     for (int v = 0; v < V; ++v) hn::StoreU(hn::Set(d, -kInfinity<T>), d, top + v * kLanes<T>);
     int64_t t = 0;
     for (; t < tiles.count && tiles.begin(t) < count; ++t) {
       const T* a = keys + tiles.begin(t) * padded_E;
       T* c = strip + tiles.begin(t) * kWidth;
-      ForRows(tiles.size(t), [&]<int R>() HWY_ATTR {
+      ahead.Some();
+      ForRows<kHalfTile>(tiles.size(t), [&]<int R>() HWY_ATTR {
         Accumulators<T, R, V> acc;
         acc.Clear();
         MultiplyChunks<T, R, V>(acc, a, q, task.E);
@@ -211,8 +238,9 @@ struct Panel {
     }
   }
 
-  // strip = exp2(strip − max), sums and maxima brought up to date; `rescale` gets the factor for what was summed before.
-  HWY_INLINE void Exponentials(int64_t count, const T* top, T* rescale) {
+  // strip = exp2(strip − max), sums and maxima brought up to date; `rescale` gets the factor for what was summed
+  // before.
+  HWY_NOINLINE void Exponentials(int64_t count, const T* top, T* rescale) {
     const Tag<T> d;
     const auto infinity = hn::Set(d, kInfinity<T>);
     for (int v = 0; v < V; ++v) {
@@ -262,13 +290,13 @@ struct Panel {
   }
 
   // out = out · rescale + Σ_j weight[j] v[j]
-  HWY_INLINE void AddValues(int64_t key, int64_t count, bool first, const T* rescale) {
+  HWY_NOINLINE void AddValues(int64_t key, int64_t count, bool first, const T* rescale) {
     const Tag<T> d;
-    const RowTiles tiles(task.E_v);
+    const AttentionTiles tiles(task.E_v);
     for (int64_t t = 0; t < tiles.count; ++t) {
       const T* a = task.v + key * task.v_stride + tiles.begin(t);
       T* c = out + tiles.begin(t) * kWidth;
-      ForRows(tiles.size(t), [&]<int R>() HWY_ATTR {
+      ForRows<kHalfTile>(tiles.size(t), [&]<int R>() HWY_ATTR {
         Accumulators<T, R, V> acc;
         if (first) {
           acc.Clear();
@@ -277,8 +305,8 @@ struct Panel {
           for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 2
             for (int v = 0; v < V; ++v) {
-              acc.at[r][v] = hn::Mul(hn::LoadU(d, c + r * kWidth + v * kLanes<T>),
-                                     hn::LoadU(d, rescale + v * kLanes<T>));
+              acc.at[r][v] =
+                  hn::Mul(hn::LoadU(d, c + r * kWidth + v * kLanes<T>), hn::LoadU(d, rescale + v * kLanes<T>));
             }
           }
         }
@@ -291,7 +319,7 @@ struct Panel {
     }
   }
 
-  HWY_INLINE void StoreResults() {
+  HWY_NOINLINE void StoreResults() {
     const Tag<T> d;
     for (int v = 0; v < V; ++v) {
       const int at = v * kLanes<T>;
@@ -313,7 +341,7 @@ struct Panel {
   }
 
   // The raw scores of a block, to their place among the weights.
-  HWY_INLINE void StoreScores(int64_t key, int64_t count) {
+  HWY_NOINLINE void StoreScores(int64_t key, int64_t count) {
     for (int v = 0; v < V; ++v) {
       const int at = v * kLanes<T>;
       T* rows[kLanes<T>];
@@ -325,7 +353,7 @@ struct Panel {
   }
 
   // Raw scores become weights.
-  HWY_INLINE void FinishWeights(int64_t done) {
+  HWY_NOINLINE void FinishWeights(int64_t done) {
     const Tag<T> d;
     for (int i = 0; i < kWidth && row + i < task.rows; ++i) {
       T* w = task.out + (row + i) * task.out_stride;
@@ -349,8 +377,8 @@ struct Panel {
 
 // Keys [begin, begin + count) as MultiplyChunks reads them: where they lie, when they lie so, or copied.
 template <typename T>
-HWY_INLINE const T* ArrangeKeys(const AttentionTask<T>& task, int64_t begin, const RowTiles& tiles, int64_t padded_E,
-                                T* copy) {
+HWY_INLINE const T* ArrangeKeys(const AttentionTask<T>& task, int64_t begin, const AttentionTiles& tiles,
+                                int64_t padded_E, T* copy) {
   const T* keys = task.k + begin * task.k_stride;
   if (task.E == kChunk && task.k_stride == kChunk) return keys;
   for (int64_t t = 0; t < tiles.count; ++t) {
@@ -368,12 +396,31 @@ HWY_INLINE void ForPanels(const AttentionTask<T>& task, const Layout<T>& layout,
     T *q = scratch + p * layout.q_size, *out = scratch + layout.out + p * layout.out_size;
     T *max = scratch + layout.max + p * kPanel<T>, *sum = scratch + layout.sum + p * kPanel<T>;
     T *strip = scratch + layout.strip, *extra = scratch + layout.extra, *dummy = scratch + layout.dummy;
-    if (task.rows - row > kLanes<T>) {
+    if (task.rows - row > kLanes<T> || sizeof(T) == 8) {
       f(Panel<T, 2>{task, row, q, out, max, sum, strip, extra, dummy});
-    } else {
+    } else if constexpr (sizeof(T) == 4) {  // double only has to be right
       f(Panel<T, 1>{task, row, q, out, max, sum, strip, extra, dummy});
     }
   }
+}
+
+// What is touched after a block: the next block, or the output and the first block of the next task.
+template <bool kWeights, typename T>
+HWY_INLINE Ahead<T> AfterBlock(const AttentionTask<T>& task, int64_t begin, int64_t end) {
+  const int64_t keys = end - begin;
+  Ahead<T> ahead;
+  if (end < task.keys) {
+    ahead.rows[0] = {task.k + end * task.k_stride, task.k_stride, std::min(keys, task.keys - end), task.E};
+    if (!kWeights) ahead.rows[1] = {task.v + end * task.v_stride, task.v_stride, ahead.rows[0].count, task.E_v};
+    return ahead;
+  }
+  if (!kWeights) ahead.rows[3] = {task.out, task.out_stride, task.rows, task.E_v};
+  if (task.next_q) {
+    ahead.rows[0] = {task.next_k, task.k_stride, keys, task.E};
+    if (!kWeights) ahead.rows[1] = {task.next_v, task.v_stride, keys, task.E_v};
+    ahead.rows[2] = {task.next_q, task.q_stride, task.rows, task.E};
+  }
+  return ahead;
 }
 
 template <bool kWeights, typename T>
@@ -387,14 +434,16 @@ HWY_INLINE void Run(const AttentionTask<T>& task, T* scratch) {
   const int64_t blocks = std::max<int64_t>(1, (task.keys + kBlockKeys - 1) / kBlockKeys);
   for (int64_t block = 0; block < blocks; ++block) {
     const int64_t begin = block * task.keys / blocks, end = (block + 1) * task.keys / blocks;
-    const RowTiles tiles(end - begin);
+    const AttentionTiles tiles(end - begin);
     const bool visible = begin < task.visible + task.rows - 1 || begin == 0;
     if (!visible) break;
     const T* keys = ArrangeKeys(task, begin, tiles, layout.padded_E, scratch + layout.keys);
+    Ahead<T> ahead = AfterBlock<kWeights>(task, begin, end);
+    ahead.SpreadOver(tiles.count * layout.panels);
     ForPanels(task, layout, scratch, [&](auto panel) HWY_ATTR {
       const int64_t seen = panel.Visible() - begin;
       if (seen <= 0 && begin > 0) return;
-      const int64_t count = panel.Scores(keys, layout.padded_E, tiles, seen, top);
+      const int64_t count = panel.Scores(keys, layout.padded_E, tiles, seen, top, ahead);
       if (panel.NeedsAdjusting(begin, count)) panel.Adjust(begin, count, top);
       if constexpr (kWeights) panel.StoreScores(begin, count);
       panel.Exponentials(count, top, rescale);

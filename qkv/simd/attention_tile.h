@@ -24,6 +24,10 @@ struct AttentionTask {
   const bool* mask = nullptr;  // [rows, keys], or null
   int64_t mask_stride = 0, mask_key_stride = 0;
 
+  // Where the thread's next task will find its q, k and v, of the same shapes and strides; null when not known. They
+  // are fetched into the cache ahead of time.
+  const T *next_q = nullptr, *next_k = nullptr, *next_v = nullptr;
+
   static constexpr int64_t kAllVisible = int64_t{1} << 60;
 };
 

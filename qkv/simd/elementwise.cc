@@ -67,8 +67,7 @@ void ActivateFloat(Activation activation, const float* x, float* y, int64_t n) {
 
 void SwiGluFloat(const float* gate, const float* value, float* y, int64_t n) {
   const hn::ScalableTag<float> d;
-  Map2(gate, value, y, n,
-       [d](auto g, auto v) HWY_ATTR { return hn::Mul(ActivateVector<Activation::kSilu>(d, g), v); });
+  Map2(gate, value, y, n, [d](auto g, auto v) HWY_ATTR { return hn::Mul(ActivateVector<Activation::kSilu>(d, g), v); });
 }
 
 void AddFloat(const float* x, float* y, int64_t n) {

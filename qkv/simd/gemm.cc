@@ -101,7 +101,8 @@ HWY_INLINE Prefetch AheadOf(const GemmTask<T>& task, int64_t p, int64_t k, int64
   const int64_t lines = depth * kPanel<T> * static_cast<int64_t>(sizeof(T)) / static_cast<int64_t>(kAlignment);
   const int64_t groups = tiles * (std::min(task.block_depth, task.K - k) / Prefetch::kGroup);
   if (groups == 0) return {};
-  return {reinterpret_cast<const char*>(task.w + (next_p * task.K + next_k) * kPanel<T>), (lines + groups - 1) / groups};
+  return {reinterpret_cast<const char*>(task.w + (next_p * task.K + next_k) * kPanel<T>),
+          (lines + groups - 1) / groups};
 }
 
 template <typename T>
@@ -232,11 +233,12 @@ void Gemm(View<const T> x, const PackedMatrix<T>& w, const Epilogue<T>& epilogue
           ToString(y.shape()));
   Require((x.stride(1) == 1 || K <= 1) && (y.stride(1) == 1 || N <= 1), "gemm: expected dense rows of x and y");
   if (M == 0 || N == 0) return;
-  Require(w.panel() == PanelWidth<T>(), "gemm: the weights were packed for another instruction set (panels of {}, not {})",
-          w.panel(), PanelWidth<T>());
+  Require(w.panel() == PanelWidth<T>(),
+          "gemm: the weights were packed for another instruction set (panels of {}, not {})", w.panel(),
+          PanelWidth<T>());
 
-  const GemmTask<T> task{x.data(), x.stride(0), w.data(), y.data(), y.stride(0), N, K,
-                         BlockDepth(QKV_DISPATCH(VectorBytes)()), &epilogue};
+  const GemmTask<T> task{
+      x.data(), x.stride(0), w.data(), y.data(), y.stride(0), N, K, BlockDepth(QKV_DISPATCH(VectorBytes)()), &epilogue};
   const int64_t width = PanelWidth<T>(), panels = (N + width - 1) / width;
   const int64_t row_blocks = (M + kBlockRows - 1) / kBlockRows;
   const int64_t wanted = (kTasksPerThread * NumThreads() + row_blocks - 1) / row_blocks;

@@ -1,6 +1,6 @@
 // What every file of kernels is compiled for; include it first.
 #pragma once
 
-// One target for each Isa, and plain C++ (EMU128 or SCALAR) for processors without SSSE3. SSE4 gives these kernels nothing over
-// SSSE3, and AVX3_DL nothing over AVX3.
+// One target for each Isa, and plain C++ (EMU128 or SCALAR) for processors without SSSE3. SSE4 gives these kernels
+// nothing over SSSE3, and AVX3_DL nothing over AVX3.
 #define HWY_DISABLED_TARGETS (HWY_SSE4 | HWY_AVX3_DL)

@@ -1,6 +1,6 @@
 // The register tile that both matrix products and attention are made of: C[R][W] += Σ_k A(r, k) · B(k, 0…W), where W
-// is one or two vectors and B is dense ([k][W]). Every element is one chain of multiply-adds in the order of k, whatever
-// the tile's shape: that is what makes a row's result independent of the rows beside it.
+// is one or two vectors and B is dense ([k][W]). Every element is one chain of multiply-adds in the order of k,
+// whatever the tile's shape: that is what makes a row's result independent of the rows beside it.
 
 #if defined(QKV_SIMD_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QKV_SIMD_TILE_INL_H_
@@ -128,27 +128,37 @@ HWY_INLINE void CopyToChunks(const T* a, int64_t stride, int rows, int64_t depth
   }
 }
 
-// f.operator()<R>() for the runtime count of rows 1 … kTileRows.
-template <class F>
+// f.operator()<R>() for a runtime count of rows, 1 or kLeast … kTileRows.
+template <int kLeast = 1, class F>
 HWY_INLINE void ForRows(int rows, F&& f) {
   static_assert(kTileRows <= 14);
-#define QKV_ROWS(R)                                              \
-  case R:                                                        \
-    if constexpr (R <= kTileRows) f.template operator()<R>();    \
+#define QKV_ROWS(R)                                                                      \
+  case R:                                                                                \
+    if constexpr (R == 1 || (kLeast <= R && R <= kTileRows)) f.template operator()<R>(); \
     break;
   switch (rows) {
-    QKV_ROWS(1) QKV_ROWS(2) QKV_ROWS(3) QKV_ROWS(4) QKV_ROWS(5) QKV_ROWS(6) QKV_ROWS(7)
-    QKV_ROWS(8) QKV_ROWS(9) QKV_ROWS(10) QKV_ROWS(11) QKV_ROWS(12) QKV_ROWS(13) QKV_ROWS(14)
+    QKV_ROWS(1)
+    QKV_ROWS(2) QKV_ROWS(3) QKV_ROWS(4) QKV_ROWS(5) QKV_ROWS(6) QKV_ROWS(7) QKV_ROWS(8) QKV_ROWS(9) QKV_ROWS(10)
+        QKV_ROWS(11) QKV_ROWS(12) QKV_ROWS(13) QKV_ROWS(14)
   }
 #undef QKV_ROWS
 }
 
 // Rows cut into the fewest tiles, as even as can be: 197 rows are 15 tiles of 13 or 14, not 14 of 14 and one of 1.
+// From kHalfTile rows on no tile has fewer than kHalfTile.
+inline constexpr int kHalfTile = (kTileRows + 1) / 2;
 struct RowTiles {
   explicit RowTiles(int64_t total) : rows(total), count((total + kTileRows - 1) / kTileRows) {}
   int64_t begin(int64_t tile) const { return count == 0 ? 0 : tile * rows / count; }
   int size(int64_t tile) const { return static_cast<int>(begin(tile + 1) - begin(tile)); }
   int64_t rows, count;
+};
+
+// Fewer than kHalfTile rows become tiles of one: half as many kernels to compile, for cases that hardly occur.
+struct AttentionTiles : RowTiles {
+  explicit AttentionTiles(int64_t total) : RowTiles(total) {
+    if (total < kHalfTile) count = total;
+  }
 };
 
 }  // namespace HWY_NAMESPACE

@@ -73,7 +73,8 @@ double Tolerance(const Case<T>& c, const Options<T>& options, double sharpness =
   for (int64_t i = 0; i < c.v.size(); ++i) v = std::max(v, std::abs(static_cast<double>(c.v[i])));
   const double scale = options.scale != 0 ? std::abs(options.scale) : 1 / std::sqrt(static_cast<double>(c.s.E));
   // |q||k| bounds Σ|q k|, by Cauchy and Schwarz.
-  const double score_error = DotTolerance<T>(c.s.E, q * k * scale) + 8 * UnitRoundoff<T>() * (q * k * scale + sharpness);
+  const double score_error =
+      DotTolerance<T>(c.s.E, q * k * scale) + 8 * UnitRoundoff<T>() * (q * k * scale + sharpness);
   return v * (2 * score_error + DotTolerance<T>(c.s.N_k, 1) + 8 * UnitRoundoff<T>());
 }
 
@@ -90,8 +91,8 @@ void CheckAgainstReference(const Case<T>& c, const Options<T>& options, double s
   Attention<T>(c.q, c.k, c.v, options, out, arena);
   const double tolerance = Tolerance(c, options, sharpness);
   for (int64_t i = 0; i < out.size(); ++i) {
-    ASSERT_NEAR(out[i], exact[i], tolerance) << ToString(c.s) << (std::is_same_v<T, double> ? " double" : " float")
-                                             << " at " << i;
+    ASSERT_NEAR(out[i], exact[i], tolerance)
+        << ToString(c.s) << (std::is_same_v<T, double> ? " double" : " float") << " at " << i;
   }
 }
 

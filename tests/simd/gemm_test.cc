@@ -107,8 +107,8 @@ void CheckEpilogue(Activation activation, EpilogueParts parts, int64_t M, int64_
     for (int64_t n = 0; n < N; ++n) {
       const double in = exact[m * N + n] + (parts.bias ? bias[n] : 0);
       // No activation here is steeper than 1.2.
-      double tolerance = 1.2 * DotTolerance<T>(K + 1, magnitude[m * N + n] + std::abs(in)) +
-                         4 * UnitRoundoff<T>() * std::abs(in);
+      double tolerance =
+          1.2 * DotTolerance<T>(K + 1, magnitude[m * N + n] + std::abs(in)) + 4 * UnitRoundoff<T>() * std::abs(in);
       double value = reference::Activate(activation, in);
       if (parts.scale) value *= scale[n], tolerance *= std::abs(scale[n]) + 1e-3;
       if (parts.residual) value += residual[m * (N + 2) + n];

@@ -71,9 +71,8 @@ TEST_P(MathTest, Silu) {
   const Worst worst = Measure(Activation::kSilu, -87, kMax, Ulps);
   RecordProperty("ulp", std::to_string(worst.error));
   EXPECT_LE(worst.error, 5) << "at " << worst.x;
-  const Worst tail = Measure(Activation::kSilu, -kMax, -87, [](float, float got, double exact) {
-    return std::abs(got - exact);
-  });
+  const Worst tail =
+      Measure(Activation::kSilu, -kMax, -87, [](float, float got, double exact) { return std::abs(got - exact); });
   EXPECT_LE(tail.error, 1.5e-36) << "at " << tail.x;
 }
 
@@ -94,10 +93,10 @@ TEST_P(MathTest, GeluTanhAndQuickGelu) {
 }
 
 TEST_P(MathTest, Relu) {
-  EXPECT_EQ(Measure(Activation::kRelu, -kMax, kMax, [](float, float got, double exact) {
-              return std::abs(got - exact);
-            }).error,
-            0);
+  EXPECT_EQ(
+      Measure(Activation::kRelu, -kMax, kMax, [](float, float got, double exact) { return std::abs(got - exact); })
+          .error,
+      0);
 }
 
 TEST_P(MathTest, LimitsAndNaN) {

@@ -18,7 +18,6 @@ namespace {
 class RowsTest : public IsaTest {};
 QKV_FOR_ALL_ISAS(RowsTest);
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 const int64_t kWidths[] = {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 192, 768, 1000};
 
 double Norm(const double* x, int64_t n) { return std::sqrt(std::inner_product(x, x + n, x, 0.0)); }
