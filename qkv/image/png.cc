@@ -87,6 +87,17 @@ bool ReadRows(PngReader& reader, png_bytepp rows) {
   return true;
 }
 
+/// Refuses a chunk that claims to be longer than the file: libpng would make room for it first.
+void CheckChunks(const Source& source) {
+  for (size_t at = 8; source.size() - at >= 8;) {  // after the signature; length and name
+    const uint8_t* p = source.data() + at;
+    const size_t length = size_t{p[0]} << 24 | size_t{p[1]} << 16 | size_t{p[2]} << 8 | p[3];
+    Require(source.size() - at >= length + 12, "{}: PNG: the file ends too early", source.where);
+    if (std::memcmp(p + 4, "IEND", 4) == 0) return;
+    at += length + 12;
+  }
+}
+
 /// The text under a keyword; empty if there is none.
 std::string_view Text(const PngReader& reader, std::string_view keyword) {
   png_textp texts = nullptr;
@@ -127,6 +138,7 @@ int ReadOrientation(const PngReader& reader) {
 }  // namespace
 
 Decoded DecodePng(const Source& source) {
+  CheckChunks(source);
   PngReader reader;
   reader.data = source.data();
   reader.left = source.size();

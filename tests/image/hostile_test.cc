@@ -117,6 +117,16 @@ TEST_F(HostileImages, TablesLargerThanTheFileAreRefused) {
   EXPECT_NE(ErrorOf(tiff).find("the/file: TIFF: "), std::string::npos) << ErrorOf(tiff);
 }
 
+// libpng would make room for the whole chunk before it looks for it.
+TEST_F(HostileImages, ChunksLongerThanTheFileAreRefused) {
+  auto png = File("png_exif_3.png");
+  const std::string_view text(reinterpret_cast<const char*>(png.data()), png.size());
+  const size_t at = text.find("eXIf");
+  ASSERT_NE(at, text.npos);
+  png[at - 4] = std::byte{0x57};
+  EXPECT_EQ(ErrorOf(png), "the/file: PNG: the file ends too early");
+}
+
 // A progressive JPEG may repeat scans without end, each as costly as a whole picture.
 TEST_F(HostileImages, EndlessScansAreRefused) {
   const auto jpeg = File("jpeg_grey_progressive.jpg");
