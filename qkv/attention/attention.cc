@@ -141,12 +141,15 @@ void AttentionWeights(View<const T> q, View<const T> k, const Options<T>& option
 
   const int64_t task_rows = RowsPerTask<T>(B * H, rows), splits = (rows + task_rows - 1) / task_rows;
   const int64_t scratch_size = (simd::AttentionScratch<T>(std::min(task_rows, rows), E, 0) + 63) / 64 * 64;
-  auto scratch = Tensor<T>::Uninitialised({NumThreads(), scratch_size});
+  // Kept from call to call, so that the second one allocates nothing.
+  static thread_local Tensor<T> scratch;
+  if (scratch.size() < NumThreads() * scratch_size) scratch = Tensor<T>::Uninitialised({NumThreads() * scratch_size});
+  T* const first = scratch.data();
   ParallelTasks(B * H * splits, [&](int64_t t, int thread) {
     const int64_t b = t / splits / H, h = t / splits % H, row = t % splits * task_rows;
     auto task = MakeTask(q, k, options, b, h, row_begin + row, std::min(task_rows, rows - row));
     task.out = out.at(b, h, row), task.out_stride = out.stride(2);
-    simd::AttentionTileWeights(task, scratch.data() + thread * scratch_size);
+    simd::AttentionTileWeights(task, first + thread * scratch_size);
   });
 }
 

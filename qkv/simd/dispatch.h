@@ -9,9 +9,6 @@ namespace qkv::simd::internal {
 /// Our own choice, not highway's process-wide one: another user of libhwy in the process must not notice QKV_ISA.
 const hwy::ChosenTarget& Chosen();
 
-/// Tests only: kBaseline takes the plain C++ kernels that serve processors without SSSE3. Keeps the active ISA.
-void SetPortableForTest(bool portable);
-
 }  // namespace qkv::simd::internal
 
 #if HWY_IDE || ((HWY_TARGETS & (HWY_TARGETS - 1)) == 0)

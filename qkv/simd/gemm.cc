@@ -11,6 +11,7 @@
 #include "qkv/core/error.h"
 #include "qkv/core/parallel.h"
 #include "qkv/simd/gemm_task.h"
+#include "qkv/simd/isa.h"
 #include "qkv/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -144,7 +145,8 @@ void RunTaskDouble(const GemmTask<double>& task, int64_t row, int64_t rows, int6
                    bool copied, double* copy, double* c) {
   RunTask(task, row, rows, panel_begin, panel_end, copied, copy, c);
 }
-int VectorBytes() { return kLanes<float> * static_cast<int>(sizeof(float)); }
+int64_t GemmPanelFloat() { return kPanel<float>; }
+int64_t GemmPanelDouble() { return kPanel<double>; }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace qkv::simd
@@ -155,7 +157,8 @@ namespace qkv::simd {
 
 HWY_EXPORT(RunTaskFloat);
 HWY_EXPORT(RunTaskDouble);
-HWY_EXPORT(VectorBytes);
+HWY_EXPORT(GemmPanelFloat);
+HWY_EXPORT(GemmPanelDouble);
 
 namespace {
 
@@ -165,9 +168,11 @@ using internal::GemmTask;
 constexpr int64_t kBlockRows = 240;
 // Depth of a block: the rows of x (this times kBlockRows) should stay in a second-level cache of 1 MiB where there is
 // AVX-512, of 512 KiB otherwise. Measured on Zen 5: 768 against 256 gives 3 % at K = 768 and 9 % at K = 3072.
-constexpr int64_t BlockDepth(int64_t vector_bytes) { return vector_bytes >= 64 ? 768 : 384; }
+int64_t BlockDepth(Isa isa) { return isa == Isa::kAvx512 ? 768 : 384; }
 // Panels of a task at most: bounds the scratch tile.
 constexpr int64_t kTaskPanels = 8;
+// Rows of a task at least: below two tiles a slice of W is not used often enough to be worth fetching.
+constexpr int64_t kLeastRows = 28;
 // Tasks for each thread, so that a thread that was held up does not hold up the rest for long.
 constexpr int64_t kTasksPerThread = 4;
 
@@ -202,7 +207,7 @@ void Dispatch(const GemmTask<T>& task, int64_t row, int64_t rows, int64_t begin,
 
 template <typename T>
 int64_t PanelWidth() {
-  return 2 * QKV_DISPATCH(VectorBytes)() / static_cast<int64_t>(sizeof(T));
+  return sizeof(T) == 4 ? QKV_DISPATCH(GemmPanelFloat)() : QKV_DISPATCH(GemmPanelDouble)();
 }
 
 }  // namespace
@@ -237,12 +242,15 @@ void Gemm(View<const T> x, const PackedMatrix<T>& w, const Epilogue<T>& epilogue
           "gemm: the weights were packed for another instruction set (panels of {}, not {})", w.panel(),
           PanelWidth<T>());
 
-  const GemmTask<T> task{
-      x.data(), x.stride(0), w.data(), y.data(), y.stride(0), N, K, BlockDepth(QKV_DISPATCH(VectorBytes)()), &epilogue};
+  const GemmTask<T> task{x.data(), x.stride(0), w.data(), y.data(), y.stride(0), N, K, BlockDepth(ActiveIsa()),
+                         &epilogue};
   const int64_t width = PanelWidth<T>(), panels = (N + width - 1) / width;
-  const int64_t row_blocks = (M + kBlockRows - 1) / kBlockRows;
-  const int64_t wanted = (kTasksPerThread * NumThreads() + row_blocks - 1) / row_blocks;
-  const int64_t task_panels = std::clamp<int64_t>(panels / wanted, 1, kTaskPanels);
+  // Columns are cut first: that costs nothing but copying rows of x on several threads. Rows are cut further only when
+  // there are more threads than columns to share.
+  const int64_t wanted = NumThreads() == 1 ? 1 : kTasksPerThread * NumThreads();
+  const int64_t row_blocks =
+      std::max((M + kBlockRows - 1) / kBlockRows, std::min((wanted + panels - 1) / panels, M / kLeastRows));
+  const int64_t task_panels = std::clamp<int64_t>(panels * row_blocks / wanted, 1, kTaskPanels);
   const int64_t column_blocks = (panels + task_panels - 1) / task_panels;
   const int64_t rows_max = (M + row_blocks - 1) / row_blocks;
   const int64_t padded_K = (K + internal::kGemmChunk - 1) / internal::kGemmChunk * internal::kGemmChunk;

@@ -22,4 +22,10 @@ Isa ActiveIsa();
 /// Weights packed before stay valid only for the instruction set that packed them.
 void SetIsa(Isa isa);
 
+namespace internal {
+
+/// Tests only: kBaseline takes the plain C++ kernels that serve processors without SSSE3. Keeps the active ISA.
+void SetPortableForTest(bool portable);
+
+}  // namespace internal
 }  // namespace qkv::simd

@@ -1,0 +1,381 @@
+// The layout: scores stand as [key][query], a panel of one or two vectors of queries side by side. So the keys and the
+// values are read as they lie, their elements broadcast, and only the queries and the output are transposed; the
+// softmax runs down the lanes, without horizontal steps. Keys come in blocks, so that a panel's strip of scores stays
+// in the first-level cache; from block to block the sums are rescaled (Milakov and Gimelshein 2018).
+// Scores are kept times log2(e), exponentials are powers of two.
+
+#if defined(QKV_SIMD_ATTENTION_PANEL_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef QKV_SIMD_ATTENTION_PANEL_INL_H_
+#undef QKV_SIMD_ATTENTION_PANEL_INL_H_
+#else
+#define QKV_SIMD_ATTENTION_PANEL_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "qkv/simd/attention_tile.h"
+#include "qkv/simd/math-inl.h"
+#include "qkv/simd/tile-inl.h"
+#include "qkv/simd/transpose-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace qkv::simd {
+namespace HWY_NAMESPACE {
+
+template <typename T>
+inline constexpr int kAttentionPanel = 2 * kLanes<T>;
+// A strip of this many keys by a panel is 32 KiB in AVX-512 and 16 KiB in AVX2.
+inline constexpr int64_t kBlockKeys = 256;
+template <typename T>
+inline constexpr T kInfinity = std::numeric_limits<T>::infinity();
+
+// Where the parts of the scratch lie. A panel of one vector leaves half of its part unused.
+template <typename T>
+struct Layout {
+  Layout(int64_t rows, int64_t E, int64_t E_v)
+      : panels((rows + kAttentionPanel<T> - 1) / kAttentionPanel<T>),
+        padded_E((E + kChunk - 1) / kChunk * kChunk),
+        q_size(E * kAttentionPanel<T>),
+        out_size(E_v * kAttentionPanel<T>),
+        out(panels * q_size),
+        max(out + panels * out_size),
+        sum(max + panels * kAttentionPanel<T>),
+        strip(sum + panels * kAttentionPanel<T>),
+        extra(strip + kBlockKeys * kAttentionPanel<T>),
+        keys(extra + kBlockKeys * kAttentionPanel<T>),
+        dummy(keys + kBlockKeys * padded_E),
+        size(dummy + std::max(E_v, kBlockKeys)) {}
+  int64_t panels, padded_E, q_size, out_size;
+  int64_t out, max, sum, strip, extra, keys, dummy, size;
+};
+
+// Rows to fetch into the cache, some with every tile of scores: what the next block of keys or the next task will read.
+template <typename T>
+struct Ahead {
+  struct Rows {
+    const T* data = nullptr;
+    int64_t stride = 0, count = 0, width = 0;
+    int64_t share = 0;  // rows with each tile
+  };
+  Rows rows[4];
+
+  void SpreadOver(int64_t tiles) {
+    for (Rows& r : rows) r.share = tiles == 0 ? 0 : (r.count + tiles - 1) / tiles;
+  }
+  HWY_INLINE void Some() {
+    for (Rows& r : rows) {
+      const int64_t share = std::min(r.share, r.count);
+      for (int64_t i = 0; i < share; ++i, r.data += r.stride) {
+        for (int64_t e = 0; e < r.width; e += kLine) __builtin_prefetch(r.data + e, 0, 2);
+      }
+      r.count -= share;
+    }
+  }
+  static constexpr int64_t kLine = static_cast<int64_t>(kAlignment / sizeof(T));
+};
+
+// One panel of V vectors: its state, and the steps of one block of keys.
+template <typename T, int V>
+struct Panel {
+  static constexpr int kWidth = V * kLanes<T>;
+
+  const AttentionTask<T>& task;
+  int64_t row;  // of the first query
+  T* q;         // [E][kWidth], times the scale
+  T* out;       // [E_v][kWidth], not yet divided by the sum
+  T* max;       // [kWidth] of the scores so far
+  T* sum;       // [kWidth] of exp(score − max)
+  T* strip;     // [kBlockKeys][kWidth]: scores, then weights
+  T* extra;     // [kBlockKeys][kWidth]: a bias or a mask, transposed
+  T* dummy;     // takes what is written for lanes past the last row
+
+  // The row behind a lane; lanes past the end repeat the last one.
+  int64_t RowOf(int lane) const { return std::min(row + lane, task.rows - 1); }
+  // Keys that the panel's last row sees.
+  int64_t Visible() const { return std::min(task.keys, task.visible + RowOf(kWidth - 1)); }
+
+  HWY_NOINLINE void LoadQueries() {
+    const T factor = task.soft_cap == 0 ? task.scale * std::numbers::log2e_v<T> : task.scale / task.soft_cap;
+    for (int v = 0; v < V; ++v) {
+      const T* rows[kLanes<T>];
+      for (int i = 0; i < kLanes<T>; ++i) rows[i] = task.q + RowOf(v * kLanes<T> + i) * task.q_stride;
+      TransposeIn(rows, task.E, factor, q + v * kLanes<T>, kWidth);
+    }
+  }
+
+  // strip[j] = k[j] · q for a block's keys, of which whole tiles are done until `count` are covered; returns how many
+  // were. `top` gets the greatest scores.
+  HWY_NOINLINE int64_t Scores(const T* keys, int64_t padded_E, const AttentionTiles& tiles, int64_t count, T* top,
+                              Ahead<T>& ahead) {
+    const Tag<T> d;
+    for (int v = 0; v < V; ++v) hn::StoreU(hn::Set(d, -kInfinity<T>), d, top + v * kLanes<T>);
+    int64_t t = 0;
+    for (; t < tiles.count && tiles.begin(t) < count; ++t) {
+      const T* a = keys + tiles.begin(t) * padded_E;
+      T* c = strip + tiles.begin(t) * kWidth;
+      ahead.Some();
+      ForRows<kHalfTile>(tiles.size(t), [&]<int R>() HWY_ATTR {
+        Accumulators<T, R, V> acc;
+        acc.Clear();
+        MultiplyChunks<T, R, V>(acc, a, q, task.E);
+        acc.Store(c, kWidth);
+#pragma GCC unroll 2
+        for (int v = 0; v < V; ++v) {
+          auto greatest = hn::LoadU(d, top + v * kLanes<T>);
+#pragma GCC unroll 16
+          for (int r = 0; r < R; ++r) greatest = hn::Max(acc.at[r][v], greatest);
+          hn::StoreU(greatest, d, top + v * kLanes<T>);
+        }
+      });
+    }
+    return tiles.begin(t);
+  }
+
+  bool NeedsAdjusting(int64_t key, int64_t count) const {
+    return task.soft_cap != 0 || task.bias || task.mask || key + count > task.visible + row;
+  }
+
+  // Soft cap, bias, mask and causal limit on the strip of keys key …; `top` gets the greatest scores anew.
+  HWY_NOINLINE void Adjust(int64_t key, int64_t count, T* top) {
+    const Tag<T> d;
+    if (task.soft_cap != 0) SoftCap(count);
+    if (task.bias) AddBias(key, count);
+    if (task.mask) ApplyMask(key, count);
+    if (key + count > task.visible + row) ApplyCausal(key, count);
+    for (int v = 0; v < V; ++v) {
+      auto greatest = hn::Set(d, -kInfinity<T>);
+      for (int64_t j = 0; j < count; ++j) {
+        greatest = hn::Max(hn::LoadU(d, strip + j * kWidth + v * kLanes<T>), greatest);
+      }
+      hn::StoreU(greatest, d, top + v * kLanes<T>);
+    }
+  }
+
+  HWY_INLINE void SoftCap(int64_t count) {
+    const Tag<T> d;
+    const auto cap = hn::Set(d, task.soft_cap * std::numbers::log2e_v<T>);
+    for (T* s = strip; s != strip + count * kWidth; s += kLanes<T>) {
+      if constexpr (sizeof(T) == 4) {
+        hn::StoreU(hn::Mul(cap, Tanh(d, hn::LoadU(d, s))), d, s);
+      } else {
+        for (int i = 0; i < kLanes<T>; ++i) s[i] = std::tanh(s[i]) * (task.soft_cap * std::numbers::log2e_v<T>);
+      }
+    }
+  }
+
+  HWY_INLINE void AddBias(int64_t key, int64_t count) {
+    const Tag<T> d;
+    const auto log2e = hn::Set(d, std::numbers::log2e_v<T>), low = hn::Set(d, -kInfinity<T>);
+    const bool same_for_all = task.bias_stride == 0;
+    if (!same_for_all) TransposeBias(key, count);
+    for (int64_t j = 0; j < count; ++j) {
+      for (int i = 0; i < kWidth; i += kLanes<T>) {
+        T* s = strip + j * kWidth + i;
+        const auto bias = same_for_all ? hn::Set(d, task.bias[(key + j) * task.bias_key_stride])
+                                       : hn::LoadU(d, extra + j * kWidth + i);
+        // A bias of −infinity hides the key, whatever the score: no ∞ − ∞.
+        hn::StoreU(hn::IfThenElse(hn::Eq(bias, low), low, hn::MulAdd(bias, log2e, hn::LoadU(d, s))), d, s);
+      }
+    }
+  }
+
+  HWY_INLINE void TransposeBias(int64_t key, int64_t count) {
+    for (int v = 0; v < V; ++v) {
+      const T* rows[kLanes<T>];
+      for (int i = 0; i < kLanes<T>; ++i) {
+        rows[i] = task.bias + RowOf(v * kLanes<T> + i) * task.bias_stride + key * task.bias_key_stride;
+      }
+      T* to = extra + v * kLanes<T>;
+      if (task.bias_key_stride == 1) {
+        TransposeIn(rows, count, T{1}, to, kWidth);
+        continue;
+      }
+      for (int64_t j = 0; j < count; ++j) {
+        for (int i = 0; i < kLanes<T>; ++i) to[j * kWidth + i] = rows[i][j * task.bias_key_stride];
+      }
+    }
+  }
+
+  HWY_INLINE void ApplyMask(int64_t key, int64_t count) {
+    const Tag<T> d;
+    const auto low = hn::Set(d, -kInfinity<T>);
+    if (task.mask_stride == 0) {
+      for (int64_t j = 0; j < count; ++j) {
+        if (task.mask[(key + j) * task.mask_key_stride]) continue;
+        for (int i = 0; i < kWidth; i += kLanes<T>) hn::StoreU(low, d, strip + j * kWidth + i);
+      }
+      return;
+    }
+    for (int lane = 0; lane < kWidth; ++lane) {
+      const bool* mask = task.mask + RowOf(lane) * task.mask_stride + key * task.mask_key_stride;
+      T* to = extra + lane;
+      for (int64_t j = 0; j < count; ++j) to[j * kWidth] = static_cast<T>(mask[j * task.mask_key_stride]);
+    }
+    const auto zero = hn::Zero(d);
+    for (int64_t i = 0; i < count * kWidth; i += kLanes<T>) {
+      const auto hidden = hn::Eq(hn::LoadU(d, extra + i), zero);
+      hn::StoreU(hn::IfThenElse(hidden, low, hn::LoadU(d, strip + i)), d, strip + i);
+    }
+  }
+
+  HWY_INLINE void ApplyCausal(int64_t key, int64_t count) {
+    const Tag<T> d;
+    const auto low = hn::Set(d, -kInfinity<T>);
+    HWY_ALIGN T limits[kWidth];  // keys of this block that each lane sees; small numbers, exact in T
+    for (int i = 0; i < kWidth; ++i) {
+      limits[i] = static_cast<T>(std::clamp<int64_t>(task.visible + RowOf(i) - key, 0, count));
+    }
+    for (int64_t j = 0; j < count; ++j) {
+      for (int i = 0; i < kWidth; i += kLanes<T>) {
+        T* s = strip + j * kWidth + i;
+        const auto seen = hn::Lt(hn::Set(d, static_cast<T>(j)), hn::Load(d, limits + i));
+        hn::StoreU(hn::IfThenElse(seen, hn::LoadU(d, s), low), d, s);
+      }
+    }
+  }
+
+  // strip = exp2(strip − max), sums and maxima brought up to date; `rescale` gets the factor for what was summed
+  // before.
+  HWY_NOINLINE void Exponentials(int64_t count, const T* top, T* rescale) {
+    const Tag<T> d;
+    const auto infinity = hn::Set(d, kInfinity<T>);
+    for (int v = 0; v < V; ++v) {
+      const int at = v * kLanes<T>;
+      const auto before = hn::LoadU(d, max + at);
+      const auto now = hn::Max(hn::LoadU(d, top + at), before);
+      // Nothing seen yet (−inf): any finite number serves as the maximum.
+      const auto shift = hn::IfThenElse(hn::Eq(hn::Abs(now), infinity), hn::Zero(d), now);
+      auto factor = Exp2Flushed(d, hn::Sub(before, shift));
+      if (!hn::AllFalse(d, hn::Eq(now, infinity))) {
+        factor = ShareInfinities(count, at, before, now, factor);
+      }
+      hn::StoreU(now, d, max + at);
+      hn::StoreU(factor, d, rescale + at);
+
+      auto sum0 = hn::Zero(d), sum1 = sum0, sum2 = sum0, sum3 = sum0;
+      T* s = strip + at;
+      const auto step = [&](auto& partial, T* p) HWY_ATTR {
+        const auto weight = Exp2Flushed(d, hn::Sub(hn::LoadU(d, p), shift));
+        hn::StoreU(weight, d, p);
+        partial = hn::Add(partial, weight);
+      };
+      int64_t j = 0;
+      for (; j + 4 <= count; j += 4, s += 4 * kWidth) {
+        step(sum0, s), step(sum1, s + kWidth), step(sum2, s + 2 * kWidth), step(sum3, s + 3 * kWidth);
+      }
+      for (; j < count; ++j, s += kWidth) step(sum0, s);
+      const auto block = hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3));
+      hn::StoreU(hn::MulAdd(hn::LoadU(d, sum + at), factor, block), d, sum + at);
+    }
+  }
+
+  // Lanes whose maximum is +infinity: entries of +infinity become 0, all others −infinity. Returns the factor.
+  HWY_NOINLINE Vector<T> ShareInfinities(int64_t count, int at, Vector<T> before, Vector<T> now, Vector<T> factor) {
+    const Tag<T> d;
+    const auto infinity = hn::Set(d, kInfinity<T>), low = hn::Set(d, -kInfinity<T>);
+    const auto lanes = hn::Eq(now, infinity);
+    for (int64_t j = 0; j < count; ++j) {
+      T* s = strip + j * kWidth + at;
+      const auto score = hn::LoadU(d, s);
+      auto shared = hn::IfThenElse(hn::Eq(score, infinity), hn::Zero(d), low);
+      shared = hn::IfThenElse(hn::Eq(score, score), shared, score);  // NaN spreads
+      hn::StoreU(hn::IfThenElse(lanes, shared, score), d, s);
+    }
+    const auto kept = hn::IfThenElse(hn::Eq(before, infinity), hn::Set(d, T{1}), hn::Zero(d));
+    return hn::IfThenElse(lanes, kept, factor);
+  }
+
+  // out = out · rescale + Σ_j weight[j] v[j]
+  HWY_NOINLINE void AddValues(int64_t key, int64_t count, bool first, const T* rescale) {
+    const Tag<T> d;
+    const AttentionTiles tiles(task.E_v);
+    for (int64_t t = 0; t < tiles.count; ++t) {
+      const T* a = task.v + key * task.v_stride + tiles.begin(t);
+      T* c = out + tiles.begin(t) * kWidth;
+      ForRows<kHalfTile>(tiles.size(t), [&]<int R>() HWY_ATTR {
+        Accumulators<T, R, V> acc;
+        if (first) {
+          acc.Clear();
+        } else {
+#pragma GCC unroll 16
+          for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 2
+            for (int v = 0; v < V; ++v) {
+              acc.at[r][v] =
+                  hn::Mul(hn::LoadU(d, c + r * kWidth + v * kLanes<T>), hn::LoadU(d, rescale + v * kLanes<T>));
+            }
+          }
+        }
+        const T* a_j = a;
+        for (const T *b = strip, *end = strip + count * kWidth; b != end; b += kWidth, a_j += task.v_stride) {
+          acc.template Step<1>(a_j, b);
+        }
+        acc.Store(c, kWidth);
+      });
+    }
+  }
+
+  HWY_NOINLINE void StoreResults() {
+    const Tag<T> d;
+    for (int v = 0; v < V; ++v) {
+      const int at = v * kLanes<T>;
+      T* rows[kLanes<T>];
+      for (int i = 0; i < kLanes<T>; ++i) {
+        rows[i] = row + at + i < task.rows ? task.out + (row + at + i) * task.out_stride : dummy;
+      }
+      const auto total = hn::LoadU(d, sum + at);
+      const auto nothing = hn::Eq(total, hn::Zero(d));
+      const auto inverse = hn::Div(hn::Set(d, T{1}), total);
+      for (T* o = out + at; o != out + at + task.E_v * kWidth; o += kWidth) {
+        hn::StoreU(hn::IfThenElse(nothing, hn::Zero(d), hn::Mul(hn::LoadU(d, o), inverse)), d, o);
+      }
+      TransposeOut(out + at, kWidth, task.E_v, rows);
+      for (int i = 0; task.lse && i < kLanes<T> && row + at + i < task.rows; ++i) {
+        task.lse[(row + at + i) * task.lse_stride] = max[at + i] * std::numbers::ln2_v<T> + std::log(sum[at + i]);
+      }
+    }
+  }
+
+  // The raw scores of a block, to their place among the weights.
+  HWY_NOINLINE void StoreScores(int64_t key, int64_t count) {
+    for (int v = 0; v < V; ++v) {
+      const int at = v * kLanes<T>;
+      T* rows[kLanes<T>];
+      for (int i = 0; i < kLanes<T>; ++i) {
+        rows[i] = row + at + i < task.rows ? task.out + (row + at + i) * task.out_stride + key : dummy;
+      }
+      TransposeOut(strip + at, kWidth, count, rows);
+    }
+  }
+
+  // Raw scores become weights.
+  HWY_NOINLINE void FinishWeights(int64_t done) {
+    const Tag<T> d;
+    for (int i = 0; i < kWidth && row + i < task.rows; ++i) {
+      T* w = task.out + (row + i) * task.out_stride;
+      std::fill(w + done, w + task.keys, T{0});
+      const auto infinity = hn::Set(d, kInfinity<T>);
+      const bool share = max[i] == kInfinity<T>;
+      const auto shift = hn::Set(d, std::isinf(max[i]) ? T{0} : max[i]);
+      const auto inverse = hn::Set(d, sum[i] == 0 ? T{0} : T{1} / sum[i]);
+      for (int64_t j = 0; j < done; j += kLanes<T>) {
+        const size_t n = static_cast<size_t>(std::min<int64_t>(kLanes<T>, done - j));
+        auto score = LoadSome(d, w + j, n);
+        if (share) {
+          const auto shared = hn::IfThenElse(hn::Eq(score, infinity), hn::Zero(d), hn::Set(d, -kInfinity<T>));
+          score = hn::IfThenElse(hn::Eq(score, score), shared, score);
+        }
+        StoreSome(d, hn::Mul(Exp2Flushed(d, hn::Sub(score, shift)), inverse), w + j, n);
+      }
+    }
+  }
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace qkv::simd
+HWY_AFTER_NAMESPACE();
+
+#endif  // QKV_SIMD_ATTENTION_PANEL_INL_H_

@@ -1,0 +1,71 @@
+// The second call of everything that a forward pass calls allocates nothing.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "qkv/attention/attention.h"
+#include "qkv/simd/gemm.h"
+#include "tests/support/isas.h"
+#include "tests/support/sampler.h"
+
+namespace {
+std::atomic<int64_t> g_allocations{0};
+}  // namespace
+
+[[gnu::noinline]] void* operator new(size_t size) {
+  g_allocations.fetch_add(1, std::memory_order_relaxed);
+  if (void* memory = std::malloc(size ? size : 1)) return memory;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void* operator new(size_t size, std::align_val_t alignment, const std::nothrow_t&) noexcept {
+  g_allocations.fetch_add(1, std::memory_order_relaxed);
+  const auto step = static_cast<size_t>(alignment);
+  return std::aligned_alloc(step, (size + step - 1) / step * step);
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+
+namespace qkv::attention {
+namespace {
+
+class AllocationTest : public IsaTest {};
+QKV_FOR_ALL_ISAS(AllocationTest);
+
+// Threads take tasks as they come, so a thread may meet its first task late: some rounds of warming up, then none.
+template <class F>
+void ExpectNoAllocation(F f) {
+  for (int i = 0; i < 20; ++i) f();
+  int64_t least = 1000;
+  for (int i = 0; i < 20; ++i) {
+    const int64_t before = g_allocations.load();
+    f();
+    least = std::min(least, g_allocations.load() - before);
+  }
+  EXPECT_EQ(least, 0);
+}
+
+TEST_P(AllocationTest, Gemm) {
+  Sampler sampler(1);
+  const auto x = sampler.Normal<float>({50, 500}), w = sampler.Normal<float>({300, 500});
+  const simd::PackedMatrix<float> packed(w.view());
+  Tensor<float> y({50, 300});
+  ExpectNoAllocation([&] { simd::Gemm<float>(x, packed, {.activation = simd::Activation::kGelu}, y); });
+}
+
+TEST_P(AllocationTest, AttentionAndWeights) {
+  Sampler sampler(1);
+  const auto q = sampler.Normal<float>({2, 3, 40, 24}), k = sampler.Normal<float>({2, 3, 300, 24});
+  Tensor<float> out({2, 3, 40, 24}), weights({2, 3, 1, 300});
+  Arena arena;
+  ExpectNoAllocation([&] {
+    Attention<float>(q, k, k, {}, out, arena);
+    arena.Reset();
+  });
+  ExpectNoAllocation([&] { AttentionWeights<float>(q, k, {}, 0, 1, weights); });
+}
+
+}  // namespace
+}  // namespace qkv::attention
