@@ -120,7 +120,8 @@ struct Panel {
       ForRows<kHalfTile>(tiles.size(t), [&]<int R>() HWY_ATTR {
         Accumulators<T, R, V> acc;
         acc.Clear();
-        MultiplyChunks<T, R, V>(acc, a, q, task.E);
+        Prefetch nothing;
+        MultiplyChunks<T, R, V>(acc, a, q, task.E, nothing);
         acc.Store(c, kWidth);
 #pragma GCC unroll 2
         for (int v = 0; v < V; ++v) {
@@ -290,29 +291,19 @@ struct Panel {
 
   // out = out · rescale + Σ_j weight[j] v[j]
   HWY_NOINLINE void AddValues(int64_t key, int64_t count, bool first, const T* rescale) {
-    const Tag<T> d;
     const AttentionTiles tiles(task.E_v);
     for (int64_t t = 0; t < tiles.count; ++t) {
       const T* a = task.v + key * task.v_stride + tiles.begin(t);
       T* c = out + tiles.begin(t) * kWidth;
       ForRows<kHalfTile>(tiles.size(t), [&]<int R>() HWY_ATTR {
         Accumulators<T, R, V> acc;
-        if (first) {
-          acc.Clear();
-        } else {
-#pragma GCC unroll 16
-          for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 2
-            for (int v = 0; v < V; ++v) {
-              acc.at[r][v] =
-                  hn::Mul(hn::LoadU(d, c + r * kWidth + v * kLanes<T>), hn::LoadU(d, rescale + v * kLanes<T>));
-            }
-          }
-        }
+        acc.Clear();
         const T* a_j = a;
         for (const T *b = strip, *end = strip + count * kWidth; b != end; b += kWidth, a_j += task.v_stride) {
           acc.template Step<1>(a_j, b);
         }
+        // Added last, so that a chain of additions is no longer than a block.
+        if (!first) acc.AddScaledFrom(c, kWidth, rescale);
         acc.Store(c, kWidth);
       });
     }

@@ -32,15 +32,21 @@ using internal::GemmTask;
 template <typename T>
 inline constexpr int kPanel = 2 * kLanes<T>;
 
+// Length of a chain of multiply-adds before it is added to the sum: rounding errors grow with its square root. 192 is
+// what MKL's error corresponds to; it costs 1 % against chains of 768.
+constexpr int64_t kChain = 3 * kChunk;
+
 // C[rows][panel] = or += A B for one tile and one block of K.
 template <typename T>
 HWY_NOINLINE void MultiplyTile(int rows, const T* a, const T* b, int64_t depth, Prefetch prefetch, bool first, T* c) {
   ForRows(rows, [&]<int R>() HWY_ATTR {
-    Accumulators<T, R, 2> acc;
-    acc.Clear();
-    MultiplyChunks<T, R, 2>(acc, a, b, depth, prefetch);
-    if (!first) acc.AddFrom(c, kPanel<T>);
-    acc.Store(c, kPanel<T>);
+    for (int64_t k = 0; k < depth || k == 0; k += kChain, first = false) {
+      Accumulators<T, R, 2> acc;
+      acc.Clear();
+      MultiplyChunks<T, R, 2>(acc, a + k * R, b + k * kPanel<T>, std::min(kChain, depth - k), prefetch);
+      if (!first) acc.AddFrom(c, kPanel<T>);
+      acc.Store(c, kPanel<T>);
+    }
   });
 }
 

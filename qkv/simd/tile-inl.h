@@ -82,6 +82,19 @@ struct Accumulators {
     }
   }
 
+  // += c · factor, where each column has its factor
+  HWY_INLINE void AddScaledFrom(const T* c, int64_t stride, const T* factor) {
+    const Tag<T> d;
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 2
+      for (int v = 0; v < V; ++v) {
+        const auto scale = hn::LoadU(d, factor + v * kLanes<T>);
+        at[r][v] = hn::MulAdd(hn::LoadU(d, c + r * stride + v * kLanes<T>), scale, at[r][v]);
+      }
+    }
+  }
+
   HWY_INLINE void AddFrom(const T* c, int64_t stride) {
     const Tag<T> d;
 #pragma GCC unroll 16
@@ -105,8 +118,7 @@ struct Prefetch {
 
 // += Σ_{k < depth} A(r, k) · B(k) with A in chunks: [depth / kChunk][R][kChunk].
 template <typename T, int R, int V>
-HWY_INLINE void MultiplyChunks(Accumulators<T, R, V>& acc, const T* a, const T* b, int64_t depth,
-                               Prefetch prefetch = {}) {
+HWY_INLINE void MultiplyChunks(Accumulators<T, R, V>& acc, const T* a, const T* b, int64_t depth, Prefetch& prefetch) {
   constexpr int64_t kWidth = V * kLanes<T>;
   for (; depth > 0; depth -= kChunk, a += R * kChunk) {
     const T* const end = b + std::min<int64_t>(depth, kChunk) * kWidth;
@@ -139,8 +151,9 @@ HWY_INLINE void ForRows(int rows, F&& f) {
   switch (rows) {
     QKV_ROWS(1)
     QKV_ROWS(2)
-    QKV_ROWS(3) QKV_ROWS(4) QKV_ROWS(5) QKV_ROWS(6) QKV_ROWS(7) QKV_ROWS(8) QKV_ROWS(9) QKV_ROWS(10) QKV_ROWS(11)
-        QKV_ROWS(12) QKV_ROWS(13) QKV_ROWS(14)
+    QKV_ROWS(3)
+    QKV_ROWS(4) QKV_ROWS(5) QKV_ROWS(6) QKV_ROWS(7) QKV_ROWS(8) QKV_ROWS(9) QKV_ROWS(10) QKV_ROWS(11) QKV_ROWS(12)
+        QKV_ROWS(13) QKV_ROWS(14)
   }
 #undef QKV_ROWS
 }
