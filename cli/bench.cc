@@ -27,16 +27,16 @@ struct Options {
 
 class TimedForward {
  public:
-  TimedForward(const model::Model& model, int64_t batch)
+  TimedForward(const model::Model& model, const model::VitConfig& c, int64_t batch)
       : model_(model),
-        pixels_({batch, model.config().channels, model.config().image_height, model.config().image_width}),
+        pixels_({batch, c.channels, c.image_height, c.image_width}),
         logits_({batch, model.config().outputs()}) {
     Rng rng(1);
     for (float& x : pixels_.span()) x = static_cast<float>(rng.Normal());
   }
   double Milliseconds() {
     const auto start = std::chrono::steady_clock::now();
-    model_.Forward(pixels_, workspace_, {.logits = logits_, .tokens = {}, .hidden = {}, .attention = {}});
+    model_.Forward(pixels_, workspace_, {.logits = logits_});
     return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   }
 
@@ -48,7 +48,9 @@ class TimedForward {
 
 int Bench(const Options& options) {
   const model::Model model = LoadModel(options.model);
-  TimedForward forward(model, options.batch);
+  model::VitConfig config = model.config();
+  if (!options.model.size.empty()) std::tie(config.image_height, config.image_width) = ParseSize(options.model.size);
+  TimedForward forward(model, config, options.batch);
   forward.Milliseconds();  // the first pass sizes the workspace
   if (options.from_stdin) {
     for (std::string line; std::getline(std::cin, line);) {
@@ -67,7 +69,7 @@ int Bench(const Options& options) {
   const double best = times.front(), median = times[times.size() / 2];
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
-  const double flops = model::Flops(model.config()) * static_cast<double>(options.batch);
+  const double flops = model::Flops(config) * static_cast<double>(options.batch);
   fmt::print("{} passes of batch {}, fp32, {} kernels, {} threads\n", times.size(), options.batch,
              simd::Name(simd::ActiveIsa()), NumThreads());
   fmt::print("best    {:8.2f} ms  {:8.1f} images/s  {:7.1f} GFLOP/s\n", best,
@@ -83,7 +85,9 @@ int Bench(const Options& options) {
 void RegisterBench(CLI::App& app, int* exit_code) {
   const auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("bench", "Measure a model's speed on this machine");
-  options->model.AddTo(*command);
+  options->model.AddModel(*command);
+  options->model.AddSize(*command);
+  options->model.AddCompute(*command);
   command->add_option("--batch", options->batch, "Images a pass")->check(CLI::Range(1, 4096))->capture_default_str();
   command->add_option("--seconds", options->seconds, "How long to measure")
       ->check(CLI::Range(0.0, 3600.0))

@@ -26,7 +26,7 @@ void CaptureBatch(const model::Model& model, View<const float> pixels, const Cap
                   model::Workspace<float>& workspace, Captured& captured) {
   const int64_t B = pixels.dim(0);
   const auto rows = [&](const std::string& name) { return captured.at(name).view().slice(0, first, first + B); };
-  model::Outputs<float> outputs{.logits = rows("logits"), .tokens = rows("tokens"), .hidden = {}, .attention = {}};
+  model::Outputs<float> outputs{.logits = rows("logits"), .tokens = rows("tokens")};
   for (const int64_t index : request.hidden) outputs.hidden.push_back({index, rows(fmt::format("hidden.{}", index))});
   for (const int64_t block : request.attention) {
     const View<float> out = rows(fmt::format("attention.{}", block));

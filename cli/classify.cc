@@ -53,17 +53,17 @@ void PrintText(const std::string& path, const std::vector<model::Prediction>& pr
 int Classify(const Options& options) {
   const model::Model model = LoadModel(options.model);
   Require(model.config().classes > 0, "classify: the model has no classifier; try: qkv embed");
-  const std::vector<std::filesystem::path> files = CollectImages(options.images.paths);
-  const bool single = files.size() == 1;
+  const ImageList images = CollectImages(options.images.paths);
+  const bool single = images.files.size() == 1;
   size_t path_width = 0;
-  for (const auto& file : files) path_width = std::max(path_width, file.string().size());
+  for (const auto& file : images.files) path_width = std::max(path_width, file.string().size());
   const int64_t top = options.top > 0 ? options.top : single || options.json ? 5 : 1;
   model::Workspace<float> workspace;
   auto logits = Tensor<float>::Uninitialised({options.images.batch, model.config().outputs()});
-  const int failed = ForEachBatch(options.images, model, [&](const Batch& batch) {
+  const int failed = ForEachBatch(options.images, images, model, [&](const Batch& batch) {
     const auto B = static_cast<int64_t>(batch.paths.size());
     const View<float> rows = logits.view().slice(0, 0, B);
-    model.Forward(batch.pixels, workspace, {.logits = rows, .tokens = {}, .hidden = {}, .attention = {}});
+    model.Forward(batch.pixels, workspace, {.logits = rows});
     for (int64_t b = 0; b < B; ++b) {
       const std::span<const float> row(rows.row(b), static_cast<size_t>(rows.dim(1)));
       const auto predictions = model.Top(row, top);
@@ -84,7 +84,9 @@ int Classify(const Options& options) {
 void RegisterClassify(CLI::App& app, int* exit_code) {
   const auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("classify", "Say what images show");
-  options->model.AddTo(*command);
+  options->model.AddModel(*command);
+  options->model.AddSize(*command);
+  options->model.AddCompute(*command);
   options->images.AddTo(*command);
   command->add_option("--top", options->top, "Classes to print for each image (default: 5 for one image, else 1)")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))

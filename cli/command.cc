@@ -10,18 +10,22 @@
 
 namespace qkv::cli {
 
-void ModelOptions::AddTo(CLI::App& command, bool with_size) {
+void ModelOptions::AddModel(CLI::App& command) {
   command
       .add_option("-m,--model", path, "Folder or .safetensors file; without it the built-in digit classifier answers")
       ->type_name("MODEL");
-  if (with_size) {
-    command.add_option("--size", size, "Input size, instead of the checkpoint's own; positions are interpolated")
-        ->type_name("HxW");
-    command.add_option("--dtype", dtype, "Precision of the arithmetic")
-        ->check(CLI::IsMember({"fp32"}))
-        ->capture_default_str();
-  }
+}
+
+void ModelOptions::AddCompute(CLI::App& command) {
+  command.add_option("--dtype", dtype, "Precision of the arithmetic")
+      ->check(CLI::IsMember({"fp32"}))
+      ->capture_default_str();
   command.add_option("--threads", threads, "Threads (default: all cores)")->check(CLI::Range(1, 1024))->type_name("N");
+}
+
+void ModelOptions::AddSize(CLI::App& command) {
+  command.add_option("--size", size, "Input size, instead of the checkpoint's own; positions are interpolated")
+      ->type_name("HxW");
 }
 
 model::Checkpoint OpenCheckpoint(const ModelOptions& options) {

@@ -28,7 +28,9 @@ struct ModelOptions {
   std::string dtype = "fp32";
   int threads = 0;  // 0: all cores
 
-  void AddTo(CLI::App& command, bool with_size = true);
+  void AddModel(CLI::App& command);
+  void AddCompute(CLI::App& command);  // threads and precision
+  void AddSize(CLI::App& command);
 };
 
 /// Opens the checkpoint that was asked for, and says so on stderr when it is the built-in one.

@@ -42,7 +42,7 @@ int Convert(const Options& options) {
 void RegisterConvert(CLI::App& app, int* exit_code) {
   const auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("convert", "Write a model in another library's layout, or another type");
-  options->model.AddTo(*command, /*with_size=*/false);
+  options->model.AddModel(*command);
   command->add_option("-o,--output", options->output, "Folder to write; must not exist, or be empty")
       ->required()
       ->type_name("FOLDER");

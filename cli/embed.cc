@@ -17,7 +17,7 @@ namespace {
 struct Options {
   ModelOptions model;
   ImageOptions images;
-  std::string pool, output;
+  std::string pool = "model", output;
 };
 
 // The vectors of all images that could be read.
@@ -33,7 +33,7 @@ void Pool(const std::string& pool, int64_t prefix, View<const float> tokens, flo
   if (pool == "mean") {
     nn::MeanPool<float>(View<const float>(tokens.data(), {1, N, D}), prefix, View<float>(to, {1, D}));
   } else {
-    std::copy_n(tokens.data(), pool == "cls" ? D : N * D, to);
+    std::copy_n(tokens.data(), pool == "tokens" ? N * D : D, to);
   }
 }
 
@@ -70,25 +70,28 @@ int Embed(const Options& options) {
   const bool npy = options.output.ends_with(".npy"), safetensors = options.output.ends_with(".safetensors");
   Require(options.output.empty() || npy || safetensors, "embed: -o ends in .npy or .safetensors, got {}",
           options.output);
-  const std::string pool = !options.pool.empty() ? options.pool : model.config().class_token ? "cls" : "mean";
-  Require(pool != "cls" || model.config().class_token, "embed: the model has no class token; use --pool mean");
-  const int64_t D = model.config().width;
+  Require(options.pool != "cls" || model.config().class_token, "embed: the model has no class token; use --pool mean");
+  const int64_t D = model.config().width, pooled_width = model.config().pooled_width();
   model::Workspace<float> workspace;
-  Tensor<float> tokens;
+  Tensor<float> buffer;
   Embeddings all;
-  const int failed = ForEachBatch(options.images, model, [&](const Batch& batch) {
+  const int failed = ForEachBatch(options.images, CollectImages(options.images.paths), model, [&](const Batch& batch) {
     const int64_t B = batch.pixels.dim(0), N = model.TokensFor(batch.pixels.dim(2), batch.pixels.dim(3));
-    if (tokens.size() < B * N * D) tokens = Tensor<float>::Uninitialised({B, N, D});
-    const View<float> out(tokens.data(), {B, N, D});
-    model.Forward(batch.pixels, workspace, {.logits = {}, .tokens = out, .hidden = {}, .attention = {}});
-    const Shape shape = pool == "tokens" ? Shape({N, D}) : Shape({D});
+    const bool pooled = options.pool == "model";
+    const Shape all_of_batch = pooled ? Shape({B, 1, pooled_width}) : Shape({B, N, D});
+    if (buffer.size() < all_of_batch.size()) buffer = Tensor<float>::Uninitialised(all_of_batch);
+    const View<float> out(buffer.data(), all_of_batch);
+    model::Outputs<float> outputs;
+    (pooled ? outputs.pooled : outputs.tokens) = pooled ? out.reshape({B, pooled_width}) : out;
+    model.Forward(batch.pixels, workspace, outputs);
+    const Shape shape = pooled ? Shape({pooled_width}) : options.pool == "tokens" ? Shape({N, D}) : Shape({D});
     Require(options.output.empty() || all.paths.empty() || shape == all.shape,
             "embed: images of different sizes have different numbers of tokens; leave out -o or give --size");
     all.shape = shape;
     std::vector<float> values(static_cast<size_t>(shape.size()));
     for (int64_t b = 0; b < B; ++b) {
       const std::string& path = batch.paths[static_cast<size_t>(b)];
-      Pool(pool, model.config().prefix(), View<const float>(out[b]), values.data());
+      Pool(options.pool, model.config().prefix(), View<const float>(out[b]), values.data());
       if (options.output.empty()) {
         PrintJson(path, values.data(), shape);
       } else {
@@ -109,13 +112,15 @@ int Embed(const Options& options) {
 void RegisterEmbed(CLI::App& app, int* exit_code) {
   const auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("embed", "Turn images into vectors");
-  options->model.AddTo(*command);
+  options->model.AddModel(*command);
+  options->model.AddSize(*command);
+  options->model.AddCompute(*command);
   options->images.AddTo(*command);
   command
-      ->add_option(
-          "--pool", options->pool,
-          "cls: the class token; mean: of the patches; tokens: all of them (default: cls, or mean without one)")
-      ->check(CLI::IsMember({"cls", "mean", "tokens"}));
+      ->add_option("--pool", options->pool,
+                   "model: what the model's classifier sees; cls: the class token; mean: of the patches; tokens: all")
+      ->check(CLI::IsMember({"model", "cls", "mean", "tokens"}))
+      ->capture_default_str();
   command->add_option("-o,--output", options->output, "out.npy or out.safetensors; without it JSON Lines on stdout")
       ->type_name("FILE");
   command->callback([options, exit_code] { *exit_code = Embed(*options); });

@@ -6,11 +6,9 @@
 #include <charconv>
 #include <condition_variable>
 #include <cstdio>
-#include <iostream>
-#include <iterator>
 #include <map>
 #include <mutex>
-#include <set>
+#include <system_error>
 #include <thread>
 
 #include "cli/progress.h"
@@ -20,11 +18,17 @@ namespace qkv::cli {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr size_t kMaxStdinBytes = size_t{1} << 30;
+constexpr size_t kMaxStdinBytes = size_t{1} << 30, kStdinBlock = size_t{1} << 16;
 
 image::Image ReadStdin(const image::DecodeOptions& options) {
-  const std::string bytes{std::istreambuf_iterator<char>(std::cin), {}};
-  Require(bytes.size() <= kMaxStdinBytes, "-: more than {} bytes on stdin", kMaxStdinBytes);
+  std::string bytes;
+  for (size_t got = 1; got > 0;) {
+    const size_t end = bytes.size();
+    Require(end < kMaxStdinBytes, "-: more than {} bytes on stdin", kMaxStdinBytes);
+    bytes.resize(end + kStdinBlock);
+    got = std::fread(bytes.data() + end, 1, kStdinBlock, stdin);
+    bytes.resize(end + got);
+  }
   return image::Decode(std::as_bytes(std::span(bytes)), options, "-");
 }
 
@@ -39,8 +43,10 @@ class Loader {
   Loader(const std::vector<fs::path>& files, const image::DecodeOptions& decode, const model::Model& model, int threads,
          size_t ahead)
       : files_(files), decode_(decode), model_(model), ahead_(ahead) {
-    for (int i = 0; i < threads; ++i) {
-      threads_.emplace_back([this] { Work(); });
+    try {
+      for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Work(); });
+    } catch (const std::system_error&) {  // no more threads to be had: one is enough
+      if (threads_.empty()) throw;
     }
   }
   ~Loader() {
@@ -77,6 +83,8 @@ class Loader {
         loaded.pixels = model_.Pixels(image);
       } catch (const std::exception& error) {
         loaded.error = error.what();
+        const std::string path = files_[index].string();
+        if (loaded.error.find(path) == std::string::npos) loaded.error = path + ": " + loaded.error;
       }
       {
         const std::lock_guard lock(mutex_);
@@ -130,37 +138,46 @@ image::DecodeOptions ImageOptions::Decode() const {
   return options;
 }
 
-std::vector<fs::path> CollectImages(const std::vector<std::string>& paths) {
-  std::vector<fs::path> files;
+ImageList CollectImages(const std::vector<std::string>& paths) {
+  ImageList images;
+  std::string problems;
   for (const std::string& path : paths) {
     if (path == "-" || !fs::is_directory(path)) {
-      Require(path == "-" || fs::exists(path), "{}: no such file or folder", path);
-      files.emplace_back(path);
+      images.files.emplace_back(path);  // one that is missing fails like one that is broken
       continue;
     }
-    const size_t begin = files.size();
+    const size_t begin = images.files.size();
     std::error_code error;
     for (fs::recursive_directory_iterator entry(path, fs::directory_options::skip_permission_denied, error), end;
          !error && entry != end; entry.increment(error)) {
       std::error_code ignored;
-      if (image::HasImageEnding(entry->path()) && !entry->is_directory(ignored)) files.push_back(entry->path());
+      if (image::HasImageEnding(entry->path()) && !entry->is_directory(ignored)) images.files.push_back(entry->path());
     }
-    Require(!error, "{}: {}", path, error.message());
-    std::sort(files.begin() + static_cast<int64_t>(begin), files.end());
-    Require(files.size() > begin, "{}: no images in this folder (JPEG, PNG, WebP, GIF, BMP, TIFF, PPM)", path);
+    std::sort(images.files.begin() + static_cast<int64_t>(begin), images.files.end());
+    if (images.files.size() > begin && !error) continue;
+    problems +=
+        fmt::format("{}{}: {}", problems.empty() ? "" : "\n", path,
+                    error ? error.message() : "no images in this folder (JPEG, PNG, WebP, GIF, BMP, TIFF, PPM)");
+    ++images.failed;
   }
-  return files;
+  Require(!images.files.empty(), "{}", problems);
+  if (!problems.empty()) fmt::print(stderr, "qkv: {}\n", problems);
+  return images;
 }
 
-int ForEachBatch(const ImageOptions& options, const model::Model& model, const std::function<void(const Batch&)>& use) {
-  const std::vector<fs::path> files = CollectImages(options.paths);
+int ForEachBatch(const ImageOptions& options, const ImageList& images, const model::Model& model,
+                 const std::function<void(const Batch&)>& use) {
+  const int64_t channels = model.config().channels;
+  Require(channels == 1 || channels == 3,
+          "the model takes {} channels, images have 1 or 3; give its pixels by qkv run --input", channels);
+  const std::vector<fs::path>& files = images.files;
   Progress progress(static_cast<int64_t>(files.size()), "images", options.quiet);
   const auto threads = static_cast<int>(std::min<size_t>(files.size(), static_cast<size_t>(NumThreads())));
   // One batch computes while the next is decoded.
   Loader loader(files, options.Decode(), model, threads, 2 * static_cast<size_t>(options.batch));
   Batch batch;
   Shape shape;
-  int failed = 0;
+  int failed = images.failed;
   const auto flush = [&] {
     if (batch.paths.empty()) return;
     const auto count = static_cast<int64_t>(batch.paths.size());
@@ -190,7 +207,9 @@ int ForEachBatch(const ImageOptions& options, const model::Model& model, const s
   }
   flush();
   progress.Clear();
-  if (failed > 0) fmt::print(stderr, "qkv: {} of {} files could not be read\n", failed, files.size());
+  if (failed > images.failed) {
+    fmt::print(stderr, "qkv: {} of {} files could not be read\n", failed - images.failed, files.size());
+  }
   return failed;
 }
 

@@ -24,9 +24,14 @@ struct ImageOptions {
   image::DecodeOptions Decode() const;
 };
 
+struct ImageList {
+  std::vector<std::filesystem::path> files;
+  int failed = 0;  // folders without an image, each named on stderr
+};
+
 /// The files to read: files as given, folders recursively and sorted by name, images only.
-/// Throws Error when a path does not exist or nothing is left to read.
-std::vector<std::filesystem::path> CollectImages(const std::vector<std::string>& paths);
+/// Throws Error when nothing is left to read.
+ImageList CollectImages(const std::vector<std::string>& paths);
 
 struct Batch {
   std::vector<std::string> paths;  // of its images, B
@@ -36,7 +41,8 @@ struct Batch {
 
 /// Calls `use` for batches of consecutive images of equal shape, in order, while later ones are being decoded.
 /// A file that cannot be read is named on stderr and left out; progress shows on a terminal's stderr.
-/// Returns how many files could not be read.
-int ForEachBatch(const ImageOptions& options, const model::Model& model, const std::function<void(const Batch&)>& use);
+/// Returns how many files and folders could not be read. Throws Error when the model takes no images.
+int ForEachBatch(const ImageOptions& options, const ImageList& images, const model::Model& model,
+                 const std::function<void(const Batch&)>& use);
 
 }  // namespace qkv::cli

@@ -184,7 +184,7 @@ int Info(const Options& options) {
 void RegisterInfo(CLI::App& app, int* exit_code) {
   const auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("info", "Show what a checkpoint is, and what was assumed of it");
-  options->model.AddTo(*command, /*with_size=*/false);
+  options->model.AddModel(*command);
   command->add_flag("--json", options->json, "One JSON object on stdout");
   command->callback([options, exit_code] { *exit_code = Info(*options); });
 }

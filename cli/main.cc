@@ -1,7 +1,9 @@
 // The program: qkv SUBCOMMAND. Each subcommand has a file of its own.
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <new>
 
@@ -28,6 +30,10 @@ int main(int argc, char** argv) {
     return 1;
   } catch (const std::exception& error) {
     fmt::print(stderr, "qkv: {}\n", error.what());
+    return 1;
+  }
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    fmt::print(stderr, "qkv: cannot write to standard output: {}\n", std::strerror(errno));
     return 1;
   }
   return exit_code;

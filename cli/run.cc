@@ -49,10 +49,11 @@ Tensor<float> Shrink(Tensor<float> tensor, int64_t count) {
 }
 
 Result RunImages(const Options& options, const model::Model& model, const CaptureRequest& request, int* failed) {
-  const auto total = static_cast<int64_t>(CollectImages(options.images.paths).size());
+  const ImageList images = CollectImages(options.images.paths);
+  const auto total = static_cast<int64_t>(images.files.size());
   Result result;
   model::Workspace<float> workspace;
-  *failed = ForEachBatch(options.images, model, [&](const Batch& batch) {
+  *failed = ForEachBatch(options.images, images, model, [&](const Batch& batch) {
     const View<const float> pixels = batch.pixels;
     const Shape all({total, pixels.dim(1), pixels.dim(2), pixels.dim(3)});
     if (result.pixels.empty()) {
@@ -75,6 +76,8 @@ Result RunImages(const Options& options, const model::Model& model, const Captur
 
 int Run(const Options& options) {
   Require(options.input.empty() != options.images.paths.empty(), "run: give either --input FILE or images");
+  Require(options.input.empty() || options.model.size.empty(),
+          "run: --size makes pixels of images; those of --input have the size they have");
   const model::Model model = LoadModel(options.model);
   const CaptureRequest request = {ParseList(options.hidden, 0, model.config().depth, "--hidden"),
                                   ParseList(options.attention, 0, model.config().depth - 1, "--attention")};
@@ -99,7 +102,9 @@ int Run(const Options& options) {
 void RegisterRun(CLI::App& app, int* exit_code) {
   const auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("run", "Write logits, tokens, hidden states and attention to a file");
-  options->model.AddTo(*command);
+  options->model.AddModel(*command);
+  options->model.AddSize(*command);
+  options->model.AddCompute(*command);
   options->images.AddTo(*command, /*required=*/false);
   command->add_option("--input", options->input, "Take \"pixels\" [B, channels, H, W] from this safetensors file");
   command->add_option("-o,--output", options->output, "Safetensors file to write")->required();

@@ -113,7 +113,8 @@ int Verify(const Options& options) {
 void RegisterVerify(CLI::App& app, int* exit_code) {
   const auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("verify", "Compare with a reference that the original library made");
-  options->model.AddTo(*command);
+  options->model.AddModel(*command);
+  options->model.AddCompute(*command);
   command->add_option("REFERENCE", options->reference, "Safetensors file: pixels, and what they should give")
       ->required();
   command

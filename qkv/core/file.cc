@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -119,16 +120,15 @@ void WriteFile(const std::filesystem::path& path, const std::function<void(FileS
     return;
   }
   Temporary temporary;
-  std::string name = path.string() + ".XXXXXX";
-  const Descriptor file(::mkostemp(name.data(), O_CLOEXEC));
+  // Not mkstemp, whose files only their owner may read: this one becomes the file, with the usual rights.
+  static std::atomic<int> number{0};
+  const std::string name = fmt::format("{}.{}-{}.tmp", path.string(), ::getpid(), ++number);
+  const Descriptor file(::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   Require(file.get() >= 0, "cannot write {}: {}", path.string(), Reason());
   temporary.path = name;
   DescriptorSink sink(file.get(), path);
   fill(sink);
-  const mode_t mask = ::umask(0);
-  ::umask(mask);
-  Require(::fchmod(file.get(), 0666 & ~mask) == 0 && ::fsync(file.get()) == 0, "cannot write {}: {}", path.string(),
-          Reason());
+  Require(::fsync(file.get()) == 0, "cannot write {}: {}", path.string(), Reason());
   Require(::rename(name.c_str(), path.c_str()) == 0, "cannot write {}: {}", path.string(), Reason());
   temporary.path.clear();
 }

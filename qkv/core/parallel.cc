@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -55,10 +56,7 @@ class Pool {
   bool Run(int64_t count, internal::TaskBody body, void* context, int threads) {
     const std::unique_lock lock(busy_, std::try_to_lock);
     if (!lock) return false;
-    while (static_cast<int>(workers_.size()) < threads - 1) {
-      const int id = static_cast<int>(workers_.size()) + 1;
-      workers_.emplace_back([this, id] { Work(id); });
-    }
+    StartWorkers(threads - 1);
     body_ = body;
     context_ = context;
     threads_.store(threads, std::memory_order_relaxed);
@@ -74,6 +72,16 @@ class Pool {
   }
 
  private:
+  void StartWorkers(int count) {
+    try {
+      while (static_cast<int>(workers_.size()) < count) {
+        const int id = static_cast<int>(workers_.size()) + 1;
+        workers_.emplace_back([this, id] { Work(id); });
+      }
+    } catch (const std::system_error&) {  // no more threads to be had: those that there are do the work
+    }
+  }
+
   void TakeTasks(int thread) {
     t_in_parallel = true;
     uint64_t ticket = ticket_.load(std::memory_order_acquire);

@@ -49,7 +49,7 @@ std::vector<std::string> ParseLabels(const Fields& config) {
 }
 
 void ParseDinov2(const Fields& config, bool registers, VitConfig* c) {
-  c->mlp_width = static_cast<int64_t>(static_cast<double>(c->width) * config.Number("mlp_ratio", 4));
+  c->mlp_width = HiddenWidth(c->width, config.Number("mlp_ratio", 4));
   c->layer_scale = true;
   c->interpolation = registers ? Interpolation::kBicubicAntialias : Interpolation::kBicubic;
   c->registers = registers ? config.Int("num_register_tokens", 4) : 0;

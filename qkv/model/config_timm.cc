@@ -40,7 +40,7 @@ void ParsePool(const Fields& args, VitConfig* c) {
 
 void ParseMlp(const Fields& args, double mlp_ratio, VitConfig* c) {
   const std::string layer = args.String("mlp_layer", "Mlp");
-  const auto hidden = static_cast<int64_t>(static_cast<double>(c->width) * mlp_ratio);
+  const int64_t hidden = HiddenWidth(c->width, mlp_ratio);
   c->mlp_width = hidden;
   c->map_mlp_width = hidden;
   if (layer == "Mlp") return;
@@ -85,7 +85,7 @@ VitConfig ParseArguments(const Fields& args, const std::string& architecture) {
   c.head_width = c.width / c.heads;
   ParseMlp(args, args.Number("mlp_ratio", 4), &c);
   c.activation = ParseActivation(args.String("act_layer", "gelu"), args);
-  c.classes = args.Int("num_classes", 1000);
+  c.classes = std::max<int64_t>(0, args.Int("num_classes", 1000));
 
   c.distillation_token = args.Bool("distilled", false);
   c.class_token = args.Bool("class_token", true);
@@ -128,6 +128,7 @@ std::vector<std::string> ParseLabels(const Fields& config, int64_t classes) {
       break;
     }
   }
+  if (!names->is_array() && !names->is_object()) return {};
   std::vector<std::string> labels(static_cast<size_t>(classes));
   const auto describe = [&](const io::Json& name) -> std::string {
     if (!name.is_string()) return name.dump();
@@ -140,14 +141,12 @@ std::vector<std::string> ParseLabels(const Fields& config, int64_t classes) {
   };
   if (names->is_array()) {
     for (size_t i = 0; i < labels.size() && i < names->size(); ++i) labels[i] = describe((*names)[i]);
-  } else if (names->is_object()) {
+  } else {
     for (const auto& [key, name] : names->items()) {
       char* end = nullptr;
       const int64_t index = std::strtoll(key.c_str(), &end, 10);
       if (*end == '\0' && index >= 0 && index < classes) labels[static_cast<size_t>(index)] = describe(name);
     }
-  } else {
-    labels.clear();
   }
   return labels;
 }
@@ -167,8 +166,10 @@ Description DescribeTimm(const io::Json& json) {
           architecture);
 
   // Old files are flat: what belongs into pretrained_cfg stands at the top.
-  io::Json cfg = registered.pretrained_cfg;
-  cfg.update(config.Has("pretrained_cfg") ? config.Object("pretrained_cfg").json() : json);
+  const bool name_alone = known && !config.Has("pretrained_cfg") && !config.Has("input_size") && !config.Has("mean");
+  io::Json cfg = config.Has("pretrained_cfg") ? config.Object("pretrained_cfg").json()
+                 : name_alone                 ? registered.pretrained_cfg
+                                              : json;
   if (config.Has("num_classes")) cfg["num_classes"] = config.Int("num_classes", 0);
 
   // From the weakest: pretrained_cfg, the registry's own arguments, model_args.
@@ -176,13 +177,13 @@ Description DescribeTimm(const io::Json& json) {
   const Fields weak(cfg, "pretrained_cfg");
   if (weak.Int("num_classes", -1) >= 0) args["num_classes"] = weak.Int("num_classes", 0);
   if (weak.Has("global_pool")) args["global_pool"] = weak.String("global_pool", "token");
-  const io::Json* input_size = weak.Has("input_size") ? &cfg["input_size"] : nullptr;
-  if (input_size) {
-    Require(input_size->is_array() && input_size->size() == 3,
-            "pretrained_cfg: \"input_size\" is {}, expected [channels, height, width]", input_size->dump());
-    args["in_chans"] = (*input_size)[0];
-    const bool dynamic = config.Object("model_args").Bool("dynamic_img_size", false);
-    if (weak.Bool("fixed_input_size", false) && !dynamic) args["img_size"] = {(*input_size)[1], (*input_size)[2]};
+  const bool dynamic = config.Object("model_args").Bool("dynamic_img_size", false);
+  const io::Json input_size = weak.Has("input_size") ? cfg["input_size"] : nullptr;
+  if (!input_size.is_null()) {
+    Require(input_size.is_array() && input_size.size() == 3,
+            "pretrained_cfg: \"input_size\" is {}, expected [channels, height, width]", input_size.dump());
+    args["in_chans"] = input_size[0];
+    if (weak.Bool("fixed_input_size", false) && !dynamic) args["img_size"] = {input_size[1], input_size[2]};
   }
   args.update(registered.args);
   args.update(config.Object("model_args").json());
@@ -190,10 +191,16 @@ Description DescribeTimm(const io::Json& json) {
   Description description;
   description.config = ParseArguments(Fields(args, "config.json: model_args"), architecture);
   description.config.family = Family::kTimm;
+  Validate(description.config);
   // Not timm's: what `qkv convert` notes where a model's eps is not that of its architecture.
   description.config.eps = config.Number("qkv_norm_eps", description.config.eps);
-  if (!input_size)
-    cfg["input_size"] = {description.config.channels, description.config.image_height, description.config.image_width};
+  const io::Json own_size = {description.config.channels, description.config.image_height,
+                             description.config.image_width};
+  if (!input_size.is_null() && input_size != own_size && !dynamic) {
+    description.assumptions.push_back(fmt::format("pretrained_cfg's input_size {} is not the model's: images become {}",
+                                                  input_size.dump(), own_size.dump()));
+  }
+  if (!dynamic || input_size.is_null()) cfg["input_size"] = own_size;
   description.labels = ParseLabels(config, description.config.classes);
   description.preprocess_json = std::move(cfg);
   return description;

@@ -8,12 +8,16 @@
 namespace qkv::model {
 namespace {
 
+// Longer than any tensor of a model; only a file without data can claim more.
+constexpr int64_t kMaxExtent = int64_t{1} << 32;
+
 // Heads of published ViTs are 64 wide, whatever the model's width; tensors do not tell.
 constexpr int64_t kUsualHeadWidth = 64;
 
 int64_t Extent(const io::SafeTensors& tensors, const std::string& name, int axis) {
   const io::StoredTensor* tensor = tensors.Find(name);
-  Require(tensor && tensor->shape.rank() > axis, "checkpoint: tensor \"{}\" is missing or has too few axes", name);
+  Require(tensor && tensor->shape.rank() > axis && tensor->shape[axis] <= kMaxExtent,
+          "checkpoint: tensor \"{}\" is missing, or of a strange shape", name);
   return tensor->shape[axis];
 }
 
@@ -25,8 +29,8 @@ int64_t CountBlocks(const io::SafeTensors& tensors, std::string_view pattern) {
 
 // The side of a square grid of `count` patches. Throws Error when there is none.
 int64_t SquareSide(int64_t count) {
-  const auto side = static_cast<int64_t>(std::lround(std::sqrt(static_cast<double>(count))));
-  Require(side * side == count,
+  const auto side = static_cast<int64_t>(std::lround(std::sqrt(static_cast<double>(std::max<int64_t>(0, count)))));
+  Require(count > 0 && side * side == count,
           "checkpoint: its {} patch positions are no square grid; give the image size in a config.json", count);
   return side;
 }
@@ -74,8 +78,10 @@ io::Json TimmArguments(const io::SafeTensors& tensors, std::vector<std::string>*
     args["mlp_layer"] = "SwiGLUPacked";
     hidden = 2 * fc2;
   }
-  args["act_layer"] = args.contains("mlp_layer") ? "silu" : has("norm_pre.weight") ? "quick_gelu" : "gelu";
-  assumptions->push_back(fmt::format("activation {}", args["act_layer"].get<std::string>()));
+  args["act_layer"] = args.contains("mlp_layer") ? "silu" : "gelu";
+  args["norm_eps"] = has("norm_pre.weight") ? 1e-5 : 1e-6;  // all CLIP models of the registry have the larger one
+  assumptions->push_back(fmt::format("activation {}, LayerNorm's eps {}", args["act_layer"].get<std::string>(),
+                                     args["norm_eps"].get<double>()));
   // A hair above, since the ratio is multiplied back and truncated.
   args["mlp_ratio"] = (static_cast<double>(hidden) + 1e-3) / static_cast<double>(width);
 
@@ -107,7 +113,7 @@ Description DescribeBareTimm(const io::SafeTensors& tensors) {
   const auto channels = static_cast<size_t>(std::clamp<int64_t>(args["in_chans"].get<int64_t>(), 1, 4));
   config["pretrained_cfg"]["mean"] = config["pretrained_cfg"]["std"] = std::vector<double>(channels, 0.5);
   Description description = DescribeTimm(config);
-  description.assumptions = std::move(assumptions);
+  description.assumptions.insert(description.assumptions.end(), assumptions.begin(), assumptions.end());
   description.assumptions.push_back("preprocessing: timm's default for ViT (bicubic, crop 0.9, mean = std = 0.5)");
   return description;
 }
@@ -115,7 +121,7 @@ Description DescribeBareTimm(const io::SafeTensors& tensors) {
 Description DescribeBareHuggingFace(const io::SafeTensors& tensors) {
   const auto extent = [&](std::string_view suffix, int axis) -> int64_t {
     const io::StoredTensor* tensor = FindWithSuffix(tensors, suffix);
-    return tensor && tensor->shape.rank() > axis ? tensor->shape[axis] : 0;
+    return tensor && tensor->shape.rank() > axis && tensor->shape[axis] <= kMaxExtent ? tensor->shape[axis] : 0;
   };
   const auto has = [&](std::string_view suffix) { return FindWithSuffix(tensors, suffix) != nullptr; };
   const bool dinov2 = has("layer_scale1.lambda1"), deit = has("embeddings.distillation_token");
@@ -156,7 +162,7 @@ Description DescribeBareHuggingFace(const io::SafeTensors& tensors) {
   Description description = DescribeHuggingFace(config, {}, tensors);
   description.assumptions.push_back(fmt::format("{} heads (the tensors do not tell; heads of {} features are usual)",
                                                 description.config.heads, kUsualHeadWidth));
-  description.assumptions.push_back("activation gelu");
+  description.assumptions.push_back(fmt::format("activation gelu, LayerNorm's eps {}", description.config.eps));
   return description;
 }
 

@@ -9,17 +9,19 @@ namespace {
 
 const io::Json kEmpty = io::Json::object();
 
+// No configuration counts as high, and sums of a few such numbers are far from overflow.
+constexpr double kMaxNumber = 0x1p40;
+
 int64_t AsInt(const io::Json& value, const std::string& where, std::string_view key) {
   // Python writes 4.0 where an int was divided: accepted when it is whole.
   if (value.is_number_float()) {
     const double number = value.get<double>();
-    Require(std::abs(number) < 0x1p53 && number == std::floor(number), "{}: \"{}\" is {}, expected a whole number",
-            where, key, number);
-    return static_cast<int64_t>(number);
+    Require(number == std::floor(number), "{}: \"{}\" is {}, expected a whole number", where, key, number);
   }
-  Require(value.is_number_integer() && (!value.is_number_unsigned() || value.get<uint64_t>() <= INT64_MAX),
-          "{}: \"{}\" is {}, expected a whole number", where, key, value.type_name());
-  return value.get<int64_t>();
+  Require(value.is_number(), "{}: \"{}\" is {}, expected a whole number", where, key, value.type_name());
+  const auto number = value.get<double>();
+  Require(std::abs(number) <= kMaxNumber, "{}: \"{}\" is {}, which is out of all proportion", where, key, number);
+  return static_cast<int64_t>(number);
 }
 
 }  // namespace
@@ -49,7 +51,9 @@ double Fields::Number(std::string_view key, double otherwise) const {
   const io::Json* value = Find(key);
   if (!value) return otherwise;
   Require(value->is_number(), "{}: \"{}\" is {}, expected a number", where_, key, value->type_name());
-  return value->get<double>();
+  const auto number = value->get<double>();
+  Require(std::abs(number) <= kMaxNumber, "{}: \"{}\" is {}, which is out of all proportion", where_, key, number);
+  return number;
 }
 
 bool Fields::Bool(std::string_view key, bool otherwise) const {

@@ -53,7 +53,7 @@ Tensor<float> Model::Pixels(const image::Image& image) const {
 Tensor<float> Model::Logits(View<const float> pixels) const {
   auto logits = Tensor<float>::Uninitialised({pixels.dim(0), config().outputs()});
   Workspace<float> workspace;
-  vit_.Forward(pixels, workspace, {.logits = logits, .tokens = {}, .hidden = {}, .attention = {}});
+  vit_.Forward(pixels, workspace, {.logits = logits});
   return logits;
 }
 

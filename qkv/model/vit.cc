@@ -47,7 +47,7 @@ int64_t Vit<T>::TokensFor(int64_t height, int64_t width) const {
 template <typename T>
 View<const T> Vit<T>::PatchPositions(int64_t grid_h, int64_t grid_w, Workspace<T>& workspace) const {
   if (positions_.empty() || (grid_h == config_.grid_height() && grid_w == config_.grid_width())) return positions_;
-  if (workspace.grid_height != grid_h || workspace.grid_width != grid_w) {
+  if (workspace.model != id_ || workspace.grid_height != grid_h || workspace.grid_width != grid_w) {
     workspace.positions = Tensor<T>::Uninitialised({grid_h * grid_w, config_.width});
     if (config_.positions == Positions::kSinCos) {
       SinCosGrid<T>(grid_h, grid_w, workspace.positions);
@@ -55,6 +55,7 @@ View<const T> Vit<T>::PatchPositions(int64_t grid_h, int64_t grid_w, Workspace<T
       ResampleGrid<T>(positions_, config_.grid_height(), config_.grid_width(), config_.interpolation, grid_h, grid_w,
                       workspace.positions);
     }
+    workspace.model = id_;
     workspace.grid_height = grid_h;
     workspace.grid_width = grid_w;
   }
@@ -133,11 +134,7 @@ void Vit<T>::Forward(View<const T> pixels, Workspace<T>& workspace, const Output
                          [&](auto from, auto to) { nn::NormForward<T>(from, norm_, to); });
   }
   if (!outputs.tokens.empty()) CopyDense<T>(x, outputs.tokens);
-  if (!outputs.logits.empty()) {
-    Require(outputs.logits.shape() == Shape({B, config_.outputs()}) && outputs.logits.dense(),
-            "forward: logits are {}, expected [{}, {}], dense", ToString(outputs.logits.shape()), B, config_.outputs());
-    Classify(tokens, outputs.logits, workspace.arena);
-  }
+  if (!outputs.logits.empty() || !outputs.pooled.empty()) Classify(tokens, outputs, workspace.arena);
 }
 
 // [B, pooled_width] before the classifier. tokens: [B, N, D], where N may be only the tokens that the pool reads.
@@ -178,7 +175,7 @@ View<T> Vit<T>::PoolTokens(View<const T> tokens, Arena& arena) const {
 }
 
 template <typename T>
-void Vit<T>::Classify(View<const T> tokens, View<T> logits, Arena& arena) const {
+void Vit<T>::Classify(View<const T> tokens, const Outputs<T>& outputs, Arena& arena) const {
   const Arena::Scope scope(arena);
   const int64_t B = tokens.dim(0), D = config_.width;
   View<T> pooled = PoolTokens(tokens, arena);
@@ -189,11 +186,15 @@ void Vit<T>::Classify(View<const T> tokens, View<T> logits, Arena& arena) const 
     pooled = dense;
   }
   if (!fc_norm_.empty()) nn::NormForward<T>(pooled, fc_norm_, pooled);
+  if (!outputs.pooled.empty()) CopyDense<T>(pooled, outputs.pooled);
+  if (outputs.logits.empty()) return;
+  Require(outputs.logits.shape() == Shape({B, config_.outputs()}) && outputs.logits.dense(),
+          "forward: logits are {}, expected [{}, {}], dense", ToString(outputs.logits.shape()), B, config_.outputs());
   if (!head_norm_.empty()) nn::NormForward<T>(pooled, head_norm_, pooled);
   // timm's distilled models without a classifier answer with the mean of their two tokens.
   const bool mean_of_two = config_.distillation_head ||
                            (config_.distillation_token && config_.classes == 0 && config_.family == Family::kTimm);
-  const View<T> other = mean_of_two ? arena.New<T>(logits.shape()) : View<T>();
+  const View<T> logits = outputs.logits, other = mean_of_two ? arena.New<T>(logits.shape()) : View<T>();
   if (config_.classes > 0) {
     nn::LinearForward<T>(pooled, head_, logits);
     if (mean_of_two) nn::LinearForward<T>(second, head_dist_, other);

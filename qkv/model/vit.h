@@ -23,17 +23,19 @@ struct Outputs {
     int64_t block;                  // from 0
     nn::WeightsRequest<T> request;  // rows, and [B, H, rows, N]
   };
-  View<T> logits;  // [B, C], without a classifier the pooled [B, D]
-  View<T> tokens;  // [B, N, D] after the final norm
-  std::vector<Hidden> hidden;
-  std::vector<Attention> attention;
+  View<T> logits = {};  // [B, C], without a classifier the pooled [B, D]
+  View<T> pooled = {};  // [B, pooled_width], what the classifier sees
+  View<T> tokens = {};  // [B, N, D] after the final norm
+  std::vector<Hidden> hidden = {};
+  std::vector<Attention> attention = {};
 };
 
 /// Scratch memory of one caller; a second forward pass of the same shape allocates nothing. Not shared between threads.
 template <typename T>
 struct Workspace {
   Arena arena;
-  int64_t grid_height = 0, grid_width = 0;  // of `positions`
+  uint64_t model = 0;                       // whose `positions` these are
+  int64_t grid_height = 0, grid_width = 0;  // and for which grid
   Tensor<T> positions;                      // [grid_height · grid_width, D], resampled
 };
 
@@ -56,11 +58,12 @@ class Vit {
  private:
   View<T> Embed(View<const T> pixels, Workspace<T>& workspace) const;
   View<const T> PatchPositions(int64_t grid_height, int64_t grid_width, Workspace<T>& workspace) const;
-  void Classify(View<const T> tokens, View<T> logits, Arena& arena) const;
+  void Classify(View<const T> tokens, const Outputs<T>& outputs, Arena& arena) const;
   View<T> PoolTokens(View<const T> tokens, Arena& arena) const;
   int64_t RowsRead(const Outputs<T>& outputs, int64_t block, int64_t tokens) const;
 
   VitConfig config_;
+  uint64_t id_ = 0;      // tells this model from all others of the process
   Tensor<T> prefix_;     // [prefix, D], positions added
   Tensor<T> positions_;  // [patches, D], or empty
   nn::PatchEmbed<T> patch_embed_;

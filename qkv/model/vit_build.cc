@@ -1,6 +1,8 @@
 // From bound tensors to the layers of a Vit: converted, split and packed.
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <tuple>
 #include <unordered_map>
 
 #include "qkv/core/parallel.h"
@@ -48,15 +50,18 @@ class Weights {
     return {simd::PackedMatrix<T>(rows), Get(name + ".bias")};
   }
 
-  /// Rows [begin, end) of a linear layer.
-  nn::Linear<T> LinearRows(const std::string& name, int64_t begin, int64_t end) const {
+  /// A linear layer in two: its first `rows` outputs, and the others.
+  std::pair<nn::Linear<T>, nn::Linear<T>> LinearInTwo(const std::string& name, int64_t rows) const {
     const Tensor<T> weight = Get(name + ".weight"), bias = Get(name + ".bias");
-    nn::Linear<T> linear{simd::PackedMatrix<T>(weight.view().slice(0, begin, end)), {}};
-    if (!bias.empty()) {
-      linear.bias = Tensor<T>::Uninitialised({end - begin});
-      std::copy(bias.data() + begin, bias.data() + end, linear.bias.data());
-    }
-    return linear;
+    const auto part = [&](int64_t begin, int64_t end) {
+      nn::Linear<T> linear{simd::PackedMatrix<T>(weight.view().slice(0, begin, end)), {}};
+      if (!bias.empty()) {
+        linear.bias = Tensor<T>::Uninitialised({end - begin});
+        std::copy(bias.data() + begin, bias.data() + end, linear.bias.data());
+      }
+      return linear;
+    };
+    return {part(0, rows), part(rows, weight.dim(0))};
   }
 
  private:
@@ -80,12 +85,10 @@ class Weights {
 
 template <typename T>
 nn::AttentionLayer<T> BuildAttention(const VitConfig& c, const Weights<T>& weights, const std::string& name) {
-  const int64_t joined = c.heads * c.head_width;
   nn::AttentionLayer<T> layer;
   layer.heads = c.heads;
   layer.head_width = c.head_width;
-  layer.query = weights.LinearRows(name + "qkv", 0, joined);
-  layer.key_value = weights.LinearRows(name + "qkv", joined, 3 * joined);
+  std::tie(layer.query, layer.key_value) = weights.LinearInTwo(name + "qkv", c.heads * c.head_width);
   layer.query_norm = weights.Norm(name + "q_norm", c.eps);
   layer.key_norm = weights.Norm(name + "k_norm", c.eps);
   layer.output_norm = weights.Norm(name + "norm", c.eps);
@@ -148,10 +151,12 @@ void BuildTokens(const VitConfig& c, const Weights<T>& weights, Tensor<T>* prefi
   }
 }
 
+std::atomic<uint64_t> g_built{0};
+
 }  // namespace
 
 template <typename T>
-Vit<T>::Vit(const VitConfig& config, const std::vector<BoundTensor>& tensors) : config_(config) {
+Vit<T>::Vit(const VitConfig& config, const std::vector<BoundTensor>& tensors) : config_(config), id_(++g_built) {
   const Weights<T> weights(tensors);
   BuildTokens(config, weights, &prefix_, &positions_);
   patch_embed_.patch_height = config.patch_height;

@@ -26,12 +26,18 @@ std::string_view Name(Family family) {
   return "";
 }
 
+int64_t HiddenWidth(int64_t width, double ratio) {
+  const double hidden = static_cast<double>(width) * ratio;
+  return hidden >= 0 && hidden <= kMaxExtent ? static_cast<int64_t>(hidden) : 0;
+}
+
 void Validate(const VitConfig& c) {
   RequireRange("the image height", c.image_height, 1, kMaxExtent);
   RequireRange("the image width", c.image_width, 1, kMaxExtent);
   RequireRange("the patch height", c.patch_height, 1, c.image_height);
   RequireRange("the patch width", c.patch_width, 1, c.image_width);
   RequireRange("the number of channels", c.channels, 1, kMaxChannels);
+  RequireRange("the number of patches", c.patches(), 1, kMaxExtent);
   RequireRange("the width", c.width, 1, kMaxExtent);
   RequireRange("the depth", c.depth, 0, kMaxDepth);
   RequireRange("the number of heads", c.heads, 1, kMaxExtent);

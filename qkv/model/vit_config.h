@@ -84,6 +84,9 @@ struct VitConfig {
   int64_t outputs() const { return classes > 0 ? classes : pooled_width(); }
 };
 
+/// The MLP's hidden width as Python's int(width * ratio) gives it; 0, which Validate refuses, beyond all proportion.
+int64_t HiddenWidth(int64_t width, double ratio);
+
 /// Throws Error when a number is out of all proportion or two of them contradict each other.
 void Validate(const VitConfig& config);
 

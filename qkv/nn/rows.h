@@ -5,15 +5,17 @@
 
 namespace qkv::nn {
 
-/// [B, N, D] as [B·N, D], when the batches follow one another without a gap (or there is one only).
+/// True when the rows of [B, N, D] are equally far apart: batches without a gap, or one row (or entry) only.
 template <typename T>
 bool IsOneMatrix(View<T> x) {
-  return x.empty() || x.dim(0) == 1 || x.stride(0) == x.dim(1) * x.stride(1);
+  return x.empty() || x.dim(0) == 1 || x.dim(1) == 1 || x.stride(0) == x.dim(1) * x.stride(1);
 }
 
+/// [B, N, D] as [B·N, D].
 template <typename T>
 View<T> AsOneMatrix(View<T> x) {
-  return x.empty() ? x : View<T>(x.data(), {x.dim(0) * x.dim(1), x.dim(2)}, {x.stride(1), x.stride(2)});
+  if (x.empty()) return x;
+  return View<T>(x.data(), {x.dim(0) * x.dim(1), x.dim(2)}, {x.stride(x.dim(1) == 1 ? 0 : 1), x.stride(2)});
 }
 
 /// Calls f(x, y, z) with matrices [rows, features]: once with all rows when all three are contiguous over the batch,

@@ -107,6 +107,21 @@ TEST(Classify, UnreadableFilesAreNamedAndTheRestIsDone) {
   EXPECT_TRUE(Contains(said.err, "2 of 4 files could not be read")) << said.err;
 }
 
+TEST(Classify, MissingFilesAndEmptyFoldersDoNotStopTheRest) {
+  const TemporaryFolder empty;
+  const Said said = Qkv("classify --json /nonexistent.png " + empty.path().string() + " " + Digits() + "/3-white.png");
+  EXPECT_EQ(said.exit_code, 1);
+  EXPECT_EQ(JsonLines(said.out).size(), 1u);
+  EXPECT_TRUE(Contains(said.err, "/nonexistent.png") && Contains(said.err, "no images")) << said.err;
+}
+
+TEST(Classify, LostOutputIsAnError) {
+  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
+  const Said said = Qkv("classify " + Digits(), "", "/dev/full");
+  EXPECT_EQ(said.exit_code, 1);
+  EXPECT_TRUE(Contains(said.err, "No space left")) << said.err;
+}
+
 TEST(Classify, ReadsStdin) {
   const Said said = Qkv("classify --json -", "cat " + Digits() + "/7-black.png |");
   EXPECT_EQ(said.exit_code, 0) << said.err;

@@ -19,11 +19,13 @@ struct Said {
 };
 
 /// Runs `qkv ARGUMENTS` by the shell; `before` stands before the program's name (VARIABLE=value, or a pipe).
-inline Said Qkv(const std::string& arguments, const std::string& before = "") {
+/// `out_to` takes what it prints, which is then not kept.
+inline Said Qkv(const std::string& arguments, const std::string& before = "", const std::string& out_to = "") {
   const TemporaryFolder folder;
-  const std::string out = (folder / "out").string(), err = (folder / "err").string();
+  WriteFile(folder / "out", "");
+  const std::string out = out_to.empty() ? (folder / "out").string() : out_to, err = (folder / "err").string();
   const int status = std::system((before + " " QKV_PROGRAM " " + arguments + " >" + out + " 2>" + err).c_str());
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), ReadFile(out), ReadFile(err)};
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), ReadFile(folder / "out"), ReadFile(err)};
 }
 
 inline std::string Golden(const std::string& name) { return (SourceFolder() / "tests/golden" / name).string(); }

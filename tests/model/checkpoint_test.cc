@@ -102,6 +102,27 @@ TEST_F(CheckpointFolder, WrongTypesNameTheKey) {
   }
 }
 
+TEST_F(CheckpointFolder, NegativeNumberOfClassesMeansNone) {
+  config_["model_args"]["num_classes"] = -1;
+  tensors_.Erase("head.weight");
+  tensors_.Erase("head.bias");
+  EXPECT_EQ(Open().description.config.classes, 0);
+}
+
+TEST_F(CheckpointFolder, AnotherInputSizeThanTheModelsIsSaid) {
+  config_["pretrained_cfg"]["input_size"] = {1, 16, 16};
+  const Checkpoint checkpoint = Open();
+  EXPECT_EQ(checkpoint.description.preprocess.crop_height, 8);
+  ASSERT_EQ(checkpoint.description.assumptions.size(), 1u);
+  EXPECT_NE(checkpoint.description.assumptions[0].find("[1,16,16]"), std::string::npos);
+}
+
+TEST_F(CheckpointFolder, GivenPretrainedCfgIsNotFilledFromTheRegistry) {
+  config_["pretrained_cfg"] = {{"input_size", {1, 8, 8}}};
+  const image::Preprocess preprocess = Open().description.preprocess;
+  EXPECT_EQ(preprocess.resize_height, 9);  // timm's own default: 8 / 0.875
+}
+
 TEST_F(CheckpointFolder, RegistryNameAloneIsEnough) {
   const Description description = DescribeTimm(io::Json::parse(R"({"architecture": "vit_small_patch16_224"})"));
   EXPECT_EQ(description.config.width, 384);

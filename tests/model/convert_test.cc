@@ -299,6 +299,7 @@ TEST_F(Conversion, HuggingFaceNotesItsType) {
 TEST_F(Conversion, KeepsAPreprocessedSizeThatIsNotTheTrainedOne) {
   config_["pretrained_cfg"]["input_size"] = {1, 12, 12};
   config_["pretrained_cfg"]["fixed_input_size"] = false;
+  config_["model_args"]["dynamic_img_size"] = true;
   const Checkpoint original = Open();
   const Converted there = Convert(original, Out(), {.layout = Family::kHuggingFace});
   EXPECT_NE(there.notes.back().find("interpolate_pos_encoding"), std::string::npos) << there.notes.back();

@@ -58,7 +58,7 @@ TEST_P(ForwardOf, SecondPassAllocatesNothing) {
   const Model model = Load(GetParam());
   const Tensor<float> pixels = RandomPixels(model, 3);
   Tensor<float> logits({3, model.config().outputs()});
-  const Outputs<float> outputs{.logits = logits, .tokens = {}, .hidden = {}, .attention = {}};
+  const Outputs<float> outputs{.logits = logits};
   Workspace<float> workspace;
   model.Forward(pixels, workspace, outputs);
   model.Forward(pixels, workspace, outputs);  // the arena joins its blocks
@@ -98,8 +98,8 @@ TEST_P(ForwardOf, ReadingOnlyTheClassTokenChangesNoBit) {
   const Tensor<float> pixels = RandomPixels(model, 2);
   Tensor<float> saved({2, c.outputs()}), full({2, c.outputs()}), tokens({2, c.tokens(), c.width});
   Workspace<float> workspace;
-  model.Forward(pixels, workspace, {.logits = saved, .tokens = {}, .hidden = {}, .attention = {}});
-  model.Forward(pixels, workspace, {.logits = full, .tokens = tokens, .hidden = {}, .attention = {}});
+  model.Forward(pixels, workspace, {.logits = saved});
+  model.Forward(pixels, workspace, {.logits = full, .tokens = tokens});
   for (int64_t i = 0; i < full.size(); ++i) EXPECT_EQ(saved[i], full[i]);
 }
 
@@ -115,6 +115,34 @@ TEST(Forward, RefusesWhatDoesNotFit) {
                              {.logits = {}, .tokens = {}, .hidden = {{3, out}}, .attention = {}}),
                Error);
   EXPECT_THROW(Load("vit_pytorch_vit").SetInputSize(1024, 1024), Error);  // its library does not interpolate
+}
+
+// A workspace may serve several models: the positions that it keeps belong to one of them.
+TEST(Forward, WorkspaceServesSeveralModels) {
+  const Model first = Load("timm_vit"), second = Load("timm_deit3");
+  const auto pixels = Sampler(3).Normal<float>({1, 3, 40, 32});
+  const auto run = [&](const Model& model, Workspace<float>& workspace) {
+    Tensor<float> logits({1, model.config().outputs()});
+    model.Forward(pixels, workspace, {.logits = logits});
+    return logits;
+  };
+  Workspace<float> shared, own;
+  run(first, shared);
+  const Tensor<float> got = run(second, shared), expected = run(second, own);
+  for (int64_t i = 0; i < expected.size(); ++i) EXPECT_EQ(got[i], expected[i]);
+}
+
+TEST(Forward, PooledIsWhatTheClassifierSees) {
+  const Model model = Load("timm_avg_fcnorm");
+  const VitConfig& c = model.config();
+  const Tensor<float> pixels = RandomPixels(model, 2);
+  Tensor<float> pooled({2, c.pooled_width()}), both({2, c.pooled_width()}), logits({2, c.outputs()});
+  Workspace<float> workspace;
+  model.Forward(pixels, workspace, {.pooled = pooled});
+  model.Forward(pixels, workspace, {.logits = logits, .pooled = both});
+  const Tensor<float> alone = model.Logits(pixels);
+  for (int64_t i = 0; i < pooled.size(); ++i) EXPECT_EQ(pooled[i], both[i]);
+  for (int64_t i = 0; i < logits.size(); ++i) EXPECT_EQ(logits[i], alone[i]);
 }
 
 TEST(Forward, AttentionOfOneRowIsThatRowOfAll) {
