@@ -1,0 +1,92 @@
+// GCC 12 spills the accumulators of a register tile at the slightest provocation, which costs half of the speed and
+// breaks no other test. So the machine code itself is read: no loop of multiply-adds may touch vectors on the stack.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "qkv/simd/attention_tile.h"
+#include "qkv/simd/gemm.h"
+
+namespace qkv::simd {
+namespace {
+
+struct Instruction {
+  uint64_t address;
+  std::string text;
+};
+
+// Functions of this program whose symbol has one of the micro-kernels in it.
+std::map<std::string, std::vector<Instruction>> MicroKernels() {
+  std::map<std::string, std::vector<Instruction>> functions;
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(
+      popen("objdump -d --no-show-raw-insn /proc/$PPID/exe 2>/dev/null", "r"), pclose);
+  std::vector<Instruction>* function = nullptr;
+  char line[4096];
+  while (pipe && std::fgets(line, sizeof(line), pipe.get())) {
+    const std::string text = line;
+    if (const size_t name = text.find(" <"); text[0] != ' ' && name != std::string::npos) {
+      const bool vectors = text.find("N_AVX2") != std::string::npos || text.find("N_AVX3") != std::string::npos;
+      const bool kernel = text.find("MultiplyTile") != std::string::npos || text.find("Scores") != std::string::npos ||
+                          text.find("AddValues") != std::string::npos;
+      function = vectors && kernel ? &functions[text.substr(name + 2)] : nullptr;
+    } else if (const size_t colon = text.find(":\t"); function && colon != std::string::npos) {
+      function->push_back({std::strtoull(line, nullptr, 16), text.substr(colon + 2)});
+    }
+  }
+  return functions;
+}
+
+// Where an instruction jumps to, or 0.
+uint64_t JumpTarget(const std::string& text) {
+  if (text[0] != 'j') return 0;
+  const size_t operand = text.find_first_of("0123456789abcdef", text.find(' '));
+  return operand == std::string::npos ? 0 : std::strtoull(text.c_str() + operand, nullptr, 16);
+}
+
+bool IsMultiplyAdd(const std::string& text) { return text.rfind("vfmadd", 0) == 0; }
+
+bool TouchesVectorOnStack(const std::string& text) {
+  return text[0] == 'v' && (text.find("(%rsp") != std::string::npos || text.find("(%rbp") != std::string::npos);
+}
+
+TEST(Spill, LoopsOfMultiplyAddsKeepTheirVectorsInRegisters) {
+#if !defined(NDEBUG) || !defined(__OPTIMIZE__) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "only optimised code is of interest";
+#endif
+  PackedMatrix<float>(Tensor<float>({1, 1}).view());  // keeps the kernels linked
+  EXPECT_GT(AttentionPanel<float>(), 0);
+  const auto functions = MicroKernels();
+  if (functions.empty()) GTEST_SKIP() << "no objdump, or no symbols";
+  int loops = 0;
+  for (const auto& [name, code] : functions) {
+    for (size_t end = 0; end < code.size(); ++end) {
+      const uint64_t target = JumpTarget(code[end].text);
+      if (target == 0 || target > code[end].address || target < code.front().address) continue;
+      size_t begin = end;
+      while (begin > 0 && code[begin].address > target) --begin;
+      // Innermost loops only: what is around them runs once in a few hundred steps.
+      bool inner = false;
+      int multiply_adds = 0;
+      for (size_t i = begin; i < end; ++i) {
+        const uint64_t other = JumpTarget(code[i].text);
+        inner |= other != 0 && other <= code[i].address && other >= target;
+        multiply_adds += IsMultiplyAdd(code[i].text);
+      }
+      if (inner || multiply_adds < 2) continue;
+      ++loops;
+      for (size_t i = begin; i < end; ++i) {
+        EXPECT_FALSE(TouchesVectorOnStack(code[i].text)) << name << code[i].text;
+      }
+    }
+  }
+  RecordProperty("loops", loops);
+  EXPECT_GE(loops, 100) << "the loops were not found: has the code changed its shape?";
+}
+
+}  // namespace
+}  // namespace qkv::simd
