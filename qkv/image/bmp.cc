@@ -129,10 +129,11 @@ void UnpackSixteen(const uint8_t* in, int64_t width, int green_bits, uint8_t* ou
 Image ReadIndexed(ByteReader& reader, const Header& header, const Source& source) {
   const auto palette = ReadPalette(reader, header);
   reader.Seek(header.pixels_at);
-  Image image = NewImage(source, header.width, header.height, 3);
   const bool runs = header.compression != kRaw;
   const size_t width = static_cast<size_t>(header.width);
   const size_t row_bytes = (width * header.bits + 7) / 8, stride = (row_bytes + 3) / 4 * 4;
+  if (!runs) reader.Expect(row_bytes * static_cast<size_t>(header.height));
+  Image image = NewImage(source, header.width, header.height, 3);
   std::vector<uint8_t> indices(runs ? width * static_cast<size_t>(header.height) : width);
   if (runs) ReadRuns(reader, header, indices.data());
   for (int64_t y = 0; y < header.height; ++y) {
@@ -169,9 +170,10 @@ Image ReadColours(ByteReader& reader, Header header, const Source& source) {
   }
   const int channels = header.bits == 32 && byte[3] >= 0 ? 4 : 3;
   reader.Seek(header.pixels_at);
-  Image image = NewImage(source, header.width, header.height, channels);
   const int64_t pixel_bytes = header.bits / 8;
   const size_t row_bytes = static_cast<size_t>(header.width * pixel_bytes), stride = (row_bytes + 3) / 4 * 4;
+  reader.Expect(row_bytes * static_cast<size_t>(header.height));
+  Image image = NewImage(source, header.width, header.height, channels);
   for (int64_t y = 0; y < header.height; ++y) {
     const uint8_t* in = reader.Take(row_bytes);
     reader.Take(std::min(stride - row_bytes, reader.left()));  // the last row's padding may be missing

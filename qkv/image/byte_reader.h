@@ -17,9 +17,13 @@ class ByteReader {
     Require(position <= source_.size(), "{}: it points past its own end, to byte {}", source_.where, position);
     position_ = position;
   }
+  /// Checks that `count` bytes follow, before room is made for them.
+  void Expect(size_t count) const {
+    Require(count <= left(), "{}: the file ends too early, at byte {}", source_.where, source_.size());
+  }
   /// The next `count` bytes.
   const uint8_t* Take(size_t count) {
-    Require(count <= left(), "{}: the file ends too early, at byte {}", source_.where, source_.size());
+    Expect(count);
     const uint8_t* bytes = source_.data() + position_;
     position_ += count;
     return bytes;

@@ -23,9 +23,11 @@ class PnmReader {
     maximum_ = bits_ ? 1 : Number();
     Require(maximum_ > 0 && maximum_ < 65536, "{}: PNM: a maximum of {}", source_.where, maximum_);
     if (!plain_) Separator();
+    CheckSize(source_, width, height);
+    const int64_t samples = width * channels;
+    if (!plain_) reader_.Expect(RowBytes(static_cast<size_t>(samples)) * static_cast<size_t>(height));
     Decoded decoded{NewImage(source_, width, height, channels)};
     uint8_t* out = decoded.image.pixels.data();
-    const int64_t samples = width * channels;
     std::vector<int64_t> row(static_cast<size_t>(samples));
     for (int64_t y = 0; y < height; ++y, out += samples) {
       ReadRow(row);
@@ -75,6 +77,9 @@ class PnmReader {
     return c - '0';
   }
 
+  /// Bytes of a row of a binary file.
+  size_t RowBytes(size_t samples) const { return bits_ ? (samples + 7) / 8 : samples * (maximum_ > 255 ? 2 : 1); }
+
   void ReadRow(std::vector<int64_t>& row) {
     if (plain_) {
       for (int64_t& sample : row) {
@@ -83,8 +88,7 @@ class PnmReader {
       }
       return;
     }
-    const size_t bytes = bits_ ? (row.size() + 7) / 8 : row.size() * (maximum_ > 255 ? 2 : 1);
-    const uint8_t* in = reader_.Take(bytes);
+    const uint8_t* in = reader_.Take(RowBytes(row.size()));
     for (size_t i = 0; i < row.size(); ++i) {
       if (bits_) {
         row[i] = in[i / 8] >> (7 - i % 8) & 1;

@@ -22,6 +22,9 @@ constexpr int32_t kHalf = 1 << (kWeightBits - 1);
 // Rows that SumColumns turns on their side at a time: a vector of bytes on every target, and one of 32-bit sums on the
 // widest.
 constexpr int64_t kBlock = 16;
+
+// Bytes of a row that are turned on their side at a time: more than any photo has, and 4 MiB of scratch.
+[[maybe_unused]] constexpr int64_t kStripeBytes = 1 << 18;
 using Wide = hn::CappedTag<int32_t, kBlock>;
 
 /// out[i] = Σ_k weights[k] · in[k · stride + i], rounded, for one vector of i.
@@ -85,41 +88,50 @@ HWY_INLINE void RowsToColumns(const uint8_t* const* in, int64_t n, uint8_t* out)
     for (int64_t row = 0; row < kBlock; ++row) out[i * kBlock + row] = in[row][i];
 }
 
-/// in: [n, 16]; out: the first `rows` of the 16 columns as rows, n bytes each, n apart.
-HWY_INLINE void ColumnsToRows(const uint8_t* in, int64_t n, int64_t rows, uint8_t* out) {
+/// in: [n, 16]; out: the first `rows` of the 16 columns as rows, n bytes each, out_stride apart.
+HWY_INLINE void ColumnsToRows(const uint8_t* in, int64_t n, int64_t rows, uint8_t* out, int64_t out_stride) {
   int64_t i = 0;
   if (rows == kBlock) {
     for (; i + kBlock <= n; i += kBlock) {
       const uint8_t* columns[kBlock];
       for (int64_t k = 0; k < kBlock; ++k) columns[k] = in + (i + k) * kBlock;
-      Transpose16(columns, 0, out + i, n);
+      Transpose16(columns, 0, out + i, out_stride);
     }
   }
   for (; i < n; ++i)
-    for (int64_t row = 0; row < rows; ++row) out[row * n + i] = in[i * kBlock + row];
+    for (int64_t row = 0; row < rows; ++row) out[row * out_stride + i] = in[i * kBlock + row];
 }
 
 }  // namespace
 
 // A column of pixels is no vector: 16 rows at a time are turned on their side, summed as rows, and turned back.
+// Very wide images in stripes of outputs, so that the scratch memory does not grow with the width.
 void SumColumnsTarget(const Plane& in, int64_t begin, int channels, const Taps& taps, uint8_t* out) {
   const int64_t out_bytes = taps.outputs() * channels;
-  std::vector<uint8_t> sides(static_cast<size_t>(in.row_bytes * kBlock));  // [row_bytes, 16]
-  std::vector<uint8_t> sums(static_cast<size_t>(out_bytes * kBlock));      // [out_bytes, 16]
-  for (int64_t y = 0; y < in.rows; y += kBlock) {
-    const int64_t rows = std::min(kBlock, in.rows - y);
-    const uint8_t* row[kBlock];
-    // Where fewer are left, the last one stands in for the missing.
-    for (int64_t i = 0; i < kBlock; ++i) row[i] = in.data + (y + std::min(i, rows - 1)) * in.stride;
-    RowsToColumns(row, in.row_bytes, sides.data());
-    uint8_t* sum = sums.data();
-    for (int64_t x = 0; x < taps.outputs(); ++x) {
-      const int32_t* weights = taps.weights.data() + x * taps.capacity;
-      const uint8_t* first = sides.data() + (taps.first[x] - begin) * channels * kBlock;
-      for (int c = 0; c < channels; ++c, sum += kBlock)
-        SumMany(first + c * kBlock, channels * kBlock, weights, taps.count[x], kBlock, sum);
+  std::vector<uint8_t> sides, sums;  // [bytes of the stripe, 16]
+  for (int64_t left = 0, right; left < taps.outputs(); left = right) {
+    const int64_t first_in = taps.first[left];
+    for (right = left + 1; right < taps.outputs(); ++right)
+      if ((taps.first[right] + taps.count[right] - first_in) * channels > kStripeBytes) break;
+    const int64_t in_bytes = (taps.first[right - 1] + taps.count[right - 1] - first_in) * channels;
+    sides.resize(static_cast<size_t>(in_bytes * kBlock));
+    sums.resize(static_cast<size_t>((right - left) * channels * kBlock));
+    for (int64_t y = 0; y < in.rows; y += kBlock) {
+      const int64_t rows = std::min(kBlock, in.rows - y);
+      const uint8_t* row[kBlock];
+      // Where fewer are left, the last one stands in for the missing.
+      for (int64_t i = 0; i < kBlock; ++i)
+        row[i] = in.data + (y + std::min(i, rows - 1)) * in.stride + (first_in - begin) * channels;
+      RowsToColumns(row, in_bytes, sides.data());
+      uint8_t* sum = sums.data();
+      for (int64_t x = left; x < right; ++x) {
+        const int32_t* weights = taps.weights.data() + x * taps.capacity;
+        const uint8_t* first = sides.data() + (taps.first[x] - first_in) * channels * kBlock;
+        for (int c = 0; c < channels; ++c, sum += kBlock)
+          SumMany(first + c * kBlock, channels * kBlock, weights, taps.count[x], kBlock, sum);
+      }
+      ColumnsToRows(sums.data(), (right - left) * channels, rows, out + y * out_bytes + left * channels, out_bytes);
     }
-    ColumnsToRows(sums.data(), out_bytes, rows, out + y * out_bytes);
   }
 }
 

@@ -234,7 +234,8 @@ class TiffReader {
     }
     Check(rows > 0);
     const int64_t row_bytes = l.row_bytes(l.width);
-    auto band = Tensor<uint8_t>({l.planes(), int64_t{rows}, row_bytes});
+    // A tile may claim to be far higher than the image.
+    auto band = Tensor<uint8_t>({l.planes(), int64_t{std::min(rows, l.height)}, row_bytes});
     const int64_t tile_bytes = l.tiled ? l.row_bytes(tile_width) * rows : 0;
     Require(!l.tiled || TIFFTileSize(tiff_.get()) == tile_bytes, "{}: TIFF: tiles of an unexpected size",
             source_.where);

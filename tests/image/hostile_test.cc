@@ -101,6 +101,11 @@ TEST_F(HostileImages, EachErrorSaysWhereAndWhat) {
   EXPECT_NE(ErrorOf(png).find("the/file: PNG: "), std::string::npos);
 }
 
+// A header of 20 bytes that claims half a gigabyte: refused before there is room for it.
+TEST_F(HostileImages, PixelsThatAreNotThereGetNoRoom) {
+  EXPECT_EQ(ErrorOf("P6 13377 13377 255\n"), "the/file: the file ends too early, at byte 19");
+}
+
 // A hundred bytes that claim a table of 170 million strips: refused before the table is made.
 TEST_F(HostileImages, TablesLargerThanTheFileAreRefused) {
   constexpr uint32_t kRows = 170'000'000;

@@ -71,6 +71,18 @@ TEST(ResizeRegion, IsACropOfTheWhole) {
   }
 }
 
+// Wide enough to be resized in several stripes; the parts are made in one.
+TEST(ResizeRegion, VeryWideImagesHaveNoSeams) {
+  const Image image = RandomImage(3, 400'000, 3);
+  const Image whole = Resize(image, 2, 600, Filter::kBicubic);
+  for (int64_t left = 0; left < 600; left += 50) {
+    const Image part = ResizeRegion(image, {2, 600, 0, left, 2, 50}, Filter::kBicubic);
+    Image expected{Tensor<uint8_t>({2, 50, 3})};
+    for (int64_t y = 0; y < 2; ++y) std::copy_n(whole.pixels.view().at(y, left), 150, expected.pixels.view().at(y));
+    ExpectSame(part, expected, fmt::format("columns from {}", left));
+  }
+}
+
 // Widths around the vector lengths, each with its own end of the row.
 TEST(Resize, AConstantStaysConstantAtEveryWidth) {
   for (int64_t width = 1; width <= 70; ++width) {
