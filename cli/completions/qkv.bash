@@ -12,7 +12,7 @@ _qkv() {
   fi
   case $prev in
     --dtype) mapfile -t COMPREPLY < <(compgen -W "$types" -- "$cur") && return ;;
-    --pool) mapfile -t COMPREPLY < <(compgen -W "cls mean tokens" -- "$cur") && return ;;
+    --pool) mapfile -t COMPREPLY < <(compgen -W "model cls mean tokens" -- "$cur") && return ;;
     --layout) mapfile -t COMPREPLY < <(compgen -W "timm hf vit-pytorch" -- "$cur") && return ;;
     --attention | --hidden) mapfile -t COMPREPLY < <(compgen -W "all" -- "$cur") && return ;;
     --size | --threads | --batch | --window | --max-pixels | --top | --tolerance | --seconds) return ;;
