@@ -25,7 +25,9 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // Rows of a tile of two vectors: the accumulators, the two vectors of B and a broadcast fill the registers (32 of them
 // in AVX-512 and NEON, else 16; without FMA the product needs one more).
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
+#if HWY_IS_ASAN || HWY_IS_TSAN
+inline constexpr int kTileRows = 4;  // no result depends on it, and the sanitizers make compiling so many kernels slow
+#elif HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
 inline constexpr int kTileRows = 14;
 #elif HWY_TARGET == HWY_AVX2
 inline constexpr int kTileRows = 6;
