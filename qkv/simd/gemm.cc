@@ -6,7 +6,7 @@
 #include "qkv/simd/gemm.h"
 
 #include <algorithm>
-#include <atomic>
+#include <vector>
 
 #include "qkv/core/error.h"
 #include "qkv/core/parallel.h"
@@ -184,21 +184,27 @@ constexpr int64_t kTasksPerThread = 4;
 
 // A thread's copy of rows of x and its scratch tile; grows to what the largest product needs.
 template <typename T>
-struct Scratch {
+struct alignas(kAlignment) Scratch {
   Tensor<T> copy, c;
-  uint64_t call = 0;  // the product and the rows that `copy` holds
-  int64_t row = -1;
+  int64_t row = -1;  // the rows of this product that `copy` holds
 
-  static T* Grow(Tensor<T>& memory, int64_t size) {
+  static void Grow(Tensor<T>& memory, int64_t size) {
     if (memory.size() < size) memory = Tensor<T>::Uninitialised({size});
-    return memory.data();
   }
 };
 
+// Scratch of all threads that may work for this one. It is the caller's, so that the first call makes room for all of
+// them: memory of the workers' own would grow whenever one of them first gets a task, perhaps much later.
 template <typename T>
-Scratch<T>& ThreadScratch() {
-  static thread_local Scratch<T> scratch;
-  return scratch;
+Scratch<T>* ScratchOfThreads(int threads, int64_t copy_size, int64_t c_size) {
+  static thread_local std::vector<Scratch<T>> scratch;
+  if (static_cast<int>(scratch.size()) < threads) scratch.resize(static_cast<size_t>(threads));
+  for (Scratch<T>& one : scratch) {
+    Scratch<T>::Grow(one.copy, copy_size);
+    Scratch<T>::Grow(one.c, c_size);
+    one.row = -1;
+  }
+  return scratch.data();
 }
 
 template <typename T>
@@ -261,19 +267,16 @@ void Gemm(View<const T> x, const PackedMatrix<T>& w, const Epilogue<T>& epilogue
   const int64_t rows_max = (M + row_blocks - 1) / row_blocks;
   const int64_t padded_K = (K + internal::kGemmChunk - 1) / internal::kGemmChunk * internal::kGemmChunk;
 
-  static std::atomic<uint64_t> calls{0};
-  const uint64_t call = calls.fetch_add(1, std::memory_order_relaxed) + 1;
-  ParallelTasks(row_blocks * column_blocks, [&](int64_t t, int) {
+  Scratch<T>* const scratch =
+      ScratchOfThreads<T>(NumThreads(), rows_max * padded_K, rows_max * (task_panels + 1) * width);
+  ParallelTasks(row_blocks * column_blocks, [&](int64_t t, int thread) {
     const int64_t block = t / column_blocks, columns = t % column_blocks;
     const int64_t row = block * M / row_blocks, rows = (block + 1) * M / row_blocks - row;
     const int64_t begin = columns * panels / column_blocks, end = (columns + 1) * panels / column_blocks;
-    auto& scratch = ThreadScratch<T>();
+    Scratch<T>& own = scratch[thread];
     // A thread that goes on in the same rows finds them copied.
-    const bool copied = scratch.call == call && scratch.row == row;
-    T* copy = scratch.Grow(scratch.copy, rows_max * padded_K);
-    T* c = scratch.Grow(scratch.c, rows_max * (task_panels + 1) * width);
-    Dispatch(task, row, rows, begin, end, copied, copy, c);
-    scratch.call = call, scratch.row = row;
+    Dispatch(task, row, rows, begin, end, own.row == row, own.copy.data(), own.c.data());
+    own.row = row;
   });
 }
 
