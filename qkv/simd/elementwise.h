@@ -1,5 +1,6 @@
 // Row-wise hot loops on raw pointers: activations, LayerNorm, RMSNorm, softmax, sums, conversions.
-// Each dispatches on ActiveIsa() for float; the double versions are plain loops with the same formulas.
+// Each dispatches on ActiveIsa() for float; most double versions are plain loops with the same formulas. All run on the
+// calling thread: share rows out with ParallelFor. A value does not depend on its place in the array.
 #pragma once
 
 #include <cstdint>
