@@ -16,10 +16,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// A model of QKV_REFERENCE, and the folder of QKV_DATA that it was trained on.
 struct Case {
   const char* model;
   const char* images;
 };
+void PrintTo(const Case& reference, std::ostream* out) { *out << reference.model; }
 
 class Reference : public testing::TestWithParam<Case> {
  protected:
