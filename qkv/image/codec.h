@@ -44,10 +44,10 @@ Image NewImage(const Source& source, int64_t width, int64_t height, int channels
 /// The check alone, for formats that know the size before the number of channels.
 void CheckSize(const Source& source, int64_t width, int64_t height);
 
-/// The orientation (1…8) that an EXIF block (a TIFF header and its first directory) or an XMP packet names; 1 if none.
-int ExifOrientation(std::span<const std::byte> exif);
+/// The orientation (1…8) that an XMP packet names; 1 if none.
 int XmpOrientation(std::span<const std::byte> xmp);
-/// Pillow's rule: EXIF's word counts, XMP's only where EXIF has none. Either may be empty.
+/// Pillow's rule: the word of an EXIF block (a TIFF header and its first directory) counts, XMP's only where EXIF has
+/// none. Either may be empty.
 int Orientation(std::span<const std::byte> exif, std::span<const std::byte> xmp);
 
 /// Pillow's convert("RGB") of one CMYK pixel.

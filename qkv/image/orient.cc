@@ -61,8 +61,6 @@ uint32_t FindInExif(std::span<const std::byte> exif) {
 
 }  // namespace
 
-int ExifOrientation(std::span<const std::byte> exif) { return Valid(FindInExif(exif)); }
-
 int XmpOrientation(std::span<const std::byte> xmp) {
   const std::string_view text(reinterpret_cast<const char*>(xmp.data()), xmp.size());
   for (const std::string_view key : {"tiff:Orientation=\"", "tiff:Orientation>"}) {

@@ -17,10 +17,6 @@ void ApplyGate(MlpKind kind, simd::Activation activation, View<const T> gates, V
   ParallelFor(hidden.dim(0), kRowsPerTask, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
       const T *gate = gates.row(r) + gate_at, *value = gates.row(r) + value_at;
-      if (activation == simd::Activation::kSilu) {
-        simd::SwiGlu<T>(gate, value, hidden.row(r), M);
-        continue;
-      }
       T* to = hidden.row(r);
       simd::Activate<T>(activation, gate, to, M);
       for (int64_t m = 0; m < M; ++m) to[m] *= value[m];

@@ -29,15 +29,6 @@ HWY_INLINE void Map(const T* x, T* y, int64_t n, F f) {
   if (i < n) StoreSome(d, f(LoadSome(d, x + i, n - i)), y + i, n - i);
 }
 
-template <typename T, class F>
-HWY_INLINE void Map2(const T* a, const T* b, T* y, int64_t n, F f) {
-  const hn::ScalableTag<T> d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) hn::StoreU(f(hn::LoadU(d, a + i), hn::LoadU(d, b + i)), d, y + i);
-  if (i < n) StoreSome(d, f(LoadSome(d, a + i, n - i), LoadSome(d, b + i, n - i)), y + i, n - i);
-}
-
 template <Activation kActivation>
 HWY_NOINLINE void ActivateAll(const float* x, float* y, int64_t n) {
   const hn::ScalableTag<float> d;
@@ -65,36 +56,6 @@ void ActivateFloat(Activation activation, const float* x, float* y, int64_t n) {
   }
 }
 
-void SwiGluFloat(const float* gate, const float* value, float* y, int64_t n) {
-  const hn::ScalableTag<float> d;
-  Map2(gate, value, y, n, [d](auto g, auto v) HWY_ATTR { return hn::Mul(ActivateVector<Activation::kSilu>(d, g), v); });
-}
-
-void AddFloat(const float* x, float* y, int64_t n) {
-  Map2(x, y, y, n, [](auto a, auto b) HWY_ATTR { return hn::Add(a, b); });
-}
-
-void AddDouble(const double* x, double* y, int64_t n) {
-  Map2(x, y, y, n, [](auto a, auto b) HWY_ATTR { return hn::Add(a, b); });
-}
-
-void WidenHalf(const Half* x, float* y, int64_t n) {
-  const hn::ScalableTag<float> d;
-  const hn::Rebind<hwy::float16_t, decltype(d)> dh;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const auto* half = reinterpret_cast<const hwy::float16_t*>(x);
-  int64_t i = 0;
-#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
-  for (; i + lanes <= n; i += lanes) hn::StoreU(hn::PromoteTo(d, hn::LoadU(dh, half + i)), d, y + i);
-#endif
-  (void)dh, (void)lanes, (void)half;
-  for (; i < n; ++i) y[i] = ToFloat(x[i]);
-}
-
-void WidenBFloat16(const BFloat16* x, float* y, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) y[i] = ToFloat(x[i]);  // a shift: compilers vectorise it
-}
-
 }  // namespace HWY_NAMESPACE
 }  // namespace qkv::simd
 HWY_AFTER_NAMESPACE();
@@ -103,11 +64,6 @@ HWY_AFTER_NAMESPACE();
 namespace qkv::simd {
 
 HWY_EXPORT(ActivateFloat);
-HWY_EXPORT(SwiGluFloat);
-HWY_EXPORT(AddFloat);
-HWY_EXPORT(AddDouble);
-HWY_EXPORT(WidenHalf);
-HWY_EXPORT(WidenBFloat16);
 
 template <>
 void Activate(Activation activation, const float* x, float* y, int64_t n) {
@@ -117,27 +73,6 @@ template <>
 void Activate(Activation activation, const double* x, double* y, int64_t n) {
   for (int64_t i = 0; i < n; ++i) y[i] = reference::Activate(activation, x[i]);
 }
-
-template <>
-void SwiGlu(const float* gate, const float* value, float* y, int64_t n) {
-  QKV_DISPATCH(SwiGluFloat)(gate, value, y, n);
-}
-template <>
-void SwiGlu(const double* gate, const double* value, double* y, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) y[i] = reference::Activate(Activation::kSilu, gate[i]) * value[i];
-}
-
-template <>
-void Add(const float* x, float* y, int64_t n) {
-  QKV_DISPATCH(AddFloat)(x, y, n);
-}
-template <>
-void Add(const double* x, double* y, int64_t n) {
-  QKV_DISPATCH(AddDouble)(x, y, n);
-}
-
-void Widen(const Half* x, float* y, int64_t n) { QKV_DISPATCH(WidenHalf)(x, y, n); }
-void Widen(const BFloat16* x, float* y, int64_t n) { QKV_DISPATCH(WidenBFloat16)(x, y, n); }
 
 }  // namespace qkv::simd
 #endif  // HWY_ONCE

@@ -54,14 +54,6 @@ void LayerNorm(const double* x, int64_t rows, int64_t D, const double* gamma, co
   }
 }
 
-void RmsNorm(const double* x, int64_t rows, int64_t D, const double* gamma, double eps, double* y) {
-  for (int64_t r = 0; r < rows; ++r) {
-    double mean_square = 0;
-    for (int64_t d = 0; d < D; ++d) mean_square += x[r * D + d] * x[r * D + d] / static_cast<double>(D);
-    for (int64_t d = 0; d < D; ++d) y[r * D + d] = x[r * D + d] / std::sqrt(mean_square + eps) * (gamma ? gamma[d] : 1);
-  }
-}
-
 void Softmax(double* x, int64_t n) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   double max = -kInfinity;

@@ -12,7 +12,6 @@ void MatMul(const double* x, const double* w, int64_t M, int64_t N, int64_t K, d
 
 void LayerNorm(const double* x, int64_t rows, int64_t D, const double* gamma, const double* beta, double eps,
                double* y);
-void RmsNorm(const double* x, int64_t rows, int64_t D, const double* gamma, double eps, double* y);
 void Softmax(double* x, int64_t n);
 
 }  // namespace qkv::simd::reference

@@ -1,4 +1,4 @@
-// LayerNorm, RMSNorm and softmax: sums over a row, then a pass over it.
+// LayerNorm and softmax: sums over a row, then a pass over it.
 #include <cmath>
 #include <limits>
 
@@ -79,16 +79,6 @@ HWY_INLINE void LayerNormRows(const T* x, int64_t x_stride, int64_t rows, int64_
   }
 }
 
-template <typename T>
-HWY_INLINE void RmsNormRows(const T* x, int64_t x_stride, int64_t rows, int64_t D, const T* gamma, T eps, T* y,
-                            int64_t y_stride) {
-  for (int64_t r = 0; r < rows; ++r, x += x_stride, y += y_stride) {
-    const T squares = Sum(x, D, [](auto v) HWY_ATTR { return hn::Mul(v, v); });
-    Normalise(x, T{0}, T{1} / std::sqrt(squares / static_cast<T>(D) + eps), gamma, static_cast<const T*>(nullptr), y,
-              D);
-  }
-}
-
 HWY_INLINE float MaxOf(const float* x, int64_t n) {
   const hn::ScalableTag<float> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -132,14 +122,6 @@ void LayerNormDouble(const double* x, int64_t x_stride, int64_t rows, int64_t D,
                      const double* beta, double eps, double* y, int64_t y_stride) {
   LayerNormRows(x, x_stride, rows, D, gamma, beta, eps, y, y_stride);
 }
-void RmsNormFloat(const float* x, int64_t x_stride, int64_t rows, int64_t D, const float* gamma, float eps, float* y,
-                  int64_t y_stride) {
-  RmsNormRows(x, x_stride, rows, D, gamma, eps, y, y_stride);
-}
-void RmsNormDouble(const double* x, int64_t x_stride, int64_t rows, int64_t D, const double* gamma, double eps,
-                   double* y, int64_t y_stride) {
-  RmsNormRows(x, x_stride, rows, D, gamma, eps, y, y_stride);
-}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace qkv::simd
@@ -153,8 +135,6 @@ namespace qkv::simd {
 HWY_EXPORT(SoftmaxFloat);
 HWY_EXPORT(LayerNormFloat);
 HWY_EXPORT(LayerNormDouble);
-HWY_EXPORT(RmsNormFloat);
-HWY_EXPORT(RmsNormDouble);
 
 template <>
 void LayerNorm(const float* x, int64_t x_stride, int64_t rows, int64_t D, const float* gamma, const float* beta,
@@ -165,17 +145,6 @@ template <>
 void LayerNorm(const double* x, int64_t x_stride, int64_t rows, int64_t D, const double* gamma, const double* beta,
                double eps, double* y, int64_t y_stride) {
   QKV_DISPATCH(LayerNormDouble)(x, x_stride, rows, D, gamma, beta, eps, y, y_stride);
-}
-
-template <>
-void RmsNorm(const float* x, int64_t x_stride, int64_t rows, int64_t D, const float* gamma, float eps, float* y,
-             int64_t y_stride) {
-  QKV_DISPATCH(RmsNormFloat)(x, x_stride, rows, D, gamma, eps, y, y_stride);
-}
-template <>
-void RmsNorm(const double* x, int64_t x_stride, int64_t rows, int64_t D, const double* gamma, double eps, double* y,
-             int64_t y_stride) {
-  QKV_DISPATCH(RmsNormDouble)(x, x_stride, rows, D, gamma, eps, y, y_stride);
 }
 
 template <>

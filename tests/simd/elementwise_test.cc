@@ -62,58 +62,5 @@ TEST_P(ElementwiseTest, InPlaceAndDouble) {
   }
 }
 
-TEST_P(ElementwiseTest, SwiGlu) {
-  const auto gate = Sampler(3).Normal<float>({kLongest + 16}, 0, 2), value = Sampler(4).Normal<float>({kLongest + 16});
-  Sweep([&](int64_t n, int64_t offset) {
-    std::vector<float> y(kLongest + 17, -77.f);
-    SwiGlu(gate.data() + offset, value.data() + offset, y.data() + offset, n);
-    for (int64_t i = 0; i < n; ++i) {
-      const double exact = reference::Activate(Activation::kSilu, gate[offset + i]) * value[offset + i];
-      ASSERT_NEAR(y[offset + i], exact, 5 * UnitRoundoff<float>() * std::abs(gate[offset + i] * value[offset + i]));
-    }
-    ASSERT_EQ(y[offset + n], -77.f);
-  });
-  double g = 0.5, v = -3, y;
-  simd::SwiGlu(&g, &v, &y, 1);
-  EXPECT_NEAR(y, 0.5 / (1 + std::exp(-0.5)) * -3, 1e-15);
-}
-
-TEST_P(ElementwiseTest, Add) {
-  const auto x = Sampler(5).Normal<float>({kLongest + 16}), start = Sampler(6).Normal<float>({kLongest + 16});
-  const auto x64 = Cast<double>(x);
-  Sweep([&](int64_t n, int64_t offset) {
-    auto y = start.Clone();
-    auto y64 = Cast<double>(start);
-    Add(x.data() + offset, y.data() + offset, n);
-    Add(x64.data() + offset, y64.data() + offset, n);
-    for (int64_t i = 0; i < y.size(); ++i) {
-      const bool inside = i >= offset && i < offset + n;
-      ASSERT_EQ(y[i], inside ? start[i] + x[i] : start[i]);
-      ASSERT_EQ(y64[i], inside ? static_cast<double>(start[i]) + x64[i] : start[i]);
-    }
-  });
-}
-
-TEST_P(ElementwiseTest, WidenIsExactForEveryNumber) {
-  std::vector<Half> half(65536);
-  std::vector<BFloat16> bfloat(65536);
-  for (size_t i = 0; i < 65536; ++i) half[i].bits = bfloat[i].bits = static_cast<uint16_t>(i);
-  for (const int64_t offset : {0, 1, 7}) {
-    std::vector<float> from_half(65536), from_bfloat(65536);
-    const int64_t n = 65536 - offset;
-    Widen(half.data() + offset, from_half.data(), n);
-    Widen(bfloat.data() + offset, from_bfloat.data(), n);
-    for (int64_t i = 0; i < n; ++i) {
-      const float h = ToFloat(half[i + offset]), b = ToFloat(bfloat[i + offset]);
-      if (std::isnan(h)) {
-        ASSERT_TRUE(std::isnan(from_half[i]));
-      } else {
-        ASSERT_EQ(std::bit_cast<uint32_t>(from_half[i]), std::bit_cast<uint32_t>(h)) << i;
-      }
-      ASSERT_EQ(std::bit_cast<uint32_t>(from_bfloat[i]), std::bit_cast<uint32_t>(b)) << i;
-    }
-  }
-}
-
 }  // namespace
 }  // namespace qkv::simd

@@ -75,24 +75,6 @@ TEST_P(RowsTest, LayerNormInPlace) {
   for (int64_t i = 0; i < y.size(); ++i) ASSERT_EQ(y[i], in_place[i]);
 }
 
-TEST_P(RowsTest, RmsNorm) {
-  for (const int64_t D : kWidths) {
-    const auto x = Sampler(3).Normal<float>({2, D}, 0.5), gamma = Sampler(4).Normal<float>({D});
-    const auto x64 = Cast<double>(x), gamma64 = Cast<double>(gamma);
-    for (const bool with_gamma : {false, true}) {
-      auto y = Tensor<float>({2, D});
-      auto y64 = Tensor<double>({2, D}), exact = Tensor<double>({2, D});
-      RmsNorm(x.data(), D, 2, D, with_gamma ? gamma.data() : nullptr, 1e-6f, y.data(), D);
-      RmsNorm(x64.data(), D, 2, D, with_gamma ? gamma64.data() : nullptr, 1e-6, y64.data(), D);
-      reference::RmsNorm(x64.data(), 2, D, with_gamma ? gamma64.data() : nullptr, 1e-6, exact.data());
-      for (int64_t i = 0; i < 2 * D; ++i) {
-        ASSERT_NEAR(y[i], exact[i], 10 * UnitRoundoff<float>() * std::abs(exact[i]));
-        ASSERT_NEAR(y64[i], exact[i], 20 * UnitRoundoff<double>() * std::abs(exact[i]));
-      }
-    }
-  }
-}
-
 TEST_P(RowsTest, Softmax) {
   for (int64_t n = 1; n <= 200; n += n < 40 ? 1 : 23) {
     auto x = Sampler(static_cast<uint64_t>(n)).Normal<float>({n}, 5, 4);
