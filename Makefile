@@ -26,9 +26,11 @@ test: configure  ## all tests
 	@cmake --build --preset release
 	@ctest --preset release -j $(JOBS)
 
-verify: build  ## compares with timm, transformers and vit-pytorch (installs them on the first run)
+verify: build  ## compares with timm, transformers and vit-pytorch (installs them on the first run); with QKV_DATA images too
 	@tools/setup.sh verify
 	@QKV_PYTHON=$$(tools/reference_env.sh) && "$$QKV_PYTHON" tools/verify.py --qkv $(BUILD)/qkv
+	@[ -z "$$QKV_DATA" ] || { QKV_PYTHON=$$(tools/reference_env.sh) && \
+	  "$$QKV_PYTHON" tools/verify_images.py --qkv $(BUILD)/qkv; }
 
 bench: build  ## speed beside PyTorch, ONNX Runtime and OpenVINO (installs them on the first run)
 	@tools/setup.sh verify
