@@ -20,44 +20,6 @@ struct Options {
 
 using Row = std::pair<std::string, std::string>;
 
-std::string_view Name(model::Pool pool) {
-  switch (pool) {
-    case model::Pool::kToken:
-      return "class token";
-    case model::Pool::kMean:
-      return "mean";
-    case model::Pool::kMax:
-      return "maximum";
-    case model::Pool::kMeanMax:
-      return "half mean, half maximum";
-    case model::Pool::kMap:
-      return "attention";
-    case model::Pool::kTokenAndMean:
-      return "class token and mean";
-  }
-  return "";
-}
-
-std::string_view Name(simd::Activation activation) {
-  switch (activation) {
-    case simd::Activation::kNone:
-      return "none";
-    case simd::Activation::kGelu:
-      return "gelu";
-    case simd::Activation::kGeluTanh:
-      return "gelu_tanh";
-    case simd::Activation::kQuickGelu:
-      return "quick_gelu";
-    case simd::Activation::kRelu:
-      return "relu";
-    case simd::Activation::kSilu:
-      return "silu";
-    case simd::Activation::kTanh:
-      return "tanh";
-  }
-  return "";
-}
-
 std::string DescribePreprocess(const image::Preprocess& p) {
   std::string text;
   switch (p.resize) {
@@ -106,7 +68,7 @@ std::string DescribeTypes(const io::SafeTensors& tensors) {
 
 std::string DescribeBlock(const model::VitConfig& c) {
   std::string text = c.mlp == nn::MlpKind::kPlain ? "" : "gated ";
-  text += Name(c.activation);
+  text += model::Name(c.activation);
   const std::pair<bool, const char*> parts[] = {{!c.qkv_bias, "no bias on q, k, v"},
                                                 {!c.projection, "no output projection"},
                                                 {c.qk_norm, "norms on q and k"},
@@ -148,7 +110,7 @@ int Info(const Options& options) {
                      {"mlp_width", c.mlp_width},
                      {"classes", c.classes},
                      {"labels", description.labels},
-                     {"pool", Name(c.pool)},
+                     {"pool", model::Name(c.pool)},
                      {"preprocessing", DescribePreprocess(description.preprocess)},
                      {"assumptions", description.assumptions}};
     fmt::print("{}\n", json.dump(-1, ' ', false, io::Json::error_handler_t::replace));
@@ -166,7 +128,7 @@ int Info(const Options& options) {
       {"blocks",
        fmt::format("{} of width {}, {} heads of {}, MLP {}", c.depth, c.width, c.heads, c.head_width, c.mlp_width)},
       {"in a block", DescribeBlock(c)},
-      {"pooling", std::string(Name(c.pool))},
+      {"pooling", std::string(model::Name(c.pool))},
       {"output", c.classes > 0
                      ? fmt::format("{} classes{}", c.classes, description.labels.empty() ? "" : ", with labels")
                      : fmt::format("{} features (no classifier)", c.outputs())},

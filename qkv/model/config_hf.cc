@@ -9,14 +9,9 @@ namespace {
 using simd::Activation;
 
 Activation ParseActivation(const std::string& name) {
-  if (name == "gelu") return Activation::kGelu;
-  if (name == "gelu_new" || name == "gelu_pytorch_tanh" || name == "gelu_fast") return Activation::kGeluTanh;
-  if (name == "quick_gelu") return Activation::kQuickGelu;
-  if (name == "relu") return Activation::kRelu;
-  if (name == "silu" || name == "swish") return Activation::kSilu;
-  if (name == "tanh") return Activation::kTanh;
-  Fail("config.json: activation \"{}\" is not one of gelu, gelu_new, gelu_pytorch_tanh, quick_gelu, relu, silu, tanh",
-       name);
+  const std::optional<Activation> activation = FindActivation(name);
+  Require(activation.has_value(), "config.json: activation \"{}\" is not one of {}", name, kActivationNames);
+  return *activation;
 }
 
 // The class that wrote the checkpoint; without "architectures" the tensors tell.

@@ -11,30 +11,17 @@ namespace {
 using simd::Activation;
 
 Activation ParseActivation(const std::string& name, const Fields& args) {
-  if (name == "gelu") return Activation::kGelu;
-  if (name == "gelu_tanh") return Activation::kGeluTanh;
-  if (name == "quick_gelu" || name == "quickgelu") return Activation::kQuickGelu;
-  if (name == "relu") return Activation::kRelu;
-  if (name == "silu" || name == "swish") return Activation::kSilu;
-  if (name == "tanh") return Activation::kTanh;
-  Fail("{}: act_layer \"{}\" is not one of gelu, gelu_tanh, quick_gelu, relu, silu, tanh", args.where(), name);
+  const std::optional<Activation> activation = FindActivation(name);
+  Require(activation.has_value(), "{}: act_layer \"{}\" is not one of {}", args.where(), name, kActivationNames);
+  return *activation;
 }
 
 void ParsePool(const Fields& args, VitConfig* c) {
-  const std::string pool = args.String("global_pool", "token");
-  if (pool == "token") {
-    c->pool = Pool::kToken;
-  } else if (pool == "avg") {
-    c->pool = Pool::kMean;
-  } else if (pool == "max") {
-    c->pool = Pool::kMax;
-  } else if (pool == "avgmax") {
-    c->pool = Pool::kMeanMax;
-  } else if (pool == "map") {
-    c->pool = Pool::kMap;
-  } else {
-    Fail("{}: global_pool \"{}\" is not one of token, avg, max, avgmax, map", args.where(), pool);
-  }
+  const std::string name = args.String("global_pool", "token");
+  const std::optional<Pool> pool = FindPool(name);
+  Require(pool && *pool != Pool::kTokenAndMean, "{}: global_pool \"{}\" is not one of token, avg, max, avgmax, map",
+          args.where(), name);
+  c->pool = *pool;
   c->pool_prefix = args.Bool("pool_include_prefix", false);
 }
 

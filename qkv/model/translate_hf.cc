@@ -29,23 +29,7 @@ const ModelType& TypeFor(const VitConfig& c) {
 }
 
 std::string_view NameOf(Activation activation) {
-  switch (activation) {
-    case Activation::kGelu:
-      return "gelu";
-    case Activation::kGeluTanh:
-      return "gelu_pytorch_tanh";
-    case Activation::kQuickGelu:
-      return "quick_gelu";
-    case Activation::kRelu:
-      return "relu";
-    case Activation::kSilu:
-      return "silu";
-    case Activation::kTanh:
-      return "tanh";
-    case Activation::kNone:
-      break;
-  }
-  Fail("convert: Hugging Face has no MLP without an activation");
+  return activation == Activation::kGeluTanh ? "gelu_pytorch_tanh" : Name(activation);
 }
 
 std::string_view NameOf(Pool pool) {

@@ -18,43 +18,6 @@ std::string_view EntryFor(const VitConfig& c) {
   return c.mlp == nn::MlpKind::kPlain ? "vit_base_patch16_224" : "vit_giant_patch14_dinov2";
 }
 
-std::string_view NameOf(Activation activation) {
-  switch (activation) {
-    case Activation::kGelu:
-      return "gelu";
-    case Activation::kGeluTanh:
-      return "gelu_tanh";
-    case Activation::kQuickGelu:
-      return "quick_gelu";
-    case Activation::kRelu:
-      return "relu";
-    case Activation::kSilu:
-      return "silu";
-    case Activation::kTanh:
-      return "tanh";
-    case Activation::kNone:
-      break;
-  }
-  Fail("convert: timm has no MLP without an activation");
-}
-
-std::string_view NameOf(Pool pool) {
-  switch (pool) {
-    case Pool::kToken:
-    case Pool::kTokenAndMean:  // refused before
-      return "token";
-    case Pool::kMean:
-      return "avg";
-    case Pool::kMax:
-      return "max";
-    case Pool::kMeanMax:
-      return "avgmax";
-    case Pool::kMap:
-      return "map";
-  }
-  return "";
-}
-
 void Refuse(const VitConfig& c) {
   Obstructions list = CommonObstructions(c, "timm");
   const bool timm = c.family == Family::kTimm, gated = c.mlp != nn::MlpKind::kPlain;
@@ -97,7 +60,7 @@ io::Json Arguments(const VitConfig& c) {
   args["mlp_ratio"] = ShortestDecimal(static_cast<double>(hidden) / width,
                                       [&](double ratio) { return static_cast<int64_t>(width * ratio) == hidden; });
   args["num_classes"] = c.classes;
-  args["global_pool"] = NameOf(c.pool);
+  args["global_pool"] = Name(c.pool);
   args["pool_include_prefix"] = c.pool_prefix;
   args["class_token"] = c.class_token;
   args["reg_tokens"] = c.registers;
@@ -112,7 +75,7 @@ io::Json Arguments(const VitConfig& c) {
   args["final_norm"] = c.final_norm || c.fc_norm;
   args["fc_norm"] = c.final_norm || c.fc_norm ? c.fc_norm : pools;
   args["init_values"] = c.layer_scale ? 1e-5 : 0.0;  // what training begins with, replaced by the tensors
-  args["act_layer"] = NameOf(c.activation);
+  args["act_layer"] = Name(c.activation);
   return args;
 }
 
@@ -152,7 +115,7 @@ Translation TranslateToTimm(const Description& description) {
   config = {{"architecture", entry},
             {"num_classes", c.classes},
             {"num_features", c.width},
-            {"global_pool", NameOf(c.pool)},
+            {"global_pool", Name(c.pool)},
             {"model_args", io::Json::object()}};
   for (const auto& [key, value] : arguments.items()) {
     if (AlwaysWritten(key) || of_entry[key] != value) config["model_args"][key] = value;

@@ -1,5 +1,9 @@
 #include "qkv/model/vit_config.h"
 
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
 #include "qkv/core/error.h"
 
 namespace qkv::model {
@@ -7,6 +11,36 @@ namespace {
 
 // No published ViT comes near; a configuration beyond is a mistake or an attack, and products of these still fit.
 constexpr int64_t kMaxExtent = 1 << 20, kMaxDepth = 1 << 12, kMaxChannels = 1 << 10;
+
+// Of several names for one thing, the one that Name gives comes first.
+constexpr std::pair<Pool, std::string_view> kPools[] = {{Pool::kToken, "token"}, {Pool::kMean, "avg"},
+                                                        {Pool::kMax, "max"},     {Pool::kMeanMax, "avgmax"},
+                                                        {Pool::kMap, "map"},     {Pool::kTokenAndMean, "token+avg"}};
+
+using simd::Activation;
+constexpr std::pair<Activation, std::string_view> kActivations[] = {{Activation::kGelu, "gelu"},
+                                                                    {Activation::kGeluTanh, "gelu_tanh"},
+                                                                    {Activation::kGeluTanh, "gelu_pytorch_tanh"},
+                                                                    {Activation::kGeluTanh, "gelu_new"},
+                                                                    {Activation::kGeluTanh, "gelu_fast"},
+                                                                    {Activation::kQuickGelu, "quick_gelu"},
+                                                                    {Activation::kQuickGelu, "quickgelu"},
+                                                                    {Activation::kRelu, "relu"},
+                                                                    {Activation::kSilu, "silu"},
+                                                                    {Activation::kSilu, "swish"},
+                                                                    {Activation::kTanh, "tanh"},
+                                                                    {Activation::kNone, "none"}};
+
+template <typename Rows, typename T>
+std::string_view NameIn(const Rows& rows, T value) {
+  return std::find_if(std::begin(rows), std::end(rows), [&](const auto& row) { return row.first == value; })->second;
+}
+
+template <typename T, typename Rows>
+std::optional<T> FindIn(const Rows& rows, std::string_view name) {
+  const auto row = std::find_if(std::begin(rows), std::end(rows), [&](const auto& r) { return r.second == name; });
+  return row == std::end(rows) ? std::nullopt : std::optional<T>(row->first);
+}
 
 void RequireRange(std::string_view name, int64_t value, int64_t low, int64_t high) {
   Require(value >= low && value <= high, "config: {} is {}, expected {} to {}", name, value, low, high);
@@ -24,6 +58,14 @@ std::string_view Name(Family family) {
       return "vit-pytorch";
   }
   return "";
+}
+
+std::string_view Name(Pool pool) { return NameIn(kPools, pool); }
+std::optional<Pool> FindPool(std::string_view name) { return FindIn<Pool>(kPools, name); }
+std::string_view Name(Activation activation) { return NameIn(kActivations, activation); }
+std::optional<Activation> FindActivation(std::string_view name) {
+  const auto found = FindIn<Activation>(kActivations, name);
+  return found == Activation::kNone ? std::nullopt : found;  // no library has an MLP without one
 }
 
 int64_t HiddenWidth(int64_t width, double ratio) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -32,6 +33,16 @@ enum class Interpolation {
 };
 
 enum class Pool { kToken, kMean, kMax, kMeanMax, kMap, kTokenAndMean };
+
+/// timm's names: "token", "avg", "max", "avgmax", "map"; and "token+avg", which timm has not.
+std::string_view Name(Pool pool);
+std::optional<Pool> FindPool(std::string_view name);
+
+/// timm's names, such as "gelu_tanh"; found by those of Hugging Face too ("gelu_new", "gelu_pytorch_tanh", …).
+std::string_view Name(simd::Activation activation);
+std::optional<simd::Activation> FindActivation(std::string_view name);
+/// What FindActivation finds, for error messages.
+inline constexpr std::string_view kActivationNames = "gelu, gelu_tanh (gelu_new), quick_gelu, relu, silu, tanh";
 
 struct VitConfig {
   Family family = Family::kTimm;
