@@ -45,17 +45,14 @@ model::Model LoadModel(const ModelOptions& options) {
 }
 
 std::pair<int64_t, int64_t> ParseSize(const std::string& text) {
-  int64_t height = 0, width = 0;
+  int64_t height = 0;
   const char* const end = text.data() + text.size();
-  auto [at, error] = std::from_chars(text.data(), end, height);
-  width = height;
-  if (error == std::errc() && at != end && (*at == 'x' || *at == 'X')) {
-    std::tie(at, error) = [&] {
-      const auto result = std::from_chars(at + 1, end, width);
-      return std::tuple(result.ptr, result.ec);
-    }();
+  std::from_chars_result read = std::from_chars(text.data(), end, height);
+  int64_t width = height;
+  if (read.ec == std::errc() && read.ptr != end && (*read.ptr == 'x' || *read.ptr == 'X')) {
+    read = std::from_chars(read.ptr + 1, end, width);
   }
-  Require(error == std::errc() && at == end && height > 0 && width > 0 && height <= 1 << 16 && width <= 1 << 16,
+  Require(read.ec == std::errc() && read.ptr == end && height > 0 && width > 0 && height <= 1 << 16 && width <= 1 << 16,
           "--size: expected HEIGHTxWIDTH such as 224x160, got \"{}\"", text);
   return {height, width};
 }
