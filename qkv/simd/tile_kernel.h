@@ -1,0 +1,33 @@
+// A product of one tile in low precision: the contract between the driver (gemm.cc), which arranges rows and weights,
+// and the kernels of each instruction set, written in plain intrinsics because libhwy has no word for them.
+#pragma once
+
+#include <cstdint>
+
+namespace qkv::simd::internal {
+
+/// C[rows][panel] = A B, or += when not `first`. Both operands in groups of `group` consecutive k, whose products one
+/// lane of the accumulator sums:
+///   a: [depth / chunk][rows][chunk] of bfloat16 or uint8, 64 bytes a chunk and row;
+///   b: [depth / group][panel][group] of bfloat16 or int8;
+///   c: [rows][panel] of float (bfloat16) or int32 (int8), 64-byte aligned rows.
+/// depth is a multiple of chunk: the driver pads with zeros. `next` is memory to prefetch while multiplying, `lines`
+/// cache lines of it, or null: the weights of the next call, on their way from memory.
+using TileMultiply = void (*)(int rows, const void* a, const void* b, int64_t depth, bool first, void* c,
+                              const char* next, int64_t lines);
+
+struct TileKernel {
+  const char* name = nullptr;  // "avx512_vnni", …
+  int panel = 0;               // columns of a panel of weights
+  int rows = 0;                // of a tile at most; any count from 1 on is allowed
+  int group = 0;               // 2 (bfloat16) or 4 (int8)
+  int chunk = 0;               // elements in 64 bytes: 32 or 64
+  // int8 only: what activations (unsigned) and weights (signed, symmetric) may reach so that nothing saturates.
+  int activation_max = 0, weight_max = 0;
+  TileMultiply multiply = nullptr;
+};
+
+// Each is for machines that have the instruction set; the choice is the driver's.
+extern const TileKernel kInt8Avx2, kInt8AvxVnni, kInt8Avx512Vnni, kInt8Amx, kBf16Avx512, kBf16Amx;
+
+}  // namespace qkv::simd::internal
