@@ -21,6 +21,10 @@ template <typename T>
 void LayerNorm(const T* x, int64_t x_stride, int64_t rows, int64_t D, const T* gamma, const T* beta, T eps, T* y,
                int64_t y_stride);
 
+/// The two numbers of LayerNorm for each row of D: moments[2·r] = mean, moments[2·r + 1] = 1 / sqrt(var + eps).
+template <typename T>
+void RowMoments(const T* x, int64_t x_stride, int64_t rows, int64_t D, T eps, T* moments);
+
 /// x = softmax(x) in place over n entries. All entries −infinity: zeros. Entries of +infinity share the weight
 /// equally; NaN spreads.
 template <typename T>

@@ -50,49 +50,90 @@ HWY_NOINLINE void MultiplyTile(int rows, const T* a, const T* b, int64_t depth, 
   });
 }
 
+// Where column n of a row of y lies.
+template <typename T>
+HWY_INLINE int64_t ColumnOffset(const GemmTask<T>& task, int64_t n) {
+  return n < task.head_width ? n : n / task.head_width * task.head_stride + n % task.head_width;
+}
+
+// Stores `count` lanes from column n on.
+template <typename T>
+HWY_INLINE void StoreColumns(const GemmTask<T>& task, Vector<T> v, int64_t n, int64_t count, T* y) {
+  const Tag<T> d;
+  if (n % task.head_width + count <= task.head_width) return StoreSome(d, v, y + ColumnOffset(task, n), count);
+  HWY_ALIGN T lanes[kLanes<T>];
+  hn::Store(v, d, lanes);
+  for (int64_t i = 0; i < count; ++i) y[ColumnOffset(task, n + i)] = lanes[i];
+}
+
 // y = residual + scale · activation(c + bias) for rows × columns of one panel.
 template <Activation kActivation, typename T>
-HWY_NOINLINE void Finish(const GemmTask<T>& task, const T* c, int64_t row, int64_t rows, int64_t column) {
+HWY_NOINLINE void Finish(const GemmTask<T>& task, const T* c, int64_t row, int64_t rows, int64_t panel) {
   const Tag<T> d;
   const Epilogue<T>& e = *task.epilogue;
-  for (int64_t r = 0; r < rows; ++r, c += kPanel<T>) {
-    T* y = task.y + (row + r) * task.y_stride;
-    const T* residual = e.residual ? e.residual + (row + r) * e.residual_stride : nullptr;
-    const auto finish = [&](Vector<T> v, auto load) HWY_ATTR {
-      if (e.bias) v = hn::Add(v, load(e.bias));
-      v = ActivateVector<kActivation>(d, v);
-      if (e.scale) v = hn::Mul(v, load(e.scale));
-      return residual ? hn::Add(v, load(residual)) : v;
-    };
-    for (int i = 0; i < kPanel<T>; i += kLanes<T>) {
-      const int64_t n = column + i, left = task.N - n;
-      if (left >= kLanes<T>) {
-        hn::StoreU(finish(hn::LoadU(d, c + i), [&](const T* p) HWY_ATTR { return hn::LoadU(d, p + n); }), d, y + n);
-      } else if (left > 0) {
-        StoreSome(d, finish(hn::LoadU(d, c + i), [&](const T* p) HWY_ATTR { return LoadSome(d, p + n, left); }), y + n,
-                  left);
+  const bool gated = task.gate != Gate::kNone;
+  const int64_t half = kPanel<T> / 2, width = gated ? half : kPanel<T>;
+  const int64_t gate_at = task.gate == Gate::kLast ? task.N : 0, value_at = gated ? task.N - gate_at : 0;
+  for (int64_t i = 0; i < width; i += kLanes<T>) {
+    const int64_t n = panel * width + i, count = std::min<int64_t>(kLanes<T>, task.N - n);
+    if (count <= 0) return;
+    const bool whole = count == kLanes<T>;
+    const auto load = [&](const T* p) HWY_ATTR { return whole ? hn::LoadU(d, p + n) : LoadSome(d, p + n, count); };
+    const auto zero = hn::Zero(d);
+    const auto bias = e.bias ? load(e.bias + gate_at) : zero, value_bias = e.bias ? load(e.bias + value_at) : zero;
+    const auto scale = e.scale ? load(e.scale) : zero;
+    const bool in_one_head = whole && n % task.head_width + kLanes<T> <= task.head_width;
+    T* y = task.y + row * task.y_stride + (in_one_head ? ColumnOffset(task, n) : 0);
+    const T* residual = e.residual ? e.residual + row * e.residual_stride : nullptr;
+    for (int64_t r = 0; r < rows; ++r, y += task.y_stride) {
+      auto v = ActivateVector<kActivation>(d, hn::Add(hn::LoadU(d, c + r * kPanel<T> + i), bias));
+      if (gated) v = hn::Mul(v, hn::Add(hn::LoadU(d, c + r * kPanel<T> + half + i), value_bias));
+      if (e.scale) v = hn::Mul(v, scale);
+      if (residual) v = hn::Add(v, load(residual + r * e.residual_stride));
+      if (in_one_head) {
+        hn::StoreU(v, d, y);
+      } else {
+        StoreColumns(task, v, n, count, y);
       }
     }
   }
 }
 
 template <typename T>
-HWY_INLINE void FinishPanel(const GemmTask<T>& task, const T* c, int64_t row, int64_t rows, int64_t column) {
+HWY_INLINE void FinishPanel(const GemmTask<T>& task, const T* c, int64_t row, int64_t rows, int64_t panel) {
   switch (task.epilogue->activation) {
     case Activation::kNone:
-      return Finish<Activation::kNone>(task, c, row, rows, column);
+      return Finish<Activation::kNone>(task, c, row, rows, panel);
     case Activation::kGelu:
-      return Finish<Activation::kGelu>(task, c, row, rows, column);
+      return Finish<Activation::kGelu>(task, c, row, rows, panel);
     case Activation::kGeluTanh:
-      return Finish<Activation::kGeluTanh>(task, c, row, rows, column);
+      return Finish<Activation::kGeluTanh>(task, c, row, rows, panel);
     case Activation::kQuickGelu:
-      return Finish<Activation::kQuickGelu>(task, c, row, rows, column);
+      return Finish<Activation::kQuickGelu>(task, c, row, rows, panel);
     case Activation::kRelu:
-      return Finish<Activation::kRelu>(task, c, row, rows, column);
+      return Finish<Activation::kRelu>(task, c, row, rows, panel);
     case Activation::kSilu:
-      return Finish<Activation::kSilu>(task, c, row, rows, column);
+      return Finish<Activation::kSilu>(task, c, row, rows, panel);
     case Activation::kTanh:
-      return Finish<Activation::kTanh>(task, c, row, rows, column);
+      return Finish<Activation::kTanh>(task, c, row, rows, panel);
+  }
+}
+
+// The same as CopyToChunks of (x − mean) · rstd.
+template <typename T>
+HWY_INLINE void NormaliseToChunks(const T* x, int64_t stride, const T* moments, int64_t moments_stride, int rows,
+                                  int64_t depth, T* chunks) {
+  const Tag<T> d;
+  for (int64_t k = 0; k < depth; k += kChunk) {
+    const int64_t count = std::min(kChunk, depth - k);
+    for (int r = 0; r < rows; ++r, chunks += kChunk) {
+      const T* from = x + r * stride + k;
+      const auto mean = hn::Set(d, moments[r * moments_stride]), rstd = hn::Set(d, moments[r * moments_stride + 1]);
+      const auto normalise = [&](Vector<T> v) HWY_ATTR { return hn::Mul(hn::Sub(v, mean), rstd); };
+      int64_t i = 0;
+      for (; i + kLanes<T> <= count; i += kLanes<T>) hn::StoreU(normalise(hn::LoadU(d, from + i)), d, chunks + i);
+      if (i < count) StoreSome(d, normalise(LoadSome(d, from + i, count - i)), chunks + i, count - i);
+    }
   }
 }
 
@@ -122,8 +163,15 @@ HWY_INLINE void RunTask(const GemmTask<T>& task, int64_t row, int64_t rows, int6
     T* a = copy + k * rows;  // every block before this one is a whole number of chunks deep
     if (!copied) {
       for (int64_t t = 0; t < tiles.count; ++t) {
-        CopyToChunks(task.x + (row + tiles.begin(t)) * task.x_stride + k, task.x_stride, tiles.size(t), depth,
-                     a + tiles.begin(t) * padded);
+        const int64_t first = row + tiles.begin(t);
+        const T* x = task.x + first * task.x_stride + k;
+        T* chunks = a + tiles.begin(t) * padded;
+        if (const Prologue<T>& p = *task.prologue; p.moments) {
+          NormaliseToChunks(x, task.x_stride, p.moments + first * p.moments_stride, p.moments_stride, tiles.size(t),
+                            depth, chunks);
+        } else {
+          CopyToChunks(x, task.x_stride, tiles.size(t), depth, chunks);
+        }
       }
     }
     const bool last = k + task.block_depth >= task.K, single = last && k == 0;
@@ -135,7 +183,7 @@ HWY_INLINE void RunTask(const GemmTask<T>& task, int64_t row, int64_t rows, int6
         T* c_tile = single ? c : c + ((p - panel_begin) * rows + tiles.begin(t)) * kPanel<T>;
         MultiplyTile(tiles.size(t), a + tiles.begin(t) * padded, b, depth, prefetch, k == 0, c_tile);
         prefetch.next += groups * prefetch.lines * static_cast<int64_t>(kAlignment);
-        if (last) FinishPanel(task, c_tile, row + tiles.begin(t), tiles.size(t), p * kPanel<T>);
+        if (last) FinishPanel(task, c_tile, row + tiles.begin(t), tiles.size(t), p);
       }
     }
   }
@@ -225,38 +273,57 @@ int64_t PanelWidth() {
 }  // namespace
 
 template <typename T>
-PackedMatrix<T>::PackedMatrix(View<const T> w) {
+PackedMatrix<T>::PackedMatrix(View<const T> w, Gate gate) : gate_(gate) {
   Require(w.rank() == 2, "gemm: expected weights [N, K], got {}", ToString(w.shape()));
-  N_ = w.dim(0), K_ = w.dim(1);
-  const int64_t panel = PanelWidth<T>(), panels = (N_ + panel - 1) / panel;
+  const bool gated = gate != Gate::kNone;
+  Require(!gated || w.dim(0) % 2 == 0, "gemm: a gate and its values have {} rows together, an odd number", w.dim(0));
+  N_ = gated ? w.dim(0) / 2 : w.dim(0), K_ = w.dim(1);
+  const int64_t panel = PanelWidth<T>(), width = gated ? panel / 2 : panel, panels = (N_ + width - 1) / width;
+  const int64_t gate_at = gate == Gate::kLast ? N_ : 0;
   panels_ = Tensor<T>::Uninitialised({panels, K_, panel});
   ParallelFor(panels, 1, [&](int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end; ++p) {
       T* out = panels_.data() + p * K_ * panel;
       for (int64_t i = 0; i < panel; ++i) {
-        const int64_t n = p * panel + i;
-        for (int64_t k = 0; k < K_; ++k) out[k * panel + i] = n < N_ ? *w.at(n, k) : T{0};
+        const int64_t n = p * width + i % width, row = i < width ? n + gate_at : n + N_ - gate_at;
+        for (int64_t k = 0; k < K_; ++k) out[k * panel + i] = n < N_ ? *w.at(row, k) : T{0};
       }
     }
   });
 }
 
 template <typename T>
-void Gemm(View<const T> x, const PackedMatrix<T>& w, const Epilogue<T>& epilogue, View<T> y) {
+void Gemm(View<const T> x, const PackedMatrix<T>& w, const Epilogue<T>& epilogue, View<T> y,
+          const Prologue<T>& prologue) {
   const int64_t N = w.outputs(), K = w.inputs();
   Require(x.rank() == 2 && x.dim(1) == K, "gemm: expected x [M, {}], got {}", K, ToString(x.shape()));
   const int64_t M = x.dim(0);
-  Require(y.rank() == 2 && y.dim(0) == M && y.dim(1) == N, "gemm: expected y [{}, {}], got {}", M, N,
-          ToString(y.shape()));
-  Require((x.stride(1) == 1 || K <= 1) && (y.stride(1) == 1 || N <= 1), "gemm: expected dense rows of x and y");
+  const bool heads = y.rank() == 3;
+  const int64_t head_width = y.rank() >= 2 ? y.dim(y.rank() - 1) : 0;
+  Require((heads || y.rank() == 2) && y.dim(0) == M && head_width * (heads ? y.dim(1) : 1) == N,
+          "gemm: expected y [{}, {}], got {}", M, N, ToString(y.shape()));
+  Require((x.stride(1) == 1 || K <= 1) && (y.stride(y.rank() - 1) == 1 || head_width <= 1),
+          "gemm: expected dense rows of x and y");
+  Require(!heads || !epilogue.residual, "gemm: no residual is added to heads");
   if (M == 0 || N == 0) return;
   Require(w.panel() == PanelWidth<T>(),
           "gemm: the weights were packed for another instruction set (panels of {}, not {})", w.panel(),
           PanelWidth<T>());
 
-  const GemmTask<T> task{x.data(), x.stride(0), w.data(), y.data(), y.stride(0), N, K, BlockDepth(ActiveIsa()),
+  const GemmTask<T> task{x.data(),
+                         x.stride(0),
+                         w.data(),
+                         y.data(),
+                         y.stride(0),
+                         head_width,
+                         heads ? y.stride(1) : 0,
+                         N,
+                         K,
+                         BlockDepth(ActiveIsa()),
+                         w.gate(),
+                         &prologue,
                          &epilogue};
-  const int64_t width = PanelWidth<T>(), panels = (N + width - 1) / width;
+  const int64_t width = PanelWidth<T>(), panels = w.panels();
   // Columns are cut first: that costs nothing but copying rows of x on several threads. Rows are cut further only when
   // there are more threads than columns to share.
   const int64_t wanted = NumThreads() == 1 ? 1 : kTasksPerThread * NumThreads();
@@ -282,8 +349,10 @@ void Gemm(View<const T> x, const PackedMatrix<T>& w, const Epilogue<T>& epilogue
 
 template class PackedMatrix<float>;
 template class PackedMatrix<double>;
-template void Gemm(View<const float>, const PackedMatrix<float>&, const Epilogue<float>&, View<float>);
-template void Gemm(View<const double>, const PackedMatrix<double>&, const Epilogue<double>&, View<double>);
+template void Gemm(View<const float>, const PackedMatrix<float>&, const Epilogue<float>&, View<float>,
+                   const Prologue<float>&);
+template void Gemm(View<const double>, const PackedMatrix<double>&, const Epilogue<double>&, View<double>,
+                   const Prologue<double>&);
 
 }  // namespace qkv::simd
 #endif  // HWY_ONCE

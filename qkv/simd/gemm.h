@@ -8,38 +8,57 @@
 
 namespace qkv::simd {
 
+/// What a product's outputs are multiplied by before they leave it (Shazeer 2020): W has the rows of a gate g and of
+/// values v, and the product is activation(g) · v.
+enum class Gate { kNone, kFirst, kLast };  // kFirst: the first half of W's rows is the gate
+
 /// A linear layer's weights in the panel order of the active kernels.
 template <typename T>
 class PackedMatrix {
  public:
   PackedMatrix() = default;
-  /// w: [N, K], a row for each output, as PyTorch's nn.Linear stores it. Any strides.
-  explicit PackedMatrix(View<const T> w);
+  /// w: [N, K], a row for each output, as PyTorch's nn.Linear stores it; gated [2·N, K]. Any strides.
+  explicit PackedMatrix(View<const T> w, Gate gate = Gate::kNone);
 
   int64_t outputs() const { return N_; }  // N
   int64_t inputs() const { return K_; }   // K
+  Gate gate() const { return gate_; }
   int64_t panel() const { return panels_.rank() == 3 ? panels_.dim(2) : 0; }
+  int64_t panels() const { return panels_.rank() == 3 ? panels_.dim(0) : 0; }
   const T* data() const { return panels_.data(); }
 
  private:
   int64_t N_ = 0, K_ = 0;
-  Tensor<T> panels_;  // [ceil(N / panel)][K][panel], zero-padded; panel is the active kernels' width
+  Gate gate_ = Gate::kNone;
+  // [panels][K][panel], zero-padded; panel is the active kernels' width. Gated, the first half of a panel is the gate
+  // of the second.
+  Tensor<T> panels_;
+};
+
+/// What happens to x on its way in: (x − mean) · rstd for each row. That is LayerNorm whose gamma and beta are in the
+/// weights (w · gamma) and the bias (bias + w · beta).
+template <typename T>
+struct Prologue {
+  const T* moments = nullptr;  // [M, 2]: mean and 1 / sqrt(var + eps), pairs moments_stride apart; or null
+  int64_t moments_stride = 2;
 };
 
 /// What happens to a product before it is stored: y = residual + scale · activation(product + bias).
 template <typename T>
 struct Epilogue {
-  const T* bias = nullptr;  // [N] or null
+  const T* bias = nullptr;  // [N] (gated [2·N], in the order of W's rows) or null
   Activation activation = Activation::kNone;
   const T* scale = nullptr;     // [N] (LayerScale) or null
   const T* residual = nullptr;  // [M, N] with rows residual_stride apart, or null; may be y
   int64_t residual_stride = 0;
 };
 
-/// y[M, N] = epilogue(x[M, K] Wᵀ). Rows may be strided, columns are dense; x and y must not overlap.
+/// y[M, N] = epilogue(prologue(x[M, K]) Wᵀ). Rows may be strided, columns are dense; x and y must not overlap.
+/// y may also be [M, H, E] with H·E = N and any distance from head to head: the layout that attention reads.
 /// A row's result does not depend on M, on the other rows, or on the number of threads.
-/// Throws Error when the shapes do not fit, or w was packed for another instruction set.
+/// Throws Error when the shapes do not fit, a residual meets heads, or w was packed for another instruction set.
 template <typename T>
-void Gemm(View<const T> x, const PackedMatrix<T>& w, const Epilogue<T>& epilogue, View<T> y);
+void Gemm(View<const T> x, const PackedMatrix<T>& w, const Epilogue<T>& epilogue, View<T> y,
+          const Prologue<T>& prologue = {});
 
 }  // namespace qkv::simd

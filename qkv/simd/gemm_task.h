@@ -14,10 +14,12 @@ struct GemmTask {
   const T* x;  // [M, K]
   int64_t x_stride;
   const T* w;  // [panels][K][panel]
-  T* y;        // [M, N]
-  int64_t y_stride;
+  T* y;        // [M, N] in heads: column n lies at y + n / head_width · head_stride + n % head_width
+  int64_t y_stride, head_width, head_stride;
   int64_t N, K;
   int64_t block_depth;
+  Gate gate;
+  const Prologue<T>* prologue;
   const Epilogue<T>* epilogue;
 };
 

@@ -64,18 +64,36 @@ HWY_INLINE void Normalise(const T* x, T mean, T factor, const T* gamma, const T*
 }
 
 template <typename T>
+struct Moments {
+  T mean, rstd;
+};
+
+template <typename T>
+HWY_INLINE Moments<T> MomentsOf(const T* x, int64_t D, T eps) {
+  const hn::ScalableTag<T> d;
+  const T mean = Sum(x, D, [](auto v) HWY_ATTR { return v; }) / static_cast<T>(D);
+  const auto vmean = hn::Set(d, mean);
+  const T squares = Sum(x, D, [vmean](auto v) HWY_ATTR {
+    const auto centred = hn::Sub(v, vmean);
+    return hn::Mul(centred, centred);
+  });
+  return {mean, T{1} / std::sqrt(squares / static_cast<T>(D) + eps)};
+}
+
+template <typename T>
 HWY_INLINE void LayerNormRows(const T* x, int64_t x_stride, int64_t rows, int64_t D, const T* gamma, const T* beta,
                               T eps, T* y, int64_t y_stride) {
-  const hn::ScalableTag<T> d;
   for (int64_t r = 0; r < rows; ++r, x += x_stride, y += y_stride) {
-    const T mean = Sum(x, D, [](auto v) HWY_ATTR { return v; }) / static_cast<T>(D);
-    const auto vmean = hn::Set(d, mean);
-    const T squares = Sum(x, D, [vmean](auto v) HWY_ATTR {
-      const auto centred = hn::Sub(v, vmean);
-      return hn::Mul(centred, centred);
-    });
-    const T factor = T{1} / std::sqrt(squares / static_cast<T>(D) + eps);
-    Normalise(x, mean, factor, gamma, beta, y, D);
+    const Moments<T> moments = MomentsOf(x, D, eps);
+    Normalise(x, moments.mean, moments.rstd, gamma, beta, y, D);
+  }
+}
+
+template <typename T>
+HWY_INLINE void MomentsOfRows(const T* x, int64_t x_stride, int64_t rows, int64_t D, T eps, T* to) {
+  for (int64_t r = 0; r < rows; ++r, x += x_stride, to += 2) {
+    const Moments<T> moments = MomentsOf(x, D, eps);
+    to[0] = moments.mean, to[1] = moments.rstd;
   }
 }
 
@@ -123,6 +141,13 @@ void LayerNormDouble(const double* x, int64_t x_stride, int64_t rows, int64_t D,
   LayerNormRows(x, x_stride, rows, D, gamma, beta, eps, y, y_stride);
 }
 
+void RowMomentsFloat(const float* x, int64_t x_stride, int64_t rows, int64_t D, float eps, float* moments) {
+  MomentsOfRows(x, x_stride, rows, D, eps, moments);
+}
+void RowMomentsDouble(const double* x, int64_t x_stride, int64_t rows, int64_t D, double eps, double* moments) {
+  MomentsOfRows(x, x_stride, rows, D, eps, moments);
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace qkv::simd
 HWY_AFTER_NAMESPACE();
@@ -135,6 +160,8 @@ namespace qkv::simd {
 HWY_EXPORT(SoftmaxFloat);
 HWY_EXPORT(LayerNormFloat);
 HWY_EXPORT(LayerNormDouble);
+HWY_EXPORT(RowMomentsFloat);
+HWY_EXPORT(RowMomentsDouble);
 
 template <>
 void LayerNorm(const float* x, int64_t x_stride, int64_t rows, int64_t D, const float* gamma, const float* beta,
@@ -145,6 +172,15 @@ template <>
 void LayerNorm(const double* x, int64_t x_stride, int64_t rows, int64_t D, const double* gamma, const double* beta,
                double eps, double* y, int64_t y_stride) {
   QKV_DISPATCH(LayerNormDouble)(x, x_stride, rows, D, gamma, beta, eps, y, y_stride);
+}
+
+template <>
+void RowMoments(const float* x, int64_t x_stride, int64_t rows, int64_t D, float eps, float* moments) {
+  QKV_DISPATCH(RowMomentsFloat)(x, x_stride, rows, D, eps, moments);
+}
+template <>
+void RowMoments(const double* x, int64_t x_stride, int64_t rows, int64_t D, double eps, double* moments) {
+  QKV_DISPATCH(RowMomentsDouble)(x, x_stride, rows, D, eps, moments);
 }
 
 template <>

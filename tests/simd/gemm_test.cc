@@ -131,6 +131,100 @@ TEST_P(GemmTest, EpilogueOptions) {
   }
 }
 
+// The heads of [M, H, E] lie apart, and E is no multiple of a vector.
+template <typename T>
+void CheckHeads(int64_t M, int64_t H, int64_t E, int64_t K) {
+  Sampler sampler(11);
+  const auto x = sampler.Normal<T>({M, K}), w = sampler.Normal<T>({H * E, K}), bias = sampler.Normal<T>({H * E});
+  const PackedMatrix<T> packed(w.view());
+  const Epilogue<T> epilogue{.bias = bias.data()};
+  Tensor<T> flat({M, H * E}), heads({H, M + 1, E});
+  for (T& value : heads.span()) value = 77;
+  Gemm<T>(x, packed, epilogue, flat);
+  Gemm<T>(x, packed, epilogue, View<T>(heads.data(), {M, H, E}, {E, (M + 1) * E, 1}));
+  for (int64_t h = 0; h < H; ++h) {
+    for (int64_t e = 0; e < E; ++e) {
+      for (int64_t m = 0; m < M; ++m) ASSERT_EQ(*heads.view().at(h, m, e), *flat.view().at(m, h * E + e));
+      ASSERT_EQ(*heads.view().at(h, M, e), 77) << "wrote past a head";
+    }
+  }
+}
+
+TEST_P(GemmTest, OutputsInHeads) {
+  for (const int64_t E : {1, 3, 8, 16, 20, 64, 72}) {
+    CheckHeads<float>(19, 5, E, 70);
+    CheckHeads<double>(19, 5, E, 70);
+  }
+}
+
+TEST_P(GemmTest, NoResidualIsAddedToHeads) {
+  Tensor<float> x({2, 4}), w({6, 4}), y({2, 6});
+  EXPECT_THROW(Gemm<float>(x, PackedMatrix<float>(w.view()), {.residual = y.data(), .residual_stride = 6},
+                           y.view().reshape({2, 2, 3})),
+               Error);
+}
+
+// y = residual + scale · (activation(g) · v) with g and v products of their own.
+template <typename T>
+void CheckGate(Gate gate, Activation activation, int64_t M, int64_t N, int64_t K) {
+  Sampler sampler(12);
+  const auto x = sampler.Normal<T>({M, K}), w = sampler.Normal<T>({2 * N, K}), bias = sampler.Normal<T>({2 * N}),
+             scale = sampler.Normal<T>({N}), residual = sampler.Normal<T>({M, N});
+  auto y = residual.Clone();
+  Tensor<T> both({M, 2 * N});
+  Gemm<T>(x, PackedMatrix<T>(w.view()), {.bias = bias.data()}, both);
+  Gemm<T>(x, PackedMatrix<T>(w.view(), gate),
+          {.bias = bias.data(),
+           .activation = activation,
+           .scale = scale.data(),
+           .residual = y.data(),
+           .residual_stride = N},
+          y);
+  const int64_t gate_at = gate == Gate::kFirst ? 0 : N;
+  for (int64_t m = 0; m < M; ++m) {
+    for (int64_t n = 0; n < N; ++n) {
+      T activated = 0;
+      Activate(activation, both.view().at(m, gate_at + n), &activated, 1);
+      const T value = activated * *both.view().at(m, N - gate_at + n) * scale[n];
+      const T exact = residual[m * N + n] + value;
+      ASSERT_NEAR(*y.view().at(m, n), exact, 4 * UnitRoundoff<T>() * (std::abs(value) + std::abs(exact)));
+    }
+  }
+}
+
+TEST_P(GemmTest, Gates) {
+  for (const Gate gate : {Gate::kFirst, Gate::kLast}) {
+    for (const int64_t N : {1, 7, 16, 33, 100}) {
+      CheckGate<float>(gate, Activation::kSilu, 9, N, 70);
+      CheckGate<double>(gate, Activation::kGelu, 9, N, 70);
+    }
+  }
+  const Tensor<float> odd({3, 4});
+  EXPECT_THROW(PackedMatrix<float>(odd.view(), Gate::kFirst), Error);
+}
+
+// The prologue against LayerNorm followed by the product: the same numbers enter the same chains.
+template <typename T>
+void CheckPrologue(int64_t M, int64_t N, int64_t K) {
+  Sampler sampler(13);
+  const auto x = sampler.Normal<T>({M, K}, 3, 2), w = sampler.Normal<T>({N, K});
+  const T eps = static_cast<T>(1e-6);
+  Tensor<T> normed({M, K}), moments({M, 2}), expected({M, N}), y({M, N});
+  LayerNorm<T>(x.data(), K, M, K, nullptr, nullptr, eps, normed.data(), K);
+  RowMoments<T>(x.data(), K, M, K, eps, moments.data());
+  const PackedMatrix<T> packed(w.view());
+  Gemm<T>(normed, packed, {}, expected);
+  Gemm<T>(x, packed, {}, y, {.moments = moments.data()});
+  for (int64_t i = 0; i < M * N; ++i) ASSERT_EQ(y[i], expected[i]);
+}
+
+TEST_P(GemmTest, NormalisesRowsOnTheWayIn) {
+  for (const int64_t K : {1, 5, 64, 70, 900}) {
+    CheckPrologue<float>(37, 40, K);
+    CheckPrologue<double>(5, 40, K);
+  }
+}
+
 TEST_P(GemmTest, ARowDoesNotDependOnOthersOrOnThreads) {
   constexpr int64_t N = 150, K = 700, M = 700;
   Sampler sampler(5);
