@@ -25,6 +25,8 @@ struct TileKernel {
   // int8 only: what activations (unsigned) and weights (signed, symmetric) may reach so that nothing saturates.
   int activation_max = 0, weight_max = 0;
   TileMultiply multiply = nullptr;
+  // Where not null, a thread calls it after its last multiply of a product: AMX tiles go back to the system.
+  void (*finish)() = nullptr;
 };
 
 // Each is for machines that have the instruction set; the choice is the driver's.

@@ -1,0 +1,57 @@
+// int8 products with AVX-VNNI, the 256-bit form of vpdpbusd for processors without AVX-512 (Alder Lake and later).
+// 6 × 2 accumulators, two vectors of B, one broadcast of A and one to spare fill the 16 registers.
+#ifdef __x86_64__
+#include <immintrin.h>
+
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#include "hwy/base.h"
+#include "qkv/simd/tile_kernel.h"
+#include "qkv/simd/tile_prefetch.h"
+
+HWY_PUSH_ATTRIBUTES("avx2,avxvnni")
+namespace qkv::simd::internal {
+namespace {
+
+struct Dot {
+  using Sum = __m256i;
+  using Operand = __m256i;
+  using Element = int32_t;
+  static constexpr int kRows = 6, kVectors = 2, kFold = 1, kChunk = 64;
+
+  static Operand Load(const uint8_t* b) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(b)); }
+  static Operand Broadcast(const uint8_t* a) {
+    int32_t group;
+    std::memcpy(&group, a, sizeof(group));
+    return _mm256_set1_epi32(group);
+  }
+  static Sum Zero() { return _mm256_setzero_si256(); }
+  static Sum LoadSum(const Element* c) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(c)); }
+  static void Store(Element* c, Sum sum) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(c), sum); }
+  static Sum Add(Sum sum, const Operand (&a)[1], const Operand (&b)[1]) {
+    sum = _mm256_dpbusd_avx_epi32(sum, a[0], b[0]);
+    asm("" : "+x"(sum));  // or GCC 12 adds up several products before it adds them to the sum, and spills
+    return sum;
+  }
+};
+
+}  // namespace
+}  // namespace qkv::simd::internal
+#include "qkv/simd/tile_loop-inl.h"
+
+namespace qkv::simd::internal {
+
+constinit const TileKernel kInt8AvxVnni = {.name = "avx_vnni",
+                                           .panel = 16,
+                                           .rows = Dot::kRows,
+                                           .group = 4,
+                                           .chunk = Dot::kChunk,
+                                           .activation_max = 255,
+                                           .weight_max = 127,
+                                           .multiply = MultiplyTile};
+
+}  // namespace qkv::simd::internal
+HWY_POP_ATTRIBUTES
+#endif  // __x86_64__
