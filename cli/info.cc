@@ -67,7 +67,7 @@ std::string DescribeTypes(const io::SafeTensors& tensors) {
 }
 
 std::string DescribeBlock(const model::VitConfig& c) {
-  std::string text = c.mlp == nn::MlpKind::kPlain ? "" : "gated ";
+  std::string text = c.gate == simd::Gate::kNone ? "" : "gated ";
   text += model::Name(c.activation);
   const std::pair<bool, const char*> parts[] = {{!c.qkv_bias, "no bias on q, k, v"},
                                                 {!c.projection, "no output projection"},

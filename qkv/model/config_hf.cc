@@ -50,7 +50,7 @@ void ParseDinov2(const Fields& config, bool registers, VitConfig* c) {
   c->registers = registers ? config.Int("num_register_tokens", 4) : 0;
   c->eps = config.Number("layer_norm_eps", 1e-6);
   if (config.Bool("use_swiglu_ffn", false)) {
-    c->mlp = nn::MlpKind::kGateFirst;
+    c->gate = simd::Gate::kFirst;
     c->activation = Activation::kSilu;
     c->mlp_width = (c->mlp_width * 2 / 3 + 7) / 8 * 8;  // two thirds, rounded up to a multiple of 8
   }

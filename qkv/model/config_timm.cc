@@ -32,13 +32,13 @@ void ParseMlp(const Fields& args, double mlp_ratio, VitConfig* c) {
   c->map_mlp_width = hidden;
   if (layer == "Mlp") return;
   if (layer == "SwiGLU") {  // two layers of full width
-    c->mlp = nn::MlpKind::kGateFirst;
+    c->gate = simd::Gate::kFirst;
     return;
   }
   Require(layer == "SwiGLUPacked" || layer == "GluMlp",
           "{}: mlp_layer \"{}\" is not one of Mlp, SwiGLU, SwiGLUPacked, GluMlp", args.where(), layer);
   Require(hidden % 2 == 0, "{}: {} needs an even hidden width, got {}", args.where(), layer, hidden);
-  c->mlp = layer == "GluMlp" ? nn::MlpKind::kGateLast : nn::MlpKind::kGateFirst;
+  c->gate = layer == "GluMlp" ? simd::Gate::kLast : simd::Gate::kFirst;
   c->mlp_width = hidden / 2;  // one packed layer, half of it is the gate
 }
 

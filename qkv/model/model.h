@@ -25,8 +25,8 @@ struct Prediction {
 class Model {
  public:
   /// A folder or a .safetensors file of any layout that qkv knows. Throws Error that says what is wrong.
-  static Model Load(const std::filesystem::path& path);
-  explicit Model(const Checkpoint& checkpoint);
+  static Model Load(const std::filesystem::path& path, const BuildOptions& options = {});
+  explicit Model(const Checkpoint& checkpoint, const BuildOptions& options = {});
 
   /// The `top` most probable classes, best first (fewer when there are fewer). Throws Error without a classifier.
   std::vector<Prediction> Classify(const image::Image& image, int64_t top = 5) const;

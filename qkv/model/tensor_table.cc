@@ -48,7 +48,7 @@ void AddBlock(const VitConfig& c, const std::string& block, Table& table) {
   if (c.projection) table.Linear(block + "attn.proj", c.width, joined, c.projection_bias);
   if (c.layer_scale) table.specs.push_back({block + "ls1.gamma", {c.width}, Role::kScale});
   table.Norm(block + "norm2", c.width);
-  table.Linear(block + "mlp.fc1", (c.mlp == nn::MlpKind::kPlain ? 1 : 2) * c.mlp_width, c.width, c.mlp_bias);
+  table.Linear(block + "mlp.fc1", (c.gate == simd::Gate::kNone ? 1 : 2) * c.mlp_width, c.width, c.mlp_bias);
   if (c.mlp_norm) table.Norm(block + "mlp.norm", c.mlp_width);
   table.Linear(block + "mlp.fc2", c.width, c.mlp_width, c.mlp_bias);
   if (c.layer_scale) table.specs.push_back({block + "ls2.gamma", {c.width}, Role::kScale});

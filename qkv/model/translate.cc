@@ -13,7 +13,7 @@ Obstructions CommonObstructions(const VitConfig& c, std::string_view who) {
                    c.head_width, c.width)},
       {!c.projection, has_no("attention without an output projection")},
       {c.head_norm, has_no("LayerNorm in the classifier")},
-      {c.mlp == nn::MlpKind::kGateLast, has_no("gate in the second half of the MLP's first layer")},
+      {c.gate == simd::Gate::kLast, has_no("gate in the second half of the MLP's first layer")},
   };
 }
 
@@ -77,7 +77,7 @@ std::vector<std::string> Differences(const VitConfig& a, const VitConfig& b) {
   if (a.projection) compare("the output projection's bias", a.projection_bias, b.projection_bias);
   compare("the MLP's biases", a.mlp_bias, b.mlp_bias);
   compare("LayerScale", a.layer_scale, b.layer_scale);
-  compare("the MLP's kind", a.mlp, b.mlp);
+  compare("the MLP's kind", a.gate, b.gate);
   compare("the activation", a.activation, b.activation);
   compare("the pooling", a.pool, b.pool);
   if (a.pool != Pool::kToken && a.pool != Pool::kTokenAndMean && a.prefix() > 0) {

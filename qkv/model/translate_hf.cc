@@ -55,13 +55,13 @@ int64_t Dinov2Ratio(const VitConfig& c) {
   constexpr int64_t kGreatest = 64;
   for (int64_t ratio = 1; ratio <= kGreatest; ++ratio) {
     const int64_t hidden = c.width * ratio;
-    if ((c.mlp == nn::MlpKind::kPlain ? hidden : (hidden * 2 / 3 + 7) / 8 * 8) == c.mlp_width) return ratio;
+    if ((c.gate == simd::Gate::kNone ? hidden : (hidden * 2 / 3 + 7) / 8 * 8) == c.mlp_width) return ratio;
   }
   return 0;
 }
 
 Obstructions Dinov2Obstructions(const VitConfig& c, std::string_view who) {
-  const bool gated = c.mlp != nn::MlpKind::kPlain;
+  const bool gated = c.gate != simd::Gate::kNone;
   return {
       {c.classes > 0 && c.pool != Pool::kTokenAndMean,
        fmt::format("Dinov2ForImageClassification reads class token and mean; this model {}", NameOf(c.pool))},
@@ -83,7 +83,7 @@ Obstructions VitObstructions(const VitConfig& c, std::string_view who) {
       {c.pool != Pool::kToken, fmt::format("{} reads the class token; this model {}", who, NameOf(c.pool))},
       {c.registers > 0, has_no("register tokens")},
       {c.layer_scale, has_no("LayerScale")},
-      {c.mlp != nn::MlpKind::kPlain, has_no("gated MLP")},
+      {c.gate != simd::Gate::kNone, has_no("gated MLP")},
       {c.distillation_token && c.classes == 0 && c.family == Family::kTimm,
        "DeiTModel answers with the class token; this model, without classifiers, with the mean of its two tokens"},
   };
@@ -150,14 +150,14 @@ Translation TranslateToHuggingFace(const Description& description) {
             {"hidden_size", c.width},
             {"num_hidden_layers", c.depth},
             {"num_attention_heads", c.heads},
-            {"hidden_act", NameOf(c.mlp == nn::MlpKind::kPlain ? c.activation : Activation::kGelu)},
+            {"hidden_act", NameOf(c.gate == simd::Gate::kNone ? c.activation : Activation::kGelu)},
             {"layer_norm_eps", c.eps},
             {"qkv_bias", c.qkv_bias},
             {"attention_probs_dropout_prob", 0.0},
             {"hidden_dropout_prob", 0.0}};
   if (IsDinov2(type)) {
     config["mlp_ratio"] = Dinov2Ratio(c);
-    config["use_swiglu_ffn"] = c.mlp != nn::MlpKind::kPlain;
+    config["use_swiglu_ffn"] = c.gate != simd::Gate::kNone;
     if (c.registers > 0) {
       config["num_register_tokens"] = c.registers;
     } else {

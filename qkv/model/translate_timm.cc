@@ -15,12 +15,12 @@ constexpr double kEps = 1e-6;  // of the three entries below
 std::string_view EntryFor(const VitConfig& c) {
   if (c.distillation_token) return "deit_base_distilled_patch16_224";
   // timm takes an MLP's class from Python only, so that one must be in the entry.
-  return c.mlp == nn::MlpKind::kPlain ? "vit_base_patch16_224" : "vit_giant_patch14_dinov2";
+  return c.gate == simd::Gate::kNone ? "vit_base_patch16_224" : "vit_giant_patch14_dinov2";
 }
 
 void Refuse(const VitConfig& c) {
   Obstructions list = CommonObstructions(c, "timm");
-  const bool timm = c.family == Family::kTimm, gated = c.mlp != nn::MlpKind::kPlain;
+  const bool timm = c.family == Family::kTimm, gated = c.gate != simd::Gate::kNone;
   const Obstructions more = {
       {c.pre_norm && c.patch_bias, "timm has no bias of the patch projection where a LayerNorm follows it"},
       {!c.pre_norm && !c.patch_bias, "timm has no patch projection without a bias where no LayerNorm follows it"},
@@ -46,7 +46,7 @@ io::Json SizeOf(int64_t height, int64_t width) {
 
 // Of VisionTransformer's constructor, all that a configuration decides.
 io::Json Arguments(const VitConfig& c) {
-  const int64_t hidden = c.mlp == nn::MlpKind::kPlain ? c.mlp_width : 2 * c.mlp_width;
+  const int64_t hidden = c.gate == simd::Gate::kNone ? c.mlp_width : 2 * c.mlp_width;
   const auto width = static_cast<double>(c.width);
   const bool pools = c.pool == Pool::kMean || c.pool == Pool::kMax || c.pool == Pool::kMeanMax;
   io::Json args;

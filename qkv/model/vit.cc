@@ -88,7 +88,8 @@ View<T> Vit<T>::Embed(View<const T> pixels, Workspace<T>& workspace) const {
 // How many tokens of the last block anybody looks at: those that pooling reads, or all.
 template <typename T>
 int64_t Vit<T>::RowsRead(const Outputs<T>& outputs, int64_t block, int64_t tokens) const {
-  const bool whole = block + 1 < config_.depth || config_.pool != Pool::kToken || !outputs.tokens.empty() ||
+  const bool whole = !read_rows_ || block + 1 < config_.depth || config_.pool != Pool::kToken ||
+                     !outputs.tokens.empty() ||
                      std::any_of(outputs.hidden.begin(), outputs.hidden.end(),
                                  [&](const auto& hidden) { return hidden.index == config_.depth; }) ||
                      std::any_of(outputs.attention.begin(), outputs.attention.end(),
@@ -130,8 +131,7 @@ void Vit<T>::Forward(View<const T> pixels, Workspace<T>& workspace, const Output
   const int64_t read = config_.depth > 0 ? RowsRead(outputs, config_.depth - 1, N) : N;
   const View<T> tokens = x.slice(1, 0, read);
   if (!norm_.empty()) {
-    nn::ForEachMatrix<T>(View<const T>(tokens), tokens,
-                         [&](auto from, auto to) { nn::NormForward<T>(from, norm_, to); });
+    nn::ForEachMatrix([&](View<T> rows) { nn::NormForward<T>(rows, norm_, rows); }, tokens);
   }
   if (!outputs.tokens.empty()) CopyDense<T>(x, outputs.tokens);
   if (!outputs.logits.empty() || !outputs.pooled.empty()) Classify(tokens, outputs, workspace.arena);

@@ -39,12 +39,20 @@ struct Workspace {
   Tensor<T> positions;                      // [grid_height · grid_width, D], resampled
 };
 
+/// How a checkpoint becomes layers. The savings are exact up to rounding; each can be switched off to measure it.
+struct BuildOptions {
+  bool fold_norms = true;           // gamma and beta of a LayerNorm into the linear layer behind it
+  bool fold_scales = true;          // LayerScale into the linear layer before it
+  bool fold_key_value_bias = true;  // key biases cancel in the softmax, value biases go into the projection's
+  bool read_rows = true;            // the last block computes only the tokens that are read
+};
+
 template <typename T>
 class Vit {
  public:
   Vit() = default;
   /// `tensors` is what Bind returned. Throws Error when a tensor holds NaN or infinity.
-  Vit(const VitConfig& config, const std::vector<BoundTensor>& tensors);
+  Vit(const VitConfig& config, const std::vector<BoundTensor>& tensors, const BuildOptions& options = {});
 
   /// pixels: [B, channels, height, width], dense, any size that has a patch: positions are interpolated as the family
   /// does. An image's result does not depend on what shares its batch. Throws Error when the shapes do not fit.
@@ -63,6 +71,7 @@ class Vit {
   int64_t RowsRead(const Outputs<T>& outputs, int64_t block, int64_t tokens) const;
 
   VitConfig config_;
+  bool read_rows_ = true;
   uint64_t id_ = 0;      // tells this model from all others of the process
   Tensor<T> prefix_;     // [prefix, D], positions added
   Tensor<T> positions_;  // [patches, D], or empty

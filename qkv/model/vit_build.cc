@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <tuple>
 #include <unordered_map>
 
 #include "qkv/core/parallel.h"
@@ -12,6 +11,68 @@
 
 namespace qkv::model {
 namespace {
+
+// A linear layer before it is packed, and what can be folded into it. Each of these is exact up to rounding, and rounds
+// once.
+template <typename T>
+struct Affine {
+  Tensor<T> weight;  // [rows, …]
+  Tensor<T> bias;    // [rows], or empty
+  int64_t rows = 0;
+
+  int64_t columns() const { return weight.size() / std::max<int64_t>(1, rows); }
+  View<const T> matrix() const { return weight.view().reshape({rows, columns()}); }
+
+  /// y = W (gamma · x + beta) + b of the normalised rows x. The norm keeps only what normalises.
+  void FoldNorm(nn::Norm<T>* norm) {
+    AddToBias(norm->beta);
+    for (int64_t n = 0; n < rows; ++n) {
+      T* row = weight.data() + n * columns();
+      for (int64_t k = 0; k < columns(); ++k) row[k] *= norm->gamma[k];
+    }
+    *norm = {.eps = norm->eps, .folded = true};
+  }
+
+  /// y = scale · (W x + b)
+  void FoldScale(Tensor<T>* scale) {
+    for (int64_t n = 0; n < rows; ++n) {
+      T* row = weight.data() + n * columns();
+      for (int64_t k = 0; k < columns(); ++k) row[k] *= (*scale)[n];
+      if (!bias.empty()) bias[n] *= (*scale)[n];
+    }
+    *scale = {};
+  }
+
+  /// b += W x, summed in double.
+  void AddToBias(View<const T> x) {
+    constexpr int64_t kLanes = 8;
+    if (bias.empty()) bias = Tensor<T>({rows});
+    for (int64_t n = 0; n < rows; ++n) {
+      const T* row = weight.data() + n * columns();
+      double sums[kLanes] = {};
+      int64_t k = 0;
+      for (; k + kLanes <= columns(); k += kLanes) {
+        for (int64_t i = 0; i < kLanes; ++i) sums[i] += static_cast<double>(row[k + i]) * x.data()[k + i];
+      }
+      double sum = bias[n];
+      for (; k < columns(); ++k) sum += static_cast<double>(row[k]) * x.data()[k];
+      for (const double partial : sums) sum += partial;
+      bias[n] = static_cast<T>(sum);
+    }
+  }
+
+  nn::Linear<T> Pack(simd::Gate gate = simd::Gate::kNone) const { return PackRows(0, rows, gate); }
+  /// The layer of the outputs [begin, end) alone.
+  nn::Linear<T> PackRows(int64_t begin, int64_t end, simd::Gate gate = simd::Gate::kNone) const {
+    if (weight.empty()) return {};
+    nn::Linear<T> linear{simd::PackedMatrix<T>(matrix().slice(0, begin, end), gate), {}};
+    if (!bias.empty()) {
+      linear.bias = Tensor<T>::Uninitialised({end - begin});
+      std::copy(bias.data() + begin, bias.data() + end, linear.bias.data());
+    }
+    return linear;
+  }
+};
 
 // Hands out converted tensors by canonical name.
 template <typename T>
@@ -42,27 +103,13 @@ class Weights {
     return {Get(name + ".weight"), Get(name + ".bias"), static_cast<T>(eps)};
   }
 
-  nn::Linear<T> Linear(const std::string& name) const {
-    const Tensor<T> weight = Get(name + ".weight");
-    if (weight.empty()) return {};
-    const View<const T> rows =
-        weight.view().reshape({weight.dim(0), weight.size() / std::max<int64_t>(1, weight.dim(0))});
-    return {simd::PackedMatrix<T>(rows), Get(name + ".bias")};
+  Affine<T> Layer(const std::string& name) const {
+    Tensor<T> weight = Get(name + ".weight");
+    const int64_t rows = weight.empty() ? 0 : weight.dim(0);
+    return {std::move(weight), Get(name + ".bias"), rows};
   }
 
-  /// A linear layer in two: its first `rows` outputs, and the others.
-  std::pair<nn::Linear<T>, nn::Linear<T>> LinearInTwo(const std::string& name, int64_t rows) const {
-    const Tensor<T> weight = Get(name + ".weight"), bias = Get(name + ".bias");
-    const auto part = [&](int64_t begin, int64_t end) {
-      nn::Linear<T> linear{simd::PackedMatrix<T>(weight.view().slice(0, begin, end)), {}};
-      if (!bias.empty()) {
-        linear.bias = Tensor<T>::Uninitialised({end - begin});
-        std::copy(bias.data() + begin, bias.data() + end, linear.bias.data());
-      }
-      return linear;
-    };
-    return {part(0, rows), part(rows, weight.dim(0))};
-  }
+  nn::Linear<T> Linear(const std::string& name) const { return Layer(name).Pack(); }
 
  private:
   // A NaN would silently spread to every answer. x − x is zero for finite numbers only, and the sum vectorises.
@@ -84,31 +131,51 @@ class Weights {
 };
 
 template <typename T>
-nn::AttentionLayer<T> BuildAttention(const VitConfig& c, const Weights<T>& weights, const std::string& name) {
+nn::AttentionLayer<T> BuildAttention(const VitConfig& c, const BuildOptions& options, const Weights<T>& weights,
+                                     const std::string& name, nn::Norm<T>* norm, Tensor<T>* scale) {
+  const int64_t joined = c.heads * c.head_width;
   nn::AttentionLayer<T> layer;
   layer.heads = c.heads;
   layer.head_width = c.head_width;
-  std::tie(layer.query, layer.key_value) = weights.LinearInTwo(name + "qkv", c.heads * c.head_width);
   layer.query_norm = weights.Norm(name + "q_norm", c.eps);
   layer.key_norm = weights.Norm(name + "k_norm", c.eps);
   layer.output_norm = weights.Norm(name + "norm", c.eps);
-  layer.projection = weights.Linear(name + "proj");
+  Affine<T> qkv = weights.Layer(name + "qkv"), projection = weights.Layer(name + "proj");
+  if (options.fold_norms) qkv.FoldNorm(norm);
+  layer.query = qkv.PackRows(0, joined);
+  const bool biased = !qkv.bias.empty();
+  if (biased && options.fold_key_value_bias && layer.key_norm.empty()) {
+    // q · (k + b) differs from q · k by the same for all keys, which the softmax takes away.
+    std::fill_n(qkv.bias.data() + joined, joined, T(0));
+    // The weights of a row sum to 1, so that values with a bias give the output that bias, before the projection.
+    if (layer.output_norm.empty() && !projection.weight.empty()) {
+      projection.AddToBias(View<const T>(qkv.bias.data() + 2 * joined, {joined}));
+      qkv.bias = {};
+    }
+  }
+  layer.key_value = qkv.PackRows(joined, 3 * joined);
+  if (options.fold_scales && !scale->empty() && !projection.weight.empty()) projection.FoldScale(scale);
+  layer.projection = projection.Pack();
   return layer;
 }
 
 template <typename T>
-nn::Block<T> BuildBlock(const VitConfig& c, const Weights<T>& weights, const std::string& name) {
+nn::Block<T> BuildBlock(const VitConfig& c, const BuildOptions& options, const Weights<T>& weights,
+                        const std::string& name) {
   nn::Block<T> block;
   block.norm1 = weights.Norm(name + "norm1", c.eps);
-  block.attention = BuildAttention(c, weights, name + "attn.");
   block.scale1 = weights.Get(name + "ls1.gamma");
+  block.attention = BuildAttention(c, options, weights, name + "attn.", &block.norm1, &block.scale1);
   block.norm2 = weights.Norm(name + "norm2", c.eps);
-  block.mlp.kind = c.mlp;
-  block.mlp.activation = c.activation;
-  block.mlp.fc1 = weights.Linear(name + "mlp.fc1");
-  block.mlp.norm = weights.Norm(name + "mlp.norm", c.eps);
-  block.mlp.fc2 = weights.Linear(name + "mlp.fc2");
   block.scale2 = weights.Get(name + "ls2.gamma");
+  block.mlp.activation = c.activation;
+  block.mlp.norm = weights.Norm(name + "mlp.norm", c.eps);
+  Affine<T> fc1 = weights.Layer(name + "mlp.fc1"), fc2 = weights.Layer(name + "mlp.fc2");
+  if (options.fold_norms) fc1.FoldNorm(&block.norm2);
+  if (options.fold_norms && !block.mlp.norm.empty()) fc2.FoldNorm(&block.mlp.norm);
+  if (options.fold_scales && !block.scale2.empty()) fc2.FoldScale(&block.scale2);
+  block.mlp.fc1 = fc1.Pack(c.gate);
+  block.mlp.fc2 = fc2.Pack();
   return block;
 }
 
@@ -156,7 +223,8 @@ std::atomic<uint64_t> g_built{0};
 }  // namespace
 
 template <typename T>
-Vit<T>::Vit(const VitConfig& config, const std::vector<BoundTensor>& tensors) : config_(config), id_(++g_built) {
+Vit<T>::Vit(const VitConfig& config, const std::vector<BoundTensor>& tensors, const BuildOptions& options)
+    : config_(config), read_rows_(options.read_rows), id_(++g_built) {
   const Weights<T> weights(tensors);
   BuildTokens(config, weights, &prefix_, &positions_);
   patch_embed_.patch_height = config.patch_height;
@@ -168,7 +236,7 @@ Vit<T>::Vit(const VitConfig& config, const std::vector<BoundTensor>& tensors) : 
   norm_pre_ = weights.Norm("norm_pre", config.eps);
   blocks_.resize(static_cast<size_t>(config.depth));
   ParallelTasks(config.depth, [&](int64_t block, int) {
-    blocks_[static_cast<size_t>(block)] = BuildBlock(config, weights, fmt::format("blocks.{}.", block));
+    blocks_[static_cast<size_t>(block)] = BuildBlock(config, options, weights, fmt::format("blocks.{}.", block));
   });
   norm_ = weights.Norm("norm", config.eps);
   if (config.pool == Pool::kMap) attention_pool_ = BuildAttentionPool(config, weights);
@@ -179,7 +247,7 @@ Vit<T>::Vit(const VitConfig& config, const std::vector<BoundTensor>& tensors) : 
   head_dist_ = weights.Linear("head_dist");
 }
 
-template Vit<float>::Vit(const VitConfig&, const std::vector<BoundTensor>&);
-template Vit<double>::Vit(const VitConfig&, const std::vector<BoundTensor>&);
+template Vit<float>::Vit(const VitConfig&, const std::vector<BoundTensor>&, const BuildOptions&);
+template Vit<double>::Vit(const VitConfig&, const std::vector<BoundTensor>&, const BuildOptions&);
 
 }  // namespace qkv::model

@@ -102,7 +102,7 @@ void Validate(const VitConfig& c) {
 double Flops(const VitConfig& c) {
   const double N = c.tokens(), D = c.width, HE = c.heads * c.head_width, M = c.mlp_width;
   const double projections = 3 * D * HE + (c.projection ? HE * D : 0);
-  const double mlp = (c.mlp == nn::MlpKind::kPlain ? 2 : 3) * D * M;
+  const double mlp = (c.gate == simd::Gate::kNone ? 2 : 3) * D * M;
   const double block = N * (projections + mlp) + 2 * N * N * HE;
   const double patches = static_cast<double>(c.patches()) * c.patch_features() * D;
   const double head = static_cast<double>(c.pooled_width()) * c.classes * (c.distillation_head ? 2 : 1);

@@ -68,7 +68,7 @@ struct VitConfig {
   double eps = 1e-6;
   bool pre_norm = false, attention_norm = false, mlp_norm = false, final_norm = true, fc_norm = false, qk_norm = false;
   bool qkv_bias = true, projection = true, projection_bias = true, mlp_bias = true, layer_scale = false;
-  nn::MlpKind mlp = nn::MlpKind::kPlain;
+  simd::Gate gate = simd::Gate::kNone;
   simd::Activation activation = simd::Activation::kGelu;
 
   Pool pool = Pool::kToken;

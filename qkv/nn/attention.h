@@ -34,8 +34,8 @@ struct WeightsRequest {
 /// x_query: [B, N_q, D]; x: [B, N, D]; out, residual: [B, N_q, D] (residual may be out); dense rows, any batch stride.
 /// Scores are scaled by 1 / sqrt(E). Scratch comes from `arena`.
 template <typename T>
-void AttentionForward(View<const T> x_query, View<const T> x, const AttentionLayer<T>& layer, const Tensor<T>* scale,
-                      View<const T> residual, View<T> out, Arena& arena,
+void AttentionForward(const Input<T>& x_query, const Input<T>& x, const AttentionLayer<T>& layer,
+                      const Tensor<T>* scale, View<const T> residual, View<T> out, Arena& arena,
                       std::span<const WeightsRequest<T>> requests = {});
 
 }  // namespace qkv::nn

@@ -3,7 +3,13 @@
 namespace qkv::nn {
 
 template <typename T>
-void LinearForward(View<const T> x, const Linear<T>& layer, View<T> y, const LinearOutput<T>& output) {
+void LinearForward(const Input<T>& x, const Linear<T>& layer, View<T> y, const LinearOutput<T>& output) {
+  simd::Prologue<T> prologue;
+  if (!x.moments.empty()) {
+    Require(x.moments.shape() == Shape({x.dim(0), 2}) && x.moments.stride(1) == 1,
+            "linear: the moments are {}, the rows {}", ToString(x.moments.shape()), ToString(x.x.shape()));
+    prologue = {x.moments.data(), x.moments.stride(0)};
+  }
   simd::Epilogue<T> epilogue;
   epilogue.bias = layer.bias.data();
   epilogue.activation = output.activation;
@@ -14,10 +20,10 @@ void LinearForward(View<const T> x, const Linear<T>& layer, View<T> y, const Lin
     epilogue.residual = output.residual.data();
     epilogue.residual_stride = output.residual.stride(0);
   }
-  simd::Gemm<T>(x, layer.weight, epilogue, y);
+  simd::Gemm<T>(x.x, layer.weight, epilogue, y, prologue);
 }
 
-template void LinearForward(View<const float>, const Linear<float>&, View<float>, const LinearOutput<float>&);
-template void LinearForward(View<const double>, const Linear<double>&, View<double>, const LinearOutput<double>&);
+template void LinearForward(const Input<float>&, const Linear<float>&, View<float>, const LinearOutput<float>&);
+template void LinearForward(const Input<double>&, const Linear<double>&, View<double>, const LinearOutput<double>&);
 
 }  // namespace qkv::nn

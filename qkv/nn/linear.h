@@ -2,19 +2,21 @@
 #pragma once
 
 #include "qkv/core/tensor.h"
+#include "qkv/nn/rows.h"
 #include "qkv/simd/gemm.h"
 
 namespace qkv::nn {
 
 template <typename T>
 struct Linear {
-  simd::PackedMatrix<T> weight;  // [outputs, inputs]
-  Tensor<T> bias;                // [outputs], or empty
+  simd::PackedMatrix<T> weight;  // [outputs, inputs]; gated: [2·outputs, inputs]
+  Tensor<T> bias;                // [outputs] (gated: [2·outputs]), or empty
 
   bool empty() const { return weight.outputs() == 0; }
 };
 
-/// What a linear layer can do on the way out: y = residual + scale · activation(x Wᵀ + b).
+/// What a linear layer can do on the way out: y = residual + scale · activation(x Wᵀ + b), or, gated,
+/// residual + scale · (activation(g) · v), where g and v are the halves of x Wᵀ + b.
 template <typename T>
 struct LinearOutput {
   simd::Activation activation = simd::Activation::kNone;
@@ -22,8 +24,9 @@ struct LinearOutput {
   View<const T> residual = {};       // [rows, outputs]; may be y
 };
 
-/// x: [rows, inputs], y: [rows, outputs]; rows may be strided. Throws Error when the shapes do not fit.
+/// x: [rows, inputs], y: [rows, outputs] or, in heads, [rows, H, E]; rows may be strided.
+/// Throws Error when the shapes do not fit.
 template <typename T>
-void LinearForward(View<const T> x, const Linear<T>& layer, View<T> y, const LinearOutput<T>& output = {});
+void LinearForward(const Input<T>& x, const Linear<T>& layer, View<T> y, const LinearOutput<T>& output = {});
 
 }  // namespace qkv::nn

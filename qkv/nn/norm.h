@@ -1,7 +1,9 @@
 // LayerNorm over the last dimension, forward. The row arithmetic is simd/elementwise.h.
 #pragma once
 
+#include "qkv/core/arena.h"
 #include "qkv/core/tensor.h"
+#include "qkv/nn/rows.h"
 
 namespace qkv::nn {
 
@@ -10,13 +12,19 @@ struct Norm {
   Tensor<T> gamma;  // [D]
   Tensor<T> beta;   // [D]
   T eps = T(1e-6);
+  bool folded = false;  // gamma and beta are in the linear layer that follows, and empty here
 
-  bool empty() const { return gamma.empty(); }
+  bool empty() const { return gamma.empty() && !folded; }
 };
 
 /// y = (x − mean) / sqrt(var + eps) · gamma + beta for each row (Ba, Kiros, Hinton 2016, eq. 3).
 /// x, y: [rows, D] with strided rows; y may be x. Throws Error when D is not gamma's length.
 template <typename T>
 void NormForward(View<const T> x, const Norm<T>& norm, View<T> y);
+
+/// x [B, N, D] as the layer after the norm reads it: a normalised copy in `arena` or, when the norm is folded, x itself
+/// with its moments.
+template <typename T>
+Input<T> Normalised(View<const T> x, const Norm<T>& norm, Arena& arena);
 
 }  // namespace qkv::nn

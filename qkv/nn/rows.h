@@ -5,30 +5,61 @@
 
 namespace qkv::nn {
 
-/// True when the rows of [B, N, D] are equally far apart: batches without a gap, or one row (or entry) only.
+/// Rows as a layer reads them: as they are or, given their moments (mean, 1 / sqrt(var + eps)), normalised on the way
+/// in. Rank 2 or, in batches, 3.
+template <typename T>
+struct Input {
+  Input(View<const T> rows, View<const T> row_moments = {}) : x(rows), moments(row_moments) {}
+  Input(View<T> rows) : x(rows) {}
+  Input(const Tensor<T>& rows) : x(rows) {}
+
+  int64_t dim(int axis) const { return x.dim(axis); }
+  Input slice(int axis, int64_t begin, int64_t end) const {
+    return {x.slice(axis, begin, end), moments.empty() ? moments : moments.slice(axis, begin, end)};
+  }
+
+  View<const T> x;        // [B, N, D] or [N, D]
+  View<const T> moments;  // [B, N, 2] or [N, 2], or empty
+};
+
+/// True when the rows of [B, N, …] are equally far apart: batches without a gap, or one row (or entry) only.
 template <typename T>
 bool IsOneMatrix(View<T> x) {
   return x.empty() || x.dim(0) == 1 || x.dim(1) == 1 || x.stride(0) == x.dim(1) * x.stride(1);
 }
+template <typename T>
+bool IsOneMatrix(const Input<T>& input) {
+  return IsOneMatrix(input.x) && IsOneMatrix(input.moments);
+}
 
-/// [B, N, D] as [B·N, D].
+/// [B, N, D] as [B·N, D], [B, N, H, E] as [B·N, H, E].
 template <typename T>
 View<T> AsOneMatrix(View<T> x) {
   if (x.empty()) return x;
-  return View<T>(x.data(), {x.dim(0) * x.dim(1), x.dim(2)}, {x.stride(x.dim(1) == 1 ? 0 : 1), x.stride(2)});
+  const int64_t rows = x.dim(0) * x.dim(1), stride = x.stride(x.dim(1) == 1 ? 0 : 1);
+  if (x.rank() == 4) return View<T>(x.data(), {rows, x.dim(2), x.dim(3)}, {stride, x.stride(2), x.stride(3)});
+  return View<T>(x.data(), {rows, x.dim(2)}, {stride, x.stride(2)});
+}
+template <typename T>
+Input<T> AsOneMatrix(const Input<T>& input) {
+  return {AsOneMatrix(input.x), AsOneMatrix(input.moments)};
 }
 
-/// Calls f(x, y, z) with matrices [rows, features]: once with all rows when all three are contiguous over the batch,
-/// otherwise once for each batch entry. z may be empty.
-template <typename T, typename F>
-void ForEachMatrix(View<const T> x, View<T> y, View<const T> z, F&& f) {
-  if (IsOneMatrix(x) && IsOneMatrix(y) && IsOneMatrix(z)) return f(AsOneMatrix(x), AsOneMatrix(y), AsOneMatrix(z));
-  for (int64_t b = 0; b < x.dim(0); ++b) f(x[b], y[b], z.empty() ? z : z[b]);
+template <typename T>
+View<T> EntryOf(View<T> x, int64_t b) {
+  return x.empty() ? x : x[b];
+}
+template <typename T>
+Input<T> EntryOf(const Input<T>& input, int64_t b) {
+  return {EntryOf(input.x, b), EntryOf(input.moments, b)};
 }
 
-template <typename T, typename F>
-void ForEachMatrix(View<const T> x, View<T> y, F&& f) {
-  ForEachMatrix<T>(x, y, {}, [&](auto from, auto to, auto) { f(from, to); });
+/// Calls f with each batch of matrices as matrices: once with all rows when every one of them is one matrix, otherwise
+/// once for each entry of the first. Empty views stay empty.
+template <typename F, typename First, typename... Rest>
+void ForEachMatrix(F&& f, const First& first, const Rest&... rest) {
+  if ((IsOneMatrix(first) && ... && IsOneMatrix(rest))) return f(AsOneMatrix(first), AsOneMatrix(rest)...);
+  for (int64_t b = 0; b < first.dim(0); ++b) f(EntryOf(first, b), EntryOf(rest, b)...);
 }
 
 /// out = residual + scale · x, all [B, N, D]; scale [D] may be null, residual may be empty or out.

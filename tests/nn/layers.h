@@ -30,9 +30,9 @@ struct NamedLinear {
     if (with_bias) bias = sampler.Normal<double>({out}, 0, 0.3);
   }
   template <typename T>
-  Linear<T> As() const {
+  Linear<T> As(simd::Gate gate = simd::Gate::kNone) const {
     const Tensor<T> cast = Cast<T>(weight);
-    return {simd::PackedMatrix<T>(cast), bias.empty() ? Tensor<T>() : Cast<T>(bias)};
+    return {simd::PackedMatrix<T>(cast, gate), bias.empty() ? Tensor<T>() : Cast<T>(bias)};
   }
   Matrix operator()(const Matrix& x) const {
     const auto rows = static_cast<int64_t>(x.size()) / inputs;

@@ -69,10 +69,10 @@ TYPED_TEST(Layers, NormInPlaceOnStridedRows) {
 TYPED_TEST(Layers, MlpOfEveryKind) {
   using T = TypeParam;
   constexpr int64_t D = 12, M = 20;
-  for (const MlpKind kind : {MlpKind::kPlain, MlpKind::kGateFirst, MlpKind::kGateLast}) {
+  for (const simd::Gate gate_rows : {simd::Gate::kNone, simd::Gate::kFirst, simd::Gate::kLast}) {
     for (const auto activation : {simd::Activation::kGelu, simd::Activation::kSilu, simd::Activation::kRelu}) {
       Sampler sampler(5);
-      const bool plain = kind == MlpKind::kPlain;
+      const bool plain = gate_rows == simd::Gate::kNone;
       const NamedLinear fc1(sampler, plain ? M : 2 * M, D), fc2(sampler, D, M);
       const auto x = sampler.Normal<double>({2, 9, D});
       const Matrix input(x.data(), x.data() + x.size()), gates = fc1(input);
@@ -81,15 +81,14 @@ TYPED_TEST(Layers, MlpOfEveryKind) {
         for (int64_t m = 0; m < M; ++m) {
           const double* row = gates.data() + r * (plain ? M : 2 * M);
           const double first = row[m], second = plain ? 1 : row[M + m];
-          const double gate = kind == MlpKind::kGateLast ? second : first;
+          const double gate = gate_rows == simd::Gate::kLast ? second : first;
           hidden[static_cast<size_t>(r * M + m)] =
-              simd::reference::Activate(activation, gate) * (kind == MlpKind::kGateLast ? first : second);
+              simd::reference::Activate(activation, gate) * (gate_rows == simd::Gate::kLast ? first : second);
         }
       }
       Mlp<T> mlp;
-      mlp.kind = kind;
       mlp.activation = activation;
-      mlp.fc1 = fc1.As<T>();
+      mlp.fc1 = fc1.As<T>(gate_rows);
       mlp.fc2 = fc2.As<T>();
       Tensor<T> y({2, 9, D});
       Arena arena;

@@ -1,0 +1,74 @@
+// The exact savings: each leaves the logits what they are, up to the rounding of the weights that it changes.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "qkv/model/checkpoint.h"
+#include "qkv/model/vit.h"
+#include "tests/support/files.h"
+#include "tests/support/sampler.h"
+
+namespace qkv::model {
+namespace {
+
+constexpr BuildOptions kNone{
+    .fold_norms = false, .fold_scales = false, .fold_key_value_bias = false, .read_rows = false};
+
+template <typename T>
+Tensor<T> Logits(const Checkpoint& checkpoint, const BuildOptions& options) {
+  const VitConfig& c = checkpoint.description.config;
+  const Vit<T> vit(c, checkpoint.bound, options);
+  const Tensor<T> pixels = Cast<T>(Sampler(7).Normal<float>({2, c.channels, c.image_height, c.image_width}));
+  Tensor<T> logits({2, c.outputs()});
+  Workspace<T> workspace;
+  vit.Forward(pixels, workspace, {.logits = logits});
+  return logits;
+}
+
+template <typename T>
+double RelativeDifference(const Tensor<T>& a, const Tensor<T>& b) {
+  double difference = 0, greatest = 1e-300;
+  for (int64_t i = 0; i < a.size(); ++i) {
+    difference = std::max(difference, std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
+    greatest = std::max(greatest, std::abs(static_cast<double>(b[i])));
+  }
+  return difference / greatest;
+}
+
+class Savings : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Models, Savings,
+                         testing::Values("timm_vit", "timm_layerscale", "timm_scale_norms", "timm_qk_norm",
+                                         "timm_swiglu", "timm_qkv_bias_off", "timm_proj_bias_off", "timm_distilled",
+                                         "hf_dinov2_swiglu", "hf_vit", "vit_pytorch_vit", "vit_pytorch_one_head"));
+
+TEST_P(Savings, EachChangesNothingButTheRounding) {
+  const Checkpoint checkpoint = Checkpoint::Open(SourceFolder() / "tests/golden" / GetParam());
+  const Tensor<float> plain = Logits<float>(checkpoint, kNone);
+  const Tensor<double> exact = Logits<double>(checkpoint, kNone);
+  std::vector<BuildOptions> variants(5, kNone);
+  variants[0].fold_norms = true;
+  variants[1].fold_scales = true;
+  variants[2].fold_key_value_bias = true;
+  variants[3].read_rows = true;
+  variants[4] = {};
+  for (const BuildOptions& options : variants) {
+    // Two blocks of a few products each: some hundred roundings, as in LayerTolerance.
+    EXPECT_LE(RelativeDifference(Logits<double>(checkpoint, options), exact), 64 * 2.2e-16);
+    EXPECT_LE(RelativeDifference(Logits<float>(checkpoint, options), plain), 64 * 1.2e-7);
+  }
+}
+
+// That a switch does something shows in the last bits.
+TEST(Savings, SwitchesTakeEffect) {
+  const Checkpoint checkpoint = Checkpoint::Open(SourceFolder() / "tests/golden/timm_layerscale");
+  const Tensor<double> plain = Logits<double>(checkpoint, kNone);
+  for (bool BuildOptions::*saving :
+       {&BuildOptions::fold_norms, &BuildOptions::fold_scales, &BuildOptions::fold_key_value_bias}) {
+    BuildOptions options = kNone;
+    options.*saving = true;
+    EXPECT_GT(RelativeDifference(Logits<double>(checkpoint, options), plain), 0);
+  }
+}
+
+}  // namespace
+}  // namespace qkv::model
