@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "qkv/attention/task.h"
 #include "qkv/core/parallel.h"
 #include "qkv/simd/attention_tile.h"
 
@@ -15,57 +16,6 @@ namespace {
 constexpr int64_t kTaskRows = 256;
 // Tasks for each thread, so that a thread that was held up does not hold up the rest for long.
 constexpr int64_t kTasksPerThread = 4;
-
-template <typename T>
-void CheckQueriesAndKeys(View<const T> q, View<const T> k) {
-  Require(q.rank() == 4 && k.rank() == 4, "attention: expected q and k of rank 4, got {} and {}", ToString(q.shape()),
-          ToString(k.shape()));
-  Require(k.dim(0) == q.dim(0) && k.dim(3) == q.dim(3), "attention: k {} does not fit q {} [B, H, N, E]",
-          ToString(k.shape()), ToString(q.shape()));
-  Require(k.dim(1) > 0 && q.dim(1) % k.dim(1) == 0, "attention: {} heads cannot share {} key heads", q.dim(1),
-          k.dim(1));
-  Require((q.stride(3) == 1 || q.dim(3) <= 1) && (k.stride(3) == 1 || k.dim(3) <= 1),
-          "attention: expected a dense last axis of q and k");
-}
-
-template <typename T>
-void CheckBroadcast(const char* name, View<const T> view, int64_t B, int64_t H, int64_t N_q, int64_t N_k) {
-  if (view.empty()) return;
-  const int64_t full[] = {B, H, N_q, N_k};
-  bool fits = view.rank() == 4 && view.dim(3) == N_k;
-  for (int axis = 0; fits && axis < 3; ++axis) fits = view.dim(axis) == 1 || view.dim(axis) == full[axis];
-  Require(fits, "attention: {} {} does not broadcast to [{}, {}, {}, {}]", name, ToString(view.shape()), B, H, N_q,
-          N_k);
-}
-
-template <typename T>
-int64_t BroadcastStride(View<const T> view, int axis) {
-  return view.dim(axis) == 1 ? 0 : view.stride(axis);
-}
-
-// Everything of a task but out, lse and v: rows [row, row + rows) of head (b, h).
-template <typename T>
-simd::AttentionTask<T> MakeTask(View<const T> q, View<const T> k, const Options<T>& options, int64_t b, int64_t h,
-                                int64_t row, int64_t rows) {
-  simd::AttentionTask<T> task;
-  const int64_t group = q.dim(1) / k.dim(1);
-  task.q = q.at(b, h, row), task.q_stride = q.stride(2);
-  task.k = k.at(b, h / group), task.k_stride = k.stride(2);
-  task.rows = rows, task.keys = k.dim(2), task.E = q.dim(3);
-  task.scale = options.scale != 0 ? options.scale : T{1} / std::sqrt(static_cast<T>(std::max<int64_t>(1, q.dim(3))));
-  task.soft_cap = options.soft_cap;
-  if (options.causal == Causal::kTopLeft) task.visible = row + 1;
-  if (options.causal == Causal::kBottomRight) task.visible = row + 1 + k.dim(2) - q.dim(2);
-  if (const auto& bias = options.bias; !bias.empty()) {
-    task.bias_stride = BroadcastStride(bias, 2), task.bias_key_stride = bias.stride(3);
-    task.bias = bias.data() + b * BroadcastStride(bias, 0) + h * BroadcastStride(bias, 1) + row * task.bias_stride;
-  }
-  if (const auto& mask = options.mask; !mask.empty()) {
-    task.mask_stride = BroadcastStride(mask, 2), task.mask_key_stride = mask.stride(3);
-    task.mask = mask.data() + b * BroadcastStride(mask, 0) + h * BroadcastStride(mask, 1) + row * task.mask_stride;
-  }
-  return task;
-}
 
 // Rows of a task, a multiple of the kernels' panel: few enough tasks to arrange keys seldom, and enough of them.
 template <typename T>
@@ -83,13 +33,11 @@ void Attention(View<const T> q, View<const T> k, View<const T> v, const Options<
                View<T> lse) {
   CheckQueriesAndKeys(q, k);
   const int64_t B = q.dim(0), H = q.dim(1), N_q = q.dim(2), N_k = k.dim(2), E = q.dim(3);
-  Require(v.rank() == 4 && v.dim(0) == B && v.dim(1) == k.dim(1) && v.dim(2) == N_k,
-          "attention: v {} does not fit k {} [B, H, N, E]", ToString(v.shape()), ToString(k.shape()));
+  CheckValues(k, v);
   const int64_t E_v = v.dim(3);
   Require(out.shape() == Shape({B, H, N_q, E_v}), "attention: expected out [{}, {}, {}, {}], got {}", B, H, N_q, E_v,
           ToString(out.shape()));
-  Require((v.stride(3) == 1 || E_v <= 1) && (out.stride(3) == 1 || E_v <= 1),
-          "attention: expected a dense last axis of v and out");
+  Require(out.stride(3) == 1 || E_v <= 1, "attention: expected a dense last axis of out");
   Require(lse.empty() || lse.shape() == Shape({B, H, N_q}), "attention: expected lse [{}, {}, {}], got {}", B, H, N_q,
           ToString(lse.shape()));
   CheckBroadcast("bias", options.bias, B, H, N_q, N_k);
@@ -102,7 +50,8 @@ void Attention(View<const T> q, View<const T> k, View<const T> v, const Options<
   const View<T> scratch = arena.New<T>({NumThreads(), scratch_size});
   ParallelTasks(B * H * splits, [&](int64_t t, int thread) {
     const int64_t b = t / splits / H, h = t / splits % H, row = t % splits * task_rows;
-    auto task = MakeTask(q, k, options, b, h, row, std::min(task_rows, N_q - row));
+    simd::AttentionTask<T> task;
+    FillScores(q, k, options, b, h, row, std::min(task_rows, N_q - row), task);
     task.v = v.at(b, h / (H / k.dim(1))), task.v_stride = v.stride(2), task.E_v = E_v;
     task.out = out.at(b, h, row), task.out_stride = out.stride(2);
     if (!lse.empty()) task.lse = lse.at(b, h, row), task.lse_stride = lse.stride(2);
@@ -147,7 +96,8 @@ void AttentionWeights(View<const T> q, View<const T> k, const Options<T>& option
   T* const first = scratch.data();
   ParallelTasks(B * H * splits, [&](int64_t t, int thread) {
     const int64_t b = t / splits / H, h = t / splits % H, row = t % splits * task_rows;
-    auto task = MakeTask(q, k, options, b, h, row_begin + row, std::min(task_rows, rows - row));
+    simd::AttentionTask<T> task;
+    FillScores(q, k, options, b, h, row_begin + row, std::min(task_rows, rows - row), task);
     task.out = out.at(b, h, row), task.out_stride = out.stride(2);
     simd::AttentionTileWeights(task, first + thread * scratch_size);
   });

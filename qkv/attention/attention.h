@@ -1,6 +1,6 @@
 // Scaled dot-product attention (Vaswani et al. 2017, eq. 1) with all the options of the field: the fused call, whose
 // memory does not grow with N_q · N_k, and the weights themselves for those who ask for them.
-// Not here: projections (nn/attention.h), gradients.
+// Not here: projections (nn/attention.h).
 #pragma once
 
 #include <cstdint>
@@ -35,14 +35,37 @@ template <typename T>
 void Attention(View<const T> q, View<const T> k, View<const T> v, const Options<T>& options, View<T> out, Arena& arena,
                View<T> lse = {});
 
+/// What the gradient of attention takes and gives. Any strides but a dense last axis (dbias: any); what is written
+/// must not overlap anything else.
+template <typename T>
+struct BackwardTensors {
+  View<const T> q, k, v;  // as they went into Attention
+  View<const T> out;      // [B, H, N_q, E_v], as Attention left it
+  View<const T> lse;      // [B, H, N_q], likewise
+  View<const T> dout;     // [B, H, N_q, E_v]: gradient of the loss by out
+  View<T> dq, dk, dv;     // shaped as q, k, v; overwritten
+  View<T> dbias;          // shaped as options.bias, summed over the axes it was broadcast along; or empty
+};
+
+/// The gradient of Attention, with the same options, by the formulas of Dao et al. 2022 (§B.4): weights are computed
+/// again from the log-sum-exp, so memory grows with N_q, not with N_q · N_k. Fully masked rows give and get zeros; keys
+/// that are masked must be finite all the same; a row with a score of +infinity gives NaN.
+/// The same bits on every run and for any number of threads; another instruction set rounds otherwise.
+/// Throws Error when the shapes do not fit.
+template <typename T>
+void AttentionBackward(const BackwardTensors<T>& tensors, const Options<T>& options, Arena& arena);
+
 /// The softmaxed weights of the given query rows: out[B, H, row_end − row_begin, N_k], any strides but a dense last
 /// axis. Costs row_end − row_begin rows of N_k values, not N_q · N_k.
 template <typename T>
 void AttentionWeights(View<const T> q, View<const T> k, const Options<T>& options, int64_t row_begin, int64_t row_end,
                       View<T> out);
 
-/// The same, composed naively in double precision: the oracle of the fused call.
+/// Attention, composed naively in double precision: the oracle of the fused call.
 void ReferenceAttention(View<const double> q, View<const double> k, View<const double> v,
                         const Options<double>& options, View<double> out, View<double> weights = {});
+
+/// The gradient, composed naively: the oracle of AttentionBackward. Does not read `out` and `lse`.
+void ReferenceAttentionBackward(const BackwardTensors<double>& tensors, const Options<double>& options);
 
 }  // namespace qkv::attention

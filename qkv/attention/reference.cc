@@ -11,10 +11,10 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// The element that broadcasting puts at (b, h, i, j).
+// Where broadcasting finds (b, h, i, j).
 template <typename T>
-T Broadcast(View<const T> view, int64_t b, int64_t h, int64_t i, int64_t j) {
-  return *view.at(view.dim(0) == 1 ? 0 : b, view.dim(1) == 1 ? 0 : h, view.dim(2) == 1 ? 0 : i, j);
+T* Broadcast(View<T> view, int64_t b, int64_t h, int64_t i, int64_t j) {
+  return view.at(view.dim(0) == 1 ? 0 : b, view.dim(1) == 1 ? 0 : h, view.dim(2) == 1 ? 0 : i, j);
 }
 
 double Score(View<const double> q, View<const double> k, const Options<double>& options, int64_t b, int64_t h,
@@ -22,16 +22,37 @@ double Score(View<const double> q, View<const double> k, const Options<double>& 
   const int64_t E = q.dim(3), N_q = q.dim(2), N_k = k.dim(2), group = q.dim(1) / k.dim(1);
   if (options.causal == Causal::kTopLeft && j > i) return -kInfinity;
   if (options.causal == Causal::kBottomRight && j > i + N_k - N_q) return -kInfinity;
-  if (!options.mask.empty() && !Broadcast(options.mask, b, h, i, j)) return -kInfinity;
+  if (!options.mask.empty() && !*Broadcast(options.mask, b, h, i, j)) return -kInfinity;
   double score = 0;
   for (int64_t e = 0; e < E; ++e) score += *q.at(b, h, i, e) * *k.at(b, h / group, j, e);
   score *= options.scale != 0 ? options.scale : 1 / std::sqrt(static_cast<double>(E));
   if (options.soft_cap != 0) score = options.soft_cap * std::tanh(score / options.soft_cap);
   if (!options.bias.empty()) {
-    const double bias = Broadcast(options.bias, b, h, i, j);
+    const double bias = *Broadcast(options.bias, b, h, i, j);
     score = bias == -kInfinity ? bias : score + bias;
   }
   return score;
+}
+
+void Clear(View<double> view) {
+  if (view.empty()) return;
+  for (int64_t b = 0; b < view.dim(0); ++b) {
+    for (int64_t h = 0; h < view.dim(1); ++h) {
+      for (int64_t i = 0; i < view.dim(2); ++i) {
+        for (int64_t j = 0; j < view.dim(3); ++j) *view.at(b, h, i, j) = 0;
+      }
+    }
+  }
+}
+
+// d score / d (scale · q · k): the soft cap's derivative.
+double CapSlope(View<const double> q, View<const double> k, const Options<double>& options, int64_t b, int64_t h,
+                int64_t i, int64_t j) {
+  if (options.soft_cap == 0) return 1;
+  Options<double> plain;
+  plain.scale = options.scale;
+  const double tanh = std::tanh(Score(q, k, plain, b, h, i, j) / options.soft_cap);
+  return 1 - tanh * tanh;
 }
 
 }  // namespace
@@ -51,6 +72,39 @@ void ReferenceAttention(View<const double> q, View<const double> k, View<const d
           *out.at(b, h, i, e) = sum;
         }
         for (int64_t j = 0; j < N_k && !weights.empty(); ++j) *weights.at(b, h, i, j) = row[j];
+      }
+    }
+  }
+}
+
+void ReferenceAttentionBackward(const BackwardTensors<double>& x, const Options<double>& options) {
+  const int64_t H = x.q.dim(1), N_k = x.k.dim(2), E = x.q.dim(3), E_v = x.v.dim(3), group = H / x.k.dim(1);
+  const double scale = options.scale != 0 ? options.scale : 1 / std::sqrt(static_cast<double>(E));
+  Clear(x.dq), Clear(x.dk), Clear(x.dv), Clear(x.dbias);
+  std::vector<double> weights(static_cast<size_t>(N_k)), dweights(static_cast<size_t>(N_k));
+  for (int64_t b = 0; b < x.q.dim(0); ++b) {
+    for (int64_t h = 0; h < H; ++h) {
+      for (int64_t i = 0; i < x.q.dim(2); ++i) {
+        for (int64_t j = 0; j < N_k; ++j) weights[j] = Score(x.q, x.k, options, b, h, i, j);
+        simd::reference::Softmax(weights.data(), N_k);
+        double mean = 0;
+        for (int64_t j = 0; j < N_k; ++j) {
+          dweights[j] = 0;
+          for (int64_t e = 0; e < E_v; ++e) {
+            dweights[j] += *x.dout.at(b, h, i, e) * *x.v.at(b, h / group, j, e);
+            *x.dv.at(b, h / group, j, e) += weights[j] * *x.dout.at(b, h, i, e);
+          }
+          mean += weights[j] * dweights[j];
+        }
+        for (int64_t j = 0; j < N_k; ++j) {
+          const double dscore = weights[j] * (dweights[j] - mean);
+          if (!x.dbias.empty()) *Broadcast(x.dbias, b, h, i, j) += dscore;
+          const double dproduct = dscore * scale * CapSlope(x.q, x.k, options, b, h, i, j);
+          for (int64_t e = 0; e < E; ++e) {
+            *x.dq.at(b, h, i, e) += dproduct * *x.k.at(b, h / group, j, e);
+            *x.dk.at(b, h / group, j, e) += dproduct * *x.q.at(b, h, i, e);
+          }
+        }
       }
     }
   }

@@ -16,6 +16,7 @@
 #include <limits>
 #include <numbers>
 
+#include "qkv/simd/attention_rules-inl.h"
 #include "qkv/simd/attention_tile.h"
 #include "qkv/simd/math-inl.h"
 #include "qkv/simd/tile-inl.h"
@@ -24,13 +25,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace qkv::simd {
 namespace HWY_NAMESPACE {
-
-template <typename T>
-inline constexpr int kAttentionPanel = 2 * kLanes<T>;
-// A strip of this many keys by a panel is 32 KiB in AVX-512 and 16 KiB in AVX2.
-inline constexpr int64_t kBlockKeys = 256;
-template <typename T>
-inline constexpr T kInfinity = std::numeric_limits<T>::infinity();
 
 // Where the parts of the scratch lie. A panel of one vector leaves half of its part unused.
 template <typename T>
@@ -93,12 +87,12 @@ struct Panel {
   T* dummy;     // takes what is written for lanes past the last row
 
   // The row behind a lane; lanes past the end repeat the last one.
-  int64_t RowOf(int lane) const { return std::min(row + lane, task.rows - 1); }
+  int64_t RowOf(int lane) const { return Rules().RowOf(lane); }
   // Keys that the panel's last row sees.
   int64_t Visible() const { return std::min(task.keys, task.visible + RowOf(kWidth - 1)); }
 
   HWY_NOINLINE void LoadQueries() {
-    const T factor = task.soft_cap == 0 ? task.scale * std::numbers::log2e_v<T> : task.scale / task.soft_cap;
+    const T factor = ScoreFactor(task);
     for (int v = 0; v < V; ++v) {
       const T* rows[kLanes<T>];
       for (int i = 0; i < kLanes<T>; ++i) rows[i] = task.q + RowOf(v * kLanes<T> + i) * task.q_stride;
@@ -135,106 +129,20 @@ struct Panel {
     return tiles.begin(t);
   }
 
-  bool NeedsAdjusting(int64_t key, int64_t count) const {
-    return task.soft_cap != 0 || task.bias || task.mask || key + count > task.visible + row;
-  }
+  ScoreRules<T, V, kWidth> Rules() const { return {task, row, strip, extra}; }
 
   // Soft cap, bias, mask and causal limit on the strip of keys key …; `top` gets the greatest scores anew.
   HWY_NOINLINE void Adjust(int64_t key, int64_t count, T* top) {
     const Tag<T> d;
-    if (task.soft_cap != 0) SoftCap(count);
-    if (task.bias) AddBias(key, count);
-    if (task.mask) ApplyMask(key, count);
-    if (key + count > task.visible + row) ApplyCausal(key, count);
+    const auto rules = Rules();
+    if (task.soft_cap != 0) rules.SoftCap(count);
+    rules.BiasAndMasks(key, count);
     for (int v = 0; v < V; ++v) {
       auto greatest = hn::Set(d, -kInfinity<T>);
       for (int64_t j = 0; j < count; ++j) {
         greatest = hn::Max(hn::LoadU(d, strip + j * kWidth + v * kLanes<T>), greatest);
       }
       hn::StoreU(greatest, d, top + v * kLanes<T>);
-    }
-  }
-
-  HWY_INLINE void SoftCap(int64_t count) {
-    const Tag<T> d;
-    const auto cap = hn::Set(d, task.soft_cap * std::numbers::log2e_v<T>);
-    for (T* s = strip; s != strip + count * kWidth; s += kLanes<T>) {
-      if constexpr (sizeof(T) == 4) {
-        hn::StoreU(hn::Mul(cap, Tanh(d, hn::LoadU(d, s))), d, s);
-      } else {
-        for (int i = 0; i < kLanes<T>; ++i) s[i] = std::tanh(s[i]) * (task.soft_cap * std::numbers::log2e_v<T>);
-      }
-    }
-  }
-
-  HWY_INLINE void AddBias(int64_t key, int64_t count) {
-    const Tag<T> d;
-    const auto log2e = hn::Set(d, std::numbers::log2e_v<T>), low = hn::Set(d, -kInfinity<T>);
-    const bool same_for_all = task.bias_stride == 0;
-    if (!same_for_all) TransposeBias(key, count);
-    for (int64_t j = 0; j < count; ++j) {
-      for (int i = 0; i < kWidth; i += kLanes<T>) {
-        T* s = strip + j * kWidth + i;
-        const auto bias = same_for_all ? hn::Set(d, task.bias[(key + j) * task.bias_key_stride])
-                                       : hn::LoadU(d, extra + j * kWidth + i);
-        // A bias of −infinity hides the key, whatever the score: no ∞ − ∞.
-        hn::StoreU(hn::IfThenElse(hn::Eq(bias, low), low, hn::MulAdd(bias, log2e, hn::LoadU(d, s))), d, s);
-      }
-    }
-  }
-
-  HWY_INLINE void TransposeBias(int64_t key, int64_t count) {
-    for (int v = 0; v < V; ++v) {
-      const T* rows[kLanes<T>];
-      for (int i = 0; i < kLanes<T>; ++i) {
-        rows[i] = task.bias + RowOf(v * kLanes<T> + i) * task.bias_stride + key * task.bias_key_stride;
-      }
-      T* to = extra + v * kLanes<T>;
-      if (task.bias_key_stride == 1) {
-        TransposeIn(rows, count, T{1}, to, kWidth);
-        continue;
-      }
-      for (int64_t j = 0; j < count; ++j) {
-        for (int i = 0; i < kLanes<T>; ++i) to[j * kWidth + i] = rows[i][j * task.bias_key_stride];
-      }
-    }
-  }
-
-  HWY_INLINE void ApplyMask(int64_t key, int64_t count) {
-    const Tag<T> d;
-    const auto low = hn::Set(d, -kInfinity<T>);
-    if (task.mask_stride == 0) {
-      for (int64_t j = 0; j < count; ++j) {
-        if (task.mask[(key + j) * task.mask_key_stride]) continue;
-        for (int i = 0; i < kWidth; i += kLanes<T>) hn::StoreU(low, d, strip + j * kWidth + i);
-      }
-      return;
-    }
-    for (int lane = 0; lane < kWidth; ++lane) {
-      const bool* mask = task.mask + RowOf(lane) * task.mask_stride + key * task.mask_key_stride;
-      T* to = extra + lane;
-      for (int64_t j = 0; j < count; ++j) to[j * kWidth] = static_cast<T>(mask[j * task.mask_key_stride]);
-    }
-    const auto zero = hn::Zero(d);
-    for (int64_t i = 0; i < count * kWidth; i += kLanes<T>) {
-      const auto hidden = hn::Eq(hn::LoadU(d, extra + i), zero);
-      hn::StoreU(hn::IfThenElse(hidden, low, hn::LoadU(d, strip + i)), d, strip + i);
-    }
-  }
-
-  HWY_INLINE void ApplyCausal(int64_t key, int64_t count) {
-    const Tag<T> d;
-    const auto low = hn::Set(d, -kInfinity<T>);
-    HWY_ALIGN T limits[kWidth];  // keys of this block that each lane sees; small numbers, exact in T
-    for (int i = 0; i < kWidth; ++i) {
-      limits[i] = static_cast<T>(std::clamp<int64_t>(task.visible + RowOf(i) - key, 0, count));
-    }
-    for (int64_t j = 0; j < count; ++j) {
-      for (int i = 0; i < kWidth; i += kLanes<T>) {
-        T* s = strip + j * kWidth + i;
-        const auto seen = hn::Lt(hn::Set(d, static_cast<T>(j)), hn::Load(d, limits + i));
-        hn::StoreU(hn::IfThenElse(seen, hn::LoadU(d, s), low), d, s);
-      }
     }
   }
 

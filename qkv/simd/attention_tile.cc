@@ -87,7 +87,7 @@ HWY_INLINE void Run(const AttentionTask<T>& task, T* scratch) {
       const int64_t seen = panel.Visible() - begin;
       if (seen <= 0 && begin > 0) return;
       const int64_t count = panel.Scores(keys, layout.padded_E, tiles, seen, top, ahead);
-      if (panel.NeedsAdjusting(begin, count)) panel.Adjust(begin, count, top);
+      if (panel.Rules().Any(begin, count)) panel.Adjust(begin, count, top);
       if constexpr (kWeights) panel.StoreScores(begin, count);
       panel.Exponentials(count, top, rescale);
       if constexpr (!kWeights) panel.AddValues(begin, count, begin == 0, rescale);

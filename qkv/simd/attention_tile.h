@@ -6,15 +6,13 @@
 
 namespace qkv::simd {
 
+// How scores are made.
 template <typename T>
-struct AttentionTask {
-  const T* q = nullptr;  // [rows, E]
-  const T* k = nullptr;  // [keys, E]
-  const T* v = nullptr;  // [keys, E_v]; not used by AttentionTileWeights
-  T* out = nullptr;      // [rows, E_v], or [rows, keys] for AttentionTileWeights
-  T* lse = nullptr;      // [rows], or null
-  int64_t q_stride = 0, k_stride = 0, v_stride = 0, out_stride = 0, lse_stride = 0;  // from row to row
-  int64_t rows = 0, keys = 0, E = 0, E_v = 0;
+struct AttentionScores {
+  const T* q = nullptr;                // [rows, E]
+  const T* k = nullptr;                // [keys, E]
+  int64_t q_stride = 0, k_stride = 0;  // from row to row
+  int64_t rows = 0, keys = 0, E = 0;
   T scale = 1;
   T soft_cap = 0;  // 0: off
   // Row i sees keys j < i + visible.
@@ -24,11 +22,20 @@ struct AttentionTask {
   const bool* mask = nullptr;  // [rows, keys], or null
   int64_t mask_stride = 0, mask_key_stride = 0;
 
+  static constexpr int64_t kAllVisible = int64_t{1} << 60;
+};
+
+template <typename T>
+struct AttentionTask : AttentionScores<T> {
+  const T* v = nullptr;                                  // [keys, E_v]; not used by AttentionTileWeights
+  T* out = nullptr;                                      // [rows, E_v], or [rows, keys] for AttentionTileWeights
+  T* lse = nullptr;                                      // [rows], or null
+  int64_t v_stride = 0, out_stride = 0, lse_stride = 0;  // from row to row
+  int64_t E_v = 0;
+
   // Where the thread's next task will find its q, k and v, of the same shapes and strides; null when not known. They
   // are fetched into the cache ahead of time.
   const T *next_q = nullptr, *next_k = nullptr, *next_v = nullptr;
-
-  static constexpr int64_t kAllVisible = int64_t{1} << 60;
 };
 
 /// Queries that are worked on side by side: a task's first row should be a multiple of it, so that a row's result does

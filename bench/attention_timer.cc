@@ -1,0 +1,75 @@
+// Attention, forward or forward and backward, timed on request: for each line read, the milliseconds of the best of
+// some passes in a row. bench/attention.py asks it and PyTorch in turn.
+//
+//     attention_timer forward|training BATCH HEADS KEY_HEADS QUERIES KEYS WIDTH none|causal|mask [THREADS]
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <string>
+
+#include "qkv/attention/attention.h"
+#include "qkv/core/parallel.h"
+#include "tests/support/sampler.h"
+
+namespace qkv::attention {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double Milliseconds(Clock::time_point since) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - since).count();
+}
+
+int Run(int count, char** words) {
+  Require(count >= 9, "attention_timer: see the first lines of its source for the arguments");
+  const bool training = std::string(words[1]) == "training";
+  const auto number = [&](int i) { return static_cast<int64_t>(std::atoll(words[i])); };
+  const int64_t B = number(2), H = number(3), H_kv = number(4), N_q = number(5), N_k = number(6), E = number(7);
+  const std::string kind = words[8];
+  if (count > 9) SetNumThreads(static_cast<int>(number(9)));
+
+  Sampler sampler(1);
+  const auto q = sampler.Normal<float>({B, H, N_q, E}), dout = sampler.Normal<float>({B, H, N_q, E});
+  const auto k = sampler.Normal<float>({B, H_kv, N_k, E}), v = sampler.Normal<float>({B, H_kv, N_k, E});
+  Tensor<bool> mask({1, 1, N_q, N_k});
+  for (bool& allowed : mask.span()) allowed = sampler.rng().Uniform() < 0.8;
+  Options<float> options;
+  if (kind == "causal") options.causal = Causal::kTopLeft;
+  if (kind == "mask") options.mask = mask;
+  Tensor<float> out({B, H, N_q, E}), lse({B, H, N_q}), dq(q.shape()), dk(k.shape()), dv(v.shape());
+  const BackwardTensors<float> tensors{q, k, v, out, lse, dout, dq, dk, dv};
+  Arena arena;
+  const auto pass = [&] {
+    Attention<float>(q, k, v, options, out, arena, training ? lse.view() : View<float>());
+    if (training) AttentionBackward(tensors, options, arena);
+    arena.Reset();
+  };
+  pass();
+  std::puts("ready");
+  std::fflush(stdout);
+  for (std::string line; std::getline(std::cin, line);) {
+    constexpr double kBurst = 30;  // ms
+    double best = 1e9;
+    for (const auto start = Clock::now(); best == 1e9 || Milliseconds(start) < kBurst;) {
+      const auto before = Clock::now();
+      pass();
+      best = std::min(best, Milliseconds(before));
+    }
+    std::printf("%.6f\n", best);
+    std::fflush(stdout);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace qkv::attention
+
+int main(int count, char** words) {
+  try {
+    return qkv::attention::Run(count, words);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,65 @@
+// The gradient of attention on raw pointers: the inner part of qkv/attention/attention_backward. Scratch comes from
+// outside, nothing is allocated, nothing is checked.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+
+#include "qkv/simd/attention_tile.h"
+
+namespace qkv::simd {
+
+/// One head, all its queries and keys.
+template <typename T>
+struct AttentionGradientTask : AttentionScores<T> {
+  const T* v = nullptr;                                   // [keys, E_v]
+  const T* lse = nullptr;                                 // [rows], as the forward pass left it
+  const T* dout = nullptr;                                // [rows, E_v]
+  const T* delta = nullptr;                               // [rows]: Σ_e dout · out
+  int64_t v_stride = 0, lse_stride = 0, dout_stride = 0;  // from row to row
+  int64_t E_v = 0;
+
+  T* dq = nullptr;     // [rows, E]
+  T* dk = nullptr;     // [keys, E]
+  T* dv = nullptr;     // [keys, E_v]
+  T* dbias = nullptr;  // [rows, keys], added to; or null
+  int64_t dq_stride = 0, dk_stride = 0, dv_stride = 0, dbias_stride = 0, dbias_key_stride = 0;
+};
+
+/// Which part of the gradient of some heads is to be computed. dq comes from all keys, dk and dv from all queries.
+/// Cutting the work along blocks of queries (for dq) or of keys (for dk and dv) changes no bit of the result.
+struct AttentionGradientPart {
+  bool dq = true, dk_dv = true;  // dbias goes with dk_dv
+  int64_t row_begin = 0, row_end = 0;
+  int64_t key_block_begin = 0, key_block_end = 0;
+};
+
+/// Queries of a block.
+inline constexpr int64_t kAttentionGradientRows = 64;
+/// Keys of a block at most. The keys, the values, their gradients and the strips of a block are used over and over:
+/// 128 × 64 × 4 bytes each when E = 64, together half of a second-level cache of 512 KiB.
+inline constexpr int64_t kAttentionGradientKeys = 128;
+/// Blocks that so many keys are cut into.
+inline int64_t AttentionGradientKeyBlocks(int64_t keys) {
+  return std::max<int64_t>(1, (keys + kAttentionGradientKeys - 1) / kAttentionGradientKeys);
+}
+/// The first key of a block.
+inline int64_t AttentionGradientKey(int64_t block, int64_t keys) {
+  return block * keys / AttentionGradientKeyBlocks(keys);
+}
+
+/// Elements of scratch. Align it to kAlignment.
+template <typename T>
+int64_t AttentionGradientScratch(int64_t E, int64_t E_v);
+
+/// The gradients of heads that share k, v, dk and dv.
+template <typename T>
+void AttentionGradient(std::span<const AttentionGradientTask<T>> heads, const AttentionGradientPart& part, T* scratch);
+
+/// delta[i] = Σ_e dout[i, e] · out[i, e] for `rows` rows.
+template <typename T>
+void AttentionDelta(const T* out, int64_t out_stride, const T* dout, int64_t dout_stride, int64_t rows, int64_t E_v,
+                    T* delta);
+
+}  // namespace qkv::simd
