@@ -6,6 +6,7 @@
 #include <new>
 
 #include "qkv/attention/attention.h"
+#include "qkv/core/parallel.h"
 #include "qkv/simd/gemm.h"
 #include "tests/support/isas.h"
 #include "tests/support/sampler.h"
@@ -65,6 +66,23 @@ TEST_P(AllocationTest, AttentionAndWeights) {
     arena.Reset();
   });
   ExpectNoAllocation([&] { AttentionWeights<float>(q, k, {}, 0, 1, weights); });
+}
+
+TEST_P(AllocationTest, AttentionBackward) {
+  Sampler sampler(1);
+  const int threads = NumThreads();
+  SetNumThreads(2);
+  for (const int64_t H : {1, 2}) {  // keys and queries apart, and one head a task
+    const auto q = sampler.Normal<float>({1, H, 40, 24}), k = sampler.Normal<float>({1, H, 300, 24});
+    Tensor<float> out({1, H, 40, 24}), lse({1, H, 40}), dq({1, H, 40, 24}), dk({1, H, 300, 24}), dv({1, H, 300, 24});
+    Arena arena;
+    ExpectNoAllocation([&] {
+      Attention<float>(q, k, k, {}, out, arena, lse);
+      AttentionBackward<float>({q, k, k, out, lse, out, dq, dk, dv}, {}, arena);
+      arena.Reset();
+    });
+  }
+  SetNumThreads(threads);
 }
 
 }  // namespace

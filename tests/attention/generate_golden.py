@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""Writes tests/attention/golden/backward.safetensors: attention and its gradients by PyTorch's autograd.
+
+    PYTHON tests/attention/generate_golden.py      (tools/reference_env.sh prints the Python)
+
+For each case "CASE/q", "/k", "/v", "/dout" in float32, and "/mask" (1: allowed) or "/bias" where there is one; then
+"/out", "/dq", "/dk", "/dv", "/dbias" as computed in float32, and the same with ".float64" as computed in float64 from
+the same numbers. The case named "causal" is causal.
+"""
+import pathlib
+
+import torch
+from safetensors.torch import save_file
+from torch.nn.functional import scaled_dot_product_attention
+
+FOLDER = pathlib.Path(__file__).parent / "golden"
+B, N, M, E, E_V = 2, 7, 9, 5, 6  # batch, queries, keys, widths
+
+
+def inputs(name):
+    heads, key_heads = (4, 2) if name == "grouped" else (2, 2)
+    keys = N if name == "causal" else M
+    tensors = {
+        "q": torch.randn(B, heads, N, E),
+        "k": torch.randn(B, key_heads, keys, E),
+        "v": torch.randn(B, key_heads, keys, E_V),
+        "dout": torch.randn(B, heads, N, E_V),
+    }
+    if name == "masked":
+        mask = torch.rand(B, 1, N, M) < 0.6
+        mask[..., 0] = True  # PyTorch's answer for a row without keys is NaN
+        tensors["mask"] = mask.float()
+    if name == "bias":
+        tensors["bias"] = torch.randn(1, heads, N, M)
+    return tensors
+
+
+def outputs(name, tensors, dtype):
+    x = {key: tensor.to(dtype).requires_grad_(key != "mask") for key, tensor in tensors.items()}
+    bias = x.get("bias")
+    out = scaled_dot_product_attention(
+        x["q"], x["k"], x["v"], attn_mask=x["mask"].bool() if "mask" in x else bias, is_causal=name == "causal",
+        enable_gqa=name == "grouped")  # fmt: skip
+    wanted = [key for key in ("q", "k", "v", "bias") if key in x]
+    gradients = torch.autograd.grad(out, [x[key] for key in wanted], x["dout"].detach())
+    return {"out": out.detach()} | {f"d{key}": gradient for key, gradient in zip(wanted, gradients)}
+
+
+def main():
+    torch.manual_seed(0)
+    golden = {}
+    for name in ("plain", "causal", "masked", "bias", "grouped"):
+        tensors = inputs(name)
+        golden |= {f"{name}/{key}": tensor for key, tensor in tensors.items()}
+        golden |= {f"{name}/{key}": tensor for key, tensor in outputs(name, tensors, torch.float32).items()}
+        golden |= {f"{name}/{key}.float64": tensor for key, tensor in outputs(name, tensors, torch.float64).items()}
+    FOLDER.mkdir(exist_ok=True)
+    save_file({key: tensor.contiguous() for key, tensor in golden.items()}, FOLDER / "backward.safetensors",
+              {"torch": torch.__version__})  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
