@@ -21,15 +21,7 @@ struct Dot {
   using Element = int32_t;
   static constexpr int kRows = 4, kVectors = 2, kFold = 2, kChunk = 64;
 
-  static Operand Load(const uint8_t* b) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(b)); }
-  static Operand Broadcast(const uint8_t* a) {
-    int32_t group;
-    std::memcpy(&group, a, sizeof(group));
-    return _mm256_set1_epi32(group);
-  }
-  static Sum Zero() { return _mm256_setzero_si256(); }
-  static Sum LoadSum(const Element* c) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(c)); }
-  static void Store(Element* c, Sum sum) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(c), sum); }
+  static Operand Broadcast(int32_t group) { return _mm256_set1_epi32(group); }
   static Sum Add(Sum sum, const Operand (&a)[2], const Operand (&b)[2]) {
     const __m256i pairs = _mm256_add_epi16(_mm256_maddubs_epi16(a[0], b[0]), _mm256_maddubs_epi16(a[1], b[1]));
     sum = _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));

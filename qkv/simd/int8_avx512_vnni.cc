@@ -22,15 +22,7 @@ struct Dot {
   using Element = int32_t;
   static constexpr int kRows = 14, kVectors = 2, kFold = 1, kChunk = 64;
 
-  static Operand Load(const uint8_t* b) { return _mm512_loadu_si512(b); }
-  static Operand Broadcast(const uint8_t* a) {
-    int32_t group;
-    std::memcpy(&group, a, sizeof(group));
-    return _mm512_set1_epi32(group);
-  }
-  static Sum Zero() { return _mm512_setzero_si512(); }
-  static Sum LoadSum(const Element* c) { return _mm512_loadu_si512(c); }
-  static void Store(Element* c, Sum sum) { _mm512_storeu_si512(c, sum); }
+  static Operand Broadcast(int32_t group) { return _mm512_set1_epi32(group); }
   static Sum Add(Sum sum, const Operand (&a)[1], const Operand (&b)[1]) { return _mm512_dpbusd_epi32(sum, a[0], b[0]); }
 };
 

@@ -21,15 +21,7 @@ struct Dot {
   using Element = int32_t;
   static constexpr int kRows = 6, kVectors = 2, kFold = 1, kChunk = 64;
 
-  static Operand Load(const uint8_t* b) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(b)); }
-  static Operand Broadcast(const uint8_t* a) {
-    int32_t group;
-    std::memcpy(&group, a, sizeof(group));
-    return _mm256_set1_epi32(group);
-  }
-  static Sum Zero() { return _mm256_setzero_si256(); }
-  static Sum LoadSum(const Element* c) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(c)); }
-  static void Store(Element* c, Sum sum) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(c), sum); }
+  static Operand Broadcast(int32_t group) { return _mm256_set1_epi32(group); }
   static Sum Add(Sum sum, const Operand (&a)[1], const Operand (&b)[1]) {
     sum = _mm256_dpbusd_avx_epi32(sum, a[0], b[0]);
     asm("" : "+x"(sum));  // or GCC 12 adds up several products before it adds them to the sum, and spills

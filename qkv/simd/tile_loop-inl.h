@@ -7,9 +7,7 @@
 //     static constexpr int kChunk;    // elements of A in kChunkBytes
 //     static constexpr int kVectors;  // in a row of the panel
 //     static constexpr int kFold;     // groups multiplied by one step: divides kGroupsOfStride
-//     static Operand Load(const uint8_t* b), Broadcast(const uint8_t* a);  // a: the 4 bytes of one group
-//     static Sum Zero(), LoadSum(const Element* c);
-//     static void Store(Element* c, Sum sum);
+//     static Operand Broadcast(int32_t group);
 //     static Sum Add(Sum sum, const Operand (&a)[kFold], const Operand (&b)[kFold]);  // sum + the dot products
 //   };
 //
@@ -23,6 +21,16 @@ constexpr int64_t kGroupBytes = 4;      // two bfloat16, or four int8
 constexpr int64_t kGroupsOfStride = 4;  // groups between two requests for memory
 constexpr int64_t kStridesOfChunk = kChunkBytes / (kGroupBytes * kGroupsOfStride);
 
+// Vectors as they lie in memory, anywhere.
+typedef Dot::Operand OperandInMemory __attribute__((aligned(1), may_alias));
+typedef Dot::Sum SumInMemory __attribute__((aligned(1), may_alias));
+
+Dot::Operand BroadcastGroup(const uint8_t* a) {
+  int32_t group;
+  std::memcpy(&group, a, sizeof(group));
+  return Dot::Broadcast(group);
+}
+
 // Every element of C is one chain in the order of the groups, whatever R: a row's result does not depend on its tile.
 // The unroll pragmas are what keeps `sum` in registers (GCC 12).
 template <int R>
@@ -35,7 +43,10 @@ void MultiplyRows(const uint8_t* a, const uint8_t* b, int64_t chunks, bool first
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) sum[r][v] = first ? Dot::Zero() : Dot::LoadSum(c + r * kPanel + v * kLanes);
+    for (int v = 0; v < V; ++v) {
+      sum[r][v] = Dot::Sum{};
+      if (!first) sum[r][v] = *reinterpret_cast<const SumInMemory*>(c + r * kPanel + v * kLanes);
+    }
   }
   for (const uint8_t* const end = a + chunks * R * kChunkBytes; a != end; a += (R - 1) * kChunkBytes) {
     for (int64_t stride = 0; stride < kStridesOfChunk; ++stride) {
@@ -46,13 +57,15 @@ void MultiplyRows(const uint8_t* a, const uint8_t* b, int64_t chunks, bool first
 #pragma GCC unroll 4
         for (int v = 0; v < V; ++v) {
 #pragma GCC unroll 4
-          for (int f = 0; f < F; ++f) operand_b[v][f] = Dot::Load(b + f * kStep + v * kLanes * kGroupBytes);
+          for (int f = 0; f < F; ++f) {
+            operand_b[v][f] = *reinterpret_cast<const OperandInMemory*>(b + f * kStep + v * kLanes * kGroupBytes);
+          }
         }
 #pragma GCC unroll 16
         for (int r = 0; r < R; ++r) {
           Dot::Operand operand_a[F];
 #pragma GCC unroll 4
-          for (int f = 0; f < F; ++f) operand_a[f] = Dot::Broadcast(a + r * kChunkBytes + f * kGroupBytes);
+          for (int f = 0; f < F; ++f) operand_a[f] = BroadcastGroup(a + r * kChunkBytes + f * kGroupBytes);
 #pragma GCC unroll 4
           for (int v = 0; v < V; ++v) sum[r][v] = Dot::Add(sum[r][v], operand_a, operand_b[v]);
         }
@@ -62,7 +75,7 @@ void MultiplyRows(const uint8_t* a, const uint8_t* b, int64_t chunks, bool first
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) Dot::Store(c + r * kPanel + v * kLanes, sum[r][v]);
+    for (int v = 0; v < V; ++v) *reinterpret_cast<SumInMemory*>(c + r * kPanel + v * kLanes) = sum[r][v];
   }
 }
 

@@ -1,0 +1,198 @@
+// Tile kernels of low precision against what their instruction can do at most on registers alone, and against fp32
+// multiply-adds of the same vector length. Kernel and peaks take turns within a millisecond, so that a busy machine
+// slows all of them; the best of many turns counts. One thread.
+#ifdef __x86_64__
+#include <benchmark/benchmark.h>
+#include <cpuid.h>
+#include <immintrin.h>
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+
+#include "qkv/core/tensor.h"
+#include "qkv/simd/tile_kernel.h"
+
+namespace qkv::simd {
+namespace {
+
+using internal::TileKernel;
+
+// Sixteen chains of one instruction (twelve where there are 16 registers), `kRounds` links each. Returns multiply-adds.
+constexpr int64_t kRounds = 4000;
+#define QKV_PEAK(NAME, TARGET, CHAINS, VECTOR, SET, STEP, PRODUCTS)         \
+  __attribute__((target(TARGET))) double NAME() {                           \
+    VECTOR sum[CHAINS], a = SET, b = SET;                                   \
+    _Pragma("GCC unroll 16") for (int i = 0; i < CHAINS; ++i) sum[i] = SET; \
+    asm("" : "+v"(a), "+v"(b));                                             \
+    for (int64_t r = 0; r < kRounds; ++r) {                                 \
+      _Pragma("GCC unroll 16") for (int i = 0; i < CHAINS; ++i) {           \
+        STEP;                                                               \
+        asm volatile("" : "+v"(sum[i]), "+v"(a));                           \
+      }                                                                     \
+    }                                                                       \
+    return static_cast<double>(kRounds) * CHAINS * (PRODUCTS);              \
+  }
+QKV_PEAK(Fma256, "avx2,fma", 12, __m256, _mm256_set1_ps(0.5f), sum[i] = _mm256_fmadd_ps(a, b, sum[i]), 8)
+QKV_PEAK(Fma512, "avx512f", 16, __m512, _mm512_set1_ps(0.5f), sum[i] = _mm512_fmadd_ps(a, b, sum[i]), 16)
+QKV_PEAK(MaddubsFolded, "avx2", 12, __m256i, _mm256_set1_epi8(1),
+         const __m256i pairs = _mm256_add_epi16(_mm256_maddubs_epi16(a, b), _mm256_maddubs_epi16(b, a));
+         sum[i] = _mm256_add_epi32(sum[i], _mm256_madd_epi16(pairs, b)), 64)
+QKV_PEAK(DotBytes256, "avx2,avxvnni", 12, __m256i, _mm256_set1_epi8(1), sum[i] = _mm256_dpbusd_avx_epi32(sum[i], a, b),
+         32)
+QKV_PEAK(DotBytes512, "avx512f,avx512vnni", 16, __m512i, _mm512_set1_epi8(1),
+         sum[i] = _mm512_dpbusd_epi32(sum[i], a, b), 64)
+QKV_PEAK(DotBf16, "avx512f,avx512bf16", 16, __m512, _mm512_set1_ps(0.5f),
+         sum[i] = _mm512_dpbf16_ps(sum[i], (__m512bh)a, (__m512bh)b), 32)
+#undef QKV_PEAK
+
+template <class F>
+double Seconds(F&& f) {
+  const auto begin = std::chrono::steady_clock::now();
+  f();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+bool Has7(int subleaf, int reg, int bit) {
+  unsigned r[4] = {};
+  return __get_cpuid_count(7, static_cast<unsigned>(subleaf), &r[0], &r[1], &r[2], &r[3]) && (r[reg] >> bit & 1) != 0;
+}
+
+struct Subject {
+  const TileKernel* kernel;
+  double (*instruction)();
+  double (*fma)();
+  bool available;
+};
+
+// M rows of A by panels of weights 768 deep: as the driver does it, slice by slice, all rows while a slice is in the
+// cache and the next one on its way.
+struct Product {
+  Product(const TileKernel& k, int64_t rows, int64_t panels) : kernel(k), M(rows), count(panels) {
+    const int64_t bytes = 64 / k.chunk;
+    a = Tensor<uint8_t>({M, kDepth * bytes});
+    slice = kDepth * k.panel * bytes;
+    b = Tensor<uint8_t>({count + 1, slice});
+    c = Tensor<int32_t>({M, k.panel});
+    // Small numbers in both types: 0x0101 is a normal bfloat16, too.
+    std::fill(a.span().begin(), a.span().end(), uint8_t{1});
+    std::fill(b.span().begin(), b.span().end(), uint8_t{1});
+  }
+
+  // The slice `index` of the weights; returns multiply-adds.
+  double Run(int64_t index) {
+    const int64_t tiles = (M + kernel.rows - 1) / kernel.rows, lines = slice / 64 / tiles;
+    const auto* const b_slice = b.data() + index * slice;
+    // One tile passes over the weights faster than memory: what is asked for must come soon, and in order.
+    const auto* const next = reinterpret_cast<const char*>(b_slice + (tiles == 1 ? 8192 : slice));
+    for (int64_t t = 0; t < tiles; ++t) {
+      const int64_t begin = t * M / tiles, end = (t + 1) * M / tiles;
+      kernel.multiply(static_cast<int>(end - begin), a.data() + begin * (a.size() / M), b_slice, kDepth, true,
+                      c.data() + begin * kernel.panel, count > 1 ? next + t * lines * 64 : nullptr, lines);
+    }
+    return static_cast<double>(M * kDepth * kernel.panel);
+  }
+
+  static constexpr int64_t kDepth = 768;
+  const TileKernel& kernel;
+  int64_t M, count, slice = 0;
+  Tensor<uint8_t> a, b;
+  Tensor<int32_t> c;
+};
+
+constexpr int kTurns = 8;  // an iteration of a benchmark
+
+// The weights' slice stays in the cache.
+void Cached(benchmark::State& state, const Subject& subject, int64_t M) {
+  if (!subject.available) return state.SkipWithError("this machine has no such instructions");
+  Product product(*subject.kernel, M, 1);
+  double instruction = 0, fma = 0, kernel = 0;  // best multiply-adds a second
+  const auto keep_best = [](double& best, auto&& run) {
+    double done = 0;
+    const double seconds = Seconds([&] { done = run(); });
+    best = std::max(best, done / seconds);
+  };
+  for (auto _ : state) {
+    for (int turn = 0; turn < kTurns; ++turn) {
+      keep_best(instruction, subject.instruction);
+      keep_best(fma, subject.fma);
+      keep_best(kernel, [&] {
+        double done = 0;
+        while (done < 4e6) done += product.Run(0);
+        return done;
+      });
+    }
+  }
+  if (subject.kernel->finish) subject.kernel->finish();
+  state.counters["of_instruction"] = kernel / instruction;
+  state.counters["of_fma"] = kernel / fma;
+  state.counters["instruction_of_fma"] = instruction / fma;
+}
+
+// The weights come from memory; against plain reading of it.
+__attribute__((target("avx2"))) double Read(const uint8_t* from, int64_t bytes) {
+  __m256i sum[4] = {};
+  for (const uint8_t* const end = from + bytes; from != end; from += 128) {
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      sum[i] = _mm256_add_epi32(sum[i], _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + 32 * i)));
+    }
+  }
+  for (__m256i& one : sum) benchmark::DoNotOptimize(one);
+  return static_cast<double>(bytes);
+}
+
+void Streamed(benchmark::State& state, const Subject& subject, int64_t M) {
+  if (!subject.available) return state.SkipWithError("this machine has no such instructions");
+  constexpr int64_t kTurn = 32;  // slices
+  const int64_t slices = (int64_t{256} << 20) / (Product::kDepth * subject.kernel->panel * 64 / subject.kernel->chunk);
+  Product product(*subject.kernel, M, slices / (2 * kTurn) * (2 * kTurn));
+  double read = 0, kernel = 0, fma = 0, multiply_adds = 0;  // best bytes or multiply-adds a second
+  int64_t index = 0;
+  const double bytes = static_cast<double>(kTurn * product.slice);
+  for (auto _ : state) {
+    for (int turn = 0; turn < kTurns; ++turn, index = (index + 2 * kTurn) % product.count) {
+      double done = 0;
+      const double seconds = Seconds([&] {
+        for (int64_t i = 0; i < kTurn; ++i) done += product.Run(index + i);
+      });
+      kernel = std::max(kernel, bytes / seconds);
+      multiply_adds = std::max(multiply_adds, done / seconds);
+      read = std::max(read, bytes / Seconds([&] {
+                              Read(product.b.data() + (index + kTurn) * product.slice, kTurn * product.slice);
+                            }));
+      done = 0;
+      const double fma_seconds = Seconds([&] { done = subject.fma(); });
+      fma = std::max(fma, done / fma_seconds);
+    }
+  }
+  if (subject.kernel->finish) subject.kernel->finish();
+  state.counters["GB/s"] = kernel / 1e9;
+  state.counters["of_read"] = kernel / read;
+  state.counters["of_fma"] = multiply_adds / fma;
+}
+
+const bool registered = [] {
+  constexpr int kEbx = 1, kEcx = 2, kEax = 0;
+  const bool avx2 = Has7(0, kEbx, 5), avx512 = Has7(0, kEbx, 16);
+  const Subject subjects[] = {
+      {&internal::kInt8Avx2, MaddubsFolded, Fma256, avx2},
+      {&internal::kInt8AvxVnni, DotBytes256, Fma256, Has7(1, kEax, 4)},
+      {&internal::kInt8Avx512Vnni, DotBytes512, Fma512, avx512 && Has7(0, kEcx, 11)},
+      {&internal::kBf16Avx512, DotBf16, Fma512, avx512 && Has7(1, kEax, 5)},
+  };
+  for (const Subject& subject : subjects) {
+    const std::string name = subject.kernel->name;
+    for (const int64_t M : {int64_t{1}, int64_t{2}, int64_t{subject.kernel->rows}, int64_t{197}}) {
+      benchmark::RegisterBenchmark(("TileCached/" + name + "/M:" + std::to_string(M)).c_str(), Cached, subject, M);
+    }
+    for (const int64_t M : {1, 4, 8, 197}) {
+      benchmark::RegisterBenchmark(("TileStreamed/" + name + "/M:" + std::to_string(M)).c_str(), Streamed, subject, M);
+    }
+  }
+  return true;
+}();
+
+}  // namespace
+}  // namespace qkv::simd
+#endif  // __x86_64__
