@@ -38,6 +38,8 @@ QKV_PEAK(Fma512, "avx512f", 16, __m512, _mm512_set1_ps(0.5f), sum[i] = _mm512_fm
 QKV_PEAK(MaddubsFolded, "avx2", 12, __m256i, _mm256_set1_epi8(1),
          const __m256i pairs = _mm256_add_epi16(_mm256_maddubs_epi16(a, b), _mm256_maddubs_epi16(b, a));
          sum[i] = _mm256_add_epi32(sum[i], _mm256_madd_epi16(pairs, b)), 64)
+QKV_PEAK(Maddubs, "avx2", 12, __m256i, _mm256_set1_epi8(1),
+         sum[i] = _mm256_add_epi32(sum[i], _mm256_madd_epi16(_mm256_maddubs_epi16(a, b), b)), 32)
 QKV_PEAK(DotBytes256, "avx2,avxvnni", 12, __m256i, _mm256_set1_epi8(1), sum[i] = _mm256_dpbusd_avx_epi32(sum[i], a, b),
          32)
 QKV_PEAK(DotBytes512, "avx512f,avx512vnni", 16, __m512i, _mm512_set1_epi8(1),
@@ -177,6 +179,7 @@ const bool registered = [] {
   const bool avx2 = Has7(0, kEbx, 5), avx512 = Has7(0, kEbx, 16);
   const Subject subjects[] = {
       {&internal::kInt8Avx2, MaddubsFolded, Fma256, avx2},
+      {&internal::kInt8Avx2U8S7, Maddubs, Fma256, avx2},
       {&internal::kInt8AvxVnni, DotBytes256, Fma256, Has7(1, kEax, 4)},
       {&internal::kInt8Avx512Vnni, DotBytes512, Fma512, avx512 && Has7(0, kEcx, 11)},
       {&internal::kBf16Avx512, DotBf16, Fma512, avx512 && Has7(1, kEax, 5)},

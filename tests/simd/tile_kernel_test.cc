@@ -73,6 +73,8 @@ std::vector<Candidate> Candidates() {
   candidates.push_back({bf16, true});
 #ifdef __x86_64__
   candidates.push_back({internal::kInt8Avx2, __builtin_cpu_supports("avx2") != 0});
+  candidates.push_back({internal::kInt8Avx2U8S7, __builtin_cpu_supports("avx2") != 0});
+  candidates.push_back({internal::kInt8Avx2U7S8, __builtin_cpu_supports("avx2") != 0});
   candidates.push_back({internal::kInt8AvxVnni, HaveAvxVnni()});
   candidates.push_back({internal::kInt8Avx512Vnni, __builtin_cpu_supports("avx512vnni") != 0});
   candidates.push_back({internal::kBf16Avx512, __builtin_cpu_supports("avx512bf16") != 0});
