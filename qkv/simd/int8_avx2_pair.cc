@@ -20,7 +20,7 @@ struct Dot {
   using Sum = __m256i;
   using Operand = __m256i;
   using Element = int32_t;
-  static constexpr int kRows = 6, kVectors = 2, kFold = 1, kChunk = 64;
+  static constexpr int kRows = 4, kVectors = 2, kFold = 1, kChunk = 64;
 
   static Operand Broadcast(int32_t group) { return _mm256_set1_epi32(group); }
   static Sum Add(Sum sum, const Operand (&a)[1], const Operand (&b)[1]) {
