@@ -3,19 +3,17 @@
 // Few rows stay here too, although AVX-512 BF16 would be as fast for one or two: it adds in another order, and a row's
 // result must not depend on how many rows are beside it.
 #ifdef __x86_64__
-#include "qkv/simd/amx_machine.h"
+#include "qkv/simd/amx_tiles.h"
 #include "qkv/simd/tile_kernel.h"
 
 namespace qkv::simd::internal {
 namespace {
 
-struct Bf16Machine : AmxMachine {
-  QKV_AMX_PRODUCTS(_tile_dpbf16ps)
-};
+QKV_AMX_PRODUCT(Bf16Product, _tile_dpbf16ps);
 
 void Multiply(int rows, const void* a, const void* b, int64_t depth, bool first, void* c, const char* next,
               int64_t lines) {
-  MultiplyAmx<Bf16Machine>(rows, a, b, depth / (kAmxTileBytes / 2), first, c, next, lines);
+  MultiplyAmx<Bf16Product>(rows, a, b, depth / (kAmxTileBytes / 2), first, c, next, lines);
 }
 
 }  // namespace
@@ -26,7 +24,7 @@ constinit const TileKernel kBf16Amx = {.name = "amx_bf16",
                                        .group = 2,
                                        .chunk = 32,
                                        .multiply = Multiply,
-                                       .finish = AmxMachine::Release};
+                                       .finish = ReleaseAmx};
 
 }  // namespace qkv::simd::internal
 #endif  // __x86_64__
