@@ -149,7 +149,7 @@ struct GradientBlock {
   }
 
   // strip[key][query] = a[key] · b[query]; a in chunks, b as columns.
-  HWY_NOINLINE void Multiply(const T* a, int64_t padded, const T* b, int64_t depth, T* strip) const {
+  HWY_NOINLINE void KeysByQueries(const T* a, int64_t padded, const T* b, int64_t depth, T* strip) const {
     ForColumns<T>(PaddedWidth<T>(rows), [&]<int V>(int64_t column) HWY_ATTR {
       for (int64_t t = 0; tiles.begin(t) < count; ++t) {
         ForRows<kHalfTile>(tiles.size(t), [&]<int R>() HWY_ATTR {
@@ -250,7 +250,7 @@ struct GradientBlock {
   }
 
   // dq[query] = Σ_key gradients[key][query] k[key]. Fewer rows than make a tile are filled up with the strip's own.
-  HWY_NOINLINE void MultiplyByKeys() const {
+  HWY_NOINLINE void QueriesByKeys() const {
     const RowTiles queries(std::max<int64_t>(rows, kHalfTile));
     ForColumns<T>(at.width, [&]<int V>(int64_t column) HWY_ATTR {
       for (int64_t q_tile = 0; q_tile < queries.count; ++q_tile) {

@@ -35,8 +35,8 @@ HWY_INLINE void RunBlock(const GradientBlock<T>& block, const AttentionGradientP
   const AttentionGradientTask<T>& head = block.head;
   const GradientScratch<T>& at = block.at;
   block.LoadRows();
-  block.Multiply(at.k, at.padded, at.q_columns, head.E, at.weights);
-  block.Multiply(at.v, at.padded_v, at.dout_columns, head.E_v, at.gradients);
+  block.KeysByQueries(at.k, at.padded, at.q_columns, head.E, at.weights);
+  block.KeysByQueries(at.v, at.padded_v, at.dout_columns, head.E_v, at.gradients);
   block.ApplyRules();
   block.Differentiate();
   if (head.dbias || head.soft_cap != 0) block.FinishGradients(part.dk_dv);
@@ -45,7 +45,7 @@ HWY_INLINE void RunBlock(const GradientBlock<T>& block, const AttentionGradientP
     block.AddToKeys(at.gradients, at.q, at.width, at.dk);
   }
   if (part.dq) {
-    block.MultiplyByKeys();
+    block.QueriesByKeys();
     StoreRows(at.dq, at.width, block.rows, head.E, block.key > 0, head.dq + block.row * head.dq_stride, head.dq_stride);
   }
 }

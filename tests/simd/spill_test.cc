@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "qkv/simd/attention_gradient.h"
 #include "qkv/simd/attention_tile.h"
 #include "qkv/simd/gemm.h"
 
@@ -32,7 +33,9 @@ std::map<std::string, std::vector<Instruction>> MicroKernels() {
     if (const size_t name = text.find(" <"); text[0] != ' ' && name != std::string::npos) {
       const bool vectors = text.find("N_AVX2") != std::string::npos || text.find("N_AVX3") != std::string::npos;
       const bool kernel = text.find("MultiplyTile") != std::string::npos || text.find("Scores") != std::string::npos ||
-                          text.find("AddValues") != std::string::npos;
+                          text.find("AddValues") != std::string::npos || text.find("AddToKeys") != std::string::npos ||
+                          text.find("QueriesByKeys") != std::string::npos ||
+                          text.find("KeysByQueries") != std::string::npos;
       // In low precision; one name for several instruction sets, whose code follows each other here.
       const bool tile = text.find("MultiplyRowsILi") != std::string::npos;
       function = (vectors && kernel) || tile ? &functions[text.substr(name + 2)] : nullptr;
@@ -79,6 +82,7 @@ TEST(Spill, LoopsOfMultiplyAddsKeepTheirVectorsInRegisters) {
 #endif
   PackedMatrix<float>(Tensor<float>({1, 1}).view());  // keeps the kernels linked
   EXPECT_GT(AttentionPanel<float>(), 0);
+  EXPECT_GT(AttentionGradientScratch<float>(1, 1), 0);
   const auto functions = MicroKernels();
   if (functions.empty()) GTEST_SKIP() << "no objdump, or no symbols";
   int loops = 0;
