@@ -26,6 +26,17 @@ int64_t RowsPerTask(int64_t heads, int64_t rows) {
   return std::max<int64_t>(1, (panels + splits - 1) / splits) * panel;
 }
 
+// [B, H, 1, …] seen as [B, H_kv, H / H_kv, …]; what is shared by all heads stays so.
+template <typename T>
+View<T> GroupsAsQueries(View<T> view, int64_t H_kv) {
+  if (view.empty() || view.dim(1) == 1) return view;
+  const int64_t group = view.dim(1) / H_kv;
+  auto strides = view.strides();
+  strides[1] = group * view.stride(1), strides[2] = view.stride(1);
+  if (view.rank() == 3) return View<T>(view.data(), {view.dim(0), H_kv, group}, strides);
+  return View<T>(view.data(), {view.dim(0), H_kv, group, view.dim(3)}, strides);
+}
+
 }  // namespace
 
 template <typename T>
@@ -40,9 +51,17 @@ void Attention(View<const T> q, View<const T> k, View<const T> v, const Options<
   Require(out.stride(3) == 1 || E_v <= 1, "attention: expected a dense last axis of out");
   Require(lse.empty() || lse.shape() == Shape({B, H, N_q}), "attention: expected lse [{}, {}, {}], got {}", B, H, N_q,
           ToString(lse.shape()));
-  CheckBroadcast("bias", options.bias, B, H, N_q, N_k);
-  CheckBroadcast("mask", options.mask, B, H, N_q, N_k);
+  CheckOptions(options, B, H, N_q, N_k);
   if (B * H * N_q == 0) return;
+  if (const int64_t H_kv = k.dim(1);
+      N_q == 1 && H_kv < H && options.causal != Causal::kTopLeft && !(options.dropout > 0)) {
+    // As in decoding: the single queries of heads that share keys are worked on side by side, as one head's.
+    Options<T> grouped = options;
+    grouped.causal = Causal::kNone;
+    grouped.bias = GroupsAsQueries(options.bias, H_kv), grouped.mask = GroupsAsQueries(options.mask, H_kv);
+    return Attention(GroupsAsQueries(q, H_kv), k, v, grouped, GroupsAsQueries(out, H_kv), arena,
+                     GroupsAsQueries(lse, H_kv));
+  }
 
   const int64_t task_rows = RowsPerTask<T>(B * H, N_q), splits = (N_q + task_rows - 1) / task_rows;
   const int64_t scratch_size = (simd::AttentionScratch<T>(std::min(task_rows, N_q), E, E_v) + 63) / 64 * 64;
@@ -84,8 +103,7 @@ void AttentionWeights(View<const T> q, View<const T> k, const Options<T>& option
   Require(out.shape() == Shape({B, H, rows, N_k}), "attention: expected weights [{}, {}, {}, {}], got {}", B, H, rows,
           N_k, ToString(out.shape()));
   Require(out.stride(3) == 1 || N_k <= 1, "attention: expected a dense last axis of the weights");
-  CheckBroadcast("bias", options.bias, B, H, N_q, N_k);
-  CheckBroadcast("mask", options.mask, B, H, N_q, N_k);
+  CheckOptions(options, B, H, N_q, N_k);
   if (B * H * rows == 0) return;
 
   const int64_t task_rows = RowsPerTask<T>(B * H, rows), splits = (rows + task_rows - 1) / task_rows;

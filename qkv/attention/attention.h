@@ -23,6 +23,8 @@ struct Options {
   T soft_cap = 0;         // scores become soft_cap · tanh(scores / soft_cap) (Gemma 2); 0 means off
   View<const T> bias;     // added to the scores after the soft cap: [B|1, H|1, N_q|1, N_k], or empty
   View<const bool> mask;  // true where attention is allowed: [B|1, H|1, N_q|1, N_k], or empty
+  T dropout = 0;          // probability that a weight becomes 0; the others are divided by 1 − dropout
+  uint64_t seed = 0;      // of the dropout: the same seed drops the same weights, in both passes and on any machine
 };
 
 /// out = softmax(mask(cap(scale · q kᵀ) + bias)) v, for every batch entry and head.
@@ -56,7 +58,7 @@ template <typename T>
 void AttentionBackward(const BackwardTensors<T>& tensors, const Options<T>& options, Arena& arena);
 
 /// The softmaxed weights of the given query rows: out[B, H, row_end − row_begin, N_k], any strides but a dense last
-/// axis. Costs row_end − row_begin rows of N_k values, not N_q · N_k.
+/// axis, before dropout. Costs row_end − row_begin rows of N_k values, not N_q · N_k.
 template <typename T>
 void AttentionWeights(View<const T> q, View<const T> k, const Options<T>& options, int64_t row_begin, int64_t row_end,
                       View<T> out);

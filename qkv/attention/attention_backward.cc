@@ -26,8 +26,7 @@ void Check(const BackwardTensors<T>& x, const Options<T>& options) {
   };
   expect("out", x.out, {B, H, N_q, E_v}), expect("dout", x.dout, {B, H, N_q, E_v}), expect("lse", x.lse, {B, H, N_q});
   expect("dq", x.dq, x.q.shape()), expect("dk", x.dk, x.k.shape()), expect("dv", x.dv, x.v.shape());
-  CheckBroadcast("bias", options.bias, B, H, N_q, N_k);
-  CheckBroadcast("mask", options.mask, B, H, N_q, N_k);
+  CheckOptions(options, B, H, N_q, N_k);
   Require(x.dbias.empty() || x.dbias.shape() == options.bias.shape(),
           "attention backward: expected dbias like bias {}, got {}", ToString(options.bias.shape()),
           ToString(x.dbias.shape()));

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "qkv/attention/attention.h"
+#include "qkv/simd/dropout.h"
 
 namespace qkv::attention {
 namespace {
@@ -55,6 +56,14 @@ double CapSlope(View<const double> q, View<const double> k, const Options<double
   return 1 - tanh * tanh;
 }
 
+// What dropout multiplies a weight by.
+double Kept(const Options<double>& options, int64_t heads, int64_t b, int64_t h, int64_t i, int64_t j) {
+  if (options.dropout == 0) return 1;
+  const uint64_t head = simd::MixSeed(options.seed, static_cast<uint64_t>(b * heads + h));
+  const uint32_t bits = simd::DropoutHash::Of(simd::MixSeed(head, static_cast<uint64_t>(i)), static_cast<uint32_t>(j));
+  return static_cast<int32_t>(bits) < simd::DropoutThreshold(options.dropout) ? 0 : 1 / (1 - options.dropout);
+}
+
 }  // namespace
 
 void ReferenceAttention(View<const double> q, View<const double> k, View<const double> v,
@@ -68,7 +77,9 @@ void ReferenceAttention(View<const double> q, View<const double> k, View<const d
         simd::reference::Softmax(row.data(), N_k);
         for (int64_t e = 0; e < out.dim(3); ++e) {
           double sum = 0;
-          for (int64_t j = 0; j < N_k; ++j) sum += row[j] * *v.at(b, h / group, j, e);
+          for (int64_t j = 0; j < N_k; ++j) {
+            sum += row[j] * Kept(options, q.dim(1), b, h, i, j) * *v.at(b, h / group, j, e);
+          }
           *out.at(b, h, i, e) = sum;
         }
         for (int64_t j = 0; j < N_k && !weights.empty(); ++j) *weights.at(b, h, i, j) = row[j];
@@ -89,10 +100,11 @@ void ReferenceAttentionBackward(const BackwardTensors<double>& x, const Options<
         simd::reference::Softmax(weights.data(), N_k);
         double mean = 0;
         for (int64_t j = 0; j < N_k; ++j) {
+          const double kept = Kept(options, H, b, h, i, j);
           dweights[j] = 0;
           for (int64_t e = 0; e < E_v; ++e) {
-            dweights[j] += *x.dout.at(b, h, i, e) * *x.v.at(b, h / group, j, e);
-            *x.dv.at(b, h / group, j, e) += weights[j] * *x.dout.at(b, h, i, e);
+            dweights[j] += kept * *x.dout.at(b, h, i, e) * *x.v.at(b, h / group, j, e);
+            *x.dv.at(b, h / group, j, e) += weights[j] * kept * *x.dout.at(b, h, i, e);
           }
           mean += weights[j] * dweights[j];
         }

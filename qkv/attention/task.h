@@ -6,6 +6,7 @@
 
 #include "qkv/attention/attention.h"
 #include "qkv/simd/attention_tile.h"
+#include "qkv/simd/dropout.h"
 
 namespace qkv::attention {
 
@@ -39,6 +40,13 @@ void CheckBroadcast(const char* name, View<const T> view, int64_t B, int64_t H, 
 }
 
 template <typename T>
+void CheckOptions(const Options<T>& options, int64_t B, int64_t H, int64_t N_q, int64_t N_k) {
+  CheckBroadcast("bias", options.bias, B, H, N_q, N_k);
+  CheckBroadcast("mask", options.mask, B, H, N_q, N_k);
+  Require(options.dropout >= 0 && options.dropout < 1, "attention: expected 0 <= dropout < 1, got {}", options.dropout);
+}
+
+template <typename T>
 int64_t BroadcastStride(View<T> view, int axis) {
   return view.dim(axis) == 1 ? 0 : view.stride(axis);
 }
@@ -55,6 +63,10 @@ void FillScores(View<const T> q, View<const T> k, const Options<T>& options, int
   task.soft_cap = options.soft_cap;
   if (options.causal == Causal::kTopLeft) task.visible = row + 1;
   if (options.causal == Causal::kBottomRight) task.visible = row + 1 + k.dim(2) - q.dim(2);
+  if (options.dropout > 0) {
+    task.dropout_below = simd::DropoutThreshold(options.dropout), task.dropout_scale = 1 / (1 - options.dropout);
+    task.dropout_seed = simd::MixSeed(options.seed, static_cast<uint64_t>(b * q.dim(1) + h)), task.dropout_row = row;
+  }
   if (const auto& bias = options.bias; !bias.empty()) {
     task.bias_stride = BroadcastStride(bias, 2), task.bias_key_stride = bias.stride(3);
     task.bias = bias.data() + b * BroadcastStride(bias, 0) + h * BroadcastStride(bias, 1) + row * task.bias_stride;

@@ -189,6 +189,14 @@ struct GradientBlock {
     }
   }
 
+  // Weights, or their gradients, become what dropout makes of them.
+  HWY_NOINLINE void Drop(T* strip) const {
+    if (head.dropout_below == 0) return;
+    ForColumns<T>(PaddedWidth<T>(rows), [&]<int V>(int64_t column) HWY_ATTR {
+      ScoreRules<T, V, kGradientRows>{head, row + column, strip + column, at.extra}.Drop(key, count);
+    });
+  }
+
   // Scores become weights, gradients of the weights become gradients of the scores.
   HWY_NOINLINE void Differentiate() const {
     const Tag<T> d;

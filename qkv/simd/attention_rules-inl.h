@@ -1,5 +1,6 @@
-// What happens to raw scores before their softmax: soft cap, bias, mask and causal limit, on a strip of scores that
-// stand as [key][query]. The forward pass and the gradient share it, so that both see the same scores.
+// What happens to raw scores before their softmax (soft cap, bias, mask and causal limit) and to weights after it
+// (dropout), on a strip that stands as [key][query]. The forward pass and the gradient share it, so that both see the
+// same.
 
 #if defined(QKV_SIMD_ATTENTION_RULES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QKV_SIMD_ATTENTION_RULES_INL_H_
@@ -14,6 +15,7 @@
 #include <numbers>
 
 #include "qkv/simd/attention_tile.h"
+#include "qkv/simd/dropout.h"
 #include "qkv/simd/math-inl.h"
 #include "qkv/simd/tile-inl.h"
 #include "qkv/simd/transpose-inl.h"
@@ -162,6 +164,41 @@ struct ScoreRules {
         T* s = strip + j * kStride + i;
         const auto seen = hn::Lt(hn::Set(d, static_cast<T>(j)), hn::Load(d, limits + i));
         hn::StoreU(hn::IfThenElse(seen, hn::LoadU(d, s), low), d, s);
+      }
+    }
+  }
+
+  // Weights of keys key … become 0 or are scaled.
+  HWY_NOINLINE void Drop(int64_t key, int64_t count) const {
+    const Tag<T> d;
+    HWY_ALIGN uint32_t low[kWidth], high[kWidth];
+    for (int i = 0; i < kWidth; ++i) {
+      const uint64_t bits = MixSeed(task.dropout_seed, static_cast<uint64_t>(task.dropout_row + RowOf(i)));
+      low[i] = static_cast<uint32_t>(bits), high[i] = static_cast<uint32_t>(bits >> 32);
+    }
+    for (int64_t j = 0; j < count; ++j) {
+      T* s = strip + j * kStride;
+      if constexpr (sizeof(T) == 4) {
+        const hn::RebindToSigned<Tag<T>> di;
+        const hn::RebindToUnsigned<Tag<T>> du;
+        using Hash = DropoutHash;
+        const auto key_bits = hn::Set(du, static_cast<uint32_t>(key + j) * Hash::kKeyStep);
+        for (int i = 0; i < kWidth; i += kLanes<T>) {
+          auto x = hn::Add(key_bits, hn::Load(du, low + i));
+          x = hn::Mul(hn::Xor(x, hn::ShiftRight<16>(x)), hn::Set(du, Hash::kFirst));
+          x = hn::Add(hn::Xor(x, hn::ShiftRight<15>(x)), hn::Load(du, high + i));
+          x = hn::Mul(x, hn::Set(du, Hash::kSecond));
+          const auto bits = hn::BitCast(di, hn::ShiftRight<1>(hn::Xor(x, hn::ShiftRight<16>(x))));
+          const auto dropped = hn::RebindMask(d, hn::Lt(bits, hn::Set(di, task.dropout_below)));
+          const auto scaled = hn::Mul(hn::LoadU(d, s + i), hn::Set(d, task.dropout_scale));
+          hn::StoreU(hn::IfThenElse(dropped, hn::Zero(d), scaled), d, s + i);
+        }
+      } else {
+        for (int i = 0; i < kWidth; ++i) {
+          const uint64_t bits = uint64_t{high[i]} << 32 | low[i];
+          const auto hash = static_cast<int32_t>(DropoutHash::Of(bits, static_cast<uint32_t>(key + j)));
+          s[i] = hash < task.dropout_below ? 0 : s[i] * task.dropout_scale;
+        }
       }
     }
   }

@@ -90,6 +90,7 @@ HWY_INLINE void Run(const AttentionTask<T>& task, T* scratch) {
       if (panel.Rules().Any(begin, count)) panel.Adjust(begin, count, top);
       if constexpr (kWeights) panel.StoreScores(begin, count);
       panel.Exponentials(count, top, rescale);
+      if (!kWeights && task.dropout_below > 0) panel.Rules().Drop(begin, count);
       if constexpr (!kWeights) panel.AddValues(begin, count, begin == 0, rescale);
     });
   }

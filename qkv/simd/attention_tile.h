@@ -22,6 +22,13 @@ struct AttentionScores {
   const bool* mask = nullptr;  // [rows, keys], or null
   int64_t mask_stride = 0, mask_key_stride = 0;
 
+  // The weight of row i and key j becomes 0 where DropoutHash::Of(MixSeed(dropout_seed, dropout_row + i), j) is below
+  // dropout_below (0: off), and is multiplied by dropout_scale elsewhere.
+  int32_t dropout_below = 0;
+  T dropout_scale = 1;
+  uint64_t dropout_seed = 0;
+  int64_t dropout_row = 0;
+
   static constexpr int64_t kAllVisible = int64_t{1} << 60;
 };
 

@@ -79,13 +79,14 @@ struct Bounds {
     const double weight =
         DotTolerance<T>(c.s.E, q * k * scale) + 16 * u * (1 + 2 * score + std::log(static_cast<double>(c.s.N_k)));
     // |dP − delta| ≤ 2 g v, and `out` in delta is itself off by a weighted sum.
-    const double dscore = 2 * g * v * weight + 2 * DotTolerance<T>(c.s.E_v, g * v) +
-                          g * v * (2 * weight + DotTolerance<T>(c.s.N_k, 1)) + 8 * u * g * v;
+    const double kept = 1 / (1 - static_cast<double>(options.dropout));
+    const double dscore = kept * (2 * g * v * weight + 2 * DotTolerance<T>(c.s.E_v, g * v) +
+                                  g * v * (2 * weight + DotTolerance<T>(c.s.N_k, 1)) + 8 * u * g * v);
     // Σ_j weights = 1: what each key adds is weighted by its own weight.
-    dq = scale * k * (dscore + DotTolerance<T>(c.s.N_k, 2 * g * v));
+    dq = scale * k * (dscore + DotTolerance<T>(c.s.N_k, 2 * kept * g * v));
     // A key's weights over all queries sum to N at most, and to far less at random.
-    dv = N * g * weight + DotTolerance<T>(c.s.N_q, N * g);
-    dk = N * scale * q * dscore + DotTolerance<T>(c.s.N_q, 2 * N * scale * q * g * v);
+    dv = kept * (N * g * weight + DotTolerance<T>(c.s.N_q, N * g));
+    dk = N * scale * q * dscore + DotTolerance<T>(c.s.N_q, 2 * kept * N * scale * q * g * v);
     dbias = static_cast<double>(c.s.B * c.s.H * c.s.N_q) * dscore;
   }
   double dq, dk, dv, dbias;
@@ -164,6 +165,7 @@ TEST_P(BackwardTest, Combinations) {
           Tensor<T> bias;
           Tensor<bool> mask;
           Options<T> options{.scale = T(0.4), .causal = causal, .soft_cap = static_cast<T>(soft_cap)};
+          if (seed % 2 == 0) options.dropout = T(0.3), options.seed = seed;
           if (axes >= 0) bias = Sampler(seed).Normal<T>(shape(axes)), options.bias = bias;
           if (mask_axes >= 0) mask = RandomMask(shape(mask_axes), 0.6, seed), options.mask = mask;
           SCOPED_TRACE(
@@ -198,6 +200,7 @@ TEST_P(BackwardTest, FiniteDifferences) {
     Options<double> options;
     if (with_options) {
       options = {.scale = 0.8, .causal = Causal::kBottomRight, .soft_cap = 1.5, .bias = bias, .mask = mask};
+      options.dropout = 0.25, options.seed = 3;
     }
     const auto loss = [&] {
       Tensor<double> out({s.B, s.H, s.N_q, s.E_v});

@@ -39,6 +39,7 @@ template <typename T>
 struct WideOptions {
   explicit WideOptions(const Options<T>& o) {
     options.scale = o.scale, options.causal = o.causal, options.soft_cap = o.soft_cap, options.mask = o.mask;
+    options.dropout = o.dropout, options.seed = o.seed;
     if (o.bias.empty()) return;
     const Shape& shape = o.bias.shape();
     bias = Tensor<double>(shape);

@@ -47,6 +47,7 @@ void CheckCombinations(const Sizes& s) {
 TEST_P(OptionsTest, Combinations) {
   CheckCombinations<float>({.B = 2, .H = 2, .H_kv = 1, .N_q = 19, .N_k = 23, .E = 8, .E_v = 8});
   CheckCombinations<double>({.B = 2, .H = 2, .H_kv = 1, .N_q = 7, .N_k = 9, .E = 5, .E_v = 3});
+  CheckCombinations<float>({.B = 2, .H = 4, .H_kv = 2, .N_q = 1, .N_k = 23, .E = 8, .E_v = 8});
   CheckCombinations<float>({.B = 2, .H = 1, .H_kv = 1, .N_q = 5, .N_k = 300, .E = 4, .E_v = 4});
 }
 
@@ -122,6 +123,44 @@ TEST_P(OptionsTest, InfiniteScoresShareTheWeight) {
     for (int64_t j = 0; j < N_k; j += 5) mean += c.v[j * 5 + e] / 120.0;
     EXPECT_NEAR(out[e], mean, 1e-6);
   }
+}
+
+// As many weights as asked for are dropped, not the same in another row, head or entry, nor with another seed; the
+// tiles and the oracle drop the same.
+TEST_P(OptionsTest, Dropout) {
+  constexpr int64_t N = 70, N_k = 300;
+  const Sizes s{.B = 2, .H = 2, .H_kv = 1, .N_q = N, .N_k = N_k, .E = 8, .E_v = N_k};
+  Case<float> c(s);
+  for (float& x : c.q.span()) x = 0;  // equal weights
+  for (int64_t i = 0; i < c.v.size(); ++i) c.v[i] = i / N_k % N_k == i % N_k;
+  for (const float p : {0.1f, 0.5f}) {
+    CheckAgainstReference(c, {.dropout = p, .seed = 5});
+    CheckAgainstReference(Case<double>(s), {.causal = Causal::kTopLeft, .dropout = p, .seed = 5});
+    Tensor<float> out({2, 2, N, N_k}), other({2, 2, N, N_k});
+    Arena arena;
+    Attention<float>(c.q, c.k, c.v, {.dropout = p, .seed = 5}, out, arena);
+    Attention<float>(c.q, c.k, c.v, {.dropout = p, .seed = 6}, other, arena);
+    const auto dropped = [](const Tensor<float>& x, int64_t i) { return x[i] == 0; };
+    const auto n = static_cast<double>(out.size());
+    // Six standard deviations of a binomial distribution.
+    const double slack = 6 * std::sqrt(n * p * (1 - p));
+    const double both = n * p * p, slack_both = 6 * std::sqrt(both);
+    int64_t count = 0, seeds = 0, keys = 0, rows = 0, heads = 0, entries = 0;
+    for (int64_t i = 0; i < out.size(); ++i) {
+      if (!dropped(out, i)) continue;
+      ++count;
+      seeds += dropped(other, i);
+      const auto shifted = [&](int64_t by) { return dropped(out, (i + by) % out.size()); };
+      keys += shifted(1), rows += shifted(N_k), heads += shifted(N * N_k), entries += shifted(2 * N * N_k);
+    }
+    EXPECT_NEAR(static_cast<double>(count), n * p, slack);
+    for (const int64_t pairs : {seeds, keys, rows, heads, entries}) {
+      EXPECT_NEAR(static_cast<double>(pairs), both, slack_both);
+    }
+  }
+  Tensor<float> out({2, 2, N, N_k});
+  Arena arena;
+  EXPECT_THROW(Attention<float>(c.q, c.k, c.v, {.dropout = 1}, out, arena), Error);
 }
 
 TEST_P(OptionsTest, NaNStaysInItsRow) {

@@ -1,0 +1,33 @@
+// Which attention weights dropout keeps: a hash of seed, head, query and key, so that the forward pass, the gradient
+// and the oracle draw the same, however the work is cut and in whatever order it is done.
+#pragma once
+
+#include <cstdint>
+
+namespace qkv::simd {
+
+/// A well mixed function of both, by the finaliser of SplitMix64 (Steele, Lea, Flood 2014).
+inline uint64_t MixSeed(uint64_t seed, uint64_t index) {
+  uint64_t z = seed + (index + 1) * 0x9E3779B97F4A7C15u;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  return z ^ (z >> 31);
+}
+
+/// 31 random bits for a key of a row, whose 64 bits go into both rounds of a multiplicative hash (constants by Wellons,
+/// "Prospecting for hash functions"). A key is dropped where they are below the threshold.
+struct DropoutHash {
+  static constexpr uint32_t kKeyStep = 0x9E3779B9u, kFirst = 0x7FEB352Du, kSecond = 0x846CA68Bu;
+
+  static uint32_t Of(uint64_t row, uint32_t key) {
+    uint32_t x = key * kKeyStep + static_cast<uint32_t>(row);
+    x = (x ^ (x >> 16)) * kFirst;
+    x = ((x ^ (x >> 15)) + static_cast<uint32_t>(row >> 32)) * kSecond;
+    return (x ^ (x >> 16)) >> 1;
+  }
+};
+
+/// The probability as a threshold, for 0 <= probability < 1.
+inline int32_t DropoutThreshold(double probability) { return static_cast<int32_t>(probability * 0x1p31); }
+
+}  // namespace qkv::simd
