@@ -61,6 +61,19 @@ struct Affine {
     }
   }
 
+  /// W_Kᵀ and W_V of each head, from the rows of all heads' keys (from `keys` on) and values.
+  nn::AbsorbedHeads<T> PackAbsorbed(int64_t keys, int64_t values, int64_t heads) const {
+    nn::AbsorbedHeads<T> absorbed;
+    const int64_t E = (values - keys) / heads;
+    for (int64_t h = 0; h < heads; ++h) {
+      const View<const T> key = matrix().slice(0, keys + h * E, keys + (h + 1) * E);
+      const View<const T> transposed(key.data(), {key.dim(1), E}, {1, key.stride(0)});
+      absorbed.key.push_back({simd::PackedMatrix<T>(transposed), {}});
+      absorbed.value.push_back(PackRows(values + h * E, values + (h + 1) * E));
+    }
+    return absorbed;
+  }
+
   nn::Linear<T> Pack(simd::Gate gate = simd::Gate::kNone) const { return PackRows(0, rows, gate); }
   /// The layer of the outputs [begin, end) alone.
   nn::Linear<T> PackRows(int64_t begin, int64_t end, simd::Gate gate = simd::Gate::kNone) const {
@@ -132,7 +145,7 @@ class Weights {
 
 template <typename T>
 nn::AttentionLayer<T> BuildAttention(const VitConfig& c, const BuildOptions& options, const Weights<T>& weights,
-                                     const std::string& name, nn::Norm<T>* norm, Tensor<T>* scale) {
+                                     const std::string& name, int64_t rows_read, nn::Norm<T>* norm, Tensor<T>* scale) {
   const int64_t joined = c.heads * c.head_width;
   nn::AttentionLayer<T> layer;
   layer.heads = c.heads;
@@ -154,6 +167,7 @@ nn::AttentionLayer<T> BuildAttention(const VitConfig& c, const BuildOptions& opt
     }
   }
   layer.key_value = qkv.PackRows(joined, 3 * joined);
+  if (rows_read < c.tokens() && options.absorb) layer.absorbed = qkv.PackAbsorbed(joined, 2 * joined, c.heads);
   if (options.fold_scales && !scale->empty() && !projection.weight.empty()) projection.FoldScale(scale);
   layer.projection = projection.Pack();
   return layer;
@@ -161,11 +175,11 @@ nn::AttentionLayer<T> BuildAttention(const VitConfig& c, const BuildOptions& opt
 
 template <typename T>
 nn::Block<T> BuildBlock(const VitConfig& c, const BuildOptions& options, const Weights<T>& weights,
-                        const std::string& name) {
+                        const std::string& name, int64_t rows_read) {
   nn::Block<T> block;
   block.norm1 = weights.Norm(name + "norm1", c.eps);
   block.scale1 = weights.Get(name + "ls1.gamma");
-  block.attention = BuildAttention(c, options, weights, name + "attn.", &block.norm1, &block.scale1);
+  block.attention = BuildAttention(c, options, weights, name + "attn.", rows_read, &block.norm1, &block.scale1);
   block.norm2 = weights.Norm(name + "norm2", c.eps);
   block.scale2 = weights.Get(name + "ls2.gamma");
   block.mlp.activation = c.activation;
@@ -180,7 +194,7 @@ nn::Block<T> BuildBlock(const VitConfig& c, const BuildOptions& options, const W
 }
 
 template <typename T>
-nn::AttentionPool<T> BuildAttentionPool(const VitConfig& c, const Weights<T>& weights) {
+nn::AttentionPool<T> BuildAttentionPool(const VitConfig& c, const BuildOptions& options, const Weights<T>& weights) {
   nn::AttentionPool<T> pool;
   const Tensor<T> latent = weights.Get("attn_pool.latent");
   pool.latent = Tensor<T>::Uninitialised({1, c.width});
@@ -188,7 +202,9 @@ nn::AttentionPool<T> BuildAttentionPool(const VitConfig& c, const Weights<T>& we
   pool.attention.heads = c.heads;
   pool.attention.head_width = c.width / c.heads;
   pool.attention.query = weights.Linear("attn_pool.q");
-  pool.attention.key_value = weights.Linear("attn_pool.kv");
+  const Affine<T> key_value = weights.Layer("attn_pool.kv");
+  pool.attention.key_value = key_value.Pack();
+  if (options.absorb) pool.attention.absorbed = key_value.PackAbsorbed(0, c.width, c.heads);
   pool.attention.projection = weights.Linear("attn_pool.proj");
   pool.norm = weights.Norm("attn_pool.norm", c.eps);
   pool.mlp.activation = c.activation;
@@ -236,10 +252,11 @@ Vit<T>::Vit(const VitConfig& config, const std::vector<BoundTensor>& tensors, co
   norm_pre_ = weights.Norm("norm_pre", config.eps);
   blocks_.resize(static_cast<size_t>(config.depth));
   ParallelTasks(config.depth, [&](int64_t block, int) {
-    blocks_[static_cast<size_t>(block)] = BuildBlock(config, options, weights, fmt::format("blocks.{}.", block));
+    blocks_[static_cast<size_t>(block)] =
+        BuildBlock(config, options, weights, fmt::format("blocks.{}.", block), RowsRead({}, block, config.tokens()));
   });
   norm_ = weights.Norm("norm", config.eps);
-  if (config.pool == Pool::kMap) attention_pool_ = BuildAttentionPool(config, weights);
+  if (config.pool == Pool::kMap) attention_pool_ = BuildAttentionPool(config, options, weights);
   pooler_ = weights.Linear("pooler");
   fc_norm_ = weights.Norm("fc_norm", config.eps);
   head_norm_ = weights.Norm("head_norm", config.eps);

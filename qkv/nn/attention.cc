@@ -1,5 +1,8 @@
 #include "qkv/nn/attention.h"
 
+#include <cmath>
+
+#include "qkv/attention/plan.h"
 #include "qkv/core/parallel.h"
 #include "qkv/nn/rows.h"
 
@@ -38,6 +41,67 @@ View<T> ProjectToHeads(const Input<T>& x, const Linear<T>& projection, int64_t E
   return out;
 }
 
+// x with its moments applied: [B, N, D], dense.
+template <typename T>
+View<const T> Materialised(const Input<T>& x, Arena& arena) {
+  if (x.moments.empty()) return x.x;
+  const int64_t B = x.dim(0), N = x.dim(1), D = x.dim(2);
+  const View<T> out = arena.New<T>({B, N, D});
+  ParallelFor(B * N, 16, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const T *from = x.x.at(row / N, row % N), *moments = x.moments.at(row / N, row % N);
+      T* to = out.at(row / N, row % N);
+      for (int64_t d = 0; d < D; ++d) to[d] = (from[d] - moments[0]) * moments[1];
+    }
+  });
+  return out;
+}
+
+// Attention in the order of absorbed heads. query: [B, H, N_q, E]; joined: [B, N_q, H, E].
+template <typename T>
+void AbsorbedAttention(View<const T> query, const Input<T>& x, const AbsorbedHeads<T>& heads, View<T> joined,
+                       Arena& arena) {
+  const int64_t B = query.dim(0), H = query.dim(1), Nq = query.dim(2), D = x.dim(2);
+  const View<const T> tokens = Materialised(x, arena);
+  const View<T> carried = arena.New<T>({B, H, Nq, D}), sums = arena.New<T>({B, H, Nq, D});
+  const auto head_of = [](auto view, int64_t h) {  // [B, N_q, …] of [B, H, N_q, …]
+    auto head = view.slice(1, h, h + 1);
+    return decltype(head)(head.data(), {head.dim(0), head.dim(2), head.dim(3)},
+                          {head.stride(0), head.stride(2), head.stride(3)});
+  };
+  for (int64_t h = 0; h < H; ++h) {
+    const Linear<T>& key = heads.key[static_cast<size_t>(h)];
+    ForEachMatrix([&](View<const T> from, View<T> to) { LinearForward<T>(from, key, to); }, head_of(query, h),
+                  head_of(carried, h));
+  }
+  // All heads look at the same tokens: they are more queries of one head.
+  attention::Options<T> options;
+  options.scale = T(1) / std::sqrt(static_cast<T>(query.dim(3)));
+  const View<const T> keys(tokens.data(), {B, 1, x.dim(1), D}, {tokens.stride(0), 0, tokens.stride(1), 1});
+  attention::Attention<T>(carried.reshape({B, 1, H * Nq, D}), keys, keys, options, sums.reshape({B, 1, H * Nq, D}),
+                          arena);
+  for (int64_t h = 0; h < H; ++h) {
+    const Linear<T>& value = heads.value[static_cast<size_t>(h)];
+    ForEachMatrix([&](View<const T> from, View<T> to) { LinearForward<T>(from, value, to); },
+                  View<const T>(head_of(sums, h)), head_of(SwapHeadsAndTokens(joined), h));
+  }
+}
+
+// The order of keys and values for all tokens; requests get the weights. query, joined as above.
+template <typename T>
+void ProjectedAttention(View<const T> query, const Input<T>& x, const AttentionLayer<T>& layer, View<T> joined,
+                        Arena& arena, std::span<const WeightsRequest<T>> requests) {
+  const int64_t H = layer.heads;
+  const View<T> key_value = ProjectToHeads(x, layer.key_value, layer.head_width, arena);
+  const View<T> key = key_value.slice(1, 0, H), value = key_value.slice(1, H, 2 * H);  // [B, H, N, E]
+  NormHeads(key, layer.key_norm);
+  const attention::Options<T> options;
+  attention::Attention<T>(query, key, value, options, SwapHeadsAndTokens(joined), arena);
+  for (const WeightsRequest<T>& request : requests) {
+    attention::AttentionWeights<T>(query, key, options, request.row_begin, request.row_end, request.out);
+  }
+}
+
 }  // namespace
 
 template <typename T>
@@ -47,16 +111,14 @@ void AttentionForward(const Input<T>& x_query, const Input<T>& x, const Attentio
   const Arena::Scope scope(arena);
   const int64_t B = x.dim(0), Nq = x_query.dim(1), H = layer.heads, E = layer.head_width;
   const View<T> query = ProjectToHeads(x_query, layer.query, E, arena);
-  const View<T> key_value = ProjectToHeads(x, layer.key_value, E, arena);
-  const View<T> key = key_value.slice(1, 0, H), value = key_value.slice(1, H, 2 * H);  // [B, H, N, E]
   NormHeads(query, layer.query_norm);
-  NormHeads(key, layer.key_norm);
-
-  const attention::Options<T> options;
   const View<T> joined = arena.New<T>({B, Nq, H, E});
-  attention::Attention<T>(query, key, value, options, SwapHeadsAndTokens(joined), arena);
-  for (const WeightsRequest<T>& request : requests) {
-    attention::AttentionWeights<T>(query, key, options, request.row_begin, request.row_end, request.out);
+  const attention::Workload workload{Nq, x.dim(1), x.dim(2), H, E, layer.key_norm.empty()};
+  if (!layer.absorbed.key.empty() && requests.empty() &&
+      attention::CheapestOrder(workload) == attention::Order::kAbsorbed) {
+    AbsorbedAttention<T>(query, x, layer.absorbed, joined, arena);
+  } else {
+    ProjectedAttention<T>(query, x, layer, joined, arena, requests);
   }
 
   const View<T> rows = joined.reshape({B, Nq, H * E});

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "qkv/attention/attention.h"
 #include "qkv/core/arena.h"
@@ -12,12 +13,20 @@
 
 namespace qkv::nn {
 
+/// W_K and W_V head by head, for the order that projects queries and sums instead of keys and values.
+template <typename T>
+struct AbsorbedHeads {
+  std::vector<Linear<T>> key;    // W_Kᵀ of a head, [D, E]; a bias of keys cancels in the softmax
+  std::vector<Linear<T>> value;  // W_V of a head, [E, D]
+};
+
 template <typename T>
 struct AttentionLayer {
   int64_t heads = 1;
   int64_t head_width = 0;        // E
   Linear<T> query;               // [H·E, D]
   Linear<T> key_value;           // [2·H·E, D]: the keys of all heads, then the values
+  AbsorbedHeads<T> absorbed;     // the same once more, for layers of which few rows are read; or empty
   Norm<T> query_norm, key_norm;  // over each head's E (Dehghani et al. 2023), or empty
   Norm<T> output_norm;           // over the joined heads, before the projection (timm's scale_attn_norm), or empty
   Linear<T> projection;          // [D, H·E], or empty: the joined heads are the output
@@ -32,7 +41,8 @@ struct WeightsRequest {
 
 /// out = residual + scale · projection(attention(x_query, x)).
 /// x_query: [B, N_q, D]; x: [B, N, D]; out, residual: [B, N_q, D] (residual may be out); dense rows, any batch stride.
-/// Scores are scaled by 1 / sqrt(E). Scratch comes from `arena`.
+/// Scores are scaled by 1 / sqrt(E). Scratch comes from `arena`. Where the layer has absorbed heads and no weights are
+/// requested, attention::CheapestOrder decides the order.
 template <typename T>
 void AttentionForward(const Input<T>& x_query, const Input<T>& x, const AttentionLayer<T>& layer,
                       const Tensor<T>* scale, View<const T> residual, View<T> out, Arena& arena,

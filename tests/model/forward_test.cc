@@ -91,18 +91,6 @@ TEST_P(ForwardOf, ResultDoesNotDependOnTheThreads) {
   for (int64_t i = 0; i < one.size(); ++i) EXPECT_EQ(one[i], five[i]);
 }
 
-// Where only the class token is read, the last block computes only that row. Asking for the tokens switches it off.
-TEST_P(ForwardOf, ReadingOnlyTheClassTokenChangesNoBit) {
-  const Model model = Load(GetParam());
-  const VitConfig& c = model.config();
-  const Tensor<float> pixels = RandomPixels(model, 2);
-  Tensor<float> saved({2, c.outputs()}), full({2, c.outputs()}), tokens({2, c.tokens(), c.width});
-  Workspace<float> workspace;
-  model.Forward(pixels, workspace, {.logits = saved});
-  model.Forward(pixels, workspace, {.logits = full, .tokens = tokens});
-  for (int64_t i = 0; i < full.size(); ++i) EXPECT_EQ(saved[i], full[i]);
-}
-
 TEST(Forward, RefusesWhatDoesNotFit) {
   const Model model = Load("timm_vit");
   EXPECT_THROW(model.Logits(Tensor<float>({1, 1, 24, 24})), Error);  // one channel
