@@ -226,6 +226,14 @@ TEST_P(TileKernelTest, PrefetchingChangesNothing) {
   }
 }
 
+TEST_P(TileKernelTest, RowsMayChangeAndWorkGoOnAfterItsEnd) {
+  for (const int rows : {kernel_.rows, 1, kernel_.rows, kernel_.rows}) {
+    const Operands operands = RandomOperands(kernel_, rows, kernel_.chunk, 5);
+    ExpectProduct(kernel_, operands, nullptr, Multiply(kernel_, operands, nullptr));
+    if (rows > 1 && kernel_.finish) kernel_.finish();
+  }
+}
+
 std::string KernelTestName(const testing::TestParamInfo<Candidate>& info) { return info.param.kernel.name; }
 
 INSTANTIATE_TEST_SUITE_P(Kernels, TileKernelTest, testing::ValuesIn(Candidates()), KernelTestName);
