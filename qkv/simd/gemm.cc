@@ -10,6 +10,7 @@
 
 #include "qkv/core/error.h"
 #include "qkv/core/parallel.h"
+#include "qkv/simd/gemm_low.h"
 #include "qkv/simd/gemm_task.h"
 #include "qkv/simd/isa.h"
 #include "qkv/simd/targets.h"
@@ -18,8 +19,8 @@
 #define HWY_TARGET_INCLUDE "qkv/simd/gemm.cc"
 #include "hwy/foreach_target.h"
 //
-#include "qkv/simd/activation-inl.h"
 #include "qkv/simd/dispatch.h"
+#include "qkv/simd/gemm_finish-inl.h"
 #include "qkv/simd/tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -48,75 +49,6 @@ HWY_NOINLINE void MultiplyTile(int rows, const T* a, const T* b, int64_t depth, 
       acc.Store(c, kPanel<T>);
     }
   });
-}
-
-// Where column n of a row of y lies.
-template <typename T>
-HWY_INLINE int64_t ColumnOffset(const GemmTask<T>& task, int64_t n) {
-  return n < task.head_width ? n : n / task.head_width * task.head_stride + n % task.head_width;
-}
-
-// Stores `count` lanes from column n on.
-template <typename T>
-HWY_INLINE void StoreColumns(const GemmTask<T>& task, Vector<T> v, int64_t n, int64_t count, T* y) {
-  const Tag<T> d;
-  if (n % task.head_width + count <= task.head_width) return StoreSome(d, v, y + ColumnOffset(task, n), count);
-  HWY_ALIGN T lanes[kLanes<T>];
-  hn::Store(v, d, lanes);
-  for (int64_t i = 0; i < count; ++i) y[ColumnOffset(task, n + i)] = lanes[i];
-}
-
-// y = residual + scale · activation(c + bias) for rows × columns of one panel.
-template <Activation kActivation, typename T>
-HWY_NOINLINE void Finish(const GemmTask<T>& task, const T* c, int64_t row, int64_t rows, int64_t panel) {
-  const Tag<T> d;
-  const Epilogue<T>& e = *task.epilogue;
-  const bool gated = task.gate != Gate::kNone;
-  const int64_t half = kPanel<T> / 2, width = gated ? half : kPanel<T>;
-  const int64_t gate_at = task.gate == Gate::kLast ? task.N : 0, value_at = gated ? task.N - gate_at : 0;
-  for (int64_t i = 0; i < width; i += kLanes<T>) {
-    const int64_t n = panel * width + i, count = std::min<int64_t>(kLanes<T>, task.N - n);
-    if (count <= 0) return;
-    const bool whole = count == kLanes<T>;
-    const auto load = [&](const T* p) HWY_ATTR { return whole ? hn::LoadU(d, p + n) : LoadSome(d, p + n, count); };
-    const auto zero = hn::Zero(d);
-    const auto bias = e.bias ? load(e.bias + gate_at) : zero, value_bias = e.bias ? load(e.bias + value_at) : zero;
-    const auto scale = e.scale ? load(e.scale) : zero;
-    const bool in_one_head = whole && n % task.head_width + kLanes<T> <= task.head_width;
-    T* y = task.y + row * task.y_stride + (in_one_head ? ColumnOffset(task, n) : 0);
-    const T* residual = e.residual ? e.residual + row * e.residual_stride : nullptr;
-    for (int64_t r = 0; r < rows; ++r, y += task.y_stride) {
-      auto v = ActivateVector<kActivation>(d, hn::Add(hn::LoadU(d, c + r * kPanel<T> + i), bias));
-      if (gated) v = hn::Mul(v, hn::Add(hn::LoadU(d, c + r * kPanel<T> + half + i), value_bias));
-      if (e.scale) v = hn::Mul(v, scale);
-      if (residual) v = hn::Add(v, load(residual + r * e.residual_stride));
-      if (in_one_head) {
-        hn::StoreU(v, d, y);
-      } else {
-        StoreColumns(task, v, n, count, y);
-      }
-    }
-  }
-}
-
-template <typename T>
-HWY_INLINE void FinishPanel(const GemmTask<T>& task, const T* c, int64_t row, int64_t rows, int64_t panel) {
-  switch (task.epilogue->activation) {
-    case Activation::kNone:
-      return Finish<Activation::kNone>(task, c, row, rows, panel);
-    case Activation::kGelu:
-      return Finish<Activation::kGelu>(task, c, row, rows, panel);
-    case Activation::kGeluTanh:
-      return Finish<Activation::kGeluTanh>(task, c, row, rows, panel);
-    case Activation::kQuickGelu:
-      return Finish<Activation::kQuickGelu>(task, c, row, rows, panel);
-    case Activation::kRelu:
-      return Finish<Activation::kRelu>(task, c, row, rows, panel);
-    case Activation::kSilu:
-      return Finish<Activation::kSilu>(task, c, row, rows, panel);
-    case Activation::kTanh:
-      return Finish<Activation::kTanh>(task, c, row, rows, panel);
-  }
 }
 
 // The same as CopyToChunks of (x − mean) · rstd.
@@ -183,7 +115,7 @@ HWY_INLINE void RunTask(const GemmTask<T>& task, int64_t row, int64_t rows, int6
         T* c_tile = single ? c : c + ((p - panel_begin) * rows + tiles.begin(t)) * kPanel<T>;
         MultiplyTile(tiles.size(t), a + tiles.begin(t) * padded, b, depth, prefetch, k == 0, c_tile);
         prefetch.next += groups * prefetch.lines * static_cast<int64_t>(kAlignment);
-        if (last) FinishPanel(task, c_tile, row + tiles.begin(t), tiles.size(t), p);
+        if (last) FinishPanel(task, Sums<T>{c_tile, kPanel<T>}, kPanel<T>, row + tiles.begin(t), tiles.size(t), p);
       }
     }
   }
@@ -217,28 +149,18 @@ HWY_EXPORT(GemmPanelDouble);
 namespace {
 
 using internal::GemmTask;
+using internal::Grow;
+using internal::PanelOrder;
+using internal::TaskCut;
 
-// Rows of a task: ViT's 197 tokens are one block, so that at batch 1 the weights are read once.
-constexpr int64_t kBlockRows = 240;
 // Depth of a block: the rows of x (this times kBlockRows) should stay in a second-level cache of 1 MiB where there is
 // AVX-512, of 512 KiB otherwise. Measured on Zen 5: 768 against 256 gives 3 % at K = 768 and 9 % at K = 3072.
-int64_t BlockDepth(Isa isa) { return isa == Isa::kAvx512 ? 768 : 384; }
-// Panels of a task at most: bounds the scratch tile.
-constexpr int64_t kTaskPanels = 8;
-// Rows of a task at least: below two tiles a slice of W is not used often enough to be worth fetching.
-constexpr int64_t kLeastRows = 28;
-// Tasks for each thread, so that a thread that was held up does not hold up the rest for long.
-constexpr int64_t kTasksPerThread = 4;
-
+int64_t BlockDepth(Isa isa) { return isa >= Isa::kAvx512 ? 768 : 384; }
 // A thread's copy of rows of x and its scratch tile; grows to what the largest product needs.
 template <typename T>
 struct alignas(kAlignment) Scratch {
   Tensor<T> copy, c;
   int64_t row = -1;  // the rows of this product that `copy` holds
-
-  static void Grow(Tensor<T>& memory, int64_t size) {
-    if (memory.size() < size) memory = Tensor<T>::Uninitialised({size});
-  }
 };
 
 // Scratch of all threads that may work for this one. It is the caller's, so that the first call makes room for all of
@@ -248,8 +170,8 @@ Scratch<T>* ScratchOfThreads(int threads, int64_t copy_size, int64_t c_size) {
   static thread_local std::vector<Scratch<T>> scratch;
   if (static_cast<int>(scratch.size()) < threads) scratch.resize(static_cast<size_t>(threads));
   for (Scratch<T>& one : scratch) {
-    Scratch<T>::Grow(one.copy, copy_size);
-    Scratch<T>::Grow(one.c, c_size);
+    Grow(one.copy, copy_size);
+    Grow(one.c, c_size);
     one.row = -1;
   }
   return scratch.data();
@@ -273,20 +195,27 @@ int64_t PanelWidth() {
 }  // namespace
 
 template <typename T>
-PackedMatrix<T>::PackedMatrix(View<const T> w, Gate gate) : gate_(gate) {
+PackedMatrix<T>::PackedMatrix(View<const T> w, Gate gate, Precision precision) : gate_(gate), precision_(precision) {
   Require(w.rank() == 2, "gemm: expected weights [N, K], got {}", ToString(w.shape()));
   const bool gated = gate != Gate::kNone;
   Require(!gated || w.dim(0) % 2 == 0, "gemm: a gate and its values have {} rows together, an odd number", w.dim(0));
   N_ = gated ? w.dim(0) / 2 : w.dim(0), K_ = w.dim(1);
-  const int64_t panel = PanelWidth<T>(), width = gated ? panel / 2 : panel, panels = (N_ + width - 1) / width;
-  const int64_t gate_at = gate == Gate::kLast ? N_ : 0;
-  panels_ = Tensor<T>::Uninitialised({panels, K_, panel});
-  ParallelFor(panels, 1, [&](int64_t begin, int64_t end) {
+  if (precision != Precision::kFloat32) {
+    if constexpr (sizeof(T) == 4) {
+      low_ = internal::PackLow(w, gate, precision);
+      return;
+    }
+    Fail("gemm: double has no lower precision");
+  }
+  const int64_t panel = PanelWidth<T>();
+  const PanelOrder order(gate, N_, panel);
+  panels_ = Tensor<T>::Uninitialised({order.panels, K_, panel});
+  ParallelFor(order.panels, 1, [&](int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end; ++p) {
       T* out = panels_.data() + p * K_ * panel;
       for (int64_t i = 0; i < panel; ++i) {
-        const int64_t n = p * width + i % width, row = i < width ? n + gate_at : n + N_ - gate_at;
-        for (int64_t k = 0; k < K_; ++k) out[k * panel + i] = n < N_ ? *w.at(row, k) : T{0};
+        const int64_t row = order.RowOf(p, i);
+        for (int64_t k = 0; k < K_; ++k) out[k * panel + i] = row >= 0 ? *w.at(row, k) : T{0};
       }
     }
   });
@@ -306,10 +235,6 @@ void Gemm(View<const T> x, const PackedMatrix<T>& w, const Epilogue<T>& epilogue
           "gemm: expected dense rows of x and y");
   Require(!heads || !epilogue.residual, "gemm: no residual is added to heads");
   if (M == 0 || N == 0) return;
-  Require(w.panel() == PanelWidth<T>(),
-          "gemm: the weights were packed for another instruction set (panels of {}, not {})", w.panel(),
-          PanelWidth<T>());
-
   const GemmTask<T> task{x.data(),
                          x.stride(0),
                          w.data(),
@@ -323,27 +248,24 @@ void Gemm(View<const T> x, const PackedMatrix<T>& w, const Epilogue<T>& epilogue
                          w.gate(),
                          &prologue,
                          &epilogue};
-  const int64_t width = PanelWidth<T>(), panels = w.panels();
-  // Columns are cut first: that costs nothing but copying rows of x on several threads. Rows are cut further only when
-  // there are more threads than columns to share.
-  const int64_t wanted = NumThreads() == 1 ? 1 : kTasksPerThread * NumThreads();
-  const int64_t row_blocks =
-      std::max((M + kBlockRows - 1) / kBlockRows, std::min((wanted + panels - 1) / panels, M / kLeastRows));
-  const int64_t task_panels = std::clamp<int64_t>(panels * row_blocks / wanted, 1, kTaskPanels);
-  const int64_t column_blocks = (panels + task_panels - 1) / task_panels;
-  const int64_t rows_max = (M + row_blocks - 1) / row_blocks;
-  const int64_t padded_K = (K + internal::kGemmChunk - 1) / internal::kGemmChunk * internal::kGemmChunk;
+  if constexpr (sizeof(T) == 4) {
+    if (w.precision() != Precision::kFloat32) return internal::GemmLow(task, M, w.precision(), w.low());
+  }
+  const int64_t width = PanelWidth<T>();
+  Require(w.panel() == width, "gemm: the weights were packed for another instruction set (panels of {}, not {})",
+          w.panel(), width);
 
+  const TaskCut cut(M, w.panels(), NumThreads());
+  const int64_t padded_K = (K + internal::kGemmChunk - 1) / internal::kGemmChunk * internal::kGemmChunk;
   Scratch<T>* const scratch =
-      ScratchOfThreads<T>(NumThreads(), rows_max * padded_K, rows_max * (task_panels + 1) * width);
-  ParallelTasks(row_blocks * column_blocks, [&](int64_t t, int thread) {
-    const int64_t block = t / column_blocks, columns = t % column_blocks;
-    const int64_t row = block * M / row_blocks, rows = (block + 1) * M / row_blocks - row;
-    const int64_t begin = columns * panels / column_blocks, end = (columns + 1) * panels / column_blocks;
+      ScratchOfThreads<T>(NumThreads(), cut.rows * padded_K, cut.rows * (cut.panels + 1) * width);
+  ParallelTasks(cut.count(), [&](int64_t t, int thread) {
+    const TaskCut::Part part = cut.at(t);
     Scratch<T>& own = scratch[thread];
     // A thread that goes on in the same rows finds them copied.
-    Dispatch(task, row, rows, begin, end, own.row == row, own.copy.data(), own.c.data());
-    own.row = row;
+    Dispatch(task, part.row, part.rows, part.panel_begin, part.panel_end, own.row == part.row, own.copy.data(),
+             own.c.data());
+    own.row = part.row;
   });
 }
 

@@ -2,11 +2,26 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "qkv/core/tensor.h"
 #include "qkv/simd/elementwise.h"
+#include "qkv/simd/tile_kernel.h"
 
 namespace qkv::simd {
+
+/// What weights are stored in, and products are computed in where the machine can. Sums are kept in float (bfloat16)
+/// or int32 (int8); x, y and the epilogue stay float.
+/// kBfloat16: 8 significant bits of weights, and of x where the machine multiplies bfloat16 itself.
+/// kInt8: weights symmetric with a scale for each output, rows of x with a scale and an offset each.
+enum class Precision { kFloat32, kBfloat16, kInt8 };
+
+/// How a product of this precision is computed here, under ActiveIsa().
+struct PrecisionSupport {
+  std::string_view kernel;  // "avx512_vnni", …
+  bool native;              // products are computed in this precision; if not, weights are only stored in it
+};
+PrecisionSupport Describe(Precision precision);
 
 /// What a product's outputs are multiplied by before they leave it (Shazeer 2020): W has the rows of a gate g and of
 /// values v, and the product is activation(g) · v.
@@ -18,7 +33,9 @@ class PackedMatrix {
  public:
   PackedMatrix() = default;
   /// w: [N, K], a row for each output, as PyTorch's nn.Linear stores it; gated [2·N, K]. Any strides.
-  explicit PackedMatrix(View<const T> w, Gate gate = Gate::kNone);
+  /// Throws Error when w is no matrix, or double is asked for in a lower precision.
+  explicit PackedMatrix(View<const T> w, Gate gate = Gate::kNone, Precision precision = Precision::kFloat32);
+  PackedMatrix(View<const T> w, Precision precision) : PackedMatrix(w, Gate::kNone, precision) {}
 
   int64_t outputs() const { return N_; }  // N
   int64_t inputs() const { return K_; }   // K
@@ -26,13 +43,19 @@ class PackedMatrix {
   int64_t panel() const { return panels_.rank() == 3 ? panels_.dim(2) : 0; }
   int64_t panels() const { return panels_.rank() == 3 ? panels_.dim(0) : 0; }
   const T* data() const { return panels_.data(); }
+  Precision precision() const { return precision_; }
+  /// Memory of the packed form.
+  int64_t bytes() const { return panels_.size() * static_cast<int64_t>(sizeof(T)) + low_.bytes(); }
+  const internal::LowPanels& low() const { return low_; }
 
  private:
   int64_t N_ = 0, K_ = 0;
   Gate gate_ = Gate::kNone;
+  Precision precision_ = Precision::kFloat32;
   // [panels][K][panel], zero-padded; panel is the active kernels' width. Gated, the first half of a panel is the gate
   // of the second.
   Tensor<T> panels_;
+  internal::LowPanels low_;  // in its place in the lower precisions
 };
 
 /// What happens to x on its way in: (x − mean) · rstd for each row. That is LayerNorm whose gamma and beta are in the

@@ -1,6 +1,8 @@
-// What the parts of gemm.cc that are compiled once for each instruction set share with the rest of it.
+// What the parts of a matrix product that are compiled once for each instruction set share with the rest of it, in
+// every precision.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "qkv/simd/gemm.h"
@@ -22,5 +24,71 @@ struct GemmTask {
   const Prologue<T>* prologue;
   const Epilogue<T>* epilogue;
 };
+
+/// Which row of W a panel's columns come from.
+struct PanelOrder {
+  PanelOrder(Gate gate, int64_t outputs, int64_t panel)
+      : N(outputs),
+        width(gate == Gate::kNone ? panel : panel / 2),
+        panels((N + width - 1) / width),
+        gate_at(gate == Gate::kLast ? N : 0) {}
+
+  /// −1: none, the column is padding.
+  int64_t RowOf(int64_t p, int64_t i) const {
+    const int64_t n = p * width + i % width;
+    if (n >= N) return -1;
+    return i < width ? n + gate_at : n + N - gate_at;
+  }
+
+  int64_t N, width, panels, gate_at;
+};
+
+/// A product cut into tasks: blocks of rows times some panels of outputs.
+class TaskCut {
+ public:
+  // Rows of a task: ViT's 197 tokens are one block, so that at batch 1 the weights are read once.
+  static constexpr int64_t kBlockRows = 240;
+
+  // Columns are cut first: that costs nothing but copying rows of x on several threads. Rows are cut further only when
+  // there are more threads than columns to share.
+  TaskCut(int64_t M, int64_t all_panels, int threads) : M_(M), all_panels_(all_panels) {
+    const int64_t wanted = threads == 1 ? 1 : kTasksPerThread * threads;
+    row_blocks =
+        std::max((M + kBlockRows - 1) / kBlockRows, std::min((wanted + all_panels - 1) / all_panels, M / kLeastRows));
+    panels = std::clamp<int64_t>(all_panels * row_blocks / wanted, 1, kTaskPanels);
+    column_blocks_ = (all_panels + panels - 1) / panels;
+    rows = (M + row_blocks - 1) / row_blocks;
+  }
+
+  struct Part {
+    int64_t row, rows, panel_begin, panel_end;
+  };
+  int64_t count() const { return row_blocks * column_blocks_; }
+  Part at(int64_t task) const {
+    const int64_t block = task / column_blocks_, columns = task % column_blocks_;
+    return {RowOf(block), RowOf(block + 1) - RowOf(block), columns * all_panels_ / column_blocks_,
+            (columns + 1) * all_panels_ / column_blocks_};
+  }
+  /// The first row of a block.
+  int64_t RowOf(int64_t block) const { return block * M_ / row_blocks; }
+
+  int64_t row_blocks, rows, panels;  // how many blocks of rows; rows and panels of a task at most
+
+ private:
+  // Panels of a task at most: bounds the scratch tile.
+  static constexpr int64_t kTaskPanels = 8;
+  // Rows of a task at least: below two tiles a slice of W is not used often enough to be worth fetching.
+  static constexpr int64_t kLeastRows = 28;
+  // Tasks for each thread, so that a thread that was held up does not hold up the rest for long.
+  static constexpr int64_t kTasksPerThread = 4;
+
+  int64_t M_, all_panels_, column_blocks_;
+};
+
+/// Scratch memory that grows to what the largest product needs.
+template <typename T>
+void Grow(Tensor<T>& memory, int64_t size) {
+  if (memory.size() < size) memory = Tensor<T>::Uninitialised({size});
+}
 
 }  // namespace qkv::simd::internal

@@ -164,7 +164,7 @@ HWY_INLINE void ForRows(int rows, F&& f) {
 // From kHalfTile rows on no tile has fewer than kHalfTile.
 inline constexpr int kHalfTile = (kTileRows + 1) / 2;
 struct RowTiles {
-  explicit RowTiles(int64_t total) : rows(total), count((total + kTileRows - 1) / kTileRows) {}
+  explicit RowTiles(int64_t total, int64_t most = kTileRows) : rows(total), count((total + most - 1) / most) {}
   int64_t begin(int64_t tile) const { return count == 0 ? 0 : tile * rows / count; }
   int size(int64_t tile) const { return static_cast<int>(begin(tile + 1) - begin(tile)); }
   int64_t rows, count;

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "qkv/core/tensor.h"
+
 namespace qkv::simd::internal {
 
 /// C[rows][panel] = A B, or += when not `first`. Both operands in groups of `group` consecutive k, whose products one
@@ -23,12 +25,29 @@ struct TileKernel {
   int panel = 0;               // columns of a panel of weights
   int rows = 0;                // of a tile at most; any count from 1 on is allowed
   int group = 0;               // 2 (bfloat16) or 4 (int8)
-  int chunk = 0;               // elements in 64 bytes: 32 or 64
+  int chunk = 0;               // elements of A in 64 bytes: 64 (uint8), 32 (bfloat16) or 16 (see below)
   // int8 only: what activations (unsigned) and weights (signed, symmetric) may reach so that nothing saturates.
   int activation_max = 0, weight_max = 0;
   TileMultiply multiply = nullptr;
   // Where not null, a thread calls it after its last multiply of a product: AMX tiles go back to the system.
   void (*finish)() = nullptr;
+};
+
+/// Where the machine cannot multiply bfloat16: the kernel widens the weights and A is float, 16 a chunk.
+/// For the target of ActiveIsa(), through libhwy.
+const TileKernel& Bf16Widened();
+/// Where the machine has no dot product of bytes: exact, in pairs of int16.
+const TileKernel& Int8Pairs();
+
+/// Weights in the order of a kernel.
+struct LowPanels {
+  const TileKernel* kernel = nullptr;
+  int64_t panels = 0, depth = 0;  // depth: K padded to whole chunks
+  Tensor<uint8_t> groups;         // [panels][depth / group][panel][group]
+  // int8 only, [2][panels · panel]: each column's scale s, and s · Σ_k w, which a row's offset is multiplied with.
+  Tensor<float> columns;
+
+  int64_t bytes() const { return groups.size() + columns.size() * static_cast<int64_t>(sizeof(float)); }
 };
 
 // Each is for machines that have the instruction set; the choice is the driver's.

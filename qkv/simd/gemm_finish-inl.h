@@ -1,0 +1,109 @@
+// The epilogue of a matrix product on one tile, in the registers that the sums are loaded into: for gemm.cc, and for
+// low precision, where loading is also what turns sums into numbers.
+
+#if defined(QKV_SIMD_GEMM_FINISH_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef QKV_SIMD_GEMM_FINISH_INL_H_
+#undef QKV_SIMD_GEMM_FINISH_INL_H_
+#else
+#define QKV_SIMD_GEMM_FINISH_INL_H_
+#endif
+
+#include <algorithm>
+
+#include "qkv/simd/activation-inl.h"
+#include "qkv/simd/gemm_task.h"
+#include "qkv/simd/tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace qkv::simd {
+namespace HWY_NAMESPACE {
+namespace {
+
+using internal::GemmTask;
+
+// The product's elements of a tile of `panel` columns: operator()(r, i) has the vector of row r from column i on.
+template <typename T>
+struct Sums {
+  const T* c;  // [rows][panel]
+  int64_t panel;
+
+  HWY_INLINE Vector<T> operator()(int64_t r, int64_t i) const { return hn::LoadU(Tag<T>(), c + r * panel + i); }
+};
+
+// Where column n of a row of y lies.
+template <typename T>
+HWY_INLINE int64_t ColumnOffset(const GemmTask<T>& task, int64_t n) {
+  return n < task.head_width ? n : n / task.head_width * task.head_stride + n % task.head_width;
+}
+
+// Stores `count` lanes from column n on.
+template <typename T>
+HWY_INLINE void StoreColumns(const GemmTask<T>& task, Vector<T> v, int64_t n, int64_t count, T* y) {
+  const Tag<T> d;
+  if (n % task.head_width + count <= task.head_width) return StoreSome(d, v, y + ColumnOffset(task, n), count);
+  HWY_ALIGN T lanes[kLanes<T>];
+  hn::Store(v, d, lanes);
+  for (int64_t i = 0; i < count; ++i) y[ColumnOffset(task, n + i)] = lanes[i];
+}
+
+// y = residual + scale · activation(c + bias) for rows × columns of one panel.
+template <Activation kActivation, typename T, class Product>
+HWY_NOINLINE void Finish(const GemmTask<T>& task, const Product& product, int64_t panel_width, int64_t row,
+                         int64_t rows, int64_t panel) {
+  const Tag<T> d;
+  const Epilogue<T>& e = *task.epilogue;
+  const bool gated = task.gate != Gate::kNone;
+  const int64_t half = panel_width / 2, width = gated ? half : panel_width;
+  const int64_t gate_at = task.gate == Gate::kLast ? task.N : 0, value_at = gated ? task.N - gate_at : 0;
+  for (int64_t i = 0; i < width; i += kLanes<T>) {
+    const int64_t n = panel * width + i, count = std::min<int64_t>(kLanes<T>, task.N - n);
+    if (count <= 0) return;
+    const bool whole = count == kLanes<T>;
+    const auto load = [&](const T* p) HWY_ATTR { return whole ? hn::LoadU(d, p + n) : LoadSome(d, p + n, count); };
+    const auto zero = hn::Zero(d);
+    const auto bias = e.bias ? load(e.bias + gate_at) : zero, value_bias = e.bias ? load(e.bias + value_at) : zero;
+    const auto scale = e.scale ? load(e.scale) : zero;
+    const bool in_one_head = whole && n % task.head_width + kLanes<T> <= task.head_width;
+    T* y = task.y + row * task.y_stride + (in_one_head ? ColumnOffset(task, n) : 0);
+    const T* residual = e.residual ? e.residual + row * e.residual_stride : nullptr;
+    for (int64_t r = 0; r < rows; ++r, y += task.y_stride) {
+      auto v = ActivateVector<kActivation>(d, hn::Add(product(r, i), bias));
+      if (gated) v = hn::Mul(v, hn::Add(product(r, half + i), value_bias));
+      if (e.scale) v = hn::Mul(v, scale);
+      if (residual) v = hn::Add(v, load(residual + r * e.residual_stride));
+      if (in_one_head) {
+        hn::StoreU(v, d, y);
+      } else {
+        StoreColumns(task, v, n, count, y);
+      }
+    }
+  }
+}
+
+template <typename T, class Product>
+HWY_INLINE void FinishPanel(const GemmTask<T>& task, const Product& product, int64_t panel_width, int64_t row,
+                            int64_t rows, int64_t panel) {
+  switch (task.epilogue->activation) {
+    case Activation::kNone:
+      return Finish<Activation::kNone>(task, product, panel_width, row, rows, panel);
+    case Activation::kGelu:
+      return Finish<Activation::kGelu>(task, product, panel_width, row, rows, panel);
+    case Activation::kGeluTanh:
+      return Finish<Activation::kGeluTanh>(task, product, panel_width, row, rows, panel);
+    case Activation::kQuickGelu:
+      return Finish<Activation::kQuickGelu>(task, product, panel_width, row, rows, panel);
+    case Activation::kRelu:
+      return Finish<Activation::kRelu>(task, product, panel_width, row, rows, panel);
+    case Activation::kSilu:
+      return Finish<Activation::kSilu>(task, product, panel_width, row, rows, panel);
+    case Activation::kTanh:
+      return Finish<Activation::kTanh>(task, product, panel_width, row, rows, panel);
+  }
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace qkv::simd
+HWY_AFTER_NAMESPACE();
+
+#endif  // QKV_SIMD_GEMM_FINISH_INL_H_

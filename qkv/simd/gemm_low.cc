@@ -1,0 +1,351 @@
+// Matrix products in bfloat16 and int8. As in gemm.cc y is cut into tasks and K into blocks; but all rows of x are
+// converted before the first task, by all threads together: they take half or a quarter of the memory then, and a
+// product is so short that each thread's own copy would cost as much.
+// An int8 row is x[k] ≈ offset + scale · u[k] with u in [0, activation_max]: a real-valued offset loses none of the
+// levels where all of a row is on one side of zero. Hence
+//   Σ_k x[k] w[n][k] ≈ s[n] · (scale · Σ_k u[k] q[n][k] + offset · Σ_k q[n][k]).
+#include "qkv/simd/gemm_low.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "qkv/core/dtype.h"
+#include "qkv/core/parallel.h"
+#include "qkv/simd/isa.h"
+#include "qkv/simd/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "qkv/simd/gemm_low.cc"
+#include "hwy/foreach_target.h"
+//
+#ifndef QKV_SIMD_GEMM_LOW_TASK_
+#define QKV_SIMD_GEMM_LOW_TASK_
+namespace qkv::simd::internal {
+
+struct LowTask {
+  const GemmTask<float>& gemm;
+  const LowPanels& w;
+  const TileKernel& kernel;
+  int64_t block_depth;
+  int64_t first_row;  // of those that are converted
+  uint8_t* rows;      // they, in the order of the kernel: tile after tile [depth / chunk][tile's rows][chunk]
+  float* offsets;     // int8: [rows][2], scale and offset
+
+  uint8_t* RowsAt(int64_t row) const { return rows + (row - first_row) * w.depth * 64 / kernel.chunk; }
+  float* OffsetsAt(int64_t row) const { return offsets + 2 * (row - first_row); }
+};
+
+}  // namespace qkv::simd::internal
+#endif
+#include "qkv/simd/dispatch.h"
+#include "qkv/simd/gemm_finish-inl.h"
+#include "qkv/simd/tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace qkv::simd {
+namespace HWY_NAMESPACE {
+namespace {
+
+using internal::LowPanels;
+using internal::LowTask;
+using internal::TileKernel;
+
+// f(64 bytes of output, elements of x for them, zeros past the end) for each chunk of one row.
+template <int kElements, class F>
+HWY_INLINE void ForChunks(const float* x, int64_t K, int64_t depth, int rows, uint8_t* to, F&& f) {
+  int64_t k = 0;
+  for (; k + kElements <= K; k += kElements, to += rows * 64) f(to, x + k);
+  for (; k < depth; k += kElements, to += rows * 64) {
+    HWY_ALIGN float rest[kElements] = {};
+    std::copy(x + k, x + std::max(k, K), rest);
+    f(to, rest);
+  }
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V Normalise(D d, V x, const float* moments) {
+  return moments ? hn::Mul(hn::Sub(x, hn::Set(d, moments[0])), hn::Set(d, moments[1])) : x;
+}
+
+HWY_INLINE void FloatRow(const float* x, const float* moments, int64_t K, int64_t depth, int rows, uint8_t* to) {
+  const Tag<float> d;
+  ForChunks<16>(x, K, depth, rows, to, [&](uint8_t* chunk, const float* from) HWY_ATTR {
+    float* out = reinterpret_cast<float*>(chunk);
+    for (int i = 0; i < 16; i += kLanes<float>) hn::StoreU(Normalise(d, hn::LoadU(d, from + i), moments), d, out + i);
+  });
+}
+
+// To nearest, ties to even; NaN stays NaN.
+HWY_INLINE void Bf16Row(const float* x, const float* moments, int64_t K, int64_t depth, int rows, uint8_t* to) {
+  const Tag<float> d;
+  const hn::RebindToUnsigned<Tag<float>> du;
+  const hn::RebindToSigned<Tag<float>> di;
+  const hn::Rebind<uint16_t, Tag<float>> d16;
+  ForChunks<32>(x, K, depth, rows, to, [&](uint8_t* chunk, const float* from) HWY_ATTR {
+    uint16_t* out = reinterpret_cast<uint16_t*>(chunk);
+    for (int i = 0; i < 32; i += kLanes<float>) {
+      const auto v = Normalise(d, hn::LoadU(d, from + i), moments);
+      const auto bits = hn::BitCast(du, v);
+      const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1));
+      const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7FFF)));
+      const auto quiet = hn::Or(bits, hn::Set(du, 0x400000));
+      const auto kept = hn::IfThenElse(hn::RebindMask(du, hn::Eq(v, v)), rounded, quiet);
+      hn::StoreU(hn::DemoteTo(d16, hn::BitCast(di, hn::ShiftRight<16>(kept))), d16, out + i);
+    }
+  });
+}
+
+// Returns through `offset` scale and offset; both are NaN if any of x is NaN or infinite.
+// With moments the levels are those of x itself, for (x − mean) · rstd is a line through them.
+HWY_INLINE void Int8Row(const float* x, const float* moments, int64_t K, int64_t depth, int rows, int greatest,
+                        uint8_t* to, float* offset) {
+  const Tag<float> d;
+  const hn::Rebind<uint8_t, Tag<float>> d8;
+  float low = 0, high = 0, strange = 0;
+  if (K > 0) {
+    auto vlow = hn::Set(d, x[0]), vhigh = vlow, vstrange = hn::Zero(d);
+    const auto take = [&](hn::Vec<Tag<float>> v) HWY_ATTR {
+      vlow = hn::Min(vlow, v), vhigh = hn::Max(vhigh, v);
+      vstrange = hn::MulAdd(v, hn::Zero(d), vstrange);  // ∞ · 0 is NaN too
+    };
+    int64_t k = 0;
+    for (; k + kLanes<float> <= K; k += kLanes<float>) take(hn::LoadU(d, x + k));
+    for (; k < K; ++k) take(hn::Set(d, x[k]));
+    low = hn::GetLane(hn::MinOfLanes(d, vlow)), high = hn::GetLane(hn::MaxOfLanes(d, vhigh));
+    strange = hn::GetLane(hn::SumOfLanes(d, vstrange));
+  }
+  // A range so narrow that its inverse is infinite is none.
+  const float range = high - low, inverse = static_cast<float>(greatest) / range;
+  const bool flat = !(inverse <= std::numeric_limits<float>::max());
+  const float factor = flat ? 0 : inverse, step = flat ? 0 : range / static_cast<float>(greatest);
+  offset[0] = (moments ? step * moments[1] : step) + strange;
+  offset[1] = (moments ? (low - moments[0]) * moments[1] : low) + strange;
+  const auto vlow = hn::Set(d, low), vfactor = hn::Set(d, factor);
+  ForChunks<64>(x, K, depth, rows, to, [&](uint8_t* chunk, const float* from) HWY_ATTR {
+    for (int i = 0; i < 64; i += kLanes<float>) {
+      const auto level = hn::NearestInt(hn::Mul(hn::Sub(hn::LoadU(d, from + i), vlow), vfactor));
+      hn::StoreU(hn::DemoteTo(d8, level), d8, chunk + i);
+    }
+  });
+}
+
+HWY_INLINE void Convert(const LowTask& task, int64_t row, int rows) {
+  const GemmTask<float>& gemm = task.gemm;
+  uint8_t* to = task.RowsAt(row);
+  for (int r = 0; r < rows; ++r, to += 64) {
+    const float* x = gemm.x + (row + r) * gemm.x_stride;
+    const float* moments = gemm.prologue->moments;
+    if (moments) moments += (row + r) * gemm.prologue->moments_stride;
+    if (task.kernel.chunk == 64) {
+      Int8Row(x, moments, gemm.K, task.w.depth, rows, task.kernel.activation_max, to, task.OffsetsAt(row + r));
+    } else if (task.kernel.chunk == 32) {
+      Bf16Row(x, moments, gemm.K, task.w.depth, rows, to);
+    } else {
+      FloatRow(x, moments, gemm.K, task.w.depth, rows, to);
+    }
+  }
+}
+
+// Sums of levels made into numbers, with the scales of their row and column.
+struct Int8Sums {
+  const int32_t* c;  // [rows][panel]
+  int64_t panel;
+  const float* offsets;      // [rows][2]
+  const float *scale, *sum;  // [panel]
+
+  HWY_INLINE Vector<float> operator()(int64_t r, int64_t i) const {
+    const Tag<float> d;
+    const auto levels = hn::ConvertTo(d, hn::LoadU(Tag<int32_t>(), c + r * panel + i));
+    const auto factor = hn::Mul(hn::Set(d, offsets[2 * r]), hn::LoadU(d, scale + i));
+    return hn::MulAdd(levels, factor, hn::Mul(hn::Set(d, offsets[2 * r + 1]), hn::LoadU(d, sum + i)));
+  }
+};
+
+HWY_INLINE void FinishTile(const LowTask& task, const void* c, int64_t row, int64_t rows, int64_t p) {
+  const int64_t panel = task.kernel.panel;
+  if (task.kernel.chunk == 64) {
+    const float* scale = task.w.columns.data() + p * panel;
+    const Int8Sums sums{static_cast<const int32_t*>(c), panel, task.OffsetsAt(row), scale,
+                        scale + task.w.panels * panel};
+    FinishPanel(task.gemm, sums, panel, row, rows, p);
+  } else {
+    FinishPanel(task.gemm, Sums<float>{static_cast<const float*>(c), panel}, panel, row, rows, p);
+  }
+}
+
+}  // namespace
+
+// Tile t of a task's rows [row, row + rows), if it has so many.
+void ConvertTile(const LowTask& task, int64_t row, int64_t rows, int64_t t) {
+  const RowTiles tiles(rows, task.kernel.rows);
+  if (t < tiles.count) Convert(task, row + tiles.begin(t), tiles.size(t));
+}
+
+// c: [panels of the task + 1][rows][panel] of float or int32.
+void RunLowTask(const LowTask& task, const internal::TaskCut::Part& part, float* c) {
+  const TileKernel& kernel = task.kernel;
+  const int64_t panel = kernel.panel, depth = task.w.depth, weight_bytes = kernel.group == 4 ? 1 : 2;
+  const RowTiles tiles(part.rows, kernel.rows);
+  const auto slice = [&](int64_t p, int64_t k) {
+    return task.w.groups.data() + (p * depth + k) * panel * weight_bytes;
+  };
+  const auto depth_at = [&](int64_t k) { return std::min(task.block_depth, depth - k); };
+  for (int64_t k = 0; k < depth; k += task.block_depth) {
+    const bool last = k + task.block_depth >= depth, single = last && k == 0;
+    for (int64_t p = part.panel_begin; p < part.panel_end; ++p) {
+      // What the tiles of this slice prefetch, spread evenly over them: the next slice.
+      const bool same_block = p + 1 < part.panel_end;
+      const int64_t next_k = same_block ? k : k + task.block_depth;
+      const int64_t lines = next_k < depth ? depth_at(next_k) * panel * weight_bytes / 64 : 0;
+      const char* next =
+          lines == 0 ? nullptr : reinterpret_cast<const char*>(slice(same_block ? p + 1 : part.panel_begin, next_k));
+      for (int64_t t = 0; t < tiles.count; ++t) {
+        const int64_t row = part.row + tiles.begin(t), begin = lines * t / tiles.count;
+        const int64_t share = lines * (t + 1) / tiles.count - begin;
+        float* c_tile = single ? c : c + ((p - part.panel_begin) * part.rows + tiles.begin(t)) * panel;
+        kernel.multiply(tiles.size(t), task.RowsAt(row) + k * 64 / kernel.chunk * tiles.size(t), slice(p, k),
+                        depth_at(k), k == 0, c_tile, share == 0 ? nullptr : next + begin * 64, share);
+        if (last) FinishTile(task, c_tile, row, tiles.size(t), p);
+      }
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace qkv::simd
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace qkv::simd {
+
+HWY_EXPORT(ConvertTile);
+HWY_EXPORT(RunLowTask);
+
+namespace internal {
+namespace {
+
+// Rows that are converted at a time, in blocks of TaskCut, if that is enough work for all threads: bounds the memory.
+constexpr int64_t kSlabBlocks = 4;
+// Depth of a block in bytes of a row, as in gemm.cc.
+int64_t BlockBytes(Isa isa) { return isa >= Isa::kAvx512 ? 3072 : 1536; }
+
+int64_t RoundUp(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
+
+// Symmetric levels of one output: the scale, NaN if any weight is NaN or infinite.
+float ScaleOf(View<const float> w, int64_t row, int weight_max) {
+  float greatest = 0, strange = 0;
+  for (int64_t k = 0; k < w.dim(1); ++k) {
+    const float value = *w.at(row, k);
+    greatest = std::max(greatest, std::abs(value)), strange += value * 0;
+  }
+  return greatest / static_cast<float>(weight_max) + strange;
+}
+
+void PackInt8(View<const float> w, const PanelOrder& order, int64_t p, LowPanels& low) {
+  const int64_t panel = low.kernel->panel, depth = low.depth;
+  for (int64_t i = 0; i < panel; ++i) {
+    const int64_t row = order.RowOf(p, i);
+    if (row < 0) continue;
+    const float scale = ScaleOf(w, row, low.kernel->weight_max), inverse = 1 / scale;
+    int64_t sum = 0;
+    // Nothing to multiply where all weights are 0 (or too small to have an inverse), or one is not a number.
+    for (int64_t k = 0; k < w.dim(1) && std::isfinite(inverse); ++k) {
+      const auto level = static_cast<int8_t>(std::nearbyint(*w.at(row, k) * inverse));
+      low.groups[((p * depth + k) / 4 * panel + i) * 4 + k % 4] = static_cast<uint8_t>(level);
+      sum += level;
+    }
+    low.columns[p * panel + i] = scale;
+    low.columns[(low.panels + p) * panel + i] = scale * static_cast<float>(sum);
+  }
+}
+
+void PackBf16(View<const float> w, const PanelOrder& order, int64_t p, LowPanels& low) {
+  const int64_t panel = low.kernel->panel, depth = low.depth;
+  for (int64_t i = 0; i < panel; ++i) {
+    const int64_t row = order.RowOf(p, i);
+    if (row < 0) continue;
+    for (int64_t k = 0; k < w.dim(1); ++k) {
+      const uint16_t bits = ToBFloat16(*w.at(row, k)).bits;
+      std::memcpy(low.groups.data() + ((p * depth + k) / 2 * panel + i) * 4 + k % 2 * 2, &bits, sizeof(bits));
+    }
+  }
+}
+
+// The caller's, as in gemm.cc.
+struct LowScratch {
+  Tensor<uint8_t> rows;
+  Tensor<float> offsets;
+  std::vector<Tensor<float>> c;  // of each thread
+};
+
+}  // namespace
+
+const TileKernel& KernelOf(Precision precision) { return precision == Precision::kInt8 ? Int8Pairs() : Bf16Widened(); }
+
+LowPanels PackLow(View<const float> w, Gate gate, Precision precision) {
+  LowPanels low;
+  low.kernel = &KernelOf(precision);
+  const TileKernel& kernel = *low.kernel;
+  const int64_t N = gate == Gate::kNone ? w.dim(0) : w.dim(0) / 2, K = w.dim(1);
+  Require(precision != Precision::kInt8 ||
+              K <= std::numeric_limits<int32_t>::max() / (kernel.activation_max * kernel.weight_max),
+          "gemm: int8 sums of {} products do not fit 32 bits", K);
+  const PanelOrder order(gate, N, kernel.panel);
+  low.panels = order.panels;
+  low.depth = RoundUp(std::max<int64_t>(K, 1), kernel.chunk);
+  low.groups = Tensor<uint8_t>({low.panels, low.depth / kernel.group, kernel.panel, 4});  // 4 bytes a group
+  if (precision == Precision::kInt8) low.columns = Tensor<float>({2, low.panels * kernel.panel});
+  ParallelFor(low.panels, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t p = begin; p < end; ++p) {
+      precision == Precision::kInt8 ? PackInt8(w, order, p, low) : PackBf16(w, order, p, low);
+    }
+  });
+  return low;
+}
+
+void GemmLow(const GemmTask<float>& gemm, int64_t M, Precision precision, const LowPanels& w) {
+  Require(w.kernel == &KernelOf(precision), "gemm: the weights were packed for another instruction set ({}, not {})",
+          w.kernel->name, KernelOf(precision).name);
+  const TileKernel& kernel = *w.kernel;
+  static thread_local LowScratch scratch;
+  const int threads = NumThreads();
+  const int64_t slab_rows = TaskCut::kBlockRows * std::max<int64_t>(kSlabBlocks, threads);
+  const int64_t slabs = (M + slab_rows - 1) / slab_rows, most = (M + slabs - 1) / slabs;
+  const int64_t row_bytes = 64 / kernel.chunk;
+  Grow(scratch.rows, most * w.depth * row_bytes);
+  Grow(scratch.offsets, most * 2);
+  if (static_cast<int>(scratch.c.size()) < threads) scratch.c.resize(static_cast<size_t>(threads));
+
+  for (int64_t slab = 0; slab < slabs; ++slab) {
+    const int64_t first = slab * M / slabs, rows = (slab + 1) * M / slabs - first;
+    const LowTask task{
+        gemm, w, kernel, BlockBytes(ActiveIsa()) / row_bytes, first, scratch.rows.data(), scratch.offsets.data()};
+    const TaskCut cut(rows, w.panels, threads);
+    for (Tensor<float>& c : scratch.c) Grow(c, cut.rows * (cut.panels + 1) * kernel.panel);
+    const int64_t tiles = (cut.rows + kernel.rows - 1) / kernel.rows;
+    ParallelTasks(cut.row_blocks * tiles, [&](int64_t t, int) {
+      const int64_t row = cut.RowOf(t / tiles);
+      QKV_DISPATCH(ConvertTile)(task, first + row, cut.RowOf(t / tiles + 1) - row, t % tiles);
+    });
+    Tensor<float>* const c = scratch.c.data();  // this thread's: the workers have their own `scratch`
+    ParallelTasks(cut.count(), [&](int64_t t, int thread) {
+      TaskCut::Part part = cut.at(t);
+      part.row += first;
+      QKV_DISPATCH(RunLowTask)(task, part, c[thread].data());
+    });
+  }
+}
+
+}  // namespace internal
+
+PrecisionSupport Describe(Precision precision) {
+  if (precision == Precision::kFloat32) return {"fp32", true};
+  const internal::TileKernel& kernel = internal::KernelOf(precision);
+  return {kernel.name, kernel.chunk != 16};
+}
+
+}  // namespace qkv::simd
+#endif  // HWY_ONCE
