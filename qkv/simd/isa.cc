@@ -6,16 +6,76 @@
 #include "qkv/core/error.h"
 #include "qkv/simd/dispatch.h"
 
+#if HWY_ARCH_X86_64
+#include <cpuid.h>
+#endif
+#ifdef __linux__
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 namespace qkv::simd {
 namespace {
 
-constexpr Isa kAll[] = {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512};
+constexpr Isa kAll[] = {Isa::kBaseline, Isa::kAvx2, Isa::kAvxVnni, Isa::kAvx512, Isa::kAmx};
 
-// HWY_AVX3 asks for F, CD, BW, DQ and VL, and for the operating system's saving of the registers.
-constexpr int64_t kAbove[] = {HWY_AVX2, HWY_AVX3};
+// What highway does not ask the processor for. Intel SDM volume 2A, CPUID, leaf 7.
+struct Features {
+  bool avx_vnni = false, avx512_vnni = false, avx512_bf16 = false, amx = false;
+};
+
+#if HWY_ARCH_X86_64
+
+// The kernel lends the tile registers only to those who ask (Linux, Documentation/arch/x86/xstate.rst).
+bool TilesGranted() {
+#ifdef __linux__
+  constexpr int kRequestPermission = 0x1023, kTileData = 18;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
+}
+
+Features Ask() {
+  Features features;
+  uint32_t a = 0, b = 0, c = 0, d = 0;
+  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return features;
+  const auto bit = [](uint32_t word, int i) { return (word >> i & 1) != 0; };
+  features.avx512_vnni = bit(c, 11);
+  const bool amx = bit(d, 22) && bit(d, 24) && bit(d, 25);  // BF16, TILE, INT8
+  if (a >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d)) {
+    features.avx_vnni = bit(a, 4);
+    features.avx512_bf16 = bit(a, 5);
+  }
+  features.amx = amx && TilesGranted();
+  return features;
+}
+
+#else
+Features Ask() { return {}; }
+#endif
+
+const Features& TheFeatures() {
+  static const Features features = Ask();
+  return features;
+}
 
 bool Available(Isa isa) {
-  return isa == Isa::kBaseline || (hwy::SupportedTargets() & kAbove[static_cast<int>(isa) - 1]) != 0;
+  // HWY_AVX3 asks for F, CD, BW, DQ and VL, and both for the operating system's saving of the registers.
+  const bool avx2 = (hwy::SupportedTargets() & HWY_AVX2) != 0, avx512 = (hwy::SupportedTargets() & HWY_AVX3) != 0;
+  switch (isa) {
+    case Isa::kBaseline:
+      return true;
+    case Isa::kAvx2:
+      return avx2;
+    case Isa::kAvxVnni:
+      return avx2 && TheFeatures().avx_vnni;
+    case Isa::kAvx512:
+      return avx512;
+    case Isa::kAmx:
+      return avx512 && TheFeatures().amx;
+  }
+  return false;
 }
 
 struct State {
@@ -31,7 +91,7 @@ struct State {
       Set(candidate);
       return;
     }
-    Fail("QKV_ISA: expected baseline, avx2 or avx512, got \"{}\"", name);
+    Fail("QKV_ISA: expected baseline, avx2, avxvnni, avx512 or amx, got \"{}\"", name);
   }
 
   void Set(Isa value) {
@@ -61,8 +121,12 @@ std::string_view Name(Isa isa) {
       return "baseline";
     case Isa::kAvx2:
       return "avx2";
+    case Isa::kAvxVnni:
+      return "avxvnni";
     case Isa::kAvx512:
       return "avx512";
+    case Isa::kAmx:
+      return "amx";
   }
   return "?";
 }
@@ -83,6 +147,9 @@ void SetIsa(Isa isa) {
 }
 
 namespace internal {
+
+bool HasAvx512Vnni() { return TheFeatures().avx512_vnni; }
+bool HasAvx512Bf16() { return TheFeatures().avx512_bf16; }
 
 const hwy::ChosenTarget& Chosen() { return TheState().chosen; }
 

@@ -6,9 +6,11 @@
 
 namespace qkv::simd {
 
-enum class Isa { kBaseline, kAvx2, kAvx512 };  // in ascending order
+/// In ascending order. In float kAvxVnni computes as kAvx2 and kAmx as kAvx512; in the lower precisions kAvx512 uses
+/// VNNI and BF16 where the processor has them.
+enum class Isa { kBaseline, kAvx2, kAvxVnni, kAvx512, kAmx };
 
-/// "baseline", "avx2", "avx512"
+/// "baseline", "avx2", "avxvnni", "avx512", "amx"
 std::string_view Name(Isa isa);
 
 /// What this machine can run, ascending; kBaseline is always there.
@@ -23,6 +25,10 @@ Isa ActiveIsa();
 void SetIsa(Isa isa);
 
 namespace internal {
+
+/// What the processor has beyond the instruction sets, usable under kAvx512 and kAmx.
+bool HasAvx512Vnni();
+bool HasAvx512Bf16();
 
 /// Tests only: kBaseline takes the plain C++ kernels that serve processors without SSSE3. Keeps the active ISA.
 void SetPortableForTest(bool portable);

@@ -34,7 +34,11 @@ HWY_NOINLINE void MultiplyTileWidened(const float* a, const uint32_t* b, int64_t
                                       const char* next, int64_t lines) {
   const Tag<float> d;
   const Tag<uint32_t> du;
-  const auto upper = hn::Set(du, 0xFFFF0000u);
+  const hn::Repartition<uint16_t, Tag<uint32_t>> d16;
+  // Blending with zero and not a bitwise and: no register is left for a mask.
+  const auto load_odd = [&](const uint32_t* p) HWY_ATTR {
+    return hn::BitCast(d, hn::OddEven(hn::BitCast(d16, hn::LoadU(du, p)), hn::Zero(d16)));
+  };
   Accumulators<float, R, 2> acc;
   acc.Clear();
   const int64_t chunks = depth / kFloatChunk;
@@ -51,8 +55,7 @@ HWY_NOINLINE void MultiplyTileWidened(const float* a, const uint32_t* b, int64_t
           acc.at[r][1] = hn::MulAdd(va, b1, acc.at[r][1]);
         }
       }
-      const auto b0 = hn::BitCast(d, hn::And(upper, hn::LoadU(du, b)));
-      const auto b1 = hn::BitCast(d, hn::And(upper, hn::LoadU(du, b + kLanes<float>)));
+      const auto b0 = load_odd(b), b1 = load_odd(b + kLanes<float>);
 #pragma GCC unroll 16
       for (int r = 0; r < R; ++r) {
         const auto va = hn::Set(d, a[r * kFloatChunk + k + 1]);
