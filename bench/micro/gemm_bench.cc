@@ -8,14 +8,15 @@ namespace qkv::simd {
 namespace {
 
 template <typename T>
-void GemmLayer(benchmark::State& state, Activation activation) {
+void GemmLayer(benchmark::State& state, Activation activation, Precision precision = Precision::kFloat32) {
   const int64_t M = state.range(0), N = state.range(1), K = state.range(2);
   Sampler sampler(1);
   const auto x = sampler.Normal<T>({M, K}), w = sampler.Normal<T>({N, K}), bias = sampler.Normal<T>({N});
   // Several copies of the weights take turns, so that they come from memory, as in a model.
-  const int64_t copies = std::max<int64_t>(1, 128'000'000 / (N * K * static_cast<int64_t>(sizeof(T))));
   std::vector<PackedMatrix<T>> packed;
-  for (int64_t i = 0; i < copies; ++i) packed.emplace_back(w.view());
+  do {
+    packed.emplace_back(w.view(), precision);
+  } while (packed.front().bytes() * static_cast<int64_t>(packed.size()) < 128'000'000);
   Tensor<T> y({M, N});
   const Epilogue<T> epilogue{.bias = bias.data(), .activation = activation};
   size_t next = 0;
@@ -34,10 +35,14 @@ void Shapes(benchmark::internal::Benchmark* benchmark) {
   benchmark->UseRealTime()->Unit(benchmark::kMicrosecond)->ArgNames({"M", "N", "K"});
 }
 void Layer(benchmark::State& state) { GemmLayer<float>(state, Activation::kNone); }
+void LayerBf16(benchmark::State& state) { GemmLayer<float>(state, Activation::kNone, Precision::kBfloat16); }
+void LayerInt8(benchmark::State& state) { GemmLayer<float>(state, Activation::kNone, Precision::kInt8); }
 void LayerGelu(benchmark::State& state) { GemmLayer<float>(state, Activation::kGelu); }
 void LayerDouble(benchmark::State& state) { GemmLayer<double>(state, Activation::kNone); }
 
 BENCHMARK(Layer)->Apply(Shapes);
+BENCHMARK(LayerBf16)->Apply(Shapes);
+BENCHMARK(LayerInt8)->Apply(Shapes);
 BENCHMARK(LayerGelu)->Args({197, 3072, 768})->Args({1576, 3072, 768})->UseRealTime()->Unit(benchmark::kMicrosecond);
 BENCHMARK(LayerDouble)->Args({197, 768, 768})->UseRealTime()->Unit(benchmark::kMicrosecond);
 

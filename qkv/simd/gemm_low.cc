@@ -212,6 +212,7 @@ void RunLowTask(const LowTask& task, const internal::TaskCut::Part& part, float*
       }
     }
   }
+  if (kernel.finish) kernel.finish();
 }
 
 }  // namespace HWY_NAMESPACE
@@ -283,7 +284,21 @@ struct LowScratch {
 
 }  // namespace
 
-const TileKernel& KernelOf(Precision precision) { return precision == Precision::kInt8 ? Int8Pairs() : Bf16Widened(); }
+const TileKernel& KernelOf(Precision precision) {
+  const Isa isa = ActiveIsa();
+#if HWY_ARCH_X86_64
+  if (precision == Precision::kInt8) {
+    if (isa == Isa::kAmx) return kInt8Amx;
+    if (isa == Isa::kAvx512 && HasAvx512Vnni()) return kInt8Avx512Vnni;
+    if (isa == Isa::kAvxVnni) return kInt8AvxVnni;
+    if (isa >= Isa::kAvx2) return kInt8Avx2;
+  } else {
+    if (isa == Isa::kAmx) return kBf16Amx;
+    if (isa == Isa::kAvx512 && HasAvx512Bf16()) return kBf16Avx512;
+  }
+#endif
+  return precision == Precision::kInt8 ? Int8Pairs() : Bf16Widened();
+}
 
 LowPanels PackLow(View<const float> w, Gate gate, Precision precision) {
   LowPanels low;

@@ -3,6 +3,7 @@
 
 #include "qkv/simd/targets.h"
 #include "qkv/simd/tile_kernel.h"
+#include "qkv/simd/tile_prefetch.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "qkv/simd/tile_generic.cc"
@@ -18,36 +19,36 @@ namespace {
 
 constexpr int kPanel = 2 * kLanes<float>;
 
-// The lines of `next` that come with chunk `i` of `count`, spread evenly.
-HWY_INLINE void PrefetchShare(const char* next, int64_t lines, int64_t i, int64_t count) {
-  const int64_t end = lines * (i + 1) / count;
-  for (int64_t line = lines * i / count; line < end; ++line) {
-    __builtin_prefetch(next + line * static_cast<int64_t>(kAlignment), 0, 2);
-  }
-}
-
 constexpr int kFloatChunk = 16, kByteChunk = 64;
 
 // One lane of b holds two k of a column, the even one below. A bfloat16 is the upper half of a float.
+HWY_INLINE Vector<float> LoadEven(const uint32_t* b) {
+  return hn::BitCast(Tag<float>(), hn::ShiftLeft<16>(hn::LoadU(Tag<uint32_t>(), b)));
+}
+HWY_INLINE Vector<float> LoadOdd(const uint32_t* b) {
+  const Tag<uint32_t> d;
+#if HWY_TARGET == HWY_SCALAR
+  return hn::BitCast(Tag<float>(), hn::And(hn::LoadU(d, b), hn::Set(d, 0xFFFF0000u)));
+#else
+  // Blended with zero: for the mask of a bitwise and no register is left.
+  const hn::Repartition<uint16_t, Tag<uint32_t>> d16;
+  return hn::BitCast(Tag<float>(), hn::OddEven(hn::BitCast(d16, hn::LoadU(d, b)), hn::Zero(d16)));
+#endif
+}
+
 template <int R>
 HWY_NOINLINE void MultiplyTileWidened(const float* a, const uint32_t* b, int64_t depth, bool first, float* c,
                                       const char* next, int64_t lines) {
   const Tag<float> d;
-  const Tag<uint32_t> du;
-  const hn::Repartition<uint16_t, Tag<uint32_t>> d16;
-  // Blending with zero and not a bitwise and: no register is left for a mask.
-  const auto load_odd = [&](const uint32_t* p) HWY_ATTR {
-    return hn::BitCast(d, hn::OddEven(hn::BitCast(d16, hn::LoadU(du, p)), hn::Zero(d16)));
-  };
   Accumulators<float, R, 2> acc;
   acc.Clear();
   const int64_t chunks = depth / kFloatChunk;
+  internal::TilePrefetch prefetch(next, lines, chunks);
   for (int64_t chunk = 0; chunk < chunks; ++chunk, a += R * kFloatChunk) {
-    PrefetchShare(next, lines, chunk, chunks);
+    prefetch.Some();
     for (int k = 0; k < kFloatChunk; k += 2, b += kPanel) {
       {
-        const auto b0 = hn::BitCast(d, hn::ShiftLeft<16>(hn::LoadU(du, b)));
-        const auto b1 = hn::BitCast(d, hn::ShiftLeft<16>(hn::LoadU(du, b + kLanes<float>)));
+        const auto b0 = LoadEven(b), b1 = LoadEven(b + kLanes<float>);
 #pragma GCC unroll 16
         for (int r = 0; r < R; ++r) {
           const auto va = hn::Set(d, a[r * kFloatChunk + k]);
@@ -55,7 +56,7 @@ HWY_NOINLINE void MultiplyTileWidened(const float* a, const uint32_t* b, int64_t
           acc.at[r][1] = hn::MulAdd(va, b1, acc.at[r][1]);
         }
       }
-      const auto b0 = load_odd(b), b1 = load_odd(b + kLanes<float>);
+      const auto b0 = LoadOdd(b), b1 = LoadOdd(b + kLanes<float>);
 #pragma GCC unroll 16
       for (int r = 0; r < R; ++r) {
         const auto va = hn::Set(d, a[r * kFloatChunk + k + 1]);
@@ -115,8 +116,9 @@ HWY_NOINLINE void MultiplyTilePairs(const uint8_t* a, const int8_t* b, int64_t d
     for (int v = 0; v < 2; ++v) sum[r][v] = other[r][v] = hn::Zero(d);
   }
   const int64_t chunks = depth / kByteChunk;
+  internal::TilePrefetch prefetch(next, lines, chunks);
   for (int64_t chunk = 0; chunk < chunks; ++chunk, a += R * kByteChunk) {
-    PrefetchShare(next, lines, chunk, chunks);
+    prefetch.Some();
     for (int k = 0; k < kByteChunk; k += 4, b += 4 * kPanel) {
       hn::Vec<decltype(d16)> even[2], odd[2];
 #pragma GCC unroll 2
@@ -172,7 +174,7 @@ const internal::TileKernel* Bf16WidenedKernel() {
   return &kernel;
 }
 const internal::TileKernel* Int8PairsKernel() {
-  static constexpr internal::TileKernel kernel{.name = "int16 pairs",
+  static constexpr internal::TileKernel kernel{.name = "int16_pairs",
                                                .panel = kPanel,
                                                .rows = kPairRows,
                                                .group = 4,

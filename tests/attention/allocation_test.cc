@@ -51,9 +51,11 @@ void ExpectNoAllocation(F f) {
 TEST_P(AllocationTest, Gemm) {
   Sampler sampler(1);
   const auto x = sampler.Normal<float>({50, 500}), w = sampler.Normal<float>({300, 500});
-  const simd::PackedMatrix<float> packed(w.view());
   Tensor<float> y({50, 300});
-  ExpectNoAllocation([&] { simd::Gemm<float>(x, packed, {.activation = simd::Activation::kGelu}, y); });
+  for (const auto precision : {simd::Precision::kFloat32, simd::Precision::kBfloat16, simd::Precision::kInt8}) {
+    const simd::PackedMatrix<float> packed(w.view(), precision);
+    ExpectNoAllocation([&] { simd::Gemm<float>(x, packed, {.activation = simd::Activation::kGelu}, y); });
+  }
 }
 
 TEST_P(AllocationTest, AttentionAndWeights) {

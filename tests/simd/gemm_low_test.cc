@@ -196,15 +196,14 @@ void ExpectTile(const internal::TileKernel& kernel, int rows, int64_t depth) {
   }
 }
 
-TEST_P(GemmLowTest, KernelsOfBytesAreExact) {
-  for (const internal::TileKernel* kernel : {&internal::KernelOf(Precision::kInt8), &internal::Int8Pairs()}) {
-    for (int rows = 1; rows <= kernel->rows; ++rows) {
-      for (const int64_t depth : {64, 128, 320, 1024}) ExpectTile(*kernel, rows, depth);
-    }
+// The kernels through libhwy are there under every instruction set, chosen or not. (The others: tile_kernel_test.cc.)
+TEST_P(GemmLowTest, PairsAreExact) {
+  const internal::TileKernel& kernel = internal::Int8Pairs();
+  for (int rows = 1; rows <= kernel.rows; ++rows) {
+    for (const int64_t depth : {64, 128, 320, 1024}) ExpectTile(kernel, rows, depth);
   }
 }
 
-// The kernel that widens is there under every instruction set, chosen or not.
 TEST_P(GemmLowTest, WideningIsExactOnSmallNumbers) {
   const internal::TileKernel& kernel = internal::Bf16Widened();
   Rng rng(4);
@@ -423,11 +422,28 @@ TEST_P(GemmLowTest, TakesLessMemory) {
 }
 
 TEST_P(GemmLowTest, WhatCannotBeIsRefused) {
-  Tensor<float> w({3, 70000}), x({2, 5}), y({2, 3});
+  Tensor<float> w({3, 300000}), x({2, 5}), y({2, 3});
   EXPECT_THROW(PackedMatrix<float>(w.view(), Precision::kInt8), Error);
   EXPECT_THROW(Gemm<float>(x, PackedMatrix<float>(w.view(), Precision::kBfloat16), {}, y), Error);
   Tensor<double> w64({3, 5});
   EXPECT_THROW(PackedMatrix<double>(w64.view(), Precision::kInt8), Error);
+}
+
+// Which kernels compute, for each instruction set.
+TEST_P(GemmLowTest, TheInstructionSetChoosesTheKernel) {
+  const std::string_view int8 = Describe(Precision::kInt8).kernel, bf16 = Describe(Precision::kBfloat16).kernel;
+  const Isa isa = GetParam().isa;
+  const bool vnni = isa == Isa::kAvx512 && internal::HasAvx512Vnni();
+  const bool dot = isa == Isa::kAvx512 && internal::HasAvx512Bf16();
+  EXPECT_EQ(int8, isa == Isa::kBaseline  ? "int16_pairs"
+                  : isa == Isa::kAmx     ? "amx_int8"
+                  : vnni                 ? "avx512_vnni"
+                  : isa == Isa::kAvxVnni ? "avx_vnni"
+                                         : "avx2_maddubs");
+  EXPECT_EQ(bf16, isa == Isa::kAmx ? "amx_bf16" : dot ? "avx512_bf16" : "fp32");
+  EXPECT_EQ(Describe(Precision::kBfloat16).native, bf16 != "fp32");
+  EXPECT_TRUE(Describe(Precision::kInt8).native);
+  EXPECT_TRUE(Describe(Precision::kFloat32).native);
 }
 
 TEST(GemmLow, WeightsOfAnotherInstructionSetAreRefused) {
