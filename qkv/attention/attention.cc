@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 #include "qkv/attention/task.h"
 #include "qkv/core/parallel.h"
+#include "qkv/simd/attention_bf16.h"
 #include "qkv/simd/attention_tile.h"
 
 namespace qkv::attention {
@@ -64,7 +66,12 @@ void Attention(View<const T> q, View<const T> k, View<const T> v, const Options<
   }
 
   const int64_t task_rows = RowsPerTask<T>(B * H, N_q), splits = (N_q + task_rows - 1) / task_rows;
-  const int64_t scratch_size = (simd::AttentionScratch<T>(std::min(task_rows, N_q), E, E_v) + 63) / 64 * 64;
+  const simd::internal::TileKernel* const bf16 =
+      options.bf16 && std::is_same_v<T, float> ? simd::AttentionBf16Kernel() : nullptr;
+  const int64_t most_rows = std::min(task_rows, N_q);
+  const int64_t scratch_needed =
+      bf16 ? simd::AttentionBf16Scratch(most_rows, E, E_v) : simd::AttentionScratch<T>(most_rows, E, E_v);
+  const int64_t scratch_size = (scratch_needed + 63) / 64 * 64;
   const Arena::Scope scope(arena);
   const View<T> scratch = arena.New<T>({NumThreads(), scratch_size});
   ParallelTasks(B * H * splits, [&](int64_t t, int thread) {
@@ -74,6 +81,9 @@ void Attention(View<const T> q, View<const T> k, View<const T> v, const Options<
     task.v = v.at(b, h / (H / k.dim(1))), task.v_stride = v.stride(2), task.E_v = E_v;
     task.out = out.at(b, h, row), task.out_stride = out.stride(2);
     if (!lse.empty()) task.lse = lse.at(b, h, row), task.lse_stride = lse.stride(2);
+    if constexpr (std::is_same_v<T, float>) {
+      if (bf16) return simd::AttentionTileBf16(task, *bf16, scratch.row(thread));
+    }
     // Tasks are handed out in order: this is the thread's next, unless another thread is held up.
     if (const int64_t next = t + NumThreads(); next < B * H * splits) {
       const int64_t next_b = next / splits / H, next_h = next / splits % H, next_row = next % splits * task_rows;

@@ -46,8 +46,6 @@ HWY_NOINLINE void MultiplyTileWidened(const float* a, const uint32_t* b, int64_t
   internal::TilePrefetch prefetch(next, lines, chunks);
   for (int64_t chunk = 0; chunk < chunks; ++chunk, a += R * kFloatChunk) {
     prefetch.Some();
-    // Or GCC 12 makes a second loop for when there is nothing more to prefetch, and spills in it.
-    asm volatile("" : : "r"(&prefetch) : "memory");
     for (int k = 0; k < kFloatChunk; k += 2, b += kPanel) {
       {
         const auto b0 = LoadEven(b), b1 = LoadEven(b + kLanes<float>);
@@ -58,9 +56,7 @@ HWY_NOINLINE void MultiplyTileWidened(const float* a, const uint32_t* b, int64_t
           acc.at[r][1] = hn::MulAdd(va, b1, acc.at[r][1]);
         }
       }
-      const uint32_t* again = b;  // loaded twice: there is no register to keep them in, and GCC 12 must not know
-      asm("" : "+r"(again));
-      const auto b0 = LoadOdd(again), b1 = LoadOdd(again + kLanes<float>);
+      const auto b0 = LoadOdd(b), b1 = LoadOdd(b + kLanes<float>);
 #pragma GCC unroll 16
       for (int r = 0; r < R; ++r) {
         const auto va = hn::Set(d, a[r * kFloatChunk + k + 1]);
