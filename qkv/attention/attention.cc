@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <numbers>
 #include <type_traits>
 
 #include "qkv/attention/task.h"
@@ -18,6 +20,10 @@ namespace {
 constexpr int64_t kTaskRows = 256;
 // Tasks for each thread, so that a thread that was held up does not hold up the rest for long.
 constexpr int64_t kTasksPerThread = 4;
+
+// So few queries leave no work to share but their keys, which are cut into parts of at most so many. What is cut
+// depends on the queries and keys of a head alone, so that no result depends on the other heads or on the threads.
+constexpr int64_t kFewRows = 16, kPartKeys = 1024;
 
 // Rows of a task, a multiple of the kernels' panel: few enough tasks to arrange keys seldom, and enough of them.
 template <typename T>
@@ -38,6 +44,77 @@ View<T> GroupsAsQueries(View<T> view, int64_t H_kv) {
   if (view.rank() == 3) return View<T>(view.data(), {view.dim(0), H_kv, group}, strides);
   return View<T>(view.data(), {view.dim(0), H_kv, group, view.dim(3)}, strides);
 }
+
+// Attention of few queries to many keys: parts of the keys are tasks of their own (as in Dao et al., Flash-Decoding,
+// 2023), put together by their maxima and sums.
+template <typename T>
+class SplitKeys {
+ public:
+  SplitKeys(View<const T> q, View<const T> k, View<const T> v, const Options<T>& options, Arena& arena)
+      : q_(q),
+        k_(k),
+        v_(v),
+        options_(options),
+        out_(arena.New<T>({q.dim(0), q.dim(1), parts_, q.dim(2), v.dim(3)})),
+        max_(arena.New<T>({q.dim(0), q.dim(1), parts_, q.dim(2)})),
+        sum_(arena.New<T>({q.dim(0), q.dim(1), parts_, q.dim(2)})),
+        scratch_(
+            arena.New<T>({NumThreads(), (simd::AttentionScratch<T>(q.dim(2), q.dim(3), v.dim(3)) + 63) / 64 * 64})) {}
+
+  void Run(View<T> out, View<T> lse) {
+    const int64_t H = q_.dim(1);
+    ParallelTasks(q_.dim(0) * H * parts_, [&](int64_t t, int thread) {
+      Part(t / parts_ / H, t / parts_ % H, t % parts_, scratch_.row(thread));
+    });
+    ParallelTasks(q_.dim(0) * H, [&](int64_t t, int) {
+      for (int64_t i = 0; i < q_.dim(2); ++i) Join(t / H, t % H, i, out, lse);
+    });
+  }
+
+ private:
+  void Part(int64_t b, int64_t h, int64_t part, T* scratch) {
+    simd::AttentionTask<T> task;
+    FillScores(q_, k_, options_, b, h, 0, q_.dim(2), task);
+    const int64_t begin = part * task.keys / parts_, end = (part + 1) * task.keys / parts_;
+    task.keys = end - begin, task.visible -= begin;
+    task.k += begin * task.k_stride;
+    task.v = v_.at(b, h / (q_.dim(1) / k_.dim(1)), begin), task.v_stride = v_.stride(2), task.E_v = v_.dim(3);
+    if (task.bias) task.bias += begin * task.bias_key_stride;
+    if (task.mask) task.mask += begin * task.mask_key_stride;
+    task.out = out_.at(b, h, part), task.out_stride = out_.stride(3);
+    task.max = max_.at(b, h, part), task.sum = sum_.at(b, h, part);
+    simd::AttentionTile(task, scratch);
+  }
+
+  void Join(int64_t b, int64_t h, int64_t i, View<T> out, View<T> lse) {
+    constexpr T kInfinity = std::numeric_limits<T>::infinity();
+    T max = -kInfinity, total = 0;
+    for (int64_t part = 0; part < parts_; ++part) max = std::max(max, *max_.at(b, h, part, i));
+    T* const row = out.at(b, h, i);
+    std::fill_n(row, v_.dim(3), T{0});
+    for (int64_t part = 0; part < parts_; ++part) {
+      const T part_max = *max_.at(b, h, part, i);
+      // Equal maxima may be infinite.
+      T& weight = *sum_.at(b, h, part, i);
+      weight *= part_max == max ? T{1} : std::exp2(part_max - max);
+      total += weight;
+    }
+    for (int64_t part = 0; part < parts_; ++part) {
+      const T weight = *sum_.at(b, h, part, i);
+      if (weight == 0) continue;
+      const T* from = out_.at(b, h, part, i);
+      for (int64_t e = 0; e < v_.dim(3); ++e) row[e] += weight / total * from[e];
+    }
+    if (!lse.empty()) *lse.at(b, h, i) = max * std::numbers::ln2_v<T> + std::log(total);
+  }
+
+  View<const T> q_, k_, v_;
+  const Options<T>& options_;
+  const int64_t parts_ = (k_.dim(2) + kPartKeys - 1) / kPartKeys;
+  View<T> out_;        // [B, H, parts, N_q, E_v]
+  View<T> max_, sum_;  // [B, H, parts, N_q]
+  View<T> scratch_;    // [threads, …]
+};
 
 }  // namespace
 
@@ -65,6 +142,11 @@ void Attention(View<const T> q, View<const T> k, View<const T> v, const Options<
                      GroupsAsQueries(lse, H_kv));
   }
 
+  const Arena::Scope scope(arena);
+  if (N_q <= kFewRows && N_k > kPartKeys && !(options.dropout > 0)) {
+    return SplitKeys<T>(q, k, v, options, arena).Run(out, lse);
+  }
+
   const int64_t task_rows = RowsPerTask<T>(B * H, N_q), splits = (N_q + task_rows - 1) / task_rows;
   const simd::internal::TileKernel* const bf16 =
       options.bf16 && std::is_same_v<T, float> ? simd::AttentionBf16Kernel() : nullptr;
@@ -72,7 +154,6 @@ void Attention(View<const T> q, View<const T> k, View<const T> v, const Options<
   const int64_t scratch_needed =
       bf16 ? simd::AttentionBf16Scratch(most_rows, E, E_v) : simd::AttentionScratch<T>(most_rows, E, E_v);
   const int64_t scratch_size = (scratch_needed + 63) / 64 * 64;
-  const Arena::Scope scope(arena);
   const View<T> scratch = arena.New<T>({NumThreads(), scratch_size});
   ParallelTasks(B * H * splits, [&](int64_t t, int thread) {
     const int64_t b = t / splits / H, h = t / splits % H, row = t % splits * task_rows;

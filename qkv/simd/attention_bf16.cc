@@ -86,8 +86,8 @@ HWY_NOINLINE void PackPairs(float* rows, int64_t pairs) {
   }
 }
 
-// A block's keys as the kernel reads them: [padded_E / 32][rows of a tile][32], tile after tile. Past the last key stand
-// zeros.
+// A block's keys as the kernel reads them: [padded_E / 32][rows of a tile][32], tile after tile. Past the last key
+// stand zeros.
 HWY_NOINLINE void PackKeys(const AttentionTask<float>& task, int64_t begin, int64_t end, const KernelTiles& tiles,
                            int64_t padded_E, uint16_t* to) {
   const Tag<float> d;

@@ -232,8 +232,9 @@ struct Panel {
         hn::StoreU(hn::IfThenElse(nothing, hn::Zero(d), hn::Mul(hn::LoadU(d, o), inverse)), d, o);
       }
       TransposeOut(out + at, kWidth, task.E_v, rows);
-      for (int i = 0; task.lse && i < kLanes<T> && row + at + i < task.rows; ++i) {
-        task.lse[(row + at + i) * task.lse_stride] = max[at + i] * std::numbers::ln2_v<T> + std::log(sum[at + i]);
+      for (int i = at; i < at + kLanes<T> && row + i < task.rows; ++i) {
+        if (task.lse) task.lse[(row + i) * task.lse_stride] = max[i] * std::numbers::ln2_v<T> + std::log(sum[i]);
+        if (task.max) task.max[row + i] = max[i], task.sum[row + i] = sum[i];
       }
     }
   }

@@ -39,6 +39,9 @@ struct AttentionTask : AttentionScores<T> {
   T* lse = nullptr;                                      // [rows], or null
   int64_t v_stride = 0, out_stride = 0, lse_stride = 0;  // from row to row
   int64_t E_v = 0;
+  // [rows] each, or null: the greatest score times log2(e), and the sum of the weights before they were divided by it.
+  // What the parts of a row that was cut along its keys need to be put together.
+  T *max = nullptr, *sum = nullptr;
 
   // Where the thread's next task will find its q, k and v, of the same shapes and strides; null when not known. They
   // are fetched into the cache ahead of time.

@@ -39,6 +39,44 @@ TEST_P(AttentionTest, ManyBlocksOfKeys) {
   CheckAgainstReference(Case<float>({.B = 1, .H = 1, .H_kv = 1, .N_q = 600, .N_k = 300, .E = 64, .E_v = 64}), {});
 }
 
+// Few queries: the keys are cut into parts.
+TEST_P(AttentionTest, FewQueriesOfManyKeys) {
+  for (const int64_t N_q : {1, 3, 16}) {
+    const Sizes sizes{.B = 2, .H = 4, .H_kv = 2, .N_q = N_q, .N_k = 2100, .E = 24, .E_v = 20};
+    const Case<float> c(sizes);
+    const auto bias = Sampler(2).Normal<float>({1, 4, N_q, 2100}, 0, 5);
+    const auto mask = RandomMask({2, 1, N_q, 2100}, 0.01, 3);
+    CheckAgainstReference(c, {});
+    CheckAgainstReference(Case<double>(sizes), {.causal = Causal::kTopLeft});
+    CheckAgainstReference(c, {.causal = Causal::kBottomRight, .soft_cap = 4, .bias = bias, .mask = mask}, 30);
+    CheckAgainstReference(c, {.causal = Causal::kBottomRight, .dropout = 0.1f});
+  }
+}
+
+TEST_P(AttentionTest, FewQueriesOfInfiniteOrNoScores) {
+  constexpr int64_t N_k = 2100;
+  const Case<float> c({.B = 1, .H = 1, .H_kv = 1, .N_q = 3, .N_k = N_k, .E = 4, .E_v = 5});
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  Tensor<float> bias({1, 1, 3, N_k}), out({1, 1, 3, 5}), lse({1, 1, 3});
+  bias[3] = bias[2000] = bias[2001] = kInfinity;
+  for (int64_t j = 0; j < N_k; ++j) bias[N_k + j] = -kInfinity;
+  Arena arena;
+  Attention<float>(c.q, c.k, c.v, {.bias = bias}, out, arena, lse);
+  for (int64_t e = 0; e < 5; ++e) {
+    EXPECT_NEAR(out[e], (c.v[3 * 5 + e] + c.v[2000 * 5 + e] + c.v[2001 * 5 + e]) / 3, 1e-6);
+    EXPECT_EQ(out[5 + e], 0);
+  }
+  EXPECT_EQ(lse[0], kInfinity);
+  EXPECT_EQ(lse[1], -kInfinity);
+  double sum = 0;  // of the third row, which is an ordinary one
+  for (int64_t j = 0; j < N_k; ++j) {
+    double score = 0;
+    for (int64_t e = 0; e < 4; ++e) score += static_cast<double>(c.q[2 * 4 + e]) * c.k[j * 4 + e];
+    sum += std::exp(score / 2);
+  }
+  EXPECT_NEAR(lse[2], std::log(sum), 40 * UnitRoundoff<float>() * std::log(sum));
+}
+
 TEST_P(AttentionTest, VisionTransformerShape) {
   CheckAgainstReference(Case<float>({.B = 1, .H = 12, .H_kv = 12, .N_q = 197, .N_k = 197, .E = 64, .E_v = 64}), {});
 }
