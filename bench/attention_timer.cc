@@ -1,7 +1,7 @@
 // Attention, forward or forward and backward, timed on request: for each line read, the milliseconds of the best of
 // some passes in a row. bench/attention.py asks it and PyTorch in turn.
 //
-//     attention_timer forward|training BATCH HEADS KEY_HEADS QUERIES KEYS WIDTH none|causal|mask [THREADS]
+//     attention_timer forward|forward-bf16|training BATCH HEADS KEY_HEADS QUERIES KEYS WIDTH none|causal|mask [THREADS]
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -35,6 +35,7 @@ int Run(int count, char** words) {
   Tensor<bool> mask({1, 1, N_q, N_k});
   for (bool& allowed : mask.span()) allowed = sampler.rng().Uniform() < 0.8;
   Options<float> options;
+  options.bf16 = std::string(words[1]) == "forward-bf16";
   if (kind == "causal") options.causal = Causal::kTopLeft;
   if (kind == "mask") options.mask = mask;
   Tensor<float> out({B, H, N_q, E}), lse({B, H, N_q}), dq(q.shape()), dk(k.shape()), dv(v.shape());
