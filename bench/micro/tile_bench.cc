@@ -3,7 +3,6 @@
 // slows all of them; the best of many turns counts. One thread.
 #ifdef __x86_64__
 #include <benchmark/benchmark.h>
-#include <cpuid.h>
 #include <immintrin.h>
 
 #include <algorithm>
@@ -11,6 +10,8 @@
 #include <string>
 
 #include "qkv/core/tensor.h"
+#include "qkv/simd/amx_tiles.h"
+#include "qkv/simd/isa.h"
 #include "qkv/simd/tile_kernel.h"
 
 namespace qkv::simd {
@@ -48,16 +49,25 @@ QKV_PEAK(DotBf16, "avx512f,avx512bf16", 16, __m512, _mm512_set1_ps(0.5f),
          sum[i] = _mm512_dpbf16_ps(sum[i], (__m512bh)a, (__m512bh)b), 32)
 #undef QKV_PEAK
 
+QKV_AMX_PRODUCT(BytesProduct, _tile_dpbusd);
+QKV_AMX_PRODUCT(Bf16Product, _tile_dpbf16ps);
+template <class Product, int kProducts>
+QKV_AMX double Tiles() {
+  internal::ConfigureAmx(internal::kAmxRows);
+  for (int64_t r = 0; r < kRounds; ++r) {
+    Product::template Multiply<0, 0>();
+    Product::template Multiply<0, 1>();
+    Product::template Multiply<1, 0>();
+    Product::template Multiply<1, 1>();
+  }
+  return static_cast<double>(kRounds) * 4 * kProducts;
+}
+
 template <class F>
 double Seconds(F&& f) {
   const auto begin = std::chrono::steady_clock::now();
   f();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
-bool Has7(int subleaf, int reg, int bit) {
-  unsigned r[4] = {};
-  return __get_cpuid_count(7, static_cast<unsigned>(subleaf), &r[0], &r[1], &r[2], &r[3]) && (r[reg] >> bit & 1) != 0;
 }
 
 struct Subject {
@@ -175,14 +185,16 @@ void Streamed(benchmark::State& state, const Subject& subject, int64_t M) {
 }
 
 const bool registered = [] {
-  constexpr int kEbx = 1, kEcx = 2, kEax = 0;
-  const bool avx2 = Has7(0, kEbx, 5), avx512 = Has7(0, kEbx, 16);
+  const auto isas = AvailableIsas();
+  const auto has = [&](Isa isa) { return std::find(isas.begin(), isas.end(), isa) != isas.end(); };
   const Subject subjects[] = {
-      {&internal::kInt8Avx2, MaddubsFolded, Fma256, avx2},
-      {&internal::kInt8Avx2U8S7, Maddubs, Fma256, avx2},
-      {&internal::kInt8AvxVnni, DotBytes256, Fma256, Has7(1, kEax, 4)},
-      {&internal::kInt8Avx512Vnni, DotBytes512, Fma512, avx512 && Has7(0, kEcx, 11)},
-      {&internal::kBf16Avx512, DotBf16, Fma512, avx512 && Has7(1, kEax, 5)},
+      {&internal::kInt8Avx2, MaddubsFolded, Fma256, has(Isa::kAvx2)},
+      {&internal::kInt8Avx2U8S7, Maddubs, Fma256, has(Isa::kAvx2)},
+      {&internal::kInt8AvxVnni, DotBytes256, Fma256, has(Isa::kAvxVnni)},
+      {&internal::kInt8Avx512Vnni, DotBytes512, Fma512, has(Isa::kAvx512) && internal::HasAvx512Vnni()},
+      {&internal::kBf16Avx512, DotBf16, Fma512, has(Isa::kAvx512) && internal::HasAvx512Bf16()},
+      {&internal::kInt8Amx, Tiles<BytesProduct, 16 * 16 * 64>, Fma512, has(Isa::kAmx)},
+      {&internal::kBf16Amx, Tiles<Bf16Product, 16 * 16 * 32>, Fma512, has(Isa::kAmx)},
   };
   for (const Subject& subject : subjects) {
     const std::string name = subject.kernel->name;

@@ -56,7 +56,9 @@ HWY_NOINLINE void MultiplyTileWidened(const float* a, const uint32_t* b, int64_t
           acc.at[r][1] = hn::MulAdd(va, b1, acc.at[r][1]);
         }
       }
-      const auto b0 = LoadOdd(b), b1 = LoadOdd(b + kLanes<float>);
+      const uint32_t* again = b;  // loaded twice: there is no register to keep them in, and GCC 12 must not know
+      asm("" : "+r"(again));
+      const auto b0 = LoadOdd(again), b1 = LoadOdd(again + kLanes<float>);
 #pragma GCC unroll 16
       for (int r = 0; r < R; ++r) {
         const auto va = hn::Set(d, a[r * kFloatChunk + k + 1]);

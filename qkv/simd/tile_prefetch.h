@@ -15,6 +15,7 @@ class TilePrefetch {
   }
 
   void Some() {
+    asm("" : "+r"(next_));  // or GCC 12 copies the caller's loop for when nothing is left, and spills in the copy
     for (const char* until = next_ + step_; next_ < until && next_ < end_; next_ += kLine) {
       __builtin_prefetch(next_, 0, 2);
     }

@@ -10,15 +10,10 @@
 #include <vector>
 
 #include "qkv/core/dtype.h"
+#include "qkv/simd/isa.h"
 #include "tests/simd/amx_trap.h"
 #include "tests/support/sampler.h"
 #include "tests/support/tolerance.h"
-
-#ifdef __x86_64__
-#include <cpuid.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-#endif
 
 namespace qkv::simd {
 namespace {
@@ -31,33 +26,21 @@ struct Candidate {
   bool trap = false;  // AMX in software
 };
 
-#ifdef __x86_64__
-// What the processor has, and the operating system lets this process use.
-bool HaveAmx() {
-  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  constexpr unsigned kBf16 = 1u << 22, kTile = 1u << 24, kInt8 = 1u << 25, kAll = kBf16 | kTile | kInt8;
-  if (!__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) || (edx & kAll) != kAll) return false;
-  constexpr int kRequestPermission = 0x1023, kTileData = 18;
-  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
-}
-bool HaveAvxVnni() {
-  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  return __builtin_cpu_supports("avx2") && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax & 1u << 4) != 0;
-}
-#endif
-
 std::vector<Candidate> Candidates() {
   std::vector<Candidate> candidates;
 #ifdef __x86_64__
-  candidates.push_back({internal::kInt8Avx2, __builtin_cpu_supports("avx2") != 0});
-  candidates.push_back({internal::kInt8Avx2U8S7, __builtin_cpu_supports("avx2") != 0});
-  candidates.push_back({internal::kInt8Avx2U7S8, __builtin_cpu_supports("avx2") != 0});
-  candidates.push_back({internal::kInt8AvxVnni, HaveAvxVnni()});
-  candidates.push_back({internal::kInt8Avx512Vnni, __builtin_cpu_supports("avx512vnni") != 0});
-  candidates.push_back({internal::kBf16Avx512, __builtin_cpu_supports("avx512bf16") != 0});
+  const auto isas = AvailableIsas();
+  const auto has = [&](Isa isa) { return std::find(isas.begin(), isas.end(), isa) != isas.end(); };
+  const bool vnni = has(Isa::kAvx512) && internal::HasAvx512Vnni(), amx = has(Isa::kAmx);
+  candidates.push_back({internal::kInt8Avx2, has(Isa::kAvx2)});
+  candidates.push_back({internal::kInt8Avx2U8S7, has(Isa::kAvx2)});
+  candidates.push_back({internal::kInt8Avx2U7S8, has(Isa::kAvx2)});
+  candidates.push_back({internal::kInt8AvxVnni, has(Isa::kAvxVnni)});
+  candidates.push_back({internal::kInt8Avx512Vnni, vnni});
+  candidates.push_back({internal::kBf16Avx512, has(Isa::kAvx512) && internal::HasAvx512Bf16()});
   // Few rows of int8 go to the kernel of AVX-512, which is not trapped.
-  candidates.push_back({internal::kInt8Amx, __builtin_cpu_supports("avx512vnni") != 0, !HaveAmx()});
-  candidates.push_back({internal::kBf16Amx, true, !HaveAmx()});
+  candidates.push_back({internal::kInt8Amx, vnni, !amx});
+  candidates.push_back({internal::kBf16Amx, true, !amx});
 #endif
   return candidates;
 }
