@@ -1,0 +1,328 @@
+"""What the comparisons of this folder share: test models and inputs, processes that take turns, the machine's description."""
+import importlib.metadata
+import json
+import os
+import random
+import shlex
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+TOOLS = ROOT / "tools"
+RESULTS = ROOT / "build/bench-results"  # raw measurements; bench/results/ keeps the summaries
+CORES = len(os.sched_getaffinity(0))
+PAUSE = 0.02  # s; threads of OpenMP and of thread pools spin for some milliseconds after their work
+
+# What a peer computes in which precision; `serve.py` says how.
+PEERS = {
+    "pytorch-eager": ["fp32", "bf16", "int8"],
+    "pytorch-compile": ["fp32", "bf16"],
+    "pytorch-frozen": ["fp32", "bf16"],
+    "onnxruntime": ["fp32", "int8"],
+    "openvino": ["fp32", "bf16", "int8"],
+}
+PRECISIONS = ["fp32", "bf16", "int8"]
+TITLES = {
+    "pytorch-eager": "PyTorch eager",
+    "pytorch-compile": "PyTorch compiled",
+    "pytorch-frozen": "PyTorch compiled, frozen",
+    "onnxruntime": "ONNX Runtime",
+    "openvino": "OpenVINO",
+}
+FAMILIES = {"vit_tiny": "ViT-Ti", "vit_small": "ViT-S", "vit_base": "ViT-B", "vit_large": "ViT-L"}
+
+
+def title(model):
+    """vit_base_patch16_224 -> ViT-B/16; other names stay."""
+    for prefix, short in FAMILIES.items():
+        if model.startswith(prefix + "_patch"):
+            return f"{short}/{model[len(prefix) + 6 :].partition('_')[0]}"
+    return model
+
+
+def progress(text):
+    """One line on stderr: rewritten on a terminal, else printed."""
+    if sys.stderr.isatty():
+        print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
+    elif text:
+        print(text, file=sys.stderr, flush=True)
+
+
+def machine(threads):
+    """Description of this machine and of what runs on it, as strings and numbers."""
+    info = {}
+    for line in open("/proc/cpuinfo"):
+        key, _, value = line.partition(":")
+        info.setdefault(key.strip(), value.strip())
+    flags = info.get("flags", "").split()
+    wanted = ["avx2", "avx512f", "avx512_bf16", "avx512_vnni", "avx_vnni", "amx_bf16", "amx_int8"]
+    versions = {}
+    for package in ["torch", "timm", "onnxruntime", "openvino", "nncf"]:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            pass
+    git = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
+    return {
+        "processor": info.get("model name", "unknown processor"),
+        "family": f"family {info.get('cpu family')}, model {info.get('model')}",
+        "cores": CORES,
+        "threads": threads,
+        "instructions": [flag for flag in wanted if flag in flags],
+        "versions": versions,
+        "commit": git.stdout.strip(),
+        "date": date.today().isoformat(),
+    }
+
+
+def require_program(path):
+    if not path.is_file():
+        sys.exit(f"{path}: no such program; `make build` makes build/release/qkv, --qkv names another")
+
+
+def write_json(path, data):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(data, indent=1) + "\n")
+
+
+# ------------------------------------------------------------------------------------------------
+# Models and inputs
+
+
+def photos():
+    """Photos that the measurements may use: $QKV_DATA/photos, or none."""
+    root = Path(os.environ.get("QKV_DATA", "/nonexistent")) / "photos"
+    return sorted(p for p in root.rglob("*") if p.suffix.lower() in (".jpg", ".jpeg"))
+
+
+def photo_pixels(paths, shape):
+    """Photos as normalised pixels [B,channels,height,width]; random ones where `paths` are too few."""
+    import numpy as np
+    import torch
+    from PIL import Image, ImageOps
+
+    batch, channels, height, width = shape
+    if len(paths) < batch:
+        return torch.randn(shape, generator=torch.Generator().manual_seed(1))
+    images = []
+    for path in paths[:batch]:
+        image = Image.open(path).convert("RGB" if channels == 3 else "L")
+        array = np.asarray(ImageOps.fit(image, (width, height), Image.Resampling.BICUBIC), np.float32)
+        images.append(torch.from_numpy(array / 127.5 - 1).reshape(height, width, channels).permute(2, 0, 1))
+    return torch.stack(images).contiguous()
+
+
+def save_random_model(name, folder, size=None):
+    """A timm model with random weights, as timm saves it. `size`: another input size than its own.
+
+    Weights are as large as their input is wide (variance 1/K), as in a trained model; timm's initial
+    ones are so small that every image would get nearly the same logits."""
+    sys.path.insert(0, str(TOOLS))
+    import torchvision_stub  # noqa: F401  before timm
+    import timm
+    import torch
+    from timm.models import save_for_hf
+
+    torch.manual_seed(0)
+    args = {} if size is None else {"img_size": size}
+    model = timm.create_model(name, **args)
+    for module in model.modules():
+        if isinstance(module, torch.nn.Linear):
+            torch.nn.init.normal_(module.weight, std=module.in_features**-0.5)
+            torch.nn.init.normal_(module.bias, std=0.1)
+    save_for_hf(model, folder, model_args=args or None, safe_serialization=True)
+
+
+def prepare(folder, model, batch, size=None):
+    """FOLDER/model, and the safetensors pixels, calibration, and reference (eager PyTorch's fp32 logits of the pixels).
+    `model`: a name of timm's (random weights) or a checkpoint's folder. Returns {"size", "calibration"}."""
+    sys.path.insert(0, str(TOOLS))
+    import torchvision_stub  # noqa: F401  before timm
+    import timm
+    import torch
+    from safetensors.torch import save_file
+
+    if Path(model).is_dir():
+        (folder / "model").symlink_to(Path(model).resolve())
+    else:
+        save_random_model(model, folder / "model", size)
+    net = timm.create_model(f"local-dir:{folder / 'model'}", pretrained=True).eval()
+    height, width = net.patch_embed.img_size
+    channels = net.patch_embed.proj.in_channels
+    files = photos()
+    pixels = photo_pixels(files, (batch, channels, height, width))
+    save_file({"pixels": pixels}, folder / "pixels.safetensors")
+    with torch.no_grad():
+        save_file({"logits": net(pixels)}, folder / "reference.safetensors")
+    # From the other end of the folder, so that no image is calibrated and measured with.
+    count = max(32, batch)
+    save_file({"pixels": photo_pixels(files[batch:][::-1], (count, channels, height, width))},
+              folder / "calibration.safetensors")  # fmt: skip
+    return {"size": height, "calibration": f"{count} photos" if len(files) >= batch + count else "random pixels"}
+
+
+# ------------------------------------------------------------------------------------------------
+# Contenders: processes that answer each line with the milliseconds of one pass
+
+
+class Unavailable(Exception):
+    """A contender that cannot run here, and why."""
+
+
+@dataclass
+class Contender:
+    """`program`: "qkv", a peer's name, or a variant's name; `flags` are a variant's, for qkv alone."""
+
+    program: str
+    precision: str
+    flags: list = field(default_factory=list)
+    environment: dict = field(default_factory=dict)
+    times: list = field(default_factory=list)
+    process: subprocess.Popen = None
+    log: Path = None
+
+    @property
+    def key(self):
+        return f"{self.program}-{self.precision}".replace(" ", "_").replace("/", "_")
+
+    def start(self, qkv, folder, batch, threads):
+        """Starts the process and has its logits written to FOLDER/KEY.safetensors. Throws Unavailable."""
+        environment = {**os.environ, "OMP_NUM_THREADS": str(threads), **self.environment}
+        self.log = folder / f"{self.key}.log"
+        if self.program in PEERS:
+            command = [sys.executable, ROOT / "bench/serve.py", self.program, self.precision, folder, threads]
+        else:
+            shared = ["--model", folder / "model", "--threads", threads, "--dtype", self.precision, *self.flags]
+            self.run([qkv, "run", "-q", *shared, "--input", folder / "pixels.safetensors",
+                      "--output", folder / f"{self.key}.safetensors"], environment)  # fmt: skip
+            command = [qkv, "bench", *shared, "--batch", batch, "--stdin"]
+        self.process = subprocess.Popen([str(c) for c in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=open(self.log, "a"), text=True, env=environment)  # fmt: skip
+        if self.program in PEERS:
+            if self.line() != "ready":
+                raise Unavailable(f"{self.key} did not say that it is ready")
+        else:
+            self.ask()
+
+    def run(self, command, environment):
+        with open(self.log, "a") as log:
+            done = subprocess.run([str(c) for c in command], stdout=log, stderr=log, env=environment)
+        if done.returncode:
+            raise Unavailable(self.last_words())
+
+    def last_words(self):
+        lines = [line.strip() for line in self.log.read_text(errors="replace").splitlines() if line.strip()]
+        lines = [line for line in lines if not line.startswith("Run with --help")]
+        return lines[-1] if lines else "no message"
+
+    def line(self):
+        line = self.process.stdout.readline()
+        if not line:
+            self.process.wait()
+            raise Unavailable(self.last_words())
+        return line.strip()
+
+    def ask(self):
+        """One pass: its milliseconds."""
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        return float(self.line())
+
+    def close(self):
+        if self.process is not None:
+            try:
+                self.process.stdin.close()
+            except BrokenPipeError:
+                pass
+            self.process.wait()
+
+
+def parse_variant(text):
+    """'NAME: [VARIABLE=VALUE…] FLAGS' -> (name, flags, environment)"""
+    name, colon, rest = text.partition(":")
+    if not colon or not name.strip():
+        raise ValueError(f"a variant is written 'NAME: FLAGS', got {text!r}")
+    flags, environment = [], {}
+    for word in shlex.split(rest):
+        variable, equals, value = word.partition("=")
+        if equals and not flags and variable.isupper():
+            environment[variable] = value
+        else:
+            flags.append(word)
+    return name.strip(), flags, environment
+
+
+def contenders(programs, precisions, variants=()):
+    """qkv first, within each precision."""
+    chosen = []
+    for precision in precisions:
+        chosen.append(Contender("qkv", precision))
+        chosen += [Contender(name, precision, flags, environment) for name, flags, environment in variants]
+        chosen += [Contender(name, precision) for name in programs if precision in PEERS[name]]
+    return chosen
+
+
+def agreement(folder, key):
+    """Of the logits with those of eager PyTorch in fp32: greatest difference relative to the greatest
+    logit, mean cosine, share of images with the same best class."""
+    from safetensors.torch import load_file
+
+    theirs = load_file(folder / f"{key}.safetensors")["logits"].double()
+    reference = load_file(folder / "reference.safetensors")["logits"].double()
+    cosine = (theirs * reference).sum(-1) / (theirs.norm(dim=-1) * reference.norm(dim=-1))
+    return {
+        "difference": float((theirs - reference).abs().max() / reference.abs().max()),
+        "cosine": float(cosine.mean()),
+        "top1": float((theirs.argmax(-1) == reference.argmax(-1)).double().mean()),
+    }
+
+
+def take_turns(runners, rounds, warmup, label):
+    """Fills .times: in each round every runner is asked once, in a new order, with a pause in between for the
+    threads of the last one to fall asleep; so a slow minute of the machine hits all alike."""
+    for round_ in range(-warmup, rounds):
+        progress(f"{label}: {'warming up' if round_ < 0 else f'round {round_ + 1} of {rounds}'}")
+        for runner in random.sample(runners, len(runners)):
+            time.sleep(PAUSE)
+            milliseconds = runner.ask()
+            if round_ >= 0:
+                runner.times.append(milliseconds)
+    progress("")
+
+
+def measure(qkv, case, chosen, rounds, warmup=2):
+    """One case {"model", "batch", "threads", "size" (None: the model's own)} with the given contenders.
+
+    Returns (rows, left_out): rows are the case and {"program", "precision", "times" (ms), "best", "median", and
+    what agreement() gives}; left_out are {"program", "precision", "why"}."""
+    label = f"{title(case['model'])}, batch {case['batch']}, {case['threads']} threads"
+    if case["size"]:
+        label += f", {case['size']}×{case['size']}"
+    with tempfile.TemporaryDirectory(prefix="qkv-bench-") as temporary:
+        folder = Path(temporary)
+        progress(f"{label}: making the model")
+        case = {**case, **prepare(folder, case["model"], case["batch"], case["size"])}
+        running, left_out = [], []
+        try:
+            for contender in chosen:
+                progress(f"{label}: starting {contender.key}")
+                running.append(contender)
+                try:
+                    contender.start(qkv, folder, case["batch"], case["threads"])
+                except Unavailable as why:
+                    running.pop().close()
+                    left_out.append({"program": contender.program, "precision": contender.precision, "why": str(why)})
+            take_turns(running, rounds, warmup, label)
+            rows = [{**case, "program": c.program, "precision": c.precision, "best": min(c.times),
+                     "median": statistics.median(c.times), **agreement(folder, c.key), "times": c.times}
+                    for c in running]  # fmt: skip
+        finally:
+            for contender in running:
+                contender.close()
+    return rows, left_out
