@@ -105,8 +105,8 @@ def chart(data):
             if bars:
                 groups.append((precision, bars))
         panels.append((heading(rows[0]), groups))
-    return svg.bars(panels, "Milliseconds a pass. Solid: best; pale: median. The factor is the median's, to qkv's at the "
-                            "same precision.")  # fmt: skip
+    return svg.bars(panels, ["Milliseconds a pass: best (solid) / median (pale);",
+                             "by what factor qkv's median at the same precision is less."])  # fmt: skip
 
 
 def main():

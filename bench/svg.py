@@ -79,8 +79,10 @@ def bar_panel(x, y, title, groups):
 
 
 def bars(panels, caption):
-    """SVG of panels [(title, [(group's name, [Bar])])], two beside each other, each with a scale of its own."""
-    parts, y = [text(10, 18, caption, "muted")], 34
+    """SVG of panels [(title, [(group's name, [Bar])])], two beside each other, each with a scale of its own.
+    `caption`: lines above them."""
+    parts = [text(10, 18 + 17 * i, words, "muted") for i, words in enumerate(caption)]
+    y = 17 + 17 * len(caption)
     for i in range(0, len(panels), 2):
         ends = []
         for j, (title, groups) in enumerate(panels[i : i + 2]):

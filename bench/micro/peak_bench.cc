@@ -1,9 +1,13 @@
-// What the machine can do at most, now: multiply-adds on registers alone, on all threads. Read every other number as a
-// fraction of it, from the same minute.
+// What the machine can do at most, now, on all threads: multiply-adds on registers alone, and memory that passes
+// through. Read every other number as a fraction of it, from the same minute. Dot products in bf16 and int8:
+// dot_peak_bench.cc.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "qkv/core/parallel.h"
-#include "qkv/simd/isa.h"
+#include "qkv/core/tensor.h"
 #include "qkv/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -36,6 +40,31 @@ double MultiplyAdds(int64_t rounds, float* sink) {
   return 2.0 * 12 * static_cast<double>(hn::Lanes(d)) * static_cast<double>(rounds);
 }
 
+// Sum of x [n], n a multiple of 8 vectors.
+float ReadAll(const float* x, int64_t n) {
+  const hn::ScalableTag<float> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  hn::Vec<decltype(d)> sum[8];
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) sum[i] = hn::Zero(d);
+  for (int64_t at = 0; at < n; at += 8 * lanes) {
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) sum[i] = hn::Add(sum[i], hn::Load(d, x + at + i * lanes));
+  }
+#pragma GCC unroll 8
+  for (int i = 1; i < 8; ++i) sum[0] = hn::Add(sum[0], sum[i]);
+  return hn::GetLane(hn::SumOfLanes(d, sum[0]));
+}
+
+// STREAM's triad, a = b + s c, each [n]; stored past the caches.
+void TriadAll(const float* b, const float* c, float* a, int64_t n) {
+  const hn::ScalableTag<float> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto s = hn::Set(d, 3.0f);
+  for (int64_t at = 0; at < n; at += lanes)
+    hn::Stream(hn::MulAdd(s, hn::Load(d, c + at), hn::Load(d, b + at)), d, a + at);
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace qkv::simd
 HWY_AFTER_NAMESPACE();
@@ -45,6 +74,8 @@ namespace qkv::simd {
 namespace {
 
 HWY_EXPORT(MultiplyAdds);
+HWY_EXPORT(ReadAll);
+HWY_EXPORT(TriadAll);
 
 void Peak(benchmark::State& state) {
   double operations = 0;
@@ -61,6 +92,45 @@ void Peak(benchmark::State& state) {
   state.counters["GFLOP/s"] = benchmark::Counter(operations / 1e9, benchmark::Counter::kIsRate);
 }
 BENCHMARK(Peak)->UseRealTime()->Unit(benchmark::kMillisecond);
+
+// Three arrays of 256 MiB: past every cache of today's processors.
+constexpr int64_t kStream = int64_t{1} << 26, kPiece = int64_t{1} << 16;
+
+void Bytes(benchmark::State& state, int64_t arrays) {
+  state.counters["GB/s"] = benchmark::Counter(1e-9 * static_cast<double>(arrays * kStream * int64_t{sizeof(float)}),
+                                              benchmark::Counter::kIsIterationInvariantRate);
+}
+
+Tensor<float> Touched() {
+  Tensor<float> x({kStream});
+  std::fill(x.span().begin(), x.span().end(), 1.0f);
+  return x;
+}
+
+void MemoryRead(benchmark::State& state) {
+  const Tensor<float> x = Touched();
+  for (auto _ : state) {
+    ParallelTasks(kStream / kPiece, [&](int64_t task, int) {
+      benchmark::DoNotOptimize(QKV_DISPATCH(ReadAll)(x.data() + task * kPiece, kPiece));
+    });
+  }
+  Bytes(state, 1);
+}
+BENCHMARK(MemoryRead)->UseRealTime()->Unit(benchmark::kMillisecond);
+
+void MemoryTriad(benchmark::State& state) {
+  const Tensor<float> b = Touched(), c = Touched();
+  Tensor<float> a = Touched();
+  for (auto _ : state) {
+    ParallelTasks(kStream / kPiece, [&](int64_t task, int) {
+      const int64_t at = task * kPiece;
+      QKV_DISPATCH(TriadAll)(b.data() + at, c.data() + at, a.data() + at, kPiece);
+    });
+    benchmark::ClobberMemory();
+  }
+  Bytes(state, 3);
+}
+BENCHMARK(MemoryTriad)->UseRealTime()->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace qkv::simd
