@@ -287,7 +287,8 @@ def take_turns(runners, rounds, warmup, label):
     """Fills .times: in each round every runner is asked once, in a new order, with a pause in between for the
     threads of the last one to fall asleep; so a slow minute of the machine hits all alike."""
     for round_ in range(-warmup, rounds):
-        progress(f"{label}: {'warming up' if round_ < 0 else f'round {round_ + 1} of {rounds}'}")
+        if sys.stderr.isatty() or round_ in (-warmup, 0):
+            progress(f"{label}: {'warming up' if round_ < 0 else f'round {round_ + 1} of {rounds}'}")
         for runner in random.sample(runners, len(runners)):
             time.sleep(PAUSE)
             milliseconds = runner.ask()

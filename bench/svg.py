@@ -91,3 +91,119 @@ def bars(panels, caption):
             ends.append(end)
         y = max(ends) + 12
     return document(20 + PANEL + (PANEL + GAP) * (len(panels) > 1), y, parts)
+
+
+# ------------------------------------------------------------------------------------------------
+# Lines
+
+
+@dataclass
+class Line:
+    label: str
+    points: list  # [(x, y)], ascending in x
+
+
+PLOT_W, PLOT_H = 290, 200
+
+
+class Axis:
+    """Maps values to pixels, linearly or by logarithm, and says where its grid lines lie."""
+
+    def __init__(self, low, high, start, length, log=False):
+        self.low, self.high, self.start, self.length, self.log = low, high, start, length, log
+
+    def __call__(self, value):
+        if self.log:
+            part = math.log(value / self.low) / math.log(self.high / self.low)
+        else:
+            part = (value - self.low) / (self.high - self.low)
+        return self.start + part * self.length
+
+    def ticks(self):
+        if self.log:
+            first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
+            ticks = [s * 10.0**k for k in range(first, last + 1) for s in (1, 2, 5)]
+            return [t for t in ticks if self.low <= t <= self.high]
+        step = 10 ** math.floor(math.log10(self.high / 4))
+        step = next(s * step for s in (1, 2, 5, 10) if s * step * 5.5 >= self.high)
+        return [i * step for i in range(math.floor(self.high / step) + 1)]
+
+
+def legend(x, y, labels):
+    parts = []
+    for i, label in enumerate(labels):
+        parts += [line(x, y - 4, x + 18, y - 4, f"line c{i % 5}"), text(x + 23, y, label, "small")]
+        x += 40 + 7 * len(label)
+    return parts
+
+
+def polyline(points, x, y, kind):
+    path = " ".join(f"{x(a):.1f},{y(b):.1f}" for a, b in points)
+    dots = [f'<circle cx="{x(a):.1f}" cy="{y(b):.1f}" r="3" class="{kind.replace("c", "f", 1)}"/>' for a, b in points]
+    return [f'<polyline points="{path}" class="line {kind}"/>', *dots]
+
+
+def lines(panels, caption):
+    """SVG of panels [(title, name of x, name of y, [Line])] in a row; each x that occurs is marked."""
+    labels = [one.label for one in panels[0][3]]
+    parts = [text(10, 18 + 17 * i, words, "muted") for i, words in enumerate(caption)]
+    top = 17 + 17 * len(caption)
+    parts += legend(10, top + 12, labels)
+    top += 46
+    left = 56
+    for title, x_name, y_name, drawn in panels:
+        marks = sorted({a for one in drawn for a, _ in one.points})
+        x = Axis(0, marks[-1] * 1.04, left, PLOT_W)
+        y = Axis(0, max(b for one in drawn for _, b in one.points) * 1.08, top + PLOT_H, -PLOT_H)
+        parts.append(text(left, top - 12, f"{title}: {y_name}", "title"))
+        for tick in y.ticks():
+            parts += [line(left, y(tick), left + PLOT_W, y(tick)), text(left - 6, y(tick) + 4, f"{tick:g}", "small", "end")]
+        shown = -100
+        for mark in marks:
+            parts.append(line(x(mark), top + PLOT_H, x(mark), top + PLOT_H + 4, "axis"))
+            if x(mark) - shown > 24:
+                parts.append(text(x(mark), top + PLOT_H + 17, f"{mark:g}", "small", "middle"))
+                shown = x(mark)
+        parts.append(line(left, top + PLOT_H, left + PLOT_W, top + PLOT_H, "axis"))
+        parts.append(text(left + PLOT_W / 2, top + PLOT_H + 34, x_name, "small muted", "middle"))
+        for one in drawn:
+            parts += polyline(one.points, x, y, f"c{labels.index(one.label) % 5}")
+        left += PLOT_W + 64
+    return document(left - 44, top + PLOT_H + 46, parts)
+
+
+def roofline(roofs, bandwidth, points, caption):
+    """SVG. roofs: [(name, GFLOP/s)]; bandwidth: GB/s; points: [(series, FLOP/byte, GFLOP/s, group, tooltip)]. The
+    highest point of a group is labelled with the group."""
+    width, height, left = 600, 340, 62
+    parts = [text(10, 18 + 17 * i, words, "muted") for i, words in enumerate(caption)]
+    top = 17 + 17 * len(caption)
+    series = list(dict.fromkeys(p[0] for p in points))
+    for i, name in enumerate(series):
+        parts += [f'<circle cx="{16 + 80 * i}" cy="{top + 8}" r="4" class="f{i % 5}"/>', text(25 + 80 * i, top + 12, name, "small")]
+    top += 46
+    highest = max(gflops for _, gflops in roofs)
+    x = Axis(min(0.3, *(p[1] for p in points)), max(p[1] for p in points) * 2.5, left, width, log=True)
+    y = Axis(min(bandwidth * x.low, *(p[2] for p in points)) / 1.5, highest * 1.6, top + height, -height, log=True)
+    for tick in y.ticks():
+        parts += [line(left, y(tick), left + width, y(tick)), text(left - 6, y(tick) + 4, f"{tick:g}", "small", "end")]
+    for tick in x.ticks():
+        parts += [line(x(tick), top, x(tick), top + height), text(x(tick), top + height + 17, f"{tick:g}", "small", "middle")]
+    ridge = min(highest / bandwidth, x.high)
+    parts.append(line(x(x.low), y(bandwidth * x.low), x(ridge), y(bandwidth * ridge), "axis line"))
+    middle = math.sqrt(x.low * ridge)
+    parts.append(text(x(middle) - 8, y(bandwidth * middle) - 8, f"memory {number(bandwidth)} GB/s", "small muted", "end"))
+    for name, gflops in roofs:
+        parts.append(line(x(min(gflops / bandwidth, x.high)), y(gflops), x(x.high), y(gflops), "axis line"))
+        parts.append(text(x(x.high) - 4, y(gflops) - 5, f"{name} {number(gflops)}", "small muted", "end"))
+    tops = {}
+    for name, intensity, gflops, group, label in points:
+        parts.append(f'<circle cx="{x(intensity):.1f}" cy="{y(gflops):.1f}" r="4" class="f{series.index(name) % 5}">'
+                     f"<title>{escape(label)}</title></circle>")  # fmt: skip
+        if gflops > tops.get((name, group), (0, 0))[1]:
+            tops[name, group] = intensity, gflops
+    for (_, group), (intensity, gflops) in tops.items():
+        parts.append(text(x(intensity) + 7, y(gflops) + 4, group, "small"))
+    parts.append(text(left + width / 2, top + height + 34, "operations a byte of weights, inputs and outputs", "small muted", "middle"))
+    parts.append(text(left, top - 8, "GFLOP/s", "small muted"))
+    return document(left + width + 20, top + height + 46, parts)

@@ -1,0 +1,133 @@
+"""The linear layers of ViT-B/16 against what this machine can do: a table of fractions and a roofline picture.
+
+    python bench/roofline.py [--repetitions N] [--program build/bench/bench/micro/qkv_micro_bench]
+
+Runs the micro-benchmarks of the peaks (multiply-adds on registers, memory passing through) and of the
+layers in turns, so that both come from the same minutes. 197 rows are batch 1, 1576 are batch 8; 1 and
+8 rows are what is left of the last block when only the class token is read. A layer's operations a
+byte count its weights, inputs and outputs once each. `cmake --preset bench && cmake --build --preset
+bench` builds the program.
+"""
+import argparse
+import json
+import os
+import re
+import statistics
+import subprocess
+import tempfile
+from pathlib import Path
+
+import common
+import peers
+import svg
+
+LAYERS = {(2304, 768): "q, k, v", (768, 768): "projection", (3072, 768): "MLP up", (768, 3072): "MLP down"}
+WEIGHT_BYTES = {"fp32": 4, "bf16": 2, "int8": 1}
+LAYER = re.compile(r"Layer(Bf16|Int8|)/M:(\d+)/N:(\d+)/K:(\d+)/")
+PEAK = re.compile(r"Peak(Bf16|Int8|)(?:/(\w+))?/real_time")
+MEMORY = re.compile(r"Memory(\w+)/real_time")
+
+
+def precision(word):
+    return word.lower() or "fp32"
+
+
+def run(program, threads, repetitions, seconds):
+    """{benchmark's name: [GFLOP/s or GB/s]}"""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "out.json"
+        command = [program, "--benchmark_filter=^(Peak|Memory|Layer(Bf16|Int8)?/)", f"--benchmark_repetitions={repetitions}",
+                   "--benchmark_enable_random_interleaving=true", f"--benchmark_min_time={seconds}",
+                   f"--benchmark_out={out}", "--benchmark_out_format=json"]  # fmt: skip
+        common.progress("measuring peaks and layers in turns")
+        subprocess.run([str(c) for c in command], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                       env={**os.environ, "OMP_NUM_THREADS": str(threads)})  # fmt: skip
+        common.progress("")
+        rates = {}
+        for one in json.loads(out.read_text())["benchmarks"]:
+            if one["run_type"] == "iteration":
+                rates.setdefault(one["name"], []).append(one.get("GFLOP/s", one.get("GB/s")))
+        return rates
+
+
+def summarise(rates):
+    """{"peaks": {precision: {instruction: GFLOP/s}}, "memory": {kind: GB/s}, "layers": [{…, "best", "median"}]}"""
+    found = {"peaks": {}, "memory": {}, "layers": []}
+    for name, values in rates.items():
+        if match := PEAK.match(name):
+            found["peaks"].setdefault(precision(match[1]), {})[match[2] or "FMA"] = max(values)
+        elif match := MEMORY.match(name):
+            found["memory"][match[1].lower()] = max(values)
+        elif match := LAYER.match(name):
+            M, N, K = (int(match[i]) for i in (2, 3, 4))
+            found["layers"].append({"precision": precision(match[1]), "M": M, "N": N, "K": K, "best": max(values),
+                                    "median": statistics.median(values)})  # fmt: skip
+    order = list(WEIGHT_BYTES)
+    found["layers"].sort(key=lambda one: (order.index(one["precision"]), one["M"], list(LAYERS).index((one["N"], one["K"]))))
+    found["peaks"] = {kind: found["peaks"][kind] for kind in order if kind in found["peaks"]}
+    return found
+
+
+def peak(data, kind):
+    return max(data["peaks"][kind].values())
+
+
+def bandwidth(data):
+    return max(data["memory"].values())
+
+
+def intensity(layer):
+    """Operations a byte that must pass: weights in their precision, inputs and outputs as floats."""
+    M, N, K = layer["M"], layer["N"], layer["K"]
+    return 2 * M * N * K / (N * K * WEIGHT_BYTES[layer["precision"]] + 4 * (M * K + M * N))
+
+
+def limit(data, layer):
+    """GFLOP/s that the roofline allows."""
+    return min(peak(data, layer["precision"]), bandwidth(data) * intensity(layer))
+
+
+def report(data):
+    """Markdown."""
+    peaks = ", ".join(f"{kind} {number:.0f} ({name})" for kind in data["peaks"] for name, number in data["peaks"][kind].items())
+    parts = [peers.machine_line(data["machine"]) + ".\n",
+             f"Peaks, GFLOP/s: {peaks}. Memory, GB/s: "
+             + ", ".join(f"{kind} {number:.1f}" for kind, number in data["memory"].items()) + ".\n",
+             "| precision | layer | N×K | rows | GFLOP/s, best | median | of the peak | of the roofline |",
+             "|---|---|---|---:|---:|---:|---:|---:|"]  # fmt: skip
+    for layer in data["layers"]:
+        parts.append(f"| {layer['precision']} | {LAYERS[layer['N'], layer['K']]} | {layer['N']}×{layer['K']} | {layer['M']} "
+                     f"| {layer['best']:.0f} | {layer['median']:.0f} | {layer['best'] / peak(data, layer['precision']):.2f} "
+                     f"| {layer['best'] / limit(data, layer):.2f} |")  # fmt: skip
+    return "\n".join(parts) + "\n"
+
+
+def chart(data):
+    roofs = [(f"{kind} {max(data['peaks'][kind], key=data['peaks'][kind].get)}", peak(data, kind)) for kind in data["peaks"]]
+    points = [(layer["precision"], intensity(layer), layer["best"], layer["M"],
+               f"{LAYERS[layer['N'], layer['K']]}, {layer['M']} rows: {layer['best']:.0f} GFLOP/s")
+              for layer in data["layers"]]  # fmt: skip
+    return svg.roofline(roofs, bandwidth(data), points,
+                        ["Linear layers of ViT-B/16, best GFLOP/s. The numbers are rows: 197 are batch 1, 1576 are batch 8."])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--program", type=Path, default=common.ROOT / "build/bench/bench/micro/qkv_micro_bench", metavar="PROGRAM")
+    add("--threads", type=int, default=common.CORES, help="default: all cores")
+    add("--repetitions", type=int, default=15, help="turns of each benchmark (default: 15)")
+    add("--seconds", type=float, default=0.1, help="least time of a turn (default: 0.1)")
+    add("--json", type=Path, default=common.RESULTS / "roofline.json", metavar="FILE")
+    add("--svg", type=Path, default=common.RESULTS / "roofline.svg", metavar="FILE", help="the picture goes there")
+    options = parser.parse_args()
+    common.require_program(options.program)
+    rates = run(options.program, options.threads, options.repetitions, options.seconds)
+    data = {"machine": common.machine(options.threads), **summarise(rates), "rates": rates}
+    common.write_json(options.json, data)
+    print(report(data))
+    options.svg.write_text(chart(data))
+
+
+if __name__ == "__main__":
+    main()
