@@ -32,9 +32,15 @@ verify: build  ## compares with timm, transformers and vit-pytorch (installs the
 	@[ -z "$$QKV_DATA" ] || { QKV_PYTHON=$$(tools/reference_env.sh) && \
 	  "$$QKV_PYTHON" tools/verify_images.py --qkv $(BUILD)/qkv; }
 
-bench: build  ## speed beside PyTorch, ONNX Runtime and OpenVINO (installs them on the first run)
-	@tools/setup.sh verify
-	@QKV_PYTHON=$$(tools/reference_env.sh) && "$$QKV_PYTHON" bench/peers.py --qkv $(BUILD)/qkv
+bench: build  ## speed beside PyTorch, ONNX Runtime and OpenVINO (installs them on the first run); with QKV_DATA photos too
+	@tools/setup.sh bench verify
+	@cmake --preset bench --log-level=WARNING > /dev/null
+	@cmake --build --preset bench --target qkv_micro_bench
+	@QKV_PYTHON=$$(tools/reference_env.sh) && \
+	  "$$QKV_PYTHON" bench/roofline.py --program build/bench/bench/micro/qkv_micro_bench && \
+	  "$$QKV_PYTHON" bench/peers.py --qkv $(BUILD)/qkv && \
+	  "$$QKV_PYTHON" bench/scaling.py --qkv $(BUILD)/qkv && \
+	  { [ -z "$$QKV_DATA" ] || "$$QKV_PYTHON" bench/folder.py --qkv $(BUILD)/qkv; }
 
 format:  ## clang-format on all sources
 	@tools/setup.sh format

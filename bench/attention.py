@@ -22,7 +22,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from peers import PAUSE, Contender
+from common import PAUSE, Contender
 
 ROOT = Path(__file__).resolve().parents[1]
 CASES = ["1x12x197x64", "8x12x197x64", "1x16x1024x64", "1x16x4096x64", "1x16x16384x64"]
@@ -80,7 +80,7 @@ def peak(timer, isa, threads):
         return None
     cores = sorted(os.sched_getaffinity(0))[:threads]
     out = subprocess.run(
-        [program, "--benchmark_filter=Peak", "--benchmark_min_time=0.001", "--benchmark_repetitions=60"],
+        [program, "--benchmark_filter=^Peak/", "--benchmark_min_time=0.001", "--benchmark_repetitions=60"],
         capture_output=True, text=True, env=os.environ | {"QKV_ISA": isa},
         preexec_fn=lambda: os.sched_setaffinity(0, cores)).stdout  # fmt: skip
     units = {"": 1, "k": 1e3, "M": 1e6, "G": 1e9}

@@ -171,76 +171,77 @@ def prepare(folder, model, batch, size=None):
 # Contenders: processes that answer each line with the milliseconds of one pass
 
 
-class Unavailable(Exception):
-    """A contender that cannot run here, and why."""
+class Contender:
+    """A process that answers each line with the milliseconds of one pass. Its end is a RuntimeError."""
+
+    def __init__(self, name, command, environment, log):
+        self.name, self.times = name, []
+        self.process = subprocess.Popen([str(c) for c in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=log, text=True, env=environment)  # fmt: skip
+
+    def line(self):
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{self.name} ended with exit code {self.process.wait()}")
+        return line.strip()
+
+    def ask(self):
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        return float(self.line())
+
+    def close(self):
+        try:
+            self.process.stdin.close()
+        except BrokenPipeError:
+            pass
+        self.process.wait()
 
 
 @dataclass
-class Contender:
-    """`program`: "qkv", a peer's name, or a variant's name; `flags` are a variant's, for qkv alone."""
+class Entry:
+    """What is to be measured. `program`: "qkv", a peer's name, or a variant's, whose flags and environment are for qkv."""
 
     program: str
     precision: str
     flags: list = field(default_factory=list)
     environment: dict = field(default_factory=dict)
-    times: list = field(default_factory=list)
-    process: subprocess.Popen = None
-    log: Path = None
 
     @property
     def key(self):
         return f"{self.program}-{self.precision}".replace(" ", "_").replace("/", "_")
 
     def start(self, qkv, folder, batch, threads):
-        """Starts the process and has its logits written to FOLDER/KEY.safetensors. Throws Unavailable."""
+        """A Contender, ready, with its logits in FOLDER/KEY.safetensors. Throws RuntimeError, with the reason, where
+        this cannot run here."""
         environment = {**os.environ, "OMP_NUM_THREADS": str(threads), **self.environment}
-        self.log = folder / f"{self.key}.log"
-        if self.program in PEERS:
-            command = [sys.executable, ROOT / "bench/serve.py", self.program, self.precision, folder, threads]
-        else:
-            shared = ["--model", folder / "model", "--threads", threads, "--dtype", self.precision, *self.flags]
-            self.run([qkv, "run", "-q", *shared, "--input", folder / "pixels.safetensors",
-                      "--output", folder / f"{self.key}.safetensors"], environment)  # fmt: skip
-            command = [qkv, "bench", *shared, "--batch", batch, "--stdin"]
-        self.process = subprocess.Popen([str(c) for c in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        stderr=open(self.log, "a"), text=True, env=environment)  # fmt: skip
-        if self.program in PEERS:
-            if self.line() != "ready":
-                raise Unavailable(f"{self.key} did not say that it is ready")
-        else:
-            self.ask()
+        log = folder / f"{self.key}.log"
+        with open(log, "w") as log_file:
+            if self.program in PEERS:
+                command = [sys.executable, ROOT / "bench/serve.py", self.program, self.precision, folder, threads]
+            else:
+                shared = ["--model", folder / "model", "--threads", threads, "--dtype", self.precision, *self.flags]
+                run = [qkv, "run", "-q", *shared, "--input", folder / "pixels.safetensors",
+                       "--output", folder / f"{self.key}.safetensors"]  # fmt: skip
+                if subprocess.run([str(c) for c in run], stdout=log_file, stderr=log_file, env=environment).returncode:
+                    raise RuntimeError(last_words(log))
+                command = [qkv, "bench", *shared, "--batch", batch, "--stdin"]
+            contender = Contender(self.key, command, environment, log_file)
+        try:
+            if self.program not in PEERS:
+                contender.ask()
+            elif contender.line() != "ready":
+                raise RuntimeError(f"{self.key} did not say that it is ready")
+        except (RuntimeError, BrokenPipeError):
+            contender.close()
+            raise RuntimeError(last_words(log)) from None
+        return contender
 
-    def run(self, command, environment):
-        with open(self.log, "a") as log:
-            done = subprocess.run([str(c) for c in command], stdout=log, stderr=log, env=environment)
-        if done.returncode:
-            raise Unavailable(self.last_words())
 
-    def last_words(self):
-        lines = [line.strip() for line in self.log.read_text(errors="replace").splitlines() if line.strip()]
-        lines = [line for line in lines if not line.startswith("Run with --help")]
-        return lines[-1] if lines else "no message"
-
-    def line(self):
-        line = self.process.stdout.readline()
-        if not line:
-            self.process.wait()
-            raise Unavailable(self.last_words())
-        return line.strip()
-
-    def ask(self):
-        """One pass: its milliseconds."""
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
-        return float(self.line())
-
-    def close(self):
-        if self.process is not None:
-            try:
-                self.process.stdin.close()
-            except BrokenPipeError:
-                pass
-            self.process.wait()
+def last_words(log):
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines()]
+    lines = [line for line in lines if line and not line.startswith("Run with --help")]
+    return lines[-1] if lines else "no message"
 
 
 def parse_variant(text):
@@ -258,13 +259,13 @@ def parse_variant(text):
     return name.strip(), flags, environment
 
 
-def contenders(programs, precisions, variants=()):
+def entries(programs, precisions, variants=()):
     """qkv first, within each precision."""
     chosen = []
     for precision in precisions:
-        chosen.append(Contender("qkv", precision))
-        chosen += [Contender(name, precision, flags, environment) for name, flags, environment in variants]
-        chosen += [Contender(name, precision) for name in programs if precision in PEERS[name]]
+        chosen.append(Entry("qkv", precision))
+        chosen += [Entry(name, precision, flags, environment) for name, flags, environment in variants]
+        chosen += [Entry(name, precision) for name in programs if precision in PEERS[name]]
     return chosen
 
 
@@ -283,47 +284,45 @@ def agreement(folder, key):
     }
 
 
-def take_turns(runners, rounds, warmup, label):
-    """Fills .times: in each round every runner is asked once, in a new order, with a pause in between for the
+def take_turns(contenders, rounds, warmup, label):
+    """Fills .times: in each round every contender is asked once, in a new order, with a pause in between for the
     threads of the last one to fall asleep; so a slow minute of the machine hits all alike."""
     for round_ in range(-warmup, rounds):
         if sys.stderr.isatty() or round_ in (-warmup, 0):
             progress(f"{label}: {'warming up' if round_ < 0 else f'round {round_ + 1} of {rounds}'}")
-        for runner in random.sample(runners, len(runners)):
+        for contender in random.sample(contenders, len(contenders)):
             time.sleep(PAUSE)
-            milliseconds = runner.ask()
+            milliseconds = contender.ask()
             if round_ >= 0:
-                runner.times.append(milliseconds)
+                contender.times.append(milliseconds)
     progress("")
 
 
 def measure(qkv, case, chosen, rounds, warmup=2):
-    """One case {"model", "batch", "threads", "size" (None: the model's own)} with the given contenders.
+    """One case {"model", "batch", "threads", "size" (None: the model's own)} with the given entries.
 
     Returns (rows, left_out): rows are the case and {"program", "precision", "times" (ms), "best", "median", and
     what agreement() gives}; left_out are {"program", "precision", "why"}."""
-    label = f"{title(case['model'])}, batch {case['batch']}, {case['threads']} threads"
+    label = f"{title(case['model'])}, batch {case['batch']}, {case['threads']} thread{'s' * (case['threads'] > 1)}"
     if case["size"]:
         label += f", {case['size']}×{case['size']}"
     with tempfile.TemporaryDirectory(prefix="qkv-bench-") as temporary:
         folder = Path(temporary)
         progress(f"{label}: making the model")
         case = {**case, **prepare(folder, case["model"], case["batch"], case["size"])}
-        running, left_out = [], []
+        running, left_out = [], []  # running: (entry, contender)
         try:
-            for contender in chosen:
-                progress(f"{label}: starting {contender.key}")
-                running.append(contender)
+            for entry in chosen:
+                progress(f"{label}: starting {entry.key}")
                 try:
-                    contender.start(qkv, folder, case["batch"], case["threads"])
-                except Unavailable as why:
-                    running.pop().close()
-                    left_out.append({"program": contender.program, "precision": contender.precision, "why": str(why)})
-            take_turns(running, rounds, warmup, label)
-            rows = [{**case, "program": c.program, "precision": c.precision, "best": min(c.times),
-                     "median": statistics.median(c.times), **agreement(folder, c.key), "times": c.times}
-                    for c in running]  # fmt: skip
+                    running.append((entry, entry.start(qkv, folder, case["batch"], case["threads"])))
+                except RuntimeError as why:
+                    left_out.append({"program": entry.program, "precision": entry.precision, "why": str(why)})
+            take_turns([contender for _, contender in running], rounds, warmup, label)
+            rows = [{**case, "program": entry.program, "precision": entry.precision, "best": min(c.times),
+                     "median": statistics.median(c.times), **agreement(folder, entry.key), "times": c.times}
+                    for entry, c in running]  # fmt: skip
         finally:
-            for contender in running:
+            for _, contender in running:
                 contender.close()
     return rows, left_out

@@ -135,7 +135,7 @@ def main():
     for model in options.models:
         for batch in options.batches:
             case = {"model": model, "batch": batch, "threads": options.threads, "size": None}
-            chosen = common.contenders(options.peers, options.precisions, options.variant)
+            chosen = common.entries(options.peers, options.precisions, options.variant)
             rows, left_out = common.measure(options.qkv, case, chosen, options.rounds)
             data["rows"] += rows
             data["left_out"] += left_out

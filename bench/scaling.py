@@ -91,7 +91,7 @@ def main():
             cases.append(case)
     data = {"machine": common.machine(common.CORES), "model": options.model, "rounds": options.rounds, "rows": []}
     for case in cases:
-        rows, left_out = common.measure(options.qkv, case, common.contenders(options.peers, ["fp32"]), options.rounds)
+        rows, left_out = common.measure(options.qkv, case, common.entries(options.peers, ["fp32"]), options.rounds)
         if left_out:
             sys.exit("\n".join(f"{x['program']}: {x['why']}" for x in left_out))
         names = [sweep for sweep, swept in sweeps if swept == case]

@@ -51,7 +51,7 @@ class Bar:
     own: bool
 
 
-PANEL, GAP, LABEL, VALUE, ROW = 470, 30, 150, 140, 19
+PANEL, GAP, LABEL, VALUE, ROW = 500, 30, 180, 140, 19
 
 
 def bar_panel(x, y, title, groups):
@@ -183,7 +183,7 @@ def roofline(roofs, bandwidth, points, caption):
         parts += [f'<circle cx="{16 + 80 * i}" cy="{top + 8}" r="4" class="f{i % 5}"/>', text(25 + 80 * i, top + 12, name, "small")]
     top += 46
     highest = max(gflops for _, gflops in roofs)
-    x = Axis(min(0.3, *(p[1] for p in points)), max(p[1] for p in points) * 2.5, left, width, log=True)
+    x = Axis(min(0.3, *(p[1] for p in points)), max(p[1] for p in points) * 8, left, width, log=True)
     y = Axis(min(bandwidth * x.low, *(p[2] for p in points)) / 1.5, highest * 1.6, top + height, -height, log=True)
     for tick in y.ticks():
         parts += [line(left, y(tick), left + width, y(tick)), text(left - 6, y(tick) + 4, f"{tick:g}", "small", "end")]

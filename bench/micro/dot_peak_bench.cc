@@ -1,16 +1,15 @@
 // The most that this processor's dot-product instructions do, on registers alone and on all threads, in billions of
 // operations a second (a multiplication and an addition count as two). Only the instructions that it has are listed.
+#ifdef __x86_64__
 #include <benchmark/benchmark.h>
+#include <immintrin.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
 
 #include "qkv/core/parallel.h"
-
-#if defined(__x86_64__)
-#include <cpuid.h>
-#include <immintrin.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
-#include <cstdint>
+#include "qkv/simd/isa.h"
 
 namespace qkv::simd {
 namespace {
@@ -124,20 +123,6 @@ __attribute__((target("amx-tile,amx-int8"))) double TileInt8(int64_t rounds, voi
   return 4.0 * 2 * 16 * 16 * 64 * static_cast<double>(rounds);
 }
 
-// Bits of leaf 7's EDX; the kernel grants the tiles' state to a process that asks (it is refused where there is none).
-constexpr unsigned kAmxBf16 = 1u << 22, kAmxInt8 = 1u << 25;
-bool HasTiles(unsigned bit) {
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  constexpr int kRequestPermission = 0x1023, kTileData = 18;
-  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & bit) != 0 &&
-         syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
-}
-// Leaf 7.1's EAX; compilers name AVX-VNNI differently.
-bool HasAvxVnni() {
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  return __builtin_cpu_supports("avx2") && __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & (1u << 4)) != 0;
-}
-
 using Kernel = double (*)(int64_t rounds, void* sink);
 
 void DotPeak(benchmark::State& state, Kernel kernel) {
@@ -160,13 +145,14 @@ const bool kRegistered = [] {
       benchmark::RegisterBenchmark(name, DotPeak, kernel)->UseRealTime()->Unit(benchmark::kMillisecond);
     }
   };
-  __builtin_cpu_init();
-  add("PeakBf16/AVX512_BF16", __builtin_cpu_supports("avx512bf16"), DotBf16);
-  add("PeakInt8/AVX512_VNNI", __builtin_cpu_supports("avx512vnni"), DotInt8);
-  add("PeakInt8/AVX_VNNI", HasAvxVnni(), DotInt8Avx2);
-  add("PeakInt8/AVX2", __builtin_cpu_supports("avx2"), MultiplyInt8);
-  add("PeakBf16/AMX", HasTiles(kAmxBf16), TileBf16);
-  add("PeakInt8/AMX", HasTiles(kAmxInt8), TileInt8);
+  const std::vector<Isa> isas = AvailableIsas();
+  const auto has = [&](Isa isa) { return std::find(isas.begin(), isas.end(), isa) != isas.end(); };
+  add("PeakBf16/AVX512_BF16", internal::HasAvx512Bf16(), DotBf16);
+  add("PeakBf16/AMX", has(Isa::kAmx), TileBf16);
+  add("PeakInt8/AVX2", has(Isa::kAvx2), MultiplyInt8);
+  add("PeakInt8/AVX_VNNI", has(Isa::kAvxVnni), DotInt8Avx2);
+  add("PeakInt8/AVX512_VNNI", internal::HasAvx512Vnni(), DotInt8);
+  add("PeakInt8/AMX", has(Isa::kAmx), TileInt8);
   return true;
 }();
 
