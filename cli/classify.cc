@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "cli/command.h"
-#include "cli/images.h"
+#include "cli/pipeline.h"
 #include "qkv/io/json.h"
 
 namespace qkv::cli {
@@ -58,14 +58,9 @@ int Classify(const Options& options) {
   size_t path_width = 0;
   for (const auto& file : images.files) path_width = std::max(path_width, file.string().size());
   const int64_t top = options.top > 0 ? options.top : single || options.json ? 5 : 1;
-  model::Workspace<float> workspace;
-  auto logits = Tensor<float>::Uninitialised({options.images.batch, model.config().outputs()});
-  const int failed = ForEachBatch(options.images, images, model, [&](const Batch& batch) {
-    const auto B = static_cast<int64_t>(batch.paths.size());
-    const View<float> rows = logits.view().slice(0, 0, B);
-    model.Forward(batch.pixels, workspace, {.logits = rows});
-    for (int64_t b = 0; b < B; ++b) {
-      const std::span<const float> row(rows.row(b), static_cast<size_t>(rows.dim(1)));
+  const int failed = ForEachBatch(options.images, images, model, Wanted::kLogits, [&](const Batch& batch) {
+    for (int64_t b = 0; b < batch.values.dim(0); ++b) {
+      const std::span<const float> row(batch.values.row(b), static_cast<size_t>(batch.values.dim(1)));
       const auto predictions = model.Top(row, top);
       const std::string& path = batch.paths[static_cast<size_t>(b)];
       if (options.json) {

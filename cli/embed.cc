@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "cli/command.h"
-#include "cli/images.h"
+#include "cli/pipeline.h"
 #include "qkv/io/json.h"
 #include "qkv/io/npy.h"
 #include "qkv/nn/pool.h"
@@ -71,27 +71,20 @@ int Embed(const Options& options) {
   Require(options.output.empty() || npy || safetensors, "embed: -o ends in .npy or .safetensors, got {}",
           options.output);
   Require(options.pool != "cls" || model.config().class_token, "embed: the model has no class token; use --pool mean");
-  const int64_t D = model.config().width, pooled_width = model.config().pooled_width();
-  model::Workspace<float> workspace;
-  Tensor<float> buffer;
+  const Wanted wanted = options.pool == "model" ? Wanted::kPooled : Wanted::kTokens;
   Embeddings all;
-  const int failed = ForEachBatch(options.images, CollectImages(options.images.paths), model, [&](const Batch& batch) {
-    const int64_t B = batch.pixels.dim(0), N = model.TokensFor(batch.pixels.dim(2), batch.pixels.dim(3));
-    const bool pooled = options.pool == "model";
-    const Shape all_of_batch = pooled ? Shape({B, 1, pooled_width}) : Shape({B, N, D});
-    if (buffer.size() < all_of_batch.size()) buffer = Tensor<float>::Uninitialised(all_of_batch);
-    const View<float> out(buffer.data(), all_of_batch);
-    model::Outputs<float> outputs;
-    (pooled ? outputs.pooled : outputs.tokens) = pooled ? out.reshape({B, pooled_width}) : out;
-    model.Forward(batch.pixels, workspace, outputs);
-    const Shape shape = pooled ? Shape({pooled_width}) : options.pool == "tokens" ? Shape({N, D}) : Shape({D});
+  const auto add = [&](const Batch& batch) {
+    const int64_t B = batch.values.dim(0), N = wanted == Wanted::kTokens ? batch.values.dim(1) : 1;
+    const int64_t D = batch.values.dim(batch.values.rank() - 1);
+    const View<const float> tokens = batch.values.reshape({B, N, D});
+    const Shape shape = options.pool == "tokens" ? Shape({N, D}) : Shape({D});
     Require(options.output.empty() || all.paths.empty() || shape == all.shape,
             "embed: images of different sizes have different numbers of tokens; leave out -o or give --size");
     all.shape = shape;
     std::vector<float> values(static_cast<size_t>(shape.size()));
     for (int64_t b = 0; b < B; ++b) {
       const std::string& path = batch.paths[static_cast<size_t>(b)];
-      Pool(options.pool, model.config().prefix(), View<const float>(out[b]), values.data());
+      Pool(options.pool, model.config().prefix(), tokens[b], values.data());
       if (options.output.empty()) {
         PrintJson(path, values.data(), shape);
       } else {
@@ -99,7 +92,8 @@ int Embed(const Options& options) {
         all.values.insert(all.values.end(), values.begin(), values.end());
       }
     }
-  });
+  };
+  const int failed = ForEachBatch(options.images, CollectImages(options.images.paths), model, wanted, add);
   if (!options.output.empty()) {
     Require(!all.paths.empty(), "embed: no image could be read, nothing was written");
     Save(options.output, all);

@@ -6,11 +6,14 @@
 
 #include "cli/capture.h"
 #include "cli/command.h"
-#include "cli/images.h"
+#include "cli/pipeline.h"
 #include "qkv/io/json.h"
 
 namespace qkv::cli {
 namespace {
+
+// Images of --input computed together.
+constexpr int64_t kPixelsBatch = 8;
 
 struct Options {
   ModelOptions model;
@@ -31,8 +34,9 @@ Result RunFile(const Options& options, const model::Model& model, const CaptureR
   const View<const float> pixels = result.pixels;
   result.captured = Allocate(model, request, pixels.dim(0), pixels.dim(2), pixels.dim(3));
   model::Workspace<float> workspace;
-  for (int64_t first = 0; first < pixels.dim(0); first += options.images.batch) {
-    const int64_t end = std::min(pixels.dim(0), first + options.images.batch);
+  const int64_t batch = options.images.batch > 0 ? options.images.batch : kPixelsBatch;
+  for (int64_t first = 0; first < pixels.dim(0); first += batch) {
+    const int64_t end = std::min(pixels.dim(0), first + batch);
     CaptureBatch(model, pixels.slice(0, first, end), request, first, workspace, result.captured);
   }
   return result;
@@ -53,8 +57,8 @@ Result RunImages(const Options& options, const model::Model& model, const Captur
   const auto total = static_cast<int64_t>(images.files.size());
   Result result;
   model::Workspace<float> workspace;
-  *failed = ForEachBatch(options.images, images, model, [&](const Batch& batch) {
-    const View<const float> pixels = batch.pixels;
+  *failed = ForEachBatch(options.images, images, model, Wanted::kPixels, [&](const Batch& batch) {
+    const View<const float> pixels = batch.values;
     const Shape all({total, pixels.dim(1), pixels.dim(2), pixels.dim(3)});
     if (result.pixels.empty()) {
       result.pixels = Tensor<float>(all);

@@ -151,6 +151,7 @@ class Pool {
 
 int NumThreads() {
   static const int cores = AvailableCores();
+  if (t_in_parallel) return 1;
   const int set = g_threads.load(std::memory_order_relaxed);
   return set > 0 ? set : cores;
 }

@@ -7,7 +7,8 @@
 
 namespace qkv {
 
-/// Threads that a parallel loop uses: all cores of the process's affinity mask unless set.
+/// Threads that a parallel loop started here uses: all cores of the process's affinity mask unless set, 1 inside of
+/// another loop.
 int NumThreads();
 /// Throws Error when `threads` < 1.
 void SetNumThreads(int threads);

@@ -143,7 +143,17 @@ class Tensor {
     Tensor tensor;
     tensor.data_.reset(static_cast<T*>(memory));
     tensor.shape_ = shape;
+    tensor.capacity_ = shape.size();
     return tensor;
+  }
+  /// Another shape for other contents, which are undefined; the memory is kept where it is large enough.
+  /// Throws Error when more cannot be had; the tensor is empty then.
+  void Reuse(const Shape& shape) {
+    if (empty() || shape.size() > capacity_) {
+      *this = Tensor();
+      *this = Uninitialised(shape);
+    }
+    shape_ = shape;
   }
   Tensor Clone() const {
     Tensor copy = Uninitialised(shape_);
@@ -174,6 +184,7 @@ class Tensor {
   };
   std::unique_ptr<T[], Free> data_;
   Shape shape_{0};
+  int64_t capacity_ = 0;
 };
 
 }  // namespace qkv

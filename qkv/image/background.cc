@@ -21,12 +21,17 @@ bool HasBrightBorder(const Image& image) {
 }
 
 Image Invert(const Image& image) {
-  Image negative{image.pixels.Clone()};
+  Image negative;
+  Invert(image, negative);
+  return negative;
+}
+
+void Invert(const Image& image, Image& negative) {
+  negative.pixels.Reuse(image.pixels.shape());
   const int64_t channels = image.channels(), colours = ColourChannels(image);
   for (int64_t i = 0; i < negative.pixels.size(); ++i) {
-    if (i % channels < colours) negative.pixels[i] = static_cast<uint8_t>(255 - negative.pixels[i]);
+    negative.pixels[i] = i % channels < colours ? static_cast<uint8_t>(255 - image.pixels[i]) : image.pixels[i];
   }
-  return negative;
 }
 
 }  // namespace qkv::image

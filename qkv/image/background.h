@@ -10,5 +10,6 @@ bool HasBrightBorder(const Image& image);
 
 /// The negative; alpha stays.
 Image Invert(const Image& image);
+void Invert(const Image& image, Image& negative);
 
 }  // namespace qkv::image

@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "qkv/image/image.h"
+#include "qkv/image/workspace.h"
 
 namespace qkv::image {
 
@@ -18,6 +19,8 @@ struct Source {
   std::span<const std::byte> bytes;
   const DecodeOptions& options;
   std::string_view where;
+  Workspace& workspace;
+  Tensor<uint8_t>& spare;  // memory for the first new image
 
   const uint8_t* data() const { return reinterpret_cast<const uint8_t*>(bytes.data()); }
   size_t size() const { return bytes.size(); }

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cctype>
+#include <cstring>
 #include <string>
 
 #include "qkv/core/file.h"
@@ -54,14 +55,19 @@ void CheckSize(const Source& source, int64_t width, int64_t height) {
   Require(width > 0 && height > 0, "{}: an image of {} x {} pixels", source.where, width, height);
   Require(width <= source.options.max_pixels / height, "{}: {} x {} pixels are more than the limit of {}", source.where,
           width, height, source.options.max_pixels);
+  if (source.options.admit) source.options.admit(width * height);
 }
 
 Image NewImage(const Source& source, int64_t width, int64_t height, int channels) {
   CheckSize(source, width, height);
-  return {Tensor<uint8_t>({height, width, channels})};
+  Image image{std::move(source.spare)};
+  image.pixels.Reuse({height, width, channels});
+  std::memset(image.pixels.data(), 0, static_cast<size_t>(image.pixels.size()));
+  return image;
 }
 
-Image Decode(std::span<const std::byte> bytes, const DecodeOptions& options, std::string_view where) {
+void Decode(std::span<const std::byte> bytes, const DecodeOptions& options, std::string_view where,
+            Workspace& workspace, Image& image) {
   if (options.window) {
     const auto [low, high] = *options.window;
     Require(std::isfinite(low) && std::isfinite(high) && low != high, "{}: a window of grey levels from {} to {}",
@@ -70,16 +76,29 @@ Image Decode(std::span<const std::byte> bytes, const DecodeOptions& options, std
   Require(!bytes.empty(), "{}: an empty file", where);
   const Reader reader = FindReader(bytes);
   Require(reader != nullptr, "{}: no JPEG, PNG, WebP, GIF, BMP, TIFF or PPM", where);
-  Decoded decoded = reader({bytes, options, where});
+  Decoded decoded = reader({bytes, options, where, workspace, image.pixels});
   if (options.window && !decoded.windowed) ApplyWindow(*options.window, decoded.image);
-  if (options.exif_orientation || decoded.always_upright)
-    return TurnUpright(std::move(decoded.image), decoded.orientation);
-  return std::move(decoded.image);
+  image = std::move(decoded.image);
+  if (options.exif_orientation || decoded.always_upright) TurnUpright(image, decoded.orientation, workspace.turned);
+}
+
+void DecodeFile(const std::filesystem::path& path, const DecodeOptions& options, Workspace& workspace, Image& image) {
+  const MappedFile file(path);
+  Decode(file.bytes(), options, path.native(), workspace, image);
+}
+
+Image Decode(std::span<const std::byte> bytes, const DecodeOptions& options, std::string_view where) {
+  Workspace workspace;
+  Image image;
+  Decode(bytes, options, where, workspace, image);
+  return image;
 }
 
 Image DecodeFile(const std::filesystem::path& path, const DecodeOptions& options) {
-  const MappedFile file(path);
-  return Decode(file.bytes(), options, path.string());
+  Workspace workspace;
+  Image image;
+  DecodeFile(path, options, workspace, image);
+  return image;
 }
 
 bool HasImageEnding(const std::filesystem::path& path) {
@@ -92,13 +111,22 @@ bool HasImageEnding(const std::filesystem::path& path) {
 }
 
 Image ToChannels(const Image& image, int channels) {
+  Image result;
+  ToChannels(image, channels, result);
+  return result;
+}
+
+void ToChannels(const Image& image, int channels, Image& converted) {
   Require(channels == 1 || channels == 3, "image: a model has 1 or 3 channels, not {}", channels);
-  const int64_t from = image.channels(), pixels = image.height() * image.width();
-  if (from == channels) return {image.pixels.Clone()};
-  Image result{Tensor<uint8_t>::Uninitialised({image.height(), image.width(), channels})};
+  const int64_t from = image.channels();
+  converted.pixels.Reuse({image.height(), image.width(), channels});
+  if (from == channels) {
+    std::copy_n(image.pixels.data(), image.pixels.size(), converted.pixels.data());
+    return;
+  }
   const uint8_t* in = image.pixels.data();
-  uint8_t* out = result.pixels.data();
-  for (int64_t i = 0; i < pixels; ++i, in += from, out += channels) {
+  uint8_t* out = converted.pixels.data();
+  for (int64_t i = 0; i < image.height() * image.width(); ++i, in += from, out += channels) {
     if (channels == 1) {
       out[0] = from >= 3 ? Luma(in) : in[0];
     } else {
@@ -107,7 +135,6 @@ Image ToChannels(const Image& image, int channels) {
       out[2] = from >= 3 ? in[2] : in[0];
     }
   }
-  return result;
 }
 
 }  // namespace qkv::image

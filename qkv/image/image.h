@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -22,6 +23,8 @@ struct Image {
   int64_t channels() const { return pixels.dim(2); }
 };
 
+struct Workspace;  // qkv/image/workspace.h
+
 struct DecodeOptions {
   bool exif_orientation = true;  // turn the picture upright as its EXIF tag says
   // More pixels than this are refused before they are decoded: Pillow's own limit for a decompression bomb, twice its
@@ -30,6 +33,8 @@ struct DecodeOptions {
   // Grey levels (of up to 16 bits) that become 0 and 255, linearly between. Without it 16 bits are treated as Pillow
   // does: 16-bit grey saturates at 255 on conversion, 16-bit RGB keeps the high byte.
   std::optional<std::pair<double, double>> window;
+  // Told the number of pixels once it is known and before there is memory for them; it may wait, or throw.
+  std::function<void(int64_t pixels)> admit;
 };
 
 /// JPEG, PNG, WebP, GIF (first frame), BMP, TIFF, PPM/PGM/PBM, told by their first bytes.
@@ -37,11 +42,16 @@ struct DecodeOptions {
 /// Throws Error that begins with `where` for unknown, truncated or oversized files.
 Image Decode(std::span<const std::byte> bytes, const DecodeOptions& options, std::string_view where);
 Image DecodeFile(const std::filesystem::path& path, const DecodeOptions& options = {});
+/// The same into `image`, whose memory is used again.
+void Decode(std::span<const std::byte> bytes, const DecodeOptions& options, std::string_view where,
+            Workspace& workspace, Image& image);
+void DecodeFile(const std::filesystem::path& path, const DecodeOptions& options, Workspace& workspace, Image& image);
 
 /// True for the file endings that DecodeFile reads (any case).
 bool HasImageEnding(const std::filesystem::path& path);
 
 /// To 1 (grey) or 3 (RGB) channels as Pillow's convert("L") and convert("RGB") do; alpha is dropped.
 Image ToChannels(const Image& image, int channels);
+void ToChannels(const Image& image, int channels, Image& converted);
 
 }  // namespace qkv::image

@@ -113,10 +113,10 @@ bool ReadRows(JpegReader& reader, uint8_t* out, uint8_t* cmyk) {
 }
 
 /// EXIF may be split over markers, and is joined as Pillow does.
-int ReadOrientation(const jpeg_decompress_struct& info) {
+int ReadOrientation(const jpeg_decompress_struct& info, std::string& exif) {
   using namespace std::string_view_literals;
   constexpr auto kExif = "Exif\0\0"sv, kXmp = "http://ns.adobe.com/xap/1.0/\0"sv;
-  std::string exif;
+  exif.clear();
   std::string_view xmp;
   for (const jpeg_marker_struct* marker = info.marker_list; marker != nullptr; marker = marker->next) {
     const std::string_view data(reinterpret_cast<const char*>(marker->data), marker->data_length);
@@ -149,10 +149,11 @@ Decoded DecodeJpeg(const Source& source) {
   }
   const bool is_cmyk = info.num_components == 4;
   Decoded decoded;
-  decoded.orientation = ReadOrientation(info);
+  decoded.orientation = ReadOrientation(info, source.workspace.exif);
   decoded.image = NewImage(source, info.image_width, info.image_height, is_cmyk ? 3 : info.num_components);
   check(Start(reader));
-  std::vector<uint8_t> cmyk(is_cmyk ? size_t{4} * info.output_width : 0);
+  std::vector<uint8_t>& cmyk = source.workspace.row;
+  cmyk.resize(is_cmyk ? size_t{4} * info.output_width : 0);
   check(ReadRows(reader, decoded.image.pixels.data(), is_cmyk ? cmyk.data() : nullptr));
   return decoded;
 }

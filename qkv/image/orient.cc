@@ -78,26 +78,26 @@ int Orientation(std::span<const std::byte> exif, std::span<const std::byte> xmp)
   return orientation != 0 ? Valid(orientation) : XmpOrientation(xmp);
 }
 
-Image TurnUpright(Image image, int orientation) {
-  if (orientation <= 1 || orientation > 8) return image;
+void TurnUpright(Image& image, int orientation, Tensor<uint8_t>& spare) {
+  if (orientation <= 1 || orientation > 8) return;
   const int64_t height = image.height(), width = image.width(), channels = image.channels();
   // Rows of the result run along columns of the file for 5…8.
   const bool swap = orientation >= 5;
   const bool flip_x = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
   const bool flip_y = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
   const int64_t out_height = swap ? width : height, out_width = swap ? height : width;
-  Image result{Tensor<uint8_t>::Uninitialised({out_height, out_width, channels})};
+  spare.Reuse({out_height, out_width, channels});
   // flip_x and flip_y say from which end the file's columns and rows are read.
   const int64_t step_x = (flip_x ? -1 : 1) * channels, step_y = (flip_y ? -1 : 1) * width * channels;
   const uint8_t* first =
       image.pixels.data() + (flip_x ? (width - 1) * channels : 0) + (flip_y ? (height - 1) * width * channels : 0);
-  uint8_t* out = result.pixels.data();
+  uint8_t* out = spare.data();
   for (int64_t y = 0; y < out_height; ++y) {
     const uint8_t* in = first + y * (swap ? step_x : step_y);
     for (int64_t x = 0; x < out_width; ++x, in += swap ? step_y : step_x, out += channels)
       std::memcpy(out, in, static_cast<size_t>(channels));
   }
-  return result;
+  std::swap(image.pixels, spare);
 }
 
 }  // namespace qkv::image

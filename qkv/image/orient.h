@@ -5,7 +5,8 @@
 
 namespace qkv::image {
 
-/// The image turned or mirrored by an EXIF orientation, 1…8 (others change nothing), as Pillow's exif_transpose.
-Image TurnUpright(Image image, int orientation);
+/// Turns or mirrors the image by an EXIF orientation, 1…8 (others change nothing), as Pillow's exif_transpose.
+/// Where it does, `spare` changes places with the image's memory.
+void TurnUpright(Image& image, int orientation, Tensor<uint8_t>& spare);
 
 }  // namespace qkv::image

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "qkv/image/resize_region.h"
+#include "qkv/image/workspace.h"
 
 namespace qkv::image {
 namespace {
@@ -72,16 +73,14 @@ int64_t CropOffset(Preprocess::Crop crop, int64_t size, int64_t crop_size) {
   return RoundHalfEven(static_cast<double>(margin) / 2);
 }
 
-/// What each of the 256 levels becomes, [channels, 256].
-std::vector<std::array<float, 256>> Levels(const Preprocess& p) {
+/// What each of the 256 levels of a channel becomes.
+std::array<float, 256> Levels(const Preprocess& p, size_t channel) {
   const bool normalise = !p.mean.empty() || !p.std.empty();
-  std::vector<std::array<float, 256>> levels(static_cast<size_t>(p.channels));
-  for (size_t c = 0; c < levels.size(); ++c) {
-    for (int i = 0; i < 256; ++i) {
-      // In double first, as Hugging Face computes it; for 1/255 it rounds to timm's x/255 in float at every level.
-      const auto x = static_cast<float>(i * p.rescale);
-      levels[c][i] = normalise ? (x - p.mean[c]) / p.std[c] : x;
-    }
+  std::array<float, 256> levels;
+  for (int i = 0; i < 256; ++i) {
+    // In double first, as Hugging Face computes it; for 1/255 it rounds to timm's x/255 in float at every level.
+    const auto x = static_cast<float>(i * p.rescale);
+    levels[i] = normalise ? (x - p.mean[channel]) / p.std[channel] : x;
   }
   return levels;
 }
@@ -96,7 +95,17 @@ Shape OutputShape(const Preprocess& p, int64_t height, int64_t width) {
   return {p.channels, size.height, size.width};
 }
 
+std::optional<Shape> FixedShape(const Preprocess& p) {
+  if (p.crop == Preprocess::Crop::kNone && p.resize != Preprocess::Resize::kExact) return std::nullopt;
+  return OutputShape(p, 1, 1);
+}
+
 void Apply(const Preprocess& p, const Image& image, View<float> out) {
+  Workspace workspace;
+  Apply(p, image, workspace, out);
+}
+
+void Apply(const Preprocess& p, const Image& image, Workspace& workspace, View<float> out) {
   const auto channels = static_cast<size_t>(p.channels);
   const bool normalise = !p.mean.empty() || !p.std.empty();
   Require(p.channels == 1 || p.channels == 3, "preprocess: {} channels, expected 1 or 3", p.channels);
@@ -108,9 +117,9 @@ void Apply(const Preprocess& p, const Image& image, View<float> out) {
   Require(out.shape() == shape && out.dense(), "preprocess: expected a dense tensor {}, got {}", ToString(shape),
           ToString(out.shape()));
 
-  Image converted;
-  if (image.channels() != p.channels) converted = ToChannels(image, p.channels);
-  const Image& source = converted.pixels.empty() ? image : converted;
+  const bool converts = image.channels() != p.channels;
+  if (converts) ToChannels(image, p.channels, workspace.converted);
+  const Image& source = converts ? workspace.converted : image;
   const Size full = CheckedSize(p, {image.height(), image.width()});
   const int64_t height = shape[1], width = shape[2];
   const bool crops = p.crop != Preprocess::Crop::kNone;
@@ -119,11 +128,10 @@ void Apply(const Preprocess& p, const Image& image, View<float> out) {
   // What the output shows of the resized image; the rest is padding.
   const int64_t y0 = std::max<int64_t>(top, 0), y1 = std::min(top + height, full.height);
   const int64_t x0 = std::max<int64_t>(left, 0), x1 = std::min(left + width, full.width);
-  const Image part = ResizeRegion(source, {full.height, full.width, y0, x0, y1 - y0, x1 - x0}, p.filter);
+  const Image& part = ResizeRegion(source, {full.height, full.width, y0, x0, y1 - y0, x1 - x0}, p.filter, workspace);
 
-  const auto levels = Levels(p);
   for (size_t c = 0; c < channels; ++c) {
-    const auto& level = levels[c];
+    const std::array<float, 256> level = Levels(p, c);
     const View<float> plane = out[static_cast<int64_t>(c)];  // [height, width]
     if (part.height() < height || part.width() < width)
       std::fill_n(plane.data(), height * width, level[p.fill.empty() ? 0 : p.fill[c]]);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "qkv/core/tensor.h"
@@ -40,9 +41,13 @@ struct Preprocess {
 /// (x·rescale rounded to float, minus mean, divided by std) in float, which is what both libraries' arithmetic gives.
 /// Throws Error for another shape, or where mean, std or fill do not have one number a channel.
 void Apply(const Preprocess& preprocess, const Image& image, View<float> out);
+void Apply(const Preprocess& preprocess, const Image& image, Workspace& workspace, View<float> out);
 
 /// The shape that Apply will write for an image of this height and width.
 /// Throws Error when the resized image would have no pixels, or more than any model takes.
 Shape OutputShape(const Preprocess& preprocess, int64_t height, int64_t width);
+
+/// The shape that every image gets, where it is the same for all.
+std::optional<Shape> FixedShape(const Preprocess& preprocess);
 
 }  // namespace qkv::image

@@ -7,6 +7,7 @@
 
 #include "qkv/image/resize_passes.h"
 #include "qkv/image/resize_region.h"
+#include "qkv/image/workspace.h"
 
 namespace qkv::image {
 namespace {
@@ -64,15 +65,17 @@ Kernel KernelOf(Filter filter) {
 
 /// The taps of outputs [begin, begin + length) of an axis that is resampled from `in` to `out` positions.
 /// Every operation is in Pillow's order, since the weights are rounded after it.
-Taps MakeTaps(int64_t in, int64_t out, int64_t begin, int64_t length, const Kernel& kernel) {
+void MakeTaps(int64_t in, int64_t out, int64_t begin, int64_t length, const Kernel& kernel, std::vector<double>& exact,
+              Taps& taps) {
   const double scale = static_cast<double>(in) / static_cast<double>(out);
   const double filter_scale = std::max(scale, 1.0);
   const double support = kernel.support * filter_scale;
   const double inverse = 1.0 / filter_scale;
-  Taps taps;
   taps.capacity = static_cast<int64_t>(std::ceil(support)) * 2 + 1;
   taps.weights.resize(static_cast<size_t>(taps.capacity * length));
-  std::vector<double> exact(static_cast<size_t>(taps.capacity));
+  exact.resize(static_cast<size_t>(taps.capacity));
+  taps.first.clear();
+  taps.count.clear();
   for (int64_t i = 0; i < length; ++i) {
     const double center = (static_cast<double>(begin + i) + 0.5) * scale;
     const int64_t low = std::max<int64_t>(static_cast<int64_t>(center - support + 0.5), 0);
@@ -89,31 +92,28 @@ Taps MakeTaps(int64_t in, int64_t out, int64_t begin, int64_t length, const Kern
     taps.first.push_back(low);
     taps.count.push_back(static_cast<int32_t>(high - low));
   }
-  return taps;
 }
 
 /// Columns or rows of the input that outputs [begin, begin + length) copy. Pillow adds the step up, so we do.
-std::vector<int64_t> NearestPositions(int64_t in, int64_t out, int64_t begin, int64_t length) {
+void NearestPositions(int64_t in, int64_t out, int64_t begin, int64_t length, std::vector<int64_t>& positions) {
   const double step = static_cast<double>(in) / static_cast<double>(out);
-  std::vector<int64_t> positions;
+  positions.clear();
   double at = step * 0.5;
   for (int64_t i = 0; i < begin + length; ++i, at += step)
     if (i >= begin) positions.push_back(std::min(static_cast<int64_t>(at), in - 1));
-  return positions;
 }
 
-Image Nearest(const Image& image, const Region& region) {
+void Nearest(const Image& image, const Region& region, Workspace& workspace) {
   const int64_t channels = image.channels();
-  const auto rows = NearestPositions(image.height(), region.full_height, region.top, region.height);
-  const auto columns = NearestPositions(image.width(), region.full_width, region.left, region.width);
-  Image result{Tensor<uint8_t>::Uninitialised({region.height, region.width, channels})};
-  uint8_t* out = result.pixels.data();
+  std::vector<int64_t>&rows = workspace.rows.first, &columns = workspace.columns.first;
+  NearestPositions(image.height(), region.full_height, region.top, region.height, rows);
+  NearestPositions(image.width(), region.full_width, region.left, region.width, columns);
+  uint8_t* out = workspace.resized.pixels.data();
   for (const int64_t y : rows) {
     const uint8_t* in = image.pixels.data() + y * image.width() * channels;
     for (const int64_t x : columns)
       for (int64_t c = 0; c < channels; ++c) *out++ = in[x * channels + c];
   }
-  return result;
 }
 
 /// Alpha (the last of 2 or 4 channels) multiplied into the others, or divided out again.
@@ -140,60 +140,70 @@ bool VerticalFirst(const Image& image, const Region& region) {
   return lost_height > 0 && lost_height > 2 * lost_width;
 }
 
-Image Resample(const Image& image, const Region& region, const Kernel& kernel) {
+void Resample(const Image& image, const Region& region, const Kernel& kernel, Workspace& workspace) {
   const int channels = static_cast<int>(image.channels());
   const int64_t stride = image.width() * channels;
   // Pillow skips the pass of an axis that keeps its size.
   const bool horizontal = region.full_width != image.width(), vertical = region.full_height != image.height();
-  Taps columns, rows;
-  if (horizontal) columns = MakeTaps(image.width(), region.full_width, region.left, region.width, kernel);
-  if (vertical) rows = MakeTaps(image.height(), region.full_height, region.top, region.height, kernel);
+  Taps &columns = workspace.columns, &rows = workspace.rows;
+  std::vector<double>& exact = workspace.exact;
+  if (horizontal) MakeTaps(image.width(), region.full_width, region.left, region.width, kernel, exact, columns);
+  if (vertical) MakeTaps(image.height(), region.full_height, region.top, region.height, kernel, exact, rows);
   // What the passes read of the image.
   const int64_t x0 = horizontal ? columns.begin() : region.left, x1 = horizontal ? columns.end() : x0 + region.width;
   const int64_t y0 = vertical ? rows.begin() : region.top, y1 = vertical ? rows.end() : y0 + region.height;
   const Plane in = {image.pixels.data() + y0 * stride + x0 * channels, stride, y1 - y0, (x1 - x0) * channels};
 
-  Image result{Tensor<uint8_t>::Uninitialised({region.height, region.width, channels})};
-  uint8_t* out = result.pixels.data();
+  Sides& sides = workspace.sides;
+  Tensor<uint8_t>& between = workspace.between;
+  uint8_t* out = workspace.resized.pixels.data();
   const int64_t out_stride = region.width * channels;
   if (horizontal && vertical && VerticalFirst(image, region)) {
-    auto between = Tensor<uint8_t>::Uninitialised({region.height, in.row_bytes});
+    between.Reuse({region.height, in.row_bytes});
     SumRows(in, y0, rows, between.data());
-    SumColumns({between.data(), in.row_bytes, region.height, in.row_bytes}, x0, channels, columns, out);
+    SumColumns({between.data(), in.row_bytes, region.height, in.row_bytes}, x0, channels, columns, sides, out);
   } else if (horizontal && vertical) {
-    auto between = Tensor<uint8_t>::Uninitialised({in.rows, out_stride});
-    SumColumns(in, x0, channels, columns, between.data());
+    between.Reuse({in.rows, out_stride});
+    SumColumns(in, x0, channels, columns, sides, between.data());
     SumRows({between.data(), out_stride, in.rows, out_stride}, y0, rows, out);
   } else if (horizontal) {
-    SumColumns(in, x0, channels, columns, out);
+    SumColumns(in, x0, channels, columns, sides, out);
   } else if (vertical) {
     SumRows(in, y0, rows, out);
   } else {
     for (int64_t y = 0; y < in.rows; ++y) std::copy_n(in.data + y * stride, out_stride, out + y * out_stride);
   }
-  return result;
 }
 
 }  // namespace
 
-Image ResizeRegion(const Image& image, const Region& region, Filter filter) {
+Image& ResizeRegion(const Image& image, const Region& region, Filter filter, Workspace& workspace) {
   Require(region.full_height > 0 && region.full_width > 0, "resize: to {} x {} pixels", region.full_width,
           region.full_height);
   Require(image.pixels.size() > 0 && image.channels() >= 1 && image.channels() <= 4, "resize: an image of shape {}",
           ToString(image.pixels.shape()));
-  if (filter == Filter::kNearest) return Nearest(image, region);
+  Image& resized = workspace.resized;
+  resized.pixels.Reuse({region.height, region.width, image.channels()});
   const Kernel kernel = KernelOf(filter);
   const bool same_size = region.full_height == image.height() && region.full_width == image.width();
-  if (image.channels() % 2 != 0 || same_size) return Resample(image, region, kernel);
-  Image premultiplied{image.pixels.Clone()};
-  Premultiply(premultiplied, /*undo=*/false);
-  Image result = Resample(premultiplied, region, kernel);
-  Premultiply(result, /*undo=*/true);
-  return result;
+  if (filter == Filter::kNearest) {
+    Nearest(image, region, workspace);
+  } else if (image.channels() % 2 != 0 || same_size) {
+    Resample(image, region, kernel, workspace);
+  } else {
+    Image& premultiplied = workspace.premultiplied;
+    premultiplied.pixels.Reuse(image.pixels.shape());
+    std::copy_n(image.pixels.data(), image.pixels.size(), premultiplied.pixels.data());
+    Premultiply(premultiplied, /*undo=*/false);
+    Resample(premultiplied, region, kernel, workspace);
+    Premultiply(resized, /*undo=*/true);
+  }
+  return resized;
 }
 
 Image Resize(const Image& image, int64_t height, int64_t width, Filter filter) {
-  return ResizeRegion(image, {height, width, 0, 0, height, width}, filter);
+  Workspace workspace;
+  return std::move(ResizeRegion(image, {height, width, 0, 0, height, width}, filter, workspace));
 }
 
 }  // namespace qkv::image

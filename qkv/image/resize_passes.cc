@@ -106,31 +106,31 @@ HWY_INLINE void ColumnsToRows(const uint8_t* in, int64_t n, int64_t rows, uint8_
 
 // A column of pixels is no vector: 16 rows at a time are turned on their side, summed as rows, and turned back.
 // Very wide images in stripes of outputs, so that the scratch memory does not grow with the width.
-void SumColumnsTarget(const Plane& in, int64_t begin, int channels, const Taps& taps, uint8_t* out) {
+void SumColumnsTarget(const Plane& in, int64_t begin, int channels, const Taps& taps, Sides& sides, uint8_t* out) {
   const int64_t out_bytes = taps.outputs() * channels;
-  std::vector<uint8_t> sides, sums;  // [bytes of the stripe, 16]
   for (int64_t left = 0, right; left < taps.outputs(); left = right) {
     const int64_t first_in = taps.first[left];
     for (right = left + 1; right < taps.outputs(); ++right)
       if ((taps.first[right] + taps.count[right] - first_in) * channels > kStripeBytes) break;
     const int64_t in_bytes = (taps.first[right - 1] + taps.count[right - 1] - first_in) * channels;
-    sides.resize(static_cast<size_t>(in_bytes * kBlock));
-    sums.resize(static_cast<size_t>((right - left) * channels * kBlock));
+    sides.in.resize(static_cast<size_t>(in_bytes * kBlock));
+    sides.sums.resize(static_cast<size_t>((right - left) * channels * kBlock));
     for (int64_t y = 0; y < in.rows; y += kBlock) {
       const int64_t rows = std::min(kBlock, in.rows - y);
       const uint8_t* row[kBlock];
       // Where fewer are left, the last one stands in for the missing.
       for (int64_t i = 0; i < kBlock; ++i)
         row[i] = in.data + (y + std::min(i, rows - 1)) * in.stride + (first_in - begin) * channels;
-      RowsToColumns(row, in_bytes, sides.data());
-      uint8_t* sum = sums.data();
+      RowsToColumns(row, in_bytes, sides.in.data());
+      uint8_t* sum = sides.sums.data();
       for (int64_t x = left; x < right; ++x) {
         const int32_t* weights = taps.weights.data() + x * taps.capacity;
-        const uint8_t* first = sides.data() + (taps.first[x] - first_in) * channels * kBlock;
+        const uint8_t* first = sides.in.data() + (taps.first[x] - first_in) * channels * kBlock;
         for (int c = 0; c < channels; ++c, sum += kBlock)
           SumMany(first + c * kBlock, channels * kBlock, weights, taps.count[x], kBlock, sum);
       }
-      ColumnsToRows(sums.data(), (right - left) * channels, rows, out + y * out_bytes + left * channels, out_bytes);
+      ColumnsToRows(sides.sums.data(), (right - left) * channels, rows, out + y * out_bytes + left * channels,
+                    out_bytes);
     }
   }
 }
@@ -160,8 +160,8 @@ int64_t Taps::end() const {
   return end;
 }
 
-void SumColumns(const Plane& in, int64_t begin, int channels, const Taps& taps, uint8_t* out) {
-  QKV_DISPATCH(SumColumnsTarget)(in, begin, channels, taps, out);
+void SumColumns(const Plane& in, int64_t begin, int channels, const Taps& taps, Sides& sides, uint8_t* out) {
+  QKV_DISPATCH(SumColumnsTarget)(in, begin, channels, taps, sides, out);
 }
 
 void SumRows(const Plane& in, int64_t begin, const Taps& taps, uint8_t* out) {

@@ -28,8 +28,13 @@ struct Plane {
   int64_t stride, rows, row_bytes;
 };
 
+/// Rows of a plane on their side, as SumColumns works on them; grows to what is needed.
+struct Sides {
+  std::vector<uint8_t> in, sums;  // [bytes of the stripe, 16]
+};
+
 /// out: [in.rows, outputs, channels]. in's first column is the column `begin` that the taps count from 0.
-void SumColumns(const Plane& in, int64_t begin, int channels, const Taps& taps, uint8_t* out);
+void SumColumns(const Plane& in, int64_t begin, int channels, const Taps& taps, Sides& sides, uint8_t* out);
 
 /// out: [outputs, in.row_bytes]. in's first row is the row `begin` that the taps count from 0.
 void SumRows(const Plane& in, int64_t begin, const Taps& taps, uint8_t* out);

@@ -13,7 +13,7 @@ struct Region {
   int64_t top, left, height, width;
 };
 
-/// What cropping the resized image would give, without computing the rest of it.
-Image ResizeRegion(const Image& image, const Region& region, Filter filter);
+/// What cropping the resized image would give, without computing the rest of it: workspace.resized.
+Image& ResizeRegion(const Image& image, const Region& region, Filter filter, Workspace& workspace);
 
 }  // namespace qkv::image

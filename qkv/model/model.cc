@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "qkv/image/background.h"
+#include "qkv/image/workspace.h"
 #include "qkv/simd/elementwise.h"
 
 namespace qkv::model {
@@ -42,14 +43,17 @@ std::vector<Prediction> Model::Top(std::span<const float> logits, int64_t top) c
 }
 
 Tensor<float> Model::Pixels(const image::Image& image) const {
-  const Shape shape = image::OutputShape(preprocess(), image.height(), image.width());
+  const Shape shape = PixelsShape(image);
   auto pixels = Tensor<float>::Uninitialised({1, shape[0], shape[1], shape[2]});
-  if (description_.dark_background && image::HasBrightBorder(image)) {
-    image::Apply(preprocess(), image::Invert(image), pixels.view()[0]);
-  } else {
-    image::Apply(preprocess(), image, pixels.view()[0]);
-  }
+  image::Workspace workspace;
+  Pixels(image, workspace, pixels.view()[0]);
   return pixels;
+}
+
+void Model::Pixels(const image::Image& image, image::Workspace& workspace, View<float> out) const {
+  const bool inverts = description_.dark_background && image::HasBrightBorder(image);
+  if (inverts) image::Invert(image, workspace.negative);
+  image::Apply(preprocess(), inverts ? workspace.negative : image, workspace, out);
 }
 
 Tensor<float> Model::Logits(View<const float> pixels) const {

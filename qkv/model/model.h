@@ -35,6 +35,11 @@ class Model {
 
   /// The input tensor of an image, as the checkpoint's own preprocessing makes it: [1, channels, height, width].
   Tensor<float> Pixels(const image::Image& image) const;
+  /// The same into out: [channels, height, width], dense, of PixelsShape.
+  void Pixels(const image::Image& image, image::Workspace& workspace, View<float> out) const;
+  Shape PixelsShape(const image::Image& image) const {
+    return image::OutputShape(preprocess(), image.height(), image.width());
+  }
   /// pixels: [B, channels, height, width] to [B, outputs].
   Tensor<float> Logits(View<const float> pixels) const;
 

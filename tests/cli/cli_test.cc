@@ -1,4 +1,5 @@
 // The program from outside: what it prints where, and its exit codes.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -89,6 +90,36 @@ TEST(Classify, ResultsDoNotDependOnTheBatch) {
   const Said one = Qkv("classify --json --logits --batch 1 --threads 1 " + Digits());
   const Said many = Qkv("classify --json --logits --batch 7 " + Digits());
   EXPECT_EQ(one.out, many.out);
+}
+
+// Enough images for every thread to read and compute batches of its own, among them some that cannot be read.
+TEST(Classify, ManyImagesKeepTheirOrderOnAnyNumberOfThreads) {
+  const TemporaryFolder folder;
+  int broken = 0;
+  for (int i = 0; i < 100; ++i) {
+    const std::string name = fmt::format("{:02}.png", i),
+                      image = ReadFile(Digits() + fmt::format("/{}-white.png", i % 10));
+    const bool cut = i % 13 == 5;
+    broken += cut;
+    WriteFile(folder / name, cut ? image.substr(0, 30) : image);
+  }
+  std::string first;
+  for (const char* how : {"--threads 1 --batch 1", "--threads 2", "--threads 7 --batch 3", "--threads 40"}) {
+    const Said said = Qkv(fmt::format("classify --json --logits {} {}", how, folder.path().string()));
+    EXPECT_EQ(said.exit_code, 1);
+    EXPECT_TRUE(Contains(said.err, fmt::format("{} of 100 files could not be read", broken))) << said.err;
+    if (first.empty()) first = said.out;
+    EXPECT_EQ(said.out, first) << how;
+  }
+  const auto lines = JsonLines(first);
+  ASSERT_EQ(lines.size(), static_cast<size_t>(100 - broken));
+  std::string last;
+  for (const io::Json& line : lines) {
+    const std::string name = std::filesystem::path(line["path"].get<std::string>()).filename();
+    EXPECT_LT(last, name);
+    last = name;
+    EXPECT_EQ(line["top"][0]["label"], name.substr(1, 1)) << name;
+  }
 }
 
 TEST(Classify, UnreadableFilesAreNamedAndTheRestIsDone) {

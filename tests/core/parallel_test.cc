@@ -19,12 +19,13 @@ class ParallelThreads : public testing::TestWithParam<int> {
 INSTANTIATE_TEST_SUITE_P(Threads, ParallelThreads, testing::Values(1, 2, 8));
 
 TEST_P(ParallelThreads, RunsEveryTaskOnce) {
+  const int threads = NumThreads();
   for (const int count : {0, 1, 2, 7, 1000}) {
     std::vector<std::atomic<int>> runs(count);
     ParallelTasks(count, [&](int64_t task, int thread) {
       ++runs[task];
       EXPECT_GE(thread, 0);
-      EXPECT_LT(thread, NumThreads());
+      EXPECT_LT(thread, threads);
     });
     for (const auto& run : runs) EXPECT_EQ(run, 1);
   }
@@ -45,8 +46,15 @@ TEST_P(ParallelThreads, PassesOnTheException) {
 
 TEST_P(ParallelThreads, NestedCallsRunToo) {
   std::atomic<int> runs{0};
-  ParallelTasks(4, [&](int64_t, int) { ParallelTasks(4, [&](int64_t, int) { ++runs; }); });
+  ParallelTasks(4, [&](int64_t, int) {
+    EXPECT_EQ(NumThreads(), 1);
+    ParallelTasks(4, [&](int64_t, int thread) {
+      EXPECT_EQ(thread, 0);
+      ++runs;
+    });
+  });
   EXPECT_EQ(runs, 16);
+  EXPECT_EQ(NumThreads(), GetParam());
 }
 
 // Short loops one after the other, from two threads at once: every task of every loop runs exactly once.

@@ -34,6 +34,22 @@ TEST(View, StridesAndSlices) {
   EXPECT_THROW(view.reshape({5, 5}), Error);
 }
 
+TEST(Tensor, ReuseKeepsMemoryThatSuffices) {
+  Tensor<float> tensor({4, 5});
+  const float* const memory = tensor.data();
+  tensor.Reuse({3, 2, 2});
+  EXPECT_EQ(tensor.shape(), Shape({3, 2, 2}));
+  tensor.Reuse({20});
+  EXPECT_EQ(tensor.data(), memory);
+  tensor.Reuse({21});
+  tensor[20] = 1;  // sanitizers see whether there is room
+  EXPECT_EQ(tensor.size(), 21);
+  Tensor<float> taken = std::move(tensor);
+  tensor.Reuse({2});  // of a tensor whose memory went away
+  tensor[1] = 1;
+  EXPECT_EQ(taken.size(), 21);
+}
+
 TEST(Tensor, StartsAtZeroAlignedAndClones) {
   Tensor<float> tensor({3, 5});
   EXPECT_EQ(reinterpret_cast<uintptr_t>(tensor.data()) % kAlignment, 0u);

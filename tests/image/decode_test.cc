@@ -1,4 +1,5 @@
 // Every format and mode against Pillow's pixels, byte for byte.
+#include "qkv/image/workspace.h"
 #include "tests/image/golden.h"
 
 namespace qkv::image {
@@ -60,6 +61,26 @@ TEST_F(Decoding, FileAndEndings) {
   EXPECT_TRUE(HasImageEnding("a.b.tif"));
   EXPECT_FALSE(HasImageEnding("a.txt"));
   EXPECT_FALSE(HasImageEnding("jpg"));
+}
+
+// One image after the other into the same memory: nothing of one shows in the next.
+TEST_F(Decoding, IntoUsedMemoryEqualsPillow) {
+  Workspace workspace;
+  Image image, converted;
+  for (const auto& [name, rgb] : WithPrefix(golden_, "rgb/")) {
+    Decode(golden_.Find("file/" + name)->bytes, {}, name, workspace, image);
+    ToChannels(image, 3, converted);
+    ExpectSame(converted, ToImage(rgb), name);
+  }
+}
+
+TEST_F(Decoding, AsksBeforeItTakesMemory) {
+  for (const auto& [name, rgb] : WithPrefix(golden_, "rgb/")) {
+    int64_t admitted = 0;
+    Read(name, {.admit = [&](int64_t pixels) { admitted = std::max(admitted, pixels); }});
+    EXPECT_GE(admitted, rgb.shape[0] * rgb.shape[1]) << name;
+    EXPECT_THROW(Read(name, {.admit = [](int64_t pixels) { Fail("{} are too many", pixels); }}), Error) << name;
+  }
 }
 
 TEST(ToChannels, RefusesOtherNumbers) {

@@ -3,6 +3,7 @@
 
 #include "qkv/core/rng.h"
 #include "qkv/image/resize_region.h"
+#include "qkv/image/workspace.h"
 #include "qkv/simd/dispatch.h"
 #include "qkv/simd/isa.h"
 #include "tests/image/golden.h"
@@ -56,12 +57,13 @@ Image RandomImage(int64_t height, int64_t width, int64_t channels) {
 }
 
 TEST(ResizeRegion, IsACropOfTheWhole) {
+  Workspace workspace;  // the same for all: nothing of one image shows in the next
   for (const int channels : {1, 2, 3, 4}) {
     const Image image = RandomImage(31, 47, channels);
     for (const Filter filter : {Filter::kNearest, Filter::kBilinear, Filter::kBicubic, Filter::kLanczos}) {
       for (const auto& [height, width] : {std::pair{20, 30}, {31, 30}, {20, 47}, {31, 47}, {50, 90}}) {
         const Image whole = Resize(image, height, width, filter);
-        const Image part = ResizeRegion(image, {height, width, 3, 5, 14, 22}, filter);
+        const Image& part = ResizeRegion(image, {height, width, 3, 5, 14, 22}, filter, workspace);
         Image expected{Tensor<uint8_t>({14, 22, channels})};
         for (int64_t y = 0; y < 14; ++y)
           std::copy_n(whole.pixels.view().at(y + 3, 5), 22 * channels, expected.pixels.view().at(y));
@@ -73,10 +75,11 @@ TEST(ResizeRegion, IsACropOfTheWhole) {
 
 // Wide enough to be resized in several stripes; the parts are made in one.
 TEST(ResizeRegion, VeryWideImagesHaveNoSeams) {
+  Workspace workspace;
   const Image image = RandomImage(3, 400'000, 3);
   const Image whole = Resize(image, 2, 600, Filter::kBicubic);
   for (int64_t left = 0; left < 600; left += 50) {
-    const Image part = ResizeRegion(image, {2, 600, 0, left, 2, 50}, Filter::kBicubic);
+    const Image& part = ResizeRegion(image, {2, 600, 0, left, 2, 50}, Filter::kBicubic, workspace);
     Image expected{Tensor<uint8_t>({2, 50, 3})};
     for (int64_t y = 0; y < 2; ++y) std::copy_n(whole.pixels.view().at(y, left), 150, expected.pixels.view().at(y));
     ExpectSame(part, expected, fmt::format("columns from {}", left));

@@ -1,0 +1,67 @@
+// Another image of a kind allocates nothing that is ours; the formats' libraries take what they need from malloc.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "qkv/image/preprocess.h"
+#include "qkv/image/workspace.h"
+#include "tests/image/golden.h"
+
+namespace {
+std::atomic<int64_t> g_allocations{0};
+}  // namespace
+
+[[gnu::noinline]] void* operator new(size_t size) {
+  g_allocations.fetch_add(1, std::memory_order_relaxed);
+  if (void* memory = std::malloc(size ? size : 1)) return memory;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void* operator new(size_t size, std::align_val_t alignment, const std::nothrow_t&) noexcept {
+  g_allocations.fetch_add(1, std::memory_order_relaxed);
+  const auto step = static_cast<size_t>(alignment);
+  return std::aligned_alloc(step, (size + step - 1) / step * step);
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+
+namespace qkv::image {
+namespace {
+
+TEST(Allocation, TheSecondPhotoNeedsNone) {
+  Preprocess p{.resize = Preprocess::Resize::kShortestEdge,
+               .resize_height = 30,
+               .crop = Preprocess::Crop::kTorchvision,
+               .crop_height = 24,
+               .crop_width = 24,
+               .mean = {0.5f, 0.5f, 0.5f},
+               .std = {0.5f, 0.5f, 0.5f}};
+  Tensor<float> out({3, 24, 24});
+  const DecodeOptions options;
+  // Sampled colours, grey that becomes RGB, ink, one that is turned, and all filters.
+  const auto golden = io::SafeTensors::Open(GoldenFolder() / "decode.safetensors");
+  for (const std::string name : {"jpeg_420.jpg", "jpeg_grey.jpg", "jpeg_cmyk.jpg", "jpeg_exif_6.jpg"}) {
+    const auto bytes = golden.Find("file/" + name)->bytes;
+    for (const Filter filter : {Filter::kNearest, Filter::kBilinear, Filter::kBicubic}) {
+      p.filter = filter;
+      Workspace workspace;
+      Image image;
+      int64_t allocations = 0;
+      for (int i = 0; i < 3; ++i) {
+        const int64_t before = g_allocations.load();
+        Decode(bytes, options, name, workspace, image);
+        Apply(p, image, workspace, out);
+        allocations = g_allocations.load() - before;
+        if (i == 0) {
+          EXPECT_GT(allocations, 0) << "nothing is counted";
+        }
+      }
+      EXPECT_EQ(allocations, 0) << name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace qkv::image
