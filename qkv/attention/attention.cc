@@ -83,7 +83,7 @@ class SplitKeys {
     if (task.mask) task.mask += begin * task.mask_key_stride;
     task.out = out_.at(b, h, part), task.out_stride = out_.stride(3);
     task.max = max_.at(b, h, part), task.sum = sum_.at(b, h, part);
-    simd::AttentionTile(task, scratch);
+    task.rows == 1 ? simd::AttentionRow(task, scratch) : simd::AttentionTile(task, scratch);
   }
 
   void Join(int64_t b, int64_t h, int64_t i, View<T> out, View<T> lse) {

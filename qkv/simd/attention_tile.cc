@@ -11,6 +11,7 @@
 #include "hwy/foreach_target.h"
 //
 #include "qkv/simd/attention_panel-inl.h"
+#include "qkv/simd/attention_row-inl.h"
 #include "qkv/simd/dispatch.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -103,8 +104,17 @@ HWY_INLINE void Run(const AttentionTask<T>& task, T* scratch) {
   });
 }
 
+// In the scratch of a task of one row.
+template <typename T>
+HWY_INLINE void RunRow(const AttentionTask<T>& task, T* scratch) {
+  const Layout<T> layout(1, task.E, task.E_v);
+  Row<T>{task, scratch, scratch + layout.out, scratch + layout.strip}.Run();
+}
+
 }  // namespace
 
+void AttentionRowFloat(const AttentionTask<float>& task, float* scratch) { RunRow(task, scratch); }
+void AttentionRowDouble(const AttentionTask<double>& task, double* scratch) { RunRow(task, scratch); }
 void AttentionTileFloat(const AttentionTask<float>& task, float* scratch) { Run<false>(task, scratch); }
 void AttentionTileDouble(const AttentionTask<double>& task, double* scratch) { Run<false>(task, scratch); }
 void AttentionWeightsFloat(const AttentionTask<float>& task, float* scratch) { Run<true>(task, scratch); }
@@ -121,6 +131,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace qkv::simd {
 
+HWY_EXPORT(AttentionRowFloat);
+HWY_EXPORT(AttentionRowDouble);
 HWY_EXPORT(AttentionTileFloat);
 HWY_EXPORT(AttentionTileDouble);
 HWY_EXPORT(AttentionWeightsFloat);
@@ -145,6 +157,14 @@ int64_t AttentionScratch<float>(int64_t rows, int64_t E, int64_t E_v) {
 template <>
 int64_t AttentionScratch<double>(int64_t rows, int64_t E, int64_t E_v) {
   return QKV_DISPATCH(AttentionScratchDouble)(rows, E, E_v);
+}
+template <>
+void AttentionRow(const AttentionTask<float>& task, float* scratch) {
+  QKV_DISPATCH(AttentionRowFloat)(task, scratch);
+}
+template <>
+void AttentionRow(const AttentionTask<double>& task, double* scratch) {
+  QKV_DISPATCH(AttentionRowDouble)(task, scratch);
 }
 template <>
 void AttentionTile(const AttentionTask<float>& task, float* scratch) {

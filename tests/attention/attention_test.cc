@@ -51,6 +51,16 @@ TEST_P(AttentionTest, FewQueriesOfManyKeys) {
     CheckAgainstReference(c, {.causal = Causal::kBottomRight, .soft_cap = 4, .bias = bias, .mask = mask}, 30);
     CheckAgainstReference(c, {.causal = Causal::kBottomRight, .dropout = 0.1f});
   }
+  // One query that shares its keys with no other.
+  for (const int64_t E : {1, 20, 64, 130}) {
+    const Sizes sizes{.B = 2, .H = 2, .H_kv = 2, .N_q = 1, .N_k = 2101, .E = E, .E_v = E + 3};
+    const Case<float> c(sizes);
+    const auto bias = Sampler(2).Normal<float>({1, 2, 1, 2101}, 0, 5);
+    const auto mask = RandomMask({2, 1, 1, 2101}, 0.01, 3);
+    CheckAgainstReference(c, {});
+    CheckAgainstReference(Case<double>(sizes), {.causal = Causal::kTopLeft});
+    CheckAgainstReference(c, {.causal = Causal::kBottomRight, .soft_cap = 4, .bias = bias, .mask = mask}, 30);
+  }
 }
 
 TEST_P(AttentionTest, FewQueriesOfInfiniteOrNoScores) {
@@ -61,20 +71,27 @@ TEST_P(AttentionTest, FewQueriesOfInfiniteOrNoScores) {
   bias[3] = bias[2000] = bias[2001] = kInfinity;
   for (int64_t j = 0; j < N_k; ++j) bias[N_k + j] = -kInfinity;
   Arena arena;
-  Attention<float>(c.q, c.k, c.v, {.bias = bias}, out, arena, lse);
-  for (int64_t e = 0; e < 5; ++e) {
-    EXPECT_NEAR(out[e], (c.v[3 * 5 + e] + c.v[2000 * 5 + e] + c.v[2001 * 5 + e]) / 3, 1e-6);
-    EXPECT_EQ(out[5 + e], 0);
-  }
-  EXPECT_EQ(lse[0], kInfinity);
-  EXPECT_EQ(lse[1], -kInfinity);
   double sum = 0;  // of the third row, which is an ordinary one
   for (int64_t j = 0; j < N_k; ++j) {
     double score = 0;
     for (int64_t e = 0; e < 4; ++e) score += static_cast<double>(c.q[2 * 4 + e]) * c.k[j * 4 + e];
     sum += std::exp(score / 2);
   }
-  EXPECT_NEAR(lse[2], std::log(sum), 40 * UnitRoundoff<float>() * std::log(sum));
+  for (const int64_t rows : {3, 1}) {  // at once and one by one
+    for (int64_t i = 0; i < 3; i += rows) {
+      const auto cut = [&](auto& x) { return x.view().slice(2, i, i + rows); };
+      Attention<float>(cut(c.q), c.k, c.v, {.bias = cut(bias)}, cut(out), arena, cut(lse));
+    }
+    for (int64_t e = 0; e < 5; ++e) {
+      EXPECT_NEAR(out[e], (c.v[3 * 5 + e] + c.v[2000 * 5 + e] + c.v[2001 * 5 + e]) / 3, 1e-6);
+      EXPECT_EQ(out[5 + e], 0);
+      EXPECT_TRUE(std::isfinite(out[10 + e]));
+    }
+    EXPECT_EQ(lse[0], kInfinity);
+    EXPECT_EQ(lse[1], -kInfinity);
+    EXPECT_NEAR(lse[2], std::log(sum), 40 * UnitRoundoff<float>() * std::log(sum));
+    for (float& x : out.span()) x = 77;
+  }
 }
 
 TEST_P(AttentionTest, VisionTransformerShape) {
