@@ -1,4 +1,5 @@
 """What the comparisons of this folder share: test models and inputs, processes that take turns, the machine's description."""
+
 import importlib.metadata
 import json
 import os
@@ -17,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 TOOLS = ROOT / "tools"
 RESULTS = ROOT / "build/bench-results"  # raw measurements; bench/results/ keeps the summaries
 CORES = len(os.sched_getaffinity(0))
-PAUSE = 0.02  # s; threads of OpenMP and of thread pools spin for some milliseconds after their work
+PAUSE = 0.1  # s; ONNX Runtime's threads still spin 20 ms after a pass (measured: 30 ms of processor time), OpenMP's less
 
 # What a peer computes in which precision; `serve.py` says how.
 PEERS = {

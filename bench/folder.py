@@ -8,6 +8,7 @@ threads; OpenVINO behind OpenCV's decoding; OpenVINO in a process a core. Two ra
 list of files to the last answer, where a pipeline's imports, loading and compiling are not counted
 but qkv's whole run is; and the whole process.
 """
+
 import argparse
 import json
 import os
@@ -70,6 +71,10 @@ def run_pipeline(name, options, model, photos, out):
     answer = json.loads(out.read_text())
     answer["seconds"]["process"] = time.perf_counter() - start
     return answer
+
+
+def run(name, *arguments):
+    return run_qkv(*arguments) if name == "qkv" else run_pipeline(name, *arguments)
 
 
 def rate(data, row, kind):
@@ -143,8 +148,7 @@ def main():
         for round_ in range(options.rounds):
             for name in random.sample(names, len(names)):
                 common.progress(f"round {round_ + 1} of {options.rounds}: {name}")
-                run = run_qkv if name == "qkv" else lambda *args: run_pipeline(name, *args)
-                answers[name].append(run(options, folder, folder / "photos", folder / "out.json"))
+                answers[name].append(run(name, options, folder, folder / "photos", folder / "out.json"))
         common.progress("")
     # Threads, DataLoaders and Pillow all prepare a photo alike; PyTorch's answer counts where it was measured.
     reference = answers["pytorch" if "pytorch" in answers else names[1]][0]["classes"]

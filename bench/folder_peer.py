@@ -3,6 +3,7 @@
 Writes to OUT the JSON {"classes": {path below FOLDER: class}, "seconds": {"imports", "preparation", "work"}}.
 "Work" goes from the list of files to the last answer; the model is loaded, compiled and warm before.
 """
+
 import json
 import sys
 import time
@@ -220,7 +221,13 @@ def load(folder):
 
 
 def main():
-    name, model, folder, threads, out = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]), Path(sys.argv[5])
+    name, model, folder, threads, out = (
+        sys.argv[1],
+        Path(sys.argv[2]),
+        Path(sys.argv[3]),
+        int(sys.argv[4]),
+        Path(sys.argv[5]),
+    )
     import torchvision_stub  # noqa: F401  before timm
     import timm.data  # noqa: F401
 

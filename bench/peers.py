@@ -10,6 +10,7 @@ here is left out, with the reason.
 
 Photos in $QKV_DATA/photos are the pixels and the calibration; without them, both are random.
 """
+
 import argparse
 import sys
 from pathlib import Path

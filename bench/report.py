@@ -8,6 +8,7 @@
 NAME says the kind of machine: zen5-2c, spr-amx-2c. What stands in the document between the two
 marker lines is replaced, the rest stays; without markers it goes to the end.
 """
+
 import argparse
 import json
 import sys
@@ -66,7 +67,14 @@ def render():
             if part in data:
                 picture = PICTURES / f"{path.stem}-{part}.svg"
                 picture.write_text(module.chart(data[part]))
-                lines += [f"### {heading}", "", f"![{heading}](pictures/{picture.name})", "", module.report(data[part]).strip(), ""]
+                lines += [
+                    f"### {heading}",
+                    "",
+                    f"![{heading}](pictures/{picture.name})",
+                    "",
+                    module.report(data[part]).strip(),
+                    "",
+                ]
     return "\n".join([*lines, END])
 
 
@@ -82,7 +90,9 @@ def write(text):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--collect", metavar="NAME", help="keep what build/bench-results/ has under this machine's name")
+    parser.add_argument(
+        "--collect", metavar="NAME", help="keep what build/bench-results/ has under this machine's name"
+    )
     parser.add_argument("--results", type=Path, default=common.RESULTS, metavar="FOLDER", help="where --collect reads")
     parser.add_argument("--print", action="store_true", help="print instead of writing docs/performance.md")
     options = parser.parse_args()

@@ -8,6 +8,7 @@ layers in turns, so that both come from the same minutes. 197 rows are batch 1, 
 byte count its weights, inputs and outputs once each. `cmake --preset bench && cmake --build --preset
 bench` builds the program.
 """
+
 import argparse
 import json
 import os
@@ -63,7 +64,9 @@ def summarise(rates):
             found["layers"].append({"precision": precision(match[1]), "M": M, "N": N, "K": K, "best": max(values),
                                     "median": statistics.median(values)})  # fmt: skip
     order = list(WEIGHT_BYTES)
-    found["layers"].sort(key=lambda one: (order.index(one["precision"]), one["M"], list(LAYERS).index((one["N"], one["K"]))))
+    found["layers"].sort(
+        key=lambda one: (order.index(one["precision"]), one["M"], list(LAYERS).index((one["N"], one["K"])))
+    )
     found["peaks"] = {kind: found["peaks"][kind] for kind in order if kind in found["peaks"]}
     return found
 
@@ -90,7 +93,9 @@ def limit(data, layer):
 
 def report(data):
     """Markdown."""
-    peaks = ", ".join(f"{kind} {number:.0f} ({name})" for kind in data["peaks"] for name, number in data["peaks"][kind].items())
+    peaks = ", ".join(
+        f"{kind} {number:.0f} ({name})" for kind in data["peaks"] for name, number in data["peaks"][kind].items()
+    )
     parts = [peers.machine_line(data["machine"]) + ".\n",
              f"Peaks, GFLOP/s: {peaks}. Memory, GB/s: "
              + ", ".join(f"{kind} {number:.1f}" for kind, number in data["memory"].items()) + ".\n",
@@ -104,12 +109,18 @@ def report(data):
 
 
 def chart(data):
-    roofs = [(f"{kind} {max(data['peaks'][kind], key=data['peaks'][kind].get)}", peak(data, kind)) for kind in data["peaks"]]
+    roofs = [
+        (f"{kind} {max(data['peaks'][kind], key=data['peaks'][kind].get)}", peak(data, kind)) for kind in data["peaks"]
+    ]
     points = [(layer["precision"], intensity(layer), layer["best"], layer["M"],
                f"{LAYERS[layer['N'], layer['K']]}, {layer['M']} rows: {layer['best']:.0f} GFLOP/s")
               for layer in data["layers"]]  # fmt: skip
-    return svg.roofline(roofs, bandwidth(data), points,
-                        ["Linear layers of ViT-B/16, best GFLOP/s. The numbers are rows: 197 are batch 1, 1576 are batch 8."])
+    return svg.roofline(
+        roofs,
+        bandwidth(data),
+        points,
+        ["Linear layers of ViT-B/16, best GFLOP/s. The numbers are rows: 197 are batch 1, 1576 are batch 8."],
+    )
 
 
 def main():

@@ -5,6 +5,7 @@
 Three sweeps in fp32, each from the model's own size, batch 1, all cores: the input's side (224: 197
 tokens), the batch, and the threads. Each point is measured as bench/peers.py measures one.
 """
+
 import argparse
 import sys
 from pathlib import Path
@@ -69,11 +70,25 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--model", default="vit_base_patch16_224", help="a name of timm's with patches of 16 (default: %(default)s)")
-    add("--sizes", nargs="*", type=int, default=[224, 288, 336, 384, 448], metavar="N", help="sides of the input, multiples of 16")
+    add(
+        "--sizes",
+        nargs="*",
+        type=int,
+        default=[224, 288, 336, 384, 448],
+        metavar="N",
+        help="sides of the input, multiples of 16",
+    )
     add("--batches", nargs="*", type=int, default=[1, 2, 4, 8, 16, 32], metavar="N")
     add("--threads", nargs="*", type=int, default=sorted({1, *(1 << i for i in range(common.CORES.bit_length())), common.CORES}
         & set(range(1, common.CORES + 1))), metavar="N", help="default: powers of two to all cores")  # fmt: skip
-    add("--peers", nargs="*", default=PROGRAMS, choices=list(common.PEERS), metavar="PEER", help=f"default: {' '.join(PROGRAMS)}")
+    add(
+        "--peers",
+        nargs="*",
+        default=PROGRAMS,
+        choices=list(common.PEERS),
+        metavar="PEER",
+        help=f"default: {' '.join(PROGRAMS)}",
+    )
     add("--rounds", type=int, default=9, help="timed passes of each (default: 9)")
     add("--qkv", type=Path, default=common.ROOT / "build/release/qkv", metavar="PROGRAM")
     add("--json", type=Path, default=common.RESULTS / "scaling.json", metavar="FILE", help="all times go there")

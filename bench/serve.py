@@ -8,6 +8,7 @@ A precision that this processor cannot compute ends the process with a line on s
 Every peer runs as its documentation tells a user who wants speed: all operators' fusions on,
 shapes fixed, weights constant, the thread count of the contest.
 """
+
 import os
 import sys
 import time

@@ -1,4 +1,5 @@
 """Charts as SVG by hand: bars in panels, lines in panels, and a roofline. Readable on a light and on a dark page."""
+
 import math
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
@@ -157,7 +158,10 @@ def lines(panels, caption):
         y = Axis(0, max(b for one in drawn for _, b in one.points) * 1.08, top + PLOT_H, -PLOT_H)
         parts.append(text(left, top - 12, f"{title}: {y_name}", "title"))
         for tick in y.ticks():
-            parts += [line(left, y(tick), left + PLOT_W, y(tick)), text(left - 6, y(tick) + 4, f"{tick:g}", "small", "end")]
+            parts += [
+                line(left, y(tick), left + PLOT_W, y(tick)),
+                text(left - 6, y(tick) + 4, f"{tick:g}", "small", "end"),
+            ]
         shown = -100
         for mark in marks:
             parts.append(line(x(mark), top + PLOT_H, x(mark), top + PLOT_H + 4, "axis"))
@@ -180,7 +184,10 @@ def roofline(roofs, bandwidth, points, caption):
     top = 17 + 17 * len(caption)
     series = list(dict.fromkeys(p[0] for p in points))
     for i, name in enumerate(series):
-        parts += [f'<circle cx="{16 + 80 * i}" cy="{top + 8}" r="4" class="f{i % 5}"/>', text(25 + 80 * i, top + 12, name, "small")]
+        parts += [
+            f'<circle cx="{16 + 80 * i}" cy="{top + 8}" r="4" class="f{i % 5}"/>',
+            text(25 + 80 * i, top + 12, name, "small"),
+        ]
     top += 46
     highest = max(gflops for _, gflops in roofs)
     x = Axis(min(0.3, *(p[1] for p in points)), max(p[1] for p in points) * 8, left, width, log=True)
@@ -188,11 +195,16 @@ def roofline(roofs, bandwidth, points, caption):
     for tick in y.ticks():
         parts += [line(left, y(tick), left + width, y(tick)), text(left - 6, y(tick) + 4, f"{tick:g}", "small", "end")]
     for tick in x.ticks():
-        parts += [line(x(tick), top, x(tick), top + height), text(x(tick), top + height + 17, f"{tick:g}", "small", "middle")]
+        parts += [
+            line(x(tick), top, x(tick), top + height),
+            text(x(tick), top + height + 17, f"{tick:g}", "small", "middle"),
+        ]
     ridge = min(highest / bandwidth, x.high)
     parts.append(line(x(x.low), y(bandwidth * x.low), x(ridge), y(bandwidth * ridge), "axis line"))
     middle = math.sqrt(x.low * ridge)
-    parts.append(text(x(middle) - 8, y(bandwidth * middle) - 8, f"memory {number(bandwidth)} GB/s", "small muted", "end"))
+    parts.append(
+        text(x(middle) - 8, y(bandwidth * middle) - 8, f"memory {number(bandwidth)} GB/s", "small muted", "end")
+    )
     for name, gflops in roofs:
         parts.append(line(x(min(gflops / bandwidth, x.high)), y(gflops), x(x.high), y(gflops), "axis line"))
         parts.append(text(x(x.high) - 4, y(gflops) - 5, f"{name} {number(gflops)}", "small muted", "end"))
@@ -204,6 +216,14 @@ def roofline(roofs, bandwidth, points, caption):
             tops[name, group] = intensity, gflops
     for (_, group), (intensity, gflops) in tops.items():
         parts.append(text(x(intensity) + 7, y(gflops) + 4, group, "small"))
-    parts.append(text(left + width / 2, top + height + 34, "operations a byte of weights, inputs and outputs", "small muted", "middle"))
+    parts.append(
+        text(
+            left + width / 2,
+            top + height + 34,
+            "operations a byte of weights, inputs and outputs",
+            "small muted",
+            "middle",
+        )
+    )
     parts.append(text(left, top - 8, "GFLOP/s", "small muted"))
     return document(left + width + 20, top + height + 46, parts)
