@@ -98,36 +98,59 @@ HWY_INLINE void Bf16Row(const float* x, const float* moments, int64_t K, int64_t
   });
 }
 
-// Returns through `offset` scale and offset; both are NaN if any of x is NaN or infinite.
+// The least and the greatest of a row; `strange` is NaN if any is NaN or infinite, else 0.
+struct Extent {
+  float low = 0, high = 0, strange = 0;
+};
+
+HWY_INLINE Extent ExtentOf(const float* x, int64_t K) {
+  const Tag<float> d;
+  if (K == 0) return {};
+  constexpr int kChains = 4;  // or each step waits for the last
+  Vector<float> low[kChains], high[kChains], strange[kChains];
+#pragma GCC unroll 4
+  for (int i = 0; i < kChains; ++i) low[i] = high[i] = hn::Set(d, x[0]), strange[i] = hn::Zero(d);
+  const auto take = [&](int i, Vector<float> v) HWY_ATTR {
+    low[i] = hn::Min(low[i], v), high[i] = hn::Max(high[i], v);
+    strange[i] = hn::MulAdd(v, hn::Zero(d), strange[i]);  // ∞ · 0 is NaN too
+  };
+  int64_t k = 0;
+  for (; k + kChains * kLanes<float> <= K; k += kChains * kLanes<float>) {
+#pragma GCC unroll 4
+    for (int i = 0; i < kChains; ++i) take(i, hn::LoadU(d, x + k + i * kLanes<float>));
+  }
+  for (; k < K; ++k) take(0, hn::Set(d, x[k]));
+#pragma GCC unroll 4
+  for (int i = 1; i < kChains; ++i) {
+    low[0] = hn::Min(low[0], low[i]), high[0] = hn::Max(high[0], high[i]);
+    strange[0] = hn::Add(strange[0], strange[i]);
+  }
+  return {hn::GetLane(hn::MinOfLanes(d, low[0])), hn::GetLane(hn::MaxOfLanes(d, high[0])),
+          hn::GetLane(hn::SumOfLanes(d, strange[0]))};
+}
+
+// `offset` gets scale and offset; both are NaN if any of x is NaN or infinite.
 // With moments the levels are those of x itself, for (x − mean) · rstd is a line through them.
 HWY_INLINE void Int8Row(const float* x, const float* moments, int64_t K, int64_t depth, int rows, int greatest,
                         uint8_t* to, float* offset) {
   const Tag<float> d;
+  const hn::RebindToUnsigned<Tag<float>> du;
   const hn::Rebind<uint8_t, Tag<float>> d8;
-  float low = 0, high = 0, strange = 0;
-  if (K > 0) {
-    auto vlow = hn::Set(d, x[0]), vhigh = vlow, vstrange = hn::Zero(d);
-    const auto take = [&](hn::Vec<Tag<float>> v) HWY_ATTR {
-      vlow = hn::Min(vlow, v), vhigh = hn::Max(vhigh, v);
-      vstrange = hn::MulAdd(v, hn::Zero(d), vstrange);  // ∞ · 0 is NaN too
-    };
-    int64_t k = 0;
-    for (; k + kLanes<float> <= K; k += kLanes<float>) take(hn::LoadU(d, x + k));
-    for (; k < K; ++k) take(hn::Set(d, x[k]));
-    low = hn::GetLane(hn::MinOfLanes(d, vlow)), high = hn::GetLane(hn::MaxOfLanes(d, vhigh));
-    strange = hn::GetLane(hn::SumOfLanes(d, vstrange));
-  }
+  const Extent extent = ExtentOf(x, K);
+  const float low = extent.low;
   // A range so narrow that its inverse is infinite is none.
-  const float range = high - low, inverse = static_cast<float>(greatest) / range;
+  const float range = extent.high - low, inverse = static_cast<float>(greatest) / range;
   const bool flat = !(inverse <= std::numeric_limits<float>::max());
   const float factor = flat ? 0 : inverse, step = flat ? 0 : range / static_cast<float>(greatest);
-  offset[0] = (moments ? step * moments[1] : step) + strange;
-  offset[1] = (moments ? (low - moments[0]) * moments[1] : low) + strange;
+  offset[0] = (moments ? step * moments[1] : step) + extent.strange;
+  offset[1] = (moments ? (low - moments[0]) * moments[1] : low) + extent.strange;
   const auto vlow = hn::Set(d, low), vfactor = hn::Set(d, factor);
+  const auto magic = hn::Set(d, RoundingMagic(0.0f));
   ForChunks<64>(x, K, depth, rows, to, [&](uint8_t* chunk, const float* from) HWY_ATTR {
     for (int i = 0; i < 64; i += kLanes<float>) {
-      const auto level = hn::NearestInt(hn::Mul(hn::Sub(hn::LoadU(d, from + i), vlow), vfactor));
-      hn::StoreU(hn::DemoteTo(d8, level), d8, chunk + i);
+      const auto above = hn::Sub(hn::LoadU(d, from + i), vlow);
+      const auto level = hn::BitCast(du, hn::MulAdd(above, vfactor, magic));  // in the lowest bits, rounded
+      hn::StoreU(hn::TruncateTo(d8, level), d8, chunk + i);
     }
   });
 }
