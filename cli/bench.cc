@@ -1,99 +1,107 @@
-// qkv bench: how fast a model runs here.
+// qkv bench: how fast a model runs here, in which precision, and what the lower ones cost.
+#include "cli/bench.h"
+
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cstdio>
-#include <iostream>
 #include <memory>
-#include <string>
-#include <vector>
+#include <string_view>
 
-#include "cli/command.h"
 #include "qkv/core/parallel.h"
-#include "qkv/core/rng.h"
-#include "qkv/simd/isa.h"
 
 namespace qkv::cli {
 namespace {
 
-struct Options {
-  ModelOptions model;
-  int64_t batch = 1;
-  double seconds = 3;
-  bool from_stdin = false;
+struct Saving {
+  std::string_view name;
+  bool model::BuildOptions::*option;
+};
+constexpr Saving kSavings[] = {
+    {"fold-norms", &model::BuildOptions::fold_norms},
+    {"fold-scales", &model::BuildOptions::fold_scales},
+    {"fold-biases", &model::BuildOptions::fold_key_value_bias},
+    {"read-rows", &model::BuildOptions::read_rows},
+    {"absorb", &model::BuildOptions::absorb},
 };
 
-class TimedForward {
- public:
-  TimedForward(const model::Model& model, const model::VitConfig& c, int64_t batch)
-      : model_(model),
-        pixels_({batch, c.channels, c.image_height, c.image_width}),
-        logits_({batch, model.config().outputs()}) {
-    Rng rng(1);
-    for (float& x : pixels_.span()) x = static_cast<float>(rng.Normal());
-  }
-  double Milliseconds() {
-    const auto start = std::chrono::steady_clock::now();
-    model_.Forward(pixels_, workspace_, {.logits = logits_});
-    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-  }
+std::string SavingNames() {
+  std::string names;
+  for (const Saving& saving : kSavings) names += fmt::format("{}{}", names.empty() ? "" : ", ", saving.name);
+  return names;
+}
 
- private:
-  const model::Model& model_;
-  Tensor<float> pixels_, logits_;
-  model::Workspace<float> workspace_;
-};
-
-int Bench(const Options& options) {
-  const model::Model model = LoadModel(options.model);
-  model::VitConfig config = model.config();
-  if (!options.model.size.empty()) std::tie(config.image_height, config.image_width) = ParseSize(options.model.size);
-  TimedForward forward(model, config, options.batch);
-  forward.Milliseconds();  // the first pass sizes the workspace
-  if (options.from_stdin) {
-    for (std::string line; std::getline(std::cin, line);) {
-      fmt::print("{:.4f}\n", forward.Milliseconds());
-      std::fflush(stdout);
+// Switches off what `list` names.
+void SwitchOff(const std::string& list, model::BuildOptions* build) {
+  size_t begin = 0;
+  while (begin < list.size()) {
+    const size_t end = std::min(list.find(',', begin), list.size());
+    const std::string_view name = std::string_view(list).substr(begin, end - begin);
+    bool known = name == "all";
+    for (const Saving& saving : kSavings) {
+      if (name != "all" && name != saving.name) continue;
+      build->*saving.option = false;
+      known = true;
     }
-    return 0;
+    Require(known, "--without: expected all, or some of {} separated by commas, got \"{}\"", SavingNames(), name);
+    begin = end + 1;
   }
-  std::vector<double> times;
-  const auto start = std::chrono::steady_clock::now();
-  while (times.size() < 5 ||
-         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() < options.seconds) {
-    times.push_back(forward.Milliseconds());
+}
+
+struct Modes {
+  bool from_stdin = false, layer = false, attention = false;
+};
+
+int Bench(const BenchOptions& options, const Modes& modes) {
+  // Without a precision, a comparison of all; one line of stdin cannot be answered by several.
+  const bool all = options.model.dtype.empty() && !modes.from_stdin;
+  std::vector<simd::Precision> precisions{simd::Precision::kFloat32};
+  if (all) {
+    precisions = {simd::Precision::kFloat32, simd::Precision::kBfloat16, simd::Precision::kInt8};
+  } else if (!options.model.dtype.empty()) {
+    precisions = {ParsePrecision(options.model.dtype)};
   }
-  std::sort(times.begin(), times.end());
-  const double best = times.front(), median = times[times.size() / 2];
-  rusage usage{};
-  ::getrusage(RUSAGE_SELF, &usage);
-  const double flops = model::Flops(config) * static_cast<double>(options.batch);
-  fmt::print("{} passes of batch {}, fp32, {} kernels, {} threads\n", times.size(), options.batch,
-             simd::Name(simd::ActiveIsa()), NumThreads());
-  fmt::print("best    {:8.2f} ms  {:8.1f} images/s  {:7.1f} GFLOP/s\n", best,
-             1e3 * static_cast<double>(options.batch) / best, flops / best / 1e6);
-  fmt::print("median  {:8.2f} ms  {:8.1f} images/s  {:7.1f} GFLOP/s\n", median,
-             1e3 * static_cast<double>(options.batch) / median, flops / median / 1e6);
-  fmt::print("peak memory {:.0f} MiB\n", static_cast<double>(usage.ru_maxrss) / 1024);
-  return 0;
+  if (options.model.threads > 0) SetNumThreads(options.model.threads);
+  if (modes.attention) return BenchAttention(options);
+  if (modes.layer) return BenchLayers(options, precisions);
+  if (modes.from_stdin) return BenchFromStdin(options, precisions.front());
+  return BenchModel(options, precisions);
 }
 
 }  // namespace
 
+model::Model LoadForBench(const model::Checkpoint& checkpoint, const BenchOptions& options, simd::Precision precision) {
+  model::BuildOptions build{.precision = precision};
+  SwitchOff(options.without, &build);
+  return LoadModel(checkpoint, options.model, build);
+}
+
+double MillisecondsSince(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
 void RegisterBench(CLI::App& app, int* exit_code) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<BenchOptions>();
+  const auto modes = std::make_shared<Modes>();
+  options->model.dtype.clear();
   CLI::App* command = app.add_subcommand("bench", "Measure a model's speed on this machine");
   options->model.AddModel(*command);
   options->model.AddSize(*command);
   options->model.AddCompute(*command);
+  command->add_option("IMAGE", options->images, "Images or folders to measure the drift on (default: random inputs)");
   command->add_option("--batch", options->batch, "Images a pass")->check(CLI::Range(1, 4096))->capture_default_str();
   command->add_option("--seconds", options->seconds, "How long to measure")
       ->check(CLI::Range(0.0, 3600.0))
       ->capture_default_str();
-  command->add_flag("--stdin", options->from_stdin, "For each line read, one pass, its milliseconds on a line out");
-  command->callback([options, exit_code] { *exit_code = Bench(*options); });
+  command->add_option("--without", options->without, "Exact savings to switch off: all, or some of " + SavingNames())
+      ->type_name("LIST");
+  auto* json = command->add_flag("--json", options->json, "JSON Lines on stdout");
+  auto* from_stdin =
+      command->add_flag("--stdin", modes->from_stdin, "For each line read, one pass, its milliseconds on a line out");
+  auto* layer = command->add_flag("--layer", modes->layer, "The linear layers of a block, one by one");
+  auto* attention = command->add_flag("--attention", modes->attention, "Attention alone, over the number of tokens");
+  from_stdin->excludes(json)->excludes(layer)->excludes(attention);
+  layer->excludes(attention);
+  command->callback([options, modes, exit_code] { *exit_code = Bench(*options, *modes); });
 }
 
 }  // namespace qkv::cli

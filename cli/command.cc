@@ -17,8 +17,10 @@ void ModelOptions::AddModel(CLI::App& command) {
 }
 
 void ModelOptions::AddCompute(CLI::App& command) {
-  command.add_option("--dtype", dtype, "Precision of the arithmetic")
-      ->check(CLI::IsMember({"fp32"}))
+  command
+      .add_option("--dtype", dtype,
+                  "Precision of the linear layers; auto: bf16 where the processor multiplies it, else fp32")
+      ->check(CLI::IsMember({"fp32", "bf16", "int8", "auto"}))
       ->capture_default_str();
   command.add_option("--threads", threads, "Threads (default: all cores)")->check(CLI::Range(1, 1024))->type_name("N");
 }
@@ -36,12 +38,40 @@ model::Checkpoint OpenCheckpoint(const ModelOptions& options) {
 
 model::Model LoadModel(const ModelOptions& options) {
   if (options.threads > 0) SetNumThreads(options.threads);
-  model::Model model(OpenCheckpoint(options));
+  return LoadModel(OpenCheckpoint(options), options, {.precision = ParsePrecision(options.dtype)});
+}
+
+model::Model LoadModel(const model::Checkpoint& checkpoint, const ModelOptions& options,
+                       const model::BuildOptions& build) {
+  model::Model model(checkpoint, build);
   if (!options.size.empty()) {
     const auto [height, width] = ParseSize(options.size);
     model.SetInputSize(height, width);
   }
   return model;
+}
+
+std::string_view NameOf(simd::Precision precision) {
+  switch (precision) {
+    case simd::Precision::kFloat32:
+      return "fp32";
+    case simd::Precision::kBfloat16:
+      return "bf16";
+    case simd::Precision::kInt8:
+      return "int8";
+  }
+  return "?";
+}
+
+simd::Precision ParsePrecision(std::string_view name) {
+  using simd::Precision;
+  if (name == "auto") {
+    return simd::Describe(Precision::kBfloat16).native ? Precision::kBfloat16 : Precision::kFloat32;
+  }
+  for (const Precision precision : {Precision::kFloat32, Precision::kBfloat16, Precision::kInt8}) {
+    if (name == NameOf(precision)) return precision;
+  }
+  Fail("--dtype: expected fp32, bf16, int8 or auto, got \"{}\"", name);
 }
 
 std::pair<int64_t, int64_t> ParseSize(const std::string& text) {

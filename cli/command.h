@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "qkv/model/model.h"
@@ -35,8 +36,16 @@ struct ModelOptions {
 
 /// Opens the checkpoint that was asked for, and says so on stderr when it is the built-in one.
 model::Checkpoint OpenCheckpoint(const ModelOptions& options);
-/// Builds the model, at the size that was asked for. Sets the number of threads.
+/// Builds the model, at the size and in the precision that were asked for. Sets the number of threads.
 model::Model LoadModel(const ModelOptions& options);
+/// The same from a checkpoint and with choices of the caller's; --model, --dtype and --threads are not read.
+model::Model LoadModel(const model::Checkpoint& checkpoint, const ModelOptions& options,
+                       const model::BuildOptions& build);
+
+/// "fp32", "bf16", "int8"
+std::string_view NameOf(simd::Precision precision);
+/// The precision of such a name, or the one that is best for this machine by "auto". Throws Error otherwise.
+simd::Precision ParsePrecision(std::string_view name);
 
 /// "224x160" or "224". Throws Error otherwise.
 std::pair<int64_t, int64_t> ParseSize(const std::string& text);

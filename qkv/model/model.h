@@ -53,6 +53,7 @@ class Model {
   void SetInputSize(int64_t height, int64_t width);
 
   const VitConfig& config() const { return vit_.config(); }
+  int64_t weight_bytes() const { return vit_.weight_bytes(); }
   const image::Preprocess& preprocess() const { return description_.preprocess; }
   const std::vector<std::string>& labels() const { return description_.labels; }
 

@@ -45,6 +45,25 @@ int64_t Vit<T>::TokensFor(int64_t height, int64_t width) const {
 }
 
 template <typename T>
+int64_t Vit<T>::weight_bytes() const {
+  int64_t bytes = 0;
+  const auto add = [&](const nn::Linear<T>& layer) { bytes += layer.weight.bytes(); };
+  const auto add_attention = [&](const nn::AttentionLayer<T>& layer) {
+    add(layer.query), add(layer.key_value), add(layer.projection);
+    for (const nn::Linear<T>& key : layer.absorbed.key) add(key);
+    for (const nn::Linear<T>& value : layer.absorbed.value) add(value);
+  };
+  for (const nn::Block<T>& block : blocks_) {
+    add_attention(block.attention);
+    add(block.mlp.fc1), add(block.mlp.fc2);
+  }
+  add(patch_embed_.projection), add(pooler_), add(head_), add(head_dist_);
+  add_attention(attention_pool_.attention);
+  add(attention_pool_.mlp.fc1), add(attention_pool_.mlp.fc2);
+  return bytes;
+}
+
+template <typename T>
 View<const T> Vit<T>::PatchPositions(int64_t grid_h, int64_t grid_w, Workspace<T>& workspace) const {
   if (positions_.empty() || (grid_h == config_.grid_height() && grid_w == config_.grid_width())) return positions_;
   if (workspace.model != id_ || workspace.grid_height != grid_h || workspace.grid_width != grid_w) {

@@ -41,6 +41,7 @@ struct Workspace {
 
 /// How a checkpoint becomes layers. The savings are exact up to rounding; each can be switched off to measure it.
 struct BuildOptions {
+  simd::Precision precision = simd::Precision::kFloat32;  // of the blocks' linear layers
   bool fold_norms = true;           // gamma and beta of a LayerNorm into the linear layer behind it
   bool fold_scales = true;          // LayerScale into the linear layer before it
   bool fold_key_value_bias = true;  // key biases cancel in the softmax, value biases go into the projection's
@@ -63,6 +64,8 @@ class Vit {
   int64_t TokensFor(int64_t height, int64_t width) const;
 
   const VitConfig& config() const { return config_; }
+  /// Memory of the linear layers' weights as they are packed.
+  int64_t weight_bytes() const;
 
  private:
   View<T> Embed(View<const T> pixels, Workspace<T>& workspace) const;

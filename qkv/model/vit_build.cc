@@ -19,6 +19,7 @@ struct Affine {
   Tensor<T> weight;  // [rows, …]
   Tensor<T> bias;    // [rows], or empty
   int64_t rows = 0;
+  simd::Precision precision = simd::Precision::kFloat32;  // to be packed in
 
   int64_t columns() const { return weight.size() / std::max<int64_t>(1, rows); }
   View<const T> matrix() const { return weight.view().reshape({rows, columns()}); }
@@ -68,7 +69,7 @@ struct Affine {
     for (int64_t h = 0; h < heads; ++h) {
       const View<const T> key = matrix().slice(0, keys + h * E, keys + (h + 1) * E);
       const View<const T> transposed(key.data(), {key.dim(1), E}, {1, key.stride(0)});
-      absorbed.key.push_back({simd::PackedMatrix<T>(transposed), {}});
+      absorbed.key.push_back({simd::PackedMatrix<T>(transposed, precision), {}});
       absorbed.value.push_back(PackRows(values + h * E, values + (h + 1) * E));
     }
     return absorbed;
@@ -78,7 +79,7 @@ struct Affine {
   /// The layer of the outputs [begin, end) alone.
   nn::Linear<T> PackRows(int64_t begin, int64_t end, simd::Gate gate = simd::Gate::kNone) const {
     if (weight.empty()) return {};
-    nn::Linear<T> linear{simd::PackedMatrix<T>(matrix().slice(0, begin, end), gate), {}};
+    nn::Linear<T> linear{simd::PackedMatrix<T>(matrix().slice(0, begin, end), gate, precision), {}};
     if (!bias.empty()) {
       linear.bias = Tensor<T>::Uninitialised({end - begin});
       std::copy(bias.data() + begin, bias.data() + end, linear.bias.data());
@@ -116,10 +117,10 @@ class Weights {
     return {Get(name + ".weight"), Get(name + ".bias"), static_cast<T>(eps)};
   }
 
-  Affine<T> Layer(const std::string& name) const {
+  Affine<T> Layer(const std::string& name, simd::Precision precision = simd::Precision::kFloat32) const {
     Tensor<T> weight = Get(name + ".weight");
     const int64_t rows = weight.empty() ? 0 : weight.dim(0);
-    return {std::move(weight), Get(name + ".bias"), rows};
+    return {std::move(weight), Get(name + ".bias"), rows, precision};
   }
 
   nn::Linear<T> Linear(const std::string& name) const { return Layer(name).Pack(); }
@@ -148,12 +149,13 @@ nn::AttentionLayer<T> BuildAttention(const VitConfig& c, const BuildOptions& opt
                                      const std::string& name, int64_t rows_read, nn::Norm<T>* norm, Tensor<T>* scale) {
   const int64_t joined = c.heads * c.head_width;
   nn::AttentionLayer<T> layer;
+  layer.bf16 = options.precision != simd::Precision::kFloat32;
   layer.heads = c.heads;
   layer.head_width = c.head_width;
   layer.query_norm = weights.Norm(name + "q_norm", c.eps);
   layer.key_norm = weights.Norm(name + "k_norm", c.eps);
   layer.output_norm = weights.Norm(name + "norm", c.eps);
-  Affine<T> qkv = weights.Layer(name + "qkv"), projection = weights.Layer(name + "proj");
+  Affine<T> qkv = weights.Layer(name + "qkv", options.precision), projection = weights.Layer(name + "proj", options.precision);
   if (options.fold_norms) qkv.FoldNorm(norm);
   layer.query = qkv.PackRows(0, joined);
   const bool biased = !qkv.bias.empty();
@@ -184,7 +186,7 @@ nn::Block<T> BuildBlock(const VitConfig& c, const BuildOptions& options, const W
   block.scale2 = weights.Get(name + "ls2.gamma");
   block.mlp.activation = c.activation;
   block.mlp.norm = weights.Norm(name + "mlp.norm", c.eps);
-  Affine<T> fc1 = weights.Layer(name + "mlp.fc1"), fc2 = weights.Layer(name + "mlp.fc2");
+  Affine<T> fc1 = weights.Layer(name + "mlp.fc1", options.precision), fc2 = weights.Layer(name + "mlp.fc2", options.precision);
   if (options.fold_norms) fc1.FoldNorm(&block.norm2);
   if (options.fold_norms && !block.mlp.norm.empty()) fc2.FoldNorm(&block.mlp.norm);
   if (options.fold_scales && !block.scale2.empty()) fc2.FoldScale(&block.scale2);

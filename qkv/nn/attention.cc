@@ -95,7 +95,8 @@ void ProjectedAttention(View<const T> query, const Input<T>& x, const AttentionL
   const View<T> key_value = ProjectToHeads(x, layer.key_value, layer.head_width, arena);
   const View<T> key = key_value.slice(1, 0, H), value = key_value.slice(1, H, 2 * H);  // [B, H, N, E]
   NormHeads(key, layer.key_norm);
-  const attention::Options<T> options;
+  attention::Options<T> options;
+  options.bf16 = layer.bf16;
   attention::Attention<T>(query, key, value, options, SwapHeadsAndTokens(joined), arena);
   for (const WeightsRequest<T>& request : requests) {
     attention::AttentionWeights<T>(query, key, options, request.row_begin, request.row_end, request.out);

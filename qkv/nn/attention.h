@@ -22,6 +22,7 @@ struct AbsorbedHeads {
 
 template <typename T>
 struct AttentionLayer {
+  bool bf16 = false;  // scores and sums may be multiplied in bfloat16, see attention::Options
   int64_t heads = 1;
   int64_t head_width = 0;        // E
   Linear<T> query;               // [H·E, D]

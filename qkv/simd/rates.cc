@@ -1,0 +1,110 @@
+#include "qkv/simd/rates.h"
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include "qkv/core/parallel.h"
+#include "qkv/core/tensor.h"
+#include "qkv/simd/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "qkv/simd/rates.cc"
+#include "hwy/foreach_target.h"
+//
+#include "hwy/highway.h"
+#include "qkv/simd/dispatch.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace qkv::simd {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Chains enough to keep two units of a latency of up to six cycles busy.
+constexpr int kChains = 12;
+
+// Returns the operations done; `sink` keeps them from being removed.
+double MultiplyAdds(int64_t rounds, float* sink) {
+  const hn::ScalableTag<float> d;
+  hn::Vec<decltype(d)> acc[kChains];
+#pragma GCC unroll 12
+  for (int i = 0; i < kChains; ++i) acc[i] = hn::Set(d, static_cast<float>(i));
+  const auto a = hn::Set(d, 0.5f), b = hn::Set(d, 1.0f);
+  for (int64_t r = 0; r < rounds; ++r) {
+#pragma GCC unroll 12
+    for (int i = 0; i < kChains; ++i) acc[i] = hn::MulAdd(acc[i], a, b);
+  }
+  auto sum = acc[0];
+#pragma GCC unroll 12
+  for (int i = 1; i < kChains; ++i) sum = hn::Add(sum, acc[i]);
+  *sink = hn::GetLane(hn::SumOfLanes(d, sum));
+  return 2.0 * kChains * static_cast<double>(hn::Lanes(d)) * static_cast<double>(rounds);
+}
+
+// Σ x [n], n a multiple of 8 vectors.
+float SumAll(const float* x, int64_t n) {
+  const hn::ScalableTag<float> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  hn::Vec<decltype(d)> sum[8];
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) sum[i] = hn::Zero(d);
+  for (int64_t at = 0; at < n; at += 8 * lanes) {
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) sum[i] = hn::Add(sum[i], hn::Load(d, x + at + i * lanes));
+  }
+#pragma GCC unroll 8
+  for (int i = 1; i < 8; ++i) sum[0] = hn::Add(sum[0], sum[i]);
+  return hn::GetLane(hn::SumOfLanes(d, sum[0]));
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace qkv::simd
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace qkv::simd {
+
+HWY_EXPORT(MultiplyAdds);
+HWY_EXPORT(SumAll);
+
+namespace {
+
+constexpr int kTries = 8;
+constexpr int64_t kRounds = 200'000;                                      // 1 to 2 ms
+constexpr int64_t kFloats = int64_t{1} << 25, kPiece = int64_t{1} << 16;  // 128 MiB: past most caches
+
+template <typename F>
+double BestSeconds(F&& f) {
+  double best = 1e30;
+  for (int i = 0; i < kTries; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    f();
+    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  return best;
+}
+
+}  // namespace
+
+Rates MeasureRates() {
+  const int threads = NumThreads();
+  std::vector<float> sinks(static_cast<size_t>(threads));
+  std::vector<double> operations(static_cast<size_t>(threads));
+  const double computing = BestSeconds([&] {
+    ParallelTasks(threads, [&](int64_t t, int) {
+      const auto i = static_cast<size_t>(t);
+      operations[i] = QKV_DISPATCH(MultiplyAdds)(kRounds, &sinks[i]);
+    });
+  });
+  Tensor<float> memory({kFloats});
+  std::vector<float> sums(kFloats / kPiece);
+  const double reading = BestSeconds([&] {
+    ParallelTasks(kFloats / kPiece, [&](int64_t t, int) {
+      sums[static_cast<size_t>(t)] = QKV_DISPATCH(SumAll)(memory.data() + t * kPiece, kPiece);
+    });
+  });
+  return {operations[0] * threads / computing, static_cast<double>(kFloats * int64_t{sizeof(float)}) / reading};
+}
+
+}  // namespace qkv::simd
+#endif  // HWY_ONCE
