@@ -15,11 +15,11 @@
 namespace qkv::attention {
 namespace {
 
-// Queries of a task at most: enough to pay for arranging the keys once, few enough that their state stays in the
-// second-level cache.
-constexpr int64_t kTaskRows = 256;
+// Queries of a task at most: enough to pay for arranging the keys once (which in bfloat16 costs more), few enough that
+// their state stays in the second-level cache.
+constexpr int64_t kTaskRows = 256, kTaskRowsBf16 = 512;
 // Tasks for each thread, so that a thread that was held up does not hold up the rest for long.
-constexpr int64_t kTasksPerThread = 4;
+constexpr int64_t kTasksPerThread = 4, kTasksPerThreadBf16 = 2;
 
 // So few queries leave no work to share but their keys, which are cut into parts of at most so many. What is cut
 // depends on the queries and keys of a head alone, so that no result depends on the other heads or on the threads.
@@ -27,10 +27,11 @@ constexpr int64_t kFewRows = 16, kPartKeys = 1024;
 
 // Rows of a task, a multiple of the kernels' panel: few enough tasks to arrange keys seldom, and enough of them.
 template <typename T>
-int64_t RowsPerTask(int64_t heads, int64_t rows) {
+int64_t RowsPerTask(int64_t heads, int64_t rows, bool bf16 = false) {
   const int64_t panel = simd::AttentionPanel<T>(), panels = (rows + panel - 1) / panel;
-  const int64_t wanted = (kTasksPerThread * NumThreads() + heads - 1) / heads;
-  const int64_t splits = std::max(wanted, (rows + kTaskRows - 1) / kTaskRows);
+  const int64_t tasks = NumThreads() * (bf16 ? kTasksPerThreadBf16 : kTasksPerThread);
+  const int64_t most_rows = bf16 ? kTaskRowsBf16 : kTaskRows;
+  const int64_t splits = std::max((tasks + heads - 1) / heads, (rows + most_rows - 1) / most_rows);
   return std::max<int64_t>(1, (panels + splits - 1) / splits) * panel;
 }
 
@@ -147,9 +148,9 @@ void Attention(View<const T> q, View<const T> k, View<const T> v, const Options<
     return SplitKeys<T>(q, k, v, options, arena).Run(out, lse);
   }
 
-  const int64_t task_rows = RowsPerTask<T>(B * H, N_q), splits = (N_q + task_rows - 1) / task_rows;
   const simd::internal::TileKernel* const bf16 =
       options.bf16 && std::is_same_v<T, float> ? simd::AttentionBf16Kernel() : nullptr;
+  const int64_t task_rows = RowsPerTask<T>(B * H, N_q, bf16 != nullptr), splits = (N_q + task_rows - 1) / task_rows;
   const int64_t most_rows = std::min(task_rows, N_q);
   const int64_t scratch_needed =
       bf16 ? simd::AttentionBf16Scratch(most_rows, E, E_v) : simd::AttentionScratch<T>(most_rows, E, E_v);
