@@ -1,50 +1,13 @@
-// Eigen's decompositions, instantiated here once.
+// Eigen's QR, LU and eigenvalues, instantiated here once; its SVD, which takes as long to compile as these together,
+// is in svd.cc.
 #include <Eigen/Eigenvalues>
 #include <Eigen/LU>
 #include <Eigen/QR>
-#include <Eigen/SVD>
 #include <algorithm>
 
 #include "qkv/algebra/eigen-inl.h"
 
 namespace qkv::algebra::internal {
-namespace {
-
-template <typename T>
-void RequireFinite(const char* operation, const Matrix<T>& m) {
-  Require(m.allFinite(), "{}: expected finite elements, got NaN or infinity", operation);
-}
-
-template <typename T>
-void FixSigns(Svd<T>& svd) {
-  for (Eigen::Index i = 0; i < svd.u.cols(); ++i) {
-    Eigen::Index greatest;
-    svd.u.col(i).cwiseAbs().maxCoeff(&greatest);
-    if (svd.u(greatest, i) < 0) svd.u.col(i) *= -1, svd.v.col(i) *= -1;
-  }
-}
-
-}  // namespace
-
-template <typename T>
-Svd<T> ThinSvd(const Matrix<T>& m) {
-  RequireFinite("singular values", m);
-  const Eigen::BDCSVD<Matrix<T>> svd(m, Eigen::ComputeThinU | Eigen::ComputeThinV);
-  Require(svd.info() == Eigen::Success, "singular values: the iteration on a {}x{} matrix did not end", m.rows(),
-          m.cols());
-  Svd<T> result{svd.matrixU(), svd.singularValues(), svd.matrixV()};
-  FixSigns(result);
-  return result;
-}
-
-template <typename T>
-Vector<T> SingularValuesOf(const Matrix<T>& m) {
-  RequireFinite("singular values", m);
-  const Eigen::BDCSVD<Matrix<T>> svd(m);
-  Require(svd.info() == Eigen::Success, "singular values: the iteration on a {}x{} matrix did not end", m.rows(),
-          m.cols());
-  return svd.singularValues();
-}
 
 template <typename T>
 Qr<T> ThinQr(const Matrix<T>& m) {
@@ -56,15 +19,6 @@ Qr<T> ThinQr(const Matrix<T>& m) {
   for (Eigen::Index i = 0; i < k; ++i) {
     if (result.r(i, i) < 0) result.r.row(i) *= -1, result.q.col(i) *= -1;
   }
-  return result;
-}
-
-template <typename T>
-Svd<T> ProductSvd(const Matrix<T>& a, const Matrix<T>& b) {
-  const Qr<T> qr_a = ThinQr<T>(a.transpose()), qr_b = ThinQr<T>(b.transpose());
-  Svd<T> core = ThinSvd<T>(qr_a.r * qr_b.r.transpose());
-  Svd<T> result{qr_a.q * core.u, std::move(core.s), qr_b.q * core.v};
-  FixSigns(result);
   return result;
 }
 
@@ -102,10 +56,7 @@ std::vector<int64_t> PivotColumns(const Matrix<T>& m, int64_t rank) {
 }
 
 #define QKV_INSTANTIATE(T)                                               \
-  template Svd<T> ThinSvd(const Matrix<T>&);                             \
-  template Vector<T> SingularValuesOf(const Matrix<T>&);                 \
   template Qr<T> ThinQr(const Matrix<T>&);                               \
-  template Svd<T> ProductSvd(const Matrix<T>&, const Matrix<T>&);        \
   template SymmetricEigen<T> EigenSymmetric(const Matrix<T>&);           \
   template std::vector<std::complex<T>> EigenvaluesOf(const Matrix<T>&); \
   template Matrix<T> Solve(const Matrix<T>&, const Matrix<T>&);          \

@@ -104,7 +104,13 @@ struct Factors {
   }
 };
 
-// --- decompose.cc ------------------------------------------------------------------------------------------------
+// --- decompose.cc, svd.cc -----------------------------------------------------------------------------------------
+
+/// Throws Error unless every element is finite: the iterations below do not end on NaN.
+template <typename T>
+void RequireFinite(const char* operation, const Matrix<T>& m) {
+  Require(m.allFinite(), "{}: expected finite elements, got NaN or infinity", operation);
+}
 
 /// U diag(s) Vᵀ: u [m, k], s [k] in falling order, v [n, k]. The greatest element of each column of u is positive, so
 /// that the result does not depend on the library where the singular values differ.
