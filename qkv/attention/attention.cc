@@ -155,7 +155,8 @@ void Attention(View<const T> q, View<const T> k, View<const T> v, const Options<
   const int64_t scratch_needed =
       bf16 ? simd::AttentionBf16Scratch(most_rows, E, E_v) : simd::AttentionScratch<T>(most_rows, E, E_v);
   const int64_t scratch_size = (scratch_needed + 63) / 64 * 64;
-  const View<T> scratch = arena.New<T>({NumThreads(), scratch_size});
+  const int threads = NumThreads();
+  const View<T> scratch = arena.New<T>({threads, scratch_size});
   ParallelTasks(B * H * splits, [&](int64_t t, int thread) {
     const int64_t b = t / splits / H, h = t / splits % H, row = t % splits * task_rows;
     simd::AttentionTask<T> task;
@@ -167,7 +168,7 @@ void Attention(View<const T> q, View<const T> k, View<const T> v, const Options<
       if (bf16) return simd::AttentionTileBf16(task, *bf16, scratch.row(thread));
     }
     // Tasks are handed out in order: this is the thread's next, unless another thread is held up.
-    if (const int64_t next = t + NumThreads(); next < B * H * splits) {
+    if (const int64_t next = t + threads; next < B * H * splits) {
       const int64_t next_b = next / splits / H, next_h = next / splits % H, next_row = next % splits * task_rows;
       const int64_t next_kv = next_h / (H / k.dim(1));
       if (next_row + task.rows <= N_q) {
