@@ -5,6 +5,12 @@ if(QKV_WERROR)
   list(APPEND QKV_WARNINGS -Werror)
 endif()
 
+# Highway compiles its NEON code as if for processors with AES, and GCC inlines no such function into one without: not
+# even the constructor of a vector into that of an array of them. Nothing here uses AES.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  add_compile_options(-march=armv8-a+crypto)
+endif()
+
 # qkv_library(core SOURCES a.cc b.cc DEPS qkv_x PRIVATE_DEPS lib)
 function(qkv_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})

@@ -17,7 +17,11 @@
 namespace qkv::simd {
 namespace {
 
+#if HWY_ARCH_X86_64
 constexpr Isa kAll[] = {Isa::kBaseline, Isa::kAvx2, Isa::kAvxVnni, Isa::kAvx512, Isa::kAmx};
+#else
+constexpr Isa kAll[] = {Isa::kBaseline};
+#endif
 
 // What highway does not ask the processor for. Intel SDM volume 2A, CPUID, leaf 7.
 struct Features {
@@ -91,7 +95,9 @@ struct State {
       Set(candidate);
       return;
     }
-    Fail("QKV_ISA: expected baseline, avx2, avxvnni, avx512 or amx, got \"{}\"", name);
+    std::string names;
+    for (const Isa known : kAll) names += fmt::format("{}{}", names.empty() ? "" : ", ", Name(known));
+    Fail("QKV_ISA: expected one of {}, got \"{}\"", names, name);
   }
 
   void Set(Isa value) {
@@ -118,7 +124,7 @@ State& TheState() {
 std::string_view Name(Isa isa) {
   switch (isa) {
     case Isa::kBaseline:
-      return "baseline";
+      return HWY_ARCH_ARM_A64 ? "neon" : "baseline";
     case Isa::kAvx2:
       return "avx2";
     case Isa::kAvxVnni:

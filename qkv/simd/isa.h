@@ -10,7 +10,7 @@ namespace qkv::simd {
 /// VNNI and BF16 where the processor has them.
 enum class Isa { kBaseline, kAvx2, kAvxVnni, kAvx512, kAmx };
 
-/// "baseline", "avx2", "avxvnni", "avx512", "amx"
+/// "baseline" (on 64-bit ARM "neon"), "avx2", "avxvnni", "avx512", "amx"
 std::string_view Name(Isa isa);
 
 /// What this machine can run, ascending; kBaseline is always there.

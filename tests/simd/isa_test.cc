@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 
 #include "qkv/core/error.h"
@@ -35,15 +36,12 @@ TEST(Isa, DISABLED_Report) {
 }
 
 int ReportOf(const std::string& isa) {
-  const pid_t child = fork();
-  if (child == 0) {
-    setenv("QKV_ISA", isa.c_str(), 1);
-    execl("/proc/self/exe", "report", "--gtest_filter=Isa.DISABLED_Report", "--gtest_also_run_disabled_tests",
-          static_cast<char*>(nullptr));
-    _exit(kOther);
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
+  // Cross-compiled, the program needs the emulator again.
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
+  const int status = std::system(
+      fmt::format("QKV_ISA={} exec {} '{}' --gtest_filter=Isa.DISABLED_Report --gtest_also_run_disabled_tests", isa,
+                  QKV_TEST_EMULATOR, program)
+          .c_str());
   return WIFEXITED(status) ? WEXITSTATUS(status) : kOther;
 }
 

@@ -16,7 +16,10 @@ struct IsaParameter {
 };
 
 inline std::vector<IsaParameter> IsaParameters() {
-  std::vector<IsaParameter> parameters{{simd::Isa::kBaseline, true}};
+  std::vector<IsaParameter> parameters;
+#ifdef __x86_64__  // elsewhere the baseline is all there is
+  parameters.push_back({simd::Isa::kBaseline, true});
+#endif
   for (const simd::Isa isa : simd::AvailableIsas()) parameters.push_back({isa});
   return parameters;
 }

@@ -1,0 +1,25 @@
+# Cross-compiles for 64-bit ARM with Debian's compiler; the tests run under qemu-user. The libraries are those that
+# tools/neon.sh unpacks, $QKV_ARM64_SYSROOT or /opt/arm64-sysroot.
+set(CMAKE_SYSTEM_NAME Linux)
+set(CMAKE_SYSTEM_PROCESSOR aarch64)
+set(CMAKE_LIBRARY_ARCHITECTURE aarch64-linux-gnu)
+set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
+set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
+
+if(DEFINED ENV{QKV_ARM64_SYSROOT})
+  set(sysroot $ENV{QKV_ARM64_SYSROOT})
+else()
+  set(sysroot /opt/arm64-sysroot)
+endif()
+# Not CMAKE_SYSROOT: the C library's headers and start-up files are the compiler's own.
+set(CMAKE_FIND_ROOT_PATH ${sysroot})
+set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
+set(CMAKE_CXX_FLAGS_INIT "-isystem ${sysroot}/usr/include/aarch64-linux-gnu")
+set(libraries ${sysroot}/usr/lib/aarch64-linux-gnu)
+set(CMAKE_EXE_LINKER_FLAGS_INIT "-Wl,-rpath-link,${libraries} -Wl,-rpath-link,${sysroot}/lib/aarch64-linux-gnu")
+set(ENV{PKG_CONFIG_LIBDIR} ${libraries}/pkgconfig)
+set(ENV{PKG_CONFIG_SYSROOT_DIR} ${sysroot})
+set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64 -L ${sysroot})
