@@ -189,7 +189,6 @@ const bool registered = [] {
   const auto has = [&](Isa isa) { return std::find(isas.begin(), isas.end(), isa) != isas.end(); };
   const Subject subjects[] = {
       {&internal::kInt8Avx2, MaddubsFolded, Fma256, has(Isa::kAvx2)},
-      {&internal::kInt8Avx2U8S7, Maddubs, Fma256, has(Isa::kAvx2)},
       {&internal::kInt8AvxVnni, DotBytes256, Fma256, has(Isa::kAvxVnni)},
       {&internal::kInt8Avx512Vnni, DotBytes512, Fma512, has(Isa::kAvx512) && internal::HasAvx512Vnni()},
       {&internal::kBf16Avx512, DotBf16, Fma512, has(Isa::kAvx512) && internal::HasAvx512Bf16()},

@@ -3,7 +3,7 @@ _qkv() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]}
   local model="-m --model --threads" run="--size --dtype"
   local images="--batch --ignore-exif --window --max-pixels -q --quiet"
-  local types=fp32
+  local types="fp32 bf16 int8 auto"
   [[ $command != convert ]] || types="fp32 fp16 bf16"
   COMPREPLY=()
   if [[ $COMP_CWORD -eq 1 ]]; then
@@ -26,7 +26,7 @@ _qkv() {
       run) options="$model $run $images --input -o --output --attention --hidden" ;;
       verify) options="$model $run --tolerance --json" ;;
       convert) options="$model -o --output --layout --dtype --force" ;;
-      bench) options="$model $run --batch --seconds --stdin" ;;
+      bench) options="$model $run --batch --seconds --without --json --layer --attention --stdin" ;;
     esac
     mapfile -t COMPREPLY < <(compgen -W "$options -h --help" -- "$cur")
     return

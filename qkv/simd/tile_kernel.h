@@ -50,7 +50,5 @@ struct LowPanels {
 
 // Each is for machines that have the instruction set; the choice is the driver's.
 extern const TileKernel kInt8Avx2, kInt8AvxVnni, kInt8Avx512Vnni, kInt8Amx, kBf16Avx512, kBf16Amx;
-// In place of kInt8Avx2, if models drift too far with 7 bits on both sides.
-extern const TileKernel kInt8Avx2U8S7, kInt8Avx2U7S8;
 
 }  // namespace qkv::simd::internal

@@ -14,15 +14,6 @@
 namespace qkv {
 namespace {
 
-std::vector<io::Json> JsonLines(const std::string& text) {
-  std::vector<io::Json> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(io::Json::parse(line));
-  return lines;
-}
-
-bool Contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 TEST(Program, HelpAndVersionSucceedOnStdout) {
   for (const char* arguments : {"--help", "--version", "classify --help", "run --help"}) {
     const Said said = Qkv(arguments);
@@ -248,15 +239,6 @@ TEST(Embed, WritesNumPyWithNamesBesideAndSafetensors) {
   EXPECT_EQ(io::SafeTensors::Open(folder / "e.safetensors").Find("embeddings")->shape, Shape({20, 50, 64}));
   const auto lines = JsonLines(Qkv("embed --pool mean " + Digits()).out);
   EXPECT_EQ(lines.at(0)["embedding"].size(), 64u);
-}
-
-TEST(Bench, AnswersEveryLine) {
-  const Said said = Qkv("bench --stdin", "printf '\\n\\n\\n' |");
-  EXPECT_EQ(said.exit_code, 0) << said.err;
-  std::istringstream lines(said.out);
-  int count = 0;
-  for (double ms; lines >> ms; ++count) EXPECT_GT(ms, 0);
-  EXPECT_EQ(count, 3);
 }
 
 }  // namespace

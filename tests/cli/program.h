@@ -6,9 +6,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <sstream>
 #include <string>
+#include <vector>
 
 #include "qkv/core/file.h"
+#include "qkv/io/json.h"
 #include "tests/support/files.h"
 
 namespace qkv {
@@ -26,6 +29,16 @@ inline Said Qkv(const std::string& arguments, const std::string& before = "", co
   const std::string out = out_to.empty() ? (folder / "out").string() : out_to, err = (folder / "err").string();
   const int status = std::system((before + " " QKV_PROGRAM " " + arguments + " >" + out + " 2>" + err).c_str());
   return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), ReadFile(folder / "out"), ReadFile(err)};
+}
+
+inline bool Contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+/// What a subcommand with --json printed.
+inline std::vector<io::Json> JsonLines(const std::string& text) {
+  std::vector<io::Json> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(io::Json::parse(line));
+  return lines;
 }
 
 inline std::string Golden(const std::string& name) { return (SourceFolder() / "tests/golden" / name).string(); }

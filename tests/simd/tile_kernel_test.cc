@@ -33,8 +33,6 @@ std::vector<Candidate> Candidates() {
   const auto has = [&](Isa isa) { return std::find(isas.begin(), isas.end(), isa) != isas.end(); };
   const bool vnni = has(Isa::kAvx512) && internal::HasAvx512Vnni(), amx = has(Isa::kAmx);
   candidates.push_back({internal::kInt8Avx2, has(Isa::kAvx2)});
-  candidates.push_back({internal::kInt8Avx2U8S7, has(Isa::kAvx2)});
-  candidates.push_back({internal::kInt8Avx2U7S8, has(Isa::kAvx2)});
   candidates.push_back({internal::kInt8AvxVnni, has(Isa::kAvxVnni)});
   candidates.push_back({internal::kInt8Avx512Vnni, vnni});
   candidates.push_back({internal::kBf16Avx512, has(Isa::kAvx512) && internal::HasAvx512Bf16()});

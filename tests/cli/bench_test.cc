@@ -1,0 +1,69 @@
+// qkv bench: what it reports, and what it refuses. Never how fast it is.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/cli/program.h"
+
+namespace qkv {
+namespace {
+
+TEST(Bench, ReportsEveryPrecisionWithItsDrift) {
+  const Said said = Qkv("bench --seconds 0 --json");
+  ASSERT_EQ(said.exit_code, 0) << said.err;
+  const std::vector<io::Json> lines = JsonLines(said.out);
+  ASSERT_EQ(lines.size(), 3u);
+  const char* dtypes[] = {"fp32", "bf16", "int8"};
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(lines[i].at("dtype"), dtypes[i]);
+    EXPECT_GT(lines[i].at("best_ms").get<double>(), 0);
+    EXPECT_GT(lines[i].at("peak_bytes").get<int64_t>(), 1 << 20);
+    EXPECT_GT(lines[i].at("logit_cosine").get<double>(), 0.999);
+  }
+  EXPECT_EQ(lines[0].at("logit_cosine").get<double>(), 1);
+  EXPECT_LT(lines[2].at("logit_cosine").get<double>(), 1) << "int8 computed in float";
+  EXPECT_LT(lines[1].at("weight_bytes").get<int64_t>(), lines[0].at("weight_bytes").get<int64_t>());
+  EXPECT_LT(lines[2].at("weight_bytes").get<int64_t>(), lines[1].at("weight_bytes").get<int64_t>());
+}
+
+TEST(Bench, MeasuresTheDriftOfOnePrecisionOnImages) {
+  const Said said = Qkv("bench --seconds 0 --json --dtype int8 " + Digits());
+  ASSERT_EQ(said.exit_code, 0) << said.err;
+  const std::vector<io::Json> lines = JsonLines(said.out);
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_EQ(lines[0].at("drift_images"), 20);
+  EXPECT_EQ(lines[0].at("top1_agreement"), 1);
+}
+
+TEST(Bench, PrintsATableForPeople) {
+  const Said said = Qkv("bench --seconds 0");
+  ASSERT_EQ(said.exit_code, 0) << said.err;
+  for (const char* word : {"fp32", "bf16", "int8", "cosine", "here"}) EXPECT_TRUE(Contains(said.out, word)) << word;
+}
+
+TEST(Bench, LayersAndAttentionAlone) {
+  const Said layers = Qkv("bench --layer --seconds 0 --json"), attention = Qkv("bench --attention --seconds 0 --json");
+  ASSERT_EQ(layers.exit_code, 0) << layers.err;
+  ASSERT_EQ(attention.exit_code, 0) << attention.err;
+  EXPECT_EQ(JsonLines(layers.out).size(), 5u * 3u);
+  EXPECT_EQ(JsonLines(attention.out).size(), 3u * 2u);
+}
+
+TEST(Bench, EverySavingCanBeSwitchedOff) {
+  for (const char* list : {"all", "fold-norms", "fold-scales,fold-biases", "read-rows,absorb"}) {
+    EXPECT_EQ(Qkv(std::string("bench --seconds 0 --dtype fp32 --without ") + list).exit_code, 0) << list;
+  }
+  const Said said = Qkv("bench --seconds 0 --without speed");
+  EXPECT_EQ(said.exit_code, 1);
+  EXPECT_TRUE(Contains(said.err, "fold-norms")) << said.err;
+}
+
+TEST(Bench, StdinAnswersLineByLine) {
+  const Said said = Qkv("bench --dtype int8 --stdin", "printf '\\n\\n\\n' |");
+  ASSERT_EQ(said.exit_code, 0) << said.err;
+  EXPECT_EQ(JsonLines(said.out).size(), 3u);
+}
+
+}  // namespace
+}  // namespace qkv
