@@ -59,8 +59,8 @@ Features Ask() {
 Features Ask() { return {}; }
 #endif
 
-const Features& TheFeatures() {
-  static const Features features = Ask();
+Features& TheFeatures() {
+  static Features features = Ask();
   return features;
 }
 
@@ -158,6 +158,8 @@ bool HasAvx512Vnni() { return TheFeatures().avx512_vnni; }
 bool HasAvx512Bf16() { return TheFeatures().avx512_bf16; }
 
 const hwy::ChosenTarget& Chosen() { return TheState().chosen; }
+
+void SetAmxForTest(bool amx) { TheFeatures().amx = amx; }
 
 void SetPortableForTest(bool portable) {
   TheState().portable = portable;

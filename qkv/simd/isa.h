@@ -30,6 +30,8 @@ namespace internal {
 bool HasAvx512Vnni();
 bool HasAvx512Bf16();
 
+/// Tests only: makes kAmx one of the machine's instruction sets, or not. Its instructions must be done in software.
+void SetAmxForTest(bool amx);
 /// Tests only: kBaseline takes the plain C++ kernels that serve processors without SSSE3. Keeps the active ISA.
 void SetPortableForTest(bool portable);
 
