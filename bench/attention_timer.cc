@@ -1,7 +1,7 @@
 // Attention, forward or forward and backward, timed on request: for each line read, the milliseconds of the best of
 // some passes in a row. bench/attention.py asks it and PyTorch in turn.
 //
-//     attention_timer forward|forward-bf16|training BATCH HEADS KEY_HEADS QUERIES KEYS WIDTH none|causal|mask [THREADS]
+//     attention_timer forward|training[-bf16] BATCH HEADS KEY_HEADS QUERIES KEYS WIDTH none|causal|mask [THREADS]
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -23,7 +23,8 @@ double Milliseconds(Clock::time_point since) {
 
 int Run(int count, char** words) {
   Require(count >= 9, "attention_timer: see the first lines of its source for the arguments");
-  const bool training = std::string(words[1]) == "training";
+  const std::string passes = words[1];
+  const bool training = passes.starts_with("training");
   const auto number = [&](int i) { return static_cast<int64_t>(std::atoll(words[i])); };
   const int64_t B = number(2), H = number(3), H_kv = number(4), N_q = number(5), N_k = number(6), E = number(7);
   const std::string kind = words[8];
@@ -35,7 +36,7 @@ int Run(int count, char** words) {
   Tensor<bool> mask({1, 1, N_q, N_k});
   for (bool& allowed : mask.span()) allowed = sampler.rng().Uniform() < 0.8;
   Options<float> options;
-  options.bf16 = std::string(words[1]) == "forward-bf16";
+  options.bf16 = passes.ends_with("-bf16");
   if (kind == "causal") options.causal = Causal::kTopLeft;
   if (kind == "mask") options.mask = mask;
   Tensor<float> out({B, H, N_q, E}), lse({B, H, N_q}), dq(q.shape()), dk(k.shape()), dv(v.shape());

@@ -25,8 +25,8 @@ struct Options {
   View<const bool> mask;  // true where attention is allowed: [B|1, H|1, N_q|1, N_k], or empty
   T dropout = 0;          // probability that a weight becomes 0; the others are divided by 1 − dropout
   uint64_t seed = 0;      // of the dropout: the same seed drops the same weights, in both passes and on any machine
-  // Float only, forward only: queries, keys, values and weights may be rounded to bfloat16 before they are multiplied,
-  // where the processor has instructions for it (AMX, AVX-512 BF16). Sums and softmax stay float.
+  // Float only: what the products multiply (queries, keys, values, weights and their gradients) may be rounded to
+  // bfloat16 first, where the processor has instructions for it (AMX, AVX-512 BF16). Sums and softmax stay float.
   bool bf16 = false;
 };
 

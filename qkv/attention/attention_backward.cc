@@ -1,10 +1,12 @@
 // Checks, and the split of the gradient into tasks; the arithmetic is simd/attention_gradient.
 #include <algorithm>
 #include <span>
+#include <type_traits>
 
 #include "qkv/attention/attention.h"
 #include "qkv/attention/task.h"
 #include "qkv/core/parallel.h"
+#include "qkv/simd/attention_bf16.h"
 #include "qkv/simd/attention_gradient.h"
 
 namespace qkv::attention {
@@ -38,9 +40,10 @@ class Backward {
  public:
   Backward(const BackwardTensors<T>& tensors, const Options<T>& options, Arena& arena)
       : x_(tensors),
+        bf16_(options.bf16 && std::is_same_v<T, float> ? simd::AttentionBf16Kernel() : nullptr),
         delta_(arena.New<T>({B_, H_, N_q_})),
         heads_(arena.New<simd::AttentionGradientTask<T>>({B_ * H_})),
-        scratch_(arena.New<T>({NumThreads(), (simd::AttentionGradientScratch<T>(E_, E_v_) + 63) / 64 * 64})) {
+        scratch_(arena.New<T>({NumThreads(), (ScratchNeeded() + 63) / 64 * 64})) {
     for (int64_t b = 0; b < B_; ++b) {
       for (int64_t h = 0; h < H_; ++h) *heads_.at(b * H_ + h) = Head(options, b, h);
     }
@@ -85,6 +88,18 @@ class Backward {
     return {heads_.at(group * size), static_cast<size_t>(size)};
   }
 
+  int64_t ScratchNeeded() const {
+    return bf16_ ? simd::AttentionGradientBf16Scratch(E_, E_v_) : simd::AttentionGradientScratch<T>(E_, E_v_);
+  }
+
+  void Gradient(std::span<const simd::AttentionGradientTask<T>> heads, const simd::AttentionGradientPart& part,
+                T* scratch) const {
+    if constexpr (std::is_same_v<T, float>) {
+      if (bf16_) return simd::AttentionGradientBf16(heads, part, *bf16_, scratch);
+    }
+    simd::AttentionGradient(heads, part, scratch);
+  }
+
   void Delta(int64_t head, int64_t row, int64_t rows) {
     const int64_t b = head / H_, h = head % H_;
     simd::AttentionDelta(x_.out.at(b, h, row), x_.out.stride(2), x_.dout.at(b, h, row), x_.dout.stride(2), rows, E_v_,
@@ -109,7 +124,7 @@ class Backward {
         Delta(head, 0, N_q_);
         ClearBias(head, 0, key_blocks_);
       }
-      simd::AttentionGradient(Group(group), {.row_end = N_q_, .key_block_end = key_blocks_}, scratch_.row(thread));
+      Gradient(Group(group), {.row_end = N_q_, .key_block_end = key_blocks_}, scratch_.row(thread));
     });
   }
 
@@ -128,10 +143,9 @@ class Backward {
         RunKeys(b, b + b_step, h, h + h_step, block, scratch_.row(thread));
       } else {
         const int64_t head = (t - key_tasks) / pieces, piece = (t - key_tasks) % pieces, row = piece * kTaskRows;
-        simd::AttentionGradient<T>(
-            {heads_.at(head), 1},
-            {.dk_dv = false, .row_begin = row, .row_end = row + rows_of(piece), .key_block_end = key_blocks_},
-            scratch_.row(thread));
+        Gradient({heads_.at(head), 1},
+                 {.dk_dv = false, .row_begin = row, .row_end = row + rows_of(piece), .key_block_end = key_blocks_},
+                 scratch_.row(thread));
       }
     });
   }
@@ -144,14 +158,14 @@ class Backward {
     }
     for (int64_t b = b_begin; b < b_end; ++b) {
       for (int64_t h = h_begin; h < h_end; ++h) {
-        simd::AttentionGradient(Group(b * H_kv_ + h),
-                                {.dq = false, .row_end = N_q_, .key_block_begin = block, .key_block_end = block + 1},
-                                scratch);
+        Gradient(Group(b * H_kv_ + h),
+                 {.dq = false, .row_end = N_q_, .key_block_begin = block, .key_block_end = block + 1}, scratch);
       }
     }
   }
 
   const BackwardTensors<T>& x_;
+  const simd::internal::TileKernel* const bf16_;  // null: products in T
   const int64_t B_ = x_.q.dim(0), H_ = x_.q.dim(1), H_kv_ = x_.k.dim(1), N_q_ = x_.q.dim(2), N_k_ = x_.k.dim(2);
   const int64_t E_ = x_.q.dim(3), E_v_ = x_.v.dim(3);
   const int64_t key_blocks_ = simd::AttentionGradientKeyBlocks(N_k_);

@@ -112,60 +112,31 @@ HWY_INLINE void StoreRows(const T* from, int64_t width, int64_t rows, int64_t co
   }
 }
 
-// A block of queries of one head against a block of keys that lies in the scratch.
-template <typename T>
-struct GradientBlock {
+// Strips of scores and of gradients, one above the other: what is done to them between the products.
+template <typename T, int kWidth>
+struct GradientStrips {
   const AttentionGradientTask<T>& head;
-  const GradientScratch<T>& at;
-  const AttentionTiles& tiles;  // of the block's keys
-  int64_t key;                  // the block's first
-  int64_t row, rows;            // its queries
-  int64_t count;                // keys of whole tiles that any of its queries sees
+  T *weights, *gradients;  // [count][kWidth]: S, then P; dP, then dS
+  T* slopes;               // [count][kWidth]: the soft cap's derivative
+  T* extra;                // for ScoreRules
+  const T *lse, *delta;    // [kWidth]
+  int64_t key, count;
+  int64_t row, rows;
+  int columns;  // rows, rounded up
 
-  int Columns() const { return static_cast<int>((rows + kLanes<T> - 1) / kLanes<T>) * kLanes<T>; }
-
-  HWY_NOINLINE void LoadRows() const {
-    CopyRows(head.q + row * head.q_stride, head.q_stride, rows, head.E, at.q, at.width);
-    CopyRows(head.dout + row * head.dout_stride, head.dout_stride, rows, head.E_v, at.dout, at.width_v);
-    const T factor = ScoreFactor<T>(head);
-    ForColumns<T>(PaddedWidth<T>(rows), [&]<int V>(int64_t column) HWY_ATTR {
-      for (int v = 0; v < V; ++v) {
-        const T *q_rows[kLanes<T>], *dout_rows[kLanes<T>];
-        for (int i = 0; i < kLanes<T>; ++i) {
-          const int64_t r = std::min<int64_t>(column + v * kLanes<T> + i, rows - 1);
-          q_rows[i] = at.q + r * at.width, dout_rows[i] = at.dout + r * at.width_v;
-        }
-        TransposeIn(q_rows, head.E, factor, at.q_columns + column * head.E + v * kLanes<T>, V * kLanes<T>);
-        TransposeIn(dout_rows, head.E_v, T{1}, at.dout_columns + column * head.E_v + v * kLanes<T>, V * kLanes<T>);
-      }
-    });
-    for (int64_t r = 0; r < kGradientRows; ++r) {
-      const int64_t i = row + std::min(r, rows - 1);
-      const T lse = head.lse[i * head.lse_stride];
-      // A fully masked row: whatever is subtracted, its weights become 0.
-      at.lse[r] = lse == -kInfinity<T> ? kInfinity<T> : lse * std::numbers::log2e_v<T>;
-      at.delta[r] = head.delta[i];
-    }
+  // S and dP become what the last three products take.
+  void Run(bool add_bias) const {
+    ApplyRules();
+    Drop(gradients);
+    Differentiate();
+    Drop(weights);
+    if (head.dbias || head.soft_cap != 0) FinishGradients(add_bias);
   }
 
-  // strip[key][query] = a[key] · b[query]; a in chunks, b as columns.
-  HWY_NOINLINE void KeysByQueries(const T* a, int64_t padded, const T* b, int64_t depth, T* strip) const {
-    ForColumns<T>(PaddedWidth<T>(rows), [&]<int V>(int64_t column) HWY_ATTR {
-      for (int64_t t = 0; tiles.begin(t) < count; ++t) {
-        ForRows<kHalfTile>(tiles.size(t), [&]<int R>() HWY_ATTR {
-          Accumulators<T, R, V> acc;
-          acc.Clear();
-          Prefetch nothing;
-          MultiplyChunks<T, R, V>(acc, a + tiles.begin(t) * padded, b + column * depth, depth, nothing);
-          acc.Store(strip + tiles.begin(t) * kGradientRows + column, kGradientRows);
-        });
-      }
-    });
-  }
-
+ private:
   HWY_NOINLINE void ApplyRules() const {
-    ForColumns<T>(PaddedWidth<T>(rows), [&]<int V>(int64_t column) HWY_ATTR {
-      const ScoreRules<T, V, kGradientRows> rules{head, row + column, at.weights + column, at.extra};
+    ForColumns<T>(columns, [&]<int V>(int64_t column) HWY_ATTR {
+      const ScoreRules<T, V, kWidth> rules{head, row + column, weights + column, extra};
       if (!rules.Any(key, count)) return;
       if (head.soft_cap != 0) {
         rules.SoftCap(count);
@@ -182,9 +153,9 @@ struct GradientBlock {
     const auto one = hn::Set(d, T{1}), inverse = hn::Set(d, T{1} / (head.soft_cap * std::numbers::log2e_v<T>));
     for (int64_t j = 0; j < count; ++j) {
       for (int v = 0; v < V; ++v) {
-        const int64_t i = j * kGradientRows + column + v * kLanes<T>;
-        const auto tanh = hn::Mul(hn::LoadU(d, at.weights + i), inverse);
-        hn::StoreU(hn::NegMulAdd(tanh, tanh, one), d, at.slopes + i);
+        const int64_t i = j * kWidth + column + v * kLanes<T>;
+        const auto tanh = hn::Mul(hn::LoadU(d, weights + i), inverse);
+        hn::StoreU(hn::NegMulAdd(tanh, tanh, one), d, slopes + i);
       }
     }
   }
@@ -192,8 +163,8 @@ struct GradientBlock {
   // Weights, or their gradients, become what dropout makes of them.
   HWY_NOINLINE void Drop(T* strip) const {
     if (head.dropout_below == 0) return;
-    ForColumns<T>(PaddedWidth<T>(rows), [&]<int V>(int64_t column) HWY_ATTR {
-      ScoreRules<T, V, kGradientRows>{head, row + column, strip + column, at.extra}.Drop(key, count);
+    ForColumns<T>(columns, [&]<int V>(int64_t column) HWY_ATTR {
+      ScoreRules<T, V, kWidth>{head, row + column, strip + column, extra}.Drop(key, count);
     });
   }
 
@@ -202,12 +173,12 @@ struct GradientBlock {
     const Tag<T> d;
     const bool scale_later = head.dbias != nullptr || head.soft_cap != 0;
     const auto factor = hn::Set(d, scale_later ? T{1} : head.scale);
-    for (int i = 0; i < Columns(); i += kLanes<T>) {
-      const auto lse = hn::LoadU(d, at.lse + i), delta = hn::LoadU(d, at.delta + i);
-      T *s = at.weights + i, *g = at.gradients + i;
-      for (int64_t j = 0; j < count; ++j, s += kGradientRows, g += kGradientRows) {
-        const auto weight = Exp2Flushed(d, hn::Sub(hn::LoadU(d, s), lse));
-        const auto gradient = hn::Mul(weight, hn::Sub(hn::LoadU(d, g), delta));
+    for (int i = 0; i < columns; i += kLanes<T>) {
+      const auto row_lse = hn::LoadU(d, lse + i), row_delta = hn::LoadU(d, delta + i);
+      T *s = weights + i, *g = gradients + i;
+      for (int64_t j = 0; j < count; ++j, s += kWidth, g += kWidth) {
+        const auto weight = Exp2Flushed(d, hn::Sub(hn::LoadU(d, s), row_lse));
+        const auto gradient = hn::Mul(weight, hn::Sub(hn::LoadU(d, g), row_delta));
         hn::StoreU(weight, d, s);
         hn::StoreU(hn::Mul(gradient, factor), d, g);
       }
@@ -220,10 +191,10 @@ struct GradientBlock {
     if (head.dbias && add_bias) AddBiasGradient();
     const auto scale = hn::Set(d, head.scale);
     for (int64_t j = 0; j < count; ++j) {
-      for (int i = 0; i < Columns(); i += kLanes<T>) {
-        T* g = at.gradients + j * kGradientRows + i;
+      for (int i = 0; i < columns; i += kLanes<T>) {
+        T* g = gradients + j * kWidth + i;
         auto factor = scale;
-        if (head.soft_cap != 0) factor = hn::Mul(scale, hn::LoadU(d, at.slopes + j * kGradientRows + i));
+        if (head.soft_cap != 0) factor = hn::Mul(scale, hn::LoadU(d, slopes + j * kWidth + i));
         hn::StoreU(hn::Mul(hn::LoadU(d, g), factor), d, g);
       }
     }
@@ -232,9 +203,70 @@ struct GradientBlock {
   HWY_NOINLINE void AddBiasGradient() const {
     for (int64_t i = 0; i < rows; ++i) {
       T* to = head.dbias + (row + i) * head.dbias_stride + key * head.dbias_key_stride;
-      const T* g = at.gradients + i;
-      for (int64_t j = 0; j < count; ++j) to[j * head.dbias_key_stride] += g[j * kGradientRows];
+      const T* g = gradients + i;
+      for (int64_t j = 0; j < count; ++j) to[j * head.dbias_key_stride] += g[j * kWidth];
     }
+  }
+};
+
+// The statistics of `width` rows from `row` on, of which `rows` exist: the others, and those that are fully masked,
+// get weights of 0, whatever their scores.
+template <typename T>
+HWY_INLINE void LoadStatistics(const AttentionGradientTask<T>& head, int64_t row, int64_t rows, int64_t width, T* lse,
+                               T* delta) {
+  for (int64_t r = 0; r < width; ++r) {
+    const T value = r < rows ? head.lse[(row + r) * head.lse_stride] : -kInfinity<T>;
+    lse[r] = value == -kInfinity<T> ? kInfinity<T> : value * std::numbers::log2e_v<T>;
+    delta[r] = r < rows ? head.delta[row + r] : T{0};
+  }
+}
+
+// A block of queries of one head against a block of keys that lies in the scratch.
+template <typename T>
+struct GradientBlock {
+  const AttentionGradientTask<T>& head;
+  const GradientScratch<T>& at;
+  const AttentionTiles& tiles;  // of the block's keys
+  int64_t key;                  // the block's first
+  int64_t row, rows;            // its queries
+  int64_t count;                // keys of whole tiles that any of its queries sees
+
+  GradientStrips<T, kGradientRows> Strips() const {
+    return {head,     at.weights, at.gradients, at.slopes, at.extra, at.lse,
+            at.delta, key,        count,        row,       rows,     static_cast<int>(PaddedWidth<T>(rows))};
+  }
+
+  HWY_NOINLINE void LoadRows() const {
+    CopyRows(head.q + row * head.q_stride, head.q_stride, rows, head.E, at.q, at.width);
+    CopyRows(head.dout + row * head.dout_stride, head.dout_stride, rows, head.E_v, at.dout, at.width_v);
+    const T factor = ScoreFactor<T>(head);
+    ForColumns<T>(PaddedWidth<T>(rows), [&]<int V>(int64_t column) HWY_ATTR {
+      for (int v = 0; v < V; ++v) {
+        const T *q_rows[kLanes<T>], *dout_rows[kLanes<T>];
+        for (int i = 0; i < kLanes<T>; ++i) {
+          const int64_t r = std::min<int64_t>(column + v * kLanes<T> + i, rows - 1);
+          q_rows[i] = at.q + r * at.width, dout_rows[i] = at.dout + r * at.width_v;
+        }
+        TransposeIn(q_rows, head.E, factor, at.q_columns + column * head.E + v * kLanes<T>, V * kLanes<T>);
+        TransposeIn(dout_rows, head.E_v, T{1}, at.dout_columns + column * head.E_v + v * kLanes<T>, V * kLanes<T>);
+      }
+    });
+    LoadStatistics(head, row, rows, kGradientRows, at.lse, at.delta);
+  }
+
+  // strip[key][query] = a[key] · b[query]; a in chunks, b as columns.
+  HWY_NOINLINE void KeysByQueries(const T* a, int64_t padded, const T* b, int64_t depth, T* strip) const {
+    ForColumns<T>(PaddedWidth<T>(rows), [&]<int V>(int64_t column) HWY_ATTR {
+      for (int64_t t = 0; tiles.begin(t) < count; ++t) {
+        ForRows<kHalfTile>(tiles.size(t), [&]<int R>() HWY_ATTR {
+          Accumulators<T, R, V> acc;
+          acc.Clear();
+          Prefetch nothing;
+          MultiplyChunks<T, R, V>(acc, a + tiles.begin(t) * padded, b + column * depth, depth, nothing);
+          acc.Store(strip + tiles.begin(t) * kGradientRows + column, kGradientRows);
+        });
+      }
+    });
   }
 
   // c[key] += Σ_query strip[key][query] b[query]

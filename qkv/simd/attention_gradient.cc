@@ -37,11 +37,7 @@ HWY_INLINE void RunBlock(const GradientBlock<T>& block, const AttentionGradientP
   block.LoadRows();
   block.KeysByQueries(at.k, at.padded, at.q_columns, head.E, at.weights);
   block.KeysByQueries(at.v, at.padded_v, at.dout_columns, head.E_v, at.gradients);
-  block.ApplyRules();
-  block.Drop(at.gradients);
-  block.Differentiate();
-  block.Drop(at.weights);
-  if (head.dbias || head.soft_cap != 0) block.FinishGradients(part.dk_dv);
+  block.Strips().Run(part.dk_dv);
   if (part.dk_dv) {
     block.AddToKeys(at.weights, at.dout, at.width_v, at.dv);
     block.AddToKeys(at.gradients, at.q, at.width, at.dk);
