@@ -4,8 +4,8 @@
                               [--passes PASS...] [--cases CASE...]
 
 A case is B x H [/ KEY HEADS] x QUERIES [: KEYS] x WIDTH [, causal | mask], for example 1x12x197x64 or
-1x32/8x1:4096x64. A pass is forward, forward-bf16 (products in bfloat16; PyTorch: tensors in
-bfloat16) or training (forward and backward). Each contender is a process of its own (qkv once for
+1x32/8x1:4096x64. A pass is forward or training (forward and backward), or either with -bf16
+(products in bfloat16; PyTorch: tensors in bfloat16). Each contender is a process of its own (qkv once for
 each instruction set) that answers a line with the milliseconds of the best of some passes in a row;
 a round asks each of them once, in an order that changes. GFLOP/s counts 4 B H N_q N_k E operations
 forward and 14 for both passes; `of peak` is their share of what registers alone can do in float
@@ -44,11 +44,11 @@ def serve_pytorch(passes, case, threads):
     torch.set_num_threads(threads)
     torch.manual_seed(0)
     batch, heads, key_heads, queries, keys, width, kind = parse(case)
-    training = passes == "training"
-    kind_of = {"requires_grad": training, "dtype": torch.bfloat16 if passes == "forward-bf16" else torch.float32}
+    training = passes.startswith("training")
+    kind_of = {"requires_grad": training, "dtype": torch.bfloat16 if passes.endswith("-bf16") else torch.float32}
     q = torch.randn(batch, heads, queries, width, **kind_of)
     k, v = (torch.randn(batch, key_heads, keys, width, **kind_of) for _ in range(2))
-    dout = torch.randn(batch, heads, queries, width)
+    dout = torch.randn(batch, heads, queries, width, dtype=q.dtype)
     mask = torch.rand(1, 1, queries, keys) < 0.8 if kind == "mask" else None
 
     def forward():
@@ -105,7 +105,7 @@ def measure(passes, case, options, log):
     for contender in contenders:
         contender.close()
     batch, heads, _, queries, keys, width, kind = numbers
-    work = (14 if passes == "training" else 4) * batch * heads * queries * keys * width / 1e6
+    work = (14 if passes.startswith("training") else 4) * batch * heads * queries * keys * width / 1e6
     if kind == "causal":
         work /= 2
     theirs = contenders[-1]
@@ -124,7 +124,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--isas", nargs="+", default=["avx512", "avx2"])
-    parser.add_argument("--passes", nargs="+", default=["forward", "training"], choices=["forward", "forward-bf16", "training"])
+    parser.add_argument("--passes", nargs="+", default=["forward", "training"],
+                        choices=["forward", "forward-bf16", "training", "training-bf16"])
     parser.add_argument("--cases", nargs="+", default=CASES)
     options = parser.parse_args()
     options.peaks = {f"qkv {isa}": peak(options.timer, isa, options.threads) for isa in options.isas}

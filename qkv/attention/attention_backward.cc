@@ -110,8 +110,8 @@ class Backward {
   void ClearBias(int64_t head, int64_t block_begin, int64_t block_end) {
     const simd::AttentionGradientTask<T>& task = *heads_.at(head);
     if (!task.dbias) return;
-    const int64_t begin = simd::AttentionGradientKey(block_begin, N_k_);
-    const int64_t end = simd::AttentionGradientKey(block_end, N_k_);
+    const int64_t begin = simd::AttentionGradientKey(block_begin, N_k_, block_keys_);
+    const int64_t end = simd::AttentionGradientKey(block_end, N_k_, block_keys_);
     for (int64_t i = 0; i < x_.dbias.dim(2); ++i) {
       for (int64_t j = begin; j < end; ++j) task.dbias[i * x_.dbias.stride(2) + j * task.dbias_key_stride] = 0;
     }
@@ -168,7 +168,8 @@ class Backward {
   const simd::internal::TileKernel* const bf16_;  // null: products in T
   const int64_t B_ = x_.q.dim(0), H_ = x_.q.dim(1), H_kv_ = x_.k.dim(1), N_q_ = x_.q.dim(2), N_k_ = x_.k.dim(2);
   const int64_t E_ = x_.q.dim(3), E_v_ = x_.v.dim(3);
-  const int64_t key_blocks_ = simd::AttentionGradientKeyBlocks(N_k_);
+  const int64_t block_keys_ = bf16_ ? simd::kAttentionGradientKeysBf16 : simd::kAttentionGradientKeys;
+  const int64_t key_blocks_ = simd::AttentionGradientKeyBlocks(N_k_, block_keys_);
   View<T> delta_;                               // [B, H, N_q]
   View<simd::AttentionGradientTask<T>> heads_;  // [B · H]
   View<T> scratch_;                             // [threads, …]

@@ -23,11 +23,14 @@ int64_t AttentionBf16Scratch(int64_t rows, int64_t E, int64_t E_v);
 /// softmax and the output are float. `kernel` multiplies bfloat16, in panels of kAttentionBf16Panel.
 void AttentionTileBf16(const AttentionTask<float>& task, const internal::TileKernel& kernel, float* scratch);
 
+/// Keys of a block of the gradient at most: kAttentionGradientKeys of it would leave twice as much to arrange.
+inline constexpr int64_t kAttentionGradientKeysBf16 = 256;
+
 /// Elements of scratch for the gradient. Align it to kAlignment.
 int64_t AttentionGradientBf16Scratch(int64_t E, int64_t E_v);
 
 /// AttentionGradient, but what its five products multiply is rounded to bfloat16 first, the queries of the scores as
-/// in AttentionTileBf16. Sums, the softmax and its derivative are float.
+/// in AttentionTileBf16. Its blocks have kAttentionGradientKeysBf16 keys. Sums, the softmax and its derivative are float.
 void AttentionGradientBf16(std::span<const AttentionGradientTask<float>> heads, const AttentionGradientPart& part,
                            const internal::TileKernel& kernel, float* scratch);
 

@@ -100,15 +100,12 @@ HWY_INLINE void StoreRows(const T* from, int64_t width, int64_t rows, int64_t co
                           int64_t stride) {
   const Tag<T> d;
   for (int64_t r = 0; r < rows; ++r, from += width, to += stride) {
-    if (!add) {
-      std::memcpy(to, from, sizeof(T) * static_cast<size_t>(columns));
-      continue;
-    }
     int64_t e = 0;
     for (; e + kLanes<T> <= columns; e += kLanes<T>) {
-      hn::StoreU(hn::Add(hn::LoadU(d, to + e), hn::LoadU(d, from + e)), d, to + e);
+      const auto x = hn::LoadU(d, from + e);
+      hn::StoreU(add ? hn::Add(hn::LoadU(d, to + e), x) : x, d, to + e);
     }
-    for (; e < columns; ++e) to[e] += from[e];
+    for (; e < columns; ++e) to[e] = add ? to[e] + from[e] : from[e];
   }
 }
 

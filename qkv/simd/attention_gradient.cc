@@ -55,7 +55,8 @@ HWY_INLINE void Run(std::span<const AttentionGradientTask<T>> heads, const Atten
   // Chunks are wider than what is copied into them; the rest is multiplied too, and not kept.
   if (first.E % kChunk != 0 || first.E_v % kChunk != 0) std::fill(at.k, at.dk, T{0});
   for (int64_t b = part.key_block_begin; b < part.key_block_end; ++b) {
-    const int64_t key = AttentionGradientKey(b, first.keys), key_end = AttentionGradientKey(b + 1, first.keys);
+    const int64_t key = AttentionGradientKey(b, first.keys, kGradientKeys);
+    const int64_t key_end = AttentionGradientKey(b + 1, first.keys, kGradientKeys);
     const AttentionTiles tiles(key_end - key);
     LoadKeys(first, key, tiles, at);
     std::fill(at.dk, at.weights, T{0});

@@ -40,13 +40,13 @@ inline constexpr int64_t kAttentionGradientRows = 64;
 /// Keys of a block at most. The keys, the values, their gradients and the strips of a block are used over and over:
 /// 128 × 64 × 4 bytes each when E = 64, together half of a second-level cache of 512 KiB.
 inline constexpr int64_t kAttentionGradientKeys = 128;
-/// Blocks that so many keys are cut into.
-inline int64_t AttentionGradientKeyBlocks(int64_t keys) {
-  return std::max<int64_t>(1, (keys + kAttentionGradientKeys - 1) / kAttentionGradientKeys);
+/// Blocks of at most so many keys that `keys` are cut into.
+inline int64_t AttentionGradientKeyBlocks(int64_t keys, int64_t most) {
+  return std::max<int64_t>(1, (keys + most - 1) / most);
 }
 /// The first key of a block.
-inline int64_t AttentionGradientKey(int64_t block, int64_t keys) {
-  return block * keys / AttentionGradientKeyBlocks(keys);
+inline int64_t AttentionGradientKey(int64_t block, int64_t keys, int64_t most) {
+  return block * keys / AttentionGradientKeyBlocks(keys, most);
 }
 
 /// Elements of scratch. Align it to kAlignment.

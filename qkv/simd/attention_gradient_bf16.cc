@@ -27,9 +27,10 @@ namespace HWY_NAMESPACE {
 namespace {
 
 constexpr int kWidth = kBf16Width;
-constexpr int64_t kPanels = 4;  // of a block of queries: 2 and 8 are slower
+constexpr int64_t kPanels = 8;  // of a block of queries: with fewer, dk and dv are loaded and stored more often
 constexpr int64_t kBlockRows = kPanels * kWidth;
-static_assert(kGradientKeys % kPairChunk == 0 && kWidth == kPairChunk);
+constexpr int64_t kKeys = kAttentionGradientKeysBf16;
+static_assert(kKeys <= kBlockKeys && kKeys % kPairChunk == 0 && kWidth == kPairChunk);
 
 // Where the parts of the scratch lie. Sizes of bfloat16 are counted in floats.
 struct Bf16GradientScratch {
@@ -37,12 +38,12 @@ struct Bf16GradientScratch {
     float* next = scratch;
     const auto take = [&](int64_t count) { return std::exchange(next, next + count); };
     const auto take_bf16 = [&](int64_t count) { return reinterpret_cast<uint16_t*>(take(count / 2)); };
-    k = take_bf16(kGradientKeys * width), v = take_bf16(kGradientKeys * width_v);
-    k_columns = take_bf16(kGradientKeys * width);
-    dk = take(kGradientKeys * width), dv = take(kGradientKeys * width_v);
-    weights = take(kGradientKeys * kWidth), gradients = take(kGradientKeys * kWidth);
-    slopes = take(kGradientKeys * kWidth), extra = take(kBlockKeys * kAttentionPanel<float>);
-    weights_a = take_bf16(kGradientKeys * kBlockRows), gradients_a = take_bf16(kGradientKeys * kBlockRows);
+    k = take_bf16(kKeys * width), v = take_bf16(kKeys * width_v);
+    k_columns = take_bf16(kKeys * width);
+    dk = take(kKeys * width), dv = take(kKeys * width_v);
+    weights = take(kKeys * kWidth), gradients = take(kKeys * kWidth);
+    slopes = take(kKeys * kWidth), extra = take(kBlockKeys * kAttentionPanel<float>);
+    weights_a = take_bf16(kKeys * kBlockRows), gradients_a = take_bf16(kKeys * kBlockRows);
     q_columns = take(kBlockRows * width / 2), dout_columns = take(kBlockRows * width_v / 2);
     q = take(kBlockRows * width / 2), dout = take(kBlockRows * width_v / 2);
     dq_columns = take(kWidth * width), dq = take(kWidth * width);
@@ -55,9 +56,9 @@ struct Bf16GradientScratch {
   int64_t width, width_v;             // E and E_v, padded
   uint16_t *k, *v;                    // as PackRows leaves them
   uint16_t* k_columns;                // as PackColumns does
-  float *dk, *dv;                     // [width / 32][kGradientKeys][32]
-  float *weights, *gradients;         // [kGradientKeys][32]: S, then P; dP, then dS, then dS in pairs of keys
-  float* slopes;                      // [kGradientKeys][32]
+  float *dk, *dv;                     // [width / 32][kKeys][32]
+  float *weights, *gradients;         // [kKeys][32]: S, then P; dP, then dS, then dS in pairs of keys
+  float* slopes;                      // [kKeys][32]
   float* extra;                       // for ScoreRules
   uint16_t *weights_a, *gradients_a;  // of each tile of keys [panels][keys][32]: P and dS
   float *q_columns, *dout_columns;    // [panels][width / 2][32][2]; q times the factor of the scores
@@ -173,7 +174,7 @@ struct Bf16GradientBlock {
   void AddToKeys(const uint16_t* a, const float* b, int64_t width, float* c) const {
     for (int64_t e = 0; e < width; e += kWidth) {
       MultiplyTiles(kernel, tiles, tiles.Covering(Seen(rows)), a, Depth(), b + e * kBlockRows / 2, Depth(), false,
-                    c + e * kGradientKeys);
+                    c + e * kKeys);
     }
   }
 
@@ -194,7 +195,7 @@ struct Bf16GradientBlock {
 };
 
 void StoreKeys(const float* from, int64_t keys, int64_t width, float* to, int64_t stride) {
-  for (int64_t e = 0; e < width; e += kWidth, from += kGradientKeys * kWidth) {
+  for (int64_t e = 0; e < width; e += kWidth, from += kKeys * kWidth) {
     StoreRows(from, kWidth, keys, std::min<int64_t>(kWidth, width - e), false, to + e, stride);
   }
 }
@@ -206,7 +207,8 @@ void Run(std::span<const AttentionGradientTask<float>> heads, const AttentionGra
   const KernelTiles elements(first.E, kernel);
   std::fill(at.zeros, at.lse, 0.0f);
   for (int64_t b = part.key_block_begin; b < part.key_block_end; ++b) {
-    const int64_t key = AttentionGradientKey(b, first.keys), keys = AttentionGradientKey(b + 1, first.keys) - key;
+    const int64_t key = AttentionGradientKey(b, first.keys, kKeys);
+    const int64_t keys = AttentionGradientKey(b + 1, first.keys, kKeys) - key;
     const KernelTiles tiles(keys, kernel);
     const MatrixRows k{first.k + key * first.k_stride, first.k_stride, keys, first.E};
     PackRows(k, tiles, at.width, at.k);

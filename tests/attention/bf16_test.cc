@@ -2,11 +2,13 @@
 // and through the fused call.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numbers>
 #include <optional>
 
+#include "qkv/attention/task.h"
 #include "qkv/core/dtype.h"
 #include "qkv/core/parallel.h"
 #include "qkv/simd/attention_bf16.h"
@@ -136,6 +138,215 @@ TEST_P(Bf16Test, MaskedRowsAndNaN) {
   for (int64_t i = 0; i < out.size(); ++i) ASSERT_EQ(std::isnan(out[i]), i / 8 == 7) << i;
   for (int64_t e = 0; e < 8; ++e) EXPECT_EQ(out[3 * 8 + e], 0);
   EXPECT_EQ(lse[3], -std::numeric_limits<float>::infinity());
+}
+
+// Gradients, and how far those of the bfloat16 products may be from the exact ones. Keys, values and dout are left
+// alone by the rounding, and so are the queries of the scores; what else is multiplied is off by 2^-8 of itself at
+// most: weights P for dv, gradients of scores dS and queries for dk, dS for dq. Also off are P and dS, by the errors of
+// their float arithmetic, and delta by that of `out`, whose weights were rounded.
+struct Expected {
+  Expected(const Case<float>& c, const Options<float>& options, const Tensor<float>& dout, double sharpness);
+  Tensor<double> dq, dk, dv, dscores;  // dscores: [B, H, N_q, N_k], before cap and scale
+  Tensor<double> dq_bound, dk_bound, dv_bound, dscores_bound;
+};
+
+double GreatestNorm(const Tensor<float>& x, int64_t width) {
+  double greatest = 0;
+  for (int64_t i = 0; i < x.size(); i += width) {
+    double sum = 0;
+    for (int64_t e = 0; e < width; ++e) sum += static_cast<double>(x[i + e]) * x[i + e];
+    greatest = std::max(greatest, sum);
+  }
+  return std::sqrt(greatest);
+}
+
+Expected::Expected(const Case<float>& c, const Options<float>& options, const Tensor<float>& dout, double sharpness)
+    : dq(c.q.shape()),
+      dk(c.k.shape()),
+      dv(c.v.shape()),
+      dscores({c.s.B, c.s.H, c.s.N_q, c.s.N_k}),
+      dq_bound(dq.shape()),
+      dk_bound(dk.shape()),
+      dv_bound(dv.shape()),
+      dscores_bound(dscores.shape()) {
+  const auto [B, H, H_kv, N_q, N_k, E, E_v] = c.s;
+  const auto q = Cast<double>(c.q), k = Cast<double>(c.k), v = Cast<double>(c.v), g = Cast<double>(dout);
+  // A bias for each score, so that its gradient is that of the scores.
+  WideOptions<float> wide(options);
+  Tensor<double> bias(dscores.shape()), weights(dscores.shape()), out(g.shape());
+  for (int64_t b = 0, n = 0; b < B && !options.bias.empty(); ++b) {
+    for (int64_t h = 0; h < H; ++h) {
+      for (int64_t i = 0; i < N_q; ++i) {
+        const auto index = [&](int axis, int64_t at) { return options.bias.dim(axis) == 1 ? 0 : at; };
+        for (int64_t j = 0; j < N_k; ++j) bias[n++] = *options.bias.at(index(0, b), index(1, h), index(2, i), j);
+      }
+    }
+  }
+  wide.options.bias = bias;
+  ReferenceAttention(q, k, v, wide.options, out, weights);
+  ReferenceAttentionBackward({q, k, v, {}, {}, g, dq, dk, dv, dscores}, wide.options);
+
+  constexpr double kBf16 = 0x1p-8, u = UnitRoundoff<float>();
+  const double scale = options.scale != 0 ? std::abs(options.scale) : 1 / std::sqrt(static_cast<double>(E));
+  const double kept = 1 / (1 - static_cast<double>(options.dropout));
+  const double score = GreatestNorm(c.q, E) * GreatestNorm(c.k, E) * scale;
+  const double dout_v = GreatestNorm(dout, E_v) * GreatestNorm(c.v, E_v);
+  // Relatively, of a weight; the log-sum-exp is at most the score and log N_k. Sums of so many follow.
+  const double weight = DotTolerance<float>(E, score) +
+                        16 * u * (1 + 2 * (score + sharpness) + std::log(static_cast<double>(N_k))) +
+                        DotTolerance<float>(std::max(N_q * H / H_kv, N_k), 1);
+  const double dp = kept * (2 * DotTolerance<float>(E_v, dout_v) + (DotTolerance<float>(N_k, 1) + 2 * weight) * dout_v);
+  for (int64_t bh = 0; bh < B * H; ++bh) {
+    const int64_t kv = bh / H * H_kv + bh % H / (H / H_kv);
+    for (int64_t i = 0; i < N_q; ++i) {
+      const int64_t row = bh * N_q + i;
+      double delta = 0;
+      for (int64_t j = 0; j < N_k; ++j) {
+        for (int64_t e = 0; e < E_v; ++e) {
+          delta += kept * weights[row * N_k + j] * std::abs(v[(kv * N_k + j) * E_v + e] * g[row * E_v + e]) * kBf16;
+        }
+      }
+      for (int64_t j = 0; j < N_k; ++j) {
+        const double p = kept * weights[row * N_k + j], ds = std::abs(dscores[row * N_k + j]);
+        const int64_t key = kv * N_k + j;
+        const double error = dscores_bound[row * N_k + j] = weight * ds + p * (dp + delta);
+        for (int64_t e = 0; e < E; ++e) {
+          dq_bound[row * E + e] += scale * (error + kBf16 * (ds + error)) * std::abs(k[key * E + e]);
+          dk_bound[key * E + e] += scale * (error + kBf16 * (2 + kBf16) * (ds + error)) * std::abs(q[row * E + e]);
+        }
+        for (int64_t e = 0; e < E_v; ++e) {
+          dv_bound[key * E_v + e] += (kBf16 + 2 * weight) * p * std::abs(g[row * E_v + e]);
+        }
+      }
+    }
+  }
+}
+
+void ExpectWithin(const Tensor<float>& got, const Tensor<double>& exact, const Tensor<double>& bound,
+                  const char* name) {
+  for (int64_t i = 0; i < got.size(); ++i) {
+    ASSERT_NEAR(got[i], exact[i], bound[i] + std::numeric_limits<float>::min()) << name << " at " << i;
+  }
+}
+
+Tensor<float> RoundedDout(const Sizes& s) {
+  auto dout = Sampler(99).Normal<float>({s.B, s.H, s.N_q, s.E_v});
+  for (float& x : dout.span()) x = ToFloat(ToBFloat16(x));
+  return dout;
+}
+
+Tensor<float> Filled(const Shape& shape, float value) {
+  Tensor<float> x(shape);
+  std::fill(x.span().begin(), x.span().end(), value);
+  return x;
+}
+
+// All heads share their keys.
+void CheckGradientKernels(const Sizes& s, const Options<float>& options = {}) {
+  const auto c = RoundedCase(s, options);
+  const auto dout = RoundedDout(s);
+  const Expected expected(c, options, dout, 0);
+  Tensor<float> out(dout.shape()), lse({1, s.H, s.N_q}), delta({s.H, s.N_q});
+  Arena arena;
+  Attention<float>(c.q, c.k, c.v, options, out, arena, lse);
+  simd::AttentionDelta<float>(out.data(), s.E_v, dout.data(), s.E_v, s.H * s.N_q, s.E_v, delta.data());
+  for (const simd::internal::TileKernel* kernel : Kernels()) {
+#ifdef __x86_64__
+    std::optional<simd::AmxTrap> trap;
+    if (kernel == &simd::internal::kBf16Amx) trap.emplace();
+#endif
+    auto dq = Filled(c.q.shape(), 77), dk = Filled(c.k.shape(), 77), dv = Filled(c.v.shape(), 77);
+    std::vector<simd::AttentionGradientTask<float>> heads(static_cast<size_t>(s.H));
+    for (int64_t h = 0; h < s.H; ++h) {
+      auto& head = heads[static_cast<size_t>(h)];
+      FillScores<float>(c.q, c.k, options, 0, h, 0, s.N_q, head);
+      head.v = c.v.data(), head.lse = lse.data() + h * s.N_q, head.dout = dout.data() + h * s.N_q * s.E_v,
+      head.delta = delta.data() + h * s.N_q;
+      head.dq = dq.data() + h * s.N_q * s.E, head.dk = dk.data(), head.dv = dv.data();
+      head.lse_stride = 1, head.dq_stride = head.dk_stride = s.E;
+      head.v_stride = head.dv_stride = head.dout_stride = head.E_v = s.E_v;
+    }
+    auto scratch = Filled({simd::AttentionGradientBf16Scratch(s.E, s.E_v)}, std::numeric_limits<float>::quiet_NaN());
+    const int64_t blocks = simd::AttentionGradientKeyBlocks(s.N_k, simd::kAttentionGradientKeysBf16);
+    simd::AttentionGradientBf16(heads, {.row_end = s.N_q, .key_block_end = blocks}, *kernel, scratch.data());
+    SCOPED_TRACE(fmt::format("{} {}", kernel->name, ToString(s)));
+    ExpectWithin(dq, expected.dq, expected.dq_bound, "dq");
+    ExpectWithin(dk, expected.dk, expected.dk_bound, "dk");
+    ExpectWithin(dv, expected.dv, expected.dv_bound, "dv");
+  }
+}
+
+TEST_P(Bf16Test, EveryKernelOfTheGradient) {
+  for (const int64_t N_q : {1, 33, 70}) {
+    for (const int64_t N_k : {1, 13, 45}) {
+      for (const int64_t E : {1, 24, 80}) {
+        CheckGradientKernels({.H = 2, .N_q = N_q, .N_k = N_k, .E = E, .E_v = E == 24 ? 70 : E});
+      }
+    }
+  }
+  CheckGradientKernels({.N_q = 270, .N_k = 300, .E = 32, .E_v = 32});
+  CheckGradientKernels({.N_q = 280, .N_k = 270, .E = 8, .E_v = 8}, {.causal = Causal::kTopLeft});
+}
+
+TEST_P(Bf16Test, GradientWithOptions) {
+  const Sizes s{.B = 2, .H = 4, .H_kv = 2, .N_q = 150, .N_k = 270, .E = 24, .E_v = 40};
+  const auto bias = Sampler(2).Normal<float>({1, 4, 150, 270}),
+             bias_of_all = Sampler(5).Normal<float>({2, 4, 150, 270});
+  auto mask = RandomMask({2, 1, 150, 270}, 0.6, 3);
+  std::fill_n(mask.data() + 3 * 270, 270, false);  // a row that sees nothing: its bounds are zero
+  const auto dout = RoundedDout(s);
+  const auto check = [&](Options<float> options, double sharpness) {
+    const auto c = RoundedCase(s, options);
+    Tensor<float> out(dout.shape()), lse({2, 4, 150});
+    struct Result {
+      explicit Result(const Case<float>& of, const Options<float>& o)
+          : dq(Filled(of.q.shape(), 77)),
+            dk(Filled(of.k.shape(), 77)),
+            dv(Filled(of.v.shape(), 77)),
+            dbias(Filled(o.bias.empty() ? Shape{0} : o.bias.shape(), 77)) {}
+      bool operator==(const Result& other) const {
+        return std::ranges::equal(dq.span(), other.dq.span()) && std::ranges::equal(dk.span(), other.dk.span()) &&
+               std::ranges::equal(dv.span(), other.dv.span()) && std::ranges::equal(dbias.span(), other.dbias.span());
+      }
+      Tensor<float> dq, dk, dv, dbias;
+    };
+    Arena arena;
+    const auto run = [&] {
+      Result result(c, options);
+      BackwardTensors<float> x{c.q, c.k, c.v, out, lse, dout, result.dq, result.dk, result.dv};
+      if (!options.bias.empty()) x.dbias = result.dbias;
+      AttentionBackward(x, options, arena);
+      return result;
+    };
+    options.bf16 = true;
+    Attention<float>(c.q, c.k, c.v, options, out, arena, lse);
+    const Result got = run();
+    const int threads = NumThreads();
+    // With one thread a head's five products are one task, with many they are seven in several.
+    for (const int count : {1, 3, 16}) {
+      SetNumThreads(count);
+      EXPECT_TRUE(run() == got) << count << " threads";
+    }
+    SetNumThreads(threads);
+    // Where there is a kernel it was used; where there is none nothing is rounded.
+    options.bf16 = false;
+    EXPECT_EQ(run() == got, simd::AttentionBf16Kernel() == nullptr);
+
+    Expected expected(c, options, dout, sharpness);
+    ExpectWithin(got.dq, expected.dq, expected.dq_bound, "dq");
+    ExpectWithin(got.dk, expected.dk, expected.dk_bound, "dk");
+    ExpectWithin(got.dv, expected.dv, expected.dv_bound, "dv");
+    // What is shared by the batch is the sum.
+    const int64_t n = got.dbias.size();
+    for (int64_t i = n; n > 0 && i < expected.dscores.size(); ++i) {
+      expected.dscores[i % n] += expected.dscores[i], expected.dscores_bound[i % n] += expected.dscores_bound[i];
+    }
+    ExpectWithin(got.dbias, expected.dscores, expected.dscores_bound, "dbias");
+  };
+  check({}, 0);
+  check({.causal = Causal::kBottomRight, .soft_cap = 3, .bias = bias, .mask = mask}, 6);
+  check({.bias = bias_of_all, .dropout = 0.2f, .seed = 4}, 6);
+  check({.causal = Causal::kTopLeft, .dropout = 0.2f, .seed = 5}, 0);
 }
 
 }  // namespace
