@@ -30,7 +30,8 @@ inline constexpr int64_t kAttentionGradientKeysBf16 = 256;
 int64_t AttentionGradientBf16Scratch(int64_t E, int64_t E_v);
 
 /// AttentionGradient, but what its five products multiply is rounded to bfloat16 first, the queries of the scores as
-/// in AttentionTileBf16. Its blocks have kAttentionGradientKeysBf16 keys. Sums, the softmax and its derivative are float.
+/// in AttentionTileBf16. Its blocks have kAttentionGradientKeysBf16 keys. Sums, the softmax and its derivative are
+/// float.
 void AttentionGradientBf16(std::span<const AttentionGradientTask<float>> heads, const AttentionGradientPart& part,
                            const internal::TileKernel& kernel, float* scratch);
 
