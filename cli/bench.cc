@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <memory>
 #include <string_view>
+#include <tuple>
 
 #include "qkv/core/parallel.h"
+#include "qkv/simd/isa.h"
 
 namespace qkv::cli {
 namespace {
@@ -30,8 +32,8 @@ std::string SavingNames() {
   return names;
 }
 
-// Switches off what `list` names.
-void SwitchOff(const std::string& list, model::BuildOptions* build) {
+// Switches off what `list` names; returns what is wrong with it, or nothing.
+std::string SwitchOff(const std::string& list, model::BuildOptions* build) {
   size_t begin = 0;
   while (begin < list.size()) {
     const size_t end = std::min(list.find(',', begin), list.size());
@@ -42,26 +44,30 @@ void SwitchOff(const std::string& list, model::BuildOptions* build) {
       build->*saving.option = false;
       known = true;
     }
-    Require(known, "--without: expected all, or some of {} separated by commas, got \"{}\"", SavingNames(), name);
+    if (!known) return fmt::format("expected all, or some of {} separated by commas, got \"{}\"", SavingNames(), name);
     begin = end + 1;
   }
+  return "";
 }
 
 struct Modes {
   bool from_stdin = false, layer = false, attention = false;
 };
 
+// What is measured: without --dtype all precisions, with one that one beside fp32; --stdin has one answer a line.
+std::vector<simd::Precision> PrecisionsFor(const BenchOptions& options, bool from_stdin) {
+  using simd::Precision;
+  const std::string& dtype = options.model.dtype;
+  if (dtype.empty() && !from_stdin) return {Precision::kFloat32, Precision::kBfloat16, Precision::kInt8};
+  const Precision precision = dtype.empty() ? Precision::kFloat32 : ParsePrecision(dtype);
+  if (from_stdin || precision == Precision::kFloat32) return {precision};
+  return {Precision::kFloat32, precision};
+}
+
 int Bench(const BenchOptions& options, const Modes& modes) {
-  // Without a precision, a comparison of all; one line of stdin cannot be answered by several.
-  const bool all = options.model.dtype.empty() && !modes.from_stdin;
-  std::vector<simd::Precision> precisions{simd::Precision::kFloat32};
-  if (all) {
-    precisions = {simd::Precision::kFloat32, simd::Precision::kBfloat16, simd::Precision::kInt8};
-  } else if (!options.model.dtype.empty()) {
-    precisions = {ParsePrecision(options.model.dtype)};
-  }
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
-  if (modes.attention) return BenchAttention(options);
+  const std::vector<simd::Precision> precisions = PrecisionsFor(options, modes.from_stdin);
+  if (modes.attention) return BenchAttention(options, precisions);
   if (modes.layer) return BenchLayers(options, precisions);
   if (modes.from_stdin) return BenchFromStdin(options, precisions.front());
   return BenchModel(options, precisions);
@@ -71,8 +77,47 @@ int Bench(const BenchOptions& options, const Modes& modes) {
 
 model::Model LoadForBench(const model::Checkpoint& checkpoint, const BenchOptions& options, simd::Precision precision) {
   model::BuildOptions build{.precision = precision};
-  SwitchOff(options.without, &build);
+  SwitchOff(options.without, &build);  // checked when it was parsed
   return LoadModel(checkpoint, options.model, build);
+}
+
+model::VitConfig AtSize(model::VitConfig config, const ModelOptions& options) {
+  if (!options.size.empty()) std::tie(config.image_height, config.image_width) = ParseSize(options.size);
+  return config;
+}
+
+std::string NameOf(const BenchOptions& options, const model::VitConfig& config) {
+  return fmt::format("{} ({})", options.model.path.empty() ? "built-in digit classifier" : options.model.path,
+                     config.architecture);
+}
+
+std::string DescribeMachine(const simd::Rates& rates) {
+  return fmt::format("{} thread{}, {} kernels, peak {:.0f} GFLOP/s in fp32, memory {:.0f} GB/s", NumThreads(),
+                     NumThreads() == 1 ? "" : "s", simd::Name(simd::ActiveIsa()), rates.flops / 1e9, rates.bytes / 1e9);
+}
+
+io::Json MachineJson(const BenchOptions& options, const model::VitConfig& config, const simd::Rates& rates) {
+  return {{"model", options.model.path.empty() ? "built-in" : options.model.path},
+          {"architecture", config.architecture},
+          {"size", {config.image_height, config.image_width}},
+          {"threads", NumThreads()},
+          {"isa", simd::Name(simd::ActiveIsa())},
+          {"peak_gflops", rates.flops / 1e9},
+          {"memory_gbytes", rates.bytes / 1e9}};
+}
+
+std::string KernelOf(simd::Precision precision) {
+  const simd::PrecisionSupport support = simd::Describe(precision);
+  const bool widened = precision == simd::Precision::kBfloat16 && !support.native;
+  return fmt::format("{}{}", support.kernel, widened ? " (widened)" : "");
+}
+
+std::string ShortMilliseconds(double milliseconds) {
+  return fmt::format("{:.{}f}", milliseconds, milliseconds < 1 ? 4 : milliseconds < 10 ? 3 : 2);
+}
+
+simd::Rates Greatest(const simd::Rates& a, const simd::Rates& b) {
+  return {std::max(a.flops, b.flops), std::max(a.bytes, b.bytes)};
 }
 
 double MillisecondsSince(std::chrono::steady_clock::time_point start) {
@@ -87,20 +132,30 @@ void RegisterBench(CLI::App& app, int* exit_code) {
   options->model.AddModel(*command);
   options->model.AddSize(*command);
   options->model.AddCompute(*command);
-  command->add_option("IMAGE", options->images, "Images or folders to measure the drift on (default: random inputs)");
+  command->get_option("--dtype")->description("Only this precision, beside fp32 (default: all; with --stdin, fp32)");
+  auto* images = command->add_option("IMAGE", options->images,
+                                     "Images or folders to measure the drift on (default: random inputs)");
   command->add_option("--batch", options->batch, "Images a pass")->check(CLI::Range(1, 4096))->capture_default_str();
-  command->add_option("--seconds", options->seconds, "How long to measure")
+  command->add_option("--seconds", options->seconds, "Seconds to measure, in all")
       ->check(CLI::Range(0.0, 3600.0))
       ->capture_default_str();
-  command->add_option("--without", options->without, "Exact savings to switch off: all, or some of " + SavingNames())
-      ->type_name("LIST");
+  auto* without =
+      command
+          ->add_option("--without", options->without, "Exact savings to switch off: all, or some of " + SavingNames())
+          ->type_name("LIST")
+          ->check([](const std::string& list) {
+            model::BuildOptions build;
+            return SwitchOff(list, &build);
+          });
   auto* json = command->add_flag("--json", options->json, "JSON Lines on stdout");
   auto* from_stdin =
       command->add_flag("--stdin", modes->from_stdin, "For each line read, one pass, its milliseconds on a line out");
   auto* layer = command->add_flag("--layer", modes->layer, "The linear layers of a block, one by one");
   auto* attention = command->add_flag("--attention", modes->attention, "Attention alone, over the number of tokens");
   from_stdin->excludes(json)->excludes(layer)->excludes(attention);
-  layer->excludes(attention);
+  layer->excludes(attention)->excludes(images)->excludes(without);
+  attention->excludes(images)->excludes(without);
+  from_stdin->excludes(images);
   command->callback([options, modes, exit_code] { *exit_code = Bench(*options, *modes); });
 }
 

@@ -1,11 +1,14 @@
 // What the modes of `qkv bench` share.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <string>
 #include <vector>
 
 #include "cli/command.h"
+#include "qkv/io/json.h"
+#include "qkv/simd/rates.h"
 
 namespace qkv::cli {
 
@@ -24,11 +27,27 @@ int BenchModel(const BenchOptions& options, const std::vector<simd::Precision>& 
 int BenchFromStdin(const BenchOptions& options, simd::Precision precision);
 /// The linear layers of a model's block, one by one, as fractions of what the machine can do.
 int BenchLayers(const BenchOptions& options, const std::vector<simd::Precision>& precisions);
-/// Attention alone, forward and gradient, over the number of tokens.
-int BenchAttention(const BenchOptions& options);
+/// Attention alone and its gradient, in these precisions, over the number of tokens.
+int BenchAttention(const BenchOptions& options, const std::vector<simd::Precision>& precisions);
 
 /// The model as the options ask for it, but in this precision.
 model::Model LoadForBench(const model::Checkpoint& checkpoint, const BenchOptions& options, simd::Precision precision);
+
+/// The configuration at the size that was asked for, where one was.
+model::VitConfig AtSize(model::VitConfig config, const ModelOptions& options);
+
+/// "vit-base (vit_base_patch16_224)"
+std::string NameOf(const BenchOptions& options, const model::VitConfig& config);
+/// "2 threads, avx512 kernels, peak 480 GFLOP/s in fp32, memory 36 GB/s"
+std::string DescribeMachine(const simd::Rates& rates);
+/// The fields that every line of --json begins with: model, size, threads, kernels, rates.
+io::Json MachineJson(const BenchOptions& options, const model::VitConfig& config, const simd::Rates& rates);
+/// The kernel behind a precision; "widened" where it only stores.
+std::string KernelOf(simd::Precision precision);
+/// Three significant digits at least.
+std::string ShortMilliseconds(double milliseconds);
+/// Of two measurements of the same machine; what other programs took away is not its fault.
+simd::Rates Greatest(const simd::Rates& a, const simd::Rates& b);
 
 struct Times {
   std::vector<double> milliseconds;  // sorted

@@ -3,14 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "cli/bench.h"
 #include "qkv/attention/attention.h"
-#include "qkv/core/parallel.h"
 #include "qkv/core/rng.h"
-#include "qkv/io/json.h"
-#include "qkv/simd/isa.h"
-#include "qkv/simd/rates.h"
 
 namespace qkv::cli {
 namespace {
@@ -57,19 +54,18 @@ struct LayerShape {
 }  // namespace
 
 int BenchLayers(const BenchOptions& options, const std::vector<simd::Precision>& precisions) {
-  const model::VitConfig c = OpenCheckpoint(options.model).description.config;
+  const model::VitConfig c = AtSize(OpenCheckpoint(options.model).description.config, options.model);
   const int64_t M = options.batch * c.tokens(), joined = c.heads * c.head_width;
   const LayerShape shapes[] = {{"attn.query", joined, c.width},
                                {"attn.key_value", 2 * joined, c.width},
                                {"attn.proj", c.width, joined},
                                {"mlp.fc1", (c.gate == simd::Gate::kNone ? 1 : 2) * c.mlp_width, c.width, c.activation},
                                {"mlp.fc2", c.width, c.mlp_width}};
-  const simd::Rates rates = simd::MeasureRates();
+  simd::Rates rates = simd::MeasureRates();
   if (!options.json) {
-    fmt::print("{}, {} rows, {} threads, {} kernels; peak {:.0f} GFLOP/s in fp32, memory {:.1f} GB/s\n\n",
-               c.architecture, M, NumThreads(), simd::Name(simd::ActiveIsa()), rates.flops / 1e9, rates.bytes / 1e9);
-    fmt::print("{:<15} {:>5} {:>5}  dtype {:>9} {:>9} {:>9} {:>8} {:>10}\n", "layer", "N", "K", "best ms", "median",
-               "GFLOP/s", "of peak", "of memory");
+    fmt::print("{}, {} rows, {}\n\n", NameOf(options, c), M, DescribeMachine(rates));
+    fmt::print("{:<15} {:>7} {:>6}  {:<5} {:>9} {:>9} {:>9} {:>8} {:>10}\n", "layer", "outputs", "inputs", "dtype",
+               "best ms", "median ms", "GFLOP/s", "of peak", "of memory");
   }
   for (const LayerShape& shape : shapes) {
     std::vector<TimedLayer> layers;
@@ -78,43 +74,59 @@ int BenchLayers(const BenchOptions& options, const std::vector<simd::Precision>&
     }
     const double seconds = options.seconds / static_cast<double>(std::size(shapes));
     const std::vector<Times> times = Interleave(layers.size(), seconds, [&](size_t i) { layers[i].Run(); });
+    rates = Greatest(rates, simd::MeasureRates());
     for (size_t i = 0; i < layers.size(); ++i) {
-      const double best = times[i].best() / 1e3, median = times[i].median() / 1e3;
-      const double flops =
-          2.0 * static_cast<double>(M) * static_cast<double>(shape.outputs) * static_cast<double>(shape.inputs) / best;
-      const double bytes = static_cast<double>(layers[i].weight_bytes()) / best;
+      const double seconds_best = times[i].best() / 1e3;
+      const double flops = 2.0 * static_cast<double>(M * shape.outputs * shape.inputs) / seconds_best;
+      const double bytes = static_cast<double>(layers[i].weight_bytes()) / seconds_best;
       if (options.json) {
-        fmt::print("{}\n", io::Json({{"layer", shape.name},
-                                     {"rows", M},
-                                     {"outputs", shape.outputs},
-                                     {"inputs", shape.inputs},
-                                     {"dtype", NameOf(precisions[i])},
-                                     {"best_ms", 1e3 * best},
-                                     {"median_ms", 1e3 * median},
-                                     {"gflops", flops / 1e9},
-                                     {"of_peak", flops / rates.flops},
-                                     {"of_memory", bytes / rates.bytes}})
-                               .dump());
+        io::Json line = MachineJson(options, c, rates);
+        line["layer"] = shape.name;
+        line["rows"] = M;
+        line["outputs"] = shape.outputs;
+        line["inputs"] = shape.inputs;
+        line["dtype"] = NameOf(precisions[i]);
+        line["kernel"] = KernelOf(precisions[i]);
+        line["best_ms"] = times[i].best();
+        line["median_ms"] = times[i].median();
+        line["gflops"] = flops / 1e9;
+        fmt::print("{}\n", line.dump());
       } else {
-        fmt::print("{:<15} {:>5} {:>5}  {:<5} {:9.4f} {:9.4f} {:9.1f} {:8.2f} {:10.2f}\n", shape.name, shape.outputs,
-                   shape.inputs, NameOf(precisions[i]), 1e3 * best, 1e3 * median, flops / 1e9, flops / rates.flops,
-                   bytes / rates.bytes);
+        fmt::print("{:<15} {:>7} {:>6}  {:<5} {:>9} {:>9} {:9.1f} {:8.2f} {:10.2f}\n", shape.name, shape.outputs,
+                   shape.inputs, NameOf(precisions[i]), ShortMilliseconds(times[i].best()),
+                   ShortMilliseconds(times[i].median()), flops / 1e9, flops / rates.flops, bytes / rates.bytes);
       }
     }
   }
   if (!options.json) {
-    fmt::print("\nof peak: of the multiply-adds in fp32; of memory: weights alone, read once, of the bandwidth.\n");
+    fmt::print(
+        "\nof peak: of fp32's peak, so lower precisions may exceed 1; of memory: the weights alone, read once, of\n"
+        "the bandwidth.\n");
   }
   return 0;
 }
 
-int BenchAttention(const BenchOptions& options) {
-  const model::VitConfig c = OpenCheckpoint(options.model).description.config;
-  const simd::Rates rates = simd::MeasureRates();
+namespace {
+
+// One pass over attention, forward or its gradient.
+struct AttentionPass {
+  const char* what;
+  const char* dtype;
+  double products;  // of N·N·E
+  std::function<void()> run;
+};
+
+}  // namespace
+
+int BenchAttention(const BenchOptions& options, const std::vector<simd::Precision>& precisions) {
+  const model::VitConfig c = AtSize(OpenCheckpoint(options.model).description.config, options.model);
+  // Scores and sums are multiplied in bfloat16 in both lower precisions, where the machine can.
+  const bool low = precisions.size() > 1 && simd::Describe(simd::Precision::kBfloat16).native;
+  simd::Rates rates = simd::MeasureRates();
   if (!options.json) {
-    fmt::print("{} heads of {}, batch {}, {} threads, {} kernels; peak {:.0f} GFLOP/s in fp32\n\n", c.heads,
-               c.head_width, options.batch, NumThreads(), simd::Name(simd::ActiveIsa()), rates.flops / 1e9);
-    fmt::print("{:>6} {:<9} {:>9} {:>9} {:>9} {:>8}\n", "N", "", "best ms", "median", "GFLOP/s", "of peak");
+    fmt::print("{} heads of {}, batch {}, {}\n\n", c.heads, c.head_width, options.batch, DescribeMachine(rates));
+    fmt::print("{:>6} {:<8}  {:<5} {:>9} {:>9} {:>9} {:>8}\n", "tokens", "pass", "dtype", "best ms", "median ms",
+               "GFLOP/s", "of peak");
   }
   const int64_t sizes[] = {c.tokens(), 1024, 4096};
   for (const int64_t N : sizes) {
@@ -123,36 +135,47 @@ int BenchAttention(const BenchOptions& options) {
                         dout = RandomTensor(shape, 1);
     Tensor<float> out(shape), lse({options.batch, c.heads, N}), dq(shape), dk(shape), dv(shape);
     Arena arena;
-    const auto forward = [&] {
-      attention::Attention<float>(q, k, v, {}, out, arena, lse);
+    const auto how = [](bool bf16) {
+      attention::Options<float> asked;
+      asked.bf16 = bf16;
+      return asked;
+    };
+    const auto forward = [&](bool bf16) {
+      attention::Attention<float>(q, k, v, how(bf16), out, arena, lse);
       arena.Reset();
     };
-    const auto backward = [&] {
-      attention::AttentionBackward<float>({q, k, v, out, lse, dout, dq, dk, dv, {}}, {}, arena);
+    const auto gradient = [&](bool bf16) {
+      attention::AttentionBackward<float>({q, k, v, out, lse, dout, dq, dk, dv, {}}, how(bf16), arena);
       arena.Reset();
     };
-    forward();
-    const std::vector<Times> times = Interleave(2, options.seconds / static_cast<double>(std::size(sizes)),
-                                                [&](size_t i) { i == 0 ? forward() : backward(); });
-    for (size_t i = 0; i < 2; ++i) {
-      // Products: 2 of N·N·E forward, 5 in the gradient.
-      const double flops = (i == 0 ? 2 : 5) * 2.0 * static_cast<double>(q.size()) * static_cast<double>(N);
-      const double rate = flops / times[i].best() * 1e3;
-      const char* what = i == 0 ? "forward" : "gradient";
+    std::vector<AttentionPass> passes;
+    passes.push_back({"forward", "fp32", 2, [&] { forward(false); }});
+    passes.push_back({"gradient", "fp32", 5, [&] { gradient(false); }});
+    if (low) {
+      passes.push_back({"forward", "bf16", 2, [&] { forward(true); }});
+      passes.push_back({"gradient", "bf16", 5, [&] { gradient(true); }});
+    }
+    const std::vector<Times> times = Interleave(passes.size(), options.seconds / static_cast<double>(std::size(sizes)),
+                                                [&](size_t i) { passes[i].run(); });
+    rates = Greatest(rates, simd::MeasureRates());
+    for (size_t i = 0; i < passes.size(); ++i) {
+      const double flops = passes[i].products * 2 * static_cast<double>(q.size() * N) / times[i].best() * 1e3;
       if (options.json) {
-        fmt::print("{}\n", io::Json({{"tokens", N},
-                                     {"heads", c.heads},
-                                     {"head_width", c.head_width},
-                                     {"batch", options.batch},
-                                     {"what", what},
-                                     {"best_ms", times[i].best()},
-                                     {"median_ms", times[i].median()},
-                                     {"gflops", rate / 1e9},
-                                     {"of_peak", rate / rates.flops}})
-                               .dump());
+        io::Json line = MachineJson(options, c, rates);
+        line["tokens"] = N;
+        line["heads"] = c.heads;
+        line["head_width"] = c.head_width;
+        line["batch"] = options.batch;
+        line["pass"] = passes[i].what;
+        line["dtype"] = passes[i].dtype;
+        line["best_ms"] = times[i].best();
+        line["median_ms"] = times[i].median();
+        line["gflops"] = flops / 1e9;
+        fmt::print("{}\n", line.dump());
       } else {
-        fmt::print("{:>6} {:<9} {:9.3f} {:9.3f} {:9.1f} {:8.2f}\n", N, what, times[i].best(), times[i].median(),
-                   rate / 1e9, rate / rates.flops);
+        fmt::print("{:>6} {:<8}  {:<5} {:>9} {:>9} {:9.1f} {:8.2f}\n", N, passes[i].what, passes[i].dtype,
+                   ShortMilliseconds(times[i].best()), ShortMilliseconds(times[i].median()), flops / 1e9,
+                   flops / rates.flops);
       }
     }
   }

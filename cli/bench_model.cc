@@ -1,36 +1,33 @@
 // qkv bench: the whole model in each precision, side by side.
 #include <fmt/format.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
-#include <iterator>
-#include <numeric>
 #include <string>
 
 #include "cli/bench.h"
 #include "cli/pipeline.h"
 #include "qkv/core/parallel.h"
 #include "qkv/core/rng.h"
-#include "qkv/io/json.h"
 #include "qkv/simd/isa.h"
-#include "qkv/simd/rates.h"
 
 namespace qkv::cli {
 namespace {
+
+using simd::Precision;
 
 constexpr int64_t kRandomInputs = 16;
 // A lower precision that gains less than the noise of a quiet machine does not count as faster.
 constexpr double kFaster = 1.03;
 
 // [B, channels, height, width] of the size that was asked for, or of the checkpoint's.
-Tensor<float> RandomPixels(const BenchOptions& options, const model::Model& model, int64_t B) {
-  const model::VitConfig& c = model.config();
-  std::pair<int64_t, int64_t> size{c.image_height, c.image_width};
-  if (!options.model.size.empty()) size = ParseSize(options.model.size);
-  auto pixels = Tensor<float>::Uninitialised({B, c.channels, size.first, size.second});
+Tensor<float> RandomPixels(const BenchOptions& options, const model::VitConfig& config, int64_t B) {
+  const model::VitConfig c = AtSize(config, options.model);
+  auto pixels = Tensor<float>::Uninitialised({B, c.channels, c.image_height, c.image_width});
   Rng rng(1);
   for (float& x : pixels.span()) x = static_cast<float>(rng.Normal());
   return pixels;
@@ -41,7 +38,7 @@ class TimedForward {
  public:
   TimedForward(const BenchOptions& options, const model::Model& model)
       : model_(model),
-        pixels_(RandomPixels(options, model, options.batch)),
+        pixels_(RandomPixels(options, model.config(), options.batch)),
         logits_({options.batch, model.config().outputs()}) {}
   void Run() { model_.Forward(pixels_, workspace_, {.logits = logits_}); }
 
@@ -51,7 +48,7 @@ class TimedForward {
   model::Workspace<float> workspace_;
 };
 
-// The greatest amount of memory this process had since ForgetPeak, in bytes; 0 where Linux does not tell.
+// The most memory that this process had since ForgetPeak, in bytes; 0 where Linux does not tell.
 int64_t PeakMemory() {
   std::ifstream status("/proc/self/status");
   for (std::string word; status >> word;) {
@@ -60,29 +57,56 @@ int64_t PeakMemory() {
   }
   return 0;
 }
-void ForgetPeak() { std::ofstream("/proc/self/clear_refs") << 5; }
+void ForgetPeak() {
+#ifdef __GLIBC__
+  ::malloc_trim(0);  // what was freed is given back first
+#endif
+  std::ofstream("/proc/self/clear_refs") << 5;
+}
 
-// Logits of every image that the drift is measured on: [images, outputs].
-Tensor<float> LogitsForDrift(const BenchOptions& options, const model::Model& model) {
+// What the drift is measured on: images, decoded once for all precisions, or random pixels.
+struct DriftInputs {
+  std::vector<Tensor<float>> pixels;  // [B, channels, height, width] each
+  int64_t images = 0;
+  int failed = 0;  // files that could not be read
+  bool random = false;
+};
+
+DriftInputs ReadDriftInputs(const BenchOptions& options, const model::Model& model) {
+  DriftInputs inputs;
   if (options.images.empty()) {
-    const Tensor<float> pixels = RandomPixels(options, model, kRandomInputs);
-    auto logits = Tensor<float>::Uninitialised({kRandomInputs, model.config().outputs()});
-    model::Workspace<float> workspace;
+    inputs.random = true;
+    inputs.images = kRandomInputs;
     for (int64_t i = 0; i < kRandomInputs; ++i) {
-      model.Forward(pixels.view().slice(0, i, i + 1), workspace, {.logits = logits.view().slice(0, i, i + 1)});
+      const Tensor<float> all = RandomPixels(options, model.config(), kRandomInputs);
+      inputs.pixels.emplace_back(Shape({1, all.dim(1), all.dim(2), all.dim(3)}));
+      std::copy_n(all.view().at(i), inputs.pixels.back().size(), inputs.pixels.back().data());
     }
-    return logits;
+    return inputs;
   }
   ImageOptions images;
   images.paths = options.images;
-  std::vector<float> all;
-  ForEachBatch(images, CollectImages(images.paths), model, Wanted::kLogits, [&](const Batch& batch) {
-    all.insert(all.end(), batch.values.data(), batch.values.data() + batch.values.size());
+  const ImageList list = CollectImages(images.paths);
+  inputs.failed = ForEachBatch(images, list, model, Wanted::kPixels, [&](const Batch& batch) {
+    inputs.pixels.emplace_back(batch.values.shape());
+    std::copy_n(batch.values.data(), batch.values.size(), inputs.pixels.back().data());
+    inputs.images += batch.values.dim(0);
   });
-  const int64_t outputs = model.config().outputs();
-  auto result = Tensor<float>::Uninitialised({static_cast<int64_t>(all.size()) / outputs, outputs});
-  std::copy(all.begin(), all.end(), result.data());
-  return result;
+  Require(inputs.images > 0,
+          "bench: no image could be read to measure the drift on; without images, random inputs are");
+  return inputs;
+}
+
+// [images, outputs]
+Tensor<float> LogitsOf(const DriftInputs& inputs, const model::Model& model) {
+  Tensor<float> logits({inputs.images, model.config().outputs()});
+  model::Workspace<float> workspace;
+  int64_t row = 0;
+  for (const Tensor<float>& pixels : inputs.pixels) {
+    model.Forward(pixels, workspace, {.logits = logits.view().slice(0, row, row + pixels.dim(0))});
+    row += pixels.dim(0);
+  }
+  return logits;
 }
 
 struct Drift {
@@ -94,14 +118,13 @@ Drift DriftOf(const Tensor<float>& logits, const Tensor<float>& exact) {
   Drift drift;
   const int64_t images = exact.dim(0), outputs = exact.dim(1);
   for (int64_t i = 0; i < images; ++i) {
-    const std::span<const float> a(logits.view().row(i), static_cast<size_t>(outputs)),
-        b(exact.view().row(i), static_cast<size_t>(outputs));
-    const auto dot = [](std::span<const float> x, std::span<const float> y) {
-      return std::inner_product(x.begin(), x.end(), y.begin(), 0.0, std::plus<>(),
-                                [](double p, double q) { return p * q; });
-    };
-    drift.cosine += dot(a, b) / std::sqrt(dot(a, a) * dot(b, b));
-    drift.top1 += std::max_element(a.begin(), a.end()) - a.begin() == std::max_element(b.begin(), b.end()) - b.begin();
+    const float *a = logits.view().row(i), *b = exact.view().row(i);
+    double ab = 0, aa = 0, bb = 0;
+    for (int64_t j = 0; j < outputs; ++j) {
+      ab += double{a[j]} * b[j], aa += double{a[j]} * a[j], bb += double{b[j]} * b[j];
+    }
+    drift.cosine += ab / std::sqrt(aa * bb);
+    drift.top1 += std::max_element(a, a + outputs) - a == std::max_element(b, b + outputs) - b;
   }
   drift.cosine /= static_cast<double>(images);
   drift.top1 /= static_cast<double>(images);
@@ -109,49 +132,59 @@ Drift DriftOf(const Tensor<float>& logits, const Tensor<float>& exact) {
 }
 
 struct Row {
-  simd::Precision precision;
+  Precision precision;
   int64_t weights = 0, peak = 0;  // bytes
   Drift drift;
   Times times;
 };
 
-void PrintJson(const BenchOptions& options, const Row& row, double flops, const simd::Rates& rates, int64_t images) {
-  const double batch = static_cast<double>(options.batch);
-  io::Json line = {{"dtype", NameOf(row.precision)},
-                   {"kernel", simd::Describe(row.precision).kernel},
-                   {"native", simd::Describe(row.precision).native},
-                   {"batch", options.batch},
-                   {"threads", NumThreads()},
-                   {"best_ms", row.times.best()},
-                   {"median_ms", row.times.median()},
-                   {"images_per_second", 1e3 * batch / row.times.best()},
-                   {"gflops", flops / row.times.best() / 1e6},
-                   {"peak_gflops_fp32", rates.flops / 1e9},
-                   {"weight_bytes", row.weights},
-                   {"peak_bytes", row.peak},
-                   {"logit_cosine", row.drift.cosine},
-                   {"top1_agreement", row.drift.top1},
-                   {"drift_images", images}};
+double MiB(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+
+void PrintJson(const BenchOptions& options, const model::VitConfig& config, const Row& row, double flops,
+               const simd::Rates& rates, const DriftInputs& inputs) {
+  io::Json line = MachineJson(options, config, rates);
+  line["dtype"] = NameOf(row.precision);
+  line["kernel"] = KernelOf(row.precision);
+  line["native"] = simd::Describe(row.precision).native;
+  line["batch"] = options.batch;
+  line["without"] = options.without;
+  line["best_ms"] = row.times.best();
+  line["median_ms"] = row.times.median();
+  line["passes"] = row.times.milliseconds.size();
+  line["images_per_second"] = 1e3 * static_cast<double>(options.batch) / row.times.best();
+  line["gflops"] = flops / row.times.best() / 1e6;
+  line["weight_bytes"] = row.weights;
+  line["peak_bytes"] = row.peak;
+  line["logit_cosine"] = row.drift.cosine;
+  line["top1_agreement"] = row.drift.top1;
+  line["drift_images"] = inputs.images;
+  line["drift_failed"] = inputs.failed;
+  line["drift_random"] = inputs.random;
   fmt::print("{}\n", line.dump());
 }
 
-void PrintRow(const BenchOptions& options, const Row& row, double flops, const simd::Rates& rates) {
-  const double batch = static_cast<double>(options.batch), gflops = flops / row.times.best() / 1e6;
-  fmt::print("{:<5} {:<14} {:8.2f} {:8.2f} {:9.1f} {:9.1f} {:6.2f} {:9.0f} {:9.0f} {:9.6f} {:6.1f} %\n",
-             NameOf(row.precision), simd::Describe(row.precision).kernel, row.times.best(), row.times.median(),
-             1e3 * batch / row.times.best(), gflops, gflops / (rates.flops / 1e9),
-             static_cast<double>(row.weights) / (1 << 20), static_cast<double>(row.peak) / (1 << 20), row.drift.cosine,
-             100 * row.drift.top1);
+void PrintRow(const BenchOptions& options, const Row& row, double flops, const simd::Rates& rates, bool random) {
+  const double gflops = flops / row.times.best() / 1e6;
+  fmt::print("{:<6} {:<15} {:>9} {:>10} {:9.1f} {:8.1f} {:8.2f} {:12.1f} {:11.0f} {:9.5f} {:>8}\n",
+             NameOf(row.precision), KernelOf(row.precision), ShortMilliseconds(row.times.best()),
+             ShortMilliseconds(row.times.median()), 1e3 * static_cast<double>(options.batch) / row.times.best(), gflops,
+             gflops / (rates.flops / 1e9), MiB(row.weights), MiB(row.peak), row.drift.cosine,
+             random ? "-" : fmt::format("{:.1f} %", 100 * row.drift.top1));
 }
 
 // What a table alone would let one overlook.
-void PrintNotes(const std::vector<Row>& rows, int64_t images, bool random) {
-  fmt::print("\nof peak: of {} in fp32. cosine, top-1: logits against fp32 on {} {}.\n",
-             "the multiply-adds measured now", images,
-             random ? "random inputs (give images to measure on them)" : "images");
+void PrintNotes(const std::vector<Row>& rows, const DriftInputs& inputs) {
+  fmt::print(
+      "\nimages/s and GFLOP/s: of the best pass, and of the whole model, so that savings count as speed. of peak: of "
+      "the\n"
+      "fp32 multiply-adds measured beside it. memory: the most that the process had, loading included. cosine{}: of "
+      "the\n"
+      "logits with fp32's, on {} {}.\n",
+      inputs.random ? "" : ", top-1", inputs.images,
+      inputs.random ? "random inputs, which are of no class: give images for top-1" : "images");
   for (const Row& row : rows) {
+    if (row.precision == Precision::kFloat32) continue;
     const double gain = rows.front().times.best() / row.times.best();
-    if (row.precision == simd::Precision::kFloat32 || rows.front().precision != simd::Precision::kFloat32) continue;
     if (gain < kFaster) {
       fmt::print("{} is not faster here ({:.2f} of fp32's speed){}; it saves memory only.\n", NameOf(row.precision),
                  gain, simd::Describe(row.precision).native ? "" : ": this machine has no instructions for it");
@@ -163,7 +196,7 @@ void PrintNotes(const std::vector<Row>& rows, int64_t images, bool random) {
 
 }  // namespace
 
-int BenchFromStdin(const BenchOptions& options, simd::Precision precision) {
+int BenchFromStdin(const BenchOptions& options, Precision precision) {
   const model::Model model = LoadForBench(OpenCheckpoint(options.model), options, precision);
   TimedForward forward(options, model);
   forward.Run();  // the first pass sizes the workspace
@@ -176,53 +209,44 @@ int BenchFromStdin(const BenchOptions& options, simd::Precision precision) {
   return 0;
 }
 
-int BenchModel(const BenchOptions& options, const std::vector<simd::Precision>& precisions) {
+int BenchModel(const BenchOptions& options, const std::vector<Precision>& precisions) {
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
+  // Memory: one precision alone in the process at a time.
   std::vector<Row> rows;
-  Tensor<float> exact;  // fp32's logits
-  int64_t drift_images = 0;
-  model::VitConfig config;
-  // Memory and drift, one precision alone in the process at a time.
-  if (precisions.front() != simd::Precision::kFloat32) {
-    exact = LogitsForDrift(options, LoadForBench(checkpoint, options, simd::Precision::kFloat32));
-  }
-  for (const simd::Precision precision : precisions) {
+  for (const Precision precision : precisions) {
     ForgetPeak();
     const model::Model model = LoadForBench(checkpoint, options, precision);
-    {
-      TimedForward forward(options, model);
-      forward.Run();
-      forward.Run();
-    }
+    TimedForward forward(options, model);
+    forward.Run();
+    forward.Run();
     rows.push_back({precision, model.weight_bytes(), PeakMemory(), {}, {}});
-    Tensor<float> logits = LogitsForDrift(options, model);
-    if (exact.empty()) exact = logits.Clone();
-    rows.back().drift = DriftOf(logits, exact);
-    drift_images = logits.dim(0);
-    config = model.config();
   }
-  // Speed, all of them in turns.
-  if (!options.model.size.empty()) std::tie(config.image_height, config.image_width) = ParseSize(options.model.size);
-  const double flops = model::Flops(config) * static_cast<double>(options.batch);
-  const simd::Rates rates = simd::MeasureRates();
+  // Drift, the first precision is fp32.
   std::vector<model::Model> models;
-  for (const simd::Precision precision : precisions) models.push_back(LoadForBench(checkpoint, options, precision));
+  for (const Precision precision : precisions) models.push_back(LoadForBench(checkpoint, options, precision));
+  const DriftInputs inputs = ReadDriftInputs(options, models.front());
+  const Tensor<float> exact = LogitsOf(inputs, models.front());
+  for (size_t i = 0; i < rows.size(); ++i) rows[i].drift = DriftOf(LogitsOf(inputs, models[i]), exact);
+  // Speed, all of them in turns.
+  const model::VitConfig config = AtSize(checkpoint.description.config, options.model);
+  const double flops = model::Flops(config) * static_cast<double>(options.batch);
   std::vector<TimedForward> forwards;
   for (const model::Model& model : models) forwards.emplace_back(options, model);
+  simd::Rates rates = simd::MeasureRates();
   const std::vector<Times> times = Interleave(forwards.size(), options.seconds, [&](size_t i) { forwards[i].Run(); });
+  rates = Greatest(rates, simd::MeasureRates());
   for (size_t i = 0; i < rows.size(); ++i) rows[i].times = times[i];
   if (options.json) {
-    for (const Row& row : rows) PrintJson(options, row, flops, rates, drift_images);
-    return 0;
+    for (const Row& row : rows) PrintJson(options, config, row, flops, rates, inputs);
+  } else {
+    fmt::print("{}, batch {} of {}x{}, {} passes of each, {}\n\n", NameOf(options, config), options.batch,
+               config.image_height, config.image_width, times.front().milliseconds.size(), DescribeMachine(rates));
+    fmt::print("{:<6} {:<15} {:>9} {:>10} {:>9} {:>8} {:>8} {:>12} {:>11} {:>9} {:>8}\n", "dtype", "kernel", "best ms",
+               "median ms", "images/s", "GFLOP/s", "of peak", "weights MiB", "memory MiB", "cosine", "top-1");
+    for (const Row& row : rows) PrintRow(options, row, flops, rates, inputs.random);
+    PrintNotes(rows, inputs);
   }
-  fmt::print("{}, batch {} of {}x{}, {} passes, {} threads, {} kernels\n\n", config.architecture, options.batch,
-             config.image_height, config.image_width, times.front().milliseconds.size(), NumThreads(),
-             simd::Name(simd::ActiveIsa()));
-  fmt::print(
-      "dtype kernel          best ms   median  images/s   GFLOP/s of peak  weights MiB  peak    cosine    top-1\n");
-  for (const Row& row : rows) PrintRow(options, row, flops, rates);
-  PrintNotes(rows, drift_images, options.images.empty());
-  return 0;
+  return inputs.failed > 0 ? 1 : 0;
 }
 
 }  // namespace qkv::cli

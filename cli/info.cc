@@ -83,6 +83,14 @@ std::string DescribeBlock(const model::VitConfig& c) {
   return text;
 }
 
+// "fp32, bf16 (avx512_bf16), int8 (avx512_vnni); --dtype auto is bf16"
+std::string DescribePrecisions() {
+  const simd::PrecisionSupport bf16 = simd::Describe(simd::Precision::kBfloat16);
+  return fmt::format("fp32, bf16 ({}), int8 ({}); --dtype auto is {}",
+                     bf16.native ? bf16.kernel : "stored only: no speed", simd::Describe(simd::Precision::kInt8).kernel,
+                     NameOf(ParsePrecision("auto")));
+}
+
 int Info(const Options& options) {
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
   const model::Description& description = checkpoint.description;
@@ -133,7 +141,7 @@ int Info(const Options& options) {
                      ? fmt::format("{} classes{}", c.classes, description.labels.empty() ? "" : ", with labels")
                      : fmt::format("{} features (no classifier)", c.outputs())},
       {"preprocessing", DescribePreprocess(description.preprocess)},
-      {"runs on", fmt::format("{} kernels", simd::Name(simd::ActiveIsa()))},
+      {"runs on", fmt::format("{} kernels; {}", simd::Name(simd::ActiveIsa()), DescribePrecisions())},
   };
   if (description.dark_background) rows.emplace_back("background", "dark; images with a bright border are inverted");
   for (const std::string& assumption : description.assumptions) rows.emplace_back("assumed", assumption);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <memory>
+#include <optional>
 
 #include "cli/capture.h"
 #include "cli/command.h"
@@ -15,7 +16,7 @@ namespace {
 struct Options {
   ModelOptions model;
   std::string reference;
-  double tolerance = 1e-4;
+  std::optional<double> tolerance;
   bool json = false;
 };
 
@@ -44,10 +45,12 @@ double MaxDifference(const Tensor<A>& a, const Tensor<double>& b) {
   return greatest;
 }
 
-// Where the reference holds both precisions of the original ("logits" and "logits.float64"), four times its own float
-// error is allowed; otherwise `tolerance` of the greatest entry.
+constexpr double kDefaultTolerance = 1e-4;
+
+// `tolerance` of the greatest entry is allowed where it was given. Otherwise, where the reference holds both precisions
+// of the original ("logits" and "logits.float64"), four times its own float error.
 Comparison Compare(const std::string& name, const Tensor<float>& ours, const io::SafeTensors& reference,
-                   double tolerance) {
+                   std::optional<double> tolerance) {
   const io::StoredTensor* single = reference.Find(name);
   const io::StoredTensor* exact = reference.Find(name + ".float64");
   const Tensor<double> expected = io::Convert<double>(exact ? *exact : *single);
@@ -56,8 +59,8 @@ Comparison Compare(const std::string& name, const Tensor<float>& ours, const io:
   Comparison comparison{name, ours.shape()};
   comparison.difference = MaxDifference(ours, expected);
   comparison.greatest = MaxAbs(expected);
-  comparison.allowed = tolerance * comparison.greatest;
-  if (exact && single) {
+  comparison.allowed = tolerance.value_or(kDefaultTolerance) * comparison.greatest;
+  if (exact && single && !tolerance) {
     comparison.allowed = 4 * MaxDifference(io::Convert<double>(*single), expected) + 1e-6 * comparison.greatest;
   }
   return comparison;
@@ -105,6 +108,13 @@ int Verify(const Options& options) {
   }
   Require(compared > 0, "verify: {} holds none of logits, tokens, hidden.L, attention.L", options.reference);
   fmt::print(stderr, "{} of {} tensors agree\n", compared - failed, compared);
+  if (failed > 0 && options.model.dtype != "fp32" && !options.tolerance) {
+    fmt::print(
+        stderr,
+        "qkv: the limits are those of fp32 arithmetic, {} rounds weights and activations: say how much may differ "
+        "(--tolerance 0.05), or measure the drift of the answers on images (qkv bench -m MODEL photos/)\n",
+        options.model.dtype);
+  }
   return failed > 0 ? 1 : 0;
 }
 
@@ -118,10 +128,12 @@ void RegisterVerify(CLI::App& app, int* exit_code) {
   command->add_option("REFERENCE", options->reference, "Safetensors file: pixels, and what they should give")
       ->required();
   command
-      ->add_option("--tolerance", options->tolerance,
-                   "Allowed difference, relative to the greatest entry, where the reference has no NAME.float64")
+      ->add_option(
+          "--tolerance", options->tolerance,
+          "Allowed difference, relative to the greatest entry (default: four times the original's own error where "
+          "the reference has NAME.float64, else 1e-4)")
       ->check(CLI::Range(0.0, 1.0))
-      ->capture_default_str();
+      ->type_name("X");
   command->add_flag("--json", options->json, "JSON Lines on stdout");
   command->callback([options, exit_code] { *exit_code = Verify(*options); });
 }
