@@ -2,7 +2,7 @@
 // blocks: for each, the rows of x, copied once into chunks, stay in the second-level cache while slices of the panels
 // of W pass by, the next one on its way from memory. Partial sums of the blocks are added in a scratch tile, the
 // epilogue runs on it when it is complete.
-// Not here: products with weights that were not packed.
+// Not here: packing for products of two operands that change (matmul.cc), which then run here too.
 #include "qkv/simd/gemm.h"
 
 #include <algorithm>
@@ -22,6 +22,7 @@
 #include "qkv/simd/dispatch.h"
 #include "qkv/simd/gemm_finish-inl.h"
 #include "qkv/simd/tile-inl.h"
+#include "qkv/simd/transpose-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qkv::simd {
@@ -33,9 +34,7 @@ using internal::GemmTask;
 template <typename T>
 inline constexpr int kPanel = 2 * kLanes<T>;
 
-// Length of a chain of multiply-adds before it is added to the sum: rounding errors grow with its square root. 192 is
-// what MKL's error corresponds to; it costs 1 % against chains of 768.
-constexpr int64_t kChain = 3 * kChunk;
+constexpr int64_t kChain = internal::kGemmChain;
 
 // C[rows][panel] = or += A B for one tile and one block of K.
 template <typename T>
@@ -69,6 +68,32 @@ HWY_INLINE void NormaliseToChunks(const T* x, int64_t stride, const T* moments, 
   }
 }
 
+// The same as CopyToChunks for all tiles of a block, where x is transposed: element (r, k) lies at x[k · step + r].
+template <typename T>
+HWY_INLINE void TransposeToChunks(const T* x, int64_t step, const RowTiles& tiles, int64_t depth, int64_t padded,
+                                  T* chunks) {
+  T* to[internal::TaskCut::kBlockRows];
+  for (int64_t t = 0; t < tiles.count; ++t) {
+    for (int r = 0; r < tiles.size(t); ++r) to[tiles.begin(t) + r] = chunks + tiles.begin(t) * padded + r * kChunk;
+  }
+  for (int64_t k = 0; k < depth; k += kChunk, x += kChunk * step) {
+    const int64_t count = std::min(kChunk, depth - k);
+    for (int64_t row = 0; row < tiles.rows; row += kLanes<T>) {
+      if (tiles.rows >= kLanes<T>) {
+        const int64_t first = std::min<int64_t>(row, tiles.rows - kLanes<T>);  // the last vector of rows overlaps
+        TransposeOut(x + first, step, count, to + first);
+      } else {
+        for (int64_t r = 0; r < tiles.rows; ++r) {
+          for (int64_t i = 0; i < count; ++i) to[r][i] = x[i * step + r];
+        }
+      }
+    }
+    for (int64_t t = 0; t < tiles.count; ++t) {
+      for (int64_t r = tiles.begin(t); r < tiles.begin(t + 1); ++r) to[r] += tiles.size(t) * kChunk;
+    }
+  }
+}
+
 // What the tiles of one slice of W prefetch, spread evenly over them: the next slice, so that weights stream in from
 // memory while the multiply-add units are busy.
 template <typename T>
@@ -93,7 +118,9 @@ HWY_INLINE void RunTask(const GemmTask<T>& task, int64_t row, int64_t rows, int6
     const int64_t depth = std::min(task.block_depth, task.K - k);
     const int64_t padded = (depth + kChunk - 1) / kChunk * kChunk;
     T* a = copy + k * rows;  // every block before this one is a whole number of chunks deep
-    if (!copied) {
+    if (!copied && task.x_step != 1) {
+      TransposeToChunks(task.x + row * task.x_stride + k * task.x_step, task.x_step, tiles, depth, padded, a);
+    } else if (!copied) {
       for (int64_t t = 0; t < tiles.count; ++t) {
         const int64_t first = row + tiles.begin(t);
         const T* x = task.x + first * task.x_stride + k;
@@ -153,9 +180,6 @@ using internal::Grow;
 using internal::PanelOrder;
 using internal::TaskCut;
 
-// Depth of a block: the rows of x (this times kBlockRows) should stay in a second-level cache of 1 MiB where there is
-// AVX-512, of 512 KiB otherwise. Measured on Zen 5: 768 against 256 gives 3 % at K = 768 and 9 % at K = 3072.
-int64_t BlockDepth(Isa isa) { return isa >= Isa::kAvx512 ? 768 : 384; }
 // A thread's copy of rows of x and its scratch tile; grows to what the largest product needs.
 template <typename T>
 struct alignas(kAlignment) Scratch {
@@ -187,12 +211,48 @@ void Dispatch(const GemmTask<T>& task, int64_t row, int64_t rows, int64_t begin,
   }
 }
 
+}  // namespace
+
+namespace internal {
+
 template <typename T>
-int64_t PanelWidth() {
+int64_t GemmPanel() {
   return sizeof(T) == 4 ? QKV_DISPATCH(GemmPanelFloat)() : QKV_DISPATCH(GemmPanelDouble)();
 }
+template int64_t GemmPanel<float>();
+template int64_t GemmPanel<double>();
 
-}  // namespace
+// The rows of x (this times kBlockRows) should stay in a second-level cache of 1 MiB where there is AVX-512, of 512 KiB
+// otherwise. Measured on Zen 5: 768 against 256 gives 3 % at K = 768 and 9 % at K = 3072.
+int64_t GemmBlockDepth() { return ActiveIsa() >= Isa::kAvx512 ? 768 : 384; }
+
+template <typename T>
+void RunProduct(const GemmTask<T>& task, int64_t M, int64_t panels, const DepthCut& sections) {
+  const int64_t width = GemmPanel<T>(), depth = std::min(task.K, sections.depth);
+  const int threads = NumThreads();
+  const TaskCut cut(M, panels, std::max(1, threads / static_cast<int>(sections.count)));
+  const int64_t padded = (depth + kGemmChunk - 1) / kGemmChunk * kGemmChunk;
+  Scratch<T>* const scratch = ScratchOfThreads<T>(threads, cut.rows * padded, cut.rows * (cut.panels + 1) * width);
+  ParallelTasks(sections.count * cut.count(), [&](int64_t t, int thread) {
+    const TaskCut::Part part = cut.at(t % cut.count());
+    const int64_t s = t / cut.count(), k = s * sections.depth;
+    GemmTask<T> section = task;
+    section.K = std::min(sections.depth, task.K - k);
+    section.x += k * task.x_step;
+    section.w += k * panels * width;
+    section.y += s * sections.y_distance;
+    Scratch<T>& own = scratch[thread];
+    // A thread that goes on in the same rows finds them copied.
+    const int64_t row = s * M + part.row;
+    Dispatch(section, part.row, part.rows, part.panel_begin, part.panel_end, own.row == row, own.copy.data(),
+             own.c.data());
+    own.row = row;
+  });
+}
+template void RunProduct(const GemmTask<float>&, int64_t, int64_t, const DepthCut&);
+template void RunProduct(const GemmTask<double>&, int64_t, int64_t, const DepthCut&);
+
+}  // namespace internal
 
 template <typename T>
 PackedMatrix<T>::PackedMatrix(View<const T> w, Gate gate, Precision precision) : gate_(gate), precision_(precision) {
@@ -207,7 +267,7 @@ PackedMatrix<T>::PackedMatrix(View<const T> w, Gate gate, Precision precision) :
     }
     Fail("gemm: double has no lower precision");
   }
-  const int64_t panel = PanelWidth<T>();
+  const int64_t panel = internal::GemmPanel<T>();
   const PanelOrder order(gate, N_, panel);
   panels_ = Tensor<T>::Uninitialised({order.panels, K_, panel});
   ParallelFor(order.panels, 1, [&](int64_t begin, int64_t end) {
@@ -237,6 +297,7 @@ void Gemm(View<const T> x, const PackedMatrix<T>& w, const Epilogue<T>& epilogue
   if (M == 0 || N == 0) return;
   const GemmTask<T> task{x.data(),
                          x.stride(0),
+                         1,
                          w.data(),
                          y.data(),
                          y.stride(0),
@@ -244,29 +305,18 @@ void Gemm(View<const T> x, const PackedMatrix<T>& w, const Epilogue<T>& epilogue
                          heads ? y.stride(1) : 0,
                          N,
                          K,
-                         BlockDepth(ActiveIsa()),
+                         internal::GemmBlockDepth(),
                          w.gate(),
                          &prologue,
                          &epilogue};
   if constexpr (sizeof(T) == 4) {
     if (w.precision() != Precision::kFloat32) return internal::GemmLow(task, M, w.precision(), w.low());
   }
-  const int64_t width = PanelWidth<T>();
+  const int64_t width = internal::GemmPanel<T>();
   Require(w.panel() == width, "gemm: the weights were packed for another instruction set (panels of {}, not {})",
           w.panel(), width);
 
-  const TaskCut cut(M, w.panels(), NumThreads());
-  const int64_t padded_K = (K + internal::kGemmChunk - 1) / internal::kGemmChunk * internal::kGemmChunk;
-  Scratch<T>* const scratch =
-      ScratchOfThreads<T>(NumThreads(), cut.rows * padded_K, cut.rows * (cut.panels + 1) * width);
-  ParallelTasks(cut.count(), [&](int64_t t, int thread) {
-    const TaskCut::Part part = cut.at(t);
-    Scratch<T>& own = scratch[thread];
-    // A thread that goes on in the same rows finds them copied.
-    Dispatch(task, part.row, part.rows, part.panel_begin, part.panel_end, own.row == part.row, own.copy.data(),
-             own.c.data());
-    own.row = part.row;
-  });
+  internal::RunProduct(task, M, w.panels(), {1, K, 0});
 }
 
 template class PackedMatrix<float>;

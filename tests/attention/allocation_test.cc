@@ -8,6 +8,7 @@
 #include "qkv/attention/attention.h"
 #include "qkv/core/parallel.h"
 #include "qkv/simd/gemm.h"
+#include "qkv/simd/matmul.h"
 #include "tests/support/isas.h"
 #include "tests/support/sampler.h"
 
@@ -56,6 +57,18 @@ TEST_P(AllocationTest, Gemm) {
     const simd::PackedMatrix<float> packed(w.view(), precision);
     ExpectNoAllocation([&] { simd::Gemm<float>(x, packed, {.activation = simd::Activation::kGelu}, y); });
   }
+}
+
+// Forward and gradients of a linear layer, the gradient of few weights from many rows among them.
+TEST_P(AllocationTest, MatMul) {
+  Sampler sampler(1);
+  const auto x = sampler.Normal<float>({3500, 20}), w = sampler.Normal<float>({30, 20});
+  Tensor<float> y({3500, 30}), dx({3500, 20}), dw({30, 20});
+  ExpectNoAllocation([&] {
+    simd::MatMul<float>(x, simd::Transposed(w.view()), y);
+    simd::MatMul<float>(y, w, dx);
+    simd::MatMul<float>(simd::Transposed(y.view()), x, dw, true);
+  });
 }
 
 TEST_P(AllocationTest, AttentionAndWeights) {
