@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <cstdio>
+#include <cstdlib>
 
 #include "qkv/builtin/digits.h"
 #include "qkv/core/parallel.h"
@@ -24,12 +25,27 @@ void ModelOptions::AddCompute(CLI::App& command) {
       ->check(CLI::IsMember({"fp32", "bf16", "int8", "auto"}))
       ->capture_default_str();
   command.add_option("--threads", threads, "Threads (default: all cores)")->check(CLI::Range(1, 1024))->type_name("N");
+  command.add_flag("--cache", cache,
+                   "Keep the built model on disk, so that the next start is immediate (always where QKV_CACHE is set)");
 }
 
 void ModelOptions::AddSize(CLI::App& command) {
   command.add_option("--size", size, "Input size, instead of the checkpoint's own; positions are interpolated")
       ->type_name("HxW");
 }
+
+namespace {
+
+model::Cache CacheOf(const ModelOptions& options) {
+  const auto note = [](const std::string& text) { fmt::print(stderr, "qkv: {}\n", text); };
+  const char* folder = std::getenv("QKV_CACHE");
+  if (!options.cache && (folder == nullptr || *folder == '\0')) return {};
+  model::Cache cache{model::CacheFolder(), note};
+  if (cache.folder.empty()) note("no cache: none of QKV_CACHE, XDG_CACHE_HOME and HOME names a folder");
+  return cache;
+}
+
+}  // namespace
 
 model::Checkpoint OpenCheckpoint(const ModelOptions& options) {
   if (!options.path.empty()) return model::Checkpoint::Open(options.path);
@@ -44,7 +60,7 @@ model::Model LoadModel(const ModelOptions& options) {
 
 model::Model LoadModel(const model::Checkpoint& checkpoint, const ModelOptions& options,
                        const model::BuildOptions& build) {
-  model::Model model(checkpoint, build);
+  model::Model model(checkpoint, build, CacheOf(options));
   if (!options.size.empty()) {
     const auto [height, width] = ParseSize(options.size);
     model.SetInputSize(height, width);

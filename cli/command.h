@@ -28,9 +28,10 @@ struct ModelOptions {
   std::string size;  // "HxW", "N", or empty
   std::string dtype = "fp32";
   int threads = 0;  // 0: all cores
+  bool cache = false;
 
   void AddModel(CLI::App& command);
-  void AddCompute(CLI::App& command);  // threads and precision
+  void AddCompute(CLI::App& command);  // threads, precision and cache
   void AddSize(CLI::App& command);
 };
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 
 namespace qkv {
 
@@ -25,6 +26,17 @@ struct Half {
 struct BFloat16 {
   uint16_t bits = 0;
 };
+
+/// How elements of a type are stored.
+template <typename T>
+constexpr DType DTypeOf() {
+  if constexpr (std::is_same_v<T, float>) return DType::kF32;
+  if constexpr (std::is_same_v<T, double>) return DType::kF64;
+  if constexpr (std::is_same_v<T, Half>) return DType::kF16;
+  if constexpr (std::is_same_v<T, BFloat16>) return DType::kBF16;
+  if constexpr (std::is_same_v<T, uint8_t>) return DType::kU8;
+  if constexpr (std::is_same_v<T, int64_t>) return DType::kI64;
+}
 
 inline float ToFloat(BFloat16 x) { return std::bit_cast<float>(static_cast<uint32_t>(x.bits) << 16); }
 float ToFloat(Half x);

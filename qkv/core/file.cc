@@ -31,8 +31,15 @@ class Descriptor {
 
 std::string Reason() { return std::strerror(errno); }
 
+int64_t Nanoseconds(const timespec& time) { return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec; }
+
+FileStamp StampOf(const struct stat& status) {
+  return {status.st_dev, status.st_ino, static_cast<uint64_t>(status.st_size), Nanoseconds(status.st_mtim),
+          Nanoseconds(status.st_ctim)};
+}
+
 // Opens a regular file; a folder or a pipe gets an error of its own instead of a puzzling one later.
-int OpenRegular(const std::filesystem::path& path, size_t* size) {
+int OpenRegular(const std::filesystem::path& path, FileStamp* stamp) {
   // Without O_NONBLOCK a pipe that nobody writes to would keep us waiting here; regular files know no difference.
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   Require(fd >= 0, "cannot open {}: {}", path.string(), Reason());
@@ -41,7 +48,7 @@ int OpenRegular(const std::filesystem::path& path, size_t* size) {
     ::close(fd);
     Fail("cannot read {}: not a regular file", path.string());
   }
-  *size = static_cast<size_t>(status.st_size);
+  *stamp = StampOf(status);
   return fd;
 }
 
@@ -73,19 +80,28 @@ struct Temporary {
 
 }  // namespace
 
-MappedFile::MappedFile(const std::filesystem::path& path) {
-  size_t size = 0;
-  const Descriptor file(OpenRegular(path, &size));
+FileStamp StampOf(const std::filesystem::path& path) {
+  struct stat status {};
+  Require(::stat(path.c_str(), &status) == 0, "cannot read {}: {}", path.string(), Reason());
+  return StampOf(status);
+}
+
+MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
+  const Descriptor file(OpenRegular(path, &stamp_));
+  const size_t size = stamp_.size;
   if (size == 0) return;  // mmap refuses empty files
   void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
   Require(address != MAP_FAILED, "cannot map {}: {}", path.string(), Reason());
   bytes_ = {static_cast<const std::byte*>(address), size};
 }
 
-MappedFile::MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : bytes_(std::exchange(other.bytes_, {})), path_(std::move(other.path_)), stamp_(other.stamp_) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(bytes_, other.bytes_);
+  std::swap(path_, other.path_);
+  std::swap(stamp_, other.stamp_);
   return *this;
 }
 
@@ -94,8 +110,9 @@ MappedFile::~MappedFile() {
 }
 
 std::string ReadFile(const std::filesystem::path& path, size_t max_bytes) {
-  size_t size = 0;
-  const Descriptor file(OpenRegular(path, &size));
+  FileStamp stamp;
+  const Descriptor file(OpenRegular(path, &stamp));
+  const size_t size = stamp.size;
   Require(size <= max_bytes, "cannot read {}: {} bytes, at most {} are accepted", path.string(), size, max_bytes);
   std::string text(size, '\0');
   size_t done = 0;

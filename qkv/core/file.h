@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <span>
@@ -9,6 +10,18 @@
 #include <string_view>
 
 namespace qkv {
+
+/// Tells whether a file is still the one that was read: any change to its bytes moves `changed`, which, unlike the time
+/// of modification, no program can set back.
+struct FileStamp {
+  uint64_t device = 0, inode = 0, size = 0;
+  int64_t modified = 0, changed = 0;  // nanoseconds since 1970
+
+  bool operator==(const FileStamp&) const = default;
+};
+
+/// Throws Error when there is no such file.
+FileStamp StampOf(const std::filesystem::path& path);
 
 /// A file's bytes, mapped read-only. Movable; unmapped on destruction.
 class MappedFile {
@@ -21,9 +34,14 @@ class MappedFile {
   ~MappedFile();
 
   std::span<const std::byte> bytes() const { return bytes_; }
+  const std::filesystem::path& path() const { return path_; }
+  /// Of the moment when it was opened.
+  const FileStamp& stamp() const { return stamp_; }
 
  private:
   std::span<const std::byte> bytes_;
+  std::filesystem::path path_;
+  FileStamp stamp_;
 };
 
 /// The whole file. Throws Error when it cannot be read or is longer than `max_bytes`.

@@ -122,7 +122,8 @@ class View {
   Strides strides_{};
 };
 
-/// Owns dense, 64-byte aligned elements of a plain type. Movable; copied on request only (Clone).
+/// Owns dense, 64-byte aligned elements of a plain type, or shares in the owner of such. Movable; copied on request
+/// only (Clone).
 template <typename T>
 class Tensor {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -145,6 +146,16 @@ class Tensor {
     tensor.shape_ = shape;
     tensor.capacity_ = shape.size();
     return tensor;
+  }
+  /// Elements in memory of `owner`, which lives at least as long as the tensor. They may be mapped read-only: whoever
+  /// borrows them does not write. Throws Error when they are not 64-byte aligned.
+  static Tensor Borrowed(const T* data, const Shape& shape, std::shared_ptr<const void> owner) {
+    Require(reinterpret_cast<uintptr_t>(data) % kAlignment == 0 && owner != nullptr,
+            "tensor: borrowed memory must be aligned to {} bytes and have an owner", kAlignment);
+    Tensor tensor;
+    tensor.data_ = {const_cast<T*>(data), Free{std::move(owner)}};
+    tensor.shape_ = shape;
+    return tensor;  // of capacity 0: Reuse never hands out what is borrowed
   }
   /// Another shape for other contents, which are undefined; the memory is kept where it is large enough.
   /// Throws Error when more cannot be had; the tensor is empty then.
@@ -180,7 +191,10 @@ class Tensor {
 
  private:
   struct Free {
-    void operator()(T* data) const { ::operator delete(data, std::align_val_t(kAlignment)); }
+    std::shared_ptr<const void> owner;  // of borrowed elements
+    void operator()(T* data) const {
+      if (!owner) ::operator delete(data, std::align_val_t(kAlignment));
+    }
   };
   std::unique_ptr<T[], Free> data_;
   Shape shape_{0};

@@ -53,6 +53,8 @@ class SafeTensors {
   const StoredTensor* Find(std::string_view name) const;
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   size_t bytes() const;  // of all tensors together
+  /// The mapped files, none of bytes in memory.
+  const std::vector<MappedFile>& files() const { return files_; }
 
  private:
   static SafeTensors OpenFile(const std::filesystem::path& path);
@@ -64,8 +66,10 @@ class SafeTensors {
 };
 
 /// Writes a file whole or not at all; tensors in descending alignment, then by name, as the original library does.
+/// With an `alignment` (a multiple of 8) all tensors that are so many bytes, or a multiple, lie at such multiples in
+/// the file; those that are not come last.
 void WriteSafeTensors(const std::filesystem::path& path, std::vector<StoredTensor> tensors,
-                      const std::map<std::string, std::string>& metadata = {});
+                      const std::map<std::string, std::string>& metadata = {}, size_t alignment = 0);
 
 /// How a dense view is stored, under a name.
 template <typename T>

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <tuple>
-#include <type_traits>
 
 #include "qkv/core/error.h"
 #include "qkv/io/json.h"
@@ -13,6 +12,7 @@
 namespace qkv::io {
 namespace {
 
+constexpr size_t kLengthBytes = 8;               // the header's length, little-endian, begins the file
 constexpr size_t kHeaderAlignment = 8;           // the data begin at a multiple of the widest type
 constexpr size_t kMaxHeaderBytes = 100'000'000;  // what readers accept
 
@@ -25,7 +25,9 @@ std::string ToJson(const std::string& text) {
   }
 }
 
-std::string HeaderOf(const std::vector<StoredTensor>& tensors, const std::map<std::string, std::string>& metadata) {
+// `before` bytes stand before it in the file; with them it ends at a multiple of `alignment`.
+std::string HeaderOf(const std::vector<StoredTensor>& tensors, const std::map<std::string, std::string>& metadata,
+                     size_t before, size_t alignment) {
   std::string header = "{";
   const auto separate = [&] {
     if (header.back() != '{') header += ',';
@@ -47,27 +49,19 @@ std::string HeaderOf(const std::vector<StoredTensor>& tensors, const std::map<st
     begin += tensor.bytes.size();
   }
   header += '}';
-  header.resize((header.size() + kHeaderAlignment - 1) / kHeaderAlignment * kHeaderAlignment, ' ');
+  header.resize((before + header.size() + alignment - 1) / alignment * alignment - before, ' ');
   return header;
-}
-
-template <typename T>
-constexpr DType DTypeOf() {
-  if constexpr (std::is_same_v<T, float>) return DType::kF32;
-  if constexpr (std::is_same_v<T, double>) return DType::kF64;
-  if constexpr (std::is_same_v<T, Half>) return DType::kF16;
-  if constexpr (std::is_same_v<T, BFloat16>) return DType::kBF16;
-  if constexpr (std::is_same_v<T, uint8_t>) return DType::kU8;
-  if constexpr (std::is_same_v<T, int64_t>) return DType::kI64;
 }
 
 }  // namespace
 
 void WriteSafeTensors(const std::filesystem::path& path, std::vector<StoredTensor> tensors,
-                      const std::map<std::string, std::string>& metadata) {
+                      const std::map<std::string, std::string>& metadata, size_t alignment) {
+  const auto odd = [&](const StoredTensor& tensor) { return alignment > 0 && tensor.bytes.size() % alignment != 0; };
   // DType is declared in ascending alignment, in the original's order.
-  std::sort(tensors.begin(), tensors.end(), [](const StoredTensor& a, const StoredTensor& b) {
-    return std::tie(b.dtype, a.name) < std::tie(a.dtype, b.name);
+  std::sort(tensors.begin(), tensors.end(), [&](const StoredTensor& a, const StoredTensor& b) {
+    return std::tuple(odd(a), b.dtype, std::string_view(a.name)) <
+           std::tuple(odd(b), a.dtype, std::string_view(b.name));
   });
   std::vector<std::string_view> names;
   for (const StoredTensor& tensor : tensors) {
@@ -81,10 +75,10 @@ void WriteSafeTensors(const std::filesystem::path& path, std::vector<StoredTenso
   const auto twin = std::adjacent_find(names.begin(), names.end());
   if (twin != names.end()) Fail("write safetensors: tensor {} appears twice", Quoted(*twin));
 
-  const std::string header = HeaderOf(tensors, metadata);
+  const std::string header = HeaderOf(tensors, metadata, kLengthBytes, std::max(alignment, kHeaderAlignment));
   Require(header.size() <= kMaxHeaderBytes, "write safetensors: a header of {} bytes, at most {} are allowed",
           header.size(), kMaxHeaderBytes);
-  std::string length(8, '\0');  // little-endian
+  std::string length(kLengthBytes, '\0');
   for (size_t i = 0; i < length.size(); ++i) length[i] = static_cast<char>(header.size() >> (8 * i) & 0xFF);
   WriteFile(path, [&](FileSink& sink) {
     sink.Write(length + header);

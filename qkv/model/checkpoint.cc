@@ -14,7 +14,9 @@ Checkpoint Checkpoint::Open(const fs::path& path) {
     if (fs::exists(config)) {
       std::optional<io::Json> processor;
       if (fs::exists(preprocessor)) processor = io::ReadJson(preprocessor);
-      checkpoint.description = Describe(io::ReadJson(config), processor, *checkpoint.tensors);
+      const io::Json json = io::ReadJson(config);
+      checkpoint.configuration = json.dump() + (processor ? processor->dump() : "");
+      checkpoint.description = Describe(json, processor, *checkpoint.tensors);
     } else {
       checkpoint.description = DescribeFromTensors(*checkpoint.tensors);
     }

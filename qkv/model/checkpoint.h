@@ -23,7 +23,8 @@ struct Checkpoint {
   /// From memory, which must outlive the result. `where` begins the errors.
   static Checkpoint FromBytes(std::string_view config, std::span<const std::byte> weights, std::string_view where);
 
-  std::string source;  // the path, for messages
+  std::string source;         // the path, for messages
+  std::string configuration;  // the text of its configuration files, normalised
   Description description;
   std::shared_ptr<const io::SafeTensors> tensors;
   std::vector<BoundTensor> bound;  // points into `tensors`

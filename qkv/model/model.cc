@@ -9,12 +9,12 @@
 
 namespace qkv::model {
 
-Model Model::Load(const std::filesystem::path& path, const BuildOptions& options) {
-  return Model(Checkpoint::Open(path), options);
+Model Model::Load(const std::filesystem::path& path, const BuildOptions& options, const Cache& cache) {
+  return Model(Checkpoint::Open(path), options, cache);
 }
 
-Model::Model(const Checkpoint& checkpoint, const BuildOptions& options)
-    : description_(checkpoint.description), vit_(checkpoint.description.config, checkpoint.bound, options) {}
+Model::Model(const Checkpoint& checkpoint, const BuildOptions& options, const Cache& cache)
+    : description_(checkpoint.description), vit_(BuildCached(checkpoint, options, cache)) {}
 
 std::vector<Prediction> Model::Classify(const image::Image& image, int64_t top) const {
   Require(config().classes > 0, "classify: the model has no classifier ({}); embed its images instead",

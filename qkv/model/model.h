@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "qkv/image/image.h"
+#include "qkv/model/cache.h"
 #include "qkv/model/checkpoint.h"
 #include "qkv/model/vit.h"
 
@@ -25,8 +26,9 @@ struct Prediction {
 class Model {
  public:
   /// A folder or a .safetensors file of any layout that qkv knows. Throws Error that says what is wrong.
-  static Model Load(const std::filesystem::path& path, const BuildOptions& options = {});
-  explicit Model(const Checkpoint& checkpoint, const BuildOptions& options = {});
+  /// A `cache` with a folder makes the next load immediate, see cache.h.
+  static Model Load(const std::filesystem::path& path, const BuildOptions& options = {}, const Cache& cache = {});
+  explicit Model(const Checkpoint& checkpoint, const BuildOptions& options = {}, const Cache& cache = {});
 
   /// The `top` most probable classes, best first (fewer when there are fewer). Throws Error without a classifier.
   std::vector<Prediction> Classify(const image::Image& image, int64_t top = 5) const;

@@ -1,6 +1,7 @@
 // A Vision Transformer of any family: its layers, built from bound tensors, and the forward pass.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "qkv/core/arena.h"
@@ -63,6 +64,14 @@ class Vit {
   /// Tokens of an image of this size. Throws Error when the family refuses the size.
   int64_t TokensFor(int64_t height, int64_t width) const;
 
+  /// The finished layers as tensors, which point into this model, for another process to restore. `options` are those
+  /// that it was built with.
+  std::vector<io::StoredTensor> Store(const BuildOptions& options) const;
+  /// From what Store gave for the same configuration and options under the same ActiveIsa(). What is aligned is used
+  /// where it lies. Throws Error when a tensor is missing, left over or misshaped.
+  static Vit Restore(const VitConfig& config, const BuildOptions& options,
+                     std::shared_ptr<const io::SafeTensors> tensors);
+
   const VitConfig& config() const { return config_; }
   /// Memory of the linear layers' weights as they are packed.
   int64_t weight_bytes() const;
@@ -73,6 +82,13 @@ class Vit {
   void Classify(View<const T> tokens, const Outputs<T>& outputs, Arena& arena) const;
   View<T> PoolTokens(View<const T> tokens, Arena& arena) const;
   int64_t RowsRead(const Outputs<T>& outputs, int64_t block, int64_t tokens) const;
+  bool Absorbs(const BuildOptions& options, int64_t block) const {
+    return options.absorb && RowsRead({}, block, config_.tokens()) < config_.tokens();
+  }
+  static uint64_t NextId();
+  /// Shows `archive` every part of `vit`: the one list for Store and Restore.
+  template <typename Archive, typename Self>
+  static void Parts(Archive& archive, Self& vit, const BuildOptions& options);
 
   VitConfig config_;
   bool read_rows_ = true;

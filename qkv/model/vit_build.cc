@@ -146,7 +146,7 @@ class Weights {
 
 template <typename T>
 nn::AttentionLayer<T> BuildAttention(const VitConfig& c, const BuildOptions& options, const Weights<T>& weights,
-                                     const std::string& name, int64_t rows_read, nn::Norm<T>* norm, Tensor<T>* scale) {
+                                     const std::string& name, bool absorb, nn::Norm<T>* norm, Tensor<T>* scale) {
   const int64_t joined = c.heads * c.head_width;
   nn::AttentionLayer<T> layer;
   layer.bf16 = options.precision != simd::Precision::kFloat32;
@@ -169,7 +169,7 @@ nn::AttentionLayer<T> BuildAttention(const VitConfig& c, const BuildOptions& opt
     }
   }
   layer.key_value = qkv.PackRows(joined, 3 * joined);
-  if (rows_read < c.tokens() && options.absorb) layer.absorbed = qkv.PackAbsorbed(joined, 2 * joined, c.heads);
+  if (absorb) layer.absorbed = qkv.PackAbsorbed(joined, 2 * joined, c.heads);
   if (options.fold_scales && !scale->empty() && !projection.weight.empty()) projection.FoldScale(scale);
   layer.projection = projection.Pack();
   return layer;
@@ -177,11 +177,11 @@ nn::AttentionLayer<T> BuildAttention(const VitConfig& c, const BuildOptions& opt
 
 template <typename T>
 nn::Block<T> BuildBlock(const VitConfig& c, const BuildOptions& options, const Weights<T>& weights,
-                        const std::string& name, int64_t rows_read) {
+                        const std::string& name, bool absorb) {
   nn::Block<T> block;
   block.norm1 = weights.Norm(name + "norm1", c.eps);
   block.scale1 = weights.Get(name + "ls1.gamma");
-  block.attention = BuildAttention(c, options, weights, name + "attn.", rows_read, &block.norm1, &block.scale1);
+  block.attention = BuildAttention(c, options, weights, name + "attn.", absorb, &block.norm1, &block.scale1);
   block.norm2 = weights.Norm(name + "norm2", c.eps);
   block.scale2 = weights.Get(name + "ls2.gamma");
   block.mlp.activation = c.activation;
@@ -236,13 +236,17 @@ void BuildTokens(const VitConfig& c, const Weights<T>& weights, Tensor<T>* prefi
   }
 }
 
-std::atomic<uint64_t> g_built{0};
-
 }  // namespace
 
 template <typename T>
+uint64_t Vit<T>::NextId() {
+  static std::atomic<uint64_t> built{0};
+  return ++built;
+}
+
+template <typename T>
 Vit<T>::Vit(const VitConfig& config, const std::vector<BoundTensor>& tensors, const BuildOptions& options)
-    : config_(config), read_rows_(options.read_rows), id_(++g_built) {
+    : config_(config), read_rows_(options.read_rows), id_(NextId()) {
   const Weights<T> weights(tensors);
   BuildTokens(config, weights, &prefix_, &positions_);
   patch_embed_.patch_height = config.patch_height;
@@ -255,7 +259,7 @@ Vit<T>::Vit(const VitConfig& config, const std::vector<BoundTensor>& tensors, co
   blocks_.resize(static_cast<size_t>(config.depth));
   ParallelTasks(config.depth, [&](int64_t block, int) {
     blocks_[static_cast<size_t>(block)] =
-        BuildBlock(config, options, weights, fmt::format("blocks.{}.", block), RowsRead({}, block, config.tokens()));
+        BuildBlock(config, options, weights, fmt::format("blocks.{}.", block), Absorbs(options, block));
   });
   norm_ = weights.Norm("norm", config.eps);
   if (config.pool == Pool::kMap) attention_pool_ = BuildAttentionPool(config, options, weights);
@@ -266,6 +270,8 @@ Vit<T>::Vit(const VitConfig& config, const std::vector<BoundTensor>& tensors, co
   head_dist_ = weights.Linear("head_dist");
 }
 
+template uint64_t Vit<float>::NextId();
+template uint64_t Vit<double>::NextId();
 template Vit<float>::Vit(const VitConfig&, const std::vector<BoundTensor>&, const BuildOptions&);
 template Vit<double>::Vit(const VitConfig&, const std::vector<BoundTensor>&, const BuildOptions&);
 

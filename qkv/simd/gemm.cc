@@ -6,6 +6,7 @@
 #include "qkv/simd/gemm.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "qkv/core/error.h"
@@ -279,6 +280,23 @@ PackedMatrix<T>::PackedMatrix(View<const T> w, Gate gate, Precision precision) :
       }
     }
   });
+}
+
+template <typename T>
+PackedMatrix<T>::PackedMatrix(const PackedForm& form, PackedParts<T> parts)
+    : N_(form.outputs), K_(form.inputs), gate_(form.gate), precision_(form.precision) {
+  if (form.precision != Precision::kFloat32) {
+    if constexpr (sizeof(T) == 4) {
+      low_ = internal::RestoreLow(form, std::move(parts.groups), std::move(parts.columns));
+      return;
+    }
+    Fail("gemm: double has no lower precision");
+  }
+  const int64_t panel = PanelWidth<T>();
+  const Shape shape{PanelOrder(gate_, N_, panel).panels, K_, panel};
+  Require(parts.panels.shape() == shape, "gemm: expected packed weights {}, got {}", ToString(shape),
+          ToString(parts.panels.shape()));
+  panels_ = std::move(parts.panels);
 }
 
 template <typename T>

@@ -27,6 +27,23 @@ PrecisionSupport Describe(Precision precision);
 /// values v, and the product is activation(g) · v.
 enum class Gate { kNone, kFirst, kLast };  // kFirst: the first half of W's rows is the gate
 
+/// What a packed matrix is beside its memory.
+struct PackedForm {
+  int64_t outputs = 0, inputs = 0;  // N, K
+  Gate gate = Gate::kNone;
+  Precision precision = Precision::kFloat32;
+
+  bool operator==(const PackedForm&) const = default;
+};
+
+/// The memory of a packed matrix: `panels`, or in the lower precisions those of internal::LowPanels.
+template <typename T>
+struct PackedParts {
+  Tensor<T> panels;
+  Tensor<uint8_t> groups;
+  Tensor<float> columns;
+};
+
 /// A linear layer's weights in the panel order of the active kernels.
 template <typename T>
 class PackedMatrix {
@@ -36,13 +53,19 @@ class PackedMatrix {
   /// Throws Error when w is no matrix, or double is asked for in a lower precision.
   explicit PackedMatrix(View<const T> w, Gate gate = Gate::kNone, Precision precision = Precision::kFloat32);
   PackedMatrix(View<const T> w, Precision precision) : PackedMatrix(w, Gate::kNone, precision) {}
+  /// From the memory of a matrix of this form that was packed under the same ActiveIsa(), perhaps by another process.
+  /// Throws Error when its shapes are not those that the active kernels ask for.
+  PackedMatrix(const PackedForm& form, PackedParts<T> parts);
 
+  PackedForm form() const { return {N_, K_, gate_, precision_}; }
   int64_t outputs() const { return N_; }  // N
   int64_t inputs() const { return K_; }   // K
   Gate gate() const { return gate_; }
   int64_t panel() const { return panels_.rank() == 3 ? panels_.dim(2) : 0; }
   int64_t panels() const { return panels_.rank() == 3 ? panels_.dim(0) : 0; }
   const T* data() const { return panels_.data(); }
+  /// [panels][K][panel]; empty in the lower precisions.
+  View<const T> memory() const { return panels_; }
   Precision precision() const { return precision_; }
   /// Memory of the packed form.
   int64_t bytes() const { return panels_.size() * static_cast<int64_t>(sizeof(T)) + low_.bytes(); }

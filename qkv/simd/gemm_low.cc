@@ -298,6 +298,23 @@ void PackBf16(View<const float> w, const PanelOrder& order, int64_t p, LowPanels
   }
 }
 
+// Everything but the memory.
+LowPanels FormOf(const PackedForm& form) {
+  LowPanels low;
+  low.kernel = &KernelOf(form.precision);
+  const TileKernel& kernel = *low.kernel;
+  Require(form.precision != Precision::kInt8 ||
+              form.inputs <= std::numeric_limits<int32_t>::max() / (kernel.activation_max * kernel.weight_max),
+          "gemm: int8 sums of {} products do not fit 32 bits", form.inputs);
+  low.panels = PanelOrder(form.gate, form.outputs, kernel.panel).panels;
+  low.depth = RoundUp(std::max<int64_t>(form.inputs, 1), kernel.chunk);
+  return low;
+}
+Shape GroupsShape(const LowPanels& low) {
+  return {low.panels, low.depth / low.kernel->group, low.kernel->panel, 4};  // 4 bytes a group
+}
+Shape ColumnsShape(const LowPanels& low) { return {2, low.panels * low.kernel->panel}; }
+
 // The caller's, as in gemm.cc.
 struct LowScratch {
   Tensor<uint8_t> rows;
@@ -324,23 +341,26 @@ const TileKernel& KernelOf(Precision precision) {
 }
 
 LowPanels PackLow(View<const float> w, Gate gate, Precision precision) {
-  LowPanels low;
-  low.kernel = &KernelOf(precision);
-  const TileKernel& kernel = *low.kernel;
   const int64_t N = gate == Gate::kNone ? w.dim(0) : w.dim(0) / 2, K = w.dim(1);
-  Require(precision != Precision::kInt8 ||
-              K <= std::numeric_limits<int32_t>::max() / (kernel.activation_max * kernel.weight_max),
-          "gemm: int8 sums of {} products do not fit 32 bits", K);
-  const PanelOrder order(gate, N, kernel.panel);
-  low.panels = order.panels;
-  low.depth = RoundUp(std::max<int64_t>(K, 1), kernel.chunk);
-  low.groups = Tensor<uint8_t>({low.panels, low.depth / kernel.group, kernel.panel, 4});  // 4 bytes a group
-  if (precision == Precision::kInt8) low.columns = Tensor<float>({2, low.panels * kernel.panel});
+  LowPanels low = FormOf({N, K, gate, precision});
+  low.groups = Tensor<uint8_t>(GroupsShape(low));
+  if (precision == Precision::kInt8) low.columns = Tensor<float>(ColumnsShape(low));
+  const PanelOrder order(gate, N, low.kernel->panel);
   ParallelFor(low.panels, 1, [&](int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end; ++p) {
       precision == Precision::kInt8 ? PackInt8(w, order, p, low) : PackBf16(w, order, p, low);
     }
   });
+  return low;
+}
+
+LowPanels RestoreLow(const PackedForm& form, Tensor<uint8_t> groups, Tensor<float> columns) {
+  LowPanels low = FormOf(form);
+  Require(groups.shape() == GroupsShape(low), "gemm: expected packed weights {}, got {}", ToString(GroupsShape(low)),
+          ToString(groups.shape()));
+  const Shape wanted = form.precision == Precision::kInt8 ? ColumnsShape(low) : Shape{0};
+  Require(columns.shape() == wanted, "gemm: expected scales {}, got {}", ToString(wanted), ToString(columns.shape()));
+  low.groups = std::move(groups), low.columns = std::move(columns);
   return low;
 }
 

@@ -1,0 +1,139 @@
+#include "qkv/model/cache.h"
+
+#include <chrono>
+#include <cstdlib>
+#include <string_view>
+#include <system_error>
+
+#include "qkv/simd/isa.h"
+
+namespace qkv::model {
+namespace {
+
+namespace fs = std::filesystem;
+
+// To be raised whenever the same checkpoint, options and instruction set give other layers than before, or other names.
+constexpr int kFormat = 1;
+constexpr const char* kIdentityKey = "qkv.identity";
+// Two changes of a file within one tick of the system's clock (at most 10 ms) leave the same time. A file that has
+// rested longer than this will show its next change.
+constexpr int64_t kRest = 100'000'000;  // ns
+
+// FNV-1a. Against accidents only: whoever can write the files can make the model say anything.
+class Hash {
+ public:
+  Hash& Add(std::string_view text) {
+    for (const char c : text) value_ = (value_ ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+    return *this;
+  }
+  std::string hex() const { return fmt::format("{:016x}", value_); }
+
+ private:
+  uint64_t value_ = 0xcbf29ce484222325;
+};
+
+// Choices that decide what layers are made of the same weights.
+std::string ChoicesOf(const BuildOptions& options) {
+  const auto& [precision, fold_norms, fold_scales, fold_key_value_bias, read_rows, absorb] = options;
+  return fmt::format("{} {} {}{}{}{}{}", Name(simd::ActiveIsa()), simd::Describe(precision).kernel, int{fold_norms},
+                     int{fold_scales}, int{fold_key_value_bias}, int{read_rows}, int{absorb});
+}
+
+// Everything that the layers follow from, as far as can be told without reading all weights.
+std::string IdentityOf(const Checkpoint& checkpoint, const BuildOptions& options) {
+  // Names and shapes, and the first bytes of each tensor: new weights show even where a file system keeps no proper
+  // times.
+  constexpr size_t kSample = 64;
+  Hash tensors;
+  for (const io::StoredTensor& tensor : checkpoint.tensors->tensors()) {
+    const auto sample = tensor.bytes.first(std::min(kSample, tensor.bytes.size()));
+    tensors.Add(fmt::format("{} {} {} ", tensor.name, Name(tensor.dtype), ToString(tensor.shape)))
+        .Add({reinterpret_cast<const char*>(sample.data()), sample.size()});
+  }
+  std::string text = fmt::format("format {}, qkv {}\n{}\nconfiguration {}\ntensors {}\n", kFormat, QKV_VERSION,
+                                 ChoicesOf(options), Hash().Add(checkpoint.configuration).hex(), tensors.hex());
+  for (const MappedFile& file : checkpoint.tensors->files()) {
+    const FileStamp& stamp = file.stamp();
+    text += fmt::format("file {} {} {} {} {}\n", stamp.device, stamp.inode, stamp.size, stamp.modified, stamp.changed);
+  }
+  return text;
+}
+
+int64_t Now() {
+  const auto since_1970 = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(since_1970).count();
+}
+
+bool HasRested(const Checkpoint& checkpoint) {
+  const int64_t now = Now();
+  for (const MappedFile& file : checkpoint.tensors->files()) {
+    if (now - file.stamp().changed < kRest) return false;
+  }
+  return true;
+}
+
+void Keep(const Vit<float>& vit, const Checkpoint& checkpoint, const BuildOptions& options, const fs::path& path,
+          const std::string& identity) {
+  for (const MappedFile& file : checkpoint.tensors->files()) {
+    Require(StampOf(file.path()) == file.stamp(), "{} changed while it was read", file.path().string());
+  }
+  std::error_code error;
+  fs::create_directories(path.parent_path(), error);
+  Require(!error, "cannot make the folder: {}", error.message());
+  io::WriteSafeTensors(path, vit.Store(options), {{kIdentityKey, identity}}, kAlignment);
+}
+
+}  // namespace
+
+fs::path CacheFolder() {
+  const auto variable = [](const char* name) {
+    const char* value = std::getenv(name);
+    return fs::path(value == nullptr ? "" : value);
+  };
+  if (const fs::path own = variable("QKV_CACHE"); !own.empty()) return own;
+  // The XDG specification has relative paths ignored.
+  if (const fs::path xdg = variable("XDG_CACHE_HOME"); xdg.is_absolute()) return xdg / "qkv";
+  const fs::path home = variable("HOME");
+  return home.empty() ? home : home / ".cache" / "qkv";
+}
+
+fs::path CacheFile(const Checkpoint& checkpoint, const BuildOptions& options, const fs::path& folder) {
+  std::error_code error;
+  fs::path source = fs::canonical(checkpoint.source, error);
+  if (error) source = checkpoint.source;
+  const std::string key = Hash().Add(source.string()).Add("\n").Add(ChoicesOf(options)).hex();
+  return folder / fmt::format("{}-{}.safetensors", source.stem().string().substr(0, 64), key);
+}
+
+Vit<float> BuildCached(const Checkpoint& checkpoint, const BuildOptions& options, const Cache& cache) {
+  const VitConfig& config = checkpoint.description.config;
+  if (cache.folder.empty() || checkpoint.tensors->files().empty()) return {config, checkpoint.bound, options};
+  const fs::path path = CacheFile(checkpoint, options, cache.folder);
+  const auto note = [&](std::string_view what, std::string_view why) {
+    if (cache.note) cache.note(fmt::format("cache {}: {}: {}", path.string(), what, why));
+  };
+  const std::string identity = IdentityOf(checkpoint, options);
+  std::error_code ignored;
+  if (fs::exists(path, ignored)) {
+    try {
+      const auto kept = std::make_shared<const io::SafeTensors>(io::SafeTensors::Open(path));
+      const auto found = kept->metadata().find(kIdentityKey);
+      Require(found != kept->metadata().end() && found->second == identity,
+              "it was made from other files, or by another version");
+      return Vit<float>::Restore(config, options, kept);
+    } catch (const std::exception& error) {
+      note("not used", error.what());
+    }
+  }
+  const bool rested = HasRested(checkpoint);
+  Vit<float> vit(config, checkpoint.bound, options);
+  try {
+    Require(rested, "the model changed only just now");
+    Keep(vit, checkpoint, options, path, identity);
+  } catch (const std::exception& error) {
+    note("not kept", error.what());
+  }
+  return vit;
+}
+
+}  // namespace qkv::model

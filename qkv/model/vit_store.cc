@@ -1,0 +1,225 @@
+// The finished layers of a Vit as tensors, and back. One list of its parts (Vit::Parts) serves both ways, so that they
+// cannot drift apart. What is there, and in which shape, follows from configuration and options; what is restored is
+// held to it, and so is what is stored.
+#include <cstring>
+
+#include "qkv/io/safetensors.h"
+#include "qkv/model/vit.h"
+
+namespace qkv::model {
+namespace {
+
+using simd::PackedForm;
+using simd::Precision;
+
+// An archive is shown: constants, which are not stored; tensors, which may be absent unless `needed`; packed matrices,
+// absent when they have no outputs; flags; and how many entries a list has.
+template <typename T>
+class Writer {
+ public:
+  template <typename V>
+  void Constant(const V& value, const V& expected) {
+    Require(value == expected, "store: a layer is not what its configuration says");
+  }
+  void Part(const std::string& name, const Tensor<T>& tensor, const Shape& shape, bool needed = false) {
+    if (tensor.empty() && !needed) return;
+    Require(!tensor.empty() && tensor.shape() == shape, "store: {} is {}, expected {}", name, ToString(tensor.shape()),
+            ToString(shape));
+    tensors.push_back(io::Stored<T>(name, tensor));
+  }
+  void Packed(const std::string& name, const simd::PackedMatrix<T>& matrix, const PackedForm& form) {
+    Require(form.outputs == 0 ? matrix.outputs() == 0 : matrix.form() == form,
+            "store: {} is not packed as its configuration says", name);
+    if (form.outputs == 0) return;
+    if (form.precision == Precision::kFloat32) {
+      tensors.push_back(io::Stored<T>(name + ".panels", matrix.memory()));
+      return;
+    }
+    tensors.push_back(io::Stored<uint8_t>(name + ".groups", matrix.low().groups));
+    if (!matrix.low().columns.empty()) tensors.push_back(io::Stored<float>(name + ".columns", matrix.low().columns));
+  }
+  void Flag(const std::string& name, bool flag) {
+    if (flag) tensors.push_back({name, DType::kU8, {0}, {}});
+  }
+  template <typename List>
+  void Count(const List& list, int64_t count) {
+    Constant(static_cast<int64_t>(list.size()), count);
+  }
+
+  std::vector<io::StoredTensor> tensors;
+};
+
+template <typename T>
+class Reader {
+ public:
+  explicit Reader(std::shared_ptr<const io::SafeTensors> tensors) : tensors_(std::move(tensors)) {}
+
+  template <typename V>
+  void Constant(V& value, const V& expected) {
+    value = expected;
+  }
+  void Part(const std::string& name, Tensor<T>& tensor, const Shape& shape, bool needed = false) {
+    tensor = Take<T>(name);
+    if (tensor.empty() && !needed) return;
+    Require(!tensor.empty() && tensor.shape() == shape, "restore: {} is {}, expected {}", name,
+            ToString(tensor.shape()), ToString(shape));
+  }
+  void Packed(const std::string& name, simd::PackedMatrix<T>& matrix, const PackedForm& form) {
+    if (form.outputs == 0) return;
+    matrix = {form, {Take<T>(name + ".panels"), Take<uint8_t>(name + ".groups"), Take<float>(name + ".columns")}};
+  }
+  void Flag(const std::string& name, bool& flag) {
+    flag = tensors_->Find(name) != nullptr;
+    taken_ += flag;
+  }
+  template <typename List>
+  void Count(List& list, int64_t count) {
+    list.resize(static_cast<size_t>(count));
+  }
+  /// Throws Error when a tensor is left over.
+  void Finish() const {
+    Require(taken_ == tensors_->tensors().size(), "restore: {} of {} tensors belong to the model", taken_,
+            tensors_->tensors().size());
+  }
+
+ private:
+  // Where it lies, if it is aligned there. Empty when there is none of that name.
+  template <typename E>
+  Tensor<E> Take(const std::string& name) {
+    const io::StoredTensor* stored = tensors_->Find(name);
+    if (stored == nullptr) return {};
+    ++taken_;
+    Require(stored->dtype == DTypeOf<E>(), "restore: {} is of {}, expected {}", name, Name(stored->dtype),
+            Name(DTypeOf<E>()));
+    const auto* data = reinterpret_cast<const E*>(stored->bytes.data());
+    if (reinterpret_cast<uintptr_t>(data) % kAlignment == 0) return Tensor<E>::Borrowed(data, stored->shape, tensors_);
+    auto copy = Tensor<E>::Uninitialised(stored->shape);
+    if (!stored->bytes.empty()) std::memcpy(copy.data(), stored->bytes.data(), stored->bytes.size());
+    return copy;
+  }
+
+  std::shared_ptr<const io::SafeTensors> tensors_;
+  size_t taken_ = 0;
+};
+
+template <typename Archive, typename Norm>
+void NormParts(Archive& archive, const std::string& name, Norm& norm, int64_t width, double eps) {
+  archive.Constant(norm.eps, static_cast<std::decay_t<decltype(norm.eps)>>(eps));
+  archive.Flag(name + ".folded", norm.folded);
+  archive.Part(name + ".gamma", norm.gamma, {width});
+  archive.Part(name + ".beta", norm.beta, {width}, !norm.gamma.empty());
+}
+
+template <typename Archive, typename Linear>
+void LinearParts(Archive& archive, const std::string& name, Linear& linear, const PackedForm& form) {
+  archive.Packed(name, linear.weight, form);
+  archive.Part(name + ".bias", linear.bias, {form.gate == simd::Gate::kNone ? form.outputs : 2 * form.outputs});
+}
+
+// The projections of an attention layer; width: D.
+template <typename Archive, typename Layer>
+void AttentionParts(Archive& archive, const std::string& name, Layer& layer, int64_t width, int64_t heads,
+                    int64_t head_width, bool projected, bool absorbs, Precision precision) {
+  const auto form = [&](int64_t outputs, int64_t inputs) { return PackedForm{outputs, inputs, {}, precision}; };
+  const int64_t joined = heads * head_width;
+  archive.Constant(layer.bf16, precision != Precision::kFloat32);
+  archive.Constant(layer.heads, heads);
+  archive.Constant(layer.head_width, head_width);
+  LinearParts(archive, name + ".query", layer.query, form(joined, width));
+  LinearParts(archive, name + ".key_value", layer.key_value, form(2 * joined, width));
+  LinearParts(archive, name + ".projection", layer.projection, form(projected ? width : 0, joined));
+  archive.Count(layer.absorbed.key, absorbs ? heads : 0);
+  archive.Count(layer.absorbed.value, absorbs ? heads : 0);
+  for (size_t h = 0; h < layer.absorbed.key.size(); ++h) {
+    LinearParts(archive, fmt::format("{}.absorbed.{}.key", name, h), layer.absorbed.key[h], form(width, head_width));
+    LinearParts(archive, fmt::format("{}.absorbed.{}.value", name, h), layer.absorbed.value[h],
+                form(head_width, width));
+  }
+}
+
+template <typename Archive, typename Mlp>
+void MlpParts(Archive& archive, const std::string& name, Mlp& mlp, const VitConfig& c, int64_t hidden, simd::Gate gate,
+              Precision precision) {
+  archive.Constant(mlp.activation, c.activation);
+  LinearParts(archive, name + ".fc1", mlp.fc1, {hidden, c.width, gate, precision});
+  LinearParts(archive, name + ".fc2", mlp.fc2, {c.width, hidden, simd::Gate::kNone, precision});
+}
+
+template <typename Archive, typename Block>
+void BlockParts(Archive& archive, const std::string& name, Block& block, const VitConfig& c, bool absorbs,
+                Precision precision) {
+  NormParts(archive, name + ".norm1", block.norm1, c.width, c.eps);
+  AttentionParts(archive, name + ".attention", block.attention, c.width, c.heads, c.head_width, c.projection, absorbs,
+                 precision);
+  NormParts(archive, name + ".attention.query_norm", block.attention.query_norm, c.head_width, c.eps);
+  NormParts(archive, name + ".attention.key_norm", block.attention.key_norm, c.head_width, c.eps);
+  NormParts(archive, name + ".attention.output_norm", block.attention.output_norm, c.heads * c.head_width, c.eps);
+  archive.Part(name + ".scale1", block.scale1, {c.width});
+  NormParts(archive, name + ".norm2", block.norm2, c.width, c.eps);
+  MlpParts(archive, name + ".mlp", block.mlp, c, c.mlp_width, c.gate, precision);
+  NormParts(archive, name + ".mlp.norm", block.mlp.norm, c.mlp_width, c.eps);
+  archive.Part(name + ".scale2", block.scale2, {c.width});
+}
+
+template <typename Archive, typename Pool>
+void PoolParts(Archive& archive, const std::string& name, Pool& pool, const VitConfig& c, bool absorbs) {
+  archive.Part(name + ".latent", pool.latent, {1, c.width}, true);
+  AttentionParts(archive, name + ".attention", pool.attention, c.width, c.heads, c.width / c.heads, true, absorbs,
+                 Precision::kFloat32);
+  NormParts(archive, name + ".norm", pool.norm, c.width, c.eps);
+  MlpParts(archive, name + ".mlp", pool.mlp, c, c.map_mlp_width, simd::Gate::kNone, Precision::kFloat32);
+}
+
+}  // namespace
+
+template <typename T>
+template <typename Archive, typename Self>
+void Vit<T>::Parts(Archive& archive, Self& vit, const BuildOptions& options) {
+  const VitConfig& c = vit.config_;
+  archive.Part("prefix", vit.prefix_, {c.prefix(), c.width}, true);
+  archive.Part("positions", vit.positions_, {c.patches(), c.width}, c.positions != Positions::kNone);
+  archive.Constant(vit.patch_embed_.patch_height, c.patch_height);
+  archive.Constant(vit.patch_embed_.patch_width, c.patch_width);
+  archive.Constant(vit.patch_embed_.channel_last, c.patch_norms);
+  NormParts(archive, "patch_embed.norm_in", vit.patch_embed_.norm_in, c.patch_features(), c.eps);
+  LinearParts(archive, "patch_embed.projection", vit.patch_embed_.projection, {c.width, c.patch_features()});
+  NormParts(archive, "patch_embed.norm_out", vit.patch_embed_.norm_out, c.width, c.eps);
+  NormParts(archive, "norm_pre", vit.norm_pre_, c.width, c.eps);
+  archive.Count(vit.blocks_, c.depth);
+  for (int64_t block = 0; block < c.depth; ++block) {
+    BlockParts(archive, fmt::format("blocks.{}", block), vit.blocks_[static_cast<size_t>(block)], c,
+               vit.Absorbs(options, block), options.precision);
+  }
+  NormParts(archive, "norm", vit.norm_, c.width, c.eps);
+  if (c.pool == Pool::kMap) PoolParts(archive, "attention_pool", vit.attention_pool_, c, options.absorb);
+  LinearParts(archive, "pooler", vit.pooler_, {c.pooler_width, c.width});
+  NormParts(archive, "fc_norm", vit.fc_norm_, c.width, c.eps);
+  NormParts(archive, "head_norm", vit.head_norm_, c.pooled_width(), c.eps);
+  LinearParts(archive, "head", vit.head_, {c.classes, c.pooled_width()});
+  LinearParts(archive, "head_dist", vit.head_dist_, {c.distillation_head ? c.classes : 0, c.width});
+}
+
+template <typename T>
+std::vector<io::StoredTensor> Vit<T>::Store(const BuildOptions& options) const {
+  Writer<T> writer;
+  Parts(writer, *this, options);
+  return std::move(writer.tensors);
+}
+
+template <typename T>
+Vit<T> Vit<T>::Restore(const VitConfig& config, const BuildOptions& options,
+                       std::shared_ptr<const io::SafeTensors> tensors) {
+  Vit vit;
+  vit.config_ = config;
+  vit.read_rows_ = options.read_rows;
+  vit.id_ = NextId();
+  Reader<T> reader(std::move(tensors));
+  Parts(reader, vit, options);
+  reader.Finish();
+  return vit;
+}
+
+template std::vector<io::StoredTensor> Vit<float>::Store(const BuildOptions&) const;
+template Vit<float> Vit<float>::Restore(const VitConfig&, const BuildOptions&, std::shared_ptr<const io::SafeTensors>);
+
+}  // namespace qkv::model
