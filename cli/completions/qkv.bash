@@ -1,7 +1,7 @@
 # Completions of qkv for bash.
 _qkv() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]}
-  local model="-m --model --threads" run="--size --dtype"
+  local model="-m --model --threads" run="--size --dtype --cache"
   local images="--batch --ignore-exif --window --max-pixels -q --quiet"
   local types="fp32 bf16 int8 auto"
   [[ $command != convert ]] || types="fp32 fp16 bf16"

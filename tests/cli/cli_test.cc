@@ -67,6 +67,40 @@ TEST(Classify, BuiltInModelReadsAllHandDrawnDigits) {
   }
 }
 
+TEST(Cache, AnswersAlikeAndSaysWhatIsWrong) {
+  const TemporaryFolder folder;
+  const std::string arguments = "classify --json --logits -m " + Golden("timm_vit") + " " + Digits() + "/3-white.png";
+  const Said built = Qkv(arguments, "QKV_CACHE=");
+  ASSERT_EQ(built.exit_code, 0) << built.err;
+  const auto check = [&](const std::string& more, const std::string& before, const std::string& note) {
+    const Said said = Qkv(arguments + more, before);
+    EXPECT_EQ(said.exit_code, 0) << said.err;
+    EXPECT_EQ(said.out, built.out);
+    EXPECT_EQ(said.err.empty(), note.empty()) << said.err;
+    EXPECT_TRUE(Contains(said.err, note)) << said.err;
+  };
+  const std::string own = "QKV_CACHE=" + (folder / "own").string(),
+                    xdg = "QKV_CACHE= XDG_CACHE_HOME=" + (folder / "xdg").string();
+  for (int i = 0; i < 2; ++i) {
+    check("", own, "");
+    check(" --cache", xdg, "");
+  }
+  check(" --cache", "QKV_CACHE= XDG_CACHE_HOME= HOME=", "no cache");
+  for (const auto& kept : {folder / "own", folder / "xdg/qkv"}) {
+    ASSERT_EQ(std::distance(std::filesystem::directory_iterator(kept), {}), 1);
+    WriteFile(std::filesystem::directory_iterator(kept)->path(), "no cache");
+  }
+  check("", own, "not used");
+  check("", own, "");
+  check(" --cache", xdg, "not used");
+  check("", "QKV_CACHE=/dev/null/x", "not kept");
+  // Without being asked for, and for the model inside the program, there is no file.
+  const std::string unused = (folder / "unused").string();
+  EXPECT_EQ(Qkv(arguments, "QKV_CACHE= XDG_CACHE_HOME=" + unused).exit_code, 0);
+  EXPECT_EQ(Qkv("classify " + Digits(), "QKV_CACHE=" + unused).exit_code, 0);
+  EXPECT_FALSE(std::filesystem::exists(unused));
+}
+
 TEST(Classify, LogitsAndScoresAgree) {
   const Said said = Qkv("classify --json --logits --top 10 " + Digits() + "/3-white.png");
   const io::Json line = JsonLines(said.out).at(0);
