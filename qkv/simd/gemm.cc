@@ -292,7 +292,7 @@ PackedMatrix<T>::PackedMatrix(const PackedForm& form, PackedParts<T> parts)
     }
     Fail("gemm: double has no lower precision");
   }
-  const int64_t panel = PanelWidth<T>();
+  const int64_t panel = internal::GemmPanel<T>();
   const Shape shape{PanelOrder(gate_, N_, panel).panels, K_, panel};
   Require(parts.panels.shape() == shape, "gemm: expected packed weights {}, got {}", ToString(shape),
           ToString(parts.panels.shape()));
