@@ -62,5 +62,20 @@ TEST(Tensor, StartsAtZeroAlignedAndClones) {
 
 TEST(Tensor, SaysThatMemoryIsMissing) { EXPECT_THROW(Tensor<float>::Uninitialised({int64_t{1} << 60}), Error); }
 
+TEST(Tensor, BorrowsWhatTheOwnerKeepsAlive) {
+  auto owner = std::make_shared<Tensor<float>>(Tensor<float>({4, 4}));
+  const float* data = owner->data();
+  auto borrowed = Tensor<float>::Borrowed(data, {4, 4}, owner);
+  const std::weak_ptr<Tensor<float>> alive = owner;
+  owner.reset();
+  Tensor<float> moved = std::move(borrowed);
+  EXPECT_EQ(moved.data(), data);
+  EXPECT_FALSE(alive.expired());
+  moved.Reuse({2});  // room for it is there, but it is not ours
+  EXPECT_TRUE(alive.expired());
+  EXPECT_FALSE(moved.empty());
+  EXPECT_THROW(Tensor<float>::Borrowed(moved.data() + 1, {1}, std::make_shared<int>()), Error);
+}
+
 }  // namespace
 }  // namespace qkv
