@@ -204,7 +204,7 @@ int BenchFromStdin(const BenchOptions& options, Precision precision) {
     const auto start = std::chrono::steady_clock::now();
     forward.Run();
     fmt::print("{:.4f}\n", MillisecondsSince(start));
-    std::fflush(stdout);
+    FlushOutput();
   }
   return 0;
 }

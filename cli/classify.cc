@@ -69,7 +69,7 @@ int Classify(const Options& options) {
         PrintText(path, predictions, single, path_width);
       }
     }
-    std::fflush(stdout);
+    FlushOutput();
   });
   return failed > 0 ? 1 : 0;
 }

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <charconv>
 #include <cstdio>
+#include <cstring>
 #include <cstdlib>
 
 #include "qkv/builtin/digits.h"
@@ -121,6 +123,11 @@ std::vector<int64_t> ParseList(const std::string& text, int64_t first, int64_t l
     at = after == end ? end : after + 1;
   }
   return numbers;
+}
+
+void FlushOutput() {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
+  Fail("cannot write to standard output: {}", std::strerror(errno));
 }
 
 std::string WithCommas(int64_t number) {

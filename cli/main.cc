@@ -1,9 +1,6 @@
 // The program: qkv SUBCOMMAND. Each subcommand has a file of its own.
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <exception>
 #include <new>
 
@@ -22,6 +19,7 @@ int main(int argc, char** argv) {
   }
   try {
     app.parse(argc, argv);
+    FlushOutput();
   } catch (const CLI::ParseError& error) {
     // CLI11's own codes start at 100; help and version are successes.
     return app.exit(error) == 0 ? 0 : 2;
@@ -30,10 +28,6 @@ int main(int argc, char** argv) {
     return 1;
   } catch (const std::exception& error) {
     fmt::print(stderr, "qkv: {}\n", error.what());
-    return 1;
-  }
-  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-    fmt::print(stderr, "qkv: cannot write to standard output: {}\n", std::strerror(errno));
     return 1;
   }
   return exit_code;
