@@ -15,9 +15,6 @@ namespace fs = std::filesystem;
 // To be raised whenever the same checkpoint, options and instruction set give other layers than before, or other names.
 constexpr int kFormat = 1;
 constexpr const char* kIdentityKey = "qkv.identity";
-// Two changes of a file within one tick of the system's clock (at most 10 ms) leave the same time. A file that has
-// rested longer than this will show its next change.
-constexpr int64_t kRest = 100'000'000;  // ns
 
 // FNV-1a. Against accidents only: whoever can write the files can make the model say anything.
 class Hash {
@@ -64,10 +61,10 @@ int64_t Now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(since_1970).count();
 }
 
-bool HasRested(const Checkpoint& checkpoint) {
+bool HasRested(const Checkpoint& checkpoint, std::chrono::nanoseconds rest) {
   const int64_t now = Now();
   for (const MappedFile& file : checkpoint.tensors->files()) {
-    if (now - file.stamp().changed < kRest) return false;
+    if (now - file.stamp().changed < rest.count()) return false;
   }
   return true;
 }
@@ -125,7 +122,7 @@ Vit<float> BuildCached(const Checkpoint& checkpoint, const BuildOptions& options
       note("not used", error.what());
     }
   }
-  const bool rested = HasRested(checkpoint);
+  const bool rested = HasRested(checkpoint, cache.rest);
   Vit<float> vit(config, checkpoint.bound, options);
   try {
     Require(rested, "the model changed only just now");

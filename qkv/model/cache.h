@@ -1,6 +1,7 @@
 // Finished models on disk: folded, packed, and mapped by the next process that asks for the same.
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -15,6 +16,8 @@ namespace qkv::model {
 struct Cache {
   std::filesystem::path folder = {};                       // made when it is not there; empty: no cache
   std::function<void(const std::string& text)> note = {};  // told why a file was not used, or not kept; or empty
+  // A model whose files changed later than this is not kept: another change could leave the same time behind.
+  std::chrono::nanoseconds rest = std::chrono::milliseconds(100);
 };
 
 /// $QKV_CACHE, else $XDG_CACHE_HOME/qkv, else $HOME/.cache/qkv; empty when none of them is set.

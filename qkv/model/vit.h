@@ -83,7 +83,7 @@ class Vit {
   View<T> PoolTokens(View<const T> tokens, Arena& arena) const;
   int64_t RowsRead(const Outputs<T>& outputs, int64_t block, int64_t tokens) const;
   bool Absorbs(const BuildOptions& options, int64_t block) const {
-    return options.absorb && RowsRead({}, block, config_.tokens()) < config_.tokens();
+    return options.absorb && !config_.qk_norm && RowsRead({}, block, config_.tokens()) < config_.tokens();
   }
   static uint64_t NextId();
   /// Shows `archive` every part of `vit`: the one list for Store and Restore.

@@ -22,7 +22,8 @@ struct AbsorbedHeads {
 
 template <typename T>
 struct AttentionLayer {
-  bool bf16 = false;  // scores and sums may be multiplied in bfloat16, see attention::Options
+  bool bf16 =
+      false;  // scores and sums may be multiplied in bfloat16, see attention::Options; not in the absorbed order
   int64_t heads = 1;
   int64_t head_width = 0;        // E
   Linear<T> query;               // [H·E, D]

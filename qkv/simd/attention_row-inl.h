@@ -102,9 +102,10 @@ struct Row {
   HWY_NOINLINE void AddValues(int64_t key, int64_t count, T factor) const {
     const Tag<T> d;
     constexpr int kVectors = 4;
-    for (int64_t e = 0; e < task.E_v; e += kVectors * kLanes<T>) {
+    constexpr int64_t kStep = kVectors * kLanes<T>;
+    for (int64_t e = 0; e < task.E_v; e += kStep) {
       const T* value = task.v + key * task.v_stride;
-      if (e + kVectors * kLanes < T >> task.E_v) {
+      if (task.E_v - e < kStep) {
         for (int64_t rest = e; rest < task.E_v; rest += kLanes<T>) {
           auto sum = hn::Zero(d);
           for (int64_t j = 0; j < count; ++j) {

@@ -77,7 +77,7 @@ bool Available(Isa isa) {
     case Isa::kAvx512:
       return avx512;
     case Isa::kAmx:
-      return avx512 && TheFeatures().amx;
+      return avx512 && TheFeatures().avx512_vnni && TheFeatures().amx;  // few rows of int8 go to VNNI
   }
   return false;
 }

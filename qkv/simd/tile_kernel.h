@@ -1,5 +1,5 @@
-// A product of one tile in low precision: the contract between the driver (gemm.cc), which arranges rows and weights,
-// and the kernels of each instruction set, written in plain intrinsics because libhwy has no word for them.
+// A product of one tile in low precision: the contract between the drivers (gemm_low.cc, attention_bf16*), which
+// arrange rows and weights, and the kernels of each instruction set, written in plain intrinsics because libhwy has no word for them.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace qkv::simd::internal {
 /// lane of the accumulator sums:
 ///   a: [depth / chunk][rows][chunk] of bfloat16 or uint8, 64 bytes a chunk and row;
 ///   b: [depth / group][panel][group] of bfloat16 or int8;
-///   c: [rows][panel] of float (bfloat16) or int32 (int8), 64-byte aligned rows.
+///   c: [rows][panel] of float (bfloat16) or int32 (int8).
 /// depth is a multiple of chunk: the driver pads with zeros. `next` is memory to prefetch while multiplying, `lines`
 /// cache lines of it, or null: the weights of the next calls, on their way from memory.
 using TileMultiply = void (*)(int rows, const void* a, const void* b, int64_t depth, bool first, void* c,

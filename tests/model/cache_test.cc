@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <thread>
 
 #include "qkv/model/model.h"
 #include "tests/support/files.h"
@@ -25,9 +24,10 @@ fs::path GoldenFolder(const std::string& name) { return SourceFolder() / "tests/
 struct TestCache {
   TemporaryFolder folder;
   std::string notes;
+  std::chrono::nanoseconds rest{0};  // so that a test need not wait
 
   Cache cache() {
-    return {folder / "made/when/needed", [this](const std::string& text) { notes += text + "\n"; }};
+    return {folder / "made/when/needed", [this](const std::string& text) { notes += text + "\n"; }, rest};
   }
   Tensor<float> Logits(const fs::path& model, const BuildOptions& options = {}) {
     notes.clear();
@@ -46,15 +46,11 @@ bool SameBits(const Tensor<float>& a, const Tensor<float>& b) {
   return a.shape() == b.shape() && std::memcmp(a.data(), b.data(), static_cast<size_t>(a.size()) * sizeof(float)) == 0;
 }
 
-// Files must have rested before they are kept.
-void Rest() { std::this_thread::sleep_for(std::chrono::milliseconds(150)); }
-
 // A model of the test's own, to be changed.
 void CopyModel(const std::string& golden, const fs::path& to) {
   for (const char* name : {"config.json", "model.safetensors"}) {
     fs::copy_file(GoldenFolder(golden) / name, to / name, fs::copy_options::overwrite_existing);
   }
-  Rest();
 }
 
 // Overwrites bytes in place.
@@ -142,7 +138,6 @@ TEST(CacheOfAChangedModel, IsMadeAnew) {
   // The last tensor's last bytes: 1.5f.
   Overwrite(weights, static_cast<int64_t>(fs::file_size(weights)) - 4, std::string("\x00\x00\xC0\x3F", 4));
   fs::last_write_time(weights, modified);
-  Rest();
   const Tensor<float> after = test.Logits(model.path());
   EXPECT_NE(test.notes.find("other files"), std::string::npos) << test.notes;
   EXPECT_FALSE(SameBits(after, before));
@@ -170,6 +165,7 @@ TEST(CacheOfAChangedModel, WaitsUntilTheFileHasRested) {
   CopyModel("timm_vit", model.path());
   fs::permissions(model / "model.safetensors", fs::perms::owner_read | fs::perms::owner_write);  // changes it now
   TestCache test;
+  test.rest = std::chrono::hours(1);
   test.Logits(model.path());
   EXPECT_NE(test.notes.find("just now"), std::string::npos) << test.notes;
   EXPECT_FALSE(fs::exists(test.FileOf(model.path())));

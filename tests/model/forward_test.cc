@@ -42,7 +42,9 @@ void operator delete(void* memory, size_t, std::align_val_t) noexcept { std::fre
 namespace qkv::model {
 namespace {
 
-Model Load(const std::string& golden) { return Model::Load(SourceFolder() / "tests/golden" / golden); }
+Model Load(const std::string& golden, const BuildOptions& options = {}) {
+  return Model::Load(SourceFolder() / "tests/golden" / golden, options);
+}
 
 Tensor<float> RandomPixels(const Model& model, int64_t images) {
   const VitConfig& c = model.config();
@@ -55,27 +57,31 @@ INSTANTIATE_TEST_SUITE_P(Models, ForwardOf,
                                          "hf_dinov2_registers", "hf_vit_model_pooler", "vit_pytorch_vit"));
 
 TEST_P(ForwardOf, SecondPassAllocatesNothing) {
-  const Model model = Load(GetParam());
-  const Tensor<float> pixels = RandomPixels(model, 3);
-  Tensor<float> logits({3, model.config().outputs()});
-  const Outputs<float> outputs{.logits = logits};
-  Workspace<float> workspace;
-  model.Forward(pixels, workspace, outputs);
-  model.Forward(pixels, workspace, outputs);  // the arena joins its blocks
-  g_allocations = 0;
-  g_counting = true;
-  model.Forward(pixels, workspace, outputs);
-  g_counting = false;
-  EXPECT_EQ(g_allocations, 0);
+  for (const auto precision : {simd::Precision::kFloat32, simd::Precision::kBfloat16, simd::Precision::kInt8}) {
+    const Model model = Load(GetParam(), {.precision = precision});
+    const Tensor<float> pixels = RandomPixels(model, 3);
+    Tensor<float> logits({3, model.config().outputs()});
+    const Outputs<float> outputs{.logits = logits};
+    Workspace<float> workspace;
+    model.Forward(pixels, workspace, outputs);
+    model.Forward(pixels, workspace, outputs);  // the arena joins its blocks
+    g_allocations = 0;
+    g_counting = true;
+    model.Forward(pixels, workspace, outputs);
+    g_counting = false;
+    EXPECT_EQ(g_allocations, 0) << simd::Describe(precision).kernel;
+  }
 }
 
 TEST_P(ForwardOf, ImageDoesNotDependOnItsBatch) {
-  const Model model = Load(GetParam());
-  const Tensor<float> pixels = RandomPixels(model, 5);
-  const Tensor<float> together = model.Logits(pixels);
-  for (int64_t i = 0; i < 5; ++i) {
-    const Tensor<float> alone = model.Logits(pixels.view().slice(0, i, i + 1));
-    for (int64_t j = 0; j < alone.size(); ++j) EXPECT_EQ(alone[j], together.view().row(i)[j]);
+  for (const auto precision : {simd::Precision::kFloat32, simd::Precision::kBfloat16, simd::Precision::kInt8}) {
+    const Model model = Load(GetParam(), {.precision = precision});
+    const Tensor<float> pixels = RandomPixels(model, 5);
+    const Tensor<float> together = model.Logits(pixels);
+    for (int64_t i = 0; i < 5; ++i) {
+      const Tensor<float> alone = model.Logits(pixels.view().slice(0, i, i + 1));
+      for (int64_t j = 0; j < alone.size(); ++j) EXPECT_EQ(alone[j], together.view().row(i)[j]);
+    }
   }
 }
 
