@@ -77,8 +77,8 @@ DriftInputs ReadDriftInputs(const BenchOptions& options, const model::Model& mod
   if (options.images.empty()) {
     inputs.random = true;
     inputs.images = kRandomInputs;
+    const Tensor<float> all = RandomPixels(options, model.config(), kRandomInputs);
     for (int64_t i = 0; i < kRandomInputs; ++i) {
-      const Tensor<float> all = RandomPixels(options, model.config(), kRandomInputs);
       inputs.pixels.emplace_back(Shape({1, all.dim(1), all.dim(2), all.dim(3)}));
       std::copy_n(all.view().at(i), inputs.pixels.back().size(), inputs.pixels.back().data());
     }
