@@ -8,6 +8,7 @@
 
 #include "qkv/core/parallel.h"
 #include "qkv/core/tensor.h"
+#include "qkv/simd/rates.h"
 #include "qkv/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -21,40 +22,6 @@ HWY_BEFORE_NAMESPACE();
 namespace qkv::simd {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
-
-// Twelve chains: two units of a latency of up to six cycles are kept busy. Returns operations done.
-double MultiplyAdds(int64_t rounds, float* sink) {
-  const hn::ScalableTag<float> d;
-  hn::Vec<decltype(d)> acc[12];
-#pragma GCC unroll 12
-  for (int i = 0; i < 12; ++i) acc[i] = hn::Set(d, static_cast<float>(i));
-  const auto a = hn::Set(d, 0.5f), b = hn::Set(d, 1.0f);
-  for (int64_t r = 0; r < rounds; ++r) {
-#pragma GCC unroll 12
-    for (int i = 0; i < 12; ++i) acc[i] = hn::MulAdd(acc[i], a, b);
-  }
-  auto sum = acc[0];
-#pragma GCC unroll 12
-  for (int i = 1; i < 12; ++i) sum = hn::Add(sum, acc[i]);
-  *sink = hn::GetLane(hn::SumOfLanes(d, sum));
-  return 2.0 * 12 * static_cast<double>(hn::Lanes(d)) * static_cast<double>(rounds);
-}
-
-// Sum of x [n], n a multiple of 8 vectors.
-float ReadAll(const float* x, int64_t n) {
-  const hn::ScalableTag<float> d;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  hn::Vec<decltype(d)> sum[8];
-#pragma GCC unroll 8
-  for (int i = 0; i < 8; ++i) sum[i] = hn::Zero(d);
-  for (int64_t at = 0; at < n; at += 8 * lanes) {
-#pragma GCC unroll 8
-    for (int i = 0; i < 8; ++i) sum[i] = hn::Add(sum[i], hn::Load(d, x + at + i * lanes));
-  }
-#pragma GCC unroll 8
-  for (int i = 1; i < 8; ++i) sum[0] = hn::Add(sum[0], sum[i]);
-  return hn::GetLane(hn::SumOfLanes(d, sum[0]));
-}
 
 // STREAM's triad, a = b + s c, each [n]; stored past the caches.
 void TriadAll(const float* b, const float* c, float* a, int64_t n) {
@@ -73,8 +40,6 @@ HWY_AFTER_NAMESPACE();
 namespace qkv::simd {
 namespace {
 
-HWY_EXPORT(MultiplyAdds);
-HWY_EXPORT(ReadAll);
 HWY_EXPORT(TriadAll);
 
 void Peak(benchmark::State& state) {
@@ -84,7 +49,7 @@ void Peak(benchmark::State& state) {
     double done[256] = {};
     ParallelTasks(threads, [&](int64_t task, int) {
       float sink;
-      done[task % 256] = QKV_DISPATCH(MultiplyAdds)(2'000'000, &sink);
+      done[task % 256] = internal::ChainMultiplyAdds(2'000'000, &sink);
       benchmark::DoNotOptimize(sink);
     });
     operations += done[0] * threads;
@@ -111,7 +76,7 @@ void MemoryRead(benchmark::State& state) {
   const Tensor<float> x = Touched();
   for (auto _ : state) {
     ParallelTasks(kStream / kPiece, [&](int64_t task, int) {
-      benchmark::DoNotOptimize(QKV_DISPATCH(ReadAll)(x.data() + task * kPiece, kPiece));
+      benchmark::DoNotOptimize(internal::SumOf(x.data() + task * kPiece, kPiece));
     });
   }
   Bytes(state, 1);

@@ -67,6 +67,13 @@ namespace qkv::simd {
 HWY_EXPORT(MultiplyAdds);
 HWY_EXPORT(SumAll);
 
+namespace internal {
+
+double ChainMultiplyAdds(int64_t rounds, float* sink) { return QKV_DISPATCH(MultiplyAdds)(rounds, sink); }
+float SumOf(const float* x, int64_t n) { return QKV_DISPATCH(SumAll)(x, n); }
+
+}  // namespace internal
+
 namespace {
 
 constexpr int kTries = 8;
@@ -93,14 +100,14 @@ Rates MeasureRates() {
   const double computing = BestSeconds([&] {
     ParallelTasks(threads, [&](int64_t t, int) {
       const auto i = static_cast<size_t>(t);
-      operations[i] = QKV_DISPATCH(MultiplyAdds)(kRounds, &sinks[i]);
+      operations[i] = internal::ChainMultiplyAdds(kRounds, &sinks[i]);
     });
   });
   Tensor<float> memory({kFloats});
   std::vector<float> sums(kFloats / kPiece);
   const double reading = BestSeconds([&] {
     ParallelTasks(kFloats / kPiece, [&](int64_t t, int) {
-      sums[static_cast<size_t>(t)] = QKV_DISPATCH(SumAll)(memory.data() + t * kPiece, kPiece);
+      sums[static_cast<size_t>(t)] = internal::SumOf(memory.data() + t * kPiece, kPiece);
     });
   });
   return {operations[0] * threads / computing, static_cast<double>(kFloats * int64_t{sizeof(float)}) / reading};

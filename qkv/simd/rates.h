@@ -1,6 +1,8 @@
 // What this machine can do at most, measured: the measure of every other speed.
 #pragma once
 
+#include <cstdint>
+
 namespace qkv::simd {
 
 struct Rates {
@@ -11,4 +13,13 @@ struct Rates {
 /// Measures both for about 100 ms, and returns the best of several tries.
 Rates MeasureRates();
 
+namespace internal {
+
+/// Twelve chains of `rounds` multiply-adds on the calling thread's registers; returns the operations, each counted
+/// twice. *sink keeps them from being removed.
+double ChainMultiplyAdds(int64_t rounds, float* sink);
+/// The sum of x [n], 64-byte aligned; n a multiple of 128.
+float SumOf(const float* x, int64_t n);
+
+}  // namespace internal
 }  // namespace qkv::simd
