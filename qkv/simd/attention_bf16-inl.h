@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "qkv/simd/attention_bf16.h"
+#include "qkv/simd/bf16-inl.h"
 #include "qkv/simd/math-inl.h"
 #include "qkv/simd/tile-inl.h"
 #include "qkv/simd/transpose-inl.h"
@@ -25,36 +26,16 @@ HWY_INLINE int64_t RoundUpToChunk(int64_t n) { return (n + kPairChunk - 1) / kPa
 
 // Rows of A cut as evenly as can be into tiles that the kernel takes. Where it takes whole AMX tiles, rows that are
 // missing cost nothing, but another count of rows means another configuration: there all tiles are full.
-struct KernelTiles {
+struct KernelTiles : RowTiles {
   KernelTiles(int64_t total, const internal::TileKernel& kernel)
-      : rows(kernel.rows % kPairChunk == 0 ? RoundUpToChunk(total) : total),
-        count((rows + kernel.rows - 1) / kernel.rows) {}
-  int64_t begin(int64_t tile) const { return count == 0 ? 0 : tile * rows / count; }
-  int size(int64_t tile) const { return static_cast<int>(begin(tile + 1) - begin(tile)); }
+      : RowTiles(kernel.rows % kPairChunk == 0 ? RoundUpToChunk(total) : total, kernel.rows) {}
   // The fewest tiles that hold the first n rows.
   int64_t Covering(int64_t n) const {
     int64_t tiles = count;
     while (tiles > 0 && begin(tiles - 1) >= n) --tiles;
     return tiles;
   }
-  int64_t rows, count;
 };
-
-// The nearest bfloat16, ties to even, in the upper half of each lane; NaN stays NaN. The lower half is of no meaning.
-HWY_INLINE Vector<uint32_t> RoundToUpperHalf(Vector<float> x) {
-  const Tag<uint32_t> d;
-  const auto bits = hn::BitCast(d, x);
-  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d, 1));
-  const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(d, 0x7FFF)));
-  const auto is_number = hn::RebindMask(d, hn::Eq(x, x));
-  return hn::IfThenElse(is_number, rounded, hn::Or(bits, hn::Set(d, 0x400000)));
-}
-
-HWY_INLINE void StoreBf16(Vector<float> x, uint16_t* to) {
-  const hn::RebindToSigned<Tag<float>> di;
-  const hn::Rebind<uint16_t, Tag<float>> d16;
-  hn::StoreU(hn::DemoteTo(d16, hn::BitCast(di, hn::ShiftRight<16>(RoundToUpperHalf(x)))), d16, to);
-}
 
 // Of two vectors: [lane][2] of bfloat16.
 HWY_INLINE Vector<float> Pairs(Vector<float> even, Vector<float> odd) {

@@ -40,6 +40,7 @@ struct LowTask {
 
 }  // namespace qkv::simd::internal
 #endif
+#include "qkv/simd/bf16-inl.h"
 #include "qkv/simd/dispatch.h"
 #include "qkv/simd/gemm_finish-inl.h"
 #include "qkv/simd/tile-inl.h"
@@ -81,20 +82,9 @@ HWY_INLINE void FloatRow(const float* x, const float* moments, int64_t K, int64_
 // To nearest, ties to even; NaN stays NaN.
 HWY_INLINE void Bf16Row(const float* x, const float* moments, int64_t K, int64_t depth, int rows, uint8_t* to) {
   const Tag<float> d;
-  const hn::RebindToUnsigned<Tag<float>> du;
-  const hn::RebindToSigned<Tag<float>> di;
-  const hn::Rebind<uint16_t, Tag<float>> d16;
   ForChunks<32>(x, K, depth, rows, to, [&](uint8_t* chunk, const float* from) HWY_ATTR {
     uint16_t* out = reinterpret_cast<uint16_t*>(chunk);
-    for (int i = 0; i < 32; i += kLanes<float>) {
-      const auto v = Normalise(d, hn::LoadU(d, from + i), moments);
-      const auto bits = hn::BitCast(du, v);
-      const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1));
-      const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7FFF)));
-      const auto quiet = hn::Or(bits, hn::Set(du, 0x400000));
-      const auto kept = hn::IfThenElse(hn::RebindMask(du, hn::Eq(v, v)), rounded, quiet);
-      hn::StoreU(hn::DemoteTo(d16, hn::BitCast(di, hn::ShiftRight<16>(kept))), d16, out + i);
-    }
+    for (int i = 0; i < 32; i += kLanes<float>) StoreBf16(Normalise(d, hn::LoadU(d, from + i), moments), out + i);
   });
 }
 
