@@ -1,34 +1,13 @@
 // The second call of everything that a forward pass calls allocates nothing.
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdlib>
-#include <new>
-
 #include "qkv/attention/attention.h"
 #include "qkv/core/parallel.h"
 #include "qkv/simd/gemm.h"
 #include "qkv/simd/matmul.h"
+#include "tests/support/allocations.h"
 #include "tests/support/isas.h"
 #include "tests/support/sampler.h"
-
-namespace {
-std::atomic<int64_t> g_allocations{0};
-}  // namespace
-
-[[gnu::noinline]] void* operator new(size_t size) {
-  g_allocations.fetch_add(1, std::memory_order_relaxed);
-  if (void* memory = std::malloc(size ? size : 1)) return memory;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void* operator new(size_t size, std::align_val_t alignment, const std::nothrow_t&) noexcept {
-  g_allocations.fetch_add(1, std::memory_order_relaxed);
-  const auto step = static_cast<size_t>(alignment);
-  return std::aligned_alloc(step, (size + step - 1) / step * step);
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
 
 namespace qkv::attention {
 namespace {

@@ -54,17 +54,6 @@ Gradients<double> Exact(const Case<double>& c, const Options<double>& options, V
   return result;
 }
 
-template <typename T>
-double GreatestNorm(const Tensor<T>& x, int64_t width) {
-  double greatest = 0;
-  for (int64_t i = 0; i < x.size(); i += width) {
-    double sum = 0;
-    for (int64_t e = 0; e < width; ++e) sum += static_cast<double>(x[i + e]) * x[i + e];
-    greatest = std::max(greatest, sum);
-  }
-  return std::sqrt(greatest);
-}
-
 // Greatest errors to be expected. A weight is off by the error of its score and of the log-sum-exp, relatively; dP and
 // delta are dot products of E_v terms; then come sums over keys (dq) or over queries (dk, dv).
 template <typename T>

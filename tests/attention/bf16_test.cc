@@ -150,16 +150,6 @@ struct Expected {
   Tensor<double> dq_bound, dk_bound, dv_bound, dscores_bound;
 };
 
-double GreatestNorm(const Tensor<float>& x, int64_t width) {
-  double greatest = 0;
-  for (int64_t i = 0; i < x.size(); i += width) {
-    double sum = 0;
-    for (int64_t e = 0; e < width; ++e) sum += static_cast<double>(x[i + e]) * x[i + e];
-    greatest = std::max(greatest, sum);
-  }
-  return std::sqrt(greatest);
-}
-
 Expected::Expected(const Case<float>& c, const Options<float>& options, const Tensor<float>& dout, double sharpness)
     : dq(c.q.shape()),
       dk(c.k.shape()),

@@ -34,6 +34,18 @@ struct Case {
   Tensor<T> q, k, v;
 };
 
+/// The greatest Euclidean norm among the vectors of `width` entries that x is made of.
+template <typename T>
+double GreatestNorm(const Tensor<T>& x, int64_t width) {
+  double greatest = 0;
+  for (int64_t i = 0; i < x.size(); i += width) {
+    double sum = 0;
+    for (int64_t e = 0; e < width; ++e) sum += static_cast<double>(x[i + e]) * x[i + e];
+    greatest = std::max(greatest, sum);
+  }
+  return std::sqrt(greatest);
+}
+
 /// The options in double.
 template <typename T>
 struct WideOptions {

@@ -1,31 +1,10 @@
 // Another image of a kind allocates nothing that is ours; the formats' libraries take what they need from malloc.
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdlib>
-#include <new>
-
 #include "qkv/image/preprocess.h"
 #include "qkv/image/workspace.h"
 #include "tests/image/golden.h"
-
-namespace {
-std::atomic<int64_t> g_allocations{0};
-}  // namespace
-
-[[gnu::noinline]] void* operator new(size_t size) {
-  g_allocations.fetch_add(1, std::memory_order_relaxed);
-  if (void* memory = std::malloc(size ? size : 1)) return memory;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void* operator new(size_t size, std::align_val_t alignment, const std::nothrow_t&) noexcept {
-  g_allocations.fetch_add(1, std::memory_order_relaxed);
-  const auto step = static_cast<size_t>(alignment);
-  return std::aligned_alloc(step, (size + step - 1) / step * step);
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+#include "tests/support/allocations.h"
 
 namespace qkv::image {
 namespace {

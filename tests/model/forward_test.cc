@@ -1,43 +1,12 @@
 // What the forward pass promises beside the right numbers: no allocation, independence of the batch, exact savings.
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdlib>
-#include <new>
-
 #include "qkv/core/parallel.h"
 #include "qkv/model/description.h"
 #include "qkv/model/model.h"
+#include "tests/support/allocations.h"
 #include "tests/support/checkpoints.h"
 #include "tests/support/files.h"
-
-namespace {
-
-std::atomic<bool> g_counting{false};
-std::atomic<int> g_allocations{0};
-
-void* CountedAllocate(size_t size, size_t alignment) {
-  if (g_counting) ++g_allocations;
-  void* memory = alignment > alignof(std::max_align_t)
-                     ? std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment)
-                     : std::malloc(size);
-  if (!memory) throw std::bad_alloc();
-  return memory;
-}
-
-}  // namespace
-
-void* operator new(size_t size) { return CountedAllocate(size, 1); }
-void* operator new(size_t size, std::align_val_t alignment) {
-  return CountedAllocate(size, static_cast<size_t>(alignment));
-}
-void* operator new(size_t size, std::align_val_t alignment, const std::nothrow_t&) noexcept {
-  return CountedAllocate(size, static_cast<size_t>(alignment));
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t, std::align_val_t) noexcept { std::free(memory); }
 
 namespace qkv::model {
 namespace {
@@ -65,11 +34,9 @@ TEST_P(ForwardOf, SecondPassAllocatesNothing) {
     Workspace<float> workspace;
     model.Forward(pixels, workspace, outputs);
     model.Forward(pixels, workspace, outputs);  // the arena joins its blocks
-    g_allocations = 0;
-    g_counting = true;
+    const int64_t before = g_allocations.load();
     model.Forward(pixels, workspace, outputs);
-    g_counting = false;
-    EXPECT_EQ(g_allocations, 0) << simd::Describe(precision).kernel;
+    EXPECT_EQ(g_allocations.load() - before, 0) << simd::Describe(precision).kernel;
   }
 }
 

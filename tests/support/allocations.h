@@ -1,0 +1,39 @@
+// Counts what operator new hands out. It replaces the operators of the whole program: for one source of a test only.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+
+namespace qkv {
+
+/// Calls of operator new so far, on all threads.
+inline std::atomic<int64_t> g_allocations{0};
+
+inline void* CountedAllocate(size_t size, size_t alignment) {
+  g_allocations.fetch_add(1, std::memory_order_relaxed);
+  return alignment > alignof(std::max_align_t)
+             ? std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment)
+             : std::malloc(size ? size : 1);
+}
+
+}  // namespace qkv
+
+// Not inlined, or GCC sees malloc's memory meet operator delete and warns.
+[[gnu::noinline]] void* operator new(size_t size) {
+  if (void* memory = qkv::CountedAllocate(size, 1)) return memory;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void* operator new(size_t size, std::align_val_t alignment) {
+  if (void* memory = qkv::CountedAllocate(size, static_cast<size_t>(alignment))) return memory;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void* operator new(size_t size, std::align_val_t alignment, const std::nothrow_t&) noexcept {
+  return qkv::CountedAllocate(size, static_cast<size_t>(alignment));
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, size_t, std::align_val_t) noexcept { std::free(memory); }
