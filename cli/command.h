@@ -19,8 +19,11 @@ void RegisterClassify(CLI::App& app, int* exit_code);
 void RegisterConvert(CLI::App& app, int* exit_code);
 void RegisterEmbed(CLI::App& app, int* exit_code);
 void RegisterInfo(CLI::App& app, int* exit_code);
+void RegisterQk(CLI::App& app, int* exit_code);
 void RegisterRun(CLI::App& app, int* exit_code);
 void RegisterVerify(CLI::App& app, int* exit_code);
+
+// The commands of `qkv qk`.
 
 /// Options of the subcommands that run a model.
 struct ModelOptions {

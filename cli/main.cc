@@ -14,7 +14,7 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   app.footer("qkv SUBCOMMAND --help says more. Try: qkv classify photo.jpg");
   for (const Register add :
-       {RegisterClassify, RegisterEmbed, RegisterInfo, RegisterRun, RegisterVerify, RegisterConvert, RegisterBench}) {
+       {RegisterClassify, RegisterEmbed, RegisterInfo, RegisterRun, RegisterVerify, RegisterConvert, RegisterBench, RegisterQk}) {
     add(app, &exit_code);
   }
   try {

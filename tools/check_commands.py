@@ -22,10 +22,18 @@ def options_in(text):
         "--" + x for x in re.findall(r"^complete .* -l ([a-z-]+)", text, re.MULTILINE)}
 
 
+def commands_of(program, *above):
+    """All commands, those of groups too: ("classify",), ("qk", "merge"), …"""
+    _, _, listed = help_of(program, *above).partition("Subcommands:")
+    for name in re.findall(r"^  ([a-z]+) {4,}", listed, re.MULTILINE):
+        yield (*above, name)
+        yield from commands_of(program, *above, name)
+
+
 def main(program):
-    text = help_of(program)
-    commands = re.findall(r"^  ([a-z]+) {4,}", text.split("Subcommands:")[1], re.MULTILINE)
-    wanted = options_in(text).union(*(options_in(help_of(program, command)) for command in commands))
+    every = list(commands_of(program))
+    wanted = options_in(help_of(program)).union(*(options_in(help_of(program, *command)) for command in every))
+    commands = [command[-1] for command in every]
     errors = []
     for path in FILES:
         found, name = path.read_text(), path.relative_to(ROOT)

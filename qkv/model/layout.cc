@@ -1,6 +1,7 @@
 #include "qkv/model/layout.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -145,6 +146,32 @@ const Layout& LayoutOf(const VitConfig& config) {
 std::vector<std::string> StoredNames(const Layout& layout, std::string_view prefix, std::string_view canonical) {
   return Alternatives(layout, prefix, canonical).front();
 }
+
+template <typename T>
+Tensor<T> Read(const BoundTensor& bound) {
+  auto tensor = Tensor<T>::Uninitialised(bound.spec.shape);
+  T* to = tensor.data();
+  for (const io::StoredTensor* part : bound.parts) {
+    io::ConvertTo<T>(*part, to);
+    to += part->shape.size();
+  }
+  // x − x is zero for finite numbers only, and the sum vectorises.
+  constexpr int kLanes = 16;
+  T sums[kLanes] = {};
+  const T* x = tensor.data();
+  int64_t i = 0;
+  for (; i + kLanes <= tensor.size(); i += kLanes) {
+    for (int lane = 0; lane < kLanes; ++lane) sums[lane] += x[i + lane] - x[i + lane];
+  }
+  bool finite = true;
+  for (; i < tensor.size(); ++i) finite &= std::isfinite(x[i]);
+  for (const T sum : sums) finite &= sum == T(0);
+  Require(finite, "checkpoint: tensor \"{}\" holds NaN or infinity", bound.spec.name);
+  return tensor;
+}
+
+template Tensor<float> Read(const BoundTensor&);
+template Tensor<double> Read(const BoundTensor&);
 
 std::vector<BoundTensor> Bind(const VitConfig& config, const io::SafeTensors& tensors) {
   const Layout& layout = LayoutOf(config);

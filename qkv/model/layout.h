@@ -38,6 +38,10 @@ struct BoundTensor {
   std::vector<const io::StoredTensor*> parts;
 };
 
+/// Its values in the table's shape. Throws Error when one is NaN or infinite: it would silently spread to every answer.
+template <typename T>
+Tensor<T> Read(const BoundTensor& bound);
+
 /// Finds every tensor of the configuration, in the table's order. Strict: throws Error that names all missing,
 /// misshaped and left-over tensors. Shapes are compared without extents of 1.
 std::vector<BoundTensor> Bind(const VitConfig& config, const io::SafeTensors& tensors);

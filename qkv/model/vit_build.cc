@@ -1,11 +1,9 @@
 // From bound tensors to the layers of a Vit: converted, split and packed.
 #include <algorithm>
 #include <atomic>
-#include <cmath>
 #include <unordered_map>
 
 #include "qkv/core/parallel.h"
-#include "qkv/io/safetensors.h"
 #include "qkv/model/positions.h"
 #include "qkv/model/vit.h"
 
@@ -101,16 +99,7 @@ class Weights {
   /// The tensor in the table's shape; empty when the configuration has none of that name.
   Tensor<T> Get(const std::string& name) const {
     const auto found = by_name_.find(name);
-    if (found == by_name_.end()) return {};
-    const BoundTensor& bound = *found->second;
-    auto tensor = Tensor<T>::Uninitialised(bound.spec.shape);
-    T* to = tensor.data();
-    for (const io::StoredTensor* part : bound.parts) {
-      io::ConvertTo<T>(*part, to);
-      to += part->shape.size();
-    }
-    RequireFinite(tensor, name);
-    return tensor;
+    return found == by_name_.end() ? Tensor<T>() : Read<T>(*found->second);
   }
 
   nn::Norm<T> Norm(const std::string& name, double eps) const {
@@ -126,21 +115,6 @@ class Weights {
   nn::Linear<T> Linear(const std::string& name) const { return Layer(name).Pack(); }
 
  private:
-  // A NaN would silently spread to every answer. x − x is zero for finite numbers only, and the sum vectorises.
-  static void RequireFinite(const Tensor<T>& tensor, const std::string& name) {
-    constexpr int kLanes = 16;
-    T sums[kLanes] = {};
-    const T* x = tensor.data();
-    int64_t i = 0;
-    for (; i + kLanes <= tensor.size(); i += kLanes) {
-      for (int lane = 0; lane < kLanes; ++lane) sums[lane] += x[i + lane] - x[i + lane];
-    }
-    bool finite = true;
-    for (; i < tensor.size(); ++i) finite &= std::isfinite(x[i]);
-    for (const T sum : sums) finite &= sum == T(0);
-    Require(finite, "checkpoint: tensor \"{}\" holds NaN or infinity", name);
-  }
-
   std::unordered_map<std::string, const BoundTensor*> by_name_;
 };
 

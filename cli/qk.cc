@@ -1,0 +1,15 @@
+// qkv qk: the laboratory of queries and keys. Each of its commands has a file of its own, qk_NAME.cc.
+#include "cli/command.h"
+
+namespace qkv::cli {
+
+void RegisterQk(CLI::App& app, int* exit_code) {
+  CLI::App* group =
+      app.add_subcommand("qk", "Take queries and keys apart: merge, split, truncate, plan, inspect, claims");
+  group->require_subcommand(1);
+  for (const Register add : std::initializer_list<Register>{}) {
+    add(*group, exit_code);
+  }
+}
+
+}  // namespace qkv::cli
