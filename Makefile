@@ -35,10 +35,11 @@ verify: build  ## compares with timm, transformers and vit-pytorch (installs the
 bench: build  ## speed beside PyTorch, ONNX Runtime and OpenVINO (installs them on the first run); with QKV_DATA photos too
 	@tools/setup.sh bench verify
 	@cmake --preset bench --log-level=WARNING > /dev/null
-	@cmake --build --preset bench --target qkv_micro_bench
+	@cmake --build --preset bench --target qkv_micro_bench qkv_attention_timer
 	@QKV_PYTHON=$$(tools/reference_env.sh) && \
 	  "$$QKV_PYTHON" bench/roofline.py --program build/bench/bench/micro/qkv_micro_bench && \
 	  "$$QKV_PYTHON" bench/peers.py --qkv $(BUILD)/qkv && \
+	  "$$QKV_PYTHON" bench/attention.py && \
 	  "$$QKV_PYTHON" bench/scaling.py --qkv $(BUILD)/qkv && \
 	  { [ -z "$$QKV_DATA" ] || "$$QKV_PYTHON" bench/folder.py --qkv $(BUILD)/qkv; }
 

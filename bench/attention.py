@@ -1,4 +1,4 @@
-"""Times attention in qkv and in PyTorch's fused scaled_dot_product_attention, interleaved; prints Markdown.
+"""Times attention in qkv and in PyTorch's fused scaled_dot_product_attention, interleaved.
 
     python bench/attention.py [--timer PROGRAM] [--rounds N] [--threads N] [--isas ISA...]
                               [--passes PASS...] [--cases CASE...]
@@ -11,6 +11,7 @@ a round asks each of them once, in an order that changes. GFLOP/s counts 4 B H N
 forward and 14 for both passes; `of peak` is their share of what registers alone can do in float
 (bench/micro/peak_bench.cc), where that was built.
 """
+
 import argparse
 import os
 import random
@@ -22,10 +23,21 @@ import tempfile
 import time
 from pathlib import Path
 
-from common import PAUSE, Contender
+import common
+import peers
+import svg
+from common import PAUSE, ROOT, Contender
 
-ROOT = Path(__file__).resolve().parents[1]
+PASSES = {
+    "forward": "forward",
+    "forward-bf16": "forward, bfloat16",
+    "training": "forward and backward",
+    "training-bf16": "forward and backward, bfloat16",
+}
 CASES = ["1x12x197x64", "8x12x197x64", "1x16x1024x64", "1x16x4096x64", "1x16x16384x64"]
+
+
+LEAST_ROUNDS, LONGEST = 3, 60  # long passes get fewer rounds once a case has taken so many seconds
 
 
 def parse(case):
@@ -89,16 +101,20 @@ def peak(timer, isa, threads):
 
 
 def measure(passes, case, options, log):
+    """Rows {"pass", "case", "program", "best", "median" (ms), "times", "gflops", "of_peak"}, PyTorch's last."""
     numbers = parse(case)
     arguments = [str(x) for x in [passes, *numbers, options.threads]]
-    contenders = [Contender(f"qkv {isa}", [options.timer, *arguments], os.environ | {"QKV_ISA": isa}, log)
+    contenders = [Contender(f"qkv, {isa}", [options.timer, *arguments], os.environ | {"QKV_ISA": isa}, log)
                   for isa in options.isas]  # fmt: skip
     command = [sys.executable, __file__, "--serve", passes, case, str(options.threads)]
-    contenders.append(Contender("pytorch", command, os.environ, log))
+    contenders.append(Contender("PyTorch", command, os.environ, log))
     for contender in contenders:
         if contender.line() != "ready":
             raise RuntimeError(f"{contender.name} did not say that it is ready")
-    for _ in range(options.rounds):
+    start = time.perf_counter()
+    for round_ in range(options.rounds):
+        if round_ >= LEAST_ROUNDS and time.perf_counter() - start > LONGEST:
+            break
         for contender in random.sample(contenders, len(contenders)):
             contender.times.append(contender.ask())
             time.sleep(PAUSE)
@@ -108,33 +124,83 @@ def measure(passes, case, options, log):
     work = (14 if passes.startswith("training") else 4) * batch * heads * queries * keys * width / 1e6
     if kind == "causal":
         work /= 2
-    theirs = contenders[-1]
+    rows = []
     for contender in contenders:
-        best, median = min(contender.times), statistics.median(contender.times)
-        ratio = min(theirs.times) / best
-        of_peak = options.peaks.get(contender.name)
-        share = f"{work / best / of_peak:.2f}" if of_peak else ""
-        print(f"| {passes} | {case} | {contender.name} | {best:.3f} | {median:.3f} | {work / best:.0f} | {share} "
-              f"| {ratio:.2f} | {statistics.median(theirs.times) / median:.2f} |", flush=True)  # fmt: skip
+        best, peak_ = min(contender.times), options.peaks.get(contender.name)
+        rows.append({"pass": passes, "case": case, "program": contender.name, "best": best,
+                     "median": statistics.median(contender.times), "times": contender.times, "gflops": work / best,
+                     "of_peak": work / best / peak_ if peak_ else None})  # fmt: skip
+    return rows
+
+
+def cases(rows):
+    """{(pass, case): its rows}"""
+    groups = {}
+    for row in rows:
+        groups.setdefault((row["pass"], row["case"]), []).append(row)
+    return groups
+
+
+def ratio(row, rows, key):
+    """How many times PyTorch's time is this row's."""
+    return rows[-1][key] / row[key]
+
+
+def report(data):
+    """Markdown. A bfloat16 pass has no share: its softmax is not the products' work."""
+    lines = [
+        peers.machine_line(data["machine"]) + f"; best and median of {data['rounds']} rounds (fewer for long passes), each the best of 30 ms.",
+        "",
+        "| pass | B×H×N×E | program | best, ms | median, ms | GFLOP/s | of peak | faster than PyTorch, by best | by median |",
+        "|---|---|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for (passes, case), rows in cases(data["rows"]).items():
+        for row in rows:
+            by = [f"{ratio(row, rows, key):.2f}×" if row is not rows[-1] else "" for key in ("best", "median")]
+            share = f"{row['of_peak']:.2f}" if row["of_peak"] and not passes.endswith("bf16") else ""
+            lines.append(f"| {PASSES[passes]} | {case.replace('x', '×')} | {row['program']} | {row['best']:.3g} "
+                         f"| {row['median']:.3g} | {row['gflops']:.0f} | {share} | {by[0]} | {by[1]} |")  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+def chart(data):
+    """SVG: a panel for each pass; bars are solid to the best and pale to the median."""
+    panels = {}
+    for (passes, case), rows in cases(data["rows"]).items():
+        unit = rows[-1]["median"]  # cases differ by a factor of 10,000: each is drawn in PyTorch's time
+        bars = [svg.Bar(row["program"], row["best"] / unit, row["median"] / unit,
+                        f"{ratio(row, rows, 'median'):.2f}×" if row is not rows[-1] else "", row is not rows[-1])
+                for row in rows]  # fmt: skip
+        panels.setdefault(passes, []).append((case.replace("x", "×"), bars))
+    return svg.bars([(PASSES[passes], groups) for passes, groups in panels.items()],
+                    ["Time of attention, batch × heads × tokens × width of a head, in PyTorch's median time:",
+                     "best (solid) / median (pale); by what factor the median is less."])  # fmt: skip
 
 
 def main():
+    instructions = common.machine(common.CORES)["instructions"]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--timer", type=Path, default=ROOT / "build/bench/bench/qkv_attention_timer")
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--isas", nargs="+", default=["avx512", "avx2"])
-    parser.add_argument("--passes", nargs="+", default=["forward", "training"],
-                        choices=["forward", "forward-bf16", "training", "training-bf16"])
+    parser.add_argument("--threads", type=int, default=common.CORES)
+    parser.add_argument("--isas", nargs="+", default=["avx512", "avx2"] if "avx512f" in instructions else ["avx2"])
+    parser.add_argument("--passes", nargs="+", default=["forward", "forward-bf16", "training"], choices=list(PASSES))
     parser.add_argument("--cases", nargs="+", default=CASES)
+    parser.add_argument("--json", type=Path, default=common.RESULTS / "attention.json", metavar="FILE")
+    parser.add_argument("--svg", type=Path, default=common.RESULTS / "attention.svg", metavar="FILE")
     options = parser.parse_args()
-    options.peaks = {f"qkv {isa}": peak(options.timer, isa, options.threads) for isa in options.isas}
-    print("| pass | case | | best, ms | median, ms | GFLOP/s | of peak | PyTorch / it: best | median |")
-    print("|---|---|---|---|---|---|---|---|---|")
+    common.require_program(options.timer)
+    options.peaks = {f"qkv, {isa}": peak(options.timer, isa, options.threads) for isa in options.isas}
+    data = {"machine": common.machine(options.threads), "rounds": options.rounds, "rows": []}
     with tempfile.TemporaryFile() as log:
-        for case in options.cases:
-            for passes in options.passes:
-                measure(passes, case, options, log)
+        for passes in options.passes:
+            for case in options.cases:
+                common.progress(f"attention: {PASSES[passes]}, {case}")
+                data["rows"] += measure(passes, case, options, log)
+                common.write_json(options.json, data)
+    common.progress("")
+    print(report(data))
+    options.svg.write_text(chart(data))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import json
 import sys
 from pathlib import Path
 
+import attention
 import common
 import folder
 import peers
@@ -28,6 +29,7 @@ BEGIN, END = "<!-- bench/report.py writes from here -->", "<!-- to here -->"
 PARTS = {
     "peers": (peers, "One forward pass beside the peers"),
     "folder": (folder, "A folder of photos, from files to answers"),
+    "attention": (attention, "Attention alone"),
     "roofline": (roofline, "Linear layers against the machine's limits"),
     "scaling": (scaling, "How the time grows"),
 }
