@@ -7,8 +7,15 @@ _qkv() {
   [[ $command != convert ]] || types="fp32 fp16 bf16"
   COMPREPLY=()
   if [[ $COMP_CWORD -eq 1 ]]; then
-    mapfile -t COMPREPLY < <(compgen -W "classify embed info run verify convert bench -h --help --version" -- "$cur")
+    mapfile -t COMPREPLY < <(compgen -W "classify embed info run verify convert bench qk -h --help --version" -- "$cur")
     return
+  fi
+  if [[ $command == qk ]]; then
+    if [[ $COMP_CWORD -eq 2 ]]; then
+      mapfile -t COMPREPLY < <(compgen -W "-h --help" -- "$cur")
+      return
+    fi
+    command="qk ${COMP_WORDS[2]}"
   fi
   case $prev in
     --dtype) mapfile -t COMPREPLY < <(compgen -W "$types" -- "$cur") && return ;;

@@ -1,5 +1,5 @@
 # Completions of qkv for fish.
-set -l commands classify embed info run verify convert bench
+set -l commands classify embed info run verify convert bench qk
 set -l with_images "__fish_seen_subcommand_from classify embed run"
 set -l with_size "__fish_seen_subcommand_from classify embed run verify bench"
 
@@ -11,6 +11,7 @@ complete -c qkv -n "not __fish_seen_subcommand_from $commands" -a run -d "Write 
 complete -c qkv -n "not __fish_seen_subcommand_from $commands" -a verify -d "Compare with a reference"
 complete -c qkv -n "not __fish_seen_subcommand_from $commands" -a convert -d "Write another layout or type"
 complete -c qkv -n "not __fish_seen_subcommand_from $commands" -a bench -d "Measure a model's speed"
+complete -c qkv -n "not __fish_seen_subcommand_from $commands" -a qk -d "Take queries and keys apart"
 complete -c qkv -n "not __fish_seen_subcommand_from $commands" -l version -d "The program's version"
 complete -c qkv -s h -l help -d "What a subcommand takes"
 
