@@ -49,6 +49,11 @@ class Model {
   void Forward(View<const float> pixels, Workspace<float>& workspace, const Outputs<float>& outputs) const {
     vit_.Forward(pixels, workspace, outputs);
   }
+  /// See Vit::BlockWeights.
+  void BlockWeights(View<const float> tokens, int64_t block, Workspace<float>& workspace,
+                    std::span<const nn::WeightsRequest<float>> requests) const {
+    vit_.BlockWeights(tokens, block, workspace, requests);
+  }
   int64_t TokensFor(int64_t height, int64_t width) const { return vit_.TokensFor(height, width); }
 
   /// Makes Pixels produce another size, as the family's own library would. Throws Error when the family refuses it.

@@ -104,16 +104,41 @@ View<T> Vit<T>::Embed(View<const T> pixels, Workspace<T>& workspace) const {
   return x;
 }
 
-// How many tokens of the last block anybody looks at: those that pooling reads, or all.
+// How many tokens of a block anybody looks at, the first ones: those that pooling reads or whose attention is asked
+// for, or all.
 template <typename T>
 int64_t Vit<T>::RowsRead(const Outputs<T>& outputs, int64_t block, int64_t tokens) const {
   const bool whole = !read_rows_ || block + 1 < config_.depth || config_.pool != Pool::kToken ||
                      !outputs.tokens.empty() ||
                      std::any_of(outputs.hidden.begin(), outputs.hidden.end(),
-                                 [&](const auto& hidden) { return hidden.index == config_.depth; }) ||
-                     std::any_of(outputs.attention.begin(), outputs.attention.end(),
-                                 [&](const auto& attention) { return attention.block == block; });
-  return whole ? tokens : config_.distillation_head || config_.distillation_token ? 2 : 1;
+                                 [&](const auto& hidden) { return hidden.index == config_.depth; });
+  if (whole) return tokens;
+  int64_t rows = config_.distillation_head || config_.distillation_token ? 2 : 1;
+  for (const auto& attention : outputs.attention) {
+    if (attention.block == block) rows = std::max(rows, std::min(attention.request.row_end, tokens));
+  }
+  return rows;
+}
+
+// How many blocks, from the first, somebody needs the tokens of.
+template <typename T>
+int64_t Vit<T>::BlocksRead(const Outputs<T>& outputs) const {
+  if (!outputs.logits.empty() || !outputs.pooled.empty() || !outputs.tokens.empty()) return config_.depth;
+  int64_t blocks = 0;
+  for (const auto& hidden : outputs.hidden) blocks = std::max(blocks, hidden.index);
+  for (const auto& attention : outputs.attention) blocks = std::max(blocks, attention.block);
+  return blocks;
+}
+
+template <typename T>
+void Vit<T>::BlockWeights(View<const T> tokens, int64_t block, Workspace<T>& workspace,
+                          std::span<const nn::WeightsRequest<T>> requests) const {
+  Require(block >= 0 && block < config_.depth, "attention of block {} was asked for, there are 0 to {}", block,
+          config_.depth - 1);
+  Require(tokens.rank() == 3 && tokens.dim(2) == config_.width && tokens.dense(),
+          "attention: expected dense tokens [B, N, {}], got {}", config_.width, ToString(tokens.shape()));
+  workspace.arena.Reset();
+  nn::BlockWeights<T>(tokens, blocks_[static_cast<size_t>(block)], workspace.arena, requests);
 }
 
 template <typename T>
@@ -139,14 +164,22 @@ void Vit<T>::Forward(View<const T> pixels, Workspace<T>& workspace, const Output
   };
   keep_hidden(0);
   std::vector<nn::WeightsRequest<T>> requests;  // empty, and without allocation, where no attention was asked for
+  const int64_t blocks = BlocksRead(outputs);
   for (int64_t block = 0; block < config_.depth; ++block) {
     requests.clear();
     for (const auto& attention : outputs.attention) {
       if (attention.block == block) requests.push_back(attention.request);
     }
+    if (block >= blocks) {  // the attention of this one is the last that is asked for
+      if (!requests.empty()) {
+        nn::BlockWeights<T>(x, blocks_[static_cast<size_t>(block)], workspace.arena, requests);
+      }
+      return;
+    }
     nn::BlockForward<T>(x, blocks_[static_cast<size_t>(block)], RowsRead(outputs, block, N), workspace.arena, requests);
     keep_hidden(block + 1);
   }
+  if (outputs.tokens.empty() && outputs.logits.empty() && outputs.pooled.empty()) return;
   const int64_t read = config_.depth > 0 ? RowsRead(outputs, config_.depth - 1, N) : N;
   const View<T> tokens = x.slice(1, 0, read);
   if (!norm_.empty()) {

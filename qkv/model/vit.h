@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "qkv/core/arena.h"
@@ -13,7 +14,7 @@
 
 namespace qkv::model {
 
-/// What a forward pass writes; empty views are not computed.
+/// What a forward pass writes; empty views are not computed, and neither are blocks that nothing here needs.
 template <typename T>
 struct Outputs {
   struct Hidden {
@@ -22,7 +23,7 @@ struct Outputs {
   };
   struct Attention {
     int64_t block;                  // from 0
-    nn::WeightsRequest<T> request;  // rows, and [B, H, rows, N]
+    nn::WeightsRequest<T> request;  // rows, and where their weights go
   };
   View<T> logits = {};  // [B, C], without a classifier the pooled [B, D]
   View<T> pooled = {};  // [B, pooled_width], what the classifier sees
@@ -61,6 +62,10 @@ class Vit {
   /// does. An image's result does not depend on what shares its batch. Throws Error when the shapes do not fit.
   void Forward(View<const T> pixels, Workspace<T>& workspace, const Outputs<T>& outputs) const;
 
+  /// Attention weights of one block from the tokens that enter it, [B, N, D]: those of Outputs::hidden with its index.
+  void BlockWeights(View<const T> tokens, int64_t block, Workspace<T>& workspace,
+                    std::span<const nn::WeightsRequest<T>> requests) const;
+
   /// Tokens of an image of this size. Throws Error when the family refuses the size.
   int64_t TokensFor(int64_t height, int64_t width) const;
 
@@ -82,6 +87,7 @@ class Vit {
   void Classify(View<const T> tokens, const Outputs<T>& outputs, Arena& arena) const;
   View<T> PoolTokens(View<const T> tokens, Arena& arena) const;
   int64_t RowsRead(const Outputs<T>& outputs, int64_t block, int64_t tokens) const;
+  int64_t BlocksRead(const Outputs<T>& outputs) const;
   bool Absorbs(const BuildOptions& options, int64_t block) const {
     return options.absorb && !config_.qk_norm && RowsRead({}, block, config_.tokens()) < config_.tokens();
   }

@@ -87,7 +87,35 @@ void AbsorbedAttention(View<const T> query, const Input<T>& x, const AbsorbedHea
   }
 }
 
-// The order of keys and values for all tokens; requests get the weights. query, joined as above.
+// Weights that are visited are made this many at a time: 4 MiB of floats, which stay in the caches.
+constexpr int64_t kVisitedWeights = int64_t{1} << 20;
+// Rows of a visit at least: the panels of the kernels are up to 16 high.
+constexpr int64_t kVisitedRows = 16;
+
+// Gives a request its weights. query: [B, H, N_q, E]; key: [B, H, N_k, E].
+template <typename T>
+void Answer(const WeightsRequest<T>& request, View<const T> query, View<const T> key,
+            const attention::Options<T>& options, Arena& arena) {
+  const int64_t H = query.dim(1), head_end = request.head_end == 0 ? H : request.head_end;
+  Require(0 <= request.head_begin && request.head_begin < head_end && head_end <= H,
+          "attention: no heads {}..{} among {}", request.head_begin, head_end, H);
+  query = query.slice(1, request.head_begin, head_end), key = key.slice(1, request.head_begin, head_end);
+  if (!request.visit) {
+    attention::AttentionWeights<T>(query, key, options, request.row_begin, request.row_end, request.out);
+    return;
+  }
+  const int64_t B = query.dim(0), heads = query.dim(1), N_k = key.dim(2);
+  const int64_t most = std::max(kVisitedWeights / std::max<int64_t>(1, B * heads * N_k), kVisitedRows);
+  for (int64_t row = request.row_begin; row < request.row_end; row += most) {
+    const Arena::Scope scope(arena);
+    const int64_t end = std::min(row + most, request.row_end);
+    const View<T> weights = arena.New<T>({B, heads, end - row, N_k});
+    attention::AttentionWeights<T>(query, key, options, row, end, weights);
+    request.visit(row, weights);
+  }
+}
+
+// The order of keys and values for all tokens; requests get the weights. query, joined as above; joined may be empty.
 template <typename T>
 void ProjectedAttention(View<const T> query, const Input<T>& x, const AttentionLayer<T>& layer, View<T> joined,
                         Arena& arena, std::span<const WeightsRequest<T>> requests) {
@@ -97,10 +125,8 @@ void ProjectedAttention(View<const T> query, const Input<T>& x, const AttentionL
   NormHeads(key, layer.key_norm);
   attention::Options<T> options;
   options.bf16 = layer.bf16;
-  attention::Attention<T>(query, key, value, options, SwapHeadsAndTokens(joined), arena);
-  for (const WeightsRequest<T>& request : requests) {
-    attention::AttentionWeights<T>(query, key, options, request.row_begin, request.row_end, request.out);
-  }
+  if (!joined.empty()) attention::Attention<T>(query, key, value, options, SwapHeadsAndTokens(joined), arena);
+  for (const WeightsRequest<T>& request : requests) Answer<T>(request, query, key, options, arena);
 }
 
 }  // namespace
@@ -113,6 +139,7 @@ void AttentionForward(const Input<T>& x_query, const Input<T>& x, const Attentio
   const int64_t B = x.dim(0), Nq = x_query.dim(1), H = layer.heads, E = layer.head_width;
   const View<T> query = ProjectToHeads(x_query, layer.query, E, arena);
   NormHeads(query, layer.query_norm);
+  if (out.empty()) return ProjectedAttention<T>(query, x, layer, {}, arena, requests);
   const View<T> joined = arena.New<T>({B, Nq, H, E});
   const attention::Workload workload{Nq, x.dim(1), x.dim(2), H, E, layer.key_norm.empty()};
   if (!layer.absorbed.key.empty() && requests.empty() &&

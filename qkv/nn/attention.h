@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -35,16 +36,22 @@ struct AttentionLayer {
 };
 
 /// Asks for the attention weights of some query rows; they are computed beside the fused path, which stays fused.
+/// They are written to `out`, or, where that is empty, shown to `visit` a few rows at a time, so that nobody needs
+/// memory for all of them.
 template <typename T>
 struct WeightsRequest {
   int64_t row_begin = 0, row_end = 0;
-  View<T> out;  // [B, H, row_end − row_begin, N_k]
+  View<T> out = {};  // [B, heads, row_end − row_begin, N_k]
+  /// weights: [B, heads, rows, N_k], dense, of the queries `row` and following; gone after the call.
+  std::function<void(int64_t row, View<const T> weights)> visit;
+  int64_t head_begin = 0, head_end = 0;  // an end of 0: all heads
 };
 
 /// out = residual + scale · projection(attention(x_query, x)).
 /// x_query: [B, N_q, D]; x: [B, N, D]; out, residual: [B, N_q, D] (residual may be out); dense rows, any batch stride.
 /// Scores are scaled by 1 / sqrt(E). Scratch comes from `arena`. Where the layer has absorbed heads and no weights are
-/// requested, attention::CheapestOrder decides the order.
+/// requested, attention::CheapestOrder decides the order. Where out is empty, the requested weights are all that is
+/// computed.
 template <typename T>
 void AttentionForward(const Input<T>& x_query, const Input<T>& x, const AttentionLayer<T>& layer,
                       const Tensor<T>* scale, View<const T> residual, View<T> out, Arena& arena,

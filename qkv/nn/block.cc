@@ -1,5 +1,7 @@
 #include "qkv/nn/block.h"
 
+#include <algorithm>
+
 namespace qkv::nn {
 
 template <typename T>
@@ -14,6 +16,18 @@ void BlockForward(View<T> x, const Block<T>& block, int64_t rows, Arena& arena,
   MlpForward<T>(Normalised<T>(read, block.norm2, arena), block.mlp, scale(block.scale2), read, read, arena);
 }
 
+template <typename T>
+void BlockWeights(View<const T> x, const Block<T>& block, Arena& arena, std::span<const WeightsRequest<T>> requests) {
+  const Arena::Scope scope(arena);
+  int64_t rows = 0;
+  for (const WeightsRequest<T>& request : requests) rows = std::max(rows, request.row_end);
+  Require(rows <= x.dim(1), "attention: no row {} among {} queries", rows - 1, x.dim(1));
+  const Input<T> tokens = Normalised<T>(x, block.norm1, arena);
+  AttentionForward<T>(tokens.slice(1, 0, rows), tokens, block.attention, nullptr, {}, {}, arena, requests);
+}
+
+template void BlockWeights(View<const float>, const Block<float>&, Arena&, std::span<const WeightsRequest<float>>);
+template void BlockWeights(View<const double>, const Block<double>&, Arena&, std::span<const WeightsRequest<double>>);
 template void BlockForward(View<float>, const Block<float>&, int64_t, Arena&, std::span<const WeightsRequest<float>>);
 template void BlockForward(View<double>, const Block<double>&, int64_t, Arena&,
                            std::span<const WeightsRequest<double>>);

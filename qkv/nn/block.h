@@ -23,4 +23,8 @@ template <typename T>
 void BlockForward(View<T> x, const Block<T>& block, int64_t rows, Arena& arena,
                   std::span<const WeightsRequest<T>> requests = {});
 
+/// The attention weights of the block alone. x: [B, N, D], what enters the block.
+template <typename T>
+void BlockWeights(View<const T> x, const Block<T>& block, Arena& arena, std::span<const WeightsRequest<T>> requests);
+
 }  // namespace qkv::nn

@@ -122,5 +122,81 @@ TEST(Forward, AttentionOfOneRowIsThatRowOfAll) {
   }
 }
 
+// Attention alone, without logits, ends the pass at the last block that was asked for; the numbers are the same.
+TEST(Forward, AttentionIsTheSameHoweverItIsAskedFor) {
+  const std::pair<const char*, int64_t> cases[] = {
+      {"timm_reg4_cls", 24},        {"timm_qk_norm", 24}, {"timm_distilled", 24}, {"hf_vit", 24},
+      {"vit_pytorch_one_head", 24}, {"timm_vit", 256}};  // so many tokens are visited in several pieces
+  for (const auto& [name, side] : cases) {
+    const Model model = Load(name);
+    const VitConfig& c = model.config();
+    const auto pixels = Sampler(7).Normal<float>({2, c.channels, side, side});
+    const int64_t N = model.TokensFor(side, side), last = c.depth - 1, head = c.heads - 1;
+    Tensor<float> all({2, c.heads, N, N}), alone({2, c.heads, N, N}), again({2, c.heads, N, N}),
+        visited({2, 1, N - 1, N}), logits({2, c.outputs()}), tokens({2, N, c.width});
+    Workspace<float> workspace;
+    model.Forward(pixels, workspace, {.logits = logits, .attention = {{last, {0, N, all}}}});
+    int64_t next = 1;
+    const auto visit = [&](int64_t row, View<const float> weights) {
+      EXPECT_EQ(row, next);
+      next += weights.dim(2);
+      for (int64_t b = 0; b < 2; ++b) {
+        std::copy_n(weights.at(b), weights.dim(2) * N, visited.view().at(b, 0, row - 1));
+      }
+    };
+    model.Forward(pixels, workspace,
+                  {.hidden = {{last, tokens}},
+                   .attention = {{last, {0, N, alone}},
+                                 {last, {.row_begin = 1, .row_end = N, .visit = visit, .head_begin = head}}}});
+    EXPECT_EQ(next, N);
+    const std::vector<nn::WeightsRequest<float>> request = {{0, N, again}};
+    model.BlockWeights(tokens, last, workspace, request);
+    for (int64_t i = 0; i < all.size(); ++i) {
+      ASSERT_EQ(alone[i], all[i]) << name;
+      ASSERT_EQ(again[i], all[i]) << name;
+    }
+    for (int64_t b = 0; b < 2; ++b) {
+      for (int64_t i = 0; i < (N - 1) * N; ++i) ASSERT_EQ(visited.view().at(b)[i], all.view().at(b, head, 1)[i]);
+    }
+  }
+}
+
+// One row beside the logits costs the last block no other row, and changes neither.
+TEST(Forward, LogitsAreTheSameBesideTheAttentionOfOneRow) {
+  const Model model = Load("timm_vit");
+  const VitConfig& c = model.config();
+  const Tensor<float> pixels = RandomPixels(model, 1);
+  const int64_t N = c.tokens();
+  for (const int64_t row : {int64_t{0}, N - 1}) {
+    Tensor<float> logits({1, c.outputs()}), weights({1, c.heads, 1, N}), alone({1, c.heads, 1, N});
+    Workspace<float> workspace;
+    model.Forward(pixels, workspace, {.logits = logits, .attention = {{c.depth - 1, {row, row + 1, weights}}}});
+    model.Forward(pixels, workspace, {.attention = {{c.depth - 1, {row, row + 1, alone}}}});
+    const Tensor<float> expected = model.Logits(pixels);
+    // The order of absorbed heads may have made these: the rounding is another.
+    for (int64_t i = 0; i < logits.size(); ++i) EXPECT_NEAR(logits[i], expected[i], 64 * 1.2e-7);
+    for (int64_t i = 0; i < weights.size(); ++i) EXPECT_EQ(weights[i], alone[i]);
+  }
+}
+
+TEST(Forward, RefusesAttentionThatIsNotThere) {
+  const Model model = Load("timm_vit");
+  const VitConfig& c = model.config();
+  const Tensor<float> pixels = RandomPixels(model, 1);
+  const int64_t N = c.tokens();
+  Tensor<float> out({1, c.heads, 1, N});
+  Workspace<float> workspace;
+  const auto ask = [&](int64_t block, const nn::WeightsRequest<float>& request) {
+    model.Forward(pixels, workspace, {.attention = {{block, request}}});
+  };
+  EXPECT_NO_THROW(ask(1, {N - 1, N, out}));
+  EXPECT_THROW(ask(2, {0, 1, out}), Error);
+  EXPECT_THROW(ask(1, {N, N + 1, out}), Error);
+  EXPECT_THROW(ask(1, {.row_begin = 0, .row_end = 1, .out = out, .head_begin = c.heads}), Error);
+  EXPECT_THROW(ask(1, {.row_begin = 0, .row_end = 1, .out = out, .head_begin = 1, .head_end = c.heads + 1}), Error);
+  const Tensor<float> narrow({1, N, c.width - 1});
+  EXPECT_THROW(model.BlockWeights(narrow, 0, workspace, {}), Error);
+}
+
 }  // namespace
 }  // namespace qkv::model
