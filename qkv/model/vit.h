@@ -48,7 +48,7 @@ struct BuildOptions {
   bool fold_scales = true;          // LayerScale into the linear layer before it
   bool fold_key_value_bias = true;  // key biases cancel in the softmax, value biases go into the projection's
   bool read_rows = true;            // the last block computes only the tokens that are read
-  bool absorb = true;               // attention for few rows in the order that attention::CheapestOrder finds
+  bool absorb = true;               // attention for few rows in the order that attention::CheapestPlan finds
 };
 
 template <typename T>

@@ -1,5 +1,6 @@
 #include "qkv/nn/attention.h"
 
+#include <array>
 #include <cmath>
 
 #include "qkv/attention/plan.h"
@@ -141,9 +142,12 @@ void AttentionForward(const Input<T>& x_query, const Input<T>& x, const Attentio
   NormHeads(query, layer.query_norm);
   if (out.empty()) return ProjectedAttention<T>(query, x, layer, {}, arena, requests);
   const View<T> joined = arena.New<T>({B, Nq, H, E});
+  using attention::Order;
+  constexpr std::array kPossible = {Order::kProjected, Order::kAbsorbed};
   const attention::Workload workload{Nq, x.dim(1), x.dim(2), H, E, layer.key_norm.empty()};
+  // As wide as each other, scores and outputs are cheapest in the same order.
   if (!layer.absorbed.key.empty() && requests.empty() &&
-      attention::CheapestOrder(workload) == attention::Order::kAbsorbed) {
+      attention::CheapestPlan(workload, kPossible) == attention::Plan{Order::kAbsorbed, Order::kAbsorbed}) {
     AbsorbedAttention<T>(query, x, layer.absorbed, joined, arena);
   } else {
     ProjectedAttention<T>(query, x, layer, joined, arena, requests);

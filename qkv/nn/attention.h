@@ -50,7 +50,7 @@ struct WeightsRequest {
 /// out = residual + scale · projection(attention(x_query, x)).
 /// x_query: [B, N_q, D]; x: [B, N, D]; out, residual: [B, N_q, D] (residual may be out); dense rows, any batch stride.
 /// Scores are scaled by 1 / sqrt(E). Scratch comes from `arena`. Where the layer has absorbed heads and no weights are
-/// requested, attention::CheapestOrder decides the order. Where out is empty, the requested weights are all that is
+/// requested, attention::CheapestPlan decides the order. Where out is empty, the requested weights are all that is
 /// computed.
 template <typename T>
 void AttentionForward(const Input<T>& x_query, const Input<T>& x, const AttentionLayer<T>& layer,
