@@ -1,0 +1,127 @@
+#include "qkv/report/svg.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "qkv/core/error.h"
+#include "qkv/report/text.h"
+
+namespace qkv::report {
+namespace {
+
+// The colours of bench/svg.py, with enough contrast to either ground for lines and marks. :root is the picture where it
+// stands alone, and the page where it stands in one of page.h, whose ground has the same colour.
+constexpr std::string_view kStyle = R"(<style>
+:root { background: #fff }
+.chart text { font: 12px system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; fill: #24292f }
+.chart .title { font-weight: 600; font-size: 13px } .chart .strong { font-weight: 600 }
+.chart .small { font-size: 11px } .chart .muted { fill: #57606a } .chart .on-dark { fill: #fff } .chart .on-light { fill: #1f2328 }
+.chart .grid { stroke: #d8dee4; stroke-width: 1 } .chart .axis { stroke: #8c959f; stroke-width: 1 }
+.chart .curve { fill: none; stroke-width: 2; stroke-linejoin: round; stroke-linecap: round }
+.chart .thin { stroke-width: 1 } .chart .dashed { stroke-dasharray: 5 4 } .chart .pale { opacity: .22 }
+.chart .s0 { stroke: #0969da } .chart .s1 { stroke: #bc4c00 } .chart .s2 { stroke: #1a7f37 }
+.chart .s3 { stroke: #8250df } .chart .s4 { stroke: #bf3989 } .chart .s5 { stroke: #6e7781 }
+.chart .f0 { fill: #0969da } .chart .f1 { fill: #bc4c00 } .chart .f2 { fill: #1a7f37 }
+.chart .f3 { fill: #8250df } .chart .f4 { fill: #bf3989 } .chart .f5 { fill: #8c959f }
+@media screen and (prefers-color-scheme: dark) {
+:root { background: #0d1117 }
+.chart text { fill: #e6edf3 } .chart .muted { fill: #9198a1 } .chart .on-light { fill: #1f2328 }
+.chart .grid { stroke: #262c34 } .chart .axis { stroke: #6e7681 } .chart .pale { opacity: .3 }
+.chart .s0 { stroke: #4493f8 } .chart .s1 { stroke: #f0883e } .chart .s2 { stroke: #3fb950 }
+.chart .s3 { stroke: #ab7df8 } .chart .s4 { stroke: #db61a2 } .chart .s5 { stroke: #8b949e }
+.chart .f0 { fill: #4493f8 } .chart .f1 { fill: #f0883e } .chart .f2 { fill: #3fb950 }
+.chart .f3 { fill: #ab7df8 } .chart .f4 { fill: #db61a2 } .chart .f5 { fill: #6e7681 }
+}
+</style>
+)";
+
+std::string ClassOf(std::string_view style) {
+  return style.empty() ? "" : fmt::format(" class=\"{}\"", EscapeXml(style));
+}
+
+std::string_view NameOf(Anchor anchor) {
+  return anchor == Anchor::kMiddle ? "middle" : anchor == Anchor::kEnd ? "end" : "start";
+}
+
+}  // namespace
+
+std::string Svg::Coordinate(double value) {
+  finite_ &= std::isfinite(value);
+  std::string text = fmt::format("{:.1f}", value);
+  if (text.ends_with(".0")) text.resize(text.size() - 2);
+  return text == "-0" ? "0" : text;
+}
+
+void Svg::Close(std::string_view tag, std::string_view tip) {
+  body_ += tip.empty() ? "/>\n" : fmt::format("><title>{}</title></{}>\n", EscapeXml(tip), tag);
+}
+
+void Svg::Line(Point from, Point to, std::string_view style) {
+  body_ += fmt::format("<line x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\"{}/>\n", Coordinate(from.x), Coordinate(from.y),
+                       Coordinate(to.x), Coordinate(to.y), ClassOf(style));
+}
+
+void Svg::Curve(std::span<const Point> points, std::string_view style) {
+  if (points.empty()) return;
+  body_ += "<polyline points=\"";
+  for (size_t i = 0; i < points.size(); ++i) {
+    body_ += fmt::format("{}{},{}", i > 0 ? " " : "", Coordinate(points[i].x), Coordinate(points[i].y));
+  }
+  body_ += fmt::format("\"{}/>\n", ClassOf("curve " + std::string(style)));
+}
+
+void Svg::Polygon(std::span<const Point> points, std::string_view style, std::string_view tip) {
+  if (points.empty()) return;
+  body_ += "<polygon points=\"";
+  for (size_t i = 0; i < points.size(); ++i) {
+    body_ += fmt::format("{}{},{}", i > 0 ? " " : "", Coordinate(points[i].x), Coordinate(points[i].y));
+  }
+  body_ += fmt::format("\"{}", ClassOf(style));
+  Close("polygon", tip);
+}
+
+void Svg::Circle(Point centre, double radius, std::string_view style, std::string_view tip) {
+  body_ += fmt::format("<circle cx=\"{}\" cy=\"{}\" r=\"{}\"{}", Coordinate(centre.x), Coordinate(centre.y),
+                       Coordinate(radius), ClassOf(style));
+  Close("circle", tip);
+}
+
+void Svg::Rectangle(Point corner, double width, double height, std::string_view style, std::string_view tip) {
+  body_ += fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"{}", Coordinate(corner.x),
+                       Coordinate(corner.y), Coordinate(width), Coordinate(height), ClassOf(style));
+  Close("rect", tip);
+}
+
+void Svg::Cell(Point corner, double width, double height, std::string_view colour, std::string_view tip) {
+  body_ += fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"{}\"", Coordinate(corner.x),
+                       Coordinate(corner.y), Coordinate(width), Coordinate(height), EscapeXml(colour));
+  Close("rect", tip);
+}
+
+void Svg::Words(Point at, std::string_view words, std::string_view style, Anchor anchor) {
+  body_ +=
+      fmt::format("<text x=\"{}\" y=\"{}\"{}{}>{}</text>\n", Coordinate(at.x), Coordinate(at.y), ClassOf(style),
+                  anchor == Anchor::kStart ? "" : fmt::format(" text-anchor=\"{}\"", NameOf(anchor)), EscapeXml(words));
+}
+
+void Svg::WordsUpwards(Point at, std::string_view words, std::string_view style) {
+  body_ += fmt::format("<text transform=\"translate({} {}) rotate(-90)\"{} text-anchor=\"middle\">{}</text>\n",
+                       Coordinate(at.x), Coordinate(at.y), ClassOf(style), EscapeXml(words));
+}
+
+std::string Svg::Finish(double width, double height) const {
+  Require(finite_ && std::isfinite(width) && std::isfinite(height), "picture \"{}\": a coordinate is not finite",
+          title_);
+  return fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"chart\" role=\"img\" viewBox=\"0 0 {0:.0f} {1:.0f}\" "
+      "width=\"{0:.0f}\" height=\"{1:.0f}\">\n<title>{2}</title>\n<desc>{3}</desc>\n{4}{5}</svg>\n",
+      std::ceil(width), std::ceil(height), EscapeXml(title_), EscapeXml(description_), kStyle, body_);
+}
+
+double WidthOf(std::string_view words, double font_size) {
+  // Sans-serif letters are about 0.55 of the font's size wide on average.
+  return 0.55 * font_size * static_cast<double>(CountCharacters(words));
+}
+
+}  // namespace qkv::report

@@ -1,0 +1,130 @@
+#include "qkv/report/text.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace qkv::report {
+namespace {
+
+constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
+
+// The length of the UTF-8 character that text begins with, or 0 when it begins with none (Unicode 15, table 3-7).
+size_t CharacterLength(std::string_view text) {
+  const auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
+  const auto follows = [&](size_t i, unsigned low = 0x80, unsigned high = 0xBF) {
+    return byte(i) >= low && byte(i) <= high;
+  };
+  const unsigned first = byte(0);
+  if (first < 0x80) return 1;
+  if (first >= 0xC2 && first <= 0xDF) return follows(1) ? 2 : 0;
+  if (first >= 0xE0 && first <= 0xEF) {
+    const unsigned low = first == 0xE0 ? 0xA0 : 0x80, high = first == 0xED ? 0x9F : 0xBF;  // no overlong, no surrogate
+    return follows(1, low, high) && follows(2) ? 3 : 0;
+  }
+  if (first >= 0xF0 && first <= 0xF4) {
+    const unsigned low = first == 0xF0 ? 0x90 : 0x80, high = first == 0xF4 ? 0x8F : 0xBF;
+    return follows(1, low, high) && follows(2) && follows(3) ? 4 : 0;
+  }
+  return 0;
+}
+
+// XML 1.0 §2.2: of the control characters only these three, and no U+FFFE and U+FFFF.
+bool IsXmlCharacter(std::string_view c) {
+  if (c.size() == 1) return static_cast<unsigned char>(c[0]) >= 0x20 || c == "\t" || c == "\n" || c == "\r";
+  return c != "\xEF\xBF\xBE" && c != "\xEF\xBF\xBF";
+}
+
+}  // namespace
+
+std::string EscapeXml(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const size_t length = CharacterLength(text);
+    const std::string_view c = text.substr(0, length == 0 ? 1 : length);
+    if (length == 0 || !IsXmlCharacter(c)) {
+      out += kReplacement;
+    } else if (c == "&") {
+      out += "&amp;";
+    } else if (c == "<") {
+      out += "&lt;";
+    } else if (c == ">") {
+      out += "&gt;";
+    } else if (c == "\"") {
+      out += "&quot;";
+    } else if (c == "'") {
+      out += "&#39;";
+    } else {
+      out += c;
+    }
+    text.remove_prefix(c.size());
+  }
+  return out;
+}
+
+std::string EscapeMarkdown(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '\n' || c == '\r') {
+      out += ' ';
+    } else if (c == '&') {
+      out += "&amp;";
+    } else if (c == '<') {
+      out += "&lt;";
+    } else {
+      if (std::string_view("\\|*_`[]~").find(c) != std::string_view::npos) out += '\\';
+      out += c;
+    }
+  }
+  return out;
+}
+
+std::string EscapeCsv(std::string_view text) {
+  if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"') out += '"';
+    out += c;
+  }
+  return out + '"';
+}
+
+int64_t CountCharacters(std::string_view text) {
+  int64_t count = 0;
+  for (const char c : text) count += (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  return count;
+}
+
+std::string Number(double value, int digits) {
+  if (std::isnan(value)) return "–";
+  if (std::isinf(value)) return value > 0 ? "∞" : "−∞";
+  if (value == 0) return "0";
+  // Rounded first, so that 999.9 has the digits of 1000.
+  const double rounded = std::stod(fmt::format("{:.{}e}", value, digits - 1));
+  const int exponent = static_cast<int>(std::floor(std::log10(std::abs(rounded))));
+  if (exponent >= 7 || exponent < -4) {
+    const std::string text = fmt::format("{:.{}e}", value, digits - 1);
+    const size_t e = text.find('e');
+    return fmt::format("{}e{}", text.substr(0, e), std::stoi(text.substr(e + 1)));
+  }
+  return fmt::format("{:.{}f}", value, std::max(0, digits - 1 - exponent));
+}
+
+std::string Seconds(double seconds, int digits) {
+  if (!std::isfinite(seconds)) return Number(seconds);
+  const double magnitude = std::abs(seconds);
+  if (magnitude >= 1 || magnitude == 0) return Number(seconds, digits) + " s";
+  if (magnitude >= 1e-3) return Number(seconds * 1e3, digits) + " ms";
+  if (magnitude >= 1e-6) return Number(seconds * 1e6, digits) + " µs";
+  return Number(seconds * 1e9, digits) + " ns";
+}
+
+std::string WithCommas(int64_t number) {
+  std::string text = fmt::format("{}", number);
+  const size_t first = number < 0 ? 1 : 0;
+  for (size_t at = text.size(); at > first + 3;) text.insert(at -= 3, ",");
+  return text;
+}
+
+}  // namespace qkv::report
