@@ -123,7 +123,7 @@ std::string Seconds(double seconds, int digits) {
 std::string WithCommas(int64_t number) {
   std::string text = fmt::format("{}", number);
   const size_t first = number < 0 ? 1 : 0;
-  for (size_t at = text.size(); at > first + 3;) text.insert(at -= 3, ",");
+  for (size_t at = text.size(); at > first + 3;) text.insert(at -= 3, 1, ',');
   return text;
 }
 

@@ -1,5 +1,6 @@
 #include "qkv/report/heatmap.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -48,7 +49,7 @@ TEST(Heatmap, NoughtIsTheMiddleOfADivergingMap) {
 TEST(Heatmap, OfManyCellsNamesSomeRows) {
   Heatmap chart{.heading = {"Large"}, .row_count = 200, .column_count = 200};
   chart.values.assign(200 * 200, .5);
-  for (int i = 0; i < 200; ++i) chart.rows.push_back("r" + std::to_string(i));
+  for (int i = 0; i < 200; ++i) chart.rows.push_back(fmt::format("r{}", i));
   const std::string svg = Draw(chart);
   EXPECT_TRUE(IsXml(svg));
   EXPECT_NE(svg.find(">r0</text>"), std::string::npos);
