@@ -2,11 +2,13 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <memory>
 
 #include "cli/command.h"
 #include "qkv/io/json.h"
+#include "qkv/model/separate.h"
 #include "qkv/model/tensor_table.h"
 #include "qkv/simd/isa.h"
 
@@ -17,6 +19,11 @@ struct Options {
   ModelOptions model;
   bool json = false;
 };
+
+// What the kind of attention saves against separate queries, keys and values; negative where it costs.
+int64_t SavedParameters(const model::VitConfig& c) {
+  return model::Parameters(model::AsSeparate(c)) - model::Parameters(c);
+}
 
 using Row = std::pair<std::string, std::string>;
 
@@ -64,6 +71,16 @@ std::string DescribeTypes(const io::SafeTensors& tensors) {
   std::string text;
   for (const auto& [type, count] : counts) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, type);
   return text;
+}
+
+// "merged: 1,234 parameters more than separate queries, keys and values would have"
+std::string DescribeAttention(const model::VitConfig& c) {
+  std::string text(model::Name(c.attention));
+  if (c.qk_width > 0) text += fmt::format(" of rank {}", c.qk_width);
+  if (c.attention == nn::AttentionKind::kSeparate) return text;
+  const int64_t saved = SavedParameters(c);
+  return fmt::format("{}: {} parameters {} than with separate queries, keys and values", text,
+                     WithCommas(std::abs(saved)), saved >= 0 ? "fewer" : "more");
 }
 
 std::string DescribeBlock(const model::VitConfig& c) {
@@ -115,6 +132,9 @@ int Info(const Options& options) {
                      {"depth", c.depth},
                      {"heads", c.heads},
                      {"head_width", c.head_width},
+                     {"attention", model::Name(c.attention)},
+                     {"qk_width", c.query_width()},
+                     {"parameters_saved", SavedParameters(c)},
                      {"mlp_width", c.mlp_width},
                      {"classes", c.classes},
                      {"labels", description.labels},
@@ -135,6 +155,7 @@ int Info(const Options& options) {
       {"tokens", DescribeTokens(c)},
       {"blocks",
        fmt::format("{} of width {}, {} heads of {}, MLP {}", c.depth, c.width, c.heads, c.head_width, c.mlp_width)},
+      {"attention", DescribeAttention(c)},
       {"in a block", DescribeBlock(c)},
       {"pooling", std::string(model::Name(c.pool))},
       {"output", c.classes > 0

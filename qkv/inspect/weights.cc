@@ -1,6 +1,9 @@
 #include "qkv/inspect/weights.h"
 
 #include <algorithm>
+#include <cmath>
+
+#include "qkv/model/separate.h"
 
 namespace qkv::inspect {
 namespace {
@@ -11,33 +14,21 @@ Tensor<T> Get(const model::Checkpoint& checkpoint, const std::string& name) {
   return found == checkpoint.bound.end() ? Tensor<T>() : model::Read<T>(*found);
 }
 
-// The entries [begin, end) of the first axis.
-template <typename T>
-Tensor<T> Part(const Tensor<T>& tensor, int64_t begin, int64_t end) {
-  if (tensor.empty()) return {};
-  const View<const T> from = tensor.view().slice(0, begin, end);
-  auto part = Tensor<T>::Uninitialised(from.shape());
-  std::copy_n(from.data(), part.size(), part.data());
-  return part;
-}
-
 }  // namespace
 
 template <typename T>
 AttentionWeights<T> ReadAttention(const model::Checkpoint& checkpoint, int64_t block) {
   const model::VitConfig& config = checkpoint.description.config;
-  Require(block >= 0 && block < config.depth, "{}: expected a block from 0 to {}, got {}", checkpoint.source,
-          config.depth - 1, block);
+  model::QueryKeyValue<T> made = model::ReadQueryKeyValue<T>(checkpoint, block);
   const std::string name = fmt::format("blocks.{}.", block);
-  const int64_t joined = config.heads * config.head_width;
-  const auto weight = Get<T>(checkpoint, name + "attn.qkv.weight"), bias = Get<T>(checkpoint, name + "attn.qkv.bias");
   return {.heads = config.heads,
+          .scale = 1 / std::sqrt(static_cast<double>(config.head_width)),
           .gamma = Get<T>(checkpoint, name + "norm1.weight"),
           .beta = Get<T>(checkpoint, name + "norm1.bias"),
           .eps = config.eps,
-          .query = {Part(weight, 0, joined), Part(bias, 0, joined)},
-          .key = {Part(weight, joined, 2 * joined), Part(bias, joined, 2 * joined)},
-          .value = {Part(weight, 2 * joined, 3 * joined), Part(bias, 2 * joined, 3 * joined)},
+          .query = {std::move(made.query), std::move(made.query_bias)},
+          .key = {std::move(made.key), std::move(made.key_bias)},
+          .value = {std::move(made.value), std::move(made.value_bias)},
           .output = {Get<T>(checkpoint, name + "attn.proj.weight"), Get<T>(checkpoint, name + "attn.proj.bias")}};
 }
 

@@ -8,17 +8,19 @@
 
 namespace qkv::inspect {
 
-/// All heads of one block, as they are stored: nothing is folded or merged.
+/// All heads of one block: nothing is folded. Where the kind of attention has no W_Q and W_K of its own, those of
+/// model::ReadQueryKeyValue, which give the same scores; merged heads have D rows instead of E.
 template <typename T>
 struct AttentionWeights {
   int64_t heads = 1;
+  double scale = 1;                          // s of the logits s · Q Kᵀ: 1 / sqrt(E) of the values' E
   Tensor<T> gamma, beta;                     // of the LayerNorm before the projections, [D]
   double eps = 0;                            // of that norm
-  algebra::Projection<T> query, key, value;  // [H·E, D] and, unless the model has none, [H·E]
+  algebra::Projection<T> query, key, value;  // [H·r, D], values [H·E, D] and, unless the model has none, biases
   algebra::Projection<T> output;             // [D, H·E], or empty: the joined heads are the output
 };
 
-/// Throws Error when there is no such block or a tensor is not finite.
+/// Throws Error when there is no such block, its scores do not come from tokens, or a tensor is not finite.
 template <typename T>
 AttentionWeights<T> ReadAttention(const model::Checkpoint& checkpoint, int64_t block);
 

@@ -13,7 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // To be raised whenever the same checkpoint, options and instruction set give other layers than before, or other names.
-constexpr int kFormat = 1;
+constexpr int kFormat = 2;
 constexpr const char* kIdentityKey = "qkv.identity";
 
 // FNV-1a. Against accidents only: whoever can write the files can make the model say anything.

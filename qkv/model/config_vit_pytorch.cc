@@ -16,7 +16,7 @@ int64_t Extent(const io::SafeTensors& tensors, std::string_view name, int axis) 
 
 int64_t CountBlocks(const io::SafeTensors& tensors) {
   int64_t depth = 0;
-  while (tensors.Find(fmt::format("transformer.layers.{}.0.to_qkv.weight", depth))) ++depth;
+  while (tensors.Find(fmt::format("transformer.layers.{}.0.norm.weight", depth))) ++depth;
   return depth;
 }
 

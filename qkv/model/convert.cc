@@ -8,6 +8,7 @@
 #include "qkv/core/file.h"
 #include "qkv/io/safetensors.h"
 #include "qkv/model/convert_tensors.h"
+#include "qkv/model/separate.h"
 #include "qkv/model/translate.h"
 
 namespace qkv::model {
@@ -109,7 +110,7 @@ Plan PlanTranslated(const Checkpoint& checkpoint, Family layout, std::optional<D
   if (!translation.preprocessor.is_null()) preprocessor = translation.preprocessor;
   // What the configuration means is left to its reader, so that writer and reader cannot disagree.
   const VitConfig target = Describe(translation.config, preprocessor, io::SafeTensors()).config;
-  const std::vector<std::string> differences = Differences(checkpoint.description.config, target);
+  const std::vector<std::string> differences = Differences(AsSeparate(checkpoint.description.config), target);
   Require(differences.empty(), "convert: {} ({}) cannot be written for {}: {} would differ",
           checkpoint.description.config.architecture, Name(checkpoint.description.config.family), Name(layout),
           fmt::join(differences, ", "));
@@ -121,6 +122,22 @@ Plan PlanTranslated(const Checkpoint& checkpoint, Family layout, std::optional<D
   plan.texts[kConfig] = ToText(translation.config);
   if (preprocessor) plan.texts[kPreprocessor] = ToText(*preprocessor);
   plan.notes = std::move(translation.notes);
+  return plan;
+}
+
+// Its own layout, with queries, keys and values as its own library has them.
+Plan PlanSeparate(const Checkpoint& checkpoint, std::optional<DType> dtype) {
+  const VitConfig& config = checkpoint.description.config;
+  const std::string obstruction = WhyNotSeparate(config);
+  Require(obstruction.empty(), "convert: {} ({}) cannot be written for {}:\n  {} has no {} attention: {}",
+          config.architecture, Name(config.family), Name(config.family), Name(config.family), Name(config.attention),
+          obstruction);
+  Plan plan = PlanSame(checkpoint, dtype);
+  auto json = nlohmann::ordered_json::parse(plan.texts.at(kConfig));
+  json.erase("qkv_attention");
+  json.erase("qkv_attention_rank");
+  plan.texts[kConfig] = ToText(json);
+  plan.weights = SeparateTensors(checkpoint, dtype);
   return plan;
 }
 
@@ -187,7 +204,10 @@ Converted Convert(const Checkpoint& checkpoint, const fs::path& folder, const Co
               *options.dtype == DType::kBF16,
           "convert: cannot write {}, expected F32, F16 or BF16", Name(options.dtype.value_or(DType::kF32)));
   const Family own = checkpoint.description.config.family, layout = options.layout.value_or(own);
-  Plan plan = layout == own ? PlanSame(checkpoint, options.dtype) : PlanTranslated(checkpoint, layout, options.dtype);
+  const bool expand = options.layout && checkpoint.description.config.attention != nn::AttentionKind::kSeparate;
+  Plan plan = layout != own ? PlanTranslated(checkpoint, layout, options.dtype)
+              : expand      ? PlanSeparate(checkpoint, options.dtype)
+                            : PlanSame(checkpoint, options.dtype);
 
   try {
     WorkFolder work(folder);

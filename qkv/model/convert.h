@@ -13,9 +13,11 @@
 namespace qkv::model {
 
 struct ConvertOptions {
-  std::optional<Family> layout;  // nothing: its own, every stored name as it is
-  std::optional<DType> dtype;    // kF32, kF16 or kBF16; nothing: every tensor's own
-  bool force = false;            // write into a folder that is not empty
+  // Nothing: its own, every stored name as it is. Asked for, also where it is its own: one that the library itself can
+  // load, so that attention that shares weights, or has narrow queries and keys, is written as separate ones.
+  std::optional<Family> layout;
+  std::optional<DType> dtype;  // kF32, kF16 or kBF16; nothing: every tensor's own
+  bool force = false;          // write into a folder that is not empty
 };
 
 struct Converted {

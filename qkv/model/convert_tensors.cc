@@ -4,8 +4,10 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <set>
 
 #include "qkv/io/json.h"
+#include "qkv/model/separate.h"
 
 namespace qkv::model {
 namespace {
@@ -102,6 +104,30 @@ void AddParts(const StoredTensor& tensor, const std::vector<std::string>& names,
   }
 }
 
+template <typename From>
+StoredTensor Stored(const Tensor<From>& values, const std::string& name, DType dtype, TensorList* list) {
+  const std::span<std::byte> memory = NewMemory(list, static_cast<size_t>(values.size()) * SizeOf(dtype));
+  Narrow(values, name, dtype, memory.data());
+  return {name, dtype, values.shape(), memory};
+}
+
+// Every block's projection of queries, keys and values, for attention of a kind that is not stored so.
+std::vector<StoredTensor> FusedProjections(const Checkpoint& checkpoint, std::optional<DType> dtype, TensorList* list) {
+  std::vector<StoredTensor> tensors;
+  const VitConfig& config = checkpoint.description.config;
+  for (int64_t block = 0; block < config.depth && config.attention != nn::AttentionKind::kSeparate; ++block) {
+    const std::string qkv = fmt::format("blocks.{}.attn.qkv", block);
+    const FusedProjection<double> fused = ReadFusedProjection<double>(checkpoint, block);
+    const auto found = std::ranges::find_if(checkpoint.bound, [&](const BoundTensor& bound) {
+      return bound.spec.name.starts_with(fmt::format("blocks.{}.attn.qk.", block));
+    });
+    const DType type = dtype.value_or(found->parts[0]->dtype);
+    tensors.push_back(Stored(fused.weight, qkv + ".weight", type, list));
+    if (!fused.bias.empty()) tensors.push_back(Stored(fused.bias, qkv + ".bias", type, list));
+  }
+  return tensors;
+}
+
 // Rewrites tokens and positions where the two configurations give a position to a different number of tokens.
 class PositionShift {
  public:
@@ -162,11 +188,32 @@ TensorList SameTensors(const Checkpoint& checkpoint, std::optional<DType> dtype)
   return list;
 }
 
+TensorList SeparateTensors(const Checkpoint& checkpoint, std::optional<DType> dtype) {
+  TensorList list;
+  const VitConfig target = AsSeparate(checkpoint.description.config);
+  std::set<const StoredTensor*> replaced;
+  for (const BoundTensor& bound : checkpoint.bound) {
+    if (bound.spec.name.find(".attn.qk.") == std::string::npos &&
+        bound.spec.name.find(".attn.v.") == std::string::npos) {
+      continue;
+    }
+    replaced.insert(bound.parts.begin(), bound.parts.end());
+  }
+  for (const StoredTensor& tensor : checkpoint.tensors->tensors()) {
+    if (!replaced.contains(&tensor)) list.tensors.push_back(dtype ? Cast(tensor, *dtype, &list) : tensor);
+  }
+  for (const StoredTensor& fused : FusedProjections(checkpoint, dtype, &list)) {
+    AddParts(fused, StoredNames(LayoutOf(target), BasePrefix(*checkpoint.tensors), fused.name), &list.tensors);
+  }
+  return list;
+}
+
 TensorList TranslatedTensors(const Checkpoint& checkpoint, const VitConfig& target, std::string_view prefix,
                              std::optional<DType> dtype) {
   TensorList list;
   std::map<std::string, StoredTensor> canonical;
   for (const BoundTensor& bound : checkpoint.bound) canonical.emplace(bound.spec.name, Join(bound, dtype, &list));
+  for (const StoredTensor& fused : FusedProjections(checkpoint, dtype, &list)) canonical.emplace(fused.name, fused);
   PositionShift(checkpoint.description.config, target, &canonical, &list);
 
   const Layout& layout = LayoutOf(target);

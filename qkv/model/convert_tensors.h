@@ -24,6 +24,10 @@ struct TensorList {
 /// Throws Error naming the tensor when a finite number would become infinite.
 TensorList SameTensors(const Checkpoint& checkpoint, std::optional<DType> dtype);
 
+/// The same with the tensors of attention as separate queries, keys and values, under the family's own names.
+/// Throws Error as above, and with WhyNotSeparate.
+TensorList SeparateTensors(const Checkpoint& checkpoint, std::optional<DType> dtype);
+
 /// The tensors of `target`, a configuration that computes what the checkpoint's does, cut and named as its library
 /// stores them; `prefix` is that of its base model. Where the target gives fewer tokens a position, positions are added
 /// to the tokens; where it gives more, theirs are zero.

@@ -170,10 +170,22 @@ bool LooksLikeVitPytorch(const io::SafeTensors& tensors) {
   return tensors.Find("to_patch_embedding.2.weight") != nullptr;
 }
 
+// The kind of attention, which no library but qkv has a word for: the same words in every family's config.json.
+void ParseAttention(const Fields& config, VitConfig* c) {
+  const std::string name = config.String("qkv_attention", "separate");
+  const std::optional<nn::AttentionKind> kind = FindAttentionKind(name);
+  Require(kind.has_value(), "config.json: \"qkv_attention\" is \"{}\", expected {}", name, kAttentionKindNames);
+  c->attention = *kind;
+  c->qk_width = config.Int("qkv_attention_rank", 0);
+}
+
 }  // namespace
 
 Description DescribeFromTensors(const io::SafeTensors& tensors) {
   Description description;
+  Require(tensors.Find("blocks.0.attn.v.weight") == nullptr && tensors.Find("blocks.0.attn.qk.weight") == nullptr &&
+              tensors.Find("blocks.0.attn.qk.query.weight") == nullptr,
+          "checkpoint: its attention is of a kind that only a config.json tells (\"qkv_attention\")");
   if (tensors.Find("blocks.0.attn.qkv.weight") && tensors.Find("patch_embed.proj.weight")) {
     description = DescribeBareTimm(tensors);
   } else if (FindWithSuffix(tensors, "embeddings.patch_embeddings.projection.weight")) {
@@ -211,6 +223,7 @@ Description Describe(const io::Json& config, const std::optional<io::Json>& prep
         "config.json: of no family that qkv knows: it has neither \"architecture\" (timm) nor \"model_type\" (Hugging "
         "Face) nor \"library_name\": \"vit-pytorch\"");
   }
+  ParseAttention(fields, &description.config);
   Validate(description.config);
   const std::string background = fields.String("qkv_background", "any");
   Require(background == "any" || background == "dark",

@@ -103,13 +103,6 @@ std::string ShapesOf(const std::vector<const io::StoredTensor*>& parts) {
   return text;
 }
 
-// What stands before the base model's own names.
-std::string BasePrefix(const io::SafeTensors& tensors) {
-  constexpr std::string_view kAnchor = "embeddings.patch_embeddings.projection.weight";
-  const io::StoredTensor* anchor = FindWithSuffix(tensors, kAnchor);
-  return anchor ? anchor->name.substr(0, anchor->name.size() - kAnchor.size()) : "";
-}
-
 // A list for a message: the first few, and how many more.
 std::string List(const std::vector<std::string>& entries) {
   constexpr size_t kShown = 8;
@@ -129,6 +122,12 @@ const io::StoredTensor* FindWithSuffix(const io::SafeTensors& tensors, std::stri
     }
   }
   return nullptr;
+}
+
+std::string BasePrefix(const io::SafeTensors& tensors) {
+  constexpr std::string_view kAnchor = "embeddings.patch_embeddings.projection.weight";
+  const io::StoredTensor* anchor = FindWithSuffix(tensors, kAnchor);
+  return anchor ? anchor->name.substr(0, anchor->name.size() - kAnchor.size()) : "";
 }
 
 const Layout& LayoutOf(const VitConfig& config) {

@@ -46,6 +46,9 @@ Tensor<T> Read(const BoundTensor& bound);
 /// misshaped and left-over tensors. Shapes are compared without extents of 1.
 std::vector<BoundTensor> Bind(const VitConfig& config, const io::SafeTensors& tensors);
 
+/// What stands before the base model's own names in this checkpoint: "vit.", "deit.", …, or nothing.
+std::string BasePrefix(const io::SafeTensors& tensors);
+
 /// Names under which a library stores a tensor of the table today. Throws Error when it has no name for it.
 std::vector<std::string> StoredNames(const Layout& layout, std::string_view prefix, std::string_view canonical);
 

@@ -1,5 +1,5 @@
 // Hugging Face's names of both generations, that on disk first: ViT and DeiT (layernorm_before, …), DINOv2 (norm1, …).
-#include "qkv/model/layout.h"
+#include "qkv/model/names_attention.h"
 
 namespace qkv::model {
 namespace {
@@ -54,10 +54,10 @@ constexpr NameRow kSwiGlu[] = {
 
 constexpr std::string_view kIgnored[] = {"@embeddings.mask_token"};
 
-constexpr std::span<const NameRow> kVitTables[] = {kVitBlocks, kShared};
-constexpr std::span<const NameRow> kTeacherTables[] = {kTeacherHeads, kVitBlocks, kShared};
-constexpr std::span<const NameRow> kDinov2Tables[] = {kDinov2Blocks, kShared};
-constexpr std::span<const NameRow> kSwiGluTables[] = {kSwiGlu, kDinov2Blocks, kShared};
+constexpr std::span<const NameRow> kVitTables[] = {kVitBlocks, kShared, kAttentionKindRows};
+constexpr std::span<const NameRow> kTeacherTables[] = {kTeacherHeads, kVitBlocks, kShared, kAttentionKindRows};
+constexpr std::span<const NameRow> kDinov2Tables[] = {kDinov2Blocks, kShared, kAttentionKindRows};
+constexpr std::span<const NameRow> kSwiGluTables[] = {kSwiGlu, kDinov2Blocks, kShared, kAttentionKindRows};
 
 constexpr Layout kVit = {kVitTables, kIgnored}, kTeacher = {kTeacherTables, kIgnored};
 constexpr Layout kDinov2 = {kDinov2Tables, kIgnored}, kDinov2SwiGlu = {kSwiGluTables, kIgnored};

@@ -1,5 +1,5 @@
 // timm's names: the canonical ones.
-#include "qkv/model/layout.h"
+#include "qkv/model/names_attention.h"
 
 namespace qkv::model {
 namespace {
@@ -36,7 +36,7 @@ constexpr NameRow kRows[] = {
     {"head_dist", "head_dist"},
 };
 
-constexpr std::span<const NameRow> kTables[] = {kRows};
+constexpr std::span<const NameRow> kTables[] = {kRows, kAttentionKindRows};
 constexpr Layout kLayout = {kTables, {}};
 
 }  // namespace

@@ -1,5 +1,5 @@
 // vit-pytorch's names: ViT (a dropout between the MLP's layers takes a number) and SimpleViT (which has none).
-#include "qkv/model/layout.h"
+#include "qkv/model/names_attention.h"
 
 namespace qkv::model {
 namespace {
@@ -35,7 +35,8 @@ constexpr NameRow kSimpleRows[] = {
     {"head", "linear_head"},
 };
 
-constexpr std::span<const NameRow> kVitTables[] = {kVitRows}, kSimpleTables[] = {kSimpleRows};
+constexpr std::span<const NameRow> kVitTables[] = {kVitRows, kAttentionKindRows},
+                                   kSimpleTables[] = {kSimpleRows, kAttentionKindRows};
 constexpr Layout kVit = {kVitTables, {}}, kSimple = {kSimpleTables, {}};
 
 }  // namespace

@@ -36,13 +36,53 @@ void AddEmbedding(const VitConfig& c, Table& table) {
   if (c.pre_norm) table.Norm("norm_pre", c.width);
 }
 
+// What scores and values of a block are made of.
+void AddQueriesKeysValues(const VitConfig& c, const std::string& attn, Table& table) {
+  using nn::AttentionKind;
+  const int64_t H = c.heads, D = c.width, queries = H * c.query_width(), values = H * c.head_width;
+  if (c.attention == AttentionKind::kSeparate) {
+    table.Linear(attn + "qkv", 3 * values, D, c.qkv_bias);
+    return;
+  }
+  switch (c.attention) {
+    case AttentionKind::kShared:
+    case AttentionKind::kUnified:
+      table.Linear(attn + "qk", queries, D, c.qkv_bias);
+      break;
+    case AttentionKind::kSharedKeyValue:
+    case AttentionKind::kLowRank:
+      table.Linear(attn + "qk.query", queries, D, c.qkv_bias);
+      table.Linear(attn + "qk.key", queries, D, c.qkv_bias);
+      break;
+    case AttentionKind::kMerged:
+      table.specs.push_back({attn + "qk.merged", {H, D, D}, Role::kWeight});
+      if (c.qkv_bias) table.specs.push_back({attn + "qk.key_term", {H, D}, Role::kBias});
+      break;
+    case AttentionKind::kSymmetric:
+      table.Linear(attn + "qk", queries, D, false);
+      table.specs.push_back({attn + "qk.eigenvalues", {H, c.query_width()}, Role::kScale});
+      break;
+    case AttentionKind::kGaussian:
+      table.specs.push_back({attn + "qk.bandwidth", {H}, Role::kScale});
+      break;
+    case AttentionKind::kPositional:
+      for (const char* name : {"qk.query", "qk.key"}) {
+        table.specs.push_back({attn + name, {H, c.tokens(), c.query_width()}, Role::kPosition});
+      }
+      break;
+    case AttentionKind::kSeparate:
+      break;
+  }
+  if (!nn::ValuesAreKeys(c.attention)) table.Linear(attn + "v", values, D, c.qkv_bias);
+}
+
 void AddBlock(const VitConfig& c, const std::string& block, Table& table) {
   const int64_t joined = c.heads * c.head_width;
   table.Norm(block + "norm1", c.width);
-  table.Linear(block + "attn.qkv", 3 * joined, c.width, c.qkv_bias);
+  AddQueriesKeysValues(c, block + "attn.", table);
   if (c.qk_norm) {
-    table.Norm(block + "attn.q_norm", c.head_width);
-    table.Norm(block + "attn.k_norm", c.head_width);
+    table.Norm(block + "attn.q_norm", c.query_width());
+    table.Norm(block + "attn.k_norm", c.query_width());
   }
   if (c.attention_norm) table.Norm(block + "attn.norm", joined);
   if (c.projection) table.Linear(block + "attn.proj", c.width, joined, c.projection_bias);

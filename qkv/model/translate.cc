@@ -1,6 +1,8 @@
 // What both directions of translate.h share.
 #include "qkv/model/translate.h"
 
+#include "qkv/model/separate.h"
+
 namespace qkv::model {
 
 Obstructions CommonObstructions(const VitConfig& c, std::string_view who) {
@@ -13,6 +15,8 @@ Obstructions CommonObstructions(const VitConfig& c, std::string_view who) {
                    c.head_width, c.width)},
       {!c.projection, has_no("attention without an output projection")},
       {c.head_norm, has_no("LayerNorm in the classifier")},
+      {!WhyNotSeparate(c).empty(),
+       fmt::format("{}: {}", has_no(fmt::format("{} attention", Name(c.attention))), WhyNotSeparate(c))},
       {c.gate == simd::Gate::kLast, has_no("gate in the second half of the MLP's first layer")},
   };
 }
@@ -71,6 +75,8 @@ std::vector<std::string> Differences(const VitConfig& a, const VitConfig& b) {
   compare("LayerNorm inside the MLP", a.mlp_norm, b.mlp_norm);
   compare("the final LayerNorm", a.final_norm, b.final_norm);
   compare("LayerNorm after pooling", a.fc_norm, b.fc_norm);
+  compare("the kind of attention", a.attention, b.attention);
+  compare("the width of queries and keys", a.query_width(), b.query_width());
   compare("LayerNorm on queries and keys", a.qk_norm, b.qk_norm);
   compare("the biases of queries, keys and values", a.qkv_bias, b.qkv_bias);
   compare("the output projection", a.projection, b.projection);

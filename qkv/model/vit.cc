@@ -32,11 +32,12 @@ int64_t Vit<T>::TokensFor(int64_t height, int64_t width) const {
           "forward: {}x{} is no multiple of the patch size {}x{}", height, width, config_.patch_height,
           config_.patch_width);
   const int64_t grid_h = height / config_.patch_height, grid_w = width / config_.patch_width;
-  const bool same_grid = grid_h == config_.grid_height() && grid_w == config_.grid_width();
-  Require(same_grid || config_.positions != Positions::kLearned || config_.interpolation != Interpolation::kNone,
+  const bool same_grid = IsTrainedGrid(grid_h, grid_w);
+  const bool learned = config_.positions == Positions::kLearned || config_.attention == nn::AttentionKind::kPositional;
+  Require(same_grid || !learned || config_.interpolation != Interpolation::kNone,
           "forward: the model was trained for {}x{}, got {}x{}; {} does not interpolate positions",
           config_.image_height, config_.image_width, height, width, Name(config_.family));
-  if (!same_grid && config_.square_positions && config_.positions == Positions::kLearned) {
+  if (!same_grid && config_.square_positions && learned) {
     Require(config_.grid_height() == config_.grid_width(),
             "forward: Hugging Face interpolates square position grids only, this model's is {}x{}",
             config_.grid_height(), config_.grid_width());
@@ -49,7 +50,7 @@ int64_t Vit<T>::weight_bytes() const {
   int64_t bytes = 0;
   const auto add = [&](const nn::Linear<T>& layer) { bytes += layer.weight.bytes(); };
   const auto add_attention = [&](const nn::AttentionLayer<T>& layer) {
-    add(layer.query), add(layer.key_value), add(layer.projection);
+    add(layer.query), add(layer.key_value), add(layer.value), add(layer.projection);
     for (const nn::Linear<T>& key : layer.absorbed.key) add(key);
     for (const nn::Linear<T>& value : layer.absorbed.value) add(value);
   };
@@ -63,10 +64,40 @@ int64_t Vit<T>::weight_bytes() const {
   return bytes;
 }
 
+// The places of every block: [depth, 2, H, N, r]. On another grid the tokens before the patches keep theirs.
 template <typename T>
-View<const T> Vit<T>::PatchPositions(int64_t grid_h, int64_t grid_w, Workspace<T>& workspace) const {
-  if (positions_.empty() || (grid_h == config_.grid_height() && grid_w == config_.grid_width())) return positions_;
-  if (workspace.model != id_ || workspace.grid_height != grid_h || workspace.grid_width != grid_w) {
+void Vit<T>::FillPlaces(int64_t grid_h, int64_t grid_w, Tensor<T>* places) const {
+  const VitConfig& c = config_;
+  const int64_t H = c.heads, prefix = c.prefix(), N = prefix + grid_h * grid_w;
+  const bool gaussian = c.attention == nn::AttentionKind::kGaussian;
+  const int64_t r = gaussian ? nn::kGaussianFeatures : c.query_width();
+  *places = Tensor<T>::Uninitialised({c.depth, 2, H, N, r});
+  for (int64_t block = 0; block < c.depth; ++block) {
+    const nn::AttentionLayer<T>& layer = blocks_[static_cast<size_t>(block)].attention;
+    const View<T> to = places->view()[block];
+    if (gaussian) {
+      nn::GaussianPlaces<T>(layer.bandwidth, prefix, grid_h, grid_w, to);
+    } else if (IsTrainedGrid(grid_h, grid_w)) {
+      CopyDense<T>(layer.places, to);
+    } else {
+      for (int64_t table = 0; table < 2 * H; ++table) {
+        const View<const T> from = layer.places.view()[table / H][table % H];
+        const View<T> head = to[table / H][table % H];
+        std::copy_n(from.data(), prefix * r, head.data());
+        ResampleGrid<T>(from.slice(0, prefix, c.tokens()), c.grid_height(), c.grid_width(), c.interpolation, grid_h,
+                        grid_w, head.slice(0, prefix, N));
+      }
+    }
+  }
+}
+
+template <typename T>
+void Vit<T>::PrepareGrid(int64_t grid_h, int64_t grid_w, Workspace<T>& workspace) const {
+  const bool positions = !positions_.empty() && !IsTrainedGrid(grid_h, grid_w);
+  const bool places = nn::IsPositional(config_.attention);
+  if (!positions && !places) return;
+  if (workspace.model == id_ && workspace.grid_height == grid_h && workspace.grid_width == grid_w) return;
+  if (positions) {
     workspace.positions = Tensor<T>::Uninitialised({grid_h * grid_w, config_.width});
     if (config_.positions == Positions::kSinCos) {
       SinCosGrid<T>(grid_h, grid_w, workspace.positions);
@@ -74,11 +105,16 @@ View<const T> Vit<T>::PatchPositions(int64_t grid_h, int64_t grid_w, Workspace<T
       ResampleGrid<T>(positions_, config_.grid_height(), config_.grid_width(), config_.interpolation, grid_h, grid_w,
                       workspace.positions);
     }
-    workspace.model = id_;
-    workspace.grid_height = grid_h;
-    workspace.grid_width = grid_w;
   }
-  return workspace.positions;
+  if (places) FillPlaces(grid_h, grid_w, &workspace.places);
+  workspace.model = id_;
+  workspace.grid_height = grid_h;
+  workspace.grid_width = grid_w;
+}
+
+template <typename T>
+View<const T> Vit<T>::PlacesOf(int64_t block, const Workspace<T>& workspace) const {
+  return nn::IsPositional(config_.attention) ? workspace.places.view()[block] : View<const T>();
 }
 
 // The tokens that enter the first block: [B, N, D].
@@ -86,7 +122,8 @@ template <typename T>
 View<T> Vit<T>::Embed(View<const T> pixels, Workspace<T>& workspace) const {
   const int64_t B = pixels.dim(0), D = config_.width, prefix = config_.prefix();
   const int64_t grid_h = pixels.dim(2) / config_.patch_height, grid_w = pixels.dim(3) / config_.patch_width;
-  const View<const T> positions = PatchPositions(grid_h, grid_w, workspace);  // [grid_h · grid_w, D], or empty
+  const bool trained = IsTrainedGrid(grid_h, grid_w) || positions_.empty();
+  const View<const T> positions = trained ? positions_ : workspace.positions;  // [grid_h · grid_w, D], or empty
   const View<T> x = workspace.arena.template New<T>({B, prefix + grid_h * grid_w, D});
   const Arena::Scope scope(workspace.arena);
   const View<T> patches = workspace.arena.template New<T>({B, grid_h * grid_w, D});
@@ -138,7 +175,15 @@ void Vit<T>::BlockWeights(View<const T> tokens, int64_t block, Workspace<T>& wor
   Require(tokens.rank() == 3 && tokens.dim(2) == config_.width && tokens.dense(),
           "attention: expected dense tokens [B, N, {}], got {}", config_.width, ToString(tokens.shape()));
   workspace.arena.Reset();
-  nn::BlockWeights<T>(tokens, blocks_[static_cast<size_t>(block)], workspace.arena, requests);
+  if (nn::IsPositional(config_.attention) && !IsPreparedFor(tokens.dim(1), workspace)) {
+    Require(tokens.dim(1) == config_.tokens(),
+            "attention: which grid have {} tokens? The workspace comes from no forward "
+            "pass of so many",
+            tokens.dim(1));
+    PrepareGrid(config_.grid_height(), config_.grid_width(), workspace);
+  }
+  nn::BlockWeights<T>(tokens, blocks_[static_cast<size_t>(block)], workspace.arena,
+                      {requests, PlacesOf(block, workspace)});
 }
 
 template <typename T>
@@ -156,6 +201,8 @@ void Vit<T>::Forward(View<const T> pixels, Workspace<T>& workspace, const Output
   }
   if (B == 0) return;
   workspace.arena.Reset();
+  const int64_t grid_h = pixels.dim(2) / config_.patch_height, grid_w = pixels.dim(3) / config_.patch_width;
+  PrepareGrid(grid_h, grid_w, workspace);
   const View<T> x = Embed(pixels, workspace);
   const auto keep_hidden = [&](int64_t index) {
     for (const auto& hidden : outputs.hidden) {
@@ -170,13 +217,13 @@ void Vit<T>::Forward(View<const T> pixels, Workspace<T>& workspace, const Output
     for (const auto& attention : outputs.attention) {
       if (attention.block == block) requests.push_back(attention.request);
     }
+    const nn::Block<T>& layers = blocks_[static_cast<size_t>(block)];
+    const nn::AttentionContext<T> context{requests, PlacesOf(block, workspace)};
     if (block >= blocks) {  // the attention of this one is the last that is asked for
-      if (!requests.empty()) {
-        nn::BlockWeights<T>(x, blocks_[static_cast<size_t>(block)], workspace.arena, requests);
-      }
+      if (!requests.empty()) nn::BlockWeights<T>(x, layers, workspace.arena, context);
       return;
     }
-    nn::BlockForward<T>(x, blocks_[static_cast<size_t>(block)], RowsRead(outputs, block, N), workspace.arena, requests);
+    nn::BlockForward<T>(x, layers, RowsRead(outputs, block, N), workspace.arena, context);
     keep_hidden(block + 1);
   }
   if (outputs.tokens.empty() && outputs.logits.empty() && outputs.pooled.empty()) return;

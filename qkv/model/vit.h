@@ -36,9 +36,10 @@ struct Outputs {
 template <typename T>
 struct Workspace {
   Arena arena;
-  uint64_t model = 0;                       // whose `positions` these are
+  uint64_t model = 0;                       // whose `positions` and `places` these are
   int64_t grid_height = 0, grid_width = 0;  // and for which grid
   Tensor<T> positions;                      // [grid_height · grid_width, D], resampled
+  Tensor<T> places;                         // [depth, 2, H, N, r], what scores of places alone are made of
 };
 
 /// How a checkpoint becomes layers. The savings are exact up to rounding; each can be switched off to measure it.
@@ -63,6 +64,8 @@ class Vit {
   void Forward(View<const T> pixels, Workspace<T>& workspace, const Outputs<T>& outputs) const;
 
   /// Attention weights of one block from the tokens that enter it, [B, N, D]: those of Outputs::hidden with its index.
+  /// Where scores come from places, the grid is that of the workspace's last forward pass if that had N tokens, else the
+  /// trained one.
   void BlockWeights(View<const T> tokens, int64_t block, Workspace<T>& workspace,
                     std::span<const nn::WeightsRequest<T>> requests) const;
 
@@ -83,7 +86,16 @@ class Vit {
 
  private:
   View<T> Embed(View<const T> pixels, Workspace<T>& workspace) const;
-  View<const T> PatchPositions(int64_t grid_height, int64_t grid_width, Workspace<T>& workspace) const;
+  /// Brings what depends on the grid into the workspace, where the model does not hold it itself.
+  void PrepareGrid(int64_t grid_height, int64_t grid_width, Workspace<T>& workspace) const;
+  void FillPlaces(int64_t grid_height, int64_t grid_width, Tensor<T>* places) const;
+  View<const T> PlacesOf(int64_t block, const Workspace<T>& workspace) const;
+  bool IsPreparedFor(int64_t tokens, const Workspace<T>& workspace) const {
+    return workspace.model == id_ && tokens == config_.prefix() + workspace.grid_height * workspace.grid_width;
+  }
+  bool IsTrainedGrid(int64_t grid_height, int64_t grid_width) const {
+    return grid_height == config_.grid_height() && grid_width == config_.grid_width();
+  }
   void Classify(View<const T> tokens, const Outputs<T>& outputs, Arena& arena) const;
   View<T> PoolTokens(View<const T> tokens, Arena& arena) const;
   int64_t RowsRead(const Outputs<T>& outputs, int64_t block, int64_t tokens) const;

@@ -17,6 +17,14 @@ constexpr std::pair<Pool, std::string_view> kPools[] = {{Pool::kToken, "token"},
                                                         {Pool::kMax, "max"},     {Pool::kMeanMax, "avgmax"},
                                                         {Pool::kMap, "map"},     {Pool::kTokenAndMean, "token+avg"}};
 
+using nn::AttentionKind;
+constexpr std::pair<AttentionKind, std::string_view> kAttentionKinds[] = {
+    {AttentionKind::kSeparate, "separate"},    {AttentionKind::kShared, "shared"},
+    {AttentionKind::kUnified, "unified"},      {AttentionKind::kSharedKeyValue, "shared_kv"},
+    {AttentionKind::kMerged, "merged"},        {AttentionKind::kLowRank, "low_rank"},
+    {AttentionKind::kSymmetric, "symmetric"},  {AttentionKind::kGaussian, "gaussian"},
+    {AttentionKind::kPositional, "positional"}};
+
 using simd::Activation;
 constexpr std::pair<Activation, std::string_view> kActivations[] = {{Activation::kGelu, "gelu"},
                                                                     {Activation::kGeluTanh, "gelu_tanh"},
@@ -46,6 +54,28 @@ void RequireRange(std::string_view name, int64_t value, int64_t low, int64_t hig
   Require(value >= low && value <= high, "config: {} is {}, expected {} to {}", name, value, low, high);
 }
 
+// What stands in the way of a LayerNorm on queries and keys.
+std::string_view WhyNotNormalised(AttentionKind kind) {
+  if (nn::ValuesAreKeys(kind)) return "its keys are its values too";
+  if (nn::IsPositional(kind)) return "its scores do not come from tokens";
+  return "its queries and keys are one matrix: neither is there to be normalised";
+}
+
+void ValidateAttention(const VitConfig& c) {
+  Require(c.heads * c.head_width <= kMaxExtent, "config: {} heads of {} features are too wide", c.heads, c.head_width);
+  const AttentionKind kind = c.attention;
+  if (kind == AttentionKind::kLowRank || kind == AttentionKind::kSymmetric) {
+    RequireRange(fmt::format("the rank of {} attention", Name(kind)), c.qk_width, 1, c.width);
+  } else if (kind == AttentionKind::kPositional) {
+    RequireRange("the rank of positional attention", c.qk_width, 0, kMaxExtent);
+  } else {
+    Require(c.qk_width == 0, "config: {} attention has no rank of its own, got {}", Name(kind), c.qk_width);
+  }
+  Require(c.heads * c.query_width() <= kMaxExtent, "config: {} heads of rank {} are too wide", c.heads, c.qk_width);
+  Require(!c.qk_norm || nn::AllowsQueryKeyNorm(kind), "config: {} attention with a LayerNorm on queries and keys: {}",
+          Name(kind), c.qk_norm ? WhyNotNormalised(kind) : "");
+}
+
 }  // namespace
 
 std::string_view Name(Family family) {
@@ -62,6 +92,10 @@ std::string_view Name(Family family) {
 
 std::string_view Name(Pool pool) { return NameIn(kPools, pool); }
 std::optional<Pool> FindPool(std::string_view name) { return FindIn<Pool>(kPools, name); }
+std::string_view Name(AttentionKind kind) { return NameIn(kAttentionKinds, kind); }
+std::optional<AttentionKind> FindAttentionKind(std::string_view name) {
+  return FindIn<AttentionKind>(kAttentionKinds, name);
+}
 std::string_view Name(Activation activation) { return NameIn(kActivations, activation); }
 std::optional<Activation> FindActivation(std::string_view name) {
   const auto found = FindIn<Activation>(kActivations, name);
@@ -89,7 +123,7 @@ void Validate(const VitConfig& c) {
   RequireRange("the number of classes", c.classes, 0, int64_t{1} << 24);
   RequireRange("the pooler's width", c.pooler_width, 0, kMaxExtent);
   Require(c.eps >= 0 && c.eps < 1, "config: LayerNorm's eps is {}, expected 0 to 1", c.eps);
-  Require(c.heads * c.head_width <= kMaxExtent, "config: {} heads of {} features are too wide", c.heads, c.head_width);
+  ValidateAttention(c);
   Require(c.patch_features() <= 1 << 24, "config: patches of {}x{} pixels with {} channels are too large",
           c.patch_height, c.patch_width, c.channels);
   const bool needs_token = c.pool == Pool::kToken || c.pool == Pool::kTokenAndMean;
@@ -99,11 +133,44 @@ void Validate(const VitConfig& c) {
           "config: sine and cosine positions need a width that is a multiple of 4 and at least 8, got {}", c.width);
 }
 
+namespace {
+
+// What all heads together make of a token, and how long the products of their scores are.
+struct Widths {
+  double projected, scored;
+};
+
+Widths AttentionWidths(const VitConfig& c) {
+  const double H = c.heads, Hr = H * c.query_width(), HE = H * c.head_width, HD = H * c.width;
+  switch (c.attention) {
+    case AttentionKind::kSeparate:
+    case AttentionKind::kLowRank:
+      return {2 * Hr + HE, Hr};
+    case AttentionKind::kShared:
+    case AttentionKind::kSharedKeyValue:
+    case AttentionKind::kSymmetric:
+      return {Hr + HE, Hr};
+    case AttentionKind::kUnified:
+      return {HE, HE};
+    case AttentionKind::kMerged:
+      return {HD + HE, HD};
+    case AttentionKind::kGaussian:
+      return {HE, H * nn::kGaussianFeatures};
+    case AttentionKind::kPositional:
+      return {HE, Hr};
+  }
+  return {};
+}
+
+}  // namespace
+
 double Flops(const VitConfig& c) {
-  const double N = c.tokens(), D = c.width, HE = c.heads * c.head_width, M = c.mlp_width;
-  const double projections = 3 * D * HE + (c.projection ? HE * D : 0);
+  const double N = c.tokens(), D = c.width, M = c.mlp_width;
+  const double HE = c.heads * c.head_width;
+  const auto [projected, scored] = AttentionWidths(c);
+  const double projections = D * projected + (c.projection ? HE * D : 0);
   const double mlp = (c.gate == simd::Gate::kNone ? 2 : 3) * D * M;
-  const double block = N * (projections + mlp) + 2 * N * N * HE;
+  const double block = N * (projections + mlp) + N * N * (scored + HE);
   const double patches = static_cast<double>(c.patches()) * c.patch_features() * D;
   const double head = static_cast<double>(c.pooled_width()) * c.classes * (c.distillation_head ? 2 : 1);
   return 2 * (patches + c.depth * block + head);

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "qkv/nn/attention.h"
 #include "qkv/nn/mlp.h"
 #include "qkv/simd/elementwise.h"
 
@@ -44,6 +45,13 @@ std::optional<simd::Activation> FindActivation(std::string_view name);
 /// What FindActivation finds, for error messages.
 inline constexpr std::string_view kActivationNames = "gelu, gelu_tanh (gelu_new), quick_gelu, relu, silu, tanh";
 
+/// The names that config.json has for them.
+std::string_view Name(nn::AttentionKind kind);
+std::optional<nn::AttentionKind> FindAttentionKind(std::string_view name);
+/// What FindAttentionKind finds, for error messages.
+inline constexpr std::string_view kAttentionKindNames =
+    "separate, shared, unified, shared_kv, merged, low_rank, symmetric, gaussian or positional";
+
 struct VitConfig {
   Family family = Family::kTimm;
   std::string architecture;  // the registry's or the class's name
@@ -52,6 +60,9 @@ struct VitConfig {
   int64_t patch_height = 16, patch_width = 16;
   int64_t channels = 3;
   int64_t width = 768, depth = 12, heads = 12, head_width = 64, mlp_width = 3072;
+
+  nn::AttentionKind attention = nn::AttentionKind::kSeparate;
+  int64_t qk_width = 0;  // of a head's queries and keys, where they are not as wide as its values; or 0
 
   bool patch_bias = true;
   bool patch_norms = false;  // vit-pytorch: LayerNorm before and after, channel-last patches
@@ -81,6 +92,7 @@ struct VitConfig {
   int64_t classes = 0;             // 0: no classifier, the pooled vector is the answer
   bool distillation_head = false;  // a second classifier on the distillation token; the answer is the mean
 
+  int64_t query_width() const { return qk_width > 0 ? qk_width : head_width; }
   int64_t prefix() const { return class_token + distillation_token + registers; }
   int64_t grid_height() const { return image_height / patch_height; }
   int64_t grid_width() const { return image_width / patch_width; }

@@ -116,24 +116,44 @@ void LinearParts(Archive& archive, const std::string& name, Linear& linear, cons
   archive.Part(name + ".bias", linear.bias, {form.gate == simd::Gate::kNone ? form.outputs : 2 * form.outputs});
 }
 
-// The projections of an attention layer; width: D.
+// What decides an attention layer's parts beside its precision.
+struct AttentionForm {
+  nn::AttentionKind kind;
+  int64_t width, heads, head_width, qk_width;  // D, H, E, r (0: E)
+  int64_t tokens;                              // N of the trained size
+  bool projected, absorbs;
+};
+
 template <typename Archive, typename Layer>
-void AttentionParts(Archive& archive, const std::string& name, Layer& layer, int64_t width, int64_t heads,
-                    int64_t head_width, bool projected, bool absorbs, Precision precision) {
+void AttentionParts(Archive& archive, const std::string& name, Layer& layer, const AttentionForm& a,
+                    Precision precision) {
+  using nn::AttentionKind;
   const auto form = [&](int64_t outputs, int64_t inputs) { return PackedForm{outputs, inputs, {}, precision}; };
-  const int64_t joined = heads * head_width;
   archive.Constant(layer.bf16, precision != Precision::kFloat32);
-  archive.Constant(layer.heads, heads);
-  archive.Constant(layer.head_width, head_width);
-  LinearParts(archive, name + ".query", layer.query, form(joined, width));
-  LinearParts(archive, name + ".key_value", layer.key_value, form(2 * joined, width));
-  LinearParts(archive, name + ".projection", layer.projection, form(projected ? width : 0, joined));
-  archive.Count(layer.absorbed.key, absorbs ? heads : 0);
-  archive.Count(layer.absorbed.value, absorbs ? heads : 0);
+  archive.Constant(layer.kind, a.kind);
+  archive.Constant(layer.heads, a.heads);
+  archive.Constant(layer.head_width, a.head_width);
+  archive.Constant(layer.qk_width, a.qk_width);
+  const int64_t r = layer.query_width(), joined = a.heads * a.head_width;
+  const bool merged = a.kind == AttentionKind::kMerged, placed = nn::IsPositional(a.kind);
+  const bool queries = merged || (nn::QueriesAreKeys(a.kind) ? a.absorbs : !placed);
+  const int64_t keys = merged || placed ? 0 : a.heads * r, values = nn::ValuesAreKeys(a.kind) ? 0 : joined;
+  const bool in_one = keys > 0 && keys == values;
+  LinearParts(archive, name + ".query", layer.query, form(!queries ? 0 : a.heads * (merged ? a.width : r), a.width));
+  LinearParts(archive, name + ".key_value", layer.key_value, form(in_one ? keys + values : keys, a.width));
+  LinearParts(archive, name + ".value", layer.value, form(in_one ? 0 : values, a.width));
+  archive.Part(name + ".eigenvalues", layer.eigenvalues, {a.heads, r}, a.kind == AttentionKind::kSymmetric);
+  archive.Part(name + ".bandwidth", layer.bandwidth, {a.heads}, a.kind == AttentionKind::kGaussian);
+  archive.Part(name + ".places", layer.places, {2, a.heads, a.tokens, r}, a.kind == AttentionKind::kPositional);
+  LinearParts(archive, name + ".projection", layer.projection, form(a.projected ? a.width : 0, joined));
+  archive.Count(layer.absorbed.key, a.absorbs && keys > 0 ? a.heads : 0);
+  archive.Count(layer.absorbed.value, a.absorbs ? a.heads : 0);
   for (size_t h = 0; h < layer.absorbed.key.size(); ++h) {
-    LinearParts(archive, fmt::format("{}.absorbed.{}.key", name, h), layer.absorbed.key[h], form(width, head_width));
+    LinearParts(archive, fmt::format("{}.absorbed.{}.key", name, h), layer.absorbed.key[h], form(a.width, r));
+  }
+  for (size_t h = 0; h < layer.absorbed.value.size(); ++h) {
     LinearParts(archive, fmt::format("{}.absorbed.{}.value", name, h), layer.absorbed.value[h],
-                form(head_width, width));
+                form(a.head_width, a.width));
   }
 }
 
@@ -149,10 +169,11 @@ template <typename Archive, typename Block>
 void BlockParts(Archive& archive, const std::string& name, Block& block, const VitConfig& c, bool absorbs,
                 Precision precision) {
   NormParts(archive, name + ".norm1", block.norm1, c.width, c.eps);
-  AttentionParts(archive, name + ".attention", block.attention, c.width, c.heads, c.head_width, c.projection, absorbs,
+  AttentionParts(archive, name + ".attention", block.attention,
+                 {c.attention, c.width, c.heads, c.head_width, c.qk_width, c.tokens(), c.projection, absorbs},
                  precision);
-  NormParts(archive, name + ".attention.query_norm", block.attention.query_norm, c.head_width, c.eps);
-  NormParts(archive, name + ".attention.key_norm", block.attention.key_norm, c.head_width, c.eps);
+  NormParts(archive, name + ".attention.query_norm", block.attention.query_norm, c.query_width(), c.eps);
+  NormParts(archive, name + ".attention.key_norm", block.attention.key_norm, c.query_width(), c.eps);
   NormParts(archive, name + ".attention.output_norm", block.attention.output_norm, c.heads * c.head_width, c.eps);
   archive.Part(name + ".scale1", block.scale1, {c.width});
   NormParts(archive, name + ".norm2", block.norm2, c.width, c.eps);
@@ -164,7 +185,8 @@ void BlockParts(Archive& archive, const std::string& name, Block& block, const V
 template <typename Archive, typename Pool>
 void PoolParts(Archive& archive, const std::string& name, Pool& pool, const VitConfig& c, bool absorbs) {
   archive.Part(name + ".latent", pool.latent, {1, c.width}, true);
-  AttentionParts(archive, name + ".attention", pool.attention, c.width, c.heads, c.width / c.heads, true, absorbs,
+  AttentionParts(archive, name + ".attention", pool.attention,
+                 {nn::AttentionKind::kSeparate, c.width, c.heads, c.width / c.heads, 0, c.tokens(), true, absorbs},
                  Precision::kFloat32);
   NormParts(archive, name + ".norm", pool.norm, c.width, c.eps);
   MlpParts(archive, name + ".mlp", pool.mlp, c, c.map_mlp_width, simd::Gate::kNone, Precision::kFloat32);

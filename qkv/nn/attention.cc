@@ -1,5 +1,6 @@
 #include "qkv/nn/attention.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -10,15 +11,14 @@
 namespace qkv::nn {
 namespace {
 
-// LayerNorm over each head's features, in place. x: [B, H, N, E], dense from the token axis on.
+// LayerNorm over each head's features. from, to: [B, H, N, r], dense from the token axis on; to may be from.
 template <typename T>
-void NormHeads(View<T> x, const Norm<T>& norm) {
-  if (norm.empty()) return;
-  const int64_t H = x.dim(1), N = x.dim(2), E = x.dim(3);
-  ParallelFor(x.dim(0) * H, 1, [&](int64_t begin, int64_t end) {
+void NormHeads(View<const T> from, const Norm<T>& norm, View<T> to) {
+  const int64_t H = from.dim(1), N = from.dim(2), r = from.dim(3);
+  ParallelFor(from.dim(0) * H, 1, [&](int64_t begin, int64_t end) {
     for (int64_t head = begin; head < end; ++head) {
-      T* rows = x.at(head / H, head % H);
-      simd::LayerNorm<T>(rows, E, N, E, norm.gamma.data(), norm.beta.data(), norm.eps, rows, E);
+      simd::LayerNorm<T>(from.at(head / H, head % H), r, N, r, norm.gamma.data(), norm.beta.data(), norm.eps,
+                         to.at(head / H, head % H), r);
     }
   });
 }
@@ -30,19 +30,43 @@ View<T> SwapHeadsAndTokens(View<T> x) {
                  {x.stride(0), x.stride(2), x.stride(1), x.stride(3)});
 }
 
-// The heads of a projection of x, each dense: [B, heads, N, E] in memory of the order [heads, B, N, E], so that one
-// product writes those of the whole batch.
+// [B, heads, N, E], each head dense, in memory of the order [heads, B, N, E], so that one product writes those of the
+// whole batch.
 template <typename T>
-View<T> ProjectToHeads(const Input<T>& x, const Linear<T>& projection, int64_t E, Arena& arena) {
-  const int64_t B = x.dim(0), N = x.dim(1), heads = projection.weight.outputs() / E;
-  const View<T> memory = arena.New<T>({heads, B, N, E});
-  const View<T> out(memory.data(), {B, heads, N, E}, {N * E, B * N * E, E, 1});
+View<T> NewHeads(int64_t B, int64_t heads, int64_t N, int64_t E, Arena& arena) {
+  return View<T>(arena.New<T>({heads, B, N, E}).data(), {B, heads, N, E}, {N * E, B * N * E, E, 1});
+}
+
+// out[b, h, n] = projection(x[b, n]), cut into heads. out: [B, heads, N, E]
+template <typename T>
+void ProjectInto(const Input<T>& x, const Linear<T>& projection, View<T> out) {
   ForEachMatrix([&](const Input<T>& from, View<T> to) { LinearForward<T>(from, projection, to); }, x,
                 SwapHeadsAndTokens(out));
+}
+
+template <typename T>
+View<T> ProjectToHeads(const Input<T>& x, const Linear<T>& projection, int64_t E, Arena& arena) {
+  const View<T> out = NewHeads<T>(x.dim(0), projection.weight.outputs() / E, x.dim(1), E, arena);
+  ProjectInto(x, projection, out);
   return out;
 }
 
-// x with its moments applied: [B, N, D], dense.
+// to[b, h, n] = layers[h](from[b, h, n])
+template <typename T>
+void ForEachHead(const std::vector<Linear<T>>& layers, View<const T> from, View<T> to) {
+  const auto head_of = [](auto view, int64_t h) {  // [B, N, …] of [B, H, N, …]
+    auto head = view.slice(1, h, h + 1);
+    return decltype(head)(head.data(), {head.dim(0), head.dim(2), head.dim(3)},
+                          {head.stride(0), head.stride(2), head.stride(3)});
+  };
+  for (int64_t h = 0; h < from.dim(1); ++h) {
+    const Linear<T>& layer = layers[static_cast<size_t>(h)];
+    ForEachMatrix([&](View<const T> rows, View<T> out) { LinearForward<T>(rows, layer, out); }, head_of(from, h),
+                  head_of(to, h));
+  }
+}
+
+// x with its moments applied: [B, N, D], dense rows.
 template <typename T>
 View<const T> Materialised(const Input<T>& x, Arena& arena) {
   if (x.moments.empty()) return x.x;
@@ -58,33 +82,130 @@ View<const T> Materialised(const Input<T>& x, Arena& arena) {
   return out;
 }
 
-// Attention in the order of absorbed heads. query: [B, H, N_q, E]; joined: [B, N_q, H, E].
+// What the attention of all heads multiplies.
 template <typename T>
-void AbsorbedAttention(View<const T> query, const Input<T>& x, const AbsorbedHeads<T>& heads, View<T> joined,
-                       Arena& arena) {
-  const int64_t B = query.dim(0), H = query.dim(1), Nq = query.dim(2), D = x.dim(2);
-  const View<const T> tokens = Materialised(x, arena);
-  const View<T> carried = arena.New<T>({B, H, Nq, D}), sums = arena.New<T>({B, H, Nq, D});
-  const auto head_of = [](auto view, int64_t h) {  // [B, N_q, …] of [B, H, N_q, …]
-    auto head = view.slice(1, h, h + 1);
-    return decltype(head)(head.data(), {head.dim(0), head.dim(2), head.dim(3)},
-                          {head.stride(0), head.stride(2), head.stride(3)});
-  };
-  for (int64_t h = 0; h < H; ++h) {
-    const Linear<T>& key = heads.key[static_cast<size_t>(h)];
-    ForEachMatrix([&](View<const T> from, View<T> to) { LinearForward<T>(from, key, to); }, head_of(query, h),
-                  head_of(carried, h));
+struct Operands {
+  View<const T> query;  // [B, H, N_q, r]
+  View<const T> key;    // [B, H, N, r]
+  View<const T> value;  // [B, H, N, E], or the tokens [B, H, N, D], whose sums are projected
+};
+
+// The same tokens for every head: [B, H, N, D].
+template <typename T>
+View<const T> ForAllHeads(View<const T> tokens, int64_t H) {
+  return {tokens.data(),
+          {tokens.dim(0), H, tokens.dim(1), tokens.dim(2)},
+          {tokens.stride(0), 0, tokens.stride(1), tokens.stride(2)}};
+}
+
+// q (0) or k (1) of the first N places, the same for the whole batch: [B, H, N, r].
+template <typename T>
+View<const T> OfPlaces(View<const T> places, int64_t which, int64_t B, int64_t N) {
+  const View<const T> one = places[which];
+  return {one.data(), {B, one.dim(0), N, one.dim(2)}, {0, one.stride(0), one.stride(1), 1}};
+}
+
+// The queries [B, H, N_q, r] of a kind that makes them of its keys [B, H, N, r]; these are normalised afterwards.
+template <typename T>
+View<const T> QueriesOfKeys(View<const T> key, int64_t Nq, const AttentionLayer<T>& layer, Arena& arena) {
+  const View<const T> first = key.slice(2, 0, Nq);
+  if (layer.query_norm.empty() && layer.eigenvalues.empty()) return first;
+  const int64_t B = key.dim(0), H = key.dim(1), r = key.dim(3);
+  const View<T> query = NewHeads<T>(B, H, Nq, r, arena);
+  if (!layer.query_norm.empty()) {
+    NormHeads<T>(first, layer.query_norm, query);
+    return query;
   }
-  // All heads look at the same tokens: they are more queries of one head.
-  attention::Options<T> options;
-  options.scale = T(1) / std::sqrt(static_cast<T>(query.dim(3)));
-  const View<const T> keys(tokens.data(), {B, 1, x.dim(1), D}, {tokens.stride(0), 0, tokens.stride(1), 1});
-  attention::Attention<T>(carried.reshape({B, 1, H * Nq, D}), keys, keys, options, sums.reshape({B, 1, H * Nq, D}),
-                          arena);
-  for (int64_t h = 0; h < H; ++h) {
-    const Linear<T>& value = heads.value[static_cast<size_t>(h)];
-    ForEachMatrix([&](View<const T> from, View<T> to) { LinearForward<T>(from, value, to); },
-                  View<const T>(head_of(sums, h)), head_of(SwapHeadsAndTokens(joined), h));
+  ParallelFor(B * H, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t head = begin; head < end; ++head) {
+      const T* factors = layer.eigenvalues.view().row(head % H);
+      for (int64_t n = 0; n < Nq; ++n) {
+        const T* from = first.at(head / H, head % H, n);
+        T* to = query.at(head / H, head % H, n);
+        for (int64_t i = 0; i < r; ++i) to[i] = factors[i] * from[i];
+      }
+    }
+  });
+  return query;
+}
+
+// In the order that projects all tokens to what scores and sums are made of.
+template <typename T>
+Operands<T> Projected(const Input<T>& x_query, const Input<T>& x, const AttentionLayer<T>& layer, View<const T> places,
+                      Arena& arena) {
+  const int64_t B = x.dim(0), H = layer.heads, Nq = x_query.dim(1);
+  Operands<T> operands;
+  if (!layer.value.empty()) operands.value = ProjectToHeads(x, layer.value, layer.head_width, arena);
+  if (IsPositional(layer.kind)) {
+    operands.query = OfPlaces(places, 0, B, Nq), operands.key = OfPlaces(places, 1, B, x.dim(1));
+    return operands;
+  }
+  if (layer.kind == AttentionKind::kMerged) {
+    operands.query = ProjectToHeads(x_query, layer.query, x.dim(2), arena);
+    operands.key = ForAllHeads(Materialised(x, arena), H);
+    return operands;
+  }
+  const View<T> projected = ProjectToHeads(x, layer.key_value, layer.query_width(), arena),
+                key = projected.slice(1, 0, H);
+  if (QueriesAreKeys(layer.kind)) {
+    operands.query = QueriesOfKeys<T>(key, Nq, layer, arena);
+  } else {
+    const View<T> query = ProjectToHeads(x_query, layer.query, layer.query_width(), arena);
+    if (!layer.query_norm.empty()) NormHeads<T>(query, layer.query_norm, query);
+    operands.query = query;
+  }
+  if (!layer.key_norm.empty()) NormHeads<T>(key, layer.key_norm, key);
+  operands.key = key;
+  if (ValuesAreKeys(layer.kind)) operands.value = key;
+  if (operands.value.empty()) operands.value = projected.slice(1, H, 2 * H);
+  return operands;
+}
+
+// In the order that leaves the tokens as they are: queries carry W_K, and sums of tokens take W_V afterwards.
+template <typename T>
+Operands<T> Absorbed(const Input<T>& x_query, const Input<T>& x, const AttentionLayer<T>& layer, View<const T> places,
+                     Arena& arena) {
+  const int64_t B = x.dim(0), H = layer.heads, Nq = x_query.dim(1), D = x.dim(2);
+  const View<const T> tokens = ForAllHeads(Materialised(x, arena), H);
+  if (IsPositional(layer.kind)) return {OfPlaces(places, 0, B, Nq), OfPlaces(places, 1, B, x.dim(1)), tokens};
+  const View<T> carried = arena.New<T>({B, H, Nq, D});
+  if (layer.kind == AttentionKind::kMerged) {
+    ProjectInto(x_query, layer.query, carried);
+  } else {
+    ForEachHead<T>(layer.absorbed.key, ProjectToHeads(x_query, layer.query, layer.query_width(), arena), carried);
+  }
+  return {carried, tokens, tokens};
+}
+
+// Keys and values are projected both or neither: one product makes them.
+template <typename T>
+bool AbsorbedIsCheaper(const Input<T>& x_query, const Input<T>& x, const AttentionLayer<T>& layer) {
+  using attention::Order;
+  if (layer.absorbed.value.empty()) return false;
+  constexpr std::array kPossible = {Order::kProjected, Order::kAbsorbed};
+  const attention::Workload workload{.queries = x_query.dim(1),
+                                     .keys = x.dim(1),
+                                     .width = x.dim(2),
+                                     .heads = layer.heads,
+                                     .head_width = layer.query_width(),
+                                     .keys_are_linear = layer.key_norm.empty(),
+                                     .value_width = layer.head_width};
+  const attention::Plan plan = attention::CheapestPlan(workload, kPossible);
+  const bool has_keys = layer.kind != AttentionKind::kMerged && !IsPositional(layer.kind);
+  return plan.outputs == Order::kAbsorbed && (!has_keys || plan.scores == Order::kAbsorbed);
+}
+
+// sums[b, h, i] = Σ_j a_ij values[b, h, j]
+template <typename T>
+void Attend(const Operands<T>& operands, const attention::Options<T>& options, View<T> sums, Arena& arena) {
+  const auto& [query, key, value] = operands;
+  if (key.stride(1) == 0 && value.stride(1) == 0) {
+    // All heads look at the same tokens: they are more queries of one head.
+    const Shape one_head({query.dim(0), 1, query.dim(1) * query.dim(2), query.dim(3)});
+    attention::Attention<T>(query.reshape(one_head), key.slice(1, 0, 1), value.slice(1, 0, 1), options,
+                            sums.reshape({sums.dim(0), 1, sums.dim(1) * sums.dim(2), sums.dim(3)}), arena);
+  } else {
+    attention::Attention<T>(query, key, value, options, sums, arena);
   }
 }
 
@@ -116,41 +237,37 @@ void Answer(const WeightsRequest<T>& request, View<const T> query, View<const T>
   }
 }
 
-// The order of keys and values for all tokens; requests get the weights. query, joined as above; joined may be empty.
-template <typename T>
-void ProjectedAttention(View<const T> query, const Input<T>& x, const AttentionLayer<T>& layer, View<T> joined,
-                        Arena& arena, std::span<const WeightsRequest<T>> requests) {
-  const int64_t H = layer.heads;
-  const View<T> key_value = ProjectToHeads(x, layer.key_value, layer.head_width, arena);
-  const View<T> key = key_value.slice(1, 0, H), value = key_value.slice(1, H, 2 * H);  // [B, H, N, E]
-  NormHeads(key, layer.key_norm);
-  attention::Options<T> options;
-  options.bf16 = layer.bf16;
-  if (!joined.empty()) attention::Attention<T>(query, key, value, options, SwapHeadsAndTokens(joined), arena);
-  for (const WeightsRequest<T>& request : requests) Answer<T>(request, query, key, options, arena);
-}
-
 }  // namespace
 
 template <typename T>
 void AttentionForward(const Input<T>& x_query, const Input<T>& x, const AttentionLayer<T>& layer,
                       const Tensor<T>* scale, View<const T> residual, View<T> out, Arena& arena,
-                      std::span<const WeightsRequest<T>> requests) {
+                      const AttentionContext<T>& context) {
   const Arena::Scope scope(arena);
   const int64_t B = x.dim(0), Nq = x_query.dim(1), H = layer.heads, E = layer.head_width;
-  const View<T> query = ProjectToHeads(x_query, layer.query, E, arena);
-  NormHeads(query, layer.query_norm);
-  if (out.empty()) return ProjectedAttention<T>(query, x, layer, {}, arena, requests);
+  Require(!QueriesAreKeys(layer.kind) || x_query.x.data() == x.x.data(),
+          "attention: queries that are keys are of the first tokens");
+  Require(IsPositional(layer.kind) == !context.places.empty() &&
+              (context.places.empty() || (context.places.dim(1) == H && context.places.dim(2) == x.dim(1))),
+          "attention: expected the places of {} heads and {} tokens, got {}", H, x.dim(1),
+          ToString(context.places.shape()));
+  const bool absorbed = context.requests.empty() && AbsorbedIsCheaper(x_query, x, layer);
+  const Operands<T> operands = absorbed ? Absorbed(x_query, x, layer, context.places, arena)
+                                        : Projected(x_query, x, layer, context.places, arena);
+  attention::Options<T> options;
+  options.scale = layer.kind == AttentionKind::kGaussian ? T(1) : T(1) / std::sqrt(static_cast<T>(E));
+  options.bf16 = layer.bf16 && !absorbed && !IsPositional(layer.kind);  // distances would lose too much
+  for (const WeightsRequest<T>& request : context.requests) {
+    Answer<T>(request, operands.query, operands.key, options, arena);
+  }
+  if (out.empty()) return;
   const View<T> joined = arena.New<T>({B, Nq, H, E});
-  using attention::Order;
-  constexpr std::array kPossible = {Order::kProjected, Order::kAbsorbed};
-  const attention::Workload workload{Nq, x.dim(1), x.dim(2), H, E, layer.key_norm.empty()};
-  // As wide as each other, scores and outputs are cheapest in the same order.
-  if (!layer.absorbed.key.empty() && requests.empty() &&
-      attention::CheapestPlan(workload, kPossible) == attention::Plan{Order::kAbsorbed, Order::kAbsorbed}) {
-    AbsorbedAttention<T>(query, x, layer.absorbed, joined, arena);
+  if (absorbed) {
+    const View<T> sums = arena.New<T>({B, H, Nq, x.dim(2)});
+    Attend<T>(operands, options, sums, arena);
+    ForEachHead<T>(layer.absorbed.value, sums, SwapHeadsAndTokens(joined));
   } else {
-    ProjectedAttention<T>(query, x, layer, joined, arena, requests);
+    Attend<T>(operands, options, SwapHeadsAndTokens(joined), arena);
   }
 
   const View<T> rows = joined.reshape({B, Nq, H * E});
@@ -169,11 +286,35 @@ void AttentionForward(const Input<T>& x_query, const Input<T>& x, const Attentio
       rows, out, residual);
 }
 
+template <typename T>
+void GaussianPlaces(View<const T> bandwidth, int64_t prefix, int64_t grid_height, int64_t grid_width, View<T> places) {
+  const int64_t H = bandwidth.size(), N = prefix + grid_height * grid_width;
+  Require(places.shape() == Shape({2, H, N, kGaussianFeatures}) && places.dense(),
+          "gaussian places: expected [2, {}, {}, {}], got {}", H, N, kGaussianFeatures, ToString(places.shape()));
+  std::fill_n(places.data(), places.size(), T(0));
+  for (int64_t h = 0; h < H; ++h) {
+    const double precision = 1 / (static_cast<double>(bandwidth.data()[h]) * static_cast<double>(bandwidth.data()[h]));
+    for (int64_t patch = 0; patch < grid_height * grid_width; ++patch) {
+      // From the middle, where squares are smallest.
+      const double y = static_cast<double>(patch / grid_width) - static_cast<double>(grid_height - 1) / 2,
+                   x = static_cast<double>(patch % grid_width) - static_cast<double>(grid_width - 1) / 2,
+                   half_square = (y * y + x * x) / 2;
+      const double query[kGaussianFeatures] = {y, x, 1, -half_square}, key[kGaussianFeatures] = {y, x, -half_square, 1};
+      for (int64_t i = 0; i < kGaussianFeatures; ++i) {
+        *places.at(0, h, prefix + patch, i) = static_cast<T>(query[i]);
+        *places.at(1, h, prefix + patch, i) = static_cast<T>(key[i] * precision);
+      }
+    }
+  }
+}
+
 template void AttentionForward(const Input<float>&, const Input<float>&, const AttentionLayer<float>&,
                                const Tensor<float>*, View<const float>, View<float>, Arena&,
-                               std::span<const WeightsRequest<float>>);
+                               const AttentionContext<float>&);
 template void AttentionForward(const Input<double>&, const Input<double>&, const AttentionLayer<double>&,
                                const Tensor<double>*, View<const double>, View<double>, Arena&,
-                               std::span<const WeightsRequest<double>>);
+                               const AttentionContext<double>&);
+template void GaussianPlaces(View<const float>, int64_t, int64_t, int64_t, View<float>);
+template void GaussianPlaces(View<const double>, int64_t, int64_t, int64_t, View<double>);
 
 }  // namespace qkv::nn

@@ -1,5 +1,5 @@
-// The attention layer, forward: projections, heads, scaled dot-product attention, output projection.
-// What attention itself is stands in attention/attention.h. One kind of projection so far: separate W_Q, W_K, W_V.
+// The attention layer, forward: projections, heads, scaled dot-product attention, output projection; and the kinds of
+// it, which differ in what scores and values are made of. What attention itself is stands in attention/attention.h.
 #pragma once
 
 #include <cstdint>
@@ -14,25 +14,65 @@
 
 namespace qkv::nn {
 
+/// The score of tokens x_i and x_j in a head, and its values. s = 1 / sqrt(E), p: places in the grid, in patches.
+enum class AttentionKind {
+  kSeparate,        // s · (W_Q x_i)·(W_K x_j), values W_V x_j
+  kShared,          // W_Q = W_K
+  kUnified,         // W_Q = W_K = W_V
+  kSharedKeyValue,  // W_K = W_V
+  kMerged,          // s · (x_i M x_jᵀ + u·x_j), M [D, D]
+  kLowRank,         // as kSeparate; queries and keys are narrower than E
+  kSymmetric,       // s · (U x_i)·Λ (U x_j), Λ diagonal
+  kGaussian,        // −‖p_i − p_j‖² / 2h²; a token that has no place is at distance 0 from all
+  kPositional,      // s · q_i·k_j, where each place has a q and a k, whatever token is there
+};
+
+/// W_Q = W_K.
+constexpr bool QueriesAreKeys(AttentionKind kind) {
+  return kind == AttentionKind::kShared || kind == AttentionKind::kUnified || kind == AttentionKind::kSymmetric;
+}
+/// W_K = W_V.
+constexpr bool ValuesAreKeys(AttentionKind kind) {
+  return kind == AttentionKind::kUnified || kind == AttentionKind::kSharedKeyValue;
+}
+/// Scores come from places alone.
+constexpr bool IsPositional(AttentionKind kind) {
+  return kind == AttentionKind::kGaussian || kind == AttentionKind::kPositional;
+}
+/// Queries and keys are there to be normalised, and keys are nothing else besides.
+constexpr bool AllowsQueryKeyNorm(AttentionKind kind) {
+  return kind == AttentionKind::kSeparate || kind == AttentionKind::kShared || kind == AttentionKind::kLowRank;
+}
+
 /// W_K and W_V head by head, for the order that projects queries and sums instead of keys and values.
 template <typename T>
 struct AbsorbedHeads {
-  std::vector<Linear<T>> key;    // W_Kᵀ of a head, [D, E]; a bias of keys cancels in the softmax
+  std::vector<Linear<T>> key;    // W_Kᵀ of a head, [D, r]; none where scores are not of keys W_K x
   std::vector<Linear<T>> value;  // W_V of a head, [E, D]
 };
 
+/// Products that a kind has not got, or that are another's, are empty.
 template <typename T>
 struct AttentionLayer {
   bool bf16 =
       false;  // scores and sums may be multiplied in bfloat16, see attention::Options; not in the absorbed order
+  AttentionKind kind = AttentionKind::kSeparate;
   int64_t heads = 1;
-  int64_t head_width = 0;        // E
-  Linear<T> query;               // [H·E, D]
-  Linear<T> key_value;           // [2·H·E, D]: the keys of all heads, then the values
+  int64_t head_width = 0;  // E, of values
+  int64_t qk_width = 0;    // r, of queries and keys; 0 means E
+  // [H·r, D]; merged: Mᵀ of each head, and u, [H·D, D]. Where queries are keys: only for the absorbed order.
+  Linear<T> query;
+  Linear<T> key_value;    // [2·H·E, D]: the keys of all heads, then the values; or, below, the keys alone [H·r, D]
+  Linear<T> value;        // [H·E, D], where values are not keys, and keys are of another width or none
+  Tensor<T> eigenvalues;  // Λ of each head, [H, r]
+  Tensor<T> bandwidth;    // h of each head, [H]
+  Tensor<T> places;       // q, then k, of each head and token of the trained grid, [2, H, N, r]
   AbsorbedHeads<T> absorbed;     // the same once more, for layers of which few rows are read; or empty
-  Norm<T> query_norm, key_norm;  // over each head's E (Dehghani et al. 2023), or empty
+  Norm<T> query_norm, key_norm;  // over each head's r (Dehghani et al. 2023), or empty
   Norm<T> output_norm;           // over the joined heads, before the projection (timm's scale_attn_norm), or empty
   Linear<T> projection;          // [D, H·E], or empty: the joined heads are the output
+
+  int64_t query_width() const { return qk_width > 0 ? qk_width : head_width; }
 };
 
 /// Asks for the attention weights of some query rows; they are computed beside the fused path, which stays fused.
@@ -47,14 +87,29 @@ struct WeightsRequest {
   int64_t head_begin = 0, head_end = 0;  // an end of 0: all heads
 };
 
+/// What an attention layer is told beside its tokens.
+template <typename T>
+struct AttentionContext {
+  std::span<const WeightsRequest<T>> requests = {};
+  View<const T> places = {};  // for kinds whose scores come from places: their q, then k, [2, H, N, r]
+};
+
 /// out = residual + scale · projection(attention(x_query, x)).
 /// x_query: [B, N_q, D]; x: [B, N, D]; out, residual: [B, N_q, D] (residual may be out); dense rows, any batch stride.
-/// Scores are scaled by 1 / sqrt(E). Scratch comes from `arena`. Where the layer has absorbed heads and no weights are
-/// requested, attention::CheapestPlan decides the order. Where out is empty, the requested weights are all that is
-/// computed.
+/// All kinds but those of W_Q and W_K of their own want x_query to be the first rows of x.
+/// Scratch comes from `arena`. Where the layer has absorbed heads and no weights are requested,
+/// attention::CheapestPlan decides the order. Where out is empty, the requested weights are all that is computed.
 template <typename T>
 void AttentionForward(const Input<T>& x_query, const Input<T>& x, const AttentionLayer<T>& layer,
                       const Tensor<T>* scale, View<const T> residual, View<T> out, Arena& arena,
-                      std::span<const WeightsRequest<T>> requests = {});
+                      const AttentionContext<T>& context = {});
+
+/// Features of a place for kGaussian.
+inline constexpr int64_t kGaussianFeatures = 4;
+
+/// Scores −‖p_i − p_j‖² / 2h² as products q_i·k_j, for `prefix` tokens without a place and the grid, row
+/// by row: places [2, H, prefix + grid_height·grid_width, kGaussianFeatures]; bandwidth: h of each head, [H].
+template <typename T>
+void GaussianPlaces(View<const T> bandwidth, int64_t prefix, int64_t grid_height, int64_t grid_width, View<T> places);
 
 }  // namespace qkv::nn

@@ -21,10 +21,10 @@ struct Block {
 /// class token alone.
 template <typename T>
 void BlockForward(View<T> x, const Block<T>& block, int64_t rows, Arena& arena,
-                  std::span<const WeightsRequest<T>> requests = {});
+                  const AttentionContext<T>& context = {});
 
 /// The attention weights of the block alone. x: [B, N, D], what enters the block.
 template <typename T>
-void BlockWeights(View<const T> x, const Block<T>& block, Arena& arena, std::span<const WeightsRequest<T>> requests);
+void BlockWeights(View<const T> x, const Block<T>& block, Arena& arena, const AttentionContext<T>& context);
 
 }  // namespace qkv::nn

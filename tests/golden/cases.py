@@ -63,6 +63,14 @@ TIMM = [
     timm("resized_from_non_square", size=(32, 40), img_size=(24, 40), depth=1),
     timm("resized_same_count", size=(16, 64), img_size=32, depth=1),
     timm("resized_distilled", "deit_tiny_distilled_patch16_224", size=(40, 24), depth=1),
+    *(timm(f"kind_{kind}", extra={"qkv_attention": kind}) for kind in
+      ("shared", "unified", "shared_kv", "merged", "positional", "gaussian")),
+    timm("kind_low_rank", extra={"qkv_attention": "low_rank", "qkv_attention_rank": 3}),
+    timm("kind_symmetric", extra={"qkv_attention": "symmetric", "qkv_attention_rank": 5}),
+    timm("kind_merged_no_bias", qkv_bias=False, extra={"qkv_attention": "merged"}, img_size=(24, 40), depth=1),
+    timm("kind_shared_qk_norm", qk_norm=True, extra={"qkv_attention": "shared"}, depth=1),
+    timm("kind_gaussian_gap", class_token=False, global_pool="avg", img_size=(24, 40), depth=1,
+         extra={"qkv_attention": "gaussian"}),
     timm("f16", dtype=torch.float16),
     timm("bf16", "deit3_small_patch16_224", dtype=torch.bfloat16),
 ]

@@ -20,6 +20,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 import torchvision_stub  # noqa: F401  before timm
 
+import kinds
 import timm
 import timm.layers
 import torch
@@ -68,6 +69,12 @@ class Case:
 # Build
 
 
+def create_timm(case, kind, **args):
+    model = timm.create_model(kind, **args, **case.unsaved)
+    attention = case.extra.get("qkv_attention")
+    return kinds.exchange(model, attention, case.extra.get("qkv_attention_rank")) if attention else model
+
+
 def seed_of(name):
     return zlib.crc32(name.encode())
 
@@ -76,7 +83,7 @@ def build(case):
     """The original with random weights, in evaluation mode, every weight representable in case.dtype."""
     torch.manual_seed(seed_of(case.name))
     if case.library == "timm":
-        model = timm.create_model(case.kind, **case.args, **case.unsaved)
+        model = create_timm(case, case.kind, **case.args)
     elif case.library == "transformers":
         cls = getattr(transformers, case.kind)
         args = dict(case.args)
@@ -103,12 +110,20 @@ def randomize(model, generator, dtype):
             value = 1 + 0.25 * noise
         elif name.endswith(("gamma", "lambda1")):  # LayerScale
             value = 0.7 + 0.25 * noise
+        elif name.endswith("bandwidth"):
+            value = 0.5 + 0.05 * noise
+        elif name.endswith("eigenvalues"):
+            value = 1.5 * noise
+        elif name.endswith("key_term"):
+            value = 0.2 * noise
+        elif name.endswith(("qk.query", "qk.key")):  # positional: no layer, but a query and a key of each token
+            value = 1.5 * noise
         elif name.endswith("bias"):
             value = 0.2 * noise
         elif p.dim() < 2 or name.rsplit(".", 1)[-1] in TOKENS:
             value = 0.5 * noise
         else:  # linear and convolution: unit gain; queries, keys and values twice that
-            is_qkv = any(s in name for s in ("qkv", "q_proj", "k_proj", "v_proj", "attn_pool.q", "attn_pool.kv"))
+            is_qkv = any(s in name for s in ("qkv", "q_proj", "k_proj", "v_proj", "attn_pool.q", "attn_pool.kv", "attn.qk.", "attn.v."))
             value = noise * (2.0 if is_qkv else 1.0) / p[0].numel() ** 0.5
         p.copy_(value.to(dtype).float())
 
@@ -165,7 +180,11 @@ def load(case, folder):
     folder = Path(folder)
     if case.library == "timm":
         resize = {"img_size": case.size} if case.size else {}
-        model = timm.create_model(f"local-dir:{folder}", pretrained=True, **resize, **case.unsaved)
+        if "qkv_attention" in case.extra:  # which timm does not read
+            model = create_timm(case, case.kind, **case.args)
+            model.load_state_dict(load_file(folder / "model.safetensors"), strict=True)
+        else:
+            model = timm.create_model(f"local-dir:{folder}", pretrained=True, **resize, **case.unsaved)
     elif case.library == "transformers":
         cls = getattr(transformers, case.kind)
         model_args = {k: v for k, v in case.args.items() if k == "add_pooling_layer"}

@@ -61,15 +61,16 @@ void Overwrite(const fs::path& path, int64_t at, const std::string& bytes) {
 }
 
 class CacheOfModels : public testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Models, CacheOfModels,
-                         testing::Values("timm_vit", "timm_layerscale", "timm_scale_norms", "timm_qk_norm",
-                                         "timm_swiglu", "timm_geglu", "timm_qkv_bias_off", "timm_proj_bias_off",
-                                         "timm_distilled", "timm_map", "timm_map_cls", "timm_pre_norm",
-                                         "timm_avg_fcnorm", "timm_cls_avg", "timm_reg4_cls", "timm_no_pos_embed",
-                                         "timm_no_final_norm", "timm_odd_width", "timm_features", "timm_f16",
-                                         "hf_dinov2_swiglu", "hf_dinov2_registers", "hf_vit_model_pooler",
-                                         "hf_vit_sharded", "hf_vit_resized", "vit_pytorch_vit", "vit_pytorch_old",
-                                         "vit_pytorch_simple", "vit_pytorch_one_head"));
+INSTANTIATE_TEST_SUITE_P(
+    Models, CacheOfModels,
+    testing::Values("timm_vit", "timm_layerscale", "timm_scale_norms", "timm_qk_norm", "timm_swiglu", "timm_geglu",
+                    "timm_qkv_bias_off", "timm_proj_bias_off", "timm_distilled", "timm_map", "timm_map_cls",
+                    "timm_pre_norm", "timm_avg_fcnorm", "timm_cls_avg", "timm_reg4_cls", "timm_no_pos_embed",
+                    "timm_no_final_norm", "timm_odd_width", "timm_features", "timm_f16", "hf_dinov2_swiglu",
+                    "hf_dinov2_registers", "hf_vit_model_pooler", "hf_vit_sharded", "hf_vit_resized", "vit_pytorch_vit",
+                    "vit_pytorch_old", "vit_pytorch_simple", "vit_pytorch_one_head", "timm_kind_shared",
+                    "timm_kind_unified", "timm_kind_shared_kv", "timm_kind_merged", "timm_kind_low_rank",
+                    "timm_kind_symmetric", "timm_kind_gaussian", "timm_kind_positional"));
 
 TEST_P(CacheOfModels, AnswersWithTheSameBits) {
   std::vector<BuildOptions> variants{

@@ -23,7 +23,10 @@ Tensor<float> RandomPixels(const Model& model, int64_t images) {
 class ForwardOf : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Models, ForwardOf,
                          testing::Values("timm_vit", "timm_map", "timm_swiglu_packed", "timm_distilled", "hf_vit",
-                                         "hf_dinov2_registers", "hf_vit_model_pooler", "vit_pytorch_vit"));
+                                         "hf_dinov2_registers", "hf_vit_model_pooler", "vit_pytorch_vit",
+                                         "timm_kind_shared", "timm_kind_unified", "timm_kind_shared_kv",
+                                         "timm_kind_merged", "timm_kind_low_rank", "timm_kind_symmetric",
+                                         "timm_kind_gaussian", "timm_kind_positional"));
 
 TEST_P(ForwardOf, SecondPassAllocatesNothing) {
   for (const auto precision : {simd::Precision::kFloat32, simd::Precision::kBfloat16, simd::Precision::kInt8}) {

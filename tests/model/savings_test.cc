@@ -40,7 +40,10 @@ INSTANTIATE_TEST_SUITE_P(Models, Savings,
                          testing::Values("timm_vit", "timm_layerscale", "timm_scale_norms", "timm_qk_norm",
                                          "timm_swiglu", "timm_qkv_bias_off", "timm_proj_bias_off", "timm_distilled",
                                          "hf_dinov2_swiglu", "hf_vit", "timm_map", "vit_pytorch_vit",
-                                         "vit_pytorch_one_head"));
+                                         "vit_pytorch_one_head", "timm_kind_shared", "timm_kind_unified",
+                                         "timm_kind_shared_kv", "timm_kind_merged", "timm_kind_low_rank",
+                                         "timm_kind_symmetric", "timm_kind_gaussian", "timm_kind_positional",
+                                         "timm_kind_shared_qk_norm"));
 
 TEST_P(Savings, EachChangesNothingButTheRounding) {
   const Checkpoint checkpoint = Checkpoint::Open(SourceFolder() / "tests/golden" / GetParam());

@@ -83,7 +83,7 @@ class AttentionLayers : public testing::Test {
     Tensor<T> out({kB, kN, naive.with_projection ? kD : kJoined}), weights({kB, kH, kN, kN});
     const WeightsRequest<T> request{0, kN, weights};
     Arena arena;
-    AttentionForward<T>(x_t, x_t, naive.As<T>(), nullptr, {}, out, arena, std::span(&request, 1));
+    AttentionForward<T>(x_t, x_t, naive.As<T>(), nullptr, {}, out, arena, {.requests = std::span(&request, 1)});
     EXPECT_LE(RelativeError<T>(AsOneMatrix(out.view()), expected), LayerTolerance<T>());
     EXPECT_LE(RelativeError<T>(weights.view().reshape({kB * kH * kN, kN}), expected_weights), LayerTolerance<T>());
   }

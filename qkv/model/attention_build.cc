@@ -1,0 +1,173 @@
+#include "qkv/model/attention_build.h"
+
+#include <algorithm>
+#include <initializer_list>
+
+namespace qkv::model {
+namespace {
+
+using nn::AttentionKind;
+
+// What an attention layer makes of tokens, as one linear layer: the rows of all heads' queries, then of their keys,
+// then of their values. What a kind has not got, or what is another's, has no rows.
+template <typename T>
+struct AttentionRows {
+  Affine<T> layer;
+  int64_t queries = 0, keys = 0, values = 0;
+
+  int64_t values_begin() const { return values > 0 ? queries + keys : queries; }
+};
+
+// One below the other; where only some have a bias, the others' is zero.
+template <typename T>
+AttentionRows<T> Stack(const Affine<T>& queries, const Affine<T>& keys, const Affine<T>& values, int64_t columns) {
+  AttentionRows<T> stack{{}, queries.rows, keys.rows, values.rows};
+  Affine<T>& layer = stack.layer;
+  layer.rows = queries.rows + keys.rows + values.rows;
+  layer.weight = Tensor<T>::Uninitialised({layer.rows, columns});
+  if (!queries.bias.empty() || !keys.bias.empty() || !values.bias.empty()) layer.bias = Tensor<T>({layer.rows});
+  int64_t row = 0;
+  for (const Affine<T>* part : {&queries, &keys, &values}) {
+    if (part->rows > 0) std::copy_n(part->weight.data(), part->weight.size(), layer.weight.data() + row * columns);
+    if (!part->bias.empty()) std::copy_n(part->bias.data(), part->rows, layer.bias.data() + row);
+    row += part->rows;
+  }
+  return stack;
+}
+
+// Mᵀ of each head, with u for a bias: the queries for which tokens themselves are keys.
+template <typename T>
+Affine<T> MergedQueries(const VitConfig& c, const Weights<T>& weights, const std::string& name) {
+  const int64_t H = c.heads, D = c.width;
+  const Tensor<T> merged = weights.Get(name + "qk.merged");
+  Affine<T> queries{Tensor<T>::Uninitialised({H * D, D}), weights.Get(name + "qk.key_term"), H * D};
+  for (int64_t h = 0; h < H; ++h) {
+    for (int64_t i = 0; i < D; ++i) {
+      for (int64_t j = 0; j < D; ++j) queries.weight[(h * D + j) * D + i] = merged[(h * D + i) * D + j];
+    }
+  }
+  return queries;
+}
+
+template <typename T>
+AttentionRows<T> ReadRows(const VitConfig& c, const Weights<T>& weights, const std::string& name) {
+  const int64_t joined = c.heads * c.head_width;
+  if (c.attention == AttentionKind::kSeparate) return {weights.Layer(name + "qkv"), joined, joined, joined};
+  const Affine<T> values = weights.Layer(name + "v");
+  switch (c.attention) {
+    case AttentionKind::kShared:
+    case AttentionKind::kUnified:
+    case AttentionKind::kSymmetric:
+      return Stack<T>({}, weights.Layer(name + "qk"), values, c.width);
+    case AttentionKind::kMerged:
+      return Stack<T>(MergedQueries(c, weights, name), {}, values, c.width);
+    default:  // those of places have neither queries nor keys
+      return Stack<T>(weights.Layer(name + "qk.query"), weights.Layer(name + "qk.key"), values, c.width);
+  }
+}
+
+// gamma and beta of the norm into the rows. Where tokens themselves are keys, these are normalised only, so that gamma
+// goes into the queries once more; beta adds the same to all scores of a query, which the softmax takes away.
+template <typename T>
+void FoldNorm(AttentionKind kind, AttentionRows<T>* rows, nn::Norm<T>* norm) {
+  const Tensor<T> gamma = std::move(norm->gamma);
+  norm->gamma = gamma.Clone();
+  rows->layer.FoldNorm(norm);
+  if (kind == AttentionKind::kMerged) rows->layer.ScaleRows(0, rows->queries, gamma);
+}
+
+// Biases that the output does not depend on become zero, those that add the same to every output go into the
+// projection's. The queries' stay.
+template <typename T>
+void FoldBiases(AttentionKind kind, const nn::AttentionLayer<T>& layer, AttentionRows<T>* rows, Affine<T>* projection) {
+  Tensor<T>& bias = rows->layer.bias;
+  const int64_t joined = layer.heads * layer.head_width;
+  // The weights of a row sum to 1, so that values with a bias give the output that bias, before the projection.
+  const bool folded = kind != AttentionKind::kUnified && layer.output_norm.empty() && !projection->weight.empty();
+  if (folded) {
+    projection->AddToBias(View<const T>(bias.data() + rows->values_begin(), {joined}));
+    std::fill_n(bias.data() + rows->values_begin(), joined, T(0));
+  }
+  // q · (k + b) differs from q · k by the same for all keys, which the softmax takes away.
+  if (!QueriesAreKeys(kind) && !ValuesAreKeys(kind) && layer.key_norm.empty()) {
+    std::fill_n(bias.data() + rows->queries, rows->keys, T(0));
+  }
+  if (std::all_of(bias.data() + rows->queries, bias.data() + bias.size(), [](T b) { return b == 0; })) bias = {};
+}
+
+// Queries that are keys, as rows of their own.
+template <typename T>
+nn::Linear<T> PackKeysAsQueries(const AttentionRows<T>& rows, View<const T> eigenvalues) {
+  const Affine<T>& layer = rows.layer;
+  Affine<T> queries{Tensor<T>::Uninitialised({rows.keys, layer.columns()}), {}, rows.keys, layer.precision};
+  std::copy_n(layer.weight.data(), queries.weight.size(), queries.weight.data());
+  if (!layer.bias.empty()) {
+    queries.bias = Tensor<T>::Uninitialised({rows.keys});
+    std::copy_n(layer.bias.data(), rows.keys, queries.bias.data());
+  }
+  if (!eigenvalues.empty()) queries.ScaleRows(0, rows.keys, eigenvalues);
+  return queries.Pack();
+}
+
+// The two tables [H, N, r] as one, [2, H, N, r]; or empty.
+template <typename T>
+Tensor<T> ReadPlaces(const VitConfig& c, const Weights<T>& weights, const std::string& name) {
+  if (c.attention != AttentionKind::kPositional) return {};
+  auto places = Tensor<T>::Uninitialised({2, c.heads, c.tokens(), c.query_width()});
+  T* to = places.data();
+  for (const char* table : {"qk.query", "qk.key"}) {
+    const Tensor<T> from = weights.Get(name + table);
+    to = std::copy_n(from.data(), from.size(), to);
+  }
+  return places;
+}
+
+}  // namespace
+
+template <typename T>
+nn::AttentionLayer<T> BuildAttention(const VitConfig& c, const BuildOptions& options, const Weights<T>& weights,
+                                     const std::string& name, bool absorb, nn::Norm<T>* norm, Tensor<T>* scale) {
+  nn::AttentionLayer<T> layer;
+  layer.bf16 = options.precision != simd::Precision::kFloat32;
+  layer.kind = c.attention;
+  layer.heads = c.heads;
+  layer.head_width = c.head_width;
+  layer.qk_width = c.qk_width;
+  layer.query_norm = weights.Norm(name + "q_norm", c.eps);
+  layer.key_norm = weights.Norm(name + "k_norm", c.eps);
+  layer.output_norm = weights.Norm(name + "norm", c.eps);
+  layer.eigenvalues = weights.Get(name + "qk.eigenvalues");
+  layer.bandwidth = weights.Get(name + "qk.bandwidth");
+  layer.places = ReadPlaces(c, weights, name);
+  for (const T bandwidth : layer.bandwidth.span()) {
+    Require(bandwidth > 0, "checkpoint: {}qk.bandwidth holds {}, expected more than 0", name, bandwidth);
+  }
+  AttentionRows<T> rows = ReadRows(c, weights, name);
+  Affine<T>& all = rows.layer;
+  all.precision = options.precision;
+  Affine<T> projection = weights.Layer(name + "proj", options.precision);
+
+  if (options.fold_norms) FoldNorm(c.attention, &rows, norm);
+  if (rows.queries > 0) layer.query = all.PackRows(0, rows.queries);
+  if (absorb && QueriesAreKeys(c.attention)) layer.query = PackKeysAsQueries<T>(rows, layer.eigenvalues);
+  if (options.fold_key_value_bias && !all.bias.empty()) FoldBiases(c.attention, layer, &rows, &projection);
+
+  const int64_t keys_end = rows.queries + rows.keys;
+  const bool in_one = rows.keys > 0 && rows.keys == rows.values;
+  if (rows.keys > 0) layer.key_value = all.PackRows(rows.queries, in_one ? all.rows : keys_end);
+  if (rows.values > 0 && !in_one) layer.value = all.PackRows(keys_end, all.rows);
+  if (absorb) {
+    if (rows.keys > 0) layer.absorbed.key = all.PackTransposedHeads(rows.queries, c.query_width(), c.heads);
+    layer.absorbed.value = all.PackHeads(rows.values_begin(), c.head_width, c.heads);
+  }
+  if (options.fold_scales && !scale->empty() && !projection.weight.empty()) projection.FoldScale(scale);
+  layer.projection = projection.Pack();
+  return layer;
+}
+
+template nn::AttentionLayer<float> BuildAttention(const VitConfig&, const BuildOptions&, const Weights<float>&,
+                                                  const std::string&, bool, nn::Norm<float>*, Tensor<float>*);
+template nn::AttentionLayer<double> BuildAttention(const VitConfig&, const BuildOptions&, const Weights<double>&,
+                                                   const std::string&, bool, nn::Norm<double>*, Tensor<double>*);
+
+}  // namespace qkv::model

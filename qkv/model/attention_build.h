@@ -1,0 +1,17 @@
+// The attention layer of a block, of any kind, from a checkpoint's tensors, with the savings of BuildOptions.
+#pragma once
+
+#include <string>
+
+#include "qkv/model/affine.h"
+#include "qkv/model/vit.h"
+
+namespace qkv::model {
+
+/// `name` begins the tensors' names, such as "blocks.0.attn.". `norm` and `scale`, before and behind the layer, are
+/// emptied where they are folded into it. `absorb`: few rows of the layer may be read.
+template <typename T>
+nn::AttentionLayer<T> BuildAttention(const VitConfig& config, const BuildOptions& options, const Weights<T>& weights,
+                                     const std::string& name, bool absorb, nn::Norm<T>* norm, Tensor<T>* scale);
+
+}  // namespace qkv::model

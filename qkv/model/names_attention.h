@@ -1,0 +1,20 @@
+// The tensors of attention that is not of separate queries, keys and values. No library has names for them: they are
+// the canonical ones in every family's layout.
+#pragma once
+
+#include "qkv/model/layout.h"
+
+namespace qkv::model {
+
+inline constexpr NameRow kAttentionKindRows[] = {
+    {"blocks.{}.attn.v", "blocks.{}.attn.v"},
+    {"blocks.{}.attn.qk", "blocks.{}.attn.qk"},
+    {"blocks.{}.attn.qk.query", "blocks.{}.attn.qk.query"},
+    {"blocks.{}.attn.qk.key", "blocks.{}.attn.qk.key"},
+    {"blocks.{}.attn.qk.merged", "blocks.{}.attn.qk.merged"},
+    {"blocks.{}.attn.qk.key_term", "blocks.{}.attn.qk.key_term"},
+    {"blocks.{}.attn.qk.eigenvalues", "blocks.{}.attn.qk.eigenvalues"},
+    {"blocks.{}.attn.qk.bandwidth", "blocks.{}.attn.qk.bandwidth"},
+};
+
+}  // namespace qkv::model
