@@ -44,6 +44,10 @@ class MappedFile {
   FileStamp stamp_;
 };
 
+/// Gives back the memory of the whole pages among `part`, which must belong to a MappedFile; the next access reads the
+/// file again.
+void ReleasePages(std::span<const std::byte> part);
+
 /// The whole file. Throws Error when it cannot be read or is longer than `max_bytes`.
 std::string ReadFile(const std::filesystem::path& path, size_t max_bytes = size_t{1} << 31);
 

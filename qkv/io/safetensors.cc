@@ -271,6 +271,7 @@ SafeTensors SafeTensors::Open(const std::filesystem::path& path) {
 SafeTensors SafeTensors::OpenFile(const std::filesystem::path& path) {
   MappedFile mapped(path);
   SafeTensors result = FromBytes(mapped.bytes(), path.string());
+  for (StoredTensor& tensor : result.tensors_) tensor.mapped = true;
   result.files_.push_back(std::move(mapped));
   return result;
 }

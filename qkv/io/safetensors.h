@@ -24,6 +24,7 @@ struct StoredTensor {
   DType dtype = DType::kF32;
   Shape shape;
   std::span<const std::byte> bytes;
+  bool mapped = false;  // the bytes are a MappedFile's
 };
 
 /// The elements of an F32, F16, BF16 or F64 tensor, converted. Throws Error for other types.
