@@ -186,6 +186,17 @@ void Vit<T>::BlockWeights(View<const T> tokens, int64_t block, Workspace<T>& wor
                       {requests, PlacesOf(block, workspace)});
 }
 
+// How many images go through a block together: as many as keep its widest intermediate in the processor's cache, about
+// equally many each time. More rows at a time gain nothing once every thread has enough of them.
+template <typename T>
+int64_t Vit<T>::ImagesTogether(int64_t images, int64_t tokens) const {
+  constexpr int64_t kCacheBytes = int64_t{4} << 20;
+  const int64_t widest = std::max(config_.mlp_width, 3 * config_.heads * config_.head_width);
+  const int64_t most = std::max<int64_t>(1, kCacheBytes / (tokens * widest * static_cast<int64_t>(sizeof(T))));
+  const int64_t groups = (images + most - 1) / most;
+  return (images + groups - 1) / groups;
+}
+
 template <typename T>
 void Vit<T>::Forward(View<const T> pixels, Workspace<T>& workspace, const Outputs<T>& outputs) const {
   Require(pixels.rank() == 4 && pixels.dim(1) == config_.channels && pixels.dense(),
@@ -223,7 +234,12 @@ void Vit<T>::Forward(View<const T> pixels, Workspace<T>& workspace, const Output
       if (!requests.empty()) nn::BlockWeights<T>(x, layers, workspace.arena, context);
       return;
     }
-    nn::BlockForward<T>(x, layers, RowsRead(outputs, block, N), workspace.arena, context);
+    const int64_t rows = RowsRead(outputs, block, N);
+    const int64_t together = rows < N || !requests.empty() ? B : ImagesTogether(B, N);
+    for (int64_t begin = 0; begin < B; begin += together) {
+      const View<T> images = x.slice(0, begin, std::min(B, begin + together));
+      nn::BlockForward<T>(images, layers, rows, workspace.arena, context);
+    }
     keep_hidden(block + 1);
   }
   if (outputs.tokens.empty() && outputs.logits.empty() && outputs.pooled.empty()) return;

@@ -100,6 +100,7 @@ class Vit {
   View<T> PoolTokens(View<const T> tokens, Arena& arena) const;
   int64_t RowsRead(const Outputs<T>& outputs, int64_t block, int64_t tokens) const;
   int64_t BlocksRead(const Outputs<T>& outputs) const;
+  int64_t ImagesTogether(int64_t images, int64_t tokens) const;
   bool Absorbs(const BuildOptions& options, int64_t block) const {
     return options.absorb && !config_.qk_norm && RowsRead({}, block, config_.tokens()) < config_.tokens();
   }

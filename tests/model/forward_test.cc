@@ -55,6 +55,31 @@ TEST_P(ForwardOf, ImageDoesNotDependOnItsBatch) {
   }
 }
 
+// So wide an MLP that images go through a block one at a time.
+TEST(Forward, ManyImagesOfAWideModelAreAsOneByOne) {
+  const TemporaryFolder folder;
+  io::Json json = TinyConfig();
+  json["model_args"]["img_size"] = 32;
+  json["model_args"]["mlp_ratio"] = 1024;  // [B, 65, 16 · 1024] in float is 4.06 MiB an image
+  json["pretrained_cfg"]["input_size"] = {1, 32, 32};
+  WriteFile(folder / "config.json", json.dump());
+  TensorSet(DescribeTimm(json).config).Write(folder / "model.safetensors");
+  const Model model = Model::Load(folder.path());
+  const int64_t B = 3, N = 65;
+  const Tensor<float> pixels = RandomPixels(model, B);
+  const auto run = [&](View<const float> images) {
+    Tensor<float> tokens({images.dim(0), N, 16});
+    Workspace<float> workspace;
+    model.Forward(images, workspace, {.tokens = tokens});
+    return tokens;
+  };
+  const Tensor<float> together = run(pixels);
+  for (int64_t b = 0; b < B; ++b) {
+    const Tensor<float> alone = run(pixels.view().slice(0, b, b + 1));
+    for (int64_t i = 0; i < alone.size(); ++i) ASSERT_EQ(alone[i], together.view().at(b)[i]);
+  }
+}
+
 TEST_P(ForwardOf, ResultDoesNotDependOnTheThreads) {
   const Model model = Load(GetParam());
   const Tensor<float> pixels = RandomPixels(model, 2);
