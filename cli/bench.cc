@@ -23,6 +23,7 @@ constexpr Saving kSavings[] = {
     {"fold-scales", &model::BuildOptions::fold_scales},
     {"fold-biases", &model::BuildOptions::fold_key_value_bias},
     {"read-rows", &model::BuildOptions::read_rows},
+    {"merge", &model::BuildOptions::merge},
     {"absorb", &model::BuildOptions::absorb},
 };
 

@@ -69,6 +69,17 @@ struct Affine {
     }
   }
 
+  /// The layer of the outputs [begin, end) alone, unpacked.
+  Affine Rows(int64_t begin, int64_t end) const {
+    Affine part{Tensor<T>::Uninitialised({end - begin, columns()}), {}, end - begin, precision};
+    std::copy_n(weight.data() + begin * columns(), part.weight.size(), part.weight.data());
+    if (!bias.empty()) {
+      part.bias = Tensor<T>::Uninitialised({end - begin});
+      std::copy_n(bias.data() + begin, end - begin, part.bias.data());
+    }
+    return part;
+  }
+
   nn::Linear<T> Pack(simd::Gate gate = simd::Gate::kNone) const { return PackRows(0, rows, gate); }
   /// The layer of the outputs [begin, end) alone.
   nn::Linear<T> PackRows(int64_t begin, int64_t end, simd::Gate gate = simd::Gate::kNone) const {

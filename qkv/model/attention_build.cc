@@ -66,6 +66,36 @@ AttentionRows<T> ReadRows(const VitConfig& c, const Weights<T>& weights, const s
   }
 }
 
+// Mᵀ = W_Kᵀ W_Q of each head with the bias W_Kᵀ b_Q in the queries' place, without keys. Multiplied in double, and
+// rounded once. The keys' bias adds the same to all scores of a query.
+template <typename T>
+void MergeQueriesAndKeys(int64_t heads, AttentionRows<T>* rows) {
+  const int64_t D = rows->layer.columns(), r = rows->queries / heads;
+  const auto widened = [](const T* from, int64_t n) {
+    auto to = Tensor<double>::Uninitialised({n});
+    std::copy_n(from, n, to.data());
+    return to;
+  };
+  Affine<T> queries{Tensor<T>::Uninitialised({heads * D, D}), {}, heads * D};
+  const bool biased = !rows->layer.bias.empty();
+  if (biased) queries.bias = Tensor<T>({heads * D});
+  Tensor<double> merged({D, D}), term({D, 1});
+  for (int64_t h = 0; h < heads; ++h) {
+    const Tensor<double> query = widened(rows->layer.weight.data() + h * r * D, r * D);
+    const Tensor<double> key = widened(rows->layer.weight.data() + (rows->queries + h * r) * D, r * D);
+    const View<const double> transposed_key(key.data(), {D, r}, {1, D});
+    simd::MatMul<double>(transposed_key, query.view().reshape({r, D}), merged);
+    std::copy_n(merged.data(), D * D, queries.weight.data() + h * D * D);
+    if (!biased) continue;
+    const Tensor<double> bias = widened(rows->layer.bias.data() + h * r, r);
+    simd::MatMul<double>(transposed_key, bias.view().reshape({r, 1}), term);
+    std::copy_n(term.data(), D, queries.bias.data() + h * D);
+  }
+  const simd::Precision precision = rows->layer.precision;
+  *rows = Stack<T>(queries, {}, rows->layer.Rows(rows->values_begin(), rows->layer.rows), D);
+  rows->layer.precision = precision;
+}
+
 // gamma and beta of the norm into the rows. Where tokens themselves are keys, these are normalised only, so that gamma
 // goes into the queries once more; beta adds the same to all scores of a query, which the softmax takes away.
 template <typename T>
@@ -98,13 +128,7 @@ void FoldBiases(AttentionKind kind, const nn::AttentionLayer<T>& layer, Attentio
 // Queries that are keys, as rows of their own.
 template <typename T>
 nn::Linear<T> PackKeysAsQueries(const AttentionRows<T>& rows, View<const T> eigenvalues) {
-  const Affine<T>& layer = rows.layer;
-  Affine<T> queries{Tensor<T>::Uninitialised({rows.keys, layer.columns()}), {}, rows.keys, layer.precision};
-  std::copy_n(layer.weight.data(), queries.weight.size(), queries.weight.data());
-  if (!layer.bias.empty()) {
-    queries.bias = Tensor<T>::Uninitialised({rows.keys});
-    std::copy_n(layer.bias.data(), rows.keys, queries.bias.data());
-  }
+  Affine<T> queries = rows.layer.Rows(rows.queries, rows.queries + rows.keys);
   if (!eigenvalues.empty()) queries.ScaleRows(0, rows.keys, eigenvalues);
   return queries.Pack();
 }
@@ -126,13 +150,14 @@ Tensor<T> ReadPlaces(const VitConfig& c, const Weights<T>& weights, const std::s
 
 template <typename T>
 nn::AttentionLayer<T> BuildAttention(const VitConfig& c, const BuildOptions& options, const Weights<T>& weights,
-                                     const std::string& name, bool absorb, nn::Norm<T>* norm, Tensor<T>* scale) {
+                                     const std::string& name, const AttentionWay& way, nn::Norm<T>* norm,
+                                     Tensor<T>* scale) {
   nn::AttentionLayer<T> layer;
   layer.bf16 = options.precision != simd::Precision::kFloat32;
-  layer.kind = c.attention;
+  layer.kind = way.kind;
   layer.heads = c.heads;
   layer.head_width = c.head_width;
-  layer.qk_width = c.qk_width;
+  layer.qk_width = way.kind == AttentionKind::kMerged ? 0 : c.qk_width;
   layer.query_norm = weights.Norm(name + "q_norm", c.eps);
   layer.key_norm = weights.Norm(name + "k_norm", c.eps);
   layer.output_norm = weights.Norm(name + "norm", c.eps);
@@ -148,15 +173,16 @@ nn::AttentionLayer<T> BuildAttention(const VitConfig& c, const BuildOptions& opt
   Affine<T> projection = weights.Layer(name + "proj", options.precision);
 
   if (options.fold_norms) FoldNorm(c.attention, &rows, norm);
+  if (way.kind != c.attention) MergeQueriesAndKeys(c.heads, &rows);
   if (rows.queries > 0) layer.query = all.PackRows(0, rows.queries);
-  if (absorb && QueriesAreKeys(c.attention)) layer.query = PackKeysAsQueries<T>(rows, layer.eigenvalues);
-  if (options.fold_key_value_bias && !all.bias.empty()) FoldBiases(c.attention, layer, &rows, &projection);
+  if (way.absorbs && QueriesAreKeys(way.kind)) layer.query = PackKeysAsQueries<T>(rows, layer.eigenvalues);
+  if (options.fold_key_value_bias && !all.bias.empty()) FoldBiases(way.kind, layer, &rows, &projection);
 
   const int64_t keys_end = rows.queries + rows.keys;
   const bool in_one = rows.keys > 0 && rows.keys == rows.values;
   if (rows.keys > 0) layer.key_value = all.PackRows(rows.queries, in_one ? all.rows : keys_end);
   if (rows.values > 0 && !in_one) layer.value = all.PackRows(keys_end, all.rows);
-  if (absorb) {
+  if (way.absorbs) {
     if (rows.keys > 0) layer.absorbed.key = all.PackTransposedHeads(rows.queries, c.query_width(), c.heads);
     layer.absorbed.value = all.PackHeads(rows.values_begin(), c.head_width, c.heads);
   }
@@ -166,8 +192,10 @@ nn::AttentionLayer<T> BuildAttention(const VitConfig& c, const BuildOptions& opt
 }
 
 template nn::AttentionLayer<float> BuildAttention(const VitConfig&, const BuildOptions&, const Weights<float>&,
-                                                  const std::string&, bool, nn::Norm<float>*, Tensor<float>*);
+                                                  const std::string&, const AttentionWay&, nn::Norm<float>*,
+                                                  Tensor<float>*);
 template nn::AttentionLayer<double> BuildAttention(const VitConfig&, const BuildOptions&, const Weights<double>&,
-                                                   const std::string&, bool, nn::Norm<double>*, Tensor<double>*);
+                                                   const std::string&, const AttentionWay&, nn::Norm<double>*,
+                                                   Tensor<double>*);
 
 }  // namespace qkv::model

@@ -9,9 +9,10 @@
 namespace qkv::model {
 
 /// `name` begins the tensors' names, such as "blocks.0.attn.". `norm` and `scale`, before and behind the layer, are
-/// emptied where they are folded into it. `absorb`: few rows of the layer may be read.
+/// emptied where they are folded into it.
 template <typename T>
 nn::AttentionLayer<T> BuildAttention(const VitConfig& config, const BuildOptions& options, const Weights<T>& weights,
-                                     const std::string& name, bool absorb, nn::Norm<T>* norm, Tensor<T>* scale);
+                                     const std::string& name, const AttentionWay& way, nn::Norm<T>* norm,
+                                     Tensor<T>* scale);
 
 }  // namespace qkv::model

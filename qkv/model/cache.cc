@@ -31,11 +31,11 @@ class Hash {
 
 // Choices that decide what layers are made of the same weights.
 std::string ChoicesOf(const BuildOptions& options) {
-  const auto& [precision, fold_norms, fold_scales, fold_key_value_bias, read_rows, absorb] = options;
+  const auto& [precision, fold_norms, fold_scales, fold_key_value_bias, read_rows, merge, absorb] = options;
   // A kernel's name does not tell the precision: weights in bfloat16 may be widened for the kernel of float.
-  return fmt::format("{} {} {} {}{}{}{}{}", Name(simd::ActiveIsa()), static_cast<int>(precision),
+  return fmt::format("{} {} {} {}{}{}{}{}{}", Name(simd::ActiveIsa()), static_cast<int>(precision),
                      simd::Describe(precision).kernel, int{fold_norms}, int{fold_scales}, int{fold_key_value_bias},
-                     int{read_rows}, int{absorb});
+                     int{read_rows}, int{merge}, int{absorb});
 }
 
 // Everything that the layers follow from, as far as can be told without reading all weights.

@@ -2,8 +2,10 @@
 #include "qkv/model/vit.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
+#include "qkv/attention/plan.h"
 #include "qkv/core/parallel.h"
 #include "qkv/model/positions.h"
 #include "qkv/nn/rows.h"
@@ -157,6 +159,29 @@ int64_t Vit<T>::RowsRead(const Outputs<T>& outputs, int64_t block, int64_t token
   return rows;
 }
 
+// What is merged beforehand costs more weights than W_Q and W_K, so that only a wide head gains: see
+// attention::MergingPaysAbove. In the lower precisions M would lose more than its factors, whose product it is.
+template <typename T>
+AttentionWay Vit<T>::WayOf(const BuildOptions& options, int64_t block) const {
+  using attention::Order;
+  using nn::AttentionKind;
+  const VitConfig& c = config_;
+  const int64_t N = c.tokens(), rows = RowsRead({}, block, N);
+  AttentionWay way{c.attention, options.absorb && !c.qk_norm && rows < N};
+  const bool mergeable = c.attention == AttentionKind::kSeparate || c.attention == AttentionKind::kLowRank;
+  if (!options.merge || !mergeable || c.qk_norm || options.precision != simd::Precision::kFloat32) return way;
+  constexpr std::array kOrders = {Order::kProjected, Order::kMerged, Order::kAbsorbed};
+  const attention::Workload workload{.queries = rows,
+                                     .keys = N,
+                                     .width = c.width,
+                                     .heads = c.heads,
+                                     .head_width = c.query_width(),
+                                     .value_width = c.head_width};
+  const auto plan = attention::CheapestPlan(workload, std::span(kOrders).first(way.absorbs ? 3 : 2));
+  if (plan.scores == Order::kMerged) way.kind = AttentionKind::kMerged;
+  return way;
+}
+
 // How many blocks, from the first, somebody needs the tokens of.
 template <typename T>
 int64_t Vit<T>::BlocksRead(const Outputs<T>& outputs) const {
@@ -191,7 +216,10 @@ void Vit<T>::BlockWeights(View<const T> tokens, int64_t block, Workspace<T>& wor
 template <typename T>
 int64_t Vit<T>::ImagesTogether(int64_t images, int64_t tokens) const {
   constexpr int64_t kCacheBytes = int64_t{4} << 20;
-  const int64_t widest = std::max(config_.mlp_width, 3 * config_.heads * config_.head_width);
+  const VitConfig& c = config_;
+  const bool merged = c.attention == nn::AttentionKind::kMerged;  // queries as wide as the model, in each head
+  const int64_t of_head = c.head_width + (merged ? c.width : 2 * c.query_width());
+  const int64_t widest = std::max(c.mlp_width, c.heads * of_head);
   const int64_t most = std::max<int64_t>(1, kCacheBytes / (tokens * widest * static_cast<int64_t>(sizeof(T))));
   const int64_t groups = (images + most - 1) / most;
   return (images + groups - 1) / groups;

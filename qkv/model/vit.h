@@ -49,7 +49,15 @@ struct BuildOptions {
   bool fold_scales = true;          // LayerScale into the linear layer before it
   bool fold_key_value_bias = true;  // key biases cancel in the softmax, value biases go into the projection's
   bool read_rows = true;            // the last block computes only the tokens that are read
+  bool merge = true;                // float only: M for W_Q and W_K where attention::CheapestPlan finds that it pays
   bool absorb = true;               // attention for few rows in the order that attention::CheapestPlan finds
+};
+
+/// How a block's attention is run: its kind, which may be merged where the checkpoint's is not, and whether in the
+/// order for few rows too.
+struct AttentionWay {
+  nn::AttentionKind kind = nn::AttentionKind::kSeparate;
+  bool absorbs = false;
 };
 
 template <typename T>
@@ -64,8 +72,8 @@ class Vit {
   void Forward(View<const T> pixels, Workspace<T>& workspace, const Outputs<T>& outputs) const;
 
   /// Attention weights of one block from the tokens that enter it, [B, N, D]: those of Outputs::hidden with its index.
-  /// Where scores come from places, the grid is that of the workspace's last forward pass if that had N tokens, else the
-  /// trained one.
+  /// Where scores come from places, the grid is that of the workspace's last forward pass if that had N tokens, else
+  /// the trained one.
   void BlockWeights(View<const T> tokens, int64_t block, Workspace<T>& workspace,
                     std::span<const nn::WeightsRequest<T>> requests) const;
 
@@ -101,9 +109,7 @@ class Vit {
   int64_t RowsRead(const Outputs<T>& outputs, int64_t block, int64_t tokens) const;
   int64_t BlocksRead(const Outputs<T>& outputs) const;
   int64_t ImagesTogether(int64_t images, int64_t tokens) const;
-  bool Absorbs(const BuildOptions& options, int64_t block) const {
-    return options.absorb && !config_.qk_norm && RowsRead({}, block, config_.tokens()) < config_.tokens();
-  }
+  AttentionWay WayOf(const BuildOptions& options, int64_t block) const;
   static uint64_t NextId();
   /// Shows `archive` every part of `vit`: the one list for Store and Restore.
   template <typename Archive, typename Self>

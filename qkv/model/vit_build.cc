@@ -13,11 +13,11 @@ namespace {
 
 template <typename T>
 nn::Block<T> BuildBlock(const VitConfig& c, const BuildOptions& options, const Weights<T>& weights,
-                        const std::string& name, bool absorb) {
+                        const std::string& name, const AttentionWay& way) {
   nn::Block<T> block;
   block.norm1 = weights.Norm(name + "norm1", c.eps);
   block.scale1 = weights.Get(name + "ls1.gamma");
-  block.attention = BuildAttention<T>(c, options, weights, name + "attn.", absorb, &block.norm1, &block.scale1);
+  block.attention = BuildAttention<T>(c, options, weights, name + "attn.", way, &block.norm1, &block.scale1);
   block.norm2 = weights.Norm(name + "norm2", c.eps);
   block.scale2 = weights.Get(name + "ls2.gamma");
   block.mlp.activation = c.activation;
@@ -99,7 +99,7 @@ Vit<T>::Vit(const VitConfig& config, const std::vector<BoundTensor>& tensors, co
   blocks_.resize(static_cast<size_t>(config.depth));
   ParallelTasks(config.depth, [&](int64_t block, int) {
     blocks_[static_cast<size_t>(block)] =
-        BuildBlock(config, options, weights, fmt::format("blocks.{}.", block), Absorbs(options, block));
+        BuildBlock(config, options, weights, fmt::format("blocks.{}.", block), WayOf(options, block));
   });
   norm_ = weights.Norm("norm", config.eps);
   if (config.pool == Pool::kMap) attention_pool_ = BuildAttentionPool(config, options, weights);

@@ -124,6 +124,11 @@ struct AttentionForm {
   bool projected, absorbs;
 };
 
+// A layer's qk_width: merged ones have none.
+int64_t QueryWidth(const VitConfig& c, const AttentionWay& way) {
+  return way.kind == nn::AttentionKind::kMerged ? 0 : c.qk_width;
+}
+
 template <typename Archive, typename Layer>
 void AttentionParts(Archive& archive, const std::string& name, Layer& layer, const AttentionForm& a,
                     Precision precision) {
@@ -166,11 +171,11 @@ void MlpParts(Archive& archive, const std::string& name, Mlp& mlp, const VitConf
 }
 
 template <typename Archive, typename Block>
-void BlockParts(Archive& archive, const std::string& name, Block& block, const VitConfig& c, bool absorbs,
+void BlockParts(Archive& archive, const std::string& name, Block& block, const VitConfig& c, const AttentionWay& way,
                 Precision precision) {
   NormParts(archive, name + ".norm1", block.norm1, c.width, c.eps);
   AttentionParts(archive, name + ".attention", block.attention,
-                 {c.attention, c.width, c.heads, c.head_width, c.qk_width, c.tokens(), c.projection, absorbs},
+                 {way.kind, c.width, c.heads, c.head_width, QueryWidth(c, way), c.tokens(), c.projection, way.absorbs},
                  precision);
   NormParts(archive, name + ".attention.query_norm", block.attention.query_norm, c.query_width(), c.eps);
   NormParts(archive, name + ".attention.key_norm", block.attention.key_norm, c.query_width(), c.eps);
@@ -210,7 +215,7 @@ void Vit<T>::Parts(Archive& archive, Self& vit, const BuildOptions& options) {
   archive.Count(vit.blocks_, c.depth);
   for (int64_t block = 0; block < c.depth; ++block) {
     BlockParts(archive, fmt::format("blocks.{}", block), vit.blocks_[static_cast<size_t>(block)], c,
-               vit.Absorbs(options, block), options.precision);
+               vit.WayOf(options, block), options.precision);
   }
   NormParts(archive, "norm", vit.norm_, c.width, c.eps);
   if (c.pool == Pool::kMap) PoolParts(archive, "attention_pool", vit.attention_pool_, c, options.absorb);

@@ -73,7 +73,7 @@ TEST(Bench, LayersAndAttentionAlone) {
 }
 
 TEST(Bench, EverySavingCanBeSwitchedOff) {
-  for (const char* list : {"all", "fold-norms", "fold-scales,fold-biases", "read-rows,absorb"}) {
+  for (const char* list : {"all", "fold-norms", "fold-scales,fold-biases", "read-rows,merge,absorb"}) {
     EXPECT_EQ(Qkv(std::string("bench --seconds 0 --dtype fp32 --without ") + list).exit_code, 0) << list;
   }
   const Said said = Qkv("bench --seconds 0 --without speed");

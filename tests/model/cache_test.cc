@@ -68,15 +68,19 @@ INSTANTIATE_TEST_SUITE_P(
                     "timm_pre_norm", "timm_avg_fcnorm", "timm_cls_avg", "timm_reg4_cls", "timm_no_pos_embed",
                     "timm_no_final_norm", "timm_odd_width", "timm_features", "timm_f16", "hf_dinov2_swiglu",
                     "hf_dinov2_registers", "hf_vit_model_pooler", "hf_vit_sharded", "hf_vit_resized", "vit_pytorch_vit",
-                    "vit_pytorch_old", "vit_pytorch_simple", "vit_pytorch_one_head", "timm_kind_shared",
-                    "timm_kind_unified", "timm_kind_shared_kv", "timm_kind_merged", "timm_kind_low_rank",
-                    "timm_kind_symmetric", "timm_kind_gaussian", "timm_kind_positional"));
+                    "vit_pytorch_old", "vit_pytorch_simple", "vit_pytorch_one_head", "timm_one_head_wide",
+                    "timm_kind_shared", "timm_kind_unified", "timm_kind_shared_kv", "timm_kind_merged",
+                    "timm_kind_low_rank", "timm_kind_symmetric", "timm_kind_gaussian", "timm_kind_positional"));
 
 TEST_P(CacheOfModels, AnswersWithTheSameBits) {
   std::vector<BuildOptions> variants{
       {}, {.precision = simd::Precision::kBfloat16}, {.precision = simd::Precision::kInt8}};
-  variants.push_back(
-      {.fold_norms = false, .fold_scales = false, .fold_key_value_bias = false, .read_rows = false, .absorb = false});
+  variants.push_back({.fold_norms = false,
+                      .fold_scales = false,
+                      .fold_key_value_bias = false,
+                      .read_rows = false,
+                      .merge = false,
+                      .absorb = false});
   const fs::path model = GoldenFolder(GetParam());
   TestCache test;
   for (const BuildOptions& options : variants) {
@@ -107,7 +111,7 @@ TEST_P(CacheIsas, EachRestoresItsOwnPanels) {
 
 TEST(CacheFile, IsAnotherForOtherChoices) {
   const Checkpoint checkpoint = Checkpoint::Open(GoldenFolder("timm_vit"));
-  std::vector<BuildOptions> variants(8);
+  std::vector<BuildOptions> variants(9);
   variants[1].precision = simd::Precision::kBfloat16;
   variants[2].precision = simd::Precision::kInt8;
   variants[3].fold_norms = false;
@@ -115,6 +119,7 @@ TEST(CacheFile, IsAnotherForOtherChoices) {
   variants[5].fold_key_value_bias = false;
   variants[6].read_rows = false;
   variants[7].absorb = false;
+  variants[8].merge = false;
   std::vector<fs::path> files{CacheFile(Checkpoint::Open(GoldenFolder("hf_vit")), {}, "/x")};
   for (const BuildOptions& options : variants) files.push_back(CacheFile(checkpoint, options, "/x"));
   const simd::Isa before = simd::ActiveIsa();

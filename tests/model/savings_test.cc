@@ -11,8 +11,12 @@
 namespace qkv::model {
 namespace {
 
-constexpr BuildOptions kNone{
-    .fold_norms = false, .fold_scales = false, .fold_key_value_bias = false, .read_rows = false, .absorb = false};
+constexpr BuildOptions kNone{.fold_norms = false,
+                             .fold_scales = false,
+                             .fold_key_value_bias = false,
+                             .read_rows = false,
+                             .merge = false,
+                             .absorb = false};
 
 template <typename T>
 Tensor<T> Logits(const Checkpoint& checkpoint, const BuildOptions& options) {
@@ -40,22 +44,23 @@ INSTANTIATE_TEST_SUITE_P(Models, Savings,
                          testing::Values("timm_vit", "timm_layerscale", "timm_scale_norms", "timm_qk_norm",
                                          "timm_swiglu", "timm_qkv_bias_off", "timm_proj_bias_off", "timm_distilled",
                                          "hf_dinov2_swiglu", "hf_vit", "timm_map", "vit_pytorch_vit",
-                                         "vit_pytorch_one_head", "timm_kind_shared", "timm_kind_unified",
-                                         "timm_kind_shared_kv", "timm_kind_merged", "timm_kind_low_rank",
-                                         "timm_kind_symmetric", "timm_kind_gaussian", "timm_kind_positional",
-                                         "timm_kind_shared_qk_norm"));
+                                         "vit_pytorch_one_head", "timm_one_head_wide", "timm_kind_shared",
+                                         "timm_kind_unified", "timm_kind_shared_kv", "timm_kind_merged",
+                                         "timm_kind_low_rank", "timm_kind_symmetric", "timm_kind_gaussian",
+                                         "timm_kind_positional", "timm_kind_shared_qk_norm"));
 
 TEST_P(Savings, EachChangesNothingButTheRounding) {
   const Checkpoint checkpoint = Checkpoint::Open(SourceFolder() / "tests/golden" / GetParam());
   const Tensor<float> plain = Logits<float>(checkpoint, kNone);
   const Tensor<double> exact = Logits<double>(checkpoint, kNone);
-  std::vector<BuildOptions> variants(6, kNone);
+  std::vector<BuildOptions> variants(7, kNone);
   variants[0].fold_norms = true;
   variants[1].fold_scales = true;
   variants[2].fold_key_value_bias = true;
   variants[3].read_rows = true;
   variants[4].read_rows = variants[4].absorb = true;
-  variants[5] = {};
+  variants[5].merge = true;
+  variants[6] = {};
   for (const BuildOptions& options : variants) {
     // Two blocks of a few products each: some hundred roundings, as in LayerTolerance.
     EXPECT_LE(RelativeDifference(Logits<double>(checkpoint, options), exact), 64 * 2.2e-16);
@@ -70,6 +75,21 @@ TEST_P(Savings, ReadingFewerRowsChangesNoBit) {
   fewer.read_rows = true;
   const Tensor<float> all = Logits<float>(checkpoint, kNone), read = Logits<float>(checkpoint, fewer);
   for (int64_t i = 0; i < all.size(); ++i) EXPECT_EQ(read[i], all[i]);
+}
+
+// One head as wide as the model: merging beforehand saves a product.
+TEST(Savings, MergeTakesEffectWhereItPays) {
+  BuildOptions merge = kNone;
+  merge.merge = true;
+  for (const auto& [golden, pays] : {std::pair("timm_one_head_wide", true),
+                                     {"vit_pytorch_one_head", true},
+                                     {"vit_pytorch_one_head_narrow", false},
+                                     {"timm_vit", false}}) {
+    const Checkpoint checkpoint = Checkpoint::Open(SourceFolder() / "tests/golden" / golden);
+    const double difference = RelativeDifference(Logits<double>(checkpoint, merge), Logits<double>(checkpoint, kNone));
+    EXPECT_EQ(difference > 0, pays) << golden;
+    EXPECT_LE(difference, 64 * 2.2e-16) << golden;
+  }
 }
 
 // That a switch does something shows in the last bits.
