@@ -18,7 +18,7 @@ QueryKey<T> Split(const QueryKeyView<T>& pair, Terms terms) {
 }
 
 template <typename T>
-QueryKey<T> Split(const Merged<T>& merged, int64_t width) {
+QueryKey<T> Split(const Merged<T>& merged, int64_t width, double rounding) {
   RequireMatrix<T>("split", "M", merged.matrix);
   const int64_t rows = merged.matrix.dim(0), cols = merged.matrix.dim(1);
   const bool key_bias = !merged.query_term.empty(), query_bias = !merged.key_term.empty() || key_bias;
@@ -28,7 +28,8 @@ QueryKey<T> Split(const Merged<T>& merged, int64_t width) {
   if (key_bias) m.col(cols).head(rows) = AsVector(merged.query_term.view()), m(rows, cols) = merged.constant;
 
   const Svd<T> svd = ThinSvd(m);
-  const int64_t rank = CountRank(svd.s, std::max(m.rows(), m.cols()));
+  int64_t rank = CountRank(svd.s, std::max(m.rows(), m.cols()));
+  while (rank > 0 && static_cast<double>(svd.s.tail(svd.s.size() - rank + 1).norm()) <= rounding * svd.s.norm()) --rank;
   if (width == 0) width = std::max<int64_t>(rank, 1);
   Require(rank <= width, "split: expected M of rank {} at most, got rank {}", width, rank);
   const auto factor = [&](const Matrix<T>& vectors, int64_t inputs, bool bias) {
@@ -43,7 +44,7 @@ QueryKey<T> Split(const Merged<T>& merged, int64_t width) {
 
 #define QKV_INSTANTIATE(T)                                   \
   template QueryKey<T> Split(const QueryKeyView<T>&, Terms); \
-  template QueryKey<T> Split(const Merged<T>&, int64_t);
+  template QueryKey<T> Split(const Merged<T>&, int64_t, double);
 QKV_INSTANTIATE(float)
 QKV_INSTANTIATE(double)
 #undef QKV_INSTANTIATE

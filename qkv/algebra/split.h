@@ -16,8 +16,10 @@ QueryKey<T> Split(const QueryKeyView<T>& pair, Terms terms);
 /// Balanced, where only M is known: by an SVD of M, which reveals the rank (singular values above D · ε · σ_1).
 /// `width`: the rows of the weights, zeros below the rank; 0 takes the rank itself (at least 1). u, w and c become
 /// biases again: their matrix [M w; uᵀ c] is decomposed, of rank at most E if it came from a pair.
-/// Exact. Throws Error when the rank is greater than `width`: that is truncation (truncate.h).
+/// `rounding`: how far, relative to its norm, M may be from the one that was meant, such as the unit roundoff of the
+/// type that it was stored in: the singular values that together are not above it count as zero as well. Exact up to
+/// that. Throws Error when the rank is greater than `width`: that is truncation (truncate.h).
 template <typename T>
-QueryKey<T> Split(const Merged<T>& merged, int64_t width = 0);
+QueryKey<T> Split(const Merged<T>& merged, int64_t width = 0, double rounding = 0);
 
 }  // namespace qkv::algebra

@@ -9,6 +9,7 @@
 
 #include "qkv/core/dtype.h"
 #include "qkv/model/checkpoint.h"
+#include "qkv/model/folder.h"
 
 namespace qkv::model {
 
@@ -30,5 +31,9 @@ struct Converted {
 /// not at all (with `force`: each file whole, config.json last), and only after qkv itself could open it.
 /// Throws Error that names what the layout cannot express, the tensor that a type cannot hold, or the file.
 Converted Convert(const Checkpoint& checkpoint, const std::filesystem::path& folder, const ConvertOptions& options);
+
+/// The model as it is: its own configuration (one that is written for it, if it came without), every tensor under its
+/// stored name. Throws Error naming the tensor that the type cannot hold, or what cannot be written down.
+ModelFiles SameFiles(const Checkpoint& checkpoint, std::optional<DType> dtype);
 
 }  // namespace qkv::model

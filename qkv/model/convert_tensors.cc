@@ -93,24 +93,6 @@ StoredTensor Join(const BoundTensor& bound, std::optional<DType> dtype, TensorLi
   return joined;
 }
 
-// Cut along its first axis into as many equal pieces as there are names.
-void AddParts(const StoredTensor& tensor, const std::vector<std::string>& names, std::vector<StoredTensor>* out) {
-  const auto count = static_cast<int64_t>(names.size());
-  std::vector<int64_t> extents(tensor.shape.extents().begin(), tensor.shape.extents().end());
-  if (count > 1) extents[0] /= count;
-  const size_t bytes = tensor.bytes.size() / names.size();
-  for (size_t i = 0; i < names.size(); ++i) {
-    out->push_back({names[i], tensor.dtype, Shape(extents), tensor.bytes.subspan(i * bytes, bytes)});
-  }
-}
-
-template <typename From>
-StoredTensor Stored(const Tensor<From>& values, const std::string& name, DType dtype, TensorList* list) {
-  const std::span<std::byte> memory = NewMemory(list, static_cast<size_t>(values.size()) * SizeOf(dtype));
-  Narrow(values, name, dtype, memory.data());
-  return {name, dtype, values.shape(), memory};
-}
-
 // Every block's projection of queries, keys and values, for attention of a kind that is not stored so.
 std::vector<StoredTensor> FusedProjections(const Checkpoint& checkpoint, std::optional<DType> dtype, TensorList* list) {
   std::vector<StoredTensor> tensors;
@@ -122,8 +104,8 @@ std::vector<StoredTensor> FusedProjections(const Checkpoint& checkpoint, std::op
       return bound.spec.name.starts_with(fmt::format("blocks.{}.attn.qk.", block));
     });
     const DType type = dtype.value_or(found->parts[0]->dtype);
-    tensors.push_back(Stored(fused.weight, qkv + ".weight", type, list));
-    if (!fused.bias.empty()) tensors.push_back(Stored(fused.bias, qkv + ".bias", type, list));
+    tensors.push_back(StoreAs(qkv + ".weight", fused.weight, type, list));
+    if (!fused.bias.empty()) tensors.push_back(StoreAs(qkv + ".bias", fused.bias, type, list));
   }
   return tensors;
 }
@@ -179,6 +161,22 @@ class PositionShift {
 };
 
 }  // namespace
+
+StoredTensor StoreAs(const std::string& name, const Tensor<double>& values, DType dtype, TensorList* list) {
+  const std::span<std::byte> memory = NewMemory(list, static_cast<size_t>(values.size()) * SizeOf(dtype));
+  Narrow(values, name, dtype, memory.data());
+  return {name, dtype, values.shape(), memory};
+}
+
+void AddParts(const StoredTensor& tensor, const std::vector<std::string>& names, std::vector<StoredTensor>* out) {
+  const auto count = static_cast<int64_t>(names.size());
+  std::vector<int64_t> extents(tensor.shape.extents().begin(), tensor.shape.extents().end());
+  if (count > 1) extents[0] /= count;
+  const size_t bytes = tensor.bytes.size() / names.size();
+  for (size_t i = 0; i < names.size(); ++i) {
+    out->push_back({names[i], tensor.dtype, Shape(extents), tensor.bytes.subspan(i * bytes, bytes)});
+  }
+}
 
 TensorList SameTensors(const Checkpoint& checkpoint, std::optional<DType> dtype) {
   TensorList list;

@@ -20,6 +20,14 @@ struct TensorList {
   std::deque<std::vector<std::byte>> memory;
 };
 
+/// Values as a tensor to be written, in the list's memory. Throws Error naming the tensor when a finite number would
+/// become infinite.
+io::StoredTensor StoreAs(const std::string& name, const Tensor<double>& values, DType dtype, TensorList* list);
+
+/// Adds to `out` the tensor, cut along its first axis into as many equal pieces as there are names.
+void AddParts(const io::StoredTensor& tensor, const std::vector<std::string>& names,
+              std::vector<io::StoredTensor>* out);
+
 /// Every tensor of the checkpoint under its stored name.
 /// Throws Error naming the tensor when a finite number would become infinite.
 TensorList SameTensors(const Checkpoint& checkpoint, std::optional<DType> dtype);

@@ -146,6 +146,17 @@ std::vector<std::string> StoredNames(const Layout& layout, std::string_view pref
   return Alternatives(layout, prefix, canonical).front();
 }
 
+std::vector<std::string> NamesBeside(const VitConfig& config, const io::SafeTensors& tensors,
+                                     std::string_view canonical, std::string_view beside) {
+  const Layout& layout = LayoutOf(config);
+  const std::string prefix = BasePrefix(tensors);
+  const auto names = Alternatives(layout, prefix, canonical), neighbours = Alternatives(layout, prefix, beside);
+  const auto present =
+      std::ranges::find_if(neighbours, [&](const auto& parts) { return tensors.Find(parts.front()) != nullptr; });
+  const auto generation = static_cast<size_t>(present - neighbours.begin());
+  return names[generation < names.size() ? generation : 0];
+}
+
 template <typename T>
 Tensor<T> Read(const BoundTensor& bound) {
   auto tensor = Tensor<T>::Uninitialised(bound.spec.shape);

@@ -52,6 +52,11 @@ std::string BasePrefix(const io::SafeTensors& tensors);
 /// Names under which a library stores a tensor of the table today. Throws Error when it has no name for it.
 std::vector<std::string> StoredNames(const Layout& layout, std::string_view prefix, std::string_view canonical);
 
+/// Names for a tensor of the configuration in a file whose other tensors are `tensors`: of the same prefix, and of the
+/// generation that has `beside`, a tensor of the table. Throws Error when the layout has no name for it.
+std::vector<std::string> NamesBeside(const VitConfig& config, const io::SafeTensors& tensors,
+                                     std::string_view canonical, std::string_view beside);
+
 /// The first tensor whose name is `suffix`, or ends with it after a dot; or null.
 const io::StoredTensor* FindWithSuffix(const io::SafeTensors& tensors, std::string_view suffix);
 

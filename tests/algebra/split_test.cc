@@ -98,6 +98,21 @@ TYPED_TEST(SplitTest, TheAttentionIsEqualTheWeightsAreNot) {
   }
 }
 
+// A matrix that was rounded has full rank; told how far it was rounded, a split finds the pair behind it.
+TEST(Split, WhatARoundedMatrixWasIsFound) {
+  const Case<double> c = RandomCase<double>({4, 24, 4}, 3);
+  const Merged<double> exact = Merge<double>(c.pair, Terms::kSoftmax);
+  const Merged<double> rounded{.matrix = Cast<double>(Cast<float>(exact.matrix)),
+                               .key_term = Cast<double>(Cast<float>(exact.key_term))};
+  const double u = UnitRoundoff<float>(), norm = std::hypot(Norm(exact.matrix), Norm(exact.key_term));
+  EXPECT_THROW(Split(rounded, 4), Error);
+  EXPECT_THROW(Split(rounded, 3, u), Error);
+  const Merged<double> back = Merge<double>(Split(rounded, 4, u), Terms::kSoftmax);
+  EXPECT_LE(Norm(Minus(back.matrix, exact.matrix)), 2 * u * norm);  // once by rounding, once by what is cut off
+  EXPECT_LE(Norm(Minus(back.key_term, exact.key_term)), 2 * u * norm);
+  EXPECT_EQ(Split(rounded, 0, u).query.weight.dim(0), 4);
+}
+
 TEST(Split, TheZeroMatrixHasOneRowOfZeros) {
   const Tensor<double> zero({3, 5});
   const QueryKeyView<double> pair{{zero, {}}, {zero, {}}};
