@@ -1,0 +1,288 @@
+#include "qkv/lab/certificate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <initializer_list>
+
+#include "qkv/algebra/fold.h"
+#include "qkv/algebra/parts.h"
+#include "qkv/algebra/spectrum.h"
+#include "qkv/core/parallel.h"
+
+namespace qkv::lab {
+namespace {
+
+using algebra::ProjectionView;
+using Obstructions = std::vector<Obstruction>;
+
+constexpr std::pair<Rewriting, std::string_view> kRewritings[] = {{Rewriting::kMerge, "merge without bias"},
+                                                                  {Rewriting::kMergeSoftmax, "merge with u"},
+                                                                  {Rewriting::kMergeExact, "merge with all bias terms"},
+                                                                  {Rewriting::kDropKeyBias, "drop the keys' bias"},
+                                                                  {Rewriting::kSplit, "split balanced"},
+                                                                  {Rewriting::kRegauge, "change of gauge"},
+                                                                  {Rewriting::kTruncate, "truncate"},
+                                                                  {Rewriting::kFoldNorm, "fold the norm"},
+                                                                  {Rewriting::kMergeFolded, "fold, merge without bias"},
+                                                                  {Rewriting::kCentre, "fold, centre"},
+                                                                  {Rewriting::kMergeOutput, "merge values and output"},
+                                                                  {Rewriting::kValuesFromKeys, "values from keys"},
+                                                                  {Rewriting::kShare, "share W_Q = W_K"}};
+constexpr std::pair<Verdict, std::string_view> kVerdicts[] = {{Verdict::kExact, "exact"},
+                                                              {Verdict::kAfterSoftmax, "exact after softmax only"},
+                                                              {Verdict::kApproximate, "approximate"},
+                                                              {Verdict::kImpossible, "impossible"}};
+constexpr std::pair<Obstruction, std::string_view> kObstructions[] = {
+    {Obstruction::kQueryBias, "bias of queries"},
+    {Obstruction::kKeyBias, "bias of keys"},
+    {Obstruction::kValueBias, "bias of values"},
+    {Obstruction::kBeta, "LayerNorm's beta"},
+    {Obstruction::kRmsNorm, "RMSNorm keeps the mean"},
+    {Obstruction::kNoNorm, "no LayerNorm"},
+    {Obstruction::kQkNorm, "QK-norm"},
+    {Obstruction::kRope, "RoPE"},
+    {Obstruction::kSoftCap, "soft-cap"},
+    {Obstruction::kSink, "attention sink"},
+    {Obstruction::kAddedKeys, "added keys"},
+    {Obstruction::kNotSoftmax, "no softmax"},
+    {Obstruction::kDropout, "attention dropout"},
+    {Obstruction::kOutputNorm, "norm before the output projection"},
+    {Obstruction::kNotSquare, "the keys of all heads are not as wide as the tokens"},
+    {Obstruction::kSingular, "W_K is singular"}};
+
+template <typename E, size_t n>
+std::string_view NameIn(const std::pair<E, std::string_view> (&names)[n], E value) {
+  return std::ranges::find(names, value, &std::pair<E, std::string_view>::first)->second;
+}
+
+bool IsZero(View<const double> v) {
+  for (int64_t i = 0; i < v.size(); ++i) {
+    if (*v.at(i) != 0) return false;
+  }
+  return true;
+}
+
+Obstructions Those(std::initializer_list<std::pair<bool, Obstruction>> all) {
+  Obstructions there;
+  for (const auto& [holds, obstruction] : all) {
+    if (holds) there.push_back(obstruction);
+  }
+  return there;
+}
+
+// What the traits alone decide.
+struct Surroundings {
+  // Between the projections and their product: the logits are no x_i M x_j.
+  Obstructions between;
+  // Between the logits and the attention: it sees what is constant along a row of logits.
+  Obstructions beyond;
+  // The weights of a row over the tokens do not sum to 1.
+  Obstructions sums;
+
+  explicit Surroundings(const AttentionTraits& t)
+      : between(Those({{t.qk_norm, Obstruction::kQkNorm}, {t.rope > 0, Obstruction::kRope}})),
+        beyond(Those({{t.soft_cap, Obstruction::kSoftCap},
+                      {t.sink, Obstruction::kSink},
+                      {t.added_keys, Obstruction::kAddedKeys},
+                      {t.not_softmax, Obstruction::kNotSoftmax}})),
+        sums(Those({{t.sink, Obstruction::kSink},
+                    {t.added_keys, Obstruction::kAddedKeys},
+                    {t.not_softmax, Obstruction::kNotSoftmax},
+                    {t.dropout, Obstruction::kDropout}})) {}
+};
+
+Certificate Exact() { return {}; }
+Certificate Impossible(Obstructions obstructions) {
+  return {.verdict = Verdict::kImpossible, .obstructions = std::move(obstructions)};
+}
+Obstructions Join(Obstructions a, const Obstructions& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+// The terms in b_K left out (note 2): they are constant along a row of logits.
+Certificate WithoutKeyTerms(const Obstructions& key_terms, const Surroundings& around) {
+  if (key_terms.empty()) return Exact();
+  if (!around.beyond.empty()) return Impossible(Join(key_terms, around.beyond));
+  return {.verdict = Verdict::kAfterSoftmax, .obstructions = key_terms};
+}
+
+// M in place of a pair, without any bias.
+Certificate MergeWithoutBias(const Obstructions& query_terms, const Obstructions& key_terms,
+                             const Surroundings& around) {
+  const Obstructions against = Join(around.between, query_terms);
+  return against.empty() ? WithoutKeyTerms(key_terms, around) : Impossible(against);
+}
+
+// One head, and what bounds the tokens that it reads.
+class HeadCertificates {
+ public:
+  HeadCertificates(const inspect::AttentionWeights<double>& layer, const AttentionTraits& traits,
+                   const Surroundings& around, int64_t head)
+      : layer_(layer),
+        traits_(traits),
+        around_(around),
+        query_(algebra::Head<double>(layer.query, head, layer.heads)),
+        key_(algebra::Head<double>(layer.key, head, layer.heads)),
+        value_(algebra::Head<double>(layer.value, head, layer.heads)),
+        query_bias_(Those({{!IsZero(query_.bias), Obstruction::kQueryBias}})),
+        key_bias_(Those({{!IsZero(key_.bias), Obstruction::kKeyBias}})) {}
+
+  Certificate Merge() const { return MergeWithoutBias(query_bias_, key_bias_, around_); }
+  Certificate MergeSoftmax() const { return MergeWithoutBias({}, key_bias_, around_); }
+  Certificate WhereScoresAreLinear() const { return around_.between.empty() ? Exact() : Impossible(around_.between); }
+  Certificate DropKeyBias() const { return key_bias_.empty() ? Exact() : MergeSoftmax(); }
+
+  // The bias of a folded projection is b + W beta.
+  Certificate MergeFolded() const {
+    if (layer_.gamma.empty()) return Merge();
+    const auto terms = [&](const ProjectionView<double>& p, Obstruction bias) {
+      const algebra::Projection<double> folded = algebra::FoldLayerNorm<double>(p, layer_.gamma, layer_.beta);
+      if (IsZero(folded.bias)) return Obstructions();
+      return Those({{!IsZero(p.bias), bias}, {!IsZero(layer_.beta), Obstruction::kBeta}});
+    };
+    return MergeWithoutBias(terms(query_, Obstruction::kQueryBias), terms(key_, Obstruction::kKeyBias), around_);
+  }
+
+  Certificate MergeOutput() const {
+    if (traits_.output_norm) return Impossible({Obstruction::kOutputNorm});
+    if (IsZero(value_.bias) || around_.sums.empty()) return Exact();
+    return Impossible(Join({Obstruction::kValueBias}, around_.sums));
+  }
+
+  // With a plain softmax b_K is left out before anything is approximated.
+  Certificate Truncate(int64_t rank) const {
+    if (!around_.between.empty()) return Impossible(around_.between);
+    const bool softmax = around_.beyond.empty();
+    const Tensor<double> a = algebra::Augment<double>(query_);
+    const Tensor<double> b = softmax ? Tensor<double>() : algebra::Augment<double>(key_);
+    const std::vector<double> values =
+        algebra::SingularValues<double>(a, softmax ? key_.weight : View<const double>(b));
+    const auto kept = static_cast<size_t>(rank);
+    const int64_t dimension = a.dim(1);
+    if (algebra::NumericalRank<double>(values, dimension) <= rank) {
+      return softmax ? WithoutKeyTerms(key_bias_, around_) : Exact();
+    }
+    const double tokens = TokenBound();
+    return Approximate(algebra::TailNorm<double>(values, rank) / algebra::TailNorm<double>(values, 0),
+                       values[kept] * std::hypot(tokens, 1) * (softmax ? tokens : std::hypot(tokens, 1)));
+  }
+
+  Certificate Share() const {
+    if (!around_.between.empty()) return Impossible(around_.between);
+    const Tensor<double> a = algebra::Augment<double>(query_), b = algebra::Augment<double>(key_);
+    const int64_t rank = std::min(a.dim(0), a.dim(1));
+    const auto fit = algebra::FitShared<double>(a, b, rank);
+    // What rounding leaves of an exact fit.
+    const double rounding = static_cast<double>(a.dim(1)) * std::numeric_limits<double>::epsilon();
+    if (fit.residual_relative <= std::sqrt(rounding)) return Exact();
+    return Approximate(fit.residual_relative, fit.residual * std::pow(std::hypot(TokenBound(), 1), 2));
+  }
+
+ private:
+  // The norm of what a norm gives: gamma times a vector whose squares have the mean 1 at most, plus beta.
+  double TokenBound() const {
+    if (traits_.norm == AttentionTraits::Norm::kNone) return std::numeric_limits<double>::infinity();
+    double gamma = layer_.gamma.empty() ? 1 : 0, beta = 0;
+    for (const double g : layer_.gamma.span()) gamma = std::max(gamma, std::abs(g));
+    if (!layer_.beta.empty()) {
+      for (const double x : layer_.beta.span()) beta += x * x;
+    }
+    return gamma * std::sqrt(static_cast<double>(query_.weight.dim(1))) + std::sqrt(beta);
+  }
+
+  // `bound` is of x M x, before the scale.
+  Certificate Approximate(double relative, double bound) const {
+    const double logits = layer_.scale * bound;
+    return {.verdict = Verdict::kApproximate,
+            .weight_error = relative,
+            .logit_bound = logits,
+            .attention_bound = around_.beyond.empty() ? AttentionBound(logits) : Certificate::kNone};
+  }
+
+  const inspect::AttentionWeights<double>& layer_;
+  const AttentionTraits& traits_;
+  const Surroundings& around_;
+  const ProjectionView<double> query_, key_, value_;
+  const Obstructions query_bias_, key_bias_;
+};
+
+Certificate Centre(const AttentionTraits& traits) {
+  switch (traits.norm) {
+    case AttentionTraits::Norm::kLayerNorm:
+      return Exact();
+    case AttentionTraits::Norm::kRmsNorm:
+      return Impossible({Obstruction::kRmsNorm});
+    case AttentionTraits::Norm::kNone:
+      break;
+  }
+  return Impossible({Obstruction::kNoNorm});
+}
+
+Certificate ValuesFromKeys(const inspect::AttentionWeights<double>& layer, const Surroundings& around) {
+  if (!around.between.empty()) return Impossible(around.between);
+  const Tensor<double>& key = layer.key.weight;
+  if (key.dim(0) != key.dim(1)) return Impossible({Obstruction::kNotSquare});
+  const std::vector<double> values = algebra::SingularValues<double>(key);
+  if (algebra::NumericalRank<double>(values, key.dim(0)) < key.dim(0)) return Impossible({Obstruction::kSingular});
+  return {.condition = values.front() / values.back()};
+}
+
+}  // namespace
+
+std::string_view Name(Rewriting rewriting) { return NameIn(kRewritings, rewriting); }
+std::string_view Name(Verdict verdict) { return NameIn(kVerdicts, verdict); }
+std::string_view Name(Obstruction obstruction) { return NameIn(kObstructions, obstruction); }
+
+// Two distributions whose log ratios differ by 2δ at most, from entry to entry, are farthest apart where there are two
+// entries: sigmoid(δ) − sigmoid(−δ).
+double AttentionBound(double logits) { return std::tanh(logits / 2); }
+
+std::vector<Certificate> Certify(const inspect::AttentionWeights<double>& layer, const AttentionTraits& traits,
+                                 int64_t rank, int64_t block) {
+  Require(rank >= 1, "certify: expected a rank of 1 or more, got {}", rank);
+  const Surroundings around(traits);
+  std::vector<Certificate> all;
+  const auto add = [&](Rewriting rewriting, int64_t head, Certificate certificate) {
+    certificate.block = block, certificate.head = head, certificate.rewriting = rewriting;
+    all.push_back(std::move(certificate));
+  };
+  for (int64_t head = 0; head < layer.heads; ++head) {
+    const HeadCertificates of(layer, traits, around, head);
+    add(Rewriting::kMerge, head, of.Merge());
+    add(Rewriting::kMergeSoftmax, head, of.MergeSoftmax());
+    add(Rewriting::kMergeExact, head, of.WhereScoresAreLinear());
+    add(Rewriting::kDropKeyBias, head, of.DropKeyBias());
+    add(Rewriting::kSplit, head, of.WhereScoresAreLinear());
+    add(Rewriting::kRegauge, head, of.WhereScoresAreLinear());
+    add(Rewriting::kTruncate, head, of.Truncate(rank));
+    add(Rewriting::kMergeFolded, head, of.MergeFolded());
+    add(Rewriting::kMergeOutput, head, of.MergeOutput());
+    add(Rewriting::kShare, head, of.Share());
+  }
+  add(Rewriting::kFoldNorm, Certificate::kAllHeads, Exact());
+  add(Rewriting::kCentre, Certificate::kAllHeads, Centre(traits));
+  add(Rewriting::kValuesFromKeys, Certificate::kAllHeads, ValuesFromKeys(layer, around));
+  return all;
+}
+
+AttentionTraits TraitsOf(const model::VitConfig& config) {
+  return {.qk_norm = config.qk_norm, .output_norm = config.attention_norm};
+}
+
+std::vector<Certificate> Certify(const model::Checkpoint& checkpoint, int64_t rank) {
+  const model::VitConfig& config = checkpoint.description.config;
+  if (rank == 0) rank = std::max<int64_t>(1, config.head_width / 2);
+  std::vector<std::vector<Certificate>> blocks(static_cast<size_t>(config.depth));
+  ParallelFor(config.depth, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t block = begin; block < end; ++block) {
+      blocks[static_cast<size_t>(block)] =
+          Certify(inspect::ReadAttention<double>(checkpoint, block), TraitsOf(config), rank, block);
+    }
+  });
+  std::vector<Certificate> all;
+  for (std::vector<Certificate>& block : blocks) std::ranges::move(block, std::back_inserter(all));
+  return all;
+}
+
+}  // namespace qkv::lab

@@ -1,0 +1,107 @@
+#include "qkv/lab/rewrite.h"
+
+#include <set>
+
+#include "qkv/io/json.h"
+#include "qkv/model/convert.h"
+#include "qkv/model/tensor_table.h"
+
+namespace qkv::lab {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The elements of a block's tensors that scores are made of.
+int64_t QueryKeyParameters(const model::VitConfig& config) {
+  const int64_t H = config.heads, D = config.width, pair = 2 * H * config.query_width() * (D + config.qkv_bias);
+  switch (config.attention) {
+    case nn::AttentionKind::kMerged:
+      return config.depth * H * D * (D + config.qkv_bias);
+    case nn::AttentionKind::kSeparate:
+    case nn::AttentionKind::kLowRank:
+      return config.depth * pair;
+    default: {
+      int64_t count = 0;
+      for (const model::TensorSpec& spec : model::TensorTable(config)) {
+        if (spec.name.find(".attn.qk.") != std::string::npos) count += spec.shape.size();
+      }
+      return count;
+    }
+  }
+}
+
+Size SizeOf(const model::VitConfig& config, size_t bytes) {
+  return {model::Parameters(config), QueryKeyParameters(config), model::Flops(config) / 2, bytes};
+}
+
+// The configuration's text with another kind of attention in it.
+std::string WithAttention(const std::string& text, const model::VitConfig& target) {
+  auto json = nlohmann::ordered_json::parse(text);
+  json.erase("qkv_attention");
+  json.erase("qkv_attention_rank");
+  if (target.attention != nn::AttentionKind::kSeparate) json["qkv_attention"] = model::Name(target.attention);
+  if (target.qk_width > 0) json["qkv_attention_rank"] = target.qk_width;
+  return json.dump(2) + "\n";
+}
+
+using Table = std::map<std::string, model::TensorSpec>;
+Table TableOf(const model::VitConfig& config) {
+  Table table;
+  for (model::TensorSpec& spec : model::TensorTable(config)) table.emplace(spec.name, spec);
+  return table;
+}
+bool Has(const Table& table, const model::TensorSpec& spec) {
+  const auto found = table.find(spec.name);
+  return found != table.end() && found->second.shape == spec.shape;
+}
+
+}  // namespace
+
+Written WriteRewritten(const model::Checkpoint& checkpoint, const model::VitConfig& target,
+                       const std::function<AttentionTensors(int64_t block)>& make, const fs::path& folder,
+                       const WriteOptions& options) {
+  model::RequireWritable(folder, options.force);
+  const model::VitConfig& source = checkpoint.description.config;
+  const Table old = TableOf(source), wanted = TableOf(target);
+  std::set<std::string> replaced;
+  Written written;
+  for (const model::BoundTensor& bound : checkpoint.bound) {
+    if (Has(wanted, bound.spec)) continue;
+    for (const io::StoredTensor* part : bound.parts) replaced.insert(part->name);
+    if (bound.spec.role == model::Role::kWeight) written.dtype = bound.parts[0]->dtype;
+  }
+  written.dtype = options.dtype.value_or(written.dtype);
+
+  model::ModelFiles files = model::SameFiles(checkpoint, {});
+  std::erase_if(files.weights.tensors, [&](const io::StoredTensor& tensor) { return replaced.contains(tensor.name); });
+  for (int64_t block = 0; block < target.depth; ++block) {
+    const std::string attn = fmt::format("blocks.{}.attn.", block);
+    const AttentionTensors made = make(block);
+    for (const auto& [suffix, values] : made) {
+      const auto spec = wanted.find(attn + suffix);
+      if (spec == wanted.end() || Has(old, spec->second)) continue;
+      Require(values.shape() == spec->second.shape, "rewrite: expected {} of {}, got {}", spec->first,
+              ToString(spec->second.shape), ToString(values.shape()));
+      model::AddParts(model::StoreAs(spec->first, values, written.dtype, &files.weights),
+                      model::NamesBeside(target, *checkpoint.tensors, spec->first, attn + "proj.weight"),
+                      &files.weights.tensors);
+    }
+  }
+  std::string& config = files.texts.at(model::kConfigFile);
+  config = WithAttention(config, target);
+  written.before = SizeOf(source, checkpoint.tensors->bytes());
+  written.after = SizeOf(target, model::WriteModel(files, folder, options.force));
+  written.notes = std::move(files.notes);
+  return written;
+}
+
+void RequireLinearScores(const model::Checkpoint& checkpoint, const char* operation) {
+  const model::VitConfig& config = checkpoint.description.config;
+  Require(!config.qk_norm,
+          "{}: {} normalises queries and keys (QK-norm): their product is not a function of one matrix", operation,
+          checkpoint.source);
+  Require(!nn::IsPositional(config.attention), "{}: scores of {} attention come from places, not from queries and keys",
+          operation, model::Name(config.attention));
+}
+
+}  // namespace qkv::lab

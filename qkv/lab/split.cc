@@ -1,0 +1,64 @@
+#include "qkv/lab/split.h"
+
+#include <algorithm>
+
+#include "qkv/algebra/split.h"
+#include "qkv/core/parallel.h"
+#include "qkv/lab/pairs.h"
+
+namespace qkv::lab {
+namespace {
+
+// The unit roundoff of a stored type.
+double UnitRoundoff(DType dtype) {
+  switch (dtype) {
+    case DType::kF16:
+      return 0x1p-11;
+    case DType::kBF16:
+      return 0x1p-8;
+    case DType::kF64:
+      return 0x1p-53;
+    default:
+      return 0x1p-24;
+  }
+}
+
+DType TypeOf(const model::Checkpoint& checkpoint, const std::string& name) {
+  const auto found = std::ranges::find(checkpoint.bound, name, [](const auto& bound) { return bound.spec.name; });
+  return found->parts[0]->dtype;
+}
+
+}  // namespace
+
+Written Split(const model::Checkpoint& checkpoint, int64_t width, const std::filesystem::path& folder,
+              const WriteOptions& options) {
+  model::VitConfig target = checkpoint.description.config;
+  Require(target.attention == nn::AttentionKind::kMerged, "split: {} is not merged, its attention is {}",
+          checkpoint.source, model::Name(target.attention));
+  Require(width >= 0 && width <= target.width, "split: expected a width of 1 to {}, got {}", target.width, width);
+  if (width == 0) width = target.head_width;
+  const bool separate = width == target.head_width;
+  target.attention = separate ? nn::AttentionKind::kSeparate : nn::AttentionKind::kLowRank;
+  target.qk_width = separate ? 0 : width;
+  const auto make = [&](int64_t block) -> AttentionTensors {
+    const auto layer = inspect::ReadAttention<double>(checkpoint, block);
+    const double rounding = UnitRoundoff(TypeOf(checkpoint, fmt::format("blocks.{}.attn.qk.merged", block)));
+    HeadPairs pairs(static_cast<size_t>(layer.heads));
+    ParallelFor(layer.heads, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t head = begin; head < end; ++head) {
+        const algebra::QueryKeyView<double> pair{algebra::Head<double>(layer.query, head, layer.heads),
+                                                 algebra::Head<double>(layer.key, head, layer.heads)};
+        const algebra::Merged<double> merged = algebra::Merge<double>(pair, algebra::Terms::kSoftmax);
+        try {
+          pairs[static_cast<size_t>(head)] = algebra::Split<double>(merged, width, rounding);
+        } catch (const Error& error) {
+          Fail("{}: block {} head {}: {} (--width keeps more features)", checkpoint.source, block, head, error.what());
+        }
+      }
+    });
+    return separate ? FusedTensors(pairs, layer) : ApartTensors(pairs, layer);
+  };
+  return WriteRewritten(checkpoint, target, make, folder, options);
+}
+
+}  // namespace qkv::lab

@@ -1,0 +1,235 @@
+// Merged models and split ones: every golden, in both precisions; what is kept of a checkpoint; what is refused.
+#include "qkv/lab/merge.h"
+
+#include <set>
+
+#include "qkv/algebra/logits.h"
+#include "qkv/inspect/weights.h"
+#include "qkv/io/json.h"
+#include "qkv/lab/split.h"
+#include "qkv/model/separate.h"
+#include "qkv/model/translate.h"
+#include "tests/lab/models.h"
+
+namespace qkv::lab {
+namespace {
+
+namespace fs = std::filesystem;
+using model::Checkpoint;
+
+template <typename F>
+std::string MessageOf(F&& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// All goldens but those that RefusesWhatCannotBe is about.
+std::vector<std::string> Mergeable() {
+  std::vector<std::string> names = GoldenNames();
+  std::erase_if(names, [](const std::string& name) {
+    const model::VitConfig config = Checkpoint::Open(GoldenFolder(name)).description.config;
+    return config.qk_norm || nn::IsPositional(config.attention) || config.attention == nn::AttentionKind::kMerged;
+  });
+  return names;
+}
+
+class GoldenMerge : public testing::TestWithParam<std::string> {
+ protected:
+  TemporaryFolder folder_;
+  Checkpoint original_ = Checkpoint::Open(GoldenFolder(GetParam()));
+};
+INSTANTIATE_TEST_SUITE_P(Goldens, GoldenMerge, testing::ValuesIn(Mergeable()),
+                         [](const auto& golden) { return golden.param; });
+
+// M stored in double: the attention and the logits of the original but for rounding in double. Stored in float: but for
+// rounding in float.
+TEST_P(GoldenMerge, AnswersTheSameAndSplitsBack) {
+  const auto exact = Answers<double>(original_, GetParam());
+  const auto rounded = Answers<float>(original_, GetParam());
+  Merge(original_, folder_ / "double", {.dtype = DType::kF64});
+  Merge(original_, folder_ / "float", {.dtype = DType::kF32});
+  const Checkpoint wide = Checkpoint::Open(folder_ / "double"), narrow = Checkpoint::Open(folder_ / "float");
+  EXPECT_EQ(wide.description.config.attention, nn::AttentionKind::kMerged);
+  Split(wide, 0, folder_ / "back", {.dtype = DType::kF64});
+  Split(narrow, 0, folder_ / "back-float", {.dtype = DType::kF32});
+  const Checkpoint back = Checkpoint::Open(folder_ / "back"), back_narrow = Checkpoint::Open(folder_ / "back-float");
+  const model::VitConfig& c = original_.description.config;
+  EXPECT_EQ(model::Differences(model::AsSeparate(c), back.description.config), std::vector<std::string>());
+
+  const auto merged = Answers<double>(wide, GetParam()), split = Answers<double>(back, GetParam());
+  const auto merged_float = Answers<float>(narrow, GetParam()), split_float = Answers<float>(back_narrow, GetParam());
+  for (const auto& [name, tensor] : exact) {
+    SCOPED_TRACE(name);
+    // The factors of a split have norms whose product, the sum of the singular values, is up to √E times that of M.
+    const double split_factor = 8 * std::sqrt(static_cast<double>(c.head_width));
+    EXPECT_LE(MaxDifference(merged.at(name), tensor), RewritingTolerance<double>(rounded.at(name), tensor));
+    EXPECT_LE(MaxDifference(split.at(name), tensor),
+              RewritingTolerance<double>(rounded.at(name), tensor, split_factor));
+    EXPECT_LE(MaxDifference(merged_float.at(name), tensor), RewritingTolerance<float>(rounded.at(name), tensor));
+    EXPECT_LE(MaxDifference(split_float.at(name), tensor),
+              RewritingTolerance<float>(rounded.at(name), tensor, split_factor));
+  }
+}
+
+// Its own layout, configuration and types; every tensor that is not of queries, keys and values byte for byte.
+TEST_P(GoldenMerge, KeepsEverythingElse) {
+  if (original_.description.config.attention != nn::AttentionKind::kSeparate) {
+    GTEST_SKIP() << "its configuration names a kind of attention already";
+  }
+  const Written written = Merge(original_, folder_ / "out", {});
+  const Checkpoint merged = Checkpoint::Open(folder_ / "out");
+  EXPECT_EQ(merged.description.config.family, original_.description.config.family);
+  std::set<const io::StoredTensor*> replaced;
+  for (const auto& bound : original_.bound) {
+    if (bound.spec.name.find(".attn.qkv.") == std::string::npos) continue;
+    replaced.insert(bound.parts.begin(), bound.parts.end());
+    EXPECT_EQ(written.dtype, bound.parts[0]->dtype);
+  }
+  size_t kept = 0;
+  for (const io::StoredTensor& tensor : original_.tensors->tensors()) {
+    if (replaced.contains(&tensor)) continue;
+    ++kept;
+    const io::StoredTensor* copy = merged.tensors->Find(tensor.name);
+    ASSERT_NE(copy, nullptr) << tensor.name;
+    EXPECT_EQ(copy->dtype, tensor.dtype);
+    EXPECT_TRUE(std::ranges::equal(copy->bytes, tensor.bytes)) << tensor.name;
+  }
+  const model::VitConfig& c = original_.description.config;
+  EXPECT_EQ(merged.tensors->tensors().size(), kept + static_cast<size_t>(c.depth * (c.qkv_bias ? 4 : 2)));
+  // The values' rows are the very ones.
+  const auto before = inspect::ReadAttention<double>(original_, 0), after = inspect::ReadAttention<double>(merged, 0);
+  EXPECT_TRUE(std::ranges::equal(before.value.weight.span(), after.value.weight.span()));
+
+  io::Json config = io::ReadJson(GoldenFolder(GetParam()) / "config.json");
+  config["qkv_attention"] = "merged";
+  EXPECT_EQ(io::ReadJson(folder_ / "out/config.json"), config);
+  EXPECT_EQ(written.after.query_key, c.depth * c.heads * c.width * (c.width + c.qkv_bias));
+  EXPECT_EQ(written.before.query_key, c.depth * 2 * c.heads * c.head_width * (c.width + c.qkv_bias));
+  EXPECT_EQ(written.after.bytes, merged.tensors->bytes());
+  EXPECT_EQ(written.after.parameters - written.before.parameters, written.after.query_key - written.before.query_key);
+}
+
+// Equal attention, not equal weights: balanced, so that a second round changes nothing but rounding.
+TEST_P(GoldenMerge, TheSplitWeightsAreBalanced) {
+  Merge(original_, folder_ / "merged", {.dtype = DType::kF64});
+  Split(Checkpoint::Open(folder_ / "merged"), 0, folder_ / "back", {.dtype = DType::kF64});
+  const Checkpoint back = Checkpoint::Open(folder_ / "back");
+  const model::VitConfig& c = back.description.config;
+  for (int64_t block = 0; block < c.depth; ++block) {
+    const auto layer = inspect::ReadAttention<double>(back, block);
+    for (int64_t row = 0; row < layer.query.weight.dim(0); ++row) {
+      const auto squares = [&](const algebra::Projection<double>& p) {
+        double sum = p.bias.empty() ? 0 : p.bias[row] * p.bias[row];
+        for (int64_t d = 0; d < c.width; ++d) sum += std::pow(*p.weight.view().at(row, d), 2);
+        return sum;
+      };
+      EXPECT_NEAR(squares(layer.query), squares(layer.key), 1e-9 * (1 + squares(layer.query)));
+      EXPECT_EQ(layer.key.bias.empty() ? 0 : layer.key.bias[row], 0);
+    }
+  }
+}
+
+// --- One model ----------------------------------------------------------------------------------------------------
+
+class Merging : public testing::Test {
+ protected:
+  TemporaryFolder folder_;
+  Checkpoint original_ = Checkpoint::Open(GoldenFolder("timm_vit"));
+};
+
+// A trained M, or one of wider heads, is no pair of the values' width.
+TEST_F(Merging, AHigherRankIsRefusedOrKeptByAWiderSplit) {
+  Merge(original_, folder_ / "merged", {.dtype = DType::kF32});
+  const Checkpoint merged = Checkpoint::Open(folder_ / "merged");
+  const int64_t E = merged.description.config.head_width;
+  const std::string message = MessageOf([&] { Split(merged, E - 1, folder_ / "narrow", {}); });
+  EXPECT_NE(message.find("rank"), std::string::npos) << message;
+  EXPECT_NE(message.find("block 0 head"), std::string::npos) << message;
+  EXPECT_FALSE(fs::exists(folder_ / "narrow"));
+
+  Split(merged, E + 2, folder_ / "wide", {.dtype = DType::kF64});
+  const Checkpoint wide = Checkpoint::Open(folder_ / "wide");
+  EXPECT_EQ(wide.description.config.attention, nn::AttentionKind::kLowRank);
+  EXPECT_EQ(wide.description.config.qk_width, E + 2);
+  const auto exact = Answers<double>(original_, "timm_vit"), split = Answers<double>(wide, "timm_vit");
+  const auto rounded = Answers<float>(original_, "timm_vit");
+  for (const auto& [name, tensor] : exact) {
+    EXPECT_LE(MaxDifference(split.at(name), tensor), RewritingTolerance<float>(rounded.at(name), tensor)) << name;
+  }
+}
+
+// Half precision rounds M once, and a split finds the rank behind that rounding.
+TEST_F(Merging, HalfPrecisionRoundsAndSplitsAllTheSame) {
+  for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    const std::string name(Name(dtype));
+    EXPECT_EQ(Merge(original_, folder_ / name, {.dtype = dtype}).dtype, dtype);
+    Split(Checkpoint::Open(folder_ / name), 0, folder_ / (name + "-back"), {.dtype = DType::kF32});
+    const double u = dtype == DType::kF16 ? 0x1p-11 : 0x1p-8;
+    const auto before = inspect::ReadAttention<double>(original_, 0);
+    for (const std::string& rewritten : {name, name + "-back"}) {
+      const auto after = inspect::ReadAttention<double>(Checkpoint::Open(folder_ / rewritten), 0);
+      for (int64_t head = 0; head < before.heads; ++head) {
+        const auto matrix = [&](const inspect::AttentionWeights<double>& layer) {
+          return algebra::Merge<double>({algebra::Head<double>(layer.query, head, layer.heads),
+                                         algebra::Head<double>(layer.key, head, layer.heads)},
+                                        algebra::Terms::kSoftmax)
+              .matrix;
+        };
+        const Tensor<double> a = matrix(before), b = matrix(after);
+        double norm = 0, error = 0;
+        for (int64_t i = 0; i < a.size(); ++i) norm += a[i] * a[i], error += std::pow(a[i] - b[i], 2);
+        EXPECT_LE(std::sqrt(error), 2 * u * std::sqrt(norm));  // once rounded, once cut off within as much
+        EXPECT_GT(error, 0);
+      }
+    }
+  }
+}
+
+TEST_F(Merging, ShardsAndNewNamesKeepTheirGeneration) {
+  for (const char* golden : {"hf_vit_sharded", "hf_vit_new_names", "hf_dinov2_swiglu_new_names"}) {
+    const Checkpoint original = Checkpoint::Open(GoldenFolder(golden));
+    Merge(original, folder_ / golden, {});
+    Split(Checkpoint::Open(folder_ / golden), 0, folder_ / (std::string(golden) + "-back"), {});
+    const Checkpoint back = Checkpoint::Open(folder_ / (std::string(golden) + "-back"));
+    const auto &before = original.tensors->tensors(), &after = back.tensors->tensors();
+    ASSERT_EQ(before.size(), after.size());
+    for (size_t i = 0; i < before.size(); ++i) EXPECT_EQ(before[i].name, after[i].name);
+  }
+}
+
+TEST_F(Merging, ABareFileGetsAConfiguration) {
+  fs::create_directory(folder_ / "bare");
+  fs::copy(GoldenFolder("timm_vit") / "model.safetensors", folder_ / "bare/model.safetensors");
+  const Checkpoint bare = Checkpoint::Open(folder_ / "bare");
+  EXPECT_FALSE(Merge(bare, folder_ / "out", {}).notes.empty());
+  EXPECT_EQ(Checkpoint::Open(folder_ / "out").description.config.attention, nn::AttentionKind::kMerged);
+}
+
+TEST_F(Merging, RefusesWhatCannotBe) {
+  const auto refused = [&](const auto& f, const char* reason) {
+    const std::string message = MessageOf(f);
+    EXPECT_NE(message.find(reason), std::string::npos) << message;
+    EXPECT_EQ(folder_.Count(), 0);
+  };
+  const Checkpoint normed = Checkpoint::Open(GoldenFolder("timm_qk_norm"));
+  refused([&] { Merge(normed, folder_ / "out", {}); }, "QK-norm");
+  for (const char* name : {"timm_kind_gaussian", "timm_kind_positional"}) {
+    const Checkpoint positional = Checkpoint::Open(GoldenFolder(name));
+    refused([&] { Merge(positional, folder_ / "out", {}); }, "come from places");
+  }
+  refused([&] { Split(original_, 0, folder_ / "out", {}); }, "not merged");
+  refused([&] { Merge(original_, "/dev/null/out", {}); }, "cannot create folder");
+  Merge(original_, folder_ / "merged", {});
+  const Checkpoint merged = Checkpoint::Open(folder_ / "merged");
+  EXPECT_NE(MessageOf([&] { Merge(merged, folder_ / "again", {}); }).find("merged already"), std::string::npos);
+  EXPECT_NE(MessageOf([&] { Merge(original_, folder_ / "merged", {}); }).find("not empty"), std::string::npos);
+  Merge(original_, folder_ / "merged", {.force = true});
+  EXPECT_EQ(folder_.Count(), 1);
+}
+
+}  // namespace
+}  // namespace qkv::lab
