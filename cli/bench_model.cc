@@ -3,13 +3,13 @@
 #include <malloc.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
 #include <string>
 
 #include "cli/bench.h"
+#include "cli/drift.h"
 #include "cli/pipeline.h"
 #include "qkv/core/parallel.h"
 #include "qkv/core/rng.h"
@@ -107,28 +107,6 @@ Tensor<float> LogitsOf(const DriftInputs& inputs, const model::Model& model) {
     row += pixels.dim(0);
   }
   return logits;
-}
-
-struct Drift {
-  double cosine = 0;  // of the logits, mean over the images
-  double top1 = 0;    // share of images with the same first class
-};
-
-Drift DriftOf(const Tensor<float>& logits, const Tensor<float>& exact) {
-  Drift drift;
-  const int64_t images = exact.dim(0), outputs = exact.dim(1);
-  for (int64_t i = 0; i < images; ++i) {
-    const float *a = logits.view().row(i), *b = exact.view().row(i);
-    double ab = 0, aa = 0, bb = 0;
-    for (int64_t j = 0; j < outputs; ++j) {
-      ab += double{a[j]} * b[j], aa += double{a[j]} * a[j], bb += double{b[j]} * b[j];
-    }
-    drift.cosine += ab / std::sqrt(aa * bb);
-    drift.top1 += std::max_element(a, a + outputs) - a == std::max_element(b, b + outputs) - b;
-  }
-  drift.cosine /= static_cast<double>(images);
-  drift.top1 /= static_cast<double>(images);
-  return drift;
 }
 
 struct Row {

@@ -24,6 +24,10 @@ void RegisterRun(CLI::App& app, int* exit_code);
 void RegisterVerify(CLI::App& app, int* exit_code);
 
 // The commands of `qkv qk`.
+void RegisterQkCertify(CLI::App& app, int* exit_code);
+void RegisterQkMerge(CLI::App& app, int* exit_code);
+void RegisterQkSplit(CLI::App& app, int* exit_code);
+void RegisterQkTruncate(CLI::App& app, int* exit_code);
 
 /// Options of the subcommands that run a model.
 struct ModelOptions {

@@ -7,7 +7,8 @@ void RegisterQk(CLI::App& app, int* exit_code) {
   CLI::App* group =
       app.add_subcommand("qk", "Take queries and keys apart: merge, split, truncate, plan, inspect, claims");
   group->require_subcommand(1);
-  for (const Register add : std::initializer_list<Register>{}) {
+  for (const Register add :
+       std::initializer_list<Register>{RegisterQkCertify, RegisterQkMerge, RegisterQkSplit, RegisterQkTruncate}) {
     add(*group, exit_code);
   }
 }

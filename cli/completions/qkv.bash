@@ -4,7 +4,7 @@ _qkv() {
   local model="-m --model --threads" run="--size --dtype --cache"
   local images="--batch --ignore-exif --window --max-pixels -q --quiet"
   local types="fp32 bf16 int8 auto"
-  [[ $command != convert ]] || types="fp32 fp16 bf16"
+  [[ $command != convert && $command != qk ]] || types="fp32 fp16 bf16"
   COMPREPLY=()
   if [[ $COMP_CWORD -eq 1 ]]; then
     mapfile -t COMPREPLY < <(compgen -W "classify embed info run verify convert bench qk -h --help --version" -- "$cur")
@@ -12,7 +12,7 @@ _qkv() {
   fi
   if [[ $command == qk ]]; then
     if [[ $COMP_CWORD -eq 2 ]]; then
-      mapfile -t COMPREPLY < <(compgen -W "-h --help" -- "$cur")
+      mapfile -t COMPREPLY < <(compgen -W "certify merge split truncate -h --help" -- "$cur")
       return
     fi
     command="qk ${COMP_WORDS[2]}"
@@ -22,7 +22,7 @@ _qkv() {
     --pool) mapfile -t COMPREPLY < <(compgen -W "model cls mean tokens" -- "$cur") && return ;;
     --layout) mapfile -t COMPREPLY < <(compgen -W "timm hf vit-pytorch" -- "$cur") && return ;;
     --attention | --hidden) mapfile -t COMPREPLY < <(compgen -W "all" -- "$cur") && return ;;
-    --size | --threads | --batch | --window | --max-pixels | --top | --tolerance | --seconds) return ;;
+    --size | --threads | --batch | --window | --max-pixels | --top | --tolerance | --seconds | --rank | --width | --sample) return ;;
   esac
   if [[ $cur == -* ]]; then
     local options
@@ -34,6 +34,11 @@ _qkv() {
       verify) options="$model $run --tolerance --json" ;;
       convert) options="$model -o --output --layout --dtype --force" ;;
       bench) options="$model $run --batch --seconds --without --json --layer --attention --stdin" ;;
+      "qk certify") options="$model --rank --json" ;;
+      "qk merge") options="$model -o --output --dtype --force" ;;
+      "qk split") options="$model -o --output --dtype --force --width" ;;
+      "qk truncate")
+        options="$model -o --output --dtype --force --rank --data-optimal --images --sample --json -q --quiet" ;;
     esac
     mapfile -t COMPREPLY < <(compgen -W "$options -h --help" -- "$cur")
     return

@@ -1,5 +1,6 @@
 # Completions of qkv for fish.
 set -l commands classify embed info run verify convert bench qk
+set -l laboratory certify merge split truncate
 set -l with_images "__fish_seen_subcommand_from classify embed run"
 set -l with_size "__fish_seen_subcommand_from classify embed run verify bench"
 
@@ -12,6 +13,10 @@ complete -c qkv -n "not __fish_seen_subcommand_from $commands" -a verify -d "Com
 complete -c qkv -n "not __fish_seen_subcommand_from $commands" -a convert -d "Write another layout or type"
 complete -c qkv -n "not __fish_seen_subcommand_from $commands" -a bench -d "Measure a model's speed"
 complete -c qkv -n "not __fish_seen_subcommand_from $commands" -a qk -d "Take queries and keys apart"
+complete -c qkv -n "__fish_seen_subcommand_from qk; and not __fish_seen_subcommand_from $laboratory" -f -a certify -d "Say which rewritings are exact"
+complete -c qkv -n "__fish_seen_subcommand_from qk; and not __fish_seen_subcommand_from $laboratory" -f -a merge -d "One matrix a head for queries and keys"
+complete -c qkv -n "__fish_seen_subcommand_from qk; and not __fish_seen_subcommand_from $laboratory" -f -a split -d "Queries and keys of a merged model"
+complete -c qkv -n "__fish_seen_subcommand_from qk; and not __fish_seen_subcommand_from $laboratory" -f -a truncate -d "Narrower queries and keys"
 complete -c qkv -n "not __fish_seen_subcommand_from $commands" -l version -d "The program's version"
 complete -c qkv -s h -l help -d "What a subcommand takes"
 
@@ -42,3 +47,13 @@ complete -c qkv -n "__fish_seen_subcommand_from bench" -l stdin -d "One pass for
 complete -c qkv -n "__fish_seen_subcommand_from convert" -l layout -x -a "timm hf vit-pytorch" -d "Library that shall load it"
 complete -c qkv -n "__fish_seen_subcommand_from convert" -l dtype -x -a "fp32 fp16 bf16" -d "Type of the stored weights"
 complete -c qkv -n "__fish_seen_subcommand_from convert" -l force -d "Replace the model in the folder"
+complete -c qkv -n "__fish_seen_subcommand_from merge split truncate" -s o -l output -r -d "Folder to write"
+complete -c qkv -n "__fish_seen_subcommand_from merge split truncate" -l dtype -x -a "fp32 fp16 bf16" -d "Type of the new tensors"
+complete -c qkv -n "__fish_seen_subcommand_from merge split truncate" -l force -d "Replace the model in the folder"
+complete -c qkv -n "__fish_seen_subcommand_from certify truncate" -l json -d "JSON Lines on stdout"
+complete -c qkv -n "__fish_seen_subcommand_from certify truncate" -l rank -x -d "Features of a head that are kept"
+complete -c qkv -n "__fish_seen_subcommand_from split" -l width -x -d "Features of a head"
+complete -c qkv -n "__fish_seen_subcommand_from truncate" -l data-optimal -r -d "Fit the logits of these images"
+complete -c qkv -n "__fish_seen_subcommand_from truncate" -l images -r -d "Measure on these images"
+complete -c qkv -n "__fish_seen_subcommand_from truncate" -l sample -x -d "Images whose tokens are kept"
+complete -c qkv -n "__fish_seen_subcommand_from truncate" -s q -l quiet -d "No progress line"

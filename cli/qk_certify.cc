@@ -1,0 +1,143 @@
+// qkv qk certify: which rewritings of a model's attention are exact, and what stands in the way of the others.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+#include <cstdio>
+#include <memory>
+#include <tuple>
+
+#include "cli/command.h"
+#include "qkv/core/parallel.h"
+#include "qkv/io/json.h"
+#include "qkv/lab/certificate.h"
+
+namespace qkv::cli {
+namespace {
+
+struct Options {
+  ModelOptions model;
+  int64_t rank = 0;
+  bool json = false;
+};
+
+std::vector<std::string_view> NamesOf(const std::vector<lab::Obstruction>& obstructions) {
+  std::vector<std::string_view> names;
+  for (const lab::Obstruction obstruction : obstructions) names.push_back(lab::Name(obstruction));
+  return names;
+}
+
+// A number that applies, or null.
+io::Json OrNull(double x) { return std::isfinite(x) ? io::Json(x) : io::Json(); }
+
+void PrintJson(const std::vector<lab::Certificate>& certificates, int64_t rank) {
+  for (const lab::Certificate& c : certificates) {
+    io::Json line = {{"block", c.block},
+                     {"rewriting", lab::Name(c.rewriting)},
+                     {"verdict", lab::Name(c.verdict)},
+                     {"obstructions", NamesOf(c.obstructions)},
+                     {"weight_error", OrNull(c.weight_error)},
+                     {"logit_bound", OrNull(c.logit_bound)},
+                     {"attention_bound", OrNull(c.attention_bound)},
+                     {"condition", OrNull(c.condition)}};
+    line["head"] = c.head == lab::Certificate::kAllHeads ? io::Json() : io::Json(c.head);
+    if (c.rewriting == lab::Rewriting::kTruncate) line["rank"] = rank;
+    fmt::print("{}\n", line.dump());
+  }
+}
+
+// The least and the greatest of what several heads say.
+struct Range {
+  double low = INFINITY, high = -INFINITY;
+
+  void Add(double x) {
+    if (std::isnan(x)) return;
+    low = std::min(low, x), high = std::max(high, x);
+  }
+  std::string Text() const {
+    const auto number = [](double x) { return std::isfinite(x) ? fmt::format("{:.3g}", x) : "unbounded"; };
+    if (low > high) return "";
+    const std::string a = number(low), b = number(high);
+    return a == b ? a : fmt::format("{} to {}", a, b);
+  }
+};
+
+// Equal verdicts of one rewriting.
+struct Group {
+  int64_t count = 0;
+  Range error, logits, attention, condition;
+};
+using Key = std::tuple<lab::Rewriting, lab::Verdict, std::vector<lab::Obstruction>>;
+
+std::string NumbersOf(const Group& group, const Key& key) {
+  std::string text;
+  const auto add = [&](const char* what, const Range& range, const char* unit) {
+    if (const std::string numbers = range.Text(); !numbers.empty()) {
+      text += fmt::format("{}{} {}{}", text.empty() ? "" : "; ", what, numbers, unit);
+    }
+  };
+  if (!std::get<2>(key).empty()) text = fmt::format("{}", fmt::join(NamesOf(std::get<2>(key)), ", "));
+  add("error of M", group.error, "");
+  add("any logit within", group.logits, "");
+  add("condition number", group.condition, "");
+  return text;
+}
+
+void PrintTable(const std::vector<lab::Certificate>& certificates, int64_t rank) {
+  std::map<Key, Group> groups;
+  std::map<lab::Rewriting, int64_t> totals;
+  for (const lab::Certificate& c : certificates) {
+    Group& group = groups[{c.rewriting, c.verdict, c.obstructions}];
+    ++group.count, ++totals[c.rewriting];
+    group.error.Add(c.weight_error), group.logits.Add(c.logit_bound), group.condition.Add(c.condition);
+  }
+  fmt::print("{:<27} {:<25} {:<16} {}\n", "rewriting", "verdict", "of", "because, or how far");
+  for (const auto& [key, group] : groups) {
+    const auto& [rewriting, verdict, obstructions] = key;
+    const bool layers = rewriting == lab::Rewriting::kFoldNorm || rewriting == lab::Rewriting::kCentre ||
+                        rewriting == lab::Rewriting::kValuesFromKeys;
+    const std::string name = rewriting == lab::Rewriting::kTruncate ? fmt::format("truncate to {}", rank)
+                                                                    : std::string(lab::Name(rewriting));
+    fmt::print("{:<27} {:<25} {:<16} {}\n", name, lab::Name(verdict),
+               fmt::format("{}{} {}", group.count == totals[rewriting] ? "all " : "", group.count,
+                           layers ? "blocks" : "heads"),
+               NumbersOf(group, key));
+  }
+}
+
+int Certify(const Options& options) {
+  if (options.model.threads > 0) SetNumThreads(options.model.threads);
+  const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
+  const int64_t rank =
+      options.rank > 0 ? options.rank : std::max<int64_t>(1, checkpoint.description.config.query_width() / 2);
+  const std::vector<lab::Certificate> certificates = lab::Certify(checkpoint, rank);
+  if (options.json) {
+    PrintJson(certificates, rank);
+  } else {
+    PrintTable(certificates, rank);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void RegisterQkCertify(CLI::App& app, int* exit_code) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("certify", "Say which rewritings of the attention are exact, and why not");
+  options->model.AddModel(*command);
+  command->add_option("--rank", options->rank, "Features that truncation would keep (default: half)")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
+      ->type_name("R");
+  command->add_option("--threads", options->model.threads, "Threads (default: all cores)")
+      ->check(CLI::Range(1, 1024))
+      ->type_name("N");
+  command->add_flag("--json", options->json, "JSON Lines on stdout, one for each block, head and rewriting");
+  command->footer(
+      "Rows that are equal stand together, with the range of their numbers. docs/algebra.md has the statements.\n\n"
+      "Examples:\n"
+      "  qkv qk certify -m vit                   may its queries and keys be merged?\n"
+      "  qkv qk certify -m vit --rank 16 --json  every head by itself");
+  command->callback([options, exit_code] { *exit_code = Certify(*options); });
+}
+
+}  // namespace qkv::cli

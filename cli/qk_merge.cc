@@ -1,0 +1,44 @@
+// qkv qk merge: one matrix a head in place of queries' and keys' weights.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+
+#include "cli/qk_rewrite.h"
+#include "qkv/core/parallel.h"
+#include "qkv/lab/merge.h"
+
+namespace qkv::cli {
+namespace {
+
+int Merge(const RewriteOptions& options) {
+  if (options.model.threads > 0) SetNumThreads(options.model.threads);
+  const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
+  const lab::Written written = lab::Merge(checkpoint, options.output, options.Write());
+  PrintSizes(options.output, written);
+  PrintWhetherMergingPays(checkpoint.description.config, written);
+  if (written.dtype == DType::kF16 || written.dtype == DType::kBF16) {
+    fmt::print(stderr,
+               "qkv: M is exact in double precision and was rounded to {}, which changes logits by some {} of their "
+               "size; --dtype fp32 keeps them\n",
+               ShortName(written.dtype), written.dtype == DType::kF16 ? "0.05 %" : "0.4 %");
+  }
+  return 0;
+}
+
+}  // namespace
+
+void RegisterQkMerge(CLI::App& app, int* exit_code) {
+  const auto options = std::make_shared<RewriteOptions>();
+  CLI::App* command = app.add_subcommand("merge", "Write a model whose heads carry M = W_Q^T W_K (and u for biases)");
+  options->AddTo(*command);
+  command->footer(
+      "The attention is the same. Models with a norm on queries and keys are refused: qkv qk certify says why.\n\n"
+      "Examples:\n"
+      "  qkv qk merge -m vit -o merged           and what it costs, on stderr\n"
+      "  qkv verify -m merged reference.safetensors\n"
+      "  qkv qk split -m merged -o back          queries and keys again");
+  command->callback([options, exit_code] { *exit_code = Merge(*options); });
+}
+
+}  // namespace qkv::cli

@@ -1,0 +1,88 @@
+#include "cli/qk_rewrite.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "qkv/attention/plan.h"
+
+namespace qkv::cli {
+namespace {
+
+const std::map<std::string, DType> kTypes = {{"fp32", DType::kF32}, {"fp16", DType::kF16}, {"bf16", DType::kBF16}};
+
+double Ratio(double after, double before) { return after / before; }
+
+}  // namespace
+
+void RewriteOptions::AddTo(CLI::App& command) {
+  model.AddModel(command);
+  command.add_option("-o,--output", output, "Folder to write; must not exist, or be empty")
+      ->required()
+      ->type_name("FOLDER");
+  command.add_option("--dtype", dtype, "Type of the new tensors (default: that of the weights they replace)")
+      ->check(CLI::IsMember(kTypes))
+      ->type_name("fp32|fp16|bf16");
+  command.add_flag("--force", force, "Replace the model in a folder that is not empty");
+  command.add_option("--threads", model.threads, "Threads (default: all cores)")
+      ->check(CLI::Range(1, 1024))
+      ->type_name("N");
+}
+
+lab::WriteOptions RewriteOptions::Write() const {
+  lab::WriteOptions write{.force = force};
+  if (!dtype.empty()) write.dtype = kTypes.at(dtype);
+  return write;
+}
+
+std::string ShortName(DType dtype) {
+  for (const auto& [name, type] : kTypes) {
+    if (type == dtype) return name;
+  }
+  return std::string(Name(dtype));
+}
+
+void PrintSizes(const std::string& output, const lab::Written& written) {
+  const lab::Size &before = written.before, &after = written.after;
+  for (const std::string& note : written.notes) fmt::print(stderr, "note: {}\n", note);
+  fmt::print(stderr, "{}: new tensors in {}\n", output, ShortName(written.dtype));
+  const auto row = [](const char* what, const std::string& was, const std::string& is, double ratio) {
+    fmt::print(stderr, "  {:<30} {:>15} -> {:>15}  x {:.3g}\n", what, was, is, ratio);
+  };
+  row("parameters of queries and keys", WithCommas(before.query_key), WithCommas(after.query_key),
+      Ratio(static_cast<double>(after.query_key), static_cast<double>(before.query_key)));
+  row("parameters", WithCommas(before.parameters), WithCommas(after.parameters),
+      Ratio(static_cast<double>(after.parameters), static_cast<double>(before.parameters)));
+  row("bytes", WithCommas(static_cast<int64_t>(before.bytes)), WithCommas(static_cast<int64_t>(after.bytes)),
+      Ratio(static_cast<double>(after.bytes), static_cast<double>(before.bytes)));
+  row("multiply-adds an image", fmt::format("{:.4g} G", before.multiply_adds / 1e9),
+      fmt::format("{:.4g} G", after.multiply_adds / 1e9), Ratio(after.multiply_adds, before.multiply_adds));
+}
+
+void PrintWhetherMergingPays(const model::VitConfig& c, const lab::Written& written) {
+  if (written.after.query_key > written.before.query_key) {
+    fmt::print(stderr,
+               "qkv: merging does not pay here: a head now stores D x D = {} numbers in place of 2 x D x E = {}. It "
+               "saves memory only where heads are wider than half the model (E > D/2); here E = {}, D = {}\n",
+               WithCommas(c.width * c.width), WithCommas(2 * c.width * c.query_width()), c.query_width(), c.width);
+  }
+  using attention::Order;
+  const attention::Workload scores{.queries = c.tokens(),
+                                   .keys = c.tokens(),
+                                   .width = c.width,
+                                   .heads = c.heads,
+                                   .head_width = c.query_width(),
+                                   .read = attention::Read::kScores};
+  const double apart = attention::MultiplyAdds({.scores = Order::kProjected}, scores),
+               merged = attention::MultiplyAdds({.scores = Order::kMerged}, scores);
+  if (merged > apart) {
+    fmt::print(stderr,
+               "qkv: it is slower too: the scores of a block's {} tokens now take {:.4g} M multiply-adds in place of "
+               "{:.4g} M. Merging saves some only above E = {:.0f} (E/D > (D + N)/(2D + N))\n",
+               c.tokens(), merged / 1e6, apart / 1e6,
+               static_cast<double>(c.width) *
+                   attention::MergingPaysAbove(static_cast<double>(c.tokens()), static_cast<double>(c.width)));
+  }
+}
+
+}  // namespace qkv::cli

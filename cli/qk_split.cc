@@ -1,0 +1,40 @@
+// qkv qk split: merged heads back to queries and keys.
+#include <memory>
+
+#include "cli/qk_rewrite.h"
+#include "qkv/core/parallel.h"
+#include "qkv/lab/split.h"
+
+namespace qkv::cli {
+namespace {
+
+struct Options : RewriteOptions {
+  int64_t width = 0;
+};
+
+int Split(const Options& options) {
+  if (options.model.threads > 0) SetNumThreads(options.model.threads);
+  const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
+  PrintSizes(options.output, lab::Split(checkpoint, options.width, options.output, options.Write()));
+  return 0;
+}
+
+}  // namespace
+
+void RegisterQkSplit(CLI::App& app, int* exit_code) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("split", "Write a merged model with queries and keys of its own again");
+  options->AddTo(*command);
+  command->add_option("--width", options->width, "Features of a head's queries and keys (default: those of its values)")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
+      ->type_name("E");
+  command->footer(
+      "The attention is the same, the weights are balanced: M does not know which ones it was made of. With the "
+      "default\n"
+      "width the model is one that its own library can load.\n\n"
+      "Example:\n"
+      "  qkv qk merge -m vit -o merged && qkv qk split -m merged -o balanced");
+  command->callback([options, exit_code] { *exit_code = Split(*options); });
+}
+
+}  // namespace qkv::cli

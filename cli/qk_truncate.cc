@@ -1,0 +1,179 @@
+// qkv qk truncate: fewer features of queries and keys a head, and what that does to the answers.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdio>
+#include <memory>
+
+#include "cli/drift.h"
+#include "cli/pipeline.h"
+#include "cli/qk_rewrite.h"
+#include "qkv/core/parallel.h"
+#include "qkv/io/json.h"
+#include "qkv/lab/truncate.h"
+
+namespace qkv::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Options : RewriteOptions {
+  int64_t rank = 1;
+  std::string images, calibration;
+  int64_t tokens_of = 32;
+  bool json = false, quiet = false;
+};
+
+// Every so many-th of the files, `count` of them at most: folders are sorted by class.
+ImageList Spread(const ImageList& all, int64_t count) {
+  ImageList some;
+  const auto files = std::ssize(all.files), taken = std::min<int64_t>(files, count);
+  for (int64_t i = 0; i < taken; ++i) some.files.push_back(all.files[static_cast<size_t>(i * files / taken)]);
+  return some;
+}
+
+// What the attention reads on some of a folder's images.
+lab::BlockTokens TokensOf(const Options& options, const std::string& folder, const model::Checkpoint& checkpoint,
+                          const model::Model& model) {
+  lab::BlockTokens tokens(checkpoint);
+  ImageOptions images;
+  images.quiet = options.quiet;
+  ForEachBatch(images, Spread(CollectImages({folder}), options.tokens_of), model, Wanted::kPixels,
+               [&](const Batch& batch) { tokens.Add(model, batch.values); });
+  Require(tokens.images() > 0, "truncate: no image of {} could be read", folder);
+  return tokens;
+}
+
+struct Answers {
+  std::vector<std::string> paths;
+  Tensor<float> logits;  // [images, outputs]
+  int failed = 0;
+};
+
+Answers AnswersOf(const Options& options, const model::Model& model) {
+  Answers answers;
+  std::vector<float> logits;
+  ImageOptions images;
+  images.quiet = options.quiet;
+  answers.failed = ForEachBatch(images, CollectImages({options.images}), model, Wanted::kLogits, [&](const Batch& b) {
+    answers.paths.insert(answers.paths.end(), b.paths.begin(), b.paths.end());
+    logits.insert(logits.end(), b.values.data(), b.values.data() + b.values.size());
+  });
+  Require(!answers.paths.empty(), "truncate: no image of {} could be read", options.images);
+  answers.logits = Tensor<float>({std::ssize(answers.paths), model.config().outputs()});
+  std::ranges::copy(logits, answers.logits.data());
+  return answers;
+}
+
+void PrintErrors(const std::vector<lab::HeadError>& errors, bool json) {
+  if (!json) {
+    fmt::print("{:>5} {:>5} {:>14} {:>12} {:>15} {:>14}\n", "block", "head", "logits, rel.", "logits, max",
+               "attention, mean", "attention, max");
+  }
+  for (const auto& [block, head, e] : errors) {
+    if (json) {
+      fmt::print("{}\n", io::Json({{"block", block},
+                                   {"head", head},
+                                   {"logits_relative", e.logits_relative},
+                                   {"logits_max", e.logits_max},
+                                   {"attention_mean", e.attention_mean},
+                                   {"attention_max", e.attention_max}})
+                             .dump());
+    } else {
+      fmt::print("{:>5} {:>5} {:>14.3g} {:>12.3g} {:>15.3g} {:>14.3g}\n", block, head, e.logits_relative, e.logits_max,
+                 e.attention_mean, e.attention_max);
+    }
+  }
+}
+
+// Returns how many images could not be read.
+int PrintDrift(const Options& options, const model::Checkpoint& checkpoint, const model::Model& before,
+               const model::Model& after) {
+  const Answers exact = AnswersOf(options, before), ours = AnswersOf(options, after);
+  Require(exact.paths == ours.paths, "truncate: the images of {} changed meanwhile", options.images);
+  const Drift drift = DriftOf(ours.logits, exact.logits);
+  const int64_t classes = before.config().classes;
+  const auto truth = classes > 0 ? ClassesOf(exact.paths, options.images, checkpoint.description.labels, classes)
+                                 : std::optional<std::vector<int64_t>>();
+  io::Json line = {{"images", exact.paths.size()}, {"logit_cosine", drift.cosine}, {"top1_agreement", drift.top1}};
+  if (truth) {
+    line["accuracy_before"] = Accuracy(exact.logits, *truth);
+    line["accuracy"] = Accuracy(ours.logits, *truth);
+  }
+  if (options.json) {
+    fmt::print("{}\n", line.dump());
+  } else {
+    fmt::print("\n{} images: cosine of the logits {:.6f}, same first class {:.2f} %", exact.paths.size(), drift.cosine,
+               100 * drift.top1);
+    if (truth) {
+      fmt::print(", accuracy {:.2f} % before and {:.2f} % now", 100 * line["accuracy_before"].get<double>(),
+                 100 * line["accuracy"].get<double>());
+    }
+    fmt::print("\n");
+  }
+  return exact.failed;
+}
+
+int Truncate(const Options& options) {
+  if (options.model.threads > 0) SetNumThreads(options.model.threads);
+  const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
+  lab::TruncateOptions request{.rank = options.rank, .write = options.Write()};
+  if (options.images.empty() && options.calibration.empty()) {
+    PrintSizes(options.output, lab::Truncate(checkpoint, options.output, request));
+    return 0;
+  }
+  const model::Model before(checkpoint);
+  std::optional<lab::BlockTokens> calibration;
+  if (!options.calibration.empty()) {
+    request.calibration = &calibration.emplace(TokensOf(options, options.calibration, checkpoint, before));
+    const int64_t tokens = calibration->images() * before.config().tokens();
+    if (tokens < 4 * before.config().width) {
+      fmt::print(stderr, "qkv: {} tokens of {} features are few to calibrate on: it may be the best for these alone\n",
+                 tokens, before.config().width);
+    }
+  }
+  PrintSizes(options.output, lab::Truncate(checkpoint, options.output, request));
+  const model::Checkpoint written = model::Checkpoint::Open(options.output);
+  if (options.images.empty()) {
+    PrintErrors(lab::CompareHeads(checkpoint, written, *calibration), options.json);
+    return 0;
+  }
+  PrintErrors(lab::CompareHeads(checkpoint, written, TokensOf(options, options.images, checkpoint, before)),
+              options.json);
+  return PrintDrift(options, checkpoint, before, model::Model(written)) > 0 ? 1 : 0;
+}
+
+}  // namespace
+
+void RegisterQkTruncate(CLI::App& app, int* exit_code) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("truncate", "Write a model with fewer features of queries and keys a head");
+  options->AddTo(*command);
+  command->add_option("--rank", options->rank, "Features of a head's queries and keys")
+      ->required()
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
+      ->type_name("R");
+  command
+      ->add_option("--data-optimal", options->calibration,
+                   "Fit the logits of these images (default: the weights, whatever comes in)")
+      ->type_name("FOLDER");
+  command
+      ->add_option("--images", options->images,
+                   "Measure drift on these images, and accuracy where each class has a subfolder of its name or index")
+      ->type_name("FOLDER");
+  command->add_option("--sample", options->tokens_of, "Images of a folder whose tokens are kept, for fit and errors")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
+      ->type_name("N");
+  command->add_flag("--json", options->json, "JSON Lines on stdout: one for each head, and one for the drift");
+  command->add_flag("-q,--quiet", options->quiet, "No progress line");
+  command->footer(
+      "Errors of each head: of its logits (but for what softmax does not see), and of its attention in total "
+      "variation.\n\n"
+      "Examples:\n"
+      "  qkv qk truncate -m vit -o small --rank 32\n"
+      "  qkv qk truncate -m vit -o small --rank 16 --data-optimal train/ --images val/");
+  command->callback([options, exit_code] { *exit_code = Truncate(*options); });
+}
+
+}  // namespace qkv::cli

@@ -1,0 +1,139 @@
+// qkv qk merge, split, truncate and certify from outside.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "tests/cli/program.h"
+
+namespace qkv {
+namespace {
+
+namespace fs = std::filesystem;
+
+TEST(QkMerge, VerifiesAgainstTheOriginalLibraryAndSaysWhatItCosts) {
+  const TemporaryFolder folder;
+  for (const char* golden : {"timm_vit", "vit_pytorch_vit", "vit_pytorch_simple", "hf_vit"}) {
+    const std::string merged = folder / (std::string(golden) + "-merged"),
+                      back = folder / (std::string(golden) + "-back");
+    const Said said = Qkv("qk merge -m " + Golden(golden) + " -o " + merged);
+    ASSERT_EQ(said.exit_code, 0) << said.err;
+    EXPECT_TRUE(said.out.empty());
+    EXPECT_TRUE(Contains(said.err, "parameters of queries and keys")) << said.err;
+    EXPECT_TRUE(Contains(said.err, "merging does not pay here")) << said.err;
+    ASSERT_EQ(Qkv("qk split -m " + merged + " -o " + back).exit_code, 0);
+    for (const std::string& model : {merged, back}) {
+      const Said verified =
+          Qkv("verify --tolerance 1e-4 --json -m " + model + " " + Golden(golden) + "/expected.safetensors");
+      EXPECT_EQ(verified.exit_code, 0) << verified.out;
+      std::set<std::string> compared;
+      for (const io::Json& line : JsonLines(verified.out)) compared.insert(line["tensor"]);
+      EXPECT_TRUE(compared.contains("logits") && compared.contains("attention.0"));
+    }
+    EXPECT_TRUE(Contains(Qkv("info -m " + merged).out, "merged"));
+  }
+}
+
+TEST(QkMerge, TheReferenceModelsVerify) {
+  const char* reference = ::getenv("QKV_REFERENCE");
+  if (!reference) GTEST_SKIP() << "QKV_REFERENCE is not set";
+  const TemporaryFolder folder;
+  for (const char* name : {"digits-vit", "cifar10-vit"}) {
+    const std::string model = std::string(reference) + "/" + name, merged = folder / name;
+    ASSERT_EQ(Qkv("qk merge -m " + model + " -o " + merged).exit_code, 0);
+    const Said said = Qkv("verify -m " + merged + " " + model + "/expected.safetensors");
+    EXPECT_EQ(said.exit_code, 0) << said.out << said.err;
+    EXPECT_TRUE(Contains(said.out, "attention.3"));
+  }
+}
+
+TEST(QkMerge, TheBuiltInModelStillReadsDigits) {
+  const TemporaryFolder folder;
+  const std::string merged = folder / "merged";
+  ASSERT_EQ(Qkv("qk merge -o " + merged).exit_code, 0);
+  const auto lines = JsonLines(Qkv("classify --json -m " + merged + " " + Digits()).out);
+  EXPECT_EQ(lines.size(), 20u);
+  for (const io::Json& line : lines) {
+    EXPECT_EQ(line["top"][0]["label"], fs::path(line["path"].get<std::string>()).filename().string().substr(0, 1));
+  }
+}
+
+TEST(QkMerge, RefusesWithTheReason) {
+  const TemporaryFolder folder;
+  const Said said = Qkv("qk merge -m " + Golden("timm_qk_norm") + " -o " + (folder / "out").string());
+  EXPECT_EQ(said.exit_code, 1);
+  EXPECT_TRUE(Contains(said.err, "QK-norm")) << said.err;
+  EXPECT_EQ(Qkv("qk merge").exit_code, 2);
+  EXPECT_EQ(Qkv("qk split -m " + Golden("timm_vit") + " -o " + (folder / "out").string()).exit_code, 1);
+  EXPECT_EQ(folder.Count(), 0);
+}
+
+// A disk that is full after 4 kB, and a program that is killed there.
+TEST(QkMerge, AppearsWholeOrNotAtAll) {
+  const TemporaryFolder folder;
+  const std::string arguments = "qk merge -m " + Golden("timm_vit") + " -o " + (folder / "out").string();
+  const Said full = Qkv(arguments, "ulimit -f 4; trap '' XFSZ;");
+  EXPECT_EQ(full.exit_code, 1);
+  EXPECT_TRUE(Contains(full.err, "out")) << full.err;
+  EXPECT_EQ(folder.Count(), 0);
+  const Said killed = Qkv(arguments, "ulimit -f 4;");
+  EXPECT_NE(killed.exit_code, 0);
+  EXPECT_FALSE(fs::exists(folder / "out"));
+  EXPECT_EQ(Qkv(arguments).exit_code, 0);
+}
+
+TEST(QkTruncate, ReportsErrorsDriftAndAccuracy) {
+  const TemporaryFolder folder;
+  // A subfolder for each class.
+  for (const auto& entry : fs::directory_iterator(Digits())) {
+    const std::string name = entry.path().filename();
+    if (name.size() < 2 || name[1] != '-') continue;
+    fs::create_directories(folder / "images" / name.substr(0, 1));
+    fs::copy(entry.path(), folder / "images" / name.substr(0, 1) / name);
+  }
+  const std::string images = (folder / "images").string();
+  double agreement = 0;
+  for (const int rank : {1, 16}) {
+    const std::string out = folder / fmt::format("rank{}", rank);
+    const Said said =
+        Qkv(fmt::format("qk truncate --json -o {} --rank {} --data-optimal {} --images {}", out, rank, images, images));
+    ASSERT_EQ(said.exit_code, 0) << said.err;
+    const auto lines = JsonLines(said.out);
+    const io::Json& last = lines.back();
+    EXPECT_EQ(last["images"], 20);
+    EXPECT_EQ(last["accuracy_before"], 1.0);
+    EXPECT_GE(last["top1_agreement"].get<double>(), agreement);
+    agreement = last["top1_agreement"];
+    for (size_t i = 0; i + 1 < lines.size(); ++i) {
+      EXPECT_GE(lines[i]["attention_mean"].get<double>(), 0);
+      EXPECT_LE(lines[i]["attention_mean"].get<double>(), 1);
+    }
+    EXPECT_EQ(lines.size(), 1 + 4 * 4u);  // heads of the built-in model
+    EXPECT_EQ(Qkv("info -m " + out).exit_code, 0);
+  }
+  EXPECT_EQ(agreement, 1.0);  // at full rank
+  const Said text = Qkv("qk truncate -o " + (folder / "text").string() + " --rank 8 --images " + images);
+  EXPECT_TRUE(Contains(text.out, "accuracy 100.00 % before")) << text.out;
+  // Images that are in no class's folder have a drift, but no accuracy.
+  const Said flat = Qkv("qk truncate --json -o " + (folder / "flat").string() + " --rank 8 --images " + Digits());
+  EXPECT_FALSE(JsonLines(flat.out).back().contains("accuracy"));
+  EXPECT_EQ(Qkv("qk truncate -o x").exit_code, 2);
+  EXPECT_EQ(Qkv("qk truncate --rank 99 -o " + (folder / "x").string()).exit_code, 1);
+  EXPECT_FALSE(fs::exists(folder / "x"));
+}
+
+TEST(QkCertify, GroupsForPeopleAndListsForPrograms) {
+  const Said table = Qkv("qk certify -m " + Golden("timm_vit"));
+  EXPECT_EQ(table.exit_code, 0) << table.err;
+  EXPECT_TRUE(Contains(table.out, "exact after softmax only")) << table.out;
+  EXPECT_TRUE(Contains(table.out, "bias of queries"));
+  std::set<std::string> rewritings;
+  const auto lines = JsonLines(Qkv("qk certify --json -m " + Golden("timm_vit")).out);
+  for (const io::Json& line : lines) rewritings.insert(line["rewriting"]);
+  EXPECT_EQ(rewritings.size(), 13u);
+  EXPECT_GT(lines.size(), static_cast<size_t>(std::count(table.out.begin(), table.out.end(), '\n')));
+  EXPECT_TRUE(Contains(Qkv("qk certify -m " + Golden("timm_qk_norm")).out, "QK-norm"));
+}
+
+}  // namespace
+}  // namespace qkv
