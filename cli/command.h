@@ -28,6 +28,7 @@ void RegisterQkCertify(CLI::App& app, int* exit_code);
 void RegisterQkMerge(CLI::App& app, int* exit_code);
 void RegisterQkSplit(CLI::App& app, int* exit_code);
 void RegisterQkTruncate(CLI::App& app, int* exit_code);
+void RegisterQkPlan(CLI::App& app, int* exit_code);
 
 /// Options of the subcommands that run a model.
 struct ModelOptions {

@@ -9,6 +9,7 @@ void RegisterQk(CLI::App& app, int* exit_code) {
   group->require_subcommand(1);
   for (const Register add :
        std::initializer_list<Register>{RegisterQkCertify, RegisterQkMerge, RegisterQkSplit, RegisterQkTruncate}) {
+  for (const Register add : std::initializer_list<Register>{RegisterQkPlan}) {
     add(*group, exit_code);
   }
 }

@@ -1,0 +1,343 @@
+// qkv qk plan: the cheapest exact order of attention's products, for given shapes or each block of a model.
+#include "cli/qk_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iostream>
+#include <memory>
+#include <optional>
+
+#include "cli/bench.h"
+#include "qkv/attention/plan_run.h"
+#include "qkv/attention/plan_time.h"
+#include "qkv/core/file.h"
+#include "qkv/core/parallel.h"
+#include "qkv/report/table.h"
+#include "qkv/report/text.h"
+#include "qkv/simd/isa.h"
+
+namespace qkv::cli {
+namespace {
+
+using attention::Order;
+using attention::Plan;
+using attention::Read;
+using attention::Workload;
+
+bool ReadsScores(const Workload& w) { return w.read == Read::kScores; }
+
+// "merged", or "merged, projected" where the two chains differ.
+std::string NameOf(const Plan& plan, const Workload& w) {
+  if (ReadsScores(w) || plan.scores == plan.outputs) return std::string(Name(plan.scores));
+  return fmt::format("{}, {}", Name(plan.scores), Name(plan.outputs));
+}
+
+// How many times; digits that tell 0.94 from 1.
+std::string Times(double ratio) { return report::Number(ratio, ratio < 10 ? 3 : 2); }
+
+// Whether merging pays, and why, in numbers.
+std::string Verdict(const Workload& w) {
+  constexpr std::array kUnmerged = {Order::kProjected, Order::kAbsorbed, Order::kKeysAbsorbed};
+  const Plan merged{Order::kMerged, ReadsScores(w) || !w.projection ? Order::kProjected : Order::kMerged};
+  if (w.cached == attention::Cached::kKeysAndValues) {
+    return "Nothing can be merged or absorbed: keys and values are cached, the tokens are not.";
+  }
+  if (!w.keys_are_linear) {
+    return "Merging does not apply: norms stand between W_Q, W_K and their product.";
+  }
+  const Plan other = CheapestPlan(w, kUnmerged);
+  const double with = MultiplyAdds(merged, w), without = MultiplyAdds(other, w);
+  const double share = static_cast<double>(w.head_width) / static_cast<double>(w.width);
+  std::string why;
+  if (w.queries == w.keys && w.source() == w.width) {
+    const double border = attention::MergingPaysAbove(static_cast<double>(w.keys), static_cast<double>(w.width));
+    why = fmt::format("; E/D = {} is {} (D + N)/(2D + N) = {}", report::Number(share),
+                      share > border ? "above" : "not above", report::Number(border));
+  } else if (other == Plan{Order::kAbsorbed, ReadsScores(w) ? Order::kProjected : Order::kAbsorbed}) {
+    why = fmt::format("; beside absorbing it pays where E > D/2, and E/D = {}", report::Number(share));
+  }
+  if (with < without) {
+    return fmt::format(
+        "Merging pays: {} multiply-adds instead of {} ({}), {} times fewer, once the merged matrices "
+        "are made ({}){}.",
+        ShortCount(with), ShortCount(without), NameOf(other, w), Times(without / with),
+        ShortCount(MultiplyAddsBeforehand(merged, w)), why);
+  }
+  return fmt::format("Merging does not pay: {} multiply-adds instead of {} ({}), {} times as many{}.", ShortCount(with),
+                     ShortCount(without), NameOf(other, w), Times(with / without), why);
+}
+
+// Whether rows are few enough for absorbing, where that is a question.
+std::string AbsorbingVerdict(const Workload& w) {
+  if (!w.keys_are_linear || w.cached == attention::Cached::kKeysAndValues || w.values() != w.head_width) return "";
+  const double below = attention::AbsorbingPaysBelow(static_cast<double>(w.keys), static_cast<double>(w.source()),
+                                                     static_cast<double>(w.head_width));
+  if (below > static_cast<double>(w.keys)) return "";
+  return fmt::format("Absorbing pays below {} rows; {} {} read.", report::Number(below), w.queries,
+                     w.queries == 1 ? "is" : "are");
+}
+
+struct Row {
+  Plan plan;
+  double predicted = 0;
+  std::optional<double> measured;  // seconds, the best
+};
+
+// One order for both chains, and whatever else is chosen.
+std::vector<Row> RowsOf(const Workload& w, const Plan& cheapest, const Plan& fastest) {
+  std::vector<Row> rows;
+  for (const Plan& plan : attention::PossiblePlans(w)) {
+    if (ReadsScores(w) || plan.scores == plan.outputs || plan == cheapest || plan == fastest) rows.push_back({plan});
+  }
+  return rows;
+}
+
+template <typename T>
+void Measure(const Workload& w, double seconds, std::vector<Row>& rows) {
+  attention::Trial<T> trial(w);
+  for (const Row& row : rows) trial.Prepare(row.plan);
+  const std::vector<qkv::cli::Times> times =
+      Interleave(rows.size(), seconds, [&](size_t i) { trial.Run(rows[i].plan); });
+  for (size_t i = 0; i < rows.size(); ++i) rows[i].measured = times[i].best() / 1e3;
+}
+
+std::string DescribeWorkload(const QkPlanOptions& options) {
+  const Workload& w = options.workload;
+  std::string text = fmt::format("{} of {} tokens read, width {}, {} head{} of {}", w.queries, w.keys, w.width, w.heads,
+                                 w.heads == 1 ? "" : "s", w.head_width);
+  if (w.values() != w.head_width) text += fmt::format(" (values of {})", w.values());
+  if (w.batch > 1) text += fmt::format(", batch {}", w.batch);
+  if (w.cached == attention::Cached::kLatent) text += fmt::format(", latents of {} cached", w.latent);
+  if (w.cached == attention::Cached::kKeysAndValues) text += ", keys and values cached";
+  return text + fmt::format(", {} wanted; {}, {} thread{}, {} kernels", options.read, options.model.dtype, NumThreads(),
+                            NumThreads() == 1 ? "" : "s", simd::Name(simd::ActiveIsa()));
+}
+
+io::Json WorkloadJson(const QkPlanOptions& options) {
+  const Workload& w = options.workload;
+  return {{"queries", w.queries},
+          {"tokens", w.keys},
+          {"width", w.width},
+          {"heads", w.heads},
+          {"head_width", w.head_width},
+          {"value_width", w.values()},
+          {"batch", w.batch},
+          {"cached", options.cached},
+          {"latent", w.latent},
+          {"read", options.read},
+          {"dtype", options.model.dtype}};
+}
+
+template <typename T>
+int PlanShapes(const QkPlanOptions& options) {
+  const Workload& w = options.workload;
+  const attention::Costs costs = attention::MeasureCosts<T>();
+  const Plan cheapest = CheapestPlan(w), fastest = attention::FastestPlan<T>(w, costs);
+  std::vector<Row> rows = RowsOf(w, cheapest, fastest);
+  for (Row& row : rows) row.predicted = attention::PredictSeconds<T>(row.plan, w, costs);
+  if (options.measure) Measure<T>(w, options.seconds, rows);
+  const auto best =
+      std::min_element(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.measured < b.measured; });
+  const Plan chosen = options.measure ? best->plan : fastest;
+
+  if (options.json) {
+    io::Json json = WorkloadJson(options);
+    for (const Row& row : rows) {
+      io::Json one = {{"scores", Name(row.plan.scores)},
+                      {"multiply_adds", MultiplyAdds(row.plan, w)},
+                      {"multiply_adds_beforehand", MultiplyAddsBeforehand(row.plan, w)},
+                      {"bytes", Bytes(row.plan, w, costs.element)},
+                      {"predicted_ms", 1e3 * row.predicted}};
+      if (!ReadsScores(w)) one["outputs"] = Name(row.plan.outputs);
+      if (row.measured) one["measured_ms"] = 1e3 * *row.measured;
+      json["orders"].push_back(one);
+    }
+    json["cheapest"] = NameOf(cheapest, w);
+    json["fastest"] = NameOf(chosen, w);
+    json["merging"] = Verdict(w);
+    fmt::print("{}\n", json.dump());
+    return 0;
+  }
+  report::Table table;
+  table.columns = {{"order", report::Align::kLeft}, {"multiply-adds"}, {"beforehand"}, {"MB"}, {"predicted"}};
+  if (options.measure) table.columns.push_back({"measured"});
+  for (const Row& row : rows) {
+    const double beforehand = MultiplyAddsBeforehand(row.plan, w);
+    table.rows.push_back({NameOf(row.plan, w), ShortCount(MultiplyAdds(row.plan, w)),
+                          beforehand > 0 ? ShortCount(beforehand) : "",
+                          report::Number(Bytes(row.plan, w, costs.element) / 1e6), report::Seconds(row.predicted)});
+    if (row.measured) table.rows.back().push_back(report::Seconds(*row.measured));
+  }
+  fmt::print("{}\n\n{}\n{}\n", DescribeWorkload(options), ToText(table), Verdict(w));
+  if (const std::string absorbing = AbsorbingVerdict(w); !absorbing.empty()) fmt::print("{}\n", absorbing);
+  fmt::print("Fewest multiply-adds: {}. Fastest here, {}: {}.\n", NameOf(cheapest, w),
+             options.measure ? "measured" : "predicted", NameOf(chosen, w));
+  return 0;
+}
+
+// The attention of block `block` as inference runs it.
+Workload WorkloadOf(const model::VitConfig& c, int64_t block, int64_t batch) {
+  Workload w;
+  const bool few = block + 1 == c.depth && c.pool == model::Pool::kToken;
+  w.keys = c.tokens();
+  w.queries = few ? (c.distillation_head || c.distillation_token ? 2 : 1) : w.keys;
+  w.width = c.width, w.heads = c.heads, w.head_width = c.head_width;
+  w.keys_are_linear = !c.qk_norm;
+  w.projection = c.projection && !c.attention_norm;
+  w.batch = batch;
+  return w;
+}
+
+int PlanModel(const QkPlanOptions& options) {
+  const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
+  model::VitConfig c = checkpoint.description.config;
+  if (!options.model.size.empty()) std::tie(c.image_height, c.image_width) = ParseSize(options.model.size);
+  report::Table table;
+  table.columns = {{"blocks", report::Align::kLeft},
+                   {"rows read"},
+                   {"order", report::Align::kLeft},
+                   {"multiply-adds"},
+                   {"projected"},
+                   {"of all rows"},
+                   {"saved"}};
+  double all = 0, left = 0;
+  std::string verdicts;
+  for (int64_t begin = 0, end; begin < c.depth; begin = end) {
+    const Workload w = WorkloadOf(c, begin, options.workload.batch);
+    for (end = begin + 1; end < c.depth && WorkloadOf(c, end, w.batch).queries == w.queries;) ++end;
+    Workload whole = w;
+    whole.queries = w.keys;
+    const Plan plan = CheapestPlan(w);
+    const double chosen = MultiplyAdds(plan, w), projected = MultiplyAdds({}, w), of_all = MultiplyAdds({}, whole);
+    const auto blocks = static_cast<double>(end - begin);
+    all += blocks * of_all, left += blocks * chosen;
+    const std::string name = end == begin + 1 ? fmt::format("{}", begin) : fmt::format("{}-{}", begin, end - 1);
+    if (options.json) {
+      fmt::print("{}\n", io::Json{{"first_block", begin},
+                                  {"last_block", end - 1},
+                                  {"rows", w.queries},
+                                  {"tokens", w.keys},
+                                  {"scores", Name(plan.scores)},
+                                  {"outputs", Name(plan.outputs)},
+                                  {"multiply_adds", chosen},
+                                  {"projected", projected},
+                                  {"projected_all_rows", of_all},
+                                  {"saved", 1 - chosen / of_all},
+                                  {"merging", Verdict(w)}}
+                             .dump());
+    }
+    table.rows.push_back({name, fmt::format("{} of {}", w.queries, w.keys), NameOf(plan, w), ShortCount(chosen),
+                          ShortCount(projected), ShortCount(of_all),
+                          fmt::format("{:.1f} %", 100 * (1 - chosen / of_all))});
+    verdicts += fmt::format("{} {}: {}\n", end == begin + 1 ? "Block" : "Blocks", name, Verdict(w));
+  }
+  if (options.json) return 0;
+  fmt::print(
+      "{} ({}), {} tokens, width {}, {} heads of {}; multiply-adds of one block's attention, batch {}\n\n{}\n{}"
+      "All blocks: {} multiply-adds instead of {}, {:.2f} % saved.\n",
+      options.model.path.empty() ? "built-in digit classifier" : options.model.path, c.architecture, c.tokens(),
+      c.width, c.heads, c.head_width, options.workload.batch, ToText(table), verdicts, ShortCount(left),
+      ShortCount(all), 100 * (1 - left / all));
+  return 0;
+}
+
+// For each line, the name of an order: one run, its milliseconds on a line out, so that others can be interleaved.
+template <typename T>
+int RunFromStdin(const QkPlanOptions& options) {
+  attention::Trial<T> trial(options.workload);
+  for (std::string line; std::getline(std::cin, line);) {
+    const auto order = std::find_if(attention::kOrders.begin(), attention::kOrders.end(),
+                                    [&](Order one) { return Name(one) == line; });
+    Require(order != attention::kOrders.end(), "qk plan: expected the name of an order, got \"{}\"", line);
+    const Plan plan{*order, ReadsScores(options.workload) ? Order::kProjected : *order};
+    trial.Prepare(plan);
+    const auto start = std::chrono::steady_clock::now();
+    trial.Run(plan);
+    fmt::print("{:.4f}\n", MillisecondsSince(start));
+    FlushOutput();
+  }
+  return 0;
+}
+
+int QkPlan(QkPlanOptions options) {
+  if (options.model.threads > 0) SetNumThreads(options.model.threads);
+  Workload& w = options.workload;
+  const bool shapes = w.width > 0;
+  if (shapes) {
+    if (w.keys == 0) w.keys = 197;
+    if (w.queries == 0) w.queries = w.keys;
+    if (w.head_width == 0) w.head_width = std::max<int64_t>(1, w.width / w.heads);
+  }
+  w.read = options.read == "scores" ? Read::kScores : Read::kOutputs;
+  if (options.cached == "keys") w.cached = attention::Cached::kKeysAndValues;
+  if (options.cached == "latent") w.cached = attention::Cached::kLatent;
+  if (!options.map.empty()) {
+    WriteFile(options.map, BreakEvenMap(shapes ? w : Workload{}));
+    return 0;
+  }
+  if (options.grid) return PlanGrid(options);
+  if (!shapes) return PlanModel(options);
+  const bool wide = options.model.dtype == "fp64";
+  if (options.from_stdin) return wide ? RunFromStdin<double>(options) : RunFromStdin<float>(options);
+  return wide ? PlanShapes<double>(options) : PlanShapes<float>(options);
+}
+
+}  // namespace
+
+std::string ShortCount(double count) {
+  static constexpr std::pair<double, const char*> kUnits[] = {{1e12, " T"}, {1e9, " G"}, {1e6, " M"}, {1e3, " k"}};
+  for (const auto& [unit, name] : kUnits) {
+    if (count >= unit) return report::Number(count / unit) + name;
+  }
+  return report::Number(count);
+}
+
+void RegisterQkPlan(CLI::App& app, int* exit_code) {
+  const auto options = std::make_shared<QkPlanOptions>();
+  CLI::App* command = app.add_subcommand("plan", "Find the cheapest exact order of attention's products");
+  options->model.AddModel(*command);
+  options->model.AddSize(*command);
+  const auto size = [&](const char* name, int64_t& value, const char* what) {
+    return command->add_option(name, value, what)->check(CLI::Range(int64_t{1}, int64_t{1} << 24));
+  };
+  Workload& w = options->workload;
+  auto* width = size("--width", w.width, "Features of a token; without it, the model's blocks are planned");
+  size("--tokens", w.keys, "Tokens that are looked at (default: 197)")->needs(width);
+  size("--queries", w.queries, "Tokens that look, such as 1 for the class token (default: all)")->needs(width);
+  size("--heads", w.heads, "Heads (default: 1)")->needs(width);
+  size("--head-width", w.head_width, "Features of a head's query and key (default: width / heads)")->needs(width);
+  size("--value-width", w.value_width, "Features of a head's value (default: as the key's)")->needs(width);
+  auto* latent = size("--latent", w.latent, "Features of a cached latent")->needs(width);
+  size("--batch", w.batch, "Sequences at a time (default: 1)");
+  command->add_option("--cached", options->cached, "What is cached: nothing, tokens, keys (and values), latent")
+      ->check(CLI::IsMember({"nothing", "tokens", "keys", "latent"}))
+      ->needs(width);
+  command->add_option("--read", options->read, "What is wanted: outputs, scores")
+      ->check(CLI::IsMember({"outputs", "scores"}))
+      ->needs(width);
+  command->add_option("--dtype", options->model.dtype, "Type of the elements: fp32, fp64")
+      ->check(CLI::IsMember({"fp32", "fp64"}));
+  command->add_option("--threads", options->model.threads, "Threads (default: all cores)")->check(CLI::Range(1, 4096));
+  auto* measure =
+      command->add_flag("--measure", options->measure, "Run each order instead of predicting")->needs(width);
+  command->add_option("--seconds", options->seconds, "Seconds to measure, in all")->check(CLI::Range(0.0, 3600.0));
+  auto* json = command->add_flag("--json", options->json, "JSON Lines on stdout");
+  auto* grid =
+      command->add_flag("--grid", options->grid, "Predict and measure 200 shapes: how often is the choice best?")
+          ->excludes(width);
+  command->add_option("--map", options->map, "Draw the break-even map to this SVG file")
+      ->type_name("FILE")
+      ->excludes(measure)
+      ->excludes(grid)
+      ->excludes(json);
+  command
+      ->add_flag("--stdin", options->from_stdin, "For each order's name read, one run, its milliseconds on a line out")
+      ->needs(width)
+      ->excludes(measure)
+      ->excludes(json);
+  latent->excludes(grid);
+  command->callback([options, exit_code] { *exit_code = QkPlan(*options); });
+}
+
+}  // namespace qkv::cli

@@ -1,0 +1,28 @@
+// What the parts of `qkv qk plan` share.
+#pragma once
+
+#include <string>
+
+#include "cli/command.h"
+#include "qkv/attention/plan.h"
+
+namespace qkv::cli {
+
+struct QkPlanOptions {
+  ModelOptions model;
+  attention::Workload workload;  // width 0: the model's
+  std::string cached = "nothing", read = "outputs", map;
+  bool measure = false, json = false, grid = false, from_stdin = false;
+  double seconds = 2;
+};
+
+/// Draws shapes, predicts and measures their plans, and prints how often the choice is the fastest.
+int PlanGrid(const QkPlanOptions& options);
+
+/// SVG: which order is cheapest, over E/D and N/D. `shown`, unless its width is 0, is one more point.
+std::string BreakEvenMap(const attention::Workload& shown);
+
+/// "30.0 G"
+std::string ShortCount(double count);
+
+}  // namespace qkv::cli
