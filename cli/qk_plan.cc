@@ -55,7 +55,9 @@ std::string Verdict(const Workload& w) {
     why = fmt::format("; E/D = {} is {} (D + N)/(2D + N) = {}", report::Number(share),
                       share > border ? "above" : "not above", report::Number(border));
   } else if (other == Plan{Order::kAbsorbed, ReadsScores(w) ? Order::kProjected : Order::kAbsorbed}) {
-    why = fmt::format("; beside absorbing it pays where E > D/2, and E/D = {}", report::Number(share));
+    // m·D·S < m·D·E + m·E·S, S the width of what is cached: D/2 where that is D.
+    const auto D = static_cast<double>(w.width), S = static_cast<double>(w.source());
+    why = fmt::format("; beside absorbing it pays where E is above {}", report::Number(D * S / (D + S)));
   }
   if (with < without) {
     return fmt::format(

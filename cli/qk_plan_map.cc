@@ -68,7 +68,7 @@ void Draw(report::Svg& svg, Point corner, const Panel& panel) {
       y{.name = "width of a head by width, E/D", .low = 0, .high = kTallest};
   constexpr double kPlotWidth = 400, kPlotHeight = 330;
   report::Plot plot(svg, corner, kPlotWidth, kPlotHeight, x, y);
-  svg.Words({corner.x, corner.y - 12}, panel.title, "title");
+  svg.Words({corner.x, corner.y - 32}, panel.title, "title");
   std::vector<Point> bottom, top;
   for (int i = 0; i <= kColumns; ++i) bottom.push_back({Column(i), 0});
   for (size_t region = 0; region < std::size(kRegions); ++region) {
@@ -125,7 +125,7 @@ std::string BreakEvenMap(const Workload& shown) {
              Model("2000×3000→4000", 2000, 3000, 4000)}};
   Panel few{"Few rows are read: m = D/24",
             kFewRows / kVitB,
-            {Model("ViT-Ti, 8 rows", 197, 192, 64), Model("ViT-B, 32 rows", 197, 768, 64, 8),
+            {Model("ViT-Ti, 8 rows", 197, 192, 64), Model("ViT-B, 32 rows", 197, 768, 64, -6),
              Model("one head as wide as ViT-B, 32 rows", 197, 768, 768),
              Model("MLA, 21 new tokens of 4096", 4096, 512, 128, 0, Anchor::kEnd)}};
   if (shown.width > 0) {
@@ -142,7 +142,7 @@ std::string BreakEvenMap(const Workload& shown) {
   report::Svg svg("Which order of attention's products is cheapest",
                   "Regions over tokens by width and head width by width: projecting wins for narrow heads, absorbing "
                   "where few rows are read, merging beforehand for heads wider than half to all of the width.");
-  constexpr double kLeft = 64, kTop = 92, kDistance = 500;
+  constexpr double kLeft = 64, kTop = 112, kDistance = 500;
   svg.Words({16, 24}, "Which order of attention's products needs the fewest multiply-adds?", "title");
   const std::string names[] = {"projected: (X W_Q)(X W_K)ᵀ", "merged beforehand: X M Xᵀ",
                                "absorbed: ((X W_Q) W_Kᵀ) Xᵀ"};

@@ -5,6 +5,8 @@ _qkv() {
   local images="--batch --ignore-exif --window --max-pixels -q --quiet"
   local types="fp32 bf16 int8 auto"
   [[ $command != convert && $command != qk ]] || types="fp32 fp16 bf16"
+  [[ $command != convert ]] || types="fp32 fp16 bf16"
+  [[ $command != qk ]] || types="fp32 fp64"
   COMPREPLY=()
   if [[ $COMP_CWORD -eq 1 ]]; then
     mapfile -t COMPREPLY < <(compgen -W "classify embed info run verify convert bench qk -h --help --version" -- "$cur")
@@ -13,16 +15,20 @@ _qkv() {
   if [[ $command == qk ]]; then
     if [[ $COMP_CWORD -eq 2 ]]; then
       mapfile -t COMPREPLY < <(compgen -W "certify merge split truncate -h --help" -- "$cur")
+      mapfile -t COMPREPLY < <(compgen -W "plan -h --help" -- "$cur")
       return
     fi
     command="qk ${COMP_WORDS[2]}"
   fi
   case $prev in
     --dtype) mapfile -t COMPREPLY < <(compgen -W "$types" -- "$cur") && return ;;
+    --cached) mapfile -t COMPREPLY < <(compgen -W "nothing tokens keys latent" -- "$cur") && return ;;
+    --read) mapfile -t COMPREPLY < <(compgen -W "outputs scores" -- "$cur") && return ;;
     --pool) mapfile -t COMPREPLY < <(compgen -W "model cls mean tokens" -- "$cur") && return ;;
     --layout) mapfile -t COMPREPLY < <(compgen -W "timm hf vit-pytorch" -- "$cur") && return ;;
     --attention | --hidden) mapfile -t COMPREPLY < <(compgen -W "all" -- "$cur") && return ;;
     --size | --threads | --batch | --window | --max-pixels | --top | --tolerance | --seconds | --rank | --width | --sample) return ;;
+    --size | --threads | --batch | --window | --max-pixels | --top | --tolerance | --seconds | --width | --tokens | --queries | --heads | --head-width | --value-width | --latent) return ;;
   esac
   if [[ $cur == -* ]]; then
     local options
@@ -39,6 +45,7 @@ _qkv() {
       "qk split") options="$model -o --output --dtype --force --width" ;;
       "qk truncate")
         options="$model -o --output --dtype --force --rank --data-optimal --images --sample --json -q --quiet" ;;
+      "qk plan") options="$model --size --dtype --width --tokens --queries --heads --head-width --value-width --batch --cached --latent --read --measure --seconds --json --grid --map --stdin" ;;
     esac
     mapfile -t COMPREPLY < <(compgen -W "$options -h --help" -- "$cur")
     return
