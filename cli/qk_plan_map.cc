@@ -158,9 +158,13 @@ std::string BreakEvenMap(const Workload& shown) {
   svg.Words(
       {16, kTop + 330 + 66},
       "Lines: E/D = (D + N)/(2D + N), above which merging pays for all tokens, and m = NDE/(DE + N(D − E)), below "
-      "which absorbing pays. A head of its own for each point; MLA's D is its latent's 512.",
+      "which absorbing pays.",
       "small muted");
-  return svg.Finish(kLeft + kDistance + 424, kTop + 330 + 80);
+  svg.Words({16, kTop + 330 + 82},
+            "Counted for each head, whatever their number; weights merged beforehand. For MLA, D is the 512 of its "
+            "latents.",
+            "small muted");
+  return svg.Finish(kLeft + kDistance + 424, kTop + 330 + 96);
 }
 
 }  // namespace qkv::cli

@@ -109,8 +109,9 @@ Terms FitPrices(std::span<const Terms> rows, std::span<const double> seconds) {
 
 template <typename T>
 Costs MeasureCosts() {
-  constexpr int kWorkloads = 40, kRounds = 5;
-  constexpr double kMost = 1e8;  // multiply-adds of the largest: a millisecond or less
+  constexpr int kWorkloads = 60, kRounds = 5;
+  constexpr double kSeconds = 0.015;  // of a workload at least: small shapes need many rounds for an undisturbed one
+  constexpr double kMost = 1e8;       // multiply-adds of the largest: a millisecond or less
   std::vector<Terms> rows;
   std::vector<double> seconds;
   Rng rng(40);
@@ -124,7 +125,8 @@ Costs MeasureCosts() {
     }
     std::vector<double> best(plans.size(), 1);
     for (const Plan& plan : plans) trial.Prepare(plan);
-    for (int round = 0; round <= kRounds; ++round) {  // the first one finds the memory
+    const auto begin = std::chrono::steady_clock::now();
+    for (int round = 0; round <= kRounds || SecondsSince(begin) < kSeconds; ++round) {  // the first finds the memory
       for (size_t p = 0; p < plans.size(); ++p) {
         const auto start = std::chrono::steady_clock::now();
         trial.Run(plans[p]);

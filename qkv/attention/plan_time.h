@@ -41,7 +41,7 @@ struct Costs {
   int element = 4;
 };
 
-/// Runs small workloads in all orders for some tenths of a second, and fits the prices to their times.
+/// Runs small workloads in all orders for about two seconds, and fits the prices to their times.
 template <typename T>
 Costs MeasureCosts();
 
