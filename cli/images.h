@@ -19,6 +19,8 @@ struct ImageOptions {
   bool quiet = false;
 
   void AddTo(CLI::App& command, bool required = true);
+  /// The same without --batch.
+  void AddReading(CLI::App& command, bool required = true);
   image::DecodeOptions Decode() const;
 };
 

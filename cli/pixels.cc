@@ -26,6 +26,13 @@ std::string ReadStdin() {
 
 }  // namespace
 
+void ReadImage(const std::filesystem::path& file, const image::DecodeOptions& options, image::Workspace& workspace,
+               image::Image& image) {
+  if (file != "-") return image::DecodeFile(file, options, workspace, image);
+  const std::string bytes = ReadStdin();
+  image::Decode(std::as_bytes(std::span(bytes)), options, "-", workspace, image);
+}
+
 void PixelBudget::Acquire(int64_t pixels) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return used_ == 0 || used_ + pixels <= limit_; });
@@ -63,12 +70,7 @@ void PixelReader::Admit(int64_t pixels, Lane& lane) {
 }
 
 void PixelReader::ReadFile(size_t file, int64_t row, Lane& lane) {
-  if (files_[file] == "-") {
-    const std::string bytes = ReadStdin();
-    image::Decode(std::as_bytes(std::span(bytes)), lane.options, "-", lane.workspace, lane.image);
-  } else {
-    image::DecodeFile(files_[file], lane.options, lane.workspace, lane.image);
-  }
+  ReadImage(files_[file], lane.options, lane.workspace, lane.image);
   if (!shape_) {
     const Shape shape = model_.PixelsShape(lane.image);
     pixels_.Reuse({1, shape[0], shape[1], shape[2]});

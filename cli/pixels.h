@@ -27,6 +27,10 @@ class PixelBudget {
   int64_t used_ = 0;
 };
 
+/// A file, or what comes on stdin where it is "-".
+void ReadImage(const std::filesystem::path& file, const image::DecodeOptions& options, image::Workspace& workspace,
+               image::Image& image);
+
 /// Consecutive files, and their pixels.
 struct PixelBatch {
   size_t begin = 0, end = 0;        // of the files

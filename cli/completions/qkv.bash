@@ -2,14 +2,15 @@
 _qkv() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]}
   local model="-m --model --threads" run="--size --dtype --cache"
-  local images="--batch --ignore-exif --window --max-pixels -q --quiet"
+  local reading="--ignore-exif --window --max-pixels -q --quiet"
+  local images="--batch $reading"
   local types="fp32 bf16 int8 auto"
   [[ $command != convert && $command != qk ]] || types="fp32 fp16 bf16"
   [[ $command != convert ]] || types="fp32 fp16 bf16"
   [[ $command != qk ]] || types="fp32 fp64"
   COMPREPLY=()
   if [[ $COMP_CWORD -eq 1 ]]; then
-    mapfile -t COMPREPLY < <(compgen -W "classify embed info run verify convert bench qk -h --help --version" -- "$cur")
+    mapfile -t COMPREPLY < <(compgen -W "classify embed attend info run verify convert bench qk -h --help --version" -- "$cur")
     return
   fi
   if [[ $command == qk ]]; then
@@ -29,12 +30,18 @@ _qkv() {
     --attention | --hidden) mapfile -t COMPREPLY < <(compgen -W "all" -- "$cur") && return ;;
     --size | --threads | --batch | --window | --max-pixels | --top | --tolerance | --seconds | --rank | --width | --sample) return ;;
     --size | --threads | --batch | --window | --max-pixels | --top | --tolerance | --seconds | --width | --tokens | --queries | --heads | --head-width | --value-width | --latent) return ;;
+    --layer) mapfile -t COMPREPLY < <(compgen -W "all" -- "$cur") && return ;;
+    --head) mapfile -t COMPREPLY < <(compgen -W "mean max min all" -- "$cur") && return ;;
+    --query) mapfile -t COMPREPLY < <(compgen -W "cls dist reg0 mean all" -- "$cur") && return ;;
+    --upsampling) mapfile -t COMPREPLY < <(compgen -W "nearest bilinear bicubic" -- "$cur") && return ;;
+    --discard | --start | --opacity | --side | --size | --threads | --batch | --window | --max-pixels | --top | --tolerance | --seconds) return ;;
   esac
   if [[ $cur == -* ]]; then
     local options
     case $command in
       classify) options="$model $run $images --top --json --logits" ;;
       embed) options="$model $run $images --pool -o --output" ;;
+      attend) options="$model $run $reading -o --output --layer --head --query --rollout --discard --start --upsampling --opacity --side" ;;
       info) options="$model --json" ;;
       run) options="$model $run $images --input -o --output --attention --hidden" ;;
       verify) options="$model $run --tolerance --json" ;;

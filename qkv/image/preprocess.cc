@@ -100,6 +100,18 @@ std::optional<Shape> FixedShape(const Preprocess& p) {
   return OutputShape(p, 1, 1);
 }
 
+Rect SeenOf(const Preprocess& p, int64_t height, int64_t width) {
+  const Shape shape = OutputShape(p, height, width);
+  const Size full = CheckedSize(p, {height, width});
+  const bool crops = p.crop != Preprocess::Crop::kNone;
+  // Pixels of the image for one of the resized image.
+  const double down = static_cast<double>(height) / static_cast<double>(full.height);
+  const double across = static_cast<double>(width) / static_cast<double>(full.width);
+  return {down * static_cast<double>(crops ? CropOffset(p.crop, full.height, shape[1]) : 0),
+          across * static_cast<double>(crops ? CropOffset(p.crop, full.width, shape[2]) : 0),
+          down * static_cast<double>(shape[1]), across * static_cast<double>(shape[2])};
+}
+
 void Apply(const Preprocess& p, const Image& image, View<float> out) {
   Workspace workspace;
   Apply(p, image, workspace, out);

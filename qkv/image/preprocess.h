@@ -8,6 +8,7 @@
 
 #include "qkv/core/tensor.h"
 #include "qkv/image/image.h"
+#include "qkv/image/rect.h"
 #include "qkv/image/resize.h"
 
 namespace qkv::image {
@@ -49,5 +50,9 @@ Shape OutputShape(const Preprocess& preprocess, int64_t height, int64_t width);
 
 /// The shape that every image gets, where it is the same for all.
 std::optional<Shape> FixedShape(const Preprocess& preprocess);
+
+/// What of an image of this size Apply's output shows, in the image's pixels; beyond its border where the output is
+/// padded. Throws Error as OutputShape does.
+Rect SeenOf(const Preprocess& preprocess, int64_t height, int64_t width);
 
 }  // namespace qkv::image

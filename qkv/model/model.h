@@ -49,16 +49,12 @@ class Model {
   void Forward(View<const float> pixels, Workspace<float>& workspace, const Outputs<float>& outputs) const {
     vit_.Forward(pixels, workspace, outputs);
   }
-  /// See Vit::BlockWeights.
-  void BlockWeights(View<const float> tokens, int64_t block, Workspace<float>& workspace,
-                    std::span<const nn::WeightsRequest<float>> requests) const {
-    vit_.BlockWeights(tokens, block, workspace, requests);
-  }
   int64_t TokensFor(int64_t height, int64_t width) const { return vit_.TokensFor(height, width); }
 
   /// Makes Pixels produce another size, as the family's own library would. Throws Error when the family refuses it.
   void SetInputSize(int64_t height, int64_t width);
 
+  const Vit<float>& vit() const { return vit_; }
   const VitConfig& config() const { return vit_.config(); }
   int64_t weight_bytes() const { return vit_.weight_bytes(); }
   const image::Preprocess& preprocess() const { return description_.preprocess; }

@@ -178,7 +178,7 @@ TEST(Forward, AttentionIsTheSameHoweverItIsAskedFor) {
                                  {last, {.row_begin = 1, .row_end = N, .visit = visit, .head_begin = head}}}});
     EXPECT_EQ(next, N);
     const std::vector<nn::WeightsRequest<float>> request = {{0, N, again}};
-    model.BlockWeights(tokens, last, workspace, request);
+    model.vit().BlockWeights(tokens, last, workspace, request);
     for (int64_t i = 0; i < all.size(); ++i) {
       ASSERT_EQ(alone[i], all[i]) << name;
       ASSERT_EQ(again[i], all[i]) << name;
@@ -223,7 +223,7 @@ TEST(Forward, RefusesAttentionThatIsNotThere) {
   EXPECT_THROW(ask(1, {.row_begin = 0, .row_end = 1, .out = out, .head_begin = c.heads}), Error);
   EXPECT_THROW(ask(1, {.row_begin = 0, .row_end = 1, .out = out, .head_begin = 1, .head_end = c.heads + 1}), Error);
   const Tensor<float> narrow({1, N, c.width - 1});
-  EXPECT_THROW(model.BlockWeights(narrow, 0, workspace, {}), Error);
+  EXPECT_THROW(model.vit().BlockWeights(narrow, 0, workspace, {}), Error);
 }
 
 }  // namespace

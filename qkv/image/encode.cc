@@ -1,0 +1,33 @@
+// PNG through libpng's simplified interface, which reports errors by return values: nothing jumps.
+#include "qkv/image/encode.h"
+
+#include <png.h>
+
+#include "qkv/core/file.h"
+
+namespace qkv::image {
+
+std::string EncodePng(const Image& image) {
+  Require(!image.pixels.empty() && image.pixels.size() > 0, "PNG: an image without pixels");
+  png_image header{};
+  header.version = PNG_IMAGE_VERSION;
+  Require(image.width() <= INT32_MAX && image.height() <= INT32_MAX, "PNG: {} x {} pixels are too many", image.width(),
+          image.height());
+  header.width = static_cast<png_uint_32>(image.width());
+  header.height = static_cast<png_uint_32>(image.height());
+  constexpr png_uint_32 kFormats[] = {PNG_FORMAT_GRAY, PNG_FORMAT_GA, PNG_FORMAT_RGB, PNG_FORMAT_RGBA};
+  header.format = kFormats[image.channels() - 1];
+  std::string bytes;
+  bool written = false;
+  // The upper bound of the compressed size is memory enough for one pass.
+  png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(header);
+  bytes.resize(size);
+  written = png_image_write_to_memory(&header, bytes.data(), &size, 0, image.pixels.data(), 0, nullptr) != 0;
+  if (!written) Fail("PNG: {}", header.message);
+  bytes.resize(size);
+  return bytes;
+}
+
+void WritePng(const std::filesystem::path& path, const Image& image) { WriteFile(path, EncodePng(image)); }
+
+}  // namespace qkv::image

@@ -1,0 +1,144 @@
+// qkv attend from outside: which files it writes, what is in them, and what it refuses.
+#include <gtest/gtest.h>
+
+#include "qkv/image/image.h"
+#include "qkv/io/npy.h"
+#include "qkv/io/safetensors.h"
+#include "tests/cli/program.h"
+
+namespace qkv {
+namespace {
+
+std::string Digit() { return Digits() + "/3-white.png"; }
+
+TEST(Attend, DrawsAnOverlayByDefault) {
+  const TemporaryFolder folder;
+  const Said said = Qkv("attend -o " + (folder / "map.png").string() + " " + Digit());
+  ASSERT_EQ(said.exit_code, 0) << said.err;
+  EXPECT_TRUE(said.out.empty());
+  EXPECT_TRUE(Contains(said.err, "7x7 patches, class token: ")) << said.err;
+  const image::Image map = image::DecodeFile(folder / "map.png");
+  EXPECT_EQ(std::max(map.height(), map.width()), 768);
+  EXPECT_EQ(map.channels(), 3);
+}
+
+TEST(Attend, WritesWhatRunWrites) {
+  const TemporaryFolder folder;
+  const std::string model = " -m " + Golden("timm_reg4_cls") + " ";
+  ASSERT_EQ(
+      Qkv("run" + model + "--attention all -o " + (folder / "run.safetensors").string() + " " + Digit()).exit_code, 0);
+  const auto run = io::SafeTensors::Open(folder / "run.safetensors");
+  const Said all =
+      Qkv("attend" + model + "--layer all --head all --query all -o " + (folder / "all.npy").string() + " " + Digit());
+  ASSERT_EQ(all.exit_code, 0) << all.err;
+  const auto npy = io::ReadNpy<float>(folder / "all.npy");
+  const Said one = Qkv("attend" + model + "--layer 1,0 --head 2 --query 1,2 -o " +
+                       (folder / "one.safetensors").string() + " " + Digit());
+  ASSERT_EQ(one.exit_code, 0) << one.err;
+  const auto file = io::SafeTensors::Open(folder / "one.safetensors");
+  const auto weights = io::Convert<float>(*file.Find("weights")), maps = io::Convert<float>(*file.Find("maps")),
+             prefix = io::Convert<float>(*file.Find("prefix"));
+  constexpr int64_t kHeads = 3, kPrefix = 5, kTokens = kPrefix + 9, kQuery = kPrefix + 5;
+  ASSERT_EQ(npy.shape(), Shape({2, kHeads, kTokens, kTokens}));
+  ASSERT_EQ(weights.shape(), Shape({2, 1, 1, kTokens}));
+  ASSERT_EQ(maps.shape(), Shape({2, 1, 1, 3, 3}));
+  ASSERT_EQ(prefix.shape(), Shape({2, 1, 1, kPrefix}));
+  EXPECT_EQ(file.metadata().at("grid"), "[3,3]");
+  EXPECT_EQ(file.metadata().at("query"), "patch 1,2");
+  EXPECT_EQ(file.metadata().at("layers"), "[\"block 1\",\"block 0\"]");
+  for (int64_t block = 0; block < 2; ++block) {
+    const auto expected = io::Convert<float>(*run.Find(fmt::format("attention.{}", block)));
+    for (int64_t i = 0; i < expected.size(); ++i) ASSERT_EQ(npy.view()[block].data()[i], expected[i]);
+    for (int64_t k = 0; k < kTokens; ++k) {
+      const float weight = *expected.view().at(0, 2, kQuery, k);
+      EXPECT_EQ(*weights.view().at(1 - block, 0, 0, k), weight);
+      EXPECT_EQ(k < kPrefix ? *prefix.view().at(1 - block, 0, 0, k) : maps.view()[1 - block].data()[k - kPrefix],
+                weight);
+    }
+  }
+}
+
+TEST(Attend, FollowsARollout) {
+  const TemporaryFolder folder;
+  const std::string arguments = "attend -m " + Golden("timm_vit") + " --rollout --discard 0.5 --head max -o ";
+  const Said said = Qkv(arguments + (folder / "map.npy").string() + " " + Digit());
+  ASSERT_EQ(said.exit_code, 0) << said.err;
+  const auto rollout = io::ReadNpy<float>(folder / "map.npy");
+  ASSERT_EQ(rollout.shape(), Shape({1, 1, 1, 10}));
+  double sum = 0;
+  for (const float x : rollout.span()) sum += x;
+  EXPECT_NEAR(sum, 1, 1e-6);
+  EXPECT_EQ(Qkv(arguments + (folder / "map.png").string() + " " + Digit()).exit_code, 0);
+}
+
+TEST(Attend, PageHoldsItsData) {
+  const TemporaryFolder folder;
+  const std::string image = (folder / "<b>&.png").string(), page = (folder / "map.html").string();
+  WriteFile(image, ReadFile(Digit()));
+  const Said said = Qkv("attend -m " + Golden("timm_reg4_cls") + " -o " + page + " '" + image + "'");
+  ASSERT_EQ(said.exit_code, 0) << said.err;
+  const std::string html = ReadFile(page);
+  EXPECT_FALSE(Contains(html, "{{"));
+  EXPECT_FALSE(Contains(html, "<b>"));
+  EXPECT_FALSE(Contains(html, "http"));  // nothing from elsewhere
+  EXPECT_TRUE(Contains(html, "\"grid\":[3,3]"));
+  EXPECT_TRUE(Contains(html, "register 3"));
+  const size_t begin = html.find("id=\"weights\">") + 13;
+  // A byte each of two blocks, three heads and 14 x 14 weights, in four letters for three bytes.
+  EXPECT_EQ(html.find('<', begin) - begin, (2 * 3 * 14 * 14 + 2) / 3 * 4u);
+}
+
+TEST(Attend, SeveralImagesAreSeveralFiles) {
+  const TemporaryFolder folder;
+  const std::string images = Digits() + "/3-white.png " + Digits() + "/4-white.png";
+  EXPECT_EQ(Qkv("attend -o " + (folder / "maps/").string() + " " + images).exit_code, 0);
+  EXPECT_TRUE(std::filesystem::exists(folder / "maps/3-white.png"));
+  EXPECT_TRUE(std::filesystem::exists(folder / "maps/4-white.png"));
+  EXPECT_EQ(Qkv("attend -o '" + (folder / "{}-map.npy").string() + "' " + images).exit_code, 0);
+  EXPECT_TRUE(std::filesystem::exists(folder / "3-white-map.npy"));
+  // One of them broken: the others are drawn, and the exit status tells.
+  WriteFile(folder / "broken.png", "no picture");
+  const Said said =
+      Qkv("attend -o " + (folder / "more/").string() + " " + (folder / "broken.png").string() + " " + Digit());
+  EXPECT_EQ(said.exit_code, 1);
+  EXPECT_TRUE(Contains(said.err, "broken.png")) << said.err;
+  EXPECT_TRUE(std::filesystem::exists(folder / "more/3-white.png"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "more/broken.png"));
+}
+
+TEST(Attend, SaysWhatItRefuses) {
+  const TemporaryFolder folder;
+  const std::string out = (folder / "map.png").string(), copy = (folder / "copy.png").string();
+  WriteFile(copy, ReadFile(Digit()));
+  const std::string model = "-m " + Golden("timm_vit") + " -o " + out + " ";
+  const std::pair<std::string, std::string> cases[] = {
+      {model + "--layer 2 " + Digit(), "from 0 to 1"},
+      {model + "--head 3 " + Digit(), "from 0 to 2"},
+      {model + "--query 3,0 " + Digit(), "2,2"},
+      {model + "--query reg0 " + Digit(), "cls"},
+      {model + "--query all " + Digit(), ".npy"},
+      {model + "--discard 0.5 " + Digit(), "--rollout"},
+      {model + "--rollout --head 1 " + Digit(), "--head"},
+      {model + "--rollout --layer all " + Digit(), "--layer"},
+      {model + "--rollout --start 2 " + Digit(), "--start"},
+      {model + Digit() + " " + copy, "{}"},
+      {"-o " + (folder / "map.txt").string() + " " + Digit(), ".safetensors"},
+      {"-o " + copy + " " + copy, "not overwritten"},
+      {"-o " + folder.path().string() + " " + copy, "not overwritten"},
+      {"-o " + (folder / "maps/").string() + " " + copy + " " + copy, "both"},
+      {model + "/nonexistent.png", "/nonexistent.png"},
+  };
+  for (const auto& [arguments, named] : cases) {
+    const Said said = Qkv("attend " + arguments);
+    EXPECT_EQ(said.exit_code, 1) << arguments;
+    EXPECT_TRUE(Contains(said.err, named)) << arguments << ": " << said.err;
+  }
+  EXPECT_EQ(ReadFile(copy), ReadFile(Digit()));
+  EXPECT_FALSE(std::filesystem::exists(out));
+  for (const char* arguments : {"attend x.png", "attend -o x.png", "attend -o x.png --discard 1 x.png"}) {
+    EXPECT_EQ(Qkv(arguments).exit_code, 2) << arguments;
+  }
+}
+
+}  // namespace
+}  // namespace qkv
