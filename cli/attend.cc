@@ -35,7 +35,7 @@ struct Options {
   bool rollout = false;
   double discard = 0;
   int start = 0;
-  std::string upsampling = "bilinear";
+  std::string upsampling = "bicubic";
   double opacity = 0.6;
   int side = 768;
 };

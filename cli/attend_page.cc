@@ -28,10 +28,11 @@ body { margin: 0 auto; padding: 1.5rem 1.25rem 3rem; max-width: 72rem; backgroun
   font: 15px/1.5 system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif }
 h1 { font-size: 1.35rem; line-height: 1.25; margin: 0; overflow-wrap: anywhere }
 h2 { font-size: .8rem; font-weight: 600; color: var(--muted); margin: 1.25rem 0 .4rem }
+main > :last-child > h2:first-child { margin-top: 0 }
 .sub { color: var(--muted); margin: .15rem 0 1rem }
 main { display: grid; grid-template-columns: minmax(0, 6fr) minmax(0, 5fr); gap: 0 2rem; align-items: start }
 .stage { position: sticky; top: 1rem }
-#view { display: block; width: 100%; border-radius: 6px; cursor: crosshair; touch-action: pan-y; outline-offset: 2px }
+#view { display: block; width: min(100%, 80vh * var(--shape)); margin: 0 auto; border-radius: 6px; cursor: crosshair; touch-action: pan-y; outline-offset: 2px }
 .legend { display: flex; align-items: center; gap: .6rem; margin: .6rem 0; color: var(--muted); font-size: .85rem;
   font-variant-numeric: tabular-nums }
 .legend canvas { flex: 1; height: .7rem; min-width: 4rem; border-radius: 3px }
@@ -50,7 +51,7 @@ label { display: inline-flex; align-items: center; gap: .4rem; font-size: .85rem
 #shares i { display: block; height: .55rem; border-radius: 3px; background: var(--mark); min-width: 1px }
 #shares span:last-child { text-align: right }
 @media (max-width: 46rem) { body { padding: 1rem .9rem 3rem } main { grid-template-columns: minmax(0, 1fr) }
-  .stage { position: static } .strip { grid-template-columns: repeat(auto-fill, minmax(3.4rem, 1fr)) } }
+  .stage { position: static } main > :last-child > h2:first-child { margin-top: 1.25rem } .strip { grid-template-columns: repeat(auto-fill, minmax(3.4rem, 1fr)) } }
 </style>
 <h1 id="title"></h1>
 <p class="sub" id="sub"></p>
@@ -153,7 +154,7 @@ function draw() {
 function say() {
   let text = name(query) + ", " + page.layers[layer] + ", " + (H > 1 ? (typeof head === "number" ? page.heads[head] : head + " of heads") : page.heads[0]);
   if (pinned && pointed >= P) text += ": " + percent(shown[pointed]) + " to " + name(pointed);
-  text += pinned ? ". Touch the query again to let go." : "";
+  text += pinned ? ". Click it again to let go." : "";
   at("said").textContent = text;
 }
 function update() {
@@ -212,8 +213,9 @@ view.addEventListener("keydown", event => {
 });
 at("smooth").onchange = at("opacity").oninput = draw;
 { const g = at("bar").getContext("2d"); for (let i = 0; i < 256; ++i) { g.fillStyle = "#" + colour(i); g.fillRect(i, 0, 1, 1); } }
+view.style.setProperty("--shape", page.photo[1] / page.photo[0]);
 document.title = "Attention: " + page.title; at("title").textContent = page.title;
-at("sub").textContent = page.model + ", " + rows + " × " + columns + " patches. Point at a patch to see where it looks; touch it to hold it.";
+at("sub").textContent = page.model + ", " + rows + " × " + columns + " patches. Point at a patch to see where it looks; click it to hold it.";
 photo.onload = update; photo.src = "data:image/png;base64,{{PHOTO}}";
 </script>
 </html>

@@ -156,7 +156,7 @@ Image ContactSheet(const std::vector<Image>& pictures, const std::vector<std::st
   for (const std::string& row : rows) names = std::max(names, TextWidth(row, kTextScale));
   for (const std::string& column : columns) headed |= !column.empty();
   const int64_t left = kMargin + (names > 0 ? names + kMargin : 0);
-  const int64_t head = kMargin + (title.empty() ? 0 : line + kGap), top = head + (headed ? line : 0);
+  const int64_t head = kMargin + (title.empty() ? 0 : line + kMargin), top = head + (headed ? line : 0);
   const auto R = static_cast<int64_t>(rows.size()), C = static_cast<int64_t>(columns.size());
   const int64_t sheet_width =
       std::max(left + C * (width + kGap) - kGap, kMargin + TextWidth(title, kTextScale)) + kMargin;

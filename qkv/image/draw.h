@@ -22,7 +22,7 @@ Tensor<float> Stretch(View<const float> grid, const Rect& where, int64_t height,
 
 struct HeatStyle {
   ColourMap colours = ColourMap::kSequential;
-  Upsampling upsampling = Upsampling::kBilinear;
+  Upsampling upsampling = Upsampling::kBicubic;
   double opacity = 0.6;      // of the colours, 0 … 1
   double low = 0, high = 1;  // values of the first and of the last colour
 };
