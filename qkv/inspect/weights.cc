@@ -29,7 +29,8 @@ AttentionWeights<T> ReadAttention(const model::Checkpoint& checkpoint, int64_t b
           .query = {std::move(made.query), std::move(made.query_bias)},
           .key = {std::move(made.key), std::move(made.key_bias)},
           .value = {std::move(made.value), std::move(made.value_bias)},
-          .output = {Get<T>(checkpoint, name + "attn.proj.weight"), Get<T>(checkpoint, name + "attn.proj.bias")}};
+          .output = {Get<T>(checkpoint, name + "attn.proj.weight"), Get<T>(checkpoint, name + "attn.proj.bias")},
+          .layer_scale = Get<T>(checkpoint, name + "ls1.gamma")};
 }
 
 template AttentionWeights<float> ReadAttention(const model::Checkpoint&, int64_t);

@@ -18,6 +18,7 @@ struct AttentionWeights {
   double eps = 0;                            // of that norm
   algebra::Projection<T> query, key, value;  // [H·r, D], values [H·E, D] and, unless the model has none, biases
   algebra::Projection<T> output;             // [D, H·E], or empty: the joined heads are the output
+  Tensor<T> layer_scale;                     // of what goes from there to the residual, [D], or empty
 };
 
 /// Throws Error when there is no such block, its scores do not come from tokens, or a tensor is not finite.

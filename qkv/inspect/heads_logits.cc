@@ -1,0 +1,134 @@
+#include "qkv/inspect/heads_logits.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "qkv/algebra/fold.h"
+#include "qkv/core/parallel.h"
+#include "qkv/simd/matmul.h"
+
+namespace qkv::inspect {
+namespace {
+
+Tensor<float> Narrow(const Tensor<double>& wide) {
+  auto narrow = Tensor<float>::Uninitialised(wide.shape());
+  for (int64_t i = 0; i < wide.size(); ++i) narrow[i] = static_cast<float>(wide[i]);
+  return narrow;
+}
+
+// x Wᵀ of x [N, D].
+Tensor<float> Project(const Tensor<float>& x, const Tensor<float>& weight) {
+  auto y = Tensor<float>::Uninitialised({x.dim(0), weight.dim(0)});
+  simd::MatMul<float>(x, simd::Transposed(weight.view()), y);
+  return y;
+}
+
+// Takes the mean row off, and returns it.
+std::vector<double> TakeMean(Tensor<float>& m) {
+  const int64_t rows = m.dim(0), columns = m.dim(1);
+  std::vector<double> mean(static_cast<size_t>(columns));
+  for (int64_t i = 0; i < m.size(); ++i) mean[static_cast<size_t>(i % columns)] += m[i];
+  for (double& x : mean) x /= static_cast<double>(rows);
+  for (int64_t i = 0; i < m.size(); ++i) m[i] -= static_cast<float>(mean[static_cast<size_t>(i % columns)]);
+  return mean;
+}
+
+}  // namespace
+
+LogitSplit::LogitSplit(const AttentionWeights<double>& weights, const Tensor<double>& positions)
+    : heads_(weights.heads),
+      positions_(positions.Clone()),
+      sums_(static_cast<size_t>(weights.heads)),
+      scratch_(static_cast<size_t>(NumThreads())) {
+  const View<const double> beta = weights.beta.empty() ? View<const double>() : weights.beta.view();
+  const auto query = algebra::FoldLayerNorm<double>(weights.query, weights.gamma, beta);
+  const auto key = algebra::FoldLayerNorm<double>(weights.key, weights.gamma, beta);
+  const int64_t joined = query.weight.dim(0);
+  Require(positions.rank() == 2 && positions.dim(1) == query.weight.dim(1) &&
+              query.weight.shape() == key.weight.shape() && joined % heads_ == 0,
+          "split logits: {} heads of queries {} and keys {} do not fit positions {}", heads_,
+          ToString(query.weight.shape()), ToString(key.weight.shape()), ToString(positions.shape()));
+  query_ = Narrow(query.weight), key_ = Narrow(key.weight);
+  const Tensor<float> narrow = Narrow(positions);
+  query_position_ = Project(narrow, query_), key_position_ = Project(narrow, key_);
+  for (int64_t i = 0; i < query_position_.size() && !query.bias.empty(); ++i) {
+    query_position_[i] += static_cast<float>(query.bias[i % joined]);
+  }
+  key_mean_ = TakeMean(key_position_);
+  for (int64_t i = 0; i < joined && !key.bias.empty(); ++i) key_mean_[static_cast<size_t>(i)] += key.bias[i];
+  key_bias_.resize(static_cast<size_t>(joined));
+  for (int64_t i = 0; i < weights.key.bias.size(); ++i) key_bias_[static_cast<size_t>(i)] = weights.key.bias[i];
+}
+
+void LogitSplit::Add(const Tensor<double>& tokens) {
+  Require(tokens.shape() == positions_.shape(), "split logits: expected tokens of {}, got {}",
+          ToString(positions_.shape()), ToString(tokens.shape()));
+  auto content = Tensor<float>::Uninitialised(tokens.shape());
+  for (int64_t i = 0; i < tokens.size(); ++i) content[i] = static_cast<float>(tokens[i] - positions_[i]);
+  const Tensor<float> query = Project(content, query_);
+  Tensor<float> key = Project(content, key_);
+  std::vector<double> key_mean = TakeMean(key);
+  for (size_t i = 0; i < key_mean.size(); ++i) key_mean[i] += key_mean_[i];
+  const int64_t E = query_.dim(0) / heads_;
+  ParallelTasks(heads_, [&](int64_t h, int thread) {
+    const auto head = [&](const Tensor<float>& of) { return of.view().slice(1, h * E, (h + 1) * E); };
+    const Sides queries = {head(query_position_), head(query)}, keys = {head(key_position_), head(key)};
+    Sums& sums = sums_[static_cast<size_t>(h)];
+    AddParts(queries, keys, scratch_[static_cast<size_t>(thread)], sums);
+    AddConstants(queries, h, key_mean, sums);
+  });
+}
+
+void LogitSplit::AddParts(const Sides& query, const Sides& key, Scratch& scratch, Sums& sums) {
+  const int64_t N = query[0].dim(0);
+  for (size_t part = 0; part < kLogitParts; ++part) {
+    scratch.logits[part].Reuse({N, N});
+    simd::MatMul<float>(query[part / 2], simd::Transposed(key[part % 2]), scratch.logits[part]);
+  }
+  double whole_square = 0;
+  for (int64_t i = 0; i < N * N; ++i) {
+    double whole = 0;
+    for (const Tensor<float>& logits : scratch.logits) whole += logits[i];
+    whole_square += whole * whole;
+    for (size_t part = 0; part < kLogitParts; ++part) {
+      const double x = scratch.logits[part][i];
+      sums.with_whole[part] += x * whole, sums.square[part] += x * x;
+    }
+  }
+  sums.whole += whole_square;
+  sums.stored += whole_square;  // and what is constant along a row, in AddConstants
+}
+
+// S_ij = T_ij + q_i · (the keys' mean, b_K in it); the terms in b_K are q_i · b_K.
+void LogitSplit::AddConstants(const Sides& query, int64_t head, const std::vector<double>& key_mean, Sums& sums) const {
+  const int64_t N = query[0].dim(0), E = query[0].dim(1);
+  const double *mean = key_mean.data() + head * E, *bias = key_bias_.data() + head * E;
+  double with_mean = 0, with_bias = 0;
+  for (int64_t i = 0; i < N; ++i) {
+    double mean_term = 0, bias_term = 0;
+    for (int64_t e = 0; e < E; ++e) {
+      const double q = static_cast<double>(query[0].row(i)[e]) + query[1].row(i)[e];
+      mean_term += q * mean[e], bias_term += q * bias[e];
+    }
+    with_mean += mean_term * mean_term, with_bias += bias_term * bias_term;
+  }
+  sums.stored += static_cast<double>(N) * with_mean;
+  sums.bias += static_cast<double>(N) * with_bias;
+}
+
+std::vector<LogitShares> LogitSplit::Shares() const {
+  std::vector<LogitShares> all;
+  for (const Sums& sums : sums_) {
+    LogitShares& shares = all.emplace_back();
+    if (sums.stored > 0) shares.key_bias = std::sqrt(sums.bias / sums.stored);
+    if (sums.whole == 0) continue;
+    shares.overlap = 1;
+    for (size_t part = 0; part < kLogitParts; ++part) {
+      shares.share[part] = sums.with_whole[part] / sums.whole;
+      shares.overlap -= sums.square[part] / sums.whole;
+    }
+  }
+  return all;
+}
+
+}  // namespace qkv::inspect

@@ -1,0 +1,77 @@
+// Position against content in the logits of a block's heads.
+//
+// x̂_bi is the normalised token i of image b, before the LayerNorm's γ and β, which are folded into the weights
+// (heads.h). Its positional part is its mean over the images, and content is the rest:
+//
+//     x̂_bi = p_i + c_bi,    p_i = 1/B Σ_b x̂_bi
+//
+// It is the normalised tokens that are split, not those before the norm: logits are bilinear in them, and so split
+// exactly. Softmax sees logits up to a constant for each query, so the keys' mean over the tokens of the image is taken
+// off, which also removes b_K. With q = W_Q x̂ + b_Q and k = W_K x̂,
+//
+//     T_bij = q_bi · (k_bj − 1/N Σ_j' k_bj')  =  PP_bij + PC_bij + CP_bij + CC_bij
+//
+// where the first letter is the part that the query is made of (b_Q counts as position: it is the same everywhere) and
+// the second that of the key. The share of a part X in the variance of the logits is its covariance with the whole,
+//
+//     share(X) = Σ_bij X_bij T_bij / Σ_bij T_bij²        the four sum to 1
+//
+// PP is uncorrelated with PC and with CP. The other pairs are nearly so, and would be if query and key came from
+// different images, but tokens of one image resemble each other: `overlap` = 1 − Σ_X ‖X‖² / ‖T‖² is the part of the
+// whole that pairs share. While it is near 0 every way to attribute it gives these shares; where it is not, one may be
+// below 0. With B images about 1/B of the content counts as position.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "qkv/inspect/weights.h"
+
+namespace qkv::inspect {
+
+enum LogitPart { kPositionPosition, kPositionContent, kContentPosition, kContentContent, kLogitParts };
+
+/// One head, over all images. 0 where all logits are 0.
+struct LogitShares {
+  std::array<double, kLogitParts> share{};
+  double overlap = 0;
+  double key_bias = 0;  // ‖terms in b_K‖_F / ‖S‖_F of the logits S before softmax, as algebra::KeyBiasShare
+};
+
+/// Of one block, image by image. In float, like the model's own tokens; sums in double.
+class LogitSplit {
+ public:
+  /// positions: p, [N, D]. Throws Error when the shapes do not fit.
+  LogitSplit(const AttentionWeights<double>& weights, const Tensor<double>& positions);
+
+  /// tokens: x̂ of one image, [N, D]. Heads in parallel. Throws Error unless they are shaped as the positions.
+  void Add(const Tensor<double>& tokens);
+
+  /// [H], of the images added so far.
+  std::vector<LogitShares> Shares() const;
+
+ private:
+  struct Sums {
+    std::array<double, kLogitParts> with_whole{}, square{};  // Σ X T, Σ X²
+    double whole = 0;                                        // Σ T²
+    double bias = 0, stored = 0;                             // ‖terms in b_K‖², ‖S‖²
+  };
+  struct Scratch {
+    std::array<Tensor<float>, kLogitParts> logits;  // [N, N]
+  };
+  using Sides = std::array<View<const float>, 2>;  // of one head, [N, E]: what position makes, what content makes
+
+  static void AddParts(const Sides& query, const Sides& key, Scratch& scratch, Sums& sums);
+  void AddConstants(const Sides& query, int64_t head, const std::vector<double>& key_mean, Sums& sums) const;
+
+  int64_t heads_ = 1;
+  Tensor<double> positions_;                     // [N, D]
+  Tensor<float> query_, key_;                    // [H·E, D], LayerNorm folded in
+  Tensor<float> query_position_, key_position_;  // [N, H·E]; the keys' without their mean over the tokens
+  std::vector<double> key_mean_;                 // [H·E], that mean, with the whole bias of the folded keys
+  std::vector<double> key_bias_;                 // [H·E], b_K as it is stored, or zeros
+  std::vector<Sums> sums_;                       // [H]
+  std::vector<Scratch> scratch_;                 // one a thread
+};
+
+}  // namespace qkv::inspect

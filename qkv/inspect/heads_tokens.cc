@@ -1,0 +1,225 @@
+#include "qkv/inspect/heads_tokens.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "qkv/algebra/fold.h"
+#include "qkv/core/parallel.h"
+#include "qkv/core/rng.h"
+
+namespace qkv::inspect {
+namespace {
+
+// Weights that are kept at a time: 512 MiB.
+constexpr int64_t kAttentionElements = int64_t{1} << 27;
+
+// Where the tokens stand: the class token (and the distillation token), registers, patches.
+struct Places {
+  int64_t class_tokens = 0, prefix = 0, height = 0, width = 0;
+  std::vector<double> distance;  // [height, width], of patches so many rows and columns apart
+
+  Places(const model::VitConfig& config, int64_t grid_height, int64_t grid_width)
+      : class_tokens(config.class_token + config.distillation_token),
+        prefix(config.prefix()),
+        height(grid_height),
+        width(grid_width) {
+    for (int64_t y = 0; y < height; ++y) {
+      for (int64_t x = 0; x < width; ++x)
+        distance.push_back(std::hypot(static_cast<double>(y), static_cast<double>(x)));
+    }
+  }
+  int64_t tokens() const { return prefix + height * width; }
+};
+
+// Sums over queries, of which `patches` are patches that attend to patches.
+struct Sums {
+  HeadAttention sum;
+  int64_t queries = 0, patches = 0;
+
+  HeadAttention Mean() const {
+    const auto mean = [](double total, int64_t count) {
+      return count > 0 ? total / static_cast<double>(count) : std::numeric_limits<double>::quiet_NaN();
+    };
+    return {mean(sum.entropy, queries), mean(sum.distance, patches),    mean(sum.near, patches),
+            mean(sum.self, queries),    mean(sum.class_token, queries), mean(sum.registers, queries)};
+  }
+};
+
+// row: what the patch gives to all patches, [height · width]
+void AddPlace(const float* row, int64_t patch, const Places& places, Sums& sums) {
+  const int64_t y = patch / places.width, x = patch % places.width;
+  double all = 0, distance = 0, near = 0;
+  for (int64_t i = 0; i < places.height; ++i) {
+    const int64_t dy = std::abs(i - y);
+    const double* of_row = places.distance.data() + dy * places.width;
+    for (int64_t j = 0; j < places.width; ++j) {
+      const int64_t dx = std::abs(j - x);
+      const double a = row[i * places.width + j];
+      all += a, distance += a * of_row[dx];
+      if (dy <= 1 && dx <= 1) near += a;
+    }
+  }
+  if (all <= 0) return;  // everything goes to other tokens
+  sums.sum.distance += distance / all, sums.sum.near += near / all;
+  ++sums.patches;
+}
+
+// row: A of one query, [N]
+void AddQuery(const float* row, int64_t query, const Places& places, Sums& sums) {
+  const int64_t N = places.tokens();
+  for (int64_t j = 0; j < N; ++j) {
+    if (row[j] > 0) sums.sum.entropy -= row[j] * std::log(row[j]);
+  }
+  for (int64_t j = 0; j < places.class_tokens; ++j) sums.sum.class_token += row[j];
+  for (int64_t j = places.class_tokens; j < places.prefix; ++j) sums.sum.registers += row[j];
+  sums.sum.self += row[query];
+  if (query >= places.prefix) AddPlace(row + places.prefix, query - places.prefix, places, sums);
+  ++sums.queries;
+}
+
+HeadAttention Uniform(const Places& places) {
+  const int64_t N = places.tokens();
+  const std::vector<float> row(static_cast<size_t>(N), 1 / static_cast<float>(N));
+  Sums sums;
+  for (int64_t i = 0; i < N; ++i) AddQuery(row.data(), i, places, sums);
+  return sums.Mean();
+}
+
+// x̂ of tokens [1, N, D].
+Tensor<double> Normalised(const Tensor<float>& tokens, double eps) {
+  Tensor<double> wide({tokens.dim(1), tokens.dim(2)});
+  for (int64_t i = 0; i < wide.size(); ++i) wide[i] = tokens[i];
+  return algebra::Normalise<double>(wide, eps);
+}
+
+// A model, its images, and the memory for one of them.
+class Passes {
+ public:
+  Passes(const model::Model& model, View<const float> pixels, int64_t tokens)
+      : model_(model), pixels_(pixels), tokens_(tokens) {}
+
+  int64_t images() const { return pixels_.dim(0); }
+
+  /// Calls use(block, x̂ [N, D], A [1, H, N, N]) for blocks `first` to `end` − 1 of image b; A is empty unless wanted.
+  template <typename F>
+  void Run(int64_t b, int64_t first, int64_t end, bool attention, F&& use) {
+    const model::VitConfig& config = model_.config();
+    hidden_.resize(static_cast<size_t>(end - first)), attention_.resize(static_cast<size_t>(end - first));
+    model::Outputs<float> outputs;
+    for (int64_t block = first; block < end; ++block) {
+      Tensor<float>& hidden = hidden_[static_cast<size_t>(block - first)];
+      hidden.Reuse({1, tokens_, config.width});
+      outputs.hidden.push_back({block, hidden});
+      if (!attention) continue;
+      Tensor<float>& weights = attention_[static_cast<size_t>(block - first)];
+      weights.Reuse({1, config.heads, tokens_, tokens_});
+      outputs.attention.push_back({block, {0, tokens_, weights}});
+    }
+    model_.Forward(pixels_.slice(0, b, b + 1), workspace_, outputs);
+    for (int64_t block = first; block < end; ++block) {
+      const auto i = static_cast<size_t>(block - first);
+      use(block, Normalised(hidden_[i], config.eps), attention ? attention_[i].view() : View<const float>());
+    }
+  }
+
+ private:
+  const model::Model& model_;
+  const View<const float> pixels_;
+  const int64_t tokens_;
+  model::Workspace<float> workspace_;
+  std::vector<Tensor<float>> hidden_, attention_;  // of each block
+};
+
+// What the means over images make of every block.
+std::vector<LogitSplit> SplitBlocks(const model::Checkpoint& checkpoint, const model::VitConfig& config, int64_t tokens,
+                                    Passes& passes, const std::function<void()>& advance) {
+  std::vector<Tensor<double>> means;
+  for (int64_t block = 0; block < config.depth; ++block) means.emplace_back(Shape{tokens, config.width});
+  for (int64_t b = 0; b < passes.images(); ++b) {
+    passes.Run(b, 0, config.depth, false, [&](int64_t block, const Tensor<double>& normalised, View<const float>) {
+      Tensor<double>& mean = means[static_cast<size_t>(block)];
+      for (int64_t i = 0; i < mean.size(); ++i) mean[i] += normalised[i] / static_cast<double>(passes.images());
+    });
+    advance();
+  }
+  std::vector<LogitSplit> blocks;
+  for (int64_t block = 0; block < config.depth; ++block) {
+    blocks.emplace_back(ReadAttention<double>(checkpoint, block), means[static_cast<size_t>(block)]);
+  }
+  return blocks;
+}
+
+}  // namespace
+
+TokenStatistics MeasureTokens(const model::Checkpoint& checkpoint, const model::Model& model, View<const float> pixels,
+                              const std::function<void()>& advance) {
+  const model::VitConfig& config = model.config();
+  Require(pixels.rank() == 4 && pixels.dim(0) > 0,
+          "inspect heads: expected pixels [B, channels, height, width], got {}", ToString(pixels.shape()));
+  const int64_t N = model.TokensFor(pixels.dim(2), pixels.dim(3)), H = config.heads, L = config.depth;
+  const Places places(config, pixels.dim(2) / config.patch_height, pixels.dim(3) / config.patch_width);
+  TokenStatistics statistics{.images = pixels.dim(0),
+                             .tokens = N,
+                             .grid_height = places.height,
+                             .grid_width = places.width,
+                             .uniform = Uniform(places)};
+  Passes passes(model, pixels, N);
+  std::vector<LogitSplit> splits;
+  if (pixels.dim(0) > 1 && !config.qk_norm) splits = SplitBlocks(checkpoint, config, N, passes, advance);
+
+  std::vector<Sums> sums(static_cast<size_t>(L * H));
+  const int64_t at_a_time = std::clamp<int64_t>(kAttentionElements / (H * N * N), 1, std::max<int64_t>(L, 1));
+  for (int64_t b = 0; b < pixels.dim(0); ++b) {
+    for (int64_t first = 0; first < L; first += at_a_time) {
+      passes.Run(b, first, std::min(L, first + at_a_time), true,
+                 [&](int64_t block, const Tensor<double>& normalised, View<const float> attention) {
+                   if (!splits.empty()) splits[static_cast<size_t>(block)].Add(normalised);
+                   ParallelTasks(H, [&](int64_t h, int) {
+                     for (int64_t i = 0; i < N; ++i) {
+                       AddQuery(attention.at(0, h, i), i, places, sums[static_cast<size_t>(block * H + h)]);
+                     }
+                   });
+                 });
+    }
+    advance();
+  }
+  for (const Sums& head : sums) statistics.attention.push_back(head.Mean());
+  for (const LogitSplit& block : splits) std::ranges::copy(block.Shares(), std::back_inserter(statistics.logits));
+  return statistics;
+}
+
+Tensor<float> NoiseImages(const Shape& shape, uint64_t seed) {
+  Tensor<float> images(shape);
+  const int64_t height = shape[2], width = shape[3];
+  Rng rng(seed);
+  for (int64_t plane = 0; plane < shape[0] * shape[1]; ++plane) {
+    float* pixels = images.data() + plane * height * width;
+    for (int64_t cell = 1; cell <= std::max(height, width); cell *= 2) {
+      const int64_t columns = width / cell + 2, rows = height / cell + 2;
+      std::vector<double> corners(static_cast<size_t>(rows * columns));
+      for (double& corner : corners) corner = rng.Normal();
+      for (int64_t y = 0; y < height; ++y) {
+        for (int64_t x = 0; x < width; ++x) {
+          const double* corner = corners.data() + (y / cell) * columns + x / cell;
+          const double v = static_cast<double>(y % cell) / static_cast<double>(cell),
+                       u = static_cast<double>(x % cell) / static_cast<double>(cell);
+          pixels[y * width + x] += static_cast<float>((1 - v) * ((1 - u) * corner[0] + u * corner[1]) +
+                                                      v * ((1 - u) * corner[columns] + u * corner[columns + 1]));
+        }
+      }
+    }
+  }
+  const int64_t pixels = images.size() / shape[0];
+  for (int64_t b = 0; b < shape[0]; ++b) {
+    float* image = images.data() + b * pixels;
+    double sum = 0, squares = 0;
+    for (int64_t i = 0; i < pixels; ++i) sum += image[i], squares += static_cast<double>(image[i]) * image[i];
+    const double mean = sum / static_cast<double>(pixels);
+    const double deviation = std::sqrt(std::max(squares / static_cast<double>(pixels) - mean * mean, 1e-12));
+    for (int64_t i = 0; i < pixels; ++i) image[i] = static_cast<float>((image[i] - mean) / deviation);
+  }
+  return images;
+}
+
+}  // namespace qkv::inspect
