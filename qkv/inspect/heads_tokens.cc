@@ -11,9 +11,6 @@
 namespace qkv::inspect {
 namespace {
 
-// Weights that are kept at a time: 512 MiB.
-constexpr int64_t kAttentionElements = int64_t{1} << 27;
-
 // Where the tokens stand: the class token (and the distillation token), registers, patches.
 struct Places {
   int64_t class_tokens = 0, prefix = 0, height = 0, width = 0;
@@ -93,58 +90,53 @@ Tensor<double> Normalised(const Tensor<float>& tokens, double eps) {
   return algebra::Normalise<double>(wide, eps);
 }
 
-// A model, its images, and the memory for one of them.
+// The tokens that enter each block, of one image after the other.
 class Passes {
  public:
-  Passes(const model::Model& model, View<const float> pixels, int64_t tokens)
-      : model_(model), pixels_(pixels), tokens_(tokens) {}
+  Passes(const model::Model& model, View<const float> pixels, int64_t tokens) : model_(model), pixels_(pixels) {
+    for (int64_t block = 0; block < model.config().depth; ++block) {
+      hidden_.emplace_back(Shape{1, tokens, model.config().width});
+    }
+  }
 
   int64_t images() const { return pixels_.dim(0); }
 
-  /// Calls use(block, x̂ [N, D], A [1, H, N, N]) for blocks `first` to `end` − 1 of image b; A is empty unless wanted.
+  /// Calls use(block, x̂ [N, D]) for every block of image b, after its attention was shown to those who asked for it.
   template <typename F>
-  void Run(int64_t b, int64_t first, int64_t end, bool attention, F&& use) {
-    const model::VitConfig& config = model_.config();
-    hidden_.resize(static_cast<size_t>(end - first)), attention_.resize(static_cast<size_t>(end - first));
-    model::Outputs<float> outputs;
-    for (int64_t block = first; block < end; ++block) {
-      Tensor<float>& hidden = hidden_[static_cast<size_t>(block - first)];
-      hidden.Reuse({1, tokens_, config.width});
-      outputs.hidden.push_back({block, hidden});
-      if (!attention) continue;
-      Tensor<float>& weights = attention_[static_cast<size_t>(block - first)];
-      weights.Reuse({1, config.heads, tokens_, tokens_});
-      outputs.attention.push_back({block, {0, tokens_, weights}});
+  void Run(int64_t b, std::vector<model::Outputs<float>::Attention> attention, F&& use) {
+    model::Outputs<float> outputs{.attention = std::move(attention)};
+    for (size_t block = 0; block < hidden_.size(); ++block) {
+      outputs.hidden.push_back({static_cast<int64_t>(block), hidden_[block]});
     }
     model_.Forward(pixels_.slice(0, b, b + 1), workspace_, outputs);
-    for (int64_t block = first; block < end; ++block) {
-      const auto i = static_cast<size_t>(block - first);
-      use(block, Normalised(hidden_[i], config.eps), attention ? attention_[i].view() : View<const float>());
+    for (size_t block = 0; block < hidden_.size(); ++block) {
+      use(block, Normalised(hidden_[block], model_.config().eps));
     }
   }
 
  private:
   const model::Model& model_;
   const View<const float> pixels_;
-  const int64_t tokens_;
   model::Workspace<float> workspace_;
-  std::vector<Tensor<float>> hidden_, attention_;  // of each block
+  std::vector<Tensor<float>> hidden_;  // [1, N, D] of each block
 };
 
-// What the means over images make of every block.
-std::vector<LogitSplit> SplitBlocks(const model::Checkpoint& checkpoint, const model::VitConfig& config, int64_t tokens,
-                                    Passes& passes, const std::function<void()>& advance) {
+// The means over images, and what the blocks make of them.
+std::vector<LogitSplit> SplitBlocks(const model::Checkpoint& checkpoint, const Shape& tokens, Passes& passes,
+                                    const std::function<void()>& advance) {
+  const int64_t depth = checkpoint.description.config.depth;
   std::vector<Tensor<double>> means;
-  for (int64_t block = 0; block < config.depth; ++block) means.emplace_back(Shape{tokens, config.width});
+  for (int64_t block = 0; block < depth; ++block) means.emplace_back(tokens);
   for (int64_t b = 0; b < passes.images(); ++b) {
-    passes.Run(b, 0, config.depth, false, [&](int64_t block, const Tensor<double>& normalised, View<const float>) {
-      Tensor<double>& mean = means[static_cast<size_t>(block)];
-      for (int64_t i = 0; i < mean.size(); ++i) mean[i] += normalised[i] / static_cast<double>(passes.images());
+    passes.Run(b, {}, [&](size_t block, const Tensor<double>& normalised) {
+      for (int64_t i = 0; i < normalised.size(); ++i) {
+        means[block][i] += normalised[i] / static_cast<double>(passes.images());
+      }
     });
     advance();
   }
   std::vector<LogitSplit> blocks;
-  for (int64_t block = 0; block < config.depth; ++block) {
+  for (int64_t block = 0; block < depth; ++block) {
     blocks.emplace_back(ReadAttention<double>(checkpoint, block), means[static_cast<size_t>(block)]);
   }
   return blocks;
@@ -166,22 +158,24 @@ TokenStatistics MeasureTokens(const model::Checkpoint& checkpoint, const model::
                              .uniform = Uniform(places)};
   Passes passes(model, pixels, N);
   std::vector<LogitSplit> splits;
-  if (pixels.dim(0) > 1 && !config.qk_norm) splits = SplitBlocks(checkpoint, config, N, passes, advance);
+  if (pixels.dim(0) > 1 && !config.qk_norm) splits = SplitBlocks(checkpoint, {N, config.width}, passes, advance);
 
   std::vector<Sums> sums(static_cast<size_t>(L * H));
-  const int64_t at_a_time = std::clamp<int64_t>(kAttentionElements / (H * N * N), 1, std::max<int64_t>(L, 1));
+  std::vector<model::Outputs<float>::Attention> attention;
+  for (int64_t block = 0; block < L; ++block) {
+    const auto add = [&, block](int64_t row, View<const float> weights) {  // [1, H, rows, N]
+      ParallelTasks(H, [&](int64_t h, int) {
+        for (int64_t i = 0; i < weights.dim(2); ++i) {
+          AddQuery(weights.at(0, h, i), row + i, places, sums[static_cast<size_t>(block * H + h)]);
+        }
+      });
+    };
+    attention.push_back({block, {.row_end = N, .visit = add}});
+  }
   for (int64_t b = 0; b < pixels.dim(0); ++b) {
-    for (int64_t first = 0; first < L; first += at_a_time) {
-      passes.Run(b, first, std::min(L, first + at_a_time), true,
-                 [&](int64_t block, const Tensor<double>& normalised, View<const float> attention) {
-                   if (!splits.empty()) splits[static_cast<size_t>(block)].Add(normalised);
-                   ParallelTasks(H, [&](int64_t h, int) {
-                     for (int64_t i = 0; i < N; ++i) {
-                       AddQuery(attention.at(0, h, i), i, places, sums[static_cast<size_t>(block * H + h)]);
-                     }
-                   });
-                 });
-    }
+    passes.Run(b, attention, [&](size_t block, const Tensor<double>& normalised) {
+      if (!splits.empty()) splits[block].Add(normalised);
+    });
     advance();
   }
   for (const Sums& head : sums) statistics.attention.push_back(head.Mean());

@@ -31,10 +31,8 @@ struct TokenStatistics {
   std::vector<LogitShares> logits;
 };
 
-/// Runs the images twice, one by one: for the means over them, and for the rest. pixels: [B, channels, height, width];
-/// `model` is the checkpoint's. `advance` is called 2 B times.
-/// Memory: the means of all blocks, [L, N, D], and the attention of as many blocks as fit half a gigabyte (a model of
-/// more runs its second pass several times).
+/// Runs the images one by one and, where logits are split, once more before, for the means over them. pixels:
+/// [B, channels, height, width]; `model` is the checkpoint's. `advance` is called after each image of each run.
 /// Throws Error when the shapes do not fit, or a block's scores are not made of tokens (ReadAttention).
 TokenStatistics MeasureTokens(const model::Checkpoint& checkpoint, const model::Model& model, View<const float> pixels,
                               const std::function<void()>& advance);
