@@ -30,6 +30,7 @@ void RegisterQkMerge(CLI::App& app, int* exit_code);
 void RegisterQkSplit(CLI::App& app, int* exit_code);
 void RegisterQkTruncate(CLI::App& app, int* exit_code);
 void RegisterQkPlan(CLI::App& app, int* exit_code);
+void RegisterQkInspect(CLI::App& app, int* exit_code);
 
 /// Options of the subcommands that run a model.
 struct ModelOptions {

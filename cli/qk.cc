@@ -10,6 +10,7 @@ void RegisterQk(CLI::App& app, int* exit_code) {
   for (const Register add :
        std::initializer_list<Register>{RegisterQkCertify, RegisterQkMerge, RegisterQkSplit, RegisterQkTruncate}) {
   for (const Register add : std::initializer_list<Register>{RegisterQkPlan}) {
+  for (const Register add : {RegisterQkInspect}) {
     add(*group, exit_code);
   }
 }

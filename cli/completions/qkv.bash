@@ -17,6 +17,7 @@ _qkv() {
     if [[ $COMP_CWORD -eq 2 ]]; then
       mapfile -t COMPREPLY < <(compgen -W "certify merge split truncate -h --help" -- "$cur")
       mapfile -t COMPREPLY < <(compgen -W "plan -h --help" -- "$cur")
+      mapfile -t COMPREPLY < <(compgen -W "inspect -h --help" -- "$cur")
       return
     fi
     command="qk ${COMP_WORDS[2]}"
@@ -35,6 +36,7 @@ _qkv() {
     --query) mapfile -t COMPREPLY < <(compgen -W "cls dist reg0 mean all" -- "$cur") && return ;;
     --upsampling) mapfile -t COMPREPLY < <(compgen -W "nearest bilinear bicubic" -- "$cur") && return ;;
     --discard | --start | --opacity | --side | --size | --threads | --batch | --window | --max-pixels | --top | --tolerance | --seconds) return ;;
+    --size | --threads | --batch | --window | --max-pixels | --top | --tolerance | --seconds | --images) return ;;
   esac
   if [[ $cur == -* ]]; then
     local options
@@ -46,6 +48,7 @@ _qkv() {
       run) options="$model $run $images --input -o --output --attention --hidden" ;;
       verify) options="$model $run --tolerance --json" ;;
       convert) options="$model -o --output --layout --dtype --force" ;;
+      "qk inspect") options="$model $run $images --images --json --report -o --output" ;;
       bench) options="$model $run --batch --seconds --without --json --layer --attention --stdin" ;;
       "qk certify") options="$model --rank --json" ;;
       "qk merge") options="$model -o --output --dtype --force" ;;

@@ -6,6 +6,8 @@ set -l with_size "__fish_seen_subcommand_from classify embed run verify bench"
 set -l commands classify embed attend info run verify convert bench qk
 set -l with_images "__fish_seen_subcommand_from classify embed attend run"
 set -l with_size "__fish_seen_subcommand_from classify embed attend run verify bench"
+set -l with_images "__fish_seen_subcommand_from classify embed run inspect"
+set -l with_size "__fish_seen_subcommand_from classify embed run verify bench inspect"
 
 complete -c qkv -n "not __fish_seen_subcommand_from $commands" -f
 complete -c qkv -n "not __fish_seen_subcommand_from $commands" -a classify -d "Say what images show"
@@ -39,6 +41,11 @@ complete -c qkv -n "__fish_seen_subcommand_from classify" -l top -x -d "Classes 
 complete -c qkv -n "__fish_seen_subcommand_from classify" -l logits -d "All logits too, with --json"
 complete -c qkv -n "__fish_seen_subcommand_from embed" -l pool -x -a "model cls mean tokens" -d "Which vectors"
 complete -c qkv -n "__fish_seen_subcommand_from embed attend run convert" -s o -l output -r -d "File to write"
+complete -c qkv -n "__fish_seen_subcommand_from classify info verify bench inspect" -l json -d "JSON on stdout"
+complete -c qkv -n "__fish_seen_subcommand_from classify" -l top -x -d "Classes to print for each image"
+complete -c qkv -n "__fish_seen_subcommand_from classify" -l logits -d "All logits too, with --json"
+complete -c qkv -n "__fish_seen_subcommand_from embed" -l pool -x -a "model cls mean tokens" -d "Which vectors"
+complete -c qkv -n "__fish_seen_subcommand_from embed run convert inspect" -s o -l output -r -d "File to write"
 complete -c qkv -n "__fish_seen_subcommand_from run" -l input -r -d "Take the pixels from this safetensors file"
 complete -c qkv -n "__fish_seen_subcommand_from run" -l attention -x -a all -d "Blocks whose attention is kept"
 complete -c qkv -n "__fish_seen_subcommand_from run" -l hidden -x -a all -d "Hidden states to keep"
@@ -83,3 +90,6 @@ complete -c qkv -n "__fish_seen_subcommand_from plan" -l read -x -a "outputs sco
 complete -c qkv -n "__fish_seen_subcommand_from plan" -l measure -d "Run each order"
 complete -c qkv -n "__fish_seen_subcommand_from plan" -l grid -d "Predict and measure 200 shapes"
 complete -c qkv -n "__fish_seen_subcommand_from plan" -l map -r -d "SVG file to draw"
+complete -c qkv -n "__fish_seen_subcommand_from qk" -a inspect -d "Show what each head is"
+complete -c qkv -n "__fish_seen_subcommand_from inspect" -l images -x -d "Images to take, or to make of noise"
+complete -c qkv -n "__fish_seen_subcommand_from inspect" -l report -r -d "HTML page to write"

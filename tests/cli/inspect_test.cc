@@ -1,0 +1,73 @@
+// qkv qk inspect from outside.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/cli/program.h"
+
+namespace qkv {
+namespace {
+
+size_t Lines(const std::string& text) { return static_cast<size_t>(std::count(text.begin(), text.end(), '\n')); }
+
+TEST(Inspect, TellsAllHeadsOfTheBuiltInModel) {
+  const Said said = Qkv("qk inspect --json --images 8 " + Digits());
+  ASSERT_EQ(said.exit_code, 0) << said.err;
+  const io::Json json = io::Json::parse(said.out);
+  EXPECT_EQ(json["tokens"]["images"], 8);
+  ASSERT_EQ(json["heads"].size(), json["blocks"].get<size_t>() * json["heads_a_block"].get<size_t>());
+  for (const io::Json& head : json["heads"]) {
+    const auto number = [&](const char* name) { return head[name].get<double>(); };
+    EXPECT_NEAR(number("position_position") + number("position_content") + number("content_position") +
+                    number("content_content"),
+                1, 1e-9);
+    EXPECT_EQ(head["qk_singular_values"].size(), json["head_width"].get<size_t>());
+    EXPECT_EQ(head["qk_eigenvalues"].size(), json["head_width"].get<size_t>());
+    EXPECT_LE(number("qk_rank_90"), number("qk_rank_99"));
+    EXPECT_LE(number("entropy"), json["tokens"]["uniform"]["entropy"].get<double>());
+  }
+  EXPECT_EQ(Lines(Qkv("qk inspect --images 8 " + Digits()).out), json["heads"].size() + 1);
+}
+
+TEST(Inspect, WritesCsvAndAPageOfItsOwn) {
+  const TemporaryFolder folder;
+  const std::string csv = (folder / "heads.csv").string(), page = (folder / "heads.html").string();
+  const Said said = Qkv("qk inspect -m " + Golden("vit_pytorch_vit") + " -o " + csv + " --report " + page);
+  ASSERT_EQ(said.exit_code, 0) << said.err;
+  EXPECT_TRUE(said.out.empty());
+  EXPECT_TRUE(Contains(said.err, "noise")) << said.err;
+  const io::Json info = io::Json::parse(Qkv("info --json -m " + Golden("vit_pytorch_vit")).out);
+  EXPECT_EQ(Lines(ReadFile(csv)), info["depth"].get<size_t>() * info["heads"].get<size_t>() + 1);
+  const std::string html = ReadFile(page);
+  EXPECT_TRUE(Contains(html, "What stands out"));
+  for (const char* outside : {"src=\"http", "href=\"http", "@import", "url(http"})
+    EXPECT_FALSE(Contains(html, outside));
+}
+
+TEST(Inspect, WeightsAlone) {
+  const Said said = Qkv("qk inspect --json --images 0 -m " + Golden("timm_qkv_bias_off"));
+  ASSERT_EQ(said.exit_code, 0) << said.err;
+  const io::Json json = io::Json::parse(said.out);
+  EXPECT_TRUE(json["tokens"].is_null());
+  EXPECT_EQ(json["heads"][0]["key_bias_norm"], 0);
+  EXPECT_FALSE(json["heads"][0].contains("entropy"));
+}
+
+TEST(Inspect, SaysWhatCannotBeKnown) {
+  const io::Json normalised = io::Json::parse(Qkv("qk inspect --json -m " + Golden("timm_qk_norm")).out);
+  EXPECT_GE(normalised["caveats"].size(), 1u);
+  EXPECT_TRUE(normalised["parameters_a_head"].is_null());
+  EXPECT_FALSE(normalised["heads"][0].contains("gauge_excess"));
+  EXPECT_FALSE(normalised["heads"][0].contains("position_position"));
+  const Said one = Qkv("qk inspect --images 1");
+  EXPECT_EQ(one.exit_code, 0);
+  EXPECT_TRUE(Contains(one.err, "one image is not enough")) << one.err;
+
+  const Said missing = Qkv("qk inspect /nonexistent.png");
+  EXPECT_EQ(missing.exit_code, 1);
+  EXPECT_TRUE(Contains(missing.err, "/nonexistent.png"));
+  EXPECT_EQ(Qkv("qk inspect --images -1").exit_code, 2);
+}
+
+}  // namespace
+}  // namespace qkv
