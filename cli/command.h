@@ -31,6 +31,7 @@ void RegisterQkSplit(CLI::App& app, int* exit_code);
 void RegisterQkTruncate(CLI::App& app, int* exit_code);
 void RegisterQkPlan(CLI::App& app, int* exit_code);
 void RegisterQkInspect(CLI::App& app, int* exit_code);
+void RegisterQkClaims(CLI::App& app, int* exit_code);
 
 /// Options of the subcommands that run a model.
 struct ModelOptions {

@@ -11,6 +11,7 @@ void RegisterQk(CLI::App& app, int* exit_code) {
        std::initializer_list<Register>{RegisterQkCertify, RegisterQkMerge, RegisterQkSplit, RegisterQkTruncate}) {
   for (const Register add : std::initializer_list<Register>{RegisterQkPlan}) {
   for (const Register add : {RegisterQkInspect}) {
+  for (const Register add : std::initializer_list<Register>{RegisterQkClaims}) {
     add(*group, exit_code);
   }
 }

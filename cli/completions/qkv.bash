@@ -18,6 +18,7 @@ _qkv() {
       mapfile -t COMPREPLY < <(compgen -W "certify merge split truncate -h --help" -- "$cur")
       mapfile -t COMPREPLY < <(compgen -W "plan -h --help" -- "$cur")
       mapfile -t COMPREPLY < <(compgen -W "inspect -h --help" -- "$cur")
+      mapfile -t COMPREPLY < <(compgen -W "claims -h --help" -- "$cur")
       return
     fi
     command="qk ${COMP_WORDS[2]}"
@@ -37,6 +38,7 @@ _qkv() {
     --upsampling) mapfile -t COMPREPLY < <(compgen -W "nearest bilinear bicubic" -- "$cur") && return ;;
     --discard | --start | --opacity | --side | --size | --threads | --batch | --window | --max-pixels | --top | --tolerance | --seconds) return ;;
     --size | --threads | --batch | --window | --max-pixels | --top | --tolerance | --seconds | --images) return ;;
+    --size | --threads | --batch | --window | --max-pixels | --top | --tolerance | --seconds | --only | --seed) return ;;
   esac
   if [[ $cur == -* ]]; then
     local options
@@ -56,6 +58,7 @@ _qkv() {
       "qk truncate")
         options="$model -o --output --dtype --force --rank --data-optimal --images --sample --json -q --quiet" ;;
       "qk plan") options="$model --size --dtype --width --tokens --queries --heads --head-width --value-width --batch --cached --latent --read --measure --seconds --json --grid --map --stdin" ;;
+      "qk claims") options="$model --only --seed --quick --json --report -q --quiet" ;;
     esac
     mapfile -t COMPREPLY < <(compgen -W "$options -h --help" -- "$cur")
     return

@@ -1,6 +1,7 @@
 # Completions of qkv for fish.
 set -l commands classify embed info run verify convert bench qk
 set -l laboratory certify merge split truncate
+set -l laboratory claims
 set -l with_images "__fish_seen_subcommand_from classify embed run"
 set -l with_size "__fish_seen_subcommand_from classify embed run verify bench"
 set -l commands classify embed attend info run verify convert bench qk
@@ -23,6 +24,7 @@ complete -c qkv -n "__fish_seen_subcommand_from qk; and not __fish_seen_subcomma
 complete -c qkv -n "__fish_seen_subcommand_from qk; and not __fish_seen_subcommand_from $laboratory" -f -a merge -d "One matrix a head for queries and keys"
 complete -c qkv -n "__fish_seen_subcommand_from qk; and not __fish_seen_subcommand_from $laboratory" -f -a split -d "Queries and keys of a merged model"
 complete -c qkv -n "__fish_seen_subcommand_from qk; and not __fish_seen_subcommand_from $laboratory" -f -a truncate -d "Narrower queries and keys"
+complete -c qkv -n "__fish_seen_subcommand_from qk; and not __fish_seen_subcommand_from $laboratory" -f -a claims -d "Replay what is said of queries and keys"
 complete -c qkv -n "not __fish_seen_subcommand_from $commands" -l version -d "The program's version"
 complete -c qkv -s h -l help -d "What a subcommand takes"
 
@@ -93,3 +95,9 @@ complete -c qkv -n "__fish_seen_subcommand_from plan" -l map -r -d "SVG file to 
 complete -c qkv -n "__fish_seen_subcommand_from qk" -a inspect -d "Show what each head is"
 complete -c qkv -n "__fish_seen_subcommand_from inspect" -l images -x -d "Images to take, or to make of noise"
 complete -c qkv -n "__fish_seen_subcommand_from inspect" -l report -r -d "HTML page to write"
+complete -c qkv -n "__fish_seen_subcommand_from claims" -l json -d "JSON on stdout"
+complete -c qkv -n "__fish_seen_subcommand_from claims" -l only -x -d "Claims to replay"
+complete -c qkv -n "__fish_seen_subcommand_from claims" -l seed -x -d "Of the random inputs"
+complete -c qkv -n "__fish_seen_subcommand_from claims" -l quick -d "Smaller sizes for times"
+complete -c qkv -n "__fish_seen_subcommand_from claims" -l report -r -d "HTML page to write"
+complete -c qkv -n "__fish_seen_subcommand_from claims" -s q -l quiet -d "No progress line"

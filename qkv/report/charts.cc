@@ -78,10 +78,11 @@ std::string Draw(const LineChart& chart) {
       points.push_back({sample.x, sample.y});
       plot.Interval(sample.x, sample.low, sample.high, Style('s', i));
     }
-    plot.Curve(points, Style('s', i) + (series.dashed ? " dashed" : ""));
+    if (series.joined) plot.Curve(points, Style('s', i) + (series.dashed ? " dashed" : ""));
     for (const Point& point : points) {
       if (series.marks) {
-        plot.Mark(point, Style('f', i), fmt::format("{}: {}, {}", series.name, Number(point.x), Number(point.y)));
+        plot.Mark(point, Style('f', i), fmt::format("{}: {}, {}", series.name, Number(point.x), Number(point.y)),
+                  series.joined ? 3.5 : 2.5);
       }
     }
   }

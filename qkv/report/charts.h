@@ -29,6 +29,7 @@ struct Series {
   std::string name;
   std::vector<Sample> samples;  // in the order in which they are joined
   bool marks = true;
+  bool joined = true;
   bool dashed = false;  // for what was predicted, beside what was measured
 };
 

@@ -34,13 +34,13 @@ table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabul
 caption { text-align: left; font-weight: 600; padding-bottom: .4rem; caption-side: top }
 th, td { padding: .3rem .9rem .3rem 0; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line) }
 th { font-weight: 600; color: var(--muted) } th:last-child, td:last-child { padding-right: 0 }
-.number { text-align: right }
+.number { text-align: right } td.number { white-space: nowrap }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .3rem 1.1rem; margin: 1rem 0 }
 dt { color: var(--muted) } dd { margin: 0 }
-figure { margin: 1.5rem 0 } figcaption { color: var(--muted); font-size: .85rem; margin-top: .25rem }
+figure { display: inline-block; vertical-align: top; max-width: 100%; margin: 1rem 1.5rem .5rem 0 } figcaption { color: var(--muted); font-size: .85rem; margin-top: .25rem }
 .picture { overflow-x: auto } .picture svg { display: block; max-width: 100%; height: auto }
 @media (max-width: 40rem) { body { padding-top: 1.5rem } dl { grid-template-columns: 1fr; gap: 0 } dd { margin-bottom: .5rem }
-  .picture svg { max-width: none; min-width: min(30rem, 100%) } }
+  .picture svg { max-width: max(100%, 30rem) } }
 @media print { body { max-width: none; padding: 0; font-size: 11pt } figure, table, dl { break-inside: avoid }
   h2, h3 { break-after: avoid } .wide, .picture { overflow: visible } a { color: inherit } }
 )";

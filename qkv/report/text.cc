@@ -99,7 +99,8 @@ int64_t CountCharacters(std::string_view text) {
 std::string Number(double value, int digits) {
   if (std::isnan(value)) return "–";
   if (std::isinf(value)) return value > 0 ? "∞" : "−∞";
-  if (value == 0) return "0";
+  // Integers have no digits behind the point to show.
+  if (value == std::round(value) && std::abs(value) < 1e7) return fmt::format("{:.0f}", value == 0 ? 0.0 : value);
   // Rounded first, so that 999.9 has the digits of 1000.
   const double rounded = std::stod(fmt::format("{:.{}e}", value, digits - 1));
   const int exponent = static_cast<int>(std::floor(std::log10(std::abs(rounded))));

@@ -92,7 +92,7 @@ TEST(BarChart, ValuesBelowNoughtGoTheOtherWay) {
   const std::string svg = Draw(BarChart{.heading = {"Gains"}, .groups = {{"a", {-2}, {}}, {"b", {3}, {}}}});
   EXPECT_TRUE(IsXml(svg));
   EXPECT_EQ(Count(svg, "<rect"), 2);
-  EXPECT_NE(svg.find("text-anchor=\"end\">-2.00</text>"), std::string::npos);
+  EXPECT_NE(svg.find("text-anchor=\"end\">-2</text>"), std::string::npos);
 }
 
 TEST(Charts, RefuseWhatDoesNotFitTogether) {

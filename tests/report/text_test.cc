@@ -42,6 +42,8 @@ TEST(Number, KeepsTheDigitsThatCount) {
   EXPECT_EQ(Number(-2.5), "-2.50");
   EXPECT_EQ(Number(1.234e-7), "1.23e-7");
   EXPECT_EQ(Number(3.5e9, 2), "3.5e9");
+  EXPECT_EQ(Number(64), "64");
+  EXPECT_EQ(Number(-3), "-3");
   EXPECT_EQ(Number(0), "0");
   EXPECT_EQ(Number(-0.0), "0");
   EXPECT_EQ(Number(NAN), "–");
@@ -52,7 +54,7 @@ TEST(Seconds, TakesTheUnitThatFits) {
   EXPECT_EQ(Seconds(50.1e-6), "50.1 µs");
   EXPECT_EQ(Seconds(2.93), "2.93 s");
   EXPECT_EQ(Seconds(0.0123), "12.3 ms");
-  EXPECT_EQ(Seconds(4e-9), "4.00 ns");
+  EXPECT_EQ(Seconds(4.2e-9), "4.20 ns");
 }
 
 TEST(WithCommas, GroupsDigits) {

@@ -1,0 +1,104 @@
+// qkv qk claims: what three texts say of queries, keys and values, replayed on this machine.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+
+#include "cli/command.h"
+#include "cli/images.h"
+#include "cli/progress.h"
+#include "qkv/core/file.h"
+#include "qkv/core/parallel.h"
+#include "qkv/lab/claims/page.h"
+#include "qkv/simd/isa.h"
+
+namespace qkv::cli {
+namespace {
+
+struct Options {
+  ModelOptions model;
+  std::vector<std::string> paths;
+  std::string only, report;
+  uint64_t seed = 1;
+  bool quick = false, json = false, quiet = false;
+};
+
+// "C4,C9", or empty for all of them.
+std::vector<std::string> ParseClaims(const std::string& text) {
+  std::vector<std::string> ids;
+  const auto all = lab::ClaimIds();
+  if (text.empty()) return {all.begin(), all.end()};
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    std::string id = text.substr(begin, end - begin);
+    if (!id.empty() && id[0] == 'c') id[0] = 'C';
+    Require(std::ranges::find(all, id) != all.end(),
+            "--only: expected numbers of claims such as C4,C9 (there are C1-C5, C7-C10 and C12-C18), got \"{}\"", id);
+    if (std::ranges::find(ids, id) == ids.end()) ids.push_back(id);
+    begin = end + 1;
+  }
+  return ids;
+}
+
+int Claims(const Options& options) {
+  if (options.model.threads > 0) SetNumThreads(options.model.threads);
+  const std::vector<std::string> ids = ParseClaims(options.only);
+  const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
+  std::vector<image::Image> images;
+  if (!options.paths.empty()) {
+    for (const auto& file : CollectImages(options.paths).files) images.push_back(image::DecodeFile(file));
+  }
+  Progress progress(static_cast<int64_t>(ids.size()), "claims", options.quiet);
+  const auto show = [&](const lab::Result& result) {
+    progress.Clear();
+    if (options.json) {
+      fmt::print("{}\n", lab::ToJson(result).dump(-1, ' ', false, io::Json::error_handler_t::replace));
+    } else {
+      fmt::print("{}", lab::ToText(result));
+    }
+    std::fflush(stdout);
+    progress.Advance(1);
+  };
+  const std::vector<lab::Result> results = lab::ReplayClaims(
+      {.checkpoint = &checkpoint, .images = images, .seed = options.seed, .quick = options.quick}, ids, show);
+  progress.Clear();
+  FlushOutput();
+  if (!options.report.empty()) {
+    const std::string machine = fmt::format("{} threads, {} kernels", NumThreads(), simd::Name(simd::ActiveIsa()));
+    WriteFile(options.report, lab::ToPage(results, checkpoint.source, machine));
+  }
+  int wrong = 0;
+  for (const lab::Result& result : results) {
+    for (const lab::Check& check : result.checks) {
+      if (check.holds()) continue;
+      ++wrong;
+      fmt::print(stderr, "qkv: {}: {}: expected {}, got {}\n", result.id, check.what, lab::Predicted(check),
+                 lab::Measured(check));
+    }
+  }
+  return wrong > 0 ? 1 : 0;
+}
+
+}  // namespace
+
+void RegisterQkClaims(CLI::App& app, int* exit_code) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* command =
+      app.add_subcommand("claims", "Replay what is said of separate queries and keys, and say what of it is true");
+  options->model.AddModel(*command);
+  command->add_option("--only", options->only, "Claims to replay (default: all)")->type_name("C4,C9");
+  command->add_option("--seed", options->seed, "Of the random inputs")->capture_default_str();
+  command->add_flag("--quick", options->quick, "Smaller sizes where a claim is about time");
+  command->add_flag("--json", options->json, "One JSON object for each claim on stdout");
+  command->add_option("--report", options->report, "Write one HTML page with pictures")->type_name("FILE");
+  command->add_option("--threads", options->model.threads, "Threads (default: all cores)")
+      ->check(CLI::Range(1, 1024))
+      ->type_name("N");
+  command->add_flag("-q,--quiet", options->quiet, "No progress line");
+  command->add_option("paths", options->paths, "Images for the trained model (default: drawn digits)")
+      ->type_name("PATH");
+  command->callback([options, exit_code] { *exit_code = Claims(*options); });
+}
+
+}  // namespace qkv::cli

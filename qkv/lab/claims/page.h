@@ -1,0 +1,22 @@
+// The replayed claims as documents.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "qkv/io/json.h"
+#include "qkv/lab/claims/claims.h"
+
+namespace qkv::lab {
+
+/// For a terminal: the claim, what was run, predicted and measured values, the verdict and why.
+std::string ToText(const Result& result);
+
+/// {"id", "title", "claim", "run", "verdict", "reason", "agrees", "checks": [{"what", "relation", "predicted",
+/// "measured", "tolerance", "unit", "holds"}]}; numbers that are not finite are null.
+io::Json ToJson(const Result& result);
+
+/// One self-contained page with every picture. `machine` says where it was run.
+std::string ToPage(std::span<const Result> results, const std::string& model, const std::string& machine);
+
+}  // namespace qkv::lab

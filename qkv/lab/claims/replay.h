@@ -1,0 +1,115 @@
+// What the replays of this folder share: random inputs, a trained model's heads and tokens, tolerances, a clock.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "qkv/algebra/projection.h"
+#include "qkv/core/rng.h"
+#include "qkv/core/tensor.h"
+#include "qkv/lab/claims/claims.h"
+#include "qkv/model/model.h"
+
+namespace qkv::lab::internal {
+
+using Matrix = Tensor<double>;
+
+/// One head of a trained model, on the tokens that the first image gives it. The LayerNorm before it is in its
+/// weights, so `tokens` are normalised ones.
+struct TrainedHead {
+  int64_t block = 0, head = 0;
+  algebra::QueryKey<double> pair;     // [E, D] and biases
+  algebra::Projection<double> value;  // [E_v, D]
+  const Matrix* tokens = nullptr;     // [N, D]
+};
+
+class Bench {
+ public:
+  explicit Bench(const Setup& setup);
+
+  const Setup& setup() const { return setup_; }
+  uint64_t seed() const { return setup_.seed; }
+  const model::Model& model() const { return model_; }
+  const Tensor<float>& pixels() const { return pixels_; }  // [images, channels, height, width]
+  bool drawn() const { return setup_.images.empty(); }     // the images are drawn digits
+  const std::string& name() const { return setup_.checkpoint->source; }
+  int64_t depth() const { return model_.config().depth; }
+  int64_t heads() const { return model_.config().heads; }
+  /// Block by block, head by head.
+  const std::vector<TrainedHead>& trained() const { return trained_; }
+
+ private:
+  Setup setup_;
+  model::Model model_;
+  Tensor<float> pixels_;
+  std::vector<Matrix> tokens_;  // of the first image, into each block, normalised
+  std::vector<TrainedHead> trained_;
+};
+
+/// Small integers, −2 … 2: products of them are exact.
+Matrix Integers(const Shape& shape, Rng& rng);
+/// In [0, 1), as NumPy's rand.
+Matrix Uniform(const Shape& shape, Rng& rng);
+Matrix Normal(const Shape& shape, Rng& rng, double stddev = 1);
+algebra::Projection<double> NormalProjection(int64_t E, int64_t D, Rng& rng, double bias = 0);
+
+/// a b of [m, k] and [k, n], plain.
+Matrix Multiply(View<const double> a, View<const double> b);
+double Norm(View<const double> m);
+double MaxDifference(View<const double> a, View<const double> b);
+/// max |S_ij − S_ji|.
+double Asymmetry(const Matrix& scores);
+
+/// Bound on the rounding of `steps` products in precision T, with inner dimension up to n, whose sums of absolute
+/// values are up to `magnitude`: each adds n · u times it (Higham 2002, §3.5); twice that, for both sides of a
+/// comparison.
+template <typename T = double>
+double Rounding(int steps, int64_t n, double magnitude) {
+  return steps * (static_cast<double>(n) + 2) * std::numeric_limits<T>::epsilon() * magnitude;
+}
+/// Such a magnitude for the logits q_i·k_j of a pair: ‖[x 1]‖² ‖[W_Q b_Q]‖ ‖[W_K b_K]‖ at most.
+double LogitMagnitude(const algebra::QueryKeyView<double>& pair, View<const double> tokens);
+
+/// The least time of a call of f in `tries` tries, in seconds; short calls are repeated for a millisecond each.
+template <typename F>
+double BestTime(F&& f, int tries = 5) {
+  using Clock = std::chrono::steady_clock;
+  const auto seconds = [&](int64_t calls) {
+    const auto start = Clock::now();
+    for (int64_t i = 0; i < calls; ++i) f();
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  };
+  const double first = seconds(1);
+  const int64_t calls = first > 1e-3 ? 1 : static_cast<int64_t>(1e-3 / std::max(first, 1e-8)) + 1;
+  double best = first;
+  for (int i = 0; i < tries; ++i) best = std::min(best, seconds(calls) / static_cast<double>(calls));
+  return best;
+}
+
+// symmetry.cc
+Result ReplayUnified(const Bench& bench);
+Result ReplaySeparate(const Bench& bench);
+Result ReplaySameQk(const Bench& bench);
+// patterns.cc
+Result ReplayRestriction(const Bench& bench);
+Result ReplayPatterns(const Bench& bench);
+// merging.cc
+Result ReplayIdentity(const Bench& bench);
+Result ReplayParameters(const Bench& bench);
+Result ReplaySpeed(const Bench& bench);
+Result ReplayObstacles(const Bench& bench);
+// ancestors.cc
+Result ReplaySmoothing(const Bench& bench);
+Result ReplaySearch(const Bench& bench);
+Result ReplayDictionary(const Bench& bench);
+// spectra.cc
+Result ReplaySpectra(const Bench& bench);
+Result ReplayVariance(const Bench& bench);
+// heads.cc
+Result ReplayHeads(const Bench& bench);
+Result ReplayAllAtOnce(const Bench& bench);
+
+}  // namespace qkv::lab::internal

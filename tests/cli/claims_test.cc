@@ -1,0 +1,41 @@
+// qkv qk claims from outside.
+#include <gtest/gtest.h>
+
+#include "tests/cli/program.h"
+
+namespace qkv {
+namespace {
+
+TEST(QkClaims, PrintsVerdictsAndWritesAPage) {
+  const TemporaryFolder folder;
+  const std::string page = (folder / "claims.html").string();
+  const Said said = Qkv("qk claims --only c3,C7,C3 --quick --json --report " + page);
+  EXPECT_EQ(said.exit_code, 0) << said.err;
+  const auto lines = JsonLines(said.out);
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(lines[0]["id"], "C3");
+  EXPECT_EQ(lines[0]["verdict"], "holds");
+  EXPECT_EQ(lines[0]["agrees"], true);
+  EXPECT_EQ(lines[1]["checks"][0]["measured"], 0);
+  EXPECT_TRUE(Contains(ReadFile(page), "C7"));
+
+  const Said text = Qkv("qk claims --only C10 -m " + Golden("timm_vit") + " " + Digits() + "/3-white.png");
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_TRUE(Contains(text.out, "does not hold")) << text.out;
+}
+
+TEST(QkClaims, RefusesWhatItDoesNotKnow) {
+  const TemporaryFolder folder;
+  for (const auto& [arguments, named] :
+       {std::pair<std::string, std::string>{"--only C6", "C6"},
+        {"--only C1 -m /nonexistent", "/nonexistent"},
+        {"--only C1 /nonexistent.png", "/nonexistent.png"},
+        {"--only C3 --report " + (folder.path() / "none" / "x.html").string(), "x.html"}}) {
+    const Said said = Qkv("qk claims " + arguments);
+    EXPECT_EQ(said.exit_code, 1) << arguments;
+    EXPECT_TRUE(Contains(said.err, named)) << said.err;
+  }
+}
+
+}  // namespace
+}  // namespace qkv

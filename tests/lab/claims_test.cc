@@ -1,0 +1,161 @@
+#include "qkv/lab/claims/claims.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+
+#include "qkv/builtin/digits.h"
+#include "qkv/core/error.h"
+#include "qkv/lab/claims/forms.h"
+#include "qkv/lab/claims/page.h"
+#include "tests/support/files.h"
+#include "tests/support/sampler.h"
+
+namespace qkv::lab {
+namespace {
+
+const model::Checkpoint& Digits() {
+  static const auto checkpoint =
+      model::Checkpoint::FromBytes(builtin::DigitsConfig(), builtin::DigitsWeights(), "built-in digits");
+  return checkpoint;
+}
+
+std::vector<Result> Replay(const std::vector<std::string>& ids, uint64_t seed = 1,
+                           std::span<const image::Image> images = {}) {
+  return ReplayClaims({.checkpoint = &Digits(), .images = images, .seed = seed, .quick = true}, ids);
+}
+
+double Measured(const Result& result, std::string_view what) {
+  const Check* check = result.Find(what);
+  EXPECT_NE(check, nullptr) << what;
+  return check == nullptr ? NAN : check->measured;
+}
+
+const std::map<std::string, Verdict> kVerdicts = {
+    {"C1", Verdict::kHolds},
+    {"C2", Verdict::kHolds},
+    {"C3", Verdict::kHolds},
+    {"C4", Verdict::kHoldsUnderConditions},
+    {"C5", Verdict::kHoldsUnderConditions},
+    {"C7", Verdict::kHolds},
+    {"C8", Verdict::kHoldsUnderConditions},
+    {"C9", Verdict::kHoldsUnderConditions},
+    {"C10", Verdict::kDoesNotHold},
+    {"C12", Verdict::kHolds},
+    {"C13", Verdict::kHolds},
+    {"C14", Verdict::kHolds},
+    {"C15", Verdict::kHoldsUnderConditions},
+    {"C16", Verdict::kHolds},
+    {"C17", Verdict::kHolds},
+    {"C18", Verdict::kHolds},
+};
+
+TEST(Claims, AllAreReplayedAndTheoryHolds) {
+  const auto ids = ClaimIds();
+  for (const uint64_t seed : {1, 2, 77}) {
+    const auto results = Replay({ids.begin(), ids.end()}, seed);
+    ASSERT_EQ(results.size(), kVerdicts.size());
+    for (const Result& result : results) {
+      EXPECT_EQ(result.verdict, kVerdicts.at(result.id)) << result.id;
+      EXPECT_FALSE(result.checks.empty()) << result.id;
+      int deciding = 0;
+      for (const Check& check : result.checks) {
+        EXPECT_TRUE(check.holds()) << result.id << ": " << check.what << ": expected " << Predicted(check) << ", got "
+                                   << lab::Measured(check);
+        EXPECT_FALSE(std::isnan(check.measured)) << result.id << ": " << check.what;
+        deciding += check.relation != Relation::kObserved;
+        EXPECT_TRUE(check.unit != "s" || check.relation == Relation::kObserved) << "times never decide";
+      }
+      EXPECT_GT(deciding, 0) << result.id;
+    }
+  }
+}
+
+TEST(Claims, NumbersThatDoNotDependOnChance) {
+  const auto results = Replay({"C4", "C5", "C8", "C9"});
+  EXPECT_NEAR(Measured(results[0], "relative residual of the best shared fit of the ring"), std::sqrt(6. / 8), 1e-12);
+  EXPECT_NEAR(Measured(results[0], "relative residual of the best symmetric fit of the ring"), std::sqrt(.5), 1e-12);
+  EXPECT_EQ(Measured(results[1], "separate, one head"), 256);
+  EXPECT_EQ(Measured(results[1], "symmetric, one head"), 218);
+  EXPECT_EQ(Measured(results[1], "shared, one head"), 125);
+  EXPECT_EQ(Measured(results[1], "shared, two heads"), 256);
+  EXPECT_EQ(Measured(results[2], "D²/2DE, E = D/2, break-even"), 1);
+  EXPECT_EQ(Measured(results[2], "D²/2DE, ViT-B, a head"), 6);
+  EXPECT_EQ(Measured(results[3], "separate, 2000×3000→4000"), 64);
+  EXPECT_EQ(Measured(results[3], "re-associated"), 60);
+  EXPECT_EQ(Measured(results[3], "merged beforehand"), 30);
+  EXPECT_NEAR(Measured(results[3], "ViT-B, a head's scores: merged / separate"), 6.68, .01);
+}
+
+TEST(Claims, ABrokenMeasurementContradicts) {
+  auto results = Replay({"C3"});
+  EXPECT_TRUE(results[0].agrees());
+  results[0].checks[0].measured = 1e-12;
+  EXPECT_FALSE(results[0].agrees());
+  EXPECT_NE(ToText(results[0]).find("CONTRADICTS"), std::string::npos);
+  EXPECT_EQ(ToJson(results[0])["agrees"], false);
+}
+
+TEST(Check, Relations) {
+  EXPECT_TRUE((Check{"", Relation::kEquals, 2, 2.1, .2}.holds()));
+  EXPECT_FALSE((Check{"", Relation::kEquals, 2, 2.3, .2}.holds()));
+  EXPECT_TRUE((Check{"", Relation::kAtMost, 2, 1, 0}.holds()));
+  EXPECT_FALSE((Check{"", Relation::kAtMost, 2, 2.1, 0}.holds()));
+  EXPECT_TRUE((Check{"", Relation::kAtLeast, 2, 3, 0}.holds()));
+  EXPECT_FALSE((Check{"", Relation::kAtLeast, 2, 1.9, 0}.holds()));
+  for (const Relation relation : {Relation::kEquals, Relation::kAtMost, Relation::kAtLeast}) {
+    EXPECT_FALSE((Check{"", relation, 2, NAN, 10}.holds())) << "NaN is never what theory gives";
+  }
+  EXPECT_TRUE((Check{"", Relation::kObserved, 2, 1e9, 0}.holds()));
+}
+
+TEST(Claims, TakeImagesAndRefuseWhatIsUnknown) {
+  std::vector<image::Image> images;
+  for (const char* name : {"3-white.png", "7-white.png"}) {
+    images.push_back(image::DecodeFile(SourceFolder() / "examples/digits" / name));
+  }
+  const auto results = Replay({"C17"}, 1, images);
+  EXPECT_TRUE(results[0].agrees());
+  EXPECT_NE(results[0].run.find("2 images"), std::string::npos);
+  EXPECT_GT(Measured(results[0], "total variation between heads, most alike pair"), .1) << "the trained heads differ";
+  EXPECT_LT(Measured(results[0], "total variation between heads, mean"), 1);
+  EXPECT_THROW(Replay({"C6"}), Error);
+  EXPECT_THROW(ReplayClaims({}, {}), Error);
+}
+
+TEST(Claims, ThePageHasEveryClaimAndPicture) {
+  const auto results = Replay({"C1", "C4", "C16"});
+  const std::string html = ToPage(results, "a <model>", "here");
+  size_t pictures = 0, drawn = 0;
+  for (const Result& result : results) pictures += result.pictures.size();
+  for (size_t at = html.find("<svg"); at != std::string::npos; at = html.find("<svg", at + 1)) ++drawn;
+  EXPECT_EQ(drawn, pictures);
+  EXPECT_NE(html.find("C16 · Division by √E"), std::string::npos);
+  EXPECT_NE(html.find("a &lt;model&gt;"), std::string::npos);
+  EXPECT_EQ(html.find("No data to show"), std::string::npos);
+}
+
+TEST(Forms, TheFirstTextsThreeFunctions) {
+  Sampler sampler(1);
+  const auto x = sampler.Normal<double>({4, 3}), w = sampler.Normal<double>({3, 2}), v = sampler.Normal<double>({3, 5});
+  const Attended unified = unified_attention(x, w), same = separate_attention_same_qk(x, w, v);
+  EXPECT_EQ(unified.outputs.shape(), (Shape{4, 2}));
+  EXPECT_EQ(same.outputs.shape(), (Shape{4, 5}));
+  for (int64_t i = 0; i < 16; ++i) EXPECT_EQ(unified.scores[i], same.scores[i]);
+  // By hand: the first score, the first weight.
+  double q[2] = {}, score = 0;
+  for (int e = 0; e < 2; ++e) {
+    for (int d = 0; d < 3; ++d) q[e] += x[d] * w[d * 2 + e];
+    score += q[e] * q[e];
+  }
+  EXPECT_NEAR(unified.scores[0], score, 1e-14);
+  double sum = 0;
+  for (int64_t j = 0; j < 4; ++j) sum += std::exp(unified.scores[j] - score);
+  EXPECT_NEAR(unified.weights[0], 1 / sum, 1e-14);
+  EXPECT_THROW(separate_attention(x, w, v, v), Error);
+  EXPECT_THROW(unified_attention(x, v.view().slice(0, 0, 2)), Error);
+}
+
+}  // namespace
+}  // namespace qkv::lab
