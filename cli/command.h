@@ -26,12 +26,12 @@ void RegisterVerify(CLI::App& app, int* exit_code);
 
 // The commands of `qkv qk`.
 void RegisterQkCertify(CLI::App& app, int* exit_code);
+void RegisterQkClaims(CLI::App& app, int* exit_code);
+void RegisterQkInspect(CLI::App& app, int* exit_code);
 void RegisterQkMerge(CLI::App& app, int* exit_code);
+void RegisterQkPlan(CLI::App& app, int* exit_code);
 void RegisterQkSplit(CLI::App& app, int* exit_code);
 void RegisterQkTruncate(CLI::App& app, int* exit_code);
-void RegisterQkPlan(CLI::App& app, int* exit_code);
-void RegisterQkInspect(CLI::App& app, int* exit_code);
-void RegisterQkClaims(CLI::App& app, int* exit_code);
 
 /// Options of the subcommands that run a model.
 struct ModelOptions {

@@ -5,13 +5,10 @@ namespace qkv::cli {
 
 void RegisterQk(CLI::App& app, int* exit_code) {
   CLI::App* group =
-      app.add_subcommand("qk", "Take queries and keys apart: merge, split, truncate, plan, inspect, claims");
+      app.add_subcommand("qk", "Take queries and keys apart: inspect, claims, certify, merge, split, truncate, plan");
   group->require_subcommand(1);
-  for (const Register add :
-       std::initializer_list<Register>{RegisterQkCertify, RegisterQkMerge, RegisterQkSplit, RegisterQkTruncate}) {
-  for (const Register add : std::initializer_list<Register>{RegisterQkPlan}) {
-  for (const Register add : {RegisterQkInspect}) {
-  for (const Register add : std::initializer_list<Register>{RegisterQkClaims}) {
+  for (const Register add : {RegisterQkInspect, RegisterQkClaims, RegisterQkCertify, RegisterQkMerge, RegisterQkSplit,
+                             RegisterQkTruncate, RegisterQkPlan}) {
     add(*group, exit_code);
   }
 }

@@ -67,7 +67,7 @@ struct Group {
   int64_t count = 0;
   Range error, logits, attention, condition;
 };
-using Key = std::tuple<lab::Rewriting, lab::Verdict, std::vector<lab::Obstruction>>;
+using Key = std::tuple<lab::Rewriting, lab::Exactness, std::vector<lab::Obstruction>>;
 
 std::string NumbersOf(const Group& group, const Key& key) {
   std::string text;

@@ -6,8 +6,8 @@ _qkv() {
   local images="--batch $reading"
   local types="fp32 bf16 int8 auto"
   [[ $command != convert && $command != qk ]] || types="fp32 fp16 bf16"
-  [[ $command != convert ]] || types="fp32 fp16 bf16"
-  [[ $command != qk ]] || types="fp32 fp64"
+  [[ $command != qk || ${COMP_WORDS[2]} != plan ]] || types="fp32 fp64"
+  [[ $command != qk || ${COMP_WORDS[2]} != inspect ]] || types="fp32 bf16 int8 auto"
   COMPREPLY=()
   if [[ $COMP_CWORD -eq 1 ]]; then
     mapfile -t COMPREPLY < <(compgen -W "classify embed attend info run verify convert bench qk -h --help --version" -- "$cur")
@@ -15,10 +15,7 @@ _qkv() {
   fi
   if [[ $command == qk ]]; then
     if [[ $COMP_CWORD -eq 2 ]]; then
-      mapfile -t COMPREPLY < <(compgen -W "certify merge split truncate -h --help" -- "$cur")
-      mapfile -t COMPREPLY < <(compgen -W "plan -h --help" -- "$cur")
-      mapfile -t COMPREPLY < <(compgen -W "inspect -h --help" -- "$cur")
-      mapfile -t COMPREPLY < <(compgen -W "claims -h --help" -- "$cur")
+      mapfile -t COMPREPLY < <(compgen -W "inspect claims certify merge split truncate plan -h --help" -- "$cur")
       return
     fi
     command="qk ${COMP_WORDS[2]}"
@@ -30,15 +27,13 @@ _qkv() {
     --pool) mapfile -t COMPREPLY < <(compgen -W "model cls mean tokens" -- "$cur") && return ;;
     --layout) mapfile -t COMPREPLY < <(compgen -W "timm hf vit-pytorch" -- "$cur") && return ;;
     --attention | --hidden) mapfile -t COMPREPLY < <(compgen -W "all" -- "$cur") && return ;;
-    --size | --threads | --batch | --window | --max-pixels | --top | --tolerance | --seconds | --rank | --width | --sample) return ;;
-    --size | --threads | --batch | --window | --max-pixels | --top | --tolerance | --seconds | --width | --tokens | --queries | --heads | --head-width | --value-width | --latent) return ;;
     --layer) mapfile -t COMPREPLY < <(compgen -W "all" -- "$cur") && return ;;
     --head) mapfile -t COMPREPLY < <(compgen -W "mean max min all" -- "$cur") && return ;;
     --query) mapfile -t COMPREPLY < <(compgen -W "cls dist reg0 mean all" -- "$cur") && return ;;
     --upsampling) mapfile -t COMPREPLY < <(compgen -W "nearest bilinear bicubic" -- "$cur") && return ;;
-    --discard | --start | --opacity | --side | --size | --threads | --batch | --window | --max-pixels | --top | --tolerance | --seconds) return ;;
-    --size | --threads | --batch | --window | --max-pixels | --top | --tolerance | --seconds | --images) return ;;
-    --size | --threads | --batch | --window | --max-pixels | --top | --tolerance | --seconds | --only | --seed) return ;;
+    --size | --threads | --batch | --window | --max-pixels | --top | --tolerance | --seconds) return ;;
+    --discard | --start | --opacity | --side | --rank | --sample | --only | --seed) return ;;
+    --width | --tokens | --queries | --heads | --head-width | --value-width | --latent) return ;;
   esac
   if [[ $cur == -* ]]; then
     local options
@@ -50,8 +45,8 @@ _qkv() {
       run) options="$model $run $images --input -o --output --attention --hidden" ;;
       verify) options="$model $run --tolerance --json" ;;
       convert) options="$model -o --output --layout --dtype --force" ;;
-      "qk inspect") options="$model $run $images --images --json --report -o --output" ;;
       bench) options="$model $run --batch --seconds --without --json --layer --attention --stdin" ;;
+      "qk inspect") options="$model $run $images --images --json --report -o --output" ;;
       "qk certify") options="$model --rank --json" ;;
       "qk merge") options="$model -o --output --dtype --force" ;;
       "qk split") options="$model -o --output --dtype --force --width" ;;

@@ -1,14 +1,8 @@
 # Completions of qkv for fish.
-set -l commands classify embed info run verify convert bench qk
-set -l laboratory certify merge split truncate
-set -l laboratory claims
-set -l with_images "__fish_seen_subcommand_from classify embed run"
-set -l with_size "__fish_seen_subcommand_from classify embed run verify bench"
 set -l commands classify embed attend info run verify convert bench qk
-set -l with_images "__fish_seen_subcommand_from classify embed attend run"
-set -l with_size "__fish_seen_subcommand_from classify embed attend run verify bench"
-set -l with_images "__fish_seen_subcommand_from classify embed run inspect"
-set -l with_size "__fish_seen_subcommand_from classify embed run verify bench inspect"
+set -l laboratory inspect claims certify merge split truncate plan
+set -l with_images "__fish_seen_subcommand_from classify embed attend run inspect"
+set -l with_size "__fish_seen_subcommand_from classify embed attend run verify bench inspect"
 
 complete -c qkv -n "not __fish_seen_subcommand_from $commands" -f
 complete -c qkv -n "not __fish_seen_subcommand_from $commands" -a classify -d "Say what images show"
@@ -38,16 +32,11 @@ complete -c qkv -n "$with_images" -l ignore-exif -d "Do not turn images by their
 complete -c qkv -n "$with_images" -l window -x -d "Grey levels that become black and white"
 complete -c qkv -n "$with_images" -l max-pixels -x -d "Refuse larger images"
 complete -c qkv -n "$with_images" -s q -l quiet -d "No progress line"
-complete -c qkv -n "__fish_seen_subcommand_from classify info verify bench plan" -l json -d "JSON on stdout"
+complete -c qkv -n "__fish_seen_subcommand_from classify info verify bench inspect plan claims" -l json -d "JSON on stdout"
 complete -c qkv -n "__fish_seen_subcommand_from classify" -l top -x -d "Classes to print for each image"
 complete -c qkv -n "__fish_seen_subcommand_from classify" -l logits -d "All logits too, with --json"
 complete -c qkv -n "__fish_seen_subcommand_from embed" -l pool -x -a "model cls mean tokens" -d "Which vectors"
-complete -c qkv -n "__fish_seen_subcommand_from embed attend run convert" -s o -l output -r -d "File to write"
-complete -c qkv -n "__fish_seen_subcommand_from classify info verify bench inspect" -l json -d "JSON on stdout"
-complete -c qkv -n "__fish_seen_subcommand_from classify" -l top -x -d "Classes to print for each image"
-complete -c qkv -n "__fish_seen_subcommand_from classify" -l logits -d "All logits too, with --json"
-complete -c qkv -n "__fish_seen_subcommand_from embed" -l pool -x -a "model cls mean tokens" -d "Which vectors"
-complete -c qkv -n "__fish_seen_subcommand_from embed run convert inspect" -s o -l output -r -d "File to write"
+complete -c qkv -n "__fish_seen_subcommand_from embed attend run convert inspect" -s o -l output -r -d "File to write"
 complete -c qkv -n "__fish_seen_subcommand_from run" -l input -r -d "Take the pixels from this safetensors file"
 complete -c qkv -n "__fish_seen_subcommand_from run" -l attention -x -a all -d "Blocks whose attention is kept"
 complete -c qkv -n "__fish_seen_subcommand_from run" -l hidden -x -a all -d "Hidden states to keep"
@@ -79,7 +68,7 @@ complete -c qkv -n "__fish_seen_subcommand_from truncate" -l data-optimal -r -d 
 complete -c qkv -n "__fish_seen_subcommand_from truncate" -l images -r -d "Measure on these images"
 complete -c qkv -n "__fish_seen_subcommand_from truncate" -l sample -x -d "Images whose tokens are kept"
 complete -c qkv -n "__fish_seen_subcommand_from truncate" -s q -l quiet -d "No progress line"
-complete -c qkv -n "__fish_seen_subcommand_from qk" -a plan -d "Find the cheapest exact order of the products"
+complete -c qkv -n "__fish_seen_subcommand_from qk; and not __fish_seen_subcommand_from $laboratory" -f -a plan -d "Find the cheapest exact order of the products"
 complete -c qkv -n "__fish_seen_subcommand_from plan" -l width -x -d "Features of a token"
 complete -c qkv -n "__fish_seen_subcommand_from plan" -l tokens -x -d "Tokens that are looked at"
 complete -c qkv -n "__fish_seen_subcommand_from plan" -l queries -x -d "Tokens that look"
@@ -92,10 +81,9 @@ complete -c qkv -n "__fish_seen_subcommand_from plan" -l read -x -a "outputs sco
 complete -c qkv -n "__fish_seen_subcommand_from plan" -l measure -d "Run each order"
 complete -c qkv -n "__fish_seen_subcommand_from plan" -l grid -d "Predict and measure 200 shapes"
 complete -c qkv -n "__fish_seen_subcommand_from plan" -l map -r -d "SVG file to draw"
-complete -c qkv -n "__fish_seen_subcommand_from qk" -a inspect -d "Show what each head is"
+complete -c qkv -n "__fish_seen_subcommand_from qk; and not __fish_seen_subcommand_from $laboratory" -f -a inspect -d "Show what each head is"
 complete -c qkv -n "__fish_seen_subcommand_from inspect" -l images -x -d "Images to take, or to make of noise"
 complete -c qkv -n "__fish_seen_subcommand_from inspect" -l report -r -d "HTML page to write"
-complete -c qkv -n "__fish_seen_subcommand_from claims" -l json -d "JSON on stdout"
 complete -c qkv -n "__fish_seen_subcommand_from claims" -l only -x -d "Claims to replay"
 complete -c qkv -n "__fish_seen_subcommand_from claims" -l seed -x -d "Of the random inputs"
 complete -c qkv -n "__fish_seen_subcommand_from claims" -l quick -d "Smaller sizes for times"

@@ -28,10 +28,10 @@ constexpr std::pair<Rewriting, std::string_view> kRewritings[] = {{Rewriting::kM
                                                                   {Rewriting::kMergeOutput, "merge values and output"},
                                                                   {Rewriting::kValuesFromKeys, "values from keys"},
                                                                   {Rewriting::kShare, "share W_Q = W_K"}};
-constexpr std::pair<Verdict, std::string_view> kVerdicts[] = {{Verdict::kExact, "exact"},
-                                                              {Verdict::kAfterSoftmax, "exact after softmax only"},
-                                                              {Verdict::kApproximate, "approximate"},
-                                                              {Verdict::kImpossible, "impossible"}};
+constexpr std::pair<Exactness, std::string_view> kExactness[] = {{Exactness::kExact, "exact"},
+                                                              {Exactness::kAfterSoftmax, "exact after softmax only"},
+                                                              {Exactness::kApproximate, "approximate"},
+                                                              {Exactness::kImpossible, "impossible"}};
 constexpr std::pair<Obstruction, std::string_view> kObstructions[] = {
     {Obstruction::kQueryBias, "bias of queries"},
     {Obstruction::kKeyBias, "bias of keys"},
@@ -93,7 +93,7 @@ struct Surroundings {
 
 Certificate Exact() { return {}; }
 Certificate Impossible(Obstructions obstructions) {
-  return {.verdict = Verdict::kImpossible, .obstructions = std::move(obstructions)};
+  return {.verdict = Exactness::kImpossible, .obstructions = std::move(obstructions)};
 }
 Obstructions Join(Obstructions a, const Obstructions& b) {
   a.insert(a.end(), b.begin(), b.end());
@@ -104,7 +104,7 @@ Obstructions Join(Obstructions a, const Obstructions& b) {
 Certificate WithoutKeyTerms(const Obstructions& key_terms, const Surroundings& around) {
   if (key_terms.empty()) return Exact();
   if (!around.beyond.empty()) return Impossible(Join(key_terms, around.beyond));
-  return {.verdict = Verdict::kAfterSoftmax, .obstructions = key_terms};
+  return {.verdict = Exactness::kAfterSoftmax, .obstructions = key_terms};
 }
 
 // M in place of a pair, without any bias.
@@ -194,7 +194,7 @@ class HeadCertificates {
   // `bound` is of x M x, before the scale.
   Certificate Approximate(double relative, double bound) const {
     const double logits = layer_.scale * bound;
-    return {.verdict = Verdict::kApproximate,
+    return {.verdict = Exactness::kApproximate,
             .weight_error = relative,
             .logit_bound = logits,
             .attention_bound = around_.beyond.empty() ? AttentionBound(logits) : Certificate::kNone};
@@ -231,7 +231,7 @@ Certificate ValuesFromKeys(const inspect::AttentionWeights<double>& layer, const
 }  // namespace
 
 std::string_view Name(Rewriting rewriting) { return NameIn(kRewritings, rewriting); }
-std::string_view Name(Verdict verdict) { return NameIn(kVerdicts, verdict); }
+std::string_view Name(Exactness exactness) { return NameIn(kExactness, exactness); }
 std::string_view Name(Obstruction obstruction) { return NameIn(kObstructions, obstruction); }
 
 // Two distributions whose log ratios differ by 2δ at most, from entry to entry, are farthest apart where there are two

@@ -44,7 +44,7 @@ enum class Rewriting {
   kShare,           // the best W in place of both W_Q and W_K
 };
 
-enum class Verdict {
+enum class Exactness {
   kExact,         // the same logits (or outputs)
   kAfterSoftmax,  // other logits, the same attention
   kApproximate,   // within a bound
@@ -72,7 +72,7 @@ enum class Obstruction {
 
 /// "merge without bias", "exact after softmax", "LayerNorm's beta", …
 std::string_view Name(Rewriting rewriting);
-std::string_view Name(Verdict verdict);
+std::string_view Name(Exactness exactness);
 std::string_view Name(Obstruction obstruction);
 
 /// One statement.
@@ -82,7 +82,7 @@ struct Certificate {
 
   int64_t block = 0, head = kAllHeads;
   Rewriting rewriting = Rewriting::kMerge;
-  Verdict verdict = Verdict::kExact;
+  Exactness verdict = Exactness::kExact;
   std::vector<Obstruction> obstructions;  // kImpossible: all of them. kAfterSoftmax: why it is not exact.
   // kApproximate: ‖M − M'‖_F / ‖M‖_F with biases counted as one more input; no logit of any tokens is off by more than
   // `logit_bound` (where softmax follows at once: up to a constant for each query), no query's attention by more than

@@ -86,13 +86,13 @@ TEST_P(PairsOfKinds, GiveTheModelsAttention) {
   const model::Checkpoint golden = Golden(GetParam());
   const model::VitConfig& c = golden.description.config;
   const int64_t N = c.tokens(), D = c.width, H = c.heads;
-  const AttentionWeights<double> weights = ReadAttention<double>(golden, 1);
+  const AttentionWeights<double> weights = ReadAttention<double>(golden, c.depth - 1);
   const model::Vit<double> vit(c, golden.bound);
   Tensor<double> hidden({1, N, D}), attention({1, H, N, N});
   model::Workspace<double> workspace;
-  vit.Forward(
-      Sampler(7).Normal<double>({1, c.channels, c.image_height, c.image_width}), workspace,
-      {.hidden = {{1, hidden}}, .attention = {{1, {.row_begin = 0, .row_end = N, .out = attention, .visit = {}}}}});
+  vit.Forward(Sampler(7).Normal<double>({1, c.channels, c.image_height, c.image_width}), workspace,
+              {.hidden = {{c.depth - 1, hidden}},
+               .attention = {{c.depth - 1, {.row_begin = 0, .row_end = N, .out = attention, .visit = {}}}}});
 
   const int64_t r = weights.query.weight.dim(0) / H;
   std::vector<Tensor<double>> queries, keys;

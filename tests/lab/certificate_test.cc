@@ -235,7 +235,7 @@ Result Rewritten(Layer& layer, const Certificate& c, int64_t rank) {
   const int64_t h = std::max<int64_t>(c.head, 0);
   const Matrix x = layer.Tokens();
   QueryKey<double> pair = layer.Pair(h);
-  const bool softmax = c.verdict == Verdict::kAfterSoftmax || !(layer.traits.soft_cap || layer.traits.sink ||
+  const bool softmax = c.verdict == Exactness::kAfterSoftmax || !(layer.traits.soft_cap || layer.traits.sink ||
                                                                 layer.traits.added_keys || layer.traits.not_softmax);
   switch (c.rewriting) {
     case Rewriting::kMerge:
@@ -307,21 +307,21 @@ void ExpectTrue(Layer& layer, const std::string& what, int64_t rank = 2) {
         values ? OutputOf(layer.Output()) : OfLogits(layer, layer.Logits(layer.Pair(h), layer.Tokens()));
     const Result after = Rewritten(layer, c, rank);
     double tolerance = layer.Tolerance();
-    if (c.rewriting == Rewriting::kValuesFromKeys && c.verdict == Verdict::kExact) tolerance *= c.condition;
+    if (c.rewriting == Rewriting::kValuesFromKeys && c.verdict == Exactness::kExact) tolerance *= c.condition;
     if (c.rewriting == Rewriting::kRegauge || layer.traits.qk_norm) tolerance *= 1e3;  // conditions of the samples
     const double logits = algebra::MaxDifference(after.logits, before.logits);
     const double attention = algebra::MaxDifference(after.attention, before.attention);
-    EXPECT_EQ(c.obstructions.empty(), c.verdict == Verdict::kExact || c.verdict == Verdict::kApproximate);
+    EXPECT_EQ(c.obstructions.empty(), c.verdict == Exactness::kExact || c.verdict == Exactness::kApproximate);
     switch (c.verdict) {
-      case Verdict::kExact:
+      case Exactness::kExact:
         EXPECT_LE(logits, tolerance);
         EXPECT_LE(attention, tolerance);
         break;
-      case Verdict::kAfterSoftmax:
+      case Exactness::kAfterSoftmax:
         EXPECT_GT(logits, kSeen);
         EXPECT_LE(attention, tolerance);
         break;
-      case Verdict::kApproximate: {
+      case Exactness::kApproximate: {
         EXPECT_GT(attention, kSeen);
         EXPECT_GT(c.weight_error, 0);
         EXPECT_LE(c.weight_error, 1.5);
@@ -332,7 +332,7 @@ void ExpectTrue(Layer& layer, const std::string& what, int64_t rank = 2) {
         }
         break;
       }
-      case Verdict::kImpossible:
+      case Exactness::kImpossible:
         EXPECT_GT(attention, kSeen);
         break;
     }
@@ -430,9 +430,9 @@ TEST(Certificate, KeysThatForgetGiveNoValues) {
 TEST(Certificate, ATruncationOfFullRankAndAnAlreadySharedPairAreExact) {
   Layer layer({}, {.key = false}, 8);
   ExpectTrue(layer, "full rank", kE);
-  EXPECT_EQ(Find(Certify(layer.weights, layer.traits, kE), Rewriting::kTruncate, 0).verdict, Verdict::kExact);
+  EXPECT_EQ(Find(Certify(layer.weights, layer.traits, kE), Rewriting::kTruncate, 0).verdict, Exactness::kExact);
   layer.weights.query = {layer.weights.key.weight.Clone(), layer.weights.key.bias.Clone()};
-  EXPECT_EQ(Find(Certify(layer.weights, layer.traits, 2), Rewriting::kShare, 1).verdict, Verdict::kExact);
+  EXPECT_EQ(Find(Certify(layer.weights, layer.traits, 2), Rewriting::kShare, 1).verdict, Exactness::kExact);
 }
 
 TEST(Certificate, TheBoundsFallWithTheRank) {
@@ -481,17 +481,17 @@ TEST(Certificate, OfTheFamilies) {
   // timm: a bias, and beta.
   const auto timm = OfGolden("timm_vit");
   EXPECT_EQ(Find(timm, Rewriting::kMerge, 0).obstructions, Names{kQueryBias});
-  EXPECT_EQ(Find(timm, Rewriting::kMergeSoftmax, 0).verdict, Verdict::kAfterSoftmax);
-  EXPECT_EQ(Find(timm, Rewriting::kMergeExact, 0).verdict, Verdict::kExact);
-  EXPECT_EQ(Find(timm, Rewriting::kMergeOutput, 0).verdict, Verdict::kExact);
+  EXPECT_EQ(Find(timm, Rewriting::kMergeSoftmax, 0).verdict, Exactness::kAfterSoftmax);
+  EXPECT_EQ(Find(timm, Rewriting::kMergeExact, 0).verdict, Exactness::kExact);
+  EXPECT_EQ(Find(timm, Rewriting::kMergeOutput, 0).verdict, Exactness::kExact);
   // vit-pytorch: no bias, but beta.
   const auto vit_pytorch = OfGolden("vit_pytorch_vit");
-  EXPECT_EQ(Find(vit_pytorch, Rewriting::kMerge, 0).verdict, Verdict::kExact);
+  EXPECT_EQ(Find(vit_pytorch, Rewriting::kMerge, 0).verdict, Exactness::kExact);
   EXPECT_EQ(Find(vit_pytorch, Rewriting::kMergeFolded, 0).obstructions, Names{kBeta});
   // Norms on queries and keys.
   const auto normed = OfGolden("timm_qk_norm");
   for (const Rewriting rewriting : {Rewriting::kMerge, Rewriting::kSplit, Rewriting::kTruncate, Rewriting::kShare}) {
-    EXPECT_EQ(Find(normed, rewriting, 0).verdict, Verdict::kImpossible);
+    EXPECT_EQ(Find(normed, rewriting, 0).verdict, Exactness::kImpossible);
     EXPECT_EQ(Find(normed, rewriting, 0).obstructions.front(), kQkNorm);
   }
   EXPECT_EQ(Find(OfGolden("timm_scale_norms"), Rewriting::kMergeOutput, 0).obstructions, Names{kOutputNorm});

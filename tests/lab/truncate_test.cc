@@ -80,7 +80,7 @@ TEST_P(Truncation, KeepsTheCertificatesBounds) {
   const auto errors = CompareHeads(original_, Written(rank), tokens);
   int bounded = 0;
   for (const Certificate& c : Certify(original_, rank)) {
-    if (c.rewriting != Rewriting::kTruncate || c.verdict != Verdict::kApproximate) continue;
+    if (c.rewriting != Rewriting::kTruncate || c.verdict != Exactness::kApproximate) continue;
     const auto found =
         std::ranges::find_if(errors, [&](const HeadError& e) { return e.block == c.block && e.head == c.head; });
     // Both are up to a constant for each query; the mean taken off is within twice the best one.
