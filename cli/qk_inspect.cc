@@ -95,8 +95,7 @@ Inspection Measure(const Options& options, int* failed) {
   if (c.qk_norm) {
     inspection.caveats.emplace_back(
         "Queries and keys are normalised: the QK circuit is that of the scores' numerator, without the norms' gains; "
-        "the "
-        "logits do not split into position and content.");
+        "the logits do not split into position and content.");
   }
   if (c.attention_norm) {
     inspection.caveats.emplace_back(
@@ -200,8 +199,8 @@ void PrintTable(const Inspection& inspection) {
       .columns = {{"block"}, {"head"}, {"effective rank"}, {"for 99 %"}, {"symmetry"}, {"QK sign"}, {"OV sign"}}};
   if (inspection.free_gauge) table.columns.push_back({"W_Q/W_K"});
   if (inspection.tokens) {
-    for (const char* name : {"position", "content", "entropy", "distance", "near", "class"})
-      table.columns.push_back({name});
+    for (const char* name : {"position", "content", "entropy", "distance", "near"}) table.columns.push_back({name});
+    if (inspection.config.class_token) table.columns.push_back({"class"});
   }
   for (size_t i = 0; i < inspection.heads(); ++i) {
     const inspect::HeadWeights& head = inspection.weights[i];
@@ -220,9 +219,9 @@ void PrintTable(const Inspection& inspection) {
         return std::isfinite(value) ? fmt::format("{:.{}f}{}", times * value, digits, unit) : std::string("–");
       };
       const inspect::HeadAttention& a = t.attention[i];
-      row.insert(row.end(),
-                 {share(inspect::kPositionPosition), share(inspect::kContentContent), number(a.entropy, "", 1, 2),
-                  number(a.distance, "", 1, 2), number(a.near, " %", 100, 0), number(a.class_token, " %", 100, 0)});
+      row.insert(row.end(), {share(inspect::kPositionPosition), share(inspect::kContentContent),
+                             number(a.entropy, "", 1, 2), number(a.distance, "", 1, 2), number(a.near, " %", 100, 0)});
+      if (inspection.config.class_token) row.push_back(number(a.class_token, " %", 100, 0));
     }
     table.rows.push_back(std::move(row));
   }

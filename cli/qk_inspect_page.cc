@@ -5,6 +5,7 @@
 #include <cmath>
 #include <filesystem>
 #include <functional>
+#include <numeric>
 
 #include "cli/qk_inspect.h"
 #include "qkv/report/charts.h"
@@ -27,11 +28,13 @@ Values Collect(const Inspection& inspection, const std::function<double(size_t)>
   return values;
 }
 
+// q: 0, 0.5 or 1
 double Quantile(Values values, double q) {
   std::erase_if(values, [](double x) { return !std::isfinite(x); });
   if (values.empty()) return report::kMissing;
   std::ranges::sort(values);
-  return values[static_cast<size_t>(q * static_cast<double>(values.size() - 1) + 0.5)];
+  const double at = q * static_cast<double>(values.size() - 1);
+  return std::midpoint(values[static_cast<size_t>(std::floor(at))], values[static_cast<size_t>(std::ceil(at))]);
 }
 double Median(const Values& values) { return Quantile(values, 0.5); }
 
@@ -90,7 +93,7 @@ std::string HeatmapOf(const Inspection& inspection, const std::string& title, co
                               .cell = std::clamp(std::floor(260 / static_cast<double>(c.heads)), 8.0, 40.0)});
 }
 
-const Scale kSigned{"−1 … 1", image::ColourMap::kDiverging, -1, 1};
+const Scale kSigned{"", image::ColourMap::kDiverging, -1, 1};
 const Scale kShare{"share", image::ColourMap::kSequential, 0, 1};
 
 // From nothing to the greatest of these: shares that are all small.
@@ -143,7 +146,7 @@ std::string Eigenvalues(const Inspection& inspection, size_t i, const std::strin
   const std::vector<report::Tick> ticks = {{-1, "-1"}, {0, "0"}, {1, "1"}};
   report::Svg svg("Eigenvalues, " + what, "Eigenvalues of the QK circuit of " + NameOf(inspection, i));
   svg.Words({8, 20}, what, "title");
-  svg.Words({8, 36}, fmt::format("{}: symmetry {:.2f}", NameOf(inspection, i), inspection.weights[i].qk.symmetry),
+  svg.Words({8, 36}, fmt::format("{}: symmetry {}", NameOf(inspection, i), Signed(inspection.weights[i].qk.symmetry)),
             "small muted");
   report::Plot plot(svg, {30, 66}, 150, 150, {.name = "real", .low = -1.1, .high = 1.1, .ticks = ticks},
                     {.name = "imaginary", .low = -1.1, .high = 1.1, .ticks = ticks});
@@ -179,17 +182,15 @@ std::string SymmetryWords(const Inspection& inspection, const Values& symmetry) 
   const auto beyond = std::ranges::count_if(
       symmetry, [&](double x) { return std::abs(x - 1 / features) > 3 * std::sqrt(2.0) / features; });
   return fmt::format(
-      "One weight for queries and keys would score 1 in every head. Here the median is {}, {}. Random "
-      "weights "
-      "score {:.3f} ± {:.3f}; {} of {} heads are more than three of these deviations away.",
+      "One weight for queries and keys would score 1 in every head. Here the median is {}, {}. Random weights score "
+      "{:.3f} ± {:.3f}; {} of {} heads are more than three of these deviations away.",
       Signed(Median(symmetry)), Range(inspection, symmetry, [](double x) { return Signed(x); }), 1 / features,
       std::sqrt(2.0) / features, beyond, symmetry.size());
 }
 
 std::string RankWords(const Inspection& inspection, const Values& rank90, const Values& rank99) {
   return fmt::format(
-      "Of {} features of its queries and keys the median head needs {:.0f} for 90 % of the energy of M and "
-      "{:.0f} for "
+      "Of {} features of its queries and keys the median head needs {:.0f} for 90 % of the energy of M and {:.0f} for "
       "99 %; for 99 % heads range {}. That is about the matrix alone: how much of it tokens use is another question.",
       inspection.weights[0].qk.singular_values.size(), Median(rank90), Median(rank99),
       Range(inspection, rank99, [](double x) { return fmt::format("{:.0f}", x); }));
@@ -199,8 +200,7 @@ std::string OutputWords(const Values& sign) {
   const auto copy = std::ranges::count_if(sign, [](double x) { return x > 0.5; });
   const auto negate = std::ranges::count_if(sign, [](double x) { return x < -0.5; });
   return fmt::format(
-      "By the eigenvalues of the OV circuit {} of {} heads mostly copy what they read (sign above 0.5), {} "
-      "mostly "
+      "By the eigenvalues of the OV circuit {} of {} heads mostly copy what they read (sign above 0.5), {} mostly "
       "negate it (below −0.5); the median is {}.",
       copy, sign.size(), negate, Signed(Median(sign)));
 }
@@ -213,8 +213,7 @@ std::string GaugeWords(const Inspection& inspection, const Values& excess) {
     squares += own, saved += own * head.gauge_excess, ratio.push_back(head.query_norm / head.key_norm);
   }
   return fmt::format(
-      "Balanced factors would give the same attention with {:.1f} % less of ‖W_Q‖² + ‖W_K‖², which is what "
-      "weight "
+      "Balanced factors would give the same attention with {:.1f} % less of ‖W_Q‖² + ‖W_K‖², which is what weight "
       "decay sees; a head could save at most {}. ‖W_Q‖/‖W_K‖ lies between {:.2f} and {:.2f}.",
       squares > 0 ? 100 * saved / squares : 0,
       fmt::format("{:.1f} % ({})", 100 * excess[Greatest(excess)], NameOf(inspection, Greatest(excess))),
@@ -249,11 +248,9 @@ std::string PositionWords(const Inspection& inspection) {
     return Median(Values(begin, begin + inspection.config.heads));
   };
   return fmt::format(
-      "Where a query and its key stand decides {} of the logits' variance in the median "
-      "head, "
-      "{}; what both contain decides {}, and the rest is one of each. In the first block position has a median of {}, "
-      "in "
-      "the last {}. The parts overlap by at most {}.",
+      "Where a query and its key stand decides {} of the logits' variance in the median head, {}; what both contain "
+      "decides {}, and the rest is one of each. In the first block position has a median of {}, in the last {}. The "
+      "parts overlap by at most {}.",
       Percent(Median(position)), Range(inspection, position, Percent), Percent(Median(content)), Percent(of_block(0)),
       Percent(of_block(inspection.config.depth - 1)), Percent(overlap[Greatest(overlap)]));
 }
@@ -263,9 +260,8 @@ std::string ReachWords(const Inspection& inspection) {
   const Values distance = Collect(inspection, [&](size_t i) { return t.attention[i].distance; });
   const Values entropy = Collect(inspection, [&](size_t i) { return std::exp(t.attention[i].entropy); });
   std::string words = fmt::format(
-      "Patches look {} patches far, {}; attention that is alike everywhere would look {:.1f}. Entropy is "
-      "that "
-      "of {:.0f} tokens of {} in the median head, {}.",
+      "Patches look {} patches far, {}; attention that is alike everywhere would look {:.1f}. Entropy is that of "
+      "{:.0f} tokens of {} in the median head, {}.",
       report::Number(Median(distance), 2),
       Range(inspection, distance, [](double x) { return fmt::format("{:.1f}", x); }), t.uniform.distance,
       Median(entropy), t.tokens, Range(inspection, entropy, [](double x) { return fmt::format("{:.1f}", x); }));
@@ -293,8 +289,8 @@ void AddFacts(const Inspection& inspection, report::Page& page) {
   if (inspection.free_gauge) {
     facts.emplace_back(
         "A head's W_Q and W_K",
-        fmt::format("{} numbers are stored. {} of them its attention can see ({} after a LayerNorm, whose tokens "
-                    "lack one direction). Merged into one matrix: {}; with a block of W_K the identity: {}",
+        fmt::format("{} numbers are stored. {} of them its attention can see ({} after a LayerNorm, whose tokens lack "
+                    "one direction). Merged into one matrix: {}; with a block of W_K the identity: {}",
                     report::WithCommas(p.count.separate), report::WithCommas(p.count.freedom),
                     report::WithCommas(p.seen), report::WithCommas(p.count.merged),
                     p.count.identity_block > 0 ? report::WithCommas(p.count.identity_block) : "not possible"));
@@ -311,28 +307,24 @@ void AddCircuits(const Inspection& inspection, report::Page& page) {
   page.Section("What attends to what: the QK circuits");
   page.Prose(
       "A head's logits are x M xᵀ with M = W_Qᵀ W_K. Everything here is of M after the LayerNorm before it is folded "
-      "in "
-      "and its mean is taken off, as tokens reach it.");
-  page.Figure(
-      Spectra(inspection, "Singular values of M, relative to the greatest", &inspect::HeadWeights::qk),
-      "One line a head. A line that falls early is a head that compares tokens along few directions; a flat one uses "
-      "its whole width.");
-  page.Figure(
-      Beside({HeatmapOf(inspection, "Symmetry of M", kSigned, symmetry),
-              HeatmapOf(inspection, "Sign of its eigenvalues", kSigned,
-                        of(&inspect::HeadWeights::qk, &inspect::Circuit::eigenvalue_sign))}),
-      "Symmetry: 1 where two tokens think alike of each other, as with W_Q = W_K; −1 where the one's liking is the "
-      "other's dislike; 0 where the two directions have nothing to do with each other. Sign: red where tokens look "
-      "for their like, blue where they avoid it.");
+      "in and its mean is taken off, as tokens reach it.");
+  page.Figure(Spectra(inspection, "Singular values of M, relative to the greatest", &inspect::HeadWeights::qk),
+              "One line a head. A line that falls early is a head that compares tokens along few directions; a flat "
+              "one uses its whole width.");
+  page.Figure(Beside({HeatmapOf(inspection, "Symmetry of M", kSigned, symmetry),
+                      HeatmapOf(inspection, "Sign of its eigenvalues", kSigned,
+                                of(&inspect::HeadWeights::qk, &inspect::Circuit::eigenvalue_sign))}),
+              "Symmetry: 1 where two tokens think alike of each other, as with W_Q = W_K; −1 where the one's liking is "
+              "the other's dislike; 0 where the two directions have nothing to do with each other. Sign: red where "
+              "tokens look for their like, blue where they avoid it.");
   Values order(inspection.heads());
   for (size_t i = 0; i < order.size(); ++i) order[i] = std::abs(symmetry[i] - Median(symmetry));
-  page.Figure(
-      Beside({Eigenvalues(inspection, Greatest(symmetry), "Most symmetric"),
-              Eigenvalues(inspection, Least(order), "Median"),
-              Eigenvalues(inspection, Least(symmetry), "Least symmetric")}),
-      "Eigenvalues of M in the complex plane, relative to the greatest. On the real axis to the right: the head looks "
-      "for its like; to the left: for its opposite. Far from the axis: it turns one direction into another, which no "
-      "symmetric M, so no shared projection, can do.");
+  page.Figure(Beside({Eigenvalues(inspection, Greatest(symmetry), "Most symmetric"),
+                      Eigenvalues(inspection, Least(order), "Median"),
+                      Eigenvalues(inspection, Least(symmetry), "Least symmetric")}),
+              "Eigenvalues of M in the complex plane, relative to the greatest. On the real axis to the right: the "
+              "head looks for its like; to the left: for its opposite. Far from the axis: it turns one direction into "
+              "another, which no symmetric M, so no shared projection, can do.");
   std::vector<std::string> pair = {HeatmapOf(inspection, "Effective rank of M", {"features"},
                                              of(&inspect::HeadWeights::qk, &inspect::Circuit::effective_rank))};
   std::string caption = "Effective rank: exp of the entropy of the singular values, as if so many were equal.";
@@ -368,10 +360,8 @@ void AddTokens(const Inspection& inspection, report::Page& page) {
     page.Section("Position or content");
     page.Prose(
         fmt::format("On {}. Each normalised token is its mean over the images, which its position alone decides, plus "
-                    "the rest, its "
-                    "content. Logits split exactly into four parts; a part's share is its covariance with the logits "
-                    "over their variance, "
-                    "and the four sum to 1.",
+                    "the rest, its content. Logits split exactly into four parts; a part's share is its covariance "
+                    "with the logits over their variance, and the four sum to 1.",
                     inspection.images));
     page.Figure(
         Beside({HeatmapOf(inspection, "Position to position", kShare, Shares(inspection, inspect::kPositionPosition)),
@@ -379,39 +369,40 @@ void AddTokens(const Inspection& inspection, report::Page& page) {
                 HeatmapOf(inspection, "Position to content", kShare, Shares(inspection, inspect::kPositionContent)),
                 HeatmapOf(inspection, "Content to position", kShare, Shares(inspection, inspect::kContentPosition))}),
         "The query's part first. Position to position is a pattern that is the same for every image; in the other "
-        "three the "
-        "image has a say.");
+        "three the image has a say.");
     const Values position = Shares(inspection, inspect::kPositionPosition);
-    page.Figure(
-        ScatterOf(inspection, of(&inspect::HeadAttention::distance), position,
-                  {.name = "mean distance of attention, in patches"},
-                  {.name = "share of position alone", .low = 0, .high = 1}, "How far a head looks, and why"),
-        "One mark a head. To the left are heads that look at their surroundings; above are those that do so whatever "
-        "the image shows.");
+    page.Figure(ScatterOf(inspection, of(&inspect::HeadAttention::distance), position,
+                          {.name = "mean distance of attention, in patches"},
+                          {.name = "share of position alone", .low = 0, .high = 1}, "How far a head looks, and why"),
+                "One mark a head. To the left are heads that look at their surroundings; above are those that do so "
+                "whatever the image shows.");
   }
   page.Section("How far, and at how much");
   Values entropy = of(&inspect::HeadAttention::entropy);
   const Values near = of(&inspect::HeadAttention::near), class_token = of(&inspect::HeadAttention::class_token),
                registers = of(&inspect::HeadAttention::registers);
   for (double& x : entropy) x /= std::max(t.uniform.entropy, 1e-9);
-  page.Figure(
-      Beside({HeatmapOf(inspection, "Distance of attention", {"patches"}, of(&inspect::HeadAttention::distance)),
-              HeatmapOf(inspection, "Entropy", {"of log N"}, entropy),
-              HeatmapOf(inspection, "To itself and the eight around", FromZero(near), near),
-              HeatmapOf(inspection, "To the class token", FromZero(class_token), class_token)}),
-      fmt::format(
-          "Attention that is alike everywhere would have a distance of {:.1f}, entropy 1, and {} of it would be "
-          "near.",
-          t.uniform.distance, Percent(t.uniform.near)));
-  if (inspection.config.registers > 0) {
-    page.Figure(HeatmapOf(inspection, "To the registers", FromZero(registers), registers));
+  std::vector<std::string> pictures = {
+      HeatmapOf(inspection, "Distance of attention", {"patches"}, of(&inspect::HeadAttention::distance)),
+      HeatmapOf(inspection, "Entropy", {"of log N"}, entropy),
+      HeatmapOf(inspection, "To itself and the eight around", FromZero(near), near)};
+  if (inspection.config.class_token) {
+    pictures.push_back(HeatmapOf(inspection, "To the class token", FromZero(class_token), class_token));
   }
+  if (inspection.config.registers > 0) {
+    pictures.push_back(HeatmapOf(inspection, "To the registers", FromZero(registers), registers));
+  }
+  page.Figure(
+      Beside(pictures),
+      fmt::format(
+          "Attention that is alike everywhere would have a distance of {:.1f}, entropy 1, and {} of it would be near.",
+          t.uniform.distance, Percent(t.uniform.near)));
 }
 
 void AddTable(const Inspection& inspection, report::Page& page) {
   page.Section("All heads");
-  report::Table table{
-      .columns = {{"head"}, {"eff. rank"}, {"90 %"}, {"99 %"}, {"symmetry"}, {"QK sign"}, {"OV sign"}, {"W_Q/W_K"}}};
+  report::Table table{.columns = {{"head"}, {"eff. rank"}, {"90 %"}, {"99 %"}, {"symmetry"}, {"QK sign"}, {"OV sign"}}};
+  if (inspection.free_gauge) table.columns.push_back({"W_Q/W_K"});
   const bool tokens = inspection.tokens.has_value(), logits = tokens && !inspection.tokens->logits.empty();
   if (logits) table.columns.insert(table.columns.end(), {{"position"}, {"content"}});
   if (tokens) table.columns.insert(table.columns.end(), {{"distance"}, {"entropy"}});
@@ -438,8 +429,7 @@ void AddTable(const Inspection& inspection, report::Page& page) {
   page.Add(table);
   page.Note(
       "`block.head`; ranks are of M. `qkv qk inspect --json` has every number, with the spectra; `-o heads.csv` one "
-      "line "
-      "a head.");
+      "line a head.");
 }
 
 }  // namespace

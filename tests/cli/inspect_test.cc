@@ -44,6 +44,26 @@ TEST(Inspect, WritesCsvAndAPageOfItsOwn) {
     EXPECT_FALSE(Contains(html, outside));
 }
 
+// Columns and pictures are of what the model has.
+TEST(Inspect, LeavesOutWhatAModelDoesNotHave) {
+  const TemporaryFolder folder;
+  const std::string page = (folder / "heads.html").string();
+  const auto page_of = [&](const char* golden) {
+    const Said said = Qkv("qk inspect --images 2 -m " + Golden(golden) + " --report " + page);
+    EXPECT_EQ(said.exit_code, 0) << said.err;
+    return ReadFile(page);
+  };
+  const std::string whole = page_of("timm_reg4_cls"), normalised = page_of("timm_qk_norm"),
+                    patches = page_of("vit_pytorch_simple");
+  for (const char* part : {"W_Q/W_K", "To the class token", "To the registers", "Position to position"}) {
+    EXPECT_TRUE(Contains(whole, part)) << part;
+  }
+  for (const char* part : {"W_Q/W_K", "Balanced", "Position to position"}) EXPECT_FALSE(Contains(normalised, part));
+  for (const char* part : {"To the class token", "To the registers"}) EXPECT_FALSE(Contains(patches, part)) << part;
+  EXPECT_TRUE(Contains(patches, "W_Q/W_K"));
+  EXPECT_FALSE(Contains(Qkv("qk inspect --images 2 -m " + Golden("vit_pytorch_simple")).out, "class"));
+}
+
 TEST(Inspect, WeightsAlone) {
   const Said said = Qkv("qk inspect --json --images 0 -m " + Golden("timm_qkv_bias_off"));
   ASSERT_EQ(said.exit_code, 0) << said.err;
