@@ -80,6 +80,7 @@ def main():
     parser.add_argument("--qkv", type=Path, default=common.ROOT / "build/release/qkv")
     parser.add_argument("--threads", type=int, default=common.CORES)
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--dtype", nargs="+", choices=["fp64", "fp32"], default=["fp64", "fp32"])
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
     os.environ["OPENBLAS_NUM_THREADS"] = str(options.threads)  # before NumPy is imported
@@ -88,7 +89,7 @@ def main():
     print("| N×D→E | type | order | multiply-adds | qkv | NumPy | predicted | separate / this, qkv | predicted |")
     print("|---|---|---|---:|---:|---:|---:|---:|---:|")
     for size in SIZES:
-        for dtype in ("fp64", "fp32"):
+        for dtype in options.dtype:
             rounds = options.rounds if size[0] > 100 else 300
             found = measure(options.qkv, options.threads, dtype, size, rounds)
             base = found["projected"]

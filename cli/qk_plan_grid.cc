@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <numeric>
 
 #include "cli/bench.h"
 #include "cli/qk_plan.h"
@@ -18,8 +20,9 @@ using attention::Plan;
 using attention::Workload;
 
 constexpr int kShapes = 200;
-constexpr double kMost = 4e8;    // multiply-adds of a shape
-constexpr double kNotClose = 3;  // what is predicted to take so many times the best is not measured
+constexpr double kMost = 4e8;       // multiply-adds of a shape
+constexpr double kNotClose = 3;     // what is predicted to take so many times the best is not measured
+constexpr double kContends = 1.25;  // what took up to so many times the best is measured again
 constexpr double kAsGood = 1.05;
 
 // How a way of choosing does over all shapes: seconds of its choice by those of the best.
@@ -64,9 +67,25 @@ Measured MeasurePlans(const Workload& w, const attention::Costs& costs, double s
   }
   attention::Trial<T> trial(w);
   for (const Plan& plan : measured.plans) trial.Prepare(plan);
-  const std::vector<Times> times =
-      Interleave(measured.plans.size(), seconds, [&](size_t i) { trial.Run(measured.plans[i]); });
-  for (const Times& one : times) measured.seconds.push_back(one.best() / 1e3);
+  measured.seconds.assign(measured.plans.size(), std::numeric_limits<double>::infinity());
+  const auto run = [&](const std::vector<size_t>& which, double share) {
+    const std::vector<Times> times =
+        Interleave(which.size(), share * seconds, [&](size_t i) { trial.Run(measured.plans[which[i]]); });
+    for (size_t i = 0; i < which.size(); ++i) {
+      measured.seconds[which[i]] = std::min(measured.seconds[which[i]], times[i].best() / 1e3);
+    }
+  };
+  // All for a while, then those that may be the best or are somebody's choice: what decides is measured most often.
+  std::vector<size_t> all(measured.plans.size()), close;
+  std::iota(all.begin(), all.end(), size_t{0});
+  run(all, 0.3);
+  const double best = measured.Best();
+  for (const size_t i : all) {
+    const bool chosen = std::find(std::begin(always), std::end(always), measured.plans[i]) != std::end(always);
+    if (measured.seconds[i] < kContends * best || (chosen && measured.seconds[i] < kNotClose * best))
+      close.push_back(i);
+  }
+  run(close, 0.7);
   return measured;
 }
 

@@ -25,11 +25,11 @@ struct Shapes {
 
 class Builder {
  public:
-  // `count` products of rows by weights; as_heads of them share the rows.
-  void Weights(std::string_view what, int64_t count, int64_t rows, int64_t inner, int64_t columns) {
+  // `count` products of rows by weights, whose columns are written as those of so many heads.
+  void Weights(std::string_view what, int64_t count, int64_t rows, int64_t inner, int64_t columns, int64_t heads = 1) {
     const double n = static_cast<double>(count), r = static_cast<double>(rows), k = static_cast<double>(inner),
                  c = static_cast<double>(columns);
-    Add({Kind::kWeights, what, count, rows, inner, columns, 0, n * (r * k + k * c + r * c)});
+    Add({Kind::kWeights, what, count, rows, inner, columns, 0, n * (r * k + k * c + r * c), heads});
   }
   void Add(const Step& step) { steps_.at[static_cast<size_t>(steps_.count++)] = step; }
   const Steps& steps() const { return steps_; }
@@ -47,11 +47,11 @@ int64_t AddScores(Order order, const Workload& w, Builder& steps) {
   const Shapes s(w);
   const int64_t E = w.head_width;
   if (order == Order::kProjected || order == Order::kAbsorbed) {
-    steps.Weights("Q = X_q W_Q^T", 1, s.B * s.m, s.D, s.H * E);
+    steps.Weights("Q = X_q W_Q^T", 1, s.B * s.m, s.D, s.H * E, s.H);
   }
   switch (order) {
     case Order::kProjected:
-      steps.Weights("K = X W_K^T", 1, s.B * s.made, s.S, s.H * E);
+      steps.Weights("K = X W_K^T", 1, s.B * s.made, s.S, s.H * E, s.H);
       return E;
     case Order::kAbsorbed:
       steps.Weights("Q W_K", s.H, s.B * s.m, E, s.S);
@@ -60,11 +60,11 @@ int64_t AddScores(Order order, const Workload& w, Builder& steps) {
       steps.Weights("X_q M", 1, s.B * s.m, s.D, s.H * s.S);
       return s.S;
     case Order::kKeysAbsorbed:
-      steps.Weights("K = X W_K^T", 1, s.B * s.made, s.S, s.H * E);
+      steps.Weights("K = X W_K^T", 1, s.B * s.made, s.S, s.H * E, s.H);
       steps.Weights("K W_Q", s.H, s.B * s.N, E, s.D);
       return s.D;
     case Order::kKeysMerged:
-      steps.Weights("X M^T", 1, s.B * s.N, s.S, s.H * s.D);
+      steps.Weights("X M^T", 1, s.B * s.N, s.S, s.H * s.D, s.H);
       return s.D;
   }
   Fail("plan: unknown order {}", static_cast<int>(order));
@@ -76,17 +76,17 @@ int64_t AddValues(Order order, const Workload& w, Builder& steps) {
   const int64_t E = w.values();
   switch (order) {
     case Order::kProjected:
-      steps.Weights("V = X W_V^T", 1, s.B * s.made, s.S, s.H * E);
+      steps.Weights("V = X W_V^T", 1, s.B * s.made, s.S, s.H * E, s.H);
       return E;
     case Order::kAbsorbed:
     case Order::kMerged:
       return s.S;
     case Order::kKeysAbsorbed:
-      steps.Weights("V = X W_V^T", 1, s.B * s.made, s.S, s.H * E);
+      steps.Weights("V = X W_V^T", 1, s.B * s.made, s.S, s.H * E, s.H);
       steps.Weights("V W_O^T", s.H, s.B * s.N, E, s.D);
       return s.D;
     case Order::kKeysMerged:
-      steps.Weights("X M_OV^T", 1, s.B * s.N, s.S, s.H * s.D);
+      steps.Weights("X M_OV^T", 1, s.B * s.N, s.S, s.H * s.D, s.H);
       return s.D;
   }
   Fail("plan: unknown order {}", static_cast<int>(order));

@@ -76,6 +76,7 @@ struct Step {
   int64_t rows = 0, inner = 0, columns = 0;  // of one of them: [rows, inner] by [inner, columns]
   int64_t values = 0;                        // kAttention: width of what is summed
   double elements = 0;                       // of all operands and results, each once: what heads share counts once
+  int64_t heads = 1;                         // kWeights: the columns of so many are written apart
 
   double multiply_adds() const;
 };

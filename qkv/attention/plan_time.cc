@@ -37,6 +37,7 @@ void AddTerms(const Step& step, Terms& terms) {
       add(Term::kProduct, count * tile_rows * inner * Padded(step.columns, simd::internal::GemmPanel<T>()));
       add(Term::kWeights, count * inner * columns);
       add(Term::kRows, count * rows * (inner + columns));
+      if (step.heads > 1) add(Term::kHeadRows, count * rows * static_cast<double>(step.heads));
       break;
     case Step::Kind::kProduct:
       add(Term::kScoreCall, step.count >= kManyProducts ? 1 : count);

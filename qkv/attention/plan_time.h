@@ -25,8 +25,9 @@ enum class Term {
   kExponential,    // softmax
   kAttentionKeys,  // arranging keys and values
   kHeads,          // adding heads up
+  kHeadRows,       // rows of heads that are written apart
 };
-inline constexpr size_t kTerms = 13;
+inline constexpr size_t kTerms = 14;
 using Terms = std::array<double, kTerms>;
 
 /// The counts of a plan for kernels of this type of element.
