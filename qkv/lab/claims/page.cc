@@ -91,7 +91,7 @@ std::string ToText(const Result& result) {
                                  result.agrees() ? "" : ", but what was measured here CONTRADICTS it");
   text += Paragraph("claim", result.claim) + Paragraph("run", result.run);
   text += Indented(report::ToText(ChecksOf(result)));
-  for (const report::Table& table : result.tables) text += "\n" + Indented(report::ToText(table));
+  for (const report::Table& table : result.tables) text.append("\n").append(Indented(report::ToText(table)));
   return text + Paragraph("because", result.reason) + "\n";
 }
 
