@@ -178,7 +178,7 @@ def lines(panels, caption):
 
 def roofline(roofs, bandwidth, points, caption):
     """SVG. roofs: [(name, GFLOP/s)]; bandwidth: GB/s; points: [(series, FLOP/byte, GFLOP/s, group, tooltip)]. The
-    highest point of a group is labelled with the group."""
+    rightmost point of a group is labelled with the group."""
     width, height, left = 600, 340, 62
     parts = [text(10, 18 + 17 * i, words, "muted") for i, words in enumerate(caption)]
     top = 17 + 17 * len(caption)
@@ -212,7 +212,7 @@ def roofline(roofs, bandwidth, points, caption):
     for name, intensity, gflops, group, label in points:
         parts.append(f'<circle cx="{x(intensity):.1f}" cy="{y(gflops):.1f}" r="4" class="f{series.index(name) % 5}">'
                      f"<title>{escape(label)}</title></circle>")  # fmt: skip
-        if gflops > tops.get((name, group), (0, 0))[1]:
+        if intensity > tops.get((name, group), (0, 0))[0]:
             tops[name, group] = intensity, gflops
     for (_, group), (intensity, gflops) in tops.items():
         parts.append(text(x(intensity) + 7, y(gflops) + 4, group, "small"))
