@@ -5,8 +5,9 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
-#include <cstring>
 #include <cstdlib>
+#include <cstring>
+#include <filesystem>
 
 #include "qkv/builtin/digits.h"
 #include "qkv/core/parallel.h"
@@ -123,6 +124,12 @@ std::vector<int64_t> ParseList(const std::string& text, int64_t first, int64_t l
     at = after == end ? end : after + 1;
   }
   return numbers;
+}
+
+void RequireFolderOf(const std::string& file) {
+  const std::filesystem::path folder = std::filesystem::path(file).parent_path();
+  Require(folder.empty() || std::filesystem::is_directory(folder),
+          "cannot write {}: there is no folder {}; create it first", file, folder.string());
 }
 
 void FlushOutput() {

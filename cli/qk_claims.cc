@@ -43,6 +43,7 @@ std::vector<std::string> ParseClaims(const std::string& text) {
 
 int Claims(const Options& options) {
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
+  RequireFolderOf(options.report);
   const std::vector<std::string> ids = ParseClaims(options.only);
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
   std::vector<image::Image> images;
@@ -96,8 +97,13 @@ void RegisterQkClaims(CLI::App& app, int* exit_code) {
       ->check(CLI::Range(1, 1024))
       ->type_name("N");
   command->add_flag("-q,--quiet", options->quiet, "No progress line");
-  command->add_option("paths", options->paths, "Images for the trained model (default: drawn digits)")
+  command->add_option("PATH", options->paths, "Images for the trained model (default: drawn digits)")
       ->type_name("PATH");
+  command->footer(
+      "Examples:\n"
+      "  qkv qk claims                                  all, on random weights and on the digits' model\n"
+      "  qkv qk claims --only C4,C9 --report claims.html   two of them, with pictures\n"
+      "  qkv qk claims -m vit photos/                   on the heads of another model and its own images");
   command->callback([options, exit_code] { *exit_code = Claims(*options); });
 }
 

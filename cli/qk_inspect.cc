@@ -244,6 +244,8 @@ void WriteCsv(const Inspection& inspection, const std::string& path) {
 }
 
 int Inspect(const Options& options) {
+  RequireFolderOf(options.output);
+  RequireFolderOf(options.report);
   int failed = 0;
   const Inspection inspection = Measure(options, &failed);
   if (!options.output.empty()) WriteCsv(inspection, options.output);
@@ -325,6 +327,23 @@ void RegisterQkInspect(CLI::App& app, int* exit_code) {
   command->add_flag("--json", options->json, "One JSON object on stdout, spectra included");
   command->add_option("--report", options->report, "HTML page to write, with pictures")->type_name("FILE");
   command->add_option("-o,--output", options->output, "CSV file to write, a line a head")->type_name("FILE");
+  command->footer(
+      "Columns of the table, a line a head:\n"
+      "  effective rank   exp of the entropy of M's singular values, M = W_Q'W_K after LayerNorm\n"
+      "  for 99 %         features that hold 99 % of M's energy\n"
+      "  symmetry         1: two tokens think alike of each other; -1: the opposite; about 0: neither\n"
+      "  QK sign          of M's eigenvalues: 1: tokens look for their like, -1: they avoid it\n"
+      "  OV sign          of W_O W_V's: 1: what is read is copied, -1: taken away\n"
+      "  W_Q/W_K          ratio of the norms\n"
+      "  position,content shares of the logits' variance; the rest is of both together. With N images about 1/N of\n"
+      "                   the content counts as position\n"
+      "  entropy          of the attention, in nats; distance: in patches; near: to the token itself and the 8 around "
+      "it;\n"
+      "                   class: to the class token\n\n"
+      "Examples:\n"
+      "  qkv qk inspect -m vit photos/                        the table\n"
+      "  qkv qk inspect -m vit --report heads.html photos/    a page with pictures\n"
+      "  qkv qk inspect -m vit --images 0 -o heads.csv        the weights alone");
   command->callback([options, exit_code] { *exit_code = Inspect(*options); });
 }
 

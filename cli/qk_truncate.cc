@@ -132,14 +132,13 @@ int Truncate(const Options& options) {
                  tokens, before.config().width);
     }
   }
+  // Before anything is written: the images may be none.
+  std::optional<lab::BlockTokens> judged;
+  if (!options.images.empty()) judged.emplace(TokensOf(options, options.images, checkpoint, before));
   PrintSizes(options.output, lab::Truncate(checkpoint, options.output, request));
   const model::Checkpoint written = model::Checkpoint::Open(options.output);
-  if (options.images.empty()) {
-    PrintErrors(lab::CompareHeads(checkpoint, written, *calibration), options.json);
-    return 0;
-  }
-  PrintErrors(lab::CompareHeads(checkpoint, written, TokensOf(options, options.images, checkpoint, before)),
-              options.json);
+  PrintErrors(lab::CompareHeads(checkpoint, written, judged ? *judged : *calibration), options.json);
+  if (!judged) return 0;
   return PrintDrift(options, checkpoint, before, model::Model(written)) > 0 ? 1 : 0;
 }
 

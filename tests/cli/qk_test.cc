@@ -118,6 +118,10 @@ TEST(QkTruncate, ReportsErrorsDriftAndAccuracy) {
   const Said flat = Qkv("qk truncate --json -o " + (folder / "flat").string() + " --rank 8 --images " + Digits());
   EXPECT_FALSE(JsonLines(flat.out).back().contains("accuracy"));
   EXPECT_EQ(Qkv("qk truncate -o x").exit_code, 2);
+  // What is measured on is looked at before anything is written.
+  const std::string none = (folder / "none").string();
+  EXPECT_EQ(Qkv("qk truncate --rank 4 -o " + (folder / "unseen").string() + " --images " + none).exit_code, 1);
+  EXPECT_FALSE(std::filesystem::exists(folder / "unseen"));
   EXPECT_EQ(Qkv("qk truncate --rank 99 -o " + (folder / "x").string()).exit_code, 1);
   EXPECT_FALSE(fs::exists(folder / "x"));
 }
