@@ -10,6 +10,9 @@
 namespace qkv::inspect {
 namespace {
 
+// Queries of a tile.
+constexpr int64_t kTileRows = 64;
+
 Tensor<float> Narrow(const Tensor<double>& wide) {
   auto narrow = Tensor<float>::Uninitialised(wide.shape());
   for (int64_t i = 0; i < wide.size(); ++i) narrow[i] = static_cast<float>(wide[i]);
@@ -36,10 +39,7 @@ std::vector<double> TakeMean(Tensor<float>& m) {
 }  // namespace
 
 LogitSplit::LogitSplit(const AttentionWeights<double>& weights, const Tensor<double>& positions)
-    : heads_(weights.heads),
-      positions_(positions.Clone()),
-      sums_(static_cast<size_t>(weights.heads)),
-      scratch_(static_cast<size_t>(NumThreads())) {
+    : heads_(weights.heads), positions_(positions.Clone()), sums_(static_cast<size_t>(weights.heads)) {
   const View<const double> beta = weights.beta.empty() ? View<const double>() : weights.beta.view();
   const auto query = algebra::FoldLayerNorm<double>(weights.query, weights.gamma, beta);
   const auto key = algebra::FoldLayerNorm<double>(weights.key, weights.gamma, beta);
@@ -60,7 +60,7 @@ LogitSplit::LogitSplit(const AttentionWeights<double>& weights, const Tensor<dou
   for (int64_t i = 0; i < weights.key.bias.size(); ++i) key_bias_[static_cast<size_t>(i)] = weights.key.bias[i];
 }
 
-void LogitSplit::Add(const Tensor<double>& tokens) {
+void LogitSplit::Add(const Tensor<double>& tokens, LogitScratch& scratch) {
   Require(tokens.shape() == positions_.shape(), "split logits: expected tokens of {}, got {}",
           ToString(positions_.shape()), ToString(tokens.shape()));
   auto content = Tensor<float>::Uninitialised(tokens.shape());
@@ -70,29 +70,34 @@ void LogitSplit::Add(const Tensor<double>& tokens) {
   std::vector<double> key_mean = TakeMean(key);
   for (size_t i = 0; i < key_mean.size(); ++i) key_mean[i] += key_mean_[i];
   const int64_t E = query_.dim(0) / heads_;
+  scratch.tiles.resize(std::max(scratch.tiles.size(), static_cast<size_t>(NumThreads())));
   ParallelTasks(heads_, [&](int64_t h, int thread) {
     const auto head = [&](const Tensor<float>& of) { return of.view().slice(1, h * E, (h + 1) * E); };
     const Sides queries = {head(query_position_), head(query)}, keys = {head(key_position_), head(key)};
     Sums& sums = sums_[static_cast<size_t>(h)];
-    AddParts(queries, keys, scratch_[static_cast<size_t>(thread)], sums);
+    AddParts(queries, keys, scratch.tiles[static_cast<size_t>(thread)], sums);
     AddConstants(queries, h, key_mean, sums);
   });
 }
 
-void LogitSplit::AddParts(const Sides& query, const Sides& key, Scratch& scratch, Sums& sums) {
+void LogitSplit::AddParts(const Sides& query, const Sides& key, std::array<Tensor<float>, kLogitParts>& tile,
+                          Sums& sums) {
   const int64_t N = query[0].dim(0);
-  for (size_t part = 0; part < kLogitParts; ++part) {
-    scratch.logits[part].Reuse({N, N});
-    simd::MatMul<float>(query[part / 2], simd::Transposed(key[part % 2]), scratch.logits[part]);
-  }
   double whole_square = 0;
-  for (int64_t i = 0; i < N * N; ++i) {
-    double whole = 0;
-    for (const Tensor<float>& logits : scratch.logits) whole += logits[i];
-    whole_square += whole * whole;
+  for (int64_t begin = 0; begin < N; begin += kTileRows) {
+    const int64_t end = std::min(N, begin + kTileRows);
     for (size_t part = 0; part < kLogitParts; ++part) {
-      const double x = scratch.logits[part][i];
-      sums.with_whole[part] += x * whole, sums.square[part] += x * x;
+      tile[part].Reuse({end - begin, N});
+      simd::MatMul<float>(query[part / 2].slice(0, begin, end), simd::Transposed(key[part % 2]), tile[part]);
+    }
+    for (int64_t i = 0; i < (end - begin) * N; ++i) {
+      double whole = 0;
+      for (const Tensor<float>& logits : tile) whole += logits[i];
+      whole_square += whole * whole;
+      for (size_t part = 0; part < kLogitParts; ++part) {
+        const double x = tile[part][i];
+        sums.with_whole[part] += x * whole, sums.square[part] += x * x;
+      }
     }
   }
   sums.whole += whole_square;

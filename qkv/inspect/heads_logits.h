@@ -38,6 +38,11 @@ struct LogitShares {
   double key_bias = 0;  // ‖terms in b_K‖_F / ‖S‖_F of the logits S before softmax, as algebra::KeyBiasShare
 };
 
+/// Memory of LogitSplit::Add, which the blocks of a model share: it grows with N, not with N².
+struct LogitScratch {
+  std::vector<std::array<Tensor<float>, kLogitParts>> tiles;  // of each thread, [rows, N]
+};
+
 /// Of one block, image by image. In float, like the model's own tokens; sums in double.
 class LogitSplit {
  public:
@@ -45,7 +50,7 @@ class LogitSplit {
   LogitSplit(const AttentionWeights<double>& weights, const Tensor<double>& positions);
 
   /// tokens: x̂ of one image, [N, D]. Heads in parallel. Throws Error unless they are shaped as the positions.
-  void Add(const Tensor<double>& tokens);
+  void Add(const Tensor<double>& tokens, LogitScratch& scratch);
 
   /// [H], of the images added so far.
   std::vector<LogitShares> Shares() const;
@@ -56,12 +61,9 @@ class LogitSplit {
     double whole = 0;                                        // Σ T²
     double bias = 0, stored = 0;                             // ‖terms in b_K‖², ‖S‖²
   };
-  struct Scratch {
-    std::array<Tensor<float>, kLogitParts> logits;  // [N, N]
-  };
   using Sides = std::array<View<const float>, 2>;  // of one head, [N, E]: what position makes, what content makes
 
-  static void AddParts(const Sides& query, const Sides& key, Scratch& scratch, Sums& sums);
+  static void AddParts(const Sides& query, const Sides& key, std::array<Tensor<float>, kLogitParts>& tile, Sums& sums);
   void AddConstants(const Sides& query, int64_t head, const std::vector<double>& key_mean, Sums& sums) const;
 
   int64_t heads_ = 1;
@@ -71,7 +73,6 @@ class LogitSplit {
   std::vector<double> key_mean_;                 // [H·E], that mean, with the whole bias of the folded keys
   std::vector<double> key_bias_;                 // [H·E], b_K as it is stored, or zeros
   std::vector<Sums> sums_;                       // [H]
-  std::vector<Scratch> scratch_;                 // one a thread
 };
 
 }  // namespace qkv::inspect

@@ -172,9 +172,10 @@ TokenStatistics MeasureTokens(const model::Checkpoint& checkpoint, const model::
     };
     attention.push_back({block, {.row_end = N, .visit = add}});
   }
+  LogitScratch scratch;
   for (int64_t b = 0; b < pixels.dim(0); ++b) {
     passes.Run(b, attention, [&](size_t block, const Tensor<double>& normalised) {
-      if (!splits.empty()) splits[block].Add(normalised);
+      if (!splits.empty()) splits[block].Add(normalised, scratch);
     });
     advance();
   }

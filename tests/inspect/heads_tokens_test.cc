@@ -51,7 +51,8 @@ Tensor<double> MeanOf(const std::vector<Tensor<double>>& tokens) {
 
 std::vector<LogitShares> SharesOf(const AttentionWeights<double>& weights, const std::vector<Tensor<double>>& tokens) {
   LogitSplit split(weights, MeanOf(tokens));
-  for (const Tensor<double>& image : tokens) split.Add(image);
+  LogitScratch scratch;
+  for (const Tensor<double>& image : tokens) split.Add(image, scratch);
   return split.Shares();
 }
 
@@ -119,17 +120,19 @@ LogitShares Naive(const AttentionWeights<double>& weights, const std::vector<Ten
 TEST(LogitSplit, IsWhatItsHeaderSays) {
   const int64_t H = 3, E = 5, D = 14;
   const AttentionWeights<double> weights = RandomWeights(H, E, D, true, 1);
-  const std::vector<Tensor<double>> tokens = RandomTokens(6, 11, D, 1, 1, 2);
-  const std::vector<LogitShares> shares = SharesOf(weights, tokens);
-  ASSERT_EQ(std::ssize(shares), H);
-  for (int64_t h = 0; h < H; ++h) {
-    const LogitShares& got = shares[static_cast<size_t>(h)];
-    const LogitShares expected = Naive(weights, tokens, h);
-    for (size_t part = 0; part < kLogitParts; ++part) {
-      EXPECT_NEAR(got.share[part], expected.share[part], ShareTolerance(D, E));
+  for (const int64_t N : {11, 64, 135}) {  // within a tile of queries, one whole tile, two and a part
+    const std::vector<Tensor<double>> tokens = RandomTokens(6, N, D, 1, 1, 2);
+    const std::vector<LogitShares> shares = SharesOf(weights, tokens);
+    ASSERT_EQ(std::ssize(shares), H);
+    for (int64_t h = 0; h < H; ++h) {
+      const LogitShares& got = shares[static_cast<size_t>(h)];
+      const LogitShares expected = Naive(weights, tokens, h);
+      for (size_t part = 0; part < kLogitParts; ++part) {
+        EXPECT_NEAR(got.share[part], expected.share[part], ShareTolerance(D, E));
+      }
+      EXPECT_NEAR(got.overlap, expected.overlap, ShareTolerance(D, E));
+      EXPECT_NEAR(std::accumulate(got.share.begin(), got.share.end(), 0.0), 1, 1e-12);
     }
-    EXPECT_NEAR(got.overlap, expected.overlap, ShareTolerance(D, E));
-    EXPECT_NEAR(std::accumulate(got.share.begin(), got.share.end(), 0.0), 1, 1e-12);
   }
 }
 
@@ -184,7 +187,8 @@ TEST(LogitSplit, RefusesWhatDoesNotFit) {
   const AttentionWeights<double> weights = RandomWeights(2, 4, 12, true, 5);
   EXPECT_THROW(LogitSplit(weights, Tensor<double>({8, 11})), Error);
   LogitSplit split(weights, Tensor<double>({8, 12}));
-  EXPECT_THROW(split.Add(Tensor<double>({7, 12})), Error);
+  LogitScratch scratch;
+  EXPECT_THROW(split.Add(Tensor<double>({7, 12}), scratch), Error);
   for (const LogitShares& head : split.Shares()) EXPECT_EQ(head.share[kPositionPosition], 0);
 }
 
