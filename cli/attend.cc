@@ -1,12 +1,13 @@
 // qkv attend: where a model looks, as pictures, arrays or a page to explore.
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <set>
+#include <optional>
 
 #include "cli/attend_page.h"
 #include "cli/command.h"
@@ -51,8 +52,15 @@ Format FormatOf(const fs::path& path) {
   Fail("attend: -o ends in .png, .npy, .safetensors or .html, got {}", path.string());
 }
 
+// Device and number of the file that is there, the same under all its names; nothing where there is none.
+std::optional<std::pair<dev_t, ino_t>> FileAt(const fs::path& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) return std::nullopt;
+  return std::pair(status.st_dev, status.st_ino);
+}
+
 // One file for each image: the one that is named; FOLDER/NAME.png in a folder; or what a {} in it makes of the image's
-// name without its ending.
+// name without its ending. No two are the same, and none is one of the images, which may not have been read yet.
 std::vector<fs::path> OutputsFor(const std::string& output, const std::vector<fs::path>& images) {
   const bool folder = output.ends_with('/') || fs::is_directory(output);
   const std::string pattern = folder ? (fs::path(output) / "{}.png").string() : output;
@@ -62,13 +70,20 @@ std::vector<fs::path> OutputsFor(const std::string& output, const std::vector<fs
           images.size(), fs::path(output).extension().string());
   std::vector<fs::path> outputs;
   std::map<fs::path, fs::path> made_of;
+  std::map<std::pair<dev_t, ino_t>, fs::path> read;
+  for (const fs::path& image : images) {
+    const auto file = image == "-" ? std::nullopt : FileAt(image);
+    if (file) read.emplace(*file, image);
+  }
   for (const fs::path& image : images) {
     std::string path = pattern;
     if (hole != std::string::npos) path.replace(hole, 2, image == "-" ? "stdin" : image.stem().string());
     const auto [other, is_new] = made_of.emplace(path, image);
     Require(is_new, "attend: {} and {} would both become {}", other->second.string(), image.string(), path);
-    std::error_code missing;
-    Require(!fs::equivalent(path, image, missing), "attend: {} is the image itself; it is not overwritten", path);
+    const auto file = FileAt(path);
+    const auto found = file ? read.find(*file) : read.end();
+    Require(found == read.end(), "attend: {} is the image {} itself; it is not overwritten", path,
+            found == read.end() ? "" : found->second.string());
     outputs.emplace_back(path);
   }
   FormatOf(outputs.front());
@@ -118,18 +133,23 @@ Plan MakePlan(const Options& options, const model::VitConfig& c, Format format) 
   return plan;
 }
 
-// A page must not grow without bound: what was not asked for by name is left out, what was is refused.
+// A page must not grow without bound: what was not asked for by name is left out, and what is too much still is
+// refused.
 void FitPage(Plan& plan, const model::VitConfig& c, int64_t N) {
   const auto weights = [&] { return static_cast<int64_t>(plan.rows.size() * plan.columns.size()) * N * N; };
-  if (weights() <= kPageWeights || plan.rollout) return;
-  if (!plan.head_given) plan.heads.clear(), plan.fusion = inspect::Fusion::kMean, plan.columns = {"mean"};
-  if (weights() > kPageWeights && !plan.layers_given) {
-    plan.layers = {c.depth - 1}, plan.rows = {fmt::format("block {}", c.depth - 1)};
+  bool reduced = false;
+  if (weights() > kPageWeights && !plan.rollout && !plan.head_given) {
+    plan.heads.clear(), plan.fusion = inspect::Fusion::kMean, plan.columns = {"mean"}, reduced = true;
   }
-  Require(weights() <= kPageWeights || (!plan.head_given && !plan.layers_given),
-          "attend: a page of {} blocks, {} heads and {} tokens would hold {} weights, more than {}; ask for fewer by "
-          "--layer, --head or --size",
-          plan.rows.size(), plan.columns.size(), N, WithCommas(weights()), WithCommas(kPageWeights));
+  if (weights() > kPageWeights && !plan.rollout && !plan.layers_given) {
+    plan.layers = {c.depth - 1}, plan.rows = {fmt::format("block {}", c.depth - 1)}, reduced = true;
+  }
+  Require(weights() <= kPageWeights,
+          "attend: a page of {} × {} × {} × {} weights (blocks, heads, queries, tokens) is more than {}; ask for {}a "
+          "smaller --size, or write .png or .npy",
+          plan.rows.size(), plan.columns.size(), N, N, WithCommas(kPageWeights),
+          plan.rows.size() * plan.columns.size() > 1 ? "fewer by --layer or --head, for " : "");
+  if (!reduced) return;
   fmt::print(stderr, "qkv: {} tokens: the page holds {} only; --layer and --head choose others\n", N,
              plan.rows.size() > 1 ? "the mean of the heads" : "the mean of the last block's heads");
 }
@@ -293,15 +313,16 @@ class Attend {
       return inspect::AttentionMaps<float>(model_.vit(), pixels, {plan.layers, plan.heads, plan.fusion, query},
                                            workspace_);
     }
-    Tensor<float> rows = inspect::AttentionRollout<float>(model_.vit(), pixels,
-                                                          {.first_block = options_.start,
-                                                           .last_block = plan.layers[0],
-                                                           .fusion = *plan.fusion,
-                                                           .discard = options_.discard,
-                                                           .query = query},
-                                                          workspace_);
-    rows.Reuse({1, 1, rows.dim(0), rows.dim(1)});
-    return rows;
+    const Tensor<float> rows = inspect::AttentionRollout<float>(model_.vit(), pixels,
+                                                                {.first_block = options_.start,
+                                                                 .last_block = plan.layers[0],
+                                                                 .fusion = *plan.fusion,
+                                                                 .discard = options_.discard,
+                                                                 .query = query},
+                                                                workspace_);
+    Tensor<float> weights({1, 1, rows.dim(0), rows.dim(1)});
+    std::copy_n(rows.data(), rows.size(), weights.data());
+    return weights;
   }
 
   void Save(const Plan& plan, const Attended& image, const fs::path& output) const {

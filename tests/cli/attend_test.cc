@@ -106,6 +106,46 @@ TEST(Attend, SeveralImagesAreSeveralFiles) {
   EXPECT_FALSE(std::filesystem::exists(folder / "more/broken.png"));
 }
 
+// 25,165,824 weights at most.
+TEST(Attend, PagesAreBounded) {
+  const TemporaryFolder folder;
+  const std::string page = (folder / "map.html").string(),
+                    arguments = "attend -m " + Golden("timm_vit") + " -o " + page + " " + Digit() + " ";
+  // 48 x 48 patches and a class token: 2 blocks and 3 heads of 2305² weights are too many, 2 blocks are not.
+  const Said less = Qkv(arguments + "--size 384");
+  ASSERT_EQ(less.exit_code, 0) << less.err;
+  EXPECT_TRUE(Contains(less.err, "the mean of the heads")) << less.err;
+  const size_t bytes = std::filesystem::file_size(page);
+  EXPECT_GT(bytes, 2u * 2305 * 2305 * 4 / 3);
+  EXPECT_LT(bytes, 3u * 2305 * 2305 * 4 / 3);
+  std::filesystem::remove(page);
+  for (const char* all : {"--layer all --head all", "--layer 0,1 --head 0,1,2"}) {
+    const Said said = Qkv(arguments + "--size 384 " + all);
+    EXPECT_EQ(said.exit_code, 1) << all;
+    EXPECT_TRUE(Contains(said.err, "--layer or --head")) << said.err;
+  }
+  // 71 x 71: even one map of 5042² weights is too much.
+  for (const char* one : {"", "--head mean", "--layer 0", "--rollout"}) {
+    const Said said = Qkv(arguments + "--size 568 " + one);
+    EXPECT_EQ(said.exit_code, 1) << one;
+    EXPECT_TRUE(Contains(said.err, "smaller --size")) << said.err;
+  }
+  EXPECT_FALSE(std::filesystem::exists(page));
+}
+
+TEST(Attend, OverwritesNoImageThatIsReadLater) {
+  const TemporaryFolder folder;
+  const std::string first = (folder / "1.png").string(), second = (folder / "b1.png").string();
+  WriteFile(first, ReadFile(Digit())), WriteFile(second, ReadFile(Digit()));
+  std::filesystem::create_symlink(second, folder / "c1.png");
+  for (const char* name : {"b{}.png", "./b{}.png", "c{}.png"}) {
+    const Said said = Qkv("attend " + first + " " + second + " -o '" + (folder / name).string() + "'");
+    EXPECT_EQ(said.exit_code, 1) << name;
+    EXPECT_TRUE(Contains(said.err, second + " itself")) << said.err;
+    EXPECT_EQ(ReadFile(second), ReadFile(Digit())) << name;
+  }
+}
+
 TEST(Attend, SaysWhatItRefuses) {
   const TemporaryFolder folder;
   const std::string out = (folder / "map.png").string(), copy = (folder / "copy.png").string();
