@@ -38,8 +38,15 @@ double Quantile(Values values, double q) {
 }
 double Median(const Values& values) { return Quantile(values, 0.5); }
 
-size_t Least(const Values& values) { return static_cast<size_t>(std::ranges::min_element(values) - values.begin()); }
-size_t Greatest(const Values& values) { return static_cast<size_t>(std::ranges::max_element(values) - values.begin()); }
+// The head with the greatest finite value, of those that have one; the first where none has.
+size_t Greatest(const Values& values) {
+  const auto rank = [](double x) { return std::isfinite(x) ? x : -INFINITY; };
+  return static_cast<size_t>(std::ranges::max_element(values, {}, rank) - values.begin());
+}
+size_t Least(const Values& values) {
+  const auto rank = [](double x) { return std::isfinite(x) ? x : INFINITY; };
+  return static_cast<size_t>(std::ranges::min_element(values, {}, rank) - values.begin());
+}
 
 std::string NameOf(const Inspection& inspection, size_t i) {
   return fmt::format("block {} head {}", inspection.block(i), inspection.head(i));
@@ -172,6 +179,7 @@ std::string ScatterOf(const Inspection& inspection, const Values& x, const Value
 
 std::string Range(const Inspection& inspection, const Values& values, const std::function<std::string(double)>& show) {
   const size_t least = Least(values), greatest = Greatest(values);
+  if (!std::isfinite(values[least])) return "known of no head";
   return fmt::format("from {} ({}) to {} ({})", show(values[least]), NameOf(inspection, least), show(values[greatest]),
                      NameOf(inspection, greatest));
 }

@@ -1,6 +1,8 @@
 // qkv qk claims from outside.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/cli/program.h"
 
 namespace qkv {
@@ -22,6 +24,22 @@ TEST(QkClaims, PrintsVerdictsAndWritesAPage) {
   const Said text = Qkv("qk claims --only C10 -m " + Golden("timm_vit") + " " + Digits() + "/3-white.png");
   EXPECT_EQ(text.exit_code, 0) << text.err;
   EXPECT_TRUE(Contains(text.out, "does not hold")) << text.out;
+}
+
+TEST(QkClaims, HeadsMayBeAllAlike) {
+  const TemporaryFolder folder;
+  WriteChanged("timm_vit", folder.path(), [](const std::string& name, Tensor<float>& tensor) {
+    if (Contains(name, ".attn.qkv.")) std::fill_n(tensor.data(), tensor.size(), 0);
+  });
+  const Said said =
+      Qkv("qk claims --only C17 --quick --json -m " + folder.path().string() + " " + Digits() + "/3-white.png");
+  ASSERT_EQ(said.exit_code, 0) << said.err;
+  EXPECT_TRUE(Contains(said.out, "total variation between heads, mean")) << said.out;
+  for (const io::Json& check : JsonLines(said.out)[0]["checks"]) {
+    if (Contains(check["what"], "total variation")) {
+      EXPECT_EQ(check["measured"], 0) << check;
+    }
+  }
 }
 
 TEST(QkClaims, RefusesWhatItDoesNotKnow) {

@@ -64,6 +64,41 @@ TEST(Inspect, LeavesOutWhatAModelDoesNotHave) {
   EXPECT_FALSE(Contains(Qkv("qk inspect --images 2 -m " + Golden("vit_pytorch_simple")).out, "class"));
 }
 
+// Of a head whose patches look at the class token alone there is no distance; a pruned head has no W_Q/W_K.
+TEST(Inspect, PagesLeaveOutHeadsWithoutANumber) {
+  constexpr int64_t D = 24, kHeadWidth = 8;
+  const TemporaryFolder folder;
+  const auto sign = [](int64_t d) { return d % 2 == 0 ? 1.0f : -1.0f; };
+  WriteChanged("timm_reg4_cls", folder.path(), [&](const std::string& name, Tensor<float>& tensor) {
+    const bool weight = name.ends_with("weight");
+    const int64_t columns = weight ? D : 1;
+    if (name == "cls_token") {
+      for (int64_t d = 0; d < D; ++d) tensor[d] = 1000 * sign(d);
+    } else if (name.starts_with("blocks.0.norm1.")) {
+      std::fill_n(tensor.data(), D, weight ? 1.0f : 0.0f);
+    } else if (name.starts_with("blocks.0.attn.qkv.")) {  // head 0: every query asks for what the class token is
+      for (int64_t part = 0; part < 2; ++part) std::fill_n(tensor.data() + part * D * columns, kHeadWidth * columns, 0);
+      if (!weight) tensor[0] = 1e4f;
+      for (int64_t d = 0; d < D && weight; ++d) tensor[D * D + d] = sign(d);
+    } else if (name.starts_with("blocks.1.attn.qkv.")) {
+      for (int64_t part = 0; part < 3; ++part) std::fill_n(tensor.data() + part * D * columns, kHeadWidth * columns, 0);
+    }
+  });
+  const std::string page = (folder / "heads.html").string();
+  const Said said = Qkv("qk inspect --json --images 2 -m " + folder.path().string() + " --report " + page);
+  ASSERT_EQ(said.exit_code, 0) << said.err;
+  const io::Json heads = io::Json::parse(said.out)["heads"];
+  ASSERT_TRUE(heads[0]["distance"].is_null());
+  ASSERT_TRUE(heads[0]["near"].is_null());
+  ASSERT_TRUE(heads[1]["distance"].is_number());
+  ASSERT_EQ(heads[3]["query_norm"], 0);
+  ASSERT_EQ(heads[3]["key_norm"], 0);
+  const std::string html = ReadFile(page);
+  for (const char* text : {"from nan", "to nan", "nan patches", ">nan<", "\"nan\"", "nan %"}) {
+    EXPECT_FALSE(Contains(html, text)) << text;
+  }
+}
+
 TEST(Inspect, WeightsAlone) {
   const Said said = Qkv("qk inspect --json --images 0 -m " + Golden("timm_qkv_bias_off"));
   ASSERT_EQ(said.exit_code, 0) << said.err;

@@ -6,12 +6,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "qkv/core/file.h"
 #include "qkv/io/json.h"
+#include "qkv/io/safetensors.h"
 #include "tests/support/files.h"
 
 namespace qkv {
@@ -42,6 +44,21 @@ inline std::vector<io::Json> JsonLines(const std::string& text) {
 }
 
 inline std::string Golden(const std::string& name) { return (SourceFolder() / "tests/golden" / name).string(); }
+/// A golden model with other weights, written to `folder`; `change` gets each tensor by its name.
+inline void WriteChanged(const std::string& golden, const std::filesystem::path& folder,
+                         const std::function<void(const std::string& name, Tensor<float>& tensor)>& change) {
+  const std::filesystem::path from = Golden(golden);
+  WriteFile(folder / "config.json", ReadFile(from / "config.json"));
+  const auto file = io::SafeTensors::Open(from / "model.safetensors");
+  std::vector<Tensor<float>> tensors;
+  std::vector<io::StoredTensor> stored;
+  for (const io::StoredTensor& tensor : file.tensors()) {
+    tensors.push_back(io::Convert<float>(tensor));
+    change(tensor.name, tensors.back());
+    stored.push_back(io::Stored<float>(tensor.name, tensors.back()));
+  }
+  io::WriteSafeTensors(folder / "model.safetensors", stored);
+}
 inline std::string Digits() { return (SourceFolder() / "examples/digits").string(); }
 
 }  // namespace qkv
