@@ -7,12 +7,15 @@
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "cli/bench.h"
 #include "qkv/attention/plan_run.h"
 #include "qkv/attention/plan_time.h"
 #include "qkv/core/file.h"
 #include "qkv/core/parallel.h"
+#include "qkv/model/attention_orders.h"
 #include "qkv/report/table.h"
 #include "qkv/report/text.h"
 #include "qkv/simd/isa.h"
@@ -36,9 +39,10 @@ std::string NameOf(const Plan& plan, const Workload& w) {
 // How many times; digits that tell 0.94 from 1.
 std::string Times(double ratio) { return report::Number(ratio, ratio < 10 ? 3 : 2); }
 
-// Whether merging pays, and why, in numbers.
-std::string Verdict(const Workload& w) {
-  constexpr std::array kUnmerged = {Order::kProjected, Order::kAbsorbed, Order::kKeysAbsorbed};
+constexpr std::array kUnmerged = {Order::kProjected, Order::kAbsorbed, Order::kKeysAbsorbed};
+
+// Whether merging pays, beside the best of these orders, and why, in numbers.
+std::string Verdict(const Workload& w, std::span<const Order> unmerged = kUnmerged) {
   const Plan merged{Order::kMerged, ReadsScores(w) || !w.projection ? Order::kProjected : Order::kMerged};
   if (w.cached == attention::Cached::kKeysAndValues) {
     return "Nothing can be merged or absorbed: keys and values are cached, the tokens are not.";
@@ -46,7 +50,7 @@ std::string Verdict(const Workload& w) {
   if (!w.keys_are_linear) {
     return "Merging does not apply: norms stand between W_Q, W_K and their product.";
   }
-  const Plan other = CheapestPlan(w, kUnmerged);
+  const Plan other = CheapestPlan(w, unmerged);
   const double with = MultiplyAdds(merged, w), without = MultiplyAdds(other, w);
   const double share = static_cast<double>(w.head_width) / static_cast<double>(w.width);
   std::string why;
@@ -178,23 +182,41 @@ int PlanShapes(const QkPlanOptions& options) {
   return 0;
 }
 
-// The attention of block `block` as inference runs it.
-Workload WorkloadOf(const model::VitConfig& c, int64_t block, int64_t batch) {
-  Workload w;
-  const bool few = block + 1 == c.depth && c.pool == model::Pool::kToken;
-  w.keys = c.tokens();
-  w.queries = few ? (c.distillation_head || c.distillation_token ? 2 : 1) : w.keys;
-  w.width = c.width, w.heads = c.heads, w.head_width = c.head_width;
-  w.keys_are_linear = !c.qk_norm;
-  w.projection = c.projection && !c.attention_norm;
-  w.batch = batch;
-  return w;
+// Whether merging the scores of a model's block pays: sums are never merged, and what inference cannot do is no rival.
+std::string MergingVerdict(const model::AttentionOrders& orders) {
+  if (orders.kind == nn::AttentionKind::kMerged) return "Queries and keys are merged in the checkpoint.";
+  std::vector<Order> unmerged = orders.scores;
+  if (orders.workload.keys_are_linear && std::erase(unmerged, Order::kMerged) == 0) {
+    return fmt::format("Merging does not apply: separate and low_rank attention is merged, {} is not.",
+                       model::Name(orders.kind));
+  }
+  Workload scores = orders.workload;
+  scores.read = Read::kScores;
+  return Verdict(scores, unmerged);
 }
 
+// Throws Error where a model's attention leaves nothing to plan.
+void RequireChoice(const model::VitConfig& c) {
+  Require(!nn::IsPositional(c.attention),
+          "qk plan: nothing to plan, the model's attention is {}: its scores come from places, not from products of "
+          "tokens",
+          model::Name(c.attention));
+  const auto outputs = model::OrdersOf(c, {}, c.depth - 1, c.tokens()).outputs;
+  Require(c.attention != nn::AttentionKind::kMerged || outputs.size() > 1,
+          "qk plan: nothing to plan, the model's attention is {} already, and all rows are read",
+          model::Name(c.attention));
+}
+
+// What inference does, and what it saves.
 int PlanModel(const QkPlanOptions& options) {
-  const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
-  model::VitConfig c = checkpoint.description.config;
-  if (!options.model.size.empty()) std::tie(c.image_height, c.image_width) = ParseSize(options.model.size);
+  const model::VitConfig c = OpenCheckpoint(options.model).description.config;
+  RequireChoice(c);
+  const int64_t tokens = AtSize(c, options.model).tokens();
+  const auto orders_of = [&](int64_t block, int64_t looked_at) {
+    model::AttentionOrders orders = model::OrdersOf(c, {}, block, looked_at);
+    orders.workload.batch = options.workload.batch;
+    return orders;
+  };
   report::Table table;
   table.columns = {{"blocks", report::Align::kLeft},
                    {"rows read"},
@@ -203,18 +225,23 @@ int PlanModel(const QkPlanOptions& options) {
                    {"projected"},
                    {"of all rows"},
                    {"saved"}};
+  // The checkpoint's own order: as everybody does it.
+  const Plan plain{c.attention == nn::AttentionKind::kMerged ? Order::kMerged : Order::kProjected, Order::kProjected};
   double all = 0, left = 0;
   std::string verdicts;
   for (int64_t begin = 0, end; begin < c.depth; begin = end) {
-    const Workload w = WorkloadOf(c, begin, options.workload.batch);
-    for (end = begin + 1; end < c.depth && WorkloadOf(c, end, w.batch).queries == w.queries;) ++end;
-    Workload whole = w;
-    whole.queries = w.keys;
-    const Plan plan = CheapestPlan(w);
-    const double chosen = MultiplyAdds(plan, w), projected = MultiplyAdds({}, w), of_all = MultiplyAdds({}, whole);
+    const model::AttentionOrders orders = orders_of(begin, tokens);
+    const Workload& w = orders.workload;
+    for (end = begin + 1; end < c.depth && orders_of(end, tokens).workload.queries == w.queries;) ++end;
+    model::AttentionOrders whole = orders;
+    whole.workload.queries = w.keys;
+    const Plan plan = PlanOf(orders);
+    const double chosen = MultiplyAdds(plan, orders), projected = MultiplyAdds(plain, orders),
+                 of_all = MultiplyAdds(plain, whole);
     const auto blocks = static_cast<double>(end - begin);
     all += blocks * of_all, left += blocks * chosen;
-    const std::string name = end == begin + 1 ? fmt::format("{}", begin) : fmt::format("{}-{}", begin, end - 1);
+    const std::string name = end == begin + 1 ? fmt::format("{}", begin) : fmt::format("{}-{}", begin, end - 1),
+                      verdict = MergingVerdict(orders_of(begin, c.tokens()));  // decided for the trained size
     if (options.json) {
       fmt::print("{}\n", io::Json{{"first_block", begin},
                                   {"last_block", end - 1},
@@ -226,21 +253,22 @@ int PlanModel(const QkPlanOptions& options) {
                                   {"projected", projected},
                                   {"projected_all_rows", of_all},
                                   {"saved", 1 - chosen / of_all},
-                                  {"merging", Verdict(w)}}
+                                  {"merging", verdict}}
                              .dump());
     }
     table.rows.push_back({name, fmt::format("{} of {}", w.queries, w.keys), NameOf(plan, w), ShortCount(chosen),
                           ShortCount(projected), ShortCount(of_all),
                           fmt::format("{:.1f} %", 100 * (1 - chosen / of_all))});
-    verdicts += fmt::format("{} {}: {}\n", end == begin + 1 ? "Block" : "Blocks", name, Verdict(w));
+    verdicts += fmt::format("{} {}, scores: {}\n", end == begin + 1 ? "Block" : "Blocks", name, verdict);
   }
   if (options.json) return 0;
+  const std::string queries = c.query_width() == c.head_width ? "" : fmt::format(" (queries of {})", c.query_width());
   fmt::print(
-      "{} ({}), {} tokens, width {}, {} heads of {}; multiply-adds of one block's attention, batch {}\n\n{}\n{}"
-      "All blocks: {} multiply-adds instead of {}, {:.2f} % saved.\n",
-      options.model.path.empty() ? "built-in digit classifier" : options.model.path, c.architecture, c.tokens(),
-      c.width, c.heads, c.head_width, options.workload.batch, ToText(table), verdicts, ShortCount(left),
-      ShortCount(all), 100 * (1 - left / all));
+      "{} ({}), {} attention, {} tokens, width {}, {} heads of {}{}; multiply-adds of one block's attention, batch {}"
+      "\n\n{}\n{}All blocks: {} multiply-adds instead of {}, {:.2f} % saved.\n",
+      options.model.path.empty() ? "built-in digit classifier" : options.model.path, c.architecture,
+      model::Name(c.attention), tokens, c.width, c.heads, c.head_width, queries, options.workload.batch, ToText(table),
+      verdicts, ShortCount(left), ShortCount(all), 100 * (1 - left / all));
   return 0;
 }
 

@@ -101,7 +101,7 @@ void AddOutputs(Order order, const Workload& w, Builder& steps) {
   if (w.projection && !Shared(order) && !ByKeys(order)) steps.Weights("(A V) W_O^T", 1, rows, s.H * E, s.D);
   if (w.projection && order == Order::kAbsorbed) steps.Weights("(A X W_V^T) W_O^T", 1, rows, s.H * E, s.D);
   if (ByKeys(order) && s.H > 1) {
-    const double elements = static_cast<double>(rows * s.D) * static_cast<double>(s.H + 1);
+    const double elements = static_cast<double>(rows) * static_cast<double>(s.D) * static_cast<double>(s.H + 1);
     steps.Add({Kind::kHeads, "sum of heads", 1, rows, s.H, s.D, 0, elements});
   }
 }
@@ -188,8 +188,11 @@ Steps StepsOf(const Plan& plan, const Workload& w) {
   step.inner = inner, step.columns = s.N, step.values = values;
   const int64_t query_heads = ByKeys(plan.scores) ? 1 : s.H, key_heads = Shared(plan.scores) ? 1 : s.H,
                 value_heads = Shared(plan.outputs) ? 1 : s.H;
-  step.elements = static_cast<double>(s.B * (query_heads * s.m * inner + key_heads * s.N * inner +
-                                             value_heads * s.N * values + s.H * s.m * (scores_only ? s.N : values)));
+  const auto elements = [&](int64_t heads, int64_t rows, int64_t columns) {  // in double: int64_t would overflow
+    return static_cast<double>(s.B * heads) * static_cast<double>(rows) * static_cast<double>(columns);
+  };
+  step.elements = elements(query_heads, s.m, inner) + elements(key_heads, s.N, inner) +
+                  elements(value_heads, s.N, values) + elements(s.H, s.m, scores_only ? s.N : values);
   steps.Add(step);
   if (!scores_only) AddOutputs(plan.outputs, w, steps);
   return steps.steps();

@@ -1,5 +1,6 @@
 // Attention maps: where the tokens of an image look, in chosen blocks and heads. Only what is asked for is computed,
-// beside the fused path; blocks behind the last one are left out.
+// beside the fused path; blocks behind the last one are left out, and so is what the last one does with its weights,
+// but for values that one product makes with the keys.
 #pragma once
 
 #include <cstdint>

@@ -165,7 +165,8 @@ nn::AttentionLayer<T> BuildAttention(const VitConfig& c, const BuildOptions& opt
   layer.bandwidth = weights.Get(name + "qk.bandwidth");
   layer.places = ReadPlaces(c, weights, name);
   for (const T bandwidth : layer.bandwidth.span()) {
-    Require(bandwidth > 0, "checkpoint: {}qk.bandwidth holds {}, expected more than 0", name, bandwidth);
+    Require(bandwidth >= static_cast<T>(nn::kLeastBandwidth),
+            "checkpoint: {}qk.bandwidth holds {}, expected {} patches at least", name, bandwidth, nn::kLeastBandwidth);
   }
   AttentionRows<T> rows = ReadRows(c, weights, name);
   Affine<T>& all = rows.layer;

@@ -2,11 +2,10 @@
 #include "qkv/model/vit.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
-#include "qkv/attention/plan.h"
 #include "qkv/core/parallel.h"
+#include "qkv/model/attention_orders.h"
 #include "qkv/model/positions.h"
 #include "qkv/nn/rows.h"
 
@@ -147,39 +146,15 @@ View<T> Vit<T>::Embed(View<const T> pixels, Workspace<T>& workspace) const {
 // for, or all.
 template <typename T>
 int64_t Vit<T>::RowsRead(const Outputs<T>& outputs, int64_t block, int64_t tokens) const {
-  const bool whole = !read_rows_ || block + 1 < config_.depth || config_.pool != Pool::kToken ||
-                     !outputs.tokens.empty() ||
+  const bool whole = !read_rows_ || !outputs.tokens.empty() ||
                      std::any_of(outputs.hidden.begin(), outputs.hidden.end(),
                                  [&](const auto& hidden) { return hidden.index == config_.depth; });
   if (whole) return tokens;
-  int64_t rows = config_.distillation_head || config_.distillation_token ? 2 : 1;
+  int64_t rows = RowsPooled(config_, block, tokens);
   for (const auto& attention : outputs.attention) {
     if (attention.block == block) rows = std::max(rows, std::min(attention.request.row_end, tokens));
   }
   return rows;
-}
-
-// What is merged beforehand costs more weights than W_Q and W_K, so that only a wide head gains: see
-// attention::MergingPaysAbove. In the lower precisions M would lose more than its factors, whose product it is.
-template <typename T>
-AttentionWay Vit<T>::WayOf(const BuildOptions& options, int64_t block) const {
-  using attention::Order;
-  using nn::AttentionKind;
-  const VitConfig& c = config_;
-  const int64_t N = c.tokens(), rows = RowsRead({}, block, N);
-  AttentionWay way{c.attention, options.absorb && !c.qk_norm && rows < N};
-  const bool mergeable = c.attention == AttentionKind::kSeparate || c.attention == AttentionKind::kLowRank;
-  if (!options.merge || !mergeable || c.qk_norm || options.precision != simd::Precision::kFloat32) return way;
-  constexpr std::array kOrders = {Order::kProjected, Order::kMerged, Order::kAbsorbed};
-  const attention::Workload workload{.queries = rows,
-                                     .keys = N,
-                                     .width = c.width,
-                                     .heads = c.heads,
-                                     .head_width = c.query_width(),
-                                     .value_width = c.head_width};
-  const auto plan = attention::CheapestPlan(workload, std::span(kOrders).first(way.absorbs ? 3 : 2));
-  if (plan.scores == Order::kMerged) way.kind = AttentionKind::kMerged;
-  return way;
 }
 
 // How many blocks, from the first, somebody needs the tokens of.

@@ -109,7 +109,6 @@ class Vit {
   int64_t RowsRead(const Outputs<T>& outputs, int64_t block, int64_t tokens) const;
   int64_t BlocksRead(const Outputs<T>& outputs) const;
   int64_t ImagesTogether(int64_t images, int64_t tokens) const;
-  AttentionWay WayOf(const BuildOptions& options, int64_t block) const;
   static uint64_t NextId();
   /// Shows `archive` every part of `vit`: the one list for Store and Restore.
   template <typename Archive, typename Self>

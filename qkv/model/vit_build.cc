@@ -5,6 +5,7 @@
 #include "qkv/core/parallel.h"
 #include "qkv/model/affine.h"
 #include "qkv/model/attention_build.h"
+#include "qkv/model/attention_orders.h"
 #include "qkv/model/positions.h"
 #include "qkv/model/vit.h"
 
@@ -99,7 +100,7 @@ Vit<T>::Vit(const VitConfig& config, const std::vector<BoundTensor>& tensors, co
   blocks_.resize(static_cast<size_t>(config.depth));
   ParallelTasks(config.depth, [&](int64_t block, int) {
     blocks_[static_cast<size_t>(block)] =
-        BuildBlock(config, options, weights, fmt::format("blocks.{}.", block), WayOf(options, block));
+        BuildBlock(config, options, weights, fmt::format("blocks.{}.", block), WayOf(config, options, block));
   });
   norm_ = weights.Norm("norm", config.eps);
   if (config.pool == Pool::kMap) attention_pool_ = BuildAttentionPool(config, options, weights);

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "qkv/io/safetensors.h"
+#include "qkv/model/attention_orders.h"
 #include "qkv/model/vit.h"
 
 namespace qkv::model {
@@ -215,7 +216,7 @@ void Vit<T>::Parts(Archive& archive, Self& vit, const BuildOptions& options) {
   archive.Count(vit.blocks_, c.depth);
   for (int64_t block = 0; block < c.depth; ++block) {
     BlockParts(archive, fmt::format("blocks.{}", block), vit.blocks_[static_cast<size_t>(block)], c,
-               vit.WayOf(options, block), options.precision);
+               WayOf(c, options, block), options.precision);
   }
   NormParts(archive, "norm", vit.norm_, c.width, c.eps);
   if (c.pool == Pool::kMap) PoolParts(archive, "attention_pool", vit.attention_pool_, c, options.absorb);

@@ -129,13 +129,14 @@ View<const T> QueriesOfKeys(View<const T> key, int64_t Nq, const AttentionLayer<
   return query;
 }
 
-// In the order that projects all tokens to what scores and sums are made of.
+// In the order that projects all tokens to what scores and sums are made of. Without `sums` values are left out, but
+// for those that one product makes with the keys.
 template <typename T>
 Operands<T> Projected(const Input<T>& x_query, const Input<T>& x, const AttentionLayer<T>& layer, View<const T> places,
-                      Arena& arena) {
+                      bool sums, Arena& arena) {
   const int64_t B = x.dim(0), H = layer.heads, Nq = x_query.dim(1);
   Operands<T> operands;
-  if (!layer.value.empty()) operands.value = ProjectToHeads(x, layer.value, layer.head_width, arena);
+  if (sums && !layer.value.empty()) operands.value = ProjectToHeads(x, layer.value, layer.head_width, arena);
   if (IsPositional(layer.kind)) {
     operands.query = OfPlaces(places, 0, B, Nq), operands.key = OfPlaces(places, 1, B, x.dim(1));
     return operands;
@@ -157,7 +158,7 @@ Operands<T> Projected(const Input<T>& x_query, const Input<T>& x, const Attentio
   if (!layer.key_norm.empty()) NormHeads<T>(key, layer.key_norm, key);
   operands.key = key;
   if (ValuesAreKeys(layer.kind)) operands.value = key;
-  if (operands.value.empty()) operands.value = projected.slice(1, H, 2 * H);
+  if (layer.value.empty() && !ValuesAreKeys(layer.kind)) operands.value = projected.slice(1, H, 2 * H);
   return operands;
 }
 
@@ -253,7 +254,7 @@ void AttentionForward(const Input<T>& x_query, const Input<T>& x, const Attentio
           ToString(context.places.shape()));
   const bool absorbed = context.requests.empty() && AbsorbedIsCheaper(x_query, x, layer);
   const Operands<T> operands = absorbed ? Absorbed(x_query, x, layer, context.places, arena)
-                                        : Projected(x_query, x, layer, context.places, arena);
+                                        : Projected(x_query, x, layer, context.places, !out.empty(), arena);
   attention::Options<T> options;
   options.scale = layer.kind == AttentionKind::kGaussian ? T(1) : T(1) / std::sqrt(static_cast<T>(E));
   options.bf16 = layer.bf16 && !absorbed && !IsPositional(layer.kind);  // distances would lose too much

@@ -65,7 +65,7 @@ struct AttentionLayer {
   Linear<T> key_value;    // [2·H·E, D]: the keys of all heads, then the values; or, below, the keys alone [H·r, D]
   Linear<T> value;        // [H·E, D], where values are not keys, and keys are of another width or none
   Tensor<T> eigenvalues;  // Λ of each head, [H, r]
-  Tensor<T> bandwidth;    // h of each head, [H]
+  Tensor<T> bandwidth;    // h of each head, [H], kLeastBandwidth at least
   Tensor<T> places;       // q, then k, of each head and token of the trained grid, [2, H, N, r]
   AbsorbedHeads<T> absorbed;     // the same once more, for layers of which few rows are read; or empty
   Norm<T> query_norm, key_norm;  // over each head's r (Dehghani et al. 2023), or empty
@@ -98,11 +98,15 @@ struct AttentionContext {
 /// x_query: [B, N_q, D]; x: [B, N, D]; out, residual: [B, N_q, D] (residual may be out); dense rows, any batch stride.
 /// All kinds but those of W_Q and W_K of their own want x_query to be the first rows of x.
 /// Scratch comes from `arena`. Where the layer has absorbed heads and no weights are requested,
-/// attention::CheapestPlan decides the order. Where out is empty, the requested weights are all that is computed.
+/// attention::CheapestPlan decides the order. Where out is empty, the requested weights are all that is computed, and
+/// values only where one product, key_value, makes them with the keys.
 template <typename T>
 void AttentionForward(const Input<T>& x_query, const Input<T>& x, const AttentionLayer<T>& layer,
                       const Tensor<T>* scale, View<const T> residual, View<T> out, Arena& arena,
                       const AttentionContext<T>& context = {});
+
+/// The least h, in patches: beside its own a patch sees nothing by then, exp(−5e5) is 0; far below it 1/h² is infinite.
+inline constexpr double kLeastBandwidth = 1e-3;
 
 /// Features of a place for kGaussian.
 inline constexpr int64_t kGaussianFeatures = 4;

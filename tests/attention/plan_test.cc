@@ -350,5 +350,33 @@ TEST(Plan, RefusesWhatIsNotPossible) {
   EXPECT_THROW(StepsOf({}, w), Error);
 }
 
+// Products of four sizes, each as large as the command line takes it, are beyond 64 bits.
+TEST(Plan, CountsHugeShapes) {
+  constexpr int64_t k = int64_t{1} << 24;
+  const Workload w{.queries = k, .keys = k, .width = k, .heads = k, .head_width = k, .batch = k};
+  const double k3 = std::ldexp(1.0, 72), k4 = std::ldexp(1.0, 96);
+  for (const Order scores : kOrders) {
+    for (const Order outputs : kOrders) {
+      const Plan plan{scores, outputs};
+      double multiply_adds = 0, elements = 0;
+      for (const Step& step : StepsOf(plan, w)) {
+        EXPECT_GE(step.elements, k3) << step.what;
+        multiply_adds += step.multiply_adds(), elements += step.elements;
+      }
+      EXPECT_DOUBLE_EQ(multiply_adds, MultiplyAdds(plan, w));
+      EXPECT_EQ(Bytes(plan, w, 8), 8 * elements);
+    }
+  }
+  const auto elements_of = [&](Order order, Step::Kind kind) {
+    for (const Step& step : StepsOf({order, order}, w)) {
+      if (step.kind == kind) return step.elements;
+    }
+    return 0.0;
+  };
+  EXPECT_EQ(elements_of(Order::kProjected, Step::Kind::kAttention), 4 * k4);
+  EXPECT_EQ(elements_of(Order::kAbsorbed, Step::Kind::kAttention), 2 * k4 + 2 * k3);
+  EXPECT_EQ(elements_of(Order::kKeysMerged, Step::Kind::kHeads), k4 + k3);
+}
+
 }  // namespace
 }  // namespace qkv::attention

@@ -70,6 +70,61 @@ TEST(QkPlan, PlansEachBlockOfAModel) {
   EXPECT_TRUE(Contains(Qkv("qk plan").out, "Merging does not pay"));
 }
 
+// D = 24, N = 10, H = 3, E = 8, two blocks. What is counted is what inference multiplies: queries of low rank are
+// narrow, those that are keys are made once.
+TEST(QkPlan, PlansOtherKindsOfAttention) {
+  struct Expected {
+    std::string golden;
+    double all, last, last_projected;
+    std::string merging;
+  };
+  const double outputs = 3 * (10 * 24 * 8 + 10 * 10 * 8 + 10 * 8 * 24), last_outputs = 3 * (10 * 24 + 8 * 24 + 8 * 24),
+               last_projected = 3 * (10 * 24 * 8 + 10 * 8 + 8 * 24);
+  for (const Expected& e :
+       {Expected{"timm_kind_low_rank", 3 * (2 * 10 * 24 * 3 + 10 * 10 * 3) + outputs,
+                 3 * (2 * 24 * 3 + 10 * 24) + last_outputs, 3 * (11 * 24 * 3 + 10 * 3) + last_projected,
+                 "Merging does not pay"},
+        {"timm_kind_shared", 3 * (10 * 24 * 8 + 10 * 10 * 8) + outputs, 3 * (2 * 24 * 8 + 10 * 24) + last_outputs,
+         3 * (10 * 24 * 8 + 10 * 8) + last_projected, "shared is not"}}) {
+    const Said said = Qkv("qk plan --json -m " + Golden(e.golden));
+    ASSERT_EQ(said.exit_code, 0) << said.err;
+    const std::vector<io::Json> blocks = JsonLines(said.out);
+    ASSERT_EQ(blocks.size(), 2u) << said.out;
+    EXPECT_EQ(blocks[0].at("multiply_adds"), e.all) << e.golden;
+    EXPECT_EQ(blocks[0].at("projected_all_rows"), e.all) << e.golden;
+    EXPECT_EQ(blocks[1].at("scores"), "absorbed") << e.golden;
+    EXPECT_EQ(blocks[1].at("outputs"), "absorbed") << e.golden;
+    EXPECT_EQ(blocks[1].at("multiply_adds"), e.last) << e.golden;
+    EXPECT_EQ(blocks[1].at("projected"), e.last_projected) << e.golden;
+    EXPECT_EQ(blocks[1].at("projected_all_rows"), e.all) << e.golden;
+    EXPECT_DOUBLE_EQ(blocks[1].at("saved").get<double>(), 1 - e.last / e.all) << e.golden;
+    EXPECT_TRUE(Contains(blocks[0].at("merging"), e.merging)) << blocks[0].at("merging");
+  }
+  const std::vector<io::Json> merged = JsonLines(Qkv("qk plan --json -m " + Golden("timm_kind_merged")).out);
+  ASSERT_EQ(merged.size(), 2u);
+  EXPECT_EQ(merged[0].at("scores"), "merged");
+  EXPECT_EQ(merged[1].at("outputs"), "absorbed");
+}
+
+TEST(QkPlan, RefusesAttentionWithoutAChoice) {
+  for (const char* kind : {"gaussian", "positional"}) {
+    const Said said = Qkv("qk plan -m " + Golden(std::string("timm_kind_") + kind));
+    EXPECT_EQ(said.exit_code, 1) << said.out;
+    EXPECT_TRUE(Contains(said.err, kind)) << said.err;
+  }
+}
+
+// Whether to merge was decided when the layers were built: at 100 times the tokens it still is.
+TEST(QkPlan, FollowsInferenceToAnotherSize) {
+  for (const char* size : {"", " --size 240"}) {
+    const Said said = Qkv("qk plan --json -m " + Golden("timm_one_head_wide") + size);
+    ASSERT_EQ(said.exit_code, 0) << said.err;
+    EXPECT_EQ(JsonLines(said.out).at(0).at("scores"), "merged") << said.out;
+    EXPECT_GT(JsonLines(said.out).at(0).at("saved"), 0) << said.out;
+    EXPECT_TRUE(Contains(JsonLines(said.out).at(0).at("merging"), "Merging pays")) << said.out;
+  }
+}
+
 TEST(QkPlan, DrawsTheMap) {
   const TemporaryFolder folder;
   const std::string path = (folder / "map.svg").string();

@@ -352,7 +352,7 @@ TEST(Kinds, AreNotLoadedFromWhatDoesNotFit) {
 TEST(Kinds, RefuseABandwidthThatIsNone) {
   const TemporaryFolder folder;
   const Checkpoint golden = Golden("timm_vit");
-  for (const double h : {0.0, -1.0}) {
+  for (const double h : {0.0, -1.0, 1e-30}) {
     Tensors tensors = RandomTensors(golden, kGaussian, 0);
     for (auto& [name, tensor] : tensors) {
       if (name == "blocks.1.attn.qk.bandwidth") tensor[1] = h;

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "qkv/model/attention_orders.h"
 #include "qkv/model/checkpoint.h"
 #include "qkv/model/vit.h"
 #include "tests/support/files.h"
@@ -86,9 +87,13 @@ TEST(Savings, MergeTakesEffectWhereItPays) {
                                      {"vit_pytorch_one_head_narrow", false},
                                      {"timm_vit", false}}) {
     const Checkpoint checkpoint = Checkpoint::Open(SourceFolder() / "tests/golden" / golden);
-    const double difference = RelativeDifference(Logits<double>(checkpoint, merge), Logits<double>(checkpoint, kNone));
-    EXPECT_EQ(difference > 0, pays) << golden;
-    EXPECT_LE(difference, 64 * 2.2e-16) << golden;
+    const VitConfig& c = checkpoint.description.config;
+    for (int64_t block = 0; block < c.depth; ++block) {
+      EXPECT_EQ(WayOf(c, merge, block).kind == nn::AttentionKind::kMerged, pays) << golden << " block " << block;
+      EXPECT_EQ(WayOf(c, kNone, block).kind, nn::AttentionKind::kSeparate) << golden << " block " << block;
+    }
+    EXPECT_LE(RelativeDifference(Logits<double>(checkpoint, merge), Logits<double>(checkpoint, kNone)), 64 * 2.2e-16)
+        << golden;
   }
 }
 
