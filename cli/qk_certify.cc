@@ -2,8 +2,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 #include <memory>
 #include <tuple>
 
@@ -15,11 +18,64 @@
 namespace qkv::cli {
 namespace {
 
+using lab::AttentionTraits;
+
 struct Options {
   ModelOptions model;
   int64_t rank = 0;
+  std::string with;
   bool json = false;
 };
+
+// What else may stand around attention, by name; beside these, rope[=N] and rms-norm.
+struct Surrounding {
+  std::string_view name;
+  bool AttentionTraits::*trait;
+};
+constexpr Surrounding kSurroundings[] = {{"sink", &AttentionTraits::sink},
+                                         {"soft-cap", &AttentionTraits::soft_cap},
+                                         {"added-keys", &AttentionTraits::added_keys},
+                                         {"not-softmax", &AttentionTraits::not_softmax},
+                                         {"dropout", &AttentionTraits::dropout}};
+
+std::string SurroundingNames() {
+  std::string names = "rope[=N], rms-norm";
+  for (const Surrounding& surrounding : kSurroundings) names += fmt::format(", {}", surrounding.name);
+  return names;
+}
+
+// "rope" is all `width` features of a head, "rope=16" so many of them: pairs. 0 where it is neither.
+int64_t ParseRope(std::string_view name, int64_t width) {
+  if (name == "rope") return width;
+  if (!name.starts_with("rope=")) return 0;
+  name.remove_prefix(5);
+  int64_t features = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), features);
+  const bool valid = error == std::errc() && end == name.data() + name.size();
+  return valid && features > 0 && features % 2 == 0 && features <= width ? features : 0;
+}
+
+// Adds what `list` names to the traits of heads of this width; returns what is wrong with it, or nothing.
+std::string Surround(const std::string& list, int64_t width, AttentionTraits* traits) {
+  size_t begin = 0;
+  while (begin < list.size()) {
+    const size_t end = std::min(list.find(',', begin), list.size());
+    const std::string_view name = std::string_view(list).substr(begin, end - begin);
+    const auto* found = std::ranges::find(kSurroundings, name, &Surrounding::name);
+    if (found != std::end(kSurroundings)) {
+      traits->*(found->trait) = true;
+    } else if (name == "rms-norm") {
+      traits->norm = AttentionTraits::Norm::kRmsNorm;
+    } else if (const int64_t rope = ParseRope(name, width); rope > 0) {
+      traits->rope = rope;
+    } else {
+      return fmt::format("expected some of {} separated by commas (N even, no more than a head's features), got \"{}\"",
+                         SurroundingNames(), name);
+    }
+    begin = end + 1;
+  }
+  return "";
+}
 
 std::vector<std::string_view> NamesOf(const std::vector<lab::Obstruction>& obstructions) {
   std::vector<std::string_view> names;
@@ -108,9 +164,12 @@ void PrintTable(const std::vector<lab::Certificate>& certificates, int64_t rank)
 int Certify(const Options& options) {
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
-  const int64_t rank =
-      options.rank > 0 ? options.rank : std::max<int64_t>(1, checkpoint.description.config.query_width() / 2);
-  const std::vector<lab::Certificate> certificates = lab::Certify(checkpoint, rank);
+  const model::VitConfig& config = checkpoint.description.config;
+  const int64_t rank = options.rank > 0 ? options.rank : lab::HalfRank(config);
+  AttentionTraits traits = lab::TraitsOf(config);
+  const std::string wrong = Surround(options.with, config.query_width(), &traits);
+  Require(wrong.empty(), "--with: {}", wrong);
+  const std::vector<lab::Certificate> certificates = lab::Certify(checkpoint, rank, traits);
   if (options.json) {
     PrintJson(certificates, rank);
   } else {
@@ -128,6 +187,13 @@ void RegisterQkCertify(CLI::App& app, int* exit_code) {
   command->add_option("--rank", options->rank, "Features that truncation would keep (default: half)")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
       ->type_name("R");
+  command
+      ->add_option("--with", options->with, "Certify as if around the attention there were also: " + SurroundingNames())
+      ->type_name("LIST")
+      ->check([](const std::string& list) {
+        AttentionTraits traits;  // of heads of any width, as there is no model yet
+        return Surround(list, std::numeric_limits<int64_t>::max(), &traits);
+      });
   command->add_option("--threads", options->model.threads, "Threads (default: all cores)")
       ->check(CLI::Range(1, 1024))
       ->type_name("N");
@@ -136,6 +202,7 @@ void RegisterQkCertify(CLI::App& app, int* exit_code) {
       "Rows that are equal stand together, with the range of their numbers. docs/algebra.md has the statements.\n\n"
       "Examples:\n"
       "  qkv qk certify -m vit                   may its queries and keys be merged?\n"
+      "  qkv qk certify -m vit --with rope,sink  and if it also had these?\n"
       "  qkv qk certify -m vit --rank 16 --json  every head by itself");
   command->callback([options, exit_code] { *exit_code = Certify(*options); });
 }

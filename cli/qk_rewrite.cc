@@ -60,28 +60,27 @@ void PrintSizes(const std::string& output, const lab::Written& written) {
 }
 
 void PrintWhetherMergingPays(const model::VitConfig& c, const lab::Written& written) {
-  if (written.after.query_key > written.before.query_key) {
-    fmt::print(stderr,
-               "qkv: merging does not pay here: a head now stores D x D = {} numbers in place of 2 x D x E = {}. It "
-               "saves memory only where heads are wider than half the model (E > D/2); here E = {}, D = {}\n",
-               WithCommas(c.width * c.width), WithCommas(2 * c.width * c.query_width()), c.query_width(), c.width);
+  const lab::Size &before = written.before, &after = written.after;
+  // Where queries and keys have weights of their own, M replaces two of D x E, else one.
+  const bool two = c.attention == nn::AttentionKind::kSeparate || c.attention == nn::AttentionKind::kLowRank;
+  const bool larger = after.parameters > before.parameters;
+  if (larger) {
+    fmt::print(
+        stderr,
+        "qkv: merging does not pay here: a head now stores D x D = {} numbers in place of {}D x E = {}. It saves "
+        "memory only where heads are wider than {}; here E = {}, D = {}\n",
+        WithCommas(c.width * c.width), two ? "2 x " : "", WithCommas((two ? 2 : 1) * c.width * c.query_width()),
+        two ? "half the model (E > D/2)" : "the model (E > D)", c.query_width(), c.width);
   }
-  using attention::Order;
-  const attention::Workload scores{.queries = c.tokens(),
-                                   .keys = c.tokens(),
-                                   .width = c.width,
-                                   .heads = c.heads,
-                                   .head_width = c.query_width(),
-                                   .read = attention::Read::kScores};
-  const double apart = attention::MultiplyAdds({.scores = Order::kProjected}, scores),
-               merged = attention::MultiplyAdds({.scores = Order::kMerged}, scores);
-  if (merged > apart) {
-    fmt::print(stderr,
-               "qkv: it is slower too: the scores of a block's {} tokens now take {:.4g} M multiply-adds in place of "
-               "{:.4g} M. Merging saves some only above E = {:.0f} (E/D > (D + N)/(2D + N))\n",
-               c.tokens(), merged / 1e6, apart / 1e6,
-               static_cast<double>(c.width) *
-                   attention::MergingPaysAbove(static_cast<double>(c.tokens()), static_cast<double>(c.width)));
+  if (after.multiply_adds > before.multiply_adds) {
+    const auto N = static_cast<double>(c.tokens()), D = static_cast<double>(c.width);
+    fmt::print(
+        stderr,
+        "qkv: {}: an image of {} tokens now takes {:.4g} G multiply-adds in place of {:.4g} G. Merging saves some "
+        "only above E = {:.0f}{}\n",
+        larger ? "it is slower too" : "merging makes it slower here", c.tokens(), after.multiply_adds / 1e9,
+        before.multiply_adds / 1e9, two ? D * attention::MergingPaysAbove(N, D) : D,
+        two ? " (E/D > (D + N)/(2D + N))" : " (E > D)");
   }
 }
 

@@ -167,8 +167,8 @@ void RegisterQkTruncate(CLI::App& app, int* exit_code) {
   command->add_flag("--json", options->json, "JSON Lines on stdout: one for each head, and one for the drift");
   command->add_flag("-q,--quiet", options->quiet, "No progress line");
   command->footer(
-      "Errors of each head: of its logits (but for what softmax does not see), and of its attention in total "
-      "variation.\n\n"
+      "Errors of each head: of its logits (but for what softmax does not see), and of its attention: the mean over "
+      "queries in total variation, and the greatest difference of one weight.\n\n"
       "Examples:\n"
       "  qkv qk truncate -m vit -o small --rank 32\n"
       "  qkv qk truncate -m vit -o small --rank 16 --data-optimal train/ --images val/");

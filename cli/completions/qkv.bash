@@ -23,6 +23,7 @@ _qkv() {
   case $prev in
     --dtype) mapfile -t COMPREPLY < <(compgen -W "$types" -- "$cur") && return ;;
     --cached) mapfile -t COMPREPLY < <(compgen -W "nothing tokens keys latent" -- "$cur") && return ;;
+    --with) mapfile -t COMPREPLY < <(compgen -W "rope rms-norm sink soft-cap added-keys not-softmax dropout" -- "$cur") && return ;;
     --read) mapfile -t COMPREPLY < <(compgen -W "outputs scores" -- "$cur") && return ;;
     --pool) mapfile -t COMPREPLY < <(compgen -W "model cls mean tokens" -- "$cur") && return ;;
     --layout) mapfile -t COMPREPLY < <(compgen -W "timm hf vit-pytorch" -- "$cur") && return ;;
@@ -47,7 +48,7 @@ _qkv() {
       convert) options="$model -o --output --layout --dtype --force" ;;
       bench) options="$model $run --batch --seconds --without --json --layer --attention --stdin" ;;
       "qk inspect") options="$model $run $images --images --json --report -o --output" ;;
-      "qk certify") options="$model --rank --json" ;;
+      "qk certify") options="$model --rank --with --json" ;;
       "qk merge") options="$model -o --output --dtype --force" ;;
       "qk split") options="$model -o --output --dtype --force --width" ;;
       "qk truncate")

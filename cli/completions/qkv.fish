@@ -63,6 +63,7 @@ complete -c qkv -n "__fish_seen_subcommand_from merge split truncate" -l dtype -
 complete -c qkv -n "__fish_seen_subcommand_from merge split truncate" -l force -d "Replace the model in the folder"
 complete -c qkv -n "__fish_seen_subcommand_from certify truncate" -l json -d "JSON Lines on stdout"
 complete -c qkv -n "__fish_seen_subcommand_from certify truncate" -l rank -x -d "Features of a head that are kept"
+complete -c qkv -n "__fish_seen_subcommand_from certify" -l with -x -a "rope rms-norm sink soft-cap added-keys not-softmax dropout" -d "What else there were, separated by commas"
 complete -c qkv -n "__fish_seen_subcommand_from split" -l width -x -d "Features of a head"
 complete -c qkv -n "__fish_seen_subcommand_from truncate" -l data-optimal -r -d "Fit the logits of these images"
 complete -c qkv -n "__fish_seen_subcommand_from truncate" -l images -r -d "Measure on these images"

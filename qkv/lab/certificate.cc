@@ -29,9 +29,9 @@ constexpr std::pair<Rewriting, std::string_view> kRewritings[] = {{Rewriting::kM
                                                                   {Rewriting::kValuesFromKeys, "values from keys"},
                                                                   {Rewriting::kShare, "share W_Q = W_K"}};
 constexpr std::pair<Exactness, std::string_view> kExactness[] = {{Exactness::kExact, "exact"},
-                                                              {Exactness::kAfterSoftmax, "exact after softmax only"},
-                                                              {Exactness::kApproximate, "approximate"},
-                                                              {Exactness::kImpossible, "impossible"}};
+                                                                 {Exactness::kAfterSoftmax, "exact after softmax only"},
+                                                                 {Exactness::kApproximate, "approximate"},
+                                                                 {Exactness::kImpossible, "impossible"}};
 constexpr std::pair<Obstruction, std::string_view> kObstructions[] = {
     {Obstruction::kQueryBias, "bias of queries"},
     {Obstruction::kKeyBias, "bias of keys"},
@@ -60,6 +60,12 @@ bool IsZero(View<const double> v) {
     if (*v.at(i) != 0) return false;
   }
   return true;
+}
+
+double Norm(const Tensor<double>& matrix) {
+  double squares = 0;
+  for (const double x : matrix.span()) squares += x * x;
+  return std::sqrt(squares);
 }
 
 Obstructions Those(std::initializer_list<std::pair<bool, Obstruction>> all) {
@@ -95,9 +101,16 @@ Certificate Exact() { return {}; }
 Certificate Impossible(Obstructions obstructions) {
   return {.verdict = Exactness::kImpossible, .obstructions = std::move(obstructions)};
 }
+// Each once: beta may stand in the way of both sides.
 Obstructions Join(Obstructions a, const Obstructions& b) {
-  a.insert(a.end(), b.begin(), b.end());
+  for (const Obstruction obstruction : b) {
+    if (std::ranges::find(a, obstruction) == a.end()) a.push_back(obstruction);
+  }
   return a;
+}
+// Impossible, unless there are none.
+Certificate Against(Obstructions obstructions) {
+  return obstructions.empty() ? Exact() : Impossible(std::move(obstructions));
 }
 
 // The terms in b_K left out (note 2): they are constant along a row of logits.
@@ -110,8 +123,10 @@ Certificate WithoutKeyTerms(const Obstructions& key_terms, const Surroundings& a
 // M in place of a pair, without any bias.
 Certificate MergeWithoutBias(const Obstructions& query_terms, const Obstructions& key_terms,
                              const Surroundings& around) {
+  const Certificate keys = WithoutKeyTerms(key_terms, around);
   const Obstructions against = Join(around.between, query_terms);
-  return against.empty() ? WithoutKeyTerms(key_terms, around) : Impossible(against);
+  if (against.empty()) return keys;
+  return Impossible(keys.verdict == Exactness::kImpossible ? Join(against, keys.obstructions) : against);
 }
 
 // One head, and what bounds the tokens that it reads.
@@ -130,7 +145,7 @@ class HeadCertificates {
 
   Certificate Merge() const { return MergeWithoutBias(query_bias_, key_bias_, around_); }
   Certificate MergeSoftmax() const { return MergeWithoutBias({}, key_bias_, around_); }
-  Certificate WhereScoresAreLinear() const { return around_.between.empty() ? Exact() : Impossible(around_.between); }
+  Certificate WhereScoresAreLinear() const { return Against(around_.between); }
   Certificate DropKeyBias() const { return key_bias_.empty() ? Exact() : MergeSoftmax(); }
 
   // The bias of a folded projection is b + W beta.
@@ -145,9 +160,11 @@ class HeadCertificates {
   }
 
   Certificate MergeOutput() const {
-    if (traits_.output_norm) return Impossible({Obstruction::kOutputNorm});
-    if (IsZero(value_.bias) || around_.sums.empty()) return Exact();
-    return Impossible(Join({Obstruction::kValueBias}, around_.sums));
+    Obstructions against = Those({{traits_.output_norm, Obstruction::kOutputNorm}});
+    if (!IsZero(value_.bias) && !around_.sums.empty()) {
+      against = Join(Join(std::move(against), {Obstruction::kValueBias}), around_.sums);
+    }
+    return Against(std::move(against));
   }
 
   // With a plain softmax b_K is left out before anything is approximated.
@@ -173,9 +190,11 @@ class HeadCertificates {
     const Tensor<double> a = algebra::Augment<double>(query_), b = algebra::Augment<double>(key_);
     const int64_t rank = std::min(a.dim(0), a.dim(1));
     const auto fit = algebra::FitShared<double>(a, b, rank);
-    // What rounding leaves of an exact fit.
-    const double rounding = static_cast<double>(a.dim(1)) * std::numeric_limits<double>::epsilon();
-    if (fit.residual_relative <= std::sqrt(rounding)) return Exact();
+    // What rounding leaves of an exact fit: n·u of the factors' norms for the QR of [W_Qᵀ W_Kᵀ], n = D + 1, and as much
+    // for the product and the eigenvalues of its core, n = 2E (Higham 2002, §3.5, §19.3); ε = 2u.
+    const double rounding =
+        static_cast<double>(a.dim(1) + 2 * a.dim(0)) * std::numeric_limits<double>::epsilon() * Norm(a) * Norm(b);
+    if (fit.residual <= rounding) return Exact();
     return Approximate(fit.residual_relative, fit.residual * std::pow(std::hypot(TokenBound(), 1), 2));
   }
 
@@ -220,12 +239,13 @@ Certificate Centre(const AttentionTraits& traits) {
 }
 
 Certificate ValuesFromKeys(const inspect::AttentionWeights<double>& layer, const Surroundings& around) {
-  if (!around.between.empty()) return Impossible(around.between);
   const Tensor<double>& key = layer.key.weight;
-  if (key.dim(0) != key.dim(1)) return Impossible({Obstruction::kNotSquare});
+  if (key.dim(0) != key.dim(1)) return Impossible(Join(around.between, {Obstruction::kNotSquare}));
   const std::vector<double> values = algebra::SingularValues<double>(key);
-  if (algebra::NumericalRank<double>(values, key.dim(0)) < key.dim(0)) return Impossible({Obstruction::kSingular});
-  return {.condition = values.front() / values.back()};
+  const bool singular = algebra::NumericalRank<double>(values, key.dim(0)) < key.dim(0);
+  Certificate certificate = Against(Join(around.between, Those({{singular, Obstruction::kSingular}})));
+  if (certificate.verdict == Exactness::kExact) certificate.condition = values.front() / values.back();
+  return certificate;
 }
 
 }  // namespace
@@ -270,14 +290,21 @@ AttentionTraits TraitsOf(const model::VitConfig& config) {
   return {.qk_norm = config.qk_norm, .output_norm = config.attention_norm};
 }
 
+int64_t HalfRank(const model::VitConfig& config) { return std::max<int64_t>(1, config.query_width() / 2); }
+
 std::vector<Certificate> Certify(const model::Checkpoint& checkpoint, int64_t rank) {
+  return Certify(checkpoint, rank, TraitsOf(checkpoint.description.config));
+}
+
+std::vector<Certificate> Certify(const model::Checkpoint& checkpoint, int64_t rank, const AttentionTraits& traits) {
   const model::VitConfig& config = checkpoint.description.config;
-  if (rank == 0) rank = std::max<int64_t>(1, config.head_width / 2);
+  if (rank == 0) rank = HalfRank(config);
   std::vector<std::vector<Certificate>> blocks(static_cast<size_t>(config.depth));
   ParallelFor(config.depth, 1, [&](int64_t begin, int64_t end) {
     for (int64_t block = begin; block < end; ++block) {
-      blocks[static_cast<size_t>(block)] =
-          Certify(inspect::ReadAttention<double>(checkpoint, block), TraitsOf(config), rank, block);
+      auto layer = inspect::ReadAttention<double>(checkpoint, block);
+      if (traits.norm != AttentionTraits::Norm::kLayerNorm) layer.beta = Tensor<double>();
+      blocks[static_cast<size_t>(block)] = Certify(layer, traits, rank, block);
     }
   });
   std::vector<Certificate> all;

@@ -14,12 +14,12 @@
 namespace qkv::lab {
 
 /// What stands around the projections of an attention layer, beside its weights. A layer of qkv's own families has at
-/// most the first two and the last; the others are for layers of other libraries.
+/// most the first two and the last; the others are for layers of other libraries (`qkv qk certify --with`).
 struct AttentionTraits {
   enum class Norm { kNone, kLayerNorm, kRmsNorm };
   Norm norm = Norm::kLayerNorm;  // of the tokens, before the projections; its gamma and beta are the weights'
   bool qk_norm = false;          // LayerNorm or RMS norm of queries and keys (ViT-22B), or cosine attention
-  int64_t rope = 0;              // features of a head that rotary positions turn
+  int64_t rope = 0;              // features of a head that rotary positions turn: any obstruct as all do
   bool soft_cap = false;         // tanh on the logits
   bool sink = false;             // one more term in the softmax's denominator: attention sinks, softmax-plus-one
   bool added_keys = false;       // keys that are no token's (torch's add_zero_attn, bias_k)
@@ -70,7 +70,7 @@ enum class Obstruction {
   kSingular,
 };
 
-/// "merge without bias", "exact after softmax", "LayerNorm's beta", …
+/// "merge without bias", "exact after softmax only", "LayerNorm's beta", …
 std::string_view Name(Rewriting rewriting);
 std::string_view Name(Exactness exactness);
 std::string_view Name(Obstruction obstruction);
@@ -100,8 +100,14 @@ std::vector<Certificate> Certify(const inspect::AttentionWeights<double>& layer,
 /// What is around the attention of a model's blocks.
 AttentionTraits TraitsOf(const model::VitConfig& config);
 
-/// Every block of a model; rank 0 is half of what queries and keys have.
+/// Half of what a head's queries and keys have, 1 at least.
+int64_t HalfRank(const model::VitConfig& config);
+
+/// Every block of a model; rank 0 is HalfRank.
 std::vector<Certificate> Certify(const model::Checkpoint& checkpoint, int64_t rank = 0);
+
+/// The same of its weights in other surroundings. The model's beta is left out where the norm is none that has one.
+std::vector<Certificate> Certify(const model::Checkpoint& checkpoint, int64_t rank, const AttentionTraits& traits);
 
 /// The attention of any tokens is off by this much at most, in total variation, when no logit is off by more than
 /// `logits`: tanh(logits / 2).

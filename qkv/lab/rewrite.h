@@ -36,8 +36,9 @@ struct Written {
 using AttentionTensors = std::map<std::string, Tensor<double>>;
 
 /// Writes `folder`: the checkpoint in its own layout, but with attention as `target` says, whose tensors that the
-/// checkpoint has not got (or not in that shape) come from `make(block)`. It appears whole or not at all, and only
-/// after qkv could open it. Throws Error when a type cannot hold a number, or the folder cannot be written.
+/// checkpoint has not got (or not in that shape) come from `make(block)`. It appears as model::WriteModel has it: whole
+/// or not at all, with `force` each file whole. Throws Error when a type cannot hold a number, or the folder cannot be
+/// written.
 Written WriteRewritten(const model::Checkpoint& checkpoint, const model::VitConfig& target,
                        const std::function<AttentionTensors(int64_t block)>& make, const std::filesystem::path& folder,
                        const WriteOptions& options);

@@ -9,8 +9,9 @@ namespace qkv::lab {
 BlockTokens::BlockTokens(const model::Checkpoint& checkpoint) {
   const model::VitConfig& config = checkpoint.description.config;
   for (int64_t block = 0; block < config.depth; ++block) {
-    auto layer = inspect::ReadAttention<double>(checkpoint, block);
-    norms_.push_back({std::move(layer.gamma), std::move(layer.beta), layer.eps});
+    const std::string norm = fmt::format("blocks.{}.norm1.", block);
+    norms_.push_back({inspect::ReadTensor<double>(checkpoint, norm + "weight"),
+                      inspect::ReadTensor<double>(checkpoint, norm + "bias"), config.eps});
   }
   hidden_.resize(norms_.size());
 }

@@ -11,8 +11,9 @@ namespace qkv::lab {
 
 struct TruncateOptions {
   int64_t rank = 1;  // features of a head's query and key
-  // Nothing: the weights' own optimum, the least ‖M − M_r‖. Otherwise that of the logits on these tokens, up to a
-  // constant for each query.
+  // Nothing: the weights' own optimum, the least ‖M − M_r‖. Otherwise that of the logits of these tokens, up to a
+  // constant for each query and image: of all pairs over all images together, also of a query of one image and a key of
+  // another, which attention never meets. So it is the best for no image by itself.
   const BlockTokens* calibration = nullptr;
   WriteOptions write;
 };

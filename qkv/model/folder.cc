@@ -26,12 +26,16 @@ class WorkFolder {
  public:
   explicit WorkFolder(const fs::path& target) : target_(target) {
     if (!target.has_filename()) target_ = target.parent_path();  // "out/"
-    path_ = target_;
-    path_ += fmt::format(".part-{}", ::getpid());
     std::error_code error;
     if (target_.has_parent_path()) fs::create_directories(target_.parent_path(), error);
-    if (!error) fs::create_directory(path_, error);
-    Require(!error, "cannot create folder {}: {}", path_.string(), error.message());
+    // One that is there may be of a process that was killed, or of one of the same number in another container.
+    bool created = false;
+    for (int i = 0; !error && !created; ++i) {
+      path_ = target_;
+      path_ += fmt::format(".part-{}{}", ::getpid(), i > 0 ? fmt::format("-{}", i) : "");
+      created = fs::create_directory(path_, error);
+    }
+    Require(created, "cannot create folder {}: {}", path_.string(), error.message());
   }
   ~WorkFolder() {
     std::error_code ignored;

@@ -34,6 +34,16 @@ TEST(QkMerge, VerifiesAgainstTheOriginalLibraryAndSaysWhatItCosts) {
   }
 }
 
+// What it replaces is one matrix a head where queries and keys share it.
+TEST(QkMerge, SaysWhatItCostsASharedProjection) {
+  const TemporaryFolder folder;
+  const Said said = Qkv("qk merge -m " + Golden("timm_kind_shared") + " -o " + (folder / "out").string());
+  ASSERT_EQ(said.exit_code, 0) << said.err;
+  EXPECT_TRUE(Contains(said.err, "numbers in place of D x E")) << said.err;
+  EXPECT_TRUE(Contains(said.err, "it is slower too")) << said.err;
+  EXPECT_FALSE(Contains(said.err, "D/2")) << said.err;
+}
+
 TEST(QkMerge, TheReferenceModelsVerify) {
   const char* reference = ::getenv("QKV_REFERENCE");
   if (!reference) GTEST_SKIP() << "QKV_REFERENCE is not set";
@@ -137,6 +147,34 @@ TEST(QkCertify, GroupsForPeopleAndListsForPrograms) {
   EXPECT_EQ(rewritings.size(), 13u);
   EXPECT_GT(lines.size(), static_cast<size_t>(std::count(table.out.begin(), table.out.end(), '\n')));
   EXPECT_TRUE(Contains(Qkv("qk certify -m " + Golden("timm_qk_norm")).out, "QK-norm"));
+}
+
+TEST(QkCertify, SaysWhatElseWouldObstruct) {
+  // What stands in the way of a rewriting of the first head.
+  const auto obstructions = [](const std::string& with, const std::string& rewriting) {
+    const Said said = Qkv("qk certify --json -m " + Golden("timm_vit") + " --with " + with);
+    EXPECT_EQ(said.exit_code, 0) << said.err;
+    for (const io::Json& line : JsonLines(said.out)) {
+      if (line["rewriting"] == rewriting) return line["obstructions"];
+    }
+    return io::Json();
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(obstructions("rope", "split balanced"), Names{"RoPE"});
+  EXPECT_EQ(obstructions("sink,rope=2", "merge with u"), (Names{"RoPE", "bias of keys", "attention sink"}));
+  EXPECT_EQ(obstructions("soft-cap,added-keys,not-softmax", "drop the keys' bias"),
+            (Names{"bias of keys", "soft-cap", "added keys", "no softmax"}));
+  EXPECT_EQ(obstructions("dropout", "merge values and output"), (Names{"bias of values", "attention dropout"}));
+  EXPECT_EQ(obstructions("rms-norm", "fold, centre"), Names{"RMSNorm keeps the mean"});
+  EXPECT_EQ(obstructions("rms-norm", "fold, merge without bias"),
+            Names{"bias of queries"});  // beta went with LayerNorm
+  for (const char* wrong : {"sinks", "rope,,sink", "rope=3", "rope=", "sink=1"}) {
+    const Said said = Qkv(fmt::format("qk certify --with {}", wrong));
+    EXPECT_EQ(said.exit_code, 2) << wrong;
+    EXPECT_TRUE(Contains(said.err, "rope[=N], rms-norm, sink")) << said.err;
+  }
+  EXPECT_EQ(Qkv("qk certify --with rope=4096").exit_code, 1);  // wider than the model's heads
+  EXPECT_TRUE(Contains(Qkv("qk certify --help").out, "not-softmax"));
 }
 
 }  // namespace

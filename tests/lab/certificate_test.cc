@@ -236,7 +236,7 @@ Result Rewritten(Layer& layer, const Certificate& c, int64_t rank) {
   const Matrix x = layer.Tokens();
   QueryKey<double> pair = layer.Pair(h);
   const bool softmax = c.verdict == Exactness::kAfterSoftmax || !(layer.traits.soft_cap || layer.traits.sink ||
-                                                                layer.traits.added_keys || layer.traits.not_softmax);
+                                                                  layer.traits.added_keys || layer.traits.not_softmax);
   switch (c.rewriting) {
     case Rewriting::kMerge:
       return OfLogits(layer, layer.MergedLogits(MatrixAlone(pair), x));
@@ -401,6 +401,13 @@ TEST(Certificate, NamesWhatObstructs) {
       {{.not_softmax = true}, {}, Rewriting::kMergeSoftmax, {kKeyBias, kNotSoftmax}},
       {{.dropout = true}, {}, Rewriting::kMergeOutput, {kValueBias, kDropout}},
       {{.output_norm = true}, {}, Rewriting::kMergeOutput, {kOutputNorm}},
+      // Several at once, each whole.
+      {{.sink = true}, {}, Rewriting::kMerge, {kQueryBias, kKeyBias, kSink}},
+      {{.rope = 4, .soft_cap = true}, {}, Rewriting::kMergeFolded, {kRope, kQueryBias, kBeta, kKeyBias, kSoftCap}},
+      {{.sink = true, .dropout = true, .output_norm = true},
+       {},
+       Rewriting::kMergeOutput,
+       {kOutputNorm, kValueBias, kSink, kDropout}},
   };
   for (const Case& c : cases) {
     const Layer layer(c.traits, c.biases, 5);
@@ -425,6 +432,31 @@ TEST(Certificate, KeysThatForgetGiveNoValues) {
   layer.weights.key = {Tensor<double>({kHeads * 2, kD}), Tensor<double>({kHeads * 2})};
   layer.weights.query = {Tensor<double>({kHeads * 2, kD}), Tensor<double>({kHeads * 2})};
   EXPECT_EQ(verdict().obstructions, Names{Obstruction::kNotSquare});
+}
+
+TEST(Certificate, KeysThatForgetAreNamedBesideWhatStandsBetween) {
+  Layer layer({.qk_norm = true, .rope = 4}, {}, 3);
+  std::copy_n(layer.weights.key.weight.data(), kD, layer.weights.key.weight.data() + kD);
+  const Certificate c =
+      Find(Certify(layer.weights, layer.traits, 2), Rewriting::kValuesFromKeys, Certificate::kAllHeads);
+  EXPECT_EQ(c.obstructions, (Names{Obstruction::kQkNorm, Obstruction::kRope, Obstruction::kSingular}));
+}
+
+// A pair that is shared but for 1e-8 of it is not shared: the certificate says how far, and keeps its bound.
+TEST(Certificate, AnAlmostSharedPairIsNotExact) {
+  Layer layer({}, {}, 8);
+  layer.weights.query = {layer.weights.key.weight.Clone(), layer.weights.key.bias.Clone()};
+  Sampler sampler(9);
+  for (double& w : layer.weights.query.weight.span()) w *= 1 + 1e-8 * sampler.rng().Uniform();
+  for (int64_t head = 0; head < kHeads; ++head) {
+    const Certificate c = Find(Certify(layer.weights, layer.traits, 2), Rewriting::kShare, head);
+    ASSERT_EQ(c.verdict, Exactness::kApproximate);
+    EXPECT_GT(c.weight_error, 1e-10);
+    EXPECT_LT(c.weight_error, 1e-7);
+    const Matrix before = layer.Logits(layer.Pair(head), layer.Tokens()), after = Rewritten(layer, c, 2).logits;
+    EXPECT_GT(algebra::MaxDifference(after, before), 0);
+    EXPECT_LE(algebra::MaxDifference(after, before), c.logit_bound + layer.Tolerance());
+  }
 }
 
 TEST(Certificate, ATruncationOfFullRankAndAnAlreadySharedPairAreExact) {
@@ -494,6 +526,13 @@ TEST(Certificate, OfTheFamilies) {
     EXPECT_EQ(Find(normed, rewriting, 0).verdict, Exactness::kImpossible);
     EXPECT_EQ(Find(normed, rewriting, 0).obstructions.front(), kQkNorm);
   }
+  // Half of the queries' and keys' features, not of the values'.
+  const auto low_rank = model::Checkpoint::Open(SourceFolder() / "tests/golden/timm_kind_low_rank");
+  const int64_t r = low_rank.description.config.query_width();
+  ASSERT_NE(r, low_rank.description.config.head_width);
+  EXPECT_EQ(HalfRank(low_rank.description.config), r / 2);
+  EXPECT_EQ(Find(Certify(low_rank), Rewriting::kTruncate, 0).weight_error,
+            Find(Certify(low_rank, r / 2), Rewriting::kTruncate, 0).weight_error);
   EXPECT_EQ(Find(OfGolden("timm_scale_norms"), Rewriting::kMergeOutput, 0).obstructions, Names{kOutputNorm});
 }
 

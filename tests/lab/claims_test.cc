@@ -9,6 +9,8 @@
 #include "qkv/core/error.h"
 #include "qkv/lab/claims/forms.h"
 #include "qkv/lab/claims/page.h"
+#include "qkv/lab/merge.h"
+#include "qkv/lab/split.h"
 #include "tests/support/files.h"
 #include "tests/support/sampler.h"
 
@@ -86,6 +88,39 @@ TEST(Claims, NumbersThatDoNotDependOnChance) {
   EXPECT_EQ(Measured(results[3], "re-associated"), 60);
   EXPECT_EQ(Measured(results[3], "merged beforehand"), 30);
   EXPECT_NEAR(Measured(results[3], "ViT-B, a head's scores: merged / separate"), 6.68, .01);
+}
+
+// The same scores from queries and keys of another width are scaled as the model scales them.
+TEST(Claims, TheScaleIsTheModelsWhateverItsKind) {
+  const TemporaryFolder folder;
+  const WriteOptions wide{.dtype = DType::kF64};
+  Merge(Digits(), folder / "merged", wide);
+  const auto merged = model::Checkpoint::Open(folder / "merged");
+  const int64_t D = merged.description.config.width;
+  std::vector<double> variances;
+  Split(merged, 0, folder / "separate", wide);
+  Split(merged, D, folder / "low_rank", wide);
+  for (const char* name : {"merged", "separate", "low_rank"}) {
+    const auto checkpoint = model::Checkpoint::Open(folder / name);
+    const std::vector<std::string> ids = {"C10", "C16"};
+    const auto results = ReplayClaims({.checkpoint = &checkpoint, .quick = true}, ids);
+    for (const Result& result : results) EXPECT_TRUE(result.agrees()) << name << " " << result.id;
+    variances.push_back(Measured(results[1], "variance of trained scores, mean over heads"));
+    EXPECT_EQ(results[1].run.find("QK-norm"), std::string::npos);
+  }
+  // The tokens come from float runs of the three.
+  EXPECT_NEAR(variances[0], variances[1], 1e-4 * variances[1]);
+  EXPECT_NEAR(variances[2], variances[1], 1e-4 * variances[1]);
+}
+
+TEST(Claims, SayWhereANormMakesOtherScores) {
+  const auto checkpoint = model::Checkpoint::Open(SourceFolder() / "tests/golden/timm_qk_norm");
+  std::vector<image::Image> images;
+  images.push_back(image::DecodeFile(SourceFolder() / "examples/digits/3-white.png"));
+  const std::vector<std::string> ids = {"C10", "C16"};
+  for (const Result& result : ReplayClaims({.checkpoint = &checkpoint, .images = images, .quick = true}, ids)) {
+    EXPECT_NE(result.run.find("without its QK-norm"), std::string::npos) << result.run;
+  }
 }
 
 TEST(Claims, ABrokenMeasurementContradicts) {

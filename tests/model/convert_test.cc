@@ -3,6 +3,7 @@
 #include "qkv/model/convert.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -358,6 +359,18 @@ TEST_F(Conversion, MakesParentsAndTakesATrailingSlash) {
   Convert(Open(), folder_ / "a/b/c/", {});
   Checkpoint::Open(folder_ / "a/b/c");
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_ / "a/b"), {}), 1);
+}
+
+// What another process of the same number left behind, or still writes, is neither published nor touched.
+TEST_F(Conversion, LeavesTheWorkOfOthersAlone) {
+  fs::path stale = Out();
+  stale += fmt::format(".part-{}", ::getpid());
+  fs::create_directory(stale);
+  WriteFile(stale / "note.txt", "theirs");
+  Convert(Open(), Out(), {});
+  Checkpoint::Open(Out());
+  EXPECT_FALSE(fs::exists(Out() / "note.txt"));
+  EXPECT_EQ(ReadFile(stale / "note.txt"), "theirs");
 }
 
 TEST_F(Conversion, InPlaceWithForce) {

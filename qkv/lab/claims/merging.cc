@@ -312,7 +312,7 @@ Result ReplayObstacles(const Bench& bench) {
   const double scale = 1 / std::sqrt(static_cast<double>(E));
   compare(pair, tokens, scale);
   for (const TrainedHead& head : bench.trained()) {
-    compare(head.pair, *head.tokens, 1 / std::sqrt(static_cast<double>(head.pair.query.weight.dim(0))));
+    compare(head.pair, *head.tokens, head.scale);
   }
   const Matrix plain = algebra::Softmax<double>(algebra::Logits<double>(pair, tokens, tokens, scale));
 
@@ -375,9 +375,9 @@ Result ReplayObstacles(const Bench& bench) {
   return {
       .title = "Why nobody merges",
       .claim = "Nobody merges because biases may come, and the code would be less readable.",
-      .run = fmt::format("attention of merged biases, random and in all heads of {}; rotary positions and normalised "
+      .run = fmt::format("attention of merged biases, random and in all heads of {}{}; rotary positions and normalised "
                          "queries and keys, merged as if they were not there; counts by the number of heads",
-                         bench.name()),
+                         bench.name(), bench.reservation()),
       .verdict = Verdict::kDoesNotHold,
       .reason =
           "Biases merge: after the softmax one vector u = W_Kᵀ b_Q a head is all that is left of them. The "

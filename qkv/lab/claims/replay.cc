@@ -113,6 +113,7 @@ Bench::Bench(const Setup& setup) : setup_(setup), model_(Given(setup)) {
       trained_.push_back({.block = block,
                           .head = head,
                           .pair = {FoldedHead(weights, weights.query, head), FoldedHead(weights, weights.key, head)},
+                          .scale = weights.scale,
                           .value = FoldedHead(weights, weights.value, head),
                           .tokens = &tokens_.back()});
     }

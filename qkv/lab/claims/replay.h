@@ -21,7 +21,8 @@ using Matrix = Tensor<double>;
 /// weights, so `tokens` are normalised ones.
 struct TrainedHead {
   int64_t block = 0, head = 0;
-  algebra::QueryKey<double> pair;     // [E, D] and biases
+  algebra::QueryKey<double> pair;     // [r, D] and biases; r is D of merged heads
+  double scale = 1;                   // of the logits, whatever r is
   algebra::Projection<double> value;  // [E_v, D]
   const Matrix* tokens = nullptr;     // [N, D]
 };
@@ -38,6 +39,11 @@ class Bench {
   const std::string& name() const { return setup_.checkpoint->source; }
   int64_t depth() const { return model_.config().depth; }
   int64_t heads() const { return model_.config().heads; }
+  /// What is to be said of logits of trained heads where a norm on queries and keys, which these are without, makes
+  /// other ones of them; or nothing.
+  const char* reservation() const {
+    return model_.config().qk_norm ? " (without its QK-norm: not the model's own scores)" : "";
+  }
   /// Block by block, head by head.
   const std::vector<TrainedHead>& trained() const { return trained_; }
 

@@ -179,8 +179,8 @@ Result ReplayVariance(const Bench& bench) {
       .title = "Division by √E",
       .claim = "Dividing by √E reduces the variance of the scores before the softmax.",
       .run = fmt::format("{} queries and {} keys each of independent standard normal features, E from 4 to 4096; "
-                         "then queries and keys of {}",
-                         queries, kKeys, bench.name()),
+                         "then queries and keys of {}{}",
+                         queries, kKeys, bench.name(), bench.reservation()),
       .reason =
           "A sum of E independent products of unit variance has variance E, so the division brings it to "
           "1 for every E. Without it the softmax takes one key and passes hardly any gradient. In a "
@@ -208,8 +208,7 @@ Result ReplayVariance(const Bench& bench) {
   }
   double trained = 0;
   for (const TrainedHead& head : bench.trained()) {
-    const double E = static_cast<double>(head.pair.query.weight.dim(0));
-    const Matrix S = algebra::Logits<double>(head.pair, *head.tokens, *head.tokens, 1 / std::sqrt(E));
+    const Matrix S = algebra::Logits<double>(head.pair, *head.tokens, *head.tokens, head.scale);
     double sum = 0, squares = 0;
     for (const double x : S.span()) sum += x, squares += x * x;
     const auto n = static_cast<double>(S.size());
