@@ -65,9 +65,11 @@ std::vector<fs::path> OutputsFor(const std::string& output, const std::vector<fs
   const bool folder = output.ends_with('/') || fs::is_directory(output);
   const std::string pattern = folder ? (fs::path(output) / "{}.png").string() : output;
   const size_t hole = pattern.rfind("{}");
-  Require(hole != std::string::npos || images.size() == 1,
-          "attend: -o {} is one file, for {} images; name a folder, or put {{}} for an image's name: {{}}{}", output,
-          images.size(), fs::path(output).extension().string());
+  Require(
+      hole != std::string::npos || images.size() == 1,
+      "attend: -o {} is one file, for {} images; name a folder, as in maps/, or put {{}} for an image's name, as in "
+      "map-{{}}.png",
+      output, images.size());
   std::vector<fs::path> outputs;
   std::map<fs::path, fs::path> made_of;
   std::map<std::pair<dev_t, ino_t>, fs::path> read;

@@ -297,8 +297,15 @@ int QkPlan(QkPlanOptions options) {
   if (shapes) {
     if (w.keys == 0) w.keys = 197;
     if (w.queries == 0) w.queries = w.keys;
-    if (w.head_width == 0) w.head_width = std::max<int64_t>(1, w.width / w.heads);
+    if (w.head_width == 0) {
+      Require(w.width % w.heads == 0, "qk plan: {} features do not divide into {} heads; give --head-width", w.width,
+              w.heads);
+      w.head_width = w.width / w.heads;
+    }
+    Require(options.cached != "latent" || w.latent > 0, "qk plan: --cached latent needs its width, --latent");
+    Require(options.model.path.empty(), "qk plan: -m or --width, not both: a model has shapes of its own");
   }
+  Require(options.map.empty() || options.map.ends_with(".svg"), "qk plan: --map draws SVG, got {}", options.map);
   w.read = options.read == "scores" ? Read::kScores : Read::kOutputs;
   if (options.cached == "keys") w.cached = attention::Cached::kKeysAndValues;
   if (options.cached == "latent") w.cached = attention::Cached::kLatent;

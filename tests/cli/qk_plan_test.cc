@@ -137,6 +137,9 @@ TEST(QkPlan, DrawsTheMap) {
 }
 
 TEST(QkPlan, RefusesWhatDoesNotFit) {
+  EXPECT_NE(Qkv("qk plan --width 768 --heads 7").err.find("do not divide into 7 heads"), std::string::npos);
+  EXPECT_NE(Qkv("qk plan --width 8 --cached latent").err.find("--latent"), std::string::npos);
+  EXPECT_EQ(Qkv("qk plan --map map.png").exit_code, 1);
   for (const char* wrong : {"--tokens 5", "--width 0", "--width 8 --cached some", "--width 8 --grid",
                             "--width 8 --dtype bf16", "--grid --map x.svg"}) {
     EXPECT_EQ(Qkv(std::string("qk plan ") + wrong).exit_code, 2) << wrong;

@@ -54,7 +54,8 @@ TEST(AttentionOrders, AbsorbKeysAndValuesOrNeither) {
 }
 
 TEST(AttentionOrders, KeepAtAnotherSizeWhatWasMerged) {
-  const VitConfig c = ConfigOf("timm_one_head_wide");
+  VitConfig c = ConfigOf("timm_one_head_wide");
+  c.depth = 2;  // the first block of all rows, the last of the pooled ones
   const AttentionOrders orders = OrdersOf(c, {}, 0, 1000);
   EXPECT_EQ(orders.scores, std::vector<Order>{Order::kMerged});
   EXPECT_EQ(orders.workload.keys, 1000);
