@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 
 #include "qkv/algebra/projection.h"
 #include "qkv/model/checkpoint.h"
@@ -21,10 +20,6 @@ struct AttentionWeights {
   algebra::Projection<T> output;             // [D, H·E], or empty: the joined heads are the output
   Tensor<T> layer_scale;                     // of what goes from there to the residual, [D], or empty
 };
-
-/// The tensor of this canonical name; empty where the model has none. Throws Error when it is not finite.
-template <typename T>
-Tensor<T> ReadTensor(const model::Checkpoint& checkpoint, const std::string& name);
 
 /// Throws Error when there is no such block, its scores do not come from tokens, or a tensor is not finite.
 template <typename T>

@@ -1,7 +1,5 @@
 #include "qkv/lab/split.h"
 
-#include <algorithm>
-
 #include "qkv/algebra/split.h"
 #include "qkv/core/parallel.h"
 #include "qkv/lab/pairs.h"
@@ -23,11 +21,6 @@ double UnitRoundoff(DType dtype) {
   }
 }
 
-DType TypeOf(const model::Checkpoint& checkpoint, const std::string& name) {
-  const auto found = std::ranges::find(checkpoint.bound, name, [](const auto& bound) { return bound.spec.name; });
-  return found->parts[0]->dtype;
-}
-
 }  // namespace
 
 Written Split(const model::Checkpoint& checkpoint, int64_t width, const std::filesystem::path& folder,
@@ -42,7 +35,8 @@ Written Split(const model::Checkpoint& checkpoint, int64_t width, const std::fil
   target.qk_width = separate ? 0 : width;
   const auto make = [&](int64_t block) -> AttentionTensors {
     const auto layer = inspect::ReadAttention<double>(checkpoint, block);
-    const double rounding = UnitRoundoff(TypeOf(checkpoint, fmt::format("blocks.{}.attn.qk.merged", block)));
+    const model::BoundTensor* stored = checkpoint.Find(fmt::format("blocks.{}.attn.qk.merged", block));
+    const double rounding = UnitRoundoff(stored->parts[0]->dtype);
     HeadPairs pairs(static_cast<size_t>(layer.heads));
     ParallelFor(layer.heads, 1, [&](int64_t begin, int64_t end) {
       for (int64_t head = begin; head < end; ++head) {

@@ -10,8 +10,8 @@ BlockTokens::BlockTokens(const model::Checkpoint& checkpoint) {
   const model::VitConfig& config = checkpoint.description.config;
   for (int64_t block = 0; block < config.depth; ++block) {
     const std::string norm = fmt::format("blocks.{}.norm1.", block);
-    norms_.push_back({inspect::ReadTensor<double>(checkpoint, norm + "weight"),
-                      inspect::ReadTensor<double>(checkpoint, norm + "bias"), config.eps});
+    norms_.push_back({model::ReadTensor<double>(checkpoint, norm + "weight"),
+                      model::ReadTensor<double>(checkpoint, norm + "bias"), config.eps});
   }
   hidden_.resize(norms_.size());
 }

@@ -1,5 +1,7 @@
 #include "qkv/model/checkpoint.h"
 
+#include <algorithm>
+
 namespace qkv::model {
 namespace fs = std::filesystem;
 
@@ -36,6 +38,12 @@ Checkpoint Checkpoint::FromBytes(std::string_view config, std::span<const std::b
   checkpoint.description = Describe(io::ParseJson(config, where), {}, *checkpoint.tensors);
   checkpoint.bound = Bind(checkpoint.description.config, *checkpoint.tensors);
   return checkpoint;
+}
+
+const BoundTensor* Checkpoint::Find(std::string_view canonical) const {
+  const auto found = std::ranges::find(bound, canonical,
+                                       [](const BoundTensor& tensor) -> std::string_view { return tensor.spec.name; });
+  return found == bound.end() ? nullptr : &*found;
 }
 
 }  // namespace qkv::model

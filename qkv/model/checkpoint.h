@@ -23,11 +23,22 @@ struct Checkpoint {
   /// From memory, which must outlive the result. `where` begins the errors.
   static Checkpoint FromBytes(std::string_view config, std::span<const std::byte> weights, std::string_view where);
 
+  /// The bound tensor of this canonical name; null where the model has none.
+  const BoundTensor* Find(std::string_view canonical) const;
+
   std::string source;         // the path, for messages
   std::string configuration;  // the text of its configuration files, normalised
   Description description;
   std::shared_ptr<const io::SafeTensors> tensors;
   std::vector<BoundTensor> bound;  // points into `tensors`
 };
+
+/// The values of the tensor of this canonical name; empty where the model has none. Throws Error when one is not
+/// finite.
+template <typename T>
+Tensor<T> ReadTensor(const Checkpoint& checkpoint, std::string_view canonical) {
+  const BoundTensor* bound = checkpoint.Find(canonical);
+  return bound ? Read<T>(*bound) : Tensor<T>();
+}
 
 }  // namespace qkv::model

@@ -7,12 +7,6 @@ namespace {
 
 using nn::AttentionKind;
 
-template <typename T>
-Tensor<T> Get(const Checkpoint& checkpoint, const std::string& name) {
-  const auto found = std::ranges::find(checkpoint.bound, name, [](const auto& bound) { return bound.spec.name; });
-  return found == checkpoint.bound.end() ? Tensor<T>() : Read<T>(*found);
-}
-
 // The entries [begin, end) of the first axis.
 template <typename T>
 Tensor<T> Part(const Tensor<T>& tensor, int64_t begin, int64_t end) {
@@ -33,7 +27,7 @@ template <typename T>
 void ReadMerged(const Checkpoint& checkpoint, const std::string& attn, QueryKeyValue<T>* pair) {
   const VitConfig& c = checkpoint.description.config;
   const int64_t H = c.heads, D = c.width;
-  const auto merged = Get<T>(checkpoint, attn + "qk.merged");
+  const auto merged = ReadTensor<T>(checkpoint, attn + "qk.merged");
   pair->query = Tensor<T>::Uninitialised({H * D, D});
   pair->key = Tensor<T>({H * D, D});
   for (int64_t h = 0; h < H; ++h) {
@@ -42,7 +36,7 @@ void ReadMerged(const Checkpoint& checkpoint, const std::string& attn, QueryKeyV
       *pair->key.view().at(h * D + j, j) = 1;
     }
   }
-  if (const auto term = Get<T>(checkpoint, attn + "qk.key_term"); !term.empty()) {
+  if (const auto term = ReadTensor<T>(checkpoint, attn + "qk.key_term"); !term.empty()) {
     pair->query_bias = Tensor<T>::Uninitialised({H * D});
     std::copy_n(term.data(), H * D, pair->query_bias.data());
   }
@@ -67,7 +61,7 @@ QueryKeyValue<T> ReadQueryKeyValue(const Checkpoint& checkpoint, int64_t block) 
           "{}: scores of {} attention do not come from tokens: no W_Q and W_K give them", checkpoint.source,
           Name(c.attention));
   const std::string attn = fmt::format("blocks.{}.attn.", block);
-  const auto read = [&](const char* name) { return Get<T>(checkpoint, attn + name); };
+  const auto read = [&](const char* name) { return ReadTensor<T>(checkpoint, attn + name); };
   QueryKeyValue<T> pair;
   if (c.attention == AttentionKind::kSeparate) {
     const int64_t joined = c.heads * c.head_width;
