@@ -35,7 +35,8 @@ TEST(QkClaims, HeadsMayBeAllAlike) {
       Qkv("qk claims --only C17 --quick --json -m " + folder.path().string() + " " + Digits() + "/3-white.png");
   ASSERT_EQ(said.exit_code, 0) << said.err;
   EXPECT_TRUE(Contains(said.out, "total variation between heads, mean")) << said.out;
-  for (const io::Json& check : JsonLines(said.out)[0]["checks"]) {
+  const std::vector<io::Json> claims = JsonLines(said.out);
+  for (const io::Json& check : claims[0]["checks"]) {
     if (Contains(check["what"], "total variation")) {
       EXPECT_EQ(check["measured"], 0) << check;
     }
