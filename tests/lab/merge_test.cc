@@ -10,22 +10,13 @@
 #include "qkv/model/separate.h"
 #include "qkv/model/translate.h"
 #include "tests/lab/models.h"
+#include "tests/support/errors.h"
 
 namespace qkv::lab {
 namespace {
 
 namespace fs = std::filesystem;
 using model::Checkpoint;
-
-template <typename F>
-std::string MessageOf(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
 
 // All goldens but those that RefusesWhatCannotBe is about.
 std::vector<std::string> Mergeable() {

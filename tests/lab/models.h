@@ -1,35 +1,16 @@
 // Models to rewrite, and what they answer in a precision.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
 #include <map>
 #include <string>
-#include <vector>
 
 #include "qkv/io/safetensors.h"
 #include "qkv/model/checkpoint.h"
 #include "qkv/model/vit.h"
-#include "tests/support/files.h"
+#include "tests/support/goldens.h"
 #include "tests/support/tolerance.h"
 
 namespace qkv::lab {
-
-/// All of tests/golden.
-inline std::vector<std::string> GoldenNames() {
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(SourceFolder() / "tests/golden")) {
-    if (std::filesystem::exists(entry.path() / "expected.safetensors")) {
-      names.push_back(entry.path().filename().string());
-    }
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
-inline std::filesystem::path GoldenFolder(const std::string& name) { return SourceFolder() / "tests/golden" / name; }
 
 /// Of a golden's own pixels: "logits" and "attention.L" of every block, in float or in double.
 template <typename T>
@@ -51,24 +32,6 @@ std::map<std::string, Tensor<T>> Answers(const model::Checkpoint& checkpoint, co
   model::Workspace<T> workspace;
   vit.Forward(pixels, workspace, outputs);
   return results;
-}
-
-template <typename A, typename B>
-double MaxDifference(const Tensor<A>& a, const Tensor<B>& b) {
-  EXPECT_EQ(a.shape(), b.shape());
-  double greatest = 0;
-  for (int64_t i = 0; i < a.size(); ++i) {
-    const double difference = std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i]));
-    greatest = std::isnan(difference) ? INFINITY : std::max(greatest, difference);
-  }
-  return greatest;
-}
-
-template <typename T>
-double MaxAbs(const Tensor<T>& x) {
-  double greatest = 0;
-  for (const T v : x.span()) greatest = std::max(greatest, std::abs(static_cast<double>(v)));
-  return greatest;
 }
 
 /// How far a rewriting in precision T may be from the original: rounding grows through the layers as that of the

@@ -1,55 +1,38 @@
 // The trained models of QKV_REFERENCE, with biases: merged and split back, the class of every image of their test
 // splits in QKV_DATA stays the same. Skipped, by name, where these folders are not given.
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include "qkv/core/parallel.h"
 #include "qkv/lab/merge.h"
 #include "qkv/lab/split.h"
 #include "qkv/model/model.h"
-#include "tests/lab/models.h"
+#include "tests/support/reference.h"
 
 namespace qkv::lab {
 namespace {
 
 namespace fs = std::filesystem;
 
-struct Case {
-  const char* model;
-  const char* images;
-};
-void PrintTo(const Case& reference, std::ostream* out) { *out << reference.model; }
-
-class Reference : public testing::TestWithParam<Case> {
+class Reference : public ReferenceTest {
  protected:
   void SetUp() override {
-    const char* reference = ::getenv("QKV_REFERENCE");
-    if (!reference) GTEST_SKIP() << "QKV_REFERENCE is not set";
-    source_ = fs::path(reference) / GetParam().model;
-    const auto original = model::Checkpoint::Open(source_);
-    Merge(original, folder_ / "merged", {});
-    Split(model::Checkpoint::Open(folder_ / "merged"), 0, folder_ / "split", {});
+    ReferenceTest::SetUp();
+    if (IsSkipped()) return;
+    Merge(model::Checkpoint::Open(folder_), rewritten_ / "merged", {});
+    Split(model::Checkpoint::Open(rewritten_ / "merged"), 0, rewritten_ / "split", {});
   }
 
-  fs::path source_;
-  TemporaryFolder folder_;
+  TemporaryFolder rewritten_;
 };
-INSTANTIATE_TEST_SUITE_P(Models, Reference,
-                         testing::Values(Case{"digits-vit", "mnist"}, Case{"cifar10-vit", "cifar10"}),
-                         [](const auto& model) { return std::string(model.param.images); });
+INSTANTIATE_TEST_SUITE_P(Models, Reference, ReferenceCases(), ReferenceTest::NameOf);
 
 TEST_P(Reference, EveryClassOfTheTestSplitStaysTheSame) {
-  const fs::path images = DataFolder() / GetParam().images / "test";
-  if (DataFolder().empty() || !fs::exists(images)) GTEST_SKIP() << "QKV_DATA has no " << GetParam().images;
-  std::vector<fs::path> files;
-  for (const auto& entry : fs::recursive_directory_iterator(images)) {
-    if (entry.is_regular_file()) files.push_back(entry.path());
-  }
-  const model::Model original = model::Model::Load(source_), merged = model::Model::Load(folder_ / "merged"),
-                     split = model::Model::Load(folder_ / "split");
+  const std::vector<fs::path> files = TestSplit();
+  if (files.empty()) GTEST_SKIP() << "QKV_DATA has no " << GetParam().images;
+  const model::Model original = model::Model::Load(folder_), merged = model::Model::Load(rewritten_ / "merged"),
+                     split = model::Model::Load(rewritten_ / "split");
   constexpr int64_t kBatch = 50;
   const auto count = static_cast<int64_t>(files.size());
-  ASSERT_GT(count, 0);
   const model::VitConfig& c = original.config();
   std::vector<int> changed(files.size());
   ParallelFor((count + kBatch - 1) / kBatch, 1, [&](int64_t begin, int64_t end) {

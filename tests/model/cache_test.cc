@@ -10,6 +10,7 @@
 
 #include "qkv/model/model.h"
 #include "tests/support/files.h"
+#include "tests/support/goldens.h"
 #include "tests/support/isas.h"
 #include "tests/support/sampler.h"
 
@@ -17,8 +18,6 @@ namespace qkv::model {
 namespace {
 
 namespace fs = std::filesystem;
-
-fs::path GoldenFolder(const std::string& name) { return SourceFolder() / "tests/golden" / name; }
 
 // A folder for the cache, and what it says.
 struct TestCache {

@@ -7,21 +7,11 @@
 
 #include "qkv/model/model.h"
 #include "tests/support/checkpoints.h"
+#include "tests/support/errors.h"
 #include "tests/support/files.h"
 
 namespace qkv::model {
 namespace {
-
-// The message of the Error that f throws; empty when it throws none.
-template <typename F>
-std::string MessageOf(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
 
 class CheckpointFolder : public testing::Test {
  protected:

@@ -15,7 +15,9 @@
 #include "qkv/model/separate.h"
 #include "qkv/model/translate.h"
 #include "tests/support/checkpoints.h"
+#include "tests/support/errors.h"
 #include "tests/support/files.h"
+#include "tests/support/goldens.h"
 
 namespace qkv::model {
 namespace {
@@ -78,19 +80,6 @@ std::vector<std::string> Cases() {
   }
   std::sort(names.begin(), names.end());
   return names;
-}
-
-fs::path GoldenFolder(const std::string& name) { return SourceFolder() / "tests/golden" / name; }
-
-// The message of the Error that f throws; empty when it throws none.
-template <typename F>
-std::string MessageOf(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
 }
 
 // By canonical name, in the table's shape.

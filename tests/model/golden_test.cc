@@ -9,45 +9,19 @@
 #include "qkv/io/safetensors.h"
 #include "qkv/model/checkpoint.h"
 #include "qkv/model/vit.h"
-#include "tests/support/files.h"
+#include "tests/support/goldens.h"
 
 namespace qkv::model {
 namespace {
 
 namespace fs = std::filesystem;
 
-std::vector<std::string> Cases() {
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(SourceFolder() / "tests/golden")) {
-    if (fs::exists(entry.path() / "expected.safetensors")) names.push_back(entry.path().filename().string());
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
-double MaxAbs(const Tensor<double>& x) {
-  double greatest = 0;
-  for (const double v : x.span()) greatest = std::max(greatest, std::abs(v));
-  return greatest;
-}
-
-template <typename A, typename B>
-double MaxDifference(const Tensor<A>& a, const Tensor<B>& b) {
-  EXPECT_EQ(a.shape(), b.shape());
-  double greatest = 0;
-  for (int64_t i = 0; i < a.size(); ++i) {
-    const double difference = std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i]));
-    greatest = std::isnan(difference) ? INFINITY : std::max(greatest, difference);
-  }
-  return greatest;
-}
-
 class Golden : public testing::TestWithParam<std::string> {
  protected:
   // All outputs of a forward pass in T, by their names in the reference.
   template <typename T>
   std::map<std::string, Tensor<T>> Run() {
-    const fs::path folder = SourceFolder() / "tests/golden" / GetParam();
+    const fs::path folder = GoldenFolder(GetParam());
     const Checkpoint checkpoint = Checkpoint::Open(folder);
     const Vit<T> vit(checkpoint.description.config, checkpoint.bound);
     expected_ = io::SafeTensors::Open(folder / "expected.safetensors");
@@ -75,7 +49,7 @@ class Golden : public testing::TestWithParam<std::string> {
 
   io::SafeTensors expected_;
 };
-INSTANTIATE_TEST_SUITE_P(Cases, Golden, testing::ValuesIn(Cases()), [](const auto& name) { return name.param; });
+INSTANTIATE_TEST_SUITE_P(Cases, Golden, testing::ValuesIn(GoldenNames()), [](const auto& name) { return name.param; });
 
 // The design's criterion: four times the original's own float error, and a rounding of the greatest entry.
 TEST_P(Golden, FloatAgreesAsFarAsTheOriginalsOwnFloatDoes) {

@@ -13,45 +13,15 @@
 #include "qkv/core/parallel.h"
 #include "qkv/model/model.h"
 #include "qkv/simd/isa.h"
-#include "tests/support/files.h"
+#include "tests/support/reference.h"
 
 namespace qkv::model {
 namespace {
 
 namespace fs = std::filesystem;
 
-// A model of QKV_REFERENCE, and the folder of QKV_DATA that it was trained on.
-struct Case {
-  const char* model;
-  const char* images;
-};
-void PrintTo(const Case& reference, std::ostream* out) { *out << reference.model; }
-
-class Reference : public testing::TestWithParam<Case> {
- protected:
-  void SetUp() override {
-    const char* folder = ::getenv("QKV_REFERENCE");
-    if (!folder) GTEST_SKIP() << "QKV_REFERENCE is not set";
-    folder_ = fs::path(folder) / GetParam().model;
-  }
-
-  // The images of the test split, by class and then by name, as predictions.txt lists them; empty where there are none.
-  static std::vector<fs::path> TestSplit() {
-    const fs::path images = DataFolder() / GetParam().images / "test";
-    std::vector<fs::path> files;
-    if (DataFolder().empty() || !fs::exists(images)) return files;
-    for (const auto& entry : fs::recursive_directory_iterator(images)) {
-      if (entry.is_regular_file()) files.push_back(entry.path());
-    }
-    std::sort(files.begin(), files.end());
-    return files;
-  }
-
-  fs::path folder_;
-};
-INSTANTIATE_TEST_SUITE_P(Models, Reference,
-                         testing::Values(Case{"digits-vit", "mnist"}, Case{"cifar10-vit", "cifar10"}),
-                         [](const auto& model) { return std::string(model.param.images); });
+class Reference : public ReferenceTest {};
+INSTANTIATE_TEST_SUITE_P(Models, Reference, ReferenceCases(), ReferenceTest::NameOf);
 
 // PyTorch's float32 results are off by some 1e-6 themselves; `qkv verify` asks for 1e-4.
 TEST_P(Reference, ExpectedTensorsAreReproduced) {

@@ -1,0 +1,21 @@
+// What is said when something is refused.
+#pragma once
+
+#include <string>
+
+#include "qkv/core/error.h"
+
+namespace qkv {
+
+/// The message of the Error that f throws; empty when it throws none.
+template <typename F>
+std::string MessageOf(F&& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace qkv
