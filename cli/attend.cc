@@ -18,6 +18,7 @@
 #include "qkv/inspect/rollout.h"
 #include "qkv/io/json.h"
 #include "qkv/io/npy.h"
+#include "qkv/report/text.h"
 
 namespace qkv::cli {
 namespace {
@@ -149,7 +150,7 @@ void FitPage(Plan& plan, const model::VitConfig& c, int64_t N) {
   Require(weights() <= kPageWeights,
           "attend: a page of {} × {} × {} × {} weights (blocks, heads, queries, tokens) is more than {}; ask for {}a "
           "smaller --size, or write .png or .npy",
-          plan.rows.size(), plan.columns.size(), N, N, WithCommas(kPageWeights),
+          plan.rows.size(), plan.columns.size(), N, N, report::WithCommas(kPageWeights),
           plan.rows.size() * plan.columns.size() > 1 ? "fewer by --layer or --head, for " : "");
   if (!reduced) return;
   fmt::print(stderr, "qkv: {} tokens: the page holds {} only; --layer and --head choose others\n", N,

@@ -126,6 +126,12 @@ std::vector<int64_t> ParseList(const std::string& text, int64_t first, int64_t l
   return numbers;
 }
 
+const std::map<std::string, DType>& StoredTypes() {
+  static const std::map<std::string, DType> types = {
+      {"fp32", DType::kF32}, {"fp16", DType::kF16}, {"bf16", DType::kBF16}};
+  return types;
+}
+
 void RequireFolderOf(const std::string& file) {
   const std::filesystem::path folder = std::filesystem::path(file).parent_path();
   Require(folder.empty() || std::filesystem::is_directory(folder),
@@ -135,14 +141,6 @@ void RequireFolderOf(const std::string& file) {
 void FlushOutput() {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
   Fail("cannot write to standard output: {}", std::strerror(errno));
-}
-
-std::string WithCommas(int64_t number) {
-  std::string text = std::to_string(number);
-  for (auto at = static_cast<int64_t>(text.size()) - 3; at > (number < 0 ? 1 : 0); at -= 3) {
-    text.insert(static_cast<size_t>(at), ",");
-  }
-  return text;
 }
 
 }  // namespace qkv::cli

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -59,6 +60,9 @@ std::string_view NameOf(simd::Precision precision);
 /// The precision of such a name, or the one that is best for this machine by "auto". Throws Error otherwise.
 simd::Precision ParsePrecision(std::string_view name);
 
+/// Types that weights are stored in, by the names that options take.
+const std::map<std::string, DType>& StoredTypes();
+
 /// "224x160" or "224". Throws Error otherwise.
 std::pair<int64_t, int64_t> ParseSize(const std::string& text);
 
@@ -70,8 +74,5 @@ void RequireFolderOf(const std::string& file);
 
 /// Sends on what was printed. Throws Error, with the system's reason, when it cannot be written.
 void FlushOutput();
-
-/// "12,345,678"
-std::string WithCommas(int64_t number);
 
 }  // namespace qkv::cli

@@ -21,13 +21,12 @@ struct Options {
 
 const std::map<std::string, model::Family> kLayouts = {
     {"timm", model::Family::kTimm}, {"hf", model::Family::kHuggingFace}, {"vit-pytorch", model::Family::kVitPytorch}};
-const std::map<std::string, DType> kTypes = {{"fp32", DType::kF32}, {"fp16", DType::kF16}, {"bf16", DType::kBF16}};
 
 int Convert(const Options& options) {
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
   model::ConvertOptions request;
   if (!options.layout.empty()) request.layout = kLayouts.at(options.layout);
-  if (!options.dtype.empty()) request.dtype = kTypes.at(options.dtype);
+  if (!options.dtype.empty()) request.dtype = StoredTypes().at(options.dtype);
   request.force = options.force;
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
   const model::Converted converted = model::Convert(checkpoint, options.output, request);
@@ -51,7 +50,7 @@ void RegisterConvert(CLI::App& app, int* exit_code) {
                    "Library that shall load it (default: the same; vit-pytorch from vit-pytorch only)")
       ->check(CLI::IsMember(kLayouts));
   command->add_option("--dtype", options->dtype, "Type of the stored weights (default: as they are)")
-      ->check(CLI::IsMember(kTypes));
+      ->check(CLI::IsMember(StoredTypes()));
   command->add_flag("--force", options->force, "Replace the model in a folder that is not empty");
   command->footer(
       "A model that the library cannot express is refused, with the reason; what differs though the logits are equal\n"

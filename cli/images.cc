@@ -71,4 +71,11 @@ ImageList CollectImages(const std::vector<std::string>& paths) {
   return images;
 }
 
+ImageList Spread(const ImageList& images, int64_t count) {
+  const auto all = std::ssize(images.files), taken = std::min<int64_t>(all, count);
+  ImageList chosen{.failed = images.failed};
+  for (int64_t i = 0; i < taken; ++i) chosen.files.push_back(images.files[static_cast<size_t>(i * all / taken)]);
+  return chosen;
+}
+
 }  // namespace qkv::cli

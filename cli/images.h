@@ -33,4 +33,7 @@ struct ImageList {
 /// Throws Error when nothing is left to read.
 ImageList CollectImages(const std::vector<std::string>& paths);
 
+/// `count` of the files (all, where there are no more), from all over the list: folders are sorted by class.
+ImageList Spread(const ImageList& images, int64_t count);
+
 }  // namespace qkv::cli

@@ -10,6 +10,7 @@
 #include "qkv/io/json.h"
 #include "qkv/model/separate.h"
 #include "qkv/model/tensor_table.h"
+#include "qkv/report/text.h"
 #include "qkv/simd/isa.h"
 
 namespace qkv::cli {
@@ -80,7 +81,7 @@ std::string DescribeAttention(const model::VitConfig& c) {
   if (c.attention == nn::AttentionKind::kSeparate) return text;
   const int64_t saved = SavedParameters(c);
   return fmt::format("{}: {} parameters {} than with separate queries, keys and values", text,
-                     WithCommas(std::abs(saved)), saved >= 0 ? "fewer" : "more");
+                     report::WithCommas(std::abs(saved)), saved >= 0 ? "fewer" : "more");
 }
 
 std::string DescribeBlock(const model::VitConfig& c) {
@@ -149,7 +150,7 @@ int Info(const Options& options) {
       {"family", std::string(model::Name(c.family))},
       {"architecture", c.architecture},
       {"tensors", fmt::format("{} of {} used ({})", used, stored, DescribeTypes(*checkpoint.tensors))},
-      {"parameters", WithCommas(model::Parameters(c))},
+      {"parameters", report::WithCommas(model::Parameters(c))},
       {"cost", fmt::format("{:.2f} GFLOP an image", model::Flops(c) / 1e9)},
       {"input", fmt::format("{} x {} x {}", c.channels, c.image_height, c.image_width)},
       {"tokens", DescribeTokens(c)},

@@ -29,18 +29,9 @@ struct Options {
   std::string report, output;
 };
 
-// As many of the files as were asked for, from all over the list: folders are sorted by class.
-ImageList Choose(ImageList images, int64_t count) {
-  const auto all = static_cast<int64_t>(images.files.size());
-  if (all <= count) return images;
-  ImageList chosen{.failed = images.failed};
-  for (int64_t i = 0; i < count; ++i) chosen.files.push_back(images.files[static_cast<size_t>(i * all / count)]);
-  return chosen;
-}
-
 Tensor<float> ReadImages(const Options& options, const model::Model& model, Inspection& inspection, int* failed) {
   const ImageList all = CollectImages(options.images.paths);
-  const ImageList images = Choose(all, options.count);
+  const ImageList images = Spread(all, options.count);
   Tensor<float> pixels;
   int64_t count = 0;
   *failed = ForEachBatch(options.images, images, model, Wanted::kPixels, [&](const Batch& batch) {

@@ -5,11 +5,10 @@
 #include <cstdio>
 
 #include "qkv/attention/plan.h"
+#include "qkv/report/text.h"
 
 namespace qkv::cli {
 namespace {
-
-const std::map<std::string, DType> kTypes = {{"fp32", DType::kF32}, {"fp16", DType::kF16}, {"bf16", DType::kBF16}};
 
 double Ratio(double after, double before) { return after / before; }
 
@@ -21,7 +20,7 @@ void RewriteOptions::AddTo(CLI::App& command) {
       ->required()
       ->type_name("FOLDER");
   command.add_option("--dtype", dtype, "Type of the new tensors (default: that of the weights they replace)")
-      ->check(CLI::IsMember(kTypes))
+      ->check(CLI::IsMember(StoredTypes()))
       ->type_name("fp32|fp16|bf16");
   command.add_flag("--force", force, "Replace the model in a folder that is not empty");
   command.add_option("--threads", model.threads, "Threads (default: all cores)")
@@ -31,12 +30,12 @@ void RewriteOptions::AddTo(CLI::App& command) {
 
 lab::WriteOptions RewriteOptions::Write() const {
   lab::WriteOptions write{.force = force};
-  if (!dtype.empty()) write.dtype = kTypes.at(dtype);
+  if (!dtype.empty()) write.dtype = StoredTypes().at(dtype);
   return write;
 }
 
 std::string ShortName(DType dtype) {
-  for (const auto& [name, type] : kTypes) {
+  for (const auto& [name, type] : StoredTypes()) {
     if (type == dtype) return name;
   }
   return std::string(Name(dtype));
@@ -49,11 +48,12 @@ void PrintSizes(const std::string& output, const lab::Written& written) {
   const auto row = [](const char* what, const std::string& was, const std::string& is, double ratio) {
     fmt::print(stderr, "  {:<30} {:>15} -> {:>15}  x {:.3g}\n", what, was, is, ratio);
   };
-  row("parameters of queries and keys", WithCommas(before.query_key), WithCommas(after.query_key),
+  row("parameters of queries and keys", report::WithCommas(before.query_key), report::WithCommas(after.query_key),
       Ratio(static_cast<double>(after.query_key), static_cast<double>(before.query_key)));
-  row("parameters", WithCommas(before.parameters), WithCommas(after.parameters),
+  row("parameters", report::WithCommas(before.parameters), report::WithCommas(after.parameters),
       Ratio(static_cast<double>(after.parameters), static_cast<double>(before.parameters)));
-  row("bytes", WithCommas(static_cast<int64_t>(before.bytes)), WithCommas(static_cast<int64_t>(after.bytes)),
+  row("bytes", report::WithCommas(static_cast<int64_t>(before.bytes)),
+      report::WithCommas(static_cast<int64_t>(after.bytes)),
       Ratio(static_cast<double>(after.bytes), static_cast<double>(before.bytes)));
   row("multiply-adds an image", fmt::format("{:.4g} G", before.multiply_adds / 1e9),
       fmt::format("{:.4g} G", after.multiply_adds / 1e9), Ratio(after.multiply_adds, before.multiply_adds));
@@ -69,7 +69,8 @@ void PrintWhetherMergingPays(const model::VitConfig& c, const lab::Written& writ
         stderr,
         "qkv: merging does not pay here: a head now stores D x D = {} numbers in place of {}D x E = {}. It saves "
         "memory only where heads are wider than {}; here E = {}, D = {}\n",
-        WithCommas(c.width * c.width), two ? "2 x " : "", WithCommas((two ? 2 : 1) * c.width * c.query_width()),
+        report::WithCommas(c.width * c.width), two ? "2 x " : "",
+        report::WithCommas((two ? 2 : 1) * c.width * c.query_width()),
         two ? "half the model (E > D/2)" : "the model (E > D)", c.query_width(), c.width);
   }
   if (after.multiply_adds > before.multiply_adds) {

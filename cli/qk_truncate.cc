@@ -24,14 +24,6 @@ struct Options : RewriteOptions {
   bool json = false, quiet = false;
 };
 
-// Every so many-th of the files, `count` of them at most: folders are sorted by class.
-ImageList Spread(const ImageList& all, int64_t count) {
-  ImageList some;
-  const auto files = std::ssize(all.files), taken = std::min<int64_t>(files, count);
-  for (int64_t i = 0; i < taken; ++i) some.files.push_back(all.files[static_cast<size_t>(i * files / taken)]);
-  return some;
-}
-
 // What the attention reads on some of a folder's images.
 lab::BlockTokens TokensOf(const Options& options, const std::string& folder, const model::Checkpoint& checkpoint,
                           const model::Model& model) {

@@ -81,28 +81,25 @@ struct Case {
   Workload workload;
 };
 
+// 128 heads of 128 that read 4096 cached latents of 512.
+Workload OfLatents(int64_t queries) {
+  return {.queries = queries,
+          .keys = 4096,
+          .width = 7168,
+          .heads = 128,
+          .head_width = 128,
+          .cached = attention::Cached::kLatent,
+          .latent = 512};
+}
+
 const std::vector<Case>& Cases() {
   static const std::vector<Case> cases = {
       {"ViT-B layer: 197 tokens, D 768, 12 heads of 64", {197, 197, 768, 12, 64}},
       {"ViT-B, one head as wide as the model", {197, 197, 768, 1, 768}},
       {"ViT-B, one head, N = 4 tokens", {4, 4, 768, 1, 768}},
       {"ViT-B, last block, only CLS is read", {1, 197, 768, 12, 64}},
-      {"latent attention (MLA), one query, 4096 cached latents",
-       {.queries = 1,
-        .keys = 4096,
-        .width = 7168,
-        .heads = 128,
-        .head_width = 128,
-        .cached = attention::Cached::kLatent,
-        .latent = 512}},
-      {"latent attention (MLA), 4096 tokens at once",
-       {.queries = 4096,
-        .keys = 4096,
-        .width = 7168,
-        .heads = 128,
-        .head_width = 128,
-        .cached = attention::Cached::kLatent,
-        .latent = 512}},
+      {"latent attention (MLA), one query, 4096 cached latents", OfLatents(1)},
+      {"latent attention (MLA), 4096 tokens at once", OfLatents(4096)},
   };
   return cases;
 }
