@@ -2,6 +2,7 @@
 // program: on a machine that does other work too, its spinning made small models up to 80 times slower.
 #include "qkv/core/parallel.h"
 
+#include <pthread.h>
 #include <sched.h>
 
 #include <atomic>
@@ -59,6 +60,7 @@ class Pool {
     const std::unique_lock lock(busy_, std::try_to_lock);
     if (!lock) return false;
     StartWorkers(threads - 1);
+    if (asleep_.load(std::memory_order_relaxed) > 0) KeepApart();
     body_ = body;
     context_ = context;
     threads_.store(threads, std::memory_order_relaxed);
@@ -82,6 +84,19 @@ class Pool {
       }
     } catch (const std::system_error&) {  // no more threads to be had: those that there are do the work
     }
+  }
+
+  // Bars the workers from the caller's core before they are woken. Linux likes to wake a thread where its waker runs;
+  // there it waits for the end of the very loop that it was to share: on two virtual cores, ViT-Ti in int8, one pass
+  // every 100 ms, worker and caller shared a core in half of the passes, and the median was 6.2 ms instead of 3.6.
+  void KeepApart() {
+    const int here = sched_getcpu();
+    cpu_set_t cores;
+    if (here < 0 || here == apart_from_ || sched_getaffinity(0, sizeof(cores), &cores) != 0) return;
+    if (CPU_COUNT(&cores) <= static_cast<int>(workers_.size())) return;  // there is no core for each
+    CPU_CLR(here, &cores);
+    for (std::thread& worker : workers_) pthread_setaffinity_np(worker.native_handle(), sizeof(cores), &cores);
+    apart_from_ = here;
   }
 
   void TakeTasks(int thread) {
@@ -125,7 +140,9 @@ class Pool {
         now = signal_.load(std::memory_order_acquire);
       }
       if (now == seen) {
+        asleep_.fetch_add(1, std::memory_order_relaxed);
         signal_.wait(seen, std::memory_order_acquire);
+        asleep_.fetch_sub(1, std::memory_order_relaxed);
         continue;
       }
       seen = now;
@@ -139,6 +156,8 @@ class Pool {
   internal::TaskBody body_ = nullptr;  // read only by owners of a task
   void* context_ = nullptr;
   uint64_t jobs_ = 0;
+  int apart_from_ = -1;         // the core that workers are barred from
+  std::atomic<int> asleep_{0};  // workers that must be woken
   std::exception_ptr failure_;
   std::mutex failure_mutex_;
   std::atomic<bool> failed_{false}, stopped_{false};
