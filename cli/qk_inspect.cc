@@ -190,7 +190,8 @@ void PrintTable(const Inspection& inspection) {
       .columns = {{"block"}, {"head"}, {"effective rank"}, {"for 99 %"}, {"symmetry"}, {"QK sign"}, {"OV sign"}}};
   if (inspection.free_gauge) table.columns.push_back({"W_Q/W_K"});
   if (inspection.tokens) {
-    for (const char* name : {"position", "content", "entropy", "distance", "near"}) table.columns.push_back({name});
+    for (const char* name : {"position", "content", "same", "entropy", "distance", "near"})
+      table.columns.push_back({name});
     if (inspection.config.class_token) table.columns.push_back({"class"});
   }
   for (size_t i = 0; i < inspection.heads(); ++i) {
@@ -203,14 +204,18 @@ void PrintTable(const Inspection& inspection) {
     if (inspection.free_gauge) row.push_back(report::Number(head.query_norm / head.key_norm));
     if (inspection.tokens) {
       const inspect::TokenStatistics& t = *inspection.tokens;
-      const auto share = [&](inspect::LogitPart part) {
-        return t.logits.empty() ? std::string("–") : fmt::format("{:.0f} %", 100 * t.logits[i].share[part]);
+      const auto share = [&](auto of) {
+        return t.logits.empty() ? std::string("–") : fmt::format("{:.0f} %", 100 * of(t.logits[i]));
+      };
+      const auto part = [&](inspect::LogitPart which) {
+        return share([which](const inspect::LogitShares& head) { return head.share[which]; });
       };
       const auto number = [](double value, const char* unit, double times, int digits) {
         return std::isfinite(value) ? fmt::format("{:.{}f}{}", times * value, digits, unit) : std::string("–");
       };
       const inspect::HeadAttention& a = t.attention[i];
-      row.insert(row.end(), {share(inspect::kPositionPosition), share(inspect::kContentContent),
+      row.insert(row.end(), {part(inspect::kPositionPosition), part(inspect::kContentContent),
+                             share([](const inspect::LogitShares& head) { return head.same; }),
                              number(a.entropy, "", 1, 2), number(a.distance, "", 1, 2), number(a.near, " %", 100, 0)});
       if (inspection.config.class_token) row.push_back(number(a.class_token, " %", 100, 0));
     }
@@ -296,6 +301,7 @@ std::vector<InspectField> FieldsOf(const Inspection& inspection) {
                  {"position_content", Share<inspect::kPositionContent>},
                  {"content_position", Share<inspect::kContentPosition>},
                  {"content_content", Share<inspect::kContentContent>},
+                 {"same_for_all_queries", [](const Inspection& i, size_t head) { return i.tokens->logits[head].same; }},
                  {"overlap", [](const Inspection& i, size_t head) { return i.tokens->logits[head].overlap; }},
                  {"key_bias_share", [](const Inspection& i, size_t head) { return i.tokens->logits[head].key_bias; }}});
   return fields;
@@ -328,6 +334,9 @@ void RegisterQkInspect(CLI::App& app, int* exit_code) {
       "  W_Q/W_K          ratio of the norms\n"
       "  position,content shares of the logits' variance; the rest is of both together. With N images about 1/N of\n"
       "                   the content counts as position\n"
+      "  same             share of the logits' variance that is the same for all queries of an image: at 100 % it "
+      "does\n"
+      "                   not matter which token asks\n"
       "  entropy          of the attention, in nats; distance: in patches; near: to the token itself and the 8 around "
       "it;\n"
       "                   class: to the class token\n\n"

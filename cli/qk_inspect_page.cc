@@ -378,6 +378,10 @@ void AddTokens(const Inspection& inspection, report::Page& page) {
                 HeatmapOf(inspection, "Content to position", kShare, Shares(inspection, inspect::kContentPosition))}),
         "The query's part first. Position to position is a pattern that is the same for every image; in the other "
         "three the image has a say.");
+    const Values same = Collect(inspection, [&](size_t i) { return t.logits[i].same; });
+    page.Figure(HeatmapOf(inspection, "The same for all queries", kShare, same),
+                "The share of the logits that does not depend on which token asks: a ranking of the keys, made by the "
+                "mean query. Where it is near 1, separate queries have nothing to do.");
     const Values position = Shares(inspection, inspect::kPositionPosition);
     page.Figure(ScatterOf(inspection, of(&inspect::HeadAttention::distance), position,
                           {.name = "mean distance of attention, in patches"},
@@ -412,7 +416,7 @@ void AddTable(const Inspection& inspection, report::Page& page) {
   report::Table table{.columns = {{"head"}, {"eff. rank"}, {"90 %"}, {"99 %"}, {"symmetry"}, {"QK sign"}, {"OV sign"}}};
   if (inspection.free_gauge) table.columns.push_back({"W_Q/W_K"});
   const bool tokens = inspection.tokens.has_value(), logits = tokens && !inspection.tokens->logits.empty();
-  if (logits) table.columns.insert(table.columns.end(), {{"position"}, {"content"}});
+  if (logits) table.columns.insert(table.columns.end(), {{"position"}, {"content"}, {"same"}});
   if (tokens) table.columns.insert(table.columns.end(), {{"distance"}, {"entropy"}});
   for (size_t i = 0; i < inspection.heads(); ++i) {
     const inspect::HeadWeights& head = inspection.weights[i];
@@ -425,8 +429,9 @@ void AddTable(const Inspection& inspection, report::Page& page) {
                                     fmt::format("{:.2f}", head.ov.eigenvalue_sign)};
     if (inspection.free_gauge) row.push_back(report::Number(head.query_norm / head.key_norm));
     if (logits) {
-      const auto& share = inspection.tokens->logits[i].share;
-      row.insert(row.end(), {Percent(share[inspect::kPositionPosition]), Percent(share[inspect::kContentContent])});
+      const inspect::LogitShares& head_logits = inspection.tokens->logits[i];
+      row.insert(row.end(), {Percent(head_logits.share[inspect::kPositionPosition]),
+                             Percent(head_logits.share[inspect::kContentContent]), Percent(head_logits.same)});
     }
     if (tokens) {
       const inspect::HeadAttention& a = inspection.tokens->attention[i];

@@ -76,6 +76,7 @@ void LogitSplit::Add(const Tensor<double>& tokens, LogitScratch& scratch) {
     const Sides queries = {head(query_position_), head(query)}, keys = {head(key_position_), head(key)};
     Sums& sums = sums_[static_cast<size_t>(h)];
     AddParts(queries, keys, scratch.tiles[static_cast<size_t>(thread)], sums);
+    AddMeanQuery(queries, keys, sums);
     AddConstants(queries, h, key_mean, sums);
   });
 }
@@ -104,6 +105,24 @@ void LogitSplit::AddParts(const Sides& query, const Sides& key, std::array<Tenso
   sums.stored += whole_square;  // and what is constant along a row, in AddConstants
 }
 
+void LogitSplit::AddMeanQuery(const Sides& query, const Sides& key, Sums& sums) {
+  const int64_t N = query[0].dim(0), E = query[0].dim(1);
+  std::vector<double> mean(static_cast<size_t>(E));
+  for (int64_t i = 0; i < N; ++i) {
+    for (int64_t e = 0; e < E; ++e) {
+      mean[static_cast<size_t>(e)] +=
+          (static_cast<double>(query[0].row(i)[e]) + query[1].row(i)[e]) / static_cast<double>(N);
+    }
+  }
+  for (int64_t j = 0; j < N; ++j) {
+    double logit = 0;
+    for (int64_t e = 0; e < E; ++e) {
+      logit += mean[static_cast<size_t>(e)] * (static_cast<double>(key[0].row(j)[e]) + key[1].row(j)[e]);
+    }
+    sums.same += static_cast<double>(N) * logit * logit;
+  }
+}
+
 // S_ij = T_ij + q_i · (the keys' mean, b_K in it); the terms in b_K are q_i · b_K.
 void LogitSplit::AddConstants(const Sides& query, int64_t head, const std::vector<double>& key_mean, Sums& sums) const {
   const int64_t N = query[0].dim(0), E = query[0].dim(1);
@@ -127,6 +146,7 @@ std::vector<LogitShares> LogitSplit::Shares() const {
     LogitShares& shares = all.emplace_back();
     if (sums.stored > 0) shares.key_bias = std::sqrt(sums.bias / sums.stored);
     if (sums.whole == 0) continue;
+    shares.same = sums.same / sums.whole;
     shares.overlap = 1;
     for (size_t part = 0; part < kLogitParts; ++part) {
       shares.share[part] = sums.with_whole[part] / sums.whole;

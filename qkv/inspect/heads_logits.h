@@ -20,6 +20,11 @@
 // different images, but tokens of one image resemble each other: `overlap` = 1 − Σ_X ‖X‖² / ‖T‖² is the part of the
 // whole that pairs share. While it is near 0 every way to attribute it gives these shares; where it is not, one may be
 // below 0. With B images about 1/B of the content counts as position.
+//
+// Cut the other way, T is what the mean query of an image makes of its keys, the same for all queries, and the rest,
+// which sums to 0 over them:
+//
+//     same = Σ_bj N (1/N Σ_i T_bij)² / Σ_bij T_bij²        1 where all tokens attend alike, and W_Q is idle
 #pragma once
 
 #include <array>
@@ -35,6 +40,7 @@ enum LogitPart { kPositionPosition, kPositionContent, kContentPosition, kContent
 struct LogitShares {
   std::array<double, kLogitParts> share{};
   double overlap = 0;
+  double same = 0;      // the share of the variance that is the same for all queries
   double key_bias = 0;  // ‖terms in b_K‖_F / ‖S‖_F of the logits S before softmax, as algebra::KeyBiasShare
 };
 
@@ -59,11 +65,13 @@ class LogitSplit {
   struct Sums {
     std::array<double, kLogitParts> with_whole{}, square{};  // Σ X T, Σ X²
     double whole = 0;                                        // Σ T²
+    double same = 0;                                         // Σ_bj N (mean over i of T)²
     double bias = 0, stored = 0;                             // ‖terms in b_K‖², ‖S‖²
   };
   using Sides = std::array<View<const float>, 2>;  // of one head, [N, E]: what position makes, what content makes
 
   static void AddParts(const Sides& query, const Sides& key, std::array<Tensor<float>, kLogitParts>& tile, Sums& sums);
+  static void AddMeanQuery(const Sides& query, const Sides& key, Sums& sums);
   void AddConstants(const Sides& query, int64_t head, const std::vector<double>& key_mean, Sums& sums) const;
 
   int64_t heads_ = 1;

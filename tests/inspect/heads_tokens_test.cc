@@ -75,7 +75,7 @@ LogitShares Naive(const AttentionWeights<double>& weights, const std::vector<Ten
   };
   LogitShares shares;
   std::array<double, kLogitParts> with_whole{}, square{};
-  double whole_square = 0;
+  double whole_square = 0, same_square = 0;
   for (const Tensor<double>& image : tokens) {
     Tensor<double> content(image.shape());
     for (int64_t i = 0; i < image.size(); ++i) content[i] = image[i] - mean[i];
@@ -100,6 +100,11 @@ LogitShares Naive(const AttentionWeights<double>& weights, const std::vector<Ten
         }
       }
     }
+    for (int64_t j = 0; j < N; ++j) {
+      double column = 0;
+      for (int64_t i = 0; i < kLogitParts * N; ++i) column += parts[i * N + j];
+      same_square += column * column / static_cast<double>(N);
+    }
     for (int64_t i = 0; i < N * N; ++i) {
       double whole = 0;
       for (int part = 0; part < kLogitParts; ++part) whole += parts[part * N * N + i];
@@ -110,6 +115,7 @@ LogitShares Naive(const AttentionWeights<double>& weights, const std::vector<Ten
       }
     }
   }
+  shares.same = same_square / whole_square;
   shares.overlap = 1;
   for (size_t part = 0; part < kLogitParts; ++part) {
     shares.share[part] = with_whole[part] / whole_square, shares.overlap -= square[part] / whole_square;
@@ -131,8 +137,20 @@ TEST(LogitSplit, IsWhatItsHeaderSays) {
         EXPECT_NEAR(got.share[part], expected.share[part], ShareTolerance(D, E));
       }
       EXPECT_NEAR(got.overlap, expected.overlap, ShareTolerance(D, E));
+      EXPECT_NEAR(got.same, expected.same, ShareTolerance(D, E));
       EXPECT_NEAR(std::accumulate(got.share.begin(), got.share.end(), 0.0), 1, 1e-12);
     }
+  }
+}
+
+// A query that is its bias alone looks the same way from everywhere.
+TEST(LogitSplit, QueriesOfABiasAloneAreAllTheSame) {
+  const int64_t H = 2, E = 4, D = 10;
+  AttentionWeights<double> weights = RandomWeights(H, E, D, true, 3);
+  weights.beta = {};
+  for (double& w : weights.query.weight.span()) w = 0;
+  for (const LogitShares& head : SharesOf(weights, RandomTokens(4, 9, D, 1, 1, 4))) {
+    EXPECT_NEAR(head.same, 1, ShareTolerance(D, E));
   }
 }
 
