@@ -1,0 +1,290 @@
+#include "qkv/train/initialise.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <string_view>
+
+#include "qkv/algebra/parts.h"
+#include "qkv/algebra/truncate.h"
+#include "qkv/core/parallel.h"
+#include "qkv/core/rng.h"
+#include "qkv/model/positions.h"
+#include "qkv/simd/dropout.h"
+
+namespace qkv::train {
+namespace {
+
+using model::Role;
+using model::VitConfig;
+using nn::AttentionKind;
+
+constexpr double kLinear = 0.02;   // standard deviation of timm's linear weights and positions
+constexpr double kNothing = 1e-6;  // and of what it does not want to be quite zero
+
+// A stream of numbers for a name (FNV-1a, Fowler, Noll, Vo), whatever other names there are.
+Rng StreamOf(uint64_t seed, std::string_view name) {
+  uint64_t hash = 0xCBF29CE484222325u;
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
+  return Rng(simd::MixSeed(seed, hash));
+}
+
+// Standard normal, by the ratio of uniforms (Kinderman and Monahan 1977) with Leva's bounds (1992). The logarithm only
+// decides, hardly ever, whether a number is taken; the number itself is a quotient, the same on every machine.
+double Normal(Rng& rng) {
+  for (;;) {
+    const double u = 1 - rng.Uniform(), v = 1.7156 * (rng.Uniform() - 0.5);
+    const double x = u - 0.449871, y = std::abs(v) + 0.386595;
+    const double q = x * x + y * (0.19600 * y - 0.25472 * x);
+    if (q < 0.27597 || (q <= 0.27846 && v * v <= -4 * u * u * std::log(u))) return v / u;
+  }
+}
+
+double Uniform(Rng& rng, double bound) { return bound * (2 * rng.Uniform() - 1); }
+
+// Not beyond two standard deviations.
+double TruncatedNormal(Rng& rng) {
+  for (;;) {
+    const double x = Normal(rng);
+    if (std::abs(x) <= 2) return x;
+  }
+}
+
+// With weights N(0, σ²) and rows of unit variance, a score s Σ_e q_e k_e of separate queries and keys, E features wide,
+// has the standard deviation σ² D (s = 1/√E). Of r features it has the same if queries and keys are each so much
+// larger.
+double QueryWidening(const VitConfig& c) {
+  // Not pow: square roots are rounded alike everywhere.
+  return std::sqrt(std::sqrt(static_cast<double>(c.head_width) / static_cast<double>(c.query_width())));
+}
+
+// Standard deviation of a weight, or of positional tables of queries and keys, in a block's attn.qk.
+double QueryKeyDeviation(const VitConfig& c, const Slot& slot) {
+  if (slot.role == Role::kPosition) return kLinear * std::sqrt(static_cast<double>(c.width)) * QueryWidening(c);
+  // Of an entry of W_Qᵀ W_K.
+  if (slot.name.ends_with("qk.merged")) return kLinear * kLinear * std::sqrt(static_cast<double>(c.head_width));
+  return kLinear * QueryWidening(c);
+}
+
+// Eigenvalues of either sign, so that a token's score with itself is 0 on average, as with separate queries and keys.
+double Eigenvalue(int64_t i) { return i % 2 == 0 ? 1 : -1; }
+
+// Bandwidths in equal ratios from one patch to the longer side of the grid.
+double Bandwidth(const VitConfig& c, int64_t head) {
+  const double side = static_cast<double>(std::max(c.grid_height(), c.grid_width()));
+  return std::pow(side, c.heads == 1 ? 0.5 : static_cast<double>(head) / static_cast<double>(c.heads - 1));
+}
+
+template <typename T, typename F>
+void Fill(View<T> tensor, F&& f) {
+  for (int64_t i = 0; i < tensor.size(); ++i) tensor.data()[i] = static_cast<T>(f(i));
+}
+
+bool IsPatchEmbedding(const Slot& slot) { return slot.name.starts_with("patch_embed.proj."); }
+bool IsGatedMlp(const VitConfig& c, const Slot& slot) {
+  return c.gate != simd::Gate::kNone && slot.name.starts_with("blocks.") &&
+         slot.name.find(".mlp.fc1.") != std::string::npos;
+}
+
+template <typename T>
+void InitialiseWeight(const VitConfig& c, const Slot& slot, Rng& rng, View<T> tensor) {
+  if (IsPatchEmbedding(slot)) {
+    const double bound = 1 / std::sqrt(static_cast<double>(c.patch_features()));
+    return Fill(tensor, [&](int64_t) { return Uniform(rng, bound); });
+  }
+  const bool gated = IsGatedMlp(c, slot);
+  const double deviation = slot.name.find(".attn.qk.") != std::string::npos ? QueryKeyDeviation(c, slot) : kLinear;
+  Fill(tensor, [&](int64_t i) { return (gated && i >= tensor.size() / 2 ? kNothing : deviation) * Normal(rng); });
+}
+
+template <typename T>
+void InitialiseBias(const VitConfig& c, const Slot& slot, Rng& rng, View<T> tensor) {
+  if (IsPatchEmbedding(slot)) {
+    const double bound = 1 / std::sqrt(static_cast<double>(c.patch_features()));
+    return Fill(tensor, [&](int64_t) { return Uniform(rng, bound); });
+  }
+  const bool gated = IsGatedMlp(c, slot);
+  Fill(tensor, [&](int64_t i) { return gated && i >= tensor.size() / 2 ? 1 : 0; });
+}
+
+template <typename T>
+void InitialiseScale(const VitConfig& c, const Slot& slot, double layer_scale, View<T> tensor) {
+  Fill(tensor, [&](int64_t i) {
+    if (slot.name.ends_with("qk.eigenvalues")) return Eigenvalue(i);
+    if (slot.name.ends_with("qk.bandwidth")) return Bandwidth(c, i);
+    return layer_scale;
+  });
+}
+
+template <typename T>
+void InitialiseToken(const VitConfig& c, const Slot& slot, Rng& rng, View<T> tensor) {
+  if (slot.name == "attn_pool.latent") {
+    const double deviation = 1 / std::sqrt(static_cast<double>(c.width));
+    return Fill(tensor, [&](int64_t) { return deviation * TruncatedNormal(rng); });
+  }
+  const double deviation = slot.name == "dist_token" ? kLinear : kNothing;
+  Fill(tensor, [&](int64_t) { return deviation * Normal(rng); });
+}
+
+template <typename T>
+void InitialiseSlot(const VitConfig& c, const Slot& slot, const Initialisation& how, View<T> tensor) {
+  Rng rng = StreamOf(how.seed, slot.name);
+  switch (slot.role) {
+    case Role::kWeight:
+    case Role::kPosition:
+      return InitialiseWeight(c, slot, rng, tensor);
+    case Role::kBias:
+      return InitialiseBias(c, slot, rng, tensor);
+    case Role::kNorm:
+      return Fill(tensor, [&](int64_t) { return slot.name.ends_with(".weight") ? 1 : 0; });
+    case Role::kScale:
+      return InitialiseScale(c, slot, how.layer_scale, tensor);
+    case Role::kToken:
+      return InitialiseToken(c, slot, rng, tensor);
+  }
+}
+
+// --- Mimetic --------------------------------------------------------------------------------------------------------
+
+// The paper's α and β for queries and keys, and for values and the projection.
+constexpr double kQueryKey = 0.7, kValueOutput = 0.4;
+
+void RequireMimetic(const VitConfig& c) {
+  const AttentionKind kind = c.attention;
+  Require(
+      !nn::ValuesAreKeys(kind) && !nn::IsPositional(kind),
+      "initialise: 'mimetic' is not defined for {} attention, whose queries and keys are not its own weights; it is "
+      "for separate, shared, merged, low_rank and symmetric",
+      model::Name(kind));
+  Require(c.projection, "initialise: 'mimetic' needs an output projection, and this model has none");
+  Require(c.heads * c.head_width <= c.width,
+          "initialise: 'mimetic' needs heads that together are no wider than the model, {}, got {} of {}", c.width,
+          c.heads, c.head_width);
+  Require(c.positions != model::Positions::kLearned || (c.width % 4 == 0 && c.width >= 8),
+          "initialise: 'mimetic' starts positions as sines and cosines, which needs a width of 8 or more, divisible by "
+          "4, got {}",
+          c.width);
+}
+
+// `factor` Z + `diagonal` I, [D, D], Z of N(0, 1/D).
+Tensor<double> NoisyIdentity(uint64_t seed, const std::string& name, int64_t D, double factor, double diagonal) {
+  Rng rng = StreamOf(seed, name);
+  Tensor<double> matrix({D, D});
+  Fill(matrix.view(), [&](int64_t) { return factor / std::sqrt(static_cast<double>(D)) * Normal(rng); });
+  for (int64_t d = 0; d < D; ++d) matrix[d * D + d] += diagonal;
+  return matrix;
+}
+
+Tensor<double> Identity(int64_t D) {
+  Tensor<double> matrix({D, D});
+  for (int64_t d = 0; d < D; ++d) matrix[d * D + d] = 1;
+  return matrix;
+}
+
+template <typename T>
+void Copy(const Tensor<double>& from, View<T> to) {
+  Fill(to, [&](int64_t i) { return from[i]; });
+}
+
+template <typename T>
+class MimeticBlock {
+ public:
+  MimeticBlock(const VitConfig& config, const ParameterLayout& layout, uint64_t seed, int64_t block, View<T> weights)
+      : c_(config), layout_(layout), seed_(seed), attn_(fmt::format("blocks.{}.attn.", block)), weights_(weights) {}
+
+  // W_Qᵀ W_K of a head, as near as its kind comes to it.
+  void QueryKey(int64_t head) const {
+    const int64_t D = c_.width, r = c_.query_width();
+    const Tensor<double> product =
+        NoisyIdentity(seed_, fmt::format("{}mimetic.qk.{}", attn_, head), D, kQueryKey, kQueryKey);
+    const Tensor<double> identity = Identity(D);
+    const auto rows = [&](const char* name, int64_t begin) { return At(name).slice(0, begin, begin + r); };
+    switch (c_.attention) {
+      case AttentionKind::kMerged:
+        return Copy(product, At("qk.merged")[head]);
+      case AttentionKind::kShared:
+        return Copy(algebra::FitShared<double>(identity, product, r).weight, rows("qk.weight", head * r));
+      case AttentionKind::kSymmetric: {
+        const algebra::SymmetricFit<double> fit = algebra::FitSymmetric<double>(identity, product, r);
+        Copy(fit.weight, rows("qk.weight", head * r));
+        return Copy(fit.signs, At("qk.eigenvalues")[head]);
+      }
+      default: {
+        const auto pair = algebra::Truncate<double>({{identity, {}}, {product, {}}}, r, algebra::Terms::kExact);
+        const bool separate = c_.attention == AttentionKind::kSeparate;
+        Copy(pair.query.weight, separate ? rows("qkv.weight", head * r) : rows("qk.query.weight", head * r));
+        Copy(pair.key.weight, separate ? rows("qkv.weight", (c_.heads + head) * r) : rows("qk.key.weight", head * r));
+      }
+    }
+  }
+
+  // W_O W_V of all heads together.
+  void ValueOutput() const {
+    const int64_t D = c_.width, joined = c_.heads * c_.head_width;
+    const Tensor<double> product = NoisyIdentity(seed_, attn_ + "mimetic.ov", D, kValueOutput, -kValueOutput);
+    const Tensor<double> identity = Identity(D);
+    const auto pair = algebra::Truncate<double>({{identity, {}}, {product, {}}}, joined, algebra::Terms::kExact);
+    const bool separate = c_.attention == AttentionKind::kSeparate;
+    Copy(pair.key.weight, separate ? At("qkv.weight").slice(0, 2 * joined, 3 * joined) : At("v.weight"));
+    const View<T> output = At("proj.weight");  // [D, joined], the transpose of the first factor
+    for (int64_t d = 0; d < D; ++d) {
+      for (int64_t e = 0; e < joined; ++e) *output.at(d, e) = static_cast<T>(pair.query.weight[e * D + d]);
+    }
+  }
+
+ private:
+  View<T> At(const char* name) const { return layout_.At(attn_ + name, weights_); }
+
+  const VitConfig& c_;
+  const ParameterLayout& layout_;
+  uint64_t seed_;
+  std::string attn_;
+  View<T> weights_;
+};
+
+// Of the grid; tokens before it have none.
+template <typename T>
+void SinCosPositions(const VitConfig& c, View<T> positions) {
+  std::fill_n(positions.data(), positions.size(), T{0});
+  const View<T> all = positions.reshape({c.position_prefix + c.patches(), c.width});
+  model::SinCosGrid(c.grid_height(), c.grid_width(), all.slice(0, c.position_prefix, all.dim(0)));
+}
+
+template <typename T>
+void InitialiseMimetic(const VitConfig& c, const ParameterLayout& layout, uint64_t seed, View<T> weights) {
+  // One decomposition for each head's scores, and one for the values of a block.
+  ParallelTasks(c.depth * (c.heads + 1), [&](int64_t task, int) {
+    const MimeticBlock<T> block(c, layout, seed, task / (c.heads + 1), weights);
+    const int64_t head = task % (c.heads + 1);
+    if (head < c.heads) {
+      block.QueryKey(head);
+    } else {
+      block.ValueOutput();
+    }
+  });
+  if (layout.Has("pos_embed")) SinCosPositions(c, layout.At("pos_embed", weights));
+}
+
+}  // namespace
+
+template <typename T>
+void Initialise(const VitConfig& config, const ParameterLayout& layout, const Initialisation& how, View<T> weights) {
+  Require(weights.size() == layout.size() && weights.dense(), "initialise: expected {} weights, got {}", layout.size(),
+          weights.size());
+  const bool mimetic = how.scheme == Initialisation::Scheme::kMimetic;
+  if (mimetic) RequireMimetic(config);
+  std::fill_n(weights.data(), weights.size(), T{0});
+  ParallelTasks(static_cast<int64_t>(layout.slots().size()), [&](int64_t i, int) {
+    const Slot& slot = layout.slots()[static_cast<size_t>(i)];
+    InitialiseSlot(config, slot, how, View<T>(weights.data() + slot.offset, slot.shape));
+  });
+  if (mimetic) InitialiseMimetic(config, layout, how.seed, weights);
+}
+
+#define QKV_INSTANTIATE(T) \
+  template void Initialise(const VitConfig&, const ParameterLayout&, const Initialisation&, View<T>);
+QKV_INSTANTIATE(float)
+QKV_INSTANTIATE(double)
+#undef QKV_INSTANTIATE
+
+}  // namespace qkv::train
