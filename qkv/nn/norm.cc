@@ -1,23 +1,9 @@
 #include "qkv/nn/norm.h"
 
-#include <algorithm>
-
-#include "qkv/core/parallel.h"
+#include "qkv/nn/ranges.h"
 #include "qkv/simd/elementwise.h"
 
 namespace qkv::nn {
-namespace {
-
-// Elements a task: enough work (some 10 µs) to pay for handing it to another thread.
-constexpr int64_t kElementsPerTask = 1 << 15;
-
-// f(begin, end) for ranges of rows of D elements, shared out to the threads.
-template <typename F>
-void ForRowRanges(int64_t rows, int64_t D, F&& f) {
-  ParallelFor(rows, std::max<int64_t>(1, kElementsPerTask / std::max<int64_t>(1, D)), f);
-}
-
-}  // namespace
 
 template <typename T>
 void NormForward(View<const T> x, const Norm<T>& norm, View<T> y) {

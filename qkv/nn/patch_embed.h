@@ -7,19 +7,24 @@
 
 namespace qkv::nn {
 
+/// The patches of each image, row by row from the top, with their features in the order of a convolution's weights
+/// (channel, row, column), or channel last. pixels: [B, C, height, width], dense rows; patches:
+/// [B·grid_h·grid_w, C·P_h·P_w]; the grid is floor(size / patch), what lies beyond it on the right and below is not
+/// read. Throws Error when the shapes do not fit.
+template <typename T>
+void CutPatches(View<const T> pixels, int64_t patch_height, int64_t patch_width, bool channel_last, View<T> patches);
+
 template <typename T>
 struct PatchEmbed {
   int64_t patch_height = 0, patch_width = 0;
-  // A patch's features in the order of a convolution's weights (channel, row, column), or channel last.
-  bool channel_last = false;
-  Norm<T> norm_in;       // over the patch's pixels, or empty
-  Linear<T> projection;  // [D, C·P_h·P_w]
-  Norm<T> norm_out;      // over D, or empty
+  bool channel_last = false;  // see CutPatches
+  Norm<T> norm_in;            // over the patch's pixels, or empty
+  Linear<T> projection;       // [D, C·P_h·P_w]
+  Norm<T> norm_out;           // over D, or empty
 };
 
 /// tokens[b, n] = norm_out(projection(norm_in(patch n of image b))), patches row by row from the top.
-/// pixels: [B, C, height, width], dense; tokens: [B, grid_h·grid_w, D], dense; the grid is floor(size / patch), what
-/// lies beyond it on the right and below is not read.
+/// pixels: [B, C, height, width], dense; tokens: [B, grid_h·grid_w, D], dense.
 template <typename T>
 void PatchEmbedForward(View<const T> pixels, const PatchEmbed<T>& embed, View<T> tokens, Arena& arena);
 

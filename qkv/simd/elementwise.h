@@ -25,6 +25,11 @@ void LayerNorm(const T* x, int64_t x_stride, int64_t rows, int64_t D, const T* g
 template <typename T>
 void RowMoments(const T* x, int64_t x_stride, int64_t rows, int64_t D, T eps, T* moments);
 
+/// y = (x − mean) · rstd · gamma + beta with moments of RowMoments: the same bits as LayerNorm.
+template <typename T>
+void Normalise(const T* x, int64_t x_stride, int64_t rows, int64_t D, const T* moments, const T* gamma, const T* beta,
+               T* y, int64_t y_stride);
+
 /// x = softmax(x) in place over n entries. All entries −infinity: zeros. Entries of +infinity share the weight
 /// equally; NaN spreads.
 template <typename T>

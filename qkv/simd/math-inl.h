@@ -155,18 +155,27 @@ HWY_INLINE V Logistic(D d, V x) {
   return hn::Div(one, hn::Add(one, Exp(d, hn::Neg(x))));
 }
 
-// x Φ(x) = max(x, 0) − |x| Φ(−|x|), where log2 Φ(−u) is a polynomial on [0, 6.5] that keeps falling beyond it.
+// Φ(−u) for u >= 0: log2 of it is a polynomial on [0, 6.5] that keeps falling beyond.
 template <class D, class V = hn::Vec<D>>
-HWY_INLINE V Gelu(D d, V x) {
-  const V u = hn::Abs(x);
+HWY_INLINE V NormalTail(D d, V u) {
   const V top = hn::Set(d, -5.283324e-08f);
   const V log2_phi = Horner(d, u, top, 1.3445058e-06f, -1.4979108e-05f, 9.398617e-05f, -3.2348526e-04f, 6.329411e-05f,
                             6.8960804e-03f, -5.2420758e-02f, -4.5922413e-01f, -1.1511041f, -1.0f);
-  const V phi = Exp2Flushed(d, log2_phi);
-  // Not ∞ · 0 at −∞: Φ is 0 long before 20.
-  const V limited = hn::IfThenElse(hn::Gt(u, hn::Set(d, 20.0f)), hn::Set(d, 20.0f), u);
+  return Exp2Flushed(d, log2_phi);
+}
+
+// Where a factor beside it is long 0, so that there is no ∞ · 0.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V AtMost20(D d, V u) {
+  return hn::IfThenElse(hn::Gt(u, hn::Set(d, 20.0f)), hn::Set(d, 20.0f), u);
+}
+
+// x Φ(x) = max(x, 0) − |x| Φ(−|x|)
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V Gelu(D d, V x) {
+  const V u = hn::Abs(x);
   const V positive = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Zero(d), x);
-  return hn::NegMulAdd(limited, phi, positive);
+  return hn::NegMulAdd(AtMost20(d, u), NormalTail(d, u), positive);
 }
 
 // Vectors of fewer elements than a register holds: `n` < Lanes(d) elements at p; the other lanes are 0.

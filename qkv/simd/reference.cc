@@ -27,6 +27,30 @@ double Activate(Activation activation, double x) {
   return x;
 }
 
+double ActivationSlope(Activation activation, double x) {
+  const auto logistic = [](double t) { return 1 / (1 + std::exp(-t)); };
+  switch (activation) {
+    case Activation::kNone:
+      return 1;
+    case Activation::kGelu:
+      return 0.5 * std::erfc(-x / std::numbers::sqrt2) +
+             x * std::exp(-0.5 * x * x) * std::numbers::inv_sqrtpi / std::numbers::sqrt2;
+    case Activation::kGeluTanh: {
+      const double factor = std::sqrt(2 / std::numbers::pi), tanh = std::tanh(factor * (x + 0.044715 * x * x * x));
+      return 0.5 * (1 + tanh) + 0.5 * x * (1 - tanh * tanh) * factor * (1 + 3 * 0.044715 * x * x);
+    }
+    case Activation::kQuickGelu:
+      return logistic(1.702 * x) + 1.702 * x * logistic(1.702 * x) * logistic(-1.702 * x);
+    case Activation::kRelu:
+      return x <= 0 ? 0 : 1;
+    case Activation::kSilu:
+      return logistic(x) + x * logistic(x) * logistic(-x);
+    case Activation::kTanh:
+      return 1 - std::tanh(x) * std::tanh(x);
+  }
+  return 1;
+}
+
 void MatMul(const double* x, const double* w, int64_t M, int64_t N, int64_t K, double* y, double* magnitude) {
   for (int64_t m = 0; m < M; ++m) {
     for (int64_t n = 0; n < N; ++n) {

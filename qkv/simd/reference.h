@@ -6,6 +6,8 @@
 namespace qkv::simd::reference {
 
 double Activate(Activation activation, double x);
+/// Its derivative; of kRelu at 0: 0.
+double ActivationSlope(Activation activation, double x);
 
 /// y[M, N] = x[M, K] w[N, K]ᵀ, all dense. `magnitude`, when given, gets Σ|x||w|, from which tolerances follow.
 void MatMul(const double* x, const double* w, int64_t M, int64_t N, int64_t K, double* y, double* magnitude = nullptr);

@@ -41,7 +41,7 @@ HWY_INLINE T Sum(const T* x, int64_t n, F f) {
 
 // y = (x − mean) · factor · gamma + beta; gamma, beta or both may be null.
 template <typename T>
-HWY_INLINE void Normalise(const T* x, T mean, T factor, const T* gamma, const T* beta, T* y, int64_t n) {
+HWY_INLINE void NormaliseRow(const T* x, T mean, T factor, const T* gamma, const T* beta, T* y, int64_t n) {
   const hn::ScalableTag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto vmean = hn::Set(d, mean), vfactor = hn::Set(d, factor);
@@ -85,7 +85,15 @@ HWY_INLINE void LayerNormRows(const T* x, int64_t x_stride, int64_t rows, int64_
                               T eps, T* y, int64_t y_stride) {
   for (int64_t r = 0; r < rows; ++r, x += x_stride, y += y_stride) {
     const Moments<T> moments = MomentsOf(x, D, eps);
-    Normalise(x, moments.mean, moments.rstd, gamma, beta, y, D);
+    NormaliseRow(x, moments.mean, moments.rstd, gamma, beta, y, D);
+  }
+}
+
+template <typename T>
+HWY_INLINE void NormaliseRows(const T* x, int64_t x_stride, int64_t rows, int64_t D, const T* moments, const T* gamma,
+                              const T* beta, T* y, int64_t y_stride) {
+  for (int64_t r = 0; r < rows; ++r, x += x_stride, y += y_stride, moments += 2) {
+    NormaliseRow(x, moments[0], moments[1], gamma, beta, y, D);
   }
 }
 
@@ -148,6 +156,15 @@ void RowMomentsDouble(const double* x, int64_t x_stride, int64_t rows, int64_t D
   MomentsOfRows(x, x_stride, rows, D, eps, moments);
 }
 
+void NormaliseFloat(const float* x, int64_t x_stride, int64_t rows, int64_t D, const float* moments, const float* gamma,
+                    const float* beta, float* y, int64_t y_stride) {
+  NormaliseRows(x, x_stride, rows, D, moments, gamma, beta, y, y_stride);
+}
+void NormaliseDouble(const double* x, int64_t x_stride, int64_t rows, int64_t D, const double* moments,
+                     const double* gamma, const double* beta, double* y, int64_t y_stride) {
+  NormaliseRows(x, x_stride, rows, D, moments, gamma, beta, y, y_stride);
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace qkv::simd
 HWY_AFTER_NAMESPACE();
@@ -162,6 +179,8 @@ HWY_EXPORT(LayerNormFloat);
 HWY_EXPORT(LayerNormDouble);
 HWY_EXPORT(RowMomentsFloat);
 HWY_EXPORT(RowMomentsDouble);
+HWY_EXPORT(NormaliseFloat);
+HWY_EXPORT(NormaliseDouble);
 
 template <>
 void LayerNorm(const float* x, int64_t x_stride, int64_t rows, int64_t D, const float* gamma, const float* beta,
@@ -181,6 +200,17 @@ void RowMoments(const float* x, int64_t x_stride, int64_t rows, int64_t D, float
 template <>
 void RowMoments(const double* x, int64_t x_stride, int64_t rows, int64_t D, double eps, double* moments) {
   QKV_DISPATCH(RowMomentsDouble)(x, x_stride, rows, D, eps, moments);
+}
+
+template <>
+void Normalise(const float* x, int64_t x_stride, int64_t rows, int64_t D, const float* moments, const float* gamma,
+               const float* beta, float* y, int64_t y_stride) {
+  QKV_DISPATCH(NormaliseFloat)(x, x_stride, rows, D, moments, gamma, beta, y, y_stride);
+}
+template <>
+void Normalise(const double* x, int64_t x_stride, int64_t rows, int64_t D, const double* moments, const double* gamma,
+               const double* beta, double* y, int64_t y_stride) {
+  QKV_DISPATCH(NormaliseDouble)(x, x_stride, rows, D, moments, gamma, beta, y, y_stride);
 }
 
 template <>

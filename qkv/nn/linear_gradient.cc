@@ -1,0 +1,52 @@
+#include "qkv/nn/linear_gradient.h"
+
+#include "qkv/nn/ranges.h"
+#include "qkv/simd/elementwise_gradient.h"
+#include "qkv/simd/matmul.h"
+
+namespace qkv::nn {
+namespace {
+
+template <typename T>
+void RequireBias(View<T> bias, int64_t outputs) {
+  Require(bias.empty() || bias.size() == outputs, "linear: a bias of {} entries for {} outputs", bias.size(), outputs);
+}
+
+}  // namespace
+
+template <typename T>
+void LinearForward(View<const T> x, const LinearParameters<const T>& p, View<T> y, View<const T> residual) {
+  RequireBias(p.bias, p.weight.dim(0));
+  simd::Epilogue<T> epilogue;
+  epilogue.bias = p.bias.data();
+  if (!residual.empty()) {
+    Require(residual.shape() == y.shape(), "linear: the residual is {}, the output {}", ToString(residual.shape()),
+            ToString(y.shape()));
+    epilogue.residual = residual.data();
+    epilogue.residual_stride = residual.stride(0);
+  }
+  simd::MatMul<T>(x, simd::Transposed(p.weight), epilogue, y);
+}
+
+template <typename T>
+void LinearBackward(View<const T> x, const LinearParameters<const T>& p, View<const T> dy, View<T> dx, bool add,
+                    const LinearParameters<T>& d) {
+  if (!d.weight.empty()) simd::MatMul<T>(simd::Transposed(dy), x, d.weight, true);
+  if (!d.bias.empty()) {
+    RequireBias(d.bias, dy.dim(1));
+    ForColumnRanges(dy.dim(1), dy.dim(0), [&](int64_t begin, int64_t end) {
+      simd::AddRows<T>(dy.at(0, begin), dy.stride(0), dy.dim(0), end - begin, d.bias.at(begin));
+    });
+  }
+  if (!dx.empty()) simd::MatMul<T>(dy, p.weight, dx, add);
+}
+
+template void LinearForward(View<const float>, const LinearParameters<const float>&, View<float>, View<const float>);
+template void LinearForward(View<const double>, const LinearParameters<const double>&, View<double>,
+                            View<const double>);
+template void LinearBackward(View<const float>, const LinearParameters<const float>&, View<const float>, View<float>,
+                             bool, const LinearParameters<float>&);
+template void LinearBackward(View<const double>, const LinearParameters<const double>&, View<const double>,
+                             View<double>, bool, const LinearParameters<double>&);
+
+}  // namespace qkv::nn

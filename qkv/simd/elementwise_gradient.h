@@ -1,0 +1,61 @@
+// Gradients of the row-wise loops of elementwise.h, and sums over the rows of a matrix.
+// As there: float by the kernels of ActiveIsa(), double by the same formulas; all on the calling thread. A column's sum
+// does not depend on the columns beside it, so that a matrix may be cut anywhere between columns.
+#pragma once
+
+#include <cstdint>
+
+#include "qkv/simd/elementwise.h"
+
+namespace qkv::simd {
+
+/// dx[i] = dy[i] · activation'(x[i]) and, where y is not null, y[i] = activation(x[i]) once more; dx and y may each be
+/// x or dy, but not one another. The slope of kRelu at 0 is 0.
+template <typename T>
+void ActivateGradient(Activation activation, const T* x, const T* dy, T* dx, int64_t n, T* y = nullptr);
+
+/// y[i] = activation(gate[i]) · value[i], of Shazeer 2020; y may be either.
+template <typename T>
+void ApplyGate(Activation activation, const T* gate, const T* value, T* y, int64_t n);
+
+/// dgate[i] = dy[i] · value[i] · activation'(gate[i]), dvalue[i] = dy[i] · activation(gate[i]) and, where y is not
+/// null, y[i] as ApplyGate. What is written may be gate, value or dy, but not one another.
+template <typename T>
+void GateGradient(Activation activation, const T* gate, const T* value, const T* dy, T* dgate, T* dvalue, int64_t n,
+                  T* y = nullptr);
+
+/// Rows of what LayerNorm read and of the gradient by what it wrote.
+template <typename T>
+struct NormRows {
+  const T* x;  // [rows, D], rows x_stride apart
+  int64_t x_stride;
+  const T* moments;  // [rows, 2], as RowMoments leaves them
+  const T* dy;       // [rows, D], rows dy_stride apart
+  int64_t dy_stride;
+  int64_t rows;
+};
+
+/// dx = or += the gradient of LayerNorm by its rows: rstd · (g − mean(g) − x̂ · mean(g · x̂)), where g = dy · gamma and
+/// x̂ = (x − mean) · rstd. gamma may be null (1); dx may be dy or x.
+template <typename T>
+void LayerNormGradient(const NormRows<T>& of, int64_t D, const T* gamma, T* dx, int64_t dx_stride, bool add);
+
+/// dgamma += Σ dy · x̂ and dbeta += Σ dy over the rows, for `columns` columns from of.x and of.dy on. Either may be
+/// null.
+template <typename T>
+void AddNormParameterGradients(const NormRows<T>& of, int64_t columns, T* dgamma, T* dbeta);
+
+/// sum[i] += Σ_r x[r][i], rows x_stride apart.
+template <typename T>
+void AddRows(const T* x, int64_t x_stride, int64_t rows, int64_t columns, T* sum);
+
+/// sum[i] += factor · Σ_r a[r][i] · b[r][i].
+template <typename T>
+void AddRowProducts(const T* a, int64_t a_stride, const T* b, int64_t b_stride, int64_t rows, int64_t columns, T factor,
+                    T* sum);
+
+/// x[i] = 0 where DropoutHash::Of(row, i) is below `below`, and x[i] · scale elsewhere. row: well mixed bits.
+template <typename T>
+void DropEntries(uint64_t row, int32_t below, T scale, T* x, int64_t n);
+
+}  // namespace qkv::simd
