@@ -203,7 +203,11 @@ Image& ResizeRegion(const Image& image, const Region& region, Filter filter, Wor
 
 Image Resize(const Image& image, int64_t height, int64_t width, Filter filter) {
   Workspace workspace;
-  return std::move(ResizeRegion(image, {height, width, 0, 0, height, width}, filter, workspace));
+  return std::move(Resize(image, height, width, filter, workspace));
+}
+
+Image& Resize(const Image& image, int64_t height, int64_t width, Filter filter, Workspace& workspace) {
+  return ResizeRegion(image, {height, width, 0, 0, height, width}, filter, workspace);
 }
 
 }  // namespace qkv::image

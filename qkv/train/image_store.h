@@ -44,10 +44,13 @@ class ImageStore {
   int64_t label(int64_t i) const { return entries_[static_cast<size_t>(i)].label; }
   std::span<const std::string> unreadable() const { return unreadable_; }  // why, with the file's name
   int channels() const { return options_.channels; }
+  int64_t height(int64_t i) const { return entries_[static_cast<size_t>(i)].height; }
+  int64_t width(int64_t i) const { return entries_[static_cast<size_t>(i)].width; }
   bool prepared() const { return options_.prepare.has_value(); }
   bool from_cache() const { return from_cache_; }
 
-  /// Image i, in the store's channels. From any thread; another image of the same kind allocates nothing.
+  /// Image i, in the store's channels. From any thread; where images are kept, one that is no larger than those before
+  /// allocates nothing.
   /// Throws Error when nothing is kept, and the file cannot be read any more.
   void Get(int64_t i, image::Workspace& workspace, image::Image& image) const;
 
@@ -58,9 +61,11 @@ class ImageStore {
     size_t offset;  // of its pixels in bytes_
     int64_t height, width;
   };
+  // A file, or an image of the split, in the geometry and the channels of the store.
   void Read(int64_t source, image::Workspace& workspace, image::Image& image) const;
-  void Keep(image::Workspace& workspace, image::Image& image) const;
-  void Assemble(FileSink& sink);
+  void Assemble(FileSink& sink, uint64_t key);
+  // False for bytes that were made of something else, or are damaged.
+  bool Open(std::span<const std::byte> bytes, uint64_t key);
   bool OpenCache(const std::filesystem::path& file, uint64_t key);
 
   const Split& split_;

@@ -50,7 +50,8 @@ class Loader {
   Loader& operator=(const Loader&) = delete;
 
   int64_t steps_per_epoch() const { return steps_; }
-  int64_t images() const { return images_.size(); }
+  /// Images of a whole batch, over all shards: fewer than asked for where there are not that many.
+  int64_t batch() const { return batch_; }
 
   /// The next batch, valid until the next call; null after the last of a pass without augmentation. From the second
   /// batch on nothing is allocated. Rethrows what a thread threw while it made this batch; there are no more then.
@@ -62,22 +63,31 @@ class Loader {
  private:
   struct Slot;
   struct Lane;
+  // Of a step's batch: images [begin + first, … + count) of the epoch are this shard's.
+  struct Part {
+    int64_t epoch, begin, first, count;
+  };
 
+  Part PartOf(int64_t step) const;
+  bool Ended(int64_t step) const;
+  void Restart(int64_t step);
   void Work(Lane& lane);
-  void Make(Slot& slot, int64_t piece, Lane& lane);
-  int64_t SourceOf(int64_t epoch, int64_t position) const;
+  void Make(Slot& slot, int64_t step, int64_t piece, Lane& lane) const;
+  void MixPairs(Slot& slot, const Part& part, int64_t begin, int64_t end) const;
 
   const ImageStore& images_;
   const LoaderOptions options_;
-  image::Preprocess normalise_;
-  int64_t steps_ = 0;
-  Shape image_shape_;
+  image::Preprocess normalise_;  // what is left to do with an image of the batch's size
+  Shape image_shape_;            // [C, H, W]
+  bool mixes_ = false;
+  int64_t batch_ = 0, steps_ = 0;
+  int64_t pieces_ = 0;  // of a a batch, which a thread makes one of at a time
 
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<std::unique_ptr<Slot>> slots_;  // a ring: a step's is step mod their number
   int64_t next_step_ = 0;                     // that Next returns
-  int64_t claim_step_ = 0, claim_piece_ = 0;  // the next piece of work
+  int64_t claim_step_ = 0, claim_piece_ = 0;  // what is made next
   int64_t busy_ = 0;                          // pieces that are being made
   bool held_ = false;                         // the caller reads the batch before next_step_
   bool paused_ = false, stopped_ = false;
