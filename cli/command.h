@@ -20,6 +20,7 @@ void RegisterBench(CLI::App& app, int* exit_code);
 void RegisterClassify(CLI::App& app, int* exit_code);
 void RegisterConvert(CLI::App& app, int* exit_code);
 void RegisterEmbed(CLI::App& app, int* exit_code);
+void RegisterEvaluate(CLI::App& app, int* exit_code);
 void RegisterInfo(CLI::App& app, int* exit_code);
 void RegisterQk(CLI::App& app, int* exit_code);
 void RegisterRun(CLI::App& app, int* exit_code);

@@ -11,6 +11,10 @@ namespace fs = std::filesystem;
 
 void ImageOptions::AddTo(CLI::App& command, bool required) {
   AddReading(command, required);
+  AddBatch(command);
+}
+
+void ImageOptions::AddBatch(CLI::App& command) {
   command.add_option("--batch", batch, "Images computed together (default: what suits the model)")
       ->check(CLI::Range(1, 4096));
 }
@@ -18,6 +22,10 @@ void ImageOptions::AddTo(CLI::App& command, bool required) {
 void ImageOptions::AddReading(CLI::App& command, bool required) {
   auto* option = command.add_option("PATH", paths, "Images, folders of images (read recursively), or - for stdin");
   if (required) option->required();
+  AddHow(command);
+}
+
+void ImageOptions::AddHow(CLI::App& command) {
   command.add_flag("--ignore-exif", ignore_exif, "Do not turn images by their EXIF orientation");
   command.add_option("--window", window, "Grey levels that become black and white (medical images, up to 16 bits)")
       ->type_name("LOW,HIGH");

@@ -21,19 +21,23 @@ struct ImageOptions {
   void AddTo(CLI::App& command, bool required = true);
   /// The same without --batch.
   void AddReading(CLI::App& command, bool required = true);
+  void AddHow(CLI::App& command);  // neither paths nor --batch
+  void AddBatch(CLI::App& command);
   image::DecodeOptions Decode() const;
 };
 
 struct ImageList {
   std::vector<std::filesystem::path> files;
-  int failed = 0;  // folders without an image, each named on stderr
+  View<const uint8_t> pixels = {};  // [files, height, width, channels] where the images are no files; those name them
+  int failed = 0;                   // folders without an image, each named on stderr
 };
 
 /// The files to read: files as given, folders recursively and sorted by name, images only.
 /// Throws Error when nothing is left to read.
 ImageList CollectImages(const std::vector<std::string>& paths);
 
-/// `count` of the files (all, where there are no more), from all over the list: folders are sorted by class.
+/// `count` of the files of a list without pixels (all, where there are no more), from all over the list: folders are
+/// sorted by class.
 ImageList Spread(const ImageList& images, int64_t count);
 
 }  // namespace qkv::cli

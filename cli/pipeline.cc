@@ -46,7 +46,7 @@ class Pipeline {
     const size_t workers = many ? threads : 1;
     batch_ = BatchSize(options.batch, many ? 1 : threads);
     for (size_t i = 0; i < workers; ++i) {
-      workers_.emplace_back(new Worker{{files_, options.Decode(), model, many ? 1 : NumThreads(), budget_}, {}});
+      workers_.emplace_back(new Worker{{images, options.Decode(), model, many ? 1 : NumThreads(), budget_}, {}});
     }
     slots_.resize(many ? kAheadPerThread * workers : 1);
   }
@@ -163,6 +163,7 @@ class Pipeline {
       fmt::print(stderr, "qkv: {}\n", pixels.errors[i]);
       ++failed_;
     }
+    slot.batch.files = pixels.files;
     slot.batch.paths.resize(pixels.files.size());
     for (size_t i = 0; i < pixels.files.size(); ++i) slot.batch.paths[i] = files_[pixels.files[i]].native();
     if (!pixels.files.empty()) use_(slot.batch);

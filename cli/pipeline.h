@@ -19,6 +19,7 @@ enum class Wanted {
 
 struct Batch {
   std::vector<std::string> paths;  // of its images, B
+  std::vector<size_t> files;       // their places in the list
   View<const float> values;        // what was wanted of them, [B, …]
 };
 

@@ -48,9 +48,9 @@ void PixelBudget::Release(int64_t pixels) {
   changed_.notify_all();
 }
 
-PixelReader::PixelReader(const std::vector<std::filesystem::path>& files, const image::DecodeOptions& options,
-                         const model::Model& model, int threads, PixelBudget& budget)
-    : files_(files),
+PixelReader::PixelReader(const ImageList& images, const image::DecodeOptions& options, const model::Model& model,
+                         int threads, PixelBudget& budget)
+    : images_(images),
       model_(model),
       budget_(budget),
       shape_(image::FixedShape(model.preprocess())),
@@ -70,7 +70,13 @@ void PixelReader::Admit(int64_t pixels, Lane& lane) {
 }
 
 void PixelReader::ReadFile(size_t file, int64_t row, Lane& lane) {
-  ReadImage(files_[file], lane.options, lane.workspace, lane.image);
+  if (images_.pixels.empty()) {
+    ReadImage(images_.files[file], lane.options, lane.workspace, lane.image);
+  } else {
+    const View<const uint8_t> pixels = images_.pixels[static_cast<int64_t>(file)];
+    lane.image.pixels.Reuse(pixels.shape());
+    std::copy_n(pixels.data(), pixels.size(), lane.image.pixels.data());
+  }
   if (!shape_) {
     const Shape shape = model_.PixelsShape(lane.image);
     pixels_.Reuse({1, shape[0], shape[1], shape[2]});
@@ -91,7 +97,7 @@ void PixelReader::Read(PixelBatch& batch) {
     try {
       ReadFile(batch.begin + i, task, lane);
     } catch (const std::exception& caught) {
-      const std::string& path = files_[batch.begin + i].native();
+      const std::string& path = images_.files[batch.begin + i].native();
       error = caught.what();
       if (error.find(path) == std::string::npos) error = path + ": " + error;
     }

@@ -44,8 +44,8 @@ struct PixelBatch {
 /// second batch on nothing is allocated for images of the same kind, but for what the libraries of their formats do.
 class PixelReader {
  public:
-  PixelReader(const std::vector<std::filesystem::path>& files, const image::DecodeOptions& options,
-              const model::Model& model, int threads, PixelBudget& budget);
+  PixelReader(const ImageList& images, const image::DecodeOptions& options, const model::Model& model, int threads,
+              PixelBudget& budget);
   PixelReader(const PixelReader&) = delete;
   PixelReader& operator=(const PixelReader&) = delete;
 
@@ -64,7 +64,7 @@ class PixelReader {
   void ReadFile(size_t file, int64_t row, Lane& lane);
   void Admit(int64_t pixels, Lane& lane);
 
-  const std::vector<std::filesystem::path>& files_;
+  const ImageList& images_;
   const model::Model& model_;
   PixelBudget& budget_;
   const std::optional<Shape> shape_;

@@ -5,12 +5,14 @@
 #include <cstdio>
 #include <memory>
 
+#include "cli/classes.h"
 #include "cli/drift.h"
 #include "cli/pipeline.h"
 #include "cli/qk_rewrite.h"
 #include "qkv/core/parallel.h"
 #include "qkv/io/json.h"
 #include "qkv/lab/truncate.h"
+#include "qkv/train/evaluation.h"
 
 namespace qkv::cli {
 namespace {
@@ -55,6 +57,12 @@ Answers AnswersOf(const Options& options, const model::Model& model) {
   answers.logits = Tensor<float>({std::ssize(answers.paths), model.config().outputs()});
   std::ranges::copy(logits, answers.logits.data());
   return answers;
+}
+
+double Accuracy(const Tensor<float>& logits, const std::vector<int64_t>& classes) {
+  train::Evaluation evaluation(logits.dim(1));
+  evaluation.Add(logits, classes);
+  return evaluation.top1();
 }
 
 void PrintErrors(const std::vector<lab::HeadError>& errors, bool json) {

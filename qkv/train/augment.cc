@@ -79,7 +79,8 @@ void Shift(Image& image, int64_t down, int64_t right, const std::vector<uint8_t>
   for (int64_t y = 0; y < H; ++y) {
     uint8_t* out = spare.pixels.data() + y * W * C;
     const bool inside = y >= down && y < H + down;
-    const int64_t begin = inside ? std::clamp<int64_t>(right, 0, W) : W, end = inside ? std::clamp<int64_t>(W + right, 0, W) : W;
+    const int64_t begin = inside ? std::clamp<int64_t>(right, 0, W) : W,
+                  end = inside ? std::clamp<int64_t>(W + right, 0, W) : W;
     for (int64_t x = 0; x < W; ++x) {
       if (x == begin && begin < end) {
         std::memcpy(out + x * C, image.pixels.data() + ((y - down) * W + x - right) * C,

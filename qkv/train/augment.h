@@ -20,7 +20,7 @@ struct Augmentation {
     kPadded,   // the image, which has the training size, shifted by up to `padding` pixels each way
   };
   Crop crop = Crop::kNone;
-  double least_area = 0.08;    // of the image's, of a resized crop
+  double least_area = 0.08;         // of the image's, of a resized crop
   double greatest_ratio = 4.0 / 3;  // of width to height, and of height to width
   image::Filter filter = image::Filter::kBicubic;
   int64_t padding = 4;

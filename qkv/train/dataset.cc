@@ -53,8 +53,7 @@ Split Select(const Split& split, const std::vector<size_t>& chosen, std::string 
     const int64_t bytes = from.stride(0);
     part.pixels = Tensor<uint8_t>::Uninitialised({part.size(), from.dim(1), from.dim(2), from.dim(3)});
     for (size_t i = 0; i < chosen.size(); ++i) {
-      std::copy_n(from.row(static_cast<int64_t>(chosen[i])), bytes,
-                  part.pixels.view().row(static_cast<int64_t>(i)));
+      std::copy_n(from.row(static_cast<int64_t>(chosen[i])), bytes, part.pixels.view().row(static_cast<int64_t>(i)));
     }
   }
   return part;
@@ -130,9 +129,10 @@ Dataset OpenDataset(const fs::path& path) {
     Require(!dataset->splits.empty(), "{}: an {} without images", path.string(), dataset->format);
     return *std::move(dataset);
   }
-  Fail("{}: no data set: expected a folder with train/CLASS/… or CLASS/…, CIFAR's binary files or MNIST's IDX files, "
-       "an archive of CIFAR's, or a .csv of paths and labels",
-       path.string());
+  Fail(
+      "{}: no data set: expected a folder with train/CLASS/… or CLASS/…, CIFAR's binary files or MNIST's IDX files, "
+      "an archive of CIFAR's, or a .csv of paths and labels",
+      path.string());
 }
 
 std::string Summary(const Dataset& dataset) {

@@ -14,8 +14,8 @@ namespace qkv::train {
 
 /// Images that belong together, as files or as pixels.
 struct Split {
-  std::string name;             // "train", "val", "test", or "all" where the data is in one piece
-  std::vector<int64_t> labels;  // [n], 0 … classes − 1
+  std::string name;                          // "train", "val", "test", or "all" where the data is in one piece
+  std::vector<int64_t> labels;               // [n], 0 … classes − 1
   std::vector<std::filesystem::path> files;  // [n], or empty: then the images are
   Tensor<uint8_t> pixels;                    // [n, height, width, channels], 1 or 3 channels
 

@@ -25,7 +25,11 @@ struct Kind {
 
 const Kind& KindOf(int which) {
   static const Kind kinds[] = {
-      {"CIFAR-10, binary", "cifar-10-batches-bin", "batches.meta.txt", 10, 1,
+      {"CIFAR-10, binary",
+       "cifar-10-batches-bin",
+       "batches.meta.txt",
+       10,
+       1,
        {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin", "data_batch_5.bin"},
        {"test_batch.bin"}},
       {"CIFAR-100, binary", "cifar-100-binary", "fine_label_names.txt", 100, 2, {"train.bin"}, {"test.bin"}},

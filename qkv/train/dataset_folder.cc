@@ -57,7 +57,8 @@ std::optional<Dataset> OpenImageFolder(const fs::path& path) {
   // Folders named test and val could be classes, but not where there is a train, or nothing else.
   const bool has_train = std::ranges::any_of(folders, [&](const fs::path& f) { return split_of(f) == "train"; });
   const bool in_splits =
-      has_train || (!folders.empty() && std::ranges::none_of(folders, [&](const fs::path& f) { return split_of(f).empty(); }));
+      has_train ||
+      (!folders.empty() && std::ranges::none_of(folders, [&](const fs::path& f) { return split_of(f).empty(); }));
 
   struct Part {
     std::string name;
@@ -68,7 +69,8 @@ std::optional<Dataset> OpenImageFolder(const fs::path& path) {
     for (const char* name : {"train", "val", "test"}) {
       for (const fs::path& folder : folders) {
         if (split_of(folder) != name) continue;
-        Require(parts.empty() || parts.back().name != name, "{}: a second folder for the {} split", folder.string(), name);
+        Require(parts.empty() || parts.back().name != name, "{}: a second folder for the {} split", folder.string(),
+                name);
         parts.push_back({name, FoldersIn(folder)});
         Require(!parts.back().folders.empty(), "{}: expected a folder for each class in it", folder.string());
       }

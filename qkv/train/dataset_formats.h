@@ -1,4 +1,5 @@
-// The formats of data sets, one source file each. Parsers take bytes, so that they can be fuzzed. Internal to qkv/train.
+// The formats of data sets, one source file each. Parsers take bytes, so that they can be fuzzed. Internal to
+// qkv/train.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,7 @@
-// MNIST's IDX files and those of its relatives (Fashion-MNIST, EMNIST): train-images-idx3-ubyte, train-labels-idx1-ubyte,
-// t10k-…, each perhaps .gz.
+// MNIST's IDX files and those of its relatives (Fashion-MNIST, EMNIST): train-images-idx3-ubyte,
+// train-labels-idx1-ubyte, t10k-…, each perhaps .gz.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -69,8 +70,8 @@ Split Read(const Files& files, std::string_view name) {
   const Idx images = ParseIdx(images_file.bytes(), files.images.string());
   const Idx labels = ParseIdx(labels_file.bytes(), files.labels.string());
   Require(images.extents.size() == 3, "{}: {} axes, expected 3", files.images.string(), images.extents.size());
-  Require(labels.extents.size() == 1 && labels.extents[0] == images.extents[0],
-          "{}: labels of {} images, expected {}", files.labels.string(), labels.extents[0], images.extents[0]);
+  Require(labels.extents.size() == 1 && labels.extents[0] == images.extents[0], "{}: labels of {} images, expected {}",
+          files.labels.string(), labels.extents[0], images.extents[0]);
   const Shape shape{images.extents[0], images.extents[1], images.extents[2], 1};
   Require(shape.size() > 0, "{}: images without pixels", files.images.string());
   split.pixels = Tensor<uint8_t>::Uninitialised(shape);
@@ -100,9 +101,13 @@ Idx ParseIdx(std::span<const std::byte> bytes, std::string_view where) {
     idx.extents.push_back(extent);
   }
   idx.values = bytes.subspan(kMagic + axes * kExtent);
-  const Shape shape(idx.extents);
-  Require(static_cast<uint64_t>(shape.size()) == idx.values.size(), "{}: {} bytes of data, expected {} = {}", where,
-          idx.values.size(), ToString(shape), shape.size());
+  uint64_t elements = 1;  // as many as the data at most, so that the product cannot overflow
+  for (const int64_t extent : idx.extents) {
+    elements *= static_cast<uint64_t>(extent);
+    if (elements > idx.values.size()) break;
+  }
+  Require(elements == idx.values.size(), "{}: {} bytes of data, expected {}", where, idx.values.size(),
+          fmt::join(idx.extents, " x "));
   return idx;
 }
 

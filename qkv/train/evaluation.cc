@@ -2,15 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "qkv/core/error.h"
 
 namespace qkv::train {
 
-Evaluation::Evaluation(int64_t classes)
-    : classes_(classes), confusion_(static_cast<size_t>(std::max<int64_t>(classes, 0) * std::max<int64_t>(classes, 0))),
-      bins_(kCalibrationBins) {
+Evaluation::Evaluation(int64_t classes) : classes_(classes), bins_(kCalibrationBins) {
   Require(classes >= 1, "evaluation: {} classes", classes);
 }
 
@@ -35,7 +32,7 @@ void Evaluation::Add(View<const float> logits, std::span<const int64_t> labels) 
     right_ += known && before < 1;
     right5_ += known && before < 5;
     nll_ += std::log(sum) - (double{row[truth]} - row[guess]);
-    ++confusion_[static_cast<size_t>(truth * classes_ + guess)];
+    ++confusion_[{truth, guess}];
     const auto bin = static_cast<size_t>(std::clamp<int64_t>(
         static_cast<int64_t>(std::ceil(confidence * kCalibrationBins)) - 1, 0, kCalibrationBins - 1));
     ++bins_[bin].images;
@@ -50,17 +47,25 @@ double Evaluation::calibration_error() const {
   return Share(sum);
 }
 
+int64_t Evaluation::confusion(int64_t truth, int64_t guess) const {
+  const auto at = confusion_.find({truth, guess});
+  return at == confusion_.end() ? 0 : at->second;
+}
+
 int64_t Evaluation::images_of(int64_t truth) const {
-  const auto row = confusion_.begin() + truth * classes_;
-  return std::accumulate(row, row + classes_, int64_t{0});
+  int64_t images = 0;
+  for (auto at = confusion_.lower_bound({truth, 0}); at != confusion_.end() && at->first.first == truth; ++at) {
+    images += at->second;
+  }
+  return images;
 }
 
 int64_t Evaluation::most_frequent_mistake(int64_t truth) const {
   int64_t most = 0, mistake = -1;
-  for (int64_t guess = 0; guess < classes_; ++guess) {
-    if (guess == truth || confusion(truth, guess) <= most) continue;
-    most = confusion(truth, guess);
-    mistake = guess;
+  for (auto at = confusion_.lower_bound({truth, 0}); at != confusion_.end() && at->first.first == truth; ++at) {
+    if (at->first.second == truth || at->second <= most) continue;
+    most = at->second;
+    mistake = at->first.second;
   }
   return mistake;
 }

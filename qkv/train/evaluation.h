@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "qkv/core/tensor.h"
@@ -36,9 +38,7 @@ class Evaluation {
   double calibration_error() const;
   std::span<const CalibrationBin> bins() const { return bins_; }
   /// Images of class `truth` that were taken for `guess`. A tie goes to the first of the classes.
-  int64_t confusion(int64_t truth, int64_t guess) const {
-    return confusion_[static_cast<size_t>(truth * classes_ + guess)];
-  }
+  int64_t confusion(int64_t truth, int64_t guess) const;
   int64_t images_of(int64_t truth) const;
   /// The wrong class that images of this one are taken for most often; −1 where none is.
   int64_t most_frequent_mistake(int64_t truth) const;
@@ -48,7 +48,7 @@ class Evaluation {
 
   int64_t classes_, images_ = 0;
   double right_ = 0, right5_ = 0, nll_ = 0;
-  std::vector<int64_t> confusion_;  // [classes, classes]
+  std::map<std::pair<int64_t, int64_t>, int64_t> confusion_;  // truth, guess: few of the pairs occur
   std::vector<CalibrationBin> bins_;
 };
 

@@ -91,7 +91,8 @@ void ToRgb(const Hsv& hsv, uint8_t* rgb) {
   const auto v = static_cast<float>(hsv.v);
   const auto level = [](double x) { return Clip(std::round(x)); };
   const uint8_t p = level(v * (1.0 - s)), q = level(v * (1.0 - s * f)), t = level(v * (1.0 - s * (1.0 - f)));
-  const uint8_t colours[6][3] = {{hsv.v, t, p}, {q, hsv.v, p}, {p, hsv.v, t}, {p, q, hsv.v}, {t, p, hsv.v}, {hsv.v, p, q}};
+  const uint8_t colours[6][3] = {{hsv.v, t, p}, {q, hsv.v, p}, {p, hsv.v, t},
+                                 {p, q, hsv.v}, {t, p, hsv.v}, {hsv.v, p, q}};
   std::copy_n(colours[sector % 6], 3, rgb);
 }
 
@@ -219,7 +220,8 @@ void Affine(Image& image, const std::array<double, 6>& m, std::span<const uint8_
       }
       const double left = std::floor(from_x - 0.5), top = std::floor(from_y - 0.5);
       const double dx = from_x - 0.5 - left, dy = from_y - 0.5 - top;
-      const auto x0 = std::max<int64_t>(static_cast<int64_t>(left), 0), y0 = std::max<int64_t>(static_cast<int64_t>(top), 0);
+      const auto x0 = std::max<int64_t>(static_cast<int64_t>(left), 0),
+                 y0 = std::max<int64_t>(static_cast<int64_t>(top), 0);
       const int64_t x1 = std::min<int64_t>(static_cast<int64_t>(left) + 1, W - 1),
                     y1 = std::min<int64_t>(static_cast<int64_t>(top) + 1, H - 1);
       for (int64_t c = 0; c < C; ++c) {

@@ -1,6 +1,7 @@
 // What is kept is one run of bytes, in memory or in a file:
 //
-//   Header | pixels, one image after the other | Record for every file | why files could not be read, a line each | Footer
+//   Header | pixels, one image after the other | Record for every file | why files could not be read, a line each |
+//   Footer
 //
 // Numbers are the machine's own: a cache is no format to pass on.
 #include "qkv/train/image_store.h"
@@ -64,9 +65,9 @@ Hash HashOf(const Split& split, const StoreOptions& options) {
   hash.Add(kMagic).AddValue(options.channels).AddValue(options.shorter_side).AddValue(options.prepare.has_value());
   if (options.prepare) {
     const image::Preprocess& p = *options.prepare;
-    for (const int64_t number : {int64_t{static_cast<int>(p.resize)}, p.resize_height, p.resize_width,
-                                 int64_t{static_cast<int>(p.filter)}, int64_t{static_cast<int>(p.crop)}, p.crop_height,
-                                 p.crop_width}) {
+    for (const int64_t number :
+         {int64_t{static_cast<int>(p.resize)}, p.resize_height, p.resize_width, int64_t{static_cast<int>(p.filter)},
+          int64_t{static_cast<int>(p.crop)}, p.crop_height, p.crop_width}) {
       hash.AddValue(number);
     }
     for (const uint8_t level : p.fill) hash.AddValue(level);
@@ -208,8 +209,8 @@ bool ImageStore::Open(std::span<const std::byte> bytes, uint64_t key) {
     const auto record = ReadValue<Record>(bytes, footer.offset + i * sizeof(Record));
     if (record.height == 0) continue;
     if (record.height < 0 || record.height > kMaxSide || record.width < 1 || record.width > kMaxSide) return false;
-    const auto pixels = static_cast<size_t>(record.height) * static_cast<size_t>(record.width) *
-                        static_cast<size_t>(options_.channels);
+    const auto pixels =
+        static_cast<size_t>(record.height) * static_cast<size_t>(record.width) * static_cast<size_t>(options_.channels);
     if (options_.keep && (record.offset > footer.offset || pixels > footer.offset - record.offset)) return false;
     entries_.push_back({static_cast<int64_t>(i), split_.labels[i], record.offset, record.height, record.width});
   }

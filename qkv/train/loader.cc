@@ -24,7 +24,8 @@ uint64_t KeyOf(uint64_t seed, Use use, int64_t epoch) {
 
 int64_t ShuffledIndex(uint64_t key, int64_t n, int64_t i) {
   constexpr uint64_t kRounds = 8;
-  const int half = std::max(1, (std::bit_width(static_cast<uint64_t>(n - 1)) + 1) / 2);
+  const auto bits = static_cast<int>(std::bit_width(static_cast<uint64_t>(n - 1)));
+  const int half = std::max(1, (bits + 1) / 2);
   const uint64_t mask = (uint64_t{1} << half) - 1;
   auto value = static_cast<uint64_t>(i);
   do {  // a permutation of 4^half places: from an index below n it comes back below n

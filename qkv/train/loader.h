@@ -19,9 +19,9 @@
 namespace qkv::train {
 
 struct LoaderOptions {
-  int64_t batch = 128;  // images of a step, over all shards
+  int64_t batch = 128;            // images of a step, over all shards
   int64_t shard = 0, shards = 1;  // which of the equal parts of every batch is made here
-  image::Preprocess preprocess;  // crop size (height × width of the batches), rescale, mean and std
+  image::Preprocess preprocess;   // crop size (height × width of the batches), rescale, mean and std
   // Training: shuffled by seed and epoch, augmented, without end. An epoch is as many whole batches as there are
   // images for, and one smaller batch where there are not that many. Without it: one pass in order, all images.
   std::optional<Augmentation> augmentation = {};

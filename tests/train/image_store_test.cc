@@ -1,0 +1,194 @@
+// Kept images are the decoded ones, and a cache never answers for other files.
+#include "qkv/train/image_store.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/errors.h"
+#include "tests/train/data.h"
+
+namespace qkv::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Three classes of images of several sizes; one of them cannot be read.
+struct Files {
+  TemporaryFolder folder;
+  Dataset dataset;
+
+  Files() {
+    WriteImages(folder / "data/a", 20, 0, 12, 16);
+    WriteImages(folder / "data/b", 20, 100, 20, 9);
+    WriteImages(folder / "data/c", 3, 200, 40, 40);
+    WriteFile(folder / "data/b/007.png", ReadFile(folder / "data/b/007.png").substr(0, 60));
+    dataset = OpenDataset(folder / "data");
+  }
+  const Split& split() const { return dataset.splits[0]; }
+};
+
+image::Preprocess Crop(int64_t side) {
+  return {.resize = image::Preprocess::Resize::kShortestEdge,
+          .resize_height = side + 2,
+          .crop = image::Preprocess::Crop::kTorchvision,
+          .crop_height = side,
+          .crop_width = side,
+          .mean = {0.5f, 0.4f, 0.3f},
+          .std = {0.2f, 0.3f, 0.4f}};
+}
+
+image::Image Get(const ImageStore& store, int64_t i) {
+  image::Workspace workspace;
+  image::Image image;
+  store.Get(i, workspace, image);
+  EXPECT_EQ(image.height(), store.height(i));
+  EXPECT_EQ(image.width(), store.width(i));
+  return image;
+}
+
+bool Same(const image::Image& a, const image::Image& b) {
+  return a.pixels.shape() == b.pixels.shape() && std::ranges::equal(a.pixels.span(), b.pixels.span());
+}
+
+// What is kept, image by image.
+void ExpectSame(const ImageStore& a, const ImageStore& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (int64_t i = 0; i < a.size(); ++i) {
+    EXPECT_EQ(a.label(i), b.label(i));
+    EXPECT_TRUE(Same(Get(a, i), Get(b, i))) << i;
+  }
+  EXPECT_TRUE(std::ranges::equal(a.unreadable(), b.unreadable()));
+}
+
+TEST(ImageStore, KeepsImagesAsTheyAre) {
+  const Files files;
+  std::vector<int64_t> progress;
+  const ImageStore store(files.split(), {.progress = [&](int64_t done, int64_t total) {
+                           EXPECT_EQ(total, 43);
+                           progress.push_back(done);
+                         }});
+  EXPECT_EQ(progress.back(), 43);
+  ASSERT_EQ(store.size(), 42);
+  ASSERT_EQ(store.unreadable().size(), 1u);
+  EXPECT_NE(store.unreadable()[0].find("b/007.png"), std::string::npos) << store.unreadable()[0];
+  int64_t i = 0;
+  for (int64_t file = 0; file < files.split().size(); ++file) {
+    if (files.split().NameOf(file).ends_with("b/007.png")) continue;
+    EXPECT_TRUE(Same(Get(store, i), image::DecodeFile(files.split().files[static_cast<size_t>(file)]))) << i;
+    EXPECT_EQ(store.label(i), files.split().labels[static_cast<size_t>(file)]);
+    ++i;
+  }
+}
+
+// Preparing and normalising in two steps gives the same floats as the model's own preprocessing in one.
+TEST(ImageStore, PreparedImagesAreWhatTheModelWouldSee) {
+  const Files files;
+  image::Preprocess preprocess = Crop(11), rest = preprocess;
+  rest.resize = image::Preprocess::Resize::kNone;
+  rest.crop = image::Preprocess::Crop::kNone;
+  const ImageStore whole(files.split(), {}), store(files.split(), {.prepare = preprocess});
+  Tensor<float> once({3, 11, 11}), twice({3, 11, 11});
+  for (int64_t i = 0; i < store.size(); ++i) {
+    image::Apply(preprocess, Get(whole, i), once);
+    image::Apply(rest, Get(store, i), twice);
+    EXPECT_TRUE(std::ranges::equal(once.span(), twice.span())) << i;
+  }
+}
+
+TEST(ImageStore, LargeImagesAreMadeSmaller) {
+  const Files files;
+  const ImageStore store(files.split(), {.channels = 1, .shorter_side = 10});
+  EXPECT_EQ(Get(store, 0).pixels.shape(), (Shape{10, 13, 1}));   // 12 x 16
+  EXPECT_EQ(Get(store, 20).pixels.shape(), (Shape{20, 9, 1}));   // small already
+  EXPECT_EQ(Get(store, 41).pixels.shape(), (Shape{10, 10, 1}));  // 40 x 40
+}
+
+TEST(ImageStore, CacheOnDiskIsUsedAgain) {
+  const Files files;
+  for (const StoreOptions& options :
+       {StoreOptions{}, StoreOptions{.prepare = Crop(8)}, StoreOptions{.shorter_side = 7}}) {
+    StoreOptions cached = options;
+    cached.cache = files.folder / "cache";
+    const ImageStore memory(files.split(), options), made(files.split(), cached), again(files.split(), cached);
+    EXPECT_FALSE(made.from_cache());
+    EXPECT_TRUE(again.from_cache());
+    ExpectSame(memory, made);
+    ExpectSame(memory, again);
+    StoreOptions unkept = options;
+    unkept.keep = false;
+    ExpectSame(memory, ImageStore(files.split(), unkept));
+  }
+  EXPECT_EQ(std::distance(fs::directory_iterator(files.folder / "cache"), {}), 3);  // one for each choice
+}
+
+TEST(ImageStore, StaleAndDamagedCachesAreMadeAnew) {
+  const Files files;
+  const StoreOptions cached{.cache = files.folder / "cache"};
+  const auto from_cache = [&] {
+    const ImageStore store(files.split(), cached);
+    ExpectSame(store, ImageStore(files.split(), {}));
+    return store.from_cache();
+  };
+  EXPECT_FALSE(from_cache());
+  EXPECT_TRUE(from_cache());
+  // Another picture of the same size in bytes or not: its times have moved.
+  image::WritePng(files.folder / "data/a/003.png", NoiseImage(12, 16, 3, 999));
+  EXPECT_FALSE(from_cache());
+  EXPECT_TRUE(from_cache());
+  fs::remove(files.folder / "data/a/004.png");  // unreadable now
+  EXPECT_FALSE(from_cache());
+  EXPECT_TRUE(from_cache());
+  const fs::path file = fs::directory_iterator(files.folder / "cache")->path();
+  const std::string whole = ReadFile(file);
+  std::string turned = whole;
+  turned[turned.size() - 20] ^= 0x40;
+  for (const std::string& damaged : {std::string(), whole.substr(0, whole.size() - 1), whole.substr(0, 100), turned,
+                                     "x" + whole.substr(1), whole + "x"}) {
+    WriteFile(file, damaged);
+    EXPECT_FALSE(from_cache());
+  }
+  EXPECT_EQ(ReadFile(file), whole);
+  EXPECT_EQ(std::distance(fs::directory_iterator(files.folder / "cache"), {}), 1);
+}
+
+TEST(ImageStore, PixelsInMemoryAreUsedWhereTheyLie) {
+  const Split split = NoiseSplit(30, 3, 9, 7);
+  image::Preprocess same{.resize = image::Preprocess::Resize::kExact,
+                         .resize_height = 9,
+                         .resize_width = 7,
+                         .crop = image::Preprocess::Crop::kTorchvision,
+                         .crop_height = 9,
+                         .crop_width = 7};
+  for (const StoreOptions& options : {StoreOptions{}, StoreOptions{.prepare = same}}) {
+    const ImageStore store(split, options);
+    ASSERT_EQ(store.size(), 30);
+    const View<const uint8_t> third = split.pixels.view()[3];
+    EXPECT_TRUE(std::ranges::equal(Get(store, 3).pixels.span(), std::span(third.data(), 9 * 7 * 3)));
+    EXPECT_EQ(store.label(4), 1);
+  }
+  EXPECT_EQ(Get(ImageStore(split, {.channels = 1}), 3).channels(), 1);
+  EXPECT_EQ(Get(ImageStore(split, {.prepare = Crop(8)}), 3).pixels.shape(), (Shape{8, 8, 3}));
+  EXPECT_EQ(Get(ImageStore(split, {.shorter_side = 5}), 3).pixels.shape(), (Shape{6, 5, 3}));
+}
+
+TEST(ImageStore, SaysWhenNothingCanBeRead) {
+  const TemporaryFolder folder;
+  for (const char* name : {"a/1.png", "b/1.png"}) {
+    fs::create_directories((folder / name).parent_path());
+    WriteFile(folder / name, "no image at all");
+  }
+  const Dataset dataset = OpenDataset(folder.path());
+  const std::string said = MessageOf([&] { ImageStore(dataset.splits[0], {}); });
+  EXPECT_NE(said.find("none of the 2 images"), std::string::npos) << said;
+  EXPECT_NE(said.find("a/1.png"), std::string::npos) << said;
+  EXPECT_THROW(ImageStore(dataset.splits[0], {.cache = folder / "cache"}), Error);
+  EXPECT_THROW(ImageStore(Split{.name = "train"}, {}), Error);
+}
+
+TEST(ImageStore, SaysWhenTheCacheCannotBeWritten) {
+  const Files files;
+  WriteFile(files.folder / "file", "");
+  EXPECT_THROW(ImageStore(files.split(), {.cache = files.folder / "file/cache"}), std::exception);
+}
+
+}  // namespace
+}  // namespace qkv::train
