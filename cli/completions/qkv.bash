@@ -10,7 +10,7 @@ _qkv() {
   [[ $command != qk || ${COMP_WORDS[2]} != inspect ]] || types="fp32 bf16 int8 auto"
   COMPREPLY=()
   if [[ $COMP_CWORD -eq 1 ]]; then
-    mapfile -t COMPREPLY < <(compgen -W "classify embed attend info run verify convert bench qk -h --help --version" -- "$cur")
+    mapfile -t COMPREPLY < <(compgen -W "classify evaluate embed attend info run verify convert bench qk -h --help --version" -- "$cur")
     return
   fi
   if [[ $command == qk ]]; then
@@ -25,6 +25,7 @@ _qkv() {
     --cached) mapfile -t COMPREPLY < <(compgen -W "nothing tokens keys latent" -- "$cur") && return ;;
     --with) mapfile -t COMPREPLY < <(compgen -W "rope rms-norm sink soft-cap added-keys not-softmax dropout" -- "$cur") && return ;;
     --read) mapfile -t COMPREPLY < <(compgen -W "outputs scores" -- "$cur") && return ;;
+    --split) mapfile -t COMPREPLY < <(compgen -W "train val test all" -- "$cur") && return ;;
     --pool) mapfile -t COMPREPLY < <(compgen -W "model cls mean tokens" -- "$cur") && return ;;
     --layout) mapfile -t COMPREPLY < <(compgen -W "timm hf vit-pytorch" -- "$cur") && return ;;
     --attention | --hidden) mapfile -t COMPREPLY < <(compgen -W "all" -- "$cur") && return ;;
@@ -40,6 +41,7 @@ _qkv() {
     local options
     case $command in
       classify) options="$model $run $images --top --json --logits" ;;
+      evaluate) options="$model $run $images --split --json -o --output --report" ;;
       embed) options="$model $run $images --pool -o --output" ;;
       attend) options="$model $run $reading -o --output --layer --head --query --rollout --discard --start --upsampling --opacity --side" ;;
       info) options="$model --json" ;;

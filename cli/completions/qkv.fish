@@ -1,11 +1,12 @@
 # Completions of qkv for fish.
-set -l commands classify embed attend info run verify convert bench qk
+set -l commands classify evaluate embed attend info run verify convert bench qk
 set -l laboratory inspect claims certify merge split truncate plan
-set -l with_images "__fish_seen_subcommand_from classify embed attend run inspect"
-set -l with_size "__fish_seen_subcommand_from classify embed attend run verify bench inspect"
+set -l with_images "__fish_seen_subcommand_from classify evaluate embed attend run inspect"
+set -l with_size "__fish_seen_subcommand_from classify evaluate embed attend run verify bench inspect"
 
 complete -c qkv -n "not __fish_seen_subcommand_from $commands" -f
 complete -c qkv -n "not __fish_seen_subcommand_from $commands" -a classify -d "Say what images show"
+complete -c qkv -n "not __fish_seen_subcommand_from $commands" -a evaluate -d "Say how often a model is right"
 complete -c qkv -n "not __fish_seen_subcommand_from $commands" -a embed -d "Turn images into vectors"
 complete -c qkv -n "not __fish_seen_subcommand_from $commands" -a attend -d "Show where a model looks"
 complete -c qkv -n "not __fish_seen_subcommand_from $commands" -a info -d "Show what a checkpoint is"
@@ -27,16 +28,17 @@ complete -c qkv -n "__fish_seen_subcommand_from $commands" -l threads -x -d "Thr
 complete -c qkv -n "$with_size" -l size -x -d "Input size, HxW"
 complete -c qkv -n "$with_size" -l dtype -x -a "fp32 bf16 int8 auto" -d "Precision of the arithmetic"
 complete -c qkv -n "$with_size" -l cache -d "Keep the built model for the next start"
-complete -c qkv -n "__fish_seen_subcommand_from classify embed run bench" -l batch -x -d "Images computed together"
+complete -c qkv -n "__fish_seen_subcommand_from classify evaluate embed run bench" -l batch -x -d "Images computed together"
 complete -c qkv -n "$with_images" -l ignore-exif -d "Do not turn images by their EXIF orientation"
 complete -c qkv -n "$with_images" -l window -x -d "Grey levels that become black and white"
 complete -c qkv -n "$with_images" -l max-pixels -x -d "Refuse larger images"
 complete -c qkv -n "$with_images" -s q -l quiet -d "No progress line"
-complete -c qkv -n "__fish_seen_subcommand_from classify info verify bench inspect plan claims" -l json -d "JSON on stdout"
+complete -c qkv -n "__fish_seen_subcommand_from classify evaluate info verify bench inspect plan claims" -l json -d "JSON on stdout"
 complete -c qkv -n "__fish_seen_subcommand_from classify" -l top -x -d "Classes to print for each image"
 complete -c qkv -n "__fish_seen_subcommand_from classify" -l logits -d "All logits too, with --json"
+complete -c qkv -n "__fish_seen_subcommand_from evaluate" -l split -x -a "train val test all" -d "Part of the data"
 complete -c qkv -n "__fish_seen_subcommand_from embed" -l pool -x -a "model cls mean tokens" -d "Which vectors"
-complete -c qkv -n "__fish_seen_subcommand_from embed attend run convert inspect" -s o -l output -r -d "File to write"
+complete -c qkv -n "__fish_seen_subcommand_from evaluate embed attend run convert inspect" -s o -l output -r -d "File to write"
 complete -c qkv -n "__fish_seen_subcommand_from run" -l input -r -d "Take the pixels from this safetensors file"
 complete -c qkv -n "__fish_seen_subcommand_from run" -l attention -x -a all -d "Blocks whose attention is kept"
 complete -c qkv -n "__fish_seen_subcommand_from run" -l hidden -x -a all -d "Hidden states to keep"
@@ -88,5 +90,5 @@ complete -c qkv -n "__fish_seen_subcommand_from inspect" -l report -r -d "HTML p
 complete -c qkv -n "__fish_seen_subcommand_from claims" -l only -x -d "Claims to replay"
 complete -c qkv -n "__fish_seen_subcommand_from claims" -l seed -x -d "Of the random inputs"
 complete -c qkv -n "__fish_seen_subcommand_from claims" -l quick -d "Smaller sizes for times"
-complete -c qkv -n "__fish_seen_subcommand_from claims" -l report -r -d "HTML page to write"
+complete -c qkv -n "__fish_seen_subcommand_from claims evaluate" -l report -r -d "HTML page to write"
 complete -c qkv -n "__fish_seen_subcommand_from claims" -s q -l quiet -d "No progress line"
