@@ -101,13 +101,10 @@ Idx ParseIdx(std::span<const std::byte> bytes, std::string_view where) {
     idx.extents.push_back(extent);
   }
   idx.values = bytes.subspan(kMagic + axes * kExtent);
-  uint64_t elements = 1;  // as many as the data at most, so that the product cannot overflow
-  for (const int64_t extent : idx.extents) {
-    elements *= static_cast<uint64_t>(extent);
-    if (elements > idx.values.size()) break;
-  }
-  Require(elements == idx.values.size(), "{}: {} bytes of data, expected {}", where, idx.values.size(),
-          fmt::join(idx.extents, " x "));
+  double elements = 1;  // which 2^96 of them would not overflow
+  for (const int64_t extent : idx.extents) elements *= static_cast<double>(extent);
+  Require(elements == static_cast<double>(idx.values.size()), "{}: {} bytes of data, expected {}", where,
+          idx.values.size(), fmt::join(idx.extents, " x "));
   return idx;
 }
 

@@ -201,7 +201,7 @@ std::array<double, 6> Rotation(double degrees, int64_t height, int64_t width) {
   const double angle = -degrees * std::numbers::pi / 180;
   const double cosine = rounded(std::cos(angle)), sine = rounded(std::sin(angle));
   const double x = static_cast<double>(width) / 2, y = static_cast<double>(height) / 2;
-  return {cosine, sine, x - cosine * x - sine * y, -sine, cosine, y + sine * x - cosine * y};
+  return {cosine, sine, cosine * -x + sine * -y + x, -sine, cosine, -sine * -x + cosine * -y + y};
 }
 
 void Affine(Image& image, const std::array<double, 6>& m, std::span<const uint8_t> fill, Image& spare) {

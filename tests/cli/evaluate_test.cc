@@ -17,7 +17,8 @@ void SortDigits(const fs::path& folder) {
     for (const char* colour : {"black", "white"}) {
       const fs::path target = folder / fmt::format("{}", digit == 7 ? 1 : digit);
       fs::create_directories(target);
-      fs::copy_file(Digits() + fmt::format("/{}-{}.png", digit, colour), target / fmt::format("{}-{}.png", digit, colour));
+      fs::copy_file(Digits() + fmt::format("/{}-{}.png", digit, colour),
+                    target / fmt::format("{}-{}.png", digit, colour));
     }
   }
 }
@@ -32,8 +33,7 @@ io::Json EvaluatedJson(const std::string& arguments) {
 void WriteIdx(const fs::path& folder, const std::string& split, int count) {
   std::string images, labels;
   for (int i = 0; i < count; ++i) {
-    const image::Image image =
-        image::ToChannels(image::DecodeFile(Digits() + fmt::format("/{}-white.png", i % 10)), 1);
+    const image::Image image = image::ToChannels(image::DecodeFile(Digits() + fmt::format("/{}-white.png", i % 10)), 1);
     images.append(reinterpret_cast<const char*>(image.pixels.data()), static_cast<size_t>(image.pixels.size()));
     labels += static_cast<char>(i % 10);
   }
@@ -76,7 +76,8 @@ TEST(Evaluate, CountsWhatClassifySays) {
   for (const io::Json& bin : json["calibration"]) images += bin["images"].get<int>();
   EXPECT_EQ(images, 20);
   for (const char* dtype : {"bf16", "int8"}) {
-    EXPECT_NEAR(EvaluatedJson(std::string("--dtype ") + dtype + " " + folder.path().string())["top1"], all / 20.0, 0.101)
+    EXPECT_NEAR(EvaluatedJson(std::string("--dtype ") + dtype + " " + folder.path().string())["top1"], all / 20.0,
+                0.101)
         << dtype;
   }
 }

@@ -237,9 +237,15 @@ TEST(Mix, SharesAreWhatTheTargetsSay) {
       weighted += between;
     }
     EXPECT_NEAR(sum / n, mixup > 0 && cutmix == 0 ? 0.5 : sum / n, 5 * 0.35 / std::sqrt(n));
-    if (cutmix == 0) EXPECT_GT(weighted, n * 9 / 10);
-    if (mixup == 0) EXPECT_EQ(weighted, 0);
-    if (mixup > 0 && cutmix > 0) EXPECT_NEAR(weighted, n / 2, 5 * std::sqrt(n / 4) + n / 20);
+    if (cutmix == 0) {
+      EXPECT_GT(weighted, n * 9 / 10);
+    }
+    if (mixup == 0) {
+      EXPECT_EQ(weighted, 0);
+    }
+    if (mixup > 0 && cutmix > 0) {
+      EXPECT_NEAR(weighted, n / 2, 5 * std::sqrt(n / 4) + n / 20);
+    }
   }
 }
 

@@ -8,6 +8,7 @@
 #include "qkv/core/file.h"
 #include "qkv/image/encode.h"
 #include "qkv/train/dataset.h"
+#include "tests/support/files.h"
 #include "tests/support/sampler.h"
 
 namespace qkv::train {

@@ -98,7 +98,7 @@ TEST(ImageFolder, InOnePiece) {
   const Dataset dataset = OpenDataset(folder.path());
   EXPECT_EQ(dataset.classes, (std::vector<std::string>{"0", "9", "10"}));  // numbers, in their order
   ASSERT_EQ(dataset.splits.size(), 1u);
-  EXPECT_EQ(dataset.splits[0].labels, (std::vector<int64_t>{0, 0, 1, 1, 2, 2}));
+  EXPECT_EQ(dataset.splits[0].labels, (std::vector<int64_t>{0, 0, 2, 2, 1, 1}));  // files by the alphabet
   EXPECT_EQ(&ForEvaluation(dataset), dataset.Find("all"));
   EXPECT_TRUE(Contains(MessageOf([&] { ForEvaluation(dataset, "val"); }), "only \"all\""));
 }

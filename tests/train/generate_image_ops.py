@@ -21,7 +21,7 @@ def inputs():
     noisy = np.clip(np.stack(slopes, -1) + rng.normal(0, 12, (13, 19, 3)), 0, 255).astype(np.uint8)
     return {
         "rgb": noisy,
-        "grey": noisy[..., 0],
+        "grey": noisy[..., 0].copy(),
         "noise": rng.integers(0, 256, (24, 17, 3), dtype=np.uint8),
         "dark": (noisy // 5 + 20).astype(np.uint8),
         "flat": np.full((6, 5, 3), 77, np.uint8),

@@ -179,7 +179,9 @@ TEST(Loader, TargetsAreSharesOfTheTwoClasses) {
       EXPECT_NEAR(row[0] + row[1] + row[2] + row[3], 1, 1e-6);
       const auto own = static_cast<size_t>(batch.labels[i]), other = static_cast<size_t>(batch.labels[i ^ 1]);
       for (size_t c = 0; c < 4; ++c) EXPECT_TRUE(c == own || c == other || row[c] == 0);
-      if (own != other) EXPECT_NEAR(row[own], batch.targets[(i ^ 1) * 4 + other], 1e-6);
+      if (own != other) {
+        EXPECT_NEAR(row[own], batch.targets[(i ^ 1) * 4 + other], 1e-6);
+      }
     }
   }
 }
