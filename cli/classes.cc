@@ -18,7 +18,6 @@ int64_t FindClass(const std::string& name, const std::vector<std::string>& label
 }
 
 std::vector<int64_t> MatchClasses(const std::vector<std::string>& names, const model::Model& model, bool* by_order) {
-  constexpr size_t kShown = 5;
   const int64_t classes = model.config().classes;
   *by_order = false;
   std::vector<int64_t> matched;
@@ -34,6 +33,7 @@ std::vector<int64_t> MatchClasses(const std::vector<std::string>& names, const m
     return matched;
   }
   const auto list = [](const std::vector<std::string>& all) {
+    constexpr size_t kShown = 5;
     std::string text;
     for (size_t i = 0; i < std::min(kShown, all.size()); ++i) {
       text += fmt::format("{}\"{}\"", i == 0 ? "" : ", ", all[i]);
