@@ -3,7 +3,7 @@
 
 #include <map>
 
-#include "qkv/image/image.h"
+#include "qkv/image/resize.h"
 #include "tests/cli/program.h"
 
 namespace qkv {
@@ -29,11 +29,12 @@ io::Json EvaluatedJson(const std::string& arguments) {
   return io::Json::parse(said.out);
 }
 
-// Both images of a digit, white on black, and the labels `label(digit)`.
+// The white digits on black, as MNIST has its own.
 void WriteIdx(const fs::path& folder, const std::string& split, int count) {
   std::string images, labels;
   for (int i = 0; i < count; ++i) {
-    const image::Image image = image::ToChannels(image::DecodeFile(Digits() + fmt::format("/{}-white.png", i % 10)), 1);
+    const image::Image grey = image::ToChannels(image::DecodeFile(Digits() + fmt::format("/{}-white.png", i % 10)), 1);
+    const image::Image image = image::Resize(grey, 28, 28, image::Filter::kBicubic);
     images.append(reinterpret_cast<const char*>(image.pixels.data()), static_cast<size_t>(image.pixels.size()));
     labels += static_cast<char>(i % 10);
   }
@@ -44,9 +45,7 @@ void WriteIdx(const fs::path& folder, const std::string& split, int count) {
     }
     WriteFile(folder / (split + name), header + values);
   };
-  const int pixels = static_cast<int>(images.size()) / count, side = static_cast<int>(std::lround(std::sqrt(pixels)));
-  ASSERT_EQ(side * side, pixels);
-  file("-images-idx3-ubyte", {count, side, side}, images);
+  file("-images-idx3-ubyte", {count, 28, 28}, images);
   file("-labels-idx1-ubyte", {count}, labels);
 }
 
@@ -135,7 +134,8 @@ TEST(Evaluate, MatchesClassesByName) {
   const TemporaryFolder folder;
   const std::string model = Golden("timm_vit_labels");
   const io::Json config = io::Json::parse(ReadFile(model + "/config.json"));
-  std::vector<std::string> labels = config["label_names"];
+  std::vector<std::string> labels;
+  for (const io::Json& name : config["label_names"]) labels.push_back(config["label_descriptions"][name]);
   std::map<std::string, int64_t> right;
   for (int digit = 0; digit < 10; ++digit) {
     const std::string file = Digits() + fmt::format("/{}-white.png", digit);
