@@ -4,7 +4,9 @@
 #include <benchmark/benchmark.h>
 
 #include <array>
+#include <vector>
 
+#include "qkv/core/parallel.h"
 #include "qkv/simd/gemm.h"
 #include "qkv/simd/matmul.h"
 #include "tests/support/sampler.h"
@@ -54,32 +56,53 @@ BENCHMARK(LayerDouble)->Args({197, 768, 768})->UseRealTime()->Unit(benchmark::kM
 // The three products of a linear layer whose weights are new at every step.
 enum class Pass { kForward, kInputs, kWeights };
 
-template <Pass kPass>
-void Training(benchmark::State& state) {
+void Training(benchmark::State& state, Pass pass, Precision precision) {
   const int64_t M = state.range(0), N = state.range(1), K = state.range(2);
+  struct Layer {
+    Tensor<float> x, w, y;
+  };
+  // Several layers take turns, so that weights and activations come from the third-level cache, as in a step.
+  std::vector<Layer> layers;
   Sampler sampler(1);
-  auto x = sampler.Normal<float>({M, K}), w = sampler.Normal<float>({N, K}), y = sampler.Normal<float>({M, N});
   const auto bias = sampler.Normal<float>({N});
+  int64_t size = 0;
+  do {
+    layers.push_back({sampler.Normal<float>({M, K}), sampler.Normal<float>({N, K}), sampler.Normal<float>({M, N})});
+    size += M * K + N * K + M * N;
+  } while (size < 4'000'000);
+  const int threads = NumThreads();
+  SetNumThreads(static_cast<int>(state.range(3)));
+  size_t next = 0;
   for (auto _ : state) {
-    if constexpr (kPass == Pass::kForward) MatMul<float>(x, Transposed(w.view()), {.bias = bias.data()}, y);
-    if constexpr (kPass == Pass::kInputs) MatMul<float>(y, w, x);
-    if constexpr (kPass == Pass::kWeights) MatMul<float>(Transposed(View<const float>(y)), x, w);
+    Layer& at = layers[next++ % layers.size()];
+    const View<const float> x = at.x, w = at.w, y = at.y;
+    if (pass == Pass::kForward) MatMul<float>(x, Transposed(w), {.bias = bias.data()}, at.y, precision);
+    if (pass == Pass::kInputs) MatMul<float>(y, w, at.x, false, precision);
+    if (pass == Pass::kWeights) MatMul<float>(Transposed(y), x, at.w, false, precision);
   }
+  SetNumThreads(threads);
   state.counters["GFLOP/s"] =
       benchmark::Counter(2e-9 * static_cast<double>(M * N * K), benchmark::Counter::kIsIterationInvariantRate);
 }
 
-// Batches of 128 and 64 images in 65 tokens, and ViT-S/16 at 224 with 8 images: up and down in an MLP, and attention's
-// projections together.
+// Chunks of images, 4 to 16 in 65 tokens and 1 to 8 in 197: up and down in an MLP, attention's projections together,
+// and the one after it.
 void TrainingShapes(benchmark::internal::Benchmark* benchmark) {
-  for (const auto& [M, D, hidden] : {std::array<int64_t, 3>{8320, 128, 512}, {4160, 192, 768}, {1576, 384, 1536}}) {
-    benchmark->Args({M, hidden, D})->Args({M, D, hidden})->Args({M, 3 * D, D});
+  for (const auto& [M, D] :
+       {std::array<int64_t, 2>{260, 128}, {1040, 128}, {260, 192}, {520, 192}, {197, 384}, {1576, 384}}) {
+    for (const int64_t threads : {1, 2}) {
+      benchmark->Args({M, 4 * D, D, threads})->Args({M, D, 4 * D, threads});
+      benchmark->Args({M, 3 * D, D, threads})->Args({M, D, D, threads});
+    }
   }
-  benchmark->UseRealTime()->Unit(benchmark::kMicrosecond)->ArgNames({"M", "N", "K"});
+  benchmark->UseRealTime()->Unit(benchmark::kMicrosecond)->ArgNames({"M", "N", "K", "threads"});
 }
-BENCHMARK(Training<Pass::kForward>)->Name("TrainingForward")->Apply(TrainingShapes);
-BENCHMARK(Training<Pass::kInputs>)->Name("TrainingInputs")->Apply(TrainingShapes);
-BENCHMARK(Training<Pass::kWeights>)->Name("TrainingWeights")->Apply(TrainingShapes);
+BENCHMARK_CAPTURE(Training, Forward, Pass::kForward, Precision::kFloat32)->Apply(TrainingShapes);
+BENCHMARK_CAPTURE(Training, Inputs, Pass::kInputs, Precision::kFloat32)->Apply(TrainingShapes);
+BENCHMARK_CAPTURE(Training, Weights, Pass::kWeights, Precision::kFloat32)->Apply(TrainingShapes);
+BENCHMARK_CAPTURE(Training, ForwardBf16, Pass::kForward, Precision::kBfloat16)->Apply(TrainingShapes);
+BENCHMARK_CAPTURE(Training, InputsBf16, Pass::kInputs, Precision::kBfloat16)->Apply(TrainingShapes);
+BENCHMARK_CAPTURE(Training, WeightsBf16, Pass::kWeights, Precision::kBfloat16)->Apply(TrainingShapes);
 
 }  // namespace
 }  // namespace qkv::simd

@@ -37,13 +37,6 @@ struct KernelTiles : RowTiles {
   }
 };
 
-// Of two vectors: [lane][2] of bfloat16.
-HWY_INLINE Vector<float> Pairs(Vector<float> even, Vector<float> odd) {
-  const Tag<uint32_t> d;
-  const auto upper = hn::And(RoundToUpperHalf(odd), hn::Set(d, 0xFFFF0000u));
-  return hn::BitCast(Tag<float>(), hn::Or(hn::ShiftRight<16>(RoundToUpperHalf(even)), upper));
-}
-
 // Rows of kBf16Width become pairs of rows: [pairs][kBf16Width][2] of bfloat16, in place if one likes.
 HWY_NOINLINE inline void PackPairs(const float* rows, int64_t pairs, float* to) {
   const Tag<float> d;

@@ -31,6 +31,13 @@ HWY_INLINE void StoreBf16(Vector<float> x, uint16_t* to) {
   hn::StoreU(hn::DemoteTo(d16, hn::BitCast(di, hn::ShiftRight<16>(RoundToUpperHalf(x)))), d16, to);
 }
 
+// Of two vectors: [lane][2] of bfloat16.
+HWY_INLINE Vector<float> Pairs(Vector<float> even, Vector<float> odd) {
+  const Tag<uint32_t> d;
+  const auto upper = hn::And(RoundToUpperHalf(odd), hn::Set(d, 0xFFFF0000u));
+  return hn::BitCast(Tag<float>(), hn::Or(hn::ShiftRight<16>(RoundToUpperHalf(even)), upper));
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace qkv::simd
 HWY_AFTER_NAMESPACE();

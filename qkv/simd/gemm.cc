@@ -23,7 +23,6 @@
 #include "qkv/simd/dispatch.h"
 #include "qkv/simd/gemm_finish-inl.h"
 #include "qkv/simd/tile-inl.h"
-#include "qkv/simd/transpose-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qkv::simd {
@@ -37,16 +36,28 @@ inline constexpr int kPanel = 2 * kLanes<T>;
 
 constexpr int64_t kChain = internal::kGemmChain;
 
-// C[rows][panel] = or += A B for one tile and one block of K.
-template <typename T>
-HWY_NOINLINE void MultiplyTile(int rows, const T* a, const T* b, int64_t depth, Prefetch prefetch, bool first, T* c) {
+// C[rows][panel] = or += A B for one tile and one block of K; stored in c, or where `end` says. A is what CopyToChunks
+// leaves, or with kBySteps CopySteps.
+template <bool kBySteps, typename T>
+HWY_NOINLINE void MultiplyTile(int rows, const T* a, const T* b, int64_t depth, Prefetch prefetch, bool first, T* c,
+                               const DirectEnd<T>* end) {
   ForRows(rows, [&]<int R>() HWY_ATTR {
     for (int64_t k = 0; k < depth || k == 0; k += kChain, first = false) {
       Accumulators<T, R, 2> acc;
       acc.Clear();
-      MultiplyChunks<T, R, 2>(acc, a + k * R, b + k * kPanel<T>, std::min(kChain, depth - k), prefetch);
+      if constexpr (kBySteps) {
+        MultiplySteps<T, R, 2>(acc, a + k * R, b + k * kPanel<T>, std::min(kChain, depth - k), prefetch);
+      } else {
+        MultiplyChunks<T, R, 2>(acc, a + k * R, b + k * kPanel<T>, std::min(kChain, depth - k), prefetch);
+      }
       if (!first) acc.AddFrom(c, kPanel<T>);
-      acc.Store(c, kPanel<T>);
+      if (end == nullptr || k + kChain < depth) {
+        acc.Store(c, kPanel<T>);
+        continue;
+      }
+      if (end->bias) acc.AddRow(end->bias);
+      if (end->residual) acc.AddFrom(end->residual, end->residual_stride);
+      acc.Store(end->y, end->y_stride);
     }
   });
 }
@@ -69,30 +80,59 @@ HWY_INLINE void NormaliseToChunks(const T* x, int64_t stride, const T* moments, 
   }
 }
 
-// The same as CopyToChunks for all tiles of a block, where x is transposed: element (r, k) lies at x[k · step + r].
+// Copies one row of a tile's step. Less than a vector is read and written as one where what lies behind allows it.
 template <typename T>
-HWY_INLINE void TransposeToChunks(const T* x, int64_t step, const RowTiles& tiles, int64_t depth, int64_t padded,
-                                  T* chunks) {
+HWY_INLINE void CopyStep(const T* from, int count, bool may_read, bool may_write, T* to) {
+  const Tag<T> d;
+  constexpr int L = kLanes<T>;
+  if (count >= L) {
+    for (int i = 0; i + L < count; i += L) hn::StoreU(hn::LoadU(d, from + i), d, to + i);
+    return hn::StoreU(hn::LoadU(d, from + count - L), d, to + count - L);  // overlaps the one before
+  }
+  const auto v = may_read ? hn::LoadU(d, from) : LoadSome(d, from, static_cast<size_t>(count));
+  may_write ? hn::StoreU(v, d, to) : StoreSome(d, v, to, static_cast<size_t>(count));
+}
+
+// All tiles of a block where x is transposed: element (r, k) lies at x[k · step + r]. A tile becomes [depth][its rows],
+// so that nothing has to be transposed.
+template <typename T>
+HWY_INLINE void CopySteps(const T* x, int64_t step, const RowTiles& tiles, int64_t depth, int64_t padded, T* steps) {
+  constexpr int64_t kAhead = 16;  // steps: the time that the third-level cache takes
   T* to[internal::TaskCut::kBlockRows];
-  for (int64_t t = 0; t < tiles.count; ++t) {
-    for (int r = 0; r < tiles.size(t); ++r) to[tiles.begin(t) + r] = chunks + tiles.begin(t) * padded + r * kChunk;
-  }
-  for (int64_t k = 0; k < depth; k += kChunk, x += kChunk * step) {
-    const int64_t count = std::min(kChunk, depth - k);
-    for (int64_t row = 0; row < tiles.rows; row += kLanes<T>) {
-      if (tiles.rows >= kLanes<T>) {
-        const int64_t first = std::min<int64_t>(row, tiles.rows - kLanes<T>);  // the last vector of rows overlaps
-        TransposeOut(x + first, step, count, to + first);
-      } else {
-        for (int64_t r = 0; r < tiles.rows; ++r) {
-          for (int64_t i = 0; i < count; ++i) to[r][i] = x[i * step + r];
-        }
-      }
-    }
+  int sizes[internal::TaskCut::kBlockRows];
+  for (int64_t t = 0; t < tiles.count; ++t) to[t] = steps + tiles.begin(t) * padded, sizes[t] = tiles.size(t);
+  for (int64_t k = 0; k < depth; ++k, x += step) {
+    const T* from = x;
+    int64_t behind = tiles.rows;  // elements of this step from `from` on
     for (int64_t t = 0; t < tiles.count; ++t) {
-      for (int64_t r = tiles.begin(t); r < tiles.begin(t + 1); ++r) to[r] += tiles.size(t) * kChunk;
+      const int rows = sizes[t];
+      if (k + kAhead < depth) __builtin_prefetch(from + kAhead * step, 0, 2);
+      CopyStep(from, rows, behind >= kLanes<T>, (depth - k) * rows >= kLanes<T>, to[t]);
+      from += rows, behind -= rows, to[t] += rows;
     }
   }
+}
+
+// Copies a tile's rows of x into chunks, in the first panel that they are multiplied with.
+template <typename T>
+HWY_INLINE void CopyTile(const GemmTask<T>& task, int64_t row, int rows, int64_t k, int64_t depth, T* chunks) {
+  const T* x = task.x + row * task.x_stride + k;
+  if (const Prologue<T>& p = *task.prologue; p.moments) {
+    NormaliseToChunks(x, task.x_stride, p.moments + row * p.moments_stride, p.moments_stride, rows, depth, chunks);
+  } else {
+    CopyToChunks(x, task.x_stride, rows, depth, chunks);
+  }
+}
+
+// The rows of x that are copied next, on their way while the tile before is multiplied.
+template <typename T>
+HWY_INLINE void AskForRows(const GemmTask<T>& task, int64_t row, int rows, int64_t k, int64_t depth,
+                           Prefetch& prefetch) {
+  const int64_t bytes = static_cast<int64_t>(sizeof(T)), line = static_cast<int64_t>(kAlignment);
+  const int64_t groups = std::max<int64_t>(1, depth / Prefetch::kGroup);
+  prefetch.row = reinterpret_cast<const char*>(task.x + row * task.x_stride + k);
+  prefetch.stride = task.x_stride * bytes, prefetch.rows = rows, prefetch.row_index = 0;
+  prefetch.row_lines = ((depth * bytes + line - 1) / line * rows + groups - 1) / groups;
 }
 
 // What the tiles of one slice of W prefetch, spread evenly over them: the next slice, so that weights stream in from
@@ -111,7 +151,7 @@ HWY_INLINE Prefetch AheadOf(const GemmTask<T>& task, int64_t p, int64_t k, int64
           (lines + groups - 1) / groups};
 }
 
-template <typename T>
+template <bool kBySteps, typename T>
 HWY_INLINE void RunTask(const GemmTask<T>& task, int64_t row, int64_t rows, int64_t panel_begin, int64_t panel_end,
                         bool copied, T* copy, T* c) {
   const RowTiles tiles(rows);
@@ -119,45 +159,59 @@ HWY_INLINE void RunTask(const GemmTask<T>& task, int64_t row, int64_t rows, int6
     const int64_t depth = std::min(task.block_depth, task.K - k);
     const int64_t padded = (depth + kChunk - 1) / kChunk * kChunk;
     T* a = copy + k * rows;  // every block before this one is a whole number of chunks deep
-    if (!copied && task.x_step != 1) {
-      TransposeToChunks(task.x + row * task.x_stride + k * task.x_step, task.x_step, tiles, depth, padded, a);
-    } else if (!copied) {
-      for (int64_t t = 0; t < tiles.count; ++t) {
-        const int64_t first = row + tiles.begin(t);
-        const T* x = task.x + first * task.x_stride + k;
-        T* chunks = a + tiles.begin(t) * padded;
-        if (const Prologue<T>& p = *task.prologue; p.moments) {
-          NormaliseToChunks(x, task.x_stride, p.moments + first * p.moments_stride, p.moments_stride, tiles.size(t),
-                            depth, chunks);
-        } else {
-          CopyToChunks(x, task.x_stride, tiles.size(t), depth, chunks);
-        }
-      }
+    if (kBySteps && !copied) {
+      CopySteps(task.x + row * task.x_stride + k * task.x_step, task.x_step, tiles, depth, padded, a);
     }
     const bool last = k + task.block_depth >= task.K, single = last && k == 0;
     const int64_t groups = depth / Prefetch::kGroup;
     for (int64_t p = panel_begin; p < panel_end; ++p) {
       const T* b = task.w + (p * task.K + k) * kPanel<T>;
+      const bool direct = last && EndsDirectly(task, kPanel<T>, p), copying = !kBySteps && !copied && p == panel_begin;
       Prefetch prefetch = AheadOf(task, p, k, panel_begin, panel_end, tiles.count);
       for (int64_t t = 0; t < tiles.count; ++t) {
+        const int64_t first = row + tiles.begin(t);
+        const int size = tiles.size(t);
+        T* const a_tile = a + tiles.begin(t) * padded;
+        if (copying) {
+          CopyTile(task, first, size, k, depth, a_tile);
+          prefetch.row_lines = 0;
+          if (t + 1 < tiles.count) {
+            AskForRows(task, first + size, tiles.size(t + 1), k, depth, prefetch);
+          } else if (!last) {
+            AskForRows(task, row, tiles.size(0), k + task.block_depth, depth, prefetch);
+          }
+        }
         T* c_tile = single ? c : c + ((p - panel_begin) * rows + tiles.begin(t)) * kPanel<T>;
-        MultiplyTile(tiles.size(t), a + tiles.begin(t) * padded, b, depth, prefetch, k == 0, c_tile);
+        if (direct) {
+          const DirectEnd<T> end = EndOf(task, kPanel<T>, first, p);
+          end.AskForLines(size, kPanel<T>);
+          MultiplyTile<kBySteps>(size, a_tile, b, depth, prefetch, k == 0, c_tile, &end);
+        } else {
+          MultiplyTile<kBySteps, T>(size, a_tile, b, depth, prefetch, k == 0, c_tile, nullptr);
+          if (last) FinishPanel(task, Sums<T>{c_tile, kPanel<T>}, kPanel<T>, first, size, p);
+        }
         prefetch.next += groups * prefetch.lines * static_cast<int64_t>(kAlignment);
-        if (last) FinishPanel(task, Sums<T>{c_tile, kPanel<T>}, kPanel<T>, row + tiles.begin(t), tiles.size(t), p);
       }
     }
   }
+}
+
+template <typename T>
+HWY_INLINE void RunAnyTask(const GemmTask<T>& task, int64_t row, int64_t rows, int64_t panel_begin, int64_t panel_end,
+                           bool copied, T* copy, T* c) {
+  if (task.x_step == 1) return RunTask<false>(task, row, rows, panel_begin, panel_end, copied, copy, c);
+  RunTask<true>(task, row, rows, panel_begin, panel_end, copied, copy, c);
 }
 
 }  // namespace
 
 void RunTaskFloat(const GemmTask<float>& task, int64_t row, int64_t rows, int64_t panel_begin, int64_t panel_end,
                   bool copied, float* copy, float* c) {
-  RunTask(task, row, rows, panel_begin, panel_end, copied, copy, c);
+  RunAnyTask(task, row, rows, panel_begin, panel_end, copied, copy, c);
 }
 void RunTaskDouble(const GemmTask<double>& task, int64_t row, int64_t rows, int64_t panel_begin, int64_t panel_end,
                    bool copied, double* copy, double* c) {
-  RunTask(task, row, rows, panel_begin, panel_end, copied, copy, c);
+  RunAnyTask(task, row, rows, panel_begin, panel_end, copied, copy, c);
 }
 int64_t GemmPanelFloat() { return kPanel<float>; }
 int64_t GemmPanelDouble() { return kPanel<double>; }

@@ -36,6 +36,55 @@ HWY_INLINE int64_t ColumnOffset(const GemmTask<T>& task, int64_t n) {
   return n < task.head_width ? n : n / task.head_width * task.head_stride + n % task.head_width;
 }
 
+// The end of a tile that is sums only: y = product + bias + residual, whole vectors of one head.
+template <typename T>
+struct DirectEnd {
+  const T* bias;      // of the panel's columns, or null
+  const T* residual;  // of the tile, or null
+  int64_t residual_stride;
+  T* y;
+  int64_t y_stride;
+
+  // Asks for the memory that the end will read and write: with few steps of K it is as much as what is multiplied.
+  HWY_INLINE void AskForLines(int64_t rows, int64_t panel_width) const {
+    constexpr int64_t kLine = static_cast<int64_t>(kAlignment / sizeof(T));
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int64_t i = 0; i < panel_width; i += kLine) {
+        __builtin_prefetch(y + r * y_stride + i, 1);
+        if (residual && residual != y) __builtin_prefetch(residual + r * residual_stride + i);
+      }
+    }
+  }
+};
+
+// Whether the epilogue of a panel is what DirectEnd describes.
+template <typename T>
+HWY_INLINE bool EndsDirectly(const GemmTask<T>& task, int64_t panel_width, int64_t panel) {
+  const Epilogue<T>& e = *task.epilogue;
+  const int64_t n = panel * panel_width;
+  return task.gate == Gate::kNone && e.activation == Activation::kNone && !e.scale && n + panel_width <= task.N &&
+         n % task.head_width + panel_width <= task.head_width;
+}
+template <typename T>
+HWY_INLINE DirectEnd<T> EndOf(const GemmTask<T>& task, int64_t panel_width, int64_t row, int64_t panel) {
+  const Epilogue<T>& e = *task.epilogue;
+  const int64_t n = panel * panel_width;
+  return {e.bias ? e.bias + n : nullptr, e.residual ? e.residual + row * e.residual_stride + n : nullptr,
+          e.residual_stride, task.y + row * task.y_stride + ColumnOffset(task, n), task.y_stride};
+}
+template <typename T, class Product>
+HWY_NOINLINE void FinishDirectly(const DirectEnd<T>& end, const Product& product, int64_t panel_width, int64_t rows) {
+  const Tag<T> d;
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t i = 0; i < panel_width; i += kLanes<T>) {
+      auto v = product(r, i);
+      if (end.bias) v = hn::Add(v, hn::LoadU(d, end.bias + i));
+      if (end.residual) v = hn::Add(v, hn::LoadU(d, end.residual + r * end.residual_stride + i));
+      hn::StoreU(v, d, end.y + r * end.y_stride + i);
+    }
+  }
+}
+
 // Stores `count` lanes from column n on.
 template <typename T>
 HWY_INLINE void StoreColumns(const GemmTask<T>& task, Vector<T> v, int64_t n, int64_t count, T* y) {
@@ -83,6 +132,9 @@ HWY_NOINLINE void Finish(const GemmTask<T>& task, const Product& product, int64_
 template <typename T, class Product>
 HWY_INLINE void FinishPanel(const GemmTask<T>& task, const Product& product, int64_t panel_width, int64_t row,
                             int64_t rows, int64_t panel) {
+  if (EndsDirectly(task, panel_width, panel)) {
+    return FinishDirectly(EndOf(task, panel_width, row, panel), product, panel_width, rows);
+  }
   switch (task.epilogue->activation) {
     case Activation::kNone:
       return Finish<Activation::kNone>(task, product, panel_width, row, rows, panel);

@@ -25,9 +25,12 @@
 #define QKV_SIMD_GEMM_LOW_TASK_
 namespace qkv::simd::internal {
 
+// Steps of a transposed x that are converted at a time, a multiple of every chunk.
+inline constexpr int64_t kLowSteps = 128;
+
 struct LowTask {
-  const GemmTask<float>& gemm;
-  const LowPanels& w;
+  GemmTask<float> gemm;
+  LowOperand w;
   const TileKernel& kernel;
   int64_t block_depth;
   int64_t first_row;  // of those that are converted
@@ -44,13 +47,13 @@ struct LowTask {
 #include "qkv/simd/dispatch.h"
 #include "qkv/simd/gemm_finish-inl.h"
 #include "qkv/simd/tile-inl.h"
+#include "qkv/simd/transpose-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qkv::simd {
 namespace HWY_NAMESPACE {
 namespace {
 
-using internal::LowPanels;
 using internal::LowTask;
 using internal::TileKernel;
 
@@ -145,6 +148,35 @@ HWY_INLINE void Int8Row(const float* x, const float* moments, int64_t K, int64_t
   });
 }
 
+// Steps [begin, end) of all tiles of a block whose x is transposed: element (r, k) lies at x[k · step + r].
+HWY_INLINE void Bf16Columns(const LowTask& task, const RowTiles& tiles, int64_t row, int64_t begin, int64_t end) {
+  constexpr int64_t kStep = 32, kPairs = kStep / 2, L = kLanes<float>;  // kStep: elements of a chunk
+  const Tag<float> d;
+  HWY_ALIGN float pairs[kPairs * L], nowhere[kPairs];
+  float* to[internal::TaskCut::kBlockRows + L];
+  std::fill(to, to + tiles.rows + L, &nowhere[0]);
+  const auto load = [&](int64_t k, int64_t first) HWY_ATTR {
+    if (k >= task.gemm.K) return hn::Zero(d);
+    const float* x = task.gemm.x + k * task.gemm.x_step + row + first;
+    if (k + kStep < task.gemm.K) __builtin_prefetch(x + kStep * task.gemm.x_step);
+    return tiles.rows < L ? LoadSome(d, x, static_cast<size_t>(tiles.rows)) : hn::LoadU(d, x);
+  };
+  for (int64_t k = begin; k < end; k += kStep) {
+    for (int64_t t = 0; t < tiles.count; ++t) {
+      const int64_t rows = tiles.size(t);
+      auto* chunk = reinterpret_cast<float*>(task.RowsAt(row + tiles.begin(t)) + k / kStep * rows * kAlignment);
+      for (int64_t r = 0; r < rows; ++r) to[tiles.begin(t) + r] = chunk + r * kPairs;
+    }
+    for (int64_t r = 0; r < tiles.rows; r += L) {
+      const int64_t first = std::max<int64_t>(0, std::min(r, tiles.rows - L));  // the last vector of rows overlaps
+      for (int64_t p = 0; p < kPairs; ++p) {
+        hn::Store(Pairs(load(k + 2 * p, first), load(k + 2 * p + 1, first)), d, pairs + p * L);
+      }
+      TransposeOut(pairs, L, kPairs, to + first);
+    }
+  }
+}
+
 HWY_INLINE void Convert(const LowTask& task, int64_t row, int rows) {
   const GemmTask<float>& gemm = task.gemm;
   uint8_t* to = task.RowsAt(row);
@@ -180,7 +212,7 @@ struct Int8Sums {
 HWY_INLINE void FinishTile(const LowTask& task, const void* c, int64_t row, int64_t rows, int64_t p) {
   const int64_t panel = task.kernel.panel;
   if (task.kernel.chunk == 64) {
-    const float* scale = task.w.columns.data() + p * panel;
+    const float* scale = task.w.columns + p * panel;
     const Int8Sums sums{static_cast<const int32_t*>(c), panel, task.OffsetsAt(row), scale,
                         scale + task.w.panels * panel};
     FinishPanel(task.gemm, sums, panel, row, rows, p);
@@ -197,20 +229,24 @@ void ConvertTile(const LowTask& task, int64_t row, int64_t rows, int64_t t) {
   if (t < tiles.count) Convert(task, row + tiles.begin(t), tiles.size(t));
 }
 
+// Part `piece` of the steps of the rows, where x is transposed.
+void ConvertSteps(const LowTask& task, int64_t row, int64_t rows, int64_t piece) {
+  const int64_t begin = piece * internal::kLowSteps;
+  Bf16Columns(task, RowTiles(rows, task.kernel.rows), row, begin, std::min(task.w.depth, begin + internal::kLowSteps));
+}
+
 // c: [panels of the task + 1][rows][panel] of float or int32.
 void RunLowTask(const LowTask& task, const internal::TaskCut::Part& part, float* c) {
   const TileKernel& kernel = task.kernel;
   const int64_t panel = kernel.panel, depth = task.w.depth, weight_bytes = kernel.group == 4 ? 1 : 2;
   const RowTiles tiles(part.rows, kernel.rows);
-  const auto slice = [&](int64_t p, int64_t k) {
-    return task.w.groups.data() + (p * depth + k) * panel * weight_bytes;
-  };
+  const auto slice = [&](int64_t p, int64_t k) { return task.w.groups + (p * depth + k) * panel * weight_bytes; };
   const auto depth_at = [&](int64_t k) { return std::min(task.block_depth, depth - k); };
   for (int64_t k = 0; k < depth; k += task.block_depth) {
     const bool last = k + task.block_depth >= depth, single = last && k == 0;
     for (int64_t p = part.panel_begin; p < part.panel_end; ++p) {
       // What the tiles of this slice prefetch, spread evenly over them: the next slice.
-      const bool same_block = p + 1 < part.panel_end;
+      const bool same_block = p + 1 < part.panel_end, direct = last && EndsDirectly(task.gemm, panel, p);
       const int64_t next_k = same_block ? k : k + task.block_depth;
       const int64_t lines = next_k < depth ? depth_at(next_k) * panel * weight_bytes / 64 : 0;
       const char* next =
@@ -219,6 +255,7 @@ void RunLowTask(const LowTask& task, const internal::TaskCut::Part& part, float*
         const int64_t row = part.row + tiles.begin(t), begin = lines * t / tiles.count;
         const int64_t share = lines * (t + 1) / tiles.count - begin;
         float* c_tile = single ? c : c + ((p - part.panel_begin) * part.rows + tiles.begin(t)) * panel;
+        if (direct) EndOf(task.gemm, panel, row, p).AskForLines(tiles.size(t), panel);
         kernel.multiply(tiles.size(t), task.RowsAt(row) + k * 64 / kernel.chunk * tiles.size(t), slice(p, k),
                         depth_at(k), k == 0, c_tile, share == 0 ? nullptr : next + begin * 64, share);
         if (last) FinishTile(task, c_tile, row, tiles.size(t), p);
@@ -235,6 +272,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace qkv::simd {
 
+HWY_EXPORT(ConvertSteps);
 HWY_EXPORT(ConvertTile);
 HWY_EXPORT(RunLowTask);
 
@@ -354,35 +392,54 @@ LowPanels RestoreLow(const PackedForm& form, Tensor<uint8_t> groups, Tensor<floa
   return low;
 }
 
-void GemmLow(const GemmTask<float>& gemm, int64_t M, Precision precision, const LowPanels& w) {
+void GemmLow(const GemmTask<float>& task, int64_t M, Precision precision, const LowPanels& w) {
   Require(w.kernel == &KernelOf(precision), "gemm: the weights were packed for another instruction set ({}, not {})",
           w.kernel->name, KernelOf(precision).name);
+  RunLowProduct(task, M, {w.kernel, w.groups.data(), w.columns.data(), w.panels, w.depth}, {1, w.depth, 0});
+}
+
+void RunLowProduct(const GemmTask<float>& gemm, int64_t M, const LowOperand& w, const DepthCut& sections) {
   const TileKernel& kernel = *w.kernel;
   static thread_local LowScratch scratch;
   const int threads = NumThreads();
   const int64_t slab_rows = TaskCut::kBlockRows * std::max<int64_t>(kSlabBlocks, threads);
   const int64_t slabs = (M + slab_rows - 1) / slab_rows, most = (M + slabs - 1) / slabs;
-  const int64_t row_bytes = 64 / kernel.chunk;
-  Grow(scratch.rows, most * w.depth * row_bytes);
+  const int64_t row_bytes = 64 / kernel.chunk, section_bytes = most * sections.depth * row_bytes;
+  Grow(scratch.rows, sections.count * section_bytes);
   Grow(scratch.offsets, most * 2);
   if (static_cast<int>(scratch.c.size()) < threads) scratch.c.resize(static_cast<size_t>(threads));
 
   for (int64_t slab = 0; slab < slabs; ++slab) {
     const int64_t first = slab * M / slabs, rows = (slab + 1) * M / slabs - first;
-    const LowTask task{
-        gemm, w, kernel, BlockBytes(ActiveIsa()) / row_bytes, first, scratch.rows.data(), scratch.offsets.data()};
-    const TaskCut cut(rows, w.panels, threads);
-    for (Tensor<float>& c : scratch.c) Grow(c, cut.rows * (cut.panels + 1) * kernel.panel);
-    const int64_t tiles = (cut.rows + kernel.rows - 1) / kernel.rows;
-    ParallelTasks(cut.row_blocks * tiles, [&](int64_t t, int) {
-      const int64_t row = cut.RowOf(t / tiles);
-      QKV_DISPATCH(ConvertTile)(task, first + row, cut.RowOf(t / tiles + 1) - row, t % tiles);
+    uint8_t* const converted = scratch.rows.data();  // this thread's: the workers have their own `scratch`
+    float* const offsets = scratch.offsets.data();
+    Tensor<float>* const c = scratch.c.data();
+    const auto section = [&](int64_t s) {
+      LowTask task{gemm, w, kernel, BlockBytes(ActiveIsa()) / row_bytes, first, converted + s * section_bytes, offsets};
+      const int64_t k = s * sections.depth;
+      task.gemm.K = std::min(sections.depth, gemm.K - k);
+      task.gemm.x += k * gemm.x_step, task.gemm.y += s * sections.y_distance;
+      task.w.depth = std::min(sections.depth, w.depth - k);
+      task.w.groups += k * w.panels * kernel.panel * 4 / kernel.group;
+      return task;
+    };
+    const TaskCut cut(rows, w.panels, std::max(1, threads / static_cast<int>(sections.count)));
+    for (Tensor<float>& one : scratch.c) Grow(one, cut.rows * (cut.panels + 1) * kernel.panel);
+    const int64_t pieces =
+        gemm.x_step == 1 ? (cut.rows + kernel.rows - 1) / kernel.rows : (sections.depth + kLowSteps - 1) / kLowSteps;
+    const int64_t parts = cut.row_blocks * pieces;
+    ParallelTasks(sections.count * parts, [&](int64_t t, int) {
+      const int64_t block = t % parts / pieces, row = cut.RowOf(block), block_rows = cut.RowOf(block + 1) - row;
+      if (gemm.x_step == 1) {
+        QKV_DISPATCH(ConvertTile)(section(t / parts), first + row, block_rows, t % pieces);
+      } else {
+        QKV_DISPATCH(ConvertSteps)(section(t / parts), first + row, block_rows, t % pieces);
+      }
     });
-    Tensor<float>* const c = scratch.c.data();  // this thread's: the workers have their own `scratch`
-    ParallelTasks(cut.count(), [&](int64_t t, int thread) {
-      TaskCut::Part part = cut.at(t);
+    ParallelTasks(sections.count * cut.count(), [&](int64_t t, int thread) {
+      TaskCut::Part part = cut.at(t % cut.count());
       part.row += first;
-      QKV_DISPATCH(RunLowTask)(task, part, c[thread].data());
+      QKV_DISPATCH(RunLowTask)(section(t / cut.count()), part, c[thread].data());
     });
   }
 }

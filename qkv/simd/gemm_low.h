@@ -15,8 +15,20 @@ LowPanels PackLow(View<const float> w, Gate gate, Precision precision);
 /// for.
 LowPanels RestoreLow(const PackedForm& form, Tensor<uint8_t> groups, Tensor<float> columns);
 
+/// The right-hand operand of a product in the order of a kernel, wherever it lies.
+struct LowOperand {
+  const TileKernel* kernel = nullptr;
+  const uint8_t* groups = nullptr;  // [panels][depth / group][panel][group]
+  const float* columns = nullptr;   // as in LowPanels
+  int64_t panels = 0, depth = 0;
+};
+
 /// The product that `task` describes (its w and block_depth are not used) with M rows.
 /// Throws Error when w was packed for another instruction set.
 void GemmLow(const GemmTask<float>& task, int64_t M, Precision precision, const LowPanels& w);
+
+/// The same with sections of K, whose depth is a multiple of the kernel's chunk and whose panels follow each other in
+/// `w`. Rows of x may be neighbours instead of dense (task.x_step) where the kernel multiplies bfloat16 itself.
+void RunLowProduct(const GemmTask<float>& task, int64_t M, const LowOperand& w, const DepthCut& sections);
 
 }  // namespace qkv::simd::internal

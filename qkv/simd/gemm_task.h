@@ -43,12 +43,14 @@ struct SectionSums {
   int64_t row_stride, section, count;
 };
 
-/// Part of a panel before it is packed: element (k, n) lies at b[k · k_stride + n · n_stride], where one stride is 1.
+/// Part of some panels before they are packed: element (k, n) lies at b[k · k_stride + n · n_stride], where one stride
+/// is 1. Packed panels begin `distance` elements apart.
 template <typename T>
 struct PanelPiece {
   const T* b;
   int64_t k_stride, n_stride;
   int64_t depth, columns;
+  int64_t distance;
 };
 
 /// A product of M rows by `panels` panels on all threads; the kernels of gemm.cc are behind it.
@@ -84,15 +86,19 @@ class TaskCut {
   // Rows of a task: ViT's 197 tokens are one block, so that at batch 1 the weights are read once.
   static constexpr int64_t kBlockRows = 240;
 
-  // Columns are cut first: that costs nothing but copying rows of x on several threads. Rows are cut further only when
-  // there are more threads than columns to share.
+  // Columns are cut first: that costs nothing but copying rows of x on several threads. Rows are cut further when there
+  // are more threads than columns to share, or where the panels are so few that the copying is a part of the work.
   TaskCut(int64_t M, int64_t all_panels, int threads) : M_(M), all_panels_(all_panels) {
     const int64_t wanted = threads == 1 ? 1 : kTasksPerThread * threads;
-    row_blocks =
-        std::max((M + kBlockRows - 1) / kBlockRows, std::min((wanted + all_panels - 1) / all_panels, M / kLeastRows));
-    panels = std::clamp<int64_t>(all_panels * row_blocks / wanted, 1, kTaskPanels);
-    column_blocks_ = (all_panels + panels - 1) / panels;
+    const bool few = M > kBlockRows && all_panels <= kFewPanels;
+    row_blocks = std::max(
+        (M + kBlockRows - 1) / kBlockRows,
+        few ? std::min(wanted, M / kGoodRows) : std::min((wanted + all_panels - 1) / all_panels, M / kLeastRows));
     rows = (M + row_blocks - 1) / row_blocks;
+    panels = std::clamp<int64_t>(all_panels * row_blocks / wanted, 1, kTaskPanels * kBlockRows / rows);
+    column_blocks_ = (all_panels + panels - 1) / panels;
+    // One task more than threads would hold all of them up.
+    if (row_blocks == 1) column_blocks_ = std::min(all_panels, (column_blocks_ + threads - 1) / threads * threads);
   }
 
   struct Part {
@@ -110,10 +116,13 @@ class TaskCut {
   int64_t row_blocks, rows, panels;  // how many blocks of rows; rows and panels of a task at most
 
  private:
-  // Panels of a task at most: bounds the scratch tile.
+  // Panels of a whole block of rows at most: bounds the scratch tile.
   static constexpr int64_t kTaskPanels = 8;
-  // Rows of a task at least: below two tiles a slice of W is not used often enough to be worth fetching.
-  static constexpr int64_t kLeastRows = 28;
+  // With more panels than this, copying x costs less than 2 % on each thread.
+  static constexpr int64_t kFewPanels = 24;
+  // Rows of a task at least: below two tiles a slice of W is not used often enough to be worth fetching. Where there is
+  // a choice, twice as many.
+  static constexpr int64_t kLeastRows = 28, kGoodRows = 2 * kLeastRows;
   // Tasks for each thread, so that a thread that was held up does not hold up the rest for long.
   static constexpr int64_t kTasksPerThread = 4;
 

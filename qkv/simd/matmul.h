@@ -15,17 +15,21 @@ View<T> Transposed(const View<T>& matrix) {
 /// c[M, N] = epilogue(a[M, K] b[K, N]). Of a and of b one axis, whichever, must be dense, so that a linear layer's
 /// three products are the same call: y = x Wᵀ, dx = dy W, dW = dyᵀ x. The rows of c are dense; c must overlap neither a
 /// nor b. T is float or double. Where c is small and K is long, K is split; the split follows from M, N, K and the
-/// instruction set alone, so no result depends on the number of threads. Throws Error when the shapes do not fit or no
-/// axis is dense.
+/// instruction set alone, so no result depends on the number of threads.
+/// kBfloat16: a and b are rounded to bfloat16 on the way in, sums stay float, where T is float and the machine
+/// multiplies bfloat16 itself (Describe(kBfloat16).native); elsewhere nothing is rounded.
+/// Throws Error when the shapes do not fit, no axis is dense, or kInt8 is asked for.
 template <typename T>
-void MatMul(View<const T> a, View<const T> b, const Epilogue<T>& epilogue, View<T> c);
+void MatMul(View<const T> a, View<const T> b, const Epilogue<T>& epilogue, View<T> c,
+            Precision precision = Precision::kFloat32);
 
 /// c = a b, or += where gradients accumulate.
 template <typename T>
-void MatMul(View<const T> a, View<const T> b, View<T> c, bool accumulate = false) {
+void MatMul(View<const T> a, View<const T> b, View<T> c, bool accumulate = false,
+            Precision precision = Precision::kFloat32) {
   Epilogue<T> epilogue;
   if (accumulate) epilogue.residual = c.data(), epilogue.residual_stride = c.stride(0);
-  MatMul<T>(a, b, epilogue, c);
+  MatMul<T>(a, b, epilogue, c, precision);
 }
 
 }  // namespace qkv::simd

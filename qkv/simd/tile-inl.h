@@ -97,6 +97,16 @@ struct Accumulators {
     }
   }
 
+  // += row, the same to every r
+  HWY_INLINE void AddRow(const T* row) {
+    const Tag<T> d;
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 2
+      for (int v = 0; v < V; ++v) at[r][v] = hn::Add(at[r][v], hn::LoadU(d, row + v * kLanes<T>));
+    }
+  }
+
   HWY_INLINE void AddFrom(const T* c, int64_t stride) {
     const Tag<T> d;
 #pragma GCC unroll 16
@@ -107,18 +117,27 @@ struct Accumulators {
   }
 };
 
-// Cache lines to ask for while computing: `lines` of them from `next` on in every kGroup steps.
+// Cache lines to ask for while computing, in every kGroup steps: `lines` of them from `next` on, and `row_lines` of
+// rows that stand `stride` bytes apart, the first line of each row, then the second of each.
 struct Prefetch {
   static constexpr int64_t kGroup = 8;
   const char* next = nullptr;
   int64_t lines = 0;
 
+  const char* row = nullptr;
+  int64_t row_lines = 0, stride = 0, rows = 0, row_index = 0;
+
   HWY_INLINE void Some() {
     for (int64_t i = 0; i < lines; ++i, next += kAlignment) __builtin_prefetch(next, 0, 2);
+    for (int64_t i = 0; i < row_lines; ++i) {
+      __builtin_prefetch(row, 0, 2);
+      row += stride;
+      if (++row_index == rows) row += static_cast<int64_t>(kAlignment) - rows * stride, row_index = 0;
+    }
   }
 };
 
-// += Σ_{k < depth} A(r, k) · B(k) with A in chunks: [depth / kChunk][R][kChunk].
+// += Σ_{k < depth} A(r, k) · B(k) with A in chunks, [depth / kChunk][R][kChunk].
 template <typename T, int R, int V>
 HWY_INLINE void MultiplyChunks(Accumulators<T, R, V>& acc, const T* a, const T* b, int64_t depth, Prefetch& prefetch) {
   constexpr int64_t kWidth = V * kLanes<T>;
@@ -130,6 +149,18 @@ HWY_INLINE void MultiplyChunks(Accumulators<T, R, V>& acc, const T* a, const T* 
       const T* const group_end = std::min(end, b + Prefetch::kGroup * kWidth);
       for (; b != group_end; b += kWidth, ++a_k) acc.template Step<kChunk>(a_k, b);
     }
+  }
+}
+
+// The same with A in steps, [depth][R].
+template <typename T, int R, int V>
+HWY_INLINE void MultiplySteps(Accumulators<T, R, V>& acc, const T* a, const T* b, int64_t depth, Prefetch& prefetch) {
+  constexpr int64_t kWidth = V * kLanes<T>;
+  const T* const end = b + depth * kWidth;
+  while (b != end) {
+    prefetch.Some();
+    const T* const group_end = std::min(end, b + Prefetch::kGroup * kWidth);
+    for (; b != group_end; b += kWidth, a += R) acc.template Step<1>(a, b);
   }
 }
 
@@ -154,8 +185,9 @@ HWY_INLINE void ForRows(int rows, F&& f) {
     QKV_ROWS(1)
     QKV_ROWS(2)
     QKV_ROWS(3)
-    QKV_ROWS(4) QKV_ROWS(5) QKV_ROWS(6) QKV_ROWS(7) QKV_ROWS(8) QKV_ROWS(9) QKV_ROWS(10) QKV_ROWS(11) QKV_ROWS(12)
-        QKV_ROWS(13) QKV_ROWS(14)
+    QKV_ROWS(4)
+    QKV_ROWS(5) QKV_ROWS(6) QKV_ROWS(7) QKV_ROWS(8) QKV_ROWS(9) QKV_ROWS(10) QKV_ROWS(11) QKV_ROWS(12) QKV_ROWS(13)
+        QKV_ROWS(14)
   }
 #undef QKV_ROWS
 }

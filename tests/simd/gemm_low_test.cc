@@ -8,14 +8,13 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <optional>
 #include <vector>
 
 #include "qkv/core/dtype.h"
 #include "qkv/core/parallel.h"
 #include "qkv/simd/gemm.h"
 #include "qkv/simd/reference.h"
-#include "tests/simd/amx_trap.h"
+#include "tests/simd/software_amx.h"
 #include "tests/support/isas.h"
 #include "tests/support/sampler.h"
 #include "tests/support/tolerance.h"
@@ -25,40 +24,6 @@ namespace {
 
 constexpr Precision kLow[] = {Precision::kBfloat16, Precision::kInt8};
 constexpr float kInfinity = std::numeric_limits<float>::infinity(), kNaN = std::numeric_limits<float>::quiet_NaN();
-
-bool Available(Isa isa) {
-  const std::vector<Isa> isas = AvailableIsas();
-  return std::find(isas.begin(), isas.end(), isa) != isas.end();
-}
-
-// Gives a test of kAmx the instructions in software where the machine has none. Few rows of int8 go to the kernel of
-// AVX-512 VNNI, which the machine must have.
-class SoftwareAmx {
-#if defined(__x86_64__) && defined(__linux__)
- public:
-  static bool Needed() { return !Available(Isa::kAmx) && Available(Isa::kAvx512) && internal::HasAvx512Vnni(); }
-  SoftwareAmx() {
-    if (testing::WithParamInterface<IsaParameter>::GetParam().isa != Isa::kAmx || !Needed()) return;
-    internal::SetAmxForTest(true);
-    trap_.emplace();
-  }
-  ~SoftwareAmx() {
-    if (trap_) internal::SetAmxForTest(false);
-  }
-
- private:
-  std::optional<AmxTrap> trap_;
-#else
- public:
-  static bool Needed() { return false; }
-#endif
-};
-
-std::vector<IsaParameter> ParametersWithAmx() {
-  std::vector<IsaParameter> parameters = IsaParameters();
-  if (SoftwareAmx::Needed()) parameters.push_back({Isa::kAmx});
-  return parameters;
-}
 
 class GemmLowTest : private SoftwareAmx, public IsaTest {
  protected:
