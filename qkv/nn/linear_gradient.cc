@@ -15,7 +15,8 @@ void RequireBias(View<T> bias, int64_t outputs) {
 }  // namespace
 
 template <typename T>
-void LinearForward(View<const T> x, const LinearParameters<const T>& p, View<T> y, View<const T> residual) {
+void LinearForward(View<const T> x, const LinearParameters<const T>& p, View<T> y, View<const T> residual,
+                   simd::Precision precision) {
   RequireBias(p.bias, p.weight.dim(0));
   simd::Epilogue<T> epilogue;
   epilogue.bias = p.bias.data();
@@ -25,28 +26,29 @@ void LinearForward(View<const T> x, const LinearParameters<const T>& p, View<T> 
     epilogue.residual = residual.data();
     epilogue.residual_stride = residual.stride(0);
   }
-  simd::MatMul<T>(x, simd::Transposed(p.weight), epilogue, y);
+  simd::MatMul<T>(x, simd::Transposed(p.weight), epilogue, y, precision);
 }
 
 template <typename T>
 void LinearBackward(View<const T> x, const LinearParameters<const T>& p, View<const T> dy, View<T> dx, bool add,
-                    const LinearParameters<T>& d) {
-  if (!d.weight.empty()) simd::MatMul<T>(simd::Transposed(dy), x, d.weight, true);
+                    const LinearParameters<T>& d, simd::Precision precision) {
+  if (!d.weight.empty()) simd::MatMul<T>(simd::Transposed(dy), x, d.weight, true, precision);
   if (!d.bias.empty()) {
     RequireBias(d.bias, dy.dim(1));
     ForColumnRanges(dy.dim(1), dy.dim(0), [&](int64_t begin, int64_t end) {
       simd::AddRows<T>(dy.at(0, begin), dy.stride(0), dy.dim(0), end - begin, d.bias.at(begin));
     });
   }
-  if (!dx.empty()) simd::MatMul<T>(dy, p.weight, dx, add);
+  if (!dx.empty()) simd::MatMul<T>(dy, p.weight, dx, add, precision);
 }
 
-template void LinearForward(View<const float>, const LinearParameters<const float>&, View<float>, View<const float>);
-template void LinearForward(View<const double>, const LinearParameters<const double>&, View<double>,
-                            View<const double>);
-template void LinearBackward(View<const float>, const LinearParameters<const float>&, View<const float>, View<float>,
-                             bool, const LinearParameters<float>&);
-template void LinearBackward(View<const double>, const LinearParameters<const double>&, View<const double>,
-                             View<double>, bool, const LinearParameters<double>&);
+#define QKV_INSTANTIATE(T)                                                                                    \
+  template void LinearForward(View<const T>, const LinearParameters<const T>&, View<T>, View<const T>,        \
+                              simd::Precision);                                                               \
+  template void LinearBackward(View<const T>, const LinearParameters<const T>&, View<const T>, View<T>, bool, \
+                               const LinearParameters<T>&, simd::Precision);
+QKV_INSTANTIATE(float)
+QKV_INSTANTIATE(double)
+#undef QKV_INSTANTIATE
 
 }  // namespace qkv::nn

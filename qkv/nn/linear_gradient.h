@@ -2,6 +2,7 @@
 #pragma once
 
 #include "qkv/core/tensor.h"
+#include "qkv/simd/gemm.h"
 
 namespace qkv::nn {
 
@@ -16,15 +17,16 @@ struct LinearParameters {
 };
 
 /// y = x Wᵀ + b, + residual where it is given. x: [R, I]; y, residual: [R, O]; rows may be strided; residual may be y.
-/// Throws Error when the shapes do not fit.
+/// precision: what the product's factors may be rounded to, see simd::MatMul. Throws Error when the shapes do not fit.
 template <typename T>
-void LinearForward(View<const T> x, const LinearParameters<const T>& p, View<T> y, View<const T> residual = {});
+void LinearForward(View<const T> x, const LinearParameters<const T>& p, View<T> y, View<const T> residual = {},
+                   simd::Precision precision = simd::Precision::kFloat32);
 
 /// Adds dyᵀ x to d.weight and the sum of the rows of dy to d.bias, where they are not empty; writes dy W to dx, or adds
-/// it, unless dx is empty. x, dx: [R, I]; dy: [R, O]; rows may be strided; dx may be x; without d.weight, x is not read.
-/// The same bits for any number of threads. Throws Error when the shapes do not fit.
+/// it, unless dx is empty. x, dx: [R, I]; dy: [R, O]; rows may be strided; dx may be x; without d.weight, x is not
+/// read. The same bits for any number of threads. Throws Error when the shapes do not fit.
 template <typename T>
 void LinearBackward(View<const T> x, const LinearParameters<const T>& p, View<const T> dy, View<T> dx, bool add,
-                    const LinearParameters<T>& d);
+                    const LinearParameters<T>& d, simd::Precision precision = simd::Precision::kFloat32);
 
 }  // namespace qkv::nn

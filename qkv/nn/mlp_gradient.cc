@@ -65,10 +65,10 @@ void MlpForward(View<const T> x, const MlpParameters<const T>& p, const MlpSetti
   cache.moments = p.norm.empty() ? View<T>() : arena.New<T>({rows, 2});
   const Arena::Scope scope(arena);
   const View<T> activated = arena.New<T>({rows, M});
-  LinearForward<T>(x, p.fc1, cache.hidden);
+  LinearForward<T>(x, p.fc1, cache.hidden, {}, settings.precision);
   Activate<T>(settings, cache.hidden, activated);
   if (!p.norm.empty()) NormForward<T>(activated, p.norm, static_cast<T>(settings.eps), activated, cache.moments);
-  LinearForward<T>(activated, p.fc2, y, residual);
+  LinearForward<T>(activated, p.fc2, y, residual, settings.precision);
 }
 
 template <typename T>
@@ -79,18 +79,18 @@ void MlpBackward(View<const T> x, const MlpParameters<const T>& p, const MlpSett
   const int64_t rows = x.dim(0), M = HiddenWidth(settings, cache.hidden.dim(1));
   const View<T> dinner = arena.New<T>({rows, M});  // by what fc2 reads, then by what the activation gives
   if (p.norm.empty()) {
-    LinearBackward<T>({}, p.fc2, dy, dinner, false, {});
+    LinearBackward<T>({}, p.fc2, dy, dinner, false, {}, settings.precision);
     Differentiate<T>(settings, cache.hidden, dinner, dinner);
-    LinearBackward<T>(dinner, p.fc2, dy, {}, false, d.fc2);
+    LinearBackward<T>(dinner, p.fc2, dy, {}, false, d.fc2, settings.precision);
   } else {
     const View<T> activated = arena.New<T>({rows, M}), normed = arena.New<T>({rows, M});
     Activate<T>(settings, cache.hidden, activated);
     Renormalise<T>(activated, cache.moments, p.norm, normed);
-    LinearBackward<T>(normed, p.fc2, dy, dinner, false, d.fc2);
+    LinearBackward<T>(normed, p.fc2, dy, dinner, false, d.fc2, settings.precision);
     NormBackward<T>(activated, cache.moments, p.norm, dinner, dinner, false, d.norm);
     Differentiate<T>(settings, cache.hidden, dinner, {});
   }
-  LinearBackward<T>(x, p.fc1, cache.hidden, dx, add, d.fc1);
+  LinearBackward<T>(x, p.fc1, cache.hidden, dx, add, d.fc1, settings.precision);
 }
 
 #define QKV_INSTANTIATE(T)                                                                                           \

@@ -20,7 +20,8 @@ struct MlpParameters {
 struct MlpSettings {
   simd::Activation activation = simd::Activation::kGelu;
   simd::Gate gate = simd::Gate::kNone;
-  double eps = 1e-6;  // of the norm
+  double eps = 1e-6;                                      // of the norm
+  simd::Precision precision = simd::Precision::kFloat32;  // of the products, see simd::MatMul
 };
 
 /// What the forward pass keeps, in the arena that it was given. What fc2 read is not kept: its values come for little

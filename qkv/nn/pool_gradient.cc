@@ -107,14 +107,15 @@ void AttentionPoolForward(View<const T> x, int64_t begin, const AttentionPoolPar
   cache.y = arena.New<T>({B, D});
   cache.normed = arena.New<T>({B, D}), cache.moments = arena.New<T>({B, 2});
 
-  LinearForward<T>(p.latent.reshape({1, D}), p.query, cache.query);
-  ForEachMatrix([&](View<const T> from, View<T> to) { LinearForward<T>(from, p.key_value, to); },
+  const simd::Precision precision = settings.mlp.precision;
+  LinearForward<T>(p.latent.reshape({1, D}), p.query, cache.query, {}, precision);
+  ForEachMatrix([&](View<const T> from, View<T> to) { LinearForward<T>(from, p.key_value, to, {}, precision); },
                 x.slice(1, begin, x.dim(1)), cache.key_value);
   // The same query for every image: a batch stride of zero.
   const View<const T> query(cache.query.data(), {B, H, 1, D / H}, {0, D / H, D / H, 1});
   attention::Attention<T>(query, AsHeads(cache.key_value, 0, H), AsHeads(cache.key_value, 1, H), {},
                           AsHeads(cache.joined, H), arena, cache.lse);
-  LinearForward<T>(cache.joined, p.projection, cache.y);
+  LinearForward<T>(cache.joined, p.projection, cache.y, {}, precision);
   NormForward<T>(cache.y, p.norm, static_cast<T>(settings.eps), cache.normed, cache.moments);
   MlpForward<T>(cache.normed, p.mlp, settings.mlp, cache.y, out, cache.mlp, arena);
 }
@@ -131,7 +132,8 @@ void AttentionPoolBackward(View<const T> x, int64_t begin, const AttentionPoolPa
   MlpBackward<T>(cache.normed, p.mlp, settings.mlp, cache.mlp, dout, dnormed, false, d.mlp, arena);
   for (int64_t b = 0; b < B; ++b) std::copy_n(dout.row(b), D, dy.row(b));
   NormBackward<T>(cache.y, cache.moments, p.norm, dnormed, dy, true, d.norm);
-  LinearBackward<T>(cache.joined, p.projection, dy, djoined, false, d.projection);
+  const simd::Precision precision = settings.mlp.precision;
+  LinearBackward<T>(cache.joined, p.projection, dy, djoined, false, d.projection, precision);
 
   const View<T> dquery = arena.New<T>({B, D}), dkey_value = arena.New<T>(cache.key_value.shape());
   attention::BackwardTensors<T> tensors;
@@ -144,10 +146,10 @@ void AttentionPoolBackward(View<const T> x, int64_t begin, const AttentionPoolPa
   const View<T> dquery_sum = arena.New<T>({1, D});
   std::fill_n(dquery_sum.data(), D, T(0));
   simd::AddRows<T>(dquery.data(), D, B, D, dquery_sum.data());
-  LinearBackward<T>(p.latent.reshape({1, D}), p.query, dquery_sum, d.latent.reshape({1, D}), true, d.query);
+  LinearBackward<T>(p.latent.reshape({1, D}), p.query, dquery_sum, d.latent.reshape({1, D}), true, d.query, precision);
   if (!add) ClearPrefix(dx, begin);
   ForEachMatrix([&](View<const T> from, View<const T> dto,
-                    View<T> dfrom) { LinearBackward<T>(from, p.key_value, dto, dfrom, add, d.key_value); },
+                    View<T> dfrom) { LinearBackward<T>(from, p.key_value, dto, dfrom, add, d.key_value, precision); },
                 x.slice(1, begin, N), View<const T>(dkey_value), dx.slice(1, begin, N));
 }
 

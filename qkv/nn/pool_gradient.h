@@ -30,7 +30,7 @@ struct AttentionPoolParameters {
 
 struct AttentionPoolSettings {
   int64_t heads = 1;  // of D / heads features
-  MlpSettings mlp;
+  MlpSettings mlp;    // its precision is that of all products
   double eps = 1e-6;  // of the norm
 };
 

@@ -1,6 +1,7 @@
 // The linear layer in training.
 #include "qkv/nn/linear_gradient.h"
 
+#include "qkv/simd/matmul.h"
 #include "tests/nn/training.h"
 
 namespace qkv::nn {
@@ -75,6 +76,26 @@ TEST_P(LinearGradientTest, FloatEqualsDouble) {
 
 TEST_P(LinearGradientTest, SameBitsForAnyThreads) {
   CheckThreads(LinearLayer{.rows = 1700, .inputs = 40, .outputs = 70});
+}
+
+// The three products round their factors where they are asked to.
+TEST_P(LinearGradientTest, Bfloat16) {
+  constexpr auto kBfloat16 = simd::Precision::kBfloat16;
+  const LinearLayer layer{.rows = 70, .inputs = 37, .outputs = 53, .bias = false};
+  const Numbers<float> n(layer);
+  const View<const float> x = n.x, dy = n.dy;
+  Cut<const float> cut(n.weights.view());
+  const LinearParameters<const float> p = cut.Linear(53, 37, false);
+  auto y = Tensor<float>(layer.y()), dx = Tensor<float>(layer.x()), d = n.d_before.Clone();
+  auto y_expected = y.Clone(), dx_expected = dx.Clone(), d_expected = n.d_before.Clone();
+  LinearForward<float>(x, p, y, {}, kBfloat16);
+  LinearBackward<float>(x, p, dy, dx, false, Cut<float>(d.view()).Linear(53, 37, false), kBfloat16);
+  simd::MatMul<float>(x, simd::Transposed(p.weight), y_expected.view(), false, kBfloat16);
+  simd::MatMul<float>(dy, p.weight, dx_expected.view(), false, kBfloat16);
+  simd::MatMul<float>(simd::Transposed(dy), x, d_expected.view().reshape({53, 37}), true, kBfloat16);
+  ExpectSameBits(y, y_expected, "y");
+  ExpectSameBits(dx, dx_expected, "dx");
+  ExpectSameBits(d, d_expected, "gradients of the weights");
 }
 
 TEST(LinearGradient, LeavesOutWhatIsNotAskedFor) {

@@ -18,6 +18,7 @@ struct MlpLayer {
   Activation activation = Activation::kGelu;
   Gate gate = Gate::kNone;
   bool norm = false, bias = true, residual = false;
+  simd::Precision precision = simd::Precision::kFloat32;
 
   int64_t hidden() const { return gate == Gate::kNone ? M : 2 * M; }
   Shape x() const { return {rows, D}; }
@@ -37,7 +38,7 @@ struct MlpLayer {
   // With a residual, y = x + mlp(x) as in a block, whose backward pass adds to dx.
   template <typename T>
   void Run(View<const T> weights, View<const T> x, View<T> y, const Gradients<T>& g) const {
-    const MlpSettings settings{.activation = activation, .gate = gate, .eps = 0.25};
+    const MlpSettings settings{.activation = activation, .gate = gate, .eps = 0.25, .precision = precision};
     Arena arena;
     MlpCache<T> cache;
     MlpForward<T>(x, Parameters<const T>(weights), settings, residual ? x : View<const T>(), y, cache, arena);
@@ -73,6 +74,26 @@ TEST_P(MlpGradientTest, FloatEqualsDouble) {
       CheckFloat(MlpLayer{.rows = 35, .D = 23, .M = M, .activation = Activation::kGelu, .gate = gate});
       CheckFloat(MlpLayer{.rows = 35, .D = 23, .M = M, .activation = Activation::kSilu, .gate = gate, .norm = true});
     }
+  }
+}
+
+// Where the machine multiplies bfloat16, each product rounds its factors to 8 bits: 2^-8 of what it sums, in products
+// up to three deep. Elsewhere the products are those of float.
+TEST_P(MlpGradientTest, Bfloat16) {
+  for (const bool norm : {false, true}) {
+    MlpLayer layer{.rows = 70, .D = 64, .M = 128, .norm = norm, .precision = simd::Precision::kBfloat16};
+    const auto got = RunPasses(layer, Numbers<float>(layer));
+    const auto exact = RunPasses(layer, Numbers<double>(layer));
+    layer.precision = simd::Precision::kFloat32;
+    const auto single = RunPasses(layer, Numbers<float>(layer));
+    const bool native = simd::Describe(simd::Precision::kBfloat16).native;
+    const auto check = [&](const Tensor<float>& value, const Tensor<double>& reference, const Tensor<float>& plain) {
+      EXPECT_LE(RelativeError(value, reference), 4 * 0x1p-8);
+      EXPECT_EQ(RelativeError(value, Cast<double>(plain)) == 0, !native);
+    };
+    check(got.y, exact.y, single.y);
+    check(got.dx, exact.dx, single.dx);
+    check(got.d, exact.d, single.d);
   }
 }
 
