@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <utility>
 
 #include "hwy/highway.h"
@@ -167,9 +166,15 @@ HWY_INLINE void MultiplySteps(Accumulators<T, R, V>& acc, const T* a, const T* b
 // Copies `rows` rows of `depth` elements into the chunks that MultiplyChunks reads.
 template <typename T>
 HWY_INLINE void CopyToChunks(const T* a, int64_t stride, int rows, int64_t depth, T* chunks) {
+  const Tag<T> d;
   for (int64_t k = 0; k < depth; k += kChunk) {
-    const size_t bytes = sizeof(T) * static_cast<size_t>(std::min<int64_t>(kChunk, depth - k));
-    for (int r = 0; r < rows; ++r, chunks += kChunk) std::memcpy(chunks, a + r * stride + k, bytes);
+    const int64_t count = std::min<int64_t>(kChunk, depth - k);
+    for (int r = 0; r < rows; ++r, chunks += kChunk) {
+      const T* from = a + r * stride + k;
+      int64_t i = 0;
+      for (; i + kLanes<T> <= count; i += kLanes<T>) hn::StoreU(hn::LoadU(d, from + i), d, chunks + i);
+      for (; i < count; ++i) chunks[i] = from[i];
+    }
   }
 }
 
@@ -186,8 +191,8 @@ HWY_INLINE void ForRows(int rows, F&& f) {
     QKV_ROWS(2)
     QKV_ROWS(3)
     QKV_ROWS(4)
-    QKV_ROWS(5) QKV_ROWS(6) QKV_ROWS(7) QKV_ROWS(8) QKV_ROWS(9) QKV_ROWS(10) QKV_ROWS(11) QKV_ROWS(12) QKV_ROWS(13)
-        QKV_ROWS(14)
+    QKV_ROWS(5)
+    QKV_ROWS(6) QKV_ROWS(7) QKV_ROWS(8) QKV_ROWS(9) QKV_ROWS(10) QKV_ROWS(11) QKV_ROWS(12) QKV_ROWS(13) QKV_ROWS(14)
   }
 #undef QKV_ROWS
 }

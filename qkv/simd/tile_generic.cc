@@ -1,5 +1,6 @@
 // Tiles in low precision for machines without instructions for it.
 #include <algorithm>
+#include <cstring>
 
 #include "qkv/simd/targets.h"
 #include "qkv/simd/tile_kernel.h"
