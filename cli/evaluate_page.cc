@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
 #include "cli/evaluate.h"
 #include "qkv/image/draw.h"
@@ -18,10 +19,10 @@ constexpr const char* kElsewhere = "others";
 // Classes whose names and numbers fit into a picture.
 constexpr size_t kNamedClasses = 40, kNumberedClasses = 20;
 
-// Shares of a class's images, [classes, columns].
+// Shares of a class's images in whole percent, [classes, columns].
 struct Confusion {
   int64_t rows = 0, columns = 0;
-  std::vector<double> shares;
+  std::vector<double> percent;
 };
 
 Confusion ConfusionOf(const Assessment& assessment) {
@@ -32,20 +33,20 @@ Confusion ConfusionOf(const Assessment& assessment) {
     const int64_t images = e.images_of(truth);
     int64_t left = images;
     const auto share = [&](int64_t count) {
-      return images > 0 ? static_cast<double>(count) / static_cast<double>(images) : report::kMissing;
+      return images > 0 ? std::round(100 * static_cast<double>(count) / static_cast<double>(images)) : report::kMissing;
     };
     for (const int64_t guess : assessment.labels) {
-      confusion.shares.push_back(share(e.confusion(truth, guess)));
+      confusion.percent.push_back(share(e.confusion(truth, guess)));
       left -= e.confusion(truth, guess);
     }
-    confusion.shares.push_back(share(left));
+    confusion.percent.push_back(share(left));
     elsewhere = elsewhere || left > 0;
   }
   if (elsewhere) return confusion;
   Confusion square{confusion.rows, confusion.rows, {}};
   for (int64_t row = 0; row < square.rows; ++row) {
-    const auto begin = confusion.shares.begin() + row * confusion.columns;
-    square.shares.insert(square.shares.end(), begin, begin + square.columns);
+    const auto begin = confusion.percent.begin() + row * confusion.columns;
+    square.percent.insert(square.percent.end(), begin, begin + square.columns);
   }
   return square;
 }
@@ -94,10 +95,10 @@ std::string ConfusionSvg(const Assessment& assessment) {
                       .column_name = "taken for",
                       .row_count = confusion.rows,
                       .column_count = confusion.columns,
-                      .values = confusion.shares,
+                      .values = confusion.percent,
                       .low = 0,
-                      .high = 1,
-                      .value_name = "share of the row",
+                      .high = 100,
+                      .value_name = "% of the row",
                       .numbers = assessment.names.size() <= kNumberedClasses};
   if (assessment.names.size() <= kNamedClasses) {
     map.rows = map.columns = assessment.names;
@@ -107,7 +108,7 @@ std::string ConfusionSvg(const Assessment& assessment) {
 }
 
 image::Image ConfusionPicture(const Assessment& assessment) {
-  constexpr int64_t kMargin = 8, kLine = 12, kSide = 600, kGreatestCell = 48;
+  constexpr int64_t kMargin = 8, kLine = 12, kSide = 600, kGreatestCell = 48, kGap = 4;
   constexpr image::Colour kInk = {31, 35, 40}, kPaper = {255, 255, 255};
   const Confusion confusion = ConfusionOf(assessment);
   const int64_t cell = std::clamp<int64_t>(kSide / confusion.columns, 1, kGreatestCell);
@@ -123,9 +124,9 @@ image::Image ConfusionPicture(const Assessment& assessment) {
   image::DrawText(picture, "down: is, across: taken for", kMargin, kMargin, 1, kInk);
   for (int64_t row = 0; row < confusion.rows; ++row) {
     for (int64_t column = 0; column < confusion.columns; ++column) {
-      const double share = confusion.shares[static_cast<size_t>(row * confusion.columns + column)];
+      const double percent = confusion.percent[static_cast<size_t>(row * confusion.columns + column)];
       image::Fill(picture, top + row * cell, left + column * cell, cell, cell,
-                  image::ColourAt(image::ColourMap::kSequential, share));
+                  image::ColourAt(image::ColourMap::kSequential, percent / 100));
     }
     if (!named) continue;
     const std::string& name = assessment.names[static_cast<size_t>(row)];
@@ -134,7 +135,7 @@ image::Image ConfusionPicture(const Assessment& assessment) {
   for (int64_t column = 0; named && column < confusion.columns; ++column) {
     // As much of the name as there is room for.
     std::string name = column < confusion.rows ? assessment.names[static_cast<size_t>(column)] : kElsewhere;
-    while (!name.empty() && image::TextWidth(name, 1) > cell) name.pop_back();
+    while (!name.empty() && image::TextWidth(name, 1) > cell - kGap) name.pop_back();
     image::DrawText(picture, name, top - kLine, left + column * cell + (cell - image::TextWidth(name, 1)) / 2, 1, kInk);
   }
   return picture;
@@ -142,9 +143,11 @@ image::Image ConfusionPicture(const Assessment& assessment) {
 
 std::string Html(const Assessment& assessment, const std::vector<ClassScore>& scores) {
   const train::Evaluation& e = assessment.evaluation;
-  report::Page page(fmt::format("{} on labelled images", assessment.model), assessment.data);
+  const std::filesystem::path path = (std::filesystem::path(assessment.model) / "").parent_path();
+  report::Page page(fmt::format("{} on labelled images", path.filename().string()), assessment.data);
   page.Section("In numbers");
   std::vector<std::pair<std::string, std::string>> facts = {
+      {"Model", assessment.model},
       {"Top-1 accuracy", Percent(e.top1())},
       {"Top-5 accuracy", Percent(e.top5())},
       {"Images", report::WithCommas(e.images())},
@@ -155,9 +158,10 @@ std::string Html(const Assessment& assessment, const std::vector<ClassScore>& sc
   page.Facts(facts);
 
   page.Section("Who is taken for whom");
-  page.Figure(ConfusionSvg(assessment),
-              "Each row is a class, and sums to 1: which share of its images was taken for which class. What is beside "
-              "the diagonal is wrong.");
+  page.Figure(
+      ConfusionSvg(assessment),
+      "Each row is a class, and sums to 100 %: which share of its images was taken for which class. What is beside "
+      "the diagonal is wrong.");
   report::Table table{.columns = {{"class", report::Align::kLeft},
                                   {"images"},
                                   {"accuracy"},
