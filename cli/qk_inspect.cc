@@ -208,14 +208,14 @@ void PrintTable(const Inspection& inspection) {
         return t.logits.empty() ? std::string("–") : fmt::format("{:.0f} %", 100 * of(t.logits[i]));
       };
       const auto part = [&](inspect::LogitPart which) {
-        return share([which](const inspect::LogitShares& head) { return head.share[which]; });
+        return share([which](const inspect::LogitShares& logits) { return logits.share[which]; });
       };
       const auto number = [](double value, const char* unit, double times, int digits) {
         return std::isfinite(value) ? fmt::format("{:.{}f}{}", times * value, digits, unit) : std::string("–");
       };
       const inspect::HeadAttention& a = t.attention[i];
       row.insert(row.end(), {part(inspect::kPositionPosition), part(inspect::kContentContent),
-                             share([](const inspect::LogitShares& head) { return head.same; }),
+                             share([](const inspect::LogitShares& logits) { return logits.same; }),
                              number(a.entropy, "", 1, 2), number(a.distance, "", 1, 2), number(a.near, " %", 100, 0)});
       if (inspection.config.class_token) row.push_back(number(a.class_token, " %", 100, 0));
     }
