@@ -65,7 +65,8 @@ void FillScores(View<const T> q, View<const T> k, const Options<T>& options, int
   if (options.causal == Causal::kBottomRight) task.visible = row + 1 + k.dim(2) - q.dim(2);
   if (options.dropout > 0) {
     task.dropout_below = simd::DropoutThreshold(options.dropout), task.dropout_scale = 1 / (1 - options.dropout);
-    task.dropout_seed = simd::MixSeed(options.seed, static_cast<uint64_t>(b * q.dim(1) + h)), task.dropout_row = row;
+    const int64_t head = (options.first_batch + b) * q.dim(1) + h;
+    task.dropout_seed = simd::MixSeed(options.seed, static_cast<uint64_t>(head)), task.dropout_row = row;
   }
   if (const auto& bias = options.bias; !bias.empty()) {
     task.bias_stride = BroadcastStride(bias, 2), task.bias_key_stride = bias.stride(3);
