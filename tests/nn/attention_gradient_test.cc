@@ -153,9 +153,9 @@ std::vector<Case> Cases() {
 }
 
 class AttentionGradient : public testing::TestWithParam<Case> {};
-INSTANTIATE_TEST_SUITE_P(Kinds, AttentionGradient, testing::ValuesIn(Cases()), [](const auto& info) {
-  return std::string(kKindNames[static_cast<int>(info.param.kind)]) + "Rows" + std::to_string(info.param.rows) +
-         kOptionNames[static_cast<int>(info.param.option)];
+INSTANTIATE_TEST_SUITE_P(Kinds, AttentionGradient, testing::ValuesIn(Cases()), [](const auto& test) {
+  return std::string(kKindNames[static_cast<int>(test.param.kind)]) + "Rows" + std::to_string(test.param.rows) +
+         kOptionNames[static_cast<int>(test.param.option)];
 });
 
 TEST_P(AttentionGradient, IsThatOfTheLoss) {

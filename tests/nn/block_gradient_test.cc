@@ -86,7 +86,7 @@ INSTANTIATE_TEST_SUITE_P(Options, BlockGradient,
                                                    .gate = simd::Gate::kLast,
                                                    .mlp_norm = true,
                                                    .rows = 2}),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& test) { return test.param.name; });
 
 TEST_P(BlockGradient, IsThatOfTheLoss) { CheckFiniteDifferences(BlockLayer{GetParam()}); }
 TEST_P(BlockGradient, IsInFloatWhatItIsInDouble) {

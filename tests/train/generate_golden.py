@@ -1,114 +1,129 @@
 #!/usr/bin/env python3
-"""Writes tests/train/golden/training.safetensors: what PyTorch and timm make of losses, optimizers and schedules.
+"""Writes tests/train/golden/KIND.safetensors: a small ViT trained by PyTorch, for each kind of queries and keys.
 
     PYTHON tests/train/generate_golden.py      (tools/reference_env.sh prints the Python)
 
-Inputs stand there in float32, results as computed in float32, and with ".float64" as computed in float64 from the same
+"weights/NAME" (timm's names, those of docs/kinds.md for `shared`) and "pixels" are where training starts, image i is of
+class i mod CLASSES. "gradients/NAME" are the gradients of the mean cross entropy in the first step, "losses" are those
+of STEPS steps of AdamW on the same batch: all as computed in float32, and with ".float64" in float64 from the same
 numbers.
-
-loss/logits [R,C], loss/labels [R] (one is ignored), loss/targets [R,C]; of CASE = hard, smooth, soft, soft_smooth:
-CASE/loss [R], the loss of each row, and CASE/dlogits, the gradient of their mean.
-optimizer/weights [n], optimizer/gradients [STEPS,n]; of CASE = adamw, adamw_plain (no decay), sgd, sgd_nesterov:
-CASE/weights [n] after all steps, CASE/average and CASE/average_warm [n], timm's ModelEmaV3 of them.
-schedule/cosine, schedule/one_cycle: the learning rate of each step.
 """
 import pathlib
-import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "tools"))
-import torchvision_stub  # noqa: F401  before timm
 import torch
 from safetensors.torch import save_file
-from timm.utils import ModelEmaV3
-from torch.nn.functional import cross_entropy
+from torch import nn
+from torch.nn import functional as F
 
 FOLDER = pathlib.Path(__file__).parent / "golden"
-ROWS, CLASSES = 9, 11
-ELEMENTS, STEPS, RATE = 13, 12, 0.01
-PRECISIONS = {"": torch.float32, ".float64": torch.float64}
+IMAGE, PATCH, CHANNELS, WIDTH, DEPTH, HEADS, HIDDEN, CLASSES = 12, 4, 3, 16, 2, 2, 32, 5
+BATCH, STEPS = 6, 20
+ADAMW = {"lr": 2e-3, "betas": (0.9, 0.999), "eps": 1e-8}
+WEIGHT_DECAY = 0.05  # of matrices only
+KINDS = ("separate", "shared", "no_bias", "qk_norm")
 
 
-def losses(golden):
-    logits = 4 * torch.randn(ROWS, CLASSES)
-    labels = torch.randint(CLASSES, (ROWS,))
-    labels[3] = -100
-    targets = torch.softmax(3 * torch.randn(ROWS, CLASSES), -1)
-    golden |= {"loss/logits": logits, "loss/labels": labels, "loss/targets": targets}
-    cases = {"hard": (labels, 0), "smooth": (labels, 0.1), "soft": (targets, 0), "soft_smooth": (targets, 0.2)}
-    for name, (target, smoothing) in cases.items():
-        for suffix, dtype in PRECISIONS.items():
-            z = logits.to(dtype, copy=True).requires_grad_()
-            t = target.to(dtype) if target.is_floating_point() else target
-            rows = cross_entropy(z, t, label_smoothing=smoothing, reduction="none")
-            cross_entropy(z, t, label_smoothing=smoothing).backward()
-            golden |= {f"{name}/loss{suffix}": rows.detach(), f"{name}/dlogits{suffix}": z.grad}
-
-
-class Weights(torch.nn.Module):
-    def __init__(self, values):
+class Attention(nn.Module):
+    def __init__(self, kind):
         super().__init__()
-        self.weights = torch.nn.Parameter(values.clone())
+        bias = kind != "no_bias"
+        self.kind = kind
+        if kind == "shared":
+            self.qk, self.v = nn.Linear(WIDTH, WIDTH, bias), nn.Linear(WIDTH, WIDTH, bias)
+        else:
+            self.qkv = nn.Linear(WIDTH, 3 * WIDTH, bias)
+        if kind == "qk_norm":
+            self.q_norm, self.k_norm = (nn.LayerNorm(WIDTH // HEADS, eps=1e-6) for _ in range(2))
+        self.proj = nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x):
+        if self.kind == "shared":
+            key = self.qk(x)
+            products = key, key, self.v(x)
+        else:
+            products = self.qkv(x).chunk(3, dim=-1)
+        query, key, value = (y.unflatten(-1, (HEADS, -1)).transpose(1, 2) for y in products)
+        if self.kind == "qk_norm":
+            query, key = self.q_norm(query), self.k_norm(key)
+        out = F.scaled_dot_product_attention(query, key, value)
+        return self.proj(out.transpose(1, 2).flatten(2))
 
 
-def optimizers(golden):
-    weights = torch.randn(ELEMENTS)
-    gradients = torch.randn(STEPS, ELEMENTS) * torch.logspace(-4, 1, ELEMENTS)
-    golden |= {"optimizer/weights": weights, "optimizer/gradients": gradients}
-    cases = {
-        "adamw": lambda p: torch.optim.AdamW(p, RATE, (0.9, 0.98), 1e-8, weight_decay=0.5),
-        "adamw_plain": lambda p: torch.optim.AdamW(p, RATE, (0.9, 0.98), 1e-8, weight_decay=0),
-        "sgd": lambda p: torch.optim.SGD(p, RATE, momentum=0.9, weight_decay=0.5),
-        "sgd_nesterov": lambda p: torch.optim.SGD(p, RATE, momentum=0.9, weight_decay=0.5, nesterov=True),
-    }
-    for name, make in cases.items():
-        for suffix, dtype in PRECISIONS.items():
-            model = Weights(weights.to(dtype))
-            optimizer = make(model.parameters())
-            averages = {"average": ModelEmaV3(model, decay=0.7),
-                        "average_warm": ModelEmaV3(model, decay=0.7, use_warmup=True)}  # fmt: skip
-            for step in range(STEPS):
-                model.weights.grad = gradients[step].to(dtype)
-                optimizer.step()
-                for average in averages.values():
-                    average.update(model, step=step + 1)  # as timm's train.py counts
-            golden[f"{name}/weights{suffix}"] = model.weights.detach()
-            golden |= {f"{name}/{key}{suffix}": a.module.weights.detach() for key, a in averages.items()}
+class Mlp(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc1, self.fc2 = nn.Linear(WIDTH, HIDDEN), nn.Linear(HIDDEN, WIDTH)
+
+    def forward(self, x):
+        return self.fc2(F.gelu(self.fc1(x)))
 
 
-def learning_rates(make, steps):
-    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.4)
-    schedule = make(optimizer)
-    rates = []
-    for _ in range(steps):
-        rates.append(optimizer.param_groups[0]["lr"])
+class Block(nn.Module):
+    def __init__(self, kind):
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(WIDTH, eps=1e-6), nn.LayerNorm(WIDTH, eps=1e-6)
+        self.attn, self.mlp = Attention(kind), Mlp()
+
+    def forward(self, x):
+        x = x + self.attn(self.norm1(x))
+        return x + self.mlp(self.norm2(x))
+
+
+class Vit(nn.Module):
+    def __init__(self, kind):
+        super().__init__()
+        tokens = 1 + (IMAGE // PATCH) ** 2
+        self.cls_token = nn.Parameter(torch.empty(1, 1, WIDTH))
+        self.pos_embed = nn.Parameter(torch.empty(1, tokens, WIDTH))
+        self.patch_embed = nn.ModuleDict({"proj": nn.Conv2d(CHANNELS, WIDTH, PATCH, PATCH)})
+        self.blocks = nn.Sequential(*(Block(kind) for _ in range(DEPTH)))
+        self.norm = nn.LayerNorm(WIDTH, eps=1e-6)
+        self.head = nn.Linear(WIDTH, CLASSES)
+        for name, parameter in self.named_parameters():
+            mean = 1.0 if "norm" in name and name.endswith("weight") else 0.0
+            nn.init.normal_(parameter, mean, 0.1 if mean or parameter.dim() < 2 else 0.3)
+
+    def forward(self, pixels):
+        x = self.patch_embed["proj"](pixels).flatten(2).transpose(1, 2)
+        x = torch.cat([self.cls_token.expand(x.shape[0], -1, -1), x], dim=1) + self.pos_embed
+        return self.head(self.norm(self.blocks(x))[:, 0])
+
+
+def train(kind, weights, pixels, labels, dtype):
+    model = Vit(kind)
+    model.load_state_dict(weights)
+    model = model.to(dtype)
+    decays = [p for name, p in model.named_parameters() if p.dim() > 1 and name not in ("cls_token", "pos_embed")]
+    others = [p for p in model.parameters() if not any(p is q for q in decays)]
+    optimizer = torch.optim.AdamW(
+        [{"params": decays, "weight_decay": WEIGHT_DECAY}, {"params": others, "weight_decay": 0.0}], **ADAMW)  # fmt: skip
+    losses, gradients = [], {}
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(pixels.to(dtype)), labels)
+        loss.backward()
+        if step == 0:
+            gradients = {name: p.grad.clone() for name, p in model.named_parameters()}
         optimizer.step()
-        schedule.step()
-    return torch.tensor(rates, dtype=torch.float64)
-
-
-def schedules(golden):
-    from torch.optim import lr_scheduler as lr
-
-    def cosine(optimizer):  # 5 steps up, 35 down
-        up = lr.LinearLR(optimizer, start_factor=1 / 6, total_iters=5)
-        down = lr.CosineAnnealingLR(optimizer, T_max=35, eta_min=0.01)
-        return lr.SequentialLR(optimizer, [up, down], milestones=[5])
-
-    golden["schedule/cosine"] = learning_rates(cosine, 40)
-    golden["schedule/one_cycle"] = learning_rates(
-        lambda o: lr.OneCycleLR(o, max_lr=0.4, total_steps=37, cycle_momentum=False), 37)  # fmt: skip
+        losses.append(loss.item())
+    return {f"gradients/{name}": g for name, g in gradients.items()} | {"losses": torch.tensor(losses, dtype=dtype)}
 
 
 def main():
-    torch.manual_seed(0)
-    golden = {}
-    losses(golden)
-    optimizers(golden)
-    schedules(golden)
-    assert all(torch.isfinite(tensor).all() for tensor in golden.values())
     FOLDER.mkdir(exist_ok=True)
-    save_file({key: tensor.contiguous() for key, tensor in golden.items()}, FOLDER / "training.safetensors",
-              {"torch": torch.__version__})  # fmt: skip
+    for seed, kind in enumerate(KINDS):
+        torch.manual_seed(seed)
+        weights = Vit(kind).state_dict()
+        pixels, labels = torch.randn(BATCH, CHANNELS, IMAGE, IMAGE), torch.arange(BATCH) % CLASSES
+        golden = {f"weights/{name}": w for name, w in weights.items()} | {"pixels": pixels}
+        golden |= train(kind, weights, pixels, labels, torch.float32)
+        exact = train(kind, weights, pixels, labels, torch.float64)
+        golden |= {f"{name}.float64": tensor for name, tensor in exact.items()}
+        losses = exact["losses"]
+        assert losses[-1] < losses[0] / 2, "nothing was learned"
+        path = FOLDER / f"{kind}.safetensors"
+        save_file({name: t.contiguous() for name, t in golden.items()}, path, {"torch": torch.__version__})
+        print(f"{path.name}: {path.stat().st_size} bytes, loss {losses[0]:.4f} to {losses[-1]:.4f}")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-// Batches from memory allocate nothing once each thread has seen its work.
+// Once each thread has seen its work, batches from memory and training steps allocate nothing.
 #include <gtest/gtest.h>
 
 #include "qkv/train/loader.h"
 #include "tests/support/allocations.h"
 #include "tests/train/data.h"
+#include "tests/train/networks.h"
 
 namespace qkv::train {
 namespace {
@@ -40,6 +41,32 @@ TEST(LoaderAllocation, SteadyStateNeedsNone) {
     const int64_t before = g_allocations.load();
     for (int i = 0; i < 20; ++i) loader.Next();
     EXPECT_EQ(g_allocations.load() - before, 0) << static_cast<int>(crop);
+  }
+}
+
+class NetworkAllocation : public testing::TestWithParam<NamedConfig> {};
+INSTANTIATE_TEST_SUITE_P(Configs, NetworkAllocation, testing::ValuesIn(NamedConfigs()),
+                         [](const auto& test) { return test.param.name; });
+
+TEST_P(NetworkAllocation, OfASecondStepIsNone) {
+  const Network<float> network(GetParam().config);
+  const model::VitConfig& c = network.config();
+  const auto weights = RandomWeights<float>(network.layout());
+  Tensor<float> gradients({network.layout().size()});
+  const auto pixels = Sampler(2).Normal<float>({4, c.channels, c.image_height, c.image_width});
+  Tensor<float> logits({4, c.outputs()});
+  for (const bool checkpoint : {false, true}) {
+    NetworkOptions options = GetParam().options;
+    options.checkpoint = checkpoint;
+    Network<float>::Workspace workspace;
+    const auto step = [&] {
+      network.Forward(weights, pixels, options, workspace, logits);
+      network.Backward(weights, logits, workspace, gradients);
+    };
+    for (int i = 0; i < 3; ++i) step();
+    const int64_t before = g_allocations.load();
+    for (int i = 0; i < 5; ++i) step();
+    EXPECT_EQ(g_allocations.load(), before) << "checkpoint: " << checkpoint;
   }
 }
 
