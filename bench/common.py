@@ -87,6 +87,16 @@ def require_program(path):
         sys.exit(f"{path}: no such program; `make build` makes build/release/qkv, --qkv names another")
 
 
+def memory(process):
+    """{"VmRSS", "VmHWM"}: the bytes that a process has, and the most that it had. `process`: its number, or "self"."""
+    sizes = {}
+    for line in open(f"/proc/{process}/status"):
+        key, _, value = line.partition(":")
+        if key in ("VmRSS", "VmHWM"):
+            sizes[key] = 1024 * int(value.split()[0])
+    return sizes
+
+
 def write_json(path, data):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(data, indent=1) + "\n")

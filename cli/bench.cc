@@ -68,6 +68,11 @@ std::vector<simd::Precision> PrecisionsFor(const BenchOptions& options, bool fro
 int Bench(const BenchOptions& options, const Modes& modes) {
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
   const std::vector<simd::Precision> precisions = PrecisionsFor(options, modes.from_stdin);
+  if (!options.train.empty()) {
+    const simd::Precision precision =
+        options.model.dtype.empty() ? simd::Precision::kFloat32 : ParsePrecision(options.model.dtype);
+    return BenchTrain(options, precision, modes.from_stdin);
+  }
   if (modes.attention) return BenchAttention(options, precisions);
   if (modes.layer) return BenchLayers(options, precisions);
   if (modes.from_stdin) return BenchFromStdin(options, precisions.front());
@@ -149,10 +154,17 @@ void RegisterBench(CLI::App& app, int* exit_code) {
             return SwitchOff(list, &build);
           });
   auto* json = command->add_flag("--json", options->json, "JSON Lines on stdout");
-  auto* from_stdin =
-      command->add_flag("--stdin", modes->from_stdin, "For each line read, one pass, its milliseconds on a line out");
+  auto* from_stdin = command->add_flag("--stdin", modes->from_stdin,
+                                       "For each line read, one pass or step, its milliseconds on a line out");
   auto* layer = command->add_flag("--layer", modes->layer, "The linear layers of a block, one by one");
   auto* attention = command->add_flag("--attention", modes->attention, "Attention alone, over the number of tokens");
+  auto* train = command
+                    ->add_option("--train", options->train,
+                                 "Steps of training of a Vision Transformer of width D with L blocks of H heads")
+                    ->type_name("D,L,H,PATCH,IMAGE,BATCH")
+                    ->check(CheckTrainShape);
+  for (const char* other : {"--model", "--size", "--batch"}) train->excludes(command->get_option(other));
+  train->excludes(images)->excludes(without)->excludes(layer)->excludes(attention);
   from_stdin->excludes(json)->excludes(layer)->excludes(attention);
   layer->excludes(attention)->excludes(images)->excludes(without);
   attention->excludes(images)->excludes(without);

@@ -16,6 +16,7 @@ struct BenchOptions {
   ModelOptions model;
   std::vector<std::string> images;  // to measure the drift on; empty: random inputs
   std::string without;              // exact savings to switch off, separated by commas
+  std::string train;                // D,L,H,PATCH,IMAGE,BATCH of the model to train
   int64_t batch = 1;
   double seconds = 3;
   bool json = false;
@@ -29,6 +30,10 @@ int BenchFromStdin(const BenchOptions& options, simd::Precision precision);
 int BenchLayers(const BenchOptions& options, const std::vector<simd::Precision>& precisions);
 /// Attention alone and its gradient, in these precisions, over the number of tokens.
 int BenchAttention(const BenchOptions& options, const std::vector<simd::Precision>& precisions);
+/// Steps of training of a model of options.train's shape: for each line of stdin one, or a report.
+int BenchTrain(const BenchOptions& options, simd::Precision precision, bool from_stdin);
+/// What is wrong with a text for options.train, or nothing.
+std::string CheckTrainShape(const std::string& text);
 
 /// The model as the options ask for it, but in this precision.
 model::Model LoadForBench(const model::Checkpoint& checkpoint, const BenchOptions& options, simd::Precision precision);

@@ -48,7 +48,7 @@ _qkv() {
       run) options="$model $run $images --input -o --output --attention --hidden" ;;
       verify) options="$model $run --tolerance --json" ;;
       convert) options="$model -o --output --layout --dtype --force" ;;
-      bench) options="$model $run --batch --seconds --without --json --layer --attention --stdin" ;;
+      bench) options="$model $run --batch --seconds --without --json --layer --attention --train --stdin" ;;
       "qk inspect") options="$model $run $images --images --json --report -o --output" ;;
       "qk certify") options="$model --rank --with --json" ;;
       "qk merge") options="$model -o --output --dtype --force" ;;

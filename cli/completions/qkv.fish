@@ -56,6 +56,7 @@ complete -c qkv -n "__fish_seen_subcommand_from bench" -l seconds -x -d "How lon
 complete -c qkv -n "__fish_seen_subcommand_from bench" -l without -x -a "all fold-norms fold-scales fold-biases read-rows merge absorb" -d "Savings to switch off"
 complete -c qkv -n "__fish_seen_subcommand_from bench" -l layer -d "Linear layers alone"
 complete -c qkv -n "__fish_seen_subcommand_from bench" -l attention -d "Attention alone"
+complete -c qkv -n "__fish_seen_subcommand_from bench" -l train -x -d "Steps of training: D,L,H,PATCH,IMAGE,BATCH"
 complete -c qkv -n "__fish_seen_subcommand_from bench" -l stdin -d "One pass for each line read"
 complete -c qkv -n "__fish_seen_subcommand_from convert" -l layout -x -a "timm hf vit-pytorch" -d "Library that shall load it"
 complete -c qkv -n "__fish_seen_subcommand_from convert" -l dtype -x -a "fp32 fp16 bf16" -d "Type of the stored weights"

@@ -1,7 +1,9 @@
 // qkv bench: what it reports, and what it refuses. Never how fast it is.
 #include <gtest/gtest.h>
 
+#include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/cli/program.h"
@@ -85,6 +87,38 @@ TEST(Bench, StdinAnswersLineByLine) {
   const Said said = Qkv("bench --dtype int8 --stdin", "printf '\\n\\n\\n' |");
   ASSERT_EQ(said.exit_code, 0) << said.err;
   EXPECT_EQ(JsonLines(said.out).size(), 3u);
+}
+
+TEST(Bench, StepsOfTraining) {
+  const Said steps = Qkv("bench --train 32,2,2,4,16,6 --stdin", "printf '\\n\\n\\n' |");
+  ASSERT_EQ(steps.exit_code, 0) << steps.err;
+  std::istringstream lines(steps.out);
+  int count = 0;
+  for (double milliseconds; lines >> milliseconds; ++count) EXPECT_GT(milliseconds, 0);
+  EXPECT_EQ(count, 3);
+
+  for (const char* dtype : {"fp32", "bf16"}) {
+    const Said said = Qkv(std::string("bench --train 32,2,2,4,16,6 --seconds 0 --json --dtype ") + dtype);
+    ASSERT_EQ(said.exit_code, 0) << said.err;
+    const io::Json line = JsonLines(said.out).at(0);
+    EXPECT_EQ(line.at("dtype"), dtype);
+    EXPECT_EQ(line.at("parameters"), 3 * 16 * 32 + 32 + 32 + 17 * 32 + 2 * (12 * 32 * 32 + 13 * 32) + 64 + 330);
+    EXPECT_GT(line.at("images_per_second").get<double>(), 0);
+  }
+  EXPECT_TRUE(Contains(Qkv("bench --train 32,2,2,4,16,6 --seconds 0").out, "of AdamW"));
+}
+
+TEST(Bench, TrainingRefusesShapesThatAreNone) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"32,2,2,4,16", "six numbers"},   {"32,2,2,4,16,6,1", "six numbers"}, {"32,2,2,4,16,x", "six numbers"},
+      {"32,2,0,4,16,6", "six numbers"}, {"32,2,3,4,16,6", "3 heads"},       {"32,2,2,5,16,6", "patches of 5"}};
+  for (const auto& [shape, reason] : cases) {
+    const Said said = Qkv(std::string("bench --train ") + shape);
+    EXPECT_EQ(said.exit_code, 2) << shape;
+    EXPECT_TRUE(Contains(said.err, reason)) << said.err;
+  }
+  EXPECT_EQ(Qkv("bench --train 32,2,2,4,16,6 --batch 3").exit_code, 2);
+  EXPECT_TRUE(Contains(Qkv("bench --train 32,2,2,4,16,6 --dtype int8").err, "not in int8"));
 }
 
 }  // namespace

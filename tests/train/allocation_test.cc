@@ -1,7 +1,9 @@
 // Once each thread has seen its work, batches from memory and training steps allocate nothing.
 #include <gtest/gtest.h>
 
+#include "qkv/core/parallel.h"
 #include "qkv/train/loader.h"
+#include "qkv/train/step.h"
 #include "tests/support/allocations.h"
 #include "tests/train/data.h"
 #include "tests/train/networks.h"
@@ -68,6 +70,31 @@ TEST_P(NetworkAllocation, OfASecondStepIsNone) {
     for (int i = 0; i < 5; ++i) step();
     EXPECT_EQ(g_allocations.load(), before) << "checkpoint: " << checkpoint;
   }
+}
+
+TEST(StepperAllocation, OfAThirdStepIsNone) {
+  const int before = NumThreads();
+  const Network<float> network(NamedConfigs().front().config);
+  const model::VitConfig& c = network.config();
+  constexpr int64_t kImages = 40;
+  const auto pixels = Sampler(2).Normal<float>({kImages, c.channels, c.image_height, c.image_width});
+  std::vector<int64_t> labels(kImages);
+  for (const int threads : {1, 2}) {
+    SetNumThreads(threads);
+    Optimizer<float> optimizer(network.layout(), {.clip_norm = 1, .average_decay = 0.9});
+    Stepper<float> stepper(network, optimizer, {.smoothing = 0.1, .dropout = 0.1, .drop_path = 0.1});
+    auto weights = RandomWeights<float>(network.layout());
+    const auto step = [&] {
+      stepper.Add(weights, {.pixels = pixels, .labels = labels});
+      stepper.Apply(1e-3, weights);
+    };
+    step(), step();  // the second joins the arenas' blocks
+    const int64_t allocations = g_allocations.load();
+    for (int i = 0; i < 3; ++i) step();
+    EXPECT_EQ(g_allocations.load(), allocations) << threads << " threads";
+    EXPECT_GT(stepper.peak_bytes(), 4 * network.layout().size());
+  }
+  SetNumThreads(before);
 }
 
 }  // namespace
