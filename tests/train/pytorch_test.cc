@@ -13,6 +13,7 @@
 #include "qkv/train/network.h"
 #include "qkv/train/optimizer.h"
 #include "tests/support/goldens.h"
+#include "tests/support/isas.h"
 
 namespace qkv::train {
 namespace {
@@ -31,6 +32,19 @@ model::VitConfig ConfigOf(const std::string& kind) {
 
 class PyTorch : public testing::TestWithParam<const char*> {
  protected:
+  // Under every instruction set of the machine.
+  template <typename F>
+  static void ForEachIsa(F&& f) {
+    const simd::Isa before = simd::ActiveIsa();
+    for (const IsaParameter& parameter : IsaParameters()) {
+      SCOPED_TRACE(std::string(simd::Name(parameter.isa)) + (parameter.portable ? ", portable" : ""));
+      simd::SetIsa(parameter.isa);
+      simd::internal::SetPortableForTest(parameter.portable);
+      f();
+    }
+    simd::internal::SetPortableForTest(false);
+    simd::SetIsa(before);
+  }
   void SetUp() override {
     golden_ = io::SafeTensors::Open(SourceFolder() / "tests/train/golden" / (std::string(GetParam()) + ".safetensors"));
   }
@@ -99,14 +113,16 @@ INSTANTIATE_TEST_SUITE_P(Kinds, PyTorch, testing::Values("separate", "shared", "
 // The design's criterion for agreement with an original, tensor by tensor.
 TEST_P(PyTorch, GradientsAgreeAsFarAsItsOwnFloatOnesDo) {
   const ParameterLayout layout(ConfigOf(GetParam()));
-  const auto ours = Gradients<float>();
-  for (const Slot& slot : layout.slots()) {
-    const auto single = Read<double>("gradients/" + slot.name),
-               exact = Read<double>("gradients/" + slot.name + ".float64");
-    Tensor<double> of_slot(exact.shape());
-    for (int64_t i = 0; i < of_slot.size(); ++i) of_slot[i] = static_cast<double>(ours[slot.offset + i]);
-    EXPECT_LE(MaxDifference(of_slot, exact), 4 * MaxDifference(single, exact) + 1e-6 * MaxAbs(exact)) << slot.name;
-  }
+  ForEachIsa([&] {
+    const auto ours = Gradients<float>();
+    for (const Slot& slot : layout.slots()) {
+      const auto single = Read<double>("gradients/" + slot.name),
+                 exact = Read<double>("gradients/" + slot.name + ".float64");
+      Tensor<double> of_slot(exact.shape());
+      for (int64_t i = 0; i < of_slot.size(); ++i) of_slot[i] = static_cast<double>(ours[slot.offset + i]);
+      EXPECT_LE(MaxDifference(of_slot, exact), 4 * MaxDifference(single, exact) + 1e-6 * MaxAbs(exact)) << slot.name;
+    }
+  });
 }
 
 // Where only the order of sums differs: some hundred roundings of 1.1e-16.
@@ -118,7 +134,9 @@ TEST_P(PyTorch, GradientsInDoubleAgreeToTheLastDigits) {
 
 TEST_P(PyTorch, LossesAgreeAsFarAsItsOwnFloatOnesDo) {
   const auto single = Read<double>("losses"), exact = Read<double>("losses.float64");
-  EXPECT_LE(MaxDifference(Losses<float>(), exact), 4 * MaxDifference(single, exact) + 1e-6 * MaxAbs(exact));
+  ForEachIsa([&] {
+    EXPECT_LE(MaxDifference(Losses<float>(), exact), 4 * MaxDifference(single, exact) + 1e-6 * MaxAbs(exact));
+  });
 }
 
 // Rounding errors of 1e-16 after each of twenty steps, in a model that learns: losses fall to a tenth.
