@@ -70,6 +70,11 @@ class DescriptorSink : public FileSink {
   const std::filesystem::path& path_;
 };
 
+std::string TemporaryName(const std::filesystem::path& path) {
+  static std::atomic<int> number{0};
+  return fmt::format("{}.{}-{}.tmp", path.string(), ::getpid(), ++number);
+}
+
 // Removes the temporary file unless it was renamed away.
 struct Temporary {
   std::string path;
@@ -146,8 +151,7 @@ void WriteFile(const std::filesystem::path& path, const std::function<void(FileS
   }
   Temporary temporary;
   // Not mkstemp, whose files only their owner may read: this one becomes the file, with the usual rights.
-  static std::atomic<int> number{0};
-  const std::string name = fmt::format("{}.{}-{}.tmp", path.string(), ::getpid(), ++number);
+  const std::string name = TemporaryName(path);
   const Descriptor file(::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   Require(file.get() >= 0, "cannot write {}: {}", path.string(), Reason());
   temporary.path = name;
@@ -160,6 +164,20 @@ void WriteFile(const std::filesystem::path& path, const std::function<void(FileS
 
 void WriteFile(const std::filesystem::path& path, std::string_view text) {
   WriteFile(path, [&](FileSink& sink) { sink.Write(text); });
+}
+
+void FlushFolder(const std::filesystem::path& folder) {
+  const Descriptor file(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  Require(file.get() >= 0 && ::fsync(file.get()) == 0, "cannot write {}: {}", folder.string(), Reason());
+}
+
+void PointLink(const std::filesystem::path& link, const std::filesystem::path& target) {
+  Temporary temporary;
+  const std::string name = TemporaryName(link);
+  Require(::symlink(target.c_str(), name.c_str()) == 0, "cannot write {}: {}", link.string(), Reason());
+  temporary.path = name;
+  Require(::rename(name.c_str(), link.c_str()) == 0, "cannot write {}: {}", link.string(), Reason());
+  temporary.path.clear();
 }
 
 }  // namespace qkv

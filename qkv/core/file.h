@@ -64,4 +64,10 @@ class FileSink {
 void WriteFile(const std::filesystem::path& path, const std::function<void(FileSink&)>& fill);
 void WriteFile(const std::filesystem::path& path, std::string_view text);
 
+/// Brings to disk which files a folder has: a file that is whole may yet lack its name after a power cut.
+void FlushFolder(const std::filesystem::path& folder);
+
+/// Makes `link` a symbolic link to `target`, in one instant where it was one to something else.
+void PointLink(const std::filesystem::path& link, const std::filesystem::path& target);
+
 }  // namespace qkv

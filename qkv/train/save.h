@@ -1,0 +1,68 @@
+// The folder of a training run, and how one point in time is kept in it whole: model, best model and everything that
+// training goes on from change in one instant, whenever the process ends.
+//
+//   config.yaml, log.jsonl, …       written by others
+//   model.safetensors, config.json  the best model so far, for `qkv -m RUN` and timm
+//   best/, last/                    the two files of the best model, and of the latest
+//   checkpoint -> checkpoint-N      what all of these lead into: the one link that is ever changed
+//   checkpoint-N/{best,last}/, checkpoint-N/training.safetensors
+//
+// checkpoint-N+1 is written and flushed, the link is exchanged by rename(2), checkpoint-N is removed. What a killed
+// process leaves behind, nothing leads to.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "qkv/io/safetensors.h"
+
+namespace qkv::train {
+
+/// One point in time of a run.
+struct Snapshot {
+  std::string config;                      // config.json
+  std::vector<io::StoredTensor> model;     // the weights that are evaluated
+  bool best = true;                        // they are the best so far
+  std::vector<io::StoredTensor> training;  // weights, moments, averages: all that the next step begins with
+  std::string progress;                    // where the run stands
+};
+
+/// What a run goes on from.
+struct Saved {
+  io::SafeTensors training;
+  std::string progress;
+};
+
+class RunFolder {
+ public:
+  static constexpr const char* kConfig = "config.yaml";
+
+  /// Makes the folder, or with `resume` takes one that holds a run; no other process can have it meanwhile.
+  /// Throws Error when it is another process's, holds something else, or a run that nobody wants to resume.
+  RunFolder(const std::filesystem::path& path, bool resume);
+  ~RunFolder();
+  RunFolder(const RunFolder&) = delete;
+  RunFolder& operator=(const RunFolder&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  /// Whether there is something to go on from.
+  bool HasCheckpoint() const { return number_ > 0; }
+  /// The latest model, as Checkpoint::Open takes it.
+  std::filesystem::path last() const { return path_ / "last"; }
+
+  /// All or nothing. Throws Error, with the system's reason, when it cannot be written: then the old one is there.
+  void Commit(const Snapshot& snapshot);
+  /// Throws Error when there is none, or it is damaged.
+  Saved Load() const;
+
+ private:
+  std::filesystem::path FolderOf(int64_t number) const;
+  void RemoveLeftovers() const;
+
+  std::filesystem::path path_;
+  int lock_ = -1;
+  int64_t number_ = 0;  // of the checkpoint that is there, or 0
+};
+
+}  // namespace qkv::train

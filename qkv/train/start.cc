@@ -1,0 +1,192 @@
+#include "qkv/train/start.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "qkv/model/positions.h"
+#include "qkv/model/separate.h"
+#include "qkv/model/translate.h"
+
+namespace qkv::train {
+namespace {
+
+using model::Description;
+using model::Pool;
+using model::VitConfig;
+
+bool PoolsPatches(Pool pool) { return pool == Pool::kMean || pool == Pool::kMax || pool == Pool::kMeanMax; }
+
+// As timm's VisionTransformer makes it of the same arguments.
+VitConfig ShapeOf(const TrainConfig& config, int64_t classes) {
+  VitConfig c;
+  c.family = model::Family::kTimm;
+  c.architecture = "vision_transformer";
+  std::tie(c.image_height, c.image_width) = config.image_size;
+  std::tie(c.patch_height, c.patch_width) = config.patch_size;
+  c.channels = config.channels;
+  c.width = config.width;
+  c.depth = config.depth;
+  c.heads = config.heads;
+  c.head_width = config.width / config.heads;
+  c.mlp_width = model::HiddenWidth(config.width, config.mlp_ratio);
+  c.map_mlp_width = c.mlp_width;
+  if (config.mlp == "swiglu") {
+    constexpr int64_t kLine = 16;  // elements of a cache line
+    c.mlp_width = std::max(kLine, c.mlp_width * 2 / 3 / kLine * kLine);
+    c.map_mlp_width = 2 * c.mlp_width;
+    c.gate = simd::Gate::kFirst;
+  }
+  c.activation =
+      *model::FindActivation(config.mlp == "swiglu" && config.activation == "gelu" ? "silu" : config.activation);
+  c.attention = *model::FindAttentionKind(config.attention);
+  c.qk_width = config.rank;
+  c.qkv_bias = config.qkv_bias;
+  c.qk_norm = config.qk_norm;
+  c.layer_scale = config.layer_scale > 0;
+  c.class_token = config.class_token;
+  c.registers = config.registers;
+  c.position_prefix = c.prefix();
+  c.pool = *model::FindPool(config.pool);
+  c.fc_norm = PoolsPatches(c.pool);
+  c.final_norm = !c.fc_norm;
+  c.classes = classes;
+  model::Validate(c);
+  return c;
+}
+
+// timm's words for evaluating, see model/preprocess_config.h.
+io::Json PreprocessJson(const TrainConfig& config) {
+  const auto per_channel = [&](const std::vector<double>& values) {
+    return values.size() == 1 ? std::vector<double>(static_cast<size_t>(config.channels), values[0]) : values;
+  };
+  return {{"input_size", {config.channels, config.image_size.first, config.image_size.second}},
+          {"interpolation", config.interpolation},
+          {"crop_pct", config.crop_pct},
+          {"crop_mode", config.crop_mode},
+          {"mean", per_channel(config.mean)},
+          {"std", per_channel(config.std)}};
+}
+
+void SetAttention(const VitConfig& c, io::Json* config) {
+  if (c.attention != nn::AttentionKind::kSeparate) (*config)["qkv_attention"] = model::Name(c.attention);
+  if (c.qk_width > 0) (*config)["qkv_attention_rank"] = c.qk_width;
+}
+
+// Says the model in timm's words, with qkv's own for its kind of attention, and reads them again: writer and reader
+// cannot disagree.
+Start Said(Description description) {
+  const VitConfig wanted = description.config;
+  // What timm cannot run it can still be told of: qkv reads "qkv_attention" before it looks at a tensor.
+  description.config = model::AsSeparate(wanted);
+  model::Translation translation = model::TranslateToTimm(description);
+  SetAttention(wanted, &translation.config);
+  if (wanted.attention != nn::AttentionKind::kSeparate && !model::WhyNotSeparate(wanted).empty()) {
+    translation.notes.push_back(fmt::format("timm will not load it: it has no {} attention", model::Name(wanted.attention)));
+  }
+  Start start;
+  start.config = translation.config.dump(2) + "\n";
+  start.description = model::Describe(translation.config, {}, io::SafeTensors());
+  start.notes = std::move(translation.notes);
+  const std::vector<std::string> differences = model::Differences(wanted, start.description.config);
+  Require(differences.empty(), "train: timm's config.json cannot say this model: {} would differ",
+          fmt::join(differences, ", "));
+  return start;
+}
+
+// What vit-pytorch's constructor would be called with; qkv's own entries beside that.
+Start SaidByVitPytorch(Description description) {
+  const VitConfig& c = description.config;
+  io::Json json = {{"library_name", "vit-pytorch"},
+                   {"architecture", c.architecture},
+                   {"image_size", {c.image_height, c.image_width}},
+                   {"patch_size", {c.patch_height, c.patch_width}},
+                   {"channels", c.channels},
+                   {"num_classes", c.classes},
+                   {"dim", c.width},
+                   {"depth", c.depth},
+                   {"heads", c.heads},
+                   {"dim_head", c.head_width},
+                   {"mlp_dim", c.mlp_width},
+                   {"pool", c.pool == Pool::kToken ? "cls" : "mean"},
+                   {"pretrained_cfg", description.preprocess_json},
+                   {"label_names", description.labels}};
+  SetAttention(c, &json);
+  return {json.dump(2) + "\n", std::move(description), {}};
+}
+
+// tables: [n, prefix + grid, D] of the checkpoint, to the same of the target, whose prefix may be longer.
+void CopyPlaces(const Tensor<float>& from, int64_t from_prefix, const VitConfig& source, int64_t to_prefix,
+                const VitConfig& target, View<float> to) {
+  const int64_t features = to.dim(2), from_grid = source.patches(), to_grid = target.patches();
+  Require(from.dim(0) == to.dim(0) && from.dim(2) == features && from_prefix <= to_prefix,
+          "train: positions {} cannot become {}", ToString(from.shape()), ToString(to.shape()));
+  for (int64_t table = 0; table < to.dim(0); ++table) {
+    const float* in = from.view().at(table);
+    float* out = to.at(table);
+    std::fill_n(out, to_prefix * features, 0.f);
+    std::copy_n(in, from_prefix * features, out);
+    model::ResampleGrid(View<const float>(in + from_prefix * features, {from_grid, features}), source.grid_height(),
+                        source.grid_width(), source.interpolation, target.grid_height(), target.grid_width(),
+                        View<float>(out + to_prefix * features, {to_grid, features}));
+  }
+}
+
+bool IsClassifier(const Slot& slot) { return slot.name.starts_with("head.") || slot.name.starts_with("head_dist."); }
+
+}  // namespace
+
+Start NewModel(const TrainConfig& config, const std::vector<std::string>& classes) {
+  Description description;
+  description.config = ShapeOf(config, static_cast<int64_t>(classes.size()));
+  description.labels = classes;
+  description.preprocess_json = PreprocessJson(config);
+  description.preprocess = model::PreprocessFromTimm(description.preprocess_json);
+  return Said(std::move(description));
+}
+
+Start ContinuedModel(const model::Checkpoint& checkpoint, const TrainConfig& config,
+                     const std::vector<std::string>& classes) {
+  Description description = checkpoint.description;
+  VitConfig& c = description.config;
+  if (config.image_size.first > 0) {
+    std::tie(c.image_height, c.image_width) = config.image_size;
+    description.preprocess = model::PreprocessForSize(description, c.image_height, c.image_width);
+    if (c.family != model::Family::kHuggingFace) {
+      description.preprocess_json["input_size"] = {c.channels, c.image_height, c.image_width};
+    }
+    model::Validate(c);
+  }
+  c.classes = static_cast<int64_t>(classes.size());
+  description.labels = classes;
+  // What was between the tokens and the old classifier goes with it, where timm has no word for it.
+  c.distillation_head = c.distillation_token;
+  c.pooler_width = 0;
+  if (c.pool == Pool::kTokenAndMean) c.pool = Pool::kToken;
+  description.dark_background = false;
+  if (c.family == model::Family::kVitPytorch) return SaidByVitPytorch(std::move(description));
+  return Said(std::move(description));
+}
+
+void CopyWeights(const model::Checkpoint& checkpoint, const VitConfig& target, const ParameterLayout& layout,
+                 View<float> weights) {
+  const VitConfig& source = checkpoint.description.config;
+  for (const Slot& slot : layout.slots()) {
+    if (IsClassifier(slot)) continue;
+    const View<float> to = layout.At(slot.name, weights);
+    const Tensor<float> from = model::ReadTensor<float>(checkpoint, slot.name);
+    Require(!from.empty(), "train: {} has no tensor {}", checkpoint.source, slot.name);
+    if (from.shape() == slot.shape) {
+      std::copy_n(from.data(), from.size(), to.data());
+    } else if (slot.role == model::Role::kPosition && slot.shape.rank() == 3) {
+      const bool embedding = slot.name == "pos_embed";
+      CopyPlaces(from, embedding ? source.position_prefix : source.prefix(), source,
+                 embedding ? target.position_prefix : target.prefix(), target, to);
+    } else {
+      Fail("train: tensor {} of {} is {}, expected {}", slot.name, checkpoint.source, ToString(from.shape()),
+           ToString(slot.shape));
+    }
+  }
+}
+
+}  // namespace qkv::train

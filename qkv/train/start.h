@@ -1,0 +1,36 @@
+// The model that a run begins with: a new one, or a trained one with a new head, perhaps at another image size.
+// Not here: how new weights are drawn (initialise.h).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "qkv/model/checkpoint.h"
+#include "qkv/train/config.h"
+#include "qkv/train/parameters.h"
+
+namespace qkv::train {
+
+/// A model in timm's words, whatever library it came from: that is how a run writes it. One of vit-pytorch's, which
+/// timm has no words for, stays in its own.
+struct Start {
+  std::string config;              // config.json
+  model::Description description;  // as qkv reads it
+  std::vector<std::string> notes;  // what differs from what was given, a sentence each
+};
+
+/// A model of the configuration's shape for these classes. Throws Error when there is none of this shape.
+Start NewModel(const TrainConfig& config, const std::vector<std::string>& classes);
+
+/// The checkpoint's model, with a classifier of these classes and, where the configuration has one, another image size.
+/// Throws Error that names everything of the model that timm has no word for.
+Start ContinuedModel(const model::Checkpoint& checkpoint, const TrainConfig& config,
+                     const std::vector<std::string>& classes);
+
+/// Copies what the checkpoint has of the model's weights into the buffer [P]: all but the classifier. Positions are
+/// brought to the new grid as the checkpoint's family interpolates them; tokens that had none get zeros.
+/// Throws Error when a weight is missing, of another shape, or not finite, or the family resizes no positions.
+void CopyWeights(const model::Checkpoint& checkpoint, const model::VitConfig& target, const ParameterLayout& layout,
+                 View<float> weights);
+
+}  // namespace qkv::train
