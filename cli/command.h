@@ -24,6 +24,7 @@ void RegisterEvaluate(CLI::App& app, int* exit_code);
 void RegisterInfo(CLI::App& app, int* exit_code);
 void RegisterQk(CLI::App& app, int* exit_code);
 void RegisterRun(CLI::App& app, int* exit_code);
+void RegisterTrain(CLI::App& app, int* exit_code);
 void RegisterVerify(CLI::App& app, int* exit_code);
 
 // The commands of `qkv qk`.

@@ -13,8 +13,9 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", "qkv " QKV_VERSION);
   app.require_subcommand(1);
   app.footer("qkv SUBCOMMAND --help says more. Try: qkv classify photo.jpg");
-  for (const Register add : {RegisterClassify, RegisterEmbed, RegisterAttend, RegisterInfo, RegisterRun,
-                             RegisterEvaluate, RegisterVerify, RegisterConvert, RegisterBench, RegisterQk}) {
+  for (const Register add :
+       {RegisterClassify, RegisterEmbed, RegisterAttend, RegisterInfo, RegisterRun, RegisterEvaluate, RegisterVerify,
+        RegisterConvert, RegisterBench, RegisterQk, RegisterTrain}) {
     add(app, &exit_code);
   }
   try {

@@ -4,13 +4,17 @@ _qkv() {
   local model="-m --model --threads" run="--size --dtype --cache"
   local reading="--ignore-exif --window --max-pixels -q --quiet"
   local images="--batch $reading"
-  local types="fp32 bf16 int8 auto"
+  local types="fp32 bf16 int8 auto" pools="model cls mean tokens" attentions="all"
+  if [[ $command == train ]]; then
+    pools="token avg max avgmax map"
+    attentions="separate shared unified shared_kv merged low_rank symmetric gaussian positional"
+  fi
   [[ $command != convert && $command != qk ]] || types="fp32 fp16 bf16"
   [[ $command != qk || ${COMP_WORDS[2]} != plan ]] || types="fp32 fp64"
   [[ $command != qk || ${COMP_WORDS[2]} != inspect ]] || types="fp32 bf16 int8 auto"
   COMPREPLY=()
   if [[ $COMP_CWORD -eq 1 ]]; then
-    mapfile -t COMPREPLY < <(compgen -W "classify evaluate embed attend info run verify convert bench qk -h --help --version" -- "$cur")
+    mapfile -t COMPREPLY < <(compgen -W "classify evaluate embed attend info run verify convert bench qk train -h --help --version" -- "$cur")
     return
   fi
   if [[ $command == qk ]]; then
@@ -26,16 +30,31 @@ _qkv() {
     --with) mapfile -t COMPREPLY < <(compgen -W "rope rms-norm sink soft-cap added-keys not-softmax dropout" -- "$cur") && return ;;
     --read) mapfile -t COMPREPLY < <(compgen -W "outputs scores" -- "$cur") && return ;;
     --split) mapfile -t COMPREPLY < <(compgen -W "train val test all" -- "$cur") && return ;;
-    --pool) mapfile -t COMPREPLY < <(compgen -W "model cls mean tokens" -- "$cur") && return ;;
+    --pool) mapfile -t COMPREPLY < <(compgen -W "$pools" -- "$cur") && return ;;
     --layout) mapfile -t COMPREPLY < <(compgen -W "timm hf vit-pytorch" -- "$cur") && return ;;
-    --attention | --hidden) mapfile -t COMPREPLY < <(compgen -W "all" -- "$cur") && return ;;
+    --attention | --hidden) mapfile -t COMPREPLY < <(compgen -W "$attentions" -- "$cur") && return ;;
     --layer) mapfile -t COMPREPLY < <(compgen -W "all" -- "$cur") && return ;;
     --head) mapfile -t COMPREPLY < <(compgen -W "mean max min all" -- "$cur") && return ;;
     --query) mapfile -t COMPREPLY < <(compgen -W "cls dist reg0 mean all" -- "$cur") && return ;;
     --upsampling) mapfile -t COMPREPLY < <(compgen -W "nearest bilinear bicubic" -- "$cur") && return ;;
+    --preset) mapfile -t COMPREPLY < <(compgen -W "vit-digits vit-cifar vit-tiny vit-small fine-tune" -- "$cur") && return ;;
+    --init) mapfile -t COMPREPLY < <(compgen -W "trunc-normal mimetic" -- "$cur") && return ;;
+    --mlp) mapfile -t COMPREPLY < <(compgen -W "plain swiglu" -- "$cur") && return ;;
+    --activation) mapfile -t COMPREPLY < <(compgen -W "gelu gelu_tanh quick_gelu relu silu tanh" -- "$cur") && return ;;
+    --interpolation) mapfile -t COMPREPLY < <(compgen -W "nearest box bilinear hamming bicubic lanczos" -- "$cur") && return ;;
+    --crop-mode) mapfile -t COMPREPLY < <(compgen -W "center squash border" -- "$cur") && return ;;
+    --crop) mapfile -t COMPREPLY < <(compgen -W "resized padded none" -- "$cur") && return ;;
+    --opt) mapfile -t COMPREPLY < <(compgen -W "adamw sgd" -- "$cur") && return ;;
+    --sched) mapfile -t COMPREPLY < <(compgen -W "cosine one-cycle constant" -- "$cur") && return ;;
+    --precision) mapfile -t COMPREPLY < <(compgen -W "fp32 bf16" -- "$cur") && return ;;
     --size | --threads | --batch | --window | --max-pixels | --top | --tolerance | --seconds) return ;;
     --discard | --start | --opacity | --side | --rank | --sample | --only | --seed) return ;;
     --width | --tokens | --queries | --heads | --head-width | --value-width | --latent) return ;;
+    --image-size | --patch-size | --channels | --depth | --mlp-ratio | --registers | --layer-scale | --mean | --std) return ;;
+    --crop-pct | --val-fraction | --scale | --pad | --flip | --randaugment | --magnitude | --jitter | --erase) return ;;
+    --mixup | --cutmix | --lr | --min-lr | --epochs | --steps | --warmup-epochs | --accumulate | --weight-decay) return ;;
+    --beta1 | --beta2 | --momentum | --clip-grad | --smoothing | --dropout | --attention-dropout | --drop-path | --ema) return ;;
+    --patience | --eval-epochs | --save-steps | --log-steps) return ;;
   esac
   if [[ $cur == -* ]]; then
     local options
@@ -49,6 +68,8 @@ _qkv() {
       verify) options="$model $run --tolerance --json" ;;
       convert) options="$model -o --output --layout --dtype --force" ;;
       bench) options="$model $run --batch --seconds --without --json --layer --attention --train --stdin" ;;
+      train)
+        options="-o --output --config --resume -q --quiet -m --preset --model --init --seed --image-size --patch-size --channels --width --depth --heads --mlp-ratio --mlp --activation --attention --rank --qkv-bias --no-qkv-bias --qk-norm --no-qk-norm --class-token --no-class-token --registers --layer-scale --pool --mean --std --interpolation --crop-pct --crop-mode --cache --val-fraction --crop --scale --pad --flip --randaugment --magnitude --jitter --erase --mixup --cutmix --opt --lr --min-lr --sched --epochs --steps --warmup-epochs --batch --accumulate --weight-decay --beta1 --beta2 --momentum --clip-grad --smoothing --dropout --attention-dropout --drop-path --ema --patience --precision --checkpointing --no-checkpointing --threads --eval-epochs --save-steps --log-steps --tensorboard --no-tensorboard" ;;
       "qk inspect") options="$model $run $images --images --json --report -o --output" ;;
       "qk certify") options="$model --rank --with --json" ;;
       "qk merge") options="$model -o --output --dtype --force" ;;

@@ -1,0 +1,14 @@
+// A training run's log as a picture: loss, accuracy and learning rate over the steps.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "qkv/io/json.h"
+
+namespace qkv::cli {
+
+/// SVG of the lines of log.jsonl (qkv/train/log.h).
+std::string DrawCurves(std::span<const io::Json> log, const std::string& title);
+
+}  // namespace qkv::cli

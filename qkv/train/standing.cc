@@ -1,0 +1,87 @@
+#include "qkv/train/standing.h"
+
+#include "qkv/core/error.h"
+#include "qkv/io/json.h"
+
+namespace qkv::train {
+namespace {
+
+// FNV-1a (Fowler, Noll, Vo).
+class Hash {
+ public:
+  void Add(std::string_view bytes) {
+    for (const char byte : bytes) Mix(static_cast<uint8_t>(byte));
+    Mix(0);  // ends a text: "a", "bc" is not "ab", "c"
+  }
+  uint64_t value() const { return value_; }
+
+ private:
+  void Mix(uint8_t byte) { value_ = (value_ ^ byte) * 0x100000001B3u; }
+  uint64_t value_ = 0xCBF29CE484222325u;
+};
+
+// JSON keeps every bit of a double.
+io::Json ToJsonOf(const LossSum& sum) { return {sum.loss, sum.rows, sum.correct}; }
+
+LossSum SumFrom(const io::Json& json) {
+  return {json.at(0).get<double>(), json.at(1).get<int64_t>(), json.at(2).get<int64_t>()};
+}
+
+}  // namespace
+
+bool Standing::Rate(int64_t epoch, double top1, double loss) {
+  const bool best = evaluations == 0 || top1 > best_top1 || (top1 == best_top1 && loss < best_loss);
+  ++evaluations;
+  without_better = best ? 0 : without_better + 1;
+  if (best) best_epoch = epoch, best_top1 = top1, best_loss = loss;
+  return best;
+}
+
+std::string Standing::ToJson() const {
+  return io::Json({{"step", step},
+                   {"since_log", ToJsonOf(logged)},
+                   {"since_evaluation", ToJsonOf(evaluated)},
+                   {"evaluations", evaluations},
+                   {"best_epoch", best_epoch},
+                   {"without_better", without_better},
+                   {"best_top1", best_top1},
+                   {"best_loss", best_loss},
+                   {"data", data}})
+      .dump();
+}
+
+Standing Standing::FromJson(const std::string& text) {
+  const io::Json json = io::ParseJson(text, "training state");
+  Standing standing;
+  try {
+    json.at("step").get_to(standing.step);
+    standing.logged = SumFrom(json.at("since_log"));
+    standing.evaluated = SumFrom(json.at("since_evaluation"));
+    json.at("evaluations").get_to(standing.evaluations);
+    json.at("best_epoch").get_to(standing.best_epoch);
+    json.at("without_better").get_to(standing.without_better);
+    json.at("best_top1").get_to(standing.best_top1);
+    json.at("best_loss").get_to(standing.best_loss);
+    json.at("data").get_to(standing.data);
+  } catch (const io::Json::exception& error) {
+    Fail("training state: {}", io::ReasonOf(error));
+  }
+  return standing;
+}
+
+uint64_t Fingerprint(const TrainingData& data) {
+  Hash hash;
+  for (const std::string& name : data.classes) hash.Add(name);
+  for (const Split* split : {&data.train, &data.validation}) {
+    for (int64_t i = 0; i < split->size(); ++i) {
+      // The folder of the data may have moved, its images not.
+      const std::filesystem::path path = split->NameOf(i);
+      hash.Add(path.filename().native());
+      hash.Add(std::to_string(split->labels[static_cast<size_t>(i)]));
+    }
+    hash.Add("");
+  }
+  return hash.value();
+}
+
+}  // namespace qkv::train

@@ -1,0 +1,32 @@
+// Where a run stands: everything beside its tensors that the next step depends on, as it is saved with them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "qkv/train/dataset.h"
+#include "qkv/train/loss.h"
+
+namespace qkv::train {
+
+struct Standing {
+  int64_t step = 0;           // taken
+  LossSum logged, evaluated;  // sums over the steps since the last line of the log, and since the last evaluation
+  // Of the evaluations so far:
+  int64_t evaluations = 0, best_epoch = 0;
+  int64_t without_better = 0;  // since the best one
+  double best_top1 = 0, best_loss = 0;
+  uint64_t data = 0;  // Fingerprint of what it is trained on
+
+  /// Takes an evaluation in: more right answers are better, among as many a smaller loss. Whether it is the best.
+  bool Rate(int64_t epoch, double top1, double loss);
+
+  std::string ToJson() const;
+  /// Throws Error for anything that ToJson has not written.
+  static Standing FromJson(const std::string& text);
+};
+
+/// Tells sets of images apart: classes, the images' names in order and their labels, wherever they lie.
+uint64_t Fingerprint(const TrainingData& data);
+
+}  // namespace qkv::train

@@ -1,0 +1,210 @@
+// qkv train as its users run it, on images of 8 x 8 pixels: what it writes, and that nothing that ends it changes what
+// it comes to.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <map>
+
+#include "qkv/core/rng.h"
+#include "qkv/image/encode.h"
+#include "tests/cli/program.h"
+
+namespace qkv {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Three classes that differ by where they are bright, in noise.
+void DrawImages(const fs::path& folder, int per_class, uint64_t seed) {
+  constexpr const char* kClasses[] = {"left", "middle", "right"};
+  Rng rng(seed);
+  for (int label = 0; label < 3; ++label) {
+    fs::create_directories(folder / kClasses[label]);
+    for (int i = 0; i < per_class; ++i) {
+      image::Image image{Tensor<uint8_t>({8, 8, 1})};
+      for (int64_t y = 0; y < 8; ++y) {
+        for (int64_t x = 0; x < 8; ++x) {
+          const bool bright = x / 3 == label;
+          image.pixels[8 * y + x] = static_cast<uint8_t>((bright ? 150 : 50) + 100 * rng.Uniform());
+        }
+      }
+      WriteFile(folder / kClasses[label] / fmt::format("{}.png", i), image::EncodePng(image));
+    }
+  }
+}
+
+class Train : public testing::Test {
+ protected:
+  Train() {
+    DrawImages(folder_ / "data/train", 16, 1);
+    DrawImages(folder_ / "data/val", 6, 2);
+  }
+  std::string Path(const std::string& name) const { return (folder_ / name).string(); }
+
+  // A model of a few thousand parameters, in a few dozen steps; everything random is on.
+  std::string Arguments(const std::string& run, const std::string& more = "") const {
+    return fmt::format(
+        "train {} -o {} --preset vit-digits --image-size 8 --patch-size 4 --width 16 --depth 2 --heads 2 --pad 1 "
+        "--batch 12 --epochs 10 --lr 3e-3 --threads 2 --dropout 0.1 --attention-dropout 0.1 --drop-path 0.1 --mixup "
+        "0.2 "
+        "--ema 0.9 --erase 0.1 --log-steps 2 --save-steps 1 {}",
+        Path("data"), Path(run), more);
+  }
+  // All that a run has come to, as bytes by name; times are not part of it.
+  std::map<std::string, std::string> ResultOf(const std::string& run) const {
+    std::map<std::string, std::string> result;
+    for (const char* file :
+         {"best/model.safetensors", "best/config.json", "last/model.safetensors", "checkpoint/training.safetensors"}) {
+      result[file] = ReadFile(folder_ / run / file);
+    }
+    std::string& evaluations = result["evaluations"];
+    for (const io::Json& line : JsonLines(ReadFile(folder_ / run / "log.jsonl"))) {
+      if (line["event"] == "evaluation") evaluations += line.dump() + "\n";
+    }
+    return result;
+  }
+  void ExpectSameResult(const std::string& one, const std::string& other) const {
+    const auto a = ResultOf(one), b = ResultOf(other);
+    for (const auto& [name, bytes] : a) EXPECT_TRUE(b.at(name) == bytes) << name << " differs";
+  }
+
+  const TemporaryFolder folder_;
+};
+
+TEST_F(Train, LearnsAndSavesAModelThatAnswers) {
+  const Said said = Qkv(
+      Arguments("run", "--epochs 40 --lr 1e-2 --dropout 0 --attention-dropout 0 --drop-path 0 --mixup 0 --erase 0"));
+  ASSERT_EQ(said.exit_code, 0) << said.err;
+  EXPECT_TRUE(Contains(said.err, "qkv evaluate -m")) << said.err;
+  EXPECT_TRUE(Contains(said.err, "48 images")) << said.err;
+  for (const char* file : {"model.safetensors", "config.json", "best/model.safetensors", "last/config.json",
+                           "config.yaml", "log.jsonl", "curves.svg", "command"}) {
+    EXPECT_TRUE(fs::exists(folder_ / "run" / file)) << file;
+  }
+  EXPECT_TRUE(Contains(ReadFile(folder_ / "run/command"), "--preset vit-digits"));
+  const std::vector<io::Json> log = JsonLines(ReadFile(folder_ / "run/log.jsonl"));
+  const auto last =
+      std::find_if(log.rbegin(), log.rend(), [](const io::Json& x) { return x["event"] == "evaluation"; });
+  ASSERT_NE(last, log.rend());
+  EXPECT_EQ((*last)["step"], 40 * 4);
+  EXPECT_GT((*last)["top1"], 0.9);
+
+  const Said answers = Qkv("classify --json -m " + Path("run") + " " + Path("data/val/right"));
+  ASSERT_EQ(answers.exit_code, 0) << answers.err;
+  int right = 0;
+  const std::vector<io::Json> lines = JsonLines(answers.out);
+  for (const io::Json& line : lines) right += line["top"][0]["label"] == "right";
+  EXPECT_EQ(lines.size(), 6u);
+  EXPECT_GE(right, 5);
+}
+
+TEST_F(Train, KilledTwentyTimesItComesToTheSameBits) {
+  ASSERT_EQ(Qkv(Arguments("whole")).exit_code, 0);
+  Rng rng(5);
+  int kills = 0;
+  for (int tries = 0; tries < 400; ++tries) {
+    // About as long as it takes to start and to save a few steps; longer where nothing comes of that.
+    const double seconds = kills < 20 ? rng.Uniform() * (0.06 + 0.002 * tries) : 600;
+    const Said said = Qkv(Arguments("killed", "--resume"), fmt::format("timeout -s KILL {}", seconds));
+    if (said.exit_code == 0) break;
+    ASSERT_EQ(said.exit_code, 137) << said.err;
+    ++kills;
+  }
+  EXPECT_GE(kills, 3);  // a faster machine ends before the twentieth
+  ExpectSameResult("whole", "killed");
+}
+
+// Starts the program, sends it a signal when `when` is there, and waits.
+Said Signalled(const std::string& arguments, const fs::path& when, int signal, int times) {
+  const TemporaryFolder folder;
+  const std::string command = "exec " QKV_PROGRAM " " + arguments + " 2>" + (folder / "err").string();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
+    ::_exit(127);
+  }
+  int status = 0;
+  while (!fs::exists(when) && ::waitpid(child, &status, WNOHANG) == 0) ::usleep(1000);
+  for (int i = 0; i < times; ++i) ::kill(child, signal);
+  ::waitpid(child, &status, 0);
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), "", ReadFile(folder / "err")};
+}
+
+TEST_F(Train, SavesAndSaysHowToGoOnWhenItIsInterrupted) {
+  ASSERT_EQ(Qkv(Arguments("whole")).exit_code, 0);
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const std::string run = fmt::format("stopped-{}", signal);
+    const Said said = Signalled(Arguments(run), folder_ / run / "checkpoint", signal, 1);
+    EXPECT_EQ(said.exit_code, 128 + signal) << said.err;
+    EXPECT_TRUE(Contains(said.err, "saved; to continue: qkv train")) << said.err;
+    ASSERT_EQ(Qkv(Arguments(run, "--resume")).exit_code, 0);
+    ExpectSameResult("whole", run);
+  }
+  // A second one ends it at once; what there is goes on as after any other end.
+  EXPECT_EQ(Signalled(Arguments("twice"), folder_ / "twice/checkpoint", SIGINT, 2).exit_code, 128 + SIGINT);
+  ASSERT_EQ(Qkv(Arguments("twice", "--resume")).exit_code, 0);
+  ExpectSameResult("whole", "twice");
+}
+
+TEST_F(Train, KeepsWhatItHasWhenTheDiskIsFull) {
+  ASSERT_EQ(Qkv(Arguments("whole")).exit_code, 0);
+  // In blocks of 512 bytes; the state of training has more, the log will have.
+  const Said full = Qkv(Arguments("full"), "trap '' XFSZ; ulimit -f 20;");
+  EXPECT_EQ(full.exit_code, 1) << full.err;
+  EXPECT_TRUE(Contains(full.err, "cannot write")) << full.err;
+  const Said resumed = Qkv(Arguments("full", "--resume"));
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  ExpectSameResult("whole", "full");
+}
+
+TEST_F(Train, ContinuesFromACheckpoint) {
+  const Said said = Qkv(fmt::format("train {} -o {} -m {} --epochs 2 --batch 12 --image-size 32x16", Path("data"),
+                                    Path("run"), Golden("timm_grey")));
+  ASSERT_EQ(said.exit_code, 0) << said.err;
+  const Said info = Qkv("info --json -m " + Path("run"));
+  ASSERT_EQ(info.exit_code, 0) << info.err;
+  const Said answers = Qkv("classify --json -m " + Path("run") + " " + Path("data/val/left/0.png"));
+  ASSERT_EQ(answers.exit_code, 0) << answers.err;
+  EXPECT_EQ(JsonLines(answers.out)[0]["top"].size(), 3u);
+}
+
+TEST_F(Train, TakesAFileAndFlagsAboveIt) {
+  WriteFile(folder_ / "run.yaml",
+            "preset: vit-digits\nimage_size: 8\nwidth: 16\nheads: 2\ndepth: 1\nsteps: 2\nlr: 1e-2\n");
+  const Said said =
+      Qkv(fmt::format("train {} -o {} --config {} --lr 5e-3", Path("data"), Path("run"), Path("run.yaml")));
+  ASSERT_EQ(said.exit_code, 0) << said.err;
+  const std::string config = ReadFile(folder_ / "run/config.yaml");
+  EXPECT_TRUE(Contains(config, "\nlr: 0.005\n")) << config;
+  EXPECT_TRUE(Contains(config, "\ndepth: 1\n")) << config;
+}
+
+TEST_F(Train, RefusesWithAReason) {
+  const auto says = [&](const std::string& arguments, int code, const std::string& part) {
+    const Said said = Qkv("train " + arguments);
+    EXPECT_EQ(said.exit_code, code) << arguments;
+    EXPECT_TRUE(Contains(said.err, part)) << arguments << ": " << said.err;
+  };
+  const std::string to = " -o " + Path("run") + " ";
+  says(Path("nowhere") + to, 1, "nowhere");
+  says(Path("data") + to + "--lr fast", 2, "expected a number");
+  says(Path("data") + to + "--no-such-flag", 2, "no-such-flag");
+  WriteFile(folder_ / "wrong.yaml", "epoch: 3\n");
+  says(Path("data") + to + "--config " + Path("wrong.yaml"), 1, "did you mean \"epochs\"");
+  says(Path("data") + to + "-m " + Path("nowhere"), 1, "nowhere");
+  says(Path("data") + " -o " + Path("data"), 1, "holds no training run");
+
+  ASSERT_EQ(Qkv(Arguments("done", "--steps 2")).exit_code, 0);
+  says(Path("data") + " -o " + Path("done"), 1, "--resume");
+  says(Path("data") + " -o " + Path("done") + " --resume --lr 0.5", 1, "lr was 0.003, now 0.5");
+  fs::remove(folder_ / "data/train/left/3.png");
+  says(Path("data") + " -o " + Path("done") + " --resume", 1, "images are not those");
+  fs::remove_all(folder_ / "data");
+  fs::create_directories(folder_ / "data");
+  says(Path("data") + " -o " + Path("other"), 1, "");
+}
+
+}  // namespace
+}  // namespace qkv
