@@ -30,6 +30,9 @@ inline void* CountedAllocate(size_t size, size_t alignment) {
   if (void* memory = qkv::CountedAllocate(size, static_cast<size_t>(alignment))) return memory;
   throw std::bad_alloc();
 }
+[[gnu::noinline]] void* operator new(size_t size, const std::nothrow_t&) noexcept {
+  return qkv::CountedAllocate(size, 1);
+}
 [[gnu::noinline]] void* operator new(size_t size, std::align_val_t alignment, const std::nothrow_t&) noexcept {
   return qkv::CountedAllocate(size, static_cast<size_t>(alignment));
 }
