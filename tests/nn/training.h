@@ -120,14 +120,16 @@ inline double RelativeError(const Tensor<float>& got, const Tensor<double>& expe
   return difference / greatest;
 }
 
+/// `in_series`: layers of which one's rounding goes into the next, so that their errors add up.
 template <class Layer>
-void CheckFloat(const Layer& layer) {
+void CheckFloat(const Layer& layer, int in_series = 1) {
+  const double tolerance = in_series * LayerTolerance<float>();
   for (const bool add : {false, true}) {
     const auto got = RunPasses(layer, Numbers<float>(layer), add);
     const auto exact = RunPasses(layer, Numbers<double>(layer), add);
-    EXPECT_LE(RelativeError(got.y, exact.y), LayerTolerance<float>()) << "y";
-    EXPECT_LE(RelativeError(got.dx, exact.dx), LayerTolerance<float>()) << "dx";
-    EXPECT_LE(RelativeError(got.d, exact.d), LayerTolerance<float>()) << "gradients of the weights";
+    EXPECT_LE(RelativeError(got.y, exact.y), tolerance) << "y";
+    EXPECT_LE(RelativeError(got.dx, exact.dx), tolerance) << "dx";
+    EXPECT_LE(RelativeError(got.d, exact.d), tolerance) << "gradients of the weights";
   }
 }
 
