@@ -66,7 +66,7 @@ class TimedStep {
     for (int64_t i = 0; i < shape.batch; ++i) labels_.push_back(i % network_.config().classes);
   }
   void Run() {
-    stepper_.Add(weights_, {.pixels = pixels_, .labels = labels_});
+    stepper_.Add(weights_, {.inputs = pixels_, .labels = labels_});
     stepper_.Apply(1e-3, weights_);
   }
   const model::VitConfig& config() const { return network_.config(); }

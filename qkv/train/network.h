@@ -30,6 +30,7 @@ template <typename T>
 class Network {
  public:
   using Options = NetworkOptions;
+  using Input = View<const T>;  // pixels
 
   /// Memory of one caller: what Forward leaves for Backward, and scratch. The second step of a shape allocates nothing.
   /// Not shared between threads.

@@ -10,10 +10,20 @@ namespace {
 
 int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+// What the loss must know of a network: the tokens of an input, and the rows and columns of its logits.
+struct Extent {
+  int64_t tokens, rows, classes;
+};
+
+template <typename T>
+Extent ExtentOf(const Network<T>& network, const View<const T>& /*pixels*/) {
+  return {network.config().tokens(), 1, network.config().outputs()};
+}
+
 }  // namespace
 
 // Threads that take chunks of their own wait for nobody: the layers of small models are too short to be shared. What it
-// costs is a buffer of gradients for each, added up after the batch. Against 6 P N multiply-adds an image that is 8 P
+// costs is a buffer of gradients for each, added up after the batch. Against 6 P N multiply-adds an input that is 8 P
 // bytes a thread, all through one memory: with threads of 100 GFLOP/s and a memory of 40 GB/s a fraction of
 // 3 threads² / (B N) of the time. Up to a twentieth it is the cheaper way, and so it is done, unless the buffers are
 // more memory than the rest of training takes: weights, gradients and moments are four of them.
@@ -21,25 +31,25 @@ int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 // A chunk has about kChunkTokens rows: with fewer, each product reads its weights, and adds to their gradients, for too
 // little work; with more, activations leave the caches between a layer and the next. On a Zen 5 of two cores a step of
 // D 128, L 6, 65 tokens, B 128 took 261 ms with 65 rows, 220 with 130, 196 with 260, 182 with 520 and 185 with 1040.
-StepPlan PlanStep(const model::VitConfig& config, int64_t P, int64_t B, int threads) {
+StepPlan PlanStep(int64_t N, int64_t P, int64_t B, int threads) {
   constexpr int64_t kChunkTokens = 512, kMostExtraBuffers = 4;
   constexpr int64_t kSmallBuffers = int64_t{256} << 20;  // bytes that are there on any machine of many threads
-  const int64_t N = config.tokens(), T = threads;
-  const auto chunk_of = [&](int64_t images, int64_t tokens) { return std::clamp<int64_t>(tokens / N, 1, images); };
+  const int64_t T = threads;
+  const auto chunk_of = [&](int64_t inputs, int64_t tokens) { return std::clamp<int64_t>(tokens / N, 1, inputs); };
   const bool cheap = 60 * T * T <= B * N;
   const bool fits = T - 1 <= kMostExtraBuffers || T * P * static_cast<int64_t>(sizeof(float)) <= kSmallBuffers;
   if (T > 1 && B >= T && cheap && fits) return {T, chunk_of(CeilDivide(B, T), kChunkTokens)};
   return {1, chunk_of(B, kChunkTokens * T)};
 }
 
-template <typename T>
-Stepper<T>::Stepper(const Network<T>& network, Optimizer<T>& optimizer, const StepSettings& settings)
+template <typename T, template <typename> class Net>
+Stepper<T, Net>::Stepper(const Net<T>& network, Optimizer<T>& optimizer, const StepSettings& settings)
     : network_(network), optimizer_(optimizer), settings_(settings) {}
 
-// Images [begin, end) of the batch, forward and backward.
-template <typename T>
-void Stepper<T>::Compute(Worker& worker, View<const T> weights, const ImageBatch<T>& batch, int64_t begin,
-                         int64_t end) {
+// Inputs [begin, end) of the batch, forward and backward.
+template <typename T, template <typename> class Net>
+void Stepper<T, Net>::Compute(Worker& worker, View<const T> weights, const Batch<T, Net>& batch, int64_t begin,
+                              int64_t end) {
   NetworkOptions options;
   options.dropout = settings_.dropout;
   options.attention_dropout = settings_.attention_dropout;
@@ -47,40 +57,42 @@ void Stepper<T>::Compute(Worker& worker, View<const T> weights, const ImageBatch
   options.checkpoint = settings_.checkpoint;
   options.bf16 = settings_.bf16;
   options.seed = simd::MixSeed(settings_.seed, static_cast<uint64_t>(optimizer_.steps()));
-  options.first_image = batch.first_image + begin;
-  const int64_t classes = network_.config().outputs();
-  worker.logits.Reuse({end - begin, classes});
-  network_.Forward(weights, batch.pixels.slice(0, begin, end), options, worker.workspace, worker.logits);
+  options.first_image = batch.first + begin;
+  const Extent of = ExtentOf<T>(network_, batch.inputs);
+  const int64_t first = begin * of.rows, rows = (end - begin) * of.rows;
+  worker.logits.Reuse({rows, of.classes});
+  network_.Forward(weights, batch.inputs.slice(0, begin, end), options, worker.workspace, worker.logits);
   const LossOptions loss{.smoothing = settings_.smoothing};
   if (batch.targets.empty()) {
-    const auto labels = batch.labels.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
+    const auto labels = batch.labels.subspan(static_cast<size_t>(first), static_cast<size_t>(rows));
     worker.sum += CrossEntropy<T>(worker.logits, labels, loss, worker.logits);
   } else {
-    worker.sum += CrossEntropy<T>(worker.logits, batch.targets.slice(0, begin, end), loss, worker.logits);
+    worker.sum += CrossEntropy<T>(worker.logits, batch.targets.slice(0, first, first + rows), loss, worker.logits);
   }
   network_.Backward(weights, worker.logits, worker.workspace, worker.gradients);
 }
 
-template <typename T>
-void Stepper<T>::Add(View<const T> weights, const ImageBatch<T>& batch) {
-  const int64_t B = batch.pixels.dim(0), P = network_.layout().size();
-  Require(B > 0 && (!batch.targets.empty() || static_cast<int64_t>(batch.labels.size()) == B) &&
-              (batch.targets.empty() || batch.targets.dim(0) == B),
-          "step: expected a label or targets for each of {} images, got {} labels and targets {}", B,
-          batch.labels.size(), ToString(batch.targets.shape()));
-  const StepPlan plan = PlanStep(network_.config(), P, B, NumThreads());
+template <typename T, template <typename> class Net>
+void Stepper<T, Net>::Add(View<const T> weights, const Batch<T, Net>& batch) {
+  const Extent of = ExtentOf<T>(network_, batch.inputs);
+  const int64_t B = batch.inputs.dim(0), R = B * of.rows, P = network_.layout().size();
+  Require(B > 0 && (!batch.targets.empty() || static_cast<int64_t>(batch.labels.size()) == R) &&
+              (batch.targets.empty() || batch.targets.dim(0) == R),
+          "step: expected a label or targets for each of {} rows, got {} labels and targets {}", R, batch.labels.size(),
+          ToString(batch.targets.shape()));
+  const StepPlan plan = PlanStep(of.tokens, P, B, NumThreads());
   while (static_cast<int64_t>(workers_.size()) < plan.workers) {
     workers_.push_back(std::make_unique<Worker>());
     workers_.back()->gradients = Tensor<T>({P});
     gradients_.push_back(workers_.back()->gradients);
   }
-  // Each worker has its share of the images, whatever thread it runs on, and cuts it evenly.
+  // Each worker has its share of the batch, whatever thread it runs on, and cuts it evenly.
   const auto run = [&](int64_t w) {
-    const int64_t first = B * w / plan.workers, images = B * (w + 1) / plan.workers - first;
-    const int64_t chunks = CeilDivide(images, plan.chunk);
+    const int64_t first = B * w / plan.workers, share = B * (w + 1) / plan.workers - first;
+    const int64_t chunks = CeilDivide(share, plan.chunk);
     for (int64_t i = 0; i < chunks; ++i) {
-      Compute(*workers_[static_cast<size_t>(w)], weights, batch, first + images * i / chunks,
-              first + images * (i + 1) / chunks);
+      Compute(*workers_[static_cast<size_t>(w)], weights, batch, first + share * i / chunks,
+              first + share * (i + 1) / chunks);
     }
   };
   try {
@@ -99,8 +111,8 @@ void Stepper<T>::Add(View<const T> weights, const ImageBatch<T>& batch) {
   }
 }
 
-template <typename T>
-void Stepper<T>::Forget() {
+template <typename T, template <typename> class Net>
+void Stepper<T, Net>::Forget() {
   for (const auto& worker : workers_) {
     std::fill_n(worker->gradients.data(), worker->gradients.size(), T{0});
     worker->sum = {};
@@ -108,9 +120,9 @@ void Stepper<T>::Forget() {
   sum_ = {};
 }
 
-template <typename T>
-StepResult Stepper<T>::Apply(double learning_rate, View<T> weights) {
-  Require(sum_.rows > 0, "step: no images were added");
+template <typename T, template <typename> class Net>
+StepResult Stepper<T, Net>::Apply(double learning_rate, View<T> weights) {
+  Require(sum_.rows > 0, "step: nothing was added that counts");
   StepResult result;
   result.sum = sum_;
   try {
@@ -126,8 +138,8 @@ StepResult Stepper<T>::Apply(double learning_rate, View<T> weights) {
   return result;
 }
 
-template <typename T>
-int64_t Stepper<T>::peak_bytes() const {
+template <typename T, template <typename> class Net>
+int64_t Stepper<T, Net>::peak_bytes() const {
   int64_t bytes = 0;
   for (const auto& worker : workers_) {
     bytes += static_cast<int64_t>(sizeof(T)) * (worker->gradients.size() + worker->logits.size());
@@ -136,7 +148,7 @@ int64_t Stepper<T>::peak_bytes() const {
   return bytes;
 }
 
-template class Stepper<float>;
-template class Stepper<double>;
+template class Stepper<float, Network>;
+template class Stepper<double, Network>;
 
 }  // namespace qkv::train

@@ -1,5 +1,5 @@
-// One step of the optimiser over a batch of images, or several whose gradients are summed: the batch cut into chunks,
-// the chunks shared out to threads.
+// One step of the optimiser over a batch of images or sequences, or several whose gradients are summed: the batch cut
+// into chunks, the chunks shared out to threads.
 #pragma once
 
 #include <cstdint>
@@ -21,43 +21,44 @@ struct StepSettings {
   uint64_t seed = 0;  // of the whole training; every step draws numbers of its own
 };
 
-/// Images and what they are.
-template <typename T>
-struct ImageBatch {
-  View<const T> pixels;             // [B, channels, height, width]
-  std::span<const int64_t> labels;  // [B], used where there are no targets
-  View<const T> targets = {};       // [B, classes], or empty
-  int64_t first_image = 0;          // which image of the step pixels[0] is: what is drawn for it depends on that
+/// What a network takes, and what is right for it. R rows of logits: one for an image, one for each token of a
+/// sequence.
+template <typename T, template <typename> class Net = Network>
+struct Batch {
+  typename Net<T>::Input inputs;    // pixels [B, channels, height, width], or tokens [B, N]
+  std::span<const int64_t> labels;  // [R], as CrossEntropy takes them; used where there are no targets
+  View<const T> targets = {};       // [R, classes], or empty
+  int64_t first = 0;                // which of the step's inputs[0] is: what is drawn for it depends on that
 };
 
 struct StepResult {
-  LossSum sum;               // over all images of the step
+  LossSum sum;               // over all rows of the step
   double gradient_norm = 0;  // of the mean's gradient, before clipping
 };
 
 /// How a batch is worked on.
 struct StepPlan {
-  int64_t workers = 1;  // that each have a share of the images, one thread each; 1: threads share each layer
-  int64_t chunk = 1;    // images computed together, at most
+  int64_t workers = 1;  // that each have a share of the batch, one thread each; 1: threads share each layer
+  int64_t chunk = 1;    // inputs computed together, at most
 };
 
-/// The plan for B images of a model of P parameters on so many threads.
-StepPlan PlanStep(const model::VitConfig& config, int64_t P, int64_t B, int threads);
+/// The plan for B inputs of N tokens and a model of P parameters on so many threads.
+StepPlan PlanStep(int64_t N, int64_t P, int64_t B, int threads);
 
 /// Takes steps. A run repeats to the bit on one machine at a given number of threads; another number, or other
-/// accumulation of the same images, changes no more than the order of sums.
-template <typename T>
+/// accumulation of the same inputs, changes no more than the order of sums.
+template <typename T, template <typename> class Net = Network>
 class Stepper {
  public:
   /// Both must outlive it.
-  Stepper(const Network<T>& network, Optimizer<T>& optimizer, const StepSettings& settings);
+  Stepper(const Net<T>& network, Optimizer<T>& optimizer, const StepSettings& settings);
 
   /// Adds the gradients of a batch to those of this step. The second call of a shape allocates nothing more. Throws
   /// Error when shapes or labels do not fit; what the step has so far is lost then.
-  void Add(View<const T> weights, const ImageBatch<T>& batch);
+  void Add(View<const T> weights, const Batch<T, Net>& batch);
 
-  /// One step of the optimiser by the mean over all images that were added since the last, at least one. Throws Error,
-  /// with weights and optimizer unchanged, when the gradients are not finite.
+  /// One step of the optimiser by the mean over all rows that were added since the last and count, at least one. Throws
+  /// Error, with weights and optimizer unchanged, when the gradients are not finite.
   StepResult Apply(double learning_rate, View<T> weights);
 
   /// The most bytes that this has held at a time: gradients, activations and scratch.
@@ -67,15 +68,15 @@ class Stepper {
   // A thread's own.
   struct Worker {
     Tensor<T> gradients;  // [P]
-    typename Network<T>::Workspace workspace;
-    Tensor<T> logits;  // [chunk, classes], then their gradient
+    typename Net<T>::Workspace workspace;
+    Tensor<T> logits;  // [chunk's rows, classes], then their gradient
     LossSum sum;
   };
 
-  void Compute(Worker& worker, View<const T> weights, const ImageBatch<T>& batch, int64_t begin, int64_t end);
+  void Compute(Worker& worker, View<const T> weights, const Batch<T, Net>& batch, int64_t begin, int64_t end);
   void Forget();
 
-  const Network<T>& network_;
+  const Net<T>& network_;
   Optimizer<T>& optimizer_;
   StepSettings settings_;
   std::vector<std::unique_ptr<Worker>> workers_;

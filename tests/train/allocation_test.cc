@@ -85,7 +85,7 @@ TEST(StepperAllocation, OfAThirdStepIsNone) {
     Stepper<float> stepper(network, optimizer, {.smoothing = 0.1, .dropout = 0.1, .drop_path = 0.1});
     auto weights = RandomWeights<float>(network.layout());
     const auto step = [&] {
-      stepper.Add(weights, {.pixels = pixels, .labels = labels});
+      stepper.Add(weights, {.inputs = pixels, .labels = labels});
       stepper.Apply(1e-3, weights);
     };
     step(), step();  // the second joins the arenas' blocks

@@ -42,8 +42,8 @@ struct Data {
     }
   }
   /// Images [begin, end), of a step that begins with image 0.
-  ImageBatch<T> Part(int64_t begin, int64_t end, bool soft = false) const {
-    ImageBatch<T> batch{.pixels = pixels.view().slice(0, begin, end), .first_image = begin};
+  Batch<T> Part(int64_t begin, int64_t end, bool soft = false) const {
+    Batch<T> batch{.inputs = pixels.view().slice(0, begin, end), .first = begin};
     if (soft) {
       batch.targets = targets.view().slice(0, begin, end);
     } else {
@@ -175,7 +175,7 @@ TEST(Stepper, ForgetsAStepThatFailed) {
   Stepper<float> stepper(network, optimizer, {});
   Tensor<float> weights({network.layout().size()});
   Initialise<float>(network.config(), network.layout(), {}, weights);
-  EXPECT_NE(MessageOf([&] { stepper.Apply(0.1, weights); }).find("no images"), std::string::npos);
+  EXPECT_NE(MessageOf([&] { stepper.Apply(0.1, weights); }).find("nothing was added"), std::string::npos);
   stepper.Add(weights, data.Part(0, 8));
   const StepResult good = stepper.Apply(0, weights);
 
@@ -183,7 +183,7 @@ TEST(Stepper, ForgetsAStepThatFailed) {
   stepper.Add(weights, data.Part(0, 8));
   EXPECT_NE(MessageOf([&] { stepper.Apply(0, weights); }).find("training has diverged"), std::string::npos);
   data.pixels = Data<float>(8).pixels;
-  ImageBatch<float> wrong = data.Part(0, 8);
+  Batch<float> wrong = data.Part(0, 8);
   const std::vector<int64_t> labels = {0, 1, 2, 3, 4, 5, 0, 1};
   wrong.labels = labels;
   EXPECT_NE(MessageOf([&] { stepper.Add(weights, wrong); }).find("expected labels from 0 to 4"), std::string::npos);
@@ -200,18 +200,18 @@ TEST(PlanStep, CutsEvenlyAndSharesImagesOfSmallModels) {
   const model::VitConfig small = Small();  // 17 tokens
   for (const int64_t B : {1, 2, 7, 40, 64, 100}) {
     for (const int threads : {1, 2, 5}) {
-      const StepPlan plan = PlanStep(small, 20000, B, threads);
+      const StepPlan plan = PlanStep(small.tokens(), 20000, B, threads);
       EXPECT_GE(plan.chunk, 1);
       EXPECT_LE(plan.chunk, B);
       EXPECT_TRUE(plan.workers == 1 || plan.workers == threads);
       EXPECT_TRUE(threads > 1 || plan.workers == 1);
     }
   }
-  EXPECT_EQ(PlanStep(small, 20000, 64, 2).workers, 2);
-  EXPECT_EQ(PlanStep(small, 20000, 1, 2).workers, 1) << "one image cannot be shared out";
+  EXPECT_EQ(PlanStep(small.tokens(), 20000, 64, 2).workers, 2);
+  EXPECT_EQ(PlanStep(small.tokens(), 20000, 1, 2).workers, 1) << "one image cannot be shared out";
   model::VitConfig base;  // ViT-B/16
-  EXPECT_EQ(PlanStep(base, 86'000'000, 64, 2).workers, 2);
-  EXPECT_EQ(PlanStep(base, 86'000'000, 64, 32).workers, 1) << "its gradients 32 times are 11 GB";
+  EXPECT_EQ(PlanStep(base.tokens(), 86'000'000, 64, 2).workers, 2);
+  EXPECT_EQ(PlanStep(base.tokens(), 86'000'000, 64, 32).workers, 1) << "its gradients 32 times are 11 GB";
 }
 
 }  // namespace

@@ -1,0 +1,243 @@
+#include "qkv/train/loop.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <optional>
+
+#include "qkv/train/log.h"
+#include "qkv/train/schedule.h"
+#include "qkv/train/standing.h"
+
+namespace qkv::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double Rows(const LossSum& sum) { return static_cast<double>(std::max<int64_t>(1, sum.rows)); }
+
+double SecondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+OptimizerSettings SettingsOf(const TrainConfig& config) {
+  OptimizerSettings settings;
+  settings.kind = config.opt == "sgd" ? OptimizerSettings::Kind::kSgd : OptimizerSettings::Kind::kAdamW;
+  settings.weight_decay = config.weight_decay;
+  settings.beta1 = config.beta1;
+  settings.beta2 = config.beta2;
+  settings.momentum = config.momentum;
+  settings.clip_norm = config.clip_grad;
+  settings.average_decay = config.ema;
+  return settings;
+}
+
+Schedule ScheduleOf(const TrainConfig& config, int64_t steps_per_epoch) {
+  Schedule schedule;
+  schedule.kind = config.sched == "cosine"      ? Schedule::Kind::kCosine
+                  : config.sched == "one-cycle" ? Schedule::Kind::kOneCycle
+                                                : Schedule::Kind::kConstant;
+  schedule.peak = config.lr;
+  schedule.floor = config.min_lr;
+  schedule.steps = config.steps > 0 ? config.steps : config.epochs * steps_per_epoch;
+  const auto warmup = static_cast<int64_t>(std::llround(config.warmup_epochs * static_cast<double>(steps_per_epoch)));
+  schedule.warmup = std::min(warmup, schedule.steps - 1);
+  return schedule;
+}
+
+class Loop {
+ public:
+  Loop(const TrainConfig& config, Learner& learner, RunFolder& folder, const Observer& observer)
+      : config_(config), learner_(learner), folder_(folder), observer_(observer) {}
+
+  Outcome Go() {
+    Begin();
+    OpenLogs();
+    Outcome outcome;
+    outcome.steps = schedule_.steps;
+    outcome.why = Outcome::Why::kFinished;
+    while (standing_.step < schedule_.steps) {
+      if (NoBetter()) {
+        outcome.why = Outcome::Why::kNoBetter;
+        break;
+      }
+      TakeStep();
+      const bool stopped = observer_.stop && observer_.stop();
+      if (IsEvaluated(standing_.step)) {
+        EvaluateAndSave();
+      } else if (stopped || (config_.save_steps > 0 && standing_.step % config_.save_steps == 0)) {
+        Save(standing_.evaluations == 0);
+      }
+      if (stopped && standing_.step < schedule_.steps) {
+        outcome.why = Outcome::Why::kStopped;
+        break;
+      }
+    }
+    outcome.step = standing_.step;
+    outcome.best_top1 = standing_.best_top1;
+    outcome.best_epoch = standing_.best_epoch;
+    outcome.images = images_;
+    outcome.images_per_second = seconds_ > 0 ? static_cast<double>(images_) / seconds_ : 0;
+    return outcome;
+  }
+
+ private:
+  // Weights and the state of everything: new, or resumed.
+  void Begin() {
+    weights_ = Tensor<float>({learner_.layout().size()});
+    optimizer_.emplace(learner_.layout(), SettingsOf(config_));
+    if (folder_.HasCheckpoint()) {
+      const Saved saved = folder_.Load();
+      standing_ = Standing::FromJson(saved.progress);
+      Require(standing_.data == learner_.data(), "train: the {} are not those that {} was begun with", "images",
+              folder_.path().string());
+      const io::StoredTensor* weights = saved.training.Find("weights");
+      Require(weights != nullptr && weights->shape == weights_.shape(), "train: {} holds no weights of this model",
+              folder_.path().string());
+      io::ConvertTo(*weights, weights_.data());
+      optimizer_->Restore(saved.training);
+    } else {
+      standing_.data = learner_.data();
+      learner_.Initialise(weights_);
+    }
+    learner_.Open(*optimizer_, standing_.step);
+    schedule_ = ScheduleOf(config_, learner_.steps_per_epoch());
+    Validate(schedule_);
+  }
+
+  void OpenLogs() {
+    log_.emplace(folder_.path() / "log.jsonl", standing_.step);
+    if (config_.tensorboard) events_.emplace(folder_.path(), standing_.step);
+  }
+
+  void Log(const char* event, const std::vector<std::pair<std::string, double>>& values) {
+    io::Json line = {{"event", event}, {"step", standing_.step}, {"epoch", Epoch()}};
+    std::vector<std::pair<std::string, double>> scalars;
+    for (const auto& [name, value] : values) {
+      line[name] = value;
+      scalars.emplace_back(fmt::format("{}/{}", event, name), value);
+    }
+    log_->Append(line);
+    if (events_) events_->Scalars(standing_.step, scalars);
+  }
+
+  // That the last step belonged to, from 1.
+  int64_t Epoch() const {
+    const int64_t steps = learner_.steps_per_epoch();
+    return (standing_.step + steps - 1) / steps;
+  }
+
+  bool IsEvaluated(int64_t step) const {
+    return step == schedule_.steps || step % (config_.eval_epochs * learner_.steps_per_epoch()) == 0;
+  }
+
+  bool NoBetter() const { return config_.patience > 0 && standing_.without_better >= config_.patience; }
+
+  void TakeStep();
+  void EvaluateAndSave();
+  void Save(bool best);
+
+  // The weights that are evaluated and written.
+  View<const float> Answer() const {
+    return standing_.step > 0 && !optimizer_->average().empty() ? optimizer_->average() : View<const float>(weights_);
+  }
+
+  const TrainConfig& config_;
+  Learner& learner_;
+  RunFolder& folder_;
+  const Observer& observer_;
+
+  Tensor<float> weights_;  // [P]
+  std::optional<Optimizer<float>> optimizer_;
+  Schedule schedule_;
+  Standing standing_;
+
+  std::optional<train::Log> log_;
+  std::optional<EventFile> events_;
+  int64_t images_ = 0, steps_ = 0;  // of this process
+  double seconds_ = 0;              // that its steps took
+};
+
+void Loop::TakeStep() {
+  const Clock::time_point begin = Clock::now();
+  const double rate = LearningRate(schedule_, standing_.step);
+  const auto [sum, norm] = learner_.Step(rate, weights_);
+  ++standing_.step;
+  standing_.logged += sum;
+  standing_.evaluated += sum;
+  images_ += sum.rows;
+  seconds_ += SecondsSince(begin);
+  ++steps_;
+
+  StepReport report;
+  report.step = standing_.step;
+  report.steps = schedule_.steps;
+  report.epoch = Epoch();
+  report.loss = sum.loss / Rows(sum);
+  report.accuracy = static_cast<double>(sum.correct) / Rows(sum);
+  report.learning_rate = rate;
+  report.gradient_norm = norm;
+  report.images_per_second = static_cast<double>(images_) / seconds_;
+  report.seconds_left = seconds_ / static_cast<double>(steps_) * static_cast<double>(schedule_.steps - standing_.step);
+  if (standing_.step % config_.log_steps == 0) {
+    const LossSum& logged = standing_.logged;
+    Log("train", {{"loss", logged.loss / Rows(logged)},
+                  {"accuracy", static_cast<double>(logged.correct) / Rows(logged)},
+                  {"learning_rate", rate},
+                  {"gradient_norm", norm},
+                  {"images_per_second", report.images_per_second}});
+    standing_.logged = {};
+  }
+  if (observer_.step) observer_.step(report);
+}
+
+void Loop::EvaluateAndSave() {
+  const Score score = learner_.Evaluate(Answer());
+  EvaluationReport report;
+  report.step = standing_.step;
+  report.epoch = Epoch();
+  const LossSum& training = standing_.evaluated;
+  report.train_loss = training.loss / Rows(training);
+  report.train_accuracy = static_cast<double>(training.correct) / Rows(training);
+  report.loss = score.loss;
+  report.top1 = score.top1;
+  report.best = standing_.Rate(report.epoch, report.top1, report.loss);
+  standing_.evaluated = {};
+  std::vector<std::pair<std::string, double>> values = {{"train_loss", report.train_loss},
+                                                        {"train_accuracy", report.train_accuracy},
+                                                        {"loss", report.loss},
+                                                        {"top1", report.top1}};
+  values.insert(values.end(), score.more.begin(), score.more.end());
+  Log("evaluation", values);
+  Save(report.best);
+  if (observer_.evaluation) observer_.evaluation(report);
+}
+
+void Loop::Save(bool best) {
+  Snapshot snapshot;
+  snapshot.config = learner_.config();
+  snapshot.model = learner_.Tensors(Answer());
+  snapshot.best = best;
+  snapshot.training = optimizer_->Store();
+  snapshot.training.push_back(io::Stored<float>("weights", View<const float>(weights_)));
+  snapshot.progress = standing_.ToJson();
+  folder_.Commit(snapshot);
+}
+
+}  // namespace
+
+StepSettings StepSettingsOf(const TrainConfig& config) {
+  StepSettings settings;
+  settings.smoothing = config.smoothing;
+  settings.dropout = config.dropout;
+  settings.attention_dropout = config.attention_dropout;
+  settings.drop_path = config.drop_path;
+  settings.checkpoint = config.checkpointing;
+  settings.bf16 = config.precision == "bf16";
+  settings.seed = static_cast<uint64_t>(config.seed);
+  return settings;
+}
+
+Outcome RunLoop(const TrainConfig& config, Learner& learner, RunFolder& folder, const Observer& observer) {
+  return Loop(config, learner, folder, observer).Go();
+}
+
+}  // namespace qkv::train

@@ -1,0 +1,91 @@
+// The loop of a training run, whatever learns: steps, evaluations, what is saved and logged, from the beginning or from
+// where it was stopped. Not here: what learns, and from what (run.h).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "qkv/io/safetensors.h"
+#include "qkv/train/config.h"
+#include "qkv/train/optimizer.h"
+#include "qkv/train/save.h"
+#include "qkv/train/step.h"
+
+namespace qkv::train {
+
+struct StepReport {
+  int64_t step = 0, steps = 0;    // taken, of how many
+  int64_t epoch = 0;              // that it belongs to, from 1
+  double loss = 0, accuracy = 0;  // of its images
+  double learning_rate = 0, gradient_norm = 0;
+  double images_per_second = 0;  // since the process began to take steps, evaluations aside
+  double seconds_left = 0;
+};
+
+struct EvaluationReport {
+  int64_t step = 0, epoch = 0;
+  double train_loss = 0, train_accuracy = 0;  // of the steps since the last evaluation, as they were taken
+  double loss = 0, top1 = 0;                  // of the validation images
+  bool best = false;
+};
+
+/// Who wants to know, and who may stop it. Each may be empty.
+struct Observer {
+  std::function<void(const std::string& note)> note;
+  std::function<void(const char* what, int64_t done, int64_t total)> reading;  // images, before the first step
+  std::function<void(const StepReport&)> step;
+  std::function<void(const EvaluationReport&)> evaluation;  // when it is logged and saved
+  std::function<bool()> stop;                               // asked after each step
+};
+
+struct Outcome {
+  enum class Why { kFinished, kNoBetter, kStopped } why = Why::kFinished;
+  int64_t step = 0, steps = 0;
+  double best_top1 = 0;  // 0 where nothing was evaluated yet
+  int64_t best_epoch = 0;
+  int64_t images = 0;  // seen by this process
+  double images_per_second = 0;
+};
+
+/// What the weights are worth.
+struct Score {
+  double loss = 0, top1 = 0;                         // mean loss, share of right answers
+  std::vector<std::pair<std::string, double>> more;  // for the log, by name
+};
+
+/// What learns: a model, and the data that it learns from. The loop asks for things in this order.
+class Learner {
+ public:
+  virtual ~Learner() = default;
+
+  /// Where each tensor lies in buffers of weights [P].
+  virtual const ParameterLayout& layout() const = 0;
+  /// Tells the data apart from others, see Standing::data.
+  virtual uint64_t data() const = 0;
+  /// The weights [P] that a run begins with. Not asked for where one is resumed.
+  virtual void Initialise(View<float> weights) = 0;
+  /// Makes ready for this step, 0 or where a run is resumed. The optimizer outlives the learner's use of it.
+  virtual void Open(Optimizer<float>& optimizer, int64_t step) = 0;
+  virtual int64_t steps_per_epoch() const = 0;
+  /// Takes the next step.
+  virtual StepResult Step(double learning_rate, View<float> weights) = 0;
+  /// On the validation data.
+  virtual Score Evaluate(View<const float> weights) = 0;
+
+  /// The files of a model with these weights: config.json, and tensors that may point into them.
+  virtual std::string config() const = 0;
+  virtual std::vector<io::StoredTensor> Tensors(View<const float> weights) const = 0;
+};
+
+/// What a learner's Stepper is told.
+StepSettings StepSettingsOf(const TrainConfig& config);
+
+/// Runs in `folder`, from its checkpoint where it has one. Writes log.jsonl and, if asked for, event files there.
+/// Throws Error for data that the run was not begun with, a loss that is no number, and a file that cannot be written;
+/// what was saved before is still there then.
+Outcome RunLoop(const TrainConfig& config, Learner& learner, RunFolder& folder, const Observer& observer);
+
+}  // namespace qkv::train
