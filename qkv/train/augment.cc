@@ -73,23 +73,16 @@ Box ResizedBox(const Augmentation& augmentation, int64_t height, int64_t width, 
   return {(height - h) / 2, (width - w) / 2, h, w};
 }
 
-void Shift(Image& image, int64_t down, int64_t right, const std::vector<uint8_t>& fill, Image& spare) {
+void Shift(Image& image, int64_t down, int64_t right, Image& spare) {
   const int64_t H = image.height(), W = image.width(), C = image.channels();
   spare.pixels.Reuse(image.pixels.shape());
   for (int64_t y = 0; y < H; ++y) {
     uint8_t* out = spare.pixels.data() + y * W * C;
-    const bool inside = y >= down && y < H + down;
-    const int64_t begin = inside ? std::clamp<int64_t>(right, 0, W) : W,
-                  end = inside ? std::clamp<int64_t>(W + right, 0, W) : W;
-    for (int64_t x = 0; x < W; ++x) {
-      if (x == begin && begin < end) {
-        std::memcpy(out + x * C, image.pixels.data() + ((y - down) * W + x - right) * C,
-                    static_cast<size_t>((end - begin) * C));
-        x = end - 1;
-        continue;
-      }
-      for (int64_t c = 0; c < C; ++c) out[x * C + c] = fill.empty() ? 0 : fill[static_cast<size_t>(c)];
-    }
+    std::fill_n(out, W * C, uint8_t{0});
+    const int64_t begin = std::clamp<int64_t>(right, 0, W), end = std::clamp<int64_t>(W + right, 0, W);
+    if (y < down || y >= H + down || begin == end) continue;
+    std::memcpy(out + begin * C, image.pixels.data() + ((y - down) * W + begin - right) * C,
+                static_cast<size_t>((end - begin) * C));
   }
   std::swap(image, spare);
 }
@@ -187,6 +180,14 @@ void Check(const Augmentation& a) {
   within("a cutmix alpha", a.cutmix, 0, 1e3);
 }
 
+std::vector<uint8_t> MeanLevels(const image::Preprocess& preprocess) {
+  std::vector<uint8_t> levels;
+  for (const float mean : preprocess.mean) {
+    levels.push_back(static_cast<uint8_t>(std::clamp(std::nearbyint(255 * mean), 0.f, 255.f)));
+  }
+  return levels;
+}
+
 void Augment(const Augmentation& augmentation, int64_t height, int64_t width, Rng& rng, AugmentWorkspace& workspace,
              Image& image) {
   if (augmentation.crop == Augmentation::Crop::kResized) {
@@ -199,7 +200,7 @@ void Augment(const Augmentation& augmentation, int64_t height, int64_t width, Rn
   if (augmentation.crop == Augmentation::Crop::kPadded) {
     const int64_t down = Below(rng, 2 * augmentation.padding + 1) - augmentation.padding;
     const int64_t right = Below(rng, 2 * augmentation.padding + 1) - augmentation.padding;
-    if (down != 0 || right != 0) Shift(image, down, right, augmentation.fill, workspace.spare);
+    if (down != 0 || right != 0) Shift(image, down, right, workspace.spare);
   }
   if (rng.Uniform() < augmentation.flip) FlipHorizontally(image);
   RandAugment(augmentation, rng, image, workspace.spare);

@@ -8,6 +8,7 @@
 #include "qkv/core/rng.h"
 #include "qkv/core/tensor.h"
 #include "qkv/image/image.h"
+#include "qkv/image/preprocess.h"
 #include "qkv/image/resize.h"
 #include "qkv/image/workspace.h"
 
@@ -17,7 +18,8 @@ struct Augmentation {
   enum class Crop {
     kNone,     // the image has the training size already
     kResized,  // a part of random area and shape, resized (Szegedy et al. 2014; torchvision's RandomResizedCrop)
-    kPadded,   // the image, which has the training size, shifted by up to `padding` pixels each way
+    kPadded,   // the image, which has the training size, shifted by up to `padding` pixels each way, black beside it
+               // (torchvision's RandomCrop)
   };
   Crop crop = Crop::kNone;
   double least_area = 0.08;         // of the image's, of a resized crop
@@ -27,16 +29,15 @@ struct Augmentation {
   double flip = 0;  // probability of left and right changing places
 
   // RandAugment (Cubuk et al. 2019) as timm has it, "rand-mM-nN-mstd0.5-inc1": operations for each image, each done
-  // with probability ½ at a magnitude near `magnitude`, 0 … 10. See image_ops.h.
+  // with probability ½ at a magnitude near `magnitude`, 0 … 10. See image_ops.h. `fill` is what they show beyond an
+  // image's border, one a channel; empty: black.
   int64_t operations = 0;
   double magnitude = 9;
+  std::vector<uint8_t> fill;
 
   // Brightness, contrast and saturation times a factor within 1 ± jitter, and colours turned by up to `hue` of the
   // circle (0 … 0.5) either way, in random order.
   double jitter = 0, hue = 0;
-
-  // What lies beyond an image's border when it is padded, turned or sheared, one a channel; empty: black.
-  std::vector<uint8_t> fill;
 
   // Probability that a random rectangle of the normalised pixels becomes standard normal noise (Zhong et al. 2017).
   double erase = 0;
@@ -50,6 +51,9 @@ struct Augmentation {
 
 /// Throws Error that names the member that is out of bounds.
 void Check(const Augmentation& augmentation);
+
+/// The levels that normalising makes about 0 of, one a channel: what timm's create_transform fills with.
+std::vector<uint8_t> MeanLevels(const image::Preprocess& preprocess);
 
 /// A thread's scratch memory.
 struct AugmentWorkspace {

@@ -158,8 +158,6 @@ void Check(const TrainConfig& c) {
     }
   }
   Require(c.min_lr <= c.lr, "train: min-lr {} is above lr {}", c.min_lr, c.lr);
-  Require(c.steps > 0 || c.warmup_epochs < static_cast<double>(c.epochs),
-          "train: warmup-epochs {} leaves none of {} epochs", c.warmup_epochs, c.epochs);
 }
 
 Settings FromJson(const std::filesystem::path& file, const std::string& text) {

@@ -87,7 +87,7 @@ const std::array kKeys = {
     Key{kSteps, "sched", &C::sched, "How it falls", "cosine|one-cycle|constant"},
     Key{kSteps, "epochs", &C::epochs, "Passes over the images", {}, 1, 1e6},
     Key{kSteps, "steps", &C::steps, "Steps of the optimiser in all, instead of epochs", {}, 0, kMany},
-    Key{kSteps, "warmup-epochs", &C::warmup_epochs, "Epochs in which the learning rate rises", {}, 0, 1e5},
+    Key{kSteps, "warmup-epochs", &C::warmup_epochs, "Epochs in which the learning rate rises; at most half of the run", {}, 0, 1e5},
     Key{kSteps, "batch", &C::batch, "Images of a batch", {}, 1, 65536},
     Key{kSteps, "accumulate", &C::accumulate, "Batches whose gradients one step sums up", {}, 1, 4096},
     Key{kSteps, "weight-decay", &C::weight_decay, "Of weights; none of biases, norms, tokens and positions", {}, 0, 10},

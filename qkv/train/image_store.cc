@@ -15,6 +15,7 @@
 
 #include "qkv/core/error.h"
 #include "qkv/core/parallel.h"
+#include "qkv/image/background.h"
 
 namespace qkv::train {
 namespace {
@@ -72,6 +73,7 @@ Hash HashOf(const Split& split, const StoreOptions& options) {
     }
     for (const uint8_t level : p.fill) hash.AddValue(level);
   }
+  if (options.dark_background) hash.Add("dark");
   for (const fs::path& file : split.files) hash.Add(fs::absolute(file).native());
   return hash;
 }
@@ -131,7 +133,7 @@ void Prepare(const image::Preprocess& preprocess, image::Workspace& workspace, i
 
 // Whether what a split holds can be used as it lies.
 bool IsKeptAlready(const Split& split, const StoreOptions& options) {
-  if (!split.files.empty()) return false;
+  if (!split.files.empty() || options.dark_background) return false;
   const Shape& shape = split.pixels.shape();
   if (shape[3] != options.channels) return false;
   if (!options.prepare) return options.shorter_side == 0 || std::min(shape[1], shape[2]) <= options.shorter_side;
@@ -233,6 +235,10 @@ void ImageStore::Read(int64_t source, image::Workspace& workspace, image::Image&
     const View<const uint8_t> pixels = split_.pixels.view()[source];
     image.pixels.Reuse(pixels.shape());
     std::copy_n(pixels.data(), pixels.size(), image.pixels.data());
+  }
+  if (options_.dark_background && image::HasBrightBorder(image)) {
+    image::Invert(image, workspace.negative);
+    std::swap(image, workspace.negative);
   }
   if (image.channels() != options_.channels) {
     image::ToChannels(image, options_.channels, workspace.converted);

@@ -24,6 +24,8 @@ struct StoreOptions {
   std::optional<image::Preprocess> prepare = {};
   // Otherwise (random resized crops want the whole image), the shorter side of larger ones becomes this; 0: as it is.
   int64_t shorter_side = 0;
+  // Images with a bright border are inverted first, as by a model that expects dark ones (image/background.h).
+  bool dark_background = false;
   // Where decoded images are kept between runs; empty: in memory.
   std::filesystem::path cache = {};
   // False: nothing is kept, and each image is decoded whenever it is asked for.

@@ -38,8 +38,9 @@ Schedule ScheduleOf(const TrainConfig& config, int64_t steps_per_epoch) {
   schedule.peak = config.lr;
   schedule.floor = config.min_lr;
   schedule.steps = config.steps > 0 ? config.steps : config.epochs * steps_per_epoch;
+  // A short run must come to its learning rate and down again, whatever the preset's warm-up is.
   const auto warmup = static_cast<int64_t>(std::llround(config.warmup_epochs * static_cast<double>(steps_per_epoch)));
-  schedule.warmup = std::min(warmup, schedule.steps - 1);
+  schedule.warmup = std::min(warmup, schedule.steps / 2);
   return schedule;
 }
 
@@ -101,6 +102,14 @@ class Loop {
     learner_.Open(*optimizer_, standing_.step);
     schedule_ = ScheduleOf(config_, learner_.steps_per_epoch());
     Validate(schedule_);
+    const double warmup = config_.warmup_epochs * static_cast<double>(learner_.steps_per_epoch());
+    const bool limited =
+        schedule_.kind != Schedule::Kind::kOneCycle && static_cast<double>(schedule_.warmup) + 1 < warmup;
+    if (limited && standing_.step == 0 && observer_.note) {
+      observer_.note(
+          fmt::format("warmup-epochs {} is more than half of this run: the learning rate rises for {} of its {} steps",
+                      config_.warmup_epochs, schedule_.warmup, schedule_.steps));
+    }
   }
 
   void OpenLogs() {

@@ -40,6 +40,7 @@ Augmentation AugmentationOf(const TrainConfig& config, const image::Preprocess& 
   a.flip = config.flip;
   a.operations = config.randaugment;
   a.magnitude = config.magnitude;
+  a.fill = MeanLevels(preprocess);
   a.jitter = config.jitter;
   a.erase = config.erase;
   a.mixup = config.mixup;
@@ -48,11 +49,13 @@ Augmentation AugmentationOf(const TrainConfig& config, const image::Preprocess& 
 }
 
 // What is kept of a split's images, and where.
-StoreOptions StoreOptionsOf(const TrainConfig& config, const Split& split, const image::Preprocess& preprocess,
+StoreOptions StoreOptionsOf(const TrainConfig& config, const Split& split, const model::Description& description,
                             bool whole) {
+  const image::Preprocess& preprocess = description.preprocess;
   const auto side = static_cast<double>(std::max(preprocess.crop_height, preprocess.crop_width));
   StoreOptions options;
   options.channels = preprocess.channels;
+  options.dark_background = description.dark_background;
   double bytes = static_cast<double>(split.size() * preprocess.channels) * side * side;
   if (whole) {
     options.shorter_side = kWholeSides * static_cast<int64_t>(side);
@@ -172,7 +175,7 @@ class ImageLearner : public Learner {
   }
 
   std::unique_ptr<ImageStore> OpenStore(const Split& split, bool whole) {
-    StoreOptions options = StoreOptionsOf(config_, split, start_.description.preprocess, whole);
+    StoreOptions options = StoreOptionsOf(config_, split, start_.description, whole);
     if (observer_.reading) {
       options.progress = [&](int64_t done, int64_t total) { observer_.reading(split.name.c_str(), done, total); };
     }

@@ -73,6 +73,10 @@ void SetAttention(const VitConfig& c, io::Json* config) {
   if (c.qk_width > 0) (*config)["qkv_attention_rank"] = c.qk_width;
 }
 
+void SetBackground(const Description& description, io::Json* config) {
+  if (description.dark_background) (*config)["qkv_background"] = "dark";
+}
+
 // Says the model in timm's words, with qkv's own for its kind of attention, and reads them again: writer and reader
 // cannot disagree.
 Start Said(Description description) {
@@ -81,8 +85,13 @@ Start Said(Description description) {
   description.config = model::AsSeparate(wanted);
   model::Translation translation = model::TranslateToTimm(description);
   SetAttention(wanted, &translation.config);
+  SetBackground(description, &translation.config);
+  if (description.dark_background) {
+    translation.notes.push_back("timm will not invert images of a bright background, as qkv does for this model");
+  }
   if (wanted.attention != nn::AttentionKind::kSeparate && !model::WhyNotSeparate(wanted).empty()) {
-    translation.notes.push_back(fmt::format("timm will not load it: it has no {} attention", model::Name(wanted.attention)));
+    translation.notes.push_back(
+        fmt::format("timm will not load it: it has no {} attention", model::Name(wanted.attention)));
   }
   Start start;
   start.config = translation.config.dump(2) + "\n";
@@ -112,6 +121,7 @@ Start SaidByVitPytorch(Description description) {
                    {"pretrained_cfg", description.preprocess_json},
                    {"label_names", description.labels}};
   SetAttention(c, &json);
+  SetBackground(description, &json);
   return {json.dump(2) + "\n", std::move(description), {}};
 }
 
@@ -163,7 +173,6 @@ Start ContinuedModel(const model::Checkpoint& checkpoint, const TrainConfig& con
   c.distillation_head = c.distillation_token;
   c.pooler_width = 0;
   if (c.pool == Pool::kTokenAndMean) c.pool = Pool::kToken;
-  description.dark_background = false;
   if (c.family == model::Family::kVitPytorch) return SaidByVitPytorch(std::move(description));
   return Said(std::move(description));
 }

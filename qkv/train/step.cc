@@ -134,6 +134,7 @@ StepResult Stepper<T, Net>::Apply(double learning_rate, View<T> weights) {
     throw;
   }
   network_.Constrain(weights);
+  if (!optimizer_.average().empty()) network_.Constrain(optimizer_.average());  // it took in what was not yet bounded
   sum_ = {};
   return result;
 }

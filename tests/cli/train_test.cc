@@ -170,6 +170,37 @@ TEST_F(Train, ContinuesFromACheckpoint) {
   EXPECT_EQ(JsonLines(answers.out)[0]["top"].size(), 3u);
 }
 
+TEST_F(Train, ContinuesOnTheModelsBackground) {
+  const fs::path model = folder_ / "dark";
+  WriteChanged("timm_grey", model, [](const std::string&, Tensor<float>&) {});
+  io::Json config = io::Json::parse(ReadFile(model / "config.json"));
+  config["qkv_background"] = "dark";
+  WriteFile(model / "config.json", config.dump());
+  const Said said =
+      Qkv(fmt::format("train {} -o {} -m {} --steps 1 --batch 12", Path("data"), Path("run"), Path("dark")));
+  ASSERT_EQ(said.exit_code, 0) << said.err;
+  EXPECT_TRUE(Contains(said.err, "bright background")) << said.err;
+  EXPECT_EQ(io::Json::parse(ReadFile(folder_ / "run/config.json"))["qkv_background"], "dark");
+}
+
+// A preset's warm-up may be longer than a short run.
+TEST_F(Train, ComesToItsLearningRateHoweverShortTheRun) {
+  for (const char* length : {"--steps 8", "--epochs 2"}) {
+    const Said said = Qkv(Arguments("run", fmt::format("{} --warmup-epochs 5 --log-steps 1", length)));
+    ASSERT_EQ(said.exit_code, 0) << said.err;
+    EXPECT_TRUE(Contains(said.err, "rises for 4 of its 8 steps")) << said.err;
+    std::vector<double> rates;
+    for (const io::Json& line : JsonLines(ReadFile(folder_ / "run/log.jsonl"))) {
+      if (line["event"] == "train") rates.push_back(line["learning_rate"]);
+    }
+    ASSERT_EQ(rates.size(), 8u);
+    EXPECT_EQ(std::max_element(rates.begin(), rates.end()) - rates.begin(), 4);
+    EXPECT_DOUBLE_EQ(rates[4], 3e-3);
+    EXPECT_LT(rates[7], 1e-3);
+    fs::remove_all(folder_ / "run");
+  }
+}
+
 TEST_F(Train, TakesAFileAndFlagsAboveIt) {
   WriteFile(folder_ / "run.yaml",
             "preset: vit-digits\nimage_size: 8\nwidth: 16\nheads: 2\ndepth: 1\nsteps: 2\nlr: 1e-2\n");

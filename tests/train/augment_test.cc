@@ -45,7 +45,7 @@ TEST(Augment, NothingAskedNothingDone) {
 TEST(Augment, PaddedCropsAreShifts) {
   const int64_t H = 6, W = 9, padding = 2;
   const Image image = Places(H, W);
-  Augmentation augmentation{.crop = Augmentation::Crop::kPadded, .padding = padding, .fill = {200}};
+  Augmentation augmentation{.crop = Augmentation::Crop::kPadded, .padding = padding, .fill = {200}};  // not of crops
   std::set<std::pair<int64_t, int64_t>> seen;
   for (uint64_t seed = 0; seed < 300; ++seed) {
     const Image out = Augmented(augmentation, image, H, W, seed);
@@ -56,7 +56,7 @@ TEST(Augment, PaddedCropsAreShifts) {
         for (int64_t y = 0; y < H; ++y) {
           for (int64_t x = 0; x < W; ++x) {
             const bool inside = y - down >= 0 && y - down < H && x - right >= 0 && x - right < W;
-            const uint8_t expected = inside ? *image.pixels.view().at(y - down, x - right, 0) : 200;
+            const uint8_t expected = inside ? *image.pixels.view().at(y - down, x - right, 0) : 0;
             fits &= *out.pixels.view().at(y, x, 0) == expected;
           }
         }
@@ -146,6 +146,28 @@ TEST(Augment, RandAugmentGrowsWithItsMagnitude) {
   // Each of the operations is skipped half of the time; some change nothing where the noise has all levels.
   EXPECT_GT(change(2, 9).second, 400 / 4 - 5 * std::sqrt(400 * 0.25 * 0.75));
   EXPECT_LT(change(2, 9).second, 200);
+}
+
+// A white image is black or white after everything but what moves it, which shows the mean beside it.
+TEST(Augment, RandAugmentFillsWithTheMean) {
+  EXPECT_EQ(MeanLevels({.mean = {0.485f, 0.456f, 0.406f, -1, 3}}), (std::vector<uint8_t>{124, 116, 104, 0, 255}));
+  Image white{Tensor<uint8_t>({16, 16, 3})};
+  std::ranges::fill(white.pixels.span(), uint8_t{255});
+  const Augmentation augmentation{.operations = 1, .fill = {124, 116, 104}};
+  int moved = 0;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    const Image out = Augmented(augmentation, white, 16, 16, seed);
+    const uint8_t* const middle = out.pixels.view().at(8, 8);
+    bool beside = false;
+    for (int64_t i = 0; i < 16 * 16 && middle[0] == 255; ++i) {
+      const uint8_t* const at = out.pixels.data() + 3 * i;
+      const bool mean = at[0] == 124 && at[1] == 116 && at[2] == 104;
+      EXPECT_TRUE(mean || at[0] == 255) << int{at[0]};
+      beside |= mean;
+    }
+    moved += beside;
+  }
+  EXPECT_NEAR(moved, 300 / 2 / 3, 5 * std::sqrt(300 / 6.0 * 5 / 6));  // five of the fifteen, half of the time
 }
 
 TEST(Augment, GreyStaysGrey) {

@@ -93,7 +93,6 @@ TEST(TrainConfig, WrongFilesAndValuesAreNamed) {
       {{{"mean", "1,2"}}, "1 or 3 numbers"},
       {{{"patch-size", "300"}}, "larger than image-size"},
       {{{"min-lr", "1"}}, "min-lr 1 is above"},
-      {{{"warmup-epochs", "100"}}, "leaves none"},
       {{{"model", "vit"}, {"width", "96"}}, "decided by model vit"},
   };
   for (const auto& [given, part] : values) {

@@ -170,6 +170,29 @@ TEST(ImageStore, PixelsInMemoryAreUsedWhereTheyLie) {
   EXPECT_EQ(Get(ImageStore(split, {.shorter_side = 5}), 3).pixels.shape(), (Shape{6, 5, 3}));
 }
 
+// As a model that expects a dark background does it itself when it is asked.
+TEST(ImageStore, BrightBordersAreInvertedOnRequest) {
+  Split split = NoiseSplit(2, 2, 6, 6, 1);
+  for (int64_t i = 0; i < split.pixels.size(); ++i) split.pixels[i] = static_cast<uint8_t>(i < 36 ? 250 - i : i - 36);
+  const TemporaryFolder folder;
+  for (const auto& [name, image] : {std::pair("a", 0), {"b", 1}}) {
+    fs::create_directories(folder / "data" / name);
+    image::Image file{Tensor<uint8_t>({6, 6, 1})};
+    std::copy_n(split.pixels.view().at(image), 36, file.pixels.data());
+    image::WritePng(folder / "data" / name / "0.png", file);
+  }
+  const Dataset files = OpenDataset(folder / "data");
+  for (const Split* from : std::initializer_list<const Split*>{&split, &files.splits[0]}) {
+    const ImageStore store(*from, {.channels = 1, .dark_background = true});
+    EXPECT_EQ(Get(store, 0).pixels[7], 255 - (250 - 7));
+    EXPECT_EQ(Get(store, 1).pixels[7], 7);
+  }
+  const fs::path cache = folder / "cache";
+  const ImageStore as_they_are(files.splits[0], {.channels = 1, .cache = cache});
+  const ImageStore dark(files.splits[0], {.channels = 1, .dark_background = true, .cache = cache});
+  EXPECT_FALSE(dark.from_cache());
+}
+
 TEST(ImageStore, SaysWhenNothingCanBeRead) {
   const TemporaryFolder folder;
   for (const char* name : {"a/1.png", "b/1.png"}) {

@@ -168,6 +168,34 @@ TEST(Stepper, LearnsItsBatch) {
   EXPECT_LT(result.sum.loss / 40, 0.05);
 }
 
+// Checkpoints refuse a bandwidth below its bound: neither weights nor their average may come there.
+TEST(Stepper, BandwidthsStayInTheirBounds) {
+  model::VitConfig config = Small();
+  config.attention = nn::AttentionKind::kGaussian;
+  const Data<float> data(10);
+  const Network<float> network(config);
+  OptimizerSettings settings = kSgd;
+  settings.average_decay = 0.9;
+  Optimizer<float> optimizer(network.layout(), settings);
+  Stepper<float> stepper(network, optimizer, {});
+  Tensor<float> weights({network.layout().size()});
+  Initialise<float>(config, network.layout(), {}, weights);
+  int64_t bounded = 0;
+  for (int step = 0; step < 10; ++step) {
+    stepper.Add(weights, data.Part(0, 10));
+    stepper.Apply(100, weights);  // far beyond
+    for (const Slot& slot : network.layout().slots()) {
+      if (!slot.name.ends_with("bandwidth")) continue;
+      for (int64_t i = slot.offset; i < slot.offset + slot.shape.size(); ++i) {
+        EXPECT_GE(weights[i], static_cast<float>(nn::kLeastBandwidth));
+        EXPECT_GE(optimizer.average().data()[i], static_cast<float>(nn::kLeastBandwidth));
+        bounded += weights[i] == static_cast<float>(nn::kLeastBandwidth);
+      }
+    }
+  }
+  EXPECT_GT(bounded, 0);
+}
+
 TEST(Stepper, ForgetsAStepThatFailed) {
   Data<float> data(8);
   const Network<float> network(Small());
