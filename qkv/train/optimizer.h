@@ -50,7 +50,7 @@ class Optimizer {
 
   int64_t steps() const { return steps_; }
   /// [P]; empty without averaging, zeros before the first step.
-  View<T> average() { return average_; }
+  View<T> mutable_average() { return average_; }
   View<const T> average() const { return average_.empty() ? View<const T>() : average_.view(); }
 
   /// The state as tensors optimizer.step, .moment1 (kSgd: .momentum), .moment2 and .average, to be written to a file;

@@ -134,7 +134,8 @@ StepResult Stepper<T, Net>::Apply(double learning_rate, View<T> weights) {
     throw;
   }
   network_.Constrain(weights);
-  if (!optimizer_.average().empty()) network_.Constrain(optimizer_.average());  // it took in what was not yet bounded
+  // The average took in what was not bounded yet.
+  if (!optimizer_.average().empty()) network_.Constrain(optimizer_.mutable_average());
   sum_ = {};
   return result;
 }
