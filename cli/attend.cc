@@ -11,6 +11,7 @@
 
 #include "cli/attend_page.h"
 #include "cli/command.h"
+#include "cli/overlay.h"
 #include "cli/pixels.h"
 #include "cli/progress.h"
 #include "qkv/image/draw.h"
@@ -189,14 +190,7 @@ void DrawPng(const Options& options, const Plan& plan, const Attended& image, co
   const auto L = static_cast<int64_t>(plan.rows.size()), H = static_cast<int64_t>(plan.columns.size());
   const bool sheet = L * H > 1;
   const int64_t side = sheet ? std::clamp(kSheetWidth / H, kLeastCell, kGreatestCell) : options.side;
-  const int64_t height = image.photo.height(), width = image.photo.width(), longer = std::max(height, width);
-  const image::Image photo =
-      image::Resize(image::ToChannels(image.photo, 3), std::max<int64_t>(1, height * side / longer),
-                    std::max<int64_t>(1, width * side / longer), image::Filter::kBicubic);
-  const double down = static_cast<double>(photo.height()) / static_cast<double>(height);
-  const double across = static_cast<double>(photo.width()) / static_cast<double>(width);
-  const image::Rect where = {image.where.top * down, image.where.left * across, image.where.height * down,
-                             image.where.width * across};
+  const Backdrop backdrop = FitBackdrop(image.photo, image.where, side);
   image::HeatStyle style;
   style.opacity = options.opacity;
   style.upsampling = options.upsampling == "nearest"    ? image::Upsampling::kNearest
@@ -205,10 +199,7 @@ void DrawPng(const Options& options, const Plan& plan, const Attended& image, co
   std::vector<image::Image> pictures;
   for (int64_t l = 0; l < L; ++l) {
     for (int64_t h = 0; h < H; ++h) {
-      const View<const float> map = image.Map(l, h, 0);
-      const auto [least, greatest] = std::minmax_element(map.data(), map.data() + map.size());
-      style.low = *least, style.high = *greatest;
-      pictures.push_back(image::OverlayHeat(photo, map, where, style));
+      pictures.push_back(Overlay(backdrop, image.Map(l, h, 0), style));
     }
   }
   if (!sheet) return image::WritePng(path, pictures[0]);

@@ -7,9 +7,11 @@
 #include <cstdio>
 #include <fstream>
 #include <memory>
+#include <optional>
 
 #include "cli/command.h"
 #include "cli/train_curves.h"
+#include "cli/train_maps.h"
 #include "qkv/core/file.h"
 #include "qkv/core/parallel.h"
 #include "qkv/image/image.h"
@@ -66,8 +68,11 @@ std::string Duration(double seconds) {
 // What is said while it runs: a line that is written over on a terminal, a line that stays for each evaluation.
 class Teller {
  public:
-  Teller(const Options& options, const fs::path& folder)
-      : folder_(folder), shown_(!options.quiet && ::isatty(STDERR_FILENO) == 1) {}
+  /// maps: empty, or to be drawn.
+  Teller(const Options& options, const fs::path& folder, std::optional<MapImages> maps)
+      : folder_(folder), shown_(!options.quiet && ::isatty(STDERR_FILENO) == 1) {
+    if (maps) maps_.emplace(folder / "maps", *std::move(maps));
+  }
   ~Teller() { Clear(); }
 
   train::Observer Observer() {
@@ -77,6 +82,7 @@ class Teller {
       Over(fmt::format("reading {}: {}/{} images", what, done, total));
     };
     observer.step = [this](const train::StepReport& report) { Step(report); };
+    if (maps_) observer.evaluated = [this](const train::EvaluatedModel& model) { maps_->Draw(model); };
     observer.evaluation = [this](const train::EvaluationReport& report) { Evaluation(report); };
     observer.stop = [] { return stop_signal != 0; };
     return observer;
@@ -114,6 +120,7 @@ class Teller {
 
   const fs::path folder_;
   const bool shown_;
+  std::optional<TrainMaps> maps_;
   Clock::time_point drawn_{};
 };
 
@@ -181,10 +188,14 @@ int Train(const Options& options) {
   const train::TrainConfig config = ConfigOf(options, options.output, dataset);
   const train::TrainingData data =
       train::ForTraining(std::move(dataset), config.val_fraction, static_cast<uint64_t>(config.seed));
+  std::optional<MapImages> maps;
+  if (!config.maps.empty() && config.maps != "0") {
+    maps = ChooseMapImages(config.maps, data, static_cast<uint64_t>(config.seed));
+  }
   train::RunFolder folder(options.output, options.resume);
   WriteFile(folder.path() / train::RunFolder::kConfig, train::ToYaml(config));
   train::Appender(folder.path() / "command").Append(CommandLine());
-  Teller teller(options, folder.path());
+  Teller teller(options, folder.path(), std::move(maps));
   for (const std::string& note : data.notes) teller.Say(note);
   StopOnSignals();
   try {

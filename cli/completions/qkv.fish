@@ -165,6 +165,7 @@ complete -c qkv -n "__fish_seen_subcommand_from train" -l checkpointing -d "Comp
 complete -c qkv -n "__fish_seen_subcommand_from train" -l no-checkpointing -d "Not so"
 complete -c qkv -n "__fish_seen_subcommand_from train" -l threads -x -d "Threads; 0: all cores. Another number rounds sums otherwise"
 complete -c qkv -n "__fish_seen_subcommand_from train" -l eval-epochs -x -d "Epochs from one evaluation to the next"
+complete -c qkv -n "__fish_seen_subcommand_from train" -l maps -r -d "Draw where it looks: so many validation images, or those of a file or folder"
 complete -c qkv -n "__fish_seen_subcommand_from train" -l save-steps -x -d "Save after so many steps too; 0: after each epoch only"
 complete -c qkv -n "__fish_seen_subcommand_from train" -l log-steps -x -d "Steps from one line of the log to the next"
 complete -c qkv -n "__fish_seen_subcommand_from train" -l tensorboard -d "Write event files for TensorBoard"

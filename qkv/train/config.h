@@ -70,6 +70,7 @@ struct TrainConfig {
   int64_t threads = 0;
   int64_t eval_epochs = 1, save_steps = 0, log_steps = 20;
   bool tensorboard = true;
+  std::string maps;  // for who observes the run: training draws nothing
 };
 
 /// One key of the configuration: `name` in the file, `--name` on the command line.

@@ -87,7 +87,13 @@ const std::array kKeys = {
     Key{kSteps, "sched", &C::sched, "How it falls", "cosine|one-cycle|constant"},
     Key{kSteps, "epochs", &C::epochs, "Passes over the images", {}, 1, 1e6},
     Key{kSteps, "steps", &C::steps, "Steps of the optimiser in all, instead of epochs", {}, 0, kMany},
-    Key{kSteps, "warmup-epochs", &C::warmup_epochs, "Epochs in which the learning rate rises; at most half of the run", {}, 0, 1e5},
+    Key{kSteps,
+        "warmup-epochs",
+        &C::warmup_epochs,
+        "Epochs in which the learning rate rises; at most half of the run",
+        {},
+        0,
+        1e5},
     Key{kSteps, "batch", &C::batch, "Images of a batch", {}, 1, 65536},
     Key{kSteps, "accumulate", &C::accumulate, "Batches whose gradients one step sums up", {}, 1, 4096},
     Key{kSteps, "weight-decay", &C::weight_decay, "Of weights; none of biases, norms, tokens and positions", {}, 0, 10},
@@ -144,6 +150,7 @@ const std::array kKeys = {
         true},
     Key{kMachine, "log-steps", &C::log_steps, "Steps from one line of the log to the next", {}, 1, kMany, true},
     Key{kMachine, "tensorboard", &C::tensorboard, "Write event files for TensorBoard", {}, 0, 0, true},
+    Key{kMachine, "maps", &C::maps, "Draw where it looks: so many validation images, or those of a file or folder"},
 };
 
 // What is good for ViTs of 224 x 224 from nothing, after DeiT (Touvron et al. 2021), with fewer epochs.

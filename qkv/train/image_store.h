@@ -43,6 +43,7 @@ class ImageStore {
 
   /// m: the images that could be read.
   int64_t size() const { return static_cast<int64_t>(entries_.size()); }
+  int64_t source(int64_t i) const { return entries_[static_cast<size_t>(i)].source; }  // its place in the split
   int64_t label(int64_t i) const { return entries_[static_cast<size_t>(i)].label; }
   std::span<const std::string> unreadable() const { return unreadable_; }  // why, with the file's name
   int channels() const { return options_.channels; }

@@ -32,11 +32,15 @@ struct EvaluationReport {
   bool best = false;
 };
 
+struct EvaluatedModel;  // run.h
+
 /// Who wants to know, and who may stop it. Each may be empty.
 struct Observer {
   std::function<void(const std::string& note)> note;
   std::function<void(const char* what, int64_t done, int64_t total)> reading;  // images, before the first step
   std::function<void(const StepReport&)> step;
+  // Images: before it is saved, so that what is made of it is made again by a run that goes on from the moment before.
+  std::function<void(const EvaluatedModel&)> evaluated;
   std::function<void(const EvaluationReport&)> evaluation;  // when it is logged and saved
   std::function<bool()> stop;                               // asked after each step
 };

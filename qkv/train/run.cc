@@ -122,6 +122,7 @@ class ImageLearner : public Learner {
 
   void Open(Optimizer<float>& optimizer, int64_t step) override {
     stepper_.emplace(*network_, optimizer, StepSettingsOf(config_));
+    step_ = step;
     const image::Preprocess& preprocess = start_.description.preprocess;
     const Augmentation augmentation = AugmentationOf(config_, preprocess);
     train_images_ = OpenStore(data_.train, augmentation.crop == Augmentation::Crop::kResized);
@@ -154,6 +155,7 @@ class ImageLearner : public Learner {
                               .targets = batch->targets,
                               .first = i * config_.batch + batch->first_image});
     }
+    ++step_;
     return stepper_->Apply(learning_rate, weights);
   }
 
@@ -169,6 +171,9 @@ class ImageLearner : public Learner {
 
  private:
   const model::VitConfig& model() const { return start_.description.config; }
+
+  // That the last step belonged to, from 1.
+  int64_t Epoch() const { return (step_ + steps_per_epoch() - 1) / steps_per_epoch(); }
 
   void Note(const std::string& text) const {
     if (observer_.note) observer_.note(text);
@@ -208,6 +213,7 @@ class ImageLearner : public Learner {
   std::vector<std::vector<std::string>> names_;  // that the model's tensors are written under
   std::optional<Network<float>> network_;
   std::optional<Stepper<float>> stepper_;
+  int64_t step_ = 0;  // taken
   std::unique_ptr<ImageStore> train_images_, validation_images_;
   std::optional<Loader> train_, validation_;
 };
@@ -232,6 +238,7 @@ Score ImageLearner::Evaluate(View<const float> weights) {
     });
     evaluation.Add(logits.view().slice(0, 0, images), batch->labels);
   }
+  if (observer_.evaluated) observer_.evaluated({vit, start_.description, Epoch()});
   return {evaluation.nll(),
           evaluation.top1(),
           {{"top5", evaluation.top5()}, {"calibration_error", evaluation.calibration_error()}}};

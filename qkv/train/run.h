@@ -3,12 +3,21 @@
 // everything else is in the run's folder (save.h).
 #pragma once
 
+#include "qkv/model/description.h"
+#include "qkv/model/vit.h"
 #include "qkv/train/config.h"
 #include "qkv/train/dataset.h"
 #include "qkv/train/loop.h"
 #include "qkv/train/save.h"
 
 namespace qkv::train {
+
+/// The model whose answers were just rated; it is there for the length of the call.
+struct EvaluatedModel {
+  const model::Vit<float>& vit;
+  const model::Description& description;
+  int64_t epoch = 0;
+};
 
 /// Trains a Vision Transformer on images in `folder`, from its checkpoint where it has one.
 /// Throws Error as RunLoop, and for a model that does not fit the images.

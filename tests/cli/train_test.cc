@@ -8,10 +8,12 @@
 #include <csignal>
 #include <iostream>
 #include <map>
+#include <numeric>
 #include <random>
 
 #include "qkv/core/rng.h"
 #include "qkv/image/encode.h"
+#include "qkv/io/npy.h"
 #include "tests/cli/program.h"
 
 namespace qkv {
@@ -233,6 +235,45 @@ TEST_F(Train, ComesToItsLearningRateHoweverShortTheRun) {
     EXPECT_LT(rates[7], 1e-3);
     fs::remove_all(folder_ / "run");
   }
+}
+
+TEST_F(Train, DrawsWhereItLooksAfterEachEpoch) {
+  ASSERT_EQ(Qkv(Arguments("run", "--epochs 3 --maps 4")).exit_code, 0);
+  const fs::path maps = folder_ / "run/maps";
+  std::vector<Tensor<float>> of_epochs;
+  for (int epoch = 1; epoch <= 3; ++epoch) {
+    of_epochs.push_back(io::ReadNpy<float>(maps / fmt::format("epoch-000{}.npy", epoch)));
+    const Tensor<float>& weights = of_epochs.back();
+    ASSERT_EQ(weights.shape(), (Shape{4, 2, 2, 2}));
+    for (int64_t map = 0; map < 8; ++map) {  // four patches and the class token share 1
+      const float sum = std::accumulate(weights.data() + 4 * map, weights.data() + 4 * map + 4, 0.0f);
+      EXPECT_GT(sum, 0.2f);
+      EXPECT_LT(sum, 1.0f);
+    }
+    EXPECT_GT(image::DecodeFile(maps / fmt::format("epoch-000{}.png", epoch)).width(), 3 * 72);
+  }
+  EXPECT_FALSE(std::ranges::equal(of_epochs[0].span(), of_epochs[2].span()));
+  const image::Image epochs = image::DecodeFile(maps / "epochs.png");
+  EXPECT_GT(epochs.width(), 4 * 72);
+  EXPECT_GT(epochs.height(), 4 * 72);
+  // The last epoch's are of the model that was saved as the last.
+  const Said attended = Qkv(fmt::format("attend -m {} --layer all --query cls -o {} {}", Path("run/last"),
+                                        Path("left.npy"), Path("data/val/left/0.png")));
+  ASSERT_EQ(attended.exit_code, 0) << attended.err;
+  ASSERT_EQ(Qkv(Arguments("own", "--epochs 3 --maps " + Path("data/val/left/0.png"))).exit_code, 0);
+  const Tensor<float> own = io::ReadNpy<float>(folder_ / "own/maps/epoch-0003.npy");
+  const Tensor<float> expected = io::ReadNpy<float>(folder_ / "left.npy");  // [2, 1, 1, 5]
+  for (int64_t block = 0; block < 2; ++block) {
+    for (int64_t patch = 0; patch < 4; ++patch) {
+      EXPECT_NEAR(own[4 * block + patch], expected[5 * block + 1 + patch], 1e-5f);
+    }
+  }
+
+  ASSERT_EQ(Qkv(Arguments("none", "--epochs 1 --maps 0")).exit_code, 0);
+  EXPECT_FALSE(fs::exists(folder_ / "none/maps"));
+  const Said many = Qkv(Arguments("many", "--maps 1000"));
+  EXPECT_EQ(many.exit_code, 1);
+  EXPECT_TRUE(Contains(many.err, "expected 1 to 64 images")) << many.err;
 }
 
 TEST_F(Train, TakesAFileAndFlagsAboveIt) {

@@ -1,0 +1,51 @@
+// Where a model in training looks, after each evaluation: attention maps of the same few images, in RUN/maps/.
+//
+//   epoch-0007.png   a row for each image, a column for each block: what the class token attends to (of a model without
+//                    one, the mean of the patches), mean of the heads
+//   epoch-0007.npy   the same as numbers, [images, blocks, rows, columns of patches]
+//   epochs.png       the last block over the epochs
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "qkv/train/dataset.h"
+#include "qkv/train/image_store.h"
+#include "qkv/train/run.h"
+
+namespace qkv::cli {
+
+struct MapImages {
+  train::Split images;
+  std::vector<std::string> names;  // [images]: of their classes, or files
+};
+
+/// The images that `what` names: a number of validation images, drawn by the seed, or an image or a folder of images.
+/// Throws Error when there are none, or too many for a picture.
+MapImages ChooseMapImages(const std::string& what, const train::TrainingData& data, uint64_t seed);
+
+class TrainMaps {
+ public:
+  /// `folder` is made.
+  TrainMaps(std::filesystem::path folder, MapImages images);
+  TrainMaps(const TrainMaps&) = delete;
+  TrainMaps& operator=(const TrainMaps&) = delete;
+
+  /// Writes the files of this epoch, each whole or not at all. Throws Error when they cannot be written, or none of the
+  /// images be read.
+  void Draw(const train::EvaluatedModel& model);
+
+ private:
+  std::filesystem::path FileOf(int64_t epoch, const char* ending) const;
+  void Open(const train::EvaluatedModel& model);
+  void DrawEpochs(const model::VitConfig& config, int64_t last) const;
+
+  const std::filesystem::path folder_;
+  const MapImages chosen_;
+  std::optional<train::ImageStore> store_;  // as the model sees them
+  std::vector<std::string> names_;          // of those that can be read
+};
+
+}  // namespace qkv::cli
