@@ -5,11 +5,14 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <memory>
 #include <optional>
+#include <thread>
 
 #include "cli/command.h"
+#include "cli/processes.h"
 #include "cli/train_curves.h"
 #include "cli/train_maps.h"
 #include "qkv/core/file.h"
@@ -36,7 +39,7 @@ void StopOnSignals() {
   struct sigaction action {};
   action.sa_handler = [](int number) { stop_signal = number; };
   action.sa_flags = SA_RESETHAND | SA_RESTART;
-  for (const int number : {SIGINT, SIGTERM}) ::sigaction(number, &action, nullptr);
+  for (const int number : {SIGINT, SIGTERM, SIGUSR1}) ::sigaction(number, &action, nullptr);
 }
 
 // As a POSIX shell reads it.
@@ -146,7 +149,8 @@ std::string_view PresetFor(const train::Split& images) {
 }
 
 // The configuration of a run that begins, or of the one in `folder` with what may be changed in it.
-train::TrainConfig ConfigOf(const Options& options, const fs::path& folder, const train::Dataset& dataset) {
+train::TrainConfig ConfigOf(const Options& options, const fs::path& folder, const train::Dataset& dataset,
+                            bool speaks) {
   train::Settings given = options.file.empty() ? train::Settings() : train::ReadSettings(options.file);
   given = Over(given, options.settings);
   const fs::path file = folder / train::RunFolder::kConfig;
@@ -158,7 +162,8 @@ train::TrainConfig ConfigOf(const Options& options, const fs::path& folder, cons
   }
   if (!given.contains("preset") && !given.contains("model")) {
     given["preset"] = PresetFor(dataset.splits.at(0));
-    fmt::print(stderr, "qkv: preset {} for images of this size (--preset takes another)\n", given["preset"]);
+    if (speaks)
+      fmt::print(stderr, "qkv: preset {} for images of this size (--preset takes another)\n", given["preset"]);
   }
   return train::Resolve(given);
 }
@@ -182,30 +187,69 @@ void SayOutcome(const train::Outcome& outcome, const Options& options, Teller& t
              run, data, run, run);
 }
 
-int Train(const Options& options) {
+// What all wait for.
+void Meet(train::Communicator& processes) {
+  double nothing = 0;
+  processes.Sum({&nothing, 1});
+}
+
+int TrainBy(train::Communicator& processes, const Options& options) {
   train::Dataset dataset = train::OpenDataset(options.data);
-  fmt::print(stderr, "qkv: {}\n", train::Summary(dataset));
-  const train::TrainConfig config = ConfigOf(options, options.output, dataset);
+  if (processes.first()) fmt::print(stderr, "qkv: {}\n", train::Summary(dataset));
+  const train::TrainConfig config = ConfigOf(options, options.output, dataset, processes.first());
+  if (processes.threads() > 0) SetNumThreads(processes.threads());
   const train::TrainingData data =
       train::ForTraining(std::move(dataset), config.val_fraction, static_cast<uint64_t>(config.seed));
   std::optional<MapImages> maps;
-  if (!config.maps.empty() && config.maps != "0") {
+  if (processes.first() && !config.maps.empty() && config.maps != "0") {
     maps = ChooseMapImages(config.maps, data, static_cast<uint64_t>(config.seed));
   }
-  train::RunFolder folder(options.output, options.resume);
+  if (!processes.first()) Meet(processes);  // the first makes the folder
+  train::RunFolder folder =
+      processes.first() ? train::RunFolder(options.output, options.resume) : train::RunFolder::Reader(options.output);
+  if (processes.first()) Meet(processes);
+  StopOnSignals();
+  if (!processes.first()) {
+    train::Observer observer;
+    observer.stop = [] { return stop_signal != 0; };
+    train::Train(config, data, folder, observer, &processes);
+    return stop_signal != 0 ? 128 + stop_signal : 0;
+  }
   WriteFile(folder.path() / train::RunFolder::kConfig, train::ToYaml(config));
   train::Appender(folder.path() / "command").Append(CommandLine());
   Teller teller(options, folder.path(), std::move(maps));
   for (const std::string& note : data.notes) teller.Say(note);
-  StopOnSignals();
+  if (!processes.alone()) {
+    const int threads = config.threads > 0 ? static_cast<int>(config.threads) : NumThreads();
+    teller.Say(fmt::format("{} processes of {} thread{} each", processes.size(), threads, threads == 1 ? "" : "s"));
+  }
   try {
-    SayOutcome(train::Train(config, data, folder, teller.Observer()), options, teller);
+    SayOutcome(train::Train(config, data, folder, teller.Observer(), &processes), options, teller);
   } catch (const Error& error) {
     if (!folder.HasCheckpoint()) throw;
     Fail("{}\nqkv: what was saved before is whole; to continue from there: qkv train {} -o {} --resume", error.what(),
          Quoted(options.data), Quoted(options.output));
   }
   return stop_signal != 0 ? 128 + stop_signal : 0;
+}
+
+int Train(const Options& options) {
+  const std::unique_ptr<train::Communicator> processes = JoinProcesses();
+  if (processes->alone()) return TrainBy(*processes, options);
+  try {
+    return TrainBy(*processes, options);
+  } catch (const std::exception& error) {
+    // Where all have met with the same, the first one says it, and ends the others, by SIGTERM, before they do.
+    constexpr std::chrono::milliseconds kWait{1000}, kLook{10};
+    for (auto waited = kLook; !processes->first() && waited < kWait; waited += kLook) {
+      std::this_thread::sleep_for(kLook);
+      if (stop_signal != 0) std::_Exit(1);
+    }
+    fmt::print(stderr, "qkv: process {} of {}: {}\n", processes->rank() + 1, processes->size(), error.what());
+    std::fflush(stderr);
+    processes->Abort(1);
+    throw;
+  }
 }
 
 // "N", "X", "HxW", …: what stands for a value.

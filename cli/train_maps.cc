@@ -122,7 +122,7 @@ void TrainMaps::Draw(const train::EvaluatedModel& model) {
     const Tensor<float> weights = inspect::AttentionMaps<float>(
         model.vit, pixels, {.blocks = blocks, .fusion = inspect::Fusion::kMean, .query = query}, workspace);
     const Backdrop backdrop = BackdropOf(c, image, CellSide(std::ssize(columns)));
-    pictures.push_back(backdrop.photo);
+    pictures.push_back({backdrop.photo.pixels.Clone()});
     for (const int64_t block : blocks) {
       std::copy_n(weights.view().at(block, 0, 0, prefix), grid.patches(), maps.view().at(i, block));
       pictures.push_back(Overlay(backdrop, maps.view()[i][block]));
@@ -161,7 +161,7 @@ void TrainMaps::DrawEpochs(const model::VitConfig& c, int64_t last) const {
   for (int64_t i = 0; i < store_->size(); ++i) {
     store_->Get(i, decoding, image);
     const Backdrop backdrop = BackdropOf(c, image, CellSide(std::ssize(columns)));
-    pictures.push_back(backdrop.photo);
+    pictures.push_back({backdrop.photo.pixels.Clone()});
     for (const Tensor<float>& map : maps) pictures.push_back(Overlay(backdrop, map.view()[i][c.depth - 1]));
   }
   const std::string title = fmt::format("attention of block {} over the epochs", c.depth - 1);

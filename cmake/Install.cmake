@@ -64,4 +64,9 @@ if(TARGET qkv_cli)
   endif()
 endif()
 
+if(TARGET qkv_mpi)
+  add_dependencies(qkv_product qkv_mpi)
+  install(TARGETS qkv_mpi LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/qkv COMPONENT mpi)
+endif()
+
 include(${CMAKE_CURRENT_LIST_DIR}/Package.cmake)

@@ -1,4 +1,5 @@
-# `cpack -G DEB` (in the build folder) makes qkv, the program, and libqkv-dev, the library.
+# `cpack -G DEB` (in the build folder) makes qkv, the program, libqkv-dev, the library, and where MPI is there qkv-mpi,
+# which the program loads when mpirun starts it.
 set(CPACK_PACKAGE_NAME qkv)
 set(CPACK_PACKAGE_VENDOR "The qkv authors")
 set(CPACK_PACKAGE_CONTACT "The qkv authors <maintainers@users.noreply.a-seed-3c0736fb.example>")
@@ -6,6 +7,9 @@ set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "run Vision Transformers straight from the
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_COMPONENTS_ALL program development)
+if(TARGET qkv_mpi)
+  list(APPEND CPACK_COMPONENTS_ALL mpi)
+endif()
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE
@@ -30,8 +34,16 @@ set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION
 "Headers and static libraries of qkv, a Vision Transformer runtime in C++20,
 for find_package(qkv) and pkg-config.")
 
+set(CPACK_DEBIAN_MPI_PACKAGE_NAME qkv-mpi)
+set(CPACK_DEBIAN_MPI_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_MPI_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_MPI_PACKAGE_DEPENDS "qkv (= ${PROJECT_VERSION})")
+set(CPACK_COMPONENT_MPI_DESCRIPTION
+"What qkv loads to train a model by several processes, on one machine or on
+several: mpirun -n 2 qkv train.")
+
 # What Debian's policy wants beside every package: its licence and its changes.
-foreach(component program development)
+foreach(component ${CPACK_COMPONENTS_ALL})
   string(TOUPPER ${component} upper)
   set(folder ${CMAKE_INSTALL_DATADIR}/doc/${CPACK_DEBIAN_${upper}_PACKAGE_NAME})
   install(FILES ${CMAKE_CURRENT_LIST_DIR}/deb/copyright DESTINATION ${folder} COMPONENT ${component})

@@ -41,6 +41,33 @@ void Evaluation::Add(View<const float> logits, std::span<const int64_t> labels) 
   }
 }
 
+void Evaluation::Combine(const std::function<void(std::span<double>)>& sum) {
+  std::vector<double> values = {static_cast<double>(images_), right_, right5_, nll_};
+  for (const CalibrationBin& bin : bins_) {
+    for (const double value : {static_cast<double>(bin.images), static_cast<double>(bin.right), bin.confidence}) {
+      values.push_back(value);
+    }
+  }
+  sum(values);
+  images_ = std::llround(values[0]), right_ = values[1], right5_ = values[2], nll_ = values[3];
+  for (size_t i = 0; i < bins_.size(); ++i) {
+    const double* const at = &values[4 + 3 * i];
+    bins_[i] = {std::llround(at[0]), std::llround(at[1]), at[2]};
+  }
+  // A row at a time: of many classes the whole matrix is large, and has few entries.
+  std::vector<double> row(static_cast<size_t>(classes_));
+  for (int64_t truth = 0; truth < classes_; ++truth) {
+    for (int64_t guess = 0; guess < classes_; ++guess) {
+      row[static_cast<size_t>(guess)] = static_cast<double>(confusion(truth, guess));
+    }
+    sum(row);
+    for (int64_t guess = 0; guess < classes_; ++guess) {
+      const int64_t count = std::llround(row[static_cast<size_t>(guess)]);
+      if (count > 0) confusion_[{truth, guess}] = count;
+    }
+  }
+}
+
 double Evaluation::calibration_error() const {
   double sum = 0;
   for (const CalibrationBin& bin : bins_) sum += std::abs(static_cast<double>(bin.right) - bin.confidence);

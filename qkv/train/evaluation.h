@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <utility>
@@ -26,6 +27,10 @@ class Evaluation {
 
   /// logits: [B, classes], labels: [B]. Throws Error for other shapes and for a label that is no class.
   void Add(View<const float> logits, std::span<const int64_t> labels);
+
+  /// Takes in what other processes have counted of other images. `sum` makes of values their sums over all processes;
+  /// all combine at the same time.
+  void Combine(const std::function<void(std::span<double>)>& sum);
 
   int64_t classes() const { return classes_; }
   int64_t images() const { return images_; }

@@ -101,6 +101,11 @@ class MemorySink : public FileSink {
   std::vector<std::byte>* memory_;
 };
 
+class NoSink : public FileSink {
+ public:
+  void Write(std::span<const std::byte>) override {}
+};
+
 template <typename T>
 void WriteValue(FileSink& sink, const T& value) {
   sink.Write(std::as_bytes(std::span(&value, 1)));
@@ -145,6 +150,42 @@ bool IsKeptAlready(const Split& split, const StoreOptions& options) {
          seen.width == static_cast<double>(shape[2]);
 }
 
+// What processes tell each other of the images of a round: its shape and its pixels, or a height of 0 and why not.
+struct Told {
+  int64_t height = 0, width = 0;
+  uint64_t bytes = 0;
+};
+
+// Images [first, last) of a round are this process's. All get those of the others.
+void Exchange(Communicator& processes, int64_t first, int64_t last, const StoreOptions& options,
+              std::vector<image::Image>& images, std::vector<std::string>& errors) {
+  std::string own;
+  for (auto i = static_cast<size_t>(first); i < static_cast<size_t>(last); ++i) {
+    Told told;
+    std::string_view bytes = errors[i];
+    if (bytes.empty()) {
+      told.height = images[i].height(), told.width = images[i].width();
+      const std::span<const uint8_t> pixels = images[i].pixels.span();
+      if (options.keep) bytes = {reinterpret_cast<const char*>(pixels.data()), pixels.size()};
+    }
+    told.bytes = bytes.size();
+    own.append(reinterpret_cast<const char*>(&told), sizeof(told)).append(bytes);
+  }
+  size_t i = 0;
+  for (const std::string& part : processes.Gather(own)) {
+    for (size_t at = 0; at < part.size(); ++i) {
+      const auto told = ReadValue<Told>(std::as_bytes(std::span(part)), at);
+      at += sizeof(told);
+      errors[i] = told.height == 0 ? part.substr(at, told.bytes) : "";
+      if (told.height > 0) {
+        images[i].pixels.Reuse({told.height, told.width, options.channels});
+        std::copy_n(part.data() + at, told.bytes, reinterpret_cast<char*>(images[i].pixels.data()));
+      }
+      at += told.bytes;
+    }
+  }
+}
+
 }  // namespace
 
 ImageStore::ImageStore(const Split& split, StoreOptions options) : split_(split), options_(std::move(options)) {
@@ -178,13 +219,31 @@ ImageStore::ImageStore(const Split& split, StoreOptions options) : split_(split)
   const Hash hash = HashOf(split_, options_);
   const uint64_t key = KeyOf(hash, split_);
   const fs::path file = options_.cache / fmt::format("{}-{:016x}.images", split_.name, hash.value());
-  if (OpenCache(file, key)) {
+  if (InAll(OpenCache(file, key))) {
     from_cache_ = true;
     return;
   }
-  fs::create_directories(options_.cache);
-  WriteFile(file, [&](FileSink& sink) { Assemble(sink, key); });
-  Require(OpenCache(file, key), "{}: changed while it was written", file.string());
+  if (options_.processes == nullptr || options_.processes->first()) {
+    fs::create_directories(options_.cache);
+    WriteFile(file, [&](FileSink& sink) { Assemble(sink, key); });
+    InAll(true);
+  } else {
+    NoSink sink;
+    Assemble(sink, key);
+    InAll(true);  // the first has written it
+  }
+  Require(OpenCache(file, key),
+          "{}: changed while it was written, or not the same for all processes: the cache must be in a folder that all "
+          "share, or in memory",
+          file.string());
+}
+
+// Whether something holds in all processes.
+bool ImageStore::InAll(bool here) const {
+  if (options_.processes == nullptr) return here;
+  double sum = here ? 1 : 0;
+  options_.processes->Sum({&sum, 1});
+  return sum == static_cast<double>(options_.processes->size());
 }
 
 bool ImageStore::OpenCache(const fs::path& file, uint64_t key) {
@@ -260,11 +319,14 @@ void ImageStore::Read(int64_t source, image::Workspace& workspace, image::Image&
 
 // Images are read side by side, a few rounds of threads at a time, and kept in their order.
 void ImageStore::Assemble(FileSink& sink, uint64_t key) {
-  constexpr int64_t kRound = 16;  // images for each thread: the last of a round are waited for
+  constexpr int64_t kRound = 16;   // images for each thread: the last of a round are waited for
+  constexpr int64_t kShared = 32;  // images for each process
   struct Lane {
     image::Workspace workspace;
   };
-  const int64_t total = split_.size(), round = kRound * NumThreads();
+  Communicator* const processes = options_.processes;
+  // Of several processes the same for all, however many threads each has.
+  const int64_t total = split_.size(), round = processes ? kShared * processes->size() : kRound * NumThreads();
   std::vector<Lane> lanes(static_cast<size_t>(NumThreads()));
   std::vector<image::Image> images(static_cast<size_t>(round));
   std::vector<std::string> errors(static_cast<size_t>(round));
@@ -276,7 +338,10 @@ void ImageStore::Assemble(FileSink& sink, uint64_t key) {
   uint64_t offset = sizeof(header);
   for (int64_t begin = 0; begin < total; begin += round) {
     const int64_t count = std::min(round, total - begin);
-    ParallelTasks(count, [&](int64_t i, int thread) {
+    const int64_t rank = processes ? processes->rank() : 0, size = processes ? processes->size() : 1;
+    const int64_t first = count * rank / size, last = count * (rank + 1) / size;
+    ParallelTasks(last - first, [&](int64_t task, int thread) {
+      const int64_t i = first + task;
       std::string& error = errors[static_cast<size_t>(i)];
       error.clear();
       try {
@@ -285,6 +350,7 @@ void ImageStore::Assemble(FileSink& sink, uint64_t key) {
         error = caught.what();
       }
     });
+    if (processes) Exchange(*processes, first, last, options_, images, errors);
     for (int64_t i = 0; i < count; ++i) {
       std::string error = errors[static_cast<size_t>(i)];
       if (!error.empty()) {

@@ -13,6 +13,7 @@
 #include "qkv/core/file.h"
 #include "qkv/image/preprocess.h"
 #include "qkv/image/workspace.h"
+#include "qkv/train/communicator.h"
 #include "qkv/train/dataset.h"
 
 namespace qkv::train {
@@ -30,6 +31,9 @@ struct StoreOptions {
   std::filesystem::path cache = {};
   // False: nothing is kept, and each image is decoded whenever it is asked for.
   bool keep = true;
+  // That read it together, each a part of the files, and then have all: the constructor is called by all of them. Null:
+  // this one reads all.
+  Communicator* processes = nullptr;
   // Told how many files were read so far, of how many, by the constructor's thread.
   std::function<void(int64_t done, int64_t total)> progress = {};
 };
@@ -67,6 +71,7 @@ class ImageStore {
   // A file, or an image of the split, in the geometry and the channels of the store.
   void Read(int64_t source, image::Workspace& workspace, image::Image& image) const;
   void Assemble(FileSink& sink, uint64_t key);
+  bool InAll(bool here) const;
   // False for bytes that were made of something else, or are damaged.
   bool Open(std::span<const std::byte> bytes, uint64_t key);
   bool OpenCache(const std::filesystem::path& file, uint64_t key);

@@ -1,10 +1,12 @@
 #include "qkv/train/loop.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cmath>
 #include <optional>
 
+#include "qkv/simd/dropout.h"
 #include "qkv/train/log.h"
 #include "qkv/train/schedule.h"
 #include "qkv/train/standing.h"
@@ -44,10 +46,29 @@ Schedule ScheduleOf(const TrainConfig& config, int64_t steps_per_epoch) {
   return schedule;
 }
 
+// Processes that add up the same gradients have the same weights, if their arithmetic is the same.
+void RequireSame(View<const float> weights, Communicator& processes) {
+  if (processes.alone()) return;
+  uint64_t digest = 0;
+  for (int64_t i = 0; i < weights.size(); ++i) {
+    digest = simd::MixSeed(digest, std::bit_cast<uint32_t>(weights.data()[i]));
+  }
+  const std::vector<std::string> all = processes.Gather(std::to_string(digest));
+  Require(
+      std::ranges::count(all, all[0]) == std::ssize(all),
+      "train: the processes' weights differ: their machines compute differently; QKV_ISA makes them all use the same "
+      "instruction set");
+}
+
 class Loop {
  public:
-  Loop(const TrainConfig& config, Learner& learner, RunFolder& folder, const Observer& observer)
-      : config_(config), learner_(learner), folder_(folder), observer_(observer) {}
+  Loop(const TrainConfig& config, Learner& learner, RunFolder& folder, const Observer& observer,
+       Communicator* processes)
+      : config_(config),
+        learner_(learner),
+        folder_(folder),
+        observer_(observer),
+        processes_(processes ? *processes : alone_) {}
 
   Outcome Go() {
     Begin();
@@ -61,7 +82,7 @@ class Loop {
         break;
       }
       TakeStep();
-      const bool stopped = observer_.stop && observer_.stop();
+      const bool stopped = IsStopped();
       if (IsEvaluated(standing_.step)) {
         EvaluateAndSave();
       } else if (stopped || (config_.save_steps > 0 && standing_.step % config_.save_steps == 0)) {
@@ -113,11 +134,13 @@ class Loop {
   }
 
   void OpenLogs() {
+    if (!processes_.first()) return;
     log_.emplace(folder_.path() / "log.jsonl", standing_.step);
     if (config_.tensorboard) events_.emplace(folder_.path(), standing_.step);
   }
 
   void Log(const char* event, const std::vector<std::pair<std::string, double>>& values) {
+    if (!log_) return;
     io::Json line = {{"event", event}, {"step", standing_.step}, {"epoch", Epoch()}};
     std::vector<std::pair<std::string, double>> scalars;
     for (const auto& [name, value] : values) {
@@ -138,6 +161,13 @@ class Loop {
     return step == schedule_.steps || step % (config_.eval_epochs * learner_.steps_per_epoch()) == 0;
   }
 
+  // One process that is to stop stops all, after the same step.
+  bool IsStopped() {
+    double stops = observer_.stop && observer_.stop() ? 1 : 0;
+    processes_.Sum({&stops, 1});
+    return stops > 0;
+  }
+
   bool NoBetter() const { return config_.patience > 0 && standing_.without_better >= config_.patience; }
 
   void TakeStep();
@@ -153,6 +183,8 @@ class Loop {
   Learner& learner_;
   RunFolder& folder_;
   const Observer& observer_;
+  Communicator alone_;
+  Communicator& processes_;
 
   Tensor<float> weights_;  // [P]
   std::optional<Optimizer<float>> optimizer_;
@@ -221,6 +253,8 @@ void Loop::EvaluateAndSave() {
 }
 
 void Loop::Save(bool best) {
+  RequireSame(weights_, processes_);
+  if (!processes_.first()) return;
   Snapshot snapshot;
   snapshot.config = learner_.config();
   snapshot.model = learner_.Tensors(Answer());
@@ -245,8 +279,9 @@ StepSettings StepSettingsOf(const TrainConfig& config) {
   return settings;
 }
 
-Outcome RunLoop(const TrainConfig& config, Learner& learner, RunFolder& folder, const Observer& observer) {
-  return Loop(config, learner, folder, observer).Go();
+Outcome RunLoop(const TrainConfig& config, Learner& learner, RunFolder& folder, const Observer& observer,
+                Communicator* processes) {
+  return Loop(config, learner, folder, observer, processes).Go();
 }
 
 }  // namespace qkv::train

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "qkv/io/safetensors.h"
+#include "qkv/train/communicator.h"
 #include "qkv/train/config.h"
 #include "qkv/train/optimizer.h"
 #include "qkv/train/save.h"
@@ -87,9 +88,12 @@ class Learner {
 /// What a learner's Stepper is told.
 StepSettings StepSettingsOf(const TrainConfig& config);
 
+/// Of several `processes` all call this with learners that take steps together; only the first one's folder is written
+/// to, the others have a Reader of it.
 /// Runs in `folder`, from its checkpoint where it has one. Writes log.jsonl and, if asked for, event files there.
 /// Throws Error for data that the run was not begun with, a loss that is no number, and a file that cannot be written;
 /// what was saved before is still there then.
-Outcome RunLoop(const TrainConfig& config, Learner& learner, RunFolder& folder, const Observer& observer);
+Outcome RunLoop(const TrainConfig& config, Learner& learner, RunFolder& folder, const Observer& observer,
+                Communicator* processes = nullptr);
 
 }  // namespace qkv::train

@@ -51,13 +51,13 @@ double AverageDecay(const OptimizerSettings& settings, int64_t step) {
 }
 
 template <typename T>
-void SumGradients(std::span<const View<T>> buffers) {
+void SumGradients(std::span<const View<T>> buffers, int64_t begin, int64_t end) {
   if (buffers.size() < 2) return;
-  ParallelFor(buffers[0].size(), kPiece, [&](int64_t begin, int64_t end) {
+  ParallelFor(end - begin, kPiece, [&](int64_t first, int64_t last) {
     for (size_t b = 1; b < buffers.size(); ++b) {
-      T* from = buffers[b].data() + begin;
-      simd::AddTo(from, buffers[0].data() + begin, end - begin);
-      std::fill_n(from, end - begin, T{0});
+      T* from = buffers[b].data() + begin + first;
+      simd::AddTo(from, buffers[0].data() + begin + first, last - first);
+      std::fill_n(from, last - first, T{0});
     }
   });
 }
@@ -175,8 +175,8 @@ void Optimizer<T>::Restore(const io::SafeTensors& from) {
   }
 }
 
-#define QKV_INSTANTIATE(T)                              \
-  template void SumGradients(std::span<const View<T>>); \
+#define QKV_INSTANTIATE(T)                                                \
+  template void SumGradients(std::span<const View<T>>, int64_t, int64_t); \
   template class Optimizer<T>;
 QKV_INSTANTIATE(float)
 QKV_INSTANTIATE(double)

@@ -33,9 +33,10 @@ void Validate(const OptimizerSettings& settings);
 /// at most 1 − step^(−⅔).
 double AverageDecay(const OptimizerSettings& settings, int64_t step);
 
-/// sum of buffers[0], buffers[1], … in this order, left in the first; the others are left zero. All are [P].
+/// sum of buffers[0], buffers[1], … in this order, left in the first; the others are left zero. All are [P]; of
+/// elements [begin, end) only.
 template <typename T>
-void SumGradients(std::span<const View<T>> buffers);
+void SumGradients(std::span<const View<T>> buffers, int64_t begin, int64_t end);
 
 /// The state of training beside the weights. Every step gives the same bits for any number of threads.
 template <typename T>

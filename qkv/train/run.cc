@@ -87,8 +87,9 @@ std::vector<std::vector<std::string>> NamesOf(const model::VitConfig& config, co
 // Images, and the Vision Transformer that learns from them: new, continued or resumed.
 class ImageLearner : public Learner {
  public:
-  ImageLearner(const TrainConfig& config, const TrainingData& data, const RunFolder& folder, const Observer& observer)
-      : config_(config), data_(data), observer_(observer) {
+  ImageLearner(const TrainConfig& config, const TrainingData& data, const RunFolder& folder, const Observer& observer,
+               Communicator* processes)
+      : config_(config), data_(data), observer_(observer), processes_(processes ? *processes : alone_) {
     if (folder.HasCheckpoint()) {
       const model::Checkpoint last = model::Checkpoint::Open(folder.last());
       start_.description = last.description;
@@ -121,14 +122,22 @@ class ImageLearner : public Learner {
   }
 
   void Open(Optimizer<float>& optimizer, int64_t step) override {
-    stepper_.emplace(*network_, optimizer, StepSettingsOf(config_));
+    StepSettings settings = StepSettingsOf(config_);
+    settings.processes = &processes_;
+    stepper_.emplace(*network_, optimizer, settings);
     step_ = step;
     const image::Preprocess& preprocess = start_.description.preprocess;
     const Augmentation augmentation = AugmentationOf(config_, preprocess);
+    const int64_t even = (augmentation.mixes() ? 2 : 1) * processes_.size();
+    Require(processes_.alone() || config_.batch % even == 0,
+            "train: {} processes cannot share a batch of {} evenly: expected a multiple of {}", processes_.size(),
+            config_.batch, even);
     train_images_ = OpenStore(data_.train, augmentation.crop == Augmentation::Crop::kResized);
     validation_images_ = OpenStore(data_.validation, false);
     LoaderOptions options;
     options.batch = config_.batch;
+    options.shard = processes_.rank();
+    options.shards = processes_.size();
     options.preprocess = preprocess;
     options.augmentation = augmentation;
     options.seed = static_cast<uint64_t>(config_.seed);
@@ -138,7 +147,7 @@ class ImageLearner : public Learner {
     train_.emplace(*train_images_, options);
     LoaderOptions pass = options;
     pass.augmentation.reset();
-    pass.batch = kEvaluationBatch;
+    pass.batch = kEvaluationBatch * processes_.size();
     pass.first_step = 0;
     validation_.emplace(*validation_images_, pass);
   }
@@ -150,10 +159,12 @@ class ImageLearner : public Learner {
   StepResult Step(double learning_rate, View<float> weights) override {
     for (int64_t i = 0; i < config_.accumulate; ++i) {
       const LoadedBatch* batch = train_->Next();
-      stepper_->Add(weights, {.inputs = batch->pixels,
-                              .labels = batch->labels,
-                              .targets = batch->targets,
-                              .first = i * config_.batch + batch->first_image});
+      stepper_->Add(weights,
+                    {.inputs = batch->pixels,
+                     .labels = batch->labels,
+                     .targets = batch->targets,
+                     .first = i * config_.batch + batch->first_image},
+                    i + 1 == config_.accumulate);
     }
     ++step_;
     return stepper_->Apply(learning_rate, weights);
@@ -184,6 +195,7 @@ class ImageLearner : public Learner {
     if (observer_.reading) {
       options.progress = [&](int64_t done, int64_t total) { observer_.reading(split.name.c_str(), done, total); };
     }
+    if (!processes_.alone()) options.processes = &processes_;
     auto store = std::make_unique<ImageStore>(split, std::move(options));
     constexpr size_t kShown = 10;
     const std::span<const std::string> unreadable = store->unreadable();
@@ -207,6 +219,8 @@ class ImageLearner : public Learner {
   const TrainConfig& config_;
   const TrainingData& data_;
   const Observer& observer_;
+  Communicator alone_;
+  Communicator& processes_;
 
   Start start_;
   std::optional<model::Checkpoint> source_;      // that weights are taken from
@@ -230,7 +244,7 @@ Score ImageLearner::Evaluate(View<const float> weights) {
   std::vector<model::Workspace<float>> workspaces(static_cast<size_t>(NumThreads()));
   validation_->Seek(0);
   while (const LoadedBatch* batch = validation_->Next()) {
-    const int64_t images = batch->pixels.dim(0);
+    const int64_t images = batch->pixels.dim(0);  // none in a last batch that is not enough for all processes
     ParallelTasks(images, [&](int64_t i, int thread) {
       model::Outputs<float> outputs;
       outputs.logits = logits.view().slice(0, i, i + 1);
@@ -238,6 +252,7 @@ Score ImageLearner::Evaluate(View<const float> weights) {
     });
     evaluation.Add(logits.view().slice(0, 0, images), batch->labels);
   }
+  if (!processes_.alone()) evaluation.Combine([&](std::span<double> values) { processes_.Sum(values); });
   if (observer_.evaluated) observer_.evaluated({vit, start_.description, Epoch()});
   return {evaluation.nll(),
           evaluation.top1(),
@@ -246,10 +261,11 @@ Score ImageLearner::Evaluate(View<const float> weights) {
 
 }  // namespace
 
-Outcome Train(const TrainConfig& config, const TrainingData& data, RunFolder& folder, const Observer& observer) {
+Outcome Train(const TrainConfig& config, const TrainingData& data, RunFolder& folder, const Observer& observer,
+              Communicator* processes) {
   if (config.threads > 0) SetNumThreads(static_cast<int>(config.threads));
-  ImageLearner learner(config, data, folder, observer);
-  return RunLoop(config, learner, folder, observer);
+  ImageLearner learner(config, data, folder, observer, processes);
+  return RunLoop(config, learner, folder, observer, processes);
 }
 
 }  // namespace qkv::train

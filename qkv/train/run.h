@@ -20,7 +20,9 @@ struct EvaluatedModel {
 };
 
 /// Trains a Vision Transformer on images in `folder`, from its checkpoint where it has one.
-/// Throws Error as RunLoop, and for a model that does not fit the images.
-Outcome Train(const TrainConfig& config, const TrainingData& data, RunFolder& folder, const Observer& observer);
+/// Several `processes` train one model together, each on its part of every batch: all call this with the same
+/// configuration and data. Throws Error as RunLoop, and for a model that does not fit the images.
+Outcome Train(const TrainConfig& config, const TrainingData& data, RunFolder& folder, const Observer& observer,
+              Communicator* processes = nullptr);
 
 }  // namespace qkv::train

@@ -31,6 +31,13 @@ int64_t NumberIn(const std::string& name) {
   return error == std::errc() && stop == end && number > 0 ? number : 0;
 }
 
+// The number of the checkpoint that the link leads to, or 0.
+int64_t LatestIn(const fs::path& path) {
+  std::error_code error;
+  const fs::path target = fs::read_symlink(path / kLink, error);
+  return error ? 0 : NumberIn(target.string());
+}
+
 // Removes a folder that did not become a checkpoint.
 struct Unfinished {
   fs::path path;
@@ -66,12 +73,15 @@ RunFolder::RunFolder(const fs::path& path, bool resume) : path_(path) {
     ::close(lock_);
     Fail("another process is training in {}", path_.string());
   }
-  const fs::path target = fs::read_symlink(path_ / kLink, error);
-  if (!error) number_ = NumberIn(target.string());
+  number_ = LatestIn(path_);
   RemoveLeftovers();
 }
 
-RunFolder::~RunFolder() { ::close(lock_); }
+RunFolder::RunFolder(const fs::path& path) : path_(path), number_(LatestIn(path)) {}
+
+RunFolder::~RunFolder() {
+  if (lock_ >= 0) ::close(lock_);
+}
 
 fs::path RunFolder::FolderOf(int64_t number) const { return path_ / fmt::format("{}{}", kPrefix, number); }
 
@@ -85,6 +95,7 @@ void RunFolder::RemoveLeftovers() const {
 }
 
 void RunFolder::Commit(const Snapshot& snapshot) {
+  Require(lock_ >= 0, "folder {} is another process's", path_.string());
   Unfinished next{FolderOf(number_ + 1)};
   const fs::path last = next.path / "last", best = next.path / "best";
   try {

@@ -41,6 +41,8 @@ class RunFolder {
   /// Makes the folder, or with `resume` takes one that holds a run; no other process can have it meanwhile.
   /// Throws Error when it is another process's, holds something else, or a run that nobody wants to resume.
   RunFolder(const std::filesystem::path& path, bool resume);
+  /// Of another process, which has it: to Load what is there, nothing else.
+  static RunFolder Reader(const std::filesystem::path& path) { return RunFolder(path); }
   ~RunFolder();
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
@@ -57,11 +59,12 @@ class RunFolder {
   Saved Load() const;
 
  private:
+  explicit RunFolder(const std::filesystem::path& path);
   std::filesystem::path FolderOf(int64_t number) const;
   void RemoveLeftovers() const;
 
   std::filesystem::path path_;
-  int lock_ = -1;
+  int lock_ = -1;       // the folder's, where it is this process's
   int64_t number_ = 0;  // of the checkpoint that is there, or 0
 };
 

@@ -1,6 +1,7 @@
 #include "qkv/train/step.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "qkv/core/parallel.h"
 #include "qkv/simd/dropout.h"
@@ -44,12 +45,14 @@ StepPlan PlanStep(int64_t N, int64_t P, int64_t B, int threads) {
 
 template <typename T, template <typename> class Net>
 Stepper<T, Net>::Stepper(const Net<T>& network, Optimizer<T>& optimizer, const StepSettings& settings)
-    : network_(network), optimizer_(optimizer), settings_(settings) {}
+    : network_(network), optimizer_(optimizer), settings_(settings) {
+  if (settings.processes && !settings.processes->alone()) reduction_.emplace(*settings.processes);
+}
 
 // Inputs [begin, end) of the batch, forward and backward.
 template <typename T, template <typename> class Net>
 void Stepper<T, Net>::Compute(Worker& worker, View<const T> weights, const Batch<T, Net>& batch, int64_t begin,
-                              int64_t end) {
+                              int64_t end, const std::function<void(int64_t, int64_t)>& finished) {
   NetworkOptions options;
   options.dropout = settings_.dropout;
   options.attention_dropout = settings_.attention_dropout;
@@ -69,11 +72,11 @@ void Stepper<T, Net>::Compute(Worker& worker, View<const T> weights, const Batch
   } else {
     worker.sum += CrossEntropy<T>(worker.logits, batch.targets.slice(0, first, first + rows), loss, worker.logits);
   }
-  network_.Backward(weights, worker.logits, worker.workspace, worker.gradients);
+  network_.Backward(weights, worker.logits, worker.workspace, worker.gradients, finished);
 }
 
 template <typename T, template <typename> class Net>
-void Stepper<T, Net>::Add(View<const T> weights, const Batch<T, Net>& batch) {
+void Stepper<T, Net>::Add(View<const T> weights, const Batch<T, Net>& batch, bool last) {
   const Extent of = ExtentOf<T>(network_, batch.inputs);
   const int64_t B = batch.inputs.dim(0), R = B * of.rows, P = network_.layout().size();
   Require(B > 0 && (!batch.targets.empty() || static_cast<int64_t>(batch.labels.size()) == R) &&
@@ -86,13 +89,19 @@ void Stepper<T, Net>::Add(View<const T> weights, const Batch<T, Net>& batch) {
     workers_.back()->gradients = Tensor<T>({P});
     gradients_.push_back(workers_.back()->gradients);
   }
+  if (reduction_ && last) reduction_->Begin(gradients_, plan.workers);
   // Each worker has its share of the batch, whatever thread it runs on, and cuts it evenly.
   const auto run = [&](int64_t w) {
     const int64_t first = B * w / plan.workers, share = B * (w + 1) / plan.workers - first;
     const int64_t chunks = CeilDivide(share, plan.chunk);
+    const std::function<void(int64_t, int64_t)> none;
+    const std::function<void(int64_t, int64_t)> finished = [this, w](int64_t from, int64_t to) {
+      reduction_->Finished(w, from, to);
+    };
     for (int64_t i = 0; i < chunks; ++i) {
+      const bool tells = reduction_ && last && i + 1 == chunks;
       Compute(*workers_[static_cast<size_t>(w)], weights, batch, first + share * i / chunks,
-              first + share * (i + 1) / chunks);
+              first + share * (i + 1) / chunks, tells ? finished : none);
     }
   };
   try {
@@ -120,13 +129,27 @@ void Stepper<T, Net>::Forget() {
   sum_ = {};
 }
 
+// Gradients, and what they are the sum over.
+template <typename T, template <typename> class Net>
+void Stepper<T, Net>::SumOverProcesses() {
+  if (!reduction_->begun()) {  // no batch was said to be the last
+    reduction_->Begin(gradients_, 1);
+    reduction_->Finished(0, 0, gradients_.front().size());
+  }
+  reduction_->End();
+  double sums[] = {sum_.loss, static_cast<double>(sum_.rows), static_cast<double>(sum_.correct)};
+  settings_.processes->Sum(sums);
+  sum_ = {sums[0], std::llround(sums[1]), std::llround(sums[2])};
+}
+
 template <typename T, template <typename> class Net>
 StepResult Stepper<T, Net>::Apply(double learning_rate, View<T> weights) {
+  if (reduction_ && !gradients_.empty()) SumOverProcesses();
   Require(sum_.rows > 0, "step: nothing was added that counts");
   StepResult result;
   result.sum = sum_;
   try {
-    SumGradients<T>(gradients_);
+    if (!reduction_) SumGradients<T>(gradients_, 0, gradients_.front().size());
     const double mean = 1 / static_cast<double>(sum_.rows);
     result.gradient_norm = optimizer_.Step(learning_rate, weights, gradients_.front(), mean);
   } catch (...) {

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -11,6 +13,7 @@
 #include "qkv/train/loss.h"
 #include "qkv/train/network.h"
 #include "qkv/train/optimizer.h"
+#include "qkv/train/reduction.h"
 
 namespace qkv::train {
 
@@ -18,7 +21,8 @@ struct StepSettings {
   double smoothing = 0;                                      // of labels, see LossOptions
   double dropout = 0, attention_dropout = 0, drop_path = 0;  // see NetworkOptions
   bool checkpoint = false, bf16 = false;                     // see NetworkOptions
-  uint64_t seed = 0;  // of the whole training; every step draws numbers of its own
+  uint64_t seed = 0;                  // of the whole training; every step draws numbers of its own
+  Communicator* processes = nullptr;  // that take each step together, all with the same weights; null: one by itself
 };
 
 /// What a network takes, and what is right for it. R rows of logits: one for an image, one for each token of a
@@ -53,12 +57,14 @@ class Stepper {
   /// Both must outlive it.
   Stepper(const Net<T>& network, Optimizer<T>& optimizer, const StepSettings& settings);
 
-  /// Adds the gradients of a batch to those of this step. The second call of a shape allocates nothing more. Throws
-  /// Error when shapes or labels do not fit; what the step has so far is lost then.
-  void Add(View<const T> weights, const Batch<T, Net>& batch);
+  /// Adds the gradients of a batch to those of this step; of several processes, each adds its part. With the last of
+  /// the step, gradients are summed over the processes while they are computed. The second call of a shape allocates
+  /// nothing more. Throws Error when shapes or labels do not fit; what the step has so far is lost then, and processes
+  /// cannot go on together.
+  void Add(View<const T> weights, const Batch<T, Net>& batch, bool last = false);
 
-  /// One step of the optimiser by the mean over all rows that were added since the last and count, at least one. Throws
-  /// Error, with weights and optimizer unchanged, when the gradients are not finite.
+  /// One step of the optimiser by the mean over all rows that were added since the last and count, in all processes, at
+  /// least one. Throws Error, with weights and optimizer unchanged, when the gradients are not finite.
   StepResult Apply(double learning_rate, View<T> weights);
 
   /// The most bytes that this has held at a time: gradients, activations and scratch.
@@ -73,8 +79,10 @@ class Stepper {
     LossSum sum;
   };
 
-  void Compute(Worker& worker, View<const T> weights, const Batch<T, Net>& batch, int64_t begin, int64_t end);
+  void Compute(Worker& worker, View<const T> weights, const Batch<T, Net>& batch, int64_t begin, int64_t end,
+               const std::function<void(int64_t, int64_t)>& finished);
   void Forget();
+  void SumOverProcesses();
 
   const Net<T>& network_;
   Optimizer<T>& optimizer_;
@@ -82,6 +90,7 @@ class Stepper {
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<View<T>> gradients_;  // of the workers
   LossSum sum_;
+  std::optional<Reduction<T>> reduction_;  // over processes, where there are several
 };
 
 }  // namespace qkv::train

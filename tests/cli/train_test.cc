@@ -170,7 +170,7 @@ Said Signalled(const std::string& arguments, const fs::path& when, int signal, i
 
 TEST_F(Train, SavesAndSaysHowToGoOnWhenItIsInterrupted) {
   ASSERT_EQ(Qkv(Arguments("whole")).exit_code, 0);
-  for (const int signal : {SIGINT, SIGTERM}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) {
     const std::string run = fmt::format("stopped-{}", signal);
     const Said said = Signalled(Arguments(run), folder_ / run / "checkpoint", signal, 1);
     EXPECT_EQ(said.exit_code, 128 + signal) << said.err;
@@ -208,6 +208,7 @@ TEST_F(Train, ContinuesFromACheckpoint) {
 
 TEST_F(Train, ContinuesOnTheModelsBackground) {
   const fs::path model = folder_ / "dark";
+  fs::create_directories(model);
   WriteChanged("timm_grey", model, [](const std::string&, Tensor<float>&) {});
   io::Json config = io::Json::parse(ReadFile(model / "config.json"));
   config["qkv_background"] = "dark";
@@ -310,6 +311,106 @@ TEST_F(Train, RefusesWithAReason) {
   fs::remove_all(folder_ / "data");
   fs::create_directories(folder_ / "data");
   says(Path("data") + " -o " + Path("other"), 1, "");
+}
+
+#ifdef QKV_MPIRUN
+// As root too, where there is but one core, and by sanitizers that know nothing of MPI's own memory.
+constexpr const char* kTwo =
+    "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ASAN_OPTIONS=detect_leaks=0 " QKV_MPIRUN
+    " --oversubscribe --bind-to none -n 2";
+
+Said Two(const std::string& arguments) { return Qkv(arguments, kTwo); }
+
+std::vector<float> WeightsOf(const fs::path& run) {
+  const io::SafeTensors file = io::SafeTensors::Open(run / "last/model.safetensors");
+  std::vector<float> weights;
+  for (const io::StoredTensor& stored : file.tensors()) {
+    const Tensor<float> tensor = io::Convert<float>(stored);
+    weights.insert(weights.end(), tensor.data(), tensor.data() + tensor.size());
+  }
+  return weights;
+}
+
+double Distance(const std::vector<float>& a, const std::vector<float>& b) {
+  EXPECT_EQ(a.size(), b.size());
+  double greatest = 0;
+  for (size_t i = 0; i < a.size(); ++i) greatest = std::max(greatest, std::abs(double{a[i]} - b[i]));
+  return greatest;
+}
+
+// The same batches, the same chances, and gradients that are summed in another order: as far from one process as that
+// is with another number of threads. By SGD, whose steps are as small as the gradients' errors; AdamW's are not where a
+// gradient is about 0.
+TEST_F(Train, TwoProcessesDoWhatOneDoes) {
+  const std::string how = "--epochs 4 --opt sgd --lr 0.05 --clip-grad 0 --maps 2 --threads ";
+  ASSERT_EQ(Qkv(Arguments("one", how + "1")).exit_code, 0);
+  ASSERT_EQ(Qkv(Arguments("threads", how + "3")).exit_code, 0);
+  const Said said = Two(Arguments("two", how + "1"));
+  ASSERT_EQ(said.exit_code, 0) << said.err;
+  EXPECT_TRUE(Contains(said.err, "2 processes of 1 thread each")) << said.err;
+  const std::vector<float> one = WeightsOf(folder_ / "one");
+  double largest = 0;
+  for (const float weight : one) largest = std::max(largest, double{std::abs(weight)});
+  EXPECT_LE(Distance(WeightsOf(folder_ / "two"), one),
+            4 * Distance(WeightsOf(folder_ / "threads"), one) + 1e-6 * largest);
+
+  const auto evaluations = [&](const char* run) {
+    std::vector<io::Json> lines;
+    for (const io::Json& line : JsonLines(ReadFile(folder_ / run / "log.jsonl"))) {
+      if (line["event"] == "evaluation") lines.push_back(line);
+    }
+    return lines;
+  };
+  const std::vector<io::Json> a = evaluations("one"), b = evaluations("two");
+  ASSERT_EQ(a.size(), 4u);
+  ASSERT_EQ(b.size(), 4u);  // one writer
+  for (size_t i = 0; i < a.size(); ++i) {
+    EXPECT_NEAR(a[i]["loss"], b[i]["loss"], 1e-4);
+    EXPECT_NEAR(a[i]["train_loss"], b[i]["train_loss"], 1e-4);
+    EXPECT_EQ(a[i]["train_accuracy"], b[i]["train_accuracy"]);
+  }
+  EXPECT_TRUE(fs::exists(folder_ / "two/maps/epochs.png"));
+}
+
+TEST_F(Train, TwoProcessesGoOnToTheSameBits) {
+  const auto begin = std::chrono::steady_clock::now();
+  const Said whole = Two(Arguments("whole", "--threads 1"));
+  ASSERT_EQ(whole.exit_code, 0) << whole.err;
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  for (const double part : {0.5, 0.7, 0.9}) {
+    Qkv(Arguments("killed", "--threads 1 --resume"), fmt::format("{} timeout -s KILL {}", kTwo, part * seconds));
+  }
+  const Said said = Two(Arguments("killed", "--threads 1 --resume"));
+  ASSERT_EQ(said.exit_code, 0) << said.err;
+  ExpectSameResult("whole", "killed");
+}
+
+TEST_F(Train, AnErrorOfOneProcessEndsAll) {
+  // Pairs that are mixed must lie in one process.
+  const Said odd = Two(Arguments("odd", "--batch 10"));
+  EXPECT_NE(odd.exit_code, 0);
+  EXPECT_TRUE(Contains(odd.err, "expected a multiple of 4")) << odd.err;
+  EXPECT_EQ(odd.err.find("expected a multiple of 4"), odd.err.rfind("expected a multiple of 4")) << "said twice";
+  // The second process has other data than the first.
+  const Said other =
+      Two(Arguments("other") + " : -n 1 " QKV_PROGRAM " train " + Path("nowhere") + " -o " + Path("other"));
+  EXPECT_NE(other.exit_code, 0);
+  EXPECT_TRUE(Contains(other.err, "process 3 of 3")) << other.err;
+  EXPECT_TRUE(Contains(other.err, "nowhere")) << other.err;
+}
+#endif
+
+TEST_F(Train, SaysThatItIsWithoutMpi) {
+  const fs::path alone = folder_ / "bin/qkv";
+  fs::create_directories(alone.parent_path());
+  fs::copy_file(QKV_PROGRAM, alone);
+  WriteFile(folder_ / "err", "");
+  const int status = std::system(
+      ("OMPI_COMM_WORLD_SIZE=2 " + alone.string() + " " + Arguments("run") + " 2>" + (folder_ / "err").string())
+          .c_str());
+  EXPECT_EQ(WEXITSTATUS(status), 1);
+  EXPECT_TRUE(Contains(ReadFile(folder_ / "err"), "one of 2 processes, and this qkv is without MPI"))
+      << ReadFile(folder_ / "err");
 }
 
 }  // namespace

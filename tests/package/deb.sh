@@ -44,6 +44,21 @@ for file in share/man/man1/qkv.1.gz share/bash-completion/completions/qkv includ
   [ -s "$root/usr/$file" ] || fail "$file is missing"
 done
 
+# Training by several processes, where MPI was there when this was built.
+if [ -e "$build/qkv_mpi.so" ]; then
+  mpi=$(echo "$tmp"/debs/qkv-mpi_*.deb)
+  dpkg-deb -x "$mpi" "$root"
+  dpkg-deb -f "$mpi" Depends | grep -q 'libopenmpi' || fail "qkv-mpi does not depend on MPI"
+  ! dpkg-deb -f "$program" Depends | grep -q 'libopenmpi' || fail "qkv depends on MPI"
+  if command -v mpirun > /dev/null; then
+    OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe -n 2 \
+      "$root/usr/bin/qkv" train "$tmp/nothing" -o "$tmp/run" > "$tmp/log" 2>&1 || true
+    grep -q "$tmp/nothing" "$tmp/log" || fail "the installed program does not find its module: $(cat "$tmp/log")"
+  fi
+else
+  mpi=
+fi
+
 if command -v lintian > /dev/null; then
-  lintian --fail-on error "$program" "$library" || fail "lintian finds errors"
+  lintian --fail-on error "$program" "$library" ${mpi:+"$mpi"} || fail "lintian finds errors"
 fi

@@ -147,7 +147,7 @@ TEST_P(OptimizerTest, ThreadsDoNotChangeABit) {
       std::vector<Tensor<float>> parts;
       for (int part = 0; part < 3; ++part) parts.push_back(sampler.Normal<float>({layout.size()}));
       const std::vector<View<float>> views(parts.begin(), parts.end());
-      SumGradients<float>(views);
+      SumGradients<float>(views, 0, views[0].size());
       for (const float x : parts[2].span()) ASSERT_EQ(x, 0);
       norms[run] = optimizer.Step(0.01, weights[run], parts[0]);
     }
@@ -164,7 +164,7 @@ TEST(SumGradients, AddsInOrder) {
   Tensor<float> a({1}), b({1}), c({1});
   a[0] = 1e8f, b[0] = -1e8f, c[0] = 1;  // the other order would lose the 1
   const View<float> buffers[] = {a, b, c};
-  SumGradients<float>(buffers);
+  SumGradients<float>(buffers, 0, buffers[0].size());
   EXPECT_EQ(a[0], 1);
   EXPECT_EQ(b[0], 0);
   EXPECT_EQ(c[0], 0);

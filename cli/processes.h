@@ -1,0 +1,14 @@
+// The processes that a launcher of MPI (mpirun, srun) has started this one among.
+#pragma once
+
+#include <memory>
+
+#include "qkv/train/communicator.h"
+
+namespace qkv::cli {
+
+/// All of them; alone where no launcher has started several. Throws Error where there are several and this qkv has not
+/// been built with MPI, or was installed without it.
+std::unique_ptr<train::Communicator> JoinProcesses();
+
+}  // namespace qkv::cli
