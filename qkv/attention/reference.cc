@@ -1,3 +1,4 @@
+#include "qkv/core/rng.h"
 #include "qkv/simd/reference.h"
 
 #include <cmath>
@@ -59,8 +60,8 @@ double CapSlope(View<const double> q, View<const double> k, const Options<double
 // What dropout multiplies a weight by.
 double Kept(const Options<double>& options, int64_t heads, int64_t b, int64_t h, int64_t i, int64_t j) {
   if (options.dropout == 0) return 1;
-  const uint64_t head = simd::MixSeed(options.seed, static_cast<uint64_t>((options.first_batch + b) * heads + h));
-  const uint32_t bits = simd::DropoutHash::Of(simd::MixSeed(head, static_cast<uint64_t>(i)), static_cast<uint32_t>(j));
+  const uint64_t head = MixSeed(options.seed, static_cast<uint64_t>((options.first_batch + b) * heads + h));
+  const uint32_t bits = simd::DropoutHash::Of(MixSeed(head, static_cast<uint64_t>(i)), static_cast<uint32_t>(j));
   return static_cast<int32_t>(bits) < simd::DropoutThreshold(options.dropout) ? 0 : 1 / (1 - options.dropout);
 }
 

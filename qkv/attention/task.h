@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "qkv/attention/attention.h"
+#include "qkv/core/rng.h"
 #include "qkv/simd/attention_tile.h"
 #include "qkv/simd/dropout.h"
 
@@ -66,7 +67,7 @@ void FillScores(View<const T> q, View<const T> k, const Options<T>& options, int
   if (options.dropout > 0) {
     task.dropout_below = simd::DropoutThreshold(options.dropout), task.dropout_scale = 1 / (1 - options.dropout);
     const int64_t head = (options.first_batch + b) * q.dim(1) + h;
-    task.dropout_seed = simd::MixSeed(options.seed, static_cast<uint64_t>(head)), task.dropout_row = row;
+    task.dropout_seed = MixSeed(options.seed, static_cast<uint64_t>(head)), task.dropout_row = row;
   }
   if (const auto& bias = options.bias; !bias.empty()) {
     task.bias_stride = BroadcastStride(bias, 2), task.bias_key_stride = bias.stride(3);

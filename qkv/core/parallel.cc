@@ -81,6 +81,7 @@ class Pool {
       while (static_cast<int>(workers_.size()) < count) {
         const int id = static_cast<int>(workers_.size()) + 1;
         workers_.emplace_back([this, id] { Work(id); });
+        apart_from_ = -1;
       }
     } catch (const std::system_error&) {  // no more threads to be had: those that there are do the work
     }
@@ -88,7 +89,7 @@ class Pool {
 
   // Bars the workers from the caller's core before they are woken. Linux likes to wake a thread where its waker runs;
   // there it waits for the end of the very loop that it was to share: on two virtual cores, ViT-Ti in int8, one pass
-  // every 100 ms, worker and caller shared a core in half of the passes, and the median was 6.2 ms instead of 3.6.
+  // every 100 ms, worker and caller shared a core in half of the passes, and the median was 6.3 ms instead of 4.3.
   void KeepApart() {
     const int here = sched_getcpu();
     cpu_set_t cores;

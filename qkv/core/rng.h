@@ -7,17 +7,20 @@
 
 namespace qkv {
 
+/// A well mixed function of both: number `index` of the stream that Rng(seed) gives.
+inline uint64_t MixSeed(uint64_t seed, uint64_t index) {
+  uint64_t z = seed + (index + 1) * 0x9E3779B97F4A7C15u;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  return z ^ (z >> 31);
+}
+
 /// SplitMix64 (Steele, Lea, Flood 2014): one 64-bit state, every seed gives a full-period stream.
 class Rng {
  public:
-  explicit Rng(uint64_t seed) : state_(seed) {}
+  explicit Rng(uint64_t seed) : seed_(seed) {}
 
-  uint64_t Next() {
-    uint64_t z = (state_ += 0x9E3779B97F4A7C15u);
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return z ^ (z >> 31);
-  }
+  uint64_t Next() { return MixSeed(seed_, drawn_++); }
   /// Uniform in [0, 1), 53 bits.
   double Uniform() { return static_cast<double>(Next() >> 11) * 0x1p-53; }
   /// Standard normal, by Box and Muller (1958).
@@ -27,7 +30,7 @@ class Rng {
   }
 
  private:
-  uint64_t state_;
+  uint64_t seed_, drawn_ = 0;
 };
 
 }  // namespace qkv

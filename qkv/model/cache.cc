@@ -5,6 +5,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "qkv/core/hash.h"
 #include "qkv/simd/isa.h"
 
 namespace qkv::model {
@@ -16,18 +17,7 @@ namespace fs = std::filesystem;
 constexpr int kFormat = 2;
 constexpr const char* kIdentityKey = "qkv.identity";
 
-// FNV-1a. Against accidents only: whoever can write the files can make the model say anything.
-class Hash {
- public:
-  Hash& Add(std::string_view text) {
-    for (const char c : text) value_ = (value_ ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-    return *this;
-  }
-  std::string hex() const { return fmt::format("{:016x}", value_); }
-
- private:
-  uint64_t value_ = 0xcbf29ce484222325;
-};
+std::string Hex(const Fnv1a& hash) { return fmt::format("{:016x}", hash.value()); }
 
 // Choices that decide what layers are made of the same weights.
 std::string ChoicesOf(const BuildOptions& options) {
@@ -43,14 +33,14 @@ std::string IdentityOf(const Checkpoint& checkpoint, const BuildOptions& options
   // Names and shapes, and the first bytes of each tensor: new weights show even where a file system keeps no proper
   // times.
   constexpr size_t kSample = 64;
-  Hash tensors;
+  Fnv1a tensors;
   for (const io::StoredTensor& tensor : checkpoint.tensors->tensors()) {
     const auto sample = tensor.bytes.first(std::min(kSample, tensor.bytes.size()));
     tensors.Add(fmt::format("{} {} {} ", tensor.name, Name(tensor.dtype), ToString(tensor.shape)))
         .Add({reinterpret_cast<const char*>(sample.data()), sample.size()});
   }
   std::string text = fmt::format("format {}, qkv {}\n{}\nconfiguration {}\ntensors {}\n", kFormat, QKV_VERSION,
-                                 ChoicesOf(options), Hash().Add(checkpoint.configuration).hex(), tensors.hex());
+                                 ChoicesOf(options), Hex(Fnv1a().Add(checkpoint.configuration)), Hex(tensors));
   for (const MappedFile& file : checkpoint.tensors->files()) {
     const FileStamp& stamp = file.stamp();
     text += fmt::format("file {} {} {} {} {}\n", stamp.device, stamp.inode, stamp.size, stamp.modified, stamp.changed);
@@ -100,7 +90,7 @@ fs::path CacheFile(const Checkpoint& checkpoint, const BuildOptions& options, co
   std::error_code error;
   fs::path source = fs::canonical(checkpoint.source, error);
   if (error) source = checkpoint.source;
-  const std::string key = Hash().Add(source.string()).Add("\n").Add(ChoicesOf(options)).hex();
+  const std::string key = Hex(Fnv1a().Add(source.string()).Add("\n").Add(ChoicesOf(options)));
   return folder / fmt::format("{}-{}.safetensors", source.stem().string().substr(0, 64), key);
 }
 

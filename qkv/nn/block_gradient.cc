@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "qkv/core/rng.h"
 #include "qkv/nn/branch_gradient.h"
 #include "qkv/nn/dropout.h"
 #include "qkv/nn/token_rows.h"
-#include "qkv/simd/dropout.h"
 
 namespace qkv::nn {
 namespace {
@@ -15,8 +15,8 @@ template <typename T>
 struct Branch {
   Branch(const BlockSettings& s, uint64_t which, int64_t rows, View<const T> layer_scale) : scale(layer_scale) {
     const uint64_t seed = ~s.attention.seed;  // the seed itself is that of attention weights
-    dropout = {s.dropout, simd::MixSeed(seed, which), s.attention.first_image * rows};
-    path = {s.drop_path, simd::MixSeed(seed, 2 + which), s.attention.first_image};
+    dropout = {s.dropout, MixSeed(seed, which), s.attention.first_image * rows};
+    path = {s.drop_path, MixSeed(seed, 2 + which), s.attention.first_image};
   }
 
   /// It is added as it is.

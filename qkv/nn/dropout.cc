@@ -1,5 +1,6 @@
 #include "qkv/nn/dropout.h"
 
+#include "qkv/core/rng.h"
 #include "qkv/nn/ranges.h"
 #include "qkv/simd/dropout.h"
 #include "qkv/simd/elementwise_gradient.h"
@@ -13,7 +14,7 @@ void RequireProbability(const Dropout& dropout) {
 }
 
 uint64_t BitsOf(const Dropout& dropout, int64_t index) {
-  return simd::MixSeed(dropout.seed, static_cast<uint64_t>(dropout.first + index));
+  return MixSeed(dropout.seed, static_cast<uint64_t>(dropout.first + index));
 }
 
 }  // namespace

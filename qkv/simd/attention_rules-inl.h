@@ -14,6 +14,7 @@
 #include <limits>
 #include <numbers>
 
+#include "qkv/core/rng.h"
 #include "qkv/simd/attention_tile.h"
 #include "qkv/simd/dropout.h"
 #include "qkv/simd/math-inl.h"

@@ -6,14 +6,6 @@
 
 namespace qkv::simd {
 
-/// A well mixed function of both, by the finaliser of SplitMix64 (Steele, Lea, Flood 2014).
-inline uint64_t MixSeed(uint64_t seed, uint64_t index) {
-  uint64_t z = seed + (index + 1) * 0x9E3779B97F4A7C15u;
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-  return z ^ (z >> 31);
-}
-
 /// 31 random bits for a key of a row, whose 64 bits go into both rounds of a multiplicative hash (constants by Wellons,
 /// "Prospecting for hash functions"). A key is dropped where they are below the threshold.
 struct DropoutHash {

@@ -40,13 +40,19 @@ std::string WithDashes(std::string name) {
   return name;
 }
 
-bool IsOneOf(std::string_view choices, std::string_view word) {
+std::vector<std::string_view> WordsOf(std::string_view choices) {
+  std::vector<std::string_view> words;
   while (!choices.empty()) {
     const size_t end = std::min(choices.find('|'), choices.size());
-    if (choices.substr(0, end) == word) return true;
+    words.push_back(choices.substr(0, end));
     choices.remove_prefix(std::min(end + 1, choices.size()));
   }
-  return false;
+  return words;
+}
+
+bool IsOneOf(std::string_view choices, std::string_view word) {
+  const std::vector<std::string_view> words = WordsOf(choices);
+  return std::find(words.begin(), words.end(), word) != words.end();
 }
 
 // The whole text as a number.
@@ -215,15 +221,7 @@ const Key& FindKey(std::string_view name) {
 
 bool IsSwitch(const Key& key) { return std::holds_alternative<bool TrainConfig::*>(key.member); }
 
-std::vector<std::string_view> ChoicesOf(const Key& key) {
-  std::vector<std::string_view> words;
-  for (std::string_view rest = key.choices; !rest.empty();) {
-    const size_t end = std::min(rest.find('|'), rest.size());
-    words.push_back(rest.substr(0, end));
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-  }
-  return words;
-}
+std::vector<std::string_view> ChoicesOf(const Key& key) { return WordsOf(key.choices); }
 
 void Set(const Key& key, std::string_view text, std::string_view where, TrainConfig* config) {
   std::visit(

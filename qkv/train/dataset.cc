@@ -8,7 +8,6 @@
 #include <numeric>
 
 #include "qkv/core/rng.h"
-#include "qkv/simd/dropout.h"
 #include "qkv/train/dataset_formats.h"
 
 namespace qkv::train {
@@ -66,7 +65,7 @@ void HoldOut(const Split& all, size_t classes, double share, uint64_t seed, Trai
   std::vector<size_t> train, held;
   for (size_t label = 0; label < classes; ++label) {
     std::vector<size_t>& of = members[label];
-    Rng rng(simd::MixSeed(seed, label));
+    Rng rng(MixSeed(seed, label));
     for (size_t i = of.size(); i > 1; --i) std::swap(of[i - 1], of[rng.Next() % i]);
     const auto wanted = static_cast<size_t>(std::llround(share * static_cast<double>(of.size())));
     const size_t count = of.size() < 2 ? 0 : std::clamp<size_t>(wanted, 1, of.size() - 1);

@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "qkv/core/error.h"
+#include "qkv/core/hash.h"
 #include "qkv/core/parallel.h"
 #include "qkv/image/background.h"
 
@@ -42,22 +43,20 @@ constexpr int64_t kOverhead = 64;
 // No image has longer sides: a damaged cache is found out before they are multiplied.
 constexpr int64_t kMaxSide = int64_t{1} << 24;
 
-// FNV-1a. Against accidents only.
 class Hash {
  public:
   Hash& Add(std::string_view text) {
-    for (const char c : text) value_ = (value_ ^ static_cast<uint8_t>(c)) * 0x100000001B3u;
-    value_ = (value_ ^ 0xFF) * 0x100000001B3u;  // no byte of UTF-8: texts end here
+    hash_.Add(text).AddByte(0xFF);  // no byte of UTF-8: texts end here
     return *this;
   }
   template <typename T>
   Hash& AddValue(const T& value) {
     return Add({reinterpret_cast<const char*>(&value), sizeof(value)});
   }
-  uint64_t value() const { return value_; }
+  uint64_t value() const { return hash_.value(); }
 
  private:
-  uint64_t value_ = 0xCBF29CE484222325u;
+  Fnv1a hash_;
 };
 
 // Of what makes one store's bytes differ from another's, the files' contents aside.

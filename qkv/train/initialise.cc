@@ -7,10 +7,10 @@
 
 #include "qkv/algebra/parts.h"
 #include "qkv/algebra/truncate.h"
+#include "qkv/core/hash.h"
 #include "qkv/core/parallel.h"
 #include "qkv/core/rng.h"
 #include "qkv/model/positions.h"
-#include "qkv/simd/dropout.h"
 
 namespace qkv::train {
 namespace {
@@ -22,12 +22,8 @@ using nn::AttentionKind;
 constexpr double kLinear = 0.02;   // standard deviation of timm's linear weights and positions
 constexpr double kNothing = 1e-6;  // and of what it does not want to be quite zero
 
-// A stream of numbers for a name (FNV-1a, Fowler, Noll, Vo), whatever other names there are.
-Rng StreamOf(uint64_t seed, std::string_view name) {
-  uint64_t hash = 0xCBF29CE484222325u;
-  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
-  return Rng(simd::MixSeed(seed, hash));
-}
+// A stream of numbers for a name, whatever other names there are.
+Rng StreamOf(uint64_t seed, std::string_view name) { return Rng(MixSeed(seed, Fnv1a().Add(name).value())); }
 
 // Standard normal, by the ratio of uniforms (Kinderman and Monahan 1977) with Leva's bounds (1992). The logarithm only
 // decides, hardly ever, whether a number is taken; the number itself is a quotient, the same on every machine.

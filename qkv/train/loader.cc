@@ -4,7 +4,7 @@
 #include <bit>
 
 #include "qkv/core/error.h"
-#include "qkv/simd/dropout.h"
+#include "qkv/core/rng.h"
 
 namespace qkv::train {
 namespace {
@@ -17,7 +17,7 @@ constexpr int64_t kPiece = 16;
 enum class Use : uint64_t { kOrder, kAugment, kMix };
 
 uint64_t KeyOf(uint64_t seed, Use use, int64_t epoch) {
-  return simd::MixSeed(simd::MixSeed(seed, static_cast<uint64_t>(use)), static_cast<uint64_t>(epoch));
+  return MixSeed(MixSeed(seed, static_cast<uint64_t>(use)), static_cast<uint64_t>(epoch));
 }
 
 }  // namespace
@@ -31,7 +31,7 @@ int64_t ShuffledIndex(uint64_t key, int64_t n, int64_t i) {
   do {  // a permutation of 4^half places: from an index below n it comes back below n
     uint64_t left = value >> half, right = value & mask;
     for (uint64_t round = 0; round < kRounds; ++round) {
-      const uint64_t mixed = left ^ (simd::MixSeed(key + round, right) & mask);
+      const uint64_t mixed = left ^ (MixSeed(key + round, right) & mask);
       left = right;
       right = mixed;
     }
@@ -198,7 +198,7 @@ void Loader::Make(Slot& slot, int64_t step, int64_t piece, Lane& lane) const {
   for (int64_t i = begin; i < end; ++i) {
     const int64_t place = part.begin + part.first + i;
     const int64_t source = options_.augmentation ? ShuffledIndex(order, images_.size(), place) : place;
-    Rng rng(simd::MixSeed(augment, static_cast<uint64_t>(source)));
+    Rng rng(MixSeed(augment, static_cast<uint64_t>(source)));
     images_.Get(source, lane.workspace.image, lane.image);
     if (options_.augmentation) {
       Augment(*options_.augmentation, image_shape_[1], image_shape_[2], rng, lane.workspace, lane.image);
@@ -216,7 +216,7 @@ void Loader::MixPairs(Slot& slot, const Part& part, int64_t begin, int64_t end) 
   const View<float> pixels = slot.pixels, targets = slot.targets;
   for (int64_t i = begin; i < end; i += 2) {
     const bool pair = i + 1 < end;
-    Rng rng(simd::MixSeed(mix, static_cast<uint64_t>(part.begin + part.first + i)));
+    Rng rng(MixSeed(mix, static_cast<uint64_t>(part.begin + part.first + i)));
     const auto share = static_cast<float>(pair ? Mix(*options_.augmentation, rng, pixels[i], pixels[i + 1]) : 1);
     for (int64_t j = i; j < std::min(end, i + 2); ++j) {
       float* row = targets.row(j);

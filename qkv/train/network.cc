@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "qkv/core/parallel.h"
+#include "qkv/core/rng.h"
 #include "qkv/model/attention_orders.h"
 #include "qkv/model/positions.h"
 #include "qkv/nn/token_rows.h"
-#include "qkv/simd/dropout.h"
 #include "qkv/simd/elementwise_gradient.h"
 
 namespace qkv::train {
@@ -92,7 +92,7 @@ nn::BlockSettings Network<T>::SettingsOf(int64_t block, const Options& options) 
                  .grid_width = c.grid_width(),
                  .precision = PrecisionOf(options),
                  .dropout = options.attention_dropout,
-                 .seed = simd::MixSeed(options.seed, static_cast<uint64_t>(block)),
+                 .seed = MixSeed(options.seed, static_cast<uint64_t>(block)),
                  .first_image = options.first_image};
   s.mlp = {.activation = c.activation, .gate = c.gate, .eps = c.eps, .precision = PrecisionOf(options)};
   s.eps = c.eps;

@@ -1,24 +1,11 @@
 #include "qkv/train/standing.h"
 
 #include "qkv/core/error.h"
+#include "qkv/core/hash.h"
 #include "qkv/io/json.h"
 
 namespace qkv::train {
 namespace {
-
-// FNV-1a (Fowler, Noll, Vo).
-class Hash {
- public:
-  void Add(std::string_view bytes) {
-    for (const char byte : bytes) Mix(static_cast<uint8_t>(byte));
-    Mix(0);  // ends a text: "a", "bc" is not "ab", "c"
-  }
-  uint64_t value() const { return value_; }
-
- private:
-  void Mix(uint8_t byte) { value_ = (value_ ^ byte) * 0x100000001B3u; }
-  uint64_t value_ = 0xCBF29CE484222325u;
-};
 
 // JSON keeps every bit of a double.
 io::Json ToJsonOf(const LossSum& sum) { return {sum.loss, sum.rows, sum.correct}; }
@@ -70,16 +57,17 @@ Standing Standing::FromJson(const std::string& text) {
 }
 
 uint64_t Fingerprint(const TrainingData& data) {
-  Hash hash;
-  for (const std::string& name : data.classes) hash.Add(name);
+  Fnv1a hash;
+  const auto add = [&](std::string_view text) { hash.Add(text).AddByte(0); };  // "a", "bc" is not "ab", "c"
+  for (const std::string& name : data.classes) add(name);
   for (const Split* split : {&data.train, &data.validation}) {
     for (int64_t i = 0; i < split->size(); ++i) {
       // The folder of the data may have moved, its images not.
       const std::filesystem::path path = split->NameOf(i);
-      hash.Add(path.filename().native());
-      hash.Add(std::to_string(split->labels[static_cast<size_t>(i)]));
+      add(path.filename().native());
+      add(std::to_string(split->labels[static_cast<size_t>(i)]));
     }
-    hash.Add("");
+    add("");
   }
   return hash.value();
 }

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "qkv/core/parallel.h"
-#include "qkv/simd/dropout.h"
+#include "qkv/core/rng.h"
 
 namespace qkv::train {
 namespace {
@@ -59,7 +59,7 @@ void Stepper<T, Net>::Compute(Worker& worker, View<const T> weights, const Batch
   options.drop_path = settings_.drop_path;
   options.checkpoint = settings_.checkpoint;
   options.bf16 = settings_.bf16;
-  options.seed = simd::MixSeed(settings_.seed, static_cast<uint64_t>(optimizer_.steps()));
+  options.seed = MixSeed(settings_.seed, static_cast<uint64_t>(optimizer_.steps()));
   options.first_image = batch.first + begin;
   const Extent of = ExtentOf<T>(network_, batch.inputs);
   const int64_t first = begin * of.rows, rows = (end - begin) * of.rows;

@@ -1,4 +1,5 @@
 // Slopes of the activations, gates and dropout, against the double-precision oracle and differences of it.
+#include "qkv/core/rng.h"
 #include "qkv/simd/elementwise_gradient.h"
 
 #include <gtest/gtest.h>
