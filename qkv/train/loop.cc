@@ -6,7 +6,7 @@
 #include <cmath>
 #include <optional>
 
-#include "qkv/simd/dropout.h"
+#include "qkv/core/rng.h"
 #include "qkv/train/log.h"
 #include "qkv/train/schedule.h"
 #include "qkv/train/standing.h"
@@ -51,7 +51,7 @@ void RequireSame(View<const float> weights, Communicator& processes) {
   if (processes.alone()) return;
   uint64_t digest = 0;
   for (int64_t i = 0; i < weights.size(); ++i) {
-    digest = simd::MixSeed(digest, std::bit_cast<uint32_t>(weights.data()[i]));
+    digest = MixSeed(digest, std::bit_cast<uint32_t>(weights.data()[i]));
   }
   const std::vector<std::string> all = processes.Gather(std::to_string(digest));
   Require(

@@ -14,6 +14,7 @@
 #include "qkv/algebra/fold.h"
 #include "qkv/algebra/logits.h"
 #include "qkv/io/safetensors.h"
+#include "tests/support/difference.h"
 #include "tests/support/sampler.h"
 #include "tests/support/tolerance.h"
 
@@ -69,16 +70,6 @@ inline Tensor<double> Minus(const Tensor<double>& a, const Tensor<double>& b) {
   Tensor<double> c = a.Clone();
   for (int64_t i = 0; i < c.size(); ++i) c[i] -= b[i];
   return c;
-}
-
-template <typename T, typename U>
-double MaxDifference(const Tensor<T>& a, const Tensor<U>& b) {
-  EXPECT_EQ(a.shape(), b.shape());
-  double greatest = 0;
-  for (int64_t i = 0; i < a.size(); ++i) {
-    greatest = std::max(greatest, std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
-  }
-  return greatest;
 }
 
 /// The greatest spread over a row of a − b: zero where they differ by a constant for each row.

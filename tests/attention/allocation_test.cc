@@ -8,6 +8,7 @@
 #include "tests/support/allocations.h"
 #include "tests/support/isas.h"
 #include "tests/support/sampler.h"
+#include "tests/support/threads.h"
 
 namespace qkv::attention {
 namespace {
@@ -60,7 +61,7 @@ TEST_P(AllocationTest, AttentionAndWeights) {
 
 TEST_P(AllocationTest, AttentionBackward) {
   Sampler sampler(1);
-  const int threads = NumThreads();
+  const RestoreThreads restore;
   SetNumThreads(2);
   for (const int64_t H : {1, 2}) {  // keys and queries apart, and one head a task
     const auto q = sampler.Normal<float>({1, H, 40, 24}), k = sampler.Normal<float>({1, H, 300, 24});
@@ -72,7 +73,6 @@ TEST_P(AllocationTest, AttentionBackward) {
       arena.Reset();
     });
   }
-  SetNumThreads(threads);
 }
 
 }  // namespace

@@ -8,14 +8,14 @@
 #include "qkv/core/parallel.h"
 #include "tests/attention/cases.h"
 #include "tests/support/isas.h"
+#include "tests/support/threads.h"
 
 namespace qkv::attention {
 namespace {
 
 class BackwardTest : public IsaTest {
  protected:
-  ~BackwardTest() override { SetNumThreads(threads_); }
-  const int threads_ = NumThreads();
+  RestoreThreads restore_;
 };
 QKV_FOR_ALL_ISAS(BackwardTest);
 

@@ -15,6 +15,7 @@
 #include "tests/attention/cases.h"
 #include "tests/simd/amx_trap.h"
 #include "tests/support/isas.h"
+#include "tests/support/threads.h"
 
 namespace qkv::attention {
 namespace {
@@ -115,10 +116,9 @@ TEST_P(Bf16Test, FusedCallWithOptions) {
     bool same = true;
     for (int64_t i = 0; i < out.size(); ++i) same &= out[i] == full[i];
     EXPECT_EQ(same, simd::AttentionBf16Kernel() == nullptr);
-    const int threads = NumThreads();
-    SetNumThreads(threads + 3);
+    const RestoreThreads restore;
+    SetNumThreads(NumThreads() + 3);
     Attention<float>(c.q, c.k, c.v, options, again, arena);
-    SetNumThreads(threads);
     for (int64_t i = 0; i < out.size(); ++i) ASSERT_EQ(out[i], again[i]);
   };
   check({}, 0);
@@ -311,13 +311,12 @@ TEST_P(Bf16Test, GradientWithOptions) {
     options.bf16 = true;
     Attention<float>(c.q, c.k, c.v, options, out, arena, lse);
     const Result got = run();
-    const int threads = NumThreads();
+    const RestoreThreads restore;
     // With one thread a head's five products are one task, with many they are seven in several.
     for (const int count : {1, 3, 16}) {
       SetNumThreads(count);
       EXPECT_TRUE(run() == got) << count << " threads";
     }
-    SetNumThreads(threads);
     // Where there is a kernel it was used; where there is none nothing is rounded.
     options.bf16 = false;
     EXPECT_EQ(run() == got, simd::AttentionBf16Kernel() == nullptr);

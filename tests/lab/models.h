@@ -7,6 +7,7 @@
 #include "qkv/io/safetensors.h"
 #include "qkv/model/checkpoint.h"
 #include "qkv/model/vit.h"
+#include "tests/support/difference.h"
 #include "tests/support/goldens.h"
 #include "tests/support/tolerance.h"
 

@@ -7,6 +7,7 @@
 #include "tests/support/allocations.h"
 #include "tests/support/checkpoints.h"
 #include "tests/support/files.h"
+#include "tests/support/threads.h"
 
 namespace qkv::model {
 namespace {
@@ -83,12 +84,11 @@ TEST(Forward, ManyImagesOfAWideModelAreAsOneByOne) {
 TEST_P(ForwardOf, ResultDoesNotDependOnTheThreads) {
   const Model model = Load(GetParam());
   const Tensor<float> pixels = RandomPixels(model, 2);
-  const int threads = NumThreads();
+  const RestoreThreads restore;
   SetNumThreads(1);
   const Tensor<float> one = model.Logits(pixels);
   SetNumThreads(5);
   const Tensor<float> five = model.Logits(pixels);
-  SetNumThreads(threads);
   for (int64_t i = 0; i < one.size(); ++i) EXPECT_EQ(one[i], five[i]);
 }
 

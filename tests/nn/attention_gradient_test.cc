@@ -14,6 +14,7 @@
 #include "qkv/core/parallel.h"
 #include "tests/support/gradients.h"
 #include "tests/support/sampler.h"
+#include "tests/support/threads.h"
 
 namespace qkv::nn {
 namespace {
@@ -204,7 +205,7 @@ TEST_P(AttentionGradient, IsTheSameImageByImage) {
 }
 
 TEST_P(AttentionGradient, HasTheSameBitsForAnyNumberOfThreads) {
-  const int before = NumThreads();
+  const RestoreThreads restore;
   std::vector<Layer<float>> layers;
   for (const int threads : {1, 2, 3}) {
     SetNumThreads(threads);
@@ -212,7 +213,6 @@ TEST_P(AttentionGradient, HasTheSameBitsForAnyNumberOfThreads) {
     layer.Forward();
     layer.Backward();
   }
-  SetNumThreads(before);
   for (const Layer<float>& layer : layers) {
     const auto same = [](const Tensor<float>& a, const Tensor<float>& b) {
       return std::memcmp(a.data(), b.data(), sizeof(float) * static_cast<size_t>(a.size())) == 0;

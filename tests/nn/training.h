@@ -20,6 +20,7 @@
 #include "tests/support/gradients.h"
 #include "tests/support/isas.h"
 #include "tests/support/sampler.h"
+#include "tests/support/threads.h"
 
 namespace qkv::nn {
 
@@ -142,7 +143,7 @@ inline void ExpectSameBits(const Tensor<float>& a, const Tensor<float>& b, const
 /// The layer should be large enough for its loops to be shared out.
 template <class Layer>
 void CheckThreads(const Layer& layer) {
-  const int before = NumThreads();
+  const RestoreThreads restore;
   const Numbers<float> n(layer);
   SetNumThreads(1);
   const auto alone = RunPasses(layer, n);
@@ -153,7 +154,6 @@ void CheckThreads(const Layer& layer) {
     ExpectSameBits(shared.dx, alone.dx, "dx");
     ExpectSameBits(shared.d, alone.d, "gradients of the weights");
   }
-  SetNumThreads(before);
 }
 
 }  // namespace qkv::nn

@@ -17,6 +17,7 @@
 #include "tests/simd/software_amx.h"
 #include "tests/support/isas.h"
 #include "tests/support/sampler.h"
+#include "tests/support/threads.h"
 #include "tests/support/tolerance.h"
 
 namespace qkv::simd {
@@ -27,8 +28,7 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity(), kNaN = std::
 
 class GemmLowTest : private SoftwareAmx, public IsaTest {
  protected:
-  ~GemmLowTest() override { SetNumThreads(threads_); }
-  const int threads_ = NumThreads();
+  RestoreThreads restore_;
 };
 INSTANTIATE_TEST_SUITE_P(Isas, GemmLowTest, testing::ValuesIn(ParametersWithAmx()), IsaTestName);
 

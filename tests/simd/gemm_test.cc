@@ -10,6 +10,7 @@
 #include "qkv/simd/reference.h"
 #include "tests/support/isas.h"
 #include "tests/support/sampler.h"
+#include "tests/support/threads.h"
 #include "tests/support/tolerance.h"
 
 namespace qkv::simd {
@@ -17,8 +18,7 @@ namespace {
 
 class GemmTest : public IsaTest {
  protected:
-  ~GemmTest() override { SetNumThreads(threads_); }
-  const int threads_ = NumThreads();
+  RestoreThreads restore_;
 };
 QKV_FOR_ALL_ISAS(GemmTest);
 

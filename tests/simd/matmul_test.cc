@@ -12,6 +12,7 @@
 #include "tests/simd/software_amx.h"
 #include "tests/support/isas.h"
 #include "tests/support/sampler.h"
+#include "tests/support/threads.h"
 #include "tests/support/tolerance.h"
 
 namespace qkv::simd {
@@ -19,8 +20,7 @@ namespace {
 
 class MatMulTest : public IsaTest {
  protected:
-  ~MatMulTest() override { SetNumThreads(threads_); }
-  const int threads_ = NumThreads();
+  RestoreThreads restore_;
 };
 QKV_FOR_ALL_ISAS(MatMulTest);
 
@@ -185,32 +185,38 @@ TEST_P(MatMulTest, TheThreeProductsOfALinearLayer) {
 }
 
 // The packed product of the same operands has the same chains.
-TEST_P(MatMulTest, IsGemmOfPackedWeights) {
+void CheckAgainstGemm(Precision precision, Precision packed_in) {
   Sampler sampler(4);
   const auto x = sampler.Normal<float>({50, 1100}), w = sampler.Normal<float>({90, 1100}),
              bias = sampler.Normal<float>({90});
   const Epilogue<float> epilogue{.bias = bias.data(), .activation = Activation::kGelu};
   Tensor<float> expected({50, 90}), y({50, 90});
-  Gemm<float>(x, PackedMatrix<float>(w.view()), epilogue, expected);
-  MatMul<float>(x, Transposed(w.view()), epilogue, y);
+  Gemm<float>(x, PackedMatrix<float>(w.view(), packed_in), epilogue, expected);
+  MatMul<float>(x, Transposed(w.view()), epilogue, y, precision);
   for (int64_t i = 0; i < y.size(); ++i) ASSERT_EQ(y[i], expected[i]);
 }
 
-TEST_P(MatMulTest, ResultsDoNotDependOnThreads) {
-  for (const Case& at : {Case{700, 150, 700}, Case{70, 90, 9000}, Case{20, 400, 64}}) {
+TEST_P(MatMulTest, IsGemmOfPackedWeights) { CheckAgainstGemm(Precision::kFloat32, Precision::kFloat32); }
+
+void CheckThreads(std::initializer_list<Case> cases, Precision precision) {
+  for (const Case& at : cases) {
     for (const bool a_transposed : {false, true}) {
       Sampler sampler(5);
       const Operand<float> a(sampler, at.M, at.K, a_transposed, 0), b(sampler, at.K, at.N, !a_transposed, 0);
       Tensor<float> one({at.M, at.N}), many({at.M, at.N});
       SetNumThreads(1);
-      MatMul<float>(a.view, b.view, one);
+      MatMul<float>(a.view, b.view, one, false, precision);
       for (const int threads : {2, 5, 64}) {
         SetNumThreads(threads);
-        MatMul<float>(a.view, b.view, many);
+        MatMul<float>(a.view, b.view, many, false, precision);
         for (int64_t i = 0; i < one.size(); ++i) ASSERT_EQ(many[i], one[i]) << threads << " threads";
       }
     }
   }
+}
+
+TEST_P(MatMulTest, ResultsDoNotDependOnThreads) {
+  CheckThreads({Case{700, 150, 700}, Case{70, 90, 9000}, Case{20, 400, 64}}, Precision::kFloat32);
 }
 
 TEST_P(MatMulTest, NaNStaysInItsRowAndColumn) {
@@ -266,34 +272,13 @@ TEST_P(MatMulBf16Test, DoubleStaysDouble) {
   CheckAllOrders<double>({.M = 20, .N = 9, .K = 70, .precision = Precision::kBfloat16});
 }
 
-// The packed product of the same operands; where that one keeps x in float, the product in float.
+// Where the packed product keeps x in float, this is the product in float.
 TEST_P(MatMulBf16Test, IsGemmOfPackedWeights) {
-  Sampler sampler(4);
-  const auto x = sampler.Normal<float>({50, 1100}), w = sampler.Normal<float>({90, 1100}),
-             bias = sampler.Normal<float>({90});
-  const Epilogue<float> epilogue{.bias = bias.data(), .activation = Activation::kGelu};
-  Tensor<float> expected({50, 90}), y({50, 90});
-  const Precision expected_in = native_ ? Precision::kBfloat16 : Precision::kFloat32;
-  Gemm<float>(x, PackedMatrix<float>(w.view(), expected_in), epilogue, expected);
-  MatMul<float>(x, Transposed(w.view()), epilogue, y, Precision::kBfloat16);
-  for (int64_t i = 0; i < y.size(); ++i) ASSERT_EQ(y[i], expected[i]);
+  CheckAgainstGemm(Precision::kBfloat16, native_ ? Precision::kBfloat16 : Precision::kFloat32);
 }
 
 TEST_P(MatMulBf16Test, ResultsDoNotDependOnThreads) {
-  for (const Case& at : {Case{700, 150, 300}, Case{70, 90, 3200}, Case{20, 400, 64}}) {
-    for (const bool a_transposed : {false, true}) {
-      Sampler sampler(5);
-      const Operand<float> a(sampler, at.M, at.K, a_transposed, 0), b(sampler, at.K, at.N, !a_transposed, 0);
-      Tensor<float> one({at.M, at.N}), many({at.M, at.N});
-      SetNumThreads(1);
-      MatMul<float>(a.view, b.view, one, false, Precision::kBfloat16);
-      for (const int threads : {2, 5, 64}) {
-        SetNumThreads(threads);
-        MatMul<float>(a.view, b.view, many, false, Precision::kBfloat16);
-        for (int64_t i = 0; i < one.size(); ++i) ASSERT_EQ(many[i], one[i]) << threads << " threads";
-      }
-    }
-  }
+  CheckThreads({Case{700, 150, 300}, Case{70, 90, 3200}, Case{20, 400, 64}}, Precision::kBfloat16);
 }
 
 // Infinite in float, an infinity with a number beside it in pairs: the pair's bits are no float.

@@ -5,6 +5,7 @@
 #include "qkv/train/loader.h"
 #include "qkv/train/step.h"
 #include "tests/support/allocations.h"
+#include "tests/support/threads.h"
 #include "tests/train/data.h"
 #include "tests/train/networks.h"
 
@@ -73,7 +74,7 @@ TEST_P(NetworkAllocation, OfASecondStepIsNone) {
 }
 
 TEST(StepperAllocation, OfAThirdStepIsNone) {
-  const int before = NumThreads();
+  const RestoreThreads restore;
   const Network<float> network(NamedConfigs().front().config);
   const model::VitConfig& c = network.config();
   constexpr int64_t kImages = 40;
@@ -94,7 +95,6 @@ TEST(StepperAllocation, OfAThirdStepIsNone) {
     EXPECT_EQ(g_allocations.load(), allocations) << threads << " threads";
     EXPECT_GT(stepper.peak_bytes(), 4 * network.layout().size());
   }
-  SetNumThreads(before);
 }
 
 }  // namespace

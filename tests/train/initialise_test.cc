@@ -12,6 +12,7 @@
 #include "qkv/core/parallel.h"
 #include "qkv/core/rng.h"
 #include "tests/support/errors.h"
+#include "tests/support/threads.h"
 
 namespace qkv::train {
 namespace {
@@ -126,10 +127,9 @@ TEST(Initialise, ComesFromSeedAndNameAlone) {
   }
   EXPECT_LT(equal, first.size() / 100) << "another seed gives other numbers, but in norms and scales";
 
-  const int before = NumThreads();
+  const RestoreThreads restore;
   SetNumThreads(1);
   const Tensor<float> serial = WeightsOf<float>(Tiny(), {.seed = 7});
-  SetNumThreads(before);
   EXPECT_EQ(std::memcmp(first.data(), serial.data(), sizeof(float) * static_cast<size_t>(first.size())), 0);
 
   // Of other attention, the rest begins alike.

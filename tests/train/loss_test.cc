@@ -11,6 +11,7 @@
 #include "tests/support/errors.h"
 #include "tests/support/isas.h"
 #include "tests/support/sampler.h"
+#include "tests/support/threads.h"
 #include "tests/train/golden.h"
 
 namespace qkv::train {
@@ -121,13 +122,12 @@ TEST(CrossEntropy, ThreadsDoNotChangeIt) {
   const auto logits = Sampler(2).Normal<float>({kRows, kClasses}, 0, 3);
   std::vector<int64_t> labels;
   for (int64_t r = 0; r < kRows; ++r) labels.push_back(r % 5 == 0 ? kIgnoredLabel : r % kClasses);
-  const int before = NumThreads();
+  const RestoreThreads restore;
   Tensor<float> one(logits.shape()), many(logits.shape());
   SetNumThreads(1);
   const LossSum first = CrossEntropy<float>(logits, labels, {.smoothing = 0.1}, one);
   SetNumThreads(3);
   const LossSum second = CrossEntropy<float>(logits, labels, {.smoothing = 0.1}, many);
-  SetNumThreads(before);
   EXPECT_EQ(first.rows, kRows / 5 * 4);
   EXPECT_EQ(first.loss, second.loss);
   EXPECT_EQ(first.correct, second.correct);

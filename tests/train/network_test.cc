@@ -11,8 +11,10 @@
 #include "qkv/io/safetensors.h"
 #include "qkv/model/checkpoint.h"
 #include "qkv/simd/gemm.h"
+#include "tests/support/difference.h"
 #include "tests/support/goldens.h"
 #include "tests/support/gradients.h"
+#include "tests/support/threads.h"
 #include "tests/train/networks.h"
 
 namespace qkv::train {
@@ -93,7 +95,7 @@ TEST_P(NetworkTest, CheckpointsChangeNoBit) {
 }
 
 TEST_P(NetworkTest, ThreadsChangeNoBit) {
-  const int before = NumThreads();
+  const RestoreThreads restore;
   std::vector<Tensor<float>> gradients;
   for (const int threads : {1, 2, 3}) {
     SetNumThreads(threads);
@@ -102,7 +104,6 @@ TEST_P(NetworkTest, ThreadsChangeNoBit) {
     run.Backward();
     gradients.push_back(std::move(run.gradients));
   }
-  SetNumThreads(before);
   EXPECT_TRUE(SameBits(gradients[0], gradients[1]));
   EXPECT_TRUE(SameBits(gradients[0], gradients[2]));
 }

@@ -13,6 +13,7 @@
 #include "tests/support/files.h"
 #include "tests/support/isas.h"
 #include "tests/support/sampler.h"
+#include "tests/support/threads.h"
 #include "tests/train/golden.h"
 
 namespace qkv::train {
@@ -134,7 +135,7 @@ TEST(Optimizer, ClipsTheNormOfAllGradients) {
 TEST_P(OptimizerTest, ThreadsDoNotChangeABit) {
   const ParameterLayout layout(Small());
   ASSERT_GT(layout.size(), 2 * 8192) << "of more than two pieces, or this proves nothing";
-  const int before = NumThreads();
+  const RestoreThreads restore;
   Tensor<float> weights[2];
   Tensor<float> averages[2];
   double norms[2];
@@ -154,7 +155,6 @@ TEST_P(OptimizerTest, ThreadsDoNotChangeABit) {
     averages[run] = Tensor<float>({layout.size()});
     std::copy_n(optimizer.average().data(), layout.size(), averages[run].data());
   }
-  SetNumThreads(before);
   EXPECT_EQ(norms[0], norms[1]);
   EXPECT_TRUE(SameBits<float>(weights[0], weights[1]));
   EXPECT_TRUE(SameBits<float>(averages[0], averages[1]));

@@ -12,7 +12,7 @@
 #include "qkv/train/loss.h"
 #include "qkv/train/network.h"
 #include "qkv/train/optimizer.h"
-#include "tests/support/goldens.h"
+#include "tests/support/difference.h"
 #include "tests/support/isas.h"
 
 namespace qkv::train {

@@ -6,6 +6,7 @@
 
 #include "qkv/core/rng.h"
 #include "qkv/model/vit.h"
+#include "tests/support/difference.h"
 #include "tests/support/errors.h"
 #include "tests/support/goldens.h"
 

@@ -11,6 +11,7 @@
 #include "qkv/train/initialise.h"
 #include "tests/support/errors.h"
 #include "tests/support/sampler.h"
+#include "tests/support/threads.h"
 #include "tests/train/networks.h"
 
 namespace qkv::train {
@@ -24,15 +25,6 @@ model::VitConfig Small() {
   config.classes = 5;
   return config;
 }
-
-class Threads {
- public:
-  explicit Threads(int threads) : before_(NumThreads()) { SetNumThreads(threads); }
-  ~Threads() { SetNumThreads(before_); }
-
- private:
-  int before_;
-};
 
 template <typename T>
 struct Data {
@@ -112,7 +104,8 @@ TEST(Stepper, CutsDoNotChangeWhatIsComputed) {
     };
   };
   for (const bool soft : {false, true}) {
-    Threads one(1);
+    const RestoreThreads restore;
+    SetNumThreads(1);
     const Trained<double> serial = Train<double>(3, kRandom, whole(soft));
     ExpectNear(Train<double>(3, kRandom, parts(soft)), serial, 1e-11);
     for (const int threads : {2, 3}) {
