@@ -309,8 +309,8 @@ void ExpectTrue(Layer& layer, const std::string& what, int64_t rank = 2) {
     double tolerance = layer.Tolerance();
     if (c.rewriting == Rewriting::kValuesFromKeys && c.verdict == Exactness::kExact) tolerance *= c.condition;
     if (c.rewriting == Rewriting::kRegauge || layer.traits.qk_norm) tolerance *= 1e3;  // conditions of the samples
-    const double logits = algebra::MaxDifference(after.logits, before.logits);
-    const double attention = algebra::MaxDifference(after.attention, before.attention);
+    const double logits = MaxDifference(after.logits, before.logits);
+    const double attention = MaxDifference(after.attention, before.attention);
     EXPECT_EQ(c.obstructions.empty(), c.verdict == Exactness::kExact || c.verdict == Exactness::kApproximate);
     switch (c.verdict) {
       case Exactness::kExact:
@@ -454,8 +454,8 @@ TEST(Certificate, AnAlmostSharedPairIsNotExact) {
     EXPECT_GT(c.weight_error, 1e-10);
     EXPECT_LT(c.weight_error, 1e-7);
     const Matrix before = layer.Logits(layer.Pair(head), layer.Tokens()), after = Rewritten(layer, c, 2).logits;
-    EXPECT_GT(algebra::MaxDifference(after, before), 0);
-    EXPECT_LE(algebra::MaxDifference(after, before), c.logit_bound + layer.Tolerance());
+    EXPECT_GT(MaxDifference(after, before), 0);
+    EXPECT_LE(MaxDifference(after, before), c.logit_bound + layer.Tolerance());
   }
 }
 

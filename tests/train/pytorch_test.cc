@@ -13,6 +13,7 @@
 #include "qkv/train/network.h"
 #include "qkv/train/optimizer.h"
 #include "tests/support/difference.h"
+#include "tests/support/files.h"
 #include "tests/support/isas.h"
 
 namespace qkv::train {
