@@ -22,7 +22,7 @@ QKV_FOR_ALL_ISAS(AttentionTest);
 
 TEST_P(AttentionTest, ManyShapes) {
   for (const int64_t N : {1, 2, 5, 13, 16, 17, 33, 50}) {
-    for (const int64_t E : {1, 3, 8, 16, 32, 63, 64, 65, 80, 130}) {
+    for (const int64_t E : {1, 3, 8, 16, 32, 63, 64, 65, 80, 130, 256}) {
       const Sizes sizes{.B = 2, .H = 2, .H_kv = 2, .N_q = N, .N_k = N, .E = E, .E_v = E};
       CheckAgainstReference(Case<float>(sizes), {});
       CheckAgainstReference(Case<double>(sizes), {});
@@ -230,6 +230,25 @@ TEST_P(AttentionTest, MemoryGrowsWithRowsNotTheirSquare) {
   const size_t short_peak = peak(1024);
   EXPECT_LE(peak(4096), 4 * short_peak);
   EXPECT_LT(peak(4096), sizeof(float) * 4096 * 4096 / 8);
+}
+
+// As many tokens as a slide has tiles, for some of its queries.
+TEST_P(AttentionTest, ASlideOf65536Tokens) {
+  constexpr int64_t kTokens = 65536, kQueries = 130, kWidth = 16, kChecked = 3;
+  SetNumThreads(2);
+  const Case<float> c({.B = 1, .H = 1, .H_kv = 1, .N_q = kQueries, .N_k = kTokens, .E = kWidth, .E_v = kWidth});
+  Tensor<float> out({1, 1, kQueries, kWidth});
+  Arena arena;
+  Attention<float>(c.q, c.k, c.v, {}, out, arena);
+  EXPECT_LT(arena.peak_bytes(), sizeof(float) * kTokens * kQueries / 4) << "the weights are never there at a time";
+  const auto last = c.q.view().slice(2, kQueries - kChecked, kQueries);
+  Tensor<double> q({1, 1, kChecked, kWidth}), exact({1, 1, kChecked, kWidth});
+  for (int64_t i = 0; i < q.size(); ++i) q[i] = last.data()[i];
+  ReferenceAttention(q, Cast<double>(c.k), Cast<double>(c.v), {}, exact);
+  const double tolerance = Tolerance(c, {});
+  for (int64_t i = 0; i < exact.size(); ++i) {
+    EXPECT_NEAR(out[(kQueries - kChecked) * kWidth + i], exact[i], tolerance) << i;
+  }
 }
 
 TEST_P(AttentionTest, NothingToDo) {

@@ -106,7 +106,7 @@ void CheckGradient(const Case<T>& c, const Options<T>& options = {}, double shar
 
 TEST_P(BackwardTest, ManyShapes) {
   for (const int64_t N : {1, 2, 5, 13, 16, 33, 65, 130}) {
-    for (const int64_t E : {1, 3, 16, 33, 64, 80, 130}) {
+    for (const int64_t E : {1, 3, 16, 33, 64, 80, 130, 256}) {
       const Sizes sizes{.B = 2, .H = 1, .H_kv = 1, .N_q = N, .N_k = N, .E = E, .E_v = E};
       CheckGradient(Case<float>(sizes));
       CheckGradient(Case<double>(sizes));

@@ -93,7 +93,7 @@ void CheckKernels(const Sizes& sizes, bool causal = false) {
 TEST_P(Bf16Test, EveryKernel) {
   for (const int64_t N_q : {1, 33, 70}) {
     for (const int64_t N_k : {1, 13, 33, 300}) {
-      for (const int64_t E : {1, 24, 64, 80}) CheckKernels({.N_q = N_q, .N_k = N_k, .E = E, .E_v = E == 24 ? 70 : E});
+      for (const int64_t E : {1, 24, 64, 80, 256}) CheckKernels({.N_q = N_q, .N_k = N_k, .E = E, .E_v = E == 24 ? 70 : E});
     }
   }
   CheckKernels({.N_q = 300, .N_k = 290, .E = 32, .E_v = 32}, true);
@@ -269,7 +269,7 @@ void CheckGradientKernels(const Sizes& s, const Options<float>& options = {}) {
 TEST_P(Bf16Test, EveryKernelOfTheGradient) {
   for (const int64_t N_q : {1, 33, 70}) {
     for (const int64_t N_k : {1, 13, 45}) {
-      for (const int64_t E : {1, 24, 80}) {
+      for (const int64_t E : {1, 24, 64, 80, 256}) {
         CheckGradientKernels({.H = 2, .N_q = N_q, .N_k = N_k, .E = E, .E_v = E == 24 ? 70 : E});
       }
     }

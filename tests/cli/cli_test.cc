@@ -9,6 +9,7 @@
 #include "qkv/io/json.h"
 #include "qkv/io/npy.h"
 #include "qkv/io/safetensors.h"
+#include "qkv/simd/gemm.h"
 #include "tests/cli/program.h"
 
 namespace qkv {
@@ -65,6 +66,18 @@ TEST(Classify, BuiltInModelReadsAllHandDrawnDigits) {
     EXPECT_EQ(line["top"].size(), 5u);
     EXPECT_FALSE(line.contains("logits"));
   }
+}
+
+// auto: bfloat16 where the processor multiplies it, else float.
+TEST(Classify, ChoosesThePrecision) {
+  const auto answer = [](const std::string& dtype, const std::string& environment) {
+    const Said said = Qkv("classify --json --logits --dtype " + dtype + " " + Digits(), environment);
+    EXPECT_EQ(said.exit_code, 0) << said.err;
+    return said.out;
+  };
+  EXPECT_EQ(answer("auto", "QKV_ISA=baseline"), answer("fp32", "QKV_ISA=baseline"));
+  const bool native = simd::Describe(simd::Precision::kBfloat16).native;
+  EXPECT_EQ(answer("auto", ""), answer(native ? "bf16" : "fp32", ""));
 }
 
 TEST(Cache, AnswersAlikeAndSaysWhatIsWrong) {
