@@ -98,17 +98,17 @@ View<const T> ForAllHeads(View<const T> tokens, int64_t H) {
           {tokens.stride(0), 0, tokens.stride(1), tokens.stride(2)}};
 }
 
-// q (0) or k (1) of the first N places, the same for the whole batch: [B, H, N, r].
+// q (0) or k (1) of the places [begin, end), the same for the whole batch: [B, H, end − begin, r].
 template <typename T>
-View<const T> OfPlaces(View<const T> places, int64_t which, int64_t B, int64_t N) {
+View<const T> OfPlaces(View<const T> places, int64_t which, int64_t B, int64_t begin, int64_t end) {
   const View<const T> one = places[which];
-  return {one.data(), {B, one.dim(0), N, one.dim(2)}, {0, one.stride(0), one.stride(1), 1}};
+  return {one.at(0, begin), {B, one.dim(0), end - begin, one.dim(2)}, {0, one.stride(0), one.stride(1), 1}};
 }
 
 // The queries [B, H, N_q, r] of a kind that makes them of its keys [B, H, N, r]; these are normalised afterwards.
 template <typename T>
-View<const T> QueriesOfKeys(View<const T> key, int64_t Nq, const AttentionLayer<T>& layer, Arena& arena) {
-  const View<const T> first = key.slice(2, 0, Nq);
+View<T> QueriesOfKeys(View<T> key, int64_t Nq, const AttentionLayer<T>& layer, Arena& arena) {
+  const View<T> first = key.slice(2, 0, Nq);
   if (layer.query_norm.empty() && layer.eigenvalues.empty()) return first;
   const int64_t B = key.dim(0), H = key.dim(1), r = key.dim(3);
   const View<T> query = NewHeads<T>(B, H, Nq, r, arena);
@@ -129,16 +129,58 @@ View<const T> QueriesOfKeys(View<const T> key, int64_t Nq, const AttentionLayer<
   return query;
 }
 
+// Keys turned by their places, in their own memory unless they are values too, and queries.
+template <typename T>
+void TurnOperands(const AttentionLayer<T>& layer, const RotaryTable& rotary, int64_t first, View<T>* query,
+                  View<T>* key, Arena& arena) {
+  const bool same = query->data() == key->data();
+  const View<T> turned =
+      ValuesAreKeys(layer.kind) ? NewHeads<T>(key->dim(0), key->dim(1), key->dim(2), key->dim(3), arena) : *key;
+  TurnHeads<T>(*key, rotary, first, turned);
+  if (same) {
+    *query = turned.slice(2, 0, query->dim(2));
+  } else {
+    TurnHeads<T>(*query, rotary, first, *query);
+  }
+  *key = turned;
+}
+
+// Keys and values join those of the tokens before them, and all of them are what is attended to.
+template <typename T>
+void Remember(const AttentionLayer<T>& layer, KeyValueCache<T>& cache, Operands<T>* operands) {
+  const auto join = [&](View<const T> from, View<T> all) {
+    const View<T> to = all.slice(2, cache.tokens, cache.tokens + from.dim(2));
+    for (int64_t b = 0; b < to.dim(0); ++b) {
+      for (int64_t h = 0; h < to.dim(1); ++h) {
+        for (int64_t n = 0; n < to.dim(2); ++n) std::copy_n(from.at(b, h, n), to.dim(3), to.at(b, h, n));
+      }
+    }
+    return View<const T>(all.slice(2, 0, cache.tokens + from.dim(2)));
+  };
+  View<const T> key = operands->key;
+  if (!cache.key.empty()) key = join(key, cache.key.view());
+  operands->value = join(operands->value, cache.value.view());
+  cache.tokens = operands->value.dim(2);
+  if (cache.key.empty() && ValuesAreKeys(layer.kind)) key = operands->value;
+  // Merged: every head's keys are the tokens.
+  operands->key = key.dim(1) == layer.heads
+                      ? key
+                      : ForAllHeads<T>(View<const T>(key.data(), {key.dim(0), key.dim(2), key.dim(3)},
+                                                     {key.stride(0), key.stride(2), 1}),
+                                       layer.heads);
+}
+
 // In the order that projects all tokens to what scores and sums are made of. Without `sums` values are left out, but
 // for those that one product makes with the keys.
 template <typename T>
-Operands<T> Projected(const Input<T>& x_query, const Input<T>& x, const AttentionLayer<T>& layer, View<const T> places,
-                      bool sums, Arena& arena) {
-  const int64_t B = x.dim(0), H = layer.heads, Nq = x_query.dim(1);
+Operands<T> Projected(const Input<T>& x_query, const Input<T>& x, const AttentionLayer<T>& layer,
+                      const AttentionContext<T>& context, bool sums, Arena& arena) {
+  const int64_t B = x.dim(0), H = layer.heads, Nq = x_query.dim(1), first = context.cache ? context.cache->tokens : 0;
   Operands<T> operands;
   if (sums && !layer.value.empty()) operands.value = ProjectToHeads(x, layer.value, layer.head_width, arena);
   if (IsPositional(layer.kind)) {
-    operands.query = OfPlaces(places, 0, B, Nq), operands.key = OfPlaces(places, 1, B, x.dim(1));
+    operands.query = OfPlaces(context.places, 0, B, first, first + Nq);
+    operands.key = OfPlaces(context.places, 1, B, 0, first + x.dim(1));
     return operands;
   }
   if (layer.kind == AttentionKind::kMerged) {
@@ -146,19 +188,19 @@ Operands<T> Projected(const Input<T>& x_query, const Input<T>& x, const Attentio
     operands.key = ForAllHeads(Materialised(x, arena), H);
     return operands;
   }
-  const View<T> projected = ProjectToHeads(x, layer.key_value, layer.query_width(), arena),
-                key = projected.slice(1, 0, H);
-  if (QueriesAreKeys(layer.kind)) {
-    operands.query = QueriesOfKeys<T>(key, Nq, layer, arena);
-  } else {
-    const View<T> query = ProjectToHeads(x_query, layer.query, layer.query_width(), arena);
-    if (!layer.query_norm.empty()) NormHeads<T>(query, layer.query_norm, query);
-    operands.query = query;
-  }
-  if (!layer.key_norm.empty()) NormHeads<T>(key, layer.key_norm, key);
-  operands.key = key;
+  const View<T> projected = ProjectToHeads(x, layer.key_value, layer.query_width(), arena);
+  View<T> key = projected.slice(1, 0, H), query;
   if (ValuesAreKeys(layer.kind)) operands.value = key;
   if (layer.value.empty() && !ValuesAreKeys(layer.kind)) operands.value = projected.slice(1, H, 2 * H);
+  if (QueriesAreKeys(layer.kind)) {
+    query = QueriesOfKeys<T>(key, Nq, layer, arena);
+  } else {
+    query = ProjectToHeads(x_query, layer.query, layer.query_width(), arena);
+    if (!layer.query_norm.empty()) NormHeads<T>(query, layer.query_norm, query);
+  }
+  if (!layer.key_norm.empty()) NormHeads<T>(key, layer.key_norm, key);
+  if (context.rotary) TurnOperands(layer, *context.rotary, first, &query, &key, arena);
+  operands.query = query, operands.key = key;
   return operands;
 }
 
@@ -168,7 +210,7 @@ Operands<T> Absorbed(const Input<T>& x_query, const Input<T>& x, const Attention
                      Arena& arena) {
   const int64_t B = x.dim(0), H = layer.heads, Nq = x_query.dim(1), D = x.dim(2);
   const View<const T> tokens = ForAllHeads(Materialised(x, arena), H);
-  if (IsPositional(layer.kind)) return {OfPlaces(places, 0, B, Nq), OfPlaces(places, 1, B, x.dim(1)), tokens};
+  if (IsPositional(layer.kind)) return {OfPlaces(places, 0, B, 0, Nq), OfPlaces(places, 1, B, 0, x.dim(1)), tokens};
   const View<T> carried = arena.New<T>({B, H, Nq, D});
   if (layer.kind == AttentionKind::kMerged) {
     ProjectInto(x_query, layer.query, carried);
@@ -248,15 +290,26 @@ void AttentionForward(const Input<T>& x_query, const Input<T>& x, const Attentio
   const int64_t B = x.dim(0), Nq = x_query.dim(1), H = layer.heads, E = layer.head_width;
   Require(!QueriesAreKeys(layer.kind) || x_query.x.data() == x.x.data(),
           "attention: queries that are keys are of the first tokens");
+  const int64_t N = x.dim(1) + (context.cache ? context.cache->tokens : 0);
   Require(IsPositional(layer.kind) == !context.places.empty() &&
-              (context.places.empty() || (context.places.dim(1) == H && context.places.dim(2) == x.dim(1))),
-          "attention: expected the places of {} heads and {} tokens, got {}", H, x.dim(1),
-          ToString(context.places.shape()));
-  const bool absorbed = context.requests.empty() && AbsorbedIsCheaper(x_query, x, layer);
-  const Operands<T> operands = absorbed ? Absorbed(x_query, x, layer, context.places, arena)
-                                        : Projected(x_query, x, layer, context.places, !out.empty(), arena);
+              (context.places.empty() || (context.places.dim(1) == H && context.places.dim(2) == N)),
+          "attention: expected the places of {} heads and {} tokens, got {}", H, N, ToString(context.places.shape()));
+  Require(!context.rotary || AllowsRotary(layer.kind),
+          "attention: rotary positions for a kind whose queries and keys are not its own");
+  Require(!context.cache || (context.causal && !out.empty() && x_query.dim(1) == x.dim(1) &&
+                             context.cache->value.dim(0) == B && N <= context.cache->value.dim(2)),
+          "attention: {} tokens do not fit a cache of {} in {} sequences, causal and for all of them", N,
+          context.cache ? context.cache->value.dim(2) : 0, context.cache ? context.cache->value.dim(0) : 0);
+  const bool absorbed =
+      context.requests.empty() && !context.rotary && !context.cache && AbsorbedIsCheaper(x_query, x, layer);
+  Operands<T> operands = absorbed ? Absorbed(x_query, x, layer, context.places, arena)
+                                  : Projected(x_query, x, layer, context, !out.empty(), arena);
+  if (context.cache) Remember(layer, *context.cache, &operands);
   attention::Options<T> options;
   options.scale = layer.kind == AttentionKind::kGaussian ? T(1) : T(1) / std::sqrt(static_cast<T>(E));
+  if (context.causal) {
+    options.causal = context.cache ? attention::Causal::kBottomRight : attention::Causal::kTopLeft;
+  }
   options.bf16 = layer.bf16 && !absorbed && !IsPositional(layer.kind);  // distances would lose too much
   for (const WeightsRequest<T>& request : context.requests) {
     Answer<T>(request, operands.query, operands.key, options, arena);
@@ -309,6 +362,18 @@ void GaussianPlaces(View<const T> bandwidth, int64_t prefix, int64_t grid_height
   }
 }
 
+template <typename T>
+KeyValueCache<T>::KeyValueCache(const AttentionLayer<T>& layer, int64_t B, int64_t D, int64_t capacity, bool rotary)
+    : value({B, layer.heads, capacity, layer.head_width}) {
+  if (layer.kind == AttentionKind::kMerged) {
+    key = Tensor<T>({B, 1, capacity, D});
+  } else if (!IsPositional(layer.kind) && (rotary || !ValuesAreKeys(layer.kind))) {
+    key = Tensor<T>({B, layer.heads, capacity, layer.query_width()});
+  }
+}
+
+template struct KeyValueCache<float>;
+template struct KeyValueCache<double>;
 template void AttentionForward(const Input<float>&, const Input<float>&, const AttentionLayer<float>&,
                                const Tensor<float>*, View<const float>, View<float>, Arena&,
                                const AttentionContext<float>&);

@@ -11,6 +11,7 @@
 #include "qkv/core/arena.h"
 #include "qkv/nn/linear.h"
 #include "qkv/nn/norm.h"
+#include "qkv/nn/rotary.h"
 
 namespace qkv::nn {
 
@@ -39,6 +40,8 @@ constexpr bool ValuesAreKeys(AttentionKind kind) {
 constexpr bool IsPositional(AttentionKind kind) {
   return kind == AttentionKind::kGaussian || kind == AttentionKind::kPositional;
 }
+/// Queries and keys belong to tokens, and can be turned by their places (nn/rotary.h).
+constexpr bool AllowsRotary(AttentionKind kind) { return kind != AttentionKind::kMerged && !IsPositional(kind); }
 /// Queries and keys are there to be normalised, and keys are nothing else besides.
 constexpr bool AllowsQueryKeyNorm(AttentionKind kind) {
   return kind == AttentionKind::kSeparate || kind == AttentionKind::kShared || kind == AttentionKind::kLowRank;
@@ -87,11 +90,26 @@ struct WeightsRequest {
   int64_t head_begin = 0, head_end = 0;  // an end of 0: all heads
 };
 
+/// What a causal layer keeps of the tokens of a sequence, for those that follow.
+template <typename T>
+struct KeyValueCache {
+  /// For the layer, `capacity` tokens of width D in each of B sequences, none of them there yet.
+  KeyValueCache(const AttentionLayer<T>& layer, int64_t B, int64_t D, int64_t capacity, bool rotary);
+
+  Tensor<T> key;    // [B, H, capacity, r]; merged: tokens, [B, 1, capacity, D]; empty where places or values are keys
+  Tensor<T> value;  // [B, H, capacity, E]
+  int64_t tokens = 0;
+};
+
 /// What an attention layer is told beside its tokens.
 template <typename T>
 struct AttentionContext {
   std::span<const WeightsRequest<T>> requests = {};
-  View<const T> places = {};  // for kinds whose scores come from places: their q, then k, [2, H, N, r]
+  View<const T> places = {};            // for kinds whose scores come from places: their q, then k, [2, H, N, r]
+  bool causal = false;                  // query i sees keys j <= i
+  const RotaryTable* rotary = nullptr;  // turns queries and keys by their places, or null; see AllowsRotary
+  // Causal only: x are the tokens behind those of the cache, which they join. N is the number of all tokens then.
+  KeyValueCache<T>* cache = nullptr;
 };
 
 /// out = residual + scale · projection(attention(x_query, x)).

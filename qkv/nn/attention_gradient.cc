@@ -224,6 +224,21 @@ attention::Options<T> OptionsOf(const AttentionSettings& s) {
   return options;
 }
 
+// Queries and keys turned by their places: in their own memory, unless somebody reads them as they are.
+template <typename T>
+void TurnOperands(const Sizes& z, const AttentionSettings& s, View<T>* query, View<T>* key, Arena& arena) {
+  const bool same = query->data() == key->data();
+  const bool key_is_read = ValuesAreKeys(s.kind) || s.kind == AttentionKind::kSymmetric;
+  const View<T> turned = key_is_read ? arena.New<T>(key->shape()) : *key;
+  TurnRows<T>(*key, z.N, *s.rotary, 0, Turn::kForward, turned);
+  *key = turned;
+  if (same) {
+    *query = turned;
+  } else {
+    TurnRows<T>(*query, z.rows, *s.rotary, 0, Turn::kForward, *query);
+  }
+}
+
 // What attention multiplies, from what the linear layers have made.
 template <typename T>
 void FillOperands(const Sizes& z, const AttentionParameters<const T>& p, const AttentionSettings& s,
@@ -231,9 +246,10 @@ void FillOperands(const Sizes& z, const AttentionParameters<const T>& p, const A
   if (IsPositional(s.kind)) {
     PlacesForward(z, p, s, cache, arena);
   } else {
-    View<const T> query = cache.projected.query, key = cache.projected.key;
+    View<T> query = cache.projected.query, key = cache.projected.key;
     if (QueriesAreKeys(s.kind)) {
-      query = cache.keys_as_queries = z.few() ? FirstTokens<T>(key, z.B, z.rows, arena) : key;
+      query = z.few() ? FirstTokens<T>(key, z.B, z.rows, arena) : key;
+      cache.keys_as_queries = query;
     }
     if (!p.query_norm.empty()) query = NormHeads<T>(query, p.query_norm, z, s.eps, &cache.query_moments, arena);
     if (!p.key_norm.empty()) key = NormHeads<T>(key, p.key_norm, z, s.eps, &cache.key_moments, arena);
@@ -242,13 +258,15 @@ void FillOperands(const Sizes& z, const AttentionParameters<const T>& p, const A
       ScaleColumns<T>(query, p.eigenvalues, scaled);
       query = scaled;
     }
-    cache.query = AsHeads(query, z.B, z.H);
+    if (s.rotary) TurnOperands(z, s, &query, &key, arena);
+    cache.query = AsHeads<const T>(query, z.B, z.H);
     // Merged: every head's keys are the tokens themselves.
     cache.key = s.kind == AttentionKind::kMerged
                     ? View<const T>(cache.x.data(), {z.B, z.H, z.N, z.D}, {z.N * z.D, 0, z.D, 1})
-                    : AsHeads(key, z.B, z.H);
+                    : AsHeads<const T>(key, z.B, z.H);
   }
-  cache.value = ValuesAreKeys(s.kind) ? cache.key : AsHeads(View<const T>(cache.projected.value), z.B, z.H);
+  cache.value = ValuesAreKeys(s.kind) ? AsHeads(View<const T>(cache.projected.key), z.B, z.H)
+                                      : AsHeads(View<const T>(cache.projected.value), z.B, z.H);
 }
 
 // The gradients by queries and keys become those by what the linear layers have made. dquery: [B·rows, H·r]; dkey:
@@ -303,6 +321,8 @@ void AttentionForward(View<const T> x, int64_t rows, const AttentionParameters<c
   Require(x.rank() == 3 && x.dense() && rows > 0 && rows <= x.dim(1),
           "attention: expected dense tokens [B, N, D] and some of them as queries, got {} and {}", ToString(x.shape()),
           rows);
+  Require(!s.rotary || AllowsRotary(s.kind),
+          "attention: rotary positions for a kind whose queries and keys are not its own");
   const Sizes z(x.dim(0), x.dim(1), rows, x.dim(2), s);
   cache = {};
   cache.x = x.reshape({z.B * z.N, z.D});
@@ -355,6 +375,10 @@ void AttentionBackward(int64_t rows, const AttentionParameters<const T>& p, cons
   if (IsPositional(s.kind)) {
     PlacesBackward<T>(z, cache, tensors.dq, tensors.dk, d);
   } else {
+    if (s.rotary) {
+      TurnRows<T>(dquery, rows, *s.rotary, 0, Turn::kBack, dquery);
+      TurnRows<T>(dkey, z.N, *s.rotary, 0, Turn::kBack, dkey);
+    }
     OperandsBackward(z, p, s, cache, dquery, dkey, dvalue, to, d);
   }
 

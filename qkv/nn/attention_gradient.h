@@ -9,6 +9,7 @@
 #include "qkv/nn/attention.h"
 #include "qkv/nn/linear_gradient.h"
 #include "qkv/nn/norm_gradient.h"
+#include "qkv/nn/rotary.h"
 
 namespace qkv::nn {
 
@@ -38,6 +39,9 @@ struct AttentionSettings {
   double eps = 1e-6;       // of the norms
   // For kGaussian: tokens without a place, then a grid, row by row.
   int64_t prefix = 0, grid_height = 0, grid_width = 0;
+
+  // Turns queries and keys by their places, or null. Not where keys are tokens themselves, or scores come from places.
+  const RotaryTable* rotary = nullptr;
 
   bool causal = false;    // query i sees keys j <= i
   View<const bool> mask;  // true where attention is allowed, [B|1, H|1, rows|1, N], or empty

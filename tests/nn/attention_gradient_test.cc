@@ -22,11 +22,23 @@ namespace {
 using enum AttentionKind;
 
 constexpr int64_t kB = 3, kPrefix = 2, kGridHeight = 2, kGridWidth = 3, kN = kPrefix + kGridHeight * kGridWidth;
-constexpr int64_t kD = 6, kH = 2, kE = 3, kRank = 2;
+constexpr int64_t kD = 8, kH = 2, kE = 4, kRank = 2;
 
-enum class Option { kPlain, kNoBias, kHeadNorms, kOutputNorm, kNoProjection, kDropout, kCausal, kMask, kResidual };
+enum class Option {
+  kPlain,
+  kNoBias,
+  kHeadNorms,
+  kOutputNorm,
+  kNoProjection,
+  kDropout,
+  kCausal,
+  kMask,
+  kResidual,
+  kRotary
+};
 constexpr const char* kOptionNames[] = {"Plain",   "NoBias", "HeadNorms", "OutputNorm", "NoProjection",
-                                        "Dropout", "Causal", "Mask",      "Residual"};
+                                        "Dropout", "Causal", "Mask",      "Residual",   "Rotary"};
+constexpr int kOptions = 10;
 constexpr const char* kKindNames[] = {"Separate", "Shared",    "Unified",  "SharedKeyValue", "Merged",
                                       "LowRank",  "Symmetric", "Gaussian", "Positional"};
 
@@ -83,6 +95,7 @@ struct Bound {
 };
 
 AttentionSettings SettingsOf(const Case& c, View<const bool> mask) {
+  static const RotaryTable narrow(kN, kRank, 10), wide(kN, kE, 10);
   AttentionSettings s;
   s.kind = c.kind, s.heads = kH, s.head_width = kE, s.qk_width = c.rank();
   s.prefix = kPrefix, s.grid_height = kGridHeight, s.grid_width = kGridWidth;
@@ -90,6 +103,7 @@ AttentionSettings SettingsOf(const Case& c, View<const bool> mask) {
   s.seed = 5;
   if (c.option == Option::kDropout) s.dropout = 0.4;
   if (c.option == Option::kMask) s.mask = mask;
+  if (c.option == Option::kRotary) s.rotary = c.rank() == kE ? &wide : &narrow;
   return s;
 }
 
@@ -143,9 +157,10 @@ std::vector<Case> Cases() {
   std::vector<Case> cases;
   for (int kind = 0; kind < 9; ++kind) {
     for (const int64_t rows : {kN, int64_t{1}, int64_t{3}}) {
-      for (int option = 0; option < 9; ++option) {
+      for (int option = 0; option < kOptions; ++option) {
         const Case c{static_cast<AttentionKind>(kind), rows, static_cast<Option>(option)};
         if (c.option == Option::kHeadNorms && !AllowsQueryKeyNorm(c.kind)) continue;
+        if (c.option == Option::kRotary && !AllowsRotary(c.kind)) continue;
         cases.push_back(c);
       }
     }
@@ -227,6 +242,13 @@ TEST(AttentionGradientErrors, ShapesThatDoNotFit) {
   Layer<double> layer({kSeparate, kN, Option::kPlain});
   layer.c.rows = kN + 1;
   EXPECT_THROW(layer.Forward(), Error);
+}
+
+TEST(AttentionGradientErrors, RotaryPositionsWithoutQueriesAndKeysOfTokens) {
+  for (const AttentionKind kind : {kMerged, kGaussian, kPositional}) {
+    Layer<double> layer({kind, kN, Option::kRotary});
+    EXPECT_THROW(layer.Forward(), Error);
+  }
 }
 
 }  // namespace

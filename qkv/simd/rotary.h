@@ -1,0 +1,24 @@
+// The hot loop of rotary positions on raw pointers: pairs of features turned by angles whose cosines and sines are
+// given. What the angles are is nn/rotary.h's.
+#pragma once
+
+#include <cstdint>
+
+namespace qkv::simd {
+
+/// Rows of several heads of E features each.
+template <typename T>
+struct PairTurns {
+  const T* x;  // [rows, heads·E], rows x_stride apart
+  int64_t x_stride;
+  const T* table;  // of each row [2, E], dense: c, then s, where c is a pair's cosine twice, and s its −sine and sine
+  int64_t rows, heads, E;  // E is even
+  T* y;                    // as x; may be x
+  int64_t y_stride;
+};
+
+/// y[e] = c[e] · x[e] + s[e] · x[e ^ 1], which turns features 2i and 2i + 1 by their angle; `back`: by minus the angle.
+template <typename T>
+void TurnPairs(const PairTurns<T>& turns, bool back);
+
+}  // namespace qkv::simd
