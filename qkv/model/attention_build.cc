@@ -192,6 +192,31 @@ nn::AttentionLayer<T> BuildAttention(const VitConfig& c, const BuildOptions& opt
   return layer;
 }
 
+template <typename T>
+nn::Block<T> BuildBlock(const VitConfig& c, const BuildOptions& options, const Weights<T>& weights,
+                        const std::string& name, const AttentionWay& way) {
+  nn::Block<T> block;
+  block.norm1 = weights.Norm(name + "norm1", c.eps);
+  block.scale1 = weights.Get(name + "ls1.gamma");
+  block.attention = BuildAttention<T>(c, options, weights, name + "attn.", way, &block.norm1, &block.scale1);
+  block.norm2 = weights.Norm(name + "norm2", c.eps);
+  block.scale2 = weights.Get(name + "ls2.gamma");
+  block.mlp.activation = c.activation;
+  block.mlp.norm = weights.Norm(name + "mlp.norm", c.eps);
+  Affine<T> fc1 = weights.Layer(name + "mlp.fc1", options.precision),
+            fc2 = weights.Layer(name + "mlp.fc2", options.precision);
+  if (options.fold_norms) fc1.FoldNorm(&block.norm2);
+  if (options.fold_norms && !block.mlp.norm.empty()) fc2.FoldNorm(&block.mlp.norm);
+  if (options.fold_scales && !block.scale2.empty()) fc2.FoldScale(&block.scale2);
+  block.mlp.fc1 = fc1.Pack(c.gate);
+  block.mlp.fc2 = fc2.Pack();
+  return block;
+}
+
+template nn::Block<float> BuildBlock(const VitConfig&, const BuildOptions&, const Weights<float>&, const std::string&,
+                                     const AttentionWay&);
+template nn::Block<double> BuildBlock(const VitConfig&, const BuildOptions&, const Weights<double>&, const std::string&,
+                                      const AttentionWay&);
 template nn::AttentionLayer<float> BuildAttention(const VitConfig&, const BuildOptions&, const Weights<float>&,
                                                   const std::string&, const AttentionWay&, nn::Norm<float>*,
                                                   Tensor<float>*);

@@ -1,4 +1,4 @@
-// The attention layer of a block, of any kind, from a checkpoint's tensors, with the savings of BuildOptions.
+// Blocks from a checkpoint's tensors, and their attention layers of any kind, with the savings of BuildOptions.
 #pragma once
 
 #include <string>
@@ -14,5 +14,10 @@ template <typename T>
 nn::AttentionLayer<T> BuildAttention(const VitConfig& config, const BuildOptions& options, const Weights<T>& weights,
                                      const std::string& name, const AttentionWay& way, nn::Norm<T>* norm,
                                      Tensor<T>* scale);
+
+/// The block around it. `name` is the block's, such as "blocks.0.".
+template <typename T>
+nn::Block<T> BuildBlock(const VitConfig& config, const BuildOptions& options, const Weights<T>& weights,
+                        const std::string& name, const AttentionWay& way);
 
 }  // namespace qkv::model

@@ -4,6 +4,7 @@
 
 #include "qkv/model/fields.h"
 #include "qkv/model/layout.h"
+#include "qkv/model/sequence_config.h"
 
 namespace qkv::model {
 namespace {
@@ -211,6 +212,7 @@ Description DescribeFromTensors(const io::SafeTensors& tensors) {
 Description Describe(const io::Json& config, const std::optional<io::Json>& preprocessor,
                      const io::SafeTensors& tensors) {
   const Fields fields(config, "config.json");
+  Require(!SaysSequenceModel(config), "config.json: this is a model of sequences, expected one of images");
   Description description;
   if (fields.String("library_name", "") == "vit-pytorch") {
     description = DescribeVitPytorch(config, tensors);

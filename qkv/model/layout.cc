@@ -185,14 +185,18 @@ Tensor<T> Read(const BoundTensor& bound) {
 template Tensor<float> Read(const BoundTensor&);
 template Tensor<double> Read(const BoundTensor&);
 
-std::vector<BoundTensor> Bind(const VitConfig& config, const io::SafeTensors& tensors) {
-  const Layout& layout = LayoutOf(config);
-  const std::string prefix = BasePrefix(tensors);
+namespace {
+
+// names_of: all alternatives for a canonical tensor, each a list of parts; ignored: names of tensors that nobody reads.
+template <typename NamesOf>
+std::vector<BoundTensor> BindTable(std::vector<TensorSpec> table, const NamesOf& names_of,
+                                   const std::set<std::string, std::less<>>& ignored, const io::SafeTensors& tensors,
+                                   const std::string& model) {
   std::vector<BoundTensor> bound;
   std::vector<std::string> missing, misshaped, left_over;
   std::set<const io::StoredTensor*> used;
-  for (TensorSpec& spec : TensorTable(config)) {
-    const auto alternatives = Alternatives(layout, prefix, spec.name);
+  for (TensorSpec& spec : table) {
+    const std::vector<std::vector<std::string>> alternatives = names_of(spec.name);
     const auto present = std::find_if(alternatives.begin(), alternatives.end(),
                                       [&](const auto& parts) { return tensors.Find(parts.front()) != nullptr; });
     BoundTensor tensor{std::move(spec), {}};
@@ -211,8 +215,6 @@ std::vector<BoundTensor> Bind(const VitConfig& config, const io::SafeTensors& te
     }
     bound.push_back(std::move(tensor));
   }
-  std::set<std::string, std::less<>> ignored;
-  for (const std::string_view name : layout.ignored) ignored.insert(Expand(name, prefix, "", ""));
   for (const io::StoredTensor& tensor : tensors.tensors()) {
     if (!used.contains(&tensor) && !ignored.contains(tensor.name) && tensor.shape.size() > 0) {
       left_over.push_back(fmt::format("{} {}", tensor.name, ToString(tensor.shape)));
@@ -222,9 +224,25 @@ std::vector<BoundTensor> Bind(const VitConfig& config, const io::SafeTensors& te
   if (!missing.empty()) problems += fmt::format("\n{} missing:{}", missing.size(), List(missing));
   if (!misshaped.empty()) problems += fmt::format("\n{} of another shape:{}", misshaped.size(), List(misshaped));
   if (!left_over.empty()) problems += fmt::format("\n{} left over:{}", left_over.size(), List(left_over));
-  Require(problems.empty(), "checkpoint: its tensors are not those of {} ({} layout){}", config.architecture,
-          Name(config.family), problems);
+  Require(problems.empty(), "checkpoint: its tensors are not those of {}{}", model, problems);
   return bound;
+}
+
+}  // namespace
+
+std::vector<BoundTensor> Bind(const VitConfig& config, const io::SafeTensors& tensors) {
+  const Layout& layout = LayoutOf(config);
+  const std::string prefix = BasePrefix(tensors);
+  std::set<std::string, std::less<>> ignored;
+  for (const std::string_view name : layout.ignored) ignored.insert(Expand(name, prefix, "", ""));
+  return BindTable(
+      TensorTable(config), [&](const std::string& name) { return Alternatives(layout, prefix, name); }, ignored,
+      tensors, fmt::format("{} ({} layout)", config.architecture, Name(config.family)));
+}
+
+std::vector<BoundTensor> Bind(std::vector<TensorSpec> table, const io::SafeTensors& tensors, std::string_view model) {
+  const auto itself = [](const std::string& name) { return std::vector<std::vector<std::string>>{{name}}; };
+  return BindTable(std::move(table), itself, {}, tensors, std::string(model));
 }
 
 }  // namespace qkv::model

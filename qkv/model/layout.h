@@ -46,6 +46,9 @@ Tensor<T> Read(const BoundTensor& bound);
 /// misshaped and left-over tensors. Shapes are compared without extents of 1.
 std::vector<BoundTensor> Bind(const VitConfig& config, const io::SafeTensors& tensors);
 
+/// The same for any table whose tensors are stored under their own names; `model` is who has it, for messages.
+std::vector<BoundTensor> Bind(std::vector<TensorSpec> table, const io::SafeTensors& tensors, std::string_view model);
+
 /// What stands before the base model's own names in this checkpoint: "vit.", "deit.", …, or nothing.
 std::string BasePrefix(const io::SafeTensors& tensors);
 

@@ -122,9 +122,23 @@ void SinCosGrid(int64_t height, int64_t width, View<T> to) {
   }
 }
 
+template <typename T>
+void SinCosSequence(View<T> to) {
+  const int64_t D = to.dim(1);
+  Require(D % 2 == 0, "sinusoidal positions: expected an even width, got {}", D);
+  for (int64_t p = 0; p < to.dim(0); ++p) {
+    for (int64_t d = 0; d < D; d += 2) {
+      const double angle = static_cast<double>(p) * std::pow(10000.0, -static_cast<double>(d) / static_cast<double>(D));
+      to.row(p)[d] = static_cast<T>(std::sin(angle)), to.row(p)[d + 1] = static_cast<T>(std::cos(angle));
+    }
+  }
+}
+
 template void ResampleGrid(View<const float>, int64_t, int64_t, Interpolation, int64_t, int64_t, View<float>);
 template void ResampleGrid(View<const double>, int64_t, int64_t, Interpolation, int64_t, int64_t, View<double>);
 template void SinCosGrid(int64_t, int64_t, View<float>);
 template void SinCosGrid(int64_t, int64_t, View<double>);
+template void SinCosSequence(View<float>);
+template void SinCosSequence(View<double>);
 
 }  // namespace qkv::model

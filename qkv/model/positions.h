@@ -1,4 +1,4 @@
-// Position embeddings on a grid: brought to another size, or computed.
+// Position embeddings: those of a grid brought to another size, or computed, and those of a sequence.
 #pragma once
 
 #include "qkv/core/tensor.h"
@@ -17,5 +17,10 @@ void ResampleGrid(View<const T> from, int64_t from_height, int64_t from_width, I
 /// features are sin(x ω), cos(x ω), sin(y ω), cos(y ω), each D/4 long. to: [height·width, D].
 template <typename T>
 void SinCosGrid(int64_t height, int64_t width, View<T> to);
+
+/// Of a sequence (Vaswani et al. 2017, §3.5): features 2i and 2i + 1 of place p are the sine and the cosine of
+/// p · 10000^(−2i / D). to: [length, D]. Throws Error unless D is even.
+template <typename T>
+void SinCosSequence(View<T> to);
 
 }  // namespace qkv::model

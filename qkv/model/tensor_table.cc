@@ -122,10 +122,18 @@ std::vector<TensorSpec> TensorTable(const VitConfig& config) {
   return std::move(table.specs);
 }
 
-int64_t Parameters(const VitConfig& config) {
+std::vector<TensorSpec> BlockTable(const VitConfig& config, int64_t block) {
+  Table table;
+  AddBlock(config, fmt::format("blocks.{}.", block), table);
+  return std::move(table.specs);
+}
+
+int64_t Elements(const std::vector<TensorSpec>& table) {
   int64_t total = 0;
-  for (const TensorSpec& spec : TensorTable(config)) total += spec.shape.size();
+  for (const TensorSpec& spec : table) total += spec.shape.size();
   return total;
 }
+
+int64_t Parameters(const VitConfig& config) { return Elements(TensorTable(config)); }
 
 }  // namespace qkv::model

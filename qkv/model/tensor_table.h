@@ -21,7 +21,11 @@ struct TensorSpec {
 /// Every tensor that a checkpoint of this configuration holds, in the order of the forward pass.
 std::vector<TensorSpec> TensorTable(const VitConfig& config);
 
+/// Those of one block alone, which models other than a Vit have too.
+std::vector<TensorSpec> BlockTable(const VitConfig& config, int64_t block);
+
 /// Elements of all of them.
 int64_t Parameters(const VitConfig& config);
+int64_t Elements(const std::vector<TensorSpec>& table);
 
 }  // namespace qkv::model

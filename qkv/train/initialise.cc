@@ -118,7 +118,8 @@ void InitialiseToken(const VitConfig& c, const Slot& slot, Rng& rng, View<T> ten
     const double deviation = 1 / std::sqrt(static_cast<double>(c.width));
     return Fill(tensor, [&](int64_t) { return deviation * TruncatedNormal(rng); });
   }
-  const double deviation = slot.name == "dist_token" ? kLinear : kNothing;
+  const bool embeds = slot.name == "dist_token" || slot.name == "token_embed.weight";
+  const double deviation = embeds ? kLinear : kNothing;
   Fill(tensor, [&](int64_t) { return deviation * Normal(rng); });
 }
 
@@ -258,7 +259,7 @@ void InitialiseMimetic(const VitConfig& c, const ParameterLayout& layout, uint64
       block.ValueOutput();
     }
   });
-  if (layout.Has("pos_embed")) SinCosPositions(c, layout.At("pos_embed", weights));
+  if (c.positions == model::Positions::kLearned) SinCosPositions(c, layout.At("pos_embed", weights));
 }
 
 }  // namespace
@@ -277,8 +278,24 @@ void Initialise(const VitConfig& config, const ParameterLayout& layout, const In
   if (mimetic) InitialiseMimetic(config, layout, how.seed, weights);
 }
 
-#define QKV_INSTANTIATE(T) \
-  template void Initialise(const VitConfig&, const ParameterLayout&, const Initialisation&, View<T>);
+template <typename T>
+void Initialise(const model::SequenceConfig& config, const ParameterLayout& layout, const Initialisation& how,
+                View<T> weights) {
+  using model::SequencePositions;
+  Initialise(model::BlocksOf(config), layout, how, weights);
+  const bool learned_sines = config.positions == SequencePositions::kLearned &&
+                             how.scheme == Initialisation::Scheme::kMimetic && config.width % 2 == 0;
+  if (learned_sines) {
+    model::SinCosSequence(layout.At("pos_embed", weights).reshape({config.length, config.width}));
+  }
+  if (!learned_sines && config.positions != SequencePositions::kSinusoidal) return;
+  const View<T> tokens = layout.At("token_embed.weight", weights);
+  Fill(tokens, [&](int64_t i) { return std::sqrt(0.5) / kLinear * static_cast<double>(tokens.data()[i]); });
+}
+
+#define QKV_INSTANTIATE(T)                                                                            \
+  template void Initialise(const VitConfig&, const ParameterLayout&, const Initialisation&, View<T>); \
+  template void Initialise(const model::SequenceConfig&, const ParameterLayout&, const Initialisation&, View<T>);
 QKV_INSTANTIATE(float)
 QKV_INSTANTIATE(double)
 #undef QKV_INSTANTIATE

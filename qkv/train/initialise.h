@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "qkv/model/sequence_config.h"
 #include "qkv/model/vit_config.h"
 #include "qkv/train/parameters.h"
 
@@ -34,6 +35,12 @@ struct Initialisation {
 /// wider than the model.
 template <typename T>
 void Initialise(const model::VitConfig& config, const ParameterLayout& layout, const Initialisation& how,
+                View<T> weights);
+
+/// The same for a sequence model. Embedded tokens are N(0, 0.02²) as positions are; where positions are sines and
+/// cosines, they vary as much as these, N(0, 1/2).
+template <typename T>
+void Initialise(const model::SequenceConfig& config, const ParameterLayout& layout, const Initialisation& how,
                 View<T> weights);
 
 }  // namespace qkv::train

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "qkv/core/parallel.h"
-#include "qkv/core/rng.h"
 #include "qkv/model/attention_orders.h"
 #include "qkv/model/positions.h"
 #include "qkv/nn/token_rows.h"
@@ -14,10 +13,6 @@ namespace {
 
 nn::PatchEmbedSettings PatchesOf(const model::VitConfig& c) {
   return {.patch_height = c.patch_height, .patch_width = c.patch_width, .channel_last = c.patch_norms, .eps = c.eps};
-}
-
-simd::Precision PrecisionOf(const NetworkOptions& options) {
-  return options.bf16 ? simd::Precision::kBfloat16 : simd::Precision::kFloat32;
 }
 
 nn::AttentionPoolSettings PoolOf(const model::VitConfig& c, const NetworkOptions& options) {
@@ -72,33 +67,10 @@ View<const T> NormGradient(View<const T> x, View<const T> moments, const nn::Nor
 }  // namespace
 
 template <typename T>
-Network<T>::Network(const model::VitConfig& config) : parameters_(config) {
+Network<T>::Network(const model::VitConfig& config) : config_(config), parameters_(config) {
   if (config.positions != model::Positions::kSinCos) return;
   positions_ = Tensor<T>::Uninitialised({config.patches(), config.width});
   model::SinCosGrid<T>(config.grid_height(), config.grid_width(), positions_);
-}
-
-template <typename T>
-nn::BlockSettings Network<T>::SettingsOf(int64_t block, const Options& options) const {
-  const model::VitConfig& c = config();
-  nn::BlockSettings s;
-  s.attention = {.kind = c.attention,
-                 .heads = c.heads,
-                 .head_width = c.head_width,
-                 .qk_width = c.qk_width,
-                 .eps = c.eps,
-                 .prefix = c.prefix(),
-                 .grid_height = c.grid_height(),
-                 .grid_width = c.grid_width(),
-                 .precision = PrecisionOf(options),
-                 .dropout = options.attention_dropout,
-                 .seed = MixSeed(options.seed, static_cast<uint64_t>(block)),
-                 .first_image = options.first_image};
-  s.mlp = {.activation = c.activation, .gate = c.gate, .eps = c.eps, .precision = PrecisionOf(options)};
-  s.eps = c.eps;
-  s.dropout = options.dropout;
-  s.drop_path = options.drop_path * static_cast<double>(block) / static_cast<double>(std::max<int64_t>(1, c.depth - 1));
-  return s;
 }
 
 // Tokens of each image that the answer is made of, the first ones: after the last block, nobody looks at the others.
@@ -183,25 +155,9 @@ void Network<T>::Forward(View<const T> weights, View<const T> pixels, const Opti
   w.images_ = 0;
   w.arena_.Reset();
   w.options_ = options;
-  w.inputs_.resize(static_cast<size_t>(c.depth + 1)), w.blocks_.resize(static_cast<size_t>(c.depth));
-  for (int64_t block = 0; block <= c.depth; ++block) {
-    w.inputs_[static_cast<size_t>(block)] = w.arena_.template New<T>({B, block < c.depth ? N : RowsRead(), D});
-  }
-  Embed(weights, pixels, w, w.inputs_.front());
-  for (int64_t block = 0; block < c.depth; ++block) {
-    const auto at = static_cast<size_t>(block);
-    const View<T> y = w.inputs_[at + 1];
-    const auto forward = [&] {
-      nn::BlockForward<T>(w.inputs_[at], y.dim(1), parameters_.Block(block, weights), SettingsOf(block, options), y,
-                          w.blocks_[at], w.arena_);
-    };
-    if (options.checkpoint) {
-      const Arena::Scope scope(w.arena_);
-      forward();
-    } else {
-      forward();
-    }
-  }
+  w.blocks_.Begin(c.depth, B, N, RowsRead(), D, w.arena_);
+  Embed(weights, pixels, w, w.blocks_.input());
+  BlocksForward<T>(parameters_, weights, BlockSettingsOf(c, options), options, w.blocks_, w.arena_);
   Answer(weights, w, logits);
   w.images_ = B;
 }
@@ -214,7 +170,7 @@ void Network<T>::Answer(View<const T> weights, Workspace& w, View<T> logits) con
   Arena& arena = w.arena_;
   auto& tail = w.tail_;
   tail = {};
-  View<T> tokens = w.inputs_.back();
+  View<T> tokens = w.blocks_.output();
   const int64_t B = tokens.dim(0), D = c.width, first = c.pool_prefix ? 0 : c.prefix();
   if (c.final_norm) tokens = Normed<T>(Rows(tokens), p.norm, c.eps, &tail.moments, arena).reshape(tokens.shape());
   tail.tokens = tokens;
@@ -310,7 +266,7 @@ void Network<T>::AnswerBackward(View<const T> weights, View<const T> dlogits, Wo
                                  arena);
   }
   if (c.final_norm) {
-    nn::NormBackward<T>(Rows(w.inputs_.back()), tail.moments, p.norm, Rows(dtokens), Rows(dtokens), false, d.norm);
+    nn::NormBackward<T>(Rows(w.blocks_.output()), tail.moments, p.norm, Rows(dtokens), Rows(dtokens), false, d.norm);
   }
 }
 
@@ -336,31 +292,15 @@ void Network<T>::Backward(View<const T> weights, View<const T> dlogits, Workspac
     for (int64_t b = 0; b < B && rows < N; ++b) nn::CopyRows<T>(dtokens[b], dx[b].slice(0, 0, rows));
   }
   tell(c.depth + 1);
-  for (int64_t block = c.depth - 1; block >= 0; --block) {
-    const auto at = static_cast<size_t>(block);
-    const Arena::Scope recomputed(w.arena_);
-    const auto p = parameters_.Block(block, weights);
-    const nn::BlockSettings settings = SettingsOf(block, w.options_);
-    const View<T> y = w.inputs_[at + 1];
-    if (w.options_.checkpoint) {
-      nn::BlockForward<T>(w.inputs_[at], y.dim(1), p, settings, y, w.blocks_[at], w.arena_);
-    }
-    nn::BlockBackward<T>(y.dim(1), p, settings, w.blocks_[at], dx, parameters_.Block(block, gradients), w.arena_);
-    tell(block + 1);
-  }
+  BlocksBackward<T>(parameters_, weights, BlockSettingsOf(c, w.options_), w.options_, w.blocks_, dx, gradients,
+                    finished, w.arena_);
   EmbedBackward(weights, w, dx, gradients);
   tell(0);
 }
 
 template <typename T>
 void Network<T>::Constrain(View<T> weights) const {
-  if (config().attention != nn::AttentionKind::kGaussian) return;
-  for (int64_t block = 0; block < config().depth; ++block) {
-    const View<T> bandwidth = parameters_.Block(block, weights).attention.bandwidth;
-    for (int64_t h = 0; h < bandwidth.size(); ++h) {
-      bandwidth.data()[h] = std::max(bandwidth.data()[h], static_cast<T>(nn::kLeastBandwidth));
-    }
-  }
+  ConstrainBlocks(parameters_, weights);
 }
 
 template class Network<float>;

@@ -5,26 +5,13 @@
 
 #include <cstdint>
 #include <functional>
-#include <vector>
 
 #include "qkv/core/arena.h"
 #include "qkv/core/tensor.h"
-#include "qkv/nn/block_gradient.h"
+#include "qkv/train/blocks.h"
 #include "qkv/train/network_parameters.h"
 
 namespace qkv::train {
-
-/// What is drawn is a function of seed, image and place alone, so the same images in other pieces, or computed once
-/// more, meet the same chances.
-struct NetworkOptions {
-  double dropout = 0;            // of the entries of what attention and MLP add to the tokens
-  double attention_dropout = 0;  // of attention weights
-  double drop_path = 0;     // that the last block's branch adds nothing to an image; falls evenly to 0 at the first
-  uint64_t seed = 0;        // of this step
-  int64_t first_image = 0;  // which image of the step pixels[0] is
-  bool checkpoint = false;  // keep only what enters each block, and compute the rest once more in the backward pass
-  bool bf16 = false;        // products of the blocks may round their factors to bfloat16, see simd::MatMul
-};
 
 template <typename T>
 class Network {
@@ -57,15 +44,14 @@ class Network {
     int64_t images_ = 0;  // of the forward pass that a backward pass may follow
     nn::PatchEmbedCache<T> patch_embed_;
     View<T> embedded_, embedded_moments_;  // before norm_pre
-    std::vector<View<T>> inputs_;  // [B, N, D]: what enters each block; last, what leaves the last, [B, rows, D]
-    std::vector<nn::BlockCache<T>> blocks_;
+    BlocksCache<T> blocks_;
     Tail tail_;
   };
 
   /// Throws Error when the configuration contradicts itself.
   explicit Network(const model::VitConfig& config);
 
-  const model::VitConfig& config() const { return parameters_.config(); }
+  const model::VitConfig& config() const { return config_; }
   /// Where each tensor lies in buffers of weights and of gradients, [P].
   const ParameterLayout& layout() const { return parameters_.layout(); }
 
@@ -84,7 +70,6 @@ class Network {
   void Constrain(View<T> weights) const;
 
  private:
-  nn::BlockSettings SettingsOf(int64_t block, const Options& options) const;
   int64_t RowsRead() const;
   void Embed(View<const T> weights, View<const T> pixels, Workspace& workspace, View<T> x) const;
   void EmbedBackward(View<const T> weights, Workspace& workspace, View<T> dx, View<T> gradients) const;
@@ -92,6 +77,7 @@ class Network {
   void AnswerBackward(View<const T> weights, View<const T> dlogits, Workspace& workspace, View<T> dtokens,
                       View<T> gradients) const;
 
+  model::VitConfig config_;
   NetworkParameters parameters_;
   Tensor<T> positions_;  // [patches, D], where they are computed
 };

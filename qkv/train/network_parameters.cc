@@ -1,6 +1,7 @@
 #include "qkv/train/network_parameters.h"
 
 #include <string_view>
+#include <utility>
 
 namespace qkv::train {
 namespace {
@@ -50,6 +51,7 @@ class Reader {
 template <typename T>
 EmbeddingParameters<T> ReadEmbedding(Reader<T>& reader) {
   EmbeddingParameters<T> p;
+  p.tokens = reader.Take("token_embed.weight");
   p.prefix[0] = reader.Take("cls_token"), p.prefix[1] = reader.Take("dist_token");
   p.prefix[2] = reader.Take("reg_token");
   p.positions = reader.Take("pos_embed");
@@ -112,13 +114,23 @@ AnswerParameters<T> ReadAnswer(Reader<T>& reader) {
   return p;
 }
 
+template <typename Config>
+const Config& Validated(const Config& config) {
+  model::Validate(config);
+  return config;
+}
+
 }  // namespace
 
-NetworkParameters::NetworkParameters(const model::VitConfig& config) : config_(config), layout_(config) {
-  model::Validate(config);
+NetworkParameters::NetworkParameters(const model::VitConfig& config)
+    : NetworkParameters(ParameterLayout(Validated(config)), config.depth) {}
+NetworkParameters::NetworkParameters(const model::SequenceConfig& config)
+    : NetworkParameters(ParameterLayout(model::TensorTable(Validated(config))), config.depth) {}
+
+NetworkParameters::NetworkParameters(ParameterLayout layout, int64_t depth) : layout_(std::move(layout)) {
   size_t next = 0;
-  for (int64_t part = 0; part < config.depth + 2; ++part) {
-    const bool block = part > 0 && part <= config.depth;
+  for (int64_t part = 0; part < depth + 2; ++part) {
+    const bool block = part > 0 && part <= depth;
     prefixes_.push_back(block ? fmt::format("blocks.{}.", part - 1) : "");
     first_slots_.push_back(next);
     Reader<const float> reader(layout_, next, prefixes_.back(), {});
@@ -155,7 +167,7 @@ nn::BlockParameters<T> NetworkParameters::Block(int64_t block, View<T> buffer) c
 
 template <typename T>
 AnswerParameters<T> NetworkParameters::Answer(View<T> buffer) const {
-  const auto part = static_cast<size_t>(config_.depth + 1);
+  const auto part = static_cast<size_t>(depth() + 1);
   Reader<T> reader(layout_, first_slots_[part], prefixes_[part], buffer);
   return ReadAnswer(reader);
 }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "qkv/model/sequence_config.h"
 #include "qkv/nn/block_gradient.h"
 #include "qkv/nn/patch_embed_gradient.h"
 #include "qkv/nn/pool_gradient.h"
@@ -12,9 +13,10 @@
 
 namespace qkv::train {
 
-/// From pixels to the tokens that enter the first block.
+/// From pixels, or token ids, to the tokens that enter the first block.
 template <typename T>
 struct EmbeddingParameters {
+  View<T> tokens;     // of each id, [V, D], or empty
   View<T> prefix[3];  // class, distillation and register tokens, [1, n, D], or empty
   View<T> positions;  // [1, position_prefix + patches, D], or empty
   nn::PatchEmbedParameters<T> patch_embed;
@@ -37,9 +39,10 @@ class NetworkParameters {
  public:
   /// Throws Error when the configuration contradicts itself.
   explicit NetworkParameters(const model::VitConfig& config);
+  explicit NetworkParameters(const model::SequenceConfig& config);
 
-  const model::VitConfig& config() const { return config_; }
   const ParameterLayout& layout() const { return layout_; }
+  int64_t depth() const { return static_cast<int64_t>(prefixes_.size()) - 2; }
 
   /// buffer: [P], weights (T const) or gradients.
   template <typename T>
@@ -53,7 +56,8 @@ class NetworkParameters {
   int64_t begin(int64_t part) const;
 
  private:
-  model::VitConfig config_;
+  NetworkParameters(ParameterLayout layout, int64_t depth);
+
   ParameterLayout layout_;
   std::vector<std::string> prefixes_;  // of the names of each part's tensors
   std::vector<size_t> first_slots_;    // of each part, and their number

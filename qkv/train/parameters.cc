@@ -10,8 +10,8 @@ constexpr int64_t kLine = kAlignment / sizeof(float);
 
 }  // namespace
 
-ParameterLayout::ParameterLayout(const model::VitConfig& config) {
-  for (const model::TensorSpec& spec : model::TensorTable(config)) {
+ParameterLayout::ParameterLayout(const std::vector<model::TensorSpec>& table) {
+  for (const model::TensorSpec& spec : table) {
     slots_.push_back({spec.name, spec.shape, spec.role, size_, spec.role == model::Role::kWeight});
     size_ += (spec.shape.size() + kLine - 1) / kLine * kLine;
   }

@@ -22,7 +22,8 @@ struct Slot {
 
 class ParameterLayout {
  public:
-  explicit ParameterLayout(const model::VitConfig& config);
+  explicit ParameterLayout(const model::VitConfig& config) : ParameterLayout(model::TensorTable(config)) {}
+  explicit ParameterLayout(const std::vector<model::TensorSpec>& table);
 
   /// In the table's order; each begins on a cache line, what lies between two is padding that stays zero.
   const std::vector<Slot>& slots() const { return slots_; }

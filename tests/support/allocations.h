@@ -1,16 +1,13 @@
 // Counts what operator new hands out. It replaces the operators of the whole program: for one source of a test only.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
-#include <cstdint>
 #include <cstdlib>
 #include <new>
 
-namespace qkv {
+#include "tests/support/allocation_count.h"
 
-/// Calls of operator new so far, on all threads.
-inline std::atomic<int64_t> g_allocations{0};
+namespace qkv {
 
 inline void* CountedAllocate(size_t size, size_t alignment) {
   g_allocations.fetch_add(1, std::memory_order_relaxed);

@@ -17,9 +17,10 @@ namespace qkv {
 struct TensorSet {
   std::vector<std::pair<std::string, Tensor<float>>> tensors;
 
-  explicit TensorSet(const model::VitConfig& config, uint64_t seed = 1) {
+  explicit TensorSet(const model::VitConfig& config, uint64_t seed = 1) : TensorSet(model::TensorTable(config), seed) {}
+  explicit TensorSet(const std::vector<model::TensorSpec>& table, uint64_t seed = 1) {
     Sampler sampler(seed);
-    for (const model::TensorSpec& spec : model::TensorTable(config)) {
+    for (const model::TensorSpec& spec : table) {
       const bool gain = spec.role == model::Role::kNorm && spec.name.ends_with(".weight");
       tensors.emplace_back(spec.name, sampler.Normal<float>(spec.shape, gain ? 1 : 0, gain ? 0.1 : 0.3));
     }

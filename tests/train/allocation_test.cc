@@ -3,8 +3,10 @@
 
 #include "qkv/core/parallel.h"
 #include "qkv/train/loader.h"
+#include "qkv/train/sequence_network.h"
 #include "qkv/train/step.h"
 #include "tests/support/allocations.h"
+#include "tests/support/sequences.h"
 #include "tests/support/threads.h"
 #include "tests/train/data.h"
 #include "tests/train/networks.h"
@@ -64,6 +66,29 @@ TEST_P(NetworkAllocation, OfASecondStepIsNone) {
     Network<float>::Workspace workspace;
     const auto step = [&] {
       network.Forward(weights, pixels, options, workspace, logits);
+      network.Backward(weights, logits, workspace, gradients);
+    };
+    for (int i = 0; i < 3; ++i) step();
+    const int64_t before = g_allocations.load();
+    for (int i = 0; i < 5; ++i) step();
+    EXPECT_EQ(g_allocations.load(), before) << "checkpoint: " << checkpoint;
+  }
+}
+
+class SequenceAllocation : public testing::TestWithParam<model::NamedSequence> {};
+INSTANTIATE_TEST_SUITE_P(Configs, SequenceAllocation, testing::ValuesIn(model::NamedSequences()),
+                         [](const auto& test) { return test.param.name; });
+
+TEST_P(SequenceAllocation, OfASecondStepIsNone) {
+  const SequenceNetwork<float> network(GetParam().config);
+  const model::SequenceConfig& c = network.config();
+  const auto weights = RandomWeights<float>(network.layout());
+  const Tensor<int32_t> tokens = model::RandomTokens(c, 4, c.length);
+  Tensor<float> gradients({network.layout().size()}), logits({4, c.length, c.outputs});
+  for (const bool checkpoint : {false, true}) {
+    SequenceNetwork<float>::Workspace workspace;
+    const auto step = [&] {
+      network.Forward(weights, tokens, {.dropout = 0.1, .checkpoint = checkpoint}, workspace, logits);
       network.Backward(weights, logits, workspace, gradients);
     };
     for (int i = 0; i < 3; ++i) step();

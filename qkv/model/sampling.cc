@@ -1,0 +1,60 @@
+#include "qkv/model/sampling.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "qkv/core/error.h"
+
+namespace qkv::model {
+
+void SamplingSettings::Validate() const {
+  Require(temperature >= 0 && std::isfinite(temperature), "sampling: expected a temperature of 0 or more, got {}",
+          temperature);
+  Require(top_k >= 0, "sampling: expected top-k of 0 or more, got {}", top_k);
+  Require(top_p > 0 && top_p <= 1, "sampling: expected top-p above 0, and 1 at most, got {}", top_p);
+}
+
+TokenSampler::TokenSampler(const SamplingSettings& settings) : settings_(settings), rng_(settings.seed) { settings.Validate(); }
+
+template <typename T>
+int32_t TokenSampler::Draw(std::span<const T> logits) {
+  Require(!logits.empty(), "sampling: there are no logits");
+  for (const T logit : logits) Require(std::isfinite(logit), "sampling: a logit is {}", static_cast<double>(logit));
+  if (settings_.temperature == 0) {
+    return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+  }
+  // Most probable first, the first of equals first: no order depends on how the library sorts.
+  order_.resize(logits.size());
+  std::iota(order_.begin(), order_.end(), 0);
+  const auto before = [&](int32_t a, int32_t b) {
+    const T x = logits[static_cast<size_t>(a)], y = logits[static_cast<size_t>(b)];
+    return x != y ? x > y : a < b;
+  };
+  const bool all = settings_.top_k == 0 || settings_.top_k >= static_cast<int64_t>(logits.size());
+  const auto kept = all ? order_.end() : order_.begin() + settings_.top_k;
+  std::partial_sort(order_.begin(), kept, order_.end(), before);
+  order_.erase(kept, order_.end());
+
+  weights_.resize(order_.size());
+  const auto greatest = static_cast<double>(logits[static_cast<size_t>(order_.front())]);
+  std::transform(order_.begin(), order_.end(), weights_.begin(), [&](int32_t token) {
+    return std::exp((static_cast<double>(logits[static_cast<size_t>(token)]) - greatest) / settings_.temperature);
+  });
+  double sum = std::accumulate(weights_.begin(), weights_.end(), 0.0);
+  if (settings_.top_p < 1) {
+    const double wanted = settings_.top_p * sum;
+    size_t tokens = 0;
+    for (sum = 0; tokens < weights_.size() && sum < wanted; ++tokens) sum += weights_[tokens];
+    weights_.resize(tokens);
+  }
+  double rest = rng_.Uniform() * sum;
+  size_t drawn = 0;
+  while (drawn + 1 < weights_.size() && rest >= weights_[drawn]) rest -= weights_[drawn++];
+  return order_[drawn];
+}
+
+template int32_t TokenSampler::Draw(std::span<const float>);
+template int32_t TokenSampler::Draw(std::span<const double>);
+
+}  // namespace qkv::model

@@ -1,0 +1,76 @@
+// Small sequence models of every make, for tests of training and of inference.
+#pragma once
+
+#include <ostream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "qkv/model/sequence_config.h"
+#include "tests/support/sampler.h"
+
+namespace qkv::model {
+
+struct NamedSequence {
+  std::string name;
+  SequenceConfig config;
+};
+inline void PrintTo(const NamedSequence& c, std::ostream* out) { *out << c.name; }
+
+/// Seven tokens of six kinds, three answers, two blocks of width 8.
+inline SequenceConfig SmallSequence() {
+  SequenceConfig c;
+  c.vocabulary = 6, c.outputs = 3, c.length = 7;
+  c.width = 8, c.depth = 2, c.heads = 2, c.mlp_ratio = 1.25;
+  c.rotary_base = 10;  // so that the slower pair of features turns too
+  return c;
+}
+
+/// Every kind of attention with every kind of positions that it goes with, as encoder and as decoder, in one block; then
+/// the options, in two.
+inline std::vector<NamedSequence> NamedSequences() {
+  using nn::AttentionKind;
+  std::vector<NamedSequence> all;
+  for (const std::string_view kind :
+       {"separate", "shared", "unified", "shared_kv", "merged", "low_rank", "symmetric", "gaussian", "positional"}) {
+    for (const std::string_view positions : {"none", "learned", "sinusoidal", "rotary"}) {
+      SequenceConfig c = SmallSequence();
+      c.depth = 1;
+      c.attention = *FindAttentionKind(kind), c.positions = *FindSequencePositions(positions);
+      if (c.attention == AttentionKind::kLowRank || c.attention == AttentionKind::kSymmetric) c.rank = 2;
+      if (c.positions == SequencePositions::kRotary && !nn::AllowsRotary(c.attention)) continue;
+      for (const bool causal : {false, true}) {
+        c.causal = causal;
+        all.push_back({std::string(kind) + "_" + std::string(positions) + (causal ? "_decoder" : "_encoder"), c});
+      }
+    }
+  }
+  const auto add = [&](const char* name, auto&& change) {
+    NamedSequence& c = all.emplace_back(NamedSequence{name, SmallSequence()});
+    c.config.causal = true;
+    change(c.config);
+  };
+  const auto rotary = SequencePositions::kRotary;
+  add("two_blocks", [](auto&) {});
+  add("no_bias", [](auto& c) { c.qkv_bias = false; });
+  add("normed", [](auto& c) { c.qk_norm = true; });
+  add("normed_rotary", [=](auto& c) { c.qk_norm = true, c.positions = rotary; });
+  add("shared_normed_rotary",
+      [=](auto& c) { c.attention = AttentionKind::kShared, c.qk_norm = true, c.positions = rotary; });
+  add("gated_scaled", [](auto& c) { c.gated = c.layer_scale = true, c.activation = simd::Activation::kSilu; });
+  add("one_head_rotary", [=](auto& c) { c.heads = 1, c.positions = rotary; });
+  add("no_blocks", [](auto& c) { c.depth = 0; });
+  return all;
+}
+
+/// tokens [B, N] of the vocabulary, by seed.
+inline Tensor<int32_t> RandomTokens(const SequenceConfig& c, int64_t B, int64_t N, uint64_t seed = 4) {
+  Sampler sampler(seed);
+  Tensor<int32_t> tokens({B, N});
+  for (int32_t& token : tokens.span()) {
+    token = static_cast<int32_t>(sampler.rng().Next() % static_cast<uint64_t>(c.vocabulary));
+  }
+  return tokens;
+}
+
+}  // namespace qkv::model
