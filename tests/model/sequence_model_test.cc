@@ -171,10 +171,11 @@ TEST_F(SequenceModelTest, RunsInLowerPrecisions) {
 }
 
 TEST_F(SequenceModelTest, AllocatesNothingOnceItHasRun) {
-  for (const auto& [name, c] : Decoders()) {
-    SCOPED_TRACE(name);
-    Write(c, RandomSet(c), folder_ / name);
-    const auto model = SequenceModel<float>::Load(folder_ / name);
+  for (const NamedSequence& named : Decoders()) {
+    SCOPED_TRACE(named.name);
+    const SequenceConfig& c = named.config;
+    Write(c, RandomSet(c), folder_ / named.name);
+    const auto model = SequenceModel<float>::Load(folder_ / named.name);
     const Tensor<int32_t> tokens = RandomTokens(c, 2, c.length);
     Tensor<float> logits({2, c.length, c.outputs});
     Arena arena;
