@@ -7,11 +7,9 @@
 #include <string>
 
 #include "cli/bench.h"
+#include "cli/bench_step.h"
 #include "qkv/core/parallel.h"
-#include "qkv/core/rng.h"
 #include "qkv/simd/isa.h"
-#include "qkv/train/initialise.h"
-#include "qkv/train/step.h"
 
 namespace qkv::cli {
 namespace {
@@ -51,35 +49,6 @@ model::VitConfig ConfigOf(const TrainShape& shape) {
   return config;
 }
 
-// A step of AdamW on a batch of random pixels, which is the same every time.
-class TimedStep {
- public:
-  TimedStep(const TrainShape& shape, bool bf16)
-      : network_(ConfigOf(shape)),
-        optimizer_(network_.layout(), {}),
-        stepper_(network_, optimizer_, {.bf16 = bf16}),
-        weights_({network_.layout().size()}),
-        pixels_({shape.batch, 3, shape.image, shape.image}) {
-    train::Initialise<float>(network_.config(), network_.layout(), {}, weights_);
-    Rng rng(1);
-    for (float& x : pixels_.span()) x = static_cast<float>(rng.Normal());
-    for (int64_t i = 0; i < shape.batch; ++i) labels_.push_back(i % network_.config().classes);
-  }
-  void Run() {
-    stepper_.Add(weights_, {.inputs = pixels_, .labels = labels_});
-    stepper_.Apply(1e-3, weights_);
-  }
-  const model::VitConfig& config() const { return network_.config(); }
-  int64_t bytes() const { return stepper_.peak_bytes(); }
-
- private:
-  train::Network<float> network_;
-  train::Optimizer<float> optimizer_;
-  train::Stepper<float> stepper_;
-  Tensor<float> weights_, pixels_;
-  std::vector<int64_t> labels_;
-};
-
 }  // namespace
 
 std::string CheckTrainShape(const std::string& text) {
@@ -94,7 +63,7 @@ std::string CheckTrainShape(const std::string& text) {
 int BenchTrain(const BenchOptions& options, simd::Precision precision, bool from_stdin) {
   Require(precision != simd::Precision::kInt8, "bench: training is in fp32 or bf16, not in int8");
   const TrainShape shape = ParseTrainShape(options.train);
-  TimedStep step(shape, precision == simd::Precision::kBfloat16);
+  TimedStep step(ConfigOf(shape), shape.batch, precision == simd::Precision::kBfloat16);
   step.Run();  // the first step sizes the workspaces
   if (from_stdin) {
     for (std::string line; std::getline(std::cin, line);) {

@@ -15,6 +15,7 @@ namespace qkv::cli {
 
 /// Adds a subcommand to the program. Its callback sets *exit_code.
 using Register = void (*)(CLI::App& app, int* exit_code);
+void RegisterAblate(CLI::App& app, int* exit_code);
 void RegisterAttend(CLI::App& app, int* exit_code);
 void RegisterBench(CLI::App& app, int* exit_code);
 void RegisterClassify(CLI::App& app, int* exit_code);

@@ -8,6 +8,7 @@
 #include "cli/command.h"
 #include "cli/images.h"
 #include "cli/progress.h"
+#include "qkv/builtin/ablations.h"
 #include "qkv/core/file.h"
 #include "qkv/core/parallel.h"
 #include "qkv/lab/claims/page.h"
@@ -19,6 +20,7 @@ namespace {
 struct Options {
   ModelOptions model;
   std::vector<std::string> paths;
+  std::vector<std::string> ablations;
   std::string only, report;
   uint64_t seed = 1;
   bool quick = false, json = false, quiet = false;
@@ -34,17 +36,31 @@ std::vector<std::string> ParseClaims(const std::string& text) {
     std::string id = text.substr(begin, end - begin);
     if (!id.empty() && id[0] == 'c') id[0] = 'C';
     Require(std::ranges::find(all, id) != all.end(),
-            "--only: expected numbers of claims such as C4,C9 (there are C1-C5, C7-C10 and C12-C18), got \"{}\"", id);
+            "--only: expected numbers of claims such as C4,C9 (there are C1 to C18), got \"{}\"", id);
     if (std::ranges::find(ids, id) == ids.end()) ids.push_back(id);
     begin = end + 1;
   }
   return ids;
 }
 
+// Of the files, or those inside the binary.
+std::vector<lab::AblationResults> AblationsOf(const Options& options) {
+  std::vector<lab::AblationResults> all;
+  for (const std::string& file : options.ablations) {
+    all.push_back(lab::AblationResults::FromJson(ReadFile(file), file));
+  }
+  if (!all.empty()) return all;
+  for (const builtin::StoredAblation& stored : builtin::Ablations()) {
+    all.push_back(lab::AblationResults::FromJson(stored.text, stored.name));
+  }
+  return all;
+}
+
 int Claims(const Options& options) {
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
   RequireFolderOf(options.report);
   const std::vector<std::string> ids = ParseClaims(options.only);
+  const std::vector<lab::AblationResults> ablations = AblationsOf(options);
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
   std::vector<image::Image> images;
   if (!options.paths.empty()) {
@@ -61,8 +77,12 @@ int Claims(const Options& options) {
     std::fflush(stdout);
     progress.Advance(1);
   };
-  const std::vector<lab::Result> results = lab::ReplayClaims(
-      {.checkpoint = &checkpoint, .images = images, .seed = options.seed, .quick = options.quick}, ids, show);
+  const std::vector<lab::Result> results = lab::ReplayClaims({.checkpoint = &checkpoint,
+                                                              .images = images,
+                                                              .seed = options.seed,
+                                                              .quick = options.quick,
+                                                              .ablations = ablations},
+                                                             ids, show);
   progress.Clear();
   FlushOutput();
   if (!options.report.empty()) {
@@ -91,6 +111,13 @@ void RegisterQkClaims(CLI::App& app, int* exit_code) {
   command->add_option("--only", options->only, "Claims to replay (default: all)")->type_name("C4,C9");
   command->add_option("--seed", options->seed, "Of the random inputs")->capture_default_str();
   command->add_flag("--quick", options->quick, "Smaller sizes where a claim is about time");
+  command
+      ->add_option(
+          "--ablation", options->ablations,
+          "results.json of `qkv ablate`, for C6 and C11; may be given again (default: those stored in the program)")
+      ->type_name("FILE")
+      ->take_all()
+      ->expected(1);
   command->add_flag("--json", options->json, "One JSON object for each claim on stdout");
   command->add_option("--report", options->report, "Write one HTML page with pictures")->type_name("FILE");
   command->add_option("--threads", options->model.threads, "Threads (default: all cores)")
@@ -103,6 +130,7 @@ void RegisterQkClaims(CLI::App& app, int* exit_code) {
       "Examples:\n"
       "  qkv qk claims                                  all, on random weights and on the digits' model\n"
       "  qkv qk claims --only C4,C9 --report claims.html   two of them, with pictures\n"
+      "  qkv qk claims --only C6,C11 --ablation kinds/results.json   by trainings of your own\n"
       "  qkv qk claims -m vit photos/                   on the heads of another model and its own images");
   command->callback([options, exit_code] { *exit_code = Claims(*options); });
 }

@@ -5,7 +5,7 @@ _qkv() {
   local reading="--ignore-exif --window --max-pixels -q --quiet"
   local images="--batch $reading"
   local types="fp32 bf16 int8 auto" pools="model cls mean tokens" attentions="all"
-  if [[ $command == train ]]; then
+  if [[ $command == train || $command == ablate ]]; then
     pools="token avg max avgmax map"
     attentions="separate shared unified shared_kv merged low_rank symmetric gaussian positional"
   fi
@@ -14,7 +14,7 @@ _qkv() {
   [[ $command != qk || ${COMP_WORDS[2]} != inspect ]] || types="fp32 bf16 int8 auto"
   COMPREPLY=()
   if [[ $COMP_CWORD -eq 1 ]]; then
-    mapfile -t COMPREPLY < <(compgen -W "classify evaluate embed attend info run verify convert bench qk train -h --help --version" -- "$cur")
+    mapfile -t COMPREPLY < <(compgen -W "classify evaluate embed attend info run verify convert bench qk train ablate -h --help --version" -- "$cur")
     return
   fi
   if [[ $command == qk ]]; then
@@ -25,6 +25,7 @@ _qkv() {
     command="qk ${COMP_WORDS[2]}"
   fi
   case $prev in
+    --equal) mapfile -t COMPREPLY < <(compgen -W "steps parameters flops" -- "$cur") && return ;;
     --dtype) mapfile -t COMPREPLY < <(compgen -W "$types" -- "$cur") && return ;;
     --cached) mapfile -t COMPREPLY < <(compgen -W "nothing tokens keys latent" -- "$cur") && return ;;
     --with) mapfile -t COMPREPLY < <(compgen -W "rope rms-norm sink soft-cap added-keys not-softmax dropout" -- "$cur") && return ;;
@@ -68,8 +69,9 @@ _qkv() {
       verify) options="$model $run --tolerance --json" ;;
       convert) options="$model -o --output --layout --dtype --force" ;;
       bench) options="$model $run --batch --seconds --without --json --layer --attention --train --stdin" ;;
-      train)
-        options="-o --output --config --resume -q --quiet -m --preset --model --init --seed --image-size --patch-size --channels --width --depth --heads --mlp-ratio --mlp --activation --attention --rank --qkv-bias --no-qkv-bias --qk-norm --no-qk-norm --class-token --no-class-token --registers --layer-scale --pool --mean --std --interpolation --crop-pct --crop-mode --cache --val-fraction --crop --scale --pad --flip --randaugment --magnitude --jitter --erase --mixup --cutmix --opt --lr --min-lr --sched --epochs --steps --warmup-epochs --batch --accumulate --weight-decay --beta1 --beta2 --momentum --clip-grad --smoothing --dropout --attention-dropout --drop-path --ema --patience --precision --checkpointing --no-checkpointing --threads --eval-epochs --save-steps --log-steps --tensorboard --no-tensorboard --maps" ;;
+      train | ablate)
+        [[ $command == ablate ]] && options="--arms --seeds --equal --processes" || options="--resume"
+        options+=" -o --output --config -q --quiet -m --preset --model --init --seed --image-size --patch-size --channels --width --depth --heads --mlp-ratio --mlp --activation --attention --rank --qkv-bias --no-qkv-bias --qk-norm --no-qk-norm --class-token --no-class-token --registers --layer-scale --pool --mean --std --interpolation --crop-pct --crop-mode --cache --val-fraction --crop --scale --pad --flip --randaugment --magnitude --jitter --erase --mixup --cutmix --opt --lr --min-lr --sched --epochs --steps --warmup-epochs --batch --accumulate --weight-decay --beta1 --beta2 --momentum --clip-grad --smoothing --dropout --attention-dropout --drop-path --ema --patience --precision --checkpointing --no-checkpointing --threads --eval-epochs --save-steps --log-steps --tensorboard --no-tensorboard --maps" ;;
       "qk inspect") options="$model $run $images --images --json --report -o --output" ;;
       "qk certify") options="$model --rank --with --json" ;;
       "qk merge") options="$model -o --output --dtype --force" ;;
@@ -77,7 +79,7 @@ _qkv() {
       "qk truncate")
         options="$model -o --output --dtype --force --rank --data-optimal --images --sample --json -q --quiet" ;;
       "qk plan") options="$model --size --dtype --width --tokens --queries --heads --head-width --value-width --batch --cached --latent --read --measure --seconds --json --grid --map --stdin" ;;
-      "qk claims") options="$model --only --seed --quick --json --report -q --quiet" ;;
+      "qk claims") options="$model --ablation --only --seed --quick --json --report -q --quiet" ;;
     esac
     mapfile -t COMPREPLY < <(compgen -W "$options -h --help" -- "$cur")
     return

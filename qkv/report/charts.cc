@@ -176,4 +176,42 @@ std::string Draw(const Scatter& chart) {
   return svg.Finish(chart.width, top + chart.height + kBottom);
 }
 
+std::string Draw(const IntervalChart& chart) {
+  constexpr double kRow = 34;
+  std::vector<double> shown;
+  double names = 0;
+  for (const IntervalChart::Row& row : chart.rows) {
+    names = std::max(names, WidthOf(row.name));
+    for (const auto& [value, tip] : row.values) shown.push_back(value);
+    for (const double x : {row.mean, row.mean - row.half, row.mean + row.half}) shown.push_back(x);
+  }
+  if (std::ranges::none_of(shown, [](double x) { return std::isfinite(x); })) {
+    return Nothing(chart.heading, chart.width);
+  }
+  shown.push_back(chart.guide);
+  const auto count = static_cast<double>(chart.rows.size());
+  Axis down{.low = -0.5, .high = count - 0.5};
+  for (size_t i = 0; i < chart.rows.size(); ++i) {
+    down.ticks.push_back({count - 1 - static_cast<double>(i), chart.rows[i].name});
+  }
+  Svg svg(chart.heading.title, DescriptionOf(chart.heading));
+  svg.Words({kMargin, 20}, chart.heading.title, "title");
+  const double left = kMargin + names + 12;
+  Plot plot(svg, {left, kTitle + 6}, chart.width - left - 2 * kMargin, kRow * count,
+            Fit({.name = chart.value_name}, shown), down);
+  if (std::isfinite(chart.guide)) plot.Vertical(chart.guide, "");
+  for (size_t i = 0; i < chart.rows.size(); ++i) {
+    const IntervalChart::Row& row = chart.rows[i];
+    const double y = down.ticks[i].value;
+    if (std::isfinite(row.half)) {
+      const Point ends[] = {{row.mean - row.half, y}, {row.mean + row.half, y}};
+      plot.Curve(ends, "s0");
+    }
+    if (std::isfinite(row.mean))
+      plot.Mark({row.mean, y}, "f0", fmt::format("{}: {}", row.name, Number(row.mean, 4)), 5);
+    for (const auto& [value, tip] : row.values) plot.Mark({value, y}, "f1", tip, 2.5);
+  }
+  return svg.Finish(chart.width, kTitle + 6 + kRow * count + kBottom);
+}
+
 }  // namespace qkv::report

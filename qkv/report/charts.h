@@ -5,6 +5,7 @@
 
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "qkv/report/plot.h"
@@ -78,5 +79,20 @@ struct Scatter {
   double width = 620, height = 300;
 };
 std::string Draw(const Scatter& chart);
+
+/// Means and what they are means of, one row a name from the top down: a large mark with its interval, small ones.
+struct IntervalChart {
+  Heading heading;
+  std::string value_name;  // with its unit
+  struct Row {
+    std::string name;
+    double mean = kMissing, half = kMissing;             // mean ± half; without a finite half no interval
+    std::vector<std::pair<double, std::string>> values;  // with what is said when one is pointed at
+  };
+  std::vector<Row> rows;
+  double guide = kMissing;  // an upright line across all rows
+  double width = 620;
+};
+std::string Draw(const IntervalChart& chart);
 
 }  // namespace qkv::report

@@ -223,6 +223,11 @@ bool IsSwitch(const Key& key) { return std::holds_alternative<bool TrainConfig::
 
 std::vector<std::string_view> ChoicesOf(const Key& key) { return WordsOf(key.choices); }
 
+Settings Over(Settings below, const Settings& above) {
+  for (const auto& [key, value] : above) below.insert_or_assign(key, value);
+  return below;
+}
+
 void Set(const Key& key, std::string_view text, std::string_view where, TrainConfig* config) {
   std::visit(
       [&](auto member) {

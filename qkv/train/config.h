@@ -96,6 +96,9 @@ std::vector<std::string_view> ChoicesOf(const Key& key);
 /// What was given, key by key, not yet understood.
 using Settings = std::map<std::string, std::string, std::less<>>;
 
+/// `below`, but for what stands above it.
+Settings Over(Settings below, const Settings& above);
+
 /// Sets a key. Throws Error that begins with `where` and says what is expected.
 void Set(const Key& key, std::string_view text, std::string_view where, TrainConfig* config);
 /// As Set would read it.

@@ -1,6 +1,7 @@
 #include "qkv/train/save.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/file.h>
 #include <unistd.h>
 
@@ -8,7 +9,6 @@
 #include <charconv>
 #include <cstring>
 
-#include "qkv/core/error.h"
 
 namespace qkv::train {
 namespace {
@@ -38,6 +38,15 @@ int64_t LatestIn(const fs::path& path) {
   return error ? 0 : NumberIn(target.string());
 }
 
+// Whether nothing is there but what a process that was killed left of a file.
+bool IsFresh(const fs::path& folder) {
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+    if (!entry.path().filename().string().ends_with(".tmp")) return false;
+  }
+  return true;
+}
+
 // Removes a folder that did not become a checkpoint.
 struct Unfinished {
   fs::path path;
@@ -62,16 +71,20 @@ RunFolder::RunFolder(const fs::path& path, bool resume) : path_(path) {
   std::error_code error;
   fs::create_directories(path_, error);
   Require(!error, "cannot create folder {}: {}", path_.string(), error.message());
-  const bool fresh = fs::is_empty(path_, error);
-  const bool is_run = fs::exists(path_ / kConfig, error);
-  Require(fresh || is_run, "folder {} is not empty, and holds no training run", path_.string());
-  Require(fresh || resume, "folder {} holds a training run: --resume continues it", path_.string());
   lock_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   Require(lock_ >= 0, "cannot open {}: {}", path_.string(), std::strerror(errno));
   // Where the file system has no locks there is none to be had.
   if (::flock(lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     ::close(lock_);
-    Fail("another process is training in {}", path_.string());
+    throw RunFolderBusy(fmt::format("another process is training in {}", path_.string()));
+  }
+  // Only who has the lock may look: another process may just be writing the first file.
+  const bool is_run = fs::exists(path_ / kConfig, error);
+  const bool fresh = !is_run && IsFresh(path_);
+  if (!(fresh || is_run) || !(fresh || resume)) {
+    ::close(lock_);
+    Require(fresh || is_run, "folder {} is not empty, and holds no training run", path_.string());
+    Fail("folder {} holds a training run: --resume continues it", path_.string());
   }
   number_ = LatestIn(path_);
   RemoveLeftovers();

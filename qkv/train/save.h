@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "qkv/core/error.h"
 #include "qkv/io/safetensors.h"
 
 namespace qkv::train {
@@ -34,12 +35,19 @@ struct Saved {
   std::string progress;
 };
 
+/// Another process has the folder.
+class RunFolderBusy : public Error {
+ public:
+  using Error::Error;
+};
+
 class RunFolder {
  public:
   static constexpr const char* kConfig = "config.yaml";
 
   /// Makes the folder, or with `resume` takes one that holds a run; no other process can have it meanwhile.
-  /// Throws Error when it is another process's, holds something else, or a run that nobody wants to resume.
+  /// Throws RunFolderBusy when it is another process's, and Error when it holds something else, or a run that nobody
+  /// wants to resume.
   RunFolder(const std::filesystem::path& path, bool resume);
   /// Of another process, which has it: to Load what is there, nothing else.
   static RunFolder Reader(const std::filesystem::path& path) { return RunFolder(path); }

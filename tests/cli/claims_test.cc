@@ -1,4 +1,5 @@
 // qkv qk claims from outside.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,6 +27,28 @@ TEST(QkClaims, PrintsVerdictsAndWritesAPage) {
   EXPECT_TRUE(Contains(text.out, "does not hold")) << text.out;
 }
 
+TEST(QkClaims, TellsOfTrainings) {
+  const TemporaryFolder folder;
+  std::string runs;
+  for (int seed = 0; seed < 3; ++seed) {
+    for (const auto& [arm, top1] : {std::pair{"separate", 0.5}, {"shared", 0.4}}) {
+      runs += fmt::format(
+          R"({}{{"data": "leaves", "arm": "{}", "seed": {}, "top1": {}, "loss": 1, "train_top1": 1, "steps": 9,
+             "parameters": 9, "flops": 9, "symmetry": null, "effective_rank": 1, "rank99": 1}})",
+          runs.empty() ? "" : ",", arm, seed, top1 + 0.01 * seed);
+    }
+  }
+  WriteFile(
+      folder / "results.json",
+      R"({"title": "Leaves", "facts": [], "arms": ["separate", "shared"], "planned": 6, "runs": [)" + runs + "]}");
+  const Said said = Qkv("qk claims --only C6,C11 --json --ablation " + (folder / "results.json").string());
+  ASSERT_EQ(said.exit_code, 0) << said.err;
+  const auto lines = JsonLines(said.out);
+  EXPECT_EQ(lines[0]["verdict"], "holds under conditions");
+  EXPECT_TRUE(Contains(lines[0]["reason"], "-10.00 ± 0.00 points: worse")) << lines[0]["reason"];
+  EXPECT_EQ(lines[1]["verdict"], "not measured");
+}
+
 TEST(QkClaims, HeadsMayBeAllAlike) {
   const TemporaryFolder folder;
   WriteChanged("timm_vit", folder.path(), [](const std::string& name, Tensor<float>& tensor) {
@@ -46,7 +69,9 @@ TEST(QkClaims, HeadsMayBeAllAlike) {
 TEST(QkClaims, RefusesWhatItDoesNotKnow) {
   const TemporaryFolder folder;
   for (const auto& [arguments, named] :
-       {std::pair<std::string, std::string>{"--only C6", "C6"},
+       {std::pair<std::string, std::string>{"--only C19", "C19"},
+        {"--only C6 --ablation /nonexistent.json", "/nonexistent.json"},
+        {"--only C6 --ablation " + Golden("timm_vit") + "/config.json", "config.json"},
         {"--only C1 -m /nonexistent", "/nonexistent"},
         {"--only C1 /nonexistent.png", "/nonexistent.png"},
         {"--only C3 --report " + (folder.path() / "none" / "x.html").string(), "x.html"}}) {

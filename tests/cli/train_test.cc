@@ -12,33 +12,14 @@
 #include <random>
 
 #include "qkv/core/rng.h"
-#include "qkv/image/encode.h"
 #include "qkv/io/npy.h"
 #include "tests/cli/program.h"
+#include "tests/cli/training.h"
 
 namespace qkv {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Three classes that differ by where they are bright, in noise.
-void DrawImages(const fs::path& folder, int per_class, uint64_t seed) {
-  constexpr const char* kClasses[] = {"left", "middle", "right"};
-  Rng rng(seed);
-  for (int label = 0; label < 3; ++label) {
-    fs::create_directories(folder / kClasses[label]);
-    for (int i = 0; i < per_class; ++i) {
-      image::Image image{Tensor<uint8_t>({8, 8, 1})};
-      for (int64_t y = 0; y < 8; ++y) {
-        for (int64_t x = 0; x < 8; ++x) {
-          const bool bright = x / 3 == label;
-          image.pixels[8 * y + x] = static_cast<uint8_t>((bright ? 150 : 50) + 100 * rng.Uniform());
-        }
-      }
-      WriteFile(folder / kClasses[label] / fmt::format("{}.png", i), image::EncodePng(image));
-    }
-  }
-}
 
 class Train : public testing::Test {
  protected:

@@ -40,10 +40,12 @@ const std::map<std::string, Verdict> kVerdicts = {
     {"C3", Verdict::kHolds},
     {"C4", Verdict::kHoldsUnderConditions},
     {"C5", Verdict::kHoldsUnderConditions},
+    {"C6", Verdict::kNotMeasured},
     {"C7", Verdict::kHolds},
     {"C8", Verdict::kHoldsUnderConditions},
     {"C9", Verdict::kHoldsUnderConditions},
     {"C10", Verdict::kDoesNotHold},
+    {"C11", Verdict::kNotMeasured},
     {"C12", Verdict::kHolds},
     {"C13", Verdict::kHolds},
     {"C14", Verdict::kHolds},
@@ -155,8 +157,59 @@ TEST(Claims, TakeImagesAndRefuseWhatIsUnknown) {
   EXPECT_NE(results[0].run.find("2 images"), std::string::npos);
   EXPECT_GT(Measured(results[0], "total variation between heads, most alike pair"), .1) << "the trained heads differ";
   EXPECT_LT(Measured(results[0], "total variation between heads, mean"), 1);
-  EXPECT_THROW(Replay({"C6"}), Error);
+  EXPECT_THROW(Replay({"C19"}), Error);
   EXPECT_THROW(ReplayClaims({}, {}), Error);
+}
+
+// Four seeds, which all arms feel alike, and what an arm makes of each.
+AblationResults Trainings(const std::map<std::string, std::vector<double>>& more) {
+  AblationResults results{.title = "Kinds of attention on leaves",
+                          .facts = {{"Model", "width 8"}, {"Machine", "here"}},
+                          .arms = {"separate"},
+                          .planned = 99,
+                          .runs = {},
+                          .speeds = {}};
+  const std::vector<double> separate = {0.50, 0.60, 0.55, 0.52};
+  const auto add = [&](const std::string& arm, const std::vector<double>& above) {
+    for (size_t i = 0; i < separate.size(); ++i) {
+      results.runs.push_back({.data = "leaves",
+                              .arm = arm,
+                              .seed = static_cast<int64_t>(i),
+                              .top1 = separate[i] + (above.empty() ? 0 : above[i])});
+    }
+  };
+  add("separate", {});
+  for (const auto& [arm, above] : more) results.arms.push_back(arm), add(arm, above);
+  return results;
+}
+
+TEST(Claims, WhatTrainingsCameToDecides) {
+  const std::vector<double> less = {-0.05, -0.06, -0.05, -0.07}, alike = {0.01, -0.01, 0.02, -0.015};
+  const auto verdicts = [](const std::vector<AblationResults>& ablations) {
+    const std::vector<std::string> ids = {"C6", "C11"};
+    return ReplayClaims({.checkpoint = &Digits(), .quick = true, .ablations = ablations}, ids);
+  };
+  const auto helps = verdicts({Trainings({{"shared", less}, {"merged", alike}})});
+  EXPECT_EQ(helps[0].verdict, Verdict::kHoldsUnderConditions);
+  EXPECT_NE(helps[0].reason.find("On leaves shared − separate is -5.75 ± 1.52 points: worse."), std::string::npos)
+      << helps[0].reason;
+  EXPECT_NEAR(Measured(helps[0], "leaves: shared − separate, accuracy"), -5.75, 1e-9);
+  EXPECT_NE(helps[0].reason.find("12 of 99 runs"), std::string::npos) << "an unfinished comparison says so";
+  EXPECT_EQ(helps[1].verdict, Verdict::kDoesNotHold);
+  EXPECT_NE(helps[1].reason.find("left open"), std::string::npos);
+  EXPECT_EQ(helps[1].pictures.size(), 1u);
+
+  const auto not_shown = verdicts({Trainings({{"shared", alike}, {"merged", less}})});
+  EXPECT_EQ(not_shown[0].verdict, Verdict::kDoesNotHold);
+  EXPECT_EQ(not_shown[1].verdict, Verdict::kHoldsUnderConditions);
+
+  // One task in which it shows is a condition under which it holds.
+  const auto both = verdicts({Trainings({{"shared", alike}}), Trainings({{"shared", less}})});
+  EXPECT_EQ(both[0].verdict, Verdict::kHoldsUnderConditions);
+  EXPECT_EQ(both[1].verdict, Verdict::kNotMeasured) << "nobody trained merged ones";
+  for (const auto* results : {&helps, &not_shown, &both}) {
+    for (const Result& result : *results) EXPECT_TRUE(result.agrees()) << result.id;
+  }
 }
 
 TEST(Claims, ThePageHasEveryClaimAndPicture) {

@@ -44,6 +44,23 @@ TEST(LineChart, WhatCannotBeShownIsAGap) {
   EXPECT_EQ(svg.find("inf"), std::string::npos);
 }
 
+TEST(IntervalChart, DrawsMeansIntervalsAndValues) {
+  IntervalChart chart{.heading = {"Accuracy"},
+                      .value_name = "%",
+                      .rows = {{.name = kHostile, .mean = 60, .half = 2, .values = {{59, "one"}, {61, kHostile}}},
+                               {.name = "no interval", .mean = 55, .half = INFINITY, .values = {{55, "one"}}},
+                               {.name = "nothing yet"}},
+                      .guide = 60};
+  const std::string svg = Draw(chart);
+  EXPECT_TRUE(IsXml(svg));
+  EXPECT_EQ(Count(svg, "<circle"), 5);
+  EXPECT_EQ(Count(svg, "<polyline"), 1);
+  EXPECT_EQ(svg.find("nan"), std::string::npos);
+  EXPECT_EQ(svg.find("inf"), std::string::npos);
+  chart.rows[0].half = 20;
+  EXPECT_NE(Draw(chart), svg) << "a wider interval is seen";
+}
+
 TEST(Charts, SayWhenThereIsNothingToShow) {
   const std::vector<std::string> empty = {
       Draw(LineChart{.heading = {"t"}}),
@@ -51,6 +68,8 @@ TEST(Charts, SayWhenThereIsNothingToShow) {
       Draw(BarChart{.heading = {"t"}}),
       Draw(BarChart{.heading = {"t"}, .groups = {{"a", {kMissing}, {}}}}),
       Draw(Scatter{.heading = {"t"}}),
+      Draw(IntervalChart{.heading = {"t"}}),
+      Draw(IntervalChart{.heading = {"t"}, .rows = {{.name = "a"}}, .guide = 3}),
   };
   for (const std::string& svg : empty) {
     EXPECT_TRUE(IsXml(svg));

@@ -117,6 +117,15 @@ TEST(RunFolder, TakesNoOtherFolder) {
   EXPECT_NE(MessageOf([&] { RunFolder(folder / "run", false); }).find("--resume"), std::string::npos);
 }
 
+TEST(RunFolder, TakesWhatAKilledProcessHasHardlyBegun) {
+  const TemporaryFolder folder;
+  WriteFile(folder / "config.yaml.77-1.tmp", "preset: vit-d");
+  const RunFolder run(folder.path(), false);
+  EXPECT_FALSE(run.HasCheckpoint());
+  EXPECT_TRUE(fs::is_empty(folder.path()));
+  EXPECT_THROW(RunFolder(folder.path(), true), RunFolderBusy);
+}
+
 TEST(RunFolder, IsOneProcesss) {
   const TemporaryFolder folder;
   Begin(folder / "run");

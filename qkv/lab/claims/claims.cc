@@ -23,9 +23,10 @@ struct Entry {
 constexpr std::array kEntries = {
     Entry{"C1", internal::ReplayUnified},    Entry{"C2", internal::ReplaySeparate},
     Entry{"C3", internal::ReplaySameQk},     Entry{"C4", internal::ReplayRestriction},
-    Entry{"C5", internal::ReplayPatterns},   Entry{"C7", internal::ReplayIdentity},
-    Entry{"C8", internal::ReplayParameters}, Entry{"C9", internal::ReplaySpeed},
-    Entry{"C10", internal::ReplayObstacles}, Entry{"C12", internal::ReplaySmoothing},
+    Entry{"C5", internal::ReplayPatterns},   Entry{"C6", internal::ReplayLearning},
+    Entry{"C7", internal::ReplayIdentity},   Entry{"C8", internal::ReplayParameters},
+    Entry{"C9", internal::ReplaySpeed},      Entry{"C10", internal::ReplayObstacles},
+    Entry{"C11", internal::ReplayOneMatrix}, Entry{"C12", internal::ReplaySmoothing},
     Entry{"C13", internal::ReplaySearch},    Entry{"C14", internal::ReplayDictionary},
     Entry{"C15", internal::ReplaySpectra},   Entry{"C16", internal::ReplayVariance},
     Entry{"C17", internal::ReplayHeads},     Entry{"C18", internal::ReplayAllAtOnce},
@@ -41,6 +42,8 @@ std::string_view Name(Verdict verdict) {
       return "holds under conditions";
     case Verdict::kDoesNotHold:
       return "does not hold";
+    case Verdict::kNotMeasured:
+      return "not measured";
   }
   return "?";
 }
@@ -112,7 +115,7 @@ std::vector<Result> ReplayClaims(const Setup& setup, std::span<const std::string
   std::vector<const Entry*> wanted;
   for (const std::string& id : ids) {
     const auto found = std::ranges::find(kEntries, id, &Entry::id);
-    Require(found != kEntries.end(), "claims: expected one of C1–C5, C7–C10, C12–C18, got \"{}\"", id);
+    Require(found != kEntries.end(), "claims: expected one of C1 to C18, got \"{}\"", id);
     wanted.push_back(&*found);
   }
   const internal::Bench bench(setup);

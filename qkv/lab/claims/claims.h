@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "qkv/image/image.h"
+#include "qkv/lab/ablation_results.h"
 #include "qkv/model/checkpoint.h"
 #include "qkv/report/charts.h"
 #include "qkv/report/heatmap.h"
@@ -20,9 +21,9 @@
 
 namespace qkv::lab {
 
-enum class Verdict { kHolds, kHoldsUnderConditions, kDoesNotHold };
+enum class Verdict { kHolds, kHoldsUnderConditions, kDoesNotHold, kNotMeasured };
 
-/// "holds", "holds under conditions", "does not hold"
+/// "holds", "holds under conditions", "does not hold", "not measured"
 std::string_view Name(Verdict verdict);
 
 enum class Relation {
@@ -48,7 +49,7 @@ std::string Predicted(const Check& check);
 std::string Measured(const Check& check);
 
 struct Picture {
-  std::variant<report::LineChart, report::BarChart, report::Heatmap, report::Scatter> chart;
+  std::variant<report::LineChart, report::BarChart, report::Heatmap, report::Scatter, report::IntervalChart> chart;
   std::string caption;
 };
 
@@ -73,10 +74,11 @@ struct Setup {
   const model::Checkpoint* checkpoint = nullptr;  // trained weights, with separate queries and keys
   std::span<const image::Image> images;           // for that model; without any, ten digits are drawn
   uint64_t seed = 1;
-  bool quick = false;  // smaller sizes where a claim is about time
+  bool quick = false;                          // smaller sizes where a claim is about time
+  std::span<const AblationResults> ablations;  // what trainings came to, for C6 and C11
 };
 
-/// The claims of a text that can be replayed: "C1" … "C18" without C6 and C11, which ask for training.
+/// "C1" … "C18".
 std::span<const std::string_view> ClaimIds();
 
 /// Replays these claims in their order. `done`, when there is one, is shown each result as it comes.

@@ -107,6 +107,9 @@ Result ReplayIdentity(const Bench& bench);
 Result ReplayParameters(const Bench& bench);
 Result ReplaySpeed(const Bench& bench);
 Result ReplayObstacles(const Bench& bench);
+// training.cc
+Result ReplayLearning(const Bench& bench);
+Result ReplayOneMatrix(const Bench& bench);
 // ancestors.cc
 Result ReplaySmoothing(const Bench& bench);
 Result ReplaySearch(const Bench& bench);

@@ -1,0 +1,78 @@
+#include "cli/train_keys.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <string_view>
+
+#include "qkv/image/image.h"
+
+namespace qkv::cli {
+namespace {
+
+// "N", "X", "HxW", …: what stands for a value.
+std::string TypeName(const train::Key& key) {
+  if (!key.choices.empty()) return std::string(key.choices);
+  constexpr const char* kNames[] = {"", "N", "X", "TEXT", "HxW", "X,…"};  // in the order of Key::member's types
+  return key.name == "model" ? "MODEL" : kNames[key.member.index()];
+}
+
+// By the first image that can be read.
+std::string_view PresetFor(const train::Split& images) {
+  if (images.files.empty()) {
+    const Shape& shape = images.pixels.shape();
+    return train::PresetFor(shape[1], shape[2], static_cast<int>(shape[3]));
+  }
+  for (const std::filesystem::path& file : images.files) {
+    try {
+      const image::Image image = image::DecodeFile(file);
+      return train::PresetFor(image.height(), image.width(), image.channels() <= 2 ? 1 : 3);
+    } catch (const Error&) {  // named later, with all others
+    }
+  }
+  Fail("train: none of {} images can be read; the first is {}", images.files.size(), images.files[0].string());
+}
+
+}  // namespace
+
+void AddTrainKeys(CLI::App& command, train::Settings* settings) {
+  for (const train::Key& key : train::Keys()) {
+    const std::string name(key.name), help(key.help);
+    CLI::Option* option = nullptr;
+    if (train::IsSwitch(key)) {
+      option = command.add_flag_function(
+          fmt::format("--{0},!--no-{0}", name),
+          [settings, name](int64_t count) { (*settings)[name] = count > 0 ? "true" : "false"; }, help);
+    } else {
+      option = command.add_option_function<std::string>(
+          (name == "model" ? "-m,--" : "--") + name,
+          [settings, name](const std::string& value) { (*settings)[name] = value; }, help);
+      option->type_name(TypeName(key))->take_last();
+      option->check([&key](const std::string& text) -> std::string {
+        try {
+          train::TrainConfig ignored;
+          train::Set(key, text, "--" + std::string(key.name), &ignored);
+          return {};
+        } catch (const Error& error) {
+          return error.what();
+        }
+      });
+    }
+    option->group(std::string(key.group));
+  }
+}
+
+train::Settings GivenSettings(const std::string& file, const train::Settings& command_line) {
+  return train::Over(file.empty() ? train::Settings() : train::ReadSettings(file), command_line);
+}
+
+void ChoosePreset(const train::Dataset& dataset, bool speaks, train::Settings* given) {
+  if (given->contains("preset") || given->contains("model")) return;
+  (*given)["preset"] = PresetFor(dataset.splits.at(0));
+  if (speaks) {
+    fmt::print(stderr, "qkv: preset {} for images of this size (--preset takes another)\n", (*given)["preset"]);
+  }
+}
+
+}  // namespace qkv::cli

@@ -1,0 +1,116 @@
+#include "cli/train_teller.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <utility>
+
+#include "cli/train_curves.h"
+#include "qkv/core/file.h"
+#include "qkv/train/log.h"
+
+namespace qkv::cli {
+namespace {
+
+// Smooth enough for the eye.
+constexpr std::chrono::milliseconds kBetween{100};
+
+volatile sig_atomic_t stop_signal = 0;
+
+}  // namespace
+
+void StopOnSignals() {
+  struct sigaction action {};
+  action.sa_handler = [](int number) { stop_signal = number; };
+  action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
+  for (const int number : {SIGINT, SIGTERM, SIGUSR1}) ::sigaction(number, &action, nullptr);
+}
+
+int StopSignal() { return stop_signal; }
+
+std::string Quoted(const std::string& word) {
+  if (!word.empty() && word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                              "_-+=./,:@%") == word.npos) {
+    return word;
+  }
+  std::string quoted = "'";
+  for (const char letter : word) quoted += letter == '\'' ? std::string("'\\''") : std::string(1, letter);
+  return quoted + "'";
+}
+
+std::string CommandLine() {
+  std::ifstream arguments("/proc/self/cmdline", std::ios::binary);
+  std::string line;
+  for (std::string word; std::getline(arguments, word, '\0');) {
+    if (!line.empty()) line += ' ';
+    line += Quoted(word);
+  }
+  return line;
+}
+
+std::string CommandToRepeat() {
+  return fmt::format("cd {} && {}\n", Quoted(std::filesystem::current_path().string()), CommandLine());
+}
+
+std::string Duration(double seconds) {
+  const auto whole = static_cast<int64_t>(seconds + 0.5);
+  if (whole < 60) return fmt::format("{} s", whole);
+  if (whole < 3600) return fmt::format("{} min {:02} s", whole / 60, whole % 60);
+  return fmt::format("{} h {:02} min", whole / 3600, whole / 60 % 60);
+}
+
+TrainTeller::TrainTeller(const std::filesystem::path& folder, bool quiet, std::string of_many)
+    : folder_(folder),
+      shown_(!quiet && ::isatty(STDERR_FILENO) == 1),
+      of_many_(of_many.empty() ? of_many : of_many + "  ") {}
+
+void TrainTeller::DrawMaps(MapImages images) { maps_.emplace(folder_ / "maps", std::move(images)); }
+
+train::Observer TrainTeller::Observer() {
+  train::Observer observer;
+  observer.note = [this](const std::string& note) { Say(note); };
+  observer.reading = [this](const char* what, int64_t done, int64_t total) {
+    WriteOver(fmt::format("{}reading {}: {}/{} images", of_many_, what, done, total));
+  };
+  observer.step = [this](const train::StepReport& report) { Step(report); };
+  if (maps_) observer.evaluated = [this](const train::EvaluatedModel& model) { maps_->Draw(model); };
+  observer.evaluation = [this](const train::EvaluationReport& report) { Evaluation(report); };
+  observer.stop = [] { return stop_signal != 0; };
+  return observer;
+}
+
+void TrainTeller::Say(const std::string& text) {
+  Clear();
+  fmt::print(stderr, "qkv: {}\n", text);
+}
+
+void TrainTeller::Step(const train::StepReport& r) {
+  WriteOver(fmt::format("{}epoch {}  step {}/{}  loss {:.4f}  accuracy {:.1f} %  {:.0f} images/s  {} left", of_many_,
+                        r.epoch, r.step, r.steps, r.loss, 100 * r.accuracy, r.images_per_second,
+                        Duration(r.seconds_left)));
+}
+
+void TrainTeller::Evaluation(const train::EvaluationReport& r) {
+  if (of_many_.empty()) {
+    Clear();
+    fmt::print(stderr, "epoch {:>3}  training: loss {:.4f}, {:.2f} %  validation: loss {:.4f}, {:.2f} %{}\n", r.epoch,
+               r.train_loss, 100 * r.train_accuracy, r.loss, 100 * r.top1, r.best ? "  best" : "");
+  }
+  WriteFile(folder_ / "curves.svg", DrawCurves(train::ReadLog(folder_ / "log.jsonl"), folder_.string()));
+}
+
+void TrainTeller::WriteOver(const std::string& text) {
+  if (!shown_ || Clock::now() - drawn_ < kBetween) return;
+  drawn_ = Clock::now();
+  fmt::print(stderr, "\r\x1b[K{}", text);
+  std::fflush(stderr);
+}
+
+void TrainTeller::Clear() {
+  if (shown_ && drawn_ != Clock::time_point{}) fmt::print(stderr, "\r\x1b[K");
+}
+
+}  // namespace qkv::cli

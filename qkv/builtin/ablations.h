@@ -1,0 +1,17 @@
+// The results of bench/ablations, inside the binary: what trainings of hours came to.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace qkv::builtin {
+
+struct StoredAblation {
+  std::string_view name;  // "bench/ablations/cifar10.json"
+  std::string_view text;  // as lab::AblationResults::FromJson takes it
+};
+
+/// By name.
+std::span<const StoredAblation> Ablations();
+
+}  // namespace qkv::builtin

@@ -1,0 +1,39 @@
+// What difference a kind of attention makes: the same training, once for each variant and seed. Here is what is run;
+// ablation_results.h has what came out. Not here: training itself (train/run.h).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "qkv/train/config.h"
+
+namespace qkv::lab {
+
+/// One variant of what is compared.
+struct Arm {
+  std::string name;          // "low_rank:rank=8"
+  train::Settings settings;  // above those that all arms share
+};
+
+/// "shared", "low_rank:rank=8", "separate:qkv-bias=false": a kind of attention, then keys of train::Keys() with values.
+/// Where `shared` and the text leave open a rank that the kind needs, it is half a head's width for low_rank and a
+/// whole one for symmetric, and the name says so. Throws Error for what is no arm, and for keys in which runs that are
+/// compared may not differ (seed, model, preset, val-fraction).
+Arm ParseArm(std::string_view text, const train::Settings& shared);
+
+/// What all arms have equally much of.
+enum class Budget {
+  kSteps,       // steps, whatever they cost
+  kParameters,  // steps, and parameters: the MLP is as wide as makes up for those that attention has not
+  kFlops,       // multiply-adds of the forward passes: steps are more where an image costs less
+};
+
+/// The configuration of a run: `shared`, the arm's settings, the seed, and what the budget changes, compared with the
+/// first arm. `images`: how many the training has. Throws Error as train::Resolve and train::NewModel, and where no
+/// width of the MLP makes up for the parameters.
+train::TrainConfig ConfigOf(const train::Settings& shared, const Arm& arm, const Arm& first, Budget budget,
+                            int64_t seed, const std::vector<std::string>& classes, int64_t images);
+
+}  // namespace qkv::lab

@@ -1,0 +1,282 @@
+// C6 and C11: what training makes of the projections, and of one matrix in place of two. Theory is replayed; whether it
+// costs accuracy is told from the stored results of `qkv ablate`, which take hours.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "qkv/algebra/projection.h"
+#include "qkv/core/arena.h"
+#include "qkv/inspect/heads.h"
+#include "qkv/lab/ablation_report.h"
+#include "qkv/lab/claims/replay.h"
+#include "qkv/nn/attention_gradient.h"
+
+namespace qkv::lab::internal {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr const char* kSeparate = "separate";
+
+// One layer of attention, small enough for differences of every weight.
+class SmallLayer {
+ public:
+  static constexpr int64_t kN = 6, kD = 8, kH = 2, kE = 3;
+
+  explicit SmallLayer(Rng& rng)
+      : x_(Normal({1, kN, kD}, rng)), dy_(Normal({kN, kD}, rng)), weights_(Normal({kSize}, rng, 0.5)) {}
+
+  // <dy, y>
+  double Loss() {
+    Forward();
+    double sum = 0;
+    for (int64_t i = 0; i < y_.size(); ++i) sum += dy_[i] * y_[i];
+    return sum;
+  }
+  Tensor<double> Gradient() {
+    Forward();
+    Tensor<double> gradient({kSize}), dx({1, kN, kD});
+    nn::AttentionBackward<double>(kN, Parameters<const double>(weights_.data()), Settings(), cache_, dy_, dx.view(),
+                                  Parameters<double>(gradient.data()), arena_);
+    return gradient;
+  }
+  // By central differences; h balances h² of the formula's error against 2⁻⁵² / h of rounding.
+  Tensor<double> Differences() {
+    constexpr double kStep = 1e-5;
+    Tensor<double> differences({kSize});
+    for (int64_t i = 0; i < kSize; ++i) {
+      const double w = weights_[i];
+      weights_[i] = w + kStep;
+      const double above = Loss();
+      weights_[i] = w - kStep;
+      const double below = Loss();
+      weights_[i] = w;
+      differences[i] = (above - below) / (2 * kStep);
+    }
+    return differences;
+  }
+
+  static constexpr int64_t kHeads = kH * kE;                               // outputs of a projection
+  static constexpr int64_t kBias = 3 * kHeads * kD;                        // where the biases begin: of Q, K and V
+  static constexpr int64_t kSize = kBias + 3 * kHeads + kD * kHeads + kD;  // and the output projection
+
+ private:
+  template <typename T>
+  static nn::AttentionParameters<T> Parameters(T* p) {
+    nn::AttentionParameters<T> parameters;
+    parameters.query_key_value = {View<T>(p, {3 * kHeads, kD}), View<T>(p + kBias, {3 * kHeads})};
+    T* const out = p + kBias + 3 * kHeads;
+    parameters.projection = {View<T>(out, {kD, kHeads}), View<T>(out + kD * kHeads, {kD})};
+    return parameters;
+  }
+  static nn::AttentionSettings Settings() { return {.heads = kH, .head_width = kE}; }
+  void Forward() {
+    arena_.Reset();
+    nn::AttentionForward<double>(x_, kN, Parameters<const double>(weights_.data()), Settings(), {}, y_.view(), cache_,
+                                 arena_);
+  }
+
+  Matrix x_, dy_, weights_, y_ = Matrix({kN, kD});
+  nn::AttentionCache<double> cache_;
+  Arena arena_;
+};
+
+double Greatest(std::span<const double> values) {
+  double greatest = 0;
+  for (const double x : values) greatest = std::max(greatest, std::abs(x));
+  return greatest;
+}
+
+View<const double> AsRow(const Tensor<double>& values) { return {values.data(), {1, values.size()}}; }
+
+// a + factor b
+Matrix Sum(const Matrix& a, const Matrix& b, double factor) {
+  Matrix sum(a.shape());
+  for (int64_t i = 0; i < a.size(); ++i) sum[i] = a[i] + factor * b[i];
+  return sum;
+}
+
+Matrix Transposed(const Matrix& m) {
+  Matrix t({m.dim(1), m.dim(0)});
+  for (int64_t i = 0; i < m.dim(0); ++i) {
+    for (int64_t j = 0; j < m.dim(1); ++j) t[j * m.dim(0) + i] = m[i * m.dim(1) + j];
+  }
+  return t;
+}
+
+// What one interval says of a difference of accuracies.
+enum class Finding { kWorse, kOpen, kBetter };
+
+Finding FindingOf(const Interval& difference) {
+  if (difference.mean + difference.half < 0) return Finding::kWorse;
+  return difference.mean - difference.half > 0 ? Finding::kBetter : Finding::kOpen;
+}
+
+// What all stored results say of one arm against another.
+struct Findings {
+  int64_t worse = 0, open = 0, better = 0;
+  std::string words;  // "On cifar10 shared − separate is +0.12 ± 0.42 points: left open. …"
+  std::vector<Check> checks;
+
+  bool any() const { return worse + open + better > 0; }
+};
+
+Findings Compare(const Bench& bench, std::string_view arm, std::string_view other) {
+  Findings findings;
+  for (const AblationResults& results : bench.setup().ablations) {
+    for (const std::string& data : results.Data()) {
+      const Interval difference = Difference(results, data, arm, other);
+      if (std::isnan(difference.mean)) continue;
+      const Finding finding = FindingOf(difference);
+      ++(finding == Finding::kWorse ? findings.worse : finding == Finding::kOpen ? findings.open : findings.better);
+      findings.words += fmt::format("On {} {} − {} is {} points: {}. ", data, arm, other, Percent(difference, true),
+                                    finding == Finding::kWorse  ? "worse"
+                                    : finding == Finding::kOpen ? "left open"
+                                                                : "better");
+      findings.checks.push_back({fmt::format("{}: {} − {}, accuracy", data, arm, other), Relation::kObserved, kNan,
+                                 100 * difference.mean, 0, "points"});
+    }
+  }
+  return findings;
+}
+
+// How the stored results were made: they say nothing of other sizes.
+std::string CaveatsOf(const Bench& bench) {
+  std::string words;
+  for (const AblationResults& results : bench.setup().ablations) {
+    words += fmt::format("{}: {} of {} runs", results.title, results.runs.size(), results.planned);
+    for (const auto& [name, value] : results.facts) {
+      if (name == "Model" || name == "Training" || name == "Equal") words += fmt::format("; {}: {}", name, value);
+    }
+    words += ". ";
+  }
+  return words;
+}
+
+void AddResults(const Bench& bench, Result* result) {
+  for (const AblationResults& results : bench.setup().ablations) {
+    for (const std::string& data : results.Data()) {
+      const std::vector<ArmSummary> arms = Summarise(results, data);
+      result->tables.push_back(AccuracyTable(arms, fmt::format("{}: differences to {}", data, results.arms[0])));
+      if (std::ranges::any_of(arms, [](const ArmSummary& arm) { return std::isfinite(arm.difference.mean); })) {
+        result->pictures.push_back(
+            {DifferenceChart(arms, data), "Means of paired differences, with intervals of 95 %."});
+      }
+    }
+  }
+}
+
+std::string WhereFrom(const Bench& bench) {
+  if (bench.setup().ablations.empty()) return "; no results of `qkv ablate` are there";
+  std::string words = "; stored results of `qkv ablate`";
+  for (const AblationResults& results : bench.setup().ablations) words += fmt::format(" ({})", results.title);
+  return words;
+}
+
+}  // namespace
+
+Result ReplayLearning(const Bench& bench) {
+  Rng rng(bench.seed());
+  SmallLayer layer(rng);
+  const Tensor<double> gradient = layer.Gradient(), differences = layer.Differences();
+  const std::span<const double> all = gradient.span();
+  const auto biases = all.subspan(SmallLayer::kBias);
+  const double difference = MaxDifference(AsRow(gradient), AsRow(differences)) / Greatest(all);
+  const double of_queries = Greatest(biases.subspan(0, SmallLayer::kHeads)),
+               of_keys = Greatest(biases.subspan(SmallLayer::kHeads, SmallLayer::kHeads));
+  Result result{
+      .title = "Learned, and separation helps",
+      .claim = "The projections are learned by backpropagation, and separation helps classification and detection.",
+      .run =
+          fmt::format("gradients of a layer of {} heads of {} on {} tokens in double precision, by backpropagation and "
+                      "by differences of every weight{}",
+                      SmallLayer::kH, SmallLayer::kE, SmallLayer::kN, WhereFrom(bench)),
+      // Central differences of step 1e-5: 1e-10 of the third derivative, and as much of rounding.
+      .checks = {{"backpropagation against differences, relative", Relation::kAtMost, 0, difference, 1e-7},
+                 {"gradient of b_K / that of b_Q", Relation::kAtMost, 0, of_keys / of_queries,
+                  Rounding(100, SmallLayer::kN * SmallLayer::kD, 1)}},
+      .tables = {},
+      .pictures = {}};
+  result.reason =
+      "All three projections get gradients from any loss, and nothing tells one what to become; the keys' bias alone "
+      "gets "
+      "none, since softmax does not see it. ";
+  const Findings shared = Compare(bench, "shared", kSeparate);
+  if (!shared.any()) {
+    result.verdict = Verdict::kNotMeasured;
+    result.reason += "Whether separation then helps is a question to trainings, of which no results are stored here.";
+    return result;
+  }
+  result.verdict = shared.worse > 0 ? Verdict::kHoldsUnderConditions : Verdict::kDoesNotHold;
+  result.reason += shared.words;
+  for (const char* arm : {"unified", "shared_kv"}) {
+    const Findings more = Compare(bench, arm, kSeparate);
+    result.reason += more.words;
+    result.checks.insert(result.checks.end(), more.checks.begin(), more.checks.end());
+  }
+  result.checks.insert(result.checks.end(), shared.checks.begin(), shared.checks.end());
+  result.reason += shared.worse == 0 ? "So no help of separate queries and keys is to be seen in these trainings. "
+                                     : fmt::format("So separate queries and keys help in {} of {} tasks here. ",
+                                                   shared.worse, shared.worse + shared.open + shared.better);
+  result.reason += "Small models, trained briefly; detection was not tried. " + CaveatsOf(bench);
+  AddResults(bench, &result);
+  return result;
+}
+
+Result ReplayOneMatrix(const Bench& bench) {
+  // One head of E features on D; a loss <G, M>, so that G is the gradient of M.
+  constexpr int64_t kD = 8, kE = 3;
+  constexpr double kRate = 0.1;
+  Rng rng(bench.seed());
+  const Matrix q = Normal({kE, kD}, rng), k = Normal({kE, kD}, rng), g = Normal({kD, kD}, rng);
+  const Matrix m = Multiply(Transposed(q), k);
+  // A step on the two: dW_Q = W_K Gᵀ, dW_K = W_Q G.
+  const Matrix q_next = Sum(q, Multiply(k, Transposed(g)), -kRate), k_next = Sum(k, Multiply(q, g), -kRate);
+  const Matrix of_two = Multiply(Transposed(q_next), k_next);
+  const Matrix gkk = Multiply(g, Multiply(Transposed(k), k)), qqg = Multiply(Multiply(Transposed(q), q), g);
+  const Matrix second = Multiply(Multiply(g, Transposed(k)), Multiply(q, g));
+  const Matrix predicted = Sum(Sum(Sum(m, gkk, -kRate), qqg, -kRate), second, kRate * kRate);
+  const Matrix of_one = Sum(m, g, -kRate);
+  Matrix identity({kD, kD});
+  for (int64_t i = 0; i < kD; ++i) identity[i * kD + i] = 1;
+  const double magnitude = Norm(q) * Norm(k) + kRate * Norm(g) * (Norm(q) * Norm(q) + Norm(k) * Norm(k)) +
+                           kRate * kRate * Norm(g) * Norm(g) * Norm(q) * Norm(k);
+  Result result{
+      .title = "Does one matrix train worse?",
+      .claim = "One matrix in place of two may train worse: the text leaves it open.",
+      .run = fmt::format(
+          "a step of gradient descent of size {} on W_Q and W_K ({}×{}), and on M = W_QᵀW_K, from the same M "
+          "and for the same gradient of M{}",
+          kRate, kE, kD, WhereFrom(bench)),
+      .checks = {{"M of W_Q, W_K after the step: difference to M − η(G W_KᵀW_K + W_QᵀW_Q G) + η² G W_KᵀW_Q G",
+                  Relation::kAtMost, 0, MaxDifference(of_two, predicted), Rounding(6, kD, magnitude)},
+                 {"its rank", Relation::kEquals, kE, static_cast<double>(inspect::MeasureCircuit(q_next, k_next).rank)},
+                 {"rank of M − ηG, one matrix", Relation::kEquals, kD,
+                  static_cast<double>(inspect::MeasureCircuit(identity, of_one).rank)}},
+      .tables = {},
+      .pictures = {}};
+  result.reason =
+      "It trains otherwise: a step on two factors moves M by G weighted with W_KᵀW_K and W_QᵀW_Q, so strong directions "
+      "learn faster, and its rank stays that of a head; a step on M moves it by G, along all directions alike. ";
+  const Findings found = Compare(bench, "merged", kSeparate);
+  const Findings plain = Compare(bench, "merged", "separate:qkv-bias=false");
+  if (!found.any() && !plain.any()) {
+    result.verdict = Verdict::kNotMeasured;
+    result.reason += "Whether that is worse is a question to trainings, of which no results are stored here.";
+    return result;
+  }
+  result.verdict = found.worse + plain.worse > 0 ? Verdict::kHoldsUnderConditions : Verdict::kDoesNotHold;
+  result.reason += found.words + plain.words;
+  for (const Findings* findings : {&found, &plain}) {
+    result.checks.insert(result.checks.end(), findings->checks.begin(), findings->checks.end());
+  }
+  result.reason +=
+      "An arm's merged heads have D×D numbers each, so more of them and a larger cost; learning rate and decay are "
+      "those "
+      "that suit two matrices. Small models, trained briefly. " +
+      CaveatsOf(bench);
+  AddResults(bench, &result);
+  return result;
+}
+
+}  // namespace qkv::lab::internal

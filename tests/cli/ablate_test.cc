@@ -1,0 +1,226 @@
+// qkv ablate as its users run it: what it writes, that it goes on where it was stopped, and what it refuses.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <map>
+
+#include "tests/cli/program.h"
+#include "tests/cli/training.h"
+
+namespace qkv {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Ablate : public testing::Test {
+ protected:
+  Ablate() {
+    DrawImages(folder_ / "data/train", 12, 1);
+    DrawImages(folder_ / "data/val", 6, 2);
+  }
+  // A run is six steps of a model of a few thousand parameters.
+  std::string Arguments(const std::string& output, const std::string& more) const {
+    return fmt::format(
+        "ablate {} -o {} --preset vit-digits --image-size 8 --patch-size 4 --width 16 --depth 2 --heads 2 --batch 12 "
+        "--epochs 2 --warmup-epochs 0 --save-steps 1 --threads 1 {}",
+        (folder_ / "data").string(), (folder_ / output).string(), more);
+  }
+  std::string Text(const std::string& file) const { return ReadFile(folder_ / file); }
+
+  // runs.csv, by "arm seed" and column.
+  std::map<std::string, std::map<std::string, std::string>> Runs(const std::string& output) const {
+    std::istringstream text(Text(output + "/runs.csv"));
+    const auto fields = [](const std::string& line) {
+      std::vector<std::string> words;
+      std::istringstream in(line);
+      for (std::string word; std::getline(in, word, ',');) words.push_back(word);
+      return words;
+    };
+    std::string line;
+    std::getline(text, line);
+    const std::vector<std::string> names = fields(line);
+    std::map<std::string, std::map<std::string, std::string>> runs;
+    while (std::getline(text, line)) {
+      const std::vector<std::string> values = fields(line);
+      auto& run = runs[values.at(1) + " " + values.at(2)];
+      for (size_t i = 0; i < values.size(); ++i) run[names.at(i)] = values[i];
+    }
+    return runs;
+  }
+
+  const TemporaryFolder folder_;
+};
+
+TEST_F(Ablate, ComparesArmsAndTakesMore) {
+  const std::string arms = "--arms separate,shared,gaussian,low_rank ";
+  const Said said = Qkv(Arguments("out", arms + "--seeds 2"));
+  ASSERT_EQ(said.exit_code, 0) << said.err;
+  for (const char* part : {"separate", "shared", "gaussian", "low_rank:rank=4", "difference", "±", "symmetry"}) {
+    EXPECT_TRUE(Contains(said.out, part)) << part << said.out;
+  }
+  EXPECT_TRUE(Contains(said.err, "8 of 8 runs have ended")) << said.err;
+  const auto runs = Runs("out");
+  EXPECT_EQ(runs.size(), 8u);
+  EXPECT_EQ(runs.at("shared 0").at("symmetry"), "1") << "one weight for both: M is symmetric";
+  EXPECT_LT(std::stod(runs.at("separate 0").at("symmetry")), 0.9);
+  EXPECT_LE(std::stod(runs.at("low_rank:rank=4 1").at("effective_rank")), 4);
+  EXPECT_EQ(runs.at("gaussian 0").at("symmetry"), "");
+  EXPECT_EQ(runs.at("separate 1").at("steps"), "6");
+
+  EXPECT_TRUE(Contains(Text("out/report.md"), "| low"));
+  EXPECT_TRUE(Contains(Text("out/accuracy.svg"), "gaussian"));
+  EXPECT_TRUE(Contains(Text("out/arms.csv"), "data,low_rank:rank=4,2,"));
+  const std::string page = Text("out/report.html");
+  size_t pictures = 0;
+  for (size_t at = page.find("<svg"); at != page.npos; at = page.find("<svg", at + 1)) ++pictures;
+  EXPECT_EQ(pictures, 2u) << "accuracies, differences";
+  const io::Json results = io::Json::parse(Text("out/results.json"));
+  EXPECT_EQ(results["arms"][3], "low_rank:rank=4");
+  EXPECT_EQ(results["runs"].size(), 8u);
+  for (const auto& [arm, speed] : results["speeds"].items()) {
+    EXPECT_GT(speed["training"], 0) << arm;
+    EXPECT_GT(speed["inference"], 0) << arm;
+  }
+
+  // Each run is a model, as any other.
+  const Said info = Qkv("info --json -m " + (folder_ / "out/runs/shared,seed=0").string());
+  EXPECT_EQ(info.exit_code, 0) << info.err;
+
+  // A seed more: what is there is not trained again.
+  const fs::file_time_type before = fs::last_write_time(folder_ / "out/runs/separate,seed=1/log.jsonl");
+  const Said more = Qkv(Arguments("out", arms + "--seeds 3"));
+  ASSERT_EQ(more.exit_code, 0) << more.err;
+  EXPECT_FALSE(Contains(more.err, "seed 1:")) << more.err;
+  EXPECT_TRUE(Contains(more.err, "separate, seed 2: ")) << more.err;
+  EXPECT_EQ(fs::last_write_time(folder_ / "out/runs/separate,seed=1/log.jsonl"), before);
+
+  // As if it had been asked for at once.
+  ASSERT_EQ(Qkv(Arguments("at-once", arms + "--seeds 3")).exit_code, 0);
+  EXPECT_EQ(Runs("out"), Runs("at-once"));
+}
+
+TEST_F(Ablate, ProcessesShareTheRuns) {
+  const std::string arms = "--arms separate,unified,merged --seeds 2 ";
+  ASSERT_EQ(Qkv(Arguments("alone", arms)).exit_code, 0);
+  const Said said = Qkv(Arguments("together", arms + "--processes 3"));
+  ASSERT_EQ(said.exit_code, 0) << said.err;
+  EXPECT_EQ(Runs("alone"), Runs("together"));
+  for (const char* run : {"separate, seed 0:", "unified, seed 0:", "merged, seed 1:"}) {
+    EXPECT_EQ(said.err.find(run), said.err.rfind(run)) << run << " was trained twice\n" << said.err;
+  }
+}
+
+TEST_F(Ablate, KilledAnywhereItGoesOn) {
+  const std::string more = "--arms separate,shared --seeds 2 --epochs 6";
+  ASSERT_EQ(Qkv(Arguments("whole", more)).exit_code, 0);
+  Rng rng(7);
+  int kills = 0, within = 0;
+  for (int tries = 0; tries < 400; ++tries) {
+    const double seconds = kills < 12 ? rng.Uniform() * (0.1 + 0.01 * tries) : 600;
+    const Said said = Qkv(Arguments("killed", more), fmt::format("timeout -s KILL {:.3f}", seconds));
+    if (said.exit_code == 0) break;
+    ASSERT_EQ(said.exit_code, 137) << said.err;
+    ++kills;
+    for (const char* run : {"separate,seed=0", "shared,seed=0", "separate,seed=1", "shared,seed=1"}) {
+      const fs::path folder = folder_ / "killed/runs" / run;
+      within += fs::exists(folder / "checkpoint") && !fs::exists(folder / "result.json");
+    }
+  }
+  EXPECT_GE(kills, 3);
+  EXPECT_GE(within, 1) << "no kill was in the middle of a run";
+  EXPECT_EQ(Runs("whole"), Runs("killed"));
+}
+
+TEST_F(Ablate, EndsAndSavesOnASignal) {
+  for (const char* processes : {"1", "2"}) {
+    const std::string output = std::string("stopped-") + processes;
+    const std::string arguments =
+        Arguments(output, std::string("--arms separate,shared --seeds 1 --epochs 400 --processes ") + processes);
+    const fs::path when = folder_ / output / "runs/separate,seed=0/checkpoint", err = folder_ / "err";
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const std::string command = "exec " QKV_PROGRAM " " + arguments + " 2>" + err.string();
+      ::execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
+      ::_exit(127);
+    }
+    int status = 0;
+    while (!fs::exists(when) && ::waitpid(child, &status, WNOHANG) == 0) ::usleep(1000);
+    ::kill(child, SIGTERM);
+    ::waitpid(child, &status, 0);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGTERM) << ReadFile(err);
+    EXPECT_TRUE(Contains(ReadFile(err), "the same command goes on")) << ReadFile(err);
+    EXPECT_FALSE(fs::exists(folder_ / output / "runs/separate,seed=0/result.json"));
+    // No process is left that holds a run.
+    for (const fs::directory_entry& run : fs::directory_iterator(folder_ / output / "runs")) {
+      EXPECT_EQ(std::system(("flock -n '" + run.path().string() + "' true").c_str()), 0) << run.path();
+    }
+  }
+}
+
+TEST_F(Ablate, EqualParametersAndMultiplyAdds) {
+  const Said parameters = Qkv(Arguments("parameters", "--arms separate,unified --seeds 1 --equal parameters"));
+  ASSERT_EQ(parameters.exit_code, 0) << parameters.err;
+  const auto equal = Runs("parameters");
+  // A unit of the MLP has 2·16 + 1 parameters in each of two blocks; half of that is as near as it can be.
+  EXPECT_NEAR(std::stod(equal.at("separate 0").at("parameters")), std::stod(equal.at("unified 0").at("parameters")),
+              33);
+
+  const Said flops = Qkv(Arguments("flops", "--arms separate,unified --seeds 1 --equal flops"));
+  ASSERT_EQ(flops.exit_code, 0) << flops.err;
+  const auto work = Runs("flops");
+  const auto total = [&](const char* run) {
+    return std::stod(work.at(run).at("steps")) * std::stod(work.at(run).at("flops"));
+  };
+  EXPECT_GT(std::stod(work.at("unified 0").at("steps")), std::stod(work.at("separate 0").at("steps")));
+  EXPECT_NEAR(total("separate 0"), total("unified 0"), std::stod(work.at("unified 0").at("flops")) / 2);
+
+  const Said other = Qkv(Arguments("flops", "--arms unified,separate --seeds 1 --equal flops"));
+  EXPECT_EQ(other.exit_code, 1) << "budgets are those of another first arm";
+  EXPECT_TRUE(Contains(other.err, "another comparison")) << other.err;
+}
+
+TEST_F(Ablate, ARunThatFailsIsNamedAndTheOthersEnd) {
+  const fs::path taken = folder_ / "out/runs/separate,seed=0";
+  fs::create_directories(taken);
+  WriteFile(taken / "letter.txt", "somebody's");
+  const Said said = Qkv(Arguments("out", "--arms separate,shared --seeds 1"));
+  EXPECT_EQ(said.exit_code, 1) << said.err;
+  EXPECT_TRUE(Contains(said.err, "separate, seed 0: folder " + taken.string() + " is not empty")) << said.err;
+  EXPECT_TRUE(Contains(said.err, "1 of 2 runs are missing")) << said.err;
+  EXPECT_EQ(Runs("out").size(), 1u);
+  EXPECT_TRUE(Contains(Text("out/report.md"), "1 of 2 ended"));
+  fs::remove(taken / "letter.txt");
+  EXPECT_EQ(Qkv(Arguments("out", "--arms separate,shared --seeds 1")).exit_code, 0);
+}
+
+TEST_F(Ablate, RefusesWhatCannotBeCompared) {
+  for (const auto& [more, named] : {std::pair<std::string, std::string>{"--arms separate,sepparate", "sepparate"},
+                                    {"--arms separate,separate", "twice"},
+                                    {"--arms low_rank,low_rank:rank=4", "twice"},
+                                    {"--arms low_rank:rnak=2", "rank"},
+                                    {"--arms low_rank:rank", "KEY=VALUE"},
+                                    {"--arms separate,merged:qk-norm=true", "norm"},
+                                    {"--attention shared", "--arms"},
+                                    {"--seed 3", "--seeds"}}) {
+    const Said said = Qkv(Arguments("refused", more));
+    EXPECT_EQ(said.exit_code, 1) << more << said.err;
+    EXPECT_TRUE(Contains(said.err, named)) << said.err;
+  }
+  EXPECT_FALSE(fs::exists(folder_ / "refused")) << "nothing was begun";
+
+  ASSERT_EQ(Qkv(Arguments("out", "--arms separate --seeds 1")).exit_code, 0);
+  const Said other = Qkv(Arguments("out", "--arms separate --seeds 1 --lr 1e-2"));
+  EXPECT_EQ(other.exit_code, 1);
+  EXPECT_TRUE(Contains(other.err, "lr was")) << other.err;
+  // How the machine is used may change, what is learned from may not.
+  EXPECT_EQ(Qkv(Arguments("out", "--arms separate --seeds 1 --threads 2 --log-steps 5")).exit_code, 0);
+  DrawImages(folder_ / "data/train", 13, 1);
+  const Said data = Qkv(Arguments("out", "--arms separate,shared --seeds 1"));
+  EXPECT_EQ(data.exit_code, 1);
+  EXPECT_TRUE(Contains(data.err, "another comparison")) << data.err;
+}
+
+}  // namespace
+}  // namespace qkv

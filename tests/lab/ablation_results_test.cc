@@ -1,0 +1,95 @@
+// What a few results say together, and the file that keeps them.
+#include "qkv/lab/ablation_results.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "qkv/core/error.h"
+
+namespace qkv::lab {
+namespace {
+
+const RunResult kRun = {.data = "photos",
+                        .arm = "low_rank:rank=4",
+                        .seed = 3,
+                        .top1 = 0.625,
+                        .loss = 1.5,
+                        .train_top1 = 0.75,
+                        .steps = 120,
+                        .parameters = 12345,
+                        .flops = 1e7,
+                        .symmetry = NAN,
+                        .effective_rank = 4.5,
+                        .rank99 = 6};
+
+AblationResults SomeResults() {
+  AblationResults results{.title = "Kinds of attention on \"photos\"",
+                          .facts = {{"Equal", "steps"}, {"Machine", "2 threads"}},
+                          .arms = {"a", "none", "b"},
+                          .planned = 9,
+                          .runs = {},
+                          .speeds = {{"a", {.training = 100, .inference = 300}}}};
+  for (const auto& [arm, seed, top1] : {std::tuple<const char*, int64_t, double>{"b", 1, 0.62},
+                                        {"a", 0, 0.5},
+                                        {"a", 1, 0.6},
+                                        {"b", 0, 0.54},
+                                        {"b", 2, 0.9}}) {
+    results.runs.push_back({.data = "photos", .arm = arm, .seed = seed, .top1 = top1});
+  }
+  results.runs.push_back({.data = "letters", .arm = "b", .seed = 0, .top1 = 0.25});
+  return results;
+}
+
+TEST(RunResult, IsReadAsItWasWritten) {
+  const RunResult read = RunResult::FromJson(kRun.ToJson(), "here");
+  EXPECT_EQ(read.ToJson(), kRun.ToJson());
+  EXPECT_EQ(read.arm, kRun.arm);
+  EXPECT_EQ(read.seed, 3);
+  EXPECT_EQ(read.top1, 0.625);
+  EXPECT_EQ(read.parameters, 12345);
+  EXPECT_TRUE(std::isnan(read.symmetry));
+  for (const char* wrong : {"{}", "[", "[]", "null"}) EXPECT_THROW(RunResult::FromJson(wrong, "here"), Error) << wrong;
+}
+
+TEST(AblationResults, AreReadAsTheyWereWritten) {
+  const AblationResults results = SomeResults();
+  const AblationResults read = AblationResults::FromJson(results.ToJson(), "here");
+  EXPECT_EQ(read.ToJson(), results.ToJson());
+  EXPECT_EQ(read.title, results.title);
+  EXPECT_EQ(read.facts, results.facts);
+  EXPECT_EQ(read.arms, results.arms);
+  EXPECT_EQ(read.planned, 9);
+  EXPECT_EQ(read.runs.size(), 6u);
+  EXPECT_EQ(read.speeds.at("a").inference, 300);
+  EXPECT_EQ(read.Data(), (std::vector<std::string>{"photos", "letters"}));
+  for (const char* wrong : {"{}", "[", "[]", R"({"title": 3})"}) {
+    EXPECT_THROW(AblationResults::FromJson(wrong, "here"), Error) << wrong;
+  }
+}
+
+TEST(Summarise, PairsSeedsWithTheFirstArm) {
+  const AblationResults results = SomeResults();
+  const std::vector<ArmSummary> summaries = Summarise(results, "photos");
+  ASSERT_EQ(summaries.size(), 2u);
+  EXPECT_DOUBLE_EQ(summaries[0].top1.mean, 0.55);
+  EXPECT_TRUE(std::isnan(summaries[0].difference.mean));
+  EXPECT_EQ(summaries[1].runs[2]->seed, 2);
+  EXPECT_NEAR(summaries[1].difference.mean, 0.03, 1e-12);  // 0.04 and 0.02; seed 2 has nothing to be paired with
+  EXPECT_NEAR(summaries[1].difference.half, 12.706204736 * 0.01, 1e-9);
+
+  const std::vector<ArmSummary> other = Summarise(results, "letters");
+  ASSERT_EQ(other.size(), 1u);
+  EXPECT_EQ(other[0].top1.mean, 0.25);
+  EXPECT_TRUE(std::isnan(other[0].difference.mean)) << "the first arm has no run there";
+  EXPECT_TRUE(Summarise(results, "nothing").empty());
+}
+
+TEST(Difference, IsOfAnyTwoArms) {
+  const AblationResults results = SomeResults();
+  EXPECT_NEAR(Difference(results, "photos", "a", "b").mean, -0.03, 1e-12);
+  EXPECT_TRUE(std::isnan(Difference(results, "photos", "a", "none").mean));
+}
+
+}  // namespace
+}  // namespace qkv::lab

@@ -1,0 +1,91 @@
+// Ablations without training: what an arm is, and what equal budgets are.
+#include "qkv/lab/ablation.h"
+
+#include <gtest/gtest.h>
+
+#include "qkv/core/error.h"
+#include "qkv/model/tensor_table.h"
+#include "qkv/train/start.h"
+
+namespace qkv::lab {
+namespace {
+
+const std::vector<std::string> kClasses = {"a", "b", "c"};
+const train::Settings kShared = {{"image-size", "32"}, {"patch-size", "8"}, {"width", "96"}, {"depth", "3"},
+                                 {"heads", "3"},       {"batch", "50"},     {"epochs", "4"}, {"warmup-epochs", "0"}};
+
+model::VitConfig ModelOf(const train::TrainConfig& config) {
+  return train::NewModel(config, kClasses).description.config;
+}
+
+Arm Parse(std::string_view text) { return ParseArm(text, kShared); }
+
+TEST(Arm, IsAKindAndKeys) {
+  const Arm plain = Parse("shared"), more = Parse("separate:qkv-bias=false:init=mimetic");
+  EXPECT_EQ(plain.settings, (train::Settings{{"attention", "shared"}}));
+  EXPECT_EQ(more.name, "separate:qkv-bias=false:init=mimetic");
+  EXPECT_EQ(more.settings, (train::Settings{{"attention", "separate"}, {"init", "mimetic"}, {"qkv-bias", "false"}}));
+  for (const char* wrong : {"", "shard", "separate:bias=false", "low_rank:rank=x", "low_rank:rank", "separate:seed=1",
+                            "separate:model=vit", "separate:val-fraction=0.2", "separate:attention=shared"}) {
+    EXPECT_THROW(Parse(wrong), Error) << wrong;
+  }
+}
+
+TEST(Arm, ARankThatIsNeededIsSaid) {
+  EXPECT_EQ(Parse("low_rank").name, "low_rank:rank=16");  // heads are 96 / 3 wide
+  EXPECT_EQ(Parse("symmetric").name, "symmetric:rank=32");
+  EXPECT_EQ(Parse("low_rank:heads=6").name, "low_rank:heads=6:rank=8");
+  EXPECT_EQ(Parse("low_rank:rank=5").name, "low_rank:rank=5");
+  EXPECT_EQ(Parse("low_rank").settings.at("rank"), "16");
+  EXPECT_FALSE(Parse("positional").settings.contains("rank"));
+}
+
+TEST(Budget, OfStepsChangesNothingButTheSeed) {
+  const Arm first = Parse("separate"), arm = Parse("shared");
+  const train::TrainConfig config = ConfigOf(kShared, arm, first, Budget::kSteps, 7, kClasses, 1000);
+  EXPECT_EQ(config.attention, "shared");
+  EXPECT_EQ(config.seed, 7);
+  EXPECT_EQ(config.epochs, 4);
+  EXPECT_EQ(config.mlp_ratio, train::TrainConfig().mlp_ratio);
+}
+
+TEST(Budget, OfParametersIsMadeUpByTheMlp) {
+  const Arm first = Parse("separate");
+  const int64_t wanted =
+      model::Parameters(ModelOf(ConfigOf(kShared, first, first, Budget::kParameters, 0, kClasses, 1000)));
+  for (const char* name : {"shared", "unified", "merged", "low_rank:rank=4", "gaussian", "separate:qkv-bias=false"}) {
+    const Arm arm = Parse(name);
+    const train::TrainConfig config = ConfigOf(kShared, arm, first, Budget::kParameters, 0, kClasses, 1000);
+    // The MLP grows by 2 · 96 + 1 parameters in each of three blocks: half of that is as near as it can be.
+    EXPECT_NEAR(model::Parameters(ModelOf(config)), wanted, 290) << name;
+  }
+}
+
+TEST(Budget, OfParametersOfAGatedMlpIsAsNearAsItsSteps) {
+  train::Settings gated = kShared;
+  gated["mlp"] = "swiglu";
+  const Arm first = Parse("separate"), arm = Parse("unified");
+  const auto count = [&](const Arm& of) {
+    return model::Parameters(ModelOf(ConfigOf(gated, of, first, Budget::kParameters, 0, kClasses, 1000)));
+  };
+  EXPECT_NEAR(count(arm), count(first), 16 * 290 * 3 / 2);  // 16 hidden units of three weights each at a time
+}
+
+TEST(Budget, OfParametersThatNoMlpCanMakeUpFor) {
+  EXPECT_THROW(
+      ConfigOf(kShared, Parse("separate"), Parse("unified:mlp-ratio=0.1"), Budget::kParameters, 0, kClasses, 1000),
+      Error);
+}
+
+TEST(Budget, OfMultiplyAddsIsMadeUpBySteps) {
+  const Arm first = Parse("separate");
+  for (const char* name : {"shared", "merged", "gaussian"}) {
+    const train::TrainConfig config = ConfigOf(kShared, Parse(name), first, Budget::kFlops, 0, kClasses, 1000);
+    const double a_step = model::Flops(ModelOf(config)),
+                 first_step = model::Flops(ModelOf(ConfigOf(kShared, first, first, Budget::kSteps, 0, kClasses, 1000)));
+    EXPECT_NEAR(static_cast<double>(config.steps) * a_step, 80 * first_step, 0.5 * a_step) << name;
+  }
+}
+
+}  // namespace
+}  // namespace qkv::lab
