@@ -20,7 +20,7 @@ void ModelOptions::AddModel(CLI::App& command) {
       ->type_name("MODEL");
 }
 
-void ModelOptions::AddCompute(CLI::App& command) {
+void ModelOptions::AddPrecision(CLI::App& command) {
   command
       .add_option("--dtype", dtype,
                   "Precision of the linear layers and attention's products; auto: bf16 where the processor multiplies "
@@ -28,6 +28,10 @@ void ModelOptions::AddCompute(CLI::App& command) {
       ->check(CLI::IsMember({"fp32", "bf16", "int8", "auto"}))
       ->capture_default_str();
   command.add_option("--threads", threads, "Threads (default: all cores)")->check(CLI::Range(1, 1024))->type_name("N");
+}
+
+void ModelOptions::AddCompute(CLI::App& command) {
+  AddPrecision(command);
   command.add_flag("--cache", cache,
                    "Keep the built model on disk, so that the next start is immediate (always where QKV_CACHE is set)");
 }

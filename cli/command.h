@@ -22,6 +22,7 @@ void RegisterClassify(CLI::App& app, int* exit_code);
 void RegisterConvert(CLI::App& app, int* exit_code);
 void RegisterEmbed(CLI::App& app, int* exit_code);
 void RegisterEvaluate(CLI::App& app, int* exit_code);
+void RegisterGenerate(CLI::App& app, int* exit_code);
 void RegisterInfo(CLI::App& app, int* exit_code);
 void RegisterQk(CLI::App& app, int* exit_code);
 void RegisterRun(CLI::App& app, int* exit_code);
@@ -46,7 +47,8 @@ struct ModelOptions {
   bool cache = false;
 
   void AddModel(CLI::App& command);
-  void AddCompute(CLI::App& command);  // threads, precision and cache
+  void AddPrecision(CLI::App& command);  // and threads
+  void AddCompute(CLI::App& command);    // these and the cache
   void AddSize(CLI::App& command);
 };
 

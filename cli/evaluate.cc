@@ -13,9 +13,11 @@
 #include "qkv/core/file.h"
 #include "qkv/image/encode.h"
 #include "qkv/io/json.h"
+#include "qkv/model/sequence_config.h"
 #include "qkv/report/table.h"
 #include "qkv/report/text.h"
 #include "qkv/train/dataset.h"
+#include "qkv/train/sequences.h"
 
 namespace qkv::cli {
 namespace {
@@ -124,6 +126,13 @@ void WriteConfusion(const std::string& file, const Assessment& assessment) {
 }
 
 int Evaluate(const Options& options) {
+  const bool has_model = !options.model.path.empty();
+  if (train::IsSequenceData(options.data) || (has_model && model::IsSequenceModel(options.model.path))) {
+    Require(has_model, "evaluate: {} wants a model of sequences, -m RUN", options.data);
+    Require(options.output.empty() && options.report.empty(),
+            "evaluate: of sequences there is no confusion matrix and no page");
+    return EvaluateSequences(options.model, options.data, options.split, options.json);
+  }
   for (const std::string& file : {options.output, options.report}) {
     if (!file.empty()) RequireFolderOf(file);
   }
@@ -169,14 +178,15 @@ std::vector<ClassScore> ScoresOf(const Assessment& assessment, const std::vector
 
 void RegisterEvaluate(CLI::App& app, int* exit_code) {
   const auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("evaluate", "Say how often a model is right on labelled images");
+  CLI::App* command =
+      app.add_subcommand("evaluate", "Say how often a model is right on labelled images, a task or a text");
   options->model.AddModel(*command);
   options->model.AddSize(*command);
   options->model.AddCompute(*command);
   command
       ->add_option("DATA", options->data,
                    "Image folder (CLASS/…, or train/CLASS/… with val/ or test/), CIFAR's binary or MNIST's IDX files, "
-                   "or a CSV of paths and labels")
+                   "or a CSV of paths and labels; for a model of sequences task:NAME or a text file")
       ->required();
   command->add_option("--split", options->split, "Which part of the data (default: test, else val, else all)")
       ->check(CLI::IsMember({"train", "val", "test", "all"}));

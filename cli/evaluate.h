@@ -4,10 +4,14 @@
 #include <string>
 #include <vector>
 
+#include "cli/command.h"
 #include "qkv/image/image.h"
 #include "qkv/train/evaluation.h"
 
 namespace qkv::cli {
+
+/// On a task or a text; `split` may be empty. Prints, and returns the exit code.
+int EvaluateSequences(const ModelOptions& options, const std::string& data, const std::string& split, bool json);
 
 struct Assessment {
   std::string model, data;  // in words

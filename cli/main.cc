@@ -15,7 +15,7 @@ int main(int argc, char** argv) {
   app.footer("qkv SUBCOMMAND --help says more. Try: qkv classify photo.jpg");
   for (const Register add :
        {RegisterClassify, RegisterEmbed, RegisterAttend, RegisterInfo, RegisterRun, RegisterEvaluate, RegisterVerify,
-        RegisterConvert, RegisterBench, RegisterQk, RegisterTrain, RegisterAblate}) {
+        RegisterConvert, RegisterBench, RegisterQk, RegisterTrain, RegisterAblate, RegisterGenerate}) {
     add(app, &exit_code);
   }
   try {

@@ -1,4 +1,4 @@
-// qkv train: a Vision Transformer from a folder of images.
+// qkv train: a Vision Transformer from a folder of images, or a sequence model from a task or a text.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -17,6 +17,7 @@
 #include "qkv/core/parallel.h"
 #include "qkv/train/log.h"
 #include "qkv/train/run.h"
+#include "qkv/train/start.h"
 
 namespace qkv::cli {
 namespace {
@@ -29,9 +30,15 @@ struct Options {
   train::Settings settings;  // of the command line
 };
 
+using cli::ChoosePreset;  // of images
+// For a task or a text: a model that is trained on does not change the preset.
+void ChoosePreset(const std::string& sequences, bool /*speaks*/, train::Settings* given) {
+  given->try_emplace("preset", train::TaskOf(sequences) ? "seq-task" : "seq-text");
+}
+
 // The configuration of a run that begins, or of the one in `folder` with what may be changed in it.
-train::TrainConfig ConfigOf(const Options& options, const fs::path& folder, const train::Dataset& dataset,
-                            bool speaks) {
+template <typename Data>
+train::TrainConfig ConfigOf(const Options& options, const fs::path& folder, const Data& data, bool speaks) {
   train::Settings given = GivenSettings(options.file, options.settings);
   const fs::path file = folder / train::RunFolder::kConfig;
   if (options.resume && fs::exists(file)) {
@@ -40,8 +47,15 @@ train::TrainConfig ConfigOf(const Options& options, const fs::path& folder, cons
     train::RequireSameRun(train::Resolve(begun), config);
     return config;
   }
-  ChoosePreset(dataset, speaks, &given);
+  ChoosePreset(data, speaks, &given);
   return train::Resolve(given);
+}
+
+// What else a model of this data can be asked.
+std::string Uses(const std::string& data, const std::string& run) {
+  if (train::TaskOf(data)) return "";
+  if (train::IsSequenceData(data)) return fmt::format("  qkv generate -m {} --prompt TEXT\n", run);
+  return fmt::format("  qkv classify -m {} IMAGE…\n  qkv attend -m {} -o maps.html IMAGE\n", run, run);
 }
 
 void SayOutcome(const train::Outcome& outcome, const Options& options, TrainTeller& teller) {
@@ -56,11 +70,10 @@ void SayOutcome(const train::Outcome& outcome, const Options& options, TrainTell
     teller.Say(fmt::format("stopped early after step {} of {}: no better evaluation since epoch {}", outcome.step,
                            outcome.steps, outcome.best_epoch));
   }
-  fmt::print(stderr, "{}: {:.2f} % of the validation images right (epoch {})", options.output, 100 * outcome.best_top1,
-             outcome.best_epoch);
-  if (outcome.images > 0) fmt::print(stderr, ", {:.0f} images/s", outcome.images_per_second);
-  fmt::print(stderr, "\n  qkv evaluate -m {} {}\n  qkv classify -m {} IMAGE…\n  qkv attend -m {} -o maps.html IMAGE\n",
-             run, data, run, run);
+  fmt::print(stderr, "{}: {:.2f} % of the validation {} right, loss {:.4f} (epoch {})", options.output,
+             100 * outcome.best_top1, outcome.unit, outcome.best_loss, outcome.best_epoch);
+  if (outcome.rows > 0) fmt::print(stderr, ", {:.0f} {}/s", outcome.rows_per_second, outcome.unit);
+  fmt::print(stderr, "\n  qkv evaluate -m {} {}\n{}", run, data, Uses(options.data, run));
 }
 
 // What all wait for.
@@ -69,17 +82,10 @@ void Meet(train::Communicator& processes) {
   processes.Sum({&nothing, 1});
 }
 
-int TrainBy(train::Communicator& processes, const Options& options) {
-  train::Dataset dataset = train::OpenDataset(options.data);
-  if (processes.first()) fmt::print(stderr, "qkv: {}\n", train::Summary(dataset));
-  const train::TrainConfig config = ConfigOf(options, options.output, dataset, processes.first());
-  if (processes.threads() > 0) SetNumThreads(processes.threads());
-  const train::TrainingData data =
-      train::ForTraining(std::move(dataset), config.val_fraction, static_cast<uint64_t>(config.seed));
-  std::optional<MapImages> maps;
-  if (processes.first() && !config.maps.empty() && config.maps != "0") {
-    maps = ChooseMapImages(config.maps, data, static_cast<uint64_t>(config.seed));
-  }
+// data: images, or sequences. maps: of images, or none.
+template <typename Data>
+int TrainOn(train::Communicator& processes, const Options& options, const train::TrainConfig& config, const Data& data,
+            const std::vector<std::string>& notes, std::optional<MapImages> maps) {
   if (!processes.first()) Meet(processes);  // the first makes the folder
   train::RunFolder folder =
       processes.first() ? train::RunFolder(options.output, options.resume) : train::RunFolder::Reader(options.output);
@@ -95,7 +101,7 @@ int TrainBy(train::Communicator& processes, const Options& options) {
   train::Appender(folder.path() / "command").Append(CommandToRepeat());
   TrainTeller teller(folder.path(), options.quiet);
   if (maps) teller.DrawMaps(*std::move(maps));
-  for (const std::string& note : data.notes) teller.Say(note);
+  for (const std::string& note : notes) teller.Say(note);
   if (!processes.alone()) {
     const int threads = config.threads > 0 ? static_cast<int>(config.threads) : NumThreads();
     teller.Say(fmt::format("{} processes of {} thread{} each", processes.size(), threads, threads == 1 ? "" : "s"));
@@ -108,6 +114,27 @@ int TrainBy(train::Communicator& processes, const Options& options) {
          Quoted(options.data), Quoted(options.output));
   }
   return StopSignal() != 0 ? 128 + StopSignal() : 0;
+}
+
+int TrainBy(train::Communicator& processes, const Options& options) {
+  if (processes.threads() > 0) SetNumThreads(processes.threads());
+  if (train::IsSequenceData(options.data)) {
+    const train::TrainConfig config = ConfigOf(options, options.output, options.data, processes.first());
+    const train::SequenceData data = train::SequencesForTraining(options.data, config);
+    if (config.model.empty()) train::NewSequenceModel(config, data);  // before a folder is made for what cannot be
+    if (processes.first()) fmt::print(stderr, "qkv: {}\n", data.summary);
+    return TrainOn(processes, options, config, data, {}, {});
+  }
+  train::Dataset dataset = train::OpenDataset(options.data);
+  if (processes.first()) fmt::print(stderr, "qkv: {}\n", train::Summary(dataset));
+  const train::TrainConfig config = ConfigOf(options, options.output, dataset, processes.first());
+  const train::TrainingData data =
+      train::ForTraining(std::move(dataset), config.val_fraction, static_cast<uint64_t>(config.seed));
+  std::optional<MapImages> maps;
+  if (processes.first() && !config.maps.empty() && config.maps != "0") {
+    maps = ChooseMapImages(config.maps, data, static_cast<uint64_t>(config.seed));
+  }
+  return TrainOn(processes, options, config, data, data.notes, std::move(maps));
 }
 
 int Train(const Options& options) {
@@ -133,10 +160,12 @@ int Train(const Options& options) {
 
 void RegisterTrain(CLI::App& app, int* exit_code) {
   const auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("train", "Train a Vision Transformer on images");
+  CLI::App* command =
+      app.add_subcommand("train", "Train a Vision Transformer on images, or a sequence model on a task or a text");
   command
       ->add_option("DATA", options->data,
-                   "Folder with train/CLASS/… (and val/ or test/), or CLASS/…; CIFAR-10 or -100; MNIST; a CSV file")
+                   "Folder with train/CLASS/… (and val/ or test/), or CLASS/…; CIFAR-10 or -100; MNIST; a CSV file; a "
+                   "text file; or task:copy|reverse|sort|swap|next-token|recall")
       ->required();
   command->add_option("-o,--output", options->output, "Folder of the run: model, log, curves, and what --resume needs")
       ->required()
@@ -152,7 +181,8 @@ void RegisterTrain(CLI::App& app, int* exit_code) {
       "  qkv train photos -o run -m vit-base          from trained weights: the best for few images\n"
       "  qkv train photos -o run --resume             goes on where it was stopped\n"
       "  qkv train cifar-10-binary.tar.gz -o run --preset vit-cifar --epochs 40\n"
-      "  qkv train photos -o run --config run.yaml    keys as above: \"lr: 3e-4\"");
+      "  qkv train photos -o run --config run.yaml    keys as above: \"lr: 3e-4\"\n"
+      "  qkv train book.txt -o run                    the next byte of a text, for qkv generate");
   command->callback([options, exit_code] { *exit_code = Train(*options); });
 }
 

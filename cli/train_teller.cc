@@ -88,8 +88,8 @@ void TrainTeller::Say(const std::string& text) {
 }
 
 void TrainTeller::Step(const train::StepReport& r) {
-  WriteOver(fmt::format("{}epoch {}  step {}/{}  loss {:.4f}  accuracy {:.1f} %  {:.0f} images/s  {} left", of_many_,
-                        r.epoch, r.step, r.steps, r.loss, 100 * r.accuracy, r.images_per_second,
+  WriteOver(fmt::format("{}epoch {}  step {}/{}  loss {:.4f}  accuracy {:.1f} %  {:.0f} {}/s  {} left", of_many_,
+                        r.epoch, r.step, r.steps, r.loss, 100 * r.accuracy, r.rows_per_second, r.unit,
                         Duration(r.seconds_left)));
 }
 

@@ -14,7 +14,7 @@ _qkv() {
   [[ $command != qk || ${COMP_WORDS[2]} != inspect ]] || types="fp32 bf16 int8 auto"
   COMPREPLY=()
   if [[ $COMP_CWORD -eq 1 ]]; then
-    mapfile -t COMPREPLY < <(compgen -W "classify evaluate embed attend info run verify convert bench qk train ablate -h --help --version" -- "$cur")
+    mapfile -t COMPREPLY < <(compgen -W "classify evaluate embed attend info run verify convert bench qk train ablate generate -h --help --version" -- "$cur")
     return
   fi
   if [[ $command == qk ]]; then
@@ -38,7 +38,8 @@ _qkv() {
     --head) mapfile -t COMPREPLY < <(compgen -W "mean max min all" -- "$cur") && return ;;
     --query) mapfile -t COMPREPLY < <(compgen -W "cls dist reg0 mean all" -- "$cur") && return ;;
     --upsampling) mapfile -t COMPREPLY < <(compgen -W "nearest bilinear bicubic" -- "$cur") && return ;;
-    --preset) mapfile -t COMPREPLY < <(compgen -W "vit-digits vit-cifar vit-tiny vit-small fine-tune" -- "$cur") && return ;;
+    --preset) mapfile -t COMPREPLY < <(compgen -W "vit-digits vit-cifar vit-tiny vit-small fine-tune seq-task seq-text" -- "$cur") && return ;;
+    --positions) mapfile -t COMPREPLY < <(compgen -W "none learned sinusoidal rotary" -- "$cur") && return ;;
     --init) mapfile -t COMPREPLY < <(compgen -W "trunc-normal mimetic" -- "$cur") && return ;;
     --mlp) mapfile -t COMPREPLY < <(compgen -W "plain swiglu" -- "$cur") && return ;;
     --activation) mapfile -t COMPREPLY < <(compgen -W "gelu gelu_tanh quick_gelu relu silu tanh" -- "$cur") && return ;;
@@ -55,6 +56,7 @@ _qkv() {
     --crop-pct | --val-fraction | --scale | --pad | --flip | --randaugment | --magnitude | --jitter | --erase) return ;;
     --mixup | --cutmix | --lr | --min-lr | --epochs | --steps | --warmup-epochs | --accumulate | --weight-decay) return ;;
     --beta1 | --beta2 | --momentum | --clip-grad | --smoothing | --dropout | --attention-dropout | --drop-path | --ema) return ;;
+    --prompt | --temperature | --top-k | --top-p | --length | --vocabulary | --rotary-base) return ;;
     --patience | --eval-epochs | --save-steps | --log-steps) return ;;
   esac
   if [[ $cur == -* ]]; then
@@ -71,7 +73,8 @@ _qkv() {
       bench) options="$model $run --batch --seconds --without --json --layer --attention --train --stdin" ;;
       train | ablate)
         [[ $command == ablate ]] && options="--arms --seeds --equal --processes" || options="--resume"
-        options+=" -o --output --config -q --quiet -m --preset --model --init --seed --image-size --patch-size --channels --width --depth --heads --mlp-ratio --mlp --activation --attention --rank --qkv-bias --no-qkv-bias --qk-norm --no-qk-norm --class-token --no-class-token --registers --layer-scale --pool --mean --std --interpolation --crop-pct --crop-mode --cache --val-fraction --crop --scale --pad --flip --randaugment --magnitude --jitter --erase --mixup --cutmix --opt --lr --min-lr --sched --epochs --steps --warmup-epochs --batch --accumulate --weight-decay --beta1 --beta2 --momentum --clip-grad --smoothing --dropout --attention-dropout --drop-path --ema --patience --precision --checkpointing --no-checkpointing --threads --eval-epochs --save-steps --log-steps --tensorboard --no-tensorboard --maps" ;;
+        options+=" -o --output --config -q --quiet -m --preset --model --init --seed --val-fraction --image-size --patch-size --channels --width --depth --heads --mlp-ratio --mlp --activation --attention --rank --qkv-bias --no-qkv-bias --qk-norm --no-qk-norm --class-token --no-class-token --registers --layer-scale --pool --mean --std --interpolation --crop-pct --crop-mode --cache --length --vocabulary --positions --rotary-base --causal --no-causal --crop --scale --pad --flip --randaugment --magnitude --jitter --erase --mixup --cutmix --opt --lr --min-lr --sched --epochs --steps --warmup-epochs --batch --accumulate --weight-decay --beta1 --beta2 --momentum --clip-grad --smoothing --dropout --attention-dropout --drop-path --ema --patience --precision --checkpointing --no-checkpointing --threads --eval-epochs --save-steps --log-steps --tensorboard --no-tensorboard --maps" ;;
+      generate) options="$model --dtype --prompt --tokens --temperature --top-k --top-p --seed" ;;
       "qk inspect") options="$model $run $images --images --json --report -o --output" ;;
       "qk certify") options="$model --rank --with --json" ;;
       "qk merge") options="$model -o --output --dtype --force" ;;

@@ -137,32 +137,46 @@ std::string Joined(const Key& key, const std::vector<std::string>& elements) {
   return fmt::format("{}", fmt::join(elements, std::holds_alternative<Extents TrainConfig::*>(key.member) ? "x" : ","));
 }
 
+// What says nothing of the other kind of data.
+bool IsForOther(const Key& key, bool sequences) {
+  if (!sequences) return key.group == "Sequences";
+  for (const std::string_view name :
+       {"image-size", "patch-size", "channels", "class-token", "registers", "pool", "maps"}) {
+    if (key.name == name) return true;
+  }
+  return key.group == "Images" || key.group == "Augmentation";
+}
+
 // What a checkpoint decides when training continues from it.
 bool IsTheModels(const Key& key) {
   if (key.group == "Model") return key.name != "image-size";
+  if (key.group == "Sequences") return key.name != "length";
   for (const std::string_view name : {"mean", "std", "interpolation", "crop-pct", "crop-mode", "init"}) {
     if (key.name == name) return true;
   }
   return false;
 }
 
-void Check(const TrainConfig& c) {
-  if (c.model.empty()) {
-    Require(c.channels != 2, "train: channels: expected 1 or 3, got 2");
-    Require(c.width % c.heads == 0, "train: width {} is no multiple of heads {}", c.width, c.heads);
-    Require(c.patch_size.first <= c.image_size.first && c.patch_size.second <= c.image_size.second,
-            "train: patch-size {} is larger than image-size {}", ToText(c.patch_size), ToText(c.image_size));
-    Require(c.class_token || c.pool != "token",
-            "train: pool token reads the class token, which class-token: false "
-            "leaves out; try pool: avg");
-    const bool ranked = c.attention == "low_rank" || c.attention == "symmetric";
-    Require(!ranked || c.rank > 0, "train: attention {} needs a rank", c.attention);
-    Require(ranked || c.rank == 0 || c.attention == "positional", "train: attention {} has no rank", c.attention);
-    for (const auto* list : {&c.mean, &c.std}) {
-      Require(list->size() == 1 || list->size() == static_cast<size_t>(c.channels),
-              "train: mean and std: expected 1 or {} numbers, got {}", c.channels, list->size());
-    }
+void CheckModel(const TrainConfig& c, bool sequences) {
+  Require(c.width % c.heads == 0, "train: width {} is no multiple of heads {}", c.width, c.heads);
+  const bool ranked = c.attention == "low_rank" || c.attention == "symmetric";
+  Require(!ranked || c.rank > 0, "train: attention {} needs a rank", c.attention);
+  Require(ranked || c.rank == 0 || c.attention == "positional", "train: attention {} has no rank", c.attention);
+  if (sequences) return;
+  Require(c.channels != 2, "train: channels: expected 1 or 3, got 2");
+  Require(c.patch_size.first <= c.image_size.first && c.patch_size.second <= c.image_size.second,
+          "train: patch-size {} is larger than image-size {}", ToText(c.patch_size), ToText(c.image_size));
+  Require(c.class_token || c.pool != "token",
+          "train: pool token reads the class token, which class-token: false "
+          "leaves out; try pool: avg");
+  for (const auto* list : {&c.mean, &c.std}) {
+    Require(list->size() == 1 || list->size() == static_cast<size_t>(c.channels),
+            "train: mean and std: expected 1 or {} numbers, got {}", c.channels, list->size());
   }
+}
+
+void Check(const TrainConfig& c) {
+  if (c.model.empty()) CheckModel(c, IsForSequences(c.preset));
   Require(c.min_lr <= c.lr, "train: min-lr {} is above lr {}", c.min_lr, c.lr);
 }
 
@@ -264,6 +278,7 @@ TrainConfig Resolve(const Settings& given) {
   const bool continues = !text("model").empty();
   std::string preset = text("preset");
   if (preset.empty()) preset = continues ? "fine-tune" : "vit-tiny";
+  const bool sequences = IsForSequences(preset);
   for (const auto& [name, value] : PresetSettings(preset)) {
     const Key& key = FindKey(name);
     if (!continues || !(IsTheModels(key) || key.name == "image-size")) Set(key, value, name, &config);
@@ -271,6 +286,8 @@ TrainConfig Resolve(const Settings& given) {
   if (continues) config.image_size = {0, 0};
   for (const auto& [name, value] : given) {
     const Key& key = FindKey(name);
+    Require(!IsForOther(key, sequences), "train: {} says nothing of {}, which preset {} is for", name,
+            sequences ? "sequences" : "images", preset);
     Require(!continues || !IsTheModels(key), "train: {} is decided by model {}", name, text("model"));
     Set(key, value, fmt::format("train: {}", name), &config);
   }
@@ -283,6 +300,7 @@ std::string ToYaml(const TrainConfig& config) {
   std::string text = "# qkv train: every key, as it was resolved\n";
   std::string_view group;
   for (const Key& key : Keys()) {
+    if (IsForOther(key, IsForSequences(config.preset))) continue;
     if (!config.model.empty() && (IsTheModels(key) || (key.name == "image-size" && config.image_size.first == 0)))
       continue;
     if (key.group != group) text += fmt::format("\n# {}\n", key.group);

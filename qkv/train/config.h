@@ -22,6 +22,7 @@ struct TrainConfig {
   std::string model;   // checkpoint whose weights training continues from; empty: new ones
   std::string init = "trunc-normal";
   int64_t seed = 0;
+  double val_fraction = 0.1;
 
   // The model (with `model`: that of the checkpoint, but for the image's size)
   Extents image_size = {224, 224}, patch_size = {16, 16};
@@ -48,7 +49,12 @@ struct TrainConfig {
   double magnitude = 9;
   double mixup = 0, cutmix = 0;
   std::string cache = "auto";
-  double val_fraction = 0.1;
+
+  // What sequences are, and where their tokens stand
+  int64_t length = 16, vocabulary = 16;
+  std::string positions = "learned";
+  double rotary_base = 10000;
+  bool causal = false;
 
   // Steps
   std::string opt = "adamw", sched = "cosine";
@@ -108,17 +114,20 @@ std::string ValueOf(const Key& key, const TrainConfig& config);
 /// Throws Error with the file, the line where there is one, and for an unknown key the nearest one.
 Settings ReadSettings(const std::filesystem::path& file);
 
-inline constexpr std::string_view kPresets = "vit-digits|vit-cifar|vit-tiny|vit-small|fine-tune";
+inline constexpr std::string_view kPresets = "vit-digits|vit-cifar|vit-tiny|vit-small|fine-tune|seq-task|seq-text";
 /// What a preset sets. Throws Error when there is none of that name.
 Settings PresetSettings(std::string_view preset);
+/// Whether it is for sequences; else it is for images.
+bool IsForSequences(std::string_view preset);
 /// The preset that suits images of this size and kind.
 std::string_view PresetFor(int64_t height, int64_t width, int channels);
 
 /// The preset that `given` names, and what is given above it; with "model" and without a preset: fine-tune's.
-/// Throws Error for a value out of bounds, or keys that contradict each other.
+/// Throws Error for a value out of bounds, or keys that contradict each other, the preset's data or the model.
 TrainConfig Resolve(const Settings& given);
 
-/// Every key with its value, in YAML, as ReadSettings takes it; what a checkpoint decides (`model`) is left out.
+/// Every key with its value, in YAML, as ReadSettings takes it; what a checkpoint decides (`model`) is left out, and
+/// what is for images where the preset is for sequences, or the other way.
 std::string ToYaml(const TrainConfig& config);
 
 /// Throws Error that names the keys in which the two differ although a resumed run may not change them.

@@ -9,8 +9,9 @@ namespace {
 
 using C = TrainConfig;
 
-constexpr std::string_view kStart = "Start", kModel = "Model", kImages = "Images", kAugment = "Augmentation",
-                           kSteps = "Steps", kRegular = "Regularisation", kMachine = "Machine and records";
+constexpr std::string_view kStart = "Start", kModel = "Model", kImages = "Images", kSequences = "Sequences",
+                           kAugment = "Augmentation", kSteps = "Steps", kRegular = "Regularisation",
+                           kMachine = "Machine and records";
 constexpr int64_t kMany = int64_t{1} << 40;
 
 const std::array kKeys = {
@@ -19,6 +20,13 @@ const std::array kKeys = {
     Key{kStart, "init", &C::init, "How weights begin; mimetic: W_Q W_K near I, W_V W_O near -I (Trockman, Kolter 2023)",
         "trunc-normal|mimetic"},
     Key{kStart, "seed", &C::seed, "Of everything random: same seed, threads and machine, same bits", {}, 0, 1e15},
+    Key{kStart,
+        "val-fraction",
+        &C::val_fraction,
+        "Part of the data held back where none is there to validate on",
+        {},
+        0.001,
+        0.9},
 
     Key{kModel, "image-size", &C::image_size, "Size that images are brought to", {}, 1, 4096},
     Key{kModel, "patch-size", &C::patch_size, "Size of a patch", {}, 1, 512},
@@ -61,13 +69,12 @@ const std::array kKeys = {
         0,
         0,
         true},
-    Key{kImages,
-        "val-fraction",
-        &C::val_fraction,
-        "Part of the images held back where there is no val or test folder",
-        {},
-        0.001,
-        0.9},
+
+    Key{kSequences, "length", &C::length, "Tokens of a sequence; of a text the bytes seen at once", {}, 2, 65536},
+    Key{kSequences, "vocabulary", &C::vocabulary, "Different tokens; of a text 256", {}, 2, 65536},
+    Key{kSequences, "positions", &C::positions, "How a token's place is told", "none|learned|sinusoidal|rotary"},
+    Key{kSequences, "rotary-base", &C::rotary_base, "Base of the wavelengths of rotary positions", {}, 1, 1e9},
+    Key{kSequences, "causal", &C::causal, "A token sees itself and those before it only"},
 
     Key{kAugment, "crop", &C::crop, "resized: random resized crop; padded: shifted by up to pad; none: as evaluated",
         "resized|padded|none"},
@@ -85,7 +92,7 @@ const std::array kKeys = {
     Key{kSteps, "lr", &C::lr, "Greatest learning rate", {}, 1e-9, 100},
     Key{kSteps, "min-lr", &C::min_lr, "Learning rate at the end", {}, 0, 100},
     Key{kSteps, "sched", &C::sched, "How it falls", "cosine|one-cycle|constant"},
-    Key{kSteps, "epochs", &C::epochs, "Passes over the images", {}, 1, 1e6},
+    Key{kSteps, "epochs", &C::epochs, "Passes over the images, or the text; of a task 100 steps each", {}, 1, 1e6},
     Key{kSteps, "steps", &C::steps, "Steps of the optimiser in all, instead of epochs", {}, 0, kMany},
     Key{kSteps,
         "warmup-epochs",
@@ -94,7 +101,7 @@ const std::array kKeys = {
         {},
         0,
         1e5},
-    Key{kSteps, "batch", &C::batch, "Images of a batch", {}, 1, 65536},
+    Key{kSteps, "batch", &C::batch, "Images or sequences of a batch", {}, 1, 65536},
     Key{kSteps, "accumulate", &C::accumulate, "Batches whose gradients one step sums up", {}, 1, 4096},
     Key{kSteps, "weight-decay", &C::weight_decay, "Of weights; none of biases, norms, tokens and positions", {}, 0, 10},
     Key{kSteps, "beta1", &C::beta1, "AdamW's mean of gradients", {}, 0, 0.999999},
@@ -226,8 +233,23 @@ Settings PresetSettings(std::string_view preset) {
     return {{"epochs", "10"}, {"warmup-epochs", "1"}, {"batch", "32"},      {"lr", "1e-4"},
             {"scale", "0.5"}, {"flip", "0.5"},        {"smoothing", "0.1"}, {"drop-path", "0.1"}};
   }
+  // 0.2 M parameters that see all of a sequence, for tasks of a few tokens: half a minute on a core.
+  if (preset == "seq-task") {
+    return {{"length", "16"}, {"vocabulary", "16"}, {"width", "64"},         {"depth", "2"},
+            {"heads", "4"},   {"epochs", "20"},     {"warmup-epochs", "1"},  {"batch", "64"},
+            {"lr", "2e-3"},   {"smoothing", "0"},   {"weight-decay", "0.01"}};
+  }
+  // 0.8 M parameters that predict the next byte, for texts of some hundred kilobytes to a few megabytes.
+  if (preset == "seq-text") {
+    return {{"length", "128"},      {"vocabulary", "256"}, {"positions", "rotary"}, {"causal", "true"},
+            {"width", "128"},       {"depth", "4"},        {"heads", "4"},          {"epochs", "10"},
+            {"warmup-epochs", "1"}, {"batch", "32"},       {"lr", "2e-3"},          {"beta2", "0.99"},
+            {"smoothing", "0"},     {"dropout", "0.1"},    {"weight-decay", "0.1"}};
+  }
   Fail("preset: expected one of {}, got \"{}\"", kPresets, preset);
 }
+
+bool IsForSequences(std::string_view preset) { return preset.starts_with("seq-"); }
 
 std::string_view PresetFor(int64_t height, int64_t width, int channels) {
   const int64_t side = std::max(height, width);

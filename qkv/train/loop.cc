@@ -9,7 +9,6 @@
 #include "qkv/core/rng.h"
 #include "qkv/train/log.h"
 #include "qkv/train/schedule.h"
-#include "qkv/train/standing.h"
 
 namespace qkv::train {
 namespace {
@@ -96,8 +95,10 @@ class Loop {
     outcome.step = standing_.step;
     outcome.best_top1 = standing_.best_top1;
     outcome.best_epoch = standing_.best_epoch;
-    outcome.images = images_;
-    outcome.images_per_second = seconds_ > 0 ? static_cast<double>(images_) / seconds_ : 0;
+    outcome.best_loss = standing_.best_loss;
+    outcome.unit = learner_.unit();
+    outcome.rows = rows_;
+    outcome.rows_per_second = seconds_ > 0 ? static_cast<double>(rows_) / seconds_ : 0;
     return outcome;
   }
 
@@ -109,7 +110,7 @@ class Loop {
     if (folder_.HasCheckpoint()) {
       const Saved saved = folder_.Load();
       standing_ = Standing::FromJson(saved.progress);
-      Require(standing_.data == learner_.data(), "train: the {} are not those that {} was begun with", "images",
+      Require(standing_.data == learner_.data(), "train: the {} are not those that {} was begun with", learner_.unit(),
               folder_.path().string());
       const io::StoredTensor* weights = saved.training.Find("weights");
       Require(weights != nullptr && weights->shape == weights_.shape(), "train: {} holds no weights of this model",
@@ -193,8 +194,8 @@ class Loop {
 
   std::optional<train::Log> log_;
   std::optional<EventFile> events_;
-  int64_t images_ = 0, steps_ = 0;  // of this process
-  double seconds_ = 0;              // that its steps took
+  int64_t rows_ = 0, steps_ = 0;  // of this process
+  double seconds_ = 0;            // that its steps took
 };
 
 void Loop::TakeStep() {
@@ -204,7 +205,7 @@ void Loop::TakeStep() {
   ++standing_.step;
   standing_.logged += sum;
   standing_.evaluated += sum;
-  images_ += sum.rows;
+  rows_ += sum.rows;
   seconds_ += SecondsSince(begin);
   ++steps_;
 
@@ -216,7 +217,8 @@ void Loop::TakeStep() {
   report.accuracy = static_cast<double>(sum.correct) / Rows(sum);
   report.learning_rate = rate;
   report.gradient_norm = norm;
-  report.images_per_second = static_cast<double>(images_) / seconds_;
+  report.unit = learner_.unit();
+  report.rows_per_second = static_cast<double>(rows_) / seconds_;
   report.seconds_left = seconds_ / static_cast<double>(steps_) * static_cast<double>(schedule_.steps - standing_.step);
   if (standing_.step % config_.log_steps == 0) {
     const LossSum& logged = standing_.logged;
@@ -224,7 +226,7 @@ void Loop::TakeStep() {
                   {"accuracy", static_cast<double>(logged.correct) / Rows(logged)},
                   {"learning_rate", rate},
                   {"gradient_norm", norm},
-                  {"images_per_second", report.images_per_second}});
+                  {fmt::format("{}_per_second", report.unit), report.rows_per_second}});
     standing_.logged = {};
   }
   if (observer_.step) observer_.step(report);
@@ -240,7 +242,7 @@ void Loop::EvaluateAndSave() {
   report.train_accuracy = static_cast<double>(training.correct) / Rows(training);
   report.loss = score.loss;
   report.top1 = score.top1;
-  report.best = standing_.Rate(report.epoch, report.top1, report.loss);
+  report.best = standing_.Rate(report.epoch, score);
   standing_.evaluated = {};
   std::vector<std::pair<std::string, double>> values = {{"train_loss", report.train_loss},
                                                         {"train_accuracy", report.train_accuracy},
@@ -277,6 +279,14 @@ StepSettings StepSettingsOf(const TrainConfig& config) {
   settings.bf16 = config.precision == "bf16";
   settings.seed = static_cast<uint64_t>(config.seed);
   return settings;
+}
+
+Initialisation InitialisationOf(const TrainConfig& config) {
+  Initialisation how;
+  how.scheme = config.init == "mimetic" ? Initialisation::Scheme::kMimetic : Initialisation::Scheme::kTimm;
+  how.seed = static_cast<uint64_t>(config.seed);
+  if (config.layer_scale > 0) how.layer_scale = config.layer_scale;
+  return how;
 }
 
 Outcome RunLoop(const TrainConfig& config, Learner& learner, RunFolder& folder, const Observer& observer,

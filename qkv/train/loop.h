@@ -11,8 +11,10 @@
 #include "qkv/io/safetensors.h"
 #include "qkv/train/communicator.h"
 #include "qkv/train/config.h"
+#include "qkv/train/initialise.h"
 #include "qkv/train/optimizer.h"
 #include "qkv/train/save.h"
+#include "qkv/train/standing.h"
 #include "qkv/train/step.h"
 
 namespace qkv::train {
@@ -20,16 +22,17 @@ namespace qkv::train {
 struct StepReport {
   int64_t step = 0, steps = 0;    // taken, of how many
   int64_t epoch = 0;              // that it belongs to, from 1
-  double loss = 0, accuracy = 0;  // of its images
+  double loss = 0, accuracy = 0;  // of its rows
   double learning_rate = 0, gradient_norm = 0;
-  double images_per_second = 0;  // since the process began to take steps, evaluations aside
+  const char* unit = "";       // what a row is: "images", or "tokens" that something is asked of
+  double rows_per_second = 0;  // since the process began to take steps, evaluations aside
   double seconds_left = 0;
 };
 
 struct EvaluationReport {
   int64_t step = 0, epoch = 0;
   double train_loss = 0, train_accuracy = 0;  // of the steps since the last evaluation, as they were taken
-  double loss = 0, top1 = 0;                  // of the validation images
+  double loss = 0, top1 = 0;                  // of the validation data
   bool best = false;
 };
 
@@ -49,16 +52,11 @@ struct Observer {
 struct Outcome {
   enum class Why { kFinished, kNoBetter, kStopped } why = Why::kFinished;
   int64_t step = 0, steps = 0;
-  double best_top1 = 0;  // 0 where nothing was evaluated yet
+  double best_top1 = 0, best_loss = 0;  // 0 where nothing was evaluated yet
   int64_t best_epoch = 0;
-  int64_t images = 0;  // seen by this process
-  double images_per_second = 0;
-};
-
-/// What the weights are worth.
-struct Score {
-  double loss = 0, top1 = 0;                         // mean loss, share of right answers
-  std::vector<std::pair<std::string, double>> more;  // for the log, by name
+  const char* unit = "";  // see StepReport
+  int64_t rows = 0;       // trained on by this process
+  double rows_per_second = 0;
 };
 
 /// What learns: a model, and the data that it learns from. The loop asks for things in this order.
@@ -66,6 +64,8 @@ class Learner {
  public:
   virtual ~Learner() = default;
 
+  /// What its rows are, see StepReport.
+  virtual const char* unit() const = 0;
   /// Where each tensor lies in buffers of weights [P].
   virtual const ParameterLayout& layout() const = 0;
   /// Tells the data apart from others, see Standing::data.
@@ -85,8 +85,9 @@ class Learner {
   virtual std::vector<io::StoredTensor> Tensors(View<const float> weights) const = 0;
 };
 
-/// What a learner's Stepper is told.
+/// What a learner's Stepper is told, and how its weights begin.
 StepSettings StepSettingsOf(const TrainConfig& config);
+Initialisation InitialisationOf(const TrainConfig& config);
 
 /// Of several `processes` all call this with learners that take steps together; only the first one's folder is written
 /// to, the others have a Reader of it.

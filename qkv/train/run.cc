@@ -108,15 +108,12 @@ class ImageLearner : public Learner {
     network_.emplace(model());
   }
 
+  const char* unit() const override { return "images"; }
   const ParameterLayout& layout() const override { return network_->layout(); }
   uint64_t data() const override { return Fingerprint(data_); }
 
   void Initialise(View<float> weights) override {
-    Initialisation how;
-    how.scheme = config_.init == "mimetic" ? Initialisation::Scheme::kMimetic : Initialisation::Scheme::kTimm;
-    how.seed = static_cast<uint64_t>(config_.seed);
-    if (config_.layer_scale > 0) how.layer_scale = config_.layer_scale;
-    train::Initialise<float>(model(), layout(), how, weights);
+    train::Initialise<float>(model(), layout(), InitialisationOf(config_), weights);
     if (source_) CopyWeights(*source_, model(), layout(), weights);
     source_.reset();
   }
@@ -254,9 +251,9 @@ Score ImageLearner::Evaluate(View<const float> weights) {
   }
   if (!processes_.alone()) evaluation.Combine([&](std::span<double> values) { processes_.Sum(values); });
   if (observer_.evaluated) observer_.evaluated({vit, start_.description, Epoch()});
-  return {evaluation.nll(),
-          evaluation.top1(),
-          {{"top5", evaluation.top5()}, {"calibration_error", evaluation.calibration_error()}}};
+  return {.loss = evaluation.nll(),
+          .top1 = evaluation.top1(),
+          .more = {{"top5", evaluation.top5()}, {"calibration_error", evaluation.calibration_error()}}};
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "qkv/train/dataset.h"
 #include "qkv/train/loop.h"
 #include "qkv/train/save.h"
+#include "qkv/train/sequences.h"
 
 namespace qkv::train {
 
@@ -23,6 +24,10 @@ struct EvaluatedModel {
 /// Several `processes` train one model together, each on its part of every batch: all call this with the same
 /// configuration and data. Throws Error as RunLoop, and for a model that does not fit the images.
 Outcome Train(const TrainConfig& config, const TrainingData& data, RunFolder& folder, const Observer& observer,
+              Communicator* processes = nullptr);
+
+/// The same of a sequence model on a task or a text: the decoder or encoder that the configuration says.
+Outcome Train(const TrainConfig& config, const SequenceData& data, RunFolder& folder, const Observer& observer,
               Communicator* processes = nullptr);
 
 }  // namespace qkv::train

@@ -20,6 +20,7 @@ class SequenceNetwork {
  public:
   /// `first_image`: which sequence of the step the first one is.
   using Options = NetworkOptions;
+  using Input = View<const int32_t>;  // tokens
 
   /// Memory of one caller: what Forward leaves for Backward, and scratch. The second step of a shape allocates nothing.
   /// Not shared between threads.

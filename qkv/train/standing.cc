@@ -16,11 +16,12 @@ LossSum SumFrom(const io::Json& json) {
 
 }  // namespace
 
-bool Standing::Rate(int64_t epoch, double top1, double loss) {
-  const bool best = evaluations == 0 || top1 > best_top1 || (top1 == best_top1 && loss < best_loss);
+bool Standing::Rate(int64_t epoch, const Score& score) {
+  const bool more = !score.by_loss && score.top1 > best_top1, alike = score.by_loss || score.top1 == best_top1;
+  const bool best = evaluations == 0 || more || (alike && score.loss < best_loss);
   ++evaluations;
   without_better = best ? 0 : without_better + 1;
-  if (best) best_epoch = epoch, best_top1 = top1, best_loss = loss;
+  if (best) best_epoch = epoch, best_top1 = score.top1, best_loss = score.loss;
   return best;
 }
 

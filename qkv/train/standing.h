@@ -3,11 +3,20 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "qkv/train/dataset.h"
 #include "qkv/train/loss.h"
 
 namespace qkv::train {
+
+/// What the weights are worth.
+struct Score {
+  double loss = 0, top1 = 0;                         // mean loss, share of right answers
+  bool by_loss = false;                              // the smaller loss is better, whatever is right
+  std::vector<std::pair<std::string, double>> more;  // for the log, by name
+};
 
 struct Standing {
   int64_t step = 0;           // taken
@@ -19,7 +28,7 @@ struct Standing {
   uint64_t data = 0;  // Fingerprint of what it is trained on
 
   /// Takes an evaluation in: more right answers are better, among as many a smaller loss. Whether it is the best.
-  bool Rate(int64_t epoch, double top1, double loss);
+  bool Rate(int64_t epoch, const Score& score);
 
   std::string ToJson() const;
   /// Throws Error for anything that ToJson has not written.

@@ -177,6 +177,55 @@ Start ContinuedModel(const model::Checkpoint& checkpoint, const TrainConfig& con
   return Said(std::move(description));
 }
 
+SequenceData SequencesForTraining(const std::string& data, const TrainConfig& config) {
+  // A task never repeats itself; an evaluation now and then is what its epochs are for.
+  constexpr int64_t kStepsOfAnEpoch = 100;
+  Require(IsForSequences(config.preset), "train: preset {} is for images, not for {}", config.preset, data);
+  const auto seed = static_cast<uint64_t>(config.seed);
+  if (const std::optional<Task> task = TaskOf(data)) {
+    // Pairs, and a key that is asked for: one more where the length is even.
+    const int64_t length = *task == Task::kRecall ? config.length | 1 : config.length;
+    return TaskForTraining({.task = *task, .length = length, .vocabulary = config.vocabulary},
+                           kStepsOfAnEpoch * config.batch * config.accumulate, seed);
+  }
+  return TextForTraining(Text(data), config.length, config.val_fraction, seed);
+}
+
+model::SequenceConfig NewSequenceModel(const TrainConfig& config, const SequenceData& data) {
+  Require(config.vocabulary == data.vocabulary, "train: a vocabulary of {}, but {} has {} tokens", config.vocabulary,
+          data.summary, data.vocabulary);
+  model::SequenceConfig c;
+  c.vocabulary = c.outputs = data.vocabulary;
+  c.length = data.length;
+  c.meaning = data.text ? model::TokenMeaning::kByte : model::TokenMeaning::kNumber;
+  c.width = config.width;
+  c.depth = config.depth;
+  c.heads = config.heads;
+  c.gated = config.mlp == "swiglu";
+  c.mlp_ratio = c.gated ? config.mlp_ratio * 2 / 3 : config.mlp_ratio;
+  c.activation = *model::FindActivation(c.gated && config.activation == "gelu" ? "silu" : config.activation);
+  c.attention = *model::FindAttentionKind(config.attention);
+  c.rank = config.rank;
+  c.qkv_bias = config.qkv_bias;
+  c.qk_norm = config.qk_norm;
+  c.layer_scale = config.layer_scale > 0;
+  c.positions = *model::FindSequencePositions(config.positions);
+  c.rotary_base = config.rotary_base;
+  c.causal = config.causal;
+  model::Validate(c);
+  RequireFit(c, data, "train");
+  return c;
+}
+
+void RequireFit(const model::SequenceConfig& config, const SequenceData& data, std::string_view where) {
+  Require(config.vocabulary == data.vocabulary && config.outputs == data.vocabulary,
+          "{}: a model of {} tokens and {} answers cannot take {} (of {} tokens)", where, config.vocabulary,
+          config.outputs, data.summary, data.vocabulary);
+  Require(data.length <= config.length, "{}: a model of sequences of {} tokens cannot take {} (of {})", where,
+          config.length, data.summary, data.length);
+  Require(!data.text || config.causal, "{}: a model that is not causal sees the bytes that it is to predict", where);
+}
+
 void CopyWeights(const model::Checkpoint& checkpoint, const VitConfig& target, const ParameterLayout& layout,
                  View<float> weights) {
   const VitConfig& source = checkpoint.description.config;

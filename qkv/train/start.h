@@ -6,8 +6,10 @@
 #include <vector>
 
 #include "qkv/model/checkpoint.h"
+#include "qkv/model/sequence_config.h"
 #include "qkv/train/config.h"
 #include "qkv/train/parameters.h"
+#include "qkv/train/sequences.h"
 
 namespace qkv::train {
 
@@ -26,6 +28,16 @@ Start NewModel(const TrainConfig& config, const std::vector<std::string>& classe
 /// Throws Error that names everything of the model that timm has no word for.
 Start ContinuedModel(const model::Checkpoint& checkpoint, const TrainConfig& config,
                      const std::vector<std::string>& classes);
+
+/// The sequences of a task or a text, as IsSequenceData knows them, that the configuration says. Throws Error for a
+/// preset of images, and as the sequences themselves do.
+SequenceData SequencesForTraining(const std::string& data, const TrainConfig& config);
+
+/// A sequence model of the configuration's shape for this data. Throws Error when there is none of this shape, or it
+/// could see the answers: a text's model is causal.
+model::SequenceConfig NewSequenceModel(const TrainConfig& config, const SequenceData& data);
+/// Throws Error that begins with `where` unless a model takes the data's sequences, and answers as is asked.
+void RequireFit(const model::SequenceConfig& config, const SequenceData& data, std::string_view where);
 
 /// Copies what the checkpoint has of the model's weights into the buffer [P]: all but the classifier. Positions are
 /// brought to the new grid as the checkpoint's family interpolates them; tokens that had none get zeros.

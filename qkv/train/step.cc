@@ -5,6 +5,7 @@
 
 #include "qkv/core/parallel.h"
 #include "qkv/core/rng.h"
+#include "qkv/train/sequence_network.h"
 
 namespace qkv::train {
 namespace {
@@ -19,6 +20,20 @@ struct Extent {
 template <typename T>
 Extent ExtentOf(const Network<T>& network, const View<const T>& /*pixels*/) {
   return {network.config().tokens(), 1, network.config().outputs()};
+}
+template <typename T>
+Extent ExtentOf(const SequenceNetwork<T>& network, const View<const int32_t>& tokens) {
+  return {tokens.dim(1), tokens.dim(1), network.config().outputs};
+}
+
+// The logits of B inputs in the shape that the network gives them.
+template <typename T>
+View<T> LogitsOf(const Network<T>&, int64_t /*B*/, View<T> rows) {
+  return rows;
+}
+template <typename T>
+View<T> LogitsOf(const SequenceNetwork<T>&, int64_t B, View<T> rows) {
+  return rows.reshape({B, rows.dim(0) / B, rows.dim(1)});
 }
 
 }  // namespace
@@ -64,7 +79,8 @@ void Stepper<T, Net>::Compute(Worker& worker, View<const T> weights, const Batch
   const Extent of = ExtentOf<T>(network_, batch.inputs);
   const int64_t first = begin * of.rows, rows = (end - begin) * of.rows;
   worker.logits.Reuse({rows, of.classes});
-  network_.Forward(weights, batch.inputs.slice(0, begin, end), options, worker.workspace, worker.logits);
+  network_.Forward(weights, batch.inputs.slice(0, begin, end), options, worker.workspace,
+                   LogitsOf<T>(network_, end - begin, worker.logits));
   const LossOptions loss{.smoothing = settings_.smoothing};
   if (batch.targets.empty()) {
     const auto labels = batch.labels.subspan(static_cast<size_t>(first), static_cast<size_t>(rows));
@@ -72,7 +88,8 @@ void Stepper<T, Net>::Compute(Worker& worker, View<const T> weights, const Batch
   } else {
     worker.sum += CrossEntropy<T>(worker.logits, batch.targets.slice(0, first, first + rows), loss, worker.logits);
   }
-  network_.Backward(weights, worker.logits, worker.workspace, worker.gradients, finished);
+  network_.Backward(weights, LogitsOf<T>(network_, end - begin, worker.logits), worker.workspace, worker.gradients,
+                    finished);
 }
 
 template <typename T, template <typename> class Net>
@@ -175,5 +192,7 @@ int64_t Stepper<T, Net>::peak_bytes() const {
 
 template class Stepper<float, Network>;
 template class Stepper<double, Network>;
+template class Stepper<float, SequenceNetwork>;
+template class Stepper<double, SequenceNetwork>;
 
 }  // namespace qkv::train

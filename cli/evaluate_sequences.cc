@@ -1,0 +1,104 @@
+// qkv evaluate on a task or a text: how often a sequence model's answers are right.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <numbers>
+
+#include "cli/evaluate.h"
+#include "qkv/core/parallel.h"
+#include "qkv/io/json.h"
+#include "qkv/report/text.h"
+#include "qkv/train/config.h"
+#include "qkv/train/save.h"
+#include "qkv/train/sequence_evaluation.h"
+#include "qkv/train/start.h"
+
+namespace qkv::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Sequences of a task: the share of right answers is known to half a percent with one token asked in each.
+constexpr int64_t kTaskSequences = 10'000;
+
+struct Evaluated {
+  std::string what;
+  std::unique_ptr<train::SequenceSet> set;
+  bool text = false;
+};
+
+// The share that the run held back, if the model lies in a run's folder.
+double ValidationShare(const fs::path& model) {
+  const fs::path file = model / train::RunFolder::kConfig;
+  train::TrainConfig config;
+  if (fs::exists(file)) config = train::Resolve(train::ReadSettings(file));
+  return config.val_fraction;
+}
+
+Evaluated OpenText(const std::string& data, const std::string& split, const std::string& model, int64_t length) {
+  const train::Text text(data);
+  const double share = ValidationShare(model);
+  const std::span<const std::byte> part = split == "train" ? text.TrainPart(share)
+                                          : split == "val" ? text.ValidationPart(share)
+                                                           : text.bytes();
+  Require(part.size() >= 2, "evaluate: part {} of {} has {} bytes", split, data, part.size());
+  const std::string what =
+      split.empty() || split == "all"
+          ? fmt::format("all {} bytes", report::WithCommas(std::ssize(text.bytes())))
+          : fmt::format("{} of {} bytes, part {} (a share of {} validates)", report::WithCommas(std::ssize(part)),
+                        report::WithCommas(std::ssize(text.bytes())), split, share);
+  return {fmt::format("{}: {}", data, what), text.Windows(part, length), true};
+}
+
+Evaluated Open(const std::string& data, const std::string& split, const std::string& path,
+               const model::SequenceConfig& config) {
+  if (const std::optional<train::Task> task = train::TaskOf(data)) {
+    Require(split.empty(), "evaluate: a task has no split \"{}\": its sequences are made as they are asked for", split);
+    Require(config.vocabulary == config.outputs && config.meaning == model::TokenMeaning::kNumber,
+            "evaluate: the model answers to bytes of a text, not to {}", data);
+    const train::Sequences sequences{.task = *task, .length = config.length, .vocabulary = config.vocabulary};
+    return {fmt::format("{}: {} sequences of {} tokens of {}", data, report::WithCommas(kTaskSequences), config.length,
+                        config.vocabulary),
+            train::TaskForEvaluation(sequences, kTaskSequences, /*seed=*/0)};
+  }
+  Require(train::IsText(data), "evaluate: the model is one of sequences; {} is neither a text nor task:NAME", data);
+  Require(split != "test", "evaluate: a text has no split test, only train, val and all");
+  Require(config.meaning == model::TokenMeaning::kByte && config.causal,
+          "evaluate: the model does not predict the bytes of a text");
+  return OpenText(data, split, path, config.length);
+}
+
+}  // namespace
+
+int EvaluateSequences(const ModelOptions& options, const std::string& data, const std::string& split, bool json) {
+  if (options.threads > 0) SetNumThreads(options.threads);
+  const auto model = model::SequenceModel<float>::Load(options.path, {.precision = ParsePrecision(options.dtype)});
+  const Evaluated of = Open(data, split, options.path, model.config());
+  const train::SequenceScore score = train::Evaluate(model, *of.set, model.config().length);
+  Require(std::isfinite(score.loss()), "evaluate: the loss is {}: the model's answers are no numbers", score.loss());
+  if (json) {
+    io::Json line = {{"loss", score.loss()},
+                     {"perplexity", score.perplexity()},
+                     {"top1", score.top1()},
+                     {"tokens", score.tokens.rows}};
+    if (of.text) {
+      line["bits_per_byte"] = score.loss() / std::numbers::ln2;
+    } else {
+      line["whole_sequences"] = score.whole_sequences();
+      line["sequences"] = score.sequences;
+    }
+    fmt::print("{}\n", line.dump());
+  } else {
+    fmt::print("{} on {}\n\n", options.path, of.what);
+    fmt::print("{:.2f} % of {} {} right\n", 100 * score.top1(), report::WithCommas(score.tokens.rows),
+               of.text ? "bytes" : "answers");
+    if (!of.text) fmt::print("{:.2f} % of the sequences right from end to end\n", 100 * score.whole_sequences());
+    fmt::print("loss {:.4f}, perplexity {:.3f}", score.loss(), score.perplexity());
+    if (of.text) fmt::print(", {:.3f} bits a byte", score.loss() / std::numbers::ln2);
+    fmt::print("\n");
+  }
+  FlushOutput();
+  return 0;
+}
+
+}  // namespace qkv::cli

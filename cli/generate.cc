@@ -1,0 +1,99 @@
+// qkv generate: text that a model goes on with, byte by byte.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <iostream>
+#include <iterator>
+#include <memory>
+
+#include "cli/command.h"
+#include "qkv/core/parallel.h"
+#include "qkv/model/sampling.h"
+#include "qkv/model/sequence_model.h"
+
+namespace qkv::cli {
+namespace {
+
+struct Options {
+  ModelOptions model;
+  std::string prompt;
+  int64_t tokens = 500;
+  model::SamplingSettings sampling;
+};
+
+// At once: who reads along does not wait for a buffer to be full.
+void Print(std::string_view bytes) {
+  std::fwrite(bytes.data(), 1, bytes.size(), stdout);
+  FlushOutput();
+}
+
+int Generate(const Options& options) {
+  if (options.model.threads > 0) SetNumThreads(options.model.threads);
+  const auto model =
+      model::SequenceModel<float>::Load(options.model.path, {.precision = ParsePrecision(options.model.dtype)});
+  const model::SequenceConfig& config = model.config();
+  Require(config.meaning == model::TokenMeaning::kByte && config.causal,
+          "generate: {} is no model of text; qkv train book.txt -o RUN makes one", options.model.path);
+  std::string prompt = options.prompt;
+  if (prompt == "-") prompt.assign(std::istreambuf_iterator<char>(std::cin), {});
+  Print(prompt);
+  // Something must stand before the first byte: a line that has ended.
+  if (prompt.empty()) prompt = "\n";
+
+  model::Decoder<float> decoder(model);
+  model::TokenSampler sampler(options.sampling);
+  std::vector<int32_t> tokens;
+  for (const char byte : prompt) tokens.push_back(static_cast<uint8_t>(byte));
+  std::span<const float> logits = decoder.Prefill(tokens);
+  for (int64_t i = 0; i < options.tokens; ++i) {
+    if (i > 0) logits = decoder.Next(tokens.back());
+    tokens.assign(1, sampler.Draw(logits));
+    const char byte = static_cast<char>(tokens.back());
+    Print({&byte, 1});
+  }
+  return 0;
+}
+
+}  // namespace
+
+void RegisterGenerate(CLI::App& app, int* exit_code) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("generate", "Go on with a text, by a model that qkv trained on text");
+  command->add_option("-m,--model", options->model.path, "Folder of a run of qkv train on a text")
+      ->required()
+      ->type_name("RUN");
+  command
+      ->add_option("--prompt", options->prompt, "What stands at the beginning, and is printed first; -: standard input")
+      ->type_name("TEXT");
+  command->add_option("--tokens", options->tokens, "Bytes to go on with")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40))
+      ->type_name("N")
+      ->capture_default_str();
+  command
+      ->add_option("--temperature", options->sampling.temperature,
+                   "Logits are divided by it: below 1 safer, above bolder; 0: always the most probable byte")
+      ->check(CLI::Range(0.0, 1e6))
+      ->type_name("X")
+      ->capture_default_str();
+  command->add_option("--top-k", options->sampling.top_k, "Only the N most probable bytes; 0: all")
+      ->check(CLI::Range(0, 1 << 20))
+      ->type_name("N")
+      ->capture_default_str();
+  command
+      ->add_option("--top-p", options->sampling.top_p,
+                   "Of these the fewest that are together at least so probable (nucleus sampling)")
+      ->check(CLI::Range(1e-6, 1.0))
+      ->type_name("X")
+      ->capture_default_str();
+  command->add_option("--seed", options->sampling.seed, "Of what is drawn: the same seed, the same text")
+      ->type_name("N")
+      ->capture_default_str();
+  options->model.AddPrecision(*command);
+  command->footer(
+      "Examples:\n"
+      "  qkv train book.txt -o run && qkv generate -m run --prompt \"Once upon a time\"\n"
+      "  qkv generate -m run --prompt - --temperature 0.7 --top-k 40 <beginning.txt");
+  command->callback([options, exit_code] { *exit_code = Generate(*options); });
+}
+
+}  // namespace qkv::cli
