@@ -195,13 +195,16 @@ TEST(Claims, WhatTrainingsCameToDecides) {
       << helps[0].reason;
   EXPECT_NEAR(Measured(helps[0], "leaves: shared − separate, accuracy"), -5.75, 1e-9);
   EXPECT_NE(helps[0].reason.find("12 of 99 runs"), std::string::npos) << "an unfinished comparison says so";
-  EXPECT_EQ(helps[1].verdict, Verdict::kDoesNotHold);
+  EXPECT_EQ(helps[1].verdict, Verdict::kOpen) << "an interval that holds 0 refutes nothing";
   EXPECT_NE(helps[1].reason.find("left open"), std::string::npos);
   EXPECT_EQ(helps[1].pictures.size(), 1u);
 
   const auto not_shown = verdicts({Trainings({{"shared", alike}, {"merged", less}})});
-  EXPECT_EQ(not_shown[0].verdict, Verdict::kDoesNotHold);
+  EXPECT_EQ(not_shown[0].verdict, Verdict::kOpen);
   EXPECT_EQ(not_shown[1].verdict, Verdict::kHoldsUnderConditions);
+
+  const auto refuted = verdicts({Trainings({{"shared", {0.05, 0.06, 0.05, 0.07}}})});
+  EXPECT_EQ(refuted[0].verdict, Verdict::kDoesNotHold);
 
   // One task in which it shows is a condition under which it holds.
   const auto both = verdicts({Trainings({{"shared", alike}}), Trainings({{"shared", less}})});

@@ -42,6 +42,8 @@ std::string_view Name(Verdict verdict) {
       return "holds under conditions";
     case Verdict::kDoesNotHold:
       return "does not hold";
+    case Verdict::kOpen:
+      return "left open";
     case Verdict::kNotMeasured:
       return "not measured";
   }

@@ -21,9 +21,9 @@
 
 namespace qkv::lab {
 
-enum class Verdict { kHolds, kHoldsUnderConditions, kDoesNotHold, kNotMeasured };
+enum class Verdict { kHolds, kHoldsUnderConditions, kDoesNotHold, kOpen, kNotMeasured };
 
-/// "holds", "holds under conditions", "does not hold", "not measured"
+/// "holds", "holds under conditions", "does not hold", "left open", "not measured"
 std::string_view Name(Verdict verdict);
 
 enum class Relation {

@@ -34,6 +34,7 @@ report::Badge BadgeOf(const Result& result) {
       return {Kind::kPartly, std::string(Name(result.verdict))};
     case Verdict::kDoesNotHold:
       return {Kind::kBad, std::string(Name(result.verdict))};
+    case Verdict::kOpen:
     case Verdict::kNotMeasured:
       return {Kind::kPlain, std::string(Name(result.verdict))};
   }

@@ -121,6 +121,12 @@ struct Findings {
   bool any() const { return worse + open + better > 0; }
 };
 
+// On that an arm is worse. An interval that holds 0 refutes nothing.
+Verdict VerdictOf(int64_t worse, int64_t better) {
+  if (worse > 0) return Verdict::kHoldsUnderConditions;
+  return better > 0 ? Verdict::kDoesNotHold : Verdict::kOpen;
+}
+
 Findings Compare(const Bench& bench, std::string_view arm, std::string_view other) {
   Findings findings;
   for (const AblationResults& results : bench.setup().ablations) {
@@ -207,7 +213,7 @@ Result ReplayLearning(const Bench& bench) {
     result.reason += "Whether separation then helps is a question to trainings, of which no results are stored here.";
     return result;
   }
-  result.verdict = shared.worse > 0 ? Verdict::kHoldsUnderConditions : Verdict::kDoesNotHold;
+  result.verdict = VerdictOf(shared.worse, shared.better);
   result.reason += shared.words;
   for (const char* arm : {"unified", "shared_kv"}) {
     const Findings more = Compare(bench, arm, kSeparate);
@@ -265,7 +271,7 @@ Result ReplayOneMatrix(const Bench& bench) {
     result.reason += "Whether that is worse is a question to trainings, of which no results are stored here.";
     return result;
   }
-  result.verdict = found.worse + plain.worse > 0 ? Verdict::kHoldsUnderConditions : Verdict::kDoesNotHold;
+  result.verdict = VerdictOf(found.worse + plain.worse, found.better + plain.better);
   result.reason += found.words + plain.words;
   for (const Findings* findings : {&found, &plain}) {
     result.checks.insert(result.checks.end(), findings->checks.begin(), findings->checks.end());
