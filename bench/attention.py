@@ -9,7 +9,8 @@ A case is B x H [/ KEY HEADS] x QUERIES [: KEYS] x WIDTH [, causal | mask], for 
 each instruction set) that answers a line with the milliseconds of the best of some passes in a row;
 a round asks each of them once, in an order that changes. GFLOP/s counts 4 B H N_q N_k E operations
 forward and 14 for both passes; `of peak` is their share of what registers alone can do in float
-(bench/micro/peak_bench.cc), where that was built.
+(bench/micro/peak_bench.cc). With QKV_ISA set, that instruction set is the only one unless --isas
+names others, and the results lie beside the others' (attention-avx2.json).
 """
 
 import argparse
@@ -17,7 +18,6 @@ import os
 import random
 import re
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -86,18 +86,16 @@ def serve_pytorch(passes, case, threads):
 
 
 def peak(timer, isa, threads):
-    """GFLOP/s of multiply-adds on registers, the best of many short runs; None where it was not built."""
+    """GFLOP/s of multiply-adds on registers, the best of many short runs."""
     program = timer.parent / "micro" / "qkv_micro_bench"
-    if not program.exists():
-        return None
+    common.require_program(program, f"{common.built_by('qkv_micro_bench')}; the column `of peak` needs it")
     cores = sorted(os.sched_getaffinity(0))[:threads]
-    out = subprocess.run(
+    out = common.output(
         [program, "--benchmark_filter=^Peak/", "--benchmark_min_time=0.001", "--benchmark_repetitions=60"],
-        capture_output=True, text=True, env=os.environ | {"QKV_ISA": isa},
-        preexec_fn=lambda: os.sched_setaffinity(0, cores)).stdout  # fmt: skip
+        env=os.environ | {"QKV_ISA": isa}, preexec_fn=lambda: os.sched_setaffinity(0, cores))  # fmt: skip
     units = {"": 1, "k": 1e3, "M": 1e6, "G": 1e9}
     found = re.findall(r"GFLOP/s=([\d.]+)([kMG]?)", out)
-    return max((float(number) * units[unit] for number, unit in found), default=None)
+    return max(float(number) * units[unit] for number, unit in found)
 
 
 def measure(passes, case, options, log):
@@ -183,13 +181,14 @@ def main():
     parser.add_argument("--timer", type=Path, default=ROOT / "build/bench/bench/qkv_attention_timer")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--threads", type=int, default=common.CORES)
-    parser.add_argument("--isas", nargs="+", default=["avx512", "avx2"] if "avx512f" in instructions else ["avx2"])
+    isas = [common.ISA] if common.ISA else ["avx512", "avx2"] if "avx512f" in instructions else ["avx2"]
+    parser.add_argument("--isas", nargs="+", default=isas, choices=list(common.ISAS))
     parser.add_argument("--passes", nargs="+", default=["forward", "forward-bf16", "training"], choices=list(PASSES))
     parser.add_argument("--cases", nargs="+", default=CASES)
-    parser.add_argument("--json", type=Path, default=common.RESULTS / "attention.json", metavar="FILE")
-    parser.add_argument("--svg", type=Path, default=common.RESULTS / "attention.svg", metavar="FILE")
+    parser.add_argument("--json", type=Path, default=common.result("attention.json"), metavar="FILE")
+    parser.add_argument("--svg", type=Path, default=common.result("attention.svg"), metavar="FILE")
     options = parser.parse_args()
-    common.require_program(options.timer)
+    common.require_program(options.timer, common.built_by("qkv_attention_timer"))
     options.peaks = {f"qkv, {isa}": peak(options.timer, isa, options.threads) for isa in options.isas}
     data = {"machine": common.machine(options.threads), "rounds": options.rounds, "rows": []}
     with tempfile.TemporaryFile() as log:

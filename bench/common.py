@@ -18,6 +18,8 @@ ROOT = Path(__file__).resolve().parents[1]
 TOOLS = ROOT / "tools"
 RESULTS = ROOT / "build/bench-results"  # raw measurements; bench/results/ keeps the summaries
 CORES = len(os.sched_getaffinity(0))
+ISA = os.environ.get("QKV_ISA") or None  # the instruction set that qkv is held to, or None: the machine's best
+ISAS = {"baseline": "baseline", "avx2": "AVX2", "avxvnni": "AVX-VNNI", "avx512": "AVX-512", "amx": "AMX"}  # ascending
 PAUSE = 0.1  # s; ONNX Runtime's threads still spin 20 ms after a pass (measured: 30 ms of processor time), OpenMP's less
 
 # What a peer computes in which precision; `serve.py` says how.
@@ -56,7 +58,7 @@ def progress(text):
 
 
 def machine(threads):
-    """Description of this machine and of what runs on it, as strings and numbers."""
+    """Description of this machine and of what runs on it, as strings and numbers; "isa" only where QKV_ISA is set."""
     info = {}
     for line in open("/proc/cpuinfo"):
         key, _, value = line.partition(":")
@@ -71,6 +73,7 @@ def machine(threads):
             pass
     git = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
     return {
+        **({"isa": ISA} if ISA else {}),
         "processor": info.get("model name", "unknown processor"),
         "family": f"family {info.get('cpu family')}, model {info.get('model')}",
         "cores": CORES,
@@ -82,9 +85,38 @@ def machine(threads):
     }
 
 
-def require_program(path):
+def best_isa(instructions):
+    """Of ISAS, what qkv takes on a machine with these (of `machine`)."""
+    if {"amx_bf16", "amx_int8", "avx512_vnni"} <= set(instructions):
+        return "amx"
+    has = {"avx512f": "avx512", "avx_vnni": "avxvnni", "avx2": "avx2"}
+    return next((isa for flag, isa in has.items() if flag in instructions), "baseline")
+
+
+def require_program(path, how="`make build` makes build/release/qkv, --qkv names another"):
+    """Ends the process, saying `how` to get it, where there is none."""
     if not path.is_file():
-        sys.exit(f"{path}: no such program; `make build` makes build/release/qkv, --qkv names another")
+        sys.exit(f"{path}: no such program; {how}")
+
+
+def built_by(target):
+    """How to get a program of bench/, for require_program."""
+    return f"`cmake --preset bench && cmake --build --preset bench --target {target}` makes it"
+
+
+def output(command, **settings):
+    """What a command writes on stdout. Ends the process, with what it wrote on stderr, where it fails."""
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, **settings)
+    if done.returncode:
+        sys.exit(f"{command[0]} ended with exit code {done.returncode}:\n{done.stderr}")
+    return done.stdout
+
+
+def result(name):
+    """Where a measurement goes unless told: roofline.json, under QKV_ISA=avx2 roofline-avx2.json, so that neither
+    overwrites the other."""
+    path = RESULTS / name
+    return path.with_stem(f"{path.stem}-{ISA}") if ISA else path
 
 
 def memory(process):

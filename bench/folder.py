@@ -131,8 +131,8 @@ def main():
     add("--threads", type=int, default=common.CORES, help="default: all cores")
     add("--qkv", type=Path, default=common.ROOT / "build/release/qkv", metavar="PROGRAM")
     add("--qkv-flags", default="", metavar="FLAGS", help="more flags for `qkv classify`")
-    add("--json", type=Path, default=common.RESULTS / "folder.json", metavar="FILE")
-    add("--svg", type=Path, default=common.RESULTS / "folder.svg", metavar="FILE", help="the chart goes there")
+    add("--json", type=Path, default=common.result("folder.json"), metavar="FILE")
+    add("--svg", type=Path, default=common.result("folder.svg"), metavar="FILE", help="the chart goes there")
     options = parser.parse_args()
     common.require_program(options.qkv)
     if not options.photos or not options.photos.is_dir():

@@ -73,8 +73,9 @@ def table(rows):
 
 def machine_line(machine):
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
+    held = f" under QKV_ISA={machine['isa']}" if "isa" in machine else ""
     return (f"{machine['processor']} ({machine['family']}; {', '.join(machine['instructions'])}), {machine['threads']} "
-            f"threads; qkv {machine['commit']}, {versions}; {machine['date']}")  # fmt: skip
+            f"threads; qkv {machine['commit']}{held}, {versions}; {machine['date']}")  # fmt: skip
 
 
 def report(data):
@@ -126,9 +127,9 @@ def main():
     add("--rounds", type=int, default=20, help="timed passes of each (default: 20)")
     add("--threads", type=int, default=common.CORES, help="of each contender (default: all cores)")
     add("--qkv", type=Path, default=common.ROOT / "build/release/qkv", metavar="PROGRAM")
-    add("--json", type=Path, default=common.RESULTS / "peers.json", metavar="FILE", help="all times go there")
+    add("--json", type=Path, default=common.result("peers.json"), metavar="FILE", help="all times go there")
     add("--output", type=Path, metavar="FILE", help="write the Markdown there as well as on stdout")
-    add("--svg", type=Path, default=common.RESULTS / "peers.svg", metavar="FILE", help="the chart goes there")
+    add("--svg", type=Path, default=common.result("peers.svg"), metavar="FILE", help="the chart goes there")
     options = parser.parse_args()
     common.require_program(options.qkv)
 

@@ -5,7 +5,8 @@
     python bench/report.py                  writes the document anew from bench/results/*.json
     python bench/report.py --print          prints that part of it instead
 
-NAME says the kind of machine: zen5-2c, spr-amx-2c. What stands in the document between the two
+NAME says the kind of machine: zen5-2c, spr-amx-2c. What was measured under QKV_ISA stands behind what was measured
+without, each under a heading that names the instruction set. What stands in the document between the two
 marker lines is replaced, the rest stays; without markers it goes to the end.
 """
 
@@ -33,6 +34,8 @@ PARTS = {
     "roofline": (roofline, "Linear layers against the machine's limits"),
     "scaling": (scaling, "How the time grows"),
 }
+# "peers", "peers-avx2", …: the same measurement of qkv held to an instruction set
+RUNS = {f"{part}{suffix}": part for part in PARTS for suffix in ["", *(f"-{isa}" for isa in common.ISAS)]}
 SINGLE_TIMES = {"times", "rates"}  # keys that stay in build/bench-results
 
 
@@ -49,12 +52,20 @@ def collect(name, source):
     """Parts that were not measured this time keep their earlier numbers."""
     path = KEPT / f"{name}.json"
     kept = json.loads(path.read_text()) if path.exists() else {}
-    found = [part for part in PARTS if (source / f"{part}.json").exists()]
+    found = [run for run in RUNS if (source / f"{run}.json").exists()]
     if not found:
         sys.exit(f"{source}: no results; run `make bench` first")
-    for part in found:
-        kept[part] = without_single_times(json.loads((source / f"{part}.json").read_text()))
-    common.write_json(path, {part: kept[part] for part in PARTS if part in kept})
+    for run in found:
+        kept[run] = without_single_times(json.loads((source / f"{run}.json").read_text()))
+    common.write_json(path, {run: kept[run] for run in RUNS if run in kept})
+
+
+def heading(run, data):
+    """Names the instruction set where the machine was measured with several. Rows of attention name theirs themselves."""
+    part, _, isa = run.partition("-")
+    if not isa and part != "attention" and any(RUNS[other] == part for other in data if other != run):
+        isa = common.best_isa(data[run]["machine"]["instructions"])
+    return PARTS[part][1] + (f": {common.ISAS[isa]}" if isa else "")
 
 
 def render():
@@ -65,18 +76,13 @@ def render():
         data = json.loads(path.read_text())
         machine = next(iter(data.values()))["machine"]
         lines += [f"## {path.stem}: {machine['processor']}, {machine['cores']} cores", ""]
-        for part, (module, heading) in PARTS.items():
-            if part in data:
-                picture = PICTURES / f"{path.stem}-{part}.svg"
-                picture.write_text(module.chart(data[part]))
-                lines += [
-                    f"### {heading}",
-                    "",
-                    f"![{heading}](pictures/{picture.name})",
-                    "",
-                    module.report(data[part]).strip(),
-                    "",
-                ]
+        for run, part in RUNS.items():
+            if run in data:
+                module, title = PARTS[part][0], heading(run, data)
+                picture = PICTURES / f"{path.stem}-{run}.svg"
+                picture.write_text(module.chart(data[run]))
+                table = module.report(data[run]).strip()
+                lines += [f"### {title}", "", f"![{title}](pictures/{picture.name})", "", table, ""]
     return "\n".join([*lines, END])
 
 

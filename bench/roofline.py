@@ -1,12 +1,12 @@
 """The linear layers of ViT-B/16 against what this machine can do: a table of fractions and a roofline picture.
 
-    python bench/roofline.py [--repetitions N] [--program build/bench/bench/micro/qkv_micro_bench]
+    [QKV_ISA=avx2] python bench/roofline.py [--repetitions N] [--program build/bench/bench/micro/qkv_micro_bench]
 
 Runs the micro-benchmarks of the peaks (multiply-adds on registers, memory passing through) and of the
 layers in turns, so that both come from the same minutes. 197 rows are batch 1, 1576 are batch 8; 1 and
 8 rows are what is left of the last block when only the class token is read. A layer's operations a
-byte count its weights, inputs and outputs once each. `cmake --preset bench && cmake --build --preset
-bench` builds the program.
+byte count its weights, inputs and outputs once each. Under QKV_ISA the peaks are those of that
+instruction set, and the results lie beside the others (roofline-avx2.json).
 """
 
 import argparse
@@ -14,7 +14,6 @@ import json
 import os
 import re
 import statistics
-import subprocess
 import tempfile
 from pathlib import Path
 
@@ -24,6 +23,8 @@ import svg
 
 LAYERS = {(2304, 768): "q, k, v", (768, 768): "projection", (3072, 768): "MLP up", (768, 3072): "MLP down"}
 WEIGHT_BYTES = {"fp32": 4, "bf16": 2, "int8": 1}
+# The least instruction set that multiplies by an instruction (bench/micro/dot_peak_bench.cc lists all of the machine's).
+NEEDS = {"AVX2": "avx2", "AVX_VNNI": "avxvnni", "AVX512_BF16": "avx512", "AVX512_VNNI": "avx512", "AMX": "amx"}
 LAYER = re.compile(r"Layer(Bf16|Int8|)/M:(\d+)/N:(\d+)/K:(\d+)/")
 PEAK = re.compile(r"Peak(Bf16|Int8|)(?:/(\w+))?/real_time")
 MEMORY = re.compile(r"Memory(\w+)/real_time")
@@ -31,6 +32,12 @@ MEMORY = re.compile(r"Memory(\w+)/real_time")
 
 def precision(word):
     return word.lower() or "fp32"
+
+
+def usable(instruction, isa):
+    """`isa`: what qkv is held to, or None."""
+    order = list(common.ISAS)
+    return isa is None or order.index(NEEDS[instruction]) <= order.index(isa)
 
 
 def run(program, threads, repetitions, seconds):
@@ -41,8 +48,7 @@ def run(program, threads, repetitions, seconds):
                    "--benchmark_enable_random_interleaving=true", f"--benchmark_min_time={seconds}",
                    f"--benchmark_out={out}", "--benchmark_out_format=json"]  # fmt: skip
         common.progress("measuring peaks and layers in turns")
-        subprocess.run([str(c) for c in command], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                       env={**os.environ, "OMP_NUM_THREADS": str(threads)})  # fmt: skip
+        common.output(command, env={**os.environ, "OMP_NUM_THREADS": str(threads)})
         common.progress("")
         rates = {}
         for one in json.loads(out.read_text())["benchmarks"]:
@@ -51,11 +57,13 @@ def run(program, threads, repetitions, seconds):
         return rates
 
 
-def summarise(rates):
+def summarise(rates, isa):
     """{"peaks": {precision: {instruction: GFLOP/s}}, "memory": {kind: GB/s}, "layers": [{…, "best", "median"}]}"""
     found = {"peaks": {}, "memory": {}, "layers": []}
     for name, values in rates.items():
         if match := PEAK.match(name):
+            if match[2] and not usable(match[2], isa):
+                continue
             found["peaks"].setdefault(precision(match[1]), {})[match[2] or "FMA"] = max(values)
         elif match := MEMORY.match(name):
             found["memory"][match[1].lower()] = max(values)
@@ -115,11 +123,12 @@ def chart(data):
     points = [(layer["precision"], intensity(layer), layer["best"], layer["M"],
                f"{LAYERS[layer['N'], layer['K']]}, {layer['M']} rows: {layer['best']:.0f} GFLOP/s")
               for layer in data["layers"]]  # fmt: skip
+    held = f" in {common.ISAS[data['machine']['isa']]}" if "isa" in data["machine"] else ""
     return svg.roofline(
         roofs,
         bandwidth(data),
         points,
-        ["Linear layers of ViT-B/16, best GFLOP/s. The numbers are rows: 197 are batch 1, 1576 are batch 8."],
+        [f"Linear layers of ViT-B/16{held}, best GFLOP/s. The numbers are rows: 197 are batch 1, 1576 are batch 8."],
     )
 
 
@@ -130,12 +139,12 @@ def main():
     add("--threads", type=int, default=common.CORES, help="default: all cores")
     add("--repetitions", type=int, default=15, help="turns of each benchmark (default: 15)")
     add("--seconds", type=float, default=0.1, help="least time of a turn (default: 0.1)")
-    add("--json", type=Path, default=common.RESULTS / "roofline.json", metavar="FILE")
-    add("--svg", type=Path, default=common.RESULTS / "roofline.svg", metavar="FILE", help="the picture goes there")
+    add("--json", type=Path, default=common.result("roofline.json"), metavar="FILE")
+    add("--svg", type=Path, default=common.result("roofline.svg"), metavar="FILE", help="the picture goes there")
     options = parser.parse_args()
-    common.require_program(options.program)
+    common.require_program(options.program, common.built_by("qkv_micro_bench"))
     rates = run(options.program, options.threads, options.repetitions, options.seconds)
-    data = {"machine": common.machine(options.threads), **summarise(rates), "rates": rates}
+    data = {"machine": common.machine(options.threads), **summarise(rates, common.ISA), "rates": rates}
     common.write_json(options.json, data)
     print(report(data))
     options.svg.write_text(chart(data))

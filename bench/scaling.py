@@ -91,8 +91,8 @@ def main():
     )
     add("--rounds", type=int, default=9, help="timed passes of each (default: 9)")
     add("--qkv", type=Path, default=common.ROOT / "build/release/qkv", metavar="PROGRAM")
-    add("--json", type=Path, default=common.RESULTS / "scaling.json", metavar="FILE", help="all times go there")
-    add("--svg", type=Path, default=common.RESULTS / "scaling.svg", metavar="FILE", help="the chart goes there")
+    add("--json", type=Path, default=common.result("scaling.json"), metavar="FILE", help="all times go there")
+    add("--svg", type=Path, default=common.result("scaling.svg"), metavar="FILE", help="the chart goes there")
     options = parser.parse_args()
     common.require_program(options.qkv)
 

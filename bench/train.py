@@ -152,7 +152,7 @@ def main():
     add("--rounds", type=int, default=20, help="timed steps of each (default: 20)")
     add("--threads", type=int, default=common.CORES, help="of each contender (default: all cores)")
     add("--qkv", type=Path, default=common.ROOT / "build/release/qkv", metavar="PROGRAM")
-    add("--json", type=Path, default=common.RESULTS / "train.json", metavar="FILE", help="all times go there")
+    add("--json", type=Path, default=common.result("train.json"), metavar="FILE", help="all times go there")
     add("--output", type=Path, metavar="FILE", help="write the Markdown there as well as on stdout")
     options = parser.parse_args()
     common.require_program(options.qkv)
