@@ -83,7 +83,7 @@ SequenceModel<T> SequenceModel<T>::Load(const std::filesystem::path& folder, con
 
 template <typename T>
 View<T> SequenceModel<T>::Run(View<const int32_t> tokens, int64_t first, std::span<nn::KeyValueCache<T>> caches,
-                              Arena& arena) const {
+                              int64_t rows, Arena& arena) const {
   RequireTokens(config_, tokens);
   const int64_t B = tokens.dim(0), N = tokens.dim(1), D = config_.width, all = first + N;
   const View<T> x = arena.New<T>({B, N, D});
@@ -101,7 +101,8 @@ View<T> SequenceModel<T>::Run(View<const int32_t> tokens, int64_t first, std::sp
     context.rotary = rotary_.get();
     if (!places_.empty()) context.places = places_.view()[static_cast<int64_t>(block)].slice(2, 0, all);
     if (!caches.empty()) context.cache = &caches[block];
-    nn::BlockForward<T>(x, blocks_[block], N, arena, context);
+    context.last_rows = true;
+    nn::BlockForward<T>(x, blocks_[block], block + 1 == blocks_.size() ? rows : N, arena, context);
   }
   return x;
 }
@@ -123,7 +124,7 @@ void SequenceModel<T>::Logits(View<const int32_t> tokens, Arena& arena, View<T> 
   Require(logits.shape() == Shape({B, N, outputs}) && logits.dense(),
           "sequence model: logits are {}, expected [{}, {}, {}], dense", ToString(logits.shape()), B, N, outputs);
   arena.Reset();
-  const View<T> x = Run(tokens, 0, {}, arena);
+  const View<T> x = Run(tokens, 0, {}, N, arena);
   Answer(x.reshape({B * N, config_.width}), arena, logits.reshape({B * N, outputs}));
 }
 
@@ -171,7 +172,7 @@ template <typename T>
 std::span<const T> Decoder<T>::Feed(std::span<const int32_t> tokens) {
   const auto first = static_cast<int64_t>(tokens_.size()), N = static_cast<int64_t>(tokens.size());
   arena_.Reset();
-  const View<T> x = model_.Run(View<const int32_t>(tokens.data(), {1, N}), first, caches_, arena_);
+  const View<T> x = model_.Run(View<const int32_t>(tokens.data(), {1, N}), first, caches_, 1, arena_);
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
   model_.Answer(x[0].slice(0, N - 1, N), arena_, logits_);
   return logits_.span();

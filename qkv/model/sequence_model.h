@@ -55,8 +55,10 @@ class SequenceModel {
   template <typename U>
   friend class Decoder;
 
-  /// Tokens at places first, first + 1, … through all blocks: x [B, N, D]. caches: of each block, or empty.
-  View<T> Run(View<const int32_t> tokens, int64_t first, std::span<nn::KeyValueCache<T>> caches, Arena& arena) const;
+  /// Tokens at places first, first + 1, … through all blocks: x [B, N, D], of which the last block updates the last
+  /// `rows` of each sequence only. caches: of each block, or empty.
+  View<T> Run(View<const int32_t> tokens, int64_t first, std::span<nn::KeyValueCache<T>> caches, int64_t rows,
+              Arena& arena) const;
   /// x: [R, D], what leaves the last block.
   void Answer(View<const T> x, Arena& arena, View<T> logits) const;
 

@@ -105,22 +105,34 @@ View<const T> OfPlaces(View<const T> places, int64_t which, int64_t B, int64_t b
   return {one.at(0, begin), {B, one.dim(0), end - begin, one.dim(2)}, {0, one.stride(0), one.stride(1), 1}};
 }
 
-// The queries [B, H, N_q, r] of a kind that makes them of its keys [B, H, N, r]; these are normalised afterwards.
+// Which of the tokens of x the first query is of.
 template <typename T>
-View<T> QueriesOfKeys(View<T> key, int64_t Nq, const AttentionLayer<T>& layer, Arena& arena) {
-  const View<T> first = key.slice(2, 0, Nq);
-  if (layer.query_norm.empty() && layer.eigenvalues.empty()) return first;
-  const int64_t B = key.dim(0), H = key.dim(1), r = key.dim(3);
+int64_t FirstQuery(const Input<T>& x_query, const Input<T>& x, const AttentionContext<T>& context) {
+  return context.last_rows ? x.dim(1) - x_query.dim(1) : 0;
+}
+
+// Queries that are keys, as they lie there.
+template <typename T>
+bool QueriesLieInKeys(const AttentionLayer<T>& layer) {
+  return QueriesAreKeys(layer.kind) && layer.query_norm.empty() && layer.eigenvalues.empty();
+}
+
+// The queries [B, H, N_q, r] of a kind that makes them of its keys, of those [B, H, N_q, r] of the same tokens; these
+// are normalised afterwards.
+template <typename T>
+View<T> QueriesOfKeys(View<T> of, const AttentionLayer<T>& layer, Arena& arena) {
+  if (QueriesLieInKeys(layer)) return of;
+  const int64_t B = of.dim(0), H = of.dim(1), Nq = of.dim(2), r = of.dim(3);
   const View<T> query = NewHeads<T>(B, H, Nq, r, arena);
   if (!layer.query_norm.empty()) {
-    NormHeads<T>(first, layer.query_norm, query);
+    NormHeads<T>(of, layer.query_norm, query);
     return query;
   }
   ParallelFor(B * H, 1, [&](int64_t begin, int64_t end) {
     for (int64_t head = begin; head < end; ++head) {
       const T* factors = layer.eigenvalues.view().row(head % H);
       for (int64_t n = 0; n < Nq; ++n) {
-        const T* from = first.at(head / H, head % H, n);
+        const T* from = of.at(head / H, head % H, n);
         T* to = query.at(head / H, head % H, n);
         for (int64_t i = 0; i < r; ++i) to[i] = factors[i] * from[i];
       }
@@ -129,18 +141,18 @@ View<T> QueriesOfKeys(View<T> key, int64_t Nq, const AttentionLayer<T>& layer, A
   return query;
 }
 
-// Keys turned by their places, in their own memory unless they are values too, and queries.
+// Keys turned by their places, in their own memory unless they are values too, and queries, the first of them of key
+// first_query. first: the place of the first key.
 template <typename T>
-void TurnOperands(const AttentionLayer<T>& layer, const RotaryTable& rotary, int64_t first, View<T>* query,
-                  View<T>* key, Arena& arena) {
-  const bool same = query->data() == key->data();
+void TurnOperands(const AttentionLayer<T>& layer, const RotaryTable& rotary, int64_t first, int64_t first_query,
+                  View<T>* query, View<T>* key, Arena& arena) {
   const View<T> turned =
       ValuesAreKeys(layer.kind) ? NewHeads<T>(key->dim(0), key->dim(1), key->dim(2), key->dim(3), arena) : *key;
   TurnHeads<T>(*key, rotary, first, turned);
-  if (same) {
-    *query = turned.slice(2, 0, query->dim(2));
+  if (QueriesLieInKeys(layer)) {
+    *query = turned.slice(2, first_query, first_query + query->dim(2));
   } else {
-    TurnHeads<T>(*query, rotary, first, *query);
+    TurnHeads<T>(*query, rotary, first + first_query, *query);
   }
   *key = turned;
 }
@@ -176,10 +188,11 @@ template <typename T>
 Operands<T> Projected(const Input<T>& x_query, const Input<T>& x, const AttentionLayer<T>& layer,
                       const AttentionContext<T>& context, bool sums, Arena& arena) {
   const int64_t B = x.dim(0), H = layer.heads, Nq = x_query.dim(1), first = context.cache ? context.cache->tokens : 0;
+  const int64_t first_query = FirstQuery(x_query, x, context);
   Operands<T> operands;
   if (sums && !layer.value.empty()) operands.value = ProjectToHeads(x, layer.value, layer.head_width, arena);
   if (IsPositional(layer.kind)) {
-    operands.query = OfPlaces(context.places, 0, B, first, first + Nq);
+    operands.query = OfPlaces(context.places, 0, B, first + first_query, first + first_query + Nq);
     operands.key = OfPlaces(context.places, 1, B, 0, first + x.dim(1));
     return operands;
   }
@@ -193,24 +206,28 @@ Operands<T> Projected(const Input<T>& x_query, const Input<T>& x, const Attentio
   if (ValuesAreKeys(layer.kind)) operands.value = key;
   if (layer.value.empty() && !ValuesAreKeys(layer.kind)) operands.value = projected.slice(1, H, 2 * H);
   if (QueriesAreKeys(layer.kind)) {
-    query = QueriesOfKeys<T>(key, Nq, layer, arena);
+    query = QueriesOfKeys<T>(key.slice(2, first_query, first_query + Nq), layer, arena);
   } else {
     query = ProjectToHeads(x_query, layer.query, layer.query_width(), arena);
     if (!layer.query_norm.empty()) NormHeads<T>(query, layer.query_norm, query);
   }
   if (!layer.key_norm.empty()) NormHeads<T>(key, layer.key_norm, key);
-  if (context.rotary) TurnOperands(layer, *context.rotary, first, &query, &key, arena);
+  if (context.rotary) TurnOperands(layer, *context.rotary, first, first_query, &query, &key, arena);
   operands.query = query, operands.key = key;
   return operands;
 }
 
 // In the order that leaves the tokens as they are: queries carry W_K, and sums of tokens take W_V afterwards.
 template <typename T>
-Operands<T> Absorbed(const Input<T>& x_query, const Input<T>& x, const AttentionLayer<T>& layer, View<const T> places,
-                     Arena& arena) {
+Operands<T> Absorbed(const Input<T>& x_query, const Input<T>& x, const AttentionLayer<T>& layer,
+                     const AttentionContext<T>& context, Arena& arena) {
   const int64_t B = x.dim(0), H = layer.heads, Nq = x_query.dim(1), D = x.dim(2);
+  const int64_t first_query = FirstQuery(x_query, x, context);
   const View<const T> tokens = ForAllHeads(Materialised(x, arena), H);
-  if (IsPositional(layer.kind)) return {OfPlaces(places, 0, B, 0, Nq), OfPlaces(places, 1, B, 0, x.dim(1)), tokens};
+  if (IsPositional(layer.kind)) {
+    return {OfPlaces(context.places, 0, B, first_query, first_query + Nq), OfPlaces(context.places, 1, B, 0, x.dim(1)),
+            tokens};
+  }
   const View<T> carried = arena.New<T>({B, H, Nq, D});
   if (layer.kind == AttentionKind::kMerged) {
     ProjectInto(x_query, layer.query, carried);
@@ -288,27 +305,28 @@ void AttentionForward(const Input<T>& x_query, const Input<T>& x, const Attentio
                       const AttentionContext<T>& context) {
   const Arena::Scope scope(arena);
   const int64_t B = x.dim(0), Nq = x_query.dim(1), H = layer.heads, E = layer.head_width;
-  Require(!QueriesAreKeys(layer.kind) || x_query.x.data() == x.x.data(),
-          "attention: queries that are keys are of the first tokens");
+  Require(!QueriesAreKeys(layer.kind) || x_query.x.data() == x.x.at(0, FirstQuery(x_query, x, context)),
+          "attention: queries that are keys are of the first tokens, or the last");
   const int64_t N = x.dim(1) + (context.cache ? context.cache->tokens : 0);
   Require(IsPositional(layer.kind) == !context.places.empty() &&
               (context.places.empty() || (context.places.dim(1) == H && context.places.dim(2) == N)),
           "attention: expected the places of {} heads and {} tokens, got {}", H, N, ToString(context.places.shape()));
   Require(!context.rotary || AllowsRotary(layer.kind),
           "attention: rotary positions for a kind whose queries and keys are not its own");
-  Require(!context.cache || (context.causal && !out.empty() && x_query.dim(1) == x.dim(1) &&
+  Require(!context.cache || (context.causal && !out.empty() && (Nq == x.dim(1) || context.last_rows) &&
                              context.cache->value.dim(0) == B && N <= context.cache->value.dim(2)),
-          "attention: {} tokens do not fit a cache of {} in {} sequences, causal and for all of them", N,
+          "attention: {} tokens do not fit a cache of {} in {} sequences, causal and for the last of them", N,
           context.cache ? context.cache->value.dim(2) : 0, context.cache ? context.cache->value.dim(0) : 0);
   const bool absorbed =
       context.requests.empty() && !context.rotary && !context.cache && AbsorbedIsCheaper(x_query, x, layer);
-  Operands<T> operands = absorbed ? Absorbed(x_query, x, layer, context.places, arena)
+  Operands<T> operands = absorbed ? Absorbed(x_query, x, layer, context, arena)
                                   : Projected(x_query, x, layer, context, !out.empty(), arena);
   if (context.cache) Remember(layer, *context.cache, &operands);
   attention::Options<T> options;
   options.scale = layer.kind == AttentionKind::kGaussian ? T(1) : T(1) / std::sqrt(static_cast<T>(E));
   if (context.causal) {
-    options.causal = context.cache ? attention::Causal::kBottomRight : attention::Causal::kTopLeft;
+    const bool to_the_end = context.cache || context.last_rows;
+    options.causal = to_the_end ? attention::Causal::kBottomRight : attention::Causal::kTopLeft;
   }
   options.bf16 = layer.bf16 && !absorbed && !IsPositional(layer.kind);  // distances would lose too much
   for (const WeightsRequest<T>& request : context.requests) {

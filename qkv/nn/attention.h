@@ -110,11 +110,13 @@ struct AttentionContext {
   const RotaryTable* rotary = nullptr;  // turns queries and keys by their places, or null; see AllowsRotary
   // Causal only: x are the tokens behind those of the cache, which they join. N is the number of all tokens then.
   KeyValueCache<T>* cache = nullptr;
+  bool last_rows = false;  // fewer queries than tokens are of the last tokens, not of the first
 };
 
 /// out = residual + scale · projection(attention(x_query, x)).
 /// x_query: [B, N_q, D]; x: [B, N, D]; out, residual: [B, N_q, D] (residual may be out); dense rows, any batch stride.
-/// All kinds but those of W_Q and W_K of their own want x_query to be the first rows of x.
+/// All kinds but those of W_Q and W_K of their own, and all causal and rotary layers, want x_query to be the first rows
+/// of x, or the last: see AttentionContext.
 /// Scratch comes from `arena`. Where the layer has absorbed heads and no weights are requested,
 /// attention::CheapestPlan decides the order. Where out is empty, the requested weights are all that is computed, and
 /// values only where one product, key_value, makes them with the keys.

@@ -9,9 +9,10 @@ void BlockForward(View<T> x, const Block<T>& block, int64_t rows, Arena& arena, 
   const Arena::Scope scope(arena);
   const auto scale = [](const Tensor<T>& tensor) { return tensor.empty() ? nullptr : &tensor; };
   const Input<T> tokens = Normalised<T>(x, block.norm1, arena);
-  const View<T> read = x.slice(1, 0, rows);  // [B, rows, D]
-  AttentionForward<T>(tokens.slice(1, 0, rows), tokens, block.attention, scale(block.scale1), read, read, arena,
-                      context);
+  const int64_t begin = context.last_rows ? x.dim(1) - rows : 0;
+  const View<T> read = x.slice(1, begin, begin + rows);  // [B, rows, D]
+  AttentionForward<T>(tokens.slice(1, begin, begin + rows), tokens, block.attention, scale(block.scale1), read, read,
+                      arena, context);
   MlpForward<T>(Normalised<T>(read, block.norm2, arena), block.mlp, scale(block.scale2), read, read, arena);
 }
 

@@ -16,9 +16,9 @@ struct Block {
   Tensor<T> scale2;
 };
 
-/// Updates the first `rows` tokens of each sequence of x: [B, N, D], dense; the others only serve as keys and values.
-/// rows = N is the whole block. Fewer are exact for them, and all that a model needs whose last block is read at its
-/// class token alone.
+/// Updates the first `rows` tokens of each sequence of x: [B, N, D], dense, or with context.last_rows the last; the
+/// others only serve as keys and values. rows = N is the whole block. Fewer are exact for them, and all that a model
+/// needs whose last block is read at its class token alone, or of which the next token is asked.
 template <typename T>
 void BlockForward(View<T> x, const Block<T>& block, int64_t rows, Arena& arena,
                   const AttentionContext<T>& context = {});

@@ -139,16 +139,20 @@ TYPED_TEST(AttentionLayers, BlockAddsBothHalvesScaled) {
   block.mlp.fc1 = fc1.As<T>();
   block.mlp.fc2 = fc2.As<T>();
   block.scale2 = Cast<T>(scale2);
-  Tensor<T> all = Cast<T>(x), some = Cast<T>(x);
+  Tensor<T> all = Cast<T>(x), some;
   Arena arena;
   BlockForward<T>(all, block, kN, arena);
   EXPECT_LE(RelativeError<T>(AsOneMatrix(all.view()), expected), LayerTolerance<T>());
 
-  // The first rows alone are the same to the bit, and the others stay as they were.
-  BlockForward<T>(some, block, 2, arena);
-  for (int64_t b = 0; b < kB; ++b) {
-    for (int64_t i = 0; i < kN * kD; ++i) {
-      EXPECT_EQ(some.view().at(b)[i], i < 2 * kD ? all.view().at(b)[i] : static_cast<T>(x.view().at(b)[i]));
+  // The first rows alone, or the last, are the same to the bit, and the others stay as they were.
+  for (const bool last : {false, true}) {
+    some = Cast<T>(x);
+    BlockForward<T>(some, block, 2, arena, {.last_rows = last});
+    for (int64_t b = 0; b < kB; ++b) {
+      for (int64_t i = 0; i < kN * kD; ++i) {
+        const bool computed = last ? i >= (kN - 2) * kD : i < 2 * kD;
+        EXPECT_EQ(some.view().at(b)[i], computed ? all.view().at(b)[i] : static_cast<T>(x.view().at(b)[i]));
+      }
     }
   }
 }

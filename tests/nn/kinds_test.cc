@@ -214,17 +214,23 @@ class Kinds : public IsaTest {
     EXPECT_LE(RelativeError<T>(out.view().reshape({kB * kN, kD}), expected.out), LayerTolerance<T>());
     EXPECT_LE(RelativeError<T>(weights.view().reshape({kB * kH * kN, kN}), expected.weights), LayerTolerance<T>());
 
-    // One row, for which the layer absorbs.
+    // One row, the first or the last, for which the layer absorbs where it can.
     context.requests = {};
     const Input<T> all(x_t);
-    Tensor<T> first({kB, 1, kD});
-    AttentionForward<T>(all.slice(1, 0, 1), all, Build<T>(c, p, true), nullptr, {}, first, arena, context);
-    Matrix expected_first;
-    for (int64_t b = 0; b < kB; ++b) {
-      const auto row = expected.out.begin() + b * kN * kD;
-      expected_first.insert(expected_first.end(), row, row + kD);
+    for (const bool last : {false, true}) {
+      context.last_rows = last;
+      const int64_t at = last ? kN - 1 : 0;
+      Matrix expected_one;
+      for (int64_t b = 0; b < kB; ++b) {
+        const auto row = expected.out.begin() + (b * kN + at) * kD;
+        expected_one.insert(expected_one.end(), row, row + kD);
+      }
+      for (const bool absorbs : {false, true}) {
+        Tensor<T> one({kB, 1, kD});
+        AttentionForward<T>(all.slice(1, at, at + 1), all, Build<T>(c, p, absorbs), nullptr, {}, one, arena, context);
+        EXPECT_LE(RelativeError<T>(one.view().reshape({kB, kD}), expected_one), LayerTolerance<T>());
+      }
     }
-    EXPECT_LE(RelativeError<T>(first.view().reshape({kB, kD}), expected_first), LayerTolerance<T>());
   }
 };
 QKV_FOR_ALL_ISAS(Kinds);
