@@ -24,8 +24,7 @@ struct Instruction {
 // Functions of this program whose symbol has one of the micro-kernels in it.
 std::map<std::string, std::vector<Instruction>> MicroKernels() {
   std::map<std::string, std::vector<Instruction>> functions;
-  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(
-      popen("objdump -d --no-show-raw-insn /proc/$PPID/exe 2>/dev/null", "r"), pclose);
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen("objdump -d --no-show-raw-insn /proc/$PPID/exe", "r"), pclose);
   std::vector<Instruction>* function = nullptr;
   char line[4096];
   while (pipe && std::fgets(line, sizeof(line), pipe.get())) {
@@ -80,11 +79,16 @@ TEST(Spill, LoopsOfMultiplyAddsKeepTheirVectorsInRegisters) {
 #if !defined(NDEBUG) || !defined(__OPTIMIZE__) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "only optimised code is of interest";
 #endif
+#ifndef __x86_64__
+  GTEST_SKIP() << "only x86-64's machine code is read";
+#endif
+  ASSERT_EQ(std::system("command -v objdump > /dev/null"), 0)
+      << "objdump, which reads the machine code, is missing: install binutils (tools/setup.sh test)";
   PackedMatrix<float>(Tensor<float>({1, 1}).view());  // keeps the kernels linked
   EXPECT_GT(AttentionPanel<float>(), 0);
   EXPECT_GT(AttentionGradientScratch<float>(1, 1), 0);
   const auto functions = MicroKernels();
-  if (functions.empty()) GTEST_SKIP() << "no objdump, or no symbols";
+  ASSERT_FALSE(functions.empty()) << "no micro-kernel was found: has the program lost its symbols?";
   int loops = 0;
   for (const auto& [name, code] : functions) {
     for (size_t end = 0; end < code.size(); ++end) {
