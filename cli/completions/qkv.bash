@@ -45,6 +45,7 @@ _qkv() {
     --activation) mapfile -t COMPREPLY < <(compgen -W "gelu gelu_tanh quick_gelu relu silu tanh" -- "$cur") && return ;;
     --interpolation) mapfile -t COMPREPLY < <(compgen -W "nearest box bilinear hamming bicubic lanczos" -- "$cur") && return ;;
     --crop-mode) mapfile -t COMPREPLY < <(compgen -W "center squash border" -- "$cur") && return ;;
+    --background) mapfile -t COMPREPLY < <(compgen -W "any dark" -- "$cur") && return ;;
     --crop) mapfile -t COMPREPLY < <(compgen -W "resized padded none" -- "$cur") && return ;;
     --opt) mapfile -t COMPREPLY < <(compgen -W "adamw sgd" -- "$cur") && return ;;
     --sched) mapfile -t COMPREPLY < <(compgen -W "cosine one-cycle constant" -- "$cur") && return ;;
@@ -57,7 +58,7 @@ _qkv() {
     --mixup | --cutmix | --lr | --min-lr | --epochs | --steps | --warmup-epochs | --accumulate | --weight-decay) return ;;
     --beta1 | --beta2 | --momentum | --clip-grad | --smoothing | --dropout | --attention-dropout | --drop-path | --ema) return ;;
     --prompt | --temperature | --top-k | --top-p | --length | --vocabulary | --rotary-base) return ;;
-    --patience | --eval-epochs | --save-steps | --log-steps) return ;;
+    --patience | --eval-epochs | --eval-steps | --save-steps | --log-steps) return ;;
   esac
   if [[ $cur == -* ]]; then
     local options
@@ -73,7 +74,7 @@ _qkv() {
       bench) options="$model $run --batch --seconds --without --json --layer --attention --train --stdin" ;;
       train | ablate)
         [[ $command == ablate ]] && options="--arms --seeds --equal --processes" || options="--resume"
-        options+=" -o --output --config -q --quiet -m --preset --model --init --seed --val-fraction --image-size --patch-size --channels --width --depth --heads --mlp-ratio --mlp --activation --attention --rank --qkv-bias --no-qkv-bias --qk-norm --no-qk-norm --class-token --no-class-token --registers --layer-scale --pool --mean --std --interpolation --crop-pct --crop-mode --cache --length --vocabulary --positions --rotary-base --causal --no-causal --crop --scale --pad --flip --randaugment --magnitude --jitter --erase --mixup --cutmix --opt --lr --min-lr --sched --epochs --steps --warmup-epochs --batch --accumulate --weight-decay --beta1 --beta2 --momentum --clip-grad --smoothing --dropout --attention-dropout --drop-path --ema --patience --precision --checkpointing --no-checkpointing --threads --eval-epochs --save-steps --log-steps --tensorboard --no-tensorboard --maps" ;;
+        options+=" -o --output --config -q --quiet -m --preset --model --init --seed --val-fraction --image-size --patch-size --channels --width --depth --heads --mlp-ratio --mlp --activation --attention --rank --qkv-bias --no-qkv-bias --qk-norm --no-qk-norm --class-token --no-class-token --registers --layer-scale --pool --mean --std --interpolation --crop-pct --crop-mode --background --cache --length --vocabulary --positions --rotary-base --causal --no-causal --crop --scale --pad --flip --randaugment --magnitude --jitter --erase --mixup --cutmix --opt --lr --min-lr --sched --epochs --steps --warmup-epochs --batch --accumulate --weight-decay --beta1 --beta2 --momentum --clip-grad --smoothing --dropout --attention-dropout --drop-path --ema --patience --precision --checkpointing --no-checkpointing --threads --eval-epochs --eval-steps --save-steps --log-steps --tensorboard --no-tensorboard --maps" ;;
       generate) options="$model --dtype --prompt --tokens --temperature --top-k --top-p --seed" ;;
       "qk inspect") options="$model $run $images --images --json --report -o --output" ;;
       "qk certify") options="$model --rank --with --json" ;;

@@ -151,7 +151,7 @@ bool IsForOther(const Key& key, bool sequences) {
 bool IsTheModels(const Key& key) {
   if (key.group == "Model") return key.name != "image-size";
   if (key.group == "Sequences") return key.name != "length";
-  for (const std::string_view name : {"mean", "std", "interpolation", "crop-pct", "crop-mode", "init"}) {
+  for (const std::string_view name : {"mean", "std", "interpolation", "crop-pct", "crop-mode", "background", "init"}) {
     if (key.name == name) return true;
   }
   return false;

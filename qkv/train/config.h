@@ -41,6 +41,7 @@ struct TrainConfig {
   std::vector<double> mean = {0.5}, std = {0.5};  // one for all channels, or one each
   std::string interpolation = "bicubic", crop_mode = "center";
   double crop_pct = 0.9;
+  std::string background = "any";
   std::string crop = "resized";
   double scale = 0.08;
   int64_t pad = 0;
@@ -74,7 +75,7 @@ struct TrainConfig {
   std::string precision = "fp32";
   bool checkpointing = false;
   int64_t threads = 0;
-  int64_t eval_epochs = 1, save_steps = 0, log_steps = 20;
+  int64_t eval_epochs = 1, eval_steps = 0, save_steps = 0, log_steps = 20;
   bool tensorboard = true;
   std::string maps;  // for who observes the run: training draws nothing
 };

@@ -60,6 +60,8 @@ const std::array kKeys = {
     Key{kImages, "crop-pct", &C::crop_pct, "Part of the shorter edge that is seen when evaluating", {}, 0.05, 1},
     Key{kImages, "crop-mode", &C::crop_mode, "How images of another shape are made to fit when evaluating",
         "center|squash|border"},
+    Key{kImages, "background", &C::background, "dark: images with a bright border are inverted, now and by the model",
+        "any|dark"},
     Key{kImages,
         "cache",
         &C::cache,
@@ -148,6 +150,13 @@ const std::array kKeys = {
         true},
     Key{kMachine, "eval-epochs", &C::eval_epochs, "Epochs from one evaluation to the next", {}, 1, 1e6},
     Key{kMachine,
+        "eval-steps",
+        &C::eval_steps,
+        "Steps from one evaluation to the next, instead of epochs",
+        {},
+        0,
+        kMany},
+    Key{kMachine,
         "save-steps",
         &C::save_steps,
         "Save after so many steps too; 0: after each epoch only",
@@ -194,12 +203,12 @@ Settings With(Settings base, const Settings& more) {
 std::span<const Key> Keys() { return kKeys; }
 
 Settings PresetSettings(std::string_view preset) {
-  // 0.45 M parameters: MNIST's own mean and deviation, shifted by two pixels, never mirrored.
+  // 0.45 M parameters: MNIST's own mean and deviation, bright strokes on dark, shifted by two pixels, never mirrored.
   if (preset == "vit-digits") {
-    return {{"image-size", "28"}, {"patch-size", "4"},  {"channels", "1"}, {"width", "96"},   {"depth", "4"},
-            {"heads", "4"},       {"mean", "0.1307"},   {"std", "0.3081"}, {"crop-pct", "1"}, {"crop", "padded"},
-            {"pad", "2"},         {"flip", "0"},        {"epochs", "30"},  {"batch", "128"},  {"lr", "1e-3"},
-            {"ema", "0.999"},     {"drop-path", "0.05"}};
+    return {{"image-size", "28"}, {"patch-size", "4"},   {"channels", "1"},     {"width", "96"},   {"depth", "4"},
+            {"heads", "4"},       {"mean", "0.1307"},    {"std", "0.3081"},     {"crop-pct", "1"}, {"crop", "padded"},
+            {"pad", "2"},         {"flip", "0"},         {"epochs", "30"},      {"batch", "128"},  {"lr", "1e-3"},
+            {"ema", "0.999"},     {"drop-path", "0.05"}, {"background", "dark"}};
   }
   // 2.7 M parameters. Mimetic weights are worth most where images are few.
   if (preset == "vit-cifar") {

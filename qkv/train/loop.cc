@@ -159,7 +159,9 @@ class Loop {
   }
 
   bool IsEvaluated(int64_t step) const {
-    return step == schedule_.steps || step % (config_.eval_epochs * learner_.steps_per_epoch()) == 0;
+    const int64_t every =
+        config_.eval_steps > 0 ? config_.eval_steps : config_.eval_epochs * learner_.steps_per_epoch();
+    return step == schedule_.steps || step % every == 0;
   }
 
   // One process that is to stop stops all, after the same step.

@@ -152,6 +152,7 @@ Start NewModel(const TrainConfig& config, const std::vector<std::string>& classe
   description.labels = classes;
   description.preprocess_json = PreprocessJson(config);
   description.preprocess = model::PreprocessFromTimm(description.preprocess_json);
+  description.dark_background = config.background == "dark";
   return Said(std::move(description));
 }
 
