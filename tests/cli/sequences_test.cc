@@ -1,10 +1,12 @@
 // qkv train, evaluate and generate on tasks and texts as their users run them.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 
 #include "qkv/core/rng.h"
 #include "tests/cli/program.h"
+#include "tests/cli/training.h"
 
 namespace qkv {
 namespace {
@@ -133,6 +135,41 @@ TEST_F(SequenceRuns, LearnATextAndGoOnWithIt) {
   EXPECT_EQ(text("--prompt abc --tokens 0"), "abc");
 }
 
+#ifdef QKV_MPIRUN
+TEST_F(SequenceRuns, OfTwoProcessesDoWhatOneDoes) {
+  WriteBook(100, 1);
+  const std::string how = "--opt sgd --lr 0.05 --clip-grad 0 --threads 1";
+  const auto check = [&](const std::string& name, auto&& arguments, const std::string& half, size_t evaluations) {
+    SCOPED_TRACE(name);
+    ASSERT_EQ(Qkv(arguments(name + "-one", how)).exit_code, 0);
+    ASSERT_EQ(Qkv(arguments(name + "-halves", how + half)).exit_code, 0);
+    const Said said = Two(arguments(name + "-two", how));
+    ASSERT_EQ(said.exit_code, 0) << said.err;
+    EXPECT_TRUE(Contains(said.err, "2 processes of 1 thread each")) << said.err;
+    ExpectAsOneProcess(folder_ / (name + "-one"), folder_ / (name + "-halves"), folder_ / (name + "-two"), evaluations);
+  };
+  check(
+      "task", [&](const std::string& run, const std::string& more) { return OnTask(run, more); },
+      " --batch 6 --accumulate 4", 1);
+  check(
+      "text", [&](const std::string& run, const std::string& more) { return OnBook(run, more); },
+      " --batch 4 --accumulate 2", 3);
+}
+
+TEST_F(SequenceRuns, OfTwoProcessesGoOnToTheSameBits) {
+  const auto begin = std::chrono::steady_clock::now();
+  const Said whole = Two(OnTask("whole", "--threads 1"));
+  ASSERT_EQ(whole.exit_code, 0) << whole.err;
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  for (const double part : {0.5, 0.7, 0.9}) {
+    Qkv(OnTask("killed", "--threads 1 --resume"), fmt::format("{} timeout -s KILL {}", kTwo, part * seconds));
+  }
+  const Said said = Two(OnTask("killed", "--threads 1 --resume"));
+  ASSERT_EQ(said.exit_code, 0) << said.err;
+  ExpectSameResult("whole", "killed");
+}
+#endif
+
 TEST_F(SequenceRuns, GoOnFromAModel) {
   WriteBook(200, 1);
   ASSERT_EQ(Qkv(OnBook("run")).exit_code, 0);
@@ -158,6 +195,11 @@ TEST_F(SequenceRuns, RefuseWithAReason) {
   says("train task:copy --preset vit-tiny" + to, 1, "preset vit-tiny is for images");
   says("train task:swap --length 7" + to, 1, "even");
   says("train task:recall --length 40" + to, 1, "different keys");
+#ifdef QKV_MPIRUN
+  const Said odd = Two(OnTask("odd", "--batch 11"));
+  EXPECT_NE(odd.exit_code, 0);
+  EXPECT_TRUE(Contains(odd.err, "2 processes cannot share a batch of 11 evenly")) << odd.err;
+#endif
   WriteFile(folder_ / "empty.txt", "");
   says("train " + Path("empty.txt") + to, 1, "is empty");
   WriteFile(folder_ / "tiny.txt", "Once upon a time");

@@ -201,6 +201,26 @@ TEST_F(Train, ContinuesOnTheModelsBackground) {
   EXPECT_EQ(io::Json::parse(ReadFile(folder_ / "run/config.json"))["qkv_background"], "dark");
 }
 
+TEST_F(Train, SaysWhatBackgroundThePresetIsFor) {
+  const auto config = [&](const char* run, const char* more) {
+    EXPECT_EQ(Qkv(Arguments(run, fmt::format("--steps 1 {}", more))).exit_code, 0);
+    return io::Json::parse(ReadFile(folder_ / run / "config.json"));
+  };
+  EXPECT_EQ(config("digits", "").at("qkv_background"), "dark");
+  EXPECT_FALSE(config("any", "--background any").contains("qkv_background"));
+}
+
+TEST_F(Train, EvaluatesAsOftenAsItIsTold) {
+  ASSERT_EQ(Qkv(Arguments("run", "--epochs 2 --eval-steps 3 --maps 1")).exit_code, 0);
+  std::vector<int64_t> steps, epochs;
+  for (const io::Json& line : EvaluationsOf(folder_ / "run")) {
+    steps.push_back(line["step"]), epochs.push_back(line["epoch"]);
+  }
+  EXPECT_EQ(steps, (std::vector<int64_t>{3, 6, 8}));  // of four steps an epoch, and the last
+  EXPECT_EQ(epochs, (std::vector<int64_t>{1, 2, 2}));
+  EXPECT_TRUE(fs::exists(folder_ / "run/maps/epoch-0002.png"));
+}
+
 // A preset's warm-up may be longer than a short run.
 TEST_F(Train, ComesToItsLearningRateHoweverShortTheRun) {
   for (const char* length : {"--steps 8", "--epochs 2"}) {
@@ -295,33 +315,6 @@ TEST_F(Train, RefusesWithAReason) {
 }
 
 #ifdef QKV_MPIRUN
-// As root too, where there is but one core, and by sanitizers that know nothing of MPI's own memory.
-constexpr const char* kTwo =
-    "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ASAN_OPTIONS=detect_leaks=0 " QKV_MPIRUN
-    " --oversubscribe --bind-to none -n 2";
-
-Said Two(const std::string& arguments) { return Qkv(arguments, kTwo); }
-
-std::vector<float> WeightsOf(const fs::path& run) {
-  const io::SafeTensors file = io::SafeTensors::Open(run / "last/model.safetensors");
-  std::vector<float> weights;
-  for (const io::StoredTensor& stored : file.tensors()) {
-    const Tensor<float> tensor = io::Convert<float>(stored);
-    weights.insert(weights.end(), tensor.data(), tensor.data() + tensor.size());
-  }
-  return weights;
-}
-
-double Distance(const std::vector<float>& a, const std::vector<float>& b) {
-  EXPECT_EQ(a.size(), b.size());
-  double greatest = 0;
-  for (size_t i = 0; i < a.size(); ++i) greatest = std::max(greatest, std::abs(double{a[i]} - b[i]));
-  return greatest;
-}
-
-// The same batches, the same chances, and gradients that are summed in another order: about as far from the whole batch
-// as two halves are that one process takes one after the other. By SGD, whose steps are as small as the gradients'
-// errors; AdamW's are not where a gradient is about 0.
 TEST_F(Train, TwoProcessesDoWhatOneDoes) {
   const std::string how = "--epochs 4 --opt sgd --lr 0.05 --clip-grad 0 --maps 2 --threads 1";
   ASSERT_EQ(Qkv(Arguments("one", how)).exit_code, 0);
@@ -329,27 +322,7 @@ TEST_F(Train, TwoProcessesDoWhatOneDoes) {
   const Said said = Two(Arguments("two", how));
   ASSERT_EQ(said.exit_code, 0) << said.err;
   EXPECT_TRUE(Contains(said.err, "2 processes of 1 thread each")) << said.err;
-  const std::vector<float> one = WeightsOf(folder_ / "one");
-  double largest = 0;
-  for (const float weight : one) largest = std::max(largest, double{std::abs(weight)});
-  EXPECT_LE(Distance(WeightsOf(folder_ / "two"), one),
-            4 * Distance(WeightsOf(folder_ / "halves"), one) + 1e-6 * largest);
-
-  const auto evaluations = [&](const char* run) {
-    std::vector<io::Json> lines;
-    for (const io::Json& line : JsonLines(ReadFile(folder_ / run / "log.jsonl"))) {
-      if (line["event"] == "evaluation") lines.push_back(line);
-    }
-    return lines;
-  };
-  const std::vector<io::Json> a = evaluations("one"), b = evaluations("two");
-  ASSERT_EQ(a.size(), 4u);
-  ASSERT_EQ(b.size(), 4u);  // one writer
-  for (size_t i = 0; i < a.size(); ++i) {
-    EXPECT_NEAR(a[i]["loss"], b[i]["loss"], 1e-4);
-    EXPECT_NEAR(a[i]["train_loss"], b[i]["train_loss"], 1e-4);
-    EXPECT_EQ(a[i]["train_accuracy"], b[i]["train_accuracy"]);
-  }
+  ExpectAsOneProcess(folder_ / "one", folder_ / "halves", folder_ / "two", 4);
   EXPECT_TRUE(fs::exists(folder_ / "two/maps/epochs.png"));
 }
 

@@ -1,13 +1,19 @@
-// Images that a model learns to tell apart in seconds.
+// What is trained on: images that a model learns to tell apart in seconds. And by two processes, where there is MPI.
 #pragma once
 
 #include <fmt/format.h>
+#include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
+#include <string>
+#include <vector>
 
 #include "qkv/core/file.h"
 #include "qkv/core/rng.h"
 #include "qkv/image/encode.h"
+#include "tests/cli/program.h"
 
 namespace qkv {
 
@@ -29,5 +35,60 @@ inline void DrawImages(const std::filesystem::path& folder, int per_class, uint6
     }
   }
 }
+
+inline std::vector<io::Json> EvaluationsOf(const std::filesystem::path& run) {
+  std::vector<io::Json> lines = JsonLines(ReadFile(run / "log.jsonl"));
+  std::erase_if(lines, [](const io::Json& line) { return line["event"] != "evaluation"; });
+  return lines;
+}
+
+#ifdef QKV_MPIRUN
+// As root too, where there is but one core, and by sanitizers that know nothing of MPI's own memory.
+inline constexpr const char* kTwo =
+    "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ASAN_OPTIONS=detect_leaks=0 " QKV_MPIRUN
+    " --oversubscribe --bind-to none -n 2";
+
+inline Said Two(const std::string& arguments) { return Qkv(arguments, kTwo); }
+
+/// All weights of the latest model of a run.
+inline std::vector<float> WeightsOf(const std::filesystem::path& run) {
+  const io::SafeTensors file = io::SafeTensors::Open(run / "last/model.safetensors");
+  std::vector<float> weights;
+  for (const io::StoredTensor& stored : file.tensors()) {
+    const Tensor<float> tensor = io::Convert<float>(stored);
+    weights.insert(weights.end(), tensor.data(), tensor.data() + tensor.size());
+  }
+  return weights;
+}
+
+/// The same batches, the same chances, and gradients that are summed in another order: the run `two` of two processes
+/// is about as far from that of one as `halves`, whose batches one process takes half by half. For SGD, whose steps are
+/// as small as the gradients' errors; AdamW's are not where a gradient is about 0.
+inline void ExpectAsOneProcess(const std::filesystem::path& one, const std::filesystem::path& halves,
+                               const std::filesystem::path& two, size_t evaluations) {
+  const std::vector<float> weights = WeightsOf(one);
+  const auto distance = [&](const std::filesystem::path& run) {
+    const std::vector<float> others = WeightsOf(run);
+    EXPECT_EQ(others.size(), weights.size());
+    double greatest = 0;
+    for (size_t i = 0; i < weights.size(); ++i) {
+      greatest = std::max(greatest, std::abs(double{others[i]} - weights[i]));
+    }
+    return greatest;
+  };
+  double largest = 0;
+  for (const float weight : weights) largest = std::max(largest, double{std::abs(weight)});
+  EXPECT_LE(distance(two), 4 * distance(halves) + 1e-6 * largest);
+
+  const std::vector<io::Json> a = EvaluationsOf(one), b = EvaluationsOf(two);
+  ASSERT_EQ(a.size(), evaluations);
+  ASSERT_EQ(b.size(), evaluations);  // one writer
+  for (size_t i = 0; i < a.size(); ++i) {
+    EXPECT_NEAR(a[i]["loss"], b[i]["loss"], 1e-4);
+    EXPECT_NEAR(a[i]["train_loss"], b[i]["train_loss"], 1e-4);
+    EXPECT_EQ(a[i]["train_accuracy"], b[i]["train_accuracy"]);
+  }
+}
+#endif
 
 }  // namespace qkv
