@@ -167,8 +167,8 @@ void Attention(View<const T> q, View<const T> k, View<const T> v, const Options<
     if constexpr (std::is_same_v<T, float>) {
       if (bf16) return simd::AttentionTileBf16(task, *bf16, scratch.row(thread));
     }
-    // Tasks are handed out in order: this is the thread's next, unless another thread is held up.
-    if (const int64_t next = t + threads; next < B * H * splits) {
+    // This is the thread's next, unless another helped it.
+    if (const int64_t next = t + 1; next < B * H * splits) {
       const int64_t next_b = next / splits / H, next_h = next / splits % H, next_row = next % splits * task_rows;
       const int64_t next_kv = next_h / (H / k.dim(1));
       if (next_row + task.rows <= N_q) {

@@ -19,7 +19,8 @@ using TaskBody = void (*)(void* context, int64_t task, int thread);
 void RunTasks(int64_t count, TaskBody body, void* context);
 }  // namespace internal
 
-/// Calls f(task, thread) for task = 0…count-1, handed out one at a time; 0 <= thread < NumThreads().
+/// Calls f(task, thread) for task = 0…count-1, one at a time; 0 <= thread < NumThreads(). Thread t of T begins with the
+/// t-th of T equal shares and then helps the others: loops of the same shape meet their data in their own caches.
 /// Nested calls, and those of a second thread while a first one's loop runs, run on the calling thread, as thread 0.
 template <typename F>
 void ParallelTasks(int64_t count, F&& f) {
