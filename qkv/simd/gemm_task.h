@@ -83,7 +83,7 @@ struct PanelOrder {
 /// A product cut into tasks: blocks of rows times some panels of outputs.
 class TaskCut {
  public:
-  // Rows of a task: ViT's 197 tokens are one block, so that at batch 1 the weights are read once.
+  // Rows of a task at most: 197 tokens are one block, so that one thread reads the weights once.
   static constexpr int64_t kBlockRows = 240;
 
   // Rows are cut first, into as many blocks as there are threads or a multiple: a thread then reads the rows that it
