@@ -1,10 +1,13 @@
 // qkv ablate: the same training for each kind of attention and seed, and a report of what differs.
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <map>
 #include <memory>
+#include <optional>
+#include <sstream>
 
 #include "cli/ablate_runs.h"
 #include "cli/command.h"
@@ -15,6 +18,7 @@
 #include "qkv/lab/ablation_report.h"
 #include "qkv/simd/isa.h"
 #include "qkv/train/standing.h"
+#include "qkv/train/start.h"
 
 namespace qkv::cli {
 namespace {
@@ -27,8 +31,12 @@ const std::map<std::string, lab::Budget> kBudgets = {
 // What all runs share, for `qkv ablate` alone to read.
 constexpr const char* kShared = "ablation.yaml";
 
+// Of them --arms and --seeds say what they are in each run, and all begin with new weights.
+constexpr std::array<std::string_view, 4> kNotShared = {"attention", "rank", "seed", "model"};
+
 struct Options {
-  std::string data, output, file, equal = "steps";
+  std::vector<std::string> data;
+  std::string output, file, equal = "steps";
   std::vector<std::string> arms = {
       "separate", "separate:qkv-bias=false", "shared", "unified", "shared_kv", "merged", "low_rank", "symmetric"};
   int64_t seeds = 3, processes = 1;
@@ -36,8 +44,9 @@ struct Options {
   train::Settings settings;  // of the command line
 };
 
-// "photos" of "../photos/".
+// "copy" of "task:copy", "photos" of "../photos/".
 std::string NameOfData(const std::string& data) {
+  if (const std::optional<train::Task> task = train::TaskOf(data)) return std::string(train::Name(*task));
   const fs::path path = fs::path(data).lexically_normal();
   return (path.has_filename() ? path : path.parent_path()).filename().string();
 }
@@ -46,7 +55,7 @@ std::string NameOfData(const std::string& data) {
 struct Comparison {
   std::vector<lab::Arm> arms;
   train::TrainConfig config;  // that all runs share
-  train::TrainingData data;
+  std::vector<lab::AblationData> data;
   std::vector<PlannedRun> runs;
   lab::AblationResults results;
 };
@@ -62,15 +71,24 @@ std::vector<lab::Arm> ArmsOf(const Options& options, const train::Settings& shar
   return arms;
 }
 
-std::vector<std::pair<std::string, std::string>> FactsOf(const Options& options, const train::TrainConfig& config,
-                                                         const std::string& data) {
+std::string ModelOf(const train::TrainConfig& config) {
+  const std::string blocks = fmt::format("width {}, depth {}, heads {}", config.width, config.depth, config.heads);
+  if (train::IsForSequences(config.preset)) {
+    return fmt::format("{}, {} positions{}", blocks, config.positions, config.causal ? ", causal" : "");
+  }
+  return fmt::format("{}, {} × {} in patches of {} × {}", blocks, config.image_size.first, config.image_size.second,
+                     config.patch_size.first, config.patch_size.second);
+}
+
+std::vector<std::pair<std::string, std::string>> FactsOf(const Options& options, const Comparison& comparison) {
+  const train::TrainConfig& config = comparison.config;
+  std::string data;
+  for (const lab::AblationData& set : comparison.data) data += (data.empty() ? "" : "; ") + set.summary;
   return {{"Data", data},
           {"Equal", options.equal == "steps"   ? "steps"
                     : options.equal == "flops" ? "multiply-adds"
                                                : "steps, parameters"},
-          {"Model", fmt::format("width {}, depth {}, heads {}, {} × {} in patches of {} × {}", config.width,
-                                config.depth, config.heads, config.image_size.first, config.image_size.second,
-                                config.patch_size.first, config.patch_size.second)},
+          {"Model", ModelOf(config)},
           {"Training", fmt::format("{}, {}, batch {}, learning rate {}", config.opt,
                                    config.steps > 0 ? fmt::format("{} steps", config.steps)
                                                     : fmt::format("{} epochs", config.epochs),
@@ -79,75 +97,160 @@ std::vector<std::pair<std::string, std::string>> FactsOf(const Options& options,
           {"Command", CommandLine()}};
 }
 
+// What was given beside the data: a file, and above it the command line.
+train::Settings SharedSettings(const Options& options) {
+  train::Settings shared = GivenSettings(options.file, options.settings);
+  for (const std::string_view key : kNotShared) {
+    Require(!shared.contains(key), "ablate: '{}' is not for all runs alike: {}", key,
+            key == "model" ? "all begin with new weights" : "--arms and --seeds say what it is in each");
+  }
+  return shared;
+}
+
+// Images. What suits them is added to the settings.
+std::vector<lab::AblationData> OpenImages(const std::vector<std::string>& given, train::Settings* shared) {
+  std::vector<lab::AblationData> all;
+  for (const std::string& path : given) {
+    train::Dataset dataset = train::OpenDataset(path);
+    lab::AblationData& data = all.emplace_back();
+    data.given = path, data.name = NameOfData(path), data.summary = train::Summary(dataset);
+    ChoosePreset(dataset, /*speaks=*/true, shared);
+    data.images = train::ForTraining(std::move(dataset), train::Resolve(*shared).val_fraction, 0);
+    data.fingerprint = train::Fingerprint(*data.images);
+  }
+  return all;
+}
+
+// Tasks and texts, likewise.
+std::vector<lab::AblationData> OpenSequences(const std::vector<std::string>& given, train::Settings* shared) {
+  std::vector<lab::AblationData> all;
+  for (const std::string& task_or_text : given) {
+    ChoosePreset(task_or_text, /*speaks=*/true, shared);
+    const train::SequenceData sequences = train::SequencesForTraining(task_or_text, train::Resolve(*shared));
+    lab::AblationData& data = all.emplace_back();
+    data.given = task_or_text, data.name = NameOfData(task_or_text), data.summary = sequences.summary;
+    data.fingerprint = sequences.fingerprint;
+  }
+  return all;
+}
+
+std::vector<lab::AblationData> OpenData(const std::vector<std::string>& given, train::Settings* shared) {
+  const auto other = std::ranges::find_if(
+      given, [&](const std::string& data) { return train::IsSequenceData(data) != train::IsSequenceData(given[0]); });
+  Require(other == given.end(), "ablate: {} is of sequences, {} of images: no training is alike for both",
+          train::IsSequenceData(given[0]) ? given[0] : *other, train::IsSequenceData(given[0]) ? *other : given[0]);
+  std::vector<lab::AblationData> all =
+      train::IsSequenceData(given[0]) ? OpenSequences(given, shared) : OpenImages(given, shared);
+  for (const lab::AblationData& data : all) {
+    Require(std::ranges::count(all, data.name, &lab::AblationData::name) == 1, "ablate: two data sets are called '{}'",
+            data.name);
+    fmt::print(stderr, "qkv: {}\n", data.summary);
+  }
+  return all;
+}
+
+PlannedRun PlanRun(const Options& options, const train::Settings& shared, const Comparison& comparison,
+                   const lab::AblationData& data, const lab::Arm& arm, int64_t seed) {
+  try {
+    return {.data = &data,
+            .arm = &arm,
+            .seed = seed,
+            .folder = FolderOfRun(options.output, data, arm, seed),
+            .config = lab::ConfigOf(shared, arm, comparison.arms[0], kBudgets.at(options.equal), seed, data)};
+  } catch (const Error& error) {
+    Fail("ablate: '{}' on {}: {}", arm.name, data.name, error.what());
+  }
+}
+
 Comparison Plan(const Options& options) {
   Comparison comparison;
-  train::Settings shared = GivenSettings(options.file, options.settings);
-  for (const char* key : {"attention", "rank", "seed", "model"}) {
-    Require(!shared.contains(key), "ablate: '{}' is not for all runs alike: {}", key,
-            key == std::string("model") ? "all begin with new weights" : "--arms and --seeds say what it is in each");
-  }
-  train::Dataset dataset = train::OpenDataset(options.data);
-  const std::string summary = train::Summary(dataset);
-  fmt::print(stderr, "qkv: {}\n", summary);
-  ChoosePreset(dataset, /*speaks=*/true, &shared);
+  train::Settings shared = SharedSettings(options);
+  comparison.data = OpenData(options.data, &shared);
   comparison.arms = ArmsOf(options, shared);
   comparison.config = train::Resolve(shared);
-  comparison.data = train::ForTraining(std::move(dataset), comparison.config.val_fraction, 0);
   // Seeds outside, so that what is there when somebody stops is as even as can be.
   for (int64_t seed = 0; seed < options.seeds; ++seed) {
-    for (const lab::Arm& arm : comparison.arms) {
-      comparison.runs.push_back({.data = NameOfData(options.data),
-                                 .arm = &arm,
-                                 .seed = seed,
-                                 .folder = FolderOfRun(options.output, arm, seed),
-                                 .config = lab::ConfigOf(shared, arm, comparison.arms[0], kBudgets.at(options.equal),
-                                                         seed, comparison.data.classes, comparison.data.train.size())});
+    for (const lab::AblationData& data : comparison.data) {
+      for (const lab::Arm& arm : comparison.arms) {
+        comparison.runs.push_back(PlanRun(options, shared, comparison, data, arm, seed));
+      }
     }
   }
-  comparison.results = {.title = "Kinds of attention on " + NameOfData(options.data),
-                        .facts = FactsOf(options, comparison.config, summary),
-                        .arms = {},
-                        .planned = std::ssize(comparison.runs),
-                        .runs = {},
-                        .speeds = {}};
-  for (const lab::Arm& arm : comparison.arms) comparison.results.arms.push_back(arm.name);
+  std::vector<std::string> names;
+  for (const lab::AblationData& data : comparison.data) names.push_back(data.name);
+  lab::AblationResults& results = comparison.results;
+  results.title = fmt::format("Kinds of attention on {}", fmt::join(names, ", "));
+  results.facts = FactsOf(options, comparison);
+  results.unit = comparison.data[0].images ? "images" : "sequences";
+  results.planned = std::ssize(comparison.runs);
+  for (const lab::Arm& arm : comparison.arms) results.arms.push_back(arm.name);
   return comparison;
 }
 
-// What all runs share is kept beside them: a second call adds arms or seeds to the same comparison, or is refused.
+// What stands in kShared before the keys: how runs are made equal, and the data of all calls so far.
+struct Header {
+  static constexpr std::string_view kData = "# data ";
+
+  std::string first;                        // line
+  std::map<std::string, std::string> data;  // fingerprints by name
+
+  static Header Of(const std::string& text) {
+    Header header;
+    std::istringstream lines(text);
+    std::getline(lines, header.first);
+    for (std::string line; std::getline(lines, line) && line.starts_with(kData);) {
+      const size_t end = line.rfind(' ');
+      header.data.emplace(line.substr(kData.size(), end - kData.size()), line.substr(end + 1));
+    }
+    return header;
+  }
+  std::string ToText() const {
+    std::string text = first + "\n";
+    for (const auto& [name, fingerprint] : data) text += fmt::format("{}{} {}\n", kData, name, fingerprint);
+    return text;
+  }
+};
+
+// What all runs share is kept beside them: a second call adds data, arms or seeds to the same comparison, or is
+// refused.
 void RequireSameComparison(const Options& options, const Comparison& comparison) {
   const fs::path file = fs::path(options.output) / kShared;
-  std::string first = fmt::format("# qkv ablate: what all runs share. Data {:016x}, equal {}",
-                                  train::Fingerprint(comparison.data), options.equal);
+  Header header;
+  header.first = fmt::format("# qkv ablate: what all runs share, equal {}", options.equal);
   // The others' budgets are the first arm's.
-  if (options.equal != "steps") first += " to " + comparison.arms[0].name;
+  if (options.equal != "steps") header.first += " to " + comparison.arms[0].name;
   if (fs::exists(file)) {
-    const std::string text = ReadFile(file);
-    const std::string before = text.substr(0, text.find('\n'));
-    Require(before == first, "ablate: {} holds another comparison:\n  {}\nand this would be\n  {}", options.output,
-            before, first);
+    Header before = Header::Of(ReadFile(file));
+    Require(before.first == header.first, "ablate: {} holds another comparison:\n  {}\nand this would be\n  {}",
+            options.output, before.first, header.first);
     train::RequireSameRun(train::Resolve(train::ReadSettings(file)), comparison.config);
+    header.data = std::move(before.data);
+  }
+  for (const lab::AblationData& data : comparison.data) {
+    const std::string fingerprint = fmt::format("{:016x}", data.fingerprint);
+    Require(header.data.emplace(data.name, fingerprint).first->second == fingerprint,
+            "ablate: {} holds another comparison: its {} is other data", options.output, data.name);
   }
   std::error_code error;
   fs::create_directories(options.output, error);
   Require(!error, "cannot create folder {}: {}", options.output, error.message());
-  WriteFile(file, first + "\n" + train::ToYaml(comparison.config));
+  WriteFile(file, header.ToText() + train::ToYaml(comparison.config));
 }
 
 int Ablate(const Options& options) {
   Comparison comparison = Plan(options);
   RequireSameComparison(options, comparison);
-  for (const std::string& note : comparison.data.notes) fmt::print(stderr, "qkv: {}\n", note);
+  for (const lab::AblationData& data : comparison.data) {
+    if (!data.images) continue;
+    for (const std::string& note : data.images->notes) fmt::print(stderr, "qkv: {}\n", note);
+  }
   StopOnSignals();
   const auto report = [&] {
     comparison.results.runs = EndedRuns(comparison.runs);
     lab::WriteAblationReport(comparison.results, options.output);
   };
-  const RunQueue queue{.runs = comparison.runs,
-                       .data = &comparison.data,
-                       .quiet = options.quiet,
-                       .ended = report,
-                       .processes = options.processes};
+  const RunQueue queue{
+      .runs = comparison.runs, .quiet = options.quiet, .ended = report, .processes = options.processes};
   if (options.processes > 1) {
     TrainInProcesses(queue);
   } else {
@@ -175,7 +278,8 @@ void RegisterAblate(CLI::App& app, int* exit_code) {
   CLI::App* command = app.add_subcommand("ablate", "Train each kind of attention alike, and compare what comes out");
   command
       ->add_option("DATA", options->data,
-                   "Folder with train/CLASS/… (and val/ or test/), or CLASS/…; CIFAR-10 or -100; MNIST; a CSV file")
+                   "Images: folders with train/CLASS/… (and val/ or test/), or CLASS/…; CIFAR-10 or -100; MNIST; CSV "
+                   "files. Or sequences: task:copy|reverse|sort|swap|next-token|recall; text files")
       ->required();
   command->add_option("-o,--output", options->output, "Folder of the comparison: its runs and its report")
       ->required()
@@ -186,6 +290,7 @@ void RegisterAblate(CLI::App& app, int* exit_code) {
                    "are to the first")
       ->type_name("ARM,…")
       ->delimiter(',')
+      ->allow_extra_args(false)  // what follows may be data
       ->capture_default_str();
   command->add_option("--seeds", options->seeds, "Runs of each arm, with seeds 0, 1, …")
       ->check(CLI::Range(1, 1000))
@@ -204,15 +309,16 @@ void RegisterAblate(CLI::App& app, int* exit_code) {
   command->add_option("--config", options->file, "YAML or JSON file of the keys that follow, which win over it")
       ->type_name("FILE");
   command->add_flag("-q,--quiet", options->quiet, "No progress line");
-  AddTrainKeys(*command, &options->settings);
+  AddTrainKeys(*command, &options->settings, kNotShared);
   command->footer(
       "Runs that have ended are not trained again: the same command goes on where it was stopped, and with more\n"
-      "--seeds or --arms it adds to the comparison. FOLDER gets report.html, report.md, accuracy.svg, arms.csv,\n"
-      "runs.csv and results.json (for `qkv qk claims --ablation`).\n\n"
+      "--seeds, --arms or DATA it adds to the comparison. FOLDER gets report.html, report.md, accuracy-DATA.svg,\n"
+      "arms.csv, runs.csv and results.json (for `qkv qk claims --ablation`).\n\n"
       "Examples:\n"
       "  qkv ablate cifar-10-binary.tar.gz -o kinds --patch-size 8 --epochs 10\n"
       "  qkv ablate photos -o init --arms separate,separate:init=mimetic --seeds 5\n"
-      "  qkv ablate photos -o rank --arms separate,low_rank:rank=4,low_rank:rank=16 --equal parameters");
+      "  qkv ablate photos -o rank --arms separate,low_rank:rank=4,low_rank:rank=16 --equal parameters\n"
+      "  qkv ablate task:copy task:reverse task:recall -o tasks --seeds 5 --threads 1 --processes 2");
   command->callback([options, exit_code] { *exit_code = Ablate(*options); });
 }
 

@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <set>
 
 #include "cli/bench.h"
@@ -18,8 +19,9 @@
 #include "cli/train_teller.h"
 #include "qkv/core/file.h"
 #include "qkv/core/parallel.h"
-#include "qkv/core/rng.h"
+#include "qkv/model/sequence_model.h"
 #include "qkv/train/run.h"
+#include "qkv/train/start.h"
 
 namespace qkv::cli {
 namespace {
@@ -28,22 +30,28 @@ namespace fs = std::filesystem;
 
 constexpr const char* kResult = "result.json";
 
-std::string NameOf(const PlannedRun& run) { return fmt::format("{}, seed {}", run.arm->name, run.seed); }
+std::string NameOf(const PlannedRun& run) {
+  return fmt::format("{}, {}, seed {}", run.data->name, run.arm->name, run.seed);
+}
 
 // False when it was stopped. What `said` holds is not said again. Throws Error as train::Train.
-bool TrainOne(const PlannedRun& run, const train::TrainingData& data, TrainTeller& teller, train::RunFolder& folder,
-              std::set<std::string>* said) {
+bool TrainOne(const PlannedRun& run, TrainTeller& teller, train::RunFolder& folder, std::set<std::string>* said) {
   const fs::path file = run.folder / train::RunFolder::kConfig;
   if (fs::exists(file)) train::RequireSameRun(train::Resolve(train::ReadSettings(file)), run.config);
-  WriteFile(file, train::ToYaml(run.config));
+  const std::optional<train::TrainingData>& images = run.data->images;
   const std::string& maps = run.config.maps;
-  if (!maps.empty() && maps != "0") teller.DrawMaps(ChooseMapImages(maps, data, 0));  // the same images for all runs
+  if (images && !maps.empty() && maps != "0") {
+    teller.DrawMaps(ChooseMapImages(maps, *images, 0));  // the same images for all runs
+  }
   train::Observer observer = teller.Observer();
   observer.note = [&](const std::string& note) {
     if (said->insert(note).second) teller.Say(note);
   };
-  if (train::Train(run.config, data, folder, observer).why == train::Outcome::Why::kStopped) return false;
-  WriteFile(run.folder / kResult, lab::ReadRun(run.folder, run.data, run.arm->name, run.seed).ToJson());
+  const train::Outcome outcome =
+      images ? train::Train(run.config, *images, folder, observer)
+             : train::Train(run.config, train::SequencesForTraining(run.data->given, run.config), folder, observer);
+  if (outcome.why == train::Outcome::Why::kStopped) return false;
+  WriteFile(run.folder / kResult, lab::ReadRun(run.folder, run.data->name, run.arm->name, run.seed).ToJson());
   return true;
 }
 
@@ -62,12 +70,58 @@ bool TrainOne(const PlannedRun& run, const train::TrainingData& data, TrainTelle
   ::_exit(code);
 }
 
+// Images or sequences that are answered together.
+constexpr int64_t kTogether = 32;
+
+// An arm's model, to be timed.
+class Contestant {
+ public:
+  virtual ~Contestant() = default;
+  virtual void Train() = 0;   // a step on a batch
+  virtual void Answer() = 0;  // kTogether inputs
+};
+
+class OnImages : public Contestant {
+ public:
+  explicit OnImages(const PlannedRun& run)
+      : model_(model::Model::Load(run.folder / "last")),
+        step_(model_.config(), run.config.batch, run.config.precision == "bf16"),
+        pixels_(RandomInputs(model_.config(), kTogether)),
+        logits_({kTogether, model_.config().outputs()}) {}
+  void Train() override { step_.Run(); }
+  void Answer() override { model_.Forward(pixels_, workspace_, {.logits = logits_}); }
+
+ private:
+  model::Model model_;
+  TimedStep<train::Network> step_;
+  Tensor<float> pixels_, logits_;
+  model::Workspace<float> workspace_;
+};
+
+class OnSequences : public Contestant {
+ public:
+  explicit OnSequences(const PlannedRun& run)
+      : model_(model::SequenceModel<float>::Load(run.folder / "last")),
+        step_(model_.config(), run.config.batch, run.config.precision == "bf16"),
+        tokens_(RandomInputs(model_.config(), kTogether)),
+        logits_({kTogether, model_.config().length, model_.config().outputs}) {}
+  void Train() override { step_.Run(); }
+  void Answer() override { model_.Logits(tokens_.view(), arena_, logits_); }
+
+ private:
+  model::SequenceModel<float> model_;
+  TimedStep<train::SequenceNetwork> step_;
+  Tensor<int32_t> tokens_;
+  Tensor<float> logits_;
+  Arena arena_;
+};
+
 }  // namespace
 
-fs::path FolderOfRun(const fs::path& comparison, const lab::Arm& arm, int64_t seed) {
-  std::string name = arm.name;
+fs::path FolderOfRun(const fs::path& comparison, const lab::AblationData& data, const lab::Arm& arm, int64_t seed) {
+  std::string name = fmt::format("{},{},seed={}", data.name, arm.name, seed);
   std::ranges::replace(name, ':', ',');
-  return comparison / "runs" / fmt::format("{},seed={}", name, seed);
+  return comparison / "runs" / name;
 }
 
 bool HasEnded(const PlannedRun& run) { return fs::exists(run.folder / kResult); }
@@ -95,7 +149,7 @@ void TrainRuns(const RunQueue& queue) {
       fs::create_directories(run.folder.parent_path());
       train::RunFolder folder(run.folder, /*resume=*/true);
       if (HasEnded(run)) continue;  // another process has just ended it
-      if (!TrainOne(run, *queue.data, teller, folder, &said)) break;
+      if (!TrainOne(run, teller, folder, &said)) break;
     } catch (const train::RunFolderBusy&) {
       continue;
     } catch (const std::exception& error) {
@@ -155,37 +209,29 @@ void TrainInProcesses(const RunQueue& queue) {
 }
 
 std::map<std::string, lab::Speed, std::less<>> MeasureSpeeds(const std::vector<PlannedRun>& runs) {
-  constexpr int64_t kImages = 32;  // answered together
   constexpr double kSecondsEach = 0.5;
-  std::vector<std::string> names;
-  std::vector<model::Model> models;
-  std::vector<std::unique_ptr<TimedStep>> steps;
-  int64_t batch = 0;
+  const auto any = std::ranges::find_if(runs, HasEnded);
+  if (any == runs.end()) return {};
+  std::vector<const PlannedRun*> first;  // of each arm
   for (const PlannedRun& run : runs) {
-    if (!HasEnded(run) || std::ranges::find(names, run.arm->name) != names.end()) continue;
-    names.push_back(run.arm->name);
-    models.push_back(model::Model::Load(run.folder / "last"));
-    batch = run.config.batch;
-    steps.push_back(std::make_unique<TimedStep>(models.back().config(), batch, run.config.precision == "bf16"));
+    if (run.data != any->data || !HasEnded(run)) continue;
+    if (std::ranges::find(first, run.arm, &PlannedRun::arm) == first.end()) first.push_back(&run);
   }
-  if (models.empty()) return {};
-  Rng rng(1);
-  std::vector<Tensor<float>> pixels, logits;
-  for (const model::Model& model : models) {
-    const model::VitConfig& c = model.config();
-    pixels.emplace_back(Shape{kImages, c.channels, c.image_height, c.image_width});
-    logits.emplace_back(Shape{kImages, c.outputs()});
-    for (float& x : pixels.back().span()) x = static_cast<float>(rng.Normal());
+  std::vector<std::unique_ptr<Contestant>> contestants;
+  for (const PlannedRun* run : first) {
+    if (run->data->images) {
+      contestants.push_back(std::make_unique<OnImages>(*run));
+    } else {
+      contestants.push_back(std::make_unique<OnSequences>(*run));
+    }
   }
-  std::vector<model::Workspace<float>> workspaces(models.size());
-  const double seconds = kSecondsEach * static_cast<double>(models.size());
-  const std::vector<Times> answering = Interleave(
-      models.size(), seconds, [&](size_t i) { models[i].Forward(pixels[i], workspaces[i], {.logits = logits[i]}); });
-  const std::vector<Times> training = Interleave(models.size(), seconds, [&](size_t i) { steps[i]->Run(); });
+  const double seconds = kSecondsEach * static_cast<double>(first.size());
+  const std::vector<Times> answering = Interleave(first.size(), seconds, [&](size_t i) { contestants[i]->Answer(); });
+  const std::vector<Times> training = Interleave(first.size(), seconds, [&](size_t i) { contestants[i]->Train(); });
   std::map<std::string, lab::Speed, std::less<>> speeds;
-  for (size_t i = 0; i < names.size(); ++i) {
-    speeds[names[i]] = {.training = 1e3 * static_cast<double>(batch) / training[i].best(),
-                        .inference = 1e3 * static_cast<double>(kImages) / answering[i].best()};
+  for (size_t i = 0; i < first.size(); ++i) {
+    speeds[first[i]->arm->name] = {.training = 1e3 * static_cast<double>(first[i]->config.batch) / training[i].best(),
+                                   .inference = 1e3 * static_cast<double>(kTogether) / answering[i].best()};
   }
   return speeds;
 }

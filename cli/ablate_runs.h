@@ -10,20 +10,20 @@
 
 #include "qkv/lab/ablation.h"
 #include "qkv/lab/ablation_results.h"
-#include "qkv/train/dataset.h"
 
 namespace qkv::cli {
 
 struct PlannedRun {
-  std::string data;  // what it is trained on, in a word
+  const lab::AblationData* data = nullptr;
   const lab::Arm* arm = nullptr;
   int64_t seed = 0;
   std::filesystem::path folder;
   train::TrainConfig config;
 };
 
-/// `FOLDER/runs/low_rank,rank=8,seed=0`
-std::filesystem::path FolderOfRun(const std::filesystem::path& comparison, const lab::Arm& arm, int64_t seed);
+/// `FOLDER/runs/copy,low_rank,rank=8,seed=0`
+std::filesystem::path FolderOfRun(const std::filesystem::path& comparison, const lab::AblationData& data,
+                                  const lab::Arm& arm, int64_t seed);
 
 bool HasEnded(const PlannedRun& run);
 /// Of those that have.
@@ -31,7 +31,6 @@ std::vector<lab::RunResult> EndedRuns(const std::vector<PlannedRun>& runs);
 
 struct RunQueue {
   std::vector<PlannedRun> runs;
-  const train::TrainingData* data = nullptr;
   bool quiet = false;
   std::function<void()> ended;  // called after each run
   int64_t processes = 1;        // that share the runs
@@ -45,7 +44,8 @@ void TrainRuns(const RunQueue& queue);
 /// the first parallel loop. A signal to this process goes to all. Throws Error when none can be started.
 void TrainInProcesses(const RunQueue& queue);
 
-/// Images a second of each arm, in training and answering, all in turns on this machine.
+/// Images or sequences a second of each arm, in training and answering, all in turns on this machine. Of several data
+/// sets the first counts.
 std::map<std::string, lab::Speed, std::less<>> MeasureSpeeds(const std::vector<PlannedRun>& runs);
 
 }  // namespace qkv::cli

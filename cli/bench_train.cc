@@ -63,7 +63,7 @@ std::string CheckTrainShape(const std::string& text) {
 int BenchTrain(const BenchOptions& options, simd::Precision precision, bool from_stdin) {
   Require(precision != simd::Precision::kInt8, "bench: training is in fp32 or bf16, not in int8");
   const TrainShape shape = ParseTrainShape(options.train);
-  TimedStep step(ConfigOf(shape), shape.batch, precision == simd::Precision::kBfloat16);
+  TimedStep<train::Network> step(ConfigOf(shape), shape.batch, precision == simd::Precision::kBfloat16);
   step.Run();  // the first step sizes the workspaces
   if (from_stdin) {
     for (std::string line; std::getline(std::cin, line);) {

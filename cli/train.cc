@@ -13,7 +13,6 @@
 #include "cli/train_keys.h"
 #include "cli/train_maps.h"
 #include "cli/train_teller.h"
-#include "qkv/core/file.h"
 #include "qkv/core/parallel.h"
 #include "qkv/train/log.h"
 #include "qkv/train/run.h"
@@ -29,12 +28,6 @@ struct Options {
   bool resume = false, quiet = false;
   train::Settings settings;  // of the command line
 };
-
-using cli::ChoosePreset;  // of images
-// For a task or a text: a model that is trained on does not change the preset.
-void ChoosePreset(const std::string& sequences, bool /*speaks*/, train::Settings* given) {
-  given->try_emplace("preset", train::TaskOf(sequences) ? "seq-task" : "seq-text");
-}
 
 // The configuration of a run that begins, or of the one in `folder` with what may be changed in it.
 template <typename Data>
@@ -97,8 +90,6 @@ int TrainOn(train::Communicator& processes, const Options& options, const train:
     train::Train(config, data, folder, observer, &processes);
     return StopSignal() != 0 ? 128 + StopSignal() : 0;
   }
-  WriteFile(folder.path() / train::RunFolder::kConfig, train::ToYaml(config));
-  train::Appender(folder.path() / "command").Append(CommandToRepeat());
   TrainTeller teller(folder.path(), options.quiet);
   if (maps) teller.DrawMaps(*std::move(maps));
   for (const std::string& note : notes) teller.Say(note);
@@ -106,8 +97,10 @@ int TrainOn(train::Communicator& processes, const Options& options, const train:
     const int threads = config.threads > 0 ? static_cast<int>(config.threads) : NumThreads();
     teller.Say(fmt::format("{} processes of {} thread{} each", processes.size(), threads, threads == 1 ? "" : "s"));
   }
+  train::Observer observer = teller.Observer();
+  observer.begun = [&] { train::Appender(folder.path() / "command").Append(CommandToRepeat()); };
   try {
-    SayOutcome(train::Train(config, data, folder, teller.Observer(), &processes), options, teller);
+    SayOutcome(train::Train(config, data, folder, observer, &processes), options, teller);
   } catch (const Error& error) {
     if (!folder.HasCheckpoint()) throw;
     Fail("{}\nqkv: what was saved before is whole; to continue from there: qkv train {} -o {} --resume", error.what(),
@@ -121,7 +114,6 @@ int TrainBy(train::Communicator& processes, const Options& options) {
   if (train::IsSequenceData(options.data)) {
     const train::TrainConfig config = ConfigOf(options, options.output, options.data, processes.first());
     const train::SequenceData data = train::SequencesForTraining(options.data, config);
-    if (config.model.empty()) train::NewSequenceModel(config, data);  // before a folder is made for what cannot be
     if (processes.first()) fmt::print(stderr, "qkv: {}\n", data.summary);
     return TrainOn(processes, options, config, data, {}, {});
   }

@@ -2,11 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <string_view>
 
 #include "qkv/image/image.h"
+#include "qkv/train/sequences.h"
 
 namespace qkv::cli {
 namespace {
@@ -36,7 +37,7 @@ std::string_view PresetFor(const train::Split& images) {
 
 }  // namespace
 
-void AddTrainKeys(CLI::App& command, train::Settings* settings) {
+void AddTrainKeys(CLI::App& command, train::Settings* settings, std::span<const std::string_view> hidden) {
   for (const train::Key& key : train::Keys()) {
     const std::string name(key.name), help(key.help);
     CLI::Option* option = nullptr;
@@ -59,7 +60,7 @@ void AddTrainKeys(CLI::App& command, train::Settings* settings) {
         }
       });
     }
-    option->group(std::string(key.group));
+    option->group(std::ranges::find(hidden, key.name) == hidden.end() ? std::string(key.group) : std::string());
   }
 }
 
@@ -73,6 +74,10 @@ void ChoosePreset(const train::Dataset& dataset, bool speaks, train::Settings* g
   if (speaks) {
     fmt::print(stderr, "qkv: preset {} for images of this size (--preset takes another)\n", (*given)["preset"]);
   }
+}
+
+void ChoosePreset(const std::string& sequences, bool /*speaks*/, train::Settings* given) {
+  given->try_emplace("preset", train::TaskOf(sequences) ? "seq-task" : "seq-text");
 }
 
 }  // namespace qkv::cli

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "qkv/train/config.h"
 #include "qkv/train/dataset.h"
@@ -10,7 +12,8 @@
 namespace qkv::cli {
 
 /// An option for each of train::Keys(), in its group. What is given lands in *settings, which must outlive the command.
-void AddTrainKeys(CLI::App& command, train::Settings* settings);
+/// hidden: keys that --help leaves out, since the command refuses them, with the reason.
+void AddTrainKeys(CLI::App& command, train::Settings* settings, std::span<const std::string_view> hidden = {});
 
 /// Those of the file, if there is one, and above them those of the command line.
 train::Settings GivenSettings(const std::string& file, const train::Settings& command_line);
@@ -18,5 +21,7 @@ train::Settings GivenSettings(const std::string& file, const train::Settings& co
 /// Where neither a preset nor a model is given: the preset that suits the first image that can be read; says so where
 /// it `speaks`.
 void ChoosePreset(const train::Dataset& dataset, bool speaks, train::Settings* given);
+/// Where no preset is given: that of tasks, or of texts; a model that is trained on does not change it.
+void ChoosePreset(const std::string& sequences, bool speaks, train::Settings* given);
 
 }  // namespace qkv::cli

@@ -14,7 +14,8 @@ namespace qkv::lab {
 namespace {
 
 // All runs have the same data, weights that are new, and the seeds that the comparison gives them.
-constexpr std::array<std::string_view, 4> kNotOfOneArm = {"seed", "model", "preset", "val-fraction"};
+constexpr std::array<std::string_view, 6> kNotOfOneArm = {"seed",         "model",  "preset",
+                                                          "val-fraction", "length", "vocabulary"};
 
 std::string_view TakeUntil(std::string_view& text, char end) {
   const size_t at = std::min(text.find(end), text.size());
@@ -34,19 +35,37 @@ int64_t MissingRank(std::string_view kind, const train::Settings& shared, const 
   return kind == "low_rank" ? std::max<int64_t>(1, head_width / 2) : head_width;
 }
 
-model::VitConfig ModelOf(const train::TrainConfig& config, const std::vector<std::string>& classes) {
-  return train::NewModel(config, classes).description.config;
+// What a run's model costs.
+struct Cost {
+  int64_t parameters = 0;
+  double flops = 0;  // of an image or a sequence, forward
+};
+
+template <typename Config>
+Cost CostOf(const Config& model) {
+  return {model::Parameters(model), model::Flops(model)};
+}
+
+Cost CostOf(const train::TrainConfig& config, const AblationData& data) {
+  if (data.images) return CostOf(train::NewModel(config, data.images->classes).description.config);
+  return CostOf(train::NewSequenceModel(config, train::SequencesForTraining(data.given, config)));
+}
+
+int64_t StepsPerEpoch(const train::TrainConfig& config, const AblationData& data) {
+  const int64_t epoch =
+      data.images ? data.images->train.size() : train::SequencesForTraining(data.given, config).train->size();
+  return std::max<int64_t>(1, epoch / (config.batch * config.accumulate));
 }
 
 // The MLP's width over the model's with which a model of `config` has about as many parameters as `wanted` says.
-double EqualRatio(train::TrainConfig config, int64_t wanted, const std::vector<std::string>& classes) {
+double EqualRatio(train::TrainConfig config, int64_t wanted, const AblationData& data) {
   // A half more, since the ratio's product with the width is rounded down.
   const auto ratio = [&](int64_t hidden) {
     return (static_cast<double>(hidden) + 0.5) / static_cast<double>(config.width);
   };
   const auto count = [&](int64_t hidden) {
     config.mlp_ratio = ratio(hidden);
-    return model::Parameters(ModelOf(config, classes));
+    return CostOf(config, data).parameters;
   };
   int64_t low = 1, high = 2;
   while (count(high) < wanted) low = high, high *= 2;
@@ -89,21 +108,19 @@ Arm ParseArm(std::string_view text, const train::Settings& shared) {
 }
 
 train::TrainConfig ConfigOf(const train::Settings& shared, const Arm& arm, const Arm& first, Budget budget,
-                            int64_t seed, const std::vector<std::string>& classes, int64_t images) {
+                            int64_t seed, const AblationData& data) {
   train::Settings own = train::Over(shared, arm.settings);
   own.insert_or_assign("seed", fmt::format("{}", seed));
   train::TrainConfig config = train::Resolve(own);
-  const model::VitConfig here = ModelOf(config, classes);
+  const Cost here = CostOf(config, data);
   if (budget == Budget::kSteps || arm.name == first.name) return config;
-  const model::VitConfig there = ModelOf(train::Resolve(train::Over(shared, first.settings)), classes);
+  const Cost there = CostOf(train::Resolve(train::Over(shared, first.settings)), data);
   if (budget == Budget::kParameters) {
-    config.mlp_ratio = EqualRatio(config, model::Parameters(there), classes);
+    config.mlp_ratio = EqualRatio(config, there.parameters, data);
     return config;
   }
-  const int64_t a_step = config.batch * config.accumulate;
-  const int64_t steps = config.steps > 0 ? config.steps : config.epochs * std::max<int64_t>(1, images / a_step);
-  config.steps =
-      std::max<int64_t>(1, std::llround(static_cast<double>(steps) * model::Flops(there) / model::Flops(here)));
+  const int64_t steps = config.steps > 0 ? config.steps : config.epochs * StepsPerEpoch(config, data);
+  config.steps = std::max<int64_t>(1, std::llround(static_cast<double>(steps) * there.flops / here.flops));
   return config;
 }
 

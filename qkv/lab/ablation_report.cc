@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "qkv/core/error.h"
 #include "qkv/core/file.h"
@@ -15,23 +16,35 @@ namespace {
 
 using report::Align, report::Number, report::Table;
 
-constexpr const char* kAccuracies =
-    "Accuracies are those of the validation images after the last step, in percent; intervals hold the mean of all "
-    "seeds "
-    "with a probability of 95 % (Student's t), if accuracies vary about normally from seed to seed.";
-constexpr const char* kDifferences =
-    "Differences are paired: a seed draws the same batches for every arm, so what it does to both falls out. An "
-    "interval "
-    "that holds 0 leaves open which of the two is better; with several arms, one interval in twenty misses by chance.";
-constexpr const char* kWhatWasLearned =
-    "Symmetry (−1 to 1) and ranks are those of M = W_QᵀW_K after LayerNorm, means over all heads, as `qkv qk inspect` "
-    "has them: effective rank, and how many directions hold 99 % of the energy. Where scores are of places alone there "
-    "is "
-    "no such M.";
-constexpr const char* kSpeeds =
-    "Parameters and multiply-adds (counted twice, of one image's forward pass) are counted; images a second are "
-    "measured "
-    "on this machine, all arms in turns.";
+// What a reader of the tables has to know, a sentence or two each.
+struct Notes {
+  std::string accuracies, differences, costs, learned;
+};
+
+Notes NotesOn(const AblationResults& results) {
+  const bool sequences = results.unit == "sequences";
+  Notes notes;
+  notes.accuracies = fmt::format(
+      "Accuracies are those of the validation data after the last step, in percent{}; intervals hold the mean of all "
+      "seeds with a probability of 95 % (Student's t), if accuracies vary about normally from seed to seed.",
+      sequences ? " of the tokens that something is asked of" : "");
+  notes.differences =
+      "Differences are paired: a seed draws the same batches for every arm, so what it does to both falls out. An "
+      "interval that holds 0 leaves open which of the two is better; of many intervals, one in twenty misses by "
+      "chance.";
+  notes.costs = fmt::format(
+      "Parameters and multiply-adds (counted twice, of the forward pass of one of the {0}) are counted; {0} a second "
+      "are measured on this machine, all arms in turns",
+      results.unit);
+  const std::vector<std::string> data = results.Data();
+  notes.costs += data.size() > 1 ? fmt::format(", with the models of {}.", data[0]) : ".";
+  notes.learned =
+      "Symmetry (−1 to 1) and ranks are those of M = W_QᵀW_K after LayerNorm, means over all heads, as `qkv qk "
+      "inspect` "
+      "has them: effective rank, and how many directions hold 99 % of the energy. Where scores are of places alone "
+      "there is no such M.";
+  return notes;
+}
 
 std::string Fixed(double value, int digits) {
   return std::isfinite(value) ? fmt::format("{:.{}f}", value, digits) : std::string("–");
@@ -46,11 +59,14 @@ Speed SpeedOf(const AblationResults& results, const std::string& arm) {
 }
 
 Table CostsOf(const AblationResults& results, const std::vector<ArmSummary>& arms) {
-  Table table{
-      .title = {},
-      .columns =
-          {{"arm", Align::kLeft}, {"parameters"}, {"MFLOP"}, {"steps"}, {"trains, images/s"}, {"answers, images/s"}},
-      .rows = {}};
+  Table table{.title = {},
+              .columns = {{"arm", Align::kLeft},
+                          {"parameters"},
+                          {"MFLOP"},
+                          {"steps"},
+                          {fmt::format("trains, {}/s", results.unit)},
+                          {fmt::format("answers, {}/s", results.unit)}},
+              .rows = {}};
   for (const ArmSummary& arm : arms) {
     const Speed speed = SpeedOf(results, arm.arm);
     const auto rate = [](double x) { return x > 0 ? Number(x) : std::string("–"); };
@@ -109,6 +125,36 @@ Table ArmsOf(const AblationResults& results) {
   return table;
 }
 
+// Each arm's accuracies, or differences, on all data sets.
+Table Overview(const AblationResults& results, Interval ArmSummary::*value, std::string_view title) {
+  const bool signs = value == &ArmSummary::difference;
+  const std::vector<std::string> data = results.Data();
+  Table table{.title = std::string(title), .columns = {{"arm", Align::kLeft}}, .rows = {}};
+  for (const std::string& name : data) table.columns.push_back({name});
+  for (const std::string& arm : results.arms) {
+    if (signs && arm == results.arms[0]) continue;
+    std::vector<std::string>& row = table.rows.emplace_back();
+    row.push_back(arm);
+    for (const std::string& name : data) {
+      const std::vector<ArmSummary> arms = Summarise(results, name);
+      const auto found = std::ranges::find(arms, arm, &ArmSummary::arm);
+      row.push_back(found == arms.end() ? "–" : Percent((*found).*value, signs));
+    }
+  }
+  return table;
+}
+
+// Of several data sets.
+std::vector<Table> OverviewsOf(const AblationResults& results) {
+  if (results.Data().size() < 2) return {};
+  std::vector<Table> tables = {Overview(results, &ArmSummary::top1, "Accuracy, %")};
+  if (results.arms.size() > 1) {
+    tables.push_back(Overview(results, &ArmSummary::difference,
+                              fmt::format("Difference to {}, percentage points", results.arms[0])));
+  }
+  return tables;
+}
+
 std::string RunsThatEnded(const AblationResults& results) {
   return fmt::format("{} of {} ended", results.runs.size(), results.planned);
 }
@@ -118,6 +164,7 @@ std::string MarkdownOf(const AblationResults& results) {
   for (const auto& [name, value] : results.facts) {
     text += fmt::format("- {}: {}\n", name, report::EscapeMarkdown(value));
   }
+  for (const Table& table : OverviewsOf(results)) text += "\n" + report::ToMarkdown(table);
   for (const std::string& data : results.Data()) {
     const std::vector<ArmSummary> arms = Summarise(results, data);
     text += fmt::format("\n## {}\n\n", report::EscapeMarkdown(data));
@@ -125,8 +172,8 @@ std::string MarkdownOf(const AblationResults& results) {
       text += report::ToMarkdown(table) + "\n";
     }
   }
-  for (const char* note : {kAccuracies, kDifferences, kSpeeds, kWhatWasLearned}) text += std::string(note) + "\n\n";
-  text.pop_back();
+  const Notes notes = NotesOn(results);
+  text += fmt::format("{}\n\n{}\n\n{}\n\n{}\n", notes.accuracies, notes.differences, notes.costs, notes.learned);
   return text;
 }
 
@@ -135,6 +182,10 @@ std::string PageOf(const AblationResults& results) {
   std::vector<std::pair<std::string, std::string>> facts = {{"Runs", RunsThatEnded(results)}};
   facts.insert(facts.end(), results.facts.begin(), results.facts.end());
   page.Facts(facts);
+  const Notes notes = NotesOn(results);
+  const std::vector<Table> overviews = OverviewsOf(results);
+  if (!overviews.empty()) page.Section("All data sets");
+  for (const Table& table : overviews) page.Add(table);
   for (const std::string& data : results.Data()) {
     const std::vector<ArmSummary> arms = Summarise(results, data);
     page.Section("Accuracy on " + data);
@@ -146,14 +197,14 @@ std::string PageOf(const AblationResults& results) {
                   "An interval that does not reach the line at 0 tells the two apart.");
     }
     page.Add(AccuracyTable(arms, ""));
-    page.Note(kAccuracies);
-    page.Note(kDifferences);
-    page.Section("What it costs");
+    page.Note(notes.accuracies);
+    page.Note(notes.differences);
+    page.Section("What it costs on " + data);
     page.Add(CostsOf(results, arms));
-    page.Note(kSpeeds);
-    page.Section("What was learned");
+    page.Note(notes.costs);
+    page.Section("What was learned on " + data);
     page.Add(LearnedOf(arms));
-    page.Note(kWhatWasLearned);
+    page.Note(notes.learned);
   }
   return page.Html();
 }
@@ -219,12 +270,16 @@ report::IntervalChart DifferenceChart(const std::vector<ArmSummary>& arms, std::
 }
 
 std::string ToText(const AblationResults& results) {
-  std::string text;
+  std::vector<Table> tables;
   for (const std::string& data : results.Data()) {
     const std::vector<ArmSummary> arms = Summarise(results, data);
-    text += report::ToText(AccuracyTable(arms, data)) + "\n" + report::ToText(CostsOf(results, arms)) + "\n" +
-            report::ToText(LearnedOf(arms));
+    tables.push_back(AccuracyTable(arms, data));
+    tables.push_back(CostsOf(results, arms));
+    tables.push_back(LearnedOf(arms));
   }
+  std::ranges::move(OverviewsOf(results), std::back_inserter(tables));
+  std::string text;
+  for (const Table& table : tables) text += (text.empty() ? "" : "\n") + report::ToText(table);
   return text;
 }
 
@@ -234,9 +289,10 @@ void WriteAblationReport(const AblationResults& results, const std::filesystem::
   WriteFile(folder / "arms.csv", report::ToCsv(ArmsOf(results)));
   WriteFile(folder / "report.md", MarkdownOf(results));
   WriteFile(folder / "report.html", PageOf(results));
-  if (results.runs.empty()) return;
-  const std::string data = results.Data()[0];
-  WriteFile(folder / "accuracy.svg", report::Draw(AccuracyChart(Summarise(results, data), data)));
+  for (const std::string& data : results.Data()) {
+    WriteFile(folder / fmt::format("accuracy-{}.svg", data),
+              report::Draw(AccuracyChart(Summarise(results, data), data)));
+  }
 }
 
 }  // namespace qkv::lab

@@ -23,10 +23,10 @@ report::IntervalChart AccuracyChart(const std::vector<ArmSummary>& arms, std::st
 /// The same for differences to the first arm.
 report::IntervalChart DifferenceChart(const std::vector<ArmSummary>& arms, std::string_view data);
 
-/// Tables of each data set, for a terminal.
+/// Tables of each data set, and of all where there are several, for a terminal.
 std::string ToText(const AblationResults& results);
 
-/// report.html, report.md, accuracy.svg, arms.csv, runs.csv and results.json, each whole or not at all.
+/// report.html, report.md, accuracy-DATA.svg, arms.csv, runs.csv and results.json, each whole or not at all.
 void WriteAblationReport(const AblationResults& results, const std::filesystem::path& folder);
 
 }  // namespace qkv::lab

@@ -8,6 +8,7 @@
 #include "qkv/inspect/heads.h"
 #include "qkv/io/json.h"
 #include "qkv/model/checkpoint.h"
+#include "qkv/model/sequence_model.h"
 #include "qkv/model/tensor_table.h"
 #include "qkv/train/log.h"
 
@@ -59,6 +60,12 @@ const io::Json* LastLine(const std::vector<io::Json>& log, std::string_view even
   const auto found = std::find_if(
       log.rbegin(), log.rend(), [&](const io::Json& line) { return line.contains("event") && line["event"] == event; });
   return found == log.rend() ? nullptr : &*found;
+}
+
+template <typename Config>
+void CountModel(const Config& config, RunResult* result) {
+  result->parameters = model::Parameters(config);
+  result->flops = model::Flops(config);
 }
 
 void MeasureHeads(const model::Checkpoint& checkpoint, RunResult* result) {
@@ -114,17 +121,23 @@ RunResult ReadRun(const std::filesystem::path& folder, std::string_view data, st
   const std::vector<io::Json> log = train::ReadLog(folder / "log.jsonl");
   const io::Json* evaluation = LastLine(log, "evaluation");
   Require(evaluation != nullptr, "{}: a run without an evaluation in its log", folder.string());
-  const model::Checkpoint last = model::Checkpoint::Open(folder / "last");
   RunResult result{.data = std::string(data),
                    .arm = std::string(arm),
                    .seed = seed,
                    .top1 = evaluation->at("top1"),
                    .loss = evaluation->at("loss"),
                    .train_top1 = evaluation->at("train_accuracy"),
-                   .steps = evaluation->at("step"),
-                   .parameters = model::Parameters(last.description.config),
-                   .flops = model::Flops(last.description.config)};
-  MeasureHeads(last, &result);
+                   .steps = evaluation->at("step")};
+  const std::filesystem::path last = folder / "last";
+  if (model::IsSequenceModel(last)) {
+    const auto checkpoint = model::SequenceCheckpoint::Open(last);
+    CountModel(checkpoint.config, &result);
+    MeasureHeads(model::BlocksOf(checkpoint), &result);
+  } else {
+    const auto checkpoint = model::Checkpoint::Open(last);
+    CountModel(checkpoint.description.config, &result);
+    MeasureHeads(checkpoint, &result);
+  }
   return result;
 }
 
@@ -137,7 +150,7 @@ std::vector<std::string> AblationResults::Data() const {
 }
 
 std::string AblationResults::ToJson() const {
-  io::Json json = {{"title", title}, {"facts", facts}, {"arms", arms}, {"planned", planned}};
+  io::Json json = {{"title", title}, {"facts", facts}, {"arms", arms}, {"unit", unit}, {"planned", planned}};
   for (const auto& [arm, speed] : speeds) {
     json["speeds"][arm] = {{"training", speed.training}, {"inference", speed.inference}};
   }
@@ -153,6 +166,7 @@ AblationResults AblationResults::FromJson(std::string_view text, std::string_vie
     results.title = json.at("title");
     results.facts = json.at("facts");
     results.arms = json.at("arms");
+    results.unit = json.value("unit", results.unit);  // results that are stored may be older
     results.planned = json.at("planned");
     for (const io::Json& run : json.at("runs")) results.runs.push_back(RunFrom(run));
     const io::Json speeds = json.value("speeds", io::Json::object());

@@ -18,11 +18,11 @@ struct RunResult {
   std::string data;  // that it was trained on, in a word
   std::string arm;
   int64_t seed = 0;
-  double top1 = 0, loss = 0;  // of the validation images after the last step, which nobody chose
+  double top1 = 0, loss = 0;  // of the validation data after the last step, which nobody chose
   double train_top1 = 0;      // of the steps since the last evaluation but one
   int64_t steps = 0;
   int64_t parameters = 0;
-  double flops = 0;                                     // of an image, forward
+  double flops = 0;                                     // of an image or a sequence, forward
   double symmetry = 0, effective_rank = 0, rank99 = 0;  // of M, means over all heads; NaN where scores are of no tokens
 
   std::string ToJson() const;
@@ -33,7 +33,7 @@ struct RunResult {
 /// Reads the folder of a run that has ended. Throws Error when it has not.
 RunResult ReadRun(const std::filesystem::path& folder, std::string_view data, std::string_view arm, int64_t seed);
 
-/// Images a second of an arm's model, measured with all others in turns; 0 where it was not measured.
+/// Images or sequences a second of an arm's model, measured with all others in turns; 0 where it was not measured.
 struct Speed {
   double training = 0, inference = 0;
 };
@@ -43,9 +43,10 @@ struct AblationResults {
   std::string title;                                       // "Kinds of attention on cifar10"
   std::vector<std::pair<std::string, std::string>> facts;  // what was run, and on what
   std::vector<std::string> arms;                           // the first is what the others are compared with
+  std::string unit = "images";                             // what the runs were trained on, or "sequences"
   int64_t planned = 0;                                     // runs
   std::vector<RunResult> runs;                             // that have ended
-  std::map<std::string, Speed, std::less<>> speeds;        // by arm
+  std::map<std::string, Speed, std::less<>> speeds;        // by arm, on the first data set
 
   /// What the runs were trained on, in their order.
   std::vector<std::string> Data() const;

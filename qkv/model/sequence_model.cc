@@ -34,6 +34,7 @@ SequenceCheckpoint SequenceCheckpoint::Open(const std::filesystem::path& folder)
   const std::filesystem::path file = folder / kConfigFile;
   Require(std::filesystem::exists(file), "cannot open sequence model {}: there is no {}", folder.string(), kConfigFile);
   SequenceCheckpoint checkpoint;
+  checkpoint.source = folder.string();
   checkpoint.config = ParseSequenceConfig(io::ReadJson(file), file.string());
   checkpoint.tensors = std::make_shared<const io::SafeTensors>(io::SafeTensors::Open(folder));
   try {
@@ -42,6 +43,15 @@ SequenceCheckpoint SequenceCheckpoint::Open(const std::filesystem::path& folder)
     Fail("{}: {}", folder.string(), error.what());
   }
   return checkpoint;
+}
+
+Checkpoint BlocksOf(const SequenceCheckpoint& checkpoint) {
+  Checkpoint blocks;
+  blocks.source = checkpoint.source;
+  blocks.description.config = BlocksOf(checkpoint.config);
+  blocks.tensors = checkpoint.tensors;
+  blocks.bound = checkpoint.bound;
+  return blocks;
 }
 
 template <typename T>

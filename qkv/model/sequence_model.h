@@ -12,11 +12,13 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "qkv/core/arena.h"
 #include "qkv/core/tensor.h"
 #include "qkv/io/safetensors.h"
+#include "qkv/model/checkpoint.h"
 #include "qkv/model/layout.h"
 #include "qkv/model/sequence_config.h"
 #include "qkv/model/vit.h"
@@ -30,10 +32,15 @@ struct SequenceCheckpoint {
   /// Throws Error that names the file and what is wrong with it: strict, as Checkpoint::Open.
   static SequenceCheckpoint Open(const std::filesystem::path& folder);
 
+  std::string source;  // the folder, for messages
   SequenceConfig config;
   std::shared_ptr<const io::SafeTensors> tensors;
   std::vector<BoundTensor> bound;  // in the order of TensorTable; points into `tensors`
 };
+
+/// The blocks, as a checkpoint of the Vision Transformer that BlocksOf(SequenceConfig) makes of them: for what reads a
+/// block's weights, and nothing else of a model.
+Checkpoint BlocksOf(const SequenceCheckpoint& checkpoint);
 
 template <typename T>
 class SequenceModel {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <optional>
 
+#include "qkv/core/file.h"
 #include "qkv/core/rng.h"
 #include "qkv/train/log.h"
 #include "qkv/train/schedule.h"
@@ -71,7 +72,7 @@ class Loop {
 
   Outcome Go() {
     Begin();
-    OpenLogs();
+    OpenFolder();
     Outcome outcome;
     outcome.steps = schedule_.steps;
     outcome.why = Outcome::Why::kFinished;
@@ -134,8 +135,10 @@ class Loop {
     }
   }
 
-  void OpenLogs() {
+  void OpenFolder() {
     if (!processes_.first()) return;
+    WriteFile(folder_.path() / RunFolder::kConfig, ToYaml(config_));
+    if (observer_.begun) observer_.begun();
     log_.emplace(folder_.path() / "log.jsonl", standing_.step);
     if (config_.tensorboard) events_.emplace(folder_.path(), standing_.step);
   }

@@ -42,6 +42,7 @@ struct EvaluatedModel;  // run.h
 struct Observer {
   std::function<void(const std::string& note)> note;
   std::function<void(const char* what, int64_t done, int64_t total)> reading;  // images, before the first step
+  std::function<void()> begun;  // all is there for the first step: from now on the folder holds a run
   std::function<void(const StepReport&)> step;
   // Images: before it is saved, so that what is made of it is made again by a run that goes on from the moment before.
   std::function<void(const EvaluatedModel&)> evaluated;
@@ -91,7 +92,8 @@ Initialisation InitialisationOf(const TrainConfig& config);
 
 /// Of several `processes` all call this with learners that take steps together; only the first one's folder is written
 /// to, the others have a Reader of it.
-/// Runs in `folder`, from its checkpoint where it has one. Writes log.jsonl and, if asked for, event files there.
+/// Runs in `folder`, from its checkpoint where it has one. Writes config.yaml, log.jsonl and, if asked for, event files
+/// there, nothing before the first step can be taken: what cannot begin leaves nothing behind.
 /// Throws Error for data that the run was not begun with, a loss that is no number, and a file that cannot be written;
 /// what was saved before is still there then.
 Outcome RunLoop(const TrainConfig& config, Learner& learner, RunFolder& folder, const Observer& observer,

@@ -9,7 +9,6 @@
 #include <charconv>
 #include <cstring>
 
-
 namespace qkv::train {
 namespace {
 
@@ -69,6 +68,7 @@ void Share(const fs::path& from, const fs::path& to) {
 
 RunFolder::RunFolder(const fs::path& path, bool resume) : path_(path) {
   std::error_code error;
+  made_ = !fs::exists(path_, error);
   fs::create_directories(path_, error);
   Require(!error, "cannot create folder {}: {}", path_.string(), error.message());
   lock_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -93,6 +93,7 @@ RunFolder::RunFolder(const fs::path& path, bool resume) : path_(path) {
 RunFolder::RunFolder(const fs::path& path) : path_(path), number_(LatestIn(path)) {}
 
 RunFolder::~RunFolder() {
+  if (made_) ::rmdir(path_.c_str());  // which refuses where it holds anything
   if (lock_ >= 0) ::close(lock_);
 }
 

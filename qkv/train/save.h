@@ -45,7 +45,8 @@ class RunFolder {
  public:
   static constexpr const char* kConfig = "config.yaml";
 
-  /// Makes the folder, or with `resume` takes one that holds a run; no other process can have it meanwhile.
+  /// Makes the folder, or with `resume` takes one that holds a run; no other process can have it meanwhile. One that
+  /// was made, and that nothing was written to, is removed in the end.
   /// Throws RunFolderBusy when it is another process's, and Error when it holds something else, or a run that nobody
   /// wants to resume.
   RunFolder(const std::filesystem::path& path, bool resume);
@@ -72,6 +73,7 @@ class RunFolder {
   void RemoveLeftovers() const;
 
   std::filesystem::path path_;
+  bool made_ = false;   // the folder, by this
   int lock_ = -1;       // the folder's, where it is this process's
   int64_t number_ = 0;  // of the checkpoint that is there, or 0
 };

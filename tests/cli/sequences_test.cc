@@ -212,6 +212,8 @@ TEST_F(SequenceRuns, RefuseWithAReason) {
   ASSERT_EQ(Qkv(OnBook("text", "--steps 2")).exit_code, 0);
   ASSERT_EQ(Qkv(OnTask("task", "--steps 2")).exit_code, 0);
   says(OnBook("text", "--steps 2 --resume --lr 0.5"), 1, "lr was 0.01, now 0.5");
+  says("train task:copy" + to + " -m " + Path("text"), 1, "cannot take task copy");
+  EXPECT_FALSE(fs::exists(folder_ / "new")) << "nothing is left of what cannot begin";
   says("generate -m " + Path("task"), 1, "is no model of text");
   says("generate -m " + Path("text") + " --temperature -1", 2, "--temperature");
   says("generate -m " + Path("nowhere"), 1, "nowhere");

@@ -314,6 +314,29 @@ TEST_F(Train, RefusesWithAReason) {
   says(Path("data") + " -o " + Path("other"), 1, "");
 }
 
+TEST_F(Train, WhatCannotBeginLeavesNothing) {
+  const auto says = [&](const std::string& arguments, const std::string& part) {
+    const Said said = Qkv(arguments);
+    EXPECT_EQ(said.exit_code, 1) << arguments;
+    EXPECT_TRUE(Contains(said.err, part)) << arguments << ": " << said.err;
+  };
+  for (const auto& [more, part] :
+       {std::pair<std::string, std::string>{"--init mimetic --attention shared_kv", "mimetic"},
+        {"--attention merged --qk-norm", "norm"}}) {
+    says(Arguments("new", more), part);
+    EXPECT_FALSE(fs::exists(folder_ / "new")) << more;
+    fs::create_directories(folder_ / "empty");
+    says(Arguments("empty", more), part);
+    EXPECT_TRUE(fs::exists(folder_ / "empty")) << "it was there before";
+    EXPECT_TRUE(fs::is_empty(folder_ / "empty")) << more;
+  }
+  says(fmt::format("train {} -o {} -m {}", Path("data"), Path("new"), Path("nowhere")), "nowhere");
+  EXPECT_FALSE(fs::exists(folder_ / "new"));
+  // Without --resume: no run is there.
+  EXPECT_EQ(Qkv(Arguments("new", "--steps 1")).exit_code, 0);
+  EXPECT_EQ(Qkv(Arguments("empty", "--steps 1")).exit_code, 0);
+}
+
 #ifdef QKV_MPIRUN
 TEST_F(Train, TwoProcessesDoWhatOneDoes) {
   const std::string how = "--epochs 4 --opt sgd --lr 0.05 --clip-grad 0 --maps 2 --threads 1";

@@ -27,6 +27,7 @@ AblationResults SomeResults() {
   AblationResults results{.title = "Kinds of attention on \"photos\"",
                           .facts = {{"Equal", "steps"}, {"Machine", "2 threads"}},
                           .arms = {"a", "none", "b"},
+                          .unit = "sequences",
                           .planned = 9,
                           .runs = {},
                           .speeds = {{"a", {.training = 100, .inference = 300}}}};
@@ -59,6 +60,7 @@ TEST(AblationResults, AreReadAsTheyWereWritten) {
   EXPECT_EQ(read.title, results.title);
   EXPECT_EQ(read.facts, results.facts);
   EXPECT_EQ(read.arms, results.arms);
+  EXPECT_EQ(read.unit, "sequences");
   EXPECT_EQ(read.planned, 9);
   EXPECT_EQ(read.runs.size(), 6u);
   EXPECT_EQ(read.speeds.at("a").inference, 300);

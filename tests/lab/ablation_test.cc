@@ -18,6 +18,18 @@ model::VitConfig ModelOf(const train::TrainConfig& config) {
   return train::NewModel(config, kClasses).description.config;
 }
 
+// A thousand images.
+const AblationData& Photos() {
+  static const AblationData data = [] {
+    AblationData photos;
+    photos.name = "photos";
+    photos.images.emplace().classes = kClasses;
+    photos.images->train.labels.resize(1000);
+    return photos;
+  }();
+  return data;
+}
+
 Arm Parse(std::string_view text) { return ParseArm(text, kShared); }
 
 TEST(Arm, IsAKindAndKeys) {
@@ -25,8 +37,9 @@ TEST(Arm, IsAKindAndKeys) {
   EXPECT_EQ(plain.settings, (train::Settings{{"attention", "shared"}}));
   EXPECT_EQ(more.name, "separate:qkv-bias=false:init=mimetic");
   EXPECT_EQ(more.settings, (train::Settings{{"attention", "separate"}, {"init", "mimetic"}, {"qkv-bias", "false"}}));
-  for (const char* wrong : {"", "shard", "separate:bias=false", "low_rank:rank=x", "low_rank:rank", "separate:seed=1",
-                            "separate:model=vit", "separate:val-fraction=0.2", "separate:attention=shared"}) {
+  for (const char* wrong :
+       {"", "shard", "separate:bias=false", "low_rank:rank=x", "low_rank:rank", "separate:seed=1", "separate:model=vit",
+        "separate:val-fraction=0.2", "separate:attention=shared", "separate:length=8", "separate:vocabulary=8"}) {
     EXPECT_THROW(Parse(wrong), Error) << wrong;
   }
 }
@@ -42,7 +55,7 @@ TEST(Arm, ARankThatIsNeededIsSaid) {
 
 TEST(Budget, OfStepsChangesNothingButTheSeed) {
   const Arm first = Parse("separate"), arm = Parse("shared");
-  const train::TrainConfig config = ConfigOf(kShared, arm, first, Budget::kSteps, 7, kClasses, 1000);
+  const train::TrainConfig config = ConfigOf(kShared, arm, first, Budget::kSteps, 7, Photos());
   EXPECT_EQ(config.attention, "shared");
   EXPECT_EQ(config.seed, 7);
   EXPECT_EQ(config.epochs, 4);
@@ -51,11 +64,10 @@ TEST(Budget, OfStepsChangesNothingButTheSeed) {
 
 TEST(Budget, OfParametersIsMadeUpByTheMlp) {
   const Arm first = Parse("separate");
-  const int64_t wanted =
-      model::Parameters(ModelOf(ConfigOf(kShared, first, first, Budget::kParameters, 0, kClasses, 1000)));
+  const int64_t wanted = model::Parameters(ModelOf(ConfigOf(kShared, first, first, Budget::kParameters, 0, Photos())));
   for (const char* name : {"shared", "unified", "merged", "low_rank:rank=4", "gaussian", "separate:qkv-bias=false"}) {
     const Arm arm = Parse(name);
-    const train::TrainConfig config = ConfigOf(kShared, arm, first, Budget::kParameters, 0, kClasses, 1000);
+    const train::TrainConfig config = ConfigOf(kShared, arm, first, Budget::kParameters, 0, Photos());
     // The MLP grows by 2 · 96 + 1 parameters in each of three blocks: half of that is as near as it can be.
     EXPECT_NEAR(model::Parameters(ModelOf(config)), wanted, 290) << name;
   }
@@ -66,24 +78,51 @@ TEST(Budget, OfParametersOfAGatedMlpIsAsNearAsItsSteps) {
   gated["mlp"] = "swiglu";
   const Arm first = Parse("separate"), arm = Parse("unified");
   const auto count = [&](const Arm& of) {
-    return model::Parameters(ModelOf(ConfigOf(gated, of, first, Budget::kParameters, 0, kClasses, 1000)));
+    return model::Parameters(ModelOf(ConfigOf(gated, of, first, Budget::kParameters, 0, Photos())));
   };
   EXPECT_NEAR(count(arm), count(first), 16 * 290 * 3 / 2);  // 16 hidden units of three weights each at a time
 }
 
 TEST(Budget, OfParametersThatNoMlpCanMakeUpFor) {
-  EXPECT_THROW(
-      ConfigOf(kShared, Parse("separate"), Parse("unified:mlp-ratio=0.1"), Budget::kParameters, 0, kClasses, 1000),
-      Error);
+  EXPECT_THROW(ConfigOf(kShared, Parse("separate"), Parse("unified:mlp-ratio=0.1"), Budget::kParameters, 0, Photos()),
+               Error);
 }
 
 TEST(Budget, OfMultiplyAddsIsMadeUpBySteps) {
   const Arm first = Parse("separate");
   for (const char* name : {"shared", "merged", "gaussian"}) {
-    const train::TrainConfig config = ConfigOf(kShared, Parse(name), first, Budget::kFlops, 0, kClasses, 1000);
+    const train::TrainConfig config = ConfigOf(kShared, Parse(name), first, Budget::kFlops, 0, Photos());
     const double a_step = model::Flops(ModelOf(config)),
-                 first_step = model::Flops(ModelOf(ConfigOf(kShared, first, first, Budget::kSteps, 0, kClasses, 1000)));
+                 first_step = model::Flops(ModelOf(ConfigOf(kShared, first, first, Budget::kSteps, 0, Photos())));
     EXPECT_NEAR(static_cast<double>(config.steps) * a_step, 80 * first_step, 0.5 * a_step) << name;
+  }
+}
+
+// The same of a task: 100 steps count as an epoch.
+TEST(Budget, OfSequences) {
+  const train::Settings shared = {{"preset", "seq-task"}, {"width", "32"}, {"heads", "2"}, {"epochs", "4"}};
+  AblationData data;
+  data.given = "task:reverse", data.name = "reverse";
+  const Arm first = ParseArm("separate", shared);
+  const auto model = [&](const train::TrainConfig& config) {
+    return train::NewSequenceModel(config, train::SequencesForTraining(data.given, config));
+  };
+  const auto of = [&](const Arm& arm, Budget budget) { return ConfigOf(shared, arm, first, budget, 3, data); };
+  const train::TrainConfig plain = of(first, Budget::kSteps);
+  EXPECT_EQ(plain.seed, 3);
+  EXPECT_EQ(plain.steps, 0);
+  for (const char* name : {"unified", "merged", "low_rank", "separate:batch=7"}) {
+    const Arm arm = ParseArm(name, shared);
+    EXPECT_NEAR(model::Parameters(model(of(arm, Budget::kParameters))), model::Parameters(model(plain)), 65) << name;
+    const train::TrainConfig config = of(arm, Budget::kFlops);
+    const double a_step = model::Flops(model(config)), first_step = model::Flops(model(plain));
+    EXPECT_NEAR(static_cast<double>(config.steps) * a_step, 400 * first_step, 0.5 * a_step) << name;
+  }
+  train::Settings rotary = shared;
+  rotary["positions"] = "rotary";
+  EXPECT_NO_THROW(ConfigOf(rotary, Parse("shared"), first, Budget::kSteps, 0, data));
+  for (const char* kind : {"merged", "gaussian", "positional"}) {
+    EXPECT_THROW(ConfigOf(rotary, ParseArm(kind, rotary), first, Budget::kSteps, 0, data), Error) << kind;
   }
 }
 
