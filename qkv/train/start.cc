@@ -184,9 +184,7 @@ SequenceData SequencesForTraining(const std::string& data, const TrainConfig& co
   Require(IsForSequences(config.preset), "train: preset {} is for images, not for {}", config.preset, data);
   const auto seed = static_cast<uint64_t>(config.seed);
   if (const std::optional<Task> task = TaskOf(data)) {
-    // Pairs, and a key that is asked for: one more where the length is even.
-    const int64_t length = *task == Task::kRecall ? config.length | 1 : config.length;
-    return TaskForTraining({.task = *task, .length = length, .vocabulary = config.vocabulary},
+    return TaskForTraining({.task = *task, .length = config.length, .vocabulary = config.vocabulary},
                            kStepsOfAnEpoch * config.batch * config.accumulate, seed);
   }
   return TextForTraining(Text(data), config.length, config.val_fraction, seed);

@@ -17,12 +17,15 @@ constexpr std::array<std::pair<Task, std::string_view>, 6> kNames = {{{Task::kCo
                                                                       {Task::kNextToken, "next-token"},
                                                                       {Task::kRecall, "recall"}}};
 
+// That recall has; the other tokens ask for them.
+int64_t Pairs(int64_t length) { return length / 3; }
+
 // Below `count`; the bias of 64 bits modulo a vocabulary is far below what any run could see.
 int32_t Below(Rng& rng, int64_t count) { return static_cast<int32_t>(rng.Next() % static_cast<uint64_t>(count)); }
 
-// Keys that differ, each followed by a value, then one of the keys once more.
+// Keys that differ, each followed by a value; then keys of these, which are asked for.
 void Recall(Rng& rng, int64_t vocabulary, std::span<int32_t> tokens, std::span<int64_t> targets) {
-  const int64_t keys = vocabulary / 2, pairs = std::ssize(tokens) / 2;
+  const int64_t keys = vocabulary / 2, pairs = Pairs(std::ssize(tokens));
   std::ranges::fill(targets, kNotAsked);
   for (int64_t p = 0; p < pairs; ++p) {
     int32_t key;
@@ -35,9 +38,11 @@ void Recall(Rng& rng, int64_t vocabulary, std::span<int32_t> tokens, std::span<i
     tokens[static_cast<size_t>(2 * p)] = key;
     tokens[static_cast<size_t>(2 * p + 1)] = static_cast<int32_t>(keys) + Below(rng, vocabulary - keys);
   }
-  const auto asked = static_cast<size_t>(2 * Below(rng, pairs));
-  tokens.back() = tokens[asked];
-  targets.back() = tokens[asked + 1];
+  for (auto i = static_cast<size_t>(2 * pairs); i < tokens.size(); ++i) {
+    const auto asked = static_cast<size_t>(2 * Below(rng, pairs));
+    tokens[i] = tokens[asked];
+    targets[i] = tokens[asked + 1];
+  }
 }
 
 void Make(const Sequences& sequences, Rng& rng, std::span<int32_t> tokens, std::span<int64_t> targets) {
@@ -82,10 +87,9 @@ void Sequences::Validate() const {
   Require(task != Task::kSwap || length % 2 == 0, "swap: {} tokens, expected an even number: the halves change places",
           length);
   if (task != Task::kRecall) return;
-  Require(length >= 3 && length % 2 == 1,
-          "recall: {} tokens, expected an odd number: pairs, and a key that is asked for", length);
-  Require(length / 2 <= vocabulary / 2,
-          "recall: {} pairs want as many different keys, half of a vocabulary of {} has {}", length / 2, vocabulary,
+  Require(length >= 3, "recall: {} tokens, expected 3 or more: a pair, and a key that is asked for", length);
+  Require(Pairs(length) <= vocabulary / 2,
+          "recall: {} pairs want as many different keys, half of a vocabulary of {} has {}", Pairs(length), vocabulary,
           vocabulary / 2);
 }
 

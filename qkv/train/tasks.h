@@ -18,7 +18,8 @@ enum class Task {
   kSort,       // y_i = the i-th smallest of x
   kSwap,       // y_i = x_{i+n/2}, y_{i+n/2} = x_i: the halves change places
   kNextToken,  // y_i = x_{i+1}; nothing is asked of the last
-  kRecall,     // key, value, key, value, …, key: y = the value that stood behind that key (Ba et al. 2016)
+  kRecall,  // key, value, key, value, …, key, key, …: y = the value that stood behind that key (Ba et al. 2016); a
+            // third of the sequence or more asks, since one question teaches little (Arora et al. 2023)
 };
 
 inline constexpr Task kTasks[] = {Task::kCopy, Task::kReverse,   Task::kSort,
@@ -33,7 +34,7 @@ inline constexpr int64_t kNotAsked = kIgnoredLabel;
 
 struct Sequences {
   Task task = Task::kCopy;
-  int64_t length = 16;      // tokens of a sequence; even for swap, odd and at least 3 for recall
+  int64_t length = 16;      // tokens of a sequence; even for swap, at least 3 for recall: n/3 pairs, and keys
   int64_t vocabulary = 16;  // of tokens and of answers; recall: the lower half are keys, the upper half values
 
   /// Throws Error when the task cannot be set with these numbers.

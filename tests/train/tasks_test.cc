@@ -31,7 +31,8 @@ Made Make(const Sequences& sequences, int64_t count, uint64_t seed = 1, int64_t 
   return made;
 }
 
-Sequences Of(Task task) { return {.task = task, .length = task == Task::kRecall ? 9 : 8, .vocabulary = 10}; }
+// Recall: two pairs, and four that ask.
+Sequences Of(Task task) { return {.task = task, .length = 8, .vocabulary = 10}; }
 
 int64_t Expected(Task task, const Row& x, size_t i) {
   const size_t n = x.size();
@@ -50,9 +51,10 @@ int64_t Expected(Task task, const Row& x, size_t i) {
     case Task::kNextToken:
       return i + 1 < n ? x[i + 1] : kNotAsked;
     case Task::kRecall: {
-      if (i + 1 < n) return kNotAsked;
-      for (size_t p = 0; p + 1 < n; p += 2) {
-        if (x[p] == x[n - 1]) return x[p + 1];
+      const size_t pairs = n / 3;
+      if (i < 2 * pairs) return kNotAsked;
+      for (size_t p = 0; p < pairs; ++p) {
+        if (x[2 * p] == x[i]) return x[2 * p + 1];
       }
       return -2;
     }
@@ -74,21 +76,21 @@ TEST(Tasks, TargetsFollowFromTokens) {
 }
 
 TEST(Tasks, RecallHasDifferentKeysAndAsksForEachPairAlike) {
-  const Made made = Make(Of(Task::kRecall), 4000);
+  const Made made = Make({.task = Task::kRecall, .length = 13, .vocabulary = 10}, 1000);
   std::map<int64_t, int> asked;
-  for (int64_t b = 0; b < 4000; ++b) {
+  for (int64_t b = 0; b < 1000; ++b) {
     const Row x = made.Tokens(b);
     std::set<int32_t> keys;
-    for (size_t p = 0; p + 1 < x.size(); p += 2) {
+    for (size_t p = 0; p < 8; p += 2) {
       EXPECT_LT(x[p], 5);
       EXPECT_GE(x[p + 1], 5);
       keys.insert(x[p]);
-      if (x[p] == x.back()) ++asked[static_cast<int64_t>(p / 2)];
+      asked[static_cast<int64_t>(p / 2)] += static_cast<int>(std::count(x.begin() + 8, x.end(), x[p]));
     }
     EXPECT_EQ(keys.size(), 4u);
   }
-  // Binomial with n = 4000, p = 1/4: five standard deviations are 137.
-  for (const auto& [pair, count] : asked) EXPECT_NEAR(count, 1000, 137) << pair;
+  // Binomial with n = 5000, p = 1/4: five standard deviations are 153.
+  for (const auto& [pair, count] : asked) EXPECT_NEAR(count, 1250, 153) << pair;
   EXPECT_EQ(asked.size(), 4u);
 }
 
@@ -118,11 +120,11 @@ TEST(Tasks, NamesAreFound) {
 
 TEST(Tasks, RefuseWhatCannotBeAsked) {
   EXPECT_THROW((Sequences{.task = Task::kSwap, .length = 7}.Validate()), Error);
-  EXPECT_THROW((Sequences{.task = Task::kRecall, .length = 8}.Validate()), Error);
-  EXPECT_THROW((Sequences{.task = Task::kRecall, .length = 19, .vocabulary = 16}.Validate()), Error);
+  EXPECT_THROW((Sequences{.task = Task::kRecall, .length = 2}.Validate()), Error);
+  EXPECT_THROW((Sequences{.task = Task::kRecall, .length = 27, .vocabulary = 16}.Validate()), Error);
   EXPECT_THROW((Sequences{.length = 1}.Validate()), Error);
   EXPECT_THROW((Sequences{.vocabulary = 1}.Validate()), Error);
-  EXPECT_NO_THROW((Sequences{.task = Task::kRecall, .length = 17, .vocabulary = 16}.Validate()));
+  EXPECT_NO_THROW((Sequences{.task = Task::kRecall, .length = 26, .vocabulary = 16}.Validate()));
   Tensor<int32_t> tokens({2, 8});
   Tensor<int64_t> targets({2, 7});
   EXPECT_THROW(Generate({.length = 8}, 0, 0, tokens.view(), targets.view()), Error);
