@@ -71,7 +71,7 @@ TEST_F(Ablate, ComparesArmsAndTakesMore) {
   EXPECT_TRUE(Contains(said.err, "8 of 8 runs have ended")) << said.err;
   const auto runs = Runs("out");
   EXPECT_EQ(runs.size(), 8u);
-  EXPECT_EQ(runs.at("data shared 0").at("symmetry"), "1") << "one weight for both: M is symmetric";
+  EXPECT_NEAR(std::stod(runs.at("data shared 0").at("symmetry")), 1, 1e-12) << "one weight for both: M is symmetric";
   EXPECT_LT(std::stod(runs.at("data separate 0").at("symmetry")), 0.9);
   EXPECT_LE(std::stod(runs.at("data low_rank:rank=4 1").at("effective_rank")), 4);
   EXPECT_EQ(runs.at("data gaussian 0").at("symmetry"), "");
@@ -249,7 +249,7 @@ TEST_F(Ablate, ComparesArmsOnTasksAndTakesMore) {
   EXPECT_TRUE(Contains(said.err, "36 of 36 runs have ended")) << said.err;
   const auto runs = Runs("out");
   EXPECT_EQ(runs.size(), 36u);
-  EXPECT_EQ(runs.at("recall shared 0").at("symmetry"), "1") << "one weight for both: M is symmetric";
+  EXPECT_NEAR(std::stod(runs.at("recall shared 0").at("symmetry")), 1, 1e-12) << "one weight for both: M is symmetric";
   EXPECT_LT(std::stod(runs.at("recall separate 0").at("symmetry")), 0.9);
   EXPECT_LE(std::stod(runs.at("reverse low_rank:rank=4 1").at("effective_rank")), 4);
   EXPECT_EQ(runs.at("reverse gaussian 0").at("symmetry"), "");
