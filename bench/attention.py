@@ -4,13 +4,13 @@
                               [--passes PASS...] [--cases CASE...]
 
 A case is B x H [/ KEY HEADS] x QUERIES [: KEYS] x WIDTH [, causal | mask], for example 1x12x197x64 or
-1x32/8x1:4096x64. A pass is forward or training (forward and backward), or either with -bf16
-(products in bfloat16; PyTorch: tensors in bfloat16). Each contender is a process of its own (qkv once for
-each instruction set) that answers a line with the milliseconds of the best of some passes in a row;
-a round asks each of them once, in an order that changes. GFLOP/s counts 4 B H N_q N_k E operations
-forward and 14 for both passes; `of peak` is their share of what registers alone can do in float
-(bench/micro/peak_bench.cc). With QKV_ISA set, that instruction set is the only one unless --isas
-names others, and the results lie beside the others' (attention-avx2.json).
+1x32/8x1:4096x64. A pass is forward, training (forward and backward) or gradient (backward alone),
+or one of them with -bf16 (products in bfloat16; PyTorch: tensors in bfloat16). Each contender is a
+process of its own (qkv once for each instruction set) that answers a line with the milliseconds of
+the best of some passes in a row; a round asks each of them once, in an order that changes. GFLOP/s
+counts 4 B H N_q N_k E operations forward, 10 backward; `of peak` is their share of what registers
+alone can do in float (bench/micro/peak_bench.cc). With QKV_ISA set, that instruction set is the only
+one unless --isas names others, and the results lie beside the others' (attention-avx2.json).
 """
 
 import argparse
@@ -33,6 +33,8 @@ PASSES = {
     "forward-bf16": "forward, bfloat16",
     "training": "forward and backward",
     "training-bf16": "forward and backward, bfloat16",
+    "gradient": "backward",
+    "gradient-bf16": "backward, bfloat16",
 }
 CASES = ["1x12x197x64", "8x12x197x64", "1x16x1024x64", "1x16x4096x64", "1x16x16384x64"]
 
@@ -56,8 +58,8 @@ def serve_pytorch(passes, case, threads):
     torch.set_num_threads(threads)
     torch.manual_seed(0)
     batch, heads, key_heads, queries, keys, width, kind = parse(case)
-    training = passes.startswith("training")
-    kind_of = {"requires_grad": training, "dtype": torch.bfloat16 if passes.endswith("-bf16") else torch.float32}
+    backward = not passes.startswith("forward")
+    kind_of = {"requires_grad": backward, "dtype": torch.bfloat16 if passes.endswith("-bf16") else torch.float32}
     q = torch.randn(batch, heads, queries, width, **kind_of)
     k, v = (torch.randn(batch, key_heads, keys, width, **kind_of) for _ in range(2))
     dout = torch.randn(batch, heads, queries, width, dtype=q.dtype)
@@ -67,9 +69,11 @@ def serve_pytorch(passes, case, threads):
         return scaled_dot_product_attention(
             q, k, v, attn_mask=mask, is_causal=kind == "causal", enable_gqa=heads != key_heads)  # fmt: skip
 
+    out = forward() if passes.startswith("gradient") else None
+
     def once():
-        if training:
-            torch.autograd.grad(forward(), (q, k, v), dout)
+        if backward:
+            torch.autograd.grad(forward() if out is None else out, (q, k, v), dout, retain_graph=out is not None)
         else:
             with torch.inference_mode():
                 forward()
@@ -119,7 +123,8 @@ def measure(passes, case, options, log):
     for contender in contenders:
         contender.close()
     batch, heads, _, queries, keys, width, kind = numbers
-    work = (14 if passes.startswith("training") else 4) * batch * heads * queries * keys * width / 1e6
+    operations = {"forward": 4, "gradient": 10, "training": 14}[passes.partition("-")[0]]
+    work = operations * batch * heads * queries * keys * width / 1e6
     if kind == "causal":
         work /= 2
     rows = []

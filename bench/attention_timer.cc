@@ -1,7 +1,8 @@
-// Attention, forward or forward and backward, timed on request: for each line read, the milliseconds of the best of
+// Attention, forward, backward or both, timed on request: for each line read, the milliseconds of the best of
 // some passes in a row. bench/attention.py asks it and PyTorch in turn.
 //
-//     attention_timer forward|training[-bf16] BATCH HEADS KEY_HEADS QUERIES KEYS WIDTH none|causal|mask [THREADS]
+//     attention_timer forward|gradient|training[-bf16] BATCH HEADS KEY_HEADS QUERIES KEYS WIDTH none|causal|mask
+//     [THREADS]
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -24,7 +25,7 @@ double Milliseconds(Clock::time_point since) {
 int Run(int count, char** words) {
   Require(count >= 9, "attention_timer: see the first lines of its source for the arguments");
   const std::string passes = words[1];
-  const bool training = passes.starts_with("training");
+  const bool forward = !passes.starts_with("gradient"), backward = !passes.starts_with("forward");
   const auto number = [&](int i) { return static_cast<int64_t>(std::atoll(words[i])); };
   const int64_t B = number(2), H = number(3), H_kv = number(4), N_q = number(5), N_k = number(6), E = number(7);
   const std::string kind = words[8];
@@ -43,10 +44,11 @@ int Run(int count, char** words) {
   const BackwardTensors<float> tensors{q, k, v, out, lse, dout, dq, dk, dv};
   Arena arena;
   const auto pass = [&] {
-    Attention<float>(q, k, v, options, out, arena, training ? lse.view() : View<float>());
-    if (training) AttentionBackward(tensors, options, arena);
+    if (forward) Attention<float>(q, k, v, options, out, arena, backward ? lse.view() : View<float>());
+    if (backward) AttentionBackward(tensors, options, arena);
     arena.Reset();
   };
+  Attention<float>(q, k, v, options, out, arena, lse);  // what a gradient alone is of
   pass();
   std::puts("ready");
   std::fflush(stdout);

@@ -40,14 +40,14 @@ def usable(instruction, isa):
     return isa is None or order.index(NEEDS[instruction]) <= order.index(isa)
 
 
-def run(program, threads, repetitions, seconds):
-    """{benchmark's name: [GFLOP/s or GB/s]}"""
+def run(program, filter_, threads, repetitions, seconds):
+    """{benchmark's name: [GFLOP/s or GB/s]} of those that match the filter, in turns"""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out.json"
-        command = [program, "--benchmark_filter=^(Peak|Memory|Layer(Bf16|Int8)?/)", f"--benchmark_repetitions={repetitions}",
+        command = [program, f"--benchmark_filter={filter_}", f"--benchmark_repetitions={repetitions}",
                    "--benchmark_enable_random_interleaving=true", f"--benchmark_min_time={seconds}",
                    f"--benchmark_out={out}", "--benchmark_out_format=json"]  # fmt: skip
-        common.progress("measuring peaks and layers in turns")
+        common.progress(f"measuring {filter_} in turns")
         common.output(command, env={**os.environ, "OMP_NUM_THREADS": str(threads)})
         common.progress("")
         rates = {}
@@ -99,6 +99,13 @@ def limit(data, layer):
     return min(peak(data, layer["precision"]), bandwidth(data) * intensity(layer))
 
 
+def together(data, kind, rows):
+    """Share of the peak that the layers of a block reach together at so many rows, by their best."""
+    layers = [layer for layer in data["layers"] if (layer["precision"], layer["M"]) == (kind, rows)]
+    work = [layer["N"] * layer["K"] for layer in layers]
+    return sum(work) / sum(w / layer["best"] for w, layer in zip(work, layers)) / peak(data, kind)
+
+
 def report(data):
     """Markdown."""
     peaks = ", ".join(
@@ -113,6 +120,9 @@ def report(data):
         parts.append(f"| {layer['precision']} | {LAYERS[layer['N'], layer['K']]} | {layer['N']}×{layer['K']} | {layer['M']} "
                      f"| {layer['best']:.0f} | {layer['median']:.0f} | {layer['best'] / peak(data, layer['precision']):.2f} "
                      f"| {layer['best'] / limit(data, layer):.2f} |")  # fmt: skip
+    kinds = dict.fromkeys(layer["precision"] for layer in data["layers"])
+    sums = [f"{kind} {together(data, kind, 197):.2f} and {together(data, kind, 1576):.2f}" for kind in kinds]
+    parts.append(f"\nAll layers of a block together, of the peak at 197 and at 1576 rows: {', '.join(sums)}.")
     return "\n".join(parts) + "\n"
 
 
@@ -143,7 +153,7 @@ def main():
     add("--svg", type=Path, default=common.result("roofline.svg"), metavar="FILE", help="the picture goes there")
     options = parser.parse_args()
     common.require_program(options.program, common.built_by("qkv_micro_bench"))
-    rates = run(options.program, options.threads, options.repetitions, options.seconds)
+    rates = run(options.program, "^(Peak|Memory|Layer(Bf16|Int8)?/)", options.threads, options.repetitions, options.seconds)
     data = {"machine": common.machine(options.threads), **summarise(rates, common.ISA), "rates": rates}
     common.write_json(options.json, data)
     print(report(data))

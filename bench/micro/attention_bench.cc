@@ -1,4 +1,4 @@
-// Fused attention forward, E = 64, dense and in the layout of one product for q, k and v.
+// Fused attention forward, E = 64: dense, in float and in double, and in the layout of one product for q, k and v.
 #include <benchmark/benchmark.h>
 
 #include "qkv/attention/attention.h"
@@ -9,15 +9,16 @@ namespace {
 
 double Gflop(int64_t heads, int64_t N, int64_t E) { return 4e-9 * static_cast<double>(heads * N * N * E); }
 
-void Dense(benchmark::State& state) {
+template <typename T>
+void AttentionOfHeads(benchmark::State& state) {
   const int64_t heads = state.range(0), N = state.range(1), E = 64;
   Sampler sampler(1);
-  const auto q = sampler.Normal<float>({1, heads, N, E}), k = sampler.Normal<float>({1, heads, N, E}),
-             v = sampler.Normal<float>({1, heads, N, E});
-  Tensor<float> out({1, heads, N, E});
+  const auto q = sampler.Normal<T>({1, heads, N, E}), k = sampler.Normal<T>({1, heads, N, E}),
+             v = sampler.Normal<T>({1, heads, N, E});
+  Tensor<T> out({1, heads, N, E});
   Arena arena;
   for (auto _ : state) {
-    Attention<float>(q, k, v, {}, out, arena);
+    Attention<T>(q, k, v, {}, out, arena);
     arena.Reset();
   }
   state.counters["GFLOP/s"] = benchmark::Counter(Gflop(heads, N, E), benchmark::Counter::kIsIterationInvariantRate);
@@ -42,7 +43,10 @@ void Shapes(benchmark::internal::Benchmark* benchmark) {
   benchmark->Args({12, 197})->Args({96, 197})->UseRealTime()->Unit(benchmark::kMicrosecond)->ArgNames({"heads", "N"});
 }
 void LongShapes(benchmark::internal::Benchmark* benchmark) { benchmark->Args({16, 1024})->Args({16, 4096}); }
+void Dense(benchmark::State& state) { AttentionOfHeads<float>(state); }
+void DenseDouble(benchmark::State& state) { AttentionOfHeads<double>(state); }
 BENCHMARK(Dense)->Apply(Shapes)->Apply(LongShapes);
+BENCHMARK(DenseDouble)->Apply(Shapes);
 BENCHMARK(Fused)->Apply(Shapes);
 
 }  // namespace
