@@ -29,7 +29,8 @@ class Descriptor {
   int fd_;
 };
 
-std::string Reason() { return std::strerror(errno); }
+// No string: it is asked for before each thing that may fail is known to have failed.
+const char* Reason() { return std::strerror(errno); }
 
 int64_t Nanoseconds(const timespec& time) { return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec; }
 
@@ -42,7 +43,7 @@ FileStamp StampOf(const struct stat& status) {
 int OpenRegular(const std::filesystem::path& path, FileStamp* stamp) {
   // Without O_NONBLOCK a pipe that nobody writes to would keep us waiting here; regular files know no difference.
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  Require(fd >= 0, "cannot open {}: {}", path.string(), Reason());
+  Require(fd >= 0, "cannot open {}: {}", path.native(), Reason());
   struct stat status {};
   if (::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
     ::close(fd);
@@ -91,21 +92,19 @@ FileStamp StampOf(const std::filesystem::path& path) {
   return StampOf(status);
 }
 
-MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
+MappedFile::MappedFile(const std::filesystem::path& path) {
   const Descriptor file(OpenRegular(path, &stamp_));
   const size_t size = stamp_.size;
   if (size == 0) return;  // mmap refuses empty files
   void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
-  Require(address != MAP_FAILED, "cannot map {}: {}", path.string(), Reason());
+  Require(address != MAP_FAILED, "cannot map {}: {}", path.native(), Reason());
   bytes_ = {static_cast<const std::byte*>(address), size};
 }
 
-MappedFile::MappedFile(MappedFile&& other) noexcept
-    : bytes_(std::exchange(other.bytes_, {})), path_(std::move(other.path_)), stamp_(other.stamp_) {}
+MappedFile::MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})), stamp_(other.stamp_) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(bytes_, other.bytes_);
-  std::swap(path_, other.path_);
   std::swap(stamp_, other.stamp_);
   return *this;
 }

@@ -23,7 +23,7 @@ struct FileStamp {
 /// Throws Error when there is no such file.
 FileStamp StampOf(const std::filesystem::path& path);
 
-/// A file's bytes, mapped read-only. Movable; unmapped on destruction.
+/// A file's bytes, mapped read-only. Movable; unmapped on destruction. Allocates nothing.
 class MappedFile {
  public:
   MappedFile() = default;
@@ -34,13 +34,11 @@ class MappedFile {
   ~MappedFile();
 
   std::span<const std::byte> bytes() const { return bytes_; }
-  const std::filesystem::path& path() const { return path_; }
   /// Of the moment when it was opened.
   const FileStamp& stamp() const { return stamp_; }
 
  private:
   std::span<const std::byte> bytes_;
-  std::filesystem::path path_;
   FileStamp stamp_;
 };
 

@@ -58,8 +58,8 @@ Header ReadHeader(ByteReader& reader, const Source& source) {
 }
 
 /// 256 colours, RGB; black past those of the file.
-std::vector<uint8_t> ReadPalette(ByteReader& reader, const Header& header) {
-  std::vector<uint8_t> palette(256 * 3);
+std::array<uint8_t, 256 * 3> ReadPalette(ByteReader& reader, const Header& header) {
+  std::array<uint8_t, 256 * 3> palette{};
   for (uint32_t i = 0; i < std::min(header.colours, 256u); ++i) {
     const uint8_t* bgr = reader.Take(header.palette_entry_bytes);
     for (int c = 0; c < 3; ++c) palette[3 * i + c] = bgr[2 - c];
@@ -134,7 +134,8 @@ Image ReadIndexed(ByteReader& reader, const Header& header, const Source& source
   const size_t row_bytes = (width * header.bits + 7) / 8, stride = (row_bytes + 3) / 4 * 4;
   if (!runs) reader.Expect(row_bytes * static_cast<size_t>(header.height));
   Image image = NewImage(source, header.width, header.height, 3);
-  std::vector<uint8_t> indices(runs ? width * static_cast<size_t>(header.height) : width);
+  std::vector<uint8_t>& indices = source.workspace.row;
+  indices.assign(runs ? width * static_cast<size_t>(header.height) : width, 0);
   if (runs) ReadRuns(reader, header, indices.data());
   for (int64_t y = 0; y < header.height; ++y) {
     const uint8_t* index = indices.data() + (runs ? y * header.width : 0);

@@ -75,30 +75,31 @@ class GifReader {
     const int64_t height = std::max<int64_t>(gif_->SHeight, int64_t{frame.Top} + frame.Height);
     Require(frame.Width > 0 && frame.Height > 0, "{}: GIF: a picture of {} x {} pixels", source_.where, frame.Width,
             frame.Height);
-    Image indices = NewImage(source_, width, height, 1);
+    CheckSize(source_, width, height);
+    Tensor<uint8_t>& indices = source_.workspace.band;
+    indices.Reuse({height, width});
     // Around it: the transparent colour, or the palette's first.
-    std::memset(indices.pixels.data(), transparent_.value_or(0), static_cast<size_t>(indices.pixels.size()));
+    std::memset(indices.data(), transparent_.value_or(0), static_cast<size_t>(indices.size()));
     ReadRows(frame, indices);
     return {Paint(indices, frame.ColorMap ? frame.ColorMap : gif_->SColorMap)};
   }
 
-  void ReadRows(const GifImageDesc& frame, Image& indices) {
+  void ReadRows(const GifImageDesc& frame, View<uint8_t> indices) {
     // An interlaced picture comes in four passes: every 8th row from 0, from 4, every 4th from 2, every 2nd from 1.
     constexpr int kStart[] = {0, 4, 2, 1}, kStep[] = {8, 8, 4, 2};
     for (int pass = 0; pass < (frame.Interlace ? 4 : 1); ++pass) {
       for (int y = frame.Interlace ? kStart[pass] : 0; y < frame.Height; y += frame.Interlace ? kStep[pass] : 1) {
-        uint8_t* row = indices.pixels.data() + (frame.Top + y) * indices.width() + frame.Left;
-        Check(DGifGetLine(gif_.get(), row, frame.Width));
+        Check(DGifGetLine(gif_.get(), indices.at(frame.Top + y, frame.Left), frame.Width));
       }
     }
   }
 
   /// Without a palette the indices are grey levels.
-  Image Paint(const Image& indices, const ColorMapObject* palette) const {
+  Image Paint(const Tensor<uint8_t>& indices, const ColorMapObject* palette) const {
     const int channels = transparent_ ? 4 : 3;
-    Image image = NewImage(source_, indices.width(), indices.height(), channels);
+    Image image = NewImage(source_, indices.dim(1), indices.dim(0), channels);
     uint8_t* out = image.pixels.data();
-    for (const uint8_t index : indices.pixels.span()) {
+    for (const uint8_t index : indices.span()) {
       if (!palette) {
         std::memset(out, index, 3);
       } else if (index < palette->ColorCount) {

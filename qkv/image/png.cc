@@ -110,26 +110,25 @@ std::string_view Text(const PngReader& reader, std::string_view keyword) {
 }
 
 /// ImageMagick's way to keep EXIF: a line feed, "exif", the length, and the bytes as hexadecimal digits.
-std::string FromRawProfile(std::string_view text) {
+void FromRawProfile(std::string_view text, std::string& bytes) {
+  bytes.clear();
   for (int line = 0; line < 3; ++line) {
     const size_t end = text.find('\n');
-    if (end == text.npos) return "";
+    if (end == text.npos) return;
     text.remove_prefix(end + 1);
   }
-  std::string bytes;
   int digits = 0, value = 0;
   for (const char c : text) {
     if (std::isxdigit(static_cast<unsigned char>(c)) == 0) continue;
     value = value << 4 | (c <= '9' ? c - '0' : (c | 32) - 'a' + 10);
     if (++digits % 2 == 0) bytes.push_back(static_cast<char>(value & 255));
   }
-  return bytes;
 }
 
-int ReadOrientation(const PngReader& reader) {
+int ReadOrientation(const PngReader& reader, std::string& profile) {
   png_uint_32 length = 0;
   png_bytep chunk = nullptr;
-  const std::string profile = FromRawProfile(Text(reader, "Raw profile type exif"));
+  FromRawProfile(Text(reader, "Raw profile type exif"), profile);
   const bool has_chunk = png_get_eXIf_1(reader.png, reader.info, &length, &chunk) != 0;
   const auto exif = has_chunk ? std::as_bytes(std::span(chunk, length)) : std::as_bytes(std::span(profile));
   return Orientation(exif, std::as_bytes(std::span(Text(reader, "XML:com.adobe.xmp"))));
@@ -155,8 +154,10 @@ Decoded DecodePng(const Source& source) {
   decoded.image = NewImage(source, width, height, channels);
   const bool deep = png_get_bit_depth(reader.png, reader.info) == 16;
   const int64_t row_samples = width * channels;
-  auto samples = Tensor<uint16_t>({deep ? height : 0, row_samples});
-  std::vector<png_bytep> rows(static_cast<size_t>(height));
+  Tensor<uint16_t>& samples = source.workspace.deep;
+  if (deep) samples.Reuse({height, row_samples});
+  std::vector<png_bytep>& rows = source.workspace.lines;
+  rows.resize(static_cast<size_t>(height));
   for (int64_t y = 0; y < height; ++y)
     rows[y] = deep ? reinterpret_cast<png_bytep>(samples.data() + y * row_samples)
                    : decoded.image.pixels.data() + y * row_samples;
@@ -165,7 +166,7 @@ Decoded DecodePng(const Source& source) {
     Narrow(source.options, samples.data(), height * width, channels, decoded.image.pixels.data());
     decoded.windowed = true;
   }
-  decoded.orientation = ReadOrientation(reader);
+  decoded.orientation = ReadOrientation(reader, source.workspace.exif);
   return decoded;
 }
 

@@ -28,7 +28,8 @@ class PnmReader {
     if (!plain_) reader_.Expect(RowBytes(static_cast<size_t>(samples)) * static_cast<size_t>(height));
     Decoded decoded{NewImage(source_, width, height, channels)};
     uint8_t* out = decoded.image.pixels.data();
-    std::vector<int64_t> row(static_cast<size_t>(samples));
+    std::vector<int64_t>& row = source_.workspace.levels;
+    row.resize(static_cast<size_t>(samples));
     for (int64_t y = 0; y < height; ++y, out += samples) {
       ReadRow(row);
       for (int64_t i = 0; i < samples; ++i) out[i] = Level(row[i], channels);

@@ -207,7 +207,9 @@ class TiffReader {
     const std::unique_ptr<TIFFRGBAImage, void (*)(TIFFRGBAImage*)> end(&rgba, TIFFRGBAImageEnd);
     rgba.req_orientation = rgba.orientation = ORIENTATION_TOPLEFT;  // turned later
     Image image = NewImage(source_, layout_.width, layout_.height, 3);
-    auto raster = Tensor<uint32_t>({layout_.height, layout_.width});
+    Tensor<uint32_t>& raster = source_.workspace.packed;
+    raster.Reuse({layout_.height, layout_.width});
+    std::fill(raster.span().begin(), raster.span().end(), 0);
     Check(TIFFRGBAImageGet(&rgba, raster.data(), layout_.width, layout_.height) != 0);
     uint8_t* out = image.pixels.data();
     for (const uint32_t pixel : raster.span()) {
@@ -235,11 +237,14 @@ class TiffReader {
     Check(rows > 0);
     const int64_t row_bytes = l.row_bytes(l.width);
     // A tile may claim to be far higher than the image.
-    auto band = Tensor<uint8_t>({l.planes(), int64_t{std::min(rows, l.height)}, row_bytes});
+    Tensor<uint8_t>& band = source_.workspace.band;
+    Tensor<uint8_t>& tile = source_.workspace.tile;
+    band.Reuse({l.planes(), int64_t{std::min(rows, l.height)}, row_bytes});
+    std::fill(band.span().begin(), band.span().end(), uint8_t{0});
     const int64_t tile_bytes = l.tiled ? l.row_bytes(tile_width) * rows : 0;
     Require(!l.tiled || TIFFTileSize(tiff_.get()) == tile_bytes, "{}: TIFF: tiles of an unexpected size",
             source_.where);
-    auto tile = Tensor<uint8_t>({tile_bytes});
+    if (l.tiled) tile.Reuse({tile_bytes});
     for (uint32_t y = 0; y < l.height; y += rows) {
       const uint32_t count = std::min(rows, l.height - y);
       for (int64_t plane = 0; plane < l.planes(); ++plane) {

@@ -272,7 +272,7 @@ SafeTensors SafeTensors::OpenFile(const std::filesystem::path& path) {
   MappedFile mapped(path);
   SafeTensors result = FromBytes(mapped.bytes(), path.string());
   for (StoredTensor& tensor : result.tensors_) tensor.mapped = true;
-  result.files_.push_back(std::move(mapped));
+  result.files_.push_back({path, std::move(mapped)});
   return result;
 }
 

@@ -54,14 +54,18 @@ class SafeTensors {
   const StoredTensor* Find(std::string_view name) const;
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   size_t bytes() const;  // of all tensors together
-  /// The mapped files, none of bytes in memory.
-  const std::vector<MappedFile>& files() const { return files_; }
+  struct File {
+    std::filesystem::path path;
+    MappedFile mapped;
+  };
+  /// None of bytes in memory.
+  const std::vector<File>& files() const { return files_; }
 
  private:
   static SafeTensors OpenFile(const std::filesystem::path& path);
   static SafeTensors OpenShards(const std::filesystem::path& index);
 
-  std::vector<MappedFile> files_;
+  std::vector<File> files_;
   std::vector<StoredTensor> tensors_;
   std::map<std::string, std::string> metadata_;
 };

@@ -41,8 +41,8 @@ std::string IdentityOf(const Checkpoint& checkpoint, const BuildOptions& options
   }
   std::string text = fmt::format("format {}, qkv {}\n{}\nconfiguration {}\ntensors {}\n", kFormat, QKV_VERSION,
                                  ChoicesOf(options), Hex(Fnv1a().Add(checkpoint.configuration)), Hex(tensors));
-  for (const MappedFile& file : checkpoint.tensors->files()) {
-    const FileStamp& stamp = file.stamp();
+  for (const io::SafeTensors::File& file : checkpoint.tensors->files()) {
+    const FileStamp& stamp = file.mapped.stamp();
     text += fmt::format("file {} {} {} {} {}\n", stamp.device, stamp.inode, stamp.size, stamp.modified, stamp.changed);
   }
   return text;
@@ -55,16 +55,16 @@ int64_t Now() {
 
 bool HasRested(const Checkpoint& checkpoint, std::chrono::nanoseconds rest) {
   const int64_t now = Now();
-  for (const MappedFile& file : checkpoint.tensors->files()) {
-    if (now - file.stamp().changed < rest.count()) return false;
+  for (const io::SafeTensors::File& file : checkpoint.tensors->files()) {
+    if (now - file.mapped.stamp().changed < rest.count()) return false;
   }
   return true;
 }
 
 void Keep(const Vit<float>& vit, const Checkpoint& checkpoint, const BuildOptions& options, const fs::path& path,
           const std::string& identity) {
-  for (const MappedFile& file : checkpoint.tensors->files()) {
-    Require(StampOf(file.path()) == file.stamp(), "{} changed while it was read", file.path().string());
+  for (const io::SafeTensors::File& file : checkpoint.tensors->files()) {
+    Require(StampOf(file.path) == file.mapped.stamp(), "{} changed while it was read", file.path.string());
   }
   std::error_code error;
   fs::create_directories(path.parent_path(), error);

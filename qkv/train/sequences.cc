@@ -144,7 +144,7 @@ std::unique_ptr<SequenceSet> TaskForEvaluation(const Sequences& sequences, int64
   return std::make_unique<TaskSet>(sequences, count, seed, Use::kTest);
 }
 
-Text::Text(const fs::path& path) : file_(std::make_shared<const MappedFile>(path)) {
+Text::Text(const fs::path& path) : path_(path), file_(std::make_shared<const MappedFile>(path)) {
   Require(!bytes().empty(), "{} is empty", path.string());
   Require(bytes().size() >= 2, "{} has a single byte: there is nothing to ask for", path.string());
 }

@@ -56,7 +56,7 @@ class Text {
  public:
   explicit Text(const std::filesystem::path& path);
 
-  const std::filesystem::path& path() const { return file_->path(); }
+  const std::filesystem::path& path() const { return path_; }
   std::span<const std::byte> bytes() const { return file_->bytes(); }
   /// Its bytes but for the last `share`, which are the other part.
   std::span<const std::byte> TrainPart(double share) const;
@@ -70,6 +70,7 @@ class Text {
   std::unique_ptr<SequenceSet> ShuffledWindows(std::span<const std::byte> part, int64_t length, uint64_t seed) const;
 
  private:
+  std::filesystem::path path_;
   std::shared_ptr<const MappedFile> file_;
 };
 

@@ -9,6 +9,7 @@
 namespace qkv::image {
 namespace {
 
+// Of every format, grey and ink that become RGB, palettes, pictures that are turned, and all filters.
 TEST(Allocation, TheSecondPhotoNeedsNone) {
   Preprocess p{.resize = Preprocess::Resize::kShortestEdge,
                .resize_height = 30,
@@ -19,10 +20,11 @@ TEST(Allocation, TheSecondPhotoNeedsNone) {
                .std = {0.5f, 0.5f, 0.5f}};
   Tensor<float> out({3, 24, 24});
   const DecodeOptions options;
-  // Sampled colours, grey that becomes RGB, ink, one that is turned, and all filters.
   const auto golden = io::SafeTensors::Open(GoldenFolder() / "decode.safetensors");
-  for (const std::string name : {"jpeg_420.jpg", "jpeg_grey.jpg", "jpeg_cmyk.jpg", "jpeg_exif_6.jpg"}) {
-    const auto bytes = golden.Find("file/" + name)->bytes;
+  for (const io::StoredTensor& file : golden.tensors()) {
+    if (!file.name.starts_with("file/")) continue;
+    const std::string name = file.name.substr(5);
+    const auto bytes = file.bytes;
     for (const Filter filter : {Filter::kNearest, Filter::kBilinear, Filter::kBicubic}) {
       p.filter = filter;
       Workspace workspace;
