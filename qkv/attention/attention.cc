@@ -148,8 +148,7 @@ void Attention(View<const T> q, View<const T> k, View<const T> v, const Options<
     return SplitKeys<T>(q, k, v, options, arena).Run(out, lse);
   }
 
-  const simd::internal::TileKernel* const bf16 =
-      options.bf16 && std::is_same_v<T, float> ? simd::AttentionBf16Kernel() : nullptr;
+  const simd::internal::TileKernel* const bf16 = Bf16Kernel(options, N_q);
   const int64_t task_rows = RowsPerTask<T>(B * H, N_q, bf16 != nullptr), splits = (N_q + task_rows - 1) / task_rows;
   const int64_t most_rows = std::min(task_rows, N_q);
   const int64_t scratch_needed =

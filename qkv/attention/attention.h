@@ -27,7 +27,9 @@ struct Options {
   uint64_t seed = 0;        // of the dropout: the same seed drops the same weights, in both passes and on any machine
   int64_t first_batch = 0;  // batch entry 0 drops what this entry of a longer batch would: a batch may come in pieces
   // Float only: what the products multiply (queries, keys, values, weights and their gradients) may be rounded to
-  // bfloat16 first, where the processor has instructions for it (AMX, AVX-512 BF16). Sums and softmax stay float.
+  // bfloat16 first, where the processor has instructions for it (AMX, AVX-512 BF16). Sums and softmax stay float. Few
+  // queries, as in decoding, are multiplied in float all the same, in both passes: to round a head's keys and values
+  // takes longer than their products.
   bool bf16 = false;
 };
 

@@ -40,7 +40,7 @@ class Backward {
  public:
   Backward(const BackwardTensors<T>& tensors, const Options<T>& options, Arena& arena)
       : x_(tensors),
-        bf16_(options.bf16 && std::is_same_v<T, float> ? simd::AttentionBf16Kernel() : nullptr),
+        bf16_(Bf16Kernel(options, tensors.q.dim(2))),
         delta_(arena.New<T>({B_, H_, N_q_})),
         heads_(arena.New<simd::AttentionGradientTask<T>>({B_ * H_})),
         scratch_(arena.New<T>({NumThreads(), (ScratchNeeded() + 63) / 64 * 64})) {

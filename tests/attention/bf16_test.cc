@@ -93,7 +93,8 @@ void CheckKernels(const Sizes& sizes, bool causal = false) {
 TEST_P(Bf16Test, EveryKernel) {
   for (const int64_t N_q : {1, 33, 70}) {
     for (const int64_t N_k : {1, 13, 33, 300}) {
-      for (const int64_t E : {1, 24, 64, 80, 256}) CheckKernels({.N_q = N_q, .N_k = N_k, .E = E, .E_v = E == 24 ? 70 : E});
+      for (const int64_t E : {1, 24, 64, 80, 256})
+        CheckKernels({.N_q = N_q, .N_k = N_k, .E = E, .E_v = E == 24 ? 70 : E});
     }
   }
   CheckKernels({.N_q = 300, .N_k = 290, .E = 32, .E_v = 32}, true);
@@ -124,6 +125,40 @@ TEST_P(Bf16Test, FusedCallWithOptions) {
   check({}, 0);
   check({.causal = Causal::kBottomRight, .soft_cap = 3, .bias = bias, .mask = mask}, 6);
   check({.dropout = 0.2f, .seed = 4}, 0);
+}
+
+TEST_P(Bf16Test, FewQueriesAreMultipliedInFloat) {
+  const auto same = [](const Tensor<float>& a, const Tensor<float>& b) {
+    return std::ranges::equal(a.span(), b.span());
+  };
+  const auto check = [&](const Sizes& s, bool few) {
+    SCOPED_TRACE(ToString(s));
+    const Case<float> c(s);
+    const auto dout = Sampler(9).Normal<float>({s.B, s.H, s.N_q, s.E_v});
+    struct Result {
+      Tensor<float> out, lse, dq, dk, dv;
+    };
+    const auto run = [&](bool bf16) {
+      Result r{Tensor<float>(dout.shape()), Tensor<float>({s.B, s.H, s.N_q}), Tensor<float>(c.q.shape()),
+               Tensor<float>(c.k.shape()), Tensor<float>(c.v.shape())};
+      Arena arena;
+      Attention<float>(c.q, c.k, c.v, {.bf16 = bf16}, r.out, arena, r.lse);
+      AttentionBackward<float>({c.q, c.k, c.v, r.out, r.lse, dout, r.dq, r.dk, r.dv}, {.bf16 = bf16}, arena);
+      return r;
+    };
+    const Result full = run(false), low = run(true);
+    const bool exact = few || simd::AttentionBf16Kernel() == nullptr;
+    EXPECT_EQ(same(low.out, full.out), exact);
+    EXPECT_EQ(same(low.lse, full.lse), exact);
+    EXPECT_EQ(same(low.dq, full.dq), exact);
+    EXPECT_EQ(same(low.dk, full.dk), exact);
+    EXPECT_EQ(same(low.dv, full.dv), exact);
+  };
+  for (const int64_t N_k : {40, 1500}) {  // in one part, and cut along the keys
+    for (const int64_t N_q : {1, 3, 32}) check({.H = 2, .N_q = N_q, .N_k = N_k, .E = 24, .E_v = 24}, true);
+    check({.H = 2, .N_q = 33, .N_k = N_k, .E = 24, .E_v = 24}, false);
+    check({.H = 8, .H_kv = 2, .N_q = 1, .N_k = N_k, .E = 24, .E_v = 24}, true);  // queries that share their keys
+  }
 }
 
 TEST_P(Bf16Test, MaskedRowsAndNaN) {
