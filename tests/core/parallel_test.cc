@@ -57,6 +57,19 @@ TEST_P(ParallelThreads, NestedCallsRunToo) {
   EXPECT_EQ(NumThreads(), GetParam());
 }
 
+// Each share's first task waits for those of the others, so that no thread can help another before.
+TEST_P(ParallelThreads, AThreadBeginsWithItsOwnShare) {
+  const int threads = NumThreads();
+  std::atomic<int> begun{0};
+  std::vector<int> first(threads, -1);
+  ParallelTasks(3 * threads, [&](int64_t task, int thread) {
+    if (task % 3 != 0) return;
+    first[task / 3] = thread;
+    for (++begun; begun < threads;) std::this_thread::yield();
+  });
+  for (int t = 0; t < threads; ++t) EXPECT_EQ(first[t], t);
+}
+
 // Short loops one after the other, from two threads at once: every task of every loop runs exactly once.
 TEST_P(ParallelThreads, ManyShortLoops) {
   const auto loops = [] {
