@@ -9,10 +9,10 @@
 #include <string>
 
 #include "cli/bench.h"
+#include "cli/bench_step.h"
 #include "cli/drift.h"
 #include "cli/pipeline.h"
 #include "qkv/core/parallel.h"
-#include "qkv/core/rng.h"
 #include "qkv/simd/isa.h"
 
 namespace qkv::cli {
@@ -24,21 +24,12 @@ constexpr int64_t kRandomInputs = 16;
 // A lower precision that gains less than the noise of a quiet machine does not count as faster.
 constexpr double kFaster = 1.03;
 
-// [B, channels, height, width] of the size that was asked for, or of the checkpoint's.
-Tensor<float> RandomPixels(const BenchOptions& options, const model::VitConfig& config, int64_t B) {
-  const model::VitConfig c = AtSize(config, options.model);
-  auto pixels = Tensor<float>::Uninitialised({B, c.channels, c.image_height, c.image_width});
-  Rng rng(1);
-  for (float& x : pixels.span()) x = static_cast<float>(rng.Normal());
-  return pixels;
-}
-
 // One pass of a batch of random pixels.
 class TimedForward {
  public:
   TimedForward(const BenchOptions& options, const model::Model& model)
       : model_(model),
-        pixels_(RandomPixels(options, model.config(), options.batch)),
+        pixels_(RandomInputs(AtSize(model.config(), options.model), options.batch)),
         logits_({options.batch, model.config().outputs()}) {}
   void Run() { model_.Forward(pixels_, workspace_, {.logits = logits_}); }
 
@@ -77,7 +68,7 @@ DriftInputs ReadDriftInputs(const BenchOptions& options, const model::Model& mod
   if (options.images.empty()) {
     inputs.random = true;
     inputs.images = kRandomInputs;
-    const Tensor<float> all = RandomPixels(options, model.config(), kRandomInputs);
+    const Tensor<float> all = RandomInputs(AtSize(model.config(), options.model), kRandomInputs);
     for (int64_t i = 0; i < kRandomInputs; ++i) {
       inputs.pixels.emplace_back(Shape({1, all.dim(1), all.dim(2), all.dim(3)}));
       std::copy_n(all.view().at(i), inputs.pixels.back().size(), inputs.pixels.back().data());

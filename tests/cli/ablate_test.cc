@@ -58,6 +58,18 @@ class Ablate : public testing::Test {
     return runs;
   }
 
+  static size_t Pictures(const std::string& page) {
+    size_t pictures = 0;
+    for (size_t at = page.find("<svg"); at != page.npos; at = page.find("<svg", at + 1)) ++pictures;
+    return pictures;
+  }
+  static void ExpectSpeeds(const io::Json& results) {
+    for (const auto& [arm, speed] : results["speeds"].items()) {
+      EXPECT_GT(speed["training"], 0) << arm;
+      EXPECT_GT(speed["inference"], 0) << arm;
+    }
+  }
+
   const TemporaryFolder folder_;
 };
 
@@ -80,17 +92,11 @@ TEST_F(Ablate, ComparesArmsAndTakesMore) {
   EXPECT_TRUE(Contains(Text("out/report.md"), "| low"));
   EXPECT_TRUE(Contains(Text("out/accuracy-data.svg"), "gaussian"));
   EXPECT_TRUE(Contains(Text("out/arms.csv"), "data,low_rank:rank=4,2,"));
-  const std::string page = Text("out/report.html");
-  size_t pictures = 0;
-  for (size_t at = page.find("<svg"); at != page.npos; at = page.find("<svg", at + 1)) ++pictures;
-  EXPECT_EQ(pictures, 2u) << "accuracies, differences";
+  EXPECT_EQ(Pictures(Text("out/report.html")), 2u) << "accuracies, differences";
   const io::Json results = io::Json::parse(Text("out/results.json"));
   EXPECT_EQ(results["arms"][3], "low_rank:rank=4");
   EXPECT_EQ(results["runs"].size(), 8u);
-  for (const auto& [arm, speed] : results["speeds"].items()) {
-    EXPECT_GT(speed["training"], 0) << arm;
-    EXPECT_GT(speed["inference"], 0) << arm;
-  }
+  ExpectSpeeds(results);
 
   // Each run is a model, as any other.
   const Said info = Qkv("info --json -m " + (folder_ / "out/runs/data,shared,seed=0").string());
@@ -260,17 +266,11 @@ TEST_F(Ablate, ComparesArmsOnTasksAndTakesMore) {
   EXPECT_TRUE(Contains(Text("out/accuracy-reverse.svg"), "gaussian"));
   EXPECT_TRUE(Contains(Text("out/accuracy-recall.svg"), "gaussian"));
   EXPECT_TRUE(Contains(Text("out/arms.csv"), "\nrecall,low_rank:rank=4,2,"));
-  const std::string page = Text("out/report.html");
-  size_t pictures = 0;
-  for (size_t at = page.find("<svg"); at != page.npos; at = page.find("<svg", at + 1)) ++pictures;
-  EXPECT_EQ(pictures, 4u) << "accuracies, differences, of two tasks";
+  EXPECT_EQ(Pictures(Text("out/report.html")), 4u) << "accuracies, differences, of two tasks";
   const io::Json results = io::Json::parse(Text("out/results.json"));
   EXPECT_EQ(results["unit"], "sequences");
   EXPECT_EQ(results["speeds"].size(), 9u);
-  for (const auto& [arm, speed] : results["speeds"].items()) {
-    EXPECT_GT(speed["training"], 0) << arm;
-    EXPECT_GT(speed["inference"], 0) << arm;
-  }
+  ExpectSpeeds(results);
   const std::string model = (folder_ / "out/runs/recall,low_rank,rank=4,seed=1").string();
   const Said evaluated = Qkv("evaluate -m " + model + " task:recall");
   EXPECT_EQ(evaluated.exit_code, 0) << evaluated.err;

@@ -1,7 +1,6 @@
 // qkv train, evaluate and generate on tasks and texts as their users run them.
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <cmath>
 
 #include "qkv/core/rng.h"
@@ -39,12 +38,6 @@ class SequenceRuns : public testing::Test {
         "--accumulate 2 --threads 2 --dropout 0.1 --attention-dropout 0.1 --drop-path 0.1 --smoothing 0.1 --ema 0.9 "
         "--log-steps 2 --save-steps 1 {}",
         Path(run), more);
-  }
-  void ExpectSameResult(const std::string& one, const std::string& other) const {
-    for (const char* file : {"best/model.safetensors", "last/model.safetensors", "checkpoint/training.safetensors",
-                             "model.safetensors", "config.json"}) {
-      EXPECT_TRUE(ReadFile(folder_ / one / file) == ReadFile(folder_ / other / file)) << file << " differs";
-    }
   }
 
   const TemporaryFolder folder_;
@@ -93,7 +86,7 @@ TEST_F(SequenceRuns, KilledTheyComeToTheSameBits) {
     ++kills;
   }
   EXPECT_GE(kills, 2);
-  ExpectSameResult("whole", "killed");
+  ExpectSameResult(folder_ / "whole", folder_ / "killed");
 }
 
 TEST_F(SequenceRuns, LearnATextAndGoOnWithIt) {
@@ -157,16 +150,8 @@ TEST_F(SequenceRuns, OfTwoProcessesDoWhatOneDoes) {
 }
 
 TEST_F(SequenceRuns, OfTwoProcessesGoOnToTheSameBits) {
-  const auto begin = std::chrono::steady_clock::now();
-  const Said whole = Two(OnTask("whole", "--threads 1"));
-  ASSERT_EQ(whole.exit_code, 0) << whole.err;
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  for (const double part : {0.5, 0.7, 0.9}) {
-    Qkv(OnTask("killed", "--threads 1 --resume"), fmt::format("{} timeout -s KILL {}", kTwo, part * seconds));
-  }
-  const Said said = Two(OnTask("killed", "--threads 1 --resume"));
-  ASSERT_EQ(said.exit_code, 0) << said.err;
-  ExpectSameResult("whole", "killed");
+  RunTwoAndKillTwo(OnTask("whole", "--threads 1"), OnTask("killed", "--threads 1 --resume"));
+  ExpectSameResult(folder_ / "whole", folder_ / "killed");
 }
 #endif
 

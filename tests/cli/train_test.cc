@@ -7,7 +7,6 @@
 #include <chrono>
 #include <csignal>
 #include <iostream>
-#include <map>
 #include <numeric>
 #include <random>
 
@@ -37,23 +36,6 @@ class Train : public testing::Test {
         "0.2 "
         "--ema 0.9 --erase 0.1 --log-steps 2 --save-steps 1 {}",
         Path("data"), Path(run), more);
-  }
-  // All that a run has come to, as bytes by name; times are not part of it.
-  std::map<std::string, std::string> ResultOf(const std::string& run) const {
-    std::map<std::string, std::string> result;
-    for (const char* file :
-         {"best/model.safetensors", "best/config.json", "last/model.safetensors", "checkpoint/training.safetensors"}) {
-      result[file] = ReadFile(folder_ / run / file);
-    }
-    std::string& evaluations = result["evaluations"];
-    for (const io::Json& line : JsonLines(ReadFile(folder_ / run / "log.jsonl"))) {
-      if (line["event"] == "evaluation") evaluations += line.dump() + "\n";
-    }
-    return result;
-  }
-  void ExpectSameResult(const std::string& one, const std::string& other) const {
-    const auto a = ResultOf(one), b = ResultOf(other);
-    for (const auto& [name, bytes] : a) EXPECT_TRUE(b.at(name) == bytes) << name << " differs";
   }
 
   const TemporaryFolder folder_;
@@ -135,7 +117,7 @@ TEST_F(Train, KilledTwentyTimesItComesToTheSameBits) {
   }
   const Said said = Qkv(Arguments("killed", "--epochs 40 --resume"));
   ASSERT_EQ(said.exit_code, 0) << said.err;
-  ExpectSameResult("whole", "killed");
+  ExpectSameResult(folder_ / "whole", folder_ / "killed");
 }
 
 // Starts the program, sends it a signal when `when` is there, and waits.
@@ -157,12 +139,12 @@ TEST_F(Train, SavesAndSaysHowToGoOnWhenItIsInterrupted) {
     EXPECT_EQ(said.exit_code, 128 + signal) << said.err;
     EXPECT_TRUE(Contains(said.err, "saved; to continue: qkv train")) << said.err;
     ASSERT_EQ(Qkv(Arguments(run, "--resume")).exit_code, 0);
-    ExpectSameResult("whole", run);
+    ExpectSameResult(folder_ / "whole", folder_ / run);
   }
   // A second one ends it at once; what there is goes on as after any other end.
   EXPECT_EQ(Signalled(Arguments("twice"), folder_ / "twice/checkpoint", SIGINT, 2).exit_code, 128 + SIGINT);
   ASSERT_EQ(Qkv(Arguments("twice", "--resume")).exit_code, 0);
-  ExpectSameResult("whole", "twice");
+  ExpectSameResult(folder_ / "whole", folder_ / "twice");
 }
 
 TEST_F(Train, KeepsWhatItHasWhenTheDiskIsFull) {
@@ -173,7 +155,7 @@ TEST_F(Train, KeepsWhatItHasWhenTheDiskIsFull) {
   EXPECT_TRUE(Contains(full.err, "cannot write")) << full.err;
   const Said resumed = Qkv(Arguments("full", "--resume"));
   ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
-  ExpectSameResult("whole", "full");
+  ExpectSameResult(folder_ / "whole", folder_ / "full");
 }
 
 TEST_F(Train, ContinuesFromACheckpoint) {
@@ -350,16 +332,8 @@ TEST_F(Train, TwoProcessesDoWhatOneDoes) {
 }
 
 TEST_F(Train, TwoProcessesGoOnToTheSameBits) {
-  const auto begin = std::chrono::steady_clock::now();
-  const Said whole = Two(Arguments("whole", "--threads 1"));
-  ASSERT_EQ(whole.exit_code, 0) << whole.err;
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  for (const double part : {0.5, 0.7, 0.9}) {
-    Qkv(Arguments("killed", "--threads 1 --resume"), fmt::format("{} timeout -s KILL {}", kTwo, part * seconds));
-  }
-  const Said said = Two(Arguments("killed", "--threads 1 --resume"));
-  ASSERT_EQ(said.exit_code, 0) << said.err;
-  ExpectSameResult("whole", "killed");
+  RunTwoAndKillTwo(Arguments("whole", "--threads 1"), Arguments("killed", "--threads 1 --resume"));
+  ExpectSameResult(folder_ / "whole", folder_ / "killed");
 }
 
 TEST_F(Train, AnErrorOfOneProcessEndsAll) {

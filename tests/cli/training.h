@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <string>
@@ -42,6 +43,15 @@ inline std::vector<io::Json> EvaluationsOf(const std::filesystem::path& run) {
   return lines;
 }
 
+/// Two runs came to the same bits.
+inline void ExpectSameResult(const std::filesystem::path& one, const std::filesystem::path& other) {
+  for (const char* file : {"model.safetensors", "config.json", "best/model.safetensors", "best/config.json",
+                           "last/model.safetensors", "checkpoint/training.safetensors"}) {
+    EXPECT_TRUE(ReadFile(one / file) == ReadFile(other / file)) << file << " differs";
+  }
+  EXPECT_EQ(EvaluationsOf(one), EvaluationsOf(other));
+}
+
 #ifdef QKV_MPIRUN
 // As root too, where there is but one core, and by sanitizers that know nothing of MPI's own memory.
 inline constexpr const char* kTwo =
@@ -49,6 +59,17 @@ inline constexpr const char* kTwo =
     " --oversubscribe --bind-to none -n 2";
 
 inline Said Two(const std::string& arguments) { return Qkv(arguments, kTwo); }
+
+/// Two processes take `whole`, and `resumed`, which is killed three times on its way.
+inline void RunTwoAndKillTwo(const std::string& whole, const std::string& resumed) {
+  const auto begin = std::chrono::steady_clock::now();
+  const Said said = Two(whole);
+  ASSERT_EQ(said.exit_code, 0) << said.err;
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  for (const double part : {0.5, 0.7, 0.9}) Qkv(resumed, fmt::format("{} timeout -s KILL {}", kTwo, part * seconds));
+  const Said again = Two(resumed);
+  ASSERT_EQ(again.exit_code, 0) << again.err;
+}
 
 /// All weights of the latest model of a run.
 inline std::vector<float> WeightsOf(const std::filesystem::path& run) {
