@@ -93,10 +93,9 @@ def peak(timer, isa, threads):
     """GFLOP/s of multiply-adds on registers, the best of many short runs."""
     program = timer.parent / "micro" / "qkv_micro_bench"
     common.require_program(program, f"{common.built_by('qkv_micro_bench')}; the column `of peak` needs it")
-    cores = sorted(os.sched_getaffinity(0))[:threads]
     out = common.output(
         [program, "--benchmark_filter=^Peak/", "--benchmark_min_time=0.001", "--benchmark_repetitions=60"],
-        env=os.environ | {"QKV_ISA": isa}, preexec_fn=lambda: os.sched_setaffinity(0, cores))  # fmt: skip
+        env=os.environ | {"QKV_ISA": isa}, preexec_fn=common.keep_to_cores(threads))  # fmt: skip
     units = {"": 1, "k": 1e3, "M": 1e6, "G": 1e9}
     found = re.findall(r"GFLOP/s=([\d.]+)([kMG]?)", out)
     return max(float(number) * units[unit] for number, unit in found)

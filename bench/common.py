@@ -112,6 +112,12 @@ def output(command, **settings):
     return done.stdout
 
 
+def keep_to_cores(count):
+    """For subprocess's preexec_fn: the program may use `count` cores, and starts as many threads."""
+    cores = sorted(os.sched_getaffinity(0))[:count]
+    return lambda: os.sched_setaffinity(0, cores)
+
+
 def result(name):
     """Where a measurement goes unless told: roofline.json, under QKV_ISA=avx2 roofline-avx2.json, so that neither
     overwrites the other."""

@@ -11,7 +11,6 @@ instruction set, and the results lie beside the others (roofline-avx2.json).
 
 import argparse
 import json
-import os
 import re
 import statistics
 import tempfile
@@ -48,7 +47,7 @@ def run(program, filter_, threads, repetitions, seconds):
                    "--benchmark_enable_random_interleaving=true", f"--benchmark_min_time={seconds}",
                    f"--benchmark_out={out}", "--benchmark_out_format=json"]  # fmt: skip
         common.progress(f"measuring {filter_} in turns")
-        common.output(command, env={**os.environ, "OMP_NUM_THREADS": str(threads)})
+        common.output(command, preexec_fn=common.keep_to_cores(threads))
         common.progress("")
         rates = {}
         for one in json.loads(out.read_text())["benchmarks"]:

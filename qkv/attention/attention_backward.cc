@@ -1,5 +1,6 @@
 // Checks, and the split of the gradient into tasks; the arithmetic is simd/attention_gradient.
 #include <algorithm>
+#include <atomic>
 #include <span>
 #include <type_traits>
 
@@ -12,8 +13,8 @@
 namespace qkv::attention {
 namespace {
 
-// Queries of a task that computes dq alone; its keys are copied once.
-constexpr int64_t kTaskRows = 4 * simd::kAttentionGradientRows;
+// Rows of a task that sums dout · out.
+constexpr int64_t kDeltaRows = 256;
 
 template <typename T>
 void Check(const BackwardTensors<T>& x, const Options<T>& options) {
@@ -43,6 +44,7 @@ class Backward {
         bf16_(Bf16Kernel(options, tensors.q.dim(2))),
         delta_(arena.New<T>({B_, H_, N_q_})),
         heads_(arena.New<simd::AttentionGradientTask<T>>({B_ * H_})),
+        progress_(arena.New<int64_t>({B_ * H_kv_, key_blocks_})),
         scratch_(arena.New<T>({NumThreads(), (ScratchNeeded() + 63) / 64 * 64})) {
     for (int64_t b = 0; b < B_; ++b) {
       for (int64_t h = 0; h < H_; ++h) *heads_.at(b * H_ + h) = Head(options, b, h);
@@ -50,15 +52,15 @@ class Backward {
   }
 
   void Run() {
-    // Alone, a group of heads that share keys costs five products; the gradients of its keys and of its queries apart
-    // cost four and three, but are cut as finely as one likes.
-    const int64_t groups = B_ * H_kv_, threads = NumThreads();
-    const int64_t rounds = (groups + threads - 1) / threads;
-    const bool shared_bias = BiasSharedBy(0) || BiasSharedBy(1);
-    if (!shared_bias && 5 * rounds * threads <= 7 * groups) {
-      RunGroups();
+    RunDelta();
+    // Heads that share keys or a bias are one thread's, in the order of the heads. Where that left a tenth of the
+    // threads' time idle, threads take the blocks of keys in turns, each some blocks of queries behind the one before.
+    const int64_t sets = B_ / b_step_ * (H_kv_ / h_step_), threads = NumThreads();
+    const int64_t rounds = (sets + threads - 1) / threads;
+    if (10 * rounds * threads <= 11 * sets) {
+      ParallelTasks(sets, [&](int64_t set, int thread) { RunSet(set, 0, key_blocks_, nullptr, scratch_.row(thread)); });
     } else {
-      RunKeysAndQueries();
+      RunRelay(sets * key_blocks_);
     }
   }
 
@@ -100,13 +102,29 @@ class Backward {
     simd::AttentionGradient(heads, part, scratch);
   }
 
-  void Delta(int64_t head, int64_t row, int64_t rows) {
-    const int64_t b = head / H_, h = head % H_;
-    simd::AttentionDelta(x_.out.at(b, h, row), x_.out.stride(2), x_.dout.at(b, h, row), x_.dout.stride(2), rows, E_v_,
-                         delta_.at(b, h, row));
+  void RunDelta() {
+    const int64_t pieces = (N_q_ + kDeltaRows - 1) / kDeltaRows;
+    ParallelTasks(B_ * H_ * pieces, [&](int64_t t, int) {
+      const int64_t head = t / pieces, row = t % pieces * kDeltaRows, rows = std::min(kDeltaRows, N_q_ - row);
+      const int64_t b = head / H_, h = head % H_;
+      simd::AttentionDelta(x_.out.at(b, h, row), x_.out.stride(2), x_.dout.at(b, h, row), x_.dout.stride(2), rows, E_v_,
+                           delta_.at(b, h, row));
+    });
   }
 
-  // The bias gradients of heads begin … end − 1 for the keys of some blocks; a slice that is shared is cleared again.
+  // A thread that waits for the block of keys before waits for one that is at work: blocks are handed out in order.
+  void RunRelay(int64_t turns) {
+    std::fill_n(progress_.data(), progress_.size(), 0);
+    std::atomic<int64_t> next{0};
+    ParallelTasks(std::min<int64_t>(NumThreads(), turns), [&](int64_t, int thread) {
+      for (int64_t turn; (turn = next.fetch_add(1, std::memory_order_relaxed)) < turns;) {
+        const int64_t block = turn % key_blocks_;
+        RunSet(turn / key_blocks_, block, block + 1, progress_.data(), scratch_.row(thread));
+      }
+    });
+  }
+
+  // The gradients of a head's bias for the keys of some blocks; a slice that is shared is cleared again.
   void ClearBias(int64_t head, int64_t block_begin, int64_t block_end) {
     const simd::AttentionGradientTask<T>& task = *heads_.at(head);
     if (!task.dbias) return;
@@ -117,49 +135,17 @@ class Backward {
     }
   }
 
-  void RunGroups() {
-    const int64_t size = H_ / H_kv_;
-    ParallelTasks(B_ * H_kv_, [&](int64_t group, int thread) {
-      for (int64_t head = group * size; head < (group + 1) * size; ++head) {
-        Delta(head, 0, N_q_);
-        ClearBias(head, 0, key_blocks_);
-      }
-      Gradient(Group(group), {.row_end = N_q_, .key_block_end = key_blocks_}, scratch_.row(thread));
-    });
-  }
-
-  void RunKeysAndQueries() {
-    const int64_t pieces = (N_q_ + kTaskRows - 1) / kTaskRows;
-    const auto rows_of = [&](int64_t piece) { return std::min(kTaskRows, N_q_ - piece * kTaskRows); };
-    ParallelTasks(B_ * H_ * pieces,
-                  [&](int64_t t, int) { Delta(t / pieces, t % pieces * kTaskRows, rows_of(t % pieces)); });
-    // Heads that share a bias take turns within a task, in the order of the heads.
-    const int64_t b_step = BiasSharedBy(0) ? B_ : 1, h_step = BiasSharedBy(1) ? H_kv_ : 1;
-    const int64_t key_tasks = B_ / b_step * (H_kv_ / h_step) * key_blocks_;
-    ParallelTasks(key_tasks + B_ * H_ * pieces, [&](int64_t t, int thread) {
-      if (t < key_tasks) {
-        const int64_t block = t % key_blocks_, set = t / key_blocks_;
-        const int64_t b = set / (H_kv_ / h_step) * b_step, h = set % (H_kv_ / h_step) * h_step;
-        RunKeys(b, b + b_step, h, h + h_step, block, scratch_.row(thread));
-      } else {
-        const int64_t head = (t - key_tasks) / pieces, piece = (t - key_tasks) % pieces, row = piece * kTaskRows;
-        Gradient({heads_.at(head), 1},
-                 {.dk_dv = false, .row_begin = row, .row_end = row + rows_of(piece), .key_block_end = key_blocks_},
-                 scratch_.row(thread));
-      }
-    });
-  }
-
-  // dk, dv and dbias of one block of keys.
-  void RunKeys(int64_t b_begin, int64_t b_end, int64_t h_begin, int64_t h_end, int64_t block, T* scratch) {
-    const int64_t size = H_ / H_kv_;
+  // Some blocks of the keys of a set: all batch elements and heads that share a bias, or one group of heads.
+  void RunSet(int64_t set, int64_t block_begin, int64_t block_end, int64_t* progress, T* scratch) {
+    const int64_t size = H_ / H_kv_, b_begin = set / (H_kv_ / h_step_) * b_step_, b_end = b_begin + b_step_;
+    const int64_t h_begin = set % (H_kv_ / h_step_) * h_step_, h_end = h_begin + h_step_;
     for (int64_t b = b_begin; b < b_end; ++b) {
-      for (int64_t h = h_begin * size; h < h_end * size; ++h) ClearBias(b * H_ + h, block, block + 1);
+      for (int64_t h = h_begin * size; h < h_end * size; ++h) ClearBias(b * H_ + h, block_begin, block_end);
     }
     for (int64_t b = b_begin; b < b_end; ++b) {
       for (int64_t h = h_begin; h < h_end; ++h) {
-        Gradient(Group(b * H_kv_ + h),
-                 {.dq = false, .row_end = N_q_, .key_block_begin = block, .key_block_end = block + 1}, scratch);
+        const int64_t group = b * H_kv_ + h;
+        Gradient(Group(group), {block_begin, block_end, progress ? progress + group * key_blocks_ : nullptr}, scratch);
       }
     }
   }
@@ -168,10 +154,13 @@ class Backward {
   const simd::internal::TileKernel* const bf16_;  // null: products in T
   const int64_t B_ = x_.q.dim(0), H_ = x_.q.dim(1), H_kv_ = x_.k.dim(1), N_q_ = x_.q.dim(2), N_k_ = x_.k.dim(2);
   const int64_t E_ = x_.q.dim(3), E_v_ = x_.v.dim(3);
+  // Batch elements and heads of a set.
+  const int64_t b_step_ = BiasSharedBy(0) ? B_ : 1, h_step_ = BiasSharedBy(1) ? H_kv_ : 1;
   const int64_t block_keys_ = bf16_ ? simd::kAttentionGradientKeysBf16 : simd::kAttentionGradientKeys;
   const int64_t key_blocks_ = simd::AttentionGradientKeyBlocks(N_k_, block_keys_);
   View<T> delta_;                               // [B, H, N_q]
   View<simd::AttentionGradientTask<T>> heads_;  // [B · H]
+  View<int64_t> progress_;                      // [B · H_kv, key blocks]
   View<T> scratch_;                             // [threads, …]
 };
 

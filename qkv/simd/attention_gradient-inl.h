@@ -18,6 +18,7 @@
 #include <cstring>
 #include <numbers>
 
+#include "qkv/core/progress.h"
 #include "qkv/simd/attention_gradient.h"
 #include "qkv/simd/attention_rules-inl.h"
 #include "qkv/simd/math-inl.h"
@@ -122,12 +123,12 @@ struct GradientStrips {
   int columns;  // rows, rounded up
 
   // S and dP become what the last three products take.
-  void Run(bool add_bias) const {
+  void Run() const {
     ApplyRules();
     Drop(gradients);
     Differentiate();
     Drop(weights);
-    if (head.dbias || head.soft_cap != 0) FinishGradients(add_bias);
+    if (head.dbias || head.soft_cap != 0) FinishGradients();
   }
 
  private:
@@ -183,9 +184,9 @@ struct GradientStrips {
   }
 
   // What Differentiate left for later: the gradient of the bias comes before the slope of the soft cap and the scale.
-  HWY_NOINLINE void FinishGradients(bool add_bias) const {
+  HWY_NOINLINE void FinishGradients() const {
     const Tag<T> d;
-    if (head.dbias && add_bias) AddBiasGradient();
+    if (head.dbias) AddBiasGradient();
     const auto scale = hn::Set(d, head.scale);
     for (int64_t j = 0; j < count; ++j) {
       for (int i = 0; i < columns; i += kLanes<T>) {
@@ -217,6 +218,28 @@ HWY_INLINE void LoadStatistics(const AttentionGradientTask<T>& head, int64_t row
     delta[r] = r < rows ? head.delta[row + r] : T{0};
   }
 }
+
+// The turns that blocks of keys take at adding to dq.
+class GradientRelay {
+ public:
+  GradientRelay(const AttentionGradientPart& part, int64_t key_block)
+      : own_(part.progress ? part.progress + key_block : nullptr),
+        before_(own_ && key_block > 0 ? own_ - 1 : nullptr) {}
+
+  // Until the block of keys before has added to the block of queries at hand.
+  void Await() const {
+    if (before_) AwaitProgress(*before_, step_ + 1);
+  }
+  // On to the next block of queries.
+  void Step() {
+    ++step_;
+    if (own_) TellProgress(*own_, step_);
+  }
+
+ private:
+  int64_t *own_, *before_;
+  int64_t step_ = 0;
+};
 
 // A block of queries of one head against a block of keys that lies in the scratch.
 template <typename T>

@@ -31,21 +31,18 @@ HWY_INLINE void LoadKeys(const AttentionGradientTask<T>& head, int64_t key, cons
 }
 
 template <typename T>
-HWY_INLINE void RunBlock(const GradientBlock<T>& block, const AttentionGradientPart& part) {
+HWY_INLINE void RunBlock(const GradientBlock<T>& block, const GradientRelay& relay) {
   const AttentionGradientTask<T>& head = block.head;
   const GradientScratch<T>& at = block.at;
   block.LoadRows();
   block.KeysByQueries(at.k, at.padded, at.q_columns, head.E, at.weights);
   block.KeysByQueries(at.v, at.padded_v, at.dout_columns, head.E_v, at.gradients);
-  block.Strips().Run(part.dk_dv);
-  if (part.dk_dv) {
-    block.AddToKeys(at.weights, at.dout, at.width_v, at.dv);
-    block.AddToKeys(at.gradients, at.q, at.width, at.dk);
-  }
-  if (part.dq) {
-    block.QueriesByKeys();
-    StoreRows(at.dq, at.width, block.rows, head.E, block.key > 0, head.dq + block.row * head.dq_stride, head.dq_stride);
-  }
+  block.Strips().Run();
+  block.QueriesByKeys();
+  relay.Await();
+  StoreRows(at.dq, at.width, block.rows, head.E, block.key > 0, head.dq + block.row * head.dq_stride, head.dq_stride);
+  block.AddToKeys(at.weights, at.dout, at.width_v, at.dv);
+  block.AddToKeys(at.gradients, at.q, at.width, at.dk);
 }
 
 template <typename T>
@@ -60,17 +57,17 @@ HWY_INLINE void Run(std::span<const AttentionGradientTask<T>> heads, const Atten
     const AttentionTiles tiles(key_end - key);
     LoadKeys(first, key, tiles, at);
     std::fill(at.dk, at.weights, T{0});
+    GradientRelay relay(part, b);
     for (const AttentionGradientTask<T>& head : heads) {
-      for (int64_t row = part.row_begin; row < part.row_end; row += kGradientRows) {
-        const int64_t rows = std::min<int64_t>(kGradientRows, part.row_end - row);
+      for (int64_t row = 0; row < head.rows; row += kGradientRows, relay.Step()) {
+        const int64_t rows = std::min<int64_t>(kGradientRows, head.rows - row);
         const int64_t seen = head.visible + row + rows - 1 - key;
         if (seen <= 0 && key > 0) continue;  // the first block of keys also clears dq
         int64_t t = 0;
         while (tiles.begin(t) < std::min(seen, tiles.rows)) ++t;
-        RunBlock<T>({head, at, tiles, key, row, rows, tiles.begin(t)}, part);
+        RunBlock<T>({head, at, tiles, key, row, rows, tiles.begin(t)}, relay);
       }
     }
-    if (!part.dk_dv) continue;
     StoreRows(at.dk, at.width, tiles.rows, first.E, false, first.dk + key * first.dk_stride, first.dk_stride);
     StoreRows(at.dv, at.width_v, tiles.rows, first.E_v, false, first.dv + key * first.dv_stride, first.dv_stride);
   }

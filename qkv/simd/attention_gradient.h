@@ -27,12 +27,11 @@ struct AttentionGradientTask : AttentionScores<T> {
   int64_t dq_stride = 0, dk_stride = 0, dv_stride = 0, dbias_stride = 0, dbias_key_stride = 0;
 };
 
-/// Which part of the gradient of some heads is to be computed. dq comes from all keys, dk and dv from all queries.
-/// Cutting the work along blocks of queries (for dq) or of keys (for dk and dv) changes no bit of the result.
+/// The blocks of keys that are to be worked on. All of them add to dq, in their order; where threads share them, each
+/// waits at every block of queries until the block of keys before has been there, which changes no bit of the result.
 struct AttentionGradientPart {
-  bool dq = true, dk_dv = true;  // dbias goes with dk_dv
-  int64_t row_begin = 0, row_end = 0;
   int64_t key_block_begin = 0, key_block_end = 0;
+  int64_t* progress = nullptr;  // [blocks of keys]: blocks of queries, of all heads, that it has added to; or null
 };
 
 /// Queries of a block.

@@ -101,7 +101,7 @@ HWY_NOINLINE void PackRowPairs(const MatrixRows& m, int64_t padded, const float*
 // A block of queries of one head against a block of keys that lies in the scratch.
 struct Bf16GradientBlock {
   const AttentionGradientTask<float>& head;
-  const AttentionGradientPart& part;
+  const GradientRelay& relay;
   const internal::TileKernel& kernel;
   const Bf16GradientScratch& at;
   const KernelTiles &tiles, &elements;  // of the keys, and of E
@@ -116,8 +116,8 @@ struct Bf16GradientBlock {
 
   HWY_NOINLINE void Run() const {
     LoadRows();
+    relay.Await();
     for (int64_t r = 0; r < rows; r += kWidth) RunPanel(r, std::min<int64_t>(kWidth, rows - r));
-    if (!part.dk_dv) return;
     AddToKeys(at.weights_a, at.dout, at.width_v, at.dv);
     AddToKeys(at.gradients_a, at.q, at.width, at.dk);
   }
@@ -133,7 +133,6 @@ struct Bf16GradientBlock {
       PackTransposed({dout.data + r * dout.stride, dout.stride, rows - r, dout.width}, at.width_v, 1.0f, at,
                      at.dout_columns + r * at.width_v / 2);
     }
-    if (!part.dk_dv) return;
     PackRowPairs(q, at.width, at.zeros, at.q);
     PackRowPairs(dout, at.width_v, at.zeros, at.dout);
   }
@@ -148,12 +147,10 @@ struct Bf16GradientBlock {
     LoadStatistics(head, row + first, panel_rows, kWidth, at.lse, at.delta);
     GradientStrips<float, kWidth>{head,     at.weights, at.gradients, at.slopes,   at.extra,   at.lse,
                                   at.delta, key,        count,        row + first, panel_rows, kWidth}
-        .Run(part.dk_dv);
-    if (part.dk_dv) {
-      RoundStrip(at.weights, count, first, at.weights_a);
-      RoundStrip(at.gradients, count, first, at.gradients_a);
-    }
-    if (part.dq) AddToQueries(first, panel_rows, count);
+        .Run();
+    RoundStrip(at.weights, count, first, at.weights_a);
+    RoundStrip(at.gradients, count, first, at.gradients_a);
+    AddToQueries(first, panel_rows, count);
   }
 
   // A panel of a strip as A of the products over queries; keys that this panel does not see, but another, are zeros.
@@ -213,17 +210,17 @@ void Run(std::span<const AttentionGradientTask<float>> heads, const AttentionGra
     const MatrixRows k{first.k + key * first.k_stride, first.k_stride, keys, first.E};
     PackRows(k, tiles, at.width, at.k);
     PackRows({first.v + key * first.v_stride, first.v_stride, keys, first.E_v}, tiles, at.width_v, at.v);
-    if (part.dq) PackColumns(k, elements, at.columns, at.zeros, at.k_columns);
-    if (part.dk_dv) std::fill(at.dk, at.weights, 0.0f);
+    PackColumns(k, elements, at.columns, at.zeros, at.k_columns);
+    std::fill(at.dk, at.weights, 0.0f);
+    GradientRelay relay(part, b);
     for (const AttentionGradientTask<float>& head : heads) {
-      for (int64_t row = part.row_begin; row < part.row_end; row += kBlockRows) {
-        const int64_t rows = std::min<int64_t>(kBlockRows, part.row_end - row);
-        const Bf16GradientBlock block{head, part, kernel, at, tiles, elements, key, keys, row, rows};
+      for (int64_t row = 0; row < head.rows; row += kBlockRows, relay.Step()) {
+        const int64_t rows = std::min<int64_t>(kBlockRows, head.rows - row);
+        const Bf16GradientBlock block{head, relay, kernel, at, tiles, elements, key, keys, row, rows};
         if (block.Seen(rows) == 0 && key > 0) continue;  // the first block of keys also clears dq
         block.Run();
       }
     }
-    if (!part.dk_dv) continue;
     StoreKeys(at.dk, keys, first.E, first.dk + key * first.dk_stride, first.dk_stride);
     StoreKeys(at.dv, keys, first.E_v, first.dv + key * first.dv_stride, first.dv_stride);
   }

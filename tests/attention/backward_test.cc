@@ -288,7 +288,7 @@ TEST_P(BackwardTest, StridedTensorsGiveTheSameBits) {
   }
 }
 
-// One head a task, or the gradients of keys and of queries apart: the number of threads decides, and changes no bit.
+// One head a thread, or blocks of keys in turns: the number of threads decides, and changes no bit.
 TEST_P(BackwardTest, ThreadsDoNotChangeTheResult) {
   for (const int64_t bias_heads : {-1, 1, 4}) {
     const Sizes s{.B = 1, .H = 4, .H_kv = 2, .N_q = 300, .N_k = 290, .E = 24, .E_v = 24};
@@ -321,7 +321,8 @@ TEST_P(BackwardTest, MemoryGrowsWithRowsNotTheirSquare) {
     AttentionBackward<float>({c.q, c.k, c.v, out, lse, out, g.dq, g.dk, g.dv}, {}, backward);
     return backward.peak_bytes();
   };
-  EXPECT_LE(peak(2048), peak(512) + 1536 * sizeof(float) + 64);
+  // A sum for each query, a count for each block of keys.
+  EXPECT_LE(peak(2048), peak(512) + 1536 * sizeof(float) + 1536 / 128 * sizeof(int64_t) + 64);
 }
 
 TEST_P(BackwardTest, NothingToDo) {

@@ -1,0 +1,30 @@
+// How far a thread has come with its work, for threads that work behind it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <thread>
+
+namespace qkv {
+
+/// Tells those who wait that `steps` are done, and shows them all that was written before.
+inline void TellProgress(int64_t& progress, int64_t steps) {
+  std::atomic_ref(progress).store(steps, std::memory_order_release);
+}
+
+/// Waits, awake, until another thread has told of at least `steps`. That thread must be at work already.
+inline void AwaitProgress(int64_t& progress, int64_t steps) {
+  constexpr int kSpins = 1000;  // some 30 µs; then the other thread may need this one's core
+  const std::atomic_ref told(progress);
+  for (int spin = 0; told.load(std::memory_order_acquire) < steps; ++spin) {
+    if (spin >= kSpins) {
+      std::this_thread::yield();
+      continue;
+    }
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+  }
+}
+
+}  // namespace qkv
