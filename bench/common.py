@@ -114,8 +114,16 @@ def output(command, **settings):
 
 def keep_to_cores(count):
     """For subprocess's preexec_fn: the program may use `count` cores, and starts as many threads."""
-    cores = sorted(os.sched_getaffinity(0))[:count]
-    return lambda: os.sched_setaffinity(0, cores)
+    chosen, taken = [], set()
+    for cpu in sorted(os.sched_getaffinity(0)):
+        siblings = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
+        core = siblings.read_text() if siblings.exists() else cpu
+        if core not in taken:
+            chosen.append(cpu)
+            taken.add(core)
+    if len(chosen) < count:
+        sys.exit(f"{count} threads are to be measured, but there are {len(chosen)} cores")
+    return lambda: os.sched_setaffinity(0, chosen[:count])
 
 
 def result(name):

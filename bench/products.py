@@ -51,7 +51,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--program", type=Path, default=common.ROOT / "build/bench/bench/micro/qkv_micro_bench", metavar="PROGRAM")
-    add("--threads", type=int, nargs="+", default=[1, 2], choices=[1, 2], help="default: 1 2")
+    add("--threads", type=int, nargs="+", default=[1, 2][: common.CORES], choices=[1, 2], help="default: 1 2")
     add("--repetitions", type=int, default=5, help="turns of each benchmark (default: 5)")
     add("--seconds", type=float, default=0.02, help="least time of a turn (default: 0.02)")
     add("--json", type=Path, default=common.result("products.json"), metavar="FILE")

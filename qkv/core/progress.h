@@ -14,7 +14,7 @@ inline void TellProgress(int64_t& progress, int64_t steps) {
 
 /// Waits, awake, until another thread has told of at least `steps`. That thread must be at work already.
 inline void AwaitProgress(int64_t& progress, int64_t steps) {
-  constexpr int kSpins = 1000;  // some 30 µs; then the other thread may need this one's core
+  constexpr int kSpins = 1000;  // some 30 µs of x86's pauses; then the other thread may need this one's core
   const std::atomic_ref told(progress);
   for (int spin = 0; told.load(std::memory_order_acquire) < steps; ++spin) {
     if (spin >= kSpins) {

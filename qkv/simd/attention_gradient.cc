@@ -41,6 +41,7 @@ HWY_INLINE void RunBlock(const GradientBlock<T>& block, const GradientRelay& rel
   block.QueriesByKeys();
   relay.Await();
   StoreRows(at.dq, at.width, block.rows, head.E, block.key > 0, head.dq + block.row * head.dq_stride, head.dq_stride);
+  relay.Tell();
   block.AddToKeys(at.weights, at.dout, at.width_v, at.dv);
   block.AddToKeys(at.gradients, at.q, at.width, at.dk);
 }

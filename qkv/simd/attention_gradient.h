@@ -29,9 +29,10 @@ struct AttentionGradientTask : AttentionScores<T> {
 
 /// The blocks of keys that are to be worked on. All of them add to dq, in their order; where threads share them, each
 /// waits at every block of queries until the block of keys before has been there, which changes no bit of the result.
+/// Threads must take the blocks in ascending order, and `progress` must begin with zeros, or they wait for ever.
 struct AttentionGradientPart {
   int64_t key_block_begin = 0, key_block_end = 0;
-  int64_t* progress = nullptr;  // [blocks of keys]: blocks of queries, of all heads, that it has added to; or null
+  int64_t* progress = nullptr;  // [blocks of keys]: blocks of queries, of all heads, that it has done with; or null
 };
 
 /// Queries of a block.

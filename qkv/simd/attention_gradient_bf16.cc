@@ -116,8 +116,8 @@ struct Bf16GradientBlock {
 
   HWY_NOINLINE void Run() const {
     LoadRows();
-    relay.Await();
     for (int64_t r = 0; r < rows; r += kWidth) RunPanel(r, std::min<int64_t>(kWidth, rows - r));
+    relay.Tell();
     AddToKeys(at.weights_a, at.dout, at.width_v, at.dv);
     AddToKeys(at.gradients_a, at.q, at.width, at.dk);
   }
@@ -187,6 +187,7 @@ struct Bf16GradientBlock {
       for (int64_t i = 0; i < kLanes<float>; ++i) to[i] = at.dq + (lane + i) * at.width;
       TransposeOut(at.dq_columns + lane, kWidth, head.E, to);
     }
+    relay.Await();
     StoreRows(at.dq, at.width, panel_rows, head.E, key > 0, head.dq + (row + first) * head.dq_stride, head.dq_stride);
   }
 };

@@ -63,7 +63,7 @@ TEST_P(AllocationTest, AttentionBackward) {
   Sampler sampler(1);
   const RestoreThreads restore;
   SetNumThreads(2);
-  for (const int64_t H : {1, 2}) {  // keys and queries apart, and one head a task
+  for (const int64_t H : {1, 2}) {  // blocks of keys in turns, and one head a thread
     const auto q = sampler.Normal<float>({1, H, 40, 24}), k = sampler.Normal<float>({1, H, 300, 24});
     Tensor<float> out({1, H, 40, 24}), lse({1, H, 40}), dq({1, H, 40, 24}), dk({1, H, 300, 24}), dv({1, H, 300, 24});
     Arena arena;

@@ -325,6 +325,22 @@ TEST_P(BackwardTest, MemoryGrowsWithRowsNotTheirSquare) {
   EXPECT_LE(peak(2048), peak(512) + 1536 * sizeof(float) + 1536 / 128 * sizeof(int64_t) + 64);
 }
 
+// As many keys as a slide has tiles: 512 blocks, which two threads take in turns.
+TEST_P(BackwardTest, ASlideOf65536Tokens) {
+  const Sizes s{.B = 1, .H = 1, .H_kv = 1, .N_q = 20, .N_k = 65536, .E = 16, .E_v = 16};
+  SetNumThreads(2);
+  const Case<float> c(s);
+  Case<double> wide(s);
+  wide.q = Cast<double>(c.q), wide.k = Cast<double>(c.k), wide.v = Cast<double>(c.v);
+  const auto dout = Sampler(4).Normal<float>({s.B, s.H, s.N_q, s.E_v});
+  const auto got = Differentiate<float>(c, {}, dout);
+  const auto exact = Exact(wide, {}, Cast<double>(dout));
+  const Bounds<float> bounds(c, {}, dout, 0);
+  ExpectNear(got.dq, exact.dq, bounds.dq, "dq");
+  ExpectNear(got.dk, exact.dk, bounds.dk, "dk");
+  ExpectNear(got.dv, exact.dv, bounds.dv, "dv");
+}
+
 TEST_P(BackwardTest, NothingToDo) {
   const Case<float> no_queries({.B = 1, .H = 1, .H_kv = 1, .N_q = 0, .N_k = 3, .E = 4, .E_v = 4});
   const auto keys = Differentiate<float>(no_queries, {}, Tensor<float>({1, 1, 0, 4}));

@@ -347,7 +347,7 @@ TEST_P(Bf16Test, GradientWithOptions) {
     Attention<float>(c.q, c.k, c.v, options, out, arena, lse);
     const Result got = run();
     const RestoreThreads restore;
-    // With one thread a head's five products are one task, with many they are seven in several.
+    // With one thread a head is one task, with many they take its blocks of keys in turns.
     for (const int count : {1, 3, 16}) {
       SetNumThreads(count);
       EXPECT_TRUE(run() == got) << count << " threads";
