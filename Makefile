@@ -37,7 +37,8 @@ bench: build  ## speed beside PyTorch, ONNX Runtime and OpenVINO (installs them 
 	@cmake --preset bench --log-level=WARNING > /dev/null
 	@cmake --build --preset bench --target qkv_micro_bench qkv_attention_timer
 	@QKV_PYTHON=$$(tools/reference_env.sh) && \
-	  "$$QKV_PYTHON" bench/roofline.py --program build/bench/bench/micro/qkv_micro_bench && \
+	  "$$QKV_PYTHON" bench/roofline.py && \
+	  { ! QKV_ISA=avx2 $(BUILD)/qkv info > /dev/null 2>&1 || QKV_ISA=avx2 "$$QKV_PYTHON" bench/roofline.py; } && \
 	  "$$QKV_PYTHON" bench/peers.py --qkv $(BUILD)/qkv && \
 	  "$$QKV_PYTHON" bench/attention.py && \
 	  "$$QKV_PYTHON" bench/scaling.py --qkv $(BUILD)/qkv && \

@@ -188,7 +188,8 @@ def main():
     parser.add_argument("--threads", type=int, default=common.CORES)
     isas = [common.ISA] if common.ISA else ["avx512", "avx2"] if "avx512f" in instructions else ["avx2"]
     parser.add_argument("--isas", nargs="+", default=isas, choices=list(common.ISAS))
-    parser.add_argument("--passes", nargs="+", default=["forward", "forward-bf16", "training"], choices=list(PASSES))
+    parser.add_argument("--passes", nargs="+", default=["forward", "forward-bf16", "training", "training-bf16"],
+        choices=list(PASSES))  # fmt: skip
     parser.add_argument("--cases", nargs="+", default=CASES)
     parser.add_argument("--json", type=Path, default=common.result("attention.json"), metavar="FILE")
     parser.add_argument("--svg", type=Path, default=common.result("attention.svg"), metavar="FILE")

@@ -1,4 +1,3 @@
-#include "qkv/core/rng.h"
 #include "qkv/simd/reference.h"
 
 #include <cmath>
@@ -6,6 +5,7 @@
 #include <vector>
 
 #include "qkv/attention/attention.h"
+#include "qkv/core/rng.h"
 #include "qkv/simd/dropout.h"
 
 namespace qkv::attention {

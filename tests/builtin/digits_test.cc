@@ -22,7 +22,7 @@ TEST(Digits, CanBeReadWhereTheyLie) {
   const auto weights = builtin::DigitsWeights();
   EXPECT_EQ(reinterpret_cast<uintptr_t>(weights.data()) % 64, 0u);
   const auto file = io::SafeTensors::FromBytes(weights, "digits");
-  EXPECT_EQ(file.Find("head.weight")->shape, Shape({10, 64}));
+  EXPECT_EQ(file.Find("head.weight")->shape, Shape({10, 96}));
   EXPECT_EQ(io::ParseJson(builtin::DigitsConfig(), "digits")["num_classes"], 10);
 }
 

@@ -212,7 +212,7 @@ TEST(Info, SaysWhatWasUsedAndAssumed) {
   EXPECT_TRUE(Contains(said.out, "32 of 32 used")) << said.out;
   EXPECT_TRUE(Contains(said.out, "assumed")) << said.out;
   const io::Json json = JsonLines(Qkv("info --json").out).at(0);
-  EXPECT_EQ(json["parameters"], 205066);
+  EXPECT_EQ(json["parameters"], 455050);
   EXPECT_EQ(json["tensors_used"], json["tensors"]);
 }
 
@@ -280,12 +280,12 @@ TEST(Run, FullDiskIsAnError) {
 TEST(Embed, WritesNumPyWithNamesBesideAndSafetensors) {
   const TemporaryFolder folder;
   ASSERT_EQ(Qkv("embed -o " + (folder / "e.npy").string() + " " + Digits()).exit_code, 0);
-  EXPECT_EQ(io::ReadNpy<float>(folder / "e.npy").shape(), Shape({20, 64}));
+  EXPECT_EQ(io::ReadNpy<float>(folder / "e.npy").shape(), Shape({20, 96}));
   EXPECT_TRUE(Contains(ReadFile(folder / "e.paths.txt"), "0-black.png\n"));
   ASSERT_EQ(Qkv("embed --pool tokens -o " + (folder / "e.safetensors").string() + " " + Digits()).exit_code, 0);
-  EXPECT_EQ(io::SafeTensors::Open(folder / "e.safetensors").Find("embeddings")->shape, Shape({20, 50, 64}));
+  EXPECT_EQ(io::SafeTensors::Open(folder / "e.safetensors").Find("embeddings")->shape, Shape({20, 50, 96}));
   const auto lines = JsonLines(Qkv("embed --pool mean " + Digits()).out);
-  EXPECT_EQ(lines.at(0)["embedding"].size(), 64u);
+  EXPECT_EQ(lines.at(0)["embedding"].size(), 96u);
 }
 
 }  // namespace
