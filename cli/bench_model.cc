@@ -156,7 +156,7 @@ void PrintNotes(const std::vector<Row>& rows, const DriftInputs& inputs) {
     const double gain = rows.front().times.best() / row.times.best();
     if (gain < kFaster) {
       fmt::print("{} is not faster here ({:.2f} of fp32's speed){}; it saves memory only.\n", NameOf(row.precision),
-                 gain, simd::Describe(row.precision).native ? "" : ": this machine has no instructions for it");
+                 gain, simd::Describe(row.precision).native ? "" : ": this machine has no faster instructions for it");
     } else {
       fmt::print("{} is {:.2f} times as fast as fp32 here.\n", NameOf(row.precision), gain);
     }

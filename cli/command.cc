@@ -23,8 +23,8 @@ void ModelOptions::AddModel(CLI::App& command) {
 void ModelOptions::AddPrecision(CLI::App& command) {
   command
       .add_option("--dtype", dtype,
-                  "Precision of the linear layers and attention's products; auto: bf16 where the processor multiplies "
-                  "it, else fp32")
+                  "Precision of the linear layers and attention's products; auto: bf16 where the processor is faster "
+                  "in it, else fp32")
       ->check(CLI::IsMember({"fp32", "bf16", "int8", "auto"}))
       ->capture_default_str();
   command.add_option("--threads", threads, "Threads (default: all cores)")->check(CLI::Range(1, 1024))->type_name("N");

@@ -362,7 +362,7 @@ const TileKernel& KernelOf(Precision precision) {
     if (isa >= Isa::kAvx2) return kInt8Avx2;
   } else {
     if (isa == Isa::kAmx) return kBf16Amx;
-    if (isa == Isa::kAvx512 && HasAvx512Bf16()) return kBf16Avx512;
+    if (isa == Isa::kAvx512 && Avx512Bf16Pays()) return kBf16Avx512;
   }
 #endif
   return precision == Precision::kInt8 ? Int8Pairs() : Bf16Widened();

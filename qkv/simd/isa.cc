@@ -25,7 +25,7 @@ constexpr Isa kAll[] = {Isa::kBaseline};
 
 // What highway does not ask the processor for. Intel SDM volume 2A, CPUID, leaf 7.
 struct Features {
-  bool avx_vnni = false, avx512_vnni = false, avx512_bf16 = false, amx = false;
+  bool avx_vnni = false, avx512_vnni = false, avx512_bf16 = false, amx = false, intel = false;
 };
 
 #if HWY_ARCH_X86_64
@@ -43,6 +43,7 @@ bool TilesGranted() {
 Features Ask() {
   Features features;
   uint32_t a = 0, b = 0, c = 0, d = 0;
+  features.intel = __get_cpuid(0, &a, &b, &c, &d) != 0 && b == signature_INTEL_ebx;
   if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return features;
   const auto bit = [](uint32_t word, int i) { return (word >> i & 1) != 0; };
   features.avx512_vnni = bit(c, 11);
@@ -156,6 +157,7 @@ namespace internal {
 
 bool HasAvx512Vnni() { return TheFeatures().avx512_vnni; }
 bool HasAvx512Bf16() { return TheFeatures().avx512_bf16; }
+bool Avx512Bf16Pays() { return HasAvx512Bf16() && !TheFeatures().intel; }
 
 const hwy::ChosenTarget& Chosen() { return TheState().chosen; }
 

@@ -7,7 +7,7 @@
 namespace qkv::simd {
 
 /// In ascending order. In float kAvxVnni computes as kAvx2 and kAmx as kAvx512; in the lower precisions kAvx512 uses
-/// VNNI and BF16 where the processor has them.
+/// VNNI where the processor has it, and BF16 where that pays.
 enum class Isa { kBaseline, kAvx2, kAvxVnni, kAvx512, kAmx };
 
 /// "baseline" (on 64-bit ARM "neon"), "avx2", "avxvnni", "avx512", "amx"
@@ -29,6 +29,9 @@ namespace internal {
 /// What the processor has beyond the instruction sets, usable under kAvx512 and kAmx.
 bool HasAvx512Vnni();
 bool HasAvx512Bf16();
+/// Its dot products are faster than multiply-adds of floats: twice as fast on AMD's Zen 5, but 0.47 of their speed on
+/// Intel's fifth-generation Xeon, which has AMX for bfloat16 (qkv_micro_bench --benchmark_filter=Peak).
+bool Avx512Bf16Pays();
 
 /// Tests only: makes kAmx one of the machine's instruction sets, or not. Its instructions must be done in software.
 void SetAmxForTest(bool amx);

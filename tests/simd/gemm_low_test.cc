@@ -435,7 +435,7 @@ TEST_P(GemmLowTest, TheInstructionSetChoosesTheKernel) {
   const std::string_view int8 = Describe(Precision::kInt8).kernel, bf16 = Describe(Precision::kBfloat16).kernel;
   const Isa isa = GetParam().isa;
   const bool vnni = isa == Isa::kAvx512 && internal::HasAvx512Vnni();
-  const bool dot = isa == Isa::kAvx512 && internal::HasAvx512Bf16();
+  const bool dot = isa == Isa::kAvx512 && internal::Avx512Bf16Pays();
   EXPECT_EQ(int8, isa == Isa::kBaseline  ? "int16_pairs"
                   : isa == Isa::kAmx     ? "amx_int8"
                   : vnni                 ? "avx512_vnni"
