@@ -78,9 +78,15 @@ def summarise(rates, isa):
     return found
 
 
+def fastest(data, kind):
+    """(GFLOP/s, instruction); a precision that has no instructions here, or only slower ones, is computed in fp32."""
+    return max(
+        (rate, name) for peaks in (data["peaks"].get(kind, {}), data["peaks"]["fp32"]) for name, rate in peaks.items()
+    )
+
+
 def peak(data, kind):
-    """GFLOP/s at most; a precision that has no instructions here is computed in fp32."""
-    return max(data["peaks"].get(kind, data["peaks"]["fp32"]).values())
+    return fastest(data, kind)[0]
 
 
 def bandwidth(data):
@@ -126,9 +132,8 @@ def report(data):
 
 
 def chart(data):
-    roofs = [
-        (f"{kind} {max(data['peaks'][kind], key=data['peaks'][kind].get)}", peak(data, kind)) for kind in data["peaks"]
-    ]
+    best = {kind: fastest(data, kind) for kind in data["peaks"]}
+    roofs = [(f"{kind} {name}", rate) for kind, (rate, name) in best.items() if name in data["peaks"][kind]]
     points = [(layer["precision"], intensity(layer), layer["best"], layer["M"],
                f"{LAYERS[layer['N'], layer['K']]}, {layer['M']} rows: {layer['best']:.0f} GFLOP/s")
               for layer in data["layers"]]  # fmt: skip
