@@ -45,44 +45,38 @@ struct Branch {
   Dropout dropout, path;
 };
 
-template <typename T>
-View<T> NormedRows(View<const T> x, const NormParameters<const T>& p, double eps, View<T>* moments, Arena& arena) {
-  const View<T> normed = arena.New<T>(x.shape());
-  *moments = arena.New<T>({x.dim(0), 2});
-  NormForward<T>(x, p, static_cast<T>(eps), normed, *moments);
-  return normed;
-}
-
 }  // namespace
 
 template <typename T>
 void BlockForward(View<const T> x, int64_t rows, const BlockParameters<const T>& p, const BlockSettings& s, View<T> y,
-                  BlockCache<T>& cache, Arena& arena) {
+                  View<T> normed, BlockCache<T>& cache, Arena& arena) {
   const int64_t B = x.dim(0), N = x.dim(1), D = x.dim(2);
   Require(y.shape() == Shape({B, rows, D}) && y.dense() && x.dense(),
           "block: tokens are {}, the output {}, expected [{}, {}, {}]", ToString(x.shape()), ToString(y.shape()), B,
           rows, D);
   const View<T> out = y.reshape({B * rows, D});
   cache = {};
-  cache.x = x.reshape({B * N, D});
-  cache.normed1 = NormedRows<T>(cache.x, p.norm1, s.eps, &cache.moments1, arena);
-  const View<const T> none, normed = cache.normed1.reshape({B, N, D});
+  cache.x = x.reshape({B * N, D}), cache.normed = normed;
+  cache.moments1 = arena.New<T>({B * N, 2}), cache.moments2 = arena.New<T>({B * rows, 2});
+  NormForward<T>(cache.x, p.norm1, static_cast<T>(s.eps), normed, cache.moments1);
+  const View<const T> none, normed1 = normed.reshape({B, N, D});
   const View<const T> read = rows < N ? FirstTokens<T>(cache.x, B, rows, arena) : cache.x;
   cache.middle = arena.New<T>({B * rows, D});
 
   if (const Branch<T> branch(s, 0, rows, p.scale1); branch.plain()) {
-    AttentionForward<T>(normed, rows, p.attention, s.attention, read, cache.middle, cache.attention, arena);
+    AttentionForward<T>(normed1, rows, p.attention, s.attention, read, cache.middle, cache.attention, arena);
   } else {
     cache.output1 = branch.scale.empty() ? cache.middle : arena.New<T>({B * rows, D});
-    AttentionForward<T>(normed, rows, p.attention, s.attention, none, cache.output1, cache.attention, arena);
+    AttentionForward<T>(normed1, rows, p.attention, s.attention, none, cache.output1, cache.attention, arena);
     branch.Forward(cache.output1, &cache.factors1, read, cache.middle, B, arena);
   }
-  cache.normed2 = NormedRows<T>(cache.middle, p.norm2, s.eps, &cache.moments2, arena);
+  const View<T> normed2 = normed.slice(0, 0, B * rows);
+  NormForward<T>(cache.middle, p.norm2, static_cast<T>(s.eps), normed2, cache.moments2);
   if (const Branch<T> branch(s, 1, rows, p.scale2); branch.plain()) {
-    MlpForward<T>(cache.normed2, p.mlp, s.mlp, cache.middle, out, cache.mlp, arena);
+    MlpForward<T>(normed2, p.mlp, s.mlp, cache.middle, out, cache.mlp, arena);
   } else {
     cache.output2 = branch.scale.empty() ? out : arena.New<T>({B * rows, D});
-    MlpForward<T>(cache.normed2, p.mlp, s.mlp, none, cache.output2, cache.mlp, arena);
+    MlpForward<T>(normed2, p.mlp, s.mlp, none, cache.output2, cache.mlp, arena);
     branch.Forward(cache.output2, &cache.factors2, cache.middle, out, B, arena);
   }
 }
@@ -98,12 +92,14 @@ void BlockBackward(int64_t rows, const BlockParameters<const T>& p, const BlockS
       rows < N ? FirstTokens<T>(all, B, rows, arena) : all;  // by y, later by the tokens in the middle
   const View<T> doutput = arena.New<T>({B * rows, D}), dnormed = arena.New<T>({B, N, D});
 
-  const View<T> dnormed2(dnormed.data(), {B * rows, D});
-  MlpBackward<T>(cache.normed2, p.mlp, s.mlp, cache.mlp,
+  const View<T> normed2 = cache.normed.slice(0, 0, B * rows), dnormed2(dnormed.data(), {B * rows, D});
+  Renormalise<T>(cache.middle, cache.moments2, p.norm2, normed2);
+  MlpBackward<T>(normed2, p.mlp, s.mlp, cache.mlp,
                  branch2.Backward(cache.output2, cache.factors2, dread, B, doutput, d.scale2), dnormed2, false, d.mlp,
                  arena);
   NormBackward<T>(cache.middle, cache.moments2, p.norm2, dnormed2, dread, true, d.norm2);
 
+  Renormalise<T>(cache.x, cache.moments1, p.norm1, cache.normed);
   AttentionBackward<T>(rows, p.attention, s.attention, cache.attention,
                        branch1.Backward(cache.output1, cache.factors1, dread, B, doutput, d.scale1), dnormed,
                        d.attention, arena);
@@ -115,9 +111,9 @@ void BlockBackward(int64_t rows, const BlockParameters<const T>& p, const BlockS
 }
 
 template void BlockForward(View<const float>, int64_t, const BlockParameters<const float>&, const BlockSettings&,
-                           View<float>, BlockCache<float>&, Arena&);
+                           View<float>, View<float>, BlockCache<float>&, Arena&);
 template void BlockForward(View<const double>, int64_t, const BlockParameters<const double>&, const BlockSettings&,
-                           View<double>, BlockCache<double>&, Arena&);
+                           View<double>, View<double>, BlockCache<double>&, Arena&);
 template void BlockBackward(int64_t, const BlockParameters<const float>&, const BlockSettings&,
                             const BlockCache<float>&, View<float>, const BlockParameters<float>&, Arena&);
 template void BlockBackward(int64_t, const BlockParameters<const double>&, const BlockSettings&,

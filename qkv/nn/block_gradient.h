@@ -30,22 +30,24 @@ struct BlockSettings {
 /// What the forward pass keeps. Memory of the arena that it was given.
 template <typename T>
 struct BlockCache {
-  View<const T> x;            // [B·N, D], the caller's
-  View<T> normed1, moments1;  // [B·N, D], [B·N, 2]
+  View<const T> x;   // [B·N, D], the caller's
+  View<T> normed;    // [B·N, D], the caller's: what norm1 puts out, then norm2; the backward pass makes it once more
+  View<T> moments1;  // [B·N, 2]
   AttentionCache<T> attention;
-  View<T> middle;             // [B·rows, D], after attention
-  View<T> normed2, moments2;  // [B·rows, D], [B·rows, 2]
+  View<T> middle;    // [B·rows, D], after attention
+  View<T> moments2;  // [B·rows, 2]
   MlpCache<T> mlp;
   View<T> output1, output2;    // [B·rows, D]: what LayerScale scales, where there is one
   View<T> factors1, factors2;  // [B]: what drop path multiplies it by, or empty
 };
 
 /// y = the first `rows` tokens of each sequence after the block; the others only serve as keys and values. rows = N is
-/// the whole block. x: [B, N, D], y: [B, rows, D], dense. x and what `cache` points to, in `arena`, must stay until the
-/// backward pass. Throws Error when shapes do not fit.
+/// the whole block. x: [B, N, D], y: [B, rows, D], dense; normed: [B·N, D], scratch that blocks may share. x, the
+/// memory of normed and what `cache` points to, in `arena`, must stay until the backward pass. Throws Error when shapes
+/// do not fit.
 template <typename T>
 void BlockForward(View<const T> x, int64_t rows, const BlockParameters<const T>& p, const BlockSettings& settings,
-                  View<T> y, BlockCache<T>& cache, Arena& arena);
+                  View<T> y, View<T> normed, BlockCache<T>& cache, Arena& arena);
 
 /// dx: [B, N, D], dense; comes with the gradient by y in its first `rows` tokens and leaves with that by x. Adds the
 /// gradients of the weights to d. The same bits for any number of threads.

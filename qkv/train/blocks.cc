@@ -47,6 +47,7 @@ void BlocksCache<T>::Begin(int64_t depth, int64_t B, int64_t N, int64_t rows, in
   for (int64_t block = 0; block <= depth; ++block) {
     inputs[static_cast<size_t>(block)] = arena.New<T>({B, block < depth ? N : rows, D});
   }
+  normed = arena.New<T>({B * N, D});
 }
 
 template <typename T>
@@ -58,7 +59,7 @@ void BlocksForward(const NetworkParameters& parameters, View<const T> weights, c
     const View<T> y = cache.inputs[at + 1];
     const auto forward = [&] {
       nn::BlockForward<T>(cache.inputs[at], y.dim(1), parameters.Block(block, weights),
-                          OfBlock(all, options, block, depth), y, cache.blocks[at], arena);
+                          OfBlock(all, options, block, depth), y, cache.normed, cache.blocks[at], arena);
     };
     if (options.checkpoint) {
       const Arena::Scope scope(arena);
@@ -81,7 +82,7 @@ void BlocksBackward(const NetworkParameters& parameters, View<const T> weights, 
     const nn::BlockSettings settings = OfBlock(all, options, block, depth);
     const View<T> y = cache.inputs[at + 1];
     if (options.checkpoint) {
-      nn::BlockForward<T>(cache.inputs[at], y.dim(1), p, settings, y, cache.blocks[at], arena);
+      nn::BlockForward<T>(cache.inputs[at], y.dim(1), p, settings, y, cache.normed, cache.blocks[at], arena);
     }
     nn::BlockBackward<T>(y.dim(1), p, settings, cache.blocks[at], dx, parameters.Block(block, gradients), arena);
     if (finished) finished(parameters.begin(block + 1), parameters.begin(block + 2));

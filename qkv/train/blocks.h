@@ -33,13 +33,14 @@ nn::BlockSettings BlockSettingsOf(const model::VitConfig& config, const NetworkO
 /// What the forward pass leaves. Memory of an arena.
 template <typename T>
 struct BlocksCache {
-  /// Memory for what enters each block, [B, N, D], and what leaves the last, [B, rows, D].
+  /// Memory for what enters each block, [B, N, D], and what leaves the last, [B, rows, D], and for what blocks share.
   void Begin(int64_t depth, int64_t B, int64_t N, int64_t rows, int64_t D, Arena& arena);
 
   View<T> input() const { return inputs.front(); }
   View<T> output() const { return inputs.back(); }
 
   std::vector<View<T>> inputs;
+  View<T> normed;  // [B·N, D], of the block that is at work
   std::vector<nn::BlockCache<T>> blocks;
 };
 
