@@ -1,5 +1,9 @@
 #include "qkv/core/arena.h"
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 #include <algorithm>
 
 namespace qkv {
@@ -37,6 +41,9 @@ void Arena::Reset() {
   used_ = 0;
   if (blocks_.size() == 1 && static_cast<size_t>(blocks_[0].memory.size()) >= peak_) return;
   blocks_.clear();
+#ifdef __GLIBC__
+  malloc_trim(0);  // the smaller blocks lay in the heap, which would keep them
+#endif
   if (peak_ > 0) blocks_.push_back({Tensor<std::byte>::Uninitialised({static_cast<int64_t>(peak_)}), 0});
 }
 
