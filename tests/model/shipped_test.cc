@@ -1,0 +1,59 @@
+// The models of models/: of the size that is promised, and as good as their cards say on test splits of QKV_DATA.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "qkv/core/parallel.h"
+#include "qkv/model/model.h"
+#include "qkv/model/tensor_table.h"
+#include "tests/support/files.h"
+
+namespace qkv::model {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ShippedModel {
+  std::string name;    // folder of models/
+  std::string images;  // folder of QKV_DATA, with test/CLASS/…
+  double accuracy;
+  int64_t parameters;
+};
+void PrintTo(const ShippedModel& shipped, std::ostream* out) { *out << shipped.name; }
+
+class Shipped : public testing::TestWithParam<ShippedModel> {
+ protected:
+  const fs::path folder_ = SourceFolder() / "models" / GetParam().name;
+};
+INSTANTIATE_TEST_SUITE_P(Models, Shipped, testing::Values(ShippedModel{"digits", "mnist", 0.992, 500'000}),
+                         [](const auto& test) { return test.param.name; });
+
+TEST_P(Shipped, AreSmall) {
+  EXPECT_LE(fs::file_size(folder_ / "model.safetensors"), 6'000'000u);
+  EXPECT_LE(Parameters(Model::Load(folder_).config()), GetParam().parameters);
+}
+
+TEST_P(Shipped, AreAsAccurateAsPromisedOnTheTestSplit) {
+  const fs::path test = DataFolder() / GetParam().images / "test";
+  if (DataFolder().empty() || !fs::exists(test)) GTEST_SKIP() << "QKV_DATA has no " << GetParam().images;
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::recursive_directory_iterator(test)) {
+    if (entry.is_regular_file()) files.push_back(entry.path());
+  }
+  const Model model = Model::Load(folder_);
+  std::vector<int64_t> right(files.size());
+  ParallelFor(static_cast<int64_t>(files.size()), 64, [&](int64_t begin, int64_t end) {
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+      right[i] = model.Classify(image::DecodeFile(files[i]), 1).at(0).label == files[i].parent_path().filename();
+    }
+  });
+  const double accuracy =
+      static_cast<double>(std::count(right.begin(), right.end(), 1)) / static_cast<double>(files.size());
+  EXPECT_GE(accuracy, GetParam().accuracy);
+}
+
+}  // namespace
+}  // namespace qkv::model
