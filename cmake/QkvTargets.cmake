@@ -31,7 +31,7 @@ function(qkv_test name)
   endif()
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;ENVIRONMENT" ${ARGN})
   add_executable(qkv_${name}_test ${ARG_SOURCES})
-  # Half the compile time of -O3; what takes time in tests is the libraries' code.
+  # Half the compile time of -O3; what takes time in tests is the libraries' code, compiled as for the product.
   target_compile_options(qkv_${name}_test PRIVATE ${QKV_WARNINGS} $<$<CONFIG:Release>:-O1>)
   target_link_libraries(qkv_${name}_test PRIVATE ${ARG_DEPS} qkv_test_support GTest::gtest_main)
   gtest_discover_tests(qkv_${name}_test TEST_PREFIX "${name}." DISCOVERY_TIMEOUT 60

@@ -32,7 +32,7 @@ class Arena {
     size_t mark_;
   };
 
-  /// Forgets everything; joins the blocks into one as large as the most that was ever in use.
+  /// Forgets everything; joins the blocks into one as large as was ever in use, and gives pages of the heap back.
   void Reset();
 
   /// The most bytes ever in use at a time.

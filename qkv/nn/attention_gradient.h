@@ -80,7 +80,8 @@ struct AttentionCache {
 
 /// y = residual + projection(attention of the first `rows` tokens of each image to all of them).
 /// x: [B, N, D], dense; y, residual: [B·rows, D] with strided rows; residual may be empty, or y.
-/// x and what `cache` points to, in `arena`, must stay until the backward pass. Throws Error when shapes do not fit.
+/// What `cache` points to, in `arena`, must stay until the backward pass, and x must be there with the same values
+/// then. Throws Error when shapes do not fit.
 template <typename T>
 void AttentionForward(View<const T> x, int64_t rows, const AttentionParameters<const T>& p,
                       const AttentionSettings& settings, View<const T> residual, View<T> y, AttentionCache<T>& cache,

@@ -42,15 +42,16 @@ struct BlockCache {
 };
 
 /// y = the first `rows` tokens of each sequence after the block; the others only serve as keys and values. rows = N is
-/// the whole block. x: [B, N, D], y: [B, rows, D], dense; normed: [B·N, D], scratch that blocks may share. x, the
-/// memory of normed and what `cache` points to, in `arena`, must stay until the backward pass. Throws Error when shapes
-/// do not fit.
+/// the whole block. x: [B, N, D], y: [B, rows, D], dense; normed: [B·N, D], scratch that blocks may share, apart from x
+/// and y. x, the memory of normed and what `cache` points to, in `arena`, must stay until the backward pass. Throws
+/// Error when shapes do not fit.
 template <typename T>
 void BlockForward(View<const T> x, int64_t rows, const BlockParameters<const T>& p, const BlockSettings& settings,
                   View<T> y, View<T> normed, BlockCache<T>& cache, Arena& arena);
 
 /// dx: [B, N, D], dense; comes with the gradient by y in its first `rows` tokens and leaves with that by x. Adds the
-/// gradients of the weights to d. The same bits for any number of threads.
+/// gradients of the weights to d. Writes cache.normed, so blocks that share it take turns. The same bits for any number
+/// of threads.
 template <typename T>
 void BlockBackward(int64_t rows, const BlockParameters<const T>& p, const BlockSettings& settings,
                    const BlockCache<T>& cache, View<T> dx, const BlockParameters<T>& d, Arena& arena);

@@ -41,16 +41,17 @@ View<T> LogitsOf(const SequenceNetwork<T>&, int64_t B, View<T> rows) {
 // Threads that take chunks of their own wait for nobody: the layers of small models are too short to be shared. What it
 // costs is a buffer of gradients for each, added up after the batch. Against 6 P N multiply-adds an input that is 8 P
 // bytes a thread, all through one memory: with threads of 100 GFLOP/s and a memory of 40 GB/s a fraction of
-// 3 threads² / (B N) of the time. Up to a twentieth it is the cheaper way, and so it is done while the buffers are small.
-// Layers of larger models are long enough to be shared: a step of ViT-S/16, of 87 MB, B 8, took a Zen 4 of two cores as
-// long either way.
+// 3 threads² / (B N) of the time. Up to a twentieth it is the cheaper way, and so it is done where all buffers together
+// are memory that any machine of so many threads has (kSmallBuffers), and layers too short to be shared. Those of
+// models larger than kSmallBuffer are not: a step of ViT-S/16, of 87 MB, B 8, took two cores of a Zen 4 as long either
+// way (more threads were not measured).
 //
 // A chunk has about kChunkTokens rows: with fewer, each product reads its weights, and adds to their gradients, for too
 // little work; with more, activations leave the caches between a layer and the next. On a Zen 5 of two cores a step of
 // D 128, L 6, 65 tokens, B 128 took 261 ms with 65 rows, 220 with 130, 196 with 260, 182 with 520 and 185 with 1040.
 StepPlan PlanStep(int64_t N, int64_t P, int64_t B, int threads) {
   constexpr int64_t kChunkTokens = 512;
-  constexpr int64_t kSmallBuffer = int64_t{64} << 20, kSmallBuffers = 4 * kSmallBuffer;  // bytes: of one, of all
+  constexpr int64_t kSmallBuffer = int64_t{64} << 20, kSmallBuffers = int64_t{256} << 20;  // bytes
   const int64_t T = threads;
   const auto chunk_of = [&](int64_t inputs, int64_t tokens) { return std::clamp<int64_t>(tokens / N, 1, inputs); };
   const bool cheap = 60 * T * T <= B * N;

@@ -24,6 +24,19 @@ inline auto ReferenceCases() {
   return testing::Values(ReferenceCase{"digits-vit", "mnist"}, ReferenceCase{"cifar10-vit", "cifar10"});
 }
 
+/// The images of a test split in QKV_DATA, by class and then by name; empty where there are none.
+inline std::vector<std::filesystem::path> TestSplitOf(const std::string& data) {
+  const std::filesystem::path images = DataFolder() / data / "test";
+  std::vector<std::filesystem::path> files;
+  if (DataFolder().empty() || !std::filesystem::exists(images)) return files;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(images)) {
+    if (entry.is_regular_file()) files.push_back(entry.path());
+  }
+  EXPECT_FALSE(files.empty()) << images << " has no files";
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
 /// Skipped where QKV_REFERENCE is not given.
 class ReferenceTest : public testing::TestWithParam<ReferenceCase> {
  public:
@@ -36,18 +49,8 @@ class ReferenceTest : public testing::TestWithParam<ReferenceCase> {
     folder_ = std::filesystem::path(folder) / GetParam().model;
   }
 
-  /// The images of the test split, by class and then by name, as predictions.txt lists them; empty where there are none.
-  static std::vector<std::filesystem::path> TestSplit() {
-    const std::filesystem::path images = DataFolder() / GetParam().images / "test";
-    std::vector<std::filesystem::path> files;
-    if (DataFolder().empty() || !std::filesystem::exists(images)) return files;
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(images)) {
-      if (entry.is_regular_file()) files.push_back(entry.path());
-    }
-    EXPECT_FALSE(files.empty()) << images << " has no files";
-    std::sort(files.begin(), files.end());
-    return files;
-  }
+  /// The images of the test split, in the order of predictions.txt; empty where there are none.
+  static std::vector<std::filesystem::path> TestSplit() { return TestSplitOf(GetParam().images); }
 
   std::filesystem::path folder_;
 };
