@@ -31,7 +31,9 @@ class Shipped : public testing::TestWithParam<ShippedModel> {
  protected:
   const fs::path folder_ = SourceFolder() / "models" / GetParam().name;
 };
-INSTANTIATE_TEST_SUITE_P(Models, Shipped, testing::Values(ShippedModel{"digits", "mnist", 0.994, 500'000}),
+INSTANTIATE_TEST_SUITE_P(Models, Shipped,
+                         testing::Values(ShippedModel{"digits", "mnist", 0.994, 500'000},
+                                         ShippedModel{"cifar10", "cifar10", 0.823, 3'000'000}),
                          [](const auto& test) { return test.param.name; });
 
 TEST_P(Shipped, AreSmall) {
