@@ -11,8 +11,6 @@ namespace {
 
 // The first block: small models fit, and large ones outgrow it in a few doublings.
 constexpr size_t kFirstBlock = size_t{1} << 20;
-// So much was in use where blocks that are joined leave memory worth a walk through all of the process's heap.
-[[maybe_unused]] constexpr size_t kWorthATrim = size_t{16} << 20;
 
 size_t BlockEnd(size_t begin, const Tensor<std::byte>& memory) { return begin + static_cast<size_t>(memory.size()); }
 
@@ -42,10 +40,11 @@ void Arena::Rewind(size_t mark) {
 void Arena::Reset() {
   used_ = 0;
   if (blocks_.size() == 1 && static_cast<size_t>(blocks_[0].memory.size()) >= peak_) return;
-  const bool joins = !blocks_.empty();
   blocks_.clear();
 #ifdef __GLIBC__
-  if (joins && peak_ >= kWorthATrim) malloc_trim(0);  // the smaller blocks lay in the heap, which would keep them
+  // The smaller blocks lay in the heap, which would keep them. Below so much it is not worth a walk through all of it.
+  constexpr size_t kWorthATrim = size_t{16} << 20;
+  if (peak_ >= kWorthATrim) malloc_trim(0);
 #endif
   if (peak_ > 0) blocks_.push_back({Tensor<std::byte>::Uninitialised({static_cast<int64_t>(peak_)}), 0});
 }
