@@ -39,7 +39,7 @@ constexpr int64_t kChain = internal::kGemmChain;
 // C[rows][panel] = or += A B for one tile and one block of K; stored in c, or where `end` says. A is what CopyToChunks
 // leaves, or with kBySteps CopySteps.
 template <bool kBySteps, typename T>
-HWY_NOINLINE void MultiplyTile(int rows, const T* a, const T* b, int64_t depth, Prefetch prefetch, bool first, T* c,
+HWY_NOINLINE void MultiplyTile(int rows, const T* a, const T* b, int64_t depth, Prefetch& prefetch, bool first, T* c,
                                const DirectEnd<T>* end) {
   ForRows(rows, [&]<int R>() HWY_ATTR {
     for (int64_t k = 0; k < depth || k == 0; k += kChain, first = false) {
@@ -141,14 +141,15 @@ template <typename T>
 HWY_INLINE Prefetch AheadOf(const GemmTask<T>& task, int64_t p, int64_t k, int64_t panel_begin, int64_t panel_end,
                             int64_t tiles) {
   const bool same_block = p + 1 < panel_end;
-  const int64_t next_p = same_block ? p + 1 : panel_begin, next_k = same_block ? k : k + task.block_depth;
-  if (next_k >= task.K) return {};
+  int64_t next_p = same_block ? p + 1 : panel_begin, next_k = same_block ? k : k + task.block_depth;
+  if (next_k >= task.K) next_p = panel_end, next_k = 0;  // of the thread's next task
+  if (next_p >= task.panels) return {};
   const int64_t depth = std::min(task.block_depth, task.K - next_k);
   const int64_t lines = depth * kPanel<T> * static_cast<int64_t>(sizeof(T)) / static_cast<int64_t>(kAlignment);
   const int64_t groups = tiles * (std::min(task.block_depth, task.K - k) / Prefetch::kGroup);
   if (groups == 0) return {};
-  return {reinterpret_cast<const char*>(task.w + (next_p * task.K + next_k) * kPanel<T>),
-          (lines + groups - 1) / groups};
+  const char* const next = reinterpret_cast<const char*>(task.w + (next_p * task.K + next_k) * kPanel<T>);
+  return {next, next + lines * static_cast<int64_t>(kAlignment), (lines + groups - 1) / groups};
 }
 
 template <bool kBySteps, typename T>
@@ -163,7 +164,6 @@ HWY_INLINE void RunTask(const GemmTask<T>& task, int64_t row, int64_t rows, int6
       CopySteps(task.x + row * task.x_stride + k * task.x_step, task.x_step, tiles, depth, padded, a);
     }
     const bool last = k + task.block_depth >= task.K, single = last && k == 0;
-    const int64_t groups = depth / Prefetch::kGroup;
     for (int64_t p = panel_begin; p < panel_end; ++p) {
       const T* b = task.w + (p * task.K + k) * kPanel<T>;
       const bool direct = last && EndsDirectly(task, kPanel<T>, p), copying = !kBySteps && !copied && p == panel_begin;
@@ -182,15 +182,13 @@ HWY_INLINE void RunTask(const GemmTask<T>& task, int64_t row, int64_t rows, int6
           }
         }
         T* c_tile = single ? c : c + ((p - panel_begin) * rows + tiles.begin(t)) * kPanel<T>;
-        if (direct) {
-          const DirectEnd<T> end = EndOf(task, kPanel<T>, first, p);
+        DirectEnd<T> end{};
+        if (last && task.gate == Gate::kNone) {
+          end = EndOf(task, kPanel<T>, first, p);
           end.AskForLines(size, kPanel<T>);
-          MultiplyTile<kBySteps>(size, a_tile, b, depth, prefetch, k == 0, c_tile, &end);
-        } else {
-          MultiplyTile<kBySteps, T>(size, a_tile, b, depth, prefetch, k == 0, c_tile, nullptr);
-          if (last) FinishPanel(task, Sums<T>{c_tile, kPanel<T>}, kPanel<T>, first, size, p);
         }
-        prefetch.next += groups * prefetch.lines * static_cast<int64_t>(kAlignment);
+        MultiplyTile<kBySteps>(size, a_tile, b, depth, prefetch, k == 0, c_tile, direct ? &end : nullptr);
+        if (last && !direct) FinishPanel(task, Sums<T>{c_tile, kPanel<T>}, kPanel<T>, first, size, p);
       }
     }
   }
@@ -293,6 +291,7 @@ void RunProduct(const GemmTask<T>& task, int64_t M, int64_t panels, const DepthC
     const int64_t s = t / cut.count(), k = s * sections.depth;
     GemmTask<T> section = task;
     section.K = std::min(sections.depth, task.K - k);
+    section.panels = panels;
     section.x += k * task.x_step;
     section.w += k * panels * width;
     section.y += s * sections.y_distance;

@@ -116,18 +116,18 @@ struct Accumulators {
   }
 };
 
-// Cache lines to ask for while computing, in every kGroup steps: `lines` of them from `next` on, and `row_lines` of
-// rows that stand `stride` bytes apart, the first line of each row, then the second of each.
+// Cache lines to ask for while computing, in every kGroup steps: `lines` of them from `next` on until `end`, and
+// `row_lines` of rows that stand `stride` bytes apart, the first line of each row, then the second of each.
 struct Prefetch {
   static constexpr int64_t kGroup = 8;
-  const char* next = nullptr;
+  const char *next = nullptr, *end = nullptr;
   int64_t lines = 0;
 
   const char* row = nullptr;
   int64_t row_lines = 0, stride = 0, rows = 0, row_index = 0;
 
   HWY_INLINE void Some() {
-    for (int64_t i = 0; i < lines; ++i, next += kAlignment) __builtin_prefetch(next, 0, 2);
+    for (int64_t i = 0; i < lines && next < end; ++i, next += kAlignment) __builtin_prefetch(next, 0, 2);
     for (int64_t i = 0; i < row_lines; ++i) {
       __builtin_prefetch(row, 0, 2);
       row += stride;
@@ -201,17 +201,21 @@ HWY_INLINE void ForRows(int rows, F&& f) {
 // From kHalfTile rows on no tile has fewer than kHalfTile.
 inline constexpr int kHalfTile = (kTileRows + 1) / 2;
 struct RowTiles {
-  explicit RowTiles(int64_t total, int64_t most = kTileRows) : rows(total), count((total + most - 1) / most) {}
-  int64_t begin(int64_t tile) const { return count == 0 ? 0 : tile * rows / count; }
-  int size(int64_t tile) const { return static_cast<int>(begin(tile + 1) - begin(tile)); }
-  int64_t rows, count;
+  explicit RowTiles(int64_t total, int64_t most = kTileRows) : RowTiles(total, (total + most - 1) / most, 0) {}
+  int64_t begin(int64_t tile) const { return tile * least + std::min(tile, larger); }
+  int size(int64_t tile) const { return static_cast<int>(least + (tile < larger)); }
+  const int64_t rows, count;
+
+ protected:
+  RowTiles(int64_t total, int64_t tiles, int)
+      : rows(total), count(tiles), least(total / std::max<int64_t>(1, tiles)), larger(total - least * tiles) {}
+  const int64_t least, larger;  // no division where tiles are begun: it takes as long as a step or two of them
 };
 
 // Fewer than kHalfTile rows become tiles of one: half as many kernels to compile, for cases that hardly occur.
 struct AttentionTiles : RowTiles {
-  explicit AttentionTiles(int64_t total) : RowTiles(total) {
-    if (total < kHalfTile) count = total;
-  }
+  explicit AttentionTiles(int64_t total)
+      : RowTiles(total, total < kHalfTile ? total : (total + kTileRows - 1) / kTileRows, 0) {}
 };
 
 }  // namespace HWY_NAMESPACE
