@@ -19,6 +19,7 @@ TOOLS = ROOT / "tools"
 RESULTS = ROOT / "build/bench-results"  # raw measurements; bench/results/ keeps the summaries
 CORES = len(os.sched_getaffinity(0))
 ISA = os.environ.get("QKV_ISA") or None  # the instruction set that qkv is held to, or None: the machine's best
+PEERS_ISA = os.environ.get("QKV_PEERS_ISA") or None  # the same of the peers: as_avx2.py sets both
 ISAS = {"baseline": "baseline", "avx2": "AVX2", "avxvnni": "AVX-VNNI", "avx512": "AVX-512", "amx": "AMX"}  # ascending
 PAUSE = 0.1  # s; ONNX Runtime's threads still spin 20 ms after a pass (measured: 30 ms of processor time), OpenMP's less
 
@@ -58,7 +59,8 @@ def progress(text):
 
 
 def machine(threads):
-    """Description of this machine and of what runs on it, as strings and numbers; "isa" only where QKV_ISA is set."""
+    """Description of this machine and of what runs on it, as strings and numbers; "isa" and "peers_isa" only where qkv or the peers
+    are held to one."""
     info = {}
     for line in open("/proc/cpuinfo"):
         key, _, value = line.partition(":")
@@ -74,6 +76,7 @@ def machine(threads):
     git = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
     return {
         **({"isa": ISA} if ISA else {}),
+        **({"peers_isa": PEERS_ISA} if PEERS_ISA else {}),
         "processor": info.get("model name", "unknown processor"),
         "family": f"family {info.get('cpu family')}, model {info.get('model')}",
         "cores": CORES,

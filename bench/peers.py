@@ -74,8 +74,9 @@ def table(rows):
 def machine_line(machine):
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
     held = f" under QKV_ISA={machine['isa']}" if "isa" in machine else ""
+    peers_held = f", peers held to {common.ISAS[machine['peers_isa']]}" if "peers_isa" in machine else ""
     return (f"{machine['processor']} ({machine['family']}; {', '.join(machine['instructions'])}), {machine['threads']} "
-            f"threads; qkv {machine['commit']}{held}, {versions}; {machine['date']}")  # fmt: skip
+            f"threads; qkv {machine['commit']}{held}, {versions}{peers_held}; {machine['date']}")  # fmt: skip
 
 
 def report(data):
