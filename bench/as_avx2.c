@@ -1,5 +1,5 @@
-// Preloaded by bench/as_avx2.py into programs whose CPUID instructions it has replaced by UD2: answers these as the
-// processor does, but for AVX-512, AVX-VNNI, AVX10 and AMX, which are not there.
+// Preloaded by bench/as_avx2.py into programs whose CPUID instructions it has replaced by one that no processor has:
+// answers it as CPUID would, but for AVX-512, what came after it for vectors, and AMX, which are not there.
 #define _GNU_SOURCE
 #include <cpuid.h>
 #include <signal.h>
@@ -11,8 +11,8 @@
 static void answer(int number, siginfo_t* info, void* context) {
   greg_t* r = ((ucontext_t*)context)->uc_mcontext.gregs;
   const unsigned char* at = (const unsigned char*)r[REG_RIP];
-  if (at[0] != 0x0f || at[1] != 0x0b) {
-    signal(number, SIG_DFL);  // a real one: it ends the program when it is tried again
+  if (at[0] != 0x0f || at[1] != 0x04) {
+    signal(number, SIG_DFL);  // not ours: it ends the program when it is tried again
     return;
   }
   const unsigned leaf = (unsigned)r[REG_RAX], part = (unsigned)r[REG_RCX];

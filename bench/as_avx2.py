@@ -4,13 +4,14 @@
 
 QKV_ISA holds qkv. PyTorch, ONNX Runtime and OpenVINO ask the processor, by the instruction CPUID, and not all of them
 have a switch; so they run from a copy of the Python environment (hard links, in build/as-avx2/) in whose libraries
-another instruction stands instead, which bench/as_avx2.c answers. Needs Linux on x86-64, cc and objdump.
+another instruction stands instead, which bench/as_avx2.c answers. The C library's own copying of memory keeps AVX-512.
+Results go to files of their own (peers-held-avx2.json). Needs Linux on x86-64, cc, objdump and readelf.
 """
 
+import hashlib
 import os
 import re
 import shutil
-import subprocess
 import sys
 import sysconfig
 from concurrent.futures import ThreadPoolExecutor
@@ -19,16 +20,25 @@ from pathlib import Path
 import common
 
 FOLDER = common.ROOT / "build/as-avx2"
-CPUID, UD2 = b"\x0f\xa2", b"\x0f\x0b"
+CPUID, INVALID = b"\x0f\xa2", b"\x0f\x04"
 SEGMENT = re.compile(r"LOAD\s+(0x\w+)\s+(0x\w+)\s+0x\w+\s+(0x\w+)")  # of readelf: offset, address, size
+# Of the peers, in the environment that they will run in.
+PROOF = """
+import sys, onnxruntime, openvino, torch
+for package in (onnxruntime, openvino, torch):
+    assert package.__file__.startswith(sys.argv[1]), f"{package.__name__} comes from {package.__file__}"
+assert torch.backends.cpu.get_cpu_capability() == "AVX2", torch.backends.cpu.get_cpu_capability()
+"""
 
 
 def replace_cpuid(library):
-    """Every CPUID of a library becomes an UD2. The library stays what it is elsewhere: its hard link is cut first."""
+    """Every CPUID of a library becomes an invalid instruction. The library stays what it is elsewhere: its hard link is
+    cut first."""
     code = library.read_bytes()
     if CPUID not in code:
         return
-    listing = common.output(["objdump", "-d", "--no-show-raw-insn", library])
+    # A filter of its own: the listing of libtorch_cpu.so has some gigabytes.
+    listing = common.output(["sh", "-c", 'objdump -d --no-show-raw-insn "$1" | grep -w cpuid || true', "sh", library])
     addresses = [int(match[1], 16) for match in re.finditer(r"^ *(\w+):\tcpuid", listing, re.MULTILINE)]
     segments = [[int(x, 16) for x in match.groups()]
                 for match in SEGMENT.finditer(common.output(["readelf", "-lW", library]))]  # fmt: skip
@@ -38,46 +48,54 @@ def replace_cpuid(library):
             if begin <= address < begin + size:
                 at = address - begin + offset
                 assert changed[at : at + 2] == CPUID, f"{library}: no CPUID at {address:x}"
-                changed[at : at + 2] = UD2
+                changed[at : at + 2] = INVALID
     if addresses:
         library.unlink()
         library.write_bytes(changed)
 
 
 def copy_packages(source, target):
-    """The environment's packages at `target`, with CPUID replaced; made anew when one was added or removed."""
-    stamp, names = target / ".packages", "\n".join(sorted(path.name for path in source.iterdir()))
-    if stamp.exists() and stamp.read_text() == names:
+    """The environment's packages at `target`, with CPUID replaced; made anew when they, or this program, changed."""
+    stamp = target.with_suffix(".stamp")
+    own = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
+    wanted = "\n".join([own, str(source), sys.version, *sorted(path.name for path in source.iterdir())])
+    if stamp.exists() and stamp.read_text() == wanted:
         return
-    common.progress("as_avx2: copying the Python packages (once, a minute or two)")
+    common.progress("as_avx2: copying the Python packages (once; some minutes)")
+    stamp.unlink(missing_ok=True)
     shutil.rmtree(target, ignore_errors=True)
     try:
-        shutil.copytree(source, target, symlinks=True, copy_function=os.link)
-    except shutil.Error:  # another file system
+        shutil.copytree(source, target, copy_function=os.link)
+    except shutil.Error:  # another file system, or no right to link
         shutil.rmtree(target)
-        shutil.copytree(source, target, symlinks=True)
-    libraries = [path for path in target.rglob("*.so*") if path.is_file() and not path.is_symlink()]
+        shutil.copytree(source, target)
     with ThreadPoolExecutor(common.CORES) as pool:
-        list(pool.map(replace_cpuid, libraries))
-    stamp.write_text(names)
+        list(pool.map(replace_cpuid, [path for path in target.rglob("*.so*") if path.is_file()]))
+    stamp.write_text(wanted)
     common.progress("")
 
 
 def main():
     if len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help"):
         sys.exit(__doc__)
+    for tool in ("cc", "objdump", "readelf"):
+        if not shutil.which(tool):
+            sys.exit(f"as_avx2.py: no {tool}; `apt-get install gcc binutils` brings it")
     packages, mask = FOLDER / "packages", FOLDER / "mask.so"
+    if re.search(r"[\s:]", str(mask)):
+        sys.exit(f"as_avx2.py: {mask}: a library cannot be preloaded from a path with a space or a colon")
     FOLDER.mkdir(parents=True, exist_ok=True)
-    copy_packages(Path(sysconfig.get_path("purelib")), packages)
+    copy_packages(Path(sysconfig.get_path("platlib")), packages)
     common.output(["cc", "-O2", "-shared", "-fPIC", common.ROOT / "bench/as_avx2.c", "-o", mask])
     environment = {
         **os.environ,
         "QKV_ISA": "avx2",
-        "QKV_PEERS_ISA": "avx2",  # for the description of the machine
+        "QKV_PEERS_ISA": "avx2",  # see common.py
         "PYTHONPATH": str(packages),
         "LD_PRELOAD": str(mask),
         "TORCHINDUCTOR_CPP_MARCH": "haswell",  # the compiler asks the processor itself
     }
+    common.output([sys.executable, "-c", PROOF, packages], env=environment)
     os.execve(sys.executable, [sys.executable, *sys.argv[1:]], environment)
 
 

@@ -59,8 +59,8 @@ def progress(text):
 
 
 def machine(threads):
-    """Description of this machine and of what runs on it, as strings and numbers; "isa" and "peers_isa" only where qkv or the peers
-    are held to one."""
+    """Description of this machine and of what runs on it, as strings and numbers; "isa" and "peers_isa" only where qkv
+    or the peers are held to one."""
     info = {}
     for line in open("/proc/cpuinfo"):
         key, _, value = line.partition(":")
@@ -130,10 +130,11 @@ def keep_to_cores(count):
 
 
 def result(name):
-    """Where a measurement goes unless told: roofline.json, under QKV_ISA=avx2 roofline-avx2.json, so that neither
-    overwrites the other."""
+    """Where a measurement goes unless told: roofline.json, under QKV_ISA=avx2 roofline-avx2.json, with the peers held too
+    roofline-held-avx2.json, so that none overwrites another."""
     path = RESULTS / name
-    return path.with_stem(f"{path.stem}-{ISA}") if ISA else path
+    held = "held-" if PEERS_ISA else ""
+    return path.with_stem(f"{path.stem}-{held}{ISA}") if ISA else path
 
 
 def memory(process):

@@ -5,8 +5,8 @@
     python bench/report.py                  writes the document anew from bench/results/*.json
     python bench/report.py --print          prints that part of it instead
 
-NAME says the kind of machine: zen5-2c, spr-amx-2c. What was measured under QKV_ISA stands behind what was measured
-without, each under a heading that names the instruction set. What stands in the document between the two
+NAME says the kind of machine: zen5-2c, spr-amx-2c. What was measured under QKV_ISA or by as_avx2.py stands behind what
+was measured without, each under a heading that names the instruction set. What stands in the document between the two
 marker lines is replaced, the rest stays; without markers it goes to the end.
 """
 
@@ -34,8 +34,9 @@ PARTS = {
     "roofline": (roofline, "Linear layers against the machine's limits"),
     "scaling": (scaling, "How the time grows"),
 }
-# "peers", "peers-avx2", …: the same measurement of qkv held to an instruction set
-RUNS = {f"{part}{suffix}": part for part in PARTS for suffix in ["", *(f"-{isa}" for isa in common.ISAS)]}
+# "peers"; "peers-avx2", …: the same measurement of qkv held to an instruction set; "peers-held-avx2", …: its peers too
+SUFFIXES = ["", *(f"-{isa}" for isa in common.ISAS), *(f"-held-{isa}" for isa in common.ISAS)]
+RUNS = {f"{part}{suffix}": part for part in PARTS for suffix in SUFFIXES}
 SINGLE_TIMES = {"times", "rates"}  # keys that stay in build/bench-results
 
 
@@ -63,6 +64,8 @@ def collect(name, source):
 def heading(run, data):
     """Names the instruction set where the machine was measured with several. Rows of attention name theirs themselves."""
     part, _, isa = run.partition("-")
+    if isa.startswith("held-"):
+        return f"{PARTS[part][1]}, all held to {common.ISAS[isa.removeprefix('held-')]}"
     if not isa and part != "attention" and any(RUNS[other] == part for other in data if other != run):
         isa = common.best_isa(data[run]["machine"]["instructions"])
     return PARTS[part][1] + (f": {common.ISAS[isa]}" if isa else "")

@@ -46,7 +46,7 @@ HWY_INLINE ValueAndSlope Differentiate(Vector x) {
   const auto one = hn::Set(d, 1.0f);
   if constexpr (kActivation == Activation::kGelu) {
     // Φ(x) + x φ(x) is s = Φ(−|x|) − |x| φ(|x|) left of 0, and 1 − s right of it.
-    const auto u = hn::Abs(x), limited = AtMost20(d, u), tail = NormalTail(d, limited);
+    const auto limited = AtMost20(d, hn::Abs(x)), tail = NormalTail(d, limited);
     const auto negative = hn::Lt(x, hn::Zero(d));
     // φ(u) = 2^(−u² log2(e)/2) / sqrt(2π)
     const auto power = Exp2Flushed(d, hn::Mul(hn::Mul(limited, limited), hn::Set(d, -0.72134752f)));

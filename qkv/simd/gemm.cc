@@ -142,7 +142,7 @@ HWY_INLINE Prefetch AheadOf(const GemmTask<T>& task, int64_t p, int64_t k, int64
                             int64_t tiles) {
   const bool same_block = p + 1 < panel_end;
   int64_t next_p = same_block ? p + 1 : panel_begin, next_k = same_block ? k : k + task.block_depth;
-  if (next_k >= task.K) next_p = panel_end, next_k = 0;  // of the thread's next task
+  if (next_k >= task.K) next_p = panel_end, next_k = 0;  // of the next task of these rows, mostly this thread's
   if (next_p >= task.panels) return {};
   const int64_t depth = std::min(task.block_depth, task.K - next_k);
   const int64_t lines = depth * kPanel<T> * static_cast<int64_t>(sizeof(T)) / static_cast<int64_t>(kAlignment);
@@ -166,7 +166,10 @@ HWY_INLINE void RunTask(const GemmTask<T>& task, int64_t row, int64_t rows, int6
     const bool last = k + task.block_depth >= task.K, single = last && k == 0;
     for (int64_t p = panel_begin; p < panel_end; ++p) {
       const T* b = task.w + (p * task.K + k) * kPanel<T>;
-      const bool direct = last && EndsDirectly(task, kPanel<T>, p), copying = !kBySteps && !copied && p == panel_begin;
+      const bool direct = last && EndsDirectly(task, kPanel<T>, p);
+      // Whether column n of y lies at n, or the panel within one head.
+      const bool plain = direct || (task.gate == Gate::kNone && task.head_width >= task.N);
+      const bool copying = !kBySteps && !copied && p == panel_begin;
       Prefetch prefetch = AheadOf(task, p, k, panel_begin, panel_end, tiles.count);
       for (int64_t t = 0; t < tiles.count; ++t) {
         const int64_t first = row + tiles.begin(t);
@@ -183,9 +186,9 @@ HWY_INLINE void RunTask(const GemmTask<T>& task, int64_t row, int64_t rows, int6
         }
         T* c_tile = single ? c : c + ((p - panel_begin) * rows + tiles.begin(t)) * kPanel<T>;
         DirectEnd<T> end{};
-        if (last && task.gate == Gate::kNone) {
+        if (last && plain) {
           end = EndOf(task, kPanel<T>, first, p);
-          end.AskForLines(size, kPanel<T>);
+          end.AskForLines(size, std::min<int64_t>(kPanel<T>, task.N - p * kPanel<T>));
         }
         MultiplyTile<kBySteps>(size, a_tile, b, depth, prefetch, k == 0, c_tile, direct ? &end : nullptr);
         if (last && !direct) FinishPanel(task, Sums<T>{c_tile, kPanel<T>}, kPanel<T>, first, size, p);

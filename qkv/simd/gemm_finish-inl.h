@@ -36,7 +36,8 @@ HWY_INLINE int64_t ColumnOffset(const GemmTask<T>& task, int64_t n) {
   return n < task.head_width ? n : n / task.head_width * task.head_stride + n % task.head_width;
 }
 
-// The end of a tile that is sums only: y = product + bias + residual, whole vectors of one head.
+// Where a tile's epilogue reads and writes, and all of it where the tile is sums only: y = product + bias + residual,
+// whole vectors of one head.
 template <typename T>
 struct DirectEnd {
   const T* bias;      // of the panel's columns, or null

@@ -167,7 +167,7 @@ HWY_INLINE V NormalTail(D d, V u) {
   return Exp2Flushed(d, hn::MulAdd(odd, u, even));
 }
 
-// Where a factor beside it is long 0, so that there is no ∞ · 0.
+// Where a factor beside it is long 0, so that there is no ∞ · 0, and in NormalTail no ∞ − ∞.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V AtMost20(D d, V u) {
   return hn::IfThenElse(hn::Gt(u, hn::Set(d, 20.0f)), hn::Set(d, 20.0f), u);

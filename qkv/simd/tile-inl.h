@@ -201,21 +201,21 @@ HWY_INLINE void ForRows(int rows, F&& f) {
 // From kHalfTile rows on no tile has fewer than kHalfTile.
 inline constexpr int kHalfTile = (kTileRows + 1) / 2;
 struct RowTiles {
-  explicit RowTiles(int64_t total, int64_t most = kTileRows) : RowTiles(total, (total + most - 1) / most, 0) {}
+  explicit RowTiles(int64_t total, int64_t most = kTileRows)
+      : rows(total),
+        count((total + most - 1) / most),
+        least(total / std::max<int64_t>(1, count)),
+        larger(total - least * count) {}
+  // Without a division, which would take as long as some steps of a tile.
   int64_t begin(int64_t tile) const { return tile * least + std::min(tile, larger); }
   int size(int64_t tile) const { return static_cast<int>(least + (tile < larger)); }
-  const int64_t rows, count;
-
- protected:
-  RowTiles(int64_t total, int64_t tiles, int)
-      : rows(total), count(tiles), least(total / std::max<int64_t>(1, tiles)), larger(total - least * tiles) {}
-  const int64_t least, larger;  // no division where tiles are begun: it takes as long as a step or two of them
+  int64_t rows, count;
+  int64_t least, larger;  // rows of a tile at least; how many tiles have one more
 };
 
 // Fewer than kHalfTile rows become tiles of one: half as many kernels to compile, for cases that hardly occur.
 struct AttentionTiles : RowTiles {
-  explicit AttentionTiles(int64_t total)
-      : RowTiles(total, total < kHalfTile ? total : (total + kTileRows - 1) / kTileRows, 0) {}
+  explicit AttentionTiles(int64_t total) : RowTiles(total, total < kHalfTile ? 1 : kTileRows) {}
 };
 
 }  // namespace HWY_NAMESPACE
