@@ -46,7 +46,7 @@ bench: build  ## speed beside PyTorch, ONNX Runtime and OpenVINO (installs them 
 
 format:  ## clang-format on all sources
 	@tools/setup.sh format
-	@git ls-files '*.cc' '*.h' | xargs clang-format -i
+	@git ls-files '*.c' '*.cc' '*.h' | xargs clang-format -i
 
 install: build  ## to PREFIX, /usr/local unless given
 	@cmake --install $(BUILD) --prefix $(PREFIX)
