@@ -56,10 +56,10 @@ struct BackwardTensors {
 };
 
 /// The gradient of Attention, with the same options, by the formulas of Dao et al. 2022 (§B.4): weights are computed
-/// again from the log-sum-exp, so memory grows with N_q + N_k, not with N_q · N_k. Fully masked rows give and get zeros; keys
-/// that are masked must be finite all the same; a row with a score of +infinity gives NaN.
-/// The same bits on every run and for any number of threads; another instruction set rounds otherwise.
-/// Throws Error when the shapes do not fit.
+/// again from the log-sum-exp, so memory grows with N_q + N_k, not with N_q · N_k. Fully masked rows give and get
+/// zeros; keys that are masked must be finite all the same; a row with a score of +infinity gives NaN. The same bits on
+/// every run and for any number of threads; another instruction set rounds otherwise. Throws Error when the shapes do
+/// not fit.
 template <typename T>
 void AttentionBackward(const BackwardTensors<T>& tensors, const Options<T>& options, Arena& arena);
 

@@ -15,7 +15,9 @@ void SamplingSettings::Validate() const {
   Require(top_p > 0 && top_p <= 1, "sampling: expected top-p above 0, and 1 at most, got {}", top_p);
 }
 
-TokenSampler::TokenSampler(const SamplingSettings& settings) : settings_(settings), rng_(settings.seed) { settings.Validate(); }
+TokenSampler::TokenSampler(const SamplingSettings& settings) : settings_(settings), rng_(settings.seed) {
+  settings.Validate();
+}
 
 template <typename T>
 int32_t TokenSampler::Draw(std::span<const T> logits) {

@@ -20,8 +20,8 @@ std::string EscapeCsv(std::string_view text);
 /// How many characters (code points) text has: its width in a terminal, but for wide and combining ones.
 int64_t CountCharacters(std::string_view text);
 
-/// `digits` significant ones: 0.0123, 7.31, 1465 (no digit before the point is rounded away), 64 for an integer, 1.2e-7 and 3.5e9 beyond
-/// 1e-4 … 1e7; "–" for NaN, "∞" and "−∞". A minus sign is the ASCII one, so that programs read it.
+/// `digits` significant ones: 0.0123, 7.31, 1465 (no digit before the point is rounded away), 64 for an integer, 1.2e-7
+/// and 3.5e9 beyond 1e-4 … 1e7; "–" for NaN, "∞" and "−∞". A minus sign is the ASCII one, so that programs read it.
 std::string Number(double value, int digits = 3);
 
 /// A time: "31.1 µs", "2.93 s".

@@ -64,7 +64,8 @@ void AttentionTile(const AttentionTask<T>& task, T* scratch);
 template <typename T>
 void AttentionTileWeights(const AttentionTask<T>& task, T* scratch);
 
-/// AttentionTile for a task of one row, which it needs max and sum of; dropout is left out and lse not written. Sums run in another order.
+/// AttentionTile for a task of one row, which it needs max and sum of; dropout is left out and lse not written. Sums
+/// run in another order.
 template <typename T>
 void AttentionRow(const AttentionTask<T>& task, T* scratch);
 

@@ -1,7 +1,8 @@
 // int8 products with AVX2: vpmaddubsw sums two products in int16, and saturates. With 7 bits on both sides the sums of
 // two of them still fit, 4 · 127 · 64 = 32512, and share the step to int32 (vpmaddwd by ones).
-// 8 bits on one side, one sum at a time, has two thirds of the error at 0.77 of the speed. 7 bits are enough: mean cosine
-// of the logits 0.99994, accuracy within 0.03 points, on the trained reference models (tests/model/reference_test.cc).
+// 8 bits on one side, one sum at a time, has two thirds of the error at 0.77 of the speed. 7 bits are enough: mean
+// cosine of the logits 0.99994, accuracy within 0.03 points, on the trained reference models
+// (tests/model/reference_test.cc).
 #ifdef __x86_64__
 #include <immintrin.h>
 

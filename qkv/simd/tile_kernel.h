@@ -1,5 +1,6 @@
 // A product of one tile in low precision: the contract between the drivers (gemm_low.cc, attention_bf16*), which
-// arrange rows and weights, and the kernels of each instruction set, written in plain intrinsics because libhwy has no word for them.
+// arrange rows and weights, and the kernels of each instruction set, written in plain intrinsics because libhwy has no
+// word for them.
 #pragma once
 
 #include <cstdint>

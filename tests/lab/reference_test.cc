@@ -1,12 +1,13 @@
 // The trained models of QKV_REFERENCE, with biases: merged and split back, the class of every image of their test
 // splits in QKV_DATA stays the same. Skipped, by name, where these folders are not given.
+#include "tests/support/reference.h"
+
 #include <gtest/gtest.h>
 
 #include "qkv/core/parallel.h"
 #include "qkv/lab/merge.h"
 #include "qkv/lab/split.h"
 #include "qkv/model/model.h"
-#include "tests/support/reference.h"
 
 namespace qkv::lab {
 namespace {

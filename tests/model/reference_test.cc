@@ -1,5 +1,7 @@
 // The trained models of QKV_REFERENCE: their expected tensors, and every prediction of their whole test splits, whose
 // images are in QKV_DATA. Skipped, by name, where these folders are not given.
+#include "tests/support/reference.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,7 +15,6 @@
 #include "qkv/core/parallel.h"
 #include "qkv/model/model.h"
 #include "qkv/simd/isa.h"
-#include "tests/support/reference.h"
 
 namespace qkv::model {
 namespace {

@@ -1,5 +1,4 @@
 // Slopes of the activations, gates and dropout, against the double-precision oracle and differences of it.
-#include "qkv/core/rng.h"
 #include "qkv/simd/elementwise_gradient.h"
 
 #include <gtest/gtest.h>
@@ -9,6 +8,7 @@
 #include <limits>
 #include <vector>
 
+#include "qkv/core/rng.h"
 #include "qkv/simd/dropout.h"
 #include "qkv/simd/reference.h"
 #include "tests/support/isas.h"

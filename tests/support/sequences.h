@@ -26,8 +26,8 @@ inline SequenceConfig SmallSequence() {
   return c;
 }
 
-/// Every kind of attention with every kind of positions that it goes with, as encoder and as decoder, in one block; then
-/// the options, in two.
+/// Every kind of attention with every kind of positions that it goes with, as encoder and as decoder, in one block;
+/// then the options, in two.
 inline std::vector<NamedSequence> NamedSequences() {
   using nn::AttentionKind;
   std::vector<NamedSequence> all;
