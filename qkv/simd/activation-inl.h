@@ -26,7 +26,7 @@ requires(sizeof(hn::TFromD<D>) == 4) HWY_INLINE V ActivateVector(D d, V x) {
   } else if constexpr (kActivation == Activation::kQuickGelu) {
     return hn::Mul(x, Logistic(d, hn::Mul(x, hn::Set(d, 1.702f))));
   } else if constexpr (kActivation == Activation::kRelu) {
-    return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Zero(d), x);  // NaN stays NaN
+    return AtLeast(d, x, 0.0f);
   } else if constexpr (kActivation == Activation::kSilu) {
     return hn::Mul(x, Logistic(d, x));
   } else if constexpr (kActivation == Activation::kTanh) {

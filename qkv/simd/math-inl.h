@@ -32,6 +32,21 @@ namespace hn = hwy::HWY_NAMESPACE;
 HWY_INLINE constexpr float RoundingMagic(float) { return 12582912.0f; }
 HWY_INLINE constexpr double RoundingMagic(double) { return 6755399441055744.0; }
 
+// Whether Max(a, b) and Min(a, b) give b where one of them is NaN: x86's own instructions do.
+inline constexpr bool kSecondOfNaN = HWY_TARGET == HWY_SSSE3 || HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3;
+
+// max(x, low) and min(x, high); NaN stays NaN.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V AtLeast(D d, V x, hn::TFromD<D> low) {
+  const V limit = hn::Set(d, low);
+  return kSecondOfNaN ? hn::Max(limit, x) : hn::IfThenElse(hn::Lt(x, limit), limit, x);
+}
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V AtMost(D d, V x, hn::TFromD<D> high) {
+  const V limit = hn::Set(d, high);
+  return kSecondOfNaN ? hn::Min(limit, x) : hn::IfThenElse(hn::Gt(x, limit), limit, x);
+}
+
 // x · 2^n for n in [-252, 254]; rounds once into subnormals.
 template <class D, class V = hn::Vec<D>, class VI>
 HWY_INLINE V ScaleByPowerOfTwo(D d, V x, VI n) {
@@ -91,16 +106,14 @@ HWY_INLINE V Exp2Flushed(D d, V x) {
 #endif
   const hn::RebindToSigned<D> di;
   constexpr int kMantissa = sizeof(T) == 4 ? 23 : 52;
-  // Below, the biased exponent becomes 0 and the factor +0.
-  constexpr T kLow = sizeof(T) == 4 ? T{-127} : T{-1023};
-  const V magic = hn::Set(d, RoundingMagic(T{}));
-  const V clamped = hn::IfThenElse(hn::Lt(x, hn::Set(d, kLow)), hn::Set(d, kLow), x);
+  constexpr T kBias = sizeof(T) == 4 ? T{127} : T{1023};
+  // With the bias in it, the low bits of the sum are the biased exponent, and what stands above them is shifted out.
+  const V magic = hn::Set(d, RoundingMagic(T{}) + kBias);
+  const V clamped = AtLeast(d, x, -kBias);  // below, the biased exponent becomes 0 and the factor +0
   const V shifted = hn::Add(clamped, magic);
   const V r = hn::Sub(clamped, hn::Sub(shifted, magic));
   const V p = hn::MulAdd(r, Exp2Series(d, r), hn::Set(d, T{1}));
-  const auto n = hn::Sub(hn::BitCast(di, shifted), hn::BitCast(di, magic));
-  const auto exponent = hn::Add(n, hn::Set(di, sizeof(T) == 4 ? 127 : 1023));
-  return hn::Mul(p, hn::BitCast(d, hn::ShiftLeft<kMantissa>(exponent)));
+  return hn::Mul(p, hn::BitCast(d, hn::ShiftLeft<kMantissa>(hn::BitCast(di, shifted))));
 }
 
 // e^r − 1 for |r| <= ln(2)/2.
@@ -129,9 +142,8 @@ template <class D, class V = hn::Vec<D>>
 HWY_INLINE V Exp(D d, V x) {
   V n;
   hn::Vec<hn::RebindToSigned<D>> n_int;
-  // 105 and 90 are past the last result that is neither 0 nor infinity. Comparisons keep NaN.
-  x = hn::IfThenElse(hn::Lt(x, hn::Set(d, -105.0f)), hn::Set(d, -105.0f), x);
-  x = hn::IfThenElse(hn::Gt(x, hn::Set(d, 90.0f)), hn::Set(d, 90.0f), x);
+  // 105 and 90 are past the last result that is neither 0 nor infinity.
+  x = AtMost(d, AtLeast(d, x, -105.0f), 90.0f);
   const V r = ReduceByLn2(d, x, n, n_int);
   const V p = hn::Add(ExpM1Reduced(d, r), hn::Set(d, 1.0f));
   return ScaleByPowerOfTwo(d, p, n_int);
@@ -170,15 +182,14 @@ HWY_INLINE V NormalTail(D d, V u) {
 // Where a factor beside it is long 0, so that there is no ∞ · 0, and in NormalTail no ∞ − ∞.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V AtMost20(D d, V u) {
-  return hn::IfThenElse(hn::Gt(u, hn::Set(d, 20.0f)), hn::Set(d, 20.0f), u);
+  return AtMost(d, u, 20.0f);
 }
 
 // x Φ(x) = max(x, 0) − |x| Φ(−|x|)
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V Gelu(D d, V x) {
   const V u = AtMost20(d, hn::Abs(x));
-  const V positive = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Zero(d), x);
-  return hn::NegMulAdd(u, NormalTail(d, u), positive);
+  return hn::NegMulAdd(u, NormalTail(d, u), AtLeast(d, x, 0.0f));
 }
 
 // Vectors of fewer elements than a register holds: `n` < Lanes(d) elements at p; the other lanes are 0.
