@@ -39,7 +39,7 @@ Tensor<float> ReadPixels(const io::SafeTensors& file, const std::string& path, c
   const io::StoredTensor* stored = file.Find("pixels");
   Require(stored != nullptr, "{}: there is no tensor \"pixels\"", path);
   Require(stored->shape.rank() == 4 && stored->shape[1] == config.channels && stored->shape[0] > 0,
-          "{}: \"pixels\" is {}, expected [images, {}, height, width]", path, ToString(stored->shape), config.channels);
+          "{}: \"pixels\" is {}, expected [images, {}, height, width]", path, stored->shape, config.channels);
   Tensor<float> pixels = io::Convert<float>(*stored);
   for (const float x : pixels.span()) Require(std::isfinite(x), "{}: \"pixels\" holds NaN or infinity", path);
   return pixels;

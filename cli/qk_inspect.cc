@@ -39,7 +39,7 @@ Tensor<float> ReadImages(const Options& options, const model::Model& model, Insp
     const Shape shape({std::ssize(images.files), some.dim(1), some.dim(2), some.dim(3)});
     if (pixels.empty()) pixels = Tensor<float>(shape);
     Require(pixels.shape() == shape, "inspect: images become tensors of different sizes, {} and {}; give --size",
-            ToString(pixels.shape()), ToString(shape));
+            pixels.shape(), shape);
     std::copy_n(some.data(), some.size(), pixels.view().at(count));
     count += some.dim(0);
   });

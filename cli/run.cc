@@ -65,7 +65,7 @@ Result RunImages(const Options& options, const model::Model& model, const Captur
       result.captured = Allocate(model, request, total, pixels.dim(2), pixels.dim(3));
     }
     Require(result.pixels.shape() == all, "run: images become tensors of different sizes, {} and {}; give --size",
-            ToString(result.pixels.shape()), ToString(all));
+            result.pixels.shape(), all);
     const auto first = static_cast<int64_t>(result.paths.size());
     std::copy_n(pixels.data(), pixels.size(), result.pixels.view().at(first));
     CaptureBatch(model, pixels, request, first, workspace, result.captured);
@@ -96,7 +96,7 @@ int Run(const Options& options) {
   }
   io::WriteSafeTensors(options.output, tensors, metadata);
   for (const io::StoredTensor& tensor : tensors) {
-    fmt::print(stderr, "{:<14} {}\n", tensor.name, ToString(tensor.shape));
+    fmt::print(stderr, "{:<14} {}\n", tensor.name, tensor.shape);
   }
   return failed > 0 ? 1 : 0;
 }

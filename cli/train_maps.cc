@@ -153,7 +153,7 @@ void TrainMaps::DrawEpochs(const model::VitConfig& c, int64_t last) const {
     columns.push_back(fmt::format("epoch {}", epoch));
     maps.push_back(io::ReadNpy<float>(FileOf(epoch, "npy")));
     Require(maps.back().shape() == Shape({store_->size(), c.depth, c.grid_height(), c.grid_width()}),
-            "train: {} holds maps {} of other images", FileOf(epoch, "npy").string(), ToString(maps.back().shape()));
+            "train: {} holds maps {} of other images", FileOf(epoch, "npy").string(), maps.back().shape());
   }
   image::Workspace decoding;
   image::Image image;

@@ -55,7 +55,7 @@ Comparison Compare(const std::string& name, const Tensor<float>& ours, const io:
   const io::StoredTensor* exact = reference.Find(name + ".float64");
   const Tensor<double> expected = io::Convert<double>(exact ? *exact : *single);
   Require(expected.shape() == ours.shape(), "verify: \"{}\" is {} in the reference, the model gives {}", name,
-          ToString(expected.shape()), ToString(ours.shape()));
+          expected.shape(), ours.shape());
   Comparison comparison{name, ours.shape()};
   comparison.difference = MaxDifference(ours, expected);
   comparison.greatest = MaxAbs(expected);
@@ -102,7 +102,7 @@ int Verify(const Options& options) {
                                    {"holds", c.holds()}})
                              .dump());
     } else {
-      fmt::print("{:<14} {:<20} {:>12.3e} {:>12.3e} {:>12.3e}  {}\n", name, ToString(c.shape), c.difference, c.allowed,
+      fmt::print("{:<14} {:<20} {:>12.3e} {:>12.3e} {:>12.3e}  {}\n", name, c.shape, c.difference, c.allowed,
                  c.greatest, c.holds() ? "ok" : "BEYOND");
     }
   }

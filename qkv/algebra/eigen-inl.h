@@ -21,7 +21,7 @@ using RowMajor = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajo
 template <typename T>
 void RequireMatrix(const char* operation, const char* what, View<const T> matrix) {
   Require(matrix.rank() == 2 && matrix.size() > 0, "{}: expected {} as a matrix, got {}", operation, what,
-          ToString(matrix.shape()));
+          matrix.shape());
 }
 
 /// Throws Error unless the weight is a matrix and the bias, if there is one, has one element for each of its rows.
@@ -29,7 +29,7 @@ template <typename T>
 void RequireProjection(const char* operation, const ProjectionView<T>& p) {
   RequireMatrix(operation, "a weight", p.weight);
   Require(p.bias.empty() || p.bias.shape() == Shape{p.weight.dim(0)}, "{}: expected a bias of {} elements, got {}",
-          operation, p.weight.dim(0), ToString(p.bias.shape()));
+          operation, p.weight.dim(0), p.bias.shape());
 }
 
 template <typename T>
@@ -37,8 +37,8 @@ void RequirePair(const char* operation, const QueryKeyView<T>& pair) {
   RequireProjection(operation, pair.query);
   RequireProjection(operation, pair.key);
   Require(pair.query.weight.dim(0) == pair.key.weight.dim(0),
-          "{}: expected queries and keys of one width, got weights {} and {}", operation,
-          ToString(pair.query.weight.shape()), ToString(pair.key.weight.shape()));
+          "{}: expected queries and keys of one width, got weights {} and {}", operation, pair.query.weight.shape(),
+          pair.key.weight.shape());
 }
 
 template <typename T>

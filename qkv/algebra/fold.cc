@@ -10,9 +10,8 @@ template <typename T>
 Projection<T> FoldLayerNorm(const ProjectionView<T>& projection, View<const T> gamma, View<const T> beta) {
   RequireProjection("fold LayerNorm", projection);
   const int64_t D = projection.weight.dim(1);
-  Require(gamma.shape() == Shape{D}, "fold LayerNorm: expected γ of [{}], got {}", D, ToString(gamma.shape()));
-  Require(beta.empty() || beta.shape() == Shape{D}, "fold LayerNorm: expected β of [{}], got {}", D,
-          ToString(beta.shape()));
+  Require(gamma.shape() == Shape{D}, "fold LayerNorm: expected γ of [{}], got {}", D, gamma.shape());
+  Require(beta.empty() || beta.shape() == Shape{D}, "fold LayerNorm: expected β of [{}], got {}", D, beta.shape());
   const auto W = AsEigen(projection.weight);
   Projection<T> folded{ToTensor(W * AsVector(gamma).asDiagonal()), {}};
   if (!beta.empty()) {
@@ -36,7 +35,7 @@ Projection<T> Centre(const ProjectionView<T>& projection) {
 template <typename T>
 Tensor<T> CentreBoth(View<const T> matrix) {
   RequireMatrix("centre", "M", matrix);
-  Require(matrix.dim(0) == matrix.dim(1), "centre: expected a square M, got {}", ToString(matrix.shape()));
+  Require(matrix.dim(0) == matrix.dim(1), "centre: expected a square M, got {}", matrix.shape());
   Matrix<T> M = AsEigen(matrix);
   M.colwise() -= M.rowwise().mean().eval();
   M.rowwise() -= M.colwise().mean().eval();

@@ -24,7 +24,7 @@ QueryKey<T> Regauge(const QueryKeyView<T>& pair, View<const T> transform) {
   RequirePair("regauge", pair);
   const int64_t E = pair.query.weight.dim(0);
   Require(transform.shape() == Shape({E, E}), "regauge: expected a transform of [{}, {}], got {}", E, E,
-          ToString(transform.shape()));
+          transform.shape());
   const Matrix<T> t = AsEigen(transform);
   const int64_t rank = CountRank(SingularValuesOf(t), E);
   Require(rank == E, "regauge: expected an invertible transform, got one of rank {} of {}", rank, E);

@@ -13,7 +13,7 @@ namespace {
 template <typename T>
 void RequireTokens(const char* side, View<const T> tokens, int64_t features) {
   Require(tokens.rank() == 2 && tokens.size() > 0 && tokens.dim(1) == features,
-          "logits: expected {} of {} features, got {}", side, features, ToString(tokens.shape()));
+          "logits: expected {} of {} features, got {}", side, features, tokens.shape());
 }
 
 template <typename T>
@@ -105,8 +105,7 @@ Tensor<T> KeyBiasGradient(const QueryKeyView<T>& pair, View<const T> queries, Vi
                           View<const T> attention_gradient) {
   const Matrix<T> A = RowSoftmax(Scores(pair, queries, keys, scale));
   Require(attention_gradient.shape() == Shape({A.rows(), A.cols()}),
-          "key bias gradient: expected a gradient of [{}, {}], got {}", A.rows(), A.cols(),
-          ToString(attention_gradient.shape()));
+          "key bias gradient: expected a gradient of [{}, {}], got {}", A.rows(), A.cols(), attention_gradient.shape());
   // ∂S = A ∘ (∂A − rowsum(A ∘ ∂A)), whose rows sum to zero.
   Matrix<T> G = AsEigen(attention_gradient);
   G.colwise() -= A.cwiseProduct(G).rowwise().sum().eval();

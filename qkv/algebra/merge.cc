@@ -32,7 +32,7 @@ MergedOutput<T> MergeOutput(const ProjectionView<T>& value, View<const T> output
   RequireProjection("merge output", value);
   RequireMatrix("merge output", "the output's weight", output);
   Require(output.dim(1) == value.weight.dim(0), "merge output: expected an output's weight of {} columns, got {}",
-          value.weight.dim(0), ToString(output.shape()));
+          value.weight.dim(0), output.shape());
   MergedOutput<T> merged;
   merged.matrix = ToTensor(AsEigen(output) * AsEigen(value.weight));
   if (!value.bias.empty()) merged.bias = ToTensor<T>(AsEigen(output) * AsVector(value.bias));

@@ -14,7 +14,7 @@ namespace {
 template <typename T>
 Matrix<T> Square(const char* operation, View<const T> matrix) {
   RequireMatrix(operation, "M", matrix);
-  Require(matrix.dim(0) == matrix.dim(1), "{}: expected a square M, got {}", operation, ToString(matrix.shape()));
+  Require(matrix.dim(0) == matrix.dim(1), "{}: expected a square M, got {}", operation, matrix.shape());
   return AsEigen(matrix);
 }
 
@@ -22,7 +22,7 @@ template <typename T>
 void RequireAlike(const char* operation, View<const T> query, View<const T> key) {
   RequireMatrix(operation, "W_Q", query);
   Require(query.shape() == key.shape(), "{}: expected W_Q and W_K of one shape, got {} and {}", operation,
-          ToString(query.shape()), ToString(key.shape()));
+          query.shape(), key.shape());
 }
 
 // The best fit by the first `rank` of the eigenvalues of M_s, sorted by magnitude, that are allowed.

@@ -50,7 +50,7 @@ Tensor<T> Apply(const ProjectionView<T>& projection, View<const T> tokens) {
   RequireProjection("apply", projection);
   RequireMatrix("apply", "tokens", tokens);
   Require(tokens.dim(1) == projection.weight.dim(1), "apply: expected tokens of {} features, got {}",
-          projection.weight.dim(1), ToString(tokens.shape()));
+          projection.weight.dim(1), tokens.shape());
   Matrix<T> out = AsEigen(tokens) * AsEigen(projection.weight).transpose();
   if (!projection.bias.empty()) out.rowwise() += AsVector(projection.bias).transpose();
   return ToTensor(out);

@@ -12,7 +12,7 @@ namespace {
 template <typename T>
 int64_t Tokens(const char* operation, View<const T> logits) {
   Require(logits.rank() == 2 && logits.dim(0) == logits.dim(1) && logits.dim(0) >= 2,
-          "{}: expected square logits of two tokens at least, got {}", operation, ToString(logits.shape()));
+          "{}: expected square logits of two tokens at least, got {}", operation, logits.shape());
   return logits.dim(0);
 }
 

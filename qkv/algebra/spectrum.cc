@@ -15,8 +15,7 @@ template <typename T>
 void RequireFactors(const char* operation, View<const T> a, View<const T> b) {
   RequireMatrix(operation, "a factor", a);
   RequireMatrix(operation, "a factor", b);
-  Require(a.dim(0) == b.dim(0), "{}: expected factors of one width, got {} and {}", operation, ToString(a.shape()),
-          ToString(b.shape()));
+  Require(a.dim(0) == b.dim(0), "{}: expected factors of one width, got {} and {}", operation, a.shape(), b.shape());
 }
 
 template <typename T>
@@ -42,8 +41,8 @@ std::vector<T> SingularValues(View<const T> matrix) {
 template <typename T>
 std::vector<std::complex<T>> Eigenvalues(View<const T> a, View<const T> b) {
   RequireFactors("eigenvalues", a, b);
-  Require(a.dim(1) == b.dim(1), "eigenvalues: expected factors of a square product, got {} and {}", ToString(a.shape()),
-          ToString(b.shape()));
+  Require(a.dim(1) == b.dim(1), "eigenvalues: expected factors of a square product, got {} and {}", a.shape(),
+          b.shape());
   const bool narrow = a.dim(0) <= a.dim(1);
   return EigenvaluesOf<T>(narrow ? Matrix<T>(AsEigen(b) * AsEigen(a).transpose())
                                  : Matrix<T>(AsEigen(a).transpose() * AsEigen(b)));
@@ -52,7 +51,7 @@ std::vector<std::complex<T>> Eigenvalues(View<const T> a, View<const T> b) {
 template <typename T>
 std::vector<std::complex<T>> Eigenvalues(View<const T> matrix) {
   RequireMatrix("eigenvalues", "the argument", matrix);
-  Require(matrix.dim(0) == matrix.dim(1), "eigenvalues: expected a square matrix, got {}", ToString(matrix.shape()));
+  Require(matrix.dim(0) == matrix.dim(1), "eigenvalues: expected a square matrix, got {}", matrix.shape());
   return EigenvaluesOf<T>(AsEigen(matrix));
 }
 

@@ -21,7 +21,7 @@ template <typename T>
 Matrix<T> TokenTriangle(const Matrix<T>& factor, bool bias, View<const T> tokens) {
   const int64_t features = factor.cols() - bias;
   Require(tokens.rank() == 2 && tokens.dim(0) > 0 && tokens.dim(1) == features,
-          "truncate: expected calibration tokens of {} features, got {}", features, ToString(tokens.shape()));
+          "truncate: expected calibration tokens of {} features, got {}", features, tokens.shape());
   Matrix<T> projected = AsEigen(tokens) * factor.leftCols(features).transpose();
   if (bias) projected.rowwise() += factor.rightCols(1).transpose().row(0);
   return ThinQr(projected).r;

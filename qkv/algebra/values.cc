@@ -11,10 +11,8 @@ ValuesFromKeys<T> MakeValuesFromKeys(const ProjectionView<T>& key, const Project
   RequireProjection("values from keys", key);
   RequireProjection("values from keys", value);
   const int64_t D = key.weight.dim(1);
-  Require(key.weight.dim(0) == D, "values from keys: expected a square W_K of all heads, got {}",
-          ToString(key.weight.shape()));
-  Require(value.weight.dim(1) == D, "values from keys: expected W_V of {} columns, got {}", D,
-          ToString(value.weight.shape()));
+  Require(key.weight.dim(0) == D, "values from keys: expected a square W_K of all heads, got {}", key.weight.shape());
+  Require(value.weight.dim(1) == D, "values from keys: expected W_V of {} columns, got {}", D, value.weight.shape());
   const Vector<T> s = SingularValuesOf<T>(AsEigen(key.weight));
   const int64_t rank = CountRank(s, D);
   Require(rank == D, "values from keys: expected an invertible W_K, got rank {} of {}", rank, D);

@@ -63,14 +63,13 @@ T DotProduct(const T* query, const T* key, int64_t E) {
 template <typename T>
 void Recall(const Memory<T>& memory, View<const T> q, View<const T> k, View<const T> v, View<T> out, View<T> weights) {
   Require(DenseRows(q) && DenseRows(k) && q.dim(1) == k.dim(1),
-          "recall: expected queries and keys of one width with dense rows, got {} and {}", ToString(q.shape()),
-          ToString(k.shape()));
+          "recall: expected queries and keys of one width with dense rows, got {} and {}", q.shape(), k.shape());
   Require(DenseRows(v) && v.dim(0) == k.dim(0), "recall: expected {} values with dense rows, got {}", k.dim(0),
-          ToString(v.shape()));
+          v.shape());
   Require(DenseRows(out) && out.shape() == Shape({q.dim(0), v.dim(1)}),
-          "recall: expected an output of [{}, {}], got {}", q.dim(0), v.dim(1), ToString(out.shape()));
+          "recall: expected an output of [{}, {}], got {}", q.dim(0), v.dim(1), out.shape());
   Require(weights.empty() || (DenseRows(weights) && weights.shape() == Shape({q.dim(0), k.dim(0)})),
-          "recall: expected weights of [{}, {}], got {}", q.dim(0), k.dim(0), ToString(weights.shape()));
+          "recall: expected weights of [{}, {}], got {}", q.dim(0), k.dim(0), weights.shape());
   Require(memory.temperature >= 0, "recall: expected a temperature of at least 0, got {}", memory.temperature);
   const int64_t N_k = k.dim(0), E = q.dim(1), E_v = v.dim(1);
   ParallelFor(q.dim(0), kGrain, [&](int64_t begin, int64_t end) {
@@ -92,7 +91,7 @@ void RecallHeads(const Memory<T>& memory, int64_t heads, View<const T> q, View<c
                  View<T> out) {
   for (const View<const T>& m : {q, k, v, View<const T>(out)}) {
     Require(heads > 0 && m.rank() == 2 && m.dim(1) % heads == 0, "recall: expected features for {} heads, got {}",
-            heads, ToString(m.shape()));
+            heads, m.shape());
   }
   const auto head = [heads](auto m, int64_t h) {
     const int64_t E = m.dim(1) / heads;
@@ -117,8 +116,8 @@ Tensor<T> GridPositions(const Shape& grid) {
 template <typename T>
 void GaussianSmooth(View<const T> values, T bandwidth, View<T> out) {
   Require(values.rank() >= 2 && values.shape() == out.shape(),
-          "gaussian smooth: expected values and output of one shape, with channels last, got {} and {}",
-          ToString(values.shape()), ToString(out.shape()));
+          "gaussian smooth: expected values and output of one shape, with channels last, got {} and {}", values.shape(),
+          out.shape());
   Require(bandwidth > 0, "gaussian smooth: expected a positive bandwidth, got {}", bandwidth);
   const int axes = values.rank() - 1;
   const Tensor<T> positions = GridPositions<T>(Shape(values.shape().extents().subspan(0, static_cast<size_t>(axes))));

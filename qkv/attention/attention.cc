@@ -127,10 +127,10 @@ void Attention(View<const T> q, View<const T> k, View<const T> v, const Options<
   CheckValues(k, v);
   const int64_t E_v = v.dim(3);
   Require(out.shape() == Shape({B, H, N_q, E_v}), "attention: expected out [{}, {}, {}, {}], got {}", B, H, N_q, E_v,
-          ToString(out.shape()));
+          out.shape());
   Require(out.stride(3) == 1 || E_v <= 1, "attention: expected a dense last axis of out");
   Require(lse.empty() || lse.shape() == Shape({B, H, N_q}), "attention: expected lse [{}, {}, {}], got {}", B, H, N_q,
-          ToString(lse.shape()));
+          lse.shape());
   CheckOptions(options, B, H, N_q, N_k);
   if (B * H * N_q == 0) return;
   if (const int64_t H_kv = k.dim(1);
@@ -193,7 +193,7 @@ void AttentionWeights(View<const T> q, View<const T> k, const Options<T>& option
           row_begin, row_end, N_q);
   const int64_t rows = row_end - row_begin;
   Require(out.shape() == Shape({B, H, rows, N_k}), "attention: expected weights [{}, {}, {}, {}], got {}", B, H, rows,
-          N_k, ToString(out.shape()));
+          N_k, out.shape());
   Require(out.stride(3) == 1 || N_k <= 1, "attention: expected a dense last axis of the weights");
   CheckOptions(options, B, H, N_q, N_k);
   if (B * H * rows == 0) return;

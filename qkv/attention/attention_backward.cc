@@ -22,8 +22,7 @@ void Check(const BackwardTensors<T>& x, const Options<T>& options) {
   CheckValues(x.k, x.v);
   const int64_t B = x.q.dim(0), H = x.q.dim(1), N_q = x.q.dim(2), N_k = x.k.dim(2), E_v = x.v.dim(3);
   const auto expect = [](const char* name, auto view, const Shape& shape) {
-    Require(view.shape() == shape, "attention backward: expected {} {}, got {}", name, ToString(shape),
-            ToString(view.shape()));
+    Require(view.shape() == shape, "attention backward: expected {} {}, got {}", name, shape, view.shape());
     Require(view.rank() < 4 || view.stride(3) == 1 || view.dim(3) <= 1,
             "attention backward: expected a dense last axis of {}", name);
   };
@@ -31,8 +30,7 @@ void Check(const BackwardTensors<T>& x, const Options<T>& options) {
   expect("dq", x.dq, x.q.shape()), expect("dk", x.dk, x.k.shape()), expect("dv", x.dv, x.v.shape());
   CheckOptions(options, B, H, N_q, N_k);
   Require(x.dbias.empty() || x.dbias.shape() == options.bias.shape(),
-          "attention backward: expected dbias like bias {}, got {}", ToString(options.bias.shape()),
-          ToString(x.dbias.shape()));
+          "attention backward: expected dbias like bias {}, got {}", options.bias.shape(), x.dbias.shape());
 }
 
 // The work on one set of tensors.

@@ -15,10 +15,9 @@ namespace qkv::attention {
 
 template <typename T>
 void CheckQueriesAndKeys(View<const T> q, View<const T> k) {
-  Require(q.rank() == 4 && k.rank() == 4, "attention: expected q and k of rank 4, got {} and {}", ToString(q.shape()),
-          ToString(k.shape()));
-  Require(k.dim(0) == q.dim(0) && k.dim(3) == q.dim(3), "attention: k {} does not fit q {} [B, H, N, E]",
-          ToString(k.shape()), ToString(q.shape()));
+  Require(q.rank() == 4 && k.rank() == 4, "attention: expected q and k of rank 4, got {} and {}", q.shape(), k.shape());
+  Require(k.dim(0) == q.dim(0) && k.dim(3) == q.dim(3), "attention: k {} does not fit q {} [B, H, N, E]", k.shape(),
+          q.shape());
   Require(k.dim(1) > 0 && q.dim(1) % k.dim(1) == 0, "attention: {} heads cannot share {} key heads", q.dim(1),
           k.dim(1));
   Require((q.stride(3) == 1 || q.dim(3) <= 1) && (k.stride(3) == 1 || k.dim(3) <= 1),
@@ -28,7 +27,7 @@ void CheckQueriesAndKeys(View<const T> q, View<const T> k) {
 template <typename T>
 void CheckValues(View<const T> k, View<const T> v) {
   Require(v.rank() == 4 && v.dim(0) == k.dim(0) && v.dim(1) == k.dim(1) && v.dim(2) == k.dim(2),
-          "attention: v {} does not fit k {} [B, H, N, E]", ToString(v.shape()), ToString(k.shape()));
+          "attention: v {} does not fit k {} [B, H, N, E]", v.shape(), k.shape());
   Require(v.stride(3) == 1 || v.dim(3) <= 1, "attention: expected a dense last axis of v");
 }
 
@@ -38,8 +37,7 @@ void CheckBroadcast(const char* name, View<const T> view, int64_t B, int64_t H, 
   const int64_t full[] = {B, H, N_q, N_k};
   bool fits = view.rank() == 4 && view.dim(3) == N_k;
   for (int axis = 0; fits && axis < 3; ++axis) fits = view.dim(axis) == 1 || view.dim(axis) == full[axis];
-  Require(fits, "attention: {} {} does not broadcast to [{}, {}, {}, {}]", name, ToString(view.shape()), B, H, N_q,
-          N_k);
+  Require(fits, "attention: {} {} does not broadcast to [{}, {}, {}, {}]", name, view.shape(), B, H, N_q, N_k);
 }
 
 template <typename T>

@@ -14,8 +14,7 @@ class Arena {
   /// Uninitialised, 64-byte aligned memory that lives until the enclosing Scope ends or Reset is called.
   template <typename T>
   View<T> New(const Shape& shape) {
-    Require(static_cast<uint64_t>(shape.size()) <= PTRDIFF_MAX / sizeof(T), "arena: {} is too large to address",
-            ToString(shape));
+    Require(static_cast<uint64_t>(shape.size()) <= PTRDIFF_MAX / sizeof(T), "arena: {} is too large to address", shape);
     return View<T>(static_cast<T*>(Allocate(sizeof(T) * static_cast<size_t>(shape.size()))), shape);
   }
 

@@ -18,6 +18,9 @@ Shape::Shape(std::span<const int64_t> extents) {
   if (empty) size_ = 0;
 }
 
-std::string ToString(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape.extents(), ", ")); }
-
 }  // namespace qkv
+
+fmt::format_context::iterator fmt::formatter<qkv::Shape>::format(const qkv::Shape& shape,
+                                                                 fmt::format_context& context) const {
+  return fmt::formatter<std::string_view>::format(fmt::format("[{}]", fmt::join(shape.extents(), ", ")), context);
+}

@@ -8,7 +8,7 @@
 #include <memory>
 #include <new>
 #include <span>
-#include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -43,8 +43,15 @@ class Shape {
   int rank_ = 0;
 };
 
-/// "[2, 197, 768]"
-std::string ToString(const Shape& shape);
+}  // namespace qkv
+
+/// "[2, 197, 768]", padded like a string. Checks pass a shape as it is: it costs nothing unless they fail.
+template <>
+struct fmt::formatter<qkv::Shape> : fmt::formatter<std::string_view> {
+  fmt::format_context::iterator format(const qkv::Shape& shape, fmt::format_context& context) const;
+};
+
+namespace qkv {
 
 /// A window on elements that somebody else owns: pointer, shape and strides (in elements).
 template <typename T>
@@ -111,7 +118,7 @@ class View {
   }
   /// The same elements in another shape. Throws Error when the view is not dense or the sizes differ.
   View reshape(const Shape& shape) const {
-    Require(dense() && shape.size() == size(), "reshape: cannot see {} as {}{}", ToString(shape_), ToString(shape),
+    Require(dense() && shape.size() == size(), "reshape: cannot see {} as {}{}", shape_, shape,
             dense() ? "" : " (the view is strided)");
     return View(data_, shape);
   }
@@ -137,10 +144,10 @@ class Tensor {
   }
   static Tensor Uninitialised(const Shape& shape) {
     Require(static_cast<uint64_t>(shape.size()) <= PTRDIFF_MAX / sizeof(T), "tensor: {} is too large to address",
-            ToString(shape));
+            shape);
     const size_t bytes = sizeof(T) * static_cast<size_t>(shape.size());
     void* memory = ::operator new(bytes, std::align_val_t(kAlignment), std::nothrow);
-    Require(memory != nullptr, "tensor: no memory for {} ({} bytes)", ToString(shape), bytes);
+    Require(memory != nullptr, "tensor: no memory for {} ({} bytes)", shape, bytes);
     Tensor tensor;
     tensor.data_.reset(static_cast<T*>(memory));
     tensor.shape_ = shape;

@@ -126,8 +126,7 @@ void Apply(const Preprocess& p, const Image& image, Workspace& workspace, View<f
   Require(p.fill.empty() || p.fill.size() == channels, "preprocess: a fill of {} values for {} channels", p.fill.size(),
           channels);
   const Shape shape = OutputShape(p, image.height(), image.width());
-  Require(out.shape() == shape && out.dense(), "preprocess: expected a dense tensor {}, got {}", ToString(shape),
-          ToString(out.shape()));
+  Require(out.shape() == shape && out.dense(), "preprocess: expected a dense tensor {}, got {}", shape, out.shape());
 
   const bool converts = image.channels() != p.channels;
   if (converts) ToChannels(image, p.channels, workspace.converted);

@@ -181,7 +181,7 @@ Image& ResizeRegion(const Image& image, const Region& region, Filter filter, Wor
   Require(region.full_height > 0 && region.full_width > 0, "resize: to {} x {} pixels", region.full_width,
           region.full_height);
   Require(image.pixels.size() > 0 && image.channels() >= 1 && image.channels() <= 4, "resize: an image of shape {}",
-          ToString(image.pixels.shape()));
+          image.pixels.shape());
   Image& resized = workspace.resized;
   resized.pixels.Reuse({region.height, region.width, image.channels()});
   const Kernel kernel = KernelOf(filter);

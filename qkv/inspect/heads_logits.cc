@@ -46,8 +46,8 @@ LogitSplit::LogitSplit(const AttentionWeights<double>& weights, const Tensor<dou
   const int64_t joined = query.weight.dim(0);
   Require(positions.rank() == 2 && positions.dim(1) == query.weight.dim(1) &&
               query.weight.shape() == key.weight.shape() && joined % heads_ == 0,
-          "split logits: {} heads of queries {} and keys {} do not fit positions {}", heads_,
-          ToString(query.weight.shape()), ToString(key.weight.shape()), ToString(positions.shape()));
+          "split logits: {} heads of queries {} and keys {} do not fit positions {}", heads_, query.weight.shape(),
+          key.weight.shape(), positions.shape());
   query_ = Narrow(query.weight), key_ = Narrow(key.weight);
   const Tensor<float> narrow = Narrow(positions);
   query_position_ = Project(narrow, query_), key_position_ = Project(narrow, key_);
@@ -61,8 +61,8 @@ LogitSplit::LogitSplit(const AttentionWeights<double>& weights, const Tensor<dou
 }
 
 void LogitSplit::Add(const Tensor<double>& tokens, LogitScratch& scratch) {
-  Require(tokens.shape() == positions_.shape(), "split logits: expected tokens of {}, got {}",
-          ToString(positions_.shape()), ToString(tokens.shape()));
+  Require(tokens.shape() == positions_.shape(), "split logits: expected tokens of {}, got {}", positions_.shape(),
+          tokens.shape());
   auto content = Tensor<float>::Uninitialised(tokens.shape());
   for (int64_t i = 0; i < tokens.size(); ++i) content[i] = static_cast<float>(tokens[i] - positions_[i]);
   const Tensor<float> query = Project(content, query_);

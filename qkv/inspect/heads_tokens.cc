@@ -148,7 +148,7 @@ TokenStatistics MeasureTokens(const model::Checkpoint& checkpoint, const model::
                               const std::function<void()>& advance) {
   const model::VitConfig& config = model.config();
   Require(pixels.rank() == 4 && pixels.dim(0) > 0,
-          "inspect heads: expected pixels [B, channels, height, width], got {}", ToString(pixels.shape()));
+          "inspect heads: expected pixels [B, channels, height, width], got {}", pixels.shape());
   const int64_t N = model.TokensFor(pixels.dim(2), pixels.dim(3)), H = config.heads, L = config.depth;
   const Places places(config, pixels.dim(2) / config.patch_height, pixels.dim(3) / config.patch_width);
   TokenStatistics statistics{.images = pixels.dim(0),

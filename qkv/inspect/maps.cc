@@ -80,8 +80,7 @@ std::string Describe(const Query& query, const TokenGrid& grid) {
 template <typename T>
 void CheckPixels(View<const T> pixels) {
   Require(pixels.rank() == 4 && pixels.dim(0) == 1 && pixels.dense(),
-          "attention maps: expected dense pixels [1, channels, height, width] of one image, got {}",
-          ToString(pixels.shape()));
+          "attention maps: expected dense pixels [1, channels, height, width] of one image, got {}", pixels.shape());
   for (int64_t i = 0; i < pixels.size(); ++i) {
     Require(std::isfinite(pixels.data()[i]), "attention maps: the pixels hold NaN or infinity");
   }

@@ -114,7 +114,7 @@ Tensor<T> ReadNpy(const std::filesystem::path& path) {
   const Shape shape = ParseShape(ValueOf(header, "shape", where), where);
   const std::string_view data = bytes.substr(kPrefixBytes + header_bytes);
   Require(data.size() % sizeof(T) == 0 && data.size() / sizeof(T) == static_cast<size_t>(shape.size()),
-          "{}: {} bytes of data for {} of '{}'", where, data.size(), ToString(shape), TypeName<T>());
+          "{}: {} bytes of data for {} of '{}'", where, data.size(), shape, TypeName<T>());
   auto array = Tensor<T>::Uninitialised(shape);
   if (!data.empty()) std::memcpy(array.data(), data.data(), data.size());
   return array;

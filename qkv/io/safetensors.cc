@@ -191,7 +191,7 @@ void CheckLayout(const std::vector<Entry>& entries, uint64_t data_bytes, std::st
     const bool overflow =
         __builtin_mul_overflow(static_cast<uint64_t>(entry->shape.size()), SizeOf(entry->dtype), &bytes);
     Require(!overflow && bytes == end - begin, "{}: tensor {} has {} bytes, but {} of {} needs {}", where,
-            Quoted(entry->name), end - begin, ToString(entry->shape), Name(entry->dtype),
+            Quoted(entry->name), end - begin, entry->shape, Name(entry->dtype),
             overflow ? "more than 64 bits count" : std::to_string(bytes));
     expected = end;
   }

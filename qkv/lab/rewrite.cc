@@ -81,7 +81,7 @@ Written WriteRewritten(const model::Checkpoint& checkpoint, const model::VitConf
       const auto spec = wanted.find(attn + suffix);
       if (spec == wanted.end() || Has(old, spec->second)) continue;
       Require(values.shape() == spec->second.shape, "rewrite: expected {} of {}, got {}", spec->first,
-              ToString(spec->second.shape), ToString(values.shape()));
+              spec->second.shape, values.shape());
       model::AddParts(model::StoreAs(spec->first, values, written.dtype, &files.weights),
                       model::NamesBeside(target, *checkpoint.tensors, spec->first, attn + "proj.weight"),
                       &files.weights.tensors);

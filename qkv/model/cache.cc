@@ -36,7 +36,7 @@ std::string IdentityOf(const Checkpoint& checkpoint, const BuildOptions& options
   Fnv1a tensors;
   for (const io::StoredTensor& tensor : checkpoint.tensors->tensors()) {
     const auto sample = tensor.bytes.first(std::min(kSample, tensor.bytes.size()));
-    tensors.Add(fmt::format("{} {} {} ", tensor.name, Name(tensor.dtype), ToString(tensor.shape)))
+    tensors.Add(fmt::format("{} {} {} ", tensor.name, Name(tensor.dtype), tensor.shape))
         .Add({reinterpret_cast<const char*>(sample.data()), sample.size()});
   }
   std::string text = fmt::format("format {}, qkv {}\n{}\nconfiguration {}\ntensors {}\n", kFormat, QKV_VERSION,

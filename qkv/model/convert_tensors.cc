@@ -218,8 +218,8 @@ TensorList TranslatedTensors(const Checkpoint& checkpoint, const VitConfig& targ
   for (const TensorSpec& spec : TensorTable(target)) {
     const auto tensor = canonical.find(spec.name);
     Require(tensor != canonical.end() && tensor->second.shape == spec.shape,
-            "convert: {} needs tensor {} {}, this model has {}", target.architecture, spec.name, ToString(spec.shape),
-            tensor == canonical.end() ? "none" : ToString(tensor->second.shape));
+            "convert: {} needs tensor {} {}, this model has {}", target.architecture, spec.name, spec.shape,
+            tensor == canonical.end() ? "none" : fmt::format("{}", tensor->second.shape));
     AddParts(tensor->second, StoredNames(layout, prefix, spec.name), &list.tensors);
   }
   // DINOv2 with registers always holds a mask token, which only training reads.

@@ -99,7 +99,7 @@ bool ShapesFit(const Shape& expected, const std::vector<const io::StoredTensor*>
 
 std::string ShapesOf(const std::vector<const io::StoredTensor*>& parts) {
   std::string text;
-  for (const io::StoredTensor* part : parts) text += (text.empty() ? "" : " + ") + ToString(part->shape);
+  for (const io::StoredTensor* part : parts) text += (text.empty() ? "" : " + ") + fmt::format("{}", part->shape);
   return text;
 }
 
@@ -206,18 +206,18 @@ std::vector<BoundTensor> BindTable(std::vector<TensorSpec> table, const NamesOf&
         tensor.parts.push_back(part);
         used.insert(part);
       } else {
-        missing.push_back(fmt::format("{} {}", name, ToString(tensor.spec.shape)));
+        missing.push_back(fmt::format("{} {}", name, tensor.spec.shape));
       }
     }
     if (!tensor.parts.empty() && !ShapesFit(tensor.spec.shape, tensor.parts)) {
-      misshaped.push_back(fmt::format("{} is {}, expected {}", tensor.parts[0]->name, ShapesOf(tensor.parts),
-                                      ToString(tensor.spec.shape)));
+      misshaped.push_back(
+          fmt::format("{} is {}, expected {}", tensor.parts[0]->name, ShapesOf(tensor.parts), tensor.spec.shape));
     }
     bound.push_back(std::move(tensor));
   }
   for (const io::StoredTensor& tensor : tensors.tensors()) {
     if (!used.contains(&tensor) && !ignored.contains(tensor.name) && tensor.shape.size() > 0) {
-      left_over.push_back(fmt::format("{} {}", tensor.name, ToString(tensor.shape)));
+      left_over.push_back(fmt::format("{} {}", tensor.name, tensor.shape));
     }
   }
   std::string problems;

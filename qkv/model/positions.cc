@@ -85,8 +85,8 @@ void ResampleGrid(View<const T> from, int64_t from_height, int64_t from_width, I
                   int64_t to_height, int64_t to_width, View<T> to) {
   const int64_t D = from.dim(1);
   Require(from.dim(0) == from_height * from_width && to.dim(0) == to_height * to_width && to.dim(1) == D,
-          "positions: {} on a {}x{} grid cannot become {} on {}x{}", ToString(from.shape()), from_height, from_width,
-          ToString(to.shape()), to_height, to_width);
+          "positions: {} on a {}x{} grid cannot become {} on {}x{}", from.shape(), from_height, from_width, to.shape(),
+          to_height, to_width);
   const std::vector<Mix> rows = AxisMixes(interpolation, from_height, to_height);
   const std::vector<Mix> columns = AxisMixes(interpolation, from_width, to_width);
   std::vector<double> sum(static_cast<size_t>(D));

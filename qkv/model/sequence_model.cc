@@ -129,10 +129,10 @@ template <typename T>
 void SequenceModel<T>::Logits(View<const int32_t> tokens, Arena& arena, View<T> logits) const {
   const int64_t length = config_.length, outputs = config_.outputs;
   Require(tokens.rank() == 2 && tokens.dense() && tokens.dim(0) > 0 && tokens.dim(1) > 0 && tokens.dim(1) <= length,
-          "sequence model: expected dense tokens [B, N], N of 1 to {}, got {}", length, ToString(tokens.shape()));
+          "sequence model: expected dense tokens [B, N], N of 1 to {}, got {}", length, tokens.shape());
   const int64_t B = tokens.dim(0), N = tokens.dim(1);
   Require(logits.shape() == Shape({B, N, outputs}) && logits.dense(),
-          "sequence model: logits are {}, expected [{}, {}, {}], dense", ToString(logits.shape()), B, N, outputs);
+          "sequence model: logits are {}, expected [{}, {}, {}], dense", logits.shape(), B, N, outputs);
   arena.Reset();
   const View<T> x = Run(tokens, 0, {}, N, arena);
   Answer(x.reshape({B * N, config_.width}), arena, logits.reshape({B * N, outputs}));
@@ -140,7 +140,7 @@ void SequenceModel<T>::Logits(View<const int32_t> tokens, Arena& arena, View<T> 
 
 template <typename T>
 Tensor<T> SequenceModel<T>::Logits(View<const int32_t> tokens) const {
-  Require(tokens.rank() == 2, "sequence model: expected tokens [B, N], got {}", ToString(tokens.shape()));
+  Require(tokens.rank() == 2, "sequence model: expected tokens [B, N], got {}", tokens.shape());
   auto logits = Tensor<T>::Uninitialised({tokens.dim(0), tokens.dim(1), config_.outputs});
   Arena arena;
   Logits(tokens, arena, logits);

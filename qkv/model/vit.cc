@@ -15,7 +15,7 @@ namespace {
 template <typename T>
 void CopyDense(View<const T> from, View<T> to) {
   Require(from.shape() == to.shape() && from.dense() && to.dense(), "forward: an output is {}, expected {}, dense",
-          ToString(to.shape()), ToString(from.shape()));
+          to.shape(), from.shape());
   std::copy_n(from.data(), from.size(), to.data());
 }
 
@@ -173,7 +173,7 @@ void Vit<T>::BlockWeights(View<const T> tokens, int64_t block, Workspace<T>& wor
   Require(block >= 0 && block < config_.depth, "attention of block {} was asked for, there are 0 to {}", block,
           config_.depth - 1);
   Require(tokens.rank() == 3 && tokens.dim(2) == config_.width && tokens.dense(),
-          "attention: expected dense tokens [B, N, {}], got {}", config_.width, ToString(tokens.shape()));
+          "attention: expected dense tokens [B, N, {}], got {}", config_.width, tokens.shape());
   workspace.arena.Reset();
   if (nn::IsPositional(config_.attention) && !IsPreparedFor(tokens.dim(1), workspace)) {
     Require(tokens.dim(1) == config_.tokens(),
@@ -203,7 +203,7 @@ int64_t Vit<T>::ImagesTogether(int64_t images, int64_t tokens) const {
 template <typename T>
 void Vit<T>::Forward(View<const T> pixels, Workspace<T>& workspace, const Outputs<T>& outputs) const {
   Require(pixels.rank() == 4 && pixels.dim(1) == config_.channels && pixels.dense(),
-          "forward: expected dense pixels [B, {}, height, width], got {}", config_.channels, ToString(pixels.shape()));
+          "forward: expected dense pixels [B, {}, height, width], got {}", config_.channels, pixels.shape());
   const int64_t B = pixels.dim(0), N = TokensFor(pixels.dim(2), pixels.dim(3));
   for (const auto& hidden : outputs.hidden) {
     Require(hidden.index >= 0 && hidden.index <= config_.depth, "forward: hidden {} was asked for, there are 0 to {}",
@@ -307,7 +307,7 @@ void Vit<T>::Classify(View<const T> tokens, const Outputs<T>& outputs, Arena& ar
   if (!outputs.pooled.empty()) CopyDense<T>(pooled, outputs.pooled);
   if (outputs.logits.empty()) return;
   Require(outputs.logits.shape() == Shape({B, config_.outputs()}) && outputs.logits.dense(),
-          "forward: logits are {}, expected [{}, {}], dense", ToString(outputs.logits.shape()), B, config_.outputs());
+          "forward: logits are {}, expected [{}, {}], dense", outputs.logits.shape(), B, config_.outputs());
   if (!head_norm_.empty()) nn::NormForward<T>(pooled, head_norm_, pooled);
   // timm's distilled models without a classifier answer with the mean of their two tokens.
   const bool mean_of_two = config_.distillation_head ||

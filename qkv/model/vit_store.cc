@@ -24,8 +24,7 @@ class Writer {
   }
   void Part(const std::string& name, const Tensor<T>& tensor, const Shape& shape, bool needed = false) {
     if (tensor.empty() && !needed) return;
-    Require(!tensor.empty() && tensor.shape() == shape, "store: {} is {}, expected {}", name, ToString(tensor.shape()),
-            ToString(shape));
+    Require(!tensor.empty() && tensor.shape() == shape, "store: {} is {}, expected {}", name, tensor.shape(), shape);
     tensors.push_back(io::Stored<T>(name, tensor));
   }
   void Packed(const std::string& name, const simd::PackedMatrix<T>& matrix, const PackedForm& form) {
@@ -62,8 +61,7 @@ class Reader {
   void Part(const std::string& name, Tensor<T>& tensor, const Shape& shape, bool needed = false) {
     tensor = Take<T>(name);
     if (tensor.empty() && !needed) return;
-    Require(!tensor.empty() && tensor.shape() == shape, "restore: {} is {}, expected {}", name,
-            ToString(tensor.shape()), ToString(shape));
+    Require(!tensor.empty() && tensor.shape() == shape, "restore: {} is {}, expected {}", name, tensor.shape(), shape);
   }
   void Packed(const std::string& name, simd::PackedMatrix<T>& matrix, const PackedForm& form) {
     if (form.outputs == 0) return;

@@ -310,7 +310,7 @@ void AttentionForward(const Input<T>& x_query, const Input<T>& x, const Attentio
   const int64_t N = x.dim(1) + (context.cache ? context.cache->tokens : 0);
   Require(IsPositional(layer.kind) == !context.places.empty() &&
               (context.places.empty() || (context.places.dim(1) == H && context.places.dim(2) == N)),
-          "attention: expected the places of {} heads and {} tokens, got {}", H, N, ToString(context.places.shape()));
+          "attention: expected the places of {} heads and {} tokens, got {}", H, N, context.places.shape());
   Require(!context.rotary || AllowsRotary(layer.kind),
           "attention: rotary positions for a kind whose queries and keys are not its own");
   Require(!context.cache || (context.causal && !out.empty() && (Nq == x.dim(1) || context.last_rows) &&
@@ -362,7 +362,7 @@ template <typename T>
 void GaussianPlaces(View<const T> bandwidth, int64_t prefix, int64_t grid_height, int64_t grid_width, View<T> places) {
   const int64_t H = bandwidth.size(), N = prefix + grid_height * grid_width;
   Require(places.shape() == Shape({2, H, N, kGaussianFeatures}) && places.dense(),
-          "gaussian places: expected [2, {}, {}, {}], got {}", H, N, kGaussianFeatures, ToString(places.shape()));
+          "gaussian places: expected [2, {}, {}, {}], got {}", H, N, kGaussianFeatures, places.shape());
   std::fill_n(places.data(), places.size(), T(0));
   for (int64_t h = 0; h < H; ++h) {
     const double precision = 1 / (static_cast<double>(bandwidth.data()[h]) * static_cast<double>(bandwidth.data()[h]));

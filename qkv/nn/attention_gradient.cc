@@ -319,8 +319,7 @@ template <typename T>
 void AttentionForward(View<const T> x, int64_t rows, const AttentionParameters<const T>& p, const AttentionSettings& s,
                       View<const T> residual, View<T> y, AttentionCache<T>& cache, Arena& arena) {
   Require(x.rank() == 3 && x.dense() && rows > 0 && rows <= x.dim(1),
-          "attention: expected dense tokens [B, N, D] and some of them as queries, got {} and {}", ToString(x.shape()),
-          rows);
+          "attention: expected dense tokens [B, N, D] and some of them as queries, got {} and {}", x.shape(), rows);
   Require(!s.rotary || AllowsRotary(s.kind),
           "attention: rotary positions for a kind whose queries and keys are not its own");
   const Sizes z(x.dim(0), x.dim(1), rows, x.dim(2), s);

@@ -52,8 +52,7 @@ void BlockForward(View<const T> x, int64_t rows, const BlockParameters<const T>&
                   View<T> normed, BlockCache<T>& cache, Arena& arena) {
   const int64_t B = x.dim(0), N = x.dim(1), D = x.dim(2);
   Require(y.shape() == Shape({B, rows, D}) && y.dense() && x.dense(),
-          "block: tokens are {}, the output {}, expected [{}, {}, {}]", ToString(x.shape()), ToString(y.shape()), B,
-          rows, D);
+          "block: tokens are {}, the output {}, expected [{}, {}, {}]", x.shape(), y.shape(), B, rows, D);
   const View<T> out = y.reshape({B * rows, D});
   cache = {};
   cache.x = x.reshape({B * N, D}), cache.normed = normed;

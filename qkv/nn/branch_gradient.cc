@@ -9,11 +9,11 @@ namespace {
 template <typename T>
 void RequireScales(View<const T> x, View<const T> scale, View<const T> factors) {
   Require((scale.empty() || scale.size() == x.dim(2)) && (factors.empty() || factors.size() == x.dim(0)),
-          "branch: {} scales and {} factors for rows {}", scale.size(), factors.size(), ToString(x.shape()));
+          "branch: {} scales and {} factors for rows {}", scale.size(), factors.size(), x.shape());
 }
 template <typename T>
 void RequireSameShape(View<const T> x, View<const T> y) {
-  Require(x.shape() == y.shape(), "branch: rows {} and {} do not fit", ToString(x.shape()), ToString(y.shape()));
+  Require(x.shape() == y.shape(), "branch: rows {} and {} do not fit", x.shape(), y.shape());
 }
 
 // to[i] = rest[i] + factor · scale[i] · from[i] for each row; rest may be empty.

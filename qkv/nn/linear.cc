@@ -7,7 +7,7 @@ void LinearForward(const Input<T>& x, const Linear<T>& layer, View<T> y, const L
   simd::Prologue<T> prologue;
   if (!x.moments.empty()) {
     Require(x.moments.shape() == Shape({x.dim(0), 2}) && x.moments.stride(1) == 1,
-            "linear: the moments are {}, the rows {}", ToString(x.moments.shape()), ToString(x.x.shape()));
+            "linear: the moments are {}, the rows {}", x.moments.shape(), x.x.shape());
     prologue = {x.moments.data(), x.moments.stride(0)};
   }
   simd::Epilogue<T> epilogue;
@@ -15,8 +15,8 @@ void LinearForward(const Input<T>& x, const Linear<T>& layer, View<T> y, const L
   epilogue.activation = output.activation;
   if (output.scale) epilogue.scale = output.scale->data();
   if (!output.residual.empty()) {
-    Require(output.residual.shape() == y.shape(), "linear: the residual is {}, the output {}",
-            ToString(output.residual.shape()), ToString(y.shape()));
+    Require(output.residual.shape() == y.shape(), "linear: the residual is {}, the output {}", output.residual.shape(),
+            y.shape());
     epilogue.residual = output.residual.data();
     epilogue.residual_stride = output.residual.stride(0);
   }

@@ -21,8 +21,7 @@ void LinearForward(View<const T> x, const LinearParameters<const T>& p, View<T> 
   simd::Epilogue<T> epilogue;
   epilogue.bias = p.bias.data();
   if (!residual.empty()) {
-    Require(residual.shape() == y.shape(), "linear: the residual is {}, the output {}", ToString(residual.shape()),
-            ToString(y.shape()));
+    Require(residual.shape() == y.shape(), "linear: the residual is {}, the output {}", residual.shape(), y.shape());
     epilogue.residual = residual.data();
     epilogue.residual_stride = residual.stride(0);
   }

@@ -9,7 +9,7 @@ template <typename T>
 void NormForward(View<const T> x, const Norm<T>& norm, View<T> y) {
   const int64_t rows = x.dim(0), D = x.dim(1);
   Require(norm.gamma.size() == D, "layernorm: gamma has {} entries, x has {} features", norm.gamma.size(), D);
-  Require(y.shape() == x.shape(), "layernorm: x is {}, y is {}", ToString(x.shape()), ToString(y.shape()));
+  Require(y.shape() == x.shape(), "layernorm: x is {}, y is {}", x.shape(), y.shape());
   ForRowRanges(rows, D, [&](int64_t begin, int64_t end) {
     simd::LayerNorm<T>(x.row(begin), x.stride(0), end - begin, D, norm.gamma.data(), norm.beta.data(), norm.eps,
                        y.row(begin), y.stride(0));

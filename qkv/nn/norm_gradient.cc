@@ -12,11 +12,11 @@ void RequireRows(View<const T> x, View<const T> moments, const NormParameters<P>
   Require((p.gamma.empty() || p.gamma.size() == D) && (p.beta.empty() || p.beta.size() == D),
           "layernorm: gamma has {} entries, beta {}, x has {} features", p.gamma.size(), p.beta.size(), D);
   Require(moments.shape() == Shape({x.dim(0), 2}) && moments.dense(), "layernorm: the moments are {}, the rows {}",
-          ToString(moments.shape()), ToString(x.shape()));
+          moments.shape(), x.shape());
 }
 template <typename T>
 void RequireSameShape(View<const T> x, View<const T> y) {
-  Require(y.shape() == x.shape(), "layernorm: x is {}, y is {}", ToString(x.shape()), ToString(y.shape()));
+  Require(y.shape() == x.shape(), "layernorm: x is {}, y is {}", x.shape(), y.shape());
 }
 
 }  // namespace

@@ -30,8 +30,8 @@ template <typename T>
 void CutPatches(View<const T> pixels, int64_t patch_height, int64_t patch_width, bool channel_last, View<T> patches) {
   const int64_t B = pixels.dim(0), grid_h = pixels.dim(2) / patch_height, grid_w = pixels.dim(3) / patch_width;
   Require(patches.shape() == Shape({B * grid_h * grid_w, pixels.dim(1) * patch_height * patch_width}),
-          "patch_embed: pixels {} in patches of {}x{} are not {}", ToString(pixels.shape()), patch_height, patch_width,
-          ToString(patches.shape()));
+          "patch_embed: pixels {} in patches of {}x{} are not {}", pixels.shape(), patch_height, patch_width,
+          patches.shape());
   ParallelFor(B * grid_h, 1, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const View<const T> image = pixels[row / grid_h];

@@ -13,8 +13,7 @@ namespace {
 template <typename T>
 void RequirePooled(View<const T> pooled, int64_t begin, View<const T> x) {
   Require(pooled.shape() == Shape({x.dim(0), x.dim(2)}) && 0 <= begin && begin < x.dim(1),
-          "pool: vectors {} are not of the tokens from {} on of {}", ToString(pooled.shape()), begin,
-          ToString(x.shape()));
+          "pool: vectors {} are not of the tokens from {} on of {}", pooled.shape(), begin, x.shape());
 }
 
 // Tokens that are not pooled have no part in it.
@@ -61,7 +60,7 @@ void MeanPoolBackward(View<const T> dout, int64_t begin, View<T> dx, bool add) {
 template <typename T>
 void MaxPoolBackward(View<const T> x, int64_t begin, View<const T> dout, View<T> dx, bool add) {
   RequirePooled<T>(dout, begin, x);
-  Require(x.shape() == dx.shape(), "pool: tokens {} and gradients {}", ToString(x.shape()), ToString(dx.shape()));
+  Require(x.shape() == dx.shape(), "pool: tokens {} and gradients {}", x.shape(), dx.shape());
   const int64_t N = x.dim(1), D = x.dim(2);
   if (!add) ClearPrefix(dx, begin);
   ParallelFor(x.dim(0), 1, [&](int64_t first, int64_t last) {

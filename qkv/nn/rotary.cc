@@ -39,8 +39,8 @@ void TurnRows(View<const T> x, int64_t N, const RotaryTable& table, int64_t firs
   const int64_t E = table.width();
   Require(x.shape() == y.shape() && x.rank() == 2 && x.dim(1) % E == 0 && N > 0 && x.dim(0) % N == 0 && first >= 0 &&
               first + N <= table.length(),
-          "rotary positions: {} and {} do not fit {} features at places {} to {} of {}", ToString(x.shape()),
-          ToString(y.shape()), E, first, first + N - 1, table.length());
+          "rotary positions: {} and {} do not fit {} features at places {} to {} of {}", x.shape(), y.shape(), E, first,
+          first + N - 1, table.length());
   ForRowRanges(x.dim(0), x.dim(1), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin, next = begin; row < end; row = next) {
       next = std::min(end, (row / N + 1) * N);  // of the same sequence
@@ -55,8 +55,8 @@ template <typename T>
 void TurnHeads(View<const T> x, const RotaryTable& table, int64_t first, View<T> y) {
   const int64_t E = table.width(), H = x.dim(1), N = x.dim(2);
   Require(x.shape() == y.shape() && x.rank() == 4 && x.dim(3) == E && first >= 0 && first + N <= table.length(),
-          "rotary positions: {} and {} do not fit {} features at places {} to {} of {}", ToString(x.shape()),
-          ToString(y.shape()), E, first, first + N - 1, table.length());
+          "rotary positions: {} and {} do not fit {} features at places {} to {} of {}", x.shape(), y.shape(), E, first,
+          first + N - 1, table.length());
   const int64_t heads_a_task = std::max<int64_t>(1, kElementsPerTask / (N * E));
   ParallelFor(x.dim(0) * H, heads_a_task, [&](int64_t begin, int64_t end) {
     for (int64_t head = begin; head < end; ++head) {

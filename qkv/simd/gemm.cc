@@ -313,7 +313,7 @@ template void RunProduct(const GemmTask<double>&, int64_t, int64_t, const DepthC
 
 template <typename T>
 PackedMatrix<T>::PackedMatrix(View<const T> w, Gate gate, Precision precision) : gate_(gate), precision_(precision) {
-  Require(w.rank() == 2, "gemm: expected weights [N, K], got {}", ToString(w.shape()));
+  Require(w.rank() == 2, "gemm: expected weights [N, K], got {}", w.shape());
   const bool gated = gate != Gate::kNone;
   Require(!gated || w.dim(0) % 2 == 0, "gemm: a gate and its values have {} rows together, an odd number", w.dim(0));
   N_ = gated ? w.dim(0) / 2 : w.dim(0), K_ = w.dim(1);
@@ -350,8 +350,7 @@ PackedMatrix<T>::PackedMatrix(const PackedForm& form, PackedParts<T> parts)
   }
   const int64_t panel = internal::GemmPanel<T>();
   const Shape shape{PanelOrder(gate_, N_, panel).panels, K_, panel};
-  Require(parts.panels.shape() == shape, "gemm: expected packed weights {}, got {}", ToString(shape),
-          ToString(parts.panels.shape()));
+  Require(parts.panels.shape() == shape, "gemm: expected packed weights {}, got {}", shape, parts.panels.shape());
   panels_ = std::move(parts.panels);
 }
 
@@ -359,12 +358,12 @@ template <typename T>
 void Gemm(View<const T> x, const PackedMatrix<T>& w, const Epilogue<T>& epilogue, View<T> y,
           const Prologue<T>& prologue) {
   const int64_t N = w.outputs(), K = w.inputs();
-  Require(x.rank() == 2 && x.dim(1) == K, "gemm: expected x [M, {}], got {}", K, ToString(x.shape()));
+  Require(x.rank() == 2 && x.dim(1) == K, "gemm: expected x [M, {}], got {}", K, x.shape());
   const int64_t M = x.dim(0);
   const bool heads = y.rank() == 3;
   const int64_t head_width = y.rank() >= 2 ? y.dim(y.rank() - 1) : 0;
   Require((heads || y.rank() == 2) && y.dim(0) == M && head_width * (heads ? y.dim(1) : 1) == N,
-          "gemm: expected y [{}, {}], got {}", M, N, ToString(y.shape()));
+          "gemm: expected y [{}, {}], got {}", M, N, y.shape());
   Require((x.stride(1) == 1 || K <= 1) && (y.stride(y.rank() - 1) == 1 || head_width <= 1),
           "gemm: expected dense rows of x and y");
   Require(!heads || !epilogue.residual, "gemm: no residual is added to heads");

@@ -384,10 +384,10 @@ LowPanels PackLow(View<const float> w, Gate gate, Precision precision) {
 
 LowPanels RestoreLow(const PackedForm& form, Tensor<uint8_t> groups, Tensor<float> columns) {
   LowPanels low = FormOf(form);
-  Require(groups.shape() == GroupsShape(low), "gemm: expected packed weights {}, got {}", ToString(GroupsShape(low)),
-          ToString(groups.shape()));
+  Require(groups.shape() == GroupsShape(low), "gemm: expected packed weights {}, got {}", GroupsShape(low),
+          groups.shape());
   const Shape wanted = form.precision == Precision::kInt8 ? ColumnsShape(low) : Shape{0};
-  Require(columns.shape() == wanted, "gemm: expected scales {}, got {}", ToString(wanted), ToString(columns.shape()));
+  Require(columns.shape() == wanted, "gemm: expected scales {}, got {}", wanted, columns.shape());
   low.groups = std::move(groups), low.columns = std::move(columns);
   return low;
 }

@@ -265,10 +265,9 @@ const internal::TileKernel* KernelFor(Precision precision, int64_t K) {
 template <typename T>
 void MatMul(View<const T> a, View<const T> b, const Epilogue<T>& epilogue, View<T> c, Precision precision) {
   Require(a.rank() == 2 && b.rank() == 2 && a.dim(1) == b.dim(0),
-          "matmul: expected a [M, K] and b [K, N], got {} and {}", ToString(a.shape()), ToString(b.shape()));
+          "matmul: expected a [M, K] and b [K, N], got {} and {}", a.shape(), b.shape());
   const int64_t M = a.dim(0), K = a.dim(1), N = b.dim(1);
-  Require(c.rank() == 2 && c.dim(0) == M && c.dim(1) == N, "matmul: expected c [{}, {}], got {}", M, N,
-          ToString(c.shape()));
+  Require(c.rank() == 2 && c.dim(0) == M && c.dim(1) == N, "matmul: expected c [{}, {}], got {}", M, N, c.shape());
   const bool a_rows = a.stride(1) == 1 || K <= 1, b_rows = b.stride(1) == 1 || N <= 1;
   Require((a_rows || a.stride(0) == 1 || M <= 1) && (b_rows || b.stride(0) == 1 || K <= 1),
           "matmul: expected a dense axis of a and of b");

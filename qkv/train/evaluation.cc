@@ -13,7 +13,7 @@ Evaluation::Evaluation(int64_t classes) : classes_(classes), bins_(kCalibrationB
 
 void Evaluation::Add(View<const float> logits, std::span<const int64_t> labels) {
   Require(logits.shape() == Shape({std::ssize(labels), classes_}), "evaluation: logits {} for {} images of {} classes",
-          ToString(logits.shape()), labels.size(), classes_);
+          logits.shape(), labels.size(), classes_);
   for (int64_t i = 0; i < std::ssize(labels); ++i) {
     const int64_t truth = labels[static_cast<size_t>(i)];
     Require(truth >= 0 && truth < classes_, "evaluation: a label {}, expected one below {}", truth, classes_);

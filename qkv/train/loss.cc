@@ -44,8 +44,8 @@ double RowLoss(const T* z, int64_t classes, int64_t greatest, double total, doub
 template <typename T>
 void RequireLogits(View<const T> logits, View<T> dlogits, const LossOptions& options) {
   Require(logits.rank() == 2 && logits.dim(1) > 0 && dlogits.shape() == logits.shape(),
-          "cross entropy: expected logits [rows, classes] and a gradient alike, got {} and {}",
-          ToString(logits.shape()), ToString(dlogits.shape()));
+          "cross entropy: expected logits [rows, classes] and a gradient alike, got {} and {}", logits.shape(),
+          dlogits.shape());
   Require(logits.stride(1) == 1 && dlogits.stride(1) == 1, "cross entropy: the logits of a row must lie side by side");
   Require(options.smoothing >= 0 && options.smoothing <= 1,
           "cross entropy: expected a label smoothing in [0, 1], got {}", options.smoothing);
@@ -92,8 +92,7 @@ LossSum CrossEntropy(View<const T> logits, View<const T> targets, const LossOpti
   RequireLogits(logits, dlogits, options);
   const int64_t rows = logits.dim(0), classes = logits.dim(1);
   Require(targets.shape() == logits.shape() && targets.stride(1) == 1,
-          "cross entropy: expected targets {} whose rows are dense, got {}", ToString(logits.shape()),
-          ToString(targets.shape()));
+          "cross entropy: expected targets {} whose rows are dense, got {}", logits.shape(), targets.shape());
   const double share = options.smoothing / static_cast<double>(classes), rest = 1 - options.smoothing;
   return SumRows(rows, classes, [&](int64_t r) -> LossSum {
     const T* z = logits.row(r);

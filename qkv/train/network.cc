@@ -148,10 +148,10 @@ void Network<T>::Forward(View<const T> weights, View<const T> pixels, const Opti
   Require(pixels.rank() == 4 && pixels.dim(0) > 0 && pixels.dense() &&
               pixels.shape() == Shape({pixels.dim(0), c.channels, c.image_height, c.image_width}),
           "network: expected dense pixels [B, {}, {}, {}], got {}", c.channels, c.image_height, c.image_width,
-          ToString(pixels.shape()));
+          pixels.shape());
   const int64_t B = pixels.dim(0), N = c.tokens(), D = c.width;
   Require(logits.shape() == Shape({B, c.outputs()}) && logits.dense(),
-          "network: logits are {}, expected [{}, {}], dense", ToString(logits.shape()), B, c.outputs());
+          "network: logits are {}, expected [{}, {}], dense", logits.shape(), B, c.outputs());
   w.images_ = 0;
   w.arena_.Reset();
   w.options_ = options;
@@ -277,7 +277,7 @@ void Network<T>::Backward(View<const T> weights, View<const T> dlogits, Workspac
   const int64_t B = w.images_, N = c.tokens(), D = c.width;
   Require(B > 0, "network: a backward pass without a forward pass before it");
   Require(dlogits.shape() == Shape({B, c.outputs()}) && dlogits.dense(),
-          "network: gradients by logits are {}, expected [{}, {}], dense", ToString(dlogits.shape()), B, c.outputs());
+          "network: gradients by logits are {}, expected [{}, {}], dense", dlogits.shape(), B, c.outputs());
   w.images_ = 0;
   const auto tell = [&](int64_t part) {
     if (finished) finished(parameters_.begin(part), parameters_.begin(part + 1));

@@ -27,7 +27,7 @@ const io::StoredTensor& Find(const io::SafeTensors& from, const std::string& nam
   const io::StoredTensor* stored = from.Find(name);
   Require(stored != nullptr, "optimizer: the state has no tensor '{}'", name);
   Require(stored->dtype == DTypeOf<U>() && stored->shape == Shape{size}, "optimizer: expected '{}' as {} {}, got {} {}",
-          name, Name(DTypeOf<U>()), ToString(Shape{size}), Name(stored->dtype), ToString(stored->shape));
+          name, Name(DTypeOf<U>()), Shape{size}, Name(stored->dtype), stored->shape);
   return *stored;
 }
 

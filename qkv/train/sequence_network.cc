@@ -73,11 +73,11 @@ void SequenceNetwork<T>::Forward(View<const T> weights, View<const int32_t> toke
   const model::SequenceConfig& c = config_;
   w.tokens_ = {};
   Require(tokens.rank() == 2 && tokens.dense() && tokens.dim(0) > 0 && tokens.dim(1) > 0 && tokens.dim(1) <= c.length,
-          "sequence network: expected dense tokens [B, N], N of 1 to {}, got {}", c.length, ToString(tokens.shape()));
+          "sequence network: expected dense tokens [B, N], N of 1 to {}, got {}", c.length, tokens.shape());
   model::RequireTokens(c, tokens);
   const int64_t B = tokens.dim(0), N = tokens.dim(1), D = c.width;
   Require(logits.shape() == Shape({B, N, c.outputs}) && logits.dense(),
-          "sequence network: logits are {}, expected [{}, {}, {}], dense", ToString(logits.shape()), B, N, c.outputs);
+          "sequence network: logits are {}, expected [{}, {}, {}], dense", logits.shape(), B, N, c.outputs);
   Arena& arena = w.arena_;
   arena.Reset();
   w.options_ = options;
@@ -101,7 +101,7 @@ void SequenceNetwork<T>::Backward(View<const T> weights, View<const T> dlogits, 
   const View<const int32_t> tokens = w.tokens_;
   const int64_t B = tokens.dim(0), N = tokens.dim(1), D = c.width;
   Require(dlogits.shape() == Shape({B, N, c.outputs}) && dlogits.dense(),
-          "sequence network: gradients by logits are {}, expected [{}, {}, {}], dense", ToString(dlogits.shape()), B, N,
+          "sequence network: gradients by logits are {}, expected [{}, {}, {}], dense", dlogits.shape(), B, N,
           c.outputs);
   w.tokens_ = {};
   const Arena::Scope scope(w.arena_);

@@ -52,8 +52,7 @@ class TextSet : public SequenceSet {
 
   void Get(int64_t first, View<int32_t> tokens, View<int64_t> labels) const override {
     Require(tokens.rank() == 2 && tokens.dim(1) == length_ && tokens.shape() == labels.shape(),
-            "text: tokens {} and labels {}, expected [B, {}] of both", ToString(tokens.shape()),
-            ToString(labels.shape()), length_);
+            "text: tokens {} and labels {}, expected [B, {}] of both", tokens.shape(), labels.shape(), length_);
     for (int64_t b = 0; b < tokens.dim(0); ++b) Copy(BeginningOf(first + b), tokens.at(b), labels.at(b));
   }
 

@@ -130,7 +130,7 @@ void CopyPlaces(const Tensor<float>& from, int64_t from_prefix, const VitConfig&
                 const VitConfig& target, View<float> to) {
   const int64_t features = to.dim(2), from_grid = source.patches(), to_grid = target.patches();
   Require(from.dim(0) == to.dim(0) && from.dim(2) == features && from_prefix <= to_prefix,
-          "train: positions {} cannot become {}", ToString(from.shape()), ToString(to.shape()));
+          "train: positions {} cannot become {}", from.shape(), to.shape());
   for (int64_t table = 0; table < to.dim(0); ++table) {
     const float* in = from.view().at(table);
     float* out = to.at(table);
@@ -240,8 +240,7 @@ void CopyWeights(const model::Checkpoint& checkpoint, const VitConfig& target, c
       CopyPlaces(from, embedding ? source.position_prefix : source.prefix(), source,
                  embedding ? target.position_prefix : target.prefix(), target, to);
     } else {
-      Fail("train: tensor {} of {} is {}, expected {}", slot.name, checkpoint.source, ToString(from.shape()),
-           ToString(slot.shape));
+      Fail("train: tensor {} of {} is {}, expected {}", slot.name, checkpoint.source, from.shape(), slot.shape);
     }
   }
 }

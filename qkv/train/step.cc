@@ -102,7 +102,7 @@ void Stepper<T, Net>::Add(View<const T> weights, const Batch<T, Net>& batch, boo
   Require(B > 0 && (!batch.targets.empty() || static_cast<int64_t>(batch.labels.size()) == R) &&
               (batch.targets.empty() || batch.targets.dim(0) == R),
           "step: expected a label or targets for each of {} rows, got {} labels and targets {}", R, batch.labels.size(),
-          ToString(batch.targets.shape()));
+          batch.targets.shape());
   const StepPlan plan = PlanStep(of.tokens, P, B, NumThreads());
   while (static_cast<int64_t>(workers_.size()) < plan.workers) {
     workers_.push_back(std::make_unique<Worker>());

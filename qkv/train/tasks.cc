@@ -96,8 +96,8 @@ void Sequences::Validate() const {
 void Generate(const Sequences& sequences, uint64_t seed, int64_t first, View<int32_t> tokens, View<int64_t> targets) {
   sequences.Validate();
   Require(tokens.rank() == 2 && tokens.dim(1) == sequences.length && tokens.shape() == targets.shape(),
-          "tasks: tokens {} and targets {}, expected [B, {}] of both", ToString(tokens.shape()),
-          ToString(targets.shape()), sequences.length);
+          "tasks: tokens {} and targets {}, expected [B, {}] of both", tokens.shape(), targets.shape(),
+          sequences.length);
   const auto length = static_cast<size_t>(sequences.length);
   for (int64_t b = 0; b < tokens.dim(0); ++b) {
     Rng rng(MixSeed(seed, static_cast<uint64_t>(first + b)));

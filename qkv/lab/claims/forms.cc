@@ -9,7 +9,7 @@ Attended separate_attention(View<const double> x, View<const double> w_q, View<c
                             View<const double> w_v) {
   for (const auto& w : {w_q, w_k, w_v}) {
     Require(x.rank() == 2 && w.rank() == 2 && w.dim(0) == x.dim(1), "attention: expected weights [{}, E], got {}",
-            x.rank() == 2 ? x.dim(1) : 0, ToString(w.shape()));
+            x.rank() == 2 ? x.dim(1) : 0, w.shape());
   }
   Require(w_q.dim(1) == w_k.dim(1), "attention: expected queries and keys of one width, got {} and {}", w_q.dim(1),
           w_k.dim(1));

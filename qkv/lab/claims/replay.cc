@@ -61,8 +61,7 @@ Tensor<float> PixelsOf(const model::Model& model, std::span<const image::Image> 
   Tensor<float> pixels({static_cast<int64_t>(images.size()), one[1], one[2], one[3]});
   for (size_t i = 0; i < images.size(); ++i) {
     const Tensor<float> pixel = model.Pixels(images[i]);
-    Require(pixel.shape() == one, "claims: image {} gives {}, the first one {}", i, ToString(pixel.shape()),
-            ToString(one));
+    Require(pixel.shape() == one, "claims: image {} gives {}, the first one {}", i, pixel.shape(), one);
     std::copy_n(pixel.data(), pixel.size(), pixels.data() + static_cast<int64_t>(i) * pixel.size());
   }
   return pixels;
@@ -163,7 +162,7 @@ double Norm(View<const double> m) {
 }
 
 double MaxDifference(View<const double> a, View<const double> b) {
-  Require(a.shape() == b.shape(), "difference: {} and {}", ToString(a.shape()), ToString(b.shape()));
+  Require(a.shape() == b.shape(), "difference: {} and {}", a.shape(), b.shape());
   double greatest = 0;
   for (int64_t i = 0; i < a.dim(0); ++i) {
     for (int64_t j = 0; j < a.dim(1); ++j) greatest = std::max(greatest, std::abs(*a.at(i, j) - *b.at(i, j)));
