@@ -25,15 +25,29 @@ constexpr int64_t kTasksPerThread = 4, kTasksPerThreadBf16 = 2;
 // depends on the queries and keys of a head alone, so that no result depends on the other heads or on the threads.
 constexpr int64_t kFewRows = 16, kPartKeys = 1024;
 
-// Rows of a task, a multiple of the kernels' panel: few enough tasks to arrange keys seldom, and enough of them.
+// The queries of one head cut into tasks of whole panels of the kernels: few enough to arrange keys seldom, and enough
+// of them, none of which one thread would have alone in the end.
 template <typename T>
-int64_t RowsPerTask(int64_t heads, int64_t rows, bool bf16 = false) {
-  const int64_t panel = simd::AttentionPanel<T>(), panels = (rows + panel - 1) / panel;
-  const int64_t tasks = NumThreads() * (bf16 ? kTasksPerThreadBf16 : kTasksPerThread);
-  const int64_t most_rows = bf16 ? kTaskRowsBf16 : kTaskRows;
-  const int64_t splits = std::max((tasks + heads - 1) / heads, (rows + most_rows - 1) / most_rows);
-  return std::max<int64_t>(1, (panels + splits - 1) / splits) * panel;
-}
+class RowCut {
+ public:
+  RowCut(int64_t heads, int64_t rows, bool bf16 = false)
+      : rows_(rows), panel_(simd::AttentionPanel<T>()), panels_((rows + panel_ - 1) / panel_) {
+    const int threads = NumThreads();
+    const int64_t wanted = threads * (bf16 ? kTasksPerThreadBf16 : kTasksPerThread);
+    const int64_t most_rows = bf16 ? kTaskRowsBf16 : kTaskRows;
+    count_ = std::min(panels_, std::max((wanted + heads - 1) / heads, (rows + most_rows - 1) / most_rows));
+    while (count_ < panels_ && heads * count_ % threads != 0) ++count_;
+  }
+
+  int64_t count() const { return count_; }
+  int64_t begin(int64_t task) const { return std::min(rows_, task * panels_ / count_ * panel_); }
+  int64_t rows(int64_t task) const { return begin(task + 1) - begin(task); }
+  /// Of a task at most.
+  int64_t most_rows() const { return std::min(rows_, (panels_ + count_ - 1) / count_ * panel_); }
+
+ private:
+  int64_t rows_, panel_, panels_, count_;
+};
 
 // [B, H, 1, …] seen as [B, H_kv, H / H_kv, …]; what is shared by all heads stays so.
 template <typename T>
@@ -149,17 +163,17 @@ void Attention(View<const T> q, View<const T> k, View<const T> v, const Options<
   }
 
   const simd::internal::TileKernel* const bf16 = Bf16Kernel(options, N_q);
-  const int64_t task_rows = RowsPerTask<T>(B * H, N_q, bf16 != nullptr), splits = (N_q + task_rows - 1) / task_rows;
-  const int64_t most_rows = std::min(task_rows, N_q);
+  const RowCut<T> cut(B * H, N_q, bf16 != nullptr);
   const int64_t scratch_needed =
-      bf16 ? simd::AttentionBf16Scratch(most_rows, E, E_v) : simd::AttentionScratch<T>(most_rows, E, E_v);
+      bf16 ? simd::AttentionBf16Scratch(cut.most_rows(), E, E_v) : simd::AttentionScratch<T>(cut.most_rows(), E, E_v);
   const int64_t scratch_size = (scratch_needed + 63) / 64 * 64;
   const int threads = NumThreads();
   const View<T> scratch = arena.New<T>({threads, scratch_size});
-  ParallelTasks(B * H * splits, [&](int64_t t, int thread) {
-    const int64_t b = t / splits / H, h = t / splits % H, row = t % splits * task_rows;
+  const int64_t tasks = B * H * cut.count();
+  ParallelTasks(tasks, [&](int64_t t, int thread) {
+    const int64_t b = t / cut.count() / H, h = t / cut.count() % H, row = cut.begin(t % cut.count());
     simd::AttentionTask<T> task;
-    FillScores(q, k, options, b, h, row, std::min(task_rows, N_q - row), task);
+    FillScores(q, k, options, b, h, row, cut.rows(t % cut.count()), task);
     task.v = v.at(b, h / (H / k.dim(1))), task.v_stride = v.stride(2), task.E_v = E_v;
     task.out = out.at(b, h, row), task.out_stride = out.stride(2);
     if (!lse.empty()) task.lse = lse.at(b, h, row), task.lse_stride = lse.stride(2);
@@ -167,8 +181,9 @@ void Attention(View<const T> q, View<const T> k, View<const T> v, const Options<
       if (bf16) return simd::AttentionTileBf16(task, *bf16, scratch.row(thread));
     }
     // This is the thread's next, unless another helped it.
-    if (const int64_t next = t + 1; next < B * H * splits) {
-      const int64_t next_b = next / splits / H, next_h = next / splits % H, next_row = next % splits * task_rows;
+    if (const int64_t next = t + 1; next < tasks) {
+      const int64_t next_b = next / cut.count() / H, next_h = next / cut.count() % H;
+      const int64_t next_row = cut.begin(next % cut.count());
       const int64_t next_kv = next_h / (H / k.dim(1));
       if (next_row + task.rows <= N_q) {
         task.next_q = q.at(next_b, next_h, next_row), task.next_k = k.at(next_b, next_kv);
@@ -198,16 +213,16 @@ void AttentionWeights(View<const T> q, View<const T> k, const Options<T>& option
   CheckOptions(options, B, H, N_q, N_k);
   if (B * H * rows == 0) return;
 
-  const int64_t task_rows = RowsPerTask<T>(B * H, rows), splits = (rows + task_rows - 1) / task_rows;
-  const int64_t scratch_size = (simd::AttentionScratch<T>(std::min(task_rows, rows), E, 0) + 63) / 64 * 64;
+  const RowCut<T> cut(B * H, rows);
+  const int64_t scratch_size = (simd::AttentionScratch<T>(cut.most_rows(), E, 0) + 63) / 64 * 64;
   // Kept from call to call, so that the second one allocates nothing.
   static thread_local Tensor<T> scratch;
   if (scratch.size() < NumThreads() * scratch_size) scratch = Tensor<T>::Uninitialised({NumThreads() * scratch_size});
   T* const first = scratch.data();
-  ParallelTasks(B * H * splits, [&](int64_t t, int thread) {
-    const int64_t b = t / splits / H, h = t / splits % H, row = t % splits * task_rows;
+  ParallelTasks(B * H * cut.count(), [&](int64_t t, int thread) {
+    const int64_t b = t / cut.count() / H, h = t / cut.count() % H, row = cut.begin(t % cut.count());
     simd::AttentionTask<T> task;
-    FillScores(q, k, options, b, h, row_begin + row, std::min(task_rows, rows - row), task);
+    FillScores(q, k, options, b, h, row_begin + row, cut.rows(t % cut.count()), task);
     task.out = out.at(b, h, row), task.out_stride = out.stride(2);
     simd::AttentionTileWeights(task, first + thread * scratch_size);
   });

@@ -129,13 +129,13 @@ View<T> Vit<T>::Embed(View<const T> pixels, Workspace<T>& workspace) const {
   const Arena::Scope scope(workspace.arena);
   const View<T> patches = workspace.arena.template New<T>({B, grid_h * grid_w, D});
   nn::PatchEmbedForward<T>(pixels, patch_embed_, patches, workspace.arena);
-  ParallelFor(B, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t b = begin; b < end; ++b) {
-      std::copy_n(prefix_.data(), prefix * D, x.at(b));
-      const T *patch = patches.at(b), *position = positions.data();
-      T* token = x.at(b, prefix);
-      const int64_t n = grid_h * grid_w * D;
-      for (int64_t i = 0; i < n; ++i) token[i] = position ? patch[i] + position[i] : patch[i];
+  ParallelFor(B * grid_h, 1, [&](int64_t begin, int64_t end) {  // rows of the grid
+    for (int64_t row = begin; row < end; ++row) {
+      const int64_t b = row / grid_h, first = row % grid_h * grid_w;
+      if (first == 0) std::copy_n(prefix_.data(), prefix * D, x.at(b));
+      const T *patch = patches.at(b, first), *position = positions.empty() ? nullptr : positions.row(first);
+      T* token = x.at(b, prefix + first);
+      for (int64_t i = 0; i < grid_w * D; ++i) token[i] = position ? patch[i] + position[i] : patch[i];
     }
   });
   if (!norm_pre_.empty()) nn::NormForward<T>(nn::AsOneMatrix(x), norm_pre_, nn::AsOneMatrix(x));

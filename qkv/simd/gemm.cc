@@ -147,9 +147,7 @@ HWY_INLINE Prefetch AheadOf(const GemmTask<T>& task, int64_t p, int64_t k, int64
   const int64_t depth = std::min(task.block_depth, task.K - next_k);
   const int64_t lines = depth * kPanel<T> * static_cast<int64_t>(sizeof(T)) / static_cast<int64_t>(kAlignment);
   const int64_t groups = tiles * (std::min(task.block_depth, task.K - k) / Prefetch::kGroup);
-  if (groups == 0) return {};
-  const char* const next = reinterpret_cast<const char*>(task.w + (next_p * task.K + next_k) * kPanel<T>);
-  return {next, next + lines * static_cast<int64_t>(kAlignment), (lines + groups - 1) / groups};
+  return {{reinterpret_cast<const char*>(task.w + (next_p * task.K + next_k) * kPanel<T>), lines, groups}};
 }
 
 template <bool kBySteps, typename T>

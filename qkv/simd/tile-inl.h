@@ -16,6 +16,7 @@
 #include "hwy/highway.h"
 #include "qkv/core/tensor.h"
 #include "qkv/simd/gemm_task.h"
+#include "qkv/simd/tile_prefetch.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qkv::simd {
@@ -116,18 +117,17 @@ struct Accumulators {
   }
 };
 
-// Cache lines to ask for while computing, in every kGroup steps: `lines` of them from `next` on until `end`, and
-// `row_lines` of rows that stand `stride` bytes apart, the first line of each row, then the second of each.
+// What to ask for while computing, in every kGroup steps: weights, and `row_lines` cache lines of rows that stand
+// `stride` bytes apart, the first line of each row, then the second of each.
 struct Prefetch {
   static constexpr int64_t kGroup = 8;
-  const char *next = nullptr, *end = nullptr;
-  int64_t lines = 0;
+  internal::TilePrefetch weights;
 
   const char* row = nullptr;
   int64_t row_lines = 0, stride = 0, rows = 0, row_index = 0;
 
   HWY_INLINE void Some() {
-    for (int64_t i = 0; i < lines && next < end; ++i, next += kAlignment) __builtin_prefetch(next, 0, 2);
+    weights.Some();
     for (int64_t i = 0; i < row_lines; ++i) {
       __builtin_prefetch(row, 0, 2);
       row += stride;

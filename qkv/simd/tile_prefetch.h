@@ -8,6 +8,7 @@ namespace qkv::simd::internal {
 /// `lines` cache lines from `begin` on (none when it is null), spread over `times` calls of Some().
 class TilePrefetch {
  public:
+  TilePrefetch() = default;
   TilePrefetch(const char* begin, int64_t lines, int64_t times) : next_(begin), end_(begin) {
     if (begin == nullptr || lines == 0 || times == 0) return;
     end_ += lines * kLine;
@@ -23,7 +24,7 @@ class TilePrefetch {
 
  private:
   static constexpr int64_t kLine = 64;
-  const char *next_, *end_;
+  const char *next_ = nullptr, *end_ = nullptr;
   int64_t step_ = 0;
 };
 
