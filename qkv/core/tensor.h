@@ -129,6 +129,11 @@ class View {
   Strides strides_{};
 };
 
+namespace internal {
+/// Asks the system to back a block of 2 MiB and more by large pages, but for its ends.
+void PreferHugePages(void* memory, size_t bytes);
+}  // namespace internal
+
 /// Owns dense, 64-byte aligned elements of a plain type, or shares in the owner of such. Movable; copied on request
 /// only (Clone).
 template <typename T>
@@ -148,6 +153,7 @@ class Tensor {
     const size_t bytes = sizeof(T) * static_cast<size_t>(shape.size());
     void* memory = ::operator new(bytes, std::align_val_t(kAlignment), std::nothrow);
     Require(memory != nullptr, "tensor: no memory for {} ({} bytes)", shape, bytes);
+    internal::PreferHugePages(memory, bytes);
     Tensor tensor;
     tensor.data_.reset(static_cast<T*>(memory));
     tensor.shape_ = shape;

@@ -218,6 +218,18 @@ TEST_P(AttentionTest, LogSumExp) {
   }
 }
 
+TEST_P(AttentionTest, AskingForLogSumExpChangesNothingElse) {
+  for (const bool causal : {false, true}) {
+    const Case<float> c({.B = 1, .H = 4, .H_kv = 2, .N_q = 40, .N_k = 300, .E = 64, .E_v = 64});
+    const Options<float> options{.causal = causal ? Causal::kBottomRight : Causal::kNone};
+    Tensor<float> with({1, 4, 40, 64}), without({1, 4, 40, 64}), lse({1, 4, 40});
+    Arena arena;
+    Attention<float>(c.q, c.k, c.v, options, with, arena, lse);
+    Attention<float>(c.q, c.k, c.v, options, without, arena);
+    EXPECT_TRUE(std::equal(with.data(), with.data() + with.size(), without.data()));
+  }
+}
+
 TEST_P(AttentionTest, MemoryGrowsWithRowsNotTheirSquare) {
   SetNumThreads(2);
   const auto peak = [](int64_t N) {

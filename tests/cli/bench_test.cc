@@ -1,6 +1,7 @@
 // qkv bench: what it reports, and what it refuses. Never how fast it is.
 #include <gtest/gtest.h>
 
+#include <regex>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -62,7 +63,21 @@ TEST(Bench, MeasuresTheDriftOnStdin) {
 TEST(Bench, PrintsATableForPeople) {
   const Said said = Qkv("bench --seconds 0");
   ASSERT_EQ(said.exit_code, 0) << said.err;
-  for (const char* word : {"fp32", "bf16", "int8", "cosine", "here"}) EXPECT_TRUE(Contains(said.out, word)) << word;
+  for (const char* word : {"fp32", "bf16", "int8", "cosine"}) EXPECT_TRUE(Contains(said.out, word)) << word;
+}
+
+TEST(Bench, SaysWhichPrecisionIsNotFasterHere) {
+  const Said said = Qkv("bench --seconds 0");
+  ASSERT_EQ(said.exit_code, 0) << said.err;
+  for (const std::string precision : {"bf16", "int8"}) {
+    const std::regex faster(precision + R"( is ([0-9.]+) times as fast as fp32 here)");
+    const std::regex slower(precision + R"( is not faster here \(([0-9.]+) of fp32's speed\))");
+    std::smatch is_faster, is_slower;
+    ASSERT_NE(std::regex_search(said.out, is_faster, faster), std::regex_search(said.out, is_slower, slower))
+        << said.out;
+    if (!is_faster.empty()) EXPECT_GE(std::stod(is_faster[1]), 1.03);
+    if (!is_slower.empty()) EXPECT_LE(std::stod(is_slower[1]), 1.03);
+  }
 }
 
 TEST(Bench, LayersAndAttentionAlone) {
