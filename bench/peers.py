@@ -18,13 +18,14 @@ from pathlib import Path
 import common
 
 FP32_TOLERANCE = 1e-4  # of the greatest |logit|: float32 summed in another order, twelve blocks deep
-COSINE_FLOOR = 0.99  # below it another function is computed; how much accuracy a precision costs, `qkv evaluate` tells
+# Below it another function is computed; how much accuracy a precision costs, `qkv evaluate` tells.
+COSINE_FLOORS = {"bf16": 0.999, "int8": 0.99}
 
 
 def agrees(row):
     if row["precision"] == "fp32":
         return row["difference"] <= FP32_TOLERANCE
-    return row["cosine"] >= COSINE_FLOOR
+    return row["cosine"] >= COSINE_FLOORS[row["precision"]]
 
 
 def cases(rows):
@@ -41,10 +42,10 @@ def ratios(row, rows):
     return (row["best"] / own[0]["best"], row["median"] / own[0]["median"]) if own else (None, None)
 
 
-def rival(rows, precision):
-    """The peer with the best median at a precision, or None."""
+def rival(rows, precision, kind):
+    """The peer with the least best or median time at a precision, or None."""
     peers = [r for r in rows if r["precision"] == precision and r["program"] in common.PEERS]
-    return min(peers, key=lambda r: r["median"]) if peers else None
+    return min(peers, key=lambda r: r[kind]) if peers else None
 
 
 def heading(row):
@@ -52,21 +53,21 @@ def heading(row):
 
 
 def table(rows):
-    """Markdown of one case. The fastest peer of each precision is bold."""
+    """Markdown of one case. The ratio to the fastest peer of each precision is bold, by best and by median."""
     lines = [
         "| precision | program | best, ms | median, ms | images/s | qkv is faster, by best | by median | logits |",
         "|---|---|---:|---:|---:|---:|---:|---|",
     ]
     for r in rows:
         name = common.TITLES.get(r["program"], r["program"])
-        strong = "**" if r is rival(rows, r["precision"]) else ""
-        if r["program"] == "qkv":
-            by = ["", ""]
-        else:
-            by = [f"{strong}{x:.2f}×{strong}" if x else "" for x in ratios(r, rows)]
+        by = ["", ""]
+        if r["program"] != "qkv":
+            for i, (kind, ratio) in enumerate(zip(("best", "median"), ratios(r, rows))):
+                strong = "**" if r is rival(rows, r["precision"], kind) else ""
+                by[i] = f"{strong}{ratio:.2f}×{strong}" if ratio else ""
         logits = f"differ by {r['difference']:.0e}" if r["precision"] == "fp32" else f"cosine {r['cosine']:.5f}"
         lines.append(
-            f"| {r['precision']} | {strong}{name}{strong} | {r['best']:.2f} | {r['median']:.2f} "
+            f"| {r['precision']} | {name} | {r['best']:.2f} | {r['median']:.2f} "
             f"| {1e3 * r['batch'] / r['median']:.1f} | {by[0]} | {by[1]} | {logits} |")  # fmt: skip
     return "\n".join(lines) + "\n"
 

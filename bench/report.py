@@ -15,6 +15,7 @@ import json
 import sys
 from pathlib import Path
 
+import aims
 import attention
 import common
 import folder
@@ -74,15 +75,15 @@ def heading(run, data):
 def render():
     """Markdown of all machines; writes their pictures."""
     PICTURES.mkdir(parents=True, exist_ok=True)
-    lines = [BEGIN, ""]
-    for path in sorted(KEPT.glob("*.json")):
-        data = json.loads(path.read_text())
+    machines = {path.stem: json.loads(path.read_text()) for path in sorted(KEPT.glob("*.json"))}
+    lines = [BEGIN, "", "## What it aims at, and where it stands", "", aims.table(machines)]
+    for name, data in machines.items():
         machine = next(iter(data.values()))["machine"]
-        lines += [f"## {path.stem}: {machine['processor']}, {machine['cores']} cores", ""]
+        lines += [f"## {name}: {machine['processor']}, {machine['cores']} cores", ""]
         for run, part in RUNS.items():
             if run in data:
                 module, title = PARTS[part][0], heading(run, data)
-                picture = PICTURES / f"{path.stem}-{run}.svg"
+                picture = PICTURES / f"{name}-{run}.svg"
                 picture.write_text(module.chart(data[run]))
                 table = module.report(data[run]).strip()
                 lines += [f"### {title}", "", f"![{title}](pictures/{picture.name})", "", table, ""]
