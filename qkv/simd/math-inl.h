@@ -4,8 +4,8 @@
 // 197th float, math_test.cc over every 397th):
 //   function              range        error
 //   Exp                   [-104, 89]   1.00 / 0.96 ULP (subnormal results: of the smallest subnormal)
-//   Exp2Flushed           [-126, 1]    0.78 / 1.07 ULP; 0 below
-//   Exp2Flushed (double)  [-1021, 1]   0.56 / 0.75 ULP; 0 below
+//   Exp2Flushed           [-126, 1]    0.78 / 1.07 ULP; 0 below -126.5
+//   Exp2Flushed (double)  [-1021, 1]   0.56 / 0.75 ULP; 0 below -1022.5
 //   Tanh                  all          1.3 ULP
 //   x Logistic(x)         [-87, inf)   2.4 ULP
 //   Gelu                  all          1.4 / 1.7 · |x| 2^-24
@@ -89,7 +89,8 @@ requires(sizeof(hn::TFromD<D>) == 8) HWY_INLINE V Exp2Series(D d, V x) {
                 9.618129107628477e-03, 5.550410866482158e-02, 2.402265069591007e-01, 6.931471805599453e-01);
 }
 
-// 2^x for x <= 0 or a little above; 0 below the smallest normal number, so that no step is spent on subnormals.
+// 2^x for x <= 0 or a little above; 0 where it is half a step of x below the smallest normal number or less, so that
+// hardly a step is spent on subnormals.
 // NaN stays NaN.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V Exp2Flushed(D d, V x) {

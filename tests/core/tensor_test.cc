@@ -10,6 +10,7 @@ TEST(Shape, CountsItsElements) {
   EXPECT_EQ(Shape({2, 3, 4}).size(), 24);
   EXPECT_EQ(Shape({2, 0, 4}).size(), 0);
   EXPECT_EQ(fmt::format("{}", Shape({2, 3})), "[2, 3]");
+  EXPECT_EQ(fmt::format("{:<8}|{}", Shape({2, 3}), Shape()), "[2, 3]  |[]");
 }
 
 TEST(Shape, RefusesOverflowNegativesAndTooManyAxes) {
