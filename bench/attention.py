@@ -186,7 +186,8 @@ def main():
     parser.add_argument("--timer", type=Path, default=ROOT / "build/bench/bench/qkv_attention_timer")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--threads", type=int, default=common.CORES)
-    isas = [common.ISA] if common.ISA else ["avx512", "avx2"] if "avx512f" in instructions else ["avx2"]
+    best = common.best_isa(instructions)
+    isas = [common.ISA] if common.ISA else [best, *(["avx2"] if best in ("avx512", "amx") else [])]
     parser.add_argument("--isas", nargs="+", default=isas, choices=list(common.ISAS))
     parser.add_argument("--passes", nargs="+", default=["forward", "forward-bf16", "training", "training-bf16"],
         choices=list(PASSES))  # fmt: skip
