@@ -6,10 +6,11 @@ multiply-adds. "of" a ratio: what computing all products at the rate of the regi
 a loose bound in int8, which attention is not computed in.
 """
 
-from statistics import median
-
+import attention
 import common
+import folder
 import peers
+import roofline
 
 HELD = "-held-avx2"
 BASE, TINY = "vit_base_patch16_224", "vit_tiny_patch16_224"
@@ -17,55 +18,64 @@ BASE, TINY = "vit_base_patch16_224", "vit_tiny_patch16_224"
 GFLOP = {BASE: 32.2, TINY: 2.30}
 
 
-def roofline(data, suffix):
-    return data.get("roofline" + ("-avx2" if suffix else ""), {})
+def is_of(run, suffix):
+    """Whether "peers-held-avx2" and the like are of the runs with that suffix."""
+    return run[len(run.partition("-")[0]) :] == suffix
+
+
+def layers(data, suffix):
+    """What roofline.py measured: of qkv alone, so that it does not matter what the peers are held to."""
+    return data.get("roofline" + suffix.replace("-held", ""))
 
 
 def qkv_isa(data, suffix):
     """The instruction set that qkv ran in."""
-    machine = next(run["machine"] for name, run in data.items() if name.endswith(HELD) == bool(suffix))
+    machine = next(run["machine"] for name, run in data.items() if is_of(name, suffix))
     return machine.get("isa") or common.best_isa(machine["instructions"])
 
 
-def attention_rows(data, suffix):
-    return data.get("attention" + suffix, {}).get("rows", [])
+def of_own(data, suffix, rows):
+    """qkv's row among those of one case of attention, or None."""
+    return next((r for r in rows if r["program"] == f"qkv, {qkv_isa(data, suffix)}"), None)
+
+
+def attention_cases(data, suffix):
+    return attention.cases(data.get("attention" + suffix, {}).get("rows", []))
 
 
 def peak(data, suffix, precision):
-    """GFLOP/s: the greatest of all runs, whose minutes differ. A lower precision may be computed in float."""
-    peaks = roofline(data, suffix).get("peaks", {})
-    if not peaks:
+    """GFLOP/s: the greatest of all runs, whose minutes differ; or None."""
+    run = layers(data, suffix)
+    if not run:
         return None
-    seen = [r["gflops"] / r["of_peak"] for r in attention_rows(data, suffix)
-            if r["program"] == f"qkv, {qkv_isa(data, suffix)}" and r.get("of_peak")]  # fmt: skip
-    quieter = max([1, *(rate / max(peaks["fp32"].values()) for rate in seen)])
-    return quieter * max(rate for kind in {"fp32", precision} for rate in peaks.get(kind, {}).values())
+    own = [of_own(data, suffix, rows) for rows in attention_cases(data, suffix).values()]
+    seen = [row["gflops"] / row["of_peak"] for row in own if row and row["of_peak"]]
+    quieter = max([1, *(rate / roofline.peak(run, "fp32") for rate in seen)])
+    return quieter * roofline.peak(run, precision)
 
 
 def of_peers(model, batch, precision):
     def read(data, suffix):
         rows = [r for r in data.get("peers" + suffix, {}).get("rows", [])
                 if (r["model"], r["batch"], r["precision"]) == (model, batch, precision)]  # fmt: skip
-        own = [r for r in rows if r["program"] == "qkv"]
-        rivals = {kind: peers.rival(rows, precision, kind) for kind in ("best", "median")}
-        if not own or not rivals["best"]:
+        best, middle = (peers.rival(rows, precision, kind) for kind in ("best", "median"))
+        if not best or peers.ratios(best, rows) == (None, None):
             return ""
-        text = ", ".join(f"{rival[kind] / own[0][kind]:.2f}×" for kind, rival in rivals.items())
+        text = f"{peers.ratios(best, rows)[0]:.2f}×, {peers.ratios(middle, rows)[1]:.2f}×"
         rate = peak(data, suffix, precision)
-        return text + (f" of {rivals['best']['best'] * rate / (1e3 * GFLOP[model] * batch):.2f}×" if rate else "")
+        return text + (f" of {best['best'] * rate / (1e3 * GFLOP[model] * batch):.2f}×" if rate else "")
 
     return read
 
 
 def of_attention(pass_, case):
     def read(data, suffix):
-        rows = [r for r in attention_rows(data, suffix) if (r["pass"], r["case"]) == (pass_, case)]
-        own = [r for r in rows if r["program"] == f"qkv, {qkv_isa(data, suffix)}"]
-        rival = [r for r in rows if r["program"] == "PyTorch"]
-        if not own or not rival:
+        rows = attention_cases(data, suffix).get((pass_, case), [])
+        own = of_own(data, suffix, rows)
+        if not own:
             return ""
-        text = f"{rival[0]['best'] / own[0]['best']:.2f}×, {rival[0]['median'] / own[0]['median']:.2f}×"
-        return text if pass_.endswith("bf16") else text + f"; {own[0]['of_peak']:.2f}"
+        text = ", ".join(f"{attention.ratio(own, rows, key):.2f}×" for key in ("best", "median"))
+        return text if pass_.endswith("bf16") else text + f"; {own['of_peak']:.2f}"
 
     return read
 
@@ -74,26 +84,18 @@ def of_layers(rows):
     """The four layers of a block together."""
 
     def read(data, suffix):
-        run = roofline(data, suffix)
-        layers = [x for x in run.get("layers", []) if (x["M"], x["precision"]) == (rows, "fp32")]
-        if not layers:
-            return ""
-        work = [x["N"] * x["K"] for x in layers]
-        rates = [sum(work) / sum(w / x[kind] for w, x in zip(work, layers)) for kind in ("best", "median")]
-        return ", ".join(f"{rate / max(run['peaks']['fp32'].values()):.2f}" for rate in rates)
+        run = layers(data, suffix)
+        return ", ".join(f"{roofline.together(run, 'fp32', rows, key):.2f}" for key in ("best", "median")) if run else ""
 
     return read
 
 
 def of_folder(data, suffix):
-    rows = data.get("folder" + suffix, {}).get("rows", [])
-    if not rows:
+    run = data.get("folder" + suffix)
+    if not run:
         return ""
-
-    def seconds(row, of):
-        return of(one["work"] for one in row["seconds"])
-
-    return ", ".join(f"{min(seconds(r, of) for r in rows[1:]) / seconds(rows[0], of):.2f}×" for of in (min, median))
+    own, *others = (folder.rate(run, row, "work") for row in run["rows"])
+    return ", ".join(f"{rate / max(others):.2f}×" for rate, *others in zip(own, *others))
 
 
 AIMS = [  # work, aim with AVX2, aim with AMX, reader
@@ -120,7 +122,7 @@ AIMS = [  # work, aim with AVX2, aim with AMX, reader
 def table(machines):
     """Markdown; machines: {name: what was measured there}."""
     columns = [(name, data, suffix) for name, data in machines.items() for suffix in (HELD, "")
-               if any(run.endswith(HELD) == bool(suffix) for run in data)]  # fmt: skip
+               if any(is_of(run, suffix) for run in data)]  # fmt: skip
     heads = [f"{name}, all held to AVX2" if suffix else f"{name}, {common.ISAS[qkv_isa(data, suffix)]}"
              for name, data, suffix in columns]  # fmt: skip
     lines = ["| work | aim, AVX2 | aim, AMX | " + " | ".join(heads) + " |", "|---" * (3 + len(heads)) + "|"]

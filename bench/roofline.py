@@ -104,11 +104,11 @@ def limit(data, layer):
     return min(peak(data, layer["precision"]), bandwidth(data) * intensity(layer))
 
 
-def together(data, kind, rows):
-    """Share of the peak that the layers of a block reach together at so many rows, by their best."""
+def together(data, kind, rows, key="best"):
+    """Share of the peak that the layers of a block reach together at so many rows, by their best or median."""
     layers = [layer for layer in data["layers"] if (layer["precision"], layer["M"]) == (kind, rows)]
     work = [layer["N"] * layer["K"] for layer in layers]
-    return sum(work) / sum(w / layer["best"] for w, layer in zip(work, layers)) / peak(data, kind)
+    return sum(work) / sum(w / layer[key] for w, layer in zip(work, layers)) / peak(data, kind)
 
 
 def report(data):
