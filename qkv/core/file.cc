@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "qkv/core/error.h"
+#include "qkv/core/pages.h"
 
 namespace qkv {
 namespace {
@@ -114,11 +115,7 @@ MappedFile::~MappedFile() {
 }
 
 void ReleasePages(std::span<const std::byte> part) {
-  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const auto begin = reinterpret_cast<uintptr_t>(part.data());
-  const uintptr_t first = (begin + page - 1) / page * page, end = (begin + part.size()) / page * page;
-  // A hint: what the kernel keeps costs memory and nothing else.
-  if (first < end) (void)::madvise(reinterpret_cast<void*>(first), end - first, MADV_DONTNEED);
+  internal::AdviseWholePages(part, static_cast<size_t>(::sysconf(_SC_PAGESIZE)), MADV_DONTNEED);
 }
 
 std::string ReadFile(const std::filesystem::path& path, size_t max_bytes) {

@@ -3,6 +3,8 @@
 #include <fmt/ranges.h>
 #include <sys/mman.h>
 
+#include "qkv/core/pages.h"
+
 namespace qkv {
 
 Shape::Shape(std::span<const int64_t> extents) {
@@ -24,11 +26,8 @@ Shape::Shape(std::span<const int64_t> extents) {
 // nothing.
 void internal::PreferHugePages([[maybe_unused]] void* memory, [[maybe_unused]] size_t bytes) {
 #ifdef MADV_HUGEPAGE
-  constexpr uintptr_t kHugePage = uintptr_t{2} << 20;
-  const auto address = reinterpret_cast<uintptr_t>(memory);
-  const uintptr_t begin = (address + kHugePage - 1) / kHugePage * kHugePage,
-                  end = (address + bytes) / kHugePage * kHugePage;
-  if (begin < end) (void)::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+  constexpr size_t kHugePage = size_t{2} << 20;
+  AdviseWholePages({static_cast<const std::byte*>(memory), bytes}, kHugePage, MADV_HUGEPAGE);
 #endif
 }
 
