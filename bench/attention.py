@@ -206,7 +206,7 @@ def main():
                 common.write_json(options.json, data)
     common.progress("")
     print(report(data))
-    options.svg.write_text(chart(data))
+    common.write(options.svg, chart(data))
 
 
 if __name__ == "__main__":

@@ -147,9 +147,13 @@ def memory(process):
     return sizes
 
 
-def write_json(path, data):
+def write(path, text):
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(data, indent=1) + "\n")
+    path.write_text(text)
+
+
+def write_json(path, data):
+    write(path, json.dumps(data, indent=1) + "\n")
 
 
 # ------------------------------------------------------------------------------------------------

@@ -161,7 +161,7 @@ def main():
             "classes": len(set(reference.values())), "rows": rows}  # fmt: skip
     common.write_json(options.json, data)
     print(report(data))
-    options.svg.write_text(chart(data))
+    common.write(options.svg, chart(data))
     if rows[0]["agreement"] < AGREEMENT:
         sys.exit(f"qkv answers as {names[1]} for {100 * rows[0]['agreement']:.1f} % of the photos only")
 

@@ -147,8 +147,8 @@ def main():
     text = report(data)
     print(text)
     if options.output:
-        options.output.write_text(text)
-    options.svg.write_text(chart(data))
+        common.write(options.output, text)
+    common.write(options.svg, chart(data))
     wrong = [r for r in data["rows"] if not agrees(r)]
     for r in wrong:
         print(f"{heading(r)}: the logits of {r['program']} in {r['precision']} are others: they differ by "

@@ -161,7 +161,7 @@ def main():
     data = {"machine": common.machine(options.threads), **summarise(rates, common.ISA), "rates": rates}
     common.write_json(options.json, data)
     print(report(data))
-    options.svg.write_text(chart(data))
+    common.write(options.svg, chart(data))
 
 
 if __name__ == "__main__":

@@ -113,7 +113,7 @@ def main():
         data["rows"] += [{**row, "sweeps": names} for row in rows]
         common.write_json(options.json, data)
     print(report(data))
-    options.svg.write_text(chart(data))
+    common.write(options.svg, chart(data))
     wrong = [r for r in data["rows"] if not peers.agrees(r)]
     for r in wrong:
         print(f"{peers.heading(r)}: logits of {r['program']} differ by {r['difference']:.1e}", file=sys.stderr)

@@ -166,7 +166,7 @@ def main():
     text = report(data)
     print(text)
     if options.output:
-        options.output.write_text(text)
+        common.write(options.output, text)
 
 
 if __name__ == "__main__":
