@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import random
+import resource
 import statistics
 import subprocess
 import sys
@@ -74,7 +75,12 @@ def run_pipeline(name, options, model, photos, out):
 
 
 def run(name, *arguments):
-    return run_qkv(*arguments) if name == "qkv" else run_pipeline(name, *arguments)
+    """The same, and in "seconds" what the process took of the processors."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    answer = run_qkv(*arguments) if name == "qkv" else run_pipeline(name, *arguments)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    answer["seconds"]["processors"] = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return answer
 
 
 def rate(data, row, kind):
@@ -83,19 +89,26 @@ def rate(data, row, kind):
     return data["images"] / min(seconds), data["images"] / statistics.median(seconds)
 
 
+def busy(data, row):
+    """How much of its threads' time the whole process computed (or waited awake), median; "" in measurements before it
+    was counted."""
+    shares = [one["processors"] / one["process"] for one in row["seconds"] if "processors" in one]
+    return f"{100 * statistics.median(shares) / data['machine']['threads']:.0f} %" if shares else ""
+
+
 def report(data):
     """Markdown."""
     qkv = data["rows"][0]
     lines = [peers.machine_line(data["machine"]) + f"; {data['rounds']} rounds, {data['images']} photos.\n",
              f"{common.title(data['model'])}, images/s:\n",
-             "| | files to answers, best | median | qkv is faster, by best | by median | whole process, best | same class |",
-             "|---|---:|---:|---:|---:|---:|---:|"]  # fmt: skip
+             "| | files to answers, best | median | qkv is faster, by best | by median | whole process, best | cores busy | "
+             "same class |", "|---|---:|---:|---:|---:|---:|---:|---:|"]  # fmt: skip
     for row in data["rows"]:
         (best, median), (process, _) = rate(data, row, "work"), rate(data, row, "process")
         own = rate(data, qkv, "work")
         by = ["", ""] if row is qkv else [f"{own[0] / best:.2f}×", f"{own[1] / median:.2f}×"]
         lines.append(f"| {PIPELINES.get(row['program'], row['program'])} | {best:.1f} | {median:.1f} | {by[0]} | {by[1]} "
-                     f"| {process:.1f} | {100 * row['agreement']:.1f} % |")  # fmt: skip
+                     f"| {process:.1f} | {busy(data, row)} | {100 * row['agreement']:.1f} % |")  # fmt: skip
     return "\n".join(lines) + "\n"
 
 

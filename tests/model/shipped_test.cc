@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <ostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "qkv/core/parallel.h"
@@ -23,6 +24,7 @@ struct ShippedModel {
   std::string name;    // folder of models/
   std::string images;  // folder of QKV_DATA
   double accuracy;     // the card's, less a few images that another instruction set may round away
+  double int8;         // the same of its accuracy in int8
   int64_t parameters;  // at most
 };
 void PrintTo(const ShippedModel& shipped, std::ostream* out) { *out << shipped.name; }
@@ -32,8 +34,8 @@ class Shipped : public testing::TestWithParam<ShippedModel> {
   const fs::path folder_ = SourceFolder() / "models" / GetParam().name;
 };
 INSTANTIATE_TEST_SUITE_P(Models, Shipped,
-                         testing::Values(ShippedModel{"digits", "mnist", 0.994, 500'000},
-                                         ShippedModel{"cifar10", "cifar10", 0.823, 3'000'000}),
+                         testing::Values(ShippedModel{"digits", "mnist", 0.994, 0.994, 500'000},
+                                         ShippedModel{"cifar10", "cifar10", 0.823, 0.822, 3'000'000}),
                          [](const auto& test) { return test.param.name; });
 
 TEST_P(Shipped, AreSmall) {
@@ -44,15 +46,19 @@ TEST_P(Shipped, AreSmall) {
 TEST_P(Shipped, AreAsAccurateAsTheirCardsSayOnTheTestSplit) {
   const std::vector<fs::path> files = TestSplitOf(GetParam().images);
   if (files.empty()) GTEST_SKIP() << "QKV_DATA has no " << GetParam().images;
-  const Model model = Model::Load(folder_);
-  std::vector<int64_t> right(files.size());
-  ParallelFor(static_cast<int64_t>(files.size()), 64, [&](int64_t begin, int64_t end) {
-    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
-      right[i] = model.Classify(image::DecodeFile(files[i]), 1).at(0).label == files[i].parent_path().filename();
-    }
-  });
-  const auto count = static_cast<double>(files.size());
-  EXPECT_GE(static_cast<double>(std::count(right.begin(), right.end(), 1)) / count, GetParam().accuracy);
+  for (const auto& [precision, accuracy] :
+       {std::pair(simd::Precision::kFloat32, GetParam().accuracy), {simd::Precision::kInt8, GetParam().int8}}) {
+    const Model model = Model::Load(folder_, {.precision = precision});
+    std::vector<int64_t> right(files.size());
+    ParallelFor(static_cast<int64_t>(files.size()), 64, [&](int64_t begin, int64_t end) {
+      for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+        right[i] = model.Classify(image::DecodeFile(files[i]), 1).at(0).label == files[i].parent_path().filename();
+      }
+    });
+    const auto count = static_cast<double>(files.size());
+    EXPECT_GE(static_cast<double>(std::count(right.begin(), right.end(), 1)) / count, accuracy)
+        << simd::Describe(precision).kernel;
+  }
 }
 
 }  // namespace
