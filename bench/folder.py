@@ -63,6 +63,7 @@ def run_qkv(options, model, photos, out):
 
 
 def run_pipeline(name, options, model, photos, out):
+    """{"classes", "seconds": {"imports", "preparation", "work", "process"}}"""
     command = [sys.executable, common.ROOT / "bench/folder_peer.py", name, model, photos, options.threads, out]
     start = time.perf_counter()
     done = subprocess.run([str(c) for c in command], capture_output=True, text=True,
@@ -75,7 +76,7 @@ def run_pipeline(name, options, model, photos, out):
 
 
 def run(name, *arguments):
-    """The same, and in "seconds" what the process took of the processors."""
+    """The answer of run_qkv or run_pipeline, and in its "seconds" what the process took of the processors."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     answer = run_qkv(*arguments) if name == "qkv" else run_pipeline(name, *arguments)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -101,8 +102,8 @@ def report(data):
     qkv = data["rows"][0]
     lines = [peers.machine_line(data["machine"]) + f"; {data['rounds']} rounds, {data['images']} photos.\n",
              f"{common.title(data['model'])}, images/s:\n",
-             "| | files to answers, best | median | qkv is faster, by best | by median | whole process, best | cores busy | "
-             "same class |", "|---|---:|---:|---:|---:|---:|---:|---:|"]  # fmt: skip
+             "| | files to answers, best | median | qkv is faster, by best | by median | whole process, best | its cores "
+             "busy | same class |", "|---|---:|---:|---:|---:|---:|---:|---:|"]  # fmt: skip
     for row in data["rows"]:
         (best, median), (process, _) = rate(data, row, "work"), rate(data, row, "process")
         own = rate(data, qkv, "work")

@@ -140,7 +140,8 @@ class OpenvinoQueue:
 
         self.data, self.threads = data_config(net), threads
         pixels = torch.randn(BATCH, 3, self.data["crop"], self.data["crop"])
-        config = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "THROUGHPUT", "INFERENCE_NUM_THREADS": threads}
+        config = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "THROUGHPUT", "INFERENCE_NUM_THREADS": threads,
+                  "ENABLE_CPU_PINNING": threads > 1}  # fmt: skip
         compiled = openvino.Core().compile_model(openvino_model(folder, pixels), "CPU", config)
         self.queue = openvino.AsyncInferQueue(compiled)
         self.queue.set_callback(self.answer)
@@ -182,21 +183,23 @@ class OpenvinoProcesses:
     def __init__(self, net, folder, threads):
         import multiprocessing
 
-        self.pool = multiprocessing.get_context("forkserver").Pool(threads, initialise_process, (folder,))
-        self.pool.map(touch, range(threads), chunksize=1)
+        # A forkserver's processes would be its own, and the time that they take missing from ours.
+        spawn = multiprocessing.get_context("spawn")
+        self.pool = spawn.Pool(threads, initialise_process, (folder, spawn.Barrier(threads)))
+        self.pool.map(wait_for_all, range(threads), chunksize=1)
 
     def classify(self, paths):
         parts = self.pool.imap(classify_in_process, batches(paths))
         return [found for part in parts for found in part][: len(paths)]
 
 
-def initialise_process(folder):
-    global one_core
-    one_core = OpenvinoQueue(load(folder), folder, 1)
+def initialise_process(folder, barrier):
+    global one_core, all_ready
+    one_core, all_ready = OpenvinoQueue(load(folder), folder, 1), barrier
 
 
-def touch(_):
-    time.sleep(0.2)  # so that each process takes one, and all are ready when the last one is
+def wait_for_all(_):
+    all_ready.wait()
 
 
 def classify_in_process(paths):

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <utility>
 
 #include "qkv/model/model.h"
 #include "tests/simd/software_amx.h"
@@ -24,18 +25,20 @@ double Cosine(const float* a, const float* b, int64_t size) {
   return ab / std::sqrt(aa * bb);
 }
 
-// bfloat16 rounds by 2⁻⁹, and the angle that this turns the logits by grows with the root of the number of roundings
-// one behind the other, some 30 here: a cosine of 1 − 30 · 2⁻¹⁸ / 2. int8's floor is what it may cost any model.
+// What is rounded to bfloat16 is off by 2⁻⁹ of itself, and both factors of some 30 products one behind the other are:
+// the logits turn by the root of 60 · 2⁻¹⁸, a cosine of 0.9999. Noise has other logits than photos, and three images
+// are few, so twice that is allowed. int8 has the floor that its mean over a test split must keep (reference_test.cc).
 TEST_P(ModelIsas, LowerPrecisionsComeNearFloat) {
   const Tensor<float> pixels = Sampler(7).Normal<float>({3, 3, 32, 32});
   const Tensor<float> exact = Logits(simd::Precision::kFloat32, pixels);
-  for (const auto& [precision, least] : {std::pair(simd::Precision::kBfloat16, 0.9999),
-                                         {simd::Precision::kInt8, 0.999}}) {
+  for (const auto& [precision, least] :
+       {std::pair(simd::Precision::kBfloat16, 0.9998), {simd::Precision::kInt8, 0.999}}) {
     const Tensor<float> logits = Logits(precision, pixels);
     ASSERT_EQ(logits.shape(), exact.shape());
     for (int64_t b = 0; b < exact.dim(0); ++b) {
       EXPECT_GE(Cosine(logits.view().row(b), exact.view().row(b), exact.dim(1)), least)
           << simd::Describe(precision).kernel << ", image " << b;
+      EXPECT_NE(logits.view().row(b)[0], exact.view().row(b)[0]) << simd::Describe(precision).kernel;
     }
   }
 }

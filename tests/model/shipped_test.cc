@@ -24,7 +24,6 @@ struct ShippedModel {
   std::string name;    // folder of models/
   std::string images;  // folder of QKV_DATA
   double accuracy;     // the card's, less a few images that another instruction set may round away
-  double int8;         // the same of its accuracy in int8
   int64_t parameters;  // at most
 };
 void PrintTo(const ShippedModel& shipped, std::ostream* out) { *out << shipped.name; }
@@ -34,8 +33,8 @@ class Shipped : public testing::TestWithParam<ShippedModel> {
   const fs::path folder_ = SourceFolder() / "models" / GetParam().name;
 };
 INSTANTIATE_TEST_SUITE_P(Models, Shipped,
-                         testing::Values(ShippedModel{"digits", "mnist", 0.994, 0.994, 500'000},
-                                         ShippedModel{"cifar10", "cifar10", 0.823, 0.822, 3'000'000}),
+                         testing::Values(ShippedModel{"digits", "mnist", 0.994, 500'000},
+                                         ShippedModel{"cifar10", "cifar10", 0.823, 3'000'000}),
                          [](const auto& test) { return test.param.name; });
 
 TEST_P(Shipped, AreSmall) {
@@ -56,7 +55,7 @@ TEST_P(Shipped, AreAsAccurateAsTheirCardsSayOnTheTestSplit) {
       }
     });
     const auto count = static_cast<double>(files.size());
-    EXPECT_GE(static_cast<double>(std::count(right.begin(), right.end(), 1)) / count, accuracy)
+    EXPECT_GE(static_cast<double>(std::count(right.begin(), right.end(), 1)) / count, GetParam().accuracy - loss)
         << simd::Describe(precision).kernel;
   }
 }
