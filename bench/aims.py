@@ -13,6 +13,9 @@ import peers
 import roofline
 
 HELD = "-held-avx2"
+# heads × tokens of attention: the case of attention.py
+SIZES = {"12 × 197": "1x12x197x64", "96 × 197": "8x12x197x64", "16 × 1024": "1x16x1024x64", "16 × 4096": "1x16x4096x64",
+         "16 × 16384": "1x16x16384x64"}  # fmt: skip
 BASE, TINY = "vit_base_patch16_224", "vit_tiny_patch16_224"
 # of an image, less the last block, of which exact savings leave next to nothing (`qkv info` counts the whole)
 GFLOP = {BASE: 32.2, TINY: 2.30}
@@ -109,19 +112,13 @@ AIMS = [  # work, aim with AVX2, aim with AMX, reader
       for batch in (1, 8)),
     *((f"ViT-Ti, {precision}, batch 1", avx2, "1.5×", of_peers(TINY, 1, precision))
       for precision, avx2 in (("fp32", "1.5×"), ("bf16", ""), ("int8", "1.5×"))),
-    *((f"attention, {heads} × {n}", aim, "", of_attention("forward", case))
-      for heads, n, aim, case in ((12, 197, "1.5×", "1x12x197x64"), (96, 197, "1.8×", "8x12x197x64"),
-                                  (16, 1024, "1.1×; 0.74", "1x16x1024x64"), (16, 4096, "1.1×; 0.74", "1x16x4096x64"),
-                                  (16, 16384, "1.1×; 0.74", "1x16x16384x64"))),
-    *((f"attention, bf16, {heads} × {n}", "", "2×", of_attention("forward-bf16", case))
-      for heads, n, case in ((12, 197, "1x12x197x64"), (96, 197, "8x12x197x64"), (16, 1024, "1x16x1024x64"),
-                             (16, 4096, "1x16x4096x64"), (16, 16384, "1x16x16384x64"))),
-    *((f"attention with backward, {heads} × {n}", avx2, "", of_attention("training", case))
-      for heads, n, avx2, case in ((12, 197, "1.4×", "1x12x197x64"), (96, 197, "1.4×", "8x12x197x64"),
-                                   (16, 1024, "1.1×", "1x16x1024x64"), (16, 4096, "1.1×", "1x16x4096x64"))),
-    *((f"attention with backward, bf16, {heads} × {n}", "", "1.8×", of_attention("training-bf16", case))
-      for heads, n, case in ((12, 197, "1x12x197x64"), (96, 197, "8x12x197x64"), (16, 1024, "1x16x1024x64"),
-                             (16, 4096, "1x16x4096x64"))),
+    *((f"attention, {size}", aim, "", of_attention("forward", case)) for (size, case), aim in
+      zip(SIZES.items(), ("1.5×", "1.8×", "1.1×; 0.74", "1.1×; 0.74", "1.1×; 0.74"))),
+    *((f"attention, bf16, {size}", "", "2×", of_attention("forward-bf16", case)) for size, case in SIZES.items()),
+    *((f"attention with backward, {size}", aim, "", of_attention("training", case)) for (size, case), aim in
+      zip(SIZES.items(), ("1.4×", "1.4×", "1.1×", "1.1×", "1.1×"))),
+    *((f"attention with backward, bf16, {size}", "", "1.8×", of_attention("training-bf16", case))
+      for size, case in SIZES.items()),
     ("1000 photos with ViT-Ti, fp32", "1.5×", "2×", of_folder),
 ]  # fmt: skip
 

@@ -140,6 +140,7 @@ class OpenvinoQueue:
 
         self.data, self.threads = data_config(net), threads
         pixels = torch.randn(BATCH, 3, self.data["crop"], self.data["crop"])
+        # Pinned, all processes of one thread would run on the first core.
         config = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "THROUGHPUT", "INFERENCE_NUM_THREADS": threads,
                   "ENABLE_CPU_PINNING": threads > 1}  # fmt: skip
         compiled = openvino.Core().compile_model(openvino_model(folder, pixels), "CPU", config)

@@ -1,11 +1,11 @@
 // A whole model in every precision under every instruction set, AMX among them even where the machine has none.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <utility>
 
 #include "qkv/model/model.h"
 #include "tests/simd/software_amx.h"
+#include "tests/support/difference.h"
 #include "tests/support/files.h"
 #include "tests/support/sampler.h"
 
@@ -19,12 +19,6 @@ Tensor<float> Logits(simd::Precision precision, const Tensor<float>& pixels) {
   return Model::Load(SourceFolder() / "models/cifar10", {.precision = precision}).Logits(pixels);
 }
 
-double Cosine(const float* a, const float* b, int64_t size) {
-  double ab = 0, aa = 0, bb = 0;
-  for (int64_t i = 0; i < size; ++i) ab += a[i] * b[i], aa += a[i] * a[i], bb += b[i] * b[i];
-  return ab / std::sqrt(aa * bb);
-}
-
 // What is rounded to bfloat16 is off by 2⁻⁹ of itself, and both factors of some 30 products one behind the other are:
 // the logits turn by the root of 60 · 2⁻¹⁸, a cosine of 0.9999. Noise has other logits than photos, and three images
 // are few, so twice that is allowed. int8 has the floor that its mean over a test split must keep (reference_test.cc).
@@ -36,8 +30,7 @@ TEST_P(ModelIsas, LowerPrecisionsComeNearFloat) {
     const Tensor<float> logits = Logits(precision, pixels);
     ASSERT_EQ(logits.shape(), exact.shape());
     for (int64_t b = 0; b < exact.dim(0); ++b) {
-      EXPECT_GE(Cosine(logits.view().row(b), exact.view().row(b), exact.dim(1)), least)
-          << simd::Describe(precision).kernel << ", image " << b;
+      EXPECT_GE(RowCosine(logits, exact, b), least) << simd::Describe(precision).kernel << ", image " << b;
       EXPECT_NE(logits.view().row(b)[0], exact.view().row(b)[0]) << simd::Describe(precision).kernel;
     }
   }

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <fstream>
 #include <set>
@@ -15,6 +14,7 @@
 #include "qkv/core/parallel.h"
 #include "qkv/model/model.h"
 #include "qkv/simd/isa.h"
+#include "tests/support/difference.h"
 
 namespace qkv::model {
 namespace {
@@ -105,12 +105,7 @@ TEST_P(Reference, LowPrecisionOnTheTestSplit) {
       if (!done.insert(what).second) continue;
       const Tensor<float> logits = logits_of(Model::Load(folder_, {.precision = precision}));
       double cosine = 0;
-      for (int64_t i = 0; i < count; ++i) {
-        const float *a = logits.view().row(i), *b = expected.view().row(i);
-        double ab = 0, aa = 0, bb = 0;
-        for (int64_t j = 0; j < c.outputs(); ++j) ab += a[j] * b[j], aa += a[j] * a[j], bb += b[j] * b[j];
-        cosine += ab / std::sqrt(aa * bb) / static_cast<double>(count);
-      }
+      for (int64_t i = 0; i < count; ++i) cosine += RowCosine(logits, expected, i) / static_cast<double>(count);
       EXPECT_GE(cosine, 0.999) << what;
       EXPECT_GE(accuracy(logits), expected_accuracy - 0.002) << what;
       std::printf("%s: cosine %.6f, accuracy %.4f, in fp32 %.4f\n", what.c_str(), cosine, accuracy(logits),

@@ -37,6 +37,17 @@ INSTANTIATE_TEST_SUITE_P(Models, Shipped,
                                          ShippedModel{"cifar10", "cifar10", 0.823, 3'000'000}),
                          [](const auto& test) { return test.param.name; });
 
+// Of images whose folders are named after their classes.
+double AccuracyOn(const std::vector<fs::path>& files, const Model& model) {
+  std::vector<int64_t> right(files.size());
+  ParallelFor(static_cast<int64_t>(files.size()), 64, [&](int64_t begin, int64_t end) {
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+      right[i] = model.Classify(image::DecodeFile(files[i]), 1).at(0).label == files[i].parent_path().filename();
+    }
+  });
+  return static_cast<double>(std::count(right.begin(), right.end(), 1)) / static_cast<double>(files.size());
+}
+
 TEST_P(Shipped, AreSmall) {
   EXPECT_LE(fs::file_size(folder_ / "model.safetensors"), 6'000'000u);
   EXPECT_LE(Parameters(Model::Load(folder_).config()), GetParam().parameters);
@@ -47,16 +58,8 @@ TEST_P(Shipped, AreAsAccurateAsTheirCardsSayOnTheTestSplit) {
   if (files.empty()) GTEST_SKIP() << "QKV_DATA has no " << GetParam().images;
   // int8 may lose 0.2 points: the cards say 0.07 at most, of one kernel.
   for (const auto& [precision, loss] : {std::pair(simd::Precision::kFloat32, 0.0), {simd::Precision::kInt8, 0.002}}) {
-    const Model model = Model::Load(folder_, {.precision = precision});
-    std::vector<int64_t> right(files.size());
-    ParallelFor(static_cast<int64_t>(files.size()), 64, [&](int64_t begin, int64_t end) {
-      for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
-        right[i] = model.Classify(image::DecodeFile(files[i]), 1).at(0).label == files[i].parent_path().filename();
-      }
-    });
-    const auto count = static_cast<double>(files.size());
-    EXPECT_GE(static_cast<double>(std::count(right.begin(), right.end(), 1)) / count, GetParam().accuracy - loss)
-        << simd::Describe(precision).kernel;
+    const double accuracy = AccuracyOn(files, Model::Load(folder_, {.precision = precision}));
+    EXPECT_GE(accuracy, GetParam().accuracy - loss) << simd::Describe(precision).kernel;
   }
 }
 

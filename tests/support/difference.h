@@ -1,4 +1,4 @@
-// How far apart the elements of two tensors are.
+// How far apart two tensors are.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -27,6 +27,15 @@ double MaxAbs(const Tensor<T>& x) {
   double greatest = 0;
   for (const T v : x.span()) greatest = std::max(greatest, std::abs(static_cast<double>(v)));
   return greatest;
+}
+
+/// Of the angle between row r of a and that of b, both [rows, n].
+inline double RowCosine(const Tensor<float>& a, const Tensor<float>& b, int64_t r) {
+  EXPECT_EQ(a.shape(), b.shape());
+  const float *x = a.view().row(r), *y = b.view().row(r);
+  double xy = 0, xx = 0, yy = 0;
+  for (int64_t i = 0; i < a.dim(1); ++i) xy += x[i] * y[i], xx += x[i] * x[i], yy += y[i] * y[i];
+  return xy / std::sqrt(xx * yy);
 }
 
 }  // namespace qkv
