@@ -11,10 +11,12 @@ namespace qkv::nn {
 /// Elements a task: enough work (some 10 µs) to pay for handing it to another thread.
 inline constexpr int64_t kElementsPerTask = 1 << 15;
 
-/// f(begin, end) for ranges of rows of D elements.
+/// f(begin, end) for ranges of rows of D elements, as even as can be: threads meet the rows that they have of products.
 template <typename F>
 void ForRowRanges(int64_t rows, int64_t D, F&& f) {
-  ParallelFor(rows, std::max<int64_t>(1, kElementsPerTask / std::max<int64_t>(1, D)), f);
+  const int64_t most = std::max<int64_t>(1, kElementsPerTask / std::max<int64_t>(1, D));
+  const int64_t ranges = (rows + most - 1) / most;
+  ParallelFor(ranges, 1, [&](int64_t range, int64_t) { f(range * rows / ranges, (range + 1) * rows / ranges); });
 }
 
 /// f(begin, end) for ranges of columns of `rows` elements, whole cache lines: where rows are summed, threads share out

@@ -169,6 +169,8 @@ HWY_INLINE void RunTask(const GemmTask<T>& task, int64_t row, int64_t rows, int6
       const bool plain = direct || (task.gate == Gate::kNone && task.head_width >= task.N);
       const bool copying = !kBySteps && !copied && p == panel_begin;
       Prefetch prefetch = AheadOf(task, p, k, panel_begin, panel_end, tiles.count);
+      const DirectEnd<T> panel_ends = EndOf(task, kPanel<T>, row, p);
+      T* const c_panel = single ? c : c + (p - panel_begin) * rows * kPanel<T>;
       for (int64_t t = 0; t < tiles.count; ++t) {
         const int64_t first = row + tiles.begin(t);
         const int size = tiles.size(t);
@@ -182,15 +184,15 @@ HWY_INLINE void RunTask(const GemmTask<T>& task, int64_t row, int64_t rows, int6
             AskForRows(task, row, tiles.size(0), k + task.block_depth, depth, prefetch);
           }
         }
-        T* c_tile = single ? c : c + ((p - panel_begin) * rows + tiles.begin(t)) * kPanel<T>;
         DirectEnd<T> end{};
         if (last && plain) {
-          end = EndOf(task, kPanel<T>, first, p);
+          end = panel_ends.Below(tiles.begin(t));
           end.AskForLines(size, std::min<int64_t>(kPanel<T>, task.N - p * kPanel<T>));
         }
-        MultiplyTile<kBySteps>(size, a_tile, b, depth, prefetch, k == 0, c_tile, direct ? &end : nullptr);
-        if (last && !direct) FinishPanel(task, Sums<T>{c_tile, kPanel<T>}, kPanel<T>, first, size, p);
+        MultiplyTile<kBySteps>(size, a_tile, b, depth, prefetch, k == 0, c_panel + tiles.begin(t) * kPanel<T>,
+                               direct ? &end : nullptr);
       }
+      if (last && !direct) FinishPanel(task, Sums<T>{c_panel, kPanel<T>}, kPanel<T>, row, rows, p);
     }
   }
 }

@@ -46,6 +46,12 @@ struct DirectEnd {
   T* y;
   int64_t y_stride;
 
+  // The same for the rows from this many below on.
+  HWY_INLINE DirectEnd Below(int64_t rows) const {
+    return {bias, residual ? residual + rows * residual_stride : nullptr, residual_stride, y + rows * y_stride,
+            y_stride};
+  }
+
   // Asks for the memory that the end will read and write: with few steps of K it is as much as what is multiplied.
   HWY_INLINE void AskForLines(int64_t rows, int64_t panel_width) const {
     constexpr int64_t kLine = static_cast<int64_t>(kAlignment / sizeof(T));

@@ -32,12 +32,13 @@ struct LowTask {
   GemmTask<float> gemm;
   LowOperand w;
   const TileKernel& kernel;
+  int64_t element_bytes;  // of a row once it is converted: 64 are a chunk
   int64_t block_depth;
   int64_t first_row;  // of those that are converted
   uint8_t* rows;      // they, in the order of the kernel: tile after tile [depth / chunk][tile's rows][chunk]
   float* offsets;     // int8: [rows][2], scale and offset
 
-  uint8_t* RowsAt(int64_t row) const { return rows + (row - first_row) * w.depth * 64 / kernel.chunk; }
+  uint8_t* RowsAt(int64_t row) const { return rows + (row - first_row) * w.depth * element_bytes; }
   float* OffsetsAt(int64_t row) const { return offsets + 2 * (row - first_row); }
 };
 
@@ -209,7 +210,7 @@ struct Int8Sums {
   }
 };
 
-HWY_INLINE void FinishTile(const LowTask& task, const void* c, int64_t row, int64_t rows, int64_t p) {
+HWY_INLINE void FinishRows(const LowTask& task, const void* c, int64_t row, int64_t rows, int64_t p) {
   const int64_t panel = task.kernel.panel;
   if (task.kernel.chunk == 64) {
     const float* scale = task.w.columns + p * panel;
@@ -251,15 +252,18 @@ void RunLowTask(const LowTask& task, const internal::TaskCut::Part& part, float*
       const int64_t lines = next_k < depth ? depth_at(next_k) * panel * weight_bytes / 64 : 0;
       const char* next =
           lines == 0 ? nullptr : reinterpret_cast<const char*>(slice(same_block ? p + 1 : part.panel_begin, next_k));
+      // No division for each tile, which may be as short as some of them.
+      const int64_t least = lines / tiles.count, larger = lines % tiles.count;
+      const DirectEnd<float> end = EndOf(task.gemm, panel, part.row, p);
+      float* const c_panel = single ? c : c + (p - part.panel_begin) * part.rows * panel;
       for (int64_t t = 0; t < tiles.count; ++t) {
-        const int64_t row = part.row + tiles.begin(t), begin = lines * t / tiles.count;
-        const int64_t share = lines * (t + 1) / tiles.count - begin;
-        float* c_tile = single ? c : c + ((p - part.panel_begin) * part.rows + tiles.begin(t)) * panel;
-        if (direct) EndOf(task.gemm, panel, row, p).AskForLines(tiles.size(t), panel);
-        kernel.multiply(tiles.size(t), task.RowsAt(row) + k * 64 / kernel.chunk * tiles.size(t), slice(p, k),
-                        depth_at(k), k == 0, c_tile, share == 0 ? nullptr : next + begin * 64, share);
-        if (last) FinishTile(task, c_tile, row, tiles.size(t), p);
+        const int64_t row = tiles.begin(t), size = tiles.size(t), share = least + (t < larger);
+        if (direct) end.Below(row).AskForLines(size, panel);
+        kernel.multiply(tiles.size(t), task.RowsAt(part.row + row) + k * task.element_bytes * size, slice(p, k),
+                        depth_at(k), k == 0, c_panel + row * panel, share == 0 ? nullptr : next, share);
+        next += share * 64;
       }
+      if (last) FinishRows(task, c_panel, part.row, part.rows, p);
     }
   }
   if (kernel.finish) kernel.finish();
@@ -404,7 +408,7 @@ void RunLowProduct(const GemmTask<float>& gemm, int64_t M, const LowOperand& w, 
   const int threads = NumThreads();
   const int64_t slab_rows = TaskCut::kBlockRows * std::max<int64_t>(kSlabBlocks, threads);
   const int64_t slabs = (M + slab_rows - 1) / slab_rows, most = (M + slabs - 1) / slabs;
-  const int64_t row_bytes = 64 / kernel.chunk, section_bytes = most * sections.depth * row_bytes;
+  const int64_t element_bytes = 64 / kernel.chunk, section_bytes = most * sections.depth * element_bytes;
   Grow(scratch.rows, sections.count * section_bytes);
   Grow(scratch.offsets, most * 2);
   if (static_cast<int>(scratch.c.size()) < threads) scratch.c.resize(static_cast<size_t>(threads));
@@ -415,7 +419,14 @@ void RunLowProduct(const GemmTask<float>& gemm, int64_t M, const LowOperand& w, 
     float* const offsets = scratch.offsets.data();
     Tensor<float>* const c = scratch.c.data();
     const auto section = [&](int64_t s) {
-      LowTask task{gemm, w, kernel, BlockBytes(ActiveIsa()) / row_bytes, first, converted + s * section_bytes, offsets};
+      LowTask task{gemm,
+                   w,
+                   kernel,
+                   element_bytes,
+                   BlockBytes(ActiveIsa()) / element_bytes,
+                   first,
+                   converted + s * section_bytes,
+                   offsets};
       const int64_t k = s * sections.depth;
       task.gemm.K = std::min(sections.depth, gemm.K - k);
       task.gemm.x += k * gemm.x_step, task.gemm.y += s * sections.y_distance;
