@@ -56,8 +56,7 @@ struct LayerShape {
 int BenchLayers(const BenchOptions& options, const std::vector<simd::Precision>& precisions) {
   const model::VitConfig c = AtSize(OpenCheckpoint(options.model).description.config, options.model);
   const int64_t M = options.batch * c.tokens(), joined = c.heads * c.head_width;
-  const LayerShape shapes[] = {{"attn.query", joined, c.width},
-                               {"attn.key_value", 2 * joined, c.width},
+  const LayerShape shapes[] = {{"attn.qkv", 3 * joined, c.width},
                                {"attn.proj", c.width, joined},
                                {"mlp.fc1", (c.gate == simd::Gate::kNone ? 1 : 2) * c.mlp_width, c.width, c.activation},
                                {"mlp.fc2", c.width, c.mlp_width}};

@@ -81,11 +81,12 @@ struct Affine {
   }
 
   nn::Linear<T> Pack(simd::Gate gate = simd::Gate::kNone) const { return PackRows(0, rows, gate); }
-  /// The layer of the outputs [begin, end) alone.
+  /// The layer of the outputs [begin, end) alone; without a bias where it is 0.
   nn::Linear<T> PackRows(int64_t begin, int64_t end, simd::Gate gate = simd::Gate::kNone) const {
     if (weight.empty()) return {};
     nn::Linear<T> linear{simd::PackedMatrix<T>(matrix().slice(0, begin, end), gate, precision), {}};
-    if (!bias.empty()) {
+    const auto is_zero = [](T b) { return b == 0; };
+    if (!bias.empty() && !std::all_of(bias.data() + begin, bias.data() + end, is_zero)) {
       linear.bias = Tensor<T>::Uninitialised({end - begin});
       std::copy(bias.data() + begin, bias.data() + end, linear.bias.data());
     }

@@ -122,7 +122,6 @@ void FoldBiases(AttentionKind kind, const nn::AttentionLayer<T>& layer, Attentio
   if (!QueriesAreKeys(kind) && !ValuesAreKeys(kind) && layer.key_norm.empty()) {
     std::fill_n(bias.data() + rows->queries, rows->keys, T(0));
   }
-  if (std::all_of(bias.data() + rows->queries, bias.data() + bias.size(), [](T b) { return b == 0; })) bias = {};
 }
 
 // Queries that are keys, as rows of their own.
@@ -175,13 +174,16 @@ nn::AttentionLayer<T> BuildAttention(const VitConfig& c, const BuildOptions& opt
 
   if (options.fold_norms) FoldNorm(c.attention, &rows, norm);
   if (way.kind != c.attention) MergeQueriesAndKeys(c.heads, &rows);
-  if (rows.queries > 0) layer.query = all.PackRows(0, rows.queries);
+  const bool together = rows.queries > 0 && rows.keys > 0 && !way.fewer_queries;
+  if (rows.queries > 0 && !together) layer.query = all.PackRows(0, rows.queries);
   if (way.absorbs && QueriesAreKeys(way.kind)) layer.query = PackKeysAsQueries<T>(rows, layer.eigenvalues);
   if (options.fold_key_value_bias && !all.bias.empty()) FoldBiases(way.kind, layer, &rows, &projection);
 
   const int64_t keys_end = rows.queries + rows.keys;
   const bool in_one = rows.keys > 0 && rows.keys == rows.values;
-  if (rows.keys > 0) layer.key_value = all.PackRows(rows.queries, in_one ? all.rows : keys_end);
+  if (rows.keys > 0) {
+    layer.query_key_value = all.PackRows(together ? 0 : rows.queries, in_one ? all.rows : keys_end);
+  }
   if (rows.values > 0 && !in_one) layer.value = all.PackRows(keys_end, all.rows);
   if (way.absorbs) {
     if (rows.keys > 0) layer.absorbed.key = all.PackTransposedHeads(rows.queries, c.query_width(), c.heads);

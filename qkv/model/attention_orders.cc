@@ -74,7 +74,8 @@ double MultiplyAdds(const attention::Plan& plan, const AttentionOrders& orders) 
 
 AttentionWay WayOf(const VitConfig& c, const BuildOptions& options, int64_t block) {
   const AttentionOrders orders = OrdersOf(c, options, block, c.tokens());
-  AttentionWay way{c.attention, orders.outputs.back() == Order::kAbsorbed};
+  AttentionWay way{c.attention, orders.outputs.back() == Order::kAbsorbed,
+                   orders.workload.queries < orders.workload.keys};
   if (PlanOf(orders).scores == Order::kMerged) way.kind = AttentionKind::kMerged;
   return way;
 }

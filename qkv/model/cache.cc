@@ -14,7 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // To be raised whenever the same checkpoint, options and instruction set give other layers than before, or other names.
-constexpr int kFormat = 2;
+constexpr int kFormat = 3;
 constexpr const char* kIdentityKey = "qkv.identity";
 
 std::string Hex(const Fnv1a& hash) { return fmt::format("{:016x}", hash.value()); }

@@ -76,7 +76,8 @@ SequenceModel<T>::SequenceModel(const SequenceConfig& config, const std::vector<
   blocks_.resize(static_cast<size_t>(config.depth));
   ParallelTasks(config.depth, [&](int64_t block, int) {
     blocks_[static_cast<size_t>(block)] =
-        BuildBlock<T>(blocks, of_blocks, weights, fmt::format("blocks.{}.", block), {.kind = config.attention});
+        BuildBlock<T>(blocks, of_blocks, weights, fmt::format("blocks.{}.", block),
+                      {.kind = config.attention, .fewer_queries = block + 1 == config.depth});
   });
   places_ = PlacesOf(blocks, blocks_);
   norm_ = weights.Norm("norm", config.eps);

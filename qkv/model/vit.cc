@@ -51,7 +51,7 @@ int64_t Vit<T>::weight_bytes() const {
   int64_t bytes = 0;
   const auto add = [&](const nn::Linear<T>& layer) { bytes += layer.weight.bytes(); };
   const auto add_attention = [&](const nn::AttentionLayer<T>& layer) {
-    add(layer.query), add(layer.key_value), add(layer.value), add(layer.projection);
+    add(layer.query), add(layer.query_key_value), add(layer.value), add(layer.projection);
     for (const nn::Linear<T>& key : layer.absorbed.key) add(key);
     for (const nn::Linear<T>& value : layer.absorbed.value) add(value);
   };

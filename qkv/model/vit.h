@@ -53,11 +53,11 @@ struct BuildOptions {
   bool absorb = true;               // attention for few rows in the order that attention::CheapestPlan finds
 };
 
-/// How a block's attention is run: its kind, which may be merged where the checkpoint's is not, and whether in the
-/// order for few rows too.
+/// How a block's attention is run: its kind, which may be merged where the checkpoint's is not, whether in the order
+/// for few rows too, and whether there are mostly fewer queries than keys, so that one product does not make both.
 struct AttentionWay {
   nn::AttentionKind kind = nn::AttentionKind::kSeparate;
-  bool absorbs = false;
+  bool absorbs = false, fewer_queries = false;
 };
 
 template <typename T>

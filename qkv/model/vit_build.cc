@@ -22,7 +22,7 @@ nn::AttentionPool<T> BuildAttentionPool(const VitConfig& c, const BuildOptions& 
   pool.attention.head_width = c.width / c.heads;
   pool.attention.query = weights.Linear("attn_pool.q");
   const Affine<T> key_value = weights.Layer("attn_pool.kv");
-  pool.attention.key_value = key_value.Pack();
+  pool.attention.query_key_value = key_value.Pack();
   if (options.absorb) {
     const int64_t E = pool.attention.head_width;
     pool.attention.absorbed = {key_value.PackTransposedHeads(0, E, c.heads), key_value.PackHeads(c.width, E, c.heads)};

@@ -120,7 +120,7 @@ struct AttentionForm {
   nn::AttentionKind kind;
   int64_t width, heads, head_width, qk_width;  // D, H, E, r (0: E)
   int64_t tokens;                              // N of the trained size
-  bool projected, absorbs;
+  bool projected, absorbs, fewer_queries;
 };
 
 // A layer's qk_width: merged ones have none.
@@ -140,11 +140,14 @@ void AttentionParts(Archive& archive, const std::string& name, Layer& layer, con
   archive.Constant(layer.qk_width, a.qk_width);
   const int64_t r = layer.query_width(), joined = a.heads * a.head_width;
   const bool merged = a.kind == AttentionKind::kMerged, placed = nn::IsPositional(a.kind);
-  const bool queries = merged || (nn::QueriesAreKeys(a.kind) ? a.absorbs : !placed);
+  const bool are_keys = nn::QueriesAreKeys(a.kind);
+  const bool together = !are_keys && !merged && !placed && !a.fewer_queries;
+  const bool queries = !together && (are_keys ? a.absorbs : !placed);
   const int64_t keys = merged || placed ? 0 : a.heads * r, values = nn::ValuesAreKeys(a.kind) ? 0 : joined;
   const bool in_one = keys > 0 && keys == values;
   LinearParts(archive, name + ".query", layer.query, form(!queries ? 0 : a.heads * (merged ? a.width : r), a.width));
-  LinearParts(archive, name + ".key_value", layer.key_value, form(in_one ? keys + values : keys, a.width));
+  LinearParts(archive, name + ".query_key_value", layer.query_key_value,
+              form((together ? keys : 0) + keys + (in_one ? values : 0), a.width));
   LinearParts(archive, name + ".value", layer.value, form(in_one ? 0 : values, a.width));
   archive.Part(name + ".eigenvalues", layer.eigenvalues, {a.heads, r}, a.kind == AttentionKind::kSymmetric);
   archive.Part(name + ".bandwidth", layer.bandwidth, {a.heads}, a.kind == AttentionKind::kGaussian);
@@ -174,7 +177,8 @@ void BlockParts(Archive& archive, const std::string& name, Block& block, const V
                 Precision precision) {
   NormParts(archive, name + ".norm1", block.norm1, c.width, c.eps);
   AttentionParts(archive, name + ".attention", block.attention,
-                 {way.kind, c.width, c.heads, c.head_width, QueryWidth(c, way), c.tokens(), c.projection, way.absorbs},
+                 {way.kind, c.width, c.heads, c.head_width, QueryWidth(c, way), c.tokens(), c.projection, way.absorbs,
+                  way.fewer_queries},
                  precision);
   NormParts(archive, name + ".attention.query_norm", block.attention.query_norm, c.query_width(), c.eps);
   NormParts(archive, name + ".attention.key_norm", block.attention.key_norm, c.query_width(), c.eps);
@@ -189,9 +193,10 @@ void BlockParts(Archive& archive, const std::string& name, Block& block, const V
 template <typename Archive, typename Pool>
 void PoolParts(Archive& archive, const std::string& name, Pool& pool, const VitConfig& c, bool absorbs) {
   archive.Part(name + ".latent", pool.latent, {1, c.width}, true);
-  AttentionParts(archive, name + ".attention", pool.attention,
-                 {nn::AttentionKind::kSeparate, c.width, c.heads, c.width / c.heads, 0, c.tokens(), true, absorbs},
-                 Precision::kFloat32);
+  AttentionParts(
+      archive, name + ".attention", pool.attention,
+      {nn::AttentionKind::kSeparate, c.width, c.heads, c.width / c.heads, 0, c.tokens(), true, absorbs, true},
+      Precision::kFloat32);
   NormParts(archive, name + ".norm", pool.norm, c.width, c.eps);
   MlpParts(archive, name + ".mlp", pool.mlp, c, c.map_mlp_width, simd::Gate::kNone, Precision::kFloat32);
 }

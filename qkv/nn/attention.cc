@@ -201,16 +201,19 @@ Operands<T> Projected(const Input<T>& x_query, const Input<T>& x, const Attentio
     operands.key = ForAllHeads(Materialised(x, arena), H);
     return operands;
   }
-  const View<T> projected = ProjectToHeads(x, layer.key_value, layer.query_width(), arena);
-  View<T> key = projected.slice(1, 0, H), query;
+  const View<T> projected = ProjectToHeads(x, layer.query_key_value, layer.query_width(), arena);
+  const int64_t keys = layer.queries_with_keys() ? H : 0;
+  View<T> key = projected.slice(1, keys, keys + H), query;
   if (ValuesAreKeys(layer.kind)) operands.value = key;
-  if (layer.value.empty() && !ValuesAreKeys(layer.kind)) operands.value = projected.slice(1, H, 2 * H);
+  if (layer.value.empty() && !ValuesAreKeys(layer.kind)) operands.value = projected.slice(1, keys + H, keys + 2 * H);
   if (QueriesAreKeys(layer.kind)) {
     query = QueriesOfKeys<T>(key.slice(2, first_query, first_query + Nq), layer, arena);
+  } else if (keys > 0) {
+    query = projected.slice(1, 0, H).slice(2, first_query, first_query + Nq);
   } else {
     query = ProjectToHeads(x_query, layer.query, layer.query_width(), arena);
-    if (!layer.query_norm.empty()) NormHeads<T>(query, layer.query_norm, query);
   }
+  if (!QueriesAreKeys(layer.kind) && !layer.query_norm.empty()) NormHeads<T>(query, layer.query_norm, query);
   if (!layer.key_norm.empty()) NormHeads<T>(key, layer.key_norm, key);
   if (context.rotary) TurnOperands(layer, *context.rotary, first, first_query, &query, &key, arena);
   operands.query = query, operands.key = key;
@@ -305,8 +308,9 @@ void AttentionForward(const Input<T>& x_query, const Input<T>& x, const Attentio
                       const AttentionContext<T>& context) {
   const Arena::Scope scope(arena);
   const int64_t B = x.dim(0), Nq = x_query.dim(1), H = layer.heads, E = layer.head_width;
-  Require(!QueriesAreKeys(layer.kind) || x_query.x.data() == x.x.at(0, FirstQuery(x_query, x, context)),
-          "attention: queries that are keys are of the first tokens, or the last");
+  Require(!(QueriesAreKeys(layer.kind) || layer.queries_with_keys()) ||
+              x_query.x.data() == x.x.at(0, FirstQuery(x_query, x, context)),
+          "attention: queries that are made with the keys are of the first tokens, or the last");
   const int64_t N = x.dim(1) + (context.cache ? context.cache->tokens : 0);
   Require(IsPositional(layer.kind) == !context.places.empty() &&
               (context.places.empty() || (context.places.dim(1) == H && context.places.dim(2) == N)),

@@ -26,7 +26,7 @@ struct NaiveAttention {
     layer.heads = kH;
     layer.head_width = kE;
     layer.query = query.As<T>();
-    layer.key_value = key_value.As<T>();
+    layer.query_key_value = key_value.As<T>();
     if (qk_norm) layer.query_norm = query_norm.As<T>(), layer.key_norm = key_norm.As<T>();
     if (with_output_norm) layer.output_norm = output_norm.As<T>();
     if (with_projection) layer.projection = projection.As<T>();

@@ -90,7 +90,7 @@ double Score(AttentionKind kind, const Parts& p, const double* x, int64_t h, int
 }
 
 template <typename T>
-Linear<T> Pack(std::initializer_list<const NamedLinear*> parts, const double* factors = nullptr) {
+Linear<T> Pack(const std::vector<const NamedLinear*>& parts, const double* factors = nullptr) {
   int64_t rows = 0;
   for (const NamedLinear* part : parts) rows += part->outputs;
   Tensor<T> weight({rows, kD}), bias({rows});
@@ -136,6 +136,7 @@ std::vector<Linear<T>> Heads(const NamedLinear& layer, int64_t width, bool trans
   return heads;
 }
 
+// With the order for few rows, queries are a product of their own; without it, one product makes them with the keys.
 template <typename T>
 AttentionLayer<T> Build(const Case& c, const Parts& p, bool absorb) {
   AttentionLayer<T> layer;
@@ -144,12 +145,17 @@ AttentionLayer<T> Build(const Case& c, const Parts& p, bool absorb) {
   const bool keys = c.kind != kMerged && !IsPositional(c.kind), values = !ValuesAreKeys(c.kind);
   const NamedLinear merged = MergedQueries(p);
   if (c.kind == kMerged) layer.query = Pack<T>({&merged});
-  if (keys && !QueriesAreKeys(c.kind)) layer.query = Pack<T>({&p.query});
+  const bool together = keys && !QueriesAreKeys(c.kind) && !absorb;
+  if (keys && !QueriesAreKeys(c.kind) && absorb) layer.query = Pack<T>({&p.query});
   if (keys && QueriesAreKeys(c.kind) && absorb) {
     layer.query = Pack<T>({&p.key}, c.kind == kSymmetric ? p.eigenvalues.data() : nullptr);
   }
   const bool in_one = keys && values && c.r == kE;
-  if (keys) layer.key_value = in_one ? Pack<T>({&p.key, &p.value}) : Pack<T>({&p.key});
+  std::vector<const NamedLinear*> parts;
+  if (together) parts.push_back(&p.query);
+  if (keys) parts.push_back(&p.key);
+  if (in_one) parts.push_back(&p.value);
+  if (keys) layer.query_key_value = Pack<T>(parts);
   if (values && !in_one) layer.value = Pack<T>({&p.value});
   if (c.kind == kSymmetric) layer.eigenvalues = Cast<T>(p.eigenvalues);
   if (absorb && keys) layer.absorbed.key = Heads<T>(p.key, c.r, true);
@@ -274,12 +280,16 @@ TEST(KindsOfAttention, RefuseWhatTheyAreNotTold) {
   const auto x = Sampler(3).Normal<double>({kB, kN, kD}), other = Sampler(4).Normal<double>({kB, 1, kD});
   Tensor<double> out({kB, kN, kD}), one({kB, 1, kD});
   Arena arena;
-  const auto gaussian = Build<double>({kGaussian, kE}, p, false), shared = Build<double>({kShared, kE}, p, false);
+  const auto gaussian = Build<double>({kGaussian, kE}, p, false), shared = Build<double>({kShared, kE}, p, false),
+             separate = Build<double>({kSeparate, kE}, p, false), apart = Build<double>({kSeparate, kE}, p, true);
   EXPECT_THROW(AttentionForward<double>(x, x, gaussian, nullptr, {}, out, arena), Error);  // no places
   EXPECT_THROW(AttentionForward<double>(x, x, gaussian, nullptr, {}, out, arena,
                                         {{}, Sampler(5).Normal<double>({2, kH, kN - 1, 4})}),
                Error);
-  EXPECT_THROW(AttentionForward<double>(other, x, shared, nullptr, {}, one, arena), Error);  // queries of other tokens
+  // Queries of other tokens, which only a product of their own can make.
+  EXPECT_THROW(AttentionForward<double>(other, x, shared, nullptr, {}, one, arena), Error);
+  EXPECT_THROW(AttentionForward<double>(other, x, separate, nullptr, {}, one, arena), Error);
+  EXPECT_NO_THROW(AttentionForward<double>(other, x, apart, nullptr, {}, one, arena));
 }
 
 }  // namespace

@@ -127,7 +127,7 @@ TEST(PoolGradient, ForwardIsInferences) {
   AttentionPool<float> pool;
   pool.latent = copy(p.latent.reshape({1, 20}));
   pool.attention.heads = 5, pool.attention.head_width = 4;
-  pool.attention.query = linear(p.query), pool.attention.key_value = linear(p.key_value);
+  pool.attention.query = linear(p.query), pool.attention.query_key_value = linear(p.key_value);
   pool.attention.projection = linear(p.projection);
   pool.norm = {copy(p.norm.gamma), copy(p.norm.beta), 0.25f};
   pool.mlp.fc1 = linear(p.mlp.fc1), pool.mlp.fc2 = linear(p.mlp.fc2);
