@@ -174,7 +174,7 @@ nn::AttentionLayer<T> BuildAttention(const VitConfig& c, const BuildOptions& opt
 
   if (options.fold_norms) FoldNorm(c.attention, &rows, norm);
   if (way.kind != c.attention) MergeQueriesAndKeys(c.heads, &rows);
-  const bool together = rows.queries > 0 && rows.keys > 0 && !way.fewer_queries;
+  const bool together = nn::HasQueriesAndKeys(way.kind) && !way.fewer_queries;
   if (rows.queries > 0 && !together) layer.query = all.PackRows(0, rows.queries);
   if (way.absorbs && QueriesAreKeys(way.kind)) layer.query = PackKeysAsQueries<T>(rows, layer.eigenvalues);
   if (options.fold_key_value_bias && !all.bias.empty()) FoldBiases(way.kind, layer, &rows, &projection);

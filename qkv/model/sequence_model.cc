@@ -77,7 +77,7 @@ SequenceModel<T>::SequenceModel(const SequenceConfig& config, const std::vector<
   ParallelTasks(config.depth, [&](int64_t block, int) {
     blocks_[static_cast<size_t>(block)] =
         BuildBlock<T>(blocks, of_blocks, weights, fmt::format("blocks.{}.", block),
-                      {.kind = config.attention, .fewer_queries = block + 1 == config.depth});
+                      {.kind = config.attention, .fewer_queries = config.causal && block + 1 == config.depth});
   });
   places_ = PlacesOf(blocks, blocks_);
   norm_ = weights.Norm("norm", config.eps);

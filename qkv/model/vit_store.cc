@@ -141,7 +141,7 @@ void AttentionParts(Archive& archive, const std::string& name, Layer& layer, con
   const int64_t r = layer.query_width(), joined = a.heads * a.head_width;
   const bool merged = a.kind == AttentionKind::kMerged, placed = nn::IsPositional(a.kind);
   const bool are_keys = nn::QueriesAreKeys(a.kind);
-  const bool together = !are_keys && !merged && !placed && !a.fewer_queries;
+  const bool together = nn::HasQueriesAndKeys(a.kind) && !a.fewer_queries;
   const bool queries = !together && (are_keys ? a.absorbs : !placed);
   const int64_t keys = merged || placed ? 0 : a.heads * r, values = nn::ValuesAreKeys(a.kind) ? 0 : joined;
   const bool in_one = keys > 0 && keys == values;
@@ -193,10 +193,17 @@ void BlockParts(Archive& archive, const std::string& name, Block& block, const V
 template <typename Archive, typename Pool>
 void PoolParts(Archive& archive, const std::string& name, Pool& pool, const VitConfig& c, bool absorbs) {
   archive.Part(name + ".latent", pool.latent, {1, c.width}, true);
-  AttentionParts(
-      archive, name + ".attention", pool.attention,
-      {nn::AttentionKind::kSeparate, c.width, c.heads, c.width / c.heads, 0, c.tokens(), true, absorbs, true},
-      Precision::kFloat32);
+  AttentionParts(archive, name + ".attention", pool.attention,
+                 {.kind = nn::AttentionKind::kSeparate,
+                  .width = c.width,
+                  .heads = c.heads,
+                  .head_width = c.width / c.heads,
+                  .qk_width = 0,
+                  .tokens = c.tokens(),
+                  .projected = true,
+                  .absorbs = absorbs,
+                  .fewer_queries = true},
+                 Precision::kFloat32);
   NormParts(archive, name + ".norm", pool.norm, c.width, c.eps);
   MlpParts(archive, name + ".mlp", pool.mlp, c, c.map_mlp_width, simd::Gate::kNone, Precision::kFloat32);
 }

@@ -23,20 +23,6 @@ void NormHeads(View<const T> from, const Norm<T>& norm, View<T> to) {
   });
 }
 
-// [B, H, N, E] seen as [B, N, H, E], and the other way round.
-template <typename T>
-View<T> SwapHeadsAndTokens(View<T> x) {
-  return View<T>(x.data(), {x.dim(0), x.dim(2), x.dim(1), x.dim(3)},
-                 {x.stride(0), x.stride(2), x.stride(1), x.stride(3)});
-}
-
-// [B, heads, N, E], each head dense, in memory of the order [heads, B, N, E], so that one product writes those of the
-// whole batch.
-template <typename T>
-View<T> NewHeads(int64_t B, int64_t heads, int64_t N, int64_t E, Arena& arena) {
-  return View<T>(arena.New<T>({heads, B, N, E}).data(), {B, heads, N, E}, {N * E, B * N * E, E, 1});
-}
-
 // out[b, h, n] = projection(x[b, n]), cut into heads. out: [B, heads, N, E]
 template <typename T>
 void ProjectInto(const Input<T>& x, const Linear<T>& projection, View<T> out) {
@@ -337,16 +323,19 @@ void AttentionForward(const Input<T>& x_query, const Input<T>& x, const Attentio
     Answer<T>(request, operands.query, operands.key, options, arena);
   }
   if (out.empty()) return;
-  const View<T> joined = arena.New<T>({B, Nq, H, E});
+  // Heads as wide as a product's chunks stay apart, where nothing but the projection reads them.
+  const bool chunks = E == simd::kRowChunk && layer.output_norm.empty() && layer.projection.reads_chunks();
+  const View<T> heads = chunks ? NewHeads<T>(B, H, Nq, E, arena)
+                               : SwapHeadsAndTokens(View<T>(arena.New<T>({B, Nq, H, E})));  // [B, H, N_q, E]
   if (absorbed) {
     const View<T> sums = arena.New<T>({B, H, Nq, x.dim(2)});
     Attend<T>(operands, options, sums, arena);
-    ForEachHead<T>(layer.absorbed.value, sums, SwapHeadsAndTokens(joined));
+    ForEachHead<T>(layer.absorbed.value, sums, heads);
   } else {
-    Attend<T>(operands, options, SwapHeadsAndTokens(joined), arena);
+    Attend<T>(operands, options, heads, arena);
   }
 
-  const View<T> rows = joined.reshape({B, Nq, H * E});
+  const View<T> joined = SwapHeadsAndTokens(heads), rows = chunks ? joined : joined.reshape({B, Nq, H * E});
   if (!layer.output_norm.empty()) {
     const View<T> all = rows.reshape({B * Nq, H * E});
     NormForward<T>(all, layer.output_norm, all);

@@ -40,6 +40,10 @@ constexpr bool ValuesAreKeys(AttentionKind kind) {
 constexpr bool IsPositional(AttentionKind kind) {
   return kind == AttentionKind::kGaussian || kind == AttentionKind::kPositional;
 }
+/// Tokens have queries, and keys, of their own.
+constexpr bool HasQueriesAndKeys(AttentionKind kind) {
+  return kind == AttentionKind::kSeparate || kind == AttentionKind::kSharedKeyValue || kind == AttentionKind::kLowRank;
+}
 /// Queries and keys belong to tokens, and can be turned by their places (nn/rotary.h).
 constexpr bool AllowsRotary(AttentionKind kind) { return kind != AttentionKind::kMerged && !IsPositional(kind); }
 /// Queries and keys are there to be normalised, and keys are nothing else besides.
@@ -63,22 +67,23 @@ struct AttentionLayer {
   int64_t heads = 1;
   int64_t head_width = 0;  // E, of values
   int64_t qk_width = 0;    // r, of queries and keys; 0 means E
-  // [H·r, D]; merged: Mᵀ of each head, and u, [H·D, D]. Where queries are keys: only for the absorbed order.
+  // [H·r, D]; merged: Mᵀ of each head, and u, [H·D, D]. Where queries are keys: only for the absorbed order. Empty
+  // where the next makes them.
   Linear<T> query;
   // In one product the queries of all heads, their keys and their values, [3·H·E, D]: without queries where these are
-  // keys or `query` makes them, without values where these are keys or `value` makes them.
+  // keys or `query` makes them, without values (so that a row is of r) where these are keys or `value` makes them.
   Linear<T> query_key_value;
   Linear<T> value;               // [H·E, D], where values are not keys, and keys are of another width or none
   Tensor<T> eigenvalues;         // Λ of each head, [H, r]
   Tensor<T> bandwidth;           // h of each head, [H], kLeastBandwidth at least
   Tensor<T> places;              // q, then k, of each head and token of the trained grid, [2, H, N, r]
-  AbsorbedHeads<T> absorbed;     // the same once more, for layers of which few rows are read; or empty
+  AbsorbedHeads<T> absorbed;     // the same once more, for layers with `query` of which few rows are read; or empty
   Norm<T> query_norm, key_norm;  // over each head's r (Dehghani et al. 2023), or empty
   Norm<T> output_norm;           // over the joined heads, before the projection (timm's scale_attn_norm), or empty
   Linear<T> projection;          // [D, H·E], or empty: the joined heads are the output
 
   int64_t query_width() const { return qk_width > 0 ? qk_width : head_width; }
-  bool queries_with_keys() const { return query.empty() && !QueriesAreKeys(kind) && !IsPositional(kind); }
+  bool queries_with_keys() const { return HasQueriesAndKeys(kind) && query.empty(); }
 };
 
 /// Asks for the attention weights of some query rows; they are computed beside the fused path, which stays fused.
@@ -118,11 +123,11 @@ struct AttentionContext {
 
 /// out = residual + scale · projection(attention(x_query, x)).
 /// x_query: [B, N_q, D]; x: [B, N, D]; out, residual: [B, N_q, D] (residual may be out); dense rows, any batch stride.
-/// All kinds but those of W_Q and W_K of their own, layers of which one product makes queries and keys, and all causal
+/// Layers of which one product makes queries and keys, all kinds but those of W_Q and W_K of their own, and all causal
 /// and rotary layers want x_query to be the first rows of x, or the last: see AttentionContext. Scratch comes from
 /// `arena`. Where the layer has absorbed heads and no weights are requested, attention::CheapestPlan decides the order.
-/// Where out is empty, the requested weights are all that is computed, and values only where one product makes them
-/// with the keys.
+/// Where out is empty, the requested weights are all that is computed; values, and queries that nobody asked for, only
+/// where one product makes them with the keys.
 template <typename T>
 void AttentionForward(const Input<T>& x_query, const Input<T>& x, const AttentionLayer<T>& layer,
                       const Tensor<T>* scale, View<const T> residual, View<T> out, Arena& arena,

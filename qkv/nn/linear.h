@@ -13,6 +13,10 @@ struct Linear {
   Tensor<T> bias;                // [outputs] (gated: [2·outputs]), or empty
 
   bool empty() const { return weight.outputs() == 0; }
+  /// Rows that lie in chunks (see simd::Gemm) spare it a copy.
+  bool reads_chunks() const {
+    return !empty() && weight.precision() == simd::Precision::kFloat32 && weight.inputs() % simd::kRowChunk == 0;
+  }
 };
 
 /// What a linear layer can do on the way out: y = residual + scale · activation(x Wᵀ + b), or, gated,

@@ -6,7 +6,11 @@ template <typename T>
 void MlpForward(const Input<T>& x, const Mlp<T>& mlp, const Tensor<T>* scale, View<const T> residual, View<T> out,
                 Arena& arena) {
   const Arena::Scope scope(arena);
-  const View<T> hidden = arena.New<T>({x.dim(0), x.dim(1), mlp.fc1.weight.outputs()});  // [B, N, M]
+  const int64_t B = x.dim(0), N = x.dim(1), M = mlp.fc1.weight.outputs();
+  // [B, N, M], or in chunks where nothing but the second product reads it
+  const bool chunks = mlp.fc2.reads_chunks() && mlp.norm.empty();
+  const View<T> hidden = chunks ? SwapHeadsAndTokens(NewHeads<T>(B, M / simd::kRowChunk, N, simd::kRowChunk, arena))
+                                : View<T>(arena.New<T>({B, N, M}));
   ForEachMatrix(
       [&](const Input<T>& from, View<T> to) { LinearForward<T>(from, mlp.fc1, to, {.activation = mlp.activation}); }, x,
       hidden);

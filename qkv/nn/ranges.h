@@ -11,11 +11,13 @@ namespace qkv::nn {
 /// Elements a task: enough work (some 10 µs) to pay for handing it to another thread.
 inline constexpr int64_t kElementsPerTask = 1 << 15;
 
-/// f(begin, end) for ranges of rows of D elements, as even as can be: threads meet the rows that they have of products.
+/// f(begin, end) for ranges of rows of D elements, as even as can be, as many for each thread: it meets the rows that
+/// it has of products.
 template <typename F>
 void ForRowRanges(int64_t rows, int64_t D, F&& f) {
   const int64_t most = std::max<int64_t>(1, kElementsPerTask / std::max<int64_t>(1, D));
-  const int64_t ranges = (rows + most - 1) / most;
+  const int64_t enough = (rows + most - 1) / most, threads = NumThreads();
+  const int64_t ranges = enough <= 1 ? enough : std::min(rows, (enough + threads - 1) / threads * threads);
   ParallelFor(ranges, 1, [&](int64_t range, int64_t) { f(range * rows / ranges, (range + 1) * rows / ranges); });
 }
 

@@ -1,12 +1,13 @@
 // Batches of matrices as one matrix where the memory allows it, matrix by matrix where it does not.
 #pragma once
 
+#include "qkv/core/arena.h"
 #include "qkv/core/tensor.h"
 
 namespace qkv::nn {
 
 /// Rows as a layer reads them: as they are or, given their moments (mean, 1 / sqrt(var + eps)), normalised on the way
-/// in. Rank 2 or, in batches, 3.
+/// in. Rank 2 or, in batches, 3; in chunks (simd::kRowChunk) one more.
 template <typename T>
 struct Input {
   Input(View<const T> rows, View<const T> row_moments = {}) : x(rows), moments(row_moments) {}
@@ -18,9 +19,23 @@ struct Input {
     return {x.slice(axis, begin, end), moments.empty() ? moments : moments.slice(axis, begin, end)};
   }
 
-  View<const T> x;        // [B, N, D] or [N, D]
+  View<const T> x;        // [B, N, D] or [N, D]; in chunks [B, N, D / 64, 64] or [N, D / 64, 64]
   View<const T> moments;  // [B, N, 2] or [N, 2], or empty
 };
+
+/// [B, H, N, E] seen as [B, N, H, E], and the other way round.
+template <typename T>
+View<T> SwapHeadsAndTokens(View<T> x) {
+  return View<T>(x.data(), {x.dim(0), x.dim(2), x.dim(1), x.dim(3)},
+                 {x.stride(0), x.stride(2), x.stride(1), x.stride(3)});
+}
+
+/// [B, heads, N, E], each head dense, in memory of the order [heads, B, N, E], so that one product writes those of the
+/// whole batch; and reads them without a copy where E is simd::kRowChunk.
+template <typename T>
+View<T> NewHeads(int64_t B, int64_t heads, int64_t N, int64_t E, Arena& arena) {
+  return View<T>(arena.New<T>({heads, B, N, E}).data(), {B, heads, N, E}, {N * E, B * N * E, E, 1});
+}
 
 /// True when the rows of [B, N, …] are equally far apart: batches without a gap, or one row (or entry) only.
 template <typename T>

@@ -286,7 +286,7 @@ struct GradientBlock {
           Accumulators<T, R, V> acc;
           acc.Clear();
           Prefetch nothing;
-          MultiplyChunks<T, R, V>(acc, a + tiles.begin(t) * padded, b + column * depth, depth, nothing);
+          MultiplyChunks<T, R, V>(acc, a + tiles.begin(t) * padded, R * kChunk, b + column * depth, depth, nothing);
           acc.Store(strip + tiles.begin(t) * kGradientRows + column, kGradientRows);
         });
       }

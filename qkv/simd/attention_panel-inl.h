@@ -115,7 +115,7 @@ struct Panel {
         Accumulators<T, R, V> acc;
         acc.Clear();
         Prefetch nothing;
-        MultiplyChunks<T, R, V>(acc, a, q, task.E, nothing);
+        MultiplyChunks<T, R, V>(acc, a, R * kChunk, q, task.E, nothing);
         acc.Store(c, kWidth);
 #pragma GCC unroll 2
         for (int v = 0; v < V; ++v) {

@@ -1,7 +1,7 @@
 // How the work is laid out: y is cut into tasks of up to kBlockRows rows by some panels of outputs. A task walks K in
 // blocks: for each, the rows of x, copied once into chunks, stay in the second-level cache while slices of the panels
-// of W pass by, the next one on its way from memory. Partial sums of the blocks are added in a scratch tile, the
-// epilogue runs on it when it is complete.
+// of W pass by, the next one on its way from memory. Partial sums of the blocks are added in scratch memory, and the
+// epilogue goes over a panel of it when that is complete.
 // Not here: packing for products of two operands that change (matmul.cc), which then run here too.
 #include "qkv/simd/gemm.h"
 
@@ -36,11 +36,11 @@ inline constexpr int kPanel = 2 * kLanes<T>;
 
 constexpr int64_t kChain = internal::kGemmChain;
 
-// C[rows][panel] = or += A B for one tile and one block of K; stored in c, or where `end` says. A is what CopyToChunks
-// leaves, or with kBySteps CopySteps.
+// C[rows][panel] = or += A B for one tile and one block of K; stored in c, or where `end` says. A lies in chunks,
+// a_chunk from one to the next, or with kBySteps as CopySteps leaves it.
 template <bool kBySteps, typename T>
-HWY_NOINLINE void MultiplyTile(int rows, const T* a, const T* b, int64_t depth, Prefetch& prefetch, bool first, T* c,
-                               const DirectEnd<T>* end) {
+HWY_NOINLINE void MultiplyTile(int rows, const T* a, int64_t a_chunk, const T* b, int64_t depth, Prefetch& prefetch,
+                               bool first, T* c, const DirectEnd<T>* end) {
   ForRows(rows, [&]<int R>() HWY_ATTR {
     for (int64_t k = 0; k < depth || k == 0; k += kChain, first = false) {
       Accumulators<T, R, 2> acc;
@@ -48,7 +48,8 @@ HWY_NOINLINE void MultiplyTile(int rows, const T* a, const T* b, int64_t depth, 
       if constexpr (kBySteps) {
         MultiplySteps<T, R, 2>(acc, a + k * R, b + k * kPanel<T>, std::min(kChain, depth - k), prefetch);
       } else {
-        MultiplyChunks<T, R, 2>(acc, a + k * R, b + k * kPanel<T>, std::min(kChain, depth - k), prefetch);
+        MultiplyChunks<T, R, 2>(acc, a + k / kChunk * a_chunk, a_chunk, b + k * kPanel<T>, std::min(kChain, depth - k),
+                                prefetch);
       }
       if (!first) acc.AddFrom(c, kPanel<T>);
       if (end == nullptr || k + kChain < depth) {
@@ -154,6 +155,7 @@ template <bool kBySteps, typename T>
 HWY_INLINE void RunTask(const GemmTask<T>& task, int64_t row, int64_t rows, int64_t panel_begin, int64_t panel_end,
                         bool copied, T* copy, T* c) {
   const RowTiles tiles(rows);
+  const bool in_place = !kBySteps && task.x_chunk > 0;
   for (int64_t k = 0; k < task.K || k == 0; k += task.block_depth) {
     const int64_t depth = std::min(task.block_depth, task.K - k);
     const int64_t padded = (depth + kChunk - 1) / kChunk * kChunk;
@@ -165,18 +167,17 @@ HWY_INLINE void RunTask(const GemmTask<T>& task, int64_t row, int64_t rows, int6
     for (int64_t p = panel_begin; p < panel_end; ++p) {
       const T* b = task.w + (p * task.K + k) * kPanel<T>;
       const bool direct = last && EndsDirectly(task, kPanel<T>, p);
-      // Whether column n of y lies at n, or the panel within one head.
-      const bool plain = direct || (task.gate == Gate::kNone && task.head_width >= task.N);
-      const bool copying = !kBySteps && !copied && p == panel_begin;
+      const bool dense = last && task.gate == Gate::kNone && LiesInOneHead(task, kPanel<T>, p);
+      const bool copying = !kBySteps && !in_place && !copied && p == panel_begin;
       Prefetch prefetch = AheadOf(task, p, k, panel_begin, panel_end, tiles.count);
-      const DirectEnd<T> panel_ends = EndOf(task, kPanel<T>, row, p);
+      const DirectEnd<T> ends = dense ? EndOf(task, kPanel<T>, row, p) : DirectEnd<T>{};
       T* const c_panel = single ? c : c + (p - panel_begin) * rows * kPanel<T>;
       for (int64_t t = 0; t < tiles.count; ++t) {
         const int64_t first = row + tiles.begin(t);
         const int size = tiles.size(t);
-        T* const a_tile = a + tiles.begin(t) * padded;
+        T* const a_copy = a + tiles.begin(t) * padded;
         if (copying) {
-          CopyTile(task, first, size, k, depth, a_tile);
+          CopyTile(task, first, size, k, depth, a_copy);
           prefetch.row_lines = 0;
           if (t + 1 < tiles.count) {
             AskForRows(task, first + size, tiles.size(t + 1), k, depth, prefetch);
@@ -184,13 +185,11 @@ HWY_INLINE void RunTask(const GemmTask<T>& task, int64_t row, int64_t rows, int6
             AskForRows(task, row, tiles.size(0), k + task.block_depth, depth, prefetch);
           }
         }
-        DirectEnd<T> end{};
-        if (last && plain) {
-          end = panel_ends.Below(tiles.begin(t));
-          end.AskForLines(size, std::min<int64_t>(kPanel<T>, task.N - p * kPanel<T>));
-        }
-        MultiplyTile<kBySteps>(size, a_tile, b, depth, prefetch, k == 0, c_panel + tiles.begin(t) * kPanel<T>,
-                               direct ? &end : nullptr);
+        const T* const a_tile = in_place ? task.x + first * kChunk + k / kChunk * task.x_chunk : a_copy;
+        const DirectEnd<T> end = ends.Below(tiles.begin(t));
+        if (dense) end.AskForLines(size, std::min<int64_t>(kPanel<T>, task.N - p * kPanel<T>));
+        MultiplyTile<kBySteps>(size, a_tile, in_place ? task.x_chunk : size * kChunk, b, depth, prefetch, k == 0,
+                               single && direct ? c : c_panel + tiles.begin(t) * kPanel<T>, direct ? &end : nullptr);
       }
       if (last && !direct) FinishPanel(task, Sums<T>{c_panel, kPanel<T>}, kPanel<T>, row, rows, p);
     }
@@ -236,7 +235,7 @@ using internal::Grow;
 using internal::PanelOrder;
 using internal::TaskCut;
 
-// A thread's copy of rows of x and its scratch tile; grows to what the largest product needs.
+// A thread's copy of rows of x, and its sums; grows to what the largest product needs.
 template <typename T>
 struct alignas(kAlignment) Scratch {
   Tensor<T> copy, c;
@@ -288,7 +287,8 @@ void RunProduct(const GemmTask<T>& task, int64_t M, int64_t panels, const DepthC
   const int threads = NumThreads();
   const TaskCut cut(M, panels, std::max(1, threads / static_cast<int>(sections.count)));
   const int64_t padded = (depth + kGemmChunk - 1) / kGemmChunk * kGemmChunk;
-  Scratch<T>* const scratch = ScratchOfThreads<T>(threads, cut.rows * padded, cut.rows * (cut.panels + 1) * width);
+  const int64_t copied = task.x_chunk > 0 ? 0 : cut.rows * padded;
+  Scratch<T>* const scratch = ScratchOfThreads<T>(threads, copied, cut.rows * cut.panels * width);
   ParallelTasks(sections.count * cut.count(), [&](int64_t t, int thread) {
     const TaskCut::Part part = cut.at(t % cut.count());
     const int64_t s = t / cut.count(), k = s * sections.depth;
@@ -358,30 +358,38 @@ template <typename T>
 void Gemm(View<const T> x, const PackedMatrix<T>& w, const Epilogue<T>& epilogue, View<T> y,
           const Prologue<T>& prologue) {
   const int64_t N = w.outputs(), K = w.inputs();
-  Require(x.rank() == 2 && x.dim(1) == K, "gemm: expected x [M, {}], got {}", K, x.shape());
+  const bool chunks = x.rank() == 3;
+  Require(chunks ? x.dim(1) * kRowChunk == K && x.dim(2) == kRowChunk : x.rank() == 2 && x.dim(1) == K,
+          "gemm: expected x [M, {}], got {}", K, x.shape());
   const int64_t M = x.dim(0);
   const bool heads = y.rank() == 3;
   const int64_t head_width = y.rank() >= 2 ? y.dim(y.rank() - 1) : 0;
   Require((heads || y.rank() == 2) && y.dim(0) == M && head_width * (heads ? y.dim(1) : 1) == N,
           "gemm: expected y [{}, {}], got {}", M, N, y.shape());
-  Require((x.stride(1) == 1 || K <= 1) && (y.stride(y.rank() - 1) == 1 || head_width <= 1),
+  Require((x.stride(x.rank() - 1) == 1 || K <= 1) && (y.stride(y.rank() - 1) == 1 || head_width <= 1),
           "gemm: expected dense rows of x and y");
   Require(!heads || !epilogue.residual, "gemm: no residual is added to heads");
   if (M == 0 || N == 0) return;
-  const GemmTask<T> task{x.data(),
-                         x.stride(0),
-                         1,
-                         w.data(),
-                         y.data(),
-                         y.stride(0),
-                         head_width,
-                         heads ? y.stride(1) : 0,
-                         N,
-                         K,
-                         internal::GemmBlockDepth(),
-                         w.gate(),
-                         &prologue,
-                         &epilogue};
+  GemmTask<T> task{x.data(),
+                   x.stride(0),
+                   1,
+                   w.data(),
+                   y.data(),
+                   y.stride(0),
+                   head_width,
+                   heads ? y.stride(1) : 0,
+                   N,
+                   K,
+                   internal::GemmBlockDepth(),
+                   w.gate(),
+                   &prologue,
+                   &epilogue};
+  if (chunks) {
+    Require(M == 1 || x.stride(0) == kRowChunk, "gemm: expected rows in chunks {} apart", kRowChunk);
+    Require(w.precision() == Precision::kFloat32 && prologue.moments == nullptr,
+            "gemm: rows in chunks are for float, as they are");
+    task.x_chunk = x.stride(1);
+  }
   if constexpr (sizeof(T) == 4) {
     if (w.precision() != Precision::kFloat32) return internal::GemmLow(task, M, w.precision(), w.low());
   }

@@ -10,6 +10,9 @@
 
 namespace qkv::simd {
 
+/// Rows that products read where they lie, without a copy, lie in chunks of this many elements: see Gemm.
+inline constexpr int64_t kRowChunk = 64;
+
 /// What weights are stored in, and products are computed in where the machine can. Sums are kept in float (bfloat16)
 /// or int32 (int8); x, y and the epilogue stay float.
 /// kBfloat16: 8 significant bits of weights, and of x where the machine multiplies bfloat16 itself.
@@ -100,9 +103,11 @@ struct Epilogue {
 };
 
 /// y[M, N] = epilogue(prologue(x[M, K]) Wᵀ). Rows may be strided, columns are dense; x and y must not overlap.
-/// y may also be [M, H, E] with H·E = N and any distance from head to head: the layout that attention reads.
+/// y may also be [M, H, E] with H·E = N and any distance from head to head: the layout that attention reads. And so may
+/// x without a prologue, with E = kRowChunk and rows that are E apart, in float and double: it is not copied then.
 /// A row's result does not depend on M, on the other rows, or on the number of threads.
-/// Throws Error when the shapes do not fit, a residual meets heads, or w was packed for another instruction set.
+/// Throws Error when the shapes do not fit, x in chunks meets a prologue or a lower precision, a residual meets heads,
+/// or w was packed for another instruction set.
 template <typename T>
 void Gemm(View<const T> x, const PackedMatrix<T>& w, const Epilogue<T>& epilogue, View<T> y,
           const Prologue<T>& prologue = {});

@@ -1,5 +1,5 @@
-// The epilogue of a matrix product on one tile, in the registers that the sums are loaded into: for gemm.cc, and for
-// low precision, where loading is also what turns sums into numbers.
+// The epilogue of a matrix product on rows of one panel, in the registers that the sums are loaded into: for gemm.cc,
+// and for low precision, where loading is also what turns sums into numbers.
 
 #if defined(QKV_SIMD_GEMM_FINISH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QKV_SIMD_GEMM_FINISH_INL_H_
@@ -21,7 +21,7 @@ namespace {
 
 using internal::GemmTask;
 
-// The product's elements of a tile of `panel` columns: operator()(r, i) has the vector of row r from column i on.
+// The product's elements of a panel: operator()(r, i) has the vector of row r from column i on.
 template <typename T>
 struct Sums {
   const T* c;  // [rows][panel]
@@ -36,12 +36,12 @@ HWY_INLINE int64_t ColumnOffset(const GemmTask<T>& task, int64_t n) {
   return n < task.head_width ? n : n / task.head_width * task.head_stride + n % task.head_width;
 }
 
-// Where a tile's epilogue reads and writes, and all of it where the tile is sums only: y = product + bias + residual,
+// Where a panel's epilogue reads and writes, and all of it where that is sums only: y = product + bias + residual,
 // whole vectors of one head.
 template <typename T>
 struct DirectEnd {
   const T* bias;      // of the panel's columns, or null
-  const T* residual;  // of the tile, or null
+  const T* residual;  // of the first row, or null
   int64_t residual_stride;
   T* y;
   int64_t y_stride;
@@ -64,13 +64,18 @@ struct DirectEnd {
   }
 };
 
+template <typename T>
+HWY_INLINE bool LiesInOneHead(const GemmTask<T>& task, int64_t panel_width, int64_t panel) {
+  const int64_t n = panel * panel_width;
+  return n % task.head_width + std::min(panel_width, task.N - n) <= task.head_width;
+}
+
 // Whether the epilogue of a panel is what DirectEnd describes.
 template <typename T>
 HWY_INLINE bool EndsDirectly(const GemmTask<T>& task, int64_t panel_width, int64_t panel) {
   const Epilogue<T>& e = *task.epilogue;
-  const int64_t n = panel * panel_width;
-  return task.gate == Gate::kNone && e.activation == Activation::kNone && !e.scale && n + panel_width <= task.N &&
-         n % task.head_width + panel_width <= task.head_width;
+  return task.gate == Gate::kNone && e.activation == Activation::kNone && !e.scale &&
+         (panel + 1) * panel_width <= task.N && LiesInOneHead(task, panel_width, panel);
 }
 template <typename T>
 HWY_INLINE DirectEnd<T> EndOf(const GemmTask<T>& task, int64_t panel_width, int64_t row, int64_t panel) {

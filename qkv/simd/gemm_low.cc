@@ -236,7 +236,7 @@ void ConvertSteps(const LowTask& task, int64_t row, int64_t rows, int64_t piece)
   Bf16Columns(task, RowTiles(rows, task.kernel.rows), row, begin, std::min(task.w.depth, begin + internal::kLowSteps));
 }
 
-// c: [panels of the task + 1][rows][panel] of float or int32.
+// c: [panels of the task][rows][panel] of float or int32.
 void RunLowTask(const LowTask& task, const internal::TaskCut::Part& part, float* c) {
   const TileKernel& kernel = task.kernel;
   const int64_t panel = kernel.panel, depth = task.w.depth, weight_bytes = kernel.group == 4 ? 1 : 2;
@@ -252,9 +252,9 @@ void RunLowTask(const LowTask& task, const internal::TaskCut::Part& part, float*
       const int64_t lines = next_k < depth ? depth_at(next_k) * panel * weight_bytes / 64 : 0;
       const char* next =
           lines == 0 ? nullptr : reinterpret_cast<const char*>(slice(same_block ? p + 1 : part.panel_begin, next_k));
-      // No division for each tile, which may be as short as some of them.
+      // Divisions are not for tiles, which may be as short as a few of them.
       const int64_t least = lines / tiles.count, larger = lines % tiles.count;
-      const DirectEnd<float> end = EndOf(task.gemm, panel, part.row, p);
+      const DirectEnd<float> end = direct ? EndOf(task.gemm, panel, part.row, p) : DirectEnd<float>{};
       float* const c_panel = single ? c : c + (p - part.panel_begin) * part.rows * panel;
       for (int64_t t = 0; t < tiles.count; ++t) {
         const int64_t row = tiles.begin(t), size = tiles.size(t), share = least + (t < larger);
@@ -435,7 +435,7 @@ void RunLowProduct(const GemmTask<float>& gemm, int64_t M, const LowOperand& w, 
       return task;
     };
     const TaskCut cut(rows, w.panels, std::max(1, threads / static_cast<int>(sections.count)));
-    for (Tensor<float>& one : scratch.c) Grow(one, cut.rows * (cut.panels + 1) * kernel.panel);
+    for (Tensor<float>& one : scratch.c) Grow(one, cut.rows * cut.panels * kernel.panel);
     const int64_t pieces =
         gemm.x_step == 1 ? (cut.rows + kernel.rows - 1) / kernel.rows : (sections.depth + kLowSteps - 1) / kLowSteps;
     const int64_t parts = cut.row_blocks * pieces;

@@ -9,7 +9,7 @@
 
 namespace qkv::simd::internal {
 
-inline constexpr int64_t kGemmChunk = 64;
+inline constexpr int64_t kGemmChunk = kRowChunk;
 
 // Length of a chain of multiply-adds before it is added to the sum: rounding errors grow with its square root. 192 is
 // what MKL's error corresponds to; it costs 1 % against chains of 768.
@@ -28,6 +28,8 @@ struct GemmTask {
   Gate gate;
   const Prologue<T>* prologue;
   const Epilogue<T>* epilogue;
+  // x lies as the kernels read it, [K / kGemmChunk][M][kGemmChunk], with this from one to the next; or 0.
+  int64_t x_chunk = 0;
   int64_t panels = 0;  // of the whole product, set by RunProduct
 };
 
@@ -119,7 +121,7 @@ class TaskCut {
   int64_t row_blocks, rows, panels;  // how many blocks of rows; rows and panels of a task at most
 
  private:
-  // Panels of a whole block of rows at most: bounds the scratch tile.
+  // Panels of a whole block of rows at most: bounds the scratch memory.
   static constexpr int64_t kTaskPanels = 8;
   // Rows of a task at least: below two tiles a slice of W is not used often enough to be worth fetching.
   static constexpr int64_t kLeastRows = 28;

@@ -136,11 +136,12 @@ struct Prefetch {
   }
 };
 
-// += Σ_{k < depth} A(r, k) · B(k) with A in chunks, [depth / kChunk][R][kChunk].
+// += Σ_{k < depth} A(r, k) · B(k) with A in chunks, [R][kChunk] each, a_chunk from one to the next.
 template <typename T, int R, int V>
-HWY_INLINE void MultiplyChunks(Accumulators<T, R, V>& acc, const T* a, const T* b, int64_t depth, Prefetch& prefetch) {
+HWY_INLINE void MultiplyChunks(Accumulators<T, R, V>& acc, const T* a, int64_t a_chunk, const T* b, int64_t depth,
+                               Prefetch& prefetch) {
   constexpr int64_t kWidth = V * kLanes<T>;
-  for (; depth > 0; depth -= kChunk, a += R * kChunk) {
+  for (; depth > 0; depth -= kChunk, a += a_chunk) {
     const T* const end = b + std::min<int64_t>(depth, kChunk) * kWidth;
     const T* a_k = a;
     while (b != end) {

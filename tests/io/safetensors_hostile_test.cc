@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
-#include <chrono>
+#include <ctime>
 
 #include "qkv/io/safetensors.h"
 #include "tests/io/support.h"
@@ -209,9 +209,9 @@ class HugeHeader : public testing::Test {
 
   static void ExpectRefused(const std::string& file, std::string_view part) {
     const int64_t before = PeakMegabytes();
-    const auto start = std::chrono::steady_clock::now();
+    const std::clock_t start = std::clock();  // of the processor: nobody else's work counts
     EXPECT_MESSAGE(SafeTensors::FromBytes(AsBytes(file), "here"), part);
-    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+    EXPECT_LT((std::clock() - start) / CLOCKS_PER_SEC, 20);
     EXPECT_LT(PeakMegabytes() - before, 400);
   }
 };

@@ -19,14 +19,26 @@ struct NaiveAttention {
   NamedLinear query{sampler, kJoined, kD}, key_value{sampler, 2 * kJoined, kD}, projection{sampler, kD, kJoined};
   NamedNorm query_norm{sampler, kE}, key_norm{sampler, kE}, output_norm{sampler, kJoined};
   bool qk_norm = false, with_output_norm = false, with_projection = true;
+  bool together = false;  // one product makes queries, keys and values
 
   template <typename T>
   AttentionLayer<T> As() const {
     AttentionLayer<T> layer;
     layer.heads = kH;
     layer.head_width = kE;
-    layer.query = query.As<T>();
-    layer.query_key_value = key_value.As<T>();
+    if (together) {
+      Tensor<T> weight({3 * kJoined, kD}), bias({3 * kJoined});
+      for (const NamedLinear* part : {&query, &key_value}) {
+        const int64_t row = part == &query ? 0 : kJoined;
+        const Tensor<T> w = Cast<T>(part->weight), b = Cast<T>(part->bias);
+        std::copy_n(w.data(), w.size(), weight.data() + row * kD);
+        std::copy_n(b.data(), b.size(), bias.data() + row);
+      }
+      layer.query_key_value = {simd::PackedMatrix<T>(weight.view()), std::move(bias)};
+    } else {
+      layer.query = query.As<T>();
+      layer.query_key_value = key_value.As<T>();
+    }
     if (qk_norm) layer.query_norm = query_norm.As<T>(), layer.key_norm = key_norm.As<T>();
     if (with_output_norm) layer.output_norm = output_norm.As<T>();
     if (with_projection) layer.projection = projection.As<T>();
@@ -97,6 +109,28 @@ TYPED_TEST(AttentionLayers, NormsOnQueriesAndKeys) {
   NaiveAttention naive;
   naive.qk_norm = true;
   this->Check(naive);
+}
+
+TYPED_TEST(AttentionLayers, OneProductOrTwoAreTheSameToTheBit) {
+  using T = TypeParam;
+  NaiveAttention one;
+  one.qk_norm = one.together = true;
+  this->Check(one);
+  NaiveAttention two;  // of the same numbers
+  two.qk_norm = true;
+  const Tensor<T> x = Cast<T>(Sampler(5).Normal<double>({kB, kN, kD}));
+  for (const int64_t rows : {int64_t{1}, kN - 1, int64_t{kN}}) {
+    for (const bool last : {false, true}) {
+      Arena arena;
+      Tensor<T> of_one({kB, rows, kD}), of_two({kB, rows, kD});
+      const auto run = [&](const NaiveAttention& layer, View<T> out) {
+        const View<const T> queries = x.view().slice(1, last ? kN - rows : 0, last ? kN : rows);
+        AttentionForward<T>(queries, x, layer.As<T>(), nullptr, {}, out, arena, {.last_rows = last});
+      };
+      run(one, of_one), run(two, of_two);
+      for (int64_t i = 0; i < of_one.size(); ++i) ASSERT_EQ(of_one[i], of_two[i]);
+    }
+  }
 }
 
 TYPED_TEST(AttentionLayers, NormBeforeTheProjection) {

@@ -288,8 +288,9 @@ TEST_P(GemmLowTest, EpilogueAndStrides) {
 }
 
 // A gate's and its values' columns lie in other panels than without a gate, and are the same numbers.
-TEST_P(GemmLowTest, GatesAndHeads) {
-  constexpr int64_t M = 9, H = 5, E = 20, N = H * E, K = 70;
+void CheckGatesAndHeads(int64_t M, int64_t H, int64_t K) {
+  constexpr int64_t E = 20;
+  const int64_t N = H * E;
   Sampler sampler(12);
   const auto x = sampler.Normal<float>({M, K}), w = sampler.Normal<float>({2 * N, K});
   for (const Precision precision : kLow) {
@@ -307,6 +308,11 @@ TEST_P(GemmLowTest, GatesAndHeads) {
       }
     }
   }
+}
+
+TEST_P(GemmLowTest, GatesAndHeads) {
+  CheckGatesAndHeads(9, 5, 70);
+  CheckGatesAndHeads(50, 2, 3200);  // several tiles, and blocks of depth
 }
 
 // Rows 2 and 5 are not numbers; nobody else may notice, and they may not pass for numbers.

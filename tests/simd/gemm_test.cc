@@ -127,7 +127,7 @@ TEST_P(GemmTest, EpilogueOptions) {
       CheckEpilogue<float>(activation, parts, 9, 37, 40);
       CheckEpilogue<double>(activation, parts, 9, 37, 40);
     }
-    CheckEpilogue<float>(activation, {true, true, true, true}, 17, 70, 300);  // more than one block of depth
+    CheckEpilogue<float>(activation, {true, true, true, true}, 40, 70, 900);  // several tiles, and blocks of depth
   }
 }
 
@@ -155,6 +155,47 @@ TEST_P(GemmTest, OutputsInHeads) {
     CheckHeads<float>(19, 5, E, 70);
     CheckHeads<double>(19, 5, E, 70);
   }
+}
+
+// The same bits as of rows that are copied; the chunks lie apart.
+template <typename T>
+void CheckChunks(int64_t M, int64_t N, int64_t chunks) {
+  Sampler sampler(13);
+  const int64_t K = chunks * kRowChunk;
+  const auto x = sampler.Normal<T>({M, K}), w = sampler.Normal<T>({N, K}), bias = sampler.Normal<T>({N});
+  Tensor<T> apart({chunks, M + 1, kRowChunk}), expected({M, N}), y({M, N});
+  for (int64_t m = 0; m < M; ++m) {
+    for (int64_t k = 0; k < K; ++k) *apart.view().at(k / kRowChunk, m, k % kRowChunk) = *x.view().at(m, k);
+  }
+  const PackedMatrix<T> packed(w.view());
+  const Epilogue<T> epilogue{.bias = bias.data(), .activation = Activation::kGelu};
+  Gemm<T>(x, packed, epilogue, expected);
+  Gemm<T>(View<const T>(apart.data(), {M, chunks, kRowChunk}, {kRowChunk, (M + 1) * kRowChunk, 1}), packed, epilogue,
+          y);
+  for (int64_t i = 0; i < y.size(); ++i) ASSERT_EQ(y[i], expected[i]) << "M " << M << " N " << N << " at " << i;
+}
+
+TEST_P(GemmTest, RowsInChunks) {
+  for (const int64_t M : {1, 5, 33, 197}) {
+    for (const int64_t chunks : {1, 3, 14}) {
+      CheckChunks<float>(M, 70, chunks);
+      CheckChunks<double>(M, 9, chunks);
+    }
+  }
+}
+
+TEST_P(GemmTest, RowsInChunksAreRefusedWhereTheyAreNotRead) {
+  constexpr int64_t M = 3, K = 2 * kRowChunk;
+  const Tensor<float> x({2, M, kRowChunk}), w({5, K}), moments({M, 2});
+  Tensor<float> y({M, 5});
+  const View<const float> chunks(x.data(), {M, 2, kRowChunk}, {kRowChunk, M * kRowChunk, 1});
+  const PackedMatrix<float> packed(w.view());
+  EXPECT_NO_THROW(Gemm<float>(chunks, packed, {}, y));
+  EXPECT_THROW(Gemm<float>(chunks, packed, {}, y, {.moments = moments.data()}), Error);
+  EXPECT_THROW(Gemm<float>(chunks, PackedMatrix<float>(w.view(), Precision::kInt8), {}, y), Error);
+  EXPECT_THROW(Gemm<float>(x.view().reshape({M, 2, kRowChunk}), packed, {}, y), Error);  // rows are not neighbours
+  EXPECT_THROW(Gemm<float>(chunks.slice(1, 0, 1), packed, {}, y), Error);
+  EXPECT_THROW(Gemm<float>(x.view().reshape({M, kRowChunk, 2}), packed, {}, y), Error);
 }
 
 TEST_P(GemmTest, NoResidualIsAddedToHeads) {
@@ -198,6 +239,7 @@ TEST_P(GemmTest, Gates) {
       CheckGate<float>(gate, Activation::kSilu, 9, N, 70);
       CheckGate<double>(gate, Activation::kGelu, 9, N, 70);
     }
+    CheckGate<float>(gate, Activation::kSilu, 40, 33, 900);  // several tiles, and blocks of depth
   }
   const Tensor<float> odd({3, 4});
   EXPECT_THROW(PackedMatrix<float>(odd.view(), Gate::kFirst), Error);
