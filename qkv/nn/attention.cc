@@ -230,7 +230,7 @@ Operands<T> Absorbed(const Input<T>& x_query, const Input<T>& x, const Attention
 template <typename T>
 bool AbsorbedIsCheaper(const Input<T>& x_query, const Input<T>& x, const AttentionLayer<T>& layer) {
   using attention::Order;
-  if (layer.absorbed.value.empty()) return false;
+  if (layer.absorbed.value.empty() || layer.queries_with_keys()) return false;
   constexpr std::array kPossible = {Order::kProjected, Order::kAbsorbed};
   const attention::Workload workload{.queries = x_query.dim(1),
                                      .keys = x.dim(1),

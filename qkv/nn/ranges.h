@@ -11,8 +11,8 @@ namespace qkv::nn {
 /// Elements a task: enough work (some 10 µs) to pay for handing it to another thread.
 inline constexpr int64_t kElementsPerTask = 1 << 15;
 
-/// f(begin, end) for ranges of rows of D elements, as even as can be, as many for each thread: it meets the rows that
-/// it has of products.
+/// f(begin, end) for ranges of rows of D elements, as even as can be, and, where there is more than one, as many for
+/// each thread: it meets the rows that it has of products.
 template <typename F>
 void ForRowRanges(int64_t rows, int64_t D, F&& f) {
   const int64_t most = std::max<int64_t>(1, kElementsPerTask / std::max<int64_t>(1, D));

@@ -1,8 +1,8 @@
 // How the work is laid out: y is cut into tasks of up to kBlockRows rows by some panels of outputs. A task walks K in
-// blocks: for each, the rows of x, copied once into chunks, stay in the second-level cache while slices of the panels
-// of W pass by, the next one on its way from memory. Partial sums of the blocks are added in scratch memory, and the
-// epilogue goes over a panel of it when that is complete.
-// Not here: packing for products of two operands that change (matmul.cc), which then run here too.
+// blocks: for each, the rows of x, copied once into chunks (or read where they lie in chunks), stay in the second-level
+// cache while slices of the panels of W pass by, the next one on its way from memory. Partial sums of the blocks are
+// added in scratch memory, and the epilogue goes over a panel of it when that is complete. Not here: packing for
+// products of two operands that change (matmul.cc), which then run here too.
 #include "qkv/simd/gemm.h"
 
 #include <algorithm>
@@ -159,7 +159,8 @@ HWY_INLINE void RunTask(const GemmTask<T>& task, int64_t row, int64_t rows, int6
   for (int64_t k = 0; k < task.K || k == 0; k += task.block_depth) {
     const int64_t depth = std::min(task.block_depth, task.K - k);
     const int64_t padded = (depth + kChunk - 1) / kChunk * kChunk;
-    T* a = copy + k * rows;  // every block before this one is a whole number of chunks deep
+    // Every block before this one is a whole number of chunks deep.
+    T* const a = in_place ? nullptr : copy + k * rows;
     if (kBySteps && !copied) {
       CopySteps(task.x + row * task.x_stride + k * task.x_step, task.x_step, tiles, depth, padded, a);
     }
@@ -175,7 +176,7 @@ HWY_INLINE void RunTask(const GemmTask<T>& task, int64_t row, int64_t rows, int6
       for (int64_t t = 0; t < tiles.count; ++t) {
         const int64_t first = row + tiles.begin(t);
         const int size = tiles.size(t);
-        T* const a_copy = a + tiles.begin(t) * padded;
+        T* const a_copy = in_place ? nullptr : a + tiles.begin(t) * padded;
         if (copying) {
           CopyTile(task, first, size, k, depth, a_copy);
           prefetch.row_lines = 0;
@@ -385,7 +386,8 @@ void Gemm(View<const T> x, const PackedMatrix<T>& w, const Epilogue<T>& epilogue
                    &prologue,
                    &epilogue};
   if (chunks) {
-    Require(M == 1 || x.stride(0) == kRowChunk, "gemm: expected rows in chunks {} apart", kRowChunk);
+    Require((M == 1 || x.stride(0) == kRowChunk) && x.stride(1) > 0, "gemm: expected rows in chunks {} apart",
+            kRowChunk);
     Require(w.precision() == Precision::kFloat32 && prologue.moments == nullptr,
             "gemm: rows in chunks are for float, as they are");
     task.x_chunk = x.stride(1);

@@ -133,6 +133,31 @@ TYPED_TEST(AttentionLayers, OneProductOrTwoAreTheSameToTheBit) {
   }
 }
 
+// Heads of 64 go to the projection in chunks. Without a projection they are rows, of which it makes the same.
+TYPED_TEST(AttentionLayers, HeadsInChunksAreTheSameToTheBit) {
+  using T = TypeParam;
+  constexpr int64_t kWide = simd::kRowChunk, kWideJoined = kH * kWide;
+  Sampler sampler(12);
+  const NamedLinear qkv(sampler, 3 * kWideJoined, kD), projection(sampler, kD, kWideJoined);
+  AttentionLayer<T> layer;
+  layer.heads = kH, layer.head_width = kWide;
+  layer.query_key_value = qkv.As<T>();
+  const Tensor<T> x = Cast<T>(sampler.Normal<double>({kB, kN, kD}));
+  for (const int64_t rows : {int64_t{1}, int64_t{2}, int64_t{kN}}) {
+    for (const bool last : {false, true}) {
+      Arena arena;
+      Tensor<T> joined({kB, rows, kWideJoined}), out({kB, rows, kD}), expected({kB, rows, kD});
+      const View<const T> queries = x.view().slice(1, last ? kN - rows : 0, last ? kN : rows);
+      layer.projection = {};
+      AttentionForward<T>(queries, x, layer, nullptr, {}, joined, arena, {.last_rows = last});
+      layer.projection = projection.As<T>();
+      LinearForward<T>(AsOneMatrix(View<const T>(joined)), layer.projection, AsOneMatrix(expected.view()));
+      AttentionForward<T>(queries, x, layer, nullptr, {}, out, arena, {.last_rows = last});
+      for (int64_t i = 0; i < out.size(); ++i) ASSERT_EQ(out[i], expected[i]) << rows << " rows at " << i;
+    }
+  }
+}
+
 TYPED_TEST(AttentionLayers, NormBeforeTheProjection) {
   NaiveAttention naive;
   naive.with_output_norm = true;

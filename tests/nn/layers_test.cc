@@ -66,9 +66,10 @@ TYPED_TEST(Layers, NormInPlaceOnStridedRows) {
   EXPECT_THROW(NormForward<T>(Tensor<T>({2, 5}), NamedNorm(sampler, 4).template As<T>(), Tensor<T>({2, 5})), Error);
 }
 
-TYPED_TEST(Layers, MlpOfEveryKind) {
-  using T = TypeParam;
-  constexpr int64_t D = 12, M = 20;
+// M: the hidden layer is rows, or chunks of them.
+template <typename T>
+void CheckMlps(int64_t M) {
+  constexpr int64_t D = 12;
   for (const simd::Gate gate_rows : {simd::Gate::kNone, simd::Gate::kFirst, simd::Gate::kLast}) {
     for (const auto activation : {simd::Activation::kGelu, simd::Activation::kSilu, simd::Activation::kRelu}) {
       Sampler sampler(5);
@@ -92,10 +93,23 @@ TYPED_TEST(Layers, MlpOfEveryKind) {
       mlp.fc2 = fc2.As<T>();
       Tensor<T> y({2, 9, D});
       Arena arena;
-      MlpForward<T>(Cast<T>(x), mlp, nullptr, {}, y, arena);
+      const Tensor<T> x_t = Cast<T>(x);
+      MlpForward<T>(x_t, mlp, nullptr, {}, y, arena);
       EXPECT_LE(RelativeError<T>(Rows(y), fc2(hidden)), LayerTolerance<T>());
+      for (const int64_t rows : {1, 4}) {  // of each entry, which are no matrix together
+        Tensor<T> some({2, rows, D});
+        MlpForward<T>(x_t.view().slice(1, 0, rows), mlp, nullptr, {}, some, arena);
+        for (int64_t b = 0; b < 2; ++b) {
+          for (int64_t i = 0; i < rows * D; ++i) ASSERT_EQ(some.view().at(b)[i], y.view().at(b)[i]);
+        }
+      }
     }
   }
+}
+
+TYPED_TEST(Layers, MlpOfEveryKind) {
+  CheckMlps<TypeParam>(20);
+  CheckMlps<TypeParam>(3 * simd::kRowChunk);
 }
 
 TYPED_TEST(Layers, PatchesInBothOrdersLeaveOutTheRest) {
