@@ -140,9 +140,8 @@ void AttentionParts(Archive& archive, const std::string& name, Layer& layer, con
   archive.Constant(layer.qk_width, a.qk_width);
   const int64_t r = layer.query_width(), joined = a.heads * a.head_width;
   const bool merged = a.kind == AttentionKind::kMerged, placed = nn::IsPositional(a.kind);
-  const bool are_keys = nn::QueriesAreKeys(a.kind);
   const bool together = nn::HasQueriesAndKeys(a.kind) && !a.fewer_queries;
-  const bool queries = !together && (are_keys ? a.absorbs : !placed);
+  const bool queries = !together && (nn::QueriesAreKeys(a.kind) ? a.absorbs : !placed);
   const int64_t keys = merged || placed ? 0 : a.heads * r, values = nn::ValuesAreKeys(a.kind) ? 0 : joined;
   const bool in_one = keys > 0 && keys == values;
   LinearParts(archive, name + ".query", layer.query, form(!queries ? 0 : a.heads * (merged ? a.width : r), a.width));

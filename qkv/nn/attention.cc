@@ -188,18 +188,18 @@ Operands<T> Projected(const Input<T>& x_query, const Input<T>& x, const Attentio
     return operands;
   }
   const View<T> projected = ProjectToHeads(x, layer.query_key_value, layer.query_width(), arena);
-  const int64_t keys = layer.queries_with_keys() ? H : 0;
-  View<T> key = projected.slice(1, keys, keys + H), query;
+  const int64_t first_key = layer.queries_with_keys() ? H : 0, first_value = first_key + H;  // heads of `projected`
+  View<T> key = projected.slice(1, first_key, first_value), query;
   if (ValuesAreKeys(layer.kind)) operands.value = key;
-  if (layer.value.empty() && !ValuesAreKeys(layer.kind)) operands.value = projected.slice(1, keys + H, keys + 2 * H);
+  if (layer.value.empty() && !ValuesAreKeys(layer.kind))
+    operands.value = projected.slice(1, first_value, first_value + H);
   if (QueriesAreKeys(layer.kind)) {
     query = QueriesOfKeys<T>(key.slice(2, first_query, first_query + Nq), layer, arena);
-  } else if (keys > 0) {
-    query = projected.slice(1, 0, H).slice(2, first_query, first_query + Nq);
   } else {
-    query = ProjectToHeads(x_query, layer.query, layer.query_width(), arena);
+    query = layer.queries_with_keys() ? projected.slice(1, 0, H).slice(2, first_query, first_query + Nq)
+                                      : ProjectToHeads(x_query, layer.query, layer.query_width(), arena);
+    if (!layer.query_norm.empty()) NormHeads<T>(query, layer.query_norm, query);
   }
-  if (!QueriesAreKeys(layer.kind) && !layer.query_norm.empty()) NormHeads<T>(query, layer.query_norm, query);
   if (!layer.key_norm.empty()) NormHeads<T>(key, layer.key_norm, key);
   if (context.rotary) TurnOperands(layer, *context.rotary, first, first_query, &query, &key, arena);
   operands.query = query, operands.key = key;

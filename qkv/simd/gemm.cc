@@ -287,7 +287,7 @@ void RunProduct(const GemmTask<T>& task, int64_t M, int64_t panels, const DepthC
   const int64_t width = GemmPanel<T>(), depth = std::min(task.K, sections.depth);
   const int threads = NumThreads();
   const TaskCut cut(M, panels, std::max(1, threads / static_cast<int>(sections.count)));
-  const int64_t padded = (depth + kGemmChunk - 1) / kGemmChunk * kGemmChunk;
+  const int64_t padded = (depth + kRowChunk - 1) / kRowChunk * kRowChunk;
   const int64_t copied = task.x_chunk > 0 ? 0 : cut.rows * padded;
   Scratch<T>* const scratch = ScratchOfThreads<T>(threads, copied, cut.rows * cut.panels * width);
   ParallelTasks(sections.count * cut.count(), [&](int64_t t, int thread) {

@@ -257,10 +257,11 @@ void RunLowTask(const LowTask& task, const internal::TaskCut::Part& part, float*
       const DirectEnd<float> end = direct ? EndOf(task.gemm, panel, part.row, p) : DirectEnd<float>{};
       float* const c_panel = single ? c : c + (p - part.panel_begin) * part.rows * panel;
       for (int64_t t = 0; t < tiles.count; ++t) {
-        const int64_t row = tiles.begin(t), size = tiles.size(t), share = least + (t < larger);
+        const int64_t row = tiles.begin(t), share = least + (t < larger);
+        const int size = tiles.size(t);
         if (direct) end.Below(row).AskForLines(size, panel);
-        kernel.multiply(tiles.size(t), task.RowsAt(part.row + row) + k * task.element_bytes * size, slice(p, k),
-                        depth_at(k), k == 0, c_panel + row * panel, share == 0 ? nullptr : next, share);
+        kernel.multiply(size, task.RowsAt(part.row + row) + k * task.element_bytes * size, slice(p, k), depth_at(k),
+                        k == 0, c_panel + row * panel, share == 0 ? nullptr : next, share);
         next += share * 64;
       }
       if (last) FinishRows(task, c_panel, part.row, part.rows, p);

@@ -9,11 +9,9 @@
 
 namespace qkv::simd::internal {
 
-inline constexpr int64_t kGemmChunk = kRowChunk;
-
 // Length of a chain of multiply-adds before it is added to the sum: rounding errors grow with its square root. 192 is
 // what MKL's error corresponds to; it costs 1 % against chains of 768.
-inline constexpr int64_t kGemmChain = 3 * kGemmChunk;
+inline constexpr int64_t kGemmChain = 3 * kRowChunk;
 
 template <typename T>
 struct GemmTask {
@@ -28,7 +26,7 @@ struct GemmTask {
   Gate gate;
   const Prologue<T>* prologue;
   const Epilogue<T>* epilogue;
-  // x lies as the kernels read it, [K / kGemmChunk][M][kGemmChunk], with this from one to the next; or 0.
+  // x lies as the kernels read it, [K / kRowChunk][M][kRowChunk], with this from one to the next; or 0.
   int64_t x_chunk = 0;
   int64_t panels = 0;  // of the whole product, set by RunProduct
 };

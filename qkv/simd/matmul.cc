@@ -34,7 +34,6 @@ namespace qkv::simd {
 namespace HWY_NAMESPACE {
 namespace {
 
-using internal::kGemmChunk;
 using internal::PanelPiece;
 using internal::SectionSums;
 
@@ -101,7 +100,7 @@ HWY_INLINE void PackBf16(const PanelPiece<float>& piece, float* out) {
   const int64_t padded = internal::PaddedForBf16(piece.depth);
   const auto zero = hn::Zero(d);
   if (piece.n_stride != 1) {
-    HWY_ALIGN float steps[kGemmChunk * L];
+    HWY_ALIGN float steps[kRowChunk * L];
     std::fill(steps + piece.depth * L, steps + padded * L, 0.0f);
     for (int64_t n = 0; n < piece.columns; n += P, out += piece.distance) {
       for (int64_t i = 0; i < P; i += L) {
@@ -183,7 +182,6 @@ namespace {
 
 using internal::GemmTask;
 using internal::kGemmChain;
-using internal::kGemmChunk;
 using internal::PanelPiece;
 using internal::SectionSums;
 using internal::TaskCut;
@@ -198,7 +196,7 @@ constexpr int64_t kWantedTasks = 16, kLeastDepth = 1536;
 int64_t SectionDepth(int64_t M, int64_t K, int64_t panels) {
   const int64_t tasks = TaskCut(M, panels, 1).count();
   const int64_t sections = std::min(CeilDivide(kWantedTasks, tasks), K / kLeastDepth);
-  return sections <= 1 ? K : CeilDivide(K, sections * kGemmChunk) * kGemmChunk;
+  return sections <= 1 ? K : CeilDivide(K, sections * kRowChunk) * kRowChunk;
 }
 
 // Panels that are packed by one task at most.
@@ -225,9 +223,9 @@ void PackSections(View<const T> b, int64_t section_depth, int64_t width, bool bf
   const int64_t K = b.dim(0), N = b.dim(1), panels = CeilDivide(N, width);
   const bool rows_dense = b.stride(1) == 1 || N <= 1;
   const auto steps = [&](int64_t k) { return bf16 ? internal::PaddedForBf16(k) / 2 : k; };
-  const int64_t groups = CeilDivide(panels, kPackPanels), chunks = CeilDivide(K, kGemmChunk);
+  const int64_t groups = CeilDivide(panels, kPackPanels), chunks = CeilDivide(K, kRowChunk);
   ParallelTasks(groups * chunks, [&](int64_t t, int) {
-    const int64_t begin = t / groups * kGemmChunk, end = std::min(K, begin + kGemmChunk);
+    const int64_t begin = t / groups * kRowChunk, end = std::min(K, begin + kRowChunk);
     const int64_t p = t % groups * panels / groups, p_end = (t % groups + 1) * panels / groups;
     const int64_t section = begin / section_depth * section_depth;
     const int64_t distance = steps(std::min(section_depth, K - section)) * width;

@@ -37,7 +37,7 @@ inline constexpr int kTileRows = 5;
 
 // A is cut into chunks of this many k, so that the distance of two rows is a constant of the code (one pointer
 // addresses all of them) and no power of two that would make them fight over one cache set.
-inline constexpr int64_t kChunk = internal::kGemmChunk;
+inline constexpr int64_t kChunk = kRowChunk;
 
 template <typename T>
 using Tag = hn::ScalableTag<T>;

@@ -84,7 +84,7 @@ TEST(Bench, LayersAndAttentionAlone) {
   const Said layers = Qkv("bench --layer --seconds 0 --json"), attention = Qkv("bench --attention --seconds 0 --json");
   ASSERT_EQ(layers.exit_code, 0) << layers.err;
   ASSERT_EQ(attention.exit_code, 0) << attention.err;
-  EXPECT_EQ(JsonLines(layers.out).size(), 4u * 3u);  // q, k and v; projection; MLP up; MLP down
+  EXPECT_EQ(JsonLines(layers.out).size(), 4u * 3u);     // q, k and v; projection; MLP up; MLP down
   EXPECT_GE(JsonLines(attention.out).size(), 3u * 2u);  // and bf16 where the processor multiplies it
   EXPECT_EQ(JsonLines(Qkv("bench --layer --size 56 --seconds 0 --json").out).at(0).at("rows"), 1 + 14 * 14);
 }

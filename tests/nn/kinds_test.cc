@@ -145,8 +145,8 @@ AttentionLayer<T> Build(const Case& c, const Parts& p, bool absorb) {
   const bool keys = c.kind != kMerged && !IsPositional(c.kind), values = !ValuesAreKeys(c.kind);
   const NamedLinear merged = MergedQueries(p);
   if (c.kind == kMerged) layer.query = Pack<T>({&merged});
-  const bool together = keys && !QueriesAreKeys(c.kind) && !absorb;
-  if (keys && !QueriesAreKeys(c.kind) && absorb) layer.query = Pack<T>({&p.query});
+  const bool together = HasQueriesAndKeys(c.kind) && !absorb;
+  if (HasQueriesAndKeys(c.kind) && absorb) layer.query = Pack<T>({&p.query});
   if (keys && QueriesAreKeys(c.kind) && absorb) {
     layer.query = Pack<T>({&p.key}, c.kind == kSymmetric ? p.eigenvalues.data() : nullptr);
   }
