@@ -141,14 +141,12 @@ HWY_INLINE void AskForRows(const GemmTask<T>& task, int64_t row, int rows, int64
 template <typename T>
 HWY_INLINE Prefetch AheadOf(const GemmTask<T>& task, int64_t p, int64_t k, int64_t panel_begin, int64_t panel_end,
                             int64_t tiles) {
-  const bool same_block = p + 1 < panel_end;
-  int64_t next_p = same_block ? p + 1 : panel_begin, next_k = same_block ? k : k + task.block_depth;
-  if (next_k >= task.K) next_p = panel_end, next_k = 0;  // of the next task of these rows, mostly this thread's
-  if (next_p >= task.panels) return {};
-  const int64_t depth = std::min(task.block_depth, task.K - next_k);
+  const internal::Slice next = internal::SliceAfter({p, k}, panel_begin, panel_end, task.block_depth, task.K);
+  if (next.panel >= task.panels) return {};
+  const int64_t depth = std::min(task.block_depth, task.K - next.k);
   const int64_t lines = depth * kPanel<T> * static_cast<int64_t>(sizeof(T)) / static_cast<int64_t>(kAlignment);
   const int64_t groups = tiles * (std::min(task.block_depth, task.K - k) / Prefetch::kGroup);
-  return {{reinterpret_cast<const char*>(task.w + (next_p * task.K + next_k) * kPanel<T>), lines, groups}};
+  return {{reinterpret_cast<const char*>(task.w + (next.panel * task.K + next.k) * kPanel<T>), lines, groups}};
 }
 
 template <bool kBySteps, typename T>

@@ -247,11 +247,11 @@ void RunLowTask(const LowTask& task, const internal::TaskCut::Part& part, float*
     const bool last = k + task.block_depth >= depth, single = last && k == 0;
     for (int64_t p = part.panel_begin; p < part.panel_end; ++p) {
       // What the tiles of this slice prefetch, spread evenly over them: the next slice.
-      const bool same_block = p + 1 < part.panel_end, direct = last && EndsDirectly(task.gemm, panel, p);
-      const int64_t next_k = same_block ? k : k + task.block_depth;
-      const int64_t lines = next_k < depth ? depth_at(next_k) * panel * weight_bytes / 64 : 0;
-      const char* next =
-          lines == 0 ? nullptr : reinterpret_cast<const char*>(slice(same_block ? p + 1 : part.panel_begin, next_k));
+      const internal::Slice after =
+          internal::SliceAfter({p, k}, part.panel_begin, part.panel_end, task.block_depth, depth);
+      const bool more = after.panel < task.w.panels, direct = last && EndsDirectly(task.gemm, panel, p);
+      const int64_t lines = more ? depth_at(after.k) * panel * weight_bytes / 64 : 0;
+      const char* next = more ? reinterpret_cast<const char*>(slice(after.panel, after.k)) : nullptr;
       // Divisions are not for tiles, which may be as short as a few of them.
       const int64_t least = lines / tiles.count, larger = lines % tiles.count;
       const DirectEnd<float> end = direct ? EndOf(task.gemm, panel, part.row, p) : DirectEnd<float>{};
