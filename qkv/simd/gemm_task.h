@@ -81,39 +81,46 @@ struct PanelOrder {
   int64_t N, width, panels, gate_at;
 };
 
-/// Panels cut into pieces: even ones first, then ever smaller ones, so that threads that are not equally fast end at
-/// about the same time (guided self-scheduling, Polychronopoulos and Kuck 1987).
+/// The panels of a block of rows, cut into pieces.
 class PanelCut {
  public:
   PanelCut() = default;
-  PanelCut(int64_t panels, int64_t pieces) : count(pieces), largest((panels + pieces - 1) / pieces), panels_(panels) {}
 
-  /// Pieces of `most` panels, and smaller ones at the end.
+  /// Pieces of one size, or nearly.
+  static PanelCut Even(int64_t panels, int64_t pieces) { return {panels, pieces, 0, 0}; }
+
+  /// Pieces of at most `most` panels that get smaller towards the end, so that threads which are not equally fast end
+  /// at about the same time (trapezoid self-scheduling, Tzen and Ni 1993). Of the tail's n pieces the first has 2n − 1
+  /// of n² parts, the next two parts less; those of one size before it are as large as its first.
   static PanelCut Tapered(int64_t panels, int64_t most) {
-    const int64_t n = std::min((panels + 1) / 2, kTapered), squares = n * n, first = 2 * n - 1;
-    const int64_t tail = std::min(panels, most * squares / first), even = (panels - tail + most - 1) / most;
-    PanelCut cut(panels, even + n);
-    cut.tail_ = tail, cut.tapered_ = n;
-    cut.largest = even > 0 ? most : (tail * first + squares - 1) / squares;
-    return cut;
+    const int64_t n = std::min(panels, kTailPieces), parts = n * n, first = 2 * n - 1;
+    const int64_t even = std::max<int64_t>(0, (panels * first - most * parts + most * first - 1) / (most * first));
+    return {panels, even, panels * parts / (even * first + parts), n};
   }
 
-  /// Where piece i begins. In the tail as many panels are left as the square of the pieces left says.
+  int64_t count() const { return even_pieces_ + tail_pieces_; }
+  /// Panels of a piece at most.
+  int64_t largest() const {
+    const int64_t parts = std::max<int64_t>(1, tail_pieces_ * tail_pieces_), even = std::max<int64_t>(1, even_pieces_);
+    return std::max((panels_ - tail_ + even - 1) / even, (tail_ * (2 * tail_pieces_ - 1) + parts - 1) / parts);
+  }
+  /// Where piece i begins, or where the last one ends.
   int64_t at(int64_t i) const {
-    const int64_t even = count - tapered_, left = count - i, squares = tapered_ * tapered_;
-    return i < even || tapered_ == 0 ? i * (panels_ - tail_) / even
-                                     : panels_ - (tail_ * left * left + squares - 1) / squares;
+    if (i < even_pieces_ || tail_ == 0) return i * (panels_ - tail_) / even_pieces_;
+    const int64_t left = count() - i, parts = tail_pieces_ * tail_pieces_;
+    return panels_ - std::max(left, (tail_ * left * left + parts - 1) / parts);  // a panel for each piece at least
   }
-
-  int64_t count = 0, largest = 0;
 
  private:
-  // Two virtual processors at unequal speeds, medians of ViT-Ti: 4 % less time with 6 than with four even pieces, 5 %
-  // with 8, no less with 12.
-  static constexpr int64_t kTapered = 8;
+  // On two virtual processors that other work slowed down, ViT-Ti's median is 4 % shorter with 6 than with four pieces
+  // of one size, 5 % with 8, no shorter with 12.
+  static constexpr int64_t kTailPieces = 8;
 
-  int64_t panels_ = 0, tail_ = 0;  // all of them, and those of the smaller pieces
-  int64_t tapered_ = 0;            // how many pieces these are
+  PanelCut(int64_t panels, int64_t even_pieces, int64_t tail, int64_t tail_pieces)
+      : panels_(panels), even_pieces_(even_pieces), tail_(tail), tail_pieces_(tail_pieces) {}
+
+  int64_t panels_ = 0, even_pieces_ = 0;
+  int64_t tail_ = 0, tail_pieces_ = 0;
 };
 
 /// A product cut into tasks: blocks of rows times some panels of outputs.
@@ -123,8 +130,8 @@ class TaskCut {
   static constexpr int64_t kBlockRows = 240;
 
   // Rows are cut first, into as many blocks as there are threads or a multiple: a thread then reads the rows that it
-  // wrote in the layer before (ParallelTasks), and copies no others. Where the rows do not reach for all threads,
-  // columns are cut too.
+  // wrote in the layer before (ParallelTasks), and copies no others; what it is held up with, others take over, in
+  // pieces that get smaller. Where the rows do not reach for all threads, columns are cut too, evenly.
   TaskCut(int64_t M, int64_t all_panels, int threads) : M_(M) {
     const int64_t wanted = threads == 1 ? 1 : kTasksPerThread * threads;
     const int64_t least = (M + kBlockRows - 1) / kBlockRows;
@@ -141,17 +148,17 @@ class TaskCut {
       int64_t pieces = (all_panels + each_panels - 1) / each_panels;
       // One task more than threads would hold all of them up.
       if (row_blocks == 1) pieces = std::min(all_panels, (pieces + threads - 1) / threads * threads);
-      columns_ = PanelCut(all_panels, pieces);
+      columns_ = PanelCut::Even(all_panels, pieces);
     }
-    panels = columns_.largest;
+    panels = columns_.largest();
   }
 
   struct Part {
     int64_t row, rows, panel_begin, panel_end;
   };
-  int64_t count() const { return row_blocks * columns_.count; }
+  int64_t count() const { return row_blocks * columns_.count(); }
   Part at(int64_t task) const {
-    const int64_t block = task / columns_.count, piece = task % columns_.count;
+    const int64_t block = task / columns_.count(), piece = task % columns_.count();
     return {RowOf(block), RowOf(block + 1) - RowOf(block), columns_.at(piece), columns_.at(piece + 1)};
   }
   /// The first row of a block.
@@ -164,8 +171,8 @@ class TaskCut {
   static constexpr int64_t kTaskPanels = 8;
   // Rows of a task at least: below two tiles a slice of W is not used often enough to be worth fetching.
   static constexpr int64_t kLeastRows = 28;
-  // Tasks for each thread, so that a thread that was held up does not hold up the rest for long: with 2, as fast on two
-  // cores alone, ViT-B's median beside other work was 4 % longer (Zen 4).
+  // Tasks for each thread where they are of one size: with 2, as fast on two cores alone, ViT-B's median beside other
+  // work was 4 % longer (Zen 4).
   static constexpr int64_t kTasksPerThread = 4;
 
   int64_t M_;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "qkv/simd/gemm_task.h"
@@ -9,11 +10,12 @@
 namespace qkv::simd {
 namespace {
 
+using internal::PanelCut;
 using internal::TaskCut;
 
 TEST(TaskCut, EveryPanelOfEveryRowIsInOneTask) {
   for (const int64_t M : {1, 8, 27, 28, 56, 197, 240, 241, 1576}) {
-    for (const int64_t panels : {1, 2, 3, 5, 6, 7, 12, 13, 24, 72, 96, 192}) {
+    for (const int64_t panels : {1, 2, 3, 4, 6, 7, 12, 15, 16, 18, 24, 72, 96, 192}) {
       for (int threads = 1; threads <= 64; ++threads) {
         const TaskCut cut(M, panels, threads);
         std::vector<int> tasks(static_cast<size_t>(M * panels));
@@ -42,16 +44,41 @@ TEST(TaskCut, ThreadsHaveRowsOfTheirOwn) {
   EXPECT_EQ(TaskCut(1576, 72, 2).row_blocks % 2, 0);
 }
 
-TEST(TaskCut, TasksOfAThreadGetSmaller) {
-  for (const int64_t panels : {6, 12, 24, 48, 192}) {
-    const TaskCut cut(197, panels, 2);
-    const int64_t each = cut.count() / 2;
-    const auto size = [&](int64_t t) { return cut.at(t).panel_end - cut.at(t).panel_begin; };
-    for (const int64_t thread : {0, 1}) {
-      for (int64_t t = thread * each + 1; t < (thread + 1) * each; ++t) EXPECT_LE(size(t), size(t - 1) + 1) << panels;
-      EXPECT_LE(size((thread + 1) * each - 1), (size(thread * each) + 6) / 7) << panels;
+TEST(PanelCut, EveryPanelIsInOnePieceAndLaterOnesAreSmaller) {
+  for (const int64_t most : {8, 9, 19, 34, 240}) {
+    for (int64_t panels = 1; panels <= 2000; ++panels) {
+      const PanelCut cut = PanelCut::Tapered(panels, most);
+      ASSERT_EQ(cut.at(0), 0);
+      ASSERT_EQ(cut.at(cut.count()), panels);
+      ASSERT_LE(cut.largest(), most);
+      int64_t before = cut.largest();
+      for (int64_t i = 0; i < cut.count(); ++i) {
+        const int64_t piece = cut.at(i + 1) - cut.at(i);
+        ASSERT_GE(piece, 1) << panels << " panels, at most " << most;
+        ASSERT_LE(piece, cut.largest()) << panels << " panels, at most " << most;
+        ASSERT_LE(piece, before + 1) << panels << " panels, at most " << most;
+        before = piece;
+      }
+      // The last piece, which threads may have to wait for, is one of 64 parts of the tail.
+      ASSERT_LE(before, (cut.largest() + 14) / 15) << panels << " panels, at most " << most;
     }
   }
+}
+
+TEST(SliceAfter, WalksThroughATaskAndToTheNext) {
+  constexpr int64_t kBegin = 3, kEnd = 6, kDepth = 384, kK = 1000;
+  std::vector<std::pair<int64_t, int64_t>> slices;
+  internal::Slice slice{kBegin, 0};
+  for (; slice.panel != kEnd; slice = internal::SliceAfter(slice, kBegin, kEnd, kDepth, kK)) {
+    slices.emplace_back(slice.k, slice.panel);
+    ASSERT_LE(slices.size(), 9u);
+  }
+  EXPECT_EQ(slice.k, 0);
+  std::vector<std::pair<int64_t, int64_t>> all;
+  for (const int64_t k : {0, 384, 768}) {
+    for (int64_t panel = kBegin; panel < kEnd; ++panel) all.emplace_back(k, panel);
+  }
+  EXPECT_EQ(slices, all);
 }
 
 TEST(TaskCut, FewRowsShareColumns) {
