@@ -9,6 +9,8 @@
 
 namespace qkv::simd::internal {
 
+inline int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
 // Length of a chain of multiply-adds before it is added to the sum: rounding errors grow with its square root. 192 is
 // what MKL's error corresponds to; it costs 1 % against chains of 768.
 inline constexpr int64_t kGemmChain = 3 * kRowChunk;
@@ -68,7 +70,7 @@ struct PanelOrder {
   PanelOrder(Gate gate, int64_t outputs, int64_t panel)
       : N(outputs),
         width(gate == Gate::kNone ? panel : panel / 2),
-        panels((N + width - 1) / width),
+        panels(CeilDivide(N, width)),
         gate_at(gate == Gate::kLast ? N : 0) {}
 
   /// −1: none, the column is padding.
@@ -94,7 +96,7 @@ class PanelCut {
   /// of n² parts, the next two parts less; those of one size before it are as large as its first.
   static PanelCut Tapered(int64_t panels, int64_t most) {
     const int64_t n = std::min(panels, kTailPieces), parts = n * n, first = 2 * n - 1;
-    const int64_t even = std::max<int64_t>(0, (panels * first - most * parts + most * first - 1) / (most * first));
+    const int64_t even = std::max<int64_t>(0, CeilDivide(panels * first - most * parts, most * first));
     return {panels, even, panels * parts / (even * first + parts), n};
   }
 
@@ -102,13 +104,13 @@ class PanelCut {
   /// Panels of a piece at most.
   int64_t largest() const {
     const int64_t parts = std::max<int64_t>(1, tail_pieces_ * tail_pieces_), even = std::max<int64_t>(1, even_pieces_);
-    return std::max((panels_ - tail_ + even - 1) / even, (tail_ * (2 * tail_pieces_ - 1) + parts - 1) / parts);
+    return std::max(CeilDivide(panels_ - tail_, even), CeilDivide(tail_ * (2 * tail_pieces_ - 1), parts));
   }
   /// Where piece i begins, or where the last one ends.
   int64_t at(int64_t i) const {
     if (i < even_pieces_ || tail_ == 0) return i * (panels_ - tail_) / even_pieces_;
     const int64_t left = count() - i, parts = tail_pieces_ * tail_pieces_;
-    return panels_ - std::max(left, (tail_ * left * left + parts - 1) / parts);  // a panel for each piece at least
+    return panels_ - std::max(left, CeilDivide(tail_ * left * left, parts));  // a panel for each piece at least
   }
 
  private:
@@ -134,20 +136,19 @@ class TaskCut {
   // pieces that get smaller. Where the rows do not reach for all threads, columns are cut too, evenly.
   TaskCut(int64_t M, int64_t all_panels, int threads) : M_(M) {
     const int64_t wanted = threads == 1 ? 1 : kTasksPerThread * threads;
-    const int64_t least = (M + kBlockRows - 1) / kBlockRows;
+    const int64_t least = CeilDivide(M, kBlockRows);
     int64_t each = std::max<int64_t>(1, std::min<int64_t>(threads, M / kLeastRows));
     while (threads % each != 0) --each;
-    row_blocks =
-        std::max((least + each - 1) / each * each, std::min((wanted + all_panels - 1) / all_panels, M / kLeastRows));
-    rows = (M + row_blocks - 1) / row_blocks;
+    row_blocks = std::max(CeilDivide(least, each) * each, std::min(CeilDivide(wanted, all_panels), M / kLeastRows));
+    rows = CeilDivide(M, row_blocks);
     const int64_t most = kTaskPanels * kBlockRows / rows;
     if (threads > 1 && row_blocks % threads == 0) {
       columns_ = PanelCut::Tapered(all_panels, most);
     } else {
       const int64_t each_panels = std::clamp<int64_t>(all_panels * row_blocks / wanted, 1, most);
-      int64_t pieces = (all_panels + each_panels - 1) / each_panels;
+      int64_t pieces = CeilDivide(all_panels, each_panels);
       // One task more than threads would hold all of them up.
-      if (row_blocks == 1) pieces = std::min(all_panels, (pieces + threads - 1) / threads * threads);
+      if (row_blocks == 1) pieces = std::min(all_panels, CeilDivide(pieces, threads) * threads);
       columns_ = PanelCut::Even(all_panels, pieces);
     }
     panels = columns_.largest();

@@ -180,13 +180,12 @@ HWY_EXPORT(FinishDouble);
 
 namespace {
 
+using internal::CeilDivide;
 using internal::GemmTask;
 using internal::kGemmChain;
 using internal::PanelPiece;
 using internal::SectionSums;
 using internal::TaskCut;
-
-int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // K is split only as far as it takes for this many tasks: a gradient of few weights from many rows would else be the
 // work of one or two threads. A section is deep enough for its sums' way through memory not to matter.
