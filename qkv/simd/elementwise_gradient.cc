@@ -40,13 +40,17 @@ HWY_INLINE ValueAndSlope LogisticGate(Vector x, Vector t, Vector t_slope) {
   return {hn::Mul(x, logistic.value), hn::MulAdd(hn::Mul(x, logistic.slope), t_slope, logistic.value)};
 }
 
+// Where a factor beside it is long 0, so that there is no ∞ · 0.
+HWY_INLINE Vector AtMost20(Vector u) { return AtMost(Tag(), u, 20.0f); }
+
 template <Activation kActivation>
 HWY_INLINE ValueAndSlope Differentiate(Vector x) {
   const Tag d;
   const auto one = hn::Set(d, 1.0f);
   if constexpr (kActivation == Activation::kGelu) {
     // Φ(x) + x φ(x) is s = Φ(−|x|) − |x| φ(|x|) left of 0, and 1 − s right of it.
-    const auto limited = AtMost20(d, hn::Abs(x)), tail = NormalTail(d, limited);
+    const auto limited = AtMost20(hn::Abs(x));
+    const auto tail = NormalTail(d, AtMost(d, limited, NormalTailPieces::kEnd));
     const auto negative = hn::Lt(x, hn::Zero(d));
     // φ(u) = 2^(−u² log2(e)/2) / sqrt(2π)
     const auto power = Exp2Flushed(d, hn::Mul(hn::Mul(limited, limited), hn::Set(d, -0.72134752f)));
@@ -57,7 +61,7 @@ HWY_INLINE ValueAndSlope Differentiate(Vector x) {
     const auto square = hn::Mul(x, x);
     const auto cubic = hn::MulAdd(square, hn::Set(d, 0.044715f), one);
     const ValueAndSlope logistic = LogisticAndSlope(hn::Mul(hn::Mul(x, cubic), hn::Set(d, 1.5957691216f)));
-    const auto limited = hn::CopySignToAbs(AtMost20(d, hn::Abs(x)), x);
+    const auto limited = hn::CopySignToAbs(AtMost20(hn::Abs(x)), x);
     const auto limited_slope = hn::MulAdd(hn::Mul(limited, limited), hn::Set(d, 3 * 0.044715f), one);
     const auto factor = hn::Mul(hn::Mul(limited, limited_slope), hn::Set(d, 1.5957691216f));
     return {hn::Mul(x, logistic.value), hn::MulAdd(factor, logistic.slope, logistic.value)};

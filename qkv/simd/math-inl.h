@@ -8,9 +8,9 @@
 //   Exp2Flushed (double)  [-1021, 1]   0.56 / 0.75 ULP; 0 below -1022.5
 //   Tanh                  all          1.3 ULP
 //   x Logistic(x)         [-87, inf)   2.4 ULP
-//   Gelu                  all          1.4 / 1.7 · |x| 2^-24
+//   Gelu                  all          1.3 / 1.6 · |x| 2^-24
 // Polynomials: minimax by Lawson's iteration, coefficients rounded to float one by one from the lowest and the rest
-// fitted again.
+// fitted again, as in tools/fit_normal_tail.py.
 
 #if defined(QKV_SIMD_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QKV_SIMD_MATH_INL_H_
@@ -22,6 +22,7 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
+#include "qkv/simd/normal_tail.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qkv::simd {
@@ -168,28 +169,39 @@ HWY_INLINE V Logistic(D d, V x) {
   return hn::Div(one, hn::Add(one, Exp(d, hn::Neg(x))));
 }
 
-// Φ(−u) for 0 <= u <= 20: log2 of it is a polynomial on [0, 6.5] that keeps falling beyond. Even and odd powers apart
-// are half as long a chain of operations: the processor looks no more than a few chains ahead.
-template <class D, class V = hn::Vec<D>>
-HWY_INLINE V NormalTail(D d, V u) {
-  const V square = hn::Mul(u, u);
-  const V even = Horner(d, square, hn::Set(d, -5.283324e-08f), -1.4979108e-05f, -3.2348526e-04f, 6.8960804e-03f,
-                        -4.5922413e-01f, -1.0f);
-  const V odd =
-      Horner(d, square, hn::Set(d, 1.3445058e-06f), 9.398617e-05f, 6.329411e-05f, -5.2420758e-02f, -1.1511041f);
-  return Exp2Flushed(d, hn::MulAdd(odd, u, even));
+using NormalTailPieces = internal::NormalTail<HWY_TARGET == HWY_AVX3 ? 32 : 8>;
+
+// The coefficient of a piece that the low bits of each lane name.
+template <class D, class VI, class V = hn::Vec<D>>
+HWY_INLINE V CoefficientOf(D d, const float* of_pieces, VI piece) {
+#if HWY_TARGET == HWY_AVX3
+  return V{_mm512_permutex2var_ps(_mm512_load_ps(of_pieces), piece.raw, _mm512_load_ps(of_pieces + 16))};
+#elif HWY_TARGET == HWY_AVX2
+  return V{_mm256_permutevar8x32_ps(_mm256_load_ps(of_pieces), piece.raw)};
+#else
+  return hn::GatherIndex(d, of_pieces, hn::And(piece, hn::Set(hn::RebindToSigned<D>(), 7)));
+#endif
 }
 
-// Where a factor beside it is long 0, so that there is no ∞ · 0, and in NormalTail no ∞ − ∞.
+// Φ(−u) for 0 <= u <= NormalTailPieces::kEnd. Looking up coefficients takes other units than multiplying them.
 template <class D, class V = hn::Vec<D>>
-HWY_INLINE V AtMost20(D d, V u) {
-  return AtMost(d, u, 20.0f);
+HWY_INLINE V NormalTail(D d, V u) {
+  constexpr int kTop = NormalTailPieces::kCoefficients - 1;
+  const auto& table = NormalTailPieces::kTable;
+  const V per_unit = hn::Set(d, NormalTailPieces::kPerUnit), magic = hn::Set(d, RoundingMagic(0.0f));
+  const V shifted = hn::MulAdd(u, per_unit, magic);
+  const V r = hn::MulSub(u, per_unit, hn::Sub(shifted, magic));
+  const auto piece = hn::BitCast(hn::RebindToSigned<D>(), shifted);
+  V sum = CoefficientOf(d, table[kTop], piece);
+#pragma GCC unroll 8
+  for (int i = kTop - 1; i >= 0; --i) sum = hn::MulAdd(sum, r, CoefficientOf(d, table[i], piece));
+  return sum;
 }
 
 // x Φ(x) = max(x, 0) − |x| Φ(−|x|)
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V Gelu(D d, V x) {
-  const V u = AtMost20(d, hn::Abs(x));
+  const V u = AtMost(d, hn::Abs(x), NormalTailPieces::kEnd);
   return hn::NegMulAdd(u, NormalTail(d, u), AtLeast(d, x, 0.0f));
 }
 
