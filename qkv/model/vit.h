@@ -110,6 +110,8 @@ class Vit {
   int64_t BlocksRead(const Outputs<T>& outputs) const;
   int64_t ImagesTogether(int64_t images, int64_t tokens) const;
   static uint64_t NextId();
+  /// Tells each layer's weights which come next.
+  void LinkWeights();
   /// Shows `archive` every part of `vit`: the one list for Store and Restore.
   template <typename Archive, typename Self>
   static void Parts(Archive& archive, Self& vit, const BuildOptions& options);

@@ -88,10 +88,25 @@ Vit<T>::Vit(const VitConfig& config, const std::vector<BoundTensor>& tensors, co
   head_norm_ = weights.Norm("head_norm", config.eps);
   head_ = weights.Linear("head");
   head_dist_ = weights.Linear("head_dist");
+  LinkWeights();
+}
+
+template <typename T>
+void Vit<T>::LinkWeights() {
+  std::vector<nn::Linear<T>*> order{&patch_embed_.projection};
+  for (nn::Block<T>& block : blocks_) {
+    nn::AttentionLayer<T>& attention = block.attention;
+    order.insert(order.end(), {&attention.query_key_value, &attention.projection, &block.mlp.fc1, &block.mlp.fc2});
+  }
+  order.push_back(&head_);
+  std::erase_if(order, [](const nn::Linear<T>* layer) { return layer->empty(); });
+  for (size_t i = 0; i < order.size(); ++i) order[i]->weight.set_next(order[(i + 1) % order.size()]->weight);
 }
 
 template uint64_t Vit<float>::NextId();
 template uint64_t Vit<double>::NextId();
+template void Vit<float>::LinkWeights();
+template void Vit<double>::LinkWeights();
 template Vit<float>::Vit(const VitConfig&, const std::vector<BoundTensor>&, const BuildOptions&);
 template Vit<double>::Vit(const VitConfig&, const std::vector<BoundTensor>&, const BuildOptions&);
 

@@ -1,8 +1,9 @@
 // How the work is laid out: y is cut into tasks of up to kBlockRows rows by some panels of outputs. A task walks K in
 // blocks: for each, the rows of x, copied once into chunks (or read where they lie in chunks), stay in the second-level
-// cache while slices of the panels of W pass by, the next one on its way from memory. Partial sums of the blocks are
-// added in scratch memory, and the epilogue goes over a panel of it when that is complete. Not here: packing for
-// products of two operands that change (matmul.cc), which then run here too.
+// cache while slices of the panels of W pass by, the next one on its way from memory, and behind the last one the first
+// of the product that follows. Partial sums of the blocks are added in scratch memory, and the epilogue goes over a
+// panel of it when that is complete. Not here: packing for products of two operands that change (matmul.cc), which then
+// run here too.
 #include "qkv/simd/gemm.h"
 
 #include <algorithm>
@@ -137,16 +138,17 @@ HWY_INLINE void AskForRows(const GemmTask<T>& task, int64_t row, int rows, int64
 }
 
 // What the tiles of one slice of W prefetch, spread evenly over them: the next slice, so that weights stream in from
-// memory while the multiply-add units are busy.
+// memory while the multiply-add units are busy; after the last one what is read then.
 template <typename T>
 HWY_INLINE Prefetch AheadOf(const GemmTask<T>& task, int64_t p, int64_t k, int64_t panel_begin, int64_t panel_end,
                             int64_t tiles) {
   const internal::Slice next = internal::SliceAfter({p, k}, panel_begin, panel_end, task.block_depth, task.K);
-  if (next.panel >= task.panels) return {};
   const int64_t depth = std::min(task.block_depth, task.K - next.k);
-  const int64_t lines = depth * kPanel<T> * static_cast<int64_t>(sizeof(T)) / static_cast<int64_t>(kAlignment);
-  const int64_t groups = tiles * (std::min(task.block_depth, task.K - k) / Prefetch::kGroup);
-  return {{reinterpret_cast<const char*>(task.w + (next.panel * task.K + next.k) * kPanel<T>), lines, groups}};
+  const internal::Lines lines = next.panel >= task.panels
+                                    ? task.next
+                                    : internal::LinesOf(task.w + (next.panel * task.K + next.k) * kPanel<T>,
+                                                        depth * kPanel<T> * static_cast<int64_t>(sizeof(T)));
+  return {{lines.begin, lines.count, tiles * (std::min(task.block_depth, task.K - k) / Prefetch::kGroup)}};
 }
 
 template <bool kBySteps, typename T>
@@ -281,6 +283,11 @@ template int64_t GemmPanel<double>();
 int64_t GemmBlockDepth() { return ActiveIsa() >= Isa::kAvx512 ? 768 : 384; }
 
 template <typename T>
+static Lines FirstSlice(const T* w, int64_t K, int64_t panel) {
+  return LinesOf(w, std::min(GemmBlockDepth(), K) * panel * static_cast<int64_t>(sizeof(T)));
+}
+
+template <typename T>
 void RunProduct(const GemmTask<T>& task, int64_t M, int64_t panels, const DepthCut& sections) {
   const int64_t width = GemmPanel<T>(), depth = std::min(task.K, sections.depth);
   const int threads = NumThreads();
@@ -288,12 +295,14 @@ void RunProduct(const GemmTask<T>& task, int64_t M, int64_t panels, const DepthC
   const int64_t padded = (depth + kRowChunk - 1) / kRowChunk * kRowChunk;
   const int64_t copied = task.x_chunk > 0 ? 0 : cut.rows * padded;
   Scratch<T>* const scratch = ScratchOfThreads<T>(threads, copied, cut.rows * cut.panels * width);
+  const Lines beginning = FirstSlice(task.w, depth, width);
   ParallelTasks(sections.count * cut.count(), [&](int64_t t, int thread) {
     const TaskCut::Part part = cut.at(t % cut.count());
     const int64_t s = t / cut.count(), k = s * sections.depth;
     GemmTask<T> section = task;
     section.K = std::min(sections.depth, task.K - k);
     section.panels = panels;
+    section.next = sections.count > 1 ? Lines{} : cut.After(t, beginning, task.next);
     section.x += k * task.x_step;
     section.w += k * panels * width;
     section.y += s * sections.y_distance;
@@ -354,6 +363,11 @@ PackedMatrix<T>::PackedMatrix(const PackedForm& form, PackedParts<T> parts)
 }
 
 template <typename T>
+internal::Lines PackedMatrix<T>::beginning() const {
+  return precision_ == Precision::kFloat32 ? internal::FirstSlice(data(), K_, panel()) : internal::FirstSlice(low_);
+}
+
+template <typename T>
 void Gemm(View<const T> x, const PackedMatrix<T>& w, const Epilogue<T>& epilogue, View<T> y,
           const Prologue<T>& prologue) {
   const int64_t N = w.outputs(), K = w.inputs();
@@ -390,6 +404,7 @@ void Gemm(View<const T> x, const PackedMatrix<T>& w, const Epilogue<T>& epilogue
             "gemm: rows in chunks are for float, as they are");
     task.x_chunk = x.stride(1);
   }
+  task.next = w.next();
   if constexpr (sizeof(T) == 4) {
     if (w.precision() != Precision::kFloat32) return internal::GemmLow(task, M, w.precision(), w.low());
   }

@@ -7,6 +7,7 @@
 #include "qkv/core/tensor.h"
 #include "qkv/simd/elementwise.h"
 #include "qkv/simd/tile_kernel.h"
+#include "qkv/simd/tile_prefetch.h"
 
 namespace qkv::simd {
 
@@ -73,8 +74,14 @@ class PackedMatrix {
   /// Memory of the packed form.
   int64_t bytes() const { return panels_.size() * static_cast<int64_t>(sizeof(T)) + low_.bytes(); }
   const internal::LowPanels& low() const { return low_; }
+  /// Says which weights are multiplied after these: products end by asking for their beginning. No more than a hint.
+  void set_next(const PackedMatrix& next) { next_ = next.beginning(); }
+  internal::Lines next() const { return next_; }
 
  private:
+  // What is read first.
+  internal::Lines beginning() const;
+
   int64_t N_ = 0, K_ = 0;
   Gate gate_ = Gate::kNone;
   Precision precision_ = Precision::kFloat32;
@@ -82,6 +89,7 @@ class PackedMatrix {
   // of the second.
   Tensor<T> panels_;
   internal::LowPanels low_;  // in its place in the lower precisions
+  internal::Lines next_;
 };
 
 /// What happens to x on its way in: (x − mean) · rstd for each row. That is LayerNorm whose gamma and beta are in the

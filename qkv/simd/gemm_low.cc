@@ -246,14 +246,17 @@ void RunLowTask(const LowTask& task, const internal::TaskCut::Part& part, float*
   for (int64_t k = 0; k < depth; k += task.block_depth) {
     const bool last = k + task.block_depth >= depth, single = last && k == 0;
     for (int64_t p = part.panel_begin; p < part.panel_end; ++p) {
-      // What the tiles of this slice prefetch, spread evenly over them: the next slice.
+      // What the tiles of this slice prefetch, spread evenly over them: the next slice, or what is read then.
       const internal::Slice after =
           internal::SliceAfter({p, k}, part.panel_begin, part.panel_end, task.block_depth, depth);
-      const bool more = after.panel < task.w.panels, direct = last && EndsDirectly(task.gemm, panel, p);
-      const int64_t lines = more ? depth_at(after.k) * panel * weight_bytes / 64 : 0;
-      const char* next = more ? reinterpret_cast<const char*>(slice(after.panel, after.k)) : nullptr;
+      const internal::Lines ahead =
+          after.panel >= task.w.panels
+              ? task.gemm.next
+              : internal::LinesOf(slice(after.panel, after.k), depth_at(after.k) * panel * weight_bytes);
+      const bool direct = last && EndsDirectly(task.gemm, panel, p);
+      const char* next = ahead.begin;
       // Divisions are not for tiles, which may be as short as a few of them.
-      const int64_t least = lines / tiles.count, larger = lines % tiles.count;
+      const int64_t least = ahead.count / tiles.count, larger = ahead.count % tiles.count;
       const DirectEnd<float> end = direct ? EndOf(task.gemm, panel, part.row, p) : DirectEnd<float>{};
       float* const c_panel = single ? c : c + (p - part.panel_begin) * part.rows * panel;
       for (int64_t t = 0; t < tiles.count; ++t) {
@@ -286,8 +289,8 @@ namespace {
 
 // Rows that are converted at a time, in blocks of TaskCut, if that is enough work for all threads: bounds the memory.
 constexpr int64_t kSlabBlocks = 4;
-// Depth of a block in bytes of a row, as in gemm.cc.
-int64_t BlockBytes(Isa isa) { return isa >= Isa::kAvx512 ? 3072 : 1536; }
+// Depth of a block, as in gemm.cc in bytes of a row.
+int64_t BlockDepth(const TileKernel& kernel) { return (ActiveIsa() >= Isa::kAvx512 ? 48 : 24) * kernel.chunk; }
 
 int64_t RoundUp(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
 
@@ -397,10 +400,22 @@ LowPanels RestoreLow(const PackedForm& form, Tensor<uint8_t> groups, Tensor<floa
   return low;
 }
 
+namespace {
+
+LowOperand OperandOf(const LowPanels& w) { return {w.kernel, w.groups.data(), w.columns.data(), w.panels, w.depth}; }
+
+Lines FirstSlice(const LowOperand& w) {
+  return LinesOf(w.groups, std::min(BlockDepth(*w.kernel), w.depth) * w.kernel->panel * 4 / w.kernel->group);
+}
+
+}  // namespace
+
+Lines FirstSlice(const LowPanels& w) { return FirstSlice(OperandOf(w)); }
+
 void GemmLow(const GemmTask<float>& task, int64_t M, Precision precision, const LowPanels& w) {
   Require(w.kernel == &KernelOf(precision), "gemm: the weights were packed for another instruction set ({}, not {})",
           w.kernel->name, KernelOf(precision).name);
-  RunLowProduct(task, M, {w.kernel, w.groups.data(), w.columns.data(), w.panels, w.depth}, {1, w.depth, 0});
+  RunLowProduct(task, M, OperandOf(w), {1, w.depth, 0});
 }
 
 void RunLowProduct(const GemmTask<float>& gemm, int64_t M, const LowOperand& w, const DepthCut& sections) {
@@ -413,6 +428,7 @@ void RunLowProduct(const GemmTask<float>& gemm, int64_t M, const LowOperand& w, 
   Grow(scratch.rows, sections.count * section_bytes);
   Grow(scratch.offsets, most * 2);
   if (static_cast<int>(scratch.c.size()) < threads) scratch.c.resize(static_cast<size_t>(threads));
+  const Lines beginning = FirstSlice(w);
 
   for (int64_t slab = 0; slab < slabs; ++slab) {
     const int64_t first = slab * M / slabs, rows = (slab + 1) * M / slabs - first;
@@ -420,14 +436,7 @@ void RunLowProduct(const GemmTask<float>& gemm, int64_t M, const LowOperand& w, 
     float* const offsets = scratch.offsets.data();
     Tensor<float>* const c = scratch.c.data();
     const auto section = [&](int64_t s) {
-      LowTask task{gemm,
-                   w,
-                   kernel,
-                   element_bytes,
-                   BlockBytes(ActiveIsa()) / element_bytes,
-                   first,
-                   converted + s * section_bytes,
-                   offsets};
+      LowTask task{gemm, w, kernel, element_bytes, BlockDepth(kernel), first, converted + s * section_bytes, offsets};
       const int64_t k = s * sections.depth;
       task.gemm.K = std::min(sections.depth, gemm.K - k);
       task.gemm.x += k * gemm.x_step, task.gemm.y += s * sections.y_distance;
@@ -451,7 +460,9 @@ void RunLowProduct(const GemmTask<float>& gemm, int64_t M, const LowOperand& w, 
     ParallelTasks(sections.count * cut.count(), [&](int64_t t, int thread) {
       TaskCut::Part part = cut.at(t % cut.count());
       part.row += first;
-      QKV_DISPATCH(RunLowTask)(section(t / cut.count()), part, c[thread].data());
+      LowTask task = section(t / cut.count());
+      task.gemm.next = sections.count > 1 ? Lines{} : cut.After(t, beginning, slab + 1 < slabs ? beginning : gemm.next);
+      QKV_DISPATCH(RunLowTask)(task, part, c[thread].data());
     });
   }
 }

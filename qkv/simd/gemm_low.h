@@ -23,6 +23,9 @@ struct LowOperand {
   int64_t panels = 0, depth = 0;
 };
 
+/// What a product reads of w first.
+Lines FirstSlice(const LowPanels& w);
+
 /// The product that `task` describes (its w and block_depth are not used) with M rows.
 /// Throws Error when w was packed for another instruction set.
 void GemmLow(const GemmTask<float>& task, int64_t M, Precision precision, const LowPanels& w);

@@ -11,6 +11,10 @@ namespace qkv::simd::internal {
 
 inline int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+inline Lines LinesOf(const void* begin, int64_t bytes) {
+  return {static_cast<const char*>(begin), bytes / static_cast<int64_t>(kAlignment)};
+}
+
 // Length of a chain of multiply-adds before it is added to the sum: rounding errors grow with its square root. 192 is
 // what MKL's error corresponds to; it costs 1 % against chains of 768.
 inline constexpr int64_t kGemmChain = 3 * kRowChunk;
@@ -31,6 +35,7 @@ struct GemmTask {
   // x lies as the kernels read it, [K / kRowChunk][M][kRowChunk], with this from one to the next; or 0.
   int64_t x_chunk = 0;
   int64_t panels = 0;  // of the whole product, set by RunProduct
+  Lines next;          // what is read after the last panel
 };
 
 /// K cut into sections that are summed apart: section s reads x from k = s · depth on and the panels
@@ -134,7 +139,7 @@ class TaskCut {
   // Rows are cut first, into as many blocks as there are threads or a multiple: a thread then reads the rows that it
   // wrote in the layer before (ParallelTasks), and copies no others; what it is held up with, others take over, in
   // pieces that get smaller. Where the rows do not reach for all threads, columns are cut too, evenly.
-  TaskCut(int64_t M, int64_t all_panels, int threads) : M_(M) {
+  TaskCut(int64_t M, int64_t all_panels, int threads) : M_(M), threads_(threads) {
     const int64_t wanted = threads == 1 ? 1 : kTasksPerThread * threads;
     const int64_t least = CeilDivide(M, kBlockRows);
     int64_t each = std::max<int64_t>(1, std::min<int64_t>(threads, M / kLeastRows));
@@ -162,6 +167,13 @@ class TaskCut {
     const int64_t block = task / columns_.count(), piece = task % columns_.count();
     return {RowOf(block), RowOf(block + 1) - RowOf(block), columns_.at(piece), columns_.at(piece + 1)};
   }
+  /// What the thread of a task reads after the last panel: the beginning of these weights again for its next block
+  /// of rows, after its last one that of the next product. Unknown where not only rows are cut.
+  Lines After(int64_t task, Lines beginning, Lines next) const {
+    if (row_blocks % threads_ != 0) return {};
+    const int64_t share = row_blocks / threads_, block = task / columns_.count();
+    return (block + 1) % share == 0 ? next : beginning;
+  }
   /// The first row of a block.
   int64_t RowOf(int64_t block) const { return block * M_ / row_blocks; }
 
@@ -176,7 +188,7 @@ class TaskCut {
   // work was 4 % longer (Zen 4).
   static constexpr int64_t kTasksPerThread = 4;
 
-  int64_t M_;
+  int64_t M_, threads_;
   PanelCut columns_;
 };
 

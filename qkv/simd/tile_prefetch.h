@@ -5,6 +5,12 @@
 
 namespace qkv::simd::internal {
 
+/// Cache lines that will be read soon; none where `begin` is null.
+struct Lines {
+  const char* begin = nullptr;
+  int64_t count = 0;
+};
+
 /// `lines` cache lines from `begin` on (none when it is null), spread over `times` calls of Some().
 class TilePrefetch {
  public:

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <thread>
@@ -200,6 +201,22 @@ TEST_P(GemmTest, RowsInChunksAreRefusedWhereTheyAreNotRead) {
   EXPECT_THROW(Gemm<float>(View<const float>(x.data(), {M, 2, kRowChunk}, {kRowChunk, 0, 1}), packed, {}, y), Error);
   EXPECT_THROW(Gemm<float>(chunks.slice(1, 0, 1), packed, {}, y), Error);
   EXPECT_THROW(Gemm<float>(x.view().reshape({M, kRowChunk, 2}), packed, {}, y), Error);
+}
+
+// It is only a hint: the memory may be gone.
+TEST_P(GemmTest, WhatComesNextChangesNoResult) {
+  Sampler sampler(11);
+  const Tensor<float> x = sampler.Normal<float>({500, 70}), w = sampler.Normal<float>({130, 70});
+  for (const Precision precision : {Precision::kFloat32, Precision::kBfloat16, Precision::kInt8}) {
+    PackedMatrix<float> packed(w.view(), precision);
+    Tensor<float> expected({500, 130}), y({500, 130});
+    Gemm<float>(x, packed, {}, expected);
+    packed.set_next(PackedMatrix<float>(w.view(), precision));
+    EXPECT_GT(packed.next().count, 0);
+    EXPECT_LE(packed.next().count * 64, packed.bytes());
+    Gemm<float>(x, packed, {}, y);
+    EXPECT_TRUE(std::equal(y.span().begin(), y.span().end(), expected.span().begin()));
+  }
 }
 
 TEST_P(GemmTest, NoResidualIsAddedToHeads) {
