@@ -7,10 +7,7 @@ void MlpForward(const Input<T>& x, const Mlp<T>& mlp, const Tensor<T>* scale, Vi
                 Arena& arena) {
   const Arena::Scope scope(arena);
   const int64_t B = x.dim(0), N = x.dim(1), M = mlp.fc1.weight.outputs();
-  // [B, N, M], or in chunks where nothing but the second product reads it
-  const bool chunks = mlp.fc2.reads_chunks() && mlp.norm.empty();
-  const View<T> hidden = chunks ? SwapHeadsAndTokens(NewHeads<T>(B, M / simd::kRowChunk, N, simd::kRowChunk, arena))
-                                : View<T>(arena.New<T>({B, N, M}));
+  const View<T> hidden = NewRows<T>(B, N, M, mlp.fc2.reads_chunks() && mlp.norm.empty(), arena);
   ForEachMatrix(
       [&](const Input<T>& from, View<T> to) { LinearForward<T>(from, mlp.fc1, to, {.activation = mlp.activation}); }, x,
       hidden);

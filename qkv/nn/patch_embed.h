@@ -9,8 +9,9 @@ namespace qkv::nn {
 
 /// The patches of each image, row by row from the top, with their features in the order of a convolution's weights
 /// (channel, row, column), or channel last. pixels: [B, C, height, width], dense rows; patches:
-/// [B·grid_h·grid_w, C·P_h·P_w]; the grid is floor(size / patch), what lies beyond it on the right and below is not
-/// read. Throws Error when the shapes do not fit.
+/// [B·grid_h·grid_w, C·P_h·P_w], or in chunks (simd::Gemm) [B·grid_h·grid_w, C·P_h·P_w / 64, 64]; the grid is
+/// floor(size / patch), what lies beyond it on the right and below is not read. Throws Error when the shapes do not
+/// fit.
 template <typename T>
 void CutPatches(View<const T> pixels, int64_t patch_height, int64_t patch_width, bool channel_last, View<T> patches);
 

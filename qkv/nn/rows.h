@@ -3,6 +3,7 @@
 
 #include "qkv/core/arena.h"
 #include "qkv/core/tensor.h"
+#include "qkv/simd/gemm.h"
 
 namespace qkv::nn {
 
@@ -35,6 +36,13 @@ View<T> SwapHeadsAndTokens(View<T> x) {
 template <typename T>
 View<T> NewHeads(int64_t B, int64_t heads, int64_t N, int64_t E, Arena& arena) {
   return View<T>(arena.New<T>({heads, B, N, E}).data(), {B, heads, N, E}, {N * E, B * N * E, E, 1});
+}
+
+/// [B, N, D], or where `chunks` says that only a layer reads them which reads chunks, [B, N, D / 64, 64].
+template <typename T>
+View<T> NewRows(int64_t B, int64_t N, int64_t D, bool chunks, Arena& arena) {
+  if (!chunks) return arena.New<T>({B, N, D});
+  return SwapHeadsAndTokens(NewHeads<T>(B, D / simd::kRowChunk, N, simd::kRowChunk, arena));
 }
 
 /// True when the rows of [B, N, …] are equally far apart: batches without a gap, or one row (or entry) only.

@@ -112,32 +112,39 @@ TYPED_TEST(Layers, MlpOfEveryKind) {
   CheckMlps<TypeParam>(3 * simd::kRowChunk);
 }
 
-TYPED_TEST(Layers, PatchesInBothOrdersLeaveOutTheRest) {
-  using T = TypeParam;
-  constexpr int64_t C = 3, Ph = 2, Pw = 4, height = 5, width = 10, D = 6;  // a row and two columns are left over
-  for (const bool channel_last : {false, true}) {
-    Sampler sampler(3);
-    const NamedLinear projection(sampler, D, C * Ph * Pw);
-    const auto pixels = sampler.Normal<double>({2, C, height, width});
-    Matrix patches;
-    for (int64_t p = 0; p < 2 * 4; ++p) {
-      const int64_t image = p / 4, top = p % 4 / 2 * Ph, left = p % 2 * Pw;
-      for (int64_t i = 0; i < C * Ph * Pw; ++i) {
-        const int64_t c = channel_last ? i % C : i / (Ph * Pw);
-        const int64_t at = channel_last ? i / C : i % (Ph * Pw);
-        patches.push_back(*pixels.view().at(image, c, top + at / Pw, left + at % Pw));
-      }
+template <typename T>
+void CheckPatches(int64_t Ph, int64_t Pw, bool channel_last) {
+  constexpr int64_t C = 3, D = 6;
+  const int64_t height = 2 * Ph + 1, width = 2 * Pw + 2;  // a row and two columns are left over
+  Sampler sampler(3);
+  const NamedLinear projection(sampler, D, C * Ph * Pw);
+  const auto pixels = sampler.Normal<double>({2, C, height, width});
+  Matrix patches;
+  for (int64_t p = 0; p < 2 * 4; ++p) {
+    const int64_t image = p / 4, top = p % 4 / 2 * Ph, left = p % 2 * Pw;
+    for (int64_t i = 0; i < C * Ph * Pw; ++i) {
+      const int64_t c = channel_last ? i % C : i / (Ph * Pw);
+      const int64_t at = channel_last ? i / C : i % (Ph * Pw);
+      patches.push_back(*pixels.view().at(image, c, top + at / Pw, left + at % Pw));
     }
-    PatchEmbed<T> embed;
-    embed.patch_height = Ph;
-    embed.patch_width = Pw;
-    embed.channel_last = channel_last;
-    embed.projection = projection.As<T>();
-    Tensor<T> tokens({2, 4, D});
-    Arena arena;
-    PatchEmbedForward<T>(Cast<T>(pixels), embed, tokens, arena);
-    EXPECT_LE(RelativeError<T>(Rows(tokens), projection(patches)), LayerTolerance<T>());
-    EXPECT_THROW(PatchEmbedForward<T>(Tensor<T>({2, 1, height, width}), embed, tokens, arena), Error);
+  }
+  PatchEmbed<T> embed;
+  embed.patch_height = Ph;
+  embed.patch_width = Pw;
+  embed.channel_last = channel_last;
+  embed.projection = projection.As<T>();
+  Tensor<T> tokens({2, 4, D});
+  Arena arena;
+  PatchEmbedForward<T>(Cast<T>(pixels), embed, tokens, arena);
+  EXPECT_LE(RelativeError<T>(Rows(tokens), projection(patches)), LayerTolerance<T>());
+  EXPECT_THROW(PatchEmbedForward<T>(Tensor<T>({2, 1, height, width}), embed, tokens, arena), Error);
+}
+
+TYPED_TEST(Layers, PatchesInBothOrdersLeaveOutTheRest) {
+  for (const bool channel_last : {false, true}) {
+    CheckPatches<TypeParam>(2, 4, channel_last);
+    CheckPatches<TypeParam>(8, 16, channel_last);  // 6 chunks
+    CheckPatches<TypeParam>(8, 24, channel_last);  // 9, of which rows of pixels reach into two
   }
 }
 
