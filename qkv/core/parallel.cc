@@ -41,17 +41,20 @@ inline void Pause() {
 #endif
 }
 
-// What is left of a thread's share of a job, in one word: the next task and the end, and a number that tells the job
-// from the one before. Whoever advances `next` by compare-and-swap owns that task, and the job cannot end before the
-// task does.
+// What is left of a thread's share of a job, in one word: the next task and the end, and the job's number, as much of
+// it as has room. Whoever advances `next` by compare-and-swap owns that task, and the job cannot end before the task
+// does.
 struct Ticket {
   static constexpr int kBits = 20;
   static constexpr uint64_t kMask = (uint64_t{1} << kBits) - 1;
-  static uint64_t Make(uint64_t job, int64_t next, int64_t end) {
-    return job << (2 * kBits) | static_cast<uint64_t>(end) << kBits | static_cast<uint64_t>(next);
+  static uint64_t Make(uint32_t job, int64_t next, int64_t end) {
+    return uint64_t{job} << (2 * kBits) | static_cast<uint64_t>(end) << kBits | static_cast<uint64_t>(next);
   }
   static uint64_t End(uint64_t ticket) { return ticket >> kBits & kMask; }
   static uint64_t Next(uint64_t ticket) { return ticket & kMask; }
+  static bool IsOf(uint32_t job, uint64_t ticket) {
+    return ticket >> (2 * kBits) == (job & (~uint64_t{0} >> (2 * kBits)));
+  }
 };
 
 // A line of the cache each: threads at work on their own shares do not disturb one another.
@@ -80,14 +83,14 @@ class Pool {
     count_.store(static_cast<uint32_t>(count), std::memory_order_relaxed);
     done_.store(0, std::memory_order_relaxed);
     failed_.store(false, std::memory_order_relaxed);
-    ++jobs_;
+    const uint32_t job = signal_.load(std::memory_order_relaxed) + 1;
     for (int i = 0; i < threads; ++i) {
-      shares_[i].ticket.store(Ticket::Make(jobs_, count * i / threads, count * (i + 1) / threads),
+      shares_[i].ticket.store(Ticket::Make(job, count * i / threads, count * (i + 1) / threads),
                               std::memory_order_release);
     }
     signal_.fetch_add(1, std::memory_order_release);
     signal_.notify_all();
-    TakeTasks(0);
+    TakeTasks(job, 0);
     AwaitTasks(static_cast<uint32_t>(count));
     if (failed_.load(std::memory_order_relaxed)) std::rethrow_exception(std::exchange(failure_, nullptr));
     return true;
@@ -119,18 +122,20 @@ class Pool {
   }
 
   // First its own share, in order: from loop to loop a thread meets the rows that it wrote, in its own caches. Then
-  // what the others have not begun.
-  void TakeTasks(int thread) {
+  // what the others have not begun. A thread that meets a later job in another's share leaves it: that job too begins
+  // with its own.
+  void TakeTasks(uint32_t job, int thread) {
     t_in_parallel = true;
     const int threads = threads_.load(std::memory_order_relaxed);
-    for (int i = 0; i < threads; ++i) TakeShare(shares_[(thread + i) % threads].ticket, thread);
+    for (int i = 0; i < threads; ++i) TakeShare(job, shares_[(thread + i) % threads].ticket, thread);
     t_in_parallel = false;
   }
 
-  void TakeShare(std::atomic<uint64_t>& share, int thread) {
+  void TakeShare(uint32_t job, std::atomic<uint64_t>& share, int thread) {
     uint64_t ticket = share.load(std::memory_order_acquire);
-    // The job may be a later one than the thread came for, of fewer threads.
-    while (Ticket::Next(ticket) < Ticket::End(ticket) && thread < threads_.load(std::memory_order_relaxed)) {
+    // All workers wake, the job may be of fewer threads.
+    while (Ticket::IsOf(job, ticket) && Ticket::Next(ticket) < Ticket::End(ticket) &&
+           thread < threads_.load(std::memory_order_relaxed)) {
       if (!share.compare_exchange_weak(ticket, ticket + 1, std::memory_order_acq_rel)) continue;
       if (!failed_.load(std::memory_order_relaxed)) {
         try {
@@ -174,7 +179,7 @@ class Pool {
       }
       seen = now;
       if (stopped_) return;
-      TakeTasks(id);
+      TakeTasks(seen, id);
     }
   }
 
@@ -182,7 +187,6 @@ class Pool {
   std::vector<std::thread> workers_;
   internal::TaskBody body_ = nullptr;  // read only by owners of a task
   void* context_ = nullptr;
-  uint64_t jobs_ = 0;
   int apart_from_ = -1;         // the core that workers are barred from
   std::atomic<int> asleep_{0};  // workers that must be woken
   std::exception_ptr failure_;
@@ -193,7 +197,7 @@ class Pool {
   std::array<Share, kMostThreads> shares_;
   // Apart, so that claiming tasks does not slow down those who wait.
   alignas(64) std::atomic<uint32_t> done_{0};
-  alignas(64) std::atomic<uint32_t> signal_{0};
+  alignas(64) std::atomic<uint32_t> signal_{0};  // the number of the last job
 };
 
 }  // namespace
