@@ -30,9 +30,9 @@ TABLE = """
 template <>
 struct NormalTail<{pieces}> {{
   static constexpr float kPerUnit = {per_unit}f, kEnd = {last} / kPerUnit;
-  static constexpr int kCoefficients = {coefficients};
+  static constexpr int kPieces = {pieces}, kCoefficients = {coefficients};
   // clang-format off
-  alignas(64) static constexpr float kTable[kCoefficients][{pieces}] = {{
+  alignas(64) static constexpr float kTable[kCoefficients][kPieces] = {{
 {rows}
   }};
   // clang-format on

@@ -93,6 +93,7 @@ Vit<T>::Vit(const VitConfig& config, const std::vector<BoundTensor>& tensors, co
 
 template <typename T>
 void Vit<T>::LinkWeights() {
+  // Of a pass through all blocks with all rows: what else there is would hardly tell.
   std::vector<nn::Linear<T>*> order{&patch_embed_.projection};
   for (nn::Block<T>& block : blocks_) {
     nn::AttentionLayer<T>& attention = block.attention;

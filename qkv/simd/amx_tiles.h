@@ -129,7 +129,7 @@ void MultiplyAmx(int rows, const void* a, const void* b, int64_t chunks, bool fi
   ConfigureAmx(rows);
   const auto multiply = rows > kAmxTileRows ? MultiplyTiles<Product, true> : MultiplyTiles<Product, false>;
   multiply(rows, static_cast<const char*>(a), static_cast<const char*>(b), chunks, first, static_cast<char*>(c),
-           TilePrefetch(next, lines, chunks));
+           TilePrefetch({next, lines}, chunks));
 }
 
 }  // namespace qkv::simd::internal

@@ -148,7 +148,7 @@ HWY_INLINE Prefetch AheadOf(const GemmTask<T>& task, int64_t p, int64_t k, int64
                                     ? task.next
                                     : internal::LinesOf(task.w + (next.panel * task.K + next.k) * kPanel<T>,
                                                         depth * kPanel<T> * static_cast<int64_t>(sizeof(T)));
-  return {{lines.begin, lines.count, tiles * (std::min(task.block_depth, task.K - k) / Prefetch::kGroup)}};
+  return {{lines, tiles * (std::min(task.block_depth, task.K - k) / Prefetch::kGroup)}};
 }
 
 template <bool kBySteps, typename T>
@@ -282,9 +282,10 @@ template int64_t GemmPanel<double>();
 // otherwise. Measured on Zen 5: 768 against 256 gives 3 % at K = 768 and 9 % at K = 3072.
 int64_t GemmBlockDepth() { return ActiveIsa() >= Isa::kAvx512 ? 768 : 384; }
 
+// `depth`: steps of K.
 template <typename T>
-static Lines FirstSlice(const T* w, int64_t K, int64_t panel) {
-  return LinesOf(w, std::min(GemmBlockDepth(), K) * panel * static_cast<int64_t>(sizeof(T)));
+static Lines FirstSlice(const T* w, int64_t depth, int64_t panel) {
+  return LinesOf(w, depth * panel * static_cast<int64_t>(sizeof(T)));
 }
 
 template <typename T>
@@ -295,7 +296,7 @@ void RunProduct(const GemmTask<T>& task, int64_t M, int64_t panels, const DepthC
   const int64_t padded = (depth + kRowChunk - 1) / kRowChunk * kRowChunk;
   const int64_t copied = task.x_chunk > 0 ? 0 : cut.rows * padded;
   Scratch<T>* const scratch = ScratchOfThreads<T>(threads, copied, cut.rows * cut.panels * width);
-  const Lines beginning = FirstSlice(task.w, depth, width);
+  const Lines beginning = FirstSlice(task.w, std::min(task.block_depth, depth), width);
   ParallelTasks(sections.count * cut.count(), [&](int64_t t, int thread) {
     const TaskCut::Part part = cut.at(t % cut.count());
     const int64_t s = t / cut.count(), k = s * sections.depth;
@@ -364,7 +365,8 @@ PackedMatrix<T>::PackedMatrix(const PackedForm& form, PackedParts<T> parts)
 
 template <typename T>
 internal::Lines PackedMatrix<T>::beginning() const {
-  return precision_ == Precision::kFloat32 ? internal::FirstSlice(data(), K_, panel()) : internal::FirstSlice(low_);
+  if (precision_ != Precision::kFloat32) return internal::FirstSlice(low_);
+  return internal::FirstSlice(data(), std::min(internal::GemmBlockDepth(), K_), panel());
 }
 
 template <typename T>

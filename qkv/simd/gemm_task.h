@@ -183,7 +183,7 @@ class TaskCut {
   // Panels of a whole block of rows at most: bounds the scratch memory.
   static constexpr int64_t kTaskPanels = 8;
   // Rows of a task at least: below two tiles a slice of W is not used often enough to be worth fetching.
-  static constexpr int64_t kLeastRows = 28;
+  static constexpr int64_t kLeastRows = 26;
   // Tasks for each thread where they are of one size: with 2, as fast on two cores alone, ViT-B's median beside other
   // work was 4 % longer (Zen 4).
   static constexpr int64_t kTasksPerThread = 4;

@@ -179,7 +179,7 @@ HWY_INLINE V CoefficientOf(D d, const float* of_pieces, VI piece) {
 #elif HWY_TARGET == HWY_AVX2
   return V{_mm256_permutevar8x32_ps(_mm256_load_ps(of_pieces), piece.raw)};
 #else
-  return hn::GatherIndex(d, of_pieces, hn::And(piece, hn::Set(hn::RebindToSigned<D>(), 7)));
+  return hn::GatherIndex(d, of_pieces, hn::And(piece, hn::Set(hn::RebindToSigned<D>(), NormalTailPieces::kPieces - 1)));
 #endif
 }
 

@@ -12,9 +12,9 @@ struct NormalTail;
 template <>
 struct NormalTail<8> {
   static constexpr float kPerUnit = 1.19266057f, kEnd = 7 / kPerUnit;
-  static constexpr int kCoefficients = 7;
+  static constexpr int kPieces = 8, kCoefficients = 7;
   // clang-format off
-  alignas(64) static constexpr float kTable[kCoefficients][8] = {
+  alignas(64) static constexpr float kTable[kCoefficients][kPieces] = {
     {0.5f, 0.200885773f, 0.0467787609f, 0.00594513072f, 0.000398483535f, 1.38064979e-05f, 2.44245001e-07f, 0.0f},
     {-0.33449778f, -0.235361412f, -0.0819899216f, -0.0141404783f, -0.00120742386f, -5.10522259e-05f, -1.06931668e-06f, 0.0f},
     {1.25090594e-06f, 0.0827312991f, 0.0576405711f, 0.0149116004f, 0.00169765961f, 8.97161881e-05f, 2.25439658e-06f, 0.0f},
@@ -29,9 +29,9 @@ struct NormalTail<8> {
 template <>
 struct NormalTail<32> {
   static constexpr float kPerUnit = 5.59633017f, kEnd = 31 / kPerUnit;
-  static constexpr int kCoefficients = 5;
+  static constexpr int kPieces = 32, kCoefficients = 5;
   // clang-format off
-  alignas(64) static constexpr float kTable[kCoefficients][32] = {
+  alignas(64) static constexpr float kTable[kCoefficients][kPieces] = {
     {0.5f, 0.429091126f, 0.360404789f, 0.295956612f, 0.237380505f, 0.185810089f, 0.141830564f, 0.105500132f,
      0.0764291063f, 0.0538960472f, 0.0369780175f, 0.0246739313f, 0.016005937f, 0.0100908959f, 0.00618098816f, 0.00367750344f,
      0.00212478382f, 0.00119193608f, 0.000649063499f, 0.000343040214f, 0.000175938651f, 8.755421e-05f, 4.22706726e-05f, 1.97970003e-05f,

@@ -23,7 +23,7 @@ namespace qkv::simd {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Rows of a tile of two vectors: the accumulators, the two vectors of B and a broadcast fill the registers (32 of them
+// Rows of a tile of two vectors: with the accumulators, the two vectors of B and a broadcast in registers (32 of them
 // in AVX-512 and NEON, else 16; without FMA the product needs one more). A 14th row would fit the 32 too, but with 192
 // steps of K it made every row 3 % slower (Xeon, family 6 model 207).
 #if HWY_IS_ASAN || HWY_IS_TSAN

@@ -44,7 +44,7 @@ HWY_NOINLINE void MultiplyTileWidened(const float* a, const uint32_t* b, int64_t
   Accumulators<float, R, 2> acc;
   acc.Clear();
   const int64_t chunks = depth / kFloatChunk;
-  internal::TilePrefetch prefetch(next, lines, chunks);
+  internal::TilePrefetch prefetch({next, lines}, chunks);
   for (int64_t chunk = 0; chunk < chunks; ++chunk, a += R * kFloatChunk) {
     prefetch.Some();
     for (int k = 0; k < kFloatChunk; k += 2, b += kPanel) {
@@ -119,7 +119,7 @@ HWY_NOINLINE void MultiplyTilePairs(const uint8_t* a, const int8_t* b, int64_t d
     for (int v = 0; v < 2; ++v) sum[r][v] = other[r][v] = hn::Zero(d);
   }
   const int64_t chunks = depth / kByteChunk;
-  internal::TilePrefetch prefetch(next, lines, chunks);
+  internal::TilePrefetch prefetch({next, lines}, chunks);
   for (int64_t chunk = 0; chunk < chunks; ++chunk, a += R * kByteChunk) {
     prefetch.Some();
     for (int k = 0; k < kByteChunk; k += 4, b += 4 * kPanel) {

@@ -93,7 +93,7 @@ void MultiplyTile(int rows, const void* a, const void* b, int64_t depth, bool fi
   const int64_t chunks = depth / Dot::kChunk;
   MultiplyAny(std::make_integer_sequence<int, Dot::kRows>(), rows, static_cast<const uint8_t*>(a),
               static_cast<const uint8_t*>(b), chunks, first, static_cast<Dot::Element*>(c),
-              TilePrefetch(next, lines, chunks * kStridesOfChunk));
+              TilePrefetch({next, lines}, chunks * kStridesOfChunk));
 }
 
 }  // namespace

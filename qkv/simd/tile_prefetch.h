@@ -11,14 +11,14 @@ struct Lines {
   int64_t count = 0;
 };
 
-/// `lines` cache lines from `begin` on (none when it is null), spread over `times` calls of Some().
+/// Asks for `lines`, spread over `times` calls of Some().
 class TilePrefetch {
  public:
   TilePrefetch() = default;
-  TilePrefetch(const char* begin, int64_t lines, int64_t times) : next_(begin), end_(begin) {
-    if (begin == nullptr || lines == 0 || times == 0) return;
-    end_ += lines * kLine;
-    step_ = (lines + times - 1) / times * kLine;
+  TilePrefetch(Lines lines, int64_t times) : next_(lines.begin), end_(lines.begin) {
+    if (lines.begin == nullptr || lines.count == 0 || times == 0) return;
+    end_ += lines.count * kLine;
+    step_ = (lines.count + times - 1) / times * kLine;
   }
 
   void Some() {

@@ -60,14 +60,16 @@ TEST_P(ParallelThreads, NestedCallsRunToo) {
 // Each share's first task waits for those of the others, so that no thread can help another before.
 TEST_P(ParallelThreads, AThreadBeginsWithItsOwnShare) {
   const int threads = NumThreads();
-  std::atomic<int> begun{0};
-  std::vector<int> first(threads, -1);
-  ParallelTasks(3 * threads, [&](int64_t task, int thread) {
-    if (task % 3 != 0) return;
-    first[task / 3] = thread;
-    for (++begun; begun < threads;) std::this_thread::yield();
-  });
-  for (int t = 0; t < threads; ++t) EXPECT_EQ(first[t], t);
+  for (int loop = 0; loop < 100; ++loop) {  // one after the other: who still looks for work in one is late for the next
+    std::atomic<int> begun{0};
+    std::vector<int> first(threads, -1);
+    ParallelTasks(3 * threads, [&](int64_t task, int thread) {
+      if (task % 3 != 0) return;
+      first[task / 3] = thread;
+      for (++begun; begun < threads;) std::this_thread::yield();
+    });
+    for (int t = 0; t < threads; ++t) ASSERT_EQ(first[t], t) << "loop " << loop;
+  }
 }
 
 // Short loops one after the other, from two threads at once: every task of every loop runs exactly once.

@@ -148,6 +148,27 @@ TYPED_TEST(Layers, PatchesInBothOrdersLeaveOutTheRest) {
   }
 }
 
+TYPED_TEST(Layers, PatchesAreTheSameInChunks) {
+  using T = TypeParam;
+  constexpr int64_t Ph = 8, Pw = 24, features = 3 * Ph * Pw, chunks = features / simd::kRowChunk;
+  Sampler sampler(4);
+  const auto pixels = sampler.Normal<T>({2, 3, Ph, 2 * Pw});
+  for (const bool channel_last : {false, true}) {
+    Tensor<T> flat({4, features}), cut({chunks, 4, simd::kRowChunk});
+    const View<T> in_chunks(cut.data(), {4, chunks, simd::kRowChunk}, {simd::kRowChunk, 4 * simd::kRowChunk, 1});
+    CutPatches<T>(pixels, Ph, Pw, channel_last, flat);
+    CutPatches<T>(pixels, Ph, Pw, channel_last, in_chunks);
+    for (int64_t p = 0; p < 4; ++p) {
+      for (int64_t i = 0; i < features; ++i) {
+        ASSERT_EQ(*in_chunks.at(p, i / simd::kRowChunk, i % simd::kRowChunk), *flat.view().at(p, i));
+      }
+    }
+    EXPECT_THROW(CutPatches<T>(pixels, Ph, Pw, channel_last, in_chunks.slice(1, 0, chunks - 1)), Error);
+    Tensor<T> small({16, 2, simd::kRowChunk});  // 3 · 4 · 12 = 144 features are no whole chunks
+    EXPECT_THROW(CutPatches<T>(pixels, 4, 12, channel_last, small), Error);
+  }
+}
+
 TYPED_TEST(Layers, MeanAndMaxSkipThePrefix) {
   using T = TypeParam;
   Tensor<T> x({2, 4, 3});
