@@ -93,7 +93,8 @@ Vit<T>::Vit(const VitConfig& config, const std::vector<BoundTensor>& tensors, co
 
 template <typename T>
 void Vit<T>::LinkWeights() {
-  // Of a pass through all blocks with all rows: what else there is would hardly tell.
+  // As all images' tokens pass through the blocks together. Where images pass in groups, or fewer rows are read, some
+  // hints are wrong: a slice of weights is fetched for nothing.
   std::vector<nn::Linear<T>*> order{&patch_embed_.projection};
   for (nn::Block<T>& block : blocks_) {
     nn::AttentionLayer<T>& attention = block.attention;
