@@ -43,24 +43,28 @@ template <bool kBySteps, typename T>
 HWY_NOINLINE void MultiplyTile(int rows, const T* a, int64_t a_chunk, const T* b, int64_t depth, Prefetch& prefetch,
                                bool first, T* c, const DirectEnd<T>* end) {
   ForRows(rows, [&]<int R>() HWY_ATTR {
-    for (int64_t k = 0; k < depth || k == 0; k += kChain, first = false) {
-      Accumulators<T, R, 2> acc;
-      acc.Clear();
+    Accumulators<T, R, 2> acc;
+    acc.Clear();
+    while (true) {
+      const int64_t steps = std::min(kChain, depth);
       if constexpr (kBySteps) {
-        MultiplySteps<T, R, 2>(acc, a + k * R, b + k * kPanel<T>, std::min(kChain, depth - k), prefetch);
+        MultiplySteps<T, R, 2>(acc, a, b, steps, prefetch);
       } else {
-        MultiplyChunks<T, R, 2>(acc, a + k / kChunk * a_chunk, a_chunk, b + k * kPanel<T>, std::min(kChain, depth - k),
-                                prefetch);
+        MultiplyChunks<T, R, 2>(acc, a, a_chunk, b, steps, prefetch);
       }
       if (!first) acc.AddFrom(c, kPanel<T>);
-      if (end == nullptr || k + kChain < depth) {
-        acc.Store(c, kPanel<T>);
-        continue;
-      }
-      if (end->bias) acc.AddRow(end->bias);
-      if (end->residual) acc.AddFrom(end->residual, end->residual_stride);
-      acc.Store(end->y, end->y_stride);
+      depth -= steps;
+      if (depth == 0) break;
+      acc.Store(c, kPanel<T>);
+      acc.Clear();
+      first = false;
+      a += kBySteps ? kChain * R : kChain / kChunk * a_chunk;
+      b += kChain * kPanel<T>;
     }
+    if (end == nullptr) return acc.Store(c, kPanel<T>);
+    if (end->bias) acc.AddRow(end->bias);
+    if (end->residual) acc.AddFrom(end->residual, end->residual_stride);
+    acc.Store(end->y, end->y_stride);
   });
 }
 
