@@ -88,7 +88,11 @@ def of_layers(rows):
 
     def read(data, suffix):
         run = layers(data, suffix)
-        return ", ".join(f"{roofline.together(run, 'fp32', rows, key):.2f}" for key in ("best", "median")) if run else ""
+        if not run:
+            return ""
+        shares = ", ".join(f"{roofline.together(run, 'fp32', rows, key):.2f}" for key in ("best", "median"))
+        moment = roofline.of_moment(run, rows)
+        return f"{shares}; {moment:.2f}" if moment else shares
 
     return read
 

@@ -30,7 +30,7 @@ def fractions(rates, isa):
             kind, width = roofline.precision(match[2]), min(int(match[3]), int(match[4]))
             if kind in peaks:
                 passes = shares.setdefault((kind, width), {word: [] for word in PASSES})
-                passes[match[1]].append(max(values) / peaks[kind])
+                passes[match[1]].append(max(rate for rate, _ in values) / peaks[kind])
     return {key: [statistics.mean(passes[word]) for word in PASSES] for key, passes in shares.items()}
 
 

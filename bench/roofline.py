@@ -5,7 +5,9 @@
 Runs the micro-benchmarks of the peaks (multiply-adds on registers, memory passing through) and of the
 layers in turns, so that both come from the same minutes. 197 rows are batch 1, 1576 are batch 8; 1 and
 8 rows are what is left of the last block when only the class token is read. A layer's operations a
-byte count its weights, inputs and outputs once each. Under QKV_ISA the peaks are those of that
+byte count its weights, inputs and outputs once each. The peak of a table is the greatest of all turns;
+since the clock changes meanwhile, layers in float are also measured against the peak of the millisecond
+after each product ("of its moment's": the median). Under QKV_ISA the peaks are those of that
 instruction set, and the results lie beside the others (roofline-avx2.json).
 """
 
@@ -40,7 +42,7 @@ def usable(instruction, isa):
 
 
 def run(program, filter_, threads, repetitions, seconds):
-    """{benchmark's name: [GFLOP/s or GB/s]} of those that match the filter, in turns"""
+    """{benchmark's name: [[GFLOP/s or GB/s, share of the moment's peak or None]]} of those that match the filter, in turns"""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out.json"
         command = [program, f"--benchmark_filter={filter_}", f"--benchmark_repetitions={repetitions}",
@@ -52,14 +54,15 @@ def run(program, filter_, threads, repetitions, seconds):
         rates = {}
         for one in json.loads(out.read_text())["benchmarks"]:
             if one["run_type"] == "iteration":
-                rates.setdefault(one["name"], []).append(one.get("GFLOP/s", one.get("GB/s")))
+                rates.setdefault(one["name"], []).append([one.get("GFLOP/s", one.get("GB/s")), one.get("of_peak_then")])
         return rates
 
 
 def summarise(rates, isa):
     """{"peaks": {precision: {instruction: GFLOP/s}}, "memory": {kind: GB/s}, "layers": [{…, "best", "median"}]}"""
     found = {"peaks": {}, "memory": {}, "layers": []}
-    for name, values in rates.items():
+    for name, turns in rates.items():
+        values, shares = zip(*turns)
         if match := PEAK.match(name):
             if match[2] and not usable(match[2], isa):
                 continue
@@ -69,7 +72,8 @@ def summarise(rates, isa):
         elif match := LAYER.match(name):
             M, N, K = (int(match[i]) for i in (2, 3, 4))
             found["layers"].append({"precision": precision(match[1]), "M": M, "N": N, "K": K, "best": max(values),
-                                    "median": statistics.median(values)})  # fmt: skip
+                                    "median": statistics.median(values),
+                                    "of_peak_then": None if None in shares else statistics.median(shares)})  # fmt: skip
     order = list(WEIGHT_BYTES)
     found["layers"].sort(
         key=lambda one: (order.index(one["precision"]), one["M"], list(LAYERS).index((one["N"], one["K"])))
@@ -111,6 +115,15 @@ def together(data, kind, rows, key="best"):
     return sum(work) / sum(w / layer[key] for w, layer in zip(work, layers)) / peak(data, kind)
 
 
+def of_moment(data, rows):
+    """The same in fp32, each layer of the peak of its moment; or None, where that was not measured."""
+    layers = [layer for layer in data["layers"] if (layer["precision"], layer["M"]) == ("fp32", rows)]
+    if any(layer.get("of_peak_then") is None for layer in layers):
+        return None
+    work = [layer["N"] * layer["K"] for layer in layers]
+    return sum(work) / sum(w / layer["of_peak_then"] for w, layer in zip(work, layers))
+
+
 def report(data):
     """Markdown."""
     peaks = ", ".join(
@@ -119,15 +132,18 @@ def report(data):
     parts = [peers.machine_line(data["machine"]) + ".\n",
              f"Peaks, GFLOP/s: {peaks}. Memory, GB/s: "
              + ", ".join(f"{kind} {number:.1f}" for kind, number in data["memory"].items()) + ".\n",
-             "| precision | layer | N×K | rows | GFLOP/s, best | median | of the peak | of the roofline |",
-             "|---|---|---|---:|---:|---:|---:|---:|"]  # fmt: skip
+             "| precision | layer | N×K | rows | GFLOP/s, best | median | of the peak | of its moment's | of the roofline |",
+             "|---|---|---|---:|---:|---:|---:|---:|---:|"]  # fmt: skip
     for layer in data["layers"]:
+        then = layer.get("of_peak_then")
         parts.append(f"| {layer['precision']} | {LAYERS[layer['N'], layer['K']]} | {layer['N']}×{layer['K']} | {layer['M']} "
                      f"| {layer['best']:.0f} | {layer['median']:.0f} | {layer['best'] / peak(data, layer['precision']):.2f} "
-                     f"| {layer['best'] / limit(data, layer):.2f} |")  # fmt: skip
+                     f"| {f'{then:.2f}' if then else ''} | {layer['best'] / limit(data, layer):.2f} |")  # fmt: skip
     kinds = dict.fromkeys(layer["precision"] for layer in data["layers"])
     sums = [f"{kind} {together(data, kind, 197):.2f} and {together(data, kind, 1576):.2f}" for kind in kinds]
     parts.append(f"\nAll layers of a block together, of the peak at 197 and at 1576 rows: {', '.join(sums)}.")
+    if of_moment(data, 197):
+        parts[-1] += f" Of their moments' peaks: fp32 {of_moment(data, 197):.2f} and {of_moment(data, 1576):.2f}."
     return "\n".join(parts) + "\n"
 
 
