@@ -6,8 +6,8 @@ Runs the micro-benchmarks of the peaks (multiply-adds on registers, memory passi
 layers in turns, so that both come from the same minutes. 197 rows are batch 1, 1576 are batch 8; 1 and
 8 rows are what is left of the last block when only the class token is read. A layer's operations a
 byte count its weights, inputs and outputs once each. The peak of a table is the greatest of all turns;
-since the clock changes meanwhile, layers in float are also measured against the peak of the millisecond
-after each product ("of its moment's": the median). Under QKV_ISA the peaks are those of that
+since the clock changes meanwhile, layers of 197 rows and more in float are also measured against the peak
+of the millisecond after each product ("of its moment's": the median). Under QKV_ISA the peaks are those of that
 instruction set, and the results lie beside the others (roofline-avx2.json).
 """
 
