@@ -1,9 +1,10 @@
 """What the project aims at, beside what each kind of machine showed: the table that docs/performance.md begins with.
 
-A reader of AIMS takes what was measured on a machine and the suffix of its runs, and gives a cell: ratios to the
-fastest peer at the same precision, by best and by median, or shares of the greatest measured rate of float's
-multiply-adds. "of" a ratio: what computing all products at the rate of the registers would give, all else for nothing;
-a loose bound in int8, which attention is not computed in.
+A reader of AIMS takes what was measured on a machine and the suffix of its runs, and gives a cell: ratios to
+the fastest peer at the same precision, by best and by median, or shares of the greatest measured rate of
+float's multiply-adds, of linear layers also, behind a semicolon, of their moment's peak. "of" a ratio: what
+computing all products at the rate of the registers would give, all else for nothing; a loose bound in int8,
+which attention is not computed in.
 """
 
 import attention

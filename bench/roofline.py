@@ -59,7 +59,7 @@ def run(program, filter_, threads, repetitions, seconds):
 
 
 def summarise(rates, isa):
-    """{"peaks": {precision: {instruction: GFLOP/s}}, "memory": {kind: GB/s}, "layers": [{…, "best", "median"}]}"""
+    """{"peaks": {precision: {instruction: GFLOP/s}}, "memory": {kind: GB/s}, "layers": [{…, "best", "median", "of_peak_then"}]}"""
     found = {"peaks": {}, "memory": {}, "layers": []}
     for name, turns in rates.items():
         values, shares = zip(*turns)
@@ -129,20 +129,23 @@ def report(data):
     peaks = ", ".join(
         f"{kind} {number:.0f} ({name})" for kind in data["peaks"] for name, number in data["peaks"][kind].items()
     )
+    moments = of_moment(data, 197) is not None
     parts = [peers.machine_line(data["machine"]) + ".\n",
              f"Peaks, GFLOP/s: {peaks}. Memory, GB/s: "
              + ", ".join(f"{kind} {number:.1f}" for kind, number in data["memory"].items()) + ".\n",
-             "| precision | layer | N×K | rows | GFLOP/s, best | median | of the peak | of its moment's | of the roofline |",
-             "|---|---|---|---:|---:|---:|---:|---:|---:|"]  # fmt: skip
+             "| precision | layer | N×K | rows | GFLOP/s, best | median | of the peak | "
+             + "of its moment's | " * moments + "of the roofline |",
+             "|---|---|---|" + "---:|" * (5 + moments)]  # fmt: skip
     for layer in data["layers"]:
         then = layer.get("of_peak_then")
         parts.append(f"| {layer['precision']} | {LAYERS[layer['N'], layer['K']]} | {layer['N']}×{layer['K']} | {layer['M']} "
-                     f"| {layer['best']:.0f} | {layer['median']:.0f} | {layer['best'] / peak(data, layer['precision']):.2f} "
-                     f"| {f'{then:.2f}' if then else ''} | {layer['best'] / limit(data, layer):.2f} |")  # fmt: skip
+                     f"| {layer['best']:.0f} | {layer['median']:.0f} | {layer['best'] / peak(data, layer['precision']):.2f} | "
+                     + (f"{then:.2f} | " if then else " | " * moments)
+                     + f"{layer['best'] / limit(data, layer):.2f} |")  # fmt: skip
     kinds = dict.fromkeys(layer["precision"] for layer in data["layers"])
     sums = [f"{kind} {together(data, kind, 197):.2f} and {together(data, kind, 1576):.2f}" for kind in kinds]
     parts.append(f"\nAll layers of a block together, of the peak at 197 and at 1576 rows: {', '.join(sums)}.")
-    if of_moment(data, 197):
+    if moments:
         parts[-1] += f" Of their moments' peaks: fp32 {of_moment(data, 197):.2f} and {of_moment(data, 1576):.2f}."
     return "\n".join(parts) + "\n"
 

@@ -6,10 +6,10 @@
 #include <immintrin.h>
 
 #include <algorithm>
-#include <chrono>
 #include <string>
 
 #include "bench/micro/instruction_peaks.h"
+#include "bench/micro/seconds.h"
 #include "qkv/core/tensor.h"
 #include "qkv/simd/isa.h"
 #include "qkv/simd/tile_kernel.h"
@@ -18,13 +18,6 @@ namespace qkv::simd {
 namespace {
 
 using internal::TileKernel;
-
-template <class F>
-double Seconds(F&& f) {
-  const auto begin = std::chrono::steady_clock::now();
-  f();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
 
 struct Subject {
   const TileKernel* kernel;
