@@ -22,33 +22,43 @@ Tensor<float> RandomTensor(const Shape& shape, double stddev) {
 // Weights from memory, as in a model whose blocks take turns: copies enough to push each other out of the caches.
 constexpr int64_t kWeightBytes = int64_t{128} << 20;
 
+struct LayerShape {
+  const char* name;
+  int64_t outputs, inputs;
+  bool chunks = false;  // whether float finds its rows in chunks
+  simd::Activation activation = simd::Activation::kNone;
+};
+
 // One linear layer of a block with its epilogue, in one precision.
 class TimedLayer {
  public:
-  TimedLayer(int64_t M, int64_t N, int64_t K, simd::Precision precision, simd::Activation activation)
-      : x_(RandomTensor({M, K}, 1)), bias_(RandomTensor({N}, 1)), y_({M, N}), activation_(activation) {
-    const Tensor<float> w = RandomTensor({N, K}, 1 / std::sqrt(static_cast<double>(K)));
+  TimedLayer(int64_t M, const LayerShape& shape, simd::Precision precision)
+      : x_(RandomTensor({M, shape.inputs}, 1)),
+        bias_(RandomTensor({shape.outputs}, 1)),
+        y_({M, shape.outputs}),
+        activation_(shape.activation) {
+    const int64_t K = shape.inputs, E = simd::kRowChunk;
+    if (shape.chunks && precision == simd::Precision::kFloat32 && K % E == 0) {
+      rows_ = View<const float>(x_.data(), {M, K / E, E}, {E, M * E, 1});
+    }
+    const Tensor<float> w = RandomTensor({shape.outputs, K}, 1 / std::sqrt(static_cast<double>(K)));
     do {
       copies_.emplace_back(w.view(), precision);
     } while (static_cast<int64_t>(copies_.size()) * copies_.back().bytes() < kWeightBytes);
+    for (size_t i = 0; i < copies_.size(); ++i) copies_[i].set_next(copies_[(i + 1) % copies_.size()]);
   }
   void Run() {
-    simd::Gemm<float>(x_, copies_[next_], {.bias = bias_.data(), .activation = activation_}, y_);
+    simd::Gemm<float>(rows_, copies_[next_], {.bias = bias_.data(), .activation = activation_}, y_);
     next_ = (next_ + 1) % copies_.size();
   }
   int64_t weight_bytes() const { return copies_.front().bytes(); }
 
  private:
   Tensor<float> x_, bias_, y_;
+  View<const float> rows_ = x_;
   simd::Activation activation_;
   std::vector<simd::PackedMatrix<float>> copies_;
   size_t next_ = 0;
-};
-
-struct LayerShape {
-  const char* name;
-  int64_t outputs, inputs;
-  simd::Activation activation = simd::Activation::kNone;
 };
 
 }  // namespace
@@ -56,10 +66,11 @@ struct LayerShape {
 int BenchLayers(const BenchOptions& options, const std::vector<simd::Precision>& precisions) {
   const model::VitConfig c = AtSize(OpenCheckpoint(options.model).description.config, options.model);
   const int64_t M = options.batch * c.tokens(), joined = c.heads * c.head_width;
-  const LayerShape shapes[] = {{"attn.qkv", 3 * joined, c.width},
-                               {"attn.proj", c.width, joined},
-                               {"mlp.fc1", (c.gate == simd::Gate::kNone ? 1 : 2) * c.mlp_width, c.width, c.activation},
-                               {"mlp.fc2", c.width, c.mlp_width}};
+  const LayerShape shapes[] = {
+      {"attn.qkv", 3 * joined, c.width},
+      {"attn.proj", c.width, joined, c.head_width == simd::kRowChunk},
+      {"mlp.fc1", (c.gate == simd::Gate::kNone ? 1 : 2) * c.mlp_width, c.width, false, c.activation},
+      {"mlp.fc2", c.width, c.mlp_width, true}};
   simd::Rates rates = simd::MeasureRates();
   if (!options.json) {
     fmt::print("{}, {} rows, {}\n\n", NameOf(options, c), M, DescribeMachine(rates));
@@ -69,7 +80,7 @@ int BenchLayers(const BenchOptions& options, const std::vector<simd::Precision>&
   for (const LayerShape& shape : shapes) {
     std::vector<TimedLayer> layers;
     for (const simd::Precision precision : precisions) {
-      layers.emplace_back(M, shape.outputs, shape.inputs, precision, shape.activation);
+      layers.emplace_back(M, shape, precision);
     }
     const double seconds = options.seconds / static_cast<double>(std::size(shapes));
     const std::vector<Times> times = Interleave(layers.size(), seconds, [&](size_t i) { layers[i].Run(); });

@@ -17,22 +17,6 @@
 namespace qkv::simd {
 namespace {
 
-// Float operations a second on the registers of all threads, now; in pieces that they share as they share a product's.
-double PeakNow() {
-  constexpr int64_t kPieces = 32, kRounds = 10'000;  // of a thread: 0.7 ms, 20 µs each
-  const int64_t pieces = kPieces * NumThreads();
-  double operations = 0;
-  const double seconds = Seconds([&] {
-    ParallelTasks(pieces, [&](int64_t piece, int) {
-      float sink;
-      const double done = internal::ChainMultiplyAdds(kRounds, &sink);
-      benchmark::DoNotOptimize(sink);
-      if (piece == 0) operations = done;
-    });
-  });
-  return operations * static_cast<double>(pieces) / seconds;
-}
-
 template <typename T>
 void GemmLayer(benchmark::State& state, Activation activation, Precision precision = Precision::kFloat32) {
   const int64_t M = state.range(0), N = state.range(1), K = state.range(2);
@@ -62,7 +46,7 @@ void GemmLayer(benchmark::State& state, Activation activation, Precision precisi
     next = (next + 1) % packed.size();
     if (!of_moment) continue;
     state.PauseTiming();
-    of_peak.push_back(operations / seconds / PeakNow());
+    of_peak.push_back(operations / seconds / internal::FlopsNow(300'000));
     state.ResumeTiming();
   }
   state.counters["GFLOP/s"] = benchmark::Counter(1e-9 * operations, benchmark::Counter::kIsIterationInvariantRate);

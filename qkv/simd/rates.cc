@@ -76,41 +76,50 @@ float SumOf(const float* x, int64_t n) { return QKV_DISPATCH(SumAll)(x, n); }
 
 namespace {
 
+constexpr int64_t kPieces = 32;  // of a thread
 constexpr int kTries = 8;
 constexpr int64_t kRounds = 200'000;                                      // 1 to 2 ms
 constexpr int64_t kFloats = int64_t{1} << 25, kPiece = int64_t{1} << 16;  // 128 MiB: past most caches
 
 template <typename F>
-double BestSeconds(F&& f) {
-  double best = 1e30;
-  for (int i = 0; i < kTries; ++i) {
-    const auto start = std::chrono::steady_clock::now();
-    f();
-    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-  }
-  return best;
+double Seconds(F&& f) {
+  const auto start = std::chrono::steady_clock::now();
+  f();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 }  // namespace
 
-Rates MeasureRates() {
-  const int threads = NumThreads();
-  std::vector<float> sinks(static_cast<size_t>(threads));
-  std::vector<double> operations(static_cast<size_t>(threads));
-  const double computing = BestSeconds([&] {
-    ParallelTasks(threads, [&](int64_t t, int) {
-      const auto i = static_cast<size_t>(t);
-      operations[i] = internal::ChainMultiplyAdds(kRounds, &sinks[i]);
+namespace internal {
+
+double FlopsNow(int64_t rounds) {
+  std::vector<float> sinks(static_cast<size_t>(kPieces * NumThreads()));
+  double operations = 0;  // of a piece
+  const double seconds = Seconds([&] {
+    ParallelTasks(static_cast<int64_t>(sinks.size()), [&](int64_t piece, int) {
+      const double done = ChainMultiplyAdds(rounds / kPieces, &sinks[static_cast<size_t>(piece)]);
+      if (piece == 0) operations = done;
     });
   });
+  return operations * static_cast<double>(sinks.size()) / seconds;
+}
+
+}  // namespace internal
+
+Rates MeasureRates() {
+  Rates rates;
+  for (int i = 0; i < kTries; ++i) rates.flops = std::max(rates.flops, internal::FlopsNow(kRounds));
   Tensor<float> memory({kFloats});
   std::vector<float> sums(kFloats / kPiece);
-  const double reading = BestSeconds([&] {
-    ParallelTasks(kFloats / kPiece, [&](int64_t t, int) {
-      sums[static_cast<size_t>(t)] = internal::SumOf(memory.data() + t * kPiece, kPiece);
+  for (int i = 0; i < kTries; ++i) {
+    const double seconds = Seconds([&] {
+      ParallelTasks(kFloats / kPiece, [&](int64_t t, int) {
+        sums[static_cast<size_t>(t)] = internal::SumOf(memory.data() + t * kPiece, kPiece);
+      });
     });
-  });
-  return {operations[0] * threads / computing, static_cast<double>(kFloats * int64_t{sizeof(float)}) / reading};
+    rates.bytes = std::max(rates.bytes, static_cast<double>(kFloats * int64_t{sizeof(float)}) / seconds);
+  }
+  return rates;
 }
 
 }  // namespace qkv::simd
