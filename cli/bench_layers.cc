@@ -36,27 +36,30 @@ class TimedLayer {
       : x_(RandomTensor({M, shape.inputs}, 1)),
         bias_(RandomTensor({shape.outputs}, 1)),
         y_({M, shape.outputs}),
-        activation_(shape.activation) {
-    const int64_t K = shape.inputs, E = simd::kRowChunk;
-    if (shape.chunks && precision == simd::Precision::kFloat32 && K % E == 0) {
-      rows_ = View<const float>(x_.data(), {M, K / E, E}, {E, M * E, 1});
-    }
-    const Tensor<float> w = RandomTensor({shape.outputs, K}, 1 / std::sqrt(static_cast<double>(K)));
+        activation_(shape.activation),
+        chunks_(shape.chunks && precision == simd::Precision::kFloat32 && shape.inputs % simd::kRowChunk == 0) {
+    const Tensor<float> w =
+        RandomTensor({shape.outputs, shape.inputs}, 1 / std::sqrt(static_cast<double>(shape.inputs)));
     do {
       copies_.emplace_back(w.view(), precision);
     } while (static_cast<int64_t>(copies_.size()) * copies_.back().bytes() < kWeightBytes);
     for (size_t i = 0; i < copies_.size(); ++i) copies_[i].set_next(copies_[(i + 1) % copies_.size()]);
   }
   void Run() {
-    simd::Gemm<float>(rows_, copies_[next_], {.bias = bias_.data(), .activation = activation_}, y_);
+    simd::Gemm<float>(Rows(), copies_[next_], {.bias = bias_.data(), .activation = activation_}, y_);
     next_ = (next_ + 1) % copies_.size();
   }
   int64_t weight_bytes() const { return copies_.front().bytes(); }
 
  private:
+  View<const float> Rows() const {
+    const int64_t M = x_.dim(0), K = x_.dim(1), E = simd::kRowChunk;
+    return chunks_ ? View<const float>(x_.data(), {M, K / E, E}, {E, M * E, 1}) : x_.view();
+  }
+
   Tensor<float> x_, bias_, y_;
-  View<const float> rows_ = x_;
   simd::Activation activation_;
+  bool chunks_;
   std::vector<simd::PackedMatrix<float>> copies_;
   size_t next_ = 0;
 };
