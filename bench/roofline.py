@@ -108,20 +108,23 @@ def limit(data, layer):
     return min(peak(data, layer["precision"]), bandwidth(data) * intensity(layer))
 
 
+def one_after_the_other(data, kind, rows, key):
+    """What the layers of a block come to together at so many rows, by this key; None where that was not measured."""
+    layers = [layer for layer in data["layers"] if (layer["precision"], layer["M"]) == (kind, rows)]
+    if any(layer.get(key) is None for layer in layers):
+        return None
+    work = [layer["N"] * layer["K"] for layer in layers]
+    return sum(work) / sum(w / layer[key] for w, layer in zip(work, layers))
+
+
 def together(data, kind, rows, key="best"):
     """Share of the peak that the layers of a block reach together at so many rows, by their best or median."""
-    layers = [layer for layer in data["layers"] if (layer["precision"], layer["M"]) == (kind, rows)]
-    work = [layer["N"] * layer["K"] for layer in layers]
-    return sum(work) / sum(w / layer[key] for w, layer in zip(work, layers)) / peak(data, kind)
+    return one_after_the_other(data, kind, rows, key) / peak(data, kind)
 
 
 def of_moment(data, rows):
-    """The same in fp32, each layer of the peak of its moment; or None, where that was not measured."""
-    layers = [layer for layer in data["layers"] if (layer["precision"], layer["M"]) == ("fp32", rows)]
-    if any(layer.get("of_peak_then") is None for layer in layers):
-        return None
-    work = [layer["N"] * layer["K"] for layer in layers]
-    return sum(work) / sum(w / layer["of_peak_then"] for w, layer in zip(work, layers))
+    """Share of their moments' peaks that they reach in fp32, or None."""
+    return one_after_the_other(data, "fp32", rows, "of_peak_then")
 
 
 def report(data):

@@ -7,7 +7,6 @@
 #include <array>
 #include <vector>
 
-#include "bench/micro/seconds.h"
 #include "qkv/core/parallel.h"
 #include "qkv/simd/gemm.h"
 #include "qkv/simd/matmul.h"
@@ -42,7 +41,7 @@ void GemmLayer(benchmark::State& state, Activation activation, Precision precisi
   const View<const T> rows =
       in_chunks ? View<const T>(x.data(), {M, K / kRowChunk, kRowChunk}, {kRowChunk, M * kRowChunk, 1}) : x.view();
   for (auto _ : state) {
-    const double seconds = Seconds([&] { Gemm<T>(rows, packed[next], epilogue, y); });
+    const double seconds = internal::Seconds([&] { Gemm<T>(rows, packed[next], epilogue, y); });
     next = (next + 1) % packed.size();
     if (!of_moment) continue;
     state.PauseTiming();
@@ -68,16 +67,15 @@ void LayerInt8(benchmark::State& state) { GemmLayer<float>(state, Activation::kN
 void LayerGelu(benchmark::State& state) { GemmLayer<float>(state, Activation::kGelu); }
 void LayerDouble(benchmark::State& state) { GemmLayer<double>(state, Activation::kNone); }
 
-// ViT-Ti's.
-void LayerTiny(benchmark::State& state) { GemmLayer<float>(state, Activation::kNone); }
-
 BENCHMARK(Layer)->Apply(Shapes);
 BENCHMARK(LayerBf16)->Apply(Shapes);
 BENCHMARK(LayerInt8)->Apply(Shapes);
 BENCHMARK(LayerGelu)->Args({197, 3072, 768})->Args({1576, 3072, 768})->UseRealTime()->Unit(benchmark::kMicrosecond);
 BENCHMARK(LayerDouble)->Args({197, 768, 768})->UseRealTime()->Unit(benchmark::kMicrosecond);
 
-BENCHMARK(LayerTiny)
+// ViT-Ti's.
+BENCHMARK(Layer)
+    ->Name("LayerTiny")
     ->ArgsProduct({{197}, {576, 192, 768}, {192}})
     ->Args({197, 192, 768})
     ->ArgNames({"M", "N", "K"})

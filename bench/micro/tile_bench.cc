@@ -9,14 +9,15 @@
 #include <string>
 
 #include "bench/micro/instruction_peaks.h"
-#include "bench/micro/seconds.h"
 #include "qkv/core/tensor.h"
 #include "qkv/simd/isa.h"
+#include "qkv/simd/rates.h"
 #include "qkv/simd/tile_kernel.h"
 
 namespace qkv::simd {
 namespace {
 
+using internal::Seconds;
 using internal::TileKernel;
 
 struct Subject {

@@ -1,7 +1,6 @@
 #include "qkv/simd/rates.h"
 
 #include <algorithm>
-#include <chrono>
 #include <vector>
 
 #include "qkv/core/parallel.h"
@@ -67,13 +66,6 @@ namespace qkv::simd {
 HWY_EXPORT(MultiplyAdds);
 HWY_EXPORT(SumAll);
 
-namespace internal {
-
-double ChainMultiplyAdds(int64_t rounds, float* sink) { return QKV_DISPATCH(MultiplyAdds)(rounds, sink); }
-float SumOf(const float* x, int64_t n) { return QKV_DISPATCH(SumAll)(x, n); }
-
-}  // namespace internal
-
 namespace {
 
 constexpr int64_t kPieces = 32;  // of a thread
@@ -81,23 +73,18 @@ constexpr int kTries = 8;
 constexpr int64_t kRounds = 200'000;                                      // 1 to 2 ms
 constexpr int64_t kFloats = int64_t{1} << 25, kPiece = int64_t{1} << 16;  // 128 MiB: past most caches
 
-template <typename F>
-double Seconds(F&& f) {
-  const auto start = std::chrono::steady_clock::now();
-  f();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
 }  // namespace
 
 namespace internal {
+
+float SumOf(const float* x, int64_t n) { return QKV_DISPATCH(SumAll)(x, n); }
 
 double FlopsNow(int64_t rounds) {
   std::vector<float> sinks(static_cast<size_t>(kPieces * NumThreads()));
   double operations = 0;  // of a piece
   const double seconds = Seconds([&] {
     ParallelTasks(static_cast<int64_t>(sinks.size()), [&](int64_t piece, int) {
-      const double done = ChainMultiplyAdds(rounds / kPieces, &sinks[static_cast<size_t>(piece)]);
+      const double done = QKV_DISPATCH(MultiplyAdds)(rounds / kPieces, &sinks[static_cast<size_t>(piece)]);
       if (piece == 0) operations = done;
     });
   });
@@ -112,7 +99,7 @@ Rates MeasureRates() {
   Tensor<float> memory({kFloats});
   std::vector<float> sums(kFloats / kPiece);
   for (int i = 0; i < kTries; ++i) {
-    const double seconds = Seconds([&] {
+    const double seconds = internal::Seconds([&] {
       ParallelTasks(kFloats / kPiece, [&](int64_t t, int) {
         sums[static_cast<size_t>(t)] = internal::SumOf(memory.data() + t * kPiece, kPiece);
       });

@@ -1,6 +1,7 @@
 // What this machine can do at most, measured: the measure of every other speed.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 
 namespace qkv::simd {
@@ -15,11 +16,16 @@ Rates MeasureRates();
 
 namespace internal {
 
-/// Twelve chains of `rounds` multiply-adds on the calling thread's registers; returns the operations, each counted
-/// twice. *sink keeps them from being removed.
-double ChainMultiplyAdds(int64_t rounds, float* sink);
-/// Float operations a second on the registers of all threads, now. Each does `rounds`, in pieces that they share as
-/// they share a product's: a thread that is held up then counts as it does there.
+/// How long f takes.
+template <class F>
+double Seconds(F&& f) {
+  const auto begin = std::chrono::steady_clock::now();
+  f();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+/// Float operations a second on the registers of all threads, now. Each does twelve chains of `rounds`, in pieces that
+/// they share as they share a product's: a thread that is held up then counts as it does there.
 double FlopsNow(int64_t rounds);
 /// The sum of x [n], 64-byte aligned; n a multiple of 128.
 float SumOf(const float* x, int64_t n);
