@@ -52,22 +52,6 @@ void ForEachHead(const std::vector<Linear<T>>& layers, View<const T> from, View<
   }
 }
 
-// x with its moments applied: [B, N, D], dense rows.
-template <typename T>
-View<const T> Materialised(const Input<T>& x, Arena& arena) {
-  if (x.moments.empty()) return x.x;
-  const int64_t B = x.dim(0), N = x.dim(1), D = x.dim(2);
-  const View<T> out = arena.New<T>({B, N, D});
-  ParallelFor(B * N, 16, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      const T *from = x.x.at(row / N, row % N), *moments = x.moments.at(row / N, row % N);
-      T* to = out.at(row / N, row % N);
-      for (int64_t d = 0; d < D; ++d) to[d] = (from[d] - moments[0]) * moments[1];
-    }
-  });
-  return out;
-}
-
 // What the attention of all heads multiplies.
 template <typename T>
 struct Operands {

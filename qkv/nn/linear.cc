@@ -4,12 +4,6 @@ namespace qkv::nn {
 
 template <typename T>
 void LinearForward(const Input<T>& x, const Linear<T>& layer, View<T> y, const LinearOutput<T>& output) {
-  simd::Prologue<T> prologue;
-  if (!x.moments.empty()) {
-    Require(x.moments.shape() == Shape({x.dim(0), 2}) && x.moments.stride(1) == 1,
-            "linear: the moments are {}, the rows {}", x.moments.shape(), x.x.shape());
-    prologue = {x.moments.data(), x.moments.stride(0)};
-  }
   simd::Epilogue<T> epilogue;
   epilogue.bias = layer.bias.data();
   epilogue.activation = output.activation;
@@ -20,7 +14,7 @@ void LinearForward(const Input<T>& x, const Linear<T>& layer, View<T> y, const L
     epilogue.residual = output.residual.data();
     epilogue.residual_stride = output.residual.stride(0);
   }
-  simd::Gemm<T>(x.x, layer.weight, epilogue, y, prologue);
+  simd::Gemm<T>(x.x, layer.weight, epilogue, y, {x.eps});
 }
 
 template void LinearForward(const Input<float>&, const Linear<float>&, View<float>, const LinearOutput<float>&);

@@ -22,9 +22,13 @@ struct Norm {
 template <typename T>
 void NormForward(View<const T> x, const Norm<T>& norm, View<T> y);
 
-/// x [B, N, D] as the layer after the norm reads it: a normalised copy in `arena` or, when the norm is folded, x itself
-/// with its moments.
+/// x [B, N, D] as the layer after the norm reads it: a normalised copy in `arena` or, when the norm is folded, x
+/// itself, which may not change until it was read then.
 template <typename T>
 Input<T> Normalised(View<const T> x, const Norm<T>& norm, Arena& arena);
+
+/// The rows [B, N, D] that x stands for: its own, or a normalised copy in `arena`.
+template <typename T>
+View<const T> Materialised(const Input<T>& x, Arena& arena);
 
 }  // namespace qkv::nn

@@ -1,27 +1,27 @@
 // Batches of matrices as one matrix where the memory allows it, matrix by matrix where it does not.
 #pragma once
 
+#include <optional>
+
 #include "qkv/core/arena.h"
 #include "qkv/core/tensor.h"
 #include "qkv/simd/gemm.h"
 
 namespace qkv::nn {
 
-/// Rows as a layer reads them: as they are or, given their moments (mean, 1 / sqrt(var + eps)), normalised on the way
-/// in. Rank 2 or, in batches, 3; in chunks (simd::kRowChunk) one more.
+/// Rows as a layer reads them: as they are or, with eps, normalised on the way in, (x − mean) / sqrt(var + eps).
+/// Rank 2 or, in batches, 3; in chunks (simd::kRowChunk) one more.
 template <typename T>
 struct Input {
-  Input(View<const T> rows, View<const T> row_moments = {}) : x(rows), moments(row_moments) {}
+  Input(View<const T> rows, std::optional<T> norm_eps = {}) : x(rows), eps(norm_eps) {}
   Input(View<T> rows) : x(rows) {}
   Input(const Tensor<T>& rows) : x(rows) {}
 
   int64_t dim(int axis) const { return x.dim(axis); }
-  Input slice(int axis, int64_t begin, int64_t end) const {
-    return {x.slice(axis, begin, end), moments.empty() ? moments : moments.slice(axis, begin, end)};
-  }
+  Input slice(int axis, int64_t begin, int64_t end) const { return {x.slice(axis, begin, end), eps}; }
 
-  View<const T> x;        // [B, N, D] or [N, D]; in chunks [B, N, D / 64, 64] or [N, D / 64, 64]
-  View<const T> moments;  // [B, N, 2] or [N, 2], or empty
+  View<const T> x;  // [B, N, D] or [N, D]; in chunks [B, N, D / 64, 64] or [N, D / 64, 64]
+  std::optional<T> eps;
 };
 
 /// [B, H, N, E] seen as [B, N, H, E], and the other way round.
@@ -52,7 +52,7 @@ bool IsOneMatrix(View<T> x) {
 }
 template <typename T>
 bool IsOneMatrix(const Input<T>& input) {
-  return IsOneMatrix(input.x) && IsOneMatrix(input.moments);
+  return IsOneMatrix(input.x);
 }
 
 /// [B, N, D] as [B·N, D], [B, N, H, E] as [B·N, H, E].
@@ -65,7 +65,7 @@ View<T> AsOneMatrix(View<T> x) {
 }
 template <typename T>
 Input<T> AsOneMatrix(const Input<T>& input) {
-  return {AsOneMatrix(input.x), AsOneMatrix(input.moments)};
+  return {AsOneMatrix(input.x), input.eps};
 }
 
 template <typename T>
@@ -74,7 +74,7 @@ View<T> EntryOf(View<T> x, int64_t b) {
 }
 template <typename T>
 Input<T> EntryOf(const Input<T>& input, int64_t b) {
-  return {EntryOf(input.x, b), EntryOf(input.moments, b)};
+  return {EntryOf(input.x, b), input.eps};
 }
 
 /// Calls f with each batch of matrices as matrices: once with all rows when every one of them is one matrix, otherwise

@@ -23,6 +23,7 @@
 //
 #include "qkv/simd/dispatch.h"
 #include "qkv/simd/gemm_finish-inl.h"
+#include "qkv/simd/row_sums-inl.h"
 #include "qkv/simd/tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -70,14 +71,14 @@ HWY_NOINLINE void MultiplyTile(int rows, const T* a, int64_t a_chunk, const T* b
 
 // The same as CopyToChunks of (x − mean) · rstd.
 template <typename T>
-HWY_INLINE void NormaliseToChunks(const T* x, int64_t stride, const T* moments, int64_t moments_stride, int rows,
-                                  int64_t depth, T* chunks) {
+HWY_INLINE void NormaliseToChunks(const T* x, int64_t stride, const Moments<T>* moments, int rows, int64_t depth,
+                                  T* chunks) {
   const Tag<T> d;
   for (int64_t k = 0; k < depth; k += kChunk) {
     const int64_t count = std::min(kChunk, depth - k);
     for (int r = 0; r < rows; ++r, chunks += kChunk) {
       const T* from = x + r * stride + k;
-      const auto mean = hn::Set(d, moments[r * moments_stride]), rstd = hn::Set(d, moments[r * moments_stride + 1]);
+      const auto mean = hn::Set(d, moments[r].mean), rstd = hn::Set(d, moments[r].rstd);
       const auto normalise = [&](Vector<T> v) HWY_ATTR { return hn::Mul(hn::Sub(v, mean), rstd); };
       int64_t i = 0;
       for (; i + kLanes<T> <= count; i += kLanes<T>) hn::StoreU(normalise(hn::LoadU(d, from + i)), d, chunks + i);
@@ -119,15 +120,16 @@ HWY_INLINE void CopySteps(const T* x, int64_t step, const RowTiles& tiles, int64
   }
 }
 
-// Copies a tile's rows of x into chunks, in the first panel that they are multiplied with.
+// Copies a block of a tile's rows of x into chunks, in the first panel that they are multiplied with. The first block
+// leaves moments of whole rows for the others.
 template <typename T>
-HWY_INLINE void CopyTile(const GemmTask<T>& task, int64_t row, int rows, int64_t k, int64_t depth, T* chunks) {
-  const T* x = task.x + row * task.x_stride + k;
-  if (const Prologue<T>& p = *task.prologue; p.moments) {
-    NormaliseToChunks(x, task.x_stride, p.moments + row * p.moments_stride, p.moments_stride, rows, depth, chunks);
-  } else {
-    CopyToChunks(x, task.x_stride, rows, depth, chunks);
-  }
+HWY_INLINE void CopyTile(const GemmTask<T>& task, int64_t row, int rows, int64_t k, int64_t depth, Moments<T>* moments,
+                         T* chunks) {
+  const T* x = task.x + row * task.x_stride;
+  const std::optional<T>& eps = task.prologue->eps;
+  if (!eps) return CopyToChunks(x + k, task.x_stride, rows, depth, chunks);
+  for (int r = 0; k == 0 && r < rows; ++r) moments[r] = MomentsOf(x + r * task.x_stride, task.K, *eps);
+  NormaliseToChunks(x + k, task.x_stride, moments, rows, depth, chunks);
 }
 
 // The rows of x that are copied next, on their way while the tile before is multiplied.
@@ -160,6 +162,7 @@ HWY_INLINE void RunTask(const GemmTask<T>& task, int64_t row, int64_t rows, int6
                         bool copied, T* copy, T* c) {
   const RowTiles tiles(rows);
   const bool in_place = !kBySteps && task.x_chunk > 0;
+  Moments<T> moments[internal::TaskCut::kBlockRows];
   for (int64_t k = 0; k < task.K || k == 0; k += task.block_depth) {
     const int64_t depth = std::min(task.block_depth, task.K - k);
     const int64_t padded = (depth + kChunk - 1) / kChunk * kChunk;
@@ -182,10 +185,11 @@ HWY_INLINE void RunTask(const GemmTask<T>& task, int64_t row, int64_t rows, int6
         const int size = tiles.size(t);
         T* const a_copy = in_place ? nullptr : a + tiles.begin(t) * padded;
         if (copying) {
-          CopyTile(task, first, size, k, depth, a_copy);
+          CopyTile(task, first, size, k, depth, moments + tiles.begin(t), a_copy);
           prefetch.row_lines = 0;
           if (t + 1 < tiles.count) {
-            AskForRows(task, first + size, tiles.size(t + 1), k, depth, prefetch);
+            const bool whole = k == 0 && task.prologue->eps;
+            AskForRows(task, first + size, tiles.size(t + 1), k, whole ? task.K : depth, prefetch);
           } else if (!last) {
             AskForRows(task, row, tiles.size(0), k + task.block_depth, depth, prefetch);
           }
@@ -406,8 +410,7 @@ void Gemm(View<const T> x, const PackedMatrix<T>& w, const Epilogue<T>& epilogue
   if (chunks) {
     Require((M == 1 || x.stride(0) == kRowChunk) && x.stride(1) > 0, "gemm: expected rows in chunks {} apart",
             kRowChunk);
-    Require(w.precision() == Precision::kFloat32 && prologue.moments == nullptr,
-            "gemm: rows in chunks are for float, as they are");
+    Require(w.precision() == Precision::kFloat32 && !prologue.eps, "gemm: rows in chunks are for float, as they are");
     task.x_chunk = x.stride(1);
   }
   task.next = w.next();

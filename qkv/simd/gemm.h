@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "qkv/core/tensor.h"
@@ -92,12 +93,11 @@ class PackedMatrix {
   internal::Lines next_;
 };
 
-/// What happens to x on its way in: (x − mean) · rstd for each row. That is LayerNorm whose gamma and beta are in the
-/// weights (w · gamma) and the bias (bias + w · beta).
+/// What happens to x on its way in: with eps, (x − mean) / sqrt(var + eps) for each row. That is LayerNorm whose gamma
+/// and beta are in the weights (w · gamma) and the bias (bias + w · beta).
 template <typename T>
 struct Prologue {
-  const T* moments = nullptr;  // [M, 2]: mean and 1 / sqrt(var + eps), pairs moments_stride apart; or null
-  int64_t moments_stride = 2;
+  std::optional<T> eps;
 };
 
 /// What happens to a product before it is stored: y = residual + scale · activation(product + bias).

@@ -47,6 +47,7 @@ struct LowTask {
 #include "qkv/simd/bf16-inl.h"
 #include "qkv/simd/dispatch.h"
 #include "qkv/simd/gemm_finish-inl.h"
+#include "qkv/simd/row_sums-inl.h"
 #include "qkv/simd/tile-inl.h"
 #include "qkv/simd/transpose-inl.h"
 
@@ -71,11 +72,12 @@ HWY_INLINE void ForChunks(const float* x, int64_t K, int64_t depth, int rows, ui
 }
 
 template <class D, class V = hn::Vec<D>>
-HWY_INLINE V Normalise(D d, V x, const float* moments) {
-  return moments ? hn::Mul(hn::Sub(x, hn::Set(d, moments[0])), hn::Set(d, moments[1])) : x;
+HWY_INLINE V Normalise(D d, V x, const Moments<float>* moments) {
+  return moments ? hn::Mul(hn::Sub(x, hn::Set(d, moments->mean)), hn::Set(d, moments->rstd)) : x;
 }
 
-HWY_INLINE void FloatRow(const float* x, const float* moments, int64_t K, int64_t depth, int rows, uint8_t* to) {
+HWY_INLINE void FloatRow(const float* x, const Moments<float>* moments, int64_t K, int64_t depth, int rows,
+                         uint8_t* to) {
   const Tag<float> d;
   ForChunks<16>(x, K, depth, rows, to, [&](uint8_t* chunk, const float* from) HWY_ATTR {
     float* out = reinterpret_cast<float*>(chunk);
@@ -84,7 +86,8 @@ HWY_INLINE void FloatRow(const float* x, const float* moments, int64_t K, int64_
 }
 
 // To nearest, ties to even; NaN stays NaN.
-HWY_INLINE void Bf16Row(const float* x, const float* moments, int64_t K, int64_t depth, int rows, uint8_t* to) {
+HWY_INLINE void Bf16Row(const float* x, const Moments<float>* moments, int64_t K, int64_t depth, int rows,
+                        uint8_t* to) {
   const Tag<float> d;
   ForChunks<32>(x, K, depth, rows, to, [&](uint8_t* chunk, const float* from) HWY_ATTR {
     uint16_t* out = reinterpret_cast<uint16_t*>(chunk);
@@ -125,7 +128,7 @@ HWY_INLINE Extent ExtentOf(const float* x, int64_t K) {
 
 // `offset` gets scale and offset; both are NaN if any of x is NaN or infinite.
 // With moments the levels are those of x itself, for (x − mean) · rstd is a line through them.
-HWY_INLINE void Int8Row(const float* x, const float* moments, int64_t K, int64_t depth, int rows, int greatest,
+HWY_INLINE void Int8Row(const float* x, const Moments<float>* moments, int64_t K, int64_t depth, int rows, int greatest,
                         uint8_t* to, float* offset) {
   const Tag<float> d;
   const hn::RebindToUnsigned<Tag<float>> du;
@@ -136,8 +139,8 @@ HWY_INLINE void Int8Row(const float* x, const float* moments, int64_t K, int64_t
   const float range = extent.high - low, inverse = static_cast<float>(greatest) / range;
   const bool flat = !(inverse <= std::numeric_limits<float>::max());
   const float factor = flat ? 0 : inverse, step = flat ? 0 : range / static_cast<float>(greatest);
-  offset[0] = (moments ? step * moments[1] : step) + extent.strange;
-  offset[1] = (moments ? (low - moments[0]) * moments[1] : low) + extent.strange;
+  offset[0] = (moments ? step * moments->rstd : step) + extent.strange;
+  offset[1] = (moments ? (low - moments->mean) * moments->rstd : low) + extent.strange;
   const auto vlow = hn::Set(d, low), vfactor = hn::Set(d, factor);
   const auto magic = hn::Set(d, RoundingMagic(0.0f));
   ForChunks<64>(x, K, depth, rows, to, [&](uint8_t* chunk, const float* from) HWY_ATTR {
@@ -183,8 +186,9 @@ HWY_INLINE void Convert(const LowTask& task, int64_t row, int rows) {
   uint8_t* to = task.RowsAt(row);
   for (int r = 0; r < rows; ++r, to += 64) {
     const float* x = gemm.x + (row + r) * gemm.x_stride;
-    const float* moments = gemm.prologue->moments;
-    if (moments) moments += (row + r) * gemm.prologue->moments_stride;
+    const std::optional<float>& eps = gemm.prologue->eps;
+    const Moments<float> of_row = eps ? MomentsOf(x, gemm.K, *eps) : Moments<float>{};
+    const Moments<float>* moments = eps ? &of_row : nullptr;
     if (task.kernel.chunk == 64) {
       Int8Row(x, moments, gemm.K, task.w.depth, rows, task.kernel.activation_max, to, task.OffsetsAt(row + r));
     } else if (task.kernel.chunk == 32) {

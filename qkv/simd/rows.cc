@@ -1,5 +1,4 @@
 // LayerNorm and softmax: sums over a row, then a pass over it.
-#include <cmath>
 #include <limits>
 
 #include "qkv/simd/elementwise.h"
@@ -11,33 +10,12 @@
 //
 #include "qkv/simd/dispatch.h"
 #include "qkv/simd/math-inl.h"
+#include "qkv/simd/row_sums-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qkv::simd {
 namespace HWY_NAMESPACE {
 namespace {
-
-// Σ f(x[i]), in an order that depends on n and the vector width alone. Four sums hide the latency of addition and
-// keep each short.
-template <typename T, class F>
-HWY_INLINE T Sum(const T* x, int64_t n, F f) {
-  const hn::ScalableTag<T> d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  auto sum0 = hn::Zero(d), sum1 = sum0, sum2 = sum0, sum3 = sum0;
-  int64_t i = 0;
-  for (; i + 4 * lanes <= n; i += 4 * lanes) {
-    sum0 = hn::Add(sum0, f(hn::LoadU(d, x + i)));
-    sum1 = hn::Add(sum1, f(hn::LoadU(d, x + i + lanes)));
-    sum2 = hn::Add(sum2, f(hn::LoadU(d, x + i + 2 * lanes)));
-    sum3 = hn::Add(sum3, f(hn::LoadU(d, x + i + 3 * lanes)));
-  }
-  for (; i + lanes <= n; i += lanes) sum0 = hn::Add(sum0, f(hn::LoadU(d, x + i)));
-  if (i < n) {
-    const auto some = hn::FirstN(d, n - i);
-    sum1 = hn::Add(sum1, hn::IfThenElseZero(some, f(LoadSome(d, x + i, n - i))));
-  }
-  return hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3))));
-}
 
 // y = (x − mean) · factor · gamma + beta; gamma, beta or both may be null.
 template <typename T>
@@ -61,23 +39,6 @@ HWY_INLINE void NormaliseRow(const T* x, T mean, T factor, const T* gamma, const
     const auto g = gamma ? LoadSome(d, gamma + i, rest) : zero, b = beta ? LoadSome(d, beta + i, rest) : zero;
     StoreSome(d, finish(LoadSome(d, x + i, rest), g, b), y + i, rest);
   }
-}
-
-template <typename T>
-struct Moments {
-  T mean, rstd;
-};
-
-template <typename T>
-HWY_INLINE Moments<T> MomentsOf(const T* x, int64_t D, T eps) {
-  const hn::ScalableTag<T> d;
-  const T mean = Sum(x, D, [](auto v) HWY_ATTR { return v; }) / static_cast<T>(D);
-  const auto vmean = hn::Set(d, mean);
-  const T squares = Sum(x, D, [vmean](auto v) HWY_ATTR {
-    const auto centred = hn::Sub(v, vmean);
-    return hn::Mul(centred, centred);
-  });
-  return {mean, T{1} / std::sqrt(squares / static_cast<T>(D) + eps)};
 }
 
 template <typename T>

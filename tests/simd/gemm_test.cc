@@ -190,12 +190,12 @@ TEST_P(GemmTest, RowsInChunks) {
 
 TEST_P(GemmTest, RowsInChunksAreRefusedWhereTheyAreNotRead) {
   constexpr int64_t M = 3, K = 2 * kRowChunk;
-  const Tensor<float> x({2, M, kRowChunk}), w({5, K}), moments({M, 2});
+  const Tensor<float> x({2, M, kRowChunk}), w({5, K});
   Tensor<float> y({M, 5});
   const View<const float> chunks(x.data(), {M, 2, kRowChunk}, {kRowChunk, M * kRowChunk, 1});
   const PackedMatrix<float> packed(w.view());
   EXPECT_NO_THROW(Gemm<float>(chunks, packed, {}, y));
-  EXPECT_THROW(Gemm<float>(chunks, packed, {}, y, {.moments = moments.data()}), Error);
+  EXPECT_THROW(Gemm<float>(chunks, packed, {}, y, {1e-6f}), Error);
   EXPECT_THROW(Gemm<float>(chunks, PackedMatrix<float>(w.view(), Precision::kInt8), {}, y), Error);
   EXPECT_THROW(Gemm<float>(x.view().reshape({M, 2, kRowChunk}), packed, {}, y), Error);  // rows are not neighbours
   EXPECT_THROW(Gemm<float>(View<const float>(x.data(), {M, 2, kRowChunk}, {kRowChunk, 0, 1}), packed, {}, y), Error);
@@ -275,12 +275,11 @@ void CheckPrologue(int64_t M, int64_t N, int64_t K) {
   Sampler sampler(13);
   const auto x = sampler.Normal<T>({M, K}, 3, 2), w = sampler.Normal<T>({N, K});
   const T eps = static_cast<T>(1e-6);
-  Tensor<T> normed({M, K}), moments({M, 2}), expected({M, N}), y({M, N});
+  Tensor<T> normed({M, K}), expected({M, N}), y({M, N});
   LayerNorm<T>(x.data(), K, M, K, nullptr, nullptr, eps, normed.data(), K);
-  RowMoments<T>(x.data(), K, M, K, eps, moments.data());
   const PackedMatrix<T> packed(w.view());
   Gemm<T>(normed, packed, {}, expected);
-  Gemm<T>(x, packed, {}, y, {.moments = moments.data()});
+  Gemm<T>(x, packed, {}, y, {eps});
   for (int64_t i = 0; i < M * N; ++i) ASSERT_EQ(y[i], expected[i]);
 }
 
