@@ -51,6 +51,17 @@ struct DirectEnd {
     return {bias, residual ? residual + rows * residual_stride : nullptr, residual_stride, y + rows * y_stride,
             y_stride};
   }
+
+  // Asks for the memory that the end will read and write: with few steps of K it is as much as what is multiplied.
+  HWY_INLINE void AskForLines(int64_t rows, int64_t panel_width) const {
+    constexpr int64_t kLine = static_cast<int64_t>(kAlignment / sizeof(T));
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int64_t i = 0; i < panel_width; i += kLine) {
+        __builtin_prefetch(y + r * y_stride + i, 1);
+        if (residual && residual != y) __builtin_prefetch(residual + r * residual_stride + i);
+      }
+    }
+  }
 };
 
 template <typename T>

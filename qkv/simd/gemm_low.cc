@@ -266,6 +266,7 @@ void RunLowTask(const LowTask& task, const internal::TaskCut::Part& part, float*
       for (int64_t t = 0; t < tiles.count; ++t) {
         const int64_t row = tiles.begin(t), share = least + (t < larger);
         const int size = tiles.size(t);
+        if (direct && task.gemm.y_is_far) end.Below(row).AskForLines(size, panel);
         kernel.multiply(size, task.RowsAt(part.row + row) + k * task.element_bytes * size, slice(p, k), depth_at(k),
                         k == 0, c_panel + row * panel, share == 0 ? nullptr : next, share);
         next += share * 64;

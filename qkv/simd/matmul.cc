@@ -291,20 +291,21 @@ void MatMul(View<const T> a, View<const T> b, const Epilogue<T>& epilogue, View<
   };
 
   const Prologue<T> no_prologue;
-  const GemmTask<T> whole{a.data(),
-                          a.stride(0),
-                          a_rows ? 1 : a.stride(1),
-                          packed,
-                          c.data(),
-                          c.stride(0),
-                          N,
-                          0,
-                          N,
-                          K,
-                          block_depth,
-                          Gate::kNone,
-                          &no_prologue,
-                          &epilogue};
+  GemmTask<T> whole{a.data(),
+                    a.stride(0),
+                    a_rows ? 1 : a.stride(1),
+                    packed,
+                    c.data(),
+                    c.stride(0),
+                    N,
+                    0,
+                    N,
+                    K,
+                    block_depth,
+                    Gate::kNone,
+                    &no_prologue,
+                    &epilogue};
+  whole.y_is_far = true;
   if (sections == 1) return product(whole, {1, K, 0});
 
   T* const sums = Sums<T>(sections * M * padded_N);
