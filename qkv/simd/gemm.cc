@@ -128,7 +128,9 @@ HWY_INLINE void CopyTile(const GemmTask<T>& task, int64_t row, int rows, int64_t
   const T* x = task.x + row * task.x_stride;
   const std::optional<T>& eps = task.prologue->eps;
   if (!eps) return CopyToChunks(x + k, task.x_stride, rows, depth, chunks);
-  for (int r = 0; k == 0 && r < rows; ++r) moments[r] = MomentsOf(x + r * task.x_stride, task.K, *eps);
+  if (k == 0) {
+    for (int r = 0; r < rows; ++r) moments[r] = MomentsOf(x + r * task.x_stride, task.K, *eps);
+  }
   NormaliseToChunks(x + k, task.x_stride, moments, rows, depth, chunks);
 }
 
@@ -175,10 +177,10 @@ HWY_INLINE void RunTask(const GemmTask<T>& task, int64_t row, int64_t rows, int6
     for (int64_t p = panel_begin; p < panel_end; ++p) {
       const T* b = task.w + (p * task.K + k) * kPanel<T>;
       const bool direct = last && EndsDirectly(task, kPanel<T>, p);
-      const bool dense = last && task.gate == Gate::kNone && LiesInOneHead(task, kPanel<T>, p);
+      const bool asking = last && task.y_is_far;
       const bool copying = !kBySteps && !in_place && !copied && p == panel_begin;
       Prefetch prefetch = AheadOf(task, p, k, panel_begin, panel_end, tiles.count);
-      const DirectEnd<T> ends = dense ? EndOf(task, kPanel<T>, row, p) : DirectEnd<T>{};
+      const DirectEnd<T> ends = direct || asking ? EndOf(task, kPanel<T>, row, p) : DirectEnd<T>{};
       T* const c_panel = single ? c : c + (p - panel_begin) * rows * kPanel<T>;
       for (int64_t t = 0; t < tiles.count; ++t) {
         const int64_t first = row + tiles.begin(t);
@@ -196,7 +198,7 @@ HWY_INLINE void RunTask(const GemmTask<T>& task, int64_t row, int64_t rows, int6
         }
         const T* const a_tile = in_place ? task.x + first * kChunk + k / kChunk * task.x_chunk : a_copy;
         const DirectEnd<T> end = ends.Below(tiles.begin(t));
-        if (dense && task.y_is_far) end.AskForLines(size, std::min<int64_t>(kPanel<T>, task.N - p * kPanel<T>));
+        if (asking) end.AskForLines(size, std::min<int64_t>(kPanel<T>, task.N - p * kPanel<T>));
         MultiplyTile<kBySteps>(size, a_tile, in_place ? task.x_chunk : size * kChunk, b, depth, prefetch, k == 0,
                                single && direct ? c : c_panel + tiles.begin(t) * kPanel<T>, direct ? &end : nullptr);
       }

@@ -34,8 +34,9 @@ struct GemmTask {
   const Epilogue<T>* epilogue;
   // x lies as the kernels read it, [K / kRowChunk][M][kRowChunk], with this from one to the next; or 0.
   int64_t x_chunk = 0;
-  // y comes from behind the second-level cache, as what training keeps does: a tile begins by asking for all that it
-  // will write. Of nearer lines (inference) so many requests at once hold up the loads of its first steps.
+  // y comes from behind the second-level cache, as what training keeps does, and has no heads or gates: a tile begins
+  // by asking for all that it will write. Of nearer lines (inference) so many requests at once hold up the loads of its
+  // first steps.
   bool y_is_far = false;
   int64_t panels = 0;  // of the whole product, set by RunProduct
   Lines next;          // what is read after the last panel
