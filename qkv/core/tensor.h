@@ -160,7 +160,7 @@ class Tensor {
     tensor.capacity_ = shape.size();
     return tensor;
   }
-  /// Elements in memory of `owner`, which lives at least as long as the tensor. They may be mapped read-only: whoever
+  /// Elements in memory of `owner`, which lives at least as long as the tensor. Where that is mapped read-only, whoever
   /// borrows them does not write. Throws Error when they are not 64-byte aligned.
   static Tensor Borrowed(const T* data, const Shape& shape, std::shared_ptr<const void> owner) {
     Require(reinterpret_cast<uintptr_t>(data) % kAlignment == 0 && owner != nullptr,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -20,7 +21,7 @@ struct Affine {
   Tensor<T> weight;  // [rows, …]
   Tensor<T> bias;    // [rows], or empty
   int64_t rows = 0;
-  simd::Precision precision = simd::Precision::kFloat32;  // to be packed in
+  simd::Packing packing = {};
 
   int64_t columns() const { return weight.size() / std::max<int64_t>(1, rows); }
   View<const T> matrix() const { return weight.view().reshape({rows, columns()}); }
@@ -71,7 +72,7 @@ struct Affine {
 
   /// The layer of the outputs [begin, end) alone, unpacked.
   Affine Rows(int64_t begin, int64_t end) const {
-    Affine part{Tensor<T>::Uninitialised({end - begin, columns()}), {}, end - begin, precision};
+    Affine part{Tensor<T>::Uninitialised({end - begin, columns()}), {}, end - begin, packing};
     std::copy_n(weight.data() + begin * columns(), part.weight.size(), part.weight.data());
     if (!bias.empty()) {
       part.bias = Tensor<T>::Uninitialised({end - begin});
@@ -84,7 +85,7 @@ struct Affine {
   /// The layer of the outputs [begin, end) alone; without a bias where it is 0.
   nn::Linear<T> PackRows(int64_t begin, int64_t end, simd::Gate gate = simd::Gate::kNone) const {
     if (weight.empty()) return {};
-    nn::Linear<T> linear{simd::PackedMatrix<T>(matrix().slice(0, begin, end), gate, precision), {}};
+    nn::Linear<T> linear{simd::PackedMatrix<T>(matrix().slice(0, begin, end), gate, packing), {}};
     const auto is_zero = [](T b) { return b == 0; };
     if (!bias.empty() && !std::all_of(bias.data() + begin, bias.data() + end, is_zero)) {
       linear.bias = Tensor<T>::Uninitialised({end - begin});
@@ -103,7 +104,7 @@ struct Affine {
     std::vector<nn::Linear<T>> packed;
     for (int64_t h = 0; h < heads; ++h, begin += width) {
       const View<const T> transposed = simd::Transposed(matrix().slice(0, begin, begin + width));
-      packed.push_back({simd::PackedMatrix<T>(transposed, precision), {}});
+      packed.push_back({simd::PackedMatrix<T>(transposed, packing), {}});
     }
     return packed;
   }
@@ -132,13 +133,16 @@ class Weights {
   Affine<T> Layer(const std::string& name, simd::Precision precision = simd::Precision::kFloat32) const {
     Tensor<T> weight = Get(name + ".weight");
     const int64_t rows = weight.empty() ? 0 : weight.dim(0);
-    return {std::move(weight), Get(name + ".bias"), rows, precision};
+    return {std::move(weight), Get(name + ".bias"), rows, In(precision)};
   }
+  /// How layers of these weights are packed: all of them together.
+  simd::Packing In(simd::Precision precision) const { return {precision, pool_.get()}; }
 
   nn::Linear<T> Linear(const std::string& name) const { return Layer(name).Pack(); }
 
  private:
   std::unordered_map<std::string, const BoundTensor*> by_name_;
+  std::unique_ptr<TensorPool> pool_ = std::make_unique<TensorPool>();
 };
 
 }  // namespace qkv::model

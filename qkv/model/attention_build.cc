@@ -91,9 +91,9 @@ void MergeQueriesAndKeys(int64_t heads, AttentionRows<T>* rows) {
     simd::MatMul<double>(transposed_key, bias.view().reshape({r, 1}), term);
     std::copy_n(term.data(), D, queries.bias.data() + h * D);
   }
-  const simd::Precision precision = rows->layer.precision;
+  const simd::Packing packing = rows->layer.packing;
   *rows = Stack<T>(queries, {}, rows->layer.Rows(rows->values_begin(), rows->layer.rows), D);
-  rows->layer.precision = precision;
+  rows->layer.packing = packing;
 }
 
 // gamma and beta of the norm into the rows. Where tokens themselves are keys, these are normalised only, so that gamma
@@ -169,7 +169,7 @@ nn::AttentionLayer<T> BuildAttention(const VitConfig& c, const BuildOptions& opt
   }
   AttentionRows<T> rows = ReadRows(c, weights, name);
   Affine<T>& all = rows.layer;
-  all.precision = options.precision;
+  all.packing = weights.In(options.precision);
   Affine<T> projection = weights.Layer(name + "proj", options.precision);
 
   if (options.fold_norms) FoldNorm(c.attention, &rows, norm);

@@ -331,21 +331,22 @@ template void RunProduct(const GemmTask<double>&, int64_t, int64_t, const DepthC
 }  // namespace internal
 
 template <typename T>
-PackedMatrix<T>::PackedMatrix(View<const T> w, Gate gate, Precision precision) : gate_(gate), precision_(precision) {
+PackedMatrix<T>::PackedMatrix(View<const T> w, Gate gate, const Packing& packing)
+    : gate_(gate), precision_(packing.precision) {
   Require(w.rank() == 2, "gemm: expected weights [N, K], got {}", w.shape());
   const bool gated = gate != Gate::kNone;
   Require(!gated || w.dim(0) % 2 == 0, "gemm: a gate and its values have {} rows together, an odd number", w.dim(0));
   N_ = gated ? w.dim(0) / 2 : w.dim(0), K_ = w.dim(1);
-  if (precision != Precision::kFloat32) {
+  if (precision_ != Precision::kFloat32) {
     if constexpr (sizeof(T) == 4) {
-      low_ = internal::PackLow(w, gate, precision);
+      low_ = internal::PackLow(w, gate, packing);
       return;
     }
     Fail("gemm: double has no lower precision");
   }
   const int64_t panel = internal::GemmPanel<T>();
   const PanelOrder order(gate, N_, panel);
-  panels_ = Tensor<T>::Uninitialised({order.panels, K_, panel});
+  panels_ = packing.New<T>({order.panels, K_, panel});
   ParallelFor(order.panels, 1, [&](int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end; ++p) {
       T* out = panels_.data() + p * K_ * panel;

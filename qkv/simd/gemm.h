@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "qkv/core/tensor.h"
+#include "qkv/core/tensor_pool.h"
 #include "qkv/simd/elementwise.h"
 #include "qkv/simd/tile_kernel.h"
 #include "qkv/simd/tile_prefetch.h"
@@ -49,6 +50,19 @@ struct PackedParts {
   Tensor<float> columns;
 };
 
+/// What weights are packed in, and where: in a pool, or in memory of their own.
+struct Packing {
+  Packing(Precision in = Precision::kFloat32, TensorPool* from = nullptr) : precision(in), pool(from) {}
+
+  template <typename T>
+  Tensor<T> New(const Shape& shape) const {
+    return pool == nullptr ? Tensor<T>::Uninitialised(shape) : pool->New<T>(shape);
+  }
+
+  Precision precision;
+  TensorPool* pool;  // or null
+};
+
 /// A linear layer's weights in the panel order of the active kernels.
 template <typename T>
 class PackedMatrix {
@@ -56,8 +70,8 @@ class PackedMatrix {
   PackedMatrix() = default;
   /// w: [N, K], a row for each output, as PyTorch's nn.Linear stores it; gated [2·N, K]. Any strides.
   /// Throws Error when w is no matrix, or double is asked for in a lower precision.
-  explicit PackedMatrix(View<const T> w, Gate gate = Gate::kNone, Precision precision = Precision::kFloat32);
-  PackedMatrix(View<const T> w, Precision precision) : PackedMatrix(w, Gate::kNone, precision) {}
+  explicit PackedMatrix(View<const T> w, Gate gate = Gate::kNone, const Packing& packing = {});
+  PackedMatrix(View<const T> w, const Packing& packing) : PackedMatrix(w, Gate::kNone, packing) {}
   /// From the memory of a matrix of this form that was packed under the same ActiveIsa(), perhaps by another process.
   /// Throws Error when its shapes are not those that the active kernels ask for.
   PackedMatrix(const PackedForm& form, PackedParts<T> parts);

@@ -380,11 +380,16 @@ const TileKernel& KernelOf(Precision precision) {
   return precision == Precision::kInt8 ? Int8Pairs() : Bf16Widened();
 }
 
-LowPanels PackLow(View<const float> w, Gate gate, Precision precision) {
+LowPanels PackLow(View<const float> w, Gate gate, const Packing& packing) {
+  const Precision precision = packing.precision;
   const int64_t N = gate == Gate::kNone ? w.dim(0) : w.dim(0) / 2, K = w.dim(1);
   LowPanels low = FormOf({N, K, gate, precision});
-  low.groups = Tensor<uint8_t>(GroupsShape(low));
-  if (precision == Precision::kInt8) low.columns = Tensor<float>(ColumnsShape(low));
+  low.groups = packing.New<uint8_t>(GroupsShape(low));
+  std::ranges::fill(low.groups.span(), uint8_t{0});
+  if (precision == Precision::kInt8) {
+    low.columns = packing.New<float>(ColumnsShape(low));
+    std::ranges::fill(low.columns.span(), 0.f);
+  }
   const PanelOrder order(gate, N, low.kernel->panel);
   ParallelFor(low.panels, 1, [&](int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end; ++p) {

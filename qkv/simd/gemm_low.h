@@ -9,7 +9,7 @@ namespace qkv::simd::internal {
 const TileKernel& KernelOf(Precision precision);
 
 /// w: [N, K], gated [2·N, K].
-LowPanels PackLow(View<const float> w, Gate gate, Precision precision);
+LowPanels PackLow(View<const float> w, Gate gate, const Packing& packing);
 
 /// Of memory that PackLow filled under the same ActiveIsa(). Throws Error when its shapes are not what the kernel asks
 /// for.

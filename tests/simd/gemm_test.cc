@@ -222,6 +222,25 @@ TEST_P(GemmTest, WhatComesNextChangesNoResult) {
   }
 }
 
+TEST_P(GemmTest, WeightsPackedInAPoolAreTheSame) {
+  Sampler sampler(13);
+  const Tensor<float> x = sampler.Normal<float>({40, 67}), w = sampler.Normal<float>({130, 67});
+  for (const Precision precision : {Precision::kFloat32, Precision::kBfloat16, Precision::kInt8}) {
+    TensorPool pool;
+    const Tensor<float> before = pool.New<float>({16});
+    const PackedMatrix<float> alone(w.view(), precision), packed(w.view(), Packing(precision, &pool));
+    const Tensor<float> after = pool.New<float>({16});
+    const float* const panels = precision == Precision::kFloat32
+                                    ? packed.memory().data()
+                                    : reinterpret_cast<const float*>(packed.low().groups.data());
+    EXPECT_TRUE(before.data() < panels && panels < after.data());
+    Tensor<float> expected({40, 130}), y({40, 130});
+    Gemm<float>(x, alone, {}, expected);
+    Gemm<float>(x, packed, {}, y);
+    EXPECT_TRUE(std::equal(y.span().begin(), y.span().end(), expected.span().begin()));
+  }
+}
+
 TEST_P(GemmTest, NoResidualIsAddedToHeads) {
   Tensor<float> x({2, 4}), w({6, 4}), y({2, 6});
   EXPECT_THROW(Gemm<float>(x, PackedMatrix<float>(w.view()), {.residual = y.data(), .residual_stride = 6},
