@@ -177,8 +177,8 @@ def lines(panels, caption):
 
 
 def roofline(roofs, bandwidth, points, caption):
-    """SVG. roofs: [(name, GFLOP/s)]; bandwidth: GB/s; points: [(series, FLOP/byte, GFLOP/s, group, tooltip)]. The
-    rightmost point of a group is labelled with the group."""
+    """SVG. roofs: [(name, GFLOP/s)]; bandwidth: GB/s; points: [(series, FLOP/byte, GFLOP/s, group, tooltip)]. Each
+    group of a series is named beside its points, in their colour."""
     width, height, left = 600, 340, 62
     parts = [text(10, 18 + 17 * i, words, "muted") for i, words in enumerate(caption)]
     top = 17 + 17 * len(caption)
@@ -208,14 +208,21 @@ def roofline(roofs, bandwidth, points, caption):
     for name, gflops in roofs:
         parts.append(line(x(min(gflops / bandwidth, x.high)), y(gflops), x(x.high), y(gflops), "axis line"))
         parts.append(text(x(x.high) - 4, y(gflops) - 5, f"{name} {number(gflops)}", "small muted", "end"))
-    tops = {}
+    groups = {}
     for name, intensity, gflops, group, label in points:
-        parts.append(f'<circle cx="{x(intensity):.1f}" cy="{y(gflops):.1f}" r="4" class="f{series.index(name) % 5}">'
+        kind = f"f{series.index(name) % 5}"
+        parts.append(f'<circle cx="{x(intensity):.1f}" cy="{y(gflops):.1f}" r="4" class="{kind}">'
                      f"<title>{escape(label)}</title></circle>")  # fmt: skip
-        if intensity > tops.get((name, group), (0, 0))[0]:
-            tops[name, group] = intensity, gflops
-    for (_, group), (intensity, gflops) in tops.items():
-        parts.append(text(x(intensity) + 7, y(gflops) + 4, group, "small"))
+        groups.setdefault((kind, group), []).append((x(intensity), y(gflops)))
+    taken = [(place, 4) for places in groups.values() for place in places]
+    for (kind, group), places in groups.items():
+        across, down = ([place[i] for place in places] for i in (0, 1))
+        half, middle = 3.5 * len(str(group)), sum(across) / len(across)
+        spots = [(middle, max(down) + 13), (max(across) + 8 + half, sum(down) / len(down)), (middle, min(down) - 13)]
+        free = [s for s in spots if all(abs(s[0] - a) > half + w or abs(s[1] - d) > 9 for (a, d), w in taken)]
+        spot = (free or spots)[0]
+        taken.append((spot, half))
+        parts.append(text(spot[0], spot[1] + 4, group, f"small {kind}", "middle"))
     parts.append(
         text(
             left + width / 2,
