@@ -11,6 +11,7 @@
 
 #include "cli/ablate_runs.h"
 #include "cli/command.h"
+#include "cli/output.h"
 #include "cli/train_keys.h"
 #include "cli/train_teller.h"
 #include "qkv/core/file.h"
@@ -144,7 +145,7 @@ std::vector<lab::AblationData> OpenData(const std::vector<std::string>& given, t
   for (const lab::AblationData& data : all) {
     Require(std::ranges::count(all, data.name, &lab::AblationData::name) == 1, "ablate: two data sets are called '{}'",
             data.name);
-    fmt::print(stderr, "qkv: {}\n", data.summary);
+    PrintMessage("qkv: {}\n", data.summary);
   }
   return all;
 }
@@ -242,7 +243,7 @@ int Ablate(const Options& options) {
   RequireSameComparison(options, comparison);
   for (const lab::AblationData& data : comparison.data) {
     if (!data.images) continue;
-    for (const std::string& note : data.images->notes) fmt::print(stderr, "qkv: {}\n", note);
+    for (const std::string& note : data.images->notes) PrintMessage("qkv: {}\n", note);
   }
   StopOnSignals();
   const auto report = [&] {
@@ -257,17 +258,17 @@ int Ablate(const Options& options) {
     TrainRuns(queue);
   }
   if (StopSignal() != 0) {
-    fmt::print(stderr, "qkv: stopped; the same command goes on from there\n");
+    PrintMessage("qkv: stopped; the same command goes on from there\n");
     return 128 + StopSignal();
   }
   comparison.results.speeds = MeasureSpeeds(comparison.runs);
   report();
-  fmt::print("{}", lab::ToText(comparison.results));
+  PrintRaw(lab::ToText(comparison.results));
   FlushOutput();
-  fmt::print(stderr, "qkv: {}\n", (fs::path(options.output) / "report.html").string());
+  PrintMessage("qkv: {}\n", (fs::path(options.output) / "report.html").string());
   const size_t missing = comparison.runs.size() - comparison.results.runs.size();
   if (missing == 0) return 0;
-  fmt::print(stderr, "qkv: {} of {} runs are missing; the same command trains them\n", missing, comparison.runs.size());
+  PrintMessage("qkv: {} of {} runs are missing; the same command trains them\n", missing, comparison.runs.size());
   return 1;
 }
 

@@ -16,6 +16,7 @@
 
 #include "cli/bench.h"
 #include "cli/bench_step.h"
+#include "cli/output.h"
 #include "cli/train_teller.h"
 #include "qkv/core/file.h"
 #include "qkv/core/parallel.h"
@@ -63,7 +64,7 @@ bool TrainOne(const PlannedRun& run, TrainTeller& teller, train::RunFolder& fold
   try {
     if (code == 0) TrainRuns(queue);
   } catch (const std::exception& error) {
-    fmt::print(stderr, "qkv: {}\n", error.what());
+    PrintMessage("qkv: {}\n", error.what());
     code = 1;
   }
   std::fflush(nullptr);
@@ -183,7 +184,7 @@ void TrainInProcesses(const RunQueue& queue) {
       Work(own, self);
     }
     if (pid < 0) {
-      fmt::print(stderr, "qkv: only {} of {} processes could be started\n", i, queue.processes);
+      PrintMessage("qkv: only {} of {} processes could be started\n", i, queue.processes);
       break;
     }
     workers.push_back(pid);
@@ -199,8 +200,7 @@ void TrainInProcesses(const RunQueue& queue) {
       int status = 0;
       if (::waitpid(pid, &status, WNOHANG) == 0) return false;
       if (WIFSIGNALED(status)) {
-        fmt::print(stderr, "qkv: a process was ended by signal {} ({})\n", WTERMSIG(status),
-                   ::strsignal(WTERMSIG(status)));
+        PrintMessage("qkv: a process was ended by signal {} ({})\n", WTERMSIG(status), ::strsignal(WTERMSIG(status)));
       }
       return true;
     });

@@ -11,6 +11,7 @@
 
 #include "cli/attend_page.h"
 #include "cli/command.h"
+#include "cli/output.h"
 #include "cli/overlay.h"
 #include "cli/pixels.h"
 #include "cli/progress.h"
@@ -154,8 +155,8 @@ void FitPage(Plan& plan, const model::VitConfig& c, int64_t N) {
           plan.rows.size(), plan.columns.size(), N, N, report::WithCommas(kPageWeights),
           plan.rows.size() * plan.columns.size() > 1 ? "fewer by --layer or --head, for " : "");
   if (!reduced) return;
-  fmt::print(stderr, "qkv: {} tokens: the page holds {} only; --layer and --head choose others\n", N,
-             plan.rows.size() > 1 ? "the mean of the heads" : "the mean of the last block's heads");
+  PrintMessage("qkv: {} tokens: the page holds {} only; --layer and --head choose others\n", N,
+               plan.rows.size() > 1 ? "the mean of the heads" : "the mean of the last block's heads");
 }
 
 // One image, decoded, and its attention.
@@ -296,9 +297,9 @@ class Attend {
     image.weights = Weights(plan, computed, pixels);
     Save(plan, image, output);
     const bool one = image.weights.size() == image.grid.tokens();
-    fmt::print(stderr, "{}: {}x{} patches, {}{}{}\n", output.string(), image.grid.height, image.grid.width,
-               inspect::Describe(image.query, image.grid), one && image.prefix() > 0 ? ": " : "",
-               one ? PrefixShares(image) : "");
+    PrintMessage("{}: {}x{} patches, {}{}{}\n", output.string(), image.grid.height, image.grid.width,
+                 inspect::Describe(image.query, image.grid), one && image.prefix() > 0 ? ": " : "",
+                 one ? PrefixShares(image) : "");
   }
 
  private:
@@ -354,13 +355,13 @@ int RunAttend(const Options& options) {
     } catch (const Error& error) {
       if (images.files.size() == 1) throw;
       const std::string path = images.files[i].string(), what = error.what();
-      fmt::print(stderr, "qkv: {}{}\n", what.find(path) == std::string::npos ? path + ": " : "", what);
+      PrintMessage("qkv: {}{}\n", what.find(path) == std::string::npos ? path + ": " : "", what);
       ++failed;
     }
     progress.Advance(1);
   }
   progress.Clear();
-  if (failed > 0) fmt::print(stderr, "qkv: {} of {} images failed\n", failed, images.files.size());
+  if (failed > 0) PrintMessage("qkv: {} of {} images failed\n", failed, images.files.size());
   return failed + images.failed > 0 ? 1 : 0;
 }
 

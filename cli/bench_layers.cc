@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "cli/bench.h"
+#include "cli/output.h"
 #include "qkv/attention/attention.h"
 #include "qkv/core/rng.h"
 
@@ -76,9 +77,9 @@ int BenchLayers(const BenchOptions& options, const std::vector<simd::Precision>&
       {"mlp.fc2", c.width, c.mlp_width, true}};
   simd::Rates rates = simd::MeasureRates();
   if (!options.json) {
-    fmt::print("{}, {} rows, {}\n\n", NameOf(options, c), M, DescribeMachine(rates));
-    fmt::print("{:<15} {:>7} {:>6}  {:<5} {:>9} {:>9} {:>9} {:>8} {:>10}\n", "layer", "outputs", "inputs", "dtype",
-               "best ms", "median ms", "GFLOP/s", "of peak", "of memory");
+    Print("{}, {} rows, {}\n\n", NameOf(options, c), M, DescribeMachine(rates));
+    Print("{:<15} {:>7} {:>6}  {:<5} {:>9} {:>9} {:>9} {:>8} {:>10}\n", "layer", "outputs", "inputs", "dtype",
+          "best ms", "median ms", "GFLOP/s", "of peak", "of memory");
   }
   for (const LayerShape& shape : shapes) {
     std::vector<TimedLayer> layers;
@@ -103,16 +104,16 @@ int BenchLayers(const BenchOptions& options, const std::vector<simd::Precision>&
         line["best_ms"] = times[i].best();
         line["median_ms"] = times[i].median();
         line["gflops"] = flops / 1e9;
-        fmt::print("{}\n", line.dump());
+        PrintJsonLine(line);
       } else {
-        fmt::print("{:<15} {:>7} {:>6}  {:<5} {:>9} {:>9} {:9.1f} {:8.2f} {:10.2f}\n", shape.name, shape.outputs,
-                   shape.inputs, NameOf(precisions[i]), ShortMilliseconds(times[i].best()),
-                   ShortMilliseconds(times[i].median()), flops / 1e9, flops / rates.flops, bytes / rates.bytes);
+        Print("{:<15} {:>7} {:>6}  {:<5} {:>9} {:>9} {:9.1f} {:8.2f} {:10.2f}\n", shape.name, shape.outputs,
+              shape.inputs, NameOf(precisions[i]), ShortMilliseconds(times[i].best()),
+              ShortMilliseconds(times[i].median()), flops / 1e9, flops / rates.flops, bytes / rates.bytes);
       }
     }
   }
   if (!options.json) {
-    fmt::print(
+    Print(
         "\nof peak: of fp32's peak, so lower precisions may exceed 1; of memory: the weights alone, read once, of\n"
         "the bandwidth.\n");
   }
@@ -137,9 +138,9 @@ int BenchAttention(const BenchOptions& options, const std::vector<simd::Precisio
   const bool low = precisions.size() > 1 && simd::Describe(simd::Precision::kBfloat16).native;
   simd::Rates rates = simd::MeasureRates();
   if (!options.json) {
-    fmt::print("{} heads of {}, batch {}, {}\n\n", c.heads, c.head_width, options.batch, DescribeMachine(rates));
-    fmt::print("{:>6} {:<8}  {:<5} {:>9} {:>9} {:>9} {:>8}\n", "tokens", "pass", "dtype", "best ms", "median ms",
-               "GFLOP/s", "of peak");
+    Print("{} heads of {}, batch {}, {}\n\n", c.heads, c.head_width, options.batch, DescribeMachine(rates));
+    Print("{:>6} {:<8}  {:<5} {:>9} {:>9} {:>9} {:>8}\n", "tokens", "pass", "dtype", "best ms", "median ms", "GFLOP/s",
+          "of peak");
   }
   const int64_t sizes[] = {c.tokens(), 1024, 4096};
   for (const int64_t N : sizes) {
@@ -184,11 +185,11 @@ int BenchAttention(const BenchOptions& options, const std::vector<simd::Precisio
         line["best_ms"] = times[i].best();
         line["median_ms"] = times[i].median();
         line["gflops"] = flops / 1e9;
-        fmt::print("{}\n", line.dump());
+        PrintJsonLine(line);
       } else {
-        fmt::print("{:>6} {:<8}  {:<5} {:>9} {:>9} {:9.1f} {:8.2f}\n", N, passes[i].what, passes[i].dtype,
-                   ShortMilliseconds(times[i].best()), ShortMilliseconds(times[i].median()), flops / 1e9,
-                   flops / rates.flops);
+        Print("{:>6} {:<8}  {:<5} {:>9} {:>9} {:9.1f} {:8.2f}\n", N, passes[i].what, passes[i].dtype,
+              ShortMilliseconds(times[i].best()), ShortMilliseconds(times[i].median()), flops / 1e9,
+              flops / rates.flops);
       }
     }
   }

@@ -11,6 +11,7 @@
 #include "cli/bench.h"
 #include "cli/bench_step.h"
 #include "cli/drift.h"
+#include "cli/output.h"
 #include "cli/pipeline.h"
 #include "qkv/core/parallel.h"
 #include "qkv/simd/isa.h"
@@ -129,21 +130,21 @@ void PrintJson(const BenchOptions& options, const model::VitConfig& config, cons
   line["drift_images"] = inputs.images;
   line["drift_failed"] = inputs.failed;
   line["drift_random"] = inputs.random;
-  fmt::print("{}\n", line.dump());
+  PrintJsonLine(line);
 }
 
 void PrintRow(const BenchOptions& options, const Row& row, double flops, const simd::Rates& rates, bool random) {
   const double gflops = flops / row.times.best() / 1e6;
-  fmt::print("{:<6} {:<15} {:>9} {:>10} {:9.1f} {:8.1f} {:8.2f} {:12.1f} {:11.0f} {:9.5f} {:>8}\n",
-             NameOf(row.precision), KernelOf(row.precision), ShortMilliseconds(row.times.best()),
-             ShortMilliseconds(row.times.median()), 1e3 * static_cast<double>(options.batch) / row.times.best(), gflops,
-             gflops / (rates.flops / 1e9), MiB(row.weights), MiB(row.peak), row.drift.cosine,
-             random ? "-" : fmt::format("{:.1f} %", 100 * row.drift.top1));
+  Print("{:<6} {:<15} {:>9} {:>10} {:9.1f} {:8.1f} {:8.2f} {:12.1f} {:11.0f} {:9.5f} {:>8}\n", NameOf(row.precision),
+        KernelOf(row.precision), ShortMilliseconds(row.times.best()), ShortMilliseconds(row.times.median()),
+        1e3 * static_cast<double>(options.batch) / row.times.best(), gflops, gflops / (rates.flops / 1e9),
+        MiB(row.weights), MiB(row.peak), row.drift.cosine,
+        random ? "-" : fmt::format("{:.1f} %", 100 * row.drift.top1));
 }
 
 // What a table alone would let one overlook.
 void PrintNotes(const std::vector<Row>& rows, const DriftInputs& inputs) {
-  fmt::print(
+  Print(
       "\nimages/s and GFLOP/s: of the best pass, and of the whole model, so that savings count as speed. of peak: of "
       "the\n"
       "fp32 multiply-adds measured beside it. memory: the most that the process had, loading included. cosine{}: of "
@@ -155,10 +156,10 @@ void PrintNotes(const std::vector<Row>& rows, const DriftInputs& inputs) {
     if (row.precision == Precision::kFloat32) continue;
     const double gain = rows.front().times.best() / row.times.best();
     if (gain < kFaster) {
-      fmt::print("{} is not faster here ({:.2f} of fp32's speed){}; it saves memory only.\n", NameOf(row.precision),
-                 gain, simd::Describe(row.precision).native ? "" : ": this machine has no faster instructions for it");
+      Print("{} is not faster here ({:.2f} of fp32's speed){}; it saves memory only.\n", NameOf(row.precision), gain,
+            simd::Describe(row.precision).native ? "" : ": this machine has no faster instructions for it");
     } else {
-      fmt::print("{} is {:.2f} times as fast as fp32 here.\n", NameOf(row.precision), gain);
+      Print("{} is {:.2f} times as fast as fp32 here.\n", NameOf(row.precision), gain);
     }
   }
 }
@@ -172,7 +173,7 @@ int BenchFromStdin(const BenchOptions& options, Precision precision) {
   for (std::string line; std::getline(std::cin, line);) {
     const auto start = std::chrono::steady_clock::now();
     forward.Run();
-    fmt::print("{:.4f}\n", MillisecondsSince(start));
+    Print("{:.4f}\n", MillisecondsSince(start));
     FlushOutput();
   }
   return 0;
@@ -208,10 +209,10 @@ int BenchModel(const BenchOptions& options, const std::vector<Precision>& precis
   if (options.json) {
     for (const Row& row : rows) PrintJson(options, config, row, flops, rates, inputs);
   } else {
-    fmt::print("{}, batch {} of {}x{}, {} passes of each, {}\n\n", NameOf(options, config), options.batch,
-               config.image_height, config.image_width, times.front().milliseconds.size(), DescribeMachine(rates));
-    fmt::print("{:<6} {:<15} {:>9} {:>10} {:>9} {:>8} {:>8} {:>12} {:>11} {:>9} {:>8}\n", "dtype", "kernel", "best ms",
-               "median ms", "images/s", "GFLOP/s", "of peak", "weights MiB", "memory MiB", "cosine", "top-1");
+    Print("{}, batch {} of {}x{}, {} passes of each, {}\n\n", NameOf(options, config), options.batch,
+          config.image_height, config.image_width, times.front().milliseconds.size(), DescribeMachine(rates));
+    Print("{:<6} {:<15} {:>9} {:>10} {:>9} {:>8} {:>8} {:>12} {:>11} {:>9} {:>8}\n", "dtype", "kernel", "best ms",
+          "median ms", "images/s", "GFLOP/s", "of peak", "weights MiB", "memory MiB", "cosine", "top-1");
     for (const Row& row : rows) PrintRow(options, row, flops, rates, inputs.random);
     PrintNotes(rows, inputs);
   }

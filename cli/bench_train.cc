@@ -8,6 +8,7 @@
 
 #include "cli/bench.h"
 #include "cli/bench_step.h"
+#include "cli/output.h"
 #include "qkv/core/parallel.h"
 #include "qkv/simd/isa.h"
 
@@ -69,7 +70,7 @@ int BenchTrain(const BenchOptions& options, simd::Precision precision, bool from
     for (std::string line; std::getline(std::cin, line);) {
       const auto start = std::chrono::steady_clock::now();
       step.Run();
-      fmt::print("{:.4f}\n", MillisecondsSince(start));
+      Print("{:.4f}\n", MillisecondsSince(start));
       FlushOutput();
     }
     return 0;
@@ -94,17 +95,17 @@ int BenchTrain(const BenchOptions& options, simd::Precision precision, bool from
                            {"images_per_second", images},
                            {"gflops", gflops},
                            {"bytes", step.bytes()}};
-    fmt::print("{}\n", line.dump());
+    PrintJsonLine(line);
     return 0;
   }
-  fmt::print("{} parameters, batch {} of {}x{}, {} steps of AdamW, {}\n\n", parameters, shape.batch, shape.image,
-             shape.image, times.milliseconds.size(), DescribeMachine(rates));
-  fmt::print("{:<6} {:>9} {:>10} {:>9} {:>8} {:>8} {:>11}\n", "dtype", "best ms", "median ms", "images/s", "GFLOP/s",
-             "of peak", "memory MiB");
-  fmt::print("{:<6} {:>9} {:>10} {:9.1f} {:8.1f} {:8.2f} {:11.1f}\n", NameOf(precision),
-             ShortMilliseconds(times.best()), ShortMilliseconds(times.median()), images, gflops,
-             gflops / (rates.flops / 1e9), static_cast<double>(step.bytes()) / (1 << 20));
-  fmt::print(
+  Print("{} parameters, batch {} of {}x{}, {} steps of AdamW, {}\n\n", parameters, shape.batch, shape.image,
+        shape.image, times.milliseconds.size(), DescribeMachine(rates));
+  Print("{:<6} {:>9} {:>10} {:>9} {:>8} {:>8} {:>11}\n", "dtype", "best ms", "median ms", "images/s", "GFLOP/s",
+        "of peak", "memory MiB");
+  Print("{:<6} {:>9} {:>10} {:9.1f} {:8.1f} {:8.2f} {:11.1f}\n", NameOf(precision), ShortMilliseconds(times.best()),
+        ShortMilliseconds(times.median()), images, gflops, gflops / (rates.flops / 1e9),
+        static_cast<double>(step.bytes()) / (1 << 20));
+  Print(
       "\nGFLOP/s: three forward passes of the whole model, so that savings count as speed. of peak: of the fp32\n"
       "multiply-adds measured beside it. memory: gradients, activations and scratch; weights and moments are 12 bytes\n"
       "a parameter more.\n");

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "cli/command.h"
+#include "cli/output.h"
 #include "cli/pipeline.h"
 #include "qkv/io/json.h"
 
@@ -30,24 +31,24 @@ void PrintJson(const std::string& path, const std::vector<model::Prediction>& pr
   }
   if (with_logits) line["logits"] = std::vector<float>(logits.begin(), logits.end());
   // A file name need not be UTF-8; what is not becomes U+FFFD.
-  fmt::print("{}\n", line.dump(-1, ' ', false, io::Json::error_handler_t::replace));
+  PrintJsonLine(line);
 }
 
 // One image: a line for each class. Several: a line for each image.
 void PrintText(const std::string& path, const std::vector<model::Prediction>& predictions, bool single,
                size_t path_width) {
   if (single) {
-    fmt::print("{}\n", path);
+    Print("{}\n", path);
     for (const auto& prediction : predictions) {
-      fmt::print("  {:6.2f} %  {}\n", 100 * prediction.score, LabelOf(prediction));
+      Print("  {:6.2f} %  {}\n", 100 * prediction.score, LabelOf(prediction));
     }
     return;
   }
-  fmt::print("{:<{}}", path, path_width);
+  Print("{:<{}}", path, path_width);
   for (const auto& prediction : predictions) {
-    fmt::print("  {:6.2f} %  {}", 100 * prediction.score, LabelOf(prediction));
+    Print("  {:6.2f} %  {}", 100 * prediction.score, LabelOf(prediction));
   }
-  fmt::print("\n");
+  Print("\n");
 }
 
 int Classify(const Options& options) {

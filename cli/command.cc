@@ -2,13 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
 #include <charconv>
-#include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 
+#include "cli/output.h"
 #include "qkv/builtin/digits.h"
 #include "qkv/core/parallel.h"
 
@@ -44,7 +42,7 @@ void ModelOptions::AddSize(CLI::App& command) {
 namespace {
 
 model::Cache CacheOf(const ModelOptions& options) {
-  const auto note = [](const std::string& text) { fmt::print(stderr, "qkv: {}\n", text); };
+  const auto note = [](const std::string& text) { PrintMessage("qkv: {}\n", text); };
   const char* folder = std::getenv("QKV_CACHE");
   if (!options.cache && (folder == nullptr || *folder == '\0')) return {};
   model::Cache cache{model::CacheFolder(), note};
@@ -56,7 +54,7 @@ model::Cache CacheOf(const ModelOptions& options) {
 
 model::Checkpoint OpenCheckpoint(const ModelOptions& options) {
   if (!options.path.empty()) return model::Checkpoint::Open(options.path);
-  fmt::print(stderr, "qkv: no -m MODEL given: the built-in digit classifier answers (0-9, 28x28 grey)\n");
+  PrintMessage("qkv: no -m MODEL given: the built-in digit classifier answers (0-9, 28x28 grey)\n");
   return model::Checkpoint::FromBytes(builtin::DigitsConfig(), builtin::DigitsWeights(), "built-in digits");
 }
 
@@ -140,11 +138,6 @@ void RequireFolderOf(const std::string& file) {
   const std::filesystem::path folder = std::filesystem::path(file).parent_path();
   Require(folder.empty() || std::filesystem::is_directory(folder),
           "cannot write {}: there is no folder {}; create it first", file, folder.string());
-}
-
-void FlushOutput() {
-  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
-  Fail("cannot write to standard output: {}", std::strerror(errno));
 }
 
 }  // namespace qkv::cli

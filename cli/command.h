@@ -1,5 +1,5 @@
-// What every subcommand shares: how it is registered, which model answers, what is said where.
-// Data goes to stdout, everything else to stderr; exit codes are 0, 1 (failed, even in part) and 2 (usage).
+// What every subcommand shares: how it is registered, and which model answers. What is said where: cli/output.h.
+// Exit codes are 0, 1 (failed, even in part) and 2 (usage).
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -76,8 +76,5 @@ std::vector<int64_t> ParseList(const std::string& text, int64_t first, int64_t l
 
 /// Throws Error when the folder that `file` shall be written to does not exist: before long work, not after it.
 void RequireFolderOf(const std::string& file);
-
-/// Sends on what was printed. Throws Error, with the system's reason, when it cannot be written.
-void FlushOutput();
 
 }  // namespace qkv::cli

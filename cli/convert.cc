@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "cli/command.h"
+#include "cli/output.h"
 #include "qkv/core/parallel.h"
 
 namespace qkv::cli {
@@ -30,9 +31,9 @@ int Convert(const Options& options) {
   request.force = options.force;
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
   const model::Converted converted = model::Convert(checkpoint, options.output, request);
-  for (const std::string& note : converted.notes) fmt::print(stderr, "note: {}\n", note);
-  fmt::print(stderr, "{}: {} tensors, {:.1f} MB, {} layout\n", options.output, converted.tensors,
-             static_cast<double>(converted.bytes) / 1e6, model::Name(converted.layout));
+  for (const std::string& note : converted.notes) PrintMessage("note: {}\n", note);
+  PrintMessage("{}: {} tensors, {:.1f} MB, {} layout\n", options.output, converted.tensors,
+               static_cast<double>(converted.bytes) / 1e6, model::Name(converted.layout));
   return 0;
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "cli/command.h"
+#include "cli/output.h"
 #include "cli/pipeline.h"
 #include "qkv/io/json.h"
 #include "qkv/io/npy.h"
@@ -46,7 +47,7 @@ void PrintJson(const std::string& path, const float* values, const Shape& shape)
       line["tokens"].push_back(std::vector<float>(values + n * shape[1], values + (n + 1) * shape[1]));
     }
   }
-  fmt::print("{}\n", line.dump(-1, ' ', false, io::Json::error_handler_t::replace));
+  PrintJsonLine(line);
 }
 
 void Save(const std::string& output, const Embeddings& all) {

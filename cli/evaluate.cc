@@ -9,6 +9,7 @@
 
 #include "cli/classes.h"
 #include "cli/command.h"
+#include "cli/output.h"
 #include "cli/pipeline.h"
 #include "qkv/core/file.h"
 #include "qkv/image/encode.h"
@@ -54,7 +55,7 @@ Assessment Assess(const Options& options, const model::Model& model) {
       .names = dataset.classes};
   assessment.labels = MatchClasses(dataset.classes, model, &by_order);
   if (by_order) {
-    fmt::print(stderr, "qkv: the model's classes have no names: taken to be the data's, in their order\n");
+    PrintMessage("qkv: the model's classes have no names: taken to be the data's, in their order\n");
   }
   std::vector<int64_t> truth;
   assessment.unreadable = ForEachBatch(options.images, ListOf(split), model, Wanted::kLogits, [&](const Batch& batch) {
@@ -93,17 +94,17 @@ void PrintJson(const Assessment& assessment, const std::vector<ClassScore>& scor
                                    {"confidence", bin.confidence / images},
                                    {"accuracy", static_cast<double>(bin.right) / images}});
   }
-  fmt::print("{}\n", line.dump(-1, ' ', false, io::Json::error_handler_t::replace));
+  PrintJsonLine(line);
 }
 
 void PrintText(const Assessment& assessment, const std::vector<ClassScore>& scores) {
   const train::Evaluation& e = assessment.evaluation;
-  fmt::print("{}\n\n", assessment.data);
-  fmt::print("top-1 accuracy     {:7.2f} %\n", 100 * e.top1());
-  fmt::print("top-5 accuracy     {:7.2f} %\n", 100 * e.top5());
-  fmt::print("calibration error  {:7.2f} %   (mean gap between confidence and accuracy, {} bins)\n",
-             100 * e.calibration_error(), train::kCalibrationBins);
-  fmt::print("NLL                {:7.4f}     (mean −log of the true class's probability)\n\n", e.nll());
+  Print("{}\n\n", assessment.data);
+  Print("top-1 accuracy     {:7.2f} %\n", 100 * e.top1());
+  Print("top-5 accuracy     {:7.2f} %\n", 100 * e.top5());
+  Print("calibration error  {:7.2f} %   (mean gap between confidence and accuracy, {} bins)\n",
+        100 * e.calibration_error(), train::kCalibrationBins);
+  Print("NLL                {:7.4f}     (mean −log of the true class's probability)\n\n", e.nll());
   report::Table table{
       .columns = {{"class", report::Align::kLeft}, {"images"}, {"accuracy"}, {"taken for", report::Align::kLeft}}};
   for (const ClassScore& score : scores) {
@@ -114,7 +115,7 @@ void PrintText(const Assessment& assessment, const std::vector<ClassScore>& scor
              : "–",
          score.mistakes > 0 ? fmt::format("{} ({})", score.mistake, report::WithCommas(score.mistakes)) : ""});
   }
-  fmt::print("{}", report::ToText(table));
+  PrintRaw(report::ToText(table));
 }
 
 void WriteConfusion(const std::string& file, const Assessment& assessment) {

@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "cli/evaluate.h"
+#include "cli/output.h"
 #include "qkv/core/parallel.h"
 #include "qkv/io/json.h"
 #include "qkv/report/text.h"
@@ -87,15 +88,15 @@ int EvaluateSequences(const ModelOptions& options, const std::string& data, cons
       line["whole_sequences"] = score.whole_sequences();
       line["sequences"] = score.sequences;
     }
-    fmt::print("{}\n", line.dump());
+    PrintJsonLine(line);
   } else {
-    fmt::print("{} on {}\n\n", options.path, of.what);
-    fmt::print("{:.2f} % of {} {} right\n", 100 * score.top1(), report::WithCommas(score.tokens.rows),
-               of.text ? "bytes" : "answers");
-    if (!of.text) fmt::print("{:.2f} % of the sequences right from end to end\n", 100 * score.whole_sequences());
-    fmt::print("loss {:.4f}, perplexity {:.3f}", score.loss(), score.perplexity());
-    if (of.text) fmt::print(", {:.3f} bits a byte", score.loss() / std::numbers::ln2);
-    fmt::print("\n");
+    Print("{} on {}\n\n", options.path, of.what);
+    Print("{:.2f} % of {} {} right\n", 100 * score.top1(), report::WithCommas(score.tokens.rows),
+          of.text ? "bytes" : "answers");
+    if (!of.text) Print("{:.2f} % of the sequences right from end to end\n", 100 * score.whole_sequences());
+    Print("loss {:.4f}, perplexity {:.3f}", score.loss(), score.perplexity());
+    if (of.text) Print(", {:.3f} bits a byte", score.loss() / std::numbers::ln2);
+    Print("\n");
   }
   FlushOutput();
   return 0;

@@ -23,7 +23,7 @@ struct Options {
 
 // At once: who reads along does not wait for a buffer to be full.
 void Print(std::string_view bytes) {
-  std::fwrite(bytes.data(), 1, bytes.size(), stdout);
+  PrintRaw(bytes);
   FlushOutput();
 }
 

@@ -6,6 +6,8 @@
 #include <charconv>
 #include <system_error>
 
+#include "cli/output.h"
+
 namespace qkv::cli {
 namespace fs = std::filesystem;
 
@@ -75,7 +77,7 @@ ImageList CollectImages(const std::vector<std::string>& paths) {
     ++images.failed;
   }
   Require(!images.files.empty(), "{}", problems);
-  if (!problems.empty()) fmt::print(stderr, "qkv: {}\n", problems);
+  if (!problems.empty()) PrintMessage("qkv: {}\n", problems);
   return images;
 }
 

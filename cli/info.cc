@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "cli/command.h"
+#include "cli/output.h"
 #include "qkv/io/json.h"
 #include "qkv/model/separate.h"
 #include "qkv/model/tensor_table.h"
@@ -142,7 +143,7 @@ int Info(const Options& options) {
                      {"pool", model::Name(c.pool)},
                      {"preprocessing", DescribePreprocess(description.preprocess)},
                      {"assumptions", description.assumptions}};
-    fmt::print("{}\n", json.dump(-1, ' ', false, io::Json::error_handler_t::replace));
+    PrintJsonLine(json);
     return 0;
   }
   std::vector<Row> rows = {
@@ -167,7 +168,7 @@ int Info(const Options& options) {
   };
   if (description.dark_background) rows.emplace_back("background", "dark; images with a bright border are inverted");
   for (const std::string& assumption : description.assumptions) rows.emplace_back("assumed", assumption);
-  for (const auto& [key, value] : rows) fmt::print("{:<14} {}\n", key, value);
+  for (const auto& [key, value] : rows) Print("{:<14} {}\n", key, value);
   return 0;
 }
 

@@ -5,9 +5,11 @@
 #include <new>
 
 #include "cli/command.h"
+#include "cli/output.h"
 
 int main(int argc, char** argv) {
   using namespace qkv::cli;
+  PrepareStreams();
   int exit_code = 0;
   CLI::App app("Run Vision Transformers straight from their checkpoints (timm, Hugging Face, vit-pytorch).", "qkv");
   app.set_version_flag("--version", "qkv " QKV_VERSION);
@@ -25,10 +27,10 @@ int main(int argc, char** argv) {
     // CLI11's own codes start at 100; help and version are successes.
     return app.exit(error) == 0 ? 0 : 2;
   } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "qkv: out of memory\n");
+    PrintMessage("qkv: out of memory\n");
     return 1;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "qkv: {}\n", error.what());
+    PrintMessage("qkv: {}\n", error.what());
     return 1;
   }
   return exit_code;

@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 
+#include "cli/output.h"
 #include "cli/pixels.h"
 #include "cli/progress.h"
 #include "qkv/core/parallel.h"
@@ -160,7 +161,7 @@ class Pipeline {
     for (size_t i = 0; i < pixels.end - pixels.begin; ++i) {
       if (pixels.errors[i].empty()) continue;
       progress_.Clear();
-      fmt::print(stderr, "qkv: {}\n", pixels.errors[i]);
+      PrintMessage("qkv: {}\n", pixels.errors[i]);
       ++failed_;
     }
     slot.batch.files = pixels.files;
@@ -196,7 +197,7 @@ int ForEachBatch(const ImageOptions& options, const ImageList& images, const mod
   Require(channels == 1 || channels == 3,
           "the model takes {} channels, images have 1 or 3; give its pixels by qkv run --input", channels);
   const int failed = Pipeline(options, images, model, wanted, use).Run();
-  if (failed > 0) fmt::print(stderr, "qkv: {} of {} files could not be read\n", failed, images.files.size());
+  if (failed > 0) PrintMessage("qkv: {} of {} files could not be read\n", failed, images.files.size());
   return failed + images.failed;
 }
 

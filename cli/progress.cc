@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "cli/output.h"
+
 namespace qkv::cli {
 namespace {
 
@@ -21,7 +23,7 @@ Progress::Progress(int64_t total, std::string unit, bool quiet)
 Progress::~Progress() { Clear(); }
 
 void Progress::Clear() {
-  if (shown_ && drawn_ != Clock::time_point{}) fmt::print(stderr, "\r\x1b[K");
+  if (shown_ && drawn_ != Clock::time_point{}) PrintMessage("\r\x1b[K");
 }
 
 void Progress::Advance(int64_t count) {
@@ -35,8 +37,8 @@ void Progress::Draw() {
   const double rate = seconds > 0 ? static_cast<double>(done_) / seconds : 0;
   const double left = rate > 0 ? static_cast<double>(total_ - done_) / rate : 0;
   const auto filled = static_cast<size_t>(std::clamp<int64_t>(done_ * kBarWidth / total_, 0, kBarWidth));
-  fmt::print(stderr, "\r\x1b[K{}{} {}/{} {}  {:.1f}/s  {:.0f} s left", std::string(filled, '#'),
-             std::string(kBarWidth - filled, '.'), done_, total_, unit_, rate, left);
+  PrintMessage("\r\x1b[K{}{} {}/{} {}  {:.1f}/s  {:.0f} s left", std::string(filled, '#'),
+               std::string(kBarWidth - filled, '.'), done_, total_, unit_, rate, left);
   std::fflush(stderr);
 }
 

@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "cli/command.h"
+#include "cli/output.h"
 #include "qkv/core/parallel.h"
 #include "qkv/io/json.h"
 #include "qkv/lab/certificate.h"
@@ -98,7 +99,7 @@ void PrintJson(const std::vector<lab::Certificate>& certificates, int64_t rank) 
                      {"condition", OrNull(c.condition)}};
     line["head"] = c.head == lab::Certificate::kAllHeads ? io::Json() : io::Json(c.head);
     if (c.rewriting == lab::Rewriting::kTruncate) line["rank"] = rank;
-    fmt::print("{}\n", line.dump());
+    PrintJsonLine(line);
   }
 }
 
@@ -147,17 +148,17 @@ void PrintTable(const std::vector<lab::Certificate>& certificates, int64_t rank)
     ++group.count, ++totals[c.rewriting];
     group.error.Add(c.weight_error), group.logits.Add(c.logit_bound), group.condition.Add(c.condition);
   }
-  fmt::print("{:<27} {:<25} {:<16} {}\n", "rewriting", "verdict", "of", "because, or how far");
+  Print("{:<27} {:<25} {:<16} {}\n", "rewriting", "verdict", "of", "because, or how far");
   for (const auto& [key, group] : groups) {
     const auto& [rewriting, verdict, obstructions] = key;
     const bool layers = rewriting == lab::Rewriting::kFoldNorm || rewriting == lab::Rewriting::kCentre ||
                         rewriting == lab::Rewriting::kValuesFromKeys;
     const std::string name = rewriting == lab::Rewriting::kTruncate ? fmt::format("truncate to {}", rank)
                                                                     : std::string(lab::Name(rewriting));
-    fmt::print("{:<27} {:<25} {:<16} {}\n", name, lab::Name(verdict),
-               fmt::format("{}{} {}", group.count == totals[rewriting] ? "all " : "", group.count,
-                           layers ? "blocks" : "heads"),
-               NumbersOf(group, key));
+    Print("{:<27} {:<25} {:<16} {}\n", name, lab::Name(verdict),
+          fmt::format("{}{} {}", group.count == totals[rewriting] ? "all " : "", group.count,
+                      layers ? "blocks" : "heads"),
+          NumbersOf(group, key));
   }
 }
 

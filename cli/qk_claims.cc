@@ -7,6 +7,7 @@
 
 #include "cli/command.h"
 #include "cli/images.h"
+#include "cli/output.h"
 #include "cli/progress.h"
 #include "qkv/builtin/ablations.h"
 #include "qkv/core/file.h"
@@ -70,9 +71,9 @@ int Claims(const Options& options) {
   const auto show = [&](const lab::Result& result) {
     progress.Clear();
     if (options.json) {
-      fmt::print("{}\n", lab::ToJson(result).dump(-1, ' ', false, io::Json::error_handler_t::replace));
+      PrintJsonLine(lab::ToJson(result));
     } else {
-      fmt::print("{}", lab::ToText(result));
+      PrintRaw(lab::ToText(result));
     }
     std::fflush(stdout);
     progress.Advance(1);
@@ -94,8 +95,8 @@ int Claims(const Options& options) {
     for (const lab::Check& check : result.checks) {
       if (check.holds()) continue;
       ++wrong;
-      fmt::print(stderr, "qkv: {}: {}: expected {}, got {}\n", result.id, check.what, lab::Predicted(check),
-                 lab::Measured(check));
+      PrintMessage("qkv: {}: {}: expected {}, got {}\n", result.id, check.what, lab::Predicted(check),
+                   lab::Measured(check));
     }
   }
   return wrong > 0 ? 1 : 0;

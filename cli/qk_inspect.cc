@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "cli/command.h"
+#include "cli/output.h"
 #include "cli/pipeline.h"
 #include "cli/progress.h"
 #include "qkv/core/file.h"
@@ -56,7 +57,7 @@ Tensor<float> MakeImages(const Options& options, const model::Model& model, Insp
   auto [height, width] = std::pair(c.image_height, c.image_width);
   if (!options.model.size.empty()) std::tie(height, width) = ParseSize(options.model.size);
   inspection.images = fmt::format("{} images of random noise", options.count);
-  fmt::print(stderr, "qkv: no images given: tokens come from {}; content is that of noise\n", inspection.images);
+  PrintMessage("qkv: no images given: tokens come from {}; content is that of noise\n", inspection.images);
   return inspect::NoiseImages({options.count, c.channels, height, width}, kNoiseSeed);
 }
 
@@ -181,7 +182,7 @@ void PrintJson(const Inspection& inspection) {
     heads.push_back(std::move(head));
   }
   json["heads"] = std::move(heads);
-  fmt::print("{}\n", json.dump(-1, ' ', false, io::Json::error_handler_t::replace));
+  PrintJsonLine(json);
 }
 
 // The few columns that fit a terminal.
@@ -221,7 +222,7 @@ void PrintTable(const Inspection& inspection) {
     }
     table.rows.push_back(std::move(row));
   }
-  fmt::print("{}", report::ToText(table));
+  PrintRaw(report::ToText(table));
 }
 
 void WriteCsv(const Inspection& inspection, const std::string& path) {
@@ -252,7 +253,7 @@ int Inspect(const Options& options) {
     PrintTable(inspection);
   }
   if (!options.json) {
-    for (const std::string& caveat : inspection.caveats) fmt::print(stderr, "qkv: {}\n", caveat);
+    for (const std::string& caveat : inspection.caveats) PrintMessage("qkv: {}\n", caveat);
   }
   FlushOutput();
   return failed > 0 ? 1 : 0;

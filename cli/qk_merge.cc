@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "cli/output.h"
 #include "cli/qk_rewrite.h"
 #include "qkv/core/parallel.h"
 #include "qkv/lab/merge.h"
@@ -18,10 +19,10 @@ int Merge(const RewriteOptions& options) {
   PrintSizes(options.output, written);
   PrintWhetherMergingPays(checkpoint.description.config, written);
   if (written.dtype == DType::kF16 || written.dtype == DType::kBF16) {
-    fmt::print(stderr,
-               "qkv: M is exact in double precision and was rounded to {}, which changes logits by some {} of their "
-               "size; --dtype fp32 keeps them\n",
-               ShortName(written.dtype), written.dtype == DType::kF16 ? "0.05 %" : "0.4 %");
+    PrintMessage(
+        "qkv: M is exact in double precision and was rounded to {}, which changes logits by some {} of their "
+        "size; --dtype fp32 keeps them\n",
+        ShortName(written.dtype), written.dtype == DType::kF16 ? "0.05 %" : "0.4 %");
   }
   return 0;
 }

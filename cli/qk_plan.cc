@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cli/bench.h"
+#include "cli/output.h"
 #include "qkv/attention/plan_run.h"
 #include "qkv/attention/plan_time.h"
 #include "qkv/core/file.h"
@@ -162,7 +163,7 @@ int PlanShapes(const QkPlanOptions& options) {
     json["cheapest"] = NameOf(cheapest, w);
     json["fastest"] = NameOf(chosen, w);
     json["merging"] = Verdict(w);
-    fmt::print("{}\n", json.dump());
+    PrintJsonLine(json);
     return 0;
   }
   report::Table table;
@@ -175,10 +176,11 @@ int PlanShapes(const QkPlanOptions& options) {
                           report::Number(Bytes(row.plan, w, costs.element) / 1e6), report::Seconds(row.predicted)});
     if (row.measured) table.rows.back().push_back(report::Seconds(*row.measured));
   }
-  fmt::print("{}\n\n{}\n{}\n", DescribeWorkload(options), ToText(table), Verdict(w));
-  if (const std::string absorbing = AbsorbingVerdict(w); !absorbing.empty()) fmt::print("{}\n", absorbing);
-  fmt::print("Fewest multiply-adds: {}. Fastest here, {}: {}.\n", NameOf(cheapest, w),
-             options.measure ? "measured" : "predicted", NameOf(chosen, w));
+  Print("{}\n\n", DescribeWorkload(options));
+  PrintRaw(ToText(table) + '\n' + Verdict(w) + '\n');
+  if (const std::string absorbing = AbsorbingVerdict(w); !absorbing.empty()) Print("{}\n", absorbing);
+  Print("Fewest multiply-adds: {}. Fastest here, {}: {}.\n", NameOf(cheapest, w),
+        options.measure ? "measured" : "predicted", NameOf(chosen, w));
   return 0;
 }
 
@@ -243,18 +245,17 @@ int PlanModel(const QkPlanOptions& options) {
     const std::string name = end == begin + 1 ? fmt::format("{}", begin) : fmt::format("{}-{}", begin, end - 1),
                       verdict = MergingVerdict(orders_of(begin, c.tokens()));  // decided for the trained size
     if (options.json) {
-      fmt::print("{}\n", io::Json{{"first_block", begin},
-                                  {"last_block", end - 1},
-                                  {"rows", w.queries},
-                                  {"tokens", w.keys},
-                                  {"scores", Name(plan.scores)},
-                                  {"outputs", Name(plan.outputs)},
-                                  {"multiply_adds", chosen},
-                                  {"projected", projected},
-                                  {"projected_all_rows", of_all},
-                                  {"saved", 1 - chosen / of_all},
-                                  {"merging", verdict}}
-                             .dump());
+      PrintJsonLine(io::Json{{"first_block", begin},
+                             {"last_block", end - 1},
+                             {"rows", w.queries},
+                             {"tokens", w.keys},
+                             {"scores", Name(plan.scores)},
+                             {"outputs", Name(plan.outputs)},
+                             {"multiply_adds", chosen},
+                             {"projected", projected},
+                             {"projected_all_rows", of_all},
+                             {"saved", 1 - chosen / of_all},
+                             {"merging", verdict}});
     }
     table.rows.push_back({name, fmt::format("{} of {}", w.queries, w.keys), NameOf(plan, w), ShortCount(chosen),
                           ShortCount(projected), ShortCount(of_all),
@@ -263,7 +264,7 @@ int PlanModel(const QkPlanOptions& options) {
   }
   if (options.json) return 0;
   const std::string queries = c.query_width() == c.head_width ? "" : fmt::format(" (queries of {})", c.query_width());
-  fmt::print(
+  Print(
       "{} ({}), {} attention, {} tokens, width {}, {} heads of {}{}; multiply-adds of one block's attention, batch {}"
       "\n\n{}\n{}All blocks: {} multiply-adds instead of {}, {:.2f} % saved.\n",
       options.model.path.empty() ? "built-in digit classifier" : options.model.path, c.architecture,
@@ -284,7 +285,7 @@ int RunFromStdin(const QkPlanOptions& options) {
     trial.Prepare(plan);
     const auto start = std::chrono::steady_clock::now();
     trial.Run(plan);
-    fmt::print("{:.4f}\n", MillisecondsSince(start));
+    Print("{:.4f}\n", MillisecondsSince(start));
     FlushOutput();
   }
   return 0;

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "cli/bench.h"
+#include "cli/output.h"
 #include "cli/qk_plan.h"
 #include "qkv/attention/plan_run.h"
 #include "qkv/attention/plan_time.h"
@@ -122,20 +123,19 @@ int Run(const QkPlanOptions& options) {
     for (size_t i = 0; i < measured.plans.size(); ++i) {
       errors.push_back(std::abs(measured.predicted[i] / measured.seconds[i] - 1));
     }
-    if (options.json) fmt::print("{}\n", ShapeJson(w, measured, chosen).dump());
+    if (options.json) PrintJsonLine(ShapeJson(w, measured, chosen));
   }
   std::sort(errors.begin(), errors.end());
   const double error = errors[errors.size() / 2];
   if (options.json) {
-    fmt::print("{}\n", io::Json{{"shapes", kShapes},
-                                {"dtype", options.model.dtype},
-                                {"best", predicted.best()},
-                                {"within_5_percent", predicted.as_good()},
-                                {"worst", predicted.worst()},
-                                {"fewest_multiply_adds_within_5_percent", cheapest.as_good()},
-                                {"projected_within_5_percent", projected.as_good()},
-                                {"median_error_of_prediction", error}}
-                           .dump());
+    PrintJsonLine(io::Json{{"shapes", kShapes},
+                           {"dtype", options.model.dtype},
+                           {"best", predicted.best()},
+                           {"within_5_percent", predicted.as_good()},
+                           {"worst", predicted.worst()},
+                           {"fewest_multiply_adds_within_5_percent", cheapest.as_good()},
+                           {"projected_within_5_percent", projected.as_good()},
+                           {"median_error_of_prediction", error}});
     return 0;
   }
   report::Table table;
@@ -147,7 +147,7 @@ int Run(const QkPlanOptions& options) {
                           fmt::format("{:.1f} %", 100 * choice->as_good()), report::Number(choice->mean()),
                           report::Number(choice->worst())});
   }
-  fmt::print(
+  Print(
       "{} shapes, {}; seconds of the choice by those of the fastest order\n\n{}\nA prediction is off by {:.0f} % "
       "in the median.\n",
       kShapes, options.model.dtype, ToText(table), 100 * error);

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 
+#include "cli/output.h"
 #include "qkv/attention/plan.h"
 #include "qkv/report/text.h"
 
@@ -43,10 +44,10 @@ std::string ShortName(DType dtype) {
 
 void PrintSizes(const std::string& output, const lab::Written& written) {
   const lab::Size &before = written.before, &after = written.after;
-  for (const std::string& note : written.notes) fmt::print(stderr, "note: {}\n", note);
-  fmt::print(stderr, "{}: new tensors in {}\n", output, ShortName(written.dtype));
+  for (const std::string& note : written.notes) PrintMessage("note: {}\n", note);
+  PrintMessage("{}: new tensors in {}\n", output, ShortName(written.dtype));
   const auto row = [](const char* what, const std::string& was, const std::string& is, double ratio) {
-    fmt::print(stderr, "  {:<30} {:>15} -> {:>15}  x {:.3g}\n", what, was, is, ratio);
+    PrintMessage("  {:<30} {:>15} -> {:>15}  x {:.3g}\n", what, was, is, ratio);
   };
   row("parameters of queries and keys", report::WithCommas(before.query_key), report::WithCommas(after.query_key),
       Ratio(static_cast<double>(after.query_key), static_cast<double>(before.query_key)));
@@ -65,8 +66,7 @@ void PrintWhetherMergingPays(const model::VitConfig& c, const lab::Written& writ
   const bool two = c.attention == nn::AttentionKind::kSeparate || c.attention == nn::AttentionKind::kLowRank;
   const bool larger = after.parameters > before.parameters;
   if (larger) {
-    fmt::print(
-        stderr,
+    PrintMessage(
         "qkv: merging does not pay here: a head now stores D x D = {} numbers in place of {}D x E = {}. It saves "
         "memory only where heads are wider than {}; here E = {}, D = {}\n",
         report::WithCommas(c.width * c.width), two ? "2 x " : "",
@@ -75,8 +75,7 @@ void PrintWhetherMergingPays(const model::VitConfig& c, const lab::Written& writ
   }
   if (after.multiply_adds > before.multiply_adds) {
     const auto N = static_cast<double>(c.tokens()), D = static_cast<double>(c.width);
-    fmt::print(
-        stderr,
+    PrintMessage(
         "qkv: {}: an image of {} tokens now takes {:.4g} G multiply-adds in place of {:.4g} G. Merging saves some "
         "only above E = {:.0f}{}\n",
         larger ? "it is slower too" : "merging makes it slower here", c.tokens(), after.multiply_adds / 1e9,

@@ -7,6 +7,7 @@
 
 #include "cli/classes.h"
 #include "cli/drift.h"
+#include "cli/output.h"
 #include "cli/pipeline.h"
 #include "cli/qk_rewrite.h"
 #include "qkv/core/parallel.h"
@@ -67,21 +68,20 @@ double Accuracy(const Tensor<float>& logits, const std::vector<int64_t>& classes
 
 void PrintErrors(const std::vector<lab::HeadError>& errors, bool json) {
   if (!json) {
-    fmt::print("{:>5} {:>5} {:>14} {:>12} {:>15} {:>14}\n", "block", "head", "logits, rel.", "logits, max",
-               "attention, mean", "attention, max");
+    Print("{:>5} {:>5} {:>14} {:>12} {:>15} {:>14}\n", "block", "head", "logits, rel.", "logits, max",
+          "attention, mean", "attention, max");
   }
   for (const auto& [block, head, e] : errors) {
     if (json) {
-      fmt::print("{}\n", io::Json({{"block", block},
-                                   {"head", head},
-                                   {"logits_relative", e.logits_relative},
-                                   {"logits_max", e.logits_max},
-                                   {"attention_mean", e.attention_mean},
-                                   {"attention_max", e.attention_max}})
-                             .dump());
+      PrintJsonLine(io::Json({{"block", block},
+                              {"head", head},
+                              {"logits_relative", e.logits_relative},
+                              {"logits_max", e.logits_max},
+                              {"attention_mean", e.attention_mean},
+                              {"attention_max", e.attention_max}}));
     } else {
-      fmt::print("{:>5} {:>5} {:>14.3g} {:>12.3g} {:>15.3g} {:>14.3g}\n", block, head, e.logits_relative, e.logits_max,
-                 e.attention_mean, e.attention_max);
+      Print("{:>5} {:>5} {:>14.3g} {:>12.3g} {:>15.3g} {:>14.3g}\n", block, head, e.logits_relative, e.logits_max,
+            e.attention_mean, e.attention_max);
     }
   }
 }
@@ -101,15 +101,15 @@ int PrintDrift(const Options& options, const model::Checkpoint& checkpoint, cons
     line["accuracy"] = Accuracy(ours.logits, *truth);
   }
   if (options.json) {
-    fmt::print("{}\n", line.dump());
+    PrintJsonLine(line);
   } else {
-    fmt::print("\n{} images: cosine of the logits {:.6f}, same first class {:.2f} %", exact.paths.size(), drift.cosine,
-               100 * drift.top1);
+    Print("\n{} images: cosine of the logits {:.6f}, same first class {:.2f} %", exact.paths.size(), drift.cosine,
+          100 * drift.top1);
     if (truth) {
-      fmt::print(", accuracy {:.2f} % before and {:.2f} % now", 100 * line["accuracy_before"].get<double>(),
-                 100 * line["accuracy"].get<double>());
+      Print(", accuracy {:.2f} % before and {:.2f} % now", 100 * line["accuracy_before"].get<double>(),
+            100 * line["accuracy"].get<double>());
     }
-    fmt::print("\n");
+    Print("\n");
   }
   return exact.failed;
 }
@@ -128,8 +128,8 @@ int Truncate(const Options& options) {
     request.calibration = &calibration.emplace(TokensOf(options, options.calibration, checkpoint, before));
     const int64_t tokens = calibration->images() * before.config().tokens();
     if (tokens < 4 * before.config().width) {
-      fmt::print(stderr, "qkv: {} tokens of {} features are few to calibrate on: it may be the best for these alone\n",
-                 tokens, before.config().width);
+      PrintMessage("qkv: {} tokens of {} features are few to calibrate on: it may be the best for these alone\n",
+                   tokens, before.config().width);
     }
   }
   // Before anything is written: the images may be none.

@@ -6,6 +6,7 @@
 
 #include "cli/capture.h"
 #include "cli/command.h"
+#include "cli/output.h"
 #include "cli/pipeline.h"
 #include "qkv/io/json.h"
 
@@ -96,7 +97,7 @@ int Run(const Options& options) {
   }
   io::WriteSafeTensors(options.output, tensors, metadata);
   for (const io::StoredTensor& tensor : tensors) {
-    fmt::print(stderr, "{:<14} {}\n", tensor.name, tensor.shape);
+    PrintMessage("{:<14} {}\n", tensor.name, tensor.shape);
   }
   return failed > 0 ? 1 : 0;
 }

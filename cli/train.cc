@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "cli/command.h"
+#include "cli/output.h"
 #include "cli/processes.h"
 #include "cli/train_keys.h"
 #include "cli/train_maps.h"
@@ -63,10 +64,10 @@ void SayOutcome(const train::Outcome& outcome, const Options& options, TrainTell
     teller.Say(fmt::format("stopped early after step {} of {}: no better evaluation since epoch {}", outcome.step,
                            outcome.steps, outcome.best_epoch));
   }
-  fmt::print(stderr, "{}: {:.2f} % of the validation {} right, loss {:.4f} (epoch {})", options.output,
-             100 * outcome.best_top1, outcome.unit, outcome.best_loss, outcome.best_epoch);
-  if (outcome.rows > 0) fmt::print(stderr, ", {:.0f} {}/s", outcome.rows_per_second, outcome.unit);
-  fmt::print(stderr, "\n  qkv evaluate -m {} {}\n{}", run, data, Uses(options.data, run));
+  PrintMessage("{}: {:.2f} % of the validation {} right, loss {:.4f} (epoch {})", options.output,
+               100 * outcome.best_top1, outcome.unit, outcome.best_loss, outcome.best_epoch);
+  if (outcome.rows > 0) PrintMessage(", {:.0f} {}/s", outcome.rows_per_second, outcome.unit);
+  PrintMessage("\n  qkv evaluate -m {} {}\n{}", run, data, Uses(options.data, run));
 }
 
 // What all wait for.
@@ -114,11 +115,11 @@ int TrainBy(train::Communicator& processes, const Options& options) {
   if (train::IsSequenceData(options.data)) {
     const train::TrainConfig config = ConfigOf(options, options.output, options.data, processes.first());
     const train::SequenceData data = train::SequencesForTraining(options.data, config);
-    if (processes.first()) fmt::print(stderr, "qkv: {}\n", data.summary);
+    if (processes.first()) PrintMessage("qkv: {}\n", data.summary);
     return TrainOn(processes, options, config, data, {}, {});
   }
   train::Dataset dataset = train::OpenDataset(options.data);
-  if (processes.first()) fmt::print(stderr, "qkv: {}\n", train::Summary(dataset));
+  if (processes.first()) PrintMessage("qkv: {}\n", train::Summary(dataset));
   const train::TrainConfig config = ConfigOf(options, options.output, dataset, processes.first());
   const train::TrainingData data =
       train::ForTraining(std::move(dataset), config.val_fraction, static_cast<uint64_t>(config.seed));
@@ -141,7 +142,7 @@ int Train(const Options& options) {
       std::this_thread::sleep_for(kLook);
       if (StopSignal() != 0) std::_Exit(1);
     }
-    fmt::print(stderr, "qkv: process {} of {}: {}\n", processes->rank() + 1, processes->size(), error.what());
+    PrintMessage("qkv: process {} of {}: {}\n", processes->rank() + 1, processes->size(), error.what());
     std::fflush(stderr);
     processes->Abort(1);
     throw;

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "cli/output.h"
 #include "qkv/image/image.h"
 #include "qkv/train/sequences.h"
 
@@ -72,7 +73,7 @@ void ChoosePreset(const train::Dataset& dataset, bool speaks, train::Settings* g
   if (given->contains("preset") || given->contains("model")) return;
   (*given)["preset"] = PresetFor(dataset.splits.at(0));
   if (speaks) {
-    fmt::print(stderr, "qkv: preset {} for images of this size (--preset takes another)\n", (*given)["preset"]);
+    PrintMessage("qkv: preset {} for images of this size (--preset takes another)\n", (*given)["preset"]);
   }
 }
 

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <utility>
 
+#include "cli/output.h"
 #include "cli/train_curves.h"
 #include "qkv/core/file.h"
 #include "qkv/train/log.h"
@@ -84,7 +85,7 @@ train::Observer TrainTeller::Observer() {
 
 void TrainTeller::Say(const std::string& text) {
   Clear();
-  fmt::print(stderr, "qkv: {}\n", text);
+  PrintMessage("qkv: {}\n", text);
 }
 
 void TrainTeller::Step(const train::StepReport& r) {
@@ -96,8 +97,8 @@ void TrainTeller::Step(const train::StepReport& r) {
 void TrainTeller::Evaluation(const train::EvaluationReport& r) {
   if (of_many_.empty()) {
     Clear();
-    fmt::print(stderr, "epoch {:>3}  training: loss {:.4f}, {:.2f} %  validation: loss {:.4f}, {:.2f} %{}\n", r.epoch,
-               r.train_loss, 100 * r.train_accuracy, r.loss, 100 * r.top1, r.best ? "  best" : "");
+    PrintMessage("epoch {:>3}  training: loss {:.4f}, {:.2f} %  validation: loss {:.4f}, {:.2f} %{}\n", r.epoch,
+                 r.train_loss, 100 * r.train_accuracy, r.loss, 100 * r.top1, r.best ? "  best" : "");
   }
   WriteFile(folder_ / "curves.svg", DrawCurves(train::ReadLog(folder_ / "log.jsonl"), folder_.string()));
 }
@@ -105,12 +106,12 @@ void TrainTeller::Evaluation(const train::EvaluationReport& r) {
 void TrainTeller::WriteOver(const std::string& text) {
   if (!shown_ || Clock::now() - drawn_ < kBetween) return;
   drawn_ = Clock::now();
-  fmt::print(stderr, "\r\x1b[K{}", text);
+  PrintMessage("\r\x1b[K{}", text);
   std::fflush(stderr);
 }
 
 void TrainTeller::Clear() {
-  if (shown_ && drawn_ != Clock::time_point{}) fmt::print(stderr, "\r\x1b[K");
+  if (shown_ && drawn_ != Clock::time_point{}) PrintMessage("\r\x1b[K");
 }
 
 }  // namespace qkv::cli

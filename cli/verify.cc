@@ -8,6 +8,7 @@
 
 #include "cli/capture.h"
 #include "cli/command.h"
+#include "cli/output.h"
 #include "qkv/io/json.h"
 
 namespace qkv::cli {
@@ -88,29 +89,27 @@ int Verify(const Options& options) {
 
   int compared = 0, failed = 0;
   if (!options.json)
-    fmt::print("{:<14} {:<20} {:>12} {:>12} {:>12}\n", "tensor", "shape", "max|diff|", "allowed", "max|ref|");
+    Print("{:<14} {:<20} {:>12} {:>12} {:>12}\n", "tensor", "shape", "max|diff|", "allowed", "max|ref|");
   for (const auto& [name, tensor] : captured) {
     if (!reference.Find(name) && !reference.Find(name + ".float64")) continue;
     const Comparison c = Compare(name, tensor, reference, options.tolerance);
     ++compared;
     failed += !c.holds();
     if (options.json) {
-      fmt::print("{}\n", io::Json({{"tensor", name},
-                                   {"max_difference", c.difference},
-                                   {"allowed", c.allowed},
-                                   {"max_reference", c.greatest},
-                                   {"holds", c.holds()}})
-                             .dump());
+      PrintJsonLine(io::Json({{"tensor", name},
+                              {"max_difference", c.difference},
+                              {"allowed", c.allowed},
+                              {"max_reference", c.greatest},
+                              {"holds", c.holds()}}));
     } else {
-      fmt::print("{:<14} {:<20} {:>12.3e} {:>12.3e} {:>12.3e}  {}\n", name, c.shape, c.difference, c.allowed,
-                 c.greatest, c.holds() ? "ok" : "BEYOND");
+      Print("{:<14} {:<20} {:>12.3e} {:>12.3e} {:>12.3e}  {}\n", name, c.shape, c.difference, c.allowed, c.greatest,
+            c.holds() ? "ok" : "BEYOND");
     }
   }
   Require(compared > 0, "verify: {} holds none of logits, tokens, hidden.L, attention.L", options.reference);
-  fmt::print(stderr, "{} of {} tensors agree\n", compared - failed, compared);
+  PrintMessage("{} of {} tensors agree\n", compared - failed, compared);
   if (failed > 0 && options.model.dtype != "fp32" && !options.tolerance) {
-    fmt::print(
-        stderr,
+    PrintMessage(
         "qkv: the limits are those of fp32 arithmetic, {} rounds weights and activations: say how much may differ "
         "(--tolerance 0.05), or measure the drift of the answers on images (qkv bench -m MODEL photos/)\n",
         options.model.dtype);

@@ -5,7 +5,11 @@
 
 #include <stdexcept>
 #include <string>
+#include <string_view>
+#include <type_traits>
 #include <utility>
+
+#include "qkv/core/text.h"
 
 namespace qkv {
 
@@ -15,17 +19,37 @@ class Error : public std::runtime_error {
   explicit Error(const std::string& message) : std::runtime_error(message) {}
 };
 
-/// Throws Error with the formatted message.
+namespace internal {
+template <typename T>
+decltype(auto) AsShown(const T& value) {
+  if constexpr (std::is_convertible_v<const T&, std::string_view>) {
+    return Printable(value);
+  } else {
+    return (value);
+  }
+}
+}  // namespace internal
+
+/// fmt::format, with every text among `args` made Printable: names in a message come from files of strangers. Lines of
+/// its own are the format's.
 template <typename... Args>
-[[noreturn]] void Fail(fmt::format_string<Args...> message, Args&&... args) {
-  throw Error(fmt::format(message, std::forward<Args>(args)...));
+std::string FormatShown(fmt::format_string<Args...> format, Args&&... args) {
+  return [&](const auto&... shown) {
+    return fmt::vformat(fmt::string_view(format), fmt::make_format_args(shown...));
+  }(internal::AsShown(args)...);
 }
 
-/// Throws Error with the formatted message unless `ok`.
+/// Throws Error with the message, see FormatShown.
+template <typename... Args>
+[[noreturn]] void Fail(fmt::format_string<Args...> message, Args&&... args) {
+  throw Error(FormatShown(message, std::forward<Args>(args)...));
+}
+
+/// The same unless `ok`.
 template <typename... Args>
 void Require(bool ok, fmt::format_string<Args...> message, Args&&... args) {
   if (!ok) [[unlikely]] {
-    throw Error(fmt::format(message, std::forward<Args>(args)...));
+    throw Error(FormatShown(message, std::forward<Args>(args)...));
   }
 }
 

@@ -7,10 +7,12 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
 #include "qkv/core/error.h"
+#include "qkv/core/mapping_guard.h"
 #include "qkv/core/pages.h"
 
 namespace qkv {
@@ -40,20 +42,6 @@ FileStamp StampOf(const struct stat& status) {
           Nanoseconds(status.st_ctim)};
 }
 
-// Opens a regular file; a folder or a pipe gets an error of its own instead of a puzzling one later.
-int OpenRegular(const std::filesystem::path& path, FileStamp* stamp) {
-  // Without O_NONBLOCK a pipe that nobody writes to would keep us waiting here; regular files know no difference.
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  Require(fd >= 0, "cannot open {}: {}", path.native(), Reason());
-  struct stat status {};
-  if (::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
-    ::close(fd);
-    Fail("cannot read {}: not a regular file", path.string());
-  }
-  *stamp = StampOf(status);
-  return fd;
-}
-
 class DescriptorSink : public FileSink {
  public:
   DescriptorSink(int fd, const std::filesystem::path& path) : fd_(fd), path_(path) {}
@@ -72,9 +60,11 @@ class DescriptorSink : public FileSink {
   const std::filesystem::path& path_;
 };
 
+constexpr std::string_view kTemporaryMark = ".qkv-", kTemporaryEnding = ".tmp";
+
 std::string TemporaryName(const std::filesystem::path& path) {
   static std::atomic<int> number{0};
-  return fmt::format("{}.{}-{}.tmp", path.string(), ::getpid(), ++number);
+  return fmt::format("{}{}{}-{}{}", path.string(), kTemporaryMark, ::getpid(), ++number, kTemporaryEnding);
 }
 
 // Removes the temporary file unless it was renamed away.
@@ -93,25 +83,87 @@ FileStamp StampOf(const std::filesystem::path& path) {
   return StampOf(status);
 }
 
-MappedFile::MappedFile(const std::filesystem::path& path) {
-  const Descriptor file(OpenRegular(path, &stamp_));
-  const size_t size = stamp_.size;
-  if (size == 0) return;  // mmap refuses empty files
-  void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
-  Require(address != MAP_FAILED, "cannot map {}: {}", path.native(), Reason());
-  bytes_ = {static_cast<const std::byte*>(address), size};
+InputFile::InputFile(const std::filesystem::path& path) : path_(&path) {
+  // Without O_NONBLOCK a pipe that nobody writes to would keep us waiting here; regular files know no difference.
+  descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  Require(descriptor_ >= 0, "cannot open {}: {}", path.native(), Reason());
+  struct stat status {};
+  if (::fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) {
+    ::close(descriptor_);
+    Fail("cannot read {}: not a regular file", path.native());
+  }
+  stamp_ = StampOf(status);
 }
 
-MappedFile::MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})), stamp_(other.stamp_) {}
+InputFile::InputFile(InputFile&& other) noexcept
+    : path_(other.path_), descriptor_(std::exchange(other.descriptor_, -1)), stamp_(other.stamp_) {}
 
-MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
-  std::swap(bytes_, other.bytes_);
+InputFile& InputFile::operator=(InputFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(descriptor_, other.descriptor_);
   std::swap(stamp_, other.stamp_);
   return *this;
 }
 
+InputFile::~InputFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+void InputFile::Read(std::span<std::byte> to) {
+  while (!to.empty()) {
+    const ssize_t got = ::read(descriptor_, to.data(), to.size());
+    if (got < 0 && errno == EINTR) continue;
+    Require(got > 0, "cannot read {}: {}", path_->native(), got == 0 ? "it became shorter" : Reason());
+    to = to.subspan(static_cast<size_t>(got));
+  }
+}
+
+MappedFile::MappedFile(const std::filesystem::path& path) {
+  InputFile file(path);
+  stamp_ = file.stamp();
+  if (stamp_.size == 0) return;  // mmap refuses empty files
+  void* address = ::mmap(nullptr, stamp_.size, PROT_READ, MAP_PRIVATE, file.descriptor(), 0);
+  Require(address != MAP_FAILED, "cannot map {}: {}", path.native(), Reason());
+  bytes_ = {static_cast<const std::byte*>(address), stamp_.size};
+  guard_ = internal::GuardMapping(bytes_);
+  if (guard_ < 0) {
+    ::munmap(address, bytes_.size());
+    Fail("cannot map {}: too many files at once", path.native());
+  }
+  descriptor_ = ::fcntl(file.descriptor(), F_DUPFD_CLOEXEC, 0);  // without one only what was read is known of it
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : bytes_(std::exchange(other.bytes_, {})),
+      stamp_(other.stamp_),
+      descriptor_(std::exchange(other.descriptor_, -1)),
+      guard_(std::exchange(other.guard_, -1)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(bytes_, other.bytes_);
+  std::swap(stamp_, other.stamp_);
+  std::swap(descriptor_, other.descriptor_);
+  std::swap(guard_, other.guard_);
+  return *this;
+}
+
 MappedFile::~MappedFile() {
-  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+  if (!bytes_.empty()) {
+    internal::ForgetMapping(guard_);
+    ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+  }
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+void MappedFile::RequireUnchanged(std::string_view name) const {
+  bool same = guard_ < 0 || !internal::HasFaulted(guard_);
+  struct stat status {};
+  if (same && descriptor_ >= 0 && ::fstat(descriptor_, &status) == 0) {
+    // Not the time of the last change, which moves with permissions and names too.
+    const FileStamp now = StampOf(status);
+    same = now.size == stamp_.size && now.modified == stamp_.modified;
+  }
+  Require(same, "{}: the file was changed while it was read", name);
 }
 
 void ReleasePages(std::span<const std::byte> part) {
@@ -119,25 +171,19 @@ void ReleasePages(std::span<const std::byte> part) {
 }
 
 std::string ReadFile(const std::filesystem::path& path, size_t max_bytes) {
-  FileStamp stamp;
-  const Descriptor file(OpenRegular(path, &stamp));
-  const size_t size = stamp.size;
-  Require(size <= max_bytes, "cannot read {}: {} bytes, at most {} are accepted", path.string(), size, max_bytes);
+  InputFile file(path);
+  const size_t size = file.stamp().size;
+  Require(size <= max_bytes, "cannot read {}: {} bytes, at most {} are accepted", path.native(), size, max_bytes);
   std::string text(size, '\0');
-  size_t done = 0;
-  while (done < size) {
-    const ssize_t got = ::read(file.get(), text.data() + done, size - done);
-    if (got < 0 && errno == EINTR) continue;
-    Require(got > 0, "cannot read {}: {}", path.string(), got == 0 ? "it became shorter" : Reason());
-    done += static_cast<size_t>(got);
-  }
+  file.Read(std::as_writable_bytes(std::span(text)));
   return text;
 }
 
 void WriteFile(const std::filesystem::path& path, const std::function<void(FileSink&)>& fill) {
   // A device or a pipe (/dev/stdout) cannot be replaced by a rename: written in place.
   struct stat status {};
-  if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
+  const bool exists = ::stat(path.c_str(), &status) == 0;
+  if (exists && !S_ISREG(status.st_mode)) {
     Require(!S_ISDIR(status.st_mode), "cannot write {}: it is a folder", path.string());
     const Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
     Require(file.get() >= 0, "cannot write {}: {}", path.string(), Reason());
@@ -151,6 +197,11 @@ void WriteFile(const std::filesystem::path& path, const std::function<void(FileS
   const Descriptor file(::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   Require(file.get() >= 0, "cannot write {}: {}", path.string(), Reason());
   temporary.path = name;
+  // Before anything is in it: what only its owner may read is never open to others.
+  if (exists) {
+    constexpr mode_t kPermissions = 0777;
+    Require(::fchmod(file.get(), status.st_mode & kPermissions) == 0, "cannot write {}: {}", path.string(), Reason());
+  }
   DescriptorSink sink(file.get(), path);
   fill(sink);
   Require(::fsync(file.get()) == 0, "cannot write {}: {}", path.string(), Reason());
@@ -160,6 +211,18 @@ void WriteFile(const std::filesystem::path& path, const std::function<void(FileS
 
 void WriteFile(const std::filesystem::path& path, std::string_view text) {
   WriteFile(path, [&](FileSink& sink) { sink.Write(text); });
+}
+
+bool IsTemporaryOf(std::string_view name, std::string_view of) {
+  if (!name.starts_with(of) || !name.ends_with(kTemporaryEnding)) return false;
+  name = name.substr(of.size(), name.size() - of.size() - kTemporaryEnding.size());
+  if (!name.starts_with(kTemporaryMark)) return false;
+  name.remove_prefix(kTemporaryMark.size());
+  const size_t dash = name.find('-');
+  const auto is_number = [](std::string_view text) {
+    return !text.empty() && text.find_first_not_of("0123456789") == text.npos;
+  };
+  return dash != name.npos && is_number(name.substr(0, dash)) && is_number(name.substr(dash + 1));
 }
 
 void FlushFolder(const std::filesystem::path& folder) {
@@ -174,6 +237,19 @@ void PointLink(const std::filesystem::path& link, const std::filesystem::path& t
   temporary.path = name;
   Require(::rename(name.c_str(), link.c_str()) == 0, "cannot write {}: {}", link.string(), Reason());
   temporary.path.clear();
+}
+
+void ExchangeFolders(const std::filesystem::path& from, const std::filesystem::path& to) {
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) return;
+  Require(errno == EINVAL || errno == ENOSYS, "cannot write {}: {}", to.string(), Reason());
+  const std::string aside = TemporaryName(to);
+  Require(::rename(to.c_str(), aside.c_str()) == 0, "cannot write {}: {}", to.string(), Reason());
+  if (::rename(from.c_str(), to.c_str()) != 0) {
+    const int reason = errno;
+    ::rename(aside.c_str(), to.c_str());
+    Fail("cannot write {}: {}", to.string(), std::strerror(reason));
+  }
+  Require(::rename(aside.c_str(), from.c_str()) == 0, "cannot write {}: {}", from.string(), Reason());
 }
 
 }  // namespace qkv

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "qkv/core/error.h"
+#include "qkv/core/text.h"
 #include "qkv/report/text.h"
 
 namespace qkv::report {
@@ -28,7 +29,7 @@ std::vector<std::string> Names(const Table& table) {
 std::string OneLine(std::string text) {
   std::replace_if(
       text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r' || c == '\t'; }, ' ');
-  return text;
+  return Printable(text);
 }
 
 }  // namespace
