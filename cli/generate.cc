@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "cli/command.h"
+#include "cli/output.h"
 #include "qkv/core/parallel.h"
 #include "qkv/model/sampling.h"
 #include "qkv/model/sequence_model.h"
