@@ -141,7 +141,7 @@ TEST(Attend, OverwritesNoImageThatIsReadLater) {
   for (const char* name : {"b{}.png", "./b{}.png", "c{}.png"}) {
     const Said said = Qkv("attend " + first + " " + second + " -o '" + (folder / name).string() + "'");
     EXPECT_EQ(said.exit_code, 1) << name;
-    EXPECT_TRUE(Contains(said.err, second + " itself")) << said.err;
+    EXPECT_TRUE(Contains(said.err, second + ", which is read")) << said.err;
     EXPECT_EQ(ReadFile(second), ReadFile(Digit())) << name;
   }
 }
