@@ -159,7 +159,7 @@ PlannedRun PlanRun(const Options& options, const train::Settings& shared, const 
             .folder = FolderOfRun(options.output, data, arm, seed),
             .config = lab::ConfigOf(shared, arm, comparison.arms[0], kBudgets.at(options.equal), seed, data)};
   } catch (const Error& error) {
-    Fail("ablate: '{}' on {}: {}", arm.name, data.name, error.what());
+    Fail("ablate: '{}' on {}: {}", arm.name, data.name, Lines{error.what()});
   }
 }
 

@@ -64,7 +64,7 @@ bool TrainOne(const PlannedRun& run, TrainTeller& teller, train::RunFolder& fold
   try {
     if (code == 0) TrainRuns(queue);
   } catch (const std::exception& error) {
-    PrintMessage("qkv: {}\n", error.what());
+    PrintMessage("qkv: {}\n", Lines{error.what()});
     code = 1;
   }
   std::fflush(nullptr);

@@ -72,12 +72,12 @@ ImageList CollectImages(const std::vector<std::string>& paths) {
     std::sort(images.files.begin() + static_cast<int64_t>(begin), images.files.end());
     if (images.files.size() > begin && !error) continue;
     problems +=
-        fmt::format("{}{}: {}", problems.empty() ? "" : "\n", path,
+        FormatShown("{}{}: {}", Lines{problems.empty() ? "" : "\n"}, path,
                     error ? error.message() : "no images in this folder (JPEG, PNG, WebP, GIF, BMP, TIFF, PPM)");
     ++images.failed;
   }
-  Require(!images.files.empty(), "{}", problems);
-  if (!problems.empty()) PrintMessage("qkv: {}\n", problems);
+  Require(!images.files.empty(), "{}", Lines{problems});
+  if (!problems.empty()) PrintMessage("qkv: {}\n", Lines{problems});
   return images;
 }
 

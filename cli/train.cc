@@ -104,7 +104,7 @@ int TrainOn(train::Communicator& processes, const Options& options, const train:
     SayOutcome(train::Train(config, data, folder, observer, &processes), options, teller);
   } catch (const Error& error) {
     if (!folder.HasCheckpoint()) throw;
-    Fail("{}\nqkv: what was saved before is whole; to continue from there: qkv train {} -o {} --resume", error.what(),
+    Fail("{}\nqkv: what was saved before is whole; to continue from there: qkv train {} -o {} --resume", Lines{error.what()},
          Quoted(options.data), Quoted(options.output));
   }
   return StopSignal() != 0 ? 128 + StopSignal() : 0;
@@ -142,7 +142,7 @@ int Train(const Options& options) {
       std::this_thread::sleep_for(kLook);
       if (StopSignal() != 0) std::_Exit(1);
     }
-    PrintMessage("qkv: process {} of {}: {}\n", processes->rank() + 1, processes->size(), error.what());
+    PrintMessage("qkv: process {} of {}: {}\n", processes->rank() + 1, processes->size(), Lines{error.what()});
     std::fflush(stderr);
     processes->Abort(1);
     throw;

@@ -26,7 +26,7 @@ Checkpoint Checkpoint::Open(const fs::path& path) {
   } catch (const Error& error) {
     const std::string message = error.what();
     if (message.find(folder.string()) != std::string::npos && !folder.empty()) throw;
-    Fail("{}: {}", path.string(), message);
+    Fail("{}: {}", path.string(), Lines{message});
   }
   return checkpoint;
 }
