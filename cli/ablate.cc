@@ -18,7 +18,7 @@
 #include "qkv/core/parallel.h"
 #include "qkv/lab/ablation_report.h"
 #include "qkv/simd/isa.h"
-#include "qkv/train/standing.h"
+#include "qkv/train/dataset.h"
 #include "qkv/train/start.h"
 
 namespace qkv::cli {

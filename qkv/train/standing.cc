@@ -4,7 +4,6 @@
 #include <limits>
 
 #include "qkv/core/error.h"
-#include "qkv/core/hash.h"
 #include "qkv/io/json.h"
 
 namespace qkv::train {
@@ -110,22 +109,6 @@ Standing Standing::FromJson(std::string_view text, std::string_view where) {
   standing.data = read.Fingerprint("data");
   standing.evaluation_due = read.Flag("evaluation_due");
   return standing;
-}
-
-uint64_t Fingerprint(const TrainingData& data) {
-  Fnv1a hash;
-  const auto add = [&](std::string_view text) { hash.Add(text).AddByte(0); };  // "a", "bc" is not "ab", "c"
-  for (const std::string& name : data.classes) add(name);
-  for (const Split* split : {&data.train, &data.validation}) {
-    for (int64_t i = 0; i < split->size(); ++i) {
-      // The folder of the data may have moved, its images not.
-      const std::filesystem::path path = split->NameOf(i);
-      add(path.filename().native());
-      add(std::to_string(split->labels[static_cast<size_t>(i)]));
-    }
-    add("");
-  }
-  return hash.value();
 }
 
 }  // namespace qkv::train

@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "qkv/train/dataset.h"
 #include "qkv/train/loss.h"
 
 namespace qkv::train {
@@ -37,8 +36,5 @@ struct Standing {
   /// negative or larger than the steps allow, a share outside of 0 to 1.
   static Standing FromJson(std::string_view text, std::string_view where);
 };
-
-/// Tells sets of images apart: classes, the images' names in order and their labels, wherever they lie.
-uint64_t Fingerprint(const TrainingData& data);
 
 }  // namespace qkv::train
