@@ -110,8 +110,8 @@ int TrainOn(train::Communicator& processes, const Options& options, const train:
     SayOutcome(outcome, folder.HasCheckpoint(), options, teller);
   } catch (const Error& error) {
     if (!folder.HasCheckpoint()) throw;
-    Fail("{}\nqkv: what was saved before is whole; to continue from there: qkv train {} -o {} --resume", Lines{error.what()},
-         Quoted(options.data), Quoted(options.output));
+    Fail("{}\nqkv: what was saved before is whole; to continue from there: qkv train {} -o {} --resume",
+         Lines{error.what()}, Quoted(options.data), Quoted(options.output));
   }
   return StopSignal() != 0 ? 128 + StopSignal() : 0;
 }

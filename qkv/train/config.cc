@@ -229,7 +229,7 @@ Settings FromYaml(const std::string& file, std::string_view text) {
       for (const YAML::Node& element : entry.second) elements.push_back(element.as<std::string>());
       value = Joined(key, elements);
     } catch (const Error& error) {
-      Fail("{}: {}", where, error.what());
+      Fail("{}: {}", where, Lines{error.what()});
     }
   }
   return settings;
