@@ -50,6 +50,23 @@ void PrintJson(const std::string& path, const float* values, const Shape& shape)
   PrintJsonLine(line);
 }
 
+// A name on one line, as GNU's coreutils write it: one that has line ends or backslashes begins with a backslash, and
+// has \n, \r and \\ for them.
+std::string OnOneLine(const std::string& name) {
+  if (name.find_first_of("\n\r\\") == name.npos) return name;
+  std::string line = "\\";
+  for (const char c : name) {
+    if (c == '\n') {
+      line += "\\n";
+    } else if (c == '\r') {
+      line += "\\r";
+    } else {
+      line += c == '\\' ? "\\\\" : std::string(1, c);
+    }
+  }
+  return line;
+}
+
 void Save(const std::string& output, const Embeddings& all) {
   std::vector<int64_t> extents = {static_cast<int64_t>(all.paths.size())};
   extents.insert(extents.end(), all.shape.extents().begin(), all.shape.extents().end());
@@ -58,7 +75,7 @@ void Save(const std::string& output, const Embeddings& all) {
     io::WriteNpy<float>(output, array);
     // NumPy's format has no place for names: a line for each row, in a file beside it.
     std::string list;
-    for (const std::string& path : all.paths) list += path + "\n";
+    for (const std::string& path : all.paths) list += OnOneLine(path) + "\n";
     WriteFile(output.substr(0, output.size() - 4) + ".paths.txt", list);
     return;
   }
