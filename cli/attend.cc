@@ -20,6 +20,7 @@
 #include "qkv/inspect/rollout.h"
 #include "qkv/io/json.h"
 #include "qkv/io/npy.h"
+#include "qkv/model/finite.h"
 #include "qkv/report/text.h"
 
 namespace qkv::cli {
@@ -283,6 +284,7 @@ class Attend {
     Require(format_ != Format::kPng || computed.kind != inspect::Query::Kind::kAll,
             "attend: --query all makes {} maps; write them as .npy, .safetensors or .html", image.grid.tokens());
     image.weights = Weights(plan, computed, pixels);
+    model::RequireFinite(model_.vit(), pixels, image.weights, image.path);
     Save(plan, image, output);
     const bool one = image.weights.size() == image.grid.tokens();
     PrintMessage("{}: {}x{} patches, {}{}{}\n", output.string(), image.grid.height, image.grid.width,

@@ -51,6 +51,23 @@ void PrintJson(const std::string& path, const float* values, const Shape& shape)
   PrintJsonLine(line);
 }
 
+// A name on one line, as GNU's coreutils write it: one that has line ends or backslashes begins with a backslash, and
+// has \n, \r and \\ for them.
+std::string OnOneLine(const std::string& name) {
+  if (name.find_first_of("\n\r\\") == name.npos) return name;
+  std::string line = "\\";
+  for (const char c : name) {
+    if (c == '\n') {
+      line += "\\n";
+    } else if (c == '\r') {
+      line += "\\r";
+    } else {
+      line += c == '\\' ? "\\\\" : std::string(1, c);
+    }
+  }
+  return line;
+}
+
 // Beside out.npy: out.paths.txt.
 std::string PathsFile(const std::string& output) {
   return output.substr(0, output.size() - std::string_view(".npy").size()) + ".paths.txt";
@@ -64,7 +81,7 @@ void Save(const std::string& output, const Embeddings& all) {
     io::WriteNpy<float>(output, array);
     // NumPy's format has no place for names: a line for each row, in a file beside it.
     std::string list;
-    for (const std::string& path : all.paths) list += path + "\n";
+    for (const std::string& path : all.paths) list += OnOneLine(path) + "\n";
     WriteFile(PathsFile(output), list);
     return;
   }

@@ -10,6 +10,7 @@
 #include "cli/output.h"
 #include "cli/pipeline.h"
 #include "qkv/io/json.h"
+#include "qkv/model/finite.h"
 
 namespace qkv::cli {
 namespace {
@@ -103,6 +104,11 @@ int Run(const Options& options) {
     metadata["paths"] = io::Json(result.paths).dump(-1, ' ', false, io::Json::error_handler_t::replace);
   }
   io::WriteSafeTensors(options.output, tensors, metadata);
+  for (const io::StoredTensor& tensor : tensors) {
+    const auto* values = reinterpret_cast<const float*>(tensor.bytes.data());
+    if (model::AllFinite(values, tensor.shape.size())) continue;
+    PrintMessage("qkv: warning: \"{}\" holds NaN or infinity\n", tensor.name);
+  }
   for (const io::StoredTensor& tensor : tensors) {
     PrintMessage("{:<14} {}\n", tensor.name, tensor.shape);
   }

@@ -117,6 +117,7 @@ Tensor<T> ReadNpy(const std::filesystem::path& path) {
           "{}: {} bytes of data for {} of '{}'", where, data.size(), shape, TypeName<T>());
   auto array = Tensor<T>::Uninitialised(shape);
   if (!data.empty()) std::memcpy(array.data(), data.data(), data.size());
+  file.RequireUnchanged(where);
   return array;
 }
 

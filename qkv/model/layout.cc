@@ -165,7 +165,7 @@ Tensor<T> Read(const BoundTensor& bound) {
     io::ConvertTo<T>(*part, to);
     to += part->shape.size();
     // The weights would otherwise be in memory twice when the model is built, as stored and as packed.
-    if (part->mapped) ReleasePages(part->bytes);
+    if (part->file != nullptr) ReleasePages(part->bytes);
   }
   // x − x is zero for finite numbers only, and the sum vectorises.
   constexpr int kLanes = 16;

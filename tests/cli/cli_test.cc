@@ -208,8 +208,9 @@ TEST(Classify, OtherSizesInterpolatePositions) {
 TEST(Info, SaysWhatWasUsedAndAssumed) {
   const TemporaryFolder folder;
   WriteFile(folder / "bare.safetensors", ReadFile(Golden("timm_vit") + "/model.safetensors"));
-  const Said said = Qkv("info -m " + (folder / "bare.safetensors").string());
+  const Said said = Qkv("info --heads 3 -m " + (folder / "bare.safetensors").string());
   EXPECT_EQ(said.exit_code, 0) << said.err;
+  EXPECT_FALSE(Contains(said.err, "assumed")) << said.err;  // on stdout, once
   EXPECT_TRUE(Contains(said.out, "32 of 32 used")) << said.out;
   EXPECT_TRUE(Contains(said.out, "assumed")) << said.out;
   const io::Json json = JsonLines(Qkv("info --json").out).at(0);

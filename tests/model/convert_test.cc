@@ -448,7 +448,7 @@ TEST_F(Conversion, LeavesNothingBehindWhenItFails) {
 TEST_F(Conversion, ABareFileGetsAConfiguration) {
   Open();
   fs::remove(In() / "config.json");
-  const Checkpoint bare = Checkpoint::Open(In() / "model.safetensors");
+  const Checkpoint bare = Checkpoint::Open(In() / "model.safetensors", {.heads = 4});
   const Converted converted = Convert(bare, Out(), {});
   EXPECT_FALSE(converted.notes.empty());
   const Checkpoint copy = Checkpoint::Open(Out());
