@@ -75,8 +75,8 @@ ImageList CollectImages(const std::vector<std::string>& paths) {
     problems += (problems.empty() ? "" : "\n") + problem;
     ++images.failed;
   }
-  Require(!images.files.empty(), "{}", problems);
-  if (!problems.empty()) PrintMessage("qkv: {}\n", problems);
+  if (images.files.empty()) throw Error(problems);
+  if (!problems.empty()) PrintMessageRaw("qkv: " + problems + "\n");
   return images;
 }
 
