@@ -56,8 +56,9 @@ std::string Uses(const std::string& data, const std::string& run) {
 void SayOutcome(const train::Outcome& outcome, bool saved, const Options& options, TrainTeller& teller) {
   using Why = train::Outcome::Why;
   const std::string run = Quoted(options.output), data = Quoted(options.data);
-  if (outcome.why == Why::kStopped && !saved) {
-    teller.Say("stopped before the first step: there is nothing to save");
+  if (outcome.why == Why::kStopped && outcome.steps == 0) {
+    teller.Say("stopped before the first step: there is nothing to save" +
+               (saved ? fmt::format("; to continue: qkv train {} -o {} --resume", data, run) : ""));
     return;
   }
   if (outcome.why == Why::kStopped) {
