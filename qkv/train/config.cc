@@ -10,6 +10,7 @@
 #include <set>
 #include <type_traits>
 
+#include "qkv/core/error.h"
 #include "qkv/core/file.h"
 #include "qkv/core/text.h"
 #include "qkv/io/json.h"
