@@ -8,6 +8,7 @@
 #include "cli/bench.h"
 #include "cli/output.h"
 #include "qkv/attention/attention.h"
+#include "qkv/core/memory.h"
 #include "qkv/core/rng.h"
 
 namespace qkv::cli {
@@ -22,6 +23,12 @@ Tensor<float> RandomTensor(const Shape& shape, double stddev) {
 
 // Weights from memory, as in a model whose blocks take turns: copies enough to push each other out of the caches.
 constexpr int64_t kWeightBytes = int64_t{128} << 20;
+
+model::VitConfig ConfigToMeasure(const BenchOptions& options) {
+  const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
+  RequireProportion(checkpoint, options.model);
+  return AtSize(checkpoint.description.config, options.model);
+}
 
 struct LayerShape {
   const char* name;
@@ -68,8 +75,11 @@ class TimedLayer {
 }  // namespace
 
 int BenchLayers(const BenchOptions& options, const std::vector<simd::Precision>& precisions) {
-  const model::VitConfig c = AtSize(OpenCheckpoint(options.model).description.config, options.model);
+  const model::VitConfig c = ConfigToMeasure(options);
   const int64_t M = options.batch * c.tokens(), joined = c.heads * c.head_width;
+  const double widest = static_cast<double>(std::max({4 * joined, joined + c.width, 3 * c.mlp_width + c.width}));
+  RequireMemory(sizeof(float) * static_cast<double>(precisions.size()) * static_cast<double>(M) * widest,
+                fmt::format("bench: rows of {} tokens", M));
   const LayerShape shapes[] = {
       {"attn.qkv", 3 * joined, c.width},
       {"attn.proj", c.width, joined, c.head_width == simd::kRowChunk},
@@ -133,7 +143,7 @@ struct AttentionPass {
 }  // namespace
 
 int BenchAttention(const BenchOptions& options, const std::vector<simd::Precision>& precisions) {
-  const model::VitConfig c = AtSize(OpenCheckpoint(options.model).description.config, options.model);
+  const model::VitConfig c = ConfigToMeasure(options);
   // Scores and sums are multiplied in bfloat16 in both lower precisions, where the machine can.
   const bool low = precisions.size() > 1 && simd::Describe(simd::Precision::kBfloat16).native;
   simd::Rates rates = simd::MeasureRates();
@@ -145,6 +155,8 @@ int BenchAttention(const BenchOptions& options, const std::vector<simd::Precisio
   const int64_t sizes[] = {c.tokens(), 1024, 4096};
   for (const int64_t N : sizes) {
     const Shape shape{options.batch, c.heads, N, c.head_width};
+    RequireMemory(9 * sizeof(float) * static_cast<double>(shape.size()),
+                  fmt::format("bench: attention of {} tokens", N));
     const Tensor<float> q = RandomTensor(shape, 1), k = RandomTensor(shape, 1), v = RandomTensor(shape, 1),
                         dout = RandomTensor(shape, 1);
     Tensor<float> out(shape), lse({options.batch, c.heads, N}), dq(shape), dk(shape), dv(shape);

@@ -13,7 +13,9 @@
 #include "cli/drift.h"
 #include "cli/output.h"
 #include "cli/pipeline.h"
+#include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
+#include "qkv/model/finite.h"
 #include "qkv/simd/isa.h"
 
 namespace qkv::cli {
@@ -25,12 +27,20 @@ constexpr int64_t kRandomInputs = 16;
 // A lower precision that gains less than the noise of a quiet machine does not count as faster.
 constexpr double kFaster = 1.03;
 
+// Random pixels at the size that is measured.
+Tensor<float> PixelsFor(const BenchOptions& options, const model::Model& model, int64_t count) {
+  const model::VitConfig config = AtSize(model.config(), options.model);
+  RequireMemory(model.vit().PassBytes(count, config.image_height, config.image_width),
+                fmt::format("bench: {} images of {}x{}", count, config.image_height, config.image_width));
+  return RandomInputs(config, count);
+}
+
 // One pass of a batch of random pixels.
 class TimedForward {
  public:
   TimedForward(const BenchOptions& options, const model::Model& model)
       : model_(model),
-        pixels_(RandomInputs(AtSize(model.config(), options.model), options.batch)),
+        pixels_(PixelsFor(options, model, options.batch)),
         logits_({options.batch, model.config().outputs()}) {}
   void Run() { model_.Forward(pixels_, workspace_, {.logits = logits_}); }
 
@@ -69,7 +79,7 @@ DriftInputs ReadDriftInputs(const BenchOptions& options, const model::Model& mod
   if (options.images.empty()) {
     inputs.random = true;
     inputs.images = kRandomInputs;
-    const Tensor<float> all = RandomInputs(AtSize(model.config(), options.model), kRandomInputs);
+    const Tensor<float> all = PixelsFor(options, model, kRandomInputs);
     for (int64_t i = 0; i < kRandomInputs; ++i) {
       inputs.pixels.emplace_back(Shape({1, all.dim(1), all.dim(2), all.dim(3)}));
       std::copy_n(all.view().at(i), inputs.pixels.back().size(), inputs.pixels.back().data());
@@ -95,7 +105,12 @@ Tensor<float> LogitsOf(const DriftInputs& inputs, const model::Model& model) {
   model::Workspace<float> workspace;
   int64_t row = 0;
   for (const Tensor<float>& pixels : inputs.pixels) {
-    model.Forward(pixels, workspace, {.logits = logits.view().slice(0, row, row + pixels.dim(0))});
+    const View<float> answers = logits.view().slice(0, row, row + pixels.dim(0));
+    model.Forward(pixels, workspace, {.logits = answers});
+    if (const int64_t b = model::FirstNotFinite(answers); b >= 0) {
+      const std::string name = fmt::format("bench: {} {}", inputs.random ? "random input" : "image", row + b);
+      model::RequireFinite(model.vit(), pixels.view().slice(0, b, b + 1), answers.slice(0, b, b + 1), name);
+    }
     row += pixels.dim(0);
   }
   return logits;
@@ -167,7 +182,9 @@ void PrintNotes(const std::vector<Row>& rows, const DriftInputs& inputs) {
 }  // namespace
 
 int BenchFromStdin(const BenchOptions& options, Precision precision) {
-  const model::Model model = LoadForBench(OpenCheckpoint(options.model), options, precision);
+  const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
+  RequireProportion(checkpoint, options.model);
+  const model::Model model = LoadForBench(checkpoint, options, precision);
   TimedForward forward(options, model);
   forward.Run();  // the first pass sizes the workspace
   for (std::string line; std::getline(std::cin, line);) {
@@ -181,6 +198,7 @@ int BenchFromStdin(const BenchOptions& options, Precision precision) {
 
 int BenchModel(const BenchOptions& options, const std::vector<Precision>& precisions) {
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
+  RequireProportion(checkpoint, options.model);
   // Memory: one precision alone in the process at a time.
   std::vector<Row> rows;
   for (const Precision precision : precisions) {

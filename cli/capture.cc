@@ -4,12 +4,19 @@
 
 #include <cmath>
 
+#include "qkv/core/memory.h"
+
 namespace qkv::cli {
 
 Captured Allocate(const model::Model& model, const CaptureRequest& request, int64_t images, int64_t height,
                   int64_t width) {
   const model::VitConfig& c = model.config();
   const int64_t N = model.TokensFor(height, width);
+  const double hidden = static_cast<double>(1 + request.hidden.size()) * static_cast<double>(c.width);
+  const double attention = static_cast<double>(request.attention.size()) * static_cast<double>(c.heads * N);
+  RequireMemory(sizeof(float) * static_cast<double>(images) * static_cast<double>(N) * (hidden + attention),
+                fmt::format("{} hidden states and {} blocks' attention of {} images of {} tokens",
+                            request.hidden.size(), request.attention.size(), images, N));
   Captured captured;
   captured["logits"] = Tensor<float>({images, c.outputs()});
   captured["tokens"] = Tensor<float>({images, N, c.width});

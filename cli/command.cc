@@ -2,13 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <filesystem>
 
 #include "cli/output.h"
 #include "qkv/builtin/digits.h"
+#include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
+#include "qkv/model/limits.h"
 
 namespace qkv::cli {
 
@@ -16,6 +19,11 @@ void ModelOptions::AddModel(CLI::App& command) {
   command
       .add_option("-m,--model", path, "Folder or .safetensors file; without it the built-in digit classifier answers")
       ->type_name("MODEL");
+  command
+      .add_option("--heads", given.heads, "Attention heads of a model without a config.json, whose tensors do not say")
+      ->check(CLI::Range(1, 1 << 20))
+      ->type_name("N");
+  AddMaxMemory(command);
 }
 
 void ModelOptions::AddPrecision(CLI::App& command) {
@@ -30,8 +38,11 @@ void ModelOptions::AddPrecision(CLI::App& command) {
 
 void ModelOptions::AddCompute(CLI::App& command) {
   AddPrecision(command);
-  command.add_flag("--cache", cache,
-                   "Keep the built model on disk, so that the next start is immediate (always where QKV_CACHE is set)");
+  command
+      .add_flag(fmt::format("--cache{{{}}}", kCacheUse), cache,
+                "Keep the built model on disk, so that the next start is immediate (always where QKV_CACHE is set); "
+                "--cache=verify: compare checksums of the model and of what was kept first")
+      ->check(CLI::IsMember({kCacheUse, kCacheVerify}));
 }
 
 void ModelOptions::AddSize(CLI::App& command) {
@@ -41,21 +52,52 @@ void ModelOptions::AddSize(CLI::App& command) {
 
 namespace {
 
+void TellAssumptions(const model::Checkpoint& checkpoint) {
+  for (const std::string& assumption : checkpoint.description.assumptions) {
+    PrintMessage("qkv: {}: assumed: {}\n", checkpoint.source, assumption);
+  }
+}
+
 model::Cache CacheOf(const ModelOptions& options) {
   const auto note = [](const std::string& text) { PrintMessage("qkv: {}\n", text); };
   const char* folder = std::getenv("QKV_CACHE");
-  if (!options.cache && (folder == nullptr || *folder == '\0')) return {};
+  if (options.cache.empty() && (folder == nullptr || *folder == '\0')) return {};
   model::Cache cache{model::CacheFolder(), note};
+  cache.verify = options.cache == kCacheVerify;
   if (cache.folder.empty()) note("no cache: none of QKV_CACHE, XDG_CACHE_HOME and HOME names a folder");
   return cache;
 }
 
 }  // namespace
 
-model::Checkpoint OpenCheckpoint(const ModelOptions& options) {
-  if (!options.path.empty()) return model::Checkpoint::Open(options.path);
+void AddMaxMemory(CLI::App& command) {
+  command
+      .add_option_function<uint64_t>(
+          "--max-memory",
+          [](uint64_t bytes) { SetMemoryLimit(static_cast<int64_t>(std::min<uint64_t>(bytes, INT64_MAX))); },
+          "Refuse what an estimate says takes more, such as 4GB (default: half of the machine's)")
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true))
+      ->check(CLI::PositiveNumber)
+      ->type_name("SIZE");
+}
+
+model::Checkpoint OpenCheckpoint(const ModelOptions& options, bool tell) {
+  if (!options.path.empty()) {
+    model::Checkpoint checkpoint = model::Checkpoint::Open(options.path, options.given);
+    if (tell) TellAssumptions(checkpoint);
+    return checkpoint;
+  }
+  Require(options.given.heads == 0, "--heads: belongs to a model given by -m, whose files do not say it");
   PrintMessage("qkv: no -m MODEL given: the built-in digit classifier answers (0-9, 28x28 grey)\n");
   return model::Checkpoint::FromBytes(builtin::DigitsConfig(), builtin::DigitsWeights(), "built-in digits");
+}
+
+void RequireProportion(const model::Checkpoint& checkpoint, const ModelOptions& options) {
+  if (!options.size.empty()) return;
+  const model::VitConfig& c = checkpoint.description.config;
+  model::RequireProportion(model::Cost(c, c.image_height, c.image_width),
+                           static_cast<double>(checkpoint.tensors->bytes()),
+                           "an image at the size that the checkpoint asks for", "give another --size");
 }
 
 model::Model LoadModel(const ModelOptions& options) {
@@ -132,12 +174,6 @@ const std::map<std::string, DType>& StoredTypes() {
   static const std::map<std::string, DType> types = {
       {"fp32", DType::kF32}, {"fp16", DType::kF16}, {"bf16", DType::kBF16}};
   return types;
-}
-
-void RequireFolderOf(const std::string& file) {
-  const std::filesystem::path folder = std::filesystem::path(file).parent_path();
-  Require(folder.empty() || std::filesystem::is_directory(folder),
-          "cannot write {}: there is no folder {}; create it first", file, folder.string());
 }
 
 }  // namespace qkv::cli

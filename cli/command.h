@@ -43,17 +43,27 @@ struct ModelOptions {
   std::string path;  // empty: the model inside the binary
   std::string size;  // "HxW", "N", or empty
   std::string dtype = "fp32";
-  int threads = 0;  // 0: all cores
-  bool cache = false;
+  int threads = 0;     // 0: all cores
+  model::Given given;  // what the model's files may not say
+  std::string cache;   // empty: only where QKV_CACHE is set; kCacheUse or kCacheVerify
 
-  void AddModel(CLI::App& command);
+  void AddModel(CLI::App& command);      // and what is given of it, and the limit on memory
   void AddPrecision(CLI::App& command);  // and threads
   void AddCompute(CLI::App& command);    // these and the cache
   void AddSize(CLI::App& command);
 };
 
-/// Opens the checkpoint that was asked for, and says so on stderr when it is the built-in one.
-model::Checkpoint OpenCheckpoint(const ModelOptions& options);
+inline constexpr const char *kCacheUse = "use", *kCacheVerify = "verify";
+
+/// Adds --max-memory, which sets the limit of core/memory.h for the whole process.
+void AddMaxMemory(CLI::App& command);
+
+/// Opens the checkpoint that was asked for. On stderr it says when that is the built-in one, and, unless `tell` is
+/// false, what was assumed of it.
+model::Checkpoint OpenCheckpoint(const ModelOptions& options, bool tell = true);
+/// Throws Error when the checkpoint itself asks for images, at the size of `config`, that cost out of all proportion to
+/// its weights; a --size that was given may cost anything.
+void RequireProportion(const model::Checkpoint& checkpoint, const ModelOptions& options);
 /// Builds the model, at the size and in the precision that were asked for. Sets the number of threads.
 model::Model LoadModel(const ModelOptions& options);
 /// The same from a checkpoint and with choices of the caller's; --model, --dtype and --threads are not read.
@@ -73,8 +83,5 @@ std::pair<int64_t, int64_t> ParseSize(const std::string& text);
 
 /// "1,3,5", "all", or empty: numbers in [first, last]. Throws Error naming `option` otherwise.
 std::vector<int64_t> ParseList(const std::string& text, int64_t first, int64_t last, const std::string& option);
-
-/// Throws Error when the folder that `file` shall be written to does not exist: before long work, not after it.
-void RequireFolderOf(const std::string& file);
 
 }  // namespace qkv::cli

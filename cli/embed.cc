@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "cli/command.h"
+#include "cli/input_files.h"
 #include "cli/output.h"
 #include "cli/pipeline.h"
 #include "qkv/io/json.h"
@@ -50,6 +51,28 @@ void PrintJson(const std::string& path, const float* values, const Shape& shape)
   PrintJsonLine(line);
 }
 
+// A name on one line, as GNU's coreutils write it: one that has line ends or backslashes begins with a backslash, and
+// has \n, \r and \\ for them.
+std::string OnOneLine(const std::string& name) {
+  if (name.find_first_of("\n\r\\") == name.npos) return name;
+  std::string line = "\\";
+  for (const char c : name) {
+    if (c == '\n') {
+      line += "\\n";
+    } else if (c == '\r') {
+      line += "\\r";
+    } else {
+      line += c == '\\' ? "\\\\" : std::string(1, c);
+    }
+  }
+  return line;
+}
+
+// Beside out.npy: out.paths.txt.
+std::string PathsFile(const std::string& output) {
+  return output.substr(0, output.size() - std::string_view(".npy").size()) + ".paths.txt";
+}
+
 void Save(const std::string& output, const Embeddings& all) {
   std::vector<int64_t> extents = {static_cast<int64_t>(all.paths.size())};
   extents.insert(extents.end(), all.shape.extents().begin(), all.shape.extents().end());
@@ -58,8 +81,8 @@ void Save(const std::string& output, const Embeddings& all) {
     io::WriteNpy<float>(output, array);
     // NumPy's format has no place for names: a line for each row, in a file beside it.
     std::string list;
-    for (const std::string& path : all.paths) list += path + "\n";
-    WriteFile(output.substr(0, output.size() - 4) + ".paths.txt", list);
+    for (const std::string& path : all.paths) list += OnOneLine(path) + "\n";
+    WriteFile(PathsFile(output), list);
     return;
   }
   const std::string paths = io::Json(all.paths).dump(-1, ' ', false, io::Json::error_handler_t::replace);
@@ -94,7 +117,12 @@ int Embed(const Options& options) {
       }
     }
   };
-  const int failed = ForEachBatch(options.images, CollectImages(options.images.paths), model, wanted, add);
+  const ImageList images = CollectImages(options.images.paths);
+  InputFiles inputs(options.model.path);
+  inputs.Add(images.files);
+  inputs.RequireOutput(options.output);
+  if (npy) inputs.RequireOutput(PathsFile(options.output));
+  const int failed = ForEachBatch(options.images, images, model, wanted, add);
   if (!options.output.empty()) {
     Require(!all.paths.empty(), "embed: no image could be read, nothing was written");
     Save(options.output, all);

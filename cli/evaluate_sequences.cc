@@ -6,8 +6,10 @@
 
 #include "cli/evaluate.h"
 #include "cli/output.h"
+#include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
 #include "qkv/io/json.h"
+#include "qkv/model/limits.h"
 #include "qkv/report/text.h"
 #include "qkv/train/config.h"
 #include "qkv/train/save.h"
@@ -32,7 +34,7 @@ struct Evaluated {
 double ValidationShare(const fs::path& model) {
   const fs::path file = model / train::RunFolder::kConfig;
   train::TrainConfig config;
-  if (fs::exists(file)) config = train::Resolve(train::ReadSettings(file));
+  if (IsThere(file)) config = train::Resolve(train::ReadSettings(file));
   return config.val_fraction;
 }
 
@@ -69,12 +71,23 @@ Evaluated Open(const std::string& data, const std::string& split, const std::str
   return OpenText(data, split, path, config.length);
 }
 
+// Of the model's own length, which its configuration chooses.
+void RequireAffordable(const model::SequenceConfig& c) {
+  const std::string what = fmt::format("evaluate: a sequence of {} tokens", c.length);
+  model::RequireProportion(model::Cost(c), sizeof(float) * static_cast<double>(model::Parameters(c)), what,
+                           "the length in config.json is out of proportion");
+  const double logits = static_cast<double>(c.length) * static_cast<double>(c.outputs);
+  const double activations = model::ActivationElements(model::BlocksOf(c), 1, c.length, 1);
+  RequireMemory(sizeof(float) * NumThreads() * (logits + activations), what);
+}
+
 }  // namespace
 
 int EvaluateSequences(const ModelOptions& options, const std::string& data, const std::string& split, bool json) {
   if (options.threads > 0) SetNumThreads(options.threads);
   const auto model = model::SequenceModel<float>::Load(options.path, {.precision = ParsePrecision(options.dtype)});
   const Evaluated of = Open(data, split, options.path, model.config());
+  RequireAffordable(model.config());
   const train::SequenceScore score = train::Evaluate(model, *of.set, model.config().length);
   Require(std::isfinite(score.loss()), "evaluate: the loss is {}: the model's answers are no numbers", score.loss());
   if (json) {

@@ -1,14 +1,15 @@
 // qkv generate: text that a model goes on with, byte by byte.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdio>
-#include <iostream>
-#include <iterator>
 #include <memory>
 
 #include "cli/command.h"
 #include "cli/output.h"
 #include "qkv/core/parallel.h"
+#include "qkv/model/finite.h"
 #include "qkv/model/sampling.h"
 #include "qkv/model/sequence_model.h"
 
@@ -21,6 +22,21 @@ struct Options {
   int64_t tokens = 500;
   model::SamplingSettings sampling;
 };
+
+// What a prompt on standard input may have: only the model's length of it is read, but all of it is printed.
+constexpr size_t kMaxPromptBytes = size_t{64} << 20;
+
+std::string ReadPrompt() {
+  std::string prompt;
+  std::array<char, 1 << 16> block;
+  for (size_t got = 1; got > 0; prompt.append(block.data(), got)) {
+    got = std::fread(block.data(), 1, block.size(), stdin);
+    Require(prompt.size() + got <= kMaxPromptBytes,
+            "generate: the prompt on standard input has more than {} bytes; give its end alone (tail -c)",
+            kMaxPromptBytes);
+  }
+  return prompt;
+}
 
 // At once: who reads along does not wait for a buffer to be full.
 void Print(std::string_view bytes) {
@@ -36,7 +52,7 @@ int Generate(const Options& options) {
   Require(config.meaning == model::TokenMeaning::kByte && config.causal,
           "generate: {} is no model of text; qkv train book.txt -o RUN makes one", options.model.path);
   std::string prompt = options.prompt;
-  if (prompt == "-") prompt.assign(std::istreambuf_iterator<char>(std::cin), {});
+  if (prompt == "-") prompt = ReadPrompt();
   Print(prompt);
   // Something must stand before the first byte: a line that has ended.
   if (prompt.empty()) prompt = "\n";
@@ -44,10 +60,18 @@ int Generate(const Options& options) {
   model::Decoder<float> decoder(model);
   model::TokenSampler sampler(options.sampling);
   std::vector<int32_t> tokens;
-  for (const char byte : prompt) tokens.push_back(static_cast<uint8_t>(byte));
+  const std::string_view end =
+      std::string_view(prompt).substr(prompt.size() - std::min(prompt.size(), static_cast<size_t>(config.length)));
+  for (const char byte : end) tokens.push_back(static_cast<uint8_t>(byte));
   std::span<const float> logits = decoder.Prefill(tokens);
   for (int64_t i = 0; i < options.tokens; ++i) {
     if (i > 0) logits = decoder.Next(tokens.back());
+    if (!model::AllFinite(logits.data(), std::ssize(logits))) {
+      Fail(
+          "generate: the answer to {} tokens holds NaN or infinity, expected finite logits; they begin in {}: weights "
+          "there are too large for the precision, or broken",
+          decoder.tokens().size(), model.WhereNotFinite(decoder.tokens()));
+    }
     tokens.assign(1, sampler.Draw(logits));
     const char byte = static_cast<char>(tokens.back());
     Print({&byte, 1});
@@ -90,6 +114,7 @@ void RegisterGenerate(CLI::App& app, int* exit_code) {
       ->type_name("N")
       ->capture_default_str();
   options->model.AddPrecision(*command);
+  AddMaxMemory(*command);
   command->footer(
       "Examples:\n"
       "  qkv train book.txt -o run && qkv generate -m run --prompt \"Once upon a time\"\n"

@@ -111,7 +111,8 @@ std::string DescribePrecisions() {
 }
 
 int Info(const Options& options) {
-  const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
+  const model::Checkpoint checkpoint =
+      OpenCheckpoint(options.model, /*tell=*/false);  // what was assumed is among the answers
   const model::Description& description = checkpoint.description;
   const model::VitConfig& c = description.config;
   size_t used = 0;

@@ -14,7 +14,9 @@
 #include "cli/output.h"
 #include "cli/pixels.h"
 #include "cli/progress.h"
+#include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
+#include "qkv/model/finite.h"
 
 namespace qkv::cli {
 namespace {
@@ -46,6 +48,7 @@ class Pipeline {
     const bool many = wanted != Wanted::kPixels && files_.size() >= kManyPerThread * threads;
     const size_t workers = many ? threads : 1;
     batch_ = BatchSize(options.batch, many ? 1 : threads);
+    RequireMemoryFor(workers, many ? kAheadPerThread * workers : 1);
     for (size_t i = 0; i < workers; ++i) {
       workers_.emplace_back(new Worker{{images, options.Decode(), model, many ? 1 : NumThreads(), budget_}, {}});
     }
@@ -73,11 +76,25 @@ class Pipeline {
   };
 
   size_t BatchSize(int asked, size_t threads) const {
-    const std::optional<Shape> shape = image::FixedShape(model_.preprocess());
+    const std::optional<Shape> shape = model_.FixedPixelsShape();
     if (!shape) return 1;
     if (asked > 0) return static_cast<size_t>(asked);
     const int64_t tokens = model_.TokensFor((*shape)[1], (*shape)[2]);
     return std::max(threads, static_cast<size_t>(std::clamp<int64_t>(kBatchRows / tokens, 1, kMaxBatch)));
+  }
+
+  /// Of images whose size is known beforehand; each of the others is looked at when its size is known.
+  void RequireMemoryFor(size_t workers, size_t slots) const {
+    const std::optional<Shape> shape = model_.FixedPixelsShape();
+    if (!shape) return;
+    const model::VitConfig& c = model_.config();
+    const auto batch = static_cast<int64_t>(batch_), height = (*shape)[1], width = (*shape)[2];
+    const double pass = static_cast<double>(workers) * model_.vit().PassBytes(batch, height, width);
+    double values = static_cast<double>(std::max(c.outputs(), c.pooled_width()));
+    if (wanted_ == Wanted::kTokens) values = static_cast<double>(model_.TokensFor(height, width) * c.width);
+    const double kept = static_cast<double>(slots) * static_cast<double>(batch) * sizeof(float) * values;
+    RequireMemory(pass + kept,
+                  fmt::format("{} batches of {} images of {}x{} at a time", workers, batch, height, width));
   }
 
   void Work(Worker& worker) {
@@ -136,6 +153,10 @@ class Pipeline {
     }
     model_.Forward(pixels, worker.workspace, outputs);
     slot.batch.values = storage;
+    if (const int64_t b = model::FirstNotFinite(storage); b >= 0) {
+      const std::string& name = files_[slot.pixels.files[static_cast<size_t>(b)]].native();
+      model::RequireFinite(model_.vit(), pixels.slice(0, b, b + 1), slot.batch.values.slice(0, b, b + 1), name);
+    }
   }
 
   /// Uses this batch and those that waited for it, unless another thread is at it.

@@ -53,7 +53,7 @@ PixelReader::PixelReader(const ImageList& images, const image::DecodeOptions& op
     : images_(images),
       model_(model),
       budget_(budget),
-      shape_(image::FixedShape(model.preprocess())),
+      shape_(model.FixedPixelsShape()),
       lanes_(static_cast<size_t>(threads)) {
   for (Lane& lane : lanes_) {
     lane.options = options;

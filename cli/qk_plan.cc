@@ -343,7 +343,7 @@ void RegisterQkPlan(CLI::App& app, int* exit_code) {
   auto* width = size("--width", w.width, "Features of a token; without it, the model's blocks are planned");
   size("--tokens", w.keys, "Tokens that are looked at (default: 197)")->needs(width);
   size("--queries", w.queries, "Tokens that look, such as 1 for the class token (default: all)")->needs(width);
-  size("--heads", w.heads, "Heads (default: 1)")->needs(width);
+  command->get_option("--heads")->description("Heads: with --width (default: 1), or of a model without a config.json");
   size("--head-width", w.head_width, "Features of a head's query and key (default: width / heads)")->needs(width);
   size("--value-width", w.value_width, "Features of a head's value (default: as the key's)")->needs(width);
   auto* latent = size("--latent", w.latent, "Features of a cached latent")->needs(width);
@@ -375,7 +375,10 @@ void RegisterQkPlan(CLI::App& app, int* exit_code) {
       ->excludes(measure)
       ->excludes(json);
   latent->excludes(grid);
-  command->callback([options, exit_code] { *exit_code = QkPlan(*options); });
+  command->callback([options, exit_code] {
+    if (options->model.given.heads > 0) options->workload.heads = options->model.given.heads;
+    *exit_code = QkPlan(*options);
+  });
 }
 
 }  // namespace qkv::cli

@@ -6,9 +6,11 @@
 
 #include "cli/capture.h"
 #include "cli/command.h"
+#include "cli/input_files.h"
 #include "cli/output.h"
 #include "cli/pipeline.h"
 #include "qkv/io/json.h"
+#include "qkv/model/finite.h"
 
 namespace qkv::cli {
 namespace {
@@ -29,6 +31,9 @@ struct Result {
 };
 
 Result RunFile(const Options& options, const model::Model& model, const CaptureRequest& request) {
+  InputFiles inputs(options.model.path);
+  inputs.Add(options.input);
+  inputs.RequireOutput(options.output);
   const auto file = io::SafeTensors::Open(options.input);
   Result result;
   result.pixels = ReadPixels(file, options.input, model.config());
@@ -55,6 +60,9 @@ Tensor<float> Shrink(Tensor<float> tensor, int64_t count) {
 
 Result RunImages(const Options& options, const model::Model& model, const CaptureRequest& request, int* failed) {
   const ImageList images = CollectImages(options.images.paths);
+  InputFiles inputs(options.model.path);
+  inputs.Add(images.files);
+  inputs.RequireOutput(options.output);
   const auto total = static_cast<int64_t>(images.files.size());
   Result result;
   model::Workspace<float> workspace;
@@ -96,6 +104,11 @@ int Run(const Options& options) {
     metadata["paths"] = io::Json(result.paths).dump(-1, ' ', false, io::Json::error_handler_t::replace);
   }
   io::WriteSafeTensors(options.output, tensors, metadata);
+  for (const io::StoredTensor& tensor : tensors) {
+    const auto* values = reinterpret_cast<const float*>(tensor.bytes.data());
+    if (model::AllFinite(values, tensor.shape.size())) continue;
+    PrintMessage("qkv: warning: \"{}\" holds NaN or infinity\n", tensor.name);
+  }
   for (const io::StoredTensor& tensor : tensors) {
     PrintMessage("{:<14} {}\n", tensor.name, tensor.shape);
   }

@@ -1,7 +1,7 @@
 # Completions of qkv for bash.
 _qkv() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]}
-  local model="-m --model --threads" run="--size --dtype --cache"
+  local model="-m --model --threads --heads --max-memory" run="--size --dtype --cache"
   local reading="--ignore-exif --window --max-pixels -q --quiet"
   local images="--batch $reading"
   local types="fp32 bf16 int8 auto" pools="model cls mean tokens" attentions="all"
@@ -50,7 +50,7 @@ _qkv() {
     --opt) mapfile -t COMPREPLY < <(compgen -W "adamw sgd" -- "$cur") && return ;;
     --sched) mapfile -t COMPREPLY < <(compgen -W "cosine one-cycle constant" -- "$cur") && return ;;
     --precision) mapfile -t COMPREPLY < <(compgen -W "fp32 bf16" -- "$cur") && return ;;
-    --size | --threads | --batch | --window | --max-pixels | --top | --tolerance | --seconds) return ;;
+    --size | --threads | --max-memory | --batch | --window | --max-pixels | --top | --tolerance | --seconds) return ;;
     --discard | --start | --opacity | --side | --rank | --sample | --only | --seed) return ;;
     --width | --tokens | --queries | --heads | --head-width | --value-width | --latent) return ;;
     --image-size | --patch-size | --channels | --depth | --mlp-ratio | --registers | --layer-scale | --mean | --std) return ;;
@@ -75,14 +75,14 @@ _qkv() {
       train | ablate)
         [[ $command == ablate ]] && options="--arms --seeds --equal --processes" || options="--resume -m --model --seed --attention --rank"
         options+=" -o --output --config -q --quiet --preset --init --val-fraction --image-size --patch-size --channels --width --depth --heads --mlp-ratio --mlp --activation --qkv-bias --no-qkv-bias --qk-norm --no-qk-norm --class-token --no-class-token --registers --layer-scale --pool --mean --std --interpolation --crop-pct --crop-mode --background --cache --length --vocabulary --positions --rotary-base --causal --no-causal --crop --scale --pad --flip --randaugment --magnitude --jitter --erase --mixup --cutmix --opt --lr --min-lr --sched --epochs --steps --warmup-epochs --batch --accumulate --weight-decay --beta1 --beta2 --momentum --clip-grad --smoothing --dropout --attention-dropout --drop-path --ema --patience --precision --checkpointing --no-checkpointing --threads --eval-epochs --eval-steps --save-steps --log-steps --tensorboard --no-tensorboard --maps" ;;
-      generate) options="$model --dtype --prompt --tokens --temperature --top-k --top-p --seed" ;;
+      generate) options="-m --model --threads --max-memory --dtype --prompt --tokens --temperature --top-k --top-p --seed" ;;
       "qk inspect") options="$model $run $images --images --json --report -o --output" ;;
       "qk certify") options="$model --rank --with --json" ;;
       "qk merge") options="$model -o --output --dtype --force" ;;
       "qk split") options="$model -o --output --dtype --force --width" ;;
       "qk truncate")
         options="$model -o --output --dtype --force --rank --data-optimal --images --sample --json -q --quiet" ;;
-      "qk plan") options="$model --size --dtype --width --tokens --queries --heads --head-width --value-width --batch --cached --latent --read --measure --seconds --json --grid --map --stdin" ;;
+      "qk plan") options="$model --size --dtype --width --tokens --queries --head-width --value-width --batch --cached --latent --read --measure --seconds --json --grid --map --stdin" ;;
       "qk claims") options="$model --ablation --only --seed --quick --json --report -q --quiet" ;;
     esac
     mapfile -t COMPREPLY < <(compgen -W "$options -h --help" -- "$cur")

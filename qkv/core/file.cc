@@ -83,6 +83,13 @@ FileStamp StampOf(const std::filesystem::path& path) {
   return StampOf(status);
 }
 
+bool IsThere(const std::filesystem::path& path) {
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) == 0) return true;
+  Require(errno == ENOENT || errno == ENOTDIR, "cannot read {}: {}", path.native(), Reason());
+  return false;
+}
+
 InputFile::InputFile(const std::filesystem::path& path) : path_(&path) {
   // Without O_NONBLOCK a pipe that nobody writes to would keep us waiting here; regular files know no difference.
   descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);

@@ -23,6 +23,10 @@ struct FileStamp {
 /// Throws Error when there is no such file.
 FileStamp StampOf(const std::filesystem::path& path);
 
+/// Whether the folder has an entry of this name. A link counts, wherever it leads: a file that may be absent is absent
+/// only where nothing stands in its place. Throws Error when the system does not say.
+bool IsThere(const std::filesystem::path& path);
+
 /// A regular file, read from its beginning.
 class InputFile {
  public:

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
 
 namespace qkv::inspect {
@@ -111,6 +112,10 @@ Tensor<T> AttentionMaps(const model::Vit<T>& vit, View<const T> pixels, const Ma
   const auto L = static_cast<int64_t>(request.blocks.size());
   const int64_t H = request.fusion ? 1 : static_cast<int64_t>(heads.size()),
                 Q = query.kind == Query::Kind::kAll ? N : 1;
+  if (const double bytes = sizeof(T) * static_cast<double>(L * H) * static_cast<double>(Q) * static_cast<double>(N);
+      bytes > static_cast<double>(MemoryLimit())) {
+    RequireMemory(bytes, fmt::format("attention maps: {} blocks, {} heads, {} queries of {} tokens", L, H, Q, N));
+  }
   Tensor<T> maps({L, H, Q, N});
 
   model::Outputs<T> outputs;

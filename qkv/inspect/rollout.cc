@@ -4,6 +4,7 @@
 #include <numeric>
 #include <type_traits>
 
+#include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
 #include "qkv/simd/matmul.h"
 
@@ -182,6 +183,9 @@ Tensor<T> AttentionRollout(const model::Vit<T>& vit, View<const T> pixels, const
           request.discard);
   const int64_t N = vit.TokensFor(pixels.dim(2), pixels.dim(3)), token = request.query.token;
   Require(token >= 0 && token < N, "rollout: expected a token from 0 to {}, got {}", N - 1, token);
+  const double of_token = static_cast<double>((last - first + 1) * c.width);
+  const double rows = request.query.kind == Query::Kind::kAll ? 3 * static_cast<double>(N) : 3;
+  RequireMemory(sizeof(T) * static_cast<double>(N) * (of_token + rows), fmt::format("rollout: {} tokens", N));
   auto hidden = Tensor<T>::Uninitialised({last - first + 1, 1, N, c.width});
   model::Outputs<T> outputs;
   for (int64_t block = first; block <= last; ++block) outputs.hidden.push_back({block, hidden.view()[block - first]});

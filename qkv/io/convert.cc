@@ -69,16 +69,21 @@ void ConvertTo(const StoredTensor& tensor, T* out) {
           tensor.shape.size(), Name(tensor.dtype));
   switch (tensor.dtype) {
     case DType::kF32:
-      return ConvertAll<float>(tensor, out);
+      ConvertAll<float>(tensor, out);
+      break;
     case DType::kF64:
-      return ConvertAll<double>(tensor, out);
+      ConvertAll<double>(tensor, out);
+      break;
     case DType::kF16:
-      return ConvertAll<Half>(tensor, out);
+      ConvertAll<Half>(tensor, out);
+      break;
     case DType::kBF16:
-      return ConvertAll<BFloat16>(tensor, out);
+      ConvertAll<BFloat16>(tensor, out);
+      break;
     default:
       Fail("convert: tensor {} is {}, expected F32, F16, BF16 or F64", Quoted(tensor.name), Name(tensor.dtype));
   }
+  if (tensor.file != nullptr) tensor.file->RequireUnchanged();
 }
 
 template <typename T>

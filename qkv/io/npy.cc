@@ -70,7 +70,7 @@ Shape ParseShape(std::string_view text, std::string_view where) {
   try {
     return Shape(extents);
   } catch (const Error& error) {
-    Fail("{}: {}", where, error.what());
+    Fail("{}: {}", where, Lines{error.what()});
   }
 }
 
@@ -117,6 +117,7 @@ Tensor<T> ReadNpy(const std::filesystem::path& path) {
           "{}: {} bytes of data for {} of '{}'", where, data.size(), shape, TypeName<T>());
   auto array = Tensor<T>::Uninitialised(shape);
   if (!data.empty()) std::memcpy(array.data(), data.data(), data.size());
+  file.RequireUnchanged(where);
   return array;
 }
 

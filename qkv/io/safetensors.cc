@@ -162,7 +162,7 @@ class HeaderReader : public nlohmann::json_sax<Json> {
     try {
       return Shape(std::span<const int64_t>(extents.data(), numbers_.size()));
     } catch (const Error& error) {
-      Fail("{}: {}", Where(), error.what());
+      Fail("{}: {}", Where(), Lines{error.what()});
     }
   }
 
@@ -261,19 +261,22 @@ SafeTensors SafeTensors::Open(const std::filesystem::path& path) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) {
     file = path / kFileName;
-    if (!std::filesystem::exists(file, ignored)) file = path / kIndexName;
-    Require(std::filesystem::exists(file, ignored), "{}: neither {} nor {} is there", path.string(), kFileName,
-            kIndexName);
+    if (!IsThere(file)) file = path / kIndexName;
+    Require(IsThere(file), "{}: neither {} nor {} is there", path.string(), kFileName, kIndexName);
   }
-  return file.string().ends_with(".index.json") ? OpenShards(file) : OpenFile(file);
+  if (file.string().ends_with(".index.json")) return OpenShards(file);
+  SafeTensors result;
+  SafeTensors only = result.AddFile(file);
+  result.tensors_ = std::move(only.tensors_), result.metadata_ = std::move(only.metadata_);
+  return result;
 }
 
-SafeTensors SafeTensors::OpenFile(const std::filesystem::path& path) {
-  MappedFile mapped(path);
-  SafeTensors result = FromBytes(mapped.bytes(), path.string());
-  for (StoredTensor& tensor : result.tensors_) tensor.mapped = true;
-  result.files_.push_back({path, std::move(mapped)});
-  return result;
+SafeTensors SafeTensors::AddFile(const std::filesystem::path& path) {
+  const File& file = files_.emplace_back(File{path, MappedFile(path)});
+  SafeTensors held = FromBytes(file.mapped.bytes(), path.string());
+  file.RequireUnchanged();
+  for (StoredTensor& tensor : held.tensors_) tensor.file = &file;
+  return held;
 }
 
 SafeTensors SafeTensors::OpenShards(const std::filesystem::path& index) {
@@ -282,7 +285,7 @@ SafeTensors SafeTensors::OpenShards(const std::filesystem::path& index) {
   for (const auto& [name, shard] : weight_map) shards.insert(shard);
   SafeTensors result;
   for (const std::string& name : shards) {
-    SafeTensors shard = OpenFile(index.parent_path() / name);
+    SafeTensors shard = result.AddFile(index.parent_path() / name);
     for (StoredTensor& tensor : shard.tensors_) {
       const auto listed = weight_map.find(tensor.name);
       Require(listed != weight_map.end(), "{}: shard {} holds tensor {}, which the index does not name", index.string(),
@@ -292,7 +295,6 @@ SafeTensors SafeTensors::OpenShards(const std::filesystem::path& index) {
       result.tensors_.push_back(std::move(tensor));
     }
     result.metadata_.merge(shard.metadata_);
-    result.files_.push_back(std::move(shard.files_.front()));
   }
   SortByName(&result.tensors_, index.string());
   for (const auto& [name, shard] : weight_map) {
@@ -306,6 +308,10 @@ const StoredTensor* SafeTensors::Find(std::string_view name) const {
   const auto found = std::lower_bound(tensors_.begin(), tensors_.end(), name,
                                       [](const StoredTensor& tensor, std::string_view n) { return tensor.name < n; });
   return found != tensors_.end() && found->name == name ? &*found : nullptr;
+}
+
+void SafeTensors::RequireUnchanged() const {
+  for (const File& file : files_) file.RequireUnchanged();
 }
 
 size_t SafeTensors::bytes() const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <deque>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -18,16 +19,26 @@
 
 namespace qkv::io {
 
+/// A file of tensors, mapped.
+struct TensorFile {
+  std::filesystem::path path;
+  MappedFile mapped;
+
+  /// Throws Error that names the file when it changed after it was opened, see MappedFile.
+  void RequireUnchanged() const { mapped.RequireUnchanged(path.native()); }
+};
+
 /// One tensor as it lies in a file. `bytes` may be misaligned: old writers did not pad their header.
 struct StoredTensor {
   std::string name;
   DType dtype = DType::kF32;
   Shape shape;
   std::span<const std::byte> bytes;
-  bool mapped = false;  // the bytes are a MappedFile's
+  const TensorFile* file = nullptr;  // where the bytes are mapped from; null for bytes in memory
 };
 
-/// The elements of an F32, F16, BF16 or F64 tensor, converted. Throws Error for other types.
+/// The elements of an F32, F16, BF16 or F64 tensor, converted. Throws Error for other types, and when the tensor's file
+/// changed after it was opened.
 template <typename T>
 Tensor<T> Convert(const StoredTensor& tensor);
 
@@ -54,25 +65,26 @@ class SafeTensors {
   const StoredTensor* Find(std::string_view name) const;
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   size_t bytes() const;  // of all tensors together
-  struct File {
-    std::filesystem::path path;
-    MappedFile mapped;
-  };
+  using File = TensorFile;
   /// None of bytes in memory.
-  const std::vector<File>& files() const { return files_; }
+  const std::deque<File>& files() const { return files_; }
+  /// Throws Error that names the file when one changed after it was opened: to be called after `bytes` were
+  /// used as they are. Convert and WriteSafeTensors call it themselves. One system call a file.
+  void RequireUnchanged() const;
 
  private:
-  static SafeTensors OpenFile(const std::filesystem::path& path);
   static SafeTensors OpenShards(const std::filesystem::path& index);
+  /// Maps one more file and returns what it holds, its tensors unsorted among those of other files.
+  SafeTensors AddFile(const std::filesystem::path& path);
 
-  std::vector<File> files_;
+  std::deque<File> files_;  // tensors point to its elements, which stay where they are
   std::vector<StoredTensor> tensors_;
   std::map<std::string, std::string> metadata_;
 };
 
-/// Writes a file whole or not at all; tensors in descending alignment, then by name, as the original library does.
-/// With an `alignment` (a multiple of 8) all tensors that are so many bytes, or a multiple, lie at such multiples in
-/// the file; those that are not come last.
+/// Writes a file whole or not at all (not at all, too, when a tensor's own file changed after it was opened); tensors
+/// in descending alignment, then by name, as the original library does. With an `alignment` (a multiple of 8) all
+/// tensors that are so many bytes, or a multiple, lie at such multiples in the file; those that are not come last.
 void WriteSafeTensors(const std::filesystem::path& path, std::vector<StoredTensor> tensors,
                       const std::map<std::string, std::string>& metadata = {}, size_t alignment = 0);
 

@@ -82,7 +82,10 @@ void WriteSafeTensors(const std::filesystem::path& path, std::vector<StoredTenso
   for (size_t i = 0; i < length.size(); ++i) length[i] = static_cast<char>(header.size() >> (8 * i) & 0xFF);
   WriteFile(path, [&](FileSink& sink) {
     sink.Write(length + header);
-    for (const StoredTensor& tensor : tensors) sink.Write(tensor.bytes);
+    for (const StoredTensor& tensor : tensors) {
+      sink.Write(tensor.bytes);
+      if (tensor.file != nullptr) tensor.file->RequireUnchanged();
+    }
   });
 }
 

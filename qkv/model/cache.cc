@@ -1,10 +1,12 @@
 #include "qkv/model/cache.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <string_view>
 #include <system_error>
 
+#include "qkv/core/checksum.h"
 #include "qkv/core/hash.h"
 #include "qkv/simd/isa.h"
 
@@ -14,8 +16,9 @@ namespace {
 namespace fs = std::filesystem;
 
 // To be raised whenever the same checkpoint, options and instruction set give other layers than before, or other names.
-constexpr int kFormat = 3;
-constexpr const char* kIdentityKey = "qkv.identity";
+constexpr int kFormat = 4;
+constexpr const char *kIdentityKey = "qkv.identity", *kModelSumKey = "qkv.checksum.model",
+                     *kLayersSumKey = "qkv.checksum.layers";
 
 std::string Hex(const Fnv1a& hash) { return fmt::format("{:016x}", hash.value()); }
 
@@ -61,6 +64,44 @@ bool HasRested(const Checkpoint& checkpoint, std::chrono::nanoseconds rest) {
   return true;
 }
 
+// Of all bytes of the model's files.
+std::string ModelSum(const Checkpoint& checkpoint) {
+  uint64_t sum = 0;
+  for (const io::SafeTensors::File& file : checkpoint.tensors->files()) {
+    sum = CombineChecksums(sum, Checksum(file.mapped.bytes()));
+  }
+  checkpoint.tensors->RequireUnchanged();
+  return fmt::format("{:016x}", sum);
+}
+
+// Of the layers' bytes, in the order of their names.
+std::string LayersSum(const std::vector<io::StoredTensor>& tensors) {
+  std::vector<const io::StoredTensor*> sorted;
+  for (const io::StoredTensor& tensor : tensors) sorted.push_back(&tensor);
+  std::ranges::sort(sorted, {}, &io::StoredTensor::name);
+  uint64_t sum = 0;
+  for (const io::StoredTensor* tensor : sorted) sum = CombineChecksums(sum, Checksum(tensor->bytes));
+  return fmt::format("{:016x}", sum);
+}
+
+// What the file's metadata has under a key; empty where it has none.
+std::string Noted(const io::SafeTensors& kept, const char* key) {
+  const auto found = kept.metadata().find(key);
+  return found == kept.metadata().end() ? "" : found->second;
+}
+
+// Throws Error that says why a kept file is not to be used.
+Vit<float> Restored(const Checkpoint& checkpoint, const BuildOptions& options, const fs::path& path,
+                    const std::string& identity, bool verify) {
+  const auto kept = std::make_shared<const io::SafeTensors>(io::SafeTensors::Open(path));
+  Require(Noted(*kept, kIdentityKey) == identity, "it was made from other files, or by another version");
+  if (verify) {
+    Require(Noted(*kept, kLayersSumKey) == LayersSum(kept->tensors()), "its bytes are not those that were kept");
+    Require(Noted(*kept, kModelSumKey) == ModelSum(checkpoint), "the model's bytes are not those that it was made of");
+  }
+  return Vit<float>::Restore(checkpoint.description.config, options, kept);
+}
+
 void Keep(const Vit<float>& vit, const Checkpoint& checkpoint, const BuildOptions& options, const fs::path& path,
           const std::string& identity) {
   for (const io::SafeTensors::File& file : checkpoint.tensors->files()) {
@@ -69,7 +110,13 @@ void Keep(const Vit<float>& vit, const Checkpoint& checkpoint, const BuildOption
   std::error_code error;
   fs::create_directories(path.parent_path(), error);
   Require(!error, "cannot make the folder: {}", error.message());
-  io::WriteSafeTensors(path, vit.Store(options), {{kIdentityKey, identity}}, kAlignment);
+  // A pipe would be written to, and waited for.
+  const fs::file_status there = fs::status(path, error);
+  Require(!fs::exists(there) || fs::is_regular_file(there), "what is there is no regular file; remove it");
+  const std::vector<io::StoredTensor> layers = vit.Store(options);
+  io::WriteSafeTensors(
+      path, layers,
+      {{kIdentityKey, identity}, {kModelSumKey, ModelSum(checkpoint)}, {kLayersSumKey, LayersSum(layers)}}, kAlignment);
 }
 
 }  // namespace
@@ -105,11 +152,7 @@ Vit<float> BuildCached(const Checkpoint& checkpoint, const BuildOptions& options
   std::error_code ignored;
   if (fs::exists(path, ignored)) {
     try {
-      const auto kept = std::make_shared<const io::SafeTensors>(io::SafeTensors::Open(path));
-      const auto found = kept->metadata().find(kIdentityKey);
-      Require(found != kept->metadata().end() && found->second == identity,
-              "it was made from other files, or by another version");
-      return Vit<float>::Restore(config, options, kept);
+      return Restored(checkpoint, options, path, identity, cache.verify);
     } catch (const std::exception& error) {
       note("not used", error.what());
     }

@@ -18,6 +18,10 @@ struct Cache {
   std::function<void(const std::string& text)> note = {};  // told why a file was not used, or not kept; or empty
   // A model whose files changed later than this is not kept: another change could leave the same time behind.
   std::chrono::nanoseconds rest = std::chrono::milliseconds(100);
+  // Reads all bytes of the model and of what was kept, and uses it only where both have the checksums of when it was
+  // kept: finds bits that flipped on disk, and weights changed through a mapping, which moves no time until it is
+  // written back. Without it names, shapes, the first bytes of each tensor, sizes and times are compared.
+  bool verify = false;
 };
 
 /// $QKV_CACHE, else $XDG_CACHE_HOME/qkv, else $HOME/.cache/qkv; empty when none of them is set.

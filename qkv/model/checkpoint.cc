@@ -1,34 +1,47 @@
 #include "qkv/model/checkpoint.h"
 
 #include <algorithm>
+#include <optional>
+#include <system_error>
+
+#include "qkv/model/folder.h"
+#include "qkv/model/opening.h"
 
 namespace qkv::model {
 namespace fs = std::filesystem;
 
-Checkpoint Checkpoint::Open(const fs::path& path) {
-  Require(fs::exists(path), "cannot open model {}: no such file or folder", path.string());
+namespace {
+
+Checkpoint OpenOnce(const fs::path& path, const Given& given) {
   Checkpoint checkpoint;
   checkpoint.source = path.string();
   checkpoint.tensors = std::make_shared<const io::SafeTensors>(io::SafeTensors::Open(path));
   const fs::path folder = fs::is_directory(path) ? path : path.parent_path();
-  const fs::path config = folder / "config.json", preprocessor = folder / "preprocessor_config.json";
   try {
-    if (fs::exists(config)) {
-      std::optional<io::Json> processor;
-      if (fs::exists(preprocessor)) processor = io::ReadJson(preprocessor);
-      const io::Json json = io::ReadJson(config);
-      checkpoint.configuration = json.dump() + (processor ? processor->dump() : "");
-      checkpoint.description = Describe(json, processor, *checkpoint.tensors);
+    if (const std::optional<io::Json> config = ReadOptionalJson(folder / kConfigFile)) {
+      const std::optional<io::Json> processor = ReadOptionalJson(folder / kPreprocessorFile);
+      checkpoint.configuration = config->dump() + (processor ? processor->dump() : "");
+      checkpoint.description = Describe(*config, processor, *checkpoint.tensors);
+      RequireAgreement(checkpoint.description, given);
     } else {
-      checkpoint.description = DescribeFromTensors(*checkpoint.tensors);
+      checkpoint.description = DescribeFromTensors(*checkpoint.tensors, given);
+      checkpoint.configuration = fmt::format("heads {}", checkpoint.description.config.heads);
     }
     checkpoint.bound = Bind(checkpoint.description.config, *checkpoint.tensors);
   } catch (const Error& error) {
     const std::string message = error.what();
     if (message.find(folder.string()) != std::string::npos && !folder.empty()) throw;
-    Fail("{}: {}", path.string(), message);
+    Fail("{}: {}", path.string(), Lines{message});
   }
   return checkpoint;
+}
+
+}  // namespace
+
+Checkpoint Checkpoint::Open(const fs::path& path, const Given& given) {
+  std::error_code ignored;
+  Require(fs::exists(path, ignored), "cannot open model {}: no such file or folder", path.string());
+  return OpenWhole(path, [&] { return OpenOnce(path, given); });
 }
 
 Checkpoint Checkpoint::FromBytes(std::string_view config, std::span<const std::byte> weights, std::string_view where) {

@@ -17,9 +17,10 @@ namespace qkv::model {
 
 struct Checkpoint {
   /// `path`: a folder (config.json, model.safetensors or its index, perhaps preprocessor_config.json), or a
-  /// .safetensors file, whose config.json is looked for beside it.
-  /// Throws Error that names the file and what is wrong with it.
-  static Checkpoint Open(const std::filesystem::path& path);
+  /// .safetensors file, whose config.json is looked for beside it. `given`: what the caller knows of a model without
+  /// one. Throws Error that names the file and what is wrong with it; also when neither the files nor `given` decide
+  /// what the model computes, and when another process keeps replacing the model.
+  static Checkpoint Open(const std::filesystem::path& path, const Given& given = {});
   /// From memory, which must outlive the result. `where` begins the errors.
   static Checkpoint FromBytes(std::string_view config, std::span<const std::byte> weights, std::string_view where);
 

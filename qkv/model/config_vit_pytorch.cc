@@ -81,7 +81,7 @@ Description DescribeVitPytorch(const io::Json& json, const io::SafeTensors& tens
     for (const io::Json& label : config.json()["label_names"]) {
       description.labels.push_back(label.is_string() ? label.get<std::string>() : label.dump());
     }
-    description.labels.resize(static_cast<size_t>(std::clamp<int64_t>(c.classes, 0, 1 << 24)));
+    description.labels.resize(static_cast<size_t>(std::clamp<int64_t>(c.classes, 0, kMaxClasses)));
   }
   return description;
 }

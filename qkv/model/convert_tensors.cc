@@ -86,7 +86,10 @@ StoredTensor Join(const BoundTensor& bound, std::optional<DType> dtype, TensorLi
         NewMemory(list, static_cast<size_t>(bound.spec.shape.size()) * SizeOf(joined.dtype));
     std::byte* to = memory.data();
     for (const StoredTensor& part : parts) to = std::copy(part.bytes.begin(), part.bytes.end(), to);
-    joined.bytes = memory;
+    for (const StoredTensor* part : bound.parts) {
+      if (part->file != nullptr) part->file->RequireUnchanged();
+    }
+    joined.bytes = memory, joined.file = nullptr;
   }
   joined.name = bound.spec.name;
   joined.shape = bound.spec.shape;
@@ -174,7 +177,7 @@ void AddParts(const StoredTensor& tensor, const std::vector<std::string>& names,
   if (count > 1) extents[0] /= count;
   const size_t bytes = tensor.bytes.size() / names.size();
   for (size_t i = 0; i < names.size(); ++i) {
-    out->push_back({names[i], tensor.dtype, Shape(extents), tensor.bytes.subspan(i * bytes, bytes)});
+    out->push_back({names[i], tensor.dtype, Shape(extents), tensor.bytes.subspan(i * bytes, bytes), tensor.file});
   }
 }
 

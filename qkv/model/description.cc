@@ -12,8 +12,17 @@ namespace {
 // Longer than any tensor of a model; only a file without data can claim more.
 constexpr int64_t kMaxExtent = int64_t{1} << 32;
 
-// Heads of published ViTs are 64 wide, whatever the model's width; tensors do not tell.
-constexpr int64_t kUsualHeadWidth = 64;
+// The number of heads of a model of this width where no tensor has the extent of a head. A guess would change every
+// answer and look like none.
+int64_t HeadsGiven(const Given& given, int64_t width) {
+  Require(given.heads > 0,
+          "checkpoint: there is no config.json, and the tensors do not tell how many attention heads the model has; "
+          "give --heads N (its width of {} / N features each, often 64), or put its config.json beside the weights",
+          width);
+  Require(width % given.heads == 0, "checkpoint: {} attention heads were given, which do not divide the width of {}",
+          given.heads, width);
+  return given.heads;
+}
 
 int64_t Extent(const io::SafeTensors& tensors, const std::string& name, int axis) {
   const io::StoredTensor* tensor = tensors.Find(name);
@@ -37,7 +46,7 @@ int64_t SquareSide(int64_t count) {
 }
 
 // timm's arguments as far as its tensors determine them.
-io::Json TimmArguments(const io::SafeTensors& tensors, std::vector<std::string>* assumptions) {
+io::Json TimmArguments(const io::SafeTensors& tensors, const Given& given, std::vector<std::string>* assumptions) {
   const auto has = [&](std::string_view name) { return tensors.Find(name) != nullptr; };
   io::Json args;
   const int64_t width = Extent(tensors, "patch_embed.proj.weight", 0);
@@ -66,9 +75,7 @@ io::Json TimmArguments(const io::SafeTensors& tensors, std::vector<std::string>*
   if (has("blocks.0.attn.q_norm.weight")) {
     args["num_heads"] = joined / std::max<int64_t>(1, Extent(tensors, "blocks.0.attn.q_norm.weight", 0));
   } else {
-    args["num_heads"] = std::max<int64_t>(1, joined / kUsualHeadWidth);
-    assumptions->push_back(fmt::format("{} heads (the tensors do not tell; heads of {} features are usual)",
-                                       args["num_heads"].get<int64_t>(), kUsualHeadWidth));
+    args["num_heads"] = HeadsGiven(given, joined);
   }
 
   const int64_t fc2 = Extent(tensors, "blocks.0.mlp.fc2.weight", 1);
@@ -105,9 +112,9 @@ io::Json TimmArguments(const io::SafeTensors& tensors, std::vector<std::string>*
   return args;
 }
 
-Description DescribeBareTimm(const io::SafeTensors& tensors) {
+Description DescribeBareTimm(const io::SafeTensors& tensors, const Given& given) {
   std::vector<std::string> assumptions;
-  const io::Json args = TimmArguments(tensors, &assumptions);
+  const io::Json args = TimmArguments(tensors, given, &assumptions);
   // The name only serves messages: all arguments are given.
   io::Json config = {{"architecture", "vision_transformer"}, {"model_args", args}};
   config["pretrained_cfg"] = {{"crop_pct", 0.9}, {"interpolation", "bicubic"}};
@@ -119,7 +126,7 @@ Description DescribeBareTimm(const io::SafeTensors& tensors) {
   return description;
 }
 
-Description DescribeBareHuggingFace(const io::SafeTensors& tensors) {
+Description DescribeBareHuggingFace(const io::SafeTensors& tensors, const Given& given) {
   const auto extent = [&](std::string_view suffix, int axis) -> int64_t {
     const io::StoredTensor* tensor = FindWithSuffix(tensors, suffix);
     return tensor && tensor->shape.rank() > axis && tensor->shape[axis] <= kMaxExtent ? tensor->shape[axis] : 0;
@@ -136,7 +143,7 @@ Description DescribeBareHuggingFace(const io::SafeTensors& tensors) {
   config["hidden_size"] = width;
   config["num_channels"] = extent(base, 1);
   config["patch_size"] = patch;
-  config["num_attention_heads"] = std::max<int64_t>(1, width / kUsualHeadWidth);
+  config["num_attention_heads"] = HeadsGiven(given, width);
   int64_t depth = 0;
   for (const char* pattern : {"encoder.layer.{}.norm1.weight", "encoder.layer.{}.layernorm_before.weight",
                               "layers.{}.layernorm_before.weight"}) {
@@ -161,8 +168,6 @@ Description DescribeBareHuggingFace(const io::SafeTensors& tensors) {
   if (has("pooler.dense.weight")) config["pooler_output_size"] = extent("pooler.dense.weight", 0);
 
   Description description = DescribeHuggingFace(config, {}, tensors);
-  description.assumptions.push_back(fmt::format("{} heads (the tensors do not tell; heads of {} features are usual)",
-                                                description.config.heads, kUsualHeadWidth));
   description.assumptions.push_back(fmt::format("activation gelu, LayerNorm's eps {}", description.config.eps));
   return description;
 }
@@ -182,15 +187,15 @@ void ParseAttention(const Fields& config, VitConfig* c) {
 
 }  // namespace
 
-Description DescribeFromTensors(const io::SafeTensors& tensors) {
+Description DescribeFromTensors(const io::SafeTensors& tensors, const Given& given) {
   Description description;
   Require(tensors.Find("blocks.0.attn.v.weight") == nullptr && tensors.Find("blocks.0.attn.qk.weight") == nullptr &&
               tensors.Find("blocks.0.attn.qk.query.weight") == nullptr,
           "checkpoint: its attention is of a kind that only a config.json tells (\"qkv_attention\")");
   if (tensors.Find("blocks.0.attn.qkv.weight") && tensors.Find("patch_embed.proj.weight")) {
-    description = DescribeBareTimm(tensors);
+    description = DescribeBareTimm(tensors, given);
   } else if (FindWithSuffix(tensors, "embeddings.patch_embeddings.projection.weight")) {
-    description = DescribeBareHuggingFace(tensors);
+    description = DescribeBareHuggingFace(tensors, given);
   } else if (LooksLikeVitPytorch(tensors)) {
     Fail(
         "checkpoint: vit-pytorch's tensors do not tell image_size, patch_size and heads; put them into a config.json "
@@ -203,10 +208,17 @@ Description DescribeFromTensors(const io::SafeTensors& tensors) {
         tensors.tensors().empty() ? "" : tensors.tensors()[0].name);
   }
   Validate(description.config);
+  RequireAgreement(description, given);
   description.assumptions.insert(description.assumptions.begin(), "no config.json: all is read off the tensors");
   description.preprocess =
       PreprocessForSize(description, description.config.image_height, description.config.image_width);
   return description;
+}
+
+void RequireAgreement(const Description& description, const Given& given) {
+  Require(given.heads == 0 || given.heads == description.config.heads,
+          "checkpoint: --heads {} contradicts the model's own files, which say {}; leave it out", given.heads,
+          description.config.heads);
 }
 
 Description Describe(const io::Json& config, const std::optional<io::Json>& preprocessor,

@@ -2,6 +2,7 @@
 // files.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -25,13 +26,22 @@ struct Description {
   io::Json preprocess_json = nullptr;
 };
 
+/// What a caller knows of a model whose files do not say it.
+struct Given {
+  int64_t heads = 0;  // attention heads of a block; 0: not given
+};
+
 /// From a config.json of any family, told apart by its keys; `preprocessor` is Hugging Face's preprocessor_config.json.
 /// Throws Error that names the key, or the architecture and why qkv does not run it.
 Description Describe(const io::Json& config, const std::optional<io::Json>& preprocessor,
                      const io::SafeTensors& tensors);
 
-/// From the tensors' names and shapes alone, as far as they determine it; the rest is assumed, and said so.
-Description DescribeFromTensors(const io::SafeTensors& tensors);
+/// From the tensors' names and shapes and what is `given`. Throws Error, naming the option, where neither decides
+/// something that changes every answer (the number of heads); what follows the family's usage is assumed, and said so.
+Description DescribeFromTensors(const io::SafeTensors& tensors, const Given& given = {});
+
+/// Throws Error when what is given contradicts what the model's files say.
+void RequireAgreement(const Description& description, const Given& given);
 
 /// `preprocess` for another input size, as the family's own library would make it.
 image::Preprocess PreprocessForSize(const Description& description, int64_t height, int64_t width);

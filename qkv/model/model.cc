@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <numeric>
 
+#include "qkv/core/memory.h"
 #include "qkv/image/background.h"
 #include "qkv/image/workspace.h"
+#include "qkv/model/finite.h"
+#include "qkv/model/limits.h"
 #include "qkv/simd/elementwise.h"
 
 namespace qkv::model {
@@ -14,16 +17,21 @@ Model Model::Load(const std::filesystem::path& path, const BuildOptions& options
 }
 
 Model::Model(const Checkpoint& checkpoint, const BuildOptions& options, const Cache& cache)
-    : description_(checkpoint.description), vit_(BuildCached(checkpoint, options, cache)) {}
+    : description_(checkpoint.description),
+      stored_bytes_(static_cast<double>(checkpoint.tensors->bytes())),
+      vit_(BuildCached(checkpoint, options, cache)) {}
 
 std::vector<Prediction> Model::Classify(const image::Image& image, int64_t top) const {
   Require(config().classes > 0, "classify: the model has no classifier ({}); embed its images instead",
           config().architecture);
-  const Tensor<float> logits = Logits(Pixels(image));
+  const Tensor<float> pixels = Pixels(image), logits = Logits(pixels);
+  RequireFinite(vit_, pixels, logits, "classify");
   return Top(logits.span(), top);
 }
 
 std::vector<Prediction> Model::Top(std::span<const float> logits, int64_t top) const {
+  // NaN has no place in an order.
+  Require(AllFinite(logits.data(), std::ssize(logits)), "classify: the logits hold NaN or infinity");
   std::vector<float> scores(logits.begin(), logits.end());
   simd::Softmax(scores.data(), static_cast<int64_t>(scores.size()));
   std::vector<int64_t> order(scores.size());
@@ -40,6 +48,26 @@ std::vector<Prediction> Model::Top(std::span<const float> logits, int64_t top) c
     predictions[i] = {order[i], index < labels().size() ? labels()[index] : "", scores[index]};
   }
   return predictions;
+}
+
+void Model::RequireAffordable(const Shape& pixels) const {
+  const double bytes = sizeof(float) * static_cast<double>(pixels.size());
+  if (bytes > static_cast<double>(MemoryLimit())) RequireMemory(bytes, fmt::format("preprocess: pixels {}", pixels));
+  if (size_given_ || pixels[1] < config().patch_height || pixels[2] < config().patch_width) return;
+  RequireProportion(Cost(config(), pixels[1], pixels[2]), stored_bytes_,
+                    "an image at the size that the checkpoint asks for", "give another size (--size, SetInputSize)");
+}
+
+Shape Model::PixelsShape(const image::Image& image) const {
+  const Shape shape = image::OutputShape(preprocess(), image.height(), image.width());
+  RequireAffordable(shape);
+  return shape;
+}
+
+std::optional<Shape> Model::FixedPixelsShape() const {
+  const std::optional<Shape> shape = image::FixedShape(preprocess());
+  if (shape) RequireAffordable(*shape);
+  return shape;
 }
 
 Tensor<float> Model::Pixels(const image::Image& image) const {
@@ -66,6 +94,7 @@ Tensor<float> Model::Logits(View<const float> pixels) const {
 void Model::SetInputSize(int64_t height, int64_t width) {
   vit_.TokensFor(height, width);  // throws when the family refuses it
   description_.preprocess = PreprocessForSize(description_, height, width);
+  size_given_ = true;
 }
 
 }  // namespace qkv::model

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -30,18 +31,21 @@ class Model {
   static Model Load(const std::filesystem::path& path, const BuildOptions& options = {}, const Cache& cache = {});
   explicit Model(const Checkpoint& checkpoint, const BuildOptions& options = {}, const Cache& cache = {});
 
-  /// The `top` most probable classes, best first (fewer when there are fewer). Throws Error without a classifier.
+  /// The `top` most probable classes, best first (fewer when there are fewer). Throws Error without a classifier, and
+  /// when the answer is not finite: it names the block where that begins.
   std::vector<Prediction> Classify(const image::Image& image, int64_t top = 5) const;
-  /// The same from one image's logits.
+  /// The same from one image's logits. Throws Error when one is not finite.
   std::vector<Prediction> Top(std::span<const float> logits, int64_t top) const;
 
   /// The input tensor of an image, as the checkpoint's own preprocessing makes it: [1, channels, height, width].
   Tensor<float> Pixels(const image::Image& image) const;
   /// The same into out: [channels, height, width], dense, of PixelsShape.
   void Pixels(const image::Image& image, image::Workspace& workspace, View<float> out) const;
-  Shape PixelsShape(const image::Image& image) const {
-    return image::OutputShape(preprocess(), image.height(), image.width());
-  }
+  /// Throws Error when the size is the checkpoint's own choice (not SetInputSize's) and such an image would cost out of
+  /// all proportion to its weights, and when the pixels alone would take more than MemoryLimit().
+  Shape PixelsShape(const image::Image& image) const;
+  /// The shape of all images where the preprocessing makes them alike. Throws Error as PixelsShape.
+  std::optional<Shape> FixedPixelsShape() const;
   /// pixels: [B, channels, height, width] to [B, outputs].
   Tensor<float> Logits(View<const float> pixels) const;
 
@@ -52,6 +56,7 @@ class Model {
   int64_t TokensFor(int64_t height, int64_t width) const { return vit_.TokensFor(height, width); }
 
   /// Makes Pixels produce another size, as the family's own library would. Throws Error when the family refuses it.
+  /// A size that is given may cost any amount of time.
   void SetInputSize(int64_t height, int64_t width);
 
   const Vit<float>& vit() const { return vit_; }
@@ -61,7 +66,11 @@ class Model {
   const std::vector<std::string>& labels() const { return description_.labels; }
 
  private:
+  void RequireAffordable(const Shape& pixels) const;
+
   Description description_;
+  double stored_bytes_ = 0;  // of the checkpoint's tensors
+  bool size_given_ = false;
   Vit<float> vit_;
 };
 

@@ -7,6 +7,7 @@
 #include "qkv/core/error.h"
 #include "qkv/model/fields.h"
 #include "qkv/model/folder.h"
+#include "qkv/model/opening.h"
 
 namespace qkv::model {
 namespace {
@@ -180,8 +181,8 @@ bool SaysSequenceModel(const io::Json& json) {
 }
 
 bool IsSequenceModel(const std::filesystem::path& folder) {
-  const std::filesystem::path file = folder / kConfigFile;
-  return std::filesystem::exists(file) && SaysSequenceModel(io::ReadJson(file));
+  const std::optional<io::Json> config = ReadOptionalJson(folder / kConfigFile);
+  return config && SaysSequenceModel(*config);
 }
 
 }  // namespace qkv::model

@@ -1,10 +1,14 @@
 #include "qkv/model/sequence_model.h"
 
 #include <algorithm>
+#include <cmath>
 
+#include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
 #include "qkv/model/attention_build.h"
 #include "qkv/model/folder.h"
+#include "qkv/model/limits.h"
+#include "qkv/model/opening.h"
 #include "qkv/model/positions.h"
 #include "qkv/nn/ranges.h"
 
@@ -28,21 +32,29 @@ Tensor<T> PlacesOf(const VitConfig& c, const std::vector<nn::Block<T>>& blocks) 
   return places;
 }
 
-}  // namespace
-
-SequenceCheckpoint SequenceCheckpoint::Open(const std::filesystem::path& folder) {
+SequenceCheckpoint OpenOnce(const std::filesystem::path& folder) {
   const std::filesystem::path file = folder / kConfigFile;
-  Require(std::filesystem::exists(file), "cannot open sequence model {}: there is no {}", folder.string(), kConfigFile);
+  const std::optional<io::Json> config = ReadOptionalJson(file);
+  Require(config.has_value(), "cannot open sequence model {}: there is no {}", folder.string(), kConfigFile);
   SequenceCheckpoint checkpoint;
   checkpoint.source = folder.string();
-  checkpoint.config = ParseSequenceConfig(io::ReadJson(file), file.string());
+  checkpoint.config = ParseSequenceConfig(*config, file.string());
   checkpoint.tensors = std::make_shared<const io::SafeTensors>(io::SafeTensors::Open(folder));
   try {
     checkpoint.bound = Bind(TensorTable(checkpoint.config), *checkpoint.tensors, "this sequence model");
   } catch (const Error& error) {
-    Fail("{}: {}", folder.string(), error.what());
+    Fail("{}: {}", folder.string(), Lines{error.what()});
   }
   return checkpoint;
+}
+
+}  // namespace
+
+SequenceCheckpoint SequenceCheckpoint::Open(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  Require(std::filesystem::is_directory(folder, ignored), "cannot open sequence model {}: it is no folder",
+          folder.string());
+  return OpenWhole(folder, [&] { return OpenOnce(folder); });
 }
 
 Checkpoint BlocksOf(const SequenceCheckpoint& checkpoint) {
@@ -60,6 +72,15 @@ SequenceModel<T>::SequenceModel(const SequenceConfig& config, const std::vector<
     : config_(config) {
   Validate(config);
   const VitConfig blocks = BlocksOf(config);
+  double elements = PlaceElements(blocks, config.length);
+  // Rotary positions keep cosines and sines in both precisions: 24 bytes for each feature of a head.
+  const double of_place = config.positions == SequencePositions::kSinusoidal ? static_cast<double>(config.width)
+                          : config.positions == SequencePositions::kRotary
+                              ? 6.0 * static_cast<double>(blocks.query_width())
+                              : 0;
+  elements += static_cast<double>(config.length) * of_place;
+  for (const BoundTensor& tensor : tensors) elements += static_cast<double>(tensor.spec.shape.size());
+  RequireMemory(sizeof(T) * elements, "build: the sequence model's layers");
   const Weights<T> weights(tensors);
   tokens_ = weights.Get("token_embed.weight");
   if (config.positions == SequencePositions::kLearned) positions_ = weights.Get("pos_embed");
@@ -94,9 +115,13 @@ SequenceModel<T> SequenceModel<T>::Load(const std::filesystem::path& folder, con
 
 template <typename T>
 View<T> SequenceModel<T>::Run(View<const int32_t> tokens, int64_t first, std::span<nn::KeyValueCache<T>> caches,
-                              int64_t rows, Arena& arena) const {
+                              int64_t rows, size_t blocks, Arena& arena) const {
   RequireTokens(config_, tokens);
   const int64_t B = tokens.dim(0), N = tokens.dim(1), D = config_.width, all = first + N;
+  const double bytes = sizeof(T) * ActivationElements(BlocksOf(config_), B, N, B);
+  if (bytes > static_cast<double>(MemoryLimit())) {
+    RequireMemory(bytes, fmt::format("sequence model: a pass of {} sequences of {} tokens", B, N));
+  }
   const View<T> x = arena.New<T>({B, N, D});
   nn::ForRowRanges(B * N, D, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
@@ -106,7 +131,7 @@ View<T> SequenceModel<T>::Run(View<const int32_t> tokens, int64_t first, std::sp
       for (int64_t d = 0; d < D; ++d) to[d] = place ? vector[d] + place[d] : vector[d];
     }
   });
-  for (size_t block = 0; block < blocks_.size(); ++block) {
+  for (size_t block = 0; block < blocks; ++block) {
     nn::AttentionContext<T> context;
     context.causal = config_.causal;
     context.rotary = rotary_.get();
@@ -135,7 +160,7 @@ void SequenceModel<T>::Logits(View<const int32_t> tokens, Arena& arena, View<T> 
   Require(logits.shape() == Shape({B, N, outputs}) && logits.dense(),
           "sequence model: logits are {}, expected [{}, {}, {}], dense", logits.shape(), B, N, outputs);
   arena.Reset();
-  const View<T> x = Run(tokens, 0, {}, N, arena);
+  const View<T> x = Run(tokens, 0, {}, N, blocks_.size(), arena);
   Answer(x.reshape({B * N, config_.width}), arena, logits.reshape({B * N, outputs}));
 }
 
@@ -149,9 +174,26 @@ Tensor<T> SequenceModel<T>::Logits(View<const int32_t> tokens) const {
 }
 
 template <typename T>
+std::string SequenceModel<T>::WhereNotFinite(std::span<const int32_t> tokens) const {
+  const View<const int32_t> sequence(tokens.data(), {1, std::ssize(tokens)});
+  for (size_t blocks = 0; blocks <= blocks_.size(); ++blocks) {
+    Arena arena;
+    const View<T> x = Run(sequence, 0, {}, sequence.dim(1), blocks, arena);
+    if (std::all_of(x.data(), x.data() + x.size(), [](T value) { return std::isfinite(value); })) continue;
+    return blocks == 0 ? "the embedding of tokens" : fmt::format("block {} of 0 to {}", blocks - 1, blocks_.size() - 1);
+  }
+  return "what follows the blocks (norm, classifier)";
+}
+
+template <typename T>
 Decoder<T>::Decoder(const SequenceModel<T>& model) : model_(model) {
   const SequenceConfig& c = model.config();
   Require(c.causal, "decoder: the model is not causal: what a token is answered depends on those that follow");
+  const VitConfig blocks = BlocksOf(c);
+  const double of_token =
+      static_cast<double>(blocks.heads) * static_cast<double>(blocks.query_width() + c.head_width());
+  const double elements = static_cast<double>(c.depth) * static_cast<double>(c.length) * of_token;
+  RequireMemory(sizeof(T) * elements, "decoder: keys and values of as many tokens as the model takes");
   for (const nn::Block<T>& block : model.blocks_) {
     caches_.emplace_back(block.attention, 1, c.width, c.length, model.rotary_ != nullptr);
   }
@@ -183,7 +225,8 @@ template <typename T>
 std::span<const T> Decoder<T>::Feed(std::span<const int32_t> tokens) {
   const auto first = static_cast<int64_t>(tokens_.size()), N = static_cast<int64_t>(tokens.size());
   arena_.Reset();
-  const View<T> x = model_.Run(View<const int32_t>(tokens.data(), {1, N}), first, caches_, 1, arena_);
+  const View<T> x =
+      model_.Run(View<const int32_t>(tokens.data(), {1, N}), first, caches_, 1, model_.blocks_.size(), arena_);
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
   model_.Answer(x[0].slice(0, N - 1, N), arena_, logits_);
   return logits_.span();

@@ -58,14 +58,18 @@ class SequenceModel {
 
   const SequenceConfig& config() const { return config_; }
 
+  /// What the answer to one sequence, 1 to length tokens, becomes NaN or infinite in, by a pass for each block: "block
+  /// 3 of 0 to 5", or what stands before and behind the blocks.
+  std::string WhereNotFinite(std::span<const int32_t> tokens) const;
+
  private:
   template <typename U>
   friend class Decoder;
 
-  /// Tokens at places first, first + 1, … through all blocks: x [B, N, D], of which the last block updates the last
-  /// `rows` of each sequence only. caches: of each block, or empty.
+  /// Tokens at places first, first + 1, … through the first `blocks` blocks: x [B, N, D], of which the last one of all
+  /// updates the last `rows` of each sequence only. caches: of each block, or empty.
   View<T> Run(View<const int32_t> tokens, int64_t first, std::span<nn::KeyValueCache<T>> caches, int64_t rows,
-              Arena& arena) const;
+              size_t blocks, Arena& arena) const;
   /// x: [R, D], what leaves the last block.
   void Answer(View<const T> x, Arena& arena, View<T> logits) const;
 

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
 #include "qkv/model/attention_orders.h"
+#include "qkv/model/limits.h"
 #include "qkv/model/positions.h"
 #include "qkv/nn/rows.h"
 
@@ -184,6 +186,7 @@ void Vit<T>::BlockWeights(View<const T> tokens, int64_t block, Workspace<T>& wor
   }
   nn::BlockWeights<T>(tokens, blocks_[static_cast<size_t>(block)], workspace.arena,
                       {requests, PlacesOf(block, workspace)});
+  if (restored_from_) restored_from_->RequireUnchanged();
 }
 
 // How many images go through a block together: as many as keep its widest intermediate in the processor's cache, about
@@ -201,7 +204,24 @@ int64_t Vit<T>::ImagesTogether(int64_t images, int64_t tokens) const {
 }
 
 template <typename T>
+double Vit<T>::PassBytes(int64_t images, int64_t height, int64_t width) const {
+  const int64_t tokens = TokensFor(height, width);
+  const double pixels = static_cast<double>(images * config_.channels) * static_cast<double>(height * width);
+  const double places =
+      IsTrainedGrid(height / config_.patch_height, width / config_.patch_width) && !nn::IsPositional(config_.attention)
+          ? 0
+          : PlaceElements(config_, tokens);
+  return sizeof(T) * (pixels + places + ActivationElements(config_, images, tokens, ImagesTogether(images, tokens)));
+}
+
+template <typename T>
 void Vit<T>::Forward(View<const T> pixels, Workspace<T>& workspace, const Outputs<T>& outputs) const {
+  Run(pixels, workspace, outputs);
+  if (restored_from_) restored_from_->RequireUnchanged();
+}
+
+template <typename T>
+void Vit<T>::Run(View<const T> pixels, Workspace<T>& workspace, const Outputs<T>& outputs) const {
   Require(pixels.rank() == 4 && pixels.dim(1) == config_.channels && pixels.dense(),
           "forward: expected dense pixels [B, {}, height, width], got {}", config_.channels, pixels.shape());
   const int64_t B = pixels.dim(0), N = TokensFor(pixels.dim(2), pixels.dim(3));
@@ -214,6 +234,9 @@ void Vit<T>::Forward(View<const T> pixels, Workspace<T>& workspace, const Output
             "forward: attention of block {} was asked for, there are 0 to {}", attention.block, config_.depth - 1);
   }
   if (B == 0) return;
+  if (const double bytes = PassBytes(B, pixels.dim(2), pixels.dim(3)); bytes > static_cast<double>(MemoryLimit())) {
+    RequireMemory(bytes, fmt::format("forward: a pass of {} images of {} tokens", B, N));
+  }
   workspace.arena.Reset();
   const int64_t grid_h = pixels.dim(2) / config_.patch_height, grid_w = pixels.dim(3) / config_.patch_width;
   PrepareGrid(grid_h, grid_w, workspace);

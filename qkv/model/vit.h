@@ -68,7 +68,9 @@ class Vit {
   Vit(const VitConfig& config, const std::vector<BoundTensor>& tensors, const BuildOptions& options = {});
 
   /// pixels: [B, channels, height, width], dense, any size that has a patch: positions are interpolated as the family
-  /// does. An image's result does not depend on what shares its batch. Throws Error when the shapes do not fit.
+  /// does. An image's result does not depend on what shares its batch. Throws Error when the shapes do not fit, when
+  /// the pass would take more than MemoryLimit(), and when the layers are used where they are mapped and their file
+  /// changed.
   void Forward(View<const T> pixels, Workspace<T>& workspace, const Outputs<T>& outputs) const;
 
   /// Attention weights of one block from the tokens that enter it, [B, N, D]: those of Outputs::hidden with its index.
@@ -91,8 +93,12 @@ class Vit {
   const VitConfig& config() const { return config_; }
   /// Memory of the linear layers' weights as they are packed.
   int64_t weight_bytes() const;
+  /// An estimate of the memory of a pass, in bytes: pixels and everything that is computed of them, without what
+  /// Outputs asks for.
+  double PassBytes(int64_t images, int64_t height, int64_t width) const;
 
  private:
+  void Run(View<const T> pixels, Workspace<T>& workspace, const Outputs<T>& outputs) const;
   View<T> Embed(View<const T> pixels, Workspace<T>& workspace) const;
   /// Brings what depends on the grid into the workspace, where the model does not hold it itself.
   void PrepareGrid(int64_t grid_height, int64_t grid_width, Workspace<T>& workspace) const;
@@ -129,6 +135,7 @@ class Vit {
   nn::Linear<T> pooler_;
   nn::Norm<T> fc_norm_, head_norm_;
   nn::Linear<T> head_, head_dist_;
+  std::shared_ptr<const io::SafeTensors> restored_from_;  // whose bytes the layers use where they lie; or null
 };
 
 }  // namespace qkv::model

@@ -2,10 +2,12 @@
 #include <algorithm>
 #include <atomic>
 
+#include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
 #include "qkv/model/affine.h"
 #include "qkv/model/attention_build.h"
 #include "qkv/model/attention_orders.h"
+#include "qkv/model/limits.h"
 #include "qkv/model/positions.h"
 #include "qkv/model/vit.h"
 
@@ -67,6 +69,9 @@ uint64_t Vit<T>::NextId() {
 template <typename T>
 Vit<T>::Vit(const VitConfig& config, const std::vector<BoundTensor>& tensors, const BuildOptions& options)
     : config_(config), read_rows_(options.read_rows), id_(NextId()) {
+  double elements = PlaceElements(config, config.positions == Positions::kSinCos ? config.patches() : 0);
+  for (const BoundTensor& tensor : tensors) elements += static_cast<double>(tensor.spec.shape.size());
+  RequireMemory(sizeof(T) * elements, "build: the model's layers");
   const Weights<T> weights(tensors);
   BuildTokens(config, weights, &prefix_, &positions_);
   patch_embed_.patch_height = config.patch_height;

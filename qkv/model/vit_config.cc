@@ -120,7 +120,7 @@ void Validate(const VitConfig& c) {
   RequireRange("the head width", c.head_width, 1, kMaxExtent);
   RequireRange("the MLP's hidden width", c.mlp_width, 1, kMaxExtent);
   RequireRange("the number of register tokens", c.registers, 0, kMaxExtent);
-  RequireRange("the number of classes", c.classes, 0, int64_t{1} << 24);
+  RequireRange("the number of classes", c.classes, 0, kMaxClasses);
   RequireRange("the pooler's width", c.pooler_width, 0, kMaxExtent);
   Require(c.eps >= 0 && c.eps < 1, "config: LayerNorm's eps is {}, expected 0 to 1", c.eps);
   ValidateAttention(c);
@@ -164,14 +164,19 @@ Widths AttentionWidths(const VitConfig& c) {
 
 }  // namespace
 
-double Flops(const VitConfig& c) {
-  const double N = c.tokens(), D = c.width, M = c.mlp_width;
+double ProjectedWidth(const VitConfig& c) { return AttentionWidths(c).projected; }
+
+double Flops(const VitConfig& c) { return Flops(c, c.image_height, c.image_width); }
+
+double Flops(const VitConfig& c, int64_t height, int64_t width) {
+  const double of_patches = static_cast<double>(height / c.patch_height) * static_cast<double>(width / c.patch_width);
+  const double N = of_patches + static_cast<double>(c.prefix()), D = c.width, M = c.mlp_width;
   const double HE = c.heads * c.head_width;
   const auto [projected, scored] = AttentionWidths(c);
   const double projections = D * projected + (c.projection ? HE * D : 0);
   const double mlp = (c.gate == simd::Gate::kNone ? 2 : 3) * D * M;
   const double block = N * (projections + mlp) + N * N * (scored + HE);
-  const double patches = static_cast<double>(c.patches()) * c.patch_features() * D;
+  const double patches = of_patches * c.patch_features() * D;
   const double head = static_cast<double>(c.pooled_width()) * c.classes * (c.distillation_head ? 2 : 1);
   return 2 * (patches + c.depth * block + head);
 }

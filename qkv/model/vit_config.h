@@ -52,6 +52,9 @@ std::optional<nn::AttentionKind> FindAttentionKind(std::string_view name);
 inline constexpr std::string_view kAttentionKindNames =
     "separate, shared, unified, shared_kv, merged, low_rank, symmetric, gaussian or positional";
 
+/// More than any data set has. Labels are stored by class, so that a few bytes must not ask for many.
+inline constexpr int64_t kMaxClasses = 1 << 20;
+
 struct VitConfig {
   Family family = Family::kTimm;
   std::string architecture;  // the registry's or the class's name
@@ -113,7 +116,11 @@ int64_t HiddenWidth(int64_t width, double ratio);
 /// Throws Error when a number is out of all proportion or two of them contradict each other.
 void Validate(const VitConfig& config);
 
-/// Multiply-adds (counted twice) of one image of the trained size.
+/// Multiply-adds (counted twice) of one image of the trained size, or of another one.
 double Flops(const VitConfig& config);
+double Flops(const VitConfig& config, int64_t height, int64_t width);
+
+/// Features that a block projects each token to, all heads together: queries, keys and values of the kind.
+double ProjectedWidth(const VitConfig& config);
 
 }  // namespace qkv::model

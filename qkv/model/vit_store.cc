@@ -250,6 +250,7 @@ Vit<T> Vit<T>::Restore(const VitConfig& config, const BuildOptions& options,
   vit.config_ = config;
   vit.read_rows_ = options.read_rows;
   vit.id_ = NextId();
+  vit.restored_from_ = tensors;
   Reader<T> reader(std::move(tensors));
   Parts(reader, vit, options);
   reader.Finish();

@@ -15,13 +15,14 @@ template <typename T>
 void Activate(Activation activation, const T* x, T* y, int64_t n);
 
 /// y = (x − mean) / sqrt(var + eps) · gamma + beta, over rows of D. Ba, Kiros, Hinton 2016.
-/// The variance is computed in a second pass over the centred row. x_stride, y_stride: elements from row to row;
-/// y may be x. gamma or beta may be null (1 and 0).
+/// The variance is computed in a second pass over the centred row; where its sum overflows T, the whole row becomes
+/// NaN. x_stride, y_stride: elements from row to row; y may be x. gamma or beta may be null (1 and 0).
 template <typename T>
 void LayerNorm(const T* x, int64_t x_stride, int64_t rows, int64_t D, const T* gamma, const T* beta, T eps, T* y,
                int64_t y_stride);
 
-/// The two numbers of LayerNorm for each row of D: moments[2·r] = mean, moments[2·r + 1] = 1 / sqrt(var + eps).
+/// The two numbers of LayerNorm for each row of D: moments[2·r] = mean, moments[2·r + 1] = 1 / sqrt(var + eps), NaN
+/// where the variance overflows T.
 template <typename T>
 void RowMoments(const T* x, int64_t x_stride, int64_t rows, int64_t D, T eps, T* moments);
 

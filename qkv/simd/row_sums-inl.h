@@ -52,7 +52,9 @@ HWY_INLINE Moments<T> MomentsOf(const T* x, int64_t D, T eps) {
     const auto centred = hn::Sub(v, vmean);
     return hn::Mul(centred, centred);
   });
-  return {mean, T{1} / std::sqrt(squares / static_cast<T>(D) + eps)};
+  // squares − squares: 0, but NaN where the sum overflowed. Otherwise 1 / infinity = 0 would make rows that are lost
+  // look like rows of equal features.
+  return {mean, T{1} / std::sqrt(squares / static_cast<T>(D) + eps) + (squares - squares)};
 }
 
 }  // namespace

@@ -113,6 +113,32 @@ TEST(WriteSafeTensors, RoundTripsEveryFloatType) {
   same(file.Find("a \"quoted\" name"), bf16);
 }
 
+// A file that another process makes shorter while it is mapped: what is missing reads as zeros, which are nobody's
+// weights.
+TEST(SafeTensors, ThatBecomeShorterAreNamed) {
+  const TemporaryFolder folder;
+  const auto path = folder / "a.safetensors";
+  WriteSafeTensors(path, {Stored<float>("x", Tensor<float>({4096}))});
+  const auto file = SafeTensors::Open(path);
+  EXPECT_EQ(MessageOf([&] { file.RequireUnchanged(); }), "");
+  std::filesystem::resize_file(path, 4096);
+  const std::string expected = path.string() + ": the file was changed while it was read";
+  EXPECT_EQ(MessageOf([&] { Convert<float>(*file.Find("x")); }), expected);
+  EXPECT_EQ(MessageOf([&] { file.RequireUnchanged(); }), expected);
+  EXPECT_EQ(MessageOf([&] { WriteSafeTensors(folder / "b.safetensors", file.tensors()); }), expected);
+  EXPECT_FALSE(std::filesystem::exists(folder / "b.safetensors"));
+  EXPECT_EQ(folder.Count(), 1);
+}
+
+TEST(SafeTensors, CanBeMoved) {
+  const TemporaryFolder folder;
+  WriteSafeTensors(folder / "a.safetensors", {Stored<float>("x", Tensor<float>({3}))});
+  SafeTensors first = SafeTensors::Open(folder / "a.safetensors");
+  const SafeTensors moved = std::move(first);
+  EXPECT_EQ(Convert<float>(*moved.Find("x")).size(), 3);
+  EXPECT_EQ(moved.Find("x")->file, &moved.files()[0]);
+}
+
 TEST(WriteSafeTensors, WritesNoTensorsToo) {
   const TemporaryFolder folder;
   WriteSafeTensors(folder / "a.safetensors", {});

@@ -197,7 +197,7 @@ TEST_F(Merging, ShardsAndNewNamesKeepTheirGeneration) {
 TEST_F(Merging, ABareFileGetsAConfiguration) {
   fs::create_directory(folder_ / "bare");
   fs::copy(GoldenFolder("timm_vit") / "model.safetensors", folder_ / "bare/model.safetensors");
-  const Checkpoint bare = Checkpoint::Open(folder_ / "bare");
+  const Checkpoint bare = Checkpoint::Open(folder_ / "bare", {.heads = 3});
   EXPECT_FALSE(Merge(bare, folder_ / "out", {}).notes.empty());
   EXPECT_EQ(Checkpoint::Open(folder_ / "out").description.config.attention, nn::AttentionKind::kMerged);
 }

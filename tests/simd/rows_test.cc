@@ -55,6 +55,29 @@ void CheckLayerNorm(int64_t D, double mean, bool with_gamma, bool with_beta, int
   }
 }
 
+// A sum of squares beyond the type: the row is lost, and must not look like one of equal features. The rows beside it
+// are as they were.
+template <typename T>
+void CheckOverflow(int64_t D) {
+  constexpr int64_t kRows = 3;
+  const T huge = std::sqrt(std::numeric_limits<T>::max()) * 4;
+  auto x = Sampler(static_cast<uint64_t>(D)).Normal<T>({kRows, D});
+  Tensor<T> y({kRows, D}), moments({kRows, 2});
+  x[D] = huge, x[2 * D - 1] = -huge;
+  LayerNorm<T>(x.data(), D, kRows, D, nullptr, nullptr, T(1e-6), y.data(), D);
+  RowMoments<T>(x.data(), D, kRows, D, T(1e-6), moments.data());
+  for (int64_t i = 0; i < y.size(); ++i) ASSERT_EQ(std::isnan(y[i]), i / D == 1) << "D " << D << " element " << i;
+  for (int64_t r = 0; r < kRows; ++r) ASSERT_EQ(std::isnan(moments[2 * r + 1]), r == 1);
+}
+
+TEST_P(RowsTest, LayerNormOfARowThatOverflows) {
+  for (const int64_t D : kWidths) {
+    if (D == 1) continue;  // has no variance
+    CheckOverflow<float>(D);
+    CheckOverflow<double>(D);
+  }
+}
+
 TEST_P(RowsTest, LayerNorm) {
   for (const int64_t D : kWidths) {
     for (const double mean : {0.0, 30.0}) {  // a large mean is where one pass would lose the variance

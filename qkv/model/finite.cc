@@ -1,0 +1,56 @@
+#include "qkv/model/finite.h"
+
+#include <cmath>
+
+namespace qkv::model {
+
+bool AllFinite(const float* x, int64_t n) {
+  // x − x is zero for finite numbers only, and the sums vectorise.
+  constexpr int kLanes = 16;
+  float sums[kLanes] = {};
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    for (int lane = 0; lane < kLanes; ++lane) sums[lane] += x[i + lane] - x[i + lane];
+  }
+  bool finite = true;
+  for (; i < n; ++i) finite &= std::isfinite(x[i]);
+  for (const float sum : sums) finite &= sum == 0;
+  return finite;
+}
+
+int64_t FirstNotFinite(View<const float> values) {
+  const int64_t images = values.dim(0), each = images > 0 ? values.size() / images : 0;
+  if (AllFinite(values.data(), values.size())) return -1;
+  for (int64_t b = 0; b < images; ++b) {
+    if (!AllFinite(values.data() + b * each, each)) return b;
+  }
+  return -1;
+}
+
+std::string WhereNotFinite(const Vit<float>& vit, View<const float> pixels) {
+  if (!AllFinite(pixels.data(), pixels.size())) return "its pixels";
+  const VitConfig& c = vit.config();
+  const int64_t N = vit.TokensFor(pixels.dim(2), pixels.dim(3));
+  Workspace<float> workspace;
+  Tensor<float> hidden({1, N, c.width});
+  // A pass for each block: one pass for all would have to keep what leaves all of them.
+  for (int64_t index = 0; index <= c.depth; ++index) {
+    Outputs<float> outputs;
+    outputs.hidden.push_back({index, hidden});
+    vit.Forward(pixels, workspace, outputs);
+    if (AllFinite(hidden.data(), hidden.size())) continue;
+    return index == 0 ? "the embedding of its patches" : fmt::format("block {} of 0 to {}", index - 1, c.depth - 1);
+  }
+  return "what follows the blocks (norm, pooling, classifier)";
+}
+
+void RequireFinite(const Vit<float>& vit, View<const float> pixels, View<const float> values, std::string_view name) {
+  if (AllFinite(values.data(), values.size())) return;
+  Fail(
+      "{}: the model's answer holds NaN or infinity, expected finite numbers; they begin in {}: weights or inputs "
+      "there "
+      "are too large for the precision, or broken (see qkv run --hidden all)",
+      name, WhereNotFinite(vit, pixels));
+}
+
+}  // namespace qkv::model
