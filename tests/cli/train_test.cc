@@ -158,6 +158,7 @@ TEST_F(Train, AnEvaluationThatWasNotMadeIsMadeLater) {
     ASSERT_EQ(said.exit_code, 128 + SIGTERM) << said.err;
     const int64_t steps = Saved(folder_ / run);
     ASSERT_GT(steps, 0);
+    fs::remove(folder_ / run / "curves.svg");  // is there again after the next evaluation
     const Said again = Signalled(Arguments(run, often + " --resume"), folder_ / run / "curves.svg", SIGTERM, 1);
     ASSERT_EQ(again.exit_code, 128 + SIGTERM) << again.err;
     // One after each step that was taken, but perhaps the last.
