@@ -18,7 +18,7 @@
 #include "qkv/core/parallel.h"
 #include "qkv/lab/ablation_report.h"
 #include "qkv/simd/isa.h"
-#include "qkv/train/standing.h"
+#include "qkv/train/dataset.h"
 #include "qkv/train/start.h"
 
 namespace qkv::cli {
@@ -159,7 +159,7 @@ PlannedRun PlanRun(const Options& options, const train::Settings& shared, const 
             .folder = FolderOfRun(options.output, data, arm, seed),
             .config = lab::ConfigOf(shared, arm, comparison.arms[0], kBudgets.at(options.equal), seed, data)};
   } catch (const Error& error) {
-    Fail("ablate: '{}' on {}: {}", arm.name, data.name, error.what());
+    Fail("ablate: '{}' on {}: {}", arm.name, data.name, Lines{error.what()});
   }
 }
 
@@ -226,6 +226,12 @@ void RequireSameComparison(const Options& options, const Comparison& comparison)
             options.output, before.first, header.first);
     train::RequireSameRun(train::Resolve(train::ReadSettings(file)), comparison.config);
     header.data = std::move(before.data);
+  } else {
+    // Somebody's own files are not written over.
+    for (const char* name : {"results.json", "runs.csv", "arms.csv", "report.md", "report.html"}) {
+      Require(!fs::exists(fs::path(options.output) / name),
+              "ablate: folder {} holds a {}, and no comparison; name a new or empty folder", options.output, name);
+    }
   }
   for (const lab::AblationData& data : comparison.data) {
     const std::string fingerprint = fmt::format("{:016x}", data.fingerprint);
@@ -261,6 +267,7 @@ int Ablate(const Options& options) {
     PrintMessage("qkv: stopped; the same command goes on from there\n");
     return 128 + StopSignal();
   }
+  EndOnSignals();  // nothing is left that would have to be saved
   comparison.results.speeds = MeasureSpeeds(comparison.runs);
   report();
   PrintRaw(lab::ToText(comparison.results));

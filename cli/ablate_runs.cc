@@ -38,7 +38,7 @@ std::string NameOf(const PlannedRun& run) {
 // False when it was stopped. What `said` holds is not said again. Throws Error as train::Train.
 bool TrainOne(const PlannedRun& run, TrainTeller& teller, train::RunFolder& folder, std::set<std::string>* said) {
   const fs::path file = run.folder / train::RunFolder::kConfig;
-  if (fs::exists(file)) train::RequireSameRun(train::Resolve(train::ReadSettings(file)), run.config);
+  if (fs::exists(file)) train::RequireSameRun(train::Resolve(train::ReadRunSettings(file)), run.config);
   const std::optional<train::TrainingData>& images = run.data->images;
   const std::string& maps = run.config.maps;
   if (images && !maps.empty() && maps != "0") {
@@ -58,13 +58,14 @@ bool TrainOne(const PlannedRun& run, TrainTeller& teller, train::RunFolder& fold
 
 // What follows the fork, in the process that it has made. Never returns.
 [[noreturn]] void Work(const RunQueue& queue, pid_t parent) {
-  ::setpgid(0, 0);  // the terminal's signals are the parent's, which sends them on
+  ::setpgid(0, 0);  // the terminal's signals are the parent's, which sends them on, and has said so
+  StopOnSignals(/*says=*/false);
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   int code = ::getppid() == parent ? 0 : 1;
   try {
     if (code == 0) TrainRuns(queue);
   } catch (const std::exception& error) {
-    PrintMessage("qkv: {}\n", error.what());
+    PrintMessage("qkv: {}\n", Lines{error.what()});
     code = 1;
   }
   std::fflush(nullptr);
@@ -131,7 +132,11 @@ std::vector<lab::RunResult> EndedRuns(const std::vector<PlannedRun>& runs) {
   std::vector<lab::RunResult> results;
   for (const PlannedRun& run : runs) {
     const fs::path file = run.folder / kResult;
-    if (HasEnded(run)) results.push_back(lab::RunResult::FromJson(ReadFile(file), file.string()));
+    if (!HasEnded(run)) continue;
+    const lab::RunResult& result = results.emplace_back(lab::RunResult::FromJson(ReadFile(file), file.string()));
+    Require(result.data == run.data->name && result.arm == run.arm->name && result.seed == run.seed,
+            "{}: the result of {}, {}, seed {}, expected {}; remove the folder to train the run again", file.string(),
+            result.data, result.arm, result.seed, NameOf(run));
   }
   return results;
 }

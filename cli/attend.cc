@@ -1,6 +1,5 @@
 // qkv attend: where a model looks, as pictures, arrays or a page to explore.
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -11,6 +10,7 @@
 
 #include "cli/attend_page.h"
 #include "cli/command.h"
+#include "cli/input_files.h"
 #include "cli/output.h"
 #include "cli/overlay.h"
 #include "cli/pixels.h"
@@ -56,16 +56,10 @@ Format FormatOf(const fs::path& path) {
   Fail("attend: -o ends in .png, .npy, .safetensors or .html, got {}", path.string());
 }
 
-// Device and number of the file that is there, the same under all its names; nothing where there is none.
-std::optional<std::pair<dev_t, ino_t>> FileAt(const fs::path& path) {
-  struct stat status {};
-  if (::stat(path.c_str(), &status) != 0) return std::nullopt;
-  return std::pair(status.st_dev, status.st_ino);
-}
-
 // One file for each image: the one that is named; FOLDER/NAME.png in a folder; or what a {} in it makes of the image's
 // name without its ending. No two are the same, and none is one of the images, which may not have been read yet.
-std::vector<fs::path> OutputsFor(const std::string& output, const std::vector<fs::path>& images) {
+std::vector<fs::path> OutputsFor(const std::string& output, const std::string& model,
+                                 const std::vector<fs::path>& images) {
   const bool folder = output.ends_with('/') || fs::is_directory(output);
   const std::string pattern = folder ? (fs::path(output) / "{}.png").string() : output;
   const size_t hole = pattern.rfind("{}");
@@ -76,24 +70,18 @@ std::vector<fs::path> OutputsFor(const std::string& output, const std::vector<fs
       output, images.size());
   std::vector<fs::path> outputs;
   std::map<fs::path, fs::path> made_of;
-  std::map<std::pair<dev_t, ino_t>, fs::path> read;
-  for (const fs::path& image : images) {
-    const auto file = image == "-" ? std::nullopt : FileAt(image);
-    if (file) read.emplace(*file, image);
-  }
+  InputFiles inputs(model);
+  inputs.Add(images);
   for (const fs::path& image : images) {
     std::string path = pattern;
     if (hole != std::string::npos) path.replace(hole, 2, image == "-" ? "stdin" : image.stem().string());
     const auto [other, is_new] = made_of.emplace(path, image);
     Require(is_new, "attend: {} and {} would both become {}", other->second.string(), image.string(), path);
-    const auto file = FileAt(path);
-    const auto found = file ? read.find(*file) : read.end();
-    Require(found == read.end(), "attend: {} is the image {} itself; it is not overwritten", path,
-            found == read.end() ? "" : found->second.string());
     outputs.emplace_back(path);
   }
   FormatOf(outputs.front());
   if (folder) fs::create_directories(output);
+  for (const fs::path& file : outputs) inputs.RequireOutput(file);
   return outputs;
 }
 
@@ -345,7 +333,7 @@ class Attend {
 
 int RunAttend(const Options& options) {
   const ImageList images = CollectImages(options.images.paths);
-  const std::vector<fs::path> outputs = OutputsFor(options.output, images.files);
+  const std::vector<fs::path> outputs = OutputsFor(options.output, options.model.path, images.files);
   const model::Model model = LoadModel(options.model);
   Attend attend(options, model, FormatOf(outputs.front()));
   Progress progress(static_cast<int64_t>(images.files.size()), "images", options.images.quiet);

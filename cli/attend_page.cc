@@ -8,6 +8,7 @@
 
 #include "qkv/image/colour_map.h"
 #include "qkv/io/json.h"
+#include "qkv/report/page.h"
 
 namespace qkv::cli {
 namespace {
@@ -16,6 +17,7 @@ namespace {
 constexpr std::string_view kTemplate = R"html(<!DOCTYPE html>
 <html lang="en">
 <meta charset="utf-8">
+{{POLICY}}
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <title>Attention</title>
@@ -269,6 +271,7 @@ std::string Html(const AttendPage& page) {
   for (size_t at = 0; (at = json.find('<', at)) != std::string::npos;) json.replace(at, 1, "\\u003c");
   std::string html;
   const std::pair<std::string_view, std::string> parts[] = {
+      {"{{POLICY}}", report::PolicyTag(/*scripts=*/true)},
       {"{{WEIGHTS}}", Base64(bytes.data(), bytes.size())},
       {"{{SCALES}}", Base64(scales.data(), scales.size() * sizeof(float))},
       {"{{PAGE}}", json},

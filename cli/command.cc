@@ -176,10 +176,4 @@ const std::map<std::string, DType>& StoredTypes() {
   return types;
 }
 
-void RequireFolderOf(const std::string& file) {
-  const std::filesystem::path folder = std::filesystem::path(file).parent_path();
-  Require(folder.empty() || std::filesystem::is_directory(folder),
-          "cannot write {}: there is no folder {}; create it first", file, folder.string());
-}
-
 }  // namespace qkv::cli

@@ -84,7 +84,4 @@ std::pair<int64_t, int64_t> ParseSize(const std::string& text);
 /// "1,3,5", "all", or empty: numbers in [first, last]. Throws Error naming `option` otherwise.
 std::vector<int64_t> ParseList(const std::string& text, int64_t first, int64_t last, const std::string& option);
 
-/// Throws Error when the folder that `file` shall be written to does not exist: before long work, not after it.
-void RequireFolderOf(const std::string& file);
-
 }  // namespace qkv::cli

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "cli/command.h"
+#include "cli/input_files.h"
 #include "cli/output.h"
 #include "cli/pipeline.h"
 #include "qkv/io/json.h"
@@ -67,6 +68,11 @@ std::string OnOneLine(const std::string& name) {
   return line;
 }
 
+// Beside out.npy: out.paths.txt.
+std::string PathsFile(const std::string& output) {
+  return output.substr(0, output.size() - std::string_view(".npy").size()) + ".paths.txt";
+}
+
 void Save(const std::string& output, const Embeddings& all) {
   std::vector<int64_t> extents = {static_cast<int64_t>(all.paths.size())};
   extents.insert(extents.end(), all.shape.extents().begin(), all.shape.extents().end());
@@ -76,7 +82,7 @@ void Save(const std::string& output, const Embeddings& all) {
     // NumPy's format has no place for names: a line for each row, in a file beside it.
     std::string list;
     for (const std::string& path : all.paths) list += OnOneLine(path) + "\n";
-    WriteFile(output.substr(0, output.size() - 4) + ".paths.txt", list);
+    WriteFile(PathsFile(output), list);
     return;
   }
   const std::string paths = io::Json(all.paths).dump(-1, ' ', false, io::Json::error_handler_t::replace);
@@ -111,7 +117,12 @@ int Embed(const Options& options) {
       }
     }
   };
-  const int failed = ForEachBatch(options.images, CollectImages(options.images.paths), model, wanted, add);
+  const ImageList images = CollectImages(options.images.paths);
+  InputFiles inputs(options.model.path);
+  inputs.Add(images.files);
+  inputs.RequireOutput(options.output);
+  if (npy) inputs.RequireOutput(PathsFile(options.output));
+  const int failed = ForEachBatch(options.images, images, model, wanted, add);
   if (!options.output.empty()) {
     Require(!all.paths.empty(), "embed: no image could be read, nothing was written");
     Save(options.output, all);

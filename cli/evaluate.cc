@@ -9,6 +9,7 @@
 
 #include "cli/classes.h"
 #include "cli/command.h"
+#include "cli/input_files.h"
 #include "cli/output.h"
 #include "cli/pipeline.h"
 #include "qkv/core/file.h"
@@ -45,6 +46,11 @@ Assessment Assess(const Options& options, const model::Model& model) {
   Require(model.config().classes > 0, "evaluate: the model has no classifier");
   const train::Dataset dataset = train::OpenDataset(options.data);
   const train::Split& split = train::ForEvaluation(dataset, options.split);
+  const ImageList images = ListOf(split);
+  InputFiles inputs(options.model.path);
+  inputs.Add(options.data);
+  inputs.Add(images.files);
+  for (const std::string& file : {options.output, options.report}) inputs.RequireOutput(file);
   bool by_order = false;
   Assessment assessment{
       .model = options.model.path.empty() ? "built-in digits" : options.model.path,
@@ -58,7 +64,7 @@ Assessment Assess(const Options& options, const model::Model& model) {
     PrintMessage("qkv: the model's classes have no names: taken to be the data's, in their order\n");
   }
   std::vector<int64_t> truth;
-  assessment.unreadable = ForEachBatch(options.images, ListOf(split), model, Wanted::kLogits, [&](const Batch& batch) {
+  assessment.unreadable = ForEachBatch(options.images, images, model, Wanted::kLogits, [&](const Batch& batch) {
     truth.clear();
     for (const size_t i : batch.files) {
       truth.push_back(assessment.labels[static_cast<size_t>(split.labels[i])]);
@@ -133,9 +139,6 @@ int Evaluate(const Options& options) {
     Require(options.output.empty() && options.report.empty(),
             "evaluate: of sequences there is no confusion matrix and no page");
     return EvaluateSequences(options.model, options.data, options.split, options.json);
-  }
-  for (const std::string& file : {options.output, options.report}) {
-    if (!file.empty()) RequireFolderOf(file);
   }
   const fs::path ending = fs::path(options.output).extension();
   Require(options.output.empty() || ending == ".png" || ending == ".svg",

@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "cli/output.h"
+#include "qkv/image/find.h"
 
 namespace qkv::cli {
 namespace fs = std::filesystem;
@@ -62,22 +63,20 @@ ImageList CollectImages(const std::vector<std::string>& paths) {
       images.files.emplace_back(path);  // one that is missing fails like one that is broken
       continue;
     }
-    const size_t begin = images.files.size();
-    std::error_code error;
-    for (fs::recursive_directory_iterator entry(path, fs::directory_options::skip_permission_denied, error), end;
-         !error && entry != end; entry.increment(error)) {
-      std::error_code ignored;
-      if (image::HasImageEnding(entry->path()) && !entry->is_directory(ignored)) images.files.push_back(entry->path());
+    std::string problem;
+    try {
+      const std::vector<fs::path> found = image::ImageFinder({.skip_unreadable = true}).Find(path);
+      images.files.insert(images.files.end(), found.begin(), found.end());
+      if (!found.empty()) continue;
+      problem = FormatShown("{}: no images in this folder (JPEG, PNG, WebP, GIF, BMP, TIFF, PPM)", path);
+    } catch (const Error& error) {
+      problem = error.what();
     }
-    std::sort(images.files.begin() + static_cast<int64_t>(begin), images.files.end());
-    if (images.files.size() > begin && !error) continue;
-    problems +=
-        fmt::format("{}{}: {}", problems.empty() ? "" : "\n", path,
-                    error ? error.message() : "no images in this folder (JPEG, PNG, WebP, GIF, BMP, TIFF, PPM)");
+    problems += (problems.empty() ? "" : "\n") + problem;
     ++images.failed;
   }
-  Require(!images.files.empty(), "{}", problems);
-  if (!problems.empty()) PrintMessage("qkv: {}\n", problems);
+  Require(!images.files.empty(), "{}", Lines{problems});
+  if (!problems.empty()) PrintMessage("qkv: {}\n", Lines{problems});
   return images;
 }
 

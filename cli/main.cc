@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <exception>
+#include <filesystem>
 #include <new>
+#include <system_error>
 
 #include "cli/command.h"
 #include "cli/output.h"
@@ -29,8 +31,16 @@ int main(int argc, char** argv) {
   } catch (const std::bad_alloc&) {
     PrintMessage("qkv: out of memory\n");
     return 1;
+  } catch (const std::filesystem::filesystem_error& error) {
+    const bool loop = error.code() == std::errc::too_many_symbolic_link_levels;
+    PrintMessage("qkv: {}: {}\n", error.path1().native(),
+                 loop ? "a symbolic link that leads back to itself" : error.code().message());
+    return 1;
+  } catch (const std::system_error& error) {
+    PrintMessage("qkv: the system refuses a thread or another resource: {}; see ulimit -a\n", error.code().message());
+    return 1;
   } catch (const std::exception& error) {
-    PrintMessage("qkv: {}\n", error.what());
+    PrintMessage("qkv: {}\n", Lines{error.what()});
     return 1;
   }
   return exit_code;

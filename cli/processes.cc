@@ -1,10 +1,15 @@
 #include "cli/processes.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <system_error>
 
 #include "qkv/core/error.h"
 
@@ -24,6 +29,50 @@ int Launched() {
   return 1;
 }
 
+// A file descriptor, closed at the end of its scope.
+class Descriptor {
+ public:
+  explicit Descriptor(int descriptor) : descriptor_(descriptor) {}
+  ~Descriptor() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return descriptor_; }
+
+ private:
+  int descriptor_;
+};
+
+// Throws Error unless only root or the user who runs the program can change what `descriptor` is open for.
+void RequireTrusted(int descriptor, const fs::path& path, const fs::path& module) {
+  struct stat status = {};
+  if (descriptor < 0 || ::fstat(descriptor, &status) != 0) {
+    Fail("train: {}: {}", path.string(), std::generic_category().message(errno));
+  }
+  Require(status.st_uid == 0 || status.st_uid == ::geteuid(),
+          "train: {} is not loaded: {} belongs to user {}; expected root or the user who runs qkv (install qkv and its "
+          "module as root, or build them yourself)",
+          module.string(), path.string(), status.st_uid);
+  Require((status.st_mode & (S_IWGRP | S_IWOTH)) == 0,
+          "train: {} is not loaded: {} may be written to by others than its owner; to forbid that: chmod go-w {}",
+          module.string(), path.string(), path.string());
+}
+
+// Loads the module for the rest of the process: MPI has threads and handlers of its own. Throws Error when others than
+// root and the user may have written it. What was checked is what is loaded, whatever the path leads to meanwhile.
+void* LoadModule(const fs::path& found) {
+  const fs::path file = fs::canonical(found), folder = file.parent_path();
+  const Descriptor in(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  RequireTrusted(in.get(), folder, file);
+  const Descriptor module(::openat(in.get(), file.filename().c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  RequireTrusted(module.get(), file, file);
+  // MPI's own modules look for its names.
+  void* const loaded = ::dlopen(fmt::format("/proc/self/fd/{}", module.get()).c_str(), RTLD_NOW | RTLD_GLOBAL);
+  if (loaded == nullptr) Fail("train: {} cannot be loaded: {}", file.string(), ::dlerror());
+  return loaded;
+}
+
 }  // namespace
 
 std::unique_ptr<train::Communicator> JoinProcesses() {
@@ -34,9 +83,7 @@ std::unique_ptr<train::Communicator> JoinProcesses() {
   for (const fs::path& file : {program / kModule, program / QKV_MODULES / kModule}) {
     std::error_code ignored;
     if (!fs::exists(file, ignored)) continue;
-    // Never closed: MPI has threads and handlers of its own. Its own modules look for its names.
-    void* const module = ::dlopen(file.c_str(), RTLD_NOW | RTLD_GLOBAL);
-    if (module == nullptr) Fail("train: {}", ::dlerror());
+    void* const module = LoadModule(file);
     using Join = train::Communicator* (*)(const char*);
     const auto join = reinterpret_cast<Join>(::dlsym(module, "qkv_join_processes"));
     Require(join != nullptr, "train: {} is no module of qkv", file.string());

@@ -7,6 +7,7 @@
 
 #include "cli/command.h"
 #include "cli/images.h"
+#include "cli/input_files.h"
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "qkv/builtin/ablations.h"
@@ -59,14 +60,19 @@ std::vector<lab::AblationResults> AblationsOf(const Options& options) {
 
 int Claims(const Options& options) {
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
-  RequireFolderOf(options.report);
   const std::vector<std::string> ids = ParseClaims(options.only);
   const std::vector<lab::AblationResults> ablations = AblationsOf(options);
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
-  std::vector<image::Image> images;
+  std::vector<std::filesystem::path> files;
+  InputFiles inputs(options.model.path);
+  for (const std::string& file : options.ablations) inputs.Add(file);
   if (!options.paths.empty()) {
-    for (const auto& file : CollectImages(options.paths).files) images.push_back(image::DecodeFile(file));
+    files = CollectImages(options.paths).files;
+    inputs.Add(files);
   }
+  inputs.RequireOutput(options.report);
+  std::vector<image::Image> images;
+  for (const auto& file : files) images.push_back(image::DecodeFile(file));
   Progress progress(static_cast<int64_t>(ids.size()), "claims", options.quiet);
   const auto show = [&](const lab::Result& result) {
     progress.Clear();

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "cli/command.h"
+#include "cli/input_files.h"
 #include "cli/output.h"
 #include "cli/pipeline.h"
 #include "cli/progress.h"
@@ -241,8 +242,9 @@ void WriteCsv(const Inspection& inspection, const std::string& path) {
 }
 
 int Inspect(const Options& options) {
-  RequireFolderOf(options.output);
-  RequireFolderOf(options.report);
+  InputFiles inputs(options.model.path);
+  if (!options.images.paths.empty()) inputs.Add(CollectImages(options.images.paths).files);
+  for (const std::string& file : {options.output, options.report}) inputs.RequireOutput(file);
   int failed = 0;
   const Inspection inspection = Measure(options, &failed);
   if (!options.output.empty()) WriteCsv(inspection, options.output);

@@ -6,6 +6,7 @@
 
 #include "cli/capture.h"
 #include "cli/command.h"
+#include "cli/input_files.h"
 #include "cli/output.h"
 #include "cli/pipeline.h"
 #include "qkv/io/json.h"
@@ -30,6 +31,9 @@ struct Result {
 };
 
 Result RunFile(const Options& options, const model::Model& model, const CaptureRequest& request) {
+  InputFiles inputs(options.model.path);
+  inputs.Add(options.input);
+  inputs.RequireOutput(options.output);
   const auto file = io::SafeTensors::Open(options.input);
   Result result;
   result.pixels = ReadPixels(file, options.input, model.config());
@@ -56,6 +60,9 @@ Tensor<float> Shrink(Tensor<float> tensor, int64_t count) {
 
 Result RunImages(const Options& options, const model::Model& model, const CaptureRequest& request, int* failed) {
   const ImageList images = CollectImages(options.images.paths);
+  InputFiles inputs(options.model.path);
+  inputs.Add(images.files);
+  inputs.RequireOutput(options.output);
   const auto total = static_cast<int64_t>(images.files.size());
   Result result;
   model::Workspace<float> workspace;

@@ -36,7 +36,7 @@ train::TrainConfig ConfigOf(const Options& options, const fs::path& folder, cons
   train::Settings given = GivenSettings(options.file, options.settings);
   const fs::path file = folder / train::RunFolder::kConfig;
   if (options.resume && fs::exists(file)) {
-    const train::Settings begun = train::ReadSettings(file);
+    const train::Settings begun = train::ReadRunSettings(file);
     const train::TrainConfig config = train::Resolve(train::Over(begun, given));
     train::RequireSameRun(train::Resolve(begun), config);
     return config;
@@ -52,9 +52,14 @@ std::string Uses(const std::string& data, const std::string& run) {
   return fmt::format("  qkv classify -m {} IMAGE…\n  qkv attend -m {} -o maps.html IMAGE\n", run, run);
 }
 
-void SayOutcome(const train::Outcome& outcome, const Options& options, TrainTeller& teller) {
+// saved: whether the folder holds a checkpoint.
+void SayOutcome(const train::Outcome& outcome, bool saved, const Options& options, TrainTeller& teller) {
   using Why = train::Outcome::Why;
   const std::string run = Quoted(options.output), data = Quoted(options.data);
+  if (outcome.why == Why::kStopped && !saved) {
+    teller.Say("stopped before the first step: there is nothing to save");
+    return;
+  }
   if (outcome.why == Why::kStopped) {
     teller.Say(fmt::format("stopped after step {} of {}, saved; to continue: qkv train {} -o {} --resume", outcome.step,
                            outcome.steps, data, run));
@@ -84,7 +89,7 @@ int TrainOn(train::Communicator& processes, const Options& options, const train:
   train::RunFolder folder =
       processes.first() ? train::RunFolder(options.output, options.resume) : train::RunFolder::Reader(options.output);
   if (processes.first()) Meet(processes);
-  StopOnSignals();
+  StopOnSignals(/*says=*/processes.first());
   if (!processes.first()) {
     train::Observer observer;
     observer.stop = [] { return StopSignal() != 0; };
@@ -101,10 +106,11 @@ int TrainOn(train::Communicator& processes, const Options& options, const train:
   train::Observer observer = teller.Observer();
   observer.begun = [&] { train::Appender(folder.path() / "command").Append(CommandToRepeat()); };
   try {
-    SayOutcome(train::Train(config, data, folder, observer, &processes), options, teller);
+    const train::Outcome outcome = train::Train(config, data, folder, observer, &processes);
+    SayOutcome(outcome, folder.HasCheckpoint(), options, teller);
   } catch (const Error& error) {
     if (!folder.HasCheckpoint()) throw;
-    Fail("{}\nqkv: what was saved before is whole; to continue from there: qkv train {} -o {} --resume", error.what(),
+    Fail("{}\nqkv: what was saved before is whole; to continue from there: qkv train {} -o {} --resume", Lines{error.what()},
          Quoted(options.data), Quoted(options.output));
   }
   return StopSignal() != 0 ? 128 + StopSignal() : 0;
@@ -142,7 +148,7 @@ int Train(const Options& options) {
       std::this_thread::sleep_for(kLook);
       if (StopSignal() != 0) std::_Exit(1);
     }
-    PrintMessage("qkv: process {} of {}: {}\n", processes->rank() + 1, processes->size(), error.what());
+    PrintMessage("qkv: process {} of {}: {}\n", processes->rank() + 1, processes->size(), Lines{error.what()});
     std::fflush(stderr);
     processes->Abort(1);
     throw;

@@ -76,15 +76,18 @@ MapImages ChooseMapImages(const std::string& what, const train::TrainingData& da
   return chosen;
 }
 
-TrainMaps::TrainMaps(fs::path folder, MapImages images) : folder_(std::move(folder)), chosen_(std::move(images)) {
-  fs::create_directories(folder_);
-}
+TrainMaps::TrainMaps(fs::path folder, MapImages images) : folder_(std::move(folder)), chosen_(std::move(images)) {}
 
 fs::path TrainMaps::FileOf(int64_t epoch, const char* ending) const {
   return folder_ / fmt::format("epoch-{:04}.{}", epoch, ending);
 }
 
 void TrainMaps::Open(const train::EvaluatedModel& model) {
+  std::error_code error;
+  fs::create_directory(folder_, error);
+  // A link would lead out of the run's folder.
+  const fs::file_type type = fs::symlink_status(folder_, error).type();
+  Require(type == fs::file_type::directory, "cannot write {}: it is no folder", folder_.string());
   const image::Preprocess& preprocess = model.description.preprocess;
   train::StoreOptions options;
   options.channels = preprocess.channels;

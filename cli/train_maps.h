@@ -28,7 +28,7 @@ MapImages ChooseMapImages(const std::string& what, const train::TrainingData& da
 
 class TrainMaps {
  public:
-  /// `folder` is made.
+  /// `folder` is made when something is drawn: it belongs to a run, which may not begin.
   TrainMaps(std::filesystem::path folder, MapImages images);
   TrainMaps(const TrainMaps&) = delete;
   TrainMaps& operator=(const TrainMaps&) = delete;

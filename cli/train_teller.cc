@@ -4,8 +4,11 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <array>
+#include <cerrno>
 #include <cstdio>
 #include <fstream>
+#include <string_view>
 #include <utility>
 
 #include "cli/output.h"
@@ -20,14 +23,42 @@ namespace {
 constexpr std::chrono::milliseconds kBetween{100};
 
 volatile sig_atomic_t stop_signal = 0;
+std::string_view stop_message;  // NOLINT: a handler has no other way to its data
+
+constexpr std::array<int, 4> kSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+
+// Only calls that a handler may make.
+void OnSignal(int number) {
+  if (stop_signal != 0) ::_exit(128 + number);
+  stop_signal = number;
+  const int error = errno;
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, stop_message.data(), stop_message.size());
+  errno = error;
+}
 
 }  // namespace
 
-void StopOnSignals() {
+void StopOnSignals(bool says) {
+  static constexpr std::string_view kMessage =
+      "\r\x1b[Kqkv: stopping: what was trained is saved after this step; a second signal ends at once\n";
+  constexpr size_t kLine = 4;  // what clears the line that is written over
+  stop_message = !says ? std::string_view() : ::isatty(STDERR_FILENO) == 1 ? kMessage : kMessage.substr(kLine);
   struct sigaction action {};
-  action.sa_handler = [](int number) { stop_signal = number; };
-  action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
-  for (const int number : {SIGINT, SIGTERM, SIGUSR1}) ::sigaction(number, &action, nullptr);
+  action.sa_handler = OnSignal;
+  action.sa_flags = SA_RESTART;
+  for (const int number : kSignals) {
+    struct sigaction before {};
+    // nohup and its kin have it ignored, so that the process outlives its terminal.
+    const bool ignored = number == SIGHUP && ::sigaction(number, nullptr, &before) == 0 && before.sa_handler == SIG_IGN;
+    if (!ignored) ::sigaction(number, &action, nullptr);
+  }
+}
+
+void EndOnSignals() {
+  for (const int number : kSignals) {
+    struct sigaction now {};
+    if (::sigaction(number, nullptr, &now) == 0 && now.sa_handler == OnSignal) ::signal(number, SIG_DFL);
+  }
 }
 
 int StopSignal() { return stop_signal; }

@@ -11,9 +11,12 @@
 
 namespace qkv::cli {
 
-/// From now on the first SIGINT or SIGTERM asks training to end after its step; a second one finds the system's
-/// handler.
-void StopOnSignals();
+/// From now on the first SIGINT, SIGTERM, SIGHUP (unless it is ignored, as nohup has it) or SIGUSR1 asks training to
+/// end after its step, and says so on stderr at once if `says`; a second one, of whichever kind, ends the process with
+/// 128 + its number.
+void StopOnSignals(bool says = true);
+/// Signals end the process again as if StopOnSignals had not been called.
+void EndOnSignals();
 /// The signal that asked, or 0.
 int StopSignal();
 

@@ -1,6 +1,7 @@
 // qkv verify: the same computation as a reference file's, compared tensor by tensor.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <memory>
@@ -25,7 +26,8 @@ struct Comparison {
   std::string name;
   Shape shape;
   double difference = 0, allowed = 0, greatest = 0;
-  bool holds() const { return difference <= allowed; }  // false for NaN
+  std::string failure;                                                     // why the numbers say nothing, or empty
+  bool holds() const { return failure.empty() && difference <= allowed; }  // false for NaN
 };
 
 double MaxAbs(const Tensor<double>& x) {
@@ -47,24 +49,55 @@ double MaxDifference(const Tensor<A>& a, const Tensor<double>& b) {
 }
 
 constexpr double kDefaultTolerance = 1e-4;
+constexpr const char* kPixels = "pixels";
+constexpr std::string_view kExact = ".float64";
+
+// "logits.float64" is of "logits".
+std::string_view WithoutPrecision(std::string_view name) {
+  return name.ends_with(kExact) ? name.substr(0, name.size() - kExact.size()) : name;
+}
+
+// Where the values hold an infinity or NaN: any difference to it would be "allowed", or none.
+template <typename T>
+std::string NotFinite(std::string_view whose, const Tensor<T>& values) {
+  const auto at = std::ranges::find_if(values.span(), [](T v) { return !std::isfinite(v); });
+  if (at == values.span().end()) return "";
+  return FormatShown("{} holds {} (element {})", whose, *at, at - values.span().begin());
+}
 
 // `tolerance` of the greatest entry is allowed where it was given. Otherwise, where the reference holds both precisions
 // of the original ("logits" and "logits.float64"), four times its own float error.
 Comparison Compare(const std::string& name, const Tensor<float>& ours, const io::SafeTensors& reference,
                    std::optional<double> tolerance) {
   const io::StoredTensor* single = reference.Find(name);
-  const io::StoredTensor* exact = reference.Find(name + ".float64");
+  const io::StoredTensor* exact = reference.Find(name + std::string(kExact));
   const Tensor<double> expected = io::Convert<double>(exact ? *exact : *single);
   Require(expected.shape() == ours.shape(), "verify: \"{}\" is {} in the reference, the model gives {}", name,
           expected.shape(), ours.shape());
   Comparison comparison{name, ours.shape()};
+  comparison.failure = NotFinite("the reference", expected);
   comparison.difference = MaxDifference(ours, expected);
   comparison.greatest = MaxAbs(expected);
   comparison.allowed = tolerance.value_or(kDefaultTolerance) * comparison.greatest;
   if (exact && single && !tolerance) {
-    comparison.allowed = 4 * MaxDifference(io::Convert<double>(*single), expected) + 1e-6 * comparison.greatest;
+    const Tensor<double> rounded = io::Convert<double>(*single);
+    Require(rounded.shape() == expected.shape(), "verify: \"{}\" is {} in the reference, and {} in float64", name,
+            rounded.shape(), expected.shape());
+    if (comparison.failure.empty()) comparison.failure = NotFinite("the reference", rounded);
+    comparison.allowed = 4 * MaxDifference(rounded, expected) + 1e-6 * comparison.greatest;
   }
+  if (comparison.failure.empty()) comparison.failure = NotFinite("the model's answer", ours);
   return comparison;
+}
+
+// What the reference holds, and the model does not give: a name that is misspelt is not compared, and shall not agree.
+std::vector<std::string> UnknownNames(const io::SafeTensors& reference, const Captured& captured) {
+  std::vector<std::string> unknown;
+  for (const io::StoredTensor& tensor : reference.tensors()) {
+    const std::string name(WithoutPrecision(tensor.name));
+    if (tensor.name != kPixels && !captured.contains(name)) unknown.push_back(tensor.name);
+  }
+  return unknown;
 }
 
 // The layer numbers L for which the reference holds "kind.L".
@@ -72,7 +105,7 @@ std::vector<int64_t> Layers(const io::SafeTensors& reference, const std::string&
   std::vector<int64_t> layers;
   for (int64_t layer = 0; layer <= last; ++layer) {
     const std::string name = fmt::format("{}.{}", kind, layer);
-    if (reference.Find(name) || reference.Find(name + ".float64")) layers.push_back(layer);
+    if (reference.Find(name) || reference.Find(name + std::string(kExact))) layers.push_back(layer);
   }
   return layers;
 }
@@ -91,7 +124,7 @@ int Verify(const Options& options) {
   if (!options.json)
     Print("{:<14} {:<20} {:>12} {:>12} {:>12}\n", "tensor", "shape", "max|diff|", "allowed", "max|ref|");
   for (const auto& [name, tensor] : captured) {
-    if (!reference.Find(name) && !reference.Find(name + ".float64")) continue;
+    if (!reference.Find(name) && !reference.Find(name + std::string(kExact))) continue;
     const Comparison c = Compare(name, tensor, reference, options.tolerance);
     ++compared;
     failed += !c.holds();
@@ -100,21 +133,31 @@ int Verify(const Options& options) {
                               {"max_difference", c.difference},
                               {"allowed", c.allowed},
                               {"max_reference", c.greatest},
-                              {"holds", c.holds()}}));
+                              {"holds", c.holds()},
+                              {"failure", c.failure}}));
     } else {
       Print("{:<14} {:<20} {:>12.3e} {:>12.3e} {:>12.3e}  {}\n", name, c.shape, c.difference, c.allowed, c.greatest,
-            c.holds() ? "ok" : "BEYOND");
+            c.holds()           ? "ok"
+            : c.failure.empty() ? "BEYOND"
+                                : c.failure);
     }
   }
   Require(compared > 0, "verify: {} holds none of logits, tokens, hidden.L, attention.L", options.reference);
-  PrintMessage("{} of {} tensors agree\n", compared - failed, compared);
+  const std::vector<std::string> unknown = UnknownNames(reference, captured);
+  for (const std::string& name : unknown) {
+    PrintMessage(
+        "qkv: the reference's \"{}\" is not compared: the model gives logits, tokens, hidden.0 to hidden.{} "
+        "and attention.0 to attention.{}\n",
+        name, model.config().depth, model.config().depth - 1);
+  }
+  PrintMessage("{} of {} tensors agree\n", compared - failed, compared + std::ssize(unknown));
   if (failed > 0 && options.model.dtype != "fp32" && !options.tolerance) {
     PrintMessage(
         "qkv: the limits are those of fp32 arithmetic, {} rounds weights and activations: say how much may differ "
         "(--tolerance 0.05), or measure the drift of the answers on images (qkv bench -m MODEL photos/)\n",
         options.model.dtype);
   }
-  return failed > 0 ? 1 : 0;
+  return failed > 0 || !unknown.empty() ? 1 : 0;
 }
 
 }  // namespace

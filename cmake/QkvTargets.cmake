@@ -38,13 +38,12 @@ function(qkv_test name)
                        PROPERTIES ENVIRONMENT "${ARG_ENVIRONMENT}" TIMEOUT 900)
 endfunction()
 
-# qkv_fuzzer(safetensors SOURCES fuzz_safetensors.cc DEPS qkv_io): libFuzzer, with clang and QKV_BUILD_FUZZERS only
+# qkv_fuzzer(safetensors DEPS qkv_io): libFuzzer on fuzz/safetensors_fuzzer.cc, with clang and QKV_BUILD_FUZZERS only.
+# SOURCES are those of a library that is not built whole.
 function(qkv_fuzzer name)
-  if(NOT QKV_BUILD_FUZZERS)
-    return()
-  endif()
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
-  add_executable(fuzz_${name} ${ARG_SOURCES})
+  add_executable(fuzz_${name} ${name}_fuzzer.cc ${ARG_SOURCES})
   target_compile_options(fuzz_${name} PRIVATE ${QKV_WARNINGS})
   target_link_libraries(fuzz_${name} PRIVATE ${ARG_DEPS} -fsanitize=fuzzer)
+  set_property(GLOBAL APPEND PROPERTY QKV_FUZZERS ${name})
 endfunction()

@@ -26,8 +26,35 @@ case $1 in
     printf '\0\0\010\003\0\0\0\002\0\0\0\001\0\0\0\003abcdef' > "$2/idx"
     printf 'path,label,split\na.png,cat,train\n"b,""c"".png",dog,val\n' > "$2/csv"
     printf 'a.png\tcat\r\nb.png\tdog\r\n' > "$2/tsv"
-    tar -cf "$2/tar" --format=ustar -C "$2" idx csv
-    gzip -c "$2/csv" > "$2/gz"
+    exit
+    ;;
+  archive)
+    printf 'path,label\na.png,cat\n' > "$2/csv"
+    head -c 3073 /dev/zero > "$2/data_batch_1.bin"
+    tar -cf "$2/tar" --format=ustar -C "$2" csv data_batch_1.bin
+    for file in csv tar data_batch_1.bin; do gzip -c "$2/$file" > "$2/$file.gz"; done
+    cat "$2/csv.gz" "$2/csv.gz" > "$2/two.gz"
+    exit
+    ;;
+  run)
+    sum='[105.5,96,27]'
+    printf '{"step":12,"since_log":%s,"since_evaluation":%s,"evaluations":3,"best_epoch":1,"without_better":2,' \
+      "$sum" "$sum" > "$2/state"
+    printf '"best_top1":0.25,"best_loss":1.5,"data":18272895352426619569,"evaluation_due":false}' >> "$2/state"
+    printf '{"event":"train","step":20,"epoch":1,"loss":1.5}\n{"event":"evaluation","step":20,"top1":null}\n' > "$2/log"
+    printf '# qkv train: every key, as it was resolved\npreset: "vit-digits"\nlr: 1e-3\nmean: [0.1, 0.2, 0.3]\n' \
+      > "$2/yaml"
+    printf '{"preset": "seq-text", "lr": 1e-3, "steps": 100}' > "$2/json"
+    run='{"data":"d","arm":"a","seed":0,"top1":0.5,"loss":1,"train_top1":0.5,"steps":2,"parameters":3,"flops":4'
+    run="$run"',"symmetry":null,"effective_rank":2,"rank99":3}'
+    printf '%s' "$run" > "$2/result"
+    printf '{"title":"t","facts":[["a","b"]],"arms":["a"],"unit":"images","planned":1,"runs":[%s],' "$run" \
+      > "$2/results"
+    printf '"speeds":{"a":{"training":1,"inference":2}}}' >> "$2/results"
+    # A cache of one image of one pixel: header, pixel, record, footer.
+    printf 'qkv images 1\n\0\0\0aaaaaaaax' > "$2/images"
+    printf '\030\0\0\0\0\0\0\0\001\0\0\0\0\0\0\0\001\0\0\0\0\0\0\0' >> "$2/images"
+    printf '\001\0\0\0\0\0\0\0\031\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0aaaaaaaa' >> "$2/images"
     exit
     ;;
   *)

@@ -19,6 +19,11 @@ class Error : public std::runtime_error {
   explicit Error(const std::string& message) : std::runtime_error(message) {}
 };
 
+/// Text that was made of shown names already (FormatShown, Error::what): stands in a message as it is, lines and all.
+struct Lines {
+  std::string_view text;
+};
+
 namespace internal {
 template <typename T>
 decltype(auto) AsShown(const T& value) {
@@ -54,3 +59,10 @@ void Require(bool ok, fmt::format_string<Args...> message, Args&&... args) {
 }
 
 }  // namespace qkv
+
+template <>
+struct fmt::formatter<qkv::Lines> : fmt::formatter<std::string_view> {
+  auto format(const qkv::Lines& lines, fmt::format_context& context) const {
+    return fmt::formatter<std::string_view>::format(lines.text, context);
+  }
+};

@@ -1,5 +1,6 @@
 #include "qkv/image/image.h"
 
+#include <algorithm>
 #include <array>
 #include <cctype>
 #include <cstring>
@@ -18,9 +19,14 @@ bool IsPnm(const uint8_t* p) {
   return p[0] == 'P' && p[1] >= '1' && p[1] <= '6' && (std::isspace(p[2]) != 0 || p[2] == '#');
 }
 
-/// The reader for these bytes, or null.
+// No file is longer than the pixels that are accepted, not compressed, of four samples of 16 bits, and its headers.
+constexpr size_t kMaxSampleBytes = 8, kMaxHeaderBytes = size_t{64} << 20;
+// Bytes that tell the format.
+constexpr size_t kHeadBytes = 16;
+
+/// The reader for a file that begins with these bytes, or null.
 Reader FindReader(std::span<const std::byte> bytes) {
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), std::min<size_t>(bytes.size(), 16));
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), std::min(bytes.size(), kHeadBytes));
   using namespace std::string_view_literals;
   if (text.size() < 8) return nullptr;  // shorter than the shortest of them
   if (text.starts_with("\xFF\xD8\xFF"sv)) return DecodeJpeg;
@@ -32,6 +38,14 @@ Reader FindReader(std::span<const std::byte> bytes) {
     if (text.starts_with(magic)) return DecodeTiff;
   if (IsPnm(reinterpret_cast<const uint8_t*>(text.data()))) return DecodePnm;
   return nullptr;
+}
+
+/// Throws Error when there is none.
+Reader ReaderFor(std::span<const std::byte> bytes, std::string_view where) {
+  Require(!bytes.empty(), "{}: an empty file", where);
+  const Reader reader = FindReader(bytes);
+  Require(reader != nullptr, "{}: no JPEG, PNG, WebP, GIF, BMP, TIFF or PPM", where);
+  return reader;
 }
 
 /// Puts 8-bit samples through the window; alpha stays.
@@ -73,18 +87,29 @@ void Decode(std::span<const std::byte> bytes, const DecodeOptions& options, std:
     Require(std::isfinite(low) && std::isfinite(high) && low != high, "{}: a window of grey levels from {} to {}",
             where, low, high);
   }
-  Require(!bytes.empty(), "{}: an empty file", where);
-  const Reader reader = FindReader(bytes);
-  Require(reader != nullptr, "{}: no JPEG, PNG, WebP, GIF, BMP, TIFF or PPM", where);
-  Decoded decoded = reader({bytes, options, where, workspace, image.pixels});
+  Decoded decoded = ReaderFor(bytes, where)({bytes, options, where, workspace, image.pixels});
   if (options.window && !decoded.windowed) ApplyWindow(*options.window, decoded.image);
   image = std::move(decoded.image);
   if (options.exif_orientation || decoded.always_upright) TurnUpright(image, decoded.orientation, workspace.turned);
 }
 
 void DecodeFile(const std::filesystem::path& path, const DecodeOptions& options, Workspace& workspace, Image& image) {
-  const MappedFile file(path);
-  Decode(file.bytes(), options, path.native(), workspace, image);
+  // Read, not mapped: another process that makes it shorter meanwhile is an error here, and no fault in a decoder.
+  InputFile file(path);
+  const size_t size = file.stamp().size;
+  const std::string& where = path.native();
+  std::array<std::byte, kHeadBytes> head;
+  const std::span<std::byte> first = std::span(head).first(std::min(size, kHeadBytes));
+  file.Read(first);
+  ReaderFor(first, where);  // what is no image takes no memory
+  const size_t most = kMaxHeaderBytes + kMaxSampleBytes * static_cast<size_t>(options.max_pixels);
+  Require(size <= most, "{}: {} bytes, expected at most {} for an image of up to {} pixels (--max-pixels)", where, size,
+          most, options.max_pixels);
+  workspace.file.Reuse({static_cast<int64_t>(size)});
+  const std::span<std::byte> bytes = std::as_writable_bytes(workspace.file.span());
+  std::ranges::copy(first, bytes.begin());
+  file.Read(bytes.subspan(first.size()));
+  Decode(bytes, options, where, workspace, image);
 }
 
 Image Decode(std::span<const std::byte> bytes, const DecodeOptions& options, std::string_view where) {

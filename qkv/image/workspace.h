@@ -13,6 +13,7 @@ namespace qkv::image {
 /// Scratch memory of one caller: another image of the same size and format allocates nothing, but for what the formats'
 /// libraries do. Not shared between threads.
 struct Workspace {
+  Tensor<uint8_t> file;         // its bytes
   Tensor<uint8_t> turned;       // the other way up
   std::string exif;             // joined from its pieces, or from digits
   std::vector<uint8_t> row;     // of ink, or of indices into a palette

@@ -70,7 +70,7 @@ Shape ParseShape(std::string_view text, std::string_view where) {
   try {
     return Shape(extents);
   } catch (const Error& error) {
-    Fail("{}: {}", where, error.what());
+    Fail("{}: {}", where, Lines{error.what()});
   }
 }
 

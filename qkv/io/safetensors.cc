@@ -162,7 +162,7 @@ class HeaderReader : public nlohmann::json_sax<Json> {
     try {
       return Shape(std::span<const int64_t>(extents.data(), numbers_.size()));
     } catch (const Error& error) {
-      Fail("{}: {}", Where(), error.what());
+      Fail("{}: {}", Where(), Lines{error.what()});
     }
   }
 

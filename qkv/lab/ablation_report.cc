@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <iterator>
 
 #include "qkv/core/error.h"
@@ -21,7 +22,8 @@ struct Notes {
   std::string accuracies, differences, costs, learned;
 };
 
-Notes NotesOn(const AblationResults& results) {
+// `shown`: makes a name what it is in the document.
+Notes NotesOn(const AblationResults& results, const std::function<std::string(const std::string&)>& shown) {
   const bool sequences = results.unit == "sequences";
   Notes notes;
   notes.accuracies = fmt::format(
@@ -37,7 +39,7 @@ Notes NotesOn(const AblationResults& results) {
       "are measured on this machine, all arms in turns",
       results.unit);
   const std::vector<std::string> data = results.Data();
-  notes.costs += data.size() > 1 ? fmt::format(", with the models of {}.", data[0]) : ".";
+  notes.costs += data.size() > 1 ? fmt::format(", with the models of {}.", shown(data[0])) : ".";
   notes.learned =
       "Symmetry (−1 to 1) and ranks are those of M = W_QᵀW_K after LayerNorm, means over all heads, as `qkv qk "
       "inspect` "
@@ -160,9 +162,9 @@ std::string RunsThatEnded(const AblationResults& results) {
 }
 
 std::string MarkdownOf(const AblationResults& results) {
-  std::string text = "# " + results.title + "\n\n- Runs: " + RunsThatEnded(results) + "\n";
+  std::string text = "# " + report::EscapeMarkdown(results.title) + "\n\n- Runs: " + RunsThatEnded(results) + "\n";
   for (const auto& [name, value] : results.facts) {
-    text += fmt::format("- {}: {}\n", name, report::EscapeMarkdown(value));
+    text += fmt::format("- {}: {}\n", report::EscapeMarkdown(name), report::EscapeMarkdown(value));
   }
   for (const Table& table : OverviewsOf(results)) text += "\n" + report::ToMarkdown(table);
   for (const std::string& data : results.Data()) {
@@ -172,7 +174,7 @@ std::string MarkdownOf(const AblationResults& results) {
       text += report::ToMarkdown(table) + "\n";
     }
   }
-  const Notes notes = NotesOn(results);
+  const Notes notes = NotesOn(results, report::EscapeMarkdown);
   text += fmt::format("{}\n\n{}\n\n{}\n\n{}\n", notes.accuracies, notes.differences, notes.costs, notes.learned);
   return text;
 }
@@ -182,7 +184,7 @@ std::string PageOf(const AblationResults& results) {
   std::vector<std::pair<std::string, std::string>> facts = {{"Runs", RunsThatEnded(results)}};
   facts.insert(facts.end(), results.facts.begin(), results.facts.end());
   page.Facts(facts);
-  const Notes notes = NotesOn(results);
+  const Notes notes = NotesOn(results, [](const std::string& name) { return name; });
   const std::vector<Table> overviews = OverviewsOf(results);
   if (!overviews.empty()) page.Section("All data sets");
   for (const Table& table : overviews) page.Add(table);

@@ -17,44 +17,6 @@ namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
-// A number that may not be there is null: JSON has no NaN.
-io::Json ToNumber(double x) { return std::isfinite(x) ? io::Json(x) : io::Json(nullptr); }
-
-double FromNumber(const io::Json& json, const char* name) {
-  const io::Json& value = json.at(name);
-  return value.is_null() ? kNone : value.get<double>();
-}
-
-io::Json ToJson(const RunResult& run) {
-  return {{"data", run.data},
-          {"arm", run.arm},
-          {"seed", run.seed},
-          {"top1", ToNumber(run.top1)},
-          {"loss", ToNumber(run.loss)},
-          {"train_top1", ToNumber(run.train_top1)},
-          {"steps", run.steps},
-          {"parameters", run.parameters},
-          {"flops", ToNumber(run.flops)},
-          {"symmetry", ToNumber(run.symmetry)},
-          {"effective_rank", ToNumber(run.effective_rank)},
-          {"rank99", ToNumber(run.rank99)}};
-}
-
-RunResult RunFrom(const io::Json& json) {
-  return {.data = json.at("data"),
-          .arm = json.at("arm"),
-          .seed = json.at("seed"),
-          .top1 = FromNumber(json, "top1"),
-          .loss = FromNumber(json, "loss"),
-          .train_top1 = FromNumber(json, "train_top1"),
-          .steps = json.at("steps"),
-          .parameters = json.at("parameters"),
-          .flops = FromNumber(json, "flops"),
-          .symmetry = FromNumber(json, "symmetry"),
-          .effective_rank = FromNumber(json, "effective_rank"),
-          .rank99 = FromNumber(json, "rank99")};
-}
-
 // What the last line of this kind says; null where there is none.
 const io::Json* LastLine(const std::vector<io::Json>& log, std::string_view event) {
   const auto found = std::find_if(
@@ -106,27 +68,21 @@ Interval IntervalOf(const std::vector<const RunResult*>& runs, double RunResult:
 
 }  // namespace
 
-std::string RunResult::ToJson() const { return lab::ToJson(*this).dump(2) + "\n"; }
-
-RunResult RunResult::FromJson(std::string_view text, std::string_view where) {
-  const io::Json json = io::ParseJson(text, where);
-  try {
-    return RunFrom(json);
-  } catch (const io::Json::exception& error) {
-    Fail("{}: not the result of a run: {}", where, io::ReasonOf(error));
-  }
-}
-
 RunResult ReadRun(const std::filesystem::path& folder, std::string_view data, std::string_view arm, int64_t seed) {
   const std::vector<io::Json> log = train::ReadLog(folder / "log.jsonl");
   const io::Json* evaluation = LastLine(log, "evaluation");
   Require(evaluation != nullptr, "{}: a run without an evaluation in its log", folder.string());
+  // Null is what was no number.
+  const auto number = [&](const char* name) {
+    Require(evaluation->contains(name), "{}: an evaluation without \"{}\" in its log", folder.string(), name);
+    return evaluation->at(name).is_null() ? kNone : evaluation->at(name).get<double>();
+  };
   RunResult result{.data = std::string(data),
                    .arm = std::string(arm),
                    .seed = seed,
-                   .top1 = evaluation->at("top1"),
-                   .loss = evaluation->at("loss"),
-                   .train_top1 = evaluation->at("train_accuracy"),
+                   .top1 = number("top1"),
+                   .loss = number("loss"),
+                   .train_top1 = number("train_accuracy"),
                    .steps = evaluation->at("step")};
   const std::filesystem::path last = folder / "last";
   if (model::IsSequenceModel(last)) {
@@ -147,36 +103,6 @@ std::vector<std::string> AblationResults::Data() const {
     if (std::ranges::find(names, run.data) == names.end()) names.push_back(run.data);
   }
   return names;
-}
-
-std::string AblationResults::ToJson() const {
-  io::Json json = {{"title", title}, {"facts", facts}, {"arms", arms}, {"unit", unit}, {"planned", planned}};
-  for (const auto& [arm, speed] : speeds) {
-    json["speeds"][arm] = {{"training", speed.training}, {"inference", speed.inference}};
-  }
-  json["runs"] = io::Json::array();
-  for (const RunResult& run : runs) json["runs"].push_back(lab::ToJson(run));
-  return json.dump(1) + "\n";
-}
-
-AblationResults AblationResults::FromJson(std::string_view text, std::string_view where) {
-  const io::Json json = io::ParseJson(text, where);
-  try {
-    AblationResults results;
-    results.title = json.at("title");
-    results.facts = json.at("facts");
-    results.arms = json.at("arms");
-    results.unit = json.value("unit", results.unit);  // results that are stored may be older
-    results.planned = json.at("planned");
-    for (const io::Json& run : json.at("runs")) results.runs.push_back(RunFrom(run));
-    const io::Json speeds = json.value("speeds", io::Json::object());
-    for (const auto& [arm, speed] : speeds.items()) {
-      results.speeds[arm] = {.training = speed.at("training"), .inference = speed.at("inference")};
-    }
-    return results;
-  } catch (const io::Json::exception& error) {
-    Fail("{}: not the results of an ablation: {}", where, io::ReasonOf(error));
-  }
 }
 
 std::vector<ArmSummary> Summarise(const AblationResults& results, std::string_view data) {

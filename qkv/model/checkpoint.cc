@@ -31,7 +31,7 @@ Checkpoint OpenOnce(const fs::path& path, const Given& given) {
   } catch (const Error& error) {
     const std::string message = error.what();
     if (message.find(folder.string()) != std::string::npos && !folder.empty()) throw;
-    Fail("{}: {}", path.string(), message);
+    Fail("{}: {}", path.string(), Lines{message});
   }
   return checkpoint;
 }

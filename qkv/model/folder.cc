@@ -2,6 +2,10 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
 #include "qkv/core/file.h"
 #include "qkv/model/checkpoint.h"
 
@@ -11,7 +15,13 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kWeightsFile = "model.safetensors";
-constexpr const char* kIndexFile = "model.safetensors.index.json";
+constexpr std::string_view kIndexFile = "model.safetensors.index.json";
+
+// A file of a model, which another's may not have: shards are called model-00001-of-00002.safetensors.
+bool IsOfModel(std::string_view name) {
+  return name == kWeightsFile || name == kIndexFile || name == kPreprocessorFile ||
+         (name.starts_with("model-") && name.find("-of-") != name.npos && name.ends_with(".safetensors"));
+}
 
 void WriteFiles(const ModelFiles& files, const fs::path& folder) {
   io::WriteSafeTensors(folder / kWeightsFile, files.weights.tensors, files.metadata);
@@ -27,6 +37,9 @@ class WorkFolder {
   explicit WorkFolder(const fs::path& target) : target_(target) {
     if (!target.has_filename()) target_ = target.parent_path();  // "out/"
     std::error_code error;
+    // What a link leads to is replaced, not the link.
+    if (const fs::path real = fs::canonical(target_, error); !error) target_ = real;
+    error.clear();
     if (target_.has_parent_path()) fs::create_directories(target_.parent_path(), error);
     // One that is there may be of a process that was killed, or of one of the same number in another container.
     bool created = false;
@@ -39,28 +52,58 @@ class WorkFolder {
   }
   ~WorkFolder() {
     std::error_code ignored;
-    fs::remove_all(path_, ignored);
+    if (!path_.empty()) fs::remove_all(path_, ignored);
   }
   WorkFolder(const WorkFolder&) = delete;
   WorkFolder& operator=(const WorkFolder&) = delete;
 
   const fs::path& path() const { return path_; }
 
-  /// The folder becomes the target, which is missing or empty; or else its files replace the target's.
+  /// The folder becomes the target, in one instant: where there is one already, its other files are taken over before,
+  /// and it is removed after.
   void Publish() {
+    FlushFolder(path_);
     std::error_code error;
-    fs::rename(path_, target_, error);
-    if (!error) return;
-    Require(fs::is_directory(target_), "cannot write {}: {}", target_.string(), error.message());
-    fs::remove(target_ / kConfigFile);  // while files are exchanged, this is no model
-    for (const char* name : {kWeightsFile, kPreprocessorFile, kConfigFile}) {
-      fs::remove(target_ / name);
-      if (fs::exists(path_ / name)) fs::rename(path_ / name, target_ / name);
+    fs::rename(path_, target_, error);  // where it is missing, or empty
+    if (error) {
+      Require(fs::is_directory(target_), "cannot write {}: {}", target_.string(), error.message());
+      const std::vector<fs::path> old = TakeOver();
+      ExchangeFolders(path_, target_);
+      const fs::path former = std::exchange(path_, {});
+      for (const fs::path& name : old) fs::remove(former / name);
+      // What came into it meanwhile is not ours to remove.
+      Require(::rmdir(former.c_str()) == 0, "{} was written, but files that came into it meanwhile are now in {}",
+              target_.string(), former.string());
     }
-    fs::remove(target_ / kIndexFile);
+    path_.clear();
+    FlushFolder(Parent());
   }
 
  private:
+  fs::path Parent() const { return target_.has_parent_path() ? target_.parent_path() : fs::path("."); }
+
+  // Puts what else the target holds beside the new model: second names of its files. Returns all that it holds, what
+  // lies in a folder before the folder.
+  std::vector<fs::path> TakeOver() const {
+    std::vector<fs::path> old;
+    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(target_)) {
+      const fs::path name = entry.path().lexically_relative(target_);
+      old.push_back(name);
+      if (IsOfModel(name.native()) || fs::exists(fs::symlink_status(path_ / name))) continue;
+      if (entry.is_symlink()) {
+        fs::copy_symlink(entry.path(), path_ / name);
+      } else if (entry.is_directory()) {
+        fs::create_directory(path_ / name, entry.path());
+      } else {
+        std::error_code error;
+        fs::create_hard_link(entry.path(), path_ / name, error);
+        if (error) fs::copy_file(entry.path(), path_ / name);
+      }
+    }
+    std::ranges::reverse(old);
+    return old;
+  }
+
   fs::path target_, path_;
 };
 

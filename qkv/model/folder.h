@@ -24,9 +24,10 @@ struct ModelFiles {
 /// Throws Error when there is something at `folder` that would be lost, and `force` is not given.
 void RequireWritable(const std::filesystem::path& folder, bool force);
 
-/// Writes the folder: it appears whole or not at all (with `force`: each file whole, config.json last), and only after
-/// qkv itself could open it. Returns the bytes of its tensors. Throws Error as RequireWritable, and with the system's
-/// reason.
+/// Writes the folder: it appears whole or not at all, and only after qkv itself could open it. With `force` it takes
+/// the place of the folder that is there in one instant; other files of that one are in the new one too, weights and
+/// their index and shards are not. Where the file system cannot exchange folders, there is none for a moment. Returns
+/// the bytes of its tensors. Throws Error as RequireWritable, and with the system's reason.
 size_t WriteModel(const ModelFiles& files, const std::filesystem::path& folder, bool force);
 
 }  // namespace qkv::model

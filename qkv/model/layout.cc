@@ -206,25 +206,25 @@ std::vector<BoundTensor> BindTable(std::vector<TensorSpec> table, const NamesOf&
         tensor.parts.push_back(part);
         used.insert(part);
       } else {
-        missing.push_back(fmt::format("{} {}", name, tensor.spec.shape));
+        missing.push_back(FormatShown("{} {}", name, tensor.spec.shape));
       }
     }
     if (!tensor.parts.empty() && !ShapesFit(tensor.spec.shape, tensor.parts)) {
       misshaped.push_back(
-          fmt::format("{} is {}, expected {}", tensor.parts[0]->name, ShapesOf(tensor.parts), tensor.spec.shape));
+          FormatShown("{} is {}, expected {}", tensor.parts[0]->name, ShapesOf(tensor.parts), tensor.spec.shape));
     }
     bound.push_back(std::move(tensor));
   }
   for (const io::StoredTensor& tensor : tensors.tensors()) {
     if (!used.contains(&tensor) && !ignored.contains(tensor.name) && tensor.shape.size() > 0) {
-      left_over.push_back(fmt::format("{} {}", tensor.name, tensor.shape));
+      left_over.push_back(FormatShown("{} {}", tensor.name, tensor.shape));
     }
   }
   std::string problems;
   if (!missing.empty()) problems += fmt::format("\n{} missing:{}", missing.size(), List(missing));
   if (!misshaped.empty()) problems += fmt::format("\n{} of another shape:{}", misshaped.size(), List(misshaped));
   if (!left_over.empty()) problems += fmt::format("\n{} left over:{}", left_over.size(), List(left_over));
-  Require(problems.empty(), "checkpoint: its tensors are not those of {}{}", model, problems);
+  Require(problems.empty(), "checkpoint: its tensors are not those of {}{}", model, Lines{problems});
   return bound;
 }
 

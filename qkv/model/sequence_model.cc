@@ -43,7 +43,7 @@ SequenceCheckpoint OpenOnce(const std::filesystem::path& folder) {
   try {
     checkpoint.bound = Bind(TensorTable(checkpoint.config), *checkpoint.tensors, "this sequence model");
   } catch (const Error& error) {
-    Fail("{}: {}", folder.string(), error.what());
+    Fail("{}: {}", folder.string(), Lines{error.what()});
   }
   return checkpoint;
 }

@@ -27,7 +27,7 @@ void RefuseObstructed(const VitConfig& config, Family target, const Obstructions
     if (there) reasons += "\n  " + reason;
   }
   Require(reasons.empty(), "convert: {} ({}) cannot be written for {}:{}", config.architecture, Name(config.family),
-          Name(target), reasons);
+          Name(target), Lines{reasons});
 }
 
 bool PreprocessesToTrainedSize(const Description& description) {

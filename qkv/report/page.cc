@@ -88,6 +88,13 @@ void Page::Section(std::string_view title, const Badge& badge) {
   body_ += fmt::format("<h2 id=\"s{}\">{}{}</h2>\n", sections_, Inline(title), Span(badge));
 }
 
+std::string PolicyTag(bool scripts) {
+  return fmt::format(
+      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; base-uri 'none'; form-action 'none'; "
+      "style-src 'unsafe-inline'; img-src data:{}\"/>",
+      scripts ? "; script-src 'unsafe-inline'" : "");
+}
+
 void Page::Heading(std::string_view title) { body_ += fmt::format("<h3>{}</h3>\n", Inline(title)); }
 
 void Page::Prose(std::string_view text) { body_ += fmt::format("<p>{}</p>\n", Inline(text)); }
@@ -111,13 +118,11 @@ void Page::Figure(const std::string& svg, std::string_view caption) {
 }
 
 std::string Page::Html() const {
-  // The policy holds the page to what it says of itself: no script runs, and nothing is fetched.
   std::string html = fmt::format(
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
-      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
-      "img-src data:\"/>\n<title>{}</title>\n<style>{}</style>\n</head>\n<body>\n<main>\n<h1>{}</h1>\n",
-      EscapeXml(title_), kStyle, Inline(title_));
+      "{}\n<title>{}</title>\n<style>{}</style>\n</head>\n<body>\n<main>\n<h1>{}</h1>\n",
+      PolicyTag(/*scripts=*/false), EscapeXml(title_), kStyle, Inline(title_));
   if (!summary_.empty()) html += fmt::format("<p class=\"summary\">{}</p>\n", Inline(summary_));
   // A list of one is none.
   if (sections_ > 1) html += fmt::format("<nav aria-label=\"Contents\">\n<ol>\n{}</ol>\n</nav>\n", contents_);

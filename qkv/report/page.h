@@ -10,6 +10,10 @@
 
 namespace qkv::report {
 
+/// The tag that holds a page to what it has in itself: nothing is fetched or sent, and no script runs, or with
+/// `scripts` only its own.
+std::string PolicyTag(bool scripts);
+
 /// A word beside a heading, in the colour of what it says.
 struct Badge {
   enum class Kind { kPlain, kGood, kPartly, kBad } kind = Kind::kPlain;

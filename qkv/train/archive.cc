@@ -6,18 +6,58 @@
 #include <cstdint>
 
 #include "qkv/core/error.h"
+#include "qkv/core/memory.h"
 
 namespace qkv::train {
 namespace {
 
 constexpr size_t kBlock = 512;  // tar's
 
+constexpr size_t kPiece = size_t{1} << 20;  // that is unpacked at a time
+
 // zlib's state, given back whatever happens.
-struct Inflater {
-  z_stream stream{};
-  Inflater() { Require(inflateInit2(&stream, 15 + 16) == Z_OK, "gzip: no memory"); }  // 16: with gzip's header
-  ~Inflater() { inflateEnd(&stream); }
+class Inflater {
+ public:
+  Inflater() { Require(inflateInit2(&stream_, 15 + 16) == Z_OK, "gzip: no memory"); }  // 16: with gzip's header
+  ~Inflater() { inflateEnd(&stream_); }
+  Inflater(const Inflater&) = delete;
+  Inflater& operator=(const Inflater&) = delete;
+
+  // Unpacks up to `count` more bytes behind `text`, and takes what they were made of from `bytes`. Whether that is the
+  // end.
+  bool Next(std::span<const std::byte>& bytes, size_t count, std::string_view where, std::string* text) {
+    const size_t end = text->size();
+    text->resize(end + count);
+    const auto in = static_cast<uInt>(std::min(bytes.size(), kPiece));
+    stream_.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(bytes.data()));
+    stream_.avail_in = in;
+    stream_.next_out = reinterpret_cast<Bytef*>(text->data() + end);
+    stream_.avail_out = static_cast<uInt>(count);
+    const int status = inflate(&stream_, Z_NO_FLUSH);
+    Require(status == Z_OK || status == Z_STREAM_END || status == Z_BUF_ERROR, "{}: damaged gzip data{}{}", where,
+            stream_.msg ? ": " : "", stream_.msg ? stream_.msg : "");
+    const bool idle = stream_.avail_in == in && stream_.avail_out == count;
+    Require(status == Z_STREAM_END || !idle || !bytes.empty(), "{}: the gzip data ends too early", where);
+    text->resize(text->size() - stream_.avail_out);
+    bytes = bytes.subspan(in - stream_.avail_in);
+    return status == Z_STREAM_END;
+  }
+
+ private:
+  z_stream stream_{};
 };
+
+// The length that gzip data says it unpacks to (RFC 1952, ISIZE): modulo 2^32, and of several members of the last.
+size_t ToldLength(std::span<const std::byte> bytes) {
+  constexpr size_t kTrailer = 4;
+  size_t length = 0;
+  for (size_t i = 0; i < kTrailer && bytes.size() >= kTrailer; ++i) {
+    length |= static_cast<size_t>(bytes[bytes.size() - kTrailer + i]) << (8 * i);
+  }
+  // DEFLATE makes at most about 1,032 bytes of one: what says more is no honest end.
+  constexpr size_t kMostTimes = 1032;
+  return std::min(length, kMostTimes * bytes.size());
+}
 
 std::string_view Text(std::span<const std::byte> bytes, size_t at, size_t length) {
   const std::string_view field(reinterpret_cast<const char*>(bytes.data()) + at, length);
@@ -44,37 +84,51 @@ bool ChecksumFits(std::span<const std::byte> header, std::string_view where) {
 
 }  // namespace
 
+bool IsGzip(std::span<const std::byte> bytes) {
+  return bytes.size() >= 2 && bytes[0] == std::byte{0x1F} && bytes[1] == std::byte{0x8B};
+}
+
 std::string Gunzip(std::span<const std::byte> bytes, size_t max_bytes, std::string_view where) {
+  // What an honest file of one part says of itself, before any of it is unpacked. Of what says less than it has, the
+  // loop below stops.
+  const size_t told = ToldLength(bytes);
+  Require(told <= max_bytes, "{}: unpacks to {}, more than the {} that are accepted", where,
+          FormatBytes(static_cast<double>(told)), FormatBytes(static_cast<double>(max_bytes)));
+  RequireMemory(static_cast<double>(told), where);
   std::string text;
+  text.reserve(told);
   while (!bytes.empty()) {  // several members may follow each other
     Inflater inflater;
-    z_stream& stream = inflater.stream;
-    for (int status = Z_OK; status != Z_STREAM_END;) {
-      constexpr size_t kPiece = size_t{1} << 20;
-      const size_t end = text.size();
-      text.resize(end + std::min(kPiece, max_bytes + 1 - end));
-      const auto in = static_cast<uInt>(std::min(bytes.size(), kPiece));
-      stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(bytes.data()));
-      stream.avail_in = in;
-      stream.next_out = reinterpret_cast<Bytef*>(text.data() + end);
-      stream.avail_out = static_cast<uInt>(text.size() - end);
-      status = inflate(&stream, Z_NO_FLUSH);
-      Require(status == Z_OK || status == Z_STREAM_END || status == Z_BUF_ERROR, "{}: damaged gzip data{}{}", where,
-              stream.msg ? ": " : "", stream.msg ? stream.msg : "");
-      const bool idle = stream.avail_in == in && stream.avail_out == text.size() - end;
-      Require(status == Z_STREAM_END || !idle || !bytes.empty(), "{}: the gzip data ends too early", where);
-      text.resize(text.size() - stream.avail_out);
-      bytes = bytes.subspan(in - stream.avail_in);
-      Require(text.size() <= max_bytes, "{}: unpacks to more than {} bytes", where, max_bytes);
+    for (bool ended = false; !ended;) {
+      ended = inflater.Next(bytes, std::min(kPiece, max_bytes + 1 - text.size()), where, &text);
+      Require(text.size() <= max_bytes, "{}: unpacks to more than {}", where,
+              FormatBytes(static_cast<double>(max_bytes)));
+      RequireMemory(static_cast<double>(text.size()), where);
     }
   }
   return text;
 }
 
-PlainFile::PlainFile(const std::filesystem::path& path, size_t max_bytes) : file_(path) {
-  const std::span<const std::byte> bytes = file_.bytes();
-  unpacked_ = bytes.size() >= 2 && bytes[0] == std::byte{0x1F} && bytes[1] == std::byte{0x8B};
-  if (unpacked_) text_ = Gunzip(bytes, max_bytes, path.string());
+std::string GunzipFirst(std::span<const std::byte> bytes, size_t count, std::string_view where) {
+  std::string text;
+  while (!bytes.empty() && text.size() < count) {
+    Inflater inflater;
+    while (text.size() < count && !inflater.Next(bytes, count - text.size(), where, &text)) {
+    }
+  }
+  return text;
+}
+
+PlainFile::PlainFile(const std::filesystem::path& path, size_t max_bytes) : path_(path), file_(path) {
+  unpacked_ = IsGzip(file_.bytes());
+  if (!unpacked_) return;
+  try {
+    text_ = Gunzip(file_.bytes(), max_bytes, path.string());
+  } catch (const Error&) {
+    RequireUnchanged();  // the better reason
+    throw;
+  }
+  RequireUnchanged();
 }
 
 std::vector<ArchiveMember> ListTar(std::span<const std::byte> bytes, std::string_view where) {

@@ -11,14 +11,16 @@
 #include <type_traits>
 
 #include "qkv/core/file.h"
+#include "qkv/core/text.h"
 #include "qkv/io/json.h"
-#include "qkv/model/preprocess_writer.h"
 
 namespace qkv::train {
 namespace {
 
 // A configuration has a few dozen lines.
 constexpr size_t kMaxFileBytes = size_t{1} << 20;
+// A run's begins with it.
+constexpr std::string_view kFirstLine = "# qkv train: every key, as it was resolved";
 
 // Insertions, deletions and exchanges of a letter that lead from one word to the other (Levenshtein 1966).
 size_t Distance(std::string_view a, std::string_view b) {
@@ -68,8 +70,14 @@ bool Parse(std::string_view text, bool* value) {
   return *value || IsOneOf("false|no|off", text);
 }
 
+// config.yaml has only text in UTF-8.
 bool Parse(std::string_view text, std::string* value) {
   *value = text;
+  while (!text.empty()) {
+    const size_t length = CharacterLength(text);
+    if (length == 0) return false;
+    text.remove_prefix(length);
+  }
   return true;
 }
 
@@ -157,6 +165,11 @@ bool IsTheModels(const Key& key) {
   return false;
 }
 
+// Whether ToYaml leaves the key out.
+bool IsLeftOut(const Key& key, bool sequences, bool continues, bool sized) {
+  return IsForOther(key, sequences) || (continues && (IsTheModels(key) || (key.name == "image-size" && !sized)));
+}
+
 void CheckModel(const TrainConfig& c, bool sequences) {
   Require(c.width % c.heads == 0, "train: width {} is no multiple of heads {}", c.width, c.heads);
   const bool ranked = c.attention == "low_rank" || c.attention == "symmetric";
@@ -180,14 +193,14 @@ void Check(const TrainConfig& c) {
   Require(c.min_lr <= c.lr, "train: min-lr {} is above lr {}", c.min_lr, c.lr);
 }
 
-Settings FromJson(const std::filesystem::path& file, const std::string& text) {
-  const io::Json json = io::ParseJson(text, file.string());
-  Require(json.is_object(), "{}: expected an object of keys and values", file.string());
+Settings FromJson(const std::string& file, std::string_view text) {
+  const io::Json json = io::ParseJson(text, file);
+  Require(json.is_object(), "{}: expected an object of keys and values", file);
   const auto plain = [](const io::Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); };
   Settings settings;
   for (const auto& [name, value] : json.items()) {
     const Key& key = FindKey(WithDashes(name));
-    Require(!value.is_object() && !value.is_null(), "{}: {}: expected a plain value", file.string(), name);
+    Require(!value.is_object() && !value.is_null(), "{}: {}: expected a plain value", file, name);
     std::vector<std::string> elements;
     if (value.is_array()) std::transform(value.begin(), value.end(), std::back_inserter(elements), plain);
     settings[std::string(key.name)] = value.is_array() ? Joined(key, elements) : plain(value);
@@ -195,13 +208,13 @@ Settings FromJson(const std::filesystem::path& file, const std::string& text) {
   return settings;
 }
 
-Settings FromYaml(const std::filesystem::path& file, const std::string& text) {
-  const YAML::Node root = YAML::Load(text);
+Settings FromYaml(const std::string& file, std::string_view text) {
+  const YAML::Node root = YAML::Load(std::string(text));
   Settings settings;
   if (root.IsNull()) return settings;
-  Require(root.IsMap(), "{}: expected lines of \"key: value\"", file.string());
+  Require(root.IsMap(), "{}: expected lines of \"key: value\"", file);
   for (const auto& entry : root) {
-    const std::string where = fmt::format("{}, line {}", file.string(), entry.first.Mark().line + 1);
+    const std::string where = fmt::format("{}, line {}", file, entry.first.Mark().line + 1);
     Require(entry.first.IsScalar(), "{}: expected \"key: value\"", where);
     try {
       const Key& key = FindKey(WithDashes(entry.first.Scalar()));
@@ -258,15 +271,45 @@ std::string ValueOf(const Key& key, const TrainConfig& config) {
   return std::visit([&](auto member) { return ToText(config.*member); }, key.member);
 }
 
-Settings ReadSettings(const std::filesystem::path& file) {
-  const std::string text = ReadFile(file, kMaxFileBytes);
+Settings ParseSettings(std::string_view text, const std::string& where) {
   const size_t first = text.find_first_not_of(" \t\r\n");
   try {
     // JSON's own reader knows tabs, and says better what is wrong.
-    return first != text.npos && text[first] == '{' ? FromJson(file, text) : FromYaml(file, text);
+    return first != text.npos && text[first] == '{' ? FromJson(where, text) : FromYaml(where, text);
   } catch (const YAML::Exception& error) {
-    Fail("{}, line {}: {}", file.string(), error.mark.line + 1, error.msg);
+    Fail("{}, line {}: {}", where, error.mark.line + 1, error.msg);
   }
+}
+
+Settings ReadSettings(const std::filesystem::path& file) {
+  return ParseSettings(ReadFile(file, kMaxFileBytes), file.string());
+}
+
+std::string WhyNoRunSettings(const std::filesystem::path& file) {
+  const std::string text = ReadFile(file, kMaxFileBytes);
+  if (text.empty()) return FormatShown("{} is empty", file.string());
+  if (text.substr(0, text.find('\n')) == kFirstLine) return {};
+  return FormatShown("the first line of {} is not \"{}\", as qkv train writes it", file.string(), kFirstLine);
+}
+
+Settings ReadRunSettings(const std::filesystem::path& file) {
+  return ParseRunSettings(ReadFile(file, kMaxFileBytes), file.string());
+}
+
+Settings ParseRunSettings(std::string_view text, const std::string& where) {
+  Require(text.substr(0, text.find('\n')) == kFirstLine,
+          "{}: expected a first line \"{}\", as qkv train writes it; put back the file that the run was begun with",
+          where, kFirstLine);
+  Settings settings = ParseSettings(text, where);
+  const auto preset = settings.find("preset"), model = settings.find("model");
+  const bool continues = model != settings.end() && !model->second.empty();
+  const bool sequences = preset != settings.end() && IsForSequences(preset->second);
+  for (const Key& key : Keys()) {
+    if (IsLeftOut(key, sequences, continues, /*sized=*/false)) continue;
+    Require(settings.contains(key.name), "{}: no key {}; put back the file that the run was begun with", where,
+            key.name);
+  }
+  return settings;
 }
 
 TrainConfig Resolve(const Settings& given) {
@@ -297,12 +340,11 @@ TrainConfig Resolve(const Settings& given) {
 }
 
 std::string ToYaml(const TrainConfig& config) {
-  std::string text = "# qkv train: every key, as it was resolved\n";
+  std::string text = fmt::format("{}\n", kFirstLine);
   std::string_view group;
+  const bool sequences = IsForSequences(config.preset), continues = !config.model.empty();
   for (const Key& key : Keys()) {
-    if (IsForOther(key, IsForSequences(config.preset))) continue;
-    if (!config.model.empty() && (IsTheModels(key) || (key.name == "image-size" && config.image_size.first == 0)))
-      continue;
+    if (IsLeftOut(key, sequences, continues, /*sized=*/config.image_size.first > 0)) continue;
     if (key.group != group) text += fmt::format("\n# {}\n", key.group);
     group = key.group;
     const bool quoted = std::holds_alternative<std::string TrainConfig::*>(key.member);

@@ -114,6 +114,8 @@ std::string ValueOf(const Key& key, const TrainConfig& config);
 /// A YAML or JSON file: one table of keys and plain values (sizes and means may be lists); "_" counts as "-".
 /// Throws Error with the file, the line where there is one, and for an unknown key the nearest one.
 Settings ReadSettings(const std::filesystem::path& file);
+/// The same of its text; `where` begins the errors.
+Settings ParseSettings(std::string_view text, const std::string& where);
 
 inline constexpr std::string_view kPresets = "vit-digits|vit-cifar|vit-tiny|vit-small|fine-tune|seq-task|seq-text";
 /// What a preset sets. Throws Error when there is none of that name.
@@ -130,6 +132,15 @@ TrainConfig Resolve(const Settings& given);
 /// Every key with its value, in YAML, as ReadSettings takes it; what a checkpoint decides (`model`) is left out, and
 /// what is for images where the preset is for sequences, or the other way.
 std::string ToYaml(const TrainConfig& config);
+
+/// What is wrong with a run's config.yaml before a key of it is read, or nothing: ToYaml's first line tells it from any
+/// other file. Throws Error when it cannot be read.
+std::string WhyNoRunSettings(const std::filesystem::path& file);
+/// The config.yaml of a run. Throws Error as ReadSettings, where WhyNoRunSettings says so, and for a missing key: it
+/// has them all, so one that was emptied or cut off is never taken for the defaults.
+Settings ReadRunSettings(const std::filesystem::path& file);
+/// The same of its text.
+Settings ParseRunSettings(std::string_view text, const std::string& where);
 
 /// Throws Error that names the keys in which the two differ although a resumed run may not change them.
 void RequireSameRun(const TrainConfig& before, const TrainConfig& now);

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <numeric>
 
+#include "qkv/core/hash.h"
 #include "qkv/core/rng.h"
 #include "qkv/train/dataset_formats.h"
 
@@ -167,6 +168,22 @@ TrainingData ForTraining(Dataset dataset, double validation_share, uint64_t seed
   }
   data.classes = std::move(dataset.classes);
   return data;
+}
+
+uint64_t Fingerprint(const TrainingData& data) {
+  Fnv1a hash;
+  const auto add = [&](std::string_view text) { hash.Add(text).AddByte(0); };  // "a", "bc" is not "ab", "c"
+  for (const std::string& name : data.classes) add(name);
+  for (const Split* split : {&data.train, &data.validation}) {
+    for (int64_t i = 0; i < split->size(); ++i) {
+      // The folder of the data may have moved, its images not.
+      const std::filesystem::path path = split->NameOf(i);
+      add(path.filename().native());
+      add(std::to_string(split->labels[static_cast<size_t>(i)]));
+    }
+    add("");
+  }
+  return hash.value();
 }
 
 const Split& ForEvaluation(const Dataset& dataset, std::string_view name) {

@@ -56,6 +56,9 @@ struct TrainingData {
 /// nothing is there to validate on.
 TrainingData ForTraining(Dataset dataset, double validation_share, uint64_t seed);
 
+/// Tells sets of images apart: classes, the images' names in order and their labels, wherever they lie.
+uint64_t Fingerprint(const TrainingData& data);
+
 /// The split of this name; for an empty name "test", else "val", else "all". Throws Error that says which there are.
 const Split& ForEvaluation(const Dataset& dataset, std::string_view name = {});
 

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <memory>
 
+#include "qkv/core/memory.h"
 #include "qkv/train/archive.h"
 #include "qkv/train/dataset_formats.h"
 
@@ -52,9 +54,21 @@ std::vector<std::string> NamesIn(std::span<const std::byte> bytes) {
   return names;
 }
 
+// Before any of it is copied: of every image its pixels twice, in the order of the file and in ours.
+void RequireMemoryOf(const Kind& kind, const Files& files, const std::string& where) {
+  double bytes = 0;
+  for (const auto* names : {&kind.train, &kind.test}) {
+    for (const std::string& name : *names) {
+      if (const auto file = files(name)) bytes += 2 * static_cast<double>(file->size());
+    }
+  }
+  RequireMemory(bytes, FormatShown("{}: its images", where));
+}
+
 std::optional<Dataset> Read(const Files& files, const std::string& where) {
   for (int which = 0; which < 2; ++which) {
     const Kind& kind = KindOf(which);
+    RequireMemoryOf(kind, files, where);
     Dataset dataset{.format = kind.format};
     if (const auto names = files(kind.names)) dataset.classes = NamesIn(*names);
     if (std::ssize(dataset.classes) != kind.classes) {
@@ -80,13 +94,17 @@ std::optional<Dataset> Read(const Files& files, const std::string& where) {
 }
 
 std::optional<Dataset> ReadFolder(const fs::path& folder) {
-  std::vector<std::unique_ptr<PlainFile>> open;
-  return Read(
+  std::map<std::string, std::unique_ptr<PlainFile>> open;
+  std::optional<Dataset> dataset = Read(
       [&](const std::string& name) -> std::optional<std::span<const std::byte>> {
         if (!fs::is_regular_file(folder / name)) return {};
-        return open.emplace_back(std::make_unique<PlainFile>(folder / name))->bytes();
+        std::unique_ptr<PlainFile>& file = open[name];
+        if (!file) file = std::make_unique<PlainFile>(folder / name);
+        return file->bytes();
       },
       folder.string());
+  for (const auto& [name, file] : open) file->RequireUnchanged();
+  return dataset;
 }
 
 }  // namespace
@@ -128,6 +146,7 @@ std::optional<Dataset> OpenCifar(const fs::path& path) {
         return {};
       },
       path.string());
+  file.RequireUnchanged();
   Require(dataset.has_value(), "{}: an archive without CIFAR's binary files; unpack others, and name the folder",
           path.string());
   return dataset;

@@ -5,6 +5,7 @@
 
 #include "qkv/core/error.h"
 #include "qkv/core/file.h"
+#include "qkv/core/memory.h"
 #include "qkv/train/dataset_formats.h"
 
 namespace qkv::train {
@@ -138,7 +139,12 @@ std::vector<CsvRow> ParseCsv(std::string_view text, std::string_view where) {
 
 std::optional<Dataset> OpenCsv(const fs::path& path) {
   if (!fs::is_regular_file(path) || !IsTable(path)) return {};
-  const std::vector<CsvRow> rows = ParseCsv(ReadFile(path), path.string());
+  const std::string text = ReadFile(path);
+  // A row of a few bytes becomes three texts, a path and a label.
+  constexpr double kBytesOfRow = 400, kTimes = 3;
+  const auto lines = static_cast<double>(std::ranges::count(text, '\n') + 1);
+  RequireMemory(kTimes * static_cast<double>(text.size()) + kBytesOfRow * lines, path.string());
+  const std::vector<CsvRow> rows = ParseCsv(text, path.string());
   Require(!rows.empty(), "{}: a table without rows", path.string());
   Dataset dataset{.format = "CSV"};
   for (const CsvRow& row : rows) dataset.classes.push_back(row.label);

@@ -3,7 +3,7 @@
 #include <system_error>
 
 #include "qkv/core/error.h"
-#include "qkv/image/image.h"
+#include "qkv/image/find.h"
 #include "qkv/train/dataset_formats.h"
 
 namespace qkv::train {
@@ -11,36 +11,27 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool IsFolder(const fs::directory_entry& entry) {
-  std::error_code ignored;
-  return entry.is_directory(ignored);
-}
-
 // Hidden ones (.git, .ipynb_checkpoints) are none of the data's.
 std::vector<fs::path> FoldersIn(const fs::path& path) {
   std::vector<fs::path> folders;
-  for (const auto& entry : fs::directory_iterator(path)) {
-    if (IsFolder(entry) && !entry.path().filename().string().starts_with('.')) folders.push_back(entry.path());
+  std::error_code error;
+  for (fs::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error)) {
+    std::error_code ignored;
+    const bool hidden = entry->path().filename().string().starts_with('.');
+    if (!hidden && entry->is_directory(ignored)) folders.push_back(entry->path());
   }
+  Require(!error, "cannot read folder {}: {}", path.string(), error.message());
   std::ranges::sort(folders);
   return folders;
 }
 
-std::vector<fs::path> ImagesIn(const fs::path& path) {
-  std::vector<fs::path> files;
-  for (const auto& entry : fs::recursive_directory_iterator(path, fs::directory_options::follow_directory_symlink)) {
-    if (image::HasImageEnding(entry.path()) && !IsFolder(entry)) files.push_back(entry.path());
-  }
-  std::ranges::sort(files);
-  return files;
-}
-
-void AddClassFolders(const std::vector<fs::path>& folders, const std::vector<std::string>& classes, Split* split) {
+void AddClassFolders(const std::vector<fs::path>& folders, const std::vector<std::string>& classes,
+                     image::ImageFinder& finder, Split* split) {
   for (const fs::path& folder : folders) {
     const std::string name = folder.filename().string();
     const int64_t label = LabelOf(classes, name);
     Require(label < std::ssize(classes), "{}: no such class in the training split", folder.string());
-    for (fs::path& file : ImagesIn(folder)) {
+    for (fs::path& file : finder.Find(folder)) {
       split->files.push_back(std::move(file));
       split->labels.push_back(label);
     }
@@ -83,13 +74,24 @@ std::optional<Dataset> OpenImageFolder(const fs::path& path) {
     if (part.name == "train") break;  // what training does not know is an error below
   }
   SortClasses(dataset.classes);
+  // Before any is walked: a link in one class that leads to another, or to all of them, is not followed. An image would
+  // be of two classes, or both trained on and validated on.
+  image::ImageFinder finder;
+  finder.Mark(path);
+  for (const fs::path& folder : in_splits ? folders : std::vector<fs::path>()) finder.Mark(folder);
+  for (const Part& part : parts) {
+    for (const fs::path& folder : part.folders) {
+      Require(finder.Mark(folder), "{}: a folder that is there twice, by links; each class of a split has its own",
+              folder.string());
+    }
+  }
   for (const Part& part : parts) {
     Split& split = dataset.splits.emplace_back(Split{.name = part.name});
-    AddClassFolders(part.folders, dataset.classes, &split);
+    AddClassFolders(part.folders, dataset.classes, finder, &split);
   }
   if (!std::ranges::all_of(dataset.splits, [](const Split& split) { return split.size() == 0; })) return dataset;
-  Require(ImagesIn(path).empty(), "{}: images without classes: expected a folder for each class, with its images in it",
-          path.string());
+  Require(image::ImageFinder().Find(path).empty(),
+          "{}: images without classes: expected a folder for each class, with its images in it", path.string());
   return {};
 }
 

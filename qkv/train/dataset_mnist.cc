@@ -7,6 +7,7 @@
 #include <array>
 #include <cctype>
 
+#include "qkv/core/memory.h"
 #include "qkv/train/archive.h"
 #include "qkv/train/dataset_formats.h"
 
@@ -14,6 +15,36 @@ namespace qkv::train {
 namespace {
 
 namespace fs = std::filesystem;
+
+// Bytes of the header: what it begins with, and each extent.
+constexpr size_t kMagic = 4, kExtent = 4, kMostAxes = 3, kLongestHeader = kMagic + kMostAxes * kExtent;
+
+std::vector<int64_t> ParseIdxExtents(std::span<const std::byte> bytes, std::string_view where) {
+  constexpr auto kUnsignedBytes = std::byte{8};
+  Require(bytes.size() >= kMagic && bytes[0] == std::byte{0} && bytes[1] == std::byte{0},
+          "{}: no IDX file: its first bytes are others", where);
+  Require(bytes[2] == kUnsignedBytes, "{}: IDX elements of type {}, expected 8 (bytes)", where,
+          static_cast<int>(bytes[2]));
+  const auto axes = static_cast<size_t>(bytes[3]);
+  Require(axes >= 1 && axes <= kMostAxes, "{}: {} axes, expected 1 to {}", where, axes, kMostAxes);
+  Require(bytes.size() >= kMagic + axes * kExtent, "{}: the header is cut off", where);
+  std::vector<int64_t> extents;
+  for (size_t axis = 0; axis < axes; ++axis) {
+    int64_t extent = 0;
+    for (size_t i = 0; i < kExtent; ++i) {
+      extent = extent << 8 | static_cast<int64_t>(bytes[kMagic + axis * kExtent + i]);
+    }
+    extents.push_back(extent);
+  }
+  return extents;
+}
+
+// Which 2^96 of them would not overflow.
+double ElementsOf(const std::vector<int64_t>& extents) {
+  double elements = 1;
+  for (const int64_t extent : extents) elements *= static_cast<double>(extent);
+  return elements;
+}
 
 std::string LowerName(const fs::path& file) {
   std::string name = file.filename().string();
@@ -64,9 +95,21 @@ std::optional<Files> Find(const fs::path& folder, std::string_view split) {
   return found;
 }
 
+// A file is as long as its header says.
+size_t LengthOf(const fs::path& path) {
+  const MappedFile file(path);
+  if (!IsGzip(file.bytes())) return file.bytes().size();
+  const std::string first = GunzipFirst(file.bytes(), kLongestHeader, path.string());
+  const std::vector<int64_t> extents = ParseIdxExtents(std::as_bytes(std::span(first)), path.string());
+  const double elements = ElementsOf(extents);
+  RequireMemory(elements, FormatShown("{}: its elements", path.string()));
+  return static_cast<size_t>(elements) + kLongestHeader;
+}
+
 Split Read(const Files& files, std::string_view name) {
   Split split{.name = std::string(name)};
-  const PlainFile images_file(files.images), labels_file(files.labels);
+  const PlainFile images_file(files.images, LengthOf(files.images));
+  const PlainFile labels_file(files.labels, LengthOf(files.labels));
   const Idx images = ParseIdx(images_file.bytes(), files.images.string());
   const Idx labels = ParseIdx(labels_file.bytes(), files.labels.string());
   Require(images.extents.size() == 3, "{}: {} axes, expected 3", files.images.string(), images.extents.size());
@@ -74,37 +117,22 @@ Split Read(const Files& files, std::string_view name) {
           files.labels.string(), labels.extents[0], images.extents[0]);
   const Shape shape{images.extents[0], images.extents[1], images.extents[2], 1};
   Require(shape.size() > 0, "{}: images without pixels", files.images.string());
+  const double bytes = static_cast<double>(shape.size()) + sizeof(int64_t) * static_cast<double>(shape[0]);
+  RequireMemory(bytes, FormatShown("{}: its images", files.images.string()));
   split.pixels = Tensor<uint8_t>::Uninitialised(shape);
   std::copy_n(reinterpret_cast<const uint8_t*>(images.values.data()), shape.size(), split.pixels.data());
   for (const std::byte label : labels.values) split.labels.push_back(static_cast<int64_t>(label));
+  for (const PlainFile* file : {&images_file, &labels_file}) file->RequireUnchanged();
   return split;
 }
 
 }  // namespace
 
 Idx ParseIdx(std::span<const std::byte> bytes, std::string_view where) {
-  constexpr size_t kMagic = 4, kExtent = 4;
-  constexpr auto kUnsignedBytes = std::byte{8};
-  Require(bytes.size() >= kMagic && bytes[0] == std::byte{0} && bytes[1] == std::byte{0},
-          "{}: no IDX file: its first bytes are others", where);
-  Require(bytes[2] == kUnsignedBytes, "{}: IDX elements of type {}, expected 8 (bytes)", where,
-          static_cast<int>(bytes[2]));
-  const auto axes = static_cast<size_t>(bytes[3]);
-  Require(axes >= 1 && axes <= 3, "{}: {} axes, expected 1 to 3", where, axes);
-  Require(bytes.size() >= kMagic + axes * kExtent, "{}: the header is cut off", where);
-  Idx idx;
-  for (size_t axis = 0; axis < axes; ++axis) {
-    int64_t extent = 0;
-    for (size_t i = 0; i < kExtent; ++i) {
-      extent = extent << 8 | static_cast<int64_t>(bytes[kMagic + axis * kExtent + i]);
-    }
-    idx.extents.push_back(extent);
-  }
-  idx.values = bytes.subspan(kMagic + axes * kExtent);
-  double elements = 1;  // which 2^96 of them would not overflow
-  for (const int64_t extent : idx.extents) elements *= static_cast<double>(extent);
-  Require(elements == static_cast<double>(idx.values.size()), "{}: {} bytes of data, expected {}", where,
-          idx.values.size(), fmt::join(idx.extents, " x "));
+  Idx idx{.extents = ParseIdxExtents(bytes, where), .values = {}};
+  idx.values = bytes.subspan(kMagic + idx.extents.size() * kExtent);
+  Require(ElementsOf(idx.extents) == static_cast<double>(idx.values.size()), "{}: {} bytes of data, expected {}", where,
+          idx.values.size(), fmt::format("{}", fmt::join(idx.extents, " x ")));
   return idx;
 }
 

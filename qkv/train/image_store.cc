@@ -1,9 +1,3 @@
-// What is kept is one run of bytes, in memory or in a file:
-//
-//   Header | pixels, one image after the other | Record for every file | why files could not be read, a line each |
-//   Footer
-//
-// Numbers are the machine's own: a cache is no format to pass on.
 #include "qkv/train/image_store.h"
 
 #include <fmt/format.h>
@@ -15,33 +9,21 @@
 
 #include "qkv/core/error.h"
 #include "qkv/core/hash.h"
+#include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
 #include "qkv/image/background.h"
+#include "qkv/train/stopped.h"
 
 namespace qkv::train {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kMagic = "qkv images 1\n";
-
-struct Header {
-  char magic[16];
-  uint64_t key;
-};
-struct Record {
-  uint64_t offset = 0;
-  int64_t height = 0, width = 0;  // 0: unreadable
-};
-struct Footer {
-  uint64_t records, offset, reasons;  // how many; where they begin; bytes of the lines behind them
-  uint64_t key;                       // once more: the file is whole
-};
+// Part of the key of what is kept.
+constexpr std::string_view kVersion = "qkv images 1\n";
 
 // Bytes for each image beside its pixels, about.
 constexpr int64_t kOverhead = 64;
-// No image has longer sides: a damaged cache is found out before they are multiplied.
-constexpr int64_t kMaxSide = int64_t{1} << 24;
 
 class Hash {
  public:
@@ -62,7 +44,7 @@ class Hash {
 // Of what makes one store's bytes differ from another's, the files' contents aside.
 Hash HashOf(const Split& split, const StoreOptions& options) {
   Hash hash;
-  hash.Add(kMagic).AddValue(options.channels).AddValue(options.shorter_side).AddValue(options.prepare.has_value());
+  hash.Add(kVersion).AddValue(options.channels).AddValue(options.shorter_side).AddValue(options.prepare.has_value());
   if (options.prepare) {
     const image::Preprocess& p = *options.prepare;
     for (const int64_t number :
@@ -90,25 +72,44 @@ uint64_t KeyOf(Hash hash, const Split& split) {
   return hash.value();
 }
 
+// What is kept would be too much.
+class TooMuch : public Error {
+ public:
+  using Error::Error;
+};
+
+// No more than `most` bytes; 0: any number.
 class MemorySink : public FileSink {
  public:
-  explicit MemorySink(std::vector<std::byte>* memory) : memory_(memory) {}
+  MemorySink(std::vector<std::byte>* memory, double most) : memory_(memory), most_(most) {}
   using FileSink::Write;
-  void Write(std::span<const std::byte> bytes) override { memory_->insert(memory_->end(), bytes.begin(), bytes.end()); }
+  void Write(std::span<const std::byte> bytes) override {
+    if (most_ > 0 && static_cast<double>(memory_->size() + bytes.size()) > most_) {
+      throw TooMuch(fmt::format("they take more than {} of memory", FormatBytes(most_)));
+    }
+    memory_->insert(memory_->end(), bytes.begin(), bytes.end());
+  }
 
  private:
   std::vector<std::byte>* memory_;
+  double most_;
 };
 
-class NoSink : public FileSink {
+// The same, into a file.
+class BoundedSink : public FileSink {
  public:
-  void Write(std::span<const std::byte>) override {}
-};
+  BoundedSink(FileSink* sink, double most) : sink_(sink), most_(most) {}
+  using FileSink::Write;
+  void Write(std::span<const std::byte> bytes) override {
+    written_ += static_cast<double>(bytes.size());
+    if (written_ > most_) throw TooMuch(fmt::format("they take more than the {} that may be", FormatBytes(most_)));
+    sink_->Write(bytes);
+  }
 
-template <typename T>
-void WriteValue(FileSink& sink, const T& value) {
-  sink.Write(std::as_bytes(std::span(&value, 1)));
-}
+ private:
+  FileSink* sink_;
+  double most_, written_ = 0;
+};
 
 template <typename T>
 T ReadValue(std::span<const std::byte> bytes, size_t at) {
@@ -187,6 +188,15 @@ void Exchange(Communicator& processes, int64_t first, int64_t last, const StoreO
 
 }  // namespace
 
+// What one round of reading needs, kept for the next.
+struct ImageStore::Round {
+  std::vector<image::Workspace> lanes;  // [threads]
+  std::vector<image::Image> images;     // [images of a round]
+  std::vector<std::string> errors;      // [images of a round], empty where an image was read
+};
+
+ImageStore::~ImageStore() = default;
+
 ImageStore::ImageStore(const Split& split, StoreOptions options) : split_(split), options_(std::move(options)) {
   Require(options_.channels == 1 || options_.channels == 3, "images: a model has 1 or 3 channels, not {}",
           options_.channels);
@@ -205,36 +215,110 @@ ImageStore::ImageStore(const Split& split, StoreOptions options) : split_(split)
     options_.keep = true;
     return;
   }
-  if (options_.cache.empty() || !options_.keep || split_.files.empty()) {
-    MemorySink sink(&memory_);
-    if (options_.prepare && options_.keep) {
+  Assembly assembly = Begin();
+  if (!options_.cache.empty() && options_.keep && !split_.files.empty() && KeepInCache(assembly)) return;
+  KeepInMemory(assembly);
+}
+
+ImageStore::Assembly ImageStore::Begin() const {
+  Assembly assembly;
+  assembly.index.records.resize(static_cast<size_t>(split_.size()));
+  assembly.end = FirstPixel();
+  return assembly;
+}
+
+void ImageStore::Note(const std::string& text) const {
+  if (options_.note && (options_.processes == nullptr || options_.processes->first())) options_.note(text);
+}
+
+// Where nothing was read yet, pixels are kept; else no more than what could be read is known.
+void ImageStore::KeepInMemory(Assembly& assembly) {
+  const double most = options_.memory_bytes;
+  const bool fits = most == 0 || options_.expected_bytes <= most;
+  bool kept = options_.keep && assembly.next == 0 && fits;
+  if (options_.keep && !fits) {
+    Note(fmt::format("decoded images of {} would take about {}: none is kept, each is decoded whenever it is needed",
+                     split_.name, FormatBytes(options_.expected_bytes)));
+  }
+  if (kept) {
+    MemorySink sink(&memory_, most);
+    if (options_.prepare) {
       const std::optional<Shape> shape = image::FixedShape(*options_.prepare);
       if (shape) memory_.reserve(static_cast<size_t>(split_.size() * (shape->size() + kOverhead)));
     }
-    Assemble(sink, 0);
-    Require(Open(memory_, 0), "images: what was kept cannot be read");
-    return;
+    try {
+      BeginImages(sink, 0);
+      Assemble(assembly, &sink);
+    } catch (const TooMuch& error) {
+      Note(FormatShown("decoded images of {} are not kept: {}; each is decoded whenever it is needed", split_.name,
+                       error.what()));
+      kept = false;
+    }
   }
+  Assemble(assembly, nullptr);
+  options_.keep = InAll(kept);
+  if (!options_.keep) memory_ = {};
+  Use(assembly.index, memory_);
+}
+
+// Whether the images are in a file now. Else whatever was read of them is in `assembly`.
+bool ImageStore::KeepInCache(Assembly& assembly) {
   const Hash hash = HashOf(split_, options_);
   const uint64_t key = KeyOf(hash, split_);
-  const fs::path file = options_.cache / fmt::format("{}-{:016x}.images", split_.name, hash.value());
+  const fs::path file = options_.cache / ImageCacheName(split_.name, hash.value());
   if (InAll(OpenCache(file, key))) {
     from_cache_ = true;
-    return;
+    return true;
   }
-  if (options_.processes == nullptr || options_.processes->first()) {
-    fs::create_directories(options_.cache);
-    WriteFile(file, [&](FileSink& sink) { Assemble(sink, key); });
-    InAll(true);
-  } else {
-    NoSink sink;
-    Assemble(sink, key);
-    InAll(true);  // the first has written it
+  if (InAll(WriteCache(file, key, assembly)) && InAll(OpenCache(file, key))) return true;
+  if (assembly.next > 0) {
+    Note(FormatShown("decoded images of {} are not kept in {}: each is decoded whenever it is needed", split_.name,
+                     options_.cache.string()));
   }
-  Require(OpenCache(file, key),
-          "{}: changed while it was written, or not the same for all processes: the cache must be in a folder that all "
-          "share, or in memory",
-          file.string());
+  return false;
+}
+
+// Of several processes all call this. The first writes; the others read with it.
+bool ImageStore::WriteCache(const fs::path& file, uint64_t key, Assembly& assembly) {
+  const bool writes = options_.processes == nullptr || options_.processes->first();
+  std::optional<ImageCacheFolder> folder;
+  std::string why;
+  try {
+    if (writes) folder.emplace(options_.cache, options_.cache_bytes, options_.expected_bytes);
+    if (folder && options_.expected_bytes > folder->room()) {
+      why = fmt::format("they would take about {}, and {} may be used", FormatBytes(options_.expected_bytes),
+                        FormatBytes(std::max(0.0, folder->room())));
+    }
+  } catch (const Error& error) {
+    why = error.what();
+  }
+  if (!InAll(why.empty())) {
+    Note(FormatShown("decoded images of {} are not kept in {}: {}", split_.name, options_.cache.string(), why));
+    return false;
+  }
+  if (!writes) {
+    Assemble(assembly, nullptr);
+    return true;
+  }
+  const std::string about =
+      options_.expected_bytes > 0 ? fmt::format(", about {}", FormatBytes(options_.expected_bytes)) : "";
+  Note(FormatShown("decoded images of {} are kept in {}{} (--cache nowhere keeps none)", split_.name,
+                   options_.cache.string(), about));
+  try {
+    WriteFile(file, [&](FileSink& plain) {
+      BoundedSink sink(&plain, folder->room());
+      BeginImages(sink, key);
+      Assemble(assembly, &sink);
+      FinishImages(sink, key, assembly.index, assembly.end);
+    });
+    return true;
+  } catch (const Stopped&) {
+    throw;
+  } catch (const Error& error) {
+    Note(FormatShown("{}: {}", file.string(), error.what()));
+  }
+  Assemble(assembly, nullptr);
+  return false;
 }
 
 // Whether something holds in all processes.
@@ -245,45 +329,41 @@ bool ImageStore::InAll(bool here) const {
   return sum == static_cast<double>(options_.processes->size());
 }
 
+// False for a file that is not there, was made of something else, is damaged, or cannot be read.
 bool ImageStore::OpenCache(const fs::path& file, uint64_t key) {
   std::error_code ignored;
   if (!fs::is_regular_file(file, ignored)) return false;
-  file_ = MappedFile(file);
-  return Open(file_.bytes(), key);
-}
-
-bool ImageStore::Open(std::span<const std::byte> bytes, uint64_t key) {
-  if (bytes.size() < sizeof(Header) + sizeof(Footer)) return false;
-  const auto header = ReadValue<Header>(bytes, 0);
-  const auto footer = ReadValue<Footer>(bytes, bytes.size() - sizeof(Footer));
-  const size_t end = bytes.size() - sizeof(Footer);
-  if (std::string_view(header.magic) != kMagic || header.key != key || footer.key != key) return false;
-  if (footer.records != static_cast<uint64_t>(split_.size()) || footer.offset > end ||
-      footer.reasons > end - footer.offset ||
-      (end - footer.offset - footer.reasons) != footer.records * sizeof(Record)) {
+  ImageIndexLimits limits{
+      .key = key, .files = static_cast<size_t>(split_.size()), .channels = options_.channels, .height = 0, .width = 0};
+  if (options_.prepare) {
+    if (const std::optional<Shape> shape = image::FixedShape(*options_.prepare)) {
+      limits.height = (*shape)[1], limits.width = (*shape)[2];
+    }
+  }
+  std::optional<ImageIndex> index;
+  try {
+    file_ = MappedFile(file);
+    file_path_ = file;
+    index = ParseImages(file_.bytes(), limits);
+    file_.RequireUnchanged(file.native());
+  } catch (const Error&) {
     return false;
   }
+  if (index) Use(*index, file_.bytes());
+  return index.has_value();
+}
+
+void ImageStore::Use(const ImageIndex& index, std::span<const std::byte> bytes) {
   entries_.clear();
-  unreadable_.clear();
-  for (size_t i = 0; i < footer.records; ++i) {
-    const auto record = ReadValue<Record>(bytes, footer.offset + i * sizeof(Record));
+  unreadable_ = index.reasons;
+  for (size_t i = 0; i < index.records.size(); ++i) {
+    const ImageRecord& record = index.records[i];
     if (record.height == 0) continue;
-    if (record.height < 0 || record.height > kMaxSide || record.width < 1 || record.width > kMaxSide) return false;
-    const auto pixels =
-        static_cast<size_t>(record.height) * static_cast<size_t>(record.width) * static_cast<size_t>(options_.channels);
-    if (options_.keep && (record.offset > footer.offset || pixels > footer.offset - record.offset)) return false;
     entries_.push_back({static_cast<int64_t>(i), split_.labels[i], record.offset, record.height, record.width});
-  }
-  std::string_view reasons(reinterpret_cast<const char*>(bytes.data()) + end - footer.reasons, footer.reasons);
-  while (!reasons.empty()) {
-    const std::string_view line = reasons.substr(0, reasons.find('\n'));
-    unreadable_.emplace_back(line);
-    reasons.remove_prefix(std::min(reasons.size(), line.size() + 1));
   }
   Require(!entries_.empty(), "none of the {} images of the {} split can be read; the first: {}", split_.size(),
           split_.name, unreadable_.empty() ? "" : unreadable_[0]);
   bytes_ = bytes;
-  return true;
 }
 
 void ImageStore::Read(int64_t source, image::Workspace& workspace, image::Image& image) const {
@@ -316,60 +396,65 @@ void ImageStore::Read(int64_t source, image::Workspace& workspace, image::Image&
   }
 }
 
-// Images are read side by side, a few rounds of threads at a time, and kept in their order.
-void ImageStore::Assemble(FileSink& sink, uint64_t key) {
+// Files [begin, begin + count) of the split into round_, side by side.
+void ImageStore::ReadRound(int64_t begin, int64_t count) {
+  Communicator* const processes = options_.processes;
+  const int64_t rank = processes ? processes->rank() : 0, size = processes ? processes->size() : 1;
+  const int64_t first = count * rank / size, last = count * (rank + 1) / size;
+  ParallelTasks(last - first, [&](int64_t task, int thread) {
+    if (options_.stop && options_.stop()) return;
+    const auto i = static_cast<size_t>(first + task);
+    std::string& error = round_->errors[i];
+    error.clear();
+    try {
+      Read(begin + first + task, round_->lanes[static_cast<size_t>(thread)], round_->images[i]);
+    } catch (const Error& caught) {
+      error = caught.what();
+    }
+  });
+  // An image that was not read must not count as one that was.
+  if (!InAll(!options_.stop || !options_.stop())) throw Stopped();
+  if (processes) Exchange(*processes, first, last, options_, round_->images, round_->errors);
+}
+
+// Reads the files that were not read yet, a few rounds of threads at a time, and keeps them in their order; where the
+// sink is null, pixels are not kept. Where the sink throws, what was read is known.
+void ImageStore::Assemble(Assembly& assembly, FileSink* sink) {
   constexpr int64_t kRound = 16;   // images for each thread: the last of a round are waited for
   constexpr int64_t kShared = 32;  // images for each process
-  struct Lane {
-    image::Workspace workspace;
-  };
-  Communicator* const processes = options_.processes;
   // Of several processes the same for all, however many threads each has.
-  const int64_t total = split_.size(), round = processes ? kShared * processes->size() : kRound * NumThreads();
-  std::vector<Lane> lanes(static_cast<size_t>(NumThreads()));
-  std::vector<image::Image> images(static_cast<size_t>(round));
-  std::vector<std::string> errors(static_cast<size_t>(round));
-  std::vector<Record> records(static_cast<size_t>(total));
-  std::string reasons;
-  Header header{.key = key};
-  kMagic.copy(header.magic, kMagic.size());
-  WriteValue(sink, header);
-  uint64_t offset = sizeof(header);
-  for (int64_t begin = 0; begin < total; begin += round) {
-    const int64_t count = std::min(round, total - begin);
-    const int64_t rank = processes ? processes->rank() : 0, size = processes ? processes->size() : 1;
-    const int64_t first = count * rank / size, last = count * (rank + 1) / size;
-    ParallelTasks(last - first, [&](int64_t task, int thread) {
-      const int64_t i = first + task;
-      std::string& error = errors[static_cast<size_t>(i)];
-      error.clear();
-      try {
-        Read(begin + i, lanes[static_cast<size_t>(thread)].workspace, images[static_cast<size_t>(i)]);
-      } catch (const Error& caught) {
-        error = caught.what();
-      }
-    });
-    if (processes) Exchange(*processes, first, last, options_, images, errors);
+  const int64_t total = split_.size();
+  const int64_t round = options_.processes ? kShared * options_.processes->size() : kRound * NumThreads();
+  round_ = std::make_unique<Round>(Round{.lanes = std::vector<image::Workspace>(static_cast<size_t>(NumThreads())),
+                                         .images = std::vector<image::Image>(static_cast<size_t>(round)),
+                                         .errors = std::vector<std::string>(static_cast<size_t>(round))});
+  while (assembly.next < total) {
+    const int64_t begin = assembly.next, count = std::min(round, total - begin);
+    ReadRound(begin, count);
+    uint64_t end = assembly.end;
     for (int64_t i = 0; i < count; ++i) {
-      std::string error = errors[static_cast<size_t>(i)];
+      std::string error = round_->errors[static_cast<size_t>(i)];
       if (!error.empty()) {
         const std::string name = split_.NameOf(begin + i);
-        if (error.find(name) == error.npos) error = name + ": " + error;
+        if (error.find(name) == error.npos) error = FormatShown("{}: {}", name, error);
         std::ranges::replace(error, '\n', ' ');
-        reasons += error + '\n';
+        assembly.index.reasons.push_back(std::move(error));
         continue;
       }
-      const Tensor<uint8_t>& pixels = images[static_cast<size_t>(i)].pixels;
-      records[static_cast<size_t>(begin + i)] = {offset, pixels.dim(0), pixels.dim(1)};
-      if (!options_.keep) continue;
-      sink.Write(std::as_bytes(pixels.span()));
-      offset += static_cast<uint64_t>(pixels.size());
+      const Tensor<uint8_t>& pixels = round_->images[static_cast<size_t>(i)].pixels;
+      assembly.index.records[static_cast<size_t>(begin + i)] = {end, pixels.dim(0), pixels.dim(1)};
+      end += static_cast<uint64_t>(pixels.size());
     }
-    if (options_.progress) options_.progress(begin + count, total);
+    assembly.next += count;
+    for (int64_t i = 0; sink != nullptr && i < count; ++i) {
+      if (round_->errors[static_cast<size_t>(i)].empty()) {
+        sink->Write(std::as_bytes(round_->images[static_cast<size_t>(i)].pixels.span()));
+      }
+    }
+    assembly.end = end;
+    if (options_.progress) options_.progress(assembly.next, total);
   }
-  sink.Write(std::as_bytes(std::span(records)));
-  sink.Write(reasons);
-  WriteValue(sink, Footer{records.size(), offset, reasons.size(), key});
+  round_.reset();
 }
 
 void ImageStore::Get(int64_t i, image::Workspace& workspace, image::Image& image) const {
@@ -377,6 +462,7 @@ void ImageStore::Get(int64_t i, image::Workspace& workspace, image::Image& image
   if (!options_.keep) return Read(entry.source, workspace, image);
   image.pixels.Reuse({entry.height, entry.width, options_.channels});
   std::memcpy(image.pixels.data(), bytes_.data() + entry.offset, static_cast<size_t>(image.pixels.size()));
+  file_.RequireUnchanged(file_path_.native());
 }
 
 }  // namespace qkv::train

@@ -23,6 +23,7 @@ uint64_t KeyOf(uint64_t seed, Use use, int64_t epoch) {
 }  // namespace
 
 int64_t ShuffledIndex(uint64_t key, int64_t n, int64_t i) {
+  Require(i >= 0 && i < n, "shuffled: place {} of {}", i, n);
   constexpr uint64_t kRounds = 8;
   const auto bits = static_cast<int>(std::bit_width(static_cast<uint64_t>(n - 1)));
   const int half = std::max(1, (bits + 1) / 2);
@@ -63,6 +64,7 @@ Loader::Loader(const ImageStore& images, LoaderOptions options) : images_(images
           o.threads, o.ahead);
   Require(o.shards >= 1 && o.shard >= 0 && o.shard < o.shards && o.batch % o.shards == 0,
           "loader: part {} of {} of a batch of {} images", o.shard, o.shards, o.batch);
+  Require(o.first_step >= 0, "loader: step {}", o.first_step);
   const std::optional<Shape> shape = image::FixedShape(p);
   Require(shape.has_value() && p.channels == images.channels(), "loader: images of {} channels {}, expected {}",
           p.channels, shape ? "and one size" : "and differing sizes", images.channels());

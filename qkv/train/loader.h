@@ -96,7 +96,8 @@ class Loader {
 };
 
 /// Place i of a random order of 0 … n − 1 that depends on the key alone. Needs no memory, so that any step can be the
-/// first: a Feistel network of the next power of four, walked until it lands below n (Black and Rogaway 2002).
+/// first: a Feistel network of the next power of four, walked until it lands below n (Black and Rogaway 2002). Throws
+/// Error unless 0 <= i < n: from elsewhere the walk may never end.
 int64_t ShuffledIndex(uint64_t key, int64_t n, int64_t i);
 
 }  // namespace qkv::train

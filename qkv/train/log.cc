@@ -1,6 +1,7 @@
 #include "qkv/train/log.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -8,9 +9,11 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <limits>
 
 #include "qkv/core/error.h"
 #include "qkv/core/file.h"
+#include "qkv/core/memory.h"
 
 namespace qkv::train {
 namespace {
@@ -74,12 +77,33 @@ fs::path EventPath(const fs::path& folder) {
   }
 }
 
+void RequireLogLine(const io::Json& line, std::string_view where) {
+  Require(line.is_object(), "{}: expected an object", where);
+  Require(line.contains("step"), "{}: no \"step\"", where);
+  for (const auto& [name, value] : line.items()) {
+    if (name == "event") {
+      Require(value.is_string(), "{}: \"{}\" is {}, expected a text", where, name, value.type_name());
+    } else if (name == "step" || name == "epoch") {
+      // What is negative is no unsigned number.
+      constexpr auto kMost = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
+      const bool fits = value.is_number_unsigned() && value.get<uint64_t>() <= kMost;
+      Require(fits, "{}: \"{}\" is {}, expected a whole number of 0 or more", where, name, value.dump());
+    } else {
+      Require(value.is_number() || value.is_null(), "{}: \"{}\" is {}, expected a number", where, name,
+              value.type_name());
+    }
+  }
+}
+
 // log.jsonl without lines of later steps, so that it can be continued.
 const fs::path& CutAfter(const fs::path& path, int64_t step) {
+  std::error_code ignored;
+  Require(!fs::is_symlink(fs::symlink_status(path, ignored)), "cannot write {}: it is a link; move it away",
+          path.string());
   if (!fs::exists(path)) return path;
   std::string kept;
   for (const io::Json& line : ReadLog(path)) {
-    if (line.value("step", int64_t{0}) <= step) kept += line.dump() + "\n";
+    if (line.at("step").get<int64_t>() <= step) kept += line.dump() + "\n";
   }
   WriteFile(path, kept);
   return path;
@@ -88,8 +112,16 @@ const fs::path& CutAfter(const fs::path& path, int64_t step) {
 }  // namespace
 
 Appender::Appender(const fs::path& path)
-    : path_(path), fd_(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) {
-  Require(fd_ >= 0, "cannot write {}: {}", path.string(), std::strerror(errno));
+    // Without O_NONBLOCK a pipe that nobody reads would keep us waiting here.
+    : path_(path),
+      fd_(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666)) {
+  Require(fd_ >= 0, "cannot write {}: {}", path.string(),
+          errno == ELOOP ? "it is a link; move it away" : std::strerror(errno));
+  struct stat status {};
+  if (::fstat(fd_, &status) != 0 || !(S_ISREG(status.st_mode) || S_ISCHR(status.st_mode))) {
+    ::close(fd_);
+    Fail("cannot write {}: not a regular file", path.string());
+  }
 }
 
 Appender::~Appender() { ::close(fd_); }
@@ -103,16 +135,22 @@ void Appender::Append(std::string_view bytes) {
   }
 }
 
-std::vector<io::Json> ReadLog(const fs::path& path) {
+std::vector<io::Json> ParseLog(std::string_view text, std::string_view where) {
+  // A line's values are kept as some fifty bytes each.
+  constexpr double kTimes = 16;
+  RequireMemory(kTimes * static_cast<double>(text.size()), where);
   std::vector<io::Json> lines;
-  if (!fs::exists(path)) return lines;
-  const std::string text = ReadFile(path);
   for (size_t begin = 0, end = text.find('\n'); end != text.npos; begin = end + 1, end = text.find('\n', begin)) {
-    const std::string where = fmt::format("{}, line {}", path.string(), lines.size() + 1);
-    lines.push_back(io::ParseJson(std::string_view(text).substr(begin, end - begin), where));
-    Require(lines.back().is_object(), "{}: expected an object", where);
+    const std::string line = FormatShown("{}, line {}", where, lines.size() + 1);
+    lines.push_back(io::ParseJson(text.substr(begin, end - begin), line));
+    RequireLogLine(lines.back(), line);
   }
   return lines;
+}
+
+std::vector<io::Json> ReadLog(const fs::path& path) {
+  if (!fs::exists(path)) return {};
+  return ParseLog(ReadFile(path), path.string());
 }
 
 Log::Log(const fs::path& path, int64_t step) : file_(CutAfter(path, step)) {}

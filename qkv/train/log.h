@@ -17,7 +17,8 @@ namespace qkv::train {
 /// A file that grows at its end, each piece by one write(2).
 class Appender {
  public:
-  /// Throws Error with the system's reason, as does Append.
+  /// Throws Error with the system's reason, as does Append; also for a link, which is not followed (a run's folder may
+  /// be another person's), and for what is no regular file but a device.
   explicit Appender(const std::filesystem::path& path);
   ~Appender();
   Appender(const Appender&) = delete;
@@ -29,9 +30,12 @@ class Appender {
   int fd_;
 };
 
-/// The objects of a JSON Lines file; none where there is no such file. A last line that is cut off does not count.
-/// Throws Error that names the line for anything else.
+/// The objects of a JSON Lines file; none where there is no such file. A last line that is cut off does not count. Each
+/// has a "step" and perhaps an "epoch" (whole numbers, not negative) and an "event" (text); all else is numbers, or
+/// null for what was none. Throws Error that names the line for anything else, and where it would take too much memory.
 std::vector<io::Json> ReadLog(const std::filesystem::path& path);
+/// The same of the file's text; `where` begins the errors.
+std::vector<io::Json> ParseLog(std::string_view text, std::string_view where);
 
 /// The same file for writing. Each line has a "step"; lines of steps after `step` are taken away when it is opened:
 /// a run that is resumed there takes those steps again.

@@ -10,6 +10,7 @@
 #include "qkv/core/rng.h"
 #include "qkv/train/log.h"
 #include "qkv/train/schedule.h"
+#include "qkv/train/stopped.h"
 
 namespace qkv::train {
 namespace {
@@ -71,29 +72,38 @@ class Loop {
         processes_(processes ? *processes : alone_) {}
 
   Outcome Go() {
-    Begin();
+    try {
+      Begin();
+    } catch (const Stopped&) {
+      return OutcomeOf(Outcome::Why::kStopped);
+    }
     OpenFolder();
-    Outcome outcome;
-    outcome.steps = schedule_.steps;
-    outcome.why = Outcome::Why::kFinished;
-    while (standing_.step < schedule_.steps) {
-      if (NoBetter()) {
-        outcome.why = Outcome::Why::kNoBetter;
-        break;
-      }
+    bool stopped = standing_.evaluation_due && !EvaluateAndSave();
+    while (!stopped && standing_.step < schedule_.steps) {
+      if (NoBetter()) return OutcomeOf(Outcome::Why::kNoBetter);
       TakeStep();
-      const bool stopped = IsStopped();
-      if (IsEvaluated(standing_.step)) {
-        EvaluateAndSave();
-      } else if (stopped || (config_.save_steps > 0 && standing_.step % config_.save_steps == 0)) {
+      stopped = IsStopped();
+      if (standing_.evaluation_due) {
+        if (!stopped && EvaluateAndSave()) {
+          stopped = IsStopped();
+          continue;
+        }
+        stopped = true;
+      }
+      if (stopped || (config_.save_steps > 0 && standing_.step % config_.save_steps == 0)) {
         Save(standing_.evaluations == 0);
       }
-      if (stopped && standing_.step < schedule_.steps) {
-        outcome.why = Outcome::Why::kStopped;
-        break;
-      }
     }
+    const bool finished = standing_.step == schedule_.steps && !standing_.evaluation_due;
+    return OutcomeOf(finished ? Outcome::Why::kFinished : Outcome::Why::kStopped);
+  }
+
+ private:
+  Outcome OutcomeOf(Outcome::Why why) const {
+    Outcome outcome;
+    outcome.why = why;
     outcome.step = standing_.step;
+    outcome.steps = schedule_.steps;
     outcome.best_top1 = standing_.best_top1;
     outcome.best_epoch = standing_.best_epoch;
     outcome.best_loss = standing_.best_loss;
@@ -103,21 +113,12 @@ class Loop {
     return outcome;
   }
 
- private:
   // Weights and the state of everything: new, or resumed.
   void Begin() {
     weights_ = Tensor<float>({learner_.layout().size()});
     optimizer_.emplace(learner_.layout(), SettingsOf(config_));
     if (folder_.HasCheckpoint()) {
-      const Saved saved = folder_.Load();
-      standing_ = Standing::FromJson(saved.progress);
-      Require(standing_.data == learner_.data(), "train: the {} are not those that {} was begun with", learner_.unit(),
-              folder_.path().string());
-      const io::StoredTensor* weights = saved.training.Find("weights");
-      Require(weights != nullptr && weights->shape == weights_.shape(), "train: {} holds no weights of this model",
-              folder_.path().string());
-      io::ConvertTo(*weights, weights_.data());
-      optimizer_->Restore(saved.training);
+      Restore();
     } else {
       standing_.data = learner_.data();
       learner_.Initialise(weights_);
@@ -125,6 +126,7 @@ class Loop {
     learner_.Open(*optimizer_, standing_.step);
     schedule_ = ScheduleOf(config_, learner_.steps_per_epoch());
     Validate(schedule_);
+    RequireCountable();
     const double warmup = config_.warmup_epochs * static_cast<double>(learner_.steps_per_epoch());
     const bool limited =
         schedule_.kind != Schedule::Kind::kOneCycle && static_cast<double>(schedule_.warmup) + 1 < warmup;
@@ -133,6 +135,34 @@ class Loop {
           fmt::format("warmup-epochs {} is more than half of this run: the learning rate rises for {} of its {} steps",
                       config_.warmup_epochs, schedule_.warmup, schedule_.steps));
     }
+  }
+
+  void Restore() {
+    const Saved saved = folder_.Load();
+    const std::string folder = folder_.path().string();
+    standing_ = Standing::FromJson(saved.progress, FormatShown("{}: the training state", folder));
+    Require(standing_.data == learner_.data(), "train: the {} are not those that {} was begun with", learner_.unit(),
+            folder);
+    const io::StoredTensor* weights = saved.training.Find("weights");
+    Require(weights != nullptr && weights->shape == weights_.shape(), "train: {} holds no weights of this model",
+            folder);
+    io::ConvertTo(*weights, weights_.data());
+    optimizer_->Restore(saved.training);
+    Require(optimizer_->steps() == standing_.step, "train: {}: the optimiser took {} steps, the run {}", folder,
+            optimizer_->steps(), standing_.step);
+    const bool finite = std::ranges::all_of(weights_.span(), [](float weight) { return std::isfinite(weight); });
+    Require(finite, "train: {}: the weights are not all numbers", folder);
+  }
+
+  // Sequences and images are counted from the beginning of the run.
+  void RequireCountable() const {
+    constexpr double kMost = 0x1p62;
+    const double rows = static_cast<double>(schedule_.steps) * static_cast<double>(config_.accumulate) *
+                        static_cast<double>(config_.batch);
+    Require(rows <= kMost, "train: {} steps of {} batches of {} are more than can be counted", schedule_.steps,
+            config_.accumulate, config_.batch);
+    Require(standing_.step <= schedule_.steps, "train: {} holds a state after step {}, but the run has {} steps",
+            folder_.path().string(), standing_.step, schedule_.steps);
   }
 
   void OpenFolder() {
@@ -177,7 +207,8 @@ class Loop {
   bool NoBetter() const { return config_.patience > 0 && standing_.without_better >= config_.patience; }
 
   void TakeStep();
-  void EvaluateAndSave();
+  // False where it was to stop before all was evaluated: then nothing was saved.
+  bool EvaluateAndSave();
   void Save(bool best);
 
   // The weights that are evaluated and written.
@@ -234,11 +265,15 @@ void Loop::TakeStep() {
                   {fmt::format("{}_per_second", report.unit), report.rows_per_second}});
     standing_.logged = {};
   }
+  standing_.evaluation_due = IsEvaluated(standing_.step);
   if (observer_.step) observer_.step(report);
 }
 
-void Loop::EvaluateAndSave() {
-  const Score score = learner_.Evaluate(Answer());
+bool Loop::EvaluateAndSave() {
+  const std::optional<Score> result = learner_.Evaluate(Answer(), [&] { return IsStopped(); });
+  if (!result) return false;
+  const Score& score = *result;
+  standing_.evaluation_due = false;
   EvaluationReport report;
   report.step = standing_.step;
   report.epoch = Epoch();
@@ -257,6 +292,7 @@ void Loop::EvaluateAndSave() {
   Log("evaluation", values);
   Save(report.best);
   if (observer_.evaluation) observer_.evaluation(report);
+  return true;
 }
 
 void Loop::Save(bool best) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -47,7 +48,8 @@ struct Observer {
   // Images: before it is saved, so that what is made of it is made again by a run that goes on from the moment before.
   std::function<void(const EvaluatedModel&)> evaluated;
   std::function<void(const EvaluationReport&)> evaluation;  // when it is logged and saved
-  std::function<bool()> stop;                               // asked after each step
+  // Asked after each step, and from any thread while images are read and models are evaluated, which then end early.
+  std::function<bool()> stop;
 };
 
 struct Outcome {
@@ -73,13 +75,15 @@ class Learner {
   virtual uint64_t data() const = 0;
   /// The weights [P] that a run begins with. Not asked for where one is resumed.
   virtual void Initialise(View<float> weights) = 0;
-  /// Makes ready for this step, 0 or where a run is resumed. The optimizer outlives the learner's use of it.
+  /// Makes ready for this step, 0 or where a run is resumed. The optimizer outlives the learner's use of it. Throws
+  /// Stopped where it was to stop before it was ready.
   virtual void Open(Optimizer<float>& optimizer, int64_t step) = 0;
   virtual int64_t steps_per_epoch() const = 0;
   /// Takes the next step.
   virtual StepResult Step(double learning_rate, View<float> weights) = 0;
-  /// On the validation data.
-  virtual Score Evaluate(View<const float> weights) = 0;
+  /// On the validation data; nothing where `stop` says yes before it is done. Of several processes all ask `stop`
+  /// as often as each other.
+  virtual std::optional<Score> Evaluate(View<const float> weights, const std::function<bool()>& stop) = 0;
 
   /// The files of a model with these weights: config.json, and tensors that may point into them.
   virtual std::string config() const = 0;
@@ -92,10 +96,11 @@ Initialisation InitialisationOf(const TrainConfig& config);
 
 /// Of several `processes` all call this with learners that take steps together; only the first one's folder is written
 /// to, the others have a Reader of it.
-/// Runs in `folder`, from its checkpoint where it has one. Writes config.yaml, log.jsonl and, if asked for, event files
-/// there, nothing before the first step can be taken: what cannot begin leaves nothing behind.
-/// Throws Error for data that the run was not begun with, a loss that is no number, and a file that cannot be written;
-/// what was saved before is still there then.
+/// Runs in `folder`, from its checkpoint where it has one. Where observer.stop says yes, it saves after the step that
+/// it is at and returns; an evaluation that was not done is made when the run goes on. Writes config.yaml, log.jsonl
+/// and, if asked for, event files there, nothing before the first step can be taken: what cannot begin leaves nothing
+/// behind. Throws Error for data that the run was not begun with, a saved state that cannot be this run's, a loss that
+/// is no number, and a file that cannot be written; what was saved before is still there then.
 Outcome RunLoop(const TrainConfig& config, Learner& learner, RunFolder& folder, const Observer& observer,
                 Communicator* processes = nullptr);
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 
+#include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
 #include "qkv/model/cache.h"
 #include "qkv/model/convert_tensors.h"
@@ -22,8 +23,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Decoded images that are kept in memory unless something else is asked for.
-constexpr double kMemoryBytes = 2e9;
+// Decoded images that are kept in memory unless something else is asked for, by an estimate; images of unusual shapes
+// may be more, but no more than kMostMemoryBytes.
+constexpr double kMemoryBytes = 2e9, kMostMemoryBytes = 4e9;
+// All files together that are kept in the user's cache, unless a folder is named.
+constexpr double kCacheBytes = 20e9;
 // Images that the evaluation computes together.
 constexpr int64_t kEvaluationBatch = 64;
 // Random resized crops want more than they show; twice the size loses nothing that a model could see.
@@ -63,13 +67,18 @@ StoreOptions StoreOptionsOf(const TrainConfig& config, const Split& split, const
   } else {
     options.prepare = preprocess;
   }
+  options.expected_bytes = bytes;
+  options.memory_bytes = kMostMemoryBytes;
   if (config.cache == "nowhere") {
     options.keep = false;
-  } else if (config.cache != "memory" && config.cache != "auto") {
+  } else if (config.cache == "memory") {
+    options.memory_bytes = static_cast<double>(MemoryLimit());
+  } else if (config.cache != "auto") {
     options.cache = config.cache;
-  } else if (config.cache == "auto" && bytes > kMemoryBytes && !split.files.empty()) {
+  } else if (bytes > kMemoryBytes && !split.files.empty()) {
     const fs::path folder = model::CacheFolder();
     if (!folder.empty()) options.cache = folder / "images";
+    options.cache_bytes = kCacheBytes;
   }
   return options;
 }
@@ -167,7 +176,7 @@ class ImageLearner : public Learner {
     return stepper_->Apply(learning_rate, weights);
   }
 
-  Score Evaluate(View<const float> weights) override;
+  std::optional<Score> Evaluate(View<const float> weights, const std::function<bool()>& stop) override;
 
   std::string config() const override { return start_.config; }
   std::vector<io::StoredTensor> Tensors(View<const float> weights) const override {
@@ -192,6 +201,8 @@ class ImageLearner : public Learner {
     if (observer_.reading) {
       options.progress = [&](int64_t done, int64_t total) { observer_.reading(split.name.c_str(), done, total); };
     }
+    options.note = observer_.note;
+    options.stop = observer_.stop;
     if (!processes_.alone()) options.processes = &processes_;
     auto store = std::make_unique<ImageStore>(split, std::move(options));
     constexpr size_t kShown = 10;
@@ -229,7 +240,7 @@ class ImageLearner : public Learner {
   std::optional<Loader> train_, validation_;
 };
 
-Score ImageLearner::Evaluate(View<const float> weights) {
+std::optional<Score> ImageLearner::Evaluate(View<const float> weights, const std::function<bool()>& stop) {
   const std::vector<io::StoredTensor> slots = Slots(weights);
   std::vector<model::BoundTensor> bound;
   const std::vector<model::TensorSpec> table = model::TensorTable(model());
@@ -241,6 +252,7 @@ Score ImageLearner::Evaluate(View<const float> weights) {
   std::vector<model::Workspace<float>> workspaces(static_cast<size_t>(NumThreads()));
   validation_->Seek(0);
   while (const LoadedBatch* batch = validation_->Next()) {
+    if (stop()) return {};
     const int64_t images = batch->pixels.dim(0);  // none in a last batch that is not enough for all processes
     ParallelTasks(images, [&](int64_t i, int thread) {
       model::Outputs<float> outputs;
@@ -251,9 +263,9 @@ Score ImageLearner::Evaluate(View<const float> weights) {
   }
   if (!processes_.alone()) evaluation.Combine([&](std::span<double> values) { processes_.Sum(values); });
   if (observer_.evaluated) observer_.evaluated({vit, start_.description, Epoch()});
-  return {.loss = evaluation.nll(),
-          .top1 = evaluation.top1(),
-          .more = {{"top5", evaluation.top5()}, {"calibration_error", evaluation.calibration_error()}}};
+  return Score{.loss = evaluation.nll(),
+               .top1 = evaluation.top1(),
+               .more = {{"top5", evaluation.top5()}, {"calibration_error", evaluation.calibration_error()}}};
 }
 
 }  // namespace

@@ -14,8 +14,9 @@ namespace {
 
 class SequenceLearner : public Learner {
  public:
-  SequenceLearner(const TrainConfig& config, const SequenceData& data, const RunFolder& folder, Communicator* processes)
-      : config_(config), data_(data), processes_(processes ? *processes : alone_) {
+  SequenceLearner(const TrainConfig& config, const SequenceData& data, const RunFolder& folder,
+                  const Observer& observer, Communicator* processes)
+      : config_(config), data_(data), observer_(observer), processes_(processes ? *processes : alone_) {
     Require(config.batch % processes_.size() == 0,
             "train: {} processes cannot share a batch of {} evenly: expected a multiple", processes_.size(),
             config.batch);
@@ -69,17 +70,18 @@ class SequenceLearner : public Learner {
   }
 
   // Of several processes each evaluates all, and comes to the same.
-  Score Evaluate(View<const float> weights) override {
+  std::optional<Score> Evaluate(View<const float> weights, const std::function<bool()>& stop) override {
     const std::vector<io::StoredTensor> stored = Tensors(weights);
     std::vector<model::BoundTensor> bound;
     const std::vector<model::TensorSpec> table = model::TensorTable(network_->config());
     for (size_t i = 0; i < table.size(); ++i) bound.push_back({table[i], {&stored[i]}});
     const model::SequenceModel<float> model(network_->config(), bound);
-    const SequenceScore score = train::Evaluate(model, *data_.validation, data_.length);
-    return {.loss = score.loss(),
-            .top1 = score.top1(),
-            .by_loss = data_.text,
-            .more = {{"perplexity", score.perplexity()}, {"whole_sequences", score.whole_sequences()}}};
+    const SequenceScore score = train::Evaluate(model, *data_.validation, data_.length, observer_.stop);
+    if (stop()) return {};
+    return Score{.loss = score.loss(),
+                 .top1 = score.top1(),
+                 .by_loss = data_.text,
+                 .more = {{"perplexity", score.perplexity()}, {"whole_sequences", score.whole_sequences()}}};
   }
 
   std::string config() const override { return model::ToJson(network_->config()).dump(2) + "\n"; }
@@ -94,6 +96,7 @@ class SequenceLearner : public Learner {
  private:
   const TrainConfig& config_;
   const SequenceData& data_;
+  const Observer& observer_;
   Communicator alone_;
   Communicator& processes_;
   std::optional<model::SequenceCheckpoint> source_;  // that weights are taken from
@@ -109,7 +112,7 @@ class SequenceLearner : public Learner {
 Outcome Train(const TrainConfig& config, const SequenceData& data, RunFolder& folder, const Observer& observer,
               Communicator* processes) {
   if (config.threads > 0) SetNumThreads(static_cast<int>(config.threads));
-  SequenceLearner learner(config, data, folder, processes);
+  SequenceLearner learner(config, data, folder, observer, processes);
   return RunLoop(config, learner, folder, observer, processes);
 }
 

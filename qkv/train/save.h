@@ -7,8 +7,9 @@
 //   checkpoint -> checkpoint-N      what all of these lead into: the one link that is ever changed
 //   checkpoint-N/{best,last}/, checkpoint-N/training.safetensors
 //
-// checkpoint-N+1 is written and flushed, the link is exchanged by rename(2), checkpoint-N is removed. What a killed
-// process leaves behind, nothing leads to.
+// checkpoint-N+1 is written and flushed, the link is exchanged by rename(2), checkpoint-N is removed. While it is
+// there, a checkpoint that `checkpoint` does not lead to has a link checkpoint.qkv-PID-N.tmp: so the next process knows
+// what a killed one left behind. Nothing else is ever removed: a user's own checkpoint-5 or notes.tmp stay.
 #pragma once
 
 #include <filesystem>
@@ -45,10 +46,10 @@ class RunFolder {
  public:
   static constexpr const char* kConfig = "config.yaml";
 
-  /// Makes the folder, or with `resume` takes one that holds a run; no other process can have it meanwhile. One that
-  /// was made, and that nothing was written to, is removed in the end.
-  /// Throws RunFolderBusy when it is another process's, and Error when it holds something else, or a run that nobody
-  /// wants to resume.
+  /// Makes the folder, takes an empty one, or with `resume` one that holds a run, which its config.yaml tells; no other
+  /// process can have it meanwhile. A folder that was made, and that nothing was written to, is removed in the end.
+  /// Throws RunFolderBusy when it is another process's, and Error when it holds something else, or a run and `resume`
+  /// is false; then nothing in it was changed.
   RunFolder(const std::filesystem::path& path, bool resume);
   /// Of another process, which has it: to Load what is there, nothing else.
   static RunFolder Reader(const std::filesystem::path& path) { return RunFolder(path); }
@@ -70,6 +71,11 @@ class RunFolder {
  private:
   explicit RunFolder(const std::filesystem::path& path);
   std::filesystem::path FolderOf(int64_t number) const;
+  std::filesystem::path MarkOf(int64_t number) const;
+  int64_t NextNumber() const;
+  void Write(const Snapshot& snapshot, int64_t number) const;
+  void PointNames() const;
+  void RemoveMarked() const;
   void RemoveLeftovers() const;
 
   std::filesystem::path path_;

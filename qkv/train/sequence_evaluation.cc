@@ -25,11 +25,13 @@ struct Lane {
 
 double SequenceScore::perplexity() const { return std::exp(loss()); }
 
-SequenceScore Evaluate(const model::SequenceModel<float>& model, const SequenceSet& set, int64_t length) {
+SequenceScore Evaluate(const model::SequenceModel<float>& model, const SequenceSet& set, int64_t length,
+                       const std::function<bool()>& stop) {
   const int64_t together = std::max<int64_t>(1, kTokens / length), count = set.size();
   std::vector<LossSum> sums(static_cast<size_t>(count));
   std::vector<Lane> lanes(static_cast<size_t>(NumThreads()));
   ParallelTasks((count + together - 1) / together, [&](int64_t piece, int thread) {
+    if (stop && stop()) return;
     Lane& lane = lanes[static_cast<size_t>(thread)];
     const int64_t first = piece * together, B = std::min(together, count - first);
     lane.tokens.Reuse({B, length});

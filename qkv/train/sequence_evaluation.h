@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "qkv/model/sequence_model.h"
 #include "qkv/train/loss.h"
@@ -24,7 +25,9 @@ struct SequenceScore {
 };
 
 /// Of all sequences of the set, each of `length` tokens. The same for any number of threads. Throws Error when the
-/// model takes no sequences of this length, or a token or an answer is none of its.
-SequenceScore Evaluate(const model::SequenceModel<float>& model, const SequenceSet& set, int64_t length);
+/// model takes no sequences of this length, or a token or an answer is none of its. `stop` is asked from any thread:
+/// what is not done when it says yes is left out, and the score is not to be used.
+SequenceScore Evaluate(const model::SequenceModel<float>& model, const SequenceSet& set, int64_t length,
+                       const std::function<bool()>& stop = {});
 
 }  // namespace qkv::train

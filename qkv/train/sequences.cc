@@ -47,13 +47,15 @@ class TaskSet : public SequenceSet {
 // The windows of a part of a text.
 class TextSet : public SequenceSet {
  public:
-  TextSet(std::shared_ptr<const MappedFile> file, std::span<const std::byte> part, int64_t length)
-      : file_(std::move(file)), part_(part), length_(length) {}
+  TextSet(const Text& text, std::shared_ptr<const MappedFile> file, std::span<const std::byte> part, int64_t length)
+      : path_(text.path()), file_(std::move(file)), part_(part), length_(length) {}
 
   void Get(int64_t first, View<int32_t> tokens, View<int64_t> labels) const override {
     Require(tokens.rank() == 2 && tokens.dim(1) == length_ && tokens.shape() == labels.shape(),
             "text: tokens {} and labels {}, expected [B, {}] of both", tokens.shape(), labels.shape(), length_);
+    Require(first >= 0, "text: window {}", first);
     for (int64_t b = 0; b < tokens.dim(0); ++b) Copy(BeginningOf(first + b), tokens.at(b), labels.at(b));
+    file_->RequireUnchanged(path_.native());
   }
 
  protected:
@@ -73,6 +75,7 @@ class TextSet : public SequenceSet {
     std::fill(labels + count, labels + length_, kNotAsked);
   }
 
+  fs::path path_;
   std::shared_ptr<const MappedFile> file_;
   std::span<const std::byte> part_;
   int64_t length_;
@@ -90,8 +93,9 @@ class OrderedText : public TextSet {
 // One window fewer than fit, where there are two, so that they can begin anywhere.
 class ShuffledText : public TextSet {
  public:
-  ShuffledText(std::shared_ptr<const MappedFile> file, std::span<const std::byte> part, int64_t length, uint64_t seed)
-      : TextSet(std::move(file), part, length), seed_(seed) {}
+  ShuffledText(const Text& text, std::shared_ptr<const MappedFile> file, std::span<const std::byte> part,
+               int64_t length, uint64_t seed)
+      : TextSet(text, std::move(file), part, length), seed_(seed) {}
   int64_t size() const override { return std::max<int64_t>(1, asked() / length() - 1); }
 
  protected:
@@ -125,7 +129,9 @@ bool IsText(const fs::path& path) {
   }
   const MappedFile file(path);
   const std::span<const std::byte> probed = file.bytes().first(std::min(kProbedBytes, file.bytes().size()));
-  return std::ranges::find(probed, std::byte{0}) == probed.end();
+  const bool text = std::ranges::find(probed, std::byte{0}) == probed.end();
+  file.RequireUnchanged(path.native());
+  return text;
 }
 
 SequenceData TaskForTraining(const Sequences& sequences, int64_t epoch, uint64_t seed) {
@@ -158,12 +164,12 @@ std::span<const std::byte> Text::ValidationPart(double share) const {
 }
 
 std::unique_ptr<SequenceSet> Text::Windows(std::span<const std::byte> part, int64_t length) const {
-  return std::make_unique<OrderedText>(file_, part, length);
+  return std::make_unique<OrderedText>(*this, file_, part, length);
 }
 
 std::unique_ptr<SequenceSet> Text::ShuffledWindows(std::span<const std::byte> part, int64_t length,
                                                    uint64_t seed) const {
-  return std::make_unique<ShuffledText>(file_, part, length, seed);
+  return std::make_unique<ShuffledText>(*this, file_, part, length, seed);
 }
 
 SequenceData TextForTraining(const Text& text, int64_t length, double validation_share, uint64_t seed) {
@@ -181,6 +187,7 @@ SequenceData TextForTraining(const Text& text, int64_t length, double validation
   data.validation = text.Windows(validation, length);
   const auto* bytes = reinterpret_cast<const char*>(text.bytes().data());
   data.fingerprint = Fnv1a().Add({bytes, text.bytes().size()}).value();
+  text.RequireUnchanged();
   return data;
 }
 

@@ -58,6 +58,9 @@ class Text {
 
   const std::filesystem::path& path() const { return path_; }
   std::span<const std::byte> bytes() const { return file_->bytes(); }
+  /// Throws Error that names the file when it was written to or became shorter since it was opened; so do the windows,
+  /// for a file that they read.
+  void RequireUnchanged() const { file_->RequireUnchanged(path_.native()); }
   /// Its bytes but for the last `share`, which are the other part.
   std::span<const std::byte> TrainPart(double share) const;
   std::span<const std::byte> ValidationPart(double share) const;

@@ -3,10 +3,10 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "qkv/train/dataset.h"
 #include "qkv/train/loss.h"
 
 namespace qkv::train {
@@ -25,17 +25,16 @@ struct Standing {
   int64_t evaluations = 0, best_epoch = 0;
   int64_t without_better = 0;  // since the best one
   double best_top1 = 0, best_loss = 0;
-  uint64_t data = 0;  // Fingerprint of what it is trained on
+  uint64_t data = 0;            // Fingerprint of what it is trained on
+  bool evaluation_due = false;  // it was stopped between `step` and the evaluation that belongs behind it
 
   /// Takes an evaluation in: more right answers are better, among as many a smaller loss. Whether it is the best.
   bool Rate(int64_t epoch, const Score& score);
 
   std::string ToJson() const;
-  /// Throws Error for anything that ToJson has not written.
-  static Standing FromJson(const std::string& text);
+  /// Throws Error that begins with `where` for anything that ToJson cannot have written: another type, a count that is
+  /// negative or larger than the steps allow, a share outside of 0 to 1.
+  static Standing FromJson(std::string_view text, std::string_view where);
 };
-
-/// Tells sets of images apart: classes, the images' names in order and their labels, wherever they lie.
-uint64_t Fingerprint(const TrainingData& data);
 
 }  // namespace qkv::train

@@ -209,6 +209,33 @@ TEST_F(Ablate, ARunThatFailsIsNamedAndTheOthersEnd) {
   EXPECT_EQ(Qkv(Arguments("out", "--arms separate,shared --seeds 1")).exit_code, 0);
 }
 
+TEST_F(Ablate, WritesOverNothingThatIsNotItsOwn) {
+  fs::create_directories(folder_ / "own");
+  WriteFile(folder_ / "own/report.md", "mine");
+  const Said said = Qkv(Arguments("own", "--arms separate --seeds 1"));
+  EXPECT_EQ(said.exit_code, 1) << said.err;
+  EXPECT_TRUE(Contains(said.err, "holds a report.md, and no comparison")) << said.err;
+  EXPECT_EQ(Text("own/report.md"), "mine");
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_ / "own"), {}), 1);
+}
+
+// Where a result says that it is another run's.
+TEST_F(Ablate, BelievesNoResultOfAnotherRun) {
+  const std::string arguments = Arguments("out", "--arms separate --seeds 1");
+  ASSERT_EQ(Qkv(arguments).exit_code, 0);
+  const fs::path file = folder_ / "out/runs/data,separate,seed=0/result.json";
+  const std::string result = ReadFile(file);
+  for (const auto& [key, value] :
+       {std::pair<const char*, io::Json>{"data", "../../elsewhere"}, {"seed", 7}, {"top1", 7}}) {
+    io::Json json = io::Json::parse(result);
+    json[key] = value;
+    WriteFile(file, json.dump());
+    const Said said = Qkv(arguments);
+    EXPECT_EQ(said.exit_code, 1) << said.err;
+    EXPECT_TRUE(Contains(said.err, file.string())) << said.err;
+  }
+}
+
 TEST_F(Ablate, RefusesWhatCannotBeCompared) {
   for (const auto& [more, named] : {std::pair<std::string, std::string>{"--arms separate,sepparate", "sepparate"},
                                     {"--arms separate,separate", "twice"},

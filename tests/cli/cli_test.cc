@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <sstream>
 #include <thread>
 
@@ -238,6 +239,35 @@ TEST(Verify, AgreesWithTheGoldenAndFindsAChange) {
   const Said bad = Qkv("verify -m " + golden + " " + (folder / "changed.safetensors").string());
   EXPECT_EQ(bad.exit_code, 1);
   EXPECT_TRUE(Contains(bad.out, "BEYOND")) << bad.out;
+}
+
+// What is not compared does not agree.
+TEST(Verify, FailsForWhatCannotBeCompared) {
+  const TemporaryFolder folder;
+  const std::string golden = Golden("timm_vit"), changed = (folder / "changed.safetensors").string();
+  const auto file = io::SafeTensors::Open(golden + "/expected.safetensors");
+  const auto logits = io::Convert<float>(*file.Find("logits"));
+  for (const float value : {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
+                            std::numeric_limits<float>::quiet_NaN()}) {
+    Tensor<float> broken = logits.Clone();
+    broken[1] = value;
+    for (const bool both : {false, true}) {
+      std::vector<io::StoredTensor> tensors = {*file.Find("pixels"), io::Stored<float>("logits", broken)};
+      if (both) tensors.push_back(*file.Find("logits.float64"));
+      io::WriteSafeTensors(changed, tensors);
+      const Said said = Qkv("verify -m " + golden + " " + changed);
+      EXPECT_EQ(said.exit_code, 1) << value;
+      EXPECT_TRUE(Contains(said.out, "the reference holds")) << said.out;
+      EXPECT_TRUE(Contains(said.err, "0 of 1 tensors agree")) << said.err;
+    }
+  }
+  for (const char* unknown : {"attention.99", "logit", "hidden.3", "hidden.-1", "attention.0.float32"}) {
+    io::WriteSafeTensors(changed, {*file.Find("pixels"), *file.Find("logits"), io::Stored<float>(unknown, logits)});
+    const Said said = Qkv("verify -m " + golden + " " + changed);
+    EXPECT_EQ(said.exit_code, 1) << unknown;
+    EXPECT_TRUE(Contains(said.err, std::string("\"") + unknown + "\" is not compared")) << said.err;
+    EXPECT_TRUE(Contains(said.err, "1 of 2 tensors agree")) << said.err;
+  }
 }
 
 TEST(Run, WritesWhatVerifyAcceptsFromImagesAndFromPixels) {

@@ -69,8 +69,8 @@ TEST_F(Train, LearnsAndSavesAModelThatAnswers) {
 }
 
 // The program on its way; what it says goes to a file.
-pid_t Start(const std::string& arguments, const fs::path& err) {
-  const std::string command = "exec " QKV_PROGRAM " " + arguments + " 2>" + err.string();
+pid_t Start(const std::string& arguments, const fs::path& err, const std::string& before = "") {
+  const std::string command = before + "exec " QKV_PROGRAM " " + arguments + " 2>" + err.string();
   const pid_t child = ::fork();
   if (child == 0) {
     ::execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
@@ -133,11 +133,12 @@ Said Signalled(const std::string& arguments, const fs::path& when, int signal, i
 
 TEST_F(Train, SavesAndSaysHowToGoOnWhenItIsInterrupted) {
   ASSERT_EQ(Qkv(Arguments("whole")).exit_code, 0);
-  for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) {
     const std::string run = fmt::format("stopped-{}", signal);
     const Said said = Signalled(Arguments(run), folder_ / run / "checkpoint", signal, 1);
     EXPECT_EQ(said.exit_code, 128 + signal) << said.err;
     EXPECT_TRUE(Contains(said.err, "saved; to continue: qkv train")) << said.err;
+    EXPECT_TRUE(Contains(said.err, "a second signal ends at once")) << said.err;
     ASSERT_EQ(Qkv(Arguments(run, "--resume")).exit_code, 0);
     ExpectSameResult(folder_ / "whole", folder_ / run);
   }
@@ -145,6 +146,56 @@ TEST_F(Train, SavesAndSaysHowToGoOnWhenItIsInterrupted) {
   EXPECT_EQ(Signalled(Arguments("twice"), folder_ / "twice/checkpoint", SIGINT, 2).exit_code, 128 + SIGINT);
   ASSERT_EQ(Qkv(Arguments("twice", "--resume")).exit_code, 0);
   ExpectSameResult(folder_ / "whole", folder_ / "twice");
+}
+
+// A run that is stopped behind a step that an evaluation belongs to makes it when it goes on.
+TEST_F(Train, AnEvaluationThatWasNotMadeIsMadeLater) {
+  const std::string often = "--eval-steps 1 --epochs 400";
+  ASSERT_EQ(Qkv(Arguments("whole", "--eval-steps 1 --epochs 8")).exit_code, 0);
+  for (int i = 0; i < 6; ++i) {
+    const std::string run = fmt::format("stopped-{}", i);
+    const Said said = Signalled(Arguments(run, often), folder_ / run / "checkpoint", SIGTERM, 1);
+    ASSERT_EQ(said.exit_code, 128 + SIGTERM) << said.err;
+    const int64_t steps = Saved(folder_ / run);
+    ASSERT_GT(steps, 0);
+    const Said again = Signalled(Arguments(run, often + " --resume"), folder_ / run / "curves.svg", SIGTERM, 1);
+    ASSERT_EQ(again.exit_code, 128 + SIGTERM) << again.err;
+    // One after each step that was taken, but perhaps the last.
+    std::vector<int64_t> evaluated;
+    for (const io::Json& line : EvaluationsOf(folder_ / run)) evaluated.push_back(line["step"]);
+    for (size_t at = 0; at < evaluated.size(); ++at) EXPECT_EQ(evaluated[at], static_cast<int64_t>(at) + 1);
+  }
+}
+
+// nohup's children outlive their terminal.
+TEST_F(Train, AnIgnoredHangupStaysIgnored) {
+  const TemporaryFolder folder;
+  const pid_t child = Start(Arguments("run"), folder / "err", "trap '' HUP; ");
+  int status = 0;
+  while (!fs::exists(folder_ / "run/checkpoint") && ::waitpid(child, &status, WNOHANG) == 0) ::usleep(1000);
+  for (int i = 0; i < 2; ++i) ::kill(child, SIGHUP);
+  ::waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << ReadFile(folder / "err");
+}
+
+// The model is so large that no step ends within the test.
+TEST_F(Train, HearsASignalWhateverAStepDoes) {
+  const TemporaryFolder folder;
+  const pid_t child = Start(fmt::format("train {} -o {} --preset vit-small --depth 48 --batch 48 --accumulate 64 "
+                                        "--warmup-epochs 0 --steps 5 --threads 1",
+                                        Path("data"), Path("slow")),
+                            folder / "err");
+  int status = 0;
+  while (!fs::exists(folder_ / "slow/command") && ::waitpid(child, &status, WNOHANG) == 0) ::usleep(1000);
+  ::usleep(200'000);
+  ::kill(child, SIGHUP);
+  ::usleep(500'000);
+  EXPECT_TRUE(Contains(ReadFile(folder / "err"), "a second signal ends at once")) << ReadFile(folder / "err");
+  const auto begin = std::chrono::steady_clock::now();
+  ::kill(child, SIGTERM);  // of another kind
+  ::waitpid(child, &status, 0);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGTERM) << status;
 }
 
 TEST_F(Train, KeepsWhatItHasWhenTheDiskIsFull) {
@@ -317,6 +368,93 @@ TEST_F(Train, WhatCannotBeginLeavesNothing) {
   // Without --resume: no run is there.
   EXPECT_EQ(Qkv(Arguments("new", "--steps 1")).exit_code, 0);
   EXPECT_EQ(Qkv(Arguments("empty", "--steps 1")).exit_code, 0);
+}
+
+// The same tensors, and another state beside them.
+void ChangeState(const fs::path& run, const std::string& key, const io::Json& value) {
+  const fs::path file = run / "checkpoint/training.safetensors";
+  const std::string bytes = ReadFile(file);
+  const auto saved = io::SafeTensors::FromBytes(std::as_bytes(std::span(bytes)), "state");
+  io::Json state = io::Json::parse(saved.metadata().at("progress"));
+  state[key] = value;
+  const std::vector<io::StoredTensor> tensors(saved.tensors().begin(), saved.tensors().end());
+  io::WriteSafeTensors(file, tensors, {{"progress", state.dump()}});
+}
+
+// What another person's folder says is believed as far as it can be true.
+TEST_F(Train, RefusesARunThatCannotBe) {
+  ASSERT_EQ(Qkv(Arguments("run", "--steps 6")).exit_code, 0);
+  WriteFile(folder_ / "text.txt", std::string(4000, 'a') + std::string(4000, 'b'));
+  const std::string text = fmt::format("train {} -o {} --width 16 --depth 1 --heads 2 --length 16 --batch 4 --steps 3",
+                                       Path("text.txt"), Path("text"));
+  ASSERT_EQ(Qkv(text).exit_code, 0);
+  const auto resumed = [&](const std::string& run, const std::string& data) {
+    const Said said = Qkv(fmt::format("train {} -o {} --resume", Path(data), Path(run)), "timeout 20");
+    EXPECT_EQ(said.exit_code, 1) << said.err;
+    return said.err;
+  };
+  for (const auto& [run, data] : {std::pair("run", "data"), {"text", "text.txt"}}) {
+    for (const int64_t step : {int64_t{-1}, int64_t{-3}, int64_t{1} << 62}) {
+      ChangeState(folder_ / run, "step", step);
+      const std::string said = resumed(run, data);
+      EXPECT_TRUE(Contains(said, "training state: \"step\" is")) << said;
+    }
+    ChangeState(folder_ / run, "step", 1 << 20);  // of six, or three
+    EXPECT_TRUE(Contains(resumed(run, data), "the optimiser took")) << run;
+    WriteFile(folder_ / run / "config.yaml", "");
+    EXPECT_TRUE(Contains(resumed(run, data), "put back the file")) << run;
+  }
+}
+
+TEST_F(Train, AStartThatFailsWithMapsLeavesNothing) {
+  // The first step cannot be taken: a batch of pairs that is odd.
+  const Said failed = Qkv(Arguments("new", "--maps 2 --batch 7"));
+  EXPECT_EQ(failed.exit_code, 1) << failed.err;
+  EXPECT_FALSE(fs::exists(folder_ / "new"));
+  EXPECT_EQ(Qkv(Arguments("new", "--maps 2 --steps 1")).exit_code, 0);
+}
+
+// A folder of one's own that a start fails in, or that holds another's work.
+TEST_F(Train, TakesNothingAwayFromAFolder) {
+  for (const char* name : {"own/draft.tmp/a", "own/notes.tmp"}) {
+    fs::create_directories((folder_ / name).parent_path());
+    WriteFile(folder_ / name, "precious");
+  }
+  EXPECT_EQ(Qkv(Arguments("own")).exit_code, 1);
+  EXPECT_EQ(Qkv(Arguments("own", "--resume")).exit_code, 1);
+  ASSERT_EQ(Qkv(Arguments("run", "--steps 2")).exit_code, 0);
+  for (const char* name : {"run/keep.tmp", "run/checkpoint-99/a", "precious"}) {
+    fs::create_directories((folder_ / name).parent_path());
+    WriteFile(folder_ / name, "precious");
+  }
+  EXPECT_EQ(Qkv(Arguments("run", "--steps 2 --resume")).exit_code, 0);
+  // The folder may be another person's, with links that lead elsewhere.
+  fs::remove(folder_ / "run/command");
+  fs::create_symlink(folder_ / "precious", folder_ / "run/command");
+  const Said said = Qkv(Arguments("run", "--steps 2 --resume"));
+  EXPECT_EQ(said.exit_code, 1) << said.err;
+  EXPECT_TRUE(Contains(said.err, "command: it is a link")) << said.err;
+  for (const char* name : {"own/draft.tmp/a", "own/notes.tmp", "run/keep.tmp", "run/checkpoint-99/a", "precious"}) {
+    EXPECT_EQ(ReadFile(folder_ / name), "precious") << name;
+  }
+}
+
+// A text or a cache that becomes shorter under a run.
+TEST_F(Train, NamesAFileThatChangesUnderARun) {
+  WriteFile(folder_ / "text.txt", std::string(200'000, 'a') + std::string(200'000, 'b'));
+  const TemporaryFolder folder;
+  const pid_t child = Start(fmt::format("train {} -o {} --width 16 --depth 1 --heads 2 --length 16 --batch 4 --steps "
+                                        "4000000 --save-steps 1",
+                                        Path("text.txt"), Path("text")),
+                            folder / "err");
+  int status = 0;
+  while (!fs::exists(folder_ / "text/checkpoint") && ::waitpid(child, &status, WNOHANG) == 0) ::usleep(1000);
+  fs::resize_file(folder_ / "text.txt", 100);
+  ::waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 1) << status;
+  const std::string said = ReadFile(folder / "err");
+  EXPECT_TRUE(Contains(said, "text.txt: the file was changed")) << said;
+  EXPECT_TRUE(Contains(said, "what was saved before is whole")) << said;
 }
 
 #ifdef QKV_MPIRUN

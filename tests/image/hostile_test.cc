@@ -1,6 +1,16 @@
 // Damaged, cut and lying image files: an Error that names the file, never a crash, never half a picture.
+#include <unistd.h>
+
+#include <atomic>
+#include <fstream>
+#include <thread>
+
+#include "qkv/core/file.h"
 #include "qkv/core/rng.h"
+#include "qkv/image/workspace.h"
 #include "tests/image/golden.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
 
 namespace qkv::image {
 namespace {
@@ -151,6 +161,50 @@ TEST_F(HostileImages, EndlessScansAreRefused) {
   for (int i = 0; i < 1000; ++i) bomb.insert(bomb.end(), at(begin), at(end));
   bomb.insert(bomb.end(), at(end), jpeg.end());
   EXPECT_EQ(ErrorOf(bomb), "the/file: JPEG: more than 200 scans");
+}
+
+// Another process cuts the file while it is read: a picture or an Error, and the process goes on.
+TEST_F(HostileImages, FilesThatShrinkWhileTheyAreReadAreRefused) {
+  const TemporaryFolder folder;
+  const auto path = folder / "image";
+  for (const auto& [name, tensor] : WithPrefix(golden_, "file/")) {
+    const std::string whole(reinterpret_cast<const char*>(tensor.bytes.data()), tensor.bytes.size());
+    std::atomic<bool> done = false;
+    WriteFile(path, whole);
+    std::thread other([&] {
+      for (size_t length = 0; !done; length = (length + 97) % whole.size()) {
+        if (::truncate(path.c_str(), static_cast<off_t>(length)) != 0) return;
+        std::ofstream(path, std::ios::binary) << whole;
+      }
+    });
+    Image image;
+    Workspace workspace;
+    for (int i = 0; i < 20; ++i) {
+      try {
+        DecodeFile(path, {}, workspace, image);
+      } catch (const Error& error) {
+        EXPECT_TRUE(std::string_view(error.what()).find(path.native()) != std::string_view::npos) << error.what();
+      }
+    }
+    done = true;
+    other.join();
+  }
+}
+
+// What is no image is not read into memory, whatever its length.
+TEST_F(HostileImages, FilesThatAreNoImagesTakeNoMemory) {
+  const TemporaryFolder folder;
+  const auto path = folder / "sparse.png";
+  WriteFile(path, "no picture");
+  std::filesystem::resize_file(path, uintmax_t{1} << 40);
+  Workspace workspace;
+  Image image;
+  EXPECT_NE(MessageOf([&] { DecodeFile(path, {}, workspace, image); }).find("no JPEG"), std::string::npos);
+  EXPECT_TRUE(workspace.file.empty());
+  WriteFile(path, "P5\n9 9 255\n");
+  std::filesystem::resize_file(path, uintmax_t{1} << 40);
+  EXPECT_NE(MessageOf([&] { DecodeFile(path, {}, workspace, image); }).find("--max-pixels"), std::string::npos);
+  EXPECT_TRUE(workspace.file.empty());
 }
 
 }  // namespace

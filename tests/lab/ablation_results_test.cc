@@ -6,6 +6,8 @@
 #include <cmath>
 
 #include "qkv/core/error.h"
+#include "qkv/io/json.h"
+#include "tests/support/errors.h"
 
 namespace qkv::lab {
 namespace {
@@ -51,6 +53,27 @@ TEST(RunResult, IsReadAsItWasWritten) {
   EXPECT_EQ(read.parameters, 12345);
   EXPECT_TRUE(std::isnan(read.symmetry));
   for (const char* wrong : {"{}", "[", "[]", "null"}) EXPECT_THROW(RunResult::FromJson(wrong, "here"), Error) << wrong;
+}
+
+TEST(RunResult, HoldsEveryNumberToWhatItCanBe) {
+  for (const auto& [key, value] : {std::pair<const char*, const char*>{"seed", "-1"},
+                                   {"seed", "1.5"},
+                                   {"steps", "1e300"},
+                                   {"steps", "\"1\""},
+                                   {"parameters", "-5"},
+                                   {"top1", "1.5"},
+                                   {"top1", "-1"},
+                                   {"train_top1", "true"},
+                                   {"flops", "-1"},
+                                   {"symmetry", "2"},
+                                   {"rank99", "-1"},
+                                   {"data", "7"},
+                                   {"arm", "null"}}) {
+    io::Json json = io::Json::parse(kRun.ToJson());
+    json[key] = io::Json::parse(value);
+    const std::string said = MessageOf([&] { RunResult::FromJson(json.dump(), "here"); });
+    EXPECT_TRUE(said.starts_with("here: not the result of a run: ")) << key << " " << value << ": " << said;
+  }
 }
 
 TEST(AblationResults, AreReadAsTheyWereWritten) {

@@ -3,13 +3,18 @@
 #include "qkv/model/convert.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <map>
+#include <thread>
 
 #include "qkv/core/file.h"
+#include "qkv/core/rng.h"
 #include "qkv/model/model.h"
 #include "qkv/model/preprocess_writer.h"
 #include "qkv/model/separate.h"
@@ -348,6 +353,69 @@ TEST_F(Conversion, MakesParentsAndTakesATrailingSlash) {
   Convert(Open(), folder_ / "a/b/c/", {});
   Checkpoint::Open(folder_ / "a/b/c");
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_ / "a/b"), {}), 1);
+}
+
+// With --force the folder is the old model, the new one, or an error, at every instant.
+TEST_F(Conversion, ReplacesAModelInOneInstant) {
+  const Checkpoint original = Open();
+  Convert(original, Out(), {});
+  fs::create_directories(Out() / "onnx/more");
+  WriteFile(Out() / "onnx/more/model.onnx", "theirs");
+  WriteFile(Out() / "model-00001-of-00001.safetensors", "of the old model");
+  fs::create_symlink("nowhere", Out() / "dangling");
+  std::atomic<bool> done = false;
+  std::thread writer([&] {
+    for (int i = 0; i < 40; ++i) {
+      Convert(original, Out(), {.layout = i % 2 == 0 ? Family::kHuggingFace : Family::kTimm, .force = true});
+    }
+    done = true;
+  });
+  int read = 0;
+  while (!done) {
+    try {
+      const Checkpoint now = Checkpoint::Open(Out());
+      ++read;
+      EXPECT_EQ(Canonical(now).size(), Canonical(original).size());
+    } catch (const Error&) {
+    }
+  }
+  writer.join();
+  EXPECT_GT(read, 0);
+  EXPECT_EQ(ReadFile(Out() / "onnx/more/model.onnx"), "theirs");
+  EXPECT_EQ(fs::read_symlink(Out() / "dangling"), "nowhere");
+  EXPECT_FALSE(fs::exists(Out() / "model-00001-of-00001.safetensors"));
+  EXPECT_EQ(folder_.Count(), 2);  // the input, and this
+}
+
+TEST_F(Conversion, KilledAtAnyInstantItLeavesAModel) {
+  const Checkpoint original = Open();
+  Convert(original, Out(), {});
+  WriteFile(Out() / "note.txt", "mine");
+  Rng random(1);
+  for (int i = 0; i < 30; ++i) {
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      for (int k = 0;; ++k) {
+        Convert(original, Out(), {.layout = k % 2 == 0 ? Family::kHuggingFace : Family::kTimm, .force = true});
+      }
+    }
+    ::usleep(static_cast<useconds_t>(random.Next() % 20'000));
+    ::kill(child, SIGKILL);
+    ::waitpid(child, nullptr, 0);
+    ASSERT_EQ(Canonical(Checkpoint::Open(Out())).size(), Canonical(original).size());
+    ASSERT_EQ(ReadFile(Out() / "note.txt"), "mine");
+  }
+}
+
+TEST_F(Conversion, ReplacesWhatALinkLeadsTo) {
+  Convert(Open(), Out(), {});
+  WriteFile(Out() / "note.txt", "mine");
+  fs::create_directory_symlink(Out(), folder_ / "link");
+  Convert(Open(), folder_ / "link", {.layout = Family::kHuggingFace, .force = true});
+  EXPECT_TRUE(fs::is_symlink(folder_ / "link"));
+  EXPECT_EQ(Checkpoint::Open(Out()).description.config.family, Family::kHuggingFace);
+  EXPECT_EQ(ReadFile(Out() / "note.txt"), "mine");
 }
 
 // What another process of the same number left behind, or still writes, is neither published nor touched.

@@ -40,6 +40,7 @@ done
 "$root/usr/bin/qkv" --version > /dev/null || fail "the installed program does not start"
 "$root/usr/bin/qkv" classify --json "$source/examples/digits/7-white.png" 2> /dev/null | grep -q '"label": *"7"' ||
   fail "the installed program misreads a digit"
+python3 "$source/tools/check_hardening.py" "$root/usr/bin/qkv" || fail "the installed program is not hardened"
 for file in share/man/man1/qkv.1.gz share/bash-completion/completions/qkv include/qkv/model/model.h; do
   [ -s "$root/usr/$file" ] || fail "$file is missing"
 done
@@ -48,6 +49,7 @@ done
 if [ -e "$build/qkv_mpi.so" ]; then
   mpi=$(echo "$tmp"/debs/qkv-mpi_*.deb)
   dpkg-deb -x "$mpi" "$root"
+  python3 "$source/tools/check_hardening.py" "$root"/usr/lib/*/qkv/qkv_mpi.so || fail "the module is not hardened"
   dpkg-deb -f "$mpi" Depends | grep -q 'libopenmpi' || fail "qkv-mpi does not depend on MPI"
   ! dpkg-deb -f "$program" Depends | grep -q 'libopenmpi' || fail "qkv depends on MPI"
   if command -v mpirun > /dev/null; then

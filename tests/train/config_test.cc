@@ -101,6 +101,31 @@ TEST(TrainConfig, WrongFilesAndValuesAreNamed) {
   }
 }
 
+// A run's file has every key: what was emptied or cut off is not the defaults.
+TEST(TrainConfig, ARunsFileIsWholeOrAnError) {
+  for (const Settings& given : {Settings{{"preset", "vit-digits"}}, Settings{{"preset", "seq-text"}},
+                                Settings{{"model", "some-vit"}, {"lr", "1e-5"}}}) {
+    const std::string whole = ToYaml(Resolve(given));
+    EXPECT_EQ(ToYaml(Resolve(ParseRunSettings(whole, "run"))), whole);
+    const TemporaryFolder folder;
+    WriteFile(folder / "config.yaml", whole);
+    EXPECT_EQ(WhyNoRunSettings(folder / "config.yaml"), "");
+    EXPECT_EQ(ReadRunSettings(folder / "config.yaml"), ParseRunSettings(whole, "run"));
+    for (size_t end = 0; end + 1 < whole.size(); ++end) {
+      // Cut off within its last line's text, a line may still be one.
+      if (whole.find('\n', end) == whole.size() - 1) break;
+      EXPECT_NE(MessageOf([&] { ParseRunSettings(whole.substr(0, end), "run"); }), "") << end;
+    }
+    EXPECT_NE(MessageOf([&] { ParseRunSettings(whole.substr(2), "run"); }).find("run: expected a first line"),
+              std::string::npos);
+  }
+  const TemporaryFolder folder;
+  for (const char* text : {"", "lr: 1e-3\n"}) {
+    WriteFile(folder / "config.yaml", text);
+    EXPECT_NE(WhyNoRunSettings(folder / "config.yaml"), "");
+  }
+}
+
 TEST(TrainConfig, AResumedRunIsTheSame) {
   const Settings begun = {{"preset", "vit-digits"}};
   Settings later = begun;

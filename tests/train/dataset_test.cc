@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "qkv/core/memory.h"
 #include "qkv/train/archive.h"
 #include "qkv/train/dataset_formats.h"
 #include "tests/support/errors.h"
@@ -125,6 +126,29 @@ TEST(ImageFolder, SaysWhatIsWrong) {
 }
 
 // --- What training makes of it --------------------------------------------------------------------------------------
+
+// An image has one class, and is trained on or validated on.
+TEST(ImageFolder, LinksLeadToNoSecondCopy) {
+  const TemporaryFolder folder;
+  for (const char* name : {"a", "b"}) WriteImages(folder / name, 4, 1);
+  fs::create_symlink(".", folder / "a/self");
+  fs::create_symlink(".", folder / "a/again");
+  fs::create_symlink("../b", folder / "a/other");
+  fs::create_symlink("..", folder / "a/all");
+  const Dataset dataset = OpenDataset(folder.path());
+  EXPECT_EQ(dataset.splits[0].size(), 8);
+  EXPECT_EQ(std::set<fs::path>(dataset.splits[0].files.begin(), dataset.splits[0].files.end()).size(), 8u);
+  EXPECT_EQ(std::ranges::count(dataset.splits[0].labels, 0), 4);
+  fs::create_symlink("b", folder / "c");
+  EXPECT_TRUE(Contains(MessageOf([&] { OpenDataset(folder.path()); }), "there twice"));
+}
+
+TEST(ImageFolder, TheSameFolderIsNotTrainedOnAndValidatedOn) {
+  const TemporaryFolder folder;
+  for (const char* name : {"train/a", "train/b", "val/a"}) WriteImages(folder / name, 4, 1);
+  fs::create_symlink("../train/b", folder / "val/b");
+  EXPECT_TRUE(Contains(MessageOf([&] { OpenDataset(folder.path()); }), "there twice"));
+}
 
 TEST(ForTraining, TakesValidationWhereThereIsOne) {
   const TemporaryFolder folder;
@@ -289,6 +313,56 @@ TEST(Archive, Broken) {
   damaged[packed.size() / 2] ^= 0x55;
   damaged[packed.size() - 6] ^= 0x55;  // the checksum
   EXPECT_TRUE(Contains(MessageOf([&] { unpack(damaged, 1 << 30); }), "damaged"));
+}
+
+// Sets the limit that memory is held to, and takes it back.
+struct LittleMemory {
+  explicit LittleMemory(int64_t bytes) { SetMemoryLimit(bytes); }
+  ~LittleMemory() { SetMemoryLimit(before); }
+  const int64_t before = MemoryLimit();
+};
+
+TEST(Archive, BombsAreRefusedBeforeTheyAreUnpacked) {
+  const std::string text(3'000'000, 'y'), packed = Gzip(text);
+  const auto unpack = [](const std::string& bytes, size_t limit) {
+    return MessageOf([&] { Gunzip(std::as_bytes(std::span(bytes)), limit, "x.gz"); });
+  };
+  // The length is told before; what tells another is unpacked as far as is accepted.
+  EXPECT_TRUE(Contains(unpack(packed, 1'000'000), "unpacks to 3.0 MB, more than the 1.0 MB"));
+  std::string lying = packed;
+  lying.replace(lying.size() - 4, 4, std::string(4, '\1'));
+  EXPECT_TRUE(Contains(unpack(lying, 100'000'000), "damaged"));
+  lying.replace(lying.size() - 4, 4, std::string(4, '\0'));
+  EXPECT_TRUE(Contains(unpack(lying, 1'000'000), "unpacks to more than 1.0 MB"));
+  const LittleMemory little(2'000'000);
+  EXPECT_TRUE(Contains(unpack(packed, 100'000'000), "--max-memory"));
+  EXPECT_TRUE(Contains(unpack(lying, 100'000'000), "--max-memory"));
+}
+
+// Files with holes cost nothing to make.
+TEST(Archive, DataSetsAreHeldToMemory) {
+  const TemporaryFolder folder;
+  for (const char* name : {"cifar", "mnist", "packed"}) fs::create_directories(folder / name);
+  WriteFile(folder / "cifar/data_batch_1.bin", "");
+  fs::resize_file(folder / "cifar/data_batch_1.bin", uintmax_t{3073} << 20);
+  WriteFile(folder / "mnist/train-images-idx3-ubyte", IdxFile({1 << 20, 64, 64}, ""));
+  fs::resize_file(folder / "mnist/train-images-idx3-ubyte", 16 + (uintmax_t{1} << 32));
+  WriteFile(folder / "mnist/train-labels-idx1-ubyte", IdxFile({1 << 20}, std::string(1 << 20, '\1')));
+  // The header says how many bytes there can be.
+  WriteFile(folder / "packed/train-images-idx3-ubyte.gz",
+            Gzip(IdxFile({1 << 20, 64, 64}, std::string(5'000'000, 'x'))));
+  WriteFile(folder / "packed/train-labels-idx1-ubyte.gz", Gzip(IdxFile({2}, std::string(5'000'000, '\1'))));
+  std::string rows;
+  for (int i = 0; i < 20'000; ++i) rows += "a,b\n";
+  WriteFile(folder / "list.csv", rows);
+  {
+    const LittleMemory little(5'000'000);
+    for (const char* name : {"cifar", "mnist", "packed", "list.csv"}) {
+      EXPECT_TRUE(Contains(MessageOf([&] { OpenDataset(folder / name); }), "--max-memory")) << name;
+    }
+  }
+  WriteFile(folder / "packed/train-images-idx3-ubyte.gz", Gzip(IdxFile({2, 1, 1}, "ab")));
+  EXPECT_TRUE(Contains(MessageOf([&] { OpenDataset(folder / "packed"); }), "unpacks to 5.0 MB, more than"));
 }
 
 // --- MNIST ----------------------------------------------------------------------------------------------------------

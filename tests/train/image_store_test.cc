@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+
+#include "qkv/train/stopped.h"
 #include "tests/support/errors.h"
 #include "tests/train/data.h"
 
@@ -207,10 +211,147 @@ TEST(ImageStore, SaysWhenNothingCanBeRead) {
   EXPECT_THROW(ImageStore(Split{.name = "train"}, {}), Error);
 }
 
-TEST(ImageStore, SaysWhenTheCacheCannotBeWritten) {
+// What it said, and that images are the same whatever became of the cache.
+struct Made {
+  std::vector<std::string> notes;
+  bool from_cache = false;
+};
+Made Make(const Split& split, StoreOptions options) {
+  Made made;
+  options.note = [&](const std::string& note) { made.notes.push_back(note); };
+  const ImageStore store(split, options);
+  ExpectSame(store, ImageStore(split, {}));
+  made.from_cache = store.from_cache();
+  return made;
+}
+
+TEST(ImageStore, ACacheThatCannotBeWrittenIsANote) {
   const Files files;
   WriteFile(files.folder / "file", "");
-  EXPECT_THROW(ImageStore(files.split(), {.cache = files.folder / "file/cache"}), std::exception);
+  const Made made = Make(files.split(), {.cache = files.folder / "file/cache"});
+  ASSERT_EQ(made.notes.size(), 1u);
+  EXPECT_NE(made.notes[0].find("are not kept in"), std::string::npos) << made.notes[0];
+  // The folder cannot be listed, so no space can be found in it: the same.
+  fs::create_directories(files.folder / "taken");
+  EXPECT_EQ(Make(files.split(), {.cache = files.folder / "taken"}).notes.size(), 1u);
+  for (const auto& entry : fs::directory_iterator(files.folder / "taken")) {
+    const fs::path file = entry.path();
+    fs::remove(file);
+    fs::create_directories(file / "x");  // where the file would be
+  }
+  EXPECT_GE(Make(files.split(), {.cache = files.folder / "taken"}).notes.size(), 2u);
+}
+
+TEST(ImageStore, SaysWhereItKeepsImagesAndNoMoreThanItMay) {
+  const Files files;
+  const fs::path cache = files.folder / "cache";
+  EXPECT_NE(Make(files.split(), {.cache = cache, .cache_bytes = 1e6, .expected_bytes = 2e4})
+                .notes.at(0)
+                .find("are kept in " + cache.string() + ", about 20 kB"),
+            std::string::npos);
+  EXPECT_TRUE(Make(files.split(), {.cache = cache, .cache_bytes = 1e6}).from_cache);
+  fs::remove_all(cache);
+  // By the estimate, before anything is read; or when it is too much, which leaves nothing behind.
+  for (const double expected : {2e6, 0.0}) {
+    const Made made =
+        Make(files.split(), {.cache = cache, .cache_bytes = expected > 0 ? 1e6 : 5e3, .expected_bytes = expected});
+    EXPECT_FALSE(made.from_cache);
+    EXPECT_NE(made.notes.back().find("are not kept in"), std::string::npos) << made.notes.back();
+    EXPECT_TRUE(fs::is_empty(cache));
+  }
+  for (const double expected : {2e6, 0.0}) {
+    const Made made = Make(files.split(), {.memory_bytes = expected > 0 ? 1e6 : 5e3, .expected_bytes = expected});
+    EXPECT_NE(made.notes.at(0).find("each is decoded"), std::string::npos) << made.notes[0];
+  }
+}
+
+TEST(ImageStore, ACacheIsCleanedOfItsOwnLeftovers) {
+  const Files files;
+  const fs::path cache = files.folder / "cache";
+  fs::create_directories(cache);
+  const std::string old = "train-0123456789abcdef.images", older = "val-0123456789abcdef.images";
+  const std::vector<std::string> others = {"notes.tmp", "train-0123456789abcdef.images.tmp", "photos-1.images",
+                                           "x-0123456789abcdef.images", "train-0123456789abcdef.images.qkv-a-1.tmp"};
+  for (const std::string& name : others) WriteFile(cache / name, name);
+  for (const std::string& name : {old, older}) WriteFile(cache / name, std::string(10'000, 'x'));
+  fs::last_write_time(cache / older, fs::file_time_type::clock::now() - std::chrono::hours(1));
+  WriteFile(cache / (old + ".qkv-1-2.tmp"), "left");
+  {
+    // Another process is writing: what is unfinished may be its.
+    const ImageCacheFolder writing(cache, 0, 0);
+    WriteFile(cache / (old + ".qkv-1-3.tmp"), "being written");
+    const ImageCacheFolder also(cache, 0, 0);
+    EXPECT_FALSE(fs::exists(cache / (old + ".qkv-1-2.tmp")));
+    EXPECT_TRUE(fs::exists(cache / (old + ".qkv-1-3.tmp")));
+  }
+  // The oldest make room.
+  const ImageCacheFolder folder(cache, 25'000, 12'000);
+  EXPECT_FALSE(fs::exists(cache / (old + ".qkv-1-3.tmp")));
+  EXPECT_TRUE(fs::exists(cache / old));
+  EXPECT_FALSE(fs::exists(cache / older));
+  EXPECT_EQ(folder.room(), 15'000);
+  for (const std::string& name : others) EXPECT_EQ(ReadFile(cache / name), name);
+}
+
+TEST(ImageStore, ACacheThatChangesWhileItIsReadIsAnError) {
+  const Files files;
+  const StoreOptions cached{.cache = files.folder / "cache"};
+  const ImageStore made(files.split(), cached), store(files.split(), cached);
+  ASSERT_TRUE(store.from_cache());
+  const fs::path file = fs::directory_iterator(files.folder / "cache")->path();
+  fs::resize_file(file, 100);
+  const std::string said = MessageOf([&] { Get(store, store.size() - 1); });
+  EXPECT_NE(said.find(file.string()), std::string::npos) << said;
+  EXPECT_NE(said.find("changed"), std::string::npos) << said;
+}
+
+TEST(ImageStore, StopsWhileItReads) {
+  const Files files;
+  EXPECT_THROW(ImageStore(files.split(), {.stop = [] { return true; }}), Stopped);
+  std::atomic<int> asked{0};
+  EXPECT_THROW(ImageStore(files.split(), {.cache = files.folder / "cache", .stop = [&] { return ++asked > 10; }}),
+               Stopped);
+  EXPECT_TRUE(fs::is_empty(files.folder / "cache"));
+}
+
+// A header without an end, records that lie elsewhere.
+TEST(ImageIndex, IsHeldToTheBytesThatThereAre) {
+  struct Memory : FileSink {
+    using FileSink::Write;
+    void Write(std::span<const std::byte> more) override { bytes.insert(bytes.end(), more.begin(), more.end()); }
+    std::vector<std::byte> bytes;
+  };
+  const auto parse = [](const ImageRecord& record, const std::function<void(std::vector<std::byte>&)>& change = {}) {
+    Memory memory;
+    BeginImages(memory, 7);
+    memory.Write(std::string(12, 'x'));
+    FinishImages(memory, 7, {.records = {record, {}}, .reasons = {"b: not an image"}}, FirstPixel() + 12);
+    if (change) change(memory.bytes);
+    return ParseImages(memory.bytes, {.key = 7, .files = 2, .channels = 3});
+  };
+  const ImageRecord good = {FirstPixel(), 2, 2};
+  const std::optional<ImageIndex> index = parse(good);
+  ASSERT_TRUE(index.has_value());
+  EXPECT_EQ(index->reasons, (std::vector<std::string>{"b: not an image"}));
+  for (const ImageRecord& bad :
+       std::initializer_list<ImageRecord>{{FirstPixel() + 1, 2, 2},
+                                          {FirstPixel() - 1, 2, 2},
+                                          {~uint64_t{0}, 2, 2},
+                                          {FirstPixel(), -1, 2},
+                                          {FirstPixel(), 2, 0},
+                                          {FirstPixel(), int64_t{1} << 40, 1},
+                                          {FirstPixel(), int64_t{1} << 24, int64_t{1} << 24}}) {
+    EXPECT_FALSE(parse(bad).has_value()) << bad.offset << " " << bad.height << " " << bad.width;
+  }
+  // No zero ends the name of the format.
+  EXPECT_FALSE(parse(good, [](auto& bytes) { std::fill_n(bytes.begin(), 16, std::byte{'q'}); }).has_value());
+  EXPECT_FALSE(parse(good, [](auto& bytes) { bytes.resize(bytes.size() - 1); }).has_value());
+  Memory memory;
+  BeginImages(memory, 7);
+  memory.Write(std::string(12, 'x'));
+  FinishImages(memory, 7, {.records = {good}, .reasons = {}}, FirstPixel() + 12);
+  EXPECT_TRUE(ParseImages(memory.bytes, {.key = 7, .files = 1, .height = 2, .width = 2}).has_value());
+  EXPECT_FALSE(ParseImages(memory.bytes, {.key = 7, .files = 1, .height = 2, .width = 3}).has_value());
 }
 
 }  // namespace

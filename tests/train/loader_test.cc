@@ -276,6 +276,12 @@ TEST(ShuffledIndex, IsAPermutationOfAnyLength) {
 }
 
 // Over many keys each of the places is as likely for the first, and for a pair of neighbours.
+TEST(ShuffledIndex, RefusesAPlaceThatIsNone) {
+  for (const int64_t place : {int64_t{-3}, int64_t{-1}, int64_t{10}, int64_t{1} << 40}) {
+    EXPECT_THROW(ShuffledIndex(7, 10, place), Error) << place;
+  }
+}
+
 TEST(ShuffledIndex, IsEven) {
   const int64_t n = 10;
   const int keys = 20000;

@@ -2,6 +2,7 @@
 #include "qkv/train/log.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <bit>
 #include <cstring>
@@ -40,6 +41,16 @@ TEST(Log, NamesTheLineThatIsNone) {
   WriteFile(folder / "log.jsonl", "{\"step\": 1}\nnonsense\n");
   EXPECT_NE(MessageOf([&] { ReadLog(folder / "log.jsonl"); }).find("line 2"), std::string::npos);
   EXPECT_TRUE(ReadLog(folder / "none.jsonl").empty());
+}
+
+TEST(Log, HoldsEveryValueToItsType) {
+  const auto said = [](const std::string& line) { return MessageOf([&] { ParseLog(line + "\n", "log"); }); };
+  EXPECT_EQ(said(R"({"event": "train", "step": 1, "epoch": 1, "loss": 0.5, "top1": null})"), "");
+  for (const char* line : {R"({"event": "train"})", R"({"step": -1})", R"({"step": 1.5})", R"({"step": 1e300})",
+                           R"({"step": "1"})", R"({"step": 1, "event": 5})", R"({"step": 1, "epoch": -2})",
+                           R"({"step": 1, "loss": "low"})", R"({"step": 1, "loss": [1]})", "7", "[]", "{"}) {
+    EXPECT_NE(said(line).find("log, line 1"), std::string::npos) << line << ": " << said(line);
+  }
 }
 
 TEST(Crc32c, GivesTheValuesOfRfc3720) {
@@ -150,6 +161,21 @@ TEST(EventFile, EachProcessWritesItsOwn) {
   const TemporaryFolder folder;
   const EventFile first(folder.path(), 0), second(folder.path(), 0);
   EXPECT_EQ(folder.Count(), 2);
+}
+
+// A run's folder may be another person's, who would have us write elsewhere, or wait for ever.
+TEST(Appender, FollowsNoLinkAndWaitsForNoPipe) {
+  const TemporaryFolder folder;
+  WriteFile(folder / "precious", "mine");
+  fs::create_symlink(folder / "precious", folder / "link");
+  fs::create_symlink(folder / "nothing", folder / "dangling");
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  for (const char* name : {"link", "dangling", "pipe"}) {
+    EXPECT_NE(MessageOf([&] { Appender(folder / name).Append("x"); }).find("cannot write"), std::string::npos) << name;
+    EXPECT_NE(MessageOf([&] { Log(folder / name, 0).Append({{"step", 1}}); }), "") << name;
+  }
+  EXPECT_EQ(ReadFile(folder / "precious"), "mine");
+  EXPECT_FALSE(fs::exists(folder / "nothing"));
 }
 
 TEST(Appender, SaysThatTheDiskIsFull) {

@@ -10,7 +10,9 @@
 
 #include <csignal>
 #include <functional>
+#include <map>
 
+#include "qkv/train/config.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
 
@@ -81,7 +83,19 @@ int CountLeftovers(const fs::path& run) {
 
 void Begin(const fs::path& run) {
   fs::create_directories(run);
-  WriteFile(run / RunFolder::kConfig, "");
+  WriteFile(run / RunFolder::kConfig, ToYaml(Resolve({})));
+}
+
+// Every file and link in a folder, with what is in it.
+std::map<std::string, std::string> ContentsOf(const fs::path& folder) {
+  std::map<std::string, std::string> contents;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    const std::string name = fs::relative(entry.path(), folder.parent_path()).string();
+    contents[name] = entry.is_symlink()        ? "-> " + fs::read_symlink(entry.path()).string()
+                     : entry.is_regular_file() ? ReadFile(entry.path())
+                                               : "";
+  }
+  return contents;
 }
 
 TEST(RunFolder, KeepsTheLatestAndTheBest) {
@@ -117,9 +131,82 @@ TEST(RunFolder, TakesNoOtherFolder) {
   EXPECT_NE(MessageOf([&] { RunFolder(folder / "run", false); }).find("--resume"), std::string::npos);
 }
 
+// Whatever the names in it: they could be ours, and are not.
+TEST(RunFolder, RefusesBeforeAByteIsChanged) {
+  for (const char* name : {"notes.tmp", "config.yaml.1-2.tmp", "checkpoint-3/model.bin", "config.yaml.qkv-1-2.tmp/a",
+                           "config.yaml", "maps/a.png"}) {
+    const TemporaryFolder folder;
+    fs::create_directories((folder / name).parent_path());
+    WriteFile(folder / name, "lr: 1e-3\n");
+    WriteFile(folder / "config.yaml.qkv-7-1.tmp", "preset: vit-d");
+    const auto before = ContentsOf(folder.path());
+    for (const bool resume : {false, true}) {
+      const std::string said = MessageOf([&] { RunFolder(folder.path(), resume); });
+      EXPECT_NE(said.find("holds no training run"), std::string::npos) << name << ": " << said;
+      EXPECT_EQ(ContentsOf(folder.path()), before) << name;
+    }
+  }
+}
+
+TEST(RunFolder, KnowsARunByItsConfiguration) {
+  const TemporaryFolder folder;
+  const fs::path run = folder / "run";
+  Begin(run);
+  RunFolder(run, true).Commit(Moment(1).snapshot());
+  for (const char* config : {"", "preset: vit-digits\n"}) {
+    WriteFile(run / RunFolder::kConfig, config);
+    const std::string said = MessageOf([&] { RunFolder(run, true); });
+    EXPECT_NE(said.find("put back the file"), std::string::npos) << said;
+  }
+  Begin(run);
+  EXPECT_TRUE(RunFolder(run, true).HasCheckpoint());
+  // What stands where a run has links of its own is never replaced.
+  fs::remove(run / "model.safetensors");
+  WriteFile(run / "model.safetensors", "mine");
+  EXPECT_NE(MessageOf([&] { RunFolder(run, true); }).find("model.safetensors"), std::string::npos);
+  EXPECT_EQ(ReadFile(run / "model.safetensors"), "mine");
+}
+
+TEST(RunFolder, RemovesNothingThatIsNotItsOwn) {
+  const TemporaryFolder folder;
+  const fs::path run = folder / "run";
+  Begin(run);
+  RunFolder(run, true).Commit(Moment(1).snapshot());
+  for (const char* name : {"notes.tmp", "draft.tmp/a", "checkpoint-2/model.safetensors", "checkpoint-99/last/mine",
+                           "log.jsonl.1-2.tmp", "checkpoint.qkv-x-1.tmp"}) {
+    fs::create_directories((run / name).parent_path());
+    WriteFile(run / name, name);
+  }
+  WriteFile(run / "log.jsonl.qkv-1-2.tmp", "ours");
+  fs::create_symlink("checkpoint-98", run / "checkpoint-97");
+  const auto before = ContentsOf(run);
+  {
+    RunFolder saved(run, true);
+    EXPECT_FALSE(fs::exists(run / "log.jsonl.qkv-1-2.tmp"));
+    saved.Commit(Moment(2).snapshot());
+    saved.Commit(Moment(3).snapshot());
+    EXPECT_EQ(Look(run), (Found{3, 3}));
+  }
+  const auto after = ContentsOf(run);
+  for (const auto& [name, content] : before) {
+    const bool ours =
+        name.find("checkpoint-1") != name.npos || name == "run/checkpoint" || name.find(".qkv-1-2") != name.npos;
+    if (!ours) {
+      EXPECT_TRUE(after.contains(name) && after.at(name) == content) << name;
+    }
+  }
+  EXPECT_FALSE(fs::exists(run / "checkpoint-1"));
+  // A file that was put into a checkpoint outlives it.
+  WriteFile(run / "checkpoint/last/notes.txt", "mine");
+  const fs::path kept = run / fs::read_symlink(run / "checkpoint") / "last";
+  RunFolder(run, true).Commit(Moment(4).snapshot());
+  EXPECT_EQ(ReadFile(kept / "notes.txt"), "mine");
+  EXPECT_FALSE(fs::exists(kept / "model.safetensors"));
+}
+
 TEST(RunFolder, TakesWhatAKilledProcessHasHardlyBegun) {
   const TemporaryFolder folder;
-  WriteFile(folder / "config.yaml.77-1.tmp", "preset: vit-d");
+  WriteFile(folder / "config.yaml.qkv-77-1.tmp", "preset: vit-d");
   const RunFolder run(folder.path(), false);
   EXPECT_FALSE(run.HasCheckpoint());
   EXPECT_TRUE(fs::is_empty(folder.path()));
@@ -191,6 +278,30 @@ void KillEverywhere(const std::vector<Moment>& earlier, const Moment& next, cons
   // Both sides of the one instant were met.
   EXPECT_GT(old, 20);
   EXPECT_GT(renewed, 5);
+}
+
+// What is left of a start can be started again, or is a run that can be resumed.
+TEST(RunFolder, SurvivesAnyKillOfItsStart) {
+  if (!CanTrace()) GTEST_SKIP() << "no process may be traced here";
+  int fresh = 0, begun = 0;
+  for (int stops = 1;; stops += 2) {
+    const TemporaryFolder folder;
+    const fs::path run = folder / "run";
+    const bool killed = KilledAfter(stops, [&] {
+      const RunFolder made(run, false);
+      WriteFile(run / RunFolder::kConfig, ToYaml(Resolve({})));
+    });
+    const bool resumed = fs::exists(run / RunFolder::kConfig);
+    ++(resumed ? begun : fresh);
+    RunFolder again(run, resumed);
+    EXPECT_EQ(std::distance(fs::directory_iterator(run), {}), resumed ? 1 : 0) << "killed at stop " << stops;
+    Begin(run);
+    again.Commit(Moment(9).snapshot());
+    ASSERT_EQ(Look(run), (Found{9, 9})) << "killed at stop " << stops;
+    if (!killed) break;
+  }
+  EXPECT_GT(fresh, 5);
+  EXPECT_GT(begun, 0);
 }
 
 TEST(RunFolder, SurvivesAnyKillOfTheFirstCommit) { KillEverywhere({}, Moment(1), {}, {1, 1}); }

@@ -107,6 +107,30 @@ TEST_F(TextTest, ShuffledWindowsSeeEachByteOnceAnEpoch) {
   EXPECT_FALSE(Get(*text.ShuffledWindows(text.bytes(), kLength, 2), 0, kLength) == Get(*set, 0, kLength));
 }
 
+// What is missing reads as zeros, which nobody must learn.
+TEST_F(TextTest, ATextThatShrinksIsAnError) {
+  const TemporaryFolder folder;
+  const std::filesystem::path path = folder / "shrinks.txt";
+  WriteFile(path, Bytes(40'000));
+  const Text text(path);
+  const auto windows = text.Windows(text.bytes(), 8);
+  const auto shuffled = text.ShuffledWindows(text.bytes(), 8, 1);
+  Get(*windows, 4990, 8);
+  std::filesystem::resize_file(path, 100);
+  for (const SequenceSet* set : {windows.get(), shuffled.get()}) {
+    const std::string said = MessageOf([&] { Get(*set, 4990, 8); });
+    EXPECT_NE(said.find("shrinks.txt: the file was changed"), std::string::npos) << said;
+  }
+  EXPECT_NE(MessageOf([&] { text.RequireUnchanged(); }), "");
+}
+
+TEST_F(TextTest, WindowsBeginAtZero) {
+  const TemporaryFolder folder;
+  WriteFile(folder / "text", Bytes(100));
+  const Text text(folder / "text");
+  EXPECT_NE(MessageOf([&] { Get(*text.ShuffledWindows(text.bytes(), 8, 1), -3, 8); }), "");
+}
+
 TEST_F(TextTest, RefusesWhatIsTooShort) {
   const auto says = [](const std::string& part, auto&& f) {
     EXPECT_NE(MessageOf(f).find(part), std::string::npos) << MessageOf(f);

@@ -1,0 +1,54 @@
+#include "qkv/image/find.h"
+
+#include <algorithm>
+#include <system_error>
+
+#include "qkv/core/error.h"
+#include "qkv/core/file.h"
+#include "qkv/image/image.h"
+
+namespace qkv::image {
+
+namespace fs = std::filesystem;
+
+bool ImageFinder::Mark(const fs::path& folder) {
+  const FileStamp stamp = StampOf(folder);
+  return seen_.emplace(stamp.device, stamp.inode).second;
+}
+
+std::vector<fs::path> ImageFinder::Find(const fs::path& folder) {
+  Mark(folder);
+  std::vector<fs::path> files;
+  Walk(folder, 0, &files);
+  std::ranges::sort(files);
+  return files;
+}
+
+void ImageFinder::Walk(const fs::path& folder, int depth, std::vector<fs::path>* files) {
+  Require(depth <= limits_.depth, "{}: more than {} folders within each other; name one that is deeper",
+          folder.string(), limits_.depth);
+  const auto options =
+      limits_.skip_unreadable ? fs::directory_options::skip_permission_denied : fs::directory_options::none;
+  std::vector<fs::path> folders;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, options, error), end; !error && entry != end; entry.increment(error)) {
+    Require(++entries_ <= limits_.entries, "{}: more than {} files and folders; name a folder with fewer",
+            folder.string(), limits_.entries);
+    std::error_code ignored;
+    if (entry->is_directory(ignored)) {
+      folders.push_back(entry->path());
+    } else if (HasImageEnding(entry->path())) {
+      files->push_back(entry->path());
+    }
+  }
+  Require(!error, "cannot read folder {}: {}", folder.string(), error.message());
+  std::ranges::sort(folders);  // of two ways to a folder the same one is taken everywhere
+  for (const fs::path& next : folders) {
+    // One that was removed meanwhile, or lies where this user may not look.
+    std::error_code ignored;
+    if (limits_.skip_unreadable && !fs::is_directory(next, ignored)) continue;
+    if (Mark(next)) Walk(next, depth + 1, files);
+  }
+}
+
+}  // namespace qkv::image

@@ -1,0 +1,14 @@
+// How long work that was asked to stop says so.
+#pragma once
+
+#include "qkv/core/error.h"
+
+namespace qkv::train {
+
+/// Work that ended early because it was asked to, see Observer::stop.
+class Stopped : public Error {
+ public:
+  Stopped() : Error("train: stopped before the first step") {}
+};
+
+}  // namespace qkv::train

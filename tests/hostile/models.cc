@@ -1,0 +1,129 @@
+// Whole models, a file of theirs changed: configuration, preprocessing, weights, the cache of finished layers.
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "qkv/core/file.h"
+#include "qkv/core/text.h"
+#include "qkv/model/cache.h"
+#include "qkv/model/model.h"
+#include "qkv/model/sequence_model.h"
+#include "tests/hostile/reader.h"
+#include "tests/support/checkpoints.h"
+#include "tests/support/goldens.h"
+
+namespace qkv::hostile {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::chrono::nanoseconds kNoRest{0};
+
+// Loaded, and asked once: a configuration that is accepted must be one that can be run.
+void Use(const fs::path& folder) {
+  const model::Model model = model::Model::Load(folder);
+  image::Image image{Tensor<uint8_t>({5, 6, 3})};
+  std::fill_n(image.pixels.data(), image.pixels.size(), uint8_t{100});
+  if (model.config().classes > 0) model.Classify(image);
+}
+
+// FOLDER/NAME: a copy of each golden, whose file is changed in place.
+Reading Goldens(const std::string& file, const std::vector<std::string>& names) {
+  const auto folder = std::make_shared<TemporaryFolder>();
+  Reading reading;
+  for (const std::string& name : names) {
+    fs::create_directories(*folder / name);
+    for (const char* part : {"config.json", "preprocessor_config.json", "model.safetensors"}) {
+      if (fs::exists(GoldenFolder(name) / part)) fs::copy_file(GoldenFolder(name) / part, *folder / name / part);
+    }
+    const std::string bytes = ReadFile(*folder / name / file);
+    reading.seeds.push_back(file.ends_with(".json") ? JsonSeed(name, bytes) : SafeTensorsSeed(name, bytes));
+  }
+  reading.read = [folder, file](const Seed& seed, const std::string& bytes) {
+    WriteFile(*folder / seed.name / file, bytes);
+    Use(*folder / seed.name);
+  };
+  return reading;
+}
+
+// Without a configuration: the tensors say what the model is, this one's heads too.
+Reading TensorsAlone() {
+  const auto folder = std::make_shared<TemporaryFolder>();
+  Reading reading;
+  reading.seeds.push_back(
+      SafeTensorsSeed("timm_qk_norm", ReadFile(GoldenFolder("timm_qk_norm") / "model.safetensors")));
+  reading.read = [folder](const Seed&, const std::string& bytes) {
+    WriteFile(*folder / "model.safetensors", bytes);
+    Use(*folder / "model.safetensors");
+  };
+  return reading;
+}
+
+Reading SequenceModels() {
+  const auto folder = std::make_shared<TemporaryFolder>();
+  model::SequenceConfig config;
+  config.vocabulary = config.outputs = 5, config.length = 6, config.width = 8, config.depth = 1, config.heads = 2;
+  config.causal = true;
+  TensorSet(model::TensorTable(config)).Write(*folder / "model.safetensors");
+  Reading reading;
+  reading.seeds.push_back(JsonSeed("sequence", model::ToJson(config).dump(1)));
+  reading.read = [folder](const Seed&, const std::string& bytes) {
+    WriteFile(*folder / "config.json", bytes);
+    const auto model = model::SequenceModel<float>::Load(folder->path());
+    Tensor<int32_t> tokens({1, 3});
+    std::fill_n(tokens.data(), tokens.size(), 1);
+    model.Logits(tokens);
+  };
+  return reading;
+}
+
+// What is wrong with a cache is a note, and the model is built.
+Reading FinishedModels() {
+  const auto folder = std::make_shared<TemporaryFolder>();
+  const fs::path golden = GoldenFolder("timm_vit");
+  const auto checkpoint = std::make_shared<const model::Checkpoint>(model::Checkpoint::Open(golden));
+  model::BuildCached(*checkpoint, {}, {.folder = folder->path(), .rest = kNoRest});
+  const fs::path file = model::CacheFile(*checkpoint, {}, folder->path());
+  Reading reading;
+  reading.seeds.push_back(SafeTensorsSeed("cache", ReadFile(file)));
+  reading.read = [folder, checkpoint, file](const Seed&, const std::string& bytes) {
+    WriteFile(file, bytes);
+    std::string notes;
+    const auto note = [&](const std::string& text) { notes += text; };
+    const model::Model model(*checkpoint, {}, {.folder = folder->path(), .note = note, .rest = kNoRest});
+    model.Logits(Tensor<float>({1, model.config().channels, model.config().image_height, model.config().image_width}));
+    // A note is shown as an error is, and held to the same.
+    if (Printable(notes) != notes) throw std::logic_error("a note that is not printable");
+    Require(notes.empty(), "{}", notes);
+  };
+  return reading;
+}
+
+}  // namespace
+
+std::vector<Reader> ModelReaders() {
+  const std::vector<std::string> families = {
+      "timm_vit",        "timm_no_pos_embed",    "timm_map",  "timm_swiglu",     "timm_kind_low_rank",
+      "hf_vit",          "hf_dinov2_registers",  "hf_deit",   "vit_pytorch_vit", "vit_pytorch_simple",
+      "vit_pytorch_old", "vit_pytorch_dim_head", "timm_deit3"};
+  return {{.name = "Config", .open = [=] { return Goldens("config.json", families); }, .inputs = 130},
+          {.name = "Preprocessor",
+           .open =
+               [] {
+                 return Goldens("preprocessor_config.json", {"hf_vit", "hf_dinov2_registers", "hf_deit"});
+               }},
+          {.name = "Weights",
+           .open =
+               [] {
+                 return Goldens("model.safetensors", {"timm_vit", "vit_pytorch_simple"});
+               }},
+          {.name = "TensorsAlone", .open = TensorsAlone},
+          {.name = "SequenceConfig", .open = SequenceModels},
+          {.name = "ModelCache", .open = FinishedModels}};
+}
+
+}  // namespace qkv::hostile
