@@ -48,16 +48,17 @@ train::TrainConfig ConfigOf(const Options& options, const fs::path& folder, cons
 // What else a model of this data can be asked.
 std::string Uses(const std::string& data, const std::string& run) {
   if (train::TaskOf(data)) return "";
-  if (train::IsSequenceData(data)) return fmt::format("  qkv generate -m {} --prompt TEXT\n", run);
-  return fmt::format("  qkv classify -m {} IMAGE…\n  qkv attend -m {} -o maps.html IMAGE\n", run, run);
+  if (train::IsSequenceData(data)) return FormatShown("  qkv generate -m {} --prompt TEXT\n", run);
+  return FormatShown("  qkv classify -m {} IMAGE…\n  qkv attend -m {} -o maps.html IMAGE\n", run, run);
 }
 
 // saved: whether the folder holds a checkpoint.
 void SayOutcome(const train::Outcome& outcome, bool saved, const Options& options, TrainTeller& teller) {
   using Why = train::Outcome::Why;
   const std::string run = Quoted(options.output), data = Quoted(options.data);
-  if (outcome.why == Why::kStopped && !saved) {
-    teller.Say("stopped before the first step: there is nothing to save");
+  if (outcome.why == Why::kStopped && outcome.steps == 0) {
+    teller.Say("stopped before the first step: there is nothing to save" +
+               (saved ? fmt::format("; to continue: qkv train {} -o {} --resume", data, run) : ""));
     return;
   }
   if (outcome.why == Why::kStopped) {
@@ -72,7 +73,8 @@ void SayOutcome(const train::Outcome& outcome, bool saved, const Options& option
   PrintMessage("{}: {:.2f} % of the validation {} right, loss {:.4f} (epoch {})", options.output,
                100 * outcome.best_top1, outcome.unit, outcome.best_loss, outcome.best_epoch);
   if (outcome.rows > 0) PrintMessage(", {:.0f} {}/s", outcome.rows_per_second, outcome.unit);
-  PrintMessage("\n  qkv evaluate -m {} {}\n{}", run, data, Uses(options.data, run));
+  PrintMessage("\n  qkv evaluate -m {} {}\n", run, data);
+  PrintMessageRaw(Uses(options.data, run));
 }
 
 // What all wait for.
@@ -104,14 +106,19 @@ int TrainOn(train::Communicator& processes, const Options& options, const train:
     teller.Say(fmt::format("{} processes of {} thread{} each", processes.size(), threads, threads == 1 ? "" : "s"));
   }
   train::Observer observer = teller.Observer();
-  observer.begun = [&] { train::Appender(folder.path() / "command").Append(CommandToRepeat()); };
+  bool begun = false;
+  observer.begun = [&] {
+    train::Appender(folder.path() / "command").Append(CommandToRepeat());
+    begun = true;
+  };
   try {
     const train::Outcome outcome = train::Train(config, data, folder, observer, &processes);
     SayOutcome(outcome, folder.HasCheckpoint(), options, teller);
   } catch (const Error& error) {
-    if (!folder.HasCheckpoint()) throw;
-    Fail("{}\nqkv: what was saved before is whole; to continue from there: qkv train {} -o {} --resume", Lines{error.what()},
-         Quoted(options.data), Quoted(options.output));
+    // Where nothing was trained yet, going on meets with the same.
+    if (!begun || !folder.HasCheckpoint()) throw;
+    Fail("{}\nqkv: what was saved before is whole; to continue from there: qkv train {} -o {} --resume",
+         Lines{error.what()}, Quoted(options.data), Quoted(options.output));
   }
   return StopSignal() != 0 ? 128 + StopSignal() : 0;
 }

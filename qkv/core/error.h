@@ -25,13 +25,23 @@ struct Lines {
 };
 
 namespace internal {
-template <typename T>
+// More of a text is no help in a message: a name out of a file may be as long as the file.
+inline constexpr size_t kMaxInMessage = 1000;
+
+template <size_t max_bytes, typename T>
 decltype(auto) AsShown(const T& value) {
   if constexpr (std::is_convertible_v<const T&, std::string_view>) {
-    return Printable(value);
+    return Printable(value, max_bytes);
   } else {
     return (value);
   }
+}
+
+template <size_t max_bytes, typename... Args>
+std::string Format(fmt::string_view format, const Args&... args) {
+  return [&](const auto&... shown) {
+    return fmt::vformat(format, fmt::make_format_args(shown...));
+  }(AsShown<max_bytes>(args)...);
 }
 }  // namespace internal
 
@@ -39,22 +49,20 @@ decltype(auto) AsShown(const T& value) {
 /// its own are the format's.
 template <typename... Args>
 std::string FormatShown(fmt::format_string<Args...> format, Args&&... args) {
-  return [&](const auto&... shown) {
-    return fmt::vformat(fmt::string_view(format), fmt::make_format_args(shown...));
-  }(internal::AsShown(args)...);
+  return internal::Format<std::string_view::npos>(format, args...);
 }
 
-/// Throws Error with the message, see FormatShown.
+/// Throws Error with the message, see FormatShown; of a text among `args` the first 1,000 bytes.
 template <typename... Args>
 [[noreturn]] void Fail(fmt::format_string<Args...> message, Args&&... args) {
-  throw Error(FormatShown(message, std::forward<Args>(args)...));
+  throw Error(internal::Format<internal::kMaxInMessage>(message, args...));
 }
 
 /// The same unless `ok`.
 template <typename... Args>
 void Require(bool ok, fmt::format_string<Args...> message, Args&&... args) {
   if (!ok) [[unlikely]] {
-    throw Error(FormatShown(message, std::forward<Args>(args)...));
+    throw Error(internal::Format<internal::kMaxInMessage>(message, args...));
   }
 }
 

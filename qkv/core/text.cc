@@ -60,4 +60,14 @@ std::string Printable(std::string_view text) {
   return shown;
 }
 
+std::string Printable(std::string_view text, size_t max_bytes) {
+  if (text.size() <= max_bytes) return Printable(text);
+  // Not within a character.
+  size_t end = max_bytes;
+  for (size_t back = 1; back < std::min<size_t>(4, max_bytes); ++back) {
+    if (CharacterLength(text.substr(max_bytes - back)) > back) end = max_bytes - back;
+  }
+  return fmt::format("{}… ({} bytes)", Printable(text.substr(0, end)), text.size());
+}
+
 }  // namespace qkv

@@ -16,4 +16,7 @@ size_t CharacterLength(std::string_view text);
 /// was escaped before stays as it is.
 std::string Printable(std::string_view text);
 
+/// The same of the beginning of a text that is longer than `max_bytes`, with its length: "abc… (70000 bytes)".
+std::string Printable(std::string_view text, size_t max_bytes);
+
 }  // namespace qkv

@@ -46,7 +46,8 @@ Written Split(const model::Checkpoint& checkpoint, int64_t width, const std::fil
         try {
           pairs[static_cast<size_t>(head)] = algebra::Split<double>(merged, width, rounding);
         } catch (const Error& error) {
-          Fail("{}: block {} head {}: {} (--width keeps more features)", checkpoint.source, block, head, Lines{error.what()});
+          Fail("{}: block {} head {}: {} (--width keeps more features)", checkpoint.source, block, head,
+               Lines{error.what()});
         }
       }
     });

@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kBlock = 512;  // tar's
 
-constexpr size_t kPiece = size_t{1} << 20;  // that is unpacked at a time
+constexpr size_t kPiece = size_t{1} << 16;  // bytes that are unpacked, or read, at a time
 
 // zlib's state, given back whatever happens.
 class Inflater {

@@ -10,6 +10,7 @@
 #include <set>
 #include <type_traits>
 
+#include "qkv/core/error.h"
 #include "qkv/core/file.h"
 #include "qkv/core/text.h"
 #include "qkv/io/json.h"
@@ -229,7 +230,7 @@ Settings FromYaml(const std::string& file, std::string_view text) {
       for (const YAML::Node& element : entry.second) elements.push_back(element.as<std::string>());
       value = Joined(key, elements);
     } catch (const Error& error) {
-      Fail("{}: {}", where, error.what());
+      Fail("{}: {}", where, Lines{error.what()});
     }
   }
   return settings;

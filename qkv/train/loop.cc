@@ -75,6 +75,7 @@ class Loop {
     try {
       Begin();
     } catch (const Stopped&) {
+      schedule_.steps = 0;
       return OutcomeOf(Outcome::Why::kStopped);
     }
     OpenFolder();

@@ -54,7 +54,7 @@ struct Observer {
 
 struct Outcome {
   enum class Why { kFinished, kNoBetter, kStopped } why = Why::kFinished;
-  int64_t step = 0, steps = 0;
+  int64_t step = 0, steps = 0;          // taken, of how many; steps 0: stopped before any could be taken
   double best_top1 = 0, best_loss = 0;  // 0 where nothing was evaluated yet
   int64_t best_epoch = 0;
   const char* unit = "";  // see StepReport

@@ -38,6 +38,22 @@ TEST(Printable, ChangesNothingTheSecondTime) {
   EXPECT_EQ(Printable(Printable(all)), Printable(all));
 }
 
+TEST(Printable, ClipsBetweenCharacters) {
+  EXPECT_EQ(Printable("abc", 3), "abc");
+  EXPECT_EQ(Printable("abcd", 3), "abc… (4 bytes)");
+  for (const size_t max_bytes : {3u, 4u, 5u}) {  // within the second of two characters of three bytes
+    EXPECT_EQ(Printable("例例例", max_bytes), "例… (9 bytes)");
+  }
+  EXPECT_EQ(Printable("a\xf0\x9f\x98\x80", 4), "a… (5 bytes)");
+  EXPECT_EQ(Printable("\xff\xff\xff\xff", 2), "\\xff\\xff… (4 bytes)");
+}
+
+TEST(Fail, ClipsWhatIsVeryLong) {
+  const std::string message = MessageOf([] { Fail("file: no tensor {}, {}", std::string(70'000, 'x'), "expected y"); });
+  EXPECT_LT(message.size(), 1100u);
+  EXPECT_TRUE(message.ends_with("xxx… (70000 bytes), expected y")) << message;
+}
+
 TEST(Fail, ShowsNamesOnOneLine) {
   const std::string name = "a\x1b[31m\nqkv: all is well", plain = "b";
   EXPECT_EQ(MessageOf([&] { Fail("{}: {} of {:>3}\nnext", name, 3, plain); }),
