@@ -61,8 +61,8 @@ void AddMaxMemory(CLI::App& command);
 /// Opens the checkpoint that was asked for. On stderr it says when that is the built-in one, and, unless `tell` is
 /// false, what was assumed of it.
 model::Checkpoint OpenCheckpoint(const ModelOptions& options, bool tell = true);
-/// Throws Error when the checkpoint itself asks for images, at the size of `config`, that cost out of all proportion to
-/// its weights; a --size that was given may cost anything.
+/// Throws Error when the checkpoint itself asks for images of a size that costs out of all proportion to its weights; a
+/// --size that was given may cost anything.
 void RequireProportion(const model::Checkpoint& checkpoint, const ModelOptions& options);
 /// Builds the model, at the size and in the precision that were asked for. Sets the number of threads.
 model::Model LoadModel(const ModelOptions& options);
