@@ -39,8 +39,11 @@ Checkpoint OpenOnce(const fs::path& path, const Given& given) {
 }  // namespace
 
 Checkpoint Checkpoint::Open(const fs::path& path, const Given& given) {
-  std::error_code ignored;
-  Require(fs::exists(path, ignored), "cannot open model {}: no such file or folder", path.string());
+  std::error_code error;
+  const bool exists = fs::exists(path, error);
+  Require(error != std::errc::too_many_symbolic_link_levels,
+          "cannot open model {}: a symbolic link that leads back to itself", path.string());
+  Require(exists, "cannot open model {}: no such file or folder", path.string());
   return OpenWhole(path, [&] { return OpenOnce(path, given); });
 }
 

@@ -32,11 +32,11 @@ ModelState StateOf(const fs::path& path) {
   return state;
 }
 
-void RequireSameModel(const fs::path& path, const ModelState& before, const io::SafeTensors& tensors) {
+bool IsSameModel(const fs::path& path, const ModelState& before, const io::SafeTensors& tensors) {
   bool same = StateOf(path) == before;
   for (const io::TensorFile& file : tensors.files())
     same = same && Identity(StampOf(file.path)) == Identity(file.mapped.stamp());
-  Require(same, "{}: another process replaced the model while it was opened; try again", path.string());
+  return same;
 }
 
 std::optional<io::Json> ReadOptionalJson(const fs::path& path) {

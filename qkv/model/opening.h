@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "qkv/core/error.h"
 #include "qkv/core/file.h"
 #include "qkv/io/json.h"
 #include "qkv/io/safetensors.h"
@@ -24,8 +25,8 @@ struct ModelState {
 /// The state of a folder, or of the folder of a .safetensors file. Throws Error when there is none.
 ModelState StateOf(const std::filesystem::path& path);
 
-/// Throws Error unless `before` is still the state of `path`, and `tensors` are those of its files.
-void RequireSameModel(const std::filesystem::path& path, const ModelState& before, const io::SafeTensors& tensors);
+/// Whether `before` is still the state of `path`, and `tensors` are those of its files.
+bool IsSameModel(const std::filesystem::path& path, const ModelState& before, const io::SafeTensors& tensors);
 
 /// What open() returns, which has `tensors`; opened once more when the model was replaced meanwhile, so that the
 /// weights of one model never meet the configuration of another. Throws Error when it was replaced again.
@@ -34,15 +35,15 @@ auto OpenWhole(const std::filesystem::path& path, const Open& open) {
   const ModelState first = StateOf(path);
   try {
     auto opened = open();
-    RequireSameModel(path, first, *opened.tensors);
-    return opened;
+    if (IsSameModel(path, first, *opened.tensors)) return opened;
   } catch (const std::exception&) {
     // Files of two models seldom fit together: that they do not is no news before the second look.
     if (StateOf(path) == first) throw;
   }
   const ModelState second = StateOf(path);
   auto opened = open();
-  RequireSameModel(path, second, *opened.tensors);
+  Require(IsSameModel(path, second, *opened.tensors),
+          "{}: another process replaced the model while it was opened; try again", path.string());
   return opened;
 }
 

@@ -79,9 +79,11 @@ std::optional<Files> Find(const fs::path& folder, std::string_view split) {
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = LowerName(entry.path());
     if (SplitOf(name) != split || !entry.is_regular_file()) continue;
-    Require(!found || WithoutGz(LowerName(found->images)) == WithoutGz(name),
-            "{}: several files of {} images, such as {} and {}: give each data set a folder of its own",
-            folder.string(), split, found->images.filename().string(), entry.path().filename().string());
+    if (found) {
+      Require(WithoutGz(LowerName(found->images)) == WithoutGz(name),
+              "{}: several files of {} images, such as {} and {}: give each data set a folder of its own",
+              folder.string(), split, found->images.filename().string(), entry.path().filename().string());
+    }
     found = Files{entry.path(), {}};
   }
   if (!found) return {};

@@ -3,7 +3,12 @@
 #include <atomic>
 
 #if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/allocator_interface.h>
+// As in compiler-rt's sanitizer/allocator_interface.h, which GCC has the functions of, but not the file.
+extern "C" {
+int __sanitizer_install_malloc_and_free_hooks(void (*malloc_hook)(const volatile void*, size_t),
+                                              void (*free_hook)(const volatile void*));
+size_t __sanitizer_get_allocated_size(const volatile void* memory);
+}
 #endif
 
 namespace qkv::hostile {

@@ -33,7 +33,10 @@ std::string ComplaintAbout(std::string_view message) {
   for (const std::string_view words : kForeign) {
     if (message.find(words) != message.npos) return fmt::format("a message with \"{}\": {}", words, message);
   }
-  if (Printable(message) != message) return fmt::format("a message that is not printable: {}", Printable(message));
+  // Lines of its own are a message's; those of a name were escaped.
+  std::string lines(message);
+  std::erase(lines, '\n');
+  if (Printable(lines) != lines) return fmt::format("a message that is not printable: {}", Printable(message));
   if (message.size() > kMessageBytes) return fmt::format("a message of {} bytes", message.size());
   if (message.empty()) return "an empty message";
   return "";

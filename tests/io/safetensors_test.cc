@@ -120,7 +120,7 @@ TEST(SafeTensors, ThatBecomeShorterAreNamed) {
   const auto path = folder / "a.safetensors";
   WriteSafeTensors(path, {Stored<float>("x", Tensor<float>({4096}))});
   const auto file = SafeTensors::Open(path);
-  EXPECT_EQ(MessageOf([&] { file.RequireUnchanged(); }), "");
+  file.RequireUnchanged();
   std::filesystem::resize_file(path, 4096);
   const std::string expected = path.string() + ": the file was changed while it was read";
   EXPECT_EQ(MessageOf([&] { Convert<float>(*file.Find("x")); }), expected);

@@ -49,7 +49,7 @@ done
 if [ -e "$build/qkv_mpi.so" ]; then
   mpi=$(echo "$tmp"/debs/qkv-mpi_*.deb)
   dpkg-deb -x "$mpi" "$root"
-  python3 "$source/tools/check_hardening.py" "$root"/usr/lib/*/qkv/qkv_mpi.so || fail "the module is not hardened"
+  python3 "$source/tools/check_hardening.py" "$(find "$root/usr/lib" -name qkv_mpi.so)" || fail "the module is not hardened"
   dpkg-deb -f "$mpi" Depends | grep -q 'libopenmpi' || fail "qkv-mpi does not depend on MPI"
   ! dpkg-deb -f "$program" Depends | grep -q 'libopenmpi' || fail "qkv depends on MPI"
   if command -v mpirun > /dev/null; then
