@@ -48,8 +48,7 @@ void RequireFinite(const Vit<float>& vit, View<const float> pixels, View<const f
   if (AllFinite(values.data(), values.size())) return;
   Fail(
       "{}: the model's answer holds NaN or infinity, expected finite numbers; they begin in {}: weights or inputs "
-      "there "
-      "are too large for the precision, or broken (see qkv run --hidden all)",
+      "there are too large for the precision, or broken (see qkv run --hidden all)",
       name, WhereNotFinite(vit, pixels));
 }
 
