@@ -165,6 +165,10 @@ TEST(ForTraining, TakesValidationWhereThereIsOne) {
   EXPECT_EQ(ForTraining(OpenDataset(folder.path()), 0.1, 1).validation.name, "test");
 }
 
+TEST(ForTraining, RefusesADataSetWithoutImages) {
+  EXPECT_EQ(MessageOf([] { ForTraining({}, 0.1, 1); }), "a data set without images: there is nothing to learn from");
+}
+
 TEST(ForTraining, HoldsOutAShareOfEachClassByTheSeed) {
   const TemporaryFolder folder;
   WriteImages(folder / "many", 40, 0);
