@@ -24,8 +24,8 @@ ModelState StateOf(const fs::path& path) {
   if (folder.empty()) folder = ".";
   const FileStamp stamp = StampOf(folder);
   ModelState state{stamp.device, stamp.inode, {}};
-  for (const fs::path& file :
-       {path, folder / kConfigFile, folder / kPreprocessorFile, folder / "model.safetensors.index.json"}) {
+  for (const fs::path& file : {path, folder / kConfigFile, folder / kPreprocessorFile, folder / "model.safetensors",
+                               folder / "model.safetensors.index.json"}) {
     std::optional<FileStamp>& of_file = state.files.emplace_back();
     if (fs::is_regular_file(file, ignored)) of_file = Identity(StampOf(file));
   }
@@ -33,10 +33,11 @@ ModelState StateOf(const fs::path& path) {
 }
 
 bool IsSameModel(const fs::path& path, const ModelState& before, const io::SafeTensors& tensors) {
-  bool same = StateOf(path) == before;
-  for (const io::TensorFile& file : tensors.files())
-    same = same && Identity(StampOf(file.path)) == Identity(file.mapped.stamp());
-  return same;
+  if (StateOf(path) != before) return false;
+  for (const io::TensorFile& file : tensors.files()) {
+    if (!IsThere(file.path) || Identity(StampOf(file.path)) != Identity(file.mapped.stamp())) return false;
+  }
+  return true;
 }
 
 std::optional<io::Json> ReadOptionalJson(const fs::path& path) {
