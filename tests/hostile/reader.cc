@@ -33,6 +33,7 @@ std::string ComplaintAbout(std::string_view message) {
   for (const std::string_view words : kForeign) {
     if (message.find(words) != message.npos) return fmt::format("a message with \"{}\": {}", words, message);
   }
+  if (message.find("\nqkv: forged") != message.npos) return fmt::format("a forged line: {}", Printable(message));
   // Lines of its own are a message's; those of a name were escaped.
   std::string lines(message);
   std::erase(lines, '\n');
