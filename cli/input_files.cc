@@ -31,13 +31,15 @@ void InputFiles::Add(std::span<const fs::path> files) {
   known_.clear();
 }
 
-void InputFiles::RequireOutput(const std::string& file) const {
+void InputFiles::RequireOutput(const std::string& file) {
   if (file.empty()) return;
   const fs::path folder = fs::path(file).parent_path();
   std::error_code ignored;
   Require(folder.empty() || fs::is_directory(folder, ignored),
           "cannot write {}: there is no folder {}; create it first", file, folder.string());
   Require(!fs::is_directory(file, ignored), "cannot write {}: it is a folder; name a file in it", file);
+  Require(outputs_.insert(fs::absolute(file).lexically_normal()).second,
+          "cannot write {}: it would be two results in one file; name another file for one of them", file);
   // A device or a pipe loses nothing.
   const std::optional<Identity> output = fs::is_regular_file(file, ignored) ? IdentityOf(file) : std::nullopt;
   if (!output) return;

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -22,16 +23,18 @@ class InputFiles {
   void Add(std::span<const std::filesystem::path> files);
 
   /// Throws Error when `file` (empty: nothing is written) cannot be written without loss: its folder does not exist, it
-  /// is a folder itself, or it is one of these files. To be asked before long work, not after it.
-  void RequireOutput(const std::string& file) const;
+  /// is a folder itself, it is one of these files, or it was asked for before: two results in one file. To be asked
+  /// before long work, not after it.
+  void RequireOutput(const std::string& file);
 
  private:
   using Identity = std::pair<dev_t, ino_t>;
   static std::optional<Identity> IdentityOf(const std::filesystem::path& file);
 
   std::vector<std::filesystem::path> files_;
+  std::set<std::filesystem::path> outputs_;
   // Looked up once an output is there already.
-  mutable std::map<Identity, const std::filesystem::path*> known_;
+  std::map<Identity, const std::filesystem::path*> known_;
 };
 
 }  // namespace qkv::cli

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <cstdio>
 #include <memory>
@@ -153,10 +154,37 @@ class Pipeline {
     }
     model_.Forward(pixels, worker.workspace, outputs);
     slot.batch.values = storage;
-    if (const int64_t b = model::FirstNotFinite(storage); b >= 0) {
-      const std::string& name = files_[slot.pixels.files[static_cast<size_t>(b)]].native();
-      model::RequireFinite(model_.vit(), pixels.slice(0, b, b + 1), slot.batch.values.slice(0, b, b + 1), name);
+    if (model::FirstNotFinite(storage) >= 0) LeaveOutNotFinite(slot);
+  }
+
+  /// Images whose answers hold NaN or infinity are errors, as those that cannot be read.
+  void LeaveOutNotFinite(Slot& slot) {
+    PixelBatch& pixels = slot.pixels;
+    View<float> values = slot.storage;
+    const int64_t each = values.size() / values.dim(0);
+    int64_t kept = 0;
+    for (int64_t b = 0; b < values.dim(0); ++b) {
+      const size_t file = pixels.files[static_cast<size_t>(b)];
+      float* row = values.data() + b * each;
+      if (model::AllFinite(row, each)) {
+        std::copy_n(row, each, values.data() + kept * each);
+        pixels.files[static_cast<size_t>(kept++)] = file;
+        continue;
+      }
+      pixels.errors[file - pixels.begin] = WhyNotFinite(pixels.pixels.slice(0, b, b + 1), files_[file].native());
     }
+    pixels.files.resize(static_cast<size_t>(kept));
+    if (kept > 0) slot.batch.values = View<const float>(values).slice(0, 0, kept);
+  }
+
+  /// With the block where it begins for the first of them: that takes a pass for each block.
+  std::string WhyNotFinite(View<const float> pixels, const std::string& name) {
+    std::string why = FormatShown("{}: the model's answer holds NaN or infinity, expected finite numbers", name);
+    if (traced_.exchange(true)) return why;
+    return why + FormatShown(
+                     "; they begin in {}: weights or inputs there are too large for the precision, or broken "
+                     "(see qkv run --hidden all)",
+                     model::WhereNotFinite(model_.vit(), pixels));
   }
 
   /// Uses this batch and those that waited for it, unless another thread is at it.
@@ -206,6 +234,7 @@ class Pipeline {
   size_t next_ = 0;          // file
   size_t claimed_ = 0, used_ = 0;
   bool using_ = false, stopped_ = false;
+  std::atomic<bool> traced_{false};
   Progress progress_;  // this and the next: whoever uses
   int failed_ = 0;
 };
@@ -218,7 +247,7 @@ int ForEachBatch(const ImageOptions& options, const ImageList& images, const mod
   Require(channels == 1 || channels == 3,
           "the model takes {} channels, images have 1 or 3; give its pixels by qkv run --input", channels);
   const int failed = Pipeline(options, images, model, wanted, use).Run();
-  if (failed > 0) PrintMessage("qkv: {} of {} files could not be read\n", failed, images.files.size());
+  if (failed > 0) PrintMessage("qkv: {} of {} files could not be read or computed\n", failed, images.files.size());
   return failed + images.failed;
 }
 

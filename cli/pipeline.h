@@ -25,10 +25,10 @@ struct Batch {
 
 /// Calls `use` for one batch of consecutive images after the other, in order, while others are being read and computed:
 /// from any thread, but never from two. With kPixels the caller's thread has all cores for itself meanwhile.
-/// A file that cannot be read is named on stderr and left out; progress shows on a terminal's stderr.
-/// Returns how many files and folders could not be read. Throws Error when the model takes no images, when so many at a
-/// time would take more than MemoryLimit(), and when what was wanted of an image is not finite: it names the image, and
-/// the block where that begins.
+/// A file that cannot be read, or whose answer is not finite, is named on stderr and left out; with the first of the
+/// latter the block where that begins. Progress shows on a terminal's stderr.
+/// Returns how many files and folders were left out. Throws Error when the model takes no images, and when so many at a
+/// time would take more than MemoryLimit().
 int ForEachBatch(const ImageOptions& options, const ImageList& images, const model::Model& model, Wanted wanted,
                  const std::function<void(const Batch&)>& use);
 

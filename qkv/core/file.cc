@@ -67,6 +67,17 @@ std::string TemporaryName(const std::filesystem::path& path) {
   return fmt::format("{}{}{}-{}{}", path.string(), kTemporaryMark, ::getpid(), ++number, kTemporaryEnding);
 }
 
+// Gives the new file those of the old one, before anything is in it: what only its owner may read is never open to
+// others. A file system that has no permissions to give is no reason to fail where they are not wider than before.
+void KeepPermissions(int file, mode_t old, const std::filesystem::path& path) {
+  constexpr mode_t kPermissions = 0777;
+  struct stat status {};
+  if (::fstat(file, &status) == 0 && ((status.st_mode ^ old) & kPermissions) == 0) return;
+  const bool kept = ::fchmod(file, old & kPermissions) == 0;
+  Require(kept || (status.st_mode & ~old & kPermissions) == 0, "cannot write {} with its permissions: {}",
+          path.string(), Reason());
+}
+
 // Removes the temporary file unless it was renamed away.
 struct Temporary {
   std::string path;
@@ -100,16 +111,6 @@ InputFile::InputFile(const std::filesystem::path& path) : path_(&path) {
     Fail("cannot read {}: not a regular file", path.native());
   }
   stamp_ = StampOf(status);
-}
-
-InputFile::InputFile(InputFile&& other) noexcept
-    : path_(other.path_), descriptor_(std::exchange(other.descriptor_, -1)), stamp_(other.stamp_) {}
-
-InputFile& InputFile::operator=(InputFile&& other) noexcept {
-  std::swap(path_, other.path_);
-  std::swap(descriptor_, other.descriptor_);
-  std::swap(stamp_, other.stamp_);
-  return *this;
 }
 
 InputFile::~InputFile() {
@@ -204,11 +205,7 @@ void WriteFile(const std::filesystem::path& path, const std::function<void(FileS
   const Descriptor file(::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   Require(file.get() >= 0, "cannot write {}: {}", path.string(), Reason());
   temporary.path = name;
-  // Before anything is in it: what only its owner may read is never open to others.
-  if (exists) {
-    constexpr mode_t kPermissions = 0777;
-    Require(::fchmod(file.get(), status.st_mode & kPermissions) == 0, "cannot write {}: {}", path.string(), Reason());
-  }
+  if (exists) KeepPermissions(file.get(), status.st_mode, path);
   DescriptorSink sink(file.get(), path);
   fill(sink);
   Require(::fsync(file.get()) == 0, "cannot write {}: {}", path.string(), Reason());

@@ -33,8 +33,9 @@ class InputFile {
   /// Throws Error with the path and the system's reason when it is no readable regular file: a folder or a pipe gets an
   /// error of its own, and is not waited for. Keeps no copy of `path`, which must outlive this.
   explicit InputFile(const std::filesystem::path& path);
-  InputFile(InputFile&& other) noexcept;
-  InputFile& operator=(InputFile&& other) noexcept;
+  explicit InputFile(std::filesystem::path&& path) = delete;
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
   ~InputFile();
 
   /// Of the moment when it was opened.

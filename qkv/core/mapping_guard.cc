@@ -13,10 +13,11 @@
 namespace qkv::internal {
 namespace {
 
-// A table that the handler can read at any instant: no lock, no allocation. A place is taken while `begin` is not 0;
-// `end` is set before.
+// A table that the handler can read at any instant: no lock, no allocation. `version` is odd while a place changes, so
+// that the beginning of one mapping never meets the end of another.
 struct Mapping {
-  std::atomic<uintptr_t> begin{0}, end{0};
+  std::atomic<uint64_t> version{0};
+  std::atomic<uintptr_t> begin{0}, end{0};  // 0: none
   std::atomic<bool> taken{false}, faulted{false};
 };
 
@@ -40,8 +41,10 @@ void OnFault(int number, siginfo_t* info, void* context) {
   const auto at = reinterpret_cast<uintptr_t>(info->si_addr);
   for (int i = 0, count = used.load(); i < count; ++i) {
     Mapping& mapping = mappings[static_cast<size_t>(i)];
+    // The mapping that is being read is there as long as it is read: whatever changes is another.
+    const uint64_t version = mapping.version.load();
     const uintptr_t begin = mapping.begin.load(), end = mapping.end.load();
-    if (begin == 0 || at < begin || at >= end) continue;
+    if (version % 2 != 0 || mapping.version.load() != version || at < begin || at >= end) continue;
     // From here to the end: the rest is missing too, and what was read is refused in any case.
     const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
     void* const first = reinterpret_cast<void*>(at / page * page);
@@ -53,6 +56,13 @@ void OnFault(int number, siginfo_t* info, void* context) {
   }
   HandOn(number, info, context);
   errno = error;
+}
+
+void Change(Mapping& place, uintptr_t begin, uintptr_t end) {
+  ++place.version;
+  place.begin.store(begin);
+  place.end.store(end);
+  ++place.version;
 }
 
 void InstallHandler() {
@@ -75,8 +85,7 @@ int GuardMapping(std::span<const std::byte> mapping) {
     }
     const auto begin = reinterpret_cast<uintptr_t>(mapping.data());
     place.faulted.store(false);
-    place.end.store(begin + mapping.size());
-    place.begin.store(begin);
+    Change(place, begin, begin + mapping.size());
     return i;
   }
   return -1;
@@ -84,7 +93,7 @@ int GuardMapping(std::span<const std::byte> mapping) {
 
 void ForgetMapping(int guard) {
   Mapping& place = mappings[static_cast<size_t>(guard)];
-  place.begin.store(0);
+  Change(place, 0, 0);
   place.taken.store(false);
 }
 

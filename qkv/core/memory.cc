@@ -50,6 +50,7 @@ std::string FormatBytes(double bytes) {
   for (const auto& [unit, name] : {std::pair{1e12, "TB"}, std::pair{1e9, "GB"}, std::pair{1e6, "MB"}}) {
     if (bytes >= unit) return fmt::format("{:.{}f} {}", bytes / unit, bytes < 10 * unit ? 1 : 0, name);
   }
+  if (bytes < 1e3) return fmt::format("{:.0f} bytes", bytes);
   return fmt::format("{:.0f} kB", bytes / 1e3);
 }
 

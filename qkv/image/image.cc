@@ -7,6 +7,7 @@
 #include <string>
 
 #include "qkv/core/file.h"
+#include "qkv/core/memory.h"
 #include "qkv/image/codec.h"
 #include "qkv/image/orient.h"
 
@@ -21,6 +22,8 @@ bool IsPnm(const uint8_t* p) {
 
 // No file is longer than the pixels that are accepted, not compressed, of four samples of 16 bits, and its headers.
 constexpr size_t kMaxSampleBytes = 8, kMaxHeaderBytes = size_t{64} << 20;
+// Memory of longer files is given back after each.
+constexpr int64_t kKeptBytes = int64_t{1} << 26;
 // Bytes that tell the format.
 constexpr size_t kHeadBytes = 16;
 
@@ -105,9 +108,16 @@ void DecodeFile(const std::filesystem::path& path, const DecodeOptions& options,
   const size_t most = kMaxHeaderBytes + kMaxSampleBytes * static_cast<size_t>(options.max_pixels);
   Require(size <= most, "{}: {} bytes, expected at most {} for an image of up to {} pixels (--max-pixels)", where, size,
           most, options.max_pixels);
+  RequireMemory(static_cast<double>(size), where);
   workspace.file.Reuse({static_cast<int64_t>(size)});
   const std::span<std::byte> bytes = std::as_writable_bytes(workspace.file.span());
   std::ranges::copy(first, bytes.begin());
+  const struct Release {
+    Tensor<uint8_t>& file;
+    ~Release() {
+      if (file.size() > kKeptBytes) file = {};
+    }
+  } release{workspace.file};
   file.Read(bytes.subspan(first.size()));
   Decode(bytes, options, where, workspace, image);
 }

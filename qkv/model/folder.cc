@@ -49,6 +49,8 @@ class WorkFolder {
       created = fs::create_directory(path_, error);
     }
     Require(created, "cannot create folder {}: {}", path_.string(), error.message());
+    // Until it has the permissions of the folder that it replaces.
+    if (fs::is_directory(target_, error)) fs::permissions(path_, fs::perms::owner_all);
   }
   ~WorkFolder() {
     std::error_code ignored;
@@ -67,6 +69,7 @@ class WorkFolder {
     fs::rename(path_, target_, error);  // where it is missing, or empty
     if (error) {
       Require(fs::is_directory(target_), "cannot write {}: {}", target_.string(), error.message());
+      KeepPermissions();
       const std::vector<fs::path> old = TakeOver();
       ExchangeFolders(path_, target_);
       const fs::path former = std::exchange(path_, {});
@@ -81,6 +84,17 @@ class WorkFolder {
 
  private:
   fs::path Parent() const { return target_.has_parent_path() ? target_.parent_path() : fs::path("."); }
+
+  // A new file gets those of the file that it replaces, or of the old configuration.
+  void KeepPermissions() const {
+    for (const fs::directory_entry& entry : fs::directory_iterator(path_)) {
+      fs::path like = target_ / entry.path().filename();
+      std::error_code ignored;
+      if (!fs::exists(like, ignored)) like = target_ / kConfigFile;
+      if (fs::exists(like, ignored)) fs::permissions(entry.path(), fs::status(like).permissions());
+    }
+    fs::permissions(path_, fs::status(target_).permissions());
+  }
 
   // Puts what else the target holds beside the new model: second names of its files. Returns all that it holds, what
   // lies in a folder before the folder.
@@ -113,8 +127,11 @@ void RequireWritable(const fs::path& folder, bool force) {
   std::error_code ignored;
   if (!fs::exists(folder, ignored)) return;
   Require(fs::is_directory(folder, ignored), "{} is there and is no folder", folder.string());
-  Require(force || fs::is_empty(folder, ignored), "folder {} is not empty; --force replaces the model in it",
-          folder.string());
+  const bool empty = fs::is_empty(folder, ignored);
+  Require(force || empty, "folder {} is not empty; --force replaces the model in it", folder.string());
+  // It would stand in a folder that is gone.
+  Require(empty || !fs::equivalent(folder, fs::current_path(), ignored),
+          "folder {} is the working directory, which --force would replace; start qkv in another one", folder.string());
 }
 
 size_t WriteModel(const ModelFiles& files, const fs::path& folder, bool force) {

@@ -74,18 +74,26 @@ std::optional<Dataset> OpenImageFolder(const fs::path& path) {
     if (part.name == "train") break;  // what training does not know is an error below
   }
   SortClasses(dataset.classes);
-  // Before any is walked: a link in one class that leads to another, or to all of them, is not followed. An image would
-  // be of two classes, or both trained on and validated on.
-  image::ImageFinder finder;
-  finder.Mark(path);
-  for (const fs::path& folder : in_splits ? folders : std::vector<fs::path>()) finder.Mark(folder);
   for (const Part& part : parts) {
-    for (const fs::path& folder : part.folders) {
-      Require(finder.Mark(folder), "{}: a folder that is there twice, by links; each class of a split has its own",
-              folder.string());
+    // Before any is walked: a link in one class that leads to another, or to all of them, is not followed. An image
+    // would be of two classes, or both trained on and validated on; val and test may be the same.
+    image::ImageFinder finder;
+    finder.Mark(path);
+    for (const fs::path& folder : in_splits ? folders : std::vector<fs::path>()) finder.Mark(folder);
+    const auto mark = [](image::ImageFinder& marked, const std::vector<fs::path>& of) {
+      for (const fs::path& folder : of) {
+        Require(marked.Mark(folder), "{}: a folder that is there twice, by links; each class of a split has its own",
+                folder.string());
+      }
+    };
+    mark(finder, part.folders);
+    const image::ImageFinder own = finder;
+    for (const Part& other : parts) {
+      if (&other == &part || (other.name != "train" && part.name != "train")) continue;
+      image::ImageFinder both = own;
+      mark(both, other.folders);
+      for (const fs::path& folder : other.folders) finder.Mark(folder);
     }
-  }
-  for (const Part& part : parts) {
     Split& split = dataset.splits.emplace_back(Split{.name = part.name});
     AddClassFolders(part.folders, dataset.classes, finder, &split);
   }

@@ -169,9 +169,9 @@ class Loop {
   void OpenFolder() {
     if (!processes_.first()) return;
     WriteFile(folder_.path() / RunFolder::kConfig, ToYaml(config_));
-    if (observer_.begun) observer_.begun();
     log_.emplace(folder_.path() / "log.jsonl", standing_.step);
     if (config_.tensorboard) events_.emplace(folder_.path(), standing_.step);
+    if (observer_.begun) observer_.begun();
   }
 
   void Log(const char* event, const std::vector<std::pair<std::string, double>>& values) {

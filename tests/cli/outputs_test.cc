@@ -55,6 +55,15 @@ TEST(Outputs, ResultsOfBeforeAreReplacedWithTheirPermissions) {
   EXPECT_EQ(folder.Count(), 2);  // and the list of paths
 }
 
+TEST(Outputs, TwoResultsAreNotWrittenToOneFile) {
+  const TemporaryFolder folder;
+  const std::string file = (folder / "same.csv").string(), again = (folder / "./same.csv").string();
+  const Said said = Qkv("qk inspect -o " + file + " --report " + again);
+  EXPECT_EQ(said.exit_code, 1);
+  EXPECT_TRUE(Contains(said.err, "two results in one file")) << said.err;
+  EXPECT_EQ(folder.Count(), 0);
+}
+
 TEST(Outputs, PagesFetchNothing) {
   const TemporaryFolder folder;
   for (const std::string command : {"attend -o ", "qk inspect --report "}) {

@@ -36,6 +36,7 @@ TEST_F(Memory, IsRefusedWithWhatItWouldTake) {
 }
 
 TEST(FormatBytes, ChoosesTheUnit) {
+  EXPECT_EQ(FormatBytes(4), "4 bytes");
   EXPECT_EQ(FormatBytes(1500), "2 kB");
   EXPECT_EQ(FormatBytes(340e6), "340 MB");
   EXPECT_EQ(FormatBytes(4.24e9), "4.2 GB");

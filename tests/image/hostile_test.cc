@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "qkv/core/file.h"
+#include "qkv/core/memory.h"
 #include "qkv/core/rng.h"
 #include "qkv/image/workspace.h"
 #include "tests/image/golden.h"
@@ -189,6 +190,22 @@ TEST_F(HostileImages, FilesThatShrinkWhileTheyAreReadAreRefused) {
     done = true;
     other.join();
   }
+}
+
+// A long file takes no more than may be used, and its memory is given back.
+TEST_F(HostileImages, LongFilesAreHeldToMemory) {
+  const TemporaryFolder folder;
+  const auto path = folder / "sparse.png";
+  WriteFile(path, std::string_view("\x89PNG\r\n\x1A\n"));
+  std::filesystem::resize_file(path, uintmax_t{200} << 20);
+  Workspace workspace;
+  Image image;
+  const int64_t before = MemoryLimit();
+  SetMemoryLimit(100'000'000);
+  EXPECT_NE(MessageOf([&] { DecodeFile(path, {}, workspace, image); }).find("--max-memory"), std::string::npos);
+  SetMemoryLimit(before);
+  EXPECT_THROW(DecodeFile(path, {}, workspace, image), Error);
+  EXPECT_TRUE(workspace.file.empty());
 }
 
 // What is no image is not read into memory, whatever its length.

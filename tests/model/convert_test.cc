@@ -408,6 +408,28 @@ TEST_F(Conversion, KilledAtAnyInstantItLeavesAModel) {
   }
 }
 
+TEST_F(Conversion, KeepsPermissionsOfWhatItReplaces) {
+  Convert(Open(), Out(), {});
+  fs::permissions(Out() / "model.safetensors", fs::perms::owner_read | fs::perms::owner_write);
+  fs::permissions(Out() / "config.json", fs::perms::owner_read | fs::perms::owner_write);
+  fs::permissions(Out(), fs::perms::owner_all);
+  Convert(Open(), Out(), {.layout = Family::kHuggingFace, .force = true});
+  EXPECT_EQ(fs::status(Out()).permissions(), fs::perms::owner_all);
+  for (const char* name : {"model.safetensors", "config.json", "preprocessor_config.json"}) {
+    EXPECT_EQ(fs::status(Out() / name).permissions(), fs::perms::owner_read | fs::perms::owner_write) << name;
+  }
+}
+
+TEST_F(Conversion, DoesNotReplaceTheWorkingDirectory) {
+  Convert(Open(), Out(), {});
+  const fs::path before = fs::current_path();
+  fs::current_path(Out());
+  const std::string message = MessageOf([&] { Convert(Open(), ".", {.force = true}); });
+  fs::current_path(before);
+  EXPECT_NE(message.find("is the working directory"), std::string::npos) << message;
+  Checkpoint::Open(Out());
+}
+
 TEST_F(Conversion, ReplacesWhatALinkLeadsTo) {
   Convert(Open(), Out(), {});
   WriteFile(Out() / "note.txt", "mine");

@@ -151,6 +151,15 @@ TEST(ImageFolder, TheSameFolderIsNotTrainedOnAndValidatedOn) {
   EXPECT_TRUE(Contains(MessageOf([&] { OpenDataset(folder.path()); }), "there twice"));
 }
 
+TEST(ImageFolder, ValidationAndTestMayBeTheSame) {
+  const TemporaryFolder folder;
+  for (const char* name : {"train/a", "train/b", "val/a", "val/b"}) WriteImages(folder / name, 3, 1);
+  fs::create_symlink("val", folder / "test");
+  const Dataset dataset = OpenDataset(folder.path());
+  ASSERT_EQ(dataset.splits.size(), 3u);
+  for (const Split& split : dataset.splits) EXPECT_EQ(split.size(), 6) << split.name;
+}
+
 TEST(ForTraining, TakesValidationWhereThereIsOne) {
   const TemporaryFolder folder;
   for (const char* name : {"train/cat", "train/dog", "train/emu", "val/cat", "val/dog", "test/cat"}) {
