@@ -145,6 +145,7 @@ std::string Summary(const Dataset& dataset) {
 
 TrainingData ForTraining(Dataset dataset, double validation_share, uint64_t seed) {
   const std::vector<std::string>& classes = dataset.classes;
+  Require(!classes.empty() && !dataset.splits.empty(), "a data set without images: there is nothing to learn from");
   Require(classes.size() != 1, "all images are of one class, \"{}\": there is nothing to learn from fewer than two",
           classes[0]);
   const auto find = [&](std::string_view name) { return const_cast<Split*>(dataset.Find(name)); };
