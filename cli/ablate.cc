@@ -138,8 +138,11 @@ std::vector<lab::AblationData> OpenSequences(const std::vector<std::string>& giv
 std::vector<lab::AblationData> OpenData(const std::vector<std::string>& given, train::Settings* shared) {
   const auto other = std::ranges::find_if(
       given, [&](const std::string& data) { return train::IsSequenceData(data) != train::IsSequenceData(given[0]); });
-  Require(other == given.end(), "ablate: {} is of sequences, {} of images: no training is alike for both",
-          train::IsSequenceData(given[0]) ? given[0] : *other, train::IsSequenceData(given[0]) ? *other : given[0]);
+  if (other != given.end()) {
+    const bool first = train::IsSequenceData(given[0]);
+    Fail("ablate: {} is of sequences, {} of images: no training is alike for both", first ? given[0] : *other,
+         first ? *other : given[0]);
+  }
   std::vector<lab::AblationData> all =
       train::IsSequenceData(given[0]) ? OpenSequences(given, shared) : OpenImages(given, shared);
   for (const lab::AblationData& data : all) {
