@@ -1,5 +1,5 @@
 # What makes a fault in the program end it instead of being of use to an attacker. `house.hardening` looks for all of it
-# in the built program; docs/performance.md is measured with it.
+# in the built program.
 include(CheckPIESupported)
 check_pie_supported()
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
@@ -8,7 +8,7 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 add_link_options(-Wl,-z,relro,-z,now,-z,noexecstack)
 add_compile_options(-fstack-protector-strong -fstack-clash-protection)
 
-# Out of bounds of a vector or span ends the program. qkv/simd is left out: its loops run on raw pointers.
+# An index out of bounds of a vector or span ends the program. In qkv/simd too, whose loops run on raw pointers.
 add_compile_definitions(_GLIBCXX_ASSERTIONS)
 
 # The C library's checked functions; they need optimisation, and sanitizers check the same calls themselves.
