@@ -28,23 +28,19 @@ SequenceConfig SmallConfig() {
   return config;
 }
 
-// The small model with random weights. They stay for as long as the process.
-const SequenceModel<float>& SmallModel() {
-  static const SequenceModel<float>* const model = [] {
-    const std::vector<TensorSpec> table = TensorTable(SmallConfig());
-    auto* const stored = new std::vector<io::StoredTensor>;
-    std::vector<BoundTensor> bound;
-    stored->reserve(table.size());
-    Rng rng(1);
-    for (const TensorSpec& spec : table) {
-      auto* const values = new Tensor<float>(spec.shape);
-      for (float& x : values->span()) x = static_cast<float>(rng.Normal());
-      stored->push_back(io::Stored<float>(spec.name, values->view()));
-      bound.push_back({spec, {&stored->back()}});
-    }
-    return new SequenceModel<float>(SmallConfig(), bound);
-  }();
-  return *model;
+// With random weights, which it copies.
+SequenceModel<float> MakeSmallModel() {
+  const std::vector<TensorSpec> table = TensorTable(SmallConfig());
+  std::vector<Tensor<float>> values;
+  std::vector<io::StoredTensor> stored;
+  std::vector<BoundTensor> bound;
+  values.reserve(table.size()), stored.reserve(table.size());
+  Rng rng(1);
+  for (const TensorSpec& spec : table) {
+    for (float& x : values.emplace_back(spec.shape).span()) x = static_cast<float>(rng.Normal());
+    bound.push_back({spec, {&stored.emplace_back(io::Stored<float>(spec.name, values.back().view()))}});
+  }
+  return {SmallConfig(), bound};
 }
 
 void ReadConfig(std::string_view text) {
@@ -62,7 +58,8 @@ std::vector<int32_t> TokensOf(std::string_view bytes) {
 }
 
 void Decode(const std::vector<int32_t>& tokens) {
-  Decoder<float> decoder(SmallModel());
+  static const SequenceModel<float> model = MakeSmallModel();
+  Decoder<float> decoder(model);
   TokenSampler sampler({.top_k = 3});
   std::span<const float> logits = decoder.Prefill(tokens);
   for (int i = 0; i < 3; ++i) {
