@@ -159,7 +159,9 @@ void TrainRuns(const RunQueue& queue) {
     } catch (const train::RunFolderBusy&) {
       continue;
     } catch (const std::exception& error) {
-      teller.Say(fmt::format("{}: {}", NameOf(run), error.what()));
+      std::string why = error.what();
+      std::ranges::replace(why, '\n', ' ');
+      teller.Say(fmt::format("{}: {}", NameOf(run), why));
       continue;
     }
     ++trained;

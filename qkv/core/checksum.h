@@ -8,8 +8,8 @@
 
 namespace qkv {
 
-/// The same on every machine and for every number of threads. One changed bit always changes it, other changes go
-/// unnoticed with a probability of about 2⁻⁶⁴.
+/// The same on every machine and for every number of threads. One changed bit always changes it; any other change
+/// leaves it as it is with a probability of about 2⁻⁶⁴.
 uint64_t Checksum(std::span<const std::byte> bytes);
 
 /// Adds one checksum to others: the result depends on their order.

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -70,11 +71,13 @@ class WorkFolder {
     if (error) {
       Require(fs::is_directory(target_), "cannot write {}: {}", target_.string(), error.message());
       KeepPermissions();
-      const std::vector<fs::path> old = TakeOver();
+      const std::vector<OldFile> old = TakeOver();
       ExchangeFolders(path_, target_);
       const fs::path former = std::exchange(path_, {});
-      for (const fs::path& name : old) fs::remove(former / name);
-      // What came into it meanwhile is not ours to remove.
+      for (const OldFile& file : old) {
+        if (StampAt(former / file.name) == file.stamp) fs::remove(former / file.name, error);
+      }
+      // What came into it meanwhile, or was replaced, is not ours to remove.
       Require(::rmdir(former.c_str()) == 0, "{} was written, but files that came into it meanwhile are now in {}",
               target_.string(), former.string());
     }
@@ -96,13 +99,26 @@ class WorkFolder {
     fs::permissions(path_, fs::status(target_).permissions());
   }
 
+  struct OldFile {
+    fs::path name;
+    std::optional<FileStamp> stamp;  // of regular files
+  };
+
+  static std::optional<FileStamp> StampAt(const fs::path& path) {
+    std::error_code ignored;
+    if (!fs::is_regular_file(fs::symlink_status(path, ignored))) return {};
+    FileStamp stamp = StampOf(path);
+    stamp.changed = 0;  // moves when a file gets a second name
+    return stamp;
+  }
+
   // Puts what else the target holds beside the new model: second names of its files. Returns all that it holds, what
   // lies in a folder before the folder.
-  std::vector<fs::path> TakeOver() const {
-    std::vector<fs::path> old;
+  std::vector<OldFile> TakeOver() const {
+    std::vector<OldFile> old;
     for (const fs::directory_entry& entry : fs::recursive_directory_iterator(target_)) {
       const fs::path name = entry.path().lexically_relative(target_);
-      old.push_back(name);
+      old.push_back({name, StampAt(entry.path())});
       if (IsOfModel(name.native()) || fs::exists(fs::symlink_status(path_ / name))) continue;
       if (entry.is_symlink()) {
         fs::copy_symlink(entry.path(), path_ / name);

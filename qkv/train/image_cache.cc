@@ -106,6 +106,13 @@ double BytesOf(const std::vector<CacheFile>& files) {
   return sum;
 }
 
+// Bytes that are free where the folder is.
+double SpaceIn(const fs::path& folder) {
+  std::error_code error;
+  const fs::space_info space = fs::space(folder, error);
+  return error ? std::numeric_limits<double>::infinity() : static_cast<double>(space.available);
+}
+
 }  // namespace
 
 uint64_t FirstPixel() { return sizeof(Header); }
@@ -168,15 +175,17 @@ ImageCacheFolder::ImageCacheFolder(const fs::path& path, double most, double exp
     for (const CacheFile& left : FilesIn(path, /*leftovers=*/true)) fs::remove(left.path, ignored);
     std::vector<CacheFile> files = FilesIn(path, /*leftovers=*/false);
     std::ranges::sort(files, std::greater(), &CacheFile::written);
-    for (double sum = BytesOf(files); most > 0 && !files.empty() && expected <= most && sum + expected > most;) {
+    double sum = BytesOf(files);
+    // None goes for a file that would not fit even then.
+    const bool fits = expected <= most && expected <= (SpaceIn(path) + sum) / 2;
+    while (most > 0 && fits && !files.empty() && sum + expected > most) {
       fs::remove(files.back().path, ignored);
       sum -= files.back().bytes;
       files.pop_back();
     }
   }
   ::flock(lock_, LOCK_SH | LOCK_NB);
-  const fs::space_info space = fs::space(path, error);
-  const double left = error ? std::numeric_limits<double>::infinity() : static_cast<double>(space.available);
+  const double left = SpaceIn(path);
   room_ =
       most > 0 ? std::min(most - BytesOf(FilesIn(path, false)) - BytesOf(FilesIn(path, true)), left / 2) : 0.9 * left;
 }

@@ -45,7 +45,7 @@ std::optional<ImageIndex> ParseImages(std::span<const std::byte> bytes, const Im
 /// "train-0123456789abcdef.images"
 std::string ImageCacheName(std::string_view split, uint64_t hash);
 
-/// The folder of such files, as one that is about to write one of them has it.
+/// The folder of such files, for a process that is about to write one.
 class ImageCacheFolder {
  public:
   /// Makes the folder. Unless another process is writing into it, removes what killed ones left of files of such names,

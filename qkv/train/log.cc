@@ -87,7 +87,7 @@ void RequireLogLine(const io::Json& line, std::string_view where) {
       // What is negative is no unsigned number.
       constexpr auto kMost = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
       const bool fits = value.is_number_unsigned() && value.get<uint64_t>() <= kMost;
-      Require(fits, "{}: \"{}\" is {}, expected a whole number of 0 or more", where, name, value.dump());
+      Require(fits, "{}: \"{}\" is {}, expected a whole number of 0 or more", where, name, fits ? "" : value.dump());
     } else {
       Require(value.is_number() || value.is_null(), "{}: \"{}\" is {}, expected a number", where, name,
               value.type_name());

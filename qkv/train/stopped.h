@@ -1,4 +1,4 @@
-// How long work that was asked to stop says so.
+// What long work throws when it was asked to stop.
 #pragma once
 
 #include "qkv/core/error.h"
