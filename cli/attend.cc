@@ -119,7 +119,7 @@ Plan MakePlan(const Options& options, const model::VitConfig& c, Format format) 
     plan.rows = {fmt::format("rollout {}-{}", options.start, plan.layers[0])};
   } else {
     Require(options.discard == 0 && options.start == 0, "attend: --discard and --start belong to --rollout");
-    if (!plan.fusion) plan.heads = ParseList(head, 0, c.heads - 1, "--head");
+    if (!plan.fusion) plan.heads = ParseList(head, 0, c.block.attention.heads - 1, "--head");
     for (const int64_t layer : plan.layers) plan.rows.push_back(fmt::format("block {}", layer));
   }
   if (plan.fusion) plan.columns = {head};

@@ -76,15 +76,16 @@ class TimedLayer {
 
 int BenchLayers(const BenchOptions& options, const std::vector<simd::Precision>& precisions) {
   const model::VitConfig c = ConfigToMeasure(options);
-  const int64_t M = options.batch * c.tokens(), joined = c.heads * c.head_width;
-  const double widest = static_cast<double>(std::max({4 * joined, joined + c.width, 3 * c.mlp_width + c.width}));
+  const int64_t M = options.batch * c.tokens(), joined = c.block.attention.heads * c.block.attention.head_width;
+  const double widest =
+      static_cast<double>(std::max({4 * joined, joined + c.block.width, 3 * c.block.mlp.width + c.block.width}));
   RequireMemory(sizeof(float) * static_cast<double>(precisions.size()) * static_cast<double>(M) * widest,
                 fmt::format("bench: rows of {} tokens", M));
-  const LayerShape shapes[] = {
-      {"attn.qkv", 3 * joined, c.width},
-      {"attn.proj", c.width, joined, c.head_width == simd::kRowChunk},
-      {"mlp.fc1", (c.gate == simd::Gate::kNone ? 1 : 2) * c.mlp_width, c.width, false, c.activation},
-      {"mlp.fc2", c.width, c.mlp_width, true}};
+  const LayerShape shapes[] = {{"attn.qkv", 3 * joined, c.block.width},
+                               {"attn.proj", c.block.width, joined, c.block.attention.head_width == simd::kRowChunk},
+                               {"mlp.fc1", (c.block.mlp.gate == simd::Gate::kNone ? 1 : 2) * c.block.mlp.width,
+                                c.block.width, false, c.block.mlp.activation},
+                               {"mlp.fc2", c.block.width, c.block.mlp.width, true}};
   simd::Rates rates = simd::MeasureRates();
   if (!options.json) {
     Print("{}, {} rows, {}\n\n", NameOf(options, c), M, DescribeMachine(rates));
@@ -148,18 +149,19 @@ int BenchAttention(const BenchOptions& options, const std::vector<simd::Precisio
   const bool low = precisions.size() > 1 && simd::Describe(simd::Precision::kBfloat16).native;
   simd::Rates rates = simd::MeasureRates();
   if (!options.json) {
-    Print("{} heads of {}, batch {}, {}\n\n", c.heads, c.head_width, options.batch, DescribeMachine(rates));
+    Print("{} heads of {}, batch {}, {}\n\n", c.block.attention.heads, c.block.attention.head_width, options.batch,
+          DescribeMachine(rates));
     Print("{:>6} {:<8}  {:<5} {:>9} {:>9} {:>9} {:>8}\n", "tokens", "pass", "dtype", "best ms", "median ms", "GFLOP/s",
           "of peak");
   }
   const int64_t sizes[] = {c.tokens(), 1024, 4096};
   for (const int64_t N : sizes) {
-    const Shape shape{options.batch, c.heads, N, c.head_width};
+    const Shape shape{options.batch, c.block.attention.heads, N, c.block.attention.head_width};
     RequireMemory(9 * sizeof(float) * static_cast<double>(shape.size()),
                   fmt::format("bench: attention of {} tokens", N));
     const Tensor<float> q = RandomTensor(shape, 1), k = RandomTensor(shape, 1), v = RandomTensor(shape, 1),
                         dout = RandomTensor(shape, 1);
-    Tensor<float> out(shape), lse({options.batch, c.heads, N}), dq(shape), dk(shape), dv(shape);
+    Tensor<float> out(shape), lse({options.batch, c.block.attention.heads, N}), dq(shape), dk(shape), dv(shape);
     Arena arena;
     const auto how = [](bool bf16) {
       attention::Options<float> asked;
@@ -189,8 +191,8 @@ int BenchAttention(const BenchOptions& options, const std::vector<simd::Precisio
       if (options.json) {
         io::Json line = MachineJson(options, c, rates);
         line["tokens"] = N;
-        line["heads"] = c.heads;
-        line["head_width"] = c.head_width;
+        line["heads"] = c.block.attention.heads;
+        line["head_width"] = c.block.attention.head_width;
         line["batch"] = options.batch;
         line["pass"] = passes[i].what;
         line["dtype"] = passes[i].dtype;

@@ -44,8 +44,8 @@ model::VitConfig ConfigOf(const TrainShape& shape) {
   model::VitConfig config;
   config.image_height = config.image_width = shape.image;
   config.patch_height = config.patch_width = shape.patch;
-  config.width = shape.width, config.depth = shape.depth, config.heads = shape.heads;
-  config.head_width = shape.width / shape.heads, config.mlp_width = 4 * shape.width;
+  config.block.width = shape.width, config.depth = shape.depth, config.block.attention.heads = shape.heads;
+  config.block.attention.head_width = shape.width / shape.heads, config.block.mlp.width = 4 * shape.width;
   config.classes = 10;
   return config;
 }

@@ -12,19 +12,20 @@ Captured Allocate(const model::Model& model, const CaptureRequest& request, int6
                   int64_t width) {
   const model::VitConfig& c = model.config();
   const int64_t N = model.TokensFor(height, width);
-  const double hidden = static_cast<double>(1 + request.hidden.size()) * static_cast<double>(c.width);
-  const double attention = static_cast<double>(request.attention.size()) * static_cast<double>(c.heads * N);
+  const double hidden = static_cast<double>(1 + request.hidden.size()) * static_cast<double>(c.block.width);
+  const double attention =
+      static_cast<double>(request.attention.size()) * static_cast<double>(c.block.attention.heads * N);
   RequireMemory(sizeof(float) * static_cast<double>(images) * static_cast<double>(N) * (hidden + attention),
                 fmt::format("{} hidden states and {} blocks' attention of {} images of {} tokens",
                             request.hidden.size(), request.attention.size(), images, N));
   Captured captured;
   captured["logits"] = Tensor<float>({images, c.outputs()});
-  captured["tokens"] = Tensor<float>({images, N, c.width});
+  captured["tokens"] = Tensor<float>({images, N, c.block.width});
   for (const int64_t index : request.hidden) {
-    captured[fmt::format("hidden.{}", index)] = Tensor<float>({images, N, c.width});
+    captured[fmt::format("hidden.{}", index)] = Tensor<float>({images, N, c.block.width});
   }
   for (const int64_t block : request.attention) {
-    captured[fmt::format("attention.{}", block)] = Tensor<float>({images, c.heads, N, N});
+    captured[fmt::format("attention.{}", block)] = Tensor<float>({images, c.block.attention.heads, N, N});
   }
   return captured;
 }

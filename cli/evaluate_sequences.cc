@@ -77,7 +77,7 @@ void RequireAffordable(const model::SequenceConfig& c) {
   model::RequireProportion(model::Cost(c), sizeof(float) * static_cast<double>(model::Parameters(c)), what,
                            "the length in config.json is out of proportion");
   const double logits = static_cast<double>(c.length) * static_cast<double>(c.outputs);
-  const double activations = model::ActivationElements(model::BlocksOf(c), 1, c.length, 1);
+  const double activations = model::ActivationElements(c, 1, c.length);
   RequireMemory(sizeof(float) * NumThreads() * (logits + activations), what);
 }
 

@@ -77,25 +77,25 @@ std::string DescribeTypes(const io::SafeTensors& tensors) {
 
 // "merged: 1,234 parameters more than separate queries, keys and values would have"
 std::string DescribeAttention(const model::VitConfig& c) {
-  std::string text(model::Name(c.attention));
-  if (c.qk_width > 0) text += fmt::format(" of rank {}", c.qk_width);
-  if (c.attention == nn::AttentionKind::kSeparate) return text;
+  std::string text(model::Name(c.block.attention.kind));
+  if (c.block.attention.qk_width > 0) text += fmt::format(" of rank {}", c.block.attention.qk_width);
+  if (c.block.attention.kind == nn::AttentionKind::kSeparate) return text;
   const int64_t saved = SavedParameters(c);
   return fmt::format("{}: {} parameters {} than with separate queries, keys and values", text,
                      report::WithCommas(std::abs(saved)), saved >= 0 ? "fewer" : "more");
 }
 
 std::string DescribeBlock(const model::VitConfig& c) {
-  std::string text = c.gate == simd::Gate::kNone ? "" : "gated ";
-  text += model::Name(c.activation);
-  const std::pair<bool, const char*> parts[] = {{!c.qkv_bias, "no bias on q, k, v"},
-                                                {!c.projection, "no output projection"},
-                                                {c.qk_norm, "norms on q and k"},
-                                                {c.layer_scale, "LayerScale"},
+  std::string text = c.block.mlp.gate == simd::Gate::kNone ? "" : "gated ";
+  text += model::Name(c.block.mlp.activation);
+  const std::pair<bool, const char*> parts[] = {{!c.block.attention.bias, "no bias on q, k, v"},
+                                                {!c.block.attention.projection, "no output projection"},
+                                                {c.block.attention.qk_norm, "norms on q and k"},
+                                                {c.block.layer_scale, "LayerScale"},
                                                 {c.pre_norm, "norm before the blocks"},
                                                 {!c.final_norm && !c.fc_norm, "no final norm"},
-                                                {c.attention_norm, "norm before the projection"},
-                                                {c.mlp_norm, "norm inside the MLP"}};
+                                                {c.block.attention.output_norm, "norm before the projection"},
+                                                {c.block.mlp.norm, "norm inside the MLP"}};
   for (const auto& [there, name] : parts) {
     if (there) text += fmt::format(", {}", name);
   }
@@ -131,14 +131,14 @@ int Info(const Options& options) {
                      {"patch_size", {c.patch_height, c.patch_width}},
                      {"channels", c.channels},
                      {"tokens", c.tokens()},
-                     {"width", c.width},
+                     {"width", c.block.width},
                      {"depth", c.depth},
-                     {"heads", c.heads},
-                     {"head_width", c.head_width},
-                     {"attention", model::Name(c.attention)},
-                     {"qk_width", c.query_width()},
+                     {"heads", c.block.attention.heads},
+                     {"head_width", c.block.attention.head_width},
+                     {"attention", model::Name(c.block.attention.kind)},
+                     {"qk_width", c.block.attention.query_width()},
                      {"parameters_saved", SavedParameters(c)},
-                     {"mlp_width", c.mlp_width},
+                     {"mlp_width", c.block.mlp.width},
                      {"classes", c.classes},
                      {"labels", description.labels},
                      {"pool", model::Name(c.pool)},
@@ -156,8 +156,8 @@ int Info(const Options& options) {
       {"cost", fmt::format("{:.2f} GFLOP an image", model::Flops(c) / 1e9)},
       {"input", fmt::format("{} x {} x {}", c.channels, c.image_height, c.image_width)},
       {"tokens", DescribeTokens(c)},
-      {"blocks",
-       fmt::format("{} of width {}, {} heads of {}, MLP {}", c.depth, c.width, c.heads, c.head_width, c.mlp_width)},
+      {"blocks", fmt::format("{} of width {}, {} heads of {}, MLP {}", c.depth, c.block.width, c.block.attention.heads,
+                             c.block.attention.head_width, c.block.mlp.width)},
       {"attention", DescribeAttention(c)},
       {"in a block", DescribeBlock(c)},
       {"pooling", std::string(model::Name(c.pool))},

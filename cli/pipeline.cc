@@ -92,7 +92,7 @@ class Pipeline {
     const auto batch = static_cast<int64_t>(batch_), height = (*shape)[1], width = (*shape)[2];
     const double pass = static_cast<double>(workers) * model_.vit().PassBytes(batch, height, width);
     double values = static_cast<double>(std::max(c.outputs(), c.pooled_width()));
-    if (wanted_ == Wanted::kTokens) values = static_cast<double>(model_.TokensFor(height, width) * c.width);
+    if (wanted_ == Wanted::kTokens) values = static_cast<double>(model_.TokensFor(height, width) * c.block.width);
     const double kept = static_cast<double>(slots) * static_cast<double>(batch) * sizeof(float) * values;
     RequireMemory(pass + kept,
                   fmt::format("{} batches of {} images of {}x{} at a time", workers, batch, height, width));
@@ -148,7 +148,7 @@ class Pipeline {
         outputs.pooled = storage;
         break;
       case Wanted::kTokens:
-        storage.Reuse({B, model_.TokensFor(pixels.dim(2), pixels.dim(3)), model_.config().width});
+        storage.Reuse({B, model_.TokensFor(pixels.dim(2), pixels.dim(3)), model_.config().block.width});
         outputs.tokens = storage;
         break;
     }

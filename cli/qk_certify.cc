@@ -167,10 +167,10 @@ int Certify(const Options& options) {
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
   const model::VitConfig& config = checkpoint.description.config;
   const int64_t rank = options.rank > 0 ? options.rank : lab::HalfRank(config);
-  Require(rank <= config.query_width(), "--rank: queries and keys have {} features, got {}", config.query_width(),
-          rank);
+  Require(rank <= config.block.attention.query_width(), "--rank: queries and keys have {} features, got {}",
+          config.block.attention.query_width(), rank);
   AttentionTraits traits = lab::TraitsOf(config);
-  const std::string wrong = Surround(options.with, config.query_width(), &traits);
+  const std::string wrong = Surround(options.with, config.block.attention.query_width(), &traits);
   Require(wrong.empty(), "--with: {}", wrong);
   const std::vector<lab::Certificate> certificates = lab::Certify(checkpoint, rank, traits);
   if (options.json) {

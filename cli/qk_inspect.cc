@@ -67,15 +67,16 @@ Inspection Measure(const Options& options, int* failed) {
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
   Inspection inspection{.source = checkpoint.source, .config = checkpoint.description.config};
   const model::VitConfig& c = inspection.config;
-  inspection.free_gauge =
-      (c.attention == nn::AttentionKind::kSeparate || c.attention == nn::AttentionKind::kLowRank) && !c.qk_norm;
+  inspection.free_gauge = (c.block.attention.kind == nn::AttentionKind::kSeparate ||
+                           c.block.attention.kind == nn::AttentionKind::kLowRank) &&
+                          !c.block.attention.qk_norm;
   {
     Progress progress(c.depth, "blocks", options.images.quiet);
     for (int64_t block = 0; block < c.depth; ++block) {
       const auto weights = inspect::ReadAttention<double>(checkpoint, block);
       if (block == 0) {
         const int64_t width = weights.query.weight.dim(0) / weights.heads;
-        inspection.parameters = inspect::CountHead(c.width, width, !weights.query.bias.empty());
+        inspection.parameters = inspect::CountHead(c.block.width, width, !weights.query.bias.empty());
       }
       for (inspect::HeadWeights& head : inspect::MeasureWeights(weights)) inspection.weights.push_back(std::move(head));
       progress.Advance(1);
@@ -85,12 +86,12 @@ Inspection Measure(const Options& options, int* failed) {
     inspection.caveats.emplace_back(
         "W_Q and W_K are no two free factors here: what other factors would save is not shown.");
   }
-  if (c.qk_norm) {
+  if (c.block.attention.qk_norm) {
     inspection.caveats.emplace_back(
         "Queries and keys are normalised: the QK circuit is that of the scores' numerator, without the norms' gains; "
         "the logits do not split into position and content.");
   }
-  if (c.attention_norm) {
+  if (c.block.attention.output_norm) {
     inspection.caveats.emplace_back(
         "The joined heads are normalised before the projection: the OV circuit leaves it out.");
   }
@@ -98,7 +99,7 @@ Inspection Measure(const Options& options, int* failed) {
   const model::Model model = LoadModel(checkpoint, options.model, {.precision = ParsePrecision(options.model.dtype)});
   const Tensor<float> pixels = options.images.paths.empty() ? MakeImages(options, model, inspection)
                                                             : ReadImages(options, model, inspection, failed);
-  const bool twice = pixels.dim(0) > 1 && !c.qk_norm;
+  const bool twice = pixels.dim(0) > 1 && !c.block.attention.qk_norm;
   Progress progress(pixels.dim(0) * (1 + twice), "images", options.images.quiet);
   inspection.tokens = inspect::MeasureTokens(checkpoint, model, pixels, [&] { progress.Advance(1); });
   if (pixels.dim(0) == 1) {
@@ -150,9 +151,9 @@ void PrintJson(const Inspection& inspection) {
   const inspect::HeadParameters& p = inspection.parameters;
   io::Json json = {{"source", inspection.source},
                    {"blocks", inspection.config.depth},
-                   {"heads_a_block", inspection.config.heads},
-                   {"width", inspection.config.width},
-                   {"head_width", inspection.config.head_width},
+                   {"heads_a_block", inspection.config.block.attention.heads},
+                   {"width", inspection.config.block.width},
+                   {"head_width", inspection.config.block.attention.head_width},
                    {"parameters_a_head", nullptr},
                    {"caveats", inspection.caveats},
                    {"tokens", nullptr}};

@@ -22,8 +22,8 @@ struct Inspection {
   std::vector<std::string> caveats;                // what the numbers leave out, in sentences
 
   size_t heads() const { return weights.size(); }
-  int64_t block(size_t i) const { return static_cast<int64_t>(i) / config.heads; }
-  int64_t head(size_t i) const { return static_cast<int64_t>(i) % config.heads; }
+  int64_t block(size_t i) const { return static_cast<int64_t>(i) / config.block.attention.heads; }
+  int64_t head(size_t i) const { return static_cast<int64_t>(i) % config.block.attention.heads; }
 };
 
 /// A number of every head.

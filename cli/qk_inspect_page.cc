@@ -85,19 +85,20 @@ struct Scale {
 std::string HeatmapOf(const Inspection& inspection, const std::string& title, const Scale& scale,
                       const Values& values) {
   const model::VitConfig& c = inspection.config;
-  return Draw(report::Heatmap{.heading = {title, title + " of every head, blocks downwards"},
-                              .row_name = "block",
-                              .column_name = "head",
-                              .rows = Count(c.depth),
-                              .columns = Count(c.heads),
-                              .row_count = c.depth,
-                              .column_count = c.heads,
-                              .values = values,
-                              .map = scale.map,
-                              .low = scale.low,
-                              .high = scale.high,
-                              .value_name = scale.name,
-                              .cell = std::clamp(std::floor(260 / static_cast<double>(c.heads)), 8.0, 40.0)});
+  return Draw(
+      report::Heatmap{.heading = {title, title + " of every head, blocks downwards"},
+                      .row_name = "block",
+                      .column_name = "head",
+                      .rows = Count(c.depth),
+                      .columns = Count(c.block.attention.heads),
+                      .row_count = c.depth,
+                      .column_count = c.block.attention.heads,
+                      .values = values,
+                      .map = scale.map,
+                      .low = scale.low,
+                      .high = scale.high,
+                      .value_name = scale.name,
+                      .cell = std::clamp(std::floor(260 / static_cast<double>(c.block.attention.heads)), 8.0, 40.0)});
 }
 
 const Scale kSigned{"", image::ColourMap::kDiverging, -1, 1};
@@ -131,9 +132,9 @@ std::string Spectra(const Inspection& inspection, const char* title, Circuit cir
                                kTop + 12 + static_cast<double>(block / kColumns) * (kHeight + kTop + 8)};
     svg.Words({corner.x, corner.y - 8}, fmt::format("block {}", block), "small muted");
     report::Plot plot(svg, corner, kWidth, kHeight, x, y);
-    for (int64_t h = 0; h < c.heads; ++h) {
+    for (int64_t h = 0; h < c.block.attention.heads; ++h) {
       const std::vector<double>& s =
-          (inspection.weights[static_cast<size_t>(block * c.heads + h)].*circuit).singular_values;
+          (inspection.weights[static_cast<size_t>(block * c.block.attention.heads + h)].*circuit).singular_values;
       std::vector<report::Point> points;
       for (size_t k = 0; k < std::min(kCurvePoints, s.size()) && s[0] > 0; ++k) {
         const size_t i = s.size() <= kCurvePoints ? k : k * (s.size() - 1) / (kCurvePoints - 1);
@@ -186,7 +187,7 @@ std::string Range(const Inspection& inspection, const Values& values, const std:
 
 std::string SymmetryWords(const Inspection& inspection, const Values& symmetry) {
   // Of normal random weights of D features: mean 1/D, standard deviation √2/D.
-  const double features = static_cast<double>(inspection.config.width) - 1;
+  const double features = static_cast<double>(inspection.config.block.width) - 1;
   const auto beyond = std::ranges::count_if(
       symmetry, [&](double x) { return std::abs(x - 1 / features) > 3 * std::sqrt(2.0) / features; });
   return fmt::format(
@@ -252,8 +253,8 @@ std::string PositionWords(const Inspection& inspection) {
                content = Shares(inspection, inspect::kContentContent),
                overlap = Collect(inspection, [&](size_t i) { return std::abs(inspection.tokens->logits[i].overlap); });
   const auto of_block = [&](int64_t block) {
-    const auto begin = position.begin() + block * inspection.config.heads;
-    return Median(Values(begin, begin + inspection.config.heads));
+    const auto begin = position.begin() + block * inspection.config.block.attention.heads;
+    return Median(Values(begin, begin + inspection.config.block.attention.heads));
   };
   return fmt::format(
       "Where a query and its key stand decides {} of the logits' variance in the median head, {}; what both contain "
@@ -288,7 +289,8 @@ void AddFacts(const Inspection& inspection, report::Page& page) {
   const inspect::HeadParameters& p = inspection.parameters;
   std::vector<std::pair<std::string, std::string>> facts = {
       {"Model", inspection.source},
-      {"Blocks", fmt::format("{} of width {}, {} heads of {}", c.depth, c.width, c.heads, c.head_width)}};
+      {"Blocks", fmt::format("{} of width {}, {} heads of {}", c.depth, c.block.width, c.block.attention.heads,
+                             c.block.attention.head_width)}};
   if (inspection.tokens) {
     facts.emplace_back("Tokens",
                        fmt::format("{} an image, of {} × {} patches; from {}", inspection.tokens->tokens,

@@ -199,14 +199,14 @@ std::string MergingVerdict(const model::AttentionOrders& orders) {
 
 // Throws Error where a model's attention leaves nothing to plan.
 void RequireChoice(const model::VitConfig& c) {
-  Require(!nn::IsPositional(c.attention),
+  Require(!nn::IsPositional(c.block.attention.kind),
           "qk plan: nothing to plan, the model's attention is {}: its scores come from places, not from products of "
           "tokens",
-          model::Name(c.attention));
+          model::Name(c.block.attention.kind));
   const auto outputs = model::OrdersOf(c, {}, c.depth - 1, c.tokens()).outputs;
-  Require(c.attention != nn::AttentionKind::kMerged || outputs.size() > 1,
+  Require(c.block.attention.kind != nn::AttentionKind::kMerged || outputs.size() > 1,
           "qk plan: nothing to plan, the model's attention is {} already, and all rows are read",
-          model::Name(c.attention));
+          model::Name(c.block.attention.kind));
 }
 
 // What inference does, and what it saves.
@@ -228,7 +228,8 @@ int PlanModel(const QkPlanOptions& options) {
                    {"of all rows"},
                    {"saved"}};
   // The checkpoint's own order: as everybody does it.
-  const Plan plain{c.attention == nn::AttentionKind::kMerged ? Order::kMerged : Order::kProjected, Order::kProjected};
+  const Plan plain{c.block.attention.kind == nn::AttentionKind::kMerged ? Order::kMerged : Order::kProjected,
+                   Order::kProjected};
   double all = 0, left = 0;
   std::string verdicts;
   for (int64_t begin = 0, end; begin < c.depth; begin = end) {
@@ -263,13 +264,16 @@ int PlanModel(const QkPlanOptions& options) {
     verdicts += fmt::format("{} {}, scores: {}\n", end == begin + 1 ? "Block" : "Blocks", name, verdict);
   }
   if (options.json) return 0;
-  const std::string queries = c.query_width() == c.head_width ? "" : fmt::format(" (queries of {})", c.query_width());
+  const std::string queries = c.block.attention.query_width() == c.block.attention.head_width
+                                  ? ""
+                                  : fmt::format(" (queries of {})", c.block.attention.query_width());
   Print(
       "{} ({}), {} attention, {} tokens, width {}, {} heads of {}{}; multiply-adds of one block's attention, batch {}"
       "\n\n{}\n{}All blocks: {} multiply-adds instead of {}, {:.2f} % saved.\n",
       options.model.path.empty() ? "built-in digit classifier" : options.model.path, c.architecture,
-      model::Name(c.attention), tokens, c.width, c.heads, c.head_width, queries, options.workload.batch, ToText(table),
-      verdicts, ShortCount(left), ShortCount(all), 100 * (1 - left / all));
+      model::Name(c.block.attention.kind), tokens, c.block.width, c.block.attention.heads, c.block.attention.head_width,
+      queries, options.workload.batch, ToText(table), verdicts, ShortCount(left), ShortCount(all),
+      100 * (1 - left / all));
   return 0;
 }
 

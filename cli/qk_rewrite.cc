@@ -63,18 +63,19 @@ void PrintSizes(const std::string& output, const lab::Written& written) {
 void PrintWhetherMergingPays(const model::VitConfig& c, const lab::Written& written) {
   const lab::Size &before = written.before, &after = written.after;
   // Where queries and keys have weights of their own, M replaces two of D x E, else one.
-  const bool two = c.attention == nn::AttentionKind::kSeparate || c.attention == nn::AttentionKind::kLowRank;
+  const bool two =
+      c.block.attention.kind == nn::AttentionKind::kSeparate || c.block.attention.kind == nn::AttentionKind::kLowRank;
   const bool larger = after.parameters > before.parameters;
   if (larger) {
     PrintMessage(
         "qkv: merging does not pay here: a head now stores D x D = {} numbers in place of {}D x E = {}. It saves "
         "memory only where heads are wider than {}; here E = {}, D = {}\n",
-        report::WithCommas(c.width * c.width), two ? "2 x " : "",
-        report::WithCommas((two ? 2 : 1) * c.width * c.query_width()),
-        two ? "half the model (E > D/2)" : "the model (E > D)", c.query_width(), c.width);
+        report::WithCommas(c.block.width * c.block.width), two ? "2 x " : "",
+        report::WithCommas((two ? 2 : 1) * c.block.width * c.block.attention.query_width()),
+        two ? "half the model (E > D/2)" : "the model (E > D)", c.block.attention.query_width(), c.block.width);
   }
   if (after.multiply_adds > before.multiply_adds) {
-    const auto N = static_cast<double>(c.tokens()), D = static_cast<double>(c.width);
+    const auto N = static_cast<double>(c.tokens()), D = static_cast<double>(c.block.width);
     PrintMessage(
         "qkv: {}: an image of {} tokens now takes {:.4g} G multiply-adds in place of {:.4g} G. Merging saves some "
         "only above E = {:.0f}{}\n",

@@ -127,9 +127,9 @@ int Truncate(const Options& options) {
   if (!options.calibration.empty()) {
     request.calibration = &calibration.emplace(TokensOf(options, options.calibration, checkpoint, before));
     const int64_t tokens = calibration->images() * before.config().tokens();
-    if (tokens < 4 * before.config().width) {
+    if (tokens < 4 * before.config().block.width) {
       PrintMessage("qkv: {} tokens of {} features are few to calibrate on: it may be the best for these alone\n",
-                   tokens, before.config().width);
+                   tokens, before.config().block.width);
     }
   }
   // Before anything is written: the images may be none.

@@ -23,7 +23,8 @@ using namespace qkv::model;
 VitConfig SmallConfig() {
   VitConfig config;
   config.image_height = config.image_width = 8, config.patch_height = config.patch_width = 4, config.channels = 1;
-  config.width = 8, config.depth = 1, config.heads = 2, config.head_width = 4, config.mlp_width = 8;
+  config.block.width = 8, config.depth = 1, config.block.mlp.width = 8;
+  config.block.attention.heads = 2, config.block.attention.head_width = 4;
   config.classes = 2;
   return config;
 }

@@ -23,7 +23,8 @@ void Check(bool ok) {
 SequenceConfig SmallConfig() {
   SequenceConfig config;
   config.vocabulary = config.outputs = 16, config.length = 6;
-  config.width = 8, config.depth = 1, config.heads = 2, config.mlp_ratio = 1;
+  config.block.width = 8, config.depth = 1, config.block.mlp.width = 8;
+  config.block.attention.heads = 2, config.block.attention.head_width = 4;
   config.positions = SequencePositions::kRotary, config.causal = true;
   return config;
 }

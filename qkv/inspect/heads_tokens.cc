@@ -95,7 +95,7 @@ class Passes {
  public:
   Passes(const model::Model& model, View<const float> pixels, int64_t tokens) : model_(model), pixels_(pixels) {
     for (int64_t block = 0; block < model.config().depth; ++block) {
-      hidden_.emplace_back(Shape{1, tokens, model.config().width});
+      hidden_.emplace_back(Shape{1, tokens, model.config().block.width});
     }
   }
 
@@ -110,7 +110,7 @@ class Passes {
     }
     model_.Forward(pixels_.slice(0, b, b + 1), workspace_, outputs);
     for (size_t block = 0; block < hidden_.size(); ++block) {
-      use(block, Normalised(hidden_[block], model_.config().eps));
+      use(block, Normalised(hidden_[block], model_.config().block.eps));
     }
   }
 
@@ -149,7 +149,7 @@ TokenStatistics MeasureTokens(const model::Checkpoint& checkpoint, const model::
   const model::VitConfig& config = model.config();
   Require(pixels.rank() == 4 && pixels.dim(0) > 0,
           "inspect heads: expected pixels [B, channels, height, width], got {}", pixels.shape());
-  const int64_t N = model.TokensFor(pixels.dim(2), pixels.dim(3)), H = config.heads, L = config.depth;
+  const int64_t N = model.TokensFor(pixels.dim(2), pixels.dim(3)), H = config.block.attention.heads, L = config.depth;
   const Places places(config, pixels.dim(2) / config.patch_height, pixels.dim(3) / config.patch_width);
   TokenStatistics statistics{.images = pixels.dim(0),
                              .tokens = N,
@@ -158,7 +158,8 @@ TokenStatistics MeasureTokens(const model::Checkpoint& checkpoint, const model::
                              .uniform = Uniform(places)};
   Passes passes(model, pixels, N);
   std::vector<LogitSplit> splits;
-  if (pixels.dim(0) > 1 && !config.qk_norm) splits = SplitBlocks(checkpoint, {N, config.width}, passes, advance);
+  if (pixels.dim(0) > 1 && !config.block.attention.qk_norm)
+    splits = SplitBlocks(checkpoint, {N, config.block.width}, passes, advance);
 
   std::vector<Sums> sums(static_cast<size_t>(L * H));
   std::vector<model::Outputs<float>::Attention> attention;

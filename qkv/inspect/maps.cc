@@ -91,7 +91,7 @@ template <typename T>
 Tensor<T> AttentionMaps(const model::Vit<T>& vit, View<const T> pixels, const MapRequest& request,
                         model::Workspace<T>& workspace) {
   CheckPixels(pixels);
-  const int64_t N = vit.TokensFor(pixels.dim(2), pixels.dim(3)), all = vit.config().heads;
+  const int64_t N = vit.TokensFor(pixels.dim(2), pixels.dim(3)), all = vit.config().block.attention.heads;
   std::vector<int64_t> heads = request.heads;
   if (heads.empty()) {
     heads.resize(static_cast<size_t>(all));

@@ -65,7 +65,7 @@ class Rollout {
  public:
   Rollout(const model::Vit<T>& vit, const RolloutRequest& request, int64_t N)
       : vit_(vit), request_(request), N_(N), rows_(FirstRows()), next_(rows_.shape()), sums_({N}) {
-    heads_.resize(static_cast<size_t>(vit.config().heads));
+    heads_.resize(static_cast<size_t>(vit.config().block.attention.heads));
     std::iota(heads_.begin(), heads_.end(), 0);
   }
 
@@ -183,10 +183,10 @@ Tensor<T> AttentionRollout(const model::Vit<T>& vit, View<const T> pixels, const
           request.discard);
   const int64_t N = vit.TokensFor(pixels.dim(2), pixels.dim(3)), token = request.query.token;
   Require(token >= 0 && token < N, "rollout: expected a token from 0 to {}, got {}", N - 1, token);
-  const double of_token = static_cast<double>((last - first + 1) * c.width);
+  const double of_token = static_cast<double>((last - first + 1) * c.block.width);
   const double rows = request.query.kind == Query::Kind::kAll ? 3 * static_cast<double>(N) : 3;
   RequireMemory(sizeof(T) * static_cast<double>(N) * (of_token + rows), fmt::format("rollout: {} tokens", N));
-  auto hidden = Tensor<T>::Uninitialised({last - first + 1, 1, N, c.width});
+  auto hidden = Tensor<T>::Uninitialised({last - first + 1, 1, N, c.block.width});
   model::Outputs<T> outputs;
   for (int64_t block = first; block <= last; ++block) outputs.hidden.push_back({block, hidden.view()[block - first]});
   vit.Forward(pixels, workspace, outputs);

@@ -7,24 +7,23 @@
 namespace qkv::inspect {
 
 template <typename T>
-AttentionWeights<T> ReadAttention(const model::Checkpoint& checkpoint, int64_t block) {
-  const model::VitConfig& config = checkpoint.description.config;
-  model::QueryKeyValue<T> made = model::ReadQueryKeyValue<T>(checkpoint, block);
+AttentionWeights<T> ReadAttention(const model::StoredBlocks& blocks, int64_t block) {
+  const nn::BlockConfig& config = blocks.config();
+  model::QueryKeyValue<T> made = model::ReadQueryKeyValue<T>(blocks, block);
   const std::string name = fmt::format("blocks.{}.", block);
-  return {.heads = config.heads,
-          .scale = 1 / std::sqrt(static_cast<double>(config.head_width)),
-          .gamma = model::ReadTensor<T>(checkpoint, name + "norm1.weight"),
-          .beta = model::ReadTensor<T>(checkpoint, name + "norm1.bias"),
+  return {.heads = config.attention.heads,
+          .scale = 1 / std::sqrt(static_cast<double>(config.attention.head_width)),
+          .gamma = blocks.Read<T>(name + "norm1.weight"),
+          .beta = blocks.Read<T>(name + "norm1.bias"),
           .eps = config.eps,
           .query = {std::move(made.query), std::move(made.query_bias)},
           .key = {std::move(made.key), std::move(made.key_bias)},
           .value = {std::move(made.value), std::move(made.value_bias)},
-          .output = {model::ReadTensor<T>(checkpoint, name + "attn.proj.weight"),
-                     model::ReadTensor<T>(checkpoint, name + "attn.proj.bias")},
-          .layer_scale = model::ReadTensor<T>(checkpoint, name + "ls1.gamma")};
+          .output = {blocks.Read<T>(name + "attn.proj.weight"), blocks.Read<T>(name + "attn.proj.bias")},
+          .layer_scale = blocks.Read<T>(name + "ls1.gamma")};
 }
 
-template AttentionWeights<float> ReadAttention(const model::Checkpoint&, int64_t);
-template AttentionWeights<double> ReadAttention(const model::Checkpoint&, int64_t);
+template AttentionWeights<float> ReadAttention(const model::StoredBlocks&, int64_t);
+template AttentionWeights<double> ReadAttention(const model::StoredBlocks&, int64_t);
 
 }  // namespace qkv::inspect

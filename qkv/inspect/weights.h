@@ -1,10 +1,10 @@
-// A block's attention weights as matrices, from a checkpoint of any family: what the algebra works on.
+// A block's attention weights as matrices, from a checkpoint of any sort: what the algebra works on.
 #pragma once
 
 #include <cstdint>
 
 #include "qkv/algebra/projection.h"
-#include "qkv/model/checkpoint.h"
+#include "qkv/model/stored_blocks.h"
 
 namespace qkv::inspect {
 
@@ -23,6 +23,6 @@ struct AttentionWeights {
 
 /// Throws Error when there is no such block, its scores do not come from tokens, or a tensor is not finite.
 template <typename T>
-AttentionWeights<T> ReadAttention(const model::Checkpoint& checkpoint, int64_t block);
+AttentionWeights<T> ReadAttention(const model::StoredBlocks& blocks, int64_t block);
 
 }  // namespace qkv::inspect

@@ -9,6 +9,7 @@
 #include "qkv/io/json.h"
 #include "qkv/model/checkpoint.h"
 #include "qkv/model/sequence_model.h"
+#include "qkv/model/stored_blocks.h"
 #include "qkv/model/tensor_table.h"
 #include "qkv/train/log.h"
 
@@ -30,14 +31,13 @@ void CountModel(const Config& config, RunResult* result) {
   result->flops = model::Flops(config);
 }
 
-void MeasureHeads(const model::Checkpoint& checkpoint, RunResult* result) {
-  const model::VitConfig& c = checkpoint.description.config;
-  result->symmetry = result->effective_rank = result->rank99 = nn::IsPositional(c.attention) ? kNone : 0;
-  if (nn::IsPositional(c.attention)) return;
-  const auto heads = static_cast<double>(c.depth * c.heads);
-  for (int64_t block = 0; block < c.depth; ++block) {
-    for (const inspect::HeadWeights& head :
-         inspect::MeasureWeights(inspect::ReadAttention<double>(checkpoint, block))) {
+void MeasureHeads(const model::StoredBlocks& blocks, RunResult* result) {
+  const nn::AttentionConfig& attention = blocks.config().attention;
+  result->symmetry = result->effective_rank = result->rank99 = nn::IsPositional(attention.kind) ? kNone : 0;
+  if (nn::IsPositional(attention.kind)) return;
+  const auto heads = static_cast<double>(blocks.depth() * attention.heads);
+  for (int64_t block = 0; block < blocks.depth(); ++block) {
+    for (const inspect::HeadWeights& head : inspect::MeasureWeights(inspect::ReadAttention<double>(blocks, block))) {
       result->symmetry += head.qk.symmetry / heads;
       result->effective_rank += head.qk.effective_rank / heads;
       result->rank99 += static_cast<double>(head.qk.energy_rank[1]) / heads;
@@ -88,7 +88,7 @@ RunResult ReadRun(const std::filesystem::path& folder, std::string_view data, st
   if (model::IsSequenceModel(last)) {
     const auto checkpoint = model::SequenceCheckpoint::Open(last);
     CountModel(checkpoint.config, &result);
-    MeasureHeads(model::BlocksOf(checkpoint), &result);
+    MeasureHeads(checkpoint, &result);
   } else {
     const auto checkpoint = model::Checkpoint::Open(last);
     CountModel(checkpoint.description.config, &result);

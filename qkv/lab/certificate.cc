@@ -287,10 +287,12 @@ std::vector<Certificate> Certify(const inspect::AttentionWeights<double>& layer,
 }
 
 AttentionTraits TraitsOf(const model::VitConfig& config) {
-  return {.qk_norm = config.qk_norm, .output_norm = config.attention_norm};
+  return {.qk_norm = config.block.attention.qk_norm, .output_norm = config.block.attention.output_norm};
 }
 
-int64_t HalfRank(const model::VitConfig& config) { return std::max<int64_t>(1, config.query_width() / 2); }
+int64_t HalfRank(const model::VitConfig& config) {
+  return std::max<int64_t>(1, config.block.attention.query_width() / 2);
+}
 
 std::vector<Certificate> Certify(const model::Checkpoint& checkpoint, int64_t rank) {
   return Certify(checkpoint, rank, TraitsOf(checkpoint.description.config));

@@ -10,10 +10,10 @@ namespace qkv::lab {
 Written Merge(const model::Checkpoint& checkpoint, const std::filesystem::path& folder, const WriteOptions& options) {
   RequireLinearScores(checkpoint, "merge");
   model::VitConfig target = checkpoint.description.config;
-  Require(target.attention != nn::AttentionKind::kMerged, "merge: {} is merged already", checkpoint.source);
-  target.attention = nn::AttentionKind::kMerged;
-  target.qk_width = 0;
-  const int64_t H = target.heads, D = target.width;
+  Require(target.block.attention.kind != nn::AttentionKind::kMerged, "merge: {} is merged already", checkpoint.source);
+  target.block.attention.kind = nn::AttentionKind::kMerged;
+  target.block.attention.qk_width = 0;
+  const int64_t H = target.block.attention.heads, D = target.block.width;
   const auto make = [&](int64_t block) {
     const auto layer = inspect::ReadAttention<double>(checkpoint, block);
     auto matrices = Tensor<double>::Uninitialised({H, D, D});

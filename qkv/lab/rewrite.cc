@@ -13,10 +13,11 @@ namespace fs = std::filesystem;
 
 // The elements of a block's tensors that scores are made of.
 int64_t QueryKeyParameters(const model::VitConfig& config) {
-  const int64_t H = config.heads, D = config.width, pair = 2 * H * config.query_width() * (D + config.qkv_bias);
-  switch (config.attention) {
+  const int64_t H = config.block.attention.heads, D = config.block.width,
+                pair = 2 * H * config.block.attention.query_width() * (D + config.block.attention.bias);
+  switch (config.block.attention.kind) {
     case nn::AttentionKind::kMerged:
-      return config.depth * H * D * (D + config.qkv_bias);
+      return config.depth * H * D * (D + config.block.attention.bias);
     case nn::AttentionKind::kSeparate:
     case nn::AttentionKind::kLowRank:
       return config.depth * pair;
@@ -39,8 +40,9 @@ std::string WithAttention(const std::string& text, const model::VitConfig& targe
   auto json = nlohmann::ordered_json::parse(text);
   json.erase("qkv_attention");
   json.erase("qkv_attention_rank");
-  if (target.attention != nn::AttentionKind::kSeparate) json["qkv_attention"] = model::Name(target.attention);
-  if (target.qk_width > 0) json["qkv_attention_rank"] = target.qk_width;
+  if (target.block.attention.kind != nn::AttentionKind::kSeparate)
+    json["qkv_attention"] = model::Name(target.block.attention.kind);
+  if (target.block.attention.qk_width > 0) json["qkv_attention_rank"] = target.block.attention.qk_width;
   return json.dump(2) + "\n";
 }
 
@@ -97,11 +99,12 @@ Written WriteRewritten(const model::Checkpoint& checkpoint, const model::VitConf
 
 void RequireLinearScores(const model::Checkpoint& checkpoint, const char* operation) {
   const model::VitConfig& config = checkpoint.description.config;
-  Require(!config.qk_norm,
+  Require(!config.block.attention.qk_norm,
           "{}: {} normalises queries and keys (QK-norm): their product is not a function of one matrix", operation,
           checkpoint.source);
-  Require(!nn::IsPositional(config.attention), "{}: scores of {} attention come from places, not from queries and keys",
-          operation, model::Name(config.attention));
+  Require(!nn::IsPositional(config.block.attention.kind),
+          "{}: scores of {} attention come from places, not from queries and keys", operation,
+          model::Name(config.block.attention.kind));
 }
 
 }  // namespace qkv::lab

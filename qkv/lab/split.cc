@@ -26,13 +26,14 @@ double UnitRoundoff(DType dtype) {
 Written Split(const model::Checkpoint& checkpoint, int64_t width, const std::filesystem::path& folder,
               const WriteOptions& options) {
   model::VitConfig target = checkpoint.description.config;
-  Require(target.attention == nn::AttentionKind::kMerged, "split: {} is not merged, its attention is {}",
-          checkpoint.source, model::Name(target.attention));
-  Require(width >= 0 && width <= target.width, "split: expected a width of 1 to {}, got {}", target.width, width);
-  if (width == 0) width = target.head_width;
-  const bool separate = width == target.head_width;
-  target.attention = separate ? nn::AttentionKind::kSeparate : nn::AttentionKind::kLowRank;
-  target.qk_width = separate ? 0 : width;
+  Require(target.block.attention.kind == nn::AttentionKind::kMerged, "split: {} is not merged, its attention is {}",
+          checkpoint.source, model::Name(target.block.attention.kind));
+  Require(width >= 0 && width <= target.block.width, "split: expected a width of 1 to {}, got {}", target.block.width,
+          width);
+  if (width == 0) width = target.block.attention.head_width;
+  const bool separate = width == target.block.attention.head_width;
+  target.block.attention.kind = separate ? nn::AttentionKind::kSeparate : nn::AttentionKind::kLowRank;
+  target.block.attention.qk_width = separate ? 0 : width;
   const auto make = [&](int64_t block) -> AttentionTensors {
     const auto layer = inspect::ReadAttention<double>(checkpoint, block);
     const model::BoundTensor* stored = checkpoint.Find(fmt::format("blocks.{}.attn.qk.merged", block));

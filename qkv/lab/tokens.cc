@@ -11,13 +11,13 @@ BlockTokens::BlockTokens(const model::Checkpoint& checkpoint) {
   for (int64_t block = 0; block < config.depth; ++block) {
     const std::string norm = fmt::format("blocks.{}.norm1.", block);
     norms_.push_back({model::ReadTensor<double>(checkpoint, norm + "weight"),
-                      model::ReadTensor<double>(checkpoint, norm + "bias"), config.eps});
+                      model::ReadTensor<double>(checkpoint, norm + "bias"), config.block.eps});
   }
   hidden_.resize(norms_.size());
 }
 
 void BlockTokens::Add(const model::Model& model, View<const float> pixels) {
-  const int64_t B = pixels.dim(0), N = model.TokensFor(pixels.dim(2), pixels.dim(3)), D = model.config().width;
+  const int64_t B = pixels.dim(0), N = model.TokensFor(pixels.dim(2), pixels.dim(3)), D = model.config().block.width;
   std::vector<Tensor<float>> hidden;  // of each block, [B, N, D]
   model::Outputs<float> outputs;
   for (int64_t block = 0; block < blocks(); ++block) {

@@ -45,12 +45,14 @@ class ErrorSum {
 Written Truncate(const model::Checkpoint& checkpoint, const fs::path& folder, const TruncateOptions& options) {
   RequireLinearScores(checkpoint, "truncate");
   model::VitConfig target = checkpoint.description.config;
-  const int64_t width = target.attention == nn::AttentionKind::kMerged ? target.width : target.query_width();
-  const int64_t greatest = std::min(width, target.width);
+  const int64_t width = target.block.attention.kind == nn::AttentionKind::kMerged
+                            ? target.block.width
+                            : target.block.attention.query_width();
+  const int64_t greatest = std::min(width, target.block.width);
   Require(options.rank >= 1 && options.rank <= greatest, "truncate: expected a rank from 1 to {}, got {}", greatest,
           options.rank);
-  target.attention = nn::AttentionKind::kLowRank;
-  target.qk_width = options.rank;
+  target.block.attention.kind = nn::AttentionKind::kLowRank;
+  target.block.attention.qk_width = options.rank;
   const auto make = [&](int64_t block) {
     const auto layer = inspect::ReadAttention<double>(checkpoint, block);
     HeadPairs pairs = PairsOf(layer);
@@ -74,14 +76,15 @@ Written Truncate(const model::Checkpoint& checkpoint, const fs::path& folder, co
 std::vector<HeadError> CompareHeads(const model::Checkpoint& original, const model::Checkpoint& rewritten,
                                     const BlockTokens& tokens) {
   const model::VitConfig &a = original.description.config, &b = rewritten.description.config;
-  Require(a.depth == b.depth && a.heads == b.heads && a.width == b.width && a.head_width == b.head_width,
+  Require(a.depth == b.depth && a.block.attention.heads == b.block.attention.heads && a.block.width == b.block.width &&
+              a.block.attention.head_width == b.block.attention.head_width,
           "compare: expected models of one shape, got {} and {}", original.source, rewritten.source);
-  std::vector<HeadError> errors(static_cast<size_t>(a.depth * a.heads));
+  std::vector<HeadError> errors(static_cast<size_t>(a.depth * a.block.attention.heads));
   for (int64_t block = 0; block < a.depth; ++block) {
     const auto before = inspect::ReadAttention<double>(original, block);
     const HeadPairs old_pairs = PairsOf(before);
     const HeadPairs new_pairs = PairsOf(inspect::ReadAttention<double>(rewritten, block));
-    ParallelFor(a.heads, 1, [&](int64_t begin, int64_t end) {
+    ParallelFor(a.block.attention.heads, 1, [&](int64_t begin, int64_t end) {
       for (int64_t head = begin; head < end; ++head) {
         const auto h = static_cast<size_t>(head);
         ErrorSum sum;
@@ -89,7 +92,7 @@ std::vector<HeadError> CompareHeads(const model::Checkpoint& original, const mod
           const Tensor<double> x = tokens.Of(block, image);
           sum.Add(algebra::Compare<double>(old_pairs[h], new_pairs[h], x, x, before.scale, Terms::kSoftmax));
         }
-        errors[static_cast<size_t>(block * a.heads + head)] = {block, head, sum.Total()};
+        errors[static_cast<size_t>(block * a.block.attention.heads + head)] = {block, head, sum.Total()};
       }
     });
   }

@@ -37,8 +37,8 @@ AttentionRows<T> Stack(const Affine<T>& queries, const Affine<T>& keys, const Af
 
 // Mᵀ of each head, with u for a bias: the queries for which tokens themselves are keys.
 template <typename T>
-Affine<T> MergedQueries(const VitConfig& c, const Weights<T>& weights, const std::string& name) {
-  const int64_t H = c.heads, D = c.width;
+Affine<T> MergedQueries(const nn::BlockConfig& c, const Weights<T>& weights, const std::string& name) {
+  const int64_t H = c.attention.heads, D = c.width;
   const Tensor<T> merged = weights.Get(name + "qk.merged");
   Affine<T> queries{Tensor<T>::Uninitialised({H * D, D}), weights.Get(name + "qk.key_term"), H * D};
   for (int64_t h = 0; h < H; ++h) {
@@ -50,11 +50,11 @@ Affine<T> MergedQueries(const VitConfig& c, const Weights<T>& weights, const std
 }
 
 template <typename T>
-AttentionRows<T> ReadRows(const VitConfig& c, const Weights<T>& weights, const std::string& name) {
-  const int64_t joined = c.heads * c.head_width;
-  if (c.attention == AttentionKind::kSeparate) return {weights.Layer(name + "qkv"), joined, joined, joined};
+AttentionRows<T> ReadRows(const nn::BlockConfig& c, const Weights<T>& weights, const std::string& name) {
+  const int64_t joined = c.attention.heads * c.attention.head_width;
+  if (c.attention.kind == AttentionKind::kSeparate) return {weights.Layer(name + "qkv"), joined, joined, joined};
   const Affine<T> values = weights.Layer(name + "v");
-  switch (c.attention) {
+  switch (c.attention.kind) {
     case AttentionKind::kShared:
     case AttentionKind::kUnified:
     case AttentionKind::kSymmetric:
@@ -134,9 +134,9 @@ nn::Linear<T> PackKeysAsQueries(const AttentionRows<T>& rows, View<const T> eige
 
 // The two tables [H, N, r] as one, [2, H, N, r]; or empty.
 template <typename T>
-Tensor<T> ReadPlaces(const VitConfig& c, const Weights<T>& weights, const std::string& name) {
-  if (c.attention != AttentionKind::kPositional) return {};
-  auto places = Tensor<T>::Uninitialised({2, c.heads, c.tokens(), c.query_width()});
+Tensor<T> ReadPlaces(const nn::BlockConfig& c, int64_t tokens, const Weights<T>& weights, const std::string& name) {
+  if (c.attention.kind != AttentionKind::kPositional) return {};
+  auto places = Tensor<T>::Uninitialised({2, c.attention.heads, tokens, c.attention.query_width()});
   T* to = places.data();
   for (const char* table : {"qk.query", "qk.key"}) {
     const Tensor<T> from = weights.Get(name + table);
@@ -148,21 +148,21 @@ Tensor<T> ReadPlaces(const VitConfig& c, const Weights<T>& weights, const std::s
 }  // namespace
 
 template <typename T>
-nn::AttentionLayer<T> BuildAttention(const VitConfig& c, const BuildOptions& options, const Weights<T>& weights,
-                                     const std::string& name, const AttentionWay& way, nn::Norm<T>* norm,
-                                     Tensor<T>* scale) {
+nn::AttentionLayer<T> BuildAttention(const nn::BlockConfig& c, int64_t tokens, const BuildOptions& options,
+                                     const Weights<T>& weights, const std::string& name, const AttentionWay& way,
+                                     nn::Norm<T>* norm, Tensor<T>* scale) {
   nn::AttentionLayer<T> layer;
   layer.bf16 = options.precision != simd::Precision::kFloat32;
   layer.kind = way.kind;
-  layer.heads = c.heads;
-  layer.head_width = c.head_width;
-  layer.qk_width = way.kind == AttentionKind::kMerged ? 0 : c.qk_width;
+  layer.heads = c.attention.heads;
+  layer.head_width = c.attention.head_width;
+  layer.qk_width = way.kind == AttentionKind::kMerged ? 0 : c.attention.qk_width;
   layer.query_norm = weights.Norm(name + "q_norm", c.eps);
   layer.key_norm = weights.Norm(name + "k_norm", c.eps);
   layer.output_norm = weights.Norm(name + "norm", c.eps);
   layer.eigenvalues = weights.Get(name + "qk.eigenvalues");
   layer.bandwidth = weights.Get(name + "qk.bandwidth");
-  layer.places = ReadPlaces(c, weights, name);
+  layer.places = ReadPlaces(c, tokens, weights, name);
   for (const T bandwidth : layer.bandwidth.span()) {
     Require(bandwidth >= static_cast<T>(nn::kLeastBandwidth),
             "checkpoint: {}qk.bandwidth holds {}, expected {} patches at least", name, bandwidth, nn::kLeastBandwidth);
@@ -172,8 +172,8 @@ nn::AttentionLayer<T> BuildAttention(const VitConfig& c, const BuildOptions& opt
   all.packing = weights.In(options.precision);
   Affine<T> projection = weights.Layer(name + "proj", options.precision);
 
-  if (options.fold_norms) FoldNorm(c.attention, &rows, norm);
-  if (way.kind != c.attention) MergeQueriesAndKeys(c.heads, &rows);
+  if (options.fold_norms) FoldNorm(c.attention.kind, &rows, norm);
+  if (way.kind != c.attention.kind) MergeQueriesAndKeys(c.attention.heads, &rows);
   const bool together = nn::HasQueriesAndKeys(way.kind) && !way.fewer_queries;
   if (rows.queries > 0 && !together) layer.query = all.PackRows(0, rows.queries);
   if (way.absorbs && QueriesAreKeys(way.kind)) layer.query = PackKeysAsQueries<T>(rows, layer.eigenvalues);
@@ -186,8 +186,9 @@ nn::AttentionLayer<T> BuildAttention(const VitConfig& c, const BuildOptions& opt
   }
   if (rows.values > 0 && !in_one) layer.value = all.PackRows(keys_end, all.rows);
   if (way.absorbs) {
-    if (rows.keys > 0) layer.absorbed.key = all.PackTransposedHeads(rows.queries, c.query_width(), c.heads);
-    layer.absorbed.value = all.PackHeads(rows.values_begin(), c.head_width, c.heads);
+    if (rows.keys > 0)
+      layer.absorbed.key = all.PackTransposedHeads(rows.queries, c.attention.query_width(), c.attention.heads);
+    layer.absorbed.value = all.PackHeads(rows.values_begin(), c.attention.head_width, c.attention.heads);
   }
   if (options.fold_scales && !scale->empty() && !projection.weight.empty()) projection.FoldScale(scale);
   layer.projection = projection.Pack();
@@ -195,35 +196,35 @@ nn::AttentionLayer<T> BuildAttention(const VitConfig& c, const BuildOptions& opt
 }
 
 template <typename T>
-nn::Block<T> BuildBlock(const VitConfig& c, const BuildOptions& options, const Weights<T>& weights,
-                        const std::string& name, const AttentionWay& way) {
+nn::Block<T> BuildBlock(const nn::BlockConfig& c, int64_t tokens, const BuildOptions& options,
+                        const Weights<T>& weights, const std::string& name, const AttentionWay& way) {
   nn::Block<T> block;
   block.norm1 = weights.Norm(name + "norm1", c.eps);
   block.scale1 = weights.Get(name + "ls1.gamma");
-  block.attention = BuildAttention<T>(c, options, weights, name + "attn.", way, &block.norm1, &block.scale1);
+  block.attention = BuildAttention<T>(c, tokens, options, weights, name + "attn.", way, &block.norm1, &block.scale1);
   block.norm2 = weights.Norm(name + "norm2", c.eps);
   block.scale2 = weights.Get(name + "ls2.gamma");
-  block.mlp.activation = c.activation;
+  block.mlp.activation = c.mlp.activation;
   block.mlp.norm = weights.Norm(name + "mlp.norm", c.eps);
   Affine<T> fc1 = weights.Layer(name + "mlp.fc1", options.precision),
             fc2 = weights.Layer(name + "mlp.fc2", options.precision);
   if (options.fold_norms) fc1.FoldNorm(&block.norm2);
   if (options.fold_norms && !block.mlp.norm.empty()) fc2.FoldNorm(&block.mlp.norm);
   if (options.fold_scales && !block.scale2.empty()) fc2.FoldScale(&block.scale2);
-  block.mlp.fc1 = fc1.Pack(c.gate);
+  block.mlp.fc1 = fc1.Pack(c.mlp.gate);
   block.mlp.fc2 = fc2.Pack();
   return block;
 }
 
-template nn::Block<float> BuildBlock(const VitConfig&, const BuildOptions&, const Weights<float>&, const std::string&,
-                                     const AttentionWay&);
-template nn::Block<double> BuildBlock(const VitConfig&, const BuildOptions&, const Weights<double>&, const std::string&,
-                                      const AttentionWay&);
-template nn::AttentionLayer<float> BuildAttention(const VitConfig&, const BuildOptions&, const Weights<float>&,
-                                                  const std::string&, const AttentionWay&, nn::Norm<float>*,
-                                                  Tensor<float>*);
-template nn::AttentionLayer<double> BuildAttention(const VitConfig&, const BuildOptions&, const Weights<double>&,
-                                                   const std::string&, const AttentionWay&, nn::Norm<double>*,
-                                                   Tensor<double>*);
+template nn::Block<float> BuildBlock(const nn::BlockConfig&, int64_t, const BuildOptions&, const Weights<float>&,
+                                     const std::string&, const AttentionWay&);
+template nn::Block<double> BuildBlock(const nn::BlockConfig&, int64_t, const BuildOptions&, const Weights<double>&,
+                                      const std::string&, const AttentionWay&);
+template nn::AttentionLayer<float> BuildAttention(const nn::BlockConfig&, int64_t, const BuildOptions&,
+                                                  const Weights<float>&, const std::string&, const AttentionWay&,
+                                                  nn::Norm<float>*, Tensor<float>*);
+template nn::AttentionLayer<double> BuildAttention(const nn::BlockConfig&, int64_t, const BuildOptions&,
+                                                   const Weights<double>&, const std::string&, const AttentionWay&,
+                                                   nn::Norm<double>*, Tensor<double>*);
 
 }  // namespace qkv::model

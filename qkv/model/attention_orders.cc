@@ -17,24 +17,25 @@ int64_t RowsPooled(const VitConfig& c, int64_t block, int64_t tokens) {
 AttentionOrders OrdersOf(const VitConfig& c, const BuildOptions& options, int64_t block, int64_t tokens) {
   const int64_t N = c.tokens(), rows = options.read_rows ? RowsPooled(c, block, N) : N;
   AttentionOrders orders;
-  orders.kind = c.attention;
+  orders.kind = c.block.attention.kind;
   orders.workload = {.queries = rows,
                      .keys = N,
-                     .width = c.width,
-                     .heads = c.heads,
-                     .head_width = c.query_width(),
-                     .keys_are_linear = !c.qk_norm,
-                     .projection = c.projection,
-                     .value_width = c.head_width};
-  const bool absorbs = options.absorb && !c.qk_norm && rows < N;
+                     .width = c.block.width,
+                     .heads = c.block.attention.heads,
+                     .head_width = c.block.attention.query_width(),
+                     .keys_are_linear = !c.block.attention.qk_norm,
+                     .projection = c.block.attention.projection,
+                     .value_width = c.block.attention.head_width};
+  const bool absorbs = options.absorb && !c.block.attention.qk_norm && rows < N;
   orders.outputs = {Order::kProjected};
   if (absorbs) orders.outputs.push_back(Order::kAbsorbed);
-  if (c.attention == AttentionKind::kMerged) {
+  if (c.block.attention.kind == AttentionKind::kMerged) {
     orders.scores = {Order::kMerged};
-  } else if (!nn::IsPositional(c.attention)) {
+  } else if (!nn::IsPositional(c.block.attention.kind)) {
     orders.scores = orders.outputs;
-    const bool mergeable = c.attention == AttentionKind::kSeparate || c.attention == AttentionKind::kLowRank;
-    if (options.merge && mergeable && !c.qk_norm && options.precision == simd::Precision::kFloat32) {
+    const bool mergeable =
+        c.block.attention.kind == AttentionKind::kSeparate || c.block.attention.kind == AttentionKind::kLowRank;
+    if (options.merge && mergeable && !c.block.attention.qk_norm && options.precision == simd::Precision::kFloat32) {
       orders.scores.push_back(Order::kMerged);
     }
   }
@@ -74,7 +75,7 @@ double MultiplyAdds(const attention::Plan& plan, const AttentionOrders& orders) 
 
 AttentionWay WayOf(const VitConfig& c, const BuildOptions& options, int64_t block) {
   const AttentionOrders orders = OrdersOf(c, options, block, c.tokens());
-  AttentionWay way{c.attention, orders.outputs.back() == Order::kAbsorbed,
+  AttentionWay way{c.block.attention.kind, orders.outputs.back() == Order::kAbsorbed,
                    orders.workload.queries < orders.workload.keys};
   if (PlanOf(orders).scores == Order::kMerged) way.kind = AttentionKind::kMerged;
   return way;

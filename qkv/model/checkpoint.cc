@@ -25,7 +25,7 @@ Checkpoint OpenOnce(const fs::path& path, const Given& given) {
       RequireAgreement(checkpoint.description, given);
     } else {
       checkpoint.description = DescribeFromTensors(*checkpoint.tensors, given);
-      checkpoint.configuration = fmt::format("heads {}", checkpoint.description.config.heads);
+      checkpoint.configuration = fmt::format("heads {}", checkpoint.description.config.block.attention.heads);
     }
     checkpoint.bound = Bind(checkpoint.description.config, *checkpoint.tensors);
   } catch (const Error& error) {
@@ -56,10 +56,6 @@ Checkpoint Checkpoint::FromBytes(std::string_view config, std::span<const std::b
   return checkpoint;
 }
 
-const BoundTensor* Checkpoint::Find(std::string_view canonical) const {
-  const auto found = std::ranges::find(bound, canonical,
-                                       [](const BoundTensor& tensor) -> std::string_view { return tensor.spec.name; });
-  return found == bound.end() ? nullptr : &*found;
-}
+const BoundTensor* Checkpoint::Find(std::string_view canonical) const { return FindTensor(bound, canonical); }
 
 }  // namespace qkv::model

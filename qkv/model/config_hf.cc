@@ -44,15 +44,15 @@ std::vector<std::string> ParseLabels(const Fields& config) {
 }
 
 void ParseDinov2(const Fields& config, bool registers, VitConfig* c) {
-  c->mlp_width = HiddenWidth(c->width, config.Number("mlp_ratio", 4));
-  c->layer_scale = true;
+  c->block.mlp.width = HiddenWidth(c->block.width, config.Number("mlp_ratio", 4));
+  c->block.layer_scale = true;
   c->interpolation = registers ? Interpolation::kBicubicAntialias : Interpolation::kBicubic;
   c->registers = registers ? config.Int("num_register_tokens", 4) : 0;
-  c->eps = config.Number("layer_norm_eps", 1e-6);
+  c->block.eps = config.Number("layer_norm_eps", 1e-6);
   if (config.Bool("use_swiglu_ffn", false)) {
-    c->gate = simd::Gate::kFirst;
-    c->activation = Activation::kSilu;
-    c->mlp_width = (c->mlp_width * 2 / 3 + 7) / 8 * 8;  // two thirds, rounded up to a multiple of 8
+    c->block.mlp.gate = simd::Gate::kFirst;
+    c->block.mlp.activation = Activation::kSilu;
+    c->block.mlp.width = (c->block.mlp.width * 2 / 3 + 7) / 8 * 8;  // two thirds, rounded up to a multiple of 8
   }
 }
 
@@ -98,16 +98,16 @@ Description DescribeHuggingFace(const io::Json& json, const std::optional<io::Js
   std::tie(c.patch_height, c.patch_width) =
       config.Size("patch_size", dinov2 ? std::pair<int64_t, int64_t>(14, 14) : std::pair<int64_t, int64_t>(16, 16));
   c.channels = config.Int("num_channels", 3);
-  c.width = config.Int("hidden_size", 768);
+  c.block.width = config.Int("hidden_size", 768);
   c.depth = config.Int("num_hidden_layers", 12);
-  c.heads = config.Int("num_attention_heads", 12);
-  Require(c.heads > 0 && c.width >= c.heads, "config.json: hidden_size {} and num_attention_heads {} do not fit",
-          c.width, c.heads);
-  c.head_width = config.Int("head_dim", c.width / c.heads);
-  c.mlp_width = config.Int("intermediate_size", 3072);
-  c.activation = ParseActivation(config.String("hidden_act", "gelu"));
-  c.eps = config.Number("layer_norm_eps", 1e-12);
-  c.qkv_bias = config.Bool("qkv_bias", true);
+  c.block.attention.heads = config.Int("num_attention_heads", 12);
+  Require(c.block.attention.heads > 0 && c.block.width >= c.block.attention.heads,
+          "config.json: hidden_size {} and num_attention_heads {} do not fit", c.block.width, c.block.attention.heads);
+  c.block.attention.head_width = config.Int("head_dim", c.block.width / c.block.attention.heads);
+  c.block.mlp.width = config.Int("intermediate_size", 3072);
+  c.block.mlp.activation = ParseActivation(config.String("hidden_act", "gelu"));
+  c.block.eps = config.Number("layer_norm_eps", 1e-12);
+  c.block.attention.bias = config.Bool("qkv_bias", true);
   c.interpolation = Interpolation::kBicubic;
   c.square_positions = true;
   if (dinov2) ParseDinov2(config, type == "dinov2_with_registers", &c);
@@ -120,7 +120,7 @@ Description DescribeHuggingFace(const io::Json& json, const std::optional<io::Js
     c.distillation_head = teacher;
     if (dinov2) c.pool = Pool::kTokenAndMean;
   } else if (!dinov2 && FindWithSuffix(tensors, "pooler.dense.weight")) {
-    c.pooler_width = config.Int("pooler_output_size", c.width);
+    c.pooler_width = config.Int("pooler_output_size", c.block.width);
     c.pooler_activation = ParseActivation(config.String("pooler_act", "tanh"));
   }
 

@@ -27,19 +27,19 @@ void ParsePool(const Fields& args, VitConfig* c) {
 
 void ParseMlp(const Fields& args, double mlp_ratio, VitConfig* c) {
   const std::string layer = args.String("mlp_layer", "Mlp");
-  const int64_t hidden = HiddenWidth(c->width, mlp_ratio);
-  c->mlp_width = hidden;
+  const int64_t hidden = HiddenWidth(c->block.width, mlp_ratio);
+  c->block.mlp.width = hidden;
   c->map_mlp_width = hidden;
   if (layer == "Mlp") return;
   if (layer == "SwiGLU") {  // two layers of full width
-    c->gate = simd::Gate::kFirst;
+    c->block.mlp.gate = simd::Gate::kFirst;
     return;
   }
   Require(layer == "SwiGLUPacked" || layer == "GluMlp",
           "{}: mlp_layer \"{}\" is not one of Mlp, SwiGLU, SwiGLUPacked, GluMlp", args.where(), layer);
   Require(hidden % 2 == 0, "{}: {} needs an even hidden width, got {}", args.where(), layer, hidden);
-  c->gate = layer == "GluMlp" ? simd::Gate::kLast : simd::Gate::kFirst;
-  c->mlp_width = hidden / 2;  // one packed layer, half of it is the gate
+  c->block.mlp.gate = layer == "GluMlp" ? simd::Gate::kLast : simd::Gate::kFirst;
+  c->block.mlp.width = hidden / 2;  // one packed layer, half of it is the gate
 }
 
 // Arguments of VisionTransformer that change what is computed, in a way that qkv has not got.
@@ -64,14 +64,14 @@ VitConfig ParseArguments(const Fields& args, const std::string& architecture) {
   std::tie(c.image_height, c.image_width) = args.Size("img_size", {224, 224});
   std::tie(c.patch_height, c.patch_width) = args.Size("patch_size", {16, 16});
   c.channels = args.Int("in_chans", 3);
-  c.width = args.Int("embed_dim", 768);
+  c.block.width = args.Int("embed_dim", 768);
   c.depth = args.Int("depth", 12);
-  c.heads = args.Int("num_heads", 12);
-  Require(c.heads > 0 && c.width > 0 && c.width % c.heads == 0, "{}: embed_dim {} is no multiple of num_heads {}",
-          args.where(), c.width, c.heads);
-  c.head_width = c.width / c.heads;
+  c.block.attention.heads = args.Int("num_heads", 12);
+  Require(c.block.attention.heads > 0 && c.block.width > 0 && c.block.width % c.block.attention.heads == 0,
+          "{}: embed_dim {} is no multiple of num_heads {}", args.where(), c.block.width, c.block.attention.heads);
+  c.block.attention.head_width = c.block.width / c.block.attention.heads;
   ParseMlp(args, args.Number("mlp_ratio", 4), &c);
-  c.activation = ParseActivation(args.String("act_layer", "gelu"), args);
+  c.block.mlp.activation = ParseActivation(args.String("act_layer", "gelu"), args);
   c.classes = std::max<int64_t>(0, args.Int("num_classes", 1000));
 
   c.distillation_token = args.Bool("distilled", false);
@@ -85,15 +85,15 @@ VitConfig ParseArguments(const Fields& args, const std::string& architecture) {
         args.Bool("pos_embed_align_corners", false) ? Interpolation::kBilinearAligned : Interpolation::kBilinear;
   }
 
-  c.eps = args.Number("norm_eps", 1e-6);
+  c.block.eps = args.Number("norm_eps", 1e-6);
   c.pre_norm = args.Bool("pre_norm", false);
   c.patch_bias = !c.pre_norm;
-  c.qk_norm = args.Bool("qk_norm", false);
-  c.attention_norm = args.Bool("scale_attn_norm", false);
-  c.mlp_norm = args.Bool("scale_mlp_norm", false);
-  c.qkv_bias = args.Bool("qkv_bias", true);
-  c.projection_bias = c.mlp_bias = args.Bool("proj_bias", true);
-  c.layer_scale = args.Number("init_values", 0) != 0;
+  c.block.attention.qk_norm = args.Bool("qk_norm", false);
+  c.block.attention.output_norm = args.Bool("scale_attn_norm", false);
+  c.block.mlp.norm = args.Bool("scale_mlp_norm", false);
+  c.block.attention.bias = args.Bool("qkv_bias", true);
+  c.block.attention.projection_bias = c.block.mlp.bias = args.Bool("proj_bias", true);
+  c.block.layer_scale = args.Number("init_values", 0) != 0;
 
   ParsePool(args, &c);
   const bool pooled_norm =
@@ -180,7 +180,7 @@ Description DescribeTimm(const io::Json& json) {
   description.config.family = Family::kTimm;
   Validate(description.config);
   // Not timm's: what `qkv convert` notes where a model's eps is not that of its architecture.
-  description.config.eps = config.Number("qkv_norm_eps", description.config.eps);
+  description.config.block.eps = config.Number("qkv_norm_eps", description.config.block.eps);
   const io::Json own_size = {description.config.channels, description.config.image_height,
                              description.config.image_width};
   if (!input_size.is_null() && input_size != own_size && !dynamic) {

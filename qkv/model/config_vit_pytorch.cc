@@ -48,17 +48,19 @@ Description DescribeVitPytorch(const io::Json& json, const io::SafeTensors& tens
   std::tie(c.image_height, c.image_width) = config.Size("image_size", {0, 0});
   std::tie(c.patch_height, c.patch_width) = config.Size("patch_size", {0, 0});
   c.channels = config.Int("channels", 3);
-  c.width = config.Int("dim", Extent(tensors, "to_patch_embedding.2.weight", 0));
+  c.block.width = config.Int("dim", Extent(tensors, "to_patch_embedding.2.weight", 0));
   c.depth = config.Int("depth", CountBlocks(tensors));
-  c.heads = config.RequiredInt("heads");
-  c.head_width = config.Int("dim_head", 64);
-  c.mlp_width = config.Int("mlp_dim", c.depth > 0 ? Extent(tensors, "transformer.layers.0.1.net.1.weight", 0) : 1);
-  c.eps = 1e-5;
+  c.block.attention.heads = config.RequiredInt("heads");
+  c.block.attention.head_width = config.Int("dim_head", 64);
+  c.block.mlp.width =
+      config.Int("mlp_dim", c.depth > 0 ? Extent(tensors, "transformer.layers.0.1.net.1.weight", 0) : 1);
+  c.block.eps = 1e-5;
   c.patch_norms = true;
-  c.qkv_bias = false;
+  c.block.attention.bias = false;
   // A single head of full width has no output projection, except in SimpleViT.
-  c.projection = simple || !(c.heads == 1 && c.head_width == c.width);
-  c.projection_bias = !simple;
+  c.block.attention.projection =
+      simple || !(c.block.attention.heads == 1 && c.block.attention.head_width == c.block.width);
+  c.block.attention.projection_bias = !simple;
   c.interpolation = Interpolation::kNone;
   c.positions = simple ? Positions::kSinCos : Positions::kLearned;
   const io::StoredTensor* cls_token = tensors.Find("cls_token");

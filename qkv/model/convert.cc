@@ -93,8 +93,8 @@ ModelFiles SeparateFiles(const Checkpoint& checkpoint, std::optional<DType> dtyp
   const VitConfig& config = checkpoint.description.config;
   const std::string obstruction = WhyNotSeparate(config);
   Require(obstruction.empty(), "convert: {} ({}) cannot be written for {}:\n  {} has no {} attention: {}",
-          config.architecture, Name(config.family), Name(config.family), Name(config.family), Name(config.attention),
-          obstruction);
+          config.architecture, Name(config.family), Name(config.family), Name(config.family),
+          Name(config.block.attention.kind), obstruction);
   ModelFiles files = SameFiles(checkpoint, dtype);
   auto json = nlohmann::ordered_json::parse(files.texts.at(kConfigFile));
   json.erase("qkv_attention");
@@ -132,7 +132,8 @@ Converted Convert(const Checkpoint& checkpoint, const fs::path& folder, const Co
               *options.dtype == DType::kBF16,
           "convert: cannot write {}, expected F32, F16 or BF16", Name(options.dtype.value_or(DType::kF32)));
   const Family own = checkpoint.description.config.family, layout = options.layout.value_or(own);
-  const bool expand = options.layout && checkpoint.description.config.attention != nn::AttentionKind::kSeparate;
+  const bool expand =
+      options.layout && checkpoint.description.config.block.attention.kind != nn::AttentionKind::kSeparate;
   ModelFiles files = layout != own ? TranslatedFiles(checkpoint, layout, options.dtype)
                      : expand      ? SeparateFiles(checkpoint, options.dtype)
                                    : SameFiles(checkpoint, options.dtype);

@@ -100,7 +100,8 @@ StoredTensor Join(const BoundTensor& bound, std::optional<DType> dtype, TensorLi
 std::vector<StoredTensor> FusedProjections(const Checkpoint& checkpoint, std::optional<DType> dtype, TensorList* list) {
   std::vector<StoredTensor> tensors;
   const VitConfig& config = checkpoint.description.config;
-  for (int64_t block = 0; block < config.depth && config.attention != nn::AttentionKind::kSeparate; ++block) {
+  for (int64_t block = 0; block < config.depth && config.block.attention.kind != nn::AttentionKind::kSeparate;
+       ++block) {
     const std::string qkv = fmt::format("blocks.{}.attn.qkv", block);
     const FusedProjection<double> fused = ReadFusedProjection<double>(checkpoint, block);
     const auto found = std::ranges::find_if(checkpoint.bound, [&](const BoundTensor& bound) {
@@ -118,7 +119,7 @@ class PositionShift {
  public:
   PositionShift(const VitConfig& from, const VitConfig& to, std::map<std::string, StoredTensor>* tensors,
                 TensorList* list)
-      : width_(from.width), from_(from.position_prefix), to_(to.position_prefix), tensors_(tensors), list_(list) {
+      : width_(from.block.width), from_(from.position_prefix), to_(to.position_prefix), tensors_(tensors), list_(list) {
     if (from_ == to_ || from.positions != Positions::kLearned) return;
     const Tensor<float> old = io::Convert<float>(tensors_->at("pos_embed"));
     int64_t first = 0;  // token of this tensor
@@ -228,8 +229,8 @@ TensorList TranslatedTensors(const Checkpoint& checkpoint, const VitConfig& targ
   // DINOv2 with registers always holds a mask token, which only training reads.
   if (target.family == Family::kHuggingFace && target.registers > 0) {
     const DType type = canonical.at("cls_token").dtype;
-    const std::span<std::byte> zeros = NewMemory(&list, static_cast<size_t>(target.width) * SizeOf(type));
-    list.tensors.push_back({fmt::format("{}embeddings.mask_token", prefix), type, {1, target.width}, zeros});
+    const std::span<std::byte> zeros = NewMemory(&list, static_cast<size_t>(target.block.width) * SizeOf(type));
+    list.tensors.push_back({fmt::format("{}embeddings.mask_token", prefix), type, {1, target.block.width}, zeros});
   }
   return list;
 }

@@ -168,7 +168,7 @@ Description DescribeBareHuggingFace(const io::SafeTensors& tensors, const Given&
   if (has("pooler.dense.weight")) config["pooler_output_size"] = extent("pooler.dense.weight", 0);
 
   Description description = DescribeHuggingFace(config, {}, tensors);
-  description.assumptions.push_back(fmt::format("activation gelu, LayerNorm's eps {}", description.config.eps));
+  description.assumptions.push_back(fmt::format("activation gelu, LayerNorm's eps {}", description.config.block.eps));
   return description;
 }
 
@@ -181,8 +181,8 @@ void ParseAttention(const Fields& config, VitConfig* c) {
   const std::string name = config.String("qkv_attention", "separate");
   const std::optional<nn::AttentionKind> kind = FindAttentionKind(name);
   Require(kind.has_value(), "config.json: \"qkv_attention\" is \"{}\", expected {}", name, kAttentionKindNames);
-  c->attention = *kind;
-  c->qk_width = config.Int("qkv_attention_rank", 0);
+  c->block.attention.kind = *kind;
+  c->block.attention.qk_width = config.Int("qkv_attention_rank", 0);
 }
 
 }  // namespace
@@ -216,9 +216,9 @@ Description DescribeFromTensors(const io::SafeTensors& tensors, const Given& giv
 }
 
 void RequireAgreement(const Description& description, const Given& given) {
-  Require(given.heads == 0 || given.heads == description.config.heads,
+  Require(given.heads == 0 || given.heads == description.config.block.attention.heads,
           "checkpoint: --heads {} contradicts the model's own files, which say {}; leave it out", given.heads,
-          description.config.heads);
+          description.config.block.attention.heads);
 }
 
 Description Describe(const io::Json& config, const std::optional<io::Json>& preprocessor,

@@ -32,7 +32,7 @@ std::string WhereNotFinite(const Vit<float>& vit, View<const float> pixels) {
   const VitConfig& c = vit.config();
   const int64_t N = vit.TokensFor(pixels.dim(2), pixels.dim(3));
   Workspace<float> workspace;
-  Tensor<float> hidden({1, N, c.width});
+  Tensor<float> hidden({1, N, c.block.width});
   // A pass for each block: one pass for all would have to keep what leaves all of them.
   for (int64_t index = 0; index <= c.depth; ++index) {
     Outputs<float> outputs;

@@ -157,6 +157,12 @@ std::vector<std::string> NamesBeside(const VitConfig& config, const io::SafeTens
   return names[generation < names.size() ? generation : 0];
 }
 
+const BoundTensor* FindTensor(const std::vector<BoundTensor>& tensors, std::string_view canonical) {
+  const auto found =
+      std::ranges::find_if(tensors, [&](const BoundTensor& tensor) { return tensor.spec.name == canonical; });
+  return found == tensors.end() ? nullptr : &*found;
+}
+
 template <typename T>
 Tensor<T> Read(const BoundTensor& bound) {
   auto tensor = Tensor<T>::Uninitialised(bound.spec.shape);

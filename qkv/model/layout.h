@@ -38,6 +38,9 @@ struct BoundTensor {
   std::vector<const io::StoredTensor*> parts;
 };
 
+/// The one of this canonical name; null where there is none.
+const BoundTensor* FindTensor(const std::vector<BoundTensor>& tensors, std::string_view canonical);
+
 /// Its values in the table's shape. Throws Error when one is NaN or infinite: it would silently spread to every answer.
 template <typename T>
 Tensor<T> Read(const BoundTensor& bound);

@@ -4,6 +4,7 @@
 
 #include "qkv/core/error.h"
 #include "qkv/core/memory.h"
+#include "qkv/nn/attention.h"
 
 namespace qkv::model {
 namespace {
@@ -16,37 +17,52 @@ constexpr double kCostOfExponential = 32;
 
 double Exponentials(double depth, double heads, double tokens) { return depth * heads * tokens * tokens; }
 
+// Features of a token that the wider half of a block holds at a time.
+double WidestLayer(const nn::BlockConfig& c) {
+  const double D = static_cast<double>(c.width);
+  const double attention = 2 * D + ProjectedWidth(c) + 2 * static_cast<double>(c.attention.joined_width());
+  return std::max(attention, D + static_cast<double>(c.mlp.width));
+}
+
 }  // namespace
 
 double ActivationElements(const VitConfig& c, int64_t images, int64_t tokens, int64_t together) {
-  const double D = static_cast<double>(c.width), joined = static_cast<double>(c.heads * c.head_width);
-  const double attention = 2 * D + ProjectedWidth(c) + 2 * joined;
-  const double mlp = D + static_cast<double>(c.mlp_width);
-  const double N = static_cast<double>(tokens);
-  const double embedding = static_cast<double>(images) * N * (2 * D + static_cast<double>(c.patch_features()));
-  const double blocks =
-      static_cast<double>(images) * N * D + static_cast<double>(together) * N * std::max(attention, mlp);
+  const double D = static_cast<double>(c.block.width);
+  const double rows = static_cast<double>(images) * static_cast<double>(tokens);
+  const double embedding = rows * (2 * D + static_cast<double>(c.patch_features()));
+  const double blocks = rows * D + static_cast<double>(together) * static_cast<double>(tokens) * WidestLayer(c.block);
   return std::max(embedding, blocks);
 }
 
+double ActivationElements(const SequenceConfig& c, int64_t sequences, int64_t tokens) {
+  const double rows = static_cast<double>(sequences) * static_cast<double>(tokens);
+  return rows * (static_cast<double>(c.block.width) + WidestLayer(c.block));
+}
+
 double PlaceElements(const VitConfig& c, int64_t tokens) {
-  const double N = static_cast<double>(tokens);
-  const double positions = c.positions == Positions::kNone ? 0 : N * static_cast<double>(c.width);
-  if (!nn::IsPositional(c.attention)) return positions;
-  const int64_t r = c.attention == nn::AttentionKind::kGaussian ? nn::kGaussianFeatures : c.query_width();
-  return positions + 2 * static_cast<double>(c.depth) * static_cast<double>(c.heads) * N * static_cast<double>(r);
+  const double positions =
+      c.positions == Positions::kNone ? 0 : static_cast<double>(tokens) * static_cast<double>(c.block.width);
+  return positions + PlaceElements(c.block, c.depth, tokens);
+}
+
+double PlaceElements(const nn::BlockConfig& c, int64_t depth, int64_t tokens) {
+  const nn::AttentionConfig& a = c.attention;
+  if (!nn::IsPositional(a.kind)) return 0;
+  const int64_t r = a.kind == nn::AttentionKind::kGaussian ? nn::kGaussianFeatures : a.query_width();
+  return 2 * static_cast<double>(depth) * static_cast<double>(a.heads) * static_cast<double>(tokens) *
+         static_cast<double>(r);
 }
 
 double Cost(const VitConfig& c, int64_t height, int64_t width) {
   const double patches = static_cast<double>(height / c.patch_height) * static_cast<double>(width / c.patch_width);
   const double N = patches + static_cast<double>(c.prefix());
-  return Flops(c, height, width) +
-         kCostOfExponential * Exponentials(static_cast<double>(c.depth), static_cast<double>(c.heads), N);
+  return Flops(c, height, width) + kCostOfExponential * Exponentials(static_cast<double>(c.depth),
+                                                                     static_cast<double>(c.block.attention.heads), N);
 }
 
 double Cost(const SequenceConfig& c) {
-  const double exponentials =
-      Exponentials(static_cast<double>(c.depth), static_cast<double>(c.heads), static_cast<double>(c.length));
+  const double exponentials = Exponentials(static_cast<double>(c.depth), static_cast<double>(c.block.attention.heads),
+                                           static_cast<double>(c.length));
   return Flops(c) + kCostOfExponential * exponentials;
 }
 

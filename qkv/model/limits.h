@@ -13,9 +13,12 @@ namespace qkv::model {
 /// `together` images that go through a block at once. Without pixels, and without what Outputs asks for. An upper
 /// bound up to some scratch memory of each thread.
 double ActivationElements(const VitConfig& config, int64_t images, int64_t tokens, int64_t together);
+double ActivationElements(const SequenceConfig& config, int64_t sequences, int64_t tokens);
 
 /// Elements of places and positions that a pass computes for N tokens where scores, or positions, are of places alone.
 double PlaceElements(const VitConfig& config, int64_t tokens);
+/// Those of the blocks.
+double PlaceElements(const nn::BlockConfig& config, int64_t depth, int64_t tokens);
 
 /// Operations of one image of this size as they take time: multiply-adds count as two, an exponential of the softmax
 /// as 32.

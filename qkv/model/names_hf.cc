@@ -65,7 +65,7 @@ constexpr Layout kDinov2 = {kDinov2Tables, kIgnored}, kDinov2SwiGlu = {kSwiGluTa
 }  // namespace
 
 const Layout& HuggingFaceLayout(const VitConfig& config) {
-  if (config.layer_scale) return config.gate == simd::Gate::kNone ? kDinov2 : kDinov2SwiGlu;
+  if (config.block.layer_scale) return config.block.mlp.gate == simd::Gate::kNone ? kDinov2 : kDinov2SwiGlu;
   return config.distillation_head ? kTeacher : kVit;
 }
 

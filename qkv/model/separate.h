@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "qkv/model/checkpoint.h"
+#include "qkv/model/stored_blocks.h"
 
 namespace qkv::model {
 
@@ -20,7 +20,7 @@ struct QueryKeyValue {
 /// D features for each head. Throws Error when scores do not come from tokens, there is no such block, or a tensor is
 /// not finite.
 template <typename T>
-QueryKeyValue<T> ReadQueryKeyValue(const Checkpoint& checkpoint, int64_t block);
+QueryKeyValue<T> ReadQueryKeyValue(const StoredBlocks& blocks, int64_t block);
 
 /// The configuration with separate queries, keys and values as wide as each other.
 VitConfig AsSeparate(VitConfig config);

@@ -1,5 +1,5 @@
-// What a sequence model is: tokens to vectors, the blocks of a Vision Transformer, an answer for every token.
-// Everything that decides its tensors' shapes and its arithmetic, and how config.json says it.
+// What a sequence model is: an embedding of tokens, blocks, an answer for every token. Everything that decides its
+// tensors' shapes and its arithmetic, and how config.json says it.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "qkv/io/json.h"
+#include "qkv/model/block_config.h"
 #include "qkv/model/tensor_table.h"
-#include "qkv/model/vit_config.h"
 #include "qkv/nn/rotary.h"
 
 namespace qkv::model {
@@ -38,37 +38,28 @@ struct SequenceConfig {
   int64_t length = 256;      // tokens at most
   TokenMeaning meaning = TokenMeaning::kNumber;
 
-  int64_t width = 128, depth = 4, heads = 4;
-  double mlp_ratio = 4;
-  nn::AttentionKind attention = nn::AttentionKind::kSeparate;
-  int64_t rank = 0;  // of kinds that have one: features of a head's queries and keys; 0: the head's width
-  bool qkv_bias = true, qk_norm = false, layer_scale = false;
-  simd::Activation activation = simd::Activation::kGelu;
-  bool gated = false;  // the MLP multiplies activation(g) by v
-  double eps = 1e-6;
+  nn::BlockConfig block = {.width = 128, .attention = {.heads = 4, .head_width = 32}, .mlp = {.width = 512}};
+  int64_t depth = 4;
 
   SequencePositions positions = SequencePositions::kLearned;
   double rotary_base = nn::RotaryTable::kUsualBase;
   bool causal = false;  // a token sees itself and those before it: a decoder. Else all: an encoder
 
-  int64_t head_width() const { return width / heads; }
-  int64_t mlp_width() const { return HiddenWidth(width, mlp_ratio); }
+  /// Its tokens stand in one row.
+  nn::TokenGrid grid() const { return {.prefix = 0, .height = 1, .width = length}; }
   bool operator==(const SequenceConfig&) const = default;
 };
 
-/// Throws Error when a number is out of all proportion or two of them contradict each other: a width that the heads do
-/// not divide, a rank that the kind has not, rotary positions of an odd number of features or of a kind whose scores
-/// are not of queries and keys that belong to tokens (merged, gaussian, positional).
+/// Throws Error when a number is out of all proportion or two of them contradict each other: a rank that the kind has
+/// not, rotary positions of an odd number of features or of a kind whose scores are not of queries and keys that belong
+/// to tokens (merged, gaussian, positional).
 void Validate(const SequenceConfig& config);
 
 /// Throws Error when a token is not in the vocabulary.
 void RequireTokens(const SequenceConfig& config, View<const int32_t> tokens);
 
-/// The blocks as a Vision Transformer's whose tokens are a grid of 1 × length without a class token.
-VitConfig BlocksOf(const SequenceConfig& config);
-
 /// Every tensor, in the order of the forward pass: token_embed.weight [V, D], pos_embed [1, N, D] where it is learned,
-/// blocks.N.… as of VitConfig and docs/kinds.md, norm, head.weight [outputs, D], head.bias.
+/// blocks.N.… as of BlockTable and docs/kinds.md, norm, head.weight [outputs, D], head.bias.
 std::vector<TensorSpec> TensorTable(const SequenceConfig& config);
 int64_t Parameters(const SequenceConfig& config);
 
@@ -76,7 +67,8 @@ int64_t Parameters(const SequenceConfig& config);
 double Flops(const SequenceConfig& config);
 
 /// config.json: {"architecture": "qkv_sequence", "vocabulary": …}. Entries that are absent have the defaults above, but
-/// for the sizes, which must be there. Throws Error that names the entry.
+/// for the sizes, which must be there; "head_width" is the width divided by the heads unless it is there, and
+/// "mlp_width" is "mlp_ratio" widths. Throws Error that names the entry.
 io::Json ToJson(const SequenceConfig& config);
 SequenceConfig ParseSequenceConfig(const io::Json& json, const std::string& where = "config.json");
 

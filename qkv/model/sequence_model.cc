@@ -17,14 +17,15 @@ namespace {
 
 // The places of all blocks' scores where these are of places alone, [depth, 2, H, length, r]; or empty.
 template <typename T>
-Tensor<T> PlacesOf(const VitConfig& c, const std::vector<nn::Block<T>>& blocks) {
-  if (!nn::IsPositional(c.attention)) return {};
-  const int64_t r = c.attention == nn::AttentionKind::kGaussian ? nn::kGaussianFeatures : c.query_width();
-  auto places = Tensor<T>::Uninitialised({c.depth, 2, c.heads, c.tokens(), r});
-  for (int64_t block = 0; block < c.depth; ++block) {
+Tensor<T> PlacesOf(const nn::AttentionConfig& c, int64_t length, const std::vector<nn::Block<T>>& blocks) {
+  if (!nn::IsPositional(c.kind)) return {};
+  const int64_t r = c.kind == nn::AttentionKind::kGaussian ? nn::kGaussianFeatures : c.query_width();
+  const int64_t depth = std::ssize(blocks);
+  auto places = Tensor<T>::Uninitialised({depth, 2, c.heads, length, r});
+  for (int64_t block = 0; block < depth; ++block) {
     const nn::AttentionLayer<T>& layer = blocks[static_cast<size_t>(block)].attention;
-    if (c.attention == nn::AttentionKind::kGaussian) {
-      nn::GaussianPlaces<T>(layer.bandwidth, 0, 1, c.tokens(), places.view()[block]);
+    if (c.kind == nn::AttentionKind::kGaussian) {
+      nn::GaussianPlaces<T>(layer.bandwidth, 0, 1, length, places.view()[block]);
     } else {
       std::copy_n(layer.places.data(), layer.places.size(), places.view().at(block));
     }
@@ -57,26 +58,16 @@ SequenceCheckpoint SequenceCheckpoint::Open(const std::filesystem::path& folder)
   return OpenWhole(folder, [&] { return OpenOnce(folder); });
 }
 
-Checkpoint BlocksOf(const SequenceCheckpoint& checkpoint) {
-  Checkpoint blocks;
-  blocks.source = checkpoint.source;
-  blocks.description.config = BlocksOf(checkpoint.config);
-  blocks.tensors = checkpoint.tensors;
-  blocks.bound = checkpoint.bound;
-  return blocks;
-}
-
 template <typename T>
 SequenceModel<T>::SequenceModel(const SequenceConfig& config, const std::vector<BoundTensor>& tensors,
                                 const BuildOptions& options)
     : config_(config) {
   Validate(config);
-  const VitConfig blocks = BlocksOf(config);
-  double elements = PlaceElements(blocks, config.length);
+  double elements = PlaceElements(config.block, config.depth, config.length);
   // Rotary positions keep cosines and sines in both precisions: 24 bytes for each feature of a head.
-  const double of_place = config.positions == SequencePositions::kSinusoidal ? static_cast<double>(config.width)
+  const double of_place = config.positions == SequencePositions::kSinusoidal ? static_cast<double>(config.block.width)
                           : config.positions == SequencePositions::kRotary
-                              ? 6.0 * static_cast<double>(blocks.query_width())
+                              ? 6.0 * static_cast<double>(config.block.attention.query_width())
                               : 0;
   elements += static_cast<double>(config.length) * of_place;
   for (const BoundTensor& tensor : tensors) elements += static_cast<double>(tensor.spec.shape.size());
@@ -85,23 +76,24 @@ SequenceModel<T>::SequenceModel(const SequenceConfig& config, const std::vector<
   tokens_ = weights.Get("token_embed.weight");
   if (config.positions == SequencePositions::kLearned) positions_ = weights.Get("pos_embed");
   if (config.positions == SequencePositions::kSinusoidal) {
-    positions_ = Tensor<T>::Uninitialised({1, config.length, config.width});
+    positions_ = Tensor<T>::Uninitialised({1, config.length, config.block.width});
     SinCosSequence<T>(positions_.view()[0]);
   }
   BuildOptions of_blocks = options;
   if (config.positions == SequencePositions::kRotary) {
-    rotary_ = std::make_unique<const nn::RotaryTable>(config.length, blocks.query_width(), config.rotary_base);
+    rotary_ = std::make_unique<const nn::RotaryTable>(config.length, config.block.attention.query_width(),
+                                                      config.rotary_base);
     // A key's bias is turned with the key: what it adds to a query's scores is no longer the same for all.
     of_blocks.fold_key_value_bias = false;
   }
   blocks_.resize(static_cast<size_t>(config.depth));
   ParallelTasks(config.depth, [&](int64_t block, int) {
-    blocks_[static_cast<size_t>(block)] =
-        BuildBlock<T>(blocks, of_blocks, weights, fmt::format("blocks.{}.", block),
-                      {.kind = config.attention, .fewer_queries = config.causal && block + 1 == config.depth});
+    blocks_[static_cast<size_t>(block)] = BuildBlock<T>(
+        config.block, config.length, of_blocks, weights, fmt::format("blocks.{}.", block),
+        {.kind = config.block.attention.kind, .fewer_queries = config.causal && block + 1 == config.depth});
   });
-  places_ = PlacesOf(blocks, blocks_);
-  norm_ = weights.Norm("norm", config.eps);
+  places_ = PlacesOf(config.block.attention, config.length, blocks_);
+  norm_ = weights.Norm("norm", config.block.eps);
   Affine<T> head = weights.Layer("head", options.precision);
   if (options.fold_norms) head.FoldNorm(&norm_);
   head_ = head.Pack();
@@ -117,8 +109,8 @@ template <typename T>
 View<T> SequenceModel<T>::Run(View<const int32_t> tokens, int64_t first, std::span<nn::KeyValueCache<T>> caches,
                               int64_t rows, size_t blocks, Arena& arena) const {
   RequireTokens(config_, tokens);
-  const int64_t B = tokens.dim(0), N = tokens.dim(1), D = config_.width, all = first + N;
-  const double bytes = sizeof(T) * ActivationElements(BlocksOf(config_), B, N, B);
+  const int64_t B = tokens.dim(0), N = tokens.dim(1), D = config_.block.width, all = first + N;
+  const double bytes = sizeof(T) * ActivationElements(config_, B, N);
   if (bytes > static_cast<double>(MemoryLimit())) {
     RequireMemory(bytes, fmt::format("sequence model: a pass of {} sequences of {} tokens", B, N));
   }
@@ -161,7 +153,7 @@ void SequenceModel<T>::Logits(View<const int32_t> tokens, Arena& arena, View<T> 
           "sequence model: logits are {}, expected [{}, {}, {}], dense", logits.shape(), B, N, outputs);
   arena.Reset();
   const View<T> x = Run(tokens, 0, {}, N, blocks_.size(), arena);
-  Answer(x.reshape({B * N, config_.width}), arena, logits.reshape({B * N, outputs}));
+  Answer(x.reshape({B * N, config_.block.width}), arena, logits.reshape({B * N, outputs}));
 }
 
 template <typename T>
@@ -189,13 +181,13 @@ template <typename T>
 Decoder<T>::Decoder(const SequenceModel<T>& model) : model_(model) {
   const SequenceConfig& c = model.config();
   Require(c.causal, "decoder: the model is not causal: what a token is answered depends on those that follow");
-  const VitConfig blocks = BlocksOf(c);
+  const nn::AttentionConfig& attention = c.block.attention;
   const double of_token =
-      static_cast<double>(blocks.heads) * static_cast<double>(blocks.query_width() + c.head_width());
+      static_cast<double>(attention.heads) * static_cast<double>(attention.query_width() + attention.head_width);
   const double elements = static_cast<double>(c.depth) * static_cast<double>(c.length) * of_token;
   RequireMemory(sizeof(T) * elements, "decoder: keys and values of as many tokens as the model takes");
   for (const nn::Block<T>& block : model.blocks_) {
-    caches_.emplace_back(block.attention, 1, c.width, c.length, model.rotary_ != nullptr);
+    caches_.emplace_back(block.attention, 1, c.block.width, c.length, model.rotary_ != nullptr);
   }
   tokens_.reserve(static_cast<size_t>(c.length));
   logits_ = Tensor<T>({1, c.outputs});

@@ -18,7 +18,6 @@
 #include "qkv/core/arena.h"
 #include "qkv/core/tensor.h"
 #include "qkv/io/safetensors.h"
-#include "qkv/model/checkpoint.h"
 #include "qkv/model/layout.h"
 #include "qkv/model/sequence_config.h"
 #include "qkv/model/vit.h"
@@ -37,10 +36,6 @@ struct SequenceCheckpoint {
   std::shared_ptr<const io::SafeTensors> tensors;
   std::vector<BoundTensor> bound;  // in the order of TensorTable; points into `tensors`
 };
-
-/// The blocks, as a checkpoint of the Vision Transformer that BlocksOf(SequenceConfig) makes of them: for what reads a
-/// block's weights, and nothing else of a model.
-Checkpoint BlocksOf(const SequenceCheckpoint& checkpoint);
 
 template <typename T>
 class SequenceModel {

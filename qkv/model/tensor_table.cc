@@ -18,45 +18,46 @@ class Table {
 };
 
 void AddEmbedding(const VitConfig& c, Table& table) {
-  if (c.class_token) table.specs.push_back({"cls_token", {1, 1, c.width}, Role::kToken});
-  if (c.distillation_token) table.specs.push_back({"dist_token", {1, 1, c.width}, Role::kToken});
-  if (c.registers > 0) table.specs.push_back({"reg_token", {1, c.registers, c.width}, Role::kToken});
+  if (c.class_token) table.specs.push_back({"cls_token", {1, 1, c.block.width}, Role::kToken});
+  if (c.distillation_token) table.specs.push_back({"dist_token", {1, 1, c.block.width}, Role::kToken});
+  if (c.registers > 0) table.specs.push_back({"reg_token", {1, c.registers, c.block.width}, Role::kToken});
   if (c.positions == Positions::kLearned) {
-    table.specs.push_back({"pos_embed", {1, c.position_prefix + c.patches(), c.width}, Role::kPosition});
+    table.specs.push_back({"pos_embed", {1, c.position_prefix + c.patches(), c.block.width}, Role::kPosition});
   }
   if (c.patch_norms) {
     table.Norm("patch_embed.norm_in", c.patch_features());
-    table.Linear("patch_embed.proj", c.width, c.patch_features(), c.patch_bias);
-    table.Norm("patch_embed.norm_out", c.width);
+    table.Linear("patch_embed.proj", c.block.width, c.patch_features(), c.patch_bias);
+    table.Norm("patch_embed.norm_out", c.block.width);
   } else {
     table.specs.push_back(
-        {"patch_embed.proj.weight", {c.width, c.channels, c.patch_height, c.patch_width}, Role::kWeight});
-    if (c.patch_bias) table.specs.push_back({"patch_embed.proj.bias", {c.width}, Role::kBias});
+        {"patch_embed.proj.weight", {c.block.width, c.channels, c.patch_height, c.patch_width}, Role::kWeight});
+    if (c.patch_bias) table.specs.push_back({"patch_embed.proj.bias", {c.block.width}, Role::kBias});
   }
-  if (c.pre_norm) table.Norm("norm_pre", c.width);
+  if (c.pre_norm) table.Norm("norm_pre", c.block.width);
 }
 
 // What scores and values of a block are made of.
-void AddQueriesKeysValues(const VitConfig& c, const std::string& attn, Table& table) {
+void AddQueriesKeysValues(const nn::AttentionConfig& c, int64_t D, int64_t tokens, const std::string& attn,
+                          Table& table) {
   using nn::AttentionKind;
-  const int64_t H = c.heads, D = c.width, queries = H * c.query_width(), values = H * c.head_width;
-  if (c.attention == AttentionKind::kSeparate) {
-    table.Linear(attn + "qkv", 3 * values, D, c.qkv_bias);
+  const int64_t H = c.heads, queries = H * c.query_width(), values = c.joined_width();
+  if (c.kind == AttentionKind::kSeparate) {
+    table.Linear(attn + "qkv", 3 * values, D, c.bias);
     return;
   }
-  switch (c.attention) {
+  switch (c.kind) {
     case AttentionKind::kShared:
     case AttentionKind::kUnified:
-      table.Linear(attn + "qk", queries, D, c.qkv_bias);
+      table.Linear(attn + "qk", queries, D, c.bias);
       break;
     case AttentionKind::kSharedKeyValue:
     case AttentionKind::kLowRank:
-      table.Linear(attn + "qk.query", queries, D, c.qkv_bias);
-      table.Linear(attn + "qk.key", queries, D, c.qkv_bias);
+      table.Linear(attn + "qk.query", queries, D, c.bias);
+      table.Linear(attn + "qk.key", queries, D, c.bias);
       break;
     case AttentionKind::kMerged:
       table.specs.push_back({attn + "qk.merged", {H, D, D}, Role::kWeight});
-      if (c.qkv_bias) table.specs.push_back({attn + "qk.key_term", {H, D}, Role::kBias});
+      if (c.bias) table.specs.push_back({attn + "qk.key_term", {H, D}, Role::kBias});
       break;
     case AttentionKind::kSymmetric:
       table.Linear(attn + "qk", queries, D, false);
@@ -67,49 +68,50 @@ void AddQueriesKeysValues(const VitConfig& c, const std::string& attn, Table& ta
       break;
     case AttentionKind::kPositional:
       for (const char* name : {"qk.query", "qk.key"}) {
-        table.specs.push_back({attn + name, {H, c.tokens(), c.query_width()}, Role::kPosition});
+        table.specs.push_back({attn + name, {H, tokens, c.query_width()}, Role::kPosition});
       }
       break;
     case AttentionKind::kSeparate:
       break;
   }
-  if (!nn::ValuesAreKeys(c.attention)) table.Linear(attn + "v", values, D, c.qkv_bias);
+  if (!nn::ValuesAreKeys(c.kind)) table.Linear(attn + "v", values, D, c.bias);
 }
 
-void AddBlock(const VitConfig& c, const std::string& block, Table& table) {
-  const int64_t joined = c.heads * c.head_width;
-  table.Norm(block + "norm1", c.width);
-  AddQueriesKeysValues(c, block + "attn.", table);
-  if (c.qk_norm) {
-    table.Norm(block + "attn.q_norm", c.query_width());
-    table.Norm(block + "attn.k_norm", c.query_width());
+void AddBlock(const nn::BlockConfig& c, int64_t tokens, const std::string& block, Table& table) {
+  const nn::AttentionConfig& attention = c.attention;
+  const int64_t D = c.width, joined = attention.joined_width(), M = c.mlp.width;
+  table.Norm(block + "norm1", D);
+  AddQueriesKeysValues(attention, D, tokens, block + "attn.", table);
+  if (attention.qk_norm) {
+    table.Norm(block + "attn.q_norm", attention.query_width());
+    table.Norm(block + "attn.k_norm", attention.query_width());
   }
-  if (c.attention_norm) table.Norm(block + "attn.norm", joined);
-  if (c.projection) table.Linear(block + "attn.proj", c.width, joined, c.projection_bias);
-  if (c.layer_scale) table.specs.push_back({block + "ls1.gamma", {c.width}, Role::kScale});
-  table.Norm(block + "norm2", c.width);
-  table.Linear(block + "mlp.fc1", (c.gate == simd::Gate::kNone ? 1 : 2) * c.mlp_width, c.width, c.mlp_bias);
-  if (c.mlp_norm) table.Norm(block + "mlp.norm", c.mlp_width);
-  table.Linear(block + "mlp.fc2", c.width, c.mlp_width, c.mlp_bias);
-  if (c.layer_scale) table.specs.push_back({block + "ls2.gamma", {c.width}, Role::kScale});
+  if (attention.output_norm) table.Norm(block + "attn.norm", joined);
+  if (attention.projection) table.Linear(block + "attn.proj", D, joined, attention.projection_bias);
+  if (c.layer_scale) table.specs.push_back({block + "ls1.gamma", {D}, Role::kScale});
+  table.Norm(block + "norm2", D);
+  table.Linear(block + "mlp.fc1", (c.mlp.gate == simd::Gate::kNone ? 1 : 2) * M, D, c.mlp.bias);
+  if (c.mlp.norm) table.Norm(block + "mlp.norm", M);
+  table.Linear(block + "mlp.fc2", D, M, c.mlp.bias);
+  if (c.layer_scale) table.specs.push_back({block + "ls2.gamma", {D}, Role::kScale});
 }
 
 void AddHead(const VitConfig& c, Table& table) {
-  if (c.final_norm) table.Norm("norm", c.width);
+  if (c.final_norm) table.Norm("norm", c.block.width);
   if (c.pool == Pool::kMap) {
-    table.specs.push_back({"attn_pool.latent", {1, 1, c.width}, Role::kToken});
-    table.Linear("attn_pool.q", c.width, c.width, true);
-    table.Linear("attn_pool.kv", 2 * c.width, c.width, true);
-    table.Linear("attn_pool.proj", c.width, c.width, true);
-    table.Norm("attn_pool.norm", c.width);
-    table.Linear("attn_pool.mlp.fc1", c.map_mlp_width, c.width, true);
-    table.Linear("attn_pool.mlp.fc2", c.width, c.map_mlp_width, true);
+    table.specs.push_back({"attn_pool.latent", {1, 1, c.block.width}, Role::kToken});
+    table.Linear("attn_pool.q", c.block.width, c.block.width, true);
+    table.Linear("attn_pool.kv", 2 * c.block.width, c.block.width, true);
+    table.Linear("attn_pool.proj", c.block.width, c.block.width, true);
+    table.Norm("attn_pool.norm", c.block.width);
+    table.Linear("attn_pool.mlp.fc1", c.map_mlp_width, c.block.width, true);
+    table.Linear("attn_pool.mlp.fc2", c.block.width, c.map_mlp_width, true);
   }
-  if (c.pooler_width > 0) table.Linear("pooler", c.pooler_width, c.width, true);
-  if (c.fc_norm) table.Norm("fc_norm", c.width);
+  if (c.pooler_width > 0) table.Linear("pooler", c.pooler_width, c.block.width, true);
+  if (c.fc_norm) table.Norm("fc_norm", c.block.width);
   if (c.head_norm) table.Norm("head_norm", c.pooled_width());
   if (c.classes > 0) table.Linear("head", c.classes, c.pooled_width(), true);
-  if (c.distillation_head) table.Linear("head_dist", c.classes, c.width, true);
+  if (c.distillation_head) table.Linear("head_dist", c.classes, c.block.width, true);
 }
 
 }  // namespace
@@ -117,14 +119,16 @@ void AddHead(const VitConfig& c, Table& table) {
 std::vector<TensorSpec> TensorTable(const VitConfig& config) {
   Table table;
   AddEmbedding(config, table);
-  for (int64_t block = 0; block < config.depth; ++block) AddBlock(config, fmt::format("blocks.{}.", block), table);
+  for (int64_t block = 0; block < config.depth; ++block) {
+    AddBlock(config.block, config.tokens(), fmt::format("blocks.{}.", block), table);
+  }
   AddHead(config, table);
   return std::move(table.specs);
 }
 
-std::vector<TensorSpec> BlockTable(const VitConfig& config, int64_t block) {
+std::vector<TensorSpec> BlockTable(const nn::BlockConfig& config, int64_t tokens, int64_t block) {
   Table table;
-  AddBlock(config, fmt::format("blocks.{}.", block), table);
+  AddBlock(config, tokens, fmt::format("blocks.{}.", block), table);
   return std::move(table.specs);
 }
 

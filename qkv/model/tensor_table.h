@@ -21,8 +21,8 @@ struct TensorSpec {
 /// Every tensor that a checkpoint of this configuration holds, in the order of the forward pass.
 std::vector<TensorSpec> TensorTable(const VitConfig& config);
 
-/// Those of one block alone, which models other than a Vit have too.
-std::vector<TensorSpec> BlockTable(const VitConfig& config, int64_t block);
+/// Those of one block of a model of any sort, "blocks.N.…". tokens: of the trained size, which tables of places have.
+std::vector<TensorSpec> BlockTable(const nn::BlockConfig& config, int64_t tokens, int64_t block);
 
 /// Elements of all of them.
 int64_t Parameters(const VitConfig& config);

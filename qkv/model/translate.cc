@@ -10,14 +10,14 @@ Obstructions CommonObstructions(const VitConfig& c, std::string_view who) {
   return {
       {c.patch_norms, has_no("LayerNorm around the patch projection")},
       {c.positions == Positions::kSinCos, has_no("positions that are computed (sines and cosines)")},
-      {c.heads * c.head_width != c.width,
-       fmt::format("{}, but {} heads of {} features are not {}", has_no("width of heads of its own"), c.heads,
-                   c.head_width, c.width)},
-      {!c.projection, has_no("attention without an output projection")},
+      {c.block.attention.heads * c.block.attention.head_width != c.block.width,
+       fmt::format("{}, but {} heads of {} features are not {}", has_no("width of heads of its own"),
+                   c.block.attention.heads, c.block.attention.head_width, c.block.width)},
+      {!c.block.attention.projection, has_no("attention without an output projection")},
       {c.head_norm, has_no("LayerNorm in the classifier")},
       {!WhyNotSeparate(c).empty(),
-       fmt::format("{}: {}", has_no(fmt::format("{} attention", Name(c.attention))), WhyNotSeparate(c))},
-      {c.gate == simd::Gate::kLast, has_no("gate in the second half of the MLP's first layer")},
+       fmt::format("{}: {}", has_no(fmt::format("{} attention", Name(c.block.attention.kind))), WhyNotSeparate(c))},
+      {c.block.mlp.gate == simd::Gate::kLast, has_no("gate in the second half of the MLP's first layer")},
   };
 }
 
@@ -59,11 +59,11 @@ std::vector<std::string> Differences(const VitConfig& a, const VitConfig& b) {
   compare("the patch's height", a.patch_height, b.patch_height);
   compare("the patch's width", a.patch_width, b.patch_width);
   compare("the number of channels", a.channels, b.channels);
-  compare("the width", a.width, b.width);
+  compare("the width", a.block.width, b.block.width);
   compare("the depth", a.depth, b.depth);
-  compare("the number of heads", a.heads, b.heads);
-  compare("the width of a head", a.head_width, b.head_width);
-  compare("the MLP's width", a.mlp_width, b.mlp_width);
+  compare("the number of heads", a.block.attention.heads, b.block.attention.heads);
+  compare("the width of a head", a.block.attention.head_width, b.block.attention.head_width);
+  compare("the MLP's width", a.block.mlp.width, b.block.mlp.width);
   compare("the patch projection's bias", a.patch_bias, b.patch_bias);
   compare("LayerNorm around the patch projection", a.patch_norms, b.patch_norms);
   compare("the class token", a.class_token, b.class_token);
@@ -71,20 +71,21 @@ std::vector<std::string> Differences(const VitConfig& a, const VitConfig& b) {
   compare("the register tokens", a.registers, b.registers);
   compare("the positions", a.positions, b.positions);
   compare("LayerNorm before the blocks", a.pre_norm, b.pre_norm);
-  compare("LayerNorm before the output projection", a.attention_norm, b.attention_norm);
-  compare("LayerNorm inside the MLP", a.mlp_norm, b.mlp_norm);
+  compare("LayerNorm before the output projection", a.block.attention.output_norm, b.block.attention.output_norm);
+  compare("LayerNorm inside the MLP", a.block.mlp.norm, b.block.mlp.norm);
   compare("the final LayerNorm", a.final_norm, b.final_norm);
   compare("LayerNorm after pooling", a.fc_norm, b.fc_norm);
-  compare("the kind of attention", a.attention, b.attention);
-  compare("the width of queries and keys", a.query_width(), b.query_width());
-  compare("LayerNorm on queries and keys", a.qk_norm, b.qk_norm);
-  compare("the biases of queries, keys and values", a.qkv_bias, b.qkv_bias);
-  compare("the output projection", a.projection, b.projection);
-  if (a.projection) compare("the output projection's bias", a.projection_bias, b.projection_bias);
-  compare("the MLP's biases", a.mlp_bias, b.mlp_bias);
-  compare("LayerScale", a.layer_scale, b.layer_scale);
-  compare("the MLP's kind", a.gate, b.gate);
-  compare("the activation", a.activation, b.activation);
+  compare("the kind of attention", a.block.attention.kind, b.block.attention.kind);
+  compare("the width of queries and keys", a.block.attention.query_width(), b.block.attention.query_width());
+  compare("LayerNorm on queries and keys", a.block.attention.qk_norm, b.block.attention.qk_norm);
+  compare("the biases of queries, keys and values", a.block.attention.bias, b.block.attention.bias);
+  compare("the output projection", a.block.attention.projection, b.block.attention.projection);
+  if (a.block.attention.projection)
+    compare("the output projection's bias", a.block.attention.projection_bias, b.block.attention.projection_bias);
+  compare("the MLP's biases", a.block.mlp.bias, b.block.mlp.bias);
+  compare("LayerScale", a.block.layer_scale, b.block.layer_scale);
+  compare("the MLP's kind", a.block.mlp.gate, b.block.mlp.gate);
+  compare("the activation", a.block.mlp.activation, b.block.mlp.activation);
   compare("the pooling", a.pool, b.pool);
   if (a.pool != Pool::kToken && a.pool != Pool::kTokenAndMean && a.prefix() > 0) {
     compare("the tokens that are pooled", a.pool_prefix, b.pool_prefix);

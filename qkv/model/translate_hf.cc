@@ -24,7 +24,7 @@ bool IsDinov2(const ModelType& type) { return type.type.starts_with("dinov2"); }
 const ModelType& TypeFor(const VitConfig& c) {
   if (c.distillation_token) return kDeit;
   // Only DINOv2 has LayerScale, and it always has: without, ViT says better what is missing.
-  if (c.layer_scale) return c.registers > 0 ? kDinov2Registers : kDinov2;
+  if (c.block.layer_scale) return c.registers > 0 ? kDinov2Registers : kDinov2;
   return kVit;
 }
 
@@ -54,23 +54,24 @@ std::string_view NameOf(Pool pool) {
 int64_t Dinov2Ratio(const VitConfig& c) {
   constexpr int64_t kGreatest = 64;
   for (int64_t ratio = 1; ratio <= kGreatest; ++ratio) {
-    const int64_t hidden = c.width * ratio;
-    if ((c.gate == simd::Gate::kNone ? hidden : (hidden * 2 / 3 + 7) / 8 * 8) == c.mlp_width) return ratio;
+    const int64_t hidden = c.block.width * ratio;
+    if ((c.block.mlp.gate == simd::Gate::kNone ? hidden : (hidden * 2 / 3 + 7) / 8 * 8) == c.block.mlp.width)
+      return ratio;
   }
   return 0;
 }
 
 Obstructions Dinov2Obstructions(const VitConfig& c, std::string_view who) {
-  const bool gated = c.gate != simd::Gate::kNone;
+  const bool gated = c.block.mlp.gate != simd::Gate::kNone;
   return {
       {c.classes > 0 && c.pool != Pool::kTokenAndMean,
        fmt::format("Dinov2ForImageClassification reads class token and mean; this model {}", NameOf(c.pool))},
       {c.classes == 0 && c.pool != Pool::kToken,
        fmt::format("{} without a classifier gives the class token; this model {}", who, NameOf(c.pool))},
-      {gated && c.activation != Activation::kSilu,
-       fmt::format("{} has no gated MLP but with silu; this one has {}", who, NameOf(c.activation))},
+      {gated && c.block.mlp.activation != Activation::kSilu,
+       fmt::format("{} has no gated MLP but with silu; this one has {}", who, NameOf(c.block.mlp.activation))},
       {Dinov2Ratio(c) == 0, fmt::format("{} has no MLP of width {} at width {}: its mlp_ratio is a whole number", who,
-                                        c.mlp_width, c.width)},
+                                        c.block.mlp.width, c.block.width)},
       {c.image_height != c.image_width || c.patch_height != c.patch_width,
        fmt::format("{} takes every grid of positions for a square; this model's is {}x{}", who, c.grid_height(),
                    c.grid_width())},
@@ -82,8 +83,8 @@ Obstructions VitObstructions(const VitConfig& c, std::string_view who) {
   return {
       {c.pool != Pool::kToken, fmt::format("{} reads the class token; this model {}", who, NameOf(c.pool))},
       {c.registers > 0, has_no("register tokens")},
-      {c.layer_scale, has_no("LayerScale")},
-      {c.gate != simd::Gate::kNone, has_no("gated MLP")},
+      {c.block.layer_scale, has_no("LayerScale")},
+      {c.block.mlp.gate != simd::Gate::kNone, has_no("gated MLP")},
       {c.distillation_token && c.classes == 0 && c.family == Family::kTimm,
        "DeiTModel answers with the class token; this model, without classifiers, with the mean of its two tokens"},
   };
@@ -97,11 +98,11 @@ void Refuse(const VitConfig& c, const ModelType& type) {
       {c.positions == Positions::kNone, has_no("model without position embeddings")},
       {c.pre_norm, has_no("LayerNorm before the blocks")},
       {!c.patch_bias, has_no("patch projection without a bias")},
-      {!c.projection_bias, has_no("output projection without a bias")},
-      {!c.mlp_bias, has_no("MLP without biases")},
-      {c.qk_norm, has_no("LayerNorm on queries and keys")},
-      {c.attention_norm, has_no("LayerNorm before the output projection")},
-      {c.mlp_norm, has_no("LayerNorm inside the MLP")},
+      {!c.block.attention.projection_bias, has_no("output projection without a bias")},
+      {!c.block.mlp.bias, has_no("MLP without biases")},
+      {c.block.attention.qk_norm, has_no("LayerNorm on queries and keys")},
+      {c.block.attention.output_norm, has_no("LayerNorm before the output projection")},
+      {c.block.mlp.norm, has_no("LayerNorm inside the MLP")},
       {c.fc_norm, has_no("LayerNorm after pooling")},
       {!c.final_norm && !c.fc_norm, has_no("model without a final LayerNorm")},
   };
@@ -147,24 +148,24 @@ Translation TranslateToHuggingFace(const Description& description) {
             {"image_size", SizeOf(c.image_height, c.image_width)},
             {"patch_size", SizeOf(c.patch_height, c.patch_width)},
             {"num_channels", c.channels},
-            {"hidden_size", c.width},
+            {"hidden_size", c.block.width},
             {"num_hidden_layers", c.depth},
-            {"num_attention_heads", c.heads},
-            {"hidden_act", NameOf(c.gate == simd::Gate::kNone ? c.activation : Activation::kGelu)},
-            {"layer_norm_eps", c.eps},
-            {"qkv_bias", c.qkv_bias},
+            {"num_attention_heads", c.block.attention.heads},
+            {"hidden_act", NameOf(c.block.mlp.gate == simd::Gate::kNone ? c.block.mlp.activation : Activation::kGelu)},
+            {"layer_norm_eps", c.block.eps},
+            {"qkv_bias", c.block.attention.bias},
             {"attention_probs_dropout_prob", 0.0},
             {"hidden_dropout_prob", 0.0}};
   if (IsDinov2(type)) {
     config["mlp_ratio"] = Dinov2Ratio(c);
-    config["use_swiglu_ffn"] = c.gate != simd::Gate::kNone;
+    config["use_swiglu_ffn"] = c.block.mlp.gate != simd::Gate::kNone;
     if (c.registers > 0) {
       config["num_register_tokens"] = c.registers;
     } else {
       config["use_mask_token"] = false;
     }
   } else {
-    config["intermediate_size"] = c.mlp_width;
+    config["intermediate_size"] = c.block.mlp.width;
     if (c.pooler_width > 0) {
       config["pooler_output_size"] = c.pooler_width;
       config["pooler_act"] = NameOf(c.pooler_activation);

@@ -15,16 +15,17 @@ constexpr double kEps = 1e-6;  // of the three entries below
 std::string_view EntryFor(const VitConfig& c) {
   if (c.distillation_token) return "deit_base_distilled_patch16_224";
   // timm takes an MLP's class from Python only, so that one must be in the entry.
-  return c.gate == simd::Gate::kNone ? "vit_base_patch16_224" : "vit_giant_patch14_dinov2";
+  return c.block.mlp.gate == simd::Gate::kNone ? "vit_base_patch16_224" : "vit_giant_patch14_dinov2";
 }
 
 void Refuse(const VitConfig& c) {
   Obstructions list = CommonObstructions(c, "timm");
-  const bool timm = c.family == Family::kTimm, gated = c.gate != simd::Gate::kNone;
+  const bool timm = c.family == Family::kTimm, gated = c.block.mlp.gate != simd::Gate::kNone;
   const Obstructions more = {
       {c.pre_norm && c.patch_bias, "timm has no bias of the patch projection where a LayerNorm follows it"},
       {!c.pre_norm && !c.patch_bias, "timm has no patch projection without a bias where no LayerNorm follows it"},
-      {c.projection_bias != c.mlp_bias, "timm has one switch for the biases of output projection and MLP"},
+      {c.block.attention.projection_bias != c.block.mlp.bias,
+       "timm has one switch for the biases of output projection and MLP"},
       {c.pool == Pool::kTokenAndMean,
        "timm has no classifier that reads class token and mean side by side, as Dinov2ForImageClassification does"},
       {c.pooler_width > 0, "timm has no pooler (a dense layer on the class token)"},
@@ -46,16 +47,16 @@ io::Json SizeOf(int64_t height, int64_t width) {
 
 // Of VisionTransformer's constructor, all that a configuration decides.
 io::Json Arguments(const VitConfig& c) {
-  const int64_t hidden = c.gate == simd::Gate::kNone ? c.mlp_width : 2 * c.mlp_width;
-  const auto width = static_cast<double>(c.width);
+  const int64_t hidden = c.block.mlp.gate == simd::Gate::kNone ? c.block.mlp.width : 2 * c.block.mlp.width;
+  const auto width = static_cast<double>(c.block.width);
   const bool pools = c.pool == Pool::kMean || c.pool == Pool::kMax || c.pool == Pool::kMeanMax;
   io::Json args;
   args["img_size"] = io::Json::array({c.image_height, c.image_width});
   args["patch_size"] = SizeOf(c.patch_height, c.patch_width);
   args["in_chans"] = c.channels;
-  args["embed_dim"] = c.width;
+  args["embed_dim"] = c.block.width;
   args["depth"] = c.depth;
-  args["num_heads"] = c.heads;
+  args["num_heads"] = c.block.attention.heads;
   // timm multiplies it back and truncates.
   args["mlp_ratio"] = ShortestDecimal(static_cast<double>(hidden) / width,
                                       [&](double ratio) { return static_cast<int64_t>(width * ratio) == hidden; });
@@ -66,16 +67,16 @@ io::Json Arguments(const VitConfig& c) {
   args["reg_tokens"] = c.registers;
   args["no_embed_class"] = c.prefix() > 0 && c.position_prefix == 0;
   args["pos_embed"] = c.positions == Positions::kLearned ? "learn" : "none";
-  args["qkv_bias"] = c.qkv_bias;
-  args["proj_bias"] = c.projection_bias;
-  args["qk_norm"] = c.qk_norm;
-  args["scale_attn_norm"] = c.attention_norm;
-  args["scale_mlp_norm"] = c.mlp_norm;
+  args["qkv_bias"] = c.block.attention.bias;
+  args["proj_bias"] = c.block.attention.projection_bias;
+  args["qk_norm"] = c.block.attention.qk_norm;
+  args["scale_attn_norm"] = c.block.attention.output_norm;
+  args["scale_mlp_norm"] = c.block.mlp.norm;
   args["pre_norm"] = c.pre_norm;
   args["final_norm"] = c.final_norm || c.fc_norm;
   args["fc_norm"] = c.final_norm || c.fc_norm ? c.fc_norm : pools;
-  args["init_values"] = c.layer_scale ? 1e-5 : 0.0;  // what training begins with, replaced by the tensors
-  args["act_layer"] = Name(c.activation);
+  args["init_values"] = c.block.layer_scale ? 1e-5 : 0.0;  // what training begins with, replaced by the tensors
+  args["act_layer"] = Name(c.block.mlp.activation);
   return args;
 }
 
@@ -114,18 +115,18 @@ Translation TranslateToTimm(const Description& description) {
   io::Json& config = result.config;
   config = {{"architecture", entry},
             {"num_classes", c.classes},
-            {"num_features", c.width},
+            {"num_features", c.block.width},
             {"global_pool", Name(c.pool)},
             {"model_args", io::Json::object()}};
   for (const auto& [key, value] : arguments.items()) {
     if (AlwaysWritten(key) || of_entry[key] != value) config["model_args"][key] = value;
   }
-  if (c.eps != kEps) {
-    config["qkv_norm_eps"] = c.eps;
+  if (c.block.eps != kEps) {
+    config["qkv_norm_eps"] = c.block.eps;
     result.notes.push_back(fmt::format(
         "timm's LayerNorm will add {:g} to the variance where this model adds {:g} (config.json has no word for it; "
         "qkv itself reads \"qkv_norm_eps\" there)",
-        kEps, c.eps));
+        kEps, c.block.eps));
   }
 
   io::Json cfg = PreprocessToTimm(description.preprocess, c.image_height, c.image_width, &result.notes);

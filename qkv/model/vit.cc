@@ -36,7 +36,8 @@ int64_t Vit<T>::TokensFor(int64_t height, int64_t width) const {
           config_.patch_width);
   const int64_t grid_h = height / config_.patch_height, grid_w = width / config_.patch_width;
   const bool same_grid = IsTrainedGrid(grid_h, grid_w);
-  const bool learned = config_.positions == Positions::kLearned || config_.attention == nn::AttentionKind::kPositional;
+  const bool learned =
+      config_.positions == Positions::kLearned || config_.block.attention.kind == nn::AttentionKind::kPositional;
   Require(same_grid || !learned || config_.interpolation != Interpolation::kNone,
           "forward: the model was trained for {}x{}, got {}x{}; {} does not interpolate positions",
           config_.image_height, config_.image_width, height, width, Name(config_.family));
@@ -71,9 +72,9 @@ int64_t Vit<T>::weight_bytes() const {
 template <typename T>
 void Vit<T>::FillPlaces(int64_t grid_h, int64_t grid_w, Tensor<T>* places) const {
   const VitConfig& c = config_;
-  const int64_t H = c.heads, prefix = c.prefix(), N = prefix + grid_h * grid_w;
-  const bool gaussian = c.attention == nn::AttentionKind::kGaussian;
-  const int64_t r = gaussian ? nn::kGaussianFeatures : c.query_width();
+  const int64_t H = c.block.attention.heads, prefix = c.prefix(), N = prefix + grid_h * grid_w;
+  const bool gaussian = c.block.attention.kind == nn::AttentionKind::kGaussian;
+  const int64_t r = gaussian ? nn::kGaussianFeatures : c.block.attention.query_width();
   *places = Tensor<T>::Uninitialised({c.depth, 2, H, N, r});
   for (int64_t block = 0; block < c.depth; ++block) {
     const nn::AttentionLayer<T>& layer = blocks_[static_cast<size_t>(block)].attention;
@@ -97,11 +98,11 @@ void Vit<T>::FillPlaces(int64_t grid_h, int64_t grid_w, Tensor<T>* places) const
 template <typename T>
 void Vit<T>::PrepareGrid(int64_t grid_h, int64_t grid_w, Workspace<T>& workspace) const {
   const bool positions = !positions_.empty() && !IsTrainedGrid(grid_h, grid_w);
-  const bool places = nn::IsPositional(config_.attention);
+  const bool places = nn::IsPositional(config_.block.attention.kind);
   if (!positions && !places) return;
   if (workspace.model == id_ && workspace.grid_height == grid_h && workspace.grid_width == grid_w) return;
   if (positions) {
-    workspace.positions = Tensor<T>::Uninitialised({grid_h * grid_w, config_.width});
+    workspace.positions = Tensor<T>::Uninitialised({grid_h * grid_w, config_.block.width});
     if (config_.positions == Positions::kSinCos) {
       SinCosGrid<T>(grid_h, grid_w, workspace.positions);
     } else {
@@ -117,13 +118,13 @@ void Vit<T>::PrepareGrid(int64_t grid_h, int64_t grid_w, Workspace<T>& workspace
 
 template <typename T>
 View<const T> Vit<T>::PlacesOf(int64_t block, const Workspace<T>& workspace) const {
-  return nn::IsPositional(config_.attention) ? workspace.places.view()[block] : View<const T>();
+  return nn::IsPositional(config_.block.attention.kind) ? workspace.places.view()[block] : View<const T>();
 }
 
 // The tokens that enter the first block: [B, N, D].
 template <typename T>
 View<T> Vit<T>::Embed(View<const T> pixels, Workspace<T>& workspace) const {
-  const int64_t B = pixels.dim(0), D = config_.width, prefix = config_.prefix();
+  const int64_t B = pixels.dim(0), D = config_.block.width, prefix = config_.prefix();
   const int64_t grid_h = pixels.dim(2) / config_.patch_height, grid_w = pixels.dim(3) / config_.patch_width;
   const bool trained = IsTrainedGrid(grid_h, grid_w) || positions_.empty();
   const View<const T> positions = trained ? positions_ : workspace.positions;  // [grid_h · grid_w, D], or empty
@@ -174,10 +175,10 @@ void Vit<T>::BlockWeights(View<const T> tokens, int64_t block, Workspace<T>& wor
                           std::span<const nn::WeightsRequest<T>> requests) const {
   Require(block >= 0 && block < config_.depth, "attention of block {} was asked for, there are 0 to {}", block,
           config_.depth - 1);
-  Require(tokens.rank() == 3 && tokens.dim(2) == config_.width && tokens.dense(),
-          "attention: expected dense tokens [B, N, {}], got {}", config_.width, tokens.shape());
+  Require(tokens.rank() == 3 && tokens.dim(2) == config_.block.width && tokens.dense(),
+          "attention: expected dense tokens [B, N, {}], got {}", config_.block.width, tokens.shape());
   workspace.arena.Reset();
-  if (nn::IsPositional(config_.attention) && !IsPreparedFor(tokens.dim(1), workspace)) {
+  if (nn::IsPositional(config_.block.attention.kind) && !IsPreparedFor(tokens.dim(1), workspace)) {
     Require(tokens.dim(1) == config_.tokens(),
             "attention: which grid have {} tokens? The workspace comes from no forward "
             "pass of so many",
@@ -195,9 +196,10 @@ template <typename T>
 int64_t Vit<T>::ImagesTogether(int64_t images, int64_t tokens) const {
   constexpr int64_t kCacheBytes = int64_t{4} << 20;
   const VitConfig& c = config_;
-  const bool merged = c.attention == nn::AttentionKind::kMerged;  // queries as wide as the model, in each head
-  const int64_t of_head = c.head_width + (merged ? c.width : 2 * c.query_width());
-  const int64_t widest = std::max(c.mlp_width, c.heads * of_head);
+  const bool merged =
+      c.block.attention.kind == nn::AttentionKind::kMerged;  // queries as wide as the model, in each head
+  const int64_t of_head = c.block.attention.head_width + (merged ? c.block.width : 2 * c.block.attention.query_width());
+  const int64_t widest = std::max(c.block.mlp.width, c.block.attention.heads * of_head);
   const int64_t most = std::max<int64_t>(1, kCacheBytes / (tokens * widest * static_cast<int64_t>(sizeof(T))));
   const int64_t groups = (images + most - 1) / most;
   return (images + groups - 1) / groups;
@@ -207,10 +209,10 @@ template <typename T>
 double Vit<T>::PassBytes(int64_t images, int64_t height, int64_t width) const {
   const int64_t tokens = TokensFor(height, width);
   const double pixels = static_cast<double>(images * config_.channels) * static_cast<double>(height * width);
-  const double places =
-      IsTrainedGrid(height / config_.patch_height, width / config_.patch_width) && !nn::IsPositional(config_.attention)
-          ? 0
-          : PlaceElements(config_, tokens);
+  const double places = IsTrainedGrid(height / config_.patch_height, width / config_.patch_width) &&
+                                !nn::IsPositional(config_.block.attention.kind)
+                            ? 0
+                            : PlaceElements(config_, tokens);
   return sizeof(T) * (pixels + places + ActivationElements(config_, images, tokens, ImagesTogether(images, tokens)));
 }
 
@@ -281,7 +283,7 @@ void Vit<T>::Run(View<const T> pixels, Workspace<T>& workspace, const Outputs<T>
 // [B, pooled_width] before the classifier. tokens: [B, N, D], where N may be only the tokens that the pool reads.
 template <typename T>
 View<T> Vit<T>::PoolTokens(View<const T> tokens, Arena& arena) const {
-  const int64_t B = tokens.dim(0), D = config_.width, begin = config_.pool_prefix ? 0 : config_.prefix();
+  const int64_t B = tokens.dim(0), D = config_.block.width, begin = config_.pool_prefix ? 0 : config_.prefix();
   const bool pair = config_.pool == Pool::kTokenAndMean;
   const View<T> pooled = arena.New<T>({B, pair ? 2 * D : D});
   const auto copy_token = [&](int64_t index) {
@@ -318,7 +320,7 @@ View<T> Vit<T>::PoolTokens(View<const T> tokens, Arena& arena) const {
 template <typename T>
 void Vit<T>::Classify(View<const T> tokens, const Outputs<T>& outputs, Arena& arena) const {
   const Arena::Scope scope(arena);
-  const int64_t B = tokens.dim(0), D = config_.width;
+  const int64_t B = tokens.dim(0), D = config_.block.width;
   View<T> pooled = PoolTokens(tokens, arena);
   const View<const T> second(tokens.at(0, tokens.dim(1) > 1 ? 1 : 0), {B, D}, {tokens.stride(0), 1});
   if (!pooler_.empty()) {

@@ -7,9 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "qkv/nn/attention.h"
-#include "qkv/nn/mlp.h"
-#include "qkv/simd/elementwise.h"
+#include "qkv/model/block_config.h"
 
 namespace qkv::model {
 
@@ -39,19 +37,6 @@ enum class Pool { kToken, kMean, kMax, kMeanMax, kMap, kTokenAndMean };
 std::string_view Name(Pool pool);
 std::optional<Pool> FindPool(std::string_view name);
 
-/// timm's names, such as "gelu_tanh"; found by those of Hugging Face too ("gelu_new", "gelu_pytorch_tanh", …).
-std::string_view Name(simd::Activation activation);
-std::optional<simd::Activation> FindActivation(std::string_view name);
-/// What FindActivation finds, for error messages.
-inline constexpr std::string_view kActivationNames = "gelu, gelu_tanh (gelu_new), quick_gelu, relu, silu, tanh";
-
-/// The names that config.json has for them.
-std::string_view Name(nn::AttentionKind kind);
-std::optional<nn::AttentionKind> FindAttentionKind(std::string_view name);
-/// What FindAttentionKind finds, for error messages.
-inline constexpr std::string_view kAttentionKindNames =
-    "separate, shared, unified, shared_kv, merged, low_rank, symmetric, gaussian or positional";
-
 /// More than any data set has. Labels are stored by class, so that a few bytes must not ask for many.
 inline constexpr int64_t kMaxClasses = 1 << 20;
 
@@ -62,10 +47,8 @@ struct VitConfig {
   int64_t image_height = 224, image_width = 224;
   int64_t patch_height = 16, patch_width = 16;
   int64_t channels = 3;
-  int64_t width = 768, depth = 12, heads = 12, head_width = 64, mlp_width = 3072;
-
-  nn::AttentionKind attention = nn::AttentionKind::kSeparate;
-  int64_t qk_width = 0;  // of a head's queries and keys, where they are not as wide as its values; or 0
+  nn::BlockConfig block;
+  int64_t depth = 12;  // L, blocks
 
   bool patch_bias = true;
   bool patch_norms = false;  // vit-pytorch: LayerNorm before and after, channel-last patches
@@ -79,11 +62,7 @@ struct VitConfig {
   Interpolation interpolation = Interpolation::kBicubicAntialias;
   bool square_positions = false;  // interpolation takes the trained grid for a square one, whatever it is
 
-  double eps = 1e-6;
-  bool pre_norm = false, attention_norm = false, mlp_norm = false, final_norm = true, fc_norm = false, qk_norm = false;
-  bool qkv_bias = true, projection = true, projection_bias = true, mlp_bias = true, layer_scale = false;
-  simd::Gate gate = simd::Gate::kNone;
-  simd::Activation activation = simd::Activation::kGelu;
+  bool pre_norm = false, final_norm = true, fc_norm = false;
 
   Pool pool = Pool::kToken;
   bool pool_prefix = false;   // mean, max and map look at all tokens, not at the patches only
@@ -95,23 +74,20 @@ struct VitConfig {
   int64_t classes = 0;             // 0: no classifier, the pooled vector is the answer
   bool distillation_head = false;  // a second classifier on the distillation token; the answer is the mean
 
-  int64_t query_width() const { return qk_width > 0 ? qk_width : head_width; }
   int64_t prefix() const { return class_token + distillation_token + registers; }
   int64_t grid_height() const { return image_height / patch_height; }
   int64_t grid_width() const { return image_width / patch_width; }
   int64_t patches() const { return grid_height() * grid_width(); }
+  nn::TokenGrid grid() const { return {prefix(), grid_height(), grid_width()}; }
   int64_t tokens() const { return prefix() + patches(); }
   int64_t patch_features() const { return channels * patch_height * patch_width; }
   /// Length of the vector that the classifier sees.
   int64_t pooled_width() const {
-    return pool == Pool::kTokenAndMean ? 2 * width : pooler_width > 0 ? pooler_width : width;
+    return pool == Pool::kTokenAndMean ? 2 * block.width : pooler_width > 0 ? pooler_width : block.width;
   }
   /// Last axis of "logits".
   int64_t outputs() const { return classes > 0 ? classes : pooled_width(); }
 };
-
-/// The MLP's hidden width as Python's int(width * ratio) gives it; 0, which Validate refuses, beyond all proportion.
-int64_t HiddenWidth(int64_t width, double ratio);
 
 /// Throws Error when a number is out of all proportion or two of them contradict each other.
 void Validate(const VitConfig& config);
@@ -119,8 +95,5 @@ void Validate(const VitConfig& config);
 /// Multiply-adds (counted twice) of one image of the trained size, or of another one.
 double Flops(const VitConfig& config);
 double Flops(const VitConfig& config, int64_t height, int64_t width);
-
-/// Features that a block projects each token to, all heads together: queries, keys and values of the kind.
-double ProjectedWidth(const VitConfig& config);
 
 }  // namespace qkv::model

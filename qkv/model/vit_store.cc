@@ -125,7 +125,7 @@ struct AttentionForm {
 
 // A layer's qk_width: merged ones have none.
 int64_t QueryWidth(const VitConfig& c, const AttentionWay& way) {
-  return way.kind == nn::AttentionKind::kMerged ? 0 : c.qk_width;
+  return way.kind == nn::AttentionKind::kMerged ? 0 : c.block.attention.qk_width;
 }
 
 template <typename Archive, typename Layer>
@@ -166,44 +166,47 @@ void AttentionParts(Archive& archive, const std::string& name, Layer& layer, con
 template <typename Archive, typename Mlp>
 void MlpParts(Archive& archive, const std::string& name, Mlp& mlp, const VitConfig& c, int64_t hidden, simd::Gate gate,
               Precision precision) {
-  archive.Constant(mlp.activation, c.activation);
-  LinearParts(archive, name + ".fc1", mlp.fc1, {hidden, c.width, gate, precision});
-  LinearParts(archive, name + ".fc2", mlp.fc2, {c.width, hidden, simd::Gate::kNone, precision});
+  archive.Constant(mlp.activation, c.block.mlp.activation);
+  LinearParts(archive, name + ".fc1", mlp.fc1, {hidden, c.block.width, gate, precision});
+  LinearParts(archive, name + ".fc2", mlp.fc2, {c.block.width, hidden, simd::Gate::kNone, precision});
 }
 
 template <typename Archive, typename Block>
 void BlockParts(Archive& archive, const std::string& name, Block& block, const VitConfig& c, const AttentionWay& way,
                 Precision precision) {
-  NormParts(archive, name + ".norm1", block.norm1, c.width, c.eps);
+  NormParts(archive, name + ".norm1", block.norm1, c.block.width, c.block.eps);
   AttentionParts(archive, name + ".attention", block.attention,
-                 {way.kind, c.width, c.heads, c.head_width, QueryWidth(c, way), c.tokens(), c.projection, way.absorbs,
-                  way.fewer_queries},
+                 {way.kind, c.block.width, c.block.attention.heads, c.block.attention.head_width, QueryWidth(c, way),
+                  c.tokens(), c.block.attention.projection, way.absorbs, way.fewer_queries},
                  precision);
-  NormParts(archive, name + ".attention.query_norm", block.attention.query_norm, c.query_width(), c.eps);
-  NormParts(archive, name + ".attention.key_norm", block.attention.key_norm, c.query_width(), c.eps);
-  NormParts(archive, name + ".attention.output_norm", block.attention.output_norm, c.heads * c.head_width, c.eps);
-  archive.Part(name + ".scale1", block.scale1, {c.width});
-  NormParts(archive, name + ".norm2", block.norm2, c.width, c.eps);
-  MlpParts(archive, name + ".mlp", block.mlp, c, c.mlp_width, c.gate, precision);
-  NormParts(archive, name + ".mlp.norm", block.mlp.norm, c.mlp_width, c.eps);
-  archive.Part(name + ".scale2", block.scale2, {c.width});
+  NormParts(archive, name + ".attention.query_norm", block.attention.query_norm, c.block.attention.query_width(),
+            c.block.eps);
+  NormParts(archive, name + ".attention.key_norm", block.attention.key_norm, c.block.attention.query_width(),
+            c.block.eps);
+  NormParts(archive, name + ".attention.output_norm", block.attention.output_norm,
+            c.block.attention.heads * c.block.attention.head_width, c.block.eps);
+  archive.Part(name + ".scale1", block.scale1, {c.block.width});
+  NormParts(archive, name + ".norm2", block.norm2, c.block.width, c.block.eps);
+  MlpParts(archive, name + ".mlp", block.mlp, c, c.block.mlp.width, c.block.mlp.gate, precision);
+  NormParts(archive, name + ".mlp.norm", block.mlp.norm, c.block.mlp.width, c.block.eps);
+  archive.Part(name + ".scale2", block.scale2, {c.block.width});
 }
 
 template <typename Archive, typename Pool>
 void PoolParts(Archive& archive, const std::string& name, Pool& pool, const VitConfig& c, bool absorbs) {
-  archive.Part(name + ".latent", pool.latent, {1, c.width}, true);
+  archive.Part(name + ".latent", pool.latent, {1, c.block.width}, true);
   AttentionParts(archive, name + ".attention", pool.attention,
                  {.kind = nn::AttentionKind::kSeparate,
-                  .width = c.width,
-                  .heads = c.heads,
-                  .head_width = c.width / c.heads,
+                  .width = c.block.width,
+                  .heads = c.block.attention.heads,
+                  .head_width = c.block.width / c.block.attention.heads,
                   .qk_width = 0,
                   .tokens = c.tokens(),
                   .projected = true,
                   .absorbs = absorbs,
                   .fewer_queries = true},
                  Precision::kFloat32);
-  NormParts(archive, name + ".norm", pool.norm, c.width, c.eps);
+  NormParts(archive, name + ".norm", pool.norm, c.block.width, c.block.eps);
   MlpParts(archive, name + ".mlp", pool.mlp, c, c.map_mlp_width, simd::Gate::kNone, Precision::kFloat32);
 }
 
@@ -213,27 +216,27 @@ template <typename T>
 template <typename Archive, typename Self>
 void Vit<T>::Parts(Archive& archive, Self& vit, const BuildOptions& options) {
   const VitConfig& c = vit.config_;
-  archive.Part("prefix", vit.prefix_, {c.prefix(), c.width}, true);
-  archive.Part("positions", vit.positions_, {c.patches(), c.width}, c.positions != Positions::kNone);
+  archive.Part("prefix", vit.prefix_, {c.prefix(), c.block.width}, true);
+  archive.Part("positions", vit.positions_, {c.patches(), c.block.width}, c.positions != Positions::kNone);
   archive.Constant(vit.patch_embed_.patch_height, c.patch_height);
   archive.Constant(vit.patch_embed_.patch_width, c.patch_width);
   archive.Constant(vit.patch_embed_.channel_last, c.patch_norms);
-  NormParts(archive, "patch_embed.norm_in", vit.patch_embed_.norm_in, c.patch_features(), c.eps);
-  LinearParts(archive, "patch_embed.projection", vit.patch_embed_.projection, {c.width, c.patch_features()});
-  NormParts(archive, "patch_embed.norm_out", vit.patch_embed_.norm_out, c.width, c.eps);
-  NormParts(archive, "norm_pre", vit.norm_pre_, c.width, c.eps);
+  NormParts(archive, "patch_embed.norm_in", vit.patch_embed_.norm_in, c.patch_features(), c.block.eps);
+  LinearParts(archive, "patch_embed.projection", vit.patch_embed_.projection, {c.block.width, c.patch_features()});
+  NormParts(archive, "patch_embed.norm_out", vit.patch_embed_.norm_out, c.block.width, c.block.eps);
+  NormParts(archive, "norm_pre", vit.norm_pre_, c.block.width, c.block.eps);
   archive.Count(vit.blocks_, c.depth);
   for (int64_t block = 0; block < c.depth; ++block) {
     BlockParts(archive, fmt::format("blocks.{}", block), vit.blocks_[static_cast<size_t>(block)], c,
                WayOf(c, options, block), options.precision);
   }
-  NormParts(archive, "norm", vit.norm_, c.width, c.eps);
+  NormParts(archive, "norm", vit.norm_, c.block.width, c.block.eps);
   if (c.pool == Pool::kMap) PoolParts(archive, "attention_pool", vit.attention_pool_, c, options.absorb);
-  LinearParts(archive, "pooler", vit.pooler_, {c.pooler_width, c.width});
-  NormParts(archive, "fc_norm", vit.fc_norm_, c.width, c.eps);
-  NormParts(archive, "head_norm", vit.head_norm_, c.pooled_width(), c.eps);
+  LinearParts(archive, "pooler", vit.pooler_, {c.pooler_width, c.block.width});
+  NormParts(archive, "fc_norm", vit.fc_norm_, c.block.width, c.block.eps);
+  NormParts(archive, "head_norm", vit.head_norm_, c.pooled_width(), c.block.eps);
   LinearParts(archive, "head", vit.head_, {c.classes, c.pooled_width()});
-  LinearParts(archive, "head_dist", vit.head_dist_, {c.distillation_head ? c.classes : 0, c.width});
+  LinearParts(archive, "head_dist", vit.head_dist_, {c.distillation_head ? c.classes : 0, c.block.width});
 }
 
 template <typename T>

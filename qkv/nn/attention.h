@@ -9,47 +9,12 @@
 
 #include "qkv/attention/attention.h"
 #include "qkv/core/arena.h"
+#include "qkv/nn/block_config.h"
 #include "qkv/nn/linear.h"
 #include "qkv/nn/norm.h"
 #include "qkv/nn/rotary.h"
 
 namespace qkv::nn {
-
-/// The score of tokens x_i and x_j in a head, and its values. s = 1 / sqrt(E), p: places in the grid, in patches.
-enum class AttentionKind {
-  kSeparate,        // s · (W_Q x_i)·(W_K x_j), values W_V x_j
-  kShared,          // W_Q = W_K
-  kUnified,         // W_Q = W_K = W_V
-  kSharedKeyValue,  // W_K = W_V
-  kMerged,          // s · (x_i M x_jᵀ + u·x_j), M [D, D]
-  kLowRank,         // as kSeparate; queries and keys are narrower than E
-  kSymmetric,       // s · (U x_i)·Λ (U x_j), Λ diagonal
-  kGaussian,        // −‖p_i − p_j‖² / 2h²; a token that has no place is at distance 0 from all
-  kPositional,      // s · q_i·k_j, where each place has a q and a k, whatever token is there
-};
-
-/// W_Q = W_K.
-constexpr bool QueriesAreKeys(AttentionKind kind) {
-  return kind == AttentionKind::kShared || kind == AttentionKind::kUnified || kind == AttentionKind::kSymmetric;
-}
-/// W_K = W_V.
-constexpr bool ValuesAreKeys(AttentionKind kind) {
-  return kind == AttentionKind::kUnified || kind == AttentionKind::kSharedKeyValue;
-}
-/// Scores come from places alone.
-constexpr bool IsPositional(AttentionKind kind) {
-  return kind == AttentionKind::kGaussian || kind == AttentionKind::kPositional;
-}
-/// Tokens have queries, and keys, of their own.
-constexpr bool HasQueriesAndKeys(AttentionKind kind) {
-  return kind == AttentionKind::kSeparate || kind == AttentionKind::kSharedKeyValue || kind == AttentionKind::kLowRank;
-}
-/// Queries and keys belong to tokens, and can be turned by their places (nn/rotary.h).
-constexpr bool AllowsRotary(AttentionKind kind) { return kind != AttentionKind::kMerged && !IsPositional(kind); }
-/// Queries and keys are there to be normalised, and keys are nothing else besides.
-constexpr bool AllowsQueryKeyNorm(AttentionKind kind) {
-  return kind == AttentionKind::kSeparate || kind == AttentionKind::kShared || kind == AttentionKind::kLowRank;
-}
 
 /// W_K and W_V head by head, for the order that projects queries and sums instead of keys and values.
 template <typename T>

@@ -22,20 +22,20 @@ simd::Precision PrecisionOf(const NetworkOptions& options) {
   return options.bf16 ? simd::Precision::kBfloat16 : simd::Precision::kFloat32;
 }
 
-nn::BlockSettings BlockSettingsOf(const model::VitConfig& c, const NetworkOptions& options) {
+nn::BlockSettings BlockSettingsOf(const nn::BlockConfig& c, const nn::TokenGrid& grid, const NetworkOptions& options) {
   nn::BlockSettings s;
-  s.attention = {.kind = c.attention,
-                 .heads = c.heads,
-                 .head_width = c.head_width,
-                 .qk_width = c.qk_width,
+  s.attention = {.kind = c.attention.kind,
+                 .heads = c.attention.heads,
+                 .head_width = c.attention.head_width,
+                 .qk_width = c.attention.qk_width,
                  .eps = c.eps,
-                 .prefix = c.prefix(),
-                 .grid_height = c.grid_height(),
-                 .grid_width = c.grid_width(),
+                 .prefix = grid.prefix,
+                 .grid_height = grid.height,
+                 .grid_width = grid.width,
                  .precision = PrecisionOf(options),
                  .dropout = options.attention_dropout,
                  .first_image = options.first_image};
-  s.mlp = {.activation = c.activation, .gate = c.gate, .eps = c.eps, .precision = PrecisionOf(options)};
+  s.mlp = {.activation = c.mlp.activation, .gate = c.mlp.gate, .eps = c.eps, .precision = PrecisionOf(options)};
   s.eps = c.eps;
   s.dropout = options.dropout;
   return s;

@@ -28,7 +28,8 @@ struct NetworkOptions {
 simd::Precision PrecisionOf(const NetworkOptions& options);
 
 /// What all blocks of a model are in this step, but for what BlocksForward draws for each.
-nn::BlockSettings BlockSettingsOf(const model::VitConfig& config, const NetworkOptions& options);
+nn::BlockSettings BlockSettingsOf(const nn::BlockConfig& config, const nn::TokenGrid& grid,
+                                  const NetworkOptions& options);
 
 /// What the forward pass leaves. Memory of an arena.
 template <typename T>

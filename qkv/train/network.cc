@@ -12,11 +12,14 @@ namespace qkv::train {
 namespace {
 
 nn::PatchEmbedSettings PatchesOf(const model::VitConfig& c) {
-  return {.patch_height = c.patch_height, .patch_width = c.patch_width, .channel_last = c.patch_norms, .eps = c.eps};
+  return {
+      .patch_height = c.patch_height, .patch_width = c.patch_width, .channel_last = c.patch_norms, .eps = c.block.eps};
 }
 
 nn::AttentionPoolSettings PoolOf(const model::VitConfig& c, const NetworkOptions& options) {
-  return {.heads = c.heads, .mlp = {.activation = c.activation, .precision = PrecisionOf(options)}, .eps = c.eps};
+  return {.heads = c.block.attention.heads,
+          .mlp = {.activation = c.block.mlp.activation, .precision = PrecisionOf(options)},
+          .eps = c.block.eps};
 }
 
 // timm's distilled models without a classifier answer with the mean of their two tokens.
@@ -69,7 +72,7 @@ View<const T> NormGradient(View<const T> x, View<const T> moments, const nn::Nor
 template <typename T>
 Network<T>::Network(const model::VitConfig& config) : config_(config), parameters_(config) {
   if (config.positions != model::Positions::kSinCos) return;
-  positions_ = Tensor<T>::Uninitialised({config.patches(), config.width});
+  positions_ = Tensor<T>::Uninitialised({config.patches(), config.block.width});
   model::SinCosGrid<T>(config.grid_height(), config.grid_width(), positions_);
 }
 
@@ -85,7 +88,7 @@ template <typename T>
 void Network<T>::Embed(View<const T> weights, View<const T> pixels, Workspace& w, View<T> x) const {
   const model::VitConfig& c = config();
   const EmbeddingParameters<const T> p = parameters_.Embedding(weights);
-  const int64_t B = x.dim(0), P = c.patches(), D = c.width, prefix = c.prefix();
+  const int64_t B = x.dim(0), P = c.patches(), D = c.block.width, prefix = c.prefix();
   // The positions of the tokens before the patches that have one, and of the patches.
   const int64_t positioned = p.positions.empty() ? 0 : c.position_prefix;
   const T* const of_patches =
@@ -106,7 +109,7 @@ void Network<T>::Embed(View<const T> weights, View<const T> pixels, Workspace& w
   });
   if (!c.pre_norm) return;
   w.embedded_moments_ = w.arena_.template New<T>({B * (prefix + P), 2});
-  nn::NormForward<T>(Rows(w.embedded_), p.norm_pre, static_cast<T>(c.eps), Rows(x), w.embedded_moments_);
+  nn::NormForward<T>(Rows(w.embedded_), p.norm_pre, static_cast<T>(c.block.eps), Rows(x), w.embedded_moments_);
 }
 
 // dx: [B, N, D], overwritten.
@@ -115,7 +118,7 @@ void Network<T>::EmbedBackward(View<const T> weights, Workspace& w, View<T> dx, 
   const model::VitConfig& c = config();
   const EmbeddingParameters<const T> p = parameters_.Embedding(weights);
   const EmbeddingParameters<T> d = parameters_.Embedding(gradients);
-  const int64_t B = dx.dim(0), N = dx.dim(1), P = c.patches(), D = c.width, prefix = c.prefix();
+  const int64_t B = dx.dim(0), N = dx.dim(1), P = c.patches(), D = c.block.width, prefix = c.prefix();
   if (c.pre_norm) {
     nn::NormBackward<T>(Rows(w.embedded_), w.embedded_moments_, p.norm_pre, Rows(dx), Rows(dx), false, d.norm_pre);
   }
@@ -149,7 +152,7 @@ void Network<T>::Forward(View<const T> weights, View<const T> pixels, const Opti
               pixels.shape() == Shape({pixels.dim(0), c.channels, c.image_height, c.image_width}),
           "network: expected dense pixels [B, {}, {}, {}], got {}", c.channels, c.image_height, c.image_width,
           pixels.shape());
-  const int64_t B = pixels.dim(0), N = c.tokens(), D = c.width;
+  const int64_t B = pixels.dim(0), N = c.tokens(), D = c.block.width;
   Require(logits.shape() == Shape({B, c.outputs()}) && logits.dense(),
           "network: logits are {}, expected [{}, {}], dense", logits.shape(), B, c.outputs());
   w.images_ = 0;
@@ -157,7 +160,7 @@ void Network<T>::Forward(View<const T> weights, View<const T> pixels, const Opti
   w.options_ = options;
   w.blocks_.Begin(c.depth, B, N, RowsRead(), D, w.arena_);
   Embed(weights, pixels, w, w.blocks_.input());
-  BlocksForward<T>(parameters_, weights, BlockSettingsOf(c, options), options, w.blocks_, w.arena_);
+  BlocksForward<T>(parameters_, weights, BlockSettingsOf(c.block, c.grid(), options), options, w.blocks_, w.arena_);
   Answer(weights, w, logits);
   w.images_ = B;
 }
@@ -171,8 +174,8 @@ void Network<T>::Answer(View<const T> weights, Workspace& w, View<T> logits) con
   auto& tail = w.tail_;
   tail = {};
   View<T> tokens = w.blocks_.output();
-  const int64_t B = tokens.dim(0), D = c.width, first = c.pool_prefix ? 0 : c.prefix();
-  if (c.final_norm) tokens = Normed<T>(Rows(tokens), p.norm, c.eps, &tail.moments, arena).reshape(tokens.shape());
+  const int64_t B = tokens.dim(0), D = c.block.width, first = c.pool_prefix ? 0 : c.prefix();
+  if (c.final_norm) tokens = Normed<T>(Rows(tokens), p.norm, c.block.eps, &tail.moments, arena).reshape(tokens.shape());
   tail.tokens = tokens;
 
   tail.pooled = arena.New<T>({B, c.pool == Pool::kTokenAndMean ? 2 * D : D});
@@ -197,8 +200,8 @@ void Network<T>::Answer(View<const T> weights, Workspace& w, View<T> logits) con
     simd::Activate<T>(c.pooler_activation, tail.pooler_input.data(), tail.pooler.data(), tail.pooler.size());
     x = tail.pooler;
   }
-  if (c.fc_norm) x = tail.fc_normed = Normed<T>(x, p.fc_norm, c.eps, &tail.fc_moments, arena);
-  if (c.head_norm) x = tail.head_normed = Normed<T>(x, p.head_norm, c.eps, &tail.head_moments, arena);
+  if (c.fc_norm) x = tail.fc_normed = Normed<T>(x, p.fc_norm, c.block.eps, &tail.fc_moments, arena);
+  if (c.head_norm) x = tail.head_normed = Normed<T>(x, p.head_norm, c.block.eps, &tail.head_moments, arena);
   c.classes > 0 ? nn::LinearForward<T>(x, p.head, logits) : nn::CopyRows<T>(x, logits);
   if (!IsMeanOfTwo(c)) return;
   View<const T> other = TokenOf(tokens, 1);
@@ -222,7 +225,7 @@ void Network<T>::AnswerBackward(View<const T> weights, View<const T> dlogits, Wo
   Arena& arena = w.arena_;
   const auto& tail = w.tail_;
   const View<const T> tokens = tail.tokens;
-  const int64_t B = tokens.dim(0), D = c.width, first = c.pool_prefix ? 0 : c.prefix();
+  const int64_t B = tokens.dim(0), D = c.block.width, first = c.pool_prefix ? 0 : c.prefix();
   std::fill_n(dtokens.data(), dtokens.size(), T(0));
 
   View<const T> dx = dlogits;
@@ -274,7 +277,7 @@ template <typename T>
 void Network<T>::Backward(View<const T> weights, View<const T> dlogits, Workspace& w, View<T> gradients,
                           const std::function<void(int64_t, int64_t)>& finished) const {
   const model::VitConfig& c = config();
-  const int64_t B = w.images_, N = c.tokens(), D = c.width;
+  const int64_t B = w.images_, N = c.tokens(), D = c.block.width;
   Require(B > 0, "network: a backward pass without a forward pass before it");
   Require(dlogits.shape() == Shape({B, c.outputs()}) && dlogits.dense(),
           "network: gradients by logits are {}, expected [{}, {}], dense", dlogits.shape(), B, c.outputs());
@@ -292,8 +295,8 @@ void Network<T>::Backward(View<const T> weights, View<const T> dlogits, Workspac
     for (int64_t b = 0; b < B && rows < N; ++b) nn::CopyRows<T>(dtokens[b], dx[b].slice(0, 0, rows));
   }
   tell(c.depth + 1);
-  BlocksBackward<T>(parameters_, weights, BlockSettingsOf(c, w.options_), w.options_, w.blocks_, dx, gradients,
-                    finished, w.arena_);
+  BlocksBackward<T>(parameters_, weights, BlockSettingsOf(c.block, c.grid(), w.options_), w.options_, w.blocks_, dx,
+                    gradients, finished, w.arena_);
   EmbedBackward(weights, w, dx, gradients);
   tell(0);
 }

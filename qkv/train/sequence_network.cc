@@ -47,21 +47,19 @@ void EmbedBackward(View<const int32_t> tokens, View<const T> dx, View<T> dvector
 }  // namespace
 
 template <typename T>
-SequenceNetwork<T>::SequenceNetwork(const model::SequenceConfig& config)
-    : config_(config), parameters_(config), blocks_(model::BlocksOf(config)) {
+SequenceNetwork<T>::SequenceNetwork(const model::SequenceConfig& config) : config_(config), parameters_(config) {
   if (config.positions == model::SequencePositions::kSinusoidal) {
-    positions_ = Tensor<T>::Uninitialised({config.length, config.width});
+    positions_ = Tensor<T>::Uninitialised({config.length, config.block.width});
     model::SinCosSequence<T>(positions_);
   }
   if (config.positions == model::SequencePositions::kRotary) {
-    rotary_.emplace(config.length, blocks_.query_width(), config.rotary_base);
+    rotary_.emplace(config.length, config.block.attention.query_width(), config.rotary_base);
   }
 }
 
 template <typename T>
 nn::BlockSettings SequenceNetwork<T>::Settings(int64_t N, const Options& options) const {
-  nn::BlockSettings settings = BlockSettingsOf(blocks_, options);
-  settings.attention.grid_width = N;
+  nn::BlockSettings settings = BlockSettingsOf(config_.block, {.prefix = 0, .height = 1, .width = N}, options);
   settings.attention.causal = config_.causal;
   settings.attention.rotary = rotary_ ? &*rotary_ : nullptr;
   return settings;
@@ -75,7 +73,7 @@ void SequenceNetwork<T>::Forward(View<const T> weights, View<const int32_t> toke
   Require(tokens.rank() == 2 && tokens.dense() && tokens.dim(0) > 0 && tokens.dim(1) > 0 && tokens.dim(1) <= c.length,
           "sequence network: expected dense tokens [B, N], N of 1 to {}, got {}", c.length, tokens.shape());
   model::RequireTokens(c, tokens);
-  const int64_t B = tokens.dim(0), N = tokens.dim(1), D = c.width;
+  const int64_t B = tokens.dim(0), N = tokens.dim(1), D = c.block.width;
   Require(logits.shape() == Shape({B, N, c.outputs}) && logits.dense(),
           "sequence network: logits are {}, expected [{}, {}, {}], dense", logits.shape(), B, N, c.outputs);
   Arena& arena = w.arena_;
@@ -88,7 +86,7 @@ void SequenceNetwork<T>::Forward(View<const T> weights, View<const int32_t> toke
   BlocksForward<T>(parameters_, weights, Settings(N, options), options, w.blocks_, arena);
   const AnswerParameters<const T> answer = parameters_.Answer(weights);
   w.normed_ = arena.template New<T>({B * N, D}), w.moments_ = arena.template New<T>({B * N, 2});
-  nn::NormForward<T>(Rows(w.blocks_.output()), answer.norm, static_cast<T>(c.eps), w.normed_, w.moments_);
+  nn::NormForward<T>(Rows(w.blocks_.output()), answer.norm, static_cast<T>(c.block.eps), w.normed_, w.moments_);
   nn::LinearForward<T>(w.normed_, answer.head, Rows(logits), {}, PrecisionOf(options));
   w.tokens_ = tokens;
 }
@@ -99,7 +97,7 @@ void SequenceNetwork<T>::Backward(View<const T> weights, View<const T> dlogits, 
   const model::SequenceConfig& c = config_;
   Require(!w.tokens_.empty(), "sequence network: a backward pass without a forward pass before it");
   const View<const int32_t> tokens = w.tokens_;
-  const int64_t B = tokens.dim(0), N = tokens.dim(1), D = c.width;
+  const int64_t B = tokens.dim(0), N = tokens.dim(1), D = c.block.width;
   Require(dlogits.shape() == Shape({B, N, c.outputs}) && dlogits.dense(),
           "sequence network: gradients by logits are {}, expected [{}, {}, {}], dense", dlogits.shape(), B, N,
           c.outputs);

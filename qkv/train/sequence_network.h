@@ -66,8 +66,7 @@ class SequenceNetwork {
 
   model::SequenceConfig config_;
   NetworkParameters parameters_;  // before what takes the configuration to be sound
-  model::VitConfig blocks_;
-  Tensor<T> positions_;  // [length, D], where they are computed
+  Tensor<T> positions_;           // [length, D], where they are computed
   std::optional<nn::RotaryTable> rotary_;
 };
 

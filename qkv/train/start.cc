@@ -17,6 +17,23 @@ using model::VitConfig;
 
 bool PoolsPatches(Pool pool) { return pool == Pool::kMean || pool == Pool::kMax || pool == Pool::kMeanMax; }
 
+// The blocks without the MLP's width.
+nn::BlockConfig BlockOf(const TrainConfig& config) {
+  const bool gated = config.mlp == "swiglu";
+  nn::BlockConfig block;
+  block.width = config.width;
+  block.attention.heads = config.heads;
+  block.attention.head_width = config.width / config.heads;
+  block.attention.kind = *model::FindAttentionKind(config.attention);
+  block.attention.qk_width = config.rank;
+  block.attention.bias = config.qkv_bias;
+  block.attention.qk_norm = config.qk_norm;
+  block.mlp.gate = gated ? simd::Gate::kFirst : simd::Gate::kNone;
+  block.mlp.activation = *model::FindActivation(gated && config.activation == "gelu" ? "silu" : config.activation);
+  block.layer_scale = config.layer_scale > 0;
+  return block;
+}
+
 // As timm's VisionTransformer makes it of the same arguments.
 VitConfig ShapeOf(const TrainConfig& config, int64_t classes) {
   VitConfig c;
@@ -25,25 +42,14 @@ VitConfig ShapeOf(const TrainConfig& config, int64_t classes) {
   std::tie(c.image_height, c.image_width) = config.image_size;
   std::tie(c.patch_height, c.patch_width) = config.patch_size;
   c.channels = config.channels;
-  c.width = config.width;
+  c.block = BlockOf(config);
   c.depth = config.depth;
-  c.heads = config.heads;
-  c.head_width = config.width / config.heads;
-  c.mlp_width = model::HiddenWidth(config.width, config.mlp_ratio);
-  c.map_mlp_width = c.mlp_width;
-  if (config.mlp == "swiglu") {
+  c.map_mlp_width = c.block.mlp.width = model::HiddenWidth(config.width, config.mlp_ratio);
+  if (c.block.mlp.gate != simd::Gate::kNone) {
     constexpr int64_t kLine = 16;  // elements of a cache line
-    c.mlp_width = std::max(kLine, c.mlp_width * 2 / 3 / kLine * kLine);
-    c.map_mlp_width = 2 * c.mlp_width;
-    c.gate = simd::Gate::kFirst;
+    c.block.mlp.width = std::max(kLine, c.block.mlp.width * 2 / 3 / kLine * kLine);
+    c.map_mlp_width = 2 * c.block.mlp.width;
   }
-  c.activation =
-      *model::FindActivation(config.mlp == "swiglu" && config.activation == "gelu" ? "silu" : config.activation);
-  c.attention = *model::FindAttentionKind(config.attention);
-  c.qk_width = config.rank;
-  c.qkv_bias = config.qkv_bias;
-  c.qk_norm = config.qk_norm;
-  c.layer_scale = config.layer_scale > 0;
   c.class_token = config.class_token;
   c.registers = config.registers;
   c.position_prefix = c.prefix();
@@ -69,8 +75,9 @@ io::Json PreprocessJson(const TrainConfig& config) {
 }
 
 void SetAttention(const VitConfig& c, io::Json* config) {
-  if (c.attention != nn::AttentionKind::kSeparate) (*config)["qkv_attention"] = model::Name(c.attention);
-  if (c.qk_width > 0) (*config)["qkv_attention_rank"] = c.qk_width;
+  if (c.block.attention.kind != nn::AttentionKind::kSeparate)
+    (*config)["qkv_attention"] = model::Name(c.block.attention.kind);
+  if (c.block.attention.qk_width > 0) (*config)["qkv_attention_rank"] = c.block.attention.qk_width;
 }
 
 void SetBackground(const Description& description, io::Json* config) {
@@ -89,9 +96,9 @@ Start Said(Description description) {
   if (description.dark_background) {
     translation.notes.push_back("timm will not invert images of a bright background, as qkv does for this model");
   }
-  if (wanted.attention != nn::AttentionKind::kSeparate && !model::WhyNotSeparate(wanted).empty()) {
+  if (wanted.block.attention.kind != nn::AttentionKind::kSeparate && !model::WhyNotSeparate(wanted).empty()) {
     translation.notes.push_back(
-        fmt::format("timm will not load it: it has no {} attention", model::Name(wanted.attention)));
+        fmt::format("timm will not load it: it has no {} attention", model::Name(wanted.block.attention.kind)));
   }
   Start start;
   start.config = translation.config.dump(2) + "\n";
@@ -112,11 +119,11 @@ Start SaidByVitPytorch(Description description) {
                    {"patch_size", {c.patch_height, c.patch_width}},
                    {"channels", c.channels},
                    {"num_classes", c.classes},
-                   {"dim", c.width},
+                   {"dim", c.block.width},
                    {"depth", c.depth},
-                   {"heads", c.heads},
-                   {"dim_head", c.head_width},
-                   {"mlp_dim", c.mlp_width},
+                   {"heads", c.block.attention.heads},
+                   {"dim_head", c.block.attention.head_width},
+                   {"mlp_dim", c.block.mlp.width},
                    {"pool", c.pool == Pool::kToken ? "cls" : "mean"},
                    {"pretrained_cfg", description.preprocess_json},
                    {"label_names", description.labels}};
@@ -197,17 +204,10 @@ model::SequenceConfig NewSequenceModel(const TrainConfig& config, const Sequence
   c.vocabulary = c.outputs = data.vocabulary;
   c.length = data.length;
   c.meaning = data.text ? model::TokenMeaning::kByte : model::TokenMeaning::kNumber;
-  c.width = config.width;
+  c.block = BlockOf(config);
+  const bool gated = c.block.mlp.gate != simd::Gate::kNone;
+  c.block.mlp.width = model::HiddenWidth(config.width, gated ? config.mlp_ratio * 2 / 3 : config.mlp_ratio);
   c.depth = config.depth;
-  c.heads = config.heads;
-  c.gated = config.mlp == "swiglu";
-  c.mlp_ratio = c.gated ? config.mlp_ratio * 2 / 3 : config.mlp_ratio;
-  c.activation = *model::FindActivation(c.gated && config.activation == "gelu" ? "silu" : config.activation);
-  c.attention = *model::FindAttentionKind(config.attention);
-  c.rank = config.rank;
-  c.qkv_bias = config.qkv_bias;
-  c.qk_norm = config.qk_norm;
-  c.layer_scale = config.layer_scale > 0;
   c.positions = *model::FindSequencePositions(config.positions);
   c.rotary_base = config.rotary_base;
   c.causal = config.causal;

@@ -209,7 +209,7 @@ void WriteTextModel(const fs::path& folder, float weight) {
   fs::create_directories(folder);
   model::SequenceConfig c;
   c.meaning = model::TokenMeaning::kByte, c.causal = true;
-  c.length = 16, c.width = 16, c.depth = 2, c.heads = 2;
+  c.length = 16, c.block.width = 16, c.depth = 2, c.block.attention.heads = 2, c.block.attention.head_width = 8;
   TensorSet tensors(model::TensorTable(c));
   tensors.at("blocks.0.mlp.fc2.bias")[0] = weight;
   tensors.Write(folder / "model.safetensors");

@@ -66,7 +66,8 @@ Reading TensorsAlone() {
 Reading SequenceModels() {
   const auto folder = std::make_shared<TemporaryFolder>();
   model::SequenceConfig config;
-  config.vocabulary = config.outputs = 5, config.length = 6, config.width = 8, config.depth = 1, config.heads = 2;
+  config.vocabulary = config.outputs = 5, config.length = 6, config.block.width = 8, config.depth = 1,
+  config.block.attention.heads = 2, config.block.attention.head_width = 4, config.block.mlp.width = 32;
   config.causal = true;
   TensorSet(model::TensorTable(config)).Write(*folder / "model.safetensors");
   Reading reading;

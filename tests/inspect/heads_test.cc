@@ -236,13 +236,13 @@ TEST(HeadWeights, OfTrainedModels) {
     const model::VitConfig& config = checkpoint.description.config;
     for (int64_t block = 0; block < config.depth; ++block) {
       const std::vector<HeadWeights> heads = MeasureWeights(ReadAttention<double>(checkpoint, block));
-      EXPECT_EQ(std::ssize(heads), config.heads);
+      EXPECT_EQ(std::ssize(heads), config.block.attention.heads);
       for (const HeadWeights& head : heads) {
         for (const Circuit* circuit : {&head.qk, &head.ov}) {
-          EXPECT_EQ(circuit->rank, config.head_width);
+          EXPECT_EQ(circuit->rank, config.block.attention.head_width);
           EXPECT_GE(circuit->stable_rank, 1);
           EXPECT_LE(circuit->stable_rank, circuit->effective_rank);
-          EXPECT_LE(circuit->effective_rank, static_cast<double>(config.head_width));
+          EXPECT_LE(circuit->effective_rank, static_cast<double>(config.block.attention.head_width));
           EXPECT_LE(circuit->energy_rank[0], circuit->energy_rank[1]);
           EXPECT_LE(circuit->energy_rank[1], circuit->energy_rank[2]);
           EXPECT_LE(std::abs(circuit->symmetry), 1);

@@ -361,7 +361,7 @@ TEST(TokenStatistics, OfTrainedModels) {
     const model::Model model(checkpoint);
     const TokenStatistics statistics =
         MeasureTokens(checkpoint, model, io::Convert<float>(*expected.Find("pixels")), [] {});
-    EXPECT_EQ(std::ssize(statistics.attention), model.config().depth * model.config().heads);
+    EXPECT_EQ(std::ssize(statistics.attention), model.config().depth * model.config().block.attention.heads);
     for (const HeadAttention& head : statistics.attention) {
       EXPECT_GT(head.entropy, 0);
       EXPECT_LE(head.entropy, statistics.uniform.entropy);

@@ -70,7 +70,7 @@ void CheckMaps(const std::string& name) {
   const TokenGrid grid = GridOf(c, golden.pixels.dim(2), golden.pixels.dim(3));
   ASSERT_EQ(grid.tokens(), golden.vit.TokensFor(golden.pixels.dim(2), golden.pixels.dim(3)));
   model::Workspace<T> workspace;
-  for (const MapRequest& request : Requests(c.depth, c.heads, grid)) {
+  for (const MapRequest& request : Requests(c.depth, c.block.attention.heads, grid)) {
     const std::string tensor = fmt::format("attention.{}", request.blocks[0]);
     const auto single = io::Convert<double>(*golden.expected.Find(tensor));
     const auto exact = io::Convert<double>(*golden.expected.Find(tensor + ".float64"));

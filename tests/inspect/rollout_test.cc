@@ -85,7 +85,7 @@ TEST(Rollout, ManyTokensAreTheProductToo) {
   model::Workspace<double> workspace;
   const auto weights =
       AttentionMaps<double>(golden.vit, pixels, {{0, 1}, {}, Fusion::kMean, {Query::Kind::kAll, 0}}, workspace);
-  ASSERT_GT(c.heads * N * N, int64_t{1} << 20);
+  ASSERT_GT(c.block.attention.heads * N * N, int64_t{1} << 20);
   std::vector<double> row(static_cast<size_t>(N));
   row[0] = 1;
   const auto drop = static_cast<size_t>(static_cast<double>(N * N) * 0.8);

@@ -85,7 +85,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, PairsOfKinds,
 TEST_P(PairsOfKinds, GiveTheModelsAttention) {
   const model::Checkpoint golden = Golden(GetParam());
   const model::VitConfig& c = golden.description.config;
-  const int64_t N = c.tokens(), D = c.width, H = c.heads;
+  const int64_t N = c.tokens(), D = c.block.width, H = c.block.attention.heads;
   const AttentionWeights<double> weights = ReadAttention<double>(golden, c.depth - 1);
   const model::Vit<double> vit(c, golden.bound);
   Tensor<double> hidden({1, N, D}), attention({1, H, N, N});
@@ -101,7 +101,7 @@ TEST_P(PairsOfKinds, GiveTheModelsAttention) {
     queries.push_back(Project(weights.query, x)), keys.push_back(Project(weights.key, x));
   }
   // Scores of a few hundred roundings; merged ones have magnitudes up to D / E times those of their factors.
-  const double tolerance = 64 * 2.2e-16 * static_cast<double>(D) / static_cast<double>(c.head_width);
+  const double tolerance = 64 * 2.2e-16 * static_cast<double>(D) / static_cast<double>(c.block.attention.head_width);
   for (int64_t h = 0; h < H; ++h) {
     for (int64_t i = 0; i < N; ++i) {
       std::vector<double> row(static_cast<size_t>(N));

@@ -98,7 +98,7 @@ TEST(Claims, TheScaleIsTheModelsWhateverItsKind) {
   const WriteOptions wide{.dtype = DType::kF64};
   Merge(Digits(), folder / "merged", wide);
   const auto merged = model::Checkpoint::Open(folder / "merged");
-  const int64_t D = merged.description.config.width;
+  const int64_t D = merged.description.config.block.width;
   std::vector<double> variances;
   Split(merged, 0, folder / "separate", wide);
   Split(merged, D, folder / "low_rank", wide);

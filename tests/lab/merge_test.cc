@@ -23,7 +23,8 @@ std::vector<std::string> Mergeable() {
   std::vector<std::string> names = GoldenNames();
   std::erase_if(names, [](const std::string& name) {
     const model::VitConfig config = Checkpoint::Open(GoldenFolder(name)).description.config;
-    return config.qk_norm || nn::IsPositional(config.attention) || config.attention == nn::AttentionKind::kMerged;
+    return config.block.attention.qk_norm || nn::IsPositional(config.block.attention.kind) ||
+           config.block.attention.kind == nn::AttentionKind::kMerged;
   });
   return names;
 }
@@ -44,7 +45,7 @@ TEST_P(GoldenMerge, AnswersTheSameAndSplitsBack) {
   Merge(original_, folder_ / "double", {.dtype = DType::kF64});
   Merge(original_, folder_ / "float", {.dtype = DType::kF32});
   const Checkpoint wide = Checkpoint::Open(folder_ / "double"), narrow = Checkpoint::Open(folder_ / "float");
-  EXPECT_EQ(wide.description.config.attention, nn::AttentionKind::kMerged);
+  EXPECT_EQ(wide.description.config.block.attention.kind, nn::AttentionKind::kMerged);
   Split(wide, 0, folder_ / "back", {.dtype = DType::kF64});
   Split(narrow, 0, folder_ / "back-float", {.dtype = DType::kF32});
   const Checkpoint back = Checkpoint::Open(folder_ / "back"), back_narrow = Checkpoint::Open(folder_ / "back-float");
@@ -56,7 +57,7 @@ TEST_P(GoldenMerge, AnswersTheSameAndSplitsBack) {
   for (const auto& [name, tensor] : exact) {
     SCOPED_TRACE(name);
     // The factors of a split have norms whose product, the sum of the singular values, is up to √E times that of M.
-    const double split_factor = 8 * std::sqrt(static_cast<double>(c.head_width));
+    const double split_factor = 8 * std::sqrt(static_cast<double>(c.block.attention.head_width));
     EXPECT_LE(MaxDifference(merged.at(name), tensor), RewritingTolerance<double>(rounded.at(name), tensor));
     EXPECT_LE(MaxDifference(merged_float.at(name), tensor), RewritingTolerance<float>(rounded.at(name), tensor));
     // A few logits may be rounded luckily; the merged model's, checked above, are another sample of the same.
@@ -70,7 +71,7 @@ TEST_P(GoldenMerge, AnswersTheSameAndSplitsBack) {
 
 // Its own layout, configuration and types; every tensor that is not of queries, keys and values byte for byte.
 TEST_P(GoldenMerge, KeepsEverythingElse) {
-  if (original_.description.config.attention != nn::AttentionKind::kSeparate) {
+  if (original_.description.config.block.attention.kind != nn::AttentionKind::kSeparate) {
     GTEST_SKIP() << "its configuration names a kind of attention already";
   }
   const Written written = Merge(original_, folder_ / "out", {});
@@ -92,7 +93,7 @@ TEST_P(GoldenMerge, KeepsEverythingElse) {
     EXPECT_TRUE(std::ranges::equal(copy->bytes, tensor.bytes)) << tensor.name;
   }
   const model::VitConfig& c = original_.description.config;
-  EXPECT_EQ(merged.tensors->tensors().size(), kept + static_cast<size_t>(c.depth * (c.qkv_bias ? 4 : 2)));
+  EXPECT_EQ(merged.tensors->tensors().size(), kept + static_cast<size_t>(c.depth * (c.block.attention.bias ? 4 : 2)));
   // The values' rows are the very ones.
   const auto before = inspect::ReadAttention<double>(original_, 0), after = inspect::ReadAttention<double>(merged, 0);
   EXPECT_TRUE(std::ranges::equal(before.value.weight.span(), after.value.weight.span()));
@@ -100,8 +101,10 @@ TEST_P(GoldenMerge, KeepsEverythingElse) {
   io::Json config = io::ReadJson(GoldenFolder(GetParam()) / "config.json");
   config["qkv_attention"] = "merged";
   EXPECT_EQ(io::ReadJson(folder_ / "out/config.json"), config);
-  EXPECT_EQ(written.after.query_key, c.depth * c.heads * c.width * (c.width + c.qkv_bias));
-  EXPECT_EQ(written.before.query_key, c.depth * 2 * c.heads * c.head_width * (c.width + c.qkv_bias));
+  EXPECT_EQ(written.after.query_key,
+            c.depth * c.block.attention.heads * c.block.width * (c.block.width + c.block.attention.bias));
+  EXPECT_EQ(written.before.query_key, c.depth * 2 * c.block.attention.heads * c.block.attention.head_width *
+                                          (c.block.width + c.block.attention.bias));
   EXPECT_EQ(written.after.bytes, merged.tensors->bytes());
   EXPECT_EQ(written.after.parameters - written.before.parameters, written.after.query_key - written.before.query_key);
 }
@@ -117,7 +120,7 @@ TEST_P(GoldenMerge, TheSplitWeightsAreBalanced) {
     for (int64_t row = 0; row < layer.query.weight.dim(0); ++row) {
       const auto squares = [&](const algebra::Projection<double>& p) {
         double sum = p.bias.empty() ? 0 : p.bias[row] * p.bias[row];
-        for (int64_t d = 0; d < c.width; ++d) sum += std::pow(*p.weight.view().at(row, d), 2);
+        for (int64_t d = 0; d < c.block.width; ++d) sum += std::pow(*p.weight.view().at(row, d), 2);
         return sum;
       };
       EXPECT_NEAR(squares(layer.query), squares(layer.key), 1e-9 * (1 + squares(layer.query)));
@@ -138,7 +141,7 @@ class Merging : public testing::Test {
 TEST_F(Merging, AHigherRankIsRefusedOrKeptByAWiderSplit) {
   Merge(original_, folder_ / "merged", {.dtype = DType::kF32});
   const Checkpoint merged = Checkpoint::Open(folder_ / "merged");
-  const int64_t E = merged.description.config.head_width;
+  const int64_t E = merged.description.config.block.attention.head_width;
   const std::string message = MessageOf([&] { Split(merged, E - 1, folder_ / "narrow", {}); });
   EXPECT_NE(message.find("rank"), std::string::npos) << message;
   EXPECT_NE(message.find("block 0 head"), std::string::npos) << message;
@@ -146,8 +149,8 @@ TEST_F(Merging, AHigherRankIsRefusedOrKeptByAWiderSplit) {
 
   Split(merged, E + 2, folder_ / "wide", {.dtype = DType::kF64});
   const Checkpoint wide = Checkpoint::Open(folder_ / "wide");
-  EXPECT_EQ(wide.description.config.attention, nn::AttentionKind::kLowRank);
-  EXPECT_EQ(wide.description.config.qk_width, E + 2);
+  EXPECT_EQ(wide.description.config.block.attention.kind, nn::AttentionKind::kLowRank);
+  EXPECT_EQ(wide.description.config.block.attention.qk_width, E + 2);
   const auto exact = Answers<double>(original_, "timm_vit"), split = Answers<double>(wide, "timm_vit");
   const auto rounded = Answers<float>(original_, "timm_vit");
   for (const auto& [name, tensor] : exact) {
@@ -199,7 +202,7 @@ TEST_F(Merging, ABareFileGetsAConfiguration) {
   fs::copy(GoldenFolder("timm_vit") / "model.safetensors", folder_ / "bare/model.safetensors");
   const Checkpoint bare = Checkpoint::Open(folder_ / "bare", {.heads = 3});
   EXPECT_FALSE(Merge(bare, folder_ / "out", {}).notes.empty());
-  EXPECT_EQ(Checkpoint::Open(folder_ / "out").description.config.attention, nn::AttentionKind::kMerged);
+  EXPECT_EQ(Checkpoint::Open(folder_ / "out").description.config.block.attention.kind, nn::AttentionKind::kMerged);
 }
 
 TEST_F(Merging, RefusesWhatCannotBe) {

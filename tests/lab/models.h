@@ -28,7 +28,8 @@ std::map<std::string, Tensor<T>> Answers(const model::Checkpoint& checkpoint, co
   model::Outputs<T> outputs;
   outputs.logits = add("logits", {B, c.outputs()});
   for (int64_t block = 0; block < c.depth; ++block) {
-    outputs.attention.push_back({block, {0, N, add(fmt::format("attention.{}", block), {B, c.heads, N, N})}});
+    outputs.attention.push_back(
+        {block, {0, N, add(fmt::format("attention.{}", block), {B, c.block.attention.heads, N, N})}});
   }
   model::Workspace<T> workspace;
   vit.Forward(pixels, workspace, outputs);

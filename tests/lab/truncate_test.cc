@@ -37,9 +37,10 @@ INSTANTIATE_TEST_SUITE_P(Models, Truncation, testing::Values("timm_vit", "vit_py
                          [](const auto& golden) { return golden.param; });
 
 TEST_P(Truncation, AtFullRankIsExact) {
-  const int64_t rank = std::min(original_.description.config.head_width, original_.description.config.width);
+  const int64_t rank =
+      std::min(original_.description.config.block.attention.head_width, original_.description.config.block.width);
   const Checkpoint full = Written(rank);
-  EXPECT_EQ(full.description.config.attention, nn::AttentionKind::kLowRank);
+  EXPECT_EQ(full.description.config.block.attention.kind, nn::AttentionKind::kLowRank);
   const auto exact = Answers<double>(original_, GetParam()), ours = Answers<double>(full, GetParam());
   const auto rounded = Answers<float>(original_, GetParam());
   for (const auto& [name, tensor] : exact) {
@@ -53,7 +54,7 @@ TEST_P(Truncation, ErrorsFallWithTheRankAndTheFitIsBestOnItsTokens) {
   const BlockTokens tokens = TokensOf(original_, GetParam());
   double weights_before = INFINITY;
   std::vector<double> fitted_before;
-  for (int64_t rank = 1; rank <= original_.description.config.head_width; ++rank) {
+  for (int64_t rank = 1; rank <= original_.description.config.block.attention.head_width; ++rank) {
     const auto weights = CompareHeads(original_, Written(rank), tokens);
     const auto fitted = CompareHeads(original_, Written(rank, &tokens), tokens);
     double sum = 0;
@@ -76,7 +77,7 @@ TEST_P(Truncation, ErrorsFallWithTheRankAndTheFitIsBestOnItsTokens) {
 
 TEST_P(Truncation, KeepsTheCertificatesBounds) {
   const BlockTokens tokens = TokensOf(original_, GetParam());
-  const int64_t rank = std::max<int64_t>(1, original_.description.config.head_width / 2);
+  const int64_t rank = std::max<int64_t>(1, original_.description.config.block.attention.head_width / 2);
   const auto errors = CompareHeads(original_, Written(rank), tokens);
   int bounded = 0;
   for (const Certificate& c : Certify(original_, rank)) {
@@ -95,7 +96,7 @@ TEST_P(Truncation, KeepsTheCertificatesBounds) {
 TEST_P(Truncation, MakesTheModelSmaller) {
   const model::VitConfig& c = original_.description.config;
   const lab::Written written = Truncate(original_, folder_ / "out", {.rank = 1});
-  EXPECT_EQ(written.after.query_key, c.depth * 2 * c.heads * (c.width + c.qkv_bias));
+  EXPECT_EQ(written.after.query_key, c.depth * 2 * c.block.attention.heads * (c.block.width + c.block.attention.bias));
   EXPECT_LT(written.after.parameters, written.before.parameters);
   EXPECT_LT(written.after.bytes, written.before.bytes);
   EXPECT_LT(written.after.multiply_adds, written.before.multiply_adds);
@@ -120,7 +121,8 @@ TEST(Truncate, WrongRanksAndNormedQueriesAreRefused) {
   const TemporaryFolder folder;
   const Checkpoint plain = Checkpoint::Open(GoldenFolder("timm_vit"));
   EXPECT_THROW(Truncate(plain, folder / "out", {.rank = 0}), Error);
-  EXPECT_THROW(Truncate(plain, folder / "out", {.rank = plain.description.config.head_width + 1}), Error);
+  EXPECT_THROW(Truncate(plain, folder / "out", {.rank = plain.description.config.block.attention.head_width + 1}),
+               Error);
   EXPECT_THROW(Truncate(Checkpoint::Open(GoldenFolder("timm_qk_norm")), folder / "out", {.rank = 1}), Error);
   EXPECT_EQ(folder.Count(), 0);
   EXPECT_THROW(CompareHeads(plain, Checkpoint::Open(GoldenFolder("timm_odd_width")), BlockTokens(plain)), Error);

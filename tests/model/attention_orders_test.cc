@@ -26,7 +26,7 @@ TEST(AttentionOrders, CountWhatFlopsCounts) {
     double block = Flops(c);
     c.depth -= 1;
     block -= Flops(c);
-    const double mlp = 2.0 * static_cast<double>(c.tokens() * c.width * c.mlp_width);
+    const double mlp = 2.0 * static_cast<double>(c.tokens() * c.block.width * c.block.mlp.width);
     EXPECT_EQ(MultiplyAdds(plain, orders), block / 2 - mlp) << golden;
   }
   for (const char* golden : {"timm_kind_gaussian", "timm_kind_positional"}) {
@@ -39,15 +39,15 @@ TEST(AttentionOrders, CountWhatFlopsCounts) {
 
 TEST(AttentionOrders, AbsorbKeysAndValuesOrNeither) {
   VitConfig c = ConfigOf("timm_vit");
-  c.attention = nn::AttentionKind::kLowRank;
+  c.block.attention.kind = nn::AttentionKind::kLowRank;
   c.image_height = c.image_width = c.patch_height;  // one patch behind two tokens, which are read
   c.distillation_token = true;
-  c.qk_width = c.head_width = 8;
+  c.block.attention.qk_width = c.block.attention.head_width = 8;
   const int64_t last = c.depth - 1;
   EXPECT_EQ(PlanOf(OrdersOf(c, {}, last, 3)), (Plan{Order::kAbsorbed, Order::kAbsorbed}));
   EXPECT_TRUE(WayOf(c, {}, last).absorbs);
   EXPECT_FALSE(WayOf(c, {}, 0).absorbs);
-  c.head_width = 2;  // too narrow for absorbed values to pay
+  c.block.attention.head_width = 2;  // too narrow for absorbed values to pay
   const AttentionOrders orders = OrdersOf(c, {}, last, 3);
   EXPECT_EQ(CheapestPlan(orders.workload, orders.scores), (Plan{Order::kAbsorbed, Order::kProjected}));
   EXPECT_EQ(PlanOf(orders), Plan{});

@@ -115,8 +115,8 @@ TEST_F(CheckpointFolder, GivenPretrainedCfgIsNotFilledFromTheRegistry) {
 
 TEST_F(CheckpointFolder, RegistryNameAloneIsEnough) {
   const Description description = DescribeTimm(io::Json::parse(R"({"architecture": "vit_small_patch16_224"})"));
-  EXPECT_EQ(description.config.width, 384);
-  EXPECT_EQ(description.config.heads, 6);
+  EXPECT_EQ(description.config.block.width, 384);
+  EXPECT_EQ(description.config.block.attention.heads, 6);
   EXPECT_EQ(description.config.classes, 1000);
 }
 
@@ -124,9 +124,9 @@ TEST_F(CheckpointFolder, BareFileSaysWhatWasAssumed) {
   tensors_.Write(folder_ / "bare.safetensors");
   const Checkpoint checkpoint = Checkpoint::Open(folder_ / "bare.safetensors", {.heads = 4});
   const VitConfig& c = checkpoint.description.config;
-  EXPECT_EQ(c.width, 16);
+  EXPECT_EQ(c.block.width, 16);
   EXPECT_EQ(c.depth, 2);
-  EXPECT_EQ(c.heads, 4);
+  EXPECT_EQ(c.block.attention.heads, 4);
   EXPECT_EQ(c.classes, 3);
   EXPECT_EQ(c.image_height, 8);
   EXPECT_GE(checkpoint.description.assumptions.size(), 2u);
@@ -134,7 +134,7 @@ TEST_F(CheckpointFolder, BareFileSaysWhatWasAssumed) {
 
 TEST_F(CheckpointFolder, FileUsesTheConfigBesideIt) {
   Open();
-  EXPECT_EQ(Checkpoint::Open(folder_ / "model.safetensors").description.config.heads, 4);
+  EXPECT_EQ(Checkpoint::Open(folder_ / "model.safetensors").description.config.block.attention.heads, 4);
 }
 
 TEST_F(CheckpointFolder, MissingModelIsNamed) {

@@ -128,7 +128,7 @@ class GoldenConversion : public testing::TestWithParam<std::string> {
   // The golden or, where its attention is of a kind that only qkv has, what it is with separate queries and keys.
   Checkpoint Separate() {
     const VitConfig& c = original_.description.config;
-    if (c.attention == nn::AttentionKind::kSeparate || !WhyNotSeparate(c).empty()) {
+    if (c.block.attention.kind == nn::AttentionKind::kSeparate || !WhyNotSeparate(c).empty()) {
       return Checkpoint::Open(GoldenFolder(GetParam()));
     }
     Convert(original_, folder_ / "separate", {.layout = c.family});
@@ -183,13 +183,13 @@ TEST_P(GoldenConversion, GoesThereAndBackOrSaysWhyNot) {
   EXPECT_EQ(there.description.config.family, other);
   EXPECT_TRUE(there.description.assumptions.empty());
   EXPECT_EQ(Differences(original_.description.config, there.description.config), std::vector<std::string>());
-  EXPECT_EQ(original_.description.config.eps, there.description.config.eps);
+  EXPECT_EQ(original_.description.config.block.eps, there.description.config.block.eps);
   ExpectSameLogits(original_, there);
 
   Convert(there, folder_ / "back", {.layout = own});
   const Checkpoint back = Checkpoint::Open(folder_ / "back");
   EXPECT_EQ(Differences(original_.description.config, back.description.config), std::vector<std::string>());
-  EXPECT_EQ(original_.description.config.eps, back.description.config.eps);
+  EXPECT_EQ(original_.description.config.block.eps, back.description.config.block.eps);
   EXPECT_EQ(original_.description.config.position_prefix, back.description.config.position_prefix);
   ExpectSameTensors(original_, back);
   for (const BoundTensor& bound : back.bound) {

@@ -79,7 +79,8 @@ TEST(FirstNotFinite, FindsTheImage) {
 
 TEST(SequenceOverflow, IsTracedToItsBlock) {
   SequenceConfig c;
-  c.vocabulary = 8, c.outputs = 8, c.length = 6, c.width = 16, c.depth = 3, c.heads = 2;
+  c.vocabulary = 8, c.outputs = 8, c.length = 6, c.block.width = 16, c.depth = 3, c.block.attention.heads = 2,
+  c.block.attention.head_width = 8, c.block.mlp.width = 64;
   TensorSet tensors(TensorTable(c));
   tensors.at("blocks.1.mlp.fc1.bias")[0] = 1e30f;
   const TemporaryFolder folder;

@@ -99,7 +99,7 @@ TEST(Forward, RefusesWhatDoesNotFit) {
   EXPECT_THROW(model.Logits(Tensor<float>({1, 3, 4, 24})), Error);   // smaller than a patch
   EXPECT_EQ(model.Logits(Tensor<float>({0, 3, 24, 24})).size(), 0);
   Workspace<float> workspace;
-  Tensor<float> out({1, model.config().tokens(), model.config().width});
+  Tensor<float> out({1, model.config().tokens(), model.config().block.width});
   EXPECT_THROW(model.Forward(Tensor<float>({1, 3, 24, 24}), workspace,
                              {.logits = {}, .tokens = {}, .hidden = {{3, out}}, .attention = {}}),
                Error);
@@ -139,12 +139,13 @@ TEST(Forward, AttentionOfOneRowIsThatRowOfAll) {
   const VitConfig& c = model.config();
   const Tensor<float> pixels = RandomPixels(model, 2);
   const int64_t N = c.tokens();
-  Tensor<float> all({2, c.heads, N, N}), row({2, c.heads, 1, N}), logits({2, c.outputs()});
+  Tensor<float> all({2, c.block.attention.heads, N, N}), row({2, c.block.attention.heads, 1, N}),
+      logits({2, c.outputs()});
   Workspace<float> workspace;
   model.Forward(pixels, workspace,
                 {.logits = logits, .tokens = {}, .hidden = {}, .attention = {{1, {0, N, all}}, {1, {3, 4, row}}}});
   for (int64_t b = 0; b < 2; ++b) {
-    for (int64_t h = 0; h < c.heads; ++h) {
+    for (int64_t h = 0; h < c.block.attention.heads; ++h) {
       for (int64_t k = 0; k < N; ++k) EXPECT_EQ(*row.view().at(b, h, 0, k), *all.view().at(b, h, 3, k));
     }
   }
@@ -159,9 +160,10 @@ TEST(Forward, AttentionIsTheSameHoweverItIsAskedFor) {
     const Model model = Load(name);
     const VitConfig& c = model.config();
     const auto pixels = Sampler(7).Normal<float>({2, c.channels, side, side});
-    const int64_t N = model.TokensFor(side, side), last = c.depth - 1, head = c.heads - 1;
-    Tensor<float> all({2, c.heads, N, N}), alone({2, c.heads, N, N}), again({2, c.heads, N, N}),
-        visited({2, 1, N - 1, N}), logits({2, c.outputs()}), tokens({2, N, c.width});
+    const int64_t N = model.TokensFor(side, side), last = c.depth - 1, head = c.block.attention.heads - 1;
+    Tensor<float> all({2, c.block.attention.heads, N, N}), alone({2, c.block.attention.heads, N, N}),
+        again({2, c.block.attention.heads, N, N}), visited({2, 1, N - 1, N}), logits({2, c.outputs()}),
+        tokens({2, N, c.block.width});
     Workspace<float> workspace;
     model.Forward(pixels, workspace, {.logits = logits, .attention = {{last, {0, N, all}}}});
     int64_t next = 1;
@@ -196,7 +198,8 @@ TEST(Forward, LogitsAreTheSameBesideTheAttentionOfOneRow) {
   const Tensor<float> pixels = RandomPixels(model, 1);
   const int64_t N = c.tokens();
   for (const int64_t row : {int64_t{0}, N - 1}) {
-    Tensor<float> logits({1, c.outputs()}), weights({1, c.heads, 1, N}), alone({1, c.heads, 1, N});
+    Tensor<float> logits({1, c.outputs()}), weights({1, c.block.attention.heads, 1, N}),
+        alone({1, c.block.attention.heads, 1, N});
     Workspace<float> workspace;
     model.Forward(pixels, workspace, {.logits = logits, .attention = {{c.depth - 1, {row, row + 1, weights}}}});
     model.Forward(pixels, workspace, {.attention = {{c.depth - 1, {row, row + 1, alone}}}});
@@ -212,7 +215,7 @@ TEST(Forward, RefusesAttentionThatIsNotThere) {
   const VitConfig& c = model.config();
   const Tensor<float> pixels = RandomPixels(model, 1);
   const int64_t N = c.tokens();
-  Tensor<float> out({1, c.heads, 1, N});
+  Tensor<float> out({1, c.block.attention.heads, 1, N});
   Workspace<float> workspace;
   const auto ask = [&](int64_t block, const nn::WeightsRequest<float>& request) {
     model.Forward(pixels, workspace, {.attention = {{block, request}}});
@@ -220,9 +223,11 @@ TEST(Forward, RefusesAttentionThatIsNotThere) {
   EXPECT_NO_THROW(ask(1, {N - 1, N, out}));
   EXPECT_THROW(ask(2, {0, 1, out}), Error);
   EXPECT_THROW(ask(1, {N, N + 1, out}), Error);
-  EXPECT_THROW(ask(1, {.row_begin = 0, .row_end = 1, .out = out, .head_begin = c.heads}), Error);
-  EXPECT_THROW(ask(1, {.row_begin = 0, .row_end = 1, .out = out, .head_begin = 1, .head_end = c.heads + 1}), Error);
-  const Tensor<float> narrow({1, N, c.width - 1});
+  EXPECT_THROW(ask(1, {.row_begin = 0, .row_end = 1, .out = out, .head_begin = c.block.attention.heads}), Error);
+  EXPECT_THROW(
+      ask(1, {.row_begin = 0, .row_end = 1, .out = out, .head_begin = 1, .head_end = c.block.attention.heads + 1}),
+      Error);
+  const Tensor<float> narrow({1, N, c.block.width - 1});
   EXPECT_THROW(model.vit().BlockWeights(narrow, 0, workspace, {}), Error);
 }
 

@@ -34,14 +34,14 @@ class Golden : public testing::TestWithParam<std::string> {
       return results.emplace(name, Tensor<T>(shape)).first->second;
     };
     Outputs<T> outputs{.logits = add("logits", {B, c.outputs()}),
-                       .tokens = add("tokens", {B, N, c.width}),
+                       .tokens = add("tokens", {B, N, c.block.width}),
                        .hidden = {},
                        .attention = {}};
     for (int64_t i = 0; i <= c.depth; ++i) {
-      outputs.hidden.push_back({i, add(fmt::format("hidden.{}", i), {B, N, c.width})});
+      outputs.hidden.push_back({i, add(fmt::format("hidden.{}", i), {B, N, c.block.width})});
     }
     for (int64_t i = 0; i < c.depth; ++i) {
-      outputs.attention.push_back({i, {0, N, add(fmt::format("attention.{}", i), {B, c.heads, N, N})}});
+      outputs.attention.push_back({i, {0, N, add(fmt::format("attention.{}", i), {B, c.block.attention.heads, N, N})}});
     }
     Workspace<T> workspace;
     vit.Forward(pixels, workspace, outputs);

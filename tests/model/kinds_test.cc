@@ -50,7 +50,7 @@ Checkpoint Exchange(const Checkpoint& golden, nn::AttentionKind kind, int64_t ra
 // Random tensors for a kind.
 Tensors RandomTensors(const Checkpoint& golden, nn::AttentionKind kind, int64_t rank) {
   VitConfig config = golden.description.config;
-  config.attention = kind, config.qk_width = rank;
+  config.block.attention.kind = kind, config.block.attention.qk_width = rank;
   Sampler sampler(5);
   Tensors tensors;
   for (const TensorSpec& spec : TensorTable(config)) {
@@ -70,7 +70,7 @@ Answers<T> AnswersOf(const Checkpoint& checkpoint, const BuildOptions& options =
   const VitConfig& c = checkpoint.description.config;
   const Vit<T> vit(c, checkpoint.bound, options);
   const Tensor<T> pixels = Cast<T>(Sampler(7).Normal<double>({2, c.channels, c.image_height, c.image_width}));
-  Answers<T> answers{Tensor<T>({2, c.outputs()}), Tensor<T>({2, c.heads, c.tokens(), c.tokens()})};
+  Answers<T> answers{Tensor<T>({2, c.outputs()}), Tensor<T>({2, c.block.attention.heads, c.tokens(), c.tokens()})};
   Workspace<T> workspace;
   vit.Forward(pixels, workspace,
               {.logits = answers.logits,
@@ -118,10 +118,10 @@ TEST_P(KindsInModels, AreSeparateOnesOfTheSameWeights) {
       SCOPED_TRACE(fmt::format("{} {}", name, Name(kind)));
       const fs::path folder = folder_ / fmt::format("{}-{}", name, Name(kind));
       const Checkpoint model = Exchange(golden, kind, rank, RandomTensors(golden, kind, rank), folder / "kind");
-      EXPECT_EQ(model.description.config.attention, kind);
+      EXPECT_EQ(model.description.config.block.attention.kind, kind);
       Convert(model, folder / "separate", {.layout = model.description.config.family});
       const Checkpoint separate = Checkpoint::Open(folder / "separate");
-      EXPECT_EQ(separate.description.config.attention, kSeparate);
+      EXPECT_EQ(separate.description.config.block.attention.kind, kSeparate);
       EXPECT_EQ(separate.tensors->tensors().size(), golden.tensors->tensors().size());
       ExpectSame<double>(model, separate);
       ExpectSame<float>(model, separate);
@@ -132,7 +132,7 @@ TEST_P(KindsInModels, AreSeparateOnesOfTheSameWeights) {
 // M = W_Qᵀ W_K and u = W_Kᵀ b_Q of every head, in double.
 Tensors MergedTensors(const Checkpoint& golden) {
   const VitConfig& c = golden.description.config;
-  const int64_t H = c.heads, E = c.head_width, D = c.width;
+  const int64_t H = c.block.attention.heads, E = c.block.attention.head_width, D = c.block.width;
   Tensors tensors;
   for (int64_t block = 0; block < c.depth; ++block) {
     QueryKeyValue<double> pair = ReadQueryKeyValue<double>(golden, block);
@@ -146,9 +146,9 @@ Tensors MergedTensors(const Checkpoint& golden) {
     }
     const std::string attn = fmt::format("blocks.{}.attn.", block);
     tensors.emplace_back(attn + "qk.merged", std::move(merged));
-    if (c.qkv_bias) tensors.emplace_back(attn + "qk.key_term", std::move(term));
+    if (c.block.attention.bias) tensors.emplace_back(attn + "qk.key_term", std::move(term));
     tensors.emplace_back(attn + "v.weight", std::move(pair.value));
-    if (c.qkv_bias) tensors.emplace_back(attn + "v.bias", std::move(pair.value_bias));
+    if (c.block.attention.bias) tensors.emplace_back(attn + "v.bias", std::move(pair.value_bias));
   }
   return tensors;
 }
@@ -161,7 +161,8 @@ TEST_P(KindsInModels, MergedIsTheProductOfQueriesAndKeys) {
     // A score is a sum of D² products x_i M_ij x_j instead of E products of sums: their magnitudes are up to D / E
     // times those of the factors' (Cauchy and Schwarz, head by head), which is how much more of them rounds away.
     const VitConfig& c = golden.description.config;
-    const double condition = std::max(1.0, static_cast<double>(c.width) / static_cast<double>(c.head_width));
+    const double condition =
+        std::max(1.0, static_cast<double>(c.block.width) / static_cast<double>(c.block.attention.head_width));
     ExpectSame<double>(merged, golden, condition);
     ExpectSame<float>(merged, golden, condition);
   }
@@ -370,7 +371,7 @@ TEST(Kinds, CountWhatTheySave) {
   const double flops = Flops(c);
   const auto with = [&](nn::AttentionKind kind, int64_t rank = 0) {
     VitConfig other = c;
-    other.attention = kind, other.qk_width = rank;
+    other.block.attention.kind = kind, other.block.attention.qk_width = rank;
     return other;
   };
   EXPECT_EQ(all - Parameters(with(kShared)), 2 * (24 * 24 + 24));

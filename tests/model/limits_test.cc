@@ -93,7 +93,8 @@ TEST(Limits, PublishedModelsAreFarFromThem) {
 
 TEST(Limits, ASequenceModelsTablesAndCachesAreRefused) {
   SequenceConfig c;
-  c.vocabulary = 8, c.outputs = 8, c.length = 1 << 20, c.width = 8, c.depth = 2, c.heads = 2, c.causal = true;
+  c.vocabulary = 8, c.outputs = 8, c.length = 1 << 20, c.block.width = 8, c.depth = 2, c.block.attention.heads = 2,
+  c.block.attention.head_width = 4, c.block.mlp.width = 32, c.causal = true;
   c.positions = SequencePositions::kSinusoidal;
   const TemporaryFolder folder;
   TensorSet(TensorTable(c)).Write(folder / "model.safetensors");

@@ -39,17 +39,18 @@ TEST_F(Opening, WithoutAConfigHeadsAreNotGuessed) {
     const VitConfig c = Checkpoint::Open(model_).description.config;
     fs::remove(model_ / "config.json");
     EXPECT_NE(OpenError().find("--heads N"), std::string::npos) << OpenError();
-    EXPECT_EQ(Checkpoint::Open(model_, {.heads = c.heads}).description.config.heads, c.heads);
+    EXPECT_EQ(Checkpoint::Open(model_, {.heads = c.block.attention.heads}).description.config.block.attention.heads,
+              c.block.attention.heads);
     EXPECT_NE(OpenError({.heads = 5}).find("do not divide"), std::string::npos) << OpenError({.heads = 5});
   }
 }
 
 TEST_F(Opening, HeadsThatTheFilesTellNeedNotBeGiven) {
   CopyModel("timm_qk_norm", model_);
-  const int64_t heads = Checkpoint::Open(model_).description.config.heads;
+  const int64_t heads = Checkpoint::Open(model_).description.config.block.attention.heads;
   EXPECT_NE(OpenError({.heads = heads + 1}).find("contradicts"), std::string::npos);
   fs::remove(model_ / "config.json");
-  EXPECT_EQ(Checkpoint::Open(model_).description.config.heads, heads);
+  EXPECT_EQ(Checkpoint::Open(model_).description.config.block.attention.heads, heads);
   EXPECT_NE(OpenError({.heads = heads + 1}).find("contradicts"), std::string::npos);
 }
 

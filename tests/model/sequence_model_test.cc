@@ -234,7 +234,7 @@ TEST_F(SequenceModelTest, RefusesTensorsThatAreNotItsOwnByName) {
   more.tensors.emplace_back("lm_head.weight", Tensor<float>({2, 2}));
   EXPECT_TRUE(contains(message(more), "1 left over:\n  lm_head.weight [2, 2]")) << message(more);
   TensorSet other = RandomSet(c);
-  other.at("pos_embed") = Tensor<float>({1, c.length + 1, c.width});
+  other.at("pos_embed") = Tensor<float>({1, c.length + 1, c.block.width});
   EXPECT_TRUE(contains(message(other), "pos_embed is [1, 8, 8], expected [1, 7, 8]")) << message(other);
   TensorSet infinite = RandomSet(c);
   infinite.at("head.bias")[1] = INFINITY;
@@ -257,8 +257,17 @@ TEST(SequenceConfigTest, IsReadAsItIsWritten) {
     EXPECT_EQ(ParseSequenceConfig(io::Json::parse(ToJson(c).dump())), c) << name;
   }
   SequenceConfig bytes;
-  bytes.meaning = TokenMeaning::kByte, bytes.eps = 1e-5, bytes.mlp_ratio = 8.0 / 3;
+  bytes.meaning = TokenMeaning::kByte, bytes.block.eps = 1e-5, bytes.block.mlp.width = 341;
   EXPECT_EQ(ParseSequenceConfig(ToJson(bytes)), bytes);
+}
+
+TEST(SequenceConfigTest, WidthsOfHeadsAndMlpMayFollowFromTheWidth) {
+  io::Json json = ToJson(SmallSequence());
+  json.erase("head_width"), json.erase("mlp_width");
+  json["mlp_ratio"] = 1.25;
+  EXPECT_EQ(ParseSequenceConfig(json), SmallSequence());
+  json["heads"] = 3;
+  EXPECT_NE(MessageOf([&] { ParseSequenceConfig(json); }).find("cannot be divided among 3 heads"), std::string::npos);
 }
 
 TEST(SequenceConfigTest, WhatCannotBeIsRefused) {
@@ -272,19 +281,21 @@ TEST(SequenceConfigTest, WhatCannotBeIsRefused) {
     EXPECT_NE(text.find(part), std::string::npos) << text;
   };
   EXPECT_EQ(message([](auto&) {}), "");
-  says("3 heads", [](auto& c) { c.heads = 3; });
   says("vocabulary", [](auto& c) { c.vocabulary = 0; });
   says("length", [](auto& c) { c.length = 0; });
   says("256 tokens", [](auto& c) { c.meaning = TokenMeaning::kByte; });
-  says("rank", [](auto& c) { c.attention = nn::AttentionKind::kLowRank; });
+  says("rank", [](auto& c) { c.block.attention.kind = nn::AttentionKind::kLowRank; });
   const auto rotary = [](nn::AttentionKind kind, int64_t rank = 0) {
-    return [=](auto& c) { c.positions = SequencePositions::kRotary, c.attention = kind, c.rank = rank; };
+    return [=](auto& c) {
+      c.positions = SequencePositions::kRotary, c.block.attention.kind = kind, c.block.attention.qk_width = rank;
+    };
   };
   says("merged attention has both in one matrix", rotary(nn::AttentionKind::kMerged));
   says("gaussian attention has scores of places alone", rotary(nn::AttentionKind::kGaussian));
   says("positional attention has scores of places alone", rotary(nn::AttentionKind::kPositional));
   says("a head has 3", rotary(nn::AttentionKind::kLowRank, 3));
-  says("even width", [](auto& c) { c.width = c.heads = 7, c.positions = SequencePositions::kSinusoidal; });
+  says("even width",
+       [](auto& c) { c.block.width = c.block.attention.heads = 7, c.positions = SequencePositions::kSinusoidal; });
 
   io::Json json = ToJson(SmallSequence());
   const auto refused = [&](const char* key, const io::Json& value) {

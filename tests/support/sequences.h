@@ -21,7 +21,7 @@ inline void PrintTo(const NamedSequence& c, std::ostream* out) { *out << c.name;
 inline SequenceConfig SmallSequence() {
   SequenceConfig c;
   c.vocabulary = 6, c.outputs = 3, c.length = 7;
-  c.width = 8, c.depth = 2, c.heads = 2, c.mlp_ratio = 1.25;
+  c.block.width = 8, c.depth = 2, c.block.attention.heads = 2, c.block.attention.head_width = 4, c.block.mlp.width = 10;
   c.rotary_base = 10;  // so that the slower pair of features turns too
   return c;
 }
@@ -36,9 +36,10 @@ inline std::vector<NamedSequence> NamedSequences() {
     for (const std::string_view positions : {"none", "learned", "sinusoidal", "rotary"}) {
       SequenceConfig c = SmallSequence();
       c.depth = 1;
-      c.attention = *FindAttentionKind(kind), c.positions = *FindSequencePositions(positions);
-      if (c.attention == AttentionKind::kLowRank || c.attention == AttentionKind::kSymmetric) c.rank = 2;
-      if (c.positions == SequencePositions::kRotary && !nn::AllowsRotary(c.attention)) continue;
+      c.block.attention.kind = *FindAttentionKind(kind), c.positions = *FindSequencePositions(positions);
+      if (c.block.attention.kind == AttentionKind::kLowRank || c.block.attention.kind == AttentionKind::kSymmetric)
+        c.block.attention.qk_width = 2;
+      if (c.positions == SequencePositions::kRotary && !nn::AllowsRotary(c.block.attention.kind)) continue;
       for (const bool causal : {false, true}) {
         c.causal = causal;
         all.push_back({std::string(kind) + "_" + std::string(positions) + (causal ? "_decoder" : "_encoder"), c});
@@ -52,13 +53,19 @@ inline std::vector<NamedSequence> NamedSequences() {
   };
   const auto rotary = SequencePositions::kRotary;
   add("two_blocks", [](auto&) {});
-  add("no_bias", [](auto& c) { c.qkv_bias = false; });
-  add("normed", [](auto& c) { c.qk_norm = true; });
-  add("normed_rotary", [=](auto& c) { c.qk_norm = true, c.positions = rotary; });
-  add("shared_normed_rotary",
-      [=](auto& c) { c.attention = AttentionKind::kShared, c.qk_norm = true, c.positions = rotary; });
-  add("gated_scaled", [](auto& c) { c.gated = c.layer_scale = true, c.activation = simd::Activation::kSilu; });
-  add("one_head_rotary", [=](auto& c) { c.heads = 1, c.positions = rotary; });
+  add("no_bias", [](auto& c) { c.block.attention.bias = false; });
+  add("normed", [](auto& c) { c.block.attention.qk_norm = true; });
+  add("normed_rotary", [=](auto& c) { c.block.attention.qk_norm = true, c.positions = rotary; });
+  add("shared_normed_rotary", [=](auto& c) {
+    c.block.attention.kind = AttentionKind::kShared, c.block.attention.qk_norm = true, c.positions = rotary;
+  });
+  add("gated_scaled", [](auto& c) {
+    c.block.mlp.gate = simd::Gate::kFirst, c.block.layer_scale = true, c.block.mlp.activation = simd::Activation::kSilu;
+  });
+  add("one_head_rotary",
+      [=](auto& c) { c.block.attention.heads = 1, c.block.attention.head_width = 8, c.positions = rotary; });
+  add("wide_heads_rotary", [=](auto& c) { c.block.attention.head_width = 6, c.positions = rotary; });
+  add("narrow_heads", [](auto& c) { c.block.attention.head_width = 3; });
   add("no_blocks", [](auto& c) { c.depth = 0; });
   return all;
 }

@@ -21,9 +21,10 @@ using nn::AttentionKind;
 
 model::VitConfig Tiny() {  // timm's vit_tiny_patch16_224 of one block, with every kind of token
   model::VitConfig c;
-  c.width = 192, c.depth = 1, c.heads = 3, c.head_width = 64, c.mlp_width = 768, c.classes = 10;
+  c.block.width = 192, c.depth = 1, c.block.attention.heads = 3, c.block.attention.head_width = 64,
+  c.block.mlp.width = 768, c.classes = 10;
   c.distillation_token = true, c.distillation_head = true, c.registers = 4, c.position_prefix = 6;
-  c.qk_norm = c.layer_scale = true;
+  c.block.attention.qk_norm = c.block.layer_scale = true;
   return c;
 }
 
@@ -101,7 +102,7 @@ TEST(Initialise, IsTimms) {
 
 TEST(Initialise, PoolingAndGatesAreTimms) {
   model::VitConfig c = Tiny();
-  c.pool = model::Pool::kMap, c.map_mlp_width = 768, c.gate = simd::Gate::kFirst;
+  c.pool = model::Pool::kMap, c.map_mlp_width = 768, c.block.mlp.gate = simd::Gate::kFirst;
   const ParameterLayout layout(c);
   const Tensor<double> weights = WeightsOf<double>(c);
   const auto of = [&](const char* name) { return layout.At(name, weights.view()); };
@@ -134,7 +135,7 @@ TEST(Initialise, ComesFromSeedAndNameAlone) {
 
   // Of other attention, the rest begins alike.
   model::VitConfig shared = Tiny();
-  shared.attention = AttentionKind::kShared;
+  shared.block.attention.kind = AttentionKind::kShared;
   const ParameterLayout layout(Tiny()), shared_layout(shared);
   const Tensor<float> of_shared = WeightsOf<float>(shared, {.seed = 7});
   for (const char* name : {"patch_embed.proj.weight", "blocks.0.attn.proj.weight", "blocks.0.mlp.fc2.weight"}) {
@@ -157,34 +158,36 @@ TEST(Initialise, IsTheSameEverywhere) {
 model::VitConfig OfKind(AttentionKind kind, int64_t rank = 0) {
   model::VitConfig c;
   c.image_height = c.image_width = 32, c.patch_height = c.patch_width = 4;
-  c.width = 96, c.depth = 1, c.heads = 3, c.head_width = 32, c.mlp_width = 192, c.classes = 10;
-  c.attention = kind, c.qk_width = rank;
+  c.block.width = 96, c.depth = 1, c.block.attention.heads = 3, c.block.attention.head_width = 32,
+  c.block.mlp.width = 192, c.classes = 10;
+  c.block.attention.kind = kind, c.block.attention.qk_width = rank;
   return c;
 }
 
 // M of each head with the scale, so that a score is x_i M x_jᵀ: [H, D, D].
 std::vector<Tensor<double>> ScoreMatrices(const model::VitConfig& c, View<const double> weights) {
   const ParameterLayout layout(c);
-  const int64_t D = c.width, H = c.heads, r = c.query_width();
+  const int64_t D = c.block.width, H = c.block.attention.heads, r = c.block.attention.query_width();
   const auto of = [&](const char* name) { return layout.At(std::string("blocks.0.attn.") + name, weights); };
   std::vector<Tensor<double>> matrices;
   for (int64_t h = 0; h < H; ++h) {
     View<const double> query, key, middle;
-    if (c.attention == AttentionKind::kSeparate) {
+    if (c.block.attention.kind == AttentionKind::kSeparate) {
       query = of("qkv.weight").slice(0, h * r, (h + 1) * r),
       key = of("qkv.weight").slice(0, (H + h) * r, (H + h + 1) * r);
-    } else if (c.attention == AttentionKind::kLowRank) {
+    } else if (c.block.attention.kind == AttentionKind::kLowRank) {
       query = of("qk.query.weight").slice(0, h * r, (h + 1) * r),
       key = of("qk.key.weight").slice(0, h * r, (h + 1) * r);
-    } else if (c.attention == AttentionKind::kShared || c.attention == AttentionKind::kSymmetric) {
+    } else if (c.block.attention.kind == AttentionKind::kShared ||
+               c.block.attention.kind == AttentionKind::kSymmetric) {
       query = key = of("qk.weight").slice(0, h * r, (h + 1) * r);
     }
-    if (c.attention == AttentionKind::kSymmetric) middle = of("qk.eigenvalues")[h];
+    if (c.block.attention.kind == AttentionKind::kSymmetric) middle = of("qk.eigenvalues")[h];
     Tensor<double> m({D, D});
-    const double s = 1 / std::sqrt(static_cast<double>(c.head_width));
+    const double s = 1 / std::sqrt(static_cast<double>(c.block.attention.head_width));
     for (int64_t i = 0; i < D; ++i) {
       for (int64_t j = 0; j < D; ++j) {
-        if (c.attention == AttentionKind::kMerged) {
+        if (c.block.attention.kind == AttentionKind::kMerged) {
           m[i * D + j] = s * *of("qk.merged").at(h, i, j);
           continue;
         }
@@ -313,7 +316,7 @@ TEST(Initialise, MimeticQueriesAndKeysAreNearIdentity) {
         EXPECT_NEAR(about.rest, 0.7, 5 * 0.7 / 96);
       } else {
         // A third (a sixth) of the directions, those that are stretched most: more of the trace than that share of 0.7.
-        EXPECT_GT(about.diagonal, 0.7 * static_cast<double>(c.query_width()) / 96) << model::Name(kind);
+        EXPECT_GT(about.diagonal, 0.7 * static_cast<double>(c.block.attention.query_width()) / 96) << model::Name(kind);
       }
     }
   }
@@ -339,13 +342,13 @@ TEST(Initialise, MimeticIsRefusedWhereItIsNotDefined) {
               std::string::npos);
   }
   model::VitConfig c = OfKind(AttentionKind::kSeparate);
-  c.projection = false;
+  c.block.attention.projection = false;
   EXPECT_NE(refusal(c).find("output projection"), std::string::npos);
   c = OfKind(AttentionKind::kSeparate);
-  c.heads = 4;
+  c.block.attention.heads = 4;
   EXPECT_NE(refusal(c).find("no wider than the model"), std::string::npos);
   c = OfKind(AttentionKind::kSeparate);
-  c.width = 98;
+  c.block.width = 98;
   EXPECT_NE(refusal(c).find("divisible by 4"), std::string::npos);
 }
 

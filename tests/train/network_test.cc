@@ -175,7 +175,7 @@ TEST(NetworkErrors, SayWhatDoesNotFit) {
 
 TEST(NetworkConstrain, KeepsBandwidthsWhereCheckpointsMayHaveThem) {
   model::VitConfig config = SmallConfig();
-  config.attention = nn::AttentionKind::kGaussian;
+  config.block.attention.kind = nn::AttentionKind::kGaussian;
   Trial<float> run({"", config});
   const View<float> bandwidth = run.network.layout().At("blocks.1.attn.qk.bandwidth", run.weights.view());
   bandwidth.data()[1] = -0.5f;

@@ -14,7 +14,8 @@ namespace qkv::train {
 inline model::VitConfig SmallConfig() {
   model::VitConfig c;
   c.image_height = c.image_width = 8, c.patch_height = c.patch_width = 4, c.channels = 2;
-  c.width = 8, c.depth = 2, c.heads = 2, c.head_width = 4, c.mlp_width = 10, c.classes = 3;
+  c.block.width = 8, c.depth = 2, c.block.attention.heads = 2, c.block.attention.head_width = 4, c.block.mlp.width = 10,
+  c.classes = 3;
   return c;
 }
 
@@ -69,15 +70,19 @@ inline std::vector<NamedConfig> NamedConfigs() {
   add("SinCos", [](auto& c) { c.positions = model::Positions::kSinCos, c.class_token = false, c.pool = Pool::kMean; });
   add("NoPositions", [](auto& c) { c.positions = model::Positions::kNone; });
   add("Norms", [](auto& c) {
-    c.patch_norms = c.pre_norm = c.attention_norm = c.mlp_norm = c.qk_norm = c.head_norm = c.fc_norm = true;
+    c.patch_norms = c.pre_norm = c.block.attention.output_norm = c.block.mlp.norm = c.block.attention.qk_norm =
+        c.head_norm = c.fc_norm = true;
   });
-  add("NoBiases", [](auto& c) { c.patch_bias = c.qkv_bias = c.projection_bias = c.mlp_bias = false; });
-  add("NoProjection", [](auto& c) { c.projection = false; });
-  add("LayerScale", [](auto& c) { c.layer_scale = true; });
-  add("GateFirst", [](auto& c) { c.gate = simd::Gate::kFirst, c.activation = simd::Activation::kSilu; });
-  add("GateLast", [](auto& c) { c.gate = simd::Gate::kLast, c.layer_scale = true; });
+  add("NoBiases", [](auto& c) {
+    c.patch_bias = c.block.attention.bias = c.block.attention.projection_bias = c.block.mlp.bias = false;
+  });
+  add("NoProjection", [](auto& c) { c.block.attention.projection = false; });
+  add("LayerScale", [](auto& c) { c.block.layer_scale = true; });
+  add("GateFirst",
+      [](auto& c) { c.block.mlp.gate = simd::Gate::kFirst, c.block.mlp.activation = simd::Activation::kSilu; });
+  add("GateLast", [](auto& c) { c.block.mlp.gate = simd::Gate::kLast, c.block.layer_scale = true; });
   add("NonSquare", [](auto& c) { c.image_height = 9, c.image_width = 12, c.patch_width = 3; });
-  add("NarrowHeads", [](auto& c) { c.head_width = 3; });
+  add("NarrowHeads", [](auto& c) { c.block.attention.head_width = 3; });
   add("NoBlocks", [](auto& c) { c.depth = 0, c.pool = Pool::kMean, c.class_token = false; });
   for (const auto& [name, kind] : {std::pair{"Shared", AttentionKind::kShared},
                                    {"Unified", AttentionKind::kUnified},
@@ -88,13 +93,14 @@ inline std::vector<NamedConfig> NamedConfigs() {
                                    {"Gaussian", AttentionKind::kGaussian},
                                    {"Positional", AttentionKind::kPositional}}) {
     add(name, [&, kind = kind](auto& c) {
-      c.attention = kind;
-      if (kind == AttentionKind::kLowRank || kind == AttentionKind::kSymmetric) c.qk_width = 3;
+      c.block.attention.kind = kind;
+      if (kind == AttentionKind::kLowRank || kind == AttentionKind::kSymmetric) c.block.attention.qk_width = 3;
       if (kind == AttentionKind::kGaussian) c.pool = Pool::kMean;  // a class token has no place to be far from
     });
   }
-  add("SharedNormed", [](auto& c) { c.attention = AttentionKind::kShared, c.qk_norm = true; });
-  add("Chances", [](auto& c) { c.layer_scale = true; })->options = {
+  add("SharedNormed",
+      [](auto& c) { c.block.attention.kind = AttentionKind::kShared, c.block.attention.qk_norm = true; });
+  add("Chances", [](auto& c) { c.block.layer_scale = true; })->options = {
       .dropout = 0.2, .attention_dropout = 0.3, .drop_path = 0.4, .seed = 9};
   return all;
 }

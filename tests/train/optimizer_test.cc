@@ -29,7 +29,8 @@ model::VitConfig Small() {
   model::VitConfig config;
   config.image_height = config.image_width = 8;
   config.patch_height = config.patch_width = 4;
-  config.width = 18, config.depth = 6, config.heads = 2, config.head_width = 9, config.mlp_width = 50;
+  config.block.width = 18, config.depth = 6, config.block.attention.heads = 2, config.block.attention.head_width = 9,
+  config.block.mlp.width = 50;
   config.classes = 5;
   return config;
 }
@@ -198,7 +199,7 @@ TEST(Optimizer, RefusesAStateThatIsNotItsOwn) {
   TemporaryFolder folder;
   io::WriteSafeTensors(folder / "sgd.safetensors", Optimizer<float>(layout, {.kind = Kind::kSgd}).Store());
   model::VitConfig wider = Small();
-  wider.mlp_width = 70;
+  wider.block.mlp.width = 70;
   io::WriteSafeTensors(folder / "wider.safetensors", Optimizer<float>(ParameterLayout(wider), {}).Store());
   io::WriteSafeTensors(folder / "double.safetensors", Optimizer<double>(layout, {}).Store());
   io::WriteSafeTensors(folder / "adamw.safetensors", Optimizer<float>(layout, {}).Store());

@@ -10,7 +10,8 @@ model::VitConfig Small() {
   model::VitConfig config;
   config.image_height = config.image_width = 8;
   config.patch_height = config.patch_width = 4;
-  config.width = 6, config.depth = 2, config.heads = 2, config.head_width = 3, config.mlp_width = 10;
+  config.block.width = 6, config.depth = 2, config.block.attention.heads = 2, config.block.attention.head_width = 3,
+  config.block.mlp.width = 10;
   config.classes = 5;
   return config;
 }

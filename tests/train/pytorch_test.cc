@@ -21,10 +21,11 @@ constexpr int64_t kBatch = 6, kClasses = 5, kSteps = 20;
 model::VitConfig ConfigOf(const std::string& kind) {
   model::VitConfig c;
   c.image_height = c.image_width = 12, c.patch_height = c.patch_width = 4;
-  c.width = 16, c.depth = 2, c.heads = 2, c.head_width = 8, c.mlp_width = 32, c.classes = kClasses;
-  if (kind == "shared") c.attention = nn::AttentionKind::kShared;
-  c.qkv_bias = kind != "no_bias";
-  c.qk_norm = kind == "qk_norm";
+  c.block.width = 16, c.depth = 2, c.block.attention.heads = 2, c.block.attention.head_width = 8,
+  c.block.mlp.width = 32, c.classes = kClasses;
+  if (kind == "shared") c.block.attention.kind = nn::AttentionKind::kShared;
+  c.block.attention.bias = kind != "no_bias";
+  c.block.attention.qk_norm = kind == "qk_norm";
   return c;
 }
 

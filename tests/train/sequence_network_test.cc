@@ -210,7 +210,7 @@ TEST(SequenceNetworkErrors, SayWhatDoesNotFit) {
 TEST(SequenceInitialisation, TokensAreAsLargeAsTheirPlaces) {
   using model::SequencePositions;
   SequenceConfig c = model::SmallSequence();
-  c.vocabulary = 200, c.width = 32;
+  c.vocabulary = 200, c.block.width = 32, c.block.attention.head_width = 16, c.block.mlp.width = 40;
   for (const auto scheme : {Initialisation::Scheme::kTimm, Initialisation::Scheme::kMimetic}) {
     for (const auto positions : {SequencePositions::kNone, SequencePositions::kLearned, SequencePositions::kSinusoidal,
                                  SequencePositions::kRotary}) {

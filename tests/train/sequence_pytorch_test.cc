@@ -22,7 +22,8 @@ constexpr int64_t kSteps = 20;
 model::SequenceConfig ConfigOf(const std::string& positions) {
   model::SequenceConfig c;
   c.vocabulary = 11, c.outputs = 7, c.length = 10;
-  c.width = 16, c.depth = 2, c.heads = 2, c.mlp_ratio = 2;
+  c.block.width = 16, c.depth = 2, c.block.attention.heads = 2, c.block.attention.head_width = 8,
+  c.block.mlp.width = 32;
   c.positions = *model::FindSequencePositions(positions);
   c.rotary_base = 100;
   c.causal = positions != "sinusoidal";

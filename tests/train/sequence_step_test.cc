@@ -23,7 +23,8 @@ model::SequenceConfig Small() {
   model::SequenceConfig config;
   config.vocabulary = config.outputs = kTokens;
   config.length = kLength;
-  config.width = 32, config.depth = 2, config.heads = 2;
+  config.block.width = 32, config.depth = 2, config.block.attention.heads = 2, config.block.attention.head_width = 16,
+  config.block.mlp.width = 128;
   return config;
 }
 

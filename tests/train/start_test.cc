@@ -24,12 +24,12 @@ TEST(NewModel, IsWhatWasAskedFor) {
   };
   for (const char* kind : {"separate", "shared", "unified", "shared_kv", "merged", "gaussian", "positional"}) {
     const Start plain = start({{"attention", kind}});
-    EXPECT_EQ(model::Name(plain.description.config.attention), kind);
+    EXPECT_EQ(model::Name(plain.description.config.block.attention.kind), kind);
     EXPECT_EQ(plain.description.labels, kClasses);
     EXPECT_EQ(plain.description.preprocess.channels, 1);
   }
   for (const char* kind : {"low_rank", "symmetric"}) {
-    EXPECT_EQ(start({{"attention", kind}, {"rank", "5"}}).description.config.qk_width, 5);
+    EXPECT_EQ(start({{"attention", kind}, {"rank", "5"}}).description.config.block.attention.qk_width, 5);
   }
   const model::VitConfig c = start({{"mlp", "swiglu"},
                                     {"pool", "avg"},
@@ -39,10 +39,11 @@ TEST(NewModel, IsWhatWasAskedFor) {
                                     {"qkv-bias", "no"},
                                     {"layer-scale", "1e-4"}})
                                  .description.config;
-  EXPECT_EQ(c.gate, simd::Gate::kFirst);
-  EXPECT_EQ(c.mlp_width, 128);
+  EXPECT_EQ(c.block.mlp.gate, simd::Gate::kFirst);
+  EXPECT_EQ(c.block.mlp.width, 128);
   EXPECT_EQ(c.pool, model::Pool::kMean);
-  EXPECT_TRUE(c.fc_norm && !c.final_norm && c.qk_norm && !c.qkv_bias && c.layer_scale && !c.class_token);
+  EXPECT_TRUE(c.fc_norm && !c.final_norm && c.block.attention.qk_norm && !c.block.attention.bias &&
+              c.block.layer_scale && !c.class_token);
   EXPECT_EQ(c.registers, 3);
   EXPECT_EQ(start({{"pool", "map"}}).description.config.map_mlp_width, 192);
 }
@@ -69,7 +70,7 @@ std::pair<Tensor<double>, Tensor<double>> TokensOf(const Checkpoint& checkpoint,
   Rng rng(7);
   for (double& x : pixels.span()) x = rng.Normal();
   const auto tokens = [&](const model::Vit<double>& vit) {
-    Tensor<double> out({1, vit.TokensFor(c.image_height, c.image_width), c.width});
+    Tensor<double> out({1, vit.TokensFor(c.image_height, c.image_width), c.block.width});
     model::Workspace<double> workspace;
     model::Outputs<double> outputs;
     outputs.tokens = out;
@@ -124,7 +125,7 @@ TEST(ContinuedModel, HasThemAtAnotherSizeToo) {
 
 TEST(ContinuedModel, SaysWhatStandsInTheWay) {
   Checkpoint checkpoint = Checkpoint::Open(GoldenFolder("timm_vit"));
-  checkpoint.description.config.projection_bias = false;
+  checkpoint.description.config.block.attention.projection_bias = false;
   const std::string biases = MessageOf([&] { ContinuedModel(checkpoint, Resolve({{"model", "x"}}), kClasses); });
   EXPECT_NE(biases.find("one switch for the biases"), std::string::npos) << biases;
   const Checkpoint fixed = Checkpoint::Open(GoldenFolder("vit_pytorch_vit"));
@@ -135,7 +136,7 @@ TEST(ContinuedModel, SaysWhatStandsInTheWay) {
 TEST(CopyWeights, RefusesTensorsOfAnotherModel) {
   const Checkpoint checkpoint = Checkpoint::Open(GoldenFolder("timm_vit"));
   model::VitConfig wider = checkpoint.description.config;
-  wider.mlp_width *= 2;
+  wider.block.mlp.width *= 2;
   const ParameterLayout layout(wider);
   Tensor<float> weights({layout.size()});
   EXPECT_NE(MessageOf([&] { CopyWeights(checkpoint, wider, layout, weights); }).find("mlp.fc1"), std::string::npos);

@@ -21,7 +21,8 @@ model::VitConfig Small() {
   model::VitConfig config;
   config.image_height = config.image_width = 16;
   config.patch_height = config.patch_width = 4;
-  config.width = 24, config.depth = 2, config.heads = 2, config.head_width = 12, config.mlp_width = 48;
+  config.block.width = 24, config.depth = 2, config.block.attention.heads = 2, config.block.attention.head_width = 12,
+  config.block.mlp.width = 48;
   config.classes = 5;
   return config;
 }
@@ -166,7 +167,7 @@ TEST(Stepper, LearnsItsBatch) {
 TEST(Stepper, BandwidthsStayInTheirBounds) {
   constexpr auto kLeast = static_cast<float>(nn::kLeastBandwidth);
   model::VitConfig config = Small();
-  config.attention = nn::AttentionKind::kGaussian;
+  config.block.attention.kind = nn::AttentionKind::kGaussian;
   const Data<float> data(10);
   const Network<float> network(config);
   OptimizerSettings settings = kSgd;

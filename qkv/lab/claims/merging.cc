@@ -137,10 +137,12 @@ Result ReplayParameters(const Bench& bench) {
     int64_t D, E;
   };
   const model::VitConfig& config = bench.model().config();
-  const Size sizes[] = {
-      {"the text, small", kD, kE},        {"the text, large", 3000, 4000},
-      {"D = E, one wide head", 768, 768}, {"E = D/2, break-even", 768, 384},
-      {"ViT-B, a head", 768, 64},         {"the trained model, a head", config.width, config.head_width}};
+  const Size sizes[] = {{"the text, small", kD, kE},
+                        {"the text, large", 3000, 4000},
+                        {"D = E, one wide head", 768, 768},
+                        {"E = D/2, break-even", 768, 384},
+                        {"ViT-B, a head", 768, 64},
+                        {"the trained model, a head", config.block.width, config.block.attention.head_width}};
   report::Table table{
       "Numbers stored for queries and keys, and multiply-adds from 2000 tokens to their scores (one head)",
       {{"shape", report::Align::kLeft},

@@ -92,7 +92,7 @@ Bench::Bench(const Setup& setup) : setup_(setup), model_(Given(setup)) {
   pixels_ = PixelsOf(model_, setup.images.empty() ? std::span<const image::Image>(digits) : setup.images);
 
   const View<const float> first = pixels_.view().slice(0, 0, 1);
-  const int64_t N = model_.TokensFor(first.dim(2), first.dim(3)), D = model_.config().width;
+  const int64_t N = model_.TokensFor(first.dim(2), first.dim(3)), D = model_.config().block.width;
   std::vector<Tensor<float>> hidden;
   for (int64_t block = 0; block < depth(); ++block) hidden.emplace_back(Shape{1, N, D});
   model::Outputs<float> outputs;

@@ -38,11 +38,11 @@ class Bench {
   bool drawn() const { return setup_.images.empty(); }     // the images are drawn digits
   const std::string& name() const { return setup_.checkpoint->source; }
   int64_t depth() const { return model_.config().depth; }
-  int64_t heads() const { return model_.config().heads; }
+  int64_t heads() const { return model_.config().block.attention.heads; }
   /// What is to be said of logits of trained heads where a norm on queries and keys, which these are without, makes
   /// other ones of them; or nothing.
   const char* reservation() const {
-    return model_.config().qk_norm ? " (without its QK-norm: not the model's own scores)" : "";
+    return model_.config().block.attention.qk_norm ? " (without its QK-norm: not the model's own scores)" : "";
   }
   /// Block by block, head by head.
   const std::vector<TrainedHead>& trained() const { return trained_; }

@@ -86,7 +86,7 @@ Saturation MeasureSaturation(int64_t E, double scale, int queries, uint64_t seed
 }  // namespace
 
 Result ReplaySpectra(const Bench& bench) {
-  const int64_t E = bench.trained()[0].pair.query.weight.dim(0), D = bench.model().config().width;
+  const int64_t E = bench.trained()[0].pair.query.weight.dim(0), D = bench.model().config().block.width;
   double most_rank = 0;
   for (const TrainedHead& head : bench.trained()) {
     const auto values = algebra::SingularValues<double>(head.pair.query.weight, head.pair.key.weight);

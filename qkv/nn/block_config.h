@@ -1,0 +1,91 @@
+// What a Transformer block is: the one description that models, inference, training and inspection share. What it is
+// told about one pass is AttentionContext (inference) and BlockSettings (training).
+#pragma once
+
+#include <cstdint>
+
+#include "qkv/simd/elementwise.h"
+#include "qkv/simd/gemm.h"
+
+namespace qkv::nn {
+
+/// The score of tokens x_i and x_j in a head, and its values. s = 1 / sqrt(E), p: places in the grid, in patches.
+enum class AttentionKind {
+  kSeparate,        // s · (W_Q x_i)·(W_K x_j), values W_V x_j
+  kShared,          // W_Q = W_K
+  kUnified,         // W_Q = W_K = W_V
+  kSharedKeyValue,  // W_K = W_V
+  kMerged,          // s · (x_i M x_jᵀ + u·x_j), M [D, D]
+  kLowRank,         // as kSeparate; queries and keys are narrower than E
+  kSymmetric,       // s · (U x_i)·Λ (U x_j), Λ diagonal
+  kGaussian,        // −‖p_i − p_j‖² / 2h²; a token that has no place is at distance 0 from all
+  kPositional,      // s · q_i·k_j, where each place has a q and a k, whatever token is there
+};
+
+/// W_Q = W_K.
+constexpr bool QueriesAreKeys(AttentionKind kind) {
+  return kind == AttentionKind::kShared || kind == AttentionKind::kUnified || kind == AttentionKind::kSymmetric;
+}
+/// W_K = W_V.
+constexpr bool ValuesAreKeys(AttentionKind kind) {
+  return kind == AttentionKind::kUnified || kind == AttentionKind::kSharedKeyValue;
+}
+/// Scores come from places alone.
+constexpr bool IsPositional(AttentionKind kind) {
+  return kind == AttentionKind::kGaussian || kind == AttentionKind::kPositional;
+}
+/// Tokens have queries, and keys, of their own.
+constexpr bool HasQueriesAndKeys(AttentionKind kind) {
+  return kind == AttentionKind::kSeparate || kind == AttentionKind::kSharedKeyValue || kind == AttentionKind::kLowRank;
+}
+/// Queries and keys belong to tokens, and can be turned by their places (nn/rotary.h).
+constexpr bool AllowsRotary(AttentionKind kind) { return kind != AttentionKind::kMerged && !IsPositional(kind); }
+/// Queries and keys are there to be normalised, and keys are nothing else besides.
+constexpr bool AllowsQueryKeyNorm(AttentionKind kind) {
+  return kind == AttentionKind::kSeparate || kind == AttentionKind::kShared || kind == AttentionKind::kLowRank;
+}
+
+struct AttentionConfig {
+  AttentionKind kind = AttentionKind::kSeparate;
+  int64_t heads = 12;        // H
+  int64_t head_width = 64;   // E, of values
+  int64_t qk_width = 0;      // r, of queries and keys; 0: E
+  bool bias = true;          // on queries, keys and values
+  bool qk_norm = false;      // over each head's r (Dehghani et al. 2023)
+  bool output_norm = false;  // over the joined heads, before the projection (timm's scale_attn_norm)
+  bool projection = true, projection_bias = true;  // without, the joined heads are the output
+
+  int64_t query_width() const { return qk_width > 0 ? qk_width : head_width; }
+  int64_t joined_width() const { return heads * head_width; }  // H·E
+  bool operator==(const AttentionConfig&) const = default;
+};
+
+struct MlpConfig {
+  int64_t width = 3072;  // M, hidden
+  simd::Gate gate = simd::Gate::kNone;
+  simd::Activation activation = simd::Activation::kGelu;
+  bool bias = true;
+  bool norm = false;  // over M, after the activation (timm's scale_mlp_norm)
+
+  bool operator==(const MlpConfig&) const = default;
+};
+
+/// x += ls1 · attention(norm1 x); x += ls2 · mlp(norm2 x)
+struct BlockConfig {
+  int64_t width = 768;  // D
+  double eps = 1e-6;    // of all norms
+  AttentionConfig attention;
+  MlpConfig mlp;
+  bool layer_scale = false;  // ls1, ls2 (Touvron et al. 2021)
+
+  bool operator==(const BlockConfig&) const = default;
+};
+
+/// Where tokens stand: some without a place, then a grid, row by row. A sequence is a grid of one row.
+struct TokenGrid {
+  int64_t prefix = 0, height = 0, width = 0;
+
+  int64_t tokens() const { return prefix + height * width; }
+};
+
+}  // namespace qkv::nn
