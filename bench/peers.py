@@ -75,7 +75,7 @@ def table(rows):
 def machine_line(machine):
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
     held = f" under QKV_ISA={machine['isa']}" if "isa" in machine else ""
-    peers_held = f", peers held to {common.ISAS[machine['peers_isa']]}" if "peers_isa" in machine else ""
+    peers_held = f", peers restricted to {common.ISAS[machine['peers_isa']]}" if "peers_isa" in machine else ""
     return (f"{machine['processor']} ({machine['family']}; {', '.join(machine['instructions'])}), {machine['threads']} "
             f"threads; qkv {machine['commit']}{held}, {versions}{peers_held}; {machine['date']}")  # fmt: skip
 

@@ -79,7 +79,8 @@ def machine_page(name, data):
     """{path: text} of bench/results/NAME.md and of its pictures."""
     machine = next(iter(data.values()))["machine"]
     lines = [f"# {name}: {machine['processor']}, {machine['cores']} cores", "",
-             f"{WRITTEN}; [docs/performance.md](../../docs/performance.md) says how the numbers are measured.", "", "## Aims and results", "", aims.LEGEND, "", aims.table(name, data)]  # fmt: skip
+             f"{WRITTEN}; [docs/performance.md](../../docs/performance.md) says how the numbers are measured.", "",
+             "## Aims and results", "", aims.LEGEND, "", aims.table(name, data)]  # fmt: skip
     files = {}
     for run, part in RUNS.items():
         if run in data:

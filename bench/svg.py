@@ -121,7 +121,7 @@ def ratios(groups, caption):
             parts.append(text(x(0) - 6, y + 14, words, "small", "end"))
             for offset, value, kind in ((2, best, "own"), (11, median, "own pale")):
                 parts.append(f'<rect x="{x(0)}" y="{y + offset}" width="{x(value) - x(0):.1f}" height="9" class="{kind}"/>')
-            parts.append(text(x(max(best, median)) + 6, y + 15, f"{best:.2f} / {median:.2f}", "small factor"))
+            parts.append(text(x(0) + width + 12, y + 15, f"{best:.2f} / {median:.2f}", "small factor"))
             y += row
         y += 2
     return document(20 + label + width + 90, top + height + 24, parts)
