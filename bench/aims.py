@@ -1,10 +1,7 @@
-"""What the project aims at, beside what each kind of machine showed: the table that docs/performance.md begins with.
+"""The project's aims beside what was measured on a machine: the first table of bench/results/MACHINE.md.
 
-A reader of AIMS takes what was measured on a machine and the suffix of its runs, and gives a cell: ratios to
-the fastest peer at the same precision, by best and by median, or shares of the greatest measured rate of
-float's multiply-adds, of linear layers also, behind a semicolon, of their moment's peak. "of" a ratio: what
-computing all products at the rate of the registers would give, all else for nothing; a loose bound in int8,
-which attention is not computed in.
+AIMS has a reader for each row. It takes what was measured on a machine and the suffix of its runs, and returns a cell;
+LEGEND says what stands in it.
 """
 
 import attention
@@ -14,32 +11,42 @@ import peers
 import roofline
 
 HELD = "-held-avx2"
+LEGEND = """\
+- Two ratios are to the fastest peer at the same precision, by best and by median time.
+- "of" (upper bound): the ratio if matrix products ran at register peak and everything else were free. The peak is the
+  greatest of all runs. The bound is loose in int8, because attention is computed in float.
+- Linear layers: share of the peak by best and by median; after the semicolon, share of the peak measured right after each
+  product, because clocks change from minute to minute.
+- Attention: after the semicolon, share of the peak. Photos: after the semicolon, the ratios of the whole process, with start,
+  loading and compilation.
+- The aims for AVX2 are for machines without more, and for columns in which every program is restricted to AVX2
+  (`bench/as_avx2.py`). No machine with AMX has been available; its aims stand beside AVX-512."""
 # heads × tokens of attention: the case of attention.py
 SIZES = {"12 × 197": "1x12x197x64", "96 × 197": "8x12x197x64", "16 × 1024": "1x16x1024x64", "16 × 4096": "1x16x4096x64",
          "16 × 16384": "1x16x16384x64"}  # fmt: skip
 BASE, TINY = "vit_base_patch16_224", "vit_tiny_patch16_224"
-# of an image, less the last block, of which exact savings leave next to nothing (`qkv info` counts the whole)
+# of one image, without the last block, which the exact savings nearly remove (`qkv info` counts the whole model)
 GFLOP = {BASE: 32.2, TINY: 2.30}
 
 
 def is_of(run, suffix):
-    """Whether "peers-held-avx2" and the like are of the runs with that suffix."""
+    """Whether the name of a run, "peers-held-avx2" for example, has that suffix."""
     return run[len(run.partition("-")[0]) :] == suffix
 
 
 def layers(data, suffix):
-    """What roofline.py measured: of qkv alone, so that it does not matter what the peers are held to."""
+    """What roofline.py measured. It runs qkv alone, so the peers' instruction set does not matter."""
     return data.get("roofline" + suffix.replace("-held", ""))
 
 
 def qkv_isa(data, suffix):
-    """The instruction set that qkv ran in."""
+    """The instruction set that qkv used."""
     machine = next(run["machine"] for name, run in data.items() if is_of(name, suffix))
     return machine.get("isa") or common.best_isa(machine["instructions"])
 
 
 def of_own(data, suffix, rows):
-    """qkv's row among those of one case of attention, or None."""
+    """qkv's row of one case of attention, or None."""
     return next((r for r in rows if r["program"] == f"qkv, {qkv_isa(data, suffix)}"), None)
 
 
@@ -48,7 +55,7 @@ def attention_cases(data, suffix):
 
 
 def peak(data, suffix, precision):
-    """GFLOP/s: the greatest of all runs, whose minutes differ; or None."""
+    """GFLOP/s: the greatest of all runs, because clocks differ between them; or None."""
     run = layers(data, suffix)
     if not run:
         return None
@@ -128,13 +135,13 @@ AIMS = [  # work, aim with AVX2, aim with AMX, reader
 ]  # fmt: skip
 
 
-def table(machines):
-    """Markdown; machines: {name: what was measured there}."""
-    columns = [(name, data, suffix) for name, data in machines.items() for suffix in (HELD, "")
-               if any(is_of(run, suffix) for run in data)]  # fmt: skip
-    heads = [f"{name}, all held to AVX2" if suffix else f"{name}, {common.ISAS[qkv_isa(data, suffix)]}"
-             for name, data, suffix in columns]  # fmt: skip
-    lines = ["| work | aim, AVX2 | aim, AMX | " + " | ".join(heads) + " |", "|---" * (3 + len(heads)) + "|"]
+def table(name, data):
+    """Markdown; data: what was measured on the machine `name`. Rows without a measurement are left out."""
+    columns = [suffix for suffix in (HELD, "") if any(is_of(run, suffix) for run in data)]
+    heads = ["all restricted to AVX2" if suffix else common.ISAS[qkv_isa(data, suffix)] for suffix in columns]
+    lines = [f"| {name} | aim, AVX2 | aim, AMX | " + " | ".join(heads) + " |", "|---" * (3 + len(heads)) + "|"]
     for work, avx2, amx, read in AIMS:
-        lines.append(f"| {work} | {avx2} | {amx} | " + " | ".join(read(data, suffix) for _, data, suffix in columns) + " |")
+        cells = [read(data, suffix) for suffix in columns]
+        if any(cells):
+            lines.append(f"| {work} | {avx2} | {amx} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"

@@ -177,7 +177,7 @@ def chart(data):
         panels.setdefault(passes, []).append((case.replace("x", "×"), bars))
     return svg.bars([(PASSES[passes], groups) for passes, groups in panels.items()],
                     ["Time of attention, batch × heads × tokens × width of a head, in PyTorch's median time:",
-                     "best (solid) / median (pale); by what factor the median is less."])  # fmt: skip
+                     "best (solid) / median (pale); factor: PyTorch's median over qkv's."])  # fmt: skip
 
 
 def main():

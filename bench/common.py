@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 TOOLS = ROOT / "tools"
 RESULTS = ROOT / "build/bench-results"  # raw measurements; bench/results/ keeps the summaries
 CORES = len(os.sched_getaffinity(0))
-ISA = os.environ.get("QKV_ISA") or None  # the instruction set that qkv is held to, or None: the machine's best
+ISA = os.environ.get("QKV_ISA") or None  # the instruction set that qkv is restricted to, or None: the best of the machine
 PEERS_ISA = os.environ.get("QKV_PEERS_ISA") or None  # the same of the peers: as_avx2.py sets both
 ISAS = {"baseline": "baseline", "avx2": "AVX2", "avxvnni": "AVX-VNNI", "avx512": "AVX-512", "amx": "AMX"}  # ascending
 PAUSE = 0.1  # s; ONNX Runtime's threads still spin 20 ms after a pass (measured: 30 ms of processor time), OpenMP's less
@@ -59,8 +59,8 @@ def progress(text):
 
 
 def machine(threads):
-    """Description of this machine and of what runs on it, as strings and numbers; "isa" and "peers_isa" only where qkv
-    or the peers are held to one."""
+    """Description of this machine and of what runs on it, as strings and numbers; "isa" and "peers_isa" only if qkv
+    or the peers are restricted to one."""
     info = {}
     for line in open("/proc/cpuinfo"):
         key, _, value = line.partition(":")

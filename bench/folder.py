@@ -128,7 +128,7 @@ def chart(data):
                                 f"{median / own[1]:.2f}×" if i else "", i == 0))  # fmt: skip
         groups.append((name, bars))
     return svg.bars([(f"{data['images']} photos, {common.title(data['model'])}", groups)],
-                    ["Milliseconds an image: best (solid) / median (pale);", "by what factor qkv's median is less."])  # fmt: skip
+                    ["Milliseconds an image: best (solid) / median (pale);", "factor: the program's median over qkv's."])  # fmt: skip
 
 
 def main():

@@ -53,7 +53,7 @@ def heading(row):
 
 
 def table(rows):
-    """Markdown of one case. The ratio to the fastest peer of each precision is bold, by best and by median."""
+    """Markdown of one case. The ratios to the fastest peer at each precision are bold, by best and by median."""
     lines = [
         "| precision | program | best, ms | median, ms | images/s | qkv is faster, by best | by median | logits |",
         "|---|---|---:|---:|---:|---:|---:|---|",
@@ -75,7 +75,7 @@ def table(rows):
 def machine_line(machine):
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
     held = f" under QKV_ISA={machine['isa']}" if "isa" in machine else ""
-    peers_held = f", peers held to {common.ISAS[machine['peers_isa']]}" if "peers_isa" in machine else ""
+    peers_held = f", peers restricted to {common.ISAS[machine['peers_isa']]}" if "peers_isa" in machine else ""
     return (f"{machine['processor']} ({machine['family']}; {', '.join(machine['instructions'])}), {machine['threads']} "
             f"threads; qkv {machine['commit']}{held}, {versions}{peers_held}; {machine['date']}")  # fmt: skip
 
@@ -83,10 +83,10 @@ def machine_line(machine):
 def report(data):
     """Markdown of what this program wrote as JSON."""
     first = data["rows"][0]
-    parts = [machine_line(data["machine"]) + f"; {data['rounds']} rounds. int8 of OpenVINO was calibrated on "
+    parts = [machine_line(data["machine"]) + f"; {data['rounds']} rounds. OpenVINO's int8 was calibrated on "
              f"{first['calibration']}.\n"]  # fmt: skip
     for rows in cases(data["rows"]):
-        parts += [f"#### {heading(rows[0])}\n", table(rows)]
+        parts += [f"### {heading(rows[0])}\n", table(rows)]
     reasons = {f"Left out: {common.TITLES.get(x['program'], x['program'])} {x['precision']} ({x['why']})."
                for x in data["left_out"]}  # fmt: skip
     return "\n".join(parts + sorted(reasons)) + "\n"
@@ -110,7 +110,7 @@ def chart(data):
                 groups.append((precision, bars))
         panels.append((heading(rows[0]), groups))
     return svg.bars(panels, ["Milliseconds a pass: best (solid) / median (pale);",
-                             "by what factor qkv's median at the same precision is less."])  # fmt: skip
+                             "factor: the program's median over qkv's at the same precision."])  # fmt: skip
 
 
 def main():

@@ -1,4 +1,4 @@
-"""Charts as SVG by hand: bars in panels, lines in panels, and a roofline. Readable on a light and on a dark page."""
+"""Charts as SVG, without a library: bars in panels, ratios, lines in panels, and a roofline. For light and dark pages."""
 
 import math
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ def line(x1, y1, x2, y2, kind="grid"):
 
 
 def number(value):
-    """Three digits that count: 0.0123, 7.31, 81.2, 1465"""
+    """Three significant digits: 0.0123, 7.31, 81.2, 1465"""
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.3g}"
 
 
@@ -80,8 +80,8 @@ def bar_panel(x, y, title, groups):
 
 
 def bars(panels, caption):
-    """SVG of panels [(title, [(group's name, [Bar])])], two beside each other, each with a scale of its own.
-    `caption`: lines above them."""
+    """SVG of panels [(title, [(group's name, [Bar])])], two in a row, each with its own scale. `caption`: lines above
+    them."""
     parts = [text(10, 18 + 17 * i, words, "muted") for i, words in enumerate(caption)]
     y = 17 + 17 * len(caption)
     for i in range(0, len(panels), 2):
@@ -92,6 +92,39 @@ def bars(panels, caption):
             ends.append(end)
         y = max(ends) + 12
     return document(20 + PANEL + (PANEL + GAP) * (len(panels) > 1), y, parts)
+
+
+# ------------------------------------------------------------------------------------------------
+# Ratios
+
+
+def ratios(groups, caption):
+    """SVG of groups {name: [(label, ratio by best, ratio by median)]}: two bars a row, and a line at 1."""
+    label, width, row = 190, 360, 24
+    greatest = max(max(best, median) for rows in groups.values() for _, best, median in rows)
+    x = Axis(0, greatest * 1.02, 10 + label, width)
+    top = 22 + 17 * len(caption)
+    height = sum(28 + row * len(rows) for rows in groups.values())
+    parts = [text(10, 18 + 17 * i, words, "muted") for i, words in enumerate(caption)]
+    for i, (kind, words) in enumerate((("own", "by best time"), ("own pale", "by median time"))):
+        parts += [f'<rect x="{10 + 120 * i}" y="{top - 4}" width="14" height="9" class="{kind}"/>',
+                  text(30 + 120 * i, top + 5, words, "small")]  # fmt: skip
+    top += 24
+    for tick in x.ticks():
+        parts += [line(x(tick), top, x(tick), top + height, "axis" if tick == 1 else "grid"),
+                  text(x(tick), top + height + 15, f"{tick:g}×", "small", "middle")]  # fmt: skip
+    y = top
+    for name, rows in groups.items():
+        parts.append(text(10, y + 18, name, "title"))
+        y += 26
+        for words, best, median in rows:
+            parts.append(text(x(0) - 6, y + 14, words, "small", "end"))
+            for offset, value, kind in ((2, best, "own"), (11, median, "own pale")):
+                parts.append(f'<rect x="{x(0)}" y="{y + offset}" width="{x(value) - x(0):.1f}" height="9" class="{kind}"/>')
+            parts.append(text(x(0) + width + 12, y + 15, f"{best:.2f} / {median:.2f}", "small factor"))
+            y += row
+        y += 2
+    return document(20 + label + width + 90, top + height + 24, parts)
 
 
 # ------------------------------------------------------------------------------------------------
@@ -108,7 +141,7 @@ PLOT_W, PLOT_H = 290, 200
 
 
 class Axis:
-    """Maps values to pixels, linearly or by logarithm, and says where its grid lines lie."""
+    """Maps values to pixels, on a linear or a logarithmic scale, and gives the places of grid lines."""
 
     def __init__(self, low, high, start, length, log=False):
         self.low, self.high, self.start, self.length, self.log = low, high, start, length, log
@@ -145,7 +178,7 @@ def polyline(points, x, y, kind):
 
 
 def lines(panels, caption):
-    """SVG of panels [(title, name of x, name of y, [Line])] in a row; each x that occurs is marked."""
+    """SVG of panels [(title, name of x, name of y, [Line])] in a row, with a mark at each x that occurs."""
     labels = [one.label for one in panels[0][3]]
     parts = [text(10, 18 + 17 * i, words, "muted") for i, words in enumerate(caption)]
     top = 17 + 17 * len(caption)
@@ -177,8 +210,8 @@ def lines(panels, caption):
 
 
 def roofline(roofs, bandwidth, points, caption):
-    """SVG. roofs: [(name, GFLOP/s)]; bandwidth: GB/s; points: [(series, FLOP/byte, GFLOP/s, group, tooltip)]. Each
-    group of a series is named beside its points, in their colour."""
+    """SVG. roofs: [(name, GFLOP/s)]; bandwidth: GB/s; points: [(series, FLOP/byte, GFLOP/s, group, tooltip)]. The name of
+    each group of a series stands beside its points, in their colour."""
     width, height, left = 600, 340, 62
     parts = [text(10, 18 + 17 * i, words, "muted") for i, words in enumerate(caption)]
     top = 17 + 17 * len(caption)
@@ -227,7 +260,7 @@ def roofline(roofs, bandwidth, points, caption):
         text(
             left + width / 2,
             top + height + 34,
-            "operations a byte of weights, inputs and outputs",
+            "operations per byte of weights, inputs and outputs",
             "small muted",
             "middle",
         )

@@ -1,14 +1,14 @@
-// What came before attention, in one form: a query recalls a weighted mean of values, weighted by its similarity with
-// their keys. Each is the one before it with one thing changed:
+// The ancestors of attention in one form: a query returns a mean of values, weighted by its similarity with their keys.
+// Each differs from the one before in one point:
 //
 //     hard dictionary      Equality    temperature 0    the value of the equal key, or nothing
 //     nearest key          Nearness    temperature 0    another similarity: there is always an answer
 //     soft dictionary      Nearness    τ                above 0: near keys answer together
 //     Gaussian smoothing   Nearness    h²               queries and keys are positions: the weights are fixed
-//     dot-product          DotProduct  √E               another similarity, of what tokens say, not where they stand
+//     dot-product          DotProduct  √E               another similarity: of contents, not of positions
 //     multi-head           DotProduct  √E               the same on H slices of the features at once
 //
-// Naive, N_q · N_k similarities: for comparison and for teaching. The fast call for the last two is attention.h.
+// Naive, N_q · N_k similarities: for comparison and for teaching. attention.h has the fast call for the last two.
 #pragma once
 
 #include <cmath>
@@ -18,7 +18,7 @@
 
 namespace qkv::attention {
 
-/// How alike a query and a key of E features are; greater is more.
+/// Similarity of a query and a key of E features; greater means more similar.
 template <typename T>
 using Similarity = T (*)(const T* query, const T* key, int64_t E);
 
@@ -34,7 +34,7 @@ T Nearness(const T* query, const T* key, int64_t E);
 template <typename T>
 T DotProduct(const T* query, const T* key, int64_t E);
 
-/// Keys with values, as they are asked: weights softmax(similarity / temperature) over the keys. Temperature 0 is the
+/// A dictionary of keys and values: weights are softmax(similarity / temperature) over the keys. Temperature 0 is the
 /// limit: the most similar keys share the weight equally.
 template <typename T>
 struct Memory {
@@ -54,23 +54,23 @@ template <typename T>
 Memory<T> SoftDictionary(T temperature) {
   return {Nearness<T>, temperature};
 }
-/// Equal to SoftDictionary(√E) where all keys have one norm, since q·k = −½‖q − k‖² + ½‖q‖² + ½‖k‖² and softmax does
-/// not see ½‖q‖²; otherwise attention weighs key j by exp(‖k_j‖² / 2√E) besides.
+/// Equal to SoftDictionary(√E) if all keys have the same norm, since q·k = −½‖q − k‖² + ½‖q‖² + ½‖k‖² and the softmax
+/// does not depend on ½‖q‖². Otherwise attention also weights key j by exp(‖k_j‖² / 2√E).
 template <typename T>
 Memory<T> ScaledDotProduct(int64_t E) {
   return {DotProduct<T>, std::sqrt(static_cast<T>(E))};
 }
 
-/// out[i] = Σ_j w_ij v[j]. q: [N_q, E], k: [N_k, E], v: [N_k, E_v], out: [N_q, E_v], `weights`, when not empty, gets w
-/// [N_q, N_k]. Any strides but a dense last axis. A query that is −infinitely similar to every key, as one that a hard
-/// dictionary does not hold, has zeros for weights and answer. Throws Error when the shapes do not fit or the
+/// out[i] = Σ_j w_ij v[j]. q: [N_q, E], k: [N_k, E], v: [N_k, E_v], out: [N_q, E_v]; `weights`, if not empty, receives
+/// w [N_q, N_k]. Any strides with a dense last axis. A query whose similarity with every key is −infinity, such as one
+/// missing from a hard dictionary, gets zeros for weights and output. Throws Error when the shapes do not fit or the
 /// temperature is negative.
 template <typename T>
 void Recall(const Memory<T>& memory, View<const T> q, View<const T> k, View<const T> v, View<T> out,
             View<T> weights = {});
 
-/// The same for `heads` slices of the features, one after the other in q, k [N, H·E] and v, out [N, H·E_v]. Throws
-/// Error as well when `heads` does not divide the features.
+/// The same for `heads` slices of the features, one after the other in q, k [N, H·E] and v, out [N, H·E_v]. Also throws
+/// Error when `heads` does not divide the features.
 template <typename T>
 void RecallHeads(const Memory<T>& memory, int64_t heads, View<const T> q, View<const T> k, View<const T> v,
                  View<T> out);

@@ -1,6 +1,5 @@
-// Scaled dot-product attention (Vaswani et al. 2017, eq. 1) with all the options of the field: the fused call, whose
-// memory does not grow with N_q · N_k, and the weights themselves for those who ask for them.
-// Not here: projections (nn/attention.h).
+// Scaled dot-product attention (Vaswani et al. 2017, eq. 1) with its usual options: the fused call, whose memory does
+// not grow with N_q · N_k, and the weights on request. Not here: projections (nn/attention.h).
 #pragma once
 
 #include <cstdint>
@@ -13,7 +12,7 @@ namespace qkv::attention {
 enum class Causal {
   kNone,
   kTopLeft,      // query i sees keys j <= i
-  kBottomRight,  // query i sees keys j <= i + N_k − N_q: the last query sees all, as in decoding
+  kBottomRight,  // query i sees keys j <= i + N_k − N_q; the last query sees all, as in decoding
 };
 
 template <typename T>
@@ -25,41 +24,40 @@ struct Options {
   View<const bool> mask;    // true where attention is allowed: [B|1, H|1, N_q|1, N_k], or empty
   T dropout = 0;            // probability that a weight becomes 0; the others are divided by 1 − dropout
   uint64_t seed = 0;        // of the dropout: the same seed drops the same weights, in both passes and on any machine
-  int64_t first_batch = 0;  // batch entry 0 drops what this entry of a longer batch would: a batch may come in pieces
-  // Float only: what the products multiply (queries, keys, values, weights and their gradients) may be rounded to
-  // bfloat16 first, where the processor has instructions for it (AMX, AVX-512 BF16). Sums and softmax stay float. Few
-  // queries, as in decoding, are multiplied in float all the same, in both passes: to round a head's keys and values
-  // takes longer than their products.
+  int64_t first_batch = 0;  // index of batch entry 0 in the whole batch, of which this is a part; selects its dropout
+  // Float only: operands of products (queries, keys, values, weights and their gradients) may be rounded to bfloat16 if
+  // the processor has instructions for it (AMX, AVX-512 BF16). Sums and softmax stay float. Few queries, as in
+  // decoding, are multiplied in float in both passes, because rounding a head's keys and values takes longer than their
+  // products.
   bool bf16 = false;
 };
 
 /// out = softmax(mask(cap(scale · q kᵀ) + bias)) v, for every batch entry and head.
 /// q: [B, H, N_q, E]; k: [B, H_kv, N_k, E]; v: [B, H_kv, N_k, E_v]; out: [B, H, N_q, E_v]; H is a multiple of H_kv
-/// (H_kv = 1: multi-query; between: grouped-query, heads in order). Any strides but a dense last axis.
-/// A fully masked row gives zeros. Several scores of +infinity share the weight equally.
-/// `lse`, when not empty, gets log Σ exp of each row's scores: [B, H, N_q].
-/// Throws Error when the shapes do not fit.
+/// (H_kv = 1: multi-query; between: grouped-query, heads in order). Any strides with a dense last axis. A fully masked
+/// row gives zeros. Several scores of +infinity share the weight equally. `lse`, if not empty, receives log Σ exp of
+/// each row's scores: [B, H, N_q]. Throws Error when the shapes do not fit.
 template <typename T>
 void Attention(View<const T> q, View<const T> k, View<const T> v, const Options<T>& options, View<T> out, Arena& arena,
                View<T> lse = {});
 
-/// What the gradient of attention takes and gives. Any strides but a dense last axis (dbias: any); what is written
-/// must not overlap anything else.
+/// Inputs and outputs of the gradient of attention. Any strides with a dense last axis (dbias: any). Outputs must not
+/// overlap anything else.
 template <typename T>
 struct BackwardTensors {
-  View<const T> q, k, v;  // as they went into Attention
-  View<const T> out;      // [B, H, N_q, E_v], as Attention left it
+  View<const T> q, k, v;  // inputs of Attention
+  View<const T> out;      // [B, H, N_q, E_v], output of Attention
   View<const T> lse;      // [B, H, N_q], likewise
   View<const T> dout;     // [B, H, N_q, E_v]: gradient of the loss by out
   View<T> dq, dk, dv;     // shaped as q, k, v; overwritten
   View<T> dbias;          // shaped as options.bias, summed over the axes it was broadcast along; or empty
 };
 
-/// The gradient of Attention, with the same options, by the formulas of Dao et al. 2022 (§B.4): weights are computed
-/// again from the log-sum-exp, so memory grows with N_q + N_k, not with N_q · N_k. Fully masked rows give and get
-/// zeros; keys that are masked must be finite all the same; a row with a score of +infinity gives NaN. The same bits on
-/// every run and for any number of threads; another instruction set rounds otherwise. Throws Error when the shapes do
-/// not fit.
+/// The gradient of Attention, with the same options, by the formulas of Dao et al. 2022 (§B.4): weights are recomputed
+/// from the log-sum-exp, so memory grows with N_q + N_k, not with N_q · N_k. Fully masked rows have zero gradients and
+/// contribute none; masked keys must still be finite; a row with a score of +infinity gives NaN. The same bits in every
+/// run and for any number of threads; another instruction set rounds differently. Throws Error when the shapes do not
+/// fit.
 template <typename T>
 void AttentionBackward(const BackwardTensors<T>& tensors, const Options<T>& options, Arena& arena);
 

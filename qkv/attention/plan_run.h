@@ -1,5 +1,5 @@
-// The orders of attention/plan run on random tokens and weights by the kernels that inference uses: weights packed
-// beforehand, scores that nobody reads never stored.
+// Runs the orders of attention/plan on random tokens and weights with the kernels of inference: weights are packed
+// beforehand, and scores that are not read are never stored.
 #pragma once
 
 #include <vector>
@@ -18,17 +18,17 @@ class Trial {
   /// Throws Error when a size is missing or negative.
   explicit Trial(const Workload& workload);
 
-  /// Makes what a plan has beforehand: packed weights, merged matrices. Throws Error when the plan is not possible.
+  /// Computes the plan's packed weights and merged matrices. Throws Error when the plan is not possible.
   void Prepare(const Plan& plan);
-  /// Runs a prepared plan. Returns the outputs [B, m, D] (where no W_O is behind the joined heads, [B, m, H·E_v]), or
-  /// the scores [B, H, m, N]; valid until the next call.
+  /// Runs a prepared plan. Returns the outputs [B, m, D] (without W_O [B, m, H·E_v]), or the scores [B, H, m, N]; valid
+  /// until the next call.
   View<const T> Run(const Plan& plan);
 
  private:
   using Matrix = simd::PackedMatrix<T>;
-  using Matrices = std::vector<Matrix>;  // one for each head
+  using Matrices = std::vector<Matrix>;  // one per head
 
-  // What tells values from keys.
+  // The difference between values and keys.
   struct Side {
     int64_t width;  // of a head
     const Matrix &weights, &merged;
@@ -46,7 +46,7 @@ class Trial {
 
   Workload w_;
   Tensor<T> x_;                        // tokens of the queries, [B·m, D]
-  Tensor<T> source_;                   // what keys and values are made from, [B, N, D or c]
+  Tensor<T> source_;                   // source of keys and values, [B, N, D or c]
   Tensor<T> key_cache_, value_cache_;  // [B, H, N, E], [B, H, N, E_v], or empty
   Tensor<T> w_q_, w_k_, w_v_, w_o_;    // [H·E, D], [H·E, D or c], [H·E_v, D or c], [D, H·E_v]
   Matrix latent_, query_, key_, value_, output_;

@@ -1,4 +1,4 @@
-// How long the orders of attention/plan take on this machine: predicted from what its kernels were measured to do.
+// Time of the orders of attention/plan on this machine, predicted from measurements of its kernels.
 #pragma once
 
 #include <array>
@@ -10,22 +10,22 @@
 
 namespace qkv::attention {
 
-/// What a step's seconds are made of. Each is a count that follows from shapes; a machine has a price for each.
+/// The terms of a step's time. Each is a count that follows from shapes; a machine has a price for each.
 enum class Term {
   kProductCall,    // starting a product of rows by weights
-  kProduct,        // its multiply-adds, as the kernels' tiles make them
-  kWeights,        // weights passing by
+  kProduct,        // its multiply-adds, rounded up to the kernels' tiles
+  kWeights,        // weights read
   kRows,           // elements of rows read and written, in all kinds of steps
   kScoreCall,      // starting a product of rows by rows
   kScore,          // its multiply-adds
   kScorePacking,   // arranging its right operand
-  kTask,           // one head's or sequence's part of scores or attention
+  kTask,           // one head's or sequence's share of scores or attention
   kAttentionCall,  // starting attention
   kAttention,      // its multiply-adds
   kExponential,    // softmax
   kAttentionKeys,  // arranging keys and values
-  kHeads,          // adding heads up
-  kHeadRows,       // rows of heads that are written apart
+  kHeads,          // summing heads
+  kHeadRows,       // rows of heads that are written separately
 };
 inline constexpr size_t kTerms = 14;
 using Terms = std::array<double, kTerms>;
@@ -38,7 +38,7 @@ Terms TermsOf(const Plan& plan, const Workload& workload);
 struct Costs {
   Terms seconds{};          // of one of each
   double memory = 0;        // bytes a second
-  double cached_bytes = 0;  // what the caches hold from one run to the next
+  double cached_bytes = 0;  // capacity of the caches between runs
   int element = 4;
 };
 
@@ -50,19 +50,20 @@ Costs MeasureCosts();
 /// in units of its own seconds (Lawson and Hanson 1974, §23, by coordinate descent).
 Terms FitPrices(std::span<const Terms> rows, std::span<const double> seconds);
 
-/// Seconds of a plan on this machine with its weights prepared, run again and again: the sum of its terms, but not
-/// less than its bytes take where they are more than the caches hold.
+/// Predicted seconds of a plan on this machine with its weights prepared, run repeatedly: the sum of its terms, but at
+/// least the time of its memory traffic if that exceeds the caches.
 template <typename T>
 double PredictSeconds(const Plan& plan, const Workload& workload, const Costs& costs);
 
-/// All plans that are possible, the orders of outputs only where they are read.
+/// All possible plans; the orders of outputs vary only if outputs are read.
 std::vector<Plan> PossiblePlans(const Workload& workload);
-/// The possible plan that is predicted to be the fastest here. Not for inference, whose results depend on no machine.
+/// The possible plan with the least predicted time here. Not for inference, whose results must not depend on the
+/// machine.
 template <typename T>
 Plan FastestPlan(const Workload& workload, const Costs& costs);
 
-/// A workload of up to so many multiply-adds, drawn from what there is in the field: up to 1024 tokens, all of them or
-/// few read, width 32 to 1024, 1 to 12 heads from half to twice their share of it, one wide head, latents.
+/// A random workload of at most so many multiply-adds, with shapes found in the field: up to 1024 tokens, all or few of
+/// them read, width 32 to 1024, 1 to 12 heads of half to twice their share of the width, one wide head, latents.
 Workload RandomWorkload(Rng& rng, double most_multiply_adds);
 
 }  // namespace qkv::attention

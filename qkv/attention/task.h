@@ -1,4 +1,4 @@
-// What the fused call and its gradient share: checks of shapes, and one head's scores as a task of the kernels.
+// Shared by the fused call and its gradient: shape checks, and the scores of one head as a task of the kernels.
 #pragma once
 
 #include <algorithm>
@@ -47,9 +47,9 @@ void CheckOptions(const Options<T>& options, int64_t B, int64_t H, int64_t N_q, 
   Require(options.dropout >= 0 && options.dropout < 1, "attention: expected 0 <= dropout < 1, got {}", options.dropout);
 }
 
-// What multiplies bfloat16 for so many queries of a head, or null: products in T. A panel of queries, or less of one,
-// does not pay for the rounding of all keys and values: with 12 heads of 197 or 1000 keys, E = 64, 1 to 16 queries took
-// 1.8 times as long as in float, 32 queries 1.1 times (Zen 5).
+// The bfloat16 kernel for so many queries of a head, or null for products in T. One panel of queries or less does not
+// pay for rounding all keys and values: with 12 heads of 197 or 1000 keys, E = 64, 1 to 16 queries took 1.8 times as
+// long as in float, 32 queries 1.1 times (Zen 5).
 template <typename T>
 const simd::internal::TileKernel* Bf16Kernel(const Options<T>& options, int64_t N_q) {
   const bool pays = std::is_same_v<T, float> && N_q > simd::kAttentionBf16Panel;

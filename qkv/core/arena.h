@@ -1,5 +1,5 @@
-// Scratch memory for a forward pass: pointers are bumped, everything is freed at once.
-// After the first pass the arena holds one block of the size that was needed, so the second pass allocates nothing.
+// Scratch memory for a forward pass: allocation increments a pointer, and everything is freed at once. After the first
+// pass the arena holds one block of the required size, so the second pass allocates nothing.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ class Arena {
     return View<T>(static_cast<T*>(Allocate(sizeof(T) * static_cast<size_t>(shape.size()))), shape);
   }
 
-  /// Gives back on destruction what was allocated since construction.
+  /// On destruction frees everything that was allocated since construction.
   class Scope {
    public:
     explicit Scope(Arena& arena) : arena_(arena), mark_(arena.used_) {}
@@ -31,10 +31,11 @@ class Arena {
     size_t mark_;
   };
 
-  /// Forgets everything; joins the blocks into one as large as was ever in use, and gives pages of the heap back.
+  /// Frees everything, joins the blocks into one of the greatest size ever in use, and returns heap pages to the
+  /// system.
   void Reset();
 
-  /// The most bytes ever in use at a time.
+  /// The greatest number of bytes ever in use.
   size_t peak_bytes() const { return peak_; }
 
  private:

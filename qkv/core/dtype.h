@@ -41,7 +41,7 @@ constexpr DType DTypeOf() {
 inline float ToFloat(BFloat16 x) { return std::bit_cast<float>(static_cast<uint32_t>(x.bits) << 16); }
 float ToFloat(Half x);
 
-/// Rounds to nearest, ties to even; what is too large becomes infinity, NaN stays NaN.
+/// Rounds to nearest, ties to even. Values out of range become infinity; NaN stays NaN.
 BFloat16 ToBFloat16(float x);
 Half ToHalf(float x);
 

@@ -13,19 +13,19 @@
 
 namespace qkv {
 
-/// A bad file, shape or request. what() says the operation, what was expected, what came, and where.
+/// A bad file, shape or request. what() has the operation, the expected and the actual value, and the place.
 class Error : public std::runtime_error {
  public:
   explicit Error(const std::string& message) : std::runtime_error(message) {}
 };
 
-/// Text that was made of shown names already (FormatShown, Error::what): stands in a message as it is, lines and all.
+/// Text made of escaped names (FormatShown, Error::what): it goes into a message unchanged, including line feeds.
 struct Lines {
   std::string_view text;
 };
 
 namespace internal {
-// More of a text is no help in a message: a name out of a file may be as long as the file.
+// Longer texts do not help in a message: a name from a file may be as long as the file.
 inline constexpr size_t kMaxInMessage = 1000;
 
 template <size_t max_bytes, typename T>
@@ -45,20 +45,20 @@ std::string Format(fmt::string_view format, const Args&... args) {
 }
 }  // namespace internal
 
-/// fmt::format, with every text among `args` made Printable: names in a message come from files of strangers. Lines of
-/// its own are the format's.
+/// fmt::format with every text among `args` made Printable, because names in a message come from untrusted files. Line
+/// feeds in the format stay.
 template <typename... Args>
 std::string FormatShown(fmt::format_string<Args...> format, Args&&... args) {
   return internal::Format<std::string_view::npos>(format, args...);
 }
 
-/// Throws Error with the message, see FormatShown; of a text among `args` the first 1,000 bytes.
+/// Throws Error with the message of FormatShown, which takes the first 1,000 bytes of each text among `args`.
 template <typename... Args>
 [[noreturn]] void Fail(fmt::format_string<Args...> message, Args&&... args) {
   throw Error(internal::Format<internal::kMaxInMessage>(message, args...));
 }
 
-/// The same unless `ok`.
+/// Calls Fail unless `ok`.
 template <typename... Args>
 void Require(bool ok, fmt::format_string<Args...> message, Args&&... args) {
   if (!ok) [[unlikely]] {

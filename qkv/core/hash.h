@@ -1,5 +1,5 @@
-// A hash that tells texts and values apart, the same on every machine and in every run. Against accidents only: whoever
-// wants two that collide can make them.
+// A hash of texts and values, the same on every machine and in every run. Not collision-resistant against deliberate
+// construction.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace qkv {
 
-/// FNV-1a in 64 bits (Fowler, Noll, Vo). Texts that are added one after another count as one text: who needs to know
-/// where one ended adds a byte that texts have not.
+/// FNV-1a in 64 bits (Fowler, Noll, Vo). Texts added one after another hash like their concatenation; to mark
+/// boundaries, add a byte that does not occur in the texts.
 class Fnv1a {
  public:
   Fnv1a& AddByte(uint8_t byte) {

@@ -1,4 +1,4 @@
-// What keeps a mapped file that becomes shorter from ending the process, see MappedFile. Not for others.
+// Keeps the process alive when a mapped file is truncated, see MappedFile. For internal use.
 #pragma once
 
 #include <cstddef>
@@ -6,10 +6,10 @@
 
 namespace qkv::internal {
 
-/// From now on a page of the mapping that the file no longer has reads as zeros. Returns what the other two take, or -1
-/// when there are too many mappings. May be called from several threads.
+/// From now on, pages of the mapping that the file no longer has read as zeros. Returns the handle for the other two
+/// functions, or -1 when there are too many mappings. Thread-safe.
 int GuardMapping(std::span<const std::byte> mapping);
-/// Before it is unmapped.
+/// Call it before unmapping.
 void ForgetMapping(int guard);
 /// Whether a page was missing.
 bool HasFaulted(int guard);

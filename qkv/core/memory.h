@@ -1,5 +1,5 @@
-// How much memory a request may take, held against an estimate before anything is allocated: a small file must not be
-// able to ask for all of a machine.
+// The memory limit of a request, compared with an estimate before anything is allocated, so that a small file cannot
+// exhaust the memory of the machine.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,14 @@
 
 namespace qkv {
 
-/// Bytes that one request (a model and its activations, a prompt, an archive) may take: half of what the machine, or
-/// the control group that the process is in, has, unless set.
+/// Limit in bytes of one request (a model and its activations, a prompt, an archive). The default is half of the memory
+/// of the machine or of the process's control group.
 int64_t MemoryLimit();
 /// Throws Error when `bytes` < 1.
 void SetMemoryLimit(int64_t bytes);
 
-/// Throws Error that says what would take how much, and what may be given instead, when `bytes` (an estimate; what
-/// overflows counts as infinite) are more than the limit. `what` begins it: "model.safetensors: the activations".
+/// Throws Error when `bytes`, an estimate, exceeds the limit (overflow counts as infinite). The message begins with
+/// `what` ("model.safetensors: the activations") and has the size and the limit.
 void RequireMemory(double bytes, std::string_view what);
 
 /// "7.1 GB", "340 MB", "12 kB"

@@ -6,8 +6,8 @@
 
 namespace qkv::internal {
 
-/// madvise() for the pages, of so many bytes each, that lie whole in `part`. A hint: a system that does not take it
-/// costs memory or time and nothing else.
+/// madvise() for the whole pages in `part`, each of so many bytes. A hint: if the system ignores it, only memory or
+/// time is lost.
 void AdviseWholePages(std::span<const std::byte> part, size_t page, int advice);
 
 }  // namespace qkv::internal

@@ -7,21 +7,21 @@
 
 namespace qkv {
 
-/// Threads that a parallel loop started here uses: all cores of the process's affinity mask unless set, 1 inside of
-/// another loop.
+/// Threads of a parallel loop started here: by default all cores of the process's affinity mask; 1 inside of another
+/// loop.
 int NumThreads();
 /// Throws Error when `threads` < 1.
 void SetNumThreads(int threads);
 
 namespace internal {
 using TaskBody = void (*)(void* context, int64_t task, int thread);
-/// Runs tasks 0…count-1, each once, on up to NumThreads() threads. Rethrows the first exception, once all have ended.
+/// Runs tasks 0…count-1, each once, on up to NumThreads() threads. Rethrows the first exception after all have ended.
 void RunTasks(int64_t count, TaskBody body, void* context);
 }  // namespace internal
 
-/// Calls f(task, thread) for task = 0…count-1, one at a time; 0 <= thread < NumThreads(). Thread t of T begins with the
-/// t-th of T equal shares and then helps the others: loops of the same shape meet their data in their own caches.
-/// Nested calls, and those of a second thread while a first one's loop runs, run on the calling thread, as thread 0.
+/// Calls f(task, thread) for each task = 0…count-1; 0 <= thread < NumThreads(). Thread t of T starts with the t-th of T
+/// equal shares and then takes tasks of the others, so loops of the same shape find their data in their own caches.
+/// Nested loops, and loops of a second thread while another loop runs, run on the calling thread as thread 0.
 template <typename F>
 void ParallelTasks(int64_t count, F&& f) {
   internal::RunTasks(

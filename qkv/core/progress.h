@@ -1,4 +1,4 @@
-// How far a thread has come with its work, for threads that work behind it.
+// Progress of one thread's work, for threads that follow it.
 #pragma once
 
 #include <atomic>
@@ -7,12 +7,12 @@
 
 namespace qkv {
 
-/// Tells those who wait that `steps` are done, and shows them all that was written before.
+/// Announces that `steps` are done, and publishes all earlier writes (release).
 inline void TellProgress(int64_t& progress, int64_t steps) {
   std::atomic_ref(progress).store(steps, std::memory_order_release);
 }
 
-/// Waits, awake, until another thread has told of at least `steps`. That thread must be at work already.
+/// Spins until another thread has announced at least `steps`. That thread must already be running.
 inline void AwaitProgress(int64_t& progress, int64_t steps) {
   constexpr int kSpins = 1000;  // some 30 µs of x86's pauses; then the other thread may need this one's core
   const std::atomic_ref told(progress);

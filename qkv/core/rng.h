@@ -7,7 +7,7 @@
 
 namespace qkv {
 
-/// A well mixed function of both: number `index` of the stream that Rng(seed) gives.
+/// A well mixed function of both arguments: number `index` of the stream of Rng(seed).
 inline uint64_t MixSeed(uint64_t seed, uint64_t index) {
   uint64_t z = seed + (index + 1) * 0x9E3779B97F4A7C15u;
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;

@@ -1,4 +1,4 @@
-// Shapes, strided views and owning, aligned tensors. No arithmetic here: that is simd's.
+// Shapes, strided views and owning, aligned tensors. Arithmetic is in simd.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@
 
 namespace qkv {
 
-// A cache line, and the widest vector of any instruction set that we build for.
+// A cache line, and the widest vector of all supported instruction sets.
 inline constexpr size_t kAlignment = 64;
 
 /// Up to six extents, outermost first. A scalar has rank 0 and one element.
@@ -45,7 +45,8 @@ class Shape {
 
 }  // namespace qkv
 
-/// "[2, 197, 768]", padded like a string. Checks pass a shape as it is: it costs nothing unless they fail.
+/// Formats as "[2, 197, 768]", padded like a string. Checks take a shape as it is, so formatting costs time only on
+/// failure.
 template <>
 struct fmt::formatter<qkv::Shape> : fmt::formatter<std::string_view> {
   fmt::format_context::iterator format(const qkv::Shape& shape, fmt::format_context& context) const;
@@ -53,7 +54,7 @@ struct fmt::formatter<qkv::Shape> : fmt::formatter<std::string_view> {
 
 namespace qkv {
 
-/// A window on elements that somebody else owns: pointer, shape and strides (in elements).
+/// A non-owning view of elements: pointer, shape and strides (in elements).
 template <typename T>
 class View {
  public:
@@ -69,7 +70,7 @@ class View {
     }
   }
   View(T* data, const Shape& shape, const Strides& strides) : data_(data), shape_(shape), strides_(strides) {}
-  /// A view of mutable elements serves where a view of constant ones is asked for.
+  /// A view of mutable elements converts to a view of constant ones.
   template <typename U>
   requires(std::is_same_v<T, const U>) View(const View<U>& other)
       : data_(other.data()), shape_(other.shape()), strides_(other.strides()) {}
@@ -130,19 +131,18 @@ class View {
 };
 
 namespace internal {
-/// Asks the system to back a block of 2 MiB and more by large pages, but for its ends.
+/// Requests large pages for a block of at least 2 MiB, except its ends.
 void PreferHugePages(void* memory, size_t bytes);
 }  // namespace internal
 
-/// Owns dense, 64-byte aligned elements of a plain type, or shares in the owner of such. Movable; copied on request
-/// only (Clone).
+/// Owns dense, 64-byte aligned elements of a plain type, or shares their owner. Movable; copies are explicit (Clone).
 template <typename T>
 class Tensor {
   static_assert(std::is_trivially_copyable_v<T>);
 
  public:
   Tensor() = default;
-  /// Zero-initialised. Throws Error when the memory cannot be had.
+  /// Zero-initialised. Throws Error when the allocation fails.
   explicit Tensor(const Shape& shape) : Tensor(Uninitialised(shape)) {
     if (shape.size() > 0)
       std::memset(static_cast<void*>(data_.get()), 0, sizeof(T) * static_cast<size_t>(shape.size()));
@@ -160,18 +160,18 @@ class Tensor {
     tensor.capacity_ = shape.size();
     return tensor;
   }
-  /// Elements in memory of `owner`, which lives at least as long as the tensor. Where that is mapped read-only, whoever
-  /// borrows them does not write. Throws Error when they are not 64-byte aligned.
+  /// Elements in memory of `owner`, which lives at least as long as the tensor. Do not write if that memory is mapped
+  /// read-only. Throws Error when the elements are not 64-byte aligned.
   static Tensor Borrowed(const T* data, const Shape& shape, std::shared_ptr<const void> owner) {
     Require(reinterpret_cast<uintptr_t>(data) % kAlignment == 0 && owner != nullptr,
             "tensor: borrowed memory must be aligned to {} bytes and have an owner", kAlignment);
     Tensor tensor;
     tensor.data_ = {const_cast<T*>(data), Free{std::move(owner)}};
     tensor.shape_ = shape;
-    return tensor;  // of capacity 0: Reuse never hands out what is borrowed
+    return tensor;  // of capacity 0, so Reuse never returns borrowed memory
   }
-  /// Another shape for other contents, which are undefined; the memory is kept where it is large enough.
-  /// Throws Error when more cannot be had; the tensor is empty then.
+  /// Takes another shape; the contents become undefined. Memory that is large enough is kept. Throws Error when an
+  /// allocation fails; the tensor is empty then.
   void Reuse(const Shape& shape) {
     if (empty() || shape.size() > capacity_) {
       *this = Tensor();

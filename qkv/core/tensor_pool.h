@@ -1,4 +1,4 @@
-// Memory for many tensors that live about as long as each other, such as a model's weights.
+// Memory for many tensors of about the same lifetime, such as the weights of a model.
 #pragma once
 
 #include <cstddef>
@@ -9,11 +9,11 @@
 
 namespace qkv {
 
-/// Tensors that lie one behind the other in large blocks. Large pages back those, which tensors of less than some MiB
-/// cannot have by themselves. A block lives as long as any tensor in it. Threads may share a pool.
+/// Tensors that are contiguous in large blocks, which large pages back; tensors of less than a few MiB cannot have
+/// large pages of their own. A block lives as long as any tensor in it. Threads may share a pool.
 class TensorPool {
  public:
-  /// Uninitialised. Throws Error when the memory cannot be had.
+  /// Uninitialised. Throws Error when the allocation fails.
   template <typename T>
   Tensor<T> New(const Shape& shape) {
     Require(static_cast<uint64_t>(shape.size()) <= kMostBytes / sizeof(T), "tensor: {} is too large to address", shape);
@@ -22,10 +22,10 @@ class TensorPool {
   }
 
  private:
-  // What a whole block more can still be added to.
+  // A whole block can be added to this without overflow.
   static constexpr uint64_t kMostBytes = PTRDIFF_MAX / 2;
 
-  // Shares in the block that it points into.
+  // Shares ownership of the block that it points into.
   std::shared_ptr<std::byte> Allocate(size_t bytes);
 
   std::mutex mutex_;

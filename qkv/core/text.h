@@ -1,4 +1,4 @@
-// Text of strangers (names of classes, tensors, files) as it is shown: on one line, and as what it is.
+// Escaping of untrusted text (names of classes, tensors, files) for output on one line.
 #pragma once
 
 #include <cstddef>
@@ -7,16 +7,16 @@
 
 namespace qkv {
 
-/// The length of the UTF-8 character that text begins with, or 0 when it begins with none (Unicode 15, table 3-7).
+/// The length of the UTF-8 character at the beginning of the text, or 0 if there is none (Unicode 15, table 3-7).
 size_t CharacterLength(std::string_view text);
 
-/// The text with everything escaped that is no printable UTF-8: control characters (a line feed becomes "\x0a"),
-/// characters that reorder the line they stand in (Unicode's bidirectional controls), line separators, and bytes that
-/// are no UTF-8. So it cannot end a line, move a terminal's cursor or change its colours. Backslashes stay: a text that
-/// was escaped before stays as it is.
+/// The text with everything escaped that is not printable UTF-8: control characters (a line feed becomes "\x0a"),
+/// characters that reorder their line (Unicode's bidirectional controls), line separators, and invalid UTF-8. The
+/// result cannot end a line, move the cursor of a terminal or change its colours. Backslashes stay, so escaped text is
+/// unchanged.
 std::string Printable(std::string_view text);
 
-/// The same of the beginning of a text that is longer than `max_bytes`, with its length: "abc… (70000 bytes)".
+/// The same for the first bytes of a text that is longer than `max_bytes`, with its length: "abc… (70000 bytes)".
 std::string Printable(std::string_view text, size_t max_bytes);
 
 }  // namespace qkv

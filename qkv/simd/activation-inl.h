@@ -1,4 +1,4 @@
-// One activation on one vector: for elementwise.cc, and for the epilogue of the matrix product.
+// One activation on one vector, for elementwise.cc and for the epilogue of the matrix product.
 
 #if defined(QKV_SIMD_ACTIVATION_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QKV_SIMD_ACTIVATION_INL_H_
@@ -36,7 +36,7 @@ requires(sizeof(hn::TFromD<D>) == 4) HWY_INLINE V ActivateVector(D d, V x) {
   }
 }
 
-// double serves gradient checks and the laboratory: exact through libm, lane by lane.
+// double is for gradient checks and the laboratory: exact through libm, lane by lane.
 template <Activation kActivation, class D, class V = hn::Vec<D>>
 requires(sizeof(hn::TFromD<D>) == 8) HWY_INLINE V ActivateVector(D d, V x) {
   if constexpr (kActivation == Activation::kNone) return x;

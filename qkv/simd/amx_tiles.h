@@ -1,4 +1,4 @@
-// The loop of the AMX kernels. Its two files give it the product: of bytes, or of bfloat16.
+// The loop of the AMX kernels. The two files that include it define the product: of bytes, or of bfloat16.
 #pragma once
 
 #include <immintrin.h>
@@ -13,18 +13,18 @@
 namespace qkv::simd::internal {
 
 inline constexpr int kAmxTileRows = 16, kAmxTileBytes = 64;  // the greatest tile
-inline constexpr int kAmxRows = 2 * kAmxTileRows;            // of C in a call
+inline constexpr int kAmxRows = 2 * kAmxTileRows;            // of C per call
 
-// What ldtilecfg reads (SDM volume 1, 18.2).
+// The operand of ldtilecfg (SDM volume 1, 18.2).
 struct alignas(64) AmxConfiguration {
   uint8_t palette = 1, start_row = 0, reserved[14] = {};
-  uint16_t bytes[16] = {};  // in a row of each tile; there are eight
+  uint16_t bytes[16] = {};  // per row of each of the eight tiles
   uint8_t rows[16] = {};    // of each tile
 };
 static_assert(sizeof(AmxConfiguration) == 64);
 
-// Tiles 0…3 are C as 2 × 2, 4 and 5 two blocks of rows of A, 6 and 7 two blocks of columns of B. The rows of A and C
-// are as many as the call has, those of B are groups of k. Up to 16 rows need neither tile 5 nor 2 and 3.
+// Tiles 0…3 are C as 2 × 2, 4 and 5 two blocks of rows of A, 6 and 7 two blocks of columns of B. A and C have the rows
+// of the call, B has groups of k. Up to 16 rows need neither tile 5 nor tiles 2 and 3.
 constexpr AmxConfiguration ConfigurationForRows(int rows) {
   AmxConfiguration configuration;
   const int rows_of_half[2] = {rows < kAmxTileRows ? rows : kAmxTileRows,
@@ -37,18 +37,18 @@ constexpr AmxConfiguration ConfigurationForRows(int rows) {
   return configuration;
 }
 
-// Made by the compiler, for each count of rows: GCC 12's ldtilecfg does not say that it reads more than the first
-// bytes, and the writing of the others would be left out.
+// Computed at compile time for each count of rows: GCC 12's ldtilecfg declares that it reads only the first bytes, so
+// the compiler would drop the stores of the others.
 inline constexpr auto kAmxConfigurations = [] {
   std::array<AmxConfiguration, kAmxRows + 1> all;
   for (int rows = 0; rows <= kAmxRows; ++rows) all[static_cast<size_t>(rows)] = ConfigurationForRows(rows);
   return all;
 }();
 
-// Rows that this thread's tiles are configured for; 0: they are not in use.
+// Rows that this thread's tiles are configured for; 0: tiles are released.
 inline constinit thread_local int amx_configured_rows = 0;
 
-// A configuration stays until the rows change or the thread is done: ldtilecfg takes 204 cycles (Intel's optimization
+// A configuration stays until the rows change or the thread finishes: ldtilecfg takes 204 cycles (Intel's optimization
 // manual), the product of two full tiles 16.
 QKV_AMX inline void ConfigureAmx(int rows) {
   if (amx_configured_rows == rows) return;
@@ -56,7 +56,7 @@ QKV_AMX inline void ConfigureAmx(int rows) {
   amx_configured_rows = rows;
 }
 
-// TileKernel::finish. Tiles in use make every switch of threads save 8 KiB more, and keep a core from deep sleep.
+// TileKernel::finish. While tiles are in use, every context switch saves 8 KiB more, and the core cannot sleep deeply.
 QKV_AMX inline void ReleaseAmx() {
   if (amx_configured_rows == 0) return;
   _tile_release();
@@ -108,7 +108,7 @@ QKV_AMX void MultiplyTiles(int rows, const char* a, const char* b, int64_t chunk
   }
 }
 
-// The intrinsics take tile numbers as literals only.
+// The intrinsics accept only literal tile numbers.
 #define QKV_AMX_PRODUCT(NAME, INTRINSIC)                  \
   struct NAME {                                           \
     template <int i, int j>                               \
@@ -120,11 +120,11 @@ QKV_AMX void MultiplyTiles(int rows, const char* a, const char* b, int64_t chunk
     }                                                     \
   }
 
-// A TileMultiply, but for chunks in place of depth.
+// A TileMultiply with chunks in place of depth.
 template <class Product>
 void MultiplyAmx(int rows, const void* a, const void* b, int64_t chunks, bool first, void* c, const char* next,
                  int64_t lines) {
-  // GCC 12's tile loads do not say that they read memory: nothing written before may wait until after them.
+  // GCC 12's tile loads do not declare that they read memory; all earlier stores must be done before them.
   asm volatile("" ::: "memory");
   ConfigureAmx(rows);
   const auto multiply = rows > kAmxTileRows ? MultiplyTiles<Product, true> : MultiplyTiles<Product, false>;

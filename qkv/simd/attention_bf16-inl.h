@@ -1,4 +1,4 @@
-// What attention and its gradient in bfloat16 share: rounding, and rows arranged as the operands of a tile kernel.
+// Shared by attention and its gradient in bfloat16: rounding, and rows arranged as the operands of a tile kernel.
 
 #if defined(QKV_SIMD_ATTENTION_BF16_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QKV_SIMD_ATTENTION_BF16_INL_H_
@@ -24,8 +24,8 @@ inline constexpr int kPairChunk = 32;  // elements of A in 64 bytes
 
 HWY_INLINE int64_t RoundUpToChunk(int64_t n) { return (n + kPairChunk - 1) / kPairChunk * kPairChunk; }
 
-// Rows of A cut as evenly as can be into tiles that the kernel takes. Where it takes whole AMX tiles, rows that are
-// missing cost nothing, but another count of rows means another configuration: there all tiles are full.
+// Division of the rows of A into tiles of the kernel, as even as possible. For AMX all tiles are full: its kernel takes
+// whole tiles, so missing rows cost nothing, but another count of rows needs another configuration.
 struct KernelTiles : RowTiles {
   KernelTiles(int64_t total, const internal::TileKernel& kernel)
       : RowTiles(kernel.rows % kPairChunk == 0 ? RoundUpToChunk(total) : total, kernel.rows) {}
@@ -37,7 +37,7 @@ struct KernelTiles : RowTiles {
   }
 };
 
-// Rows of kBf16Width become pairs of rows: [pairs][kBf16Width][2] of bfloat16, in place if one likes.
+// Rows of kBf16Width become pairs of rows: [pairs][kBf16Width][2] of bfloat16; may be done in place.
 HWY_NOINLINE inline void PackPairs(const float* rows, int64_t pairs, float* to) {
   const Tag<float> d;
   for (int64_t p = 0; p < pairs; ++p, rows += 2 * kBf16Width, to += kBf16Width) {
@@ -58,7 +58,7 @@ HWY_INLINE Vector<float> LoadOrZero(const float* row, int64_t e, int64_t width) 
   return width > e ? LoadSome(d, row + e, static_cast<size_t>(width - e)) : hn::Zero(d);
 }
 
-// Rows as A: [padded / 32][rows of a tile][32], tile after tile. Past the last row stand zeros.
+// Rows as A: [padded / 32][rows of a tile][32], tile after tile, padded with zero rows.
 HWY_NOINLINE inline void PackRows(const MatrixRows& m, const KernelTiles& tiles, int64_t padded, uint16_t* to) {
   for (int64_t t = 0; t < tiles.count; ++t) {
     const int64_t rows = tiles.size(t);
@@ -73,8 +73,8 @@ HWY_NOINLINE inline void PackRows(const MatrixRows& m, const KernelTiles& tiles,
   }
 }
 
-// Columns as the rows of A: [padded rows / 32][columns of a tile][32], tile after tile. Past the last row and the last
-// column stand zeros. `columns` is scratch for all of them in one vector, `zeros` holds a row of zeros.
+// Columns as the rows of A: [padded rows / 32][columns of a tile][32], tile after tile, padded with zeros past the last
+// row and the last column. `columns` is scratch for all of them in one vector, `zeros` holds a row of zeros.
 HWY_NOINLINE inline void PackColumns(const MatrixRows& m, const KernelTiles& tiles, float* columns, const float* zeros,
                                      uint16_t* to) {
   const Tag<float> d;
@@ -93,7 +93,7 @@ HWY_NOINLINE inline void PackColumns(const MatrixRows& m, const KernelTiles& til
   }
 }
 
-// c = a b, or += when not `first`, for the first `count` tiles of A.
+// c = a b, or += if not `first`, for the first `count` tiles of A.
 inline void MultiplyTiles(const internal::TileKernel& kernel, const KernelTiles& tiles, int64_t count,
                           const uint16_t* a, int64_t a_depth, const float* b, int64_t depth, bool first, float* c) {
   for (int64_t t = 0; t < count; ++t) {

@@ -1,5 +1,5 @@
-// The layout: as in the forward pass scores stand as [key][query], here a block of 64 queries wide, so that all five
-// products are register tiles of broadcast elements times dense vectors, and no strip is ever transposed:
+// Layout: as in the forward pass scores are [key][query], here in blocks of 64 queries, so that all five products are
+// register tiles of broadcast elements times dense vectors, and no strip is ever transposed:
 //   scores  S[key][query]  = K[key][e]      · qᵀ[e][query]
 //   dP      [key][query]   = V[key][e]      · dOᵀ[e][query]
 //   dV      [key][e]      += P[key][query]  · dO[query][e]
@@ -33,7 +33,7 @@ inline constexpr int kGradientRows = static_cast<int>(kAttentionGradientRows);
 inline constexpr int64_t kGradientKeys = kAttentionGradientKeys;
 static_assert(kGradientRows % kAttentionPanel<float> == 0 && kHalfTile <= kGradientRows);
 
-// Columns come in vectors; double, which only has to be right, takes two at a time and is compiled for nothing else.
+// Columns are processed in vectors. double is for checks only: it takes two vectors at a time and has no other code.
 template <typename T>
 inline constexpr int kVectorStep = sizeof(T) == 4 ? 1 : 2;
 template <typename T>
@@ -42,7 +42,7 @@ HWY_INLINE int64_t PaddedWidth(int64_t width) {
   return (width + kStep - 1) / kStep * kStep;
 }
 
-// f.operator()<V>(column) for columns 0 … width, two vectors at a time and the last alone when their number is odd.
+// f.operator()<V>(column) for columns 0 … width, two vectors at a time; an odd last one alone.
 template <typename T, class F>
 HWY_INLINE void ForColumns(int64_t width, F&& f) {
   int64_t column = 0;
@@ -52,7 +52,7 @@ HWY_INLINE void ForColumns(int64_t width, F&& f) {
   }
 }
 
-// Where the parts of the scratch lie.
+// The parts of the scratch.
 template <typename T>
 struct GradientScratch {
   GradientScratch(int64_t E, int64_t E_v, T* scratch)
@@ -85,7 +85,7 @@ struct GradientScratch {
   int64_t size;
 };
 
-// Copies rows into padded ones; what is past their end becomes 0.
+// Copies rows into padded ones; the padding becomes 0.
 template <typename T>
 HWY_INLINE void CopyRows(const T* from, int64_t stride, int64_t rows, int64_t columns, T* to, int64_t width) {
   const size_t bytes = sizeof(T) * static_cast<size_t>(columns);
@@ -95,7 +95,7 @@ HWY_INLINE void CopyRows(const T* from, int64_t stride, int64_t rows, int64_t co
   }
 }
 
-// to[r, 0 … columns) = from[r], or += when `add`.
+// to[r, 0 … columns) = from[r], or += if `add`.
 template <typename T>
 HWY_INLINE void StoreRows(const T* from, int64_t width, int64_t rows, int64_t columns, bool add, T* to,
                           int64_t stride) {
@@ -110,7 +110,7 @@ HWY_INLINE void StoreRows(const T* from, int64_t width, int64_t rows, int64_t co
   }
 }
 
-// Strips of scores and of gradients, one above the other: what is done to them between the products.
+// Strips of scores and of gradients, and the operations on them between the products.
 template <typename T, int kWidth>
 struct GradientStrips {
   const AttentionGradientTask<T>& head;
@@ -122,7 +122,7 @@ struct GradientStrips {
   int64_t row, rows;
   int columns;  // rows, rounded up
 
-  // S and dP become what the last three products take.
+  // S and dP become the operands of the last three products.
   void Run() const {
     ApplyRules();
     Drop(gradients);
@@ -158,7 +158,7 @@ struct GradientStrips {
     }
   }
 
-  // Weights, or their gradients, become what dropout makes of them.
+  // Applies dropout to weights or to their gradients.
   HWY_NOINLINE void Drop(T* strip) const {
     if (head.dropout_below == 0) return;
     ForColumns<T>(columns, [&]<int V>(int64_t column) HWY_ATTR {
@@ -183,7 +183,7 @@ struct GradientStrips {
     }
   }
 
-  // What Differentiate left for later: the gradient of the bias comes before the slope of the soft cap and the scale.
+  // The steps that Differentiate leaves: the gradient of the bias comes before the slope of the soft cap and the scale.
   HWY_NOINLINE void FinishGradients() const {
     const Tag<T> d;
     if (head.dbias) AddBiasGradient();
@@ -207,8 +207,8 @@ struct GradientStrips {
   }
 };
 
-// The statistics of `width` rows from `row` on, of which `rows` exist: the others, and those that are fully masked,
-// get weights of 0, whatever their scores.
+// The statistics of `width` rows from `row` on, of which `rows` exist. The others, and fully masked rows, get weights
+// of 0 for any scores.
 template <typename T>
 HWY_INLINE void LoadStatistics(const AttentionGradientTask<T>& head, int64_t row, int64_t rows, int64_t width, T* lse,
                                T* delta) {
@@ -219,22 +219,22 @@ HWY_INLINE void LoadStatistics(const AttentionGradientTask<T>& head, int64_t row
   }
 }
 
-// The turns that blocks of keys take at adding to dq.
+// The order in which blocks of keys add to dq.
 class GradientRelay {
  public:
   GradientRelay(const AttentionGradientPart& part, int64_t key_block)
       : own_(part.progress ? part.progress + key_block : nullptr),
         before_(own_ && key_block > 0 ? own_ - 1 : nullptr) {}
 
-  // Until the block of keys before has added to the block of queries at hand.
+  // Waits until the preceding block of keys has added to the current block of queries.
   void Await() const {
     if (before_) AwaitProgress(*before_, step_ + 1);
   }
-  // This one has, or never will: what causal masks keep from a block of keys they keep from all later ones.
+  // This block has added, or never will: a causal mask that hides a block of keys hides all later ones too.
   void Tell() const {
     if (own_) TellProgress(*own_, step_ + 1);
   }
-  // On to the next block of queries.
+  // Advances to the next block of queries.
   void Step() {
     Tell();
     ++step_;
@@ -245,7 +245,7 @@ class GradientRelay {
   int64_t step_ = 0;
 };
 
-// A block of queries of one head against a block of keys that lies in the scratch.
+// A block of queries of one head against a block of keys in the scratch.
 template <typename T>
 struct GradientBlock {
   const AttentionGradientTask<T>& head;
@@ -253,7 +253,7 @@ struct GradientBlock {
   const AttentionTiles& tiles;  // of the block's keys
   int64_t key;                  // the block's first
   int64_t row, rows;            // its queries
-  int64_t count;                // keys of whole tiles that any of its queries sees
+  int64_t count;                // keys visible to any of its queries, in whole tiles
 
   GradientStrips<T, kGradientRows> Strips() const {
     return {head,     at.weights, at.gradients, at.slopes, at.extra, at.lse,
@@ -304,7 +304,7 @@ struct GradientBlock {
           for (const T *a = strip + tiles.begin(t) * kGradientRows, *end = a + rows; a != end; ++a, b_i += width) {
             acc.template Step<kGradientRows>(a, b_i);
           }
-          // Added last, so that a chain of additions is no longer than a block.
+          // Added last, which limits a chain of additions to one block.
           T* to = c + tiles.begin(t) * width + column;
           acc.AddFrom(to, width);
           acc.Store(to, width);
@@ -313,7 +313,7 @@ struct GradientBlock {
     });
   }
 
-  // dq[query] = Σ_key gradients[key][query] k[key]. Fewer rows than make a tile are filled up with the strip's own.
+  // dq[query] = Σ_key gradients[key][query] k[key]. An incomplete tile is filled with rows of the strip.
   HWY_NOINLINE void QueriesByKeys() const {
     const RowTiles queries(std::max<int64_t>(rows, kHalfTile));
     ForColumns<T>(at.width, [&]<int V>(int64_t column) HWY_ATTR {

@@ -1,5 +1,5 @@
-// The gradient of attention on raw pointers: the inner part of qkv/attention/attention_backward. Scratch comes from
-// outside, nothing is allocated, nothing is checked.
+// The gradient of attention on raw pointers: the kernel of qkv/attention/attention_backward. The caller provides the
+// scratch; nothing is allocated or checked.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace qkv::simd {
 template <typename T>
 struct AttentionGradientTask : AttentionScores<T> {
   const T* v = nullptr;                                   // [keys, E_v]
-  const T* lse = nullptr;                                 // [rows], as the forward pass left it
+  const T* lse = nullptr;                                 // [rows], output of the forward pass
   const T* dout = nullptr;                                // [rows, E_v]
   const T* delta = nullptr;                               // [rows]: Σ_e dout · out
   int64_t v_stride = 0, lse_stride = 0, dout_stride = 0;  // from row to row
@@ -23,24 +23,24 @@ struct AttentionGradientTask : AttentionScores<T> {
   T* dq = nullptr;     // [rows, E]
   T* dk = nullptr;     // [keys, E]
   T* dv = nullptr;     // [keys, E_v]
-  T* dbias = nullptr;  // [rows, keys], added to; or null
+  T* dbias = nullptr;  // [rows, keys], accumulated; or null
   int64_t dq_stride = 0, dk_stride = 0, dv_stride = 0, dbias_stride = 0, dbias_key_stride = 0;
 };
 
-/// The blocks of keys that are to be worked on. All of them add to dq, in their order; where threads share them, each
-/// waits at every block of queries until the block of keys before has been there, which changes no bit of the result.
-/// Threads must take the blocks in ascending order, and `progress` must begin with zeros, or they wait for ever.
+/// The blocks of keys to process. All of them add to dq, in their order. If threads share them, each waits at every
+/// block of queries until the preceding block of keys is done with it, so no bit of the result changes. Threads must
+/// take the blocks in ascending order, and `progress` must start as zeros; otherwise they deadlock.
 struct AttentionGradientPart {
   int64_t key_block_begin = 0, key_block_end = 0;
-  int64_t* progress = nullptr;  // [blocks of keys]: blocks of queries, of all heads, that it has done with; or null
+  int64_t* progress = nullptr;  // [blocks of keys]: number of finished blocks of queries, over all heads; or null
 };
 
-/// Queries of a block.
+/// Queries per block.
 inline constexpr int64_t kAttentionGradientRows = 64;
-/// Keys of a block at most. The keys, the values, their gradients and the strips of a block are used over and over:
-/// 128 × 64 × 4 bytes each when E = 64, together half of a second-level cache of 512 KiB.
+/// Greatest number of keys per block. The keys, the values, their gradients and the strips of a block are reused many
+/// times: 128 × 64 × 4 bytes each when E = 64, together half of a second-level cache of 512 KiB.
 inline constexpr int64_t kAttentionGradientKeys = 128;
-/// Blocks of at most so many keys that `keys` are cut into.
+/// Number of blocks, each of at most so many keys, for `keys` keys.
 inline int64_t AttentionGradientKeyBlocks(int64_t keys, int64_t most) {
   return std::max<int64_t>(1, (keys + most - 1) / most);
 }

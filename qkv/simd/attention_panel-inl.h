@@ -1,8 +1,8 @@
-// The layout: scores stand as [key][query], a panel of one or two vectors of queries side by side. So the keys and the
-// values are read as they lie, their elements broadcast, and only the queries and the output are transposed; the
-// softmax runs down the lanes, without horizontal steps. Keys come in blocks, so that a panel's strip of scores stays
-// in the first-level cache; from block to block the sums are rescaled (Milakov and Gimelshein 2018).
-// Scores are kept times log2(e), exponentials are powers of two.
+// Layout: scores are [key][query], a panel of one or two vectors of queries side by side. Keys and values are read in
+// place with broadcast elements, and only the queries and the output are transposed; the softmax runs along keys,
+// without horizontal steps. Keys are processed in blocks, so that a panel's strip of scores stays in the first-level
+// cache; sums are rescaled from block to block (Milakov and Gimelshein 2018). Scores are multiplied by log2(e), so
+// exponentials are powers of two.
 
 #if defined(QKV_SIMD_ATTENTION_PANEL_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QKV_SIMD_ATTENTION_PANEL_INL_H_
@@ -26,7 +26,7 @@ HWY_BEFORE_NAMESPACE();
 namespace qkv::simd {
 namespace HWY_NAMESPACE {
 
-// Where the parts of the scratch lie. A panel of one vector leaves half of its part unused.
+// The parts of the scratch. A panel of one vector leaves half of its part unused.
 template <typename T>
 struct Layout {
   Layout(int64_t rows, int64_t E, int64_t E_v)
@@ -46,7 +46,7 @@ struct Layout {
   int64_t out, max, sum, strip, extra, keys, dummy, size;
 };
 
-// Rows to fetch into the cache, some with every tile of scores: what the next block of keys or the next task will read.
+// Rows to prefetch, some with every tile of scores: those of the next block of keys or of the next task.
 template <typename T>
 struct Ahead {
   struct Rows {
@@ -84,11 +84,11 @@ struct Panel {
   T* sum;       // [kWidth] of exp(score − max)
   T* strip;     // [kBlockKeys][kWidth]: scores, then weights
   T* extra;     // [kBlockKeys][kWidth]: a bias or a mask, transposed
-  T* dummy;     // takes what is written for lanes past the last row
+  T* dummy;     // target of stores of lanes past the last row
 
-  // The row behind a lane; lanes past the end repeat the last one.
+  // The row of a lane; lanes past the end repeat the last one.
   int64_t RowOf(int lane) const { return Rules().RowOf(lane); }
-  // Keys that the panel's last row sees.
+  // Keys visible to the panel's last row.
   int64_t Visible() const { return std::min(task.keys, task.visible + RowOf(kWidth - 1)); }
 
   HWY_NOINLINE void LoadQueries() {
@@ -100,8 +100,8 @@ struct Panel {
     }
   }
 
-  // strip[j] = k[j] · q for a block's keys, of which whole tiles are done until `count` are covered; returns how many
-  // were. `top` gets the greatest scores.
+  // strip[j] = k[j] · q for a block's keys, in whole tiles until `count` are covered; returns the number computed.
+  // `top` receives the greatest scores.
   HWY_NOINLINE int64_t Scores(const T* keys, int64_t padded_E, const AttentionTiles& tiles, int64_t count, T* top,
                               Ahead<T>& ahead) {
     const Tag<T> d;
@@ -131,7 +131,7 @@ struct Panel {
 
   ScoreRules<T, V, kWidth> Rules() const { return {task, row, strip, extra}; }
 
-  // Soft cap, bias, mask and causal limit on the strip of keys key …; `top` gets the greatest scores anew.
+  // Soft cap, bias, mask and causal limit on the strip from `key` on; `top` receives the new greatest scores.
   HWY_NOINLINE void Adjust(int64_t key, int64_t count, T* top) {
     const Tag<T> d;
     const auto rules = Rules();
@@ -146,8 +146,7 @@ struct Panel {
     }
   }
 
-  // strip = exp2(strip − max), sums and maxima brought up to date; `rescale` gets the factor for what was summed
-  // before.
+  // strip = exp2(strip − max); updates sums and maxima. `rescale` receives the factor of the earlier sums.
   HWY_NOINLINE void Exponentials(int64_t count, const T* top, T* rescale) {
     const Tag<T> d;
     const auto infinity = hn::Set(d, kInfinity<T>);
@@ -155,7 +154,7 @@ struct Panel {
       const int at = v * kLanes<T>;
       const auto before = hn::LoadU(d, max + at);
       const auto now = hn::Max(hn::LoadU(d, top + at), before);
-      // Nothing seen yet (−inf): any finite number serves as the maximum.
+      // All scores so far are −inf: any finite number serves as the maximum.
       const auto shift = hn::IfThenElse(hn::Eq(hn::Abs(now), infinity), hn::Zero(d), now);
       auto factor = Exp2Flushed(d, hn::Sub(before, shift));
       if (!hn::AllFalse(d, hn::Eq(now, infinity))) {
@@ -190,7 +189,7 @@ struct Panel {
       T* s = strip + j * kWidth + at;
       const auto score = hn::LoadU(d, s);
       auto shared = hn::IfThenElse(hn::Eq(score, infinity), hn::Zero(d), low);
-      shared = hn::IfThenElse(hn::Eq(score, score), shared, score);  // NaN spreads
+      shared = hn::IfThenElse(hn::Eq(score, score), shared, score);  // NaN propagates
       hn::StoreU(hn::IfThenElse(lanes, shared, score), d, s);
     }
     const auto kept = hn::IfThenElse(hn::Eq(before, infinity), hn::Set(d, T{1}), hn::Zero(d));
@@ -210,7 +209,7 @@ struct Panel {
         for (const T *b = strip, *end = strip + count * kWidth; b != end; b += kWidth, a_j += task.v_stride) {
           acc.template Step<1>(a_j, b);
         }
-        // Added last, so that a chain of additions is no longer than a block.
+        // Added last, which limits a chain of additions to one block.
         if (!first) acc.AddScaledFrom(c, kWidth, rescale);
         acc.Store(c, kWidth);
       });
@@ -239,7 +238,7 @@ struct Panel {
     }
   }
 
-  // The raw scores of a block, to their place among the weights.
+  // Copies the raw scores of a block to their place among the weights.
   HWY_NOINLINE void StoreScores(int64_t key, int64_t count) {
     for (int v = 0; v < V; ++v) {
       const int at = v * kLanes<T>;

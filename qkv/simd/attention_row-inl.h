@@ -1,5 +1,5 @@
-// Attention of one query, as in decoding: there is nothing to put side by side, so vectors run along E, and the speed
-// is that of reading keys and values. Blocks of keys, as in attention_panel-inl.h.
+// Attention of one query, as in decoding: no queries share a vector, so vectors run along E, and reading keys and
+// values limits the speed. Blocks of keys as in attention_panel-inl.h.
 
 #if defined(QKV_SIMD_ATTENTION_ROW_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QKV_SIMD_ATTENTION_ROW_INL_H_
@@ -26,15 +26,15 @@ struct Row {
   const AttentionTask<T>& task;
   T* q;      // [E], times the scale
   T* out;    // [E_v], not yet divided by the sum
-  T* strip;  // [kBlockKeys]: scores, then weights; past the last key stands −infinity
+  T* strip;  // [kBlockKeys]: scores, then weights; −infinity past the last key
 
-  // Elements [e, e + lanes) of a row that may end before.
+  // Elements [e, e + lanes) of a row, which may end earlier.
   static HWY_INLINE Vector<T> LoadPart(const T* row, int64_t e, int64_t width) {
     const Tag<T> d;
     return e + kLanes<T> <= width ? hn::LoadU(d, row + e) : LoadSome(d, row + e, static_cast<size_t>(width - e));
   }
 
-  // strip[j] = q · key[j] for a block's keys, four at a time; the last ones again when they are no multiple of four.
+  // strip[j] = q · key[j] for a block's keys, four at a time; a remainder repeats the last keys.
   HWY_NOINLINE void Scores(int64_t key, int64_t count) const {
     const Tag<T> d;
     constexpr int kKeys = 4;
@@ -72,20 +72,19 @@ struct Row {
     }
   }
 
-  // Scores become weights; the maximum and the sum so far are brought up to date. Returns the factor for what was
-  // summed before.
+  // Scores become weights; updates the maximum and the sum. Returns the factor of the earlier sums.
   HWY_NOINLINE T Exponentials(int64_t count, T& max, T& sum) const {
     const Tag<T> d;
     const T before = max;
     for (int64_t j = 0; j < count; ++j) max = std::max(max, strip[j]);
     T shift = max, factor;
-    if (max == kInfinity<T>) {  // such scores share the weight; NaN spreads
+    if (max == kInfinity<T>) {  // such scores share the weight; NaN propagates
       for (int64_t j = 0; j < count; ++j) {
         if (strip[j] == strip[j]) strip[j] = strip[j] == max ? T{0} : -kInfinity<T>;
       }
       shift = 0, factor = before == max ? 1 : 0;
     } else {
-      if (max == -kInfinity<T>) shift = 0;  // nothing seen yet: any finite number serves
+      if (max == -kInfinity<T>) shift = 0;  // all −inf so far: any finite number serves
       factor = std::exp2(before - shift);
     }
     auto total = hn::Zero(d);
@@ -98,7 +97,7 @@ struct Row {
     return factor;
   }
 
-  // out = out · factor + Σ_j strip[j] value[j], some vectors of out at a time, the even and the odd keys apart.
+  // out = out · factor + Σ_j strip[j] value[j], some vectors of out at a time, even and odd keys in separate sums.
   HWY_NOINLINE void AddValues(int64_t key, int64_t count, T factor) const {
     const Tag<T> d;
     constexpr int kVectors = 4;

@@ -1,6 +1,5 @@
-// What happens to raw scores before their softmax (soft cap, bias, mask and causal limit) and to weights after it
-// (dropout), on a strip that stands as [key][query]. The forward pass and the gradient share it, so that both see the
-// same.
+// Operations on raw scores before their softmax (soft cap, bias, mask and causal limit) and on weights after it
+// (dropout), on a strip [key][query]. The forward pass and the gradient share them.
 
 #if defined(QKV_SIMD_ATTENTION_RULES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QKV_SIMD_ATTENTION_RULES_INL_H_
@@ -33,13 +32,13 @@ inline constexpr int64_t kBlockKeys = 256;
 template <typename T>
 inline constexpr T kInfinity = std::numeric_limits<T>::infinity();
 
-// Queries times this, times keys, are scores times log2(e), or what the soft cap's tanh takes.
+// Factor of the queries: products with keys are then scores times log2(e), or the argument of the soft cap's tanh.
 template <typename T>
 HWY_INLINE T ScoreFactor(const AttentionScores<T>& task) {
   return task.soft_cap == 0 ? task.scale * std::numbers::log2e_v<T> : task.scale / task.soft_cap;
 }
 
-// The rules for a panel of V vectors of queries whose strip has kStride elements from key to key.
+// The rules for a panel of V vectors of queries. The strip has kStride elements from key to key.
 template <typename T, int V, int kStride>
 struct ScoreRules {
   static constexpr int kWidth = V * kLanes<T>;
@@ -49,10 +48,10 @@ struct ScoreRules {
   T* strip;     // [at most kBlockKeys][kStride]
   T* extra;     // [kBlockKeys][kWidth]: a bias or a mask, transposed
 
-  // The row behind a lane; lanes past the end repeat the last one.
+  // The row of a lane; lanes past the end repeat the last one.
   int64_t RowOf(int lane) const { return std::min(row + lane, task.rows - 1); }
 
-  // Whether anything is to be done to the scores of keys key … key + count − 1.
+  // Whether the scores of keys key … key + count − 1 change at all.
   bool Any(int64_t key, int64_t count) const {
     return task.soft_cap != 0 || task.bias || task.mask || key + count > task.visible + row;
   }
@@ -87,7 +86,7 @@ struct ScoreRules {
         T* s = strip + j * kStride + i;
         const auto bias = same_for_all ? hn::Set(d, task.bias[(key + j) * task.bias_key_stride])
                                        : hn::LoadU(d, extra + j * kWidth + i);
-        // A bias of −infinity hides the key, whatever the score: no ∞ − ∞.
+        // A bias of −infinity hides the key for any score: no ∞ − ∞.
         hn::StoreU(hn::IfThenElse(hn::Eq(bias, low), low, hn::MulAdd(bias, log2e, hn::LoadU(d, s))), d, s);
       }
     }
@@ -156,7 +155,7 @@ struct ScoreRules {
   HWY_INLINE void ApplyCausal(int64_t key, int64_t count) const {
     const Tag<T> d;
     const auto low = hn::Set(d, -kInfinity<T>);
-    HWY_ALIGN T limits[kWidth];  // keys of this block that each lane sees; small numbers, exact in T
+    HWY_ALIGN T limits[kWidth];  // keys of this block visible to each lane; small numbers, exact in T
     for (int i = 0; i < kWidth; ++i) {
       limits[i] = static_cast<T>(std::clamp<int64_t>(task.visible + RowOf(i) - key, 0, count));
     }
@@ -169,7 +168,7 @@ struct ScoreRules {
     }
   }
 
-  // Weights of keys key … become 0 or are scaled.
+  // Sets weights from `key` on to 0 or scales them.
   HWY_NOINLINE void Drop(int64_t key, int64_t count) const {
     const Tag<T> d;
     HWY_ALIGN uint32_t low[kWidth], high[kWidth];

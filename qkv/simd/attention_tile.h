@@ -1,12 +1,12 @@
-// Attention of some queries of one head, on raw pointers: the inner part of qkv/attention. Scratch comes from outside,
-// nothing is allocated, nothing is checked.
+// Attention of some queries of one head, on raw pointers: the kernel of qkv/attention. The caller provides the scratch;
+// nothing is allocated or checked.
 #pragma once
 
 #include <cstdint>
 
 namespace qkv::simd {
 
-// How scores are made.
+// Inputs and options of the scores.
 template <typename T>
 struct AttentionScores {
   const T* q = nullptr;                // [rows, E]
@@ -22,8 +22,8 @@ struct AttentionScores {
   const bool* mask = nullptr;  // [rows, keys], or null
   int64_t mask_stride = 0, mask_key_stride = 0;
 
-  // The weight of row i and key j becomes 0 where DropoutHash::Of(MixSeed(dropout_seed, dropout_row + i), j) is below
-  // dropout_below (0: off), and is multiplied by dropout_scale elsewhere.
+  // Dropout: the weight of row i and key j becomes 0 if DropoutHash::Of(MixSeed(dropout_seed, dropout_row + i), j) is
+  // below dropout_below (0: off), else it is multiplied by dropout_scale.
   int32_t dropout_below = 0;
   T dropout_scale = 1;
   uint64_t dropout_seed = 0;
@@ -39,17 +39,16 @@ struct AttentionTask : AttentionScores<T> {
   T* lse = nullptr;                                      // [rows], or null
   int64_t v_stride = 0, out_stride = 0, lse_stride = 0;  // from row to row
   int64_t E_v = 0;
-  // [rows] each, or null: the greatest score times log2(e), and the sum of the weights before they were divided by it.
-  // What the parts of a row that was cut along its keys need to be put together.
+  // [rows] each, or null: the greatest score times log2(e), and the sum of the weights before division. They combine
+  // the parts of a row that is split along its keys.
   T *max = nullptr, *sum = nullptr;
 
-  // Where the thread's next task will find its q, k and v, of the same shapes and strides; null when not known. They
-  // are fetched into the cache ahead of time.
+  // q, k and v of the thread's next task, of the same shapes and strides, for prefetching; null if unknown.
   const T *next_q = nullptr, *next_k = nullptr, *next_v = nullptr;
 };
 
-/// Queries that are worked on side by side: a task's first row should be a multiple of it, so that a row's result does
-/// not depend on how rows were cut into tasks.
+/// Queries that are processed side by side. A task's first row should be a multiple of it, so that a row's result does
+/// not depend on the division into tasks.
 template <typename T>
 int64_t AttentionPanel();
 
@@ -64,8 +63,8 @@ void AttentionTile(const AttentionTask<T>& task, T* scratch);
 template <typename T>
 void AttentionTileWeights(const AttentionTask<T>& task, T* scratch);
 
-/// AttentionTile for a task of one row, which it needs max and sum of; dropout is left out and lse not written. Sums
-/// run in another order.
+/// AttentionTile for a task of one row. It requires max and sum, ignores dropout and does not write lse. Sums run in
+/// another order.
 template <typename T>
 void AttentionRow(const AttentionTask<T>& task, T* scratch);
 

@@ -1,4 +1,4 @@
-// Vectors of float rounded to bfloat16.
+// Rounding of vectors of float to bfloat16.
 
 #if defined(QKV_SIMD_BF16_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QKV_SIMD_BF16_INL_H_
@@ -15,7 +15,7 @@ HWY_BEFORE_NAMESPACE();
 namespace qkv::simd {
 namespace HWY_NAMESPACE {
 
-// The nearest bfloat16, ties to even, in the upper half of each lane; NaN stays NaN. The lower half is of no meaning.
+// The nearest bfloat16, ties to even, in the upper half of each lane; NaN stays NaN. The lower half is undefined.
 HWY_INLINE Vector<uint32_t> RoundToUpperHalf(Vector<float> x) {
   const Tag<uint32_t> d;
   const auto bits = hn::BitCast(d, x);

@@ -1,12 +1,13 @@
-// How the kernels of one file are chosen among the instruction sets it was compiled for. Include it after
-// hwy/highway.h, in .cc files only. QKV_DISPATCH(F)(…) calls the F of ActiveIsa(), where F went through HWY_EXPORT.
+// Selects the kernels of one file among the instruction sets it was compiled for. Include it after hwy/highway.h, in
+// .cc files only. QKV_DISPATCH(F)(…) calls the F of ActiveIsa(); F needs HWY_EXPORT.
 #pragma once
 
 #include "hwy/highway.h"
 
 namespace qkv::simd::internal {
 
-/// Our own choice, not highway's process-wide one: another user of libhwy in the process must not notice QKV_ISA.
+/// A selection of our own instead of highway's process-wide one: QKV_ISA must not affect other users of libhwy in the
+/// process.
 const hwy::ChosenTarget& Chosen();
 
 }  // namespace qkv::simd::internal

@@ -1,13 +1,13 @@
-// Which attention weights dropout keeps: a hash of seed, head, query and key, so that the forward pass, the gradient
-// and the oracle draw the same, however the work is cut and in whatever order it is done.
+// Selects the attention weights that dropout keeps, by a hash of seed, head, query and key. The forward pass, the
+// gradient and the oracle therefore draw the same mask for any division and order of the work.
 #pragma once
 
 #include <cstdint>
 
 namespace qkv::simd {
 
-/// 31 random bits for a key of a row, whose 64 bits go into both rounds of a multiplicative hash (constants by Wellons,
-/// "Prospecting for hash functions"). A key is dropped where they are below the threshold.
+/// 31 random bits for a key of a row, whose 64 bits enter both rounds of a multiplicative hash (constants by Wellons,
+/// "Prospecting for hash functions"). A key is dropped if they are below the threshold.
 struct DropoutHash {
   static constexpr uint32_t kKeyStep = 0x9E3779B9u, kFirst = 0x7FEB352Du, kSecond = 0x846CA68Bu;
 

@@ -1,6 +1,6 @@
 // Row-wise hot loops on raw pointers: activations, LayerNorm, softmax.
 // Each dispatches on ActiveIsa() for float; most double versions are plain loops with the same formulas. All run on the
-// calling thread: share rows out with ParallelFor. A value does not depend on its place in the array.
+// calling thread; ParallelFor distributes rows. A value does not depend on its position in the array.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@ template <typename T>
 void Activate(Activation activation, const T* x, T* y, int64_t n);
 
 /// y = (x − mean) / sqrt(var + eps) · gamma + beta, over rows of D. Ba, Kiros, Hinton 2016.
-/// The variance is computed in a second pass over the centred row; where its sum overflows T, the whole row becomes
-/// NaN. x_stride, y_stride: elements from row to row; y may be x. gamma or beta may be null (1 and 0).
+/// The variance is computed in a second pass over the centred row; if its sum overflows T, the whole row becomes NaN.
+/// x_stride, y_stride: elements from row to row; y may be x. gamma or beta may be null (1 and 0).
 template <typename T>
 void LayerNorm(const T* x, int64_t x_stride, int64_t rows, int64_t D, const T* gamma, const T* beta, T eps, T* y,
                int64_t y_stride);
 
-/// The two numbers of LayerNorm for each row of D: moments[2·r] = mean, moments[2·r + 1] = 1 / sqrt(var + eps), NaN
-/// where the variance overflows T.
+/// Mean and reciprocal standard deviation of each row of D: moments[2·r] = mean, moments[2·r + 1] = 1 / sqrt(var +
+/// eps), NaN if the variance overflows T.
 template <typename T>
 void RowMoments(const T* x, int64_t x_stride, int64_t rows, int64_t D, T eps, T* moments);
 
@@ -31,8 +31,8 @@ template <typename T>
 void Normalise(const T* x, int64_t x_stride, int64_t rows, int64_t D, const T* moments, const T* gamma, const T* beta,
                T* y, int64_t y_stride);
 
-/// x = softmax(x) in place over n entries. All entries −infinity: zeros. Entries of +infinity share the weight
-/// equally; NaN spreads.
+/// x = softmax(x) in place over n entries. If all entries are −infinity: zeros. Entries of +infinity share the weight
+/// equally; NaN propagates.
 template <typename T>
 void Softmax(T* x, int64_t n);
 

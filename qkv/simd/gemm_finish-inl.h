@@ -1,5 +1,5 @@
-// The epilogue of a matrix product on rows of one panel, in the registers that the sums are loaded into: for gemm.cc,
-// and for low precision, where loading is also what turns sums into numbers.
+// The epilogue of a matrix product on rows of one panel, in registers: for gemm.cc, and for low precision, where
+// loading also converts sums to float.
 
 #if defined(QKV_SIMD_GEMM_FINISH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QKV_SIMD_GEMM_FINISH_INL_H_
@@ -21,7 +21,7 @@ namespace {
 
 using internal::GemmTask;
 
-// The product's elements of a panel: operator()(r, i) has the vector of row r from column i on.
+// The product's elements of a panel: operator()(r, i) returns the vector of row r from column i on.
 template <typename T>
 struct Sums {
   const T* c;  // [rows][panel]
@@ -30,13 +30,13 @@ struct Sums {
   HWY_INLINE Vector<T> operator()(int64_t r, int64_t i) const { return hn::LoadU(Tag<T>(), c + r * panel + i); }
 };
 
-// Where column n of a row of y lies.
+// The place of column n of a row of y.
 template <typename T>
 HWY_INLINE int64_t ColumnOffset(const GemmTask<T>& task, int64_t n) {
   return n < task.head_width ? n : n / task.head_width * task.head_stride + n % task.head_width;
 }
 
-// Where a panel's epilogue reads and writes, and all of it where that is sums only: y = product + bias + residual,
+// Addresses of a panel's epilogue. It is the complete epilogue if that has sums only: y = product + bias + residual,
 // whole vectors of one head.
 template <typename T>
 struct DirectEnd {
@@ -46,13 +46,13 @@ struct DirectEnd {
   T* y;
   int64_t y_stride;
 
-  // The same for the rows from this many below on.
+  // The same for rows starting this many below.
   HWY_INLINE DirectEnd Below(int64_t rows) const {
     return {bias, residual ? residual + rows * residual_stride : nullptr, residual_stride, y + rows * y_stride,
             y_stride};
   }
 
-  // Asks for the memory that the end will read and write: with few steps of K it is as much as what is multiplied.
+  // Prefetches the memory of the epilogue: with few steps of K it is as large as the operands.
   HWY_INLINE void AskForLines(int64_t rows, int64_t panel_width) const {
     constexpr int64_t kLine = static_cast<int64_t>(kAlignment / sizeof(T));
     for (int64_t r = 0; r < rows; ++r) {
@@ -70,7 +70,7 @@ HWY_INLINE bool LiesInOneHead(const GemmTask<T>& task, int64_t panel_width, int6
   return n % task.head_width + std::min(panel_width, task.N - n) <= task.head_width;
 }
 
-// Whether the epilogue of a panel is what DirectEnd describes.
+// Whether DirectEnd describes the epilogue of a panel.
 template <typename T>
 HWY_INLINE bool EndsDirectly(const GemmTask<T>& task, int64_t panel_width, int64_t panel) {
   const Epilogue<T>& e = *task.epilogue;

@@ -1,4 +1,4 @@
-// Which instruction set the kernels use: the best that the processor and the operating system offer, or QKV_ISA.
+// The instruction set of the kernels: the best of the processor and the operating system, or QKV_ISA.
 #pragma once
 
 #include <string_view>
@@ -6,18 +6,18 @@
 
 namespace qkv::simd {
 
-/// In ascending order. In float kAvxVnni computes as kAvx2 and kAmx as kAvx512; in the lower precisions kAvx512 uses
-/// VNNI where the processor has it, and BF16 where that pays.
+/// In ascending order. In float kAvxVnni computes like kAvx2 and kAmx like kAvx512; in lower precision kAvx512 uses
+/// VNNI if the processor has it, and BF16 if it is faster.
 enum class Isa { kBaseline, kAvx2, kAvxVnni, kAvx512, kAmx };
 
 /// "baseline" (on 64-bit ARM "neon"), "avx2", "avxvnni", "avx512", "amx"
 std::string_view Name(Isa isa);
 
-/// What this machine can run, ascending; kBaseline is always there.
+/// The instruction sets of this machine, ascending; kBaseline is always included.
 std::vector<Isa> AvailableIsas();
 
-/// The one in use. Read from the environment variable QKV_ISA at the first call.
-/// Throws Error when QKV_ISA names none, or one that this machine lacks.
+/// The active instruction set. Read from the environment variable QKV_ISA at the first call. Throws Error when QKV_ISA
+/// is unknown or not available on this machine.
 Isa ActiveIsa();
 
 /// Makes `isa` the active one (for tests and benchmarks). Throws Error when this machine lacks it.
@@ -26,16 +26,16 @@ void SetIsa(Isa isa);
 
 namespace internal {
 
-/// What the processor has beyond the instruction sets, usable under kAvx512 and kAmx.
+/// Features of the processor beyond the instruction sets, usable under kAvx512 and kAmx.
 bool HasAvx512Vnni();
 bool HasAvx512Bf16();
 /// Its dot products are faster than multiply-adds of floats: twice as fast on AMD's Zen 5, but 0.47 of their speed on
 /// Intel's fifth-generation Xeon, which has AMX for bfloat16 (qkv_micro_bench --benchmark_filter=Peak).
 bool Avx512Bf16Pays();
 
-/// Tests only: makes kAmx one of the machine's instruction sets, or not. Its instructions must be done in software.
+/// Tests only: adds kAmx to the machine's instruction sets, or removes it. Its instructions must be emulated.
 void SetAmxForTest(bool amx);
-/// Tests only: kBaseline takes the plain C++ kernels that serve processors without SSSE3. Keeps the active ISA.
+/// Tests only: kBaseline uses the plain C++ kernels for processors without SSSE3. Keeps the active ISA.
 void SetPortableForTest(bool portable);
 
 }  // namespace internal

@@ -33,7 +33,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 HWY_INLINE constexpr float RoundingMagic(float) { return 12582912.0f; }
 HWY_INLINE constexpr double RoundingMagic(double) { return 6755399441055744.0; }
 
-// Whether Max(a, b) and Min(a, b) give b where one of them is NaN: x86's own instructions do.
+// Whether Max(a, b) and Min(a, b) return b if one of them is NaN, like x86's own instructions.
 inline constexpr bool kSecondOfNaN = HWY_TARGET == HWY_SSSE3 || HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3;
 
 // max(x, low) and min(x, high); NaN stays NaN.
@@ -90,9 +90,8 @@ requires(sizeof(hn::TFromD<D>) == 8) HWY_INLINE V Exp2Series(D d, V x) {
                 9.618129107628477e-03, 5.550410866482158e-02, 2.402265069591007e-01, 6.931471805599453e-01);
 }
 
-// 2^x for x <= 0 or a little above; 0 where it is half a step of x below the smallest normal number or less, so that
-// hardly a step is spent on subnormals.
-// NaN stays NaN.
+// 2^x for x <= 0 or slightly above; 0 for x half a step or more below the exponent of the smallest normal number, so
+// that hardly any step is spent on subnormals. NaN stays NaN.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V Exp2Flushed(D d, V x) {
   using T = hn::TFromD<D>;
@@ -100,7 +99,7 @@ HWY_INLINE V Exp2Flushed(D d, V x) {
   if constexpr (sizeof(T) == 4) {
     const V n = hn::Round(x);
     const V r = hn::Sub(x, n);
-    // −inf − −inf is NaN: the lanes that would be flushed are zeroed by mask instead of clamped.
+    // −inf − −inf is NaN, so a mask zeroes the lanes to be flushed instead of clamping them.
     const V p = hn::MulAdd(r, Exp2Series(d, r), hn::Set(d, T{1}));
     const __mmask16 keep = _mm512_cmp_ps_mask(x.raw, _mm512_set1_ps(-126.0f), _CMP_NLT_UQ);
     return V{_mm512_maskz_scalef_ps(keep, p.raw, n.raw)};
@@ -109,7 +108,7 @@ HWY_INLINE V Exp2Flushed(D d, V x) {
   const hn::RebindToSigned<D> di;
   constexpr int kMantissa = sizeof(T) == 4 ? 23 : 52;
   constexpr T kBias = sizeof(T) == 4 ? T{127} : T{1023};
-  // With the bias in it, the low bits of the sum are the biased exponent, and what stands above them is shifted out.
+  // With the bias in it, the low bits of the sum are the biased exponent, and the higher bits are shifted out.
   const V magic = hn::Set(d, RoundingMagic(T{}) + kBias);
   const V clamped = AtLeast(d, x, -kBias);  // below, the biased exponent becomes 0 and the factor +0
   const V shifted = hn::Add(clamped, magic);
@@ -144,14 +143,14 @@ template <class D, class V = hn::Vec<D>>
 HWY_INLINE V Exp(D d, V x) {
   V n;
   hn::Vec<hn::RebindToSigned<D>> n_int;
-  // 105 and 90 are past the last result that is neither 0 nor infinity.
+  // 105 and 90 are beyond the last result that is neither 0 nor infinity.
   x = AtMost(d, AtLeast(d, x, -105.0f), 90.0f);
   const V r = ReduceByLn2(d, x, n, n_int);
   const V p = hn::Add(ExpM1Reduced(d, r), hn::Set(d, 1.0f));
   return ScaleByPowerOfTwo(d, p, n_int);
 }
 
-// Near 0 an odd polynomial; from 0.625 on 1 − 2 / (e^2|x| + 1), where nothing cancels.
+// Near 0 an odd polynomial; from 0.625 on 1 − 2 / (e^2|x| + 1), which has no cancellation.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V Tanh(D d, V x) {
   const V one = hn::Set(d, 1.0f), square = hn::Mul(x, x), magnitude = hn::Abs(x);
@@ -171,7 +170,7 @@ HWY_INLINE V Logistic(D d, V x) {
 
 using NormalTailPieces = internal::NormalTail<HWY_TARGET == HWY_AVX3 ? 32 : 8>;
 
-// The coefficient of a piece that the low bits of each lane name.
+// The coefficient of the piece whose index is in the low bits of each lane.
 template <class D, class VI, class V = hn::Vec<D>>
 HWY_INLINE V CoefficientOf(D d, const float* of_pieces, VI piece) {
 #if HWY_TARGET == HWY_AVX3
@@ -183,7 +182,8 @@ HWY_INLINE V CoefficientOf(D d, const float* of_pieces, VI piece) {
 #endif
 }
 
-// Φ(−u) for 0 <= u <= NormalTailPieces::kEnd. Looking up coefficients takes other units than multiplying them.
+// Φ(−u) for 0 <= u <= NormalTailPieces::kEnd. The lookups of coefficients use other execution units than
+// multiplications.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V NormalTail(D d, V u) {
   constexpr int kTop = NormalTailPieces::kCoefficients - 1;
@@ -205,11 +205,11 @@ HWY_INLINE V Gelu(D d, V x) {
   return hn::NegMulAdd(u, NormalTail(d, u), AtLeast(d, x, 0.0f));
 }
 
-// Vectors of fewer elements than a register holds: `n` < Lanes(d) elements at p; the other lanes are 0.
+// Vectors with fewer elements than a register: `n` < Lanes(d) elements at p; the other lanes are 0.
 template <class D, class V = hn::Vec<D>, typename T = hn::TFromD<D>>
 HWY_INLINE V LoadSome(D d, const T* p, size_t n) {
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
-  return hn::MaskedLoad(hn::FirstN(d, n), d, p);  // does not touch what it masks out
+  return hn::MaskedLoad(hn::FirstN(d, n), d, p);  // does not access masked-out memory
 #else
   HWY_ALIGN T buffer[hn::MaxLanes(d)] = {};
   for (size_t i = 0; i < n; ++i) buffer[i] = p[i];

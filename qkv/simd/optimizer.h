@@ -1,13 +1,13 @@
 // The loops of an optimiser over flat buffers: AdamW, SGD, the moving average of the weights, sums of gradients.
 // Each dispatches on ActiveIsa() for float; the double versions are plain loops with the same formulas. All run on the
-// calling thread. A value does not depend on its place in the array.
+// calling thread. A value does not depend on its position in the array.
 #pragma once
 
 #include <cstdint>
 
 namespace qkv::simd {
 
-/// What one step of AdamW (Loshchilov and Hutter 2019, algorithm 2) multiplies by. t counts steps from 1.
+/// The factors of one step of AdamW (Loshchilov and Hutter 2019, algorithm 2). t counts steps from 1.
 template <typename T>
 struct AdamWFactors {
   T gradient = 1;         // of the gradient, for clipping

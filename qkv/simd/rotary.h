@@ -1,5 +1,5 @@
-// The hot loop of rotary positions on raw pointers: pairs of features turned by angles whose cosines and sines are
-// given. What the angles are is nn/rotary.h's.
+// The hot loop of rotary positions on raw pointers: rotates pairs of features by angles with given cosines and sines.
+// nn/rotary.h defines the angles.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,14 @@ template <typename T>
 struct PairTurns {
   const T* x;  // [rows, heads·E], rows x_stride apart
   int64_t x_stride;
-  const T* table;  // of each row [2, E], dense: c, then s, where c is a pair's cosine twice, and s its −sine and sine
+  const T* table;  // per row [2, E], dense: c, then s; for each pair c is the cosine twice, s is −sine and sine
   int64_t rows, heads, E;  // E is even
   T* y;                    // as x; may be x
   int64_t y_stride;
 };
 
-/// y[e] = c[e] · x[e] + s[e] · x[e ^ 1], which turns features 2i and 2i + 1 by their angle; `back`: by minus the angle.
+/// y[e] = c[e] · x[e] + s[e] · x[e ^ 1], which rotates features 2i and 2i + 1 by their angle; `back`: by minus the
+/// angle.
 template <typename T>
 void TurnPairs(const PairTurns<T>& turns, bool back);
 

@@ -1,4 +1,4 @@
-// Sums over a row and LayerNorm's two numbers of it: for rows.cc, and for products that normalise rows on the way in.
+// Sums over a row and its LayerNorm moments: for rows.cc, and for products that normalise rows while reading them.
 
 #if defined(QKV_SIMD_ROW_SUMS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QKV_SIMD_ROW_SUMS_INL_H_
@@ -16,8 +16,8 @@ namespace qkv::simd {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Σ f(x[i]), in an order that depends on n and the vector width alone. Four sums hide the latency of addition and
-// keep each short.
+// Σ f(x[i]), in an order that depends only on n and the vector width. Four sums hide the latency of addition and are
+// shorter.
 template <typename T, class F>
 HWY_INLINE T Sum(const T* x, int64_t n, F f) {
   const hn::ScalableTag<T> d;
@@ -52,8 +52,8 @@ HWY_INLINE Moments<T> MomentsOf(const T* x, int64_t D, T eps) {
     const auto centred = hn::Sub(v, vmean);
     return hn::Mul(centred, centred);
   });
-  // squares − squares: 0, but NaN where the sum overflowed. Otherwise 1 / infinity = 0 would make rows that are lost
-  // look like rows of equal features.
+  // squares − squares: 0, but NaN if the sum overflowed. Otherwise 1 / infinity = 0 would make overflowed rows look
+  // like rows of equal features.
   return {mean, T{1} / std::sqrt(squares / static_cast<T>(D) + eps) + (squares - squares)};
 }
 

@@ -1,6 +1,6 @@
-// The register tile that both matrix products and attention are made of: C[R][W] += Σ_k A(r, k) · B(k, 0…W), where W
-// is one or two vectors and B is dense ([k][W]). Every element is one chain of multiply-adds in the order of k,
-// whatever the tile's shape: that is what makes a row's result independent of the rows beside it.
+// The register tile of matrix products and attention: C[R][W] += Σ_k A(r, k) · B(k, 0…W), where W is one or two vectors
+// and B is dense ([k][W]). Every element is one chain of multiply-adds in the order of k for any shape of the tile, so
+// a row's result is independent of the rows beside it.
 
 #if defined(QKV_SIMD_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QKV_SIMD_TILE_INL_H_
@@ -23,11 +23,11 @@ namespace qkv::simd {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Rows of a tile of two vectors: with the accumulators, the two vectors of B and a broadcast in registers (32 of them
-// in AVX-512 and NEON, else 16; without FMA the product needs one more). A 14th row would fit the 32 too, but with 192
-// steps of K it made every row 3 % slower (Xeon, family 6 model 207).
+// Rows of a tile of two vectors: accumulators, the two vectors of B and a broadcast fill the registers (32 in AVX-512
+// and NEON, else 16; without FMA the product needs one more). A 14th row would also fit into 32, but with 192 steps of
+// K it made every row 3 % slower (Xeon, family 6 model 207).
 #if HWY_IS_ASAN || HWY_IS_TSAN
-inline constexpr int kTileRows = 4;  // no result depends on it, and the sanitizers make compiling so many kernels slow
+inline constexpr int kTileRows = 4;  // does not change results; with sanitizers so many kernels compile slowly
 #elif HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
 inline constexpr int kTileRows = 13;
 #elif HWY_TARGET == HWY_AVX2
@@ -36,8 +36,8 @@ inline constexpr int kTileRows = 6;
 inline constexpr int kTileRows = 5;
 #endif
 
-// A is cut into chunks of this many k, so that the distance of two rows is a constant of the code (one pointer
-// addresses all of them) and no power of two that would make them fight over one cache set.
+// A is divided into chunks of this many k, so that the distance of two rows is a compile-time constant (one pointer
+// addresses all of them) and not a power of two, which would map them to the same cache set.
 inline constexpr int64_t kChunk = kRowChunk;
 
 template <typename T>
@@ -45,7 +45,7 @@ using Tag = hn::ScalableTag<T>;
 template <typename T>
 using Vector = hn::Vec<Tag<T>>;
 
-// Elements in one vector, a constant on every target we compile for.
+// Elements per vector, a constant for every compiled target.
 template <typename T>
 inline constexpr int kLanes = static_cast<int>(hn::MaxLanes(Tag<T>()));
 
@@ -61,7 +61,7 @@ struct Accumulators {
     }
   }
 
-  // += A(r, 0) · B for one k; A(r, 0) lies at a[r · kRowStride].
+  // += A(r, 0) · B for one k; A(r, 0) is at a[r · kRowStride].
   template <int kRowStride>
   HWY_INLINE void Step(const T* a, const T* b) {
     const Tag<T> d;
@@ -85,7 +85,7 @@ struct Accumulators {
     }
   }
 
-  // += c · factor, where each column has its factor
+  // += c · factor, with one factor per column
   HWY_INLINE void AddScaledFrom(const T* c, int64_t stride, const T* factor) {
     const Tag<T> d;
 #pragma GCC unroll 16
@@ -98,7 +98,7 @@ struct Accumulators {
     }
   }
 
-  // += row, the same to every r
+  // += row, the same for every r
   HWY_INLINE void AddRow(const T* row) {
     const Tag<T> d;
 #pragma GCC unroll 16
@@ -118,7 +118,7 @@ struct Accumulators {
   }
 };
 
-// What to ask for while computing, in every kGroup steps: weights, and `row_lines` cache lines of rows that stand
+// Memory to prefetch during computation, in every kGroup steps: weights, and `row_lines` cache lines of rows that are
 // `stride` bytes apart, the first line of each row, then the second of each.
 struct Prefetch {
   static constexpr int64_t kGroup = 8;
@@ -137,7 +137,7 @@ struct Prefetch {
   }
 };
 
-// += Σ_{k < depth} A(r, k) · B(k) with A in chunks, [R][kChunk] each, a_chunk from one to the next.
+// += Σ_{k < depth} A(r, k) · B(k) with A in chunks, [R][kChunk] each; a_chunk is the distance between chunks.
 template <typename T, int R, int V>
 HWY_INLINE void MultiplyChunks(Accumulators<T, R, V>& acc, const T* a, int64_t a_chunk, const T* b, int64_t depth,
                                Prefetch& prefetch) {
@@ -165,7 +165,7 @@ HWY_INLINE void MultiplySteps(Accumulators<T, R, V>& acc, const T* a, const T* b
   }
 }
 
-// Copies `rows` rows of `depth` elements into the chunks that MultiplyChunks reads.
+// Copies `rows` rows of `depth` elements into the chunks of MultiplyChunks.
 template <typename T>
 HWY_INLINE void CopyToChunks(const T* a, int64_t stride, int rows, int64_t depth, T* chunks) {
   const Tag<T> d;
@@ -180,7 +180,7 @@ HWY_INLINE void CopyToChunks(const T* a, int64_t stride, int rows, int64_t depth
   }
 }
 
-// f.operator()<R>() for a runtime count of rows, 1 or kLeast … kTileRows.
+// f.operator()<R>() for a runtime number of rows, 1 or kLeast … kTileRows.
 template <int kLeast = 1, class F>
 HWY_INLINE void ForRows(int rows, F&& f) {
   static_assert(kTileRows <= 13);
@@ -199,8 +199,8 @@ HWY_INLINE void ForRows(int rows, F&& f) {
 #undef QKV_ROWS
 }
 
-// Rows cut into the fewest tiles, as even as can be: 197 rows are 16 tiles of 12 or 13, not 15 of 13 and one of 2.
-// From kHalfTile rows on no tile has fewer than kHalfTile.
+// Division of rows into the fewest tiles, as even as possible: 197 rows are 16 tiles of 12 or 13, not 15 of 13 and one
+// of 2. From kHalfTile rows on no tile has fewer than kHalfTile.
 inline constexpr int kHalfTile = (kTileRows + 1) / 2;
 struct RowTiles {
   explicit RowTiles(int64_t total, int64_t most = kTileRows)
@@ -208,14 +208,14 @@ struct RowTiles {
         count((total + most - 1) / most),
         least(total / std::max<int64_t>(1, count)),
         larger(total - least * count) {}
-  // Without a division, which would take as long as some steps of a tile.
+  // Without a division, which would take as long as several steps of a tile.
   int64_t begin(int64_t tile) const { return tile * least + std::min(tile, larger); }
   int size(int64_t tile) const { return static_cast<int>(least + (tile < larger)); }
   int64_t rows, count;
-  int64_t least, larger;  // rows of a tile at least; how many tiles have one more
+  int64_t least, larger;  // least rows of a tile; number of tiles with one more
 };
 
-// Fewer than kHalfTile rows become tiles of one: half as many kernels to compile, for cases that hardly occur.
+// Fewer than kHalfTile rows become tiles of one row: half as many kernels to compile, for rare cases.
 struct AttentionTiles : RowTiles {
   explicit AttentionTiles(int64_t total) : RowTiles(total, total < kHalfTile ? 1 : kTileRows) {}
 };

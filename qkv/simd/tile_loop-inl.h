@@ -1,5 +1,5 @@
-// The loop of every tile kernel that works on vectors: C[R][panel] += A B, with all of C in registers. A file of one
-// instruction set includes it inside its own target attributes, after the instruction itself:
+// The loop of every vector tile kernel: C[R][panel] += A B, with all of C in registers. A file of one instruction set
+// includes it inside its own target attributes, after a definition of the instruction:
 //
 //   struct Dot {
 //     using Sum, Operand, Element;    // vectors of C and of A or B, an element of C
@@ -11,17 +11,17 @@
 //     static Sum Add(Sum sum, const Operand (&a)[kFold], const Operand (&b)[kFold]);  // sum + the dot products
 //   };
 //
-// There are no include guards and nothing but names of this file: each copy belongs to its file alone. Templates of
-// one name with code for different processors must not meet at link time.
+// There are no include guards, and all names are local to the including file: templates of one name with code for
+// different processors must not be merged at link time.
 namespace qkv::simd::internal {
 namespace {
 
-constexpr int64_t kChunkBytes = 64;     // of A, a row
+constexpr int64_t kChunkBytes = 64;     // of A per row
 constexpr int64_t kGroupBytes = 4;      // two bfloat16, or four int8
-constexpr int64_t kGroupsOfStride = 4;  // groups between two requests for memory
+constexpr int64_t kGroupsOfStride = 4;  // groups between two prefetches
 constexpr int64_t kStridesOfChunk = kChunkBytes / (kGroupBytes * kGroupsOfStride);
 
-// Vectors as they lie in memory, anywhere.
+// Unaligned vectors in memory.
 typedef Dot::Operand OperandInMemory __attribute__((aligned(1), may_alias));
 typedef Dot::Sum SumInMemory __attribute__((aligned(1), may_alias));
 
@@ -31,8 +31,8 @@ Dot::Operand BroadcastGroup(const uint8_t* a) {
   return Dot::Broadcast(group);
 }
 
-// Every element of C is one chain in the order of the groups, whatever R: a row's result does not depend on its tile.
-// The unroll pragmas are what keeps `sum` in registers (GCC 12).
+// Every element of C is one chain in the order of the groups for any R, so a row's result does not depend on its tile.
+// The unroll pragmas keep `sum` in registers (GCC 12).
 template <int R>
 void MultiplyRows(const uint8_t* a, const uint8_t* b, int64_t chunks, bool first, Dot::Element* c,
                   TilePrefetch prefetch) {

@@ -1,4 +1,4 @@
-// How the tile kernels ask for memory while they compute.
+// Prefetching by the tile kernels while they compute.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ struct Lines {
   int64_t count = 0;
 };
 
-/// Asks for `lines`, spread over `times` calls of Some().
+/// Prefetches `lines`, spread over `times` calls of Some().
 class TilePrefetch {
  public:
   TilePrefetch() = default;
@@ -22,7 +22,8 @@ class TilePrefetch {
   }
 
   void Some() {
-    asm("" : "+r"(next_));  // or GCC 12 copies the caller's loop for when nothing is left, and spills in the copy
+    // Otherwise GCC 12 copies the caller's loop for the case that nothing is left, and spills in the copy.
+    asm("" : "+r"(next_));
     for (const char* until = next_ + step_; next_ < until && next_ < end_; next_ += kLine) {
       __builtin_prefetch(next_, 0, 2);
     }

@@ -1,5 +1,5 @@
 // Transposition between rows in memory and vectors whose lanes are rows: blocks of 128 bits are loaded into place and
-// transposed within.
+// then transposed internally.
 
 #if defined(QKV_SIMD_TRANSPOSE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QKV_SIMD_TRANSPOSE_INL_H_

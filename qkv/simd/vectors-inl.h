@@ -1,5 +1,4 @@
-// An array as vectors: the rest of the last vector goes through the same code, so that a value's place does not change
-// it.
+// Loops over an array by vectors. The remainder runs through the same code, so a value does not depend on its position.
 
 #if defined(QKV_SIMD_VECTORS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QKV_SIMD_VECTORS_INL_H_
@@ -36,7 +35,7 @@ struct PartOfVector {
   }
 };
 
-// f(place) for each vector of elements [begin, end), where place.Load(p) and place.Store(v, p) are of its elements.
+// f(place) for each vector of elements [begin, end); place.Load(p) and place.Store(v, p) access its elements.
 template <typename T, class F>
 HWY_INLINE void ForVectors(int64_t begin, int64_t end, F f) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(hn::ScalableTag<T>()));
