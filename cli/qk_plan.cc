@@ -272,7 +272,7 @@ int PlanModel(const QkPlanOptions& options) {
       "\n\n{}\n{}All blocks: {} multiply-adds instead of {}, {:.2f} % saved.\n",
       options.model.path.empty() ? "built-in digit classifier" : options.model.path, c.architecture,
       model::Name(c.block.attention.kind), tokens, c.block.width, c.block.attention.heads, c.block.attention.head_width,
-      queries, options.workload.batch, ToText(table), verdicts, ShortCount(left), ShortCount(all),
+      queries, options.workload.batch, Lines{ToText(table)}, Lines{verdicts}, ShortCount(left), ShortCount(all),
       100 * (1 - left / all));
   return 0;
 }

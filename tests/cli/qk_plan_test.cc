@@ -67,7 +67,10 @@ TEST(QkPlan, PlansEachBlockOfAModel) {
   EXPECT_EQ(blocks[1].at("rows"), 1);
   EXPECT_EQ(blocks[1].at("scores"), "absorbed");
   EXPECT_GT(blocks[1].at("saved"), 0.5);
-  EXPECT_TRUE(Contains(Qkv("qk plan").out, "Merging does not pay"));
+  const std::string text = Qkv("qk plan").out;
+  EXPECT_TRUE(Contains(text, "Merging does not pay"));
+  EXPECT_TRUE(Contains(text, "saved\n0       ")) << text;  // a table, line by line
+  EXPECT_FALSE(Contains(text, "\\x0a")) << text;
 }
 
 // D = 24, N = 10, H = 3, E = 8, two blocks. What is counted is what inference multiplies: queries of low rank are
