@@ -1,6 +1,5 @@
 #include "qkv/model/sequence_config.h"
 
-#include <iterator>
 #include <utility>
 
 #include "qkv/core/error.h"
@@ -90,23 +89,6 @@ void RequireTokens(const SequenceConfig& config, View<const int32_t> tokens) {
             config.vocabulary - 1);
   }
 }
-
-std::vector<TensorSpec> TensorTable(const SequenceConfig& c) {
-  std::vector<TensorSpec> table = {{"token_embed.weight", {c.vocabulary, c.block.width}, Role::kToken}};
-  if (c.positions == SequencePositions::kLearned) {
-    table.push_back({"pos_embed", {1, c.length, c.block.width}, Role::kPosition});
-  }
-  for (int64_t block = 0; block < c.depth; ++block) {
-    std::ranges::move(BlockTable(c.block, c.length, block), std::back_inserter(table));
-  }
-  table.push_back({"norm.weight", {c.block.width}, Role::kNorm});
-  table.push_back({"norm.bias", {c.block.width}, Role::kNorm});
-  table.push_back({"head.weight", {c.outputs, c.block.width}, Role::kWeight});
-  table.push_back({"head.bias", {c.outputs}, Role::kBias});
-  return table;
-}
-
-int64_t Parameters(const SequenceConfig& config) { return Elements(TensorTable(config)); }
 
 double Flops(const SequenceConfig& c) {
   const double N = static_cast<double>(c.length);

@@ -11,7 +11,6 @@
 
 #include "qkv/io/json.h"
 #include "qkv/model/block_config.h"
-#include "qkv/model/tensor_table.h"
 #include "qkv/nn/rotary.h"
 
 namespace qkv::model {
@@ -57,11 +56,6 @@ void Validate(const SequenceConfig& config);
 
 /// Throws Error when a token is not in the vocabulary.
 void RequireTokens(const SequenceConfig& config, View<const int32_t> tokens);
-
-/// Every tensor, in the order of the forward pass: token_embed.weight [V, D], pos_embed [1, N, D] where it is learned,
-/// blocks.N.… as of BlockTable and docs/kinds.md, norm, head.weight [outputs, D], head.bias.
-std::vector<TensorSpec> TensorTable(const SequenceConfig& config);
-int64_t Parameters(const SequenceConfig& config);
 
 /// Multiply-adds (counted twice) of one sequence of full length; a causal mask counts as if it saved nothing.
 double Flops(const SequenceConfig& config);

@@ -1,4 +1,4 @@
-// The tensors of a Vision Transformer, as a table: canonical name (timm's), shape and role.
+// The tensors of a model, as a table: canonical name (timm's), shape and role. They are declared in parameters.h.
 // Not here: what other libraries call them (layout.h).
 #pragma once
 
@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "qkv/core/tensor.h"
+#include "qkv/model/sequence_config.h"
 #include "qkv/model/vit_config.h"
 
 namespace qkv::model {
@@ -20,12 +21,11 @@ struct TensorSpec {
 
 /// Every tensor that a checkpoint of this configuration holds, in the order of the forward pass.
 std::vector<TensorSpec> TensorTable(const VitConfig& config);
-
-/// Those of one block of a model of any sort, "blocks.N.…". tokens: of the trained size, which tables of places have.
-std::vector<TensorSpec> BlockTable(const nn::BlockConfig& config, int64_t tokens, int64_t block);
+std::vector<TensorSpec> TensorTable(const SequenceConfig& config);
 
 /// Elements of all of them.
 int64_t Parameters(const VitConfig& config);
+int64_t Parameters(const SequenceConfig& config);
 int64_t Elements(const std::vector<TensorSpec>& table);
 
 }  // namespace qkv::model

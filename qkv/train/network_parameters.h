@@ -1,37 +1,17 @@
-// The flat buffer as the layers' parameters: which tensors of the table belong to which layer.
+// The flat buffer as the layers' parameters.
 #pragma once
 
 #include <cstdint>
-#include <string>
+#include <variant>
 #include <vector>
 
-#include "qkv/model/sequence_config.h"
-#include "qkv/nn/block_gradient.h"
-#include "qkv/nn/patch_embed_gradient.h"
-#include "qkv/nn/pool_gradient.h"
+#include "qkv/model/parameters.h"
 #include "qkv/train/parameters.h"
 
 namespace qkv::train {
 
-/// From pixels, or token ids, to the tokens that enter the first block.
-template <typename T>
-struct EmbeddingParameters {
-  View<T> tokens;     // of each id, [V, D], or empty
-  View<T> prefix[3];  // class, distillation and register tokens, [1, n, D], or empty
-  View<T> positions;  // [1, position_prefix + patches, D], or empty
-  nn::PatchEmbedParameters<T> patch_embed;
-  nn::NormParameters<T> norm_pre;
-};
-
-/// From the tokens that leave the last block to logits.
-template <typename T>
-struct AnswerParameters {
-  nn::NormParameters<T> norm;
-  nn::AttentionPoolParameters<T> pool;
-  nn::LinearParameters<T> pooler;
-  nn::NormParameters<T> fc_norm, head_norm;
-  nn::LinearParameters<T> head, head_dist;
-};
+using model::AnswerParameters;
+using model::EmbeddingParameters;
 
 /// Layers from the front to the back are embedding, blocks, answer; so is the buffer's order. Allocates nothing after
 /// its construction.
@@ -42,7 +22,7 @@ class NetworkParameters {
   explicit NetworkParameters(const model::SequenceConfig& config);
 
   const ParameterLayout& layout() const { return layout_; }
-  int64_t depth() const { return static_cast<int64_t>(prefixes_.size()) - 2; }
+  int64_t depth() const { return static_cast<int64_t>(first_slots_.size()) - 3; }
 
   /// buffer: [P], weights (T const) or gradients.
   template <typename T>
@@ -56,11 +36,9 @@ class NetworkParameters {
   int64_t begin(int64_t part) const;
 
  private:
-  NetworkParameters(ParameterLayout layout, int64_t depth);
-
+  std::variant<model::VitConfig, model::SequenceConfig> config_;
   ParameterLayout layout_;
-  std::vector<std::string> prefixes_;  // of the names of each part's tensors
-  std::vector<size_t> first_slots_;    // of each part, and their number
+  std::vector<size_t> first_slots_;  // of each part, and their number
 };
 
 }  // namespace qkv::train
