@@ -109,7 +109,8 @@ Description DescribeHuggingFace(const io::Json& json, const std::optional<io::Js
   c.block.eps = config.Number("layer_norm_eps", 1e-12);
   c.block.attention.bias = config.Bool("qkv_bias", true);
   c.interpolation = Interpolation::kBicubic;
-  c.square_positions = true;
+  c.square_positions = c.crops_to_patches = true;
+  c.distillation_mean = false;
   if (dinov2) ParseDinov2(config, type == "dinov2_with_registers", &c);
   c.distillation_token = type == "deit";
   c.position_prefix = type == "deit" ? 2 : 1;  // registers have none

@@ -85,7 +85,7 @@ Obstructions VitObstructions(const VitConfig& c, std::string_view who) {
       {c.registers > 0, has_no("register tokens")},
       {c.block.layer_scale, has_no("LayerScale")},
       {c.block.mlp.gate != simd::Gate::kNone, has_no("gated MLP")},
-      {c.distillation_token && c.classes == 0 && c.family == Family::kTimm,
+      {c.distillation_token && c.classes == 0 && c.distillation_mean,
        "DeiTModel answers with the class token; this model, without classifiers, with the mean of its two tokens"},
   };
 }

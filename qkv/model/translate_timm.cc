@@ -20,7 +20,7 @@ std::string_view EntryFor(const VitConfig& c) {
 
 void Refuse(const VitConfig& c) {
   Obstructions list = CommonObstructions(c, "timm");
-  const bool timm = c.family == Family::kTimm, gated = c.block.mlp.gate != simd::Gate::kNone;
+  const bool gated = c.block.mlp.gate != simd::Gate::kNone;
   const Obstructions more = {
       {c.pre_norm && c.patch_bias, "timm has no bias of the patch projection where a LayerNorm follows it"},
       {!c.pre_norm && !c.patch_bias, "timm has no patch projection without a bias where no LayerNorm follows it"},
@@ -31,7 +31,7 @@ void Refuse(const VitConfig& c) {
       {c.pooler_width > 0, "timm has no pooler (a dense layer on the class token)"},
       {c.distillation_token && c.classes > 0 && !c.distillation_head,
        "timm's distilled models have two classifiers; this one reads the class token only"},
-      {c.distillation_token && c.classes == 0 && !timm,
+      {c.distillation_token && c.classes == 0 && !c.distillation_mean,
        "timm's distilled models without a classifier answer with the mean of two tokens; this one with the class "
        "token"},
       {c.distillation_token && c.registers > 0, "timm has no registers beside a distillation token"},

@@ -29,11 +29,10 @@ int64_t Vit<T>::TokensFor(int64_t height, int64_t width) const {
           "forward: an image of {}x{} holds no patch of {}x{}", height, width, config_.patch_height,
           config_.patch_width);
   const bool trained = height == config_.image_height && width == config_.image_width;
-  // timm refuses what is no multiple of the patch, except at the trained size; Hugging Face cuts off the rest.
-  Require(trained || config_.family == Family::kHuggingFace ||
-              (height % config_.patch_height == 0 && width % config_.patch_width == 0),
-          "forward: {}x{} is no multiple of the patch size {}x{}", height, width, config_.patch_height,
-          config_.patch_width);
+  Require(
+      trained || config_.crops_to_patches || (height % config_.patch_height == 0 && width % config_.patch_width == 0),
+      "forward: {}x{} is no multiple of the patch size {}x{}", height, width, config_.patch_height,
+      config_.patch_width);
   const int64_t grid_h = height / config_.patch_height, grid_w = width / config_.patch_width;
   const bool same_grid = IsTrainedGrid(grid_h, grid_w);
   const bool learned =
@@ -43,7 +42,7 @@ int64_t Vit<T>::TokensFor(int64_t height, int64_t width) const {
           config_.image_height, config_.image_width, height, width, Name(config_.family));
   if (!same_grid && config_.square_positions && learned) {
     Require(config_.grid_height() == config_.grid_width(),
-            "forward: Hugging Face interpolates square position grids only, this model's is {}x{}",
+            "forward: {} interpolates square position grids only, this model's is {}x{}", Name(config_.family),
             config_.grid_height(), config_.grid_width());
   }
   return config_.prefix() + grid_h * grid_w;
@@ -334,9 +333,7 @@ void Vit<T>::Classify(View<const T> tokens, const Outputs<T>& outputs, Arena& ar
   Require(outputs.logits.shape() == Shape({B, config_.outputs()}) && outputs.logits.dense(),
           "forward: logits are {}, expected [{}, {}], dense", outputs.logits.shape(), B, config_.outputs());
   if (!head_norm_.empty()) nn::NormForward<T>(pooled, head_norm_, pooled);
-  // timm's distilled models without a classifier answer with the mean of their two tokens.
-  const bool mean_of_two = config_.distillation_head ||
-                           (config_.distillation_token && config_.classes == 0 && config_.family == Family::kTimm);
+  const bool mean_of_two = config_.averages_two_tokens();
   const View<T> logits = outputs.logits, other = mean_of_two ? arena.New<T>(logits.shape()) : View<T>();
   if (config_.classes > 0) {
     nn::LinearForward<T>(pooled, head_, logits);

@@ -61,6 +61,8 @@ struct VitConfig {
   int64_t position_prefix = 1;  // of the tokens before the patches, how many (from the first) have a position
   Interpolation interpolation = Interpolation::kBicubicAntialias;
   bool square_positions = false;  // interpolation takes the trained grid for a square one, whatever it is
+  // At other sizes than the trained one: pixels beyond the last whole patch are left out, not refused.
+  bool crops_to_patches = false;
 
   bool pre_norm = false, final_norm = true, fc_norm = false;
 
@@ -73,7 +75,14 @@ struct VitConfig {
   bool head_norm = false;          // vit-pytorch's older LayerNorm before the classifier
   int64_t classes = 0;             // 0: no classifier, the pooled vector is the answer
   bool distillation_head = false;  // a second classifier on the distillation token; the answer is the mean
+  // Without a classifier, a model with a distillation token answers with the mean of its two tokens, not with the
+  // class token alone.
+  bool distillation_mean = true;
 
+  /// Whether the answer is the mean of what class token and distillation token give.
+  bool averages_two_tokens() const {
+    return distillation_head || (distillation_mean && distillation_token && classes == 0);
+  }
   int64_t prefix() const { return class_token + distillation_token + registers; }
   int64_t grid_height() const { return image_height / patch_height; }
   int64_t grid_width() const { return image_width / patch_width; }

@@ -22,11 +22,6 @@ nn::AttentionPoolSettings PoolOf(const model::VitConfig& c, const NetworkOptions
           .eps = c.block.eps};
 }
 
-// timm's distilled models without a classifier answer with the mean of their two tokens.
-bool IsMeanOfTwo(const model::VitConfig& c) {
-  return c.distillation_head || (c.distillation_token && c.classes == 0 && c.family == model::Family::kTimm);
-}
-
 // Token `index` of each image: [B, D]. tokens: [B, N, D]
 template <typename T>
 View<T> TokenOf(View<T> tokens, int64_t index) {
@@ -203,7 +198,7 @@ void Network<T>::Answer(View<const T> weights, Workspace& w, View<T> logits) con
   if (c.fc_norm) x = tail.fc_normed = Normed<T>(x, p.fc_norm, c.block.eps, &tail.fc_moments, arena);
   if (c.head_norm) x = tail.head_normed = Normed<T>(x, p.head_norm, c.block.eps, &tail.head_moments, arena);
   c.classes > 0 ? nn::LinearForward<T>(x, p.head, logits) : nn::CopyRows<T>(x, logits);
-  if (!IsMeanOfTwo(c)) return;
+  if (!c.averages_two_tokens()) return;
   View<const T> other = TokenOf(tokens, 1);
   if (c.classes > 0) {
     const View<T> of_token = arena.New<T>(logits.shape());
@@ -229,7 +224,7 @@ void Network<T>::AnswerBackward(View<const T> weights, View<const T> dlogits, Wo
   std::fill_n(dtokens.data(), dtokens.size(), T(0));
 
   View<const T> dx = dlogits;
-  if (IsMeanOfTwo(c)) {
+  if (c.averages_two_tokens()) {
     const View<T> half = arena.New<T>(dlogits.shape());
     Scale<T>(dlogits, T(0.5), half);
     dx = half;
