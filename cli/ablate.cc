@@ -284,44 +284,43 @@ int Ablate(const Options& options) {
 
 }  // namespace
 
-void RegisterAblate(CLI::App& app, int* exit_code) {
+void RegisterAblate(Command app, int* exit_code) {
   const auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("ablate", "Train each kind of attention alike, and compare what comes out");
+  const Command command = app.AddCommand("ablate", "Train each kind of attention alike, and compare what comes out");
   command
-      ->add_option("DATA", options->data,
-                   "Images: folders with train/CLASS/… (and val/ or test/), or CLASS/…; CIFAR-10 or -100; MNIST; CSV "
-                   "files. Or sequences: task:copy|reverse|sort|swap|next-token|recall; text files")
-      ->required();
-  command->add_option("-o,--output", options->output, "Folder of the comparison: its runs and its report")
-      ->required()
-      ->type_name("FOLDER");
+      .AddOption("DATA", &options->data,
+                 "Images: folders with train/CLASS/… (and val/ or test/), or CLASS/…; CIFAR-10 or -100; MNIST; CSV "
+                 "files. Or sequences: task:copy|reverse|sort|swap|next-token|recall; text files")
+      .Required();
+  command.AddOption("-o,--output", &options->output, "Folder of the comparison: its runs and its report")
+      .Required()
+      .TypeName("FOLDER");
   command
-      ->add_option("--arms", options->arms,
-                   "Kinds of attention, each perhaps with keys: low_rank:rank=8, separate:qkv-bias=false. Differences "
-                   "are to the first")
-      ->type_name("ARM,…")
-      ->delimiter(',')
-      ->allow_extra_args(false)  // what follows may be data
-      ->capture_default_str();
-  command->add_option("--seeds", options->seeds, "Runs of each arm, with seeds 0, 1, …")
-      ->check(CLI::Range(1, 1000))
-      ->type_name("N")
-      ->capture_default_str();
+      .AddOption("--arms", &options->arms,
+                 "Kinds of attention, each perhaps with keys: low_rank:rank=8, separate:qkv-bias=false. Differences "
+                 "are to the first")
+      .TypeName("ARM,…")
+      .Separated(',')  // what follows may be data
+      .ShowDefault();
+  command.AddOption("--seeds", &options->seeds, "Runs of each arm, with seeds 0, 1, …")
+      .Range(1, 1000)
+      .TypeName("N")
+      .ShowDefault();
   command
-      ->add_option("--equal", options->equal,
-                   "What all arms have alike: steps; parameters too, by the MLP's width; or multiply-adds, by steps")
-      ->check(CLI::IsMember(kBudgets))
-      ->type_name("steps|parameters|flops")
-      ->capture_default_str();
-  command->add_option("--processes", options->processes, "That share the runs, and the cores")
-      ->check(CLI::Range(1, 1024))
-      ->type_name("N")
-      ->capture_default_str();
-  command->add_option("--config", options->file, "YAML or JSON file of the keys that follow, which win over it")
-      ->type_name("FILE");
-  command->add_flag("-q,--quiet", options->quiet, "No progress line");
-  AddTrainKeys(*command, &options->settings, kNotShared);
-  command->footer(
+      .AddOption("--equal", &options->equal,
+                 "What all arms have alike: steps; parameters too, by the MLP's width; or multiply-adds, by steps")
+      .OneOf(kBudgets)
+      .TypeName("steps|parameters|flops")
+      .ShowDefault();
+  command.AddOption("--processes", &options->processes, "That share the runs, and the cores")
+      .Range(1, 1024)
+      .TypeName("N")
+      .ShowDefault();
+  command.AddOption("--config", &options->file, "YAML or JSON file of the keys that follow, which win over it")
+      .TypeName("FILE");
+  command.AddFlag("-q,--quiet", &options->quiet, "No progress line");
+  AddTrainKeys(command, &options->settings, kNotShared);
+  command.Footer(
       "Runs that have ended are not trained again: the same command goes on where it was stopped, and with more\n"
       "--seeds, --arms or DATA it adds to the comparison. FOLDER gets report.html, report.md, accuracy-DATA.svg,\n"
       "arms.csv, runs.csv and results.json (for `qkv qk claims --ablation`).\n\n"
@@ -330,7 +329,7 @@ void RegisterAblate(CLI::App& app, int* exit_code) {
       "  qkv ablate photos -o init --arms separate,separate:init=mimetic --seeds 5\n"
       "  qkv ablate photos -o rank --arms separate,low_rank:rank=4,low_rank:rank=16 --equal parameters\n"
       "  qkv ablate task:copy task:reverse task:recall -o tasks --seeds 5 --threads 1 --processes 2");
-  command->callback([options, exit_code] { *exit_code = Ablate(*options); });
+  command.Callback([options, exit_code] { *exit_code = Ablate(*options); });
 }
 
 }  // namespace qkv::cli

@@ -357,45 +357,42 @@ int RunAttend(const Options& options) {
 
 }  // namespace
 
-void RegisterAttend(CLI::App& app, int* exit_code) {
+void RegisterAttend(Command app, int* exit_code) {
   const auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("attend", "Show where a model looks: attention maps and rollout");
-  options->model.AddModel(*command);
-  options->model.AddSize(*command);
-  options->model.AddCompute(*command);
-  options->images.AddReading(*command);
+  const Command command = app.AddCommand("attend", "Show where a model looks: attention maps and rollout");
+  options->model.AddModel(command);
+  options->model.AddSize(command);
+  options->model.AddCompute(command);
+  options->images.AddReading(command);
   command
-      ->add_option(
-          "-o,--output", options->output,
-          ".png (overlay, or a sheet of several), .npy [layers, heads, queries, tokens], .safetensors or .html; "
-          "for several images a folder, or a name with {} for the image's")
-      ->type_name("FILE")
-      ->required();
-  command->add_option("--layer", options->layers, "Blocks from 0: 11 or 0,5,11 or all (default: the last; .html: all)")
-      ->type_name("LIST");
-  command->add_option("--head", options->head,
-                      "Heads from 0: 3 or 0,3 or all; or mean, max or min of them (default: mean; .html: all)");
-  command->add_option("--query", options->query,
-                      "Who looks: cls, dist, regI, ROW,COL (a patch from 0,0), mean of the patches, or all (default: "
-                      "cls, or mean where there is none)");
-  command->add_flag("--rollout", options->rollout, "Follow the attention through all blocks (Abnar and Zuidema 2020)");
-  command->add_option("--discard", options->discard, "Rollout: fraction of each block's weights, the lowest, to drop")
-      ->check(CLI::Range(0.0, 0.999999))
-      ->type_name("R");
-  command->add_option("--start", options->start, "Rollout: the first block; the last is --layer")
-      ->check(CLI::NonNegativeNumber)
-      ->type_name("L");
-  command->add_option("--upsampling", options->upsampling, "How patches become pixels")
-      ->check(CLI::IsMember({"nearest", "bilinear", "bicubic"}))
-      ->capture_default_str();
-  command->add_option("--opacity", options->opacity, "Of the colours over the photo")
-      ->check(CLI::Range(0.0, 1.0))
-      ->capture_default_str();
-  command->add_option("--side", options->side, "Longer side of the picture in pixels")
-      ->check(CLI::Range(16, 8192))
-      ->type_name("N")
-      ->capture_default_str();
-  command->callback([options, exit_code] { *exit_code = RunAttend(*options); });
+      .AddOption("-o,--output", &options->output,
+                 ".png (overlay, or a sheet of several), .npy [layers, heads, queries, tokens], .safetensors or .html; "
+                 "for several images a folder, or a name with {} for the image's")
+      .TypeName("FILE")
+      .Required();
+  command.AddOption("--layer", &options->layers, "Blocks from 0: 11 or 0,5,11 or all (default: the last; .html: all)")
+      .TypeName("LIST");
+  command.AddOption("--head", &options->head,
+                    "Heads from 0: 3 or 0,3 or all; or mean, max or min of them (default: mean; .html: all)");
+  command.AddOption("--query", &options->query,
+                    "Who looks: cls, dist, regI, ROW,COL (a patch from 0,0), mean of the patches, or all (default: "
+                    "cls, or mean where there is none)");
+  command.AddFlag("--rollout", &options->rollout, "Follow the attention through all blocks (Abnar and Zuidema 2020)");
+  command.AddOption("--discard", &options->discard, "Rollout: fraction of each block's weights, the lowest, to drop")
+      .Range(0.0, 0.999999)
+      .TypeName("R");
+  command.AddOption("--start", &options->start, "Rollout: the first block; the last is --layer")
+      .NonNegative()
+      .TypeName("L");
+  command.AddOption("--upsampling", &options->upsampling, "How patches become pixels")
+      .OneOf({"nearest", "bilinear", "bicubic"})
+      .ShowDefault();
+  command.AddOption("--opacity", &options->opacity, "Of the colours over the photo").Range(0.0, 1.0).ShowDefault();
+  command.AddOption("--side", &options->side, "Longer side of the picture in pixels")
+      .Range(16, 8192)
+      .TypeName("N")
+      .ShowDefault();
+  command.Callback([options, exit_code] { *exit_code = RunAttend(*options); });
 }
 
 }  // namespace qkv::cli

@@ -130,46 +130,44 @@ double MillisecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 }
 
-void RegisterBench(CLI::App& app, int* exit_code) {
+void RegisterBench(Command app, int* exit_code) {
   const auto options = std::make_shared<BenchOptions>();
   const auto modes = std::make_shared<Modes>();
   options->model.dtype.clear();
-  CLI::App* command = app.add_subcommand("bench", "Measure a model's speed on this machine");
-  options->model.AddModel(*command);
-  options->model.AddSize(*command);
-  options->model.AddCompute(*command);
-  command->get_option("--dtype")->description("Only this precision, beside fp32 (default: all; with --stdin, fp32)");
-  auto* images = command->add_option("IMAGE", options->images,
-                                     "Images or folders to measure the drift on (default: random inputs)");
-  command->add_option("--batch", options->batch, "Images a pass")->check(CLI::Range(1, 4096))->capture_default_str();
-  command->add_option("--seconds", options->seconds, "Seconds to measure, in all")
-      ->check(CLI::Range(0.0, 3600.0))
-      ->capture_default_str();
-  auto* without =
-      command
-          ->add_option("--without", options->without, "Exact savings to switch off: all, or some of " + SavingNames())
-          ->type_name("LIST")
-          ->check([](const std::string& list) {
+  const Command command = app.AddCommand("bench", "Measure a model's speed on this machine");
+  options->model.AddModel(command);
+  options->model.AddSize(command);
+  options->model.AddCompute(command);
+  command.Find("--dtype").Description("Only this precision, beside fp32 (default: all; with --stdin, fp32)");
+  const Option images = command.AddOption("IMAGE", &options->images,
+                                          "Images or folders to measure the drift on (default: random inputs)");
+  command.AddOption("--batch", &options->batch, "Images a pass").Range(1, 4096).ShowDefault();
+  command.AddOption("--seconds", &options->seconds, "Seconds to measure, in all").Range(0.0, 3600.0).ShowDefault();
+  const Option without =
+      command.AddOption("--without", &options->without, "Exact savings to switch off: all, or some of " + SavingNames())
+          .TypeName("LIST")
+          .Check([](const std::string& list) {
             model::BuildOptions build;
             return SwitchOff(list, &build);
           });
-  auto* json = command->add_flag("--json", options->json, "JSON Lines on stdout");
-  auto* from_stdin = command->add_flag("--stdin", modes->from_stdin,
-                                       "For each line read, one pass or step, its milliseconds on a line out");
-  auto* layer = command->add_flag("--layer", modes->layer, "The linear layers of a block, one by one");
-  auto* attention = command->add_flag("--attention", modes->attention, "Attention alone, over the number of tokens");
-  auto* train = command
-                    ->add_option("--train", options->train,
-                                 "Steps of training of a Vision Transformer of width D with L blocks of H heads")
-                    ->type_name("D,L,H,PATCH,IMAGE,BATCH")
-                    ->check(CheckTrainShape);
-  for (const char* other : {"--model", "--size", "--batch"}) train->excludes(command->get_option(other));
-  train->excludes(images)->excludes(without)->excludes(layer)->excludes(attention);
-  from_stdin->excludes(json)->excludes(layer)->excludes(attention);
-  layer->excludes(attention)->excludes(images)->excludes(without);
-  attention->excludes(images)->excludes(without);
-  from_stdin->excludes(images);
-  command->callback([options, modes, exit_code] { *exit_code = Bench(*options, *modes); });
+  const Option json = command.AddFlag("--json", &options->json, "JSON Lines on stdout");
+  const Option from_stdin = command.AddFlag("--stdin", &modes->from_stdin,
+                                            "For each line read, one pass or step, its milliseconds on a line out");
+  const Option layer = command.AddFlag("--layer", &modes->layer, "The linear layers of a block, one by one");
+  const Option attention =
+      command.AddFlag("--attention", &modes->attention, "Attention alone, over the number of tokens");
+  const Option train = command
+                           .AddOption("--train", &options->train,
+                                      "Steps of training of a Vision Transformer of width D with L blocks of H heads")
+                           .TypeName("D,L,H,PATCH,IMAGE,BATCH")
+                           .Check(CheckTrainShape);
+  for (const char* other : {"--model", "--size", "--batch"}) train.Excludes(command.Find(other));
+  train.Excludes(images).Excludes(without).Excludes(layer).Excludes(attention);
+  from_stdin.Excludes(json).Excludes(layer).Excludes(attention);
+  layer.Excludes(attention).Excludes(images).Excludes(without);
+  attention.Excludes(images).Excludes(without);
+  from_stdin.Excludes(images);
+  command.Callback([options, modes, exit_code] { *exit_code = Bench(*options, *modes); });
 }
 
 }  // namespace qkv::cli

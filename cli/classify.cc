@@ -77,19 +77,19 @@ int Classify(const Options& options) {
 
 }  // namespace
 
-void RegisterClassify(CLI::App& app, int* exit_code) {
+void RegisterClassify(Command app, int* exit_code) {
   const auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("classify", "Say what images show");
-  options->model.AddModel(*command);
-  options->model.AddSize(*command);
-  options->model.AddCompute(*command);
-  options->images.AddTo(*command);
-  command->add_option("--top", options->top, "Classes to print for each image (default: 5 for one image, else 1)")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
-      ->type_name("K");
-  auto* json = command->add_flag("--json", options->json, "JSON Lines on stdout");
-  command->add_flag("--logits", options->logits, "All logits too, with --json")->needs(json);
-  command->callback([options, exit_code] { *exit_code = Classify(*options); });
+  const Command command = app.AddCommand("classify", "Say what images show");
+  options->model.AddModel(command);
+  options->model.AddSize(command);
+  options->model.AddCompute(command);
+  options->images.AddTo(command);
+  command.AddOption("--top", &options->top, "Classes to print for each image (default: 5 for one image, else 1)")
+      .Range(int64_t{1}, int64_t{1} << 20)
+      .TypeName("K");
+  const Option json = command.AddFlag("--json", &options->json, "JSON Lines on stdout");
+  command.AddFlag("--logits", &options->logits, "All logits too, with --json").Needs(json);
+  command.Callback([options, exit_code] { *exit_code = Classify(*options); });
 }
 
 }  // namespace qkv::cli

@@ -15,39 +15,39 @@
 
 namespace qkv::cli {
 
-void ModelOptions::AddModel(CLI::App& command) {
+void ModelOptions::AddModel(Command command) {
   command
-      .add_option("-m,--model", path, "Folder or .safetensors file; without it the built-in digit classifier answers")
-      ->type_name("MODEL");
+      .AddOption("-m,--model", &path, "Folder or .safetensors file; without it the built-in digit classifier answers")
+      .TypeName("MODEL");
   command
-      .add_option("--heads", given.heads, "Attention heads of a model without a config.json, whose tensors do not say")
-      ->check(CLI::Range(1, 1 << 20))
-      ->type_name("N");
+      .AddOption("--heads", &given.heads, "Attention heads of a model without a config.json, whose tensors do not say")
+      .Range(1, 1 << 20)
+      .TypeName("N");
   AddMaxMemory(command);
 }
 
-void ModelOptions::AddPrecision(CLI::App& command) {
+void ModelOptions::AddPrecision(Command command) {
   command
-      .add_option("--dtype", dtype,
-                  "Precision of the linear layers and attention's products; auto: bf16 where the processor is faster "
-                  "in it, else fp32")
-      ->check(CLI::IsMember({"fp32", "bf16", "int8", "auto"}))
-      ->capture_default_str();
-  command.add_option("--threads", threads, "Threads (default: all cores)")->check(CLI::Range(1, 1024))->type_name("N");
+      .AddOption("--dtype", &dtype,
+                 "Precision of the linear layers and attention's products; auto: bf16 where the processor is faster "
+                 "in it, else fp32")
+      .OneOf({"fp32", "bf16", "int8", "auto"})
+      .ShowDefault();
+  command.AddOption("--threads", &threads, "Threads (default: all cores)").Range(1, 1024).TypeName("N");
 }
 
-void ModelOptions::AddCompute(CLI::App& command) {
+void ModelOptions::AddCompute(Command command) {
   AddPrecision(command);
   command
-      .add_flag(fmt::format("--cache{{{}}}", kCacheUse), cache,
-                "Keep the built model on disk, so that the next start is immediate (always where QKV_CACHE is set); "
-                "--cache=verify: compare checksums of the model and of what was kept first")
-      ->check(CLI::IsMember({kCacheUse, kCacheVerify}));
+      .AddFlag(fmt::format("--cache{{{}}}", kCacheUse), &cache,
+               "Keep the built model on disk, so that the next start is immediate (always where QKV_CACHE is set); "
+               "--cache=verify: compare checksums of the model and of what was kept first")
+      .OneOf({kCacheUse, kCacheVerify});
 }
 
-void ModelOptions::AddSize(CLI::App& command) {
-  command.add_option("--size", size, "Input size, instead of the checkpoint's own; positions are interpolated")
-      ->type_name("HxW");
+void ModelOptions::AddSize(Command command) {
+  command.AddOption("--size", &size, "Input size, instead of the checkpoint's own; positions are interpolated")
+      .TypeName("HxW");
 }
 
 namespace {
@@ -70,15 +70,13 @@ model::Cache CacheOf(const ModelOptions& options) {
 
 }  // namespace
 
-void AddMaxMemory(CLI::App& command) {
+void AddMaxMemory(Command command) {
   command
-      .add_option_function<uint64_t>(
+      .AddBytes(
           "--max-memory",
           [](uint64_t bytes) { SetMemoryLimit(static_cast<int64_t>(std::min<uint64_t>(bytes, INT64_MAX))); },
           "Refuse what an estimate says takes more, such as 4GB (default: half of the machine's)")
-      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true))
-      ->check(CLI::PositiveNumber)
-      ->type_name("SIZE");
+      .TypeName("SIZE");
 }
 
 model::Checkpoint OpenCheckpoint(const ModelOptions& options, bool tell) {

@@ -2,41 +2,40 @@
 // Exit codes are 0, 1 (failed, even in part) and 2 (usage).
 #pragma once
 
-#include <CLI/CLI.hpp>
-#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "cli/arguments.h"
 #include "qkv/model/model.h"
 
 namespace qkv::cli {
 
 /// Adds a subcommand to the program. Its callback sets *exit_code.
-using Register = void (*)(CLI::App& app, int* exit_code);
-void RegisterAblate(CLI::App& app, int* exit_code);
-void RegisterAttend(CLI::App& app, int* exit_code);
-void RegisterBench(CLI::App& app, int* exit_code);
-void RegisterClassify(CLI::App& app, int* exit_code);
-void RegisterConvert(CLI::App& app, int* exit_code);
-void RegisterEmbed(CLI::App& app, int* exit_code);
-void RegisterEvaluate(CLI::App& app, int* exit_code);
-void RegisterGenerate(CLI::App& app, int* exit_code);
-void RegisterInfo(CLI::App& app, int* exit_code);
-void RegisterQk(CLI::App& app, int* exit_code);
-void RegisterRun(CLI::App& app, int* exit_code);
-void RegisterTrain(CLI::App& app, int* exit_code);
-void RegisterVerify(CLI::App& app, int* exit_code);
+using Register = void (*)(Command app, int* exit_code);
+void RegisterAblate(Command app, int* exit_code);
+void RegisterAttend(Command app, int* exit_code);
+void RegisterBench(Command app, int* exit_code);
+void RegisterClassify(Command app, int* exit_code);
+void RegisterConvert(Command app, int* exit_code);
+void RegisterEmbed(Command app, int* exit_code);
+void RegisterEvaluate(Command app, int* exit_code);
+void RegisterGenerate(Command app, int* exit_code);
+void RegisterInfo(Command app, int* exit_code);
+void RegisterQk(Command app, int* exit_code);
+void RegisterRun(Command app, int* exit_code);
+void RegisterTrain(Command app, int* exit_code);
+void RegisterVerify(Command app, int* exit_code);
 
 // The commands of `qkv qk`.
-void RegisterQkCertify(CLI::App& app, int* exit_code);
-void RegisterQkClaims(CLI::App& app, int* exit_code);
-void RegisterQkInspect(CLI::App& app, int* exit_code);
-void RegisterQkMerge(CLI::App& app, int* exit_code);
-void RegisterQkPlan(CLI::App& app, int* exit_code);
-void RegisterQkSplit(CLI::App& app, int* exit_code);
-void RegisterQkTruncate(CLI::App& app, int* exit_code);
+void RegisterQkCertify(Command app, int* exit_code);
+void RegisterQkClaims(Command app, int* exit_code);
+void RegisterQkInspect(Command app, int* exit_code);
+void RegisterQkMerge(Command app, int* exit_code);
+void RegisterQkPlan(Command app, int* exit_code);
+void RegisterQkSplit(Command app, int* exit_code);
+void RegisterQkTruncate(Command app, int* exit_code);
 
 /// Options of the subcommands that run a model.
 struct ModelOptions {
@@ -47,16 +46,16 @@ struct ModelOptions {
   model::Given given;  // what the model's files may not say
   std::string cache;   // empty: only where QKV_CACHE is set; kCacheUse or kCacheVerify
 
-  void AddModel(CLI::App& command);      // and what is given of it, and the limit on memory
-  void AddPrecision(CLI::App& command);  // and threads
-  void AddCompute(CLI::App& command);    // these and the cache
-  void AddSize(CLI::App& command);
+  void AddModel(Command command);      // and what is given of it, and the limit on memory
+  void AddPrecision(Command command);  // and threads
+  void AddCompute(Command command);    // these and the cache
+  void AddSize(Command command);
 };
 
 inline constexpr const char *kCacheUse = "use", *kCacheVerify = "verify";
 
 /// Adds --max-memory, which sets the limit of core/memory.h for the whole process.
-void AddMaxMemory(CLI::App& command);
+void AddMaxMemory(Command command);
 
 /// Opens the checkpoint that was asked for. On stderr it says when that is the built-in one, and, unless `tell` is
 /// false, what was assumed of it.

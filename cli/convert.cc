@@ -39,21 +39,21 @@ int Convert(const Options& options) {
 
 }  // namespace
 
-void RegisterConvert(CLI::App& app, int* exit_code) {
+void RegisterConvert(Command app, int* exit_code) {
   const auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("convert", "Write a model in another library's layout, or another type");
-  options->model.AddModel(*command);
-  command->add_option("-o,--output", options->output, "Folder to write; must not exist, or be empty")
-      ->required()
-      ->type_name("FOLDER");
+  const Command command = app.AddCommand("convert", "Write a model in another library's layout, or another type");
+  options->model.AddModel(command);
+  command.AddOption("-o,--output", &options->output, "Folder to write; must not exist, or be empty")
+      .Required()
+      .TypeName("FOLDER");
   command
-      ->add_option("--layout", options->layout,
-                   "Library that shall load it (default: the same; vit-pytorch from vit-pytorch only)")
-      ->check(CLI::IsMember(kLayouts));
-  command->add_option("--dtype", options->dtype, "Type of the stored weights (default: as they are)")
-      ->check(CLI::IsMember(StoredTypes()));
-  command->add_flag("--force", options->force, "Replace the model in a folder that is not empty");
-  command->footer(
+      .AddOption("--layout", &options->layout,
+                 "Library that shall load it (default: the same; vit-pytorch from vit-pytorch only)")
+      .OneOf(kLayouts);
+  command.AddOption("--dtype", &options->dtype, "Type of the stored weights (default: as they are)")
+      .OneOf(StoredTypes());
+  command.AddFlag("--force", &options->force, "Replace the model in a folder that is not empty");
+  command.Footer(
       "A model that the library cannot express is refused, with the reason; what differs though the logits are equal\n"
       "is said on stderr.\n\n"
       "Examples:\n"
@@ -61,7 +61,7 @@ void RegisterConvert(CLI::App& app, int* exit_code) {
       "  qkv convert -m vit-hf -o vit-timm --layout timm     and back\n"
       "  qkv convert -m vit -o vit-half --dtype fp16         half the size\n"
       "  qkv convert -m sharded -o whole                     shards joined into one file");
-  command->callback([options, exit_code] { *exit_code = Convert(*options); });
+  command.Callback([options, exit_code] { *exit_code = Convert(*options); });
 }
 
 }  // namespace qkv::cli

@@ -132,21 +132,21 @@ int Embed(const Options& options) {
 
 }  // namespace
 
-void RegisterEmbed(CLI::App& app, int* exit_code) {
+void RegisterEmbed(Command app, int* exit_code) {
   const auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("embed", "Turn images into vectors");
-  options->model.AddModel(*command);
-  options->model.AddSize(*command);
-  options->model.AddCompute(*command);
-  options->images.AddTo(*command);
+  const Command command = app.AddCommand("embed", "Turn images into vectors");
+  options->model.AddModel(command);
+  options->model.AddSize(command);
+  options->model.AddCompute(command);
+  options->images.AddTo(command);
   command
-      ->add_option("--pool", options->pool,
-                   "model: what the model's classifier sees; cls: the class token; mean: of the patches; tokens: all")
-      ->check(CLI::IsMember({"model", "cls", "mean", "tokens"}))
-      ->capture_default_str();
-  command->add_option("-o,--output", options->output, "out.npy or out.safetensors; without it JSON Lines on stdout")
-      ->type_name("FILE");
-  command->callback([options, exit_code] { *exit_code = Embed(*options); });
+      .AddOption("--pool", &options->pool,
+                 "model: what the model's classifier sees; cls: the class token; mean: of the patches; tokens: all")
+      .OneOf({"model", "cls", "mean", "tokens"})
+      .ShowDefault();
+  command.AddOption("-o,--output", &options->output, "out.npy or out.safetensors; without it JSON Lines on stdout")
+      .TypeName("FILE");
+  command.Callback([options, exit_code] { *exit_code = Embed(*options); });
 }
 
 }  // namespace qkv::cli

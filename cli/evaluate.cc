@@ -180,27 +180,27 @@ std::vector<ClassScore> ScoresOf(const Assessment& assessment, const std::vector
   return scores;
 }
 
-void RegisterEvaluate(CLI::App& app, int* exit_code) {
+void RegisterEvaluate(Command app, int* exit_code) {
   const auto options = std::make_shared<Options>();
-  CLI::App* command =
-      app.add_subcommand("evaluate", "Say how often a model is right on labelled images, a task or a text");
-  options->model.AddModel(*command);
-  options->model.AddSize(*command);
-  options->model.AddCompute(*command);
+  const Command command =
+      app.AddCommand("evaluate", "Say how often a model is right on labelled images, a task or a text");
+  options->model.AddModel(command);
+  options->model.AddSize(command);
+  options->model.AddCompute(command);
   command
-      ->add_option("DATA", options->data,
-                   "Image folder (CLASS/…, or train/CLASS/… with val/ or test/), CIFAR's binary or MNIST's IDX files, "
-                   "or a CSV of paths and labels; for a model of sequences task:NAME or a text file")
-      ->required();
-  command->add_option("--split", options->split, "Which part of the data (default: test, else val, else all)")
-      ->check(CLI::IsMember({"train", "val", "test", "all"}));
-  command->add_option("-o,--output", options->output, "Write the confusion matrix, .svg or .png")->type_name("FILE");
-  command->add_option("--report", options->report, "Write a page: tables, confusion matrix, calibration")
-      ->type_name("FILE");
-  command->add_flag("--json", options->json, "One JSON object on stdout");
-  options->images.AddHow(*command);
-  options->images.AddBatch(*command);
-  command->callback([options, exit_code] { *exit_code = Evaluate(*options); });
+      .AddOption("DATA", &options->data,
+                 "Image folder (CLASS/…, or train/CLASS/… with val/ or test/), CIFAR's binary or MNIST's IDX files, "
+                 "or a CSV of paths and labels; for a model of sequences task:NAME or a text file")
+      .Required();
+  command.AddOption("--split", &options->split, "Which part of the data (default: test, else val, else all)")
+      .OneOf({"train", "val", "test", "all"});
+  command.AddOption("-o,--output", &options->output, "Write the confusion matrix, .svg or .png").TypeName("FILE");
+  command.AddOption("--report", &options->report, "Write a page: tables, confusion matrix, calibration")
+      .TypeName("FILE");
+  command.AddFlag("--json", &options->json, "One JSON object on stdout");
+  options->images.AddHow(command);
+  options->images.AddBatch(command);
+  command.Callback([options, exit_code] { *exit_code = Evaluate(*options); });
 }
 
 }  // namespace qkv::cli

@@ -81,45 +81,45 @@ int Generate(const Options& options) {
 
 }  // namespace
 
-void RegisterGenerate(CLI::App& app, int* exit_code) {
+void RegisterGenerate(Command app, int* exit_code) {
   const auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("generate", "Go on with a text, by a model that qkv trained on text");
-  command->add_option("-m,--model", options->model.path, "Folder of a run of qkv train on a text")
-      ->required()
-      ->type_name("RUN");
+  const Command command = app.AddCommand("generate", "Go on with a text, by a model that qkv trained on text");
+  command.AddOption("-m,--model", &options->model.path, "Folder of a run of qkv train on a text")
+      .Required()
+      .TypeName("RUN");
   command
-      ->add_option("--prompt", options->prompt, "What stands at the beginning, and is printed first; -: standard input")
-      ->type_name("TEXT");
-  command->add_option("--tokens", options->tokens, "Bytes to go on with")
-      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40))
-      ->type_name("N")
-      ->capture_default_str();
+      .AddOption("--prompt", &options->prompt, "What stands at the beginning, and is printed first; -: standard input")
+      .TypeName("TEXT");
+  command.AddOption("--tokens", &options->tokens, "Bytes to go on with")
+      .Range(int64_t{0}, int64_t{1} << 40)
+      .TypeName("N")
+      .ShowDefault();
   command
-      ->add_option("--temperature", options->sampling.temperature,
-                   "Logits are divided by it: below 1 safer, above bolder; 0: always the most probable byte")
-      ->check(CLI::Range(0.0, 1e6))
-      ->type_name("X")
-      ->capture_default_str();
-  command->add_option("--top-k", options->sampling.top_k, "Only the N most probable bytes; 0: all")
-      ->check(CLI::Range(0, 1 << 20))
-      ->type_name("N")
-      ->capture_default_str();
+      .AddOption("--temperature", &options->sampling.temperature,
+                 "Logits are divided by it: below 1 safer, above bolder; 0: always the most probable byte")
+      .Range(0.0, 1e6)
+      .TypeName("X")
+      .ShowDefault();
+  command.AddOption("--top-k", &options->sampling.top_k, "Only the N most probable bytes; 0: all")
+      .Range(0, 1 << 20)
+      .TypeName("N")
+      .ShowDefault();
   command
-      ->add_option("--top-p", options->sampling.top_p,
-                   "Of these the fewest that are together at least so probable (nucleus sampling)")
-      ->check(CLI::Range(1e-6, 1.0))
-      ->type_name("X")
-      ->capture_default_str();
-  command->add_option("--seed", options->sampling.seed, "Of what is drawn: the same seed, the same text")
-      ->type_name("N")
-      ->capture_default_str();
-  options->model.AddPrecision(*command);
-  AddMaxMemory(*command);
-  command->footer(
+      .AddOption("--top-p", &options->sampling.top_p,
+                 "Of these the fewest that are together at least so probable (nucleus sampling)")
+      .Range(1e-6, 1.0)
+      .TypeName("X")
+      .ShowDefault();
+  command.AddOption("--seed", &options->sampling.seed, "Of what is drawn: the same seed, the same text")
+      .TypeName("N")
+      .ShowDefault();
+  options->model.AddPrecision(command);
+  AddMaxMemory(command);
+  command.Footer(
       "Examples:\n"
       "  qkv train book.txt -o run && qkv generate -m run --prompt \"Once upon a time\"\n"
       "  qkv generate -m run --prompt - --temperature 0.7 --top-k 40 <beginning.txt");
-  command->callback([options, exit_code] { *exit_code = Generate(*options); });
+  command.Callback([options, exit_code] { *exit_code = Generate(*options); });
 }
 
 }  // namespace qkv::cli

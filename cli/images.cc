@@ -12,30 +12,30 @@
 namespace qkv::cli {
 namespace fs = std::filesystem;
 
-void ImageOptions::AddTo(CLI::App& command, bool required) {
+void ImageOptions::AddTo(Command command, bool required) {
   AddReading(command, required);
   AddBatch(command);
 }
 
-void ImageOptions::AddBatch(CLI::App& command) {
-  command.add_option("--batch", batch, "Images computed together (default: what suits the model)")
-      ->check(CLI::Range(1, 4096));
+void ImageOptions::AddBatch(Command command) {
+  command.AddOption("--batch", &batch, "Images computed together (default: what suits the model)").Range(1, 4096);
 }
 
-void ImageOptions::AddReading(CLI::App& command, bool required) {
-  auto* option = command.add_option("PATH", paths, "Images, folders of images (read recursively), or - for stdin");
-  if (required) option->required();
+void ImageOptions::AddReading(Command command, bool required) {
+  const Option option =
+      command.AddOption("PATH", &paths, "Images, folders of images (read recursively), or - for stdin");
+  if (required) option.Required();
   AddHow(command);
 }
 
-void ImageOptions::AddHow(CLI::App& command) {
-  command.add_flag("--ignore-exif", ignore_exif, "Do not turn images by their EXIF orientation");
-  command.add_option("--window", window, "Grey levels that become black and white (medical images, up to 16 bits)")
-      ->type_name("LOW,HIGH");
-  command.add_option("--max-pixels", max_pixels, "Refuse larger images before decoding them")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
-      ->type_name("N");
-  command.add_flag("-q,--quiet", quiet, "No progress line");
+void ImageOptions::AddHow(Command command) {
+  command.AddFlag("--ignore-exif", &ignore_exif, "Do not turn images by their EXIF orientation");
+  command.AddOption("--window", &window, "Grey levels that become black and white (medical images, up to 16 bits)")
+      .TypeName("LOW,HIGH");
+  command.AddOption("--max-pixels", &max_pixels, "Refuse larger images before decoding them")
+      .Range(int64_t{1}, int64_t{1} << 40)
+      .TypeName("N");
+  command.AddFlag("-q,--quiet", &quiet, "No progress line");
 }
 
 image::DecodeOptions ImageOptions::Decode() const {

@@ -18,11 +18,11 @@ struct ImageOptions {
   int64_t max_pixels = image::DecodeOptions().max_pixels;
   bool quiet = false;
 
-  void AddTo(CLI::App& command, bool required = true);
+  void AddTo(Command command, bool required = true);
   /// The same without --batch.
-  void AddReading(CLI::App& command, bool required = true);
-  void AddHow(CLI::App& command);  // neither paths nor --batch
-  void AddBatch(CLI::App& command);
+  void AddReading(Command command, bool required = true);
+  void AddHow(Command command);  // neither paths nor --batch
+  void AddBatch(Command command);
   image::DecodeOptions Decode() const;
 };
 

@@ -175,12 +175,12 @@ int Info(const Options& options) {
 
 }  // namespace
 
-void RegisterInfo(CLI::App& app, int* exit_code) {
+void RegisterInfo(Command app, int* exit_code) {
   const auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("info", "Show what a checkpoint is, and what was assumed of it");
-  options->model.AddModel(*command);
-  command->add_flag("--json", options->json, "One JSON object on stdout");
-  command->callback([options, exit_code] { *exit_code = Info(*options); });
+  const Command command = app.AddCommand("info", "Show what a checkpoint is, and what was assumed of it");
+  options->model.AddModel(command);
+  command.AddFlag("--json", &options->json, "One JSON object on stdout");
+  command.Callback([options, exit_code] { *exit_code = Info(*options); });
 }
 
 }  // namespace qkv::cli

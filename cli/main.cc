@@ -4,6 +4,7 @@
 #include <exception>
 #include <filesystem>
 #include <new>
+#include <optional>
 #include <system_error>
 
 #include "cli/command.h"
@@ -13,21 +14,19 @@ int main(int argc, char** argv) {
   using namespace qkv::cli;
   PrepareStreams();
   int exit_code = 0;
-  CLI::App app("Run Vision Transformers straight from their checkpoints (timm, Hugging Face, vit-pytorch).", "qkv");
-  app.set_version_flag("--version", "qkv " QKV_VERSION);
-  app.require_subcommand(1);
-  app.footer("qkv SUBCOMMAND --help says more. Try: qkv classify photo.jpg");
+  Program program("qkv", "Run Vision Transformers straight from their checkpoints (timm, Hugging Face, vit-pytorch).",
+                  "qkv " QKV_VERSION);
+  const Command root = program.Root();
+  root.RequireCommand();
+  root.Footer("qkv SUBCOMMAND --help says more. Try: qkv classify photo.jpg");
   for (const Register add :
        {RegisterClassify, RegisterEmbed, RegisterAttend, RegisterInfo, RegisterRun, RegisterEvaluate, RegisterVerify,
         RegisterConvert, RegisterBench, RegisterQk, RegisterTrain, RegisterAblate, RegisterGenerate}) {
-    add(app, &exit_code);
+    add(root, &exit_code);
   }
   try {
-    app.parse(argc, argv);
+    if (const std::optional<int> status = program.Parse(argc, argv)) return *status;
     FlushOutput();
-  } catch (const CLI::ParseError& error) {
-    // CLI11's own codes start at 100; help and version are successes.
-    return app.exit(error) == 0 ? 0 : 2;
   } catch (const std::bad_alloc&) {
     PrintMessage("qkv: out of memory\n");
     return 1;

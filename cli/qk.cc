@@ -3,13 +3,13 @@
 
 namespace qkv::cli {
 
-void RegisterQk(CLI::App& app, int* exit_code) {
-  CLI::App* group =
-      app.add_subcommand("qk", "Take queries and keys apart: inspect, claims, certify, merge, split, truncate, plan");
-  group->require_subcommand(1);
+void RegisterQk(Command app, int* exit_code) {
+  const Command group =
+      app.AddCommand("qk", "Take queries and keys apart: inspect, claims, certify, merge, split, truncate, plan");
+  group.RequireCommand();
   for (const Register add : {RegisterQkInspect, RegisterQkClaims, RegisterQkCertify, RegisterQkMerge, RegisterQkSplit,
                              RegisterQkTruncate, RegisterQkPlan}) {
-    add(*group, exit_code);
+    add(group, exit_code);
   }
 }
 

@@ -183,31 +183,29 @@ int Certify(const Options& options) {
 
 }  // namespace
 
-void RegisterQkCertify(CLI::App& app, int* exit_code) {
+void RegisterQkCertify(Command app, int* exit_code) {
   const auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("certify", "Say which rewritings of the attention are exact, and why not");
-  options->model.AddModel(*command);
-  command->add_option("--rank", options->rank, "Features that truncation would keep (default: half)")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
-      ->type_name("R");
+  const Command command = app.AddCommand("certify", "Say which rewritings of the attention are exact, and why not");
+  options->model.AddModel(command);
+  command.AddOption("--rank", &options->rank, "Features that truncation would keep (default: half)")
+      .Range(int64_t{1}, int64_t{1} << 20)
+      .TypeName("R");
   command
-      ->add_option("--with", options->with, "Certify as if around the attention there were also: " + SurroundingNames())
-      ->type_name("LIST")
-      ->check([](const std::string& list) {
+      .AddOption("--with", &options->with, "Certify as if around the attention there were also: " + SurroundingNames())
+      .TypeName("LIST")
+      .Check([](const std::string& list) {
         AttentionTraits traits;  // of heads of any width, as there is no model yet
         return Surround(list, std::numeric_limits<int64_t>::max(), &traits);
       });
-  command->add_option("--threads", options->model.threads, "Threads (default: all cores)")
-      ->check(CLI::Range(1, 1024))
-      ->type_name("N");
-  command->add_flag("--json", options->json, "JSON Lines on stdout, one for each block, head and rewriting");
-  command->footer(
+  command.AddOption("--threads", &options->model.threads, "Threads (default: all cores)").Range(1, 1024).TypeName("N");
+  command.AddFlag("--json", &options->json, "JSON Lines on stdout, one for each block, head and rewriting");
+  command.Footer(
       "Rows that are equal stand together, with the range of their numbers. docs/algebra.md has the statements.\n\n"
       "Examples:\n"
       "  qkv qk certify -m vit                   may its queries and keys be merged?\n"
       "  qkv qk certify -m vit --with rope,sink  and if it also had these?\n"
       "  qkv qk certify -m vit --rank 16 --json  every head by itself");
-  command->callback([options, exit_code] { *exit_code = Certify(*options); });
+  command.Callback([options, exit_code] { *exit_code = Certify(*options); });
 }
 
 }  // namespace qkv::cli

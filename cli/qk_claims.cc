@@ -110,36 +110,32 @@ int Claims(const Options& options) {
 
 }  // namespace
 
-void RegisterQkClaims(CLI::App& app, int* exit_code) {
+void RegisterQkClaims(Command app, int* exit_code) {
   const auto options = std::make_shared<Options>();
-  CLI::App* command =
-      app.add_subcommand("claims", "Replay what is said of separate queries and keys, and say what of it is true");
-  options->model.AddModel(*command);
-  command->add_option("--only", options->only, "Claims to replay (default: all)")->type_name("C4,C9");
-  command->add_option("--seed", options->seed, "Of the random inputs")->capture_default_str();
-  command->add_flag("--quick", options->quick, "Smaller sizes where a claim is about time");
+  const Command command =
+      app.AddCommand("claims", "Replay what is said of separate queries and keys, and say what of it is true");
+  options->model.AddModel(command);
+  command.AddOption("--only", &options->only, "Claims to replay (default: all)").TypeName("C4,C9");
+  command.AddOption("--seed", &options->seed, "Of the random inputs").ShowDefault();
+  command.AddFlag("--quick", &options->quick, "Smaller sizes where a claim is about time");
   command
-      ->add_option(
-          "--ablation", options->ablations,
+      .AddOption(
+          "--ablation", &options->ablations,
           "results.json of `qkv ablate`, for C6 and C11; may be given again (default: those stored in the program)")
-      ->type_name("FILE")
-      ->take_all()
-      ->expected(1);
-  command->add_flag("--json", options->json, "One JSON object for each claim on stdout");
-  command->add_option("--report", options->report, "Write one HTML page with pictures")->type_name("FILE");
-  command->add_option("--threads", options->model.threads, "Threads (default: all cores)")
-      ->check(CLI::Range(1, 1024))
-      ->type_name("N");
-  command->add_flag("-q,--quiet", options->quiet, "No progress line");
-  command->add_option("PATH", options->paths, "Images for the trained model (default: drawn digits)")
-      ->type_name("PATH");
-  command->footer(
+      .TypeName("FILE")
+      .Repeatable();
+  command.AddFlag("--json", &options->json, "One JSON object for each claim on stdout");
+  command.AddOption("--report", &options->report, "Write one HTML page with pictures").TypeName("FILE");
+  command.AddOption("--threads", &options->model.threads, "Threads (default: all cores)").Range(1, 1024).TypeName("N");
+  command.AddFlag("-q,--quiet", &options->quiet, "No progress line");
+  command.AddOption("PATH", &options->paths, "Images for the trained model (default: drawn digits)").TypeName("PATH");
+  command.Footer(
       "Examples:\n"
       "  qkv qk claims                                  all, on random weights and on the digits' model\n"
       "  qkv qk claims --only C4,C9 --report claims.html   two of them, with pictures\n"
       "  qkv qk claims --only C6,C11 --ablation kinds/results.json   by trainings of your own\n"
       "  qkv qk claims -m vit photos/                   on the heads of another model and its own images");
-  command->callback([options, exit_code] { *exit_code = Claims(*options); });
+  command.Callback([options, exit_code] { *exit_code = Claims(*options); });
 }
 
 }  // namespace qkv::cli

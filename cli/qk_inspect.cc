@@ -311,24 +311,24 @@ std::vector<InspectField> FieldsOf(const Inspection& inspection) {
   return fields;
 }
 
-void RegisterQkInspect(CLI::App& app, int* exit_code) {
+void RegisterQkInspect(Command app, int* exit_code) {
   const auto options = std::make_shared<Options>();
-  CLI::App* command =
-      app.add_subcommand("inspect", "Show what each head is: rank, symmetry, position and content, reach");
-  options->model.AddModel(*command);
-  options->model.AddSize(*command);
-  options->model.AddCompute(*command);
-  options->images.AddTo(*command, /*required=*/false);
+  const Command command =
+      app.AddCommand("inspect", "Show what each head is: rank, symmetry, position and content, reach");
+  options->model.AddModel(command);
+  options->model.AddSize(command);
+  options->model.AddCompute(command);
+  options->images.AddTo(command, /*required=*/false);
   command
-      ->add_option("--images", options->count,
-                   "Images to take of those given, or of random noise to make where none are; 0: weights alone")
-      ->check(CLI::Range(0, 4096))
-      ->type_name("N")
-      ->capture_default_str();
-  command->add_flag("--json", options->json, "One JSON object on stdout, spectra included");
-  command->add_option("--report", options->report, "HTML page to write, with pictures")->type_name("FILE");
-  command->add_option("-o,--output", options->output, "CSV file to write, a line a head")->type_name("FILE");
-  command->footer(
+      .AddOption("--images", &options->count,
+                 "Images to take of those given, or of random noise to make where none are; 0: weights alone")
+      .Range(0, 4096)
+      .TypeName("N")
+      .ShowDefault();
+  command.AddFlag("--json", &options->json, "One JSON object on stdout, spectra included");
+  command.AddOption("--report", &options->report, "HTML page to write, with pictures").TypeName("FILE");
+  command.AddOption("-o,--output", &options->output, "CSV file to write, a line a head").TypeName("FILE");
+  command.Footer(
       "Columns of the table, a line a head:\n"
       "  effective rank   exp of the entropy of M's singular values, M = W_Q'W_K after LayerNorm\n"
       "  for 99 %         features that hold 99 % of M's energy\n"
@@ -348,7 +348,7 @@ void RegisterQkInspect(CLI::App& app, int* exit_code) {
       "  qkv qk inspect -m vit photos/                        the table\n"
       "  qkv qk inspect -m vit --report heads.html photos/    a page with pictures\n"
       "  qkv qk inspect -m vit --images 0 -o heads.csv        the weights alone");
-  command->callback([options, exit_code] { *exit_code = Inspect(*options); });
+  command.Callback([options, exit_code] { *exit_code = Inspect(*options); });
 }
 
 }  // namespace qkv::cli

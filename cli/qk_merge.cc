@@ -29,17 +29,17 @@ int Merge(const RewriteOptions& options) {
 
 }  // namespace
 
-void RegisterQkMerge(CLI::App& app, int* exit_code) {
+void RegisterQkMerge(Command app, int* exit_code) {
   const auto options = std::make_shared<RewriteOptions>();
-  CLI::App* command = app.add_subcommand("merge", "Write a model whose heads carry M = W_Q^T W_K (and u for biases)");
-  options->AddTo(*command);
-  command->footer(
+  const Command command = app.AddCommand("merge", "Write a model whose heads carry M = W_Q^T W_K (and u for biases)");
+  options->AddTo(command);
+  command.Footer(
       "The attention is the same. Models with a norm on queries and keys are refused: qkv qk certify says why.\n\n"
       "Examples:\n"
       "  qkv qk merge -m vit -o merged           and what it costs, on stderr\n"
       "  qkv verify -m merged reference.safetensors\n"
       "  qkv qk split -m merged -o back          queries and keys again");
-  command->callback([options, exit_code] { *exit_code = Merge(*options); });
+  command.Callback([options, exit_code] { *exit_code = Merge(*options); });
 }
 
 }  // namespace qkv::cli

@@ -335,51 +335,50 @@ std::string ShortCount(double count) {
   return report::Number(count);
 }
 
-void RegisterQkPlan(CLI::App& app, int* exit_code) {
+void RegisterQkPlan(Command app, int* exit_code) {
   const auto options = std::make_shared<QkPlanOptions>();
-  CLI::App* command = app.add_subcommand("plan", "Find the cheapest exact order of attention's products");
-  options->model.AddModel(*command);
-  options->model.AddSize(*command);
+  const Command command = app.AddCommand("plan", "Find the cheapest exact order of attention's products");
+  options->model.AddModel(command);
+  options->model.AddSize(command);
   const auto size = [&](const char* name, int64_t& value, const char* what) {
-    return command->add_option(name, value, what)->check(CLI::Range(int64_t{1}, int64_t{1} << 24));
+    return command.AddOption(name, &value, what).Range(int64_t{1}, int64_t{1} << 24);
   };
   Workload& w = options->workload;
-  auto* width = size("--width", w.width, "Features of a token; without it, the model's blocks are planned");
-  size("--tokens", w.keys, "Tokens that are looked at (default: 197)")->needs(width);
-  size("--queries", w.queries, "Tokens that look, such as 1 for the class token (default: all)")->needs(width);
-  command->get_option("--heads")->description("Heads: with --width (default: 1), or of a model without a config.json");
-  size("--head-width", w.head_width, "Features of a head's query and key (default: width / heads)")->needs(width);
-  size("--value-width", w.value_width, "Features of a head's value (default: as the key's)")->needs(width);
-  auto* latent = size("--latent", w.latent, "Features of a cached latent")->needs(width);
+  const Option width = size("--width", w.width, "Features of a token; without it, the model's blocks are planned");
+  size("--tokens", w.keys, "Tokens that are looked at (default: 197)").Needs(width);
+  size("--queries", w.queries, "Tokens that look, such as 1 for the class token (default: all)").Needs(width);
+  command.Find("--heads").Description("Heads: with --width (default: 1), or of a model without a config.json");
+  size("--head-width", w.head_width, "Features of a head's query and key (default: width / heads)").Needs(width);
+  size("--value-width", w.value_width, "Features of a head's value (default: as the key's)").Needs(width);
+  const Option latent = size("--latent", w.latent, "Features of a cached latent").Needs(width);
   size("--batch", w.batch, "Sequences at a time (default: 1)");
-  command->add_option("--cached", options->cached, "What is cached: nothing, tokens, keys (and values), latent")
-      ->check(CLI::IsMember({"nothing", "tokens", "keys", "latent"}))
-      ->needs(width);
-  command->add_option("--read", options->read, "What is wanted: outputs, scores")
-      ->check(CLI::IsMember({"outputs", "scores"}))
-      ->needs(width);
-  command->add_option("--dtype", options->model.dtype, "Type of the elements: fp32, fp64")
-      ->check(CLI::IsMember({"fp32", "fp64"}));
-  command->add_option("--threads", options->model.threads, "Threads (default: all cores)")->check(CLI::Range(1, 4096));
-  auto* measure =
-      command->add_flag("--measure", options->measure, "Run each order instead of predicting")->needs(width);
-  command->add_option("--seconds", options->seconds, "Seconds to measure, in all")->check(CLI::Range(0.0, 3600.0));
-  auto* json = command->add_flag("--json", options->json, "JSON Lines on stdout");
-  auto* grid =
-      command->add_flag("--grid", options->grid, "Predict and measure 200 shapes: how often is the choice best?")
-          ->excludes(width);
-  command->add_option("--map", options->map, "Draw the break-even map to this SVG file")
-      ->type_name("FILE")
-      ->excludes(measure)
-      ->excludes(grid)
-      ->excludes(json);
+  command.AddOption("--cached", &options->cached, "What is cached: nothing, tokens, keys (and values), latent")
+      .OneOf({"nothing", "tokens", "keys", "latent"})
+      .Needs(width);
+  command.AddOption("--read", &options->read, "What is wanted: outputs, scores")
+      .OneOf({"outputs", "scores"})
+      .Needs(width);
+  command.AddOption("--dtype", &options->model.dtype, "Type of the elements: fp32, fp64").OneOf({"fp32", "fp64"});
+  command.AddOption("--threads", &options->model.threads, "Threads (default: all cores)").Range(1, 4096);
+  const Option measure =
+      command.AddFlag("--measure", &options->measure, "Run each order instead of predicting").Needs(width);
+  command.AddOption("--seconds", &options->seconds, "Seconds to measure, in all").Range(0.0, 3600.0);
+  const Option json = command.AddFlag("--json", &options->json, "JSON Lines on stdout");
+  const Option grid =
+      command.AddFlag("--grid", &options->grid, "Predict and measure 200 shapes: how often is the choice best?")
+          .Excludes(width);
+  command.AddOption("--map", &options->map, "Draw the break-even map to this SVG file")
+      .TypeName("FILE")
+      .Excludes(measure)
+      .Excludes(grid)
+      .Excludes(json);
   command
-      ->add_flag("--stdin", options->from_stdin, "For each order's name read, one run, its milliseconds on a line out")
-      ->needs(width)
-      ->excludes(measure)
-      ->excludes(json);
-  latent->excludes(grid);
-  command->callback([options, exit_code] {
+      .AddFlag("--stdin", &options->from_stdin, "For each order's name read, one run, its milliseconds on a line out")
+      .Needs(width)
+      .Excludes(measure)
+      .Excludes(json);
+  latent.Excludes(grid);
+  command.Callback([options, exit_code] {
     if (options->model.given.heads > 0) options->workload.heads = options->model.given.heads;
     *exit_code = QkPlan(*options);
   });

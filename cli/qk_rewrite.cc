@@ -15,18 +15,16 @@ double Ratio(double after, double before) { return after / before; }
 
 }  // namespace
 
-void RewriteOptions::AddTo(CLI::App& command) {
+void RewriteOptions::AddTo(Command command) {
   model.AddModel(command);
-  command.add_option("-o,--output", output, "Folder to write; must not exist, or be empty")
-      ->required()
-      ->type_name("FOLDER");
-  command.add_option("--dtype", dtype, "Type of the new tensors (default: that of the weights they replace)")
-      ->check(CLI::IsMember(StoredTypes()))
-      ->type_name("fp32|fp16|bf16");
-  command.add_flag("--force", force, "Replace the model in a folder that is not empty");
-  command.add_option("--threads", model.threads, "Threads (default: all cores)")
-      ->check(CLI::Range(1, 1024))
-      ->type_name("N");
+  command.AddOption("-o,--output", &output, "Folder to write; must not exist, or be empty")
+      .Required()
+      .TypeName("FOLDER");
+  command.AddOption("--dtype", &dtype, "Type of the new tensors (default: that of the weights they replace)")
+      .OneOf(StoredTypes())
+      .TypeName("fp32|fp16|bf16");
+  command.AddFlag("--force", &force, "Replace the model in a folder that is not empty");
+  command.AddOption("--threads", &model.threads, "Threads (default: all cores)").Range(1, 1024).TypeName("N");
 }
 
 lab::WriteOptions RewriteOptions::Write() const {

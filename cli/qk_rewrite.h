@@ -15,7 +15,7 @@ struct RewriteOptions {
   std::string output, dtype;
   bool force = false;
 
-  void AddTo(CLI::App& command);
+  void AddTo(Command command);
   lab::WriteOptions Write() const;
 };
 

@@ -21,20 +21,20 @@ int Split(const Options& options) {
 
 }  // namespace
 
-void RegisterQkSplit(CLI::App& app, int* exit_code) {
+void RegisterQkSplit(Command app, int* exit_code) {
   const auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("split", "Write a merged model with queries and keys of its own again");
-  options->AddTo(*command);
-  command->add_option("--width", options->width, "Features of a head's queries and keys (default: those of its values)")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
-      ->type_name("E");
-  command->footer(
+  const Command command = app.AddCommand("split", "Write a merged model with queries and keys of its own again");
+  options->AddTo(command);
+  command.AddOption("--width", &options->width, "Features of a head's queries and keys (default: those of its values)")
+      .Range(int64_t{1}, int64_t{1} << 20)
+      .TypeName("E");
+  command.Footer(
       "The attention is the same, the weights are balanced: M does not know which ones it was made of. With the "
       "default\n"
       "width the model is one that its own library can load.\n\n"
       "Example:\n"
       "  qkv qk merge -m vit -o merged && qkv qk split -m merged -o balanced");
-  command->callback([options, exit_code] { *exit_code = Split(*options); });
+  command.Callback([options, exit_code] { *exit_code = Split(*options); });
 }
 
 }  // namespace qkv::cli

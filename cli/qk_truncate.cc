@@ -144,35 +144,35 @@ int Truncate(const Options& options) {
 
 }  // namespace
 
-void RegisterQkTruncate(CLI::App& app, int* exit_code) {
+void RegisterQkTruncate(Command app, int* exit_code) {
   const auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("truncate", "Write a model with fewer features of queries and keys a head");
-  options->AddTo(*command);
-  command->add_option("--rank", options->rank, "Features of a head's queries and keys")
-      ->required()
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
-      ->type_name("R");
+  const Command command = app.AddCommand("truncate", "Write a model with fewer features of queries and keys a head");
+  options->AddTo(command);
+  command.AddOption("--rank", &options->rank, "Features of a head's queries and keys")
+      .Required()
+      .Range(int64_t{1}, int64_t{1} << 20)
+      .TypeName("R");
   command
-      ->add_option("--data-optimal", options->calibration,
-                   "Fit the logits of these images (default: the weights, whatever comes in)")
-      ->type_name("FOLDER");
+      .AddOption("--data-optimal", &options->calibration,
+                 "Fit the logits of these images (default: the weights, whatever comes in)")
+      .TypeName("FOLDER");
   command
-      ->add_option("--images", options->images,
-                   "Measure drift on these images, and accuracy where each class has a subfolder of its name or index")
-      ->type_name("FOLDER");
-  command->add_option("--sample", options->tokens_of, "Images of a folder whose tokens are kept, for fit and errors")
-      ->capture_default_str()
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
-      ->type_name("N");
-  command->add_flag("--json", options->json, "JSON Lines on stdout: one for each head, and one for the drift");
-  command->add_flag("-q,--quiet", options->quiet, "No progress line");
-  command->footer(
+      .AddOption("--images", &options->images,
+                 "Measure drift on these images, and accuracy where each class has a subfolder of its name or index")
+      .TypeName("FOLDER");
+  command.AddOption("--sample", &options->tokens_of, "Images of a folder whose tokens are kept, for fit and errors")
+      .ShowDefault()
+      .Range(int64_t{1}, int64_t{1} << 20)
+      .TypeName("N");
+  command.AddFlag("--json", &options->json, "JSON Lines on stdout: one for each head, and one for the drift");
+  command.AddFlag("-q,--quiet", &options->quiet, "No progress line");
+  command.Footer(
       "Errors of each head: of its logits (but for what softmax does not see), and of its attention: the mean over "
       "queries in total variation, and the greatest difference of one weight.\n\n"
       "Examples:\n"
       "  qkv qk truncate -m vit -o small --rank 32\n"
       "  qkv qk truncate -m vit -o small --rank 16 --data-optimal train/ --images val/");
-  command->callback([options, exit_code] { *exit_code = Truncate(*options); });
+  command.Callback([options, exit_code] { *exit_code = Truncate(*options); });
 }
 
 }  // namespace qkv::cli

@@ -117,19 +117,19 @@ int Run(const Options& options) {
 
 }  // namespace
 
-void RegisterRun(CLI::App& app, int* exit_code) {
+void RegisterRun(Command app, int* exit_code) {
   const auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("run", "Write logits, tokens, hidden states and attention to a file");
-  options->model.AddModel(*command);
-  options->model.AddSize(*command);
-  options->model.AddCompute(*command);
-  options->images.AddTo(*command, /*required=*/false);
-  command->add_option("--input", options->input, "Take \"pixels\" [B, channels, H, W] from this safetensors file");
-  command->add_option("-o,--output", options->output, "Safetensors file to write")->required();
-  command->add_option("--attention", options->attention, "Blocks whose attention is kept, from 0: 0,11 or all");
-  command->add_option("--hidden", options->hidden,
-                      "Hidden states to keep: 0 the embedded tokens, L after block L, or all");
-  command->callback([options, exit_code] { *exit_code = Run(*options); });
+  const Command command = app.AddCommand("run", "Write logits, tokens, hidden states and attention to a file");
+  options->model.AddModel(command);
+  options->model.AddSize(command);
+  options->model.AddCompute(command);
+  options->images.AddTo(command, /*required=*/false);
+  command.AddOption("--input", &options->input, "Take \"pixels\" [B, channels, H, W] from this safetensors file");
+  command.AddOption("-o,--output", &options->output, "Safetensors file to write").Required();
+  command.AddOption("--attention", &options->attention, "Blocks whose attention is kept, from 0: 0,11 or all");
+  command.AddOption("--hidden", &options->hidden,
+                    "Hidden states to keep: 0 the embedded tokens, L after block L, or all");
+  command.Callback([options, exit_code] { *exit_code = Run(*options); });
 }
 
 }  // namespace qkv::cli

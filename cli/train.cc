@@ -164,24 +164,24 @@ int Train(const Options& options) {
 
 }  // namespace
 
-void RegisterTrain(CLI::App& app, int* exit_code) {
+void RegisterTrain(Command app, int* exit_code) {
   const auto options = std::make_shared<Options>();
-  CLI::App* command =
-      app.add_subcommand("train", "Train a Vision Transformer on images, or a sequence model on a task or a text");
+  const Command command =
+      app.AddCommand("train", "Train a Vision Transformer on images, or a sequence model on a task or a text");
   command
-      ->add_option("DATA", options->data,
-                   "Folder with train/CLASS/… (and val/ or test/), or CLASS/…; CIFAR-10 or -100; MNIST; a CSV file; a "
-                   "text file; or task:copy|reverse|sort|swap|next-token|recall")
-      ->required();
-  command->add_option("-o,--output", options->output, "Folder of the run: model, log, curves, and what --resume needs")
-      ->required()
-      ->type_name("RUN");
-  command->add_option("--config", options->file, "YAML or JSON file of the keys that follow, which win over it")
-      ->type_name("FILE");
-  command->add_flag("--resume", options->resume, "Continue the run in RUN, to the bit as if it had not been stopped");
-  command->add_flag("-q,--quiet", options->quiet, "No progress line");
-  AddTrainKeys(*command, &options->settings);
-  command->footer(
+      .AddOption("DATA", &options->data,
+                 "Folder with train/CLASS/… (and val/ or test/), or CLASS/…; CIFAR-10 or -100; MNIST; a CSV file; a "
+                 "text file; or task:copy|reverse|sort|swap|next-token|recall")
+      .Required();
+  command.AddOption("-o,--output", &options->output, "Folder of the run: model, log, curves, and what --resume needs")
+      .Required()
+      .TypeName("RUN");
+  command.AddOption("--config", &options->file, "YAML or JSON file of the keys that follow, which win over it")
+      .TypeName("FILE");
+  command.AddFlag("--resume", &options->resume, "Continue the run in RUN, to the bit as if it had not been stopped");
+  command.AddFlag("-q,--quiet", &options->quiet, "No progress line");
+  AddTrainKeys(command, &options->settings);
+  command.Footer(
       "Examples:\n"
       "  qkv train photos -o run                      what suits the images' size\n"
       "  qkv train photos -o run -m vit-base          from trained weights: the best for few images\n"
@@ -189,7 +189,7 @@ void RegisterTrain(CLI::App& app, int* exit_code) {
       "  qkv train cifar-10-binary.tar.gz -o run --preset vit-cifar --epochs 40\n"
       "  qkv train photos -o run --config run.yaml    keys as above: \"lr: 3e-4\"\n"
       "  qkv train book.txt -o run                    the next byte of a text, for qkv generate");
-  command->callback([options, exit_code] { *exit_code = Train(*options); });
+  command.Callback([options, exit_code] { *exit_code = Train(*options); });
 }
 
 }  // namespace qkv::cli

@@ -36,22 +36,23 @@ std::string_view PresetFor(const train::Split& images) {
   Fail("train: none of {} images can be read; the first is {}", images.files.size(), images.files[0].string());
 }
 
-}  // namespace
+// --NAME and --no-NAME
+Option AddSwitch(Command command, const train::Key& key, train::Settings* settings) {
+  const std::string name(key.name);
+  return command.AddFlag(
+      fmt::format("--{0},!--no-{0}", name),
+      [settings, name](int64_t count) { (*settings)[name] = count > 0 ? "true" : "false"; }, key.help);
+}
 
-void AddTrainKeys(CLI::App& command, train::Settings* settings, std::span<const std::string_view> hidden) {
-  for (const train::Key& key : train::Keys()) {
-    const std::string name(key.name), help(key.help);
-    CLI::Option* option = nullptr;
-    if (train::IsSwitch(key)) {
-      option = command.add_flag_function(
-          fmt::format("--{0},!--no-{0}", name),
-          [settings, name](int64_t count) { (*settings)[name] = count > 0 ? "true" : "false"; }, help);
-    } else {
-      option = command.add_option_function<std::string>(
-          (name == "model" ? "-m,--" : "--") + name,
-          [settings, name](const std::string& value) { (*settings)[name] = value; }, help);
-      option->type_name(TypeName(key))->take_last();
-      option->check([&key](const std::string& text) -> std::string {
+// --NAME VALUE. Keys live as long as the program.
+Option AddKey(Command command, const train::Key& key, train::Settings* settings) {
+  const std::string name(key.name);
+  return command
+      .AddOption((name == "model" ? "-m,--" : "--") + name,
+                 [settings, name](const std::string& value) { (*settings)[name] = value; }, key.help)
+      .TypeName(TypeName(key))
+      .TakeLast()
+      .Check([&key](const std::string& text) -> std::string {
         try {
           train::TrainConfig ignored;
           train::Set(key, text, "--" + std::string(key.name), &ignored);
@@ -60,8 +61,14 @@ void AddTrainKeys(CLI::App& command, train::Settings* settings, std::span<const 
           return error.what();
         }
       });
-    }
-    option->group(std::ranges::find(hidden, key.name) == hidden.end() ? std::string(key.group) : std::string());
+}
+
+}  // namespace
+
+void AddTrainKeys(Command command, train::Settings* settings, std::span<const std::string_view> hidden) {
+  for (const train::Key& key : train::Keys()) {
+    const Option option = train::IsSwitch(key) ? AddSwitch(command, key, settings) : AddKey(command, key, settings);
+    option.Group(std::ranges::find(hidden, key.name) == hidden.end() ? key.group : std::string_view());
   }
 }
 

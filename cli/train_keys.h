@@ -1,11 +1,11 @@
 // The keys of a training run on the command line: what `qkv train` and `qkv ablate` share.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "cli/arguments.h"
 #include "qkv/train/config.h"
 #include "qkv/train/dataset.h"
 
@@ -13,7 +13,7 @@ namespace qkv::cli {
 
 /// An option for each of train::Keys(), in its group. What is given lands in *settings, which must outlive the command.
 /// hidden: keys that --help leaves out, since the command refuses them, with the reason.
-void AddTrainKeys(CLI::App& command, train::Settings* settings, std::span<const std::string_view> hidden = {});
+void AddTrainKeys(Command command, train::Settings* settings, std::span<const std::string_view> hidden = {});
 
 /// Those of the file, if there is one, and above them those of the command line.
 train::Settings GivenSettings(const std::string& file, const train::Settings& command_line);

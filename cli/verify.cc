@@ -162,22 +162,21 @@ int Verify(const Options& options) {
 
 }  // namespace
 
-void RegisterVerify(CLI::App& app, int* exit_code) {
+void RegisterVerify(Command app, int* exit_code) {
   const auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("verify", "Compare with a reference that the original library made");
-  options->model.AddModel(*command);
-  options->model.AddCompute(*command);
-  command->add_option("REFERENCE", options->reference, "Safetensors file: pixels, and what they should give")
-      ->required();
+  const Command command = app.AddCommand("verify", "Compare with a reference that the original library made");
+  options->model.AddModel(command);
+  options->model.AddCompute(command);
+  command.AddOption("REFERENCE", &options->reference, "Safetensors file: pixels, and what they should give").Required();
   command
-      ->add_option(
-          "--tolerance", options->tolerance,
+      .AddOption(
+          "--tolerance", &options->tolerance,
           "Allowed difference, relative to the greatest entry (default: four times the original's own error where "
           "the reference has NAME.float64, else 1e-4)")
-      ->check(CLI::Range(0.0, 1.0))
-      ->type_name("X");
-  command->add_flag("--json", options->json, "JSON Lines on stdout");
-  command->callback([options, exit_code] { *exit_code = Verify(*options); });
+      .Range(0.0, 1.0)
+      .TypeName("X");
+  command.AddFlag("--json", &options->json, "JSON Lines on stdout");
+  command.Callback([options, exit_code] { *exit_code = Verify(*options); });
 }
 
 }  // namespace qkv::cli
