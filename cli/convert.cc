@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "qkv/core/parallel.h"
+#include "qkv/model/families/families.h"
 
 namespace qkv::cli {
 namespace {
@@ -20,13 +21,16 @@ struct Options {
   bool force = false;
 };
 
-const std::map<std::string, model::Family> kLayouts = {
-    {"timm", model::Family::kTimm}, {"hf", model::Family::kHuggingFace}, {"vit-pytorch", model::Family::kVitPytorch}};
+std::map<std::string, model::Family> Layouts() {
+  std::map<std::string, model::Family> layouts;
+  for (const model::Library& library : model::Libraries()) layouts.emplace(library.option, library.family);
+  return layouts;
+}
 
 int Convert(const Options& options) {
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
   model::ConvertOptions request;
-  if (!options.layout.empty()) request.layout = kLayouts.at(options.layout);
+  if (!options.layout.empty()) request.layout = Layouts().at(options.layout);
   if (!options.dtype.empty()) request.dtype = StoredTypes().at(options.dtype);
   request.force = options.force;
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
@@ -49,7 +53,7 @@ void RegisterConvert(Command app, int* exit_code) {
   command
       .AddOption("--layout", &options->layout,
                  "Library that shall load it (default: the same; vit-pytorch from vit-pytorch only)")
-      .OneOf(kLayouts);
+      .OneOf(Layouts());
   command.AddOption("--dtype", &options->dtype, "Type of the stored weights (default: as they are)")
       .OneOf(StoredTypes());
   command.AddFlag("--force", &options->force, "Replace the model in a folder that is not empty");

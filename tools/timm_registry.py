@@ -1,4 +1,4 @@
-"""Writes qkv/model/timm_registry.inc: what timm builds for an architecture's name alone.
+"""Writes qkv/model/families/timm_registry.inc: what timm builds for an architecture's name alone.
 
     python tools/timm_registry.py [OUTPUT]
 
@@ -22,7 +22,7 @@ from timm.models import get_arch_pretrained_cfgs, get_deprecated_models, get_pre
 from timm.models import deit, vision_transformer, vision_transformer_hybrid, vision_transformer_relpos, vitamin
 from timm.models._registry import _model_entrypoints, _model_to_module
 
-OUTPUT = Path(__file__).resolve().parents[1] / "qkv/model/timm_registry.inc"
+OUTPUT = Path(__file__).resolve().parents[1] / "qkv/model/families/timm_registry.inc"
 MODULES = [vision_transformer, deit, vision_transformer_hybrid, vision_transformer_relpos, vitamin]
 CLASSES = {"VisionTransformer", "VisionTransformerDistilled"}
 DEFAULTS = {

@@ -28,14 +28,9 @@ std::string_view TorchName(DType dtype) {
   }
 }
 
-Translation Translate(const Description& description, Family layout) {
-  Require(
-      layout != Family::kVitPytorch,
-      "convert: {} ({}) cannot be written for vit-pytorch:\n  vit-pytorch's ViT has a LayerNorm on each side of the "
-      "patch projection, and no biases on queries, keys and values",
-      description.config.architecture, Name(description.config.family));
-  Translation translation =
-      layout == Family::kTimm ? TranslateToTimm(description) : TranslateToHuggingFace(description);
+// With qkv's own key beside the library's.
+Translation TranslateWithBackground(const Description& description, Family layout) {
+  Translation translation = Translate(description, layout);
   if (description.dark_background) {
     translation.config["qkv_background"] = "dark";
     translation.notes.push_back(
@@ -68,7 +63,7 @@ std::string SameConfig(const fs::path& path, std::optional<DType> dtype) {
 }
 
 ModelFiles TranslatedFiles(const Checkpoint& checkpoint, Family layout, std::optional<DType> dtype) {
-  Translation translation = Translate(checkpoint.description, layout);
+  Translation translation = TranslateWithBackground(checkpoint.description, layout);
   std::optional<io::Json> preprocessor;
   if (!translation.preprocessor.is_null()) preprocessor = translation.preprocessor;
   // What the configuration means is left to its reader, so that writer and reader cannot disagree.
@@ -81,7 +76,7 @@ ModelFiles TranslatedFiles(const Checkpoint& checkpoint, Family layout, std::opt
   ModelFiles files;
   files.weights = TranslatedTensors(checkpoint, target, translation.prefix, dtype);
   files.metadata = {{"format", "pt"}};
-  if (layout == Family::kHuggingFace) translation.config["dtype"] = TorchName(files.weights.tensors.front().dtype);
+  if (translation.names_dtype) translation.config["dtype"] = TorchName(files.weights.tensors.front().dtype);
   files.texts[kConfigFile] = ToText(translation.config);
   if (preprocessor) files.texts[kPreprocessorFile] = ToText(*preprocessor);
   files.notes = std::move(translation.notes);
@@ -113,7 +108,7 @@ ModelFiles SameFiles(const Checkpoint& checkpoint, std::optional<DType> dtype) {
     files.texts[kConfigFile] = SameConfig(folder / kConfigFile, dtype);
     if (fs::exists(folder / kPreprocessorFile)) files.texts[kPreprocessorFile] = ReadFile(folder / kPreprocessorFile);
   } else {
-    Translation translation = Translate(checkpoint.description, checkpoint.description.config.family);
+    Translation translation = TranslateWithBackground(checkpoint.description, checkpoint.description.config.family);
     files.texts[kConfigFile] = ToText(translation.config);
     if (!translation.preprocessor.is_null()) files.texts[kPreprocessorFile] = ToText(translation.preprocessor);
     files.notes = std::move(translation.notes);

@@ -226,11 +226,10 @@ TensorList TranslatedTensors(const Checkpoint& checkpoint, const VitConfig& targ
             tensor == canonical.end() ? "none" : fmt::format("{}", tensor->second.shape));
     AddParts(tensor->second, StoredNames(layout, prefix, spec.name), &list.tensors);
   }
-  // DINOv2 with registers always holds a mask token, which only training reads.
-  if (target.family == Family::kHuggingFace && target.registers > 0) {
+  for (const std::string& name : PlaceholderNames(layout, prefix)) {
     const DType type = canonical.at("cls_token").dtype;
     const std::span<std::byte> zeros = NewMemory(&list, static_cast<size_t>(target.block.width) * SizeOf(type));
-    list.tensors.push_back({fmt::format("{}embeddings.mask_token", prefix), type, {1, target.block.width}, zeros});
+    list.tensors.push_back({name, type, {1, target.block.width}, zeros});
   }
   return list;
 }

@@ -31,8 +31,8 @@ struct Given {
   int64_t heads = 0;  // attention heads of a block; 0: not given
 };
 
-/// From a config.json of any family, told apart by its keys; `preprocessor` is Hugging Face's preprocessor_config.json.
-/// Throws Error that names the key, or the architecture and why qkv does not run it.
+/// From a config.json of any family (families/), told apart by its keys; `preprocessor` is Hugging Face's
+/// preprocessor_config.json. Throws Error that names the key, or the architecture and why qkv does not run it.
 Description Describe(const io::Json& config, const std::optional<io::Json>& preprocessor,
                      const io::SafeTensors& tensors);
 
@@ -46,10 +46,8 @@ void RequireAgreement(const Description& description, const Given& given);
 /// `preprocess` for another input size, as the family's own library would make it.
 image::Preprocess PreprocessForSize(const Description& description, int64_t height, int64_t width);
 
-// One family each.
+/// The configuration in timm's words alone, which a model trained here has too: without preprocessing or qkv's own
+/// keys.
 Description DescribeTimm(const io::Json& config);
-Description DescribeHuggingFace(const io::Json& config, const std::optional<io::Json>& preprocessor,
-                                const io::SafeTensors& tensors);
-Description DescribeVitPytorch(const io::Json& config, const io::SafeTensors& tensors);
 
 }  // namespace qkv::model

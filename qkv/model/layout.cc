@@ -5,6 +5,8 @@
 #include <map>
 #include <set>
 
+#include "qkv/model/families/families.h"
+
 namespace qkv::model {
 namespace {
 
@@ -130,16 +132,12 @@ std::string BasePrefix(const io::SafeTensors& tensors) {
   return anchor ? anchor->name.substr(0, anchor->name.size() - kAnchor.size()) : "";
 }
 
-const Layout& LayoutOf(const VitConfig& config) {
-  switch (config.family) {
-    case Family::kTimm:
-      return TimmLayout();
-    case Family::kHuggingFace:
-      return HuggingFaceLayout(config);
-    case Family::kVitPytorch:
-      break;
-  }
-  return VitPytorchLayout(config);
+const Layout& LayoutOf(const VitConfig& config) { return FamilyOf(config).layout(config); }
+
+std::vector<std::string> PlaceholderNames(const Layout& layout, std::string_view prefix) {
+  std::vector<std::string> names;
+  for (const std::string_view name : layout.placeholders) names.push_back(Expand(name, prefix, "", ""));
+  return names;
 }
 
 std::vector<std::string> StoredNames(const Layout& layout, std::string_view prefix, std::string_view canonical) {

@@ -1,5 +1,5 @@
 // How each library names the tensors of tensor_table.h, and the binding of a checkpoint's tensors to them.
-// The names themselves are tables: names_timm.cc, names_hf.cc, names_vit_pytorch.cc.
+// The names themselves are tables in families/.
 #pragma once
 
 #include <span>
@@ -22,15 +22,12 @@ struct NameRow {
 struct Layout {
   std::span<const std::span<const NameRow>> tables;  // the first that has the tensor counts
   std::span<const std::string_view> ignored;         // tensors that inference does not read, such as mask tokens
+  // Of these, tokens of shape [1, D] that the library's class wants to find all the same: conversion writes zeros.
+  std::span<const std::string_view> placeholders;
 };
 
 /// The layout of a configuration: its family's, and within the family its model's.
 const Layout& LayoutOf(const VitConfig& config);
-
-// One family each.
-const Layout& TimmLayout();
-const Layout& HuggingFaceLayout(const VitConfig& config);
-const Layout& VitPytorchLayout(const VitConfig& config);
 
 /// A tensor of the table, and what it is stored in (concatenated along the first axis).
 struct BoundTensor {
@@ -57,6 +54,9 @@ std::string BasePrefix(const io::SafeTensors& tensors);
 
 /// Names under which a library stores a tensor of the table today. Throws Error when it has no name for it.
 std::vector<std::string> StoredNames(const Layout& layout, std::string_view prefix, std::string_view canonical);
+
+/// Stored names of the layout's placeholders.
+std::vector<std::string> PlaceholderNames(const Layout& layout, std::string_view prefix);
 
 /// Names for a tensor of the configuration in a file whose other tensors are `tensors`: of the same prefix, and of the
 /// generation that has `beside`, a tensor of the table. Throws Error when the layout has no name for it.

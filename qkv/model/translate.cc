@@ -1,9 +1,13 @@
-// What both directions of translate.h share.
 #include "qkv/model/translate.h"
 
+#include "qkv/model/families/families.h"
 #include "qkv/model/separate.h"
 
 namespace qkv::model {
+
+Translation Translate(const Description& description, Family library) {
+  return FamilyOf(description.config, library).translate(description);
+}
 
 Obstructions CommonObstructions(const VitConfig& c, std::string_view who) {
   const auto has_no = [&](std::string_view what) { return fmt::format("{} has no {}", who, what); };

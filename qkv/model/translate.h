@@ -17,15 +17,15 @@ struct Translation {
   io::Json preprocessor = nullptr;  // preprocessor_config.json, or null
   std::string prefix;               // of the base model's tensor names
   std::vector<std::string> notes;   // what will differ although the logits are equal, a sentence each
+  bool names_dtype = false;         // config.json names the weights' type too, as "dtype"
 };
+
+/// In the words of a library (families/). Throws Error that names everything of the model that its class has not got.
+Translation Translate(const Description& description, Family library);
 
 /// For timm: an entry of its registry, and model_args for whatever differs from it.
 /// Throws Error that names everything of the model that timm has not got.
 Translation TranslateToTimm(const Description& description);
-
-/// For Hugging Face: ViT, DeiT, DINOv2 or DINOv2 with registers, with a classifier or bare.
-/// Throws Error that names everything of the model that this class has not got.
-Translation TranslateToHuggingFace(const Description& description);
 
 /// What keeps a model from being said in a library's words: those of (whether, why) that hold.
 using Obstructions = std::vector<std::pair<bool, std::string>>;

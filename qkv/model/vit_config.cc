@@ -17,18 +17,6 @@ constexpr std::pair<Pool, std::string_view> kPools[] = {{Pool::kToken, "token"},
 
 }  // namespace
 
-std::string_view Name(Family family) {
-  switch (family) {
-    case Family::kTimm:
-      return "timm";
-    case Family::kHuggingFace:
-      return "Hugging Face";
-    case Family::kVitPytorch:
-      return "vit-pytorch";
-  }
-  return "";
-}
-
 std::string_view Name(Pool pool) { return NameIn(kPools, pool); }
 std::optional<Pool> FindPool(std::string_view name) { return FindIn<Pool>(kPools, name); }
 

@@ -1,5 +1,5 @@
 // What a Vision Transformer is, in one structure for all families: everything that decides its tensors' shapes and its
-// arithmetic. Not here: how each library writes it down (config_timm.cc, config_hf.cc, config_vit_pytorch.cc).
+// arithmetic. Not here: how each library writes it down (families/).
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,10 @@
 
 namespace qkv::model {
 
+/// The library whose files a model has; families/ has a row, or several, for each.
 enum class Family { kTimm, kHuggingFace, kVitPytorch };
 
-/// "timm", "Hugging Face", "vit-pytorch"
+/// "timm", "Hugging Face", "vit-pytorch"; families/families.cc has the names.
 std::string_view Name(Family family);
 
 enum class Positions {

@@ -67,8 +67,8 @@ void Use(const io::Json& config, const std::optional<io::Json>& processor, const
   const Description description = Describe(config, processor, tensors);
   Flops(description.config);
   PreprocessForSize(description, 48, 48);
-  for (const auto translate : {TranslateToTimm, TranslateToHuggingFace}) {
-    MessageOf([&] { translate(description); });
+  for (const Family library : {Family::kTimm, Family::kHuggingFace}) {
+    MessageOf([&] { Translate(description, library); });
   }
 }
 

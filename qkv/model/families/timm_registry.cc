@@ -1,4 +1,4 @@
-#include "qkv/model/registry.h"
+#include "qkv/model/families/timm_registry.h"
 
 #include <algorithm>
 #include <iterator>
@@ -14,25 +14,25 @@ struct Row {
 
 constexpr Row kKnown[] = {
 #define QKV_TIMM_KNOWN
-#include "qkv/model/timm_registry.inc"
+#include "qkv/model/families/timm_registry.inc"
 #undef QKV_TIMM_KNOWN
 };
 
 constexpr Row kRenamed[] = {
 #define QKV_TIMM_RENAMED
-#include "qkv/model/timm_registry.inc"
+#include "qkv/model/families/timm_registry.inc"
 #undef QKV_TIMM_RENAMED
 };
 
 constexpr Row kRefused[] = {
 #define QKV_TIMM_REFUSED
-#include "qkv/model/timm_registry.inc"
+#include "qkv/model/families/timm_registry.inc"
 #undef QKV_TIMM_REFUSED
 };
 
 constexpr std::string_view kCommonCfg =
 #define QKV_TIMM_COMMON_CFG
-#include "qkv/model/timm_registry.inc"
+#include "qkv/model/families/timm_registry.inc"
 #undef QKV_TIMM_COMMON_CFG
     ;
 

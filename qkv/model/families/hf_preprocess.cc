@@ -1,5 +1,4 @@
-#include "qkv/model/preprocess_config.h"
-
+// Hugging Face's image processors (PIL backend): preprocessor_config.json to image::Preprocess, and back.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -8,71 +7,22 @@
 #include <vector>
 
 #include "qkv/core/error.h"
-#include "qkv/model/fields.h"
+#include "qkv/model/families/preprocess_common.h"
+#include "qkv/model/preprocess_writer.h"
 
 namespace qkv::model {
 namespace {
 
 using image::Filter;
 using image::Preprocess;
+using Resize = Preprocess::Resize;
 
-const std::vector<float> kImageNetMean = {0.485f, 0.456f, 0.406f}, kImageNetStd = {0.229f, 0.224f, 0.225f};
 const std::vector<float> kClipMean = {0.48145466f, 0.4578275f, 0.40821073f};
 const std::vector<float> kClipStd = {0.26862954f, 0.26130258f, 0.27577711f};
 const std::vector<float> kHalf = {0.5f, 0.5f, 0.5f};
 
-/// A side in pixels.
-int64_t Side(const Fields& fields, std::string_view key, int64_t side) {
-  Require(side > 0 && side <= INT32_MAX, "{}: \"{}\" is {}, expected a number of pixels", fields.where(), key, side);
-  return side;
-}
-
-/// One number a channel: a number or a list. A list for three channels serves one channel where all are equal (a model
-/// changed to grey often keeps it); other lengths stay, for Apply to refuse, since pixels may be given without it.
-std::vector<float> Channels(const Fields& fields, std::string_view key, const std::vector<float>& otherwise,
-                            int channels) {
-  std::vector<float> values = otherwise;
-  if (fields.Has(key)) {
-    const io::Json& json = *fields.json().find(key);
-    const io::Json list = json.is_array() ? json : io::Json::array({json});
-    values.clear();
-    for (const io::Json& value : list) {
-      Require(value.is_number(), "{}: \"{}\" has {}, expected numbers", fields.where(), key, value.type_name());
-      values.push_back(static_cast<float>(value.get<double>()));
-      Require(std::isfinite(values.back()), "{}: \"{}\" has {}", fields.where(), key, values.back());
-    }
-    Require(!values.empty(), "{}: \"{}\" is empty", fields.where(), key);
-  }
-  const bool all_equal = std::all_of(values.begin(), values.end(), [&](float x) { return x == values[0]; });
-  if (all_equal && channels > 0) values.assign(static_cast<size_t>(channels), values[0]);
-  return values;
-}
-
-std::vector<float> Deviations(const Fields& fields, std::string_view key, const std::vector<float>& otherwise,
-                              int channels) {
-  std::vector<float> values = Channels(fields, key, otherwise, channels);
-  for (const float x : values) Require(x != 0, "{}: \"{}\" has a zero", fields.where(), key);
-  return values;
-}
-
-Filter TimmFilter(const Fields& fields) {
-  const std::string name = fields.String("interpolation", "bicubic");
-  if (name == "nearest") return Filter::kNearest;
-  if (name == "box") return Filter::kBox;
-  if (name == "bilinear") return Filter::kBilinear;
-  if (name == "hamming") return Filter::kHamming;
-  if (name == "bicubic" || name.empty()) return Filter::kBicubic;
-  if (name == "lanczos") return Filter::kLanczos;
-  // "random" too: it is for training, timm's own evaluation refuses it.
-  Fail("{}: \"interpolation\" is \"{}\", expected nearest, box, bilinear, hamming, bicubic or lanczos", fields.where(),
-       name);
-}
-
-/// Python's round(), half to even, of 255·mean.
-uint8_t FillOf(float mean) {
-  const double x = std::clamp(255.0 * mean, 0.0, 255.0);
-  return static_cast<uint8_t>(std::nearbyint(x));
-}
+// In the order of image::Filter.
+constexpr int kPillowFilters[] = {0, 4, 2, 5, 3, 1};
 
 /// The class-level defaults of a Hugging Face image processor.
 struct ProcessorDefaults {
@@ -176,54 +126,15 @@ void SetHuggingFaceResize(const Fields& fields, const ProcessorDefaults& default
   }
 }
 
-void CheckOverride(ImageSize size) {
-  if (!size) return;
-  Require(size->first > 0 && size->second > 0 && size->first <= INT32_MAX && size->second <= INT32_MAX,
-          "preprocess: an input size of {} x {} pixels", size->second, size->first);
+std::vector<double> Written(const std::vector<float>& values) {
+  std::vector<double> result;
+  std::transform(values.begin(), values.end(), std::back_inserter(result), AsWritten);
+  return result;
 }
+
+io::Json SizeObject(int64_t height, int64_t width) { return {{"height", height}, {"width", width}}; }
 
 }  // namespace
-
-Preprocess PreprocessFromTimm(const io::Json& pretrained_cfg, ImageSize size) {
-  const Fields fields(pretrained_cfg, "pretrained_cfg");
-  CheckOverride(size);
-  Preprocess p;
-  p.crop = Preprocess::Crop::kTorchvision;
-  p.crop_height = p.crop_width = 224;
-  if (fields.Has("input_size")) {
-    const io::Json& input = *fields.json().find("input_size");
-    Require(input.is_array() && input.size() == 3 &&
-                std::all_of(input.begin(), input.end(), [](const io::Json& x) { return x.is_number_integer(); }),
-            "{}: \"input_size\" is {}, expected [channels, height, width]", fields.where(), input.dump());
-    p.channels = static_cast<int>(Side(fields, "input_size", input[0].get<int64_t>()));
-    p.crop_height = Side(fields, "input_size", input[1].get<int64_t>());
-    p.crop_width = Side(fields, "input_size", input[2].get<int64_t>());
-  }
-  Require(p.channels <= 16, "{}: \"input_size\" has {} channels", fields.where(), p.channels);
-  if (size) std::tie(p.crop_height, p.crop_width) = *size;
-
-  double crop_pct = fields.Number("crop_pct", 0);
-  if (crop_pct == 0) crop_pct = 0.875;  // timm takes a zero for a missing value
-  Require(crop_pct > 0 && crop_pct <= 100, "{}: \"crop_pct\" is {}", fields.where(), crop_pct);
-  p.resize_height = static_cast<int64_t>(std::floor(static_cast<double>(p.crop_height) / crop_pct));
-  p.resize_width = static_cast<int64_t>(std::floor(static_cast<double>(p.crop_width) / crop_pct));
-  p.filter = TimmFilter(fields);
-  p.mean = Channels(fields, "mean", kImageNetMean, p.channels);
-  p.std = Deviations(fields, "std", kImageNetStd, p.channels);
-
-  const std::string mode = fields.String("crop_mode", "center");
-  if (mode == "squash") {
-    p.resize = Preprocess::Resize::kExact;
-  } else if (mode == "border") {
-    p.resize = Preprocess::Resize::kFit;
-    for (const float mean : p.mean) p.fill.push_back(FillOf(mean));
-  } else {
-    Require(mode == "center" || mode.empty(), "{}: \"crop_mode\" is \"{}\", expected center, squash or border",
-            fields.where(), mode);
-    p.resize = p.resize_height == p.resize_width ? Preprocess::Resize::kShortestEdge : Preprocess::Resize::kCover;
-  }
-  return p;
-}
 
 Preprocess PreprocessFromHuggingFace(const io::Json& preprocessor_config, int channels, ImageSize size) {
   const Fields fields(preprocessor_config, "preprocessor_config.json");
@@ -261,6 +172,56 @@ Preprocess PreprocessFromHuggingFace(const io::Json& preprocessor_config, int ch
     p.std = Deviations(fields, "image_std", *defaults.std, channels);
   }
   return p;
+}
+
+io::Json PreprocessToHuggingFace(const Preprocess& p, std::vector<std::string>* notes) {
+  const bool crops = p.crop != Preprocess::Crop::kNone && !CropsNothing(p);
+  io::Json json;
+  json["do_resize"] = p.resize != Resize::kNone;
+  json["resample"] = kPillowFilters[static_cast<int>(p.filter)];
+  json["do_center_crop"] = crops;
+  if (crops) json["crop_size"] = SizeObject(p.crop_height, p.crop_width);
+  json["image_processor_type"] = "BitImageProcessor";
+  switch (p.resize) {
+    case Resize::kNone:
+      break;
+    case Resize::kExact:
+      json["image_processor_type"] = crops ? "DeiTImageProcessor" : "ViTImageProcessor";
+      json["size"] = SizeObject(p.resize_height, p.resize_width);
+      break;
+    case Resize::kShortestEdge:
+      json["size"] = {{"shortest_edge", p.resize_height}};
+      break;
+    case Resize::kCover:
+      json["size"] = {{"shortest_edge", std::max(p.resize_height, p.resize_width)}};
+      notes->push_back(
+          fmt::format("Hugging Face cannot resize until {}x{} is covered: its processor will resize the "
+                      "shorter edge to {}",
+                      p.resize_height, p.resize_width, std::max(p.resize_height, p.resize_width)));
+      break;
+    case Resize::kFit:
+      json["image_processor_type"] = "ViTImageProcessor";
+      json["size"] = SizeObject(p.crop_height, p.crop_width);
+      json["do_center_crop"] = false;
+      json.erase("crop_size");
+      notes->push_back(
+          fmt::format("Hugging Face cannot fit an image into {}x{} and pad it: its processor will squash "
+                      "it to {}x{}",
+                      p.resize_height, p.resize_width, p.crop_height, p.crop_width));
+      break;
+  }
+  json["do_rescale"] = p.rescale != 1;
+  if (p.rescale != 1) json["rescale_factor"] = p.rescale;
+  json["do_normalize"] = !p.mean.empty();
+  if (!p.mean.empty()) {
+    json["image_mean"] = Written(p.mean);
+    json["image_std"] = Written(p.std);
+  }
+  if (p.channels == 3) json["do_convert_rgb"] = true;
+  if (crops && p.crop == Preprocess::Crop::kTorchvision && CropsOddly(p)) {
+    notes->push_back("where a crop's margin is odd, Hugging Face's may begin one pixel further left or up");
+  }
+  return json;
 }
 
 }  // namespace qkv::model

@@ -1,30 +1,43 @@
-#include "qkv/model/preprocess_writer.h"
-
+// timm's evaluation transform: pretrained_cfg to image::Preprocess, and back.
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <string>
+#include <tuple>
+#include <vector>
 
 #include "qkv/core/error.h"
+#include "qkv/model/families/preprocess_common.h"
+#include "qkv/model/preprocess_writer.h"
 
 namespace qkv::model {
 namespace {
 
+using image::Filter;
 using image::Preprocess;
 using Resize = Preprocess::Resize;
 
+const std::vector<float> kImageNetMean = {0.485f, 0.456f, 0.406f}, kImageNetStd = {0.229f, 0.224f, 0.225f};
+
 // In the order of image::Filter.
 constexpr const char* kTimmFilters[] = {"nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"};
-constexpr int kPillowFilters[] = {0, 4, 2, 5, 3, 1};
 
-bool CropsNothing(const Preprocess& p) {
-  return p.resize == Resize::kExact && p.crop_height == p.resize_height && p.crop_width == p.resize_width;
+Filter TimmFilter(const Fields& fields) {
+  const std::string name = fields.String("interpolation", "bicubic");
+  if (name == "nearest") return Filter::kNearest;
+  if (name == "box") return Filter::kBox;
+  if (name == "bilinear") return Filter::kBilinear;
+  if (name == "hamming") return Filter::kHamming;
+  if (name == "bicubic" || name.empty()) return Filter::kBicubic;
+  if (name == "lanczos") return Filter::kLanczos;
+  // "random" too: it is for training, timm's own evaluation refuses it.
+  Fail("{}: \"interpolation\" is \"{}\", expected nearest, box, bilinear, hamming, bicubic or lanczos", fields.where(),
+       name);
 }
 
-// Whether a centre crop can have an odd margin, which the two libraries round to different sides.
-bool CropsOddly(const Preprocess& p) {
-  if (p.crop == Preprocess::Crop::kNone || CropsNothing(p)) return false;
-  return p.resize != Resize::kExact || (p.resize_height - p.crop_height) % 2 != 0 ||
-         (p.resize_width - p.crop_width) % 2 != 0;
+/// Python's round(), half to even, of 255·mean.
+uint8_t FillOf(float mean) {
+  const double x = std::clamp(255.0 * mean, 0.0, 255.0);
+  return static_cast<uint8_t>(std::nearbyint(x));
 }
 
 // timm's arithmetic: it resizes to floor(size / crop_pct), then crops to size.
@@ -50,30 +63,47 @@ std::vector<double> PerUnit(const Preprocess& p, const std::vector<float>& value
   return result;
 }
 
-std::vector<double> Written(const std::vector<float>& values) {
-  std::vector<double> result;
-  std::transform(values.begin(), values.end(), std::back_inserter(result), AsWritten);
-  return result;
-}
-
-io::Json SizeObject(int64_t height, int64_t width) { return {{"height", height}, {"width", width}}; }
-
 }  // namespace
 
-double AsWritten(float x) { return std::stod(fmt::format("{}", x)); }
+Preprocess PreprocessFromTimm(const io::Json& pretrained_cfg, ImageSize size) {
+  const Fields fields(pretrained_cfg, "pretrained_cfg");
+  CheckOverride(size);
+  Preprocess p;
+  p.crop = Preprocess::Crop::kTorchvision;
+  p.crop_height = p.crop_width = 224;
+  if (fields.Has("input_size")) {
+    const io::Json& input = *fields.json().find("input_size");
+    Require(input.is_array() && input.size() == 3 &&
+                std::all_of(input.begin(), input.end(), [](const io::Json& x) { return x.is_number_integer(); }),
+            "{}: \"input_size\" is {}, expected [channels, height, width]", fields.where(), input.dump());
+    p.channels = static_cast<int>(Side(fields, "input_size", input[0].get<int64_t>()));
+    p.crop_height = Side(fields, "input_size", input[1].get<int64_t>());
+    p.crop_width = Side(fields, "input_size", input[2].get<int64_t>());
+  }
+  Require(p.channels <= 16, "{}: \"input_size\" has {} channels", fields.where(), p.channels);
+  if (size) std::tie(p.crop_height, p.crop_width) = *size;
 
-double ShortestDecimal(double x, const std::function<bool(double)>& fits) {
-  double scale = 1;
-  for (int digits = 0; digits <= 9; ++digits, scale *= 10) {
-    for (const double candidate : {std::floor(x * scale) / scale, std::ceil(x * scale) / scale}) {
-      if (fits(candidate)) return candidate;
-    }
+  double crop_pct = fields.Number("crop_pct", 0);
+  if (crop_pct == 0) crop_pct = 0.875;  // timm takes a zero for a missing value
+  Require(crop_pct > 0 && crop_pct <= 100, "{}: \"crop_pct\" is {}", fields.where(), crop_pct);
+  p.resize_height = static_cast<int64_t>(std::floor(static_cast<double>(p.crop_height) / crop_pct));
+  p.resize_width = static_cast<int64_t>(std::floor(static_cast<double>(p.crop_width) / crop_pct));
+  p.filter = TimmFilter(fields);
+  p.mean = Channels(fields, "mean", kImageNetMean, p.channels);
+  p.std = Deviations(fields, "std", kImageNetStd, p.channels);
+
+  const std::string mode = fields.String("crop_mode", "center");
+  if (mode == "squash") {
+    p.resize = Preprocess::Resize::kExact;
+  } else if (mode == "border") {
+    p.resize = Preprocess::Resize::kFit;
+    for (const float mean : p.mean) p.fill.push_back(FillOf(mean));
+  } else {
+    Require(mode == "center" || mode.empty(), "{}: \"crop_mode\" is \"{}\", expected center, squash or border",
+            fields.where(), mode);
+    p.resize = p.resize_height == p.resize_width ? Preprocess::Resize::kShortestEdge : Preprocess::Resize::kCover;
   }
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  for (const double candidate : {x, std::nextafter(x, -kInfinity), std::nextafter(x, kInfinity)}) {
-    if (fits(candidate)) return candidate;
-  }
-  return x;
+  return p;
 }
 
 io::Json PreprocessToTimm(const Preprocess& p, int64_t height, int64_t width, std::vector<std::string>* notes) {
@@ -133,56 +163,6 @@ io::Json PreprocessToTimm(const Preprocess& p, int64_t height, int64_t width, st
     notes->push_back("where a crop's margin is odd, timm's may begin one pixel further right or down");
   }
   return cfg;
-}
-
-io::Json PreprocessToHuggingFace(const Preprocess& p, std::vector<std::string>* notes) {
-  const bool crops = p.crop != Preprocess::Crop::kNone && !CropsNothing(p);
-  io::Json json;
-  json["do_resize"] = p.resize != Resize::kNone;
-  json["resample"] = kPillowFilters[static_cast<int>(p.filter)];
-  json["do_center_crop"] = crops;
-  if (crops) json["crop_size"] = SizeObject(p.crop_height, p.crop_width);
-  json["image_processor_type"] = "BitImageProcessor";
-  switch (p.resize) {
-    case Resize::kNone:
-      break;
-    case Resize::kExact:
-      json["image_processor_type"] = crops ? "DeiTImageProcessor" : "ViTImageProcessor";
-      json["size"] = SizeObject(p.resize_height, p.resize_width);
-      break;
-    case Resize::kShortestEdge:
-      json["size"] = {{"shortest_edge", p.resize_height}};
-      break;
-    case Resize::kCover:
-      json["size"] = {{"shortest_edge", std::max(p.resize_height, p.resize_width)}};
-      notes->push_back(
-          fmt::format("Hugging Face cannot resize until {}x{} is covered: its processor will resize the "
-                      "shorter edge to {}",
-                      p.resize_height, p.resize_width, std::max(p.resize_height, p.resize_width)));
-      break;
-    case Resize::kFit:
-      json["image_processor_type"] = "ViTImageProcessor";
-      json["size"] = SizeObject(p.crop_height, p.crop_width);
-      json["do_center_crop"] = false;
-      json.erase("crop_size");
-      notes->push_back(
-          fmt::format("Hugging Face cannot fit an image into {}x{} and pad it: its processor will squash "
-                      "it to {}x{}",
-                      p.resize_height, p.resize_width, p.crop_height, p.crop_width));
-      break;
-  }
-  json["do_rescale"] = p.rescale != 1;
-  if (p.rescale != 1) json["rescale_factor"] = p.rescale;
-  json["do_normalize"] = !p.mean.empty();
-  if (!p.mean.empty()) {
-    json["image_mean"] = Written(p.mean);
-    json["image_std"] = Written(p.std);
-  }
-  if (p.channels == 3) json["do_convert_rgb"] = true;
-  if (crops && p.crop == Preprocess::Crop::kTorchvision && CropsOddly(p)) {
-    notes->push_back("where a crop's margin is odd, Hugging Face's may begin one pixel further left or up");
-  }
-  return json;
 }
 
 }  // namespace qkv::model

@@ -1,11 +1,62 @@
 // vit-pytorch: the constructor's arguments of ViT and SimpleViT. The library itself saves none, so config.json is ours:
 // {"library_name": "vit-pytorch", "architecture": "ViT", "image_size": …, "heads": …, "dim_head": …, …}.
 // What the tensors determine (dim, depth, mlp_dim, num_classes, channels) may be left out.
-#include "qkv/model/description.h"
-#include "qkv/model/fields.h"
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "qkv/core/error.h"
+#include "qkv/model/families/families.h"
+#include "qkv/model/families/names_attention.h"
+#include "qkv/model/preprocess_config.h"
 
 namespace qkv::model {
 namespace {
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Names of tensors: a dropout between the MLP's layers takes a number in ViT; SimpleViT has none
+
+constexpr NameRow kVitRows[] = {
+    {"cls_token", "cls_token"},
+    {"pos_embed", "pos_embedding"},
+    {"patch_embed.norm_in", "to_patch_embedding.1"},
+    {"patch_embed.proj", "to_patch_embedding.2"},
+    {"patch_embed.norm_out", "to_patch_embedding.3"},
+    {"blocks.{}.norm1", "transformer.layers.{}.0.norm"},
+    {"blocks.{}.attn.qkv", "transformer.layers.{}.0.to_qkv"},
+    {"blocks.{}.attn.proj", "transformer.layers.{}.0.to_out.0"},
+    {"blocks.{}.norm2", "transformer.layers.{}.1.net.0"},
+    {"blocks.{}.mlp.fc1", "transformer.layers.{}.1.net.1"},
+    {"blocks.{}.mlp.fc2", "transformer.layers.{}.1.net.4"},
+    {"norm", "transformer.norm"},
+    {"head_norm", "mlp_head.0"},
+    {"head", "mlp_head|mlp_head.1"},
+};
+
+constexpr NameRow kSimpleRows[] = {
+    {"patch_embed.norm_in", "to_patch_embedding.1"},
+    {"patch_embed.proj", "to_patch_embedding.2"},
+    {"patch_embed.norm_out", "to_patch_embedding.3"},
+    {"blocks.{}.norm1", "transformer.layers.{}.0.norm"},
+    {"blocks.{}.attn.qkv", "transformer.layers.{}.0.to_qkv"},
+    {"blocks.{}.attn.proj", "transformer.layers.{}.0.to_out"},
+    {"blocks.{}.norm2", "transformer.layers.{}.1.net.0"},
+    {"blocks.{}.mlp.fc1", "transformer.layers.{}.1.net.1"},
+    {"blocks.{}.mlp.fc2", "transformer.layers.{}.1.net.3"},
+    {"norm", "transformer.norm"},
+    {"head", "linear_head"},
+};
+
+constexpr std::span<const NameRow> kVitTables[] = {kVitRows, kAttentionKindRows},
+                                   kSimpleTables[] = {kSimpleRows, kAttentionKindRows};
+constexpr Layout kVit = {kVitTables, {}, {}}, kSimple = {kSimpleTables, {}, {}};
+
+const Layout& LayoutFor(const VitConfig& config) { return config.architecture == "SimpleViT" ? kSimple : kVit; }
+
+// ---------------------------------------------------------------------------------------------------------------------
+// config.json
 
 // Extent of an axis of a tensor that every such model has. Throws Error when it is missing.
 int64_t Extent(const io::SafeTensors& tensors, std::string_view name, int axis) {
@@ -30,8 +81,6 @@ void ParseHead(const Fields& config, const io::SafeTensors& tensors, bool simple
   c->pool = pool == "cls" ? Pool::kToken : Pool::kMean;
   c->pool_prefix = true;  // the mean of older releases includes the class token
 }
-
-}  // namespace
 
 Description DescribeVitPytorch(const io::Json& json, const io::SafeTensors& tensors) {
   const Fields config(json, "config.json");
@@ -87,5 +136,39 @@ Description DescribeVitPytorch(const io::Json& json, const io::SafeTensors& tens
   }
   return description;
 }
+
+// What the tensors do not tell cannot be guessed.
+Description DescribeVitPytorchTensors(const io::SafeTensors&, const Given&) {
+  Fail(
+      "checkpoint: vit-pytorch's tensors do not tell image_size, patch_size and heads; put them into a config.json "
+      "beside the file: {{\"library_name\": \"vit-pytorch\", \"architecture\": \"ViT\", \"image_size\": 256, "
+      "\"patch_size\": 32, \"heads\": 16, \"dim_head\": 64}}");
+}
+
+Translation TranslateToVitPytorch(const Description& description) {
+  Fail(
+      "convert: {} ({}) cannot be written for vit-pytorch:\n  vit-pytorch's ViT has a LayerNorm on each side of the "
+      "patch projection, and no biases on queries, keys and values",
+      description.config.architecture, Name(description.config.family));
+}
+
+}  // namespace
+
+constinit const FamilyRow kVitPytorch = {
+    .library = Family::kVitPytorch,
+    .model_types = {},
+    .recognises = [](const Fields& config) { return config.String("library_name", "") == "vit-pytorch"; },
+    .recognises_tensors =
+        [](const io::SafeTensors& tensors) { return tensors.Find("to_patch_embedding.2.weight") != nullptr; },
+    .describe = [](const io::Json& config, const std::optional<io::Json>&,
+                   const io::SafeTensors& tensors) { return DescribeVitPytorch(config, tensors); },
+    .describe_tensors = DescribeVitPytorchTensors,
+    .holds = [](const VitConfig&) { return true; },
+    .layout = LayoutFor,
+    // In timm's words, since the library has none.
+    .preprocess = [](const Description& description,
+                     ImageSize size) { return PreprocessFromTimm(description.preprocess_json, size); },
+    .translate = TranslateToVitPytorch,
+};
 
 }  // namespace qkv::model

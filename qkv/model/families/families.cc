@@ -1,0 +1,68 @@
+#include "qkv/model/families/families.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "qkv/core/error.h"
+
+namespace qkv::model {
+namespace {
+
+// vit-pytorch before timm: both have an "architecture".
+constexpr const FamilyRow* kFamilies[] = {&kVitPytorch, &kTimmVit, &kHfVit, &kHfDinov2};
+
+constexpr Library kLibraries[] = {{Family::kTimm, "timm", "timm"},
+                                  {Family::kHuggingFace, "Hugging Face", "hf"},
+                                  {Family::kVitPytorch, "vit-pytorch", "vit-pytorch"}};
+
+std::vector<std::string_view> ModelTypes() {
+  std::vector<std::string_view> types;
+  for (const FamilyRow* row : kFamilies) types.insert(types.end(), row->model_types.begin(), row->model_types.end());
+  return types;
+}
+
+const FamilyRow* FindRow(const auto& fits) {
+  const auto row = std::ranges::find_if(kFamilies, [&](const FamilyRow* family) { return fits(*family); });
+  return row == std::end(kFamilies) ? nullptr : *row;
+}
+
+}  // namespace
+
+std::span<const Library> Libraries() { return kLibraries; }
+
+std::string_view Name(Family family) { return std::ranges::find(kLibraries, family, &Library::family)->name; }
+
+std::span<const FamilyRow* const> Families() { return kFamilies; }
+
+const FamilyRow& FamilyOf(const VitConfig& config) { return FamilyOf(config, config.family); }
+
+const FamilyRow& FamilyOf(const VitConfig& config, Family library) {
+  const FamilyRow* row =
+      FindRow([&](const FamilyRow& family) { return family.library == library && family.holds(config); });
+  Require(row != nullptr, "families: no row of {} holds {}", Name(library), config.architecture);
+  return *row;
+}
+
+const FamilyRow& FamilyOf(const Fields& config) {
+  if (const FamilyRow* row = FindRow([&](const FamilyRow& family) { return family.recognises(config); })) return *row;
+  Require(!config.Has("model_type"), "config.json: model_type \"{}\" is not one of {}", config.String("model_type", ""),
+          fmt::join(ModelTypes(), ", "));
+  Fail(
+      "config.json: of no family that qkv knows: it has neither \"architecture\" (timm) nor \"model_type\" (Hugging "
+      "Face) nor \"library_name\": \"vit-pytorch\"");
+}
+
+const FamilyRow& FamilyOf(const io::SafeTensors& tensors) {
+  if (const FamilyRow* row = FindRow([&](const FamilyRow& family) { return family.recognises_tensors(tensors); })) {
+    return *row;
+  }
+  Fail(
+      "checkpoint: its tensors are of no layout that qkv knows (timm, Hugging Face, vit-pytorch); the first is "
+      "\"{}\"",
+      tensors.tensors().empty() ? "" : tensors.tensors()[0].name);
+}
+
+}  // namespace qkv::model

@@ -1,0 +1,33 @@
+// The registry of families: a row for each NAME.cc of this folder, and the libraries that they belong to.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "qkv/model/families/family.h"
+
+namespace qkv::model {
+
+struct Library {
+  Family family;
+  std::string_view name, option;  // for messages, and for `qkv convert --layout`
+};
+
+std::span<const Library> Libraries();
+
+extern const FamilyRow kVitPytorch, kTimmVit, kHfVit, kHfDinov2;
+
+/// Order counts where a file would fit two rows.
+std::span<const FamilyRow* const> Families();
+
+/// The row that holds a model of this configuration, or would if the model were translated to `library`.
+const FamilyRow& FamilyOf(const VitConfig& config);
+const FamilyRow& FamilyOf(const VitConfig& config, Family library);
+
+/// The row of a config.json. Throws Error when there is none.
+const FamilyRow& FamilyOf(const Fields& config);
+
+/// The row of tensors without a config.json. Throws Error when there is none.
+const FamilyRow& FamilyOf(const io::SafeTensors& tensors);
+
+}  // namespace qkv::model

@@ -1,0 +1,256 @@
+#include "qkv/model/families/hf_common.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <tuple>
+#include <vector>
+
+#include "qkv/core/error.h"
+#include "qkv/model/families/from_tensors.h"
+#include "qkv/model/preprocess_config.h"
+#include "qkv/model/preprocess_writer.h"
+
+namespace qkv::model {
+namespace {
+
+using simd::Activation;
+
+constexpr std::string_view kPatches = "embeddings.patch_embeddings.projection.weight";
+
+// The class that wrote the checkpoint; without "architectures" the tensors tell.
+std::string Architecture(const Fields& config, const HfType& type, const io::SafeTensors& tensors) {
+  if (config.Has("architectures")) {
+    const io::Json& names = config.json()["architectures"];
+    if (names.is_array() && !names.empty() && names[0].is_string()) return names[0].get<std::string>();
+  }
+  const std::string stem(type.stem);
+  if (tensors.Find("distillation_classifier.weight")) return stem + "ForImageClassificationWithTeacher";
+  return stem + (tensors.Find("classifier.weight") ? "ForImageClassification" : "Model");
+}
+
+bool HasTeacher(const VitConfig& c) { return c.architecture.ends_with("WithTeacher"); }
+bool IsClassifier(const VitConfig& c) { return HasTeacher(c) || c.architecture.ends_with("ForImageClassification"); }
+
+std::vector<std::string> ParseLabels(const Fields& config) {
+  std::vector<std::string> labels;
+  if (!config.Has("id2label")) return labels;
+  const Fields table = config.Object("id2label");
+  labels.resize(table.json().size());
+  for (const auto& [key, name] : table.json().items()) {
+    char* end = nullptr;
+    const int64_t index = std::strtoll(key.c_str(), &end, 10);
+    Require(*end == '\0' && index >= 0 && index < static_cast<int64_t>(labels.size()) && name.is_string(),
+            "config.json: id2label has {} entries, \"{}\" is none of them", labels.size(), key);
+    labels[static_cast<size_t>(index)] = name.get<std::string>();
+  }
+  return labels;
+}
+
+io::Json SizeOf(int64_t height, int64_t width) {
+  return height == width ? io::Json(height) : io::Json::array({height, width});
+}
+
+void WriteLabels(const Description& description, io::Json* config) {
+  io::Json names = io::Json::object(), indices = io::Json::object();
+  for (int64_t i = 0; i < description.config.classes; ++i) {
+    const auto index = static_cast<size_t>(i);
+    const bool named = index < description.labels.size() && !description.labels[index].empty();
+    const std::string name = named ? description.labels[index] : fmt::format("LABEL_{}", i);
+    names[std::to_string(i)] = name;
+    indices[name] = i;
+  }
+  (*config)["id2label"] = std::move(names);
+  (*config)["label2id"] = std::move(indices);
+}
+
+void Refuse(const VitConfig& c, const HfType& type, const Obstructions& own) {
+  const auto has_no = [&](std::string_view what) { return fmt::format("{} has no {}", type.who, what); };
+  Obstructions list = CommonObstructions(c, type.who);
+  const Obstructions shared = {
+      {!c.class_token, has_no("model without a class token")},
+      {c.positions == Positions::kNone, has_no("model without position embeddings")},
+      {c.pre_norm, has_no("LayerNorm before the blocks")},
+      {!c.patch_bias, has_no("patch projection without a bias")},
+      {!c.block.attention.projection_bias, has_no("output projection without a bias")},
+      {!c.block.mlp.bias, has_no("MLP without biases")},
+      {c.block.attention.qk_norm, has_no("LayerNorm on queries and keys")},
+      {c.block.attention.output_norm, has_no("LayerNorm before the output projection")},
+      {c.block.mlp.norm, has_no("LayerNorm inside the MLP")},
+      {c.fc_norm, has_no("LayerNorm after pooling")},
+      {!c.final_norm && !c.fc_norm, has_no("model without a final LayerNorm")},
+  };
+  list.insert(list.end(), shared.begin(), shared.end());
+  list.insert(list.end(), own.begin(), own.end());
+  RefuseObstructed(c, Family::kHuggingFace, list);
+}
+
+}  // namespace
+
+bool HasModelType(const Fields& config, std::span<const std::string_view> types) {
+  return config.Has("model_type") && std::ranges::find(types, config.String("model_type", "")) != types.end();
+}
+
+bool HasHfPatches(const io::SafeTensors& tensors) { return FindWithSuffix(tensors, kPatches) != nullptr; }
+
+Activation HfActivation(const std::string& name) {
+  const std::optional<Activation> activation = FindActivation(name);
+  Require(activation.has_value(), "config.json: activation \"{}\" is not one of {}", name, kActivationNames);
+  return *activation;
+}
+
+Description ReadHfModel(const Fields& config, const HfType& type, int64_t patch, const io::SafeTensors& tensors) {
+  Description description;
+  VitConfig& c = description.config;
+  c.family = Family::kHuggingFace;
+  c.architecture = Architecture(config, type, tensors);
+  Require(IsClassifier(c) || c.architecture.ends_with("Model"),
+          "config.json: architecture \"{}\" is not supported (…ForImageClassification, "
+          "…ForImageClassificationWithTeacher and bare …Model are)",
+          c.architecture);
+  std::tie(c.image_height, c.image_width) = config.Size("image_size", {224, 224});
+  std::tie(c.patch_height, c.patch_width) = config.Size("patch_size", {patch, patch});
+  c.channels = config.Int("num_channels", 3);
+  c.block.width = config.Int("hidden_size", 768);
+  c.depth = config.Int("num_hidden_layers", 12);
+  c.block.attention.heads = config.Int("num_attention_heads", 12);
+  Require(c.block.attention.heads > 0 && c.block.width >= c.block.attention.heads,
+          "config.json: hidden_size {} and num_attention_heads {} do not fit", c.block.width, c.block.attention.heads);
+  c.block.attention.head_width = config.Int("head_dim", c.block.width / c.block.attention.heads);
+  c.block.mlp.width = config.Int("intermediate_size", 3072);
+  c.block.mlp.activation = HfActivation(config.String("hidden_act", "gelu"));
+  c.block.eps = config.Number("layer_norm_eps", 1e-12);
+  c.block.attention.bias = config.Bool("qkv_bias", true);
+  c.interpolation = Interpolation::kBicubic;
+  c.square_positions = c.crops_to_patches = true;
+  c.distillation_mean = false;
+  return description;
+}
+
+bool ReadHfClassifier(const Fields& config, Description* description) {
+  VitConfig& c = description->config;
+  if (!IsClassifier(c)) return false;
+  description->labels = ParseLabels(config);
+  c.classes = config.Has("id2label") ? static_cast<int64_t>(description->labels.size()) : config.Int("num_labels", 2);
+  c.distillation_head = HasTeacher(c);
+  return true;
+}
+
+void SetHfPreprocessor(const std::optional<io::Json>& preprocessor, io::Json otherwise, Description* description) {
+  if (preprocessor) {
+    description->preprocess_json = *preprocessor;
+    return;
+  }
+  description->preprocess_json = std::move(otherwise);
+  description->assumptions.push_back("no preprocessor_config.json: the defaults of " +
+                                     description->preprocess_json["image_processor_type"].get<std::string>());
+}
+
+io::Json HfConfigFromTensors(const io::SafeTensors& tensors, const Given& given, const HfType& type) {
+  const auto extent = [&](std::string_view suffix, int axis) -> int64_t {
+    const io::StoredTensor* tensor = FindWithSuffix(tensors, suffix);
+    return tensor && tensor->shape.rank() > axis && tensor->shape[axis] <= kMaxTensorExtent ? tensor->shape[axis] : 0;
+  };
+  const auto has = [&](std::string_view suffix) { return FindWithSuffix(tensors, suffix) != nullptr; };
+  const int64_t width = extent(kPatches, 0), patch = extent(kPatches, 2);
+  Require(patch > 0 && patch == extent(kPatches, 3), "checkpoint: its patch projection has the shape of none");
+
+  io::Json config;
+  config["model_type"] = type.type;
+  config["hidden_size"] = width;
+  config["num_channels"] = extent(kPatches, 1);
+  config["patch_size"] = patch;
+  config["num_attention_heads"] = HeadsGiven(given, width);
+  int64_t depth = 0;
+  for (const char* pattern : {"encoder.layer.{}.norm1.weight", "encoder.layer.{}.layernorm_before.weight",
+                              "layers.{}.layernorm_before.weight"}) {
+    int64_t count = 0;
+    while (has(fmt::format(fmt::runtime(pattern), count))) ++count;
+    depth = std::max(depth, count);
+  }
+  config["num_hidden_layers"] = depth;
+  for (const char* name : {"layer.0.intermediate.dense.weight", "layer.0.mlp.fc1.weight", "layers.0.mlp.fc1.weight"}) {
+    if (const int64_t hidden = extent(name, 0)) {
+      config["intermediate_size"] = hidden;
+      config["mlp_ratio"] = static_cast<double>(hidden) / static_cast<double>(std::max<int64_t>(1, width));
+    }
+  }
+  config["use_swiglu_ffn"] = has("layer.0.mlp.weights_in.weight") || has("layer.0.mlp.gate_proj.weight");
+  config["qkv_bias"] = has("query.bias") || has("q_proj.bias");
+  config["num_register_tokens"] = extent("embeddings.register_tokens", 1);
+  const int64_t prefix = has("embeddings.distillation_token") ? 2 : 1;
+  config["image_size"] = SquareSide(extent("embeddings.position_embeddings", 1) - prefix) * patch;
+  if (has("classifier.weight")) config["num_labels"] = extent("classifier.weight", 0);
+  if (has("cls_classifier.weight")) config["num_labels"] = extent("cls_classifier.weight", 0);
+  if (has("pooler.dense.weight")) config["pooler_output_size"] = extent("pooler.dense.weight", 0);
+  return config;
+}
+
+void NoteHfAssumptions(Description* description) {
+  description->assumptions.push_back(fmt::format("activation gelu, LayerNorm's eps {}", description->config.block.eps));
+}
+
+image::Preprocess PreprocessOfHf(const Description& description, ImageSize size) {
+  return PreprocessFromHuggingFace(description.preprocess_json, static_cast<int>(description.config.channels), size);
+}
+
+std::string_view HfName(Activation activation) {
+  return activation == Activation::kGeluTanh ? "gelu_pytorch_tanh" : Name(activation);
+}
+
+std::string_view PhraseFor(Pool pool) {
+  switch (pool) {
+    case Pool::kToken:
+      return "takes the class token alone";
+    case Pool::kMean:
+      return "pools by the mean of its tokens";
+    case Pool::kMax:
+      return "pools by the maximum of its tokens";
+    case Pool::kMeanMax:
+      return "pools by half mean, half maximum of its tokens";
+    case Pool::kMap:
+      return "pools by attention";
+    case Pool::kTokenAndMean:
+      return "reads class token and mean";
+  }
+  return "";
+}
+
+std::string HfClass(const VitConfig& c, const HfType& type) {
+  const std::string stem(type.stem);
+  if (c.distillation_head) return stem + "ForImageClassificationWithTeacher";
+  return stem + (c.classes > 0 ? "ForImageClassification" : "Model");
+}
+
+Translation BeginHfTranslation(const Description& description, const HfType& type, const Obstructions& own) {
+  const VitConfig& c = description.config;
+  Refuse(c, type, own);
+  const bool gated = c.block.mlp.gate != simd::Gate::kNone;
+  Translation translation;
+  translation.names_dtype = true;
+  translation.config = {{"architectures", {HfClass(c, type)}},
+                        {"model_type", type.type},
+                        {"image_size", SizeOf(c.image_height, c.image_width)},
+                        {"patch_size", SizeOf(c.patch_height, c.patch_width)},
+                        {"num_channels", c.channels},
+                        {"hidden_size", c.block.width},
+                        {"num_hidden_layers", c.depth},
+                        {"num_attention_heads", c.block.attention.heads},
+                        {"hidden_act", HfName(gated ? Activation::kGelu : c.block.mlp.activation)},
+                        {"layer_norm_eps", c.block.eps},
+                        {"qkv_bias", c.block.attention.bias},
+                        {"attention_probs_dropout_prob", 0.0},
+                        {"hidden_dropout_prob", 0.0}};
+  return translation;
+}
+
+void EndHfTranslation(const Description& description, const HfType& type, Interpolation interpolation,
+                      Translation* translation) {
+  if (description.config.classes > 0) {
+    WriteLabels(description, &translation->config);
+    translation->prefix = std::string(type.type) + ".";
+  }
+  translation->preprocessor = PreprocessToHuggingFace(description.preprocess, &translation->notes);
+  NoteOtherSizes(description, Family::kHuggingFace, interpolation, &translation->notes);
+}
+
+}  // namespace qkv::model

@@ -1,0 +1,494 @@
+// timm's VisionTransformer. config.json of the hub is read over the registry's arguments, and these over the
+// constructor's defaults.
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "qkv/core/error.h"
+#include "qkv/model/families/families.h"
+#include "qkv/model/families/from_tensors.h"
+#include "qkv/model/families/names_attention.h"
+#include "qkv/model/families/timm_registry.h"
+#include "qkv/model/preprocess_config.h"
+#include "qkv/model/preprocess_writer.h"
+
+namespace qkv::model {
+namespace {
+
+using simd::Activation;
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Names of tensors: the canonical ones
+
+constexpr NameRow kRows[] = {
+    {"cls_token", "cls_token"},
+    {"dist_token", "dist_token"},
+    {"reg_token", "reg_token"},
+    {"pos_embed", "pos_embed"},
+    {"patch_embed.proj", "patch_embed.proj"},
+    {"norm_pre", "norm_pre"},
+    {"blocks.{}.norm1", "blocks.{}.norm1"},
+    {"blocks.{}.attn.qkv", "blocks.{}.attn.qkv"},
+    {"blocks.{}.attn.q_norm", "blocks.{}.attn.q_norm"},
+    {"blocks.{}.attn.k_norm", "blocks.{}.attn.k_norm"},
+    {"blocks.{}.attn.norm", "blocks.{}.attn.norm"},
+    {"blocks.{}.attn.proj", "blocks.{}.attn.proj"},
+    {"blocks.{}.ls1.gamma", "blocks.{}.ls1.gamma"},
+    {"blocks.{}.norm2", "blocks.{}.norm2"},
+    {"blocks.{}.mlp.fc1", "blocks.{}.mlp.fc1|blocks.{}.mlp.fc1_g+blocks.{}.mlp.fc1_x"},
+    {"blocks.{}.mlp.norm", "blocks.{}.mlp.norm"},
+    {"blocks.{}.mlp.fc2", "blocks.{}.mlp.fc2"},
+    {"blocks.{}.ls2.gamma", "blocks.{}.ls2.gamma"},
+    {"norm", "norm"},
+    {"attn_pool.latent", "attn_pool.latent"},
+    {"attn_pool.q", "attn_pool.q"},
+    {"attn_pool.kv", "attn_pool.kv"},
+    {"attn_pool.proj", "attn_pool.proj"},
+    {"attn_pool.norm", "attn_pool.norm"},
+    {"attn_pool.mlp.fc1", "attn_pool.mlp.fc1"},
+    {"attn_pool.mlp.fc2", "attn_pool.mlp.fc2"},
+    {"fc_norm", "fc_norm"},
+    {"head", "head"},
+    {"head_dist", "head_dist"},
+};
+
+constexpr std::span<const NameRow> kTables[] = {kRows, kAttentionKindRows};
+constexpr Layout kLayout = {kTables, {}, {}};
+
+// ---------------------------------------------------------------------------------------------------------------------
+// config.json
+
+Activation ParseActivation(const std::string& name, const Fields& args) {
+  const std::optional<Activation> activation = FindActivation(name);
+  Require(activation.has_value(), "{}: act_layer \"{}\" is not one of {}", args.where(), name, kActivationNames);
+  return *activation;
+}
+
+void ParsePool(const Fields& args, VitConfig* c) {
+  const std::string name = args.String("global_pool", "token");
+  const std::optional<Pool> pool = FindPool(name);
+  Require(pool && *pool != Pool::kTokenAndMean, "{}: global_pool \"{}\" is not one of token, avg, max, avgmax, map",
+          args.where(), name);
+  c->pool = *pool;
+  c->pool_prefix = args.Bool("pool_include_prefix", false);
+}
+
+void ParseMlp(const Fields& args, double mlp_ratio, VitConfig* c) {
+  const std::string layer = args.String("mlp_layer", "Mlp");
+  const int64_t hidden = HiddenWidth(c->block.width, mlp_ratio);
+  c->block.mlp.width = hidden;
+  c->map_mlp_width = hidden;
+  if (layer == "Mlp") return;
+  if (layer == "SwiGLU") {  // two layers of full width
+    c->block.mlp.gate = simd::Gate::kFirst;
+    return;
+  }
+  Require(layer == "SwiGLUPacked" || layer == "GluMlp",
+          "{}: mlp_layer \"{}\" is not one of Mlp, SwiGLU, SwiGLUPacked, GluMlp", args.where(), layer);
+  Require(hidden % 2 == 0, "{}: {} needs an even hidden width, got {}", args.where(), layer, hidden);
+  c->block.mlp.gate = layer == "GluMlp" ? simd::Gate::kLast : simd::Gate::kFirst;
+  c->block.mlp.width = hidden / 2;  // one packed layer, half of it is the gate
+}
+
+// Arguments of VisionTransformer that change what is computed, in a way that qkv has not got.
+void RefuseUnsupported(const Fields& args, const std::string& architecture) {
+  static constexpr std::array<std::pair<const char*, const char*>, 4> kDefaults = {
+      {{"block_fn", "Block"}, {"attn_layer", "Attention"}, {"embed_layer", "PatchEmbed"}, {"pos_embed", "learn"}}};
+  for (const auto& [key, expected] : kDefaults) {
+    const std::string value = args.String(key, expected);
+    const bool no_positions = std::string_view(key) == "pos_embed" && (value.empty() || value == "none");
+    Require(value == expected || no_positions, "{}: {} \"{}\" is not supported (only \"{}\")", architecture, key, value,
+            expected);
+  }
+  const std::string norm = args.String("norm_layer", "layernorm");
+  Require(norm == "layernorm" || norm == "LayerNorm", "{}: norm_layer \"{}\" is not supported (only \"layernorm\")",
+          architecture, norm);
+}
+
+VitConfig ParseArguments(const Fields& args, const std::string& architecture) {
+  RefuseUnsupported(args, architecture);
+  VitConfig c;
+  c.architecture = architecture;
+  std::tie(c.image_height, c.image_width) = args.Size("img_size", {224, 224});
+  std::tie(c.patch_height, c.patch_width) = args.Size("patch_size", {16, 16});
+  c.channels = args.Int("in_chans", 3);
+  c.block.width = args.Int("embed_dim", 768);
+  c.depth = args.Int("depth", 12);
+  c.block.attention.heads = args.Int("num_heads", 12);
+  Require(c.block.attention.heads > 0 && c.block.width > 0 && c.block.width % c.block.attention.heads == 0,
+          "{}: embed_dim {} is no multiple of num_heads {}", args.where(), c.block.width, c.block.attention.heads);
+  c.block.attention.head_width = c.block.width / c.block.attention.heads;
+  ParseMlp(args, args.Number("mlp_ratio", 4), &c);
+  c.block.mlp.activation = ParseActivation(args.String("act_layer", "gelu"), args);
+  c.classes = std::max<int64_t>(0, args.Int("num_classes", 1000));
+
+  c.distillation_token = args.Bool("distilled", false);
+  c.class_token = args.Bool("class_token", true);
+  c.registers = args.Int("reg_tokens", 0);
+  const std::string positions = args.String("pos_embed", "learn");
+  c.positions = positions == "learn" ? Positions::kLearned : Positions::kNone;
+  c.position_prefix = args.Bool("no_embed_class", false) ? 0 : c.prefix();
+  if (args.String("pos_embed_interpolation", "bicubic") == "bilinear") {
+    c.interpolation =
+        args.Bool("pos_embed_align_corners", false) ? Interpolation::kBilinearAligned : Interpolation::kBilinear;
+  }
+
+  c.block.eps = args.Number("norm_eps", 1e-6);
+  c.pre_norm = args.Bool("pre_norm", false);
+  c.patch_bias = !c.pre_norm;
+  c.block.attention.qk_norm = args.Bool("qk_norm", false);
+  c.block.attention.output_norm = args.Bool("scale_attn_norm", false);
+  c.block.mlp.norm = args.Bool("scale_mlp_norm", false);
+  c.block.attention.bias = args.Bool("qkv_bias", true);
+  c.block.attention.projection_bias = c.block.mlp.bias = args.Bool("proj_bias", true);
+  c.block.layer_scale = args.Number("init_values", 0) != 0;
+
+  ParsePool(args, &c);
+  const bool pooled_norm =
+      args.Bool("fc_norm", c.pool == Pool::kMean || c.pool == Pool::kMax || c.pool == Pool::kMeanMax);
+  const bool final_norm = args.Bool("final_norm", true);
+  c.final_norm = final_norm && !pooled_norm;
+  c.fc_norm = final_norm && pooled_norm;
+  c.distillation_head = c.distillation_token && c.classes > 0;
+  return c;
+}
+
+// label_names is a list, or a table from class to name where there are gaps; label_descriptions may say more.
+std::vector<std::string> ParseLabels(const Fields& config, int64_t classes) {
+  static const io::Json kNone = nullptr;
+  const io::Json* names = &kNone;
+  for (const char* key : {"label_names", "labels"}) {
+    if (config.Has(key)) {
+      names = &config.json()[key];
+      break;
+    }
+  }
+  if (!names->is_array() && !names->is_object()) return {};
+  std::vector<std::string> labels(static_cast<size_t>(classes));
+  const auto describe = [&](const io::Json& name) -> std::string {
+    if (!name.is_string()) return name.dump();
+    const auto text = name.get<std::string>();
+    if (config.Has("label_descriptions") && config.json()["label_descriptions"].is_object()) {
+      const io::Json& descriptions = config.json()["label_descriptions"];
+      if (descriptions.contains(text) && descriptions[text].is_string()) return descriptions[text].get<std::string>();
+    }
+    return text;
+  };
+  if (names->is_array()) {
+    for (size_t i = 0; i < labels.size() && i < names->size(); ++i) labels[i] = describe((*names)[i]);
+  } else {
+    for (const auto& [key, name] : names->items()) {
+      char* end = nullptr;
+      const int64_t index = std::strtoll(key.c_str(), &end, 10);
+      if (*end == '\0' && index >= 0 && index < classes) labels[static_cast<size_t>(index)] = describe(name);
+    }
+  }
+  return labels;
+}
+
+}  // namespace
+
+Description DescribeTimm(const io::Json& json) {
+  const Fields config(json, "config.json");
+  const std::string architecture = config.String("architecture", "");
+  Require(!architecture.empty(), "config.json: \"architecture\" is missing");
+  TimmArchitecture registered{io::Json::object(), io::Json::object()};
+  const bool known = FindTimmArchitecture(architecture, &registered);
+  const bool described = config.Has("model_args") && config.Object("model_args").Has("embed_dim");
+  Require(known || described,
+          "config.json: architecture \"{}\" is not in qkv's copy of timm's registry; give its arguments in "
+          "\"model_args\" (embed_dim, depth, num_heads, …) if it is a plain VisionTransformer",
+          architecture);
+
+  // Old files are flat: what belongs into pretrained_cfg stands at the top.
+  const bool name_alone = known && !config.Has("pretrained_cfg") && !config.Has("input_size") && !config.Has("mean");
+  io::Json cfg = config.Has("pretrained_cfg") ? config.Object("pretrained_cfg").json()
+                 : name_alone                 ? registered.pretrained_cfg
+                                              : json;
+  if (config.Has("num_classes")) cfg["num_classes"] = config.Int("num_classes", 0);
+
+  // From the weakest: pretrained_cfg, the registry's own arguments, model_args.
+  io::Json args = io::Json::object();
+  const Fields weak(cfg, "pretrained_cfg");
+  if (weak.Int("num_classes", -1) >= 0) args["num_classes"] = weak.Int("num_classes", 0);
+  if (weak.Has("global_pool")) args["global_pool"] = weak.String("global_pool", "token");
+  const bool dynamic = config.Object("model_args").Bool("dynamic_img_size", false);
+  const io::Json input_size = weak.Has("input_size") ? cfg["input_size"] : nullptr;
+  if (!input_size.is_null()) {
+    Require(input_size.is_array() && input_size.size() == 3,
+            "pretrained_cfg: \"input_size\" is {}, expected [channels, height, width]", input_size.dump());
+    args["in_chans"] = input_size[0];
+    if (weak.Bool("fixed_input_size", false) && !dynamic) args["img_size"] = {input_size[1], input_size[2]};
+  }
+  args.update(registered.args);
+  args.update(config.Object("model_args").json());
+
+  Description description;
+  description.config = ParseArguments(Fields(args, "config.json: model_args"), architecture);
+  description.config.family = Family::kTimm;
+  Validate(description.config);
+  // Not timm's: what `qkv convert` notes where a model's eps is not that of its architecture.
+  description.config.block.eps = config.Number("qkv_norm_eps", description.config.block.eps);
+  const io::Json own_size = {description.config.channels, description.config.image_height,
+                             description.config.image_width};
+  if (!input_size.is_null() && input_size != own_size && !dynamic) {
+    description.assumptions.push_back(fmt::format("pretrained_cfg's input_size {} is not the model's: images become {}",
+                                                  input_size.dump(), own_size.dump()));
+  }
+  if (!dynamic || input_size.is_null()) cfg["input_size"] = own_size;
+  description.labels = ParseLabels(config, description.config.classes);
+  description.preprocess_json = std::move(cfg);
+  return description;
+}
+
+namespace {
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Tensors without a config.json
+
+bool AreTimmTensors(const io::SafeTensors& tensors) {
+  return tensors.Find("blocks.0.attn.qkv.weight") && tensors.Find("patch_embed.proj.weight");
+}
+
+int64_t CountBlocks(const io::SafeTensors& tensors) {
+  int64_t depth = 0;
+  while (tensors.Find(fmt::format("blocks.{}.norm1.weight", depth))) ++depth;
+  return depth;
+}
+
+// timm's arguments as far as its tensors determine them.
+io::Json ArgumentsFromTensors(const io::SafeTensors& tensors, const Given& given,
+                              std::vector<std::string>* assumptions) {
+  const auto has = [&](std::string_view name) { return tensors.Find(name) != nullptr; };
+  io::Json args;
+  const int64_t width = Extent(tensors, "patch_embed.proj.weight", 0);
+  const int64_t patch_h = Extent(tensors, "patch_embed.proj.weight", 2);
+  const int64_t patch_w = Extent(tensors, "patch_embed.proj.weight", 3);
+  args["embed_dim"] = width;
+  args["in_chans"] = Extent(tensors, "patch_embed.proj.weight", 1);
+  args["patch_size"] = {patch_h, patch_w};
+  args["depth"] = CountBlocks(tensors);
+  args["class_token"] = has("cls_token");
+  args["distilled"] = has("dist_token");
+  args["reg_tokens"] = has("reg_token") ? Extent(tensors, "reg_token", 1) : 0;
+  args["num_classes"] = has("head.weight") ? Extent(tensors, "head.weight", 0) : 0;
+  args["qkv_bias"] = has("blocks.0.attn.qkv.bias");
+  args["proj_bias"] = has("blocks.0.attn.proj.bias");
+  args["qk_norm"] = has("blocks.0.attn.q_norm.weight");
+  args["scale_attn_norm"] = has("blocks.0.attn.norm.weight");
+  args["scale_mlp_norm"] = has("blocks.0.mlp.norm.weight");
+  if (has("blocks.0.ls1.gamma")) args["init_values"] = 1e-5;
+  args["pre_norm"] = has("norm_pre.weight");
+  args["fc_norm"] = has("fc_norm.weight");
+  args["final_norm"] = has("fc_norm.weight") || has("norm.weight");
+  args["global_pool"] = has("attn_pool.latent") ? "map" : has("fc_norm.weight") || !has("cls_token") ? "avg" : "token";
+
+  const int64_t joined = Extent(tensors, "blocks.0.attn.qkv.weight", 0) / 3;
+  if (has("blocks.0.attn.q_norm.weight")) {
+    args["num_heads"] = joined / std::max<int64_t>(1, Extent(tensors, "blocks.0.attn.q_norm.weight", 0));
+  } else {
+    args["num_heads"] = HeadsGiven(given, joined);
+  }
+
+  const int64_t fc2 = Extent(tensors, "blocks.0.mlp.fc2.weight", 1);
+  int64_t hidden = fc2;
+  if (has("blocks.0.mlp.fc1_g.weight")) {
+    args["mlp_layer"] = "SwiGLU";
+  } else if (Extent(tensors, "blocks.0.mlp.fc1.weight", 0) == 2 * fc2) {
+    args["mlp_layer"] = "SwiGLUPacked";
+    hidden = 2 * fc2;
+  }
+  args["act_layer"] = args.contains("mlp_layer") ? "silu" : "gelu";
+  args["norm_eps"] = has("norm_pre.weight") ? 1e-5 : 1e-6;  // all CLIP models of the registry have the larger one
+  assumptions->push_back(fmt::format("activation {}, LayerNorm's eps {}", args["act_layer"].get<std::string>(),
+                                     args["norm_eps"].get<double>()));
+  // A hair above, since the ratio is multiplied back and truncated.
+  args["mlp_ratio"] = (static_cast<double>(hidden) + 1e-3) / static_cast<double>(width);
+
+  const int64_t prefix = (has("cls_token") ? 1 : 0) + (has("dist_token") ? 1 : 0) + args["reg_tokens"].get<int64_t>();
+  if (!has("pos_embed")) {
+    args["pos_embed"] = "none";
+    args["img_size"] = {14 * patch_h, 14 * patch_w};
+    assumptions->push_back("images of 14x14 patches (there are no position embeddings to count)");
+    return args;
+  }
+  const int64_t positions = Extent(tensors, "pos_embed", 1);
+  const bool without_prefix = prefix > 0 && IsSquare(positions) && !IsSquare(positions - prefix);
+  args["no_embed_class"] = without_prefix;
+  const int64_t side = SquareSide(without_prefix ? positions : positions - prefix);
+  args["img_size"] = {side * patch_h, side * patch_w};
+  return args;
+}
+
+Description DescribeTimmTensors(const io::SafeTensors& tensors, const Given& given) {
+  std::vector<std::string> assumptions;
+  const io::Json args = ArgumentsFromTensors(tensors, given, &assumptions);
+  // The name only serves messages: all arguments are given.
+  io::Json config = {{"architecture", "vision_transformer"}, {"model_args", args}};
+  config["pretrained_cfg"] = {{"crop_pct", 0.9}, {"interpolation", "bicubic"}};
+  const auto channels = static_cast<size_t>(std::clamp<int64_t>(args["in_chans"].get<int64_t>(), 1, 4));
+  config["pretrained_cfg"]["mean"] = config["pretrained_cfg"]["std"] = std::vector<double>(channels, 0.5);
+  Description description = DescribeTimm(config);
+  description.assumptions.insert(description.assumptions.end(), assumptions.begin(), assumptions.end());
+  description.assumptions.push_back("preprocessing: timm's default for ViT (bicubic, crop 0.9, mean = std = 0.5)");
+  return description;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Translation: an entry of the registry, model_args for what differs from it, pretrained_cfg
+
+constexpr double kEps = 1e-6;  // of the three entries below
+
+std::string_view EntryFor(const VitConfig& c) {
+  if (c.distillation_token) return "deit_base_distilled_patch16_224";
+  // timm takes an MLP's class from Python only, so that one must be in the entry.
+  return c.block.mlp.gate == simd::Gate::kNone ? "vit_base_patch16_224" : "vit_giant_patch14_dinov2";
+}
+
+void Refuse(const VitConfig& c) {
+  Obstructions list = CommonObstructions(c, "timm");
+  const bool gated = c.block.mlp.gate != simd::Gate::kNone;
+  const Obstructions more = {
+      {c.pre_norm && c.patch_bias, "timm has no bias of the patch projection where a LayerNorm follows it"},
+      {!c.pre_norm && !c.patch_bias, "timm has no patch projection without a bias where no LayerNorm follows it"},
+      {c.block.attention.projection_bias != c.block.mlp.bias,
+       "timm has one switch for the biases of output projection and MLP"},
+      {c.pool == Pool::kTokenAndMean,
+       "timm has no classifier that reads class token and mean side by side, as Dinov2ForImageClassification does"},
+      {c.pooler_width > 0, "timm has no pooler (a dense layer on the class token)"},
+      {c.distillation_token && c.classes > 0 && !c.distillation_head,
+       "timm's distilled models have two classifiers; this one reads the class token only"},
+      {c.distillation_token && c.classes == 0 && !c.distillation_mean,
+       "timm's distilled models without a classifier answer with the mean of two tokens; this one with the class "
+       "token"},
+      {c.distillation_token && c.registers > 0, "timm has no registers beside a distillation token"},
+      {c.distillation_token && gated, "timm's distilled models have no gated MLP"},
+  };
+  list.insert(list.end(), more.begin(), more.end());
+  RefuseObstructed(c, Family::kTimm, list);
+}
+
+io::Json SizeOf(int64_t height, int64_t width) {
+  return height == width ? io::Json(height) : io::Json::array({height, width});
+}
+
+// Of VisionTransformer's constructor, all that a configuration decides.
+io::Json Arguments(const VitConfig& c) {
+  const int64_t hidden = c.block.mlp.gate == simd::Gate::kNone ? c.block.mlp.width : 2 * c.block.mlp.width;
+  const auto width = static_cast<double>(c.block.width);
+  const bool pools = c.pool == Pool::kMean || c.pool == Pool::kMax || c.pool == Pool::kMeanMax;
+  io::Json args;
+  args["img_size"] = io::Json::array({c.image_height, c.image_width});
+  args["patch_size"] = SizeOf(c.patch_height, c.patch_width);
+  args["in_chans"] = c.channels;
+  args["embed_dim"] = c.block.width;
+  args["depth"] = c.depth;
+  args["num_heads"] = c.block.attention.heads;
+  // timm multiplies it back and truncates.
+  args["mlp_ratio"] = ShortestDecimal(static_cast<double>(hidden) / width,
+                                      [&](double ratio) { return static_cast<int64_t>(width * ratio) == hidden; });
+  args["num_classes"] = c.classes;
+  args["global_pool"] = Name(c.pool);
+  args["pool_include_prefix"] = c.pool_prefix;
+  args["class_token"] = c.class_token;
+  args["reg_tokens"] = c.registers;
+  args["no_embed_class"] = c.prefix() > 0 && c.position_prefix == 0;
+  args["pos_embed"] = c.positions == Positions::kLearned ? "learn" : "none";
+  args["qkv_bias"] = c.block.attention.bias;
+  args["proj_bias"] = c.block.attention.projection_bias;
+  args["qk_norm"] = c.block.attention.qk_norm;
+  args["scale_attn_norm"] = c.block.attention.output_norm;
+  args["scale_mlp_norm"] = c.block.mlp.norm;
+  args["pre_norm"] = c.pre_norm;
+  args["final_norm"] = c.final_norm || c.fc_norm;
+  args["fc_norm"] = c.final_norm || c.fc_norm ? c.fc_norm : pools;
+  args["init_values"] = c.block.layer_scale ? 1e-5 : 0.0;  // what training begins with, replaced by the tensors
+  args["act_layer"] = Name(c.block.mlp.activation);
+  return args;
+}
+
+// What an entry of the registry passes, over the constructor's own defaults.
+io::Json EntryArguments(std::string_view entry, bool pools) {
+  io::Json args = io::Json::parse(R"({
+    "img_size": 224, "patch_size": 16, "in_chans": 3, "embed_dim": 768, "depth": 12, "num_heads": 12, "mlp_ratio": 4.0,
+    "num_classes": 1000, "global_pool": "token", "pool_include_prefix": false, "class_token": true, "reg_tokens": 0,
+    "no_embed_class": false, "pos_embed": "learn", "qkv_bias": true, "proj_bias": true, "qk_norm": false,
+    "scale_attn_norm": false, "scale_mlp_norm": false, "pre_norm": false, "final_norm": true, "init_values": 0.0,
+    "act_layer": "gelu"})");
+  args["fc_norm"] = pools;
+  TimmArchitecture registered;
+  Require(FindTimmArchitecture(entry, &registered), "convert: {} is not in the registry", entry);
+  args.update(registered.args);
+  return args;
+}
+
+bool AlwaysWritten(std::string_view key) {
+  for (const char* name : {"img_size", "patch_size", "in_chans", "embed_dim", "depth", "num_heads", "num_classes"}) {
+    if (key == name) return true;
+  }
+  return key == "global_pool";
+}
+
+}  // namespace
+
+Translation TranslateToTimm(const Description& description) {
+  const VitConfig& c = description.config;
+  Refuse(c);
+  Translation result;
+  const std::string_view entry = EntryFor(c);
+  const io::Json arguments = Arguments(c);
+  const bool pools = c.pool == Pool::kMean || c.pool == Pool::kMax || c.pool == Pool::kMeanMax;
+  const io::Json of_entry = EntryArguments(entry, pools);
+  io::Json& config = result.config;
+  config = {{"architecture", entry},
+            {"num_classes", c.classes},
+            {"num_features", c.block.width},
+            {"global_pool", Name(c.pool)},
+            {"model_args", io::Json::object()}};
+  for (const auto& [key, value] : arguments.items()) {
+    if (AlwaysWritten(key) || of_entry[key] != value) config["model_args"][key] = value;
+  }
+  if (c.block.eps != kEps) {
+    config["qkv_norm_eps"] = c.block.eps;
+    result.notes.push_back(fmt::format(
+        "timm's LayerNorm will add {:g} to the variance where this model adds {:g} (config.json has no word for it; "
+        "qkv itself reads \"qkv_norm_eps\" there)",
+        kEps, c.block.eps));
+  }
+
+  io::Json cfg = PreprocessToTimm(description.preprocess, c.image_height, c.image_width, &result.notes);
+  const bool as_trained = cfg["input_size"] == io::Json({c.channels, c.image_height, c.image_width});
+  if (!as_trained) config["model_args"]["dynamic_img_size"] = true;
+  cfg["fixed_input_size"] = as_trained;
+  cfg["custom_load"] = false;
+  cfg["num_classes"] = c.classes;
+  cfg["pool_size"] = nullptr;
+  cfg["first_conv"] = "patch_embed.proj";
+  cfg["classifier"] = c.distillation_token ? io::Json({"head", "head_dist"}) : io::Json("head");
+  config["pretrained_cfg"] = std::move(cfg);
+  if (!description.labels.empty()) config["label_names"] = description.labels;
+
+  NoteOtherSizes(description, Family::kTimm, Interpolation::kBicubicAntialias, &result.notes);
+  return result;
+}
+
+constinit const FamilyRow kTimmVit = {
+    .library = Family::kTimm,
+    .model_types = {},
+    .recognises = [](const Fields& config) { return config.Has("architecture") && !config.Has("model_type"); },
+    .recognises_tensors = AreTimmTensors,
+    .describe = [](const io::Json& config, const std::optional<io::Json>&,
+                   const io::SafeTensors&) { return DescribeTimm(config); },
+    .describe_tensors = DescribeTimmTensors,
+    .holds = [](const VitConfig&) { return true; },
+    .layout = [](const VitConfig&) -> const Layout& { return kLayout; },
+    .preprocess = [](const Description& description,
+                     ImageSize size) { return PreprocessFromTimm(description.preprocess_json, size); },
+    .translate = TranslateToTimm,
+};
+
+}  // namespace qkv::model
