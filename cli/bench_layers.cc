@@ -76,7 +76,7 @@ class TimedLayer {
 
 int BenchLayers(const BenchOptions& options, const std::vector<simd::Precision>& precisions) {
   const model::VitConfig c = ConfigToMeasure(options);
-  const int64_t M = options.batch * c.tokens(), joined = c.block.attention.heads * c.block.attention.head_width;
+  const int64_t M = options.batch * c.tokens(), joined = c.block.attention.joined_width();
   const double widest =
       static_cast<double>(std::max({4 * joined, joined + c.block.width, 3 * c.block.mlp.width + c.block.width}));
   RequireMemory(sizeof(float) * static_cast<double>(precisions.size()) * static_cast<double>(M) * widest,

@@ -158,8 +158,9 @@ TokenStatistics MeasureTokens(const model::Checkpoint& checkpoint, const model::
                              .uniform = Uniform(places)};
   Passes passes(model, pixels, N);
   std::vector<LogitSplit> splits;
-  if (pixels.dim(0) > 1 && !config.block.attention.qk_norm)
+  if (pixels.dim(0) > 1 && !config.block.attention.qk_norm) {
     splits = SplitBlocks(checkpoint, {N, config.block.width}, passes, advance);
+  }
 
   std::vector<Sums> sums(static_cast<size_t>(L * H));
   std::vector<model::Outputs<float>::Attention> attention;

@@ -38,11 +38,7 @@ Size SizeOf(const model::VitConfig& config, size_t bytes) {
 // The configuration's text with another kind of attention in it.
 std::string WithAttention(const std::string& text, const model::VitConfig& target) {
   auto json = nlohmann::ordered_json::parse(text);
-  json.erase("qkv_attention");
-  json.erase("qkv_attention_rank");
-  if (target.block.attention.kind != nn::AttentionKind::kSeparate)
-    json["qkv_attention"] = model::Name(target.block.attention.kind);
-  if (target.block.attention.qk_width > 0) json["qkv_attention_rank"] = target.block.attention.qk_width;
+  model::SetAttentionKind(target.block.attention, &json);
   return json.dump(2) + "\n";
 }
 

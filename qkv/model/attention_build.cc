@@ -51,7 +51,7 @@ Affine<T> MergedQueries(const nn::BlockConfig& c, const Weights<T>& weights, con
 
 template <typename T>
 AttentionRows<T> ReadRows(const nn::BlockConfig& c, const Weights<T>& weights, const std::string& name) {
-  const int64_t joined = c.attention.heads * c.attention.head_width;
+  const int64_t joined = c.attention.joined_width();
   if (c.attention.kind == AttentionKind::kSeparate) return {weights.Layer(name + "qkv"), joined, joined, joined};
   const Affine<T> values = weights.Layer(name + "v");
   switch (c.attention.kind) {
@@ -186,8 +186,9 @@ nn::AttentionLayer<T> BuildAttention(const nn::BlockConfig& c, int64_t tokens, c
   }
   if (rows.values > 0 && !in_one) layer.value = all.PackRows(keys_end, all.rows);
   if (way.absorbs) {
-    if (rows.keys > 0)
+    if (rows.keys > 0) {
       layer.absorbed.key = all.PackTransposedHeads(rows.queries, c.attention.query_width(), c.attention.heads);
+    }
     layer.absorbed.value = all.PackHeads(rows.values_begin(), c.attention.head_width, c.attention.heads);
   }
   if (options.fold_scales && !scale->empty() && !projection.weight.empty()) projection.FoldScale(scale);

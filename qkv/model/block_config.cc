@@ -4,7 +4,6 @@
 
 #include "qkv/core/error.h"
 #include "qkv/core/name_table.h"
-#include "qkv/nn/attention.h"
 
 namespace qkv::model {
 namespace {
@@ -40,7 +39,7 @@ std::string_view WhyNotNormalised(AttentionKind kind) {
 
 void ValidateAttention(const nn::BlockConfig& block) {
   const nn::AttentionConfig& c = block.attention;
-  Require(c.heads * c.head_width <= kMaxExtent, "config: {} heads of {} features are too wide", c.heads, c.head_width);
+  Require(c.joined_width() <= kMaxExtent, "config: {} heads of {} features are too wide", c.heads, c.head_width);
   const AttentionKind kind = c.kind;
   if (kind == AttentionKind::kLowRank || kind == AttentionKind::kSymmetric) {
     RequireRange(fmt::format("the rank of {} attention", Name(kind)), c.qk_width, 1, block.width);

@@ -4,7 +4,6 @@
 
 #include "qkv/core/error.h"
 #include "qkv/core/memory.h"
-#include "qkv/nn/attention.h"
 
 namespace qkv::model {
 namespace {
@@ -48,9 +47,8 @@ double PlaceElements(const VitConfig& c, int64_t tokens) {
 double PlaceElements(const nn::BlockConfig& c, int64_t depth, int64_t tokens) {
   const nn::AttentionConfig& a = c.attention;
   if (!nn::IsPositional(a.kind)) return 0;
-  const int64_t r = a.kind == nn::AttentionKind::kGaussian ? nn::kGaussianFeatures : a.query_width();
   return 2 * static_cast<double>(depth) * static_cast<double>(a.heads) * static_cast<double>(tokens) *
-         static_cast<double>(r);
+         static_cast<double>(a.place_width());
 }
 
 double Cost(const VitConfig& c, int64_t height, int64_t width) {

@@ -2,7 +2,7 @@
 // roles, in the order of the forward pass. The table of tensors (tensor_table.h) and the views into training's flat
 // buffer (train/network_parameters.h) are made by visitors that go over it.
 //
-// A visitor has three functions; of a tensor that a configuration has not got, nothing is said:
+// A visitor has three functions. Tensors that a configuration lacks are not visited.
 //   Tensor(name, shape, role, view)
 //   Linear(name, outputs, inputs, bias, parameters)    weight [outputs, inputs] and, with `bias`, bias [outputs]
 //   Norm(name, width, parameters)                      gamma and beta [width]

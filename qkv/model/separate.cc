@@ -62,7 +62,7 @@ QueryKeyValue<T> ReadQueryKeyValue(const StoredBlocks& blocks, int64_t block) {
   const auto read = [&](const char* name) { return blocks.Read<T>(attn + name); };
   QueryKeyValue<T> pair;
   if (c.kind == AttentionKind::kSeparate) {
-    const int64_t joined = c.heads * c.head_width;
+    const int64_t joined = c.joined_width();
     const Tensor<T> weight = read("qkv.weight"), bias = read("qkv.bias");
     return {Part(weight, 0, joined),
             Part(bias, 0, joined),

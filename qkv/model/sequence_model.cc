@@ -19,9 +19,8 @@ namespace {
 template <typename T>
 Tensor<T> PlacesOf(const nn::AttentionConfig& c, int64_t length, const std::vector<nn::Block<T>>& blocks) {
   if (!nn::IsPositional(c.kind)) return {};
-  const int64_t r = c.kind == nn::AttentionKind::kGaussian ? nn::kGaussianFeatures : c.query_width();
   const int64_t depth = std::ssize(blocks);
-  auto places = Tensor<T>::Uninitialised({depth, 2, c.heads, length, r});
+  auto places = Tensor<T>::Uninitialised({depth, 2, c.heads, length, c.place_width()});
   for (int64_t block = 0; block < depth; ++block) {
     const nn::AttentionLayer<T>& layer = blocks[static_cast<size_t>(block)].attention;
     if (c.kind == nn::AttentionKind::kGaussian) {

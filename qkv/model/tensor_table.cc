@@ -8,7 +8,7 @@
 namespace qkv::model {
 namespace {
 
-// Visits the declaration (parameters.h) and writes down what is there.
+// Collects the tensors of the declaration (parameters.h).
 class Table {
  public:
   using Views = const float;  // never read

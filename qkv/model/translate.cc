@@ -14,7 +14,7 @@ Obstructions CommonObstructions(const VitConfig& c, std::string_view who) {
   return {
       {c.patch_norms, has_no("LayerNorm around the patch projection")},
       {c.positions == Positions::kSinCos, has_no("positions that are computed (sines and cosines)")},
-      {c.block.attention.heads * c.block.attention.head_width != c.block.width,
+      {c.block.attention.joined_width() != c.block.width,
        fmt::format("{}, but {} heads of {} features are not {}", has_no("width of heads of its own"),
                    c.block.attention.heads, c.block.attention.head_width, c.block.width)},
       {!c.block.attention.projection, has_no("attention without an output projection")},
@@ -84,8 +84,9 @@ std::vector<std::string> Differences(const VitConfig& a, const VitConfig& b) {
   compare("LayerNorm on queries and keys", a.block.attention.qk_norm, b.block.attention.qk_norm);
   compare("the biases of queries, keys and values", a.block.attention.bias, b.block.attention.bias);
   compare("the output projection", a.block.attention.projection, b.block.attention.projection);
-  if (a.block.attention.projection)
+  if (a.block.attention.projection) {
     compare("the output projection's bias", a.block.attention.projection_bias, b.block.attention.projection_bias);
+  }
   compare("the MLP's biases", a.block.mlp.bias, b.block.mlp.bias);
   compare("LayerScale", a.block.layer_scale, b.block.layer_scale);
   compare("the MLP's kind", a.block.mlp.gate, b.block.mlp.gate);

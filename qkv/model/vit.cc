@@ -73,7 +73,7 @@ void Vit<T>::FillPlaces(int64_t grid_h, int64_t grid_w, Tensor<T>* places) const
   const VitConfig& c = config_;
   const int64_t H = c.block.attention.heads, prefix = c.prefix(), N = prefix + grid_h * grid_w;
   const bool gaussian = c.block.attention.kind == nn::AttentionKind::kGaussian;
-  const int64_t r = gaussian ? nn::kGaussianFeatures : c.block.attention.query_width();
+  const int64_t r = c.block.attention.place_width();
   *places = Tensor<T>::Uninitialised({c.depth, 2, H, N, r});
   for (int64_t block = 0; block < c.depth; ++block) {
     const nn::AttentionLayer<T>& layer = blocks_[static_cast<size_t>(block)].attention;

@@ -183,8 +183,8 @@ void BlockParts(Archive& archive, const std::string& name, Block& block, const V
             c.block.eps);
   NormParts(archive, name + ".attention.key_norm", block.attention.key_norm, c.block.attention.query_width(),
             c.block.eps);
-  NormParts(archive, name + ".attention.output_norm", block.attention.output_norm,
-            c.block.attention.heads * c.block.attention.head_width, c.block.eps);
+  NormParts(archive, name + ".attention.output_norm", block.attention.output_norm, c.block.attention.joined_width(),
+            c.block.eps);
   archive.Part(name + ".scale1", block.scale1, {c.block.width});
   NormParts(archive, name + ".norm2", block.norm2, c.block.width, c.block.eps);
   MlpParts(archive, name + ".mlp", block.mlp, c, c.block.mlp.width, c.block.mlp.gate, precision);

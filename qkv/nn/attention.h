@@ -101,9 +101,6 @@ void AttentionForward(const Input<T>& x_query, const Input<T>& x, const Attentio
 /// The least h, in patches: beside its own a patch sees nothing by then, exp(−5e5) is 0; far below it 1/h² is infinite.
 inline constexpr double kLeastBandwidth = 1e-3;
 
-/// Features of a place for kGaussian.
-inline constexpr int64_t kGaussianFeatures = 4;
-
 /// Scores −‖p_i − p_j‖² / 2h² as products q_i·k_j, for `prefix` tokens without a place and the grid, row
 /// by row: places [2, H, prefix + grid_height·grid_width, kGaussianFeatures]; bandwidth: h of each head, [H].
 template <typename T>

@@ -1,5 +1,5 @@
-// What a Transformer block is: the one description that models, inference, training and inspection share. What it is
-// told about one pass is AttentionContext (inference) and BlockSettings (training).
+// What a Transformer block is: the one description that models, inference, training and inspection share. Settings of
+// one pass are AttentionContext (inference) and BlockSettings (training).
 #pragma once
 
 #include <cstdint>
@@ -45,6 +45,9 @@ constexpr bool AllowsQueryKeyNorm(AttentionKind kind) {
   return kind == AttentionKind::kSeparate || kind == AttentionKind::kShared || kind == AttentionKind::kLowRank;
 }
 
+/// Features of a place for kGaussian, see GaussianPlaces (nn/attention.h).
+inline constexpr int64_t kGaussianFeatures = 4;
+
 struct AttentionConfig {
   AttentionKind kind = AttentionKind::kSeparate;
   int64_t heads = 12;        // H
@@ -56,6 +59,8 @@ struct AttentionConfig {
   bool projection = true, projection_bias = true;  // without, the joined heads are the output
 
   int64_t query_width() const { return qk_width > 0 ? qk_width : head_width; }
+  /// Features of a place in q and k of positional kinds.
+  int64_t place_width() const { return kind == AttentionKind::kGaussian ? kGaussianFeatures : query_width(); }
   int64_t joined_width() const { return heads * head_width; }  // H·E
   bool operator==(const AttentionConfig&) const = default;
 };

@@ -176,7 +176,7 @@ ImageCacheFolder::ImageCacheFolder(const fs::path& path, double most, double exp
     std::vector<CacheFile> files = FilesIn(path, /*leftovers=*/false);
     std::ranges::sort(files, std::greater(), &CacheFile::written);
     double sum = BytesOf(files);
-    // None goes for a file that would not fit even then.
+    // Evict nothing for a file that would not fit even then.
     const bool fits = expected <= most && expected <= (SpaceIn(path) + sum) / 2;
     while (most > 0 && fits && !files.empty() && sum + expected > most) {
       fs::remove(files.back().path, ignored);

@@ -67,8 +67,9 @@ double QueryWidening(const Shapes& c) {
 double QueryKeyDeviation(const Shapes& c, const Slot& slot) {
   if (slot.role == Role::kPosition) return kLinear * std::sqrt(static_cast<double>(c.block.width)) * QueryWidening(c);
   // Of an entry of W_Qᵀ W_K.
-  if (slot.name.ends_with("qk.merged"))
+  if (slot.name.ends_with("qk.merged")) {
     return kLinear * kLinear * std::sqrt(static_cast<double>(c.block.attention.head_width));
+  }
   return kLinear * QueryWidening(c);
 }
 
@@ -78,9 +79,8 @@ double Eigenvalue(int64_t i) { return i % 2 == 0 ? 1 : -1; }
 // Bandwidths in equal ratios from one patch to the longer side of the grid.
 double Bandwidth(const Shapes& c, int64_t head) {
   const double side = static_cast<double>(std::max(c.grid.height, c.grid.width));
-  return std::pow(side, c.block.attention.heads == 1
-                            ? 0.5
-                            : static_cast<double>(head) / static_cast<double>(c.block.attention.heads - 1));
+  const int64_t H = c.block.attention.heads;
+  return std::pow(side, H == 1 ? 0.5 : static_cast<double>(head) / static_cast<double>(H - 1));
 }
 
 template <typename T, typename F>
@@ -166,7 +166,7 @@ void RequireMimetic(const Shapes& c) {
       "for separate, shared, merged, low_rank and symmetric",
       model::Name(kind));
   Require(c.block.attention.projection, "initialise: 'mimetic' needs an output projection, and this model has none");
-  Require(c.block.attention.heads * c.block.attention.head_width <= c.block.width,
+  Require(c.block.attention.joined_width() <= c.block.width,
           "initialise: 'mimetic' needs heads that together are no wider than the model, {}, got {} of {}",
           c.block.width, c.block.attention.heads, c.block.attention.head_width);
 }
@@ -226,7 +226,7 @@ class MimeticBlock {
 
   // W_O W_V of all heads together.
   void ValueOutput() const {
-    const int64_t D = c_.block.width, joined = c_.block.attention.heads * c_.block.attention.head_width;
+    const int64_t D = c_.block.width, joined = c_.block.attention.joined_width();
     const Tensor<double> product = NoisyIdentity(seed_, attn_ + "mimetic.ov", D, kValueOutput, -kValueOutput);
     const Tensor<double> identity = Identity(D);
     const auto pair = algebra::Truncate<double>({{identity, {}}, {product, {}}}, joined, algebra::Terms::kExact);

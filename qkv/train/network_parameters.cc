@@ -3,7 +3,7 @@
 namespace qkv::train {
 namespace {
 
-// Visits the declaration (model/parameters.h) and hands out the slots one after the other.
+// Assigns the slots in order to the views of the declaration (model/parameters.h).
 template <typename T>
 class Slots {
  public:

@@ -74,12 +74,6 @@ io::Json PreprocessJson(const TrainConfig& config) {
           {"std", per_channel(config.std)}};
 }
 
-void SetAttention(const VitConfig& c, io::Json* config) {
-  if (c.block.attention.kind != nn::AttentionKind::kSeparate)
-    (*config)["qkv_attention"] = model::Name(c.block.attention.kind);
-  if (c.block.attention.qk_width > 0) (*config)["qkv_attention_rank"] = c.block.attention.qk_width;
-}
-
 void SetBackground(const Description& description, io::Json* config) {
   if (description.dark_background) (*config)["qkv_background"] = "dark";
 }
@@ -91,7 +85,7 @@ Start Said(Description description) {
   // What timm cannot run it can still be told of: qkv reads "qkv_attention" before it looks at a tensor.
   description.config = model::AsSeparate(wanted);
   model::Translation translation = model::TranslateToTimm(description);
-  SetAttention(wanted, &translation.config);
+  model::SetAttentionKind(wanted.block.attention, &translation.config);
   SetBackground(description, &translation.config);
   if (description.dark_background) {
     translation.notes.push_back("timm will not invert images of a bright background, as qkv does for this model");
@@ -127,7 +121,7 @@ Start SaidByVitPytorch(Description description) {
                    {"pool", c.pool == Pool::kToken ? "cls" : "mean"},
                    {"pretrained_cfg", description.preprocess_json},
                    {"label_names", description.labels}};
-  SetAttention(c, &json);
+  model::SetAttentionKind(c.block.attention, &json);
   SetBackground(description, &json);
   return {json.dump(2) + "\n", std::move(description), {}};
 }

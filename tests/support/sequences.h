@@ -37,8 +37,9 @@ inline std::vector<NamedSequence> NamedSequences() {
       SequenceConfig c = SmallSequence();
       c.depth = 1;
       c.block.attention.kind = *FindAttentionKind(kind), c.positions = *FindSequencePositions(positions);
-      if (c.block.attention.kind == AttentionKind::kLowRank || c.block.attention.kind == AttentionKind::kSymmetric)
+      if (c.block.attention.kind == AttentionKind::kLowRank || c.block.attention.kind == AttentionKind::kSymmetric) {
         c.block.attention.qk_width = 2;
+      }
       if (c.positions == SequencePositions::kRotary && !nn::AllowsRotary(c.block.attention.kind)) continue;
       for (const bool causal : {false, true}) {
         c.causal = causal;

@@ -11,7 +11,7 @@
 namespace qkv::model {
 namespace {
 
-// vit-pytorch before timm: both have an "architecture".
+// The first that fits counts. vit-pytorch stands before timm: both have an "architecture".
 constexpr const FamilyRow* kFamilies[] = {&kVitPytorch, &kTimmVit, &kHfVit, &kHfDinov2};
 
 constexpr Library kLibraries[] = {{Family::kTimm, "timm", "timm"},
@@ -34,8 +34,6 @@ const FamilyRow* FindRow(const auto& fits) {
 std::span<const Library> Libraries() { return kLibraries; }
 
 std::string_view Name(Family family) { return std::ranges::find(kLibraries, family, &Library::family)->name; }
-
-std::span<const FamilyRow* const> Families() { return kFamilies; }
 
 const FamilyRow& FamilyOf(const VitConfig& config) { return FamilyOf(config, config.family); }
 

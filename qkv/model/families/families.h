@@ -17,9 +17,6 @@ std::span<const Library> Libraries();
 
 extern const FamilyRow kVitPytorch, kTimmVit, kHfVit, kHfDinov2;
 
-/// Order counts where a file would fit two rows.
-std::span<const FamilyRow* const> Families();
-
 /// The row that holds a model of this configuration, or would if the model were translated to `library`.
 const FamilyRow& FamilyOf(const VitConfig& config);
 const FamilyRow& FamilyOf(const VitConfig& config, Family library);

@@ -13,8 +13,8 @@ namespace qkv::model {
 /// Longer than any tensor of a model; only a file without data can claim more.
 inline constexpr int64_t kMaxTensorExtent = int64_t{1} << 32;
 
-/// The number of heads of a model of this width where no tensor has the extent of a head. A guess would change every
-/// answer and look like none. Throws Error when none is given, or one that does not divide the width.
+/// The number of heads of a model of this width where no tensor has the extent of a head. A wrong guess would change
+/// every answer silently. Throws Error when none is given, or one that does not divide the width.
 int64_t HeadsGiven(const Given& given, int64_t width);
 
 /// Throws Error when the tensor is missing, has no such axis, or is too long.

@@ -159,7 +159,7 @@ constinit const FamilyRow kHfDinov2 = {
     .recognises_tensors = AreDinov2Tensors,
     .describe = DescribeHfDinov2,
     .describe_tensors = DescribeHfDinov2Tensors,
-    // It always has LayerScale: of a model without, ViT says better what is missing.
+    // DINOv2 always has LayerScale. A model without it goes to the row of ViT, whose errors name what is missing.
     .holds = [](const VitConfig& c) { return c.block.layer_scale && !c.distillation_token; },
     .layout = LayoutFor,
     .preprocess = PreprocessOfHf,
