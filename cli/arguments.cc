@@ -1,10 +1,30 @@
 #include "cli/arguments.h"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <type_traits>
 #include <utility>
 
 namespace qkv::cli {
+namespace {
+
+// Shows what a flag may be given, such as `--cache[=use|verify]`, and not what CLI11 lets it be without:
+// `--cache{use}`,
+// `--no-flip{false}`.
+class HelpFormatter : public CLI::Formatter {
+  std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
+    std::string name = Formatter::make_option_name(option, is_positional);
+    for (size_t at; (at = name.find('{')) != name.npos;) name.erase(at, name.find('}', at) + 1 - at);
+    return ShowsValues(option) ? name + option->get_option_text() : name;
+  }
+  std::string make_option_opts(const CLI::Option* option) const override {
+    return ShowsValues(option) ? std::string() : Formatter::make_option_opts(option);
+  }
+  static bool ShowsValues(const CLI::Option* option) { return option->get_option_text().starts_with("[="); }
+};
+
+}  // namespace
 
 Option Option::Required() const {
   option_->required();
@@ -108,8 +128,11 @@ Option Command::AddFlag(std::string_view names, bool* target, std::string_view d
   return Option(app_->add_flag(std::string(names), *target, std::string(description)));
 }
 
-Option Command::AddFlag(std::string_view names, std::string* target, std::string_view description) const {
-  return Option(app_->add_flag(std::string(names), *target, std::string(description)));
+Option Command::AddFlag(std::string_view name, const std::vector<std::string>& values, std::string* target,
+                        std::string_view description) const {
+  CLI::Option* option = app_->add_flag(fmt::format("{}{{{}}}", name, values.at(0)), *target, std::string(description));
+  option->check(CLI::IsMember(values))->option_text(fmt::format("[={}]", fmt::join(values, "|")));
+  return Option(option);
 }
 
 Option Command::AddFlag(std::string_view names, std::function<void(int64_t)> use, std::string_view description) const {
@@ -127,6 +150,7 @@ Option Command::Find(std::string_view name) const { return Option(app_->get_opti
 
 Program::Program(std::string_view name, std::string_view description, std::string_view version)
     : app_(std::make_unique<CLI::App>(std::string(description), std::string(name))) {
+  app_->formatter(std::make_shared<HelpFormatter>());
   app_->set_version_flag("--version", std::string(version));
 }
 

@@ -80,8 +80,9 @@ class Command {
   /// names: "-o,--output", or "PATH" of what has no dashes.
   Option AddOption(std::string_view names, Target target, std::string_view description) const;
   Option AddFlag(std::string_view names, bool* target, std::string_view description) const;
-  /// names: "--cache{use}": `--cache` means --cache=use.
-  Option AddFlag(std::string_view names, std::string* target, std::string_view description) const;
+  /// A flag that may have one of these values, the first where none is given: --cache[=use|verify].
+  Option AddFlag(std::string_view name, const std::vector<std::string>& values, std::string* target,
+                 std::string_view description) const;
   /// names: "--shuffle,!--no-shuffle". use(count): how often it was given, negative for what stands after the "!".
   Option AddFlag(std::string_view names, std::function<void(int64_t)> use, std::string_view description) const;
   /// A number of bytes above 0, such as 1500 or 4GB.

@@ -38,11 +38,9 @@ void ModelOptions::AddPrecision(Command command) {
 
 void ModelOptions::AddCompute(Command command) {
   AddPrecision(command);
-  command
-      .AddFlag(fmt::format("--cache{{{}}}", kCacheUse), &cache,
-               "Keep the built model on disk, so that the next start is immediate (always where QKV_CACHE is set); "
-               "--cache=verify: compare checksums of the model and of what was kept first")
-      .OneOf({kCacheUse, kCacheVerify});
+  command.AddFlag("--cache", {kCacheUse, kCacheVerify}, &cache,
+                  "Keep the built model on disk, so that the next start is immediate (always where QKV_CACHE is set); "
+                  "--cache=verify: compare checksums of the model and of what was kept first");
 }
 
 void ModelOptions::AddSize(Command command) {

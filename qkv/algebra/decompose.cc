@@ -1,5 +1,5 @@
-// Eigen's QR, LU and eigenvalues, instantiated here once; its SVD, which takes as long to compile as these together,
-// is in svd.cc.
+// Eigen's QR, LU and eigenvalues, instantiated here once, in double; its SVD, which takes as long to compile as these
+// together, is in svd.cc.
 #include <Eigen/Eigenvalues>
 #include <Eigen/LU>
 #include <Eigen/QR>
@@ -8,33 +8,39 @@
 #include "qkv/algebra/eigen-inl.h"
 
 namespace qkv::algebra::internal {
+namespace {
+
+// What is decomposed, for matrices of float too: each instantiation of a decomposition takes seconds to compile.
+using Wide = Matrix<double>;
+
+}  // namespace
 
 template <typename T>
 Qr<T> ThinQr(const Matrix<T>& m) {
   const Eigen::Index k = std::min(m.rows(), m.cols());
-  const Eigen::HouseholderQR<Matrix<T>> qr(m);
-  Qr<T> result;
-  result.q = qr.householderQ() * Matrix<T>::Identity(m.rows(), k);
-  result.r = qr.matrixQR().topRows(k).template triangularView<Eigen::Upper>();
+  const Eigen::HouseholderQR<Wide> qr(m.template cast<double>());
+  Wide q = qr.householderQ() * Wide::Identity(m.rows(), k);
+  Wide r = qr.matrixQR().topRows(k).template triangularView<Eigen::Upper>();
   for (Eigen::Index i = 0; i < k; ++i) {
-    if (result.r(i, i) < 0) result.r.row(i) *= -1, result.q.col(i) *= -1;
+    if (r(i, i) < 0) r.row(i) *= -1, q.col(i) *= -1;
   }
-  return result;
+  return {q.template cast<T>(), r.template cast<T>()};
 }
 
 template <typename T>
 SymmetricEigen<T> EigenSymmetric(const Matrix<T>& m) {
   RequireFinite("eigenvalues", m);
-  const Eigen::SelfAdjointEigenSolver<Matrix<T>> solver(m);
+  const Eigen::SelfAdjointEigenSolver<Wide> solver(m.template cast<double>());
   Require(solver.info() == Eigen::Success, "eigenvalues: the iteration on a {}x{} matrix did not end", m.rows(),
           m.cols());
-  return {solver.eigenvalues().reverse(), solver.eigenvectors().rowwise().reverse()};
+  return {solver.eigenvalues().reverse().template cast<T>(),
+          solver.eigenvectors().rowwise().reverse().template cast<T>()};
 }
 
 template <typename T>
 std::vector<std::complex<T>> EigenvaluesOf(const Matrix<T>& m) {
   RequireFinite("eigenvalues", m);
-  const Eigen::EigenSolver<Matrix<T>> solver(m, /*computeEigenvectors=*/false);
+  const Eigen::EigenSolver<Wide> solver(m.template cast<double>(), /*computeEigenvectors=*/false);
   Require(solver.info() == Eigen::Success, "eigenvalues: the iteration on a {}x{} matrix did not end", m.rows(),
           m.cols());
   const auto& values = solver.eigenvalues();
@@ -45,12 +51,13 @@ std::vector<std::complex<T>> EigenvaluesOf(const Matrix<T>& m) {
 
 template <typename T>
 Matrix<T> Solve(const Matrix<T>& a, const Matrix<T>& b) {
-  return a.partialPivLu().solve(b);
+  const Wide solution = Eigen::PartialPivLU<Wide>(a.template cast<double>()).solve(Wide(b.template cast<double>()));
+  return solution.template cast<T>();
 }
 
 template <typename T>
 std::vector<int64_t> PivotColumns(const Matrix<T>& m, int64_t rank) {
-  const Eigen::ColPivHouseholderQR<Matrix<T>> qr(m);
+  const Eigen::ColPivHouseholderQR<Wide> qr(m.template cast<double>());
   const auto& columns = qr.colsPermutation().indices();
   return {columns.data(), columns.data() + rank};
 }

@@ -1,4 +1,4 @@
-// Eigen's SVD, instantiated here once: by divide and conquer.
+// Eigen's SVD, instantiated here once: by divide and conquer, in double.
 #include <Eigen/SVD>
 #include <utility>
 
@@ -6,6 +6,18 @@
 
 namespace qkv::algebra::internal {
 namespace {
+
+// For matrices of float too: it takes as long to compile as all else in this folder.
+using Decomposition = Eigen::BDCSVD<Matrix<double>>;
+
+template <typename T>
+Decomposition Decompose(const Matrix<T>& m, unsigned options) {
+  RequireFinite("singular values", m);
+  const Decomposition svd(m.template cast<double>(), options);
+  Require(svd.info() == Eigen::Success, "singular values: the iteration on a {}x{} matrix did not end", m.rows(),
+          m.cols());
+  return svd;
+}
 
 template <typename T>
 void FixSigns(Svd<T>& svd) {
@@ -20,22 +32,16 @@ void FixSigns(Svd<T>& svd) {
 
 template <typename T>
 Svd<T> ThinSvd(const Matrix<T>& m) {
-  RequireFinite("singular values", m);
-  const Eigen::BDCSVD<Matrix<T>> svd(m, Eigen::ComputeThinU | Eigen::ComputeThinV);
-  Require(svd.info() == Eigen::Success, "singular values: the iteration on a {}x{} matrix did not end", m.rows(),
-          m.cols());
-  Svd<T> result{svd.matrixU(), svd.singularValues(), svd.matrixV()};
+  const Decomposition svd = Decompose(m, Eigen::ComputeThinU | Eigen::ComputeThinV);
+  Svd<T> result{svd.matrixU().template cast<T>(), svd.singularValues().template cast<T>(),
+                svd.matrixV().template cast<T>()};
   FixSigns(result);
   return result;
 }
 
 template <typename T>
 Vector<T> SingularValuesOf(const Matrix<T>& m) {
-  RequireFinite("singular values", m);
-  const Eigen::BDCSVD<Matrix<T>> svd(m);
-  Require(svd.info() == Eigen::Success, "singular values: the iteration on a {}x{} matrix did not end", m.rows(),
-          m.cols());
-  return svd.singularValues();
+  return Decompose(m, 0).singularValues().template cast<T>();
 }
 
 template <typename T>
