@@ -13,13 +13,13 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/train_keys.h"
-#include "cli/train_teller.h"
+#include "cli/train_progress.h"
 #include "qkv/core/file.h"
 #include "qkv/core/parallel.h"
 #include "qkv/lab/ablation_report.h"
 #include "qkv/simd/isa.h"
-#include "qkv/train/dataset.h"
-#include "qkv/train/start.h"
+#include "qkv/train/data/dataset.h"
+#include "qkv/train/run/initial_model.h"
 
 namespace qkv::cli {
 namespace {

@@ -17,12 +17,12 @@
 #include "cli/bench.h"
 #include "cli/bench_step.h"
 #include "cli/output.h"
-#include "cli/train_teller.h"
+#include "cli/train_progress.h"
 #include "qkv/core/file.h"
 #include "qkv/core/parallel.h"
 #include "qkv/model/sequence_model.h"
-#include "qkv/train/run.h"
-#include "qkv/train/start.h"
+#include "qkv/train/run/image_run.h"
+#include "qkv/train/run/initial_model.h"
 
 namespace qkv::cli {
 namespace {
@@ -36,17 +36,17 @@ std::string NameOf(const PlannedRun& run) {
 }
 
 // False when it was stopped. What `said` holds is not said again. Throws Error as train::Train.
-bool TrainOne(const PlannedRun& run, TrainTeller& teller, train::RunFolder& folder, std::set<std::string>* said) {
+bool TrainOne(const PlannedRun& run, TrainProgress& progress, train::RunFolder& folder, std::set<std::string>* said) {
   const fs::path file = run.folder / train::RunFolder::kConfig;
   if (fs::exists(file)) train::RequireSameRun(train::Resolve(train::ReadRunSettings(file)), run.config);
   const std::optional<train::TrainingData>& images = run.data->images;
   const std::string& maps = run.config.maps;
   if (images && !maps.empty() && maps != "0") {
-    teller.DrawMaps(ChooseMapImages(maps, *images, 0));  // the same images for all runs
+    progress.DrawMaps(ChooseMapImages(maps, *images, 0));  // the same images for all runs
   }
-  train::Observer observer = teller.Observer();
+  train::Observer observer = progress.Observer();
   observer.note = [&](const std::string& note) {
-    if (said->insert(note).second) teller.Say(note);
+    if (said->insert(note).second) progress.Say(note);
   };
   const train::Outcome outcome =
       images ? train::Train(run.config, *images, folder, observer)
@@ -149,19 +149,19 @@ void TrainRuns(const RunQueue& queue) {
   for (size_t i = 0; i < queue.runs.size() && StopSignal() == 0; ++i) {
     const PlannedRun& run = queue.runs[i];
     if (HasEnded(run)) continue;
-    TrainTeller teller(run.folder, queue.quiet,
-                       fmt::format("run {} of {} ({})", i + 1, queue.runs.size(), NameOf(run)));
+    TrainProgress progress(run.folder, queue.quiet,
+                           fmt::format("run {} of {} ({})", i + 1, queue.runs.size(), NameOf(run)));
     try {
       fs::create_directories(run.folder.parent_path());
       train::RunFolder folder(run.folder, /*resume=*/true);
       if (HasEnded(run)) continue;  // another process has just ended it
-      if (!TrainOne(run, teller, folder, &said)) break;
+      if (!TrainOne(run, progress, folder, &said)) break;
     } catch (const train::RunFolderBusy&) {
       continue;
     } catch (const std::exception& error) {
       std::string why = error.what();
       std::ranges::replace(why, '\n', ' ');
-      teller.Say(fmt::format("{}: {}", NameOf(run), why));
+      progress.Say(fmt::format("{}: {}", NameOf(run), why));
       continue;
     }
     ++trained;
@@ -169,7 +169,7 @@ void TrainRuns(const RunQueue& queue) {
     const auto left =
         static_cast<double>(std::ranges::count_if(queue.runs, [](const auto& r) { return !HasEnded(r); }));
     const double each = std::chrono::duration<double>(Clock::now() - start).count() / static_cast<double>(trained);
-    teller.Say(fmt::format(
+    progress.Say(fmt::format(
         "{}: {:.2f} % right, loss {:.4f}; {} of {} runs have ended{}", NameOf(run), 100 * results.at(0).top1,
         results.at(0).loss, queue.runs.size() - static_cast<size_t>(left), queue.runs.size(),
         left > 0 ? ", about " + Duration(each * left / static_cast<double>(queue.processes)) + " left" : ""));

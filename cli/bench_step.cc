@@ -1,7 +1,7 @@
 #include "cli/bench_step.h"
 
 #include "qkv/core/rng.h"
-#include "qkv/train/initialise.h"
+#include "qkv/train/network/initialise.h"
 
 namespace qkv::cli {
 namespace {

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "qkv/train/sequence_network.h"
-#include "qkv/train/step.h"
+#include "qkv/train/network/sequence_network.h"
+#include "qkv/train/optimizer/step.h"
 
 namespace qkv::cli {
 

@@ -11,7 +11,7 @@
 #include "qkv/builtin/digits.h"
 #include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
-#include "qkv/model/limits.h"
+#include "qkv/model/checkpoint/limits.h"
 
 namespace qkv::cli {
 
@@ -50,7 +50,7 @@ void ModelOptions::AddSize(Command command) {
 
 namespace {
 
-void TellAssumptions(const model::Checkpoint& checkpoint) {
+void ReportAssumptions(const model::Checkpoint& checkpoint) {
   for (const std::string& assumption : checkpoint.description.assumptions) {
     PrintMessage("qkv: {}: assumed: {}\n", checkpoint.source, assumption);
   }
@@ -80,7 +80,7 @@ void AddMaxMemory(Command command) {
 model::Checkpoint OpenCheckpoint(const ModelOptions& options, bool tell) {
   if (!options.path.empty()) {
     model::Checkpoint checkpoint = model::Checkpoint::Open(options.path, options.given);
-    if (tell) TellAssumptions(checkpoint);
+    if (tell) ReportAssumptions(checkpoint);
     return checkpoint;
   }
   Require(options.given.heads == 0, "--heads: belongs to a model given by -m, whose files do not say it");

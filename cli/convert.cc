@@ -1,5 +1,5 @@
 // qkv convert: a checkpoint in another layout or type.
-#include "qkv/model/convert.h"
+#include "qkv/model/checkpoint/convert.h"
 
 #include <fmt/format.h>
 

@@ -15,11 +15,11 @@
 #include "qkv/core/file.h"
 #include "qkv/image/encode.h"
 #include "qkv/io/json.h"
-#include "qkv/model/sequence_config.h"
+#include "qkv/model/config/sequence_config.h"
 #include "qkv/report/table.h"
 #include "qkv/report/text.h"
-#include "qkv/train/dataset.h"
-#include "qkv/train/sequences.h"
+#include "qkv/train/data/dataset.h"
+#include "qkv/train/sequences/sequences.h"
 
 namespace qkv::cli {
 namespace {

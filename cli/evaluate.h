@@ -6,7 +6,7 @@
 
 #include "cli/command.h"
 #include "qkv/image/image.h"
-#include "qkv/train/evaluation.h"
+#include "qkv/train/run/evaluation.h"
 
 namespace qkv::cli {
 

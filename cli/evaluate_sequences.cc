@@ -9,12 +9,12 @@
 #include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
 #include "qkv/io/json.h"
-#include "qkv/model/limits.h"
+#include "qkv/model/checkpoint/limits.h"
 #include "qkv/report/text.h"
-#include "qkv/train/config.h"
-#include "qkv/train/save.h"
-#include "qkv/train/sequence_evaluation.h"
-#include "qkv/train/start.h"
+#include "qkv/train/run/config.h"
+#include "qkv/train/run/initial_model.h"
+#include "qkv/train/run/run_folder.h"
+#include "qkv/train/sequences/evaluation.h"
 
 namespace qkv::cli {
 namespace {

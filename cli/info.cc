@@ -9,8 +9,8 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "qkv/io/json.h"
-#include "qkv/model/separate.h"
-#include "qkv/model/tensor_table.h"
+#include "qkv/model/checkpoint/separate.h"
+#include "qkv/model/checkpoint/tensor_table.h"
 #include "qkv/report/text.h"
 #include "qkv/simd/isa.h"
 

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "qkv/train/communicator.h"
+#include "qkv/train/optimizer/communicator.h"
 
 namespace qkv::cli {
 

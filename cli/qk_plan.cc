@@ -12,11 +12,11 @@
 
 #include "cli/bench.h"
 #include "cli/output.h"
-#include "qkv/attention/plan_run.h"
-#include "qkv/attention/plan_time.h"
 #include "qkv/core/file.h"
 #include "qkv/core/parallel.h"
-#include "qkv/model/attention_orders.h"
+#include "qkv/lab/plan_timing.h"
+#include "qkv/lab/plan_trial.h"
+#include "qkv/model/build/attention_orders.h"
 #include "qkv/report/table.h"
 #include "qkv/report/text.h"
 #include "qkv/simd/isa.h"
@@ -94,7 +94,7 @@ struct Row {
 // One order for both chains, and whatever else is chosen.
 std::vector<Row> RowsOf(const Workload& w, const Plan& cheapest, const Plan& fastest) {
   std::vector<Row> rows;
-  for (const Plan& plan : attention::PossiblePlans(w)) {
+  for (const Plan& plan : lab::PossiblePlans(w)) {
     if (ReadsScores(w) || plan.scores == plan.outputs || plan == cheapest || plan == fastest) rows.push_back({plan});
   }
   return rows;
@@ -102,7 +102,7 @@ std::vector<Row> RowsOf(const Workload& w, const Plan& cheapest, const Plan& fas
 
 template <typename T>
 void Measure(const Workload& w, double seconds, std::vector<Row>& rows) {
-  attention::Trial<T> trial(w);
+  lab::Trial<T> trial(w);
   for (const Row& row : rows) trial.Prepare(row.plan);
   const std::vector<qkv::cli::Times> times =
       Interleave(rows.size(), seconds, [&](size_t i) { trial.Run(rows[i].plan); });
@@ -139,10 +139,10 @@ io::Json WorkloadJson(const QkPlanOptions& options) {
 template <typename T>
 int PlanShapes(const QkPlanOptions& options) {
   const Workload& w = options.workload;
-  const attention::Costs costs = attention::MeasureCosts<T>();
-  const Plan cheapest = CheapestPlan(w), fastest = attention::FastestPlan<T>(w, costs);
+  const lab::Costs costs = lab::MeasureCosts<T>();
+  const Plan cheapest = CheapestPlan(w), fastest = lab::FastestPlan<T>(w, costs);
   std::vector<Row> rows = RowsOf(w, cheapest, fastest);
-  for (Row& row : rows) row.predicted = attention::PredictSeconds<T>(row.plan, w, costs);
+  for (Row& row : rows) row.predicted = lab::PredictSeconds<T>(row.plan, w, costs);
   if (options.measure) Measure<T>(w, options.seconds, rows);
   const auto best =
       std::min_element(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.measured < b.measured; });
@@ -280,7 +280,7 @@ int PlanModel(const QkPlanOptions& options) {
 // For each line, the name of an order: one run, its milliseconds on a line out, so that others can be interleaved.
 template <typename T>
 int RunFromStdin(const QkPlanOptions& options) {
-  attention::Trial<T> trial(options.workload);
+  lab::Trial<T> trial(options.workload);
   for (std::string line; std::getline(std::cin, line);) {
     const auto order = std::find_if(attention::kOrders.begin(), attention::kOrders.end(),
                                     [&](Order one) { return Name(one) == line; });

@@ -9,8 +9,8 @@
 #include "cli/bench.h"
 #include "cli/output.h"
 #include "cli/qk_plan.h"
-#include "qkv/attention/plan_run.h"
-#include "qkv/attention/plan_time.h"
+#include "qkv/lab/plan_timing.h"
+#include "qkv/lab/plan_trial.h"
 #include "qkv/report/table.h"
 #include "qkv/report/text.h"
 
@@ -55,18 +55,18 @@ struct Measured {
 };
 
 template <typename T>
-Measured MeasurePlans(const Workload& w, const attention::Costs& costs, double seconds) {
+Measured MeasurePlans(const Workload& w, const lab::Costs& costs, double seconds) {
   const Plan always[] = {FastestPlan<T>(w, costs), CheapestPlan(w), Plan{}};
   const double least = PredictSeconds<T>(always[0], w, costs);
   Measured measured;
-  for (const Plan& plan : attention::PossiblePlans(w)) {
+  for (const Plan& plan : lab::PossiblePlans(w)) {
     const double predicted = PredictSeconds<T>(plan, w, costs);
     if (predicted > kNotClose * least && std::find(std::begin(always), std::end(always), plan) == std::end(always))
       continue;
     measured.plans.push_back(plan);
     measured.predicted.push_back(predicted);
   }
-  attention::Trial<T> trial(w);
+  lab::Trial<T> trial(w);
   for (const Plan& plan : measured.plans) trial.Prepare(plan);
   measured.seconds.assign(measured.plans.size(), std::numeric_limits<double>::infinity());
   const auto run = [&](const std::vector<size_t>& which, double share) {
@@ -108,12 +108,12 @@ io::Json ShapeJson(const Workload& w, const Measured& measured, const Plan& chos
 
 template <typename T>
 int Run(const QkPlanOptions& options) {
-  const attention::Costs costs = attention::MeasureCosts<T>();
+  const lab::Costs costs = lab::MeasureCosts<T>();
   Rng rng(2000);  // not the shapes that the prices were fitted to
   Choice predicted, cheapest, projected;
   std::vector<double> errors;
   for (int shape = 0; shape < kShapes; ++shape) {
-    const Workload w = attention::RandomWorkload(rng, kMost);
+    const Workload w = lab::RandomWorkload(rng, kMost);
     const Measured measured = MeasurePlans<T>(w, costs, options.seconds / kShapes);
     const Plan chosen = FastestPlan<T>(w, costs);
     const double best = measured.Best();

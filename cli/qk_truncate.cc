@@ -13,7 +13,7 @@
 #include "qkv/core/parallel.h"
 #include "qkv/io/json.h"
 #include "qkv/lab/truncate.h"
-#include "qkv/train/evaluation.h"
+#include "qkv/train/run/evaluation.h"
 
 namespace qkv::cli {
 namespace {

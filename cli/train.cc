@@ -13,11 +13,11 @@
 #include "cli/processes.h"
 #include "cli/train_keys.h"
 #include "cli/train_maps.h"
-#include "cli/train_teller.h"
+#include "cli/train_progress.h"
 #include "qkv/core/parallel.h"
-#include "qkv/train/log.h"
-#include "qkv/train/run.h"
-#include "qkv/train/start.h"
+#include "qkv/train/run/image_run.h"
+#include "qkv/train/run/initial_model.h"
+#include "qkv/train/run/log.h"
 
 namespace qkv::cli {
 namespace {
@@ -53,22 +53,22 @@ std::string Uses(const std::string& data, const std::string& run) {
 }
 
 // saved: whether the folder holds a checkpoint.
-void SayOutcome(const train::Outcome& outcome, bool saved, const Options& options, TrainTeller& teller) {
+void SayOutcome(const train::Outcome& outcome, bool saved, const Options& options, TrainProgress& progress) {
   using Why = train::Outcome::Why;
   const std::string run = Quoted(options.output), data = Quoted(options.data);
   if (outcome.why == Why::kStopped && outcome.steps == 0) {
-    teller.Say("stopped before the first step: there is nothing to save" +
-               (saved ? fmt::format("; to continue: qkv train {} -o {} --resume", data, run) : ""));
+    progress.Say("stopped before the first step: there is nothing to save" +
+                 (saved ? fmt::format("; to continue: qkv train {} -o {} --resume", data, run) : ""));
     return;
   }
   if (outcome.why == Why::kStopped) {
-    teller.Say(fmt::format("stopped after step {} of {}, saved; to continue: qkv train {} -o {} --resume", outcome.step,
-                           outcome.steps, data, run));
+    progress.Say(fmt::format("stopped after step {} of {}, saved; to continue: qkv train {} -o {} --resume",
+                             outcome.step, outcome.steps, data, run));
     return;
   }
   if (outcome.why == Why::kNoBetter) {
-    teller.Say(fmt::format("stopped early after step {} of {}: no better evaluation since epoch {}", outcome.step,
-                           outcome.steps, outcome.best_epoch));
+    progress.Say(fmt::format("stopped early after step {} of {}: no better evaluation since epoch {}", outcome.step,
+                             outcome.steps, outcome.best_epoch));
   }
   PrintMessage("{}: {:.2f} % of the validation {} right, loss {:.4f} (epoch {})", options.output,
                100 * outcome.best_top1, outcome.unit, outcome.best_loss, outcome.best_epoch);
@@ -98,14 +98,14 @@ int TrainOn(train::Communicator& processes, const Options& options, const train:
     train::Train(config, data, folder, observer, &processes);
     return StopSignal() != 0 ? 128 + StopSignal() : 0;
   }
-  TrainTeller teller(folder.path(), options.quiet);
-  if (maps) teller.DrawMaps(*std::move(maps));
-  for (const std::string& note : notes) teller.Say(note);
+  TrainProgress progress(folder.path(), options.quiet);
+  if (maps) progress.DrawMaps(*std::move(maps));
+  for (const std::string& note : notes) progress.Say(note);
   if (!processes.alone()) {
     const int threads = config.threads > 0 ? static_cast<int>(config.threads) : NumThreads();
-    teller.Say(fmt::format("{} processes of {} thread{} each", processes.size(), threads, threads == 1 ? "" : "s"));
+    progress.Say(fmt::format("{} processes of {} thread{} each", processes.size(), threads, threads == 1 ? "" : "s"));
   }
-  train::Observer observer = teller.Observer();
+  train::Observer observer = progress.Observer();
   bool begun = false;
   observer.begun = [&] {
     train::Appender(folder.path() / "command").Append(CommandToRepeat());
@@ -113,7 +113,7 @@ int TrainOn(train::Communicator& processes, const Options& options, const train:
   };
   try {
     const train::Outcome outcome = train::Train(config, data, folder, observer, &processes);
-    SayOutcome(outcome, folder.HasCheckpoint(), options, teller);
+    SayOutcome(outcome, folder.HasCheckpoint(), options, progress);
   } catch (const Error& error) {
     // Where nothing was trained yet, going on meets with the same.
     if (!begun || !folder.HasCheckpoint()) throw;

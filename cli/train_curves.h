@@ -8,7 +8,7 @@
 
 namespace qkv::cli {
 
-/// SVG of the lines of log.jsonl (qkv/train/log.h).
+/// SVG of the lines of log.jsonl (qkv/train/run/log.h).
 std::string DrawCurves(std::span<const io::Json> log, const std::string& title);
 
 }  // namespace qkv::cli

@@ -8,7 +8,7 @@
 
 #include "cli/output.h"
 #include "qkv/image/image.h"
-#include "qkv/train/sequences.h"
+#include "qkv/train/sequences/sequences.h"
 
 namespace qkv::cli {
 namespace {

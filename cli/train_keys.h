@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "cli/arguments.h"
-#include "qkv/train/config.h"
-#include "qkv/train/dataset.h"
+#include "qkv/train/data/dataset.h"
+#include "qkv/train/run/config.h"
 
 namespace qkv::cli {
 

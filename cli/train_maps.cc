@@ -11,7 +11,7 @@
 #include "qkv/image/encode.h"
 #include "qkv/inspect/maps.h"
 #include "qkv/io/npy.h"
-#include "qkv/train/loader.h"
+#include "qkv/train/data/loader.h"
 
 namespace qkv::cli {
 namespace {

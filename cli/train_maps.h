@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "qkv/train/dataset.h"
-#include "qkv/train/image_store.h"
-#include "qkv/train/run.h"
+#include "qkv/train/data/dataset.h"
+#include "qkv/train/data/image_store.h"
+#include "qkv/train/run/image_run.h"
 
 namespace qkv::cli {
 

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "qkv/core/error.h"
-#include "qkv/train/archive.h"
+#include "qkv/train/data/archive.h"
 
 namespace {
 

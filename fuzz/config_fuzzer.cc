@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "qkv/core/error.h"
-#include "qkv/model/checkpoint.h"
+#include "qkv/model/checkpoint/checkpoint.h"
 
 namespace {
 

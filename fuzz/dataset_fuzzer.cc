@@ -3,7 +3,7 @@
 #include <string_view>
 
 #include "qkv/core/error.h"
-#include "qkv/train/dataset_formats.h"
+#include "qkv/train/data/dataset_formats.h"
 
 namespace {
 

@@ -6,10 +6,10 @@
 
 #include "qkv/core/error.h"
 #include "qkv/lab/ablation_results.h"
-#include "qkv/train/config.h"
-#include "qkv/train/image_cache.h"
-#include "qkv/train/log.h"
-#include "qkv/train/standing.h"
+#include "qkv/train/data/image_cache.h"
+#include "qkv/train/run/config.h"
+#include "qkv/train/run/log.h"
+#include "qkv/train/run/run_state.h"
 
 namespace {
 
@@ -28,14 +28,14 @@ void Try(F&& f) {
 bool IsCount(int64_t value) { return value >= 0 && value <= int64_t{1} << 60; }
 
 void ReadState(std::string_view text) {
-  using qkv::train::Standing;
-  const Standing state = Standing::FromJson(text, "fuzz");
+  using qkv::train::RunState;
+  const RunState state = RunState::FromJson(text, "fuzz");
   for (const int64_t count : {state.step, state.evaluations, state.best_epoch, state.without_better, state.logged.rows,
                               state.logged.correct, state.evaluated.rows, state.evaluated.correct}) {
     Check(IsCount(count));
   }
   Check(state.evaluations <= state.step && state.best_top1 >= 0 && state.best_top1 <= 1);
-  Check(Standing::FromJson(state.ToJson(), "again").ToJson() == state.ToJson());
+  Check(RunState::FromJson(state.ToJson(), "again").ToJson() == state.ToJson());
 }
 
 void ReadConfig(std::string_view text) {

@@ -1,7 +1,7 @@
 // Rows and activations on one thread, in values a nanosecond.
 #include <benchmark/benchmark.h>
 
-#include "qkv/simd/elementwise.h"
+#include "qkv/simd/rows/elementwise.h"
 #include "tests/support/sampler.h"
 
 namespace qkv::simd {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "qkv/core/parallel.h"
-#include "qkv/simd/gemm.h"
-#include "qkv/simd/matmul.h"
+#include "qkv/simd/gemm/gemm.h"
+#include "qkv/simd/gemm/matmul.h"
 #include "qkv/simd/rates.h"
 #include "tests/support/sampler.h"
 

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "qkv/simd/amx_tiles.h"
+#include "qkv/simd/gemm/amx_tiles.h"
 
 namespace qkv::simd {
 

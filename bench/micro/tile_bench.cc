@@ -10,9 +10,9 @@
 
 #include "bench/micro/instruction_peaks.h"
 #include "qkv/core/tensor.h"
+#include "qkv/simd/gemm/tile_kernel.h"
 #include "qkv/simd/isa.h"
 #include "qkv/simd/rates.h"
-#include "qkv/simd/tile_kernel.h"
 
 namespace qkv::simd {
 namespace {

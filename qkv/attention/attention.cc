@@ -1,4 +1,4 @@
-// Shapes, broadcasting and the split into tasks; the arithmetic is simd/attention_tile.
+// Shapes, broadcasting and the split into tasks; the arithmetic is simd/attention/tile.
 #include "qkv/attention/attention.h"
 
 #include <algorithm>
@@ -7,10 +7,10 @@
 #include <numbers>
 #include <type_traits>
 
-#include "qkv/attention/task.h"
+#include "qkv/attention/head_scores.h"
 #include "qkv/core/parallel.h"
-#include "qkv/simd/attention_bf16.h"
-#include "qkv/simd/attention_tile.h"
+#include "qkv/simd/attention/bf16.h"
+#include "qkv/simd/attention/tile.h"
 
 namespace qkv::attention {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "qkv/attention/attention.h"
 #include "qkv/core/rng.h"
-#include "qkv/simd/dropout.h"
+#include "qkv/simd/attention/dropout.h"
 
 namespace qkv::attention {
 namespace {

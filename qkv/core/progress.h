@@ -8,7 +8,7 @@
 namespace qkv {
 
 /// Announces that `steps` are done, and publishes all earlier writes (release).
-inline void TellProgress(int64_t& progress, int64_t steps) {
+inline void ReportProgress(int64_t& progress, int64_t steps) {
   std::atomic_ref(progress).store(steps, std::memory_order_release);
 }
 

@@ -1,5 +1,5 @@
 // From a decoded image to the tensor that a model was trained on, to the last bit of the original pipelines.
-// Not here: reading the configuration files of the libraries (model/preprocess_config.h).
+// Not here: reading the configuration files of the libraries (model/config/preprocess_config.h).
 #pragma once
 
 #include <cstdint>

@@ -5,7 +5,7 @@
 
 #include "qkv/algebra/fold.h"
 #include "qkv/core/parallel.h"
-#include "qkv/simd/matmul.h"
+#include "qkv/simd/gemm/matmul.h"
 
 namespace qkv::inspect {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
-#include "qkv/simd/matmul.h"
+#include "qkv/simd/gemm/matmul.h"
 
 namespace qkv::inspect {
 namespace {

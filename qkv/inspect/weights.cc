@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "qkv/model/separate.h"
+#include "qkv/model/checkpoint/separate.h"
 
 namespace qkv::inspect {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "qkv/algebra/projection.h"
-#include "qkv/model/stored_blocks.h"
+#include "qkv/model/checkpoint/stored_blocks.h"
 
 namespace qkv::inspect {
 

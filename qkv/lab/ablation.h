@@ -1,5 +1,5 @@
 // What difference a kind of attention makes: the same training, once for each variant and seed. Here is what is run;
-// ablation_results.h has what came out. Not here: training itself (train/run.h).
+// ablation_results.h has what came out. Not here: training itself (train/run/image_run.h).
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "qkv/train/config.h"
-#include "qkv/train/dataset.h"
+#include "qkv/train/data/dataset.h"
+#include "qkv/train/run/config.h"
 
 namespace qkv::lab {
 

@@ -7,11 +7,11 @@
 #include "qkv/core/error.h"
 #include "qkv/inspect/heads.h"
 #include "qkv/io/json.h"
-#include "qkv/model/checkpoint.h"
+#include "qkv/model/checkpoint/checkpoint.h"
+#include "qkv/model/checkpoint/stored_blocks.h"
+#include "qkv/model/checkpoint/tensor_table.h"
 #include "qkv/model/sequence_model.h"
-#include "qkv/model/stored_blocks.h"
-#include "qkv/model/tensor_table.h"
-#include "qkv/train/log.h"
+#include "qkv/train/run/log.h"
 
 namespace qkv::lab {
 namespace {

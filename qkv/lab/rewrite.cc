@@ -3,8 +3,8 @@
 #include <set>
 
 #include "qkv/io/json.h"
-#include "qkv/model/convert.h"
-#include "qkv/model/tensor_table.h"
+#include "qkv/model/checkpoint/convert.h"
+#include "qkv/model/checkpoint/tensor_table.h"
 
 namespace qkv::lab {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "qkv/core/dtype.h"
-#include "qkv/model/checkpoint.h"
+#include "qkv/model/checkpoint/checkpoint.h"
 
 namespace qkv::lab {
 

@@ -6,9 +6,9 @@
 #include "qkv/core/memory.h"
 #include "qkv/image/background.h"
 #include "qkv/image/workspace.h"
+#include "qkv/model/checkpoint/limits.h"
 #include "qkv/model/finite.h"
-#include "qkv/model/limits.h"
-#include "qkv/simd/elementwise.h"
+#include "qkv/simd/rows/elementwise.h"
 
 namespace qkv::model {
 

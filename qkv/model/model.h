@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "qkv/image/image.h"
-#include "qkv/model/cache.h"
-#include "qkv/model/checkpoint.h"
+#include "qkv/model/build/cache.h"
+#include "qkv/model/checkpoint/checkpoint.h"
 #include "qkv/model/vit.h"
 
 namespace qkv::model {

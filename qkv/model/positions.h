@@ -2,7 +2,7 @@
 #pragma once
 
 #include "qkv/core/tensor.h"
-#include "qkv/model/vit_config.h"
+#include "qkv/model/config/vit_config.h"
 
 namespace qkv::model {
 

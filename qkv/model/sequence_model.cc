@@ -5,10 +5,10 @@
 
 #include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
-#include "qkv/model/attention_build.h"
-#include "qkv/model/folder.h"
-#include "qkv/model/limits.h"
-#include "qkv/model/opening.h"
+#include "qkv/model/build/attention.h"
+#include "qkv/model/checkpoint/limits.h"
+#include "qkv/model/checkpoint/model_folder.h"
+#include "qkv/model/checkpoint/opening.h"
 #include "qkv/model/positions.h"
 #include "qkv/nn/ranges.h"
 

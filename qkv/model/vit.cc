@@ -6,8 +6,8 @@
 
 #include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
-#include "qkv/model/attention_orders.h"
-#include "qkv/model/limits.h"
+#include "qkv/model/build/attention_orders.h"
+#include "qkv/model/checkpoint/limits.h"
 #include "qkv/model/positions.h"
 #include "qkv/nn/rows.h"
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "qkv/core/arena.h"
-#include "qkv/model/layout.h"
-#include "qkv/model/vit_config.h"
+#include "qkv/model/checkpoint/tensor_names.h"
+#include "qkv/model/config/vit_config.h"
 #include "qkv/nn/block.h"
 #include "qkv/nn/patch_embed.h"
 #include "qkv/nn/pool.h"

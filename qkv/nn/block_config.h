@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "qkv/simd/elementwise.h"
-#include "qkv/simd/gemm.h"
+#include "qkv/simd/gemm/gemm.h"
+#include "qkv/simd/rows/elementwise.h"
 
 namespace qkv::nn {
 

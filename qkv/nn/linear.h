@@ -1,9 +1,9 @@
-// A linear layer, forward: y = epilogue(x Wᵀ + b). The product itself is simd/gemm.h.
+// A linear layer, forward: y = epilogue(x Wᵀ + b). The product itself is simd/gemm/gemm.h.
 #pragma once
 
 #include "qkv/core/tensor.h"
 #include "qkv/nn/rows.h"
-#include "qkv/simd/gemm.h"
+#include "qkv/simd/gemm/gemm.h"
 
 namespace qkv::nn {
 

@@ -1,7 +1,7 @@
 #include "qkv/nn/norm.h"
 
 #include "qkv/nn/ranges.h"
-#include "qkv/simd/elementwise.h"
+#include "qkv/simd/rows/elementwise.h"
 
 namespace qkv::nn {
 namespace {

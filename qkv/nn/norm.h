@@ -1,4 +1,4 @@
-// LayerNorm over the last dimension, forward. The row arithmetic is simd/elementwise.h.
+// LayerNorm over the last dimension, forward. The row arithmetic is simd/rows/elementwise.h.
 #pragma once
 
 #include "qkv/core/arena.h"

@@ -6,7 +6,7 @@
 
 #include "qkv/core/parallel.h"
 #include "qkv/nn/ranges.h"
-#include "qkv/simd/rotary.h"
+#include "qkv/simd/rows/rotary.h"
 
 namespace qkv::nn {
 

@@ -5,7 +5,7 @@
 
 #include "qkv/core/arena.h"
 #include "qkv/core/tensor.h"
-#include "qkv/simd/gemm.h"
+#include "qkv/simd/gemm/gemm.h"
 
 namespace qkv::nn {
 

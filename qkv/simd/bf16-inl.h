@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "qkv/simd/tile-inl.h"
+#include "qkv/simd/gemm/tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qkv::simd {

@@ -1,7 +1,7 @@
 // The oracle: every kernel, naive and in double precision. Never optimised, never removed.
 #pragma once
 
-#include "qkv/simd/elementwise.h"
+#include "qkv/simd/rows/elementwise.h"
 
 namespace qkv::simd::reference {
 

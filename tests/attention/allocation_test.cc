@@ -3,8 +3,8 @@
 
 #include "qkv/attention/attention.h"
 #include "qkv/core/parallel.h"
-#include "qkv/simd/gemm.h"
-#include "qkv/simd/matmul.h"
+#include "qkv/simd/gemm/gemm.h"
+#include "qkv/simd/gemm/matmul.h"
 #include "tests/support/allocations.h"
 #include "tests/support/isas.h"
 #include "tests/support/sampler.h"

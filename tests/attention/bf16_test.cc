@@ -1,5 +1,7 @@
 // Attention with products in bfloat16: through every kernel that can run here (AMX in software where there is none),
 // and through the fused call.
+#include "qkv/simd/attention/bf16.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,10 +10,9 @@
 #include <numbers>
 #include <optional>
 
-#include "qkv/attention/task.h"
+#include "qkv/attention/head_scores.h"
 #include "qkv/core/dtype.h"
 #include "qkv/core/parallel.h"
-#include "qkv/simd/attention_bf16.h"
 #include "tests/attention/cases.h"
 #include "tests/simd/amx_trap.h"
 #include "tests/support/isas.h"

@@ -10,7 +10,7 @@
 #include "qkv/io/json.h"
 #include "qkv/io/npy.h"
 #include "qkv/io/safetensors.h"
-#include "qkv/simd/gemm.h"
+#include "qkv/simd/gemm/gemm.h"
 #include "tests/cli/program.h"
 
 namespace qkv {

@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "qkv/io/npy.h"
-#include "qkv/model/sequence_config.h"
+#include "qkv/model/config/sequence_config.h"
 #include "tests/cli/program.h"
 #include "tests/support/checkpoints.h"
 

@@ -16,7 +16,7 @@ TEST(Progress, ShowsWhatWasWrittenBeforeItWasTold) {
     for (int i = 0; i < kSteps; ++i) {
       if (i % 500 == 0) std::this_thread::yield();  // the reader catches up, and waits
       written[i] = i + 1;
-      TellProgress(progress, i + 1);
+      ReportProgress(progress, i + 1);
     }
   });
   for (int i = 0; i < kSteps; ++i) {

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "qkv/core/file.h"
-#include "qkv/train/archive.h"
-#include "qkv/train/dataset.h"
-#include "qkv/train/dataset_formats.h"
-#include "qkv/train/image_store.h"
+#include "qkv/train/data/archive.h"
+#include "qkv/train/data/dataset.h"
+#include "qkv/train/data/dataset_formats.h"
+#include "qkv/train/data/image_store.h"
 #include "tests/hostile/reader.h"
 
 namespace qkv::hostile {

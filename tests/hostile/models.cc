@@ -9,7 +9,7 @@
 
 #include "qkv/core/file.h"
 #include "qkv/core/text.h"
-#include "qkv/model/cache.h"
+#include "qkv/model/build/cache.h"
 #include "qkv/model/model.h"
 #include "qkv/model/sequence_model.h"
 #include "tests/hostile/reader.h"

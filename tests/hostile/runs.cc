@@ -9,8 +9,8 @@
 #include "qkv/core/file.h"
 #include "qkv/lab/ablation_results.h"
 #include "qkv/model/model.h"
-#include "qkv/train/log.h"
-#include "qkv/train/run.h"
+#include "qkv/train/run/image_run.h"
+#include "qkv/train/run/log.h"
 #include "tests/hostile/reader.h"
 #include "tests/train/data.h"
 

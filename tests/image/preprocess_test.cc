@@ -1,5 +1,5 @@
 // The steps of Apply on images small enough to follow by hand. The libraries' own pipelines, from their configurations,
-// are in tests/model/preprocess_config_test.cc.
+// are in tests/model/config/preprocess_config_test.cc.
 #include "qkv/image/preprocess.h"
 
 #include <limits>

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "qkv/io/safetensors.h"
-#include "qkv/model/checkpoint.h"
+#include "qkv/model/checkpoint/checkpoint.h"
 #include "qkv/model/vit.h"
 #include "tests/support/files.h"
 

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "qkv/core/error.h"
-#include "qkv/model/tensor_table.h"
-#include "qkv/train/start.h"
+#include "qkv/model/checkpoint/tensor_table.h"
+#include "qkv/train/run/initial_model.h"
 
 namespace qkv::lab {
 namespace {

@@ -7,8 +7,8 @@
 #include "qkv/inspect/weights.h"
 #include "qkv/io/json.h"
 #include "qkv/lab/split.h"
-#include "qkv/model/separate.h"
-#include "qkv/model/translate.h"
+#include "qkv/model/checkpoint/separate.h"
+#include "qkv/model/checkpoint/translate.h"
 #include "tests/lab/models.h"
 #include "tests/support/errors.h"
 

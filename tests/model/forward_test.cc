@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "qkv/core/parallel.h"
-#include "qkv/model/description.h"
+#include "qkv/model/config/description.h"
 #include "qkv/model/model.h"
 #include "tests/support/allocations.h"
 #include "tests/support/checkpoints.h"

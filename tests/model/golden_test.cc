@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "qkv/io/safetensors.h"
-#include "qkv/model/checkpoint.h"
+#include "qkv/model/checkpoint/checkpoint.h"
 #include "qkv/model/vit.h"
 #include "tests/support/difference.h"
 #include "tests/support/goldens.h"

@@ -9,9 +9,9 @@
 #include <span>
 
 #include "qkv/core/file.h"
-#include "qkv/model/convert.h"
+#include "qkv/model/checkpoint/convert.h"
+#include "qkv/model/checkpoint/separate.h"
 #include "qkv/model/positions.h"
-#include "qkv/model/separate.h"
 #include "qkv/model/vit.h"
 #include "tests/support/checkpoints.h"
 #include "tests/support/files.h"

@@ -3,8 +3,8 @@
 
 #include <cmath>
 
-#include "qkv/model/attention_orders.h"
-#include "qkv/model/checkpoint.h"
+#include "qkv/model/build/attention_orders.h"
+#include "qkv/model/checkpoint/checkpoint.h"
 #include "qkv/model/vit.h"
 #include "tests/support/files.h"
 #include "tests/support/sampler.h"

@@ -10,7 +10,7 @@
 #include <memory>
 #include <vector>
 
-#include "qkv/model/checkpoint.h"
+#include "qkv/model/checkpoint/checkpoint.h"
 #include "tests/support/allocation_count.h"
 #include "tests/support/checkpoints.h"
 #include "tests/support/difference.h"

@@ -14,8 +14,8 @@
 #include <type_traits>
 
 #include "qkv/core/parallel.h"
-#include "qkv/nn/linear_gradient.h"
-#include "qkv/nn/norm_gradient.h"
+#include "qkv/nn/training/linear.h"
+#include "qkv/nn/training/norm.h"
 #include "tests/nn/layers.h"
 #include "tests/support/gradients.h"
 #include "tests/support/isas.h"

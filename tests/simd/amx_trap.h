@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "qkv/simd/amx_tiles.h"
+#include "qkv/simd/gemm/amx_tiles.h"
 
 namespace qkv::simd {
 

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "qkv/core/error.h"
-#include "qkv/simd/gemm.h"
+#include "qkv/simd/gemm/gemm.h"
 
 namespace qkv::simd {
 namespace {

@@ -8,8 +8,8 @@
 #include <limits>
 #include <vector>
 
-#include "qkv/simd/elementwise.h"
 #include "qkv/simd/reference.h"
+#include "qkv/simd/rows/elementwise.h"
 #include "tests/support/isas.h"
 #include "tests/support/tolerance.h"
 

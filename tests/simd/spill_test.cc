@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "qkv/simd/attention_gradient.h"
-#include "qkv/simd/attention_tile.h"
-#include "qkv/simd/gemm.h"
+#include "qkv/simd/attention/backward.h"
+#include "qkv/simd/attention/tile.h"
+#include "qkv/simd/gemm/gemm.h"
 
 namespace qkv::simd {
 namespace {

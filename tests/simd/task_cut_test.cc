@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "qkv/simd/gemm_task.h"
+#include "qkv/simd/gemm/gemm_task.h"
 
 namespace qkv::simd {
 namespace {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "qkv/model/sequence_config.h"
+#include "qkv/model/config/sequence_config.h"
 #include "tests/support/sampler.h"
 
 namespace qkv::model {

@@ -2,9 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "qkv/core/parallel.h"
-#include "qkv/train/loader.h"
-#include "qkv/train/sequence_network.h"
-#include "qkv/train/step.h"
+#include "qkv/train/data/loader.h"
+#include "qkv/train/network/sequence_network.h"
+#include "qkv/train/optimizer/step.h"
 #include "tests/support/allocations.h"
 #include "tests/support/sequences.h"
 #include "tests/support/threads.h"

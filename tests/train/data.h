@@ -7,7 +7,7 @@
 
 #include "qkv/core/file.h"
 #include "qkv/image/encode.h"
-#include "qkv/train/dataset.h"
+#include "qkv/train/data/dataset.h"
 #include "tests/support/files.h"
 #include "tests/support/sampler.h"
 

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "qkv/train/network.h"
+#include "qkv/train/network/network.h"
 #include "tests/support/sampler.h"
 
 namespace qkv::train {

@@ -4,11 +4,11 @@
 #include <cmath>
 #include <mutex>
 
-#include "qkv/train/evaluation.h"
-#include "qkv/train/image_store.h"
-#include "qkv/train/initialise.h"
-#include "qkv/train/save.h"
-#include "qkv/train/step.h"
+#include "qkv/train/data/image_store.h"
+#include "qkv/train/network/initialise.h"
+#include "qkv/train/optimizer/step.h"
+#include "qkv/train/run/evaluation.h"
+#include "qkv/train/run/run_folder.h"
 #include "tests/support/errors.h"
 #include "tests/train/data.h"
 #include "tests/train/networks.h"

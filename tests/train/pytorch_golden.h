@@ -5,7 +5,7 @@
 #include <string>
 
 #include "qkv/io/safetensors.h"
-#include "qkv/train/parameters.h"
+#include "qkv/train/network/flat_parameters.h"
 #include "tests/support/difference.h"
 #include "tests/support/files.h"
 #include "tests/support/isas.h"

@@ -7,9 +7,9 @@
 #include <string>
 #include <tuple>
 
-#include "qkv/train/loss.h"
-#include "qkv/train/network.h"
-#include "qkv/train/optimizer.h"
+#include "qkv/train/network/loss.h"
+#include "qkv/train/network/network.h"
+#include "qkv/train/optimizer/optimizer.h"
 #include "tests/support/difference.h"
 #include "tests/train/pytorch_golden.h"
 

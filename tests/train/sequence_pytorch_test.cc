@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "qkv/train/loss.h"
-#include "qkv/train/optimizer.h"
-#include "qkv/train/sequence_network.h"
+#include "qkv/train/network/loss.h"
+#include "qkv/train/network/sequence_network.h"
+#include "qkv/train/optimizer/optimizer.h"
 #include "tests/support/difference.h"
 #include "tests/train/pytorch_golden.h"
 

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "qkv/core/parallel.h"
-#include "qkv/train/initialise.h"
-#include "qkv/train/sequence_evaluation.h"
-#include "qkv/train/sequence_network.h"
-#include "qkv/train/step.h"
+#include "qkv/train/network/initialise.h"
+#include "qkv/train/network/sequence_network.h"
+#include "qkv/train/optimizer/step.h"
+#include "qkv/train/sequences/evaluation.h"
 #include "tests/support/errors.h"
 #include "tests/support/threads.h"
 

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "qkv/train/communicator.h"
+#include "qkv/train/optimizer/communicator.h"
 
 namespace qkv::train {
 

@@ -1,12 +1,11 @@
 // C12 to C14: smoothing, search, dictionaries.
-#include "qkv/attention/ancestors.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <numbers>
 
+#include "qkv/lab/claims/associative_memory.h"
 #include "qkv/lab/claims/replay.h"
 #include "qkv/report/text.h"
 
@@ -73,7 +72,6 @@ Matrix Features(const Matrix& signal, double position_weight, double value_weigh
 }  // namespace
 
 Result ReplaySmoothing(const Bench& bench) {
-  using attention::GaussianSmooth, attention::GridPositions, attention::SoftDictionary;
   Rng rng(bench.seed());
   constexpr double kBandwidth = 2;
   const Matrix clean = Clean(), noisy = Noisy(clean, rng);
@@ -82,8 +80,8 @@ Result ReplaySmoothing(const Bench& bench) {
   GaussianSmooth<double>(noisy, kBandwidth, smooth);
   const Matrix positions = GridPositions<double>({kPoints});
   const auto memory = SoftDictionary<double>(kBandwidth * kBandwidth);
-  attention::Recall<double>(memory, positions, positions, noisy, out, weights);
-  attention::Recall<double>(memory, positions, positions, clean, other, again);
+  Recall<double>(memory, positions, positions, noisy, out, weights);
+  Recall<double>(memory, positions, positions, clean, other, again);
   // Two weights of a row stand in the ratio that their distances give, wherever the row is.
   double ratio = 0, sums = 0;
   for (int64_t i = 0; i < kPoints; ++i) {
@@ -132,7 +130,6 @@ Result ReplaySmoothing(const Bench& bench) {
 }
 
 Result ReplaySearch(const Bench& bench) {
-  using attention::Memory, attention::Recall, attention::ScaledDotProduct, attention::SoftDictionary;
   Rng rng(bench.seed());
   constexpr int64_t N = 24, E = 16;
   const double h2 = std::sqrt(static_cast<double>(E));
@@ -162,7 +159,7 @@ Result ReplaySearch(const Bench& bench) {
 
   const Matrix clean = Clean(), noisy = Noisy(clean, rng);
   Matrix smooth({kPoints, 1}), searched({kPoints, 1});
-  attention::GaussianSmooth<double>(noisy, 3., smooth);
+  GaussianSmooth<double>(noisy, 3., smooth);
   const Matrix features = Features(noisy, .25, 1.5);
   Recall<double>(SoftDictionary<double>(1), features, features, noisy, searched);
   report::LineChart chart{.heading = {"Weights by place, weights by search",
@@ -195,7 +192,6 @@ Result ReplaySearch(const Bench& bench) {
 }
 
 Result ReplayDictionary(const Bench& bench) {
-  using attention::HardDictionary, attention::NearestKey, attention::Recall, attention::SoftDictionary;
   Rng rng(bench.seed());
   constexpr int64_t N = 12, E = 8;
   const Matrix keys = Normal({N, E}, rng), values = Uniform({N, 1}, rng);
@@ -204,7 +200,7 @@ Result ReplayDictionary(const Bench& bench) {
   double gap = INFINITY;                                               // of the second best similarity to the best
   for (int64_t i = 0; i < N; ++i) {
     for (int64_t j = 0; j < N; ++j) {
-      if (i != j) gap = std::min(gap, -attention::Nearness<double>(keys.view().row(i), keys.view().row(j), E));
+      if (i != j) gap = std::min(gap, -Nearness<double>(keys.view().row(i), keys.view().row(j), E));
     }
   }
   Recall<double>(NearestKey<double>(), keys, keys, values, nearest);

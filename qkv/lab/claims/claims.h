@@ -14,7 +14,7 @@
 
 #include "qkv/image/image.h"
 #include "qkv/lab/ablation_results.h"
-#include "qkv/model/checkpoint.h"
+#include "qkv/model/checkpoint/checkpoint.h"
 #include "qkv/report/charts.h"
 #include "qkv/report/heatmap.h"
 #include "qkv/report/table.h"

@@ -8,7 +8,7 @@
 #include "qkv/core/parallel.h"
 #include "qkv/lab/claims/replay.h"
 #include "qkv/report/text.h"
-#include "qkv/simd/matmul.h"
+#include "qkv/simd/gemm/matmul.h"
 
 namespace qkv::lab::internal {
 namespace {

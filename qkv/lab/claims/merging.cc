@@ -9,9 +9,9 @@
 #include "qkv/algebra/merge.h"
 #include "qkv/algebra/rope.h"
 #include "qkv/attention/plan.h"
-#include "qkv/attention/plan_run.h"
 #include "qkv/core/parallel.h"
 #include "qkv/lab/claims/replay.h"
+#include "qkv/lab/plan_trial.h"
 #include "qkv/report/text.h"
 
 namespace qkv::lab::internal {
@@ -55,7 +55,7 @@ struct Timed {
 
 template <typename T>
 Timed TimeOrders(const Workload& workload, int tries) {
-  attention::Trial<T> trial(workload);
+  Trial<T> trial(workload);
   Timed timed{};
   std::vector<T> first;
   double greatest = 0;

@@ -10,7 +10,7 @@
 #include "qkv/inspect/heads.h"
 #include "qkv/lab/ablation_report.h"
 #include "qkv/lab/claims/replay.h"
-#include "qkv/nn/attention_gradient.h"
+#include "qkv/nn/training/attention.h"
 
 namespace qkv::lab::internal {
 namespace {

@@ -10,10 +10,10 @@
 #include "qkv/image/preprocess.h"
 #include "qkv/io/json.h"
 #include "qkv/io/safetensors.h"
-#include "qkv/model/description.h"
-#include "qkv/model/fields.h"
-#include "qkv/model/layout.h"
-#include "qkv/model/translate.h"
+#include "qkv/model/checkpoint/tensor_names.h"
+#include "qkv/model/checkpoint/translate.h"
+#include "qkv/model/config/description.h"
+#include "qkv/model/config/fields.h"
 
 namespace qkv::model {
 

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "qkv/io/safetensors.h"
-#include "qkv/model/description.h"
+#include "qkv/model/config/description.h"
 
 namespace qkv::model {
 

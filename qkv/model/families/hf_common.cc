@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "qkv/core/error.h"
+#include "qkv/model/config/preprocess_config.h"
+#include "qkv/model/config/preprocess_writer.h"
 #include "qkv/model/families/from_tensors.h"
-#include "qkv/model/preprocess_config.h"
-#include "qkv/model/preprocess_writer.h"
 
 namespace qkv::model {
 namespace {

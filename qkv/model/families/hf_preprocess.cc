@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "qkv/core/error.h"
+#include "qkv/model/config/preprocess_writer.h"
 #include "qkv/model/families/preprocess_common.h"
-#include "qkv/model/preprocess_writer.h"
 
 namespace qkv::model {
 namespace {

@@ -2,7 +2,7 @@
 // the canonical ones in every family's layout.
 #pragma once
 
-#include "qkv/model/layout.h"
+#include "qkv/model/checkpoint/tensor_names.h"
 
 namespace qkv::model {
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "qkv/core/error.h"
-#include "qkv/model/preprocess_writer.h"
+#include "qkv/model/config/preprocess_writer.h"
 
 namespace qkv::model {
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "qkv/image/preprocess.h"
-#include "qkv/model/fields.h"
-#include "qkv/model/preprocess_config.h"
+#include "qkv/model/config/fields.h"
+#include "qkv/model/config/preprocess_config.h"
 
 namespace qkv::model {
 

@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "qkv/core/error.h"
+#include "qkv/model/config/preprocess_config.h"
+#include "qkv/model/config/preprocess_writer.h"
 #include "qkv/model/families/families.h"
 #include "qkv/model/families/from_tensors.h"
 #include "qkv/model/families/names_attention.h"
 #include "qkv/model/families/timm_registry.h"
-#include "qkv/model/preprocess_config.h"
-#include "qkv/model/preprocess_writer.h"
 
 namespace qkv::model {
 namespace {

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "qkv/core/error.h"
+#include "qkv/model/config/preprocess_config.h"
 #include "qkv/model/families/families.h"
 #include "qkv/model/families/names_attention.h"
-#include "qkv/model/preprocess_config.h"
 
 namespace qkv::model {
 namespace {

@@ -1,0 +1,148 @@
+#include "cli/train_progress.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <fstream>
+#include <string_view>
+#include <utility>
+
+#include "cli/output.h"
+#include "cli/train_curves.h"
+#include "qkv/core/file.h"
+#include "qkv/train/run/log.h"
+
+namespace qkv::cli {
+namespace {
+
+// Smooth enough for the eye.
+constexpr std::chrono::milliseconds kBetween{100};
+
+volatile sig_atomic_t stop_signal = 0;
+std::string_view stop_message;  // NOLINT: a handler has no other way to its data
+
+constexpr std::array<int, 4> kSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+
+// Only calls that a handler may make.
+void OnSignal(int number) {
+  if (stop_signal != 0) ::_exit(128 + number);
+  stop_signal = number;
+  const int error = errno;
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, stop_message.data(), stop_message.size());
+  errno = error;
+}
+
+}  // namespace
+
+void StopOnSignals(bool says) {
+  static constexpr std::string_view kMessage =
+      "\r\x1b[Kqkv: stopping: what was trained is saved after this step; a second signal ends at once\n";
+  constexpr size_t kLine = 4;  // what clears the line that is written over
+  stop_message = !says ? std::string_view() : ::isatty(STDERR_FILENO) == 1 ? kMessage : kMessage.substr(kLine);
+  struct sigaction action {};
+  action.sa_handler = OnSignal;
+  action.sa_flags = SA_RESTART;
+  for (const int number : kSignals) {
+    struct sigaction before {};
+    // nohup and its kin have it ignored, so that the process outlives its terminal.
+    const bool ignored = number == SIGHUP && ::sigaction(number, nullptr, &before) == 0 && before.sa_handler == SIG_IGN;
+    if (!ignored) ::sigaction(number, &action, nullptr);
+  }
+}
+
+void EndOnSignals() {
+  for (const int number : kSignals) {
+    struct sigaction now {};
+    if (::sigaction(number, nullptr, &now) == 0 && now.sa_handler == OnSignal) ::signal(number, SIG_DFL);
+  }
+}
+
+int StopSignal() { return stop_signal; }
+
+std::string Quoted(const std::string& word) {
+  if (!word.empty() && word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                              "_-+=./,:@%") == word.npos) {
+    return word;
+  }
+  std::string quoted = "'";
+  for (const char letter : word) quoted += letter == '\'' ? std::string("'\\''") : std::string(1, letter);
+  return quoted + "'";
+}
+
+std::string CommandLine() {
+  std::ifstream arguments("/proc/self/cmdline", std::ios::binary);
+  std::string line;
+  for (std::string word; std::getline(arguments, word, '\0');) {
+    if (!line.empty()) line += ' ';
+    line += Quoted(word);
+  }
+  return line;
+}
+
+std::string CommandToRepeat() {
+  return fmt::format("cd {} && {}\n", Quoted(std::filesystem::current_path().string()), CommandLine());
+}
+
+std::string Duration(double seconds) {
+  const auto whole = static_cast<int64_t>(seconds + 0.5);
+  if (whole < 60) return fmt::format("{} s", whole);
+  if (whole < 3600) return fmt::format("{} min {:02} s", whole / 60, whole % 60);
+  return fmt::format("{} h {:02} min", whole / 3600, whole / 60 % 60);
+}
+
+TrainProgress::TrainProgress(const std::filesystem::path& folder, bool quiet, std::string of_many)
+    : folder_(folder),
+      shown_(!quiet && ::isatty(STDERR_FILENO) == 1),
+      of_many_(of_many.empty() ? of_many : of_many + "  ") {}
+
+void TrainProgress::DrawMaps(MapImages images) { maps_.emplace(folder_ / "maps", std::move(images)); }
+
+train::Observer TrainProgress::Observer() {
+  train::Observer observer;
+  observer.note = [this](const std::string& note) { Say(note); };
+  observer.reading = [this](const char* what, int64_t done, int64_t total) {
+    WriteOver(fmt::format("{}reading {}: {}/{} images", of_many_, what, done, total));
+  };
+  observer.step = [this](const train::StepReport& report) { Step(report); };
+  if (maps_) observer.evaluated = [this](const train::EvaluatedModel& model) { maps_->Draw(model); };
+  observer.evaluation = [this](const train::EvaluationReport& report) { Evaluation(report); };
+  observer.stop = [] { return stop_signal != 0; };
+  return observer;
+}
+
+void TrainProgress::Say(const std::string& text) {
+  Clear();
+  PrintMessage("qkv: {}\n", text);
+}
+
+void TrainProgress::Step(const train::StepReport& r) {
+  WriteOver(fmt::format("{}epoch {}  step {}/{}  loss {:.4f}  accuracy {:.1f} %  {:.0f} {}/s  {} left", of_many_,
+                        r.epoch, r.step, r.steps, r.loss, 100 * r.accuracy, r.rows_per_second, r.unit,
+                        Duration(r.seconds_left)));
+}
+
+void TrainProgress::Evaluation(const train::EvaluationReport& r) {
+  if (of_many_.empty()) {
+    Clear();
+    PrintMessage("epoch {:>3}  training: loss {:.4f}, {:.2f} %  validation: loss {:.4f}, {:.2f} %{}\n", r.epoch,
+                 r.train_loss, 100 * r.train_accuracy, r.loss, 100 * r.top1, r.best ? "  best" : "");
+  }
+  WriteFile(folder_ / "curves.svg", DrawCurves(train::ReadLog(folder_ / "log.jsonl"), folder_.string()));
+}
+
+void TrainProgress::WriteOver(const std::string& text) {
+  if (!shown_ || Clock::now() - drawn_ < kBetween) return;
+  drawn_ = Clock::now();
+  PrintMessage("\r\x1b[K{}", text);
+  std::fflush(stderr);
+}
+
+void TrainProgress::Clear() {
+  if (shown_ && drawn_ != Clock::time_point{}) PrintMessage("\r\x1b[K");
+}
+
+}  // namespace qkv::cli

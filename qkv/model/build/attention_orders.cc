@@ -1,0 +1,84 @@
+#include "qkv/model/build/attention_orders.h"
+
+#include "qkv/core/error.h"
+
+namespace qkv::model {
+
+using attention::Order;
+using nn::AttentionKind;
+
+int64_t RowsPooled(const VitConfig& c, int64_t block, int64_t tokens) {
+  if (block + 1 < c.depth || c.pool != Pool::kToken) return tokens;
+  return c.distillation_head || c.distillation_token ? 2 : 1;
+}
+
+// What is merged beforehand costs more weights than W_Q and W_K, so that only a wide head gains: see
+// attention::MergingPaysAbove. In the lower precisions M would lose more than its factors, whose product it is.
+AttentionOrders OrdersOf(const VitConfig& c, const BuildOptions& options, int64_t block, int64_t tokens) {
+  const int64_t N = c.tokens(), rows = options.read_rows ? RowsPooled(c, block, N) : N;
+  AttentionOrders orders;
+  orders.kind = c.block.attention.kind;
+  orders.workload = {.queries = rows,
+                     .keys = N,
+                     .width = c.block.width,
+                     .heads = c.block.attention.heads,
+                     .head_width = c.block.attention.query_width(),
+                     .keys_are_linear = !c.block.attention.qk_norm,
+                     .projection = c.block.attention.projection,
+                     .value_width = c.block.attention.head_width};
+  const bool absorbs = options.absorb && !c.block.attention.qk_norm && rows < N;
+  orders.outputs = {Order::kProjected};
+  if (absorbs) orders.outputs.push_back(Order::kAbsorbed);
+  if (c.block.attention.kind == AttentionKind::kMerged) {
+    orders.scores = {Order::kMerged};
+  } else if (!nn::IsPositional(c.block.attention.kind)) {
+    orders.scores = orders.outputs;
+    const bool mergeable =
+        c.block.attention.kind == AttentionKind::kSeparate || c.block.attention.kind == AttentionKind::kLowRank;
+    if (options.merge && mergeable && !c.block.attention.qk_norm && options.precision == simd::Precision::kFloat32) {
+      orders.scores.push_back(Order::kMerged);
+    }
+  }
+  if (tokens == N) return orders;
+
+  if (PlanOf(orders).scores == Order::kMerged) {
+    orders.scores = {Order::kMerged};
+  } else {
+    std::erase(orders.scores, Order::kMerged);
+  }
+  orders.workload.keys = tokens;
+  if (rows == N) orders.workload.queries = tokens;
+  return orders;
+}
+
+attention::Plan PlanOf(const AttentionOrders& orders) {
+  const attention::Plan plan{CheapestPlan(orders.workload, orders.scores).scores,
+                             CheapestPlan(orders.workload, orders.outputs).outputs};
+  const bool both_or_neither = !orders.scores.empty() && plan.scores != Order::kMerged;
+  return both_or_neither && plan.scores != plan.outputs ? attention::Plan{} : plan;
+}
+
+double MultiplyAdds(const attention::Plan& plan, const AttentionOrders& orders) {
+  const attention::Workload& w = orders.workload;
+  Require(!orders.scores.empty(), "plan: scores of attention of kind {} come from places, not from products of tokens",
+          Name(orders.kind));
+  const double of_row = static_cast<double>(w.batch * w.heads) * static_cast<double>(w.width);
+  double twice = 0;
+  if (nn::QueriesAreKeys(orders.kind) && plan.scores == Order::kProjected) {
+    twice += of_row * static_cast<double>(w.queries) * static_cast<double>(w.head_width);
+  }
+  if (nn::ValuesAreKeys(orders.kind) && plan.scores == Order::kProjected && plan.outputs == Order::kProjected) {
+    twice += of_row * static_cast<double>(w.keys) * static_cast<double>(w.values());
+  }
+  return attention::MultiplyAdds(plan, w) - twice;
+}
+
+AttentionWay WayOf(const VitConfig& c, const BuildOptions& options, int64_t block) {
+  const AttentionOrders orders = OrdersOf(c, options, block, c.tokens());
+  AttentionWay way{c.block.attention.kind, orders.outputs.back() == Order::kAbsorbed,
+                   orders.workload.queries < orders.workload.keys};
+  if (PlanOf(orders).scores == Order::kMerged) way.kind = AttentionKind::kMerged;
+  return way;
+}
+
+}  // namespace qkv::model

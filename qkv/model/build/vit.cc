@@ -1,0 +1,122 @@
+// From bound tensors to the layers of a Vit: converted, split and packed.
+#include "qkv/model/vit.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "qkv/core/memory.h"
+#include "qkv/core/parallel.h"
+#include "qkv/model/build/affine.h"
+#include "qkv/model/build/attention.h"
+#include "qkv/model/build/attention_orders.h"
+#include "qkv/model/checkpoint/limits.h"
+#include "qkv/model/positions.h"
+
+namespace qkv::model {
+namespace {
+
+template <typename T>
+nn::AttentionPool<T> BuildAttentionPool(const VitConfig& c, const BuildOptions& options, const Weights<T>& weights) {
+  nn::AttentionPool<T> pool;
+  const Tensor<T> latent = weights.Get("attn_pool.latent");
+  pool.latent = Tensor<T>::Uninitialised({1, c.block.width});
+  std::copy_n(latent.data(), c.block.width, pool.latent.data());
+  pool.attention.heads = c.block.attention.heads;
+  pool.attention.head_width = c.block.width / c.block.attention.heads;
+  pool.attention.query = weights.Linear("attn_pool.q");
+  const Affine<T> key_value = weights.Layer("attn_pool.kv");
+  pool.attention.query_key_value = key_value.Pack();
+  if (options.absorb) {
+    const int64_t E = pool.attention.head_width;
+    pool.attention.absorbed = {key_value.PackTransposedHeads(0, E, c.block.attention.heads),
+                               key_value.PackHeads(c.block.width, E, c.block.attention.heads)};
+  }
+  pool.attention.projection = weights.Linear("attn_pool.proj");
+  pool.norm = weights.Norm("attn_pool.norm", c.block.eps);
+  pool.mlp.activation = c.block.mlp.activation;
+  pool.mlp.fc1 = weights.Linear("attn_pool.mlp.fc1");
+  pool.mlp.fc2 = weights.Linear("attn_pool.mlp.fc2");
+  return pool;
+}
+
+// The tokens before the patches with their positions added, and the patches' positions.
+template <typename T>
+void BuildTokens(const VitConfig& c, const Weights<T>& weights, Tensor<T>* prefix, Tensor<T>* positions) {
+  *prefix = Tensor<T>({c.prefix(), c.block.width});
+  T* to = prefix->data();
+  for (const char* name : {"cls_token", "dist_token", "reg_token"}) {
+    const Tensor<T> token = weights.Get(name);
+    to = std::copy_n(token.data(), token.empty() ? 0 : token.size(), to);
+  }
+  if (c.positions == Positions::kSinCos) {
+    *positions = Tensor<T>({c.patches(), c.block.width});
+    SinCosGrid<T>(c.grid_height(), c.grid_width(), *positions);
+  } else if (c.positions == Positions::kLearned) {
+    const Tensor<T> all = weights.Get("pos_embed");
+    const int64_t of_prefix = c.position_prefix * c.block.width;
+    for (int64_t i = 0; i < of_prefix; ++i) prefix->data()[i] += all[i];
+    *positions = Tensor<T>::Uninitialised({c.patches(), c.block.width});
+    std::copy(all.data() + of_prefix, all.data() + all.size(), positions->data());
+  }
+}
+
+}  // namespace
+
+template <typename T>
+uint64_t Vit<T>::NextId() {
+  static std::atomic<uint64_t> built{0};
+  return ++built;
+}
+
+template <typename T>
+Vit<T>::Vit(const VitConfig& config, const std::vector<BoundTensor>& tensors, const BuildOptions& options)
+    : config_(config), read_rows_(options.read_rows), id_(NextId()) {
+  double elements = PlaceElements(config, config.positions == Positions::kSinCos ? config.patches() : 0);
+  for (const BoundTensor& tensor : tensors) elements += static_cast<double>(tensor.spec.shape.size());
+  RequireMemory(sizeof(T) * elements, "build: the model's layers");
+  const Weights<T> weights(tensors);
+  BuildTokens(config, weights, &prefix_, &positions_);
+  patch_embed_.patch_height = config.patch_height;
+  patch_embed_.patch_width = config.patch_width;
+  patch_embed_.channel_last = config.patch_norms;
+  patch_embed_.norm_in = weights.Norm("patch_embed.norm_in", config.block.eps);
+  patch_embed_.projection = weights.Linear("patch_embed.proj");
+  patch_embed_.norm_out = weights.Norm("patch_embed.norm_out", config.block.eps);
+  norm_pre_ = weights.Norm("norm_pre", config.block.eps);
+  blocks_.resize(static_cast<size_t>(config.depth));
+  ParallelTasks(config.depth, [&](int64_t block, int) {
+    blocks_[static_cast<size_t>(block)] = BuildBlock(config.block, config.tokens(), options, weights,
+                                                     fmt::format("blocks.{}.", block), WayOf(config, options, block));
+  });
+  norm_ = weights.Norm("norm", config.block.eps);
+  if (config.pool == Pool::kMap) attention_pool_ = BuildAttentionPool(config, options, weights);
+  pooler_ = weights.Linear("pooler");
+  fc_norm_ = weights.Norm("fc_norm", config.block.eps);
+  head_norm_ = weights.Norm("head_norm", config.block.eps);
+  head_ = weights.Linear("head");
+  head_dist_ = weights.Linear("head_dist");
+  LinkWeights();
+}
+
+template <typename T>
+void Vit<T>::LinkWeights() {
+  // As all images' tokens pass through the blocks together. Where images pass in groups, or fewer rows are read, some
+  // hints are wrong: a slice of weights is fetched for nothing.
+  std::vector<nn::Linear<T>*> order{&patch_embed_.projection};
+  for (nn::Block<T>& block : blocks_) {
+    nn::AttentionLayer<T>& attention = block.attention;
+    order.insert(order.end(), {&attention.query_key_value, &attention.projection, &block.mlp.fc1, &block.mlp.fc2});
+  }
+  order.push_back(&head_);
+  std::erase_if(order, [](const nn::Linear<T>* layer) { return layer->empty(); });
+  for (size_t i = 0; i < order.size(); ++i) order[i]->weight.set_next(order[(i + 1) % order.size()]->weight);
+}
+
+template uint64_t Vit<float>::NextId();
+template uint64_t Vit<double>::NextId();
+template void Vit<float>::LinkWeights();
+template void Vit<double>::LinkWeights();
+template Vit<float>::Vit(const VitConfig&, const std::vector<BoundTensor>&, const BuildOptions&);
+template Vit<double>::Vit(const VitConfig&, const std::vector<BoundTensor>&, const BuildOptions&);
+
+}  // namespace qkv::model

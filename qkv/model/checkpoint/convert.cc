@@ -1,0 +1,138 @@
+#include "qkv/model/checkpoint/convert.h"
+
+#include <fmt/ranges.h>
+
+#include "qkv/core/file.h"
+#include "qkv/model/checkpoint/convert_tensors.h"
+#include "qkv/model/checkpoint/separate.h"
+#include "qkv/model/checkpoint/translate.h"
+
+namespace qkv::model {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string ToText(const auto& json) { return json.dump(2) + "\n"; }
+
+// As a Hugging Face configuration writes it.
+std::string_view TorchName(DType dtype) {
+  switch (dtype) {
+    case DType::kF16:
+      return "float16";
+    case DType::kBF16:
+      return "bfloat16";
+    case DType::kF64:
+      return "float64";
+    default:
+      return "float32";
+  }
+}
+
+// With qkv's own key beside the library's.
+Translation TranslateWithBackground(const Description& description, Family layout) {
+  Translation translation = Translate(description, layout);
+  if (description.dark_background) {
+    translation.config["qkv_background"] = "dark";
+    translation.notes.push_back(
+        fmt::format("{} does not invert images of a bright background, as qkv does for this model", Name(layout)));
+  }
+  return translation;
+}
+
+// The folder that a checkpoint's configuration was read from; empty for one that came from memory.
+fs::path FolderOf(const Checkpoint& checkpoint) {
+  const fs::path source = checkpoint.source;
+  std::error_code ignored;
+  if (!fs::exists(source, ignored)) return {};
+  if (fs::is_directory(source, ignored)) return source;
+  return source.has_parent_path() ? source.parent_path() : ".";
+}
+
+// config.json as it is, but for the type that Hugging Face notes there.
+std::string SameConfig(const fs::path& path, std::optional<DType> dtype) {
+  std::string text = ReadFile(path);
+  if (!dtype) return text;
+  auto config = nlohmann::ordered_json::parse(text);
+  bool changed = false;
+  for (const char* key : {"dtype", "torch_dtype"}) {
+    if (!config.contains(key)) continue;
+    config[key] = TorchName(*dtype);
+    changed = true;
+  }
+  return changed ? ToText(config) : text;
+}
+
+ModelFiles TranslatedFiles(const Checkpoint& checkpoint, Family layout, std::optional<DType> dtype) {
+  Translation translation = TranslateWithBackground(checkpoint.description, layout);
+  std::optional<io::Json> preprocessor;
+  if (!translation.preprocessor.is_null()) preprocessor = translation.preprocessor;
+  // What the configuration means is left to its reader, so that writer and reader cannot disagree.
+  const VitConfig target = Describe(translation.config, preprocessor, io::SafeTensors()).config;
+  const std::vector<std::string> differences = Differences(AsSeparate(checkpoint.description.config), target);
+  Require(differences.empty(), "convert: {} ({}) cannot be written for {}: {} would differ",
+          checkpoint.description.config.architecture, Name(checkpoint.description.config.family), Name(layout),
+          fmt::join(differences, ", "));
+
+  ModelFiles files;
+  files.weights = TranslatedTensors(checkpoint, target, translation.prefix, dtype);
+  files.metadata = {{"format", "pt"}};
+  if (translation.names_dtype) translation.config["dtype"] = TorchName(files.weights.tensors.front().dtype);
+  files.texts[kConfigFile] = ToText(translation.config);
+  if (preprocessor) files.texts[kPreprocessorFile] = ToText(*preprocessor);
+  files.notes = std::move(translation.notes);
+  return files;
+}
+
+// Its own layout, with queries, keys and values as its own library has them.
+ModelFiles SeparateFiles(const Checkpoint& checkpoint, std::optional<DType> dtype) {
+  const VitConfig& config = checkpoint.description.config;
+  const std::string obstruction = WhyNotSeparate(config);
+  Require(obstruction.empty(), "convert: {} ({}) cannot be written for {}:\n  {} has no {} attention: {}",
+          config.architecture, Name(config.family), Name(config.family), Name(config.family),
+          Name(config.block.attention.kind), obstruction);
+  ModelFiles files = SameFiles(checkpoint, dtype);
+  auto json = nlohmann::ordered_json::parse(files.texts.at(kConfigFile));
+  SetAttentionKind({}, &json);
+  files.texts[kConfigFile] = ToText(json);
+  files.weights = SeparateTensors(checkpoint, dtype);
+  return files;
+}
+
+}  // namespace
+
+ModelFiles SameFiles(const Checkpoint& checkpoint, std::optional<DType> dtype) {
+  ModelFiles files;
+  const fs::path folder = FolderOf(checkpoint);
+  if (!folder.empty() && fs::exists(folder / kConfigFile)) {
+    files.texts[kConfigFile] = SameConfig(folder / kConfigFile, dtype);
+    if (fs::exists(folder / kPreprocessorFile)) files.texts[kPreprocessorFile] = ReadFile(folder / kPreprocessorFile);
+  } else {
+    Translation translation = TranslateWithBackground(checkpoint.description, checkpoint.description.config.family);
+    files.texts[kConfigFile] = ToText(translation.config);
+    if (!translation.preprocessor.is_null()) files.texts[kPreprocessorFile] = ToText(translation.preprocessor);
+    files.notes = std::move(translation.notes);
+    for (const std::string& assumption : checkpoint.description.assumptions) {
+      files.notes.push_back("config.json was written from an assumption: " + assumption);
+    }
+  }
+  files.weights = SameTensors(checkpoint, dtype);
+  files.metadata = checkpoint.tensors->metadata();
+  return files;
+}
+
+Converted Convert(const Checkpoint& checkpoint, const fs::path& folder, const ConvertOptions& options) {
+  RequireWritable(folder, options.force);
+  Require(!options.dtype || *options.dtype == DType::kF32 || *options.dtype == DType::kF16 ||
+              *options.dtype == DType::kBF16,
+          "convert: cannot write {}, expected F32, F16 or BF16", Name(options.dtype.value_or(DType::kF32)));
+  const Family own = checkpoint.description.config.family, layout = options.layout.value_or(own);
+  const bool expand =
+      options.layout && checkpoint.description.config.block.attention.kind != nn::AttentionKind::kSeparate;
+  ModelFiles files = layout != own ? TranslatedFiles(checkpoint, layout, options.dtype)
+                     : expand      ? SeparateFiles(checkpoint, options.dtype)
+                                   : SameFiles(checkpoint, options.dtype);
+  const size_t bytes = WriteModel(files, folder, options.force);
+  return {layout, files.weights.tensors.size(), bytes, std::move(files.notes)};
+}
+
+}  // namespace qkv::model

@@ -1,0 +1,237 @@
+#include "qkv/model/checkpoint/convert_tensors.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <set>
+
+#include "qkv/io/json.h"
+#include "qkv/model/checkpoint/separate.h"
+
+namespace qkv::model {
+namespace {
+
+using io::StoredTensor;
+
+bool IsFloat(DType dtype) {
+  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16 || dtype == DType::kF64;
+}
+
+std::string_view LongName(DType dtype) {
+  return dtype == DType::kF16 ? "fp16" : dtype == DType::kBF16 ? "bf16" : dtype == DType::kF32 ? "fp32" : Name(dtype);
+}
+
+std::span<std::byte> NewMemory(TensorList* list, size_t bytes) { return list->memory.emplace_back(bytes); }
+
+// values, narrowed into `to`, which has room for as many elements of T.
+template <typename T, typename From, typename Narrow, typename Widen>
+void NarrowAll(const Tensor<From>& values, const std::string& name, DType dtype, Narrow narrow, Widen widen,
+               std::byte* to) {
+  for (int64_t i = 0; i < values.size(); ++i) {
+    const T narrowed = narrow(static_cast<float>(values[i]));
+    Require(std::isfinite(widen(narrowed)) || !std::isfinite(values[i]),
+            "convert: tensor {} holds {}, too large for {}{}", io::Quoted(name), values[i], LongName(dtype),
+            dtype == DType::kF16 ? " (at most 65504); bf16 has room for it" : "");
+    std::memcpy(to + static_cast<size_t>(i) * sizeof(T), &narrowed, sizeof(T));
+  }
+}
+
+template <typename From>
+void Narrow(const Tensor<From>& values, const std::string& name, DType dtype, std::byte* to) {
+  switch (dtype) {
+    case DType::kF32:
+      return NarrowAll<float>(
+          values, name, dtype, [](float x) { return x; }, [](float x) { return x; }, to);
+    case DType::kF16:
+      return NarrowAll<Half>(
+          values, name, dtype, ToHalf, [](Half x) { return ToFloat(x); }, to);
+    case DType::kBF16:
+      return NarrowAll<BFloat16>(
+          values, name, dtype, ToBFloat16, [](BFloat16 x) { return ToFloat(x); }, to);
+    case DType::kF64:
+      for (int64_t i = 0; i < values.size(); ++i) {
+        const auto x = static_cast<double>(values[i]);
+        std::memcpy(to + static_cast<size_t>(i) * sizeof(x), &x, sizeof(x));
+      }
+      return;
+    default:
+      Fail("convert: cannot write {}", Name(dtype));
+  }
+}
+
+// The same tensor in another type; itself, without a copy, when it has that type, or is no tensor of numbers with a
+// fraction.
+StoredTensor Cast(const StoredTensor& tensor, DType dtype, TensorList* list) {
+  if (tensor.dtype == dtype || !IsFloat(tensor.dtype)) return tensor;
+  const std::span<std::byte> memory = NewMemory(list, static_cast<size_t>(tensor.shape.size()) * SizeOf(dtype));
+  if (tensor.dtype == DType::kF64) {
+    Narrow(io::Convert<double>(tensor), tensor.name, dtype, memory.data());
+  } else {
+    Narrow(io::Convert<float>(tensor), tensor.name, dtype, memory.data());
+  }
+  return {tensor.name, dtype, tensor.shape, memory};
+}
+
+// The parts of a tensor as one, in the table's shape, under its canonical name.
+StoredTensor Join(const BoundTensor& bound, std::optional<DType> dtype, TensorList* list) {
+  const bool alike = std::all_of(bound.parts.begin(), bound.parts.end(),
+                                 [&](const StoredTensor* part) { return part->dtype == bound.parts[0]->dtype; });
+  const DType type = dtype ? *dtype : alike ? bound.parts[0]->dtype : DType::kF32;
+  std::vector<StoredTensor> parts;
+  for (const StoredTensor* part : bound.parts) parts.push_back(Cast(*part, type, list));
+  StoredTensor joined = parts[0];
+  if (parts.size() > 1) {
+    const std::span<std::byte> memory =
+        NewMemory(list, static_cast<size_t>(bound.spec.shape.size()) * SizeOf(joined.dtype));
+    std::byte* to = memory.data();
+    for (const StoredTensor& part : parts) to = std::copy(part.bytes.begin(), part.bytes.end(), to);
+    for (const StoredTensor* part : bound.parts) {
+      if (part->file != nullptr) part->file->RequireUnchanged();
+    }
+    joined.bytes = memory, joined.file = nullptr;
+  }
+  joined.name = bound.spec.name;
+  joined.shape = bound.spec.shape;
+  return joined;
+}
+
+// Every block's projection of queries, keys and values, for attention of a kind that is not stored so.
+std::vector<StoredTensor> FusedProjections(const Checkpoint& checkpoint, std::optional<DType> dtype, TensorList* list) {
+  std::vector<StoredTensor> tensors;
+  const VitConfig& config = checkpoint.description.config;
+  for (int64_t block = 0; block < config.depth && config.block.attention.kind != nn::AttentionKind::kSeparate;
+       ++block) {
+    const std::string qkv = fmt::format("blocks.{}.attn.qkv", block);
+    const FusedProjection<double> fused = ReadFusedProjection<double>(checkpoint, block);
+    const auto found = std::ranges::find_if(checkpoint.bound, [&](const BoundTensor& bound) {
+      return bound.spec.name.starts_with(fmt::format("blocks.{}.attn.qk.", block));
+    });
+    const DType type = dtype.value_or(found->parts[0]->dtype);
+    tensors.push_back(StoreAs(qkv + ".weight", fused.weight, type, list));
+    if (!fused.bias.empty()) tensors.push_back(StoreAs(qkv + ".bias", fused.bias, type, list));
+  }
+  return tensors;
+}
+
+// Rewrites tokens and positions where the two configurations give a position to a different number of tokens.
+class PositionShift {
+ public:
+  PositionShift(const VitConfig& from, const VitConfig& to, std::map<std::string, StoredTensor>* tensors,
+                TensorList* list)
+      : width_(from.block.width), from_(from.position_prefix), to_(to.position_prefix), tensors_(tensors), list_(list) {
+    if (from_ == to_ || from.positions != Positions::kLearned) return;
+    const Tensor<float> old = io::Convert<float>(tensors_->at("pos_embed"));
+    int64_t first = 0;  // token of this tensor
+    for (const char* name : {"cls_token", "dist_token", "reg_token"}) {
+      if (tensors_->contains(name)) first = AddPositions(name, first, old);
+    }
+    MovePositions(old, from.patches());
+  }
+
+ private:
+  // Positions that the target has no row for go into the tokens. Returns the token after this tensor's.
+  int64_t AddPositions(const std::string& name, int64_t first, const Tensor<float>& old) {
+    Tensor<float> tokens = io::Convert<float>(tensors_->at(name));
+    const int64_t end = first + tokens.size() / width_;
+    const int64_t begin = std::max(first, to_), stop = std::min(end, from_);
+    if (begin < stop) {
+      for (int64_t token = begin; token < stop; ++token) {
+        for (int64_t d = 0; d < width_; ++d) tokens[(token - first) * width_ + d] += old[token * width_ + d];
+      }
+      Replace(name, tokens, tensors_->at(name).shape);
+    }
+    return end;
+  }
+
+  void MovePositions(const Tensor<float>& old, int64_t patches) {
+    Tensor<float> moved({1, to_ + patches, width_});
+    std::copy_n(old.data(), std::min(from_, to_) * width_, moved.data());
+    std::copy_n(old.data() + from_ * width_, patches * width_, moved.data() + to_ * width_);
+    Replace("pos_embed", moved, moved.shape());
+  }
+
+  void Replace(const std::string& name, const Tensor<float>& values, const Shape& shape) {
+    StoredTensor& tensor = tensors_->at(name);
+    const std::span<std::byte> memory = NewMemory(list_, static_cast<size_t>(shape.size()) * SizeOf(tensor.dtype));
+    Narrow(values, name, tensor.dtype, memory.data());
+    tensor.shape = shape;
+    tensor.bytes = memory;
+  }
+
+  const int64_t width_, from_, to_;  // tokens that have a position, before and after
+  std::map<std::string, StoredTensor>* const tensors_;
+  TensorList* const list_;
+};
+
+}  // namespace
+
+StoredTensor StoreAs(const std::string& name, const Tensor<double>& values, DType dtype, TensorList* list) {
+  const std::span<std::byte> memory = NewMemory(list, static_cast<size_t>(values.size()) * SizeOf(dtype));
+  Narrow(values, name, dtype, memory.data());
+  return {name, dtype, values.shape(), memory};
+}
+
+void AddParts(const StoredTensor& tensor, const std::vector<std::string>& names, std::vector<StoredTensor>* out) {
+  const auto count = static_cast<int64_t>(names.size());
+  std::vector<int64_t> extents(tensor.shape.extents().begin(), tensor.shape.extents().end());
+  if (count > 1) extents[0] /= count;
+  const size_t bytes = tensor.bytes.size() / names.size();
+  for (size_t i = 0; i < names.size(); ++i) {
+    out->push_back({names[i], tensor.dtype, Shape(extents), tensor.bytes.subspan(i * bytes, bytes), tensor.file});
+  }
+}
+
+TensorList SameTensors(const Checkpoint& checkpoint, std::optional<DType> dtype) {
+  TensorList list;
+  for (const StoredTensor& tensor : checkpoint.tensors->tensors()) {
+    list.tensors.push_back(dtype ? Cast(tensor, *dtype, &list) : tensor);
+  }
+  return list;
+}
+
+TensorList SeparateTensors(const Checkpoint& checkpoint, std::optional<DType> dtype) {
+  TensorList list;
+  const VitConfig target = AsSeparate(checkpoint.description.config);
+  std::set<const StoredTensor*> replaced;
+  for (const BoundTensor& bound : checkpoint.bound) {
+    if (bound.spec.name.find(".attn.qk.") == std::string::npos &&
+        bound.spec.name.find(".attn.v.") == std::string::npos) {
+      continue;
+    }
+    replaced.insert(bound.parts.begin(), bound.parts.end());
+  }
+  for (const StoredTensor& tensor : checkpoint.tensors->tensors()) {
+    if (!replaced.contains(&tensor)) list.tensors.push_back(dtype ? Cast(tensor, *dtype, &list) : tensor);
+  }
+  for (const StoredTensor& fused : FusedProjections(checkpoint, dtype, &list)) {
+    AddParts(fused, StoredNames(LayoutOf(target), BasePrefix(*checkpoint.tensors), fused.name), &list.tensors);
+  }
+  return list;
+}
+
+TensorList TranslatedTensors(const Checkpoint& checkpoint, const VitConfig& target, std::string_view prefix,
+                             std::optional<DType> dtype) {
+  TensorList list;
+  std::map<std::string, StoredTensor> canonical;
+  for (const BoundTensor& bound : checkpoint.bound) canonical.emplace(bound.spec.name, Join(bound, dtype, &list));
+  for (const StoredTensor& fused : FusedProjections(checkpoint, dtype, &list)) canonical.emplace(fused.name, fused);
+  PositionShift(checkpoint.description.config, target, &canonical, &list);
+
+  const Layout& layout = LayoutOf(target);
+  for (const TensorSpec& spec : TensorTable(target)) {
+    const auto tensor = canonical.find(spec.name);
+    Require(tensor != canonical.end() && tensor->second.shape == spec.shape,
+            "convert: {} needs tensor {} {}, this model has {}", target.architecture, spec.name, spec.shape,
+            tensor == canonical.end() ? "none" : fmt::format("{}", tensor->second.shape));
+    AddParts(tensor->second, StoredNames(layout, prefix, spec.name), &list.tensors);
+  }
+  for (const std::string& name : PlaceholderNames(layout, prefix)) {
+    const DType type = canonical.at("cls_token").dtype;
+    const std::span<std::byte> zeros = NewMemory(&list, static_cast<size_t>(target.block.width) * SizeOf(type));
+    list.tensors.push_back({name, type, {1, target.block.width}, zeros});
+  }
+  return list;
+}
+
+}  // namespace qkv::model

@@ -1,0 +1,73 @@
+#include "qkv/model/checkpoint/limits.h"
+
+#include <algorithm>
+
+#include "qkv/core/error.h"
+#include "qkv/core/memory.h"
+
+namespace qkv::model {
+namespace {
+
+// About a second on two cores, whatever the file's size.
+constexpr double kFreeCost = 2e10;
+// Published models take up to some 10⁴ operations for each byte of their weights (ViT-Ti on 1024x1024 pixels).
+constexpr double kCostOfByte = 1e5;
+constexpr double kCostOfExponential = 32;
+
+double Exponentials(double depth, double heads, double tokens) { return depth * heads * tokens * tokens; }
+
+// Features of a token that the wider half of a block holds at a time.
+double WidestLayer(const nn::BlockConfig& c) {
+  const double D = static_cast<double>(c.width);
+  const double attention = 2 * D + ProjectedWidth(c) + 2 * static_cast<double>(c.attention.joined_width());
+  return std::max(attention, D + static_cast<double>(c.mlp.width));
+}
+
+}  // namespace
+
+double ActivationElements(const VitConfig& c, int64_t images, int64_t tokens, int64_t together) {
+  const double D = static_cast<double>(c.block.width);
+  const double rows = static_cast<double>(images) * static_cast<double>(tokens);
+  const double embedding = rows * (2 * D + static_cast<double>(c.patch_features()));
+  const double blocks = rows * D + static_cast<double>(together) * static_cast<double>(tokens) * WidestLayer(c.block);
+  return std::max(embedding, blocks);
+}
+
+double ActivationElements(const SequenceConfig& c, int64_t sequences, int64_t tokens) {
+  const double rows = static_cast<double>(sequences) * static_cast<double>(tokens);
+  return rows * (static_cast<double>(c.block.width) + WidestLayer(c.block));
+}
+
+double PlaceElements(const VitConfig& c, int64_t tokens) {
+  const double positions =
+      c.positions == Positions::kNone ? 0 : static_cast<double>(tokens) * static_cast<double>(c.block.width);
+  return positions + PlaceElements(c.block, c.depth, tokens);
+}
+
+double PlaceElements(const nn::BlockConfig& c, int64_t depth, int64_t tokens) {
+  const nn::AttentionConfig& a = c.attention;
+  if (!nn::IsPositional(a.kind)) return 0;
+  return 2 * static_cast<double>(depth) * static_cast<double>(a.heads) * static_cast<double>(tokens) *
+         static_cast<double>(a.place_width());
+}
+
+double Cost(const VitConfig& c, int64_t height, int64_t width) {
+  const double patches = static_cast<double>(height / c.patch_height) * static_cast<double>(width / c.patch_width);
+  const double N = patches + static_cast<double>(c.prefix());
+  return Flops(c, height, width) + kCostOfExponential * Exponentials(static_cast<double>(c.depth),
+                                                                     static_cast<double>(c.block.attention.heads), N);
+}
+
+double Cost(const SequenceConfig& c) {
+  const double exponentials = Exponentials(static_cast<double>(c.depth), static_cast<double>(c.block.attention.heads),
+                                           static_cast<double>(c.length));
+  return Flops(c) + kCostOfExponential * exponentials;
+}
+
+void RequireProportion(double cost, double bytes, std::string_view what, std::string_view remedy) {
+  const double most = std::max(kFreeCost, kCostOfByte * bytes);
+  Require(cost <= most, "{} would take {:.3g} operations, and {} of weights may ask for {:.3g}; {}", what, cost,
+          FormatBytes(bytes), most, remedy);
+}
+
+}  // namespace qkv::model

@@ -1,0 +1,159 @@
+// The weights of a model as the layers take them, and the one declaration of their tensors: names (timm's), shapes,
+// roles, in the order of the forward pass. The table of tensors (tensor_table.h) and the views into training's flat
+// buffer (train/network/parameter_views.h) are made by visitors that go over it.
+//
+// A visitor has three functions. Tensors that a configuration lacks are not visited.
+//   Tensor(name, shape, role, view)
+//   Linear(name, outputs, inputs, bias, parameters)    weight [outputs, inputs] and, with `bias`, bias [outputs]
+//   Norm(name, width, parameters)                      gamma and beta [width]
+#pragma once
+
+#include <cstdint>
+
+#include "qkv/model/checkpoint/tensor_table.h"
+#include "qkv/model/config/sequence_config.h"
+#include "qkv/model/config/vit_config.h"
+#include "qkv/nn/training/block.h"
+#include "qkv/nn/training/patch_embed.h"
+#include "qkv/nn/training/pool.h"
+
+namespace qkv::model {
+
+/// From pixels, or token ids, to the tokens that enter the first block.
+template <typename T>
+struct EmbeddingParameters {
+  View<T> tokens;     // of each id, [V, D], or empty
+  View<T> prefix[3];  // class, distillation and register tokens, [1, n, D], or empty
+  View<T> positions;  // [1, position_prefix + patches, D] or [1, length, D], or empty
+  nn::PatchEmbedParameters<T> patch_embed;
+  nn::NormParameters<T> norm_pre;
+};
+
+/// From the tokens that leave the last block to logits.
+template <typename T>
+struct AnswerParameters {
+  nn::NormParameters<T> norm;
+  nn::AttentionPoolParameters<T> pool;
+  nn::LinearParameters<T> pooler;
+  nn::NormParameters<T> fc_norm, head_norm;
+  nn::LinearParameters<T> head, head_dist;
+};
+
+template <typename T, typename Visitor>
+void VisitEmbedding(const VitConfig& c, EmbeddingParameters<T>& p, Visitor& visit) {
+  const int64_t D = c.block.width;
+  if (c.class_token) visit.Tensor("cls_token", {1, 1, D}, Role::kToken, p.prefix[0]);
+  if (c.distillation_token) visit.Tensor("dist_token", {1, 1, D}, Role::kToken, p.prefix[1]);
+  if (c.registers > 0) visit.Tensor("reg_token", {1, c.registers, D}, Role::kToken, p.prefix[2]);
+  if (c.positions == Positions::kLearned) {
+    visit.Tensor("pos_embed", {1, c.position_prefix + c.patches(), D}, Role::kPosition, p.positions);
+  }
+  if (c.patch_norms) {
+    visit.Norm("patch_embed.norm_in", c.patch_features(), p.patch_embed.norm_in);
+    visit.Linear("patch_embed.proj", D, c.patch_features(), c.patch_bias, p.patch_embed.projection);
+    visit.Norm("patch_embed.norm_out", D, p.patch_embed.norm_out);
+  } else {  // stored as a convolution's
+    visit.Tensor("patch_embed.proj.weight", {D, c.channels, c.patch_height, c.patch_width}, Role::kWeight,
+                 p.patch_embed.projection.weight);
+    if (c.patch_bias) visit.Tensor("patch_embed.proj.bias", {D}, Role::kBias, p.patch_embed.projection.bias);
+  }
+  if (c.pre_norm) visit.Norm("norm_pre", D, p.norm_pre);
+}
+
+template <typename T, typename Visitor>
+void VisitEmbedding(const SequenceConfig& c, EmbeddingParameters<T>& p, Visitor& visit) {
+  const int64_t D = c.block.width;
+  visit.Tensor("token_embed.weight", {c.vocabulary, D}, Role::kToken, p.tokens);
+  if (c.positions == SequencePositions::kLearned) {
+    visit.Tensor("pos_embed", {1, c.length, D}, Role::kPosition, p.positions);
+  }
+}
+
+/// What scores and values are made of (docs/kinds.md). tokens: N of the trained size, which tables of places have.
+template <typename T, typename Visitor>
+void VisitQueriesKeysValues(const nn::AttentionConfig& c, int64_t D, int64_t tokens, nn::AttentionParameters<T>& p,
+                            Visitor& visit) {
+  using nn::AttentionKind;
+  const int64_t H = c.heads, queries = H * c.query_width(), values = c.joined_width();
+  switch (c.kind) {
+    case AttentionKind::kSeparate:
+      visit.Linear("attn.qkv", 3 * values, D, c.bias, p.query_key_value);
+      return;
+    case AttentionKind::kShared:
+    case AttentionKind::kUnified:
+      visit.Linear("attn.qk", queries, D, c.bias, p.key);
+      break;
+    case AttentionKind::kSharedKeyValue:
+    case AttentionKind::kLowRank:
+      visit.Linear("attn.qk.query", queries, D, c.bias, p.query);
+      visit.Linear("attn.qk.key", queries, D, c.bias, p.key);
+      break;
+    case AttentionKind::kMerged:
+      visit.Tensor("attn.qk.merged", {H, D, D}, Role::kWeight, p.merged);
+      if (c.bias) visit.Tensor("attn.qk.key_term", {H, D}, Role::kBias, p.key_term);
+      break;
+    case AttentionKind::kSymmetric:
+      visit.Linear("attn.qk", queries, D, false, p.key);
+      visit.Tensor("attn.qk.eigenvalues", {H, c.query_width()}, Role::kScale, p.eigenvalues);
+      break;
+    case AttentionKind::kGaussian:
+      visit.Tensor("attn.qk.bandwidth", {H}, Role::kScale, p.bandwidth);
+      break;
+    case AttentionKind::kPositional:
+      visit.Tensor("attn.qk.query", {H, tokens, c.query_width()}, Role::kPosition, p.query_places);
+      visit.Tensor("attn.qk.key", {H, tokens, c.query_width()}, Role::kPosition, p.key_places);
+      break;
+  }
+  if (!nn::ValuesAreKeys(c.kind)) visit.Linear("attn.v", values, D, c.bias, p.value);
+}
+
+/// The tensors of one block, without "blocks.N." before their names.
+template <typename T, typename Visitor>
+void VisitBlock(const nn::BlockConfig& c, int64_t tokens, nn::BlockParameters<T>& p, Visitor& visit) {
+  const nn::AttentionConfig& attention = c.attention;
+  const int64_t D = c.width, joined = attention.joined_width(), M = c.mlp.width;
+  visit.Norm("norm1", D, p.norm1);
+  VisitQueriesKeysValues(attention, D, tokens, p.attention, visit);
+  if (attention.qk_norm) {
+    visit.Norm("attn.q_norm", attention.query_width(), p.attention.query_norm);
+    visit.Norm("attn.k_norm", attention.query_width(), p.attention.key_norm);
+  }
+  if (attention.output_norm) visit.Norm("attn.norm", joined, p.attention.output_norm);
+  if (attention.projection) {
+    visit.Linear("attn.proj", D, joined, attention.projection_bias, p.attention.projection);
+  }
+  if (c.layer_scale) visit.Tensor("ls1.gamma", {D}, Role::kScale, p.scale1);
+  visit.Norm("norm2", D, p.norm2);
+  visit.Linear("mlp.fc1", (c.mlp.gate == simd::Gate::kNone ? 1 : 2) * M, D, c.mlp.bias, p.mlp.fc1);
+  if (c.mlp.norm) visit.Norm("mlp.norm", M, p.mlp.norm);
+  visit.Linear("mlp.fc2", D, M, c.mlp.bias, p.mlp.fc2);
+  if (c.layer_scale) visit.Tensor("ls2.gamma", {D}, Role::kScale, p.scale2);
+}
+
+template <typename T, typename Visitor>
+void VisitAnswer(const VitConfig& c, AnswerParameters<T>& p, Visitor& visit) {
+  const int64_t D = c.block.width;
+  if (c.final_norm) visit.Norm("norm", D, p.norm);
+  if (c.pool == Pool::kMap) {
+    visit.Tensor("attn_pool.latent", {1, 1, D}, Role::kToken, p.pool.latent);
+    visit.Linear("attn_pool.q", D, D, true, p.pool.query);
+    visit.Linear("attn_pool.kv", 2 * D, D, true, p.pool.key_value);
+    visit.Linear("attn_pool.proj", D, D, true, p.pool.projection);
+    visit.Norm("attn_pool.norm", D, p.pool.norm);
+    visit.Linear("attn_pool.mlp.fc1", c.map_mlp_width, D, true, p.pool.mlp.fc1);
+    visit.Linear("attn_pool.mlp.fc2", D, c.map_mlp_width, true, p.pool.mlp.fc2);
+  }
+  if (c.pooler_width > 0) visit.Linear("pooler", c.pooler_width, D, true, p.pooler);
+  if (c.fc_norm) visit.Norm("fc_norm", D, p.fc_norm);
+  if (c.head_norm) visit.Norm("head_norm", c.pooled_width(), p.head_norm);
+  if (c.classes > 0) visit.Linear("head", c.classes, c.pooled_width(), true, p.head);
+  if (c.distillation_head) visit.Linear("head_dist", c.classes, D, true, p.head_dist);
+}
+
+template <typename T, typename Visitor>
+void VisitAnswer(const SequenceConfig& c, AnswerParameters<T>& p, Visitor& visit) {
+  visit.Norm("norm", c.block.width, p.norm);
+  visit.Linear("head", c.outputs, c.block.width, true, p.head);
+}
+
+}  // namespace qkv::model

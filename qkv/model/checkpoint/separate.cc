@@ -1,0 +1,145 @@
+#include "qkv/model/checkpoint/separate.h"
+
+#include <algorithm>
+
+namespace qkv::model {
+namespace {
+
+using nn::AttentionKind;
+
+// The entries [begin, end) of the first axis.
+template <typename T>
+Tensor<T> Part(const Tensor<T>& tensor, int64_t begin, int64_t end) {
+  if (tensor.empty()) return {};
+  const View<const T> from = tensor.view().slice(0, begin, end);
+  auto part = Tensor<T>::Uninitialised(from.shape());
+  std::copy_n(from.data(), part.size(), part.data());
+  return part;
+}
+
+template <typename T>
+Tensor<T> CloneOf(const Tensor<T>& tensor) {
+  return tensor.empty() ? Tensor<T>() : tensor.Clone();
+}
+
+// Mᵀ of each head one below the other, and u; the keys are the tokens.
+template <typename T>
+void ReadMerged(const StoredBlocks& blocks, const std::string& attn, QueryKeyValue<T>* pair) {
+  const int64_t H = blocks.config().attention.heads, D = blocks.config().width;
+  const auto merged = blocks.Read<T>(attn + "qk.merged");
+  pair->query = Tensor<T>::Uninitialised({H * D, D});
+  pair->key = Tensor<T>({H * D, D});
+  for (int64_t h = 0; h < H; ++h) {
+    for (int64_t j = 0; j < D; ++j) {
+      for (int64_t i = 0; i < D; ++i) *pair->query.view().at(h * D + j, i) = *merged.view().at(h, i, j);
+      *pair->key.view().at(h * D + j, j) = 1;
+    }
+  }
+  if (const auto term = blocks.Read<T>(attn + "qk.key_term"); !term.empty()) {
+    pair->query_bias = Tensor<T>::Uninitialised({H * D});
+    std::copy_n(term.data(), H * D, pair->query_bias.data());
+  }
+}
+
+// The rows of each head of `from`, [H·r, …], as the first of E rows in `to`.
+template <typename T>
+void CopyHeads(const Tensor<T>& from, int64_t heads, int64_t E, T* to) {
+  if (from.empty()) return;
+  const int64_t of_head = from.size() / heads, row = from.size() / from.dim(0);
+  for (int64_t h = 0; h < heads; ++h) std::copy_n(from.data() + h * of_head, of_head, to + h * E * row);
+}
+
+}  // namespace
+
+template <typename T>
+QueryKeyValue<T> ReadQueryKeyValue(const StoredBlocks& blocks, int64_t block) {
+  const nn::AttentionConfig& c = blocks.config().attention;
+  Require(block >= 0 && block < blocks.depth(), "{}: expected a block from 0 to {}, got {}", blocks.source(),
+          blocks.depth() - 1, block);
+  Require(!nn::IsPositional(c.kind), "{}: scores of {} attention do not come from tokens: no W_Q and W_K give them",
+          blocks.source(), Name(c.kind));
+  const std::string attn = fmt::format("blocks.{}.attn.", block);
+  const auto read = [&](const char* name) { return blocks.Read<T>(attn + name); };
+  QueryKeyValue<T> pair;
+  if (c.kind == AttentionKind::kSeparate) {
+    const int64_t joined = c.joined_width();
+    const Tensor<T> weight = read("qkv.weight"), bias = read("qkv.bias");
+    return {Part(weight, 0, joined),
+            Part(bias, 0, joined),
+            Part(weight, joined, 2 * joined),
+            Part(bias, joined, 2 * joined),
+            Part(weight, 2 * joined, 3 * joined),
+            Part(bias, 2 * joined, 3 * joined)};
+  }
+  if (c.kind == AttentionKind::kMerged) {
+    ReadMerged(blocks, attn, &pair);
+  } else if (nn::QueriesAreKeys(c.kind)) {
+    pair.key = read("qk.weight"), pair.key_bias = read("qk.bias");
+    pair.query = CloneOf(pair.key), pair.query_bias = CloneOf(pair.key_bias);
+    const Tensor<T> eigenvalues = read("qk.eigenvalues");
+    const int64_t D = blocks.config().width;
+    for (int64_t row = 0; row < eigenvalues.size(); ++row) {
+      for (int64_t d = 0; d < D; ++d) pair.query[row * D + d] *= eigenvalues[row];
+    }
+  } else {
+    pair.query = read("qk.query.weight"), pair.query_bias = read("qk.query.bias");
+    pair.key = read("qk.key.weight"), pair.key_bias = read("qk.key.bias");
+  }
+  const bool shared = nn::ValuesAreKeys(c.kind);
+  pair.value = shared ? CloneOf(pair.key) : read("v.weight");
+  pair.value_bias = shared ? CloneOf(pair.key_bias) : read("v.bias");
+  return pair;
+}
+
+VitConfig AsSeparate(VitConfig config) {
+  config.block.attention.kind = AttentionKind::kSeparate;
+  config.block.attention.qk_width = 0;
+  return config;
+}
+
+std::string WhyNotSeparate(const VitConfig& c) {
+  if (nn::IsPositional(c.block.attention.kind)) {
+    return fmt::format("scores of {} attention do not come from queries and keys of tokens",
+                       Name(c.block.attention.kind));
+  }
+  if (c.block.attention.kind == AttentionKind::kMerged) {
+    return "merged attention has a matrix of its own for each head; qkv qk split makes queries and keys of it";
+  }
+  if (c.block.attention.query_width() > c.block.attention.head_width) {
+    return fmt::format("queries and keys of {} attention have {} features, more than a head's {} values",
+                       Name(c.block.attention.kind), c.block.attention.query_width(), c.block.attention.head_width);
+  }
+  if (c.block.attention.query_width() < c.block.attention.head_width && c.block.attention.qk_norm) {
+    return fmt::format("the LayerNorm on queries and keys is of {} features, a head has {}",
+                       c.block.attention.query_width(), c.block.attention.head_width);
+  }
+  return "";
+}
+
+template <typename T>
+FusedProjection<T> ReadFusedProjection(const Checkpoint& checkpoint, int64_t block) {
+  const VitConfig& c = checkpoint.description.config;
+  const std::string obstruction = WhyNotSeparate(c);
+  Require(obstruction.empty(), "{}: {}", checkpoint.source, obstruction);
+  const QueryKeyValue<T> pair = ReadQueryKeyValue<T>(checkpoint, block);
+  const int64_t H = c.block.attention.heads, E = c.block.attention.head_width, joined = H * E;
+  FusedProjection<T> fused;
+  fused.weight = Tensor<T>({3 * joined, c.block.width});
+  CopyHeads(pair.query, H, E, fused.weight.data());
+  CopyHeads(pair.key, H, E, fused.weight.data() + joined * c.block.width);
+  CopyHeads(pair.value, H, E, fused.weight.data() + 2 * joined * c.block.width);
+  if (c.block.attention.bias) {
+    fused.bias = Tensor<T>({3 * joined});
+    CopyHeads(pair.query_bias, H, E, fused.bias.data());
+    CopyHeads(pair.key_bias, H, E, fused.bias.data() + joined);
+    CopyHeads(pair.value_bias, H, E, fused.bias.data() + 2 * joined);
+  }
+  return fused;
+}
+
+template QueryKeyValue<float> ReadQueryKeyValue(const StoredBlocks&, int64_t);
+template QueryKeyValue<double> ReadQueryKeyValue(const StoredBlocks&, int64_t);
+template FusedProjection<float> ReadFusedProjection(const Checkpoint&, int64_t);
+template FusedProjection<double> ReadFusedProjection(const Checkpoint&, int64_t);
+
+}  // namespace qkv::model

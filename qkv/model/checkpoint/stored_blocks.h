@@ -1,0 +1,48 @@
+// The blocks of a checkpoint of any sort of model, as its file has them: for what reads a block's weights and nothing
+// else of the model.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "qkv/model/checkpoint/checkpoint.h"
+#include "qkv/model/sequence_model.h"
+
+namespace qkv::model {
+
+/// Points into the checkpoint, which must outlive it.
+class StoredBlocks {
+ public:
+  // NOLINTNEXTLINE(google-explicit-constructor): a checkpoint is one of blocks.
+  StoredBlocks(const Checkpoint& checkpoint)
+      : StoredBlocks(checkpoint.source, checkpoint.description.config, checkpoint.bound) {}
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  StoredBlocks(const SequenceCheckpoint& checkpoint)
+      : StoredBlocks(checkpoint.source, checkpoint.config, checkpoint.bound) {}
+
+  const std::string& source() const { return *source_; }
+  const nn::BlockConfig& config() const { return *config_; }
+  int64_t depth() const { return depth_; }
+
+  /// The values of the tensor of this canonical name, such as "blocks.0.attn.qkv.weight"; empty where the model has
+  /// none. Throws Error when one is not finite.
+  template <typename T>
+  Tensor<T> Read(std::string_view canonical) const {
+    const BoundTensor* bound = FindTensor(*bound_, canonical);
+    return bound ? model::Read<T>(*bound) : Tensor<T>();
+  }
+
+ private:
+  template <typename Config>
+  StoredBlocks(const std::string& source, const Config& config, const std::vector<BoundTensor>& bound)
+      : source_(&source), config_(&config.block), depth_(config.depth), bound_(&bound) {}
+
+  const std::string* source_;
+  const nn::BlockConfig* config_;
+  int64_t depth_;
+  const std::vector<BoundTensor>* bound_;
+};
+
+}  // namespace qkv::model

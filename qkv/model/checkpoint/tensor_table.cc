@@ -1,0 +1,72 @@
+#include "qkv/model/checkpoint/tensor_table.h"
+
+#include <string_view>
+#include <utility>
+
+#include "qkv/model/checkpoint/parameters.h"
+
+namespace qkv::model {
+namespace {
+
+// Collects the tensors of the declaration (parameters.h).
+class Table {
+ public:
+  using Views = const float;  // never read
+
+  void Tensor(std::string_view name, Shape shape, Role role, View<Views>&) { Add(name, "", shape, role); }
+  void Linear(std::string_view name, int64_t outputs, int64_t inputs, bool bias, nn::LinearParameters<Views>&) {
+    Add(name, ".weight", {outputs, inputs}, Role::kWeight);
+    if (bias) Add(name, ".bias", {outputs}, Role::kBias);
+  }
+  void Norm(std::string_view name, int64_t width, nn::NormParameters<Views>&) {
+    Add(name, ".weight", {width}, Role::kNorm);
+    Add(name, ".bias", {width}, Role::kNorm);
+  }
+
+  void Block(const nn::BlockConfig& config, int64_t tokens, int64_t block) {
+    prefix_ = fmt::format("blocks.{}.", block);
+    nn::BlockParameters<Views> none;
+    VisitBlock(config, tokens, none, *this);
+    prefix_.clear();
+  }
+  template <typename Config>
+  void Model(const Config& config) {
+    EmbeddingParameters<Views> embedding;
+    VisitEmbedding(config, embedding, *this);
+    for (int64_t block = 0; block < config.depth; ++block) Block(config.block, config.grid().tokens(), block);
+    AnswerParameters<Views> answer;
+    VisitAnswer(config, answer, *this);
+  }
+
+  std::vector<TensorSpec> specs;
+
+ private:
+  void Add(std::string_view name, std::string_view ending, const Shape& shape, Role role) {
+    specs.push_back({fmt::format("{}{}{}", prefix_, name, ending), shape, role});
+  }
+
+  std::string prefix_;
+};
+
+template <typename Config>
+std::vector<TensorSpec> TableOf(const Config& config) {
+  Table table;
+  table.Model(config);
+  return std::move(table.specs);
+}
+
+}  // namespace
+
+std::vector<TensorSpec> TensorTable(const VitConfig& config) { return TableOf(config); }
+std::vector<TensorSpec> TensorTable(const SequenceConfig& config) { return TableOf(config); }
+
+int64_t Elements(const std::vector<TensorSpec>& table) {
+  int64_t total = 0;
+  for (const TensorSpec& spec : table) total += spec.shape.size();
+  return total;
+}
+
+int64_t Parameters(const VitConfig& config) { return Elements(TensorTable(config)); }
+int64_t Parameters(const SequenceConfig& config) { return Elements(TensorTable(config)); }
+
+}  // namespace qkv::model

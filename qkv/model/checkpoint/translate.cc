@@ -1,0 +1,107 @@
+#include "qkv/model/checkpoint/translate.h"
+
+#include "qkv/model/checkpoint/separate.h"
+#include "qkv/model/families/families.h"
+
+namespace qkv::model {
+
+Translation Translate(const Description& description, Family library) {
+  return FamilyOf(description.config, library).translate(description);
+}
+
+Obstructions CommonObstructions(const VitConfig& c, std::string_view who) {
+  const auto has_no = [&](std::string_view what) { return fmt::format("{} has no {}", who, what); };
+  return {
+      {c.patch_norms, has_no("LayerNorm around the patch projection")},
+      {c.positions == Positions::kSinCos, has_no("positions that are computed (sines and cosines)")},
+      {c.block.attention.joined_width() != c.block.width,
+       fmt::format("{}, but {} heads of {} features are not {}", has_no("width of heads of its own"),
+                   c.block.attention.heads, c.block.attention.head_width, c.block.width)},
+      {!c.block.attention.projection, has_no("attention without an output projection")},
+      {c.head_norm, has_no("LayerNorm in the classifier")},
+      {!WhyNotSeparate(c).empty(),
+       fmt::format("{}: {}", has_no(fmt::format("{} attention", Name(c.block.attention.kind))), WhyNotSeparate(c))},
+      {c.block.mlp.gate == simd::Gate::kLast, has_no("gate in the second half of the MLP's first layer")},
+  };
+}
+
+void RefuseObstructed(const VitConfig& config, Family target, const Obstructions& obstructions) {
+  std::string reasons;
+  for (const auto& [there, reason] : obstructions) {
+    if (there) reasons += "\n  " + reason;
+  }
+  Require(reasons.empty(), "convert: {} ({}) cannot be written for {}:{}", config.architecture, Name(config.family),
+          Name(target), Lines{reasons});
+}
+
+bool PreprocessesToTrainedSize(const Description& description) {
+  const VitConfig& c = description.config;
+  // Any image does, unless it is left as large as it comes.
+  const Shape shape = image::OutputShape(description.preprocess, c.image_height, c.image_width);
+  return shape[1] == c.image_height && shape[2] == c.image_width;
+}
+
+void NoteOtherSizes(const Description& description, Family target, Interpolation interpolation,
+                    std::vector<std::string>* notes) {
+  const VitConfig& c = description.config;
+  const bool square = c.image_height == c.image_width;
+  if (c.family == target || c.positions != Positions::kLearned) return;
+  if (c.interpolation == interpolation && square) return;
+  notes->push_back(fmt::format(
+      "at other sizes than {}x{} {} interpolates the positions in its own way: logits differ there{}", c.image_height,
+      c.image_width, Name(target),
+      PreprocessesToTrainedSize(description) ? "" : ", and this model's preprocessing makes images of another size"));
+}
+
+std::vector<std::string> Differences(const VitConfig& a, const VitConfig& b) {
+  std::vector<std::string> differences;
+  const auto compare = [&](std::string_view what, const auto& x, const auto& y) {
+    if (x != y) differences.emplace_back(what);
+  };
+  compare("the image's height", a.image_height, b.image_height);
+  compare("the image's width", a.image_width, b.image_width);
+  compare("the patch's height", a.patch_height, b.patch_height);
+  compare("the patch's width", a.patch_width, b.patch_width);
+  compare("the number of channels", a.channels, b.channels);
+  compare("the width", a.block.width, b.block.width);
+  compare("the depth", a.depth, b.depth);
+  compare("the number of heads", a.block.attention.heads, b.block.attention.heads);
+  compare("the width of a head", a.block.attention.head_width, b.block.attention.head_width);
+  compare("the MLP's width", a.block.mlp.width, b.block.mlp.width);
+  compare("the patch projection's bias", a.patch_bias, b.patch_bias);
+  compare("LayerNorm around the patch projection", a.patch_norms, b.patch_norms);
+  compare("the class token", a.class_token, b.class_token);
+  compare("the distillation token", a.distillation_token, b.distillation_token);
+  compare("the register tokens", a.registers, b.registers);
+  compare("the positions", a.positions, b.positions);
+  compare("LayerNorm before the blocks", a.pre_norm, b.pre_norm);
+  compare("LayerNorm before the output projection", a.block.attention.output_norm, b.block.attention.output_norm);
+  compare("LayerNorm inside the MLP", a.block.mlp.norm, b.block.mlp.norm);
+  compare("the final LayerNorm", a.final_norm, b.final_norm);
+  compare("LayerNorm after pooling", a.fc_norm, b.fc_norm);
+  compare("the kind of attention", a.block.attention.kind, b.block.attention.kind);
+  compare("the width of queries and keys", a.block.attention.query_width(), b.block.attention.query_width());
+  compare("LayerNorm on queries and keys", a.block.attention.qk_norm, b.block.attention.qk_norm);
+  compare("the biases of queries, keys and values", a.block.attention.bias, b.block.attention.bias);
+  compare("the output projection", a.block.attention.projection, b.block.attention.projection);
+  if (a.block.attention.projection) {
+    compare("the output projection's bias", a.block.attention.projection_bias, b.block.attention.projection_bias);
+  }
+  compare("the MLP's biases", a.block.mlp.bias, b.block.mlp.bias);
+  compare("LayerScale", a.block.layer_scale, b.block.layer_scale);
+  compare("the MLP's kind", a.block.mlp.gate, b.block.mlp.gate);
+  compare("the activation", a.block.mlp.activation, b.block.mlp.activation);
+  compare("the pooling", a.pool, b.pool);
+  if (a.pool != Pool::kToken && a.pool != Pool::kTokenAndMean && a.prefix() > 0) {
+    compare("the tokens that are pooled", a.pool_prefix, b.pool_prefix);
+  }
+  if (a.pool == Pool::kMap) compare("the width of the pooling's MLP", a.map_mlp_width, b.map_mlp_width);
+  compare("the pooler's width", a.pooler_width, b.pooler_width);
+  if (a.pooler_width > 0) compare("the pooler's activation", a.pooler_activation, b.pooler_activation);
+  compare("LayerNorm in the classifier", a.head_norm, b.head_norm);
+  compare("the number of classes", a.classes, b.classes);
+  compare("the distillation head", a.distillation_head, b.distillation_head);
+  return differences;
+}
+
+}  // namespace qkv::model

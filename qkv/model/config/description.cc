@@ -1,0 +1,60 @@
+#include "qkv/model/config/description.h"
+
+#include "qkv/model/config/fields.h"
+#include "qkv/model/config/sequence_config.h"
+#include "qkv/model/families/families.h"
+
+namespace qkv::model {
+namespace {
+
+// The kind of attention, which no library but qkv has a word for: the same words in every family's config.json.
+void ParseAttention(const Fields& config, VitConfig* c) {
+  const std::string name = config.String("qkv_attention", "separate");
+  const std::optional<nn::AttentionKind> kind = FindAttentionKind(name);
+  Require(kind.has_value(), "config.json: \"qkv_attention\" is \"{}\", expected {}", name, kAttentionKindNames);
+  c->block.attention.kind = *kind;
+  c->block.attention.qk_width = config.Int("qkv_attention_rank", 0);
+}
+
+}  // namespace
+
+Description DescribeFromTensors(const io::SafeTensors& tensors, const Given& given) {
+  Require(tensors.Find("blocks.0.attn.v.weight") == nullptr && tensors.Find("blocks.0.attn.qk.weight") == nullptr &&
+              tensors.Find("blocks.0.attn.qk.query.weight") == nullptr,
+          "checkpoint: its attention is of a kind that only a config.json tells (\"qkv_attention\")");
+  Description description = FamilyOf(tensors).describe_tensors(tensors, given);
+  Validate(description.config);
+  RequireAgreement(description, given);
+  description.assumptions.insert(description.assumptions.begin(), "no config.json: all is read off the tensors");
+  description.preprocess =
+      PreprocessForSize(description, description.config.image_height, description.config.image_width);
+  return description;
+}
+
+void RequireAgreement(const Description& description, const Given& given) {
+  Require(given.heads == 0 || given.heads == description.config.block.attention.heads,
+          "checkpoint: --heads {} contradicts the model's own files, which say {}; leave it out", given.heads,
+          description.config.block.attention.heads);
+}
+
+Description Describe(const io::Json& config, const std::optional<io::Json>& preprocessor,
+                     const io::SafeTensors& tensors) {
+  const Fields fields(config, "config.json");
+  Require(!SaysSequenceModel(config), "config.json: this is a model of sequences, expected one of images");
+  Description description = FamilyOf(fields).describe(config, preprocessor, tensors);
+  ParseAttention(fields, &description.config);
+  Validate(description.config);
+  const std::string background = fields.String("qkv_background", "any");
+  Require(background == "any" || background == "dark",
+          "config.json: \"qkv_background\" is \"{}\", expected any or dark", background);
+  description.dark_background = background == "dark";
+  // The configuration's own size, not the model's: a Hugging Face processor may crop to another.
+  description.preprocess = FamilyOf(description.config).preprocess(description, /*size=*/{});
+  return description;
+}
+
+image::Preprocess PreprocessForSize(const Description& description, int64_t height, int64_t width) {
+  return FamilyOf(description.config).preprocess(description, std::pair(height, width));
+}
+
+}  // namespace qkv::model

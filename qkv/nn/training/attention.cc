@@ -1,0 +1,417 @@
+#include "qkv/nn/training/attention.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "qkv/nn/ranges.h"
+#include "qkv/nn/training/token_rows.h"
+#include "qkv/simd/gemm/matmul.h"
+#include "qkv/simd/rows/elementwise_backward.h"
+
+namespace qkv::nn {
+namespace {
+
+struct Sizes {
+  Sizes(int64_t images, int64_t tokens, int64_t query_rows, int64_t width, const AttentionSettings& s)
+      : B(images),
+        N(tokens),
+        rows(query_rows),
+        D(width),
+        H(s.heads),
+        E(s.head_width),
+        r(s.kind == AttentionKind::kGaussian ? kGaussianFeatures
+          : s.kind == AttentionKind::kMerged ? width
+                                             : s.query_width()) {}
+
+  bool few() const { return rows < N; }
+
+  int64_t B, N, rows, D, H, E;
+  int64_t r;  // features that scores are sums over
+};
+
+// Rows of all heads as attention takes them: [B·n, H·e] as [B, H, n, e].
+template <typename T>
+View<T> AsHeads(View<T> matrix, int64_t B, int64_t H) {
+  const int64_t n = matrix.dim(0) / B, e = matrix.dim(1) / H, stride = matrix.stride(0);
+  return View<T>(matrix.data(), {B, H, n, e}, {n * stride, e, stride, 1});
+}
+
+// The columns of one head.
+template <typename T>
+View<T> OfHead(View<T> matrix, int64_t h, int64_t H) {
+  const int64_t e = matrix.dim(1) / H;
+  return matrix.slice(1, h * e, (h + 1) * e);
+}
+
+// Memory for what the linear layers of a kind make, or for its gradient.
+template <typename T>
+ProjectedTokens<T> NewProjected(const Sizes& z, AttentionKind kind, Arena& arena) {
+  const int64_t all_rows = z.B * z.N, query_rows = z.B * z.rows, queries = z.H * z.r, values = z.H * z.E;
+  ProjectedTokens<T> to;
+  if (kind == AttentionKind::kSeparate) {
+    const int64_t first = z.few() ? 0 : values;  // the columns of queries
+    to.all = arena.New<T>({all_rows, first + 2 * values});
+    to.query = z.few() ? arena.New<T>({query_rows, values}) : to.all.slice(1, 0, values);
+    to.key = to.all.slice(1, first, first + values);
+    to.value = to.all.slice(1, first + values, first + 2 * values);
+    return to;
+  }
+  const bool has_keys = kind != AttentionKind::kMerged && !IsPositional(kind);
+  if (has_keys) to.key = arena.New<T>({all_rows, queries});
+  if (!ValuesAreKeys(kind)) to.value = arena.New<T>({all_rows, values});
+  if (!QueriesAreKeys(kind) && !IsPositional(kind)) to.query = arena.New<T>({query_rows, queries});
+  return to;
+}
+
+// One product: its weights, the tokens that it reads and where its outputs are.
+template <typename T>
+struct Product {
+  LinearParameters<T> p;
+  bool of_queries = false;
+  View<std::remove_const_t<T>> out;
+};
+
+template <typename T>
+LinearParameters<T> OutputsOf(const LinearParameters<T>& p, int64_t begin, int64_t end) {
+  return {p.weight.slice(0, begin, end), p.bias.empty() ? p.bias : p.bias.slice(0, begin, end)};
+}
+
+// The products of a kind, the same for weights and gradients; those without weights are not there. What all tokens go
+// into comes first: its gradient overwrites dx.
+template <typename T>
+std::array<Product<T>, 3> ProductsOf(const AttentionParameters<T>& p, const Sizes& z,
+                                     const ProjectedTokens<std::remove_const_t<T>>& to) {
+  if (!p.query_key_value.empty()) {
+    if (!z.few()) return {Product<T>{p.query_key_value, false, to.all}};
+    const int64_t values = z.H * z.E;
+    return {Product<T>{OutputsOf(p.query_key_value, values, 3 * values), false, to.all},
+            Product<T>{OutputsOf(p.query_key_value, 0, values), true, to.query}};
+  }
+  return {Product<T>{p.key, false, to.key}, Product<T>{p.value, false, to.value}, Product<T>{p.query, true, to.query}};
+}
+
+// Queries to which tokens themselves are keys: of each head x M + u.
+template <typename T>
+void MergedForward(const AttentionParameters<const T>& p, View<const T> x, View<T> query, simd::Precision precision) {
+  const int64_t H = p.merged.dim(0);
+  for (int64_t h = 0; h < H; ++h) {
+    simd::Epilogue<T> epilogue;
+    if (!p.key_term.empty()) epilogue.bias = p.key_term.row(h);
+    simd::MatMul<T>(x, p.merged[h], epilogue, OfHead(query, h, H), precision);
+  }
+}
+
+template <typename T>
+void MergedBackward(const AttentionParameters<const T>& p, View<const T> x, View<const T> dquery, View<T> dx, bool add,
+                    const AttentionParameters<T>& d, simd::Precision precision) {
+  const int64_t H = p.merged.dim(0);
+  for (int64_t h = 0; h < H; ++h) {
+    const View<const T> of_head = OfHead(dquery, h, H);
+    simd::MatMul<T>(simd::Transposed(x), of_head, d.merged[h], true, precision);
+    simd::MatMul<T>(of_head, simd::Transposed(p.merged[h]), dx, add || h > 0, precision);
+  }
+  if (d.key_term.empty()) return;
+  ForColumnRanges(dquery.dim(1), dquery.dim(0), [&](int64_t begin, int64_t end) {
+    simd::AddRows<T>(dquery.at(0, begin), dquery.stride(0), dquery.dim(0), end - begin, d.key_term.data() + begin);
+  });
+}
+
+// to = from, of which each row is multiplied by the eigenvalues.
+template <typename T>
+void ScaleColumns(View<const T> from, View<const T> factors, View<T> to) {
+  ForRowRanges(from.dim(0), from.dim(1), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const T* x = from.row(row);
+      T* y = to.row(row);
+      for (int64_t c = 0; c < from.dim(1); ++c) y[c] = factors.data()[c] * x[c];
+    }
+  });
+}
+
+// to += from.
+template <typename T>
+void AddRows(View<const T> from, View<T> to) {
+  ForRowRanges(from.dim(0), from.dim(1), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const T* x = from.row(row);
+      T* y = to.row(row);
+      for (int64_t c = 0; c < from.dim(1); ++c) y[c] += x[c];
+    }
+  });
+}
+
+// LayerNorm of every head's features. moments: [H, R, 2]
+template <typename T>
+View<T> NormHeads(View<const T> from, const NormParameters<const T>& p, const Sizes& z, double eps, View<T>* moments,
+                  Arena& arena) {
+  const View<T> to = arena.New<T>(from.shape());
+  *moments = arena.New<T>({z.H, from.dim(0), 2});
+  for (int64_t h = 0; h < z.H; ++h) {
+    NormForward<T>(OfHead(from, h, z.H), p, static_cast<T>(eps), OfHead(to, h, z.H), (*moments)[h]);
+  }
+  return to;
+}
+
+template <typename T>
+void NormHeadsBackward(View<const T> from, View<const T> moments, const NormParameters<const T>& p, const Sizes& z,
+                       View<const T> dy, View<T> dx, const NormParameters<T>& d) {
+  for (int64_t h = 0; h < z.H; ++h) {
+    NormBackward<T>(OfHead(from, h, z.H), moments[h], p, OfHead(dy, h, z.H), OfHead(dx, h, z.H), false, d);
+  }
+}
+
+// The places [2, H, N, r] of kGaussian, or those that are weights; the same for every image: [B, H, n, r].
+template <typename T>
+View<const T> ForAllImages(View<const T> places, int64_t B, int64_t n) {
+  return {places.data(), {B, places.dim(0), n, places.dim(2)}, {0, places.stride(0), places.stride(1), 1}};
+}
+
+template <typename T>
+void PlacesForward(const Sizes& z, const AttentionParameters<const T>& p, const AttentionSettings& s,
+                   AttentionCache<T>& cache, Arena& arena) {
+  View<const T> query = p.query_places, key = p.key_places;
+  if (s.kind == AttentionKind::kGaussian) {
+    cache.bandwidth = arena.New<T>({z.H}), cache.places = arena.New<T>({2, z.H, z.N, z.r});
+    for (int64_t h = 0; h < z.H; ++h) {
+      cache.bandwidth.data()[h] = std::max(p.bandwidth.data()[h], static_cast<T>(kLeastBandwidth));
+    }
+    GaussianPlaces<T>(cache.bandwidth, s.prefix, s.grid_height, s.grid_width, cache.places);
+    query = cache.places[0], key = cache.places[1];
+  }
+  cache.query = ForAllImages(query, z.B, z.rows), cache.key = ForAllImages(key, z.B, z.N);
+}
+
+// dquery, dkey: [B, H, n, r]
+template <typename T>
+void PlacesBackward(const Sizes& z, const AttentionCache<T>& cache, View<const T> dquery, View<const T> dkey,
+                    const AttentionParameters<T>& d) {
+  ParallelFor(z.H, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t h = begin; h < end; ++h) {
+      if (cache.bandwidth.empty()) {
+        const auto add = [&](View<const T> from, View<T> to) {
+          for (int64_t b = 0; b < z.B; ++b) {
+            for (int64_t n = 0; n < from.dim(2); ++n) {
+              for (int64_t i = 0; i < z.r; ++i) *to.at(h, n, i) += *from.at(b, h, n, i);
+            }
+          }
+        };
+        add(dquery, d.query_places), add(dkey, d.key_places);
+        continue;
+      }
+      // Keys are features of places, divided by h²; queries know nothing of h.
+      double sum = 0;
+      for (int64_t b = 0; b < z.B; ++b) {
+        for (int64_t n = 0; n < z.N; ++n) {
+          for (int64_t i = 0; i < z.r; ++i) {
+            sum += static_cast<double>(*dkey.at(b, h, n, i)) * static_cast<double>(*cache.key.at(0, h, n, i));
+          }
+        }
+      }
+      d.bandwidth.data()[h] += static_cast<T>(-2 * sum / static_cast<double>(cache.bandwidth.data()[h]));
+    }
+  });
+}
+
+template <typename T>
+attention::Options<T> OptionsOf(const AttentionSettings& s) {
+  attention::Options<T> options;
+  options.scale = s.kind == AttentionKind::kGaussian ? T(1) : T(1) / std::sqrt(static_cast<T>(s.head_width));
+  if (s.causal) options.causal = attention::Causal::kTopLeft;
+  options.mask = s.mask;
+  options.bf16 = s.precision == simd::Precision::kBfloat16 && !IsPositional(s.kind);  // distances would lose too much
+  options.dropout = static_cast<T>(s.dropout), options.seed = s.seed, options.first_batch = s.first_image;
+  return options;
+}
+
+// Queries and keys turned by their places: in their own memory, unless somebody reads them as they are.
+template <typename T>
+void TurnOperands(const Sizes& z, const AttentionSettings& s, View<T>* query, View<T>* key, Arena& arena) {
+  const bool same = query->data() == key->data();
+  const bool key_is_read = ValuesAreKeys(s.kind) || s.kind == AttentionKind::kSymmetric;
+  const View<T> turned = key_is_read ? arena.New<T>(key->shape()) : *key;
+  TurnRows<T>(*key, z.N, *s.rotary, 0, Turn::kForward, turned);
+  *key = turned;
+  if (same) {
+    *query = turned;
+  } else {
+    TurnRows<T>(*query, z.rows, *s.rotary, 0, Turn::kForward, *query);
+  }
+}
+
+// What attention multiplies, from what the linear layers have made.
+template <typename T>
+void FillOperands(const Sizes& z, const AttentionParameters<const T>& p, const AttentionSettings& s,
+                  AttentionCache<T>& cache, Arena& arena) {
+  if (IsPositional(s.kind)) {
+    PlacesForward(z, p, s, cache, arena);
+  } else {
+    View<T> query = cache.projected.query, key = cache.projected.key;
+    if (QueriesAreKeys(s.kind)) {
+      query = z.few() ? FirstTokens<T>(key, z.B, z.rows, arena) : key;
+      cache.keys_as_queries = query;
+    }
+    if (!p.query_norm.empty()) query = NormHeads<T>(query, p.query_norm, z, s.eps, &cache.query_moments, arena);
+    if (!p.key_norm.empty()) key = NormHeads<T>(key, p.key_norm, z, s.eps, &cache.key_moments, arena);
+    if (s.kind == AttentionKind::kSymmetric) {
+      const View<T> scaled = arena.New<T>(query.shape());
+      ScaleColumns<T>(query, p.eigenvalues, scaled);
+      query = scaled;
+    }
+    if (s.rotary) TurnOperands(z, s, &query, &key, arena);
+    cache.query = AsHeads<const T>(query, z.B, z.H);
+    // Merged: every head's keys are the tokens themselves.
+    cache.key = s.kind == AttentionKind::kMerged
+                    ? View<const T>(cache.x.data(), {z.B, z.H, z.N, z.D}, {z.N * z.D, 0, z.D, 1})
+                    : AsHeads<const T>(key, z.B, z.H);
+  }
+  cache.value = ValuesAreKeys(s.kind) ? AsHeads(View<const T>(cache.projected.key), z.B, z.H)
+                                      : AsHeads(View<const T>(cache.projected.value), z.B, z.H);
+}
+
+// The gradients by queries and keys become those by what the linear layers have made. dquery: [B·rows, H·r]; dkey:
+// [B·N, H·r], which is to.key already where keys are not normalised; dvalue: where values are keys.
+template <typename T>
+void OperandsBackward(const Sizes& z, const AttentionParameters<const T>& p, const AttentionSettings& s,
+                      const AttentionCache<T>& cache, View<T> dquery, View<T> dkey, View<T> dvalue,
+                      const ProjectedTokens<T>& to, const AttentionParameters<T>& d) {
+  if (!p.key_norm.empty()) {
+    NormHeadsBackward<T>(cache.projected.key, cache.key_moments, p.key_norm, z, dkey, to.key, d.key_norm);
+  }
+  if (!p.query_norm.empty()) {
+    const bool own = !QueriesAreKeys(s.kind);
+    NormHeadsBackward<T>(own ? cache.projected.query : cache.keys_as_queries, cache.query_moments, p.query_norm, z,
+                         dquery, own ? to.query : dquery, d.query_norm);
+  }
+  if (s.kind == AttentionKind::kSymmetric) {
+    const View<const T> keys = cache.keys_as_queries;
+    ForColumnRanges(keys.dim(1), keys.dim(0), [&](int64_t begin, int64_t end) {
+      simd::AddRowProducts<T>(keys.at(0, begin), keys.stride(0), dquery.at(0, begin), dquery.stride(0), keys.dim(0),
+                              end - begin, T(1), d.eigenvalues.data() + begin);
+    });
+    ScaleColumns<T>(dquery, p.eigenvalues, dquery);
+  }
+  if (QueriesAreKeys(s.kind)) AddToFirstTokens<T>(dquery, z.B, to.key);
+  if (ValuesAreKeys(s.kind)) AddRows<T>(dvalue, to.key);
+}
+
+// The gradient by the joined heads, [B·rows, H·E].
+template <typename T>
+View<const T> OutputBackward(const AttentionParameters<const T>& p, simd::Precision precision,
+                             const AttentionCache<T>& cache, View<const T> dy, const AttentionParameters<T>& d,
+                             Arena& arena) {
+  View<const T> djoined = dy;
+  if (!p.projection.empty()) {
+    const View<T> dattended = arena.New<T>(cache.joined.shape());
+    LinearBackward<T>(cache.normed.empty() ? cache.joined : cache.normed, p.projection, dy, dattended, false,
+                      d.projection, precision);
+    djoined = dattended;
+  }
+  if (p.output_norm.empty()) return djoined;
+  const View<T> dnormed = arena.New<T>(cache.joined.shape());
+  NormBackward<T>(cache.joined, cache.output_moments, p.output_norm, djoined, dnormed, false, d.output_norm);
+  return dnormed;
+}
+
+}  // namespace
+
+template <typename T>
+void AttentionForward(View<const T> x, int64_t rows, const AttentionParameters<const T>& p, const AttentionSettings& s,
+                      View<const T> residual, View<T> y, AttentionCache<T>& cache, Arena& arena) {
+  Require(x.rank() == 3 && x.dense() && rows > 0 && rows <= x.dim(1),
+          "attention: expected dense tokens [B, N, D] and some of them as queries, got {} and {}", x.shape(), rows);
+  Require(!s.rotary || AllowsRotary(s.kind),
+          "attention: rotary positions for a kind whose queries and keys are not its own");
+  const Sizes z(x.dim(0), x.dim(1), rows, x.dim(2), s);
+  cache = {};
+  cache.x = x.reshape({z.B * z.N, z.D});
+  cache.x_query = z.few() ? FirstTokens<T>(cache.x, z.B, rows, arena) : cache.x;
+  cache.projected = NewProjected<T>(z, s.kind, arena);
+  for (const Product<const T>& product : ProductsOf<const T>(p, z, cache.projected)) {
+    if (product.p.empty()) continue;
+    LinearForward<T>(product.of_queries ? cache.x_query : cache.x, product.p, product.out, {}, s.precision);
+  }
+  if (s.kind == AttentionKind::kMerged) MergedForward<T>(p, cache.x_query, cache.projected.query, s.precision);
+  FillOperands(z, p, s, cache, arena);
+  cache.joined = arena.New<T>({z.B * rows, z.H * z.E});
+  cache.lse = arena.New<T>({z.B, z.H, rows});
+  attention::Attention<T>(cache.query, cache.key, cache.value, OptionsOf<T>(s), AsHeads(cache.joined, z.B, z.H), arena,
+                          cache.lse);
+  View<const T> result = cache.joined;
+  if (!p.output_norm.empty()) {
+    cache.normed = arena.New<T>(cache.joined.shape()), cache.output_moments = arena.New<T>({z.B * rows, 2});
+    NormForward<T>(result, p.output_norm, static_cast<T>(s.eps), cache.normed, cache.output_moments);
+    result = cache.normed;
+  }
+  if (!p.projection.empty()) return LinearForward<T>(result, p.projection, y, residual, s.precision);
+  if (residual.data() != y.data()) residual.empty() ? CopyRows<T>(result, y) : CopyRows<T>(residual, y);
+  if (!residual.empty()) AddRows<T>(result, y);
+}
+
+template <typename T>
+void AttentionBackward(int64_t rows, const AttentionParameters<const T>& p, const AttentionSettings& s,
+                       const AttentionCache<T>& cache, View<const T> dy, View<T> dx, const AttentionParameters<T>& d,
+                       Arena& arena) {
+  const Arena::Scope scope(arena);
+  const Sizes z(dx.dim(0), dx.dim(1), rows, dx.dim(2), s);
+  const View<const T> djoined = OutputBackward(p, s.precision, cache, dy, d, arena);
+
+  // Gradients by what attention multiplied go where the linear layers want them, where nothing lies between.
+  const ProjectedTokens<T> to = NewProjected<T>(z, s.kind, arena);
+  const auto or_new = [&](bool own, View<T> where, int64_t tokens, int64_t e) {
+    return own ? where : arena.New<T>({z.B * tokens, z.H * e});
+  };
+  const View<T> dquery = or_new(!to.query.empty() && p.query_norm.empty(), to.query, rows, z.r);
+  const View<T> dkey = or_new(!to.key.empty() && p.key_norm.empty(), to.key, z.N, z.r);
+  const View<T> dvalue = or_new(!to.value.empty(), to.value, z.N, z.E);
+  attention::BackwardTensors<T> tensors;
+  tensors.q = cache.query, tensors.k = cache.key, tensors.v = cache.value;
+  tensors.out = AsHeads(View<const T>(cache.joined), z.B, z.H), tensors.lse = cache.lse;
+  tensors.dout = AsHeads(djoined, z.B, z.H);
+  tensors.dq = AsHeads(dquery, z.B, z.H), tensors.dk = AsHeads(dkey, z.B, z.H), tensors.dv = AsHeads(dvalue, z.B, z.H);
+  attention::AttentionBackward<T>(tensors, OptionsOf<T>(s), arena);
+
+  if (IsPositional(s.kind)) {
+    PlacesBackward<T>(z, cache, tensors.dq, tensors.dk, d);
+  } else {
+    if (s.rotary) {
+      TurnRows<T>(dquery, rows, *s.rotary, 0, Turn::kBack, dquery);
+      TurnRows<T>(dkey, z.N, *s.rotary, 0, Turn::kBack, dkey);
+    }
+    OperandsBackward(z, p, s, cache, dquery, dkey, dvalue, to, d);
+  }
+
+  const View<T> dx_all = dx.reshape({z.B * z.N, z.D});
+  const View<T> dx_query = z.few() ? arena.New<T>({z.B * rows, z.D}) : dx_all;
+  const auto products = ProductsOf<const T>(p, z, to);
+  const auto gradients = ProductsOf<T>(d, z, to);
+  bool written = false;
+  for (size_t i = 0; i < products.size(); ++i) {
+    if (products[i].p.empty()) continue;
+    const bool few = products[i].of_queries && z.few();
+    LinearBackward<T>(few ? cache.x_query : cache.x, products[i].p, products[i].out, few ? dx_query : dx_all,
+                      written && !few, gradients[i].p, s.precision);
+    if (few) AddToFirstTokens<T>(dx_query, z.B, dx_all);
+    written = true;
+  }
+  if (s.kind == AttentionKind::kMerged) {
+    MergedBackward<T>(p, cache.x_query, to.query, dx_query, !z.few(), d, s.precision);
+    if (z.few()) AddToFirstTokens<T>(dx_query, z.B, dx_all);
+    for (int64_t h = 0; h < z.H; ++h) AddRows<T>(OfHead(dkey, h, z.H), dx_all);
+  }
+}
+
+template void AttentionForward(View<const float>, int64_t, const AttentionParameters<const float>&,
+                               const AttentionSettings&, View<const float>, View<float>, AttentionCache<float>&,
+                               Arena&);
+template void AttentionForward(View<const double>, int64_t, const AttentionParameters<const double>&,
+                               const AttentionSettings&, View<const double>, View<double>, AttentionCache<double>&,
+                               Arena&);
+template void AttentionBackward(int64_t, const AttentionParameters<const float>&, const AttentionSettings&,
+                                const AttentionCache<float>&, View<const float>, View<float>,
+                                const AttentionParameters<float>&, Arena&);
+template void AttentionBackward(int64_t, const AttentionParameters<const double>&, const AttentionSettings&,
+                                const AttentionCache<double>&, View<const double>, View<double>,
+                                const AttentionParameters<double>&, Arena&);
+
+}  // namespace qkv::nn

@@ -1,0 +1,105 @@
+#include "qkv/nn/training/mlp.h"
+
+#include "qkv/nn/ranges.h"
+#include "qkv/simd/rows/elementwise_backward.h"
+
+namespace qkv::nn {
+namespace {
+
+using simd::Gate;
+
+int64_t HiddenWidth(const MlpSettings& settings, int64_t outputs) {
+  Require(settings.gate == Gate::kNone || outputs % 2 == 0, "mlp: {} outputs are no gates and values", outputs);
+  return settings.gate == Gate::kNone ? outputs : outputs / 2;
+}
+
+// Gates and values of a row of 2·M.
+template <typename T>
+struct Halves {
+  Halves(T* row, int64_t M, Gate order)
+      : gate(order == Gate::kFirst ? row : row + M), value(order == Gate::kFirst ? row + M : row) {}
+  T *gate, *value;
+};
+
+// to = what fc2, or the norm before it, reads.
+template <typename T>
+void Activate(const MlpSettings& settings, View<const T> hidden, View<T> to) {
+  const int64_t M = to.dim(1);
+  ForRowRanges(to.dim(0), M, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      if (settings.gate == Gate::kNone) {
+        simd::Activate<T>(settings.activation, hidden.row(r), to.row(r), M);
+      } else {
+        const Halves<const T> at(hidden.row(r), M, settings.gate);
+        simd::ApplyGate<T>(settings.activation, at.gate, at.value, to.row(r), M);
+      }
+    }
+  });
+}
+
+// hidden becomes its gradient, given that by what was made of it; `activated`, unless empty, gets what was. It may be
+// `gradient`.
+template <typename T>
+void Differentiate(const MlpSettings& settings, View<T> hidden, View<const T> gradient, View<T> activated) {
+  const int64_t M = gradient.dim(1);
+  ForRowRanges(gradient.dim(0), M, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      T* const value = activated.empty() ? nullptr : activated.row(r);
+      if (settings.gate == Gate::kNone) {
+        simd::ActivateGradient<T>(settings.activation, hidden.row(r), gradient.row(r), hidden.row(r), M, value);
+      } else {
+        const Halves<T> at(hidden.row(r), M, settings.gate);
+        simd::GateGradient<T>(settings.activation, at.gate, at.value, gradient.row(r), at.gate, at.value, M, value);
+      }
+    }
+  });
+}
+
+}  // namespace
+
+template <typename T>
+void MlpForward(View<const T> x, const MlpParameters<const T>& p, const MlpSettings& settings, View<const T> residual,
+                View<T> y, MlpCache<T>& cache, Arena& arena) {
+  const int64_t rows = x.dim(0), outputs = p.fc1.weight.dim(0), M = HiddenWidth(settings, outputs);
+  cache.hidden = arena.New<T>({rows, outputs});
+  cache.moments = p.norm.empty() ? View<T>() : arena.New<T>({rows, 2});
+  const Arena::Scope scope(arena);
+  const View<T> activated = arena.New<T>({rows, M});
+  LinearForward<T>(x, p.fc1, cache.hidden, {}, settings.precision);
+  Activate<T>(settings, cache.hidden, activated);
+  if (!p.norm.empty()) NormForward<T>(activated, p.norm, static_cast<T>(settings.eps), activated, cache.moments);
+  LinearForward<T>(activated, p.fc2, y, residual, settings.precision);
+}
+
+template <typename T>
+void MlpBackward(View<const T> x, const MlpParameters<const T>& p, const MlpSettings& settings,
+                 const MlpCache<T>& cache, View<const T> dy, View<T> dx, bool add, const MlpParameters<T>& d,
+                 Arena& arena) {
+  const Arena::Scope scope(arena);
+  const int64_t rows = x.dim(0), M = HiddenWidth(settings, cache.hidden.dim(1));
+  const View<T> dinner = arena.New<T>({rows, M});  // by what fc2 reads, then by what the activation gives
+  if (p.norm.empty()) {
+    LinearBackward<T>({}, p.fc2, dy, dinner, false, {}, settings.precision);
+    Differentiate<T>(settings, cache.hidden, dinner, dinner);
+    LinearBackward<T>(dinner, p.fc2, dy, {}, false, d.fc2, settings.precision);
+  } else {
+    const View<T> activated = arena.New<T>({rows, M}), normed = arena.New<T>({rows, M});
+    Activate<T>(settings, cache.hidden, activated);
+    Renormalise<T>(activated, cache.moments, p.norm, normed);
+    LinearBackward<T>(normed, p.fc2, dy, dinner, false, d.fc2, settings.precision);
+    NormBackward<T>(activated, cache.moments, p.norm, dinner, dinner, false, d.norm);
+    Differentiate<T>(settings, cache.hidden, dinner, {});
+  }
+  LinearBackward<T>(x, p.fc1, cache.hidden, dx, add, d.fc1, settings.precision);
+}
+
+#define QKV_INSTANTIATE(T)                                                                                           \
+  template void MlpForward(View<const T>, const MlpParameters<const T>&, const MlpSettings&, View<const T>, View<T>, \
+                           MlpCache<T>&, Arena&);                                                                    \
+  template void MlpBackward(View<const T>, const MlpParameters<const T>&, const MlpSettings&, const MlpCache<T>&,    \
+                            View<const T>, View<T>, bool, const MlpParameters<T>&, Arena&);
+QKV_INSTANTIATE(float)
+QKV_INSTANTIATE(double)
+#undef QKV_INSTANTIATE
+
+}  // namespace qkv::nn

@@ -1,0 +1,49 @@
+// The feed-forward half of a block in training, forward and backward: two linear layers with an activation, or a gate,
+// between them.
+#pragma once
+
+#include "qkv/core/arena.h"
+#include "qkv/nn/training/linear.h"
+#include "qkv/nn/training/norm.h"
+#include "qkv/simd/gemm/gemm.h"
+
+namespace qkv::nn {
+
+/// Weights (T const) or, in the same places, their gradients.
+template <typename T>
+struct MlpParameters {
+  LinearParameters<T> fc1;  // [M, D]; gated [2·M, D], see simd::Gate
+  NormParameters<T> norm;   // over M, after the activation (timm's scale_mlp_norm), or empty
+  LinearParameters<T> fc2;  // [D, M]
+};
+
+struct MlpSettings {
+  simd::Activation activation = simd::Activation::kGelu;
+  simd::Gate gate = simd::Gate::kNone;
+  double eps = 1e-6;                                      // of the norm
+  simd::Precision precision = simd::Precision::kFloat32;  // of the products, see simd::MatMul
+};
+
+/// What the forward pass keeps, in the arena that it was given. What fc2 read is not kept: its values come for little
+/// together with the slopes that the backward pass computes.
+template <typename T>
+struct MlpCache {
+  View<T> hidden;   // what fc1 put out, [R, M] or [R, 2·M]
+  View<T> moments;  // of the norm, [R, 2]
+};
+
+/// y = residual + mlp(x). x, y, residual: [R, D], strided rows; residual may be y or empty; y may be x. The cache lives
+/// in `arena` until the caller's scope ends. Throws Error when the shapes do not fit.
+template <typename T>
+void MlpForward(View<const T> x, const MlpParameters<const T>& p, const MlpSettings& settings, View<const T> residual,
+                View<T> y, MlpCache<T>& cache, Arena& arena);
+
+/// Adds the gradients of the weights to d; writes dx, or adds to it. x, dy, dx: [R, D], strided rows; dx may be dy, or
+/// x, where it is not added to. What the cache points to is used up: its memory holds gradients afterwards.
+/// The same bits for any number of threads.
+template <typename T>
+void MlpBackward(View<const T> x, const MlpParameters<const T>& p, const MlpSettings& settings,
+                 const MlpCache<T>& cache, View<const T> dy, View<T> dx, bool add, const MlpParameters<T>& d,
+                 Arena& arena);
+
+}  // namespace qkv::nn

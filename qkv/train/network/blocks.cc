@@ -1,0 +1,114 @@
+#include "qkv/train/network/blocks.h"
+
+#include <algorithm>
+
+#include "qkv/core/rng.h"
+
+namespace qkv::train {
+namespace {
+
+// Drop path falls evenly to 0 at the first block.
+nn::BlockSettings OfBlock(const nn::BlockSettings& all, const NetworkOptions& options, int64_t block, int64_t depth) {
+  nn::BlockSettings settings = all;
+  settings.attention.seed = MixSeed(options.seed, static_cast<uint64_t>(block));
+  settings.drop_path =
+      options.drop_path * static_cast<double>(block) / static_cast<double>(std::max<int64_t>(1, depth - 1));
+  return settings;
+}
+
+}  // namespace
+
+simd::Precision PrecisionOf(const NetworkOptions& options) {
+  return options.bf16 ? simd::Precision::kBfloat16 : simd::Precision::kFloat32;
+}
+
+nn::BlockSettings BlockSettingsOf(const nn::BlockConfig& c, const nn::TokenGrid& grid, const NetworkOptions& options) {
+  nn::BlockSettings s;
+  s.attention = {.kind = c.attention.kind,
+                 .heads = c.attention.heads,
+                 .head_width = c.attention.head_width,
+                 .qk_width = c.attention.qk_width,
+                 .eps = c.eps,
+                 .prefix = grid.prefix,
+                 .grid_height = grid.height,
+                 .grid_width = grid.width,
+                 .precision = PrecisionOf(options),
+                 .dropout = options.attention_dropout,
+                 .first_image = options.first_image};
+  s.mlp = {.activation = c.mlp.activation, .gate = c.mlp.gate, .eps = c.eps, .precision = PrecisionOf(options)};
+  s.eps = c.eps;
+  s.dropout = options.dropout;
+  return s;
+}
+
+template <typename T>
+void BlocksCache<T>::Begin(int64_t depth, int64_t B, int64_t N, int64_t rows, int64_t D, Arena& arena) {
+  inputs.resize(static_cast<size_t>(depth + 1)), blocks.resize(static_cast<size_t>(depth));
+  for (int64_t block = 0; block <= depth; ++block) {
+    inputs[static_cast<size_t>(block)] = arena.New<T>({B, block < depth ? N : rows, D});
+  }
+  normed = arena.New<T>({B * N, D});
+}
+
+template <typename T>
+void BlocksForward(const NetworkParameters& parameters, View<const T> weights, const nn::BlockSettings& all,
+                   const NetworkOptions& options, BlocksCache<T>& cache, Arena& arena) {
+  const auto depth = static_cast<int64_t>(cache.blocks.size());
+  for (int64_t block = 0; block < depth; ++block) {
+    const auto at = static_cast<size_t>(block);
+    const View<T> y = cache.inputs[at + 1];
+    const auto forward = [&] {
+      nn::BlockForward<T>(cache.inputs[at], y.dim(1), parameters.Block(block, weights),
+                          OfBlock(all, options, block, depth), y, cache.normed, cache.blocks[at], arena);
+    };
+    if (options.checkpoint) {
+      const Arena::Scope scope(arena);
+      forward();
+    } else {
+      forward();
+    }
+  }
+}
+
+template <typename T>
+void BlocksBackward(const NetworkParameters& parameters, View<const T> weights, const nn::BlockSettings& all,
+                    const NetworkOptions& options, BlocksCache<T>& cache, View<T> dx, View<T> gradients,
+                    const std::function<void(int64_t, int64_t)>& finished, Arena& arena) {
+  const auto depth = static_cast<int64_t>(cache.blocks.size());
+  for (int64_t block = depth - 1; block >= 0; --block) {
+    const auto at = static_cast<size_t>(block);
+    const Arena::Scope recomputed(arena);
+    const auto p = parameters.Block(block, weights);
+    const nn::BlockSettings settings = OfBlock(all, options, block, depth);
+    const View<T> y = cache.inputs[at + 1];
+    if (options.checkpoint) {
+      nn::BlockForward<T>(cache.inputs[at], y.dim(1), p, settings, y, cache.normed, cache.blocks[at], arena);
+    }
+    nn::BlockBackward<T>(y.dim(1), p, settings, cache.blocks[at], dx, parameters.Block(block, gradients), arena);
+    if (finished) finished(parameters.begin(block + 1), parameters.begin(block + 2));
+  }
+}
+
+template <typename T>
+void ConstrainBlocks(const NetworkParameters& parameters, View<T> weights) {
+  for (int64_t block = 0; block < parameters.depth(); ++block) {
+    const View<T> bandwidth = parameters.Block(block, weights).attention.bandwidth;
+    for (int64_t h = 0; !bandwidth.empty() && h < bandwidth.size(); ++h) {
+      bandwidth.data()[h] = std::max(bandwidth.data()[h], static_cast<T>(nn::kLeastBandwidth));
+    }
+  }
+}
+
+#define QKV_INSTANTIATE(T)                                                                        \
+  template struct BlocksCache<T>;                                                                 \
+  template void BlocksForward(const NetworkParameters&, View<const T>, const nn::BlockSettings&,  \
+                              const NetworkOptions&, BlocksCache<T>&, Arena&);                    \
+  template void BlocksBackward(const NetworkParameters&, View<const T>, const nn::BlockSettings&, \
+                               const NetworkOptions&, BlocksCache<T>&, View<T>, View<T>,          \
+                               const std::function<void(int64_t, int64_t)>&, Arena&);             \
+  template void ConstrainBlocks(const NetworkParameters&, View<T>);
+QKV_INSTANTIATE(float)
+QKV_INSTANTIATE(double)
+#undef QKV_INSTANTIATE
+
+}  // namespace qkv::train

@@ -1,0 +1,111 @@
+#include "qkv/train/network/parameter_views.h"
+
+namespace qkv::train {
+namespace {
+
+// Assigns the slots in order to the views of the declaration (model/checkpoint/parameters.h).
+template <typename T>
+class Slots {
+ public:
+  /// Of an empty buffer all views are empty: to count them.
+  Slots(const ParameterLayout& layout, size_t first, View<T> buffer)
+      : slots_(layout.slots()), next_(first), buffer_(buffer) {
+    Require(buffer.empty() || buffer.size() == layout.size(), "network: a buffer of {} elements, expected {}",
+            buffer.size(), layout.size());
+  }
+
+  void Tensor(const char*, const Shape&, model::Role, View<T>& view) { view = Next(); }
+  void Linear(const char*, int64_t, int64_t, bool bias, nn::LinearParameters<T>& p) {
+    p.weight = Next();
+    if (bias) p.bias = Next();
+  }
+  void Norm(const char*, int64_t, nn::NormParameters<T>& p) { p.gamma = Next(), p.beta = Next(); }
+
+  size_t next() const { return next_; }
+
+ private:
+  View<T> Next() {
+    const Slot& slot = slots_[next_++];
+    return buffer_.empty() ? View<T>() : View<T>(buffer_.data() + slot.offset, slot.shape);
+  }
+
+  const std::vector<Slot>& slots_;
+  size_t next_;
+  View<T> buffer_;
+};
+
+template <typename Config>
+const Config& Validated(const Config& config) {
+  model::Validate(config);
+  return config;
+}
+
+// The first slot of each part, and the number of all.
+template <typename Config>
+std::vector<size_t> FirstSlots(const Config& config, const ParameterLayout& layout) {
+  std::vector<size_t> first = {0};
+  Slots<const float> slots(layout, 0, {});
+  EmbeddingParameters<const float> embedding;
+  model::VisitEmbedding(config, embedding, slots);
+  first.push_back(slots.next());
+  for (int64_t block = 0; block < config.depth; ++block) {
+    nn::BlockParameters<const float> parameters;
+    model::VisitBlock(config.block, config.grid().tokens(), parameters, slots);
+    first.push_back(slots.next());
+  }
+  AnswerParameters<const float> answer;
+  model::VisitAnswer(config, answer, slots);
+  first.push_back(slots.next());
+  return first;
+}
+
+}  // namespace
+
+NetworkParameters::NetworkParameters(const model::VitConfig& config)
+    : config_(Validated(config)), layout_(config), first_slots_(FirstSlots(config, layout_)) {}
+NetworkParameters::NetworkParameters(const model::SequenceConfig& config)
+    : config_(Validated(config)), layout_(model::TensorTable(config)), first_slots_(FirstSlots(config, layout_)) {}
+
+int64_t NetworkParameters::begin(int64_t part) const {
+  const size_t slot = first_slots_[static_cast<size_t>(part)];
+  return slot == layout_.slots().size() ? layout_.size() : layout_.slots()[slot].offset;
+}
+
+template <typename T>
+EmbeddingParameters<T> NetworkParameters::Embedding(View<T> buffer) const {
+  EmbeddingParameters<T> p;
+  Slots<T> slots(layout_, first_slots_.front(), buffer);
+  std::visit([&](const auto& config) { model::VisitEmbedding(config, p, slots); }, config_);
+  if (View<T>& weight = p.patch_embed.projection.weight; weight.rank() == 4) {  // a convolution's
+    weight = weight.reshape({weight.dim(0), weight.size() / weight.dim(0)});
+  }
+  return p;
+}
+
+template <typename T>
+nn::BlockParameters<T> NetworkParameters::Block(int64_t block, View<T> buffer) const {
+  nn::BlockParameters<T> p;
+  Slots<T> slots(layout_, first_slots_[static_cast<size_t>(block + 1)], buffer);
+  std::visit([&](const auto& config) { model::VisitBlock(config.block, config.grid().tokens(), p, slots); }, config_);
+  return p;
+}
+
+template <typename T>
+AnswerParameters<T> NetworkParameters::Answer(View<T> buffer) const {
+  AnswerParameters<T> p;
+  Slots<T> slots(layout_, first_slots_[static_cast<size_t>(depth() + 1)], buffer);
+  std::visit([&](const auto& config) { model::VisitAnswer(config, p, slots); }, config_);
+  return p;
+}
+
+#define QKV_INSTANTIATE(T)                                                            \
+  template EmbeddingParameters<T> NetworkParameters::Embedding(View<T> buffer) const; \
+  template nn::BlockParameters<T> NetworkParameters::Block(int64_t, View<T>) const;   \
+  template AnswerParameters<T> NetworkParameters::Answer(View<T>) const;
+QKV_INSTANTIATE(float)
+QKV_INSTANTIATE(const float)
+QKV_INSTANTIATE(double)
+QKV_INSTANTIATE(const double)
+#undef QKV_INSTANTIATE
+
+}  // namespace qkv::train

@@ -1,0 +1,242 @@
+#include "qkv/train/run/initial_model.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "qkv/model/checkpoint/separate.h"
+#include "qkv/model/checkpoint/translate.h"
+#include "qkv/model/positions.h"
+
+namespace qkv::train {
+namespace {
+
+using model::Description;
+using model::Pool;
+using model::VitConfig;
+
+bool PoolsPatches(Pool pool) { return pool == Pool::kMean || pool == Pool::kMax || pool == Pool::kMeanMax; }
+
+// The blocks without the MLP's width.
+nn::BlockConfig BlockOf(const TrainConfig& config) {
+  const bool gated = config.mlp == "swiglu";
+  nn::BlockConfig block;
+  block.width = config.width;
+  block.attention.heads = config.heads;
+  block.attention.head_width = config.width / config.heads;
+  block.attention.kind = *model::FindAttentionKind(config.attention);
+  block.attention.qk_width = config.rank;
+  block.attention.bias = config.qkv_bias;
+  block.attention.qk_norm = config.qk_norm;
+  block.mlp.gate = gated ? simd::Gate::kFirst : simd::Gate::kNone;
+  block.mlp.activation = *model::FindActivation(gated && config.activation == "gelu" ? "silu" : config.activation);
+  block.layer_scale = config.layer_scale > 0;
+  return block;
+}
+
+// As timm's VisionTransformer makes it of the same arguments.
+VitConfig ShapeOf(const TrainConfig& config, int64_t classes) {
+  VitConfig c;
+  c.family = model::Family::kTimm;
+  c.architecture = "vision_transformer";
+  std::tie(c.image_height, c.image_width) = config.image_size;
+  std::tie(c.patch_height, c.patch_width) = config.patch_size;
+  c.channels = config.channels;
+  c.block = BlockOf(config);
+  c.depth = config.depth;
+  c.map_mlp_width = c.block.mlp.width = model::HiddenWidth(config.width, config.mlp_ratio);
+  if (c.block.mlp.gate != simd::Gate::kNone) {
+    constexpr int64_t kLine = 16;  // elements of a cache line
+    c.block.mlp.width = std::max(kLine, c.block.mlp.width * 2 / 3 / kLine * kLine);
+    c.map_mlp_width = 2 * c.block.mlp.width;
+  }
+  c.class_token = config.class_token;
+  c.registers = config.registers;
+  c.position_prefix = c.prefix();
+  c.pool = *model::FindPool(config.pool);
+  c.fc_norm = PoolsPatches(c.pool);
+  c.final_norm = !c.fc_norm;
+  c.classes = classes;
+  model::Validate(c);
+  return c;
+}
+
+// timm's words for evaluating, see model/config/preprocess_config.h.
+io::Json PreprocessJson(const TrainConfig& config) {
+  const auto per_channel = [&](const std::vector<double>& values) {
+    return values.size() == 1 ? std::vector<double>(static_cast<size_t>(config.channels), values[0]) : values;
+  };
+  return {{"input_size", {config.channels, config.image_size.first, config.image_size.second}},
+          {"interpolation", config.interpolation},
+          {"crop_pct", config.crop_pct},
+          {"crop_mode", config.crop_mode},
+          {"mean", per_channel(config.mean)},
+          {"std", per_channel(config.std)}};
+}
+
+void SetBackground(const Description& description, io::Json* config) {
+  if (description.dark_background) (*config)["qkv_background"] = "dark";
+}
+
+// Says the model in timm's words, with qkv's own for its kind of attention, and reads them again: writer and reader
+// cannot disagree.
+Start Said(Description description) {
+  const VitConfig wanted = description.config;
+  // What timm cannot run it can still be told of: qkv reads "qkv_attention" before it looks at a tensor.
+  description.config = model::AsSeparate(wanted);
+  model::Translation translation = model::TranslateToTimm(description);
+  model::SetAttentionKind(wanted.block.attention, &translation.config);
+  SetBackground(description, &translation.config);
+  if (description.dark_background) {
+    translation.notes.push_back("timm will not invert images of a bright background, as qkv does for this model");
+  }
+  if (wanted.block.attention.kind != nn::AttentionKind::kSeparate && !model::WhyNotSeparate(wanted).empty()) {
+    translation.notes.push_back(
+        fmt::format("timm will not load it: it has no {} attention", model::Name(wanted.block.attention.kind)));
+  }
+  Start start;
+  start.config = translation.config.dump(2) + "\n";
+  start.description = model::Describe(translation.config, {}, io::SafeTensors());
+  start.notes = std::move(translation.notes);
+  const std::vector<std::string> differences = model::Differences(wanted, start.description.config);
+  Require(differences.empty(), "train: timm's config.json cannot say this model: {} would differ",
+          fmt::join(differences, ", "));
+  return start;
+}
+
+// What vit-pytorch's constructor would be called with; qkv's own entries beside that.
+Start SaidByVitPytorch(Description description) {
+  const VitConfig& c = description.config;
+  io::Json json = {{"library_name", "vit-pytorch"},
+                   {"architecture", c.architecture},
+                   {"image_size", {c.image_height, c.image_width}},
+                   {"patch_size", {c.patch_height, c.patch_width}},
+                   {"channels", c.channels},
+                   {"num_classes", c.classes},
+                   {"dim", c.block.width},
+                   {"depth", c.depth},
+                   {"heads", c.block.attention.heads},
+                   {"dim_head", c.block.attention.head_width},
+                   {"mlp_dim", c.block.mlp.width},
+                   {"pool", c.pool == Pool::kToken ? "cls" : "mean"},
+                   {"pretrained_cfg", description.preprocess_json},
+                   {"label_names", description.labels}};
+  model::SetAttentionKind(c.block.attention, &json);
+  SetBackground(description, &json);
+  return {json.dump(2) + "\n", std::move(description), {}};
+}
+
+// tables: [n, prefix + grid, D] of the checkpoint, to the same of the target, whose prefix may be longer.
+void CopyPlaces(const Tensor<float>& from, int64_t from_prefix, const VitConfig& source, int64_t to_prefix,
+                const VitConfig& target, View<float> to) {
+  const int64_t features = to.dim(2), from_grid = source.patches(), to_grid = target.patches();
+  Require(from.dim(0) == to.dim(0) && from.dim(2) == features && from_prefix <= to_prefix,
+          "train: positions {} cannot become {}", from.shape(), to.shape());
+  for (int64_t table = 0; table < to.dim(0); ++table) {
+    const float* in = from.view().at(table);
+    float* out = to.at(table);
+    std::fill_n(out, to_prefix * features, 0.f);
+    std::copy_n(in, from_prefix * features, out);
+    model::ResampleGrid(View<const float>(in + from_prefix * features, {from_grid, features}), source.grid_height(),
+                        source.grid_width(), source.interpolation, target.grid_height(), target.grid_width(),
+                        View<float>(out + to_prefix * features, {to_grid, features}));
+  }
+}
+
+bool IsClassifier(const Slot& slot) { return slot.name.starts_with("head.") || slot.name.starts_with("head_dist."); }
+
+}  // namespace
+
+Start NewModel(const TrainConfig& config, const std::vector<std::string>& classes) {
+  Description description;
+  description.config = ShapeOf(config, static_cast<int64_t>(classes.size()));
+  description.labels = classes;
+  description.preprocess_json = PreprocessJson(config);
+  description.preprocess = model::PreprocessFromTimm(description.preprocess_json);
+  description.dark_background = config.background == "dark";
+  return Said(std::move(description));
+}
+
+Start ContinuedModel(const model::Checkpoint& checkpoint, const TrainConfig& config,
+                     const std::vector<std::string>& classes) {
+  Description description = checkpoint.description;
+  VitConfig& c = description.config;
+  if (config.image_size.first > 0) {
+    std::tie(c.image_height, c.image_width) = config.image_size;
+    description.preprocess = model::PreprocessForSize(description, c.image_height, c.image_width);
+    if (c.family != model::Family::kHuggingFace) {
+      description.preprocess_json["input_size"] = {c.channels, c.image_height, c.image_width};
+    }
+    model::Validate(c);
+  }
+  c.classes = static_cast<int64_t>(classes.size());
+  description.labels = classes;
+  // What was between the tokens and the old classifier goes with it, where timm has no word for it.
+  c.distillation_head = c.distillation_token;
+  c.pooler_width = 0;
+  if (c.pool == Pool::kTokenAndMean) c.pool = Pool::kToken;
+  if (c.family == model::Family::kVitPytorch) return SaidByVitPytorch(std::move(description));
+  return Said(std::move(description));
+}
+
+SequenceData SequencesForTraining(const std::string& data, const TrainConfig& config) {
+  // A task never repeats itself; an evaluation now and then is what its epochs are for.
+  constexpr int64_t kStepsOfAnEpoch = 100;
+  Require(IsForSequences(config.preset), "train: preset {} is for images, not for {}", config.preset, data);
+  const auto seed = static_cast<uint64_t>(config.seed);
+  if (const std::optional<Task> task = TaskOf(data)) {
+    return TaskForTraining({.task = *task, .length = config.length, .vocabulary = config.vocabulary},
+                           kStepsOfAnEpoch * config.batch * config.accumulate, seed);
+  }
+  return TextForTraining(Text(data), config.length, config.val_fraction, seed);
+}
+
+model::SequenceConfig NewSequenceModel(const TrainConfig& config, const SequenceData& data) {
+  Require(config.vocabulary == data.vocabulary, "train: a vocabulary of {}, but {} has {} tokens", config.vocabulary,
+          data.summary, data.vocabulary);
+  model::SequenceConfig c;
+  c.vocabulary = c.outputs = data.vocabulary;
+  c.length = data.length;
+  c.meaning = data.text ? model::TokenMeaning::kByte : model::TokenMeaning::kNumber;
+  c.block = BlockOf(config);
+  const bool gated = c.block.mlp.gate != simd::Gate::kNone;
+  c.block.mlp.width = model::HiddenWidth(config.width, gated ? config.mlp_ratio * 2 / 3 : config.mlp_ratio);
+  c.depth = config.depth;
+  c.positions = *model::FindSequencePositions(config.positions);
+  c.rotary_base = config.rotary_base;
+  c.causal = config.causal;
+  model::Validate(c);
+  RequireFit(c, data, "train");
+  return c;
+}
+
+void RequireFit(const model::SequenceConfig& config, const SequenceData& data, std::string_view where) {
+  Require(config.vocabulary == data.vocabulary && config.outputs == data.vocabulary,
+          "{}: a model of {} tokens and {} answers cannot take {} (of {} tokens)", where, config.vocabulary,
+          config.outputs, data.summary, data.vocabulary);
+  Require(data.length <= config.length, "{}: a model of sequences of {} tokens cannot take {} (of {})", where,
+          config.length, data.summary, data.length);
+  Require(!data.text || config.causal, "{}: a model that is not causal sees the bytes that it is to predict", where);
+}
+
+void CopyWeights(const model::Checkpoint& checkpoint, const VitConfig& target, const ParameterLayout& layout,
+                 View<float> weights) {
+  const VitConfig& source = checkpoint.description.config;
+  for (const Slot& slot : layout.slots()) {
+    if (IsClassifier(slot)) continue;
+    const View<float> to = layout.At(slot.name, weights);
+    const Tensor<float> from = model::ReadTensor<float>(checkpoint, slot.name);
+    Require(!from.empty(), "train: {} has no tensor {}", checkpoint.source, slot.name);
+    if (from.shape() == slot.shape) {
+      std::copy_n(from.data(), from.size(), to.data());
+    } else if (slot.role == model::Role::kPosition && slot.shape.rank() == 3) {
+      const bool embedding = slot.name == "pos_embed";
+      CopyPlaces(from, embedding ? source.position_prefix : source.prefix(), source,
+                 embedding ? target.position_prefix : target.prefix(), target, to);
+    } else {
+      Fail("train: tensor {} of {} is {}, expected {}", slot.name, checkpoint.source, from.shape(), slot.shape);
+    }
+  }
+}
+
+}  // namespace qkv::train

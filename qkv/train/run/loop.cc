@@ -1,0 +1,339 @@
+#include "qkv/train/run/loop.h"
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cmath>
+#include <optional>
+
+#include "qkv/core/file.h"
+#include "qkv/core/rng.h"
+#include "qkv/train/optimizer/schedule.h"
+#include "qkv/train/run/log.h"
+#include "qkv/train/run/stopped.h"
+
+namespace qkv::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double Rows(const LossSum& sum) { return static_cast<double>(std::max<int64_t>(1, sum.rows)); }
+
+double SecondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+OptimizerSettings SettingsOf(const TrainConfig& config) {
+  OptimizerSettings settings;
+  settings.kind = config.opt == "sgd" ? OptimizerSettings::Kind::kSgd : OptimizerSettings::Kind::kAdamW;
+  settings.weight_decay = config.weight_decay;
+  settings.beta1 = config.beta1;
+  settings.beta2 = config.beta2;
+  settings.momentum = config.momentum;
+  settings.clip_norm = config.clip_grad;
+  settings.average_decay = config.ema;
+  return settings;
+}
+
+Schedule ScheduleOf(const TrainConfig& config, int64_t steps_per_epoch) {
+  Schedule schedule;
+  schedule.kind = config.sched == "cosine"      ? Schedule::Kind::kCosine
+                  : config.sched == "one-cycle" ? Schedule::Kind::kOneCycle
+                                                : Schedule::Kind::kConstant;
+  schedule.peak = config.lr;
+  schedule.floor = config.min_lr;
+  schedule.steps = config.steps > 0 ? config.steps : config.epochs * steps_per_epoch;
+  // A short run must come to its learning rate and down again, whatever the preset's warm-up is.
+  const auto warmup = static_cast<int64_t>(std::llround(config.warmup_epochs * static_cast<double>(steps_per_epoch)));
+  schedule.warmup = std::min(warmup, schedule.steps / 2);
+  return schedule;
+}
+
+// Processes that add up the same gradients have the same weights, if their arithmetic is the same.
+void RequireSame(View<const float> weights, Communicator& processes) {
+  if (processes.alone()) return;
+  uint64_t digest = 0;
+  for (int64_t i = 0; i < weights.size(); ++i) {
+    digest = MixSeed(digest, std::bit_cast<uint32_t>(weights.data()[i]));
+  }
+  const std::vector<std::string> all = processes.Gather(std::to_string(digest));
+  Require(
+      std::ranges::count(all, all[0]) == std::ssize(all),
+      "train: the processes' weights differ: their machines compute differently; QKV_ISA makes them all use the same "
+      "instruction set");
+}
+
+class Loop {
+ public:
+  Loop(const TrainConfig& config, Learner& learner, RunFolder& folder, const Observer& observer,
+       Communicator* processes)
+      : config_(config),
+        learner_(learner),
+        folder_(folder),
+        observer_(observer),
+        processes_(processes ? *processes : alone_) {}
+
+  Outcome Go() {
+    try {
+      Begin();
+    } catch (const Stopped&) {
+      schedule_.steps = 0;
+      return OutcomeOf(Outcome::Why::kStopped);
+    }
+    OpenFolder();
+    bool stopped = standing_.evaluation_due && !EvaluateAndSave();
+    while (!stopped && standing_.step < schedule_.steps) {
+      if (NoBetter()) return OutcomeOf(Outcome::Why::kNoBetter);
+      TakeStep();
+      stopped = IsStopped();
+      if (standing_.evaluation_due) {
+        if (!stopped && EvaluateAndSave()) {
+          stopped = IsStopped();
+          continue;
+        }
+        stopped = true;
+      }
+      if (stopped || (config_.save_steps > 0 && standing_.step % config_.save_steps == 0)) {
+        Save(standing_.evaluations == 0);
+      }
+    }
+    const bool finished = standing_.step == schedule_.steps && !standing_.evaluation_due;
+    return OutcomeOf(finished ? Outcome::Why::kFinished : Outcome::Why::kStopped);
+  }
+
+ private:
+  Outcome OutcomeOf(Outcome::Why why) const {
+    Outcome outcome;
+    outcome.why = why;
+    outcome.step = standing_.step;
+    outcome.steps = schedule_.steps;
+    outcome.best_top1 = standing_.best_top1;
+    outcome.best_epoch = standing_.best_epoch;
+    outcome.best_loss = standing_.best_loss;
+    outcome.unit = learner_.unit();
+    outcome.rows = rows_;
+    outcome.rows_per_second = seconds_ > 0 ? static_cast<double>(rows_) / seconds_ : 0;
+    return outcome;
+  }
+
+  // Weights and the state of everything: new, or resumed.
+  void Begin() {
+    weights_ = Tensor<float>({learner_.layout().size()});
+    optimizer_.emplace(learner_.layout(), SettingsOf(config_));
+    if (folder_.HasCheckpoint()) {
+      Restore();
+    } else {
+      standing_.data = learner_.data();
+      learner_.Initialise(weights_);
+    }
+    learner_.Open(*optimizer_, standing_.step);
+    schedule_ = ScheduleOf(config_, learner_.steps_per_epoch());
+    Validate(schedule_);
+    RequireCountable();
+    const double warmup = config_.warmup_epochs * static_cast<double>(learner_.steps_per_epoch());
+    const bool limited =
+        schedule_.kind != Schedule::Kind::kOneCycle && static_cast<double>(schedule_.warmup) + 1 < warmup;
+    if (limited && standing_.step == 0 && observer_.note) {
+      observer_.note(
+          fmt::format("warmup-epochs {} is more than half of this run: the learning rate rises for {} of its {} steps",
+                      config_.warmup_epochs, schedule_.warmup, schedule_.steps));
+    }
+  }
+
+  void Restore() {
+    const Saved saved = folder_.Load();
+    const std::string folder = folder_.path().string();
+    standing_ = RunState::FromJson(saved.progress, FormatShown("{}: the training state", folder));
+    Require(standing_.data == learner_.data(), "train: the {} are not those that {} was begun with", learner_.unit(),
+            folder);
+    const io::StoredTensor* weights = saved.training.Find("weights");
+    Require(weights != nullptr && weights->shape == weights_.shape(), "train: {} holds no weights of this model",
+            folder);
+    io::ConvertTo(*weights, weights_.data());
+    optimizer_->Restore(saved.training);
+    Require(optimizer_->steps() == standing_.step, "train: {}: the optimiser took {} steps, the run {}", folder,
+            optimizer_->steps(), standing_.step);
+    const bool finite = std::ranges::all_of(weights_.span(), [](float weight) { return std::isfinite(weight); });
+    Require(finite, "train: {}: the weights are not all numbers", folder);
+  }
+
+  // Sequences and images are counted from the beginning of the run.
+  void RequireCountable() const {
+    constexpr double kMost = 0x1p62;
+    const double rows = static_cast<double>(schedule_.steps) * static_cast<double>(config_.accumulate) *
+                        static_cast<double>(config_.batch);
+    Require(rows <= kMost, "train: {} steps of {} batches of {} are more than can be counted", schedule_.steps,
+            config_.accumulate, config_.batch);
+    Require(standing_.step <= schedule_.steps, "train: {} holds a state after step {}, but the run has {} steps",
+            folder_.path().string(), standing_.step, schedule_.steps);
+  }
+
+  void OpenFolder() {
+    if (!processes_.first()) return;
+    WriteFile(folder_.path() / RunFolder::kConfig, ToYaml(config_));
+    log_.emplace(folder_.path() / "log.jsonl", standing_.step);
+    if (config_.tensorboard) events_.emplace(folder_.path(), standing_.step);
+    if (observer_.begun) observer_.begun();
+  }
+
+  void Log(const char* event, const std::vector<std::pair<std::string, double>>& values) {
+    if (!log_) return;
+    io::Json line = {{"event", event}, {"step", standing_.step}, {"epoch", Epoch()}};
+    std::vector<std::pair<std::string, double>> scalars;
+    for (const auto& [name, value] : values) {
+      line[name] = value;
+      scalars.emplace_back(fmt::format("{}/{}", event, name), value);
+    }
+    log_->Append(line);
+    if (events_) events_->Scalars(standing_.step, scalars);
+  }
+
+  // That the last step belonged to, from 1.
+  int64_t Epoch() const {
+    const int64_t steps = learner_.steps_per_epoch();
+    return (standing_.step + steps - 1) / steps;
+  }
+
+  bool IsEvaluated(int64_t step) const {
+    const int64_t every =
+        config_.eval_steps > 0 ? config_.eval_steps : config_.eval_epochs * learner_.steps_per_epoch();
+    return step == schedule_.steps || step % every == 0;
+  }
+
+  // One process that is to stop stops all, after the same step.
+  bool IsStopped() {
+    double stops = observer_.stop && observer_.stop() ? 1 : 0;
+    processes_.Sum({&stops, 1});
+    return stops > 0;
+  }
+
+  bool NoBetter() const { return config_.patience > 0 && standing_.without_better >= config_.patience; }
+
+  void TakeStep();
+  // False where it was to stop before all was evaluated: then nothing was saved.
+  bool EvaluateAndSave();
+  void Save(bool best);
+
+  // The weights that are evaluated and written.
+  View<const float> Answer() const {
+    return standing_.step > 0 && !optimizer_->average().empty() ? optimizer_->average() : View<const float>(weights_);
+  }
+
+  const TrainConfig& config_;
+  Learner& learner_;
+  RunFolder& folder_;
+  const Observer& observer_;
+  Communicator alone_;
+  Communicator& processes_;
+
+  Tensor<float> weights_;  // [P]
+  std::optional<Optimizer<float>> optimizer_;
+  Schedule schedule_;
+  RunState standing_;
+
+  std::optional<train::Log> log_;
+  std::optional<EventFile> events_;
+  int64_t rows_ = 0, steps_ = 0;  // of this process
+  double seconds_ = 0;            // that its steps took
+};
+
+void Loop::TakeStep() {
+  const Clock::time_point begin = Clock::now();
+  const double rate = LearningRate(schedule_, standing_.step);
+  const auto [sum, norm] = learner_.Step(rate, weights_);
+  ++standing_.step;
+  standing_.logged += sum;
+  standing_.evaluated += sum;
+  rows_ += sum.rows;
+  seconds_ += SecondsSince(begin);
+  ++steps_;
+
+  StepReport report;
+  report.step = standing_.step;
+  report.steps = schedule_.steps;
+  report.epoch = Epoch();
+  report.loss = sum.loss / Rows(sum);
+  report.accuracy = static_cast<double>(sum.correct) / Rows(sum);
+  report.learning_rate = rate;
+  report.gradient_norm = norm;
+  report.unit = learner_.unit();
+  report.rows_per_second = static_cast<double>(rows_) / seconds_;
+  report.seconds_left = seconds_ / static_cast<double>(steps_) * static_cast<double>(schedule_.steps - standing_.step);
+  if (standing_.step % config_.log_steps == 0) {
+    const LossSum& logged = standing_.logged;
+    Log("train", {{"loss", logged.loss / Rows(logged)},
+                  {"accuracy", static_cast<double>(logged.correct) / Rows(logged)},
+                  {"learning_rate", rate},
+                  {"gradient_norm", norm},
+                  {fmt::format("{}_per_second", report.unit), report.rows_per_second}});
+    standing_.logged = {};
+  }
+  standing_.evaluation_due = IsEvaluated(standing_.step);
+  if (observer_.step) observer_.step(report);
+}
+
+bool Loop::EvaluateAndSave() {
+  const std::optional<Score> result = learner_.Evaluate(Answer(), [&] { return IsStopped(); });
+  if (!result) return false;
+  const Score& score = *result;
+  standing_.evaluation_due = false;
+  EvaluationReport report;
+  report.step = standing_.step;
+  report.epoch = Epoch();
+  const LossSum& training = standing_.evaluated;
+  report.train_loss = training.loss / Rows(training);
+  report.train_accuracy = static_cast<double>(training.correct) / Rows(training);
+  report.loss = score.loss;
+  report.top1 = score.top1;
+  report.best = standing_.Rate(report.epoch, score);
+  standing_.evaluated = {};
+  std::vector<std::pair<std::string, double>> values = {{"train_loss", report.train_loss},
+                                                        {"train_accuracy", report.train_accuracy},
+                                                        {"loss", report.loss},
+                                                        {"top1", report.top1}};
+  values.insert(values.end(), score.more.begin(), score.more.end());
+  Log("evaluation", values);
+  Save(report.best);
+  if (observer_.evaluation) observer_.evaluation(report);
+  return true;
+}
+
+void Loop::Save(bool best) {
+  RequireSame(weights_, processes_);
+  if (!processes_.first()) return;
+  Snapshot snapshot;
+  snapshot.config = learner_.config();
+  snapshot.model = learner_.Tensors(Answer());
+  snapshot.best = best;
+  snapshot.training = optimizer_->Store();
+  snapshot.training.push_back(io::Stored<float>("weights", View<const float>(weights_)));
+  snapshot.progress = standing_.ToJson();
+  folder_.Commit(snapshot);
+}
+
+}  // namespace
+
+StepSettings StepSettingsOf(const TrainConfig& config) {
+  StepSettings settings;
+  settings.smoothing = config.smoothing;
+  settings.dropout = config.dropout;
+  settings.attention_dropout = config.attention_dropout;
+  settings.drop_path = config.drop_path;
+  settings.checkpoint = config.checkpointing;
+  settings.bf16 = config.precision == "bf16";
+  settings.seed = static_cast<uint64_t>(config.seed);
+  return settings;
+}
+
+Initialisation InitialisationOf(const TrainConfig& config) {
+  Initialisation how;
+  how.scheme = config.init == "mimetic" ? Initialisation::Scheme::kMimetic : Initialisation::Scheme::kTimm;
+  how.seed = static_cast<uint64_t>(config.seed);
+  if (config.layer_scale > 0) how.layer_scale = config.layer_scale;
+  return how;
+}
+
+Outcome RunLoop(const TrainConfig& config, Learner& learner, RunFolder& folder, const Observer& observer,
+                Communicator* processes) {
+  return Loop(config, learner, folder, observer, processes).Go();
+}
+
+}  // namespace qkv::train

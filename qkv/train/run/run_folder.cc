@@ -1,0 +1,272 @@
+#include "qkv/train/run/run_folder.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <optional>
+
+#include "qkv/train/run/config.h"
+
+namespace qkv::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kLink = "checkpoint";
+constexpr std::string_view kPrefix = "checkpoint-";
+constexpr const char *kBest = "best", *kLast = "last";
+constexpr const char* kModelFile = "model.safetensors";
+constexpr const char* kModelConfig = "config.json";
+constexpr const char* kTrainingFile = "training.safetensors";
+constexpr const char* kProgress = "progress";
+
+constexpr std::array<const char*, 2> kModelFiles = {kModelFile, kModelConfig};
+constexpr std::array<const char*, 1> kTrainingFiles = {kTrainingFile};
+// Names in a run's folder that are written whole or not at all, and so may have left a temporary file.
+constexpr std::array<const char*, 8> kWritten = {RunFolder::kConfig, "log.jsonl",  "curves.svg", "result.json",
+                                                 kModelFile,         kModelConfig, kBest,        kLast};
+
+// Names in the folder, and what each is a link to.
+std::array<std::pair<const char*, fs::path>, 4> Links() {
+  return {{{kBest, fs::path(kLink) / kBest},
+           {kLast, fs::path(kLink) / kLast},
+           {kModelFile, fs::path(kLink) / kBest / kModelFile},
+           {kModelConfig, fs::path(kLink) / kBest / kModelConfig}}};
+}
+
+// The number in "checkpoint-N", or 0.
+int64_t NumberIn(const std::string& name) {
+  constexpr int64_t kMost = int64_t{1} << 53;
+  int64_t number = 0;
+  if (!name.starts_with(kPrefix)) return 0;
+  const char* const end = name.data() + name.size();
+  const auto [stop, error] = std::from_chars(name.data() + kPrefix.size(), end, number);
+  return error == std::errc() && stop == end && number > 0 && number < kMost ? number : 0;
+}
+
+// The number of the checkpoint that a link leads to, or 0.
+int64_t NumberAt(const fs::path& link) {
+  std::error_code error;
+  const fs::path target = fs::read_symlink(link, error);
+  return error ? 0 : NumberIn(target.string());
+}
+
+std::vector<std::string> NamesIn(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    names.push_back(entry->path().filename().string());
+  }
+  Require(!error, "cannot read folder {}: {}", folder.string(), error.message());
+  return names;
+}
+
+bool Exists(const fs::path& path) {
+  std::error_code ignored;
+  return fs::symlink_status(path, ignored).type() != fs::file_type::not_found;
+}
+
+// Why the folder cannot be a new run's, or the one that is resumed; nothing where it can. Changes nothing.
+std::optional<std::string> Refusal(const fs::path& path, bool resume) {
+  const std::string shown = path.string();
+  const fs::path config = path / RunFolder::kConfig;
+  if (!Exists(config)) {
+    for (const std::string& name : NamesIn(path)) {
+      std::error_code ignored;
+      // What a process that was killed while it began has left.
+      const bool left =
+          IsTemporaryOf(name, RunFolder::kConfig) && fs::is_regular_file(fs::symlink_status(path / name, ignored));
+      if (!left) {
+        return FormatShown("folder {} is not empty, and holds no training run: there is {}; name a new or empty folder",
+                           shown, name);
+      }
+    }
+    return {};
+  }
+  if (const std::string why = WhyNoRunSettings(config); !why.empty()) {
+    return Exists(path / kLink)
+               ? FormatShown("folder {}: {}; put back the file that the run was begun with", shown, why)
+               : FormatShown("folder {} is not empty, and holds no training run: {}; name a new or empty folder", shown,
+                             why);
+  }
+  if (!resume) return FormatShown("folder {} holds a training run: --resume continues it", shown);
+  std::error_code error;
+  for (const auto& [name, target] : Links()) {
+    if (!Exists(path / name) || fs::read_symlink(path / name, error) == target) continue;
+    return FormatShown("folder {}: {} is not the link to {} that a run has there; move it away", shown, name,
+                       target.string());
+  }
+  if (Exists(path / kLink) && NumberAt(path / kLink) == 0) {
+    return FormatShown("folder {}: {} is no link to a {}N beside it; move it away", shown, kLink, kPrefix);
+  }
+  return {};
+}
+
+// Removes the folder `name` with the files of these names, and their temporary ones. Other files stay, and the folder
+// with them; links are not followed.
+void RemoveKnown(int parent, const char* name, std::span<const char* const> files) {
+  const int fd = ::openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0) return;
+  if (DIR* const folder = ::fdopendir(fd)) {
+    while (const dirent* entry = ::readdir(folder)) {
+      const bool known = std::ranges::any_of(
+          files, [&](std::string_view file) { return entry->d_name == file || IsTemporaryOf(entry->d_name, file); });
+      if (known) ::unlinkat(fd, entry->d_name, 0);
+    }
+    ::closedir(folder);
+  } else {
+    ::close(fd);
+  }
+  ::unlinkat(parent, name, AT_REMOVEDIR);
+}
+
+// The same of checkpoint-N.
+void RemoveCheckpoint(int run, const std::string& name) {
+  const int fd = ::openat(run, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0) return;
+  for (const char* model : {kBest, kLast}) RemoveKnown(fd, model, kModelFiles);
+  ::close(fd);
+  RemoveKnown(run, name.c_str(), kTrainingFiles);
+}
+
+// A file in both folders; where the file system has no second names, a copy.
+void Share(const fs::path& from, const fs::path& to) {
+  std::error_code error;
+  fs::create_hard_link(from, to, error);
+  if (!error) return;
+  const MappedFile file(from);
+  WriteFile(to, [&](FileSink& sink) {
+    sink.Write(file.bytes());
+    file.RequireUnchanged(from.native());
+  });
+}
+
+}  // namespace
+
+RunFolder::RunFolder(const fs::path& path, bool resume) : path_(path) {
+  std::error_code error;
+  made_ = !fs::exists(path_, error);
+  fs::create_directories(path_, error);
+  Require(!error, "cannot create folder {}: {}", path_.string(), error.message());
+  lock_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  Require(lock_ >= 0, "cannot open {}: {}", path_.string(), std::strerror(errno));
+  try {
+    // Where the file system has no locks there is none to be had.
+    if (::flock(lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+      throw RunFolderBusy(FormatShown("another process is training in {}", path_.string()));
+    }
+    // Only who has the lock may look: another process may just be writing the first file.
+    if (const std::optional<std::string> refusal = Refusal(path_, resume)) throw Error(*refusal);
+    number_ = NumberAt(path_ / kLink);
+    RemoveLeftovers();
+  } catch (...) {
+    ::close(lock_);
+    throw;
+  }
+}
+
+RunFolder::RunFolder(const fs::path& path) : path_(path), number_(NumberAt(path / kLink)) {}
+
+RunFolder::~RunFolder() {
+  if (made_) ::rmdir(path_.c_str());  // which refuses where it holds anything
+  if (lock_ >= 0) ::close(lock_);
+}
+
+fs::path RunFolder::FolderOf(int64_t number) const { return path_ / fmt::format("{}{}", kPrefix, number); }
+
+// Has the name of a temporary file of kLink, see IsTemporaryOf.
+fs::path RunFolder::MarkOf(int64_t number) const {
+  return path_ / fmt::format("{}.qkv-{}-{}.tmp", kLink, ::getpid(), number);
+}
+
+// What is called checkpoint-N already, and no mark leads to, is the user's.
+int64_t RunFolder::NextNumber() const {
+  int64_t number = number_ + 1;
+  while (Exists(FolderOf(number))) ++number;
+  return number;
+}
+
+// Removes the checkpoints that marks lead to, all but the one that is the run's. What cannot be removed stays.
+void RunFolder::RemoveMarked() const {
+  for (const std::string& name : NamesIn(path_)) {
+    std::error_code error;
+    if (!IsTemporaryOf(name, kLink) || !fs::is_symlink(fs::symlink_status(path_ / name, error))) continue;
+    const int64_t number = NumberAt(path_ / name);
+    if (number > 0 && number != NumberAt(path_ / kLink)) RemoveCheckpoint(lock_, FolderOf(number).filename().string());
+    ::unlinkat(lock_, name.c_str(), 0);
+  }
+}
+
+void RunFolder::RemoveLeftovers() const {
+  RemoveMarked();
+  for (const std::string& name : NamesIn(path_)) {
+    const bool left = std::ranges::any_of(kWritten, [&](const char* of) { return IsTemporaryOf(name, of); });
+    if (left) ::unlinkat(lock_, name.c_str(), 0);  // which refuses folders
+  }
+}
+
+// The links that lead through kLink, where there are none yet.
+void RunFolder::PointNames() const {
+  for (const auto& [name, target] : Links()) {
+    if (!Exists(path_ / name)) PointLink(path_ / name, target);
+  }
+}
+
+// All of a checkpoint, and last that it is the run's.
+void RunFolder::Write(const Snapshot& snapshot, int64_t number) const {
+  const auto mark = [&](int64_t marked) {
+    fs::create_symlink(FolderOf(marked).filename(), MarkOf(marked));
+    return MarkOf(marked);
+  };
+  const fs::path next = FolderOf(number), last = next / kLast, best = next / kBest, link = mark(number);
+  Require(fs::create_directory(next), "cannot write {}: it is there already", next.string());
+  fs::create_directory(last);
+  fs::create_directory(best);
+  io::WriteSafeTensors(last / kModelFile, snapshot.model, {{"format", "pt"}});
+  WriteFile(last / kModelConfig, snapshot.config);
+  io::WriteSafeTensors(next / kTrainingFile, snapshot.training, {{kProgress, snapshot.progress}});
+  const fs::path source = snapshot.best || number_ == 0 ? last : FolderOf(number_) / kBest;
+  for (const char* name : kModelFiles) Share(source / name, best / name);
+  for (const fs::path& folder : {last, best, next}) FlushFolder(folder);
+  if (number_ == 0) PointNames();
+  FlushFolder(path_);  // the folder's name, before the link's
+  if (number_ > 0) mark(number_);
+  fs::rename(link, path_ / kLink);
+}
+
+void RunFolder::Commit(const Snapshot& snapshot) {
+  Require(lock_ >= 0, "folder {} is another process's", path_.string());
+  const int64_t number = NextNumber();
+  try {
+    Write(snapshot, number);
+  } catch (const std::exception& error) {
+    RemoveMarked();
+    if (const auto* failed = dynamic_cast<const fs::filesystem_error*>(&error)) {
+      Fail("cannot write {}: {}", FolderOf(number).string(), failed->code().message());
+    }
+    throw;
+  }
+  number_ = number;
+  FlushFolder(path_);  // before the old one goes
+  RemoveMarked();
+}
+
+Saved RunFolder::Load() const {
+  Require(HasCheckpoint(), "folder {} holds no checkpoint", path_.string());
+  const fs::path file = FolderOf(number_) / kTrainingFile;
+  Saved saved{io::SafeTensors::Open(file), {}};
+  const auto progress = saved.training.metadata().find(kProgress);
+  Require(progress != saved.training.metadata().end(), "{} is no file of a training run", file.string());
+  saved.progress = progress->second;
+  return saved;
+}
+
+}  // namespace qkv::train
