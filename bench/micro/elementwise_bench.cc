@@ -27,7 +27,7 @@ void LayerNormRows(benchmark::State& state) {
   const auto x = Sampler(1).Normal<float>({16, 768}), gamma = Sampler(2).Normal<float>({768});
   Tensor<float> y({16, 768});
   for (auto _ : state) {
-    LayerNorm<float>(x.data(), 768, 16, 768, gamma.data(), gamma.data(), 1e-6f, y.data(), 768);
+    NormRows<float>(x.data(), 768, 16, 768, gamma.data(), gamma.data(), 1e-6f, y.data(), 768);
     benchmark::DoNotOptimize(y.data());
   }
   Values(state, 16 * 768);

@@ -110,7 +110,7 @@ class Passes {
     }
     model_.Forward(pixels_.slice(0, b, b + 1), workspace_, outputs);
     for (size_t block = 0; block < hidden_.size(); ++block) {
-      use(block, Normalised(hidden_[block], model_.config().block.eps));
+      use(block, Normalised(hidden_[block], model_.config().block.norm.eps));
     }
   }
 

@@ -11,7 +11,7 @@ BlockTokens::BlockTokens(const model::Checkpoint& checkpoint) {
   for (int64_t block = 0; block < config.depth; ++block) {
     const std::string norm = fmt::format("blocks.{}.norm1.", block);
     norms_.push_back({model::ReadTensor<double>(checkpoint, norm + "weight"),
-                      model::ReadTensor<double>(checkpoint, norm + "bias"), config.block.eps});
+                      model::ReadTensor<double>(checkpoint, norm + "bias"), config.block.norm.eps});
   }
   hidden_.resize(norms_.size());
 }

@@ -92,9 +92,9 @@ SequenceModel<T>::SequenceModel(const SequenceConfig& config, const std::vector<
         {.kind = config.block.attention.kind, .fewer_queries = config.causal && block + 1 == config.depth});
   });
   places_ = PlacesOf(config.block.attention, config.length, blocks_);
-  norm_ = weights.Norm("norm", config.block.eps);
+  norm_ = weights.Norm("norm", config.block.norm);
   Affine<T> head = weights.Layer("head", options.precision);
-  if (options.fold_norms) head.FoldNorm(&norm_);
+  if (options.fold_norms && config.final_norm) head.FoldNorm(&norm_);
   head_ = head.Pack();
 }
 
@@ -138,7 +138,7 @@ template <typename T>
 void SequenceModel<T>::Answer(View<const T> x, Arena& arena, View<T> logits) const {
   const Shape one({1, x.dim(0), x.dim(1)});
   const View<const T> rows(x.data(), one, {x.dim(0) * x.stride(0), x.stride(0), 1});
-  const nn::Input<T> normed = nn::Normalised<T>(rows, norm_, arena);
+  const nn::Input<T> normed = config_.final_norm ? nn::Normalised<T>(rows, norm_, arena) : nn::Input<T>(rows);
   nn::LinearForward<T>(nn::AsOneMatrix(normed), head_, logits);
 }
 
@@ -182,7 +182,7 @@ Decoder<T>::Decoder(const SequenceModel<T>& model) : model_(model) {
   Require(c.causal, "decoder: the model is not causal: what a token is answered depends on those that follow");
   const nn::AttentionConfig& attention = c.block.attention;
   const double of_token =
-      static_cast<double>(attention.heads) * static_cast<double>(attention.query_width() + attention.head_width);
+      static_cast<double>(attention.kv_heads()) * static_cast<double>(attention.query_width() + attention.head_width);
   const double elements = static_cast<double>(c.depth) * static_cast<double>(c.length) * of_token;
   RequireMemory(sizeof(T) * elements, "decoder: keys and values of as many tokens as the model takes");
   for (const nn::Block<T>& block : model.blocks_) {

@@ -11,14 +11,14 @@
 namespace qkv::nn {
 namespace {
 
-// LayerNorm over each head's features. from, to: [B, H, N, r], dense from the token axis on; to may be from.
+// The norm over each head's features. from, to: [B, H, N, r], dense from the token axis on; to may be from.
 template <typename T>
 void NormHeads(View<const T> from, const Norm<T>& norm, View<T> to) {
   const int64_t H = from.dim(1), N = from.dim(2), r = from.dim(3);
   ParallelFor(from.dim(0) * H, 1, [&](int64_t begin, int64_t end) {
     for (int64_t head = begin; head < end; ++head) {
-      simd::LayerNorm<T>(from.at(head / H, head % H), r, N, r, norm.gamma.data(), norm.beta.data(), norm.eps,
-                         to.at(head / H, head % H), r);
+      simd::NormRows<T>(from.at(head / H, head % H), r, N, r, norm.gamma.data(), norm.beta.data(), norm.rule(),
+                        to.at(head / H, head % H), r);
     }
   });
 }
@@ -56,8 +56,8 @@ void ForEachHead(const std::vector<Linear<T>>& layers, View<const T> from, View<
 template <typename T>
 struct Operands {
   View<const T> query;  // [B, H, N_q, r]
-  View<const T> key;    // [B, H, N, r]
-  View<const T> value;  // [B, H, N, E], or the tokens [B, H, N, D], whose sums are projected
+  View<const T> key;    // [B, G, N, r]
+  View<const T> value;  // [B, G, N, E], or the tokens [B, H, N, D], whose sums are projected
 };
 
 // The same tokens for every head: [B, H, N, D].
@@ -127,9 +127,21 @@ void TurnOperands(const AttentionLayer<T>& layer, const RotaryTable& rotary, int
   *key = turned;
 }
 
-// Keys and values join those of the tokens before them, and all of them are what is attended to.
+// All keys and values of the cache, as attention multiplies them.
 template <typename T>
-void Remember(const AttentionLayer<T>& layer, KeyValueCache<T>& cache, Operands<T>* operands) {
+void Recall(const AttentionLayer<T>& layer, const KeyValueCache<T>& cache, View<const T>* key, View<const T>* value) {
+  *value = cache.value.view().slice(2, 0, cache.tokens);
+  if (!cache.key.empty()) *key = cache.key.view().slice(2, 0, cache.tokens);
+  if (cache.key.empty() && ValuesAreKeys(layer.kind)) *key = *value;
+  if (layer.kind != AttentionKind::kMerged) return;
+  // Every head's keys are the tokens.
+  const View<const T> tokens(key->data(), {key->dim(0), key->dim(2), key->dim(3)}, {key->stride(0), key->stride(2), 1});
+  *key = ForAllHeads<T>(tokens, layer.heads);
+}
+
+// Keys and values join those of the tokens before them.
+template <typename T>
+void Remember(View<const T> key, View<const T> value, KeyValueCache<T>& cache) {
   const auto join = [&](View<const T> from, View<T> all) {
     const View<T> to = all.slice(2, cache.tokens, cache.tokens + from.dim(2));
     for (int64_t b = 0; b < to.dim(0); ++b) {
@@ -137,50 +149,59 @@ void Remember(const AttentionLayer<T>& layer, KeyValueCache<T>& cache, Operands<
         for (int64_t n = 0; n < to.dim(2); ++n) std::copy_n(from.at(b, h, n), to.dim(3), to.at(b, h, n));
       }
     }
-    return View<const T>(all.slice(2, 0, cache.tokens + from.dim(2)));
   };
-  View<const T> key = operands->key;
-  if (!cache.key.empty()) key = join(key, cache.key.view());
-  operands->value = join(operands->value, cache.value.view());
-  cache.tokens = operands->value.dim(2);
-  if (cache.key.empty() && ValuesAreKeys(layer.kind)) key = operands->value;
-  // Merged: every head's keys are the tokens.
-  operands->key = key.dim(1) == layer.heads
-                      ? key
-                      : ForAllHeads<T>(View<const T>(key.data(), {key.dim(0), key.dim(2), key.dim(3)},
-                                                     {key.stride(0), key.stride(2), 1}),
-                                       layer.heads);
+  if (!cache.key.empty()) join(key, cache.key.view());
+  join(value, cache.value.view());
+  cache.tokens += value.dim(2);
 }
 
-// In the order that projects all tokens to what scores and sums are made of. Without `sums` values are left out, but
-// for those that one product makes with the keys.
+// What one product, or two, make of tokens: keys, values, and, if they are made with the keys, queries of all tokens.
+// Without `sums` values are left out, but for those that one product makes with the keys.
+template <typename T>
+Operands<T> KeysAndValues(const Input<T>& x, const AttentionLayer<T>& layer, Arena& arena, View<T>* key = nullptr,
+                          View<T>* query = nullptr, bool sums = true) {
+  Operands<T> operands;
+  if (sums && !layer.value.empty()) operands.value = ProjectToHeads(x, layer.value, layer.head_width, arena);
+  if (layer.kind == AttentionKind::kMerged) {
+    operands.key = ForAllHeads(Materialised(x, arena), layer.heads);
+    return operands;
+  }
+  if (IsPositional(layer.kind)) return operands;
+  const int64_t H = layer.heads, G = layer.kv_heads();
+  const int64_t first_key = layer.queries_with_keys() ? H : 0, first_value = first_key + G;  // heads of `projected`
+  const View<T> projected = ProjectToHeads(x, layer.query_key_value, layer.query_width(), arena);
+  const View<T> keys = projected.slice(1, first_key, first_value);
+  if (ValuesAreKeys(layer.kind)) operands.value = keys;
+  if (layer.value.empty() && !ValuesAreKeys(layer.kind)) {
+    operands.value = projected.slice(1, first_value, first_value + G);
+  }
+  if (query && layer.queries_with_keys()) *query = projected.slice(1, 0, H);
+  if (key) *key = keys;
+  operands.key = keys;
+  return operands;
+}
+
+// In the order that projects all tokens to what scores and sums are made of.
 template <typename T>
 Operands<T> Projected(const Input<T>& x_query, const Input<T>& x, const AttentionLayer<T>& layer,
                       const AttentionContext<T>& context, bool sums, Arena& arena) {
-  const int64_t B = x.dim(0), H = layer.heads, Nq = x_query.dim(1), first = context.cache ? context.cache->tokens : 0;
+  const int64_t Nq = x_query.dim(1), first = context.cache ? context.cache->tokens : 0;
   const int64_t first_query = FirstQuery(x_query, x, context);
-  Operands<T> operands;
-  if (sums && !layer.value.empty()) operands.value = ProjectToHeads(x, layer.value, layer.head_width, arena);
+  View<T> key, query;
+  Operands<T> operands = KeysAndValues(x, layer, arena, &key, &query, sums);
   if (IsPositional(layer.kind)) {
-    operands.query = OfPlaces(context.places, 0, B, first + first_query, first + first_query + Nq);
-    operands.key = OfPlaces(context.places, 1, B, 0, first + x.dim(1));
+    operands.query = OfPlaces(context.places, 0, x.dim(0), first + first_query, first + first_query + Nq);
+    operands.key = OfPlaces(context.places, 1, x.dim(0), 0, first + x.dim(1));
     return operands;
   }
   if (layer.kind == AttentionKind::kMerged) {
     operands.query = ProjectToHeads(x_query, layer.query, x.dim(2), arena);
-    operands.key = ForAllHeads(Materialised(x, arena), H);
     return operands;
   }
-  const View<T> projected = ProjectToHeads(x, layer.query_key_value, layer.query_width(), arena);
-  const int64_t first_key = layer.queries_with_keys() ? H : 0, first_value = first_key + H;  // heads of `projected`
-  View<T> key = projected.slice(1, first_key, first_value), query;
-  if (ValuesAreKeys(layer.kind)) operands.value = key;
-  if (layer.value.empty() && !ValuesAreKeys(layer.kind))
-    operands.value = projected.slice(1, first_value, first_value + H);
   if (QueriesAreKeys(layer.kind)) {
     query = QueriesOfKeys<T>(key.slice(2, first_query, first_query + Nq), layer, arena);
   } else {
-    query = layer.queries_with_keys() ? projected.slice(1, 0, H).slice(2, first_query, first_query + Nq)
+    query = layer.queries_with_keys() ? query.slice(2, first_query, first_query + Nq)
                                       : ProjectToHeads(x_query, layer.query, layer.query_width(), arena);
     if (!layer.query_norm.empty()) NormHeads<T>(query, layer.query_norm, query);
   }
@@ -247,78 +268,72 @@ constexpr int64_t kVisitedWeights = int64_t{1} << 20;
 // Rows of a visit at least: the panels of the kernels are up to 16 high.
 constexpr int64_t kVisitedRows = 16;
 
-// Gives a request its weights. query: [B, H, N_q, E]; key: [B, H, N_k, E].
+// What all heads share, or the part of some.
+template <typename T>
+View<T> OfHeads(View<T> view, int64_t begin, int64_t end) {
+  return view.empty() || view.dim(1) == 1 ? view : view.slice(1, begin, end);
+}
+
+// The weights of heads [begin, end): out [B, end − begin, rows, N_k].
+template <typename T>
+void WeightsOfHeads(View<const T> query, View<const T> key, const attention::Options<T>& options, int64_t begin,
+                    int64_t end, int64_t row_begin, int64_t row_end, View<T> out) {
+  const int64_t group = query.dim(1) / key.dim(1);
+  for (int64_t head = begin, next = begin; head < end; head = next) {
+    // Heads of one group, or, where each has keys of its own, all of them.
+    next = group == 1 ? end : std::min(end, (head / group + 1) * group);
+    attention::Options<T> of_heads = options;
+    of_heads.bias = OfHeads(options.bias, head, next), of_heads.mask = OfHeads(options.mask, head, next);
+    const View<const T> keys = group == 1 ? key.slice(1, head, next) : key.slice(1, head / group, head / group + 1);
+    attention::AttentionWeights<T>(query.slice(1, head, next), keys, of_heads, row_begin, row_end,
+                                   out.slice(1, head - begin, next - begin));
+  }
+}
+
+// Gives a request its weights. query: [B, H, N_q, E]; key: [B, G, N_k, E].
 template <typename T>
 void Answer(const WeightsRequest<T>& request, View<const T> query, View<const T> key,
             const attention::Options<T>& options, Arena& arena) {
-  const int64_t H = query.dim(1), head_end = request.head_end == 0 ? H : request.head_end;
-  Require(0 <= request.head_begin && request.head_begin < head_end && head_end <= H,
-          "attention: no heads {}..{} among {}", request.head_begin, head_end, H);
-  query = query.slice(1, request.head_begin, head_end), key = key.slice(1, request.head_begin, head_end);
+  const int64_t H = query.dim(1), begin = request.head_begin, end = request.head_end == 0 ? H : request.head_end;
+  Require(0 <= begin && begin < end && end <= H, "attention: no heads {}..{} among {}", begin, end, H);
   if (!request.visit) {
-    attention::AttentionWeights<T>(query, key, options, request.row_begin, request.row_end, request.out);
+    WeightsOfHeads<T>(query, key, options, begin, end, request.row_begin, request.row_end, request.out);
     return;
   }
-  const int64_t B = query.dim(0), heads = query.dim(1), N_k = key.dim(2);
+  const int64_t B = query.dim(0), heads = end - begin, N_k = key.dim(2);
   const int64_t most = std::max(kVisitedWeights / std::max<int64_t>(1, B * heads * N_k), kVisitedRows);
   for (int64_t row = request.row_begin; row < request.row_end; row += most) {
     const Arena::Scope scope(arena);
-    const int64_t end = std::min(row + most, request.row_end);
-    const View<T> weights = arena.New<T>({B, heads, end - row, N_k});
-    attention::AttentionWeights<T>(query, key, options, row, end, weights);
+    const int64_t row_end = std::min(row + most, request.row_end);
+    const View<T> weights = arena.New<T>({B, heads, row_end - row, N_k});
+    WeightsOfHeads<T>(query, key, options, begin, end, row, row_end, weights);
     request.visit(row, weights);
   }
 }
 
-}  // namespace
-
 template <typename T>
-void AttentionForward(const Input<T>& x_query, const Input<T>& x, const AttentionLayer<T>& layer,
-                      const Tensor<T>* scale, View<const T> residual, View<T> out, Arena& arena,
-                      const AttentionContext<T>& context) {
-  const Arena::Scope scope(arena);
-  const int64_t B = x.dim(0), Nq = x_query.dim(1), H = layer.heads, E = layer.head_width;
-  Require(!(QueriesAreKeys(layer.kind) || layer.queries_with_keys()) ||
-              x_query.x.data() == x.x.at(0, FirstQuery(x_query, x, context)),
-          "attention: queries that are made with the keys are of the first tokens, or the last");
-  const int64_t N = x.dim(1) + (context.cache ? context.cache->tokens : 0);
-  Require(IsPositional(layer.kind) == !context.places.empty() &&
-              (context.places.empty() || (context.places.dim(1) == H && context.places.dim(2) == N)),
-          "attention: expected the places of {} heads and {} tokens, got {}", H, N, context.places.shape());
-  Require(!context.rotary || AllowsRotary(layer.kind),
-          "attention: rotary positions for a kind whose queries and keys are not its own");
-  Require(!context.cache || (context.causal && !out.empty() && (Nq == x.dim(1) || context.last_rows) &&
-                             context.cache->value.dim(0) == B && N <= context.cache->value.dim(2)),
-          "attention: {} tokens do not fit a cache of {} in {} sequences, causal and for the last of them", N,
-          context.cache ? context.cache->value.dim(2) : 0, context.cache ? context.cache->value.dim(0) : 0);
-  const bool absorbed =
-      context.requests.empty() && !context.rotary && !context.cache && AbsorbedIsCheaper(x_query, x, layer);
-  Operands<T> operands = absorbed ? Absorbed(x_query, x, layer, context, arena)
-                                  : Projected(x_query, x, layer, context, !out.empty(), arena);
-  if (context.cache) Remember(layer, *context.cache, &operands);
+attention::Options<T> OptionsOf(const AttentionLayer<T>& layer, const AttentionContext<T>& context) {
   attention::Options<T> options;
-  options.scale = layer.kind == AttentionKind::kGaussian ? T(1) : T(1) / std::sqrt(static_cast<T>(E));
+  options.scale = layer.kind == AttentionKind::kGaussian ? T(1) : T(1) / std::sqrt(static_cast<T>(layer.head_width));
   if (context.causal) {
     const bool to_the_end = context.cache || context.last_rows;
     options.causal = to_the_end ? attention::Causal::kBottomRight : attention::Causal::kTopLeft;
   }
-  options.bf16 = layer.bf16 && !absorbed && !IsPositional(layer.kind);  // distances would lose too much
-  for (const WeightsRequest<T>& request : context.requests) {
-    Answer<T>(request, operands.query, operands.key, options, arena);
-  }
-  if (out.empty()) return;
+  options.bias = context.bias, options.mask = context.mask;
+  options.bf16 = layer.bf16 && !IsPositional(layer.kind);  // distances would lose too much
+  return options;
+}
+
+// The sums of the heads, [B, H, N_q, E], which `attend` computes, through norm and projection to the tokens.
+template <typename T, typename Attend>
+void Output(int64_t B, int64_t Nq, const AttentionLayer<T>& layer, const Tensor<T>* scale, View<const T> residual,
+            View<T> out, Arena& arena, Attend attend) {
+  const int64_t H = layer.heads, E = layer.head_width;
   // Heads as wide as a product's chunks stay apart, where nothing but the projection reads them.
   const bool chunks = E == simd::kRowChunk && layer.output_norm.empty() && layer.projection.reads_chunks();
-  const View<T> heads = chunks ? NewHeads<T>(B, H, Nq, E, arena)
-                               : SwapHeadsAndTokens(View<T>(arena.New<T>({B, Nq, H, E})));  // [B, H, N_q, E]
-  if (absorbed) {
-    const View<T> sums = arena.New<T>({B, H, Nq, x.dim(2)});
-    Attend<T>(operands, options, sums, arena);
-    ForEachHead<T>(layer.absorbed.value, sums, heads);
-  } else {
-    Attend<T>(operands, options, heads, arena);
-  }
-
+  const View<T> heads =
+      chunks ? NewHeads<T>(B, H, Nq, E, arena) : SwapHeadsAndTokens(View<T>(arena.New<T>({B, Nq, H, E})));
+  attend(heads);
   const View<T> joined = SwapHeadsAndTokens(heads), rows = chunks ? joined : joined.reshape({B, Nq, H * E});
   if (!layer.output_norm.empty()) {
     const View<T> all = rows.reshape({B * Nq, H * E});
@@ -333,6 +348,96 @@ void AttentionForward(const Input<T>& x_query, const Input<T>& x, const Attentio
         LinearForward<T>(from, layer.projection, to, {.scale = scale, .residual = rest});
       },
       rows, out, residual);
+}
+
+// N: of the keys.
+template <typename T>
+void CheckContext(const Input<T>& x_query, const Input<T>& x, const AttentionLayer<T>& layer, bool writes, int64_t N,
+                  const AttentionContext<T>& context) {
+  Require(!(QueriesAreKeys(layer.kind) || layer.queries_with_keys()) ||
+              x_query.x.data() == x.x.at(0, FirstQuery(x_query, x, context)),
+          "attention: x_query must be the first or last rows of x if one product makes queries and keys");
+  Require(IsPositional(layer.kind) == !context.places.empty() &&
+              (context.places.empty() || (context.places.dim(1) == layer.heads && context.places.dim(2) == N)),
+          "attention: expected the places of {} heads and {} tokens, got {}", layer.heads, N, context.places.shape());
+  Require(!context.rotary || AllowsRotary(layer.kind),
+          "attention: rotary positions for a kind whose queries and keys are not its own");
+  if (!context.cache) return;
+  const KeyValueCache<T>& cache = *context.cache;
+  Require(context.causal && writes && (x_query.dim(1) == x.dim(1) || context.last_rows) &&
+              cache.value.dim(0) == x.dim(0) && N <= cache.value.dim(2),
+          "attention: {} tokens do not fit a cache of {} in {} sequences, causal and for the last of them", N,
+          cache.value.dim(2), cache.value.dim(0));
+}
+
+}  // namespace
+
+template <typename T>
+void AttentionForward(const Input<T>& x_query, const Input<T>& x, const AttentionLayer<T>& layer,
+                      const Tensor<T>* scale, View<const T> residual, View<T> out, Arena& arena,
+                      const AttentionContext<T>& context) {
+  const Arena::Scope scope(arena);
+  const int64_t B = x.dim(0), Nq = x_query.dim(1), N = x.dim(1) + (context.cache ? context.cache->tokens : 0);
+  CheckContext(x_query, x, layer, !out.empty(), N, context);
+  const bool plain = context.requests.empty() && !context.rotary && !context.cache && !context.causal &&
+                     context.bias.empty() && context.mask.empty() && context.key_lengths.empty();
+  const bool absorbed = plain && AbsorbedIsCheaper(x_query, x, layer);
+  Operands<T> operands = absorbed ? Absorbed(x_query, x, layer, context, arena)
+                                  : Projected(x_query, x, layer, context, !out.empty(), arena);
+  if (context.cache) {
+    Remember(operands.key, operands.value, *context.cache);
+    Recall(layer, *context.cache, &operands.key, &operands.value);
+  }
+  attention::Options<T> options = OptionsOf(layer, context);
+  if (absorbed) options.bf16 = false;
+  for (const WeightsRequest<T>& request : context.requests) {
+    Answer<T>(request, operands.query, operands.key, options, arena);
+  }
+  if (out.empty()) return;
+  Output(B, Nq, layer, scale, residual, out, arena, [&](View<T> heads) {
+    if (!absorbed) return Attend<T>(operands, options, heads, arena);
+    const View<T> sums = arena.New<T>({B, layer.heads, Nq, x.dim(2)});
+    Attend<T>(operands, options, sums, arena);
+    ForEachHead<T>(layer.absorbed.value, sums, heads);
+  });
+}
+
+template <typename T>
+void CrossAttentionFill(const Input<T>& source, const AttentionLayer<T>& layer, KeyValueCache<T>& cache, Arena& arena) {
+  const Arena::Scope scope(arena);
+  Require(!IsPositional(layer.kind) && !layer.query.empty() && cache.value.dim(0) == source.dim(0) &&
+              source.dim(1) <= cache.value.dim(2),
+          "cross-attention: {} tokens of {} sequences do not fit a cache of {} in {}, or the layer makes queries with "
+          "its keys",
+          source.dim(1), source.dim(0), cache.value.dim(2), cache.value.dim(0));
+  cache.tokens = 0;
+  View<T> key;
+  const Operands<T> operands = KeysAndValues(source, layer, arena, &key);
+  if (!layer.key_norm.empty()) NormHeads<T>(key, layer.key_norm, key);
+  Remember(operands.key, operands.value, cache);
+}
+
+template <typename T>
+void CrossAttentionForward(const Input<T>& x, const KeyValueCache<T>& source, const AttentionLayer<T>& layer,
+                           const Tensor<T>* scale, View<const T> residual, View<T> out, Arena& arena,
+                           const AttentionContext<T>& context) {
+  const Arena::Scope scope(arena);
+  const int64_t B = x.dim(0), Nq = x.dim(1);
+  Require(!layer.query.empty() && B == source.value.dim(0) && source.tokens > 0 && !context.causal && !context.rotary,
+          "cross-attention: expected a layer with queries apart and a filled source of {} sequences, got {}", B,
+          source.value.dim(0));
+  Operands<T> operands;
+  const View<T> query =
+      ProjectToHeads(x, layer.query, layer.query.weight.outputs() / layer.heads, arena);  // r; merged: D_source
+  if (!layer.query_norm.empty()) NormHeads<T>(query, layer.query_norm, query);
+  operands.query = query;
+  Recall(layer, source, &operands.key, &operands.value);
+  const attention::Options<T> options = OptionsOf(layer, context);
+  for (const WeightsRequest<T>& request : context.requests) {
+    Answer<T>(request, operands.query, operands.key, options, arena);
+  }
+  if (out.empty()) return;
+  Output(B, Nq, layer, scale, residual, out, arena, [&](View<T> heads) { Attend<T>(operands, options, heads, arena); });
 }
 
 template <typename T>
@@ -359,23 +464,24 @@ void GaussianPlaces(View<const T> bandwidth, int64_t prefix, int64_t grid_height
 
 template <typename T>
 KeyValueCache<T>::KeyValueCache(const AttentionLayer<T>& layer, int64_t B, int64_t D, int64_t capacity, bool rotary)
-    : value({B, layer.heads, capacity, layer.head_width}) {
+    : value({B, layer.kv_heads(), capacity, layer.head_width}) {
   if (layer.kind == AttentionKind::kMerged) {
     key = Tensor<T>({B, 1, capacity, D});
   } else if (!IsPositional(layer.kind) && (rotary || !ValuesAreKeys(layer.kind))) {
-    key = Tensor<T>({B, layer.heads, capacity, layer.query_width()});
+    key = Tensor<T>({B, layer.kv_heads(), capacity, layer.query_width()});
   }
 }
 
-template struct KeyValueCache<float>;
-template struct KeyValueCache<double>;
-template void AttentionForward(const Input<float>&, const Input<float>&, const AttentionLayer<float>&,
-                               const Tensor<float>*, View<const float>, View<float>, Arena&,
-                               const AttentionContext<float>&);
-template void AttentionForward(const Input<double>&, const Input<double>&, const AttentionLayer<double>&,
-                               const Tensor<double>*, View<const double>, View<double>, Arena&,
-                               const AttentionContext<double>&);
-template void GaussianPlaces(View<const float>, int64_t, int64_t, int64_t, View<float>);
-template void GaussianPlaces(View<const double>, int64_t, int64_t, int64_t, View<double>);
+#define QKV_INSTANTIATE(T)                                                                                           \
+  template struct KeyValueCache<T>;                                                                                  \
+  template void AttentionForward(const Input<T>&, const Input<T>&, const AttentionLayer<T>&, const Tensor<T>*,       \
+                                 View<const T>, View<T>, Arena&, const AttentionContext<T>&);                        \
+  template void CrossAttentionFill(const Input<T>&, const AttentionLayer<T>&, KeyValueCache<T>&, Arena&);            \
+  template void CrossAttentionForward(const Input<T>&, const KeyValueCache<T>&, const AttentionLayer<T>&,            \
+                                      const Tensor<T>*, View<const T>, View<T>, Arena&, const AttentionContext<T>&); \
+  template void GaussianPlaces(View<const T>, int64_t, int64_t, int64_t, View<T>);
+QKV_INSTANTIATE(float)
+QKV_INSTANTIATE(double)
+#undef QKV_INSTANTIATE
 
 }  // namespace qkv::nn

@@ -4,16 +4,40 @@
 
 namespace qkv::nn {
 
+namespace {
+
+// x = x + layer(norm x), or norm(x + layer(x)). layer(input) adds to x. x: [B, rows, D]
+template <typename T, typename Layer>
+void AddBranch(View<T> x, NormPlace place, const Norm<T>& norm, Arena& arena, Layer layer) {
+  if (place == NormPlace::kBefore) return layer(Normalised<T>(x, norm, arena));
+  layer(Input<T>(x));
+  ForEachMatrix([&](View<T> rows) { NormForward<T>(rows, norm, rows); }, x);
+}
+
+}  // namespace
+
 template <typename T>
 void BlockForward(View<T> x, const Block<T>& block, int64_t rows, Arena& arena, const AttentionContext<T>& context) {
   const Arena::Scope scope(arena);
   const auto scale = [](const Tensor<T>& tensor) { return tensor.empty() ? nullptr : &tensor; };
-  const Input<T> tokens = Normalised<T>(x, block.norm1, arena);
+  const bool before = block.norm_place == NormPlace::kBefore;
+  const Input<T> tokens = before ? Normalised<T>(x, block.norm1, arena) : Input<T>(x);
   const int64_t begin = context.last_rows ? x.dim(1) - rows : 0;
   const View<T> read = x.slice(1, begin, begin + rows);  // [B, rows, D]
   AttentionForward<T>(tokens.slice(1, begin, begin + rows), tokens, block.attention, scale(block.scale1), read, read,
                       arena, context);
-  MlpForward<T>(Normalised<T>(read, block.norm2, arena), block.mlp, scale(block.scale2), read, read, arena);
+  if (!before) ForEachMatrix([&](View<T> some) { NormForward<T>(some, block.norm1, some); }, read);
+  if (!block.cross.query.empty()) {
+    Require(context.source != nullptr, "block: cross-attention without a source");
+    AttentionContext<T> of_source;
+    of_source.key_lengths = context.source_lengths;
+    AddBranch(read, block.norm_place, block.norm_cross, arena, [&](const Input<T>& input) {
+      CrossAttentionForward<T>(input, *context.source, block.cross, scale(block.scale_cross), read, read, arena,
+                               of_source);
+    });
+  }
+  AddBranch(read, block.norm_place, block.norm2, arena,
+            [&](const Input<T>& input) { MlpForward<T>(input, block.mlp, scale(block.scale2), read, read, arena); });
 }
 
 template <typename T>
@@ -22,7 +46,7 @@ void BlockWeights(View<const T> x, const Block<T>& block, Arena& arena, const At
   int64_t rows = 0;
   for (const WeightsRequest<T>& request : context.requests) rows = std::max(rows, request.row_end);
   Require(rows <= x.dim(1), "attention: no row {} among {} queries", rows - 1, x.dim(1));
-  const Input<T> tokens = Normalised<T>(x, block.norm1, arena);
+  const Input<T> tokens = block.norm_place == NormPlace::kBefore ? Normalised<T>(x, block.norm1, arena) : Input<T>(x);
   AttentionForward<T>(tokens.slice(1, 0, rows), tokens, block.attention, nullptr, {}, {}, arena, context);
 }
 

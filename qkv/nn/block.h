@@ -1,4 +1,4 @@
-// A pre-norm Transformer block, forward: x += ls1 · attention(norm1 x); x += ls2 · mlp(norm2 x).
+// A Transformer block, forward: attention, cross-attention where there is one, MLP; see NormPlace for its norms.
 #pragma once
 
 #include "qkv/nn/attention.h"
@@ -8,17 +8,23 @@ namespace qkv::nn {
 
 template <typename T>
 struct Block {
+  NormPlace norm_place = NormPlace::kBefore;
   Norm<T> norm1;
   AttentionLayer<T> attention;
   Tensor<T> scale1;  // LayerScale (Touvron et al. 2021) [D], or empty
+  // Cross-attention between attention and MLP, of blocks of which the context has a source.
+  Norm<T> norm_cross;
+  AttentionLayer<T> cross;
+  Tensor<T> scale_cross;
   Norm<T> norm2;
   Mlp<T> mlp;
   Tensor<T> scale2;
 };
 
 /// Updates the first `rows` tokens of each sequence of x: [B, N, D], dense, or with context.last_rows the last; the
-/// others only serve as keys and values. rows = N is the whole block. Fewer are exact for them, and all that a model
-/// needs whose last block is read at its class token alone, or of which the next token is asked.
+/// others only serve as keys and values. rows = N is the whole block. Fewer rows are exact, and enough for a model
+/// whose last block is read at its class token alone, or at its last token. A block with cross-attention reads
+/// context.source.
 template <typename T>
 void BlockForward(View<T> x, const Block<T>& block, int64_t rows, Arena& arena,
                   const AttentionContext<T>& context = {});

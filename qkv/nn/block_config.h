@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "qkv/simd/gemm/gemm.h"
 #include "qkv/simd/rows/elementwise.h"
@@ -38,6 +39,8 @@ constexpr bool IsPositional(AttentionKind kind) {
 constexpr bool HasQueriesAndKeys(AttentionKind kind) {
   return kind == AttentionKind::kSeparate || kind == AttentionKind::kSharedKeyValue || kind == AttentionKind::kLowRank;
 }
+/// Heads of queries can share heads of keys and values.
+constexpr bool AllowsKeyHeads(AttentionKind kind) { return HasQueriesAndKeys(kind); }
 /// Queries and keys belong to tokens, and can be turned by their places (nn/rotary.h).
 constexpr bool AllowsRotary(AttentionKind kind) { return kind != AttentionKind::kMerged && !IsPositional(kind); }
 /// Queries and keys are there to be normalised, and keys are nothing else besides.
@@ -48,17 +51,38 @@ constexpr bool AllowsQueryKeyNorm(AttentionKind kind) {
 /// Features of a place for kGaussian, see GaussianPlaces (nn/attention.h).
 inline constexpr int64_t kGaussianFeatures = 4;
 
+/// All norms of a block, and of the model around it.
+struct NormConfig {
+  simd::NormKind kind = simd::NormKind::kLayer;
+  double eps = 1e-6;
+  bool bias = true;  // beta; kRms has none
+
+  bool has_bias() const { return bias && kind == simd::NormKind::kLayer; }
+  bool operator==(const NormConfig&) const = default;
+};
+
 struct AttentionConfig {
   AttentionKind kind = AttentionKind::kSeparate;
-  int64_t heads = 12;        // H
-  int64_t head_width = 64;   // E, of values
-  int64_t qk_width = 0;      // r, of queries and keys; 0: E
+  int64_t heads = 12;       // H
+  int64_t head_width = 64;  // E, of values
+  int64_t qk_width = 0;     // r, of queries and keys; 0: E
+  // G, heads of keys and values, each shared by H/G heads of queries (Ainslie et al. 2023); 0: H. See
+  // AllowsKeyHeads.
+  int64_t key_heads = 0;
+  // A query at place p sees keys from p − window_left to p + window_right; −1: all.
+  int64_t window_left = -1, window_right = -1;
+  bool of_source = false;    // cross-attention: keys and values are made of other tokens than queries
+  int64_t source_width = 0;  // of these tokens; 0: D
   bool bias = true;          // on queries, keys and values
   bool qk_norm = false;      // over each head's r (Dehghani et al. 2023)
   bool output_norm = false;  // over the joined heads, before the projection (timm's scale_attn_norm)
   bool projection = true, projection_bias = true;  // without, the joined heads are the output
 
   int64_t query_width() const { return qk_width > 0 ? qk_width : head_width; }
+  int64_t kv_heads() const { return key_heads > 0 ? key_heads : heads; }
+  bool groups_heads() const { return kv_heads() < heads; }
+  bool has_window() const { return window_left >= 0 || window_right >= 0; }
+  int64_t values_width() const { return kv_heads() * head_width; }  // G·E
   /// Features of a place in q and k of positional kinds.
   int64_t place_width() const { return kind == AttentionKind::kGaussian ? kGaussianFeatures : query_width(); }
   int64_t joined_width() const { return heads * head_width; }  // H·E
@@ -75,11 +99,18 @@ struct MlpConfig {
   bool operator==(const MlpConfig&) const = default;
 };
 
-/// x += ls1 · attention(norm1 x); x += ls2 · mlp(norm2 x)
+enum class NormPlace {
+  kBefore,  // x += ls1 · attention(norm1 x); x += ls2 · mlp(norm2 x)
+  kAfter,   // x = norm1(x + ls1 · attention(x)); x = norm2(x + ls2 · mlp(x)) (Vaswani et al. 2017)
+};
+
 struct BlockConfig {
   int64_t width = 768;  // D
-  double eps = 1e-6;    // of all norms
+  NormConfig norm;
+  NormPlace norm_place = NormPlace::kBefore;
   AttentionConfig attention;
+  // Between attention and MLP: queries of x, keys and values of a source. x += ls · cross(norm_cross x, source).
+  std::optional<AttentionConfig> cross;
   MlpConfig mlp;
   bool layer_scale = false;  // ls1, ls2 (Touvron et al. 2021)
 

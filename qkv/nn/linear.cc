@@ -14,7 +14,7 @@ void LinearForward(const Input<T>& x, const Linear<T>& layer, View<T> y, const L
     epilogue.residual = output.residual.data();
     epilogue.residual_stride = output.residual.stride(0);
   }
-  simd::Gemm<T>(x.x, layer.weight, epilogue, y, {x.eps});
+  simd::Gemm<T>(x.x, layer.weight, epilogue, y, {x.norm});
 }
 
 template void LinearForward(const Input<float>&, const Linear<float>&, View<float>, const LinearOutput<float>&);

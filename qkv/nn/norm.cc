@@ -7,10 +7,10 @@ namespace qkv::nn {
 namespace {
 
 template <typename T>
-void NormaliseRows(View<const T> x, const T* gamma, const T* beta, T eps, View<T> y) {
+void NormaliseRows(View<const T> x, const T* gamma, const T* beta, const simd::NormRule<T>& rule, View<T> y) {
   const int64_t D = x.dim(1);
   ForRowRanges(x.dim(0), D, [&](int64_t begin, int64_t end) {
-    simd::LayerNorm<T>(x.row(begin), x.stride(0), end - begin, D, gamma, beta, eps, y.row(begin), y.stride(0));
+    simd::NormRows<T>(x.row(begin), x.stride(0), end - begin, D, gamma, beta, rule, y.row(begin), y.stride(0));
   });
 }
 
@@ -19,14 +19,14 @@ void NormaliseRows(View<const T> x, const T* gamma, const T* beta, T eps, View<T
 template <typename T>
 void NormForward(View<const T> x, const Norm<T>& norm, View<T> y) {
   const int64_t D = x.dim(1);
-  Require(norm.gamma.size() == D, "layernorm: gamma has {} entries, x has {} features", norm.gamma.size(), D);
-  Require(y.shape() == x.shape(), "layernorm: x is {}, y is {}", x.shape(), y.shape());
-  NormaliseRows<T>(x, norm.gamma.data(), norm.beta.data(), norm.eps, y);
+  Require(norm.gamma.size() == D, "norm: gamma has {} entries, x has {} features", norm.gamma.size(), D);
+  Require(y.shape() == x.shape(), "norm: x is {}, y is {}", x.shape(), y.shape());
+  NormaliseRows<T>(x, norm.gamma.data(), norm.beta.data(), norm.rule(), y);
 }
 
 template <typename T>
 Input<T> Normalised(View<const T> x, const Norm<T>& norm, Arena& arena) {
-  if (norm.folded) return {x, norm.eps};
+  if (norm.folded) return {x, norm.rule()};
   const View<T> normed = arena.New<T>(x.shape());
   ForEachMatrix([&](auto from, auto to) { NormForward<T>(from, norm, to); }, x, normed);
   return normed;
@@ -34,9 +34,9 @@ Input<T> Normalised(View<const T> x, const Norm<T>& norm, Arena& arena) {
 
 template <typename T>
 View<const T> Materialised(const Input<T>& x, Arena& arena) {
-  if (!x.eps) return x.x;
+  if (!x.norm) return x.x;
   const View<T> normed = arena.New<T>(x.x.shape());
-  ForEachMatrix([&](View<const T> from, View<T> to) { NormaliseRows<T>(from, nullptr, nullptr, *x.eps, to); }, x.x,
+  ForEachMatrix([&](View<const T> from, View<T> to) { NormaliseRows<T>(from, nullptr, nullptr, *x.norm, to); }, x.x,
                 normed);
   return normed;
 }

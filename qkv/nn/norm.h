@@ -1,4 +1,4 @@
-// LayerNorm over the last dimension, forward. The row arithmetic is simd/rows/elementwise.h.
+// LayerNorm and RMSNorm over the last dimension, forward. The row arithmetic is simd/rows/elementwise.h.
 #pragma once
 
 #include "qkv/core/arena.h"
@@ -10,14 +10,16 @@ namespace qkv::nn {
 template <typename T>
 struct Norm {
   Tensor<T> gamma;  // [D]
-  Tensor<T> beta;   // [D]
+  Tensor<T> beta;   // [D], or empty
   T eps = T(1e-6);
+  simd::NormKind kind = simd::NormKind::kLayer;
   bool folded = false;  // gamma and beta are in the linear layer that follows, and empty here
 
   bool empty() const { return gamma.empty() && !folded; }
+  simd::NormRule<T> rule() const { return {eps, kind}; }
 };
 
-/// y = (x − mean) / sqrt(var + eps) · gamma + beta for each row (Ba, Kiros, Hinton 2016, eq. 3).
+/// y = norm(x) · gamma + beta for each row, see simd::NormKind.
 /// x, y: [rows, D] with strided rows; y may be x. Throws Error when D is not gamma's length.
 template <typename T>
 void NormForward(View<const T> x, const Norm<T>& norm, View<T> y);

@@ -9,19 +9,19 @@
 
 namespace qkv::nn {
 
-/// Rows as a layer reads them: as they are or, with eps, normalised on the way in, (x − mean) / sqrt(var + eps).
+/// Rows as a layer reads them: as they are or normalised on the way in.
 /// Rank 2 or, in batches, 3; in chunks (simd::kRowChunk) one more.
 template <typename T>
 struct Input {
-  Input(View<const T> rows, std::optional<T> norm_eps = {}) : x(rows), eps(norm_eps) {}
+  Input(View<const T> rows, std::optional<simd::NormRule<T>> norm_of_rows = {}) : x(rows), norm(norm_of_rows) {}
   Input(View<T> rows) : x(rows) {}
   Input(const Tensor<T>& rows) : x(rows) {}
 
   int64_t dim(int axis) const { return x.dim(axis); }
-  Input slice(int axis, int64_t begin, int64_t end) const { return {x.slice(axis, begin, end), eps}; }
+  Input slice(int axis, int64_t begin, int64_t end) const { return {x.slice(axis, begin, end), norm}; }
 
   View<const T> x;  // [B, N, D] or [N, D]; in chunks [B, N, D / 64, 64] or [N, D / 64, 64]
-  std::optional<T> eps;
+  std::optional<simd::NormRule<T>> norm;
 };
 
 /// [B, H, N, E] seen as [B, N, H, E], and the other way round.
@@ -65,7 +65,7 @@ View<T> AsOneMatrix(View<T> x) {
 }
 template <typename T>
 Input<T> AsOneMatrix(const Input<T>& input) {
-  return {AsOneMatrix(input.x), input.eps};
+  return {AsOneMatrix(input.x), input.norm};
 }
 
 template <typename T>
@@ -74,7 +74,7 @@ View<T> EntryOf(View<T> x, int64_t b) {
 }
 template <typename T>
 Input<T> EntryOf(const Input<T>& input, int64_t b) {
-  return {EntryOf(input.x, b), input.eps};
+  return {EntryOf(input.x, b), input.norm};
 }
 
 /// Calls f with each batch of matrices as matrices: once with all rows when every one of them is one matrix, otherwise

@@ -65,15 +65,15 @@ void MatMul(const double* x, const double* w, int64_t M, int64_t N, int64_t K, d
   }
 }
 
-void LayerNorm(const double* x, int64_t rows, int64_t D, const double* gamma, const double* beta, double eps,
-               double* y) {
+void NormRows(const double* x, int64_t rows, int64_t D, const double* gamma, const double* beta,
+              const NormRule<double>& rule, double* y) {
   for (int64_t r = 0; r < rows; ++r) {
     long double mean = 0, variance = 0;  // so that it serves as oracle of the double version too
-    for (int64_t d = 0; d < D; ++d) mean += static_cast<long double>(x[r * D + d]) / D;
+    for (int64_t d = 0; rule.kind == NormKind::kLayer && d < D; ++d) mean += static_cast<long double>(x[r * D + d]) / D;
     for (int64_t d = 0; d < D; ++d) variance += (x[r * D + d] - mean) * (x[r * D + d] - mean) / D;
     for (int64_t d = 0; d < D; ++d) {
-      y[r * D + d] = static_cast<double>((x[r * D + d] - mean) / std::sqrt(variance + eps) * (gamma ? gamma[d] : 1) +
-                                         (beta ? beta[d] : 0));
+      y[r * D + d] = static_cast<double>(
+          (x[r * D + d] - mean) / std::sqrt(variance + rule.eps) * (gamma ? gamma[d] : 1) + (beta ? beta[d] : 0));
     }
   }
 }

@@ -257,7 +257,7 @@ TEST(SequenceConfigTest, IsReadAsItIsWritten) {
     EXPECT_EQ(ParseSequenceConfig(io::Json::parse(ToJson(c).dump())), c) << name;
   }
   SequenceConfig bytes;
-  bytes.meaning = TokenMeaning::kByte, bytes.block.eps = 1e-5, bytes.block.mlp.width = 341;
+  bytes.meaning = TokenMeaning::kByte, bytes.block.norm.eps = 1e-5, bytes.block.mlp.width = 341;
   EXPECT_EQ(ParseSequenceConfig(ToJson(bytes)), bytes);
 }
 

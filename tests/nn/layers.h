@@ -56,7 +56,7 @@ struct NamedNorm {
   Matrix operator()(const Matrix& x) const {
     Matrix y(x.size());
     const int64_t D = gamma.size();
-    simd::reference::LayerNorm(x.data(), static_cast<int64_t>(x.size()) / D, D, gamma.data(), beta.data(), eps,
+    simd::reference::NormRows(x.data(), static_cast<int64_t>(x.size()) / D, D, gamma.data(), beta.data(), eps,
                                y.data());
     return y;
   }

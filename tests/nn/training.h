@@ -48,9 +48,9 @@ class Cut {
     const View<T> weight = (*this)({outputs, inputs});
     return {weight, bias ? (*this)({outputs}) : View<T>()};
   }
-  NormParameters<T> Norm(int64_t D) {
+  NormParameters<T> Norm(int64_t D, simd::NormKind kind = simd::NormKind::kLayer, double eps = 1e-6) {
     const View<T> gamma = (*this)({D});
-    return {gamma, (*this)({D})};
+    return {gamma, kind == simd::NormKind::kLayer ? (*this)({D}) : View<T>(), kind, eps};
   }
 
  private:

@@ -69,7 +69,7 @@ class SmallLayer {
     parameters.projection = {View<T>(out, {kD, kHeads}), View<T>(out + kD * kHeads, {kD})};
     return parameters;
   }
-  static nn::AttentionSettings Settings() { return {.heads = kH, .head_width = kE}; }
+  static nn::AttentionSettings Settings() { return {.config = {.heads = kH, .head_width = kE}}; }
   void Forward() {
     arena_.Reset();
     nn::AttentionForward<double>(x_, kN, Parameters<const double>(weights_.data()), Settings(), {}, y_.view(), cache_,

@@ -28,12 +28,12 @@ struct Affine {
 
   /// y = W (gamma · x + beta) + b of the normalised rows x. The norm keeps only what normalises.
   void FoldNorm(nn::Norm<T>* norm) {
-    AddToBias(norm->beta);
+    if (!norm->beta.empty()) AddToBias(norm->beta);
     for (int64_t n = 0; n < rows; ++n) {
       T* row = weight.data() + n * columns();
       for (int64_t k = 0; k < columns(); ++k) row[k] *= norm->gamma[k];
     }
-    *norm = {.eps = norm->eps, .folded = true};
+    *norm = {.eps = norm->eps, .kind = norm->kind, .folded = true};
   }
 
   /// y = scale · (W x + b)
@@ -126,8 +126,8 @@ class Weights {
     return found == by_name_.end() ? Tensor<T>() : Read<T>(*found->second);
   }
 
-  nn::Norm<T> Norm(const std::string& name, double eps) const {
-    return {Get(name + ".weight"), Get(name + ".bias"), static_cast<T>(eps)};
+  nn::Norm<T> Norm(const std::string& name, const nn::NormConfig& config) const {
+    return {Get(name + ".weight"), Get(name + ".bias"), static_cast<T>(config.eps), config.kind};
   }
 
   Affine<T> Layer(const std::string& name, simd::Precision precision = simd::Precision::kFloat32) const {

@@ -37,13 +37,13 @@ AttentionRows<T> Stack(const Affine<T>& queries, const Affine<T>& keys, const Af
 
 // Mᵀ of each head, with u for a bias: the queries for which tokens themselves are keys.
 template <typename T>
-Affine<T> MergedQueries(const nn::BlockConfig& c, const Weights<T>& weights, const std::string& name) {
-  const int64_t H = c.attention.heads, D = c.width;
-  const Tensor<T> merged = weights.Get(name + "qk.merged");
-  Affine<T> queries{Tensor<T>::Uninitialised({H * D, D}), weights.Get(name + "qk.key_term"), H * D};
+Affine<T> MergedQueries(const Weights<T>& weights, const std::string& name) {
+  const Tensor<T> merged = weights.Get(name + "qk.merged");  // [H, D, S]
+  const int64_t H = merged.dim(0), D = merged.dim(1), S = merged.dim(2);
+  Affine<T> queries{Tensor<T>::Uninitialised({H * S, D}), weights.Get(name + "qk.key_term"), H * S};
   for (int64_t h = 0; h < H; ++h) {
     for (int64_t i = 0; i < D; ++i) {
-      for (int64_t j = 0; j < D; ++j) queries.weight[(h * D + j) * D + i] = merged[(h * D + i) * D + j];
+      for (int64_t j = 0; j < S; ++j) queries.weight[(h * S + j) * D + i] = merged[(h * D + i) * S + j];
     }
   }
   return queries;
@@ -51,8 +51,10 @@ Affine<T> MergedQueries(const nn::BlockConfig& c, const Weights<T>& weights, con
 
 template <typename T>
 AttentionRows<T> ReadRows(const nn::BlockConfig& c, const Weights<T>& weights, const std::string& name) {
-  const int64_t joined = c.attention.joined_width();
-  if (c.attention.kind == AttentionKind::kSeparate) return {weights.Layer(name + "qkv"), joined, joined, joined};
+  const nn::AttentionConfig& a = c.attention;
+  if (a.kind == AttentionKind::kSeparate) {
+    return {weights.Layer(name + "qkv"), a.joined_width(), a.values_width(), a.values_width()};
+  }
   const Affine<T> values = weights.Layer(name + "v");
   switch (c.attention.kind) {
     case AttentionKind::kShared:
@@ -60,7 +62,7 @@ AttentionRows<T> ReadRows(const nn::BlockConfig& c, const Weights<T>& weights, c
     case AttentionKind::kSymmetric:
       return Stack<T>({}, weights.Layer(name + "qk"), values, c.width);
     case AttentionKind::kMerged:
-      return Stack<T>(MergedQueries(c, weights, name), {}, values, c.width);
+      return Stack<T>(MergedQueries(weights, name), {}, values, c.width);
     default:  // those of places have neither queries nor keys
       return Stack<T>(weights.Layer(name + "qk.query"), weights.Layer(name + "qk.key"), values, c.width);
   }
@@ -106,17 +108,26 @@ void FoldNorm(AttentionKind kind, AttentionRows<T>* rows, nn::Norm<T>* norm) {
   if (kind == AttentionKind::kMerged) rows->layer.ScaleRows(0, rows->queries, gamma);
 }
 
+// What heads share, once for each that shares it: [G, E] as [H, E].
+template <typename T>
+Tensor<T> ForEachHead(View<const T> shared, int64_t heads) {
+  const int64_t group = heads / shared.dim(0), E = shared.dim(1);
+  auto each = Tensor<T>::Uninitialised({heads, E});
+  for (int64_t h = 0; h < heads; ++h) std::copy_n(shared.row(h / group), E, each.data() + h * E);
+  return each;
+}
+
 // Biases that the output does not depend on become zero, those that add the same to every output go into the
 // projection's. The queries' stay.
 template <typename T>
 void FoldBiases(AttentionKind kind, const nn::AttentionLayer<T>& layer, AttentionRows<T>* rows, Affine<T>* projection) {
   Tensor<T>& bias = rows->layer.bias;
-  const int64_t joined = layer.heads * layer.head_width;
   // The weights of a row sum to 1, so that values with a bias give the output that bias, before the projection.
   const bool folded = kind != AttentionKind::kUnified && layer.output_norm.empty() && !projection->weight.empty();
   if (folded) {
-    projection->AddToBias(View<const T>(bias.data() + rows->values_begin(), {joined}));
-    std::fill_n(bias.data() + rows->values_begin(), joined, T(0));
+    T* const values = bias.data() + rows->values_begin();
+    projection->AddToBias(ForEachHead(View<const T>(values, {layer.kv_heads(), layer.head_width}), layer.heads));
+    std::fill_n(values, layer.kv_heads() * layer.head_width, T(0));
   }
   // q · (k + b) differs from q · k by the same for all keys, which the softmax takes away.
   if (!QueriesAreKeys(kind) && !ValuesAreKeys(kind) && layer.key_norm.empty()) {
@@ -145,21 +156,65 @@ Tensor<T> ReadPlaces(const nn::BlockConfig& c, int64_t tokens, const Weights<T>&
   return places;
 }
 
+// What does not depend on the products.
+template <typename T>
+nn::AttentionLayer<T> NewLayer(const nn::AttentionConfig& c, const nn::NormConfig& norm, const BuildOptions& options,
+                               const Weights<T>& weights, const std::string& name, AttentionKind kind) {
+  nn::AttentionLayer<T> layer;
+  layer.bf16 = options.precision != simd::Precision::kFloat32;
+  layer.kind = kind;
+  layer.heads = c.heads, layer.head_width = c.head_width, layer.key_heads = c.key_heads;
+  layer.qk_width = kind == AttentionKind::kMerged ? 0 : c.qk_width;
+  layer.window_left = c.window_left, layer.window_right = c.window_right;
+  layer.query_norm = weights.Norm(name + "q_norm", norm);
+  layer.key_norm = weights.Norm(name + "k_norm", norm);
+  layer.output_norm = weights.Norm(name + "norm", norm);
+  return layer;
+}
+
+// Queries of x; keys and values of other tokens. `norm` is over x alone.
+template <typename T>
+nn::AttentionLayer<T> BuildCrossAttention(const nn::BlockConfig& block, const BuildOptions& options,
+                                          const Weights<T>& weights, const std::string& name, nn::Norm<T>* norm,
+                                          Tensor<T>* scale) {
+  const nn::AttentionConfig& c = *block.cross;
+  nn::AttentionLayer<T> layer = NewLayer(c, block.norm, options, weights, name, c.kind);
+  Affine<T> queries, projection = weights.Layer(name + "proj", options.precision);
+  AttentionRows<T> source;
+  const int64_t S = c.source_width > 0 ? c.source_width : block.width;
+  if (c.kind == AttentionKind::kSeparate) {
+    queries = weights.Layer(name + "q");
+    source = {weights.Layer(name + "kv"), 0, c.values_width(), c.values_width()};
+  } else {
+    const bool shared = QueriesAreKeys(c.kind);
+    const Affine<T> keys = weights.Layer(name + (shared ? "qk" : "qk.key"));
+    queries = shared                             ? keys.Rows(0, keys.rows)
+              : c.kind == AttentionKind::kMerged ? MergedQueries(weights, name)
+                                                 : weights.Layer(name + "qk.query");
+    if (c.kind == AttentionKind::kSymmetric) {
+      queries.ScaleRows(0, queries.rows, weights.Get(name + "qk.eigenvalues"));
+    }
+    source = Stack<T>({}, keys, weights.Layer(name + "v"), S);
+  }
+  queries.packing = source.layer.packing = weights.In(options.precision);
+  if (options.fold_norms && block.norm_place == nn::NormPlace::kBefore) queries.FoldNorm(norm);
+  if (options.fold_key_value_bias && !source.layer.bias.empty()) FoldBiases(c.kind, layer, &source, &projection);
+  layer.query = queries.Pack();
+  const bool in_one = source.keys > 0 && source.keys == source.values;
+  if (source.keys > 0) layer.query_key_value = source.layer.PackRows(0, in_one ? source.layer.rows : source.keys);
+  if (source.values > 0 && !in_one) layer.value = source.layer.PackRows(source.keys, source.layer.rows);
+  if (options.fold_scales && !scale->empty() && !projection.weight.empty()) projection.FoldScale(scale);
+  layer.projection = projection.Pack();
+  return layer;
+}
+
 }  // namespace
 
 template <typename T>
 nn::AttentionLayer<T> BuildAttention(const nn::BlockConfig& c, int64_t tokens, const BuildOptions& options,
                                      const Weights<T>& weights, const std::string& name, const AttentionWay& way,
                                      nn::Norm<T>* norm, Tensor<T>* scale) {
-  nn::AttentionLayer<T> layer;
-  layer.bf16 = options.precision != simd::Precision::kFloat32;
-  layer.kind = way.kind;
-  layer.heads = c.attention.heads;
-  layer.head_width = c.attention.head_width;
-  layer.qk_width = way.kind == AttentionKind::kMerged ? 0 : c.attention.qk_width;
-  layer.query_norm = weights.Norm(name + "q_norm", c.eps);
-  layer.key_norm = weights.Norm(name + "k_norm", c.eps);
-  layer.output_norm = weights.Norm(name + "norm", c.eps);
+  nn::AttentionLayer<T> layer = NewLayer(c.attention, c.norm, options, weights, name, way.kind);
   layer.eigenvalues = weights.Get(name + "qk.eigenvalues");
   layer.bandwidth = weights.Get(name + "qk.bandwidth");
   layer.places = ReadPlaces(c, tokens, weights, name);
@@ -172,7 +227,7 @@ nn::AttentionLayer<T> BuildAttention(const nn::BlockConfig& c, int64_t tokens, c
   all.packing = weights.In(options.precision);
   Affine<T> projection = weights.Layer(name + "proj", options.precision);
 
-  if (options.fold_norms) FoldNorm(c.attention.kind, &rows, norm);
+  if (options.fold_norms && c.norm_place == nn::NormPlace::kBefore) FoldNorm(c.attention.kind, &rows, norm);
   if (way.kind != c.attention.kind) MergeQueriesAndKeys(c.attention.heads, &rows);
   const bool together = nn::HasQueriesAndKeys(way.kind) && !way.fewer_queries;
   if (rows.queries > 0 && !together) layer.query = all.PackRows(0, rows.queries);
@@ -200,16 +255,23 @@ template <typename T>
 nn::Block<T> BuildBlock(const nn::BlockConfig& c, int64_t tokens, const BuildOptions& options,
                         const Weights<T>& weights, const std::string& name, const AttentionWay& way) {
   nn::Block<T> block;
-  block.norm1 = weights.Norm(name + "norm1", c.eps);
+  block.norm_place = c.norm_place;
+  block.norm1 = weights.Norm(name + "norm1", c.norm);
   block.scale1 = weights.Get(name + "ls1.gamma");
   block.attention = BuildAttention<T>(c, tokens, options, weights, name + "attn.", way, &block.norm1, &block.scale1);
-  block.norm2 = weights.Norm(name + "norm2", c.eps);
+  if (c.cross) {
+    block.norm_cross = weights.Norm(name + "norm_cross", c.norm);
+    block.scale_cross = weights.Get(name + "ls_cross.gamma");
+    block.cross =
+        BuildCrossAttention<T>(c, options, weights, name + "cross_attn.", &block.norm_cross, &block.scale_cross);
+  }
+  block.norm2 = weights.Norm(name + "norm2", c.norm);
   block.scale2 = weights.Get(name + "ls2.gamma");
   block.mlp.activation = c.mlp.activation;
-  block.mlp.norm = weights.Norm(name + "mlp.norm", c.eps);
+  block.mlp.norm = weights.Norm(name + "mlp.norm", c.norm);
   Affine<T> fc1 = weights.Layer(name + "mlp.fc1", options.precision),
             fc2 = weights.Layer(name + "mlp.fc2", options.precision);
-  if (options.fold_norms) fc1.FoldNorm(&block.norm2);
+  if (options.fold_norms && c.norm_place == nn::NormPlace::kBefore) fc1.FoldNorm(&block.norm2);
   if (options.fold_norms && !block.mlp.norm.empty()) fc2.FoldNorm(&block.mlp.norm);
   if (options.fold_scales && !block.scale2.empty()) fc2.FoldScale(&block.scale2);
   block.mlp.fc1 = fc1.Pack(c.mlp.gate);

@@ -26,7 +26,8 @@ AttentionOrders OrdersOf(const VitConfig& c, const BuildOptions& options, int64_
                      .keys_are_linear = !c.block.attention.qk_norm,
                      .projection = c.block.attention.projection,
                      .value_width = c.block.attention.head_width};
-  const bool absorbs = options.absorb && !c.block.attention.qk_norm && rows < N;
+  const nn::AttentionConfig& a = c.block.attention;
+  const bool absorbs = options.absorb && !a.qk_norm && !a.groups_heads() && !a.has_window() && rows < N;
   orders.outputs = {Order::kProjected};
   if (absorbs) orders.outputs.push_back(Order::kAbsorbed);
   if (c.block.attention.kind == AttentionKind::kMerged) {
@@ -34,7 +35,7 @@ AttentionOrders OrdersOf(const VitConfig& c, const BuildOptions& options, int64_
   } else if (!nn::IsPositional(c.block.attention.kind)) {
     orders.scores = orders.outputs;
     const bool mergeable =
-        c.block.attention.kind == AttentionKind::kSeparate || c.block.attention.kind == AttentionKind::kLowRank;
+        !a.groups_heads() && (a.kind == AttentionKind::kSeparate || a.kind == AttentionKind::kLowRank);
     if (options.merge && mergeable && !c.block.attention.qk_norm && options.precision == simd::Precision::kFloat32) {
       orders.scores.push_back(Order::kMerged);
     }

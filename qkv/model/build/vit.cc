@@ -32,7 +32,7 @@ nn::AttentionPool<T> BuildAttentionPool(const VitConfig& c, const BuildOptions& 
                                key_value.PackHeads(c.block.width, E, c.block.attention.heads)};
   }
   pool.attention.projection = weights.Linear("attn_pool.proj");
-  pool.norm = weights.Norm("attn_pool.norm", c.block.eps);
+  pool.norm = weights.Norm("attn_pool.norm", c.block.norm);
   pool.mlp.activation = c.block.mlp.activation;
   pool.mlp.fc1 = weights.Linear("attn_pool.mlp.fc1");
   pool.mlp.fc2 = weights.Linear("attn_pool.mlp.fc2");
@@ -79,20 +79,20 @@ Vit<T>::Vit(const VitConfig& config, const std::vector<BoundTensor>& tensors, co
   patch_embed_.patch_height = config.patch_height;
   patch_embed_.patch_width = config.patch_width;
   patch_embed_.channel_last = config.patch_norms;
-  patch_embed_.norm_in = weights.Norm("patch_embed.norm_in", config.block.eps);
+  patch_embed_.norm_in = weights.Norm("patch_embed.norm_in", config.block.norm);
   patch_embed_.projection = weights.Linear("patch_embed.proj");
-  patch_embed_.norm_out = weights.Norm("patch_embed.norm_out", config.block.eps);
-  norm_pre_ = weights.Norm("norm_pre", config.block.eps);
+  patch_embed_.norm_out = weights.Norm("patch_embed.norm_out", config.block.norm);
+  norm_pre_ = weights.Norm("norm_pre", config.block.norm);
   blocks_.resize(static_cast<size_t>(config.depth));
   ParallelTasks(config.depth, [&](int64_t block, int) {
     blocks_[static_cast<size_t>(block)] = BuildBlock(config.block, config.tokens(), options, weights,
                                                      fmt::format("blocks.{}.", block), WayOf(config, options, block));
   });
-  norm_ = weights.Norm("norm", config.block.eps);
+  norm_ = weights.Norm("norm", config.block.norm);
   if (config.pool == Pool::kMap) attention_pool_ = BuildAttentionPool(config, options, weights);
   pooler_ = weights.Linear("pooler");
-  fc_norm_ = weights.Norm("fc_norm", config.block.eps);
-  head_norm_ = weights.Norm("head_norm", config.block.eps);
+  fc_norm_ = weights.Norm("fc_norm", config.block.norm);
+  head_norm_ = weights.Norm("head_norm", config.block.norm);
   head_ = weights.Linear("head");
   head_dist_ = weights.Linear("head_dist");
   LinkWeights();

@@ -102,11 +102,12 @@ class Reader {
 };
 
 template <typename Archive, typename Norm>
-void NormParts(Archive& archive, const std::string& name, Norm& norm, int64_t width, double eps) {
-  archive.Constant(norm.eps, static_cast<std::decay_t<decltype(norm.eps)>>(eps));
+void NormParts(Archive& archive, const std::string& name, Norm& norm, int64_t width, const nn::NormConfig& config) {
+  archive.Constant(norm.eps, static_cast<std::decay_t<decltype(norm.eps)>>(config.eps));
+  archive.Constant(norm.kind, config.kind);
   archive.Flag(name + ".folded", norm.folded);
   archive.Part(name + ".gamma", norm.gamma, {width});
-  archive.Part(name + ".beta", norm.beta, {width}, !norm.gamma.empty());
+  archive.Part(name + ".beta", norm.beta, {width}, !norm.gamma.empty() && config.has_bias());
 }
 
 template <typename Archive, typename Linear>
@@ -117,49 +118,53 @@ void LinearParts(Archive& archive, const std::string& name, Linear& linear, cons
 
 // What decides an attention layer's parts beside its precision.
 struct AttentionForm {
-  nn::AttentionKind kind;
-  int64_t width, heads, head_width, qk_width;  // D, H, E, r (0: E)
-  int64_t tokens;                              // N of the trained size
-  bool projected, absorbs, fewer_queries;
+  nn::AttentionConfig config;
+  int64_t width, tokens;  // D, N of the trained size
+  bool absorbs, fewer_queries;
 };
 
-// A layer's qk_width: merged ones have none.
-int64_t QueryWidth(const VitConfig& c, const AttentionWay& way) {
-  return way.kind == nn::AttentionKind::kMerged ? 0 : c.block.attention.qk_width;
+AttentionForm FormOf(const VitConfig& c, const AttentionWay& way) {
+  nn::AttentionConfig config = c.block.attention;
+  config.kind = way.kind;
+  if (way.kind == nn::AttentionKind::kMerged) config.qk_width = 0;
+  return {config, c.block.width, c.tokens(), way.absorbs, way.fewer_queries};
 }
 
 template <typename Archive, typename Layer>
-void AttentionParts(Archive& archive, const std::string& name, Layer& layer, const AttentionForm& a,
+void AttentionParts(Archive& archive, const std::string& name, Layer& layer, const AttentionForm& of,
                     Precision precision) {
   using nn::AttentionKind;
+  const nn::AttentionConfig& a = of.config;
   const auto form = [&](int64_t outputs, int64_t inputs) { return PackedForm{outputs, inputs, {}, precision}; };
   archive.Constant(layer.bf16, precision != Precision::kFloat32);
   archive.Constant(layer.kind, a.kind);
   archive.Constant(layer.heads, a.heads);
   archive.Constant(layer.head_width, a.head_width);
   archive.Constant(layer.qk_width, a.qk_width);
-  const int64_t r = layer.query_width(), joined = a.heads * a.head_width;
+  archive.Constant(layer.key_heads, a.key_heads);
+  archive.Constant(layer.window_left, a.window_left);
+  archive.Constant(layer.window_right, a.window_right);
+  const int64_t r = a.query_width(), G = a.kv_heads(), D = of.width;
   const bool merged = a.kind == AttentionKind::kMerged, placed = nn::IsPositional(a.kind);
-  const bool together = nn::HasQueriesAndKeys(a.kind) && !a.fewer_queries;
-  const bool queries = !together && (nn::QueriesAreKeys(a.kind) ? a.absorbs : !placed);
-  const int64_t keys = merged || placed ? 0 : a.heads * r, values = nn::ValuesAreKeys(a.kind) ? 0 : joined;
+  const bool together = nn::HasQueriesAndKeys(a.kind) && !of.fewer_queries;
+  const bool queries = !together && (nn::QueriesAreKeys(a.kind) ? of.absorbs : !placed);
+  const int64_t keys = merged || placed ? 0 : G * r, values = nn::ValuesAreKeys(a.kind) ? 0 : a.values_width();
   const bool in_one = keys > 0 && keys == values;
-  LinearParts(archive, name + ".query", layer.query, form(!queries ? 0 : a.heads * (merged ? a.width : r), a.width));
+  LinearParts(archive, name + ".query", layer.query, form(!queries ? 0 : a.heads * (merged ? D : r), D));
   LinearParts(archive, name + ".query_key_value", layer.query_key_value,
-              form((together ? keys : 0) + keys + (in_one ? values : 0), a.width));
-  LinearParts(archive, name + ".value", layer.value, form(in_one ? 0 : values, a.width));
+              form((together ? a.heads * r : 0) + keys + (in_one ? values : 0), D));
+  LinearParts(archive, name + ".value", layer.value, form(in_one ? 0 : values, D));
   archive.Part(name + ".eigenvalues", layer.eigenvalues, {a.heads, r}, a.kind == AttentionKind::kSymmetric);
   archive.Part(name + ".bandwidth", layer.bandwidth, {a.heads}, a.kind == AttentionKind::kGaussian);
-  archive.Part(name + ".places", layer.places, {2, a.heads, a.tokens, r}, a.kind == AttentionKind::kPositional);
-  LinearParts(archive, name + ".projection", layer.projection, form(a.projected ? a.width : 0, joined));
-  archive.Count(layer.absorbed.key, a.absorbs && keys > 0 ? a.heads : 0);
-  archive.Count(layer.absorbed.value, a.absorbs ? a.heads : 0);
+  archive.Part(name + ".places", layer.places, {2, a.heads, of.tokens, r}, a.kind == AttentionKind::kPositional);
+  LinearParts(archive, name + ".projection", layer.projection, form(a.projection ? D : 0, a.joined_width()));
+  archive.Count(layer.absorbed.key, of.absorbs && keys > 0 ? a.heads : 0);
+  archive.Count(layer.absorbed.value, of.absorbs ? a.heads : 0);
   for (size_t h = 0; h < layer.absorbed.key.size(); ++h) {
-    LinearParts(archive, fmt::format("{}.absorbed.{}.key", name, h), layer.absorbed.key[h], form(a.width, r));
+    LinearParts(archive, fmt::format("{}.absorbed.{}.key", name, h), layer.absorbed.key[h], form(D, r));
   }
   for (size_t h = 0; h < layer.absorbed.value.size(); ++h) {
-    LinearParts(archive, fmt::format("{}.absorbed.{}.value", name, h), layer.absorbed.value[h],
-                form(a.head_width, a.width));
+    LinearParts(archive, fmt::format("{}.absorbed.{}.value", name, h), layer.absorbed.value[h], form(a.head_width, D));
   }
 }
 
@@ -174,21 +179,19 @@ void MlpParts(Archive& archive, const std::string& name, Mlp& mlp, const VitConf
 template <typename Archive, typename Block>
 void BlockParts(Archive& archive, const std::string& name, Block& block, const VitConfig& c, const AttentionWay& way,
                 Precision precision) {
-  NormParts(archive, name + ".norm1", block.norm1, c.block.width, c.block.eps);
-  AttentionParts(archive, name + ".attention", block.attention,
-                 {way.kind, c.block.width, c.block.attention.heads, c.block.attention.head_width, QueryWidth(c, way),
-                  c.tokens(), c.block.attention.projection, way.absorbs, way.fewer_queries},
-                 precision);
+  archive.Constant(block.norm_place, c.block.norm_place);
+  NormParts(archive, name + ".norm1", block.norm1, c.block.width, c.block.norm);
+  AttentionParts(archive, name + ".attention", block.attention, FormOf(c, way), precision);
   NormParts(archive, name + ".attention.query_norm", block.attention.query_norm, c.block.attention.query_width(),
-            c.block.eps);
+            c.block.norm);
   NormParts(archive, name + ".attention.key_norm", block.attention.key_norm, c.block.attention.query_width(),
-            c.block.eps);
+            c.block.norm);
   NormParts(archive, name + ".attention.output_norm", block.attention.output_norm, c.block.attention.joined_width(),
-            c.block.eps);
+            c.block.norm);
   archive.Part(name + ".scale1", block.scale1, {c.block.width});
-  NormParts(archive, name + ".norm2", block.norm2, c.block.width, c.block.eps);
+  NormParts(archive, name + ".norm2", block.norm2, c.block.width, c.block.norm);
   MlpParts(archive, name + ".mlp", block.mlp, c, c.block.mlp.width, c.block.mlp.gate, precision);
-  NormParts(archive, name + ".mlp.norm", block.mlp.norm, c.block.mlp.width, c.block.eps);
+  NormParts(archive, name + ".mlp.norm", block.mlp.norm, c.block.mlp.width, c.block.norm);
   archive.Part(name + ".scale2", block.scale2, {c.block.width});
 }
 
@@ -196,17 +199,13 @@ template <typename Archive, typename Pool>
 void PoolParts(Archive& archive, const std::string& name, Pool& pool, const VitConfig& c, bool absorbs) {
   archive.Part(name + ".latent", pool.latent, {1, c.block.width}, true);
   AttentionParts(archive, name + ".attention", pool.attention,
-                 {.kind = nn::AttentionKind::kSeparate,
+                 {.config = {.heads = c.block.attention.heads, .head_width = c.block.width / c.block.attention.heads},
                   .width = c.block.width,
-                  .heads = c.block.attention.heads,
-                  .head_width = c.block.width / c.block.attention.heads,
-                  .qk_width = 0,
                   .tokens = c.tokens(),
-                  .projected = true,
                   .absorbs = absorbs,
                   .fewer_queries = true},
                  Precision::kFloat32);
-  NormParts(archive, name + ".norm", pool.norm, c.block.width, c.block.eps);
+  NormParts(archive, name + ".norm", pool.norm, c.block.width, c.block.norm);
   MlpParts(archive, name + ".mlp", pool.mlp, c, c.map_mlp_width, simd::Gate::kNone, Precision::kFloat32);
 }
 
@@ -221,20 +220,20 @@ void Vit<T>::Parts(Archive& archive, Self& vit, const BuildOptions& options) {
   archive.Constant(vit.patch_embed_.patch_height, c.patch_height);
   archive.Constant(vit.patch_embed_.patch_width, c.patch_width);
   archive.Constant(vit.patch_embed_.channel_last, c.patch_norms);
-  NormParts(archive, "patch_embed.norm_in", vit.patch_embed_.norm_in, c.patch_features(), c.block.eps);
+  NormParts(archive, "patch_embed.norm_in", vit.patch_embed_.norm_in, c.patch_features(), c.block.norm);
   LinearParts(archive, "patch_embed.projection", vit.patch_embed_.projection, {c.block.width, c.patch_features()});
-  NormParts(archive, "patch_embed.norm_out", vit.patch_embed_.norm_out, c.block.width, c.block.eps);
-  NormParts(archive, "norm_pre", vit.norm_pre_, c.block.width, c.block.eps);
+  NormParts(archive, "patch_embed.norm_out", vit.patch_embed_.norm_out, c.block.width, c.block.norm);
+  NormParts(archive, "norm_pre", vit.norm_pre_, c.block.width, c.block.norm);
   archive.Count(vit.blocks_, c.depth);
   for (int64_t block = 0; block < c.depth; ++block) {
     BlockParts(archive, fmt::format("blocks.{}", block), vit.blocks_[static_cast<size_t>(block)], c,
                WayOf(c, options, block), options.precision);
   }
-  NormParts(archive, "norm", vit.norm_, c.block.width, c.block.eps);
+  NormParts(archive, "norm", vit.norm_, c.block.width, c.block.norm);
   if (c.pool == Pool::kMap) PoolParts(archive, "attention_pool", vit.attention_pool_, c, options.absorb);
   LinearParts(archive, "pooler", vit.pooler_, {c.pooler_width, c.block.width});
-  NormParts(archive, "fc_norm", vit.fc_norm_, c.block.width, c.block.eps);
-  NormParts(archive, "head_norm", vit.head_norm_, c.pooled_width(), c.block.eps);
+  NormParts(archive, "fc_norm", vit.fc_norm_, c.block.width, c.block.norm);
+  NormParts(archive, "head_norm", vit.head_norm_, c.pooled_width(), c.block.norm);
   LinearParts(archive, "head", vit.head_, {c.classes, c.pooled_width()});
   LinearParts(archive, "head_dist", vit.head_dist_, {c.distillation_head ? c.classes : 0, c.block.width});
 }

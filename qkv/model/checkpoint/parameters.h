@@ -5,10 +5,11 @@
 // A visitor has three functions. Tensors that a configuration lacks are not visited.
 //   Tensor(name, shape, role, view)
 //   Linear(name, outputs, inputs, bias, parameters)    weight [outputs, inputs] and, with `bias`, bias [outputs]
-//   Norm(name, width, parameters)                      gamma and beta [width]
+//   Norm(name, width, config, parameters)              gamma and, if it has one, beta [width]
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "qkv/model/checkpoint/tensor_table.h"
 #include "qkv/model/config/sequence_config.h"
@@ -49,15 +50,15 @@ void VisitEmbedding(const VitConfig& c, EmbeddingParameters<T>& p, Visitor& visi
     visit.Tensor("pos_embed", {1, c.position_prefix + c.patches(), D}, Role::kPosition, p.positions);
   }
   if (c.patch_norms) {
-    visit.Norm("patch_embed.norm_in", c.patch_features(), p.patch_embed.norm_in);
+    visit.Norm("patch_embed.norm_in", c.patch_features(), c.block.norm, p.patch_embed.norm_in);
     visit.Linear("patch_embed.proj", D, c.patch_features(), c.patch_bias, p.patch_embed.projection);
-    visit.Norm("patch_embed.norm_out", D, p.patch_embed.norm_out);
+    visit.Norm("patch_embed.norm_out", D, c.block.norm, p.patch_embed.norm_out);
   } else {  // stored as a convolution's
     visit.Tensor("patch_embed.proj.weight", {D, c.channels, c.patch_height, c.patch_width}, Role::kWeight,
                  p.patch_embed.projection.weight);
     if (c.patch_bias) visit.Tensor("patch_embed.proj.bias", {D}, Role::kBias, p.patch_embed.projection.bias);
   }
-  if (c.pre_norm) visit.Norm("norm_pre", D, p.norm_pre);
+  if (c.pre_norm) visit.Norm("norm_pre", D, c.block.norm, p.norm_pre);
 }
 
 template <typename T, typename Visitor>
@@ -69,63 +70,79 @@ void VisitEmbedding(const SequenceConfig& c, EmbeddingParameters<T>& p, Visitor&
   }
 }
 
-/// What scores and values are made of (docs/kinds.md). tokens: N of the trained size, which tables of places have.
+/// What scores and values are made of (docs/kinds.md), with names that begin with "attn." or "cross_attn.". tokens: N
+/// of the trained size, which tables of places have.
 template <typename T, typename Visitor>
-void VisitQueriesKeysValues(const nn::AttentionConfig& c, int64_t D, int64_t tokens, nn::AttentionParameters<T>& p,
-                            Visitor& visit) {
+void VisitQueriesKeysValues(const nn::AttentionConfig& c, const std::string& name, int64_t D, int64_t tokens,
+                            nn::AttentionParameters<T>& p, Visitor& visit) {
   using nn::AttentionKind;
-  const int64_t H = c.heads, queries = H * c.query_width(), values = c.joined_width();
+  const int64_t H = c.heads, r = c.query_width(), queries = H * r, keys = c.kv_heads() * r, values = c.values_width();
+  const int64_t S = c.source_width > 0 ? c.source_width : D;  // D for all but cross-attention
   switch (c.kind) {
     case AttentionKind::kSeparate:
-      visit.Linear("attn.qkv", 3 * values, D, c.bias, p.query_key_value);
+      if (c.of_source) {
+        visit.Linear(name + "q", queries, D, c.bias, p.query);
+        visit.Linear(name + "kv", keys + values, S, c.bias, p.query_key_value);
+      } else {
+        visit.Linear(name + "qkv", queries + keys + values, D, c.bias, p.query_key_value);
+      }
       return;
     case AttentionKind::kShared:
     case AttentionKind::kUnified:
-      visit.Linear("attn.qk", queries, D, c.bias, p.key);
+      visit.Linear(name + "qk", queries, D, c.bias, p.key);
       break;
     case AttentionKind::kSharedKeyValue:
     case AttentionKind::kLowRank:
-      visit.Linear("attn.qk.query", queries, D, c.bias, p.query);
-      visit.Linear("attn.qk.key", queries, D, c.bias, p.key);
+      visit.Linear(name + "qk.query", queries, D, c.bias, p.query);
+      visit.Linear(name + "qk.key", keys, S, c.bias, p.key);
       break;
     case AttentionKind::kMerged:
-      visit.Tensor("attn.qk.merged", {H, D, D}, Role::kWeight, p.merged);
-      if (c.bias) visit.Tensor("attn.qk.key_term", {H, D}, Role::kBias, p.key_term);
+      visit.Tensor(name + "qk.merged", {H, D, S}, Role::kWeight, p.merged);
+      if (c.bias) visit.Tensor(name + "qk.key_term", {H, S}, Role::kBias, p.key_term);
       break;
     case AttentionKind::kSymmetric:
-      visit.Linear("attn.qk", queries, D, false, p.key);
-      visit.Tensor("attn.qk.eigenvalues", {H, c.query_width()}, Role::kScale, p.eigenvalues);
+      visit.Linear(name + "qk", queries, D, false, p.key);
+      visit.Tensor(name + "qk.eigenvalues", {H, r}, Role::kScale, p.eigenvalues);
       break;
     case AttentionKind::kGaussian:
-      visit.Tensor("attn.qk.bandwidth", {H}, Role::kScale, p.bandwidth);
+      visit.Tensor(name + "qk.bandwidth", {H}, Role::kScale, p.bandwidth);
       break;
     case AttentionKind::kPositional:
-      visit.Tensor("attn.qk.query", {H, tokens, c.query_width()}, Role::kPosition, p.query_places);
-      visit.Tensor("attn.qk.key", {H, tokens, c.query_width()}, Role::kPosition, p.key_places);
+      visit.Tensor(name + "qk.query", {H, tokens, r}, Role::kPosition, p.query_places);
+      visit.Tensor(name + "qk.key", {H, tokens, r}, Role::kPosition, p.key_places);
       break;
   }
-  if (!nn::ValuesAreKeys(c.kind)) visit.Linear("attn.v", values, D, c.bias, p.value);
+  if (!nn::ValuesAreKeys(c.kind)) visit.Linear(name + "v", values, S, c.bias, p.value);
+}
+
+/// One attention layer.
+template <typename T, typename Visitor>
+void VisitAttention(const nn::AttentionConfig& c, const nn::NormConfig& norm, const std::string& name, int64_t D,
+                    int64_t tokens, nn::AttentionParameters<T>& p, Visitor& visit) {
+  VisitQueriesKeysValues(c, name, D, tokens, p, visit);
+  if (c.qk_norm) {
+    visit.Norm(name + "q_norm", c.query_width(), norm, p.query_norm);
+    visit.Norm(name + "k_norm", c.query_width(), norm, p.key_norm);
+  }
+  if (c.output_norm) visit.Norm(name + "norm", c.joined_width(), norm, p.output_norm);
+  if (c.projection) visit.Linear(name + "proj", D, c.joined_width(), c.projection_bias, p.projection);
 }
 
 /// The tensors of one block, without "blocks.N." before their names.
 template <typename T, typename Visitor>
 void VisitBlock(const nn::BlockConfig& c, int64_t tokens, nn::BlockParameters<T>& p, Visitor& visit) {
-  const nn::AttentionConfig& attention = c.attention;
-  const int64_t D = c.width, joined = attention.joined_width(), M = c.mlp.width;
-  visit.Norm("norm1", D, p.norm1);
-  VisitQueriesKeysValues(attention, D, tokens, p.attention, visit);
-  if (attention.qk_norm) {
-    visit.Norm("attn.q_norm", attention.query_width(), p.attention.query_norm);
-    visit.Norm("attn.k_norm", attention.query_width(), p.attention.key_norm);
-  }
-  if (attention.output_norm) visit.Norm("attn.norm", joined, p.attention.output_norm);
-  if (attention.projection) {
-    visit.Linear("attn.proj", D, joined, attention.projection_bias, p.attention.projection);
-  }
+  const int64_t D = c.width, M = c.mlp.width;
+  visit.Norm("norm1", D, c.norm, p.norm1);
+  VisitAttention(c.attention, c.norm, "attn.", D, tokens, p.attention, visit);
   if (c.layer_scale) visit.Tensor("ls1.gamma", {D}, Role::kScale, p.scale1);
-  visit.Norm("norm2", D, p.norm2);
+  if (c.cross) {
+    visit.Norm("norm_cross", D, c.norm, p.norm_cross);
+    VisitAttention(*c.cross, c.norm, "cross_attn.", D, tokens, p.cross, visit);
+    if (c.layer_scale) visit.Tensor("ls_cross.gamma", {D}, Role::kScale, p.scale_cross);
+  }
+  visit.Norm("norm2", D, c.norm, p.norm2);
   visit.Linear("mlp.fc1", (c.mlp.gate == simd::Gate::kNone ? 1 : 2) * M, D, c.mlp.bias, p.mlp.fc1);
-  if (c.mlp.norm) visit.Norm("mlp.norm", M, p.mlp.norm);
+  if (c.mlp.norm) visit.Norm("mlp.norm", M, c.norm, p.mlp.norm);
   visit.Linear("mlp.fc2", D, M, c.mlp.bias, p.mlp.fc2);
   if (c.layer_scale) visit.Tensor("ls2.gamma", {D}, Role::kScale, p.scale2);
 }
@@ -133,26 +150,26 @@ void VisitBlock(const nn::BlockConfig& c, int64_t tokens, nn::BlockParameters<T>
 template <typename T, typename Visitor>
 void VisitAnswer(const VitConfig& c, AnswerParameters<T>& p, Visitor& visit) {
   const int64_t D = c.block.width;
-  if (c.final_norm) visit.Norm("norm", D, p.norm);
+  if (c.final_norm) visit.Norm("norm", D, c.block.norm, p.norm);
   if (c.pool == Pool::kMap) {
     visit.Tensor("attn_pool.latent", {1, 1, D}, Role::kToken, p.pool.latent);
     visit.Linear("attn_pool.q", D, D, true, p.pool.query);
     visit.Linear("attn_pool.kv", 2 * D, D, true, p.pool.key_value);
     visit.Linear("attn_pool.proj", D, D, true, p.pool.projection);
-    visit.Norm("attn_pool.norm", D, p.pool.norm);
+    visit.Norm("attn_pool.norm", D, c.block.norm, p.pool.norm);
     visit.Linear("attn_pool.mlp.fc1", c.map_mlp_width, D, true, p.pool.mlp.fc1);
     visit.Linear("attn_pool.mlp.fc2", D, c.map_mlp_width, true, p.pool.mlp.fc2);
   }
   if (c.pooler_width > 0) visit.Linear("pooler", c.pooler_width, D, true, p.pooler);
-  if (c.fc_norm) visit.Norm("fc_norm", D, p.fc_norm);
-  if (c.head_norm) visit.Norm("head_norm", c.pooled_width(), p.head_norm);
+  if (c.fc_norm) visit.Norm("fc_norm", D, c.block.norm, p.fc_norm);
+  if (c.head_norm) visit.Norm("head_norm", c.pooled_width(), c.block.norm, p.head_norm);
   if (c.classes > 0) visit.Linear("head", c.classes, c.pooled_width(), true, p.head);
   if (c.distillation_head) visit.Linear("head_dist", c.classes, D, true, p.head_dist);
 }
 
 template <typename T, typename Visitor>
 void VisitAnswer(const SequenceConfig& c, AnswerParameters<T>& p, Visitor& visit) {
-  visit.Norm("norm", c.block.width, p.norm);
+  if (c.final_norm) visit.Norm("norm", c.block.width, c.block.norm, p.norm);
   visit.Linear("head", c.outputs, c.block.width, true, p.head);
 }
 

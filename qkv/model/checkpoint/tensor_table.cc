@@ -18,9 +18,9 @@ class Table {
     Add(name, ".weight", {outputs, inputs}, Role::kWeight);
     if (bias) Add(name, ".bias", {outputs}, Role::kBias);
   }
-  void Norm(std::string_view name, int64_t width, nn::NormParameters<Views>&) {
+  void Norm(std::string_view name, int64_t width, const nn::NormConfig& config, nn::NormParameters<Views>&) {
     Add(name, ".weight", {width}, Role::kNorm);
-    Add(name, ".bias", {width}, Role::kNorm);
+    if (config.has_bias()) Add(name, ".bias", {width}, Role::kNorm);
   }
 
   void Block(const nn::BlockConfig& config, int64_t tokens, int64_t block) {

@@ -1,9 +1,11 @@
 #include "qkv/model/config/block_config.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "qkv/core/error.h"
 #include "qkv/core/name_table.h"
+#include "qkv/model/config/config_fields.h"
 
 namespace qkv::model {
 namespace {
@@ -30,15 +32,19 @@ constexpr std::pair<Activation, std::string_view> kActivations[] = {{Activation:
                                                                     {Activation::kTanh, "tanh"},
                                                                     {Activation::kNone, "none"}};
 
-// What stands in the way of a LayerNorm on queries and keys.
+constexpr std::pair<simd::NormKind, std::string_view> kNormKinds[] = {{simd::NormKind::kLayer, "layer"},
+                                                                      {simd::NormKind::kRms, "rms"}};
+constexpr std::pair<nn::NormPlace, std::string_view> kNormPlaces[] = {{nn::NormPlace::kBefore, "before"},
+                                                                      {nn::NormPlace::kAfter, "after"}};
+
+// What stands in the way of a norm on queries and keys.
 std::string_view WhyNotNormalised(AttentionKind kind) {
   if (nn::ValuesAreKeys(kind)) return "its keys are its values too";
   if (nn::IsPositional(kind)) return "its scores do not come from tokens";
   return "its queries and keys are one matrix: neither is there to be normalised";
 }
 
-void ValidateAttention(const nn::BlockConfig& block) {
-  const nn::AttentionConfig& c = block.attention;
+void ValidateAttention(const nn::AttentionConfig& c, const nn::BlockConfig& block) {
   Require(c.joined_width() <= kMaxExtent, "config: {} heads of {} features are too wide", c.heads, c.head_width);
   const AttentionKind kind = c.kind;
   if (kind == AttentionKind::kLowRank || kind == AttentionKind::kSymmetric) {
@@ -49,6 +55,11 @@ void ValidateAttention(const nn::BlockConfig& block) {
     Require(c.qk_width == 0, "config: {} attention has no rank of its own, got {}", Name(kind), c.qk_width);
   }
   Require(c.heads * c.query_width() <= kMaxExtent, "config: {} heads of rank {} are too wide", c.heads, c.qk_width);
+  RequireRange("the number of key heads", c.key_heads, 0, c.heads);
+  Require(!c.groups_heads() || nn::AllowsKeyHeads(kind),
+          "config: {} attention with fewer key heads than heads: its queries and keys belong together", Name(kind));
+  Require(c.heads % c.kv_heads() == 0, "config: {} heads cannot share {} key heads evenly", c.heads, c.key_heads);
+  Require(!c.of_source || !nn::IsPositional(kind), "config: {} attention has no source", Name(kind));
   Require(!c.qk_norm || nn::AllowsQueryKeyNorm(kind), "config: {} attention with a LayerNorm on queries and keys: {}",
           Name(kind), c.qk_norm ? WhyNotNormalised(kind) : "");
 }
@@ -58,15 +69,16 @@ struct Widths {
   double projected, scored;
 };
 
-Widths AttentionWidths(const nn::BlockConfig& block) {
-  const nn::AttentionConfig& c = block.attention;
-  const double H = c.heads, Hr = H * c.query_width(), HE = H * c.head_width, HD = H * block.width;
+Widths AttentionWidths(const nn::AttentionConfig& c, int64_t width) {
+  const double H = c.heads, Hr = H * c.query_width(), HE = H * c.head_width, HD = H * width;
+  const double Gr = c.kv_heads() * c.query_width(), GE = c.values_width();
   switch (c.kind) {
     case AttentionKind::kSeparate:
     case AttentionKind::kLowRank:
-      return {2 * Hr + HE, Hr};
-    case AttentionKind::kShared:
+      return {Hr + Gr + GE, Hr};
     case AttentionKind::kSharedKeyValue:
+      return {Hr + Gr, Hr};
+    case AttentionKind::kShared:
     case AttentionKind::kSymmetric:
       return {Hr + HE, Hr};
     case AttentionKind::kUnified:
@@ -91,6 +103,10 @@ std::string_view Name(AttentionKind kind) { return NameIn(kAttentionKinds, kind)
 std::optional<AttentionKind> FindAttentionKind(std::string_view name) {
   return FindIn<AttentionKind>(kAttentionKinds, name);
 }
+std::string_view Name(simd::NormKind kind) { return NameIn(kNormKinds, kind); }
+std::string_view Name(nn::NormPlace place) { return NameIn(kNormPlaces, place); }
+std::optional<simd::NormKind> FindNormKind(std::string_view name) { return FindIn<simd::NormKind>(kNormKinds, name); }
+std::optional<nn::NormPlace> FindNormPlace(std::string_view name) { return FindIn<nn::NormPlace>(kNormPlaces, name); }
 std::string_view Name(Activation activation) { return NameIn(kActivations, activation); }
 std::optional<Activation> FindActivation(std::string_view name) {
   const auto found = FindIn<Activation>(kActivations, name);
@@ -103,23 +119,28 @@ int64_t HiddenWidth(int64_t width, double ratio) {
 }
 
 void Validate(const nn::BlockConfig& c) {
-  RequireRange("the width", c.width, 1, kMaxExtent);
-  RequireRange("the number of heads", c.attention.heads, 1, kMaxExtent);
-  RequireRange("the head width", c.attention.head_width, 1, kMaxExtent);
-  RequireRange("the MLP's hidden width", c.mlp.width, 1, kMaxExtent);
-  Require(c.eps >= 0 && c.eps < 1, "config: LayerNorm's eps is {}, expected 0 to 1", c.eps);
-  ValidateAttention(c);
+  nn::BlockConfig fields = c;
+  FieldBounds bounds;
+  VisitFields(fields, bounds);
+  ValidateAttention(c.attention, c);
+  Require(!c.attention.of_source && (!c.cross || c.cross->of_source),
+          "config: cross-attention, and no other, is of a source");
+  if (c.cross) ValidateAttention(*c.cross, c);
 }
 
 double Flops(const nn::BlockConfig& c, double N) {
   const double D = static_cast<double>(c.width), M = static_cast<double>(c.mlp.width);
-  const double HE = static_cast<double>(c.attention.joined_width());
-  const auto [projected, scored] = AttentionWidths(c);
-  const double projections = D * projected + (c.attention.projection ? HE * D : 0);
-  const double mlp = (c.mlp.gate == simd::Gate::kNone ? 2 : 3) * D * M;
-  return 2 * (N * (projections + mlp) + N * N * (scored + HE));
+  const auto attention = [&](const nn::AttentionConfig& a) {
+    const auto [projected, scored] = AttentionWidths(a, c.width);
+    const double HE = static_cast<double>(a.joined_width());
+    const bool limited = a.window_left >= 0 && a.window_right >= 0;
+    const double seen = limited ? std::min(N, static_cast<double>(a.window_left + a.window_right + 1)) : N;
+    return N * (D * projected + (a.projection ? HE * D : 0)) + N * seen * (scored + HE);
+  };
+  const double mlp = N * (c.mlp.gate == simd::Gate::kNone ? 2 : 3) * D * M;
+  return 2 * (attention(c.attention) + (c.cross ? attention(*c.cross) : 0) + mlp);
 }
 
-double ProjectedWidth(const nn::BlockConfig& c) { return AttentionWidths(c).projected; }
+double ProjectedWidth(const nn::BlockConfig& c) { return AttentionWidths(c.attention, c.width).projected; }
 
 }  // namespace qkv::model

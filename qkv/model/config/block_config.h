@@ -30,6 +30,12 @@ std::optional<nn::AttentionKind> FindAttentionKind(std::string_view name);
 inline constexpr std::string_view kAttentionKindNames =
     "separate, shared, unified, shared_kv, merged, low_rank, symmetric, gaussian or positional";
 
+/// "layer", "rms"; "before", "after".
+std::string_view Name(simd::NormKind kind);
+std::string_view Name(nn::NormPlace place);
+std::optional<simd::NormKind> FindNormKind(std::string_view name);
+std::optional<nn::NormPlace> FindNormPlace(std::string_view name);
+
 /// The MLP's hidden width as Python's int(width * ratio) gives it; 0, which Validate refuses, beyond all proportion.
 int64_t HiddenWidth(int64_t width, double ratio);
 
@@ -46,7 +52,7 @@ void SetAttentionKind(const nn::AttentionConfig& attention, Json* config) {
 /// Throws Error when a number is out of all proportion or two of them contradict each other.
 void Validate(const nn::BlockConfig& config);
 
-/// Multiply-adds (counted twice) of one block on `tokens` tokens.
+/// Multiply-adds (counted twice) of one block on `tokens` tokens; a source of cross-attention counts as many.
 double Flops(const nn::BlockConfig& config, double tokens);
 
 /// Features that a block projects each token to, all heads together: queries, keys and values of the kind.

@@ -6,6 +6,7 @@
 #include "qkv/core/name_table.h"
 #include "qkv/model/checkpoint/model_folder.h"
 #include "qkv/model/checkpoint/opening.h"
+#include "qkv/model/config/config_fields.h"
 #include "qkv/model/config/fields.h"
 
 namespace qkv::model {
@@ -17,42 +18,27 @@ constexpr std::pair<SequencePositions, std::string_view> kPositions[] = {{Sequen
                                                                          {SequencePositions::kRotary, "rotary"}};
 constexpr std::string_view kPositionNames = "none, learned, sinusoidal or rotary";
 
-constexpr std::string_view kNumbers = "numbers", kBytes = "bytes";
+constexpr std::pair<TokenMeaning, std::string_view> kMeanings[] = {{TokenMeaning::kNumber, "numbers"},
+                                                                   {TokenMeaning::kByte, "bytes"}};
 
-// What a name of a table stands for.
-template <typename T>
-T Found(const std::optional<T>& value, const Fields& fields, std::string_view key, std::string_view expected) {
-  Require(value.has_value(), "{}: \"{}\" is {}, expected {}", fields.where(), key, io::Quoted(fields.String(key, "")),
-          expected);
-  return *value;
-}
-
-nn::BlockConfig ParseBlock(const Fields& fields) {
-  nn::BlockConfig block;
-  nn::AttentionConfig& attention = block.attention;
-  nn::MlpConfig& mlp = block.mlp;
-  block.width = fields.RequiredInt("width");
-  attention.heads = fields.RequiredInt("heads");
-  RequireRange("the width", block.width, 1, kMaxExtent);
-  RequireRange("the number of heads", attention.heads, 1, kMaxExtent);
-  Require(fields.Has("head_width") || block.width % attention.heads == 0,
-          "config: a width of {} cannot be divided among {} heads; give \"head_width\"", block.width, attention.heads);
-  attention.head_width = fields.Int("head_width", block.width / attention.heads);
-  mlp.width = fields.Int("mlp_width", HiddenWidth(block.width, fields.Number("mlp_ratio", 4)));
-  attention.kind = Found(FindAttentionKind(fields.String("qkv_attention", std::string(Name(attention.kind)))), fields,
-                         "qkv_attention", kAttentionKindNames);
-  attention.qk_width = fields.Int("qkv_attention_rank", attention.qk_width);
-  attention.bias = fields.Bool("qkv_bias", attention.bias);
-  attention.qk_norm = fields.Bool("qk_norm", attention.qk_norm);
-  block.layer_scale = fields.Bool("layer_scale", block.layer_scale);
-  mlp.activation = Found(FindActivation(fields.String("activation", std::string(Name(mlp.activation)))), fields,
-                         "activation", kActivationNames);
-  if (fields.Bool("gated", false)) mlp.gate = simd::Gate::kFirst;
-  block.eps = fields.Number("eps", block.eps);
-  return block;
+template <typename Visitor>
+void VisitFields(SequenceConfig& c, Visitor& visit) {
+  visit.Enum("tokens", c.meaning, FindTokenMeaning, "numbers or bytes");
+  visit.Int("vocabulary", "the vocabulary", c.vocabulary, 1, kMaxExtent);
+  visit.Int("outputs", "the number of outputs", c.outputs, 1, kMaxExtent);
+  visit.Int("length", "the length", c.length, 1, kMaxExtent);
+  VisitFields(c.block, visit);
+  visit.Int("depth", "the depth", c.depth, 0, kMaxDepth);
+  visit.Enum("positions", c.positions, FindSequencePositions, kPositionNames);
+  visit.Number("rotary_base", "the base of rotary positions", c.rotary_base, 1, 1e12);
+  visit.Bool("causal", c.causal);
+  visit.Bool("final_norm", c.final_norm, true);
 }
 
 }  // namespace
+
+std::string_view Name(TokenMeaning meaning) { return NameIn(kMeanings, meaning); }
+std::optional<TokenMeaning> FindTokenMeaning(std::string_view name) { return FindIn<TokenMeaning>(kMeanings, name); }
 
 std::string_view Name(SequencePositions positions) { return NameIn(kPositions, positions); }
 
@@ -61,11 +47,11 @@ std::optional<SequencePositions> FindSequencePositions(std::string_view name) {
 }
 
 void Validate(const SequenceConfig& c) {
-  RequireRange("the vocabulary", c.vocabulary, 1, kMaxExtent);
-  RequireRange("the number of outputs", c.outputs, 1, kMaxExtent);
-  RequireRange("the length", c.length, 1, kMaxExtent);
+  SequenceConfig fields = c;
+  FieldBounds bounds;
+  VisitFields(fields, bounds);
   Validate(c.block);
-  RequireRange("the depth", c.depth, 0, kMaxDepth);
+  Require(!c.block.cross, "config: a sequence model has no source for cross-attention");
   Require(c.meaning == TokenMeaning::kNumber || c.vocabulary == 256,
           "config: bytes are a vocabulary of 256 tokens, got {}", c.vocabulary);
   Require(c.positions != SequencePositions::kSinusoidal || c.block.width % 2 == 0,
@@ -78,8 +64,6 @@ void Validate(const SequenceConfig& c) {
                                                        : "scores of places alone");
   Require(attention.query_width() % 2 == 0, "config: rotary positions turn pairs of features, and a head has {}",
           attention.query_width());
-  Require(c.rotary_base >= 1 && c.rotary_base <= 1e12, "config: the base of rotary positions is {}, expected 1 to 1e12",
-          c.rotary_base);
 }
 
 void RequireTokens(const SequenceConfig& config, View<const int32_t> tokens) {
@@ -96,29 +80,11 @@ double Flops(const SequenceConfig& c) {
   return static_cast<double>(c.depth) * Flops(c.block, N) + head;
 }
 
-io::Json ToJson(const SequenceConfig& c) {
-  const auto& [width, eps, attention, mlp, layer_scale] = c.block;
-  io::Json json = {{"architecture", SequenceConfig::kArchitecture},
-                   {"tokens", c.meaning == TokenMeaning::kByte ? kBytes : kNumbers},
-                   {"vocabulary", c.vocabulary},
-                   {"outputs", c.outputs},
-                   {"length", c.length},
-                   {"width", width},
-                   {"depth", c.depth},
-                   {"heads", attention.heads},
-                   {"head_width", attention.head_width},
-                   {"mlp_width", mlp.width},
-                   {"qkv_attention", Name(attention.kind)},
-                   {"qkv_bias", attention.bias},
-                   {"qk_norm", attention.qk_norm},
-                   {"layer_scale", layer_scale},
-                   {"activation", Name(mlp.activation)},
-                   {"gated", mlp.gate != simd::Gate::kNone},
-                   {"eps", eps},
-                   {"positions", Name(c.positions)},
-                   {"rotary_base", c.rotary_base},
-                   {"causal", c.causal}};
-  if (attention.qk_width > 0) json["qkv_attention_rank"] = attention.qk_width;
+io::Json ToJson(const SequenceConfig& config) {
+  SequenceConfig c = config;
+  io::Json json = {{"architecture", SequenceConfig::kArchitecture}};
+  FieldWriter writer(&json);
+  VisitFields(c, writer);
   return json;
 }
 
@@ -127,19 +93,18 @@ SequenceConfig ParseSequenceConfig(const io::Json& json, const std::string& wher
   const std::string architecture = fields.String("architecture", "");
   Require(architecture == SequenceConfig::kArchitecture, "{}: \"architecture\" is {}, expected \"{}\"", where,
           io::Quoted(architecture), SequenceConfig::kArchitecture);
+  for (const char* size : {"vocabulary", "outputs", "length", "width", "heads", "depth"}) fields.RequiredInt(size);
   SequenceConfig c;
-  const std::string meaning = fields.String("tokens", std::string(kNumbers));
-  Require(meaning == kNumbers || meaning == kBytes, "{}: \"tokens\" is {}, expected {} or {}", where,
-          io::Quoted(meaning), kNumbers, kBytes);
-  c.meaning = meaning == kBytes ? TokenMeaning::kByte : TokenMeaning::kNumber;
-  c.vocabulary = fields.RequiredInt("vocabulary"), c.outputs = fields.RequiredInt("outputs");
-  c.length = fields.RequiredInt("length");
-  c.block = ParseBlock(fields);
-  c.depth = fields.RequiredInt("depth");
-  c.positions = Found(FindSequencePositions(fields.String("positions", std::string(Name(c.positions)))), fields,
-                      "positions", kPositionNames);
-  c.rotary_base = fields.Number("rotary_base", c.rotary_base);
-  c.causal = fields.Bool("causal", c.causal);
+  // What widths are where they are not there.
+  const int64_t width = fields.Int("width", 0), heads = fields.Int("heads", 0);
+  RequireRange("the width", width, 1, kMaxExtent);
+  RequireRange("the number of heads", heads, 1, kMaxExtent);
+  Require(fields.Has("head_width") || width % heads == 0,
+          "config: a width of {} cannot be divided among {} heads; give \"head_width\"", width, heads);
+  c.block.attention.head_width = width / heads;
+  c.block.mlp.width = HiddenWidth(width, fields.Number("mlp_ratio", 4));
+  FieldReader reader(fields);
+  VisitFields(c, reader);
   Validate(c);
   return c;
 }

@@ -29,6 +29,10 @@ std::optional<SequencePositions> FindSequencePositions(std::string_view name);
 /// What a token is to people.
 enum class TokenMeaning { kNumber, kByte };
 
+/// "numbers", "bytes"
+std::string_view Name(TokenMeaning meaning);
+std::optional<TokenMeaning> FindTokenMeaning(std::string_view name);
+
 struct SequenceConfig {
   static constexpr std::string_view kArchitecture = "qkv_sequence";
 
@@ -42,7 +46,8 @@ struct SequenceConfig {
 
   SequencePositions positions = SequencePositions::kLearned;
   double rotary_base = nn::RotaryTable::kUsualBase;
-  bool causal = false;  // a token sees itself and those before it: a decoder. Else all: an encoder
+  bool causal = false;     // a token sees itself and those before it: a decoder. Else all: an encoder
+  bool final_norm = true;  // between the blocks and the output
 
   /// Its tokens stand in one row.
   nn::TokenGrid grid() const { return {.prefix = 0, .height = 1, .width = length}; }

@@ -28,6 +28,7 @@ void Validate(const VitConfig& c) {
   RequireRange("the number of channels", c.channels, 1, kMaxChannels);
   RequireRange("the number of patches", c.patches(), 1, kMaxExtent);
   Validate(c.block);
+  Require(!c.block.cross, "config: a Vision Transformer has no source for cross-attention");
   RequireRange("the depth", c.depth, 0, kMaxDepth);
   RequireRange("the number of register tokens", c.registers, 0, kMaxExtent);
   RequireRange("the number of classes", c.classes, 0, kMaxClasses);

@@ -118,7 +118,7 @@ Description ReadHfModel(const Fields& config, const HfType& type, int64_t patch,
   c.block.attention.head_width = config.Int("head_dim", c.block.width / c.block.attention.heads);
   c.block.mlp.width = config.Int("intermediate_size", 3072);
   c.block.mlp.activation = HfActivation(config.String("hidden_act", "gelu"));
-  c.block.eps = config.Number("layer_norm_eps", 1e-12);
+  c.block.norm.eps = config.Number("layer_norm_eps", 1e-12);
   c.block.attention.bias = config.Bool("qkv_bias", true);
   c.interpolation = Interpolation::kBicubic;
   c.square_positions = c.crops_to_patches = true;
@@ -186,7 +186,7 @@ io::Json HfConfigFromTensors(const io::SafeTensors& tensors, const Given& given,
 }
 
 void NoteHfAssumptions(Description* description) {
-  description->assumptions.push_back(fmt::format("activation gelu, LayerNorm's eps {}", description->config.block.eps));
+  description->assumptions.push_back(fmt::format("activation gelu, LayerNorm's eps {}", description->config.block.norm.eps));
 }
 
 image::Preprocess PreprocessOfHf(const Description& description, ImageSize size) {
@@ -236,7 +236,7 @@ Translation BeginHfTranslation(const Description& description, const HfType& typ
                         {"num_hidden_layers", c.depth},
                         {"num_attention_heads", c.block.attention.heads},
                         {"hidden_act", HfName(gated ? Activation::kGelu : c.block.mlp.activation)},
-                        {"layer_norm_eps", c.block.eps},
+                        {"layer_norm_eps", c.block.norm.eps},
                         {"qkv_bias", c.block.attention.bias},
                         {"attention_probs_dropout_prob", 0.0},
                         {"hidden_dropout_prob", 0.0}};

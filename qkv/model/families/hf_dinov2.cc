@@ -77,7 +77,7 @@ Description DescribeHfDinov2(const io::Json& json, const std::optional<io::Json>
   c.block.layer_scale = true;
   c.interpolation = registers ? Interpolation::kBicubicAntialias : Interpolation::kBicubic;
   c.registers = registers ? config.Int("num_register_tokens", 4) : 0;
-  c.block.eps = config.Number("layer_norm_eps", 1e-6);
+  c.block.norm.eps = config.Number("layer_norm_eps", 1e-6);
   if (config.Bool("use_swiglu_ffn", false)) {
     c.block.mlp.gate = simd::Gate::kFirst;
     c.block.mlp.activation = Activation::kSilu;

@@ -137,7 +137,7 @@ VitConfig ParseArguments(const Fields& args, const std::string& architecture) {
         args.Bool("pos_embed_align_corners", false) ? Interpolation::kBilinearAligned : Interpolation::kBilinear;
   }
 
-  c.block.eps = args.Number("norm_eps", 1e-6);
+  c.block.norm.eps = args.Number("norm_eps", 1e-6);
   c.pre_norm = args.Bool("pre_norm", false);
   c.patch_bias = !c.pre_norm;
   c.block.attention.qk_norm = args.Bool("qk_norm", false);
@@ -232,7 +232,7 @@ Description DescribeTimm(const io::Json& json) {
   description.config.family = Family::kTimm;
   Validate(description.config);
   // Not timm's: what `qkv convert` notes where a model's eps is not that of its architecture.
-  description.config.block.eps = config.Number("qkv_norm_eps", description.config.block.eps);
+  description.config.block.norm.eps = config.Number("qkv_norm_eps", description.config.block.norm.eps);
   const io::Json own_size = {description.config.channels, description.config.image_height,
                              description.config.image_width};
   if (!input_size.is_null() && input_size != own_size && !dynamic) {
@@ -452,12 +452,12 @@ Translation TranslateToTimm(const Description& description) {
   for (const auto& [key, value] : arguments.items()) {
     if (AlwaysWritten(key) || of_entry[key] != value) config["model_args"][key] = value;
   }
-  if (c.block.eps != kEps) {
-    config["qkv_norm_eps"] = c.block.eps;
+  if (c.block.norm.eps != kEps) {
+    config["qkv_norm_eps"] = c.block.norm.eps;
     result.notes.push_back(fmt::format(
         "timm's LayerNorm will add {:g} to the variance where this model adds {:g} (config.json has no word for it; "
         "qkv itself reads \"qkv_norm_eps\" there)",
-        kEps, c.block.eps));
+        kEps, c.block.norm.eps));
   }
 
   io::Json cfg = PreprocessToTimm(description.preprocess, c.image_height, c.image_width, &result.notes);

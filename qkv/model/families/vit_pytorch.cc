@@ -103,7 +103,7 @@ Description DescribeVitPytorch(const io::Json& json, const io::SafeTensors& tens
   c.block.attention.head_width = config.Int("dim_head", 64);
   c.block.mlp.width =
       config.Int("mlp_dim", c.depth > 0 ? Extent(tensors, "transformer.layers.0.1.net.1.weight", 0) : 1);
-  c.block.eps = 1e-5;
+  c.block.norm.eps = 1e-5;
   c.patch_norms = true;
   c.block.attention.bias = false;
   // A single head of full width has no output projection, except in SimpleViT.

@@ -13,21 +13,25 @@ namespace qkv::nn {
 namespace {
 
 struct Sizes {
-  Sizes(int64_t images, int64_t tokens, int64_t query_rows, int64_t width, const AttentionSettings& s)
-      : B(images),
-        N(tokens),
-        rows(query_rows),
-        D(width),
-        H(s.heads),
-        E(s.head_width),
-        r(s.kind == AttentionKind::kGaussian ? kGaussianFeatures
-          : s.kind == AttentionKind::kMerged ? width
-                                             : s.query_width()) {}
+  template <typename T>
+  Sizes(View<const T> x_query, View<const T> x, const AttentionSettings& s, bool of_source)
+      : B(x.dim(0)),
+        N(x.dim(1)),
+        rows(x_query.dim(1)),
+        D(x_query.dim(2)),
+        S(x.dim(2)),
+        H(s.config.heads),
+        G(s.config.kv_heads()),
+        E(s.config.head_width),
+        r(s.config.kind == AttentionKind::kMerged ? x.dim(2) : s.config.place_width()),
+        cross(of_source) {}
 
-  bool few() const { return rows < N; }
+  // Queries are of other memory than keys and values.
+  bool apart() const { return cross || rows < N; }
 
-  int64_t B, N, rows, D, H, E;
-  int64_t r;  // features that scores are sums over
+  int64_t B, N, rows, D, S, H, G, E;  // D, S: widths of the tokens that queries, and keys, are made of
+  int64_t r;                          // features that scores are sums over
+  bool cross;
 };
 
 // Rows of all heads as attention takes them: [B·n, H·e] as [B, H, n, e].
@@ -47,20 +51,21 @@ View<T> OfHead(View<T> matrix, int64_t h, int64_t H) {
 // Memory for what the linear layers of a kind make, or for its gradient.
 template <typename T>
 ProjectedTokens<T> NewProjected(const Sizes& z, AttentionKind kind, Arena& arena) {
-  const int64_t all_rows = z.B * z.N, query_rows = z.B * z.rows, queries = z.H * z.r, values = z.H * z.E;
+  const int64_t all_rows = z.B * z.N, query_rows = z.B * z.rows, queries = z.H * z.r;
+  const int64_t keys = z.G * z.r, values = z.G * z.E;
   ProjectedTokens<T> to;
   if (kind == AttentionKind::kSeparate) {
-    const int64_t first = z.few() ? 0 : values;  // the columns of queries
-    to.all = arena.New<T>({all_rows, first + 2 * values});
-    to.query = z.few() ? arena.New<T>({query_rows, values}) : to.all.slice(1, 0, values);
-    to.key = to.all.slice(1, first, first + values);
-    to.value = to.all.slice(1, first + values, first + 2 * values);
+    const int64_t first = z.apart() ? 0 : queries;  // the columns of queries
+    to.all = arena.New<T>({all_rows, first + keys + values});
+    to.query = z.apart() ? arena.New<T>({query_rows, queries}) : to.all.slice(1, 0, queries);
+    to.key = to.all.slice(1, first, first + keys);
+    to.value = to.all.slice(1, first + keys, first + keys + values);
     return to;
   }
   const bool has_keys = kind != AttentionKind::kMerged && !IsPositional(kind);
-  if (has_keys) to.key = arena.New<T>({all_rows, queries});
+  if (has_keys) to.key = arena.New<T>({all_rows, keys});
   if (!ValuesAreKeys(kind)) to.value = arena.New<T>({all_rows, values});
-  if (!QueriesAreKeys(kind) && !IsPositional(kind)) to.query = arena.New<T>({query_rows, queries});
+  if (z.cross || (!QueriesAreKeys(kind) && !IsPositional(kind))) to.query = arena.New<T>({query_rows, queries});
   return to;
 }
 
@@ -83,12 +88,16 @@ template <typename T>
 std::array<Product<T>, 3> ProductsOf(const AttentionParameters<T>& p, const Sizes& z,
                                      const ProjectedTokens<std::remove_const_t<T>>& to) {
   if (!p.query_key_value.empty()) {
-    if (!z.few()) return {Product<T>{p.query_key_value, false, to.all}};
-    const int64_t values = z.H * z.E;
-    return {Product<T>{OutputsOf(p.query_key_value, values, 3 * values), false, to.all},
-            Product<T>{OutputsOf(p.query_key_value, 0, values), true, to.query}};
+    if (!z.apart()) return {Product<T>{p.query_key_value, false, to.all}};
+    if (z.cross) return {Product<T>{p.query_key_value, false, to.all}, Product<T>{p.query, true, to.query}};
+    const int64_t queries = z.H * z.r, outputs = p.query_key_value.weight.dim(0);
+    return {Product<T>{OutputsOf(p.query_key_value, queries, outputs), false, to.all},
+            Product<T>{OutputsOf(p.query_key_value, 0, queries), true, to.query}};
   }
-  return {Product<T>{p.key, false, to.key}, Product<T>{p.value, false, to.value}, Product<T>{p.query, true, to.query}};
+  // Queries of other tokens than the keys are made by the same weights where these are shared.
+  const bool shared = z.cross && p.query.empty() && p.merged.empty();
+  return {Product<T>{p.key, false, to.key}, Product<T>{p.value, false, to.value},
+          Product<T>{shared ? p.key : p.query, true, to.query}};
 }
 
 // Queries to which tokens themselves are keys: of each head x M + u.
@@ -129,35 +138,23 @@ void ScaleColumns(View<const T> from, View<const T> factors, View<T> to) {
   });
 }
 
-// to += from.
+// The norm of every head's features. moments: [heads, R, 2]
 template <typename T>
-void AddRows(View<const T> from, View<T> to) {
-  ForRowRanges(from.dim(0), from.dim(1), [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      const T* x = from.row(row);
-      T* y = to.row(row);
-      for (int64_t c = 0; c < from.dim(1); ++c) y[c] += x[c];
-    }
-  });
-}
-
-// LayerNorm of every head's features. moments: [H, R, 2]
-template <typename T>
-View<T> NormHeads(View<const T> from, const NormParameters<const T>& p, const Sizes& z, double eps, View<T>* moments,
-                  Arena& arena) {
+View<T> NormHeads(View<const T> from, int64_t heads, const NormParameters<const T>& p, View<T>* moments, Arena& arena) {
   const View<T> to = arena.New<T>(from.shape());
-  *moments = arena.New<T>({z.H, from.dim(0), 2});
-  for (int64_t h = 0; h < z.H; ++h) {
-    NormForward<T>(OfHead(from, h, z.H), p, static_cast<T>(eps), OfHead(to, h, z.H), (*moments)[h]);
+  *moments = arena.New<T>({heads, from.dim(0), 2});
+  for (int64_t h = 0; h < heads; ++h) {
+    NormForward<T>(OfHead(from, h, heads), p, OfHead(to, h, heads), (*moments)[h]);
   }
   return to;
 }
 
 template <typename T>
-void NormHeadsBackward(View<const T> from, View<const T> moments, const NormParameters<const T>& p, const Sizes& z,
-                       View<const T> dy, View<T> dx, const NormParameters<T>& d) {
-  for (int64_t h = 0; h < z.H; ++h) {
-    NormBackward<T>(OfHead(from, h, z.H), moments[h], p, OfHead(dy, h, z.H), OfHead(dx, h, z.H), false, d);
+void NormHeadsBackward(View<const T> from, View<const T> moments, const NormParameters<const T>& p, View<const T> dy,
+                       View<T> dx, const NormParameters<T>& d) {
+  const int64_t heads = moments.dim(0);
+  for (int64_t h = 0; h < heads; ++h) {
+    NormBackward<T>(OfHead(from, h, heads), moments[h], p, OfHead(dy, h, heads), OfHead(dx, h, heads), false, d);
   }
 }
 
@@ -171,12 +168,12 @@ template <typename T>
 void PlacesForward(const Sizes& z, const AttentionParameters<const T>& p, const AttentionSettings& s,
                    AttentionCache<T>& cache, Arena& arena) {
   View<const T> query = p.query_places, key = p.key_places;
-  if (s.kind == AttentionKind::kGaussian) {
+  if (s.config.kind == AttentionKind::kGaussian) {
     cache.bandwidth = arena.New<T>({z.H}), cache.places = arena.New<T>({2, z.H, z.N, z.r});
     for (int64_t h = 0; h < z.H; ++h) {
       cache.bandwidth.data()[h] = std::max(p.bandwidth.data()[h], static_cast<T>(kLeastBandwidth));
     }
-    GaussianPlaces<T>(cache.bandwidth, s.prefix, s.grid_height, s.grid_width, cache.places);
+    GaussianPlaces<T>(cache.bandwidth, s.grid.prefix, s.grid.height, s.grid.width, cache.places);
     query = cache.places[0], key = cache.places[1];
   }
   cache.query = ForAllImages(query, z.B, z.rows), cache.key = ForAllImages(key, z.B, z.N);
@@ -214,12 +211,14 @@ void PlacesBackward(const Sizes& z, const AttentionCache<T>& cache, View<const T
 }
 
 template <typename T>
-attention::Options<T> OptionsOf(const AttentionSettings& s) {
+attention::Options<T> OptionsOf(const AttentionSettings& s, View<const T> bias) {
   attention::Options<T> options;
-  options.scale = s.kind == AttentionKind::kGaussian ? T(1) : T(1) / std::sqrt(static_cast<T>(s.head_width));
+  options.scale =
+      s.config.kind == AttentionKind::kGaussian ? T(1) : T(1) / std::sqrt(static_cast<T>(s.config.head_width));
   if (s.causal) options.causal = attention::Causal::kTopLeft;
-  options.mask = s.mask;
-  options.bf16 = s.precision == simd::Precision::kBfloat16 && !IsPositional(s.kind);  // distances would lose too much
+  options.mask = s.mask, options.bias = bias;
+  options.bf16 =
+      s.precision == simd::Precision::kBfloat16 && !IsPositional(s.config.kind);  // distances would lose too much
   options.dropout = static_cast<T>(s.dropout), options.seed = s.seed, options.first_batch = s.first_image;
   return options;
 }
@@ -228,7 +227,7 @@ attention::Options<T> OptionsOf(const AttentionSettings& s) {
 template <typename T>
 void TurnOperands(const Sizes& z, const AttentionSettings& s, View<T>* query, View<T>* key, Arena& arena) {
   const bool same = query->data() == key->data();
-  const bool key_is_read = ValuesAreKeys(s.kind) || s.kind == AttentionKind::kSymmetric;
+  const bool key_is_read = ValuesAreKeys(s.config.kind) || s.config.kind == AttentionKind::kSymmetric;
   const View<T> turned = key_is_read ? arena.New<T>(key->shape()) : *key;
   TurnRows<T>(*key, z.N, *s.rotary, 0, Turn::kForward, turned);
   *key = turned;
@@ -243,17 +242,15 @@ void TurnOperands(const Sizes& z, const AttentionSettings& s, View<T>* query, Vi
 template <typename T>
 void FillOperands(const Sizes& z, const AttentionParameters<const T>& p, const AttentionSettings& s,
                   AttentionCache<T>& cache, Arena& arena) {
-  if (IsPositional(s.kind)) {
+  if (IsPositional(s.config.kind)) {
     PlacesForward(z, p, s, cache, arena);
   } else {
     View<T> query = cache.projected.query, key = cache.projected.key;
-    if (QueriesAreKeys(s.kind)) {
-      query = z.few() ? FirstTokens<T>(key, z.B, z.rows, arena) : key;
-      cache.keys_as_queries = query;
-    }
-    if (!p.query_norm.empty()) query = NormHeads<T>(query, p.query_norm, z, s.eps, &cache.query_moments, arena);
-    if (!p.key_norm.empty()) key = NormHeads<T>(key, p.key_norm, z, s.eps, &cache.key_moments, arena);
-    if (s.kind == AttentionKind::kSymmetric) {
+    if (query.empty()) query = z.apart() ? FirstTokens<T>(key, z.B, z.rows, arena) : key;
+    cache.raw_query = query;
+    if (!p.query_norm.empty()) query = NormHeads<T>(query, z.H, p.query_norm, &cache.query_moments, arena);
+    if (!p.key_norm.empty()) key = NormHeads<T>(key, z.G, p.key_norm, &cache.key_moments, arena);
+    if (s.config.kind == AttentionKind::kSymmetric) {
       const View<T> scaled = arena.New<T>(query.shape());
       ScaleColumns<T>(query, p.eigenvalues, scaled);
       query = scaled;
@@ -261,12 +258,12 @@ void FillOperands(const Sizes& z, const AttentionParameters<const T>& p, const A
     if (s.rotary) TurnOperands(z, s, &query, &key, arena);
     cache.query = AsHeads<const T>(query, z.B, z.H);
     // Merged: every head's keys are the tokens themselves.
-    cache.key = s.kind == AttentionKind::kMerged
-                    ? View<const T>(cache.x.data(), {z.B, z.H, z.N, z.D}, {z.N * z.D, 0, z.D, 1})
-                    : AsHeads<const T>(key, z.B, z.H);
+    cache.key = s.config.kind == AttentionKind::kMerged
+                    ? View<const T>(cache.x.data(), {z.B, z.H, z.N, z.S}, {z.N * z.S, 0, z.S, 1})
+                    : AsHeads<const T>(key, z.B, z.G);
   }
-  cache.value = ValuesAreKeys(s.kind) ? AsHeads(View<const T>(cache.projected.key), z.B, z.H)
-                                      : AsHeads(View<const T>(cache.projected.value), z.B, z.H);
+  const View<const T> values = ValuesAreKeys(s.config.kind) ? cache.projected.key : cache.projected.value;
+  cache.value = AsHeads(values, z.B, z.G);
 }
 
 // The gradients by queries and keys become those by what the linear layers have made. dquery: [B·rows, H·r]; dkey:
@@ -276,23 +273,22 @@ void OperandsBackward(const Sizes& z, const AttentionParameters<const T>& p, con
                       const AttentionCache<T>& cache, View<T> dquery, View<T> dkey, View<T> dvalue,
                       const ProjectedTokens<T>& to, const AttentionParameters<T>& d) {
   if (!p.key_norm.empty()) {
-    NormHeadsBackward<T>(cache.projected.key, cache.key_moments, p.key_norm, z, dkey, to.key, d.key_norm);
+    NormHeadsBackward<T>(cache.projected.key, cache.key_moments, p.key_norm, dkey, to.key, d.key_norm);
   }
   if (!p.query_norm.empty()) {
-    const bool own = !QueriesAreKeys(s.kind);
-    NormHeadsBackward<T>(own ? cache.projected.query : cache.keys_as_queries, cache.query_moments, p.query_norm, z,
-                         dquery, own ? to.query : dquery, d.query_norm);
+    NormHeadsBackward<T>(cache.raw_query, cache.query_moments, p.query_norm, dquery,
+                         to.query.empty() ? dquery : to.query, d.query_norm);
   }
-  if (s.kind == AttentionKind::kSymmetric) {
-    const View<const T> keys = cache.keys_as_queries;
-    ForColumnRanges(keys.dim(1), keys.dim(0), [&](int64_t begin, int64_t end) {
-      simd::AddRowProducts<T>(keys.at(0, begin), keys.stride(0), dquery.at(0, begin), dquery.stride(0), keys.dim(0),
+  if (s.config.kind == AttentionKind::kSymmetric) {
+    const View<const T> raw = cache.raw_query;
+    ForColumnRanges(raw.dim(1), raw.dim(0), [&](int64_t begin, int64_t end) {
+      simd::AddRowProducts<T>(raw.at(0, begin), raw.stride(0), dquery.at(0, begin), dquery.stride(0), raw.dim(0),
                               end - begin, T(1), d.eigenvalues.data() + begin);
     });
     ScaleColumns<T>(dquery, p.eigenvalues, dquery);
   }
-  if (QueriesAreKeys(s.kind)) AddToFirstTokens<T>(dquery, z.B, to.key);
-  if (ValuesAreKeys(s.kind)) AddRows<T>(dvalue, to.key);
+  if (to.query.empty() && QueriesAreKeys(s.config.kind)) AddToFirstTokens<T>(dquery, z.B, to.key);
+  if (ValuesAreKeys(s.config.kind)) AddRows<T>(dvalue, to.key);
 }
 
 // The gradient by the joined heads, [B·rows, H·E].
@@ -313,34 +309,27 @@ View<const T> OutputBackward(const AttentionParameters<const T>& p, simd::Precis
   return dnormed;
 }
 
-}  // namespace
-
+// Of cache.x and cache.x_query.
 template <typename T>
-void AttentionForward(View<const T> x, int64_t rows, const AttentionParameters<const T>& p, const AttentionSettings& s,
-                      View<const T> residual, View<T> y, AttentionCache<T>& cache, Arena& arena) {
-  Require(x.rank() == 3 && x.dense() && rows > 0 && rows <= x.dim(1),
-          "attention: expected dense tokens [B, N, D] and some of them as queries, got {} and {}", x.shape(), rows);
-  Require(!s.rotary || AllowsRotary(s.kind),
-          "attention: rotary positions for a kind whose queries and keys are not its own");
-  const Sizes z(x.dim(0), x.dim(1), rows, x.dim(2), s);
-  cache = {};
-  cache.x = x.reshape({z.B * z.N, z.D});
-  cache.x_query = z.few() ? FirstTokens<T>(cache.x, z.B, rows, arena) : cache.x;
-  cache.projected = NewProjected<T>(z, s.kind, arena);
+void Forward(const Sizes& z, const AttentionParameters<const T>& p, const AttentionSettings& s, View<const T> residual,
+             View<T> y, AttentionCache<T>& cache, Arena& arena) {
+  cache.projected = NewProjected<T>(z, s.config.kind, arena);
   for (const Product<const T>& product : ProductsOf<const T>(p, z, cache.projected)) {
     if (product.p.empty()) continue;
     LinearForward<T>(product.of_queries ? cache.x_query : cache.x, product.p, product.out, {}, s.precision);
   }
-  if (s.kind == AttentionKind::kMerged) MergedForward<T>(p, cache.x_query, cache.projected.query, s.precision);
+  if (s.config.kind == AttentionKind::kMerged) {
+    MergedForward<T>(p, cache.x_query, cache.projected.query, s.precision);
+  }
   FillOperands(z, p, s, cache, arena);
-  cache.joined = arena.New<T>({z.B * rows, z.H * z.E});
-  cache.lse = arena.New<T>({z.B, z.H, rows});
-  attention::Attention<T>(cache.query, cache.key, cache.value, OptionsOf<T>(s), AsHeads(cache.joined, z.B, z.H), arena,
-                          cache.lse);
+  cache.joined = arena.New<T>({z.B * z.rows, z.H * z.E});
+  cache.lse = arena.New<T>({z.B, z.H, z.rows});
+  attention::Attention<T>(cache.query, cache.key, cache.value, OptionsOf<T>(s, p.score_bias),
+                          AsHeads(cache.joined, z.B, z.H), arena, cache.lse);
   View<const T> result = cache.joined;
   if (!p.output_norm.empty()) {
-    cache.normed = arena.New<T>(cache.joined.shape()), cache.output_moments = arena.New<T>({z.B * rows, 2});
-    NormForward<T>(result, p.output_norm, static_cast<T>(s.eps), cache.normed, cache.output_moments);
+    cache.normed = arena.New<T>(cache.joined.shape()), cache.output_moments = arena.New<T>({z.B * z.rows, 2});
+    NormForward<T>(result, p.output_norm, cache.normed, cache.output_moments);
     result = cache.normed;
   }
   if (!p.projection.empty()) return LinearForward<T>(result, p.projection, y, residual, s.precision);
@@ -348,70 +337,126 @@ void AttentionForward(View<const T> x, int64_t rows, const AttentionParameters<c
   if (!residual.empty()) AddRows<T>(result, y);
 }
 
+// dx_query: [B·rows, D], overwritten if queries are of other tokens than keys and values, else dx; dx: [B·N, S],
+// overwritten, or, where `add`, added to.
 template <typename T>
-void AttentionBackward(int64_t rows, const AttentionParameters<const T>& p, const AttentionSettings& s,
-                       const AttentionCache<T>& cache, View<const T> dy, View<T> dx, const AttentionParameters<T>& d,
-                       Arena& arena) {
-  const Arena::Scope scope(arena);
-  const Sizes z(dx.dim(0), dx.dim(1), rows, dx.dim(2), s);
+void Backward(const Sizes& z, const AttentionParameters<const T>& p, const AttentionSettings& s,
+              const AttentionCache<T>& cache, View<const T> dy, View<T> dx_query, View<T> dx, bool add,
+              const AttentionParameters<T>& d, Arena& arena) {
   const View<const T> djoined = OutputBackward(p, s.precision, cache, dy, d, arena);
 
   // Gradients by what attention multiplied go where the linear layers want them, where nothing lies between.
-  const ProjectedTokens<T> to = NewProjected<T>(z, s.kind, arena);
-  const auto or_new = [&](bool own, View<T> where, int64_t tokens, int64_t e) {
-    return own ? where : arena.New<T>({z.B * tokens, z.H * e});
+  const ProjectedTokens<T> to = NewProjected<T>(z, s.config.kind, arena);
+  const auto or_new = [&](bool own, View<T> where, int64_t tokens, int64_t width) {
+    return own ? where : arena.New<T>({z.B * tokens, width});
   };
-  const View<T> dquery = or_new(!to.query.empty() && p.query_norm.empty(), to.query, rows, z.r);
-  const View<T> dkey = or_new(!to.key.empty() && p.key_norm.empty(), to.key, z.N, z.r);
-  const View<T> dvalue = or_new(!to.value.empty(), to.value, z.N, z.E);
+  const View<T> dquery = or_new(!to.query.empty() && p.query_norm.empty(), to.query, z.rows, z.H * z.r);
+  const View<T> dkey = or_new(!to.key.empty() && p.key_norm.empty(), to.key, z.N, z.G * z.r);
+  const View<T> dvalue = or_new(!to.value.empty(), to.value, z.N, z.G * z.E);
   attention::BackwardTensors<T> tensors;
   tensors.q = cache.query, tensors.k = cache.key, tensors.v = cache.value;
   tensors.out = AsHeads(View<const T>(cache.joined), z.B, z.H), tensors.lse = cache.lse;
   tensors.dout = AsHeads(djoined, z.B, z.H);
-  tensors.dq = AsHeads(dquery, z.B, z.H), tensors.dk = AsHeads(dkey, z.B, z.H), tensors.dv = AsHeads(dvalue, z.B, z.H);
-  attention::AttentionBackward<T>(tensors, OptionsOf<T>(s), arena);
+  tensors.dq = AsHeads(dquery, z.B, z.H), tensors.dk = AsHeads(dkey, z.B, z.G), tensors.dv = AsHeads(dvalue, z.B, z.G);
+  if (!d.score_bias.empty()) tensors.dbias = arena.New<T>(d.score_bias.shape());
+  attention::AttentionBackward<T>(tensors, OptionsOf<T>(s, p.score_bias), arena);
+  for (int64_t i = 0; i < d.score_bias.size(); ++i) d.score_bias.data()[i] += tensors.dbias.data()[i];
 
-  if (IsPositional(s.kind)) {
+  if (IsPositional(s.config.kind)) {
     PlacesBackward<T>(z, cache, tensors.dq, tensors.dk, d);
   } else {
     if (s.rotary) {
-      TurnRows<T>(dquery, rows, *s.rotary, 0, Turn::kBack, dquery);
+      TurnRows<T>(dquery, z.rows, *s.rotary, 0, Turn::kBack, dquery);
       TurnRows<T>(dkey, z.N, *s.rotary, 0, Turn::kBack, dkey);
     }
     OperandsBackward(z, p, s, cache, dquery, dkey, dvalue, to, d);
   }
 
-  const View<T> dx_all = dx.reshape({z.B * z.N, z.D});
-  const View<T> dx_query = z.few() ? arena.New<T>({z.B * rows, z.D}) : dx_all;
+  const auto add_queries = [&] {
+    if (z.apart() && !z.cross) AddToFirstTokens<T>(dx_query, z.B, dx);
+  };
   const auto products = ProductsOf<const T>(p, z, to);
   const auto gradients = ProductsOf<T>(d, z, to);
-  bool written = false;
+  bool written = add;
   for (size_t i = 0; i < products.size(); ++i) {
     if (products[i].p.empty()) continue;
-    const bool few = products[i].of_queries && z.few();
-    LinearBackward<T>(few ? cache.x_query : cache.x, products[i].p, products[i].out, few ? dx_query : dx_all,
-                      written && !few, gradients[i].p, s.precision);
-    if (few) AddToFirstTokens<T>(dx_query, z.B, dx_all);
+    const bool apart = products[i].of_queries && z.apart();
+    LinearBackward<T>(apart ? cache.x_query : cache.x, products[i].p, products[i].out, apart ? dx_query : dx,
+                      written && !apart, gradients[i].p, s.precision);
+    if (apart) add_queries();
     written = true;
   }
-  if (s.kind == AttentionKind::kMerged) {
-    MergedBackward<T>(p, cache.x_query, to.query, dx_query, !z.few(), d, s.precision);
-    if (z.few()) AddToFirstTokens<T>(dx_query, z.B, dx_all);
-    for (int64_t h = 0; h < z.H; ++h) AddRows<T>(OfHead(dkey, h, z.H), dx_all);
+  if (s.config.kind == AttentionKind::kMerged) {
+    MergedBackward<T>(p, cache.x_query, to.query, dx_query, !z.apart(), d, s.precision);
+    add_queries();
+    for (int64_t h = 0; h < z.H; ++h) AddRows<T>(OfHead(dkey, h, z.H), dx);
   }
 }
 
-template void AttentionForward(View<const float>, int64_t, const AttentionParameters<const float>&,
-                               const AttentionSettings&, View<const float>, View<float>, AttentionCache<float>&,
-                               Arena&);
-template void AttentionForward(View<const double>, int64_t, const AttentionParameters<const double>&,
-                               const AttentionSettings&, View<const double>, View<double>, AttentionCache<double>&,
-                               Arena&);
-template void AttentionBackward(int64_t, const AttentionParameters<const float>&, const AttentionSettings&,
-                                const AttentionCache<float>&, View<const float>, View<float>,
-                                const AttentionParameters<float>&, Arena&);
-template void AttentionBackward(int64_t, const AttentionParameters<const double>&, const AttentionSettings&,
-                                const AttentionCache<double>&, View<const double>, View<double>,
-                                const AttentionParameters<double>&, Arena&);
+}  // namespace
+
+template <typename T>
+void AttentionForward(View<const T> x, int64_t rows, const AttentionParameters<const T>& p, const AttentionSettings& s,
+                      View<const T> residual, View<T> y, AttentionCache<T>& cache, Arena& arena) {
+  Require(x.rank() == 3 && x.dense() && rows > 0 && rows <= x.dim(1),
+          "attention: expected dense tokens [B, N, D] and some of them as queries, got {} and {}", x.shape(), rows);
+  Require(!s.rotary || AllowsRotary(s.config.kind),
+          "attention: rotary positions for a kind whose queries and keys are not its own");
+  const Sizes z(x.slice(1, 0, rows), x, s, false);
+  cache = {};
+  cache.x = x.reshape({z.B * z.N, z.D});
+  cache.x_query = z.apart() ? FirstTokens<T>(cache.x, z.B, rows, arena) : cache.x;
+  Forward(z, p, s, residual, y, cache, arena);
+}
+
+template <typename T>
+void AttentionBackward(int64_t rows, const AttentionParameters<const T>& p, const AttentionSettings& s,
+                       const AttentionCache<T>& cache, View<const T> dy, View<T> dx, const AttentionParameters<T>& d,
+                       Arena& arena) {
+  const Arena::Scope scope(arena);
+  const View<const T> x = dx;  // for its shape
+  const Sizes z(x.slice(1, 0, rows), x, s, false);
+  const View<T> all = dx.reshape({z.B * z.N, z.D});
+  Backward<T>(z, p, s, cache, dy, z.apart() ? arena.New<T>({z.B * rows, z.D}) : all, all, false, d, arena);
+}
+
+template <typename T>
+void CrossAttentionForward(View<const T> x, View<const T> source, const AttentionParameters<const T>& p,
+                           const AttentionSettings& s, View<const T> residual, View<T> y, AttentionCache<T>& cache,
+                           Arena& arena) {
+  Require(x.rank() == 3 && source.rank() == 3 && x.dense() && source.dense() && x.dim(0) == source.dim(0),
+          "cross-attention: expected dense tokens [B, N, D] and a source [B, N, D], got {} and {}", x.shape(),
+          source.shape());
+  Require(!IsPositional(s.config.kind) && !s.rotary && !s.causal,
+          "cross-attention: queries and keys of different tokens have no common places");
+  const Sizes z(x, source, s, true);
+  cache = {};
+  cache.x = source.reshape({z.B * z.N, z.S}), cache.x_query = x.reshape({z.B * z.rows, z.D});
+  Forward(z, p, s, residual, y, cache, arena);
+}
+
+template <typename T>
+void CrossAttentionBackward(const AttentionParameters<const T>& p, const AttentionSettings& s,
+                            const AttentionCache<T>& cache, View<const T> dy, View<T> dx, View<T> dsource,
+                            const AttentionParameters<T>& d, Arena& arena) {
+  const Arena::Scope scope(arena);
+  const Sizes z(View<const T>(dx), View<const T>(dsource), s, true);
+  Backward<T>(z, p, s, cache, dy, dx.reshape({z.B * z.rows, z.D}), dsource.reshape({z.B * z.N, z.S}), true, d, arena);
+}
+
+#define QKV_INSTANTIATE(T)                                                                                           \
+  template void AttentionForward(View<const T>, int64_t, const AttentionParameters<const T>&,                        \
+                                 const AttentionSettings&, View<const T>, View<T>, AttentionCache<T>&, Arena&);      \
+  template void AttentionBackward(int64_t, const AttentionParameters<const T>&, const AttentionSettings&,            \
+                                  const AttentionCache<T>&, View<const T>, View<T>, const AttentionParameters<T>&,   \
+                                  Arena&);                                                                           \
+  template void CrossAttentionForward(View<const T>, View<const T>, const AttentionParameters<const T>&,             \
+                                      const AttentionSettings&, View<const T>, View<T>, AttentionCache<T>&, Arena&); \
+  template void CrossAttentionBackward(const AttentionParameters<const T>&, const AttentionSettings&,                \
+                                       const AttentionCache<T>&, View<const T>, View<T>, View<T>,                    \
+                                       const AttentionParameters<T>&, Arena&);
+QKV_INSTANTIATE(float)
+QKV_INSTANTIATE(double)
+#undef QKV_INSTANTIATE
 
 }  // namespace qkv::nn

@@ -17,14 +17,15 @@ namespace qkv::nn {
 /// docs/kinds.md.
 template <typename T>
 struct AttentionParameters {
-  LinearParameters<T> query_key_value;     // [3·H·E, D] of kSeparate
-  LinearParameters<T> query, key;          // [H·r, D] each; only key where queries are keys
-  LinearParameters<T> value;               // [H·E, D], where values are not keys
+  LinearParameters<T> query_key_value;     // [(H + 2·G)·E, D] of kSeparate; in cross-attention without queries
+  LinearParameters<T> query, key;          // [H·r, D], [G·r, D]; only key where queries are keys
+  LinearParameters<T> value;               // [G·E, D], where values are not keys
   View<T> merged;                          // M of each head, [H, D, D]
   View<T> key_term;                        // u of each head, [H, D], or empty
   View<T> eigenvalues;                     // Λ of each head, [H, r]
   View<T> bandwidth;                       // h of each head, [H]; less than kLeastBandwidth counts as that
   View<T> query_places, key_places;        // [H, N, r] each
+  View<T> score_bias;                      // added to the scores, [B|1, H|1, rows|1, N], or empty
   NormParameters<T> query_norm, key_norm;  // over each head's r, or empty
   NormParameters<T> output_norm;           // over the joined heads, before the projection, or empty
   LinearParameters<T> projection;          // [D, H·E], or empty: the joined heads are the output
@@ -32,25 +33,19 @@ struct AttentionParameters {
 
 /// What an attention layer is, and what it is told about this step.
 struct AttentionSettings {
-  AttentionKind kind = AttentionKind::kSeparate;
-  int64_t heads = 1;
-  int64_t head_width = 0;  // E, of values
-  int64_t qk_width = 0;    // r, of queries and keys; 0 means E
-  double eps = 1e-6;       // of the norms
-  // For kGaussian: tokens without a place, then a grid, row by row.
-  int64_t prefix = 0, grid_height = 0, grid_width = 0;
+  AttentionConfig config;
+  TokenGrid grid;  // for kGaussian
 
   // Turns queries and keys by their places, or null. Not where keys are tokens themselves, or scores come from places.
   const RotaryTable* rotary = nullptr;
 
-  bool causal = false;    // query i sees keys j <= i
-  View<const bool> mask;  // true where attention is allowed, [B|1, H|1, rows|1, N], or empty
+  bool causal = false;              // query i sees keys j <= i
+  View<const bool> mask;            // true where attention is allowed, [B|1, H|1, rows|1, N], or empty
+  View<const int64_t> key_lengths;  // [B]: an image has only its first keys; those behind must be finite. Or empty
   simd::Precision precision = simd::Precision::kFloat32;  // of all products, see simd::MatMul and attention::Options
   double dropout = 0;  // of attention weights; which, is a function of seed, image, head, query and key alone
   uint64_t seed = 0;
   int64_t first_image = 0;  // which image of the step the first of x is
-
-  int64_t query_width() const { return qk_width > 0 ? qk_width : head_width; }
 };
 
 /// What linear layers make of the tokens, or its gradient, as matrices. `all` is one product of which several of the
@@ -59,17 +54,17 @@ template <typename T>
 struct ProjectedTokens {
   View<T> all;    // [B·N, …], kSeparate
   View<T> query;  // [B·rows, H·r]; merged: [B·rows, H·D]
-  View<T> key;    // [B·N, H·r]
-  View<T> value;  // [B·N, H·E]
+  View<T> key;    // [B·N, G·r]
+  View<T> value;  // [B·N, G·E]
 };
 
 /// What the forward pass keeps. Memory of the arena that it was given.
 template <typename T>
 struct AttentionCache {
-  View<const T> x;        // [B·N, D], the caller's
+  View<const T> x;        // [B·N, D], the caller's: what keys and values are made of
   View<const T> x_query;  // [B·rows, D]
   ProjectedTokens<T> projected;
-  View<const T> keys_as_queries;       // [B·rows, H·r], where queries are keys
+  View<const T> raw_query;             // [B·rows, H·r], as the linear layer made them: perhaps keys
   View<T> query_moments, key_moments;  // [H, B·rows|N, 2]
   View<T> bandwidth, places;           // [H], [2, H, N, r]
   View<const T> query, key, value;     // what attention multiplied: [B, H, rows|N, r|E]
@@ -93,5 +88,19 @@ template <typename T>
 void AttentionBackward(int64_t rows, const AttentionParameters<const T>& p, const AttentionSettings& settings,
                        const AttentionCache<T>& cache, View<const T> dy, View<T> dx, const AttentionParameters<T>& d,
                        Arena& arena);
+
+/// Cross-attention: y = residual + projection(attention of the queries of x to the keys and values of `source`).
+/// x: [B, rows, D]; source: [B, N, D_source]; dense. Kinds with keys of tokens only; without rotary positions. The rest
+/// as AttentionForward.
+template <typename T>
+void CrossAttentionForward(View<const T> x, View<const T> source, const AttentionParameters<const T>& p,
+                           const AttentionSettings& settings, View<const T> residual, View<T> y,
+                           AttentionCache<T>& cache, Arena& arena);
+
+/// As AttentionBackward; overwrites dx, [B, rows, D], and adds to dsource, [B, N, D_source], dense.
+template <typename T>
+void CrossAttentionBackward(const AttentionParameters<const T>& p, const AttentionSettings& settings,
+                            const AttentionCache<T>& cache, View<const T> dy, View<T> dx, View<T> dsource,
+                            const AttentionParameters<T>& d, Arena& arena);
 
 }  // namespace qkv::nn

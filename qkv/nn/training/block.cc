@@ -10,7 +10,7 @@
 namespace qkv::nn {
 namespace {
 
-// What happens to the output of attention (0) or MLP (1) on its way to the tokens.
+// What happens to the output of attention (0), MLP (1) or cross-attention (4) on its way to the tokens.
 template <typename T>
 struct Branch {
   Branch(const BlockSettings& s, uint64_t which, int64_t rows, View<const T> layer_scale) : scale(layer_scale) {
@@ -45,77 +45,155 @@ struct Branch {
   Dropout dropout, path;
 };
 
+// to = read + what is left of the layer's output, which layer(residual, out) computes.
+template <typename T, typename Layer>
+void Add(const Branch<T>& branch, View<T> to, BranchCache<T>& cache, int64_t B, Arena& arena, Layer layer) {
+  if (branch.plain()) return layer(cache.read, to);
+  cache.output = branch.scale.empty() ? to : arena.New<T>(to.shape());
+  layer(View<const T>(), cache.output);
+  branch.Forward(cache.output, &cache.factors, cache.read, to, B, arena);
+}
+
+// A layer that reads the tokens that it is added to: to = read + layer(norm read), or norm(read + layer(read)).
+// layer(input, residual, out); normed: memory for the input.
+template <typename T, typename Layer>
+void ForwardBranch(const Branch<T>& branch, NormPlace place, const NormParameters<const T>& norm, View<T> to,
+                   View<T> normed, BranchCache<T>& cache, int64_t B, Arena& arena, Layer layer) {
+  cache.moments = arena.New<T>({to.dim(0), 2});
+  if (place == NormPlace::kBefore) {
+    NormForward<T>(cache.read, norm, normed, cache.moments);
+    return Add(branch, to, cache, B, arena, [&](View<const T> residual, View<T> out) { layer(normed, residual, out); });
+  }
+  cache.sum = arena.New<T>(to.shape());
+  Add(branch, cache.sum, cache, B, arena,
+      [&](View<const T> residual, View<T> out) { layer(cache.read, residual, out); });
+  NormForward<T>(cache.sum, norm, to, cache.moments);
+}
+
+// dread: comes with the gradient by what the branch gives and leaves with that by what it reads.
+// layer(input, doutput, dinput); normed, doutput, dinput: memory.
+template <typename T, typename Layer>
+void BackwardBranch(const Branch<T>& branch, NormPlace place, const NormParameters<const T>& norm,
+                    const BranchCache<T>& cache, View<T> dread, View<T> normed, View<T> doutput, View<T> dinput,
+                    int64_t B, const NormParameters<T>& dnorm, View<T> dscale, Layer layer) {
+  if (place == NormPlace::kBefore) {
+    Renormalise<T>(cache.read, cache.moments, norm, normed);
+    layer(normed, branch.Backward(cache.output, cache.factors, dread, B, doutput, dscale), dinput);
+    NormBackward<T>(cache.read, cache.moments, norm, dinput, dread, true, dnorm);
+  } else {
+    NormBackward<T>(cache.sum, cache.moments, norm, dread, dread, false, dnorm);
+    layer(cache.read, branch.Backward(cache.output, cache.factors, dread, B, doutput, dscale), dinput);
+    AddRows<T>(dinput, dread);
+  }
+}
+
+template <typename T>
+bool HasCross(const BlockParameters<T>& p) {
+  return !p.norm_cross.empty();
+}
+
 }  // namespace
 
 template <typename T>
 void BlockForward(View<const T> x, int64_t rows, const BlockParameters<const T>& p, const BlockSettings& s, View<T> y,
-                  View<T> normed, BlockCache<T>& cache, Arena& arena) {
+                  View<T> normed, BlockCache<T>& cache, Arena& arena, View<const T> source) {
   const int64_t B = x.dim(0), N = x.dim(1), D = x.dim(2);
   Require(y.shape() == Shape({B, rows, D}) && y.dense() && x.dense(),
           "block: tokens are {}, the output {}, expected [{}, {}, {}]", x.shape(), y.shape(), B, rows, D);
+  Require(HasCross(p) == !source.empty(), "block: a source of {}, and {} cross-attention", source.shape(),
+          HasCross(p) ? "there is" : "no");
+  const bool before = s.norm_place == NormPlace::kBefore;
   const View<T> out = y.reshape({B * rows, D});
   cache = {};
   cache.x = x.reshape({B * N, D}), cache.normed = normed;
-  cache.moments1 = arena.New<T>({B * N, 2}), cache.moments2 = arena.New<T>({B * rows, 2});
-  NormForward<T>(cache.x, p.norm1, static_cast<T>(s.eps), normed, cache.moments1);
-  const View<const T> none, normed1 = normed.reshape({B, N, D});
-  const View<const T> read = rows < N ? FirstTokens<T>(cache.x, B, rows, arena) : cache.x;
-  cache.middle = arena.New<T>({B * rows, D});
+  BranchCache<T>&first = cache.branch1, &cross = cache.branch_cross, &last = cache.branch2;
+  // Attention reads all tokens, and is added to the first.
+  first.read = rows < N ? FirstTokens<T>(cache.x, B, rows, arena) : cache.x;
+  const View<T> middle = arena.New<T>({B * rows, D});
+  first.moments = arena.New<T>({B * (before ? N : rows), 2});
+  if (before) {
+    NormForward<T>(cache.x, p.norm1, normed, first.moments);
+  } else {
+    first.sum = arena.New<T>(middle.shape());
+  }
+  const View<const T> tokens = before ? View<const T>(normed.reshape({B, N, D})) : x;
+  Add(Branch<T>(s, 0, rows, p.scale1), before ? middle : first.sum, first, B, arena,
+      [&](View<const T> residual, View<T> to) {
+        AttentionForward<T>(tokens, rows, p.attention, s.attention, residual, to, cache.attention, arena);
+      });
+  if (!before) NormForward<T>(first.sum, p.norm1, middle, first.moments);
 
-  if (const Branch<T> branch(s, 0, rows, p.scale1); branch.plain()) {
-    AttentionForward<T>(normed1, rows, p.attention, s.attention, read, cache.middle, cache.attention, arena);
-  } else {
-    cache.output1 = branch.scale.empty() ? cache.middle : arena.New<T>({B * rows, D});
-    AttentionForward<T>(normed1, rows, p.attention, s.attention, none, cache.output1, cache.attention, arena);
-    branch.Forward(cache.output1, &cache.factors1, read, cache.middle, B, arena);
+  const View<T> normed_rows = normed.slice(0, 0, B * rows);
+  last.read = middle;
+  if (HasCross(p)) {
+    const View<T> crossed = arena.New<T>(middle.shape());
+    cross.read = middle, last.read = crossed;
+    ForwardBranch(Branch<T>(s, 4, rows, p.scale_cross), s.norm_place, p.norm_cross, crossed, normed_rows, cross, B,
+                  arena, [&](View<const T> input, View<const T> residual, View<T> to) {
+                    CrossAttentionForward<T>(input.reshape({B, rows, D}), source, p.cross, s.cross, residual, to,
+                                             cache.cross, arena);
+                  });
   }
-  const View<T> normed2 = normed.slice(0, 0, B * rows);
-  NormForward<T>(cache.middle, p.norm2, static_cast<T>(s.eps), normed2, cache.moments2);
-  if (const Branch<T> branch(s, 1, rows, p.scale2); branch.plain()) {
-    MlpForward<T>(normed2, p.mlp, s.mlp, cache.middle, out, cache.mlp, arena);
-  } else {
-    cache.output2 = branch.scale.empty() ? out : arena.New<T>({B * rows, D});
-    MlpForward<T>(normed2, p.mlp, s.mlp, none, cache.output2, cache.mlp, arena);
-    branch.Forward(cache.output2, &cache.factors2, cache.middle, out, B, arena);
-  }
+  ForwardBranch(Branch<T>(s, 1, rows, p.scale2), s.norm_place, p.norm2, out, normed_rows, last, B, arena,
+                [&](View<const T> input, View<const T> residual, View<T> to) {
+                  MlpForward<T>(input, p.mlp, s.mlp, residual, to, cache.mlp, arena);
+                });
 }
 
 template <typename T>
 void BlockBackward(int64_t rows, const BlockParameters<const T>& p, const BlockSettings& s, const BlockCache<T>& cache,
-                   View<T> dx, const BlockParameters<T>& d, Arena& arena) {
+                   View<T> dx, const BlockParameters<T>& d, Arena& arena, View<T> dsource) {
   const Arena::Scope scope(arena);
   const int64_t B = dx.dim(0), N = dx.dim(1), D = dx.dim(2);
-  const Branch<T> branch1(s, 0, rows, p.scale1), branch2(s, 1, rows, p.scale2);
+  const bool before = s.norm_place == NormPlace::kBefore;
   const View<T> all = dx.reshape({B * N, D});
-  const View<T> dread =
-      rows < N ? FirstTokens<T>(all, B, rows, arena) : all;  // by y, later by the tokens in the middle
-  const View<T> doutput = arena.New<T>({B * rows, D}), dnormed = arena.New<T>({B, N, D});
+  // By y, then by what each branch reads.
+  const View<T> dread = rows < N ? FirstTokens<T>(all, B, rows, arena) : all;
+  const View<T> doutput = arena.New<T>({B * rows, D}), dinput = arena.New<T>({B, N, D});
+  const View<T> normed_rows = cache.normed.slice(0, 0, B * rows), dinput_rows(dinput.data(), {B * rows, D});
 
-  const View<T> normed2 = cache.normed.slice(0, 0, B * rows), dnormed2(dnormed.data(), {B * rows, D});
-  Renormalise<T>(cache.middle, cache.moments2, p.norm2, normed2);
-  MlpBackward<T>(normed2, p.mlp, s.mlp, cache.mlp,
-                 branch2.Backward(cache.output2, cache.factors2, dread, B, doutput, d.scale2), dnormed2, false, d.mlp,
-                 arena);
-  NormBackward<T>(cache.middle, cache.moments2, p.norm2, dnormed2, dread, true, d.norm2);
+  BackwardBranch(Branch<T>(s, 1, rows, p.scale2), s.norm_place, p.norm2, cache.branch2, dread, normed_rows, doutput,
+                 dinput_rows, B, d.norm2, d.scale2, [&](View<const T> input, View<const T> dy, View<T> din) {
+                   MlpBackward<T>(input, p.mlp, s.mlp, cache.mlp, dy, din, false, d.mlp, arena);
+                 });
+  if (HasCross(p)) {
+    BackwardBranch(Branch<T>(s, 4, rows, p.scale_cross), s.norm_place, p.norm_cross, cache.branch_cross, dread,
+                   normed_rows, doutput, dinput_rows, B, d.norm_cross, d.scale_cross,
+                   [&](View<const T>, View<const T> dy, View<T> din) {
+                     CrossAttentionBackward<T>(p.cross, s.cross, cache.cross, dy, din.reshape({B, rows, D}), dsource,
+                                               d.cross, arena);
+                   });
+  }
 
-  Renormalise<T>(cache.x, cache.moments1, p.norm1, cache.normed);
+  const BranchCache<T>& first = cache.branch1;
+  if (before) {
+    Renormalise<T>(cache.x, first.moments, p.norm1, cache.normed);
+  } else {
+    NormBackward<T>(first.sum, first.moments, p.norm1, dread, dread, false, d.norm1);
+  }
+  const Branch<T> branch(s, 0, rows, p.scale1);
   AttentionBackward<T>(rows, p.attention, s.attention, cache.attention,
-                       branch1.Backward(cache.output1, cache.factors1, dread, B, doutput, d.scale1), dnormed,
-                       d.attention, arena);
+                       branch.Backward(first.output, first.factors, dread, B, doutput, d.scale1), dinput, d.attention,
+                       arena);
   if (rows < N) {
     std::fill_n(all.data(), all.size(), T(0));
     AddToFirstTokens<T>(dread, B, all);
   }
-  NormBackward<T>(cache.x, cache.moments1, p.norm1, dnormed.reshape({B * N, D}), all, true, d.norm1);
+  const View<T> dtokens = dinput.reshape({B * N, D});
+  if (before) {
+    NormBackward<T>(cache.x, first.moments, p.norm1, dtokens, all, true, d.norm1);
+  } else {
+    AddRows<T>(dtokens, all);
+  }
 }
 
-template void BlockForward(View<const float>, int64_t, const BlockParameters<const float>&, const BlockSettings&,
-                           View<float>, View<float>, BlockCache<float>&, Arena&);
-template void BlockForward(View<const double>, int64_t, const BlockParameters<const double>&, const BlockSettings&,
-                           View<double>, View<double>, BlockCache<double>&, Arena&);
-template void BlockBackward(int64_t, const BlockParameters<const float>&, const BlockSettings&,
-                            const BlockCache<float>&, View<float>, const BlockParameters<float>&, Arena&);
-template void BlockBackward(int64_t, const BlockParameters<const double>&, const BlockSettings&,
-                            const BlockCache<double>&, View<double>, const BlockParameters<double>&, Arena&);
+#define QKV_INSTANTIATE(T)                                                                                           \
+  template void BlockForward(View<const T>, int64_t, const BlockParameters<const T>&, const BlockSettings&, View<T>, \
+                             View<T>, BlockCache<T>&, Arena&, View<const T>);                                        \
+  template void BlockBackward(int64_t, const BlockParameters<const T>&, const BlockSettings&, const BlockCache<T>&,  \
+                              View<T>, const BlockParameters<T>&, Arena&, View<T>);
+QKV_INSTANTIATE(float)
+QKV_INSTANTIATE(double)
+#undef QKV_INSTANTIATE
 
 }  // namespace qkv::nn

@@ -9,8 +9,8 @@ namespace {
 using simd::Gate;
 
 int64_t HiddenWidth(const MlpSettings& settings, int64_t outputs) {
-  Require(settings.gate == Gate::kNone || outputs % 2 == 0, "mlp: {} outputs are no gates and values", outputs);
-  return settings.gate == Gate::kNone ? outputs : outputs / 2;
+  Require(settings.config.gate == Gate::kNone || outputs % 2 == 0, "mlp: {} outputs are no gates and values", outputs);
+  return settings.config.gate == Gate::kNone ? outputs : outputs / 2;
 }
 
 // Gates and values of a row of 2·M.
@@ -27,11 +27,11 @@ void Activate(const MlpSettings& settings, View<const T> hidden, View<T> to) {
   const int64_t M = to.dim(1);
   ForRowRanges(to.dim(0), M, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
-      if (settings.gate == Gate::kNone) {
-        simd::Activate<T>(settings.activation, hidden.row(r), to.row(r), M);
+      if (settings.config.gate == Gate::kNone) {
+        simd::Activate<T>(settings.config.activation, hidden.row(r), to.row(r), M);
       } else {
-        const Halves<const T> at(hidden.row(r), M, settings.gate);
-        simd::ApplyGate<T>(settings.activation, at.gate, at.value, to.row(r), M);
+        const Halves<const T> at(hidden.row(r), M, settings.config.gate);
+        simd::ApplyGate<T>(settings.config.activation, at.gate, at.value, to.row(r), M);
       }
     }
   });
@@ -45,11 +45,12 @@ void Differentiate(const MlpSettings& settings, View<T> hidden, View<const T> gr
   ForRowRanges(gradient.dim(0), M, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
       T* const value = activated.empty() ? nullptr : activated.row(r);
-      if (settings.gate == Gate::kNone) {
-        simd::ActivateGradient<T>(settings.activation, hidden.row(r), gradient.row(r), hidden.row(r), M, value);
+      if (settings.config.gate == Gate::kNone) {
+        simd::ActivateGradient<T>(settings.config.activation, hidden.row(r), gradient.row(r), hidden.row(r), M, value);
       } else {
-        const Halves<T> at(hidden.row(r), M, settings.gate);
-        simd::GateGradient<T>(settings.activation, at.gate, at.value, gradient.row(r), at.gate, at.value, M, value);
+        const Halves<T> at(hidden.row(r), M, settings.config.gate);
+        simd::GateGradient<T>(settings.config.activation, at.gate, at.value, gradient.row(r), at.gate, at.value, M,
+                              value);
       }
     }
   });
@@ -67,7 +68,7 @@ void MlpForward(View<const T> x, const MlpParameters<const T>& p, const MlpSetti
   const View<T> activated = arena.New<T>({rows, M});
   LinearForward<T>(x, p.fc1, cache.hidden, {}, settings.precision);
   Activate<T>(settings, cache.hidden, activated);
-  if (!p.norm.empty()) NormForward<T>(activated, p.norm, static_cast<T>(settings.eps), activated, cache.moments);
+  if (!p.norm.empty()) NormForward<T>(activated, p.norm, activated, cache.moments);
   LinearForward<T>(activated, p.fc2, y, residual, settings.precision);
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "qkv/core/arena.h"
+#include "qkv/nn/block_config.h"
 #include "qkv/nn/training/linear.h"
 #include "qkv/nn/training/norm.h"
 #include "qkv/simd/gemm/gemm.h"
@@ -18,9 +19,7 @@ struct MlpParameters {
 };
 
 struct MlpSettings {
-  simd::Activation activation = simd::Activation::kGelu;
-  simd::Gate gate = simd::Gate::kNone;
-  double eps = 1e-6;                                      // of the norm
+  MlpConfig config;
   simd::Precision precision = simd::Precision::kFloat32;  // of the products, see simd::MatMul
 };
 

@@ -1,8 +1,9 @@
-// LayerNorm in training, forward and backward. The row arithmetic is simd/rows/elementwise.h and
-// elementwise_gradient.h.
+// LayerNorm and RMSNorm in training, forward and backward. The row arithmetic is simd/rows/elementwise.h and
+// elementwise_backward.h.
 #pragma once
 
 #include "qkv/core/tensor.h"
+#include "qkv/simd/rows/elementwise.h"
 
 namespace qkv::nn {
 
@@ -11,16 +12,18 @@ template <typename T>
 struct NormParameters {
   View<T> gamma;  // [D]; empty: 1
   View<T> beta;   // [D]; empty: 0
+  simd::NormKind kind = simd::NormKind::kLayer;
+  double eps = 1e-6;
 
   bool empty() const { return gamma.empty() && beta.empty(); }
-  operator NormParameters<const T>() const { return {gamma, beta}; }
+  operator NormParameters<const T>() const { return {gamma, beta, kind, eps}; }
 };
 
-/// y = (x − mean) / sqrt(var + eps) · gamma + beta for each row (Ba, Kiros, Hinton 2016, eq. 3), the same bits as in
-/// inference; moments [R, 2], dense, gets mean and 1 / sqrt(var + eps).
+/// y = norm(x) · gamma + beta for each row, the same bits as in inference; moments [R, 2], dense, gets mean (0 for
+/// kRms) and 1 / sqrt(var + eps).
 /// x, y: [R, D] with strided rows; y may be x. Throws Error when the shapes do not fit.
 template <typename T>
-void NormForward(View<const T> x, const NormParameters<const T>& p, T eps, View<T> y, View<T> moments);
+void NormForward(View<const T> x, const NormParameters<const T>& p, View<T> y, View<T> moments);
 
 /// y once more from its moments, for those who did not keep it.
 template <typename T>

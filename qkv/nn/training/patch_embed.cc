@@ -39,7 +39,7 @@ void PatchEmbedForward(View<const T> pixels, const PatchEmbedParameters<const T>
   View<T> inputs = cache.patches;
   if (!p.norm_in.empty()) {
     inputs = arena.New<T>(cache.patches.shape());
-    NormForward<T>(cache.patches, p.norm_in, static_cast<T>(settings.eps), inputs, cache.patch_moments);
+    NormForward<T>(cache.patches, p.norm_in, inputs, cache.patch_moments);
   }
   if (p.norm_out.empty()) {
     ForEachMatrix([&](View<const T> from, View<T> to) { LinearForward<T>(from, p.projection, to); },
@@ -47,8 +47,7 @@ void PatchEmbedForward(View<const T> pixels, const PatchEmbedParameters<const T>
     return;
   }
   LinearForward<T>(inputs, p.projection, cache.projected);
-  ForEachMatrix([&](View<const T> from, View<T> moments,
-                    View<T> to) { NormForward<T>(from, p.norm_out, static_cast<T>(settings.eps), to, moments); },
+  ForEachMatrix([&](View<const T> from, View<T> moments, View<T> to) { NormForward<T>(from, p.norm_out, to, moments); },
                 View<const T>(cache.projected.reshape({B, N, D})), cache.projected_moments.reshape({B, N, 2}), tokens);
 }
 

@@ -18,7 +18,6 @@ struct PatchEmbedParameters {
 struct PatchEmbedSettings {
   int64_t patch_height = 0, patch_width = 0;
   bool channel_last = false;  // see CutPatches
-  double eps = 1e-6;          // of the norms
 };
 
 /// What the forward pass keeps, in the arena that it was given. P = C·P_h·P_w, R = B·grid_h·grid_w.

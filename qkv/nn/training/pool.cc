@@ -115,7 +115,7 @@ void AttentionPoolForward(View<const T> x, int64_t begin, const AttentionPoolPar
   attention::Attention<T>(query, AsHeads(cache.key_value, 0, H), AsHeads(cache.key_value, 1, H), {},
                           AsHeads(cache.joined, H), arena, cache.lse);
   LinearForward<T>(cache.joined, p.projection, cache.y, {}, precision);
-  NormForward<T>(cache.y, p.norm, static_cast<T>(settings.eps), cache.normed, cache.moments);
+  NormForward<T>(cache.y, p.norm, cache.normed, cache.moments);
   MlpForward<T>(cache.normed, p.mlp, settings.mlp, cache.y, out, cache.mlp, arena);
 }
 

@@ -31,7 +31,6 @@ struct AttentionPoolParameters {
 struct AttentionPoolSettings {
   int64_t heads = 1;  // of D / heads features
   MlpSettings mlp;    // its precision is that of all products
-  double eps = 1e-6;  // of the norm
 };
 
 /// What the forward pass keeps, in the arena that it was given. n = N − begin.

@@ -18,6 +18,18 @@ void CopyRows(View<const T> from, View<T> to) {
   });
 }
 
+/// to += from, both [R, C] with strided rows.
+template <typename T>
+void AddRows(View<const T> from, View<T> to) {
+  ForRowRanges(from.dim(0), from.dim(1), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const T* x = from.row(row);
+      T* y = to.row(row);
+      for (int64_t c = 0; c < from.dim(1); ++c) y[c] += x[c];
+    }
+  });
+}
+
 /// The first `rows` tokens of each of B images, [B·rows, C], from [B·N, C].
 template <typename T>
 View<T> FirstTokens(View<const T> tokens, int64_t B, int64_t rows, Arena& arena) {

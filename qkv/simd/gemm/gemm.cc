@@ -126,10 +126,10 @@ template <typename T>
 HWY_INLINE void CopyTile(const GemmTask<T>& task, int64_t row, int rows, int64_t k, int64_t depth, Moments<T>* moments,
                          T* chunks) {
   const T* x = task.x + row * task.x_stride;
-  const std::optional<T>& eps = task.prologue->eps;
-  if (!eps) return CopyToChunks(x + k, task.x_stride, rows, depth, chunks);
+  const std::optional<NormRule<T>>& norm = task.prologue->norm;
+  if (!norm) return CopyToChunks(x + k, task.x_stride, rows, depth, chunks);
   if (k == 0) {
-    for (int r = 0; r < rows; ++r) moments[r] = MomentsOf(x + r * task.x_stride, task.K, *eps);
+    for (int r = 0; r < rows; ++r) moments[r] = MomentsOf(x + r * task.x_stride, task.K, *norm);
   }
   NormaliseToChunks(x + k, task.x_stride, moments, rows, depth, chunks);
 }
@@ -190,7 +190,7 @@ HWY_INLINE void RunTask(const GemmTask<T>& task, int64_t row, int64_t rows, int6
           CopyTile(task, first, size, k, depth, moments + tiles.begin(t), a_copy);
           prefetch.row_lines = 0;
           if (t + 1 < tiles.count) {
-            const bool whole = k == 0 && task.prologue->eps;
+            const bool whole = k == 0 && task.prologue->norm;
             AskForRows(task, first + size, tiles.size(t + 1), k, whole ? task.K : depth, prefetch);
           } else if (!last) {
             AskForRows(task, row, tiles.size(0), k + task.block_depth, depth, prefetch);
@@ -413,7 +413,7 @@ void Gemm(View<const T> x, const PackedMatrix<T>& w, const Epilogue<T>& epilogue
   if (chunks) {
     Require((M == 1 || x.stride(0) == kRowChunk) && x.stride(1) > 0, "gemm: expected rows in chunks {} apart",
             kRowChunk);
-    Require(w.precision() == Precision::kFloat32 && !prologue.eps, "gemm: rows in chunks are for float, as they are");
+    Require(w.precision() == Precision::kFloat32 && !prologue.norm, "gemm: rows in chunks are for float, as they are");
     task.x_chunk = x.stride(1);
   }
   task.next = w.next();

@@ -106,11 +106,11 @@ class PackedMatrix {
   internal::Lines next_;
 };
 
-/// Applied to x while it is read: with eps, (x − mean) / sqrt(var + eps) for each row. That is LayerNorm whose gamma
-/// and beta are in the weights (w · gamma) and the bias (bias + w · beta).
+/// Applied to each row of x while it is read: a norm whose gamma and beta are in the weights (w · gamma) and the bias
+/// (bias + w · beta).
 template <typename T>
 struct Prologue {
-  std::optional<T> eps;
+  std::optional<NormRule<T>> norm;
 };
 
 /// Applied to a product before it is stored: y = residual + scale · activation(product + bias).

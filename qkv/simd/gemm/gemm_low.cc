@@ -186,9 +186,9 @@ HWY_INLINE void Convert(const LowTask& task, int64_t row, int rows) {
   uint8_t* to = task.RowsAt(row);
   for (int r = 0; r < rows; ++r, to += 64) {
     const float* x = gemm.x + (row + r) * gemm.x_stride;
-    const std::optional<float>& eps = gemm.prologue->eps;
-    const Moments<float> of_row = eps ? MomentsOf(x, gemm.K, *eps) : Moments<float>{};
-    const Moments<float>* moments = eps ? &of_row : nullptr;
+    const std::optional<NormRule<float>>& norm = gemm.prologue->norm;
+    const Moments<float> of_row = norm ? MomentsOf(x, gemm.K, *norm) : Moments<float>{};
+    const Moments<float>* moments = norm ? &of_row : nullptr;
     if (task.kernel.chunk == 64) {
       Int8Row(x, moments, gemm.K, task.w.depth, rows, task.kernel.activation_max, to, task.OffsetsAt(row + r));
     } else if (task.kernel.chunk == 32) {

@@ -24,26 +24,27 @@ template <typename T>
 void GateGradient(Activation activation, const T* gate, const T* value, const T* dy, T* dgate, T* dvalue, int64_t n,
                   T* y = nullptr);
 
-/// Rows of the input of LayerNorm and of the gradient of its output.
+/// Rows of the input of a norm and of the gradient of its output.
 template <typename T>
-struct NormRows {
+struct NormedRows {
   const T* x;  // [rows, D], rows x_stride apart
   int64_t x_stride;
   const T* moments;  // [rows, 2], output of RowMoments
   const T* dy;       // [rows, D], rows dy_stride apart
   int64_t dy_stride;
   int64_t rows;
+  NormKind kind = NormKind::kLayer;
 };
 
-/// dx = or += the gradient of LayerNorm by its rows: rstd · (g − mean(g) − x̂ · mean(g · x̂)), where g = dy · gamma and
-/// x̂ = (x − mean) · rstd. gamma may be null (1); dx may be dy or x.
+/// dx = or += the gradient of a norm by its rows: rstd · (g − mean(g) − x̂ · mean(g · x̂)), for kRms without mean(g),
+/// where g = dy · gamma and x̂ = (x − mean) · rstd. gamma may be null (1); dx may be dy or x.
 template <typename T>
-void LayerNormGradient(const NormRows<T>& of, int64_t D, const T* gamma, T* dx, int64_t dx_stride, bool add);
+void NormGradient(const NormedRows<T>& of, int64_t D, const T* gamma, T* dx, int64_t dx_stride, bool add);
 
 /// dgamma += Σ dy · x̂ and dbeta += Σ dy over the rows, for `columns` columns from of.x and of.dy on. Either may be
 /// null.
 template <typename T>
-void AddNormParameterGradients(const NormRows<T>& of, int64_t columns, T* dgamma, T* dbeta);
+void AddNormParameterGradients(const NormedRows<T>& of, int64_t columns, T* dgamma, T* dbeta);
 
 /// sum[i] += Σ_r x[r][i], rows x_stride apart.
 template <typename T>

@@ -10,6 +10,7 @@
 #include <cmath>
 
 #include "qkv/simd/math-inl.h"
+#include "qkv/simd/rows/elementwise.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qkv::simd {
@@ -44,9 +45,10 @@ struct Moments {
 };
 
 template <typename T>
-HWY_INLINE Moments<T> MomentsOf(const T* x, int64_t D, T eps) {
+HWY_INLINE Moments<T> MomentsOf(const T* x, int64_t D, const NormRule<T>& rule) {
   const hn::ScalableTag<T> d;
-  const T mean = Sum(x, D, [](auto v) HWY_ATTR { return v; }) / static_cast<T>(D);
+  T mean = 0;
+  if (rule.kind == NormKind::kLayer) mean = Sum(x, D, [](auto v) HWY_ATTR { return v; }) / static_cast<T>(D);
   const auto vmean = hn::Set(d, mean);
   const T squares = Sum(x, D, [vmean](auto v) HWY_ATTR {
     const auto centred = hn::Sub(v, vmean);
@@ -54,7 +56,7 @@ HWY_INLINE Moments<T> MomentsOf(const T* x, int64_t D, T eps) {
   });
   // squares − squares: 0, but NaN if the sum overflowed. Otherwise 1 / infinity = 0 would make overflowed rows look
   // like rows of equal features.
-  return {mean, T{1} / std::sqrt(squares / static_cast<T>(D) + eps) + (squares - squares)};
+  return {mean, T{1} / std::sqrt(squares / static_cast<T>(D) + rule.eps) + (squares - squares)};
 }
 
 }  // namespace

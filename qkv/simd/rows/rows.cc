@@ -1,4 +1,4 @@
-// LayerNorm and softmax: sums over a row, then a pass over it.
+// Norms and softmax: sums over a row, then a pass over it.
 #include <limits>
 
 #include "qkv/simd/rows/elementwise.h"
@@ -42,10 +42,10 @@ HWY_INLINE void NormaliseRow(const T* x, T mean, T factor, const T* gamma, const
 }
 
 template <typename T>
-HWY_INLINE void LayerNormRows(const T* x, int64_t x_stride, int64_t rows, int64_t D, const T* gamma, const T* beta,
-                              T eps, T* y, int64_t y_stride) {
+HWY_INLINE void NormsOfRows(const T* x, int64_t x_stride, int64_t rows, int64_t D, const T* gamma, const T* beta,
+                            const NormRule<T>& rule, T* y, int64_t y_stride) {
   for (int64_t r = 0; r < rows; ++r, x += x_stride, y += y_stride) {
-    const Moments<T> moments = MomentsOf(x, D, eps);
+    const Moments<T> moments = MomentsOf(x, D, rule);
     NormaliseRow(x, moments.mean, moments.rstd, gamma, beta, y, D);
   }
 }
@@ -59,9 +59,9 @@ HWY_INLINE void NormaliseRows(const T* x, int64_t x_stride, int64_t rows, int64_
 }
 
 template <typename T>
-HWY_INLINE void MomentsOfRows(const T* x, int64_t x_stride, int64_t rows, int64_t D, T eps, T* to) {
+HWY_INLINE void MomentsOfRows(const T* x, int64_t x_stride, int64_t rows, int64_t D, const NormRule<T>& rule, T* to) {
   for (int64_t r = 0; r < rows; ++r, x += x_stride, to += 2) {
-    const Moments<T> moments = MomentsOf(x, D, eps);
+    const Moments<T> moments = MomentsOf(x, D, rule);
     to[0] = moments.mean, to[1] = moments.rstd;
   }
 }
@@ -101,20 +101,22 @@ void SoftmaxFloat(float* x, int64_t n) {
   if (i < n) StoreSome(d, hn::Div(LoadSome(d, x + i, n - i), vsum), x + i, n - i);
 }
 
-void LayerNormFloat(const float* x, int64_t x_stride, int64_t rows, int64_t D, const float* gamma, const float* beta,
-                    float eps, float* y, int64_t y_stride) {
-  LayerNormRows(x, x_stride, rows, D, gamma, beta, eps, y, y_stride);
+void NormRowsFloat(const float* x, int64_t x_stride, int64_t rows, int64_t D, const float* gamma, const float* beta,
+                   const NormRule<float>& rule, float* y, int64_t y_stride) {
+  NormsOfRows(x, x_stride, rows, D, gamma, beta, rule, y, y_stride);
 }
-void LayerNormDouble(const double* x, int64_t x_stride, int64_t rows, int64_t D, const double* gamma,
-                     const double* beta, double eps, double* y, int64_t y_stride) {
-  LayerNormRows(x, x_stride, rows, D, gamma, beta, eps, y, y_stride);
+void NormRowsDouble(const double* x, int64_t x_stride, int64_t rows, int64_t D, const double* gamma, const double* beta,
+                    const NormRule<double>& rule, double* y, int64_t y_stride) {
+  NormsOfRows(x, x_stride, rows, D, gamma, beta, rule, y, y_stride);
 }
 
-void RowMomentsFloat(const float* x, int64_t x_stride, int64_t rows, int64_t D, float eps, float* moments) {
-  MomentsOfRows(x, x_stride, rows, D, eps, moments);
+void RowMomentsFloat(const float* x, int64_t x_stride, int64_t rows, int64_t D, const NormRule<float>& rule,
+                     float* moments) {
+  MomentsOfRows(x, x_stride, rows, D, rule, moments);
 }
-void RowMomentsDouble(const double* x, int64_t x_stride, int64_t rows, int64_t D, double eps, double* moments) {
-  MomentsOfRows(x, x_stride, rows, D, eps, moments);
+void RowMomentsDouble(const double* x, int64_t x_stride, int64_t rows, int64_t D, const NormRule<double>& rule,
+                      double* moments) {
+  MomentsOfRows(x, x_stride, rows, D, rule, moments);
 }
 
 void NormaliseFloat(const float* x, int64_t x_stride, int64_t rows, int64_t D, const float* moments, const float* gamma,
@@ -136,31 +138,33 @@ HWY_AFTER_NAMESPACE();
 namespace qkv::simd {
 
 HWY_EXPORT(SoftmaxFloat);
-HWY_EXPORT(LayerNormFloat);
-HWY_EXPORT(LayerNormDouble);
+HWY_EXPORT(NormRowsFloat);
+HWY_EXPORT(NormRowsDouble);
 HWY_EXPORT(RowMomentsFloat);
 HWY_EXPORT(RowMomentsDouble);
 HWY_EXPORT(NormaliseFloat);
 HWY_EXPORT(NormaliseDouble);
 
 template <>
-void LayerNorm(const float* x, int64_t x_stride, int64_t rows, int64_t D, const float* gamma, const float* beta,
-               float eps, float* y, int64_t y_stride) {
-  QKV_DISPATCH(LayerNormFloat)(x, x_stride, rows, D, gamma, beta, eps, y, y_stride);
+void NormRows(const float* x, int64_t x_stride, int64_t rows, int64_t D, const float* gamma, const float* beta,
+              const NormRule<float>& rule, float* y, int64_t y_stride) {
+  QKV_DISPATCH(NormRowsFloat)(x, x_stride, rows, D, gamma, beta, rule, y, y_stride);
 }
 template <>
-void LayerNorm(const double* x, int64_t x_stride, int64_t rows, int64_t D, const double* gamma, const double* beta,
-               double eps, double* y, int64_t y_stride) {
-  QKV_DISPATCH(LayerNormDouble)(x, x_stride, rows, D, gamma, beta, eps, y, y_stride);
+void NormRows(const double* x, int64_t x_stride, int64_t rows, int64_t D, const double* gamma, const double* beta,
+              const NormRule<double>& rule, double* y, int64_t y_stride) {
+  QKV_DISPATCH(NormRowsDouble)(x, x_stride, rows, D, gamma, beta, rule, y, y_stride);
 }
 
 template <>
-void RowMoments(const float* x, int64_t x_stride, int64_t rows, int64_t D, float eps, float* moments) {
-  QKV_DISPATCH(RowMomentsFloat)(x, x_stride, rows, D, eps, moments);
+void RowMoments(const float* x, int64_t x_stride, int64_t rows, int64_t D, const NormRule<float>& rule,
+                float* moments) {
+  QKV_DISPATCH(RowMomentsFloat)(x, x_stride, rows, D, rule, moments);
 }
 template <>
-void RowMoments(const double* x, int64_t x_stride, int64_t rows, int64_t D, double eps, double* moments) {
-  QKV_DISPATCH(RowMomentsDouble)(x, x_stride, rows, D, eps, moments);
+void RowMoments(const double* x, int64_t x_stride, int64_t rows, int64_t D, const NormRule<double>& rule,
+                double* moments) {
+  QKV_DISPATCH(RowMomentsDouble)(x, x_stride, rows, D, rule, moments);
 }
 
 template <>

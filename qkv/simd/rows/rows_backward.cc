@@ -1,4 +1,4 @@
-// The gradient of LayerNorm, and sums over the rows of a matrix.
+// The gradient of norms, and sums over the rows of a matrix.
 #include <algorithm>
 
 #include "qkv/simd/rows/elementwise_backward.h"
@@ -79,7 +79,7 @@ struct Normaliser {
 };
 
 template <typename T>
-HWY_INLINE void ParameterGradients(const NormRows<T>& of, int64_t columns, T* dgamma, T* dbeta) {
+HWY_INLINE void ParameterGradients(const NormedRows<T>& of, int64_t columns, T* dgamma, T* dbeta) {
   if (dgamma) {
     SumRows(of.rows, columns, T{1}, dgamma, [&of](auto so_far, int64_t r, auto at) HWY_ATTR {
       const Normaliser<T> normalise(of.moments + 2 * r);
@@ -103,7 +103,8 @@ struct GradientSums {
 };
 
 template <bool kGamma, bool kAdd, typename T>
-HWY_INLINE void GradientOfRow(const T* x, const T* moments, const T* gamma, const T* dy, int64_t D, T* dx) {
+HWY_INLINE void GradientOfRow(const T* x, const T* moments, const T* gamma, const T* dy, int64_t D, NormKind kind,
+                              T* dx) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const Normaliser<T> normalise(moments);
@@ -124,7 +125,8 @@ HWY_INLINE void GradientOfRow(const T* x, const T* moments, const T* gamma, cons
   ForVectors<T>(i, D, [&](auto at) HWY_ATTR { add(even, at); });
   const T g_sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(even.g, odd.g)));
   const T product_sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(even.product, odd.product)));
-  const auto g_mean = hn::Set(d, g_sum / static_cast<T>(D)), product_mean = hn::Set(d, product_sum / static_cast<T>(D));
+  const auto g_mean = hn::Set(d, kind == NormKind::kLayer ? g_sum / static_cast<T>(D) : T{0}),
+             product_mean = hn::Set(d, product_sum / static_cast<T>(D));
   ForVectors<T>(0, D, [&](auto at) HWY_ATTR {
     const auto centred = hn::Sub(gradient(at), g_mean);
     const auto v = hn::NegMulAdd(normalise(at.Load(x)), product_mean, centred);
@@ -137,15 +139,15 @@ HWY_INLINE void GradientOfRow(const T* x, const T* moments, const T* gamma, cons
 }
 
 template <bool kGamma, bool kAdd, typename T>
-HWY_NOINLINE void GradientOfRows(const NormRows<T>& of, int64_t D, const T* gamma, T* dx, int64_t dx_stride) {
+HWY_NOINLINE void GradientOfRows(const NormedRows<T>& of, int64_t D, const T* gamma, T* dx, int64_t dx_stride) {
   for (int64_t r = 0; r < of.rows; ++r) {
-    GradientOfRow<kGamma, kAdd>(of.x + r * of.x_stride, of.moments + 2 * r, gamma, of.dy + r * of.dy_stride, D,
+    GradientOfRow<kGamma, kAdd>(of.x + r * of.x_stride, of.moments + 2 * r, gamma, of.dy + r * of.dy_stride, D, of.kind,
                                 dx + r * dx_stride);
   }
 }
 
 template <typename T>
-HWY_INLINE void Gradient(const NormRows<T>& of, int64_t D, const T* gamma, T* dx, int64_t dx_stride, bool add) {
+HWY_INLINE void Gradient(const NormedRows<T>& of, int64_t D, const T* gamma, T* dx, int64_t dx_stride, bool add) {
   if (gamma) {
     add ? GradientOfRows<true, true>(of, D, gamma, dx, dx_stride)
         : GradientOfRows<true, false>(of, D, gamma, dx, dx_stride);
@@ -157,19 +159,19 @@ HWY_INLINE void Gradient(const NormRows<T>& of, int64_t D, const T* gamma, T* dx
 
 }  // namespace
 
-void LayerNormGradientFloat(const NormRows<float>& of, int64_t D, const float* gamma, float* dx, int64_t dx_stride,
-                            bool add) {
+void NormGradientFloat(const NormedRows<float>& of, int64_t D, const float* gamma, float* dx, int64_t dx_stride,
+                       bool add) {
   Gradient(of, D, gamma, dx, dx_stride, add);
 }
-void LayerNormGradientDouble(const NormRows<double>& of, int64_t D, const double* gamma, double* dx, int64_t dx_stride,
-                             bool add) {
+void NormGradientDouble(const NormedRows<double>& of, int64_t D, const double* gamma, double* dx, int64_t dx_stride,
+                        bool add) {
   Gradient(of, D, gamma, dx, dx_stride, add);
 }
 
-void AddNormParameterGradientsFloat(const NormRows<float>& of, int64_t columns, float* dgamma, float* dbeta) {
+void AddNormParameterGradientsFloat(const NormedRows<float>& of, int64_t columns, float* dgamma, float* dbeta) {
   ParameterGradients(of, columns, dgamma, dbeta);
 }
-void AddNormParameterGradientsDouble(const NormRows<double>& of, int64_t columns, double* dgamma, double* dbeta) {
+void AddNormParameterGradientsDouble(const NormedRows<double>& of, int64_t columns, double* dgamma, double* dbeta) {
   ParameterGradients(of, columns, dgamma, dbeta);
 }
 
@@ -196,8 +198,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace qkv::simd {
 
-HWY_EXPORT(LayerNormGradientFloat);
-HWY_EXPORT(LayerNormGradientDouble);
+HWY_EXPORT(NormGradientFloat);
+HWY_EXPORT(NormGradientDouble);
 HWY_EXPORT(AddNormParameterGradientsFloat);
 HWY_EXPORT(AddNormParameterGradientsDouble);
 HWY_EXPORT(AddRowsFloat);
@@ -206,22 +208,21 @@ HWY_EXPORT(AddRowProductsFloat);
 HWY_EXPORT(AddRowProductsDouble);
 
 template <>
-void LayerNormGradient(const NormRows<float>& of, int64_t D, const float* gamma, float* dx, int64_t dx_stride,
-                       bool add) {
-  QKV_DISPATCH(LayerNormGradientFloat)(of, D, gamma, dx, dx_stride, add);
+void NormGradient(const NormedRows<float>& of, int64_t D, const float* gamma, float* dx, int64_t dx_stride, bool add) {
+  QKV_DISPATCH(NormGradientFloat)(of, D, gamma, dx, dx_stride, add);
 }
 template <>
-void LayerNormGradient(const NormRows<double>& of, int64_t D, const double* gamma, double* dx, int64_t dx_stride,
-                       bool add) {
-  QKV_DISPATCH(LayerNormGradientDouble)(of, D, gamma, dx, dx_stride, add);
+void NormGradient(const NormedRows<double>& of, int64_t D, const double* gamma, double* dx, int64_t dx_stride,
+                  bool add) {
+  QKV_DISPATCH(NormGradientDouble)(of, D, gamma, dx, dx_stride, add);
 }
 
 template <>
-void AddNormParameterGradients(const NormRows<float>& of, int64_t columns, float* dgamma, float* dbeta) {
+void AddNormParameterGradients(const NormedRows<float>& of, int64_t columns, float* dgamma, float* dbeta) {
   QKV_DISPATCH(AddNormParameterGradientsFloat)(of, columns, dgamma, dbeta);
 }
 template <>
-void AddNormParameterGradients(const NormRows<double>& of, int64_t columns, double* dgamma, double* dbeta) {
+void AddNormParameterGradients(const NormedRows<double>& of, int64_t columns, double* dgamma, double* dbeta) {
   QKV_DISPATCH(AddNormParameterGradientsDouble)(of, columns, dgamma, dbeta);
 }
 

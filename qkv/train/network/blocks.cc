@@ -11,6 +11,7 @@ namespace {
 nn::BlockSettings OfBlock(const nn::BlockSettings& all, const NetworkOptions& options, int64_t block, int64_t depth) {
   nn::BlockSettings settings = all;
   settings.attention.seed = MixSeed(options.seed, static_cast<uint64_t>(block));
+  settings.cross.seed = MixSeed(settings.attention.seed, 1);
   settings.drop_path =
       options.drop_path * static_cast<double>(block) / static_cast<double>(std::max<int64_t>(1, depth - 1));
   return settings;
@@ -24,19 +25,14 @@ simd::Precision PrecisionOf(const NetworkOptions& options) {
 
 nn::BlockSettings BlockSettingsOf(const nn::BlockConfig& c, const nn::TokenGrid& grid, const NetworkOptions& options) {
   nn::BlockSettings s;
-  s.attention = {.kind = c.attention.kind,
-                 .heads = c.attention.heads,
-                 .head_width = c.attention.head_width,
-                 .qk_width = c.attention.qk_width,
-                 .eps = c.eps,
-                 .prefix = grid.prefix,
-                 .grid_height = grid.height,
-                 .grid_width = grid.width,
+  s.attention = {.config = c.attention,
+                 .grid = grid,
                  .precision = PrecisionOf(options),
                  .dropout = options.attention_dropout,
                  .first_image = options.first_image};
-  s.mlp = {.activation = c.mlp.activation, .gate = c.mlp.gate, .eps = c.eps, .precision = PrecisionOf(options)};
-  s.eps = c.eps;
+  if (c.cross) s.cross = s.attention, s.cross.config = *c.cross;
+  s.mlp = {.config = c.mlp, .precision = PrecisionOf(options)};
+  s.norm_place = c.norm_place;
   s.dropout = options.dropout;
   return s;
 }

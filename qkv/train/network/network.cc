@@ -12,14 +12,12 @@ namespace qkv::train {
 namespace {
 
 nn::PatchEmbedSettings PatchesOf(const model::VitConfig& c) {
-  return {
-      .patch_height = c.patch_height, .patch_width = c.patch_width, .channel_last = c.patch_norms, .eps = c.block.eps};
+  return {.patch_height = c.patch_height, .patch_width = c.patch_width, .channel_last = c.patch_norms};
 }
 
 nn::AttentionPoolSettings PoolOf(const model::VitConfig& c, const NetworkOptions& options) {
   return {.heads = c.block.attention.heads,
-          .mlp = {.activation = c.block.mlp.activation, .precision = PrecisionOf(options)},
-          .eps = c.block.eps};
+          .mlp = {.config = {.activation = c.block.mlp.activation}, .precision = PrecisionOf(options)}};
 }
 
 // Token `index` of each image: [B, D]. tokens: [B, N, D]
@@ -46,10 +44,10 @@ void Scale(View<const T> x, T factor, View<T> y, bool add = false) {
 }
 
 template <typename T>
-View<T> Normed(View<const T> x, const nn::NormParameters<const T>& p, double eps, View<T>* moments, Arena& arena) {
+View<T> Normed(View<const T> x, const nn::NormParameters<const T>& p, View<T>* moments, Arena& arena) {
   const View<T> normed = arena.New<T>(x.shape());
   *moments = arena.New<T>({x.dim(0), 2});
-  nn::NormForward<T>(x, p, static_cast<T>(eps), normed, *moments);
+  nn::NormForward<T>(x, p, normed, *moments);
   return normed;
 }
 
@@ -104,7 +102,7 @@ void Network<T>::Embed(View<const T> weights, View<const T> pixels, Workspace& w
   });
   if (!c.pre_norm) return;
   w.embedded_moments_ = w.arena_.template New<T>({B * (prefix + P), 2});
-  nn::NormForward<T>(Rows(w.embedded_), p.norm_pre, static_cast<T>(c.block.eps), Rows(x), w.embedded_moments_);
+  nn::NormForward<T>(Rows(w.embedded_), p.norm_pre, Rows(x), w.embedded_moments_);
 }
 
 // dx: [B, N, D], overwritten.
@@ -170,7 +168,7 @@ void Network<T>::Answer(View<const T> weights, Workspace& w, View<T> logits) con
   tail = {};
   View<T> tokens = w.blocks_.output();
   const int64_t B = tokens.dim(0), D = c.block.width, first = c.pool_prefix ? 0 : c.prefix();
-  if (c.final_norm) tokens = Normed<T>(Rows(tokens), p.norm, c.block.eps, &tail.moments, arena).reshape(tokens.shape());
+  if (c.final_norm) tokens = Normed<T>(Rows(tokens), p.norm, &tail.moments, arena).reshape(tokens.shape());
   tail.tokens = tokens;
 
   tail.pooled = arena.New<T>({B, c.pool == Pool::kTokenAndMean ? 2 * D : D});
@@ -195,8 +193,8 @@ void Network<T>::Answer(View<const T> weights, Workspace& w, View<T> logits) con
     simd::Activate<T>(c.pooler_activation, tail.pooler_input.data(), tail.pooler.data(), tail.pooler.size());
     x = tail.pooler;
   }
-  if (c.fc_norm) x = tail.fc_normed = Normed<T>(x, p.fc_norm, c.block.eps, &tail.fc_moments, arena);
-  if (c.head_norm) x = tail.head_normed = Normed<T>(x, p.head_norm, c.block.eps, &tail.head_moments, arena);
+  if (c.fc_norm) x = tail.fc_normed = Normed<T>(x, p.fc_norm, &tail.fc_moments, arena);
+  if (c.head_norm) x = tail.head_normed = Normed<T>(x, p.head_norm, &tail.head_moments, arena);
   c.classes > 0 ? nn::LinearForward<T>(x, p.head, logits) : nn::CopyRows<T>(x, logits);
   if (!c.averages_two_tokens()) return;
   View<const T> other = TokenOf(tokens, 1);

@@ -85,8 +85,11 @@ void SequenceNetwork<T>::Forward(View<const T> weights, View<const int32_t> toke
            Rows(w.blocks_.input()));
   BlocksForward<T>(parameters_, weights, Settings(N, options), options, w.blocks_, arena);
   const AnswerParameters<const T> answer = parameters_.Answer(weights);
-  w.normed_ = arena.template New<T>({B * N, D}), w.moments_ = arena.template New<T>({B * N, 2});
-  nn::NormForward<T>(Rows(w.blocks_.output()), answer.norm, static_cast<T>(c.block.eps), w.normed_, w.moments_);
+  w.normed_ = Rows(w.blocks_.output());
+  if (c.final_norm) {
+    w.normed_ = arena.template New<T>({B * N, D}), w.moments_ = arena.template New<T>({B * N, 2});
+    nn::NormForward<T>(Rows(w.blocks_.output()), answer.norm, w.normed_, w.moments_);
+  }
   nn::LinearForward<T>(w.normed_, answer.head, Rows(logits), {}, PrecisionOf(options));
   w.tokens_ = tokens;
 }
@@ -107,7 +110,9 @@ void SequenceNetwork<T>::Backward(View<const T> weights, View<const T> dlogits, 
   const AnswerParameters<const T> p = parameters_.Answer(weights);
   const AnswerParameters<T> d = parameters_.Answer(gradients);
   nn::LinearBackward<T>(w.normed_, p.head, Rows(dlogits), Rows(dx), false, d.head, PrecisionOf(w.options_));
-  nn::NormBackward<T>(Rows(w.blocks_.output()), w.moments_, p.norm, Rows(dx), Rows(dx), false, d.norm);
+  if (c.final_norm) {
+    nn::NormBackward<T>(Rows(w.blocks_.output()), w.moments_, p.norm, Rows(dx), Rows(dx), false, d.norm);
+  }
   if (finished) finished(parameters_.begin(c.depth + 1), parameters_.begin(c.depth + 2));
   BlocksBackward<T>(parameters_, weights, Settings(N, w.options_), w.options_, w.blocks_, dx, gradients, finished,
                     w.arena_);

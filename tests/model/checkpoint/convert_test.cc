@@ -183,13 +183,13 @@ TEST_P(GoldenConversion, GoesThereAndBackOrSaysWhyNot) {
   EXPECT_EQ(there.description.config.family, other);
   EXPECT_TRUE(there.description.assumptions.empty());
   EXPECT_EQ(Differences(original_.description.config, there.description.config), std::vector<std::string>());
-  EXPECT_EQ(original_.description.config.block.eps, there.description.config.block.eps);
+  EXPECT_EQ(original_.description.config.block.norm.eps, there.description.config.block.norm.eps);
   ExpectSameLogits(original_, there);
 
   Convert(there, folder_ / "back", {.layout = own});
   const Checkpoint back = Checkpoint::Open(folder_ / "back");
   EXPECT_EQ(Differences(original_.description.config, back.description.config), std::vector<std::string>());
-  EXPECT_EQ(original_.description.config.block.eps, back.description.config.block.eps);
+  EXPECT_EQ(original_.description.config.block.norm.eps, back.description.config.block.norm.eps);
   EXPECT_EQ(original_.description.config.position_prefix, back.description.config.position_prefix);
   ExpectSameTensors(original_, back);
   for (const BoundTensor& bound : back.bound) {

@@ -13,6 +13,7 @@ struct NormLayer {
   int64_t padding = 0;
   // So large that differences of narrow rows, which a small variance would make steep, are well behaved.
   double eps = 0.25;
+  simd::NormKind kind = simd::NormKind::kLayer;
 
   Shape x() const { return {rows, D}; }
   Shape y() const { return {rows, D}; }
@@ -22,7 +23,7 @@ struct NormLayer {
   NormParameters<T> Parameters(View<T> buffer) const {
     Cut<T> cut(buffer);
     const View<T> g = gamma ? cut({D}) : View<T>();
-    return {g, beta ? cut({D}) : View<T>()};
+    return {g, beta ? cut({D}) : View<T>(), kind, eps};
   }
   // Rows `padding` apart.
   template <typename T>
@@ -37,7 +38,7 @@ struct NormLayer {
     const NormParameters<const T> p = Parameters<const T>(weights);
     Tensor<T> moments({rows, 2}), x_memory, y_memory, dy_memory, dx_memory;
     const View<T> xs = Strided(x_memory, x), ys = Strided<T>(y_memory, y);
-    NormForward<T>(xs, p, static_cast<T>(eps), ys, moments);
+    NormForward<T>(xs, p, ys, moments);
     for (int64_t r = 0; r < rows; ++r) std::copy_n(ys.row(r), D, y.row(r));
     if (g.dy.empty()) return;
     const View<T> dy = Strided(dy_memory, g.dy), dx = in_place ? dy : Strided<T>(dx_memory, g.dx);
@@ -53,7 +54,10 @@ TEST(NormGradient, EqualsFiniteDifferences) {
   for (const int64_t D : {1, 2, 3, 7, 16, 21}) {
     for (const bool gamma : {false, true}) {
       for (const bool beta : {false, true}) {
-        CheckFiniteDifferences(NormLayer{.rows = 4, .D = D, .gamma = gamma, .beta = beta, .padding = D % 3});
+        NormLayer layer{.rows = 4, .D = D, .gamma = gamma, .beta = beta, .padding = D % 3};
+        CheckFiniteDifferences(layer);
+        layer.kind = simd::NormKind::kRms;
+        CheckFiniteDifferences(layer);
       }
     }
   }

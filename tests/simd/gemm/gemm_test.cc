@@ -290,22 +290,23 @@ TEST_P(GemmTest, Gates) {
 
 // The prologue against LayerNorm followed by the product: the same numbers enter the same chains.
 template <typename T>
-void CheckPrologue(int64_t M, int64_t N, int64_t K) {
+void CheckPrologue(NormKind kind, int64_t M, int64_t N, int64_t K) {
   Sampler sampler(13);
   const auto x = sampler.Normal<T>({M, K}, 3, 2), w = sampler.Normal<T>({N, K});
-  const T eps = static_cast<T>(1e-6);
+  const NormRule<T> rule(static_cast<T>(1e-6), kind);
   Tensor<T> normed({M, K}), expected({M, N}), y({M, N});
-  LayerNorm<T>(x.data(), K, M, K, nullptr, nullptr, eps, normed.data(), K);
+  NormRows<T>(x.data(), K, M, K, nullptr, nullptr, rule, normed.data(), K);
   const PackedMatrix<T> packed(w.view());
   Gemm<T>(normed, packed, {}, expected);
-  Gemm<T>(x, packed, {}, y, {eps});
+  Gemm<T>(x, packed, {}, y, {rule});
   for (int64_t i = 0; i < M * N; ++i) ASSERT_EQ(y[i], expected[i]);
 }
 
 TEST_P(GemmTest, NormalisesRowsOnTheWayIn) {
   for (const int64_t K : {1, 5, 64, 70, 900}) {
-    CheckPrologue<float>(37, 40, K);
-    CheckPrologue<double>(5, 40, K);
+    CheckPrologue<float>(NormKind::kLayer, 37, 40, K);
+    CheckPrologue<float>(NormKind::kRms, 37, 40, K);
+    CheckPrologue<double>(NormKind::kLayer, 5, 40, K);
   }
 }
 

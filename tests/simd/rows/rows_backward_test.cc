@@ -22,29 +22,31 @@ const int64_t kWidths[] = {1,  2,  3,  4,  5,  7,  8,  9,  12, 13, 15, 16,  17, 
 
 template <typename T>
 struct Rows {
-  Rows(int64_t row_count, int64_t D, double mean, int64_t padding)
+  Rows(int64_t row_count, int64_t D, double mean, int64_t padding, NormKind norm = NormKind::kLayer)
       : stride(D + padding),
+        kind(norm),
         x(Sampler(1).Normal<T>({row_count, stride}, mean)),
         dy(Sampler(2).Normal<T>({row_count, stride})),
         gamma(Sampler(3).Normal<T>({D}, 1, 0.5)),
         moments({row_count, 2}) {
-    RowMoments<T>(x.data(), stride, row_count, D, static_cast<T>(1e-5), moments.data());
+    RowMoments<T>(x.data(), stride, row_count, D, {static_cast<T>(1e-5), kind}, moments.data());
   }
-  NormRows<T> view() const { return {x.data(), stride, moments.data(), dy.data(), stride, x.dim(0)}; }
+  NormedRows<T> view() const { return {x.data(), stride, moments.data(), dy.data(), stride, x.dim(0), kind}; }
 
   int64_t stride;
+  NormKind kind;
   Tensor<T> x, dy, gamma, moments;
 };
 
 template <typename T>
-void CheckRows(int64_t D, double mean, bool with_gamma, int64_t padding) {
+void CheckRows(int64_t D, double mean, bool with_gamma, int64_t padding, NormKind kind = NormKind::kLayer) {
   constexpr int64_t kRows = 5;
-  const Rows<T> rows(kRows, D, mean, padding);
+  const Rows<T> rows(kRows, D, mean, padding, kind);
   const auto before = Sampler(4).Normal<T>({kRows, rows.stride});
   auto dx = before.Clone(), sum = before.Clone();
   const T* gamma = with_gamma ? rows.gamma.data() : nullptr;
-  LayerNormGradient<T>(rows.view(), D, gamma, dx.data(), rows.stride, false);
-  LayerNormGradient<T>(rows.view(), D, gamma, sum.data(), rows.stride, true);
+  NormGradient<T>(rows.view(), D, gamma, dx.data(), rows.stride, false);
+  NormGradient<T>(rows.view(), D, gamma, sum.data(), rows.stride, true);
   const auto factor = [&](int64_t i) { return with_gamma ? static_cast<long double>(gamma[i]) : 1.0L; };
   for (int64_t r = 0; r < kRows; ++r) {
     const T *x = rows.x.data() + r * rows.stride, *dy = rows.dy.data() + r * rows.stride;
@@ -56,6 +58,7 @@ void CheckRows(int64_t D, double mean, bool with_gamma, int64_t padding) {
       g_mean += g / D, product_mean += g * normalised / D;
       g_size += static_cast<double>(std::abs(g)) / D, product_size += static_cast<double>(std::abs(g * normalised)) / D;
     }
+    if (kind == NormKind::kRms) g_mean = 0;
     for (int64_t i = 0; i < D; ++i) {
       const long double normalised = (x[i] - row_mean) * rstd, g = dy[i] * factor(i);
       const auto exact = static_cast<double>(rstd * (g - g_mean - normalised * product_mean));
@@ -79,6 +82,8 @@ TEST_P(RowsGradientTest, LayerNorm) {
       CheckRows<double>(D, 0, gamma, D % 3);
     }
     CheckRows<float>(D, 30, true, 0);
+    CheckRows<float>(D, 3, true, 1, NormKind::kRms);
+    CheckRows<double>(D, 3, false, 0, NormKind::kRms);
   }
 }
 
@@ -86,12 +91,12 @@ TEST_P(RowsGradientTest, LayerNormInPlace) {
   for (const int64_t D : {5, 37, 64}) {
     const Rows<float> rows(6, D, 0, 1);
     auto dx = Tensor<float>({6, D + 1}), over_dy = rows.dy.Clone(), over_x = rows.x.Clone();
-    LayerNormGradient<float>(rows.view(), D, rows.gamma.data(), dx.data(), D + 1, false);
-    NormRows<float> view = rows.view();
+    NormGradient<float>(rows.view(), D, rows.gamma.data(), dx.data(), D + 1, false);
+    NormedRows<float> view = rows.view();
     view.dy = over_dy.data();
-    LayerNormGradient<float>(view, D, rows.gamma.data(), over_dy.data(), D + 1, false);
+    NormGradient<float>(view, D, rows.gamma.data(), over_dy.data(), D + 1, false);
     view = rows.view(), view.x = over_x.data();
-    LayerNormGradient<float>(view, D, rows.gamma.data(), over_x.data(), D + 1, false);
+    NormGradient<float>(view, D, rows.gamma.data(), over_x.data(), D + 1, false);
     for (int64_t r = 0; r < 6; ++r) {
       for (int64_t i = 0; i < D; ++i) {
         ASSERT_EQ(over_dy[r * (D + 1) + i], dx[r * (D + 1) + i]);
@@ -155,7 +160,7 @@ TEST_P(RowsGradientTest, AColumnDoesNotDependOnItsPlace) {
   for (int64_t i = 0; i < 100; ++i) {
     float alone = 0, alone_gamma = 0;
     AddRows<float>(rows.x.data() + i, 100, 150, 1, &alone);
-    NormRows<float> view = rows.view();
+    NormedRows<float> view = rows.view();
     view.x += i, view.dy += i;
     AddNormParameterGradients<float>(view, 1, &alone_gamma, nullptr);
     ASSERT_EQ(std::bit_cast<uint32_t>(alone), std::bit_cast<uint32_t>(whole[i])) << i;

@@ -23,23 +23,23 @@ const int64_t kWidths[] = {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 6
 double Norm(const double* x, int64_t n) { return std::sqrt(std::inner_product(x, x + n, x, 0.0)); }
 
 template <typename T>
-void CheckLayerNorm(int64_t D, double mean, bool with_gamma, bool with_beta, int64_t padding) {
+void CheckNorm(int64_t D, NormKind kind, double mean, bool with_gamma, bool with_beta, int64_t padding) {
   constexpr int64_t kRows = 3;
   const T eps = static_cast<T>(1e-6);
   Sampler sampler(static_cast<uint64_t>(D));
   const auto x = sampler.Normal<T>({kRows, D + padding}, mean), gamma = sampler.Normal<T>({D}, 1, 0.5),
              beta = sampler.Normal<T>({D});
   auto y = Tensor<T>({kRows, D + padding});
-  LayerNorm(x.data(), D + padding, kRows, D, with_gamma ? gamma.data() : nullptr, with_beta ? beta.data() : nullptr,
-            eps, y.data(), D + padding);
+  NormRows<T>(x.data(), D + padding, kRows, D, with_gamma ? gamma.data() : nullptr, with_beta ? beta.data() : nullptr,
+              {eps, kind}, y.data(), D + padding);
   const auto x64 = Cast<double>(x), gamma64 = Cast<double>(gamma), beta64 = Cast<double>(beta);
   std::vector<double> exact(D);
   for (int64_t r = 0; r < kRows; ++r) {
     const double* row = x64.data() + r * (D + padding);
-    reference::LayerNorm(row, 1, D, with_gamma ? gamma64.data() : nullptr, with_beta ? beta64.data() : nullptr, eps,
-                         exact.data());
+    reference::NormRows(row, 1, D, with_gamma ? gamma64.data() : nullptr, with_beta ? beta64.data() : nullptr, {eps, kind},
+                        exact.data());
     double average = 0, variance = 0;
-    for (int64_t d = 0; d < D; ++d) average += row[d] / static_cast<double>(D);
+    for (int64_t d = 0; kind == NormKind::kLayer && d < D; ++d) average += row[d] / static_cast<double>(D);
     for (int64_t d = 0; d < D; ++d) variance += (row[d] - average) * (row[d] - average) / static_cast<double>(D);
     const double rstd = 1 / std::sqrt(variance + eps);
     // The mean is right to a few roundings of |x|; that shifts the centred row, and scales with rstd.
@@ -64,7 +64,7 @@ void CheckOverflow(int64_t D) {
   auto x = Sampler(static_cast<uint64_t>(D)).Normal<T>({kRows, D});
   Tensor<T> y({kRows, D}), moments({kRows, 2});
   x[D] = huge, x[2 * D - 1] = -huge;
-  LayerNorm<T>(x.data(), D, kRows, D, nullptr, nullptr, T(1e-6), y.data(), D);
+  NormRows<T>(x.data(), D, kRows, D, nullptr, nullptr, T(1e-6), y.data(), D);
   RowMoments<T>(x.data(), D, kRows, D, T(1e-6), moments.data());
   for (int64_t i = 0; i < y.size(); ++i) ASSERT_EQ(std::isnan(y[i]), i / D == 1) << "D " << D << " element " << i;
   for (int64_t r = 0; r < kRows; ++r) ASSERT_EQ(std::isnan(moments[2 * r + 1]), r == 1);
@@ -78,14 +78,16 @@ TEST_P(RowsTest, LayerNormOfARowThatOverflows) {
   }
 }
 
-TEST_P(RowsTest, LayerNorm) {
+TEST_P(RowsTest, Norms) {
   for (const int64_t D : kWidths) {
     for (const double mean : {0.0, 30.0}) {  // a large mean is where one pass would lose the variance
-      CheckLayerNorm<float>(D, mean, true, true, 3);
-      CheckLayerNorm<float>(D, mean, true, false, 0);
-      CheckLayerNorm<float>(D, mean, false, true, 1);
-      CheckLayerNorm<float>(D, mean, false, false, 0);
-      CheckLayerNorm<double>(D, mean, true, true, 1);
+      for (const NormKind kind : {NormKind::kLayer, NormKind::kRms}) {
+        CheckNorm<float>(D, kind, mean, true, true, 3);
+        CheckNorm<float>(D, kind, mean, true, false, 0);
+        CheckNorm<float>(D, kind, mean, false, true, 1);
+        CheckNorm<float>(D, kind, mean, false, false, 0);
+        CheckNorm<double>(D, kind, mean, true, true, 1);
+      }
     }
   }
 }
@@ -93,8 +95,8 @@ TEST_P(RowsTest, LayerNorm) {
 TEST_P(RowsTest, LayerNormInPlace) {
   const auto x = Sampler(1).Normal<float>({5, 77}), gamma = Sampler(2).Normal<float>({77});
   auto y = Tensor<float>({5, 77}), in_place = x.Clone();
-  LayerNorm<float>(x.data(), 77, 5, 77, gamma.data(), nullptr, 1e-5f, y.data(), 77);
-  LayerNorm<float>(in_place.data(), 77, 5, 77, gamma.data(), nullptr, 1e-5f, in_place.data(), 77);
+  NormRows<float>(x.data(), 77, 5, 77, gamma.data(), nullptr, 1e-5f, y.data(), 77);
+  NormRows<float>(in_place.data(), 77, 5, 77, gamma.data(), nullptr, 1e-5f, in_place.data(), 77);
   for (int64_t i = 0; i < y.size(); ++i) ASSERT_EQ(y[i], in_place[i]);
 }
 
