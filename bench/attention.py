@@ -3,9 +3,10 @@
     python bench/attention.py [--timer PROGRAM] [--rounds N] [--threads N] [--isas ISA...]
                               [--passes PASS...] [--cases CASE...]
 
-A case is B x H [/ KEY HEADS] x QUERIES [: KEYS] x WIDTH [, causal | mask], for example 1x12x197x64 or
-1x32/8x1:4096x64. A pass is forward, training (forward and backward) or gradient (backward alone),
-or one of them with -bf16 (products in bfloat16; PyTorch: tensors in bfloat16). Each contender is a
+A case is B x H [/ KEY HEADS] x QUERIES [: KEYS] x WIDTH [, causal | mask | windowN | bandN], for
+example 1x12x197x64 or 1x32/8x1:4096x64. In windowN a query sees N keys to either side; bandN is the
+same as a mask, and what PyTorch has for both. A pass is forward, training (forward and backward) or
+gradient (backward alone), or one of them with -bf16 (products in bfloat16; PyTorch: tensors in bfloat16). Each contender is a
 process of its own (qkv once for each instruction set) that answers a line with the milliseconds of
 the best of some passes in a row; a round asks each of them once, in an order that changes. GFLOP/s
 counts 4 B H N_q N_k E operations forward, 10 backward; `of peak` is their share of what registers
@@ -44,7 +45,7 @@ LEAST_ROUNDS, LONGEST = 3, 60  # long passes get fewer rounds once a case has ta
 
 
 def parse(case):
-    match = re.fullmatch(r"(\d+)x(\d+)(?:/(\d+))?x(\d+)(?::(\d+))?x(\d+)(?:,(causal|mask))?", case)
+    match = re.fullmatch(r"(\d+)x(\d+)(?:/(\d+))?x(\d+)(?::(\d+))?x(\d+)(?:,(causal|mask|window\d+|band\d+))?", case)
     if not match:
         raise SystemExit(f"attention.py: cannot read the case {case!r}")
     batch, heads, key_heads, queries, keys, width, kind = match.groups()
@@ -65,6 +66,9 @@ def serve_pytorch(passes, case, threads):
     k, v = (torch.randn(batch, key_heads, keys, width, **kind_of) for _ in range(2))
     dout = torch.randn(batch, heads, queries, width, dtype=q.dtype)
     mask = torch.rand(1, 1, queries, keys) < 0.8 if kind == "mask" else None
+    if near := re.fullmatch(r"(?:window|band)(\d+)", kind):
+        distance = (torch.arange(queries)[:, None] - torch.arange(keys)).abs()
+        mask = (distance <= int(near[1]))[None, None]
 
     def forward():
         return scaled_dot_product_attention(
@@ -127,6 +131,10 @@ def measure(passes, case, options, log):
     work = operations * batch * heads * queries * keys * width / 1e6
     if kind == "causal":
         work /= 2
+    if kind.startswith(("window", "band")):
+        side = int(re.sub(r"\D", "", kind))
+        seen = sum(max(0, min(keys, i + side + 1) - max(0, i - side)) for i in range(queries))
+        work *= seen / (queries * keys)
     rows = []
     for contender in contenders:
         best, peak_ = min(contender.times), options.peaks.get(contender.name)

@@ -1,8 +1,10 @@
 // Attention, forward, backward or both, timed on request: for each line read, the milliseconds of the best of
 // some passes in a row. bench/attention.py asks it and PyTorch in turn.
 //
-//     attention_timer forward|gradient|training[-bf16] BATCH HEADS KEY_HEADS QUERIES KEYS WIDTH none|causal|mask
-//     [THREADS]
+//     attention_timer forward|gradient|training[-bf16] BATCH HEADS KEY_HEADS QUERIES KEYS WIDTH
+//     none|causal|mask|windowN|bandN [THREADS]
+//
+// windowN: a query sees N keys to either side; bandN: the same as a mask.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -34,12 +36,17 @@ int Run(int count, char** words) {
   Sampler sampler(1);
   const auto q = sampler.Normal<float>({B, H, N_q, E}), dout = sampler.Normal<float>({B, H, N_q, E});
   const auto k = sampler.Normal<float>({B, H_kv, N_k, E}), v = sampler.Normal<float>({B, H_kv, N_k, E});
+  const int64_t window = kind.starts_with("window") ? std::atoll(kind.c_str() + 6) : -1;
+  const int64_t band = kind.starts_with("band") ? std::atoll(kind.c_str() + 4) : -1;
   Tensor<bool> mask({1, 1, N_q, N_k});
-  for (bool& allowed : mask.span()) allowed = sampler.rng().Uniform() < 0.8;
+  for (int64_t i = 0; i < mask.size(); ++i) {
+    mask[i] = band >= 0 ? std::abs(i / N_k - i % N_k) <= band : sampler.rng().Uniform() < 0.8;
+  }
   Options<float> options;
   options.bf16 = passes.ends_with("-bf16");
   if (kind == "causal") options.causal = Causal::kTopLeft;
-  if (kind == "mask") options.mask = mask;
+  if (kind == "mask" || band >= 0) options.mask = mask;
+  options.window_left = options.window_right = window;
   Tensor<float> out({B, H, N_q, E}), lse({B, H, N_q}), dq(q.shape()), dk(k.shape()), dv(v.shape());
   const BackwardTensors<float> tensors{q, k, v, out, lse, dout, dq, dk, dv};
   Arena arena;

@@ -66,76 +66,183 @@ View<T> GroupsAsQueries(View<T> view, int64_t H_kv) {
   return View<T>(view.data(), {view.dim(0), H_kv, group, view.dim(3)}, strides);
 }
 
+// The keys [begin, end) of an entry that its queries read.
+struct KeyRange {
+  int64_t begin = 0, end = 0;
+  int64_t size() const { return end - begin; }
+};
+
+// The keys that the queries of batch entry b read: of a window, only those that any of them sees. So a single query, as
+// in decoding, has no hidden keys, and may lie beside those of other heads. Dropout counts keys from the first one.
+template <typename T>
+class KeyRanges {
+ public:
+  KeyRanges(const Options<T>& options, int64_t N_q, int64_t N_k) : options_(options), N_q_(N_q), N_k_(N_k) {}
+  KeyRange operator()(int64_t b) const {
+    const int64_t length = KeyLength(options_, b, N_k_);
+    if ((options_.window_left < 0 && options_.window_right < 0) || options_.dropout > 0) return {0, length};
+    const KeyWindow window(options_);
+    const int64_t position = FirstPosition(options_, N_q_, length);
+    const int64_t begin = std::clamp<int64_t>(position + window.first, 0, length);
+    return {begin, std::clamp(position + N_q_ - 1 + window.end, begin, length)};
+  }
+  int64_t Longest(int64_t B) const {
+    int64_t longest = 0;
+    for (int64_t b = 0; b < B; ++b) longest = std::max(longest, (*this)(b).size());
+    return longest;
+  }
+
+ private:
+  const Options<T>& options_;
+  int64_t N_q_, N_k_;
+};
+
+// Leaves only a range of the keys.
+template <typename T>
+void KeepKeys(const KeyRange& range, simd::AttentionScores<T>& task) {
+  task.keys = range.size(), task.first -= range.begin, task.visible -= range.begin;
+  task.k += range.begin * task.k_stride;
+  if (task.bias) task.bias += range.begin * task.bias_key_stride;
+  if (task.mask) task.mask += range.begin * task.mask_key_stride;
+}
+
+// The operands of the fused call, whose heads may have been grouped.
+template <typename T>
+struct Call {
+  View<const T> q, k, v;
+  const Options<T>& options;
+  const KeyRanges<T>& ranges;
+  View<T> out, lse;
+
+  simd::AttentionTask<T> Task(int64_t b, int64_t h, int64_t row, int64_t rows) const {
+    simd::AttentionTask<T> task;
+    FillScores(q, k, options, b, h, row, rows, task);
+    KeepKeys(ranges(b), task);
+    task.v = v.at(b, h / (q.dim(1) / k.dim(1)), ranges(b).begin), task.v_stride = v.stride(2), task.E_v = v.dim(3);
+    task.out = out.at(b, h, row), task.out_stride = out.stride(2);
+    if (!lse.empty()) task.lse = lse.at(b, h, row), task.lse_stride = lse.stride(2);
+    return task;
+  }
+};
+
 // Attention of few queries to many keys: parts of the keys are tasks of their own (as in Dao et al., Flash-Decoding,
 // 2023), put together by their maxima and sums.
 template <typename T>
 class SplitKeys {
  public:
-  SplitKeys(View<const T> q, View<const T> k, View<const T> v, const Options<T>& options, Arena& arena)
-      : q_(q),
-        k_(k),
-        v_(v),
-        options_(options),
-        out_(arena.New<T>({q.dim(0), q.dim(1), parts_, q.dim(2), v.dim(3)})),
-        max_(arena.New<T>({q.dim(0), q.dim(1), parts_, q.dim(2)})),
-        sum_(arena.New<T>({q.dim(0), q.dim(1), parts_, q.dim(2)})),
+  SplitKeys(const Call<T>& call, Arena& arena)
+      : q_(call.q),
+        k_(call.k),
+        v_(call.v),
+        call_(call),
+        out_(arena.New<T>({q_.dim(0), q_.dim(1), most_parts_, q_.dim(2), v_.dim(3)})),
+        max_(arena.New<T>({q_.dim(0), q_.dim(1), most_parts_, q_.dim(2)})),
+        sum_(arena.New<T>({q_.dim(0), q_.dim(1), most_parts_, q_.dim(2)})),
         scratch_(
-            arena.New<T>({NumThreads(), (simd::AttentionScratch<T>(q.dim(2), q.dim(3), v.dim(3)) + 63) / 64 * 64})) {}
+            arena.New<T>({NumThreads(), (simd::AttentionScratch<T>(q_.dim(2), q_.dim(3), v_.dim(3)) + 63) / 64 * 64})) {
+  }
 
-  void Run(View<T> out, View<T> lse) {
+  void Run() {
     const int64_t H = q_.dim(1);
-    ParallelTasks(q_.dim(0) * H * parts_, [&](int64_t t, int thread) {
-      Part(t / parts_ / H, t / parts_ % H, t % parts_, scratch_.row(thread));
+    ParallelTasks(q_.dim(0) * H * most_parts_, [&](int64_t t, int thread) {
+      const int64_t head = t / most_parts_;
+      Part(head / H, head % H, t % most_parts_, scratch_.row(thread));
     });
     ParallelTasks(q_.dim(0) * H, [&](int64_t t, int) {
-      for (int64_t i = 0; i < q_.dim(2); ++i) Join(t / H, t % H, i, out, lse);
+      for (int64_t i = 0; i < q_.dim(2); ++i) Join(t / H, t % H, i);
     });
   }
 
  private:
+  static int64_t Parts(int64_t keys) { return std::max<int64_t>(1, (keys + kPartKeys - 1) / kPartKeys); }
+
   void Part(int64_t b, int64_t h, int64_t part, T* scratch) {
-    simd::AttentionTask<T> task;
-    FillScores(q_, k_, options_, b, h, 0, q_.dim(2), task);
-    const int64_t begin = part * task.keys / parts_, end = (part + 1) * task.keys / parts_;
-    task.keys = end - begin, task.visible -= begin;
-    task.k += begin * task.k_stride;
-    task.v = v_.at(b, h / (q_.dim(1) / k_.dim(1)), begin), task.v_stride = v_.stride(2), task.E_v = v_.dim(3);
-    if (task.bias) task.bias += begin * task.bias_key_stride;
-    if (task.mask) task.mask += begin * task.mask_key_stride;
+    const KeyRange keys = call_.ranges(b);
+    const int64_t parts = Parts(keys.size());
+    if (part >= parts) return;  // of another batch entry, which has more
+    simd::AttentionTask<T> task = call_.Task(b, h, 0, q_.dim(2));
+    const int64_t begin = part * task.keys / parts, end = (part + 1) * task.keys / parts;
+    KeepKeys({begin, end}, task);
+    task.v += begin * task.v_stride;
     task.out = out_.at(b, h, part), task.out_stride = out_.stride(3);
     task.max = max_.at(b, h, part), task.sum = sum_.at(b, h, part);
-    task.rows == 1 ? simd::AttentionRow(task, scratch) : simd::AttentionTile(task, scratch);
+    // A single part is computed as if there were no others.
+    task.rows == 1 && parts > 1 ? simd::AttentionRow(task, scratch) : simd::AttentionTile(task, scratch);
   }
 
-  void Join(int64_t b, int64_t h, int64_t i, View<T> out, View<T> lse) {
+  void Join(int64_t b, int64_t h, int64_t i) {
     constexpr T kInfinity = std::numeric_limits<T>::infinity();
+    const int64_t parts = Parts(call_.ranges(b).size());
     T max = -kInfinity, total = 0;
-    for (int64_t part = 0; part < parts_; ++part) max = std::max(max, *max_.at(b, h, part, i));
-    T* const row = out.at(b, h, i);
+    for (int64_t part = 0; part < parts; ++part) max = std::max(max, *max_.at(b, h, part, i));
+    T* const row = call_.out.at(b, h, i);
     std::fill_n(row, v_.dim(3), T{0});
-    for (int64_t part = 0; part < parts_; ++part) {
+    for (int64_t part = 0; part < parts; ++part) {
       const T part_max = *max_.at(b, h, part, i);
       // Equal maxima may be infinite.
       T& weight = *sum_.at(b, h, part, i);
       weight *= part_max == max ? T{1} : std::exp2(part_max - max);
       total += weight;
     }
-    for (int64_t part = 0; part < parts_; ++part) {
+    for (int64_t part = 0; part < parts; ++part) {
       const T weight = *sum_.at(b, h, part, i);
       if (weight == 0) continue;
       const T* from = out_.at(b, h, part, i);
       for (int64_t e = 0; e < v_.dim(3); ++e) row[e] += weight / total * from[e];
     }
-    if (!lse.empty()) *lse.at(b, h, i) = max * std::numbers::ln2_v<T> + std::log(total);
+    if (!call_.lse.empty()) *call_.lse.at(b, h, i) = max * std::numbers::ln2_v<T> + std::log(total);
   }
 
   View<const T> q_, k_, v_;
-  const Options<T>& options_;
-  const int64_t parts_ = (k_.dim(2) + kPartKeys - 1) / kPartKeys;
+  const Call<T>& call_;
+  const int64_t most_parts_ = Parts(call_.ranges.Longest(q_.dim(0)));
   View<T> out_;        // [B, H, parts, N_q, E_v]
   View<T> max_, sum_;  // [B, H, parts, N_q]
   View<T> scratch_;    // [threads, …]
 };
+
+// Queries in tasks of whole panels.
+template <typename T>
+void SplitRows(const Call<T>& call, Arena& arena) {
+  const View<const T>&q = call.q, &k = call.k, &v = call.v;
+  const int64_t B = q.dim(0), H = q.dim(1), N_q = q.dim(2), E = q.dim(3), E_v = v.dim(3);
+  const simd::internal::TileKernel* const bf16 = Bf16Kernel(call.options, N_q);
+  const RowCut<T> cut(B * H, N_q, bf16 != nullptr);
+  const int64_t scratch_needed =
+      bf16 ? simd::AttentionBf16Scratch(cut.most_rows(), E, E_v) : simd::AttentionScratch<T>(cut.most_rows(), E, E_v);
+  const int64_t scratch_size = (scratch_needed + 63) / 64 * 64;
+  const View<T> scratch = arena.New<T>({NumThreads(), scratch_size});
+  const int64_t tasks = B * H * cut.count();
+  ParallelTasks(tasks, [&](int64_t t, int thread) {
+    const int64_t b = t / cut.count() / H, h = t / cut.count() % H, row = cut.begin(t % cut.count());
+    simd::AttentionTask<T> task = call.Task(b, h, row, cut.rows(t % cut.count()));
+    if constexpr (std::is_same_v<T, float>) {
+      if (bf16) return simd::AttentionTileBf16(task, *bf16, scratch.row(thread));
+    }
+    // This is the thread's next, unless another helped it.
+    if (const int64_t next = t + 1; next < tasks) {
+      const int64_t next_b = next / cut.count() / H, next_h = next / cut.count() % H;
+      const int64_t next_row = cut.begin(next % cut.count());
+      const int64_t next_kv = next_h / (H / k.dim(1));
+      if (next_row + task.rows <= N_q) {
+        task.next_q = q.at(next_b, next_h, next_row), task.next_k = k.at(next_b, next_kv);
+        task.next_v = v.at(next_b, next_kv);
+      }
+    }
+    simd::AttentionTile(task, scratch.row(thread));
+  });
+}
+
+template <typename T>
+void Run(const Call<T>& call, Arena& arena) {
+  const int64_t B = call.q.dim(0), N_q = call.q.dim(2);
+  const Arena::Scope scope(arena);
+  if (N_q <= kFewRows && !(call.options.dropout > 0) && call.ranges.Longest(B) > kPartKeys) {
+    SplitKeys<T>(call, arena).Run();
+  } else {
+    SplitRows(call, arena);
+  }
+}
 
 }  // namespace
 
@@ -153,51 +260,19 @@ void Attention(View<const T> q, View<const T> k, View<const T> v, const Options<
           lse.shape());
   CheckOptions(options, B, H, N_q, N_k);
   if (B * H * N_q == 0) return;
+  const KeyRanges<T> ranges(options, N_q, N_k);
   if (const int64_t H_kv = k.dim(1);
       N_q == 1 && H_kv < H && options.causal != Causal::kTopLeft && !(options.dropout > 0)) {
-    // As in decoding: the single queries of heads that share keys are worked on side by side, as one head's.
+    // As in decoding: the single queries of heads that share keys are worked on side by side, as one head's. The range
+    // of keys says what the causal order and the window would.
     Options<T> grouped = options;
-    grouped.causal = Causal::kNone;
+    grouped.causal = Causal::kNone, grouped.window_left = grouped.window_right = -1;
     grouped.bias = GroupsAsQueries(options.bias, H_kv), grouped.mask = GroupsAsQueries(options.mask, H_kv);
-    return Attention(GroupsAsQueries(q, H_kv), k, v, grouped, GroupsAsQueries(out, H_kv), arena,
-                     GroupsAsQueries(lse, H_kv));
+    return Run<T>(
+        {GroupsAsQueries(q, H_kv), k, v, grouped, ranges, GroupsAsQueries(out, H_kv), GroupsAsQueries(lse, H_kv)},
+        arena);
   }
-
-  const Arena::Scope scope(arena);
-  if (N_q <= kFewRows && N_k > kPartKeys && !(options.dropout > 0)) {
-    return SplitKeys<T>(q, k, v, options, arena).Run(out, lse);
-  }
-
-  const simd::internal::TileKernel* const bf16 = Bf16Kernel(options, N_q);
-  const RowCut<T> cut(B * H, N_q, bf16 != nullptr);
-  const int64_t scratch_needed =
-      bf16 ? simd::AttentionBf16Scratch(cut.most_rows(), E, E_v) : simd::AttentionScratch<T>(cut.most_rows(), E, E_v);
-  const int64_t scratch_size = (scratch_needed + 63) / 64 * 64;
-  const int threads = NumThreads();
-  const View<T> scratch = arena.New<T>({threads, scratch_size});
-  const int64_t tasks = B * H * cut.count();
-  ParallelTasks(tasks, [&](int64_t t, int thread) {
-    const int64_t b = t / cut.count() / H, h = t / cut.count() % H, row = cut.begin(t % cut.count());
-    simd::AttentionTask<T> task;
-    FillScores(q, k, options, b, h, row, cut.rows(t % cut.count()), task);
-    task.v = v.at(b, h / (H / k.dim(1))), task.v_stride = v.stride(2), task.E_v = E_v;
-    task.out = out.at(b, h, row), task.out_stride = out.stride(2);
-    if (!lse.empty()) task.lse = lse.at(b, h, row), task.lse_stride = lse.stride(2);
-    if constexpr (std::is_same_v<T, float>) {
-      if (bf16) return simd::AttentionTileBf16(task, *bf16, scratch.row(thread));
-    }
-    // This is the thread's next, unless another helped it.
-    if (const int64_t next = t + 1; next < tasks) {
-      const int64_t next_b = next / cut.count() / H, next_h = next / cut.count() % H;
-      const int64_t next_row = cut.begin(next % cut.count());
-      const int64_t next_kv = next_h / (H / k.dim(1));
-      if (next_row + task.rows <= N_q) {
-        task.next_q = q.at(next_b, next_h, next_row), task.next_k = k.at(next_b, next_kv);
-        task.next_v = v.at(next_b, next_kv);
-      }
-    }
-    simd::AttentionTile(task, scratch.row(thread));
-  });
+  Run<T>({q, k, v, options, ranges, out, lse}, arena);
 }
 
 template void Attention(View<const float>, View<const float>, View<const float>, const Options<float>&, View<float>,
@@ -231,6 +306,9 @@ void AttentionWeights(View<const T> q, View<const T> k, const Options<T>& option
     FillScores(q, k, options, b, h, row_begin + row, cut.rows(t % cut.count()), task);
     task.out = out.at(b, h, row), task.out_stride = out.stride(2);
     simd::AttentionTileWeights(task, first + thread * scratch_size);
+    for (int64_t i = 0; i < task.rows; ++i) {
+      std::fill_n(task.out + i * task.out_stride + task.keys, N_k - task.keys, T{0});
+    }
   });
 }
 

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <span>
 #include <type_traits>
+#include <utility>
 
 #include "qkv/attention/attention.h"
 #include "qkv/attention/head_scores.h"
@@ -69,6 +70,9 @@ class Backward {
   simd::AttentionGradientTask<T> Head(const Options<T>& options, int64_t b, int64_t h) const {
     simd::AttentionGradientTask<T> head;
     FillScores(x_.q, x_.k, options, b, h, 0, N_q_, head);
+    // Blocks divide all N_k keys: a bias shared by entries of several lengths has one gradient, which threads that take
+    // blocks in turns must divide alike.
+    head.key_end = std::exchange(head.keys, N_k_);
     const int64_t h_kv = h / (H_ / H_kv_);
     head.v = x_.v.at(b, h_kv), head.v_stride = x_.v.stride(2), head.E_v = E_v_;
     head.lse = x_.lse.at(b, h), head.lse_stride = x_.lse.stride(2);

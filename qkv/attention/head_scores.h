@@ -45,6 +45,41 @@ void CheckOptions(const Options<T>& options, int64_t B, int64_t H, int64_t N_q, 
   CheckBroadcast("bias", options.bias, B, H, N_q, N_k);
   CheckBroadcast("mask", options.mask, B, H, N_q, N_k);
   Require(options.dropout >= 0 && options.dropout < 1, "attention: expected 0 <= dropout < 1, got {}", options.dropout);
+  Require(options.window_left >= -1 && options.window_right >= -1,
+          "attention: expected windows of at least 0 keys, or -1 for no limit, got {} and {}", options.window_left,
+          options.window_right);
+  if (options.key_lengths.empty()) return;
+  Require(options.key_lengths.shape() == Shape({B}), "attention: expected key lengths [{}], got {}", B,
+          options.key_lengths.shape());
+  for (int64_t b = 0; b < B; ++b) {
+    const int64_t length = *options.key_lengths.at(b);
+    Require(length >= 0 && length <= N_k, "attention: expected key lengths of 0 to {}, got {} for entry {}", N_k,
+            length, b);
+  }
+}
+
+// The number of keys of batch entry b.
+template <typename T>
+int64_t KeyLength(const Options<T>& options, int64_t b, int64_t N_k) {
+  return options.key_lengths.empty() ? N_k : *options.key_lengths.at(b);
+}
+
+// Keys relative to the position of a query that the causal order and the window let it see: [first, end).
+struct KeyWindow {
+  template <typename T>
+  explicit KeyWindow(const Options<T>& options) {
+    constexpr int64_t kAll = simd::AttentionScores<T>::kAllVisible;  // no window is wider: sums must not overflow
+    first = options.window_left < 0 ? -kAll : -std::min(options.window_left, kAll);
+    end = options.window_right < 0 ? kAll : std::min(options.window_right, kAll - 1) + 1;
+    if (options.causal != Causal::kNone) end = std::min<int64_t>(end, 1);
+  }
+  int64_t first, end;
+};
+
+// The position of query 0 of an entry that has so many keys.
+template <typename T>
+int64_t FirstPosition(const Options<T>& options, int64_t N_q, int64_t key_length) {
+  return options.causal == Causal::kBottomRight ? key_length - N_q : 0;
 }
 
 // The bfloat16 kernel for so many queries of a head, or null for products in T. One panel of queries or less does not
@@ -61,18 +96,19 @@ int64_t BroadcastStride(View<T> view, int axis) {
   return view.dim(axis) == 1 ? 0 : view.stride(axis);
 }
 
-// Rows [row, row + rows) of head (b, h).
+// Rows [row, row + rows) of head (b, h), and the keys that entry b has.
 template <typename T>
 void FillScores(View<const T> q, View<const T> k, const Options<T>& options, int64_t b, int64_t h, int64_t row,
                 int64_t rows, simd::AttentionScores<T>& task) {
   const int64_t group = q.dim(1) / k.dim(1);
   task.q = q.at(b, h, row), task.q_stride = q.stride(2);
   task.k = k.at(b, h / group), task.k_stride = k.stride(2);
-  task.rows = rows, task.keys = k.dim(2), task.E = q.dim(3);
+  task.rows = rows, task.keys = KeyLength(options, b, k.dim(2)), task.E = q.dim(3);
   task.scale = options.scale != 0 ? options.scale : T{1} / std::sqrt(static_cast<T>(std::max<int64_t>(1, q.dim(3))));
   task.soft_cap = options.soft_cap;
-  if (options.causal == Causal::kTopLeft) task.visible = row + 1;
-  if (options.causal == Causal::kBottomRight) task.visible = row + 1 + k.dim(2) - q.dim(2);
+  const int64_t position = row + FirstPosition(options, q.dim(2), task.keys);
+  const KeyWindow window(options);
+  task.first = position + window.first, task.visible = position + window.end;
   if (options.dropout > 0) {
     task.dropout_below = simd::DropoutThreshold(options.dropout), task.dropout_scale = 1 / (1 - options.dropout);
     const int64_t head = (options.first_batch + b) * q.dim(1) + h;

@@ -22,8 +22,11 @@ T* Broadcast(View<T> view, int64_t b, int64_t h, int64_t i, int64_t j) {
 double Score(View<const double> q, View<const double> k, const Options<double>& options, int64_t b, int64_t h,
              int64_t i, int64_t j) {
   const int64_t E = q.dim(3), N_q = q.dim(2), N_k = k.dim(2), group = q.dim(1) / k.dim(1);
-  if (options.causal == Causal::kTopLeft && j > i) return -kInfinity;
-  if (options.causal == Causal::kBottomRight && j > i + N_k - N_q) return -kInfinity;
+  const int64_t L = options.key_lengths.empty() ? N_k : *options.key_lengths.at(b);
+  const int64_t position = options.causal == Causal::kBottomRight ? i + L - N_q : i;
+  if (j >= L || (options.causal != Causal::kNone && j > position)) return -kInfinity;
+  if (options.window_left >= 0 && j < position - options.window_left) return -kInfinity;
+  if (options.window_right >= 0 && j - position > options.window_right) return -kInfinity;
   if (!options.mask.empty() && !*Broadcast(options.mask, b, h, i, j)) return -kInfinity;
   double score = 0;
   for (int64_t e = 0; e < E; ++e) score += *q.at(b, h, i, e) * *k.at(b, h / group, j, e);

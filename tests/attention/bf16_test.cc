@@ -64,17 +64,13 @@ std::vector<const simd::internal::TileKernel*> Kernels() {
   return kernels;
 }
 
-void CheckKernels(const Sizes& sizes, bool causal = false) {
-  const Options<float> options{.causal = causal ? Causal::kTopLeft : Causal::kNone};
+void CheckKernels(const Sizes& sizes, const Options<float>& options = {}) {
   const auto c = RoundedCase(sizes, options);
   const auto exact = Exact(c, options);
   simd::AttentionTask<float> task;
-  task.q = c.q.data(), task.k = c.k.data(), task.v = c.v.data();
-  task.q_stride = task.k_stride = task.E = sizes.E;
+  FillScores<float>(c.q, c.k, options, 0, 0, 0, sizes.N_q, task);
+  task.v = c.v.data();
   task.v_stride = task.out_stride = task.E_v = sizes.E_v;
-  task.rows = sizes.N_q, task.keys = sizes.N_k;
-  task.scale = 1 / std::sqrt(static_cast<float>(sizes.E));
-  if (causal) task.visible = 1;
   for (const simd::internal::TileKernel* kernel : Kernels()) {
 #ifdef __x86_64__
     std::optional<simd::AmxTrap> trap;
@@ -98,7 +94,8 @@ TEST_P(Bf16Test, EveryKernel) {
         CheckKernels({.N_q = N_q, .N_k = N_k, .E = E, .E_v = E == 24 ? 70 : E});
     }
   }
-  CheckKernels({.N_q = 300, .N_k = 290, .E = 32, .E_v = 32}, true);
+  CheckKernels({.N_q = 300, .N_k = 290, .E = 32, .E_v = 32}, {.causal = Causal::kTopLeft});
+  CheckKernels({.N_q = 300, .N_k = 700, .E = 32, .E_v = 32}, {.window_left = 40, .window_right = 300});
   CheckKernels({.N_q = 3, .N_k = 0, .E = 8, .E_v = 8});
 }
 
@@ -126,6 +123,8 @@ TEST_P(Bf16Test, FusedCallWithOptions) {
   check({}, 0);
   check({.causal = Causal::kBottomRight, .soft_cap = 3, .bias = bias, .mask = mask}, 6);
   check({.dropout = 0.2f, .seed = 4}, 0);
+  const int64_t lengths[] = {270, 101};
+  check({.bias = bias, .key_lengths = View<const int64_t>(lengths, {2}), .window_left = 30, .window_right = 3}, 6);
 }
 
 TEST_P(Bf16Test, FewQueriesAreMultipliedInFloat) {
@@ -312,6 +311,7 @@ TEST_P(Bf16Test, EveryKernelOfTheGradient) {
   }
   CheckGradientKernels({.N_q = 270, .N_k = 300, .E = 32, .E_v = 32});
   CheckGradientKernels({.N_q = 280, .N_k = 270, .E = 8, .E_v = 8}, {.causal = Causal::kTopLeft});
+  CheckGradientKernels({.N_q = 600, .N_k = 600, .E = 8, .E_v = 8}, {.window_left = 20, .window_right = 7});
 }
 
 TEST_P(Bf16Test, GradientWithOptions) {
@@ -372,6 +372,8 @@ TEST_P(Bf16Test, GradientWithOptions) {
   check({.causal = Causal::kBottomRight, .soft_cap = 3, .bias = bias, .mask = mask}, 6);
   check({.bias = bias_of_all, .dropout = 0.2f, .seed = 4}, 6);
   check({.causal = Causal::kTopLeft, .dropout = 0.2f, .seed = 5}, 0);
+  const int64_t lengths[] = {270, 101};
+  check({.bias = bias, .key_lengths = View<const int64_t>(lengths, {2}), .window_left = 30, .window_right = 3}, 6);
 }
 
 }  // namespace

@@ -52,6 +52,7 @@ struct WideOptions {
   explicit WideOptions(const Options<T>& o) {
     options.scale = o.scale, options.causal = o.causal, options.soft_cap = o.soft_cap, options.mask = o.mask;
     options.dropout = o.dropout, options.seed = o.seed;
+    options.key_lengths = o.key_lengths, options.window_left = o.window_left, options.window_right = o.window_right;
     if (o.bias.empty()) return;
     const Shape& shape = o.bias.shape();
     bias = Tensor<double>(shape);

@@ -219,7 +219,10 @@ HWY_INLINE void LoadStatistics(const AttentionGradientTask<T>& head, int64_t row
   }
 }
 
-// The order in which blocks of keys add to dq.
+// The order in which blocks of keys add to dq. A block of queries skips those without visible keys; the others are
+// adjacent (VisibleKeys). The first of them writes dq and waits for none. Each later one follows one that is not
+// skipped either, and has waited for all before it. A skipped block reports at once: it lies before the first, which
+// does not wait, or behind the last.
 class GradientRelay {
  public:
   GradientRelay(const AttentionGradientPart& part, int64_t key_block)
@@ -230,7 +233,7 @@ class GradientRelay {
   void Await() const {
     if (before_) AwaitProgress(*before_, step_ + 1);
   }
-  // This block has added, or never will: a causal mask that hides a block of keys hides all later ones too.
+  // This block has added, or never will.
   void Tell() const {
     if (own_) ReportProgress(*own_, step_ + 1);
   }
@@ -253,7 +256,8 @@ struct GradientBlock {
   const AttentionTiles& tiles;  // of the block's keys
   int64_t key;                  // the block's first
   int64_t row, rows;            // its queries
-  int64_t count;                // keys visible to any of its queries, in whole tiles
+  int64_t count;                // keys up to the last that is visible to any of its queries, in whole tiles
+  bool writes;                  // dq; else adds to it
 
   GradientStrips<T, kGradientRows> Strips() const {
     return {head,     at.weights, at.gradients, at.slopes, at.extra, at.lse,

@@ -1,5 +1,5 @@
 // The gradient of attention: blocks of keys outside, blocks of queries inside. The layout and the products are in
-// attention_gradient-inl.h.
+// backward-inl.h.
 #include "qkv/simd/attention/backward.h"
 
 #include <algorithm>
@@ -39,8 +39,8 @@ HWY_INLINE void RunBlock(const GradientBlock<T>& block, const GradientRelay& rel
   block.KeysByQueries(at.v, at.padded_v, at.dout_columns, head.E_v, at.gradients);
   block.Strips().Run();
   block.QueriesByKeys();
-  relay.Await();
-  StoreRows(at.dq, at.width, block.rows, head.E, block.key > 0, head.dq + block.row * head.dq_stride, head.dq_stride);
+  if (!block.writes) relay.Await();
+  StoreRows(at.dq, at.width, block.rows, head.E, !block.writes, head.dq + block.row * head.dq_stride, head.dq_stride);
   relay.Tell();
   block.AddToKeys(at.weights, at.dout, at.width_v, at.dv);
   block.AddToKeys(at.gradients, at.q, at.width, at.dk);
@@ -62,11 +62,11 @@ HWY_INLINE void Run(std::span<const AttentionGradientTask<T>> heads, const Atten
     for (const AttentionGradientTask<T>& head : heads) {
       for (int64_t row = 0; row < head.rows; row += kGradientRows, relay.Step()) {
         const int64_t rows = std::min<int64_t>(kGradientRows, head.rows - row);
-        const int64_t seen = head.visible + row + rows - 1 - key;
-        if (seen <= 0 && key > 0) continue;  // the first block of keys also clears dq
+        const VisibleKeys visible = head.Visible(row, row + rows - 1);
+        if (visible.Skips(key, key_end)) continue;
         int64_t t = 0;
-        while (tiles.begin(t) < std::min(seen, tiles.rows)) ++t;
-        RunBlock<T>({head, at, tiles, key, row, rows, tiles.begin(t)}, relay);
+        while (tiles.begin(t) < std::min(visible.end - key, tiles.rows)) ++t;
+        RunBlock<T>({head, at, tiles, key, row, rows, tiles.begin(t), visible.IsFirst(key)}, relay);
       }
     }
     StoreRows(at.dk, at.width, tiles.rows, first.E, false, first.dk + key * first.dk_stride, first.dk_stride);

@@ -27,9 +27,10 @@ struct AttentionGradientTask : AttentionScores<T> {
   int64_t dq_stride = 0, dk_stride = 0, dv_stride = 0, dbias_stride = 0, dbias_key_stride = 0;
 };
 
-/// The blocks of keys to process. All of them add to dq, in their order. If threads share them, each waits at every
-/// block of queries until the preceding block of keys is done with it, so no bit of the result changes. Threads must
-/// take the blocks in ascending order, and `progress` must start as zeros; otherwise they deadlock.
+/// The blocks of keys to process. Those that a block of queries sees add to its dq, in their order; the first writes.
+/// If threads share them, each waits at every block of queries until the preceding block of keys is done with it, so no
+/// bit of the result changes. Threads must take the blocks in ascending order, and `progress` must start as zeros;
+/// otherwise they deadlock.
 struct AttentionGradientPart {
   int64_t key_block_begin = 0, key_block_end = 0;
   int64_t* progress = nullptr;  // [blocks of keys]: number of finished blocks of queries, over all heads; or null

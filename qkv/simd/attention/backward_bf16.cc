@@ -1,4 +1,4 @@
-// As attention_gradient.cc, but the five products are a tile kernel's, which sums over pairs and wants 32 columns. So
+// As backward.cc, but the five products are a tile kernel's, which sums over pairs and wants 32 columns. So
 // scores and gradients stand as [key][query] in panels of 32 queries, and each product has what is rounded once for a
 // whole block of keys, or what comes out of the strips without being transposed, as its A:
 //   scores  S[key][query]  = K[key][e]      · qᵀ[e][query]
@@ -107,11 +107,12 @@ struct Bf16GradientBlock {
   const KernelTiles &tiles, &elements;  // of the keys, and of E
   int64_t key, keys;                    // the block's
   int64_t row, rows;                    // its queries
+  bool writes;                          // dq; else adds to it
 
   int64_t Depth() const { return RoundUpToChunk(rows); }
-  // Keys that the first rows of the block see.
+  // Keys up to the last that the first rows of the block see.
   int64_t Seen(int64_t first_rows) const {
-    return std::clamp<int64_t>(head.visible + row + first_rows - 1 - key, 0, keys);
+    return std::clamp<int64_t>(head.Visible(row, row + first_rows - 1).end - key, 0, keys);
   }
 
   HWY_NOINLINE void Run() const {
@@ -175,7 +176,7 @@ struct Bf16GradientBlock {
     }
   }
 
-  // dq[query] = Σ_key gradients[key][query] k[key], or += after the first block of keys.
+  // dq[query] = Σ_key gradients[key][query] k[key], or +=.
   HWY_NOINLINE void AddToQueries(int64_t first, int64_t panel_rows, int64_t count) const {
     const int64_t depth = RoundUpToChunk(count);
     std::fill(at.gradients + count * kWidth, at.gradients + depth * kWidth, 0.0f);
@@ -187,8 +188,8 @@ struct Bf16GradientBlock {
       for (int64_t i = 0; i < kLanes<float>; ++i) to[i] = at.dq + (lane + i) * at.width;
       TransposeOut(at.dq_columns + lane, kWidth, head.E, to);
     }
-    relay.Await();
-    StoreRows(at.dq, at.width, panel_rows, head.E, key > 0, head.dq + (row + first) * head.dq_stride, head.dq_stride);
+    if (!writes) relay.Await();
+    StoreRows(at.dq, at.width, panel_rows, head.E, !writes, head.dq + (row + first) * head.dq_stride, head.dq_stride);
   }
 };
 
@@ -217,9 +218,9 @@ void Run(std::span<const AttentionGradientTask<float>> heads, const AttentionGra
     for (const AttentionGradientTask<float>& head : heads) {
       for (int64_t row = 0; row < head.rows; row += kBlockRows, relay.Step()) {
         const int64_t rows = std::min<int64_t>(kBlockRows, head.rows - row);
-        const Bf16GradientBlock block{head, relay, kernel, at, tiles, elements, key, keys, row, rows};
-        if (block.Seen(rows) == 0 && key > 0) continue;  // the first block of keys also clears dq
-        block.Run();
+        const VisibleKeys visible = head.Visible(row, row + rows - 1);
+        if (visible.Skips(key, key + keys)) continue;
+        Bf16GradientBlock{head, relay, kernel, at, tiles, elements, key, keys, row, rows, visible.IsFirst(key)}.Run();
       }
     }
     StoreKeys(at.dk, keys, first.E, first.dk + key * first.dk_stride, first.dk_stride);

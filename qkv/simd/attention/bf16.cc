@@ -1,4 +1,4 @@
-// As attention_tile.cc, but the two products are a tile kernel's. It sums over pairs: of elements for the scores, of
+// As tile.cc, but the two products are a tile kernel's. It sums over pairs: of elements for the scores, of
 // keys for the output, so values are transposed once for each block of keys, and weights packed in pairs of rows.
 #include "qkv/simd/attention/bf16.h"
 
@@ -77,7 +77,7 @@ void Run(const AttentionTask<float>& task, const internal::TileKernel& kernel, f
   const int64_t blocks = std::max<int64_t>(1, (task.keys + kBlockKeys - 1) / kBlockKeys);
   for (int64_t block = 0; block < blocks; ++block) {
     const int64_t begin = block * task.keys / blocks, end = (block + 1) * task.keys / blocks;
-    if (begin > 0 && begin >= task.visible + task.rows - 1) break;
+    if (task.Visible(0, task.rows - 1).Skips(begin, end)) continue;
     const KernelTiles tiles(end - begin, kernel);
     PackRows({task.k + begin * task.k_stride, task.k_stride, end - begin, task.E}, tiles, layout.padded_E, keys);
     std::fill_n(scratch + layout.dummy, task.E_v, 0.0f);
@@ -85,9 +85,10 @@ void Run(const AttentionTask<float>& task, const internal::TileKernel& kernel, f
                 scratch + layout.columns, scratch + layout.dummy, values);
     for (int64_t p = 0; p < layout.panels; ++p) {
       Bf16Panel panel = panel_of(p);
-      const int64_t seen = std::min(panel.Visible() - begin, end - begin);
-      if (seen <= 0 && begin > 0) continue;
-      const int64_t wanted = tiles.Covering(seen);
+      const VisibleKeys visible = panel.Visible();
+      if (visible.Skips(begin, end)) continue;
+      const bool first = visible.IsFirst(begin);
+      const int64_t wanted = tiles.Covering(std::min(visible.end - begin, end - begin));
       const int64_t count = std::min(tiles.begin(wanted), end - begin), depth = RoundUpToChunk(count);
       MultiplyTiles(kernel, tiles, wanted, keys, layout.padded_E, panel.q, layout.padded_E, true, strip);
       panel.Adjust(begin, count, top);
@@ -95,8 +96,8 @@ void Run(const AttentionTask<float>& task, const internal::TileKernel& kernel, f
       if (task.dropout_below > 0) panel.Rules().Drop(begin, count);
       std::fill(strip + count * kWidth, strip + depth * kWidth, 0.0f);
       PackPairs(strip, depth / 2, strip);
-      if (begin > 0) Rescale(panel.out, task.E_v, rescale);
-      MultiplyTiles(kernel, elements, elements.count, values, RoundUpToChunk(end - begin), strip, depth, begin == 0,
+      if (!first) Rescale(panel.out, task.E_v, rescale);
+      MultiplyTiles(kernel, elements, elements.count, values, RoundUpToChunk(end - begin), strip, depth, first,
                     panel.out);
     }
   }

@@ -88,8 +88,7 @@ struct Panel {
 
   // The row of a lane; lanes past the end repeat the last one.
   int64_t RowOf(int lane) const { return Rules().RowOf(lane); }
-  // Keys visible to the panel's last row.
-  int64_t Visible() const { return std::min(task.keys, task.visible + RowOf(kWidth - 1)); }
+  VisibleKeys Visible() const { return task.Visible(row, RowOf(kWidth - 1)); }
 
   HWY_NOINLINE void LoadQueries() {
     const T factor = ScoreFactor(task);
@@ -100,16 +99,17 @@ struct Panel {
     }
   }
 
-  // strip[j] = k[j] · q for a block's keys, in whole tiles until `count` are covered; returns the number computed.
-  // `top` receives the greatest scores.
-  HWY_NOINLINE int64_t Scores(const T* keys, int64_t padded_E, const AttentionTiles& tiles, int64_t count, T* top,
-                              Ahead<T>& ahead) {
+  // strip[j] = k[j] · q for a block's keys from tile `from` on, in whole tiles until the block's first `count` are
+  // covered; returns the number computed. `top` receives the greatest scores.
+  HWY_NOINLINE int64_t Scores(const T* keys, int64_t padded_E, const AttentionTiles& tiles, int64_t from, int64_t count,
+                              T* top, Ahead<T>& ahead) {
     const Tag<T> d;
     for (int v = 0; v < V; ++v) hn::StoreU(hn::Set(d, -kInfinity<T>), d, top + v * kLanes<T>);
-    int64_t t = 0;
+    const int64_t begin = tiles.begin(from);
+    int64_t t = from;
     for (; t < tiles.count && tiles.begin(t) < count; ++t) {
       const T* a = keys + tiles.begin(t) * padded_E;
-      T* c = strip + tiles.begin(t) * kWidth;
+      T* c = strip + (tiles.begin(t) - begin) * kWidth;
       ahead.Some();
       ForRows<kHalfTile>(tiles.size(t), [&]<int R>() HWY_ATTR {
         Accumulators<T, R, V> acc;
@@ -126,12 +126,12 @@ struct Panel {
         }
       });
     }
-    return tiles.begin(t);
+    return tiles.begin(t) - begin;
   }
 
   ScoreRules<T, V, kWidth> Rules() const { return {task, row, strip, extra}; }
 
-  // Soft cap, bias, mask and causal limit on the strip from `key` on; `top` receives the new greatest scores.
+  // Soft cap, bias, mask, causal limit and window on the strip from `key` on; `top` receives the new greatest scores.
   HWY_NOINLINE void Adjust(int64_t key, int64_t count, T* top) {
     const Tag<T> d;
     const auto rules = Rules();
@@ -250,17 +250,19 @@ struct Panel {
     }
   }
 
-  // Raw scores become weights.
-  HWY_NOINLINE void FinishWeights(int64_t done) {
+  // Raw scores become weights; those of hidden keys, which may not have been computed, 0.
+  HWY_NOINLINE void FinishWeights() {
     const Tag<T> d;
+    const int64_t from = Visible().from, done = std::max(from, Visible().end);
     for (int i = 0; i < kWidth && row + i < task.rows; ++i) {
       T* w = task.out + (row + i) * task.out_stride;
+      std::fill(w, w + from, T{0});
       std::fill(w + done, w + task.keys, T{0});
       const auto infinity = hn::Set(d, kInfinity<T>);
       const bool share = max[i] == kInfinity<T>;
       const auto shift = hn::Set(d, std::isinf(max[i]) ? T{0} : max[i]);
       const auto inverse = hn::Set(d, sum[i] == 0 ? T{0} : T{1} / sum[i]);
-      for (int64_t j = 0; j < done; j += kLanes<T>) {
+      for (int64_t j = from; j < done; j += kLanes<T>) {
         const size_t n = static_cast<size_t>(std::min<int64_t>(kLanes<T>, done - j));
         auto score = LoadSome(d, w + j, n);
         if (share) {

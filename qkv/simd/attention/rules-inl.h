@@ -1,4 +1,4 @@
-// Operations on raw scores before their softmax (soft cap, bias, mask and causal limit) and on weights after it
+// Operations on raw scores before their softmax (soft cap, bias, mask, causal limit and window) and on weights after it
 // (dropout), on a strip [key][query]. The forward pass and the gradient share them.
 
 #if defined(QKV_SIMD_ATTENTION_RULES_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -53,14 +53,19 @@ struct ScoreRules {
 
   // Whether the scores of keys key … key + count − 1 change at all.
   bool Any(int64_t key, int64_t count) const {
-    return task.soft_cap != 0 || task.bias || task.mask || key + count > task.visible + row;
+    return task.soft_cap != 0 || task.bias || task.mask || HidesLast(key + count) || HidesFirst(key);
   }
 
   HWY_INLINE void BiasAndMasks(int64_t key, int64_t count) const {
     if (task.bias) AddBias(key, count);
     if (task.mask) ApplyMask(key, count);
-    if (key + count > task.visible + row) ApplyCausal(key, count);
+    if (HidesLast(key + count)) HideLast(key, count);
+    if (HidesFirst(key)) HideFirst(key, count);
   }
+
+  // Whether some row does not see the keys up to `end`, or those from `key` on.
+  HWY_INLINE bool HidesLast(int64_t end) const { return end > std::min(task.visible + row, task.key_end); }
+  HWY_INLINE bool HidesFirst(int64_t key) const { return key < task.first + RowOf(kWidth - 1); }
 
   HWY_INLINE void SoftCap(int64_t count) const {
     const Tag<T> d;
@@ -152,18 +157,35 @@ struct ScoreRules {
     TransposeIn(rows, count, T{1}, extra + v * kLanes<T>, kWidth);
   }
 
-  HWY_INLINE void ApplyCausal(int64_t key, int64_t count) const {
+  HWY_INLINE void HideLast(int64_t key, int64_t count) const {
     const Tag<T> d;
     const auto low = hn::Set(d, -kInfinity<T>);
     HWY_ALIGN T limits[kWidth];  // keys of this block visible to each lane; small numbers, exact in T
     for (int i = 0; i < kWidth; ++i) {
-      limits[i] = static_cast<T>(std::clamp<int64_t>(task.visible + RowOf(i) - key, 0, count));
+      const int64_t end = std::min(task.visible + RowOf(i), task.key_end);
+      limits[i] = static_cast<T>(std::clamp<int64_t>(end - key, 0, count));
     }
     for (int64_t j = 0; j < count; ++j) {
       for (int i = 0; i < kWidth; i += kLanes<T>) {
         T* s = strip + j * kStride + i;
         const auto seen = hn::Lt(hn::Set(d, static_cast<T>(j)), hn::Load(d, limits + i));
         hn::StoreU(hn::IfThenElse(seen, hn::LoadU(d, s), low), d, s);
+      }
+    }
+  }
+
+  HWY_INLINE void HideFirst(int64_t key, int64_t count) const {
+    const Tag<T> d;
+    const auto low = hn::Set(d, -kInfinity<T>);
+    HWY_ALIGN T limits[kWidth];  // keys of this block hidden from each lane; small numbers, exact in T
+    for (int i = 0; i < kWidth; ++i) {
+      limits[i] = static_cast<T>(std::clamp<int64_t>(task.first + RowOf(i) - key, 0, count));
+    }
+    for (int64_t j = 0; j < static_cast<int64_t>(limits[kWidth - 1]); ++j) {
+      for (int i = 0; i < kWidth; i += kLanes<T>) {
+        T* s = strip + j * kStride + i;
+        const auto hidden = hn::Lt(hn::Set(d, static_cast<T>(j)), hn::Load(d, limits + i));
+        hn::StoreU(hn::IfThenElse(hidden, low, hn::LoadU(d, s)), d, s);
       }
     }
   }

@@ -1,5 +1,6 @@
-// Attention of a block of queries: blocks of keys outside, panels of queries inside. The layout and the steps of a
-// panel are in attention_panel-inl.h.
+// Attention of a block of queries: blocks of keys outside, panels of queries inside. A panel skips blocks that none of
+// its queries sees, so the blocks are the same for any division of the queries into tasks. The layout and the steps of
+// a panel are in panel-inl.h.
 #include "qkv/simd/attention/tile.h"
 
 #include <algorithm>
@@ -79,25 +80,28 @@ HWY_INLINE void Run(const AttentionTask<T>& task, T* scratch) {
   for (int64_t block = 0; block < blocks; ++block) {
     const int64_t begin = block * task.keys / blocks, end = (block + 1) * task.keys / blocks;
     const AttentionTiles tiles(end - begin);
-    const bool visible = begin < task.visible + task.rows - 1 || begin == 0;
-    if (!visible) break;
+    if (task.Visible(0, task.rows - 1).Skips(begin, end)) continue;
     const T* keys = ArrangeKeys(task, begin, tiles, layout.padded_E, scratch + layout.keys);
     Ahead<T> ahead = AfterBlock<kWeights>(task, begin, end);
     ahead.SpreadOver(tiles.count * layout.panels);
     ForPanels(task, layout, scratch, [&](auto panel) HWY_ATTR {
-      const int64_t seen = panel.Visible() - begin;
-      if (seen <= 0 && begin > 0) return;
-      const int64_t count = panel.Scores(keys, layout.padded_E, tiles, seen, top, ahead);
-      if (panel.Rules().Any(begin, count)) panel.Adjust(begin, count, top);
-      if constexpr (kWeights) panel.StoreScores(begin, count);
+      const VisibleKeys visible = panel.Visible();
+      if (visible.Skips(begin, end)) return;
+      const bool first = visible.IsFirst(begin);
+      int64_t tile = 0;
+      while (tile < tiles.count && begin + tiles.begin(tile + 1) <= visible.from) ++tile;
+      const int64_t key = begin + tiles.begin(tile);
+      const int64_t count = panel.Scores(keys, layout.padded_E, tiles, tile, visible.end - begin, top, ahead);
+      if (panel.Rules().Any(key, count)) panel.Adjust(key, count, top);
+      if constexpr (kWeights) panel.StoreScores(key, count);
       panel.Exponentials(count, top, rescale);
-      if (!kWeights && task.dropout_below > 0) panel.Rules().Drop(begin, count);
-      if constexpr (!kWeights) panel.AddValues(begin, count, begin == 0, rescale);
+      if (!kWeights && task.dropout_below > 0) panel.Rules().Drop(key, count);
+      if constexpr (!kWeights) panel.AddValues(key, count, first, rescale);
     });
   }
   ForPanels(task, layout, scratch, [&](auto panel) HWY_ATTR {
     if constexpr (kWeights) {
-      panel.FinishWeights(std::max<int64_t>(0, panel.Visible()));
+      panel.FinishWeights();
     } else {
       panel.StoreResults();
     }

@@ -2,9 +2,21 @@
 // nothing is allocated or checked.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 namespace qkv::simd {
+
+// The keys that some of adjacent rows see. A block of keys without any is skipped, so the others are adjacent. The
+// block of `from` is never skipped, even if no row sees a key: it is the first, which writes what others add to.
+struct VisibleKeys {
+  int64_t from, end;  // `from` is a key if there are any; `end` may be less, or negative
+  // Of the block [block_begin, block_end):
+  bool Skips(int64_t block_begin, int64_t block_end) const {
+    return block_begin < from ? block_end <= from : block_begin > from && block_begin >= end;
+  }
+  bool IsFirst(int64_t block_begin) const { return block_begin <= from; }  // if not skipped
+};
 
 // Inputs and options of the scores.
 template <typename T>
@@ -15,8 +27,9 @@ struct AttentionScores {
   int64_t rows = 0, keys = 0, E = 0;
   T scale = 1;
   T soft_cap = 0;  // 0: off
-  // Row i sees keys j < i + visible.
-  int64_t visible = kAllVisible;
+  // Row i sees keys j with i + first <= j < i + visible, and of them those below key_end, the end of the keys that the
+  // gradient's blocks divide but no row sees.
+  int64_t first = -kAllVisible, visible = kAllVisible, key_end = kAllVisible;
   const T* bias = nullptr;  // [rows, keys], or null
   int64_t bias_stride = 0, bias_key_stride = 0;
   const bool* mask = nullptr;  // [rows, keys], or null
@@ -30,6 +43,13 @@ struct AttentionScores {
   int64_t dropout_row = 0;
 
   static constexpr int64_t kAllVisible = int64_t{1} << 60;
+
+  // To rows first_row … last_row.
+  VisibleKeys Visible(int64_t first_row, int64_t last_row) const {
+    const int64_t end = std::min(keys, key_end);
+    return {std::clamp<int64_t>(first + first_row, 0, std::max<int64_t>(0, end - 1)),
+            std::min(end, visible + last_row)};
+  }
 };
 
 template <typename T>
