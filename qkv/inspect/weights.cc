@@ -3,19 +3,23 @@
 #include <cmath>
 
 #include "qkv/model/checkpoint/separate.h"
+#include "qkv/model/config/block_config.h"
 
 namespace qkv::inspect {
 
 template <typename T>
 AttentionWeights<T> ReadAttention(const model::StoredBlocks& blocks, int64_t block) {
   const nn::BlockConfig& config = blocks.config();
+  Require(config.norm.kind == simd::NormKind::kLayer && config.norm_place == nn::NormPlace::kBefore,
+          "{}: heads are analysed behind a LayerNorm before them, and this model has norm \"{}\" {} its layers",
+          blocks.source(), model::Name(config.norm.kind), model::Name(config.norm_place));
   model::QueryKeyValue<T> made = model::ReadQueryKeyValue<T>(blocks, block);
   const std::string name = fmt::format("blocks.{}.", block);
   return {.heads = config.attention.heads,
           .scale = 1 / std::sqrt(static_cast<double>(config.attention.head_width)),
           .gamma = blocks.Read<T>(name + "norm1.weight"),
           .beta = blocks.Read<T>(name + "norm1.bias"),
-          .eps = config.eps,
+          .eps = config.norm.eps,
           .query = {std::move(made.query), std::move(made.query_bias)},
           .key = {std::move(made.key), std::move(made.key_bias)},
           .value = {std::move(made.value), std::move(made.value_bias)},

@@ -319,7 +319,8 @@ attention::Options<T> OptionsOf(const AttentionLayer<T>& layer, const AttentionC
     const bool to_the_end = context.cache || context.last_rows;
     options.causal = to_the_end ? attention::Causal::kBottomRight : attention::Causal::kTopLeft;
   }
-  options.bias = context.bias, options.mask = context.mask;
+  options.bias = context.bias, options.mask = context.mask, options.key_lengths = context.key_lengths;
+  options.window_left = layer.window_left, options.window_right = layer.window_right;
   options.bf16 = layer.bf16 && !IsPositional(layer.kind);  // distances would lose too much
   return options;
 }
@@ -380,7 +381,8 @@ void AttentionForward(const Input<T>& x_query, const Input<T>& x, const Attentio
   const int64_t B = x.dim(0), Nq = x_query.dim(1), N = x.dim(1) + (context.cache ? context.cache->tokens : 0);
   CheckContext(x_query, x, layer, !out.empty(), N, context);
   const bool plain = context.requests.empty() && !context.rotary && !context.cache && !context.causal &&
-                     context.bias.empty() && context.mask.empty() && context.key_lengths.empty();
+                     context.bias.empty() && context.mask.empty() && context.key_lengths.empty() &&
+                     layer.window_left < 0 && layer.window_right < 0;
   const bool absorbed = plain && AbsorbedIsCheaper(x_query, x, layer);
   Operands<T> operands = absorbed ? Absorbed(x_query, x, layer, context, arena)
                                   : Projected(x_query, x, layer, context, !out.empty(), arena);

@@ -68,6 +68,22 @@ inline std::vector<NamedSequence> NamedSequences() {
   add("wide_heads_rotary", [=](auto& c) { c.block.attention.head_width = 6, c.positions = rotary; });
   add("narrow_heads", [](auto& c) { c.block.attention.head_width = 3; });
   add("no_blocks", [](auto& c) { c.depth = 0; });
+  add("rms_norm", [](auto& c) { c.block.norm.kind = simd::NormKind::kRms, c.block.attention.qk_norm = true; });
+  add("norm_after", [](auto& c) { c.block.norm_place = nn::NormPlace::kAfter, c.final_norm = false; });
+  add("rms_norm_after_encoder", [](auto& c) {
+    c.block.norm = {.kind = simd::NormKind::kRms}, c.block.norm_place = nn::NormPlace::kAfter, c.causal = false;
+  });
+  add("norm_without_bias", [](auto& c) { c.block.norm.bias = false; });
+  add("grouped_heads_rotary", [=](auto& c) {
+    c.block.attention.heads = 4, c.block.attention.head_width = 2, c.block.attention.key_heads = 2,
+    c.positions = rotary;
+  });
+  add("one_key_head", [](auto& c) { c.block.attention.heads = 4, c.block.attention.key_heads = 1; });
+  add("window", [](auto& c) { c.block.attention.window_left = 2; });
+  add("window_of_one_key_head_rotary",
+      [=](auto& c) { c.block.attention.window_left = 3, c.block.attention.key_heads = 1, c.positions = rotary; });
+  add("window_encoder",
+      [](auto& c) { c.block.attention.window_left = 1, c.block.attention.window_right = 2, c.causal = false; });
   return all;
 }
 

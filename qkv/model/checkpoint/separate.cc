@@ -41,6 +41,19 @@ void ReadMerged(const StoredBlocks& blocks, const std::string& attn, QueryKeyVal
   }
 }
 
+// What heads share, [G·r, …], once for each of H heads.
+template <typename T>
+Tensor<T> ForEachHead(Tensor<T> shared, int64_t key_heads, int64_t heads) {
+  if (shared.empty() || key_heads == heads) return shared;
+  const int64_t of_head = shared.size() / key_heads, columns = shared.size() / shared.dim(0);
+  auto each = Tensor<T>::Uninitialised(shared.shape().rank() == 1 ? Shape({heads * of_head})
+                                                                  : Shape({heads * of_head / columns, columns}));
+  for (int64_t h = 0; h < heads; ++h) {
+    std::copy_n(shared.data() + h / (heads / key_heads) * of_head, of_head, each.data() + h * of_head);
+  }
+  return each;
+}
+
 // The rows of each head of `from`, [H·r, …], as the first of E rows in `to`.
 template <typename T>
 void CopyHeads(const Tensor<T>& from, int64_t heads, int64_t E, T* to) {
@@ -60,16 +73,17 @@ QueryKeyValue<T> ReadQueryKeyValue(const StoredBlocks& blocks, int64_t block) {
           blocks.source(), Name(c.kind));
   const std::string attn = fmt::format("blocks.{}.attn.", block);
   const auto read = [&](const char* name) { return blocks.Read<T>(attn + name); };
+  const auto each = [&](Tensor<T> shared) { return ForEachHead(std::move(shared), c.kv_heads(), c.heads); };
   QueryKeyValue<T> pair;
   if (c.kind == AttentionKind::kSeparate) {
-    const int64_t joined = c.joined_width();
+    const int64_t keys = c.joined_width(), values = keys + c.values_width(), end = values + c.values_width();
     const Tensor<T> weight = read("qkv.weight"), bias = read("qkv.bias");
-    return {Part(weight, 0, joined),
-            Part(bias, 0, joined),
-            Part(weight, joined, 2 * joined),
-            Part(bias, joined, 2 * joined),
-            Part(weight, 2 * joined, 3 * joined),
-            Part(bias, 2 * joined, 3 * joined)};
+    return {Part(weight, 0, keys),
+            Part(bias, 0, keys),
+            each(Part(weight, keys, values)),
+            each(Part(bias, keys, values)),
+            each(Part(weight, values, end)),
+            each(Part(bias, values, end))};
   }
   if (c.kind == AttentionKind::kMerged) {
     ReadMerged(blocks, attn, &pair);
@@ -83,11 +97,11 @@ QueryKeyValue<T> ReadQueryKeyValue(const StoredBlocks& blocks, int64_t block) {
     }
   } else {
     pair.query = read("qk.query.weight"), pair.query_bias = read("qk.query.bias");
-    pair.key = read("qk.key.weight"), pair.key_bias = read("qk.key.bias");
+    pair.key = each(read("qk.key.weight")), pair.key_bias = each(read("qk.key.bias"));
   }
   const bool shared = nn::ValuesAreKeys(c.kind);
-  pair.value = shared ? CloneOf(pair.key) : read("v.weight");
-  pair.value_bias = shared ? CloneOf(pair.key_bias) : read("v.bias");
+  pair.value = shared ? CloneOf(pair.key) : each(read("v.weight"));
+  pair.value_bias = shared ? CloneOf(pair.key_bias) : each(read("v.bias"));
   return pair;
 }
 

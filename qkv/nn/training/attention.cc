@@ -216,7 +216,8 @@ attention::Options<T> OptionsOf(const AttentionSettings& s, View<const T> bias) 
   options.scale =
       s.config.kind == AttentionKind::kGaussian ? T(1) : T(1) / std::sqrt(static_cast<T>(s.config.head_width));
   if (s.causal) options.causal = attention::Causal::kTopLeft;
-  options.mask = s.mask, options.bias = bias;
+  options.mask = s.mask, options.bias = bias, options.key_lengths = s.key_lengths;
+  options.window_left = s.config.window_left, options.window_right = s.config.window_right;
   options.bf16 =
       s.precision == simd::Precision::kBfloat16 && !IsPositional(s.config.kind);  // distances would lose too much
   options.dropout = static_cast<T>(s.dropout), options.seed = s.seed, options.first_batch = s.first_image;

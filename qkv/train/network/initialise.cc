@@ -165,6 +165,9 @@ void RequireMimetic(const Shapes& c) {
       "initialise: 'mimetic' is not defined for {} attention, whose queries and keys are not its own weights; it is "
       "for separate, shared, merged, low_rank and symmetric",
       model::Name(kind));
+  Require(!c.block.attention.groups_heads(),
+          "initialise: 'mimetic' needs keys and values for each head, and {} heads share {}", c.block.attention.heads,
+          c.block.attention.key_heads);
   Require(c.block.attention.projection, "initialise: 'mimetic' needs an output projection, and this model has none");
   Require(c.block.attention.joined_width() <= c.block.width,
           "initialise: 'mimetic' needs heads that together are no wider than the model, {}, got {} of {}",

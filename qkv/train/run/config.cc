@@ -236,6 +236,9 @@ Settings FromYaml(const std::string& file, std::string_view text) {
   return settings;
 }
 
+// A run that was begun before these keys were there has none of them, and did what their defaults say.
+constexpr std::string_view kLaterKeys[] = {"norm", "norm-place", "head-width", "key-heads", "window"};
+
 }  // namespace
 
 const Key& FindKey(std::string_view name) {
@@ -307,6 +310,7 @@ Settings ParseRunSettings(std::string_view text, const std::string& where) {
   const bool sequences = preset != settings.end() && IsForSequences(preset->second);
   for (const Key& key : Keys()) {
     if (IsLeftOut(key, sequences, continues, /*sized=*/false)) continue;
+    if (std::ranges::find(kLaterKeys, key.name) != std::end(kLaterKeys)) continue;
     Require(settings.contains(key.name), "{}: no key {}; put back the file that the run was begun with", where,
             key.name);
   }

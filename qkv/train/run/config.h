@@ -56,6 +56,8 @@ struct TrainConfig {
   std::string positions = "learned";
   double rotary_base = 10000;
   bool causal = false;
+  std::string norm = "layer", norm_place = "before";
+  int64_t head_width = 0, key_heads = 0, window = 0;
 
   // Steps
   std::string opt = "adamw", sched = "cosine";

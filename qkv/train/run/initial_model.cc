@@ -202,6 +202,13 @@ model::SequenceConfig NewSequenceModel(const TrainConfig& config, const Sequence
   const bool gated = c.block.mlp.gate != simd::Gate::kNone;
   c.block.mlp.width = model::HiddenWidth(config.width, gated ? config.mlp_ratio * 2 / 3 : config.mlp_ratio);
   c.depth = config.depth;
+  c.block.norm.kind = *model::FindNormKind(config.norm);
+  c.block.norm_place = *model::FindNormPlace(config.norm_place);
+  c.final_norm = c.block.norm_place == nn::NormPlace::kBefore;
+  nn::AttentionConfig& attention = c.block.attention;
+  if (config.head_width > 0) attention.head_width = config.head_width;
+  attention.key_heads = config.key_heads;
+  if (config.window > 0) attention.window_left = attention.window_right = config.window;
   c.positions = *model::FindSequencePositions(config.positions);
   c.rotary_base = config.rotary_base;
   c.causal = config.causal;

@@ -97,8 +97,8 @@ struct Bound {
 AttentionSettings SettingsOf(const Case& c, View<const bool> mask) {
   static const RotaryTable narrow(kN, kRank, 10), wide(kN, kE, 10);
   AttentionSettings s;
-  s.kind = c.kind, s.heads = kH, s.head_width = kE, s.qk_width = c.rank();
-  s.prefix = kPrefix, s.grid_height = kGridHeight, s.grid_width = kGridWidth;
+  s.config.kind = c.kind, s.config.heads = kH, s.config.head_width = kE, s.config.qk_width = c.rank();
+  s.grid = {kPrefix, kGridHeight, kGridWidth};
   s.causal = c.option == Option::kCausal;
   s.seed = 5;
   if (c.option == Option::kDropout) s.dropout = 0.4;

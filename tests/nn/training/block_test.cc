@@ -36,10 +36,10 @@ struct BlockLayer {
   }
   BlockSettings settings() const {
     BlockSettings s;
-    s.attention.heads = H, s.attention.head_width = D / H;
+    s.attention.config.heads = H, s.attention.config.head_width = D / H;
     s.attention.dropout = c.attention_dropout;
     s.attention.seed = 3, s.attention.first_image = first_image;
-    s.mlp.gate = c.gate;
+    s.mlp.config.gate = c.gate;
     s.dropout = c.dropout, s.drop_path = c.drop_path;
     return s;
   }

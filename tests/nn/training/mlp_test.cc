@@ -30,7 +30,7 @@ struct MlpLayer {
     Cut<T> cut(buffer);
     MlpParameters<T> p;
     p.fc1 = cut.Linear(hidden(), D, bias);
-    if (norm) p.norm = cut.Norm(M);
+    if (norm) p.norm = cut.Norm(M, simd::NormKind::kLayer, 0.25);
     p.fc2 = cut.Linear(D, M, bias);
     return p;
   }
@@ -38,7 +38,7 @@ struct MlpLayer {
   // With a residual, y = x + mlp(x) as in a block, whose backward pass adds to dx.
   template <typename T>
   void Run(View<const T> weights, View<const T> x, View<T> y, const Gradients<T>& g) const {
-    const MlpSettings settings{.activation = activation, .gate = gate, .eps = 0.25, .precision = precision};
+    const MlpSettings settings{.config = {.gate = gate, .activation = activation}, .precision = precision};
     Arena arena;
     MlpCache<T> cache;
     MlpForward<T>(x, Parameters<const T>(weights), settings, residual ? x : View<const T>(), y, cache, arena);

@@ -91,7 +91,7 @@ TEST_P(NormGradientTest, ForwardIsInferences) {
              beta = Sampler(3).Normal<float>({77});
   Tensor<float> expected({9, 77}), y({9, 77}), again({9, 77}), moments({9, 2});
   NormForward<float>(x, {gamma.Clone(), beta.Clone(), 1e-6f}, expected);
-  NormForward<float>(x, {gamma, beta}, 1e-6f, y, moments);
+  NormForward<float>(x, {gamma, beta}, y, moments);
   Renormalise<float>(x, moments, {gamma, beta}, again);
   ExpectSameBits(y, expected, "y");
   ExpectSameBits(again, expected, "y from its moments");
@@ -99,10 +99,10 @@ TEST_P(NormGradientTest, ForwardIsInferences) {
 
 TEST(NormGradient, RefusesOtherShapes) {
   Tensor<float> x({2, 5}), y({2, 5}), moments({2, 2}), gamma({4}), other({2, 4});
-  EXPECT_THROW(NormForward<float>(x, {gamma, {}}, 1e-6f, y, moments), Error);
-  EXPECT_THROW(NormForward<float>(x, {{}, gamma}, 1e-6f, y, moments), Error);
-  EXPECT_THROW(NormForward<float>(x, {}, 1e-6f, other, moments), Error);
-  EXPECT_THROW(NormForward<float>(x, {}, 1e-6f, y, other), Error);
+  EXPECT_THROW(NormForward<float>(x, {gamma, {}}, y, moments), Error);
+  EXPECT_THROW(NormForward<float>(x, {{}, gamma}, y, moments), Error);
+  EXPECT_THROW(NormForward<float>(x, {}, other, moments), Error);
+  EXPECT_THROW(NormForward<float>(x, {}, y, other), Error);
   EXPECT_THROW(Renormalise<float>(x, moments, {}, other), Error);
   EXPECT_THROW(NormBackward<float>(x, moments, {}, other, y, false, {}), Error);
   EXPECT_THROW(NormBackward<float>(x, moments, {}, y, other, false, {}), Error);

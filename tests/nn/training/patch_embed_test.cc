@@ -21,15 +21,15 @@ struct PatchEmbedLayer {
   PatchEmbedParameters<T> Parameters(View<T> buffer) const {
     Cut<T> cut(buffer);
     PatchEmbedParameters<T> p;
-    if (norm_in) p.norm_in = cut.Norm(features());
+    if (norm_in) p.norm_in = cut.Norm(features(), simd::NormKind::kLayer, 0.25);
     p.projection = cut.Linear(D, features());
-    if (norm_out) p.norm_out = cut.Norm(D);
+    if (norm_out) p.norm_out = cut.Norm(D, simd::NormKind::kLayer, 0.25);
     return p;
   }
 
   template <typename T>
   void Run(View<const T> weights, View<const T> x, View<T> y, const Gradients<T>& g) const {
-    const PatchEmbedSettings settings{patch_height, patch_width, channel_last, 0.25};
+    const PatchEmbedSettings settings{patch_height, patch_width, channel_last};
     const PatchEmbedParameters<const T> p = Parameters<const T>(weights);
     Tensor<T> all({images, prefix + tokens(), D});
     const View<T> patches = all.view().slice(1, prefix, prefix + tokens());

@@ -27,7 +27,7 @@ struct PoolLayer {
     AttentionPoolParameters<T> p;
     p.latent = cut({1, 1, D});
     p.query = cut.Linear(D, D), p.key_value = cut.Linear(2 * D, D), p.projection = cut.Linear(D, D);
-    p.norm = cut.Norm(D);
+    p.norm = cut.Norm(D, simd::NormKind::kLayer, 0.25);
     p.mlp = {cut.Linear(M, D), {}, cut.Linear(D, M)};
     return p;
   }
@@ -41,7 +41,7 @@ struct PoolLayer {
     Tensor<T> x_memory({images, N + padding, D}), dx_memory({images, N + padding, D});
     const View<T> xs = x_memory.view().slice(1, 0, N), dx = dx_memory.view().slice(1, 0, N);
     Copy<T>(x, xs);
-    const AttentionPoolSettings settings{.heads = heads, .eps = 0.25};
+    const AttentionPoolSettings settings{.heads = heads};
     Arena arena;
     AttentionPoolCache<T> cache;
     Tensor<T> other({images, D}), half({images, D});
