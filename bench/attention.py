@@ -6,12 +6,13 @@
 A case is B x H [/ KEY HEADS] x QUERIES [: KEYS] x WIDTH [, causal | mask | windowN | bandN], for
 example 1x12x197x64 or 1x32/8x1:4096x64. In windowN a query sees N keys to either side; bandN is the
 same as a mask, and what PyTorch has for both. A pass is forward, training (forward and backward) or
-gradient (backward alone), or one of them with -bf16 (products in bfloat16; PyTorch: tensors in bfloat16). Each contender is a
-process of its own (qkv once for each instruction set) that answers a line with the milliseconds of
-the best of some passes in a row; a round asks each of them once, in an order that changes. GFLOP/s
-counts 4 B H N_q N_k E operations forward, 10 backward; `of peak` is their share of what registers
-alone can do in float (bench/micro/peak_bench.cc). With QKV_ISA set, that instruction set is the only
-one unless --isas names others, and the results lie beside the others' (attention-avx2.json).
+gradient (backward alone), or one of them with -bf16 (products in bfloat16; PyTorch: tensors in
+bfloat16). Each contender is a process of its own (qkv once for each instruction set) that answers a
+line with the milliseconds of the best of some passes in a row; a round asks each of them once, in an
+order that changes. GFLOP/s counts 4 B H N_q N_k E operations forward, 10 backward, of visible keys;
+`of peak` is their share of what registers alone can do in float (bench/micro/peak_bench.cc). With
+QKV_ISA set, that instruction set is the only one unless --isas names others, and the results lie
+beside the others' (attention-avx2.json).
 """
 
 import argparse

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <type_traits>
+#include <utility>
 
 #include "qkv/core/parallel.h"
 #include "qkv/nn/ranges.h"
@@ -10,14 +12,89 @@
 
 namespace qkv::nn {
 
-RotaryTable::RotaryTable(int64_t length, int64_t E, double base) {
-  Require(length > 0 && E > 0 && E % 2 == 0 && base > 0,
-          "rotary positions: expected an even number of features and a positive base, got {} features and {}", E, base);
-  exact_ = Tensor<double>::Uninitialised({length, 2, E}), single_ = Tensor<float>::Uninitialised({length, 2, E});
-  for (int64_t p = 0; p < length; ++p) {
-    double *cosines = exact_.view().at(p, 0), *sines = exact_.view().at(p, 1);
-    for (int64_t e = 0; e < E; e += 2) {
-      const double angle = static_cast<double>(p) * std::pow(base, -static_cast<double>(e) / static_cast<double>(E));
+namespace {
+
+// [axes, P]: factor · base^(−axes · 2i / E).
+Tensor<double> Frequencies(int64_t axes, int64_t E, double base, double factor) {
+  Require(E > 0 && E % (2 * axes) == 0 && base > 0,
+          "rotary positions: expected a multiple of {} features and a positive base, got {} features and {}", 2 * axes,
+          E, base);
+  Tensor<double> frequencies({axes, E / (2 * axes)});
+  for (int64_t a = 0; a < axes; ++a) {
+    for (int64_t i = 0; i < frequencies.dim(1); ++i) {
+      const double exponent = -static_cast<double>(2 * axes * i) / static_cast<double>(E);
+      *frequencies.view().at(a, i) = factor * std::pow(base, exponent);
+    }
+  }
+  return frequencies;
+}
+
+// [tokens, 2]: (row(r), column(c)) of each patch behind the prefix, whose coordinates are 0.
+template <class Row, class Column>
+Tensor<double> GridCoordinates(const TokenGrid& grid, Row row, Column column) {
+  Require(grid.prefix >= 0 && grid.height > 0 && grid.width > 0,
+          "rotary positions: expected a grid of patches, got {} x {} behind {} tokens", grid.height, grid.width,
+          grid.prefix);
+  Tensor<double> coordinates({grid.tokens(), 2});
+  for (int64_t t = 0; t < grid.height * grid.width; ++t) {
+    double* at = coordinates.view().at(grid.prefix + t);
+    at[0] = row(static_cast<double>(t / grid.width)), at[1] = column(static_cast<double>(t % grid.width));
+  }
+  return coordinates;
+}
+
+}  // namespace
+
+RotaryAngles SequenceAngles(int64_t length, int64_t E, double base) {
+  Require(length > 0, "rotary positions: expected a length of at least 1, got {}", length);
+  RotaryAngles angles{Tensor<double>({length, 1}), Frequencies(1, E, base, 1)};
+  for (int64_t p = 0; p < length; ++p) angles.coordinates[p] = static_cast<double>(p);
+  return angles;
+}
+
+RotaryAngles PatchAngles(const TokenGrid& grid, int64_t E, const PatchCoordinates& patches) {
+  const auto scale = [](int64_t trained, int64_t size) {
+    return trained > 0 ? static_cast<double>(trained) / static_cast<double>(size) : 1;
+  };
+  const double height = scale(patches.trained_height, grid.height), width = scale(patches.trained_width, grid.width);
+  RotaryAngles angles{GridCoordinates(
+                          grid, [&](double row) { return (row + patches.offset) * height; },
+                          [&](double column) { return (column + patches.offset) * width; }),
+                      Frequencies(2, E, patches.base, 1)};
+  for (int64_t t = 0; t < grid.tokens() && patches.columns_first; ++t) {
+    std::swap(angles.coordinates[2 * t], angles.coordinates[2 * t + 1]);
+  }
+  return angles;
+}
+
+RotaryAngles NormalisedAngles(const TokenGrid& grid, int64_t E, double base) {
+  const auto centre = [](int64_t size) {
+    return [n = static_cast<double>(size)](double place) { return 2 * (place + .5) / n - 1; };
+  };
+  return {GridCoordinates(grid, centre(grid.height), centre(grid.width)),
+          Frequencies(2, E, base, 2 * std::numbers::pi)};
+}
+
+std::vector<int64_t> HalfSplitToNeighbours(int64_t E) {
+  Require(E > 0 && E % 2 == 0, "rotary positions: expected an even number of features, got {}", E);
+  std::vector<int64_t> from(static_cast<size_t>(E));
+  for (int64_t f = 0; f < E; ++f) from[static_cast<size_t>(f)] = f / 2 + f % 2 * (E / 2);
+  return from;
+}
+
+RotaryTable::RotaryTable(const RotaryAngles& angles) {
+  const auto& [coordinates, frequencies] = angles;
+  Require(coordinates.rank() == 2 && frequencies.rank() == 2 && coordinates.dim(1) == frequencies.dim(0) &&
+              coordinates.size() > 0 && frequencies.size() > 0,
+          "rotary positions: coordinates {} [tokens, axes] do not fit frequencies {} [axes, pairs]",
+          coordinates.shape(), frequencies.shape());
+  const int64_t tokens = coordinates.dim(0), axes = frequencies.dim(0), P = frequencies.dim(1), E = 2 * axes * P;
+  exact_ = Tensor<double>::Uninitialised({tokens, 2, E}), single_ = Tensor<float>::Uninitialised({tokens, 2, E});
+  for (int64_t t = 0; t < tokens; ++t) {
+    double *cosines = exact_.view().at(t, 0), *sines = exact_.view().at(t, 1);
+    for (int64_t pair = 0; pair < axes * P; ++pair) {
+      const double angle = coordinates[t * axes + pair / P] * frequencies[pair];
+      const int64_t e = 2 * pair;
       cosines[e] = cosines[e + 1] = std::cos(angle);
       sines[e + 1] = std::sin(angle), sines[e] = -sines[e + 1];
     }
