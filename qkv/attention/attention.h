@@ -22,8 +22,8 @@ struct Options {
   T scale = 0;                    // of the scores; 0 means 1 / sqrt(E)
   Causal causal = Causal::kNone;  // which keys a query sees
   T soft_cap = 0;                 // scores become soft_cap · tanh(scores / soft_cap) (Gemma 2); 0 means off
-  View<const T> bias;             // added to the scores after the soft cap: [B|1, H|1, N_q|1, N_k], or empty
-  View<const bool> mask;          // true where attention is allowed: [B|1, H|1, N_q|1, N_k], or empty
+  View<const T> bias = {};        // added to the scores after the soft cap: [B|1, H|1, N_q|1, N_k], or empty
+  View<const bool> mask = {};     // true where attention is allowed: [B|1, H|1, N_q|1, N_k], or empty
   T dropout = 0;                  // probability that a weight becomes 0; the others are divided by 1 − dropout
   uint64_t seed = 0;        // of the dropout: the same seed drops the same weights, in both passes and on any machine
   int64_t first_batch = 0;  // index of batch entry 0 in the whole batch, of which this is a part; selects its dropout

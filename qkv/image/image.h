@@ -33,9 +33,9 @@ struct DecodeOptions {
   int64_t max_pixels = 178'956'970;
   // Grey levels (of up to 16 bits) that become 0 and 255, linearly between. Without it 16 bits are treated as Pillow
   // does: 16-bit grey saturates at 255 on conversion, 16-bit RGB keeps the high byte.
-  std::optional<std::pair<double, double>> window;
+  std::optional<std::pair<double, double>> window = {};
   // Told the number of pixels once it is known and before there is memory for them; it may wait, or throw.
-  std::function<void(int64_t pixels)> admit;
+  std::function<void(int64_t pixels)> admit = {};
 };
 
 /// JPEG, PNG, WebP, GIF (first frame), BMP, TIFF, PPM/PGM/PBM, told by their first bytes.

@@ -47,10 +47,10 @@ std::string Describe(const Query& query, const TokenGrid& grid);
 
 /// Which maps AttentionMaps computes.
 struct MapRequest {
-  std::vector<int64_t> blocks;   // from 0
-  std::vector<int64_t> heads;    // from 0; empty: all
-  std::optional<Fusion> fusion;  // of these heads into one
-  Query query;                   // whose attention
+  std::vector<int64_t> blocks = {};   // from 0
+  std::vector<int64_t> heads = {};    // from 0; empty: all
+  std::optional<Fusion> fusion = {};  // of these heads into one
+  Query query = {};                   // whose attention
 };
 
 /// Attention weights of one image, [L, H, Q, N]: the blocks and heads (1 when fused) in the order asked for, the

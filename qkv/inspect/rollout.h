@@ -17,7 +17,7 @@ struct RolloutRequest {
   /// Of each block's fused matrix, the fraction of its N² entries that counts as 0, the lowest; below 1. The class
   /// token's attention to itself always stays. Entries as large as the first that stays, stay.
   double discard = 0;
-  Query query;  // whose content is followed back
+  Query query = {};  // whose content is followed back
 };
 
 /// Rows of Ã_last · … · Ã_first, where Ã is ½A + ½I with each row divided by its sum, and A the fused attention:
