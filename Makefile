@@ -5,7 +5,7 @@ PREFIX ?= /usr/local
 JOBS   ?= $(shell nproc)
 
 .DEFAULT_GOAL := build
-.PHONY: help setup configure build demo test verify bench format install clean
+.PHONY: help setup configure build demo test verify bench docs format install clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -43,6 +43,10 @@ bench: build  ## speed beside PyTorch, ONNX Runtime and OpenVINO (installs them 
 	  "$$QKV_PYTHON" bench/attention.py && \
 	  "$$QKV_PYTHON" bench/scaling.py --qkv $(BUILD)/qkv && \
 	  { [ -z "$$QKV_DATA" ] || "$$QKV_PYTHON" bench/folder.py --qkv $(BUILD)/qkv; }
+
+docs:  ## reference of the C++ headers, at build/docs/html/index.html
+	@tools/setup.sh docs
+	@tools/docs.sh
 
 format:  ## clang-format on all sources
 	@tools/setup.sh format

@@ -1,5 +1,5 @@
-# What `cmake --install` puts where: the program with its man page and completions (component program), headers,
-# static libraries, find_package(qkv) and qkv.pc (component development). cmake/Package.cmake makes .debs of the two.
+# What `cmake --install` puts where: the program with its man page and completions (component program), the headers for
+# users, static libraries, find_package(qkv) and qkv.pc (component development). cmake/Package.cmake makes .debs of the two.
 include(CMakePackageConfigHelpers)
 
 get_property(QKV_LIBRARIES GLOBAL PROPERTY QKV_LIBRARIES)
@@ -15,8 +15,15 @@ endif()
 
 install(TARGETS ${QKV_LIBRARIES} qkv_all EXPORT qkvTargets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/qkv DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development
-        FILES_MATCHING PATTERN "*.h")
+# Which headers are for users is found out when they are installed, from their text.
+install(CODE "
+  include(\"${CMAKE_CURRENT_LIST_DIR}/PublicHeaders.cmake\")
+  qkv_public_headers(\"${PROJECT_SOURCE_DIR}\" headers)
+  foreach(header \${headers})
+    cmake_path(GET header PARENT_PATH folder)
+    file(INSTALL \"${PROJECT_SOURCE_DIR}/\${header}\" TYPE FILE
+         DESTINATION \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_INCLUDEDIR}/\${folder}\")
+  endforeach()" COMPONENT development)
 
 set(QKV_CMAKE_FOLDER ${CMAKE_INSTALL_LIBDIR}/cmake/qkv)
 install(EXPORT qkvTargets NAMESPACE qkv:: DESTINATION ${QKV_CMAKE_FOLDER} COMPONENT development)

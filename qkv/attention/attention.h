@@ -9,25 +9,27 @@
 
 namespace qkv::attention {
 
+/// Which keys a query sees.
 enum class Causal {
   kNone,
   kTopLeft,      // query i sees keys j <= i
   kBottomRight,  // query i sees keys j <= i + L − N_q of L; the last query sees all, as in decoding
 };
 
+/// What Attention computes beside the plain softmax(q kᵀ / sqrt(E)) v.
 /// A query sees a key if all of causal, window, key length, mask and bias allow it. Query i stands at position i, with
 /// Causal::kBottomRight at i + L − N_q, where L is the number of keys of its batch entry.
 template <typename T>
 struct Options {
   T scale = 0;  // of the scores; 0 means 1 / sqrt(E)
   Causal causal = Causal::kNone;
-  T soft_cap = 0;         // scores become soft_cap · tanh(scores / soft_cap) (Gemma 2); 0 means off
-  View<const T> bias;     // added to the scores after the soft cap: [B|1, H|1, N_q|1, N_k], or empty
-  View<const bool> mask;  // true where attention is allowed: [B|1, H|1, N_q|1, N_k], or empty
+  T soft_cap = 0;              // scores become soft_cap · tanh(scores / soft_cap) (Gemma 2); 0 means off
+  View<const T> bias = {};     // added to the scores after the soft cap: [B|1, H|1, N_q|1, N_k], or empty
+  View<const bool> mask = {};  // true where attention is allowed: [B|1, H|1, N_q|1, N_k], or empty
   // Batch entry b has its first key_lengths[b] keys only, of 0 to N_k: [B], or empty for all N_k. Keys behind are not
   // read in the forward pass, whose result has the same bits as that of those keys alone; the gradient reads them, so
   // they must be finite there, and makes their dk and dv zeros.
-  View<const int64_t> key_lengths;
+  View<const int64_t> key_lengths = {};
   // The query at position p sees keys p − window_left to p + window_right; −1: no limit. Causal limits the right side
   // to 0. Blocks of keys that no query of a tile sees cost nothing, as with causal and key lengths, but not with a
   // mask.

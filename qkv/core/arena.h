@@ -9,6 +9,7 @@
 
 namespace qkv {
 
+/// Scratch memory of one caller. Not shared between threads.
 class Arena {
  public:
   /// Uninitialised, 64-byte aligned memory that lives until the enclosing Scope ends or Reset is called.
@@ -21,7 +22,7 @@ class Arena {
   /// On destruction frees everything that was allocated since construction.
   class Scope {
    public:
-    explicit Scope(Arena& arena) : arena_(arena), mark_(arena.used_) {}
+    explicit Scope(Arena& arena) : arena_(arena), mark_(arena.used_) {}  // of an arena that outlives it
     ~Scope() { arena_.Rewind(mark_); }
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;

@@ -16,12 +16,12 @@ namespace qkv {
 /// A bad file, shape or request. what() has the operation, the expected and the actual value, and the place.
 class Error : public std::runtime_error {
  public:
-  explicit Error(const std::string& message) : std::runtime_error(message) {}
+  explicit Error(const std::string& message) : std::runtime_error(message) {}  // what() is `message`
 };
 
 /// Text made of escaped names (FormatShown, Error::what): it goes into a message unchanged, including line feeds.
 struct Lines {
-  std::string_view text;
+  std::string_view text;  // printable
 };
 
 namespace internal {

@@ -22,18 +22,18 @@ inline constexpr size_t kAlignment = 64;
 /// Up to six extents, outermost first. A scalar has rank 0 and one element.
 class Shape {
  public:
-  static constexpr int kMaxRank = 6;
+  static constexpr int kMaxRank = 6;  // axes at most
 
   Shape() = default;
-  Shape(std::initializer_list<int64_t> extents) : Shape(std::span<const int64_t>(extents.begin(), extents.size())) {}
   /// Throws Error when there are more than kMaxRank extents, one is negative, or their product overflows.
-  explicit Shape(std::span<const int64_t> extents);
+  Shape(std::initializer_list<int64_t> extents) : Shape(std::span<const int64_t>(extents.begin(), extents.size())) {}
+  explicit Shape(std::span<const int64_t> extents);  // likewise
 
-  int rank() const { return rank_; }
-  int64_t operator[](int axis) const { return extents_[axis]; }
-  int64_t size() const { return size_; }
-  std::span<const int64_t> extents() const { return {extents_.data(), static_cast<size_t>(rank_)}; }
-  bool operator==(const Shape& other) const {
+  int rank() const { return rank_; }                             // number of axes
+  int64_t operator[](int axis) const { return extents_[axis]; }  // extent of an axis
+  int64_t size() const { return size_; }                         // number of elements
+  std::span<const int64_t> extents() const { return {extents_.data(), static_cast<size_t>(rank_)}; }  // of all axes
+  bool operator==(const Shape& other) const {  // same rank and extents
     return rank_ == other.rank_ && std::equal(extents_.begin(), extents_.begin() + rank_, other.extents_.begin());
   }
 
@@ -58,8 +58,7 @@ namespace qkv {
 template <typename T>
 class View {
  public:
-  using Strides = std::array<int64_t, Shape::kMaxRank>;
-
+  using Strides = std::array<int64_t, Shape::kMaxRank>;  // of each axis, in elements
   View() = default;
   /// A dense, row-major view.
   View(T* data, const Shape& shape) : data_(data), shape_(shape) {
@@ -69,21 +68,22 @@ class View {
       stride *= shape[axis];
     }
   }
+  /// A strided view.
   View(T* data, const Shape& shape, const Strides& strides) : data_(data), shape_(shape), strides_(strides) {}
   /// A view of mutable elements converts to a view of constant ones.
   template <typename U>
   requires(std::is_same_v<T, const U>) View(const View<U>& other)
       : data_(other.data()), shape_(other.shape()), strides_(other.strides()) {}
 
-  T* data() const { return data_; }
-  const Shape& shape() const { return shape_; }
-  const Strides& strides() const { return strides_; }
-  int rank() const { return shape_.rank(); }
-  int64_t dim(int axis) const { return shape_[axis]; }
-  int64_t stride(int axis) const { return strides_[axis]; }
-  int64_t size() const { return shape_.size(); }
-  bool empty() const { return data_ == nullptr; }
-  bool dense() const {
+  T* data() const { return data_; }                          // the first element
+  const Shape& shape() const { return shape_; }              // extents, outermost first
+  const Strides& strides() const { return strides_; }        // in elements
+  int rank() const { return shape_.rank(); }                 // number of axes
+  int64_t dim(int axis) const { return shape_[axis]; }       // extent of an axis
+  int64_t stride(int axis) const { return strides_[axis]; }  // of an axis, in elements
+  int64_t size() const { return shape_.size(); }             // number of elements
+  bool empty() const { return data_ == nullptr; }            // refers to nothing
+  bool dense() const {                                       // row-major without gaps
     int64_t expected = 1;
     for (int axis = rank() - 1; axis >= 0; --axis) {
       if (shape_[axis] != 1 && strides_[axis] != expected) return false;
@@ -147,7 +147,7 @@ class Tensor {
     if (shape.size() > 0)
       std::memset(static_cast<void*>(data_.get()), 0, sizeof(T) * static_cast<size_t>(shape.size()));
   }
-  static Tensor Uninitialised(const Shape& shape) {
+  static Tensor Uninitialised(const Shape& shape) {  // contents undefined; throws Error when the allocation fails
     Require(static_cast<uint64_t>(shape.size()) <= PTRDIFF_MAX / sizeof(T), "tensor: {} is too large to address",
             shape);
     const size_t bytes = sizeof(T) * static_cast<size_t>(shape.size());
@@ -179,28 +179,28 @@ class Tensor {
     }
     shape_ = shape;
   }
-  Tensor Clone() const {
+  Tensor Clone() const {  // a copy with memory of its own
     Tensor copy = Uninitialised(shape_);
     if (size() > 0) std::memcpy(static_cast<void*>(copy.data()), data(), sizeof(T) * static_cast<size_t>(size()));
     return copy;
   }
 
-  T* data() { return data_.get(); }
-  const T* data() const { return data_.get(); }
-  const Shape& shape() const { return shape_; }
-  int rank() const { return shape_.rank(); }
-  int64_t dim(int axis) const { return shape_[axis]; }
-  int64_t size() const { return shape_.size(); }
-  bool empty() const { return data_ == nullptr; }
-  T& operator[](int64_t i) { return data_[i]; }
-  const T& operator[](int64_t i) const { return data_[i]; }
-  std::span<T> span() { return {data(), static_cast<size_t>(size())}; }
-  std::span<const T> span() const { return {data(), static_cast<size_t>(size())}; }
+  T* data() { return data_.get(); }                                                  // the first element
+  const T* data() const { return data_.get(); }                                      // the first element
+  const Shape& shape() const { return shape_; }                                      // extents, outermost first
+  int rank() const { return shape_.rank(); }                                         // number of axes
+  int64_t dim(int axis) const { return shape_[axis]; }                               // extent of an axis
+  int64_t size() const { return shape_.size(); }                                     // number of elements
+  bool empty() const { return data_ == nullptr; }                                    // without memory
+  T& operator[](int64_t i) { return data_[i]; }                                      // element i in row-major order
+  const T& operator[](int64_t i) const { return data_[i]; }                          // element i in row-major order
+  std::span<T> span() { return {data(), static_cast<size_t>(size())}; }              // all elements
+  std::span<const T> span() const { return {data(), static_cast<size_t>(size())}; }  // all elements
 
-  View<T> view() { return View<T>(data(), shape_); }
-  View<const T> view() const { return View<const T>(data(), shape_); }
-  operator View<T>() { return view(); }
-  operator View<const T>() const { return view(); }
+  View<T> view() { return View<T>(data(), shape_); }                    // valid while the tensor keeps its memory
+  View<const T> view() const { return View<const T>(data(), shape_); }  // likewise
+  operator View<T>() { return view(); }                                 // a tensor is passed where a view is expected
+  operator View<const T>() const { return view(); }                     // likewise
 
  private:
   struct Free {

@@ -20,11 +20,12 @@ enum class Upsampling { kNearest, kBilinear, kBicubic };
 /// values and may overshoot between them.
 Tensor<float> Stretch(View<const float> grid, const Rect& where, int64_t height, int64_t width, Upsampling upsampling);
 
+/// How OverlayHeat draws a map.
 struct HeatStyle {
-  ColourMap colours = ColourMap::kSequential;
-  Upsampling upsampling = Upsampling::kBicubic;
-  double opacity = 0.6;      // of the colours, 0 … 1
-  double low = 0, high = 1;  // values of the first and of the last colour
+  ColourMap colours = ColourMap::kSequential;    // of values from low to high
+  Upsampling upsampling = Upsampling::kBicubic;  // from cells to pixels
+  double opacity = 0.6;                          // of the colours, 0 … 1
+  double low = 0, high = 1;                      // values of the first and of the last colour
 };
 
 /// A grid of values as colours over `where` of a photo (1 to 4 channels), which loses its own colours there so that
@@ -38,9 +39,11 @@ void Fill(Image& image, int64_t top, int64_t left, int64_t height, int64_t width
 void Paste(Image& image, const Image& picture, int64_t top, int64_t left);
 
 /// Text in letters of 5 × 7 pixels, 6 apart, times `scale`: A–Z (small letters are drawn as these), digits, and
-/// . , : % - / ( ). Anything else is a space.
+/// the characters . , : % - / ( ) are drawn. Anything else is a space.
 void DrawText(Image& image, std::string_view text, int64_t top, int64_t left, int scale, const Colour& colour);
+/// Width in pixels of a text that DrawText draws.
 int64_t TextWidth(std::string_view text, int scale);
+/// Height in pixels of a text that DrawText draws.
 int64_t TextHeight(int scale);
 
 /// RGB pictures of one size in rows and columns, named at the left and at the top, under a title; any of the three may

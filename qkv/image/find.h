@@ -13,6 +13,7 @@ namespace qkv::image {
 /// into each once, told by device and inode.
 class ImageFinder {
  public:
+  /// What a walk may cost.
   struct Limits {
     int depth = 64;                      // of folders within each other
     int64_t entries = int64_t{1} << 26;  // that are looked at, over all walks: files of any kind, and folders
@@ -20,7 +21,7 @@ class ImageFinder {
   };
 
   ImageFinder() = default;
-  explicit ImageFinder(const Limits& limits) : limits_(limits) {}
+  explicit ImageFinder(const Limits& limits) : limits_(limits) {}  // with other limits
 
   /// A folder that later walks do not go into, as Find marks those that it was in. Whether it is the first time. Throws
   /// Error when there is no such folder.

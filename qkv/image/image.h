@@ -18,13 +18,14 @@ namespace qkv::image {
 struct Image {
   Tensor<uint8_t> pixels;  // [height, width, channels]
 
-  int64_t height() const { return pixels.dim(0); }
-  int64_t width() const { return pixels.dim(1); }
-  int64_t channels() const { return pixels.dim(2); }
+  int64_t height() const { return pixels.dim(0); }    // in pixels
+  int64_t width() const { return pixels.dim(1); }     // in pixels
+  int64_t channels() const { return pixels.dim(2); }  // 1 to 4
 };
 
 struct Workspace;  // qkv/image/workspace.h
 
+/// How files become images.
 struct DecodeOptions {
   bool exif_orientation = true;  // turn the picture upright as its EXIF tag says
   // More pixels than this are refused before they are decoded: Pillow's own limit for a decompression bomb, twice its
@@ -32,19 +33,21 @@ struct DecodeOptions {
   int64_t max_pixels = 178'956'970;
   // Grey levels (of up to 16 bits) that become 0 and 255, linearly between. Without it 16 bits are treated as Pillow
   // does: 16-bit grey saturates at 255 on conversion, 16-bit RGB keeps the high byte.
-  std::optional<std::pair<double, double>> window;
+  std::optional<std::pair<double, double>> window = {};
   // Told the number of pixels once it is known and before there is memory for them; it may wait, or throw.
-  std::function<void(int64_t pixels)> admit;
+  std::function<void(int64_t pixels)> admit = {};
 };
 
 /// JPEG, PNG, WebP, GIF (first frame), BMP, TIFF, PPM/PGM/PBM, told by their first bytes.
 /// Palettes are expanded, CMYK becomes RGB as Pillow's convert("RGB") does.
 /// Throws Error that begins with `where` for unknown, truncated or oversized files.
 Image Decode(std::span<const std::byte> bytes, const DecodeOptions& options, std::string_view where);
+/// The same of a file. Throws Error also if it cannot be read.
 Image DecodeFile(const std::filesystem::path& path, const DecodeOptions& options = {});
 /// The same into `image`, whose memory is used again.
 void Decode(std::span<const std::byte> bytes, const DecodeOptions& options, std::string_view where,
             Workspace& workspace, Image& image);
+/// The same of a file into `image`, whose memory is used again.
 void DecodeFile(const std::filesystem::path& path, const DecodeOptions& options, Workspace& workspace, Image& image);
 
 /// True for the file endings that DecodeFile reads (any case).
@@ -52,6 +55,7 @@ bool HasImageEnding(const std::filesystem::path& path);
 
 /// To 1 (grey) or 3 (RGB) channels as Pillow's convert("L") and convert("RGB") do; alpha is dropped.
 Image ToChannels(const Image& image, int channels);
+/// The same into `converted`, whose memory is used again.
 void ToChannels(const Image& image, int channels, Image& converted);
 
 }  // namespace qkv::image

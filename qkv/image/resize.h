@@ -7,6 +7,7 @@
 
 namespace qkv::image {
 
+/// Pillow's resampling filters.
 enum class Filter { kNearest, kBox, kBilinear, kHamming, kBicubic, kLanczos };
 
 /// The image in another size. Alpha channels are resized premultiplied, as Pillow does.

@@ -20,8 +20,8 @@ struct TokenGrid {
   int64_t height = 0, width = 0;    // in patches
   bool class_token = false;         // the first of the prefix is one
 
-  int64_t patches() const { return height * width; }
-  int64_t tokens() const { return static_cast<int64_t>(prefix.size()) + patches(); }
+  int64_t patches() const { return height * width; }                                  // of the grid
+  int64_t tokens() const { return static_cast<int64_t>(prefix.size()) + patches(); }  // N
 };
 
 /// Of an input of so many pixels, which the model takes.
@@ -29,13 +29,14 @@ TokenGrid GridOf(const model::VitConfig& config, int64_t pixels_height, int64_t 
 
 /// Whose attention is asked for.
 struct Query {
+  /// How many tokens are asked for.
   enum class Kind {
     kToken,  // one token
     kMean,   // the mean of what the patches attend to
     kAll,    // every token
   };
-  Kind kind = Kind::kToken;
-  int64_t token = 0;
+  Kind kind = Kind::kToken;  // one token, the mean of the patches, or all
+  int64_t token = 0;         // of Kind::kToken: its index, prefix tokens first
 };
 
 /// "cls" (class token), "dist" (distillation token), "regI" (register), "ROW,COL" (patch, from 0), "mean", "all";
@@ -44,11 +45,12 @@ Query ParseQuery(std::string_view text, const TokenGrid& grid);
 /// "class token", "patch 3,4", "mean of patches", …
 std::string Describe(const Query& query, const TokenGrid& grid);
 
+/// Which maps AttentionMaps computes.
 struct MapRequest {
-  std::vector<int64_t> blocks;   // from 0
-  std::vector<int64_t> heads;    // from 0; empty: all
-  std::optional<Fusion> fusion;  // of these heads into one
-  Query query;
+  std::vector<int64_t> blocks = {};   // from 0
+  std::vector<int64_t> heads = {};    // from 0; empty: all
+  std::optional<Fusion> fusion = {};  // of these heads into one
+  Query query = {};                   // whose attention
 };
 
 /// Attention weights of one image, [L, H, Q, N]: the blocks and heads (1 when fused) in the order asked for, the

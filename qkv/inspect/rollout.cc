@@ -1,11 +1,13 @@
 #include "qkv/inspect/rollout.h"
 
+#include <algorithm>
 #include <bit>
 #include <numeric>
 #include <type_traits>
 
 #include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
+#include "qkv/model/finite.h"
 #include "qkv/simd/gemm/matmul.h"
 
 namespace qkv::inspect {
@@ -199,5 +201,17 @@ template Tensor<float> AttentionRollout(const model::Vit<float>&, View<const flo
                                         model::Workspace<float>&);
 template Tensor<double> AttentionRollout(const model::Vit<double>&, View<const double>, const RolloutRequest&,
                                          model::Workspace<double>&);
+
+Tensor<float> AttentionRollout(const model::Model& model, const image::Image& image) {
+  const Tensor<float> pixels = model.Pixels(image);
+  const TokenGrid grid = GridOf(model.config(), pixels.dim(2), pixels.dim(3));
+  model::Workspace<float> workspace;
+  const Tensor<float> row = AttentionRollout<float>(
+      model.vit(), pixels, {.last_block = model.config().depth - 1, .query = ParseQuery("", grid)}, workspace);
+  model::RequireFinite(model.vit(), pixels, row, "rollout");
+  auto map = Tensor<float>::Uninitialised({grid.height, grid.width});
+  std::copy_n(row.data() + grid.prefix.size(), map.size(), map.data());
+  return map;
+}
 
 }  // namespace qkv::inspect

@@ -4,17 +4,20 @@
 
 #include <cstdint>
 
+#include "qkv/image/image.h"
 #include "qkv/inspect/maps.h"
+#include "qkv/model/model.h"
 
 namespace qkv::inspect {
 
+/// Which rollout AttentionRollout computes.
 struct RolloutRequest {
   int64_t first_block = 0, last_block = 0;  // from 0, both included
   Fusion fusion = Fusion::kMean;            // of the heads
   /// Of each block's fused matrix, the fraction of its N² entries that counts as 0, the lowest; below 1. The class
   /// token's attention to itself always stays. Entries as large as the first that stays, stay.
   double discard = 0;
-  Query query;
+  Query query = {};  // whose content is followed back
 };
 
 /// Rows of Ã_last · … · Ã_first, where Ã is ½A + ½I with each row divided by its sum, and A the fused attention:
@@ -29,5 +32,10 @@ struct RolloutRequest {
 template <typename T>
 Tensor<T> AttentionRollout(const model::Vit<T>& vit, View<const T> pixels, const RolloutRequest& request,
                            model::Workspace<T>& workspace);
+
+/// Rollout of an image through all blocks, heads averaged, nothing discarded: how much of the class token's content
+/// (without one: of the patches' mean) comes from each patch, [grid height, grid width]. What comes from prefix tokens
+/// is left out. Throws Error if the image does not fit the model, and if a value is not finite.
+Tensor<float> AttentionRollout(const model::Model& model, const image::Image& image);
 
 }  // namespace qkv::inspect

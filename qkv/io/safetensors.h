@@ -21,8 +21,8 @@ namespace qkv::io {
 
 /// A file of tensors, mapped.
 struct TensorFile {
-  std::filesystem::path path;
-  MappedFile mapped;
+  std::filesystem::path path;  // as it was opened
+  MappedFile mapped;           // its bytes
 
   /// Throws Error that names the file when it changed after it was opened, see MappedFile.
   void RequireUnchanged() const { mapped.RequireUnchanged(path.native()); }
@@ -30,10 +30,10 @@ struct TensorFile {
 
 /// One tensor as it lies in a file. `bytes` may be misaligned: old writers did not pad their header.
 struct StoredTensor {
-  std::string name;
-  DType dtype = DType::kF32;
-  Shape shape;
-  std::span<const std::byte> bytes;
+  std::string name;                  // unique within a file
+  DType dtype = DType::kF32;         // of the elements
+  Shape shape;                       // extents, outermost first
+  std::span<const std::byte> bytes;  // elements in row-major order, little-endian
   const TensorFile* file = nullptr;  // where the bytes are mapped from; null for bytes in memory
 };
 
@@ -63,9 +63,9 @@ class SafeTensors {
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
   /// Null when there is none of that name.
   const StoredTensor* Find(std::string_view name) const;
-  const std::map<std::string, std::string>& metadata() const { return metadata_; }
-  size_t bytes() const;  // of all tensors together
-  using File = TensorFile;
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }  // of the header
+  size_t bytes() const;                                                             // of all tensors together
+  using File = TensorFile;                                                          // a file of tensors, mapped
   /// None of bytes in memory.
   const std::deque<File>& files() const { return files_; }
   /// Throws Error that names the file when one changed after it was opened: to be called after `bytes` were

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "qkv/core/memory.h"
+#include "qkv/core/parallel.h"
 #include "qkv/image/background.h"
 #include "qkv/image/workspace.h"
 #include "qkv/model/checkpoint/limits.h"
@@ -11,6 +12,72 @@
 #include "qkv/simd/rows/elementwise.h"
 
 namespace qkv::model {
+
+namespace {
+// Images of a pass at most: enough to preprocess on many cores, few enough for pixels to take little memory.
+constexpr int64_t kImagesPerPass = 16;
+
+// What a thread decodes and preprocesses its images in.
+struct Scratch {
+  image::Workspace workspace;
+  image::Image image;
+};
+
+// [1, D] as [D].
+Tensor<float> Row(const Tensor<float>& matrix) {
+  auto row = Tensor<float>::Uninitialised({matrix.size()});
+  std::copy_n(matrix.data(), matrix.size(), row.data());
+  return row;
+}
+
+// The tokens whose attention is asked for, [first, second), of a grid in patches.
+std::pair<int64_t, int64_t> QueryRows(const AttentionOptions& options, const VitConfig& c, int64_t height,
+                                      int64_t width) {
+  using Query = AttentionOptions::Query;
+  const int64_t prefix = c.prefix(), row = options.row, column = options.column;
+  switch (options.query) {
+    case Query::kDefault:
+      if (c.class_token) return {0, 1};
+      break;
+    case Query::kClassToken:
+      Require(c.class_token, "attention: the model has no class token; use Query::kPatch or kPatchMean");
+      return {0, 1};
+    case Query::kPatch: {
+      Require(row >= 0 && row < height && column >= 0 && column < width,
+              "attention: expected a patch from 0,0 to {},{}, got {},{}", height - 1, width - 1, row, column);
+      const int64_t token = prefix + row * width + column;
+      return {token, token + 1};
+    }
+    case Query::kPatchMean:
+      break;
+  }
+  return {prefix, prefix + height * width};
+}
+}  // namespace
+
+// Decoded images or files, read one by one. It only refers to them.
+struct Model::ImageSource {
+  std::string_view operation;  // for messages
+  int64_t count = 0;
+  std::function<const image::Image&(int64_t index, Scratch& scratch)> read;
+  std::function<std::string(int64_t index)> name;
+
+  static ImageSource Of(std::string_view operation, std::span<const image::Image> images) {
+    return {operation, std::ssize(images),
+            [images](int64_t i, Scratch&) -> const image::Image& { return images[static_cast<size_t>(i)]; },
+            [operation, n = images.size()](int64_t i) {
+              return n == 1 ? std::string(operation) : fmt::format("{}: image {} of {}", operation, i + 1, n);
+            }};
+  }
+  static ImageSource Of(std::string_view operation, std::span<const std::filesystem::path> files) {
+    return {operation, std::ssize(files),
+            [files](int64_t i, Scratch& scratch) -> const image::Image& {
+              image::DecodeFile(files[static_cast<size_t>(i)], {}, scratch.workspace, scratch.image);
+              return scratch.image;
+            },
+            [files](int64_t i) { return FormatShown("{}", files[static_cast<size_t>(i)].native()); }};
+  }
+};
 
 Model Model::Load(const std::filesystem::path& path, const BuildOptions& options, const Cache& cache) {
   return Model(Checkpoint::Open(path), options, cache);
@@ -22,11 +89,36 @@ Model::Model(const Checkpoint& checkpoint, const BuildOptions& options, const Ca
       vit_(BuildCached(checkpoint, options, cache)) {}
 
 std::vector<Prediction> Model::Classify(const image::Image& image, int64_t top) const {
+  return std::move(Classify(ImageSource::Of("classify", {&image, 1}), top).front());
+}
+
+std::vector<Prediction> Model::Classify(const std::filesystem::path& file, int64_t top) const {
+  return std::move(Classify(ImageSource::Of("classify", {&file, 1}), top).front());
+}
+
+std::vector<std::vector<Prediction>> Model::Classify(std::span<const image::Image> images, int64_t top) const {
+  return Classify(ImageSource::Of("classify", images), top);
+}
+
+std::vector<std::vector<Prediction>> Model::Classify(std::span<const std::filesystem::path> files, int64_t top) const {
+  return Classify(ImageSource::Of("classify", files), top);
+}
+
+std::vector<std::vector<Prediction>> Model::Classify(const ImageSource& images, int64_t top) const {
   Require(config().classes > 0, "classify: the model has no classifier ({}); embed its images instead",
           config().architecture);
-  const Tensor<float> pixels = Pixels(image), logits = Logits(pixels);
-  RequireFinite(vit_, pixels, logits, "classify");
-  return Top(logits.span(), top);
+  std::vector<std::vector<Prediction>> predictions;
+  Tensor<float> logits;  // [B, classes]
+  ForEachPass(images, [&](int64_t first, View<const float> pixels, Workspace<float>& workspace) {
+    logits.Reuse({pixels.dim(0), config().outputs()});
+    Forward(pixels, workspace, {.logits = logits});
+    RequireFiniteRows(images, first, pixels, logits);
+    const View<const float> rows = logits;
+    for (int64_t b = 0; b < rows.dim(0); ++b) {
+      predictions.push_back(Top({rows.row(b), static_cast<size_t>(rows.dim(1))}, top));
+    }
+  });
+  return predictions;
 }
 
 std::vector<Prediction> Model::Top(std::span<const float> logits, int64_t top) const {
@@ -48,6 +140,112 @@ std::vector<Prediction> Model::Top(std::span<const float> logits, int64_t top) c
     predictions[i] = {order[i], index < labels().size() ? labels()[index] : "", scores[index]};
   }
   return predictions;
+}
+
+void Model::ForEachPass(const ImageSource& images, const UsePass& use) const {
+  // Images of different sizes are computed one by one.
+  const std::optional<Shape> fixed = FixedPixelsShape();
+  const int64_t most = fixed ? kImagesPerPass : 1;
+  std::vector<Scratch> scratch(static_cast<size_t>(NumThreads()));
+  Workspace<float> workspace;
+  Tensor<float> pixels;  // [B, channels, height, width]
+  for (int64_t first = 0; first < images.count; first += most) {
+    const int64_t B = std::min(most, images.count - first);
+    if (fixed) pixels.Reuse({B, (*fixed)[0], (*fixed)[1], (*fixed)[2]});
+    ParallelTasks(B, [&](int64_t b, int thread) {
+      Scratch& mine = scratch[static_cast<size_t>(thread)];
+      const std::string name = images.name(first + b);
+      try {
+        const image::Image& image = images.read(first + b, mine);
+        if (const Shape shape = PixelsShape(image); !fixed) pixels.Reuse({1, shape[0], shape[1], shape[2]});
+        Pixels(image, mine.workspace, pixels.view()[b]);
+      } catch (const Error& error) {
+        if (std::string_view(error.what()).find(name) != std::string_view::npos) throw;
+        throw Error(name + ": " + error.what());
+      }
+    });
+    use(first, pixels, workspace);
+  }
+}
+
+void Model::RequireFiniteRows(const ImageSource& images, int64_t first, View<const float> pixels,
+                              View<const float> values) const {
+  const int64_t b = FirstNotFinite(values);
+  if (b < 0) return;
+  RequireFinite(vit_, pixels.slice(0, b, b + 1), values.slice(0, b, b + 1), images.name(first + b));
+}
+
+Tensor<float> Model::Embed(const image::Image& image, Embedding embedding) const {
+  return Row(Embed(ImageSource::Of("embed", {&image, 1}), embedding));
+}
+
+Tensor<float> Model::Embed(const std::filesystem::path& file, Embedding embedding) const {
+  return Row(Embed(ImageSource::Of("embed", {&file, 1}), embedding));
+}
+
+Tensor<float> Model::Embed(std::span<const image::Image> images, Embedding embedding) const {
+  return Embed(ImageSource::Of("embed", images), embedding);
+}
+
+Tensor<float> Model::Embed(std::span<const std::filesystem::path> files, Embedding embedding) const {
+  return Embed(ImageSource::Of("embed", files), embedding);
+}
+
+int64_t Model::EmbeddingWidth(Embedding embedding) const {
+  return embedding == Embedding::kPooled ? config().pooled_width() : config().block.width;
+}
+
+Tensor<float> Model::Embed(const ImageSource& images, Embedding embedding) const {
+  Require(embedding != Embedding::kClassToken || config().class_token,
+          "embed: the model has no class token; use Embedding::kPatchMean or kPooled");
+  auto vectors = Tensor<float>::Uninitialised({images.count, EmbeddingWidth(embedding)});
+  Tensor<float> tokens;  // [B, N, D]
+  ForEachPass(images, [&](int64_t first, View<const float> pixels, Workspace<float>& workspace) {
+    const int64_t B = pixels.dim(0);
+    const View<float> rows = vectors.view().slice(0, first, first + B);
+    if (embedding == Embedding::kPooled) {
+      Forward(pixels, workspace, {.pooled = rows});
+    } else {
+      tokens.Reuse({B, TokensFor(pixels.dim(2), pixels.dim(3)), config().block.width});
+      Forward(pixels, workspace, {.tokens = tokens});
+      const View<const float> from = tokens;
+      if (embedding == Embedding::kPatchMean) {
+        nn::MeanPool<float>(from, config().prefix(), rows);
+      } else {
+        for (int64_t b = 0; b < B; ++b) std::copy_n(from.at(b), rows.dim(1), rows.row(b));
+      }
+    }
+    RequireFiniteRows(images, first, pixels, rows);
+  });
+  return vectors;
+}
+
+Tensor<float> Model::Attention(const image::Image& image, const AttentionOptions& options) const {
+  const VitConfig& c = config();
+  const int64_t block = options.block < 0 ? options.block + c.depth : options.block;
+  Require(block >= 0 && block < c.depth, "attention: expected a block from 0 to {}, or from -{} to -1, got {}",
+          c.depth - 1, c.depth, options.block);
+  const Tensor<float> pixels = Pixels(image);
+  const int64_t height = pixels.dim(2) / c.patch_height, width = pixels.dim(3) / c.patch_width;
+  const auto [begin, end] = QueryRows(options, c, height, width);
+  const auto count = static_cast<float>(end - begin);
+  Tensor<float> maps({c.block.attention.heads, height, width});
+  // weights: [1, heads, rows, N], of a few of the queries at a time
+  const auto add = [&](int64_t, View<const float> weights) {
+    ParallelFor(weights.dim(1), 1, [&](int64_t head, int64_t) {
+      float* const map = maps.view().at(head);
+      for (int64_t row = 0; row < weights.dim(2); ++row) {
+        const float* const patches = weights.at(0, head, row, c.prefix());
+        for (int64_t i = 0; i < height * width; ++i) map[i] += patches[i] / count;
+      }
+    });
+  };
+  Outputs<float> outputs;
+  outputs.attention.push_back({block, {.row_begin = begin, .row_end = end, .visit = add}});
+  Workspace<float> workspace;
+  Forward(pixels, workspace, outputs);
+  RequireFinite(vit_, pixels, maps, "attention");
+  return maps;
 }
 
 void Model::RequireAffordable(const Shape& pixels) const {

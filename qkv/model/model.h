@@ -1,11 +1,15 @@
-// A model ready to answer: images in, numbers out. The first thing to include for a program that uses qkv.
+// A Vision Transformer with its preprocessing and labels: images in; classes, vectors and attention maps out.
 //
 //   const auto model = qkv::model::Model::Load("vit-base");
-//   const auto image = qkv::image::DecodeFile("photo.jpg");
-//   for (const auto& [index, label, score] : model.Classify(image, 5)) …
+//   for (const auto& [index, label, score] : model.Classify("photo.jpg")) std::cout << score << ' ' << label << '\n';
+//
+// A Model is immutable but for SetInputSize: several threads may use one. Not here: attention rollout
+// (qkv/inspect/rollout.h) and sequences (qkv/model/sequence_model.h).
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -18,29 +22,79 @@
 
 namespace qkv::model {
 
+/// One class of an answer.
 struct Prediction {
-  int64_t index = 0;
-  std::string label;  // or empty
-  float score = 0;    // softmax probability
+  int64_t index = 0;  // of the class, from 0
+  std::string label;  // its name, or empty if the checkpoint has none
+  float score = 0;    // softmax probability, from 0 to 1
 };
 
+/// Which vector of an image Model::Embed returns.
+enum class Embedding {
+  kPooled,      // what the classifier reads, VitConfig::pooled_width() numbers
+  kClassToken,  // the class token after the final norm, D numbers
+  kPatchMean,   // mean of the patch tokens after the final norm, D numbers
+};
+
+/// Which attention Model::Attention returns.
+struct AttentionOptions {
+  /// The tokens whose attention weights are read.
+  enum class Query {
+    kDefault,     // the class token; without one the mean over all patches
+    kClassToken,  // the class token
+    kPatch,       // the patch at (row, column)
+    kPatchMean,   // mean over all patches
+  };
+  int64_t block = -1;             // from 0; negative: from the end, -1 is the last block
+  Query query = Query::kDefault;  // whose attention
+  int64_t row = 0, column = 0;    // of the patch, from 0 at the top left; for Query::kPatch only
+};
+
+/// A Vision Transformer of any family that qkv knows, ready to answer.
 class Model {
  public:
-  /// A folder or a .safetensors file of any layout that qkv knows. Throws Error that says what is wrong.
-  /// A `cache` with a folder makes the next load immediate, see cache.h.
+  /// Loads a folder or a .safetensors file of any layout that qkv knows. With a `cache` folder the next load maps the
+  /// packed weights (qkv/model/build/cache.h). Throws Error that names the file and what is wrong with it.
   static Model Load(const std::filesystem::path& path, const BuildOptions& options = {}, const Cache& cache = {});
+  /// Builds the model of an open checkpoint, which may be closed afterwards. Throws Error as Load.
   explicit Model(const Checkpoint& checkpoint, const BuildOptions& options = {}, const Cache& cache = {});
 
-  /// The `top` most probable classes, best first (fewer when there are fewer). Throws Error without a classifier, and
-  /// when the answer is not finite: it names the block where that begins.
+  /// The `top` most probable classes of a decoded image, best first (fewer if the model has fewer). Throws Error if the
+  /// model has no classifier, and if the answer is not finite; then it names the block where that begins.
   std::vector<Prediction> Classify(const image::Image& image, int64_t top = 5) const;
-  /// The same from one image's logits. Throws Error when one is not finite.
+  /// The same of an image file. Throws Error also if the file cannot be read.
+  std::vector<Prediction> Classify(const std::filesystem::path& file, int64_t top = 5) const;
+  /// The same of several images, one list for each, in their order. Images are preprocessed in parallel and computed
+  /// several in a pass; the results are those of one image after the other. Errors name the image.
+  std::vector<std::vector<Prediction>> Classify(std::span<const image::Image> images, int64_t top = 5) const;
+  /// The same of several image files, of which only a few are in memory at a time.
+  std::vector<std::vector<Prediction>> Classify(std::span<const std::filesystem::path> files, int64_t top = 5) const;
+  /// The same from one image's logits [classes]. Throws Error if one is not finite.
   std::vector<Prediction> Top(std::span<const float> logits, int64_t top) const;
+
+  /// The vector of a decoded image, [EmbeddingWidth(embedding)], not normalised. Throws Error if the model has no class
+  /// token to read, and if the answer is not finite; then it names the block where that begins.
+  Tensor<float> Embed(const image::Image& image, Embedding embedding = Embedding::kPooled) const;
+  /// The same of an image file. Throws Error also if the file cannot be read.
+  Tensor<float> Embed(const std::filesystem::path& file, Embedding embedding = Embedding::kPooled) const;
+  /// The same of several images, a row for each: [images, EmbeddingWidth(embedding)]. Computed as by Classify.
+  Tensor<float> Embed(std::span<const image::Image> images, Embedding embedding = Embedding::kPooled) const;
+  /// The same of several image files, of which only a few are in memory at a time.
+  Tensor<float> Embed(std::span<const std::filesystem::path> files, Embedding embedding = Embedding::kPooled) const;
+  /// Numbers in a vector of Embed.
+  int64_t EmbeddingWidth(Embedding embedding = Embedding::kPooled) const;
+
+  /// Attention weights of one block from the query to each patch, for every head: [heads, grid height, grid width]. The
+  /// grid is that of the preprocessed image in patches. The weights of a head sum to 1 together with those to the
+  /// prefix tokens (class token, registers), which are left out. Blocks after this one are not computed. Throws Error
+  /// if there is no such block, class token or patch, and if a weight is not finite.
+  Tensor<float> Attention(const image::Image& image, const AttentionOptions& options = {}) const;
 
   /// The input tensor of an image, as the checkpoint's own preprocessing makes it: [1, channels, height, width].
   Tensor<float> Pixels(const image::Image& image) const;
   /// The same into out: [channels, height, width], dense, of PixelsShape.
   void Pixels(const image::Image& image, image::Workspace& workspace, View<float> out) const;
+  /// The shape of an image's input tensor, [channels, height, width].
   /// Throws Error when the size is the checkpoint's own choice (not SetInputSize's) and such an image would cost out of
   /// all proportion to its weights, and when the pixels alone would take more than MemoryLimit().
   Shape PixelsShape(const image::Image& image) const;
@@ -49,24 +103,40 @@ class Model {
   /// pixels: [B, channels, height, width] to [B, outputs].
   Tensor<float> Logits(View<const float> pixels) const;
 
-  /// Every output that `outputs` names, with scratch memory of the caller's.
+  /// Every output that `outputs` names, with scratch memory of the caller's. Throws Error as Vit::Forward.
   void Forward(View<const float> pixels, Workspace<float>& workspace, const Outputs<float>& outputs) const {
     vit_.Forward(pixels, workspace, outputs);
   }
+  /// Tokens of an input of this size in pixels. Throws Error when the family refuses the size.
   int64_t TokensFor(int64_t height, int64_t width) const { return vit_.TokensFor(height, width); }
 
   /// Makes Pixels produce another size, as the family's own library would. Throws Error when the family refuses it.
   /// A size that is given may cost any amount of time.
   void SetInputSize(int64_t height, int64_t width);
 
+  /// The layers without preprocessing and labels.
   const Vit<float>& vit() const { return vit_; }
+  /// Widths, depth, patch size and everything else that the checkpoint's configuration says.
   const VitConfig& config() const { return vit_.config(); }
+  /// Memory of the linear layers' packed weights, in bytes.
   int64_t weight_bytes() const { return vit_.weight_bytes(); }
+  /// What happens to an image before the model sees it.
   const image::Preprocess& preprocess() const { return description_.preprocess; }
+  /// Names of the classes, by index; or empty.
   const std::vector<std::string>& labels() const { return description_.labels; }
 
  private:
+  struct ImageSource;
+  /// Images `first`, `first` + 1, … with their input tensor, [B, channels, height, width].
+  using UsePass = std::function<void(int64_t first, View<const float> pixels, Workspace<float>& workspace)>;
+
   void RequireAffordable(const Shape& pixels) const;
+  /// Reads and preprocesses all images, several at a time, and calls `use` for each of these passes in order.
+  void ForEachPass(const ImageSource& images, const UsePass& use) const;
+  void RequireFiniteRows(const ImageSource& images, int64_t first, View<const float> pixels,
+                         View<const float> values) const;
+  std::vector<std::vector<Prediction>> Classify(const ImageSource& images, int64_t top) const;
+  Tensor<float> Embed(const ImageSource& images, Embedding embedding) const;
 
   Description description_;
   double stored_bytes_ = 0;  // of the checkpoint's tensors

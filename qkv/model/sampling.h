@@ -9,11 +9,12 @@
 
 namespace qkv::model {
 
+/// How the next token is drawn from the logits.
 struct SamplingSettings {
   double temperature = 1;  // logits are divided by it; 0: always the greatest, the first of equals
   int64_t top_k = 0;       // only the k most probable tokens; 0: all
   double top_p = 1;        // of these, the fewest whose probabilities sum to p (nucleus sampling, Holtzman et al. 2020)
-  uint64_t seed = 0;
+  uint64_t seed = 0;       // the same seed draws the same tokens
 
   /// Throws Error when a number is out of its range: temperature and top_k 0 or more, top_p above 0 and at most 1.
   void Validate() const;

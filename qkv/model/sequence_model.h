@@ -31,27 +31,30 @@ struct SequenceCheckpoint {
   /// Throws Error that names the file and what is wrong with it: strict, as Checkpoint::Open.
   static SequenceCheckpoint Open(const std::filesystem::path& folder);
 
-  std::string source;  // the folder, for messages
-  SequenceConfig config;
-  std::shared_ptr<const io::SafeTensors> tensors;
-  std::vector<BoundTensor> bound;  // in the order of TensorTable; points into `tensors`
+  std::string source;                              // the folder, for messages
+  SequenceConfig config;                           // of config.json
+  std::shared_ptr<const io::SafeTensors> tensors;  // as stored
+  std::vector<BoundTensor> bound;                  // in the order of TensorTable; points into `tensors`
 };
 
+/// An encoder or decoder of tokens, as `qkv train` makes it from a task or a text.
 template <typename T>
 class SequenceModel {
  public:
   /// Of `options` the precision and the foldings count. Throws Error when a tensor holds NaN or infinity.
   SequenceModel(const SequenceConfig& config, const std::vector<BoundTensor>& tensors,
                 const BuildOptions& options = {});
+  /// Of a run's folder. Throws Error as SequenceCheckpoint::Open and the constructor.
   static SequenceModel Load(const std::filesystem::path& folder, const BuildOptions& options = {});
 
   /// tokens: [B, N], dense, N of 1 to length; logits: [B, N, outputs], dense. A second call of a shape with the same
   /// arena allocates nothing. A sequence's logits do not depend on the others'. Throws Error when shapes do not fit, or
   /// a token is not in the vocabulary.
   void Logits(View<const int32_t> tokens, Arena& arena, View<T> logits) const;
+  /// The same with memory of its own: [B, N, outputs].
   Tensor<T> Logits(View<const int32_t> tokens) const;
 
-  const SequenceConfig& config() const { return config_; }
+  const SequenceConfig& config() const { return config_; }  // widths, depth, length, vocabulary
 
   /// What the answer to one sequence, 1 to length tokens, becomes NaN or infinite in, by a pass for each block: "block
   /// 3 of 0 to 5", or what stands before and behind the blocks.

@@ -17,25 +17,27 @@ namespace qkv::model {
 /// What a forward pass writes; empty views are not computed, and neither are blocks that nothing here needs.
 template <typename T>
 struct Outputs {
+  /// What leaves a block.
   struct Hidden {
     int64_t index;  // 0: the embedded tokens; L: after block L, counted from 1
     View<T> out;    // [B, N, D]
   };
+  /// Attention weights of a block.
   struct Attention {
     int64_t block;                  // from 0
     nn::WeightsRequest<T> request;  // rows, and where their weights go
   };
-  View<T> logits = {};  // [B, C], without a classifier the pooled [B, D]
-  View<T> pooled = {};  // [B, pooled_width], what the classifier sees
-  View<T> tokens = {};  // [B, N, D] after the final norm
-  std::vector<Hidden> hidden = {};
-  std::vector<Attention> attention = {};
+  View<T> logits = {};                    // [B, C], without a classifier the pooled [B, D]
+  View<T> pooled = {};                    // [B, pooled_width], what the classifier sees
+  View<T> tokens = {};                    // [B, N, D] after the final norm
+  std::vector<Hidden> hidden = {};        // what leaves blocks
+  std::vector<Attention> attention = {};  // weights of blocks
 };
 
 /// Scratch memory of one caller; a second forward pass of the same shape allocates nothing. Not shared between threads.
 template <typename T>
 struct Workspace {
-  Arena arena;
+  Arena arena;                              // of activations
   uint64_t model = 0;                       // whose `positions` and `places` these are
   int64_t grid_height = 0, grid_width = 0;  // and for which grid
   Tensor<T> positions;                      // [grid_height · grid_width, D], resampled
@@ -56,10 +58,12 @@ struct BuildOptions {
 /// How a block's attention is run: its kind, which may be merged where the checkpoint's is not, whether in the order
 /// for few rows too, and whether there are mostly fewer queries than keys, so that one product does not make both.
 struct AttentionWay {
-  nn::AttentionKind kind = nn::AttentionKind::kSeparate;
-  bool absorbs = false, fewer_queries = false;
+  nn::AttentionKind kind = nn::AttentionKind::kSeparate;  // as built, which may be merged
+  bool absorbs = false;                                   // the order for few rows is there
+  bool fewer_queries = false;                             // mostly fewer queries than keys
 };
 
+/// Layers and forward pass, without preprocessing and labels. T is float, or double in checks.
 template <typename T>
 class Vit {
  public:
@@ -90,7 +94,7 @@ class Vit {
   static Vit Restore(const VitConfig& config, const BuildOptions& options,
                      std::shared_ptr<const io::SafeTensors> tensors);
 
-  const VitConfig& config() const { return config_; }
+  const VitConfig& config() const { return config_; }  // as the checkpoint says
   /// Memory of the linear layers' weights as they are packed.
   int64_t weight_bytes() const;
   /// An estimate of the memory of a pass, in bytes: pixels and everything that is computed of them, without what

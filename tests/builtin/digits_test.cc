@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "qkv/builtin/digits_model.h"
 #include "qkv/core/file.h"
 #include "qkv/io/json.h"
 #include "qkv/io/safetensors.h"
@@ -24,6 +25,16 @@ TEST(Digits, CanBeReadWhereTheyLie) {
   const auto file = io::SafeTensors::FromBytes(weights, "digits");
   EXPECT_EQ(file.Find("head.weight")->shape, Shape({10, 96}));
   EXPECT_EQ(io::ParseJson(builtin::DigitsConfig(), "digits")["num_classes"], 10);
+}
+
+TEST(Digits, ModelReadsTheExamples) {
+  const model::Model model = builtin::DigitsModel();
+  for (const std::string digit : {"0", "3", "7"}) {
+    const auto best = model.Classify(SourceFolder() / "examples/digits" / (digit + "-white.png"), 1);
+    ASSERT_EQ(best.size(), 1u);
+    EXPECT_EQ(best[0].label, digit);
+    EXPECT_GT(best[0].score, 0.5f);
+  }
 }
 
 }  // namespace

@@ -110,6 +110,21 @@ TEST(Rollout, ManyTokensAreTheProductToo) {
   for (int64_t k = 0; k < N; ++k) EXPECT_NEAR(got[k], row[static_cast<size_t>(k)], 1e-14);
 }
 
+TEST(Rollout, OfAnImageIsThatOfItsPixels) {
+  for (const char* name : {"timm_reg4_cls", "timm_reg4_gap"}) {
+    const auto model = model::Model::Load(SourceFolder() / "tests/golden" / name);
+    const image::Image image = image::DecodeFile(SourceFolder() / "examples/digits/8-black.png");
+    const Tensor<float> map = AttentionRollout(model, image), pixels = model.Pixels(image);
+    const model::VitConfig& c = model.config();
+    const Query query = c.class_token ? Query{} : Query{Query::Kind::kMean, 0};
+    model::Workspace<float> workspace;
+    const Tensor<float> row =
+        AttentionRollout<float>(model.vit(), pixels, {.last_block = c.depth - 1, .query = query}, workspace);
+    ASSERT_EQ(map.shape(), Shape({c.grid_height(), c.grid_width()}));
+    for (int64_t i = 0; i < map.size(); ++i) EXPECT_EQ(map[i], row[c.prefix() + i]);
+  }
+}
+
 TEST(Rollout, RefusesWhatIsNotThere) {
   const GoldenModel<float> golden("timm_vit");
   const auto image = golden.pixels.view().slice(0, 0, 1);

@@ -19,8 +19,19 @@ expect() {
   [ "$got" = "$wanted" ] || fail "$* prints '$got', expected '$wanted'"
 }
 
-# A consumer that was built against the installed tree reads digits right.
+# A consumer that was built against the installed tree reads digits right, and says what is wrong with a path.
 check_consumer() {
   expect 7 "$1" "$source/examples/digits/7-white.png"
   expect 3 "$1" "$source/examples/digits/3-white.png"
+  status=0
+  "$1" "$tmp/no such.png" > "$tmp/out" 2> "$tmp/err" || status=$?
+  [ $status -eq 1 ] || fail "with a wrong path the consumer exits with $status, expected 1"
+  [ ! -s "$tmp/out" ] || fail "with a wrong path the consumer prints '$(cat "$tmp/out")'"
+  case $(cat "$tmp/err") in
+    "consumer: "*"$tmp/no such.png: No such file or directory") ;;
+    *) fail "with a wrong path the consumer says '$(cat "$tmp/err")'" ;;
+  esac
+  status=0
+  "$1" > /dev/null 2>&1 || status=$?
+  [ $status -eq 2 ] || fail "without a path the consumer exits with $status, expected 2"
 }

@@ -15,6 +15,7 @@
 
 namespace qkv::model {
 
+/// A model's files, opened and checked. The tensors stay mapped while it lives.
 struct Checkpoint {
   /// `path`: a folder (config.json, model.safetensors or its index, perhaps preprocessor_config.json), or a
   /// .safetensors file, whose config.json is looked for beside it. `given`: what the caller knows of a model without
@@ -27,11 +28,11 @@ struct Checkpoint {
   /// The bound tensor of this canonical name; null where the model has none.
   const BoundTensor* Find(std::string_view canonical) const;
 
-  std::string source;         // the path, for messages
-  std::string configuration;  // the text of its configuration files, normalised
-  Description description;
-  std::shared_ptr<const io::SafeTensors> tensors;
-  std::vector<BoundTensor> bound;  // points into `tensors`
+  std::string source;                              // the path, for messages
+  std::string configuration;                       // the text of its configuration files, normalised
+  Description description;                         // what the configuration says
+  std::shared_ptr<const io::SafeTensors> tensors;  // as stored
+  std::vector<BoundTensor> bound;                  // points into `tensors`
 };
 
 /// The values of the tensor of this canonical name; empty where the model has none. Throws Error when one is not
