@@ -13,9 +13,9 @@ namespace {
 
 constexpr size_t kBlock = 512;  // tar's
 
-constexpr size_t kPiece = size_t{1} << 16;  // bytes that are unpacked, or read, at a time
+constexpr size_t kPiece = size_t{1} << 16;  // bytes decompressed, or read, at a time
 
-// zlib's state, given back whatever happens.
+// zlib's state (RAII).
 class Inflater {
  public:
   Inflater() { Require(inflateInit2(&stream_, 15 + 16) == Z_OK, "gzip: no memory"); }  // 16: with gzip's header
@@ -23,8 +23,8 @@ class Inflater {
   Inflater(const Inflater&) = delete;
   Inflater& operator=(const Inflater&) = delete;
 
-  // Unpacks up to `count` more bytes behind `text`, and takes what they were made of from `bytes`. Whether that is the
-  // end.
+  // Appends up to `count` decompressed bytes to `text` and consumes their input from `bytes`. Returns true at the end
+  // of the stream.
   bool Next(std::span<const std::byte>& bytes, size_t count, std::string_view where, std::string* text) {
     const size_t end = text->size();
     text->resize(end + count);
@@ -47,14 +47,14 @@ class Inflater {
   z_stream stream_{};
 };
 
-// The length that gzip data says it unpacks to (RFC 1952, ISIZE): modulo 2^32, and of several members of the last.
+// The unpacked length that the gzip trailer declares (RFC 1952, ISIZE): modulo 2^32, and of the last member only.
 size_t ToldLength(std::span<const std::byte> bytes) {
   constexpr size_t kTrailer = 4;
   size_t length = 0;
   for (size_t i = 0; i < kTrailer && bytes.size() >= kTrailer; ++i) {
     length |= static_cast<size_t>(bytes[bytes.size() - kTrailer + i]) << (8 * i);
   }
-  // DEFLATE makes at most about 1,032 bytes of one: what says more is no honest end.
+  // DEFLATE expands at most about 1,032 times; a trailer that declares more is wrong.
   constexpr size_t kMostTimes = 1032;
   return std::min(length, kMostTimes * bytes.size());
 }
@@ -64,7 +64,7 @@ std::string_view Text(std::span<const std::byte> bytes, size_t at, size_t length
   return field.substr(0, std::min(field.find('\0'), field.size()));
 }
 
-// Octal digits, perhaps between spaces.
+// Octal digits, optionally between spaces.
 size_t Octal(std::string_view field, std::string_view where) {
   size_t value = 0;
   for (const char c : field) {
@@ -89,15 +89,15 @@ bool IsGzip(std::span<const std::byte> bytes) {
 }
 
 std::string Gunzip(std::span<const std::byte> bytes, size_t max_bytes, std::string_view where) {
-  // What an honest file of one part says of itself, before any of it is unpacked. Of what says less than it has, the
-  // loop below stops.
+  // Checks the declared length before decompressing. If the trailer declares too little, the loop below stops at the
+  // limit.
   const size_t told = ToldLength(bytes);
   Require(told <= max_bytes, "{}: unpacks to {}, more than the {} that are accepted", where,
           FormatBytes(static_cast<double>(told)), FormatBytes(static_cast<double>(max_bytes)));
   RequireMemory(static_cast<double>(told), where);
   std::string text;
   text.reserve(told);
-  while (!bytes.empty()) {  // several members may follow each other
+  while (!bytes.empty()) {  // gzip members may be concatenated
     Inflater inflater;
     for (bool ended = false; !ended;) {
       ended = inflater.Next(bytes, std::min(kPiece, max_bytes + 1 - text.size()), where, &text);
@@ -125,7 +125,7 @@ PlainFile::PlainFile(const std::filesystem::path& path, size_t max_bytes) : path
   try {
     text_ = Gunzip(file_.bytes(), max_bytes, path.string());
   } catch (const Error&) {
-    RequireUnchanged();  // the better reason
+    RequireUnchanged();  // its message is the better one
     throw;
   }
   RequireUnchanged();
@@ -133,7 +133,7 @@ PlainFile::PlainFile(const std::filesystem::path& path, size_t max_bytes) : path
 
 std::vector<ArchiveMember> ListTar(std::span<const std::byte> bytes, std::string_view where) {
   std::vector<ArchiveMember> members;
-  while (bytes.size() >= kBlock && bytes[0] != std::byte{0}) {  // the end is a block of zeros
+  while (bytes.size() >= kBlock && bytes[0] != std::byte{0}) {  // a block of zeros ends the archive
     const std::span<const std::byte> header = bytes.first(kBlock);
     Require(ChecksumFits(header, where), "{}: no tar archive, or a damaged one", where);
     const size_t size = Octal(Text(header, 124, 12), where);

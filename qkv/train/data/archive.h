@@ -1,4 +1,4 @@
-// Bytes of files that may be compressed by gzip, and the files inside of a tar archive. Internal to qkv/train.
+// Reads files that may be gzip-compressed, and lists the members of tar archives. Internal to qkv/train.
 #pragma once
 
 #include <cstddef>
@@ -12,16 +12,17 @@
 
 namespace qkv::train {
 
-/// Bytes that a compressed file may unpack to, unless its format says how many there are: three times CIFAR's archives.
+/// Greatest unpacked size of a file whose format does not give its length: three times the size of CIFAR's archives.
 inline constexpr size_t kMostUnpacked = size_t{512} << 20;
 
-/// A file's bytes, unpacked where they are gzip's. Throws Error when they cannot be read, or are more than `max_bytes`
-/// or than may be used of memory (core/memory.h); the length that a packed file tells is held against both first.
+/// The bytes of a file, decompressed if it is gzip. Throws Error if the file cannot be read, or if its length exceeds
+/// `max_bytes` or the memory limit (core/memory.h). The length that a gzip file declares is checked against both limits
+/// first.
 class PlainFile {
  public:
   explicit PlainFile(const std::filesystem::path& path, size_t max_bytes = kMostUnpacked);
   std::span<const std::byte> bytes() const { return unpacked_ ? std::as_bytes(std::span(text_)) : file_.bytes(); }
-  /// Throws Error that names the file when it was changed since it was opened. To be asked after reading `bytes`.
+  /// Throws Error, with the file's name, if the file was changed since it was opened. Call it after reading `bytes`.
   void RequireUnchanged() const { file_.RequireUnchanged(path_.native()); }
 
  private:
@@ -32,19 +33,19 @@ class PlainFile {
 };
 
 bool IsGzip(std::span<const std::byte> bytes);
-/// Throws Error that begins with `where` for damaged data, for what ends too early, and for more than `max_bytes`, or
-/// than may be used of memory.
+/// Throws Error, prefixed with `where`, for damaged or truncated data, and for more than `max_bytes` or the memory
+/// limit.
 std::string Gunzip(std::span<const std::byte> bytes, size_t max_bytes, std::string_view where);
-/// The first bytes, `count` or as many as there are. Throws Error for damaged data.
+/// Decompresses the first `count` bytes, or fewer if the data is shorter. Throws Error for damaged data.
 std::string GunzipFirst(std::span<const std::byte> bytes, size_t count, std::string_view where);
 
 struct ArchiveMember {
-  std::string name;  // within its folders
+  std::string name;  // path within the archive
   std::span<const std::byte> bytes;
 };
 
-/// The regular files of a tar archive (POSIX.1-1988; of what came later, nothing that data sets use). Throws Error that
-/// begins with `where` when it is none or ends too early.
+/// Lists the regular files of a tar archive (POSIX.1-1988; later extensions are not supported, no data set here uses
+/// them). Throws Error, prefixed with `where`, if the bytes are not a tar archive or end too early.
 std::vector<ArchiveMember> ListTar(std::span<const std::byte> bytes, std::string_view where);
 
 }  // namespace qkv::train

@@ -16,10 +16,10 @@ using image::Image;
 
 double Uniform(Rng& rng, double low, double high) { return low + (high - low) * rng.Uniform(); }
 
-// 0 … count − 1
+// Uniform in 0 … count − 1.
 int64_t Below(Rng& rng, int64_t count) { return static_cast<int64_t>(rng.Next() % static_cast<uint64_t>(count)); }
 
-// Marsaglia and Tsang 2000; below 1 by the power of a uniform number.
+// Marsaglia and Tsang 2000; shapes below 1 use the power of a uniform number.
 double Gamma(Rng& rng, double shape) {
   if (shape < 1) {
     const double more = Gamma(rng, shape + 1);
@@ -35,12 +35,12 @@ double Gamma(Rng& rng, double shape) {
 
 double Beta(Rng& rng, double a, double b) {
   const double x = Gamma(rng, a), y = Gamma(rng, b);
-  return x + y > 0 ? x / (x + y) : 0.5;  // both can vanish where a and b are tiny
+  return x + y > 0 ? x / (x + y) : 0.5;  // both can underflow to 0 for tiny a and b
 }
 
 // --- Crops ----------------------------------------------------------------------------------------------------------
 
-// A part of the image into workspace.spare.
+// Copies a rectangle of the image to `part`.
 void Cut(const Image& image, int64_t top, int64_t left, int64_t height, int64_t width, Image& part) {
   const int64_t C = image.channels();
   part.pixels.Reuse({height, width, C});
@@ -66,7 +66,7 @@ Box ResizedBox(const Augmentation& augmentation, int64_t height, int64_t width, 
     const int64_t top = Below(rng, height - h + 1);
     return {top, Below(rng, width - w + 1), h, w};
   }
-  // The middle, as far as the ratio allows.
+  // Fallback: the centre, with the nearest allowed ratio.
   const double ratio = std::clamp(W / H, 1 / augmentation.greatest_ratio, augmentation.greatest_ratio);
   const int64_t w = std::clamp<int64_t>(std::lrint(H * ratio), 1, width);
   const int64_t h = std::clamp<int64_t>(std::lrint(W / ratio), 1, height);
@@ -92,7 +92,7 @@ void Shift(Image& image, int64_t down, int64_t right, Image& spare) {
 constexpr double kGreatestMagnitude = 10;
 constexpr int kOperations = 15;
 
-// timm's increasing set: a greater magnitude changes more. `level`: 0 … 1
+// timm's "increasing" operations: a greater magnitude changes more. `level`: 0 … 1.
 void Operate(int64_t operation, double level, const Augmentation& augmentation, Rng& rng, Image& image, Image& spare) {
   const auto either_way = [&](double x) { return rng.Uniform() < 0.5 ? -x : x; };
   const auto factor = [&] { return static_cast<float>(std::max(0.1, 1 + either_way(0.9 * level))); };
@@ -245,7 +245,7 @@ double Mix(const Augmentation& augmentation, Rng& rng, View<float> a, View<float
     }
     return share;
   }
-  // A rectangle of the image's shape around a point anywhere, as far as it lies inside.
+  // A rectangle of the image's aspect ratio around a random point, clipped to the image.
   const double side = std::sqrt(1 - share);
   const auto h = static_cast<int64_t>(static_cast<double>(H) * side),
              w = static_cast<int64_t>(static_cast<double>(W) * side);

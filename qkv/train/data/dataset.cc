@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Names in a message: the first few, quoted.
+// The first few names, quoted, for a message.
 std::string ListOf(const std::vector<std::string>& names) {
   constexpr size_t kShown = 5;
   std::string text;
@@ -59,7 +59,7 @@ Split Select(const Split& split, const std::vector<size_t>& chosen, std::string 
   return part;
 }
 
-// A share of each class, at least one image of those that have two.
+// Holds out a share of each class, at least one image if the class has two.
 void HoldOut(const Split& all, size_t classes, double share, uint64_t seed, TrainingData* data) {
   std::vector<std::vector<size_t>> members(classes);
   for (size_t i = 0; i < all.labels.size(); ++i) members[static_cast<size_t>(all.labels[i])].push_back(i);
@@ -173,11 +173,11 @@ TrainingData ForTraining(Dataset dataset, double validation_share, uint64_t seed
 
 uint64_t Fingerprint(const TrainingData& data) {
   Fnv1a hash;
-  const auto add = [&](std::string_view text) { hash.Add(text).AddByte(0); };  // "a", "bc" is not "ab", "c"
+  const auto add = [&](std::string_view text) { hash.Add(text).AddByte(0); };  // "a", "bc" differs from "ab", "c"
   for (const std::string& name : data.classes) add(name);
   for (const Split* split : {&data.train, &data.validation}) {
     for (int64_t i = 0; i < split->size(); ++i) {
-      // The folder of the data may have moved, its images not.
+      // Relative names: the data set's folder may have moved.
       const std::filesystem::path path = split->NameOf(i);
       add(path.filename().native());
       add(std::to_string(split->labels[static_cast<size_t>(i)]));

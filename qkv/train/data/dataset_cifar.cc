@@ -1,4 +1,4 @@
-// CIFAR-10 and CIFAR-100 (Krizhevsky 2009), binary version: as a folder, or as the archive that it is published in.
+// CIFAR-10 and CIFAR-100 (Krizhevsky 2009), binary version, as a folder or as the published archive.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ constexpr int64_t kSide = 32, kPixels = kSide * kSide;
 struct Kind {
   const char* format;
   const char* folder;  // within the archive
-  const char* names;   // file of the classes' names, a line each
+  const char* names;   // file of class names, one per line
   int64_t classes, label_bytes;
   std::vector<std::string> train, test;
 };
@@ -39,7 +39,7 @@ const Kind& KindOf(int which) {
   return kinds[which];
 }
 
-// Finds a file's bytes by its name; nothing where it is not there.
+// Returns the bytes of the named file, or nothing if there is none.
 using Files = std::function<std::optional<std::span<const std::byte>>(const std::string& name)>;
 
 std::vector<std::string> NamesIn(std::span<const std::byte> bytes) {
@@ -54,7 +54,7 @@ std::vector<std::string> NamesIn(std::span<const std::byte> bytes) {
   return names;
 }
 
-// Before any of it is copied: of every image its pixels twice, in the order of the file and in ours.
+// Checked before copying: each image's pixels are held twice, in the file's order and in ours.
 void RequireMemoryOf(const Kind& kind, const Files& files, const std::string& where) {
   double bytes = 0;
   for (const auto* names : {&kind.train, &kind.test}) {

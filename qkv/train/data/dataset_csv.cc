@@ -1,4 +1,4 @@
-// Tables of paths and labels.
+// CSV and TSV tables of paths and labels.
 #include <algorithm>
 #include <cctype>
 #include <unordered_map>
@@ -18,11 +18,11 @@ struct Record {
   std::vector<std::string> fields;
 };
 
-// Records of RFC 4180, empty lines left out.
+// Records of RFC 4180; skips empty lines.
 class CsvReader {
  public:
   CsvReader(std::string_view text, std::string_view where) : text_(text), where_(where) {
-    if (text_.starts_with("\xEF\xBB\xBF")) text_.remove_prefix(3);  // a byte order mark
+    if (text_.starts_with("\xEF\xBB\xBF")) text_.remove_prefix(3);  // byte order mark
     const std::string_view first = text_.substr(0, text_.find('\n'));
     if (first.find('\t') != first.npos) comma_ = '\t';
   }
@@ -39,7 +39,7 @@ class CsvReader {
   }
 
  private:
-  // Whether another field follows on the line.
+  // Returns true if another field follows on the line.
   bool ReadField(Record* record) {
     std::string& field = record->fields.emplace_back();
     if (at_ < text_.size() && text_[at_] == '"') {
@@ -78,7 +78,7 @@ class CsvReader {
   int64_t line_ = 1;
 };
 
-// Where path, label and split stand; a table without names has them in this order.
+// Column indices of path, label and split; the default order for a table without a header.
 struct Columns {
   size_t path = 0, label = 1, split = 2;
   bool named = false;
@@ -140,7 +140,7 @@ std::vector<CsvRow> ParseCsv(std::string_view text, std::string_view where) {
 std::optional<Dataset> OpenCsv(const fs::path& path) {
   if (!fs::is_regular_file(path) || !IsTable(path)) return {};
   const std::string text = ReadFile(path);
-  // A row of a few bytes becomes three texts, a path and a label.
+  // A row of a few bytes becomes three strings, a path and a label.
   constexpr double kBytesOfRow = 400, kTimes = 3;
   const auto lines = static_cast<double>(std::ranges::count(text, '\n') + 1);
   RequireMemory(kTimes * static_cast<double>(text.size()) + kBytesOfRow * lines, path.string());

@@ -1,4 +1,4 @@
-// Image folders, as torchvision's ImageFolder reads them: a folder for each class, perhaps within train/ and val/.
+// Image folders, as torchvision's ImageFolder reads them: one folder per class, optionally within train/ and val/.
 #include <algorithm>
 #include <system_error>
 
@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Hidden ones (.git, .ipynb_checkpoints) are none of the data's.
+// Skips hidden folders (.git, .ipynb_checkpoints).
 std::vector<fs::path> FoldersIn(const fs::path& path) {
   std::vector<fs::path> folders;
   std::error_code error;
@@ -45,7 +45,7 @@ std::optional<Dataset> OpenImageFolder(const fs::path& path) {
   const std::vector<fs::path> folders = FoldersIn(path);
   Dataset dataset{.format = "image folder"};
   const auto split_of = [](const fs::path& folder) { return SplitNamed(folder.filename().string()); };
-  // Folders named test and val could be classes, but not where there is a train, or nothing else.
+  // Folders named test and val could be classes, unless there is a train folder or nothing else.
   const bool has_train = std::ranges::any_of(folders, [&](const fs::path& f) { return split_of(f) == "train"; });
   const bool in_splits =
       has_train ||
@@ -71,12 +71,12 @@ std::optional<Dataset> OpenImageFolder(const fs::path& path) {
   }
   for (const Part& part : parts) {
     for (const fs::path& folder : part.folders) dataset.classes.push_back(folder.filename().string());
-    if (part.name == "train") break;  // what training does not know is an error below
+    if (part.name == "train") break;  // a class unknown to training is an error below
   }
   SortClasses(dataset.classes);
   for (const Part& part : parts) {
-    // Before any is walked: a link in one class that leads to another, or to all of them, is not followed. An image
-    // would be of two classes, or both trained on and validated on; val and test may be the same.
+    // Marks all roots first, so that a link from one class to another, or to all of them, is not followed. Otherwise an
+    // image would belong to two classes, or to both training and validation; val and test may be the same.
     image::ImageFinder finder;
     finder.Mark(path);
     for (const fs::path& folder : in_splits ? folders : std::vector<fs::path>()) finder.Mark(folder);

@@ -1,5 +1,5 @@
-// MNIST's IDX files and those of its relatives (Fashion-MNIST, EMNIST): train-images-idx3-ubyte,
-// train-labels-idx1-ubyte, t10k-…, each perhaps .gz.
+// IDX files of MNIST and its relatives (Fashion-MNIST, EMNIST): train-images-idx3-ubyte, train-labels-idx1-ubyte,
+// t10k-…, each optionally .gz.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Bytes of the header: what it begins with, and each extent.
+// Bytes of the header: the magic number and one extent per axis.
 constexpr size_t kMagic = 4, kExtent = 4, kMostAxes = 3, kLongestHeader = kMagic + kMostAxes * kExtent;
 
 std::vector<int64_t> ParseIdxExtents(std::span<const std::byte> bytes, std::string_view where) {
@@ -39,7 +39,7 @@ std::vector<int64_t> ParseIdxExtents(std::span<const std::byte> bytes, std::stri
   return extents;
 }
 
-// Which 2^96 of them would not overflow.
+// In double: it does not overflow, as the greatest product is 2^96.
 double ElementsOf(const std::vector<int64_t>& extents) {
   double elements = 1;
   for (const int64_t extent : extents) elements *= static_cast<double>(extent);
@@ -97,7 +97,7 @@ std::optional<Files> Find(const fs::path& folder, std::string_view split) {
   return found;
 }
 
-// A file is as long as its header says.
+// The file's length according to its header.
 size_t LengthOf(const fs::path& path) {
   const MappedFile file(path);
   if (!IsGzip(file.bytes())) return file.bytes().size();
@@ -140,14 +140,14 @@ Idx ParseIdx(std::span<const std::byte> bytes, std::string_view where) {
 
 std::optional<Dataset> OpenMnist(const fs::path& path) {
   if (!fs::is_directory(path)) return {};
-  for (const fs::path& folder : {path, path / "raw", path / "MNIST" / "raw"}) {  // torchvision's places too
+  for (const fs::path& folder : {path, path / "raw", path / "MNIST" / "raw"}) {  // torchvision's folders too
     if (!fs::is_directory(folder)) continue;
     Dataset dataset{.format = "MNIST, IDX"};
     for (const char* name : {"train", "test"}) {
       if (const std::optional<Files> files = Find(folder, name)) dataset.splits.push_back(Read(*files, name));
     }
     if (dataset.splits.empty()) continue;
-    // Classes are the labels that occur: EMNIST's letters begin at 1.
+    // Only labels that occur are classes: EMNIST's letters begin at 1.
     std::array<int64_t, 256> label_of;
     label_of.fill(-1);
     for (const Split& split : dataset.splits) {

@@ -1,9 +1,9 @@
-// What is kept is one run of bytes:
+// Layout of the cached bytes:
 //
 //   Header | pixels, one image after the other | ImageRecord for every file | why files could not be read, a line each
 //   | Footer
 //
-// Numbers are the machine's own: a cache is no format to pass on.
+// Numbers have the machine's byte order: a cache is not a format for exchange.
 #include "qkv/train/data/image_cache.h"
 
 #include <fcntl.h>
@@ -33,11 +33,11 @@ struct Header {
   uint64_t key;
 };
 struct Footer {
-  uint64_t records, offset, reasons;  // how many; where they begin; bytes of the lines behind them
-  uint64_t key;                       // once more: the file is whole
+  uint64_t records, offset, reasons;  // number of records; where they begin; bytes of the reasons that follow them
+  uint64_t key;                       // repeated: proves that the file is complete
 };
 
-// No image has longer sides: a damaged cache is found out before they are multiplied.
+// Limit of an image's sides, so that a damaged cache is detected before they are multiplied.
 constexpr int64_t kMaxSide = int64_t{1} << 24;
 
 template <typename T>
@@ -60,7 +60,7 @@ bool Fits(const ImageRecord& record, const ImageIndexLimits& limits, uint64_t en
   return record.offset >= sizeof(Header) && record.offset <= end && pixels <= end - record.offset;
 }
 
-// Whether it is the name that ImageCacheName makes.
+// True for the names that ImageCacheName makes.
 bool IsCacheName(std::string_view name) {
   constexpr size_t kDigits = 16;
   if (!name.ends_with(kEnding)) return false;
@@ -71,7 +71,7 @@ bool IsCacheName(std::string_view name) {
          std::ranges::find(kSplits, name.substr(0, name.size() - kDigits - 1)) != kSplits.end();
 }
 
-// Whether it is that of a file that was being written.
+// True for the name of a file that was still being written.
 bool IsLeftover(std::string_view name) {
   const size_t end = name.find(kEnding);
   if (end == name.npos) return false;
@@ -85,7 +85,7 @@ struct CacheFile {
   fs::file_time_type written;
 };
 
-// The cache's own files; `leftovers`: those that were not finished.
+// The cache's files; `leftovers`: the unfinished ones.
 std::vector<CacheFile> FilesIn(const fs::path& folder, bool leftovers) {
   std::vector<CacheFile> files;
   std::error_code error;
@@ -106,7 +106,7 @@ double BytesOf(const std::vector<CacheFile>& files) {
   return sum;
 }
 
-// Bytes that are free where the folder is.
+// Free bytes of the folder's file system.
 double SpaceIn(const fs::path& folder) {
   std::error_code error;
   const fs::space_info space = fs::space(folder, error);
@@ -140,7 +140,7 @@ std::optional<ImageIndex> ParseImages(std::span<const std::byte> bytes, const Im
   const size_t end = bytes.size() - sizeof(Footer);
   if (std::string_view(header.magic, kMagic.size()) != kMagic || header.key != limits.key || footer.key != limits.key)
     return {};
-  // In this order, so that no difference is negative and no product overflows.
+  // In this order no difference is negative and no product overflows.
   if (footer.records != limits.files || footer.offset > end || footer.reasons > end - footer.offset) return {};
   const size_t table = end - footer.offset - footer.reasons;
   if (table % sizeof(ImageRecord) != 0 || table / sizeof(ImageRecord) != footer.records) return {};
@@ -169,14 +169,14 @@ ImageCacheFolder::ImageCacheFolder(const fs::path& path, double most, double exp
   Require(!error, "cannot create folder {}: {}", path.string(), error.message());
   lock_ = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   Require(lock_ >= 0, "cannot open {}: {}", path.string(), std::strerror(errno));
-  // Who writes shares the lock: who has it alone knows that nobody is writing.
+  // A writer holds the lock shared, so getting it exclusively proves that no process is writing.
   if (::flock(lock_, LOCK_EX | LOCK_NB) == 0) {
     std::error_code ignored;
     for (const CacheFile& left : FilesIn(path, /*leftovers=*/true)) fs::remove(left.path, ignored);
     std::vector<CacheFile> files = FilesIn(path, /*leftovers=*/false);
     std::ranges::sort(files, std::greater(), &CacheFile::written);
     double sum = BytesOf(files);
-    // Evict nothing for a file that would not fit even then.
+    // Evict nothing if the new file would not fit even then.
     const bool fits = expected <= most && expected <= (SpaceIn(path) + sum) / 2;
     while (most > 0 && fits && !files.empty() && sum + expected > most) {
       fs::remove(files.back().path, ignored);

@@ -36,12 +36,12 @@ void ApplyToAll(Image& image, F&& level) {
 // Pillow's fixed-point luma (ITU-R 601-2).
 int Luma(const uint8_t* rgb) { return (rgb[0] * 19595 + rgb[1] * 38470 + rgb[2] * 7471 + 0x8000) >> 16; }
 
-// Image.blend, in single precision as there.
+// Image.blend, in single precision as in Pillow.
 uint8_t Blend(uint8_t poor, uint8_t rich, float factor) {
   return Clip(static_cast<float>(poor) + factor * static_cast<float>(rich - poor));
 }
 
-// Around each pixel inside of the border, (Σ of the nine + 4 times its own) / 13 (ImageFilter.SMOOTH).
+// Inside the border, each pixel becomes (sum of its 3 × 3 neighbourhood + 4 times itself) / 13 (ImageFilter.SMOOTH).
 void Smooth(const Image& image, Image& out) {
   const int64_t H = image.height(), W = image.width(), C = image.channels();
   out.pixels.Reuse(image.pixels.shape());
@@ -66,7 +66,7 @@ struct Hsv {
   uint8_t h, s, v;
 };
 
-// Foley and others' conversions with Pillow's roundings.
+// RGB–HSV conversion (Foley et al.) with Pillow's rounding.
 Hsv ToHsv(const uint8_t* rgb) {
   const uint8_t r = rgb[0], g = rgb[1], b = rgb[2];
   const uint8_t high = std::max({r, g, b}), low = std::min({r, g, b});
@@ -196,7 +196,7 @@ void ShiftHue(Image& image, uint8_t shift) {
 }
 
 std::array<double, 6> Rotation(double degrees, int64_t height, int64_t width) {
-  // Rounded as Pillow does, so that a quarter turn is one.
+  // Rounded as in Pillow, so that a quarter turn is exact.
   const auto rounded = [](double x) { return std::round(x * 1e15) / 1e15; };
   const double angle = -degrees * std::numbers::pi / 180;
   const double cosine = rounded(std::cos(angle)), sine = rounded(std::sin(angle));

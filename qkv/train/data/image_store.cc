@@ -19,16 +19,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Part of the key of what is kept.
+// Part of the cache key; changes with the format.
 constexpr std::string_view kVersion = "qkv images 1\n";
 
-// Bytes for each image beside its pixels, about.
+// Approximate bytes per image besides its pixels.
 constexpr int64_t kOverhead = 64;
 
 class Hash {
  public:
   Hash& Add(std::string_view text) {
-    hash_.Add(text).AddByte(0xFF);  // no byte of UTF-8: texts end here
+    hash_.Add(text).AddByte(0xFF);  // terminator: 0xFF does not occur in UTF-8
     return *this;
   }
   template <typename T>
@@ -41,7 +41,7 @@ class Hash {
   Fnv1a hash_;
 };
 
-// Of what makes one store's bytes differ from another's, the files' contents aside.
+// Hash of everything that determines a store's bytes except the files' contents.
 Hash HashOf(const Split& split, const StoreOptions& options) {
   Hash hash;
   hash.Add(kVersion).AddValue(options.channels).AddValue(options.shorter_side).AddValue(options.prepare.has_value());
@@ -59,7 +59,7 @@ Hash HashOf(const Split& split, const StoreOptions& options) {
   return hash;
 }
 
-// The same with the files as they are now. One that is missing has no stamp, and will be found unreadable.
+// Adds the files' sizes and times. A missing file adds no stamp; reading it fails later.
 uint64_t KeyOf(Hash hash, const Split& split) {
   for (const fs::path& file : split.files) {
     FileStamp stamp;
@@ -72,13 +72,13 @@ uint64_t KeyOf(Hash hash, const Split& split) {
   return hash.value();
 }
 
-// What is kept would be too much.
+// The images exceed the limit.
 class TooMuch : public Error {
  public:
   using Error::Error;
 };
 
-// No more than `most` bytes; 0: any number.
+// Appends to memory, up to `most` bytes; 0: no limit.
 class MemorySink : public FileSink {
  public:
   MemorySink(std::vector<std::byte>* memory, double most) : memory_(memory), most_(most) {}
@@ -95,7 +95,7 @@ class MemorySink : public FileSink {
   double most_;
 };
 
-// The same, into a file.
+// Writes to a file, up to a limit.
 class BoundedSink : public FileSink {
  public:
   BoundedSink(FileSink* sink, double most) : sink_(sink), most_(most) {}
@@ -118,7 +118,7 @@ T ReadValue(std::span<const std::byte> bytes, size_t at) {
   return value;
 }
 
-// The training geometry in bytes: Apply's own resize and crop, without what makes floats of it.
+// Resize and crop of the training preprocessing on bytes: Apply's own, without conversion to floats.
 void Prepare(const image::Preprocess& preprocess, image::Workspace& workspace, image::Image& image) {
   image::Preprocess levels = preprocess;
   levels.rescale = 1;
@@ -136,7 +136,7 @@ void Prepare(const image::Preprocess& preprocess, image::Workspace& workspace, i
   }
 }
 
-// Whether what a split holds can be used as it lies.
+// True if the split's pixels can be used in place.
 bool IsKeptAlready(const Split& split, const StoreOptions& options) {
   if (!split.files.empty() || options.dark_background) return false;
   const Shape& shape = split.pixels.shape();
@@ -144,19 +144,19 @@ bool IsKeptAlready(const Split& split, const StoreOptions& options) {
   if (!options.prepare) return options.shorter_side == 0 || std::min(shape[1], shape[2]) <= options.shorter_side;
   const image::Preprocess& p = *options.prepare;
   if (image::OutputShape(p, shape[1], shape[2]) != Shape{options.channels, shape[1], shape[2]}) return false;
-  // Its resize leaves the image as it is when a crop to the same size shows all of it.
+  // The resize changes nothing if a crop of the same size shows the whole image.
   const image::Rect seen = image::SeenOf(p, shape[1], shape[2]);
   return seen.top == 0 && seen.left == 0 && seen.height == static_cast<double>(shape[1]) &&
          seen.width == static_cast<double>(shape[2]);
 }
 
-// What processes tell each other of the images of a round: its shape and its pixels, or a height of 0 and why not.
+// Message between processes about one image of a round: shape and pixels, or height 0 and the reason.
 struct Told {
   int64_t height = 0, width = 0;
   uint64_t bytes = 0;
 };
 
-// Images [first, last) of a round are this process's. All get those of the others.
+// This process has read images [first, last) of the round; afterwards every process has all images.
 void Exchange(Communicator& processes, int64_t first, int64_t last, const StoreOptions& options,
               std::vector<image::Image>& images, std::vector<std::string>& errors) {
   std::string own;
@@ -188,7 +188,7 @@ void Exchange(Communicator& processes, int64_t first, int64_t last, const StoreO
 
 }  // namespace
 
-// What one round of reading needs, kept for the next.
+// Buffers of one round of reading, reused by the next.
 struct ImageStore::Round {
   std::vector<image::Workspace> lanes;  // [threads]
   std::vector<image::Image> images;     // [images of a round]
@@ -231,7 +231,7 @@ void ImageStore::Note(const std::string& text) const {
   if (options_.note && (options_.processes == nullptr || options_.processes->first())) options_.note(text);
 }
 
-// Where nothing was read yet, pixels are kept; else no more than what could be read is known.
+// If nothing was read yet, keeps the pixels; otherwise only records which files are readable.
 void ImageStore::KeepInMemory(Assembly& assembly) {
   const double most = options_.memory_bytes;
   const bool fits = most == 0 || options_.expected_bytes <= most;
@@ -261,7 +261,7 @@ void ImageStore::KeepInMemory(Assembly& assembly) {
   Use(assembly.index, memory_);
 }
 
-// Whether the images are in a file now. Else whatever was read of them is in `assembly`.
+// Returns true if the images are in the cache file. Otherwise `assembly` has what was read.
 bool ImageStore::KeepInCache(Assembly& assembly) {
   const Hash hash = HashOf(split_, options_);
   const uint64_t key = KeyOf(hash, split_);
@@ -278,7 +278,7 @@ bool ImageStore::KeepInCache(Assembly& assembly) {
   return false;
 }
 
-// Of several processes all call this. The first writes; the others read with it.
+// Every process calls this; only rank 0 writes, the others read along.
 bool ImageStore::WriteCache(const fs::path& file, uint64_t key, Assembly& assembly) {
   const bool writes = options_.processes == nullptr || options_.processes->first();
   std::optional<ImageCacheFolder> folder;
@@ -321,7 +321,7 @@ bool ImageStore::WriteCache(const fs::path& file, uint64_t key, Assembly& assemb
   return false;
 }
 
-// Whether something holds in all processes.
+// True if the condition holds in all processes.
 bool ImageStore::InAll(bool here) const {
   if (options_.processes == nullptr) return here;
   double sum = here ? 1 : 0;
@@ -329,7 +329,7 @@ bool ImageStore::InAll(bool here) const {
   return sum == static_cast<double>(options_.processes->size());
 }
 
-// False for a file that is not there, was made of something else, is damaged, or cannot be read.
+// Returns false if the file is missing, damaged, unreadable, or has another key.
 bool ImageStore::OpenCache(const fs::path& file, uint64_t key) {
   std::error_code ignored;
   if (!fs::is_regular_file(file, ignored)) return false;
@@ -396,7 +396,7 @@ void ImageStore::Read(int64_t source, image::Workspace& workspace, image::Image&
   }
 }
 
-// Files [begin, begin + count) of the split into round_, side by side.
+// Reads files [begin, begin + count) of the split into round_, in parallel.
 void ImageStore::ReadRound(int64_t begin, int64_t count) {
   Communicator* const processes = options_.processes;
   const int64_t rank = processes ? processes->rank() : 0, size = processes ? processes->size() : 1;
@@ -412,17 +412,17 @@ void ImageStore::ReadRound(int64_t begin, int64_t count) {
       error = caught.what();
     }
   });
-  // An image that was not read must not count as one that was.
+  // Stop here, so that an unread image is not recorded as read.
   if (!InAll(!options_.stop || !options_.stop())) throw Stopped();
   if (processes) Exchange(*processes, first, last, options_, round_->images, round_->errors);
 }
 
-// Reads the files that were not read yet, a few rounds of threads at a time, and keeps them in their order; where the
-// sink is null, pixels are not kept. Where the sink throws, what was read is known.
+// Reads the remaining files, a few rounds of threads at a time, and stores them in order. A null sink stores no pixels.
+// If the sink throws, `assembly` still has what was read.
 void ImageStore::Assemble(Assembly& assembly, FileSink* sink) {
-  constexpr int64_t kRound = 16;   // images for each thread: the last of a round are waited for
-  constexpr int64_t kShared = 32;  // images for each process
-  // Of several processes the same for all, however many threads each has.
+  constexpr int64_t kRound = 16;   // images per thread: the end of a round waits for the slowest
+  constexpr int64_t kShared = 32;  // images per process
+  // With several processes, the same for all, whatever their numbers of threads.
   const int64_t total = split_.size();
   const int64_t round = options_.processes ? kShared * options_.processes->size() : kRound * NumThreads();
   round_ = std::make_unique<Round>(Round{.lanes = std::vector<image::Workspace>(static_cast<size_t>(NumThreads())),

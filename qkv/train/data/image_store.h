@@ -1,4 +1,4 @@
-// A split's images, decoded once: kept in memory, or in a file that is mapped, as bytes.
+// Decodes the images of a split once and keeps them as bytes, in memory or in a mapped cache file.
 #pragma once
 
 #include <cstddef>
@@ -22,72 +22,74 @@ namespace qkv::train {
 
 struct StoreOptions {
   int channels = 3;
-  // Its resize and crop are done before an image is kept: all have one shape then, and what is kept is small. For
+  // Resize and crop are applied before an image is stored, so that all have one shape and take little memory. For
   // validation, and for augmentation that begins with the whole image.
   std::optional<image::Preprocess> prepare = {};
-  // Otherwise (random resized crops want the whole image), the shorter side of larger ones becomes this; 0: as it is.
+  // Without `prepare` (random resized crops need the whole image): the shorter side of larger images is reduced to
+  // this; 0: never.
   int64_t shorter_side = 0;
-  // Images with a bright border are inverted first, as by a model that expects dark ones (image/background.h).
+  // Inverts images with a bright border first, for models that expect dark backgrounds (image/background.h).
   bool dark_background = false;
-  // Where decoded images are kept between runs; empty: in memory. How many bytes the files there may have together; 0:
-  // as many as there is space for. Where they may not, or cannot be written, images are kept in memory.
+  // Folder of the cache that is kept between runs; empty: images stay in memory. `cache_bytes` limits all files there
+  // together; 0: only free space limits them. If the limit is reached or the file cannot be written, images stay in
+  // memory.
   std::filesystem::path cache = {};
   double cache_bytes = 0;
-  // How many bytes may be kept in memory; 0: any number. Of more, nothing is kept.
+  // Limit of the images kept in memory, bytes; 0: no limit. Above it, none are kept.
   double memory_bytes = 0;
-  // About how many bytes the images will have; 0: unknown.
+  // Estimate of the images' size, bytes; 0: unknown.
   double expected_bytes = 0;
-  // False: nothing is kept, and each image is decoded whenever it is asked for.
+  // False: keeps nothing and decodes each image on every access.
   bool keep = true;
-  // That read it together, each a part of the files, and then have all: the constructor is called by all of them. Null:
-  // this one reads all.
+  // Processes that read together: each decodes a part of the files and then receives the others. All must call the
+  // constructor. Null: this process reads every file.
   Communicator* processes = nullptr;
-  // Told how many files were read so far, of how many, by the constructor's thread.
+  // Called by the constructor's thread with the number of files read so far.
   std::function<void(int64_t done, int64_t total)> progress = {};
-  // Told in a sentence where images are kept, when that is a file that is made, and what they could not be kept in.
+  // Called with a sentence about where images are kept, if a file is written, and why the cache could not be used.
   std::function<void(const std::string& note)> note = {};
-  // Asked before each file is read, from any thread. Of several processes one that is to stop stops all.
+  // Called before each file is read, from any thread. If one process stops, all stop.
   std::function<bool()> stop = {};
 };
 
 class ImageStore {
  public:
-  /// Reads every image once, on all cores, unless the cache has them. `split` must outlive the store. The cache is one
-  /// file for each list of files and choice of options, written whole or not at all; it is made anew when a file's size
-  /// or times have changed, or when it is damaged. Throws Error when no image can be read, and Stopped.
+  /// Reads every image once, on all cores, unless the cache has them. `split` must outlive the store. The cache has one
+  /// file per list of files and choice of options. It is written whole or not at all, and again if it is damaged or a
+  /// file's size or times have changed. Throws Error if no image can be read, and Stopped.
   ImageStore(const Split& split, StoreOptions options);
   ~ImageStore();
 
-  /// m: the images that could be read.
+  /// m: the number of readable images.
   int64_t size() const { return static_cast<int64_t>(entries_.size()); }
-  int64_t source(int64_t i) const { return entries_[static_cast<size_t>(i)].source; }  // its place in the split
+  int64_t source(int64_t i) const { return entries_[static_cast<size_t>(i)].source; }  // index in the split
   int64_t label(int64_t i) const { return entries_[static_cast<size_t>(i)].label; }
-  std::span<const std::string> unreadable() const { return unreadable_; }  // why, with the file's name
+  std::span<const std::string> unreadable() const { return unreadable_; }  // reasons, with the file's name
   int channels() const { return options_.channels; }
   int64_t height(int64_t i) const { return entries_[static_cast<size_t>(i)].height; }
   int64_t width(int64_t i) const { return entries_[static_cast<size_t>(i)].width; }
   bool prepared() const { return options_.prepare.has_value(); }
   bool from_cache() const { return from_cache_; }
 
-  /// Image i, in the store's channels. From any thread; where images are kept, one that is no larger than those before
-  /// allocates nothing.
-  /// Throws Error when nothing is kept, and the file cannot be read any more; and when the cache's file was changed.
+  /// Decodes or copies image i, in the store's channels. Thread-safe. If images are kept, it allocates nothing for an
+  /// image no larger than those before. Throws Error if nothing is kept and the file has become unreadable, and if the
+  /// cache file was changed.
   void Get(int64_t i, image::Workspace& workspace, image::Image& image) const;
 
  private:
   struct Entry {
-    int64_t source;  // in the split
+    int64_t source;  // index in the split
     int64_t label;
     size_t offset;  // of its pixels in bytes_
     int64_t height, width;
   };
-  // How far the files of the split were read.
+  // Progress of reading the split's files.
   struct Assembly {
     ImageIndex index;
-    uint64_t end;      // of the pixels that were written
-    int64_t next = 0;  // file
+    uint64_t end;      // of the pixels written so far
+    int64_t next = 0;  // next file to read
   };
-  // A file, or an image of the split, in the geometry and the channels of the store.
+  // Decodes a file, or converts an image of the split, to the store's geometry and channels.
   void Read(int64_t source, image::Workspace& workspace, image::Image& image) const;
   Assembly Begin() const;
   void ReadRound(int64_t begin, int64_t count);
@@ -110,7 +112,7 @@ class ImageStore {
   std::span<const std::byte> bytes_;
   bool from_cache_ = false;
 
-  // While files are read:
+  // Used while files are read:
   struct Round;
   std::unique_ptr<Round> round_;
 };

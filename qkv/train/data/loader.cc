@@ -9,11 +9,11 @@
 namespace qkv::train {
 namespace {
 
-// Images that a thread makes at a time: enough that they are cheap to claim, few enough that all threads share the work
-// of the batch that is waited for. Even: pairs that are mixed lie in one piece.
+// Images that a thread makes at a time: enough that claiming a piece is cheap, few enough that all threads share the
+// batch that the caller waits for. Even, so that mixing pairs lie in one piece.
 constexpr int64_t kPiece = 16;
 
-// What the random numbers of an epoch are for.
+// Purposes of an epoch's random numbers.
 enum class Use : uint64_t { kOrder, kAugment, kMix };
 
 uint64_t KeyOf(uint64_t seed, Use use, int64_t epoch) {
@@ -29,7 +29,7 @@ int64_t ShuffledIndex(uint64_t key, int64_t n, int64_t i) {
   const int half = std::max(1, (bits + 1) / 2);
   const uint64_t mask = (uint64_t{1} << half) - 1;
   auto value = static_cast<uint64_t>(i);
-  do {  // a permutation of 4^half places: from an index below n it comes back below n
+  do {  // cycle walking: a permutation of 4^half elements that starts below n returns below n
     uint64_t left = value >> half, right = value & mask;
     for (uint64_t round = 0; round < kRounds; ++round) {
       const uint64_t mixed = left ^ (MixSeed(key + round, right) & mask);
@@ -41,7 +41,7 @@ int64_t ShuffledIndex(uint64_t key, int64_t n, int64_t i) {
   return static_cast<int64_t>(value);
 }
 
-// A batch in the making.
+// A batch in progress.
 struct Loader::Slot {
   Tensor<float> pixels;
   std::vector<int64_t> labels;
@@ -51,7 +51,7 @@ struct Loader::Slot {
   std::exception_ptr failure;
 };
 
-// A thread's memory.
+// Scratch memory of one thread.
 struct Loader::Lane {
   AugmentWorkspace workspace;
   image::Image image;
@@ -127,7 +127,7 @@ void Loader::Seek(int64_t step) {
   changed_.notify_all();
 }
 
-// Where the batch of a step lies in the epoch, and this shard's part in it.
+// This shard's part of a step's batch, and where the batch lies in the epoch.
 Loader::Part Loader::PartOf(int64_t step) const {
   const int64_t epoch = step / steps_, begin = step % steps_ * batch_;
   const int64_t count = std::min(batch_, images_.size() - begin);
@@ -139,7 +139,7 @@ bool Loader::Ended(int64_t step) const { return !options_.augmentation && step >
 
 const LoadedBatch* Loader::Next() {
   std::unique_lock lock(mutex_);
-  if (held_) {  // the batch before is given back
+  if (held_) {  // releases the previous batch
     Slot& before = *slots_[static_cast<size_t>((next_step_ - 1) % std::ssize(slots_))];
     before.made = 0;
     held_ = false;
@@ -162,7 +162,7 @@ const LoadedBatch* Loader::Next() {
 void Loader::Work(Lane& lane) {
   std::unique_lock lock(mutex_);
   for (;;) {
-    // The slot of a step is free when the batch that was in it has been given back.
+    // A step's slot is free once the batch in it has been released.
     const auto ready = [&] {
       const int64_t oldest = next_step_ - (held_ ? 1 : 0);
       return !paused_ && !Ended(claim_step_) && claim_step_ < oldest + std::ssize(slots_);
@@ -212,7 +212,7 @@ void Loader::Make(Slot& slot, int64_t step, int64_t piece, Lane& lane) const {
   if (mixes_) MixPairs(slot, part, begin, end);
 }
 
-// The two images of a pair are neighbours in the whole batch; one that is left alone at its end stays as it is.
+// The images of a pair are neighbours in the whole batch; an unpaired last image stays as it is.
 void Loader::MixPairs(Slot& slot, const Part& part, int64_t begin, int64_t end) const {
   const uint64_t mix = KeyOf(options_.seed, Use::kMix, part.epoch);
   const View<float> pixels = slot.pixels, targets = slot.targets;

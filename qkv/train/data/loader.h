@@ -1,4 +1,4 @@
-// Batches of pixels, made by threads of their own ahead of the step that wants them, always in the same order.
+// Prefetching data loader: its threads make batches of pixels ahead of the training step. The order is deterministic.
 #pragma once
 
 #include <condition_variable>
@@ -19,51 +19,52 @@
 namespace qkv::train {
 
 struct LoaderOptions {
-  int64_t batch = 128;            // images of a step, over all shards
-  int64_t shard = 0, shards = 1;  // which of the equal parts of every batch is made here
+  int64_t batch = 128;            // images per step, over all shards
+  int64_t shard = 0, shards = 1;  // the part of every batch that this loader makes; all parts are equal
   image::Preprocess preprocess;   // crop size (height × width of the batches), rescale, mean and std
-  // Training: shuffled by seed and epoch, augmented, without end. An epoch is as many whole batches as there are
-  // images for, and one smaller batch where there are not that many. Without it: one pass in order, all images.
+  // Training: shuffled by seed and epoch, augmented, endless. An epoch has only whole batches; if there are fewer
+  // images than `batch`, a batch has all of them. Without augmentation: one pass in order over all images.
   std::optional<Augmentation> augmentation = {};
   uint64_t seed = 0;
-  int64_t classes = 0;  // of the targets, where augmentation mixes
+  int64_t classes = 0;  // width of the targets, if augmentation mixes
   int64_t first_step = 0;
   int threads = 1;
-  int ahead = 2;  // batches that are made before they are asked for
+  int ahead = 2;  // batches made in advance
 };
 
 struct LoadedBatch {
   int64_t step = 0, epoch = 0;
-  int64_t first_image = 0;          // of this shard's part in the whole batch
+  int64_t first_image = 0;          // position of this shard's first image in the whole batch
   View<const float> pixels;         // [B, C, H, W]
   std::span<const int64_t> labels;  // [B]
-  View<const float> targets;        // [B, classes], rows sum to 1, where augmentation mixes; else empty
+  View<const float> targets;        // [B, classes], rows sum to 1, if augmentation mixes; else empty
 };
 
 class Loader {
  public:
-  /// `images` must outlive the loader; without augmentation, and for all but resized crops, it is a prepared one.
-  /// Throws Error when sizes do not fit, or mixing pairs would lie in two shards.
+  /// `images` must outlive the loader. They must be prepared, unless augmentation uses resized crops. Throws Error if
+  /// sizes do not fit, or if a mixing pair would be split between shards.
   Loader(const ImageStore& images, LoaderOptions options);
   ~Loader();
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
   int64_t steps_per_epoch() const { return steps_; }
-  /// Images of a whole batch, over all shards: fewer than asked for where there are not that many.
+  /// Images of a whole batch, over all shards; fewer than requested if the data set is smaller.
   int64_t batch() const { return batch_; }
 
-  /// The next batch, valid until the next call; null after the last of a pass without augmentation. From the second
-  /// batch on nothing is allocated. Rethrows what a thread threw while it made this batch; there are no more then.
+  /// Returns the next batch, valid until the next call, or null after the last batch of a pass without augmentation.
+  /// Allocates nothing from the second batch on. Rethrows an exception of the thread that made this batch; no further
+  /// batch follows.
   const LoadedBatch* Next();
 
-  /// The next batch is that of this step, counted from the beginning of training; of a pass, 0 begins again.
+  /// Continues with the batch of this step, counted from the start of training. For a pass, 0 starts it again.
   void Seek(int64_t step);
 
  private:
   struct Slot;
   struct Lane;
-  // Of a step's batch: images [begin + first, … + count) of the epoch are this shard's.
+  // This shard's images of a step's batch: [begin + first, begin + first + count) of the epoch.
   struct Part {
     int64_t epoch, begin, first, count;
   };
@@ -77,27 +78,27 @@ class Loader {
 
   const ImageStore& images_;
   const LoaderOptions options_;
-  image::Preprocess normalise_;  // what is left to do with an image of the batch's size
+  image::Preprocess normalise_;  // the remaining preprocessing of an image of the batch's size
   Shape image_shape_;            // [C, H, W]
   bool mixes_ = false;
   int64_t batch_ = 0, steps_ = 0;
-  int64_t pieces_ = 0;  // of a a batch, which a thread makes one of at a time
+  int64_t pieces_ = 0;  // of a batch; a thread makes one at a time
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<std::unique_ptr<Slot>> slots_;  // a ring: a step's is step mod their number
-  int64_t next_step_ = 0;                     // that Next returns
-  int64_t claim_step_ = 0, claim_piece_ = 0;  // what is made next
-  int64_t busy_ = 0;                          // pieces that are being made
-  bool held_ = false;                         // the caller reads the batch before next_step_
+  std::vector<std::unique_ptr<Slot>> slots_;  // ring buffer: step s uses slot s mod size
+  int64_t next_step_ = 0;                     // returned by the next call of Next
+  int64_t claim_step_ = 0, claim_piece_ = 0;  // the piece that the next free thread makes
+  int64_t busy_ = 0;                          // pieces in progress
+  bool held_ = false;                         // the caller is reading batch next_step_ − 1
   bool paused_ = false, stopped_ = false;
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::vector<std::thread> threads_;
 };
 
-/// Place i of a random order of 0 … n − 1 that depends on the key alone. Needs no memory, so that any step can be the
-/// first: a Feistel network of the next power of four, walked until it lands below n (Black and Rogaway 2002). Throws
-/// Error unless 0 <= i < n: from elsewhere the walk may never end.
+/// Element i of a random permutation of 0 … n − 1 that depends on the key only. It needs no memory, so training can
+/// start at any step: a Feistel network over the next power of four, cycle-walked until the result is below n (Black
+/// and Rogaway 2002). Throws Error unless 0 <= i < n; otherwise the walk might not terminate.
 int64_t ShuffledIndex(uint64_t key, int64_t n, int64_t i);
 
 }  // namespace qkv::train
