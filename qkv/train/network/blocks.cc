@@ -7,7 +7,7 @@
 namespace qkv::train {
 namespace {
 
-// Drop path falls evenly to 0 at the first block.
+// Drop path falls linearly to 0 at the first block.
 nn::BlockSettings OfBlock(const nn::BlockSettings& all, const NetworkOptions& options, int64_t block, int64_t depth) {
   nn::BlockSettings settings = all;
   settings.attention.seed = MixSeed(options.seed, static_cast<uint64_t>(block));

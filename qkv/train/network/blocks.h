@@ -1,5 +1,5 @@
-// A model's blocks one after the other in training: what Network and SequenceNetwork have between the embedding of
-// their tokens and the answer.
+// Forward and backward passes through all blocks of a model in training. Network and SequenceNetwork share them; they
+// add the embedding and the head.
 #pragma once
 
 #include <cstdint>
@@ -13,52 +13,52 @@
 
 namespace qkv::train {
 
-/// What is drawn is a function of seed, image (or sequence) and place alone, so the same images in other pieces, or
-/// computed once more, meet the same chances.
+/// Random masks depend on the seed, the image (or sequence) and the position only. They do not depend on how the batch
+/// is split, nor on recomputation.
 struct NetworkOptions {
-  double dropout = 0;            // of the entries of what attention and MLP add to the tokens
-  double attention_dropout = 0;  // of attention weights
-  double drop_path = 0;     // that the last block's branch adds nothing to an image; falls evenly to 0 at the first
+  double dropout = 0;            // rate of dropout on the outputs of attention and MLP
+  double attention_dropout = 0;  // rate of dropout on attention weights
+  double drop_path = 0;     // rate of drop path (stochastic depth) at the last block; falls linearly to 0 at the first
   uint64_t seed = 0;        // of this step
-  int64_t first_image = 0;  // which image of the step the first one is
-  bool checkpoint = false;  // keep only what enters each block, and compute the rest once more in the backward pass
-  bool bf16 = false;        // products of the blocks may round their factors to bfloat16, see simd::MatMul
+  int64_t first_image = 0;  // index within the step of the batch's first image
+  bool checkpoint = false;  // keep only each block's input, and recompute the rest in the backward pass
+  bool bf16 = false;        // matrix products of the blocks may round their factors to bfloat16, see simd::MatMul
 };
 
 simd::Precision PrecisionOf(const NetworkOptions& options);
 
-/// What all blocks of a model are in this step, but for what BlocksForward draws for each.
+/// The settings that all blocks share in this step. BlocksForward adds each block's random masks.
 nn::BlockSettings BlockSettingsOf(const nn::BlockConfig& config, const nn::TokenGrid& grid,
                                   const NetworkOptions& options);
 
-/// What the forward pass leaves. Memory of an arena.
+/// What the forward pass keeps for the backward pass. The memory belongs to an arena.
 template <typename T>
 struct BlocksCache {
-  /// Memory for what enters each block, [B, N, D], and what leaves the last, [B, rows, D], and for what blocks share.
+  /// Allocates the blocks' inputs, [B, N, D] each, the last block's output, [B, rows, D], and shared scratch.
   void Begin(int64_t depth, int64_t B, int64_t N, int64_t rows, int64_t D, Arena& arena);
 
   View<T> input() const { return inputs.front(); }
   View<T> output() const { return inputs.back(); }
 
   std::vector<View<T>> inputs;
-  View<T> normed;  // [B·N, D], of the block that is at work
+  View<T> normed;  // [B·N, D], of the current block
   std::vector<nn::BlockCache<T>> blocks;
 };
 
-/// From cache.input() to cache.output(). `all`: BlockSettingsOf, and what else holds for every block.
+/// Computes cache.output() from cache.input(). `all`: BlockSettingsOf, plus any other setting that all blocks share.
 template <typename T>
 void BlocksForward(const NetworkParameters& parameters, View<const T> weights, const nn::BlockSettings& all,
                    const NetworkOptions& options, BlocksCache<T>& cache, Arena& arena);
 
-/// dx: [B, N, D]; comes with the gradient by the output in its first rows and leaves with that by the input. Adds the
-/// gradients of the weights; `finished`, where there is one, is told of each block's.
+/// dx: [B, N, D], in its first rows the gradient of the output on entry, the gradient of the input on return.
+/// Accumulates the gradients of the weights. Calls `finished`, if given, with each block's range of `gradients` once it
+/// is final.
 template <typename T>
 void BlocksBackward(const NetworkParameters& parameters, View<const T> weights, const nn::BlockSettings& all,
                     const NetworkOptions& options, BlocksCache<T>& cache, View<T> dx, View<T> gradients,
                     const std::function<void(int64_t begin, int64_t end)>& finished, Arena& arena);
 
-/// Puts weights of the blocks back into their bounds after a step: a bandwidth has a least value that checkpoints may
-/// hold.
+/// Clamps the blocks' weights to their bounds after a step: checkpoints require a least bandwidth.
 template <typename T>
 void ConstrainBlocks(const NetworkParameters& parameters, View<T> weights);
 

@@ -5,7 +5,7 @@
 namespace qkv::train {
 namespace {
 
-// Elements of the smallest type that is trained, float, in a cache line.
+// Elements per cache line of float, the smallest trained type.
 constexpr int64_t kLine = kAlignment / sizeof(float);
 
 }  // namespace

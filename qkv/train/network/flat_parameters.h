@@ -1,5 +1,5 @@
-// All parameters of a model in one flat buffer: where each tensor of the table lies in it. Gradients, the optimiser's
-// moments and averages of the weights are buffers of the same layout, so each is one tensor to add, reduce or store.
+// Layout of all parameters of a model in one flat buffer. Gradients, optimiser moments and weight averages use the same
+// layout, so that each is one tensor to add, reduce or store.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@
 namespace qkv::train {
 
 struct Slot {
-  std::string name;  // the table's, timm's
+  std::string name;  // from the tensor table, in timm's naming
   Shape shape;
   model::Role role;
-  int64_t offset;  // of its first element in the buffer
-  bool decays;     // weight decay shrinks it: weights do; biases, norms, scales, tokens and positions do not
+  int64_t offset;  // of the first element in the buffer
+  bool decays;     // subject to weight decay: weights are; biases, norms, scales, tokens and positions are not
 };
 
 class ParameterLayout {
@@ -25,13 +25,14 @@ class ParameterLayout {
   explicit ParameterLayout(const model::VitConfig& config) : ParameterLayout(model::TensorTable(config)) {}
   explicit ParameterLayout(const std::vector<model::TensorSpec>& table);
 
-  /// In the table's order; each begins on a cache line, what lies between two is padding that stays zero.
+  /// In the table's order. Each tensor begins on a cache line; the padding between tensors stays zero.
   const std::vector<Slot>& slots() const { return slots_; }
-  /// P: elements of a buffer, padding included.
+  /// P: number of elements of a buffer, padding included.
   int64_t size() const { return size_; }
 
   bool Has(std::string_view name) const { return Find(name) != nullptr; }
-  /// The tensor within a buffer [P], in its shape. Throws Error when the model has no such tensor.
+  /// Returns a view of the tensor within a buffer [P], in the tensor's shape. Throws Error if the model has no such
+  /// tensor.
   template <typename T>
   View<T> At(std::string_view name, View<T> buffer) const {
     const Slot* slot = Find(name);

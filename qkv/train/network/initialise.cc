@@ -19,22 +19,22 @@ using model::Role;
 using model::VitConfig;
 using nn::AttentionKind;
 
-// What decides how the tensors of a model begin.
+// What the initial values depend on.
 struct Shapes {
   nn::BlockConfig block;
   int64_t depth;
   nn::TokenGrid grid;
-  int64_t patch_features;  // of images
+  int64_t patch_features;  // for images
 };
 
 constexpr double kLinear = 0.02;   // standard deviation of timm's linear weights and positions
-constexpr double kNothing = 1e-6;  // and of what it does not want to be quite zero
+constexpr double kNothing = 1e-6;  // and of tensors that timm starts near zero
 
-// A stream of numbers for a name, whatever other names there are.
+// A random stream per name, independent of other names.
 Rng StreamOf(uint64_t seed, std::string_view name) { return Rng(MixSeed(seed, Fnv1a().Add(name).value())); }
 
-// Standard normal, by the ratio of uniforms (Kinderman and Monahan 1977) with Leva's bounds (1992). The logarithm only
-// decides, hardly ever, whether a number is taken; the number itself is a quotient, the same on every machine.
+// Standard normal by the ratio of uniforms (Kinderman and Monahan 1977) with Leva's bounds (1992). The logarithm is
+// only used, rarely, to accept or reject a number; the number is a quotient, equal on every machine.
 double Normal(Rng& rng) {
   for (;;) {
     const double u = 1 - rng.Uniform(), v = 1.7156 * (rng.Uniform() - 0.5);
@@ -46,7 +46,7 @@ double Normal(Rng& rng) {
 
 double Uniform(Rng& rng, double bound) { return bound * (2 * rng.Uniform() - 1); }
 
-// Not beyond two standard deviations.
+// Truncated at two standard deviations.
 double TruncatedNormal(Rng& rng) {
   for (;;) {
     const double x = Normal(rng);
@@ -54,29 +54,30 @@ double TruncatedNormal(Rng& rng) {
   }
 }
 
-// With weights N(0, σ²) and rows of unit variance, a score s Σ_e q_e k_e of separate queries and keys, E features wide,
-// has the standard deviation σ² D (s = 1/√E). Of r features it has the same if queries and keys are each so much
-// larger.
+// With weights N(0, σ²) and rows of unit variance, a score s Σ_e q_e k_e (s = 1/√E) of separate queries and keys of E
+// features has standard deviation σ² D. With r features the deviation is the same if queries and keys are each scaled
+// by this factor.
 double QueryWidening(const Shapes& c) {
-  // Not pow: square roots are rounded alike everywhere.
+  // Not pow: square roots round identically on every machine.
   return std::sqrt(std::sqrt(static_cast<double>(c.block.attention.head_width) /
                              static_cast<double>(c.block.attention.query_width())));
 }
 
-// Standard deviation of a weight, or of positional tables of queries and keys, in a block's attn.qk.
+// Standard deviation of a weight, or of the positional tables of queries and keys, in a block's attn.qk.
 double QueryKeyDeviation(const Shapes& c, const Slot& slot) {
   if (slot.role == Role::kPosition) return kLinear * std::sqrt(static_cast<double>(c.block.width)) * QueryWidening(c);
-  // Of an entry of W_Qᵀ W_K.
+  // An entry of W_Qᵀ W_K.
   if (slot.name.ends_with("qk.merged")) {
     return kLinear * kLinear * std::sqrt(static_cast<double>(c.block.attention.head_width));
   }
   return kLinear * QueryWidening(c);
 }
 
-// Eigenvalues of either sign, so that a token's score with itself is 0 on average, as with separate queries and keys.
+// Eigenvalues of alternating sign, so that a token's score with itself is 0 on average, as with separate queries and
+// keys.
 double Eigenvalue(int64_t i) { return i % 2 == 0 ? 1 : -1; }
 
-// Bandwidths in equal ratios from one patch to the longer side of the grid.
+// Bandwidths in geometric steps, from one patch to the longer side of the grid.
 double Bandwidth(const Shapes& c, int64_t head) {
   const double side = static_cast<double>(std::max(c.grid.height, c.grid.width));
   const int64_t H = c.block.attention.heads;
@@ -155,7 +156,7 @@ void InitialiseSlot(const Shapes& c, const Slot& slot, const Initialisation& how
 
 // --- Mimetic --------------------------------------------------------------------------------------------------------
 
-// The paper's α and β for queries and keys, and for values and the projection.
+// α and β of the paper, for queries and keys and for values and projection.
 constexpr double kQueryKey = 0.7, kValueOutput = 0.4;
 
 void RequireMimetic(const Shapes& c) {
@@ -200,7 +201,7 @@ class MimeticBlock {
   MimeticBlock(const Shapes& config, const ParameterLayout& layout, uint64_t seed, int64_t block, View<T> weights)
       : c_(config), layout_(layout), seed_(seed), attn_(fmt::format("blocks.{}.attn.", block)), weights_(weights) {}
 
-  // W_Qᵀ W_K of a head, as near as its kind comes to it.
+  // Sets W_Qᵀ W_K of a head, as closely as the kind of attention can represent it.
   void QueryKey(int64_t head) const {
     const int64_t D = c_.block.width, r = c_.block.attention.query_width();
     const Tensor<double> product =
@@ -227,7 +228,7 @@ class MimeticBlock {
     }
   }
 
-  // W_O W_V of all heads together.
+  // Sets W_O W_V of all heads together.
   void ValueOutput() const {
     const int64_t D = c_.block.width, joined = c_.block.attention.joined_width();
     const Tensor<double> product = NoisyIdentity(seed_, attn_ + "mimetic.ov", D, kValueOutput, -kValueOutput);
@@ -251,7 +252,7 @@ class MimeticBlock {
   View<T> weights_;
 };
 
-// Of the grid; tokens before it have none.
+// Positions of the grid; prefix tokens have none.
 template <typename T>
 void SinCosPositions(const VitConfig& c, View<T> positions) {
   std::fill_n(positions.data(), positions.size(), T{0});
@@ -261,7 +262,7 @@ void SinCosPositions(const VitConfig& c, View<T> positions) {
 
 template <typename T>
 void InitialiseMimetic(const Shapes& c, const ParameterLayout& layout, uint64_t seed, View<T> weights) {
-  // One decomposition for each head's scores, and one for the values of a block.
+  // One decomposition per head for the scores, and one per block for the values.
   const int64_t H = c.block.attention.heads;
   ParallelTasks(c.depth * (H + 1), [&](int64_t task, int) {
     const MimeticBlock<T> block(c, layout, seed, task / (H + 1), weights);
@@ -276,7 +277,7 @@ void InitialiseMimetic(const Shapes& c, const ParameterLayout& layout, uint64_t 
 
 bool IsMimetic(const Initialisation& how) { return how.scheme == Initialisation::Scheme::kMimetic; }
 
-// All tensors, without what mimetic positions are.
+// Initialises all tensors except mimetic positions.
 template <typename T>
 void InitialiseTensors(const Shapes& shapes, const ParameterLayout& layout, const Initialisation& how,
                        View<T> weights) {

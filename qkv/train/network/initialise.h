@@ -1,4 +1,4 @@
-// The weights that training begins with.
+// Weight initialisation.
 #pragma once
 
 #include <cstdint>
@@ -11,34 +11,33 @@ namespace qkv::train {
 
 struct Initialisation {
   enum class Scheme {
-    // What timm's VisionTransformer begins with (weight_init=''): linear weights and positions N(0, 0.02²), their
-    // truncation at ±2 being none at that width; the patch embedding as PyTorch's convolutions, uniform in
-    // ±1/√fan_in, its bias too; other biases 0; class token and registers N(0, 10⁻¹²); the half of a gated MLP's first
-    // layer that multiplies the other N(0, 10⁻¹²) with biases of 1.
-    // Weights of the other kinds of attention are such that scores vary as those of separate queries and keys do.
+    // timm's VisionTransformer (weight_init=''): linear weights and positions N(0, 0.02²), whose truncation at ±2 never
+    // applies at that deviation; patch embedding as PyTorch's convolutions, uniform in ±1/√fan_in, with its bias; other
+    // biases 0; class token and registers N(0, 10⁻¹²); in a gated MLP's first layer, the half that gates N(0, 10⁻¹²)
+    // with biases of 1.
+    // For the other kinds of attention, weights give scores the variance that separate queries and keys give.
     kTimm,
-    // Of Trockman and Kolter 2023, "Mimetic Initialization of Self-Attention Layers", on top of that: in each head
-    // W_Qᵀ W_K ≈ 0.7 Z + 0.7 I and W_O W_V ≈ 0.4 Z − 0.4 I with Z of N(0, 1/D), split by SVD; learned positions start
-    // as
+    // Trockman and Kolter 2023, "Mimetic Initialization of Self-Attention Layers", on top of kTimm: in each head W_Qᵀ
+    // W_K ≈ 0.7 Z + 0.7 I and W_O W_V ≈ 0.4 Z − 0.4 I with Z of N(0, 1/D), factored by SVD; learned positions start as
     // sines and cosines.
     kMimetic,
   };
   Scheme scheme = Scheme::kTimm;
   uint64_t seed = 0;
-  double layer_scale = 1e-5;  // what LayerScale starts with; timm's default
+  double layer_scale = 1e-5;  // initial value of LayerScale; timm's default
 };
 
-/// Fills weights [P], what lies between tensors with zeros. A tensor depends on the seed, its name and its shape only,
-/// so that models of different kinds of attention begin alike where they are alike; kTimm gives the same bits on every
-/// machine, kMimetic up to the rounding of the SVD. Throws Error where kMimetic is not defined: for kinds whose queries
-/// and keys are also values or come from places alone, without an output projection, or for heads that together are
-/// wider than the model.
+/// Fills weights [P]; padding between tensors becomes zero. A tensor depends on the seed, its name and its shape only,
+/// so models of different kinds of attention share the initial values of the tensors that they share. kTimm gives the
+/// same bits on every machine; kMimetic differs by the rounding of the SVD. Throws Error if kMimetic is not defined for
+/// the model: queries and keys also serve as values or depend on positions only, there is no output projection, or the
+/// heads together are wider than the model.
 template <typename T>
 void Initialise(const model::VitConfig& config, const ParameterLayout& layout, const Initialisation& how,
                 View<T> weights);
 
-/// The same for a sequence model. Embedded tokens are N(0, 0.02²) as positions are; where positions are sines and
-/// cosines, they vary as much as these, N(0, 1/2).
+/// The same for a sequence model. Token embeddings are N(0, 0.02²), like positions. With sine and cosine positions they
+/// are N(0, 1/2), the variance of those.
 template <typename T>
 void Initialise(const model::SequenceConfig& config, const ParameterLayout& layout, const Initialisation& how,
                 View<T> weights);

@@ -10,10 +10,10 @@
 namespace qkv::train {
 namespace {
 
-// Rows are shared out in this many pieces at most, and no piece has fewer logits than are worth handing out.
+// At most this many pieces of rows, and at least this many logits per piece, to keep the cost of scheduling small.
 constexpr int64_t kMostPieces = 64, kLeastLogits = 16384;
 
-// Σ of row(r) over all rows, in an order that does not depend on the number of threads.
+// Σ row(r) over all rows, in an order independent of the number of threads.
 template <typename F>
 LossSum SumRows(int64_t rows, int64_t classes, F&& row) {
   const int64_t grain = std::max((rows + kMostPieces - 1) / kMostPieces, (kLeastLogits + classes - 1) / classes);
@@ -32,8 +32,8 @@ int64_t Greatest(const T* x, int64_t n) {
   return std::max_element(x, x + n) - x;
 }
 
-// Of a row whose targets sum to `total`: `apart` is Σ t_c (max z − z_c), of which no part is negative, so that nothing
-// cancels: −Σ t_c log softmax(z)_c = total · log Σ e^(z − max z) + apart. Leaves the softmax in `p`.
+// Loss of a row whose targets sum to `total`. `apart` is Σ t_c (max z − z_c), a sum without negative terms, so nothing
+// cancels: −Σ t_c log softmax(z)_c = total · log Σ e^(z − max z) + apart. Writes the softmax to `p`.
 template <typename T>
 double RowLoss(const T* z, int64_t classes, int64_t greatest, double total, double apart, T* p) {
   if (p != z) std::copy_n(z, classes, p);
@@ -104,7 +104,7 @@ LossSum CrossEntropy(View<const T> logits, View<const T> targets, const LossOpti
     for (int64_t c = 0; c < classes; ++c) {
       const double t = share + rest * soft[c];
       total += t;
-      if (t != 0) apart += t * (max - z[c]);  // a class of logit −∞ may have no part of the target
+      if (t != 0) apart += t * (max - z[c]);  // avoids 0 · ∞ for logits of −∞
     }
     const double loss = RowLoss(z, classes, greatest, total, apart, d);
     const T scale = static_cast<T>(options.scale);

@@ -8,14 +8,14 @@
 
 namespace qkv::train {
 
-/// The label of a row that does not count, PyTorch's.
+/// Label of a row that is ignored, as in PyTorch.
 inline constexpr int64_t kIgnoredLabel = -100;
 
-/// Sums over rows, so that those of chunks and processes can be added; the mean is loss / rows.
+/// Sums over rows, so that chunks and processes can be added; the mean is loss / rows.
 struct LossSum {
   double loss = 0;
-  int64_t rows = 0;     // that counted
-  int64_t correct = 0;  // whose greatest logit is the label's; of soft targets: where the target is greatest
+  int64_t rows = 0;     // not ignored
+  int64_t correct = 0;  // argmax of the logits is the label; with soft targets: is the argmax of the target
 
   LossSum& operator+=(const LossSum& other) {
     loss += other.loss, rows += other.rows, correct += other.correct;
@@ -25,17 +25,17 @@ struct LossSum {
 
 struct LossOptions {
   double smoothing = 0;  // ε: targets become (1 − ε) target + ε / C (Szegedy et al. 2016)
-  double scale = 1;      // of the gradient: 1 / rows of the whole batch for the mean
+  double scale = 1;      // of the gradient; 1 / (rows of the whole batch) gives the mean's
 };
 
-/// Loss of a row: −Σ_c t_c log softmax(z)_c. logits z: [R, C]; labels: [R], each 0…C − 1 or kIgnoredLabel.
-/// dlogits: [R, C], scale · d(sum of losses)/dz, zeros in rows that do not count; may be logits. The same numbers for
-/// any number of threads. Throws Error when shapes do not fit or a label is none of these.
+/// Loss of a row: −Σ_c t_c log softmax(z)_c. logits z: [R, C]; labels: [R], each 0…C − 1 or kIgnoredLabel. dlogits: [R,
+/// C], scale · d(sum of losses)/dz, zero in ignored rows; may alias logits. The result does not depend on the number of
+/// threads. Throws Error if shapes do not fit or a label is invalid.
 template <typename T>
 LossSum CrossEntropy(View<const T> logits, std::span<const int64_t> labels, const LossOptions& options,
                      View<T> dlogits);
 
-/// The same for targets [R, C] of any sum, such as the mixtures of mixup and cutmix.
+/// The same with soft targets [R, C], whose rows may have any sum, such as those of mixup and cutmix.
 template <typename T>
 LossSum CrossEntropy(View<const T> logits, View<const T> targets, const LossOptions& options, View<T> dlogits);
 

@@ -26,7 +26,7 @@ View<T> TokenOf(View<T> tokens, int64_t index) {
   return View<T>(tokens.at(0, index), {tokens.dim(0), tokens.dim(2)}, {tokens.stride(0), 1});
 }
 
-// [B, n, D] as [B·n, D].
+// Reshapes [B, n, D] to [B·n, D].
 template <typename T>
 View<T> Rows(View<T> tokens) {
   return tokens.reshape({tokens.dim(0) * tokens.dim(1), tokens.dim(2)});
@@ -51,7 +51,7 @@ View<T> Normed(View<const T> x, const nn::NormParameters<const T>& p, View<T>* m
   return normed;
 }
 
-// The gradient by x of a norm of few rows.
+// Gradient with respect to x of a norm over few rows.
 template <typename T>
 View<const T> NormGradient(View<const T> x, View<const T> moments, const nn::NormParameters<const T>& p,
                            View<const T> dy, const nn::NormParameters<T>& d, Arena& arena) {
@@ -69,7 +69,7 @@ Network<T>::Network(const model::VitConfig& config) : config_(config), parameter
   model::SinCosGrid<T>(config.grid_height(), config.grid_width(), positions_);
 }
 
-// Tokens of each image that the answer is made of, the first ones: after the last block, nobody looks at the others.
+// Number of leading tokens that the head reads; after the last block, the other tokens are not needed.
 template <typename T>
 int64_t Network<T>::RowsRead() const {
   const model::VitConfig& c = config();
@@ -82,7 +82,7 @@ void Network<T>::Embed(View<const T> weights, View<const T> pixels, Workspace& w
   const model::VitConfig& c = config();
   const EmbeddingParameters<const T> p = parameters_.Embedding(weights);
   const int64_t B = x.dim(0), P = c.patches(), D = c.block.width, prefix = c.prefix();
-  // The positions of the tokens before the patches that have one, and of the patches.
+  // Positions of the prefix tokens that have one, and of the patches.
   const int64_t positioned = p.positions.empty() ? 0 : c.position_prefix;
   const T* const of_patches =
       p.positions.empty() ? positions_.data() : p.positions.data() + positioned * D;  // [P, D], or null
@@ -115,7 +115,7 @@ void Network<T>::EmbedBackward(View<const T> weights, Workspace& w, View<T> dx, 
   if (c.pre_norm) {
     nn::NormBackward<T>(Rows(w.embedded_), w.embedded_moments_, p.norm_pre, Rows(dx), Rows(dx), false, d.norm_pre);
   }
-  // All images have the same tokens and positions.
+  // The tokens and positions are shared by all images, so their gradients sum over the batch.
   const auto add_images = [&](int64_t begin, int64_t tokens, T* to) {
     nn::ForColumnRanges(tokens * D, B, [&](int64_t from, int64_t end) {
       for (int64_t b = 0; b < B; ++b) {
@@ -207,7 +207,7 @@ void Network<T>::Answer(View<const T> weights, Workspace& w, View<T> logits) con
   Scale<T>(logits, T(0.5), logits);
 }
 
-// dtokens: [B, rows, D], by what leaves the last block; overwritten.
+// dtokens: [B, rows, D], the gradient of the last block's output; overwritten.
 template <typename T>
 void Network<T>::AnswerBackward(View<const T> weights, View<const T> dlogits, Workspace& w, View<T> dtokens,
                                 View<T> gradients) const {

@@ -1,5 +1,5 @@
-// A Vision Transformer in training: forward and backward over one flat buffer of weights as they are stored, for
-// everything that VitConfig expresses. Not here: the loss, and how a batch is cut into pieces and shared out to threads
+// A Vision Transformer in training: forward and backward passes over one flat buffer of weights in their stored layout,
+// for everything that VitConfig can describe. Not here: the loss, and the split of a batch over chunks and threads
 // (step.h).
 #pragma once
 
@@ -19,17 +19,17 @@ class Network {
   using Options = NetworkOptions;
   using Input = View<const T>;  // pixels
 
-  /// Memory of one caller: what Forward leaves for Backward, and scratch. The second step of a shape allocates nothing.
-  /// Not shared between threads.
+  /// Memory of one caller: what Forward keeps for Backward, and scratch. The second step of a shape allocates nothing.
+  /// Not thread-safe.
   class Workspace {
    public:
-    /// The most bytes ever in use at a time.
+    /// Peak memory in bytes.
     size_t peak_bytes() const { return arena_.peak_bytes(); }
 
    private:
     friend class Network;
 
-    // From the tokens after the last block, of which the first `rows` of each image are read, to the logits.
+    // From the last block's output to the logits; only the first `rows` tokens of each image are read.
     struct Tail {
       View<T> tokens, moments;  // [B·rows, D], [B·rows, 2]: after the final norm
       nn::AttentionPoolCache<T> pool;
@@ -41,32 +41,33 @@ class Network {
 
     Arena arena_;
     Options options_;
-    int64_t images_ = 0;  // of the forward pass that a backward pass may follow
+    int64_t images_ = 0;  // of the last forward pass, for Backward
     nn::PatchEmbedCache<T> patch_embed_;
     View<T> embedded_, embedded_moments_;  // before norm_pre
     BlocksCache<T> blocks_;
     Tail tail_;
   };
 
-  /// Throws Error when the configuration contradicts itself.
+  /// Throws Error if the configuration is inconsistent.
   explicit Network(const model::VitConfig& config);
 
   const model::VitConfig& config() const { return config_; }
-  /// Where each tensor lies in buffers of weights and of gradients, [P].
+  /// Layout of the buffers of weights and gradients, [P].
   const ParameterLayout& layout() const { return parameters_.layout(); }
 
   /// weights: [P]; pixels: [B, channels, height, width] of the configuration's size, dense; logits: [B, outputs()],
-  /// dense. An image's logits do not depend on the others'. Throws Error when the shapes do not fit.
+  /// dense. An image's logits do not depend on the other images. Throws Error if the shapes do not fit.
   void Forward(View<const T> weights, View<const T> pixels, const Options& options, Workspace& workspace,
                View<T> logits) const;
 
-  /// Adds the gradient of the loss to gradients [P], given that by the logits of the last Forward with this workspace,
-  /// the same weights and pixels, which must still be there. `finished` is told ranges of elements of `gradients` that
-  /// nothing more is added to, from the last to the first. Throws Error when shapes do not fit, or nothing went before.
+  /// Accumulates the gradient of the loss into gradients [P]. dlogits is the gradient with respect to the logits of
+  /// this workspace's last Forward; its weights and pixels must still be unchanged in memory. Calls `finished` with
+  /// ranges of `gradients` that are final, from the last to the first. Throws Error if shapes do not fit, or without a
+  /// preceding Forward.
   void Backward(View<const T> weights, View<const T> dlogits, Workspace& workspace, View<T> gradients,
                 const std::function<void(int64_t begin, int64_t end)>& finished = {}) const;
 
-  /// Puts weights back into their bounds after a step: a bandwidth has a least value that checkpoints may hold.
+  /// Clamps weights to their bounds after a step: checkpoints require a least bandwidth.
   void Constrain(View<T> weights) const;
 
  private:
@@ -79,7 +80,7 @@ class Network {
 
   model::VitConfig config_;
   NetworkParameters parameters_;
-  Tensor<T> positions_;  // [patches, D], where they are computed
+  Tensor<T> positions_;  // [patches, D], if positions are computed, not learned
 };
 
 }  // namespace qkv::train

@@ -3,11 +3,11 @@
 namespace qkv::train {
 namespace {
 
-// Assigns the slots in order to the views of the declaration (model/checkpoint/parameters.h).
+// Assigns consecutive slots to the views of the declaration (model/checkpoint/parameters.h).
 template <typename T>
 class Slots {
  public:
-  /// Of an empty buffer all views are empty: to count them.
+  /// With an empty buffer all views stay empty; this only counts slots.
   Slots(const ParameterLayout& layout, size_t first, View<T> buffer)
       : slots_(layout.slots()), next_(first), buffer_(buffer) {
     Require(buffer.empty() || buffer.size() == layout.size(), "network: a buffer of {} elements, expected {}",
@@ -44,7 +44,7 @@ const Config& Validated(const Config& config) {
   return config;
 }
 
-// The first slot of each part, and the number of all.
+// The first slot of each part, then the number of all slots.
 template <typename Config>
 std::vector<size_t> FirstSlots(const Config& config, const ParameterLayout& layout) {
   std::vector<size_t> first = {0};
@@ -80,7 +80,7 @@ EmbeddingParameters<T> NetworkParameters::Embedding(View<T> buffer) const {
   EmbeddingParameters<T> p;
   Slots<T> slots(layout_, first_slots_.front(), buffer);
   std::visit([&](const auto& config) { model::VisitEmbedding(config, p, slots); }, config_);
-  if (View<T>& weight = p.patch_embed.projection.weight; weight.rank() == 4) {  // a convolution's
+  if (View<T>& weight = p.patch_embed.projection.weight; weight.rank() == 4) {  // stored as a convolution
     weight = weight.reshape({weight.dim(0), weight.size() / weight.dim(0)});
   }
   return p;

@@ -1,4 +1,4 @@
-// The flat buffer as the layers' parameters.
+// Views of the flat buffer as the layers' parameters.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +13,17 @@ namespace qkv::train {
 using model::AnswerParameters;
 using model::EmbeddingParameters;
 
-/// Layers from the front to the back are embedding, blocks, answer; so is the buffer's order. Allocates nothing after
-/// its construction.
+/// The buffer's order is embedding, blocks, head. Allocates only in the constructor.
 class NetworkParameters {
  public:
-  /// Throws Error when the configuration contradicts itself.
+  /// Throws Error if the configuration is inconsistent.
   explicit NetworkParameters(const model::VitConfig& config);
   explicit NetworkParameters(const model::SequenceConfig& config);
 
   const ParameterLayout& layout() const { return layout_; }
   int64_t depth() const { return static_cast<int64_t>(first_slots_.size()) - 3; }
 
-  /// buffer: [P], weights (T const) or gradients.
+  /// buffer: [P], weights (const T) or gradients.
   template <typename T>
   EmbeddingParameters<T> Embedding(View<T> buffer) const;
   template <typename T>
@@ -32,13 +31,13 @@ class NetworkParameters {
   template <typename T>
   AnswerParameters<T> Answer(View<T> buffer) const;
 
-  /// Where each begins in the buffer, in elements: embedding (0), blocks (1 to depth), answer (depth + 1), and the end.
+  /// First element of each part: embedding (0), blocks (1 to depth), head (depth + 1), and the end (depth + 2).
   int64_t begin(int64_t part) const;
 
  private:
   std::variant<model::VitConfig, model::SequenceConfig> config_;
   ParameterLayout layout_;
-  std::vector<size_t> first_slots_;  // of each part, and their number
+  std::vector<size_t> first_slots_;  // of each part, then the number of all slots
 };
 
 }  // namespace qkv::train

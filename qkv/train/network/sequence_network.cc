@@ -8,13 +8,13 @@
 namespace qkv::train {
 namespace {
 
-// [B, N, D] as [B·N, D].
+// Reshapes [B, N, D] to [B·N, D].
 template <typename T>
 View<T> Rows(View<T> tokens) {
   return tokens.reshape({tokens.dim(0) * tokens.dim(1), tokens.dim(2)});
 }
 
-// x[row] = the token's vector + that of its place, where there are any. tokens: [B, N]; places: [length, D] or empty.
+// x[row] = token embedding + position embedding, if any. tokens: [B, N]; places: [length, D] or empty.
 template <typename T>
 void Embed(View<const int32_t> tokens, View<const T> vectors, View<const T> places, View<T> x) {
   const int64_t N = tokens.dim(1), D = x.dim(1);
@@ -28,7 +28,7 @@ void Embed(View<const int32_t> tokens, View<const T> vectors, View<const T> plac
   });
 }
 
-// Threads share out the columns: a token may be there many times.
+// Parallel over columns: a token may occur many times.
 template <typename T>
 void EmbedBackward(View<const int32_t> tokens, View<const T> dx, View<T> dvectors, View<T> dplaces) {
   const int64_t R = dx.dim(0), N = tokens.dim(1), D = dx.dim(1);
