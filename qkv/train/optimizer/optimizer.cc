@@ -13,11 +13,10 @@
 namespace qkv::train {
 namespace {
 
-// Elements that a thread takes at a time: its five buffers are 160 KB in float, which stay in the second cache from the
-// step to the average.
+// Elements per piece: its five float buffers take 160 KB and stay in L2 from the update to the average.
 constexpr int64_t kPiece = 8192;
 
-// What torch adds to the norm before it divides by it.
+// torch adds this to the norm before dividing by it.
 constexpr double kClipEps = 1e-6;
 
 const std::string kStepName = "optimizer.step";
@@ -66,7 +65,7 @@ template <typename T>
 Optimizer<T>::Optimizer(const ParameterLayout& layout, const OptimizerSettings& settings)
     : settings_(settings), moment1_({layout.size()}) {
   Validate(settings);
-  // What lies between two tensors goes with the first: it stays zero either way.
+  // Padding after a tensor joins that tensor's run: it stays zero in any case.
   for (const Slot& slot : layout.slots()) {
     if (!runs_.empty() && runs_.back().decays != slot.decays) runs_.back().end = slot.offset;
     if (runs_.empty() || runs_.back().decays != slot.decays) runs_.push_back({0, slot.decays});
@@ -87,7 +86,7 @@ double Optimizer<T>::Norm(View<const T> gradients) {
   return std::sqrt(sum);
 }
 
-// Elements [begin, end), all of which decay or none.
+// Updates elements [begin, end), which all decay or all do not.
 template <typename T>
 void Optimizer<T>::Update(int64_t begin, int64_t end, bool decays, double learning_rate, double scale, T* weights,
                           T* gradients) {
@@ -144,7 +143,7 @@ double Optimizer<T>::Step(double learning_rate, View<T> weights, View<T> gradien
   return norm;
 }
 
-// The tensors of the state but the step, and their names.
+// The state's tensors and their names, except the step.
 template <typename T>
 template <typename Self>
 auto Optimizer<T>::Parts(Self& self) {

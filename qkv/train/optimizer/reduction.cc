@@ -15,7 +15,7 @@ void Reduction<T>::Begin(std::span<const View<T>> buffers, int64_t workers) {
 
 template <typename T>
 void Reduction<T>::Finished(int64_t worker, int64_t begin, int64_t end) {
-  // Under the lock, so that all processes begin their sums in the same order: that of the ranges.
+  // Under the lock, so that all processes start their sums in the order of the ranges.
   const std::lock_guard lock(mutex_);
   const auto at = static_cast<size_t>(finished_[static_cast<size_t>(worker)]++);
   if (at == ranges_.size()) ranges_.push_back({begin, end, 0});

@@ -9,7 +9,7 @@
 namespace qkv::train {
 namespace {
 
-// Half a cosine: `from` at 0, `to` at 1.
+// Half a cosine from `from` at 0 to `to` at 1.
 double Anneal(double from, double to, double progress) {
   return to + (from - to) / 2 * (1 + std::cos(std::numbers::pi * progress));
 }
@@ -18,7 +18,7 @@ double OneCycle(const Schedule& s, double step) {
   const double start = s.peak / s.start_divisor, end = start / s.end_divisor;
   const double top = s.rise * static_cast<double>(s.steps) - 1, last = static_cast<double>(s.steps - 1);
   if (step >= last) return end;
-  // A rise of less than one step is none, and begins with the peak.
+  // A rise of less than one step is skipped: the schedule starts at the peak.
   if (step <= top) return top > 0 ? Anneal(start, s.peak, step / top) : s.peak;
   return Anneal(s.peak, end, (step - std::max(top, 0.0)) / (last - std::max(top, 0.0)));
 }

@@ -12,7 +12,7 @@ namespace {
 
 int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// What the loss must know of a network: the tokens of an input, and the rows and columns of its logits.
+// Sizes that the loss needs: tokens of an input, rows and columns of its logits.
 struct Extent {
   int64_t tokens, rows, classes;
 };
@@ -26,7 +26,7 @@ Extent ExtentOf(const SequenceNetwork<T>& network, const View<const int32_t>& to
   return {tokens.dim(1), tokens.dim(1), network.config().outputs};
 }
 
-// The logits of B inputs in the shape that the network gives them.
+// Views the logits of B inputs in the network's output shape.
 template <typename T>
 View<T> LogitsOf(const Network<T>&, int64_t /*B*/, View<T> rows) {
   return rows;
@@ -38,17 +38,17 @@ View<T> LogitsOf(const SequenceNetwork<T>&, int64_t B, View<T> rows) {
 
 }  // namespace
 
-// Threads that take chunks of their own wait for nobody: the layers of small models are too short to be shared. What it
-// costs is a buffer of gradients for each, added up after the batch. Against 6 P N multiply-adds an input that is 8 P
-// bytes a thread, all through one memory: with threads of 100 GFLOP/s and a memory of 40 GB/s a fraction of
-// 3 threads² / (B N) of the time. Up to a twentieth it is the cheaper way, and so it is done where all buffers together
-// are memory that any machine of so many threads has (kSmallBuffers), and layers too short to be shared. Those of
-// models larger than kSmallBuffer are not: a step of ViT-S/16, of 87 MB, B 8, took two cores of a Zen 4 as long either
-// way (more threads were not measured).
+// Threads with chunks of their own never synchronise within a batch; the layers of small models are too short to be
+// split over threads. The price is one gradient buffer per thread, summed after the batch: 8 P bytes a thread through
+// one memory, against 6 P N multiply-adds an input. At 100 GFLOP/s a thread and 40 GB/s of memory bandwidth this is a
+// fraction 3 threads² / (B N) of the time. Own chunks are used up to a twentieth, if all buffers together are small for
+// a machine with that many threads (kSmallBuffers), and if the layers are too short to be split (kSmallBuffer). Larger
+// models gain nothing: a step of ViT-S/16 (87 MB), B 8, took the same time either way on two cores of a Zen 4 (more
+// threads were not measured).
 //
-// A chunk has about kChunkTokens rows: with fewer, each product reads its weights, and adds to their gradients, for too
-// little work; with more, activations leave the caches between a layer and the next. On a Zen 5 of two cores a step of
-// D 128, L 6, 65 tokens, B 128 took 261 ms with 65 rows, 220 with 130, 196 with 260, 182 with 520 and 185 with 1040.
+// A chunk has about kChunkTokens rows. With fewer, each product reads its weights and adds to their gradients for too
+// little work; with more, activations leave the caches between two layers. On two cores of a Zen 5, a step of D 128,
+// L 6, 65 tokens, B 128 took 261 ms with 65 rows, 220 with 130, 196 with 260, 182 with 520 and 185 with 1040.
 StepPlan PlanStep(int64_t N, int64_t P, int64_t B, int threads) {
   constexpr int64_t kChunkTokens = 512;
   constexpr int64_t kSmallBuffer = int64_t{64} << 20, kSmallBuffers = int64_t{256} << 20;  // bytes
@@ -67,7 +67,7 @@ Stepper<T, Net>::Stepper(const Net<T>& network, Optimizer<T>& optimizer, const S
   if (settings.processes && !settings.processes->alone()) reduction_.emplace(*settings.processes);
 }
 
-// Inputs [begin, end) of the batch, forward and backward.
+// Forward and backward for inputs [begin, end) of the batch.
 template <typename T, template <typename> class Net>
 void Stepper<T, Net>::Compute(Worker& worker, View<const T> weights, const Batch<T, Net>& batch, int64_t begin,
                               int64_t end, const std::function<void(int64_t, int64_t)>& finished) {
@@ -110,7 +110,7 @@ void Stepper<T, Net>::Add(View<const T> weights, const Batch<T, Net>& batch, boo
     gradients_.push_back(workers_.back()->gradients);
   }
   if (reduction_ && last) reduction_->Begin(gradients_, plan.workers);
-  // Each worker has its share of the batch, whatever thread it runs on, and cuts it evenly.
+  // Each worker owns a fixed share of the batch, on any thread, and splits it into even chunks.
   const auto run = [&](int64_t w) {
     const int64_t first = B * w / plan.workers, share = B * (w + 1) / plan.workers - first;
     const int64_t chunks = CeilDivide(share, plan.chunk);
@@ -126,7 +126,7 @@ void Stepper<T, Net>::Add(View<const T> weights, const Batch<T, Net>& batch, boo
   };
   try {
     if (plan.workers == 1) {
-      run(0);  // not as a task, so that the layers' loops are parallel
+      run(0);  // not as a task: its layers run their loops in parallel
     } else {
       ParallelTasks(plan.workers, [&](int64_t w, int) { run(w); });
     }
@@ -149,10 +149,10 @@ void Stepper<T, Net>::Forget() {
   sum_ = {};
 }
 
-// Gradients, and what they are the sum over.
+// Sums gradients, loss and row counts.
 template <typename T, template <typename> class Net>
 void Stepper<T, Net>::SumOverProcesses() {
-  if (!reduction_->begun()) {  // no batch was said to be the last
+  if (!reduction_->begun()) {  // no Add had `last`
     reduction_->Begin(gradients_, 1);
     reduction_->Finished(0, 0, gradients_.front().size());
   }
@@ -177,7 +177,7 @@ StepResult Stepper<T, Net>::Apply(double learning_rate, View<T> weights) {
     throw;
   }
   network_.Constrain(weights);
-  // The average took in what was not bounded yet.
+  // The average includes the unclamped weights.
   if (!optimizer_.average().empty()) network_.Constrain(optimizer_.mutable_average());
   sum_ = {};
   return result;
