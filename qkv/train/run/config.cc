@@ -18,12 +18,12 @@
 namespace qkv::train {
 namespace {
 
-// A configuration has a few dozen lines.
+// Far more than a configuration of a few dozen lines needs.
 constexpr size_t kMaxFileBytes = size_t{1} << 20;
-// A run's begins with it.
+// First line of a run's config.yaml.
 constexpr std::string_view kFirstLine = "# qkv train: every key, as it was resolved";
 
-// Insertions, deletions and exchanges of a letter that lead from one word to the other (Levenshtein 1966).
+// Edit distance: insertions, deletions and substitutions of a letter (Levenshtein 1966).
 size_t Distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});
@@ -58,7 +58,7 @@ bool IsOneOf(std::string_view choices, std::string_view word) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-// The whole text as a number.
+// Parses the whole text as a number.
 template <typename T>
 bool Parse(std::string_view text, T* value) {
   if (text.starts_with('+')) text.remove_prefix(1);
@@ -71,7 +71,7 @@ bool Parse(std::string_view text, bool* value) {
   return *value || IsOneOf("false|no|off", text);
 }
 
-// config.yaml has only text in UTF-8.
+// Requires UTF-8, since config.yaml must be.
 bool Parse(std::string_view text, std::string* value) {
   *value = text;
   while (!text.empty()) {
@@ -141,12 +141,12 @@ std::string ToText(const Extents& value) {
 }
 std::string ToText(const std::vector<double>& value) { return fmt::format("{}", fmt::join(value, ",")); }
 
-// A value of the file as Set takes it. Lists: what joins their elements depends on the key.
+// A value of the file as Set accepts it. The key decides how list elements are joined.
 std::string Joined(const Key& key, const std::vector<std::string>& elements) {
   return fmt::format("{}", fmt::join(elements, std::holds_alternative<Extents TrainConfig::*>(key.member) ? "x" : ","));
 }
 
-// What says nothing of the other kind of data.
+// True if the key has no meaning for this kind of data.
 bool IsForOther(const Key& key, bool sequences) {
   if (!sequences) return key.group == "Sequences";
   for (const std::string_view name :
@@ -156,7 +156,7 @@ bool IsForOther(const Key& key, bool sequences) {
   return key.group == "Images" || key.group == "Augmentation";
 }
 
-// What a checkpoint decides when training continues from it.
+// True if the checkpoint decides the key when training continues from it.
 bool IsTheModels(const Key& key) {
   if (key.group == "Model") return key.name != "image-size";
   if (key.group == "Sequences") return key.name != "length";
@@ -166,7 +166,7 @@ bool IsTheModels(const Key& key) {
   return false;
 }
 
-// Whether ToYaml leaves the key out.
+// True if ToYaml omits the key.
 bool IsLeftOut(const Key& key, bool sequences, bool continues, bool sized) {
   return IsForOther(key, sequences) || (continues && (IsTheModels(key) || (key.name == "image-size" && !sized)));
 }
@@ -236,7 +236,7 @@ Settings FromYaml(const std::string& file, std::string_view text) {
   return settings;
 }
 
-// A run that was begun before these keys were there has none of them, and did what their defaults say.
+// Keys added later. Older runs lack them and behaved as their defaults do.
 constexpr std::string_view kLaterKeys[] = {"norm", "norm-place", "head-width", "key-heads", "window"};
 
 }  // namespace
@@ -278,7 +278,7 @@ std::string ValueOf(const Key& key, const TrainConfig& config) {
 Settings ParseSettings(std::string_view text, const std::string& where) {
   const size_t first = text.find_first_not_of(" \t\r\n");
   try {
-    // JSON's own reader knows tabs, and says better what is wrong.
+    // The JSON parser accepts tabs and gives better messages.
     return first != text.npos && text[first] == '{' ? FromJson(where, text) : FromYaml(where, text);
   } catch (const YAML::Exception& error) {
     Fail("{}, line {}: {}", where, error.mark.line + 1, error.msg);
@@ -353,7 +353,7 @@ std::string ToYaml(const TrainConfig& config) {
     if (key.group != group) text += fmt::format("\n# {}\n", key.group);
     group = key.group;
     const bool quoted = std::holds_alternative<std::string TrainConfig::*>(key.member);
-    // JSON's strings are YAML's.
+    // A JSON string is a valid YAML string.
     const std::string value = ValueOf(key, config);
     text += fmt::format("{}: {}\n", key.name, quoted ? io::Json(value).dump() : value);
   }

@@ -1,5 +1,5 @@
-// What a training run is told: one table of keys, which the configuration file, the command line and the documentation
-// share, and the presets. Not here: what is done with it (run.h).
+// Configuration of a training run: one table of keys, shared by the configuration file, the command line and the
+// documentation, and the presets. Not here: the run itself (image_run.h).
 #pragma once
 
 #include <cstdint>
@@ -17,14 +17,14 @@ namespace qkv::train {
 using Extents = std::pair<int64_t, int64_t>;  // height, width
 
 struct TrainConfig {
-  // Where it begins
-  std::string preset;  // whose values stand below those that were given
-  std::string model;   // checkpoint whose weights training continues from; empty: new ones
+  // Start of the run
+  std::string preset;  // source of every value that is not given
+  std::string model;   // checkpoint to continue from; empty: new weights
   std::string init = "trunc-normal";
   int64_t seed = 0;
   double val_fraction = 0.1;
 
-  // The model (with `model`: that of the checkpoint, but for the image's size)
+  // The model (with `model`, taken from the checkpoint except for the image size)
   Extents image_size = {224, 224}, patch_size = {16, 16};
   int64_t channels = 3;
   int64_t width = 192, depth = 12, heads = 3;
@@ -37,8 +37,8 @@ struct TrainConfig {
   double layer_scale = 0;
   std::string pool = "token";
 
-  // How images become pixels, and what is done to those of training
-  std::vector<double> mean = {0.5}, std = {0.5};  // one for all channels, or one each
+  // Preprocessing, and augmentation in training
+  std::vector<double> mean = {0.5}, std = {0.5};  // one for all channels, or one per channel
   std::string interpolation = "bicubic", crop_mode = "center";
   double crop_pct = 0.9;
   std::string background = "any";
@@ -51,7 +51,7 @@ struct TrainConfig {
   double mixup = 0, cutmix = 0;
   std::string cache = "auto";
 
-  // What sequences are, and where their tokens stand
+  // Sequences and their positions
   int64_t length = 16, vocabulary = 16;
   std::string positions = "learned";
   double rotary_base = 10000;
@@ -68,18 +68,18 @@ struct TrainConfig {
   double warmup_epochs = 2;
   int64_t batch = 128, accumulate = 1;
 
-  // Against overfitting
+  // Regularisation
   double smoothing = 0.1, dropout = 0, attention_dropout = 0, drop_path = 0;
   double ema = 0;
   int64_t patience = 0;
 
-  // The machine, and what is kept
+  // Machine and output
   std::string precision = "fp32";
   bool checkpointing = false;
   int64_t threads = 0;
   int64_t eval_epochs = 1, eval_steps = 0, save_steps = 0, log_steps = 20;
   bool tensorboard = true;
-  std::string maps;  // for who observes the run: training draws nothing
+  std::string maps;  // for the observer of the run: training draws nothing
 };
 
 /// One key of the configuration: `name` in the file, `--name` on the command line.
@@ -89,62 +89,62 @@ struct Key {
                Extents TrainConfig::*, std::vector<double> TrainConfig::*>
       member;
   std::string_view help;
-  std::string_view choices = {};  // "a|b|c" for one of these words
-  double low = 0, high = 0;       // bounds of numbers, both allowed; none where they are equal
-  bool later = false;             // may change when a run is resumed: the result of its steps so far stays the same
+  std::string_view choices = {};  // "a|b|c" if the value is one of these words
+  double low = 0, high = 0;       // inclusive bounds of numbers; equal: no bounds
+  bool later = false;             // may change on resume, as it does not affect the steps already taken
 };
 
-/// All of them, group by group.
+/// All keys, group by group.
 std::span<const Key> Keys();
-/// Throws Error that names the nearest key there is.
+/// Throws Error that names the nearest existing key.
 const Key& FindKey(std::string_view name);
 bool IsSwitch(const Key& key);
-/// The words that it may be, where it is one of some.
+/// The allowed words, if the key has `choices`.
 std::vector<std::string_view> ChoicesOf(const Key& key);
 
-/// What was given, key by key, not yet understood.
+/// Given values by key, not yet parsed.
 using Settings = std::map<std::string, std::string, std::less<>>;
 
-/// `below`, but for what stands above it.
+/// Merges two settings; `above` takes precedence.
 Settings Over(Settings below, const Settings& above);
 
-/// Sets a key. Throws Error that begins with `where` and says what is expected.
+/// Parses `text` and sets a key. Throws Error, prefixed with `where`, that says what is expected.
 void Set(const Key& key, std::string_view text, std::string_view where, TrainConfig* config);
-/// As Set would read it.
+/// The value as text that Set accepts.
 std::string ValueOf(const Key& key, const TrainConfig& config);
 
-/// A YAML or JSON file: one table of keys and plain values (sizes and means may be lists); "_" counts as "-".
-/// Throws Error with the file, the line where there is one, and for an unknown key the nearest one.
+/// Reads a YAML or JSON file: one table of keys and scalars (sizes and means may be lists); "_" counts as "-". Throws
+/// Error with the file, the line if known, and for an unknown key the nearest one.
 Settings ReadSettings(const std::filesystem::path& file);
-/// The same of its text; `where` begins the errors.
+/// The same for text; `where` is the prefix of errors.
 Settings ParseSettings(std::string_view text, const std::string& where);
 
 inline constexpr std::string_view kPresets = "vit-digits|vit-cifar|vit-tiny|vit-small|fine-tune|seq-task|seq-text";
-/// What a preset sets. Throws Error when there is none of that name.
+/// The values of a preset. Throws Error if the name is unknown.
 Settings PresetSettings(std::string_view preset);
-/// Whether it is for sequences; else it is for images.
+/// True if the preset is for sequences, false if it is for images.
 bool IsForSequences(std::string_view preset);
-/// The preset that suits images of this size and kind.
+/// The recommended preset for images of this size and number of channels.
 std::string_view PresetFor(int64_t height, int64_t width, int channels);
 
-/// The preset that `given` names, and what is given above it; with "model" and without a preset: fine-tune's.
-/// Throws Error for a value out of bounds, or keys that contradict each other, the preset's data or the model.
+/// Merges `given` over the preset that it names; with "model" and no preset, over fine-tune. Throws Error for a value
+/// out of bounds, and for keys that contradict each other, the preset's kind of data, or the model.
 TrainConfig Resolve(const Settings& given);
 
-/// Every key with its value, in YAML, as ReadSettings takes it; what a checkpoint decides (`model`) is left out, and
-/// what is for images where the preset is for sequences, or the other way.
+/// Writes every key with its value as YAML that ReadSettings accepts. Omits keys that a checkpoint decides (`model`),
+/// and keys for the other kind of data (images or sequences).
 std::string ToYaml(const TrainConfig& config);
 
-/// What is wrong with a run's config.yaml before a key of it is read, or nothing: ToYaml's first line tells it from any
-/// other file. Throws Error when it cannot be read.
+/// Says why the file is not a run's config.yaml, or nothing if it is: a run's file begins with ToYaml's first line.
+/// Throws Error if the file cannot be read.
 std::string WhyNoRunSettings(const std::filesystem::path& file);
-/// The config.yaml of a run. Throws Error as ReadSettings, where WhyNoRunSettings says so, and for a missing key: it
-/// has them all, so one that was emptied or cut off is never taken for the defaults.
+/// Reads a run's config.yaml. Throws Error as ReadSettings, if WhyNoRunSettings gives a reason, and for a missing key:
+/// a complete file has all keys, so an emptied or truncated one is never mistaken for the defaults.
 Settings ReadRunSettings(const std::filesystem::path& file);
-/// The same of its text.
+/// The same for text.
 Settings ParseRunSettings(std::string_view text, const std::string& where);
 
-/// Throws Error that names the keys in which the two differ although a resumed run may not change them.
+/// Throws Error that names the changed keys if a resumed run may not change them.
 void RequireSameRun(const TrainConfig& before, const TrainConfig& now);
 
 }  // namespace qkv::train

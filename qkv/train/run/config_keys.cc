@@ -1,4 +1,4 @@
-// The table of keys, and the presets.
+// The table of configuration keys, and the presets.
 #include <array>
 
 #include "qkv/core/error.h"
@@ -181,7 +181,7 @@ const std::array kKeys = {
     Key{kMachine, "maps", &C::maps, "Draw where it looks: so many validation images, or those of a file or folder"},
 };
 
-// What is good for ViTs of 224 x 224 from nothing, after DeiT (Touvron et al. 2021), with fewer epochs.
+// Settings for ViTs of 224 x 224 from scratch, after DeiT (Touvron et al. 2021), with fewer epochs.
 const Settings kDeit = {
     {"image-size", "224"},
     {"patch-size", "16"},
@@ -215,14 +215,14 @@ Settings With(Settings base, const Settings& more) {
 std::span<const Key> Keys() { return kKeys; }
 
 Settings PresetSettings(std::string_view preset) {
-  // 0.45 M parameters: MNIST's own mean and deviation, bright strokes on dark, shifted by two pixels, never mirrored.
+  // 0.45 M parameters. MNIST's mean and deviation, bright strokes on dark; shifts of two pixels, no flips.
   if (preset == "vit-digits") {
     return {{"image-size", "28"}, {"patch-size", "4"},   {"channels", "1"},     {"width", "96"},   {"depth", "4"},
             {"heads", "4"},       {"mean", "0.1307"},    {"std", "0.3081"},     {"crop-pct", "1"}, {"crop", "padded"},
             {"pad", "2"},         {"flip", "0"},         {"epochs", "30"},      {"batch", "128"},  {"lr", "1e-3"},
             {"ema", "0.999"},     {"drop-path", "0.05"}, {"background", "dark"}};
   }
-  // 2.7 M parameters. Mimetic weights are worth most where images are few.
+  // 2.7 M parameters. Mimetic initialisation helps most on small data sets.
   if (preset == "vit-cifar") {
     return {{"image-size", "32"},
             {"patch-size", "4"},
@@ -249,12 +249,12 @@ Settings PresetSettings(std::string_view preset) {
   }
   if (preset == "vit-tiny") return With(kDeit, {{"width", "192"}, {"heads", "3"}});
   if (preset == "vit-small") return With(kDeit, {{"width", "384"}, {"heads", "6"}, {"drop-path", "0.1"}});
-  // Trained weights are moved little.
+  // Small learning rate and few epochs, to stay near the trained weights.
   if (preset == "fine-tune") {
     return {{"epochs", "10"}, {"warmup-epochs", "1"}, {"batch", "32"},      {"lr", "1e-4"},
             {"scale", "0.5"}, {"flip", "0.5"},        {"smoothing", "0.1"}, {"drop-path", "0.1"}};
   }
-  // 0.2 M parameters that see all of a sequence, for tasks of a few tokens: half a minute on a core.
+  // 0.2 M parameters with full attention, for tasks of a few tokens: half a minute on one core.
   if (preset == "seq-task") {
     return {{"length", "16"}, {"vocabulary", "16"}, {"width", "64"},         {"depth", "2"},
             {"heads", "4"},   {"epochs", "20"},     {"warmup-epochs", "1"},  {"batch", "64"},

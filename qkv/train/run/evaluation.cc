@@ -20,12 +20,12 @@ void Evaluation::Add(View<const float> logits, std::span<const int64_t> labels) 
     const float* row = logits.row(i);
     const int64_t guess = std::max_element(row, row + classes_) - row;
     double sum = 0;
-    int64_t before = 0;  // classes that come before the true one: greater, or equal and earlier
+    int64_t before = 0;  // classes ranked above the true one: greater, or equal and earlier
     for (int64_t c = 0; c < classes_; ++c) {
       sum += std::exp(double{row[c]} - row[guess]);
       before += row[c] > row[truth] || (row[c] == row[truth] && c < truth);
     }
-    // Every comparison with a NaN is false: such an answer is wrong, not first.
+    // Comparisons with NaN are false: such a prediction counts as wrong.
     const bool known = !std::isnan(sum);
     const double confidence = known ? 1 / sum : 0;
     ++images_;
@@ -54,7 +54,7 @@ void Evaluation::Combine(const std::function<void(std::span<double>)>& sum) {
     const double* const at = &values[4 + 3 * i];
     bins_[i] = {std::llround(at[0]), std::llround(at[1]), at[2]};
   }
-  // A row at a time: of many classes the whole matrix is large, and has few entries.
+  // Row by row: with many classes the full matrix is large and sparse.
   std::vector<double> row(static_cast<size_t>(classes_));
   for (int64_t truth = 0; truth < classes_; ++truth) {
     for (int64_t guess = 0; guess < classes_; ++guess) {

@@ -23,14 +23,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Decoded images that are kept in memory unless something else is asked for, by an estimate; images of unusual shapes
-// may be more, but no more than kMostMemoryBytes.
+// Default limit of decoded images kept in memory, by estimate. Images of unusual shapes may exceed it, up to
+// kMostMemoryBytes.
 constexpr double kMemoryBytes = 2e9, kMostMemoryBytes = 4e9;
-// All files together that are kept in the user's cache, unless a folder is named.
+// Default limit of all files in the user's cache folder.
 constexpr double kCacheBytes = 20e9;
-// Images that the evaluation computes together.
+// Batch size of evaluation.
 constexpr int64_t kEvaluationBatch = 64;
-// Random resized crops want more than they show; twice the size loses nothing that a model could see.
+// Random resized crops need more pixels than they show; at twice the side nothing visible to the model is lost.
 constexpr int64_t kWholeSides = 2;
 
 Augmentation AugmentationOf(const TrainConfig& config, const image::Preprocess& preprocess) {
@@ -52,7 +52,7 @@ Augmentation AugmentationOf(const TrainConfig& config, const image::Preprocess& 
   return a;
 }
 
-// What is kept of a split's images, and where.
+// Options of the image store of a split.
 StoreOptions StoreOptionsOf(const TrainConfig& config, const Split& split, const model::Description& description,
                             bool whole) {
   const image::Preprocess& preprocess = description.preprocess;
@@ -63,7 +63,7 @@ StoreOptions StoreOptionsOf(const TrainConfig& config, const Split& split, const
   double bytes = static_cast<double>(split.size() * preprocess.channels) * side * side;
   if (whole) {
     options.shorter_side = kWholeSides * static_cast<int64_t>(side);
-    bytes *= kWholeSides * kWholeSides * 4.0 / 3;  // photographs are three by four
+    bytes *= kWholeSides * kWholeSides * 4.0 / 3;  // assumes an aspect ratio of 3 : 4
   } else {
     options.prepare = preprocess;
   }
@@ -83,7 +83,7 @@ StoreOptions StoreOptionsOf(const TrainConfig& config, const Split& split, const
   return options;
 }
 
-// What the tensors of the table are stored as: as in `like`, a file of the same library, where that has them.
+// Names under which the table's tensors are stored: those of `like`, a file of the same library, where it has them.
 std::vector<std::vector<std::string>> NamesOf(const model::VitConfig& config, const io::SafeTensors* like) {
   std::vector<std::vector<std::string>> names;
   for (const model::TensorSpec& spec : model::TensorTable(config)) {
@@ -93,7 +93,7 @@ std::vector<std::vector<std::string>> NamesOf(const model::VitConfig& config, co
   return names;
 }
 
-// Images, and the Vision Transformer that learns from them: new, continued or resumed.
+// Images and the Vision Transformer that trains on them: new, continued or resumed.
 class ImageLearner : public Learner {
  public:
   ImageLearner(const TrainConfig& config, const TrainingData& data, const RunFolder& folder, const Observer& observer,
@@ -189,7 +189,7 @@ class ImageLearner : public Learner {
  private:
   const model::VitConfig& model() const { return start_.description.config; }
 
-  // That the last step belonged to, from 1.
+  // The epoch of the last step, from 1.
   int64_t Epoch() const { return (step_ + steps_per_epoch() - 1) / steps_per_epoch(); }
 
   void Note(const std::string& text) const {
@@ -215,7 +215,7 @@ class ImageLearner : public Learner {
     return store;
   }
 
-  // As they lie in the buffer.
+  // The tensors as slots of the buffer.
   std::vector<io::StoredTensor> Slots(View<const float> weights) const {
     std::vector<io::StoredTensor> slots;
     for (const Slot& slot : layout().slots()) {
@@ -231,8 +231,8 @@ class ImageLearner : public Learner {
   Communicator& processes_;
 
   Start start_;
-  std::optional<model::Checkpoint> source_;      // that weights are taken from
-  std::vector<std::vector<std::string>> names_;  // that the model's tensors are written under
+  std::optional<model::Checkpoint> source_;      // source of the initial weights
+  std::vector<std::vector<std::string>> names_;  // names that the model's tensors are written under
   std::optional<Network<float>> network_;
   std::optional<Stepper<float>> stepper_;
   int64_t step_ = 0;  // taken
@@ -253,7 +253,7 @@ std::optional<Score> ImageLearner::Evaluate(View<const float> weights, const std
   validation_->Seek(0);
   while (const LoadedBatch* batch = validation_->Next()) {
     if (stop()) return {};
-    const int64_t images = batch->pixels.dim(0);  // none in a last batch that is not enough for all processes
+    const int64_t images = batch->pixels.dim(0);  // none if the last batch is too small for all processes
     ParallelTasks(images, [&](int64_t i, int thread) {
       model::Outputs<float> outputs;
       outputs.logits = logits.view().slice(0, i, i + 1);

@@ -1,6 +1,6 @@
-// A training run from beginning to end, or from where it was stopped: the loop (loop.h) with what learns in it. It goes
-// on to the same bits as if it had never been stopped: whatever is random depends on the seed and the step alone, and
-// everything else is in the run's folder (save.h).
+// Runs training of an image or sequence model, from the start or from a checkpoint: the loop (loop.h) with its learner.
+// A resumed run gives the same bits as an uninterrupted one: random numbers depend on the seed and the step only, and
+// the run's folder keeps all other state (run_folder.h).
 #pragma once
 
 #include "qkv/model/config/description.h"
@@ -13,20 +13,20 @@
 
 namespace qkv::train {
 
-/// The model whose answers were just rated; it is there for the length of the call.
+/// The model that was just evaluated; valid during the callback only.
 struct EvaluatedModel {
   const model::Vit<float>& vit;
   const model::Description& description;
   int64_t epoch = 0;
 };
 
-/// Trains a Vision Transformer on images in `folder`, from its checkpoint where it has one.
-/// Several `processes` train one model together, each on its part of every batch: all call this with the same
-/// configuration and data. Throws Error as RunLoop, and for a model that does not fit the images.
+/// Trains a Vision Transformer on images in `folder`; resumes from its checkpoint if there is one. With several
+/// `processes`, each trains on its part of every batch, and all must call this with the same configuration and data.
+/// Throws Error as RunLoop, and if the model does not fit the images.
 Outcome Train(const TrainConfig& config, const TrainingData& data, RunFolder& folder, const Observer& observer,
               Communicator* processes = nullptr);
 
-/// The same of a sequence model on a task or a text: the decoder or encoder that the configuration says.
+/// The same for a sequence model, decoder or encoder by the configuration, on a task or a text.
 Outcome Train(const TrainConfig& config, const SequenceData& data, RunFolder& folder, const Observer& observer,
               Communicator* processes = nullptr);
 

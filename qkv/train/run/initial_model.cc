@@ -17,7 +17,7 @@ using model::VitConfig;
 
 bool PoolsPatches(Pool pool) { return pool == Pool::kMean || pool == Pool::kMax || pool == Pool::kMeanMax; }
 
-// The blocks without the MLP's width.
+// The block configuration except for the MLP's width.
 nn::BlockConfig BlockOf(const TrainConfig& config) {
   const bool gated = config.mlp == "swiglu";
   nn::BlockConfig block;
@@ -34,7 +34,7 @@ nn::BlockConfig BlockOf(const TrainConfig& config) {
   return block;
 }
 
-// As timm's VisionTransformer makes it of the same arguments.
+// The shape that timm's VisionTransformer has with the same arguments.
 VitConfig ShapeOf(const TrainConfig& config, int64_t classes) {
   VitConfig c;
   c.family = model::Family::kTimm;
@@ -61,7 +61,7 @@ VitConfig ShapeOf(const TrainConfig& config, int64_t classes) {
   return c;
 }
 
-// timm's words for evaluating, see model/config/preprocess_config.h.
+// timm's evaluation preprocessing, see model/config/preprocess_config.h.
 io::Json PreprocessJson(const TrainConfig& config) {
   const auto per_channel = [&](const std::vector<double>& values) {
     return values.size() == 1 ? std::vector<double>(static_cast<size_t>(config.channels), values[0]) : values;
@@ -78,11 +78,11 @@ void SetBackground(const Description& description, io::Json* config) {
   if (description.dark_background) (*config)["qkv_background"] = "dark";
 }
 
-// Says the model in timm's words, with qkv's own for its kind of attention, and reads them again: writer and reader
-// cannot disagree.
+// Writes the model in timm's format, with qkv's entry for its kind of attention, and parses it again, so that writer
+// and parser agree.
 Start Said(Description description) {
   const VitConfig wanted = description.config;
-  // What timm cannot run it can still be told of: qkv reads "qkv_attention" before it looks at a tensor.
+  // timm cannot run this attention, but qkv reads "qkv_attention" before any tensor.
   description.config = model::AsSeparate(wanted);
   model::Translation translation = model::TranslateToTimm(description);
   model::SetAttentionKind(wanted.block.attention, &translation.config);
@@ -104,7 +104,7 @@ Start Said(Description description) {
   return start;
 }
 
-// What vit-pytorch's constructor would be called with; qkv's own entries beside that.
+// The arguments of vit-pytorch's constructor, plus qkv's own entries.
 Start SaidByVitPytorch(Description description) {
   const VitConfig& c = description.config;
   io::Json json = {{"library_name", "vit-pytorch"},
@@ -126,7 +126,7 @@ Start SaidByVitPytorch(Description description) {
   return {json.dump(2) + "\n", std::move(description), {}};
 }
 
-// tables: [n, prefix + grid, D] of the checkpoint, to the same of the target, whose prefix may be longer.
+// tables: [n, prefix + grid, D] of the checkpoint, resized to those of the target, whose prefix may be longer.
 void CopyPlaces(const Tensor<float>& from, int64_t from_prefix, const VitConfig& source, int64_t to_prefix,
                 const VitConfig& target, View<float> to) {
   const int64_t features = to.dim(2), from_grid = source.patches(), to_grid = target.patches();
@@ -171,7 +171,7 @@ Start ContinuedModel(const model::Checkpoint& checkpoint, const TrainConfig& con
   }
   c.classes = static_cast<int64_t>(classes.size());
   description.labels = classes;
-  // What was between the tokens and the old classifier goes with it, where timm has no word for it.
+  // Layers between the tokens and the old classifier are dropped if timm cannot describe them.
   c.distillation_head = c.distillation_token;
   c.pooler_width = 0;
   if (c.pool == Pool::kTokenAndMean) c.pool = Pool::kToken;
@@ -180,7 +180,7 @@ Start ContinuedModel(const model::Checkpoint& checkpoint, const TrainConfig& con
 }
 
 SequenceData SequencesForTraining(const std::string& data, const TrainConfig& config) {
-  // A task never repeats itself; an evaluation now and then is what its epochs are for.
+  // Tasks are endless; an epoch is only the interval between evaluations.
   constexpr int64_t kStepsOfAnEpoch = 100;
   Require(IsForSequences(config.preset), "train: preset {} is for images, not for {}", config.preset, data);
   const auto seed = static_cast<uint64_t>(config.seed);

@@ -1,5 +1,5 @@
-// The model that a run begins with: a new one, or a trained one with a new head, perhaps at another image size.
-// Not here: how new weights are drawn (initialise.h).
+// Creates the model that a run begins with: a new one, or a trained one with a new head and optionally another image
+// size. Not here: weight initialisation (initialise.h).
 #pragma once
 
 #include <string>
@@ -13,35 +13,35 @@
 
 namespace qkv::train {
 
-/// A model in timm's words, whatever library it came from: that is how a run writes it. One of vit-pytorch's, which
-/// timm has no words for, stays in its own.
+/// A model described as timm's, whatever library it came from: runs write that format. Models of vit-pytorch that timm
+/// cannot describe keep their own.
 struct Start {
   std::string config;              // config.json
-  model::Description description;  // as qkv reads it
-  std::vector<std::string> notes;  // what differs from what was given, a sentence each
+  model::Description description;  // parsed from `config`
+  std::vector<std::string> notes;  // what differs from the request, one sentence each
 };
 
-/// A model of the configuration's shape for these classes. Throws Error when there is none of this shape.
+/// A model of the configured shape for these classes. Throws Error if the shape is invalid.
 Start NewModel(const TrainConfig& config, const std::vector<std::string>& classes);
 
-/// The checkpoint's model, with a classifier of these classes and, where the configuration has one, another image size.
-/// Throws Error that names everything of the model that timm has no word for.
+/// The checkpoint's model with a classifier for these classes and, if the configuration gives one, another image size.
+/// Throws Error that lists everything in the model that timm cannot describe.
 Start ContinuedModel(const model::Checkpoint& checkpoint, const TrainConfig& config,
                      const std::vector<std::string>& classes);
 
-/// The sequences of a task or a text, as IsSequenceData knows them, that the configuration says. Throws Error for a
-/// preset of images, and as the sequences themselves do.
+/// Creates the configured sequences of a task or a text (see IsSequenceData). Throws Error for a preset of images, and
+/// if the sequences cannot be made.
 SequenceData SequencesForTraining(const std::string& data, const TrainConfig& config);
 
-/// A sequence model of the configuration's shape for this data. Throws Error when there is none of this shape, or it
-/// could see the answers: a text's model is causal.
+/// A sequence model of the configured shape for this data. Throws Error if the shape is invalid, or if a model of text
+/// is not causal and could see the next byte.
 model::SequenceConfig NewSequenceModel(const TrainConfig& config, const SequenceData& data);
-/// Throws Error that begins with `where` unless a model takes the data's sequences, and answers as is asked.
+/// Throws Error, prefixed with `where`, unless the model's length, vocabulary and kind of output fit the data.
 void RequireFit(const model::SequenceConfig& config, const SequenceData& data, std::string_view where);
 
-/// Copies what the checkpoint has of the model's weights into the buffer [P]: all but the classifier. Positions are
-/// brought to the new grid as the checkpoint's family interpolates them; tokens that had none get zeros.
-/// Throws Error when a weight is missing, of another shape, or not finite, or the family resizes no positions.
+/// Copies the checkpoint's weights, all but the classifier, into the buffer [P]. Interpolates positions to the new grid
+/// as the checkpoint's family does; tokens without positions there get zeros. Throws Error if a weight is missing, has
+/// another shape or is not finite, or if the family does not resize positions.
 void CopyWeights(const model::Checkpoint& checkpoint, const model::VitConfig& target, const ParameterLayout& layout,
                  View<float> weights);
 

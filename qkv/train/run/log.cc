@@ -25,7 +25,7 @@ void PutLittleEndian(T value, std::string* out) {
   for (size_t i = 0; i < sizeof(T); ++i) out->push_back(static_cast<char>(value >> (8 * i) & 0xFF));
 }
 
-// Protocol buffers, as far as an event needs them: https://protobuf.dev/programming-guides/encoding
+// The part of the protocol-buffer encoding that events need: https://protobuf.dev/programming-guides/encoding
 class Message {
  public:
   void Int(int field, uint64_t value) {
@@ -60,7 +60,7 @@ double SecondsSince1970() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-// tensorflow/core/util/event.proto: wall_time 1, step 2, and what is said.
+// tensorflow/core/util/event.proto: wall_time 1, step 2, then the payload.
 Message Event(int64_t step) {
   Message event;
   event.Double(1, SecondsSince1970());
@@ -68,7 +68,7 @@ Message Event(int64_t step) {
   return event;
 }
 
-// The names that TensorBoard looks for contain "tfevents".
+// TensorBoard looks for names that contain "tfevents".
 fs::path EventPath(const fs::path& folder) {
   const auto second = static_cast<int64_t>(SecondsSince1970());
   for (int i = 0;; ++i) {
@@ -84,7 +84,7 @@ void RequireLogLine(const io::Json& line, std::string_view where) {
     if (name == "event") {
       Require(value.is_string(), "{}: \"{}\" is {}, expected a text", where, name, value.type_name());
     } else if (name == "step" || name == "epoch") {
-      // What is negative is no unsigned number.
+      // Negative values are not of the unsigned type.
       constexpr auto kMost = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
       const bool fits = value.is_number_unsigned() && value.get<uint64_t>() <= kMost;
       Require(fits, "{}: \"{}\" is {}, expected a whole number of 0 or more", where, name, fits ? "" : value.dump());
@@ -95,7 +95,7 @@ void RequireLogLine(const io::Json& line, std::string_view where) {
   }
 }
 
-// log.jsonl without lines of later steps, so that it can be continued.
+// Removes lines of later steps from log.jsonl, so that it can be continued.
 const fs::path& CutAfter(const fs::path& path, int64_t step) {
   std::error_code ignored;
   Require(!fs::is_symlink(fs::symlink_status(path, ignored)), "cannot write {}: it is a link; move it away",
@@ -112,7 +112,7 @@ const fs::path& CutAfter(const fs::path& path, int64_t step) {
 }  // namespace
 
 Appender::Appender(const fs::path& path)
-    // Without O_NONBLOCK a pipe that nobody reads would keep us waiting here.
+    // O_NONBLOCK: otherwise opening a pipe without a reader would block.
     : path_(path),
       fd_(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666)) {
   Require(fd_ >= 0, "cannot write {}: {}", path.string(),
@@ -136,7 +136,7 @@ void Appender::Append(std::string_view bytes) {
 }
 
 std::vector<io::Json> ParseLog(std::string_view text, std::string_view where) {
-  // A line's values are kept as some fifty bytes each.
+  // A line's values take some fifty bytes each in memory.
   constexpr double kTimes = 16;
   RequireMemory(kTimes * static_cast<double>(text.size()), where);
   std::vector<io::Json> lines;
@@ -173,7 +173,7 @@ uint32_t Crc32c(std::string_view bytes) {
 }
 
 std::string TfRecord(std::string_view data) {
-  // CRCs of data that hold CRCs are weak: TFRecord turns and shifts its own.
+  // TFRecord rotates and offsets its CRCs: CRCs of data that contain CRCs are weak.
   const auto masked = [](std::string_view bytes) { return std::rotr(Crc32c(bytes), 15) + 0xA282EAD8u; };
   std::string record;
   PutLittleEndian(static_cast<uint64_t>(data.size()), &record);
@@ -189,7 +189,7 @@ EventFile::EventFile(const fs::path& folder, int64_t step) : file_(EventPath(fol
   version.Bytes(3, "brain.Event:2");
   file_.Append(TfRecord(version.bytes()));
   Message start, event = Event(step + 1);
-  start.Int(1, 1);  // SessionLog.START: what other files say of this step and later ones no longer holds
+  start.Int(1, 1);  // SessionLog.START: discards other files' events from this step on
   event.Bytes(7, start.bytes());
   file_.Append(TfRecord(event.bytes()));
 }

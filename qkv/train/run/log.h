@@ -1,5 +1,4 @@
-// What is written down while training: a line of JSON for each thing that happened, and event files for TensorBoard.
-// Not here: curves (cli/train_report.h).
+// Training logs: JSON Lines, and event files for TensorBoard. Not here: curves (cli/train_curves.h).
 #pragma once
 
 #include <cstdint>
@@ -14,11 +13,11 @@
 
 namespace qkv::train {
 
-/// A file that grows at its end, each piece by one write(2).
+/// An append-only file; each Append is one write(2).
 class Appender {
  public:
-  /// Throws Error with the system's reason, as does Append; also for a link, which is not followed (a run's folder may
-  /// be another person's), and for what is no regular file but a device.
+  /// Throws Error with the system's reason, as Append does. Refuses symbolic links (a run's folder may belong to
+  /// another user) and anything that is not a regular file.
   explicit Appender(const std::filesystem::path& path);
   ~Appender();
   Appender(const Appender&) = delete;
@@ -30,15 +29,15 @@ class Appender {
   int fd_;
 };
 
-/// The objects of a JSON Lines file; none where there is no such file. A last line that is cut off does not count. Each
-/// has a "step" and perhaps an "epoch" (whole numbers, not negative) and an "event" (text); all else is numbers, or
-/// null for what was none. Throws Error that names the line for anything else, and where it would take too much memory.
+/// Reads the objects of a JSON Lines file; none if the file does not exist. An incomplete last line is ignored. Each
+/// object has a "step", optionally an "epoch" (both integers ≥ 0) and an "event" (text); all other values are numbers,
+/// or null for non-finite ones. Throws Error with the line for anything else, and if it would take too much memory.
 std::vector<io::Json> ReadLog(const std::filesystem::path& path);
-/// The same of the file's text; `where` begins the errors.
+/// The same for text; `where` is the prefix of errors.
 std::vector<io::Json> ParseLog(std::string_view text, std::string_view where);
 
-/// The same file for writing. Each line has a "step"; lines of steps after `step` are taken away when it is opened:
-/// a run that is resumed there takes those steps again.
+/// The same file opened for writing. Every line has a "step"; opening removes lines of steps after `step`, because a
+/// run that resumes there takes those steps again.
 class Log {
  public:
   Log(const std::filesystem::path& path, int64_t step);
@@ -48,17 +47,17 @@ class Log {
   Appender file_;
 };
 
-/// CRC-32C (Castagnoli), as iSCSI and TFRecord have it.
+/// CRC-32C (Castagnoli), as in iSCSI and TFRecord.
 uint32_t Crc32c(std::string_view bytes);
 
-/// A record of a TFRecord file: length, its masked CRC, data, their masked CRC.
+/// A TFRecord: length, its masked CRC, data, its masked CRC.
 std::string TfRecord(std::string_view data);
 
-/// An event file for TensorBoard, in a folder of such files. Each process writes one of its own, which tells
-/// TensorBoard to forget what was said of later steps than that where it begins.
+/// A TensorBoard event file in a folder of such files. Each process writes its own. It begins by telling TensorBoard to
+/// discard earlier events of later steps.
 class EventFile {
  public:
-  /// The name has the time in it, and the process.
+  /// The name contains the time and the process id.
   EventFile(const std::filesystem::path& folder, int64_t step);
   void Scalars(int64_t step, std::span<const std::pair<std::string, double>> values);
 

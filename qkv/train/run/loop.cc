@@ -41,13 +41,13 @@ Schedule ScheduleOf(const TrainConfig& config, int64_t steps_per_epoch) {
   schedule.peak = config.lr;
   schedule.floor = config.min_lr;
   schedule.steps = config.steps > 0 ? config.steps : config.epochs * steps_per_epoch;
-  // A short run must come to its learning rate and down again, whatever the preset's warm-up is.
+  // A short run must reach its peak rate and decay again, whatever the preset's warm-up is.
   const auto warmup = static_cast<int64_t>(std::llround(config.warmup_epochs * static_cast<double>(steps_per_epoch)));
   schedule.warmup = std::min(warmup, schedule.steps / 2);
   return schedule;
 }
 
-// Processes that add up the same gradients have the same weights, if their arithmetic is the same.
+// Checks that all processes have the same weights; they do if their arithmetic is the same.
 void RequireSame(View<const float> weights, Communicator& processes) {
   if (processes.alone()) return;
   uint64_t digest = 0;
@@ -114,7 +114,7 @@ class Loop {
     return outcome;
   }
 
-  // Weights and the state of everything: new, or resumed.
+  // Initialises or restores weights and all state.
   void Begin() {
     weights_ = Tensor<float>({learner_.layout().size()});
     optimizer_.emplace(learner_.layout(), SettingsOf(config_));
@@ -155,7 +155,7 @@ class Loop {
     Require(finite, "train: {}: the weights are not all numbers", folder);
   }
 
-  // Sequences and images are counted from the beginning of the run.
+  // Sequences and images are numbered from the start of the run; the numbers must not overflow.
   void RequireCountable() const {
     constexpr double kMost = 0x1p62;
     const double rows = static_cast<double>(schedule_.steps) * static_cast<double>(config_.accumulate) *
@@ -186,7 +186,7 @@ class Loop {
     if (events_) events_->Scalars(standing_.step, scalars);
   }
 
-  // That the last step belonged to, from 1.
+  // The epoch of the last step, from 1.
   int64_t Epoch() const {
     const int64_t steps = learner_.steps_per_epoch();
     return (standing_.step + steps - 1) / steps;
@@ -198,7 +198,7 @@ class Loop {
     return step == schedule_.steps || step % every == 0;
   }
 
-  // One process that is to stop stops all, after the same step.
+  // If one process stops, all stop after the same step.
   bool IsStopped() {
     double stops = observer_.stop && observer_.stop() ? 1 : 0;
     processes_.Sum({&stops, 1});
@@ -208,11 +208,11 @@ class Loop {
   bool NoBetter() const { return config_.patience > 0 && standing_.without_better >= config_.patience; }
 
   void TakeStep();
-  // False where it was to stop before all was evaluated: then nothing was saved.
+  // Returns false, with nothing saved, if stopped before the evaluation was complete.
   bool EvaluateAndSave();
   void Save(bool best);
 
-  // The weights that are evaluated and written.
+  // The weights that are evaluated and written: the average, if there is one.
   View<const float> Answer() const {
     return standing_.step > 0 && !optimizer_->average().empty() ? optimizer_->average() : View<const float>(weights_);
   }
@@ -232,7 +232,7 @@ class Loop {
   std::optional<train::Log> log_;
   std::optional<EventFile> events_;
   int64_t rows_ = 0, steps_ = 0;  // of this process
-  double seconds_ = 0;            // that its steps took
+  double seconds_ = 0;            // time of its steps
 };
 
 void Loop::TakeStep() {

@@ -1,5 +1,5 @@
-// The loop of a training run, whatever learns: steps, evaluations, what is saved and logged, from the beginning or from
-// where it was stopped. Not here: what learns, and from what (run.h).
+// The training loop for any learner: steps, evaluations, checkpoints and logs, from the start or from a checkpoint. Not
+// here: the model and its data (image_run.cc, sequence_run.cc).
 #pragma once
 
 #include <cstdint>
@@ -21,86 +21,86 @@
 namespace qkv::train {
 
 struct StepReport {
-  int64_t step = 0, steps = 0;    // taken, of how many
-  int64_t epoch = 0;              // that it belongs to, from 1
-  double loss = 0, accuracy = 0;  // of its rows
+  int64_t step = 0, steps = 0;    // taken, and total
+  int64_t epoch = 0;              // of this step, from 1
+  double loss = 0, accuracy = 0;  // over the step's rows
   double learning_rate = 0, gradient_norm = 0;
-  const char* unit = "";       // what a row is: "images", or "tokens" that something is asked of
-  double rows_per_second = 0;  // since the process began to take steps, evaluations aside
+  const char* unit = "";       // kind of row: "images", or "tokens" with a label
+  double rows_per_second = 0;  // since this process began, without evaluations
   double seconds_left = 0;
 };
 
 struct EvaluationReport {
   int64_t step = 0, epoch = 0;
-  double train_loss = 0, train_accuracy = 0;  // of the steps since the last evaluation, as they were taken
-  double loss = 0, top1 = 0;                  // of the validation data
+  double train_loss = 0, train_accuracy = 0;  // over the steps since the last evaluation, in training mode
+  double loss = 0, top1 = 0;                  // on the validation data
   bool best = false;
 };
 
-struct EvaluatedModel;  // run.h
+struct EvaluatedModel;  // image_run.h
 
-/// Who wants to know, and who may stop it. Each may be empty.
+/// Callbacks of a run; each may be empty.
 struct Observer {
   std::function<void(const std::string& note)> note;
-  std::function<void(const char* what, int64_t done, int64_t total)> reading;  // images, before the first step
-  std::function<void()> begun;  // all is there for the first step: from now on the folder holds a run
+  std::function<void(const char* what, int64_t done, int64_t total)> reading;  // reading images before the first step
+  std::function<void()> begun;  // ready for the first step: from now on the folder holds a run
   std::function<void(const StepReport&)> step;
-  // Images: before it is saved, so that what is made of it is made again by a run that goes on from the moment before.
+  // Images only. Called before the model is saved, so that a run resumed from the earlier state repeats the call.
   std::function<void(const EvaluatedModel&)> evaluated;
-  std::function<void(const EvaluationReport&)> evaluation;  // when it is logged and saved
-  // Asked after each step, and from any thread while images are read and models are evaluated, which then end early.
+  std::function<void(const EvaluationReport&)> evaluation;  // after logging and saving
+  // Polled after each step, and from any thread while images are read and models evaluated; true ends that work early.
   std::function<bool()> stop;
 };
 
 struct Outcome {
   enum class Why { kFinished, kNoBetter, kStopped } why = Why::kFinished;
-  int64_t step = 0, steps = 0;          // taken, of how many; steps 0: stopped before any could be taken
-  double best_top1 = 0, best_loss = 0;  // 0 where nothing was evaluated yet
+  int64_t step = 0, steps = 0;          // taken, and total; total 0: stopped before the first step
+  double best_top1 = 0, best_loss = 0;  // 0 before the first evaluation
   int64_t best_epoch = 0;
   const char* unit = "";  // see StepReport
-  int64_t rows = 0;       // trained on by this process
+  int64_t rows = 0;       // rows that this process trained on
   double rows_per_second = 0;
 };
 
-/// What learns: a model, and the data that it learns from. The loop asks for things in this order.
+/// A model together with its training data. The loop calls the members in this order.
 class Learner {
  public:
   virtual ~Learner() = default;
 
-  /// What its rows are, see StepReport.
+  /// Kind of row, see StepReport.
   virtual const char* unit() const = 0;
-  /// Where each tensor lies in buffers of weights [P].
+  /// Layout of the weights [P].
   virtual const ParameterLayout& layout() const = 0;
-  /// Tells the data apart from others, see RunState::data.
+  /// Fingerprint of the data, see RunState::data.
   virtual uint64_t data() const = 0;
-  /// The weights [P] that a run begins with. Not asked for where one is resumed.
+  /// Fills the initial weights [P]. Not called on resume.
   virtual void Initialise(View<float> weights) = 0;
-  /// Makes ready for this step, 0 or where a run is resumed. The optimizer outlives the learner's use of it. Throws
-  /// Stopped where it was to stop before it was ready.
+  /// Prepares for this step: 0, or the step where the run resumes. The optimizer must outlive the learner's use of it.
+  /// Throws Stopped if stopped before it is ready.
   virtual void Open(Optimizer<float>& optimizer, int64_t step) = 0;
   virtual int64_t steps_per_epoch() const = 0;
-  /// Takes the next step.
+  /// Runs the next step.
   virtual StepResult Step(double learning_rate, View<float> weights) = 0;
-  /// On the validation data; nothing where `stop` says yes before it is done. Of several processes all ask `stop`
-  /// as often as each other.
+  /// Evaluates on the validation data. Returns nothing if `stop` returns true before the end. All processes call `stop`
+  /// equally often.
   virtual std::optional<Score> Evaluate(View<const float> weights, const std::function<bool()>& stop) = 0;
 
-  /// The files of a model with these weights: config.json, and tensors that may point into them.
+  /// The files of a model with these weights: config.json, and tensors that may point into the weights.
   virtual std::string config() const = 0;
   virtual std::vector<io::StoredTensor> Tensors(View<const float> weights) const = 0;
 };
 
-/// What a learner's Stepper is told, and how its weights begin.
+/// Settings of a learner's Stepper, and its weight initialisation.
 StepSettings StepSettingsOf(const TrainConfig& config);
 Initialisation InitialisationOf(const TrainConfig& config);
 
-/// Of several `processes` all call this with learners that take steps together; only the first one's folder is written
-/// to, the others have a Reader of it.
-/// Runs in `folder`, from its checkpoint where it has one. Where observer.stop says yes, it saves after the step that
-/// it is at and returns; an evaluation that was not done is made when the run goes on. Writes config.yaml, log.jsonl
-/// and, if asked for, event files there, nothing before the first step can be taken: what cannot begin leaves nothing
-/// behind. Throws Error for data that the run was not begun with, a saved state that cannot be this run's, a loss that
-/// is no number, and a file that cannot be written; what was saved before is still there then.
+/// Runs training in `folder`; resumes from its checkpoint if there is one. With several `processes`, every process
+/// calls this with a learner of its own; only rank 0 writes its folder, the others hold a Reader of it. If
+/// observer.stop returns true, it saves after the current step and returns; an interrupted evaluation is repeated when
+/// the run resumes. Writes config.yaml, log.jsonl and, if configured, event files. Writes nothing before the first step
+/// can run, so a run that fails to start leaves nothing behind. Throws Error if the data differ from those that the run
+/// began with, the saved state does not belong to this run, the loss is not finite, or a file cannot be written; the
+/// last checkpoint then remains.
 Outcome RunLoop(const TrainConfig& config, Learner& learner, RunFolder& folder, const Observer& observer,
                 Communicator* processes = nullptr);
 

@@ -30,11 +30,11 @@ constexpr const char* kProgress = "progress";
 
 constexpr std::array<const char*, 2> kModelFiles = {kModelFile, kModelConfig};
 constexpr std::array<const char*, 1> kTrainingFiles = {kTrainingFile};
-// Names in a run's folder that are written whole or not at all, and so may have left a temporary file.
+// Names in a run's folder that are written atomically, so that a temporary file of each may remain.
 constexpr std::array<const char*, 8> kWritten = {RunFolder::kConfig, "log.jsonl",  "curves.svg", "result.json",
                                                  kModelFile,         kModelConfig, kBest,        kLast};
 
-// Names in the folder, and what each is a link to.
+// Links in the folder and their targets.
 std::array<std::pair<const char*, fs::path>, 4> Links() {
   return {{{kBest, fs::path(kLink) / kBest},
            {kLast, fs::path(kLink) / kLast},
@@ -42,7 +42,7 @@ std::array<std::pair<const char*, fs::path>, 4> Links() {
            {kModelConfig, fs::path(kLink) / kBest / kModelConfig}}};
 }
 
-// The number in "checkpoint-N", or 0.
+// N of "checkpoint-N", or 0.
 int64_t NumberIn(const std::string& name) {
   constexpr int64_t kMost = int64_t{1} << 53;
   int64_t number = 0;
@@ -52,7 +52,7 @@ int64_t NumberIn(const std::string& name) {
   return error == std::errc() && stop == end && number > 0 && number < kMost ? number : 0;
 }
 
-// The number of the checkpoint that a link leads to, or 0.
+// The number of the checkpoint that a link points to, or 0.
 int64_t NumberAt(const fs::path& link) {
   std::error_code error;
   const fs::path target = fs::read_symlink(link, error);
@@ -74,14 +74,14 @@ bool Exists(const fs::path& path) {
   return fs::symlink_status(path, ignored).type() != fs::file_type::not_found;
 }
 
-// Why the folder cannot be a new run's, or the one that is resumed; nothing where it can. Changes nothing.
+// Says why the folder cannot be used for a new run or, with `resume`, for a resumed one; nothing if it can. Read-only.
 std::optional<std::string> Refusal(const fs::path& path, bool resume) {
   const std::string shown = path.string();
   const fs::path config = path / RunFolder::kConfig;
   if (!Exists(config)) {
     for (const std::string& name : NamesIn(path)) {
       std::error_code ignored;
-      // What a process that was killed while it began has left.
+      // Left by a process that was killed while it started.
       const bool left =
           IsTemporaryOf(name, RunFolder::kConfig) && fs::is_regular_file(fs::symlink_status(path / name, ignored));
       if (!left) {
@@ -110,8 +110,8 @@ std::optional<std::string> Refusal(const fs::path& path, bool resume) {
   return {};
 }
 
-// Removes the folder `name` with the files of these names, and their temporary ones. Other files stay, and the folder
-// with them; links are not followed.
+// Removes the folder `name` with these files and their temporary files. Other files stay, and then the folder too;
+// links are not followed.
 void RemoveKnown(int parent, const char* name, std::span<const char* const> files) {
   const int fd = ::openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (fd < 0) return;
@@ -128,7 +128,7 @@ void RemoveKnown(int parent, const char* name, std::span<const char* const> file
   ::unlinkat(parent, name, AT_REMOVEDIR);
 }
 
-// The same of checkpoint-N.
+// The same for checkpoint-N.
 void RemoveCheckpoint(int run, const std::string& name) {
   const int fd = ::openat(run, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (fd < 0) return;
@@ -137,7 +137,7 @@ void RemoveCheckpoint(int run, const std::string& name) {
   RemoveKnown(run, name.c_str(), kTrainingFiles);
 }
 
-// A file in both folders; where the file system has no second names, a copy.
+// Hard-links a file into the second folder, or copies it if the file system has no hard links.
 void Share(const fs::path& from, const fs::path& to) {
   std::error_code error;
   fs::create_hard_link(from, to, error);
@@ -159,11 +159,11 @@ RunFolder::RunFolder(const fs::path& path, bool resume) : path_(path) {
   lock_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   Require(lock_ >= 0, "cannot open {}: {}", path_.string(), std::strerror(errno));
   try {
-    // Where the file system has no locks there is none to be had.
+    // File systems without locks are accepted.
     if (::flock(lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
       throw RunFolderBusy(FormatShown("another process is training in {}", path_.string()));
     }
-    // Only who has the lock may look: another process may just be writing the first file.
+    // Check only under the lock: another process may be writing its first file.
     if (const std::optional<std::string> refusal = Refusal(path_, resume)) throw Error(*refusal);
     number_ = NumberAt(path_ / kLink);
     RemoveLeftovers();
@@ -176,25 +176,25 @@ RunFolder::RunFolder(const fs::path& path, bool resume) : path_(path) {
 RunFolder::RunFolder(const fs::path& path) : path_(path), number_(NumberAt(path / kLink)) {}
 
 RunFolder::~RunFolder() {
-  if (made_) ::rmdir(path_.c_str());  // which refuses where it holds anything
+  if (made_) ::rmdir(path_.c_str());  // fails if the folder is not empty
   if (lock_ >= 0) ::close(lock_);
 }
 
 fs::path RunFolder::FolderOf(int64_t number) const { return path_ / fmt::format("{}{}", kPrefix, number); }
 
-// Has the name of a temporary file of kLink, see IsTemporaryOf.
+// Named like a temporary file of kLink, see IsTemporaryOf.
 fs::path RunFolder::MarkOf(int64_t number) const {
   return path_ / fmt::format("{}.qkv-{}-{}.tmp", kLink, ::getpid(), number);
 }
 
-// What is called checkpoint-N already, and no mark leads to, is the user's.
+// An existing checkpoint-N without a mark belongs to the user; its number is skipped.
 int64_t RunFolder::NextNumber() const {
   int64_t number = number_ + 1;
   while (Exists(FolderOf(number))) ++number;
   return number;
 }
 
-// Removes the checkpoints that marks lead to, all but the one that is the run's. What cannot be removed stays.
+// Removes marked checkpoints except the current one. Ignores failures.
 void RunFolder::RemoveMarked() const {
   for (const std::string& name : NamesIn(path_)) {
     std::error_code error;
@@ -209,18 +209,18 @@ void RunFolder::RemoveLeftovers() const {
   RemoveMarked();
   for (const std::string& name : NamesIn(path_)) {
     const bool left = std::ranges::any_of(kWritten, [&](const char* of) { return IsTemporaryOf(name, of); });
-    if (left) ::unlinkat(lock_, name.c_str(), 0);  // which refuses folders
+    if (left) ::unlinkat(lock_, name.c_str(), 0);  // fails for folders
   }
 }
 
-// The links that lead through kLink, where there are none yet.
+// Creates the missing links that lead through kLink.
 void RunFolder::PointNames() const {
   for (const auto& [name, target] : Links()) {
     if (!Exists(path_ / name)) PointLink(path_ / name, target);
   }
 }
 
-// All of a checkpoint, and last that it is the run's.
+// Writes a complete checkpoint, then makes it the current one.
 void RunFolder::Write(const Snapshot& snapshot, int64_t number) const {
   const auto mark = [&](int64_t marked) {
     fs::create_symlink(FolderOf(marked).filename(), MarkOf(marked));
@@ -237,7 +237,7 @@ void RunFolder::Write(const Snapshot& snapshot, int64_t number) const {
   for (const char* name : kModelFiles) Share(source / name, best / name);
   for (const fs::path& folder : {last, best, next}) FlushFolder(folder);
   if (number_ == 0) PointNames();
-  FlushFolder(path_);  // the folder's name, before the link's
+  FlushFolder(path_);  // persist the folder's name before the link's
   if (number_ > 0) mark(number_);
   fs::rename(link, path_ / kLink);
 }
@@ -255,7 +255,7 @@ void RunFolder::Commit(const Snapshot& snapshot) {
     throw;
   }
   number_ = number;
-  FlushFolder(path_);  // before the old one goes
+  FlushFolder(path_);  // before the old checkpoint is removed
   RemoveMarked();
 }
 

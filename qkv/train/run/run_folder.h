@@ -1,15 +1,15 @@
-// The folder of a training run, and how one point in time is kept in it whole: model, best model and everything that
-// training goes on from change in one instant, whenever the process ends.
+// The folder of a training run. Model, best model and training state change together in one atomic step, so a process
+// may be killed at any time.
 //
-//   config.yaml, log.jsonl, …       written by others
+//   config.yaml, log.jsonl, …       written by other files
 //   model.safetensors, config.json  the best model so far, for `qkv -m RUN` and timm
 //   best/, last/                    the two files of the best model, and of the latest
-//   checkpoint -> checkpoint-N      what all of these lead into: the one link that is ever changed
+//   checkpoint -> checkpoint-N      the names above link through this one, the only link that ever changes
 //   checkpoint-N/{best,last}/, checkpoint-N/training.safetensors
 //
-// checkpoint-N+1 is written and flushed, the link is exchanged by rename(2), checkpoint-N is removed. While it is
-// there, a checkpoint that `checkpoint` does not lead to has a link checkpoint.qkv-PID-N.tmp: so the next process knows
-// what a killed one left behind. Nothing else is ever removed: a user's own checkpoint-5 or notes.tmp stay.
+// checkpoint-N+1 is written and flushed, rename(2) replaces the link, and checkpoint-N is removed. Meanwhile a link
+// checkpoint.qkv-PID-N.tmp marks the checkpoint that `checkpoint` does not point to, so that the next process can
+// remove what a killed one left behind. Nothing else is ever removed: a user's own checkpoint-5 or notes.tmp stay.
 #pragma once
 
 #include <filesystem>
@@ -21,22 +21,22 @@
 
 namespace qkv::train {
 
-/// One point in time of a run.
+/// The state of a run at one step.
 struct Snapshot {
   std::string config;                      // config.json
   std::vector<io::StoredTensor> model;     // the weights that are evaluated
   bool best = true;                        // they are the best so far
-  std::vector<io::StoredTensor> training;  // weights, moments, averages: all that the next step begins with
-  std::string progress;                    // where the run stands
+  std::vector<io::StoredTensor> training;  // weights, moments, averages: the tensors that the next step needs
+  std::string progress;                    // RunState::ToJson
 };
 
-/// What a run goes on from.
+/// State loaded on resume.
 struct Saved {
   io::SafeTensors training;
   std::string progress;
 };
 
-/// Another process has the folder.
+/// Another process holds the folder's lock.
 class RunFolderBusy : public Error {
  public:
   using Error::Error;
@@ -46,26 +46,26 @@ class RunFolder {
  public:
   static constexpr const char* kConfig = "config.yaml";
 
-  /// Makes the folder, takes an empty one, or with `resume` one that holds a run, which its config.yaml tells; no other
-  /// process can have it meanwhile. A folder that was made, and that nothing was written to, is removed in the end.
-  /// Throws RunFolderBusy when it is another process's, and Error when it holds something else, or a run and `resume`
-  /// is false; then nothing in it was changed.
+  /// Creates the folder, takes an empty one, or with `resume` one that holds a run, recognised by its config.yaml.
+  /// Locks it against other processes. The destructor removes a folder that was created here and stayed empty. Throws
+  /// RunFolderBusy if another process holds the lock, and Error if the folder holds something else, or holds a run and
+  /// `resume` is false; nothing in it has changed then.
   RunFolder(const std::filesystem::path& path, bool resume);
-  /// Of another process, which has it: to Load what is there, nothing else.
+  /// Opens the folder without the lock, which another process holds; only Load may be called.
   static RunFolder Reader(const std::filesystem::path& path) { return RunFolder(path); }
   ~RunFolder();
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
-  /// Whether there is something to go on from.
+  /// True if there is a checkpoint to resume from.
   bool HasCheckpoint() const { return number_ > 0; }
-  /// The latest model, as Checkpoint::Open takes it.
+  /// The latest model, in a form that Checkpoint::Open accepts.
   std::filesystem::path last() const { return path_ / "last"; }
 
-  /// All or nothing. Throws Error, with the system's reason, when it cannot be written: then the old one is there.
+  /// Writes a checkpoint atomically. Throws Error, with the system's reason, if that fails; the old checkpoint remains.
   void Commit(const Snapshot& snapshot);
-  /// Throws Error when there is none, or it is damaged.
+  /// Throws Error if there is no checkpoint, or it is damaged.
   Saved Load() const;
 
  private:
@@ -79,9 +79,9 @@ class RunFolder {
   void RemoveLeftovers() const;
 
   std::filesystem::path path_;
-  bool made_ = false;   // the folder, by this
-  int lock_ = -1;       // the folder's, where it is this process's
-  int64_t number_ = 0;  // of the checkpoint that is there, or 0
+  bool made_ = false;   // this object created the folder
+  int lock_ = -1;       // descriptor of the locked folder, or −1
+  int64_t number_ = 0;  // number of the current checkpoint, or 0
 };
 
 }  // namespace qkv::train

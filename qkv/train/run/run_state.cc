@@ -9,16 +9,16 @@
 namespace qkv::train {
 namespace {
 
-// No run takes as many steps, or sees as many rows: sums and products of a few such numbers do not overflow.
+// Far above any real run; sums and products of a few such numbers do not overflow.
 constexpr int64_t kMostSteps = int64_t{1} << 50, kMostRows = int64_t{1} << 60;
 
-// Of an evaluation whose loss is no number: any other is better.
+// Loss of an evaluation that was not finite: any other is better.
 constexpr double kNoLoss = std::numeric_limits<double>::infinity();
 
-// JSON keeps every bit of a double, and has null for what is not finite.
+// JSON keeps every bit of a double, and has null for non-finite values.
 io::Json ToJsonOf(const LossSum& sum) { return {sum.loss, sum.rows, sum.correct}; }
 
-// Reads the state's values, each held to what it can be.
+// Reads the state's values and checks their ranges.
 class Reader {
  public:
   Reader(const io::Json& json, std::string_view where) : json_(json), where_(where) {}
@@ -35,14 +35,14 @@ class Reader {
     return At(name).get<uint64_t>();
   }
   bool Flag(const char* name) const {
-    if (!json_.contains(name)) return false;  // older states have none
+    if (!json_.contains(name)) return false;  // absent in older states
     Require(At(name).is_boolean(), "{}: \"{}\" is {}, expected true or false", where_, name, At(name).dump());
     return At(name).get<bool>();
   }
   LossSum Sum(const char* name) const {
     const io::Json& sum = At(name);
     Require(sum.is_array() && sum.size() == 3, "{}: \"{}\" is {}, expected three numbers", where_, name, sum.dump());
-    // Rounding may leave a sum of losses that are about 0 below it.
+    // Rounding may make a sum of losses near 0 negative.
     constexpr double kMost = std::numeric_limits<double>::max();
     LossSum read{Number(sum[0], name, -kMost, kMost), Count(sum[1], name, kMostRows), 0};
     read.correct = Count(sum[2], name, read.rows);
@@ -51,7 +51,7 @@ class Reader {
 
  private:
   int64_t Count(const io::Json& value, const char* name, int64_t most) const {
-    // What is negative is no unsigned number, and what is larger than int64 is above `most`.
+    // Negative values are not of the unsigned type; values above int64 exceed `most`.
     const bool fits = value.is_number_unsigned() && value.get<uint64_t>() <= static_cast<uint64_t>(most);
     Require(fits, "{}: \"{}\" is {}, expected a whole number from 0 to {}", where_, name, value.dump(), most);
     return value.get<int64_t>();

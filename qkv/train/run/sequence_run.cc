@@ -1,4 +1,4 @@
-// What learns sequences: the loop's other learner, beside that of images in run.cc.
+// The learner of sequence models; image_run.cc has that of images.
 #include <algorithm>
 #include <optional>
 
@@ -69,7 +69,7 @@ class SequenceLearner : public Learner {
     return stepper_->Apply(learning_rate, weights);
   }
 
-  // Of several processes each evaluates all, and comes to the same.
+  // With several processes, each evaluates everything and gets the same result.
   std::optional<Score> Evaluate(View<const float> weights, const std::function<bool()>& stop) override {
     const std::vector<io::StoredTensor> stored = Tensors(weights);
     std::vector<model::BoundTensor> bound;
@@ -99,11 +99,11 @@ class SequenceLearner : public Learner {
   const Observer& observer_;
   Communicator alone_;
   Communicator& processes_;
-  std::optional<model::SequenceCheckpoint> source_;  // that weights are taken from
+  std::optional<model::SequenceCheckpoint> source_;  // source of the initial weights
   std::optional<SequenceNetwork<float>> network_;
   std::optional<Stepper<float, SequenceNetwork>> stepper_;
   int64_t step_ = 0;
-  Tensor<int32_t> tokens_;  // [batch of this process, length]
+  Tensor<int32_t> tokens_;  // [this process's batch, length]
   Tensor<int64_t> labels_;
 };
 

@@ -1,11 +1,11 @@
-// What long work throws when it was asked to stop.
+// Exception of long work that was stopped on request.
 #pragma once
 
 #include "qkv/core/error.h"
 
 namespace qkv::train {
 
-/// Work that ended early because it was asked to, see Observer::stop.
+/// Thrown by work that observer.stop ended early, see Observer::stop.
 class Stopped : public Error {
  public:
   Stopped() : Error("train: stopped before the first step") {}

@@ -10,10 +10,10 @@
 namespace qkv::train {
 namespace {
 
-// Tokens that a thread computes together, in whole sequences: enough rows for each product.
+// Tokens per thread and batch, in whole sequences: enough rows for efficient products.
 constexpr int64_t kTokens = 512;
 
-// A thread's memory.
+// Scratch memory of one thread.
 struct Lane {
   Arena arena;
   Tensor<int32_t> tokens;

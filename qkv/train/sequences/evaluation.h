@@ -1,4 +1,4 @@
-// How good a sequence model's answers are.
+// Loss and accuracy of a sequence model.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@
 namespace qkv::train {
 
 struct SequenceScore {
-  LossSum tokens;                    // those that something is asked of
-  int64_t sequences = 0, whole = 0;  // all, and those whose every answer is right
+  LossSum tokens;                    // over tokens with a label
+  int64_t sequences = 0, whole = 0;  // all, and those with every answer correct
 
-  /// Mean of −log of the right answer's probability; e to that is the perplexity.
+  /// Mean −log p of the label; its exponential is the perplexity.
   double loss() const { return Mean(tokens.loss, tokens.rows); }
   double perplexity() const;
   double top1() const { return Mean(static_cast<double>(tokens.correct), tokens.rows); }
@@ -24,9 +24,9 @@ struct SequenceScore {
   static double Mean(double sum, int64_t count) { return count > 0 ? sum / static_cast<double>(count) : 0; }
 };
 
-/// Of all sequences of the set, each of `length` tokens. The same for any number of threads. Throws Error when the
-/// model takes no sequences of this length, or a token or an answer is none of its. `stop` is asked from any thread:
-/// what is not done when it says yes is left out, and the score is not to be used.
+/// Evaluates all sequences of the set, each of `length` tokens. The result does not depend on the number of threads.
+/// Throws Error if the model does not support this length, or a token or label is out of its range. `stop` is polled
+/// from any thread; once it returns true, remaining sequences are skipped and the score is invalid.
 SequenceScore Evaluate(const model::SequenceModel<float>& model, const SequenceSet& set, int64_t length,
                        const std::function<bool()>& stop = {});
 

@@ -19,12 +19,12 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kTaskPrefix = "task:";
-// Sequences of a task to validate on.
+// Sequences per validation of a task.
 constexpr int64_t kValidationSequences = 1000;
-// Where a zero byte tells other files from text.
+// A zero byte within this many bytes means that the file is not text.
 constexpr size_t kProbedBytes = size_t{1} << 16;
 
-// What a seed draws the sequences of a task for: no list is part of another.
+// Purpose of a task's random sequences; the three are disjoint streams.
 enum class Use : uint64_t { kTrain, kValidate, kTest };
 
 class TaskSet : public SequenceSet {
@@ -44,7 +44,7 @@ class TaskSet : public SequenceSet {
   uint64_t key_;
 };
 
-// The windows of a part of a text.
+// Windows over a part of a text.
 class TextSet : public SequenceSet {
  public:
   TextSet(const Text& text, std::shared_ptr<const MappedFile> file, std::span<const std::byte> part, int64_t length)
@@ -59,9 +59,9 @@ class TextSet : public SequenceSet {
   }
 
  protected:
-  // Of a window's first byte, within the part.
+  // Offset of a window's first byte within the part.
   virtual int64_t BeginningOf(int64_t window) const = 0;
-  // Bytes that can be asked for.
+  // Bytes that can be labels.
   int64_t asked() const { return std::ssize(part_) - 1; }
   int64_t length() const { return length_; }
 
@@ -90,7 +90,7 @@ class OrderedText : public TextSet {
   int64_t BeginningOf(int64_t window) const override { return window * length(); }
 };
 
-// One window fewer than fit, where there are two, so that they can begin anywhere.
+// One window fewer than fit (if at least two fit), so that the offset can vary.
 class ShuffledText : public TextSet {
  public:
   ShuffledText(const Text& text, std::shared_ptr<const MappedFile> file, std::span<const std::byte> part,

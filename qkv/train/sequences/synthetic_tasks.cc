@@ -17,13 +17,13 @@ constexpr std::array<std::pair<Task, std::string_view>, 6> kNames = {{{Task::kCo
                                                                       {Task::kNextToken, "next-token"},
                                                                       {Task::kRecall, "recall"}}};
 
-// That recall has; the other tokens ask for them.
+// Pairs of a recall sequence; the remaining tokens are queries.
 int64_t Pairs(int64_t length) { return length / 3; }
 
-// Below `count`; the bias of 64 bits modulo a vocabulary is far below what any run could see.
+// Uniform below `count`; the bias of 64 bits modulo a vocabulary is far too small to observe.
 int32_t Below(Rng& rng, int64_t count) { return static_cast<int32_t>(rng.Next() % static_cast<uint64_t>(count)); }
 
-// Keys that differ, each followed by a value; then keys of these, which are asked for.
+// Distinct keys, each followed by a value; then queries drawn from these keys.
 void Recall(Rng& rng, int64_t vocabulary, std::span<int32_t> tokens, std::span<int64_t> targets) {
   const int64_t keys = vocabulary / 2, pairs = Pairs(std::ssize(tokens));
   std::ranges::fill(targets, kNotAsked);
