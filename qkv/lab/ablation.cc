@@ -13,7 +13,7 @@
 namespace qkv::lab {
 namespace {
 
-// All runs have the same data, weights that are new, and the seeds that the comparison gives them.
+// Keys that all runs share, or that the comparison sets itself.
 constexpr std::array<std::string_view, 6> kNotOfOneArm = {"seed",         "model",  "preset",
                                                           "val-fraction", "length", "vocabulary"};
 
@@ -24,7 +24,7 @@ std::string_view TakeUntil(std::string_view& text, char end) {
   return taken;
 }
 
-// The rank that the kind needs and nobody gave, or 0.
+// The default rank if the kind needs one and none is given, else 0.
 int64_t MissingRank(std::string_view kind, const train::Settings& shared, const Arm& arm) {
   if ((kind != "low_rank" && kind != "symmetric") || arm.settings.contains("rank")) return 0;
   train::Settings plain = train::Over(shared, arm.settings);
@@ -35,10 +35,10 @@ int64_t MissingRank(std::string_view kind, const train::Settings& shared, const 
   return kind == "low_rank" ? std::max<int64_t>(1, head_width / 2) : head_width;
 }
 
-// What a run's model costs.
+// Cost of a run's model.
 struct Cost {
   int64_t parameters = 0;
-  double flops = 0;  // of an image or a sequence, forward
+  double flops = 0;  // one image or sequence, forward
 };
 
 template <typename Config>
@@ -57,9 +57,9 @@ int64_t StepsPerEpoch(const train::TrainConfig& config, const AblationData& data
   return std::max<int64_t>(1, epoch / (config.batch * config.accumulate));
 }
 
-// The MLP's width over the model's with which a model of `config` has about as many parameters as `wanted` says.
+// The MLP ratio at which a model of `config` has about `wanted` parameters.
 double EqualRatio(train::TrainConfig config, int64_t wanted, const AblationData& data) {
-  // A half more, since the ratio's product with the width is rounded down.
+  // Half a unit more, since ratio × width is rounded down.
   const auto ratio = [&](int64_t hidden) {
     return (static_cast<double>(hidden) + 0.5) / static_cast<double>(config.width);
   };

@@ -1,5 +1,5 @@
-// What difference a kind of attention makes: the same training, once for each variant and seed. Here is what is run;
-// ablation_results.h has what came out. Not here: training itself (train/run/image_run.h).
+// Plans an ablation of attention kinds: the same training for every variant and seed. ablation_results.h holds the
+// results. Not here: training itself (train/run/image_run.h).
 #pragma once
 
 #include <cstdint>
@@ -13,37 +13,37 @@
 
 namespace qkv::lab {
 
-/// One variant of what is compared.
+/// One variant of the comparison.
 struct Arm {
   std::string name;          // "low_rank:rank=8"
-  train::Settings settings;  // above those that all arms share
+  train::Settings settings;  // override the settings shared by all arms
 };
 
-/// "shared", "low_rank:rank=8", "separate:qkv-bias=false": a kind of attention, then keys of train::Keys() with values.
-/// Where `shared` and the text leave open a rank that the kind needs, it is half a head's width for low_rank and a
-/// whole one for symmetric, and the name says so. Throws Error for what is no arm, and for keys in which runs that are
-/// compared may not differ (seed, model, preset, val-fraction, length, vocabulary).
+/// Parses "shared", "low_rank:rank=8", "separate:qkv-bias=false": a kind of attention, then keys of train::Keys() with
+/// values. If the kind needs a rank and neither the text nor `shared` gives one, it is half a head's width for low_rank
+/// and a whole one for symmetric, and the name includes it. Throws Error if the text is not an arm, and for keys that
+/// must be equal in all compared runs (seed, model, preset, val-fraction, length, vocabulary).
 Arm ParseArm(std::string_view text, const train::Settings& shared);
 
-/// What arms are compared on.
+/// A data set of the comparison.
 struct AblationData {
-  std::string given;                          // as train::OpenDataset or train::SequencesForTraining takes it
-  std::string name;                           // in a word: "copy"
-  std::string summary;                        // for people
-  std::optional<train::TrainingData> images;  // that all runs share; else sequences, which each run's seed draws
-  uint64_t fingerprint = 0;                   // tells it apart from other data of the same name
+  std::string given;                          // argument of train::OpenDataset or train::SequencesForTraining
+  std::string name;                           // short name: "copy"
+  std::string summary;                        // for display
+  std::optional<train::TrainingData> images;  // shared by all runs; otherwise sequences, drawn by each run's seed
+  uint64_t fingerprint = 0;                   // distinguishes data of the same name
 };
 
-/// What all arms have equally much of.
+/// The quantity that all arms share.
 enum class Budget {
-  kSteps,       // steps, whatever they cost
-  kParameters,  // steps, and parameters: the MLP is as wide as makes up for those that attention has not
-  kFlops,       // multiply-adds of the forward passes: steps are more where a model costs less
+  kSteps,       // steps, at any cost per step
+  kParameters,  // steps and parameters: a wider MLP compensates for fewer attention parameters
+  kFlops,       // multiply-adds of the forward passes: cheaper models take more steps
 };
 
-/// The configuration of a run: `shared`, the arm's settings, the seed, and what the budget changes, compared with the
-/// first arm. Throws Error as train::Resolve, and as train::NewModel or train::NewSequenceModel where no model is of
-/// this kind, and where no width of the MLP makes up for the parameters.
+/// The configuration of a run: `shared`, the arm's settings, the seed, and the changes that equalise the budget with
+/// the first arm. Throws Error as train::Resolve, as train::NewModel or train::NewSequenceModel if the model does not
+/// support this kind, and if no MLP width equalises the parameters.
 train::TrainConfig ConfigOf(const train::Settings& shared, const Arm& arm, const Arm& first, Budget budget,
                             int64_t seed, const AblationData& data);
 

@@ -1,4 +1,4 @@
-// The results of an ablation as JSON: what is written, and what of it is believed when it is read again.
+// Ablation results as JSON: writing, and checked reading.
 #include <cmath>
 #include <limits>
 
@@ -11,10 +11,10 @@ namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 constexpr double kMost = std::numeric_limits<double>::max();
-// No run counts as far: sums and products of a few such numbers do not overflow.
+// Far above any real run; sums and products of a few such numbers do not overflow.
 constexpr int64_t kMostCounted = int64_t{1} << 50;
 
-// A number that may not be there is null: JSON has no NaN.
+// Missing numbers become null: JSON has no NaN.
 io::Json ToNumber(double x) { return std::isfinite(x) ? io::Json(x) : io::Json(nullptr); }
 
 double Number(const io::Json& json, const char* name, double low, double high) {
@@ -27,13 +27,13 @@ double Number(const io::Json& json, const char* name, double low, double high) {
 
 int64_t Count(const io::Json& json, const char* name) {
   const io::Json& value = json.at(name);
-  // What is negative is no unsigned number.
+  // Negative values are not of the unsigned type.
   const bool fits = value.is_number_unsigned() && value.get<uint64_t>() <= static_cast<uint64_t>(kMostCounted);
   Require(fits, "\"{}\" is {}, expected a whole number from 0 to {}", name, value.dump(), kMostCounted);
   return value.get<int64_t>();
 }
 
-// A few of the numbers are rounded sums, so that a share may be beyond its end by a little.
+// Some of the numbers are rounded sums, so a fraction may exceed its bounds slightly.
 double Share(const io::Json& json, const char* name, double low = 0) {
   constexpr double kRounding = 1e-6;
   return Number(json, name, low - kRounding, 1 + kRounding);
@@ -74,7 +74,7 @@ AblationResults ResultsFrom(const io::Json& json) {
   results.title = json.at("title");
   results.facts = json.at("facts");
   results.arms = json.at("arms");
-  results.unit = json.value("unit", results.unit);  // results that are stored may be older
+  results.unit = json.value("unit", results.unit);  // absent in older files
   results.planned = Count(json, "planned");
   for (const io::Json& run : json.at("runs")) results.runs.push_back(RunFrom(run));
   const io::Json speeds = json.value("speeds", io::Json::object());
@@ -85,7 +85,7 @@ AblationResults ResultsFrom(const io::Json& json) {
   return results;
 }
 
-// What `from` makes of the text; its errors begin with `where` and what the text is not.
+// Applies `from` to the parsed text. Errors are prefixed with `where` and say that the text is no `what`.
 template <typename F>
 auto Parse(std::string_view text, std::string_view where, const char* what, F&& from) {
   const io::Json json = io::ParseJson(text, where);

@@ -17,12 +17,12 @@ namespace {
 
 using report::Align, report::Number, report::Table;
 
-// What a reader of the tables has to know, a sentence or two each.
+// Explanations of the tables, a sentence or two each.
 struct Notes {
   std::string accuracies, differences, costs, learned;
 };
 
-// `shown`: makes a name what it is in the document.
+// `shown` formats a name for the document.
 Notes NotesOn(const AblationResults& results, const std::function<std::string(const std::string&)>& shown) {
   const bool sequences = results.unit == "sequences";
   Notes notes;
@@ -52,7 +52,7 @@ std::string Fixed(double value, int digits) {
   return std::isfinite(value) ? fmt::format("{:.{}f}", value, digits) : std::string("–");
 }
 
-// For a program: nothing where there is no number.
+// For machine-readable output: empty if there is no number.
 std::string Plain(double value) { return std::isfinite(value) ? fmt::format("{}", value) : std::string(); }
 
 Speed SpeedOf(const AblationResults& results, const std::string& arm) {
@@ -88,7 +88,7 @@ Table LearnedOf(const std::vector<ArmSummary>& arms) {
   return table;
 }
 
-// A line a run.
+// One row per run.
 Table RunsOf(const AblationResults& results) {
   Table table{.title = {}, .columns = {}, .rows = {}};
   for (const char* name : {"data", "arm", "seed", "top1", "loss", "train_top1", "steps", "parameters", "flops",
@@ -103,7 +103,7 @@ Table RunsOf(const AblationResults& results) {
   return table;
 }
 
-// A line an arm of a data set; "half" is half of the interval of 95 %.
+// One row per arm of a data set; "half" is half the width of the 95 % interval.
 Table ArmsOf(const AblationResults& results) {
   Table table{.title = {}, .columns = {}, .rows = {}};
   for (const char* name : {"data", "arm", "seeds", "top1", "top1_half", "difference", "difference_half", "train_top1",
@@ -127,7 +127,7 @@ Table ArmsOf(const AblationResults& results) {
   return table;
 }
 
-// Each arm's accuracies, or differences, on all data sets.
+// Accuracy, or difference, of each arm on all data sets.
 Table Overview(const AblationResults& results, Interval ArmSummary::*value, std::string_view title) {
   const bool signs = value == &ArmSummary::difference;
   const std::vector<std::string> data = results.Data();
@@ -146,7 +146,7 @@ Table Overview(const AblationResults& results, Interval ArmSummary::*value, std:
   return table;
 }
 
-// Of several data sets.
+// Overviews if there is more than one data set.
 std::vector<Table> OverviewsOf(const AblationResults& results) {
   if (results.Data().size() < 2) return {};
   std::vector<Table> tables = {Overview(results, &ArmSummary::top1, "Accuracy, %")};

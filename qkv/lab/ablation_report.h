@@ -1,4 +1,4 @@
-// What an ablation found, as tables, pictures and documents.
+// Reports of an ablation: tables, charts and documents.
 #pragma once
 
 #include <filesystem>
@@ -12,21 +12,21 @@
 
 namespace qkv::lab {
 
-/// "58.31 ± 0.42" of a share, in percent; "+0.12 ± 0.42" with its sign; without ± where the interval is not known, and
-/// "–" where nothing is.
+/// A fraction in percent: "58.31 ± 0.42"; with `sign` "+0.12 ± 0.42"; without ± if the interval is unknown; "–" if the
+/// mean is unknown.
 std::string Percent(const Interval& share, bool sign = false);
 
-/// A line an arm: accuracy, difference, training accuracy, loss.
+/// One row per arm: accuracy, difference, training accuracy, loss.
 report::Table AccuracyTable(const std::vector<ArmSummary>& arms, std::string_view title);
-/// Every run's accuracy, and the arms' means with their intervals. Throws Error for no arms.
+/// The accuracy of every run, and the arms' means with their intervals. Throws Error without arms.
 report::IntervalChart AccuracyChart(const std::vector<ArmSummary>& arms, std::string_view data);
-/// The same for differences to the first arm.
+/// The same for differences from the first arm.
 report::IntervalChart DifferenceChart(const std::vector<ArmSummary>& arms, std::string_view data);
 
-/// Tables of each data set, and of all where there are several, for a terminal.
+/// Tables of each data set, and an overview if there are several, for a terminal.
 std::string ToText(const AblationResults& results);
 
-/// report.html, report.md, accuracy-DATA.svg, arms.csv, runs.csv and results.json, each whole or not at all.
+/// Writes report.html, report.md, accuracy-DATA.svg, arms.csv, runs.csv and results.json, each atomically.
 void WriteAblationReport(const AblationResults& results, const std::filesystem::path& folder);
 
 }  // namespace qkv::lab

@@ -18,7 +18,7 @@ namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
-// What the last line of this kind says; null where there is none.
+// The last log line of this kind; null if there is none.
 const io::Json* LastLine(const std::vector<io::Json>& log, std::string_view event) {
   const auto found = std::find_if(
       log.rbegin(), log.rend(), [&](const io::Json& line) { return line.contains("event") && line["event"] == event; });
@@ -72,7 +72,7 @@ RunResult ReadRun(const std::filesystem::path& folder, std::string_view data, st
   const std::vector<io::Json> log = train::ReadLog(folder / "log.jsonl");
   const io::Json* evaluation = LastLine(log, "evaluation");
   Require(evaluation != nullptr, "{}: a run without an evaluation in its log", folder.string());
-  // Null is what was no number.
+  // null stands for a non-finite value
   const auto number = [&](const char* name) {
     Require(evaluation->contains(name), "{}: an evaluation without \"{}\" in its log", folder.string(), name);
     return evaluation->at(name).is_null() ? kNone : evaluation->at(name).get<double>();

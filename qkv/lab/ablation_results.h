@@ -1,4 +1,4 @@
-// What the runs of an ablation came to, one by one and together, and the file that keeps it.
+// Results of an ablation's runs, their summary per arm, and the file that stores them.
 #pragma once
 
 #include <cstdint>
@@ -13,61 +13,61 @@
 
 namespace qkv::lab {
 
-/// What is known of a run when it has ended.
+/// Result of a finished run.
 struct RunResult {
-  std::string data;  // that it was trained on, in a word
+  std::string data;  // short name of the data
   std::string arm;
   int64_t seed = 0;
-  double top1 = 0, loss = 0;  // of the validation data after the last step, which nobody chose
-  double train_top1 = 0;      // of the steps since the last evaluation but one
+  double top1 = 0, loss = 0;  // on the validation data after the last step, without model selection
+  double train_top1 = 0;      // over the steps since the last evaluation but one
   int64_t steps = 0;
   int64_t parameters = 0;
-  double flops = 0;                                     // of an image or a sequence, forward
-  double symmetry = 0, effective_rank = 0, rank99 = 0;  // of M, means over all heads; NaN where scores are of no tokens
+  double flops = 0;                                     // one image or sequence, forward
+  double symmetry = 0, effective_rank = 0, rank99 = 0;  // of M, means over all heads; NaN for positional scores
 
   std::string ToJson() const;
-  /// Throws Error that begins with `where` for anything that ToJson has not written.
+  /// Throws Error, prefixed with `where`, for anything that ToJson cannot have written.
   static RunResult FromJson(std::string_view text, std::string_view where);
 };
 
-/// Reads the folder of a run that has ended. Throws Error when it has not.
+/// Reads the folder of a finished run. Throws Error if it is not finished.
 RunResult ReadRun(const std::filesystem::path& folder, std::string_view data, std::string_view arm, int64_t seed);
 
-/// Images or sequences a second of an arm's model, measured with all others in turns; 0 where it was not measured.
+/// Images or sequences per second of an arm's model, interleaved with all others; 0: not measured.
 struct Speed {
   double training = 0, inference = 0;
 };
 
-/// A whole comparison, finished or not: all that its report says.
+/// A whole comparison, finished or not: the content of its report.
 struct AblationResults {
   std::string title;                                       // "Kinds of attention on cifar10"
-  std::vector<std::pair<std::string, std::string>> facts;  // what was run, and on what
-  std::vector<std::string> arms;                           // the first is what the others are compared with
-  std::string unit = "images";                             // what the runs were trained on, or "sequences"
-  int64_t planned = 0;                                     // runs
-  std::vector<RunResult> runs;                             // that have ended
+  std::vector<std::pair<std::string, std::string>> facts;  // what was run, and on which data and machine
+  std::vector<std::string> arms;                           // the first is the baseline
+  std::string unit = "images";                             // unit of the training data: "images" or "sequences"
+  int64_t planned = 0;                                     // number of runs
+  std::vector<RunResult> runs;                             // the finished ones
   std::map<std::string, Speed, std::less<>> speeds;        // by arm, on the first data set
 
-  /// What the runs were trained on, in their order.
+  /// Names of the data sets, in the order of the runs.
   std::vector<std::string> Data() const;
   std::string ToJson() const;
-  /// Throws Error that begins with `where` for anything that ToJson has not written.
+  /// Throws Error, prefixed with `where`, for anything that ToJson cannot have written.
   static AblationResults FromJson(std::string_view text, std::string_view where);
 };
 
-/// What the runs of one arm on one data set say.
+/// Summary of one arm's runs on one data set.
 struct ArmSummary {
   std::string arm;
   std::vector<const RunResult*> runs;  // by seed, at least one
   Interval top1, loss;
-  Interval difference;                                                  // of top1 to the first arm; of that itself NaN
+  Interval difference;  // top1 − top1 of the first arm; NaN for the first arm
   double train_top1 = 0, symmetry = 0, effective_rank = 0, rank99 = 0;  // means
 };
 
-/// In the order of the arms; those without a run are left out. The summaries point into `results`.
+/// In the order of the arms; arms without a run are omitted. The summaries point into `results`.
 std::vector<ArmSummary> Summarise(const AblationResults& results, std::string_view data);
 
-/// top1 of one arm less that of another, over the seeds that both have; NaN where they have none.
+/// top1 of `arm` − top1 of `other`, over the seeds that both have; NaN without a common seed.
 Interval Difference(const AblationResults& results, std::string_view data, std::string_view arm,
                     std::string_view other);
 

@@ -76,13 +76,13 @@ Obstructions Those(std::initializer_list<std::pair<bool, Obstruction>> all) {
   return there;
 }
 
-// What the traits alone decide.
+// Obstructions that follow from the traits alone.
 struct Surroundings {
-  // Between the projections and their product: the logits are no x_i M x_j.
+  // Between the projections and their product: logits are not of the form x_i M x_j.
   Obstructions between;
-  // Between the logits and the attention: it sees what is constant along a row of logits.
+  // After the logits: the attention depends on constants along a row of logits.
   Obstructions beyond;
-  // The weights of a row over the tokens do not sum to 1.
+  // The attention weights of a row do not sum to 1.
   Obstructions sums;
 
   explicit Surroundings(const AttentionTraits& t)
@@ -101,26 +101,26 @@ Certificate Exact() { return {}; }
 Certificate Impossible(Obstructions obstructions) {
   return {.verdict = Exactness::kImpossible, .obstructions = std::move(obstructions)};
 }
-// Each once: beta may stand in the way of both sides.
+// Union without duplicates: beta may obstruct both sides.
 Obstructions Join(Obstructions a, const Obstructions& b) {
   for (const Obstruction obstruction : b) {
     if (std::ranges::find(a, obstruction) == a.end()) a.push_back(obstruction);
   }
   return a;
 }
-// Impossible, unless there are none.
+// Impossible, or exact without obstructions.
 Certificate Against(Obstructions obstructions) {
   return obstructions.empty() ? Exact() : Impossible(std::move(obstructions));
 }
 
-// The terms in b_K left out (note 2): they are constant along a row of logits.
+// Without the terms in b_K (note 2), which are constant along a row of logits.
 Certificate WithoutKeyTerms(const Obstructions& key_terms, const Surroundings& around) {
   if (key_terms.empty()) return Exact();
   if (!around.beyond.empty()) return Impossible(Join(key_terms, around.beyond));
   return {.verdict = Exactness::kAfterSoftmax, .obstructions = key_terms};
 }
 
-// M in place of a pair, without any bias.
+// M in place of a pair, without biases.
 Certificate MergeWithoutBias(const Obstructions& query_terms, const Obstructions& key_terms,
                              const Surroundings& around) {
   const Certificate keys = WithoutKeyTerms(key_terms, around);
@@ -129,7 +129,7 @@ Certificate MergeWithoutBias(const Obstructions& query_terms, const Obstructions
   return Impossible(keys.verdict == Exactness::kImpossible ? Join(against, keys.obstructions) : against);
 }
 
-// One head, and what bounds the tokens that it reads.
+// One head, and the bound of its input tokens.
 class HeadCertificates {
  public:
   HeadCertificates(const inspect::AttentionWeights<double>& layer, const AttentionTraits& traits,
@@ -167,7 +167,7 @@ class HeadCertificates {
     return Against(std::move(against));
   }
 
-  // With a plain softmax b_K is left out before anything is approximated.
+  // With a plain softmax b_K is dropped before the approximation.
   Certificate Truncate(int64_t rank) const {
     if (!around_.between.empty()) return Impossible(around_.between);
     const bool softmax = around_.beyond.empty();
@@ -190,7 +190,7 @@ class HeadCertificates {
     const Tensor<double> a = algebra::Augment<double>(query_), b = algebra::Augment<double>(key_);
     const int64_t rank = std::min(a.dim(0), a.dim(1));
     const auto fit = algebra::FitShared<double>(a, b, rank);
-    // What rounding leaves of an exact fit: n·u of the factors' norms for the QR of [W_Qᵀ W_Kᵀ], n = D + 1, and as much
+    // Rounding error of an exact fit: n·u times the factors' norms for the QR of [W_Qᵀ W_Kᵀ], n = D + 1, and the same
     // for the product and the eigenvalues of its core, n = 2E (Higham 2002, §3.5, §19.3); ε = 2u.
     const double rounding =
         static_cast<double>(a.dim(1) + 2 * a.dim(0)) * std::numeric_limits<double>::epsilon() * Norm(a) * Norm(b);
@@ -199,7 +199,7 @@ class HeadCertificates {
   }
 
  private:
-  // The norm of what a norm gives: gamma times a vector whose squares have the mean 1 at most, plus beta.
+  // Bound of a normalised token: gamma times a vector of mean square at most 1, plus beta.
   double TokenBound() const {
     if (traits_.norm == AttentionTraits::Norm::kNone) return std::numeric_limits<double>::infinity();
     double gamma = layer_.gamma.empty() ? 1 : 0, beta = 0;
@@ -210,7 +210,7 @@ class HeadCertificates {
     return gamma * std::sqrt(static_cast<double>(query_.weight.dim(1))) + std::sqrt(beta);
   }
 
-  // `bound` is of x M x, before the scale.
+  // `bound` is on x M x, before scaling.
   Certificate Approximate(double relative, double bound) const {
     const double logits = layer_.scale * bound;
     return {.verdict = Exactness::kApproximate,
@@ -254,8 +254,8 @@ std::string_view Name(Rewriting rewriting) { return NameIn(kRewritings, rewritin
 std::string_view Name(Exactness exactness) { return NameIn(kExactness, exactness); }
 std::string_view Name(Obstruction obstruction) { return NameIn(kObstructions, obstruction); }
 
-// Two distributions whose log ratios differ by 2δ at most, from entry to entry, are farthest apart where there are two
-// entries: sigmoid(δ) − sigmoid(−δ).
+// Two distributions whose log ratios differ by at most 2δ between entries are farthest apart with two entries:
+// sigmoid(δ) − sigmoid(−δ).
 double AttentionBound(double logits) { return std::tanh(logits / 2); }
 
 std::vector<Certificate> Certify(const inspect::AttentionWeights<double>& layer, const AttentionTraits& traits,

@@ -22,7 +22,7 @@ Projection<double> Own(const ProjectionView<double>& head) {
   return {Copy(head.weight), head.bias.empty() ? Tensor<double>() : Copy(head.bias)};
 }
 
-// The heads' weights of one side, one below the other: [H·r, D].
+// The heads' weights of one side, stacked: [H·r, D].
 Tensor<double> StackWeights(const HeadPairs& pairs, Side side) {
   const Shape& one = (pairs.front().*side).weight.shape();
   auto all = Tensor<double>::Uninitialised({std::ssize(pairs) * one[0], one[1]});
@@ -31,7 +31,7 @@ Tensor<double> StackWeights(const HeadPairs& pairs, Side side) {
   return all;
 }
 
-// Their biases, [H·r], zero where there is none.
+// Their biases, [H·r], or zeros.
 Tensor<double> StackBiases(const HeadPairs& pairs, Side side) {
   const int64_t rows = (pairs.front().*side).weight.dim(0);
   Tensor<double> all({std::ssize(pairs) * rows});
@@ -42,7 +42,7 @@ Tensor<double> StackBiases(const HeadPairs& pairs, Side side) {
   return all;
 }
 
-// One below the other.
+// Stacks rows.
 Tensor<double> Concatenate(std::initializer_list<const Tensor<double>*> parts) {
   const Shape& first = (*parts.begin())->shape();
   int64_t rows = 0;

@@ -1,4 +1,4 @@
-// The queries and keys of a whole model, head by head.
+// The query-key pairs of a model, per head, and their conversion to stored tensors.
 #pragma once
 
 #include <vector>
@@ -9,19 +9,19 @@
 
 namespace qkv::lab {
 
-/// Of the heads of one block.
+/// The heads of one block.
 using HeadPairs = std::vector<algebra::QueryKey<double>>;
 
-/// A block's heads, each with weights of its own.
+/// The pairs of a block's heads; each owns its weights.
 HeadPairs PairsOf(const inspect::AttentionWeights<double>& layer);
 
-/// qk.query, qk.key and v of a block, weights and biases: those of kind `low_rank`.
+/// qk.query, qk.key and v of a block with biases: the layout of kind `low_rank`.
 AttentionTensors ApartTensors(const HeadPairs& pairs, const inspect::AttentionWeights<double>& layer);
 
-/// The same as one projection, qkv.weight and qkv.bias: that of kind `separate`.
+/// The same as one projection, qkv.weight and qkv.bias: the layout of kind `separate`.
 AttentionTensors FusedTensors(const HeadPairs& pairs, const inspect::AttentionWeights<double>& layer);
 
-/// v.weight and v.bias of a block.
+/// Adds v.weight and v.bias of a block.
 void AddValues(const inspect::AttentionWeights<double>& layer, AttentionTensors* tensors);
 
 }  // namespace qkv::lab

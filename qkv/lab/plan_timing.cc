@@ -16,13 +16,13 @@ namespace {
 using attention::Cached, attention::Order, attention::Plan, attention::Read, attention::Step, attention::Workload,
     attention::kOrders;
 
-// Below so many rows the multiply-adds wait for their own results: a tile takes as long as this one.
+// Below this many rows, latency of the multiply-adds dominates: a tile takes as long as one of this many rows.
 constexpr int64_t kLeastRows = 4;
-// So many products or more are shared out as they are, with one call.
+// At least this many products are distributed to threads whole, with one call.
 constexpr int64_t kManyProducts = 8;
 
-// What is taken to stay in the caches from run to run. The system's figure would not do: on a part of a large
-// processor it is that of the whole.
+// Assumed capacity of the caches between runs. The system's figure is unsuitable: on a part of a large processor it
+// covers the whole processor.
 constexpr double kCachedBytes = 16 << 20;
 
 double Padded(int64_t n, int64_t multiple) { return static_cast<double>((n + multiple - 1) / multiple * multiple); }
@@ -84,7 +84,7 @@ Terms TermsOf(const Plan& plan, const Workload& workload) {
 }
 
 Terms FitPrices(std::span<const Terms> rows, std::span<const double> seconds) {
-  // Normal equations G x = c of the rows in units of their seconds, with terms scaled to the same size.
+  // Normal equations G x = c of the rows relative to their seconds, with terms scaled to similar size.
   Terms scale{}, c{}, x{};
   std::array<Terms, kTerms> G{};
   for (size_t r = 0; r < rows.size(); ++r) {
@@ -98,10 +98,10 @@ Terms FitPrices(std::span<const Terms> rows, std::span<const double> seconds) {
       for (size_t j = 0; j < kTerms; ++j) G[i][j] += a * rows[r][j] / seconds[r] * scale[j];
     }
   }
-  constexpr int kSweeps = 3000;  // terms go together, so descent is slow; this takes some milliseconds
+  constexpr int kSweeps = 3000;  // terms are correlated, so descent is slow; this takes some milliseconds
   for (int sweep = 0; sweep < kSweeps; ++sweep) {
     for (size_t i = 0; i < kTerms; ++i) {
-      if (scale[i] == 0) continue;  // a term that never occurred; the others have G[i][i] = 1
+      if (scale[i] == 0) continue;  // the term never occurred; the others have G[i][i] = 1
       double rest = c[i];
       for (size_t j = 0; j < kTerms; ++j) rest -= G[i][j] * x[j];
       x[i] = std::max(0.0, x[i] + rest / G[i][i]);
@@ -114,8 +114,8 @@ Terms FitPrices(std::span<const Terms> rows, std::span<const double> seconds) {
 template <typename T>
 Costs MeasureCosts() {
   constexpr int kWorkloads = 60, kRounds = 5;
-  constexpr double kSeconds = 0.015;  // of a workload at least: small shapes need many rounds for an undisturbed one
-  constexpr double kMost = 1e8;       // multiply-adds of the largest: a millisecond or less
+  constexpr double kSeconds = 0.015;  // per workload at least: small shapes need many rounds for an undisturbed one
+  constexpr double kMost = 1e8;       // multiply-adds of the largest workload: at most a millisecond
   constexpr double kClose = 4, kAlwaysClose = 2e6;
   std::vector<Terms> rows;
   std::vector<double> seconds;
@@ -123,7 +123,7 @@ Costs MeasureCosts() {
   for (int i = 0; i < kWorkloads; ++i) {
     const Workload w = RandomWorkload(rng, kMost);
     Trial<T> trial(w);
-    // Plans that nobody would choose are in other regimes of the caches, and would bend the prices of the others.
+    // Exclude plans far from the cheapest: their cache behaviour differs and would distort the costs of the others.
     const double close = kClose * MultiplyAdds(CheapestPlan(w), w) + kAlwaysClose;
     std::vector<Plan> plans;
     for (const Plan& plan : PossiblePlans(w)) {
@@ -132,7 +132,7 @@ Costs MeasureCosts() {
     std::vector<double> best(plans.size(), 1);
     for (const Plan& plan : plans) trial.Prepare(plan);
     const auto begin = std::chrono::steady_clock::now();
-    for (int round = 0; round <= kRounds || SecondsSince(begin) < kSeconds; ++round) {  // the first finds the memory
+    for (int round = 0; round <= kRounds || SecondsSince(begin) < kSeconds; ++round) {  // round 0 warms up memory
       for (size_t p = 0; p < plans.size(); ++p) {
         const auto start = std::chrono::steady_clock::now();
         trial.Run(plans[p]);

@@ -1,5 +1,5 @@
-// Rows of tokens that become rows of heads lie token by token, [B, m, H, ·], where heads share what they look at: the
-// heads are more queries then. Keys, values and queries of heads of their own lie head by head.
+// Rows of heads are stored token by token, [B, m, H, ·], if all heads read the same keys: the heads then act as
+// additional queries. Queries, keys and values of separate heads are stored head by head.
 #include "qkv/lab/plan_trial.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 
 using attention::Cached, attention::Order, attention::Plan, attention::Read, attention::Workload;
 
-// Uniform numbers of this variance.
+// Uniform numbers with this variance.
 template <typename T>
 Tensor<T> Random(const Shape& shape, double variance, uint64_t seed) {
   auto tensor = Tensor<T>::Uninitialised(shape);
@@ -35,14 +35,14 @@ View<const T> ColumnsOf(const Tensor<T>& matrix, int64_t head, int64_t width) {
   return matrix.view().slice(1, head * width, (head + 1) * width);
 }
 
-// [H, B·n, width] seen as [B, H, n, width].
+// Views [H, B·n, width] as [B, H, n, width].
 template <typename T>
 View<T> OfBatch(View<T> heads, int64_t B) {
   const int64_t H = heads.dim(0), n = heads.dim(1) / B, width = heads.dim(2);
   return View<T>(heads.data(), {B, H, n, width}, {n * width, B * n * width, width, 1});
 }
 
-// [B·m, H, width] seen as [B, H, m, width].
+// Views [B·m, H, width] as [B, H, m, width].
 template <typename T>
 View<T> HeadsOfTokens(View<T> rows, int64_t B) {
   const int64_t H = rows.dim(1), m = rows.dim(0) / B, width = rows.dim(2);
@@ -55,14 +55,14 @@ View<T> HeadOfTokens(View<T> rows, int64_t h) {
   return View<T>(rows.at(0, h), {rows.dim(0), rows.dim(2)}, {rows.stride(0), 1});
 }
 
-// Heads × B products are shared out among the threads as they are where there are enough of them.
+// With at least this many of the heads × B products per thread, products are distributed whole.
 constexpr int64_t kProductsPerThread = 4;
 
 }  // namespace
 
 template <typename T>
 Trial<T>::Trial(const Workload& workload) : w_(workload) {
-  StepsOf({}, w_);  // checks the sizes
+  StepsOf({}, w_);  // validates the sizes
   const int64_t B = w_.batch, m = w_.queries, N = w_.keys, D = w_.width, S = w_.source(), H = w_.heads,
                 E = w_.head_width, E_v = w_.values();
   const auto one_over = [](int64_t n) { return 1 / static_cast<double>(n); };
@@ -83,7 +83,7 @@ Trial<T>::Trial(const Workload& workload) : w_(workload) {
 
 template <typename T>
 void Trial<T>::Prepare(const Plan& plan) {
-  StepsOf(plan, w_);  // checks the plan
+  StepsOf(plan, w_);  // validates the plan
   const int64_t D = w_.width, S = w_.source(), H = w_.heads, E = w_.head_width, E_v = w_.values();
   const auto pack = [](Matrix& to, View<const T> from) {
     if (to.outputs() == 0) to = Matrix(from);
@@ -130,7 +130,7 @@ void Trial<T>::Prepare(const Plan& plan) {
     case Order::kAbsorbed:
       pack_heads(sum_carries_, [&](int64_t h) { return RowsOf(w_v_, h, E_v); });
       break;
-    case Order::kMerged:  // [D, H, S]: the heads' sums are joined
+    case Order::kMerged:  // [D, H·S]: the sum over heads is part of the product
       merge(output_merged_, {D, H * S}, [&](int64_t h, Tensor<T>& all) {
         simd::MatMul<T>(ColumnsOf(w_o_, h, E_v), RowsOf(w_v_, h, E_v), all.view().slice(1, h * S, (h + 1) * S));
       });
@@ -147,7 +147,7 @@ void Trial<T>::Prepare(const Plan& plan) {
   }
 }
 
-// Rows of x through the weights of all heads: [H, rows, width].
+// Multiplies rows of x by the weights of all heads: [H, rows, width].
 template <typename T>
 View<T> Trial<T>::ToHeads(View<const T> x, const Matrix& weights, int64_t width) {
   const int64_t rows = x.dim(0);
@@ -156,7 +156,7 @@ View<T> Trial<T>::ToHeads(View<const T> x, const Matrix& weights, int64_t width)
   return out;
 }
 
-// made [B, H, m, width] becomes the last of the cache [B, H, N, width].
+// Copies `made` [B, H, m, width] to the last places of the cache [B, H, N, width].
 template <typename T>
 void Trial<T>::FillLast(View<const T> made, View<T> cache) const {
   const int64_t m = made.dim(2), N = cache.dim(2), width = made.dim(3);
@@ -188,7 +188,7 @@ View<const T> Trial<T>::Queries(Order order) {
 template <typename T>
 View<const T> Trial<T>::KeysOrValues(Order order, const Side& side) {
   const int64_t B = w_.batch, N = w_.keys, D = w_.width, S = w_.source();
-  if (order == Order::kAbsorbed || order == Order::kMerged) {  // the tokens or latents themselves, for every head
+  if (order == Order::kAbsorbed || order == Order::kMerged) {  // the tokens or latents themselves, shared by every head
     return View<const T>(source_.data(), {B, w_.heads, N, S}, {N * S, 0, S, 1});
   }
   if (w_.cached == Cached::kKeysAndValues) {
@@ -231,7 +231,7 @@ View<const T> Trial<T>::Scores(View<const T> q, View<const T> k) {
   return out;
 }
 
-// What is left of the outputs' chain. sums: [B·m, H, ·].
+// Completes the outputs' chain. sums: [B·m, H, ·].
 template <typename T>
 View<const T> Trial<T>::Outputs(Order order, View<const T> sums) {
   const int64_t B = w_.batch, m = w_.queries, D = w_.width, H = w_.heads, E_v = w_.values(), width = sums.dim(2);

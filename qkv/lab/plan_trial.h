@@ -1,4 +1,4 @@
-// Runs the orders of attention/plan on random tokens and weights with the kernels of inference: weights are packed
+// Runs the plans of attention/plan on random tokens and weights with the inference kernels: weights are packed
 // beforehand, and scores that are not read are never stored.
 #pragma once
 
@@ -11,14 +11,14 @@
 
 namespace qkv::lab {
 
-/// One workload in all its orders. The weights have no biases, and the softmax's scale is in W_Q.
+/// One workload with all its plans. The weights have no biases, and the softmax's scale is folded into W_Q.
 template <typename T>
 class Trial {
  public:
-  /// Throws Error when a size is missing or negative.
+  /// Throws Error if a size is missing or negative.
   explicit Trial(const attention::Workload& workload);
 
-  /// Computes the plan's packed weights and merged matrices. Throws Error when the plan is not possible.
+  /// Computes the packed weights and merged matrices of the plan. Throws Error if the plan is not possible.
   void Prepare(const attention::Plan& plan);
   /// Runs a prepared plan. Returns the outputs [B, m, D] (without W_O [B, m, H·E_v]), or the scores [B, H, m, N]; valid
   /// until the next call.
@@ -28,7 +28,7 @@ class Trial {
   using Matrix = simd::PackedMatrix<T>;
   using Matrices = std::vector<Matrix>;  // one per head
 
-  // The difference between values and keys.
+  // The parameters in which values and keys differ.
   struct Side {
     int64_t width;  // of a head
     const Matrix &weights, &merged;

@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The elements of a block's tensors that scores are made of.
+// Number of a block's query and key parameters.
 int64_t QueryKeyParameters(const model::VitConfig& config) {
   const int64_t H = config.block.attention.heads, D = config.block.width,
                 pair = 2 * H * config.block.attention.query_width() * (D + config.block.attention.bias);
@@ -35,7 +35,7 @@ Size SizeOf(const model::VitConfig& config, size_t bytes) {
   return {model::Parameters(config), QueryKeyParameters(config), model::Flops(config) / 2, bytes};
 }
 
-// The configuration's text with another kind of attention in it.
+// The text of the configuration with the target's kind of attention.
 std::string WithAttention(const std::string& text, const model::VitConfig& target) {
   auto json = nlohmann::ordered_json::parse(text);
   model::SetAttentionKind(target.block.attention, &json);

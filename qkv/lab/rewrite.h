@@ -1,4 +1,4 @@
-// A model whose attention is made of other tensors, everything else as it was: what merge, split and truncate write.
+// Writes a model with different attention tensors and everything else unchanged. Used by merge, split and truncate.
 #pragma once
 
 #include <filesystem>
@@ -14,15 +14,15 @@
 namespace qkv::lab {
 
 struct WriteOptions {
-  std::optional<DType> dtype;  // of the new tensors; nothing: that of the weights whose place they take
+  std::optional<DType> dtype;  // of the new tensors; nothing: that of the weights they replace
   bool force = false;          // write into a folder that is not empty
 };
 
-/// One side of a rewriting, by which it is judged.
+/// Size of a model before or after rewriting.
 struct Size {
   int64_t parameters = 0;    // of the whole model
-  int64_t query_key = 0;     // of these, of queries and keys
-  double multiply_adds = 0;  // of one image of the trained size
+  int64_t query_key = 0;     // of queries and keys
+  double multiply_adds = 0;  // one image of the trained size
   size_t bytes = 0;          // of all tensors
 };
 
@@ -32,19 +32,18 @@ struct Written {
   std::vector<std::string> notes;  // as model::ModelFiles
 };
 
-/// Tensors by what follows "blocks.N.attn." in their canonical name.
+/// Tensors by the part of their canonical name after "blocks.N.attn.".
 using AttentionTensors = std::map<std::string, Tensor<double>>;
 
-/// Writes `folder`: the checkpoint in its own layout, but with attention as `target` says, whose tensors that the
-/// checkpoint has not got (or not in that shape) come from `make(block)`. It appears as model::WriteModel has it: whole
-/// or not at all, with `force` each file whole. Throws Error when a type cannot hold a number, or the folder cannot be
-/// written.
+/// Writes `folder`: the checkpoint in its own layout with attention as in `target`. Tensors that the checkpoint lacks,
+/// or has in another shape, come from `make(block)`. Written as by model::WriteModel: atomically, or with `force` each
+/// file atomically. Throws Error if a type cannot hold a number, or the folder cannot be written.
 Written WriteRewritten(const model::Checkpoint& checkpoint, const model::VitConfig& target,
                        const std::function<AttentionTensors(int64_t block)>& make, const std::filesystem::path& folder,
                        const WriteOptions& options);
 
-/// Throws Error with `operation` and the reason unless scores are s · (W_Q x + b_Q)·(W_K x + b_K) or the like: a norm
-/// on queries and keys stands between, and scores of places come from no tokens.
+/// Throws Error with `operation` and the reason unless scores have the form s · (W_Q x + b_Q)·(W_K x + b_K): QK-norms
+/// and positional scores do not.
 void RequireLinearScores(const model::Checkpoint& checkpoint, const char* operation);
 
 }  // namespace qkv::lab

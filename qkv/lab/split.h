@@ -1,16 +1,15 @@
-// Merged models back to queries and keys of their own (note 7).
+// Rewrites merged models to separate queries and keys (docs/algebra.md, note 7).
 #pragma once
 
 #include "qkv/lab/rewrite.h"
 
 namespace qkv::lab {
 
-/// Writes the model with W_Q and W_K of `width` features a head, balanced: equal attention, not equal weights, since M
-/// does not know its gauge. `width` 0 is that of the values, which is kind `separate`, and every library can load it;
-/// another one is kind `low_rank`. Exact up to the rounding that M was stored with. Biases stand there iff values have
-/// them; the keys' are zero.
-/// Throws Error unless the model is merged, when the M of a head has a higher rank than `width` (it was trained, or
-/// made of wider heads), and as WriteRewritten.
+/// Writes the model with W_Q and W_K of `width` features per head, balanced: equal attention, but not the original
+/// weights, since M does not determine their gauge. `width` 0 is that of the values and gives kind `separate`, which
+/// every library can load; another width gives kind `low_rank`. Exact up to the rounding of the stored M. Biases exist
+/// if values have them; the keys' are zero. Throws Error unless the model is merged, if a head's M has a higher rank
+/// than `width` (it was trained, or made from wider heads), and as WriteRewritten.
 Written Split(const model::Checkpoint& checkpoint, int64_t width, const std::filesystem::path& folder,
               const WriteOptions& options);
 

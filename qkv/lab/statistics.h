@@ -1,4 +1,4 @@
-// What few numbers say about the mean of many: Student's t interval, alone and of paired differences.
+// Confidence intervals of a mean by Student's t, for samples and for paired differences.
 #pragma once
 
 #include <cstdint>
@@ -6,18 +6,18 @@
 
 namespace qkv::lab {
 
-/// Student's t: the value that |t| stays below with this probability, for `freedom` degrees of it; for 0.95 and
-/// 4: 2.776. Throws Error unless 0 < probability < 1 and freedom >= 1.
+/// Quantile of Student's t: |t| stays below it with this probability, for `freedom` degrees of freedom; for 0.95 and 4:
+/// 2.776. Throws Error unless 0 < probability < 1 and freedom >= 1.
 double StudentT(double probability, int64_t freedom);
 
-/// mean ± half holds the mean of all with a probability of 95 %, if the values are independent and about normal.
-/// With one value `half` is infinite, with none both are NaN.
+/// mean ± half is a 95 % confidence interval of the mean, for independent, roughly normal values. With one value `half`
+/// is infinite, with none both are NaN.
 struct Interval {
   double mean = 0, half = 0;
 };
 Interval MeanInterval(std::span<const double> values);
 
-/// Of a[i] − b[i]: what both share, such as a seed, falls out. Throws Error when they are not equally many.
+/// The interval of a[i] − b[i]; effects common to both, such as a seed, cancel. Throws Error if the sizes differ.
 Interval PairedInterval(std::span<const double> a, std::span<const double> b);
 
 }  // namespace qkv::lab

@@ -22,7 +22,7 @@ void BlockTokens::Add(const model::Model& model, View<const float> pixels) {
   model::Outputs<float> outputs;
   for (int64_t block = 0; block < blocks(); ++block) {
     hidden.push_back(Tensor<float>::Uninitialised({B, N, D}));
-    outputs.hidden.push_back({block, hidden.back()});  // hidden.L is what block L reads
+    outputs.hidden.push_back({block, hidden.back()});  // hidden.L is the input of block L
   }
   model.Forward(pixels, workspace_, outputs);
   for (size_t block = 0; block < hidden.size(); ++block) {

@@ -1,4 +1,4 @@
-// What the attention of a model's blocks reads on given images.
+// The input tokens of a model's attention blocks on given images.
 #pragma once
 
 #include <vector>
@@ -8,20 +8,20 @@
 
 namespace qkv::lab {
 
-/// Tokens as the projections of a block read them, after the norm before the attention: of each image [N, D].
+/// Tokens as a block's projections read them, after the norm before the attention: [N, D] per image.
 class BlockTokens {
  public:
   explicit BlockTokens(const model::Checkpoint& checkpoint);
 
-  /// Runs pixels [B, channels, height, width] through the model of the same checkpoint.
+  /// Runs pixels [B, channels, height, width] through the model, which must be of the same checkpoint.
   void Add(const model::Model& model, View<const float> pixels);
 
   int64_t blocks() const { return std::ssize(hidden_); }
   int64_t images() const { return hidden_.empty() ? 0 : std::ssize(hidden_.front()); }
-  /// Of one image, in double precision.
+  /// Tokens of one image, in double precision.
   Tensor<double> Of(int64_t block, int64_t image) const;
-  /// Of all images, one below the other: [images · N, D]. `centred`: each image's mean taken off, as only differences
-  /// of keys count after softmax.
+  /// Tokens of all images, stacked: [images · N, D]. `centred` subtracts each image's mean, since softmax depends on
+  /// differences of keys only.
   Tensor<double> All(int64_t block, bool centred) const;
 
  private:

@@ -16,7 +16,7 @@ using algebra::Terms;
 
 namespace {
 
-// Of the errors on several images that on all of them.
+// Combines errors on several images into the error on all of them.
 class ErrorSum {
  public:
   void Add(const AttentionError& e) {

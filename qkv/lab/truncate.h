@@ -1,4 +1,4 @@
-// Smaller models: fewer features of queries and keys a head (note 8), and how far their attention is then.
+// Reduces the query-key features per head (docs/algebra.md, note 8), and measures how much the attention changes.
 #pragma once
 
 #include <vector>
@@ -10,29 +10,29 @@
 namespace qkv::lab {
 
 struct TruncateOptions {
-  int64_t rank = 1;  // features of a head's query and key
-  // Nothing: the weights' own optimum, the least ‖M − M_r‖. Otherwise that of the logits of these tokens, up to a
-  // constant for each query and image: of all pairs over all images together, also of a query of one image and a key of
-  // another, which attention never meets. So it is the best for no image by itself.
+  int64_t rank = 1;  // features per query and key of a head
+  // Null: optimal for the weights, minimising ‖M − M_r‖. Otherwise optimal for the logits of these tokens, up to a
+  // constant per query and image. It covers all pairs over all images, also a query and a key of different images,
+  // which attention never combines; so it is not optimal for each single image.
   const BlockTokens* calibration = nullptr;
   WriteOptions write;
 };
 
-/// Writes the model with kind of attention `low_rank`, the scale that of the original. Biases count as one more input;
-/// the keys' is gone, softmax never saw it. Queries and keys may be of any kind that come from tokens.
-/// Throws Error as RequireLinearScores and WriteRewritten, and unless 1 <= rank <= min(width of the heads, D).
+/// Writes the model with kind of attention `low_rank` and the original scale. Biases count as one more input; the keys'
+/// bias is dropped, since softmax cancels it. Accepts every kind whose queries and keys come from tokens. Throws Error
+/// as RequireLinearScores and WriteRewritten, and unless 1 <= rank <= min(width of the heads, D).
 Written Truncate(const model::Checkpoint& checkpoint, const std::filesystem::path& folder,
                  const TruncateOptions& options);
 
-/// How far a head of one model is from the same head of another on the tokens of the first, over all images: the norm
-/// of all logits, the root mean square of the images' relative errors, the mean and the greatest of the attention's.
-/// Logits are compared up to a constant for each query.
+/// Difference between a head of one model and the same head of another on the first model's tokens, over all images:
+/// norm of all logits, root mean square of the images' relative errors, mean and greatest error of the attention.
+/// Logits are compared up to a constant per query.
 struct HeadError {
   int64_t block = 0, head = 0;
   algebra::AttentionError error;
 };
 
-/// Every head of two models of the same shape. Throws Error when they are not.
+/// Compares every head of two models. Throws Error if their shapes differ.
 std::vector<HeadError> CompareHeads(const model::Checkpoint& original, const model::Checkpoint& rewritten,
                                     const BlockTokens& tokens);
 

@@ -16,7 +16,7 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr int64_t kPoints = 96;
 constexpr double kNoise = .18;
 
-// A wave with a jump in its middle.
+// A wave with a step in the middle.
 Matrix Clean() {
   Matrix signal({kPoints, 1});
   for (int64_t i = 0; i < kPoints; ++i) {
@@ -55,7 +55,7 @@ report::Heatmap ImageOf(const Matrix& image, int64_t side, std::string title) {
           .cell = 9};
 }
 
-// Each point's features: where it stands and what it and its neighbours say.
+// Features of each point: its position, and the values around it.
 Matrix Features(const Matrix& signal, double position_weight, double value_weight) {
   constexpr int64_t kReach = 2;
   Matrix features({kPoints, 2 * kReach + 2});
@@ -82,7 +82,7 @@ Result ReplaySmoothing(const Bench& bench) {
   const auto memory = SoftDictionary<double>(kBandwidth * kBandwidth);
   Recall<double>(memory, positions, positions, noisy, out, weights);
   Recall<double>(memory, positions, positions, clean, other, again);
-  // Two weights of a row stand in the ratio that their distances give, wherever the row is.
+  // The ratio of two weights of a row depends only on their distances.
   double ratio = 0, sums = 0;
   for (int64_t i = 0; i < kPoints; ++i) {
     double sum = 0;
@@ -149,7 +149,7 @@ Result ReplaySearch(const Bench& bench) {
   const Matrix gaussian = weights(SoftDictionary<double>(h2), q, k), dots = weights(ScaledDotProduct<double>(E), q, k);
   const double equal =
       MaxDifference(weights(SoftDictionary<double>(h2), q, unit), weights(ScaledDotProduct<double>(E), q, unit));
-  // Attention is the Gaussian mean with the weight exp(‖k_j‖²/2h²) besides.
+  // Attention is the Gaussian mean with an additional weight exp(‖k_j‖²/2h²).
   Matrix weighed = gaussian.Clone();
   for (int64_t i = 0; i < N; ++i) {
     double sum = 0;
@@ -196,8 +196,8 @@ Result ReplayDictionary(const Bench& bench) {
   constexpr int64_t N = 12, E = 8;
   const Matrix keys = Normal({N, E}, rng), values = Uniform({N, 1}, rng);
   Matrix hard({N, 1}), soft({N, 1}), nearest({N, 1});
-  Recall<double>(HardDictionary<double>(), keys, keys, values, hard);  // asked for what it holds
-  double gap = INFINITY;                                               // of the second best similarity to the best
+  Recall<double>(HardDictionary<double>(), keys, keys, values, hard);  // queries are stored keys
+  double gap = INFINITY;  // between the second-best similarity and the best
   for (int64_t i = 0; i < N; ++i) {
     for (int64_t j = 0; j < N; ++j) {
       if (i != j) gap = std::min(gap, -Nearness<double>(keys.view().row(i), keys.view().row(j), E));

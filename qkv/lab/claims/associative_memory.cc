@@ -10,16 +10,16 @@
 namespace qkv::lab {
 namespace {
 
-// Queries a task: enough that waking a thread costs little beside them.
+// Queries per task: enough to outweigh the cost of waking a thread.
 constexpr int64_t kGrain = 16;
 
-// Scores to weights, in place.
+// Softmax of scores in place.
 template <typename T>
 void Weigh(T temperature, T* scores, int64_t n) {
   T best = -std::numeric_limits<T>::infinity();
   for (int64_t j = 0; j < n; ++j) best = scores[j] > best || std::isnan(scores[j]) ? scores[j] : best;
   if (temperature > 0) {
-    // The best is taken off first: a small temperature must not send every score to −infinity.
+    // Subtract the maximum first: with a small temperature every score would become −infinity.
     if (std::isfinite(best)) {
       for (int64_t j = 0; j < n; ++j) scores[j] = (scores[j] - best) / temperature;
     }
@@ -30,7 +30,7 @@ void Weigh(T temperature, T* scores, int64_t n) {
     std::fill_n(scores, n, T(0));
     return;
   }
-  const auto ties = static_cast<T>(std::count(scores, scores + n, best));  // none if the best is NaN, which spreads
+  const auto ties = static_cast<T>(std::count(scores, scores + n, best));  // 0 if the best is NaN; NaN then propagates
   for (int64_t j = 0; j < n; ++j) scores[j] = (scores[j] == best ? T(1) : T(0)) / ties;
 }
 

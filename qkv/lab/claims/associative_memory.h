@@ -1,5 +1,5 @@
-// The ancestors of attention in one form: a query returns a mean of values, weighted by its similarity with their keys.
-// Each differs from the one before in one point:
+// The ancestors of attention in one form: a query returns a mean of values, weighted by the similarity of their keys.
+// Each form differs from the previous one in one point:
 //
 //     hard dictionary      Equality    temperature 0    the value of the equal key, or nothing
 //     nearest key          Nearness    temperature 0    another similarity: there is always an answer
@@ -8,7 +8,8 @@
 //     dot-product          DotProduct  √E               another similarity: of contents, not of positions
 //     multi-head           DotProduct  √E               the same on H slices of the features at once
 //
-// Naive, N_q · N_k similarities: for comparison and for teaching. attention.h has the fast call for the last two.
+// Naive, N_q · N_k similarities: for comparison and teaching. attention/attention.h has the fast version of the last
+// two.
 #pragma once
 
 #include <cmath>

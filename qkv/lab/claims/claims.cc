@@ -76,7 +76,7 @@ std::string WithUnit(double value, const std::string& unit) {  // "64 G", "31.1 
 std::string Predicted(const Check& check) {
   switch (check.relation) {
     case Relation::kEquals:
-      // A tolerance that shows: of chance, not of rounding.
+      // Show the tolerance if it is statistical, not rounding.
       if (check.tolerance > 1e-6 * std::abs(check.predicted) && check.tolerance > 0) {
         return fmt::format("= {} ± {}", WithUnit(check.predicted, check.unit), report::Number(check.tolerance, 2));
       }

@@ -1,6 +1,6 @@
-// The claims of three texts on queries, keys and values, replayed on this machine: what each says, what was run, what
-// theory predicts, what was measured, and what is true of it. Results are data; page.h makes a document of them.
-// The numbers are those of the texts' own sizes first, then of trained weights, then beyond both.
+// Replays the claims of three texts on queries, keys and values on this machine: the claim, the experiment, prediction,
+// measurement and verdict. Results are data; page.h renders them. Sizes are those of the texts first, then trained
+// weights, then larger.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ enum class Relation {
   kEquals,   // |measured − predicted| <= tolerance
   kAtMost,   // measured <= predicted + tolerance
   kAtLeast,  // measured >= predicted − tolerance
-  kObserved  // nothing is predicted that must come true: a time, or what one model's training gave
+  kObserved  // no prediction: a time, or the outcome of one training
 };
 
 struct Check {
@@ -39,12 +39,12 @@ struct Check {
   double predicted = std::numeric_limits<double>::quiet_NaN();
   double measured = 0;
   double tolerance = 0;
-  std::string unit;  // "s" is written in the unit that fits
+  std::string unit;  // "s" is shown in a suitable unit
 
   bool holds() const;
 };
 
-/// "= 3.00", "≤ 0", or "" for what is only observed.
+/// "= 3.00", "≤ 0", or "" without a prediction.
 std::string Predicted(const Check& check);
 std::string Measured(const Check& check);
 
@@ -56,7 +56,7 @@ struct Picture {
 struct Result {
   std::string id;     // "C4"
   std::string title;  // in a few words
-  std::string claim;  // in a sentence, in our words
+  std::string claim;  // one sentence, in our words
   std::string run;    // what was computed
   Verdict verdict = Verdict::kHolds;
   std::string reason;
@@ -64,26 +64,25 @@ struct Result {
   std::vector<report::Table> tables;
   std::vector<Picture> pictures;
 
-  /// Whether what was measured is what theory gives; if not, something here is broken.
+  /// True if every check holds; otherwise this program has an error.
   bool agrees() const;
-  const Check* Find(std::string_view what) const;  // null where there is none
+  const Check* Find(std::string_view what) const;  // null if there is none
 };
 
-/// What the claims are replayed on.
+/// Inputs of the replay.
 struct Setup {
   const model::Checkpoint* checkpoint = nullptr;  // trained weights, with separate queries and keys
-  std::span<const image::Image> images;           // for that model; without any, ten digits are drawn
+  std::span<const image::Image> images;           // for that model; if empty, ten digits are drawn
   uint64_t seed = 1;
-  bool quick = false;                          // smaller sizes where a claim is about time
-  std::span<const AblationResults> ablations;  // what trainings came to, for C6 and C11
+  bool quick = false;                          // smaller sizes for claims about time
+  std::span<const AblationResults> ablations;  // results of trainings, for C6 and C11
 };
 
 /// "C1" … "C18".
 std::span<const std::string_view> ClaimIds();
 
-/// Replays these claims in their order. `done`, when there is one, is shown each result as it comes.
-/// Throws Error for a claim that is not among ClaimIds, without a checkpoint, or for one whose queries and keys are
-/// not projections of their own.
+/// Replays these claims in their order and calls `done`, if given, with each result. Throws Error for an id not in
+/// ClaimIds, without a checkpoint, or if the checkpoint's queries and keys have no projections of their own.
 std::vector<Result> ReplayClaims(const Setup& setup, std::span<const std::string> ids,
                                  const std::function<void(const Result&)>& done = {});
 

@@ -1,5 +1,5 @@
-// The three forms of attention that the first text compares, by its own names: one projection for everything, one for
-// each of queries, keys and values, and the second form with one for queries and keys. Scores are not scaled, as there.
+// The three forms of attention that the first text compares, under its own names: one projection for queries, keys and
+// values; one for each; and one shared by queries and keys. As in the text, scores are not scaled.
 #pragma once
 
 #include "qkv/core/tensor.h"
@@ -12,8 +12,7 @@ struct Attended {
   Tensor<double> outputs;  // weights · v, [N, E]
 };
 
-// x: [N, D]; weights as the text writes them, features by outputs, [D, E]: q = x w. All throw Error when the shapes do
-// not fit.
+// x: [N, D]; weights as in the text, features by outputs, [D, E]: q = x w. All throw Error if the shapes do not fit.
 
 Attended unified_attention(View<const double> x, View<const double> w);
 Attended separate_attention(View<const double> x, View<const double> w_q, View<const double> w_k,

@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-// Of a block, between each two heads, the mean over images and queries of the total variation ½ Σ_j |A_ij − A'_ij|.
+// For each two heads of a block: mean over images and queries of the total variation ½ Σ_j |A_ij − A'_ij|.
 Matrix HeadDistances(const Bench& bench, int64_t block) {
   const Tensor<float>& pixels = bench.pixels();
   const int64_t N = bench.model().TokensFor(pixels.dim(2), pixels.dim(3)), H = bench.heads();
@@ -54,7 +54,7 @@ struct Operands {
   }
 };
 
-// One part of [N, 3·H·E] as [1, H, N, E].
+// Queries, keys or values of [N, 3·H·E] as [1, H, N, E].
 View<const float> Part(const Tensor<float>& qkv, const Operands& op, int64_t part) {
   const int64_t stride = 3 * op.D;
   return {qkv.data() + part * op.D, {1, op.H, op.N, op.E}, {0, op.E, stride, 1}};

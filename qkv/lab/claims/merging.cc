@@ -1,4 +1,4 @@
-// C7 to C10: two matrices as one. What it is, what it stores, what it costs, what stands in its way.
+// C7 to C10: merging two matrices into one. Identity, storage, cost, obstacles.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -37,7 +37,7 @@ Workload Scores(int64_t N, int64_t D, int64_t E) {
   return {.queries = N, .keys = N, .width = D, .heads = 1, .head_width = E, .read = attention::Read::kScores};
 }
 
-// Both chains in one order.
+// Both chains in the same order.
 attention::Plan Both(Order order) { return {order, order}; }
 
 struct OrderOfText {
@@ -50,7 +50,7 @@ constexpr OrderOfText kOrdersOfText[] = {{Order::kProjected, "separate, (X W_Q�
 
 struct Timed {
   double seconds[3];
-  double difference = 0;  // of the scores, relative to the greatest
+  double difference = 0;  // of the scores, relative to the greatest score
 };
 
 template <typename T>
@@ -75,13 +75,13 @@ Timed TimeOrders(const Workload& workload, int tries) {
   return timed;
 }
 
-// What the three orders of a case cost, and which plan is cheapest of all.
+// Cost of the three orders of a case, and the cheapest plan.
 struct Case {
   const char* name;
   Workload workload;
 };
 
-// 128 heads of 128 that read 4096 cached latents of 512.
+// 128 heads of width 128 over 4096 cached latents of width 512.
 Workload OfLatents(int64_t queries) {
   return {.queries = queries,
           .keys = 4096,
@@ -189,7 +189,7 @@ Result ReplayParameters(const Bench& bench) {
 
 Result ReplaySpeed(const Bench& bench) {
   const bool quick = bench.setup().quick;
-  // A quarter of each size is a sixty-fourth of the work.
+  // A quarter of each size is 1/64 of the work.
   const int64_t part = quick ? 4 : 1;
   const Workload small = Scores(kN, kD, kE), large = Scores(2000 / part, 3000 / part, 4000 / part);
   const Timed small64 = TimeOrders<double>(small, 20), small32 = TimeOrders<float>(small, 20);
@@ -295,8 +295,8 @@ Result ReplaySpeed(const Bench& bench) {
 
 Result ReplayObstacles(const Bench& bench) {
   Rng rng(bench.seed());
-  // Biases: u = W_Kᵀ b_Q is all that a softmax sees.
-  double bias_error = 0;  // divided by the bound on its rounding, which exp doubles
+  // Biases: only u = W_Kᵀ b_Q affects the softmax.
+  double bias_error = 0;  // divided by its rounding bound, which exp doubles
   const auto compare = [&](const algebra::QueryKeyView<double>& pair, View<const double> tokens, double scale) {
     const auto merged = algebra::Merge<double>(pair, algebra::Terms::kSoftmax);
     const Matrix apart = algebra::Logits<double>(pair, tokens, tokens, scale);
@@ -315,7 +315,7 @@ Result ReplayObstacles(const Bench& bench) {
   }
   const Matrix plain = algebra::Softmax<double>(algebra::Logits<double>(pair, tokens, tokens, scale));
 
-  // Rotary positions: the merged matrix of one distance is exact there and wrong elsewhere.
+  // Rotary positions: a merged matrix is exact at its distance and wrong at others.
   double at_distance = 0, at_nought = 0;
   {
     const auto far = algebra::Rotate<double>(pair.key, {}, 5);
@@ -325,7 +325,7 @@ Result ReplayObstacles(const Bench& bench) {
     at_nought = MaxDifference(wanted, plain);
     at_distance = MaxDifference(wanted, algebra::Softmax<double>(algebra::Logits<double>(same, tokens, tokens, scale)));
   }
-  // QK-norm: the numerator alone is another attention; with the norms it takes three D×D matrices.
+  // QK-norm: the numerator alone gives different attention; including the norms takes three D×D matrices.
   Matrix cosine({N, N});
   {
     const Matrix q = algebra::Apply<double>(pair.query, tokens), k = algebra::Apply<double>(pair.key, tokens);
@@ -369,7 +369,7 @@ Result ReplayObstacles(const Bench& bench) {
         {fmt::format("{}", heads), fmt::format("{}", width), report::Number(stored), report::Number(cost)});
   }
   for (const int heads : {1, 2, 4, 8, 12, 24}) chart.x.ticks.push_back({double(heads), fmt::format("{}", heads)});
-  // Of the random pair. Scores of cosine attention are at most √E, so the same bound holds for them with room.
+  // Tolerance for the random pair. Cosine-attention scores are at most √E, so the same bound covers them.
   const double tolerance = 2 * Rounding(4, D, 1 + scale * LogitMagnitude(pair, tokens));
   return {
       .title = "Why nobody merges",

@@ -50,7 +50,7 @@ std::string Indented(const std::string& text) {
   return out + "\n";
 }
 
-// "  claim    words that go on\n           in a second line\n"
+// "  claim    words that are wrapped\n           to a second line\n"
 std::string Paragraph(std::string_view name, std::string_view words) {
   constexpr int64_t kWidth = 100;
   std::string text = fmt::format("  {:<9}", name);

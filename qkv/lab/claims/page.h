@@ -1,4 +1,4 @@
-// The replayed claims as documents.
+// Renders replayed claims as documents.
 #pragma once
 
 #include <span>
@@ -9,14 +9,14 @@
 
 namespace qkv::lab {
 
-/// For a terminal: the claim, what was run, predicted and measured values, the verdict and why.
+/// For a terminal: the claim, what was run, predicted and measured values, the verdict and its reason.
 std::string ToText(const Result& result);
 
 /// {"id", "title", "claim", "run", "verdict", "reason", "agrees", "checks": [{"what", "relation", "predicted",
 /// "measured", "tolerance", "unit", "holds"}]}; numbers that are not finite are null.
 io::Json ToJson(const Result& result);
 
-/// One self-contained page with every picture. `machine` says where it was run.
+/// One self-contained page with all charts. `machine` describes the test machine.
 std::string ToPage(std::span<const Result> results, const std::string& model, const std::string& machine);
 
 }  // namespace qkv::lab

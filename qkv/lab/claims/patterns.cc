@@ -71,8 +71,8 @@ Pattern PatternOf(View<const double> scores) {
 Tensor<double> SharedVectorsFor(const Pattern& pattern) {
   Require(LongestCycle(pattern) == 1, "pattern: expected no cycle but fixed points, got one of {}",
           LongestCycle(pattern));
-  // Token i has a direction of its own, of length δ, and half of δ of the token it looks at in that one's direction.
-  // With δ = 4^(−depth): q_i·q_next = δ_next²/2, ‖q_i‖² = 5/16 δ_next², siblings δ_next²/4, children less, others 0.
+  // Token i has a direction of its own, of length δ, plus half of its target's δ in the target's direction. With δ =
+  // 4^(−depth): q_i·q_next = δ_next²/2, ‖q_i‖² = 5/16 δ_next², siblings δ_next²/4, children less, others 0.
   const auto N = static_cast<int64_t>(pattern.size());
   Tensor<double> vectors({N, N});
   const auto length = [&](int64_t token) { return std::pow(0.25, static_cast<double>(Depth(pattern, token))); };
@@ -96,7 +96,7 @@ Tensor<double> SymmetricScoresFor(const Pattern& pattern) {
 }
 
 std::pair<Pattern, Pattern> SplitIntoForests(const Pattern& pattern) {
-  // The first token of each cycle looks at itself in the first head; in the second all the others do.
+  // In the first head, the first token of each cycle attends to itself; in the second, all other tokens do.
   Pattern first = pattern, second(pattern.size());
   for (size_t i = 0; i < second.size(); ++i) second[i] = static_cast<int64_t>(i);
   for (int64_t token = 0; token < static_cast<int64_t>(pattern.size()); ++token) {
@@ -114,10 +114,10 @@ namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-constexpr int64_t kRing = 8;      // tokens of the pattern "look at the next one"
-constexpr double kSharpness = 8;  // its scores: the softmax gives the next token more than 0.99
+constexpr int64_t kRing = 8;      // tokens of the pattern "attend to the next token"
+constexpr double kSharpness = 8;  // of its scores: the softmax gives the next token more than 0.99
 
-Matrix RingWeights() {  // of keys: one-hot token i is found by the query of the one before it
+Matrix RingWeights() {  // of keys: the query of token i − 1 selects one-hot token i
   Matrix w({kRing, kRing});
   for (int64_t i = 0; i < kRing; ++i) w[i * kRing + (i + 1) % kRing] = kSharpness;
   return w;
@@ -153,7 +153,7 @@ report::Heatmap RingPicture(const Matrix& weights, std::string title) {
           .cell = 28};
 }
 
-// Wᵀ diag(signs) W: on one-hot tokens the scores themselves.
+// Wᵀ diag(signs) W: the scores of one-hot tokens.
 Matrix ScoresOf(const algebra::SymmetricFit<double>& fit) {
   Matrix signed_weight = fit.weight.Clone();
   for (int64_t i = 0; i < signed_weight.size(); ++i) signed_weight[i] *= fit.signs[i / fit.weight.dim(1)];
@@ -168,7 +168,7 @@ Result ReplayRestriction(const Bench& bench) {
   std::vector<int64_t> next;
   for (int64_t i = 0; i < kRing; ++i) next.push_back((i + 1) % kRing);
 
-  // Stored output by input: W_K of the algebra is the transposed of x w_k's.
+  // Stored as input × output: the transpose of the algebra's W_K.
   const Matrix separate = Multiply(w_q, w_k);
   double excess = -INFINITY, pair = -INFINITY;
   constexpr int kTries = 1000;
@@ -182,7 +182,7 @@ Result ReplayRestriction(const Bench& bench) {
   const auto indefinite = algebra::FitSymmetric<double>(w_q, w_k, kRing);
   const Matrix right = algebra::Softmax<double>(separate), best = algebra::Softmax<double>(ScoresOf(fit));
 
-  // ‖M‖² = N; the eigenvalues of M_s are cos(2πk/N), of which those above nought can be kept.
+  // ‖M‖² = N; the eigenvalues of M_s are cos(2πk/N), of which the positive ones can be represented.
   double kept = 0;
   for (int64_t k = 0; k < kRing; ++k) {
     const double eigenvalue = std::cos(2 * std::numbers::pi * static_cast<double>(k) / kRing);
@@ -274,7 +274,7 @@ Result ReplayPatterns(const Bench& bench) {
     return PatternOf(Multiply(vectors, algebra::Transpose<double>(vectors))) == pattern;
   };
   for (const Pattern& pattern : all) {
-    Matrix scores({kN, kN});  // queries one-hot, keys the pattern's columns
+    Matrix scores({kN, kN});  // one-hot queries, keys from the pattern's columns
     for (int64_t i = 0; i < kN; ++i) scores[i * kN + Next(pattern, i)] = 1;
     separate += PatternOf(scores) == pattern;
     symmetric += LongestCycle(pattern) <= 2 && PatternOf(SymmetricScoresFor(pattern)) == pattern;
@@ -286,7 +286,7 @@ Result ReplayPatterns(const Bench& bench) {
       covered &= Next(first, i) == Next(pattern, i) || Next(second, i) == Next(pattern, i);
     pairs += covered;
   }
-  // Chance finds no pattern that theory forbids.
+  // Random search finds no pattern that the theory excludes.
   Rng rng(bench.seed());
   std::set<Pattern> found_shared, found_separate;
   const int tries = bench.setup().quick ? 20'000 : 200'000;

@@ -1,12 +1,12 @@
-// Patterns of attention: which token each token looks at most. Which of them one head can make is a question of
-// cycles: follow from token to token what each one looks at.
+// Patterns of attention: the token that each token attends to most. Which patterns one head can produce depends on
+// their cycles, found by following each token to its target.
 //
-//     separate queries and keys    every pattern                    N^N
-//     symmetric scores (UΛUᵀ)      no cycle longer than two         S_ij grows along a cycle, so it cannot close
-//     shared queries and keys      no cycle but tokens that look    (N + 1)^(N − 1), the forests of N labelled
-//                                  at themselves                    nodes with roots (Cayley 1889)
+//     separate queries and keys    every pattern                  N^N
+//     symmetric scores (UΛUᵀ)      no cycle longer than two       S_ij grows along a cycle, so it cannot close
+//     shared queries and keys      no cycle except fixed points   (N + 1)^(N − 1), the rooted forests of N labelled
+//                                                                 nodes (Cayley 1889)
 //
-// since S_ii + S_jj ≥ 2 S_ij forbids that two tokens prefer each other to themselves. Tokens here are one-hot, so that
+// since S_ii + S_jj ≥ 2 S_ij excludes two tokens that prefer each other to themselves. Tokens here are one-hot, so that
 // a projection can give each token any vector.
 #pragma once
 
@@ -17,24 +17,23 @@
 
 namespace qkv::lab {
 
-/// For each token the one it looks at.
+/// For each token, the token that it attends to most.
 using Pattern = std::vector<int64_t>;
 
-/// All N^N of N tokens, in lexical order.
+/// All N^N patterns of N tokens, in lexical order.
 std::vector<Pattern> AllPatterns(int64_t N);
-/// The length of the longest cycle: 1 if every token ends at one that looks at itself.
+/// Length of the longest cycle: 1 if every path ends in a fixed point.
 int64_t LongestCycle(const Pattern& pattern);
-/// The greatest score of each row; a tie counts as none, −1.
+/// The argmax of each row; −1 for a tie.
 Pattern PatternOf(View<const double> scores);
 
-/// Vectors of which q_i = k_i makes the pattern, [N, N]; for any pattern without a cycle but fixed points.
-/// Throws Error for any other: there are none.
+/// Vectors q_i = k_i that produce the pattern, [N, N]. Throws Error if the pattern has a cycle of length 2 or more: no
+/// such vectors exist.
 Tensor<double> SharedVectorsFor(const Pattern& pattern);
-/// Symmetric scores that make the pattern, [N, N]; for any pattern whose cycles are no longer than two. Throws Error
-/// otherwise.
+/// Symmetric scores that produce the pattern, [N, N]. Throws Error if a cycle is longer than two.
 Tensor<double> SymmetricScoresFor(const Pattern& pattern);
-/// Two patterns without longer cycles, of which one or the other has what `pattern` says for each token: what two
-/// shared heads see together.
+/// Splits a pattern into two without longer cycles, so that each token's target is in one of them: two shared heads
+/// together can produce any pattern.
 std::pair<Pattern, Pattern> SplitIntoForests(const Pattern& pattern);
 
 }  // namespace qkv::lab

@@ -15,7 +15,7 @@ struct Stroke {
   double x0, y0, x1, y1;
 };
 
-// Which of seven segments a digit has: top, upper left, upper right, middle, lower left, lower right, bottom.
+// Segments of the digits: top, upper left, upper right, middle, lower left, lower right, bottom.
 constexpr std::array<uint8_t, 10> kSegments = {0b1110111, 0b0010010, 0b1011101, 0b1011011, 0b0111010,
                                                0b1101011, 0b1101111, 0b1010010, 0b1111111, 0b1111011};
 constexpr std::array<Stroke, 7> kStrokes = {{{10, 6, 18, 6},
@@ -32,10 +32,10 @@ double Distance(const Stroke& s, double x, double y) {
   return std::hypot(x - s.x0 - t * dx, y - s.y0 - t * dy);
 }
 
-// White on black, 28×28, as the built-in model was trained on.
+// White on black, 28×28, like the built-in model's training images.
 image::Image DrawDigit(size_t digit) {
   constexpr int64_t kSide = 28;
-  constexpr double kHalf = 1.4;  // of a stroke's width
+  constexpr double kHalf = 1.4;  // half a stroke's width
   image::Image image{Tensor<uint8_t>({kSide, kSide, 1})};
   for (int64_t y = 0; y < kSide; ++y) {
     for (int64_t x = 0; x < kSide; ++x) {

@@ -1,4 +1,4 @@
-// What the replays of this folder share: random inputs, a trained model's heads and tokens, tolerances, a clock.
+// Shared parts of the replays: random inputs, a trained model's heads and tokens, tolerances, a timer.
 #pragma once
 
 #include <algorithm>
@@ -17,12 +17,12 @@ namespace qkv::lab::internal {
 
 using Matrix = Tensor<double>;
 
-/// One head of a trained model, on the tokens that the first image gives it. The LayerNorm before it is in its
-/// weights, so `tokens` are normalised ones.
+/// One head of a trained model with its tokens for the first image. The preceding LayerNorm is folded into the weights,
+/// so `tokens` are normalised.
 struct TrainedHead {
   int64_t block = 0, head = 0;
   algebra::QueryKey<double> pair;     // [r, D] and biases; r is D of merged heads
-  double scale = 1;                   // of the logits, whatever r is
+  double scale = 1;                   // of the logits, for any r
   algebra::Projection<double> value;  // [E_v, D]
   const Matrix* tokens = nullptr;     // [N, D]
 };
@@ -39,8 +39,7 @@ class Bench {
   const std::string& name() const { return setup_.checkpoint->source; }
   int64_t depth() const { return model_.config().depth; }
   int64_t heads() const { return model_.config().block.attention.heads; }
-  /// What is to be said of logits of trained heads where a norm on queries and keys, which these are without, makes
-  /// other ones of them; or nothing.
+  /// A remark for the logits of trained heads if the model has a QK-norm, which the replay omits; else empty.
   const char* reservation() const {
     return model_.config().block.attention.qk_norm ? " (without its QK-norm: not the model's own scores)" : "";
   }
@@ -51,35 +50,34 @@ class Bench {
   Setup setup_;
   model::Model model_;
   Tensor<float> pixels_;
-  std::vector<Matrix> tokens_;  // of the first image, into each block, normalised
+  std::vector<Matrix> tokens_;  // inputs of each block for the first image, normalised
   std::vector<TrainedHead> trained_;
 };
 
-/// Small integers, −2 … 2: products of them are exact.
+/// Integers −2 … 2, whose products are exact.
 Matrix Integers(const Shape& shape, Rng& rng);
 /// In [0, 1), as NumPy's rand.
 Matrix Uniform(const Shape& shape, Rng& rng);
 Matrix Normal(const Shape& shape, Rng& rng, double stddev = 1);
 algebra::Projection<double> NormalProjection(int64_t E, int64_t D, Rng& rng, double bias = 0);
 
-/// a b of [m, k] and [k, n], plain.
+/// a b of [m, k] and [k, n], naive.
 Matrix Multiply(View<const double> a, View<const double> b);
 double Norm(View<const double> m);
 double MaxDifference(View<const double> a, View<const double> b);
 /// max |S_ij − S_ji|.
 double Asymmetry(const Matrix& scores);
 
-/// Bound on the rounding of `steps` products in precision T, with inner dimension up to n, whose sums of absolute
-/// values are up to `magnitude`: each adds n · u times it (Higham 2002, §3.5); twice that, for both sides of a
-/// comparison.
+/// Bound on the rounding of `steps` products in precision T with inner dimension up to n and sums of absolute values up
+/// to `magnitude`: each adds n · u · magnitude (Higham 2002, §3.5); doubled, for the two sides of a comparison.
 template <typename T = double>
 double Rounding(int steps, int64_t n, double magnitude) {
   return steps * (static_cast<double>(n) + 2) * std::numeric_limits<T>::epsilon() * magnitude;
 }
-/// Such a magnitude for the logits q_i·k_j of a pair: ‖[x 1]‖² ‖[W_Q b_Q]‖ ‖[W_K b_K]‖ at most.
+/// The magnitude for the logits q_i·k_j of a pair: at most ‖[x 1]‖² ‖[W_Q b_Q]‖ ‖[W_K b_K]‖.
 double LogitMagnitude(const algebra::QueryKeyView<double>& pair, View<const double> tokens);
 
-/// The least time of a call of f in `tries` tries, in seconds; short calls are repeated for a millisecond each.
+/// The least time of one call of f over `tries` measurements, in seconds; short calls are repeated for a millisecond.
 template <typename F>
 double BestTime(F&& f, int tries = 5) {
   using Clock = std::chrono::steady_clock;

@@ -1,4 +1,4 @@
-// C15 and C16: what projections let through, and what the division by √E does.
+// C15 and C16: the spectra of projections, and the division by √E.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-// The weights of one role of all heads of a block, one below the other: [H·E, D].
+// The weights of one role of all heads of a block, stacked: [H·E, D].
 Matrix Joined(const Bench& bench, int64_t block, const algebra::Projection<double>& (*role)(const TrainedHead&)) {
   std::vector<const Matrix*> parts;
   int64_t rows = 0;
@@ -51,8 +51,8 @@ report::Series SpectrumSeries(std::string name, const std::vector<double>& value
   return series;
 }
 
-// What a softmax of scores q·k over kKeys keys does: the greatest weight, and the trace of its derivative,
-// Σ A_j (1 − A_j), by which every gradient passes.
+// Saturation of a softmax of scores q·k over kKeys keys: the greatest weight, and the trace of its Jacobian, Σ A_j (1 −
+// A_j), which scales every gradient.
 struct Saturation {
   double variance = 0, greatest = 0, gradient = 0;
 };
@@ -110,7 +110,7 @@ Result ReplaySpectra(const Bench& bench) {
   for (const Role& role : kRoles) {
     double rank = 0, effective = 0, head_rank = 0, head_effective = 0;
     for (int64_t block = 0; block < bench.depth(); ++block) {
-      // What comes in sums to nought over the features, so directions along 1 do not count.
+      // Normalised inputs sum to 0 over the features, so the direction 1 does not count.
       const Matrix joined = algebra::Centre<double>({Joined(bench, block, role.of), {}}).weight;
       const auto values = algebra::SingularValues<double>(joined);
       rank += static_cast<double>(algebra::NumericalRank<double>(values, std::max(joined.dim(0), D))) / depth;
@@ -197,8 +197,8 @@ Result ReplayVariance(const Bench& bench) {
     variance.series[2].samples.push_back({e, e});
     gradient.series[0].samples.push_back({e, raw.gradient}), gradient.series[1].samples.push_back({e, scaled.gradient});
     gradient.series[2].samples.push_back({e, raw.greatest}), gradient.series[3].samples.push_back({e, scaled.greatest});
-    // Scores of one query share its norm, ‖q‖², whose relative variance is 2/E: the mean over queries varies by
-    // 2/(E · queries); that of a squared normal by 2 a score. Six standard deviations.
+    // Scores of one query share its norm ‖q‖², whose relative variance is 2/E: the mean over queries varies by 2/(E ·
+    // queries). Squared normal scores add 2 per score. Tolerance: six standard deviations.
     const double deviation = std::sqrt((2 / e + 2.0 / kKeys * (1 + 2 / e)) / queries);
     result.checks.push_back(
         {fmt::format("variance of q·k, E = {}", E), Relation::kEquals, e, raw.variance, 6 * deviation * e});

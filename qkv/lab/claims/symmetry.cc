@@ -1,4 +1,4 @@
-// C1 to C3: one projection for queries and keys makes symmetric scores, two need not.
+// C1 to C3: a shared projection of queries and keys makes scores symmetric; separate ones need not.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ report::Heatmap ScoresPicture(const Matrix& scores, std::string title) {
           .cell = 46};
 }
 
-// The head's keys made by the weights of its queries, which is what sharing makes of it.
+// The head with its query weights used for keys, as sharing would.
 algebra::QueryKeyView<double> Shared(const TrainedHead& head) { return {head.pair.query, head.pair.query}; }
 
 }  // namespace
@@ -77,7 +77,7 @@ Result ReplayUnified(const Bench& bench) {
 Result ReplaySeparate(const Bench& bench) {
   Rng rng(bench.seed());
   const Matrix x = Integers({kTokens, kFeatures}, rng), w = Integers({kFeatures, kWidth}, rng);
-  // S − Sᵀ = 2 x M_a xᵀ: small integers may make it zero by chance, which would show nothing.
+  // S − Sᵀ = 2 x M_a xᵀ. Small integers may make it zero by chance, which would show nothing.
   Matrix w_k;
   double expected = 0;
   while (expected == 0) {

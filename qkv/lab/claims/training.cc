@@ -1,5 +1,5 @@
-// C6 and C11: what training makes of the projections, and of one matrix in place of two. Theory is replayed; whether it
-// costs accuracy is told from the stored results of `qkv ablate`, which take hours.
+// C6 and C11: what training does to the projections, and to one matrix in place of two. The theory is replayed; the
+// effect on accuracy comes from stored results of `qkv ablate`, which take hours.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr const char* kSeparate = "separate";
 
-// One layer of attention, small enough for differences of every weight.
+// One attention layer, small enough for finite differences over every weight.
 class SmallLayer {
  public:
   static constexpr int64_t kN = 6, kD = 8, kH = 2, kE = 3;
@@ -40,7 +40,7 @@ class SmallLayer {
                                   Parameters<double>(gradient.data()), arena_);
     return gradient;
   }
-  // By central differences; h balances h² of the formula's error against 2⁻⁵² / h of rounding.
+  // Central differences; h balances h² of truncation error against 2⁻⁵² / h of rounding.
   Tensor<double> Differences() {
     constexpr double kStep = 1e-5;
     Tensor<double> differences({kSize});
@@ -57,8 +57,8 @@ class SmallLayer {
   }
 
   static constexpr int64_t kHeads = kH * kE;                               // outputs of a projection
-  static constexpr int64_t kBias = 3 * kHeads * kD;                        // where the biases begin: of Q, K and V
-  static constexpr int64_t kSize = kBias + 3 * kHeads + kD * kHeads + kD;  // and the output projection
+  static constexpr int64_t kBias = 3 * kHeads * kD;                        // offset of the biases of Q, K and V
+  static constexpr int64_t kSize = kBias + 3 * kHeads + kD * kHeads + kD;  // including the output projection
 
  private:
   template <typename T>
@@ -104,7 +104,7 @@ Matrix Transposed(const Matrix& m) {
   return t;
 }
 
-// What one interval says of a difference of accuracies.
+// What an interval says about a difference of accuracies.
 enum class Finding { kWorse, kOpen, kBetter };
 
 Finding FindingOf(const Interval& difference) {
@@ -112,7 +112,7 @@ Finding FindingOf(const Interval& difference) {
   return difference.mean - difference.half > 0 ? Finding::kBetter : Finding::kOpen;
 }
 
-// What all stored results say of one arm against another.
+// What all stored results say about one arm against another.
 struct Findings {
   int64_t worse = 0, open = 0, better = 0;
   std::string words;  // "On cifar10 shared − separate is +0.12 ± 0.42 points: left open. …"
@@ -121,7 +121,7 @@ struct Findings {
   bool any() const { return worse + open + better > 0; }
 };
 
-// On that an arm is worse. An interval that holds 0 refutes nothing.
+// The claim is that an arm is worse. An interval that contains 0 refutes nothing.
 Verdict VerdictOf(int64_t worse, int64_t better) {
   if (worse > 0) return Verdict::kHoldsUnderConditions;
   return better > 0 ? Verdict::kDoesNotHold : Verdict::kOpen;
@@ -146,7 +146,7 @@ Findings Compare(const Bench& bench, std::string_view arm, std::string_view othe
   return findings;
 }
 
-// How the stored results were made: they say nothing of other sizes.
+// How the stored results were made; they may not transfer to other sizes.
 std::string CaveatsOf(const Bench& bench) {
   std::string words;
   for (const AblationResults& results : bench.setup().ablations) {
@@ -197,7 +197,7 @@ Result ReplayLearning(const Bench& bench) {
           fmt::format("gradients of a layer of {} heads of {} on {} tokens in double precision, by backpropagation and "
                       "by differences of every weight{}",
                       SmallLayer::kH, SmallLayer::kE, SmallLayer::kN, WhereFrom(bench)),
-      // Central differences of step 1e-5: 1e-10 of the third derivative, and as much of rounding.
+      // Central differences of step 1e-5: error 1e-10 of the third derivative, and as much rounding.
       .checks = {{"backpropagation against differences, relative", Relation::kAtMost, 0, difference, 1e-7},
                  {"gradient of b_K / that of b_Q", Relation::kAtMost, 0, of_keys / of_queries,
                   Rounding(100, SmallLayer::kN * SmallLayer::kD, 1)}},
@@ -230,13 +230,13 @@ Result ReplayLearning(const Bench& bench) {
 }
 
 Result ReplayOneMatrix(const Bench& bench) {
-  // One head of E features on D; a loss <G, M>, so that G is the gradient of M.
+  // One head of E features on D; the loss is <G, M>, so G is the gradient of M.
   constexpr int64_t kD = 8, kE = 3;
   constexpr double kRate = 0.1;
   Rng rng(bench.seed());
   const Matrix q = Normal({kE, kD}, rng), k = Normal({kE, kD}, rng), g = Normal({kD, kD}, rng);
   const Matrix m = Multiply(Transposed(q), k);
-  // A step on the two: dW_Q = W_K Gᵀ, dW_K = W_Q G.
+  // A gradient step on the two matrices: dW_Q = W_K Gᵀ, dW_K = W_Q G.
   const Matrix q_next = Sum(q, Multiply(k, Transposed(g)), -kRate), k_next = Sum(k, Multiply(q, g), -kRate);
   const Matrix of_two = Multiply(Transposed(q_next), k_next);
   const Matrix gkk = Multiply(g, Multiply(Transposed(k), k)), qqg = Multiply(Multiply(Transposed(q), q), g);
