@@ -1,4 +1,4 @@
-// Several heads as one.
+// Fuses several attention heads into one.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace qkv::inspect {
 
 enum class Fusion { kMean, kMax, kMin };
 
-/// Row `row` of the given heads of weights [1, H, rows, N], put together: columns [begin, end) of `to`.
+/// Fuses row `row` of the given heads of weights [1, H, rows, N] into columns [begin, end) of `to`.
 template <typename T>
 void FuseHeads(View<const T> weights, std::span<const int64_t> heads, Fusion fusion, int64_t row, int64_t begin,
                int64_t end, T* to) {

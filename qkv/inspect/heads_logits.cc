@@ -10,7 +10,7 @@
 namespace qkv::inspect {
 namespace {
 
-// Queries of a tile.
+// Queries per tile.
 constexpr int64_t kTileRows = 64;
 
 Tensor<float> Narrow(const Tensor<double>& wide) {
@@ -26,7 +26,7 @@ Tensor<float> Project(const Tensor<float>& x, const Tensor<float>& weight) {
   return y;
 }
 
-// Takes the mean row off, and returns it.
+// Subtracts the mean row and returns it.
 std::vector<double> TakeMean(Tensor<float>& m) {
   const int64_t rows = m.dim(0), columns = m.dim(1);
   std::vector<double> mean(static_cast<size_t>(columns));
@@ -102,7 +102,7 @@ void LogitSplit::AddParts(const Sides& query, const Sides& key, std::array<Tenso
     }
   }
   sums.whole += whole_square;
-  sums.stored += whole_square;  // and what is constant along a row, in AddConstants
+  sums.stored += whole_square;  // AddConstants adds the part constant along a row
 }
 
 void LogitSplit::AddMeanQuery(const Sides& query, const Sides& key, Sums& sums) {
@@ -123,7 +123,7 @@ void LogitSplit::AddMeanQuery(const Sides& query, const Sides& key, Sums& sums) 
   }
 }
 
-// S_ij = T_ij + q_i · (the keys' mean, b_K in it); the terms in b_K are q_i · b_K.
+// S_ij = T_ij + q_i · (the keys' mean with b_K); the terms in b_K are q_i · b_K.
 void LogitSplit::AddConstants(const Sides& query, int64_t head, const std::vector<double>& key_mean, Sums& sums) const {
   const int64_t N = query[0].dim(0), E = query[0].dim(1);
   const double *mean = key_mean.data() + head * E, *bias = key_bias_.data() + head * E;

@@ -1,30 +1,30 @@
-// Position against content in the logits of a block's heads.
+// Decomposes the logits of a block's heads into position and content.
 //
 // x̂_bi is the normalised token i of image b, before the LayerNorm's γ and β, which are folded into the weights
-// (heads.h). Its positional part is its mean over the images, and content is the rest:
+// (heads.h). Its positional part is its mean over the images, its content the rest:
 //
 //     x̂_bi = p_i + c_bi,    p_i = 1/B Σ_b x̂_bi
 //
-// It is the normalised tokens that are split, not those before the norm: logits are bilinear in them, and so split
-// exactly. Softmax sees logits up to a constant for each query, so the keys' mean over the tokens of the image is taken
-// off, which also removes b_K. With q = W_Q x̂ + b_Q and k = W_K x̂,
+// The split applies to normalised tokens, not to those before the norm: logits are bilinear in them, so the split is
+// exact. Softmax ignores a constant per query, so the keys' mean over the image's tokens is subtracted, which also
+// removes b_K. With q = W_Q x̂ + b_Q and k = W_K x̂,
 //
 //     T_bij = q_bi · (k_bj − 1/N Σ_j' k_bj')  =  PP_bij + PC_bij + CP_bij + CC_bij
 //
-// where the first letter is the part that the query is made of (b_Q counts as position: it is the same everywhere) and
-// the second that of the key. The share of a part X in the variance of the logits is its covariance with the whole,
+// where the first letter is the part of the query (b_Q counts as position, as it is the same everywhere) and the second
+// that of the key. The share of a part X in the variance of the logits is its covariance with the whole,
 //
 //     share(X) = Σ_bij X_bij T_bij / Σ_bij T_bij²        the four sum to 1
 //
-// PP is uncorrelated with PC and with CP. The other pairs are nearly so, and would be if query and key came from
-// different images, but tokens of one image resemble each other: `overlap` = 1 − Σ_X ‖X‖² / ‖T‖² is the part of the
-// whole that pairs share. While it is near 0 every way to attribute it gives these shares; where it is not, one may be
-// below 0. With B images about 1/B of the content counts as position.
+// PP is uncorrelated with PC and CP. The other pairs would nearly be, if query and key came from different images; but
+// tokens of one image resemble each other. `overlap` = 1 − Σ_X ‖X‖² / ‖T‖² is the part of T that pairs have in common.
+// Near 0, every way of attributing it gives these shares; otherwise a share may be negative. With B images, about 1/B
+// of the content counts as position.
 //
-// Cut the other way, T is what the mean query of an image makes of its keys, the same for all queries, and the rest,
-// which sums to 0 over them:
+// In another decomposition, T is the mean query's logits, equal for all queries of an image, plus a rest that sums to 0
+// over the queries:
 //
-//     same = Σ_bj N (1/N Σ_i T_bij)² / Σ_bij T_bij²        1 where all tokens attend alike, and W_Q is idle
+//     same = Σ_bj N (1/N Σ_i T_bij)² / Σ_bij T_bij²        1 if all tokens attend alike and W_Q has no effect
 #pragma once
 
 #include <array>
@@ -36,29 +36,29 @@ namespace qkv::inspect {
 
 enum LogitPart { kPositionPosition, kPositionContent, kContentPosition, kContentContent, kLogitParts };
 
-/// One head, over all images. 0 where all logits are 0.
+/// Shares of one head over all images. 0 if all logits are 0.
 struct LogitShares {
   std::array<double, kLogitParts> share{};
   double overlap = 0;
-  double same = 0;      // the share of the variance that is the same for all queries
+  double same = 0;      // share of the variance that is equal for all queries
   double key_bias = 0;  // ‖terms in b_K‖_F / ‖S‖_F of the logits S before softmax, as algebra::KeyBiasShare
 };
 
-/// Memory of LogitSplit::Add, which the blocks of a model share: it grows with N, not with N².
+/// Scratch of LogitSplit::Add, shared by a model's blocks: it grows with N, not N².
 struct LogitScratch {
-  std::vector<std::array<Tensor<float>, kLogitParts>> tiles;  // of each thread, [rows, N]
+  std::vector<std::array<Tensor<float>, kLogitParts>> tiles;  // per thread, [rows, N]
 };
 
-/// Of one block, image by image. In float, like the model's own tokens; sums in double.
+/// Accumulates the shares of one block, image by image. Tokens in float, sums in double.
 class LogitSplit {
  public:
-  /// positions: p, [N, D]. Throws Error when the shapes do not fit.
+  /// positions: p, [N, D]. Throws Error if the shapes do not fit.
   LogitSplit(const AttentionWeights<double>& weights, const Tensor<double>& positions);
 
-  /// tokens: x̂ of one image, [N, D]. Heads in parallel. Throws Error unless they are shaped as the positions.
+  /// tokens: x̂ of one image, [N, D]. Heads in parallel. Throws Error unless the shape is that of the positions.
   void Add(const Tensor<double>& tokens, LogitScratch& scratch);
 
-  /// [H], of the images added so far.
+  /// [H], over the images added so far.
   std::vector<LogitShares> Shares() const;
 
  private:
@@ -68,7 +68,7 @@ class LogitSplit {
     double same = 0;                                         // Σ_bj N (mean over i of T)²
     double bias = 0, stored = 0;                             // ‖terms in b_K‖², ‖S‖²
   };
-  using Sides = std::array<View<const float>, 2>;  // of one head, [N, E]: what position makes, what content makes
+  using Sides = std::array<View<const float>, 2>;  // of one head, [N, E]: from position, from content
 
   static void AddParts(const Sides& query, const Sides& key, std::array<Tensor<float>, kLogitParts>& tile, Sums& sums);
   static void AddMeanQuery(const Sides& query, const Sides& key, Sums& sums);
@@ -77,9 +77,9 @@ class LogitSplit {
   int64_t heads_ = 1;
   Tensor<double> positions_;                     // [N, D]
   Tensor<float> query_, key_;                    // [H·E, D], LayerNorm folded in
-  Tensor<float> query_position_, key_position_;  // [N, H·E]; the keys' without their mean over the tokens
-  std::vector<double> key_mean_;                 // [H·E], that mean, with the whole bias of the folded keys
-  std::vector<double> key_bias_;                 // [H·E], b_K as it is stored, or zeros
+  Tensor<float> query_position_, key_position_;  // [N, H·E]; the keys' minus their mean over the tokens
+  std::vector<double> key_mean_;                 // [H·E], that mean, including the bias of the folded keys
+  std::vector<double> key_bias_;                 // [H·E], the stored b_K, or zeros
   std::vector<Sums> sums_;                       // [H]
 };
 

@@ -11,10 +11,10 @@
 namespace qkv::inspect {
 namespace {
 
-// Where the tokens stand: the class token (and the distillation token), registers, patches.
+// Layout of the tokens: class (and distillation) token, registers, patches.
 struct Places {
   int64_t class_tokens = 0, prefix = 0, height = 0, width = 0;
-  std::vector<double> distance;  // [height, width], of patches so many rows and columns apart
+  std::vector<double> distance;  // [height, width], of two patches that many rows and columns apart
 
   Places(const model::VitConfig& config, int64_t grid_height, int64_t grid_width)
       : class_tokens(config.class_token + config.distillation_token),
@@ -29,7 +29,7 @@ struct Places {
   int64_t tokens() const { return prefix + height * width; }
 };
 
-// Sums over queries, of which `patches` are patches that attend to patches.
+// Sums over queries; `patches` counts the patches that attend to patches.
 struct Sums {
   HeadAttention sum;
   int64_t queries = 0, patches = 0;
@@ -43,7 +43,7 @@ struct Sums {
   }
 };
 
-// row: what the patch gives to all patches, [height · width]
+// row: a patch's attention to all patches, [height · width]
 void AddPlace(const float* row, int64_t patch, const Places& places, Sums& sums) {
   const int64_t y = patch / places.width, x = patch % places.width;
   double all = 0, distance = 0, near = 0;
@@ -57,7 +57,7 @@ void AddPlace(const float* row, int64_t patch, const Places& places, Sums& sums)
       if (dy <= 1 && dx <= 1) near += a;
     }
   }
-  if (all <= 0) return;  // everything goes to other tokens
+  if (all <= 0) return;  // all attention is on other tokens
   sums.sum.distance += distance / all, sums.sum.near += near / all;
   ++sums.patches;
 }
@@ -90,7 +90,7 @@ Tensor<double> Normalised(const Tensor<float>& tokens, double eps) {
   return algebra::Normalise<double>(wide, eps);
 }
 
-// The tokens that enter each block, of one image after the other.
+// Runs images one after the other and keeps the blocks' input tokens.
 class Passes {
  public:
   Passes(const model::Model& model, View<const float> pixels, int64_t tokens) : model_(model), pixels_(pixels) {
@@ -101,7 +101,7 @@ class Passes {
 
   int64_t images() const { return pixels_.dim(0); }
 
-  /// Calls use(block, x̂ [N, D]) for every block of image b, after its attention was shown to those who asked for it.
+  /// Runs image b with these attention requests, then calls use(block, x̂ [N, D]) for every block.
   template <typename F>
   void Run(int64_t b, std::vector<model::Outputs<float>::Attention> attention, F&& use) {
     model::Outputs<float> outputs{.attention = std::move(attention)};
@@ -121,7 +121,7 @@ class Passes {
   std::vector<Tensor<float>> hidden_;  // [1, N, D] of each block
 };
 
-// The means over images, and what the blocks make of them.
+// Computes the means over the images, and each block's LogitSplit.
 std::vector<LogitSplit> SplitBlocks(const model::Checkpoint& checkpoint, const Shape& tokens, Passes& passes,
                                     const std::function<void()>& advance) {
   const int64_t depth = checkpoint.description.config.depth;

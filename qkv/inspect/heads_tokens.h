@@ -1,5 +1,5 @@
-// What a model's attention heads do with tokens: how far they look, how widely, and whether position or content decides
-// where (heads_logits.h). What they are from their weights alone: heads.h.
+// Measures attention heads on images: attention distance, entropy, and the roles of position and content
+// (heads_logits.h). Not here: numbers from weights alone (heads.h).
 #pragma once
 
 #include <cstdint>
@@ -11,35 +11,33 @@
 
 namespace qkv::inspect {
 
-/// One head's attention A, the model's own, whatever its kind: means over images and queries, those of all tokens
-/// except for `distance` and `near`, which patches alone have. NaN where a model has nothing of that.
+/// Statistics of one head's attention A, of any kind: means over images and over the queries of all tokens, or of the
+/// patches for `distance` and `near`. NaN if not defined for the model.
 struct HeadAttention {
-  double entropy = 0;      // −Σ_j A_ij log A_ij, in nats: log N where all tokens are attended alike, 0 for one alone
-  double distance = 0;     // from a patch to the patches that it attends to, weighed by A, in patches
-  double near = 0;         // of what a patch gives to patches, the share of itself and the eight around it
+  double entropy = 0;      // −Σ_j A_ij log A_ij, in nats: log N for uniform attention, 0 for a single token
+  double distance = 0;     // mean distance of a patch to the patches it attends to, weighted by A, in patches
+  double near = 0;         // fraction of a patch's attention to patches that goes to itself and its eight neighbours
   double self = 0;         // A_ii
-  double class_token = 0;  // what goes to the class token, and to the distillation token where there is one
-  double registers = 0;    // what goes to registers
+  double class_token = 0;  // weight on the class token, plus the distillation token if there is one
+  double registers = 0;    // weight on registers
 };
 
 struct TokenStatistics {
   int64_t images = 0, tokens = 0, grid_height = 0, grid_width = 0;
-  HeadAttention uniform;                 // of attention that is alike everywhere, to compare with
+  HeadAttention uniform;                 // the values of uniform attention, for comparison
   std::vector<HeadAttention> attention;  // [L·H]: head h of block b is b · H + h
-  /// [L·H], or empty where it cannot be known: with one image, whose mean is itself, or with norms on queries and keys,
-  /// which do not split.
+  /// [L·H], or empty if undefined: with one image, which equals its mean, or with QK-norm, which is not linear.
   std::vector<LogitShares> logits;
 };
 
-/// Runs the images one by one and, where logits are split, once more before, for the means over them. pixels:
-/// [B, channels, height, width]; `model` is the checkpoint's. `advance` is called after each image of each run.
-/// Throws Error when the shapes do not fit, or a block's scores are not made of tokens (ReadAttention).
+/// Runs the images one by one; if logits are decomposed, an earlier pass computes the means. pixels: [B, channels,
+/// height, width]; `model` must be the checkpoint's. Calls `advance` after each image of each pass. Throws Error if the
+/// shapes do not fit, or a block's scores do not come from tokens (ReadAttention).
 TokenStatistics MeasureTokens(const model::Checkpoint& checkpoint, const model::Model& model, View<const float> pixels,
                               const std::function<void()>& advance);
 
-/// Random images in a model's own units, each of mean 0 and variance 1, with as much energy in every octave of
-/// frequency, as photographs have: noise of every cell size from a pixel up, one on the other.
-/// shape: [B, channels, height, width].
+/// Random images in the model's units, mean 0 and variance 1 each, with equal energy in every octave of frequency, as
+/// in photographs: a sum of noise of every cell size from one pixel up. shape: [B, channels, height, width].
 Tensor<float> NoiseImages(const Shape& shape, uint64_t seed);
 
 }  // namespace qkv::inspect

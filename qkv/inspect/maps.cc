@@ -10,7 +10,7 @@
 namespace qkv::inspect {
 namespace {
 
-// Columns of a row that one task fuses.
+// Columns of a row fused per task.
 constexpr int64_t kGrain = 512;
 
 std::optional<int64_t> ParseNumber(std::string_view text) {
@@ -26,7 +26,7 @@ std::optional<Query> FindPrefix(std::string_view name, const TokenGrid& grid) {
   return std::nullopt;
 }
 
-// What ParseQuery takes for this model.
+// The queries that ParseQuery accepts for this model.
 std::string Choices(const TokenGrid& grid) {
   std::string choices;
   int64_t registers = 0;
@@ -102,7 +102,7 @@ Tensor<T> AttentionMaps(const model::Vit<T>& vit, View<const T> pixels, const Ma
   }
   const auto [first, last] = std::minmax_element(heads.begin(), heads.end());
   const int64_t head_begin = *first, head_end = *last + 1;
-  for (int64_t& head : heads) head -= head_begin;  // as the visited weights count them
+  for (int64_t& head : heads) head -= head_begin;  // relative to the visited heads
 
   const Query& query = request.query;
   const bool one = query.kind == Query::Kind::kToken, mean = query.kind == Query::Kind::kMean;

@@ -1,6 +1,6 @@
-// Attention maps: where the tokens of an image look, in chosen blocks and heads. Only what is asked for is computed,
-// beside the fused path; blocks behind the last one are left out, and so is what the last one does with its weights,
-// but for values that one product makes with the keys.
+// Attention maps of chosen blocks and heads. Computes only what is requested, beside the fused path. Blocks after the
+// last requested one are skipped, and so is the last one's use of its weights, except values that share a product with
+// the keys.
 #pragma once
 
 #include <cstdint>
@@ -14,33 +14,33 @@
 
 namespace qkv::inspect {
 
-/// Where the tokens of an image lie: some before the patches, then the patches, row by row.
+/// Layout of an image's tokens: prefix tokens, then patches in row-major order.
 struct TokenGrid {
   std::vector<std::string> prefix;  // "class", "distillation", "register 0", …
   int64_t height = 0, width = 0;    // in patches
-  bool class_token = false;         // the first of the prefix is one
+  bool class_token = false;         // the first prefix token is a class token
 
-  int64_t patches() const { return height * width; }                                  // of the grid
+  int64_t patches() const { return height * width; }                                  // in the grid
   int64_t tokens() const { return static_cast<int64_t>(prefix.size()) + patches(); }  // N
 };
 
-/// Of an input of so many pixels, which the model takes.
+/// The grid for an input of this size, which the model must accept.
 TokenGrid GridOf(const model::VitConfig& config, int64_t pixels_height, int64_t pixels_width);
 
-/// Whose attention is asked for.
+/// The query tokens of a map.
 struct Query {
-  /// How many tokens are asked for.
+  /// The kinds of query.
   enum class Kind {
     kToken,  // one token
-    kMean,   // the mean of what the patches attend to
+    kMean,   // mean over the attention of all patches
     kAll,    // every token
   };
-  Kind kind = Kind::kToken;  // one token, the mean of the patches, or all
-  int64_t token = 0;         // of Kind::kToken: its index, prefix tokens first
+  Kind kind = Kind::kToken;
+  int64_t token = 0;  // for kToken: its index, counting prefix tokens
 };
 
-/// "cls" (class token), "dist" (distillation token), "regI" (register), "ROW,COL" (patch, from 0), "mean", "all";
-/// "" is the class token, or the mean of the patches where there is none. Throws Error that names what there is.
+/// Parses "cls" (class token), "dist" (distillation token), "regI" (register), "ROW,COL" (patch, from 0), "mean",
+/// "all"; "" is the class token, or the mean of the patches without one. Throws Error that lists the choices.
 Query ParseQuery(std::string_view text, const TokenGrid& grid);
 /// "class token", "patch 3,4", "mean of patches", …
 std::string Describe(const Query& query, const TokenGrid& grid);
@@ -49,19 +49,19 @@ std::string Describe(const Query& query, const TokenGrid& grid);
 struct MapRequest {
   std::vector<int64_t> blocks = {};   // from 0
   std::vector<int64_t> heads = {};    // from 0; empty: all
-  std::optional<Fusion> fusion = {};  // of these heads into one
-  Query query = {};                   // whose attention
+  std::optional<Fusion> fusion = {};  // fuse the heads into one
+  Query query = {};                   // the query tokens
 };
 
-/// Attention weights of one image, [L, H, Q, N]: the blocks and heads (1 when fused) in the order asked for, the
-/// queries (1, or N for all), and what they attend to; each row of a head sums to 1. Heads are fused before rows are
-/// averaged. pixels: [1, channels, height, width], finite. Memory beside the result does not grow with N². Throws Error
-/// for pixels, blocks, heads or tokens that do not fit.
+/// Attention weights of one image, [L, H, Q, N]: the blocks and heads (1 if fused) in the requested order, the queries
+/// (1, or N for all), and the keys; each row of a head sums to 1. Heads are fused before rows are averaged. pixels: [1,
+/// channels, height, width], finite. Besides the result, memory does not grow with N². Throws Error if pixels, blocks,
+/// heads or tokens do not fit.
 template <typename T>
 Tensor<T> AttentionMaps(const model::Vit<T>& vit, View<const T> pixels, const MapRequest& request,
                         model::Workspace<T>& workspace);
 
-/// The same checks on any input of maps: [1, channels, height, width], finite.
+/// Checks the input of maps: [1, channels, height, width], finite.
 template <typename T>
 void CheckPixels(View<const T> pixels);
 

@@ -13,11 +13,11 @@
 namespace qkv::inspect {
 namespace {
 
-// Columns of a row that one task fuses.
+// Columns of a row fused per task.
 constexpr int64_t kGrain = 512;
 
-// The value of a given rank among many that are seen several times but never kept. Numbers that are not negative have
-// the order of their bits: each pass counts the next 16 bits of those that agree with what is known so far.
+// Finds the value of a given rank among many that are visited several times but never stored. Non-negative floats sort
+// like their bits: each pass counts the next 16 bits of the values that match the bits known so far.
 template <typename T>
 class RankedValue {
  public:
@@ -26,7 +26,7 @@ class RankedValue {
 
   explicit RankedValue(int64_t rank) : rank_(rank), counts_({NumThreads(), kBuckets}) {}
 
-  /// May be called by several threads of a parallel loop.
+  /// Thread-safe within a parallel loop.
   void Add(std::span<const T> values, int thread) {
     int64_t* const counts = counts_.view().row(thread);
     const int above = shift_ + 16;
@@ -37,7 +37,7 @@ class RankedValue {
     }
   }
 
-  /// After all values were added.
+  /// Called after all values were added.
   void EndPass() {
     for (Bits bucket = 0; bucket < kBuckets; ++bucket) {
       int64_t count = 0;
@@ -71,11 +71,11 @@ class Rollout {
     std::iota(heads_.begin(), heads_.end(), 0);
   }
 
-  // rows ← rows · Ã of this block. tokens: [1, N, D], what enters it.
+  // rows ← rows · Ã of this block. tokens: [1, N, D], its input.
   void StepBack(View<const T> tokens, int64_t block, model::Workspace<T>& workspace) {
     const auto discarded = static_cast<int64_t>(static_cast<double>(N_ * N_) * request_.discard);
     RankedValue<T> threshold(discarded);
-    std::vector<nn::WeightsRequest<T>> passes;  // answered one after the other from the same queries and keys
+    std::vector<nn::WeightsRequest<T>> passes;  // computed one after the other from the same queries and keys
     const auto add_pass = [&](auto use) {
       passes.push_back({.row_begin = 0, .row_end = N_, .visit = [this, use](int64_t row, View<const T> weights) {
                           Fuse(weights);
@@ -102,7 +102,7 @@ class Rollout {
   Tensor<T> Take() { return std::move(rows_); }
 
  private:
-  // What the query is made of before any block: [Q, N].
+  // The initial rows of the query: [Q, N].
   Tensor<T> FirstRows() const {
     const Query& query = request_.query;
     const bool all = query.kind == Query::Kind::kAll;
@@ -118,7 +118,7 @@ class Rollout {
     return rows;
   }
 
-  // fused_ becomes the heads' rows as one: [rows, N].
+  // Fuses the heads' rows into fused_: [rows, N].
   void Fuse(View<const T> weights) {
     fused_.Reuse({weights.dim(2), N_});
     ParallelFor(N_, kGrain, [&](int64_t begin, int64_t end) {

@@ -1,5 +1,5 @@
-// Attention rollout (Abnar and Zuidema 2020, "Quantifying Attention Flow in Transformers"): where a token's content
-// comes from when attention is followed through all blocks.
+// Attention rollout (Abnar and Zuidema 2020, "Quantifying Attention Flow in Transformers"): traces a token's content
+// back through the attention of all blocks.
 #pragma once
 
 #include <cstdint>
@@ -14,28 +14,27 @@ namespace qkv::inspect {
 struct RolloutRequest {
   int64_t first_block = 0, last_block = 0;  // from 0, both included
   Fusion fusion = Fusion::kMean;            // of the heads
-  /// Of each block's fused matrix, the fraction of its N² entries that counts as 0, the lowest; below 1. The class
-  /// token's attention to itself always stays. Entries as large as the first that stays, stay.
+  /// Fraction of each block's fused matrix, N² entries, set to 0, lowest first; below 1. The class token's attention to
+  /// itself is always kept, and so are ties with the smallest kept entry.
   double discard = 0;
-  Query query = {};  // whose content is followed back
+  Query query = {};  // the tokens that are traced back
 };
 
 /// Rows of Ã_last · … · Ã_first, where Ã is ½A + ½I with each row divided by its sum, and A the fused attention:
-/// [Q, N], rows sum to 1. For one query that is what the paper's matrix product gives for its row.
+/// [Q, N], rows sum to 1. For one query this equals its row of the paper's matrix product.
 /// pixels: [1, channels, height, width], finite.
 ///
-/// The forward pass keeps what enters each block; then the rows are carried backwards through the blocks, whose weights
-/// are made once more, a few rows at a time: memory is blocks · N · D + Q · N, never N², unless all queries are asked
-/// for. A discarded fraction costs the weights twice more in float, four times more in double, to find the exact
-/// threshold by counting 16 of its bits a time.
-/// Throws Error for pixels, blocks, a fraction or tokens that do not fit.
+/// The forward pass keeps each block's input. The rows are then carried backwards through the blocks, recomputing their
+/// weights a few rows at a time: memory is blocks · N · D + Q · N, never N² unless all queries are requested. A
+/// discarded fraction computes the weights two more times in float, four more in double, to find the exact threshold 16
+/// bits per pass. Throws Error if pixels, blocks, the fraction or tokens do not fit.
 template <typename T>
 Tensor<T> AttentionRollout(const model::Vit<T>& vit, View<const T> pixels, const RolloutRequest& request,
                            model::Workspace<T>& workspace);
 
-/// Rollout of an image through all blocks, heads averaged, nothing discarded: how much of the class token's content
-/// (without one: of the patches' mean) comes from each patch, [grid height, grid width]. What comes from prefix tokens
-/// is left out. Throws Error if the image does not fit the model, and if a value is not finite.
+/// Rollout through all blocks with averaged heads and nothing discarded: the share of the class token's content
+/// (without one: of the patches' mean) from each patch, [grid height, grid width]. Shares of prefix tokens are omitted.
+/// Throws Error if the image does not fit the model, or a value is not finite.
 Tensor<float> AttentionRollout(const model::Model& model, const image::Image& image);
 
 }  // namespace qkv::inspect

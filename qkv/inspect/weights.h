@@ -1,4 +1,4 @@
-// A block's attention weights as matrices, from a checkpoint of any sort: what the algebra works on.
+// Reads a block's attention weights as matrices from any checkpoint, for qkv/algebra.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace qkv::inspect {
 
-/// All heads of one block: nothing is folded. Where the kind of attention has no W_Q and W_K of its own, those of
+/// All heads of one block, nothing folded. If the kind of attention has no W_Q and W_K, these are those of
 /// model::ReadQueryKeyValue, which give the same scores; merged heads have D rows instead of E.
 template <typename T>
 struct AttentionWeights {
@@ -16,12 +16,12 @@ struct AttentionWeights {
   double scale = 1;                          // s of the logits s · Q Kᵀ: 1 / sqrt(E) of the values' E
   Tensor<T> gamma, beta;                     // of the LayerNorm before the projections, [D]
   double eps = 0;                            // of that norm
-  algebra::Projection<T> query, key, value;  // [H·r, D], values [H·E, D] and, unless the model has none, biases
+  algebra::Projection<T> query, key, value;  // [H·r, D], values [H·E, D]; biases unless the model has none
   algebra::Projection<T> output;             // [D, H·E], or empty: the joined heads are the output
-  Tensor<T> layer_scale;                     // of what goes from there to the residual, [D], or empty
+  Tensor<T> layer_scale;                     // LayerScale of the output, [D], or empty
 };
 
-/// Throws Error when there is no such block, its scores do not come from tokens, or a tensor is not finite.
+/// Throws Error if there is no such block, its scores do not come from tokens, or a tensor is not finite.
 template <typename T>
 AttentionWeights<T> ReadAttention(const model::StoredBlocks& blocks, int64_t block);
 
