@@ -1,5 +1,5 @@
-// Stored elements to float and double. Plain loops over bytes: every load goes through memcpy, since old files are
-// misaligned, and no loop has a branch, so that the compiler vectorises all of them.
+// Converts stored elements to float and double. All loads use memcpy, because old files are misaligned; no loop has a
+// branch, so that the compiler vectorises every loop.
 #include <cstring>
 
 #include "qkv/core/error.h"
@@ -10,7 +10,7 @@
 namespace qkv::io {
 namespace {
 
-// Elements a task: a few hundred microseconds of copying, more than waking a thread costs.
+// Elements per task: a few hundred microseconds of copying, more than the cost of waking a thread.
 constexpr int64_t kGrain = int64_t{1} << 19;
 
 template <typename Stored>
@@ -35,7 +35,7 @@ T Widen(BFloat16 x) {
   return static_cast<T>(ToFloat(x));
 }
 
-// As core's ToFloat, without its branches: a subnormal is given a leading one, which a subtraction takes away again.
+// As ToFloat of qkv/core, without branches: a subnormal gets a leading one, which a subtraction removes.
 template <typename T>
 T Widen(Half x) {
   constexpr uint32_t kRebias = 112u << 23, kLeadingOne = 113u << 23;

@@ -6,7 +6,7 @@
 namespace qkv::io {
 namespace {
 
-// The largest files of this kind are the tokenizers of text models, with about 20 MB.
+// The largest such files are tokenizers of text models, about 20 MB.
 constexpr size_t kMaxFileBytes = size_t{64} << 20;
 
 }  // namespace

@@ -24,7 +24,7 @@ constexpr std::string_view TypeName() {
 std::string HeaderOf(std::string_view type, const Shape& shape) {
   std::string extents;
   for (int axis = 0; axis < shape.rank(); ++axis) {
-    // As Python prints a tuple: one element keeps its comma.
+    // As Python prints a tuple: a single element is followed by a comma.
     extents += fmt::format("{}{}", axis == 0 ? "" : ", ", shape[axis]);
   }
   if (shape.rank() == 1) extents += ',';
@@ -34,7 +34,7 @@ std::string HeaderOf(std::string_view type, const Shape& shape) {
   return header + '\n';
 }
 
-// Copies what the view shows in C order.
+// Copies the view's elements in C order.
 template <typename T>
 void Gather(View<const T> view, T** out) {
   if (view.rank() == 0) {
@@ -44,7 +44,7 @@ void Gather(View<const T> view, T** out) {
   }
 }
 
-// What stands behind 'key': in the header's dictionary, up to its end.
+// Returns the text after 'key': in the header's dictionary.
 std::string_view ValueOf(std::string_view header, std::string_view key, std::string_view where) {
   const size_t at = header.find(fmt::format("'{}':", key));
   Require(at != header.npos, "{}: the header has no {}", where, key);

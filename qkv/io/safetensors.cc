@@ -1,5 +1,5 @@
-// Reading. The header comes from strangers: it is parsed event by event, so that whatever is not a flat table of
-// tensors is refused where it stands, and every number is checked before it is used.
+// The reader. The header is untrusted: it is parsed event by event, so that anything but a flat table of tensors is
+// rejected at once, and every number is checked before use.
 #include "qkv/io/safetensors.h"
 
 #include <algorithm>
@@ -18,8 +18,8 @@ using namespace std::string_literals;  // NOLINT: for the zero byte in ""s
 
 constexpr size_t kLengthBytes = 8;               // the header's length, little-endian, begins the file
 constexpr size_t kMaxHeaderBytes = 100'000'000;  // the format's own limit
-// Tensors, or lines of metadata. The largest language models have about 100,000 tensors; a header full of empty ones
-// would have millions.
+// Limit of tensors, and of metadata entries. The largest language models have about 100,000 tensors; a malicious header
+// could have millions of empty ones.
 constexpr size_t kMaxEntries = size_t{1} << 18;
 constexpr std::string_view kMetadataKey = "__metadata__";
 constexpr const char* kFileName = "model.safetensors";
@@ -36,10 +36,10 @@ struct Entry {
   std::string name;
   DType dtype = DType::kF32;
   Shape shape;
-  uint64_t begin = 0, end = 0;  // in the data behind the header
+  uint64_t begin = 0, end = 0;  // offsets in the data after the header
 };
 
-// Follows the parser through {"__metadata__": {"…": "…"}, "NAME": {"dtype": "…", "shape": […], "data_offsets": […]}}.
+// SAX handler for {"__metadata__": {"…": "…"}, "NAME": {"dtype": "…", "shape": […], "data_offsets": […]}}.
 class HeaderReader : public nlohmann::json_sax<Json> {
  public:
   explicit HeaderReader(std::string_view where) : where_(where) {}
@@ -174,7 +174,7 @@ class HeaderReader : public nlohmann::json_sax<Json> {
   std::vector<uint64_t> numbers_;  // of the current array
 };
 
-// Each tensor begins where the one before it ends, the first at 0, and the last ends with the file.
+// Checks that tensors are contiguous, the first begins at 0, and the last ends with the file.
 void CheckLayout(const std::vector<Entry>& entries, uint64_t data_bytes, std::string_view where) {
   std::vector<const Entry*> order;
   for (const Entry& entry : entries) order.push_back(&entry);
@@ -198,7 +198,7 @@ void CheckLayout(const std::vector<Entry>& entries, uint64_t data_bytes, std::st
   Require(expected == data_bytes, "{}: {} bytes behind the last tensor's end", where, data_bytes - expected);
 }
 
-// Sorts by name and refuses duplicates.
+// Sorts by name; rejects duplicates.
 void SortByName(std::vector<StoredTensor>* tensors, std::string_view where) {
   std::sort(tensors->begin(), tensors->end(),
             [](const StoredTensor& a, const StoredTensor& b) { return a.name < b.name; });
@@ -207,7 +207,7 @@ void SortByName(std::vector<StoredTensor>* tensors, std::string_view where) {
   if (twin != tensors->end()) Fail("{}: tensor {} appears twice", where, Quoted(twin->name));
 }
 
-// The index: which shard holds which tensor.
+// Reads the index, a map from tensor to shard.
 std::map<std::string, std::string> ReadWeightMap(const std::filesystem::path& path) {
   const Json index = ReadJson(path);
   Require(index.is_object() && index.contains("weight_map") && index["weight_map"].is_object(),
@@ -216,7 +216,7 @@ std::map<std::string, std::string> ReadWeightMap(const std::filesystem::path& pa
   for (const auto& [name, shard] : index["weight_map"].items()) {
     Require(shard.is_string(), "{}: the shard of {} is no string", path.string(), Quoted(name));
     const auto& file = shard.get_ref<const std::string&>();
-    // A plain file name. Links are followed: Hugging Face's cache is made of them.
+    // A plain file name. Links are followed, as Hugging Face's cache consists of them.
     Require(!file.empty() && file != "." && file != ".." && file.find_first_of("/\\\0"s) == file.npos,
             "{}: the shard {} of {} is no file name within the folder", path.string(), Quoted(file), Quoted(name));
     weight_map.emplace(name, file);
@@ -238,7 +238,7 @@ SafeTensors SafeTensors::FromBytes(std::span<const std::byte> bytes, std::string
   const std::string_view header(reinterpret_cast<const char*>(bytes.data()) + kLengthBytes, header_bytes);
   Require(header.starts_with('{'), "{}: the header does not begin with {{", where);
 
-  // An entry has at most nine commas of its own.
+  // An entry has at most nine commas.
   CheckJsonLimits(header, {.depth = 3, .values = 10 * kMaxEntries}, where);
   HeaderReader reader(where);
   Json::sax_parse(header, &reader);

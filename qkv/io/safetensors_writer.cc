@@ -1,5 +1,5 @@
-// Writing: the same bytes as the original library's for the same tensors and at most one line of metadata (it writes
-// more lines in no fixed order).
+// The writer. Output is byte-identical to the original library's for the same tensors and at most one metadata entry
+// (for more, the original's order is not fixed).
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ constexpr size_t kLengthBytes = 8;               // the header's length, little-
 constexpr size_t kHeaderAlignment = 8;           // the data begin at a multiple of the widest type
 constexpr size_t kMaxHeaderBytes = 100'000'000;  // what readers accept
 
-// A JSON string; throws Error when it is no UTF-8.
+// Quotes a JSON string. Throws Error if it is not UTF-8.
 std::string ToJson(const std::string& text) {
   try {
     return Json(text).dump();
@@ -25,7 +25,7 @@ std::string ToJson(const std::string& text) {
   }
 }
 
-// `before` bytes stand before it in the file; with them it ends at a multiple of `alignment`.
+// `before` bytes precede the header in the file; together they end at a multiple of `alignment`.
 std::string HeaderOf(const std::vector<StoredTensor>& tensors, const std::map<std::string, std::string>& metadata,
                      size_t before, size_t alignment) {
   std::string header = "{";
@@ -58,7 +58,7 @@ std::string HeaderOf(const std::vector<StoredTensor>& tensors, const std::map<st
 void WriteSafeTensors(const std::filesystem::path& path, std::vector<StoredTensor> tensors,
                       const std::map<std::string, std::string>& metadata, size_t alignment) {
   const auto odd = [&](const StoredTensor& tensor) { return alignment > 0 && tensor.bytes.size() % alignment != 0; };
-  // DType is declared in ascending alignment, in the original's order.
+  // DType is declared in ascending alignment, in the order of the original library.
   std::sort(tensors.begin(), tensors.end(), [&](const StoredTensor& a, const StoredTensor& b) {
     return std::tuple(odd(a), b.dtype, std::string_view(a.name)) <
            std::tuple(odd(b), a.dtype, std::string_view(b.name));
