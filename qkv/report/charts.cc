@@ -12,9 +12,9 @@ namespace qkv::report {
 namespace {
 
 constexpr double kMargin = 12;
-constexpr double kTitle = 30;     // the title's line
-constexpr double kAxisName = 26;  // what the names of the y axis need above it
-constexpr double kBottom = 44;    // ticks and the name of the x axis
+constexpr double kTitle = 30;     // height of the title line
+constexpr double kAxisName = 26;  // space for the y axis's name above the plot
+constexpr double kBottom = 44;    // space for ticks and the x axis's name
 
 const std::string& DescriptionOf(const Heading& heading) {
   return heading.description.empty() ? heading.title : heading.description;
@@ -29,7 +29,7 @@ std::string Nothing(const Heading& heading, double width) {
   return svg.Finish(width, kTitle + 44);
 }
 
-// What the ticks of a y axis need to its left.
+// Width of the y axis's tick labels.
 double LabelWidth(const Axis& axis) {
   double widest = 0;
   const auto ticks = axis.ticks.empty() ? RoundTicks(axis.low, axis.high, axis.log) : axis.ticks;
@@ -169,7 +169,7 @@ std::string Draw(const Scatter& chart) {
     plot.Mark(mark.at, Style('f', mark.series), mark.tip.empty() ? mark.label : mark.tip, 4);
   }
   for (const Scatter::Mark& mark : chart.marks) {
-    // To the left of marks at the right edge.
+    // At the right edge, labels go to the left of their marks.
     const bool right = plot.At(mark.at).x + 7 + WidthOf(mark.label) > left + plot_width + kMargin;
     plot.Words(mark.at, mark.label, "small", right ? Anchor::kEnd : Anchor::kStart, {right ? -7.0 : 7.0, 4});
   }

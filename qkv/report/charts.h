@@ -1,6 +1,6 @@
-// The ready charts: each takes plain data and returns a whole SVG document, which also stands well inside of HTML.
-// Values that are NaN or infinite are gaps; a chart that is left with nothing to show says so in its place. All throw
-// Error when rows, names and values do not fit together.
+// Chart types: each takes plain data and returns a complete SVG document, which can also be embedded in HTML.
+// Non-finite values are gaps; a chart without any value shows a message instead. All throw Error if rows, names and
+// values do not fit together.
 #pragma once
 
 #include <limits>
@@ -14,13 +14,13 @@ namespace qkv::report {
 
 inline constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
 
-/// What every chart has.
+/// Title and description of a chart.
 struct Heading {
   std::string title;
-  std::string description;  // a sentence for those who cannot see the picture; the title if empty
+  std::string description;  // one sentence for screen readers; the title if empty
 };
 
-/// A value with, if it is known, the interval it lies in.
+/// A value with an optional interval.
 struct Sample {
   double x = 0, y = 0;
   double low = kMissing, high = kMissing;
@@ -28,13 +28,13 @@ struct Sample {
 
 struct Series {
   std::string name;
-  std::vector<Sample> samples;  // in the order in which they are joined
+  std::vector<Sample> samples;  // in the order of the joining line
   bool marks = true;
   bool joined = true;
-  bool dashed = false;  // for what was predicted, beside what was measured
+  bool dashed = false;  // for predictions beside measurements
 };
 
-/// A value worth a line across the whole chart.
+/// A reference line across the chart at this value.
 struct Guide {
   double value = 0;
   std::string words;
@@ -43,21 +43,21 @@ struct Guide {
 struct LineChart {
   Heading heading;
   Axis x, y;
-  std::vector<Series> series;  // at most six colours; more begin again
+  std::vector<Series> series;  // six colours, repeated for more series
   std::vector<Guide> across, upright;
   double width = 620, height = 260;  // of the plot, in pixels
 };
 std::string Draw(const LineChart& chart);
 
-/// Bars from left to right, one group a name and in it one bar a series.
+/// Vertical bars: one group per name, one bar per series in it.
 struct BarChart {
   Heading heading;
   std::string value_name;           // with its unit
-  std::vector<std::string> series;  // names; may be empty where there is one
+  std::vector<std::string> series;  // names; may be empty for one series
   struct Group {
     std::string name;
-    std::vector<double> values;       // one a series; kMissing: no bar
-    std::vector<std::string> labels;  // what stands at the bars' ends; empty: the values
+    std::vector<double> values;       // one per series; kMissing: no bar
+    std::vector<std::string> labels;  // labels at the bars' ends; empty: the values
   };
   std::vector<Group> groups;
   double width = 620;
@@ -67,12 +67,12 @@ std::string Draw(const BarChart& chart);
 struct Scatter {
   Heading heading;
   Axis x, y;
-  std::vector<std::string> series;  // names; may be empty where there is one
+  std::vector<std::string> series;  // names; may be empty for one series
   struct Mark {
     Point at;
     std::string label;  // beside it; may be empty
     size_t series = 0;
-    std::string tip;  // when it is pointed at
+    std::string tip;  // tooltip
   };
   std::vector<Mark> marks;
   std::vector<Guide> across, upright;
@@ -80,17 +80,18 @@ struct Scatter {
 };
 std::string Draw(const Scatter& chart);
 
-/// Means and what they are means of, one row a name from the top down: a large mark with its interval, small ones.
+/// Means with intervals and their individual values, one row per name from the top: a large mark with its interval, and
+/// small marks.
 struct IntervalChart {
   Heading heading;
   std::string value_name;  // with its unit
   struct Row {
     std::string name;
-    double mean = kMissing, half = kMissing;             // mean ± half; without a finite half no interval
-    std::vector<std::pair<double, std::string>> values;  // with what is said when one is pointed at
+    double mean = kMissing, half = kMissing;             // mean ± half; no interval unless half is finite
+    std::vector<std::pair<double, std::string>> values;  // each with its tooltip
   };
   std::vector<Row> rows;
-  double guide = kMissing;  // an upright line across all rows
+  double guide = kMissing;  // a vertical line across all rows
   double width = 620;
 };
 std::string Draw(const IntervalChart& chart);

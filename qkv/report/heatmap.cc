@@ -32,7 +32,7 @@ double Widest(const std::vector<std::string>& names) {
   return widest;
 }
 
-// Black or white, whichever is farther from the colour (ITU-R BT.709 luma).
+// Black or white, whichever contrasts more with the colour (ITU-R BT.709 luma).
 std::string_view InkOn(const image::Colour& colour) {
   return 0.2126 * colour[0] + 0.7152 * colour[1] + 0.0722 * colour[2] > 140 ? "#1f2328" : "#ffffff";
 }
@@ -41,7 +41,7 @@ void DrawLegend(Svg& svg, Point corner, const Heatmap& chart, double low, double
   constexpr double kStep = 3, kHeight = 10;
   for (int i = 0; i < kLegendSteps; ++i) {
     const double x = static_cast<double>(i) / (kLegendSteps - 1);
-    // A little wider, lest the ground show between two.
+    // Slightly wider, so that no gap shows between cells.
     svg.Cell({corner.x + i * kStep, corner.y}, kStep + .5, kHeight, image::Hex(image::ColourAt(chart.map, x)));
   }
   svg.Words({corner.x, corner.y + kHeight + 13}, Number(low), "small");
@@ -63,7 +63,7 @@ std::string Draw(const Heatmap& chart) {
     svg.Words({kMargin, kTitle + 24}, "No data to show.", "muted");
     return svg.Finish(420, kTitle + 44);
   }
-  if (chart.map == image::ColourMap::kDiverging) {  // nought is in the middle
+  if (chart.map == image::ColourMap::kDiverging) {  // zero is in the middle
     high = std::max(std::abs(low), std::abs(high)), low = -high;
   }
   if (chart.low < chart.high) low = chart.low, high = chart.high;
@@ -80,7 +80,7 @@ std::string Draw(const Heatmap& chart) {
     svg.Words({left + width / 2, kTitle + 10}, chart.column_name, "small muted", Anchor::kMiddle);
   }
   if (!chart.row_name.empty()) svg.WordsUpwards({kMargin + 9, top + height / 2}, chart.row_name, "small muted");
-  // As many names as there is room for.
+  // Only as many names as fit.
   const int64_t every_row = chart.rows.empty() ? 1 : static_cast<int64_t>(std::ceil(13 / side));
   for (int64_t i = 0; i < static_cast<int64_t>(chart.rows.size()); i += every_row) {
     svg.Words({left - 6, top + side * (static_cast<double>(i) + .5) + 4}, chart.rows[static_cast<size_t>(i)], "small",

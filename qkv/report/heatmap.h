@@ -1,4 +1,4 @@
-// A matrix as a picture.
+// Heatmaps of matrices.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@ namespace qkv::report {
 /// A matrix as coloured cells.
 struct Heatmap {
   Heading heading;
-  std::string row_name, column_name;       // of the axes
+  std::string row_name, column_name;       // axis names
   std::vector<std::string> rows, columns;  // names; may be empty
   int64_t row_count = 0, column_count = 0;
   std::vector<double> values;  // row by row; kMissing: an empty cell
   image::ColourMap map = image::ColourMap::kSequential;
-  double low = 0, high = 0;  // of the colours; from the values unless low < high
+  double low = 0, high = 0;  // range of the colour scale; taken from the values unless low < high
   std::string value_name;
-  bool numbers = false;  // written into the cells
-  double cell = 0;       // its side in pixels; 0: what fits
+  bool numbers = false;  // write values into the cells
+  double cell = 0;       // side of a cell in pixels; 0: automatic
 };
 std::string Draw(const Heatmap& chart);
 

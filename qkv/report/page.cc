@@ -64,7 +64,7 @@ std::string Span(const Badge& badge) {
   return fmt::format(" <span class=\"{}\">{}</span>", NameOf(badge.kind), EscapeXml(badge.words));
 }
 
-// Escaped, with what stands between two backticks as code.
+// Escapes the text and sets parts between backticks as code.
 std::string Inline(std::string_view text) {
   std::string out;
   while (!text.empty()) {
@@ -124,7 +124,7 @@ std::string Page::Html() const {
       "{}\n<title>{}</title>\n<style>{}</style>\n</head>\n<body>\n<main>\n<h1>{}</h1>\n",
       PolicyTag(/*scripts=*/false), EscapeXml(title_), kStyle, Inline(title_));
   if (!summary_.empty()) html += fmt::format("<p class=\"summary\">{}</p>\n", Inline(summary_));
-  // A list of one is none.
+  // no contents for a single section
   if (sections_ > 1) html += fmt::format("<nav aria-label=\"Contents\">\n<ol>\n{}</ol>\n</nav>\n", contents_);
   return html + body_ + "</main>\n</body>\n</html>\n";
 }

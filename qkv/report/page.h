@@ -1,5 +1,5 @@
-// One HTML file that needs nothing else: words, tables and pictures under headings, with a list of contents. It reads
-// well on a phone, in the dark and on paper.
+// A self-contained HTML page: text, tables and charts under headings, with a table of contents. The style covers
+// phones, dark mode and print.
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@
 
 namespace qkv::report {
 
-/// The tag that holds a page to what it has in itself: nothing is fetched or sent, and no script runs, or with
-/// `scripts` only its own.
+/// The Content-Security-Policy tag of a self-contained page: no network access, and no scripts, or with `scripts` only
+/// inline ones.
 std::string PolicyTag(bool scripts);
 
-/// A word beside a heading, in the colour of what it says.
+/// A coloured label beside a heading.
 struct Badge {
   enum class Kind { kPlain, kGood, kPartly, kBad } kind = Kind::kPlain;
   std::string words;
@@ -22,20 +22,20 @@ struct Badge {
 
 class Page {
  public:
-  /// `summary` stands under the title; it may be empty.
+  /// `summary` is shown under the title; may be empty.
   explicit Page(std::string title, std::string_view summary = {});
 
-  /// A section, listed in the contents.
+  /// Starts a section and lists it in the contents.
   void Section(std::string_view title, const Badge& badge = {});
   void Heading(std::string_view title);
-  /// A paragraph. What stands between two backticks is set as code; everything else as it is.
+  /// Adds a paragraph. Text between two backticks is set as code; everything else is escaped.
   void Prose(std::string_view text);
-  /// Small print: what was run, on what.
+  /// Adds small print: what was run, on which data.
   void Note(std::string_view text);
   void Add(const Table& table);
-  /// Names and what they are, in two columns.
+  /// Adds names and values in two columns.
   void Facts(const std::vector<std::pair<std::string, std::string>>& facts);
-  /// A picture as Draw or Svg::Finish returns it; any other text would be taken for HTML.
+  /// Adds SVG as Draw or Svg::Finish returns it; the text is not escaped.
   void Figure(const std::string& svg, std::string_view caption = {});
 
   std::string Html() const;

@@ -12,7 +12,7 @@
 namespace qkv::report {
 namespace {
 
-// Rounding of a sum of steps must not push a tick over the edge.
+// Keeps rounding errors of summed steps from pushing a tick outside.
 constexpr double kSlack = 1e-9;
 
 std::string Superscript(int number) {
@@ -37,7 +37,7 @@ std::string TickLabel(double value) {
   return sign + fmt::format("{:.5g}", magnitude);
 }
 
-// The least of 1, 2, 5 times a power of ten that is not below `step`.
+// Rounds `step` up to 1, 2 or 5 times a power of ten.
 double RoundStep(double step) {
   const double power = std::pow(10, std::floor(std::log10(step) + kSlack));
   for (const double factor : {1.0, 2.0, 5.0}) {
@@ -46,7 +46,7 @@ double RoundStep(double step) {
   return 10 * power;
 }
 
-constexpr int kSteps = 5;  // of a linear axis, about
+constexpr int kSteps = 5;  // of a linear axis, approximately
 
 std::vector<Tick> LogTicks(double low, double high) {
   const double decades = std::log10(high / low);
@@ -100,7 +100,7 @@ Axis Fit(Axis axis, std::span<const double> values, bool tight) {
       low -= room, high += room;
     }
   } else if (!tight && axis.log) {
-    // To the next of 1, 2, 5 times a power of ten, beyond two decades to the next power.
+    // Rounds to 1, 2 or 5 times a power of ten; beyond two decades, to a power of ten.
     const auto down = [&](double value) {
       const double power = std::pow(10, std::floor(std::log10(value) + kSlack));
       const double digits = value / power * (1 + kSlack);
@@ -134,7 +134,7 @@ Plot::Plot(Svg& svg, Point corner, double width, double height, const Axis& x, c
     svg.Line({corner.x, at}, {right, at}, "grid");
     svg.Words({corner.x - 7, at + 4}, tick.label, "small", Anchor::kEnd);
   }
-  double taken = -INFINITY;  // where the label before ends
+  double taken = -INFINITY;  // end of the previous label
   for (const Tick& tick : x_.ticks) {
     const double at = At({tick.value, y_.low}).x;
     if (!(at >= corner.x - .5 && at <= right + .5)) continue;

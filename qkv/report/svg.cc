@@ -10,8 +10,8 @@
 namespace qkv::report {
 namespace {
 
-// The colours of bench/svg.py, with enough contrast to either ground for lines and marks. :root is the picture where it
-// stands alone, and the page where it stands in one of page.h, whose ground has the same colour.
+// The colours of bench/svg.py, with enough contrast for lines and marks on light and dark backgrounds. :root is the
+// picture if it stands alone, or the page of page.h, whose background is the same.
 constexpr std::string_view kStyle = R"(<style>
 :root { background: #fff }
 .chart text { font: 12px system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; fill: #24292f }

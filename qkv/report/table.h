@@ -1,4 +1,4 @@
-// A table of words, and the four ways it is written.
+// Text tables, and four output formats.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ enum class Align { kLeft, kRight };
 
 struct Column {
   std::string name;
-  Align align = Align::kRight;  // numbers; words want kLeft
+  Align align = Align::kRight;  // for numbers; text uses kLeft
 };
 
 struct Table {
@@ -19,13 +19,13 @@ struct Table {
   std::vector<std::vector<std::string>> rows;  // each as long as columns
 };
 
-// All throw Error when the table has no columns, or a row has not as many cells as there are columns.
+// All throw Error if the table has no columns, or a row does not have one cell per column.
 
 /// GitHub's Markdown.
 std::string ToMarkdown(const Table& table);
-/// RFC 4180 with a line of names and without the title; lines end in "\n", as everywhere here.
+/// RFC 4180 with a header line and without the title; lines end in "\n", as everywhere here.
 std::string ToCsv(const Table& table);
-/// Aligned with spaces, for a terminal; nothing follows the last word of a line.
+/// Aligned with spaces, for a terminal; no trailing spaces.
 std::string ToText(const Table& table);
 /// <table> with a caption, a head and a body.
 std::string ToHtml(const Table& table);

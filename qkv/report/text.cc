@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 
-// XML 1.0 §2.2: of the control characters only these three, and no U+FFFE and U+FFFF.
+// XML 1.0 §2.2: only these three control characters, and not U+FFFE or U+FFFF.
 bool IsXmlCharacter(std::string_view c) {
   if (c.size() == 1) return static_cast<unsigned char>(c[0]) >= 0x20 || c == "\t" || c == "\n" || c == "\r";
   return c != "\xEF\xBF\xBE" && c != "\xEF\xBF\xBF";
@@ -81,9 +81,9 @@ int64_t CountCharacters(std::string_view text) {
 std::string Number(double value, int digits) {
   if (std::isnan(value)) return "–";
   if (std::isinf(value)) return value > 0 ? "∞" : "−∞";
-  // Integers have no digits behind the point to show.
+  // Integers have no fractional digits.
   if (value == std::round(value) && std::abs(value) < 1e7) return fmt::format("{:.0f}", value == 0 ? 0.0 : value);
-  // Rounded first, so that 999.9 has the digits of 1000.
+  // Round first, so that 999.9 is formatted like 1000.
   const double rounded = std::stod(fmt::format("{:.{}e}", value, digits - 1));
   const int exponent = static_cast<int>(std::floor(std::log10(std::abs(rounded))));
   if (exponent >= 7 || exponent < -4) {

@@ -1,4 +1,4 @@
-// Words and numbers as documents show them: escaped, and with the digits that count.
+// Formats text and numbers for documents: escaping and significant digits.
 #pragma once
 
 #include <cstdint>
@@ -7,24 +7,25 @@
 
 namespace qkv::report {
 
-/// Text as it stands between tags or inside of a quoted attribute of XML and HTML. Characters that XML forbids, and
-/// bytes that are not UTF-8, become U+FFFD.
+/// Escapes text for XML and HTML, between tags or in a quoted attribute. Characters that XML forbids, and bytes that
+/// are not UTF-8, become U+FFFD.
 std::string EscapeXml(std::string_view text);
 
-/// Text without marks of Markdown, on one line, fit for a cell of a table.
+/// Escapes Markdown and joins lines, for table cells.
 std::string EscapeMarkdown(std::string_view text);
 
-/// A field of RFC 4180: quoted where it holds a comma, a quote or a line's end.
+/// A field by RFC 4180: quoted if it contains a comma, a quote or a line break.
 std::string EscapeCsv(std::string_view text);
 
-/// How many characters (code points) text has: its width in a terminal, but for wide and combining ones.
+/// Number of code points: the terminal width, except for wide and combining characters.
 int64_t CountCharacters(std::string_view text);
 
-/// `digits` significant ones: 0.0123, 7.31, 1465 (no digit before the point is rounded away), 64 for an integer, 1.2e-7
-/// and 3.5e9 beyond 1e-4 … 1e7; "–" for NaN, "∞" and "−∞". A minus sign is the ASCII one, so that programs read it.
+/// `digits` significant digits: 0.0123, 7.31, 1465 (digits before the point are never rounded away), 64 for an integer,
+/// 1.2e-7 and 3.5e9 outside 1e-4 … 1e7; "–" for NaN, "∞" and "−∞". The minus sign of numbers is ASCII, so that programs
+/// can parse it.
 std::string Number(double value, int digits = 3);
 
-/// A time: "31.1 µs", "2.93 s".
+/// A duration: "31.1 µs", "2.93 s".
 std::string Seconds(double seconds, int digits = 3);
 
 /// "12,345,678"
