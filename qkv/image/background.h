@@ -1,14 +1,14 @@
-// Dark or bright background: models trained on white strokes on black cannot read black ones on white.
+// Detects and inverts bright backgrounds: models trained on white strokes on black cannot read black on white.
 #pragma once
 
 #include "qkv/image/image.h"
 
 namespace qkv::image {
 
-/// True when the outermost pixels of the picture are brighter than mid-grey on average.
+/// True if the outermost pixels of the image are brighter than mid-grey on average.
 bool HasBrightBorder(const Image& image);
 
-/// The negative; alpha stays.
+/// The negative; alpha is unchanged.
 Image Invert(const Image& image);
 void Invert(const Image& image, Image& negative);
 

@@ -1,5 +1,5 @@
-// BMP, by a reader of our own: no library in Debian reads BMP alone, and the desktop toolkits that do are a hundred
-// times its size. What Pillow reads is read: 1, 4, 8, 16, 24 and 32 bits, runs (RLE), bit masks, OS/2's old header.
+// BMP reader, written here: no library in Debian reads BMP alone, and the desktop toolkits that do are a hundred times
+// larger. Supports what Pillow does: 1, 4, 8, 16, 24 and 32 bits, run-length encoding, bit masks, OS/2's old header.
 #include <array>
 #include <cstring>
 #include <vector>
@@ -44,10 +44,10 @@ Header ReadHeader(ByteReader& reader, const Source& source) {
     reader.U16();  // planes
     header.bits = reader.U16();
     header.compression = reader.U32();
-    reader.Take(12);  // bytes of the picture, pixels a metre
+    reader.Take(12);  // image size in bytes, pixels per metre
     header.colours = reader.U32();
     reader.U32();  // important colours
-    // With the shortest header the masks (without alpha's) come after it, at the same place.
+    // With the shortest header, the masks (without alpha's) follow it, at the same offset.
     const int masks = size >= 56 ? 4 : 3;
     if (header.compression == kBitFields)
       for (int i = 0; i < masks; ++i) header.masks[i] = reader.U32();
@@ -57,7 +57,7 @@ Header ReadHeader(ByteReader& reader, const Source& source) {
   return header;
 }
 
-/// 256 colours, RGB; black past those of the file.
+/// 256 RGB colours; those not in the file are black.
 std::array<uint8_t, 256 * 3> ReadPalette(ByteReader& reader, const Header& header) {
   std::array<uint8_t, 256 * 3> palette{};
   for (uint32_t i = 0; i < std::min(header.colours, 256u); ++i) {
@@ -67,11 +67,11 @@ std::array<uint8_t, 256 * 3> ReadPalette(ByteReader& reader, const Header& heade
   return palette;
 }
 
-/// Runs of palette indices to out: [height, width], the file's first row first. What they leave out is index 0.
+/// Decodes runs of palette indices into out: [height, width], the file's first row first. Skipped pixels are index 0.
 void ReadRuns(ByteReader& reader, const Header& header, uint8_t* out) {
   const bool four_bits = header.compression == kRle4;
   const size_t width = static_cast<size_t>(header.width), total = width * static_cast<size_t>(header.height);
-  // x can stay at the end of a row while more (surplus) pixels come, so it is kept beside `at`.
+  // x may stay at the end of a row while surplus pixels follow, so it is kept beside `at`.
   size_t at = 0, x = 0;
   const auto nibble = [](uint8_t byte, size_t i) { return static_cast<uint8_t>(i % 2 == 0 ? byte >> 4 : byte & 15); };
   while (at < total) {
@@ -100,7 +100,7 @@ void ReadRuns(ByteReader& reader, const Header& header, uint8_t* out) {
   }
 }
 
-/// Where a byte-wide mask has its byte; -1 for no mask.
+/// The byte that a byte-wide mask selects; −1 for an empty mask.
 int ByteOf(uint32_t mask, const Source& source) {
   for (int i = 0; i < 4; ++i)
     if (mask == 0xFFu << (8 * i)) return i;
@@ -108,7 +108,7 @@ int ByteOf(uint32_t mask, const Source& source) {
   return -1;
 }
 
-/// A row of palette indices of 1, 4 or 8 bits.
+/// Unpacks a row of palette indices of 1, 4 or 8 bits.
 void UnpackIndices(const uint8_t* in, int64_t width, uint32_t bits, uint8_t* out) {
   for (int64_t x = 0; x < width; ++x) {
     const int64_t bit = x * bits;
@@ -141,7 +141,7 @@ Image ReadIndexed(ByteReader& reader, const Header& header, const Source& source
     const uint8_t* index = indices.data() + (runs ? y * header.width : 0);
     if (!runs) {
       UnpackIndices(reader.Take(row_bytes), header.width, header.bits, indices.data());
-      reader.Take(std::min(stride - row_bytes, reader.left()));  // the last row's padding may be missing
+      reader.Take(std::min(stride - row_bytes, reader.left()));  // the last row's padding may be absent
     }
     uint8_t* out = image.pixels.data() + (header.top_down ? y : header.height - 1 - y) * header.width * 3;
     for (size_t x = 0; x < width; ++x) std::memcpy(out + 3 * x, &palette[3 * index[x]], 3);
@@ -177,7 +177,7 @@ Image ReadColours(ByteReader& reader, Header header, const Source& source) {
   Image image = NewImage(source, header.width, header.height, channels);
   for (int64_t y = 0; y < header.height; ++y) {
     const uint8_t* in = reader.Take(row_bytes);
-    reader.Take(std::min(stride - row_bytes, reader.left()));  // the last row's padding may be missing
+    reader.Take(std::min(stride - row_bytes, reader.left()));  // the last row's padding may be absent
     uint8_t* out = image.pixels.data() + (header.top_down ? y : header.height - 1 - y) * header.width * channels;
     if (header.bits == 16) {
       UnpackSixteen(in, header.width, green_bits, out);

@@ -1,4 +1,4 @@
-// Bytes of a file in order, with a clear error where they end too early. Internal to qkv/image.
+// Sequential reader of a file's bytes that reports truncation. Internal to qkv/image.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ class ByteReader {
     Require(position <= source_.size(), "{}: it points past its own end, to byte {}", source_.where, position);
     position_ = position;
   }
-  /// Checks that `count` bytes follow, before room is made for them.
+  /// Throws Error unless `count` bytes follow. Call it before allocating memory for them.
   void Expect(size_t count) const {
     Require(count <= left(), "{}: the file ends too early, at byte {}", source_.where, source_.size());
   }
@@ -29,7 +29,7 @@ class ByteReader {
     return bytes;
   }
   uint8_t U8() { return *Take(1); }
-  /// Little-endian numbers.
+  /// Reads a little-endian number.
   uint16_t U16() {
     const uint8_t* p = Take(2);
     return static_cast<uint16_t>(p[0] | p[1] << 8);

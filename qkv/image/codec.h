@@ -1,4 +1,4 @@
-// What the readers of the file formats share. Internal to qkv/image.
+// Shared declarations of the image format readers. Internal to qkv/image.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace qkv::image {
 
-/// The file that a reader is given.
+/// The input of a reader.
 struct Source {
   std::span<const std::byte> bytes;
   const DecodeOptions& options;
@@ -26,11 +26,11 @@ struct Source {
   size_t size() const { return bytes.size(); }
 };
 
-/// What a reader hands back.
+/// The result of a reader.
 struct Decoded {
   Image image;
   int orientation = 1;          // EXIF's, 1…8
-  bool always_upright = false;  // turned even where the options say not to: Pillow does so on loading
+  bool always_upright = false;  // apply the orientation even if the options say not to: Pillow does so on loading
   bool windowed = false;        // options.window was applied to the file's own samples
 };
 
@@ -42,28 +42,28 @@ Decoded DecodeBmp(const Source& source);
 Decoded DecodeTiff(const Source& source);
 Decoded DecodePnm(const Source& source);
 
-/// An image of this size, zeros. Throws Error when a side is < 1 or there are more than options.max_pixels pixels.
+/// A zeroed image of this size. Throws Error if a side is < 1 or there are more than options.max_pixels pixels.
 Image NewImage(const Source& source, int64_t width, int64_t height, int channels);
-/// The check alone, for formats that know the size before the number of channels.
+/// Only the check, for formats that give the size before the number of channels.
 void CheckSize(const Source& source, int64_t width, int64_t height);
 
-/// The orientation (1…8) that an XMP packet names; 1 if none.
+/// The orientation (1…8) in an XMP packet; 1 if there is none.
 int XmpOrientation(std::span<const std::byte> xmp);
-/// Pillow's rule: the word of an EXIF block (a TIFF header and its first directory) counts, XMP's only where EXIF has
-/// none. Either may be empty.
+/// The orientation by Pillow's rule: EXIF (a TIFF header and its first directory) takes precedence over XMP. Either may
+/// be empty.
 int Orientation(std::span<const std::byte> exif, std::span<const std::byte> xmp);
 
 /// Pillow's convert("RGB") of one CMYK pixel.
 void CmykToRgb(const uint8_t* cmyk, uint8_t* rgb);
 
-/// Grey levels through options.window to 0…255.
+/// Maps a grey level through options.window to 0…255.
 inline uint8_t Windowed(double level, const std::pair<double, double>& window) {
   const double x = (level - window.first) / (window.second - window.first);
   return static_cast<uint8_t>(std::lround(255 * std::clamp(std::isnan(x) ? 0.0 : x, 0.0, 1.0)));
 }
 
-/// Samples of more than 8 bits to 8: through the window if there is one (not the alpha of 2 or 4 channels), else as
-/// Pillow does: grey saturates at 0 and 255, other images keep the high byte.
+/// Converts samples of more than 8 bits to 8: through the window if there is one (except the alpha of 2 or 4 channels),
+/// else as Pillow does: grey saturates at 0 and 255, other images keep the high byte.
 template <typename T>
 void Narrow(const DecodeOptions& options, const T* in, int64_t pixels, int channels, uint8_t* out) {
   for (int64_t i = 0; i < pixels * channels; ++i) {

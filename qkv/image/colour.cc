@@ -1,4 +1,4 @@
-// Colour conversions that readers share.
+// Colour conversions shared by the readers.
 #include "qkv/image/codec.h"
 
 namespace qkv::image {

@@ -12,7 +12,7 @@ namespace {
 using Lab = std::array<double, 3>;  // lightness, green to red, blue to yellow
 
 constexpr int kEntries = 256;
-// Of the curve, before it is walked in equal steps.
+// Samples of the curve before it is resampled at equal arc length.
 constexpr int kSamples = 2048;
 
 // Control points of a Bézier curve in Oklab, found by a search for colourful curves that stay inside sRGB.
@@ -55,7 +55,7 @@ Colour ToSrgb(const Lab& lab) {
 }
 
 std::array<Colour, kEntries> Sequential() {
-  std::vector<double> length(kSamples + 1);  // of the curve up to each sample
+  std::vector<double> length(kSamples + 1);  // arc length up to each sample
   for (int i = 1; i <= kSamples; ++i) {
     const auto at = static_cast<size_t>(i);
     length[at] =

@@ -1,5 +1,5 @@
-// Numbers to colours. Both maps are computed, not tabulated: curves in Oklab (Ottosson 2020, a colour space in which
-// equal distances look equally far apart), walked in equal steps.
+// Colour maps. Both are computed, not tabulated: curves in Oklab (Ottosson 2020, a perceptually uniform colour space),
+// sampled at equal arc length.
 #pragma once
 
 #include <array>
@@ -8,15 +8,15 @@
 
 namespace qkv::image {
 
-/// Red, green and blue, sRGB.
+/// Red, green and blue in sRGB.
 using Colour = std::array<uint8_t, 3>;
 
 enum class ColourMap {
-  kSequential,  // dark violet, blue, green, bright yellow; ever lighter, so it can be read without colours
-  kDiverging,   // blue, nearly white in the middle, red; equally dark at both ends
+  kSequential,  // dark violet, blue, green, bright yellow; monotonic lightness, so it is readable without colour
+  kDiverging,   // blue, near-white centre, red; both ends equally dark
 };
 
-/// The colour of x, 0 … 1; what is beyond gets that of the nearer end, NaN a middle grey that is in neither map.
+/// The colour of x, 0 … 1, clamped; NaN gives a middle grey that is in neither map.
 Colour ColourAt(ColourMap map, double x);
 
 /// "#1b7298"

@@ -10,20 +10,20 @@
 namespace qkv::image {
 namespace {
 
-// Of the photo where the map does not lie.
+// Brightness factor of the photo outside the map.
 constexpr double kDimmed = 0.4;
-// Of a contact sheet.
+// Colours of a contact sheet.
 constexpr Colour kPaper = {255, 255, 255}, kInk = {40, 40, 40};
 constexpr int64_t kGap = 4, kMargin = 10;
 constexpr int kTextScale = 2;
 
-// Up to four cells of an axis and their weights.
+// Up to four cells along an axis, with weights.
 struct Cells {
   std::array<int64_t, 4> index{};
   std::array<double, 4> weight{};
 };
 
-// at: in cells, 0.5 is the centre of the first one.
+// at: in cells; 0.5 is the centre of the first cell.
 Cells CellsAt(double at, int64_t count, Upsampling upsampling) {
   Cells cells;
   const auto keep = [&](size_t i, double index, double weight) {

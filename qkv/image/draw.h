@@ -1,4 +1,4 @@
-// Drawing on pictures: heat maps over photos, filled rectangles, small text, sheets of many pictures.
+// Drawing on images: heat maps over photos, filled rectangles, small text, contact sheets.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,15 @@
 
 namespace qkv::image {
 
-/// How the cells of a map become pixels; at the border the outermost cells go on.
+/// Interpolation of a map's cells to pixels; border cells extend outwards.
 enum class Upsampling { kNearest, kBilinear, kBicubic };
 
-/// A grid of values, [rows, columns], stretched over `where` of a picture of height × width: [height, width], each
-/// pixel the value at its centre, NaN outside of `where`. Bicubic is Catmull and Rom's (a = −½), which keeps the cells'
-/// values and may overshoot between them.
+/// Interpolates a grid of values [rows, columns] over the rectangle `where` of an image of height × width: [height,
+/// width], each pixel the value at its centre, NaN outside `where`. Bicubic is Catmull–Rom (a = −½), which preserves
+/// the cells' values and may overshoot between them.
 Tensor<float> Stretch(View<const float> grid, const Rect& where, int64_t height, int64_t width, Upsampling upsampling);
 
-/// How OverlayHeat draws a map.
+/// Style of OverlayHeat.
 struct HeatStyle {
   ColourMap colours = ColourMap::kSequential;    // of values from low to high
   Upsampling upsampling = Upsampling::kBicubic;  // from cells to pixels
@@ -28,26 +28,26 @@ struct HeatStyle {
   double low = 0, high = 1;                      // values of the first and of the last colour
 };
 
-/// A grid of values as colours over `where` of a photo (1 to 4 channels), which loses its own colours there so that
-/// they cannot be mistaken for the map's. What lies outside is dimmed: the map says nothing about it. RGB, the photo's
-/// size.
+/// Draws a grid of values as colours over `where` of a photo (1 to 4 channels). The photo is greyscale there, so that
+/// its colours cannot be mistaken for the map's, and dimmed outside, where the map has no values. Returns RGB of the
+/// photo's size.
 Image OverlayHeat(const Image& photo, View<const float> grid, const Rect& where, const HeatStyle& style);
 
-/// Fills a rectangle of an RGB image, as far as it lies inside.
+/// Fills a rectangle of an RGB image, clipped to the image.
 void Fill(Image& image, int64_t top, int64_t left, int64_t height, int64_t width, const Colour& colour);
-/// Copies an RGB picture into another, as far as it lies inside.
+/// Copies an RGB image into another, clipped to it.
 void Paste(Image& image, const Image& picture, int64_t top, int64_t left);
 
-/// Text in letters of 5 × 7 pixels, 6 apart, times `scale`: A–Z (small letters are drawn as these), digits, and
-/// the characters . , : % - / ( ) are drawn. Anything else is a space.
+/// Draws text in a font of 5 × 7 pixels, 6 apart, times `scale`. The font has A–Z (used for lower case too), digits,
+/// and . , : % - / ( ); any other character is a space.
 void DrawText(Image& image, std::string_view text, int64_t top, int64_t left, int scale, const Colour& colour);
-/// Width in pixels of a text that DrawText draws.
+/// Width of a text by DrawText, in pixels.
 int64_t TextWidth(std::string_view text, int scale);
-/// Height in pixels of a text that DrawText draws.
+/// Height of a text by DrawText, in pixels.
 int64_t TextHeight(int scale);
 
-/// RGB pictures of one size in rows and columns, named at the left and at the top, under a title; any of the three may
-/// be empty. `pictures` row by row. Throws Error when the sizes differ or the number does not fit.
+/// Arranges RGB images of one size in a grid, row by row, with names at the left and the top, and a title; each of the
+/// three may be empty. Throws Error if sizes differ or the number does not fit.
 Image ContactSheet(const std::vector<Image>& pictures, const std::vector<std::string>& rows,
                    const std::vector<std::string>& columns, std::string_view title);
 

@@ -1,4 +1,4 @@
-// PNG through libpng's simplified interface, which reports errors by return values: nothing jumps.
+// Uses libpng's simplified interface, which reports errors by return values instead of longjmp.
 #include "qkv/image/encode.h"
 
 #include <png.h>
@@ -19,7 +19,7 @@ std::string EncodePng(const Image& image) {
   header.format = kFormats[image.channels() - 1];
   std::string bytes;
   bool written = false;
-  // The upper bound of the compressed size is memory enough for one pass.
+  // The upper bound of the compressed size suffices for encoding in one pass.
   png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(header);
   bytes.resize(size);
   written = png_image_write_to_memory(&header, bytes.data(), &size, 0, image.pixels.data(), 0, nullptr) != 0;

@@ -1,4 +1,4 @@
-// Pictures to files.
+// Encodes images to files.
 #pragma once
 
 #include <filesystem>
@@ -8,10 +8,10 @@
 
 namespace qkv::image {
 
-/// A PNG of eight bits a sample, compressed without loss. Throws Error when the image has no pixels.
+/// Encodes a PNG of eight bits per sample. Throws Error if the image has no pixels.
 std::string EncodePng(const Image& image);
 
-/// The same as a file, written whole or not at all.
+/// The same to a file, written atomically.
 void WritePng(const std::filesystem::path& path, const Image& image);
 
 }  // namespace qkv::image

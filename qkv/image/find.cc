@@ -42,9 +42,9 @@ void ImageFinder::Walk(const fs::path& folder, int depth, std::vector<fs::path>*
     }
   }
   Require(!error, "cannot read folder {}: {}", folder.string(), error.message());
-  std::ranges::sort(folders);  // of two ways to a folder the same one is taken everywhere
+  std::ranges::sort(folders);  // deterministic choice between several paths to one folder
   for (const fs::path& next : folders) {
-    // One that was removed meanwhile, or lies where this user may not look.
+    // Skips folders that were removed meanwhile or are not accessible.
     std::error_code ignored;
     if (limits_.skip_unreadable && !fs::is_directory(next, ignored)) continue;
     if (Mark(next)) Walk(next, depth + 1, files);

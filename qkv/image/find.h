@@ -1,4 +1,4 @@
-// Images in folders, however deep, and each folder once.
+// Finds images in folders, recursively, visiting each folder once.
 #pragma once
 
 #include <cstdint>
@@ -9,27 +9,27 @@
 
 namespace qkv::image {
 
-/// Walks folders. Links are followed, so a folder may lead to one that it lies in, or two to a third: the walk goes
-/// into each once, told by device and inode.
+/// Walks folders. It follows links, so a folder may be reached in several ways or contain itself; each is visited once,
+/// identified by device and inode.
 class ImageFinder {
  public:
-  /// What a walk may cost.
+  /// Limits of a walk.
   struct Limits {
-    int depth = 64;                      // of folders within each other
-    int64_t entries = int64_t{1} << 26;  // that are looked at, over all walks: files of any kind, and folders
-    bool skip_unreadable = false;        // folders that this user may not read are left out
+    int depth = 64;                      // depth of nested folders
+    int64_t entries = int64_t{1} << 26;  // entries visited over all walks: files of any kind, and folders
+    bool skip_unreadable = false;        // skip folders that this user may not read
   };
 
   ImageFinder() = default;
   explicit ImageFinder(const Limits& limits) : limits_(limits) {}  // with other limits
 
-  /// A folder that later walks do not go into, as Find marks those that it was in. Whether it is the first time. Throws
-  /// Error when there is no such folder.
+  /// Excludes a folder from later walks, as Find does for folders it has visited. Returns true if it was not yet
+  /// excluded. Throws Error if there is no such folder.
   bool Mark(const std::filesystem::path& folder);
 
-  /// The files with an image's ending in the folder, marked or not, and in the folders below that are not; sorted by
-  /// path. Throws Error that names the folder which cannot be read, and where there are more folders within each other
-  /// or more entries than the limits have.
+  /// Returns the files with an image's extension in the folder, even if it is marked, and in all unmarked folders
+  /// below; sorted by path. Throws Error with the name of a folder that cannot be read, and if the depth or the number
+  /// of entries exceeds the limits.
   std::vector<std::filesystem::path> Find(const std::filesystem::path& folder);
 
  private:

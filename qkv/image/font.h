@@ -9,10 +9,10 @@ namespace qkv::image {
 
 inline constexpr int64_t kGlyphWidth = 5, kGlyphHeight = 7;
 
-/// Rows from the top; in each the fifth bit is the leftmost pixel.
+/// Rows from the top; bit 4 is the leftmost pixel.
 using Glyph = std::array<uint8_t, kGlyphHeight>;
 
-/// A space for what is not in the font.
+/// Characters not in the font are spaces.
 inline const Glyph& FindGlyph(char letter) {
   struct Entry {
     char letter;

@@ -1,4 +1,4 @@
-// GIF through giflib: the first picture on its screen, as Pillow shows it.
+// GIF through giflib: the first frame on its canvas, as in Pillow.
 #include <gif_lib.h>
 
 #include <cstring>
@@ -59,7 +59,7 @@ class GifReader {
 
   void ReadExtension() {
     int code = 0;
-    GifByteType* block = nullptr;  // its length comes first
+    GifByteType* block = nullptr;  // preceded by its length
     Check(DGifGetExtension(gif_.get(), &code, &block));
     GraphicsControlBlock control;
     if (code == GRAPHICS_EXT_FUNC_CODE && block && DGifExtensionToGCB(block[0], block + 1, &control) == GIF_OK)
@@ -70,7 +70,7 @@ class GifReader {
   Decoded ReadPicture() {
     Check(DGifGetImageDesc(gif_.get()));
     const GifImageDesc& frame = gif_->Image;
-    // A picture that hangs over the screen makes it larger.
+    // A frame that exceeds the canvas enlarges it.
     const int64_t width = std::max<int64_t>(gif_->SWidth, int64_t{frame.Left} + frame.Width);
     const int64_t height = std::max<int64_t>(gif_->SHeight, int64_t{frame.Top} + frame.Height);
     Require(frame.Width > 0 && frame.Height > 0, "{}: GIF: a picture of {} x {} pixels", source_.where, frame.Width,
@@ -78,14 +78,14 @@ class GifReader {
     CheckSize(source_, width, height);
     Tensor<uint8_t>& indices = source_.workspace.band;
     indices.Reuse({height, width});
-    // Around it: the transparent colour, or the palette's first.
+    // Outside the frame: the transparent colour, or the palette's first.
     std::memset(indices.data(), transparent_.value_or(0), static_cast<size_t>(indices.size()));
     ReadRows(frame, indices);
     return {Paint(indices, frame.ColorMap ? frame.ColorMap : gif_->SColorMap)};
   }
 
   void ReadRows(const GifImageDesc& frame, View<uint8_t> indices) {
-    // An interlaced picture comes in four passes: every 8th row from 0, from 4, every 4th from 2, every 2nd from 1.
+    // Interlaced frames have four passes: every 8th row from 0, every 8th from 4, every 4th from 2, every 2nd from 1.
     constexpr int kStart[] = {0, 4, 2, 1}, kStep[] = {8, 8, 4, 2};
     for (int pass = 0; pass < (frame.Interlace ? 4 : 1); ++pass) {
       for (int y = frame.Interlace ? kStart[pass] : 0; y < frame.Height; y += frame.Interlace ? kStep[pass] : 1) {
@@ -94,7 +94,7 @@ class GifReader {
     }
   }
 
-  /// Without a palette the indices are grey levels.
+  /// Without a palette, indices are grey levels.
   Image Paint(const Tensor<uint8_t>& indices, const ColorMapObject* palette) const {
     const int channels = transparent_ ? 4 : 3;
     Image image = NewImage(source_, indices.dim(1), indices.dim(0), channels);

@@ -20,18 +20,18 @@ bool IsPnm(const uint8_t* p) {
   return p[0] == 'P' && p[1] >= '1' && p[1] <= '6' && (std::isspace(p[2]) != 0 || p[2] == '#');
 }
 
-// No file is longer than the pixels that are accepted, not compressed, of four samples of 16 bits, and its headers.
+// Upper bound of a file's length: its pixels uncompressed, at four samples of 16 bits, plus headers.
 constexpr size_t kMaxSampleBytes = 8, kMaxHeaderBytes = size_t{64} << 20;
-// Memory of longer files is given back after each.
+// Buffers of longer files are freed after each file.
 constexpr int64_t kKeptBytes = int64_t{1} << 26;
-// Bytes that tell the format.
+// Number of bytes that identify the format.
 constexpr size_t kHeadBytes = 16;
 
 /// The reader for a file that begins with these bytes, or null.
 Reader FindReader(std::span<const std::byte> bytes) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), std::min(bytes.size(), kHeadBytes));
   using namespace std::string_view_literals;
-  if (text.size() < 8) return nullptr;  // shorter than the shortest of them
+  if (text.size() < 8) return nullptr;  // shorter than any valid file
   if (text.starts_with("\xFF\xD8\xFF"sv)) return DecodeJpeg;
   if (text.starts_with("\x89PNG\r\n\x1A\n"sv)) return DecodePng;
   if (text.starts_with("RIFF"sv) && text.substr(8).starts_with("WEBP"sv)) return DecodeWebp;
@@ -43,7 +43,7 @@ Reader FindReader(std::span<const std::byte> bytes) {
   return nullptr;
 }
 
-/// Throws Error when there is none.
+/// The same; throws Error if there is none.
 Reader ReaderFor(std::span<const std::byte> bytes, std::string_view where) {
   Require(!bytes.empty(), "{}: an empty file", where);
   const Reader reader = FindReader(bytes);
@@ -51,7 +51,7 @@ Reader ReaderFor(std::span<const std::byte> bytes, std::string_view where) {
   return reader;
 }
 
-/// Puts 8-bit samples through the window; alpha stays.
+/// Maps 8-bit samples through the window; alpha is unchanged.
 void ApplyWindow(const std::pair<double, double>& window, Image& image) {
   std::array<uint8_t, 256> table;
   for (int i = 0; i < 256; ++i) table[i] = Windowed(i, window);
@@ -97,14 +97,14 @@ void Decode(std::span<const std::byte> bytes, const DecodeOptions& options, std:
 }
 
 void DecodeFile(const std::filesystem::path& path, const DecodeOptions& options, Workspace& workspace, Image& image) {
-  // Read, not mapped: another process that makes it shorter meanwhile is an error here, and no fault in a decoder.
+  // Read, not mapped: if another process truncates the file, this is an error instead of a fault in a decoder.
   InputFile file(path);
   const size_t size = file.stamp().size;
   const std::string& where = path.native();
   std::array<std::byte, kHeadBytes> head;
   const std::span<std::byte> first = std::span(head).first(std::min(size, kHeadBytes));
   file.Read(first);
-  ReaderFor(first, where);  // what is no image takes no memory
+  ReaderFor(first, where);  // before allocating memory for the file
   const size_t most = kMaxHeaderBytes + kMaxSampleBytes * static_cast<size_t>(options.max_pixels);
   Require(size <= most, "{}: {} bytes, expected at most {} for an image of up to {} pixels (--max-pixels)", where, size,
           most, options.max_pixels);

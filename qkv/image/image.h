@@ -1,4 +1,4 @@
-// An image in memory, and the ways to get one from a file.
+// An image in memory, and decoding from files.
 #pragma once
 
 #include <cstddef>
@@ -25,37 +25,37 @@ struct Image {
 
 struct Workspace;  // qkv/image/workspace.h
 
-/// How files become images.
+/// Options of decoding.
 struct DecodeOptions {
-  bool exif_orientation = true;  // turn the picture upright as its EXIF tag says
-  // More pixels than this are refused before they are decoded: Pillow's own limit for a decompression bomb, twice its
-  // warning (89,478,485).
+  bool exif_orientation = true;  // apply the EXIF orientation
+  // Larger images are rejected before decoding. The default is Pillow's limit against decompression bombs, twice its
+  // warning threshold (89,478,485).
   int64_t max_pixels = 178'956'970;
-  // Grey levels (of up to 16 bits) that become 0 and 255, linearly between. Without it 16 bits are treated as Pillow
-  // does: 16-bit grey saturates at 255 on conversion, 16-bit RGB keeps the high byte.
+  // Grey levels (up to 16 bits) that map to 0 and 255, linearly between. Without it, 16 bits are treated as in Pillow:
+  // 16-bit grey saturates at 255 on conversion, 16-bit RGB keeps the high byte.
   std::optional<std::pair<double, double>> window = {};
-  // Told the number of pixels once it is known and before there is memory for them; it may wait, or throw.
+  // Called with the number of pixels before their memory is allocated; may block or throw.
   std::function<void(int64_t pixels)> admit = {};
 };
 
-/// JPEG, PNG, WebP, GIF (first frame), BMP, TIFF, PPM/PGM/PBM, told by their first bytes.
-/// Palettes are expanded, CMYK becomes RGB as Pillow's convert("RGB") does.
-/// Throws Error that begins with `where` for unknown, truncated or oversized files.
+/// Decodes JPEG, PNG, WebP, GIF (first frame), BMP, TIFF, and PPM/PGM/PBM, detected by their first bytes. Palettes are
+/// expanded; CMYK becomes RGB as by Pillow's convert("RGB"). Throws Error, prefixed with `where`, for unknown,
+/// truncated or oversized files.
 Image Decode(std::span<const std::byte> bytes, const DecodeOptions& options, std::string_view where);
-/// The same of a file. Throws Error also if it cannot be read.
+/// The same for a file. Throws Error also if it cannot be read.
 Image DecodeFile(const std::filesystem::path& path, const DecodeOptions& options = {});
-/// The same into `image`, whose memory is used again.
+/// The same into `image`, whose memory is reused.
 void Decode(std::span<const std::byte> bytes, const DecodeOptions& options, std::string_view where,
             Workspace& workspace, Image& image);
-/// The same of a file into `image`, whose memory is used again.
+/// The same for a file into `image`, whose memory is reused.
 void DecodeFile(const std::filesystem::path& path, const DecodeOptions& options, Workspace& workspace, Image& image);
 
-/// True for the file endings that DecodeFile reads (any case).
+/// True for extensions of files that DecodeFile reads (any case).
 bool HasImageEnding(const std::filesystem::path& path);
 
-/// To 1 (grey) or 3 (RGB) channels as Pillow's convert("L") and convert("RGB") do; alpha is dropped.
+/// Converts to 1 (grey) or 3 (RGB) channels as Pillow's convert("L") and convert("RGB") do; alpha is dropped.
 Image ToChannels(const Image& image, int channels);
-/// The same into `converted`, whose memory is used again.
+/// The same into `converted`, whose memory is reused.
 void ToChannels(const Image& image, int channels, Image& converted);
 
 }  // namespace qkv::image

@@ -1,7 +1,7 @@
-// JPEG through libjpeg-turbo, with the settings that Pillow decodes with: the exact integer DCT, smooth upsampling.
+// JPEG through libjpeg-turbo, with Pillow's settings: the exact integer DCT and smooth upsampling.
 //
-// The library reports an error by a call that must not return. It jumps back (longjmp) into the three functions below
-// that call the library; they hold nothing that has a destructor. What must be freed belongs to JpegReader.
+// The library reports errors through a callback that must not return: it jumps (longjmp) into the three functions below
+// that call the library. These hold no objects with destructors; JpegReader owns everything that must be freed.
 #include <setjmp.h>
 
 #include <cstdio>
@@ -19,11 +19,11 @@
 namespace qkv::image {
 namespace {
 
-// A progressive file may repeat scans without end, each as expensive as the picture: real encoders write about ten.
+// A progressive file may repeat scans endlessly, each as expensive as the image; real encoders write about ten.
 constexpr int kMaxScans = 200;
 
 struct JpegReader {
-  jpeg_error_mgr errors;  // first, so that a pointer to it is one to the reader
+  jpeg_error_mgr errors;  // first member: a pointer to it is a pointer to the reader
   jpeg_progress_mgr progress;
   jpeg_decompress_struct info;
   jmp_buf escape;
@@ -41,8 +41,8 @@ struct JpegReader {
   longjmp(reader->escape, 1);
 }
 
-/// Of libjpeg's warnings those pass that cost no picture data. The others (data that ends too early, a code that does
-/// not exist, a lost restart marker) are errors here: libjpeg would paint the rest grey.
+/// Ignores libjpeg's warnings that lose no image data. The others (truncated data, invalid codes, lost restart markers)
+/// are errors here, since libjpeg would fill the rest with grey.
 void OnMessage(j_common_ptr info, int level) {
   if (level >= 0) return;
   switch (info->err->msg_code) {
@@ -91,7 +91,8 @@ bool Start(JpegReader& reader) {
   return true;
 }
 
-/// All rows, to `out` [height, width, components], or by way of `cmyk` (one row) to RGB where that is given.
+/// Reads all rows into `out` [height, width, components], or if `cmyk` (a buffer of one row) is given, converts them to
+/// RGB.
 bool ReadRows(JpegReader& reader, uint8_t* out, uint8_t* cmyk) {
   if (setjmp(reader.escape) != 0) return false;
   jpeg_decompress_struct& info = reader.info;
@@ -102,7 +103,7 @@ bool ReadRows(JpegReader& reader, uint8_t* out, uint8_t* cmyk) {
     jpeg_read_scanlines(&info, &row, 1);
     if (cmyk) {
       for (size_t x = 0; x < info.output_width; ++x) {
-        // Pillow takes every file for one of Adobe's, which store ink upside down.
+        // Pillow treats every CMYK file as Adobe's, which stores inverted ink.
         for (int c = 0; c < 4; ++c) cmyk[4 * x + c] = static_cast<uint8_t>(255 - cmyk[4 * x + c]);
         CmykToRgb(cmyk + 4 * x, out_y + 3 * x);
       }
@@ -112,7 +113,7 @@ bool ReadRows(JpegReader& reader, uint8_t* out, uint8_t* cmyk) {
   return true;
 }
 
-/// EXIF may be split over markers, and is joined as Pillow does.
+/// EXIF may be split over several markers; they are joined as in Pillow.
 int ReadOrientation(const jpeg_decompress_struct& info, std::string& exif) {
   using namespace std::string_view_literals;
   constexpr auto kExif = "Exif\0\0"sv, kXmp = "http://ns.adobe.com/xap/1.0/\0"sv;

@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint16_t kOrientationTag = 0x0112;
 
-/// Numbers from a TIFF structure in its own byte order; 0 outside of it.
+/// Reads numbers from a TIFF structure in its byte order; 0 if out of bounds.
 class TiffBytes {
  public:
   explicit TiffBytes(std::span<const std::byte> bytes)
@@ -31,7 +31,7 @@ class TiffBytes {
 
 int Valid(uint32_t orientation) { return orientation >= 1 && orientation <= 8 ? static_cast<int>(orientation) : 1; }
 
-/// EXIF's value, 0 where there is none.
+/// The orientation tag's value, 0 if absent.
 uint32_t FindInExif(std::span<const std::byte> exif) {
   using namespace std::string_view_literals;
   std::string_view start(reinterpret_cast<const char*>(exif.data()), exif.size());
@@ -81,13 +81,13 @@ int Orientation(std::span<const std::byte> exif, std::span<const std::byte> xmp)
 void TurnUpright(Image& image, int orientation, Tensor<uint8_t>& spare) {
   if (orientation <= 1 || orientation > 8) return;
   const int64_t height = image.height(), width = image.width(), channels = image.channels();
-  // Rows of the result run along columns of the file for 5…8.
+  // For 5…8, rows of the result are columns of the file.
   const bool swap = orientation >= 5;
   const bool flip_x = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
   const bool flip_y = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
   const int64_t out_height = swap ? width : height, out_width = swap ? height : width;
   spare.Reuse({out_height, out_width, channels});
-  // flip_x and flip_y say from which end the file's columns and rows are read.
+  // flip_x and flip_y reverse the order of the file's columns and rows.
   const int64_t step_x = (flip_x ? -1 : 1) * channels, step_y = (flip_y ? -1 : 1) * width * channels;
   const uint8_t* first =
       image.pixels.data() + (flip_x ? (width - 1) * channels : 0) + (flip_y ? (height - 1) * width * channels : 0);

@@ -1,12 +1,12 @@
-// Turning a picture the way its EXIF orientation says. Internal to qkv/image.
+// Applies EXIF orientations. Internal to qkv/image.
 #pragma once
 
 #include "qkv/image/image.h"
 
 namespace qkv::image {
 
-/// Turns or mirrors the image by an EXIF orientation, 1…8 (others change nothing), as Pillow's exif_transpose.
-/// Where it does, `spare` changes places with the image's memory.
+/// Rotates or mirrors the image by an EXIF orientation, 1…8 (other values are ignored), as Pillow's exif_transpose. If
+/// the image changes, its memory is swapped with `spare`.
 void TurnUpright(Image& image, int orientation, Tensor<uint8_t>& spare);
 
 }  // namespace qkv::image

@@ -1,8 +1,8 @@
-// PNG through libpng: every bit depth, palettes, transparency, interlacing. Gamma and colour profiles are left alone,
-// as Pillow leaves them.
+// PNG through libpng: every bit depth, palettes, transparency, interlacing. Gamma and colour profiles are ignored, as
+// in Pillow.
 //
-// libpng reports an error by a call that must not return. It jumps back (longjmp) into the two functions below that
-// call the library; they hold nothing that has a destructor. What must be freed belongs to PngReader.
+// libpng reports errors through a callback that must not return: it jumps (longjmp) into the two functions below that
+// call the library. These hold no objects with destructors; PngReader owns everything that must be freed.
 #include <png.h>
 #include <setjmp.h>
 
@@ -19,10 +19,11 @@
 namespace qkv::image {
 namespace {
 
-// Of text only EXIF and XMP packets are of use here. A compressed chunk may grow a thousandfold: bound each and all.
+// Only text with EXIF or XMP is used. A compressed chunk may expand a thousandfold, so their sizes and number are
+// limited.
 constexpr png_alloc_size_t kMaxChunkBytes = 8 << 20;
 constexpr png_uint_32 kMaxChunks = 16;
-// Not read at all, for the same reason.
+// Ignored entirely, for the same reason.
 constexpr png_byte kIgnoredChunks[] = "iCCP\0sPLT";
 constexpr int kIgnoredCount = 2;
 
@@ -55,12 +56,12 @@ void ReadBytes(png_structp png, png_bytep out, size_t length) {
   reader->left -= length;
 }
 
-/// Reads up to the pixels and sets the conversions: 8 bits a sample at least, palettes to colours.
+/// Reads everything before the pixels and sets the conversions: at least 8 bits per sample, palettes to colours.
 bool ReadHeader(PngReader& reader) {
   if (setjmp(png_jmpbuf(reader.png)) != 0) return false;
   png_structp png = reader.png;
   png_set_read_fn(png, &reader, ReadBytes);
-  // Whether a picture is too large is for DecodeOptions to say.
+  // DecodeOptions limits the image size instead.
   png_set_user_limits(png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
   png_set_chunk_malloc_max(png, kMaxChunkBytes);
   png_set_chunk_cache_max(png, kMaxChunks);
@@ -70,7 +71,7 @@ bool ReadHeader(PngReader& reader) {
   if (png_get_color_type(png, reader.info) == PNG_COLOR_TYPE_PALETTE) png_set_palette_to_rgb(png);
   if (depth < 8) png_set_expand_gray_1_2_4_to_8(png);
   if (depth == 16) {
-    // libpng hands on the file's order, high byte first.
+    // libpng returns the file's byte order, high byte first.
     if constexpr (std::endian::native == std::endian::little) png_set_swap(png);
   } else if (png_get_valid(png, reader.info, PNG_INFO_tRNS)) {
     png_set_tRNS_to_alpha(png);
@@ -87,9 +88,9 @@ bool ReadRows(PngReader& reader, png_bytepp rows) {
   return true;
 }
 
-/// Refuses a chunk that claims to be longer than the file: libpng would make room for it first.
+/// Rejects chunks that are longer than the file: libpng would allocate memory for them first.
 void CheckChunks(const Source& source) {
-  for (size_t at = 8; source.size() - at >= 8;) {  // after the signature; length and name
+  for (size_t at = 8; source.size() - at >= 8;) {  // 8: after the signature; length and name
     const uint8_t* p = source.data() + at;
     const size_t length = size_t{p[0]} << 24 | size_t{p[1]} << 16 | size_t{p[2]} << 8 | p[3];
     Require(source.size() - at >= length + 12, "{}: PNG: the file ends too early", source.where);
@@ -98,7 +99,7 @@ void CheckChunks(const Source& source) {
   }
 }
 
-/// The text under a keyword; empty if there is none.
+/// The text of a keyword; empty if there is none.
 std::string_view Text(const PngReader& reader, std::string_view keyword) {
   png_textp texts = nullptr;
   const int count = png_get_text(reader.png, reader.info, &texts, nullptr);
@@ -109,7 +110,7 @@ std::string_view Text(const PngReader& reader, std::string_view keyword) {
   return {};
 }
 
-/// ImageMagick's way to keep EXIF: a line feed, "exif", the length, and the bytes as hexadecimal digits.
+/// ImageMagick's encoding of EXIF: a line feed, "exif", the length, and the bytes as hexadecimal digits.
 void FromRawProfile(std::string_view text, std::string& bytes) {
   bytes.clear();
   for (int line = 0; line < 3; ++line) {

@@ -1,5 +1,5 @@
-// PBM, PGM and PPM, plain and binary, up to 16 bits, by a reader of our own: the format is ten lines of specification,
-// and Debian's libnetpbm exits the process on a bad file.
+// PBM, PGM and PPM, plain and binary, up to 16 bits. Written here, because the specification is ten lines and Debian's
+// libnetpbm exits the process on an invalid file.
 #include <cctype>
 #include <cmath>
 #include <vector>
@@ -43,7 +43,7 @@ class PnmReader {
     Require(std::isspace(reader_.U8()) != 0, "{}: PNM: no space before byte {}", source_.where, reader_.position());
   }
 
-  /// The next byte that is no comment.
+  /// The next byte that is not part of a comment.
   uint8_t Next() {
     uint8_t c = reader_.U8();
     while (c == '#') {
@@ -60,7 +60,7 @@ class PnmReader {
       Require(c >= '0' && c <= '9' && digits < 10, "{}: PNM: no number before byte {}", source_.where,
               reader_.position());
       number = 10 * number + (c - '0');
-      // The character after a number belongs to what follows, unless it is the file's last number.
+      // Consumes the character after a number, unless the file ends there.
       if (reader_.left() == 0) return number;
       c = *reader_.Take(1);
       if (std::isspace(c) || c == '#') {
@@ -70,7 +70,7 @@ class PnmReader {
     }
   }
 
-  /// One sample of a plain bitmap: the digits need no space between them.
+  /// One sample of a plain bitmap, whose digits need no separators.
   int64_t Bit() {
     uint8_t c = Next();
     while (std::isspace(c)) c = Next();
@@ -78,7 +78,7 @@ class PnmReader {
     return c - '0';
   }
 
-  /// Bytes of a row of a binary file.
+  /// Bytes per row of a binary file.
   size_t RowBytes(size_t samples) const { return bits_ ? (samples + 7) / 8 : samples * (maximum_ > 255 ? 2 : 1); }
 
   void ReadRow(std::vector<int64_t>& row) {
@@ -99,7 +99,7 @@ class PnmReader {
     }
   }
 
-  /// Pillow scales to 8 bits; grey of more than 8 bits it scales to 16, and cuts off at 255 later.
+  /// Scales to 8 bits as Pillow does; grey of more than 8 bits is scaled to 16 and saturates at 255 later.
   uint8_t Level(int64_t sample, int channels) const {
     if (bits_) sample = 1 - sample;  // a set bit is black
     if (source_.options.window)

@@ -10,7 +10,7 @@
 namespace qkv::image {
 namespace {
 
-// Far past every model's input (a side of 16,384), well before memory runs out.
+// Far above any model's input (16,384 pixels square), well below available memory.
 constexpr int64_t kMaxPixels = int64_t{1} << 28;
 // Pillow's sizes are 32-bit integers.
 constexpr int64_t kMaxSide = INT32_MAX;
@@ -19,7 +19,7 @@ struct Size {
   int64_t height, width;
 };
 
-/// Python's round(): half to even, whatever the rounding mode of the process.
+/// Python's round(): half to even, regardless of the process's rounding mode.
 int64_t RoundHalfEven(double x) {
   const double floor = std::floor(x), fraction = x - floor;
   const auto low = static_cast<int64_t>(floor);
@@ -52,7 +52,7 @@ Size ResizedSize(const Preprocess& p, Size in) {
   return in;
 }
 
-/// The resized size, checked.
+/// The resized size, validated.
 Size CheckedSize(const Preprocess& p, Size in) {
   Require(in.height > 0 && in.width > 0, "preprocess: an image of {} x {} pixels", in.width, in.height);
   Require(p.resize == Preprocess::Resize::kNone ||
@@ -65,7 +65,7 @@ Size CheckedSize(const Preprocess& p, Size in) {
   return size;
 }
 
-/// Where the crop begins in the resized image; negative where the image is padded.
+/// Start of the crop in the resized image; negative if the image is padded.
 int64_t CropOffset(Preprocess::Crop crop, int64_t size, int64_t crop_size) {
   const int64_t margin = size - crop_size;
   if (margin < 0) return crop == Preprocess::Crop::kHuggingFace ? -((1 - margin) / 2) : -(-margin / 2);
@@ -73,12 +73,12 @@ int64_t CropOffset(Preprocess::Crop crop, int64_t size, int64_t crop_size) {
   return RoundHalfEven(static_cast<double>(margin) / 2);
 }
 
-/// What each of the 256 levels of a channel becomes.
+/// The output value of each of the 256 levels of a channel.
 std::array<float, 256> Levels(const Preprocess& p, size_t channel) {
   const bool normalise = !p.mean.empty() || !p.std.empty();
   std::array<float, 256> levels;
   for (int i = 0; i < 256; ++i) {
-    // In double first, as Hugging Face computes it; for 1/255 it rounds to timm's x/255 in float at every level.
+    // First in double, as Hugging Face computes it; for 1/255 this rounds to timm's x/255 in float at every level.
     const auto x = static_cast<float>(i * p.rescale);
     levels[i] = normalise ? (x - p.mean[channel]) / p.std[channel] : x;
   }
@@ -104,7 +104,7 @@ Rect SeenOf(const Preprocess& p, int64_t height, int64_t width) {
   const Shape shape = OutputShape(p, height, width);
   const Size full = CheckedSize(p, {height, width});
   const bool crops = p.crop != Preprocess::Crop::kNone;
-  // Pixels of the image for one of the resized image.
+  // Image pixels per pixel of the resized image.
   const double down = static_cast<double>(height) / static_cast<double>(full.height);
   const double across = static_cast<double>(width) / static_cast<double>(full.width);
   return {down * static_cast<double>(crops ? CropOffset(p.crop, full.height, shape[1]) : 0),
@@ -136,7 +136,7 @@ void Apply(const Preprocess& p, const Image& image, Workspace& workspace, View<f
   const bool crops = p.crop != Preprocess::Crop::kNone;
   const int64_t top = crops ? CropOffset(p.crop, full.height, height) : 0;
   const int64_t left = crops ? CropOffset(p.crop, full.width, width) : 0;
-  // What the output shows of the resized image; the rest is padding.
+  // The output's part of the resized image; the rest is padding.
   const int64_t y0 = std::max<int64_t>(top, 0), y1 = std::min(top + height, full.height);
   const int64_t x0 = std::max<int64_t>(left, 0), x1 = std::min(left + width, full.width);
   const Image& part = ResizeRegion(source, {full.height, full.width, y0, x0, y1 - y0, x1 - x0}, p.filter, workspace);

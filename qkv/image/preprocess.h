@@ -1,5 +1,5 @@
-// From a decoded image to the tensor that a model was trained on, to the last bit of the original pipelines.
-// Not here: reading the configuration files of the libraries (model/config/preprocess_config.h).
+// Converts a decoded image to a model's input tensor, bit-identical to the original pipelines. Not here: parsing of the
+// libraries' configuration files (model/config/preprocess_config.h).
 #pragma once
 
 #include <cstdint>
@@ -13,49 +13,49 @@
 
 namespace qkv::image {
 
-/// What happens to an image, in this order: resize, crop or pad, rescale, normalise.
+/// Preprocessing steps, in this order: resize, crop or pad, rescale, normalise.
 struct Preprocess {
-  /// How the size changes first.
+  /// The size of the resized image.
   enum class Resize {
     kNone,
     kExact,         // to resize_height × resize_width, aspect ratio lost
     kShortestEdge,  // the shorter edge to resize_height, the longer one in proportion, truncated
     kFit,           // both edges fit in resize_height × resize_width, rounded half to even (timm's "border")
-    kCover,         // both edges cover it, rounded half to even (timm's "center" where the target is not square)
+    kCover,         // both edges cover it, rounded half to even (timm's "center" for a non-square target)
   };
-  /// What of the resized image is kept.
+  /// The part of the resized image that is kept.
   enum class Crop {
     kNone,
     kTorchvision,  // centre crop, offset rounded half to even, zero-padded where the image is smaller
     kHuggingFace,  // centre crop, offset floored, zero-padded where the image is smaller
   };
   int channels = 3;                             // of the tensor, 1 or 3
-  Resize resize = Resize::kNone;                // how the size changes first
+  Resize resize = Resize::kNone;                // first step
   int64_t resize_height = 0, resize_width = 0;  // in pixels
   Filter filter = Filter::kBicubic;             // of resizing
-  Crop crop = Crop::kNone;                      // what is kept then
+  Crop crop = Crop::kNone;                      // second step
   int64_t crop_height = 0, crop_width = 0;      // in pixels
-  std::vector<uint8_t> fill;                    // of padded pixels, one a channel; empty: zeros
-  double rescale = 1.0 / 255;                   // 1 when do_rescale is off
-  std::vector<float> mean, std;                 // one a channel; empty: not normalised
+  std::vector<uint8_t> fill;                    // of padded pixels, one per channel; empty: zeros
+  double rescale = 1.0 / 255;                   // 1 if do_rescale is off
+  std::vector<float> mean, std;                 // one per channel; empty: not normalised
 };
 
-/// Writes the tensor, out: [channels, height, width], dense; the shape must be OutputShape's.
-/// (x·rescale rounded to float, minus mean, divided by std) in float, which is what both libraries' arithmetic gives.
-/// Throws Error for another shape, or where mean, std or fill do not have one number a channel.
+/// Writes the tensor, out: [channels, height, width], dense; its shape must be OutputShape's. In float: x·rescale
+/// rounded to float, minus mean, divided by std, as both libraries compute it. Throws Error for another shape, or if
+/// mean, std or fill do not have one value per channel.
 void Apply(const Preprocess& preprocess, const Image& image, View<float> out);
-/// The same with scratch memory of the caller's.
+/// The same with the caller's scratch memory.
 void Apply(const Preprocess& preprocess, const Image& image, Workspace& workspace, View<float> out);
 
-/// The shape that Apply will write for an image of this height and width.
-/// Throws Error when the resized image would have no pixels, or more than any model takes.
+/// The shape that Apply writes for an image of this size. Throws Error if the resized image would be empty or exceed
+/// the limit.
 Shape OutputShape(const Preprocess& preprocess, int64_t height, int64_t width);
 
-/// The shape that every image gets, where it is the same for all.
+/// The output shape, if it is the same for all images.
 std::optional<Shape> FixedShape(const Preprocess& preprocess);
 
-/// What of an image of this size Apply's output shows, in the image's pixels; beyond its border where the output is
-/// padded. Throws Error as OutputShape does.
+/// The part of an image of this size that Apply's output shows, in image pixels; it exceeds the image if the output is
+/// padded. Throws Error as OutputShape.
 Rect SeenOf(const Preprocess& preprocess, int64_t height, int64_t width);
 
 }  // namespace qkv::image

@@ -1,4 +1,4 @@
-// A rectangle in fractions of pixels.
+// A rectangle in fractional pixels.
 #pragma once
 
 namespace qkv::image {
@@ -6,7 +6,7 @@ namespace qkv::image {
 struct Rect {
   double top = 0, left = 0, height = 0, width = 0;
 
-  /// Rows and columns of this rectangle's own [0, 1] square, in the pixels that it is given in.
+  /// Maps a coordinate of the unit square to a row or column of this rectangle.
   double y(double part) const { return top + part * height; }
   double x(double part) const { return left + part * width; }
 };

@@ -63,8 +63,8 @@ Kernel KernelOf(Filter filter) {
   }
 }
 
-/// The taps of outputs [begin, begin + length) of an axis that is resampled from `in` to `out` positions.
-/// Every operation is in Pillow's order, since the weights are rounded after it.
+/// The taps of outputs [begin, begin + length) of an axis resampled from `in` to `out` positions. Operations are in
+/// Pillow's order, since the weights are rounded afterwards.
 void MakeTaps(int64_t in, int64_t out, int64_t begin, int64_t length, const Kernel& kernel, std::vector<double>& exact,
               Taps& taps) {
   const double scale = static_cast<double>(in) / static_cast<double>(out);
@@ -94,7 +94,7 @@ void MakeTaps(int64_t in, int64_t out, int64_t begin, int64_t length, const Kern
   }
 }
 
-/// Columns or rows of the input that outputs [begin, begin + length) copy. Pillow adds the step up, so we do.
+/// Input columns or rows that outputs [begin, begin + length) copy. The step is accumulated, as in Pillow.
 void NearestPositions(int64_t in, int64_t out, int64_t begin, int64_t length, std::vector<int64_t>& positions) {
   const double step = static_cast<double>(in) / static_cast<double>(out);
   positions.clear();
@@ -116,7 +116,7 @@ void Nearest(const Image& image, const Region& region, Workspace& workspace) {
   }
 }
 
-/// Alpha (the last of 2 or 4 channels) multiplied into the others, or divided out again.
+/// Multiplies alpha (the last of 2 or 4 channels) into the other channels, or divides it out.
 void Premultiply(Image& image, bool undo) {
   const int64_t channels = image.channels();
   uint8_t* pixel = image.pixels.data();
@@ -133,8 +133,8 @@ void Premultiply(Image& image, bool undo) {
   }
 }
 
-/// Pillow 13 goes down the columns first where that saves most: the height shrinks, by more than twice as many pixels
-/// as the width. Earlier versions never do, and round a few pixels of such images differently.
+/// Pillow 13 runs the vertical pass first if that saves most: the height shrinks by more than twice as many pixels as
+/// the width. Earlier versions never do, and round a few pixels of such images differently.
 bool VerticalFirst(const Image& image, const Region& region) {
   const int64_t lost_height = image.height() - region.full_height, lost_width = image.width() - region.full_width;
   return lost_height > 0 && lost_height > 2 * lost_width;
@@ -143,13 +143,13 @@ bool VerticalFirst(const Image& image, const Region& region) {
 void Resample(const Image& image, const Region& region, const Kernel& kernel, Workspace& workspace) {
   const int channels = static_cast<int>(image.channels());
   const int64_t stride = image.width() * channels;
-  // Pillow skips the pass of an axis that keeps its size.
+  // Pillow skips the pass of an axis whose size is unchanged.
   const bool horizontal = region.full_width != image.width(), vertical = region.full_height != image.height();
   Taps &columns = workspace.columns, &rows = workspace.rows;
   std::vector<double>& exact = workspace.exact;
   if (horizontal) MakeTaps(image.width(), region.full_width, region.left, region.width, kernel, exact, columns);
   if (vertical) MakeTaps(image.height(), region.full_height, region.top, region.height, kernel, exact, rows);
-  // What the passes read of the image.
+  // The part of the image that the passes read.
   const int64_t x0 = horizontal ? columns.begin() : region.left, x1 = horizontal ? columns.end() : x0 + region.width;
   const int64_t y0 = vertical ? rows.begin() : region.top, y1 = vertical ? rows.end() : y0 + region.height;
   const Plane in = {image.pixels.data() + y0 * stride + x0 * channels, stride, y1 - y0, (x1 - x0) * channels};

@@ -1,4 +1,4 @@
-// Resampling, to the byte as Pillow 13 does it.
+// Resizing, byte-identical to Pillow 13.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@ namespace qkv::image {
 /// Pillow's resampling filters.
 enum class Filter { kNearest, kBox, kBilinear, kHamming, kBicubic, kLanczos };
 
-/// The image in another size. Alpha channels are resized premultiplied, as Pillow does.
+/// Resizes the image. Alpha images are resized premultiplied, as in Pillow.
 Image Resize(const Image& image, int64_t height, int64_t width, Filter filter);
-/// The same in the workspace's memory; valid until that is used again.
+/// The same in the workspace's memory; valid until its next use.
 Image& Resize(const Image& image, int64_t height, int64_t width, Filter filter, Workspace& workspace);
 
 }  // namespace qkv::image

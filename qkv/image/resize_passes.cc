@@ -19,11 +19,10 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr int32_t kHalf = 1 << (kWeightBits - 1);
-// Rows that SumColumns turns on their side at a time: a vector of bytes on every target, and one of 32-bit sums on the
-// widest.
+// Rows that SumColumns transposes at a time: one vector of bytes on every target, and one of 32-bit sums on the widest.
 constexpr int64_t kBlock = 16;
 
-// Bytes of a row that are turned on their side at a time: more than any photo has, and 4 MiB of scratch.
+// Bytes of a row transposed at a time: longer than any photo's rows, with 4 MiB of scratch.
 [[maybe_unused]] constexpr int64_t kStripeBytes = 1 << 18;
 using Wide = hn::CappedTag<int32_t, kBlock>;
 
@@ -39,13 +38,13 @@ HWY_INLINE void SumVector(const uint8_t* in, int64_t stride, const int32_t* weig
   hn::StoreU(hn::DemoteTo(narrow, hn::ShiftRight<kWeightBits>(sum)), narrow, out);
 }
 
-/// The same of n values of i.
+/// The same for n values of i.
 HWY_INLINE void SumMany(const uint8_t* in, int64_t stride, const int32_t* weights, int32_t count, int64_t n,
                         uint8_t* out) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(Wide()));
   int64_t i = 0;
   for (; i + lanes <= n; i += lanes) SumVector(in + i, stride, weights, count, out + i);
-  if (i < n && n >= lanes) {  // the last vector overlaps the one before
+  if (i < n && n >= lanes) {  // the last vector overlaps the previous one
     SumVector(in + n - lanes, stride, weights, count, out + n - lanes);
     return;
   }
@@ -62,13 +61,13 @@ HWY_INLINE void Transpose16(const uint8_t* const* in, int64_t offset, uint8_t* o
     for (int64_t row = 0; row < kBlock; ++row) out[i * out_stride + row] = in[row][offset + i];
 }
 #else
-/// A block of 16 × 16 bytes, rows to columns, by four rounds of interleaving.
+/// Transposes a block of 16 × 16 bytes by four rounds of interleaving.
 HWY_INLINE void Transpose16(const uint8_t* const* in, int64_t offset, uint8_t* out, int64_t out_stride) {
   const hn::Full128<uint8_t> d;
   using V = hn::Vec<decltype(d)>;
   V a[kBlock], b[kBlock];
   for (int i = 0; i < kBlock; ++i) a[i] = hn::LoadU(d, in[i] + offset);
-  // Each round interleaves row i with row i + 8; after four, every byte is where its transpose wants it.
+  // Each round interleaves row i with row i + 8; after four rounds the block is transposed.
   for (int round = 0; round < 4; ++round) {
     for (int i = 0; i < kBlock / 2; ++i) {
       b[2 * i] = hn::InterleaveLower(d, a[i], a[i + kBlock / 2]);
@@ -80,7 +79,7 @@ HWY_INLINE void Transpose16(const uint8_t* const* in, int64_t offset, uint8_t* o
 }
 #endif
 
-/// out: [n, 16], where in are 16 pointers to n bytes.
+/// Transposes rows: out [n, 16]; in holds 16 pointers to n bytes each.
 HWY_INLINE void RowsToColumns(const uint8_t* const* in, int64_t n, uint8_t* out) {
   int64_t i = 0;
   for (; i + kBlock <= n; i += kBlock) Transpose16(in, i, out + i * kBlock, kBlock);
@@ -104,8 +103,8 @@ HWY_INLINE void ColumnsToRows(const uint8_t* in, int64_t n, int64_t rows, uint8_
 
 }  // namespace
 
-// A column of pixels is no vector: 16 rows at a time are turned on their side, summed as rows, and turned back.
-// Very wide images in stripes of outputs, so that the scratch memory does not grow with the width.
+// Columns of pixels are not contiguous: 16 rows at a time are transposed, summed as rows, and transposed back. Very
+// wide images are processed in stripes of outputs, so that the scratch memory does not grow with the width.
 void SumColumnsTarget(const Plane& in, int64_t begin, int channels, const Taps& taps, Sides& sides, uint8_t* out) {
   const int64_t out_bytes = taps.outputs() * channels;
   for (int64_t left = 0, right; left < taps.outputs(); left = right) {
@@ -118,7 +117,7 @@ void SumColumnsTarget(const Plane& in, int64_t begin, int channels, const Taps& 
     for (int64_t y = 0; y < in.rows; y += kBlock) {
       const int64_t rows = std::min(kBlock, in.rows - y);
       const uint8_t* row[kBlock];
-      // Where fewer are left, the last one stands in for the missing.
+      // Missing rows of the last block repeat the last row.
       for (int64_t i = 0; i < kBlock; ++i)
         row[i] = in.data + (y + std::min(i, rows - 1)) * in.stride + (first_in - begin) * channels;
       RowsToColumns(row, in_bytes, sides.in.data());

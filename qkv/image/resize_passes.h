@@ -1,4 +1,4 @@
-// The two passes of a resize: weighted sums of neighbouring columns, or of neighbouring rows. Internal to qkv/image.
+// The two passes of resizing: weighted sums over columns and over rows. Internal to qkv/image.
 #pragma once
 
 #include <cstdint>
@@ -6,37 +6,37 @@
 
 namespace qkv::image {
 
-// Weights are integers with this many fraction bits: 8 bits of sample and a sum past 1 fit in 32 bits.
+// Weights are fixed-point with this many fraction bits: 8 bits of sample and a sum above 1 fit in 32 bits.
 inline constexpr int kWeightBits = 32 - 8 - 2;
 
-/// For each output position of an axis, which inputs it sums, and with what weights.
+/// The inputs and weights that each output position of an axis sums.
 struct Taps {
-  int64_t capacity = 0;          // weights kept for an output
+  int64_t capacity = 0;          // weights stored per output
   std::vector<int64_t> first;    // [outputs]
   std::vector<int32_t> count;    // [outputs]
   std::vector<int32_t> weights;  // [outputs, capacity]
 
   int64_t outputs() const { return static_cast<int64_t>(first.size()); }
-  /// The inputs that any output needs: [begin, end).
+  /// Range [begin, end) of the inputs that the outputs need.
   int64_t begin() const;
   int64_t end() const;
 };
 
-/// A part of an image: `rows` rows of `row_bytes` bytes, `stride` bytes apart.
+/// Part of an image: `rows` rows of `row_bytes` bytes, `stride` bytes apart.
 struct Plane {
   const uint8_t* data;
   int64_t stride, rows, row_bytes;
 };
 
-/// Rows of a plane on their side, as SumColumns works on them; grows to what is needed.
+/// Transposed rows of a plane, scratch of SumColumns; grows as needed.
 struct Sides {
   std::vector<uint8_t> in, sums;  // [bytes of the stripe, 16]
 };
 
-/// out: [in.rows, outputs, channels]. in's first column is the column `begin` that the taps count from 0.
+/// out: [in.rows, outputs, channels]. The first column of `in` is column `begin` of the taps' numbering.
 void SumColumns(const Plane& in, int64_t begin, int channels, const Taps& taps, Sides& sides, uint8_t* out);
 
-/// out: [outputs, in.row_bytes]. in's first row is the row `begin` that the taps count from 0.
+/// out: [outputs, in.row_bytes]. The first row of `in` is row `begin` of the taps' numbering.
 void SumRows(const Plane& in, int64_t begin, const Taps& taps, uint8_t* out);
 
 }  // namespace qkv::image

@@ -1,4 +1,4 @@
-// A part of a resized image. Internal to qkv/image.
+// Resizes and crops in one step. Internal to qkv/image.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ struct Region {
   int64_t top, left, height, width;
 };
 
-/// What cropping the resized image would give, without computing the rest of it: workspace.resized.
+/// The crop of the resized image, without computing the rest; stored in workspace.resized.
 Image& ResizeRegion(const Image& image, const Region& region, Filter filter, Workspace& workspace);
 
 }  // namespace qkv::image

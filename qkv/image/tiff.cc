@@ -1,5 +1,5 @@
-// TIFF through libtiff: the first picture, strips or tiles, any of its compressions, 1 to 16 bits, 32-bit integers and
-// floats, grey, palette, RGB, CMYK and YCbCr, with or without alpha. What each becomes follows Pillow.
+// TIFF through libtiff: the first image; strips or tiles; any of its compressions; 1 to 16 bits, 32-bit integers and
+// floats; grey, palette, RGB, CMYK and YCbCr, with or without alpha. Conversions follow Pillow.
 #include <tiffio.h>
 
 #include <array>
@@ -16,9 +16,9 @@
 namespace qkv::image {
 namespace {
 
-constexpr int kMaxSamples = 6;  // a pixel; Pillow's limit
+constexpr int kMaxSamples = 6;  // per pixel; Pillow's limit
 
-/// The file in memory, and what libtiff said about it.
+/// The file in memory, and libtiff's messages.
 struct Input {
   const uint8_t* data;
   size_t size;
@@ -50,8 +50,8 @@ int OnError(TIFF*, void* user, const char*, const char* format, va_list argument
   return 1;
 }
 
-/// Most warnings are about odd tags. Those about data that ends too early are errors here: libjpeg would paint the rest
-/// grey, and libtiff would go on without the tag, such as a palette.
+/// Ignores warnings about unknown tags. Warnings about truncated data are errors here: libjpeg would fill the rest with
+/// grey, and libtiff would continue without the tag, such as a palette.
 int OnWarning(TIFF* tiff, void* user, const char* module, const char* format, va_list arguments) {
   char text[256];
   va_list copy;
@@ -70,11 +70,11 @@ TiffPointer Open(Input& input, const Source& source) {
   Require(options != nullptr, "{}: TIFF: no memory", source.where);
   TIFFOpenOptionsSetErrorHandlerExtR(options.get(), OnError, &input);
   TIFFOpenOptionsSetWarningHandlerExtR(options.get(), OnWarning, &input);
-  // What libtiff allocates holds pieces of the file or tables that the file spells out; the pixels' memory is ours. So
-  // a small file that claims a table of millions of strips is refused.
+  // libtiff allocates only pieces of the file, and tables that the file contains; pixel memory is ours. So a small file
+  // that declares a table of millions of strips is rejected.
   const auto limit = static_cast<tmsize_t>(std::min<size_t>(source.size(), size_t{1} << 40) * 16 + (size_t{64} << 20));
   TIFFOpenOptionsSetMaxSingleMemAlloc(options.get(), limit);
-  // "m": reads through the callbacks.
+  // "m": read through the callbacks, without mapping.
   TIFF* tiff = TIFFClientOpenExt(
       "", "rm", &input, ReadBytes, [](thandle_t, void*, tmsize_t) -> tmsize_t { return -1; }, Seek,
       [](thandle_t) { return 0; }, [](thandle_t handle) -> toff_t { return static_cast<Input*>(handle)->size; },
@@ -89,9 +89,9 @@ struct Layout {
   uint16_t bits = 1, samples = 1, format = SAMPLEFORMAT_UINT, photometric = PHOTOMETRIC_MINISWHITE;
   uint16_t compression = COMPRESSION_NONE;
   bool planar = false, tiled = false;
-  int colours = 1;  // samples without alpha and the like
+  int colours = 1;  // samples except alpha and other extras
   Alpha alpha = Alpha::kNone;
-  std::array<const uint16_t*, 3> palette{};  // 2^bits entries each, the file's
+  std::array<const uint16_t*, 3> palette{};  // 2^bits entries each, owned by libtiff
 
   int channels() const {
     const bool grey = photometric == PHOTOMETRIC_MINISWHITE || photometric == PHOTOMETRIC_MINISBLACK;
@@ -156,7 +156,7 @@ class TiffReader {
     }
   }
 
-  /// Refuses what no branch below reads.
+  /// Rejects formats that no branch below reads.
   void CheckKind() {
     Layout& l = layout_;
     const bool grey = l.photometric == PHOTOMETRIC_MINISWHITE || l.photometric == PHOTOMETRIC_MINISBLACK;
@@ -199,13 +199,13 @@ class TiffReader {
     }
   }
 
-  /// libtiff's own conversion, which Pillow uses for this colour space.
+  /// Uses libtiff's conversion, as Pillow does for this colour space.
   Image ReadYcbcr() {
     TIFFRGBAImage rgba;
     char message[1024] = "";
     Require(TIFFRGBAImageBegin(&rgba, tiff_.get(), /*stop=*/1, message) != 0, "{}: TIFF: {}", source_.where, message);
     const std::unique_ptr<TIFFRGBAImage, void (*)(TIFFRGBAImage*)> end(&rgba, TIFFRGBAImageEnd);
-    rgba.req_orientation = rgba.orientation = ORIENTATION_TOPLEFT;  // turned later
+    rgba.req_orientation = rgba.orientation = ORIENTATION_TOPLEFT;  // oriented later
     Image image = NewImage(source_, layout_.width, layout_.height, 3);
     Tensor<uint32_t>& raster = source_.workspace.packed;
     raster.Reuse({layout_.height, layout_.width});
@@ -220,7 +220,7 @@ class TiffReader {
     return image;
   }
 
-  /// Reads strips, or rows of tiles, one after the other, all planes of each, and converts them.
+  /// Reads strips, or rows of tiles, in order, all planes of each, and converts them.
   void ReadBands(Image& image) {
     const Layout& l = layout_;
     uint32_t rows = 0, tile_width = l.width;
@@ -236,7 +236,7 @@ class TiffReader {
     }
     Check(rows > 0);
     const int64_t row_bytes = l.row_bytes(l.width);
-    // A tile may claim to be far higher than the image.
+    // A tile may be declared far higher than the image.
     Tensor<uint8_t>& band = source_.workspace.band;
     Tensor<uint8_t>& tile = source_.workspace.tile;
     band.Reuse({l.planes(), int64_t{std::min(rows, l.height)}, row_bytes});
@@ -259,7 +259,7 @@ class TiffReader {
       }
       for (uint32_t i = 0; i < count; ++i) ConvertRow(band, i, image.pixels.view().at(y + i));
     }
-    Check(true);  // a late message
+    Check(true);  // a message of the last read
   }
 
   void ReadTiles(uint32_t y, uint32_t count, uint16_t plane, uint32_t tile_width, Tensor<uint8_t>& tile, uint8_t* out) {
@@ -273,7 +273,7 @@ class TiffReader {
     }
   }
 
-  /// Sample `s` of the pixel at x, as stored. libtiff has put numbers of 16 and 32 bits into the machine's order.
+  /// Stored sample `s` of the pixel at x. libtiff has converted 16- and 32-bit numbers to the machine's byte order.
   uint32_t Sample(const Tensor<uint8_t>& band, int64_t row, int64_t x, int s) const {
     const Layout& l = layout_;
     const uint8_t* in = band.view().at(l.planar ? s : 0, row);
@@ -299,14 +299,14 @@ class TiffReader {
     }
   }
 
-  /// Grey of more than 8 bits, as a number.
+  /// A grey level of more than 8 bits as a number.
   double Level(uint32_t sample) const {
     if (layout_.format == SAMPLEFORMAT_IEEEFP) return std::bit_cast<float>(sample);
     if (layout_.bits == 32) return static_cast<int32_t>(sample);
     return layout_.format == SAMPLEFORMAT_INT ? static_cast<int16_t>(sample) : static_cast<double>(sample);
   }
 
-  /// The high byte of a colour sample, or its place in the window.
+  /// The high byte of a colour sample, or its value through the window.
   uint8_t Colour(uint32_t sample, bool windowed) const {
     if (layout_.bits != 16) return static_cast<uint8_t>(sample);
     if (windowed && source_.options.window) return Windowed(sample, *source_.options.window);

@@ -1,4 +1,4 @@
-// WebP through libwebp's animation decoder, which Pillow uses for still pictures too; the first frame.
+// WebP through libwebp's animation decoder, which Pillow uses for still images too; the first frame only.
 #include <webp/decode.h>
 #include <webp/demux.h>
 
@@ -14,7 +14,7 @@ namespace {
 std::span<const std::byte> Chunk(const WebPDemuxer* demuxer, const char* name) {
   WebPChunkIterator chunk;
   std::span<const std::byte> bytes;
-  // The bytes lie in the file itself and outlive the iterator.
+  // The bytes are part of the file and outlive the iterator.
   if (WebPDemuxGetChunk(demuxer, name, 1, &chunk))
     bytes = std::as_bytes(std::span(chunk.chunk.bytes, chunk.chunk.size));
   WebPDemuxReleaseChunkIterator(&chunk);
@@ -25,7 +25,7 @@ std::span<const std::byte> Chunk(const WebPDemuxer* demuxer, const char* name) {
 
 Decoded DecodeWebp(const Source& source) {
   const WebPData data = {source.data(), source.size()};
-  // Sizes are known, and checked, before any picture is decoded.
+  // Sizes are checked before any frame is decoded.
   const std::unique_ptr<WebPDemuxer, void (*)(WebPDemuxer*)> demuxer(WebPDemux(&data), WebPDemuxDelete);
   Require(demuxer != nullptr, "{}: WebP: the file is damaged or ends too early", source.where);
   const int64_t width = WebPDemuxGetI(demuxer.get(), WEBP_FF_CANVAS_WIDTH);
@@ -39,7 +39,7 @@ Decoded DecodeWebp(const Source& source) {
   Require(WebPAnimDecoderOptionsInit(&options) != 0, "{}: WebP: another version of libwebp", source.where);
   const std::unique_ptr<WebPAnimDecoder, void (*)(WebPAnimDecoder*)> decoder(WebPAnimDecoderNew(&data, &options),
                                                                              WebPAnimDecoderDelete);
-  uint8_t* rgba = nullptr;  // the decoder's own
+  uint8_t* rgba = nullptr;  // owned by the decoder
   int timestamp = 0;
   Require(decoder != nullptr && WebPAnimDecoderGetNext(decoder.get(), &rgba, &timestamp) != 0,
           "{}: WebP: the picture is damaged", source.where);

@@ -1,4 +1,4 @@
-// Scratch memory for one image after the other.
+// Scratch memory for processing images one after the other.
 #pragma once
 
 #include <string>
@@ -10,22 +10,22 @@
 
 namespace qkv::image {
 
-/// Scratch memory of one caller: another image of the same size and format allocates nothing, but for what the formats'
-/// libraries do. Not shared between threads.
+/// Scratch memory of one caller. Another image of the same size and format allocates nothing, except inside the
+/// format's library. Not thread-safe.
 struct Workspace {
-  Tensor<uint8_t> file;         // its bytes
-  Tensor<uint8_t> turned;       // the other way up
-  std::string exif;             // joined from its pieces, or from digits
-  std::vector<uint8_t> row;     // of ink, or of indices into a palette
-  std::vector<uint8_t*> lines;  // where each row of an image goes
-  std::vector<int64_t> levels;  // a row of them
-  Tensor<uint16_t> deep;        // an image of 16 bits a sample
-  Tensor<uint32_t> packed;      // or of a word a pixel
-  Tensor<uint8_t> band, tile;   // some rows of samples as a file has them
-  Image negative;               // for models of bright strokes on dark ground
+  Tensor<uint8_t> file;         // bytes of the file
+  Tensor<uint8_t> turned;       // rotated or mirrored image
+  std::string exif;             // EXIF joined from segments, or decoded from digits
+  std::vector<uint8_t> row;     // of ink, or palette indices
+  std::vector<uint8_t*> lines;  // pointers to the rows of an image
+  std::vector<int64_t> levels;  // a row of grey levels
+  Tensor<uint16_t> deep;        // image of 16 bits per sample
+  Tensor<uint32_t> packed;      // image of 32-bit words
+  Tensor<uint8_t> band, tile;   // some rows of samples in the file's layout
+  Image negative;               // inverted, for models of bright strokes on dark backgrounds
   Image converted;              // to the model's channels
-  Image premultiplied;          // by alpha
-  Tensor<uint8_t> between;      // the two passes of a resize
+  Image premultiplied;          // alpha premultiplied
+  Tensor<uint8_t> between;      // between the two passes of a resize
   Image resized;
   Taps columns, rows;
   std::vector<double> exact;  // weights of one output before rounding
