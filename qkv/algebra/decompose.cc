@@ -1,5 +1,5 @@
-// Eigen's QR, LU and eigenvalues, instantiated here once, in double; its SVD, which takes as long to compile as these
-// together, is in svd.cc.
+// Eigen's QR, LU and eigenvalue decompositions, instantiated once, in double. The SVD is in svd.cc: it takes as long to
+// compile as these together.
 #include <Eigen/Eigenvalues>
 #include <Eigen/LU>
 #include <Eigen/QR>
@@ -10,7 +10,7 @@
 namespace qkv::algebra::internal {
 namespace {
 
-// What is decomposed, for matrices of float too: each instantiation of a decomposition takes seconds to compile.
+// Decompositions run in double for float matrices too: each instantiation takes seconds to compile.
 using Wide = Matrix<double>;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Between our tensors and Eigen, and the decompositions that this folder needs. Included by its sources only.
+// Conversions between tensors and Eigen, and the decompositions of this folder. Included only by its sources.
 #pragma once
 
 #include <Eigen/Core>
@@ -24,7 +24,7 @@ void RequireMatrix(const char* operation, const char* what, View<const T> matrix
           matrix.shape());
 }
 
-/// Throws Error unless the weight is a matrix and the bias, if there is one, has one element for each of its rows.
+/// Throws Error unless the weight is a matrix and the bias, if any, has one element per row.
 template <typename T>
 void RequireProjection(const char* operation, const ProjectionView<T>& p) {
   RequireMatrix(operation, "a weight", p.weight);
@@ -51,7 +51,7 @@ Eigen::Map<const Vector<T>, 0, Eigen::InnerStride<>> AsVector(View<const T> v) {
   return {v.data(), v.dim(0), Eigen::InnerStride<>(v.stride(0))};
 }
 
-/// The bias, or zeros.
+/// The bias, or zeros without one.
 template <typename T>
 Vector<T> BiasOf(const ProjectionView<T>& p) {
   if (p.bias.empty()) return Vector<T>::Zero(p.weight.dim(0));
@@ -73,8 +73,8 @@ Tensor<T> ToTensor(const Vector<T>& v) {
   return tensor;
 }
 
-/// The two factors A [E, m], B [E, n] whose product AᵀB holds the logits: with kExact [W b] on both sides, with
-/// kSoftmax [W_Q b_Q] and W_K; without biases W_Q and W_K. Every rewriting of a pair is one of AᵀB.
+/// The two factors A [E, m], B [E, n] whose product AᵀB gives the logits: with kExact [W b] on both sides, with
+/// kSoftmax [W_Q b_Q] and W_K; without biases W_Q and W_K. Every rewriting of a pair is a rewriting of AᵀB.
 template <typename T>
 struct Factors {
   Matrix<T> a, b;
@@ -92,7 +92,7 @@ struct Factors {
     a = side(pair.query, query_bias), b = side(pair.key, key_bias);
   }
 
-  /// The pair whose factors are a_ and b_, which have the columns of a and b.
+  /// The pair with factors a_ and b_, whose columns are those of a and b.
   QueryKey<T> Pair(const Matrix<T>& a_, const Matrix<T>& b_) const {
     const auto projection = [](const Matrix<T>& factor, bool bias) {
       Projection<T> p;
@@ -106,14 +106,14 @@ struct Factors {
 
 // --- decompose.cc, svd.cc -----------------------------------------------------------------------------------------
 
-/// Throws Error unless every element is finite: the iterations below do not end on NaN.
+/// Throws Error unless every element is finite: the iterations below do not terminate on NaN.
 template <typename T>
 void RequireFinite(const char* operation, const Matrix<T>& m) {
   Require(m.allFinite(), "{}: expected finite elements, got NaN or infinity", operation);
 }
 
-/// U diag(s) Vᵀ: u [m, k], s [k] in falling order, v [n, k]. The greatest element of each column of u is positive, so
-/// that the result does not depend on the library where the singular values differ.
+/// U diag(s) Vᵀ: u [m, k], s [k] in descending order, v [n, k]. The greatest element of each column of u is positive,
+/// so that the result is independent of the library if the singular values are distinct.
 template <typename T>
 struct Svd {
   Matrix<T> u;
@@ -125,8 +125,8 @@ struct Svd {
 template <typename T>
 Svd<T> ThinSvd(const Matrix<T>& m);
 
-/// Of AᵀB for A [E, m], B [E, n], by QR of Aᵀ and Bᵀ and the SVD of the small R_A R_Bᵀ: O((m + n) E²) and never an
-/// m×n matrix. k = min(E, m, n).
+/// The SVD of AᵀB for A [E, m], B [E, n], by QR of Aᵀ and Bᵀ and the SVD of the small R_A R_Bᵀ: O((m + n) E²) without
+/// an m×n matrix. k = min(E, m, n).
 template <typename T>
 Svd<T> ProductSvd(const Matrix<T>& a, const Matrix<T>& b);
 
@@ -138,7 +138,7 @@ struct Qr {
 template <typename T>
 Qr<T> ThinQr(const Matrix<T>& m);
 
-/// Of a symmetric matrix, in falling order.
+/// Eigenvalues of a symmetric matrix in descending order, with eigenvectors.
 template <typename T>
 struct SymmetricEigen {
   Vector<T> values;
@@ -147,11 +147,11 @@ struct SymmetricEigen {
 template <typename T>
 SymmetricEigen<T> EigenSymmetric(const Matrix<T>& m);
 
-/// In falling order of magnitude.
+/// Eigenvalues in descending order of magnitude.
 template <typename T>
 std::vector<std::complex<T>> EigenvaluesOf(const Matrix<T>& m);
 
-/// In falling order.
+/// Singular values in descending order.
 template <typename T>
 Vector<T> SingularValuesOf(const Matrix<T>& m);
 
@@ -159,11 +159,11 @@ Vector<T> SingularValuesOf(const Matrix<T>& m);
 template <typename T>
 Matrix<T> Solve(const Matrix<T>& a, const Matrix<T>& b);
 
-/// The `rank` columns that QR with column pivoting (Businger and Golub 1965) takes first.
+/// The first `rank` columns selected by QR with column pivoting (Businger and Golub 1965).
 template <typename T>
 std::vector<int64_t> PivotColumns(const Matrix<T>& m, int64_t rank);
 
-/// How many singular values are above rounding: σ_i > max(m, n) · ε · σ_1.
+/// Number of singular values above rounding: σ_i > max(m, n) · ε · σ_1.
 template <typename T>
 int64_t CountRank(const Vector<T>& s, int64_t largest_dimension) {
   const T least = s.size() > 0 ? static_cast<T>(largest_dimension) * Eigen::NumTraits<T>::epsilon() * s(0) : T(0);

@@ -1,5 +1,5 @@
-// What the rewritings are judged by: logits, attention, and how far two pairs are apart on given tokens.
-// Plain matrix products on one core, for analysis; the fast calls are attention's.
+// Measures of a rewriting: logits, attention, and the difference of two pairs on given tokens. Plain matrix products on
+// one core, for analysis; qkv/attention has the fast versions.
 #pragma once
 
 #include "qkv/algebra/merge.h"
@@ -10,11 +10,11 @@ namespace qkv::algebra {
 template <typename T>
 Tensor<T> Logits(const QueryKeyView<T>& pair, View<const T> queries, View<const T> keys, T scale);
 
-/// The same from the merged form; with Terms::kSoftmax short of a constant for each row.
+/// The same from the merged form; with Terms::kSoftmax up to a constant per row.
 template <typename T>
 Tensor<T> Logits(const Merged<T>& merged, View<const T> queries, View<const T> keys, T scale);
 
-/// The same of cosine attention: s · q_i·k_j / (‖q_i‖ ‖k_j‖).
+/// The same for cosine attention: s · q_i·k_j / (‖q_i‖ ‖k_j‖).
 template <typename T>
 Tensor<T> Logits(const MergedCosine<T>& merged, View<const T> queries, View<const T> keys, T scale);
 
@@ -22,7 +22,7 @@ Tensor<T> Logits(const MergedCosine<T>& merged, View<const T> queries, View<cons
 template <typename T>
 Tensor<T> Softmax(View<const T> logits);
 
-/// How far the logits and the attention of two pairs are apart on given tokens.
+/// Difference of the logits and the attention of two pairs on given tokens.
 struct AttentionError {
   double logits = 0;           // ‖S − S'‖_F
   double logits_relative = 0;  // ‖S − S'‖_F / ‖S‖_F
@@ -31,20 +31,20 @@ struct AttentionError {
   double attention_mean = 0;   // mean over queries of the total variation ½ Σ_j |A_ij − A'_ij|, in [0, 1]
 };
 
-/// Of the pairs' logits with the same scale: a rewriting to a smaller width keeps the scale of the original (note 5).
-/// With kSoftmax every row of logits is compared up to a constant (its mean is taken off first).
+/// Compares the pairs' logits with the same scale: a rewriting to a smaller width keeps the original's (note 5). With
+/// kSoftmax each row is compared up to a constant (its mean is subtracted first).
 template <typename T>
 AttentionError Compare(const QueryKeyView<T>& original, const QueryKeyView<T>& rewritten, View<const T> queries,
                        View<const T> keys, T scale, Terms terms);
 
-/// The share of the logits' energy that b_K alone makes, ‖terms in b_K‖_F / ‖S‖_F on given tokens: w and c of
-/// Merged, which softmax does not see (note 2). The gradient of any loss on the attention with respect to b_K is zero,
-/// so a trained b_K is its initial value, shrunk by weight decay. 0 without b_K.
+/// The fraction of the logits' energy due to b_K alone, ‖terms in b_K‖_F / ‖S‖_F on given tokens: w and c of Merged,
+/// which softmax cancels (note 2). The gradient of any loss on the attention with respect to b_K is zero, so a trained
+/// b_K is its initial value shrunk by weight decay. 0 without b_K.
 template <typename T>
 double KeyBiasShare(const QueryKeyView<T>& pair, View<const T> queries, View<const T> keys);
 
-/// The gradient of a loss with respect to the key's bias, Σ_ij G_ij s q_i with G = ∂loss/∂S from ∂loss/∂A
-/// (`attention_gradient` [N_q, N_k]) through the softmax: [E], zero but for rounding (note 2).
+/// The gradient of a loss with respect to the key bias, Σ_ij G_ij s q_i with G = ∂loss/∂S from ∂loss/∂A
+/// (`attention_gradient` [N_q, N_k]) through the softmax: [E], zero up to rounding (note 2).
 template <typename T>
 Tensor<T> KeyBiasGradient(const QueryKeyView<T>& pair, View<const T> queries, View<const T> keys, T scale,
                           View<const T> attention_gradient);

@@ -1,6 +1,6 @@
-// One matrix in place of two: M for the queries' and keys' weights, M_OV for the values' and the output's.
-// Whether merging saves anything is a question of shapes: attention/plan. For attention with a position in between
-// see rope.h, for normalised queries and keys MergeCosine below.
+// Merges two matrices into one: M from the queries' and keys' weights, M_OV from the values' and the output's.
+// attention/plan decides by shapes if merging saves anything. For rotary positions see rope.h, for normalised queries
+// and keys MergeCosine below.
 #pragma once
 
 #include "qkv/algebra/projection.h"
@@ -17,20 +17,19 @@ struct Merged {
   T constant = 0;        // c = b_Q · b_K; 0 with Terms::kSoftmax
 };
 
-/// Exact. Without biases M alone (note 1). With them kExact keeps all four terms, and kSoftmax only M and u: w and c
-/// add a constant to each row of the logits, which softmax does not see (note 2). That holds only if the logits go
-/// into a softmax over the keys as they are: not with normalised queries or keys, rotary positions, sinks,
-/// softmax-plus-one, a soft cap, added keys (`bias_k`, `add_zero_attn`), sigmoid or ReLU (note 3).
-/// All four terms at once are the merged matrix [D_q + 1, D_k + 1] of the augmented weights (Augment), for tokens with
-/// a one appended (AppendOnes). Throws Error when the shapes do not fit.
+/// Exact. Without biases M alone (note 1). With biases kExact keeps all four terms, and kSoftmax only M and u: w and c
+/// add a constant to each row of the logits, which softmax cancels (note 2). That requires that the logits go unchanged
+/// into a softmax over the keys: no normalised queries or keys, rotary positions, sinks, softmax-plus-one, soft cap,
+/// added keys (`bias_k`, `add_zero_attn`), sigmoid or ReLU (note 3).
+/// All four terms together are the merged matrix [D_q + 1, D_k + 1] of the augmented weights (Augment), for tokens with
+/// a one appended (AppendOnes). Throws Error if the shapes do not fit.
 template <typename T>
 Merged<T> Merge(const QueryKeyView<T>& pair, Terms terms);
 
 /// Cosine attention and QK-norm, S_ij = s · q_i·k_j / (‖q_i‖ ‖k_j‖) (note 14): the numerator merges, but the norms
-/// depend on W_Q and W_K apart. Each is a quadratic form of its own, ‖W x + b‖² = x·(WᵀW)x + 2 (Wᵀb)·x + b·b, so what
-/// is kept is three D×D matrices: exact, and no saving.
-/// A root-mean-square norm differs by the factor E in s; a gain on normalised features goes into the numerator's
-/// weights.
+/// depend on W_Q and W_K separately. Each is a quadratic form, ‖W x + b‖² = x·(WᵀW)x + 2 (Wᵀb)·x + b·b, so three D×D
+/// matrices are stored: exact, but no saving. A root-mean-square norm only multiplies s by E; gains on normalised
+/// features go into the numerator's weights.
 template <typename T>
 struct MergedCosine {
   Merged<T> numerator, query_norm, key_norm;
@@ -39,20 +38,20 @@ struct MergedCosine {
 template <typename T>
 MergedCosine<T> MergeCosine(const QueryKeyView<T>& pair);
 
-/// What a head adds to the output of a layer, Σ_j A_ij (W_OV x_j) + bias (note 12).
+/// The contribution of a head to the output of a layer, Σ_j A_ij (W_OV x_j) + bias (note 12).
 template <typename T>
 struct MergedOutput {
   Tensor<T> matrix;  // W_OV = W_O W_V, [D_out, D]
-  Tensor<T> bias;    // W_O b_V, [D_out], to be added to b_O; empty without b_V
+  Tensor<T> bias;    // W_O b_V, [D_out], to add to b_O; empty without b_V
 };
 
-/// value: W_V [E, D] and b_V of one head; output: W_O's columns of that head, [D_out, E] (OutputHead).
-/// The matrix is exact always. The bias is exact where every row of A sums to 1: not with dropout on the attention
-/// weights, sinks or softmax-plus-one. Throws Error when the shapes do not fit.
+/// value: W_V [E, D] and b_V of one head; output: W_O's columns of that head, [D_out, E] (OutputHead). The matrix is
+/// always exact. The bias is exact if every row of A sums to 1: not with dropout on the attention weights, sinks or
+/// softmax-plus-one. Throws Error if the shapes do not fit.
 template <typename T>
 MergedOutput<T> MergeOutput(const ProjectionView<T>& value, View<const T> output);
 
-/// s moved into the pair, √s into each factor (E^(-1/4) for s = E^(-1/2)): its logits need no scale (note 5).
+/// Folds s into the pair, √s into each factor (E^(-1/4) for s = E^(-1/2)), so that its logits need no scale (note 5).
 /// Throws Error unless scale > 0.
 template <typename T>
 QueryKey<T> FoldScale(const QueryKeyView<T>& pair, T scale);

@@ -25,7 +25,7 @@ void RequireAlike(const char* operation, View<const T> query, View<const T> key)
           query.shape(), key.shape());
 }
 
-// The best fit by the first `rank` of the eigenvalues of M_s, sorted by magnitude, that are allowed.
+// The best fit from the first `rank` allowed eigenvalues of M_s, sorted by magnitude.
 template <typename T>
 SymmetricFit<T> Fit(View<const T> query, View<const T> key, int64_t rank, bool allow_negative) {
   RequireAlike("symmetric fit", query, key);

@@ -1,13 +1,14 @@
-// M = M_s + M_a: what two tokens think of each other alike, and what one thinks of the other but not back (note 15);
-// and the nearest M of a layer whose queries and keys share one weight (note 16).
-// Biases take part as one more input: give the weights of Augment.
+// The decomposition M = M_s + M_a into its symmetric part (mutual attention of two tokens) and its antisymmetric part
+// (one-way attention, note 15), and the nearest M of a layer with one shared weight for queries and keys (note 16). To
+// include biases, pass the weights of Augment.
 #pragma once
 
 #include "qkv/algebra/projection.h"
 
 namespace qkv::algebra {
 
-/// (M + Mᵀ) / 2. The diagonal of the logits on common tokens sees this part alone. Throws Error unless M is square.
+/// (M + Mᵀ) / 2. The diagonal of the logits on common tokens depends on this part only. Throws Error unless M is
+/// square.
 template <typename T>
 Tensor<T> SymmetricPart(View<const T> matrix);
 
@@ -27,20 +28,20 @@ double SymmetryScore(View<const T> query, View<const T> key);
 /// An approximation of M by Wᵀ diag(signs) W.
 template <typename T>
 struct SymmetricFit {
-  Tensor<T> weight;              // W [rank, D], rows in falling order of their eigenvalue's magnitude
-  Tensor<T> signs;               // [rank], 1 or −1; 0 where the rank of what can be fitted is less
-  double residual = 0;           // ‖M − Wᵀ diag(signs) W‖_F, known without making either
-  double residual_relative = 0;  // to ‖M‖_F
+  Tensor<T> weight;              // W [rank, D], rows in descending order of their eigenvalues' magnitude
+  Tensor<T> signs;               // [rank], 1 or −1; 0 for rows beyond the rank that can be fitted
+  double residual = 0;           // ‖M − Wᵀ diag(signs) W‖_F, computed without forming either
+  double residual_relative = 0;  // relative to ‖M‖_F
 };
 
 /// The shared weight W_Q = W_K = W [rank, D] with the least ‖W_QᵀW_K − WᵀW‖_F: the greatest positive eigenvalues of M_s
-/// (Higham 1988, "Computing a nearest symmetric positive semidefinite matrix", with the rank cut). The residual
-/// counts ‖M_a‖ and every eigenvalue that is negative or left out. By a QR of [W_Qᵀ W_Kᵀ] and an eigenproblem of 2E.
-/// Throws Error unless the weights are both [E, D] and 1 <= rank <= D.
+/// (Higham 1988, "Computing a nearest symmetric positive semidefinite matrix", truncated to this rank). The residual
+/// comprises ‖M_a‖ and every negative or omitted eigenvalue. By a QR of [W_Qᵀ W_Kᵀ] and an eigenproblem of size 2E.
+/// Throws Error unless both weights are [E, D] and 1 <= rank <= D.
 template <typename T>
 SymmetricFit<T> FitShared(View<const T> query, View<const T> key, int64_t rank);
 
-/// The same with signs: the symmetric, indefinite U Λ Uᵀ of this rank, which is strictly richer than a shared weight.
+/// The same with signs: the symmetric, indefinite U Λ Uᵀ of this rank, strictly more expressive than a shared weight.
 template <typename T>
 SymmetricFit<T> FitSymmetric(View<const T> query, View<const T> key, int64_t rank);
 

@@ -1,9 +1,9 @@
-// What the algebra works on: projections y = W x + b, and the pair that makes a head's queries and keys.
+// Operands of this folder: projections y = W x + b, and the pair of projections that makes a head's queries and keys.
 //
-// The convention of this folder is PyTorch's. A token x is a row of X [N, D]; a weight is stored output by input,
-// W [E, D], so that Y = X Wᵀ + 1 bᵀ. The logits of a head are s · Q Kᵀ = s · X W_Qᵀ W_K Xᵀ, and M = W_Qᵀ W_K is [D, D].
-// Papers that let W act from the right (W [D, E], M = W_Q W_Kᵀ) have the transposed weights and the same M.
-// "The notes" of the other headers' comments are docs/algebra.md, statement by statement.
+// The convention is PyTorch's. A token x is a row of X [N, D]; a weight is stored output by input, W [E, D], so that
+// Y = X Wᵀ + 1 bᵀ. The logits of a head are s · Q Kᵀ = s · X W_Qᵀ W_K Xᵀ, and M = W_Qᵀ W_K is [D, D]. Papers in which W
+// acts from the right (W [D, E], M = W_Q W_Kᵀ) have the transposed weights and the same M.
+// "Note N" in the comments of this folder refers to the statements of docs/algebra.md.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace qkv::algebra {
 
-/// y = W x + b, owned by somebody else. Weights may have any strides.
+/// A view of y = W x + b. Weights may have any strides.
 template <typename T>
 struct ProjectionView {
   View<const T> weight;  // [E, D]
@@ -43,15 +43,15 @@ struct QueryKey {
   operator QueryKeyView<T>() const { return {query, key}; }
 };
 
-/// Which logits are kept. Softmax does not see what is constant along a row, so that the terms in b_K drop out.
+/// Which logits are preserved. Softmax cancels terms that are constant along a row, so the terms in b_K drop out.
 enum class Terms {
   kExact,    // the logits themselves
-  kSoftmax,  // the logits up to a constant for each query: the same attention, when nothing stands between the logits
-             // and the softmax and every row is normalised over its own keys (notes 2 and 3)
+  kSoftmax,  // up to a constant per query: equal attention, if softmax follows the logits directly and normalises every
+             // row over its own keys (notes 2 and 3)
 };
 
-/// Head h of a layer of `heads` heads, whose outputs stand head by head: rows [hE, (h + 1)E).
-/// Throws Error when `heads` does not divide the outputs or there is no head h.
+/// Head h of a layer of `heads` heads whose outputs are stored head by head: rows [hE, (h + 1)E). Throws Error if
+/// `heads` does not divide the outputs or h is out of range.
 template <typename T>
 ProjectionView<T> Head(const ProjectionView<T>& layer, int64_t h, int64_t heads);
 
@@ -59,11 +59,11 @@ ProjectionView<T> Head(const ProjectionView<T>& layer, int64_t h, int64_t heads)
 template <typename T>
 View<const T> OutputHead(View<const T> output, int64_t h, int64_t heads);
 
-/// The same elements with the axes exchanged.
+/// The transposed view.
 template <typename T>
 View<const T> Transpose(View<const T> matrix);
 
-/// [W b], [E, D + 1]: the projection of tokens with a one appended, without a bias. b = 0 where there is none.
+/// [W b], [E, D + 1]: the bias-free projection of tokens with a one appended. b = 0 if there is none.
 template <typename T>
 Tensor<T> Augment(const ProjectionView<T>& projection);
 
@@ -71,7 +71,7 @@ Tensor<T> Augment(const ProjectionView<T>& projection);
 template <typename T>
 Tensor<T> AppendOnes(View<const T> tokens);
 
-/// Y = X Wᵀ + 1 bᵀ, [N, E], of X [N, D]. Throws Error when the shapes do not fit.
+/// Y = X Wᵀ + 1 bᵀ, [N, E], of X [N, D]. Throws Error if the shapes do not fit.
 template <typename T>
 Tensor<T> Apply(const ProjectionView<T>& projection, View<const T> tokens);
 

@@ -1,6 +1,7 @@
-// What a layer whose queries and keys share one projection can never do (note 16, claim C4).
-// Its logits on common tokens are S = s · (X Wᵀ)(X Wᵀ)ᵀ with s > 0 (biases too if they are shared): positive
-// semidefinite, whatever W, its width or the tokens are. Each function here is a test on logits that every such S
+// Limits of layers whose queries and keys share one projection (note 16, claim C4). Their logits on common tokens are S
+// = s · (X Wᵀ)(X Wᵀ)ᵀ with s > 0 (biases too if they are shared): positive semidefinite for any W, width and tokens.
+// Each function here is a test on logits that every such S passes: a value above rounding proves that no shared
+// projection produces them. S need not be diagonally dominant.
 // passes: a value above rounding proves that no shared projection makes them. They need not be diagonally dominant.
 #pragma once
 
@@ -16,17 +17,17 @@ namespace qkv::algebra {
 template <typename T>
 double PairExcess(View<const T> logits);
 
-/// Σ_i (S_i,next(i) − S_ii) for a permutation `next` of the tokens. At most 0 if shared, by the sum of PairExcess's
-/// inequality around each cycle. A constant added to a row changes nothing, so that log A serves as well as S: no
-/// shared attention lets every token prefer its successor in a cycle to itself, though one token may.
-/// Throws Error unless S is square and `next` a permutation of its rows.
+/// Σ_i (S_i,next(i) − S_ii) for a permutation `next` of the tokens. At most 0 if shared, by summing PairExcess's
+/// inequality around each cycle. A constant added to a row does not change it, so S may be log A: with shared
+/// attention, not every token of a cycle can prefer its successor to itself, though a single token may. Throws Error
+/// unless S is square and `next` is a permutation of its rows.
 template <typename T>
 double CycleExcess(View<const T> logits, std::span<const int64_t> next);
 
-/// How far A = softmax(S) is from detailed balance, π_i A_ij = π_j A_ji: the greatest
-/// |log A_ij A_jk A_ki − log A_ik A_kj A_ji| over triples through token 0, which all others follow from (Kolmogorov
-/// 1936). 0 if shared, and for every symmetric M; takes S or log A. If shared, A also has real eigenvalues in [0, 1]
-/// (exp of a positive semidefinite S, element by element, is one again, by Schur's product theorem).
+/// The deviation of A = softmax(S) from detailed balance, π_i A_ij = π_j A_ji: the greatest |log A_ij A_jk A_ki − log
+/// A_ik A_kj A_ji| over triples with token 0, which imply all others (Kolmogorov 1936). 0 if shared, and for every
+/// symmetric M; accepts S or log A. If shared, A also has real eigenvalues in [0, 1] (the elementwise exp of a positive
+/// semidefinite S is positive semidefinite, by Schur's product theorem).
 template <typename T>
 double BalanceError(View<const T> logits);
 

@@ -1,4 +1,4 @@
-// Eigen's SVD, instantiated here once: by divide and conquer, in double.
+// Eigen's SVD, instantiated once: divide and conquer, in double.
 #include <Eigen/SVD>
 #include <utility>
 
@@ -7,7 +7,7 @@
 namespace qkv::algebra::internal {
 namespace {
 
-// For matrices of float too: it takes as long to compile as all else in this folder.
+// Also used for float matrices: it takes as long to compile as the rest of this folder.
 using Decomposition = Eigen::BDCSVD<Matrix<double>>;
 
 template <typename T>

@@ -16,7 +16,7 @@ void RequireRank(const Factors<T>& factors, int64_t rank) {
   Require(rank >= 1 && rank <= greatest, "truncate: expected 1 <= rank <= {}, got {}", greatest, rank);
 }
 
-// The triangle of the tokens' projections: QᵀQ = RᵀR for Q = [X 1] Aᵀ.
+// The triangular factor of the tokens' projections: QᵀQ = RᵀR for Q = [X 1] Aᵀ.
 template <typename T>
 Matrix<T> TokenTriangle(const Matrix<T>& factor, bool bias, View<const T> tokens) {
   const int64_t features = factor.cols() - bias;
@@ -48,7 +48,7 @@ QueryKey<T> TruncateForData(const QueryKeyView<T>& pair, View<const T> queries, 
   const Matrix<T> r_q = TokenTriangle(factors.a, factors.query_bias, queries);
   const Matrix<T> r_k = TokenTriangle(factors.b, factors.key_bias, keys);
   const Svd<T> svd = ThinSvd<T>(r_q * r_k.transpose());
-  // What the tokens do not reach has singular values of rounding, and contributes nothing.
+  // Directions that the tokens do not span have singular values of rounding size, and contribute nothing.
   const int64_t kept = std::min<int64_t>(rank, CountRank(svd.s, std::max<int64_t>(r_q.cols(), r_q.rows())));
   const Vector<T> root = svd.s.head(kept).cwiseSqrt().cwiseInverse();
   Matrix<T> a = Matrix<T>::Zero(rank, factors.a.cols()), b = Matrix<T>::Zero(rank, factors.b.cols());

@@ -1,4 +1,4 @@
-// Values made from keys, so that a cache holds keys alone (note 18).
+// Computes values from keys, so that a cache stores keys only (note 18).
 #pragma once
 
 #include "qkv/algebra/projection.h"
@@ -8,12 +8,12 @@ namespace qkv::algebra {
 /// V = W' k + b' for every token, W' = W_V W_K⁻¹ [D_v, D], b' = b_V − W' b_K.
 template <typename T>
 struct ValuesFromKeys {
-  Projection<T> from_keys;  // reads a key, all heads together
-  double condition = 0;     // σ_max / σ_min of W_K: rounding of the keys grows up to this much on the way
+  Projection<T> from_keys;  // input: one key, all heads together
+  double condition = 0;     // σ_max / σ_min of W_K: greatest amplification of the keys' rounding errors
 };
 
-/// key: W_K, b_K of all heads together, square [D, D]; value: W_V [D_v, D], b_V. Exact for keys as the projection
-/// gives them, before rotary positions or a norm. Throws Error unless W_K is square (H·E = D) and invertible to working
+/// key: W_K, b_K of all heads together, square [D, D]; value: W_V [D_v, D], b_V. Exact for keys directly after the
+/// projection, before rotary positions or a norm. Throws Error unless W_K is square (H·E = D) and invertible to working
 /// precision.
 template <typename T>
 ValuesFromKeys<T> MakeValuesFromKeys(const ProjectionView<T>& key, const ProjectionView<T>& value);
