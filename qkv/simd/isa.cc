@@ -23,14 +23,14 @@ constexpr Isa kAll[] = {Isa::kBaseline, Isa::kAvx2, Isa::kAvxVnni, Isa::kAvx512,
 constexpr Isa kAll[] = {Isa::kBaseline};
 #endif
 
-// What highway does not ask the processor for. Intel SDM volume 2A, CPUID, leaf 7.
+// Features that highway does not query. Intel SDM volume 2A, CPUID, leaf 7.
 struct Features {
   bool avx_vnni = false, avx512_vnni = false, avx512_bf16 = false, amx = false, intel = false;
 };
 
 #if HWY_ARCH_X86_64
 
-// The kernel lends the tile registers only to those who ask (Linux, Documentation/arch/x86/xstate.rst).
+// Linux enables the tile registers only on request (Documentation/arch/x86/xstate.rst).
 bool TilesGranted() {
 #ifdef __linux__
   constexpr int kRequestPermission = 0x1023, kTileData = 18;
@@ -66,7 +66,7 @@ Features& TheFeatures() {
 }
 
 bool Available(Isa isa) {
-  // HWY_AVX3 asks for F, CD, BW, DQ and VL, and both for the operating system's saving of the registers.
+  // HWY_AVX3 requires F, CD, BW, DQ and VL; both require that the operating system saves the registers.
   const bool avx2 = (hwy::SupportedTargets() & HWY_AVX2) != 0, avx512 = (hwy::SupportedTargets() & HWY_AVX3) != 0;
   switch (isa) {
     case Isa::kBaseline:
@@ -78,7 +78,7 @@ bool Available(Isa isa) {
     case Isa::kAvx512:
       return avx512;
     case Isa::kAmx:
-      return avx512 && TheFeatures().avx512_vnni && TheFeatures().amx;  // few rows of int8 go to VNNI
+      return avx512 && TheFeatures().avx512_vnni && TheFeatures().amx;  // int8 products of few rows use VNNI
   }
   return false;
 }

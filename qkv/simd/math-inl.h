@@ -83,7 +83,7 @@ requires(sizeof(hn::TFromD<D>) == 4) HWY_INLINE V Exp2Series(D d, V x) {
 }
 template <class D, class V = hn::Vec<D>>
 requires(sizeof(hn::TFromD<D>) == 8) HWY_INLINE V Exp2Series(D d, V x) {
-  // ln(2)^k / k!: what is left out is below 2^-57.
+  // ln(2)^k / k!; the omitted terms are below 2^-57.
   const V top = hn::Set(d, 1.3691488853904129e-12);
   return Horner(d, x, top, 2.5678435993488205e-11, 4.445538271870812e-10, 7.054911620801123e-09, 1.0178086009239699e-07,
                 1.321548679014431e-06, 1.525273380405984e-05, 1.5403530393381608e-04, 1.3333558146428443e-03,
@@ -91,7 +91,7 @@ requires(sizeof(hn::TFromD<D>) == 8) HWY_INLINE V Exp2Series(D d, V x) {
 }
 
 // 2^x for x <= 0 or slightly above; 0 for x half a step or more below the exponent of the smallest normal number, so
-// that hardly any step is spent on subnormals. NaN stays NaN.
+// that almost no time is spent on subnormals. NaN stays NaN.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V Exp2Flushed(D d, V x) {
   using T = hn::TFromD<D>;
@@ -108,7 +108,7 @@ HWY_INLINE V Exp2Flushed(D d, V x) {
   const hn::RebindToSigned<D> di;
   constexpr int kMantissa = sizeof(T) == 4 ? 23 : 52;
   constexpr T kBias = sizeof(T) == 4 ? T{127} : T{1023};
-  // With the bias in it, the low bits of the sum are the biased exponent, and the higher bits are shifted out.
+  // The bias is included, so the low bits of the sum are the biased exponent; the higher bits are shifted out.
   const V magic = hn::Set(d, RoundingMagic(T{}) + kBias);
   const V clamped = AtLeast(d, x, -kBias);  // below, the biased exponent becomes 0 and the factor +0
   const V shifted = hn::Add(clamped, magic);
@@ -143,7 +143,7 @@ template <class D, class V = hn::Vec<D>>
 HWY_INLINE V Exp(D d, V x) {
   V n;
   hn::Vec<hn::RebindToSigned<D>> n_int;
-  // 105 and 90 are beyond the last result that is neither 0 nor infinity.
+  // 105 and 90 are beyond the last finite nonzero results.
   x = AtMost(d, AtLeast(d, x, -105.0f), 90.0f);
   const V r = ReduceByLn2(d, x, n, n_int);
   const V p = hn::Add(ExpM1Reduced(d, r), hn::Set(d, 1.0f));

@@ -19,10 +19,10 @@ namespace qkv::simd {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Chains enough to keep two units of a latency of up to six cycles busy.
+// Enough chains to keep two units with a latency of up to six cycles busy.
 constexpr int kChains = 12;
 
-// Returns the operations done; `sink` keeps them from being removed.
+// Returns the number of operations; `sink` keeps the compiler from removing them.
 double MultiplyAdds(int64_t rounds, float* sink) {
   const hn::ScalableTag<float> d;
   hn::Vec<decltype(d)> acc[kChains];
@@ -68,10 +68,10 @@ HWY_EXPORT(SumAll);
 
 namespace {
 
-constexpr int64_t kPieces = 32;  // of a thread
+constexpr int64_t kPieces = 32;  // per thread
 constexpr int kTries = 8;
 constexpr int64_t kRounds = 200'000;                                      // 1 to 2 ms
-constexpr int64_t kFloats = int64_t{1} << 25, kPiece = int64_t{1} << 16;  // 128 MiB: past most caches
+constexpr int64_t kFloats = int64_t{1} << 25, kPiece = int64_t{1} << 16;  // 128 MiB: larger than most caches
 
 }  // namespace
 
@@ -81,7 +81,7 @@ float SumOf(const float* x, int64_t n) { return QKV_DISPATCH(SumAll)(x, n); }
 
 double FlopsNow(int64_t rounds) {
   std::vector<float> sinks(static_cast<size_t>(kPieces * NumThreads()));
-  double operations = 0;  // of a piece
+  double operations = 0;  // per piece
   const double seconds = Seconds([&] {
     ParallelTasks(static_cast<int64_t>(sinks.size()), [&](int64_t piece, int) {
       const double done = QKV_DISPATCH(MultiplyAdds)(rounds / kPieces, &sinks[static_cast<size_t>(piece)]);

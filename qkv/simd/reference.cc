@@ -11,7 +11,7 @@ double Activate(Activation activation, double x) {
     case Activation::kNone:
       return x;
     case Activation::kGelu:
-      // erfc keeps its digits where 1 + erf would lose them.
+      // erfc is accurate where 1 + erf cancels.
       return 0.5 * x * std::erfc(-x / std::numbers::sqrt2);
     case Activation::kGeluTanh:
       return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
@@ -68,7 +68,7 @@ void MatMul(const double* x, const double* w, int64_t M, int64_t N, int64_t K, d
 void NormRows(const double* x, int64_t rows, int64_t D, const double* gamma, const double* beta,
               const NormRule<double>& rule, double* y) {
   for (int64_t r = 0; r < rows; ++r) {
-    long double mean = 0, variance = 0;  // so that it serves as oracle of the double version too
+    long double mean = 0, variance = 0;  // so that it is also the oracle of the double version
     for (int64_t d = 0; rule.kind == NormKind::kLayer && d < D; ++d) mean += static_cast<long double>(x[r * D + d]) / D;
     for (int64_t d = 0; d < D; ++d) variance += (x[r * D + d] - mean) * (x[r * D + d] - mean) / D;
     for (int64_t d = 0; d < D; ++d) {

@@ -33,7 +33,7 @@ inline constexpr int kGradientRows = static_cast<int>(kAttentionGradientRows);
 inline constexpr int64_t kGradientKeys = kAttentionGradientKeys;
 static_assert(kGradientRows % kAttentionPanel<float> == 0 && kHalfTile <= kGradientRows);
 
-// Columns are processed in vectors. double is for checks only: it takes two vectors at a time and has no other code.
+// Columns are processed in vectors. double serves checks only: it always takes two vectors at a time.
 template <typename T>
 inline constexpr int kVectorStep = sizeof(T) == 4 ? 1 : 2;
 template <typename T>
@@ -42,7 +42,7 @@ HWY_INLINE int64_t PaddedWidth(int64_t width) {
   return (width + kStep - 1) / kStep * kStep;
 }
 
-// f.operator()<V>(column) for columns 0 … width, two vectors at a time; an odd last one alone.
+// f.operator()<V>(column) for columns 0 … width, two vectors at a time; the last one alone if their number is odd.
 template <typename T, class F>
 HWY_INLINE void ForColumns(int64_t width, F&& f) {
   int64_t column = 0;
@@ -183,7 +183,7 @@ struct GradientStrips {
     }
   }
 
-  // The steps that Differentiate leaves: the gradient of the bias comes before the slope of the soft cap and the scale.
+  // The remaining steps of Differentiate: the bias's gradient comes before the slope of the soft cap and the scale.
   HWY_NOINLINE void FinishGradients() const {
     const Tag<T> d;
     if (head.dbias) AddBiasGradient();
@@ -220,9 +220,9 @@ HWY_INLINE void LoadStatistics(const AttentionGradientTask<T>& head, int64_t row
 }
 
 // The order in which blocks of keys add to dq. A block of queries skips those without visible keys; the others are
-// adjacent (VisibleKeys). The first of them writes dq and waits for none. Each later one follows one that is not
-// skipped either, and has waited for all before it. A skipped block reports at once: it lies before the first, which
-// does not wait, or behind the last.
+// adjacent (VisibleKeys). The first of them writes dq without waiting. Each later one follows one that is not skipped
+// either, and has waited for all before it. A skipped block reports at once: it lies before the first one, which does
+// not wait, or after the last one.
 class GradientRelay {
  public:
   GradientRelay(const AttentionGradientPart& part, int64_t key_block)
@@ -233,7 +233,7 @@ class GradientRelay {
   void Await() const {
     if (before_) AwaitProgress(*before_, step_ + 1);
   }
-  // This block has added, or never will.
+  // Reports that this block has added, or will not add.
   void Tell() const {
     if (own_) ReportProgress(*own_, step_ + 1);
   }
@@ -256,7 +256,7 @@ struct GradientBlock {
   const AttentionTiles& tiles;  // of the block's keys
   int64_t key;                  // the block's first
   int64_t row, rows;            // its queries
-  int64_t count;                // keys up to the last that is visible to any of its queries, in whole tiles
+  int64_t count;                // keys up to the last one visible to any of its queries, in whole tiles
   bool writes;                  // dq; else adds to it
 
   GradientStrips<T, kGradientRows> Strips() const {

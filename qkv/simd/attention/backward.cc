@@ -50,7 +50,7 @@ template <typename T>
 HWY_INLINE void Run(std::span<const AttentionGradientTask<T>> heads, const AttentionGradientPart& part, T* scratch) {
   const AttentionGradientTask<T>& first = heads.front();
   const GradientScratch<T> at(first.E, first.E_v, scratch);
-  // Chunks are wider than what is copied into them; the rest is multiplied too, and not kept.
+  // Chunks are wider than the copied columns; the excess is multiplied too, and discarded.
   if (first.E % kChunk != 0 || first.E_v % kChunk != 0) std::fill(at.k, at.dk, T{0});
   for (int64_t b = part.key_block_begin; b < part.key_block_end; ++b) {
     const int64_t key = AttentionGradientKey(b, first.keys, kGradientKeys);

@@ -1,12 +1,12 @@
-// As backward.cc, but the five products are a tile kernel's, which sums over pairs and wants 32 columns. So
-// scores and gradients stand as [key][query] in panels of 32 queries, and each product has what is rounded once for a
-// whole block of keys, or what comes out of the strips without being transposed, as its A:
+// As backward.cc, but the five products use a tile kernel, which sums over pairs and needs 32 columns. So scores and
+// gradients are stored as [key][query] in panels of 32 queries. The A of each product is either rounded once for a
+// whole block of keys, or comes from the strips without transposition:
 //   scores  S[key][query]  = K[key][e]      · qᵀ[e][query]
 //   dP      [key][query]   = V[key][e]      · dOᵀ[e][query]
 //   dQᵀ     [e][query]     = Kᵀ[e][key]     · dS[key][query]
 //   dV      [key][e]      += P[key][query]  · dO[query][e]
 //   dK      [key][e]      += dS[key][query] · Q[query][e]
-// The first three work on a panel, whose strips stay in the first-level cache, the last two on all panels of a block.
+// The first three products work on one panel, whose strips stay in L1; the last two work on all panels of a block.
 #include <algorithm>
 #include <utility>
 
@@ -27,12 +27,12 @@ namespace HWY_NAMESPACE {
 namespace {
 
 constexpr int kWidth = kBf16Width;
-constexpr int64_t kPanels = 8;  // of a block of queries: with fewer, dk and dv are loaded and stored more often
+constexpr int64_t kPanels = 8;  // of a block of queries; with fewer, dk and dv are loaded and stored more often
 constexpr int64_t kBlockRows = kPanels * kWidth;
 constexpr int64_t kKeys = kAttentionGradientKeysBf16;
 static_assert(kKeys <= kBlockKeys && kKeys % kPairChunk == 0 && kWidth == kPairChunk);
 
-// Where the parts of the scratch lie. Sizes of bfloat16 are counted in floats.
+// The parts of the scratch. Sizes of bfloat16 are counted in floats.
 struct Bf16GradientScratch {
   Bf16GradientScratch(int64_t E, int64_t E_v, float* scratch) : width(RoundUpToChunk(E)), width_v(RoundUpToChunk(E_v)) {
     float* next = scratch;
@@ -54,13 +54,13 @@ struct Bf16GradientScratch {
   }
 
   int64_t width, width_v;             // E and E_v, padded
-  uint16_t *k, *v;                    // as PackRows leaves them
-  uint16_t* k_columns;                // as PackColumns does
+  uint16_t *k, *v;                    // by PackRows
+  uint16_t* k_columns;                // by PackColumns
   float *dk, *dv;                     // [width / 32][kKeys][32]
   float *weights, *gradients;         // [kKeys][32]: S, then P; dP, then dS, then dS in pairs of keys
   float* slopes;                      // [kKeys][32]
   float* extra;                       // for ScoreRules
-  uint16_t *weights_a, *gradients_a;  // of each tile of keys [panels][keys][32]: P and dS
+  uint16_t *weights_a, *gradients_a;  // per tile of keys [panels][keys][32]: P and dS
   float *q_columns, *dout_columns;    // [panels][width / 2][32][2]; q times the factor of the scores
   float *q, *dout;                    // [width / 32][rows / 2][32][2]
   float *dq_columns, *dq;             // [width][32], [32][width]
@@ -70,7 +70,7 @@ struct Bf16GradientScratch {
   int64_t size;
 };
 
-// [width][32] of bfloat16 in pairs: 32 rows, or fewer and zeros, transposed.
+// Pairs of bfloat16 [width][32] from 32 rows, transposed; missing rows are zeros.
 HWY_NOINLINE void PackTransposed(const MatrixRows& m, int64_t padded, float factor, const Bf16GradientScratch& at,
                                  float* to) {
   for (int lane = 0; lane < kWidth; lane += kLanes<float>) {
@@ -84,7 +84,7 @@ HWY_NOINLINE void PackTransposed(const MatrixRows& m, int64_t padded, float fact
   PackPairs(at.columns, padded / 2, to);
 }
 
-// Rows as B, in pairs of rows: [padded / 32][kBlockRows / 2][32][2], as many as are a multiple of 32.
+// Rows as B, in pairs of rows: [padded / 32][kBlockRows / 2][32][2], rounded up to a multiple of 32.
 HWY_NOINLINE void PackRowPairs(const MatrixRows& m, int64_t padded, const float* zeros, float* to) {
   const Tag<float> d;
   for (int64_t r = 0; r < RoundUpToChunk(m.rows); r += 2) {
@@ -98,7 +98,7 @@ HWY_NOINLINE void PackRowPairs(const MatrixRows& m, int64_t padded, const float*
   }
 }
 
-// A block of queries of one head against a block of keys that lies in the scratch.
+// A block of queries of one head against a block of keys in the scratch.
 struct Bf16GradientBlock {
   const AttentionGradientTask<float>& head;
   const GradientRelay& relay;
@@ -110,7 +110,7 @@ struct Bf16GradientBlock {
   bool writes;                          // dq; else adds to it
 
   int64_t Depth() const { return RoundUpToChunk(rows); }
-  // Keys up to the last that the first rows of the block see.
+  // Keys up to the last one visible to the block's first `rows` rows.
   int64_t Seen(int64_t first_rows) const {
     return std::clamp<int64_t>(head.Visible(row, row + first_rows - 1).end - key, 0, keys);
   }
@@ -138,7 +138,7 @@ struct Bf16GradientBlock {
     PackRowPairs(dout, at.width_v, at.zeros, at.dout);
   }
 
-  // Scores to gradients of scores, for a panel that begins at row `first` of the block; dq.
+  // Turns scores into gradients of scores for the panel from row `first` of the block on, and computes dq.
   void RunPanel(int64_t first, int64_t panel_rows) const {
     const int64_t wanted = tiles.Covering(Seen(first + panel_rows)), count = std::min(tiles.begin(wanted), keys);
     MultiplyTiles(kernel, tiles, wanted, at.k, at.width, at.q_columns + first * at.width / 2, at.width, true,
@@ -154,7 +154,7 @@ struct Bf16GradientBlock {
     AddToQueries(first, panel_rows, count);
   }
 
-  // A panel of a strip as A of the products over queries; keys that this panel does not see, but another, are zeros.
+  // Rounds a panel's strip to A of the products over queries; keys visible only to other panels become zeros.
   HWY_NOINLINE void RoundStrip(const float* strip, int64_t count, int64_t first, uint16_t* to) const {
     const Tag<float> d;
     const int64_t block_tiles = tiles.Covering(Seen(rows));

@@ -25,7 +25,7 @@ inline constexpr int kPairChunk = 32;  // elements of A in 64 bytes
 HWY_INLINE int64_t RoundUpToChunk(int64_t n) { return (n + kPairChunk - 1) / kPairChunk * kPairChunk; }
 
 // Division of the rows of A into tiles of the kernel, as even as possible. For AMX all tiles are full: its kernel takes
-// whole tiles, so missing rows cost nothing, but another count of rows needs another configuration.
+// whole tiles, so missing rows cost nothing, while another row count needs another configuration.
 struct KernelTiles : RowTiles {
   KernelTiles(int64_t total, const internal::TileKernel& kernel)
       : RowTiles(kernel.rows % kPairChunk == 0 ? RoundUpToChunk(total) : total, kernel.rows) {}

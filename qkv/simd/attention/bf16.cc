@@ -1,5 +1,5 @@
-// As tile.cc, but the two products are a tile kernel's. It sums over pairs: of elements for the scores, of
-// keys for the output, so values are transposed once for each block of keys, and weights packed in pairs of rows.
+// As tile.cc, but the two products use a tile kernel, which sums over pairs: of elements for the scores, of keys for
+// the output. So values are transposed once per block of keys, and weights are packed in pairs of rows.
 #include "qkv/simd/attention/bf16.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ namespace {
 constexpr int kWidth = kBf16Width;
 using Bf16Panel = Panel<float, kWidth / kLanes<float>>;
 
-// Where the parts of the scratch lie.
+// The parts of the scratch.
 struct Bf16Layout {
   Bf16Layout(int64_t rows, int64_t E, int64_t E_v)
       : panels((rows + kWidth - 1) / kWidth),

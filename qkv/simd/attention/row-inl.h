@@ -1,5 +1,5 @@
-// Attention of one query, as in decoding: no queries share a vector, so vectors run along E, and reading keys and
-// values limits the speed. Blocks of keys as in attention_panel-inl.h.
+// Attention of one query, as in decoding. No queries share a vector, so vectors run along E, and reading keys and
+// values limits the speed. Blocks of keys are those of panel-inl.h.
 
 #if defined(QKV_SIMD_ATTENTION_ROW_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QKV_SIMD_ATTENTION_ROW_INL_H_

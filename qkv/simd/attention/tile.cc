@@ -1,6 +1,6 @@
-// Attention of a block of queries: blocks of keys outside, panels of queries inside. A panel skips blocks that none of
-// its queries sees, so the blocks are the same for any division of the queries into tasks. The layout and the steps of
-// a panel are in panel-inl.h.
+// Attention of a block of queries: the outer loop runs over blocks of keys, the inner one over panels of queries. A
+// panel skips blocks that none of its queries sees, so the blocks are the same for any division of the queries into
+// tasks. The layout and the steps of a panel are in panel-inl.h.
 #include "qkv/simd/attention/tile.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace qkv::simd {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Keys [begin, begin + count) as MultiplyChunks reads them: where they lie, when they lie so, or copied.
+// Returns keys [begin, begin + count) in the layout of MultiplyChunks, in place if they already have it, else copied.
 template <typename T>
 HWY_INLINE const T* ArrangeKeys(const AttentionTask<T>& task, int64_t begin, const AttentionTiles& tiles,
                                 int64_t padded_E, T* copy) {
@@ -33,7 +33,7 @@ HWY_INLINE const T* ArrangeKeys(const AttentionTask<T>& task, int64_t begin, con
   return copy;
 }
 
-// f(panel) for the panels of a task; the last has one vector when that is enough.
+// Calls f(panel) for the panels of a task; the last has one vector if that suffices.
 template <typename T, class F>
 HWY_INLINE void ForPanels(const AttentionTask<T>& task, const Layout<T>& layout, T* scratch, F f) {
   for (int64_t p = 0; p < layout.panels; ++p) {
@@ -43,13 +43,13 @@ HWY_INLINE void ForPanels(const AttentionTask<T>& task, const Layout<T>& layout,
     T *strip = scratch + layout.strip, *extra = scratch + layout.extra, *dummy = scratch + layout.dummy;
     if (task.rows - row > kLanes<T> || sizeof(T) == 8) {
       f(Panel<T, 2>{task, row, q, out, max, sum, strip, extra, dummy});
-    } else if constexpr (sizeof(T) == 4) {  // double only has to be right
+    } else if constexpr (sizeof(T) == 4) {  // double has no fast path
       f(Panel<T, 1>{task, row, q, out, max, sum, strip, extra, dummy});
     }
   }
 }
 
-// What is touched after a block: the next block, or the output and the first block of the next task.
+// Memory to prefetch during a block: the next block, or the output and the first block of the next task.
 template <bool kWeights, typename T>
 HWY_INLINE Ahead<T> AfterBlock(const AttentionTask<T>& task, int64_t begin, int64_t end) {
   const int64_t keys = end - begin;
@@ -108,7 +108,7 @@ HWY_INLINE void Run(const AttentionTask<T>& task, T* scratch) {
   });
 }
 
-// In the scratch of a task of one row.
+// Uses the scratch layout of a task of one row.
 template <typename T>
 HWY_INLINE void RunRow(const AttentionTask<T>& task, T* scratch) {
   const Layout<T> layout(1, task.E, task.E_v);

@@ -1,7 +1,7 @@
 // bfloat16 products with AMX: a tile instruction multiplies 16 rows by 32 k by 16 columns. It sums the even and the odd
-// k of its 32 apart, then adds both to C, in float, rounded to nearest even, with denormals taken for zero.
-// Few rows stay here too, although AVX-512 BF16 would be as fast for one or two: it adds in another order, and a row's
-// result must not depend on how many rows are beside it.
+// k of its 32 separately, then adds both to C, in float, rounded to nearest even, with denormals treated as zero. Few
+// rows use AMX too, although AVX-512 BF16 would be as fast for one or two: it adds in another order, and a row's result
+// must not depend on the number of rows beside it.
 #ifdef __x86_64__
 #include "qkv/simd/gemm/amx_tiles.h"
 #include "qkv/simd/gemm/tile_kernel.h"

@@ -1,6 +1,6 @@
 // bfloat16 products with AVX-512 BF16: vdpbf16ps adds two products, each rounded to nearest even in float, to a sum in
-// float. Whatever MXCSR says, it takes denormal inputs for zero and flushes denormal results: below 2^-126 there is
-// nothing, in weights, activations and sums.
+// float. Regardless of MXCSR, it treats denormal inputs as zero and flushes denormal results; weights, activations and
+// sums have no meaningful values below 2^-126.
 #ifdef __x86_64__
 #include <immintrin.h>
 

@@ -30,7 +30,7 @@ struct Sums {
   HWY_INLINE Vector<T> operator()(int64_t r, int64_t i) const { return hn::LoadU(Tag<T>(), c + r * panel + i); }
 };
 
-// The place of column n of a row of y.
+// Address of column n in a row of y.
 template <typename T>
 HWY_INLINE int64_t ColumnOffset(const GemmTask<T>& task, int64_t n) {
   return n < task.head_width ? n : n / task.head_width * task.head_stride + n % task.head_width;

@@ -1,9 +1,9 @@
-// How the work is laid out: y is cut into tasks of up to kBlockRows rows by some panels of outputs. A task walks K in
-// blocks: for each, the rows of x, copied once into chunks (or read where they lie in chunks), stay in the second-level
-// cache while slices of the panels of W pass by, the next one on its way from memory, and behind the last one the first
-// of the product that follows. Partial sums of the blocks are added in scratch memory, and the epilogue goes over a
-// panel of it when that is complete. Not here: packing for products of two operands that change (matmul.cc), which then
-// run here too.
+// Division of the work: y is cut into tasks of up to kBlockRows rows by some panels of outputs. A task walks K in
+// blocks. For each block, the rows of x, copied once into chunks (or read in place if they are in chunks), stay in L2
+// while slices of the panels of W stream past; each slice is prefetched during the previous one, and the first slice of
+// the next product during the last one. Partial sums of the blocks are accumulated in scratch memory, and the epilogue
+// runs on each panel when its sums are complete. Not here: packing for products of two changing operands (matmul.cc),
+// which then run here too.
 #include "qkv/simd/gemm/gemm.h"
 
 #include <algorithm>
@@ -38,8 +38,8 @@ inline constexpr int kPanel = 2 * kLanes<T>;
 
 constexpr int64_t kChain = internal::kGemmChain;
 
-// C[rows][panel] = or += A B for one tile and one block of K; stored in c, or where `end` says. A lies in chunks,
-// a_chunk from one to the next, or with kBySteps as CopySteps leaves it.
+// C[rows][panel] = or += A B for one tile and one block of K; stored in c, or as `end` says. A is in chunks, a_chunk
+// apart, or with kBySteps in the layout of CopySteps.
 template <bool kBySteps, typename T>
 HWY_NOINLINE void MultiplyTile(int rows, const T* a, int64_t a_chunk, const T* b, int64_t depth, Prefetch& prefetch,
                                bool first, T* c, const DirectEnd<T>* end) {
@@ -69,7 +69,7 @@ HWY_NOINLINE void MultiplyTile(int rows, const T* a, int64_t a_chunk, const T* b
   });
 }
 
-// The same as CopyToChunks of (x − mean) · rstd.
+// As CopyToChunks, of (x − mean) · rstd.
 template <typename T>
 HWY_INLINE void NormaliseToChunks(const T* x, int64_t stride, const Moments<T>* moments, int rows, int64_t depth,
                                   T* chunks) {
@@ -87,24 +87,25 @@ HWY_INLINE void NormaliseToChunks(const T* x, int64_t stride, const Moments<T>* 
   }
 }
 
-// Copies one row of a tile's step. Less than a vector is read and written as one where what lies behind allows it.
+// Copies one row of a tile's step. Less than a vector is read and written as a whole vector if the memory after it
+// allows.
 template <typename T>
 HWY_INLINE void CopyStep(const T* from, int count, bool may_read, bool may_write, T* to) {
   const Tag<T> d;
   constexpr int L = kLanes<T>;
   if (count >= L) {
     for (int i = 0; i + L < count; i += L) hn::StoreU(hn::LoadU(d, from + i), d, to + i);
-    return hn::StoreU(hn::LoadU(d, from + count - L), d, to + count - L);  // overlaps the one before
+    return hn::StoreU(hn::LoadU(d, from + count - L), d, to + count - L);  // overlaps the previous one
   }
   const auto v = may_read ? hn::LoadU(d, from) : LoadSome(d, from, static_cast<size_t>(count));
   may_write ? hn::StoreU(v, d, to) : StoreSome(d, v, to, static_cast<size_t>(count));
 }
 
-// All tiles of a block where x is transposed: element (r, k) lies at x[k · step + r]. A tile becomes [depth][its rows],
-// so that nothing has to be transposed.
+// Copies all tiles of a block of a transposed x: element (r, k) is at x[k · step + r]. A tile becomes [depth][its
+// rows], so nothing has to be transposed.
 template <typename T>
 HWY_INLINE void CopySteps(const T* x, int64_t step, const RowTiles& tiles, int64_t depth, int64_t padded, T* steps) {
-  constexpr int64_t kAhead = 16;  // steps: the time that the third-level cache takes
+  constexpr int64_t kAhead = 16;  // steps: the latency of the L3 cache
   T* to[internal::TaskCut::kBlockRows];
   int sizes[internal::TaskCut::kBlockRows];
   for (int64_t t = 0; t < tiles.count; ++t) to[t] = steps + tiles.begin(t) * padded, sizes[t] = tiles.size(t);
@@ -120,8 +121,8 @@ HWY_INLINE void CopySteps(const T* x, int64_t step, const RowTiles& tiles, int64
   }
 }
 
-// Copies a block of a tile's rows of x into chunks, in the first panel that they are multiplied with. The first block
-// leaves moments of whole rows for the others.
+// Copies a block of a tile's rows of x into chunks, during the first panel that uses them. The first block computes the
+// moments of the whole rows for the later ones.
 template <typename T>
 HWY_INLINE void CopyTile(const GemmTask<T>& task, int64_t row, int rows, int64_t k, int64_t depth, Moments<T>* moments,
                          T* chunks) {
@@ -134,7 +135,7 @@ HWY_INLINE void CopyTile(const GemmTask<T>& task, int64_t row, int rows, int64_t
   NormaliseToChunks(x + k, task.x_stride, moments, rows, depth, chunks);
 }
 
-// The rows of x that are copied next, on their way while the tile before is multiplied.
+// Prefetches the rows of x that are copied next, while the previous tile is multiplied.
 template <typename T>
 HWY_INLINE void AskForRows(const GemmTask<T>& task, int64_t row, int rows, int64_t k, int64_t depth,
                            Prefetch& prefetch) {
@@ -145,8 +146,8 @@ HWY_INLINE void AskForRows(const GemmTask<T>& task, int64_t row, int rows, int64
   prefetch.row_lines = ((depth * bytes + line - 1) / line * rows + groups - 1) / groups;
 }
 
-// What the tiles of one slice of W prefetch, spread evenly over them: the next slice, so that weights stream in from
-// memory while the multiply-add units are busy; after the last one what is read then.
+// The memory that the tiles of one slice of W prefetch, spread evenly over them: the next slice, so that weights stream
+// from memory while the multiply-add units are busy; after the last slice, the memory read next.
 template <typename T>
 HWY_INLINE Prefetch AheadOf(const GemmTask<T>& task, int64_t p, int64_t k, int64_t panel_begin, int64_t panel_end,
                             int64_t tiles) {
@@ -168,7 +169,7 @@ HWY_INLINE void RunTask(const GemmTask<T>& task, int64_t row, int64_t rows, int6
   for (int64_t k = 0; k < task.K || k == 0; k += task.block_depth) {
     const int64_t depth = std::min(task.block_depth, task.K - k);
     const int64_t padded = (depth + kChunk - 1) / kChunk * kChunk;
-    // Every block before this one is a whole number of chunks deep.
+    // Every block before this one has a depth of whole chunks.
     T* const a = in_place ? nullptr : copy + k * rows;
     if (kBySteps && !copied) {
       CopySteps(task.x + row * task.x_stride + k * task.x_step, task.x_step, tiles, depth, padded, a);
@@ -246,15 +247,15 @@ using internal::Grow;
 using internal::PanelOrder;
 using internal::TaskCut;
 
-// A thread's copy of rows of x, and its sums; grows to what the largest product needs.
+// A thread's copy of rows of x, and its sums; grows to the size of the largest product.
 template <typename T>
 struct alignas(kAlignment) Scratch {
   Tensor<T> copy, c;
-  int64_t row = -1;  // the rows of this product that `copy` holds
+  int64_t row = -1;  // the rows of this product in `copy`
 };
 
-// Scratch of all threads that may work for this one. It is the caller's, so that the first call makes room for all of
-// them: memory of the workers' own would grow whenever one of them first gets a task, perhaps much later.
+// Scratch of all threads that may work for this one. The caller owns it, so that its first call allocates for all of
+// them: memory owned by workers would grow whenever one of them first gets a task, perhaps much later.
 template <typename T>
 Scratch<T>* ScratchOfThreads(int threads, int64_t copy_size, int64_t c_size) {
   static thread_local std::vector<Scratch<T>> scratch;
@@ -288,8 +289,8 @@ int64_t GemmPanel() {
 template int64_t GemmPanel<float>();
 template int64_t GemmPanel<double>();
 
-// The rows of x (this times kBlockRows) should stay in a second-level cache of 1 MiB where there is AVX-512, of 512 KiB
-// otherwise. Measured on Zen 5: 768 against 256 gives 3 % at K = 768 and 9 % at K = 3072.
+// The rows of x (this times kBlockRows) should fit in L2: 1 MiB with AVX-512, otherwise 512 KiB. Measured on Zen 5: 768
+// against 256 gains 3 % at K = 768 and 9 % at K = 3072.
 int64_t GemmBlockDepth() { return ActiveIsa() >= Isa::kAvx512 ? 768 : 384; }
 
 // `depth`: steps of K.
@@ -318,7 +319,7 @@ void RunProduct(const GemmTask<T>& task, int64_t M, int64_t panels, const DepthC
     section.w += k * panels * width;
     section.y += s * sections.y_distance;
     Scratch<T>& own = scratch[thread];
-    // A thread that goes on in the same rows finds them copied.
+    // A thread that continues with the same rows finds them copied.
     const int64_t row = s * M + part.row;
     Dispatch(section, part.row, part.rows, part.panel_begin, part.panel_end, own.row == row, own.copy.data(),
              own.c.data());

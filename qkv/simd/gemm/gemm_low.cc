@@ -1,8 +1,8 @@
-// Matrix products in bfloat16 and int8. As in gemm.cc y is cut into tasks and K into blocks; but all rows of x are
-// converted before the first task, by all threads together: they take half or a quarter of the memory then, and a
-// product is so short that each thread's own copy would cost as much.
-// An int8 row is x[k] ≈ offset + scale · u[k] with u in [0, activation_max]: a real-valued offset loses none of the
-// levels where all of a row is on one side of zero. Hence
+// Matrix products in bfloat16 and int8. As in gemm.cc, y is cut into tasks and K into blocks. But all threads together
+// convert all rows of x before the first task: converted rows take half or a quarter of the memory, and the product is
+// so short that a copy per thread would cost as much.
+// An int8 row is x[k] ≈ offset + scale · u[k] with u in [0, activation_max]: a real-valued offset wastes no levels if
+// all of a row is on one side of zero. Hence
 //   Σ_k x[k] w[n][k] ≈ s[n] · (scale · Σ_k u[k] q[n][k] + offset · Σ_k q[n][k]).
 #include "qkv/simd/gemm/gemm_low.h"
 
@@ -25,17 +25,17 @@
 #define QKV_SIMD_GEMM_LOW_TASK_
 namespace qkv::simd::internal {
 
-// Steps of a transposed x that are converted at a time, a multiple of every chunk.
+// Steps of a transposed x converted at a time, a multiple of every chunk.
 inline constexpr int64_t kLowSteps = 128;
 
 struct LowTask {
   GemmTask<float> gemm;
   LowOperand w;
   const TileKernel& kernel;
-  int64_t element_bytes;  // of a row once it is converted: 64 are a chunk
+  int64_t element_bytes;  // of a converted row: 64 per chunk
   int64_t block_depth;
-  int64_t first_row;  // of those that are converted
-  uint8_t* rows;      // they, in the order of the kernel: tile after tile [depth / chunk][tile's rows][chunk]
+  int64_t first_row;  // of the converted rows
+  uint8_t* rows;      // converted, in the kernel's order: tile after tile [depth / chunk][tile's rows][chunk]
   float* offsets;     // int8: [rows][2], scale and offset
 
   uint8_t* RowsAt(int64_t row) const { return rows + (row - first_row) * w.depth * element_bytes; }
@@ -59,7 +59,7 @@ namespace {
 using internal::LowTask;
 using internal::TileKernel;
 
-// f(64 bytes of output, elements of x for them, zeros past the end) for each chunk of one row.
+// f(64 bytes of output, elements of x for them, zero-padded) for each chunk of one row.
 template <int kElements, class F>
 HWY_INLINE void ForChunks(const float* x, int64_t K, int64_t depth, int rows, uint8_t* to, F&& f) {
   int64_t k = 0;
@@ -85,7 +85,7 @@ HWY_INLINE void FloatRow(const float* x, const Moments<float>* moments, int64_t 
   });
 }
 
-// To nearest, ties to even; NaN stays NaN.
+// Rounds to nearest, ties to even; NaN stays NaN.
 HWY_INLINE void Bf16Row(const float* x, const Moments<float>* moments, int64_t K, int64_t depth, int rows,
                         uint8_t* to) {
   const Tag<float> d;
@@ -95,7 +95,7 @@ HWY_INLINE void Bf16Row(const float* x, const Moments<float>* moments, int64_t K
   });
 }
 
-// The least and the greatest of a row; `strange` is NaN if any is NaN or infinite, else 0.
+// Minimum and maximum of a row; `strange` is NaN if any element is NaN or infinite, else 0.
 struct Extent {
   float low = 0, high = 0, strange = 0;
 };
@@ -103,7 +103,7 @@ struct Extent {
 HWY_INLINE Extent ExtentOf(const float* x, int64_t K) {
   const Tag<float> d;
   if (K == 0) return {};
-  constexpr int kChains = 4;  // or each step waits for the last
+  constexpr int kChains = 4;  // independent chains hide the latency
   Vector<float> low[kChains], high[kChains], strange[kChains];
 #pragma GCC unroll 4
   for (int i = 0; i < kChains; ++i) low[i] = high[i] = hn::Set(d, x[0]), strange[i] = hn::Zero(d);
@@ -126,8 +126,8 @@ HWY_INLINE Extent ExtentOf(const float* x, int64_t K) {
           hn::GetLane(hn::SumOfLanes(d, strange[0]))};
 }
 
-// `offset` gets scale and offset; both are NaN if any of x is NaN or infinite.
-// With moments the levels are those of x itself, for (x − mean) · rstd is a line through them.
+// `offset` receives scale and offset; both are NaN if any element is NaN or infinite. With moments the levels are those
+// of x itself, since (x − mean) · rstd is a linear function of x.
 HWY_INLINE void Int8Row(const float* x, const Moments<float>* moments, int64_t K, int64_t depth, int rows, int greatest,
                         uint8_t* to, float* offset) {
   const Tag<float> d;
@@ -135,7 +135,7 @@ HWY_INLINE void Int8Row(const float* x, const Moments<float>* moments, int64_t K
   const hn::Rebind<uint8_t, Tag<float>> d8;
   const Extent extent = ExtentOf(x, K);
   const float low = extent.low;
-  // A range so narrow that its inverse is infinite is none.
+  // A range whose inverse is infinite counts as empty.
   const float range = extent.high - low, inverse = static_cast<float>(greatest) / range;
   const bool flat = !(inverse <= std::numeric_limits<float>::max());
   const float factor = flat ? 0 : inverse, step = flat ? 0 : range / static_cast<float>(greatest);
@@ -152,7 +152,7 @@ HWY_INLINE void Int8Row(const float* x, const Moments<float>* moments, int64_t K
   });
 }
 
-// Steps [begin, end) of all tiles of a block whose x is transposed: element (r, k) lies at x[k · step + r].
+// Converts steps [begin, end) of all tiles of a block of a transposed x: element (r, k) is at x[k · step + r].
 HWY_INLINE void Bf16Columns(const LowTask& task, const RowTiles& tiles, int64_t row, int64_t begin, int64_t end) {
   constexpr int64_t kStep = 32, kPairs = kStep / 2, L = kLanes<float>;  // kStep: elements of a chunk
   const Tag<float> d;
@@ -199,7 +199,7 @@ HWY_INLINE void Convert(const LowTask& task, int64_t row, int rows) {
   }
 }
 
-// Sums of levels made into numbers, with the scales of their row and column.
+// Converts sums of levels to floats, with the scales of their row and column.
 struct Int8Sums {
   const int32_t* c;  // [rows][panel]
   int64_t panel;
@@ -228,13 +228,13 @@ HWY_INLINE void FinishRows(const LowTask& task, const void* c, int64_t row, int6
 
 }  // namespace
 
-// Tile t of a task's rows [row, row + rows), if it has so many.
+// Tile t of a task's rows [row, row + rows), or fewer rows at the end.
 void ConvertTile(const LowTask& task, int64_t row, int64_t rows, int64_t t) {
   const RowTiles tiles(rows, task.kernel.rows);
   if (t < tiles.count) Convert(task, row + tiles.begin(t), tiles.size(t));
 }
 
-// Part `piece` of the steps of the rows, where x is transposed.
+// Converts part `piece` of the steps of the rows of a transposed x.
 void ConvertSteps(const LowTask& task, int64_t row, int64_t rows, int64_t piece) {
   const int64_t begin = piece * internal::kLowSteps;
   Bf16Columns(task, RowTiles(rows, task.kernel.rows), row, begin, std::min(task.w.depth, begin + internal::kLowSteps));
@@ -250,7 +250,7 @@ void RunLowTask(const LowTask& task, const internal::TaskCut::Part& part, float*
   for (int64_t k = 0; k < depth; k += task.block_depth) {
     const bool last = k + task.block_depth >= depth, single = last && k == 0;
     for (int64_t p = part.panel_begin; p < part.panel_end; ++p) {
-      // What the tiles of this slice prefetch, spread evenly over them: the next slice, or what is read then.
+      // Prefetched by the tiles of this slice, spread evenly: the next slice, or the memory read next.
       const internal::Slice after =
           internal::SliceAfter({p, k}, part.panel_begin, part.panel_end, task.block_depth, depth);
       const internal::Lines ahead =
@@ -259,7 +259,7 @@ void RunLowTask(const LowTask& task, const internal::TaskCut::Part& part, float*
               : internal::LinesOf(slice(after.panel, after.k), depth_at(after.k) * panel * weight_bytes);
       const bool direct = last && EndsDirectly(task.gemm, panel, p);
       const char* next = ahead.begin;
-      // Divisions are not for tiles, which may be as short as a few of them.
+      // Divides here, not per tile: a tile may be as short as a few divisions.
       const int64_t least = ahead.count / tiles.count, larger = ahead.count % tiles.count;
       const DirectEnd<float> end = direct ? EndOf(task.gemm, panel, part.row, p) : DirectEnd<float>{};
       float* const c_panel = single ? c : c + (p - part.panel_begin) * part.rows * panel;
@@ -291,14 +291,14 @@ HWY_EXPORT(RunLowTask);
 namespace internal {
 namespace {
 
-// Rows that are converted at a time, in blocks of TaskCut, if that is enough work for all threads: bounds the memory.
+// Rows converted at a time, in blocks of TaskCut, if that is enough work for all threads: limits the memory.
 constexpr int64_t kSlabBlocks = 4;
-// Depth of a block, as in gemm.cc in bytes of a row.
+// Depth of a block, in bytes of a row as in gemm.cc.
 int64_t BlockDepth(const TileKernel& kernel) { return (ActiveIsa() >= Isa::kAvx512 ? 48 : 24) * kernel.chunk; }
 
 int64_t RoundUp(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
 
-// Symmetric levels of one output: the scale, NaN if any weight is NaN or infinite.
+// Symmetric quantisation of one output. Returns the scale, NaN if any weight is NaN or infinite.
 float ScaleOf(View<const float> w, int64_t row, int weight_max) {
   float greatest = 0, strange = 0;
   for (int64_t k = 0; k < w.dim(1); ++k) {
@@ -315,7 +315,7 @@ void PackInt8(View<const float> w, const PanelOrder& order, int64_t p, LowPanels
     if (row < 0) continue;
     const float scale = ScaleOf(w, row, low.kernel->weight_max), inverse = 1 / scale;
     int64_t sum = 0;
-    // Nothing to multiply where all weights are 0 (or too small to have an inverse), or one is not a number.
+    // Levels stay 0 if all weights are 0 (or too small to have an inverse), or one is not finite.
     for (int64_t k = 0; k < w.dim(1) && std::isfinite(inverse); ++k) {
       const auto level = static_cast<int8_t>(std::nearbyint(*w.at(row, k) * inverse));
       low.groups[((p * depth + k) / 4 * panel + i) * 4 + k % 4] = static_cast<uint8_t>(level);
@@ -338,7 +338,7 @@ void PackBf16(View<const float> w, const PanelOrder& order, int64_t p, LowPanels
   }
 }
 
-// Everything but the memory.
+// All properties except the memory.
 LowPanels FormOf(const PackedForm& form) {
   LowPanels low;
   low.kernel = &KernelOf(form.precision);
@@ -355,11 +355,11 @@ Shape GroupsShape(const LowPanels& low) {
 }
 Shape ColumnsShape(const LowPanels& low) { return {2, low.panels * low.kernel->panel}; }
 
-// The caller's, as in gemm.cc.
+// Owned by the caller, as in gemm.cc.
 struct LowScratch {
   Tensor<uint8_t> rows;
   Tensor<float> offsets;
-  std::vector<Tensor<float>> c;  // of each thread
+  std::vector<Tensor<float>> c;  // per thread
 };
 
 }  // namespace
@@ -441,7 +441,7 @@ void RunLowProduct(const GemmTask<float>& gemm, int64_t M, const LowOperand& w, 
 
   for (int64_t slab = 0; slab < slabs; ++slab) {
     const int64_t first = slab * M / slabs, rows = (slab + 1) * M / slabs - first;
-    uint8_t* const converted = scratch.rows.data();  // this thread's: the workers have their own `scratch`
+    uint8_t* const converted = scratch.rows.data();  // this thread's: workers have a `scratch` of their own
     float* const offsets = scratch.offsets.data();
     Tensor<float>* const c = scratch.c.data();
     const auto section = [&](int64_t s) {

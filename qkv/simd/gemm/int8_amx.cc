@@ -8,9 +8,9 @@ namespace {
 
 QKV_AMX_PRODUCT(BytesProduct, _tile_dpbusd);
 
-// With fewer rows the product waits for itself (52 cycles from one to the next on the same tile of C, for 32 columns by
-// 64 k), and VNNI, two of whose products a cycle make 16 cycles a row for as much, is no slower. Unmeasured: from the
-// manual's numbers. Sums of integers are the same either way, and so is the layout.
+// With fewer rows AMX is latency-bound: 52 cycles between products on the same tile of C, for 32 columns by 64 k. VNNI,
+// at two products per cycle, takes 16 cycles per row for the same work, so it is no slower. Not measured; from the
+// manual's numbers. Integer sums are equal either way, and so is the layout.
 constexpr int kFewRows = 3;
 
 void Multiply(int rows, const void* a, const void* b, int64_t depth, bool first, void* c, const char* next,

@@ -1,8 +1,7 @@
-// int8 products with AVX2: vpmaddubsw sums two products in int16, and saturates. With 7 bits on both sides the sums of
-// two of them still fit, 4 · 127 · 64 = 32512, and share the step to int32 (vpmaddwd by ones).
-// 8 bits on one side, one sum at a time, has two thirds of the error at 0.77 of the speed. 7 bits are enough: mean
-// cosine of the logits 0.99994, accuracy within 0.03 points, on the trained reference models
-// (tests/model/reference_test.cc).
+// int8 products with AVX2: vpmaddubsw sums two products in int16, with saturation. With 7 bits on both sides, sums of
+// two of them still fit, 4 · 127 · 64 = 32512, and share the conversion to int32 (vpmaddwd by ones). With 8 bits on one
+// side and one sum at a time, the error is two thirds and the speed 0.77. 7 bits suffice: mean cosine of the logits
+// 0.99994, accuracy within 0.03 points, on the trained reference models (tests/model/reference_test.cc).
 #ifdef __x86_64__
 #include <immintrin.h>
 
@@ -28,7 +27,7 @@ struct Dot {
   static Sum Add(Sum sum, const Operand (&a)[2], const Operand (&b)[2]) {
     const __m256i pairs = _mm256_add_epi16(_mm256_maddubs_epi16(a[0], b[0]), _mm256_maddubs_epi16(a[1], b[1]));
     sum = _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
-    asm("" : "+x"(sum));  // or GCC 12 adds up several products before it adds them to the sum, and spills
+    asm("" : "+x"(sum));  // otherwise GCC 12 adds several products before adding them to the sum, and spills
     return sum;
   }
 };

@@ -1,6 +1,6 @@
-// int8 products with AVX-512 VNNI: vpdpbusd sums four products in int32 at once, with nothing that saturates before.
-// 14 × 2 accumulators, two vectors of B, one broadcast of A and one to spare fill the 32 registers. The instruction
-// can broadcast from memory only what is signed, and that is B: A is broadcast by a load of its own, which is free.
+// int8 products with AVX-512 VNNI: vpdpbusd sums four products in int32 without intermediate saturation. 14 × 2
+// accumulators, two vectors of B, one broadcast of A and one spare fill the 32 registers. The instruction can broadcast
+// only its signed operand, B, from memory; A is broadcast by a separate load, which costs nothing.
 #ifdef __x86_64__
 #include <immintrin.h>
 

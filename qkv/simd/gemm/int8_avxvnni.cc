@@ -1,5 +1,5 @@
-// int8 products with AVX-VNNI, the 256-bit form of vpdpbusd for processors without AVX-512 (Alder Lake and later).
-// 6 × 2 accumulators, two vectors of B, one broadcast of A and one to spare fill the 16 registers.
+// int8 products with AVX-VNNI, the 256-bit form of vpdpbusd for processors without AVX-512 (Alder Lake and later). 6 ×
+// 2 accumulators, two vectors of B, one broadcast of A and one spare fill the 16 registers.
 #ifdef __x86_64__
 #include <immintrin.h>
 
@@ -24,7 +24,7 @@ struct Dot {
   static Operand Broadcast(int32_t group) { return _mm256_set1_epi32(group); }
   static Sum Add(Sum sum, const Operand (&a)[1], const Operand (&b)[1]) {
     sum = _mm256_dpbusd_avx_epi32(sum, a[0], b[0]);
-    asm("" : "+x"(sum));  // or GCC 12 adds up several products before it adds them to the sum, and spills
+    asm("" : "+x"(sum));  // otherwise GCC 12 adds several products before adding them to the sum, and spills
     return sum;
   }
 };

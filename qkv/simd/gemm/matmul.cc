@@ -1,5 +1,5 @@
-// Packs b into panels, then runs the driver of gemm.cc, or in bfloat16 of gemm_low.cc; where K was split, adds the
-// sections' sums up, in order, on the way through the epilogue.
+// Packs b into panels and runs the driver of gemm.cc, or of gemm_low.cc in bfloat16. If K was split, the epilogue adds
+// the sections' sums in order.
 #include "qkv/simd/gemm/matmul.h"
 
 #include <algorithm>
@@ -40,10 +40,9 @@ using internal::SectionSums;
 template <typename T>
 inline constexpr int64_t kPanel = 2 * kLanes<T>;
 
-// Columns past the last hold anything finite or of b: nothing of them is stored in the end.
+// Padding columns hold finite values or elements of b; the epilogue never stores them.
 
-// One panel of a piece whose columns are dense, transposed: [depth][panel]. The next panel's columns are on their way
-// meanwhile.
+// Packs one panel of a piece with dense columns by transposition: [depth][panel]. Prefetches the next panel's columns.
 template <typename T>
 HWY_INLINE void PackColumns(const PanelPiece<T>& piece, int64_t first, T* out, int64_t stride) {
   constexpr int64_t L = kLanes<T>, kLine = static_cast<int64_t>(kAlignment / sizeof(T));
@@ -56,7 +55,7 @@ HWY_INLINE void PackColumns(const PanelPiece<T>& piece, int64_t first, T* out, i
   TransposeIn(column, piece.depth, T{1}, out, stride);
 }
 
-// How many rows of b ahead of the one that is copied memory is asked for: those of 4 KiB.
+// Prefetch distance in rows of b: as many as make 4 KiB.
 template <typename T>
 HWY_INLINE int64_t RowsAhead(const PanelPiece<T>& piece) {
   return std::max<int64_t>(1, 4096 / (piece.columns * static_cast<int64_t>(sizeof(T))));
@@ -68,7 +67,7 @@ HWY_INLINE void AskForRow(const PanelPiece<T>& piece, int64_t k) {
   for (int64_t n = 0; n < piece.columns; n += static_cast<int64_t>(kAlignment / sizeof(T))) __builtin_prefetch(row + n);
 }
 
-// A panel: [depth][panel].
+// Packs a panel: [depth][panel].
 template <typename T>
 HWY_INLINE void Pack(const PanelPiece<T>& piece, T* out) {
   if (piece.n_stride != 1) {
@@ -93,7 +92,7 @@ HWY_INLINE void Pack(const PanelPiece<T>& piece, T* out) {
   }
 }
 
-// A panel rounded to bfloat16: [depth / 2][panel][2], the depth filled up with zeros to whole chunks of a kernel.
+// Packs a panel rounded to bfloat16: [depth / 2][panel][2], zero-padded to a depth of whole chunks of a kernel.
 HWY_INLINE void PackBf16(const PanelPiece<float>& piece, float* out) {
   constexpr int64_t L = kLanes<float>, P = kPanel<float>;
   const Tag<float> d;
@@ -131,7 +130,7 @@ HWY_INLINE void PackBf16(const PanelPiece<float>& piece, float* out) {
   }
 }
 
-// The product that Finish takes elements from.
+// Source of the product's elements in Finish.
 template <typename T>
 struct Sections {
   SectionSums<T> sums;
@@ -187,8 +186,8 @@ using internal::PanelPiece;
 using internal::SectionSums;
 using internal::TaskCut;
 
-// K is split only as far as it takes for this many tasks: a gradient of few weights from many rows would else be the
-// work of one or two threads. A section is deep enough for its sums' way through memory not to matter.
+// K is split only as far as needed for this many tasks: otherwise a gradient of few weights over many rows would occupy
+// only one or two threads. Sections are deep enough that writing and reading their sums costs little.
 constexpr int64_t kWantedTasks = 16, kLeastDepth = 1536;
 
 // Depth of a section: whole chunks, or all of K.
@@ -198,10 +197,10 @@ int64_t SectionDepth(int64_t M, int64_t K, int64_t panels) {
   return sections <= 1 ? K : CeilDivide(K, sections * kRowChunk) * kRowChunk;
 }
 
-// Panels that are packed by one task at most.
+// Greatest number of panels packed by one task.
 constexpr int64_t kPackPanels = 8;
 
-// The caller's, so that a steady state allocates nothing: panels of b, and sums of sections.
+// Owned by the caller, so that a steady state allocates nothing: panels of b, and sums of sections.
 template <typename T>
 T* Panels(int64_t size) {
   static thread_local Tensor<T> panels;
@@ -215,7 +214,7 @@ T* Sums(int64_t size) {
   return sums.data();
 }
 
-// [sections][panels][depth of the section][panel] of T, or of bfloat16 in pairs of steps, which have the size of one
+// [sections][panels][depth of the section][panel] of T, or of bfloat16 in pairs of steps, which take the space of one
 // step in float.
 template <typename T>
 void PackSections(View<const T> b, int64_t section_depth, int64_t width, bool bf16, T* out) {
@@ -245,7 +244,7 @@ void PackSections(View<const T> b, int64_t section_depth, int64_t width, bool bf
   });
 }
 
-// What multiplies in this precision itself, or null: products are then those of T.
+// The kernel that multiplies in this precision, or null: the product is then computed in T.
 template <typename T>
 const internal::TileKernel* KernelFor(Precision precision, int64_t K) {
   if (precision == Precision::kFloat32 || K == 0) return nullptr;
@@ -274,7 +273,7 @@ void MatMul(View<const T> a, View<const T> b, const Epilogue<T>& epilogue, View<
 
   const int64_t width = internal::GemmPanel<T>(), panels = CeilDivide(N, width), padded_N = panels * width;
   const int64_t depth = SectionDepth(M, K, panels), sections = K == 0 ? 1 : CeilDivide(K, depth);
-  // Blocks as even as can be, of whole chains: where K is not split, the result is Gemm's.
+  // Blocks as even as possible, of whole chains: if K is not split, the result equals Gemm's.
   const int64_t blocks = std::max<int64_t>(1, CeilDivide(depth, internal::GemmBlockDepth()));
   const int64_t block_depth = std::max<int64_t>(1, CeilDivide(depth, blocks * kGemmChain)) * kGemmChain;
   T* const packed = Panels<T>(bf16 ? internal::PaddedForBf16(K) / 2 * padded_N : K * padded_N);
@@ -313,7 +312,7 @@ void MatMul(View<const T> a, View<const T> b, const Epilogue<T>& epilogue, View<
   GemmTask<T> parts = whole;
   parts.y = sums, parts.y_stride = parts.head_width = parts.N = padded_N, parts.epilogue = &no_epilogue;
   product(parts, {sections, depth, M * padded_N});
-  constexpr int64_t kRows = 16;  // of a task
+  constexpr int64_t kRows = 16;  // per task
   ParallelFor(M, kRows, [&](int64_t begin, int64_t end) {
     const SectionSums<T> all{sums, padded_N, M * padded_N, sections};
     if constexpr (sizeof(T) == 4) {

@@ -1,4 +1,4 @@
-// Tiles in low precision for machines without instructions for it.
+// Low-precision tiles for machines without dot-product instructions.
 #include <algorithm>
 #include <cstring>
 
@@ -22,7 +22,7 @@ constexpr int kPanel = 2 * kLanes<float>;
 
 constexpr int kFloatChunk = 16, kByteChunk = 64;
 
-// One lane of b holds two k of a column, the even one below. A bfloat16 is the upper half of a float.
+// One lane of b holds two k of a column, the even one in the lower half. A bfloat16 is the upper half of a float.
 HWY_INLINE Vector<float> LoadEven(const uint32_t* b) {
   return hn::BitCast(Tag<float>(), hn::ShiftLeft<16>(hn::LoadU(Tag<uint32_t>(), b)));
 }
@@ -31,7 +31,7 @@ HWY_INLINE Vector<float> LoadOdd(const uint32_t* b) {
 #if HWY_TARGET == HWY_SCALAR
   return hn::BitCast(Tag<float>(), hn::And(hn::LoadU(d, b), hn::Set(d, 0xFFFF0000u)));
 #else
-  // Blended with zero: for the mask of a bitwise and no register is left.
+  // Blends with zero: no register is free for the mask of a bitwise and.
   const hn::Repartition<uint16_t, Tag<uint32_t>> d16;
   return hn::BitCast(Tag<float>(), hn::OddEven(hn::BitCast(d16, hn::LoadU(d, b)), hn::Zero(d16)));
 #endif
@@ -57,7 +57,7 @@ HWY_NOINLINE void MultiplyTileWidened(const float* a, const uint32_t* b, int64_t
           acc.at[r][1] = hn::MulAdd(va, b1, acc.at[r][1]);
         }
       }
-      const uint32_t* again = b;  // loaded twice: there is no register to keep them in, and GCC 12 must not know
+      const uint32_t* again = b;  // loaded again, as no register is free; the asm keeps GCC 12 from merging loads
       asm("" : "+r"(again));
       const auto b0 = LoadOdd(again), b1 = LoadOdd(again + kLanes<float>);
 #pragma GCC unroll 16
@@ -99,12 +99,11 @@ void MultiplyTilePairs(const uint8_t* a, const int8_t* b, int64_t depth, bool fi
 
 #else
 
-// Half the rows of a float tile where the sums of pairs stand in two registers (NEON; on x86 the second is never
-// touched).
+// Half the rows of a float tile if the sums of pairs take two registers (NEON; x86 never uses the second).
 constexpr int kPairRows = HWY_TARGET == HWY_NEON ? kTileRows / 2 : std::max(1, kTileRows - 1);
 
-// One lane holds four k. Its even bytes are one pair of int16, its odd bytes the other; a pair's two products are below
-// 2^16 and their sums int32: nothing saturates.
+// One lane holds four k. Its even bytes form one pair of int16, its odd bytes the other. The two products of a pair are
+// below 2^16 and are summed in int32, so nothing saturates.
 template <int R>
 HWY_NOINLINE void MultiplyTilePairs(const uint8_t* a, const int8_t* b, int64_t depth, bool first, int32_t* c,
                                     const char* next, int64_t lines) {

@@ -5,7 +5,7 @@
 
 namespace qkv::simd::internal {
 
-/// Cache lines that will be read soon; none where `begin` is null.
+/// Cache lines that will be read soon; none if `begin` is null.
 struct Lines {
   const char* begin = nullptr;
   int64_t count = 0;
@@ -22,7 +22,7 @@ class TilePrefetch {
   }
 
   void Some() {
-    // Otherwise GCC 12 copies the caller's loop for the case that nothing is left, and spills in the copy.
+    // Otherwise GCC 12 duplicates the caller's loop for the case without lines, and spills in the copy.
     asm("" : "+r"(next_));
     for (const char* until = next_ + step_; next_ < until && next_ < end_; next_ += kLine) {
       __builtin_prefetch(next_, 0, 2);

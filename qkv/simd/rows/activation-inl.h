@@ -36,7 +36,7 @@ requires(sizeof(hn::TFromD<D>) == 4) HWY_INLINE V ActivateVector(D d, V x) {
   }
 }
 
-// double is for gradient checks and the laboratory: exact through libm, lane by lane.
+// double is for gradient checks and qkv/lab: exact through libm, lane by lane.
 template <Activation kActivation, class D, class V = hn::Vec<D>>
 requires(sizeof(hn::TFromD<D>) == 8) HWY_INLINE V ActivateVector(D d, V x) {
   if constexpr (kActivation == Activation::kNone) return x;

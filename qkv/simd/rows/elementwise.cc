@@ -19,7 +19,7 @@ namespace qkv::simd {
 namespace HWY_NAMESPACE {
 namespace {
 
-// y[i] = f(x[i]), the rest of the last vector through the same code, so that a value's place does not change it.
+// y[i] = f(x[i]); the remainder uses the same code, so a value does not depend on its position.
 template <typename T, class F>
 HWY_INLINE void Map(const T* x, T* y, int64_t n, F f) {
   const hn::ScalableTag<T> d;

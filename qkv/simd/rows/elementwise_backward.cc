@@ -25,7 +25,7 @@ struct ValueAndSlope {
   Vector value, slope;
 };
 
-// The logistic function σ and σ' = σ(t) σ(−t), by the exponential of −|t| alone: nothing cancels.
+// The logistic function σ and σ' = σ(t) σ(−t), from exp(−|t|) only, so that nothing cancels.
 HWY_INLINE ValueAndSlope LogisticAndSlope(Vector t) {
   const Tag d;
   const auto power = Exp(d, hn::Neg(hn::Abs(t)));
@@ -40,7 +40,7 @@ HWY_INLINE ValueAndSlope LogisticGate(Vector x, Vector t, Vector t_slope) {
   return {hn::Mul(x, logistic.value), hn::MulAdd(hn::Mul(x, logistic.slope), t_slope, logistic.value)};
 }
 
-// Where a factor beside it is long 0, so that there is no ∞ · 0.
+// Beyond this the factor is 0; clamping avoids ∞ · 0.
 HWY_INLINE Vector AtMost20(Vector u) { return AtMost(Tag(), u, 20.0f); }
 
 template <Activation kActivation>
@@ -150,7 +150,7 @@ void DropEntriesFloat(uint64_t row, int32_t below, float scale, float* x, int64_
   const hn::RebindToSigned<Tag> di;
   const hn::RebindToUnsigned<Tag> du;
   const auto low = hn::Set(du, static_cast<uint32_t>(row)), high = hn::Set(du, static_cast<uint32_t>(row >> 32));
-  ForVectors<float>(0, n, [=](auto at) HWY_ATTR {  // DropoutHash::Of, a lane an entry
+  ForVectors<float>(0, n, [=](auto at) HWY_ATTR {  // DropoutHash::Of, one entry per lane
     const auto entries = hn::Iota(du, static_cast<uint32_t>(at.index));
     auto bits = hn::Add(hn::Mul(entries, hn::Set(du, Hash::kKeyStep)), low);
     bits = hn::Mul(hn::Xor(bits, hn::ShiftRight<16>(bits)), hn::Set(du, Hash::kFirst));

@@ -16,8 +16,8 @@ namespace qkv::simd {
 namespace HWY_NAMESPACE {
 namespace {
 
-// One step of vectors of any kind of lanes: f(load, store), where load(p) reads what store(v, p) writes; the rest of
-// the last vector goes through the same code, so that a value's place does not change it.
+// One step over vectors of any lane type: f(load, store), where store(v, p) writes what load(p) reads. The remainder
+// uses the same code, so a value does not depend on its position.
 template <class F>
 HWY_INLINE void ForVectors(int64_t n, F f) {
   const hn::ScalableTag<float> d;
@@ -80,7 +80,7 @@ void AddToFloat(const float* x, float* sum, int64_t n) {
 
 double SumOfSquaresFloat(const float* x, int64_t n) {
   const hn::ScalableTag<double> d;
-  const hn::Rebind<float, decltype(d)> half;  // as many floats as doubles fill a vector
+  const hn::Rebind<float, decltype(d)> half;  // as many floats as there are doubles in a vector
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   // Four sums hide the latency of addition.
   auto sum0 = hn::Zero(d), sum1 = sum0, sum2 = sum0, sum3 = sum0;

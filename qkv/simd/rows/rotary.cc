@@ -16,7 +16,7 @@ namespace {
 
 template <typename T>
 HWY_INLINE void TurnRow(const T* x, const T* table, int64_t heads, int64_t E, bool back, T* y) {
-#if HWY_TARGET == HWY_SCALAR  // whose vectors hold no pair
+#if HWY_TARGET == HWY_SCALAR  // its vectors hold no pairs
   for (int64_t e = 0; e < E; e += 2) {
     const T c = table[e], s = back ? -table[E + e + 1] : table[E + e + 1];
     for (int64_t i = e; i < heads * E; i += E) {

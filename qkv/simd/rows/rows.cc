@@ -1,4 +1,4 @@
-// Norms and softmax: sums over a row, then a pass over it.
+// Norms and softmax: sums over a row, then one pass over it.
 #include <limits>
 
 #include "qkv/simd/rows/elementwise.h"
@@ -84,7 +84,7 @@ void SoftmaxFloat(float* x, int64_t n) {
   const hn::ScalableTag<float> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   float max = MaxOf(x, n);
-  if (max == kInfinity) {  // the entries of +infinity share the weight
+  if (max == kInfinity) {  // entries of +infinity share the weight
     for (int64_t i = 0; i < n; ++i) x[i] = x[i] == kInfinity ? 0 : (std::isnan(x[i]) ? x[i] : -kInfinity);
     max = 0;
   }

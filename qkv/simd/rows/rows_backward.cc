@@ -1,4 +1,4 @@
-// The gradient of norms, and sums over the rows of a matrix.
+// Gradients of norms, and sums over the rows of a matrix.
 #include <algorithm>
 
 #include "qkv/simd/rows/elementwise_backward.h"
@@ -16,12 +16,12 @@ namespace qkv::simd {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Rows that are summed in registers before the sum is added to what is there: rounding errors grow with the length of
-// a chain, and that many rows of a model stay in the second-level cache while their columns pass by.
+// Rows summed in registers before the sum is added to memory: rounding errors grow with the chain's length, and this
+// many rows of a model stay in L2 while their columns are processed.
 constexpr int64_t kRowsPerSum = 64;
 
-// to[i] += factor · Σ_r of terms, where term(sum, r, place) is sum + the terms of row r. A column is one chain, however
-// many columns there are.
+// to[i] += factor · Σ_r of the rows' terms, where term(sum, r, place) is sum + the term of row r. Each column is one
+// chain, for any number of columns.
 template <typename T, class Term>
 HWY_INLINE void SumRows(int64_t rows, int64_t columns, T factor, T* to, Term term) {
   const hn::ScalableTag<T> d;
@@ -115,7 +115,7 @@ HWY_INLINE void GradientOfRow(const T* x, const T* moments, const T* gamma, cons
       return at.Load(dy);
     }
   };
-  GradientSums<T> even, odd;  // two of each, for the latency of addition
+  GradientSums<T> even, odd;  // two of each hide the latency of addition
   const auto add = [&](GradientSums<T>& sums, auto at) HWY_ATTR { sums.Add(gradient(at), normalise(at.Load(x))); };
   int64_t i = 0;
   for (; i + 2 * lanes <= D; i += 2 * lanes) {
