@@ -1,4 +1,4 @@
-// What one source of a test counts by allocations.h, for the others of the same program.
+// Reads the allocation count of allocations.h from other source files of the same test program.
 #pragma once
 
 #include <atomic>
@@ -6,7 +6,7 @@
 
 namespace qkv {
 
-/// Calls of operator new so far, on all threads.
+/// Number of calls of operator new so far, on all threads.
 inline std::atomic<int64_t> g_allocations{0};
 
 }  // namespace qkv

@@ -1,4 +1,5 @@
-// Counts what operator new hands out. It replaces the operators of the whole program: for one source of a test only.
+// Counts calls of operator new. It replaces the operators of the whole program; include it in one source of a test
+// only.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +19,7 @@ inline void* CountedAllocate(size_t size, size_t alignment) {
 
 }  // namespace qkv
 
-// Not inlined, or GCC sees malloc's memory meet operator delete and warns.
+// Not inlined: otherwise GCC sees malloc's memory reach operator delete and warns.
 [[gnu::noinline]] void* operator new(size_t size) {
   if (void* memory = qkv::CountedAllocate(size, 1)) return memory;
   throw std::bad_alloc();

@@ -1,4 +1,4 @@
-// Small checkpoints made on the spot: random tensors for any configuration, written to a folder.
+// Creates small checkpoints: random tensors for any configuration, written to a folder.
 #pragma once
 
 #include <filesystem>
@@ -13,7 +13,7 @@
 
 namespace qkv {
 
-/// A set of named tensors that can be changed before it is written.
+/// A set of named tensors that can be modified before it is written.
 struct TensorSet {
   std::vector<std::pair<std::string, Tensor<float>>> tensors;
 

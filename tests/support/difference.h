@@ -1,4 +1,4 @@
-// How far apart two tensors are.
+// Differences between tensors.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 
 namespace qkv {
 
-/// Greatest |a − b|; infinity when one is NaN.
+/// Greatest |a − b|; infinity if one is NaN.
 template <typename A, typename B>
 double MaxDifference(const Tensor<A>& a, const Tensor<B>& b) {
   EXPECT_EQ(a.shape(), b.shape());
@@ -29,7 +29,7 @@ double MaxAbs(const Tensor<T>& x) {
   return greatest;
 }
 
-/// Of the angle between row r of a and that of b, both [rows, n].
+/// Cosine of the angle between row r of a and of b, both [rows, n].
 inline double RowCosine(const Tensor<float>& a, const Tensor<float>& b, int64_t r) {
   EXPECT_EQ(a.shape(), b.shape());
   const float *x = a.view().row(r), *y = b.view().row(r);

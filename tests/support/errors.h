@@ -1,4 +1,4 @@
-// What is said when something is refused.
+// Catches error messages.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace qkv {
 
-/// The message of the Error that f throws; empty when it throws none.
+/// The message of the Error that f throws; empty if it throws none.
 template <typename F>
 std::string MessageOf(F&& f) {
   try {

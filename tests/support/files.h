@@ -1,4 +1,4 @@
-// Temporary folders, and the folders that tests read from.
+// Temporary folders, and the folders of test data.
 #pragma once
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 namespace qkv {
 
-/// A folder that is removed with everything in it.
+/// A temporary folder, removed with its contents.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
@@ -30,10 +30,10 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-/// The repository's root.
+/// Root of the repository.
 inline std::filesystem::path SourceFolder() { return QKV_SOURCE_DIR; }
 
-/// Where the real images were unpacked (QKV_DATA), or empty: then the tests that need them are skipped.
+/// Folder of the real images (QKV_DATA), or empty: then tests that need them are skipped.
 inline std::filesystem::path DataFolder() {
   const char* folder = ::getenv("QKV_DATA");
   return folder ? folder : "";

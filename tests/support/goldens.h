@@ -1,4 +1,4 @@
-// The models of tests/golden.
+// The golden models of tests/golden.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace qkv {
 
 inline std::filesystem::path GoldenFolder(const std::string& name) { return SourceFolder() / "tests/golden" / name; }
 
-/// All that have answers of their original, sorted.
+/// All models with stored outputs of the original library, sorted.
 inline std::vector<std::string> GoldenNames() {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(SourceFolder() / "tests/golden")) {

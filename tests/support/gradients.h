@@ -1,4 +1,4 @@
-// Gradients against finite differences.
+// Checks gradients against finite differences.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,10 +12,10 @@
 
 namespace qkv {
 
-/// Compares `gradient` with differences of loss() by each entry of x, which loss() reads; both dense.
-/// Central differences of fourth order are off by h⁴/30 times the fifth derivative (2e-15 of it), and by 1.5 roundings
-/// of the loss over h (3e-13 of it): far below the bound for a loss of some hundred terms of order one, while a term
-/// too few or too many in a gradient is far above.
+/// Compares `gradient` with finite differences of loss() with respect to each entry of x, which loss() reads; both
+/// dense. Fourth-order central differences have an error of h⁴/30 times the fifth derivative (2e-15 of it), plus 1.5
+/// roundings of the loss over h (3e-13 of it): far below the bound for a loss of some hundred terms of order one, while
+/// a missing or extra term of the gradient is far above it.
 inline void ExpectGradient(const std::function<double()>& loss, View<double> x, View<const double> gradient,
                            const std::string& name) {
   constexpr double kStep = 0x1p-11, kTolerance = 1e-8;
@@ -34,7 +34,7 @@ inline void ExpectGradient(const std::function<double()>& loss, View<double> x, 
   }
 }
 
-/// Σ weights · y of two dense views: a loss whose gradient by y is `weights`.
+/// Σ weights · y of two dense views: a loss whose gradient with respect to y is `weights`.
 inline double WeightedSum(View<const double> weights, View<const double> y) {
   double sum = 0;
   for (int64_t i = 0; i < y.size(); ++i) sum += weights.data()[i] * y.data()[i];

@@ -1,4 +1,4 @@
-// Runs a test once for each instruction set of the machine, and puts back the one that was active.
+// Runs a test once per instruction set of the machine, and restores the active one.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,12 +12,12 @@ namespace qkv {
 
 struct IsaParameter {
   simd::Isa isa;
-  bool portable = false;  // plain C++ in place of the baseline's vectors
+  bool portable = false;  // plain C++ instead of the baseline's vectors
 };
 
 inline std::vector<IsaParameter> IsaParameters() {
   std::vector<IsaParameter> parameters;
-#ifdef __x86_64__  // elsewhere the baseline is all there is
+#ifdef __x86_64__  // elsewhere there is only the baseline
   parameters.push_back({simd::Isa::kBaseline, true});
 #endif
   for (const simd::Isa isa : simd::AvailableIsas()) parameters.push_back({isa});

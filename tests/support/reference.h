@@ -1,4 +1,4 @@
-// The trained models of QKV_REFERENCE, and the test splits in QKV_DATA of what they were trained on.
+// The trained models of QKV_REFERENCE, and the test splits of their data sets in QKV_DATA.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ inline auto ReferenceCases() {
   return testing::Values(ReferenceCase{"digits-vit", "mnist"}, ReferenceCase{"cifar10-vit", "cifar10"});
 }
 
-/// The images of a test split in QKV_DATA, by class and then by name; empty where there are none.
+/// The images of a test split in QKV_DATA, by class, then by name; empty if there are none.
 inline std::vector<std::filesystem::path> TestSplitOf(const std::string& data) {
   const std::filesystem::path images = DataFolder() / data / "test";
   std::vector<std::filesystem::path> files;
@@ -37,7 +37,7 @@ inline std::vector<std::filesystem::path> TestSplitOf(const std::string& data) {
   return files;
 }
 
-/// Skipped where QKV_REFERENCE is not given.
+/// Skips the test if QKV_REFERENCE is not set.
 class ReferenceTest : public testing::TestWithParam<ReferenceCase> {
  public:
   static std::string NameOf(const testing::TestParamInfo<ReferenceCase>& info) { return info.param.images; }
@@ -49,7 +49,7 @@ class ReferenceTest : public testing::TestWithParam<ReferenceCase> {
     folder_ = std::filesystem::path(folder) / GetParam().model;
   }
 
-  /// The images of the test split, in the order of predictions.txt; empty where there are none.
+  /// The images of the test split, in the order of predictions.txt; empty if there are none.
   static std::vector<std::filesystem::path> TestSplit() { return TestSplitOf(GetParam().images); }
 
   std::filesystem::path folder_;

@@ -23,7 +23,7 @@ class Sampler {
   Rng rng_;
 };
 
-/// The same numbers in another type.
+/// The same numbers converted to another type.
 template <typename To, typename From>
 Tensor<To> Cast(const Tensor<From>& from) {
   auto to = Tensor<To>::Uninitialised(from.shape());

@@ -1,4 +1,4 @@
-// Small sequence models of every make, for tests of training and of inference.
+// Small sequence models of every kind, for tests of training and inference.
 #pragma once
 
 #include <ostream>
@@ -22,12 +22,12 @@ inline SequenceConfig SmallSequence() {
   SequenceConfig c;
   c.vocabulary = 6, c.outputs = 3, c.length = 7;
   c.block.width = 8, c.depth = 2, c.block.attention.heads = 2, c.block.attention.head_width = 4, c.block.mlp.width = 10;
-  c.rotary_base = 10;  // so that the slower pair of features turns too
+  c.rotary_base = 10;  // so that the slower pair of features rotates noticeably
   return c;
 }
 
-/// Every kind of attention with every kind of positions that it goes with, as encoder and as decoder, in one block;
-/// then the options, in two.
+/// Every kind of attention with every compatible kind of positions, as encoder and as decoder, in one block; then the
+/// options, in two.
 inline std::vector<NamedSequence> NamedSequences() {
   using nn::AttentionKind;
   std::vector<NamedSequence> all;
@@ -87,7 +87,7 @@ inline std::vector<NamedSequence> NamedSequences() {
   return all;
 }
 
-/// tokens [B, N] of the vocabulary, by seed.
+/// Random tokens [B, N] of the vocabulary.
 inline Tensor<int32_t> RandomTokens(const SequenceConfig& c, int64_t B, int64_t N, uint64_t seed = 4) {
   Sampler sampler(seed);
   Tensor<int32_t> tokens({B, N});

@@ -1,4 +1,4 @@
-// The number of threads, put back when a test ends, however it ends.
+// Sets the number of threads for a test and restores it on exit.
 #pragma once
 
 #include "qkv/core/parallel.h"
