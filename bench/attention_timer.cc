@@ -1,5 +1,5 @@
-// Attention, forward, backward or both, timed on request: for each line read, the milliseconds of the best of
-// some passes in a row. bench/attention.py asks it and PyTorch in turn.
+// Times attention, forward, backward or both, on request: for each line read, prints the milliseconds of the best of
+// some consecutive passes. bench/attention.py runs it and PyTorch alternately.
 //
 //     attention_timer forward|gradient|training[-bf16] BATCH HEADS KEY_HEADS QUERIES KEYS WIDTH
 //     none|causal|mask|windowN|bandN [THREADS]
@@ -55,7 +55,7 @@ int Run(int count, char** words) {
     if (backward) AttentionBackward(tensors, options, arena);
     arena.Reset();
   };
-  Attention<float>(q, k, v, options, out, arena, lse);  // what a gradient alone is of
+  Attention<float>(q, k, v, options, out, arena, lse);  // the forward pass that a gradient alone needs
   pass();
   std::puts("ready");
   std::fflush(stdout);

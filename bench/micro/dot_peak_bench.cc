@@ -1,5 +1,5 @@
-// The most that this processor's dot-product instructions do, on registers alone and on all threads, in billions of
-// operations a second (a multiplication and an addition count as two). Only the instructions that it has are listed.
+// Peak rate of this processor's dot-product instructions, on registers and all threads, in billions of operations per
+// second (a multiplication and an addition count as two). Only available instructions are listed.
 #ifdef __x86_64__
 #include <benchmark/benchmark.h>
 
@@ -13,7 +13,7 @@
 namespace qkv::simd {
 namespace {
 
-constexpr int kCalls = 250;  // a task of a benchmark: some milliseconds
+constexpr int kCalls = 250;  // per task of a benchmark: some milliseconds
 
 using Kernel = double (*)();  // returns multiply-adds
 

@@ -1,4 +1,4 @@
-// Rows and activations on one thread, in values a nanosecond.
+// Norms, softmax and activations on one thread, in values per nanosecond.
 #include <benchmark/benchmark.h>
 
 #include "qkv/simd/rows/elementwise.h"

@@ -1,5 +1,5 @@
 // Linear layers of ViT-B/16 at batch 1 (197 rows) and 8 (1576), as the model runs them, and those of small models in
-// training. Fractions of the peak: run them beside peak_bench.cc's Peak, on one thread (taskset) and with
+// training. For fractions of the peak, run them beside peak_bench.cc's Peak, on one thread (taskset) and with
 // --benchmark_enable_random_interleaving=true.
 #include <benchmark/benchmark.h>
 
@@ -21,7 +21,7 @@ void GemmLayer(benchmark::State& state, Activation activation, Precision precisi
   const int64_t M = state.range(0), N = state.range(1), K = state.range(2);
   Sampler sampler(1);
   const auto x = sampler.Normal<T>({M, K}), w = sampler.Normal<T>({N, K}), bias = sampler.Normal<T>({N});
-  // Several copies of the weights take turns, so that they come from memory, as in a model.
+  // Several copies of the weights alternate, so that they come from memory, as in a model.
   std::vector<PackedMatrix<T>> packed;
   do {
     packed.emplace_back(w.view(), precision);
@@ -32,11 +32,11 @@ void GemmLayer(benchmark::State& state, Activation activation, Precision precisi
   size_t next = 0;
   const auto operations = static_cast<double>(2 * M * N * K);
   const bool in_float = sizeof(T) == 4 && precision == Precision::kFloat32;
-  // Of the peak right after each product: the clock changes with the minutes and with what is computed. Not of few
-  // rows, which memory limits.
+  // Fraction of the peak measured right after each product, since the clock varies over minutes and with the load.
+  // Omitted for few rows, which are limited by memory.
   const bool of_moment = in_float && M >= 197;
   std::vector<double> of_peak;
-  // As one image's rows lie in float behind attention and in the MLP's middle.
+  // The layout of one image's rows in float, after attention and inside the MLP.
   const bool in_chunks = in_float && N <= K && M == 197;
   const View<const T> rows =
       in_chunks ? View<const T>(x.data(), {M, K / kRowChunk, kRowChunk}, {kRowChunk, M * kRowChunk, 1}) : x.view();
@@ -73,7 +73,7 @@ BENCHMARK(LayerInt8)->Apply(Shapes);
 BENCHMARK(LayerGelu)->Args({197, 3072, 768})->Args({1576, 3072, 768})->UseRealTime()->Unit(benchmark::kMicrosecond);
 BENCHMARK(LayerDouble)->Args({197, 768, 768})->UseRealTime()->Unit(benchmark::kMicrosecond);
 
-// ViT-Ti's.
+// Layers of ViT-Ti.
 BENCHMARK(Layer)
     ->Name("LayerTiny")
     ->ArgsProduct({{197}, {576, 192, 768}, {192}})
@@ -82,7 +82,7 @@ BENCHMARK(Layer)
     ->UseRealTime()
     ->Unit(benchmark::kMicrosecond);
 
-// The three products of a linear layer whose weights are new at every step.
+// The three products of a linear layer whose weights change at every step.
 enum class Pass { kForward, kInputs, kWeights };
 
 void Training(benchmark::State& state, Pass pass, Precision precision) {
@@ -90,7 +90,7 @@ void Training(benchmark::State& state, Pass pass, Precision precision) {
   struct Layer {
     Tensor<float> x, w, y;
   };
-  // Several layers take turns, so that weights and activations come from the third-level cache, as in a step.
+  // Several layers alternate, so that weights and activations come from L3, as in a training step.
   std::vector<Layer> layers;
   Sampler sampler(1);
   const auto bias = sampler.Normal<float>({N});
@@ -114,8 +114,8 @@ void Training(benchmark::State& state, Pass pass, Precision precision) {
       benchmark::Counter(2e-9 * static_cast<double>(M * N * K), benchmark::Counter::kIsIterationInvariantRate);
 }
 
-// Chunks of images, 4 to 16 in 65 tokens and 1 to 8 in 197: up and down in an MLP, attention's projections together,
-// and the one after it.
+// Chunks of images, 4 to 16 of 65 tokens and 1 to 8 of 197: both layers of an MLP, attention's joint projection, and
+// its output projection.
 void TrainingShapes(benchmark::internal::Benchmark* benchmark) {
   for (const auto& [M, D] :
        {std::array<int64_t, 2>{260, 128}, {1040, 128}, {260, 192}, {520, 192}, {197, 384}, {1576, 384}}) {

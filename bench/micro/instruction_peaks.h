@@ -1,4 +1,4 @@
-// The most that an instruction of the tile kernels does, on registers alone and on the calling thread.
+// Peak rates of the tile kernels' instructions, on registers and the calling thread.
 #pragma once
 
 #include <immintrin.h>
@@ -9,7 +9,7 @@
 
 namespace qkv::simd {
 
-// Sixteen chains of one instruction (twelve where there are 16 registers), `kRounds` links each. Returns multiply-adds.
+// Sixteen chains of one instruction (twelve with 16 registers), `kRounds` steps each. Returns multiply-adds.
 constexpr int64_t kRounds = 4000;
 #define QKV_PEAK(NAME, TARGET, CHAINS, VECTOR, SET, STEP, PRODUCTS)         \
   __attribute__((target(TARGET))) inline double NAME() {                    \

@@ -1,6 +1,5 @@
-// What the machine can do at most, now, on all threads: multiply-adds on registers alone, and memory that passes
-// through. Read every other number as a fraction of it, from the same minute. Dot products in bf16 and int8:
-// dot_peak_bench.cc.
+// Peak rates of the machine at this moment, on all threads: multiply-adds on registers, and memory bandwidth. Compare
+// other numbers with peaks of the same minute. Dot products in bf16 and int8: dot_peak_bench.cc.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -23,7 +22,7 @@ namespace qkv::simd {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// STREAM's triad, a = b + s c, each [n]; stored past the caches.
+// STREAM's triad, a = b + s c, each [n]; non-temporal stores.
 void TriadAll(const float* b, const float* c, float* a, int64_t n) {
   const hn::ScalableTag<float> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -49,7 +48,7 @@ void Peak(benchmark::State& state) {
 }
 BENCHMARK(Peak)->UseRealTime()->Unit(benchmark::kMillisecond);
 
-// Three arrays of 256 MiB: past every cache of today's processors.
+// Three arrays of 256 MiB: larger than the cache of any current processor.
 constexpr int64_t kStream = int64_t{1} << 26, kPiece = int64_t{1} << 16;
 
 void Bytes(benchmark::State& state, int64_t arrays) {

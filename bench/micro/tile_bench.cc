@@ -1,6 +1,6 @@
-// Tile kernels of low precision against what their instruction can do at most on registers alone, and against fp32
-// multiply-adds of the same vector length. Kernel and peaks take turns within a millisecond, so that a busy machine
-// slows all of them; the best of many turns counts. One thread.
+// Low-precision tile kernels against the register peak of their instruction, and against fp32 multiply-adds of the same
+// vector length. Kernel and peaks alternate within a millisecond, so that load on the machine slows all of them; the
+// best of many turns counts. One thread.
 #ifdef __x86_64__
 #include <benchmark/benchmark.h>
 #include <immintrin.h>
@@ -27,8 +27,8 @@ struct Subject {
   bool available;
 };
 
-// M rows of A by panels of weights 768 deep: as the driver does it, slice by slice, all rows while a slice is in the
-// cache and the next one on its way.
+// M rows of A by panels of weights of depth 768, as in the driver: slice by slice, all rows while a slice is in the
+// cache and the next one is prefetched.
 struct Product {
   Product(const TileKernel& k, int64_t rows, int64_t panels) : kernel(k), M(rows), count(panels) {
     const int64_t bytes = 64 / k.chunk;
@@ -36,16 +36,16 @@ struct Product {
     slice = kDepth * k.panel * bytes;
     b = Tensor<uint8_t>({count + 1, slice});
     c = Tensor<int32_t>({M, k.panel});
-    // Small numbers in both types: 0x0101 is a normal bfloat16, too.
+    // Small numbers in both types: 0x0101 is also a normal bfloat16.
     std::fill(a.span().begin(), a.span().end(), uint8_t{1});
     std::fill(b.span().begin(), b.span().end(), uint8_t{1});
   }
 
-  // The slice `index` of the weights; returns multiply-adds.
+  // Multiplies slice `index` of the weights; returns multiply-adds.
   double Run(int64_t index) {
     const int64_t tiles = (M + kernel.rows - 1) / kernel.rows, lines = slice / 64 / tiles;
     const auto* const b_slice = b.data() + index * slice;
-    // One tile passes over the weights faster than memory: what is asked for must come soon, and in order.
+    // One tile passes over the weights faster than memory, so prefetches must be early and in order.
     const auto* const next = reinterpret_cast<const char*>(b_slice + (tiles == 1 ? 8192 : slice));
     for (int64_t t = 0; t < tiles; ++t) {
       const int64_t begin = t * M / tiles, end = (t + 1) * M / tiles;
@@ -62,13 +62,13 @@ struct Product {
   Tensor<int32_t> c;
 };
 
-constexpr int kTurns = 8;  // an iteration of a benchmark
+constexpr int kTurns = 8;  // per iteration of a benchmark
 
-// The weights' slice stays in the cache.
+// The slice of weights stays in the cache.
 void Cached(benchmark::State& state, const Subject& subject, int64_t M) {
   if (!subject.available) return state.SkipWithError("this machine has no such instructions");
   Product product(*subject.kernel, M, 1);
-  double instruction = 0, fma = 0, kernel = 0;  // best multiply-adds a second
+  double instruction = 0, fma = 0, kernel = 0;  // best multiply-adds per second
   const auto keep_best = [](double& best, auto&& run) {
     double done = 0;
     const double seconds = Seconds([&] { done = run(); });
@@ -91,7 +91,7 @@ void Cached(benchmark::State& state, const Subject& subject, int64_t M) {
   state.counters["instruction_of_fma"] = instruction / fma;
 }
 
-// The weights come from memory; against plain reading of it.
+// The weights come from memory; compared with reading memory.
 __attribute__((target("avx2"))) double Read(const uint8_t* from, int64_t bytes) {
   __m256i sum[4] = {};
   for (const uint8_t* const end = from + bytes; from != end; from += 128) {
@@ -109,7 +109,7 @@ void Streamed(benchmark::State& state, const Subject& subject, int64_t M) {
   constexpr int64_t kTurn = 32;  // slices
   const int64_t slices = (int64_t{256} << 20) / (Product::kDepth * subject.kernel->panel * 64 / subject.kernel->chunk);
   Product product(*subject.kernel, M, slices / (2 * kTurn) * (2 * kTurn));
-  double read = 0, kernel = 0, fma = 0, multiply_adds = 0;  // best bytes or multiply-adds a second
+  double read = 0, kernel = 0, fma = 0, multiply_adds = 0;  // best bytes or multiply-adds per second
   int64_t index = 0;
   const double bytes = static_cast<double>(kTurn * product.slice);
   for (auto _ : state) {
