@@ -1,7 +1,7 @@
-"""The project's aims beside what was measured on a machine: the first table of bench/results/MACHINE.md.
+"""Compares the project's aims with measurements on a machine: the first table of bench/results/MACHINE.md.
 
-AIMS has a reader for each row. It takes what was measured on a machine and the suffix of its runs, and returns a cell;
-LEGEND says what stands in it.
+Each row of AIMS has a reader. It takes the measurements of a machine and the suffix of its runs, and returns a cell;
+LEGEND explains the cells.
 """
 
 import attention
@@ -30,12 +30,12 @@ GFLOP = {BASE: 32.2, TINY: 2.30}
 
 
 def is_of(run, suffix):
-    """Whether the name of a run, "peers-held-avx2" for example, has that suffix."""
+    """True if the name of a run, such as "peers-held-avx2", has this suffix."""
     return run[len(run.partition("-")[0]) :] == suffix
 
 
 def layers(data, suffix):
-    """What roofline.py measured. It runs qkv alone, so the peers' instruction set does not matter."""
+    """Measurements of roofline.py. It runs qkv alone, so the peers' instruction set does not matter."""
     return data.get("roofline" + suffix.replace("-held", ""))
 
 
@@ -136,7 +136,7 @@ AIMS = [  # work, aim with AVX2, aim with AMX, reader
 
 
 def table(name, data):
-    """Markdown; data: what was measured on the machine `name`. Rows without a measurement are left out."""
+    """Markdown; data: measurements on the machine `name`. Rows without a measurement are omitted."""
     columns = [suffix for suffix in (HELD, "") if any(is_of(run, suffix) for run in data)]
     heads = ["all restricted to AVX2" if suffix else common.ISAS[qkv_isa(data, suffix)] for suffix in columns]
     lines = [f"| {name} | aim, AVX2 | aim, AMX | " + " | ".join(heads) + " |", "|---" * (3 + len(heads)) + "|"]

@@ -1,5 +1,5 @@
-// Preloaded by bench/as_avx2.py into programs whose CPUID instructions it has replaced by one that no processor has:
-// answers it as CPUID would, but for AVX-512, what came after it for vectors, and AMX, which are not there.
+// Preloaded by bench/as_avx2.py into programs whose CPUID instructions it has replaced by an invalid instruction.
+// Emulates CPUID without AVX-512, later vector extensions, and AMX.
 #define _GNU_SOURCE
 #include <cpuid.h>
 #include <signal.h>
@@ -12,7 +12,7 @@ static void answer(int number, siginfo_t* info, void* context) {
   greg_t* r = ((ucontext_t*)context)->uc_mcontext.gregs;
   const unsigned char* at = (const unsigned char*)r[REG_RIP];
   if (at[0] != 0x0f || at[1] != 0x04) {
-    signal(number, SIG_DFL);  // not ours: it ends the program when it is tried again
+    signal(number, SIG_DFL);  // another instruction: the retry terminates the program
     return;
   }
   const unsigned leaf = (unsigned)r[REG_RAX], part = (unsigned)r[REG_RCX];

@@ -21,8 +21,8 @@ import common
 
 FOLDER = common.ROOT / "build/as-avx2"
 CPUID, INVALID = b"\x0f\xa2", b"\x0f\x04"
-SEGMENT = re.compile(r"LOAD\s+(0x\w+)\s+(0x\w+)\s+0x\w+\s+(0x\w+)")  # of readelf: offset, address, size
-# Of the peers, in the environment that they will run in.
+SEGMENT = re.compile(r"LOAD\s+(0x\w+)\s+(0x\w+)\s+0x\w+\s+(0x\w+)")  # readelf's lines: offset, address, size
+# Packages of the peers, in their environment.
 PROOF = """
 import sys, onnxruntime, openvino, torch
 for package in (onnxruntime, openvino, torch):
@@ -32,12 +32,12 @@ assert torch.backends.cpu.get_cpu_capability() == "AVX2", torch.backends.cpu.get
 
 
 def replace_cpuid(library):
-    """Every CPUID of a library becomes an invalid instruction. The library stays what it is elsewhere: its hard link is
+    """Replaces every CPUID of a library by an invalid instruction. Other hard links are unaffected: this one is
     cut first."""
     code = library.read_bytes()
     if CPUID not in code:
         return
-    # A filter of its own: the listing of libtorch_cpu.so has some gigabytes.
+    # Filtered by a pipe: the listing of libtorch_cpu.so has several gigabytes.
     listing = common.output(["sh", "-c", 'objdump -d --no-show-raw-insn "$1" | grep -w cpuid || true', "sh", library])
     addresses = [int(match[1], 16) for match in re.finditer(r"^ *(\w+):\tcpuid", listing, re.MULTILINE)]
     segments = [[int(x, 16) for x in match.groups()]
@@ -55,7 +55,7 @@ def replace_cpuid(library):
 
 
 def copy_packages(source, target):
-    """The environment's packages at `target`, with CPUID replaced; made anew when they, or this program, changed."""
+    """Copies the environment's packages to `target` with CPUID replaced; redone if they or this program changed."""
     stamp = target.with_suffix(".stamp")
     own = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
     wanted = "\n".join([own, str(source), sys.version, *sorted(path.name for path in source.iterdir())])
@@ -66,7 +66,7 @@ def copy_packages(source, target):
     shutil.rmtree(target, ignore_errors=True)
     try:
         shutil.copytree(source, target, copy_function=os.link)
-    except shutil.Error:  # another file system, or no right to link
+    except shutil.Error:  # another file system, or linking is not permitted
         shutil.rmtree(target)
         shutil.copytree(source, target)
     with ThreadPoolExecutor(common.CORES) as pool:
@@ -93,7 +93,7 @@ def main():
         "QKV_PEERS_ISA": "avx2",  # see common.py
         "PYTHONPATH": str(packages),
         "LD_PRELOAD": str(mask),
-        "TORCHINDUCTOR_CPP_MARCH": "haswell",  # the compiler asks the processor itself
+        "TORCHINDUCTOR_CPP_MARCH": "haswell",  # the compiler queries the processor itself
     }
     common.output([sys.executable, "-c", PROOF, packages], env=environment)
     os.execve(sys.executable, [sys.executable, *sys.argv[1:]], environment)

@@ -38,11 +38,11 @@ PASSES = {
     "gradient": "backward",
     "gradient-bf16": "backward, bfloat16",
 }
-# What ViTs have, long rows, and few heads: less than the threads, or not a multiple of them.
+# Shapes of ViTs, long rows, and few heads: fewer than threads, or not a multiple.
 CASES = ["1x12x197x64", "8x12x197x64", "1x16x1024x64", "1x16x4096x64", "1x16x16384x64", "1x3x197x64", "1x1x4096x64"]
 
 
-LEAST_ROUNDS, LONGEST = 3, 60  # long passes get fewer rounds once a case has taken so many seconds
+LEAST_ROUNDS, LONGEST = 3, 60  # long passes get fewer rounds once a case has taken LONGEST seconds
 
 
 def parse(case):
@@ -146,7 +146,7 @@ def measure(passes, case, options, log):
 
 
 def cases(rows):
-    """{(pass, case): its rows}"""
+    """{(pass, case): rows}"""
     groups = {}
     for row in rows:
         groups.setdefault((row["pass"], row["case"]), []).append(row)
@@ -154,12 +154,12 @@ def cases(rows):
 
 
 def ratio(row, rows, key):
-    """How many times PyTorch's time is this row's."""
+    """PyTorch's time divided by this row's."""
     return rows[-1][key] / row[key]
 
 
 def report(data):
-    """Markdown. A bfloat16 pass has no share: its softmax is not the products' work."""
+    """Markdown. bfloat16 passes have no share of the peak, as their softmax is in float."""
     lines = [
         peers.machine_line(data["machine"]) + f"; best and median of {data['rounds']} rounds (fewer for long passes), each the best of 30 ms.",
         "",

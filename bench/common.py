@@ -1,4 +1,4 @@
-"""What the comparisons of this folder share: test models and inputs, processes that take turns, the machine's description."""
+"""Shared by the comparisons of this folder: test models and inputs, interleaved processes, the machine's description."""
 
 import importlib.metadata
 import json
@@ -19,11 +19,11 @@ TOOLS = ROOT / "tools"
 RESULTS = ROOT / "build/bench-results"  # raw measurements; bench/results/ keeps the summaries
 CORES = len(os.sched_getaffinity(0))
 ISA = os.environ.get("QKV_ISA") or None  # the instruction set that qkv is restricted to, or None: the best of the machine
-PEERS_ISA = os.environ.get("QKV_PEERS_ISA") or None  # the same of the peers: as_avx2.py sets both
+PEERS_ISA = os.environ.get("QKV_PEERS_ISA") or None  # the same for the peers: as_avx2.py sets both
 ISAS = {"baseline": "baseline", "avx2": "AVX2", "avxvnni": "AVX-VNNI", "avx512": "AVX-512", "amx": "AMX"}  # ascending
 PAUSE = 0.1  # s; ONNX Runtime's threads still spin 20 ms after a pass (measured: 30 ms of processor time), OpenMP's less
 
-# What a peer computes in which precision; `serve.py` says how.
+# Precisions of the peers; see `serve.py`.
 PEERS = {
     "pytorch-eager": ["fp32", "bf16", "int8"],
     "pytorch-compile": ["fp32", "bf16"],
@@ -59,7 +59,7 @@ def progress(text):
 
 
 def machine(threads):
-    """Description of this machine and of what runs on it, as strings and numbers; "isa" and "peers_isa" only if qkv
+    """Description of this machine and its software, as strings and numbers; "isa" and "peers_isa" only if qkv
     or the peers are restricted to one."""
     info = {}
     for line in open("/proc/cpuinfo"):
@@ -89,7 +89,7 @@ def machine(threads):
 
 
 def best_isa(instructions):
-    """Of ISAS, what qkv takes on a machine with these (of `machine`)."""
+    """The entry of ISAS that qkv selects on a machine with these (from `machine`)."""
     if {"amx_bf16", "amx_int8", "avx512_vnni"} <= set(instructions):
         return "amx"
     has = {"avx512f": "avx512", "avx_vnni": "avxvnni", "avx2": "avx2"}
@@ -97,7 +97,7 @@ def best_isa(instructions):
 
 
 def require_program(path, how="`make build` makes build/release/qkv, --qkv names another"):
-    """Ends the process, saying `how` to get it, where there is none."""
+    """Exits with `how` to get the program if it is missing."""
     if not path.is_file():
         sys.exit(f"{path}: no such program; {how}")
 
@@ -108,7 +108,7 @@ def built_by(target):
 
 
 def output(command, **settings):
-    """What a command writes on stdout. Ends the process, with what it wrote on stderr, where it fails."""
+    """The stdout of a command. Exits with its stderr if it fails."""
     done = subprocess.run([str(c) for c in command], capture_output=True, text=True, **settings)
     if done.returncode:
         sys.exit(f"{command[0]} ended with exit code {done.returncode}:\n{done.stderr}")
@@ -116,7 +116,7 @@ def output(command, **settings):
 
 
 def keep_to_cores(count):
-    """For subprocess's preexec_fn: the program may use `count` cores, and starts as many threads."""
+    """For subprocess's preexec_fn: limits the program to `count` cores, and so to as many threads."""
     chosen, taken = [], set()
     for cpu in sorted(os.sched_getaffinity(0)):
         siblings = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
@@ -130,7 +130,7 @@ def keep_to_cores(count):
 
 
 def result(name):
-    """Where a measurement goes unless told: roofline.json, under QKV_ISA=avx2 roofline-avx2.json, with the peers held too
+    """Default file of a measurement: roofline.json, under QKV_ISA=avx2 roofline-avx2.json, with the peers held too
     roofline-held-avx2.json, so that none overwrites another."""
     path = RESULTS / name
     held = "held-" if PEERS_ISA else ""
@@ -138,7 +138,7 @@ def result(name):
 
 
 def memory(process):
-    """{"VmRSS", "VmHWM"}: the bytes that a process has, and the most that it had. `process`: its number, or "self"."""
+    """{"VmRSS", "VmHWM"}: current and peak bytes of a process. `process`: its id, or "self"."""
     sizes = {}
     for line in open(f"/proc/{process}/status"):
         key, _, value = line.partition(":")
@@ -161,13 +161,13 @@ def write_json(path, data):
 
 
 def photos():
-    """Photos that the measurements may use: $QKV_DATA/photos, or none."""
+    """Photos for the measurements: $QKV_DATA/photos, or none."""
     root = Path(os.environ.get("QKV_DATA", "/nonexistent")) / "photos"
     return sorted(p for p in root.rglob("*") if p.suffix.lower() in (".jpg", ".jpeg"))
 
 
 def photo_pixels(paths, shape):
-    """Photos as normalised pixels [B,channels,height,width]; random ones where `paths` are too few."""
+    """Photos as normalised pixels [B,channels,height,width]; random ones if there are too few `paths`."""
     import numpy as np
     import torch
     from PIL import Image, ImageOps
@@ -184,10 +184,10 @@ def photo_pixels(paths, shape):
 
 
 def save_random_model(name, folder, size=None):
-    """A timm model with random weights, as timm saves it. `size`: another input size than its own.
+    """A timm model with random weights, as timm saves it. `size`: input size, if not the model's own.
 
-    Weights are as large as their input is wide (variance 1/K), as in a trained model; timm's initial
-    ones are so small that every image would get nearly the same logits."""
+    Weights have variance 1/K for K inputs, as in a trained model; timm's initial
+    weights are so small that every image would get nearly the same logits."""
     sys.path.insert(0, str(TOOLS))
     import torchvision_stub  # noqa: F401  before timm
     import timm
@@ -225,7 +225,7 @@ def prepare(folder, model, batch, size=None):
     save_file({"pixels": pixels}, folder / "pixels.safetensors")
     with torch.no_grad():
         save_file({"logits": net(pixels)}, folder / "reference.safetensors")
-    # From the other end of the folder, so that no image is calibrated and measured with.
+    # From the other end of the folder, so that calibration and measurement use different images.
     count = max(32, batch)
     save_file({"pixels": photo_pixels(files[batch:][::-1], (count, channels, height, width))},
               folder / "calibration.safetensors")  # fmt: skip
@@ -233,11 +233,11 @@ def prepare(folder, model, batch, size=None):
 
 
 # ------------------------------------------------------------------------------------------------
-# Contenders: processes that answer each line with the milliseconds of one pass
+# Contenders: processes that run one pass per line and answer its milliseconds
 
 
 class Contender:
-    """A process that answers each line with the milliseconds of one pass. Its end is a RuntimeError."""
+    """A process that answers each line with the milliseconds of one pass. If it exits, RuntimeError is raised."""
 
     def __init__(self, name, command, environment, log):
         self.name, self.times = name, []
@@ -265,7 +265,7 @@ class Contender:
 
 @dataclass
 class Entry:
-    """What is to be measured. `program`: "qkv", a peer's name, or a variant's, whose flags and environment are for qkv."""
+    """One program to measure. `program`: "qkv", a peer's name, or that of a qkv variant (flags, environment)."""
 
     program: str
     precision: str
@@ -277,7 +277,7 @@ class Entry:
         return f"{self.program}-{self.precision}".replace(" ", "_").replace("/", "_")
 
     def start(self, qkv, folder, batch, threads):
-        """A Contender, ready, with its logits in FOLDER/KEY.safetensors. Throws RuntimeError, with the reason, where
+        """A ready Contender, with its logits in FOLDER/KEY.safetensors. Raises RuntimeError, with the reason, if
         this cannot run here."""
         environment = {**os.environ, "OMP_NUM_THREADS": str(threads), **self.environment}
         log = folder / f"{self.key}.log"
@@ -335,7 +335,7 @@ def entries(programs, precisions, variants=()):
 
 
 def agreement(folder, key):
-    """Of the logits with those of eager PyTorch in fp32: greatest difference relative to the greatest
+    """Agreement of the logits with eager PyTorch in fp32: greatest difference relative to the greatest
     logit, mean cosine, share of images with the same best class."""
     from safetensors.torch import load_file
 
@@ -350,8 +350,8 @@ def agreement(folder, key):
 
 
 def take_turns(contenders, rounds, warmup, label):
-    """Fills .times: in each round every contender is asked once, in a new order, with a pause in between for the
-    threads of the last one to fall asleep; so a slow minute of the machine hits all alike."""
+    """Fills .times: each round runs every contender once, in a new order, with a pause in between for the
+    threads of the last one to sleep; a slow minute of the machine then affects all alike."""
     for round_ in range(-warmup, rounds):
         if sys.stderr.isatty() or round_ in (-warmup, 0):
             progress(f"{label}: {'warming up' if round_ < 0 else f'round {round_ + 1} of {rounds}'}")

@@ -32,11 +32,11 @@ PIPELINES = {
     "openvino-opencv": "OpenVINO, OpenCV threads",
     "openvino-processes": "OpenVINO, processes",
 }
-AGREEMENT = 0.99  # of the best classes; random weights make near ties, which a last bit of a pixel can turn
+AGREEMENT = 0.99  # of the best classes; random weights give near ties, which the last bit of a pixel can flip
 
 
 def copy_photos(source, copies, folder):
-    """FOLDER/0…copies-1/, each with all photos (links, where the file system has them)."""
+    """Fills FOLDER/0…copies-1/, each with all photos (as links, if the file system supports them)."""
     files = [path for path in sorted(source.rglob("*")) if path.suffix.lower() in (".jpg", ".jpeg")]
     for copy in range(copies):
         (folder / str(copy)).mkdir(parents=True)
@@ -76,7 +76,7 @@ def run_pipeline(name, options, model, photos, out):
 
 
 def run(name, *arguments):
-    """The answer of run_qkv or run_pipeline, and in its "seconds" what the process took of the processors."""
+    """The result of run_qkv or run_pipeline, with the processor time in its "seconds"."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     answer = run_qkv(*arguments) if name == "qkv" else run_pipeline(name, *arguments)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -91,8 +91,7 @@ def rate(data, row, kind):
 
 
 def busy(data, row):
-    """How much of its threads' time the whole process computed (or waited awake), median; "" in measurements before it
-    was counted."""
+    """Share of its threads' time that the process computed or spun, median; "" in older measurements."""
     shares = [one["processors"] / one["process"] for one in row["seconds"] if "processors" in one]
     return f"{100 * statistics.median(shares) / data['machine']['threads']:.0f} %" if shares else ""
 
@@ -164,7 +163,7 @@ def main():
                 common.progress(f"round {round_ + 1} of {options.rounds}: {name}")
                 answers[name].append(run(name, options, folder, folder / "photos", folder / "out.json"))
         common.progress("")
-    # Threads, DataLoaders and Pillow all prepare a photo alike; PyTorch's answer counts where it was measured.
+    # All pipelines on Pillow prepare a photo alike; PyTorch's result is the reference if it was measured.
     reference = answers["pytorch" if "pytorch" in answers else names[1]][0]["classes"]
     rows = []
     for name in names:

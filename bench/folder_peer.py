@@ -17,7 +17,7 @@ BATCH = 8
 
 
 def read_pillow(path, data):
-    """The photo as timm would prepare it: [3,H,W] float32."""
+    """The photo prepared as by timm: [3,H,W] float32."""
     import numpy as np
     from PIL import Image
 
@@ -28,7 +28,7 @@ def read_pillow(path, data):
 
 
 def read_opencv(path, data):
-    """Like read_pillow by OpenCV: faster, but its resizing is not Pillow's, so pixels differ a little."""
+    """Like read_pillow, by OpenCV: faster, but it resizes differently, so pixels differ slightly."""
     import cv2
 
     image = cv2.cvtColor(cv2.imread(str(path)), cv2.COLOR_BGR2RGB)
@@ -57,14 +57,14 @@ def data_config(net):
 
 
 def batches(paths):
-    """Full ones only: compiled models know one shape. The last is filled up with its last photo."""
+    """Full batches only: compiled models have one shape. The last batch is padded with its last photo."""
     for i in range(0, len(paths), BATCH):
         part = paths[i : i + BATCH]
         yield part + part[-1:] * (BATCH - len(part))
 
 
 class PytorchLoader:
-    """DataLoader with a worker a core and timm's transforms; the model compiled, weights frozen."""
+    """DataLoader with one worker per core and timm's transforms; compiled model with frozen weights."""
 
     def __init__(self, net, folder, threads):
         import torch
@@ -129,7 +129,7 @@ class OnnxruntimeThreads:
 
 
 class OpenvinoQueue:
-    """Threads decode with Pillow and hand over to OpenVINO's asynchronous queue, in its throughput mode."""
+    """Threads decode with Pillow and feed OpenVINO's asynchronous queue, in throughput mode."""
 
     read = staticmethod(read_pillow)
 
@@ -140,7 +140,7 @@ class OpenvinoQueue:
 
         self.data, self.threads = data_config(net), threads
         pixels = torch.randn(BATCH, 3, self.data["crop"], self.data["crop"])
-        # Pinned, all processes of one thread would run on the first core.
+        # If pinned, all single-threaded processes would run on the first core.
         config = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "THROUGHPUT", "INFERENCE_NUM_THREADS": threads,
                   "ENABLE_CPU_PINNING": threads > 1}  # fmt: skip
         compiled = openvino.Core().compile_model(openvino_model(folder, pixels), "CPU", config)
@@ -179,12 +179,12 @@ class OpenvinoQueueOpencv(OpenvinoQueue):
 
 
 class OpenvinoProcesses:
-    """A process a core, each with a single-threaded model of its own: nothing is shared, nothing waits."""
+    """One process per core, each with its own single-threaded model: no sharing, no waiting."""
 
     def __init__(self, net, folder, threads):
         import multiprocessing
 
-        # A forkserver's processes would be its own, and the time that they take missing from ours.
+        # A forkserver's children would not count towards this process's time.
         spawn = multiprocessing.get_context("spawn")
         self.pool = spawn.Pool(threads, initialise_process, (folder, spawn.Barrier(threads)))
         self.pool.map(wait_for_all, range(threads), chunksize=1)

@@ -61,7 +61,7 @@ def measure(qkv, threads, dtype, size, rounds):
             peers[order]()
             theirs = 1e3 * (time.perf_counter() - begin)
             time.sleep(common.PAUSE if size[0] > 100 else 0)
-            if round > 0:  # the first finds the memory
+            if round > 0:  # round 0 warms up memory
                 found[order]["qkv_ms"].append(mine)
                 found[order]["numpy_ms"].append(theirs)
     program.stdin.close()

@@ -18,7 +18,7 @@ from pathlib import Path
 import common
 
 FP32_TOLERANCE = 1e-4  # of the greatest |logit|: float32 summed in another order, twelve blocks deep
-# Below it another function is computed; how much accuracy a precision costs, `qkv evaluate` tells.
+# A greater difference means another function. For the accuracy of a precision see `qkv evaluate`.
 COSINE_FLOORS = {"bf16": 0.999, "int8": 0.99}
 
 
@@ -29,7 +29,7 @@ def agrees(row):
 
 
 def cases(rows):
-    """[rows of one case], in the order they came"""
+    """[rows of one case], in order of measurement"""
     groups = {}
     for row in rows:
         groups.setdefault((row["model"], row["size"], row["batch"], row["threads"]), []).append(row)
@@ -37,7 +37,7 @@ def cases(rows):
 
 
 def ratios(row, rows):
-    """How many times faster qkv is than this row at the same precision, by best and by median; None where qkv is not."""
+    """How many times faster qkv is than this row at the same precision, by best and by median; None if qkv was not measured."""
     own = [r for r in rows if r["program"] == "qkv" and r["precision"] == row["precision"]]
     return (row["best"] / own[0]["best"], row["median"] / own[0]["median"]) if own else (None, None)
 
@@ -81,7 +81,7 @@ def machine_line(machine):
 
 
 def report(data):
-    """Markdown of what this program wrote as JSON."""
+    """Markdown from this program's JSON."""
     first = data["rows"][0]
     parts = [machine_line(data["machine"]) + f"; {data['rounds']} rounds. OpenVINO's int8 was calibrated on "
              f"{first['calibration']}.\n"]  # fmt: skip

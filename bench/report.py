@@ -54,7 +54,7 @@ def without_single_times(value):
 
 
 def collect(name, source):
-    """Parts that were not measured this time keep their earlier numbers."""
+    """Parts that were not measured again keep their earlier numbers."""
     path = KEPT / f"{name}.json"
     kept = json.loads(path.read_text()) if path.exists() else {}
     found = [run for run in RUNS if (source / f"{run}.json").exists()]
@@ -66,7 +66,7 @@ def collect(name, source):
 
 
 def heading(run, data):
-    """Names the instruction set if the machine was measured with several. The rows of attention name theirs themselves."""
+    """Includes the instruction set if the machine was measured with several. Rows of attention include it anyway."""
     part, _, isa = run.partition("-")
     if isa.startswith("held-"):
         return f"{PARTS[part][1]}, all programs restricted to {common.ISAS[isa.removeprefix('held-')]}"
@@ -93,7 +93,7 @@ def machine_page(name, data):
 
 
 def newest(machines):
-    """The name of the machine that was measured last. Of several of one day the last in the alphabet."""
+    """The machine that was measured last; on equal days the alphabetically last."""
     return max(machines, key=lambda name: (max(run["machine"]["date"] for run in machines[name].values()), name))
 
 
@@ -111,7 +111,7 @@ def performance_page(machines):
 
 
 def documents():
-    """{path: text} of everything that this program writes."""
+    """{path: text} of all generated files."""
     machines = {path.stem: json.loads(path.read_text()) for path in sorted(KEPT.glob("*.json"))}
     files = performance_page(machines)
     for name, data in machines.items():
@@ -120,7 +120,7 @@ def documents():
 
 
 def stale(files):
-    """Pages and pictures that an earlier run of this program wrote, of results that are gone."""
+    """Generated pages and pictures whose results no longer exist."""
     pages = [path for path in KEPT.glob("*.md") if WRITTEN in path.read_text()]
     return [path for path in sorted([*pages, *PICTURES.glob("*.svg")]) if path not in files]
 

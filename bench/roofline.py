@@ -24,7 +24,7 @@ import svg
 
 LAYERS = {(2304, 768): "q, k, v", (768, 768): "projection", (3072, 768): "MLP up", (768, 3072): "MLP down"}
 WEIGHT_BYTES = {"fp32": 4, "bf16": 2, "int8": 1}
-# The least instruction set that multiplies by an instruction (bench/micro/dot_peak_bench.cc lists all of the machine's).
+# The least instruction set with each instruction (bench/micro/dot_peak_bench.cc lists those of the machine).
 NEEDS = {"AVX2": "avx2", "AVX_VNNI": "avxvnni", "AVX512_BF16": "avx512", "AVX512_VNNI": "avx512", "AMX": "amx"}
 LAYER = re.compile(r"Layer(Bf16|Int8|)/M:(\d+)/N:(\d+)/K:(\d+)/")
 PEAK = re.compile(r"Peak(Bf16|Int8|)(?:/(\w+))?/real_time")
@@ -36,13 +36,13 @@ def precision(word):
 
 
 def usable(instruction, isa):
-    """`isa`: what qkv is held to, or None."""
+    """`isa`: the one that qkv is restricted to, or None."""
     order = list(common.ISAS)
     return isa is None or order.index(NEEDS[instruction]) <= order.index(isa)
 
 
 def run(program, filter_, threads, repetitions, seconds):
-    """{benchmark's name: [[GFLOP/s or GB/s, share of the moment's peak or None]]} of those that match the filter, in turns"""
+    """{benchmark's name: [[GFLOP/s or GB/s, share of the moment's peak or None]]} of those that match the filter, interleaved"""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out.json"
         command = [program, f"--benchmark_filter={filter_}", f"--benchmark_repetitions={repetitions}",
@@ -83,7 +83,7 @@ def summarise(rates, isa):
 
 
 def fastest(data, kind):
-    """(GFLOP/s, instruction); a precision that has no instructions here, or only slower ones, is computed in fp32."""
+    """(GFLOP/s, instruction); a precision without instructions here, or with slower ones, is computed in fp32."""
     return max(
         (rate, name) for peaks in (data["peaks"].get(kind, {}), data["peaks"]["fp32"]) for name, rate in peaks.items()
     )
@@ -98,18 +98,18 @@ def bandwidth(data):
 
 
 def intensity(layer):
-    """Operations a byte that must pass: weights in their precision, inputs and outputs as floats."""
+    """Operations per byte of traffic: weights in their precision, inputs and outputs as floats."""
     M, N, K = layer["M"], layer["N"], layer["K"]
     return 2 * M * N * K / (N * K * WEIGHT_BYTES[layer["precision"]] + 4 * (M * K + M * N))
 
 
 def limit(data, layer):
-    """GFLOP/s that the roofline allows."""
+    """GFLOP/s limit of the roofline."""
     return min(peak(data, layer["precision"]), bandwidth(data) * intensity(layer))
 
 
 def one_after_the_other(data, kind, rows, key):
-    """What the layers of a block come to together at so many rows, by this key; None where that was not measured."""
+    """GFLOP/s of the layers of a block together at this number of rows, by this key; None if not measured."""
     layers = [layer for layer in data["layers"] if (layer["precision"], layer["M"]) == (kind, rows)]
     if any(layer.get(key) is None for layer in layers):
         return None
@@ -118,12 +118,12 @@ def one_after_the_other(data, kind, rows, key):
 
 
 def together(data, kind, rows, key="best"):
-    """Share of the peak that the layers of a block reach together at so many rows, by their best or median."""
+    """Share of the peak of the layers of a block together at this number of rows, by best or median."""
     return one_after_the_other(data, kind, rows, key) / peak(data, kind)
 
 
 def of_moment(data, rows):
-    """Share of their moments' peaks that they reach in fp32, or None."""
+    """Share of the simultaneous peaks in fp32, or None."""
     return one_after_the_other(data, "fp32", rows, "of_peak_then")
 
 

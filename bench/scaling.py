@@ -14,7 +14,7 @@ import common
 import peers
 import svg
 
-PROGRAMS = ["onnxruntime", "openvino"]  # the fastest peers; PyTorch's distance is bench/peers.py's business
+PROGRAMS = ["onnxruntime", "openvino"]  # the fastest peers; for PyTorch see bench/peers.py
 PATCH = 16
 
 
@@ -100,7 +100,7 @@ def main():
     sweeps = [("tokens", {**base, "size": size}) for size in options.sizes]
     sweeps += [("batch", {**base, "batch": batch}) for batch in options.batches]
     sweeps += [("threads", {**base, "threads": threads}) for threads in options.threads]
-    cases = []  # each once, though sweeps share some
+    cases = []  # each once; sweeps overlap
     for _, case in sweeps:
         if case not in cases:
             cases.append(case)

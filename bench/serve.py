@@ -1,12 +1,12 @@
-"""One peer in a process of its own: python bench/serve.py PROGRAM PRECISION FOLDER THREADS
+"""Runs one peer: python bench/serve.py PROGRAM PRECISION FOLDER THREADS
 
 Reads FOLDER/model (timm's layout), FOLDER/pixels.safetensors and, for OpenVINO's int8,
 FOLDER/calibration.safetensors. Writes its logits to FOLDER/PROGRAM-PRECISION.safetensors and the
-line "ready"; then, for each line read, makes one timed pass and writes the milliseconds.
-A precision that this processor cannot compute ends the process with a line on stderr.
+line "ready"; then, for each line read, runs one timed pass and writes the milliseconds.
+Exits with a line on stderr if this processor does not support the precision.
 
-Every peer runs as its documentation tells a user who wants speed: all operators' fusions on,
-shapes fixed, weights constant, the thread count of the contest.
+Every peer is configured as its documentation recommends for speed: operator fusion on, fixed
+shapes, constant weights, the common number of threads.
 """
 
 import os
@@ -42,7 +42,7 @@ def pytorch(folder, pixels, precision, compiled=False, frozen=False):
         model = torch.compile(model)
 
     def forward():
-        # no_grad, not inference_mode, since freezing is taught by the former.
+        # no_grad, not inference_mode, as in the documentation of freezing.
         with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
             return model(pixels)
 
@@ -50,7 +50,7 @@ def pytorch(folder, pixels, precision, compiled=False, frozen=False):
 
 
 def onnx_file(folder, pixels):
-    """The fp32 model for ONNX Runtime; made once a folder."""
+    """The fp32 model for ONNX Runtime; exported once per folder."""
     import torch
 
     path = folder / "model.onnx"
@@ -70,7 +70,7 @@ def onnxruntime_session(path, threads):
 
 
 def onnxruntime(folder, pixels, precision, threads):
-    """int8 is its dynamic quantisation of the linear layers, weights by channel. Left out since they measured no faster:
+    """int8 is its dynamic quantisation of the linear layers, weights by channel. Omitted, since they were not faster:
     its transformer optimizer, unsigned weights, one scale for a whole matrix."""
     path = onnx_file(folder, pixels)
     if precision == "int8":
@@ -94,8 +94,8 @@ def openvino_model(folder, pixels):
 
 
 def openvino(folder, pixels, precision, threads):
-    """int8 is NNCF's static quantisation for transformers, calibrated on FOLDER/calibration.safetensors; what stays float
-    there is computed in the precision that OpenVINO picks."""
+    """int8 is NNCF's static quantisation for transformers, calibrated on FOLDER/calibration.safetensors; float parts
+    are computed in the precision that OpenVINO selects."""
     import openvino
 
     core = openvino.Core()
@@ -108,7 +108,7 @@ def openvino(folder, pixels, precision, threads):
         from safetensors.torch import load_file
 
         images = load_file(folder / "calibration.safetensors")["pixels"]
-        # A pass takes as many images as the model has rows for.
+        # A pass takes as many images as the model's batch size.
         batches = [images[i : i + len(pixels)].numpy() for i in range(0, len(images) - len(pixels) + 1, len(pixels))]
         model = nncf.quantize(model, nncf.Dataset(batches), model_type=nncf.ModelType.TRANSFORMER,
                               preset=nncf.QuantizationPreset.MIXED, subset_size=len(batches))  # fmt: skip
@@ -132,7 +132,7 @@ def make(program, precision, folder, pixels, threads):
 
 def main():
     program, precision, folder, threads = sys.argv[1], sys.argv[2], Path(sys.argv[3]), int(sys.argv[4])
-    # The answers go where stdout went; whatever the libraries print joins the log.
+    # Answers go to the original stdout; output of libraries goes to the log.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
 

@@ -1,8 +1,8 @@
-"""The chart and the table of docs/performance.md: one machine, qkv and the fastest peer, a row for each piece of work.
+"""The chart and the table of docs/performance.md: one machine, qkv and the fastest peer, one row per workload.
 
 Only runs of the machine's own best instruction set appear; runs under QKV_ISA or by as_avx2.py are in
 bench/results/MACHINE.md. The fastest peer is the one with the least best time; if another peer has the least median, the
-row names it too, and the median's ratio is to that one.
+row names it too, and the ratio of medians is to that one.
 """
 
 from dataclasses import dataclass
@@ -79,7 +79,7 @@ def rows(data):
 
 
 def table(name, data):
-    """Markdown; data: what was measured on the machine `name`."""
+    """Markdown; data: measurements on the machine `name`."""
     machine = next(iter(data.values()))["machine"]
     versions = machine["versions"]
     lines = [

@@ -1,4 +1,4 @@
-"""Charts as SVG, without a library: bars in panels, ratios, lines in panels, and a roofline. For light and dark pages."""
+"""SVG charts without a library: bar panels, ratios, line panels, and a roofline, for light and dark pages."""
 
 import math
 from dataclasses import dataclass
@@ -211,7 +211,7 @@ def lines(panels, caption):
 
 def roofline(roofs, bandwidth, points, caption):
     """SVG. roofs: [(name, GFLOP/s)]; bandwidth: GB/s; points: [(series, FLOP/byte, GFLOP/s, group, tooltip)]. The name of
-    each group of a series stands beside its points, in their colour."""
+    each group of a series is drawn beside its points, in their colour."""
     width, height, left = 600, 340, 62
     parts = [text(10, 18 + 17 * i, words, "muted") for i, words in enumerate(caption)]
     top = 17 + 17 * len(caption)

@@ -19,7 +19,7 @@ import peers
 
 PROGRAMS = ["pytorch-eager", "pytorch-compile"]
 PRECISIONS = ["fp32", "bf16"]
-# Those that the project states its aims for.
+# The shapes of the project's aims.
 SHAPES = ["128,6,4,4,32,128", "192,9,3,4,32,64", "384,12,6,16,224,8"]
 
 
@@ -31,7 +31,7 @@ def shape(text):
 
 
 def parameters(text):
-    """Of timm's VisionTransformer with ten classes."""
+    """Number of parameters of timm's VisionTransformer with ten classes."""
     width, depth, _, patch, image, _ = (int(x) for x in text.split(","))
     block = 12 * width**2 + 13 * width
     embedding = (3 * patch**2 + 1) * width + width + ((image // patch) ** 2 + 1) * width
@@ -44,8 +44,8 @@ def heading(text):
 
 
 def start(qkv, program, precision, text, threads, folder):
-    """A Contender, ready, and the memory that its process had before there was a model. Throws RuntimeError, with the
-    reason, where this cannot run here."""
+    """A ready Contender, and the memory of its process before the model was created. Raises RuntimeError, with the
+    reason, if this cannot run here."""
     key = f"{program}-{precision}"
     log = folder / f"{key}.log"
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
@@ -69,7 +69,7 @@ def start(qkv, program, precision, text, threads, folder):
 
 
 def measure(options, text):
-    """(rows, left_out) of one shape, as common.measure has them; rows also have "memory", in bytes."""
+    """(rows, left_out) of one shape, as of common.measure; rows also have "memory", in bytes."""
     label = heading(text)
     case = {"shape": text, "batch": int(text.split(",")[-1]), "threads": options.threads}
     running, rows, left_out = [], [], []
@@ -96,12 +96,12 @@ def measure(options, text):
 
 
 def fastest(rows):
-    """Of all precisions, by the median."""
+    """The fastest over all precisions, by median."""
     return min((r for r in rows if r["program"] != "qkv"), key=lambda r: r["median"], default=None)
 
 
 def table(rows):
-    """Markdown of one shape. PyTorch's fastest, whatever its precision, is bold; ratios are to qkv at the row's."""
+    """Markdown of one shape. PyTorch's fastest over all precisions is bold; ratios are to qkv at the row's precision."""
     lines = [
         "| precision | program | best, ms | median, ms | images/s | qkv is faster, by best | by median | memory, MiB "
         "| above 16 bytes a parameter |",
@@ -121,7 +121,7 @@ def table(rows):
 
 
 def verdict(rows):
-    """qkv's fastest against PyTorch's fastest, each in whatever precision."""
+    """qkv's fastest against PyTorch's fastest, each over all precisions."""
     own = min((r for r in rows if r["program"] == "qkv"), key=lambda r: r["median"], default=None)
     other = fastest(rows)
     if own is None or other is None:
@@ -132,7 +132,7 @@ def verdict(rows):
 
 
 def report(data):
-    """Markdown of what this program wrote as JSON."""
+    """Markdown from this program's JSON."""
     parts = [f"{peers.machine_line(data['machine'])}; {data['rounds']} rounds.\n"]
     for text in dict.fromkeys(row["shape"] for row in data["rows"]):
         rows = [row for row in data["rows"] if row["shape"] == text]

@@ -1,10 +1,10 @@
-"""PyTorch in a process of its own: python bench/train_peer.py PROGRAM PRECISION D,L,H,PATCH,IMAGE,BATCH THREADS
+"""Runs training steps in PyTorch: python bench/train_peer.py PROGRAM PRECISION D,L,H,PATCH,IMAGE,BATCH THREADS
 
-Writes the line "ready BYTES", the memory that the process had before it made a model; then, for each line read, takes
-one timed step of training (forward, loss, backward, AdamW) and writes the milliseconds.
+Writes the line "ready BYTES", the memory of the process before the model was created; then, for each line read, runs
+one timed training step (forward, loss, backward, AdamW) and writes the milliseconds.
 
-As PyTorch's documentation tells a user who wants speed: the fused optimizer, gradients set to none, scaled dot-product
-attention (timm's choice); bf16 is autocast's, with weights and gradients in fp32.
+Configured as PyTorch's documentation recommends for speed: fused optimizer, gradients set to None, scaled dot-product
+attention (timm's default); bf16 by autocast, with weights and gradients in fp32.
 """
 
 import sys
@@ -16,7 +16,7 @@ sys.path.insert(0, str(TOOLS))
 
 
 def stepper(program, precision, shape):
-    """A function that takes one step; and the bytes that the process had before there was a model."""
+    """A function that runs one step, and the bytes of the process before the model was created."""
     import torchvision_stub  # noqa: F401  before timm
     import torch
     from timm.models.vision_transformer import VisionTransformer
