@@ -40,7 +40,7 @@ HWY_INLINE ValueAndSlope LogisticGate(Vector x, Vector t, Vector t_slope) {
   return {hn::Mul(x, logistic.value), hn::MulAdd(hn::Mul(x, logistic.slope), t_slope, logistic.value)};
 }
 
-// Beyond this the factor is 0; clamping avoids ∞ · 0.
+// Beyond 20 the other factor is 0 anyway; clamping avoids ∞ · 0.
 HWY_INLINE Vector AtMost20(Vector u) { return AtMost(Tag(), u, 20.0f); }
 
 template <Activation kActivation>
