@@ -13,12 +13,12 @@ class Table {
  public:
   using Views = const float;  // never read
 
-  void Tensor(std::string_view name, Shape shape, Role role, View<Views>&) { Add(name, "", shape, role); }
-  void Linear(std::string_view name, int64_t outputs, int64_t inputs, bool bias, nn::LinearParameters<Views>&) {
+  void Tensor(const TensorName& name, Shape shape, Role role, View<Views>&) { Add(name, "", shape, role); }
+  void Linear(const TensorName& name, int64_t outputs, int64_t inputs, bool bias, nn::LinearParameters<Views>&) {
     Add(name, ".weight", {outputs, inputs}, Role::kWeight);
     if (bias) Add(name, ".bias", {outputs}, Role::kBias);
   }
-  void Norm(std::string_view name, int64_t width, const nn::NormConfig& config, nn::NormParameters<Views>&) {
+  void Norm(const TensorName& name, int64_t width, const nn::NormConfig& config, nn::NormParameters<Views>&) {
     Add(name, ".weight", {width}, Role::kNorm);
     if (config.has_bias()) Add(name, ".bias", {width}, Role::kNorm);
   }
@@ -41,8 +41,8 @@ class Table {
   std::vector<TensorSpec> specs;
 
  private:
-  void Add(std::string_view name, std::string_view ending, const Shape& shape, Role role) {
-    specs.push_back({fmt::format("{}{}{}", prefix_, name, ending), shape, role});
+  void Add(const TensorName& name, std::string_view ending, const Shape& shape, Role role) {
+    specs.push_back({fmt::format("{}{}{}{}", prefix_, name.layer, name.name, ending), shape, role});
   }
 
   std::string prefix_;

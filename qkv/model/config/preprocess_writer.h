@@ -1,7 +1,6 @@
 // From image::Preprocess to the libraries' configuration files: the way back of preprocess_config.h.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -17,12 +16,5 @@ io::Json PreprocessToTimm(const image::Preprocess& preprocess, int64_t height, i
 
 /// A preprocessor_config.json. What no processor of Hugging Face's does becomes a note.
 io::Json PreprocessToHuggingFace(const image::Preprocess& preprocess, std::vector<std::string>* notes);
-
-/// The number of fewest decimals near `x` for which `fits` holds, such as 0.9 for 224/248 where floor(224/x) = 248.
-/// Falls back on the doubles next to `x`, then on `x` itself.
-double ShortestDecimal(double x, const std::function<bool(double)>& fits);
-
-/// The double that reads as the float does: 0.485, not 0.48500001.
-double AsWritten(float x);
 
 }  // namespace qkv::model

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string_view>
 #include <vector>
 
@@ -30,5 +31,12 @@ bool CropsNothing(const image::Preprocess& preprocess);
 
 /// Whether a centre crop can have an odd margin, which the two libraries round to different sides.
 bool CropsOddly(const image::Preprocess& preprocess);
+
+/// The number of fewest decimals near `x` for which `fits` holds, such as 0.9 for 224/248 where floor(224/x) = 248.
+/// Falls back on the doubles next to `x`, then on `x` itself.
+double ShortestDecimal(double x, const std::function<bool(double)>& fits);
+
+/// The double that reads as the float does: 0.485, not 0.48500001.
+double AsWritten(float x);
 
 }  // namespace qkv::model
