@@ -78,18 +78,17 @@ SequenceModel<T>::SequenceModel(const SequenceConfig& config, const std::vector<
     positions_ = Tensor<T>::Uninitialised({1, config.length, config.block.width});
     SinCosSequence<T>(positions_.view()[0]);
   }
-  BuildOptions of_blocks = options;
   if (config.positions == SequencePositions::kRotary) {
     rotary_ = std::make_unique<const nn::RotaryTable>(config.length, config.block.attention.query_width(),
                                                       config.rotary_base);
-    // A key's bias is turned with the key: what it adds to a query's scores is no longer the same for all.
-    of_blocks.fold_key_value_bias = false;
   }
   blocks_.resize(static_cast<size_t>(config.depth));
   ParallelTasks(config.depth, [&](int64_t block, int) {
-    blocks_[static_cast<size_t>(block)] = BuildBlock<T>(
-        config.block, config.length, of_blocks, weights, fmt::format("blocks.{}.", block),
-        {.kind = config.block.attention.kind, .fewer_queries = config.causal && block + 1 == config.depth});
+    blocks_[static_cast<size_t>(block)] =
+        BuildBlock<T>(config.block, config.length, options, weights, fmt::format("blocks.{}.", block),
+                      {.kind = config.block.attention.kind,
+                       .fewer_queries = config.causal && block + 1 == config.depth,
+                       .rotary = rotary_ != nullptr});
   });
   places_ = PlacesOf(config.block.attention, config.length, blocks_);
   norm_ = weights.Norm("norm", config.block.norm);

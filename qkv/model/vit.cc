@@ -98,7 +98,8 @@ template <typename T>
 void Vit<T>::PrepareGrid(int64_t grid_h, int64_t grid_w, Workspace<T>& workspace) const {
   const bool positions = !positions_.empty() && !IsTrainedGrid(grid_h, grid_w);
   const bool places = nn::IsPositional(config_.block.attention.kind);
-  if (!positions && !places) return;
+  const bool rotary = rotary_ && !IsTrainedGrid(grid_h, grid_w);
+  if (!positions && !places && !rotary) return;
   if (workspace.model == id_ && workspace.grid_height == grid_h && workspace.grid_width == grid_w) return;
   if (positions) {
     workspace.positions = Tensor<T>::Uninitialised({grid_h * grid_w, config_.block.width});
@@ -110,6 +111,7 @@ void Vit<T>::PrepareGrid(int64_t grid_h, int64_t grid_w, Workspace<T>& workspace
     }
   }
   if (places) FillPlaces(grid_h, grid_w, &workspace.places);
+  if (rotary) workspace.rotary.emplace(MakeRotaryTable(config_, grid_h, grid_w));
   workspace.model = id_;
   workspace.grid_height = grid_h;
   workspace.grid_width = grid_w;
@@ -118,6 +120,14 @@ void Vit<T>::PrepareGrid(int64_t grid_h, int64_t grid_w, Workspace<T>& workspace
 template <typename T>
 View<const T> Vit<T>::PlacesOf(int64_t block, const Workspace<T>& workspace) const {
   return nn::IsPositional(config_.block.attention.kind) ? workspace.places.view()[block] : View<const T>();
+}
+
+template <typename T>
+const nn::RotaryTable* Vit<T>::RotaryFor(int64_t tokens, const Workspace<T>& workspace) const {
+  if (!rotary_) return nullptr;
+  const bool other = IsPreparedFor(tokens, workspace) && workspace.rotary &&
+                     !IsTrainedGrid(workspace.grid_height, workspace.grid_width);
+  return other ? &*workspace.rotary : rotary_.get();
 }
 
 // The tokens that enter the first block: [B, N, D].
@@ -177,15 +187,17 @@ void Vit<T>::BlockWeights(View<const T> tokens, int64_t block, Workspace<T>& wor
   Require(tokens.rank() == 3 && tokens.dim(2) == config_.block.width && tokens.dense(),
           "attention: expected dense tokens [B, N, {}], got {}", config_.block.width, tokens.shape());
   workspace.arena.Reset();
-  if (nn::IsPositional(config_.block.attention.kind) && !IsPreparedFor(tokens.dim(1), workspace)) {
-    Require(tokens.dim(1) == config_.tokens(),
-            "attention: which grid have {} tokens? The workspace comes from no forward "
-            "pass of so many",
-            tokens.dim(1));
+  const bool placed = nn::IsPositional(config_.block.attention.kind) || rotary_;
+  if (placed && !IsPreparedFor(tokens.dim(1), workspace)) {
+    Require(
+        tokens.dim(1) == config_.tokens(),
+        "attention: cannot infer a grid for {} tokens; expected {}, or a workspace from a forward pass with that many",
+        tokens.dim(1), config_.tokens());
     PrepareGrid(config_.grid_height(), config_.grid_width(), workspace);
   }
-  nn::BlockWeights<T>(tokens, blocks_[static_cast<size_t>(block)], workspace.arena,
-                      {requests, PlacesOf(block, workspace)});
+  nn::BlockWeights<T>(
+      tokens, blocks_[static_cast<size_t>(block)], workspace.arena,
+      {.requests = requests, .places = PlacesOf(block, workspace), .rotary = RotaryFor(tokens.dim(1), workspace)});
   if (restored_from_) restored_from_->RequireUnchanged();
 }
 
@@ -250,13 +262,16 @@ void Vit<T>::Run(View<const T> pixels, Workspace<T>& workspace, const Outputs<T>
   keep_hidden(0);
   std::vector<nn::WeightsRequest<T>> requests;  // empty, and without allocation, where no attention was asked for
   const int64_t blocks = BlocksRead(outputs);
+  const nn::RotaryTable* const rotary = !rotary_                        ? nullptr
+                                        : IsTrainedGrid(grid_h, grid_w) ? rotary_.get()
+                                                                        : &*workspace.rotary;
   for (int64_t block = 0; block < config_.depth; ++block) {
     requests.clear();
     for (const auto& attention : outputs.attention) {
       if (attention.block == block) requests.push_back(attention.request);
     }
     const nn::Block<T>& layers = blocks_[static_cast<size_t>(block)];
-    const nn::AttentionContext<T> context{requests, PlacesOf(block, workspace)};
+    const nn::AttentionContext<T> context{.requests = requests, .places = PlacesOf(block, workspace), .rotary = rotary};
     if (block >= blocks) {  // the attention of this one is the last that is asked for
       if (!requests.empty()) nn::BlockWeights<T>(x, layers, workspace.arena, context);
       return;

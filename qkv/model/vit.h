@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -42,6 +43,7 @@ struct Workspace {
   int64_t grid_height = 0, grid_width = 0;  // and for which grid
   Tensor<T> positions;                      // [grid_height · grid_width, D], resampled
   Tensor<T> places;                         // [depth, 2, H, N, r], what scores of places alone are made of
+  std::optional<nn::RotaryTable> rotary;
 };
 
 /// How a checkpoint becomes layers. The savings are exact up to rounding; each can be switched off to measure it.
@@ -61,6 +63,7 @@ struct AttentionWay {
   nn::AttentionKind kind = nn::AttentionKind::kSeparate;  // as built, which may be merged
   bool absorbs = false;                                   // the order for few rows is there
   bool fewer_queries = false;                             // mostly fewer queries than keys
+  bool rotary = false;                                    // queries and keys are rotated
 };
 
 /// Layers and forward pass, without preprocessing and labels. T is float, or double in checks.
@@ -108,6 +111,8 @@ class Vit {
   void PrepareGrid(int64_t grid_height, int64_t grid_width, Workspace<T>& workspace) const;
   void FillPlaces(int64_t grid_height, int64_t grid_width, Tensor<T>* places) const;
   View<const T> PlacesOf(int64_t block, const Workspace<T>& workspace) const;
+  /// For a grid that the workspace is prepared for, or the trained one.
+  const nn::RotaryTable* RotaryFor(int64_t tokens, const Workspace<T>& workspace) const;
   bool IsPreparedFor(int64_t tokens, const Workspace<T>& workspace) const {
     return workspace.model == id_ && tokens == config_.prefix() + workspace.grid_height * workspace.grid_width;
   }
@@ -120,6 +125,8 @@ class Vit {
   int64_t BlocksRead(const Outputs<T>& outputs) const;
   int64_t ImagesTogether(int64_t images, int64_t tokens) const;
   static uint64_t NextId();
+  /// What is computed from the configuration alone.
+  void ComputeRotary();
   /// Tells each layer's weights which come next.
   void LinkWeights();
   /// Shows `archive` every part of `vit`: the one list for Store and Restore.
@@ -128,9 +135,10 @@ class Vit {
 
   VitConfig config_;
   bool read_rows_ = true;
-  uint64_t id_ = 0;      // tells this model from all others of the process
-  Tensor<T> prefix_;     // [prefix, D], positions added
-  Tensor<T> positions_;  // [patches, D], or empty
+  uint64_t id_ = 0;                                // tells this model from all others of the process
+  Tensor<T> prefix_;                               // [prefix, D], positions added
+  Tensor<T> positions_;                            // [patches, D], or empty
+  std::shared_ptr<const nn::RotaryTable> rotary_;  // of the trained grid, or null
   nn::PatchEmbed<T> patch_embed_;
   nn::Norm<T> norm_pre_;
   std::vector<nn::Block<T>> blocks_;

@@ -120,19 +120,21 @@ Tensor<T> ForEachHead(View<const T> shared, int64_t heads) {
 // Biases that the output does not depend on become zero, those that add the same to every output go into the
 // projection's. The queries' stay.
 template <typename T>
-void FoldBiases(AttentionKind kind, const nn::AttentionLayer<T>& layer, AttentionRows<T>* rows, Affine<T>* projection) {
+void FoldBiases(const AttentionWay& way, const nn::AttentionLayer<T>& layer, AttentionRows<T>* rows,
+                Affine<T>* projection) {
   Tensor<T>& bias = rows->layer.bias;
+  // q · (k + b) differs from q · k by the same for all keys, and the softmax cancels it; not if the key is rotated or
+  // normalised with its bias, or is a query too. This is the one place that decides it.
+  const bool keys_cancel = !QueriesAreKeys(way.kind) && layer.key_norm.empty() && !way.rotary;
   // The weights of a row sum to 1, so that values with a bias give the output that bias, before the projection.
-  const bool folded = kind != AttentionKind::kUnified && layer.output_norm.empty() && !projection->weight.empty();
+  const bool folded =
+      (!ValuesAreKeys(way.kind) || keys_cancel) && layer.output_norm.empty() && !projection->weight.empty();
   if (folded) {
     T* const values = bias.data() + rows->values_begin();
     projection->AddToBias(ForEachHead(View<const T>(values, {layer.kv_heads(), layer.head_width}), layer.heads));
     std::fill_n(values, layer.kv_heads() * layer.head_width, T(0));
   }
-  // q · (k + b) differs from q · k by the same for all keys, which the softmax takes away.
-  if (!QueriesAreKeys(kind) && !ValuesAreKeys(kind) && layer.key_norm.empty()) {
-    std::fill_n(bias.data() + rows->queries, rows->keys, T(0));
-  }
+  if (keys_cancel && !ValuesAreKeys(way.kind)) std::fill_n(bias.data() + rows->queries, rows->keys, T(0));
 }
 
 // Queries that are keys, as rows of their own.
@@ -198,7 +200,8 @@ nn::AttentionLayer<T> BuildCrossAttention(const nn::BlockConfig& block, const Bu
   }
   queries.packing = source.layer.packing = weights.In(options.precision);
   if (options.fold_norms && block.norm_place == nn::NormPlace::kBefore) queries.FoldNorm(norm);
-  if (options.fold_key_value_bias && !source.layer.bias.empty()) FoldBiases(c.kind, layer, &source, &projection);
+  if (options.fold_key_value_bias && !source.layer.bias.empty())
+    FoldBiases({.kind = c.kind}, layer, &source, &projection);
   layer.query = queries.Pack();
   const bool in_one = source.keys > 0 && source.keys == source.values;
   if (source.keys > 0) layer.query_key_value = source.layer.PackRows(0, in_one ? source.layer.rows : source.keys);
@@ -232,7 +235,7 @@ nn::AttentionLayer<T> BuildAttention(const nn::BlockConfig& c, int64_t tokens, c
   const bool together = nn::HasQueriesAndKeys(way.kind) && !way.fewer_queries;
   if (rows.queries > 0 && !together) layer.query = all.PackRows(0, rows.queries);
   if (way.absorbs && QueriesAreKeys(way.kind)) layer.query = PackKeysAsQueries<T>(rows, layer.eigenvalues);
-  if (options.fold_key_value_bias && !all.bias.empty()) FoldBiases(way.kind, layer, &rows, &projection);
+  if (options.fold_key_value_bias && !all.bias.empty()) FoldBiases(way, layer, &rows, &projection);
 
   const int64_t keys_end = rows.queries + rows.keys;
   const bool in_one = rows.keys > 0 && rows.keys == rows.values;

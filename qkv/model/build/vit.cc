@@ -88,6 +88,7 @@ Vit<T>::Vit(const VitConfig& config, const std::vector<BoundTensor>& tensors, co
     blocks_[static_cast<size_t>(block)] = BuildBlock(config.block, config.tokens(), options, weights,
                                                      fmt::format("blocks.{}.", block), WayOf(config, options, block));
   });
+  ComputeRotary();
   norm_ = weights.Norm("norm", config.block.norm);
   if (config.pool == Pool::kMap) attention_pool_ = BuildAttentionPool(config, options, weights);
   pooler_ = weights.Linear("pooler");
@@ -96,6 +97,13 @@ Vit<T>::Vit(const VitConfig& config, const std::vector<BoundTensor>& tensors, co
   head_ = weights.Linear("head");
   head_dist_ = weights.Linear("head_dist");
   LinkWeights();
+}
+
+template <typename T>
+void Vit<T>::ComputeRotary() {
+  if (config_.rotary == PatchRotary::kNone) return;
+  rotary_ =
+      std::make_shared<const nn::RotaryTable>(MakeRotaryTable(config_, config_.grid_height(), config_.grid_width()));
 }
 
 template <typename T>
@@ -114,6 +122,8 @@ void Vit<T>::LinkWeights() {
 
 template uint64_t Vit<float>::NextId();
 template uint64_t Vit<double>::NextId();
+template void Vit<float>::ComputeRotary();
+template void Vit<double>::ComputeRotary();
 template void Vit<float>::LinkWeights();
 template void Vit<double>::LinkWeights();
 template Vit<float>::Vit(const VitConfig&, const std::vector<BoundTensor>&, const BuildOptions&);

@@ -256,6 +256,7 @@ Vit<T> Vit<T>::Restore(const VitConfig& config, const BuildOptions& options,
   Reader<T> reader(std::move(tensors));
   Parts(reader, vit, options);
   reader.Finish();
+  vit.ComputeRotary();
   vit.LinkWeights();
   return vit;
 }

@@ -39,16 +39,6 @@ std::optional<nn::NormPlace> FindNormPlace(std::string_view name);
 /// The MLP's hidden width as Python's int(width * ratio) gives it; 0, which Validate refuses, beyond all proportion.
 int64_t HiddenWidth(int64_t width, double ratio);
 
-/// Writes the kind of attention into a model's config.json, or removes it where it is the usual one: "qkv_attention"
-/// and "qkv_attention_rank", the same in every family. Json: of nlohmann, ordered or not.
-template <typename Json>
-void SetAttentionKind(const nn::AttentionConfig& attention, Json* config) {
-  config->erase("qkv_attention");
-  config->erase("qkv_attention_rank");
-  if (attention.kind != nn::AttentionKind::kSeparate) (*config)["qkv_attention"] = Name(attention.kind);
-  if (attention.qk_width > 0) (*config)["qkv_attention_rank"] = attention.qk_width;
-}
-
 /// Throws Error when a number is out of all proportion or two of them contradict each other.
 void Validate(const nn::BlockConfig& config);
 

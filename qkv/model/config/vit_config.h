@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "qkv/model/config/block_config.h"
+#include "qkv/nn/rotary.h"
 
 namespace qkv::model {
 
@@ -22,6 +23,16 @@ enum class Positions {
   kLearned,  // a tensor in the checkpoint
   kSinCos,   // computed (SimpleViT)
 };
+
+/// Rotary positions of patches, in every block; tokens before the patches are not rotated. See nn/rotary.h.
+enum class PatchRotary {
+  kNone,
+  kPatches,     // nn::PatchAngles, scaled to the trained grid
+  kNormalised,  // nn::NormalisedAngles
+};
+/// "none", "patches", "normalised"
+std::string_view Name(PatchRotary rotary);
+std::optional<PatchRotary> FindPatchRotary(std::string_view name);
 
 /// How learned positions are brought to another grid.
 enum class Interpolation {
@@ -61,6 +72,8 @@ struct VitConfig {
   Positions positions = Positions::kLearned;
   int64_t position_prefix = 1;  // of the tokens before the patches, how many (from the first) have a position
   Interpolation interpolation = Interpolation::kBicubicAntialias;
+  PatchRotary rotary = PatchRotary::kNone;
+  double rotary_base = 100;
   bool square_positions = false;  // interpolation takes the trained grid for a square one, whatever it is
   // At other sizes than the trained one: pixels beyond the last whole patch are left out, not refused.
   bool crops_to_patches = false;
@@ -101,6 +114,22 @@ struct VitConfig {
 
 /// Throws Error when a number is out of all proportion or two of them contradict each other.
 void Validate(const VitConfig& config);
+
+/// Writes what no library but qkv has a word for into a model's config.json, the same keys in every family:
+/// "qkv_attention" and "qkv_attention_rank", "qkv_rotary" and "qkv_rotary_base". Removes what is the usual. Json: of
+/// nlohmann, ordered or not.
+template <typename Json>
+void SetOwnKeys(const VitConfig& config, Json* json) {
+  const nn::AttentionConfig& attention = config.block.attention;
+  for (const char* key : {"qkv_attention", "qkv_attention_rank", "qkv_rotary", "qkv_rotary_base"}) json->erase(key);
+  if (attention.kind != nn::AttentionKind::kSeparate) (*json)["qkv_attention"] = Name(attention.kind);
+  if (attention.qk_width > 0) (*json)["qkv_attention_rank"] = attention.qk_width;
+  if (config.rotary == PatchRotary::kNone) return;
+  (*json)["qkv_rotary"] = Name(config.rotary), (*json)["qkv_rotary_base"] = config.rotary_base;
+}
+
+/// The rotation of tokens on a grid of this size; the configuration must have rotary positions.
+nn::RotaryTable MakeRotaryTable(const VitConfig& config, int64_t grid_height, int64_t grid_width);
 
 /// Multiply-adds (counted twice) of one image of the trained size, or of another one.
 double Flops(const VitConfig& config);
