@@ -27,12 +27,11 @@ struct Options {
   View<const T> bias = {};     // added to the scores after the soft cap: [B|1, H|1, N_q|1, N_k], or empty
   View<const bool> mask = {};  // true where attention is allowed: [B|1, H|1, N_q|1, N_k], or empty
   // Batch entry b has its first key_lengths[b] keys only, of 0 to N_k: [B], or empty for all N_k. Keys behind are not
-  // read in the forward pass, whose result has the same bits as that of those keys alone; the gradient reads them, so
-  // they must be finite there, and makes their dk and dv zeros.
+  // read in the forward pass, whose result has the same bits as without them. The gradient reads some, so they must be
+  // finite there; their dk and dv are zeros.
   View<const int64_t> key_lengths = {};
   // The query at position p sees keys p − window_left to p + window_right; −1: no limit. Causal limits the right side
-  // to 0. Blocks of keys that no query of a tile sees cost nothing, as with causal and key lengths, but not with a
-  // mask.
+  // to 0. Blocks of keys that no query of a tile sees are skipped, as with causal and key lengths; a mask skips none.
   int64_t window_left = -1, window_right = -1;
   T dropout = 0;            // probability that a weight becomes 0; the others are divided by 1 − dropout
   uint64_t seed = 0;        // of the dropout: the same seed drops the same weights, in both passes and on any machine
