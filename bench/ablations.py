@@ -15,6 +15,18 @@ KINDS = {"separate": "separate", "separate:qkv-bias=false": "separate, without b
          "symmetric:rank=8": "symmetric, 8"}  # fmt: skip
 
 
+def signed(value):
+    """−0.07, 0.00, +0.25"""
+    text = f"{abs(value):.2f}"
+    return text if float(text) == 0 else f"{'−' if value < 0 else '+'}{text}"
+
+
+def table(heading, rows, left=1):
+    """Markdown. heading: the cells of the first line; the first `left` columns are text, the others numbers."""
+    rule = ["---" if i < left else "---:" for i in range(len(heading))]
+    return "\n".join(f"| {' | '.join(row)} |" for row in [heading, rule, *rows])
+
+
 @dataclass
 class Interval:
     """mean ± half, of 95 %; half is None for a single value."""
@@ -25,10 +37,11 @@ class Interval:
     def __str__(self):
         return f"{self.mean:.2f}" + ("" if self.half is None else f" ± {self.half:.2f}")
 
-    def signed(self):
+    def difference(self):
+        """With a sign, and bold where it excludes 0."""
         if self.mean == self.half == 0:
             return "0"
-        text = f"{'−' if self.mean < 0 else '+'}{abs(self.mean):.2f}" + ("" if self.half is None else f" ± {self.half:.2f}")
+        text = signed(self.mean) + ("" if self.half is None else f" ± {self.half:.2f}")
         return f"**{text}**" if self.half is not None and abs(self.mean) > self.half else text
 
 
@@ -63,10 +76,6 @@ class Comparison:
         return interval([100 * (own[seed]["top1"] - others[seed]["top1"]) for seed in own if seed in others])
 
 
-def table(heading, rows):
-    return "\n".join(f"| {' | '.join(row)} |" for row in [heading, ["---", *["---:"] * (len(heading) - 1)], *rows])
-
-
 def kinds_table():
     of = Comparison.read("cifar10")
     first, *_ = arms = of.content["arms"]
@@ -75,7 +84,7 @@ def kinds_table():
     rows = []
     for arm in arms:
         rows.append([KINDS[arm], str(of.accuracy(arm, "cifar10")),
-                     "" if arm == first else of.difference(arm, first, "cifar10").signed(),
+                     "" if arm == first else of.difference(arm, first, "cifar10").difference(),
                      f"{100 * of.mean(arm, 'cifar10', 'train_top1'):.2f}", f"{of.mean(arm, 'cifar10', 'parameters'):,.0f}",
                      f"{of.mean(arm, 'cifar10', 'flops') / 1e6:.1f}", f"{of.content['speeds'][arm]['training']:.0f}",
                      f"{of.mean(arm, 'cifar10', 'symmetry'):.2f}", f"{of.mean(arm, 'cifar10', 'rank99'):.1f}"])  # fmt: skip
@@ -95,7 +104,7 @@ def tasks_table():
     for arm in arms:
         cells = [KINDS[arm]]
         for task in ("sort", "next-token"):
-            cells += [str(of.accuracy(arm, task)), "" if arm == first else of.difference(arm, first, task).signed()]
+            cells += [str(of.accuracy(arm, task)), "" if arm == first else of.difference(arm, first, task).difference()]
         rows.append(cells)
     return table(["kind", "sort", "difference", "next-token", "difference"], rows)
 
@@ -143,10 +152,10 @@ class Rates:
     def table(self):
         rows = []
         for kind in self.kinds:
-            cells = [f"**{a}**" if rate == self.best(kind) else str(a) for rate in self.rates for a in [self.accuracy(kind, rate)]]
             own = self.best(kind)
+            cells = [f"**{self.accuracy(kind, rate)}**" if rate == own else str(self.accuracy(kind, rate)) for rate in self.rates]
             symmetry, rank = (self.of.mean(f"{kind}:lr={own}", "cifar10", key) for key in ("symmetry", "rank99"))
-            rows.append([KINDS[kind], *cells, "" if kind == "separate" else self.difference(kind).signed(),
+            rows.append([KINDS[kind], *cells, "" if kind == "separate" else self.difference(kind).difference(),
                          f"{symmetry:.2f}", f"{rank:.1f}"])  # fmt: skip
         return table(["kind", *self.rates, "best − separate's best", "symmetry of M", "directions for 99 %"], rows)
 

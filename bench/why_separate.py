@@ -25,6 +25,7 @@ from statistics import mean, median
 import ablations
 import common
 import svg
+from ablations import signed, table
 
 DOCUMENT = common.ROOT / "docs/why-separate-q-and-k.md"
 PICTURES = common.ROOT / "docs/pictures"
@@ -108,18 +109,6 @@ def all_heads(qkv):
 
 # ------------------------------------------------------------------------------------------------
 # Tables
-
-
-def signed(value):
-    """−0.07, 0.00, +0.25"""
-    text = f"{abs(value):.2f}"
-    return text if float(text) == 0 else f"{'−' if value < 0 else '+'}{text}"
-
-
-def table(heading, rows, left=1):
-    """Markdown. heading: the cells of the first line; the first `left` columns are text, the others numbers."""
-    rule = ["---" if i < left else "---:" for i in range(len(heading))]
-    return "\n".join(f"| {' | '.join(row)} |" for row in [heading, rule, *rows])
 
 
 def energy(heads):
