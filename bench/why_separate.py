@@ -4,8 +4,9 @@
     python bench/why_separate.py --check    writes nothing; exits 1 if a number of the page no longer comes out
 
 Numbers come from `qkv` (--qkv, by default build/release/qkv) and from bench/ablations/. Those in the prose are not
-written, only checked: the functions `sentences_…` list them. Numbers on test images need $QKV_DATA with cifar10/ and mnist/ and take
-about a minute; without it they are left as they are. Times and published results of others are not checked.
+written, only checked: the functions `sentences_…` list them. Numbers on test images need $QKV_DATA with cifar10/ and
+mnist/ and take about a minute, two sentences need $QKV_REFERENCE (the tests' models); without these they are left as they
+are. Times and published results of others are not checked.
 
 A number may differ by one in its last digit: instruction sets round differently, which can turn one image of 10,000.
 """
@@ -280,13 +281,20 @@ def sentences_on_heads(checks, heads, errors):
         f"misses {min(ends):.0f} to {max(ends):.0f} % of M",
         f"began with QK signs of {span(cifar_start, QK)} and OV signs of {span(cifar_start, OV)}",
         f"ended with {span(cifar, QK)} and {span(cifar, OV)}",
-        f"the first block it lies at {span(digits, QK, [0])}",
+        f"In the first block its QK sign lies at {span(digits, QK, [0])}",
         f"the second at {span(digits, QK, [1])}",
         f"the last at {span(digits, QK, [last])}",
         f"{span(digits, OV, range(1, last + 1))} after the first block",
         f"in {energy(digits):g} of 24 directions in digits, which began with {energy(digits_start):g}",
         f"in {energy(cifar):g} of 32 in cifar10, which began with {energy(cifar_start):g}",
     ]
+
+
+def sentences_on_reference(heads):
+    """Of the tests' model of CIFAR-10, which is not in this repository."""
+    last = max(head["block"] for head in heads)
+    return [f"QK signs of {span(heads, QK, [0])} in the first block and {span(heads, QK, [last])} in the last",
+            f"OV signs of {span(heads, OV)}"]  # fmt: skip
 
 
 def sentences_on_orders(counts):
@@ -337,8 +345,9 @@ def part_of(page, name):
     return page.partition(BEGIN.format(name))[2].partition(END)[0].strip()
 
 
-def compute(qkv, data):
-    """(parts {name: text}, phrases, pictures {path: SVG}). `data`: $QKV_DATA, or None without test images."""
+def compute(qkv, data, reference):
+    """(parts {name: text}, sentences, pictures {path: SVG}). `data`: $QKV_DATA, or None without test images; `reference`:
+    the folder of the tests' model, or None."""
     heads, errors = all_heads(qkv), shared_errors(qkv)
     checks, counts = qkv.claims("C4,C5"), qkv.claims("C9")
     parts = {"ring": ring_table(checks), "heads": heads_table(heads, errors), "layers": layers_table(qkv, counts)}
@@ -346,6 +355,8 @@ def compute(qkv, data):
     for name, text, more in ablations.parts():
         parts[name] = text
         sentences += more
+    if reference:
+        sentences += sentences_on_reference(qkv.heads(["-m", reference]))
     if data:
         parts["rank"], more = answers_table(qkv, data, heads)
         sentences += more
@@ -362,7 +373,8 @@ def main():
     data = Path(os.environ.get("QKV_DATA", "/nonexistent"))
     if not all((data / model.test).is_dir() for model in MODELS.values()):
         data = None
-    parts, sentences, pictures = compute(Program(options.qkv.resolve()), data)
+    reference = Path(os.environ.get("QKV_REFERENCE", "/nonexistent")) / "cifar10-vit"
+    parts, sentences, pictures = compute(Program(options.qkv.resolve()), data, reference if reference.is_dir() else None)
     page = DOCUMENT.read_text()
     if not options.check:
         for name, text in parts.items():
