@@ -125,41 +125,6 @@ def task_sentences():
     ]
 
 
-@dataclass
-class Rates:
-    """Kinds of attention at several learning rates: arms such as "merged:lr=5e-4" on cifar10."""
-
-    of: Comparison
-    kinds: list
-    rates: list
-
-    @classmethod
-    def read(cls):
-        of = Comparison.read("cifar10-lr")
-        arms = [arm.rpartition(":lr=") for arm in of.content["arms"]]
-        return cls(of, list(dict.fromkeys(a[0] for a in arms)), sorted({a[2] for a in arms}, key=float))
-
-    def accuracy(self, kind, rate):
-        return self.of.accuracy(f"{kind}:lr={rate}", "cifar10")
-
-    def best(self, kind):
-        return max(self.rates, key=lambda rate: self.accuracy(kind, rate).mean)
-
-    def difference(self, kind):
-        """To separate, each at its own best rate."""
-        return self.of.difference(f"{kind}:lr={self.best(kind)}", f"separate:lr={self.best('separate')}", "cifar10")
-
-    def table(self):
-        rows = []
-        for kind in self.kinds:
-            own = self.best(kind)
-            cells = [f"**{self.accuracy(kind, rate)}**" if rate == own else str(self.accuracy(kind, rate)) for rate in self.rates]
-            symmetry, rank = (self.of.mean(f"{kind}:lr={own}", "cifar10", key) for key in ("symmetry", "rank99"))
-            rows.append([KINDS[kind], *cells, "" if kind == "separate" else self.difference(kind).difference(),
-                         f"{symmetry:.2f}", f"{rank:.1f}"])  # fmt: skip
-        return table(["kind", *self.rates, "best − separate's best", "symmetry of M", "directions for 99 %"], rows)
-
-
 def parts():
     """[(name of a part of the page, its text, sentences that the page must say)]"""
     return [("kinds", kinds_table(), kinds_sentences()), ("tasks", tasks_table(), task_sentences())]
