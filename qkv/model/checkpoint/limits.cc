@@ -4,6 +4,7 @@
 
 #include "qkv/core/error.h"
 #include "qkv/core/memory.h"
+#include "qkv/model/checkpoint/tensor_table.h"
 
 namespace qkv::model {
 namespace {
@@ -19,7 +20,8 @@ double Exponentials(double depth, double heads, double tokens) { return depth * 
 // Features of a token that the wider half of a block holds at a time.
 double WidestLayer(const nn::BlockConfig& c) {
   const double D = static_cast<double>(c.width);
-  const double attention = 2 * D + ProjectedWidth(c) + 2 * static_cast<double>(c.attention.joined_width());
+  const double attention =
+      2 * D + static_cast<double>(CountProducts(c).projected) + 2 * static_cast<double>(c.attention.joined_width());
   return std::max(attention, D + static_cast<double>(c.mlp.width));
 }
 

@@ -48,6 +48,28 @@ class Table {
   std::string prefix_;
 };
 
+// Counts the products of the declaration.
+class ProductCounter {
+ public:
+  using Views = const float;  // never read
+
+  void Tensor(const TensorName& name, const Shape& shape, Role role, View<Views>&) {
+    if (role == Role::kWeight) Add(name, shape.size() / shape[1], shape[1]);  // [H, D, S]: M of each head
+  }
+  void Linear(const TensorName& name, int64_t outputs, int64_t inputs, bool, nn::LinearParameters<Views>&) {
+    Add(name, outputs, inputs);
+  }
+  void Norm(const TensorName&, int64_t, const nn::NormConfig&, nn::NormParameters<Views>&) {}
+
+  TokenProducts counts;
+
+ private:
+  void Add(const TensorName& name, int64_t outputs, int64_t inputs) {
+    counts.multiply_adds += outputs * inputs;
+    if (name.layer == "attn." && name.name != "proj") counts.projected += outputs;
+  }
+};
+
 template <typename Config>
 std::vector<TensorSpec> TableOf(const Config& config) {
   Table table;
@@ -59,6 +81,13 @@ std::vector<TensorSpec> TableOf(const Config& config) {
 
 std::vector<TensorSpec> TensorTable(const VitConfig& config) { return TableOf(config); }
 std::vector<TensorSpec> TensorTable(const SequenceConfig& config) { return TableOf(config); }
+
+TokenProducts CountProducts(const nn::BlockConfig& config) {
+  ProductCounter counter;
+  nn::BlockParameters<ProductCounter::Views> none;
+  VisitBlock(config, /*tokens=*/0, none, counter);
+  return counter.counts;
+}
 
 int64_t Elements(const std::vector<TensorSpec>& table) {
   int64_t total = 0;

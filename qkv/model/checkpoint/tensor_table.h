@@ -23,6 +23,13 @@ struct TensorSpec {
 std::vector<TensorSpec> TensorTable(const VitConfig& config);
 std::vector<TensorSpec> TensorTable(const SequenceConfig& config);
 
+/// What a block's weights cost a token, counted over the same declaration.
+struct TokenProducts {
+  int64_t multiply_adds = 0;  // of all products with weights
+  int64_t projected = 0;      // features that its queries, keys and values have together
+};
+TokenProducts CountProducts(const nn::BlockConfig& config);
+
 /// Elements of all of them.
 int64_t Parameters(const VitConfig& config);
 int64_t Parameters(const SequenceConfig& config);

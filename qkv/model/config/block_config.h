@@ -45,7 +45,4 @@ void Validate(const nn::BlockConfig& config);
 /// Multiply-adds (counted twice) of one block on `tokens` tokens; a source of cross-attention counts as many.
 double Flops(const nn::BlockConfig& config, double tokens);
 
-/// Features that a block projects each token to, all heads together: queries, keys and values of the kind.
-double ProjectedWidth(const nn::BlockConfig& config);
-
 }  // namespace qkv::model
