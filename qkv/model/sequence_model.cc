@@ -1,3 +1,4 @@
+// Inference with sequence models: opening, building, logits of whole sequences, and the decoder.
 #include "qkv/model/sequence_model.h"
 
 #include <algorithm>
@@ -15,7 +16,7 @@
 namespace qkv::model {
 namespace {
 
-// The places of all blocks' scores where these are of places alone, [depth, 2, H, length, r]; or empty.
+// Position vectors of all blocks with positional attention kinds, [depth, 2, H, length, r]; or empty.
 template <typename T>
 Tensor<T> PlacesOf(const nn::AttentionConfig& c, int64_t length, const std::vector<nn::Block<T>>& blocks) {
   if (!nn::IsPositional(c.kind)) return {};
@@ -63,7 +64,7 @@ SequenceModel<T>::SequenceModel(const SequenceConfig& config, const std::vector<
     : config_(config) {
   Validate(config);
   double elements = PlaceElements(config.block, config.depth, config.length);
-  // Rotary positions keep cosines and sines in both precisions: 24 bytes for each feature of a head.
+  // Rotary positions store cosines and sines in both precisions: 24 bytes per feature of a head.
   const double of_place = config.positions == SequencePositions::kSinusoidal ? static_cast<double>(config.block.width)
                           : config.positions == SequencePositions::kRotary
                               ? 6.0 * static_cast<double>(config.block.attention.query_width())

@@ -12,8 +12,9 @@ int64_t RowsPooled(const VitConfig& c, int64_t block, int64_t tokens) {
   return c.distillation_head || c.distillation_token ? 2 : 1;
 }
 
-// What is merged beforehand costs more weights than W_Q and W_K, so that only a wide head gains: see
-// attention::MergingPaysAbove. In the lower precisions M would lose more than its factors, whose product it is.
+// Merged matrices have more weights than W_Q and W_K, so merging pays only for wide heads: see
+// attention::MergingPaysAbove. Lower precisions do not merge: rounding M, a product, would lose more than rounding its
+// factors.
 AttentionOrders OrdersOf(const VitConfig& c, const BuildOptions& options, int64_t block, int64_t tokens) {
   const int64_t N = c.tokens(), rows = options.read_rows ? RowsPooled(c, block, N) : N;
   AttentionOrders orders;

@@ -8,7 +8,7 @@
 namespace qkv::model {
 namespace {
 
-// Collects the tensors of the declaration (parameters.h).
+// A visitor that collects the declared tensors (parameters.h).
 class Table {
  public:
   using Views = const float;  // never read
@@ -48,7 +48,7 @@ class Table {
   std::string prefix_;
 };
 
-// Counts the products of the declaration.
+// A visitor that counts the products with declared weights.
 class ProductCounter {
  public:
   using Views = const float;  // never read

@@ -36,7 +36,7 @@ void RefuseObstructed(const VitConfig& config, Family target, const Obstructions
 
 bool PreprocessesToTrainedSize(const Description& description) {
   const VitConfig& c = description.config;
-  // Any image does, unless it is left as large as it comes.
+  // The output size does not depend on the image, unless images keep their size.
   const Shape shape = image::OutputShape(description.preprocess, c.image_height, c.image_width);
   return shape[1] == c.image_height && shape[2] == c.image_width;
 }

@@ -38,7 +38,7 @@ constexpr std::pair<simd::NormKind, std::string_view> kNormKinds[] = {{simd::Nor
 constexpr std::pair<nn::NormPlace, std::string_view> kNormPlaces[] = {{nn::NormPlace::kBefore, "before"},
                                                                       {nn::NormPlace::kAfter, "after"}};
 
-// What stands in the way of a norm on queries and keys.
+// Why a kind does not allow a norm of queries and keys.
 std::string_view WhyNotNormalised(AttentionKind kind) {
   if (nn::ValuesAreKeys(kind)) return "its keys are its values too";
   if (nn::IsPositional(kind)) return "its scores do not come from tokens";
@@ -65,7 +65,7 @@ void ValidateAttention(const nn::AttentionConfig& c, const nn::BlockConfig& bloc
           Name(kind), c.qk_norm ? WhyNotNormalised(kind) : "");
 }
 
-// How long the products of the scores of all heads are together.
+// Total length of the products of scores of all heads, for costs.
 double ScoredWidth(const nn::AttentionConfig& c, int64_t width) {
   const int64_t of_head =
       c.kind == AttentionKind::kMerged ? (c.source_width > 0 ? c.source_width : width) : c.place_width();
@@ -89,7 +89,7 @@ std::optional<nn::NormPlace> FindNormPlace(std::string_view name) { return FindI
 std::string_view Name(Activation activation) { return NameIn(kActivations, activation); }
 std::optional<Activation> FindActivation(std::string_view name) {
   const auto found = FindIn<Activation>(kActivations, name);
-  return found == Activation::kNone ? std::nullopt : found;  // no library has an MLP without one
+  return found == Activation::kNone ? std::nullopt : found;  // every library's MLP has an activation
 }
 
 int64_t HiddenWidth(int64_t width, double ratio) {

@@ -7,7 +7,7 @@
 namespace qkv::model {
 namespace {
 
-// What SetOwnKeys writes.
+// Reads what SetOwnKeys writes.
 void ParseOwnKeys(const Fields& config, VitConfig* c) {
   const std::string name = config.String("qkv_attention", "separate");
   const std::optional<nn::AttentionKind> kind = FindAttentionKind(name);
@@ -53,7 +53,7 @@ Description Describe(const io::Json& config, const std::optional<io::Json>& prep
   Require(background == "any" || background == "dark",
           "config.json: \"qkv_background\" is \"{}\", expected any or dark", background);
   description.dark_background = background == "dark";
-  // The configuration's own size, not the model's: a Hugging Face processor may crop to another.
+  // Without a size: that of the configuration, not of the model, because a Hugging Face processor may crop to another.
   description.preprocess = FamilyOf(description.config).preprocess(description, /*size=*/{});
   return description;
 }

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kMaxChannels = 1 << 10;
 
-// Of several names for one thing, the one that Name gives comes first.
+// If a pool has several names, Name returns the first.
 constexpr std::pair<Pool, std::string_view> kPools[] = {{Pool::kToken, "token"}, {Pool::kMean, "avg"},
                                                         {Pool::kMax, "max"},     {Pool::kMeanMax, "avgmax"},
                                                         {Pool::kMap, "map"},     {Pool::kTokenAndMean, "token+avg"}};

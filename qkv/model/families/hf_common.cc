@@ -17,7 +17,7 @@ using simd::Activation;
 
 constexpr std::string_view kPatches = "embeddings.patch_embeddings.projection.weight";
 
-// The class that wrote the checkpoint; without "architectures" the tensors tell.
+// The class that wrote the checkpoint; without "architectures" it is inferred from the tensors.
 std::string Architecture(const Fields& config, const HfType& type, const io::SafeTensors& tensors) {
   if (config.Has("architectures")) {
     const io::Json& names = config.json()["architectures"];
