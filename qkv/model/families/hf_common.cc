@@ -186,7 +186,8 @@ io::Json HfConfigFromTensors(const io::SafeTensors& tensors, const Given& given,
 }
 
 void NoteHfAssumptions(Description* description) {
-  description->assumptions.push_back(fmt::format("activation gelu, LayerNorm's eps {}", description->config.block.norm.eps));
+  description->assumptions.push_back(
+      fmt::format("activation gelu, LayerNorm's eps {}", description->config.block.norm.eps));
 }
 
 image::Preprocess PreprocessOfHf(const Description& description, ImageSize size) {

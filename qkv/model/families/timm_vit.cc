@@ -12,10 +12,10 @@
 #include "qkv/core/error.h"
 #include "qkv/model/config/preprocess_config.h"
 #include "qkv/model/config/preprocess_writer.h"
-#include "qkv/model/families/preprocess_common.h"
 #include "qkv/model/families/families.h"
 #include "qkv/model/families/from_tensors.h"
 #include "qkv/model/families/names_attention.h"
+#include "qkv/model/families/preprocess_common.h"
 #include "qkv/model/families/timm_registry.h"
 
 namespace qkv::model {
