@@ -1,4 +1,5 @@
-// Shapes, broadcasting and the split into tasks; the arithmetic is simd/attention/tile.
+// The fused call: checks shapes, broadcasts, and splits the work into tasks. Not here: the arithmetic
+// (simd/attention/tile.h).
 #include "qkv/attention/attention.h"
 
 #include <algorithm>
@@ -15,18 +16,19 @@
 namespace qkv::attention {
 namespace {
 
-// Queries of a task at most: enough to pay for arranging the keys once (which in bfloat16 costs more), few enough that
-// their state stays in the second-level cache.
+// Maximum queries per task: enough to amortise packing the keys (dearer in bfloat16), few enough that their state fits
+// L2.
 constexpr int64_t kTaskRows = 256, kTaskRowsBf16 = 512;
-// Tasks for each thread, so that a thread that was held up does not hold up the rest for long.
+// Several tasks per thread, so that a delayed thread does not hold up the others for long.
 constexpr int64_t kTasksPerThread = 4, kTasksPerThreadBf16 = 2;
 
-// So few queries leave no work to share but their keys, which are cut into parts of at most so many. What is cut
-// depends on the queries and keys of a head alone, so that no result depends on the other heads or on the threads.
+// With at most kFewRows queries, work is split along the keys into parts of at most kPartKeys. The split depends only
+// on the queries and keys of one head, so results do not depend on the other heads or on the number of threads.
 constexpr int64_t kFewRows = 16, kPartKeys = 1024;
 
-// The queries of one head cut into tasks of whole panels of the kernels: few enough to arrange keys seldom, and enough
-// of them. Where that leaves a thread with a tenth less to do than another, somewhat more of them divide evenly.
+// Splits the queries of one head into tasks of whole kernel panels: few tasks, so that keys are packed seldom, but
+// enough for all threads. If threads would idle for a tenth of the time, up to twice as many tasks are tried, until
+// they divide evenly.
 template <typename T>
 class RowCut {
  public:
@@ -48,14 +50,14 @@ class RowCut {
   int64_t count() const { return count_; }
   int64_t begin(int64_t task) const { return std::min(rows_, task * panels_ / count_ * panel_); }
   int64_t rows(int64_t task) const { return begin(task + 1) - begin(task); }
-  /// Of a task at most.
+  /// Maximum rows of a task.
   int64_t most_rows() const { return std::min(rows_, (panels_ + count_ - 1) / count_ * panel_); }
 
  private:
   int64_t rows_, panel_, panels_, count_;
 };
 
-// [B, H, 1, …] seen as [B, H_kv, H / H_kv, …]; what is shared by all heads stays so.
+// Views [B, H, 1, …] as [B, H_kv, H / H_kv, …]; a view that all heads share stays as it is.
 template <typename T>
 View<T> GroupsAsQueries(View<T> view, int64_t H_kv) {
   if (view.empty() || view.dim(1) == 1) return view;
@@ -66,14 +68,15 @@ View<T> GroupsAsQueries(View<T> view, int64_t H_kv) {
   return View<T>(view.data(), {view.dim(0), H_kv, group, view.dim(3)}, strides);
 }
 
-// The keys [begin, end) of an entry that its queries read.
+// The keys [begin, end) of a batch entry that its queries read.
 struct KeyRange {
   int64_t begin = 0, end = 0;
   int64_t size() const { return end - begin; }
 };
 
-// The keys that the queries of batch entry b read: of a window, only those that any of them sees. So a single query, as
-// in decoding, has no hidden keys, and may lie beside those of other heads. Dropout counts keys from the first one.
+// Range of keys that the queries of batch entry b read; with a window, only keys that some query sees. A single query,
+// as in decoding, then has no hidden keys, so queries of several heads can share a task. With dropout the range starts
+// at key 0, because the random mask counts keys from there.
 template <typename T>
 class KeyRanges {
  public:
@@ -97,7 +100,7 @@ class KeyRanges {
   int64_t N_q_, N_k_;
 };
 
-// Leaves only a range of the keys.
+// Restricts a task to a range of its keys.
 template <typename T>
 void KeepKeys(const KeyRange& range, simd::AttentionScores<T>& task) {
   task.keys = range.size(), task.first -= range.begin, task.visible -= range.begin;
@@ -106,7 +109,7 @@ void KeepKeys(const KeyRange& range, simd::AttentionScores<T>& task) {
   if (task.mask) task.mask += range.begin * task.mask_key_stride;
 }
 
-// The operands of the fused call, whose heads may have been grouped.
+// Operands of the fused call; grouped heads may already be viewed as queries.
 template <typename T>
 struct Call {
   View<const T> q, k, v;
@@ -125,8 +128,8 @@ struct Call {
   }
 };
 
-// Attention of few queries to many keys: parts of the keys are tasks of their own (as in Dao et al., Flash-Decoding,
-// 2023), put together by their maxima and sums.
+// Attention of few queries to many keys. Parts of the keys are separate tasks (as in Dao et al., Flash-Decoding, 2023),
+// combined by their maxima and sums.
 template <typename T>
 class SplitKeys {
  public:
@@ -159,14 +162,14 @@ class SplitKeys {
   void Part(int64_t b, int64_t h, int64_t part, T* scratch) {
     const KeyRange keys = call_.ranges(b);
     const int64_t parts = Parts(keys.size());
-    if (part >= parts) return;  // of another batch entry, which has more
+    if (part >= parts) return;  // this batch entry has fewer parts than the longest
     simd::AttentionTask<T> task = call_.Task(b, h, 0, q_.dim(2));
     const int64_t begin = part * task.keys / parts, end = (part + 1) * task.keys / parts;
     KeepKeys({begin, end}, task);
     task.v += begin * task.v_stride;
     task.out = out_.at(b, h, part), task.out_stride = out_.stride(3);
     task.max = max_.at(b, h, part), task.sum = sum_.at(b, h, part);
-    // A single part is computed as if there were no others.
+    // A single part uses the same kernel as an unsplit task.
     task.rows == 1 && parts > 1 ? simd::AttentionRow(task, scratch) : simd::AttentionTile(task, scratch);
   }
 
@@ -179,7 +182,7 @@ class SplitKeys {
     std::fill_n(row, v_.dim(3), T{0});
     for (int64_t part = 0; part < parts; ++part) {
       const T part_max = *max_.at(b, h, part, i);
-      // Equal maxima may be infinite.
+      // Equal maxima may both be infinite, so their difference is not taken.
       T& weight = *sum_.at(b, h, part, i);
       weight *= part_max == max ? T{1} : std::exp2(part_max - max);
       total += weight;
@@ -201,7 +204,7 @@ class SplitKeys {
   View<T> scratch_;    // [threads, …]
 };
 
-// Queries in tasks of whole panels.
+// Splits the queries into tasks of whole panels.
 template <typename T>
 void SplitRows(const Call<T>& call, Arena& arena) {
   const View<const T>&q = call.q, &k = call.k, &v = call.v;
@@ -219,7 +222,7 @@ void SplitRows(const Call<T>& call, Arena& arena) {
     if constexpr (std::is_same_v<T, float>) {
       if (bf16) return simd::AttentionTileBf16(task, *bf16, scratch.row(thread));
     }
-    // This is the thread's next, unless another helped it.
+    // Prefetch hint: usually this thread runs task t + 1 next.
     if (const int64_t next = t + 1; next < tasks) {
       const int64_t next_b = next / cut.count() / H, next_h = next / cut.count() % H;
       const int64_t next_row = cut.begin(next % cut.count());
@@ -263,8 +266,8 @@ void Attention(View<const T> q, View<const T> k, View<const T> v, const Options<
   const KeyRanges<T> ranges(options, N_q, N_k);
   if (const int64_t H_kv = k.dim(1);
       N_q == 1 && H_kv < H && options.causal != Causal::kTopLeft && !(options.dropout > 0)) {
-    // As in decoding: the single queries of heads that share keys are worked on side by side, as one head's. The range
-    // of keys says what the causal order and the window would.
+    // Decoding: the single queries of heads that share keys become the queries of one head. The range of keys replaces
+    // the causal order and the window.
     Options<T> grouped = options;
     grouped.causal = Causal::kNone, grouped.window_left = grouped.window_right = -1;
     grouped.bias = GroupsAsQueries(options.bias, H_kv), grouped.mask = GroupsAsQueries(options.mask, H_kv);
@@ -296,7 +299,7 @@ void AttentionWeights(View<const T> q, View<const T> k, const Options<T>& option
 
   const RowCut<T> cut(B * H, rows);
   const int64_t scratch_size = (simd::AttentionScratch<T>(cut.most_rows(), E, 0) + 63) / 64 * 64;
-  // Kept from call to call, so that the second one allocates nothing.
+  // Reused across calls, so that only the first call allocates.
   static thread_local Tensor<T> scratch;
   if (scratch.size() < NumThreads() * scratch_size) scratch = Tensor<T>::Uninitialised({NumThreads() * scratch_size});
   T* const first = scratch.data();

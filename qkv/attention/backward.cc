@@ -1,4 +1,4 @@
-// Checks, and the split of the gradient into tasks; the arithmetic is simd/attention/backward.
+// The gradient: checks shapes and splits the work into tasks. Not here: the arithmetic (simd/attention/backward.h).
 #include "qkv/simd/attention/backward.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace qkv::attention {
 namespace {
 
-// Rows of a task that sums dout · out.
+// Rows per task that computes the sums dout · out.
 constexpr int64_t kDeltaRows = 256;
 
 template <typename T>
@@ -35,7 +35,7 @@ void Check(const BackwardTensors<T>& x, const Options<T>& options) {
           "attention backward: expected dbias like bias {}, got {}", options.bias.shape(), x.dbias.shape());
 }
 
-// The work on one set of tensors.
+// The gradient of one set of tensors.
 template <typename T>
 class Backward {
  public:
@@ -53,10 +53,10 @@ class Backward {
 
   void Run() {
     RunDelta();
-    // Heads that share keys or a bias are one thread's, in the order of the heads. Where that left a tenth of the
-    // threads' time idle, threads take the blocks of keys in turns, each some blocks of queries behind the one before:
-    // two threads need 0.75 of the time for one head of 4096 tokens, 0.83 for three of 197. There is work for as many
-    // threads as there are blocks of keys in all.
+    // One thread computes all heads that share keys or a bias, in the order of the heads. If that leaves threads idle
+    // for a tenth of the time, threads work on different blocks of keys of the same heads instead, each some blocks of
+    // queries behind the previous one: two threads need 0.75 of the time for one head of 4096 tokens, 0.83 for three of
+    // 197. This occupies as many threads as there are blocks of keys in all.
     const int64_t sets = B_ / b_step_ * (H_kv_ / h_step_), threads = NumThreads();
     const int64_t rounds = (sets + threads - 1) / threads;
     if (10 * rounds * threads <= 11 * sets) {
@@ -70,8 +70,8 @@ class Backward {
   simd::AttentionGradientTask<T> Head(const Options<T>& options, int64_t b, int64_t h) const {
     simd::AttentionGradientTask<T> head;
     FillScores(x_.q, x_.k, options, b, h, 0, N_q_, head);
-    // Blocks divide all N_k keys: a bias shared by entries of several lengths has one gradient, which threads that take
-    // blocks in turns must divide alike.
+    // Blocks divide all N_k keys: a bias that entries of several lengths share has one gradient, whose blocks must be
+    // the same for all of them.
     head.key_end = std::exchange(head.keys, N_k_);
     const int64_t h_kv = h / (H_ / H_kv_);
     head.v = x_.v.at(b, h_kv), head.v_stride = x_.v.stride(2), head.E_v = E_v_;
@@ -117,7 +117,7 @@ class Backward {
     });
   }
 
-  // A thread that waits for the block of keys before waits for one that is at work: blocks are handed out in order.
+  // Blocks are handed out in order, so a thread waits only for a block that another thread is already computing.
   void RunRelay(int64_t turns) {
     std::fill_n(progress_.data(), progress_.size(), 0);
     std::atomic<int64_t> next{0};
@@ -129,7 +129,7 @@ class Backward {
     });
   }
 
-  // The gradients of a head's bias for the keys of some blocks; a slice that is shared is cleared again.
+  // Clears the gradient of a head's bias for the keys of some blocks; a shared slice is cleared several times.
   void ClearBias(int64_t head, int64_t block_begin, int64_t block_end) {
     const simd::AttentionGradientTask<T>& task = *heads_.at(head);
     if (!task.dbias) return;
@@ -140,7 +140,7 @@ class Backward {
     }
   }
 
-  // Some blocks of the keys of a set: all batch elements and heads that share a bias, or one group of heads.
+  // Computes some key blocks of a set: all batch entries and heads that share a bias, or one group of heads.
   void RunSet(int64_t set, int64_t block_begin, int64_t block_end, int64_t* progress, T* scratch) {
     const int64_t size = H_ / H_kv_, b_begin = set / (H_kv_ / h_step_) * b_step_, b_end = b_begin + b_step_;
     const int64_t h_begin = set % (H_kv_ / h_step_) * h_step_, h_end = h_begin + h_step_;
@@ -159,7 +159,7 @@ class Backward {
   const simd::internal::TileKernel* const bf16_;  // null: products in T
   const int64_t B_ = x_.q.dim(0), H_ = x_.q.dim(1), H_kv_ = x_.k.dim(1), N_q_ = x_.q.dim(2), N_k_ = x_.k.dim(2);
   const int64_t E_ = x_.q.dim(3), E_v_ = x_.v.dim(3);
-  // Batch elements and heads of a set.
+  // Batch entries and key heads per set.
   const int64_t b_step_ = BiasSharedBy(0) ? B_ : 1, h_step_ = BiasSharedBy(1) ? H_kv_ : 1;
   const int64_t block_keys_ = bf16_ ? simd::kAttentionGradientKeysBf16 : simd::kAttentionGradientKeys;
   const int64_t key_blocks_ = simd::AttentionGradientKeyBlocks(N_k_, block_keys_);

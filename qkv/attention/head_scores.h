@@ -64,11 +64,11 @@ int64_t KeyLength(const Options<T>& options, int64_t b, int64_t N_k) {
   return options.key_lengths.empty() ? N_k : *options.key_lengths.at(b);
 }
 
-// Keys relative to the position of a query that the causal order and the window let it see: [first, end).
+// Keys that causal order and window let a query see, relative to its position: [first, end).
 struct KeyWindow {
   template <typename T>
   explicit KeyWindow(const Options<T>& options) {
-    constexpr int64_t kAll = simd::AttentionScores<T>::kAllVisible;  // no window is wider: sums must not overflow
+    constexpr int64_t kAll = simd::AttentionScores<T>::kAllVisible;  // keeps sums from overflowing
     first = options.window_left < 0 ? -kAll : -std::min(options.window_left, kAll);
     end = options.window_right < 0 ? kAll : std::min(options.window_right, kAll - 1) + 1;
     if (options.causal != Causal::kNone) end = std::min<int64_t>(end, 1);
@@ -76,15 +76,15 @@ struct KeyWindow {
   int64_t first, end;
 };
 
-// The position of query 0 of an entry that has so many keys.
+// The position of query 0 in an entry with key_length keys.
 template <typename T>
 int64_t FirstPosition(const Options<T>& options, int64_t N_q, int64_t key_length) {
   return options.causal == Causal::kBottomRight ? key_length - N_q : 0;
 }
 
-// The bfloat16 kernel for so many queries of a head, or null for products in T. One panel of queries or less does not
-// pay for rounding all keys and values: with 12 heads of 197 or 1000 keys, E = 64, 1 to 16 queries took 1.8 times as
-// long as in float, 32 queries 1.1 times (Zen 5).
+// The bfloat16 kernel for N_q queries per head, or null for products in T. With one panel of queries or fewer, rounding
+// all keys and values costs more than it saves: with 12 heads of 197 or 1000 keys, E = 64, 1 to 16 queries took 1.8
+// times as long as in float, 32 queries 1.1 times (Zen 5).
 template <typename T>
 const simd::internal::TileKernel* Bf16Kernel(const Options<T>& options, int64_t N_q) {
   const bool pays = std::is_same_v<T, float> && N_q > simd::kAttentionBf16Panel;
@@ -96,7 +96,7 @@ int64_t BroadcastStride(View<T> view, int axis) {
   return view.dim(axis) == 1 ? 0 : view.stride(axis);
 }
 
-// Rows [row, row + rows) of head (b, h), and the keys that entry b has.
+// Fills in rows [row, row + rows) of head (b, h) and the keys of entry b.
 template <typename T>
 void FillScores(View<const T> q, View<const T> k, const Options<T>& options, int64_t b, int64_t h, int64_t row,
                 int64_t rows, simd::AttentionScores<T>& task) {

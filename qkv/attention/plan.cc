@@ -1,3 +1,4 @@
+// The steps of each order, their costs, and the choice of the cheapest plan. Formulas: docs/algebra.md.
 #include "qkv/attention/plan.h"
 
 #include <algorithm>
@@ -10,7 +11,7 @@ namespace {
 
 using Kind = Step::Kind;
 
-// The shapes of a workload; what both chains have to say of it stands once.
+// The sizes of a workload, by their short names.
 struct Shapes {
   explicit Shapes(const Workload& w)
       : B(w.batch),
@@ -20,12 +21,12 @@ struct Shapes {
         D(w.width),
         S(w.source()),
         H(w.heads) {}
-  int64_t B, m, N, made, D, S, H;  // made: tokens whose keys and values are not there yet. S: source of keys
+  int64_t B, m, N, made, D, S, H;  // made: tokens whose keys and values are not cached. S: width of the keys' source
 };
 
 class Builder {
  public:
-  // `count` products of rows by weights, whose columns are written as those of so many heads.
+  // Adds `count` products of rows by weights; the columns are written as those of `heads` heads.
   void Weights(std::string_view what, int64_t count, int64_t rows, int64_t inner, int64_t columns, int64_t heads = 1) {
     const double n = static_cast<double>(count), r = static_cast<double>(rows), k = static_cast<double>(inner),
                  c = static_cast<double>(columns);
@@ -39,10 +40,10 @@ class Builder {
 };
 
 bool ByKeys(Order order) { return order == Order::kKeysAbsorbed || order == Order::kKeysMerged; }
-// Whether all heads look at the tokens themselves.
+// True if all heads attend to the tokens themselves.
 bool Shared(Order order) { return order == Order::kAbsorbed || order == Order::kMerged; }
 
-// Queries and keys; returns the width that they meet in.
+// Adds the products of queries and keys; returns their common width.
 int64_t AddScores(Order order, const Workload& w, Builder& steps) {
   const Shapes s(w);
   const int64_t E = w.head_width;
@@ -70,7 +71,7 @@ int64_t AddScores(Order order, const Workload& w, Builder& steps) {
   Fail("plan: unknown order {}", static_cast<int>(order));
 }
 
-// What is summed; returns its width.
+// Adds the products of values; returns their width.
 int64_t AddValues(Order order, const Workload& w, Builder& steps) {
   const Shapes s(w);
   const int64_t E = w.values();
@@ -92,7 +93,7 @@ int64_t AddValues(Order order, const Workload& w, Builder& steps) {
   Fail("plan: unknown order {}", static_cast<int>(order));
 }
 
-// What is left of the outputs' chain behind the sums.
+// Adds the products after the weighted sums.
 void AddOutputs(Order order, const Workload& w, Builder& steps) {
   const Shapes s(w);
   const int64_t E = w.values(), rows = s.B * s.m;
@@ -117,13 +118,13 @@ void Check(const Plan& plan, const Workload& w) {
   Require(w.read == Read::kScores || CanSum(plan.outputs, w), "plan: outputs cannot be {} here", Name(plan.outputs));
 }
 
-// One chain's own multiply-adds, a head's of one sequence, by closed forms: m rows of width D on one side, N of the
-// source's width S on the other, E in between.
+// Multiply-adds of one chain, per head and sequence, in closed form: m rows of width D on one side, N of the source's
+// width S on the other, E in between.
 double ChainMultiplyAdds(Order order, const Workload& w, int64_t head_width, bool last_factor) {
   const Shapes s(w);
   const auto m = static_cast<double>(s.m), N = static_cast<double>(s.N), made = static_cast<double>(s.made),
              D = static_cast<double>(s.D), S = static_cast<double>(s.S), E = static_cast<double>(head_width);
-  const double row_side = last_factor ? m * D * E : 0;  // of W_Q or W_O
+  const double row_side = last_factor ? m * D * E : 0;  // by W_Q or W_O
   switch (order) {
     case Order::kProjected:
       return row_side + made * S * E + m * N * E;
@@ -181,7 +182,7 @@ Steps StepsOf(const Plan& plan, const Workload& w) {
   const int64_t inner = AddScores(plan.scores, w, steps);
   const int64_t values = scores_only ? 0 : AddValues(plan.outputs, w, steps);
 
-  // Heads that look at the same tokens are more queries of one head.
+  // Heads that attend to the same tokens count as one head with more queries.
   const bool one_head = Shared(plan.scores) && (scores_only || Shared(plan.outputs));
   Step step{scores_only ? Kind::kProduct : Kind::kAttention, scores_only ? "scores" : "attention"};
   step.count = one_head ? s.B : s.B * s.H, step.rows = one_head ? s.H * s.m : s.m;

@@ -1,8 +1,8 @@
-// The cost of the exact orders in which attention can be computed from tokens, from shapes alone. All orders give the
+// Costs, from shapes alone, of the exact orders in which attention can be computed from tokens. All orders give the
 // same scores and outputs up to rounding; the cheapest depends on the shapes and on the number of rows read. Without
 // biases the scores of a head are a chain of four matrices, X_q W_Qᵀ W_K Xᵀ, and its outputs another, A X W_Vᵀ W_Oᵀ;
 // each has five orders. Biases do not change the counts: notes 2 and 12 of docs/algebra.md. Not here: running the
-// orders (plan_run.h).
+// orders (lab/plan_trial.h).
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ enum class Order {
   kAbsorbed,  // ((X_q W_Qᵀ) W_K) Xᵀ and ((A X) W_Vᵀ) W_Oᵀ: W_K on queries, W_V on sums (DeepSeek-AI 2024, §2.1)
   kMerged,    // (X_q M) Xᵀ and (A X) M_OVᵀ: M = W_Qᵀ W_K and M_OV = W_O W_V of each head are computed beforehand
   kKeysAbsorbed,  // X_q (W_Qᵀ (W_K Xᵀ)) and A ((X W_Vᵀ) W_Oᵀ): for more queries than keys
-  kKeysMerged,    // X_q (M Xᵀ) and A (X M_OVᵀ): likewise
+  kKeysMerged,    // X_q (M Xᵀ) and A (X M_OVᵀ): for more queries than keys
 };
 inline constexpr std::array kOrders = {Order::kProjected, Order::kAbsorbed, Order::kMerged, Order::kKeysAbsorbed,
                                        Order::kKeysMerged};
@@ -28,14 +28,14 @@ std::string_view Name(Order order);
 /// The source of keys and values.
 enum class Cached {
   kTokens,         // the tokens, input of the layer or from a cache: nothing computed by the layer is cached
-  kKeysAndValues,  // cached keys and values, except those of the queries, which are the last tokens
-  kLatent,         // latents of width c, projected by W_K and W_V (DeepSeek-AI 2024, §2.1), likewise
+  kKeysAndValues,  // cached keys and values of all tokens but the queries' own, which are the last tokens
+  kLatent,         // likewise latents of width c, projected by W_K and W_V (DeepSeek-AI 2024, §2.1)
 };
 
 /// The requested result.
 enum class Read { kOutputs, kScores };
 
-/// Attention of some query tokens to the tokens of one sequence.
+/// Shapes of attention from some query tokens to the tokens of one sequence.
 struct Workload {
   int64_t queries = 0, keys = 0;      // N_q, N_k
   int64_t width = 0;                  // D
@@ -52,29 +52,29 @@ struct Workload {
   int64_t source() const { return cached == Cached::kLatent && latent > 0 ? latent : width; }  // D or c
 };
 
-/// The order of each chain; `outputs` has no meaning if only scores are read.
+/// The order of each chain; `outputs` is ignored if only scores are read.
 struct Plan {
   Order scores = Order::kProjected, outputs = Order::kProjected;
   bool operator==(const Plan&) const = default;
 };
 
-/// Whether this order of the scores (of the outputs) is exact and possible with what is cached.
+/// True if this order of the scores (of the outputs) is exact and possible with what is cached.
 bool CanScore(Order order, const Workload& workload);
 bool CanSum(Order order, const Workload& workload);
 
-/// One contraction, or several of one shape.
+/// One contraction, or several of the same shape.
 struct Step {
   enum class Kind {
     kWeights,    // rows of tokens by weights
-    kProduct,    // rows by other rows: scores that are read
+    kProduct,    // rows by other rows: requested scores
     kAttention,  // scores, softmax and sums, fused: [rows, inner] to [columns, inner] and [columns, values]
     kHeads,      // the sum of `inner` heads' outputs
   };
   Kind kind = Kind::kWeights;
   std::string_view what;
   int64_t count = 0;                         // products of this shape
-  int64_t rows = 0, inner = 0, columns = 0;  // of one of them: [rows, inner] by [inner, columns]
-  int64_t values = 0;                        // kAttention: width of what is summed
+  int64_t rows = 0, inner = 0, columns = 0;  // of each: [rows, inner] by [inner, columns]
+  int64_t values = 0;                        // kAttention: width of the values
   double elements = 0;  // of all operands and results, each once; operands shared by heads count once
   int64_t heads = 1;    // kWeights: the columns of this many heads are written separately
 
@@ -88,7 +88,7 @@ struct Steps {
   const Step* begin() const { return at.data(); }
   const Step* end() const { return at.data() + count; }
 };
-/// Throws Error when a size is missing or negative, or the plan is not possible.
+/// Throws Error if a size is missing or negative, or if the plan is not possible.
 Steps StepsOf(const Plan& plan, const Workload& workload);
 
 /// Multiply-adds from the tokens to the scores or outputs, without matrices that are computed beforehand.
@@ -100,17 +100,17 @@ double MultiplyAddsBeforehand(const Plan& plan, const Workload& workload);
 
 /// The possible plan with the fewest multiply-adds among these orders; ties go to the first in kOrders. It depends only
 /// on the shapes of one sequence, not on the batch or the machine, so that an image's result does not depend on the
-/// rest of its batch. Inference calls it with the orders for which it has weights. kMerged is cheapest for all tokens
-/// if E/D > (D + N)/(2D + N), that is for one wide head at most, and for few rows if E > D/2; kAbsorbed for few rows of
-/// narrow heads.
+/// rest of its batch. Inference passes the orders for which it has weights. For all tokens, kMerged is cheapest if E/D
+/// > (D + N)/(2D + N), which needs a single wide head; for few rows, kMerged is cheapest if E > D/2, and kAbsorbed if
+/// heads are narrow.
 Plan CheapestPlan(const Workload& workload, std::span<const Order> among = kOrders);
 
 /// The break-evens of notes 9 to 11, at which both orders cost the same, for one side of the layer, scores or outputs
 /// (E = E_v).
-/// E/D above which merging beforehand is cheaper than projecting, for all of N tokens: (D + N) / (2D + N).
+/// E/D above which merging beforehand is cheaper than projecting, for all N tokens: (D + N) / (2D + N).
 double MergingPaysAbove(double tokens, double width);
-/// Rows below which absorbing is cheaper than projecting: N·D·E / (D·E + N(D − E)), D the width of what is cached;
-/// infinity if it always is.
+/// Rows below which absorbing is cheaper than projecting: N·D·E / (D·E + N(D − E)), where D is the width of what is
+/// cached; infinity if it always is.
 double AbsorbingPaysBelow(double tokens, double width, double head_width);
 
 }  // namespace qkv::attention

@@ -1,3 +1,4 @@
+// Naive attention and its gradient in double precision, straight from the definitions: the oracle of the tests.
 #include "qkv/simd/reference.h"
 
 #include <cmath>
@@ -13,7 +14,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Where broadcasting finds (b, h, i, j).
+// Element (b, h, i, j) of a broadcast view.
 template <typename T>
 T* Broadcast(View<T> view, int64_t b, int64_t h, int64_t i, int64_t j) {
   return view.at(view.dim(0) == 1 ? 0 : b, view.dim(1) == 1 ? 0 : h, view.dim(2) == 1 ? 0 : i, j);
@@ -50,7 +51,7 @@ void Clear(View<double> view) {
   }
 }
 
-// d score / d (scale · q · k): the soft cap's derivative.
+// d score / d (scale · q · k), the derivative of the soft cap.
 double CapSlope(View<const double> q, View<const double> k, const Options<double>& options, int64_t b, int64_t h,
                 int64_t i, int64_t j) {
   if (options.soft_cap == 0) return 1;
@@ -60,7 +61,7 @@ double CapSlope(View<const double> q, View<const double> k, const Options<double
   return 1 - tanh * tanh;
 }
 
-// What dropout multiplies a weight by.
+// The factor that dropout applies to a weight.
 double Kept(const Options<double>& options, int64_t heads, int64_t b, int64_t h, int64_t i, int64_t j) {
   if (options.dropout == 0) return 1;
   const uint64_t head = MixSeed(options.seed, static_cast<uint64_t>((options.first_batch + b) * heads + h));

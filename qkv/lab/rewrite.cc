@@ -38,7 +38,7 @@ Size SizeOf(const model::VitConfig& config, size_t bytes) {
 // The text of the configuration with the target's kind of attention.
 std::string WithAttention(const std::string& text, const model::VitConfig& target) {
   auto json = nlohmann::ordered_json::parse(text);
-  model::SetAttentionKind(target.block.attention, &json);
+  model::SetOwnKeys(target, &json);
   return json.dump(2) + "\n";
 }
 

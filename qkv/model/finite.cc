@@ -5,7 +5,7 @@
 namespace qkv::model {
 
 bool AllFinite(const float* x, int64_t n) {
-  // x − x is zero for finite numbers only, and the sums vectorise.
+  // x − x is 0 for finite numbers only, and the sums vectorise.
   constexpr int kLanes = 16;
   float sums[kLanes] = {};
   int64_t i = 0;
@@ -33,7 +33,7 @@ std::string WhereNotFinite(const Vit<float>& vit, View<const float> pixels) {
   const int64_t N = vit.TokensFor(pixels.dim(2), pixels.dim(3));
   Workspace<float> workspace;
   Tensor<float> hidden({1, N, c.block.width});
-  // A pass for each block: one pass for all would have to keep what leaves all of them.
+  // One pass per block: a single pass would have to keep the outputs of all blocks.
   for (int64_t index = 0; index <= c.depth; ++index) {
     Outputs<float> outputs;
     outputs.hidden.push_back({index, hidden});

@@ -1,5 +1,4 @@
-// Answers that are no numbers: found by a look at the values, and traced to the block that they come from by a second
-// pass, in the failing case alone.
+// Finds NaN and infinity in outputs, and the block where they begin; the second pass for that runs only on failure.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +9,18 @@
 
 namespace qkv::model {
 
-/// Whether all are finite.
+/// True if all n values are finite.
 bool AllFinite(const float* x, int64_t n);
 
-/// Of values [B, …] of B images, dense, the first image with NaN or infinity among its values; −1 where there is none.
+/// values: [B, …] of B images, dense. The index of the first image with NaN or infinity; −1 if there is none.
 int64_t FirstNotFinite(View<const float> values);
 
-/// What the answer of an image, pixels [1, channels, height, width], becomes NaN or infinite in, by a pass that keeps
-/// what leaves each block: "block 3 of 0 to 11", or what stands before and behind the blocks.
+/// Where an image, pixels [1, channels, height, width], first gives NaN or infinity, such as "block 3 of 0 to 11", or
+/// the part before or after the blocks. Runs one pass per block.
 std::string WhereNotFinite(const Vit<float>& vit, View<const float> pixels);
 
-/// Throws Error that says for which input (`name`) and where when `values`, the model's answer to `pixels` (both of one
-/// image, [1, …]), holds NaN or infinity.
+/// Throws Error that names the input (`name`) and the place if `values`, the output for `pixels` (both of one image,
+/// [1, …]), contain NaN or infinity.
 void RequireFinite(const Vit<float>& vit, View<const float> pixels, View<const float> values, std::string_view name);
 
 }  // namespace qkv::model

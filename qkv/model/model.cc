@@ -1,3 +1,4 @@
+// A Vit with preprocessing: decodes and preprocesses images in parallel passes, and reads classes, vectors and maps.
 #include "qkv/model/model.h"
 
 #include <algorithm>
@@ -14,23 +15,23 @@
 namespace qkv::model {
 
 namespace {
-// Images of a pass at most: enough to preprocess on many cores, few enough for pixels to take little memory.
+// Maximum images per pass: enough to preprocess on many cores, few enough that pixels take little memory.
 constexpr int64_t kImagesPerPass = 16;
 
-// What a thread decodes and preprocesses its images in.
+// Scratch memory of a thread that decodes and preprocesses images.
 struct Scratch {
   image::Workspace workspace;
   image::Image image;
 };
 
-// [1, D] as [D].
+// Copies [1, D] to [D].
 Tensor<float> Row(const Tensor<float>& matrix) {
   auto row = Tensor<float>::Uninitialised({matrix.size()});
   std::copy_n(matrix.data(), matrix.size(), row.data());
   return row;
 }
 
-// The tokens whose attention is asked for, [first, second), of a grid in patches.
+// The range [first, second) of tokens whose attention is requested, in a grid of patches.
 std::pair<int64_t, int64_t> QueryRows(const AttentionOptions& options, const VitConfig& c, int64_t height,
                                       int64_t width) {
   using Query = AttentionOptions::Query;
@@ -55,7 +56,7 @@ std::pair<int64_t, int64_t> QueryRows(const AttentionOptions& options, const Vit
 }
 }  // namespace
 
-// Decoded images or files, read one by one. It only refers to them.
+// Decoded images or files, read one by one; holds references only.
 struct Model::ImageSource {
   std::string_view operation;  // for messages
   int64_t count = 0;
@@ -122,14 +123,14 @@ std::vector<std::vector<Prediction>> Model::Classify(const ImageSource& images, 
 }
 
 std::vector<Prediction> Model::Top(std::span<const float> logits, int64_t top) const {
-  // NaN has no place in an order.
+  // NaN cannot be sorted.
   Require(AllFinite(logits.data(), std::ssize(logits)), "classify: the logits hold NaN or infinity");
   std::vector<float> scores(logits.begin(), logits.end());
   simd::Softmax(scores.data(), static_cast<int64_t>(scores.size()));
   std::vector<int64_t> order(scores.size());
   std::iota(order.begin(), order.end(), 0);
   const auto count = static_cast<size_t>(std::clamp<int64_t>(top, 0, static_cast<int64_t>(order.size())));
-  // By logit, which tells classes apart whose probabilities round to the same number.
+  // Sorts by logit, because different logits may round to the same probability.
   std::partial_sort(order.begin(), order.begin() + static_cast<int64_t>(count), order.end(), [&](int64_t a, int64_t b) {
     const float x = logits[static_cast<size_t>(a)], y = logits[static_cast<size_t>(b)];
     return x != y ? x > y : a < b;
@@ -143,7 +144,7 @@ std::vector<Prediction> Model::Top(std::span<const float> logits, int64_t top) c
 }
 
 void Model::ForEachPass(const ImageSource& images, const UsePass& use) const {
-  // Images of different sizes are computed one by one.
+  // Images of different sizes need one pass each.
   const std::optional<Shape> fixed = FixedPixelsShape();
   const int64_t most = fixed ? kImagesPerPass : 1;
   std::vector<Scratch> scratch(static_cast<size_t>(NumThreads()));
@@ -230,7 +231,7 @@ Tensor<float> Model::Attention(const image::Image& image, const AttentionOptions
   const auto [begin, end] = QueryRows(options, c, height, width);
   const auto count = static_cast<float>(end - begin);
   Tensor<float> maps({c.block.attention.heads, height, width});
-  // weights: [1, heads, rows, N], of a few of the queries at a time
+  // weights: [1, heads, rows, N], for a few queries at a time
   const auto add = [&](int64_t, View<const float> weights) {
     ParallelFor(weights.dim(1), 1, [&](int64_t head, int64_t) {
       float* const map = maps.view().at(head);
@@ -290,7 +291,7 @@ Tensor<float> Model::Logits(View<const float> pixels) const {
 }
 
 void Model::SetInputSize(int64_t height, int64_t width) {
-  vit_.TokensFor(height, width);  // throws when the family refuses it
+  vit_.TokensFor(height, width);  // throws if the family rejects the size
   description_.preprocess = PreprocessForSize(description_, height, width);
   size_given_ = true;
 }

@@ -22,7 +22,7 @@
 
 namespace qkv::model {
 
-/// One class of an answer.
+/// One class of a classification.
 struct Prediction {
   int64_t index = 0;  // of the class, from 0
   std::string label;  // its name, or empty if the checkpoint has none
@@ -31,9 +31,9 @@ struct Prediction {
 
 /// Which vector of an image Model::Embed returns.
 enum class Embedding {
-  kPooled,      // what the classifier reads, VitConfig::pooled_width() numbers
-  kClassToken,  // the class token after the final norm, D numbers
-  kPatchMean,   // mean of the patch tokens after the final norm, D numbers
+  kPooled,      // input of the classifier, [VitConfig::pooled_width()]
+  kClassToken,  // the class token after the final norm, [D]
+  kPatchMean,   // mean of the patch tokens after the final norm, [D]
 };
 
 /// Which attention Model::Attention returns.
@@ -45,89 +45,89 @@ struct AttentionOptions {
     kPatch,       // the patch at (row, column)
     kPatchMean,   // mean over all patches
   };
-  int64_t block = -1;             // from 0; negative: from the end, -1 is the last block
-  Query query = Query::kDefault;  // whose attention
+  int64_t block = -1;             // from 0; negative: from the end, −1 is the last block
+  Query query = Query::kDefault;  // whose attention to return
   int64_t row = 0, column = 0;    // of the patch, from 0 at the top left; for Query::kPatch only
 };
 
-/// A Vision Transformer of any family that qkv knows, ready to answer.
+/// A Vision Transformer of any supported family, ready for inference.
 class Model {
  public:
-  /// Loads a folder or a .safetensors file of any layout that qkv knows. With a `cache` folder the next load maps the
-  /// packed weights (qkv/model/build/cache.h). Throws Error that names the file and what is wrong with it.
+  /// Loads a folder or a .safetensors file of any supported layout. With a `cache` folder the next load maps the packed
+  /// weights (qkv/model/build/cache.h). Throws Error that names the file and what is wrong with it.
   static Model Load(const std::filesystem::path& path, const BuildOptions& options = {}, const Cache& cache = {});
   /// Builds the model of an open checkpoint, which may be closed afterwards. Throws Error as Load.
   explicit Model(const Checkpoint& checkpoint, const BuildOptions& options = {}, const Cache& cache = {});
 
   /// The `top` most probable classes of a decoded image, best first (fewer if the model has fewer). Throws Error if the
-  /// model has no classifier, and if the answer is not finite; then it names the block where that begins.
+  /// model has no classifier, or if the output is not finite; the error then names the block where this begins.
   std::vector<Prediction> Classify(const image::Image& image, int64_t top = 5) const;
-  /// The same of an image file. Throws Error also if the file cannot be read.
+  /// As above, for an image file. Throws Error also if the file cannot be read.
   std::vector<Prediction> Classify(const std::filesystem::path& file, int64_t top = 5) const;
-  /// The same of several images, one list for each, in their order. Images are preprocessed in parallel and computed
-  /// several in a pass; the results are those of one image after the other. Errors name the image.
+  /// As above, for several images: one list for each, in their order. Images are preprocessed in parallel, and several
+  /// are computed per pass; results equal those of single images. Errors name the image.
   std::vector<std::vector<Prediction>> Classify(std::span<const image::Image> images, int64_t top = 5) const;
-  /// The same of several image files, of which only a few are in memory at a time.
+  /// As above, for several image files, of which only a few are in memory at a time.
   std::vector<std::vector<Prediction>> Classify(std::span<const std::filesystem::path> files, int64_t top = 5) const;
-  /// The same from one image's logits [classes]. Throws Error if one is not finite.
+  /// As above, from the logits [classes] of one image. Throws Error if one is not finite.
   std::vector<Prediction> Top(std::span<const float> logits, int64_t top) const;
 
-  /// The vector of a decoded image, [EmbeddingWidth(embedding)], not normalised. Throws Error if the model has no class
-  /// token to read, and if the answer is not finite; then it names the block where that begins.
+  /// The vector of a decoded image, [EmbeddingWidth(embedding)], not normalised. Throws Error if the model lacks the
+  /// class token, or if the output is not finite; the error then names the block where this begins.
   Tensor<float> Embed(const image::Image& image, Embedding embedding = Embedding::kPooled) const;
-  /// The same of an image file. Throws Error also if the file cannot be read.
+  /// As above, for an image file. Throws Error also if the file cannot be read.
   Tensor<float> Embed(const std::filesystem::path& file, Embedding embedding = Embedding::kPooled) const;
-  /// The same of several images, a row for each: [images, EmbeddingWidth(embedding)]. Computed as by Classify.
+  /// As above, for several images, a row for each: [images, EmbeddingWidth(embedding)]. Computed as by Classify.
   Tensor<float> Embed(std::span<const image::Image> images, Embedding embedding = Embedding::kPooled) const;
-  /// The same of several image files, of which only a few are in memory at a time.
+  /// As above, for several image files, of which only a few are in memory at a time.
   Tensor<float> Embed(std::span<const std::filesystem::path> files, Embedding embedding = Embedding::kPooled) const;
-  /// Numbers in a vector of Embed.
+  /// Length of a vector of Embed.
   int64_t EmbeddingWidth(Embedding embedding = Embedding::kPooled) const;
 
   /// Attention weights of one block from the query to each patch, for every head: [heads, grid height, grid width]. The
-  /// grid is that of the preprocessed image in patches. The weights of a head sum to 1 together with those to the
-  /// prefix tokens (class token, registers), which are left out. Blocks after this one are not computed. Throws Error
-  /// if there is no such block, class token or patch, and if a weight is not finite.
+  /// grid is that of the preprocessed image in patches. The weights of a head sum to 1 only with those of the prefix
+  /// tokens (class token, registers), which are left out. Later blocks are not computed. Throws Error if there is no
+  /// such block, class token or patch, or if a weight is not finite.
   Tensor<float> Attention(const image::Image& image, const AttentionOptions& options = {}) const;
 
-  /// The input tensor of an image, as the checkpoint's own preprocessing makes it: [1, channels, height, width].
+  /// The input tensor of an image by the checkpoint's own preprocessing: [1, channels, height, width].
   Tensor<float> Pixels(const image::Image& image) const;
-  /// The same into out: [channels, height, width], dense, of PixelsShape.
+  /// As above, into out: [channels, height, width], dense, of PixelsShape.
   void Pixels(const image::Image& image, image::Workspace& workspace, View<float> out) const;
-  /// The shape of an image's input tensor, [channels, height, width].
-  /// Throws Error when the size is the checkpoint's own choice (not SetInputSize's) and such an image would cost out of
-  /// all proportion to its weights, and when the pixels alone would take more than MemoryLimit().
+  /// The shape of an image's input tensor, [channels, height, width]. Throws Error if the checkpoint (not SetInputSize)
+  /// determines the size and such an image would cost out of proportion to the weights, or if the pixels alone would
+  /// exceed MemoryLimit().
   Shape PixelsShape(const image::Image& image) const;
-  /// The shape of all images where the preprocessing makes them alike. Throws Error as PixelsShape.
+  /// The common shape of all images, if preprocessing fixes it. Throws Error as PixelsShape.
   std::optional<Shape> FixedPixelsShape() const;
-  /// pixels: [B, channels, height, width] to [B, outputs].
+  /// Logits [B, outputs] of pixels [B, channels, height, width].
   Tensor<float> Logits(View<const float> pixels) const;
 
-  /// Every output that `outputs` names, with scratch memory of the caller's. Throws Error as Vit::Forward.
+  /// Computes every output requested in `outputs`, with the caller's scratch memory. Throws Error as Vit::Forward.
   void Forward(View<const float> pixels, Workspace<float>& workspace, const Outputs<float>& outputs) const {
     vit_.Forward(pixels, workspace, outputs);
   }
-  /// Tokens of an input of this size in pixels. Throws Error when the family refuses the size.
+  /// Number of tokens for an input of this size in pixels. Throws Error if the family rejects the size.
   int64_t TokensFor(int64_t height, int64_t width) const { return vit_.TokensFor(height, width); }
 
-  /// Makes Pixels produce another size, as the family's own library would. Throws Error when the family refuses it.
-  /// A size that is given may cost any amount of time.
+  /// Makes Pixels produce another size, as the family's own library would. Throws Error if the family rejects it. The
+  /// time for a size set by the caller is not limited.
   void SetInputSize(int64_t height, int64_t width);
 
-  /// The layers without preprocessing and labels.
+  /// The layers, without preprocessing and labels.
   const Vit<float>& vit() const { return vit_; }
-  /// Widths, depth, patch size and everything else that the checkpoint's configuration says.
+  /// Widths, depth, patch size and all other values of the checkpoint's configuration.
   const VitConfig& config() const { return vit_.config(); }
-  /// Memory of the linear layers' packed weights, in bytes.
+  /// Memory of the packed weights of all linear layers, in bytes.
   int64_t weight_bytes() const { return vit_.weight_bytes(); }
-  /// What happens to an image before the model sees it.
+  /// The preprocessing of images.
   const image::Preprocess& preprocess() const { return description_.preprocess; }
   /// Names of the classes, by index; or empty.
   const std::vector<std::string>& labels() const { return description_.labels; }
 
  private:
   struct ImageSource;
-  /// Images `first`, `first` + 1, … with their input tensor, [B, channels, height, width].
+  /// Called with images `first`, `first` + 1, … and their input tensor, [B, channels, height, width].
   using UsePass = std::function<void(int64_t first, View<const float> pixels, Workspace<float>& workspace)>;
 
   void RequireAffordable(const Shape& pixels) const;
@@ -139,7 +139,7 @@ class Model {
   Tensor<float> Embed(const ImageSource& images, Embedding embedding) const;
 
   Description description_;
-  double stored_bytes_ = 0;  // of the checkpoint's tensors
+  double stored_bytes_ = 0;  // bytes of the checkpoint's tensors
   bool size_given_ = false;
   Vit<float> vit_;
 };

@@ -7,7 +7,7 @@
 namespace qkv::model {
 namespace {
 
-// One output position along an axis: the inputs it mixes, and how much of each.
+// One output position along an axis: the inputs that it mixes, and their weights.
 struct Mix {
   std::vector<std::pair<int64_t, double>> terms;
 };

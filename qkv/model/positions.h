@@ -1,4 +1,5 @@
-// Position embeddings: those of a grid brought to another size, or computed, and those of a sequence.
+// Position embeddings: learned ones resampled to another grid, and computed ones for grids and sequences. Not here:
+// rotary positions (nn/rotary.h).
 #pragma once
 
 #include "qkv/core/tensor.h"
@@ -6,9 +7,9 @@
 
 namespace qkv::model {
 
-/// The grid part of learned positions on another grid, as torch.nn.functional.interpolate makes it for the family.
-/// from: [from_h·from_w, D], to: [to_h·to_w, D], both dense. Computed in double.
-/// Throws Error for Interpolation::kNone.
+/// Resamples the grid part of learned positions to another grid, as torch.nn.functional.interpolate does for the
+/// family. from: [from_h·from_w, D], to: [to_h·to_w, D], both dense. Computed in double. Throws Error for
+/// Interpolation::kNone.
 template <typename T>
 void ResampleGrid(View<const T> from, int64_t from_height, int64_t from_width, Interpolation interpolation,
                   int64_t to_height, int64_t to_width, View<T> to);
@@ -18,8 +19,8 @@ void ResampleGrid(View<const T> from, int64_t from_height, int64_t from_width, I
 template <typename T>
 void SinCosGrid(int64_t height, int64_t width, View<T> to);
 
-/// Of a sequence (Vaswani et al. 2017, §3.5): features 2i and 2i + 1 of place p are the sine and the cosine of
-/// p · 10000^(−2i / D). to: [length, D]. Throws Error unless D is even.
+/// Fixed positions of a sequence (Vaswani et al. 2017, §3.5): features 2i and 2i + 1 of position p are the sine and the
+/// cosine of p · 10000^(−2i / D). to: [length, D]. Throws Error unless D is even.
 template <typename T>
 void SinCosSequence(View<T> to);
 

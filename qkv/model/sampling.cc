@@ -26,7 +26,7 @@ int32_t TokenSampler::Draw(std::span<const T> logits) {
   if (settings_.temperature == 0) {
     return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
   }
-  // Most probable first, the first of equals first: no order depends on how the library sorts.
+  // Descending probability, ties by index, so that the result does not depend on the library's sort.
   order_.resize(logits.size());
   std::iota(order_.begin(), order_.end(), 0);
   const auto before = [&](int32_t a, int32_t b) {

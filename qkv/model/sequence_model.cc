@@ -1,3 +1,4 @@
+// Inference with sequence models: opening, building, logits of whole sequences, and the decoder.
 #include "qkv/model/sequence_model.h"
 
 #include <algorithm>
@@ -15,7 +16,7 @@
 namespace qkv::model {
 namespace {
 
-// The places of all blocks' scores where these are of places alone, [depth, 2, H, length, r]; or empty.
+// Position vectors of all blocks with positional attention kinds, [depth, 2, H, length, r]; or empty.
 template <typename T>
 Tensor<T> PlacesOf(const nn::AttentionConfig& c, int64_t length, const std::vector<nn::Block<T>>& blocks) {
   if (!nn::IsPositional(c.kind)) return {};
@@ -63,7 +64,7 @@ SequenceModel<T>::SequenceModel(const SequenceConfig& config, const std::vector<
     : config_(config) {
   Validate(config);
   double elements = PlaceElements(config.block, config.depth, config.length);
-  // Rotary positions keep cosines and sines in both precisions: 24 bytes for each feature of a head.
+  // Rotary positions store cosines and sines in both precisions: 24 bytes per feature of a head.
   const double of_place = config.positions == SequencePositions::kSinusoidal ? static_cast<double>(config.block.width)
                           : config.positions == SequencePositions::kRotary
                               ? 6.0 * static_cast<double>(config.block.attention.query_width())
@@ -78,18 +79,17 @@ SequenceModel<T>::SequenceModel(const SequenceConfig& config, const std::vector<
     positions_ = Tensor<T>::Uninitialised({1, config.length, config.block.width});
     SinCosSequence<T>(positions_.view()[0]);
   }
-  BuildOptions of_blocks = options;
   if (config.positions == SequencePositions::kRotary) {
     rotary_ = std::make_unique<const nn::RotaryTable>(config.length, config.block.attention.query_width(),
                                                       config.rotary_base);
-    // A key's bias is turned with the key: what it adds to a query's scores is no longer the same for all.
-    of_blocks.fold_key_value_bias = false;
   }
   blocks_.resize(static_cast<size_t>(config.depth));
   ParallelTasks(config.depth, [&](int64_t block, int) {
-    blocks_[static_cast<size_t>(block)] = BuildBlock<T>(
-        config.block, config.length, of_blocks, weights, fmt::format("blocks.{}.", block),
-        {.kind = config.block.attention.kind, .fewer_queries = config.causal && block + 1 == config.depth});
+    blocks_[static_cast<size_t>(block)] =
+        BuildBlock<T>(config.block, config.length, options, weights, fmt::format("blocks.{}.", block),
+                      {.kind = config.block.attention.kind,
+                       .fewer_queries = config.causal && block + 1 == config.depth,
+                       .rotary = rotary_ != nullptr});
   });
   places_ = PlacesOf(config.block.attention, config.length, blocks_);
   norm_ = weights.Norm("norm", config.block.norm);

@@ -1,5 +1,4 @@
-// A sequence model's inference: logits of whole sequences, and token by token with the keys and values of what went
-// before kept.
+// Inference with a sequence model: logits of whole sequences, or token by token with cached keys and values.
 //
 //   const auto model = qkv::model::SequenceModel<float>::Load("RUN");
 //   qkv::model::Decoder<float> decoder(model);
@@ -28,82 +27,83 @@ namespace qkv::model {
 
 /// A sequence model on disk: a folder with config.json and model.safetensors.
 struct SequenceCheckpoint {
-  /// Throws Error that names the file and what is wrong with it: strict, as Checkpoint::Open.
+  /// Throws Error that names the file and what is wrong with it. Strict, as Checkpoint::Open.
   static SequenceCheckpoint Open(const std::filesystem::path& folder);
 
   std::string source;                              // the folder, for messages
-  SequenceConfig config;                           // of config.json
+  SequenceConfig config;                           // from config.json
   std::shared_ptr<const io::SafeTensors> tensors;  // as stored
   std::vector<BoundTensor> bound;                  // in the order of TensorTable; points into `tensors`
 };
 
-/// An encoder or decoder of tokens, as `qkv train` makes it from a task or a text.
+/// An encoder or decoder of tokens, as `qkv train` produces from a task or a text.
 template <typename T>
 class SequenceModel {
  public:
-  /// Of `options` the precision and the foldings count. Throws Error when a tensor holds NaN or infinity.
+  /// Of `options` only precision and foldings apply. Throws Error if a tensor contains NaN or infinity.
   SequenceModel(const SequenceConfig& config, const std::vector<BoundTensor>& tensors,
                 const BuildOptions& options = {});
-  /// Of a run's folder. Throws Error as SequenceCheckpoint::Open and the constructor.
+  /// Loads the folder of a training run. Throws Error as SequenceCheckpoint::Open and the constructor.
   static SequenceModel Load(const std::filesystem::path& folder, const BuildOptions& options = {});
 
-  /// tokens: [B, N], dense, N of 1 to length; logits: [B, N, outputs], dense. A second call of a shape with the same
-  /// arena allocates nothing. A sequence's logits do not depend on the others'. Throws Error when shapes do not fit, or
-  /// a token is not in the vocabulary.
+  /// tokens: [B, N], dense, N from 1 to length; logits: [B, N, outputs], dense. A second call with the same shape and
+  /// arena allocates nothing. The logits of a sequence do not depend on the other sequences. Throws Error if the shapes
+  /// do not fit, or a token is not in the vocabulary.
   void Logits(View<const int32_t> tokens, Arena& arena, View<T> logits) const;
-  /// The same with memory of its own: [B, N, outputs].
+  /// As above, in new memory: [B, N, outputs].
   Tensor<T> Logits(View<const int32_t> tokens) const;
 
   const SequenceConfig& config() const { return config_; }  // widths, depth, length, vocabulary
 
-  /// What the answer to one sequence, 1 to length tokens, becomes NaN or infinite in, by a pass for each block: "block
-  /// 3 of 0 to 5", or what stands before and behind the blocks.
+  /// Where one sequence, 1 to length tokens, first gives NaN or infinity, such as "block 3 of 0 to 5", or the part
+  /// before or after the blocks. Runs one pass per block.
   std::string WhereNotFinite(std::span<const int32_t> tokens) const;
 
  private:
   template <typename U>
   friend class Decoder;
 
-  /// Tokens at places first, first + 1, … through the first `blocks` blocks: x [B, N, D], of which the last one of all
-  /// updates the last `rows` of each sequence only. caches: of each block, or empty.
+  /// Runs tokens at positions first, first + 1, … through the first `blocks` blocks. Returns x, [B, N, D]; the model's
+  /// last block updates only the last `rows` tokens of each sequence. caches: one per block, or empty.
   View<T> Run(View<const int32_t> tokens, int64_t first, std::span<nn::KeyValueCache<T>> caches, int64_t rows,
               size_t blocks, Arena& arena) const;
-  /// x: [R, D], what leaves the last block.
+  /// Final norm and head. x: [R, D], output of the last block.
   void Answer(View<const T> x, Arena& arena, View<T> logits) const;
 
   SequenceConfig config_;
   Tensor<T> tokens_;     // [V, D]
   Tensor<T> positions_;  // [length, D], or empty
   std::unique_ptr<const nn::RotaryTable> rotary_;
-  Tensor<T> places_;  // [depth, 2, H, length, r], where scores are of places alone
+  Tensor<T> places_;  // [depth, 2, H, length, r], for positional attention kinds; or empty
   std::vector<nn::Block<T>> blocks_;
   nn::Norm<T> norm_;
   nn::Linear<T> head_;
 };
 
-/// One sequence of a causal model, token by token: each costs one row of every layer, and attention to what is kept.
-/// The logits are those of SequenceModel::Logits of all tokens, up to rounding. A second sequence allocates nothing.
+/// Decodes one sequence of a causal model token by token. Each token costs one row of every layer, and attention to the
+/// cache. The logits equal those of SequenceModel::Logits for all tokens, up to rounding. A second sequence allocates
+/// nothing.
 template <typename T>
 class Decoder {
  public:
-  /// The model must outlive it. Throws Error when it is not causal.
+  /// The model must outlive it. Throws Error if it is not causal.
   explicit Decoder(const SequenceModel<T>& model);
 
-  /// Begins anew with these tokens, at least one; where they are more than fit, with the last of them. Returns the
-  /// logits of the last, [outputs], which are there until the next call.
+  /// Restarts with these tokens, at least one; if they exceed the model's length, with the last of them. Returns the
+  /// logits of the last token, [outputs], valid until the next call.
   std::span<const T> Prefill(std::span<const int32_t> tokens);
-  /// One more token. When the model's length is used up, the older half of the tokens is forgotten first, and what the
-  /// others leave is computed anew.
+  /// Adds one token and returns its logits. If the model's length is used up, the older half of the tokens is dropped
+  /// first, and the cache of the others is recomputed.
   std::span<const T> Next(int32_t token);
 
-  /// What the next token is an answer to, at most the model's length.
+  /// The tokens that the next logits depend on, at most the model's length.
   std::span<const int32_t> tokens() const { return tokens_; }
 
  private:
   std::span<const T> Feed(std::span<const int32_t> tokens);
 
   const SequenceModel<T>& model_;
-  std::vector<nn::KeyValueCache<T>> caches_;  // of each block
+  std::vector<nn::KeyValueCache<T>> caches_;  // one per block
   std::vector<int32_t> tokens_;
   Arena arena_;
   Tensor<T> logits_;  // [1, outputs]

@@ -1,4 +1,4 @@
-// The forward pass. Building the layers from a checkpoint is vit_build.cc.
+// The forward pass of a Vit. Not here: building its layers from a checkpoint (build/vit.cc).
 #include "qkv/model/vit.h"
 
 #include <algorithm>
@@ -67,7 +67,7 @@ int64_t Vit<T>::weight_bytes() const {
   return bytes;
 }
 
-// The places of every block: [depth, 2, H, N, r]. On another grid the tokens before the patches keep theirs.
+// Position vectors of every block: [depth, 2, H, N, r]. On another grid the prefix tokens keep theirs.
 template <typename T>
 void Vit<T>::FillPlaces(int64_t grid_h, int64_t grid_w, Tensor<T>* places) const {
   const VitConfig& c = config_;
@@ -98,7 +98,8 @@ template <typename T>
 void Vit<T>::PrepareGrid(int64_t grid_h, int64_t grid_w, Workspace<T>& workspace) const {
   const bool positions = !positions_.empty() && !IsTrainedGrid(grid_h, grid_w);
   const bool places = nn::IsPositional(config_.block.attention.kind);
-  if (!positions && !places) return;
+  const bool rotary = rotary_ && !IsTrainedGrid(grid_h, grid_w);
+  if (!positions && !places && !rotary) return;
   if (workspace.model == id_ && workspace.grid_height == grid_h && workspace.grid_width == grid_w) return;
   if (positions) {
     workspace.positions = Tensor<T>::Uninitialised({grid_h * grid_w, config_.block.width});
@@ -110,6 +111,7 @@ void Vit<T>::PrepareGrid(int64_t grid_h, int64_t grid_w, Workspace<T>& workspace
     }
   }
   if (places) FillPlaces(grid_h, grid_w, &workspace.places);
+  if (rotary) workspace.rotary.emplace(MakeRotaryTable(config_, grid_h, grid_w));
   workspace.model = id_;
   workspace.grid_height = grid_h;
   workspace.grid_width = grid_w;
@@ -120,7 +122,15 @@ View<const T> Vit<T>::PlacesOf(int64_t block, const Workspace<T>& workspace) con
   return nn::IsPositional(config_.block.attention.kind) ? workspace.places.view()[block] : View<const T>();
 }
 
-// The tokens that enter the first block: [B, N, D].
+template <typename T>
+const nn::RotaryTable* Vit<T>::RotaryFor(int64_t tokens, const Workspace<T>& workspace) const {
+  if (!rotary_) return nullptr;
+  const bool other = IsPreparedFor(tokens, workspace) && workspace.rotary &&
+                     !IsTrainedGrid(workspace.grid_height, workspace.grid_width);
+  return other ? &*workspace.rotary : rotary_.get();
+}
+
+// The input of the first block: [B, N, D].
 template <typename T>
 View<T> Vit<T>::Embed(View<const T> pixels, Workspace<T>& workspace) const {
   const int64_t B = pixels.dim(0), D = config_.block.width, prefix = config_.prefix();
@@ -144,8 +154,7 @@ View<T> Vit<T>::Embed(View<const T> pixels, Workspace<T>& workspace) const {
   return x;
 }
 
-// How many tokens of a block anybody looks at, the first ones: those that pooling reads or whose attention is asked
-// for, or all.
+// The number of tokens of a block, from the first, that are needed: for pooling, for requested attention, or all.
 template <typename T>
 int64_t Vit<T>::RowsRead(const Outputs<T>& outputs, int64_t block, int64_t tokens) const {
   const bool whole = !read_rows_ || !outputs.tokens.empty() ||
@@ -159,7 +168,7 @@ int64_t Vit<T>::RowsRead(const Outputs<T>& outputs, int64_t block, int64_t token
   return rows;
 }
 
-// How many blocks, from the first, somebody needs the tokens of.
+// The number of blocks, from the first, that must be computed completely.
 template <typename T>
 int64_t Vit<T>::BlocksRead(const Outputs<T>& outputs) const {
   if (!outputs.logits.empty() || !outputs.pooled.empty() || !outputs.tokens.empty()) return config_.depth;
@@ -177,26 +186,28 @@ void Vit<T>::BlockWeights(View<const T> tokens, int64_t block, Workspace<T>& wor
   Require(tokens.rank() == 3 && tokens.dim(2) == config_.block.width && tokens.dense(),
           "attention: expected dense tokens [B, N, {}], got {}", config_.block.width, tokens.shape());
   workspace.arena.Reset();
-  if (nn::IsPositional(config_.block.attention.kind) && !IsPreparedFor(tokens.dim(1), workspace)) {
-    Require(tokens.dim(1) == config_.tokens(),
-            "attention: which grid have {} tokens? The workspace comes from no forward "
-            "pass of so many",
-            tokens.dim(1));
+  const bool placed = nn::IsPositional(config_.block.attention.kind) || rotary_;
+  if (placed && !IsPreparedFor(tokens.dim(1), workspace)) {
+    Require(
+        tokens.dim(1) == config_.tokens(),
+        "attention: cannot infer a grid for {} tokens; expected {}, or a workspace from a forward pass with that many",
+        tokens.dim(1), config_.tokens());
     PrepareGrid(config_.grid_height(), config_.grid_width(), workspace);
   }
-  nn::BlockWeights<T>(tokens, blocks_[static_cast<size_t>(block)], workspace.arena,
-                      {requests, PlacesOf(block, workspace)});
+  nn::BlockWeights<T>(
+      tokens, blocks_[static_cast<size_t>(block)], workspace.arena,
+      {.requests = requests, .places = PlacesOf(block, workspace), .rotary = RotaryFor(tokens.dim(1), workspace)});
   if (restored_from_) restored_from_->RequireUnchanged();
 }
 
-// How many images go through a block together: as many as keep its widest intermediate in the processor's cache, about
-// equally many each time. More rows at a time gain nothing once every thread has enough of them.
+// The number of images that go through a block together: as many as keep its widest intermediate in the cache, in
+// groups of nearly equal size. More rows at a time gain nothing once every thread has enough of them.
 template <typename T>
 int64_t Vit<T>::ImagesTogether(int64_t images, int64_t tokens) const {
   constexpr int64_t kCacheBytes = int64_t{4} << 20;
   const VitConfig& c = config_;
   const bool merged =
-      c.block.attention.kind == nn::AttentionKind::kMerged;  // queries as wide as the model, in each head
+      c.block.attention.kind == nn::AttentionKind::kMerged;  // queries of each head are as wide as the model
   const int64_t of_head = c.block.attention.head_width + (merged ? c.block.width : 2 * c.block.attention.query_width());
   const int64_t widest = std::max(c.block.mlp.width, c.block.attention.heads * of_head);
   const int64_t most = std::max<int64_t>(1, kCacheBytes / (tokens * widest * static_cast<int64_t>(sizeof(T))));
@@ -248,16 +259,19 @@ void Vit<T>::Run(View<const T> pixels, Workspace<T>& workspace, const Outputs<T>
     }
   };
   keep_hidden(0);
-  std::vector<nn::WeightsRequest<T>> requests;  // empty, and without allocation, where no attention was asked for
+  std::vector<nn::WeightsRequest<T>> requests;  // empty, without allocation, if no attention is requested
   const int64_t blocks = BlocksRead(outputs);
+  const nn::RotaryTable* const rotary = !rotary_                        ? nullptr
+                                        : IsTrainedGrid(grid_h, grid_w) ? rotary_.get()
+                                                                        : &*workspace.rotary;
   for (int64_t block = 0; block < config_.depth; ++block) {
     requests.clear();
     for (const auto& attention : outputs.attention) {
       if (attention.block == block) requests.push_back(attention.request);
     }
     const nn::Block<T>& layers = blocks_[static_cast<size_t>(block)];
-    const nn::AttentionContext<T> context{requests, PlacesOf(block, workspace)};
-    if (block >= blocks) {  // the attention of this one is the last that is asked for
+    const nn::AttentionContext<T> context{.requests = requests, .places = PlacesOf(block, workspace), .rotary = rotary};
+    if (block >= blocks) {  // of this block only attention weights are requested
       if (!requests.empty()) nn::BlockWeights<T>(x, layers, workspace.arena, context);
       return;
     }
@@ -279,7 +293,8 @@ void Vit<T>::Run(View<const T> pixels, Workspace<T>& workspace, const Outputs<T>
   if (!outputs.logits.empty() || !outputs.pooled.empty()) Classify(tokens, outputs, workspace.arena);
 }
 
-// [B, pooled_width] before the classifier. tokens: [B, N, D], where N may be only the tokens that the pool reads.
+// The vector before the classifier, [B, pooled_width]. tokens: [B, N, D], where N may be only the tokens that the pool
+// reads.
 template <typename T>
 View<T> Vit<T>::PoolTokens(View<const T> tokens, Arena& arena) const {
   const int64_t B = tokens.dim(0), D = config_.block.width, begin = config_.pool_prefix ? 0 : config_.prefix();

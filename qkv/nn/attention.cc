@@ -1,3 +1,5 @@
+// Forward pass of attention for all kinds: operands in the usual and in the absorbed order, the cache, requested
+// weights, and cross-attention.
 #include "qkv/nn/attention.h"
 
 #include <algorithm>
@@ -11,7 +13,7 @@
 namespace qkv::nn {
 namespace {
 
-// The norm over each head's features. from, to: [B, H, N, r], dense from the token axis on; to may be from.
+// Normalises each head's features. from, to: [B, H, N, r], dense from the token axis on; to may be from.
 template <typename T>
 void NormHeads(View<const T> from, const Norm<T>& norm, View<T> to) {
   const int64_t H = from.dim(1), N = from.dim(2), r = from.dim(3);
@@ -23,7 +25,7 @@ void NormHeads(View<const T> from, const Norm<T>& norm, View<T> to) {
   });
 }
 
-// out[b, h, n] = projection(x[b, n]), cut into heads. out: [B, heads, N, E]
+// out[b, h, n] = head h of projection(x[b, n]). out: [B, heads, N, E]
 template <typename T>
 void ProjectInto(const Input<T>& x, const Linear<T>& projection, View<T> out) {
   ForEachMatrix([&](const Input<T>& from, View<T> to) { LinearForward<T>(from, projection, to); }, x,
@@ -52,15 +54,15 @@ void ForEachHead(const std::vector<Linear<T>>& layers, View<const T> from, View<
   }
 }
 
-// What the attention of all heads multiplies.
+// Operands of attention for all heads.
 template <typename T>
 struct Operands {
   View<const T> query;  // [B, H, N_q, r]
   View<const T> key;    // [B, G, N, r]
-  View<const T> value;  // [B, G, N, E], or the tokens [B, H, N, D], whose sums are projected
+  View<const T> value;  // [B, G, N, E]; absorbed order: the tokens [B, H, N, D], and W_V multiplies their sums
 };
 
-// The same tokens for every head: [B, H, N, D].
+// Tokens [B, N, D] broadcast to every head: [B, H, N, D].
 template <typename T>
 View<const T> ForAllHeads(View<const T> tokens, int64_t H) {
   return {tokens.data(),
@@ -68,27 +70,27 @@ View<const T> ForAllHeads(View<const T> tokens, int64_t H) {
           {tokens.stride(0), 0, tokens.stride(1), tokens.stride(2)}};
 }
 
-// q (0) or k (1) of the places [begin, end), the same for the whole batch: [B, H, end − begin, r].
+// Vectors q (which = 0) or k (1) of positions [begin, end), broadcast to the batch: [B, H, end − begin, r].
 template <typename T>
 View<const T> OfPlaces(View<const T> places, int64_t which, int64_t B, int64_t begin, int64_t end) {
   const View<const T> one = places[which];
   return {one.at(0, begin), {B, one.dim(0), end - begin, one.dim(2)}, {0, one.stride(0), one.stride(1), 1}};
 }
 
-// Which of the tokens of x the first query is of.
+// Index in x of the first query's token.
 template <typename T>
 int64_t FirstQuery(const Input<T>& x_query, const Input<T>& x, const AttentionContext<T>& context) {
   return context.last_rows ? x.dim(1) - x_query.dim(1) : 0;
 }
 
-// Queries that are keys, as they lie there.
+// True if queries equal keys, so that both share memory.
 template <typename T>
 bool QueriesLieInKeys(const AttentionLayer<T>& layer) {
   return QueriesAreKeys(layer.kind) && layer.query_norm.empty() && layer.eigenvalues.empty();
 }
 
-// The queries [B, H, N_q, r] of a kind that makes them of its keys, of those [B, H, N_q, r] of the same tokens; these
-// are normalised afterwards.
+// Queries of a kind with W_Q = W_K: `of`, [B, H, N_q, r], holds the keys of the same tokens before their norm. Returns
+// the normalised or scaled queries, [B, H, N_q, r], or `of` itself if they are equal.
 template <typename T>
 View<T> QueriesOfKeys(View<T> of, const AttentionLayer<T>& layer, Arena& arena) {
   if (QueriesLieInKeys(layer)) return of;
@@ -111,8 +113,8 @@ View<T> QueriesOfKeys(View<T> of, const AttentionLayer<T>& layer, Arena& arena) 
   return query;
 }
 
-// Keys turned by their places, in their own memory unless they are values too, and queries, the first of them of key
-// first_query. first: the place of the first key.
+// Rotates keys and queries by their positions. Rotated keys go to new memory if the kind uses them as values too,
+// otherwise in place. first: position of key 0. first_query: index of query 0 among the keys.
 template <typename T>
 void TurnOperands(const AttentionLayer<T>& layer, const RotaryTable& rotary, int64_t first, int64_t first_query,
                   View<T>* query, View<T>* key, Arena& arena) {
@@ -127,19 +129,19 @@ void TurnOperands(const AttentionLayer<T>& layer, const RotaryTable& rotary, int
   *key = turned;
 }
 
-// All keys and values of the cache, as attention multiplies them.
+// Reads all cached keys and values in the layout that attention multiplies.
 template <typename T>
 void Recall(const AttentionLayer<T>& layer, const KeyValueCache<T>& cache, View<const T>* key, View<const T>* value) {
   *value = cache.value.view().slice(2, 0, cache.tokens);
   if (!cache.key.empty()) *key = cache.key.view().slice(2, 0, cache.tokens);
   if (cache.key.empty() && ValuesAreKeys(layer.kind)) *key = *value;
   if (layer.kind != AttentionKind::kMerged) return;
-  // Every head's keys are the tokens.
+  // The tokens are the keys of every head.
   const View<const T> tokens(key->data(), {key->dim(0), key->dim(2), key->dim(3)}, {key->stride(0), key->stride(2), 1});
   *key = ForAllHeads<T>(tokens, layer.heads);
 }
 
-// Keys and values join those of the tokens before them.
+// Appends keys and values to the cache.
 template <typename T>
 void Remember(View<const T> key, View<const T> value, KeyValueCache<T>& cache) {
   const auto join = [&](View<const T> from, View<T> all) {
@@ -155,8 +157,8 @@ void Remember(View<const T> key, View<const T> value, KeyValueCache<T>& cache) {
   cache.tokens += value.dim(2);
 }
 
-// What one product, or two, make of tokens: keys, values, and, if they are made with the keys, queries of all tokens.
-// Without `sums` values are left out, but for those that one product makes with the keys.
+// Projects tokens to keys and values, and to queries if one product makes them with the keys. Without `sums`, values
+// are computed only if the product of the keys makes them too.
 template <typename T>
 Operands<T> KeysAndValues(const Input<T>& x, const AttentionLayer<T>& layer, Arena& arena, View<T>* key = nullptr,
                           View<T>* query = nullptr, bool sums = true) {
@@ -181,7 +183,7 @@ Operands<T> KeysAndValues(const Input<T>& x, const AttentionLayer<T>& layer, Are
   return operands;
 }
 
-// In the order that projects all tokens to what scores and sums are made of.
+// The usual order: projects all tokens to queries, keys and values.
 template <typename T>
 Operands<T> Projected(const Input<T>& x_query, const Input<T>& x, const AttentionLayer<T>& layer,
                       const AttentionContext<T>& context, bool sums, Arena& arena) {
@@ -211,7 +213,7 @@ Operands<T> Projected(const Input<T>& x_query, const Input<T>& x, const Attentio
   return operands;
 }
 
-// In the order that leaves the tokens as they are: queries carry W_K, and sums of tokens take W_V afterwards.
+// The absorbed order: W_K multiplies the queries and W_V the sums of tokens; keys and values are not projected.
 template <typename T>
 Operands<T> Absorbed(const Input<T>& x_query, const Input<T>& x, const AttentionLayer<T>& layer,
                      const AttentionContext<T>& context, Arena& arena) {
@@ -231,7 +233,7 @@ Operands<T> Absorbed(const Input<T>& x_query, const Input<T>& x, const Attention
   return {carried, tokens, tokens};
 }
 
-// Keys and values are projected both or neither: one product makes them.
+// Keys and values come from one product, so they are projected together or not at all.
 template <typename T>
 bool AbsorbedIsCheaper(const Input<T>& x_query, const Input<T>& x, const AttentionLayer<T>& layer) {
   using attention::Order;
@@ -254,7 +256,7 @@ template <typename T>
 void Attend(const Operands<T>& operands, const attention::Options<T>& options, View<T> sums, Arena& arena) {
   const auto& [query, key, value] = operands;
   if (key.stride(1) == 0 && value.stride(1) == 0) {
-    // All heads look at the same tokens: they are more queries of one head.
+    // All heads share the same keys: treat their queries as those of one head.
     const Shape one_head({query.dim(0), 1, query.dim(1) * query.dim(2), query.dim(3)});
     attention::Attention<T>(query.reshape(one_head), key.slice(1, 0, 1), value.slice(1, 0, 1), options,
                             sums.reshape({sums.dim(0), 1, sums.dim(1) * sums.dim(2), sums.dim(3)}), arena);
@@ -263,12 +265,12 @@ void Attend(const Operands<T>& operands, const attention::Options<T>& options, V
   }
 }
 
-// Weights that are visited are made this many at a time: 4 MiB of floats, which stay in the caches.
+// Weights per call of `visit`: 4 MiB of floats, which fit the caches.
 constexpr int64_t kVisitedWeights = int64_t{1} << 20;
-// Rows of a visit at least: the panels of the kernels are up to 16 high.
+// Minimum rows per call of `visit`: the panels of the kernels have up to 16 rows.
 constexpr int64_t kVisitedRows = 16;
 
-// What all heads share, or the part of some.
+// The heads [begin, end) of a view, or the whole view if all heads share it.
 template <typename T>
 View<T> OfHeads(View<T> view, int64_t begin, int64_t end) {
   return view.empty() || view.dim(1) == 1 ? view : view.slice(1, begin, end);
@@ -280,7 +282,7 @@ void WeightsOfHeads(View<const T> query, View<const T> key, const attention::Opt
                     int64_t end, int64_t row_begin, int64_t row_end, View<T> out) {
   const int64_t group = query.dim(1) / key.dim(1);
   for (int64_t head = begin, next = begin; head < end; head = next) {
-    // Heads of one group, or, where each has keys of its own, all of them.
+    // Heads of one group at a time; without groups, all heads at once.
     next = group == 1 ? end : std::min(end, (head / group + 1) * group);
     attention::Options<T> of_heads = options;
     of_heads.bias = OfHeads(options.bias, head, next), of_heads.mask = OfHeads(options.mask, head, next);
@@ -290,7 +292,7 @@ void WeightsOfHeads(View<const T> query, View<const T> key, const attention::Opt
   }
 }
 
-// Gives a request its weights. query: [B, H, N_q, E]; key: [B, G, N_k, E].
+// Computes the requested weights. query: [B, H, N_q, E]; key: [B, G, N_k, E].
 template <typename T>
 void Answer(const WeightsRequest<T>& request, View<const T> query, View<const T> key,
             const attention::Options<T>& options, Arena& arena) {
@@ -321,16 +323,16 @@ attention::Options<T> OptionsOf(const AttentionLayer<T>& layer, const AttentionC
   }
   options.bias = context.bias, options.mask = context.mask, options.key_lengths = context.key_lengths;
   options.window_left = layer.window_left, options.window_right = layer.window_right;
-  options.bf16 = layer.bf16 && !IsPositional(layer.kind);  // distances would lose too much
+  options.bf16 = layer.bf16 && !IsPositional(layer.kind);  // bfloat16 is too coarse for squared distances
   return options;
 }
 
-// The sums of the heads, [B, H, N_q, E], which `attend` computes, through norm and projection to the tokens.
+// Passes the head outputs [B, H, N_q, E], which `attend` computes, through norm and projection to out.
 template <typename T, typename Attend>
 void Output(int64_t B, int64_t Nq, const AttentionLayer<T>& layer, const Tensor<T>* scale, View<const T> residual,
             View<T> out, Arena& arena, Attend attend) {
   const int64_t H = layer.heads, E = layer.head_width;
-  // Heads as wide as a product's chunks stay apart, where nothing but the projection reads them.
+  // If E is the chunk width and only the projection reads the heads, each head is stored as a chunk.
   const bool chunks = E == simd::kRowChunk && layer.output_norm.empty() && layer.projection.reads_chunks();
   const View<T> heads =
       chunks ? NewHeads<T>(B, H, Nq, E, arena) : SwapHeadsAndTokens(View<T>(arena.New<T>({B, Nq, H, E})));
@@ -351,7 +353,7 @@ void Output(int64_t B, int64_t Nq, const AttentionLayer<T>& layer, const Tensor<
       rows, out, residual);
 }
 
-// N: of the keys.
+// N: number of keys, including cached ones.
 template <typename T>
 void CheckContext(const Input<T>& x_query, const Input<T>& x, const AttentionLayer<T>& layer, bool writes, int64_t N,
                   const AttentionContext<T>& context) {
@@ -430,7 +432,7 @@ void CrossAttentionForward(const Input<T>& x, const KeyValueCache<T>& source, co
           source.value.dim(0));
   Operands<T> operands;
   const View<T> query =
-      ProjectToHeads(x, layer.query, layer.query.weight.outputs() / layer.heads, arena);  // r; merged: D_source
+      ProjectToHeads(x, layer.query, layer.query.weight.outputs() / layer.heads, arena);  // width r; merged: D_source
   if (!layer.query_norm.empty()) NormHeads<T>(query, layer.query_norm, query);
   operands.query = query;
   Recall(layer, source, &operands.key, &operands.value);
@@ -451,7 +453,7 @@ void GaussianPlaces(View<const T> bandwidth, int64_t prefix, int64_t grid_height
   for (int64_t h = 0; h < H; ++h) {
     const double precision = 1 / (static_cast<double>(bandwidth.data()[h]) * static_cast<double>(bandwidth.data()[h]));
     for (int64_t patch = 0; patch < grid_height * grid_width; ++patch) {
-      // From the middle, where squares are smallest.
+      // Coordinates relative to the centre, where the squares are smallest.
       const double y = static_cast<double>(patch / grid_width) - static_cast<double>(grid_height - 1) / 2,
                    x = static_cast<double>(patch % grid_width) - static_cast<double>(grid_width - 1) / 2,
                    half_square = (y * y + x * x) / 2;

@@ -6,7 +6,7 @@ namespace qkv::nn {
 
 namespace {
 
-// x = x + layer(norm x), or norm(x + layer(x)). layer(input) adds to x. x: [B, rows, D]
+// x = x + layer(norm x), or norm(x + layer(x)). layer(input) adds its output to x. x: [B, rows, D]
 template <typename T, typename Layer>
 void AddBranch(View<T> x, NormPlace place, const Norm<T>& norm, Arena& arena, Layer layer) {
   if (place == NormPlace::kBefore) return layer(Normalised<T>(x, norm, arena));

@@ -1,4 +1,5 @@
-// A Transformer block, forward: attention, cross-attention where there is one, MLP; see NormPlace for its norms.
+// Forward pass of a Transformer block: attention, optional cross-attention, MLP. NormPlace says where the norms are.
+// Not here: training (training/block.h).
 #pragma once
 
 #include "qkv/nn/attention.h"
@@ -12,7 +13,7 @@ struct Block {
   Norm<T> norm1;
   AttentionLayer<T> attention;
   Tensor<T> scale1;  // LayerScale (Touvron et al. 2021) [D], or empty
-  // Cross-attention between attention and MLP, of blocks of which the context has a source.
+  // Cross-attention, between attention and MLP; used if the context has a source.
   Norm<T> norm_cross;
   AttentionLayer<T> cross;
   Tensor<T> scale_cross;
@@ -21,15 +22,15 @@ struct Block {
   Tensor<T> scale2;
 };
 
-/// Updates the first `rows` tokens of each sequence of x: [B, N, D], dense, or with context.last_rows the last; the
-/// others only serve as keys and values. rows = N is the whole block. Fewer rows are exact, and enough for a model
-/// whose last block is read at its class token alone, or at its last token. A block with cross-attention reads
-/// context.source.
+/// Updates the first `rows` tokens (with context.last_rows: the last) of each sequence of x, [B, N, D], dense; the
+/// other tokens serve only as keys and values. rows = N computes the whole block. Fewer rows give the same values for
+/// those rows, and suffice if the model reads only the class token or the last token of its last block. A block with
+/// cross-attention reads context.source.
 template <typename T>
 void BlockForward(View<T> x, const Block<T>& block, int64_t rows, Arena& arena,
                   const AttentionContext<T>& context = {});
 
-/// The attention weights of the block alone. x: [B, N, D], what enters the block.
+/// Computes only the attention weights of the block. x: [B, N, D], input of the block.
 template <typename T>
 void BlockWeights(View<const T> x, const Block<T>& block, Arena& arena, const AttentionContext<T>& context);
 

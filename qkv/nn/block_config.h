@@ -1,5 +1,5 @@
-// What a Transformer block is: the one description that models, inference, training and inspection share. Settings of
-// one pass are AttentionContext (inference) and BlockSettings (training).
+// Configuration of a Transformer block, shared by models, inference, training and inspection. Not here: options of one
+// pass, which are AttentionContext (inference) and BlockSettings (training).
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace qkv::nn {
 
-/// The score of tokens x_i and x_j in a head, and its values. s = 1 / sqrt(E), p: places in the grid, in patches.
+/// Scores between tokens x_i and x_j in one head, and values. s = 1 / sqrt(E); p: positions in the grid, in patches.
 enum class AttentionKind {
   kSeparate,        // s · (W_Q x_i)·(W_K x_j), values W_V x_j
   kShared,          // W_Q = W_K
@@ -19,8 +19,8 @@ enum class AttentionKind {
   kMerged,          // s · (x_i M x_jᵀ + u·x_j), M [D, D]
   kLowRank,         // as kSeparate; queries and keys are narrower than E
   kSymmetric,       // s · (U x_i)·Λ (U x_j), Λ diagonal
-  kGaussian,        // −‖p_i − p_j‖² / 2h²; a token that has no place is at distance 0 from all
-  kPositional,      // s · q_i·k_j, where each place has a q and a k, whatever token is there
+  kGaussian,        // −‖p_i − p_j‖² / 2h²; a token without a position has distance 0 to all
+  kPositional,      // s · q_i·k_j, with a learned q and k per position, independent of the tokens
 };
 
 /// W_Q = W_K.
@@ -31,31 +31,31 @@ constexpr bool QueriesAreKeys(AttentionKind kind) {
 constexpr bool ValuesAreKeys(AttentionKind kind) {
   return kind == AttentionKind::kUnified || kind == AttentionKind::kSharedKeyValue;
 }
-/// Scores come from places alone.
+/// Scores depend on positions only.
 constexpr bool IsPositional(AttentionKind kind) {
   return kind == AttentionKind::kGaussian || kind == AttentionKind::kPositional;
 }
-/// Tokens have queries, and keys, of their own.
+/// Separate queries and keys are computed from the tokens.
 constexpr bool HasQueriesAndKeys(AttentionKind kind) {
   return kind == AttentionKind::kSeparate || kind == AttentionKind::kSharedKeyValue || kind == AttentionKind::kLowRank;
 }
-/// Heads of queries can share heads of keys and values.
+/// Several query heads can share one head of keys and values.
 constexpr bool AllowsKeyHeads(AttentionKind kind) { return HasQueriesAndKeys(kind); }
-/// Queries and keys belong to tokens, and can be turned by their places (nn/rotary.h).
+/// Queries and keys are computed from the tokens, so that positions can rotate them (nn/rotary.h).
 constexpr bool AllowsRotary(AttentionKind kind) { return kind != AttentionKind::kMerged && !IsPositional(kind); }
-/// Queries and keys are there to be normalised, and keys are nothing else besides.
+/// Queries and keys can be normalised: they exist, and the keys do not serve as values too.
 constexpr bool AllowsQueryKeyNorm(AttentionKind kind) {
   return kind == AttentionKind::kSeparate || kind == AttentionKind::kShared || kind == AttentionKind::kLowRank;
 }
 
-/// Features of a place for kGaussian, see GaussianPlaces (nn/attention.h).
+/// Features per position for kGaussian, see GaussianPlaces (nn/attention.h).
 inline constexpr int64_t kGaussianFeatures = 4;
 
-/// All norms of a block, and of the model around it.
+/// Configuration of all norms of a block and of the model around it.
 struct NormConfig {
   simd::NormKind kind = simd::NormKind::kLayer;
   double eps = 1e-6;
-  bool bias = true;  // beta; kRms has none
+  bool bias = true;  // beta; kRms never has one
 
   bool has_bias() const { return bias && kind == simd::NormKind::kLayer; }
   bool operator==(const NormConfig&) const = default;
@@ -66,24 +66,23 @@ struct AttentionConfig {
   int64_t heads = 12;       // H
   int64_t head_width = 64;  // E, of values
   int64_t qk_width = 0;     // r, of queries and keys; 0: E
-  // G, heads of keys and values, each shared by H/G heads of queries (Ainslie et al. 2023); 0: H. See
-  // AllowsKeyHeads.
+  // G, number of key and value heads, each shared by H/G query heads (Ainslie et al. 2023); 0: H. See AllowsKeyHeads.
   int64_t key_heads = 0;
-  // A query at place p sees keys from p − window_left to p + window_right; −1: all.
+  // A query at position p sees keys from p − window_left to p + window_right; −1: no limit.
   int64_t window_left = -1, window_right = -1;
-  bool of_source = false;    // cross-attention: keys and values are made of other tokens than queries
-  int64_t source_width = 0;  // of these tokens; 0: D
+  bool of_source = false;    // cross-attention: keys and values come from other tokens than queries
+  int64_t source_width = 0;  // width of those tokens; 0: D
   bool bias = true;          // on queries, keys and values
   bool qk_norm = false;      // over each head's r (Dehghani et al. 2023)
   bool output_norm = false;  // over the joined heads, before the projection (timm's scale_attn_norm)
-  bool projection = true, projection_bias = true;  // without, the joined heads are the output
+  bool projection = true, projection_bias = true;  // without projection the output is the joined heads
 
   int64_t query_width() const { return qk_width > 0 ? qk_width : head_width; }
   int64_t kv_heads() const { return key_heads > 0 ? key_heads : heads; }
   bool groups_heads() const { return kv_heads() < heads; }
   bool has_window() const { return window_left >= 0 || window_right >= 0; }
   int64_t values_width() const { return kv_heads() * head_width; }  // G·E
-  /// Features of a place in q and k of positional kinds.
+  /// Width of the q and k of each position, for positional kinds.
   int64_t place_width() const { return kind == AttentionKind::kGaussian ? kGaussianFeatures : query_width(); }
   int64_t joined_width() const { return heads * head_width; }  // H·E
   bool operator==(const AttentionConfig&) const = default;
@@ -109,7 +108,8 @@ struct BlockConfig {
   NormConfig norm;
   NormPlace norm_place = NormPlace::kBefore;
   AttentionConfig attention;
-  // Between attention and MLP: queries of x, keys and values of a source. x += ls · cross(norm_cross x, source).
+  // Cross-attention between attention and MLP: x += ls · cross(norm_cross x, source), with queries from x and keys and
+  // values from the source.
   std::optional<AttentionConfig> cross;
   MlpConfig mlp;
   bool layer_scale = false;  // ls1, ls2 (Touvron et al. 2021)
@@ -117,7 +117,7 @@ struct BlockConfig {
   bool operator==(const BlockConfig&) const = default;
 };
 
-/// Where tokens stand: some without a place, then a grid, row by row. A sequence is a grid of one row.
+/// Layout of the tokens: `prefix` tokens without a position, then a grid row by row. A sequence is a grid of one row.
 struct TokenGrid {
   int64_t prefix = 0, height = 0, width = 0;
 

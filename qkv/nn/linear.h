@@ -1,4 +1,5 @@
-// A linear layer, forward: y = epilogue(x Wᵀ + b). The product itself is simd/gemm/gemm.h.
+// Forward pass of a linear layer: y = epilogue(x Wᵀ + b). Not here: the product itself (simd/gemm/gemm.h) and training
+// (training/linear.h).
 #pragma once
 
 #include "qkv/core/tensor.h"
@@ -13,14 +14,14 @@ struct Linear {
   Tensor<T> bias;                // [outputs] (gated: [2·outputs]), or empty
 
   bool empty() const { return weight.outputs() == 0; }
-  /// Rows that lie in chunks (see simd::Gemm) spare it a copy.
+  /// True if the layer reads rows in chunks (see simd::Gemm) without copying them.
   bool reads_chunks() const {
     return !empty() && weight.precision() == simd::Precision::kFloat32 && weight.inputs() % simd::kRowChunk == 0;
   }
 };
 
-/// What a linear layer can do on the way out: y = residual + scale · activation(x Wᵀ + b), or, gated,
-/// residual + scale · (activation(g) · v), where g and v are the halves of x Wᵀ + b.
+/// Epilogue of a linear layer: y = residual + scale · activation(x Wᵀ + b), or, gated, residual + scale ·
+/// (activation(g) · v), where g and v are the halves of x Wᵀ + b.
 template <typename T>
 struct LinearOutput {
   simd::Activation activation = simd::Activation::kNone;
@@ -28,8 +29,8 @@ struct LinearOutput {
   View<const T> residual = {};       // [rows, outputs]; may be y
 };
 
-/// x: [rows, inputs], y: [rows, outputs] or, in heads, [rows, H, E]; rows may be strided.
-/// Throws Error when the shapes do not fit.
+/// x: [rows, inputs]; y: [rows, outputs] or, split into heads, [rows, H, E]; rows may be strided. Throws Error if the
+/// shapes do not fit.
 template <typename T>
 void LinearForward(const Input<T>& x, const Linear<T>& layer, View<T> y, const LinearOutput<T>& output = {});
 

@@ -1,4 +1,5 @@
-// The feed-forward half of a block, forward: two linear layers with an activation, or a gate, between them.
+// Forward pass of a block's MLP: two linear layers with an activation or a gate in between. Not here: training
+// (training/mlp.h).
 #pragma once
 
 #include "qkv/core/arena.h"
@@ -10,7 +11,7 @@ namespace qkv::nn {
 template <typename T>
 struct Mlp {
   simd::Activation activation = simd::Activation::kGelu;
-  Linear<T> fc1;  // [M, D]; gated (SwiGLU of Shazeer 2020 where the activation is silu): [2·M, D], see simd::Gate
+  Linear<T> fc1;  // [M, D]; gated (SwiGLU of Shazeer 2020 if the activation is silu): [2·M, D], see simd::Gate
   Norm<T> norm;   // over M, after the activation (timm's scale_mlp_norm), or empty
   Linear<T> fc2;  // [D, M]
 };

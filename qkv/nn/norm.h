@@ -1,4 +1,5 @@
-// LayerNorm and RMSNorm over the last dimension, forward. The row arithmetic is simd/rows/elementwise.h.
+// Forward pass of LayerNorm and RMSNorm over the last dimension. Not here: the loops over a row
+// (simd/rows/elementwise.h) and training (training/norm.h).
 #pragma once
 
 #include "qkv/core/arena.h"
@@ -13,23 +14,23 @@ struct Norm {
   Tensor<T> beta;   // [D], or empty
   T eps = T(1e-6);
   simd::NormKind kind = simd::NormKind::kLayer;
-  bool folded = false;  // gamma and beta are in the linear layer that follows, and empty here
+  bool folded = false;  // gamma and beta are folded into the following linear layer, and empty here
 
   bool empty() const { return gamma.empty() && !folded; }
   simd::NormRule<T> rule() const { return {eps, kind}; }
 };
 
 /// y = norm(x) · gamma + beta for each row, see simd::NormKind.
-/// x, y: [rows, D] with strided rows; y may be x. Throws Error when D is not gamma's length.
+/// x, y: [rows, D] with strided rows; y may be x. Throws Error unless gamma has D elements.
 template <typename T>
 void NormForward(View<const T> x, const Norm<T>& norm, View<T> y);
 
-/// x [B, N, D] as the layer after the norm reads it: a normalised copy in `arena` or, when the norm is folded, x
-/// itself, which may not change until it was read then.
+/// Input of the layer after the norm, from x [B, N, D]: a normalised copy in `arena` or, if the norm is folded, x
+/// itself, which must not change until that layer has read it.
 template <typename T>
 Input<T> Normalised(View<const T> x, const Norm<T>& norm, Arena& arena);
 
-/// The rows [B, N, D] that x stands for: its own, or a normalised copy in `arena`.
+/// The rows [B, N, D] of x: x itself, or a normalised copy in `arena`.
 template <typename T>
 View<const T> Materialised(const Input<T>& x, Arena& arena);
 

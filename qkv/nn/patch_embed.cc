@@ -8,7 +8,7 @@
 namespace qkv::nn {
 namespace {
 
-// Where the features of a patch go, one after the other: to pieces `width` long, `distance` apart.
+// Writes the features of a patch in sequence, into pieces of `width` elements that lie `distance` apart.
 template <typename T>
 class Features {
  public:
@@ -32,7 +32,7 @@ class Features {
   int64_t width_, distance_, at_ = 0;
 };
 
-// Copies one patch, whose corner is at (top, left), into the features that the projection expects.
+// Copies one patch with its top left corner at (top, left) in the order of the projection's inputs.
 template <typename T>
 void CopyPatch(View<const T> image, int64_t top, int64_t left, int64_t height, int64_t width, bool channel_last,
                Features<T> to) {

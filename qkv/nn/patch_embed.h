@@ -1,4 +1,5 @@
-// From pixels to patch tokens, forward: cut into patches, then one linear layer.
+// Forward pass from pixels to patch tokens: cuts patches and applies one linear layer. Not here: training
+// (training/patch_embed.h).
 #pragma once
 
 #include "qkv/core/arena.h"
@@ -7,11 +8,10 @@
 
 namespace qkv::nn {
 
-/// The patches of each image, row by row from the top, with their features in the order of a convolution's weights
+/// Copies the patches of each image, row by row from the top. Features are in the order of a convolution's weights
 /// (channel, row, column), or channel last. pixels: [B, C, height, width], dense rows; patches:
-/// [B·grid_h·grid_w, C·P_h·P_w], or in chunks (simd::Gemm) [B·grid_h·grid_w, C·P_h·P_w / 64, 64]; the grid is
-/// floor(size / patch), what lies beyond it on the right and below is not read. Throws Error when the shapes do not
-/// fit.
+/// [B·grid_h·grid_w, C·P_h·P_w], or in chunks (simd::Gemm) [B·grid_h·grid_w, C·P_h·P_w / 64, 64]. The grid is
+/// floor(size / patch); pixels beyond it at the right and bottom are not read. Throws Error if the shapes do not fit.
 template <typename T>
 void CutPatches(View<const T> pixels, int64_t patch_height, int64_t patch_width, bool channel_last, View<T> patches);
 

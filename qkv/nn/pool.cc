@@ -33,7 +33,7 @@ template <typename T>
 void AttentionPoolForward(View<const T> x, int64_t begin, const AttentionPool<T>& pool, View<T> out, Arena& arena) {
   const Arena::Scope scope(arena);
   const int64_t B = x.dim(0), D = x.dim(2);
-  // The same latent for every image: a batch stride of zero.
+  // The latent is the same for every image: batch stride 0.
   const View<const T> latent(pool.latent.data(), {B, 1, D}, {0, D, 1});
   const View<T> y(out.data(), {B, 1, D}, {out.stride(0), D, 1}), normed = arena.New<T>({B, 1, D});
   AttentionForward<T>(latent, x.slice(1, begin, x.dim(1)), pool.attention, nullptr, {}, y, arena);

@@ -1,4 +1,5 @@
-// From tokens to one vector an image, forward: a token, a mean, a maximum, or attention with a learned query.
+// Forward pass of pooling, from tokens to one vector per image: mean, maximum, or attention with a learned query. Not
+// here: training (training/pool.h).
 #pragma once
 
 #include "qkv/core/arena.h"
@@ -11,11 +12,11 @@ namespace qkv::nn {
 template <typename T>
 void MeanPool(View<const T> x, int64_t begin, View<T> out);
 
-/// out[b] = greatest entry over tokens [begin, N), feature by feature.
+/// out[b] = maximum over tokens [begin, N) of each feature. Shapes as in MeanPool.
 template <typename T>
 void MaxPool(View<const T> x, int64_t begin, View<T> out);
 
-/// Attention pooling ("map": Lee et al. 2019, Zhai et al. 2022): one learned query looks at all tokens.
+/// Attention pooling ("map": Lee et al. 2019, Zhai et al. 2022): one learned query attends to all tokens.
 template <typename T>
 struct AttentionPool {
   Tensor<T> latent;             // [1, D], the query before its projection

@@ -1,4 +1,4 @@
-// How row-wise work on a matrix is shared out to the threads.
+// Splits row-wise work on a matrix into ranges for threads.
 #pragma once
 
 #include <algorithm>
@@ -8,11 +8,11 @@
 
 namespace qkv::nn {
 
-/// Elements a task: enough work (some 10 µs) to pay for handing it to another thread.
+/// Elements per task: about 10 µs of work, enough to pay for handing it to another thread.
 inline constexpr int64_t kElementsPerTask = 1 << 15;
 
-/// f(begin, end) for ranges of rows of D elements, as even as can be, and, where there is more than one, as many for
-/// each thread: it meets the rows that it has of products.
+/// Calls f(begin, end) for ranges of rows of D elements, of nearly equal size. More than one range means the same
+/// number for each thread, so that a thread works on the rows of the products that it computed itself.
 template <typename F>
 void ForRowRanges(int64_t rows, int64_t D, F&& f) {
   const int64_t most = std::max<int64_t>(1, kElementsPerTask / std::max<int64_t>(1, D));
@@ -21,8 +21,8 @@ void ForRowRanges(int64_t rows, int64_t D, F&& f) {
   ParallelFor(ranges, 1, [&](int64_t range, int64_t) { f(range * rows / ranges, (range + 1) * rows / ranges); });
 }
 
-/// f(begin, end) for ranges of columns of `rows` elements, whole cache lines: where rows are summed, threads share out
-/// the columns, so that no sum depends on how many threads there are.
+/// Calls f(begin, end) for ranges of columns of `rows` elements, in whole cache lines. For sums over rows: splitting by
+/// columns makes the sums independent of the number of threads.
 template <typename F>
 void ForColumnRanges(int64_t columns, int64_t rows, F&& f) {
   constexpr int64_t kLine = 16;

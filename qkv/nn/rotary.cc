@@ -29,7 +29,7 @@ Tensor<double> Frequencies(int64_t axes, int64_t E, double base, double factor) 
   return frequencies;
 }
 
-// [tokens, 2]: (row(r), column(c)) of each patch behind the prefix, whose coordinates are 0.
+// [tokens, 2]: (row(r), column(c)) of each patch; coordinates of prefix tokens are 0.
 template <class Row, class Column>
 Tensor<double> GridCoordinates(const TokenGrid& grid, Row row, Column column) {
   Require(grid.prefix >= 0 && grid.height > 0 && grid.width > 0,
@@ -120,7 +120,7 @@ void TurnRows(View<const T> x, int64_t N, const RotaryTable& table, int64_t firs
           first + N - 1, table.length());
   ForRowRanges(x.dim(0), x.dim(1), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin, next = begin; row < end; row = next) {
-      next = std::min(end, (row / N + 1) * N);  // of the same sequence
+      next = std::min(end, (row / N + 1) * N);  // ends with the current sequence
       simd::TurnPairs<T>({x.row(row), x.stride(0), table.table<T>().at(first + row % N), next - row, x.dim(1) / E, E,
                           y.row(row), y.stride(0)},
                          turn == Turn::kBack);

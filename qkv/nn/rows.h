@@ -1,4 +1,4 @@
-// Batches of matrices as one matrix where the memory allows it, matrix by matrix where it does not.
+// Batches of matrices, treated as one matrix if the memory layout allows it, otherwise matrix by matrix.
 #pragma once
 
 #include <optional>
@@ -9,8 +9,8 @@
 
 namespace qkv::nn {
 
-/// Rows as a layer reads them: as they are or normalised on the way in.
-/// Rank 2 or, in batches, 3; in chunks (simd::kRowChunk) one more.
+/// Input of a layer: rows, and the norm to apply to them, if any, while they are read. Rank 2 or, in batches, 3; in
+/// chunks (simd::kRowChunk) one more.
 template <typename T>
 struct Input {
   Input(View<const T> rows, std::optional<simd::NormRule<T>> norm_of_rows = {}) : x(rows), norm(norm_of_rows) {}
@@ -24,28 +24,28 @@ struct Input {
   std::optional<simd::NormRule<T>> norm;
 };
 
-/// [B, H, N, E] seen as [B, N, H, E], and the other way round.
+/// Views [B, H, N, E] as [B, N, H, E], and vice versa.
 template <typename T>
 View<T> SwapHeadsAndTokens(View<T> x) {
   return View<T>(x.data(), {x.dim(0), x.dim(2), x.dim(1), x.dim(3)},
                  {x.stride(0), x.stride(2), x.stride(1), x.stride(3)});
 }
 
-/// [B, heads, N, E], each head dense, in memory of the order [heads, B, N, E], so that one product writes those of the
-/// whole batch; and reads them without a copy where E is simd::kRowChunk.
+/// New memory [B, heads, N, E], each head dense, in the order [heads, B, N, E]: one product writes the heads of the
+/// whole batch, and reads them without a copy if E is simd::kRowChunk.
 template <typename T>
 View<T> NewHeads(int64_t B, int64_t heads, int64_t N, int64_t E, Arena& arena) {
   return View<T>(arena.New<T>({heads, B, N, E}).data(), {B, heads, N, E}, {N * E, B * N * E, E, 1});
 }
 
-/// [B, N, D], or where `chunks` says that only a layer reads them which reads chunks, [B, N, D / 64, 64].
+/// New memory [B, N, D], or, with `chunks`, [B, N, D / 64, 64]: only for readers that accept chunks.
 template <typename T>
 View<T> NewRows(int64_t B, int64_t N, int64_t D, bool chunks, Arena& arena) {
   if (!chunks) return arena.New<T>({B, N, D});
   return SwapHeadsAndTokens(NewHeads<T>(B, D / simd::kRowChunk, N, simd::kRowChunk, arena));
 }
 
-/// True when the rows of [B, N, …] are equally far apart: batches without a gap, or one row (or entry) only.
+/// True if consecutive rows of [B, N, …] have a constant stride: no gap between batches, or only one row or entry.
 template <typename T>
 bool IsOneMatrix(View<T> x) {
   return x.empty() || x.dim(0) == 1 || x.dim(1) == 1 || x.stride(0) == x.dim(1) * x.stride(1);
@@ -55,7 +55,7 @@ bool IsOneMatrix(const Input<T>& input) {
   return IsOneMatrix(input.x);
 }
 
-/// [B, N, D] as [B·N, D], [B, N, H, E] as [B·N, H, E].
+/// Views [B, N, D] as [B·N, D] and [B, N, H, E] as [B·N, H, E].
 template <typename T>
 View<T> AsOneMatrix(View<T> x) {
   if (x.empty()) return x;
@@ -77,8 +77,8 @@ Input<T> EntryOf(const Input<T>& input, int64_t b) {
   return {EntryOf(input.x, b), input.norm};
 }
 
-/// Calls f with each batch of matrices as matrices: once with all rows when every one of them is one matrix, otherwise
-/// once for each entry of the first. Empty views stay empty.
+/// Calls f once with all rows if every argument is one matrix, otherwise once for each batch entry of the first. Empty
+/// views stay empty.
 template <typename F, typename First, typename... Rest>
 void ForEachMatrix(F&& f, const First& first, const Rest&... rest) {
   if ((IsOneMatrix(first) && ... && IsOneMatrix(rest))) return f(AsOneMatrix(first), AsOneMatrix(rest)...);

@@ -100,6 +100,17 @@ inline std::vector<NamedConfig> NamedConfigs() {
   }
   add("SharedNormed",
       [](auto& c) { c.block.attention.kind = AttentionKind::kShared, c.block.attention.qk_norm = true; });
+  for (const auto rotary : {model::PatchRotary::kPatches, model::PatchRotary::kNormalised}) {
+    add(rotary == model::PatchRotary::kPatches ? "RotaryPatches" : "RotaryNormalised", [&](auto& c) {
+      c.rotary = rotary, c.rotary_base = 10, c.registers = 1;
+      c.positions = model::Positions::kNone;
+      c.block.attention.heads = 2, c.block.attention.head_width = 4;
+    });
+  }
+  add("RmsNormAfterWithKeyHeadsAndWindow", [](auto& c) {
+    c.block.norm = {.kind = simd::NormKind::kRms}, c.block.norm_place = nn::NormPlace::kAfter;
+    c.block.attention = {.heads = 4, .head_width = 2, .key_heads = 2, .window_left = 2, .window_right = 1};
+  });
   add("Chances", [](auto& c) { c.block.layer_scale = true; })->options = {
       .dropout = 0.2, .attention_dropout = 0.3, .drop_path = 0.4, .seed = 9};
   return all;

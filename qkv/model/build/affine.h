@@ -1,4 +1,4 @@
-// What layers are built of: a checkpoint's tensors by name, and linear layers before they are packed.
+// Building blocks of layers: a checkpoint's tensors by name, and linear layers before they are packed.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,7 @@
 
 namespace qkv::model {
 
-// A linear layer before it is packed, and what can be folded into it. Each of these is exact up to rounding, and rounds
-// once.
+// A linear layer before packing, and what can be folded into it. Each folding is exact up to rounding, and rounds once.
 template <typename T>
 struct Affine {
   Tensor<T> weight;  // [rows, …]
@@ -26,7 +25,7 @@ struct Affine {
   int64_t columns() const { return weight.size() / std::max<int64_t>(1, rows); }
   View<const T> matrix() const { return weight.view().reshape({rows, columns()}); }
 
-  /// y = W (gamma · x + beta) + b of the normalised rows x. The norm keeps only what normalises.
+  /// Folds the norm: y = W (gamma · x + beta) + b of normalised rows x. gamma and beta are removed from the norm.
   void FoldNorm(nn::Norm<T>* norm) {
     if (!norm->beta.empty()) AddToBias(norm->beta);
     for (int64_t n = 0; n < rows; ++n) {
@@ -36,13 +35,13 @@ struct Affine {
     *norm = {.eps = norm->eps, .kind = norm->kind, .folded = true};
   }
 
-  /// y = scale · (W x + b)
+  /// Folds the scale: y = scale · (W x + b). Empties it.
   void FoldScale(Tensor<T>* scale) {
     ScaleRows(0, rows, *scale);
     *scale = {};
   }
 
-  /// The rows [begin, end) and their biases, each times one of `factors`, over and over.
+  /// Multiplies rows [begin, end) and their biases by the factors, which repeat cyclically.
   void ScaleRows(int64_t begin, int64_t end, View<const T> factors) {
     for (int64_t n = begin; n < end; ++n) {
       const T factor = factors.data()[(n - begin) % factors.size()];
@@ -70,7 +69,7 @@ struct Affine {
     }
   }
 
-  /// The layer of the outputs [begin, end) alone, unpacked.
+  /// The layer with only the outputs [begin, end), unpacked.
   Affine Rows(int64_t begin, int64_t end) const {
     Affine part{Tensor<T>::Uninitialised({end - begin, columns()}), {}, end - begin, packing};
     std::copy_n(weight.data() + begin * columns(), part.weight.size(), part.weight.data());
@@ -82,7 +81,7 @@ struct Affine {
   }
 
   nn::Linear<T> Pack(simd::Gate gate = simd::Gate::kNone) const { return PackRows(0, rows, gate); }
-  /// The layer of the outputs [begin, end) alone; without a bias where it is 0.
+  /// The layer with only the outputs [begin, end), packed; without a bias if it is 0.
   nn::Linear<T> PackRows(int64_t begin, int64_t end, simd::Gate gate = simd::Gate::kNone) const {
     if (weight.empty()) return {};
     nn::Linear<T> linear{simd::PackedMatrix<T>(matrix().slice(0, begin, end), gate, packing), {}};
@@ -93,13 +92,13 @@ struct Affine {
     }
     return linear;
   }
-  /// The rows from `begin` on as layers of a head each: W [width, columns].
+  /// The rows from `begin` on as one layer per head: W [width, columns].
   std::vector<nn::Linear<T>> PackHeads(int64_t begin, int64_t width, int64_t heads) const {
     std::vector<nn::Linear<T>> packed;
     for (int64_t h = 0; h < heads; ++h, begin += width) packed.push_back(PackRows(begin, begin + width));
     return packed;
   }
-  /// The same transposed, without biases: Wᵀ [columns, width].
+  /// As PackHeads, but transposed and without biases: Wᵀ [columns, width].
   std::vector<nn::Linear<T>> PackTransposedHeads(int64_t begin, int64_t width, int64_t heads) const {
     std::vector<nn::Linear<T>> packed;
     for (int64_t h = 0; h < heads; ++h, begin += width) {
@@ -110,7 +109,7 @@ struct Affine {
   }
 };
 
-// Hands out converted tensors by canonical name.
+// Converted tensors by canonical name.
 template <typename T>
 class Weights {
  public:
@@ -120,7 +119,7 @@ class Weights {
 
   bool Has(const std::string& name) const { return by_name_.contains(name); }
 
-  /// The tensor in the table's shape; empty when the configuration has none of that name.
+  /// The tensor in the table's shape; empty if the configuration has no tensor of that name.
   Tensor<T> Get(const std::string& name) const {
     const auto found = by_name_.find(name);
     return found == by_name_.end() ? Tensor<T>() : Read<T>(*found->second);
@@ -135,7 +134,7 @@ class Weights {
     const int64_t rows = weight.empty() ? 0 : weight.dim(0);
     return {std::move(weight), Get(name + ".bias"), rows, In(precision)};
   }
-  /// How layers of these weights are packed: all of them together.
+  /// Packing of the layers of these weights, all in one memory pool.
   simd::Packing In(simd::Precision precision) const { return {precision, pool_.get()}; }
 
   nn::Linear<T> Linear(const std::string& name) const { return Layer(name).Pack(); }

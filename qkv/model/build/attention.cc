@@ -1,3 +1,4 @@
+// Builds attention layers: reads the projections of each kind, folds norms, biases and scales, merges, and packs.
 #include "qkv/model/build/attention.h"
 
 #include <algorithm>
@@ -8,8 +9,8 @@ namespace {
 
 using nn::AttentionKind;
 
-// What an attention layer makes of tokens, as one linear layer: the rows of all heads' queries, then of their keys,
-// then of their values. What a kind has not got, or what is another's, has no rows.
+// The projections of an attention layer as one linear layer: rows of all heads' queries, then keys, then values.
+// Projections that the kind lacks, or shares with another, have no rows.
 template <typename T>
 struct AttentionRows {
   Affine<T> layer;
@@ -18,7 +19,7 @@ struct AttentionRows {
   int64_t values_begin() const { return values > 0 ? queries + keys : queries; }
 };
 
-// One below the other; where only some have a bias, the others' is zero.
+// Stacks the rows; if only some of the layers have a bias, the others' is zero.
 template <typename T>
 AttentionRows<T> Stack(const Affine<T>& queries, const Affine<T>& keys, const Affine<T>& values, int64_t columns) {
   AttentionRows<T> stack{{}, queries.rows, keys.rows, values.rows};
@@ -35,7 +36,7 @@ AttentionRows<T> Stack(const Affine<T>& queries, const Affine<T>& keys, const Af
   return stack;
 }
 
-// Mᵀ of each head, with u for a bias: the queries for which tokens themselves are keys.
+// Mᵀ of each head, with bias u: the queries for keys that are the tokens themselves.
 template <typename T>
 Affine<T> MergedQueries(const Weights<T>& weights, const std::string& name) {
   const Tensor<T> merged = weights.Get(name + "qk.merged");  // [H, D, S]
@@ -63,13 +64,13 @@ AttentionRows<T> ReadRows(const nn::BlockConfig& c, const Weights<T>& weights, c
       return Stack<T>({}, weights.Layer(name + "qk"), values, c.width);
     case AttentionKind::kMerged:
       return Stack<T>(MergedQueries(weights, name), {}, values, c.width);
-    default:  // those of places have neither queries nor keys
+    default:  // positional kinds have neither queries nor keys
       return Stack<T>(weights.Layer(name + "qk.query"), weights.Layer(name + "qk.key"), values, c.width);
   }
 }
 
-// Mᵀ = W_Kᵀ W_Q of each head with the bias W_Kᵀ b_Q in the queries' place, without keys. Multiplied in double, and
-// rounded once. The keys' bias adds the same to all scores of a query.
+// Replaces queries and keys by Mᵀ = W_Kᵀ W_Q of each head, with the bias W_Kᵀ b_Q. Multiplied in double, and rounded
+// once. The keys' bias is dropped: it adds the same to all scores of a query.
 template <typename T>
 void MergeQueriesAndKeys(int64_t heads, AttentionRows<T>* rows) {
   const int64_t D = rows->layer.columns(), r = rows->queries / heads;
@@ -98,8 +99,8 @@ void MergeQueriesAndKeys(int64_t heads, AttentionRows<T>* rows) {
   rows->layer.packing = packing;
 }
 
-// gamma and beta of the norm into the rows. Where tokens themselves are keys, these are normalised only, so that gamma
-// goes into the queries once more; beta adds the same to all scores of a query, which the softmax takes away.
+// Folds gamma and beta of the norm into the rows. If the keys are the tokens themselves, they are only normalised, so
+// gamma multiplies the queries a second time; beta adds the same to all scores of a query, which the softmax cancels.
 template <typename T>
 void FoldNorm(AttentionKind kind, AttentionRows<T>* rows, nn::Norm<T>* norm) {
   const Tensor<T> gamma = std::move(norm->gamma);
@@ -108,7 +109,7 @@ void FoldNorm(AttentionKind kind, AttentionRows<T>* rows, nn::Norm<T>* norm) {
   if (kind == AttentionKind::kMerged) rows->layer.ScaleRows(0, rows->queries, gamma);
 }
 
-// What heads share, once for each that shares it: [G, E] as [H, E].
+// Repeats what heads share for each head: [G, E] as [H, E].
 template <typename T>
 Tensor<T> ForEachHead(View<const T> shared, int64_t heads) {
   const int64_t group = heads / shared.dim(0), E = shared.dim(1);
@@ -117,25 +118,27 @@ Tensor<T> ForEachHead(View<const T> shared, int64_t heads) {
   return each;
 }
 
-// Biases that the output does not depend on become zero, those that add the same to every output go into the
-// projection's. The queries' stay.
+// Sets biases that cannot change the output to zero, and moves those that add the same to every output to the
+// projection's bias. Query biases stay.
 template <typename T>
-void FoldBiases(AttentionKind kind, const nn::AttentionLayer<T>& layer, AttentionRows<T>* rows, Affine<T>* projection) {
+void FoldBiases(const AttentionWay& way, const nn::AttentionLayer<T>& layer, AttentionRows<T>* rows,
+                Affine<T>* projection) {
   Tensor<T>& bias = rows->layer.bias;
-  // The weights of a row sum to 1, so that values with a bias give the output that bias, before the projection.
-  const bool folded = kind != AttentionKind::kUnified && layer.output_norm.empty() && !projection->weight.empty();
+  // q · (k + b) differs from q · k by the same for all keys, and the softmax cancels it. Exceptions: the key is rotated
+  // or normalised with its bias, or serves as query too. Only this line decides it.
+  const bool keys_cancel = !QueriesAreKeys(way.kind) && layer.key_norm.empty() && !way.rotary;
+  // The weights of a row sum to 1, so a bias of values is added to the output before the projection.
+  const bool folded =
+      (!ValuesAreKeys(way.kind) || keys_cancel) && layer.output_norm.empty() && !projection->weight.empty();
   if (folded) {
     T* const values = bias.data() + rows->values_begin();
     projection->AddToBias(ForEachHead(View<const T>(values, {layer.kv_heads(), layer.head_width}), layer.heads));
     std::fill_n(values, layer.kv_heads() * layer.head_width, T(0));
   }
-  // q · (k + b) differs from q · k by the same for all keys, which the softmax takes away.
-  if (!QueriesAreKeys(kind) && !ValuesAreKeys(kind) && layer.key_norm.empty()) {
-    std::fill_n(bias.data() + rows->queries, rows->keys, T(0));
-  }
+  if (keys_cancel && !ValuesAreKeys(way.kind)) std::fill_n(bias.data() + rows->queries, rows->keys, T(0));
 }
 
-// Queries that are keys, as rows of their own.
+// The keys' rows packed a second time as queries.
 template <typename T>
 nn::Linear<T> PackKeysAsQueries(const AttentionRows<T>& rows, View<const T> eigenvalues) {
   Affine<T> queries = rows.layer.Rows(rows.queries, rows.queries + rows.keys);
@@ -143,7 +146,7 @@ nn::Linear<T> PackKeysAsQueries(const AttentionRows<T>& rows, View<const T> eige
   return queries.Pack();
 }
 
-// The two tables [H, N, r] as one, [2, H, N, r]; or empty.
+// The tables of queries and keys, [H, N, r] each, as one, [2, H, N, r]; or empty.
 template <typename T>
 Tensor<T> ReadPlaces(const nn::BlockConfig& c, int64_t tokens, const Weights<T>& weights, const std::string& name) {
   if (c.attention.kind != AttentionKind::kPositional) return {};
@@ -156,7 +159,7 @@ Tensor<T> ReadPlaces(const nn::BlockConfig& c, int64_t tokens, const Weights<T>&
   return places;
 }
 
-// What does not depend on the products.
+// A layer without its products.
 template <typename T>
 nn::AttentionLayer<T> NewLayer(const nn::AttentionConfig& c, const nn::NormConfig& norm, const BuildOptions& options,
                                const Weights<T>& weights, const std::string& name, AttentionKind kind) {
@@ -172,7 +175,7 @@ nn::AttentionLayer<T> NewLayer(const nn::AttentionConfig& c, const nn::NormConfi
   return layer;
 }
 
-// Queries of x; keys and values of other tokens. `norm` is over x alone.
+// Queries come from x, keys and values from the source. `norm` applies to x only.
 template <typename T>
 nn::AttentionLayer<T> BuildCrossAttention(const nn::BlockConfig& block, const BuildOptions& options,
                                           const Weights<T>& weights, const std::string& name, nn::Norm<T>* norm,
@@ -198,7 +201,8 @@ nn::AttentionLayer<T> BuildCrossAttention(const nn::BlockConfig& block, const Bu
   }
   queries.packing = source.layer.packing = weights.In(options.precision);
   if (options.fold_norms && block.norm_place == nn::NormPlace::kBefore) queries.FoldNorm(norm);
-  if (options.fold_key_value_bias && !source.layer.bias.empty()) FoldBiases(c.kind, layer, &source, &projection);
+  if (options.fold_key_value_bias && !source.layer.bias.empty())
+    FoldBiases({.kind = c.kind}, layer, &source, &projection);
   layer.query = queries.Pack();
   const bool in_one = source.keys > 0 && source.keys == source.values;
   if (source.keys > 0) layer.query_key_value = source.layer.PackRows(0, in_one ? source.layer.rows : source.keys);
@@ -232,7 +236,7 @@ nn::AttentionLayer<T> BuildAttention(const nn::BlockConfig& c, int64_t tokens, c
   const bool together = nn::HasQueriesAndKeys(way.kind) && !way.fewer_queries;
   if (rows.queries > 0 && !together) layer.query = all.PackRows(0, rows.queries);
   if (way.absorbs && QueriesAreKeys(way.kind)) layer.query = PackKeysAsQueries<T>(rows, layer.eigenvalues);
-  if (options.fold_key_value_bias && !all.bias.empty()) FoldBiases(way.kind, layer, &rows, &projection);
+  if (options.fold_key_value_bias && !all.bias.empty()) FoldBiases(way, layer, &rows, &projection);
 
   const int64_t keys_end = rows.queries + rows.keys;
   const bool in_one = rows.keys > 0 && rows.keys == rows.values;

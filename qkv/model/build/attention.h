@@ -1,4 +1,4 @@
-// Blocks from a checkpoint's tensors, and their attention layers of any kind, with the savings of BuildOptions.
+// Builds blocks and their attention layers of any kind from a checkpoint's tensors, with the savings of BuildOptions.
 #pragma once
 
 #include <string>
@@ -8,14 +8,14 @@
 
 namespace qkv::model {
 
-/// tokens: of the trained size. `name` begins the tensors' names, such as "blocks.0.attn.". `norm` and `scale`, before
-/// and behind the layer, are emptied where they are folded into it.
+/// tokens: at the trained size. name: prefix of the tensor names, such as "blocks.0.attn.". `norm` and `scale`, before
+/// and after the layer, are emptied if they are folded into it.
 template <typename T>
 nn::AttentionLayer<T> BuildAttention(const nn::BlockConfig& config, int64_t tokens, const BuildOptions& options,
                                      const Weights<T>& weights, const std::string& name, const AttentionWay& way,
                                      nn::Norm<T>* norm, Tensor<T>* scale);
 
-/// The block around it. `name` is the block's, such as "blocks.0.".
+/// The whole block. name: its prefix, such as "blocks.0.".
 template <typename T>
 nn::Block<T> BuildBlock(const nn::BlockConfig& config, int64_t tokens, const BuildOptions& options,
                         const Weights<T>& weights, const std::string& name, const AttentionWay& way);

@@ -12,8 +12,9 @@ int64_t RowsPooled(const VitConfig& c, int64_t block, int64_t tokens) {
   return c.distillation_head || c.distillation_token ? 2 : 1;
 }
 
-// What is merged beforehand costs more weights than W_Q and W_K, so that only a wide head gains: see
-// attention::MergingPaysAbove. In the lower precisions M would lose more than its factors, whose product it is.
+// Merged matrices have more weights than W_Q and W_K, so merging pays only for wide heads: see
+// attention::MergingPaysAbove. Lower precisions do not merge: rounding M, a product, would lose more than rounding its
+// factors.
 AttentionOrders OrdersOf(const VitConfig& c, const BuildOptions& options, int64_t block, int64_t tokens) {
   const int64_t N = c.tokens(), rows = options.read_rows ? RowsPooled(c, block, N) : N;
   AttentionOrders orders;
@@ -27,7 +28,8 @@ AttentionOrders OrdersOf(const VitConfig& c, const BuildOptions& options, int64_
                      .projection = c.block.attention.projection,
                      .value_width = c.block.attention.head_width};
   const nn::AttentionConfig& a = c.block.attention;
-  const bool absorbs = options.absorb && !a.qk_norm && !a.groups_heads() && !a.has_window() && rows < N;
+  const bool rotary = c.rotary != PatchRotary::kNone;
+  const bool absorbs = options.absorb && !a.qk_norm && !a.groups_heads() && !a.has_window() && !rotary && rows < N;
   orders.outputs = {Order::kProjected};
   if (absorbs) orders.outputs.push_back(Order::kAbsorbed);
   if (c.block.attention.kind == AttentionKind::kMerged) {
@@ -35,7 +37,7 @@ AttentionOrders OrdersOf(const VitConfig& c, const BuildOptions& options, int64_
   } else if (!nn::IsPositional(c.block.attention.kind)) {
     orders.scores = orders.outputs;
     const bool mergeable =
-        !a.groups_heads() && (a.kind == AttentionKind::kSeparate || a.kind == AttentionKind::kLowRank);
+        !rotary && !a.groups_heads() && (a.kind == AttentionKind::kSeparate || a.kind == AttentionKind::kLowRank);
     if (options.merge && mergeable && !c.block.attention.qk_norm && options.precision == simd::Precision::kFloat32) {
       orders.scores.push_back(Order::kMerged);
     }
@@ -77,7 +79,7 @@ double MultiplyAdds(const attention::Plan& plan, const AttentionOrders& orders) 
 AttentionWay WayOf(const VitConfig& c, const BuildOptions& options, int64_t block) {
   const AttentionOrders orders = OrdersOf(c, options, block, c.tokens());
   AttentionWay way{c.block.attention.kind, orders.outputs.back() == Order::kAbsorbed,
-                   orders.workload.queries < orders.workload.keys};
+                   orders.workload.queries < orders.workload.keys, c.rotary != PatchRotary::kNone};
   if (PlanOf(orders).scores == Order::kMerged) way.kind = AttentionKind::kMerged;
   return way;
 }

@@ -1,5 +1,5 @@
-// In which orders the products of a model's attention can be computed, and which of them inference takes. The one place
-// that building the layers, reading few rows and `qkv qk plan` ask. The orders' costs are attention/plan.h's.
+// The possible orders of the products of a model's attention, and the one that inference takes. Building layers,
+// reading few rows and `qkv qk plan` all use this. Not here: the costs of the orders (attention/plan.h).
 #pragma once
 
 #include <vector>
@@ -9,30 +9,30 @@
 
 namespace qkv::model {
 
-/// Tokens of a block that somebody reads where pooling alone does, the first ones: in the last block 1 or 2, or all.
+/// Number of tokens of a block, from the first, that pooling alone reads: in the last block 1 or 2, or all.
 int64_t RowsPooled(const VitConfig& config, int64_t block, int64_t tokens);
 
-/// The attention of one block in a forward pass for logits, of one image.
+/// The attention of one block in a forward pass that computes the logits of one image.
 struct AttentionOrders {
-  nn::AttentionKind kind = nn::AttentionKind::kSeparate;  // the checkpoint's
+  nn::AttentionKind kind = nn::AttentionKind::kSeparate;  // the kind of the checkpoint
   attention::Workload workload;
-  std::vector<attention::Order> scores;   // to choose from; none where scores come from places
-  std::vector<attention::Order> outputs;  // projected, and, where few rows are read, absorbed
+  std::vector<attention::Order> scores;   // possible orders; empty if scores are positional
+  std::vector<attention::Order> outputs;  // projected and, if few rows are read, absorbed
 };
 
-/// `tokens`: config.tokens() while the layers are built. Of an image of another size, what building them has decided,
-/// which is whether to merge, is no longer open.
+/// tokens: config.tokens() while the layers are built. For an image of another size, the decision to merge stays as it
+/// was when the layers were built.
 AttentionOrders OrdersOf(const VitConfig& config, const BuildOptions& options, int64_t block, int64_t tokens);
 
-/// What inference takes: merged scores where they are the cheapest, else the absorbed order for both chains or for
-/// none, as one product makes keys and values.
+/// The plan of inference: merged scores if they are cheapest, otherwise the absorbed order for both chains or for
+/// neither, because one product makes keys and values.
 attention::Plan PlanOf(const AttentionOrders& orders);
 
-/// attention::MultiplyAdds, without the products that the kind makes once for two: queries that are keys, values that
-/// are keys. Not for kinds whose scores come from places.
+/// attention::MultiplyAdds, but counting a product once if the kind uses it twice: queries that are keys, values that
+/// are keys. Not for positional kinds.
 double MultiplyAdds(const attention::Plan& plan, const AttentionOrders& orders);
 
-/// How the layer is built so that it can follow the plan.
+/// How to build the layer so that it can follow the plan.
 AttentionWay WayOf(const VitConfig& config, const BuildOptions& options, int64_t block);
 
 }  // namespace qkv::model

@@ -1,3 +1,4 @@
+// The cache of built models: identity of the files, checksums, restoring and storing.
 #include "qkv/model/build/cache.h"
 
 #include <algorithm>
@@ -15,25 +16,25 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// To be raised whenever the same checkpoint, options and instruction set give other layers than before, or other names.
+// Raise this whenever the same checkpoint, options and instruction set give different layers, or different names.
 constexpr int kFormat = 4;
 constexpr const char *kIdentityKey = "qkv.identity", *kModelSumKey = "qkv.checksum.model",
                      *kLayersSumKey = "qkv.checksum.layers";
 
 std::string Hex(const Fnv1a& hash) { return fmt::format("{:016x}", hash.value()); }
 
-// Choices that decide what layers are made of the same weights.
+// Choices that decide which layers result from the same weights.
 std::string ChoicesOf(const BuildOptions& options) {
   const auto& [precision, fold_norms, fold_scales, fold_key_value_bias, read_rows, merge, absorb] = options;
-  // A kernel's name does not tell the precision: weights in bfloat16 may be widened for the kernel of float.
+  // The kernel's name does not imply the precision: the float kernel may read widened bfloat16 weights.
   return fmt::format("{} {} {} {}{}{}{}{}{}", Name(simd::ActiveIsa()), static_cast<int>(precision),
                      simd::Describe(precision).kernel, int{fold_norms}, int{fold_scales}, int{fold_key_value_bias},
                      int{read_rows}, int{merge}, int{absorb});
 }
 
-// Everything that the layers follow from, as far as can be told without reading all weights.
+// Everything that determines the layers, as far as it is known without reading all weights.
 std::string IdentityOf(const Checkpoint& checkpoint, const BuildOptions& options) {
-  // Names and shapes, and the first bytes of each tensor: new weights show even where a file system keeps no proper
+  // Names, shapes, and the first bytes of each tensor: these reveal new weights even if the file system has no reliable
   // times.
   constexpr size_t kSample = 64;
   Fnv1a tensors;
@@ -64,7 +65,7 @@ bool HasRested(const Checkpoint& checkpoint, std::chrono::nanoseconds rest) {
   return true;
 }
 
-// Of all bytes of the model's files.
+// Checksum of all bytes of the model's files.
 std::string ModelSum(const Checkpoint& checkpoint) {
   uint64_t sum = 0;
   for (const io::SafeTensors::File& file : checkpoint.tensors->files()) {
@@ -74,7 +75,7 @@ std::string ModelSum(const Checkpoint& checkpoint) {
   return fmt::format("{:016x}", sum);
 }
 
-// Of the layers' bytes, in the order of their names.
+// Checksum of the layers' bytes, in the order of their names.
 std::string LayersSum(const std::vector<io::StoredTensor>& tensors) {
   std::vector<const io::StoredTensor*> sorted;
   for (const io::StoredTensor& tensor : tensors) sorted.push_back(&tensor);
@@ -84,13 +85,13 @@ std::string LayersSum(const std::vector<io::StoredTensor>& tensors) {
   return fmt::format("{:016x}", sum);
 }
 
-// What the file's metadata has under a key; empty where it has none.
+// The metadata entry of a key; empty if the file has none.
 std::string Noted(const io::SafeTensors& kept, const char* key) {
   const auto found = kept.metadata().find(key);
   return found == kept.metadata().end() ? "" : found->second;
 }
 
-// Throws Error that says why a kept file is not to be used.
+// Throws Error with the reason if a cached file cannot be used.
 Vit<float> Restored(const Checkpoint& checkpoint, const BuildOptions& options, const fs::path& path,
                     const std::string& identity, bool verify) {
   const auto kept = std::make_shared<const io::SafeTensors>(io::SafeTensors::Open(path));
@@ -110,7 +111,7 @@ void Keep(const Vit<float>& vit, const Checkpoint& checkpoint, const BuildOption
   std::error_code error;
   fs::create_directories(path.parent_path(), error);
   Require(!error, "cannot make the folder: {}", error.message());
-  // A pipe would be written to, and waited for.
+  // Writing to a pipe would block.
   const fs::file_status there = fs::status(path, error);
   Require(!fs::exists(there) || fs::is_regular_file(there), "what is there is no regular file; remove it");
   const std::vector<io::StoredTensor> layers = vit.Store(options);
@@ -127,7 +128,7 @@ fs::path CacheFolder() {
     return fs::path(value == nullptr ? "" : value);
   };
   if (const fs::path own = variable("QKV_CACHE"); !own.empty()) return own;
-  // The XDG specification has relative paths ignored.
+  // The XDG specification ignores relative paths.
   if (const fs::path xdg = variable("XDG_CACHE_HOME"); xdg.is_absolute()) return xdg / "qkv";
   const fs::path home = variable("HOME");
   return home.empty() ? home : home / ".cache" / "qkv";

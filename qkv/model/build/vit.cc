@@ -1,4 +1,5 @@
-// From bound tensors to the layers of a Vit: converted, split and packed.
+// Builds the layers of a Vit from bound tensors: converts, splits and packs them. Not here: the forward pass
+// (model/vit.cc).
 #include "qkv/model/vit.h"
 
 #include <algorithm>
@@ -39,7 +40,7 @@ nn::AttentionPool<T> BuildAttentionPool(const VitConfig& c, const BuildOptions& 
   return pool;
 }
 
-// The tokens before the patches with their positions added, and the patches' positions.
+// Prefix tokens with their positions added, and the positions of the patches.
 template <typename T>
 void BuildTokens(const VitConfig& c, const Weights<T>& weights, Tensor<T>* prefix, Tensor<T>* positions) {
   *prefix = Tensor<T>({c.prefix(), c.block.width});
@@ -88,6 +89,7 @@ Vit<T>::Vit(const VitConfig& config, const std::vector<BoundTensor>& tensors, co
     blocks_[static_cast<size_t>(block)] = BuildBlock(config.block, config.tokens(), options, weights,
                                                      fmt::format("blocks.{}.", block), WayOf(config, options, block));
   });
+  ComputeRotary();
   norm_ = weights.Norm("norm", config.block.norm);
   if (config.pool == Pool::kMap) attention_pool_ = BuildAttentionPool(config, options, weights);
   pooler_ = weights.Linear("pooler");
@@ -99,9 +101,16 @@ Vit<T>::Vit(const VitConfig& config, const std::vector<BoundTensor>& tensors, co
 }
 
 template <typename T>
+void Vit<T>::ComputeRotary() {
+  if (config_.rotary == PatchRotary::kNone) return;
+  rotary_ =
+      std::make_shared<const nn::RotaryTable>(MakeRotaryTable(config_, config_.grid_height(), config_.grid_width()));
+}
+
+template <typename T>
 void Vit<T>::LinkWeights() {
-  // As all images' tokens pass through the blocks together. Where images pass in groups, or fewer rows are read, some
-  // hints are wrong: a slice of weights is fetched for nothing.
+  // The order in which the tokens of all images pass through the blocks together. If images pass in groups, or fewer
+  // rows are read, some hints are wrong, and a slice of weights is prefetched in vain.
   std::vector<nn::Linear<T>*> order{&patch_embed_.projection};
   for (nn::Block<T>& block : blocks_) {
     nn::AttentionLayer<T>& attention = block.attention;
@@ -114,6 +123,8 @@ void Vit<T>::LinkWeights() {
 
 template uint64_t Vit<float>::NextId();
 template uint64_t Vit<double>::NextId();
+template void Vit<float>::ComputeRotary();
+template void Vit<double>::ComputeRotary();
 template void Vit<float>::LinkWeights();
 template void Vit<double>::LinkWeights();
 template Vit<float>::Vit(const VitConfig&, const std::vector<BoundTensor>&, const BuildOptions&);

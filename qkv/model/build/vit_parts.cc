@@ -1,6 +1,6 @@
-// The finished layers of a Vit as tensors, and back. One list of its parts (Vit::Parts) serves both ways, so that they
-// cannot drift apart. What is there, and in which shape, follows from configuration and options; what is restored is
-// held to it, and so is what is stored.
+// The built layers of a Vit as tensors, and back. One list of its parts (Vit::Parts) serves both directions, so they
+// always match. Configuration and options determine which parts exist and their shapes; both storing and restoring
+// check this.
 #include <cstring>
 
 #include "qkv/io/safetensors.h"
@@ -13,8 +13,8 @@ namespace {
 using simd::PackedForm;
 using simd::Precision;
 
-// An archive is shown: constants, which are not stored; tensors, which may be absent unless `needed`; packed matrices,
-// absent when they have no outputs; flags; and how many entries a list has.
+// Functions of an archive: Constant, a value that is not stored; Part, a tensor that may be absent unless `needed`;
+// Packed, a matrix that is absent if it has no outputs; Flag; and Count, the length of a list.
 template <typename T>
 class Writer {
  public:
@@ -75,14 +75,14 @@ class Reader {
   void Count(List& list, int64_t count) {
     list.resize(static_cast<size_t>(count));
   }
-  /// Throws Error when a tensor is left over.
+  /// Throws Error if a tensor was not used.
   void Finish() const {
     Require(taken_ == tensors_->tensors().size(), "restore: {} of {} tensors belong to the model", taken_,
             tensors_->tensors().size());
   }
 
  private:
-  // Where it lies, if it is aligned there. Empty when there is none of that name.
+  // The tensor, without a copy if its bytes are aligned. Empty if there is no tensor of that name.
   template <typename E>
   Tensor<E> Take(const std::string& name) {
     const io::StoredTensor* stored = tensors_->Find(name);
@@ -116,10 +116,10 @@ void LinearParts(Archive& archive, const std::string& name, Linear& linear, cons
   archive.Part(name + ".bias", linear.bias, {form.gate == simd::Gate::kNone ? form.outputs : 2 * form.outputs});
 }
 
-// What decides an attention layer's parts beside its precision.
+// What determines the parts of an attention layer, apart from its precision.
 struct AttentionForm {
   nn::AttentionConfig config;
-  int64_t width, tokens;  // D, N of the trained size
+  int64_t width, tokens;  // D; N at the trained size
   bool absorbs, fewer_queries;
 };
 
@@ -256,6 +256,7 @@ Vit<T> Vit<T>::Restore(const VitConfig& config, const BuildOptions& options,
   Reader<T> reader(std::move(tensors));
   Parts(reader, vit, options);
   reader.Finish();
+  vit.ComputeRotary();
   vit.LinkWeights();
   return vit;
 }

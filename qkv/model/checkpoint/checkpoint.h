@@ -1,4 +1,4 @@
-// A checkpoint on disk or in memory: its tensors, what it says about itself, and how the two fit.
+// A checkpoint on disk or in memory: its tensors, its description, and the binding between both.
 #pragma once
 
 #include <cstddef>
@@ -15,28 +15,27 @@
 
 namespace qkv::model {
 
-/// A model's files, opened and checked. The tensors stay mapped while it lives.
+/// The files of a model, opened and checked. The tensors stay mapped as long as it exists.
 struct Checkpoint {
-  /// `path`: a folder (config.json, model.safetensors or its index, perhaps preprocessor_config.json), or a
-  /// .safetensors file, whose config.json is looked for beside it. `given`: what the caller knows of a model without
-  /// one. Throws Error that names the file and what is wrong with it; also when neither the files nor `given` decide
-  /// what the model computes, and when another process keeps replacing the model.
+  /// path: a folder (config.json, model.safetensors or its index, perhaps preprocessor_config.json), or a .safetensors
+  /// file, with config.json in the same folder. given: what the caller knows about a model without config.json. Throws
+  /// Error that names the file and what is wrong with it; also if neither the files nor `given` determine the
+  /// computation, and if another process keeps replacing the model.
   static Checkpoint Open(const std::filesystem::path& path, const Given& given = {});
-  /// From memory, which must outlive the result. `where` begins the errors.
+  /// From memory, which must outlive the result. where: prefix of error messages.
   static Checkpoint FromBytes(std::string_view config, std::span<const std::byte> weights, std::string_view where);
 
-  /// The bound tensor of this canonical name; null where the model has none.
+  /// The bound tensor of this canonical name; null if the model has none.
   const BoundTensor* Find(std::string_view canonical) const;
 
   std::string source;                              // the path, for messages
-  std::string configuration;                       // the text of its configuration files, normalised
-  Description description;                         // what the configuration says
+  std::string configuration;                       // text of the configuration files, normalised
+  Description description;                         // content of the configuration
   std::shared_ptr<const io::SafeTensors> tensors;  // as stored
   std::vector<BoundTensor> bound;                  // points into `tensors`
 };
 
-/// The values of the tensor of this canonical name; empty where the model has none. Throws Error when one is not
-/// finite.
+/// Values of the tensor of this canonical name; empty if the model has none. Throws Error if a value is not finite.
 template <typename T>
 Tensor<T> ReadTensor(const Checkpoint& checkpoint, std::string_view canonical) {
   const BoundTensor* bound = checkpoint.Find(canonical);

@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 std::string ToText(const auto& json) { return json.dump(2) + "\n"; }
 
-// As a Hugging Face configuration writes it.
+// The type's name in a Hugging Face configuration.
 std::string_view TorchName(DType dtype) {
   switch (dtype) {
     case DType::kF16:
@@ -28,7 +28,7 @@ std::string_view TorchName(DType dtype) {
   }
 }
 
-// With qkv's own key beside the library's.
+// Adds qkv's own key to the library's keys.
 Translation TranslateWithBackground(const Description& description, Family layout) {
   Translation translation = Translate(description, layout);
   if (description.dark_background) {
@@ -39,7 +39,7 @@ Translation TranslateWithBackground(const Description& description, Family layou
   return translation;
 }
 
-// The folder that a checkpoint's configuration was read from; empty for one that came from memory.
+// The folder of a checkpoint's configuration; empty for a checkpoint from memory.
 fs::path FolderOf(const Checkpoint& checkpoint) {
   const fs::path source = checkpoint.source;
   std::error_code ignored;
@@ -48,7 +48,7 @@ fs::path FolderOf(const Checkpoint& checkpoint) {
   return source.has_parent_path() ? source.parent_path() : ".";
 }
 
-// config.json as it is, but for the type that Hugging Face notes there.
+// config.json unchanged, except for the type that Hugging Face records there.
 std::string SameConfig(const fs::path& path, std::optional<DType> dtype) {
   std::string text = ReadFile(path);
   if (!dtype) return text;
@@ -66,7 +66,7 @@ ModelFiles TranslatedFiles(const Checkpoint& checkpoint, Family layout, std::opt
   Translation translation = TranslateWithBackground(checkpoint.description, layout);
   std::optional<io::Json> preprocessor;
   if (!translation.preprocessor.is_null()) preprocessor = translation.preprocessor;
-  // What the configuration means is left to its reader, so that writer and reader cannot disagree.
+  // Reads the written configuration back, so that writer and reader cannot disagree.
   const VitConfig target = Describe(translation.config, preprocessor, io::SafeTensors()).config;
   const std::vector<std::string> differences = Differences(AsSeparate(checkpoint.description.config), target);
   Require(differences.empty(), "convert: {} ({}) cannot be written for {}: {} would differ",
@@ -83,7 +83,7 @@ ModelFiles TranslatedFiles(const Checkpoint& checkpoint, Family layout, std::opt
   return files;
 }
 
-// Its own layout, with queries, keys and values as its own library has them.
+// The checkpoint's own layout, with separate queries, keys and values as its library stores them.
 ModelFiles SeparateFiles(const Checkpoint& checkpoint, std::optional<DType> dtype) {
   const VitConfig& config = checkpoint.description.config;
   const std::string obstruction = WhyNotSeparate(config);
@@ -92,7 +92,7 @@ ModelFiles SeparateFiles(const Checkpoint& checkpoint, std::optional<DType> dtyp
           Name(config.block.attention.kind), obstruction);
   ModelFiles files = SameFiles(checkpoint, dtype);
   auto json = nlohmann::ordered_json::parse(files.texts.at(kConfigFile));
-  SetAttentionKind({}, &json);
+  SetOwnKeys({}, &json);
   files.texts[kConfigFile] = ToText(json);
   files.weights = SeparateTensors(checkpoint, dtype);
   return files;

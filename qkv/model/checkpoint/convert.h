@@ -1,5 +1,5 @@
-// A checkpoint written anew: in another library's layout, in another type, or both.
-// Not here: what the other library's configuration says (translate.h).
+// Converts a checkpoint to another library's layout, to another type, or both. Not here: the other library's
+// configuration (translate.h).
 #pragma once
 
 #include <filesystem>
@@ -14,26 +14,26 @@
 namespace qkv::model {
 
 struct ConvertOptions {
-  // Nothing: its own, every stored name as it is. Asked for, also where it is its own: one that the library itself can
-  // load, so that attention that shares weights, or has narrow queries and keys, is written as separate ones.
+  // Not set: the checkpoint's own layout, every tensor under its stored name. Set, even to its own: a layout that the
+  // library itself can load, so attention with shared weights, or narrow queries and keys, is written as separate ones.
   std::optional<Family> layout;
-  std::optional<DType> dtype;  // kF32, kF16 or kBF16; nothing: every tensor's own
+  std::optional<DType> dtype;  // kF32, kF16 or kBF16; not set: unchanged
   bool force = false;          // write into a folder that is not empty
 };
 
 struct Converted {
   Family layout;
   size_t tensors = 0, bytes = 0;
-  std::vector<std::string> notes;  // what differs although the logits are equal, a sentence each
+  std::vector<std::string> notes;  // differences although the logits are equal, a sentence each
 };
 
-/// Writes `folder`: config.json, model.safetensors and, for Hugging Face, preprocessor_config.json. It appears whole or
-/// not at all (with `force`: each file whole, config.json last), and only after qkv itself could open it.
+/// Writes `folder`: config.json, model.safetensors and, for Hugging Face, preprocessor_config.json. See WriteModel: the
+/// folder appears complete or not at all, and only after qkv could open it.
 /// Throws Error that names what the layout cannot express, the tensor that a type cannot hold, or the file.
 Converted Convert(const Checkpoint& checkpoint, const std::filesystem::path& folder, const ConvertOptions& options);
 
-/// The model as it is: its own configuration (one that is written for it, if it came without), every tensor under its
-/// stored name. Throws Error naming the tensor that the type cannot hold, or what cannot be written down.
+/// The model unchanged: its own configuration (or one written for it, if it has none), every tensor under its stored
+/// name. Throws Error that names the tensor that the type cannot hold, or what the configuration cannot express.
 ModelFiles SameFiles(const Checkpoint& checkpoint, std::optional<DType> dtype);
 
 }  // namespace qkv::model

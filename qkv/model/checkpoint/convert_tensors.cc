@@ -1,3 +1,4 @@
+// Converts tensors: narrows types, joins and splits parts, moves positions between tokens and table.
 #include "qkv/model/checkpoint/convert_tensors.h"
 
 #include <algorithm>
@@ -24,7 +25,7 @@ std::string_view LongName(DType dtype) {
 
 std::span<std::byte> NewMemory(TensorList* list, size_t bytes) { return list->memory.emplace_back(bytes); }
 
-// values, narrowed into `to`, which has room for as many elements of T.
+// Narrows values into `to`, which has room for as many elements of T.
 template <typename T, typename From, typename Narrow, typename Widen>
 void NarrowAll(const Tensor<From>& values, const std::string& name, DType dtype, Narrow narrow, Widen widen,
                std::byte* to) {
@@ -60,8 +61,7 @@ void Narrow(const Tensor<From>& values, const std::string& name, DType dtype, st
   }
 }
 
-// The same tensor in another type; itself, without a copy, when it has that type, or is no tensor of numbers with a
-// fraction.
+// The tensor in another type; without a copy if it already has that type, or does not hold floating-point numbers.
 StoredTensor Cast(const StoredTensor& tensor, DType dtype, TensorList* list) {
   if (tensor.dtype == dtype || !IsFloat(tensor.dtype)) return tensor;
   const std::span<std::byte> memory = NewMemory(list, static_cast<size_t>(tensor.shape.size()) * SizeOf(dtype));
@@ -73,7 +73,7 @@ StoredTensor Cast(const StoredTensor& tensor, DType dtype, TensorList* list) {
   return {tensor.name, dtype, tensor.shape, memory};
 }
 
-// The parts of a tensor as one, in the table's shape, under its canonical name.
+// Joins the parts of a tensor, in the table's shape, under its canonical name.
 StoredTensor Join(const BoundTensor& bound, std::optional<DType> dtype, TensorList* list) {
   const bool alike = std::all_of(bound.parts.begin(), bound.parts.end(),
                                  [&](const StoredTensor* part) { return part->dtype == bound.parts[0]->dtype; });
@@ -96,7 +96,7 @@ StoredTensor Join(const BoundTensor& bound, std::optional<DType> dtype, TensorLi
   return joined;
 }
 
-// Every block's projection of queries, keys and values, for attention of a kind that is not stored so.
+// The fused projection of queries, keys and values of every block, for attention kinds that are stored differently.
 std::vector<StoredTensor> FusedProjections(const Checkpoint& checkpoint, std::optional<DType> dtype, TensorList* list) {
   std::vector<StoredTensor> tensors;
   const VitConfig& config = checkpoint.description.config;
@@ -114,7 +114,7 @@ std::vector<StoredTensor> FusedProjections(const Checkpoint& checkpoint, std::op
   return tensors;
 }
 
-// Rewrites tokens and positions where the two configurations give a position to a different number of tokens.
+// Rewrites tokens and positions if the two configurations give positions to different numbers of prefix tokens.
 class PositionShift {
  public:
   PositionShift(const VitConfig& from, const VitConfig& to, std::map<std::string, StoredTensor>* tensors,
@@ -122,7 +122,7 @@ class PositionShift {
       : width_(from.block.width), from_(from.position_prefix), to_(to.position_prefix), tensors_(tensors), list_(list) {
     if (from_ == to_ || from.positions != Positions::kLearned) return;
     const Tensor<float> old = io::Convert<float>(tensors_->at("pos_embed"));
-    int64_t first = 0;  // token of this tensor
+    int64_t first = 0;  // index of this tensor's first token
     for (const char* name : {"cls_token", "dist_token", "reg_token"}) {
       if (tensors_->contains(name)) first = AddPositions(name, first, old);
     }
@@ -130,7 +130,7 @@ class PositionShift {
   }
 
  private:
-  // Positions that the target has no row for go into the tokens. Returns the token after this tensor's.
+  // Adds positions that the target has no row for to the tokens. Returns the index after this tensor's last token.
   int64_t AddPositions(const std::string& name, int64_t first, const Tensor<float>& old) {
     Tensor<float> tokens = io::Convert<float>(tensors_->at(name));
     const int64_t end = first + tokens.size() / width_;
@@ -159,7 +159,7 @@ class PositionShift {
     tensor.bytes = memory;
   }
 
-  const int64_t width_, from_, to_;  // tokens that have a position, before and after
+  const int64_t width_, from_, to_;  // prefix tokens with a position, before and after
   std::map<std::string, StoredTensor>* const tensors_;
   TensorList* const list_;
 };

@@ -1,4 +1,4 @@
-// The tensors of a conversion: other types, other cuts, other habits of where positions are kept.
+// The tensors of a conversion: changes type, splits and names, and where positions are stored.
 #pragma once
 
 #include <cstddef>
@@ -14,32 +14,31 @@
 
 namespace qkv::model {
 
-/// Tensors ready to be written, and the memory of those that are not a checkpoint's own.
+/// Tensors ready to be written, and the memory of those that the checkpoint does not own.
 struct TensorList {
   std::vector<io::StoredTensor> tensors;
   std::deque<std::vector<std::byte>> memory;
 };
 
-/// Values as a tensor to be written, in the list's memory. Throws Error naming the tensor when a finite number would
+/// Values as a tensor to be written, in the list's memory. Throws Error that names the tensor if a finite number would
 /// become infinite.
 io::StoredTensor StoreAs(const std::string& name, const Tensor<double>& values, DType dtype, TensorList* list);
 
-/// Adds to `out` the tensor, cut along its first axis into as many equal pieces as there are names.
+/// Splits the tensor along its first axis into one equal piece per name, and appends the pieces to `out`.
 void AddParts(const io::StoredTensor& tensor, const std::vector<std::string>& names,
               std::vector<io::StoredTensor>* out);
 
-/// Every tensor of the checkpoint under its stored name.
-/// Throws Error naming the tensor when a finite number would become infinite.
+/// Every tensor of the checkpoint under its stored name. Throws Error that names the tensor if a finite number would
+/// become infinite.
 TensorList SameTensors(const Checkpoint& checkpoint, std::optional<DType> dtype);
 
-/// The same with the tensors of attention as separate queries, keys and values, under the family's own names.
-/// Throws Error as above, and with WhyNotSeparate.
+/// As SameTensors, but with attention as separate queries, keys and values, under the family's own names. Throws Error
+/// likewise, and with WhyNotSeparate.
 TensorList SeparateTensors(const Checkpoint& checkpoint, std::optional<DType> dtype);
 
-/// The tensors of `target`, a configuration that computes what the checkpoint's does, cut and named as its library
-/// stores them; `prefix` is that of its base model. Where the target gives fewer tokens a position, positions are added
-/// to the tokens; where it gives more, theirs are zero.
-/// Throws Error as above, and for a tensor that the checkpoint has not got.
+/// The tensors of `target`, a configuration equivalent to the checkpoint's, split and named as its library stores them.
+/// prefix: of its base model. If the target gives positions to fewer tokens, positions are added to the tokens; if to
+/// more, their positions are zero. Throws Error likewise, and for a tensor that the checkpoint lacks.
 TensorList TranslatedTensors(const Checkpoint& checkpoint, const VitConfig& target, std::string_view prefix,
                              std::optional<DType> dtype);
 

@@ -4,22 +4,24 @@
 
 #include "qkv/core/error.h"
 #include "qkv/core/memory.h"
+#include "qkv/model/checkpoint/tensor_table.h"
 
 namespace qkv::model {
 namespace {
 
-// About a second on two cores, whatever the file's size.
+// Allowed for a file of any size: about a second on two cores.
 constexpr double kFreeCost = 2e10;
-// Published models take up to some 10⁴ operations for each byte of their weights (ViT-Ti on 1024x1024 pixels).
+// Published models need up to about 10⁴ operations per byte of their weights (ViT-Ti on 1024x1024 pixels).
 constexpr double kCostOfByte = 1e5;
 constexpr double kCostOfExponential = 32;
 
 double Exponentials(double depth, double heads, double tokens) { return depth * heads * tokens * tokens; }
 
-// Features of a token that the wider half of a block holds at a time.
+// Features per token that the wider half of a block holds at a time.
 double WidestLayer(const nn::BlockConfig& c) {
   const double D = static_cast<double>(c.width);
-  const double attention = 2 * D + ProjectedWidth(c) + 2 * static_cast<double>(c.attention.joined_width());
+  const double attention =
+      2 * D + static_cast<double>(CountProducts(c).projected) + 2 * static_cast<double>(c.attention.joined_width());
   return std::max(attention, D + static_cast<double>(c.mlp.width));
 }
 

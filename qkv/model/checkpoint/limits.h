@@ -1,4 +1,4 @@
-// How much memory and time a model may take for what its file holds, estimated before anything is allocated.
+// Limits memory and time of a model relative to the size of its file, estimated before anything is allocated.
 #pragma once
 
 #include <cstdint>
@@ -9,26 +9,27 @@
 
 namespace qkv::model {
 
-/// Elements that a forward pass of B images of N tokens keeps at a time: tokens, and what the widest layer makes of
-/// `together` images that go through a block at once. Without pixels, and without what Outputs asks for. An upper
-/// bound up to some scratch memory of each thread.
+/// Elements that a forward pass of B images of N tokens holds at a time: the tokens, and the widest intermediate of
+/// `together` images that go through a block at once. Without the pixels, and without requested Outputs. An upper
+/// bound, except for some scratch memory per thread.
 double ActivationElements(const VitConfig& config, int64_t images, int64_t tokens, int64_t together);
 double ActivationElements(const SequenceConfig& config, int64_t sequences, int64_t tokens);
 
-/// Elements of places and positions that a pass computes for N tokens where scores, or positions, are of places alone.
+/// Elements of positional tables that a pass computes for N tokens, for positional attention kinds and computed
+/// positions.
 double PlaceElements(const VitConfig& config, int64_t tokens);
-/// Those of the blocks.
+/// Only those of the blocks.
 double PlaceElements(const nn::BlockConfig& config, int64_t depth, int64_t tokens);
 
-/// Operations of one image of this size as they take time: multiply-adds count as two, an exponential of the softmax
-/// as 32.
+/// Cost of one image of this size, in operations weighted by their time: a multiply-add counts as 2, an exponential of
+/// the softmax as 32.
 double Cost(const VitConfig& config, int64_t height, int64_t width);
-/// The same of one sequence of full length.
+/// Cost of one sequence of full length.
 double Cost(const SequenceConfig& config);
 
-/// Throws Error when `cost` is out of all proportion to the bytes that ask for it: a few KB may take about a second,
-/// and each MB more a few seconds, far more than any published model at its own size. `what` begins the message,
-/// `remedy` ends it.
+/// Throws Error if `cost` is out of proportion to the file's size in bytes: a few KB may take about a second, and each
+/// further MB a few seconds, far more than any published model at its own size. The message begins with `what` and ends
+/// with `remedy`.
 void RequireProportion(double cost, double bytes, std::string_view what, std::string_view remedy);
 
 }  // namespace qkv::model

@@ -1,3 +1,4 @@
+// Writes a model to a temporary folder, checks that qkv can open it, and exchanges it with the target.
 #include "qkv/model/checkpoint/model_folder.h"
 
 #include <unistd.h>
@@ -18,7 +19,7 @@ namespace fs = std::filesystem;
 constexpr const char* kWeightsFile = "model.safetensors";
 constexpr std::string_view kIndexFile = "model.safetensors.index.json";
 
-// A file of a model, which another's may not have: shards are called model-00001-of-00002.safetensors.
+// True for a file that belongs to one model only. Shards are named model-00001-of-00002.safetensors.
 bool IsOfModel(std::string_view name) {
   return name == kWeightsFile || name == kIndexFile || name == kPreprocessorFile ||
          (name.starts_with("model-") && name.find("-of-") != name.npos && name.ends_with(".safetensors"));
@@ -32,17 +33,17 @@ void WriteFiles(const ModelFiles& files, const fs::path& folder) {
   WriteFile(folder / kConfigFile, files.texts.at(kConfigFile));
 }
 
-// A folder beside the one that is wanted, removed with what is in it unless it was moved there.
+// A temporary folder beside the target, deleted with its content unless it is published.
 class WorkFolder {
  public:
   explicit WorkFolder(const fs::path& target) : target_(target) {
     if (!target.has_filename()) target_ = target.parent_path();  // "out/"
     std::error_code error;
-    // What a link leads to is replaced, not the link.
+    // If the target is a link, replace the folder behind it, not the link.
     if (const fs::path real = fs::canonical(target_, error); !error) target_ = real;
     error.clear();
     if (target_.has_parent_path()) fs::create_directories(target_.parent_path(), error);
-    // One that is there may be of a process that was killed, or of one of the same number in another container.
+    // The name may be taken by a process that was killed, or by one with the same id in another container.
     bool created = false;
     for (int i = 0; !error && !created; ++i) {
       path_ = target_;
@@ -50,7 +51,7 @@ class WorkFolder {
       created = fs::create_directory(path_, error);
     }
     Require(created, "cannot create folder {}: {}", path_.string(), error.message());
-    // Until it has the permissions of the folder that it replaces.
+    // Private until it gets the permissions of the folder that it replaces.
     if (fs::is_directory(target_, error)) fs::permissions(path_, fs::perms::owner_all);
   }
   ~WorkFolder() {
@@ -62,12 +63,12 @@ class WorkFolder {
 
   const fs::path& path() const { return path_; }
 
-  /// The folder becomes the target, in one instant: where there is one already, its other files are taken over before,
-  /// and it is removed after.
+  /// Renames the folder to the target, atomically. An existing target's other files are taken over first, and it is
+  /// deleted afterwards.
   void Publish() {
     FlushFolder(path_);
     std::error_code error;
-    fs::rename(path_, target_, error);  // where it is missing, or empty
+    fs::rename(path_, target_, error);  // works if the target is missing, or empty
     if (error) {
       Require(fs::is_directory(target_), "cannot write {}: {}", target_.string(), error.message());
       KeepPermissions();
@@ -77,7 +78,7 @@ class WorkFolder {
       for (const OldFile& file : old) {
         if (StampAt(former / file.name) == file.stamp) fs::remove(former / file.name, error);
       }
-      // What came into it meanwhile, or was replaced, is not ours to remove.
+      // Never delete files that another process added or replaced meanwhile.
       Require(::rmdir(former.c_str()) == 0, "{} was written, but files that came into it meanwhile are now in {}",
               target_.string(), former.string());
     }
@@ -88,7 +89,7 @@ class WorkFolder {
  private:
   fs::path Parent() const { return target_.has_parent_path() ? target_.parent_path() : fs::path("."); }
 
-  // A new file gets those of the file that it replaces, or of the old configuration.
+  // A new file gets the permissions of the file that it replaces, or of the old configuration.
   void KeepPermissions() const {
     for (const fs::directory_entry& entry : fs::directory_iterator(path_)) {
       fs::path like = target_ / entry.path().filename();
@@ -101,19 +102,19 @@ class WorkFolder {
 
   struct OldFile {
     fs::path name;
-    std::optional<FileStamp> stamp;  // of regular files
+    std::optional<FileStamp> stamp;  // regular files only
   };
 
   static std::optional<FileStamp> StampAt(const fs::path& path) {
     std::error_code ignored;
     if (!fs::is_regular_file(fs::symlink_status(path, ignored))) return {};
     FileStamp stamp = StampOf(path);
-    stamp.changed = 0;  // moves when a file gets a second name
+    stamp.changed = 0;  // changes when a file gets another hard link
     return stamp;
   }
 
-  // Puts what else the target holds beside the new model: second names of its files. Returns all that it holds, what
-  // lies in a folder before the folder.
+  // Links the target's other files into the new folder. Returns all entries of the target, a folder's content before
+  // the folder.
   std::vector<OldFile> TakeOver() const {
     std::vector<OldFile> old;
     for (const fs::directory_entry& entry : fs::recursive_directory_iterator(target_)) {
@@ -145,7 +146,7 @@ void RequireWritable(const fs::path& folder, bool force) {
   Require(fs::is_directory(folder, ignored), "{} is there and is no folder", folder.string());
   const bool empty = fs::is_empty(folder, ignored);
   Require(force || empty, "folder {} is not empty; --force replaces the model in it", folder.string());
-  // It would stand in a folder that is gone.
+  // The process would be left in a deleted folder.
   Require(empty || !fs::equivalent(folder, fs::current_path(), ignored),
           "folder {} is the working directory, which --force would replace; start qkv in another one", folder.string());
 }
@@ -155,7 +156,7 @@ size_t WriteModel(const ModelFiles& files, const fs::path& folder, bool force) {
   try {
     WorkFolder work(folder);
     WriteFiles(files, work.path());
-    Checkpoint::Open(work.path());  // throws when qkv cannot read what it wrote
+    Checkpoint::Open(work.path());  // throws if qkv cannot read what it wrote
     work.Publish();
   } catch (const fs::filesystem_error& error) {
     Fail("cannot write {}: {}", folder.string(), error.code().message());

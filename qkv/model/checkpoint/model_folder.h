@@ -1,4 +1,4 @@
-// The folder of a model: everything that will be in it, complete before the first byte is written.
+// Writes the folder of a model, atomically, once all of its content is known.
 #pragma once
 
 #include <cstddef>
@@ -16,18 +16,18 @@ inline constexpr const char* kPreprocessorFile = "preprocessor_config.json";
 
 struct ModelFiles {
   TensorList weights;
-  std::map<std::string, std::string> metadata;  // of the weights' file
+  std::map<std::string, std::string> metadata;  // of the weight file
   std::map<std::string, std::string> texts;     // by file name
-  std::vector<std::string> notes;               // what differs although the logits are equal, a sentence each
+  std::vector<std::string> notes;               // differences although the logits are equal, a sentence each
 };
 
-/// Throws Error when there is something at `folder` that would be lost, and `force` is not given.
+/// Throws Error if something at `folder` would be lost and `force` is not set.
 void RequireWritable(const std::filesystem::path& folder, bool force);
 
-/// Writes the folder: it appears whole or not at all, and only after qkv itself could open it. With `force` it takes
-/// the place of the folder that is there in one instant; other files of that one are in the new one too, weights and
-/// their index and shards are not. Where the file system cannot exchange folders, there is none for a moment. Returns
-/// the bytes of its tensors. Throws Error as RequireWritable, and with the system's reason.
+/// Writes the folder: it appears complete or not at all, and only after qkv itself could open it. With `force` it
+/// replaces an existing folder atomically and takes over that folder's other files, but not its weights, index and
+/// shards. If the file system cannot exchange folders, the folder is missing for a moment. Returns the bytes of its
+/// tensors. Throws Error as RequireWritable, and with the system's reason.
 size_t WriteModel(const ModelFiles& files, const std::filesystem::path& folder, bool force);
 
 }  // namespace qkv::model

@@ -10,7 +10,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Without the time of the last change, which moves when a file gets one more name, as the files of a training run do.
+// Ignores the time of the last change, which moves when a file gets another hard link, as files of a training run do.
 FileStamp Identity(FileStamp stamp) {
   stamp.changed = 0;
   return stamp;

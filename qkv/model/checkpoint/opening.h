@@ -1,4 +1,4 @@
-// Opening a model of several files while another process may put another model in its place.
+// Opens a model of several files consistently, while another process may replace it.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace qkv::model {
 
-/// Which files a model consists of at a moment: of its folder the identity, of its files the stamps.
+/// The files of a model at one moment: identity of the folder, stamps of the files.
 struct ModelState {
   uint64_t device = 0, inode = 0;
   std::vector<std::optional<FileStamp>> files;
@@ -22,14 +22,14 @@ struct ModelState {
   bool operator==(const ModelState&) const = default;
 };
 
-/// The state of a folder, or of the folder of a .safetensors file. Throws Error when there is none.
+/// The state of a folder, or of the folder of a .safetensors file. Throws Error if it does not exist.
 ModelState StateOf(const std::filesystem::path& path);
 
-/// Whether `before` is still the state of `path`, and `tensors` are those of its files.
+/// True if `before` is still the state of `path`, and `tensors` belong to its files.
 bool IsSameModel(const std::filesystem::path& path, const ModelState& before, const io::SafeTensors& tensors);
 
-/// What open() returns, which has `tensors`; opened once more when the model was replaced meanwhile, so that the
-/// weights of one model never meet the configuration of another. Throws Error when it was replaced again.
+/// Calls open(), whose result has `tensors`, and calls it again if the model was replaced meanwhile. So the weights of
+/// one model are never combined with the configuration of another. Throws Error if the model is replaced a second time.
 template <typename Open>
 auto OpenWhole(const std::filesystem::path& path, const Open& open) {
   const ModelState first = StateOf(path);
@@ -37,7 +37,7 @@ auto OpenWhole(const std::filesystem::path& path, const Open& open) {
     auto opened = open();
     if (IsSameModel(path, first, *opened.tensors)) return opened;
   } catch (const std::exception&) {
-    // Files of two models seldom fit together: that they do not is no news before the second look.
+    // Files of two different models rarely fit together; report an error only if the model did not change meanwhile.
     if (StateOf(path) == first) throw;
   }
   const ModelState second = StateOf(path);
@@ -47,7 +47,7 @@ auto OpenWhole(const std::filesystem::path& path, const Open& open) {
   return opened;
 }
 
-/// The JSON document of a file that may be absent. Throws Error as ReadJson: also for a link to a file that is missing.
+/// The JSON document of an optional file. Throws Error as ReadJson, also for a link to a missing file.
 std::optional<io::Json> ReadOptionalJson(const std::filesystem::path& path);
 
 }  // namespace qkv::model

@@ -1,6 +1,6 @@
-// The weights of a model as the layers take them, and the one declaration of their tensors: names (timm's), shapes,
-// roles, in the order of the forward pass. The table of tensors (tensor_table.h) and the views into training's flat
-// buffer (train/network/parameter_views.h) are made by visitors that go over it.
+// The weights of a model as the layers use them, and the only declaration of their tensors: names (timm's), shapes and
+// roles, in the order of the forward pass. Visitors derive the table of tensors (tensor_table.h) and the views into
+// training's flat buffer (train/network/parameter_views.h) from it.
 //
 // A visitor has three functions. Tensors that a configuration lacks are not visited.
 //   Tensor(name, shape, role, view)
@@ -9,7 +9,7 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
+#include <string_view>
 
 #include "qkv/model/checkpoint/tensor_table.h"
 #include "qkv/model/config/sequence_config.h"
@@ -20,17 +20,26 @@
 
 namespace qkv::model {
 
-/// From pixels, or token ids, to the tokens that enter the first block.
+/// The two parts of a name. The visitor joins them if needed: training visits at every step and must not allocate.
+struct TensorName {
+  TensorName(const char* whole) : name(whole) {}
+  TensorName(std::string_view layer_prefix, std::string_view name_in_layer)
+      : layer(layer_prefix), name(name_in_layer) {}
+
+  std::string_view layer, name;
+};
+
+/// From pixels or token ids to the input of the first block.
 template <typename T>
 struct EmbeddingParameters {
-  View<T> tokens;     // of each id, [V, D], or empty
+  View<T> tokens;     // [V, D], a row per id, or empty
   View<T> prefix[3];  // class, distillation and register tokens, [1, n, D], or empty
   View<T> positions;  // [1, position_prefix + patches, D] or [1, length, D], or empty
   nn::PatchEmbedParameters<T> patch_embed;
   nn::NormParameters<T> norm_pre;
 };
 
-/// From the tokens that leave the last block to logits.
+/// From the output of the last block to logits.
 template <typename T>
 struct AnswerParameters {
   nn::NormParameters<T> norm;
@@ -53,7 +62,7 @@ void VisitEmbedding(const VitConfig& c, EmbeddingParameters<T>& p, Visitor& visi
     visit.Norm("patch_embed.norm_in", c.patch_features(), c.block.norm, p.patch_embed.norm_in);
     visit.Linear("patch_embed.proj", D, c.patch_features(), c.patch_bias, p.patch_embed.projection);
     visit.Norm("patch_embed.norm_out", D, c.block.norm, p.patch_embed.norm_out);
-  } else {  // stored as a convolution's
+  } else {  // shaped as the weights of a convolution
     visit.Tensor("patch_embed.proj.weight", {D, c.channels, c.patch_height, c.patch_width}, Role::kWeight,
                  p.patch_embed.projection.weight);
     if (c.patch_bias) visit.Tensor("patch_embed.proj.bias", {D}, Role::kBias, p.patch_embed.projection.bias);
@@ -70,65 +79,65 @@ void VisitEmbedding(const SequenceConfig& c, EmbeddingParameters<T>& p, Visitor&
   }
 }
 
-/// What scores and values are made of (docs/kinds.md), with names that begin with "attn." or "cross_attn.". tokens: N
-/// of the trained size, which tables of places have.
+/// Tensors that make scores and values (docs/kinds.md), whose names begin with `layer`: "attn." or "cross_attn.".
+/// tokens: N at the trained size, for tables of positions.
 template <typename T, typename Visitor>
-void VisitQueriesKeysValues(const nn::AttentionConfig& c, const std::string& name, int64_t D, int64_t tokens,
+void VisitQueriesKeysValues(const nn::AttentionConfig& c, std::string_view layer, int64_t D, int64_t tokens,
                             nn::AttentionParameters<T>& p, Visitor& visit) {
   using nn::AttentionKind;
   const int64_t H = c.heads, r = c.query_width(), queries = H * r, keys = c.kv_heads() * r, values = c.values_width();
-  const int64_t S = c.source_width > 0 ? c.source_width : D;  // D for all but cross-attention
+  const int64_t S = c.source_width > 0 ? c.source_width : D;  // differs from D only in cross-attention
   switch (c.kind) {
     case AttentionKind::kSeparate:
       if (c.of_source) {
-        visit.Linear(name + "q", queries, D, c.bias, p.query);
-        visit.Linear(name + "kv", keys + values, S, c.bias, p.query_key_value);
+        visit.Linear({layer, "q"}, queries, D, c.bias, p.query);
+        visit.Linear({layer, "kv"}, keys + values, S, c.bias, p.query_key_value);
       } else {
-        visit.Linear(name + "qkv", queries + keys + values, D, c.bias, p.query_key_value);
+        visit.Linear({layer, "qkv"}, queries + keys + values, D, c.bias, p.query_key_value);
       }
       return;
     case AttentionKind::kShared:
     case AttentionKind::kUnified:
-      visit.Linear(name + "qk", queries, D, c.bias, p.key);
+      visit.Linear({layer, "qk"}, queries, D, c.bias, p.key);
       break;
     case AttentionKind::kSharedKeyValue:
     case AttentionKind::kLowRank:
-      visit.Linear(name + "qk.query", queries, D, c.bias, p.query);
-      visit.Linear(name + "qk.key", keys, S, c.bias, p.key);
+      visit.Linear({layer, "qk.query"}, queries, D, c.bias, p.query);
+      visit.Linear({layer, "qk.key"}, keys, S, c.bias, p.key);
       break;
     case AttentionKind::kMerged:
-      visit.Tensor(name + "qk.merged", {H, D, S}, Role::kWeight, p.merged);
-      if (c.bias) visit.Tensor(name + "qk.key_term", {H, S}, Role::kBias, p.key_term);
+      visit.Tensor({layer, "qk.merged"}, {H, D, S}, Role::kWeight, p.merged);
+      if (c.bias) visit.Tensor({layer, "qk.key_term"}, {H, S}, Role::kBias, p.key_term);
       break;
     case AttentionKind::kSymmetric:
-      visit.Linear(name + "qk", queries, D, false, p.key);
-      visit.Tensor(name + "qk.eigenvalues", {H, r}, Role::kScale, p.eigenvalues);
+      visit.Linear({layer, "qk"}, queries, D, false, p.key);
+      visit.Tensor({layer, "qk.eigenvalues"}, {H, r}, Role::kScale, p.eigenvalues);
       break;
     case AttentionKind::kGaussian:
-      visit.Tensor(name + "qk.bandwidth", {H}, Role::kScale, p.bandwidth);
+      visit.Tensor({layer, "qk.bandwidth"}, {H}, Role::kScale, p.bandwidth);
       break;
     case AttentionKind::kPositional:
-      visit.Tensor(name + "qk.query", {H, tokens, r}, Role::kPosition, p.query_places);
-      visit.Tensor(name + "qk.key", {H, tokens, r}, Role::kPosition, p.key_places);
+      visit.Tensor({layer, "qk.query"}, {H, tokens, r}, Role::kPosition, p.query_places);
+      visit.Tensor({layer, "qk.key"}, {H, tokens, r}, Role::kPosition, p.key_places);
       break;
   }
-  if (!nn::ValuesAreKeys(c.kind)) visit.Linear(name + "v", values, S, c.bias, p.value);
+  if (!nn::ValuesAreKeys(c.kind)) visit.Linear({layer, "v"}, values, S, c.bias, p.value);
 }
 
-/// One attention layer.
+/// Visits one attention layer.
 template <typename T, typename Visitor>
-void VisitAttention(const nn::AttentionConfig& c, const nn::NormConfig& norm, const std::string& name, int64_t D,
+void VisitAttention(const nn::AttentionConfig& c, const nn::NormConfig& norm, std::string_view layer, int64_t D,
                     int64_t tokens, nn::AttentionParameters<T>& p, Visitor& visit) {
-  VisitQueriesKeysValues(c, name, D, tokens, p, visit);
+  VisitQueriesKeysValues(c, layer, D, tokens, p, visit);
   if (c.qk_norm) {
-    visit.Norm(name + "q_norm", c.query_width(), norm, p.query_norm);
-    visit.Norm(name + "k_norm", c.query_width(), norm, p.key_norm);
+    visit.Norm({layer, "q_norm"}, c.query_width(), norm, p.query_norm);
+    visit.Norm({layer, "k_norm"}, c.query_width(), norm, p.key_norm);
   }
-  if (c.output_norm) visit.Norm(name + "norm", c.joined_width(), norm, p.output_norm);
-  if (c.projection) visit.Linear(name + "proj", D, c.joined_width(), c.projection_bias, p.projection);
+  if (c.output_norm) visit.Norm({layer, "norm"}, c.joined_width(), norm, p.output_norm);
+  if (c.projection) visit.Linear({layer, "proj"}, D, c.joined_width(), c.projection_bias, p.projection);
 }
 
-/// The tensors of one block, without "blocks.N." before their names.
+/// Visits the tensors of one block; their names lack the prefix "blocks.N.".
 template <typename T, typename Visitor>
 void VisitBlock(const nn::BlockConfig& c, int64_t tokens, nn::BlockParameters<T>& p, Visitor& visit) {
   const int64_t D = c.width, M = c.mlp.width;

@@ -7,7 +7,7 @@ namespace {
 
 using nn::AttentionKind;
 
-// The entries [begin, end) of the first axis.
+// The slice [begin, end) of the first axis.
 template <typename T>
 Tensor<T> Part(const Tensor<T>& tensor, int64_t begin, int64_t end) {
   if (tensor.empty()) return {};
@@ -22,7 +22,7 @@ Tensor<T> CloneOf(const Tensor<T>& tensor) {
   return tensor.empty() ? Tensor<T>() : tensor.Clone();
 }
 
-// Mᵀ of each head one below the other, and u; the keys are the tokens.
+// Stacks Mᵀ of all heads, with u as their bias; the keys are the tokens.
 template <typename T>
 void ReadMerged(const StoredBlocks& blocks, const std::string& attn, QueryKeyValue<T>* pair) {
   const int64_t H = blocks.config().attention.heads, D = blocks.config().width;
@@ -41,7 +41,7 @@ void ReadMerged(const StoredBlocks& blocks, const std::string& attn, QueryKeyVal
   }
 }
 
-// What heads share, [G·r, …], once for each of H heads.
+// Repeats what heads share, [G·r, …], for each of H heads.
 template <typename T>
 Tensor<T> ForEachHead(Tensor<T> shared, int64_t key_heads, int64_t heads) {
   if (shared.empty() || key_heads == heads) return shared;
@@ -54,7 +54,7 @@ Tensor<T> ForEachHead(Tensor<T> shared, int64_t key_heads, int64_t heads) {
   return each;
 }
 
-// The rows of each head of `from`, [H·r, …], as the first of E rows in `to`.
+// Copies the r rows of each head of `from`, [H·r, …], to the first of E rows per head in `to`.
 template <typename T>
 void CopyHeads(const Tensor<T>& from, int64_t heads, int64_t E, T* to) {
   if (from.empty()) return;

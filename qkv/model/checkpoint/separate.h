@@ -1,5 +1,4 @@
-// Attention of any kind, said as separate W_Q, W_K and W_V: what a library that has only these can run, and what the
-// algebra works on.
+// Expresses attention of any kind as separate W_Q, W_K and W_V, for libraries that have only these, and for algebra.
 #pragma once
 
 #include <cstdint>
@@ -15,20 +14,20 @@ struct QueryKeyValue {
   Tensor<T> query, query_bias, key, key_bias, value, value_bias;
 };
 
-/// A pair that gives the same scores s · (W_Q x + b_Q)·(W_K x + b_K), s = 1 / sqrt(E), as the block's own kind of
-/// attention does: shared ones stand there twice; symmetric: ΛU and U; merged: Mᵀ with the bias u, and the identity of
-/// D features for each head. Throws Error when scores do not come from tokens, there is no such block, or a tensor is
-/// not finite.
+/// Queries and keys with the same scores s · (W_Q x + b_Q)·(W_K x + b_K), s = 1 / sqrt(E), as the block's own kind.
+/// Shared: the same matrix twice; symmetric: ΛU and U; merged: Mᵀ with the bias u, and the identity of D features for
+/// each head. Throws Error if scores do not depend on tokens, there is no such block, or a tensor is not finite.
 template <typename T>
 QueryKeyValue<T> ReadQueryKeyValue(const StoredBlocks& blocks, int64_t block);
 
-/// The configuration with separate queries, keys and values as wide as each other.
+/// The configuration with separate queries, keys and values of equal width.
 VitConfig AsSeparate(VitConfig config);
 
-/// Why the model cannot be said so; or nothing. Queries and keys that are narrower than values can: with zeros.
+/// Why the model cannot be expressed this way; empty if it can. Queries and keys narrower than values are padded with
+/// zeros.
 std::string WhyNotSeparate(const VitConfig& config);
 
-/// The pair and the values one below the other, each head's queries and keys padded to E: attn.qkv.weight [3·H·E, D],
+/// Queries, keys and values stacked, each head's queries and keys padded to E: attn.qkv.weight [3·H·E, D],
 /// attn.qkv.bias [3·H·E] or empty. Throws Error with WhyNotSeparate.
 template <typename T>
 struct FusedProjection {

@@ -1,5 +1,4 @@
-// The blocks of a checkpoint of any sort of model, as its file has them: for what reads a block's weights and nothing
-// else of the model.
+// The blocks of a checkpoint of any type of model, as stored: for code that reads only the weights of blocks.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +11,7 @@
 
 namespace qkv::model {
 
-/// Points into the checkpoint, which must outlive it.
+/// Refers to the checkpoint, which must outlive it.
 class StoredBlocks {
  public:
   // NOLINTNEXTLINE(google-explicit-constructor): a checkpoint is one of blocks.
@@ -26,8 +25,8 @@ class StoredBlocks {
   const nn::BlockConfig& config() const { return *config_; }
   int64_t depth() const { return depth_; }
 
-  /// The values of the tensor of this canonical name, such as "blocks.0.attn.qkv.weight"; empty where the model has
-  /// none. Throws Error when one is not finite.
+  /// Values of the tensor of this canonical name, such as "blocks.0.attn.qkv.weight"; empty if the model has none.
+  /// Throws Error if a value is not finite.
   template <typename T>
   Tensor<T> Read(std::string_view canonical) const {
     const BoundTensor* bound = FindTensor(*bound_, canonical);

@@ -1,3 +1,4 @@
+// Resolves canonical names to stored ones, and binds tensors strictly.
 #include "qkv/model/checkpoint/tensor_names.h"
 
 #include <algorithm>
@@ -10,7 +11,7 @@
 namespace qkv::model {
 namespace {
 
-// "blocks.3.attn.qkv.weight" to pattern "blocks.{}.attn.qkv" with index "3" and suffix ".weight".
+// Splits "blocks.3.attn.qkv.weight" into pattern "blocks.{}.attn.qkv", index "3" and suffix ".weight".
 struct CanonicalName {
   explicit CanonicalName(std::string_view name) : pattern(name) {
     if (name.starts_with("blocks.")) {
@@ -56,7 +57,7 @@ const NameRow* FindRow(const Layout& layout, std::string_view canonical) {
   return nullptr;
 }
 
-// All alternatives for a canonical tensor, each a list of parts. A row names the tensor itself, or its module.
+// All alternatives for a canonical tensor, each a list of parts. A row names the tensor or its module.
 std::vector<std::vector<std::string>> Alternatives(const Layout& layout, std::string_view prefix,
                                                    std::string_view canonical) {
   const CanonicalName name(canonical);
@@ -84,7 +85,7 @@ std::vector<int64_t> WithoutOnes(const Shape& shape) {
   return extents;
 }
 
-// The parts' shapes, put together along the first axis, are the table's. One-element axes do not count.
+// True if the parts, concatenated along the first axis, have the table's shape. Axes of extent 1 are ignored.
 bool ShapesFit(const Shape& expected, const std::vector<const io::StoredTensor*>& parts) {
   if (parts.size() == 1) return WithoutOnes(parts[0]->shape) == WithoutOnes(expected);
   int64_t first = 0;
@@ -105,7 +106,7 @@ std::string ShapesOf(const std::vector<const io::StoredTensor*>& parts) {
   return text;
 }
 
-// A list for a message: the first few, and how many more.
+// A list for a message: the first few entries, and the number of the others.
 std::string List(const std::vector<std::string>& entries) {
   constexpr size_t kShown = 8;
   std::string text;
@@ -168,10 +169,10 @@ Tensor<T> Read(const BoundTensor& bound) {
   for (const io::StoredTensor* part : bound.parts) {
     io::ConvertTo<T>(*part, to);
     to += part->shape.size();
-    // The weights would otherwise be in memory twice when the model is built, as stored and as packed.
+    // Otherwise memory holds the weights twice while the model is built, stored and packed.
     if (part->file != nullptr) ReleasePages(part->bytes);
   }
-  // x − x is zero for finite numbers only, and the sum vectorises.
+  // x − x is 0 for finite numbers only, and the sum vectorises.
   constexpr int kLanes = 16;
   T sums[kLanes] = {};
   const T* x = tensor.data();
@@ -191,7 +192,7 @@ template Tensor<double> Read(const BoundTensor&);
 
 namespace {
 
-// names_of: all alternatives for a canonical tensor, each a list of parts; ignored: names of tensors that nobody reads.
+// names_of: all alternatives for a canonical tensor, each a list of parts. ignored: names of tensors that are not read.
 template <typename NamesOf>
 std::vector<BoundTensor> BindTable(std::vector<TensorSpec> table, const NamesOf& names_of,
                                    const std::set<std::string, std::less<>>& ignored, const io::SafeTensors& tensors,

@@ -8,17 +8,17 @@
 namespace qkv::model {
 namespace {
 
-// Collects the tensors of the declaration (parameters.h).
+// A visitor that collects the declared tensors (parameters.h).
 class Table {
  public:
   using Views = const float;  // never read
 
-  void Tensor(std::string_view name, Shape shape, Role role, View<Views>&) { Add(name, "", shape, role); }
-  void Linear(std::string_view name, int64_t outputs, int64_t inputs, bool bias, nn::LinearParameters<Views>&) {
+  void Tensor(const TensorName& name, Shape shape, Role role, View<Views>&) { Add(name, "", shape, role); }
+  void Linear(const TensorName& name, int64_t outputs, int64_t inputs, bool bias, nn::LinearParameters<Views>&) {
     Add(name, ".weight", {outputs, inputs}, Role::kWeight);
     if (bias) Add(name, ".bias", {outputs}, Role::kBias);
   }
-  void Norm(std::string_view name, int64_t width, const nn::NormConfig& config, nn::NormParameters<Views>&) {
+  void Norm(const TensorName& name, int64_t width, const nn::NormConfig& config, nn::NormParameters<Views>&) {
     Add(name, ".weight", {width}, Role::kNorm);
     if (config.has_bias()) Add(name, ".bias", {width}, Role::kNorm);
   }
@@ -41,11 +41,33 @@ class Table {
   std::vector<TensorSpec> specs;
 
  private:
-  void Add(std::string_view name, std::string_view ending, const Shape& shape, Role role) {
-    specs.push_back({fmt::format("{}{}{}", prefix_, name, ending), shape, role});
+  void Add(const TensorName& name, std::string_view ending, const Shape& shape, Role role) {
+    specs.push_back({fmt::format("{}{}{}{}", prefix_, name.layer, name.name, ending), shape, role});
   }
 
   std::string prefix_;
+};
+
+// A visitor that counts the products with declared weights.
+class ProductCounter {
+ public:
+  using Views = const float;  // never read
+
+  void Tensor(const TensorName& name, const Shape& shape, Role role, View<Views>&) {
+    if (role == Role::kWeight) Add(name, shape.size() / shape[1], shape[1]);  // [H, D, S]: M of each head
+  }
+  void Linear(const TensorName& name, int64_t outputs, int64_t inputs, bool, nn::LinearParameters<Views>&) {
+    Add(name, outputs, inputs);
+  }
+  void Norm(const TensorName&, int64_t, const nn::NormConfig&, nn::NormParameters<Views>&) {}
+
+  TokenProducts counts;
+
+ private:
+  void Add(const TensorName& name, int64_t outputs, int64_t inputs) {
+    counts.multiply_adds += outputs * inputs;
+    if (name.layer == "attn." && name.name != "proj") counts.projected += outputs;
+  }
 };
 
 template <typename Config>
@@ -59,6 +81,13 @@ std::vector<TensorSpec> TableOf(const Config& config) {
 
 std::vector<TensorSpec> TensorTable(const VitConfig& config) { return TableOf(config); }
 std::vector<TensorSpec> TensorTable(const SequenceConfig& config) { return TableOf(config); }
+
+TokenProducts CountProducts(const nn::BlockConfig& config) {
+  ProductCounter counter;
+  nn::BlockParameters<ProductCounter::Views> none;
+  VisitBlock(config, /*tokens=*/0, none, counter);
+  return counter.counts;
+}
 
 int64_t Elements(const std::vector<TensorSpec>& table) {
   int64_t total = 0;

@@ -1,5 +1,5 @@
-// The tensors of a model, as a table: canonical name (timm's), shape and role. They are declared in parameters.h.
-// Not here: what other libraries call them (layout.h).
+// The tensors of a model as a table: canonical name (timm's), shape and role, derived from parameters.h. Not here:
+// other libraries' names (tensor_names.h).
 #pragma once
 
 #include <string>
@@ -19,11 +19,18 @@ struct TensorSpec {
   Role role;
 };
 
-/// Every tensor that a checkpoint of this configuration holds, in the order of the forward pass.
+/// All tensors of a checkpoint with this configuration, in the order of the forward pass.
 std::vector<TensorSpec> TensorTable(const VitConfig& config);
 std::vector<TensorSpec> TensorTable(const SequenceConfig& config);
 
-/// Elements of all of them.
+/// Cost of a block's weights per token, counted over the same declaration.
+struct TokenProducts {
+  int64_t multiply_adds = 0;  // of all products with weights
+  int64_t projected = 0;      // features of queries, keys and values together
+};
+TokenProducts CountProducts(const nn::BlockConfig& config);
+
+/// Number of elements of all tensors.
 int64_t Parameters(const VitConfig& config);
 int64_t Parameters(const SequenceConfig& config);
 int64_t Elements(const std::vector<TensorSpec>& table);

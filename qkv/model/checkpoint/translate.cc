@@ -36,7 +36,7 @@ void RefuseObstructed(const VitConfig& config, Family target, const Obstructions
 
 bool PreprocessesToTrainedSize(const Description& description) {
   const VitConfig& c = description.config;
-  // Any image does, unless it is left as large as it comes.
+  // The output size does not depend on the image, unless images keep their size.
   const Shape shape = image::OutputShape(description.preprocess, c.image_height, c.image_width);
   return shape[1] == c.image_height && shape[2] == c.image_width;
 }
@@ -74,12 +74,20 @@ std::vector<std::string> Differences(const VitConfig& a, const VitConfig& b) {
   compare("the distillation token", a.distillation_token, b.distillation_token);
   compare("the register tokens", a.registers, b.registers);
   compare("the positions", a.positions, b.positions);
+  compare("the rotary positions", a.rotary, b.rotary);
+  if (a.rotary != PatchRotary::kNone) compare("the base of rotary positions", a.rotary_base, b.rotary_base);
+  compare("the kind of norm", a.block.norm.kind, b.block.norm.kind);
+  compare("the norms' biases", a.block.norm.has_bias(), b.block.norm.has_bias());
+  compare("the place of the norms", a.block.norm_place, b.block.norm_place);
   compare("LayerNorm before the blocks", a.pre_norm, b.pre_norm);
   compare("LayerNorm before the output projection", a.block.attention.output_norm, b.block.attention.output_norm);
   compare("LayerNorm inside the MLP", a.block.mlp.norm, b.block.mlp.norm);
   compare("the final LayerNorm", a.final_norm, b.final_norm);
   compare("LayerNorm after pooling", a.fc_norm, b.fc_norm);
   compare("the kind of attention", a.block.attention.kind, b.block.attention.kind);
+  compare("the number of key heads", a.block.attention.kv_heads(), b.block.attention.kv_heads());
+  compare("the window to the left", a.block.attention.window_left, b.block.attention.window_left);
+  compare("the window to the right", a.block.attention.window_right, b.block.attention.window_right);
   compare("the width of queries and keys", a.block.attention.query_width(), b.block.attention.query_width());
   compare("LayerNorm on queries and keys", a.block.attention.qk_norm, b.block.attention.qk_norm);
   compare("the biases of queries, keys and values", a.block.attention.bias, b.block.attention.bias);

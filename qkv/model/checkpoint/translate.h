@@ -1,5 +1,5 @@
-// A model said in another library's words: its configuration files, and what these cannot say.
-// Not here: its tensors (convert.h).
+// Translates a model's configuration files to another library, and reports what these cannot express. Not here: its
+// tensors (convert_tensors.h).
 #pragma once
 
 #include <string>
@@ -16,34 +16,34 @@ struct Translation {
   io::Json config;                  // config.json
   io::Json preprocessor = nullptr;  // preprocessor_config.json, or null
   std::string prefix;               // of the base model's tensor names
-  std::vector<std::string> notes;   // what will differ although the logits are equal, a sentence each
-  bool names_dtype = false;         // config.json names the weights' type too, as "dtype"
+  std::vector<std::string> notes;   // future differences although the logits are equal, a sentence each
+  bool names_dtype = false;         // true if config.json names the weights' type, as "dtype"
 };
 
-/// In the words of a library (families/). Throws Error that names everything of the model that its class has not got.
+/// For a library of families/. Throws Error that names everything in the model that the library's class lacks.
 Translation Translate(const Description& description, Family library);
 
-/// For timm: an entry of its registry, and model_args for whatever differs from it.
-/// Throws Error that names everything of the model that timm has not got.
+/// For timm: an entry of its registry, and model_args for every difference from it. Throws Error that names everything
+/// in the model that timm lacks.
 Translation TranslateToTimm(const Description& description);
 
-/// What keeps a model from being said in a library's words: those of (whether, why) that hold.
+/// Reasons against a translation: pairs (applies, reason).
 using Obstructions = std::vector<std::pair<bool, std::string>>;
-/// What no library but the model's own has. `who` begins the reasons: "timm", "Hugging Face's ViT".
+/// Reasons that apply to all other libraries. who: the library, which begins the reasons: "timm", "Hugging Face's ViT".
 Obstructions CommonObstructions(const VitConfig& config, std::string_view who);
-/// Throws Error with all of them when there are any.
+/// Throws Error with all reasons that apply, if any.
 void RefuseObstructed(const VitConfig& config, Family target, const Obstructions& obstructions);
 
-/// Notes that images of other sizes than the trained one give other logits, where `target` interpolates positions by
-/// another rule, `interpolation`; and that the model's own preprocessing makes such images, where it does.
+/// Notes that images of other sizes than the trained one give other logits, if `target` interpolates positions by
+/// another rule, `interpolation`; and that the model's own preprocessing makes such images, if it does.
 void NoteOtherSizes(const Description& description, Family target, Interpolation interpolation,
                     std::vector<std::string>* notes);
 
-/// Whether the preprocessing makes images of the trained size.
+/// True if preprocessing makes images of the trained size.
 bool PreprocessesToTrainedSize(const Description& description);
 
-/// In what the arithmetic of two configurations differs at the trained size, but for LayerNorm's eps; the number of
-/// tokens that have a position does not count, since a position of zero serves as none.
+/// Differences between the arithmetic of two configurations at the trained size, except LayerNorm's eps and the number
+/// of tokens with a position, because a zero position equals none.
 std::vector<std::string> Differences(const VitConfig& a, const VitConfig& b);
 
 }  // namespace qkv::model

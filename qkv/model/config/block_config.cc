@@ -5,6 +5,7 @@
 
 #include "qkv/core/error.h"
 #include "qkv/core/name_table.h"
+#include "qkv/model/checkpoint/tensor_table.h"
 #include "qkv/model/config/config_fields.h"
 
 namespace qkv::model {
@@ -37,7 +38,7 @@ constexpr std::pair<simd::NormKind, std::string_view> kNormKinds[] = {{simd::Nor
 constexpr std::pair<nn::NormPlace, std::string_view> kNormPlaces[] = {{nn::NormPlace::kBefore, "before"},
                                                                       {nn::NormPlace::kAfter, "after"}};
 
-// What stands in the way of a norm on queries and keys.
+// Why a kind does not allow a norm of queries and keys.
 std::string_view WhyNotNormalised(AttentionKind kind) {
   if (nn::ValuesAreKeys(kind)) return "its keys are its values too";
   if (nn::IsPositional(kind)) return "its scores do not come from tokens";
@@ -64,33 +65,11 @@ void ValidateAttention(const nn::AttentionConfig& c, const nn::BlockConfig& bloc
           Name(kind), c.qk_norm ? WhyNotNormalised(kind) : "");
 }
 
-// What all heads together make of a token, and how long the products of their scores are.
-struct Widths {
-  double projected, scored;
-};
-
-Widths AttentionWidths(const nn::AttentionConfig& c, int64_t width) {
-  const double H = c.heads, Hr = H * c.query_width(), HE = H * c.head_width, HD = H * width;
-  const double Gr = c.kv_heads() * c.query_width(), GE = c.values_width();
-  switch (c.kind) {
-    case AttentionKind::kSeparate:
-    case AttentionKind::kLowRank:
-      return {Hr + Gr + GE, Hr};
-    case AttentionKind::kSharedKeyValue:
-      return {Hr + Gr, Hr};
-    case AttentionKind::kShared:
-    case AttentionKind::kSymmetric:
-      return {Hr + HE, Hr};
-    case AttentionKind::kUnified:
-      return {HE, HE};
-    case AttentionKind::kMerged:
-      return {HD + HE, HD};
-    case AttentionKind::kGaussian:
-      return {HE, H * nn::kGaussianFeatures};
-    case AttentionKind::kPositional:
-      return {HE, Hr};
-  }
-  return {};
+// Total length of the products of scores of all heads, for costs.
+double ScoredWidth(const nn::AttentionConfig& c, int64_t width) {
+  const int64_t of_head =
+      c.kind == AttentionKind::kMerged ? (c.source_width > 0 ? c.source_width : width) : c.place_width();
+  return static_cast<double>(c.heads * of_head);
 }
 
 }  // namespace
@@ -110,7 +89,7 @@ std::optional<nn::NormPlace> FindNormPlace(std::string_view name) { return FindI
 std::string_view Name(Activation activation) { return NameIn(kActivations, activation); }
 std::optional<Activation> FindActivation(std::string_view name) {
   const auto found = FindIn<Activation>(kActivations, name);
-  return found == Activation::kNone ? std::nullopt : found;  // no library has an MLP without one
+  return found == Activation::kNone ? std::nullopt : found;  // every library's MLP has an activation
 }
 
 int64_t HiddenWidth(int64_t width, double ratio) {
@@ -129,18 +108,13 @@ void Validate(const nn::BlockConfig& c) {
 }
 
 double Flops(const nn::BlockConfig& c, double N) {
-  const double D = static_cast<double>(c.width), M = static_cast<double>(c.mlp.width);
-  const auto attention = [&](const nn::AttentionConfig& a) {
-    const auto [projected, scored] = AttentionWidths(a, c.width);
-    const double HE = static_cast<double>(a.joined_width());
+  const auto attended = [&](const nn::AttentionConfig& a) {
     const bool limited = a.window_left >= 0 && a.window_right >= 0;
     const double seen = limited ? std::min(N, static_cast<double>(a.window_left + a.window_right + 1)) : N;
-    return N * (D * projected + (a.projection ? HE * D : 0)) + N * seen * (scored + HE);
+    return N * seen * (ScoredWidth(a, c.width) + static_cast<double>(a.joined_width()));
   };
-  const double mlp = N * (c.mlp.gate == simd::Gate::kNone ? 2 : 3) * D * M;
-  return 2 * (attention(c.attention) + (c.cross ? attention(*c.cross) : 0) + mlp);
+  const double products = N * static_cast<double>(CountProducts(c).multiply_adds);
+  return 2 * (products + attended(c.attention) + (c.cross ? attended(*c.cross) : 0));
 }
-
-double ProjectedWidth(const nn::BlockConfig& c) { return AttentionWidths(c.attention, c.width).projected; }
 
 }  // namespace qkv::model

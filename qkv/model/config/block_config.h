@@ -1,5 +1,4 @@
-// The numbers of a block (nn/block_config.h) as models have them: their names in configurations, what is allowed, and
-// what they cost.
+// The configuration of a block (nn/block_config.h) for models: names in config.json, allowed values, and costs.
 #pragma once
 
 #include <cstdint>
@@ -10,23 +9,25 @@
 
 namespace qkv::model {
 
-/// No published model comes near; a number beyond is a mistake or an attack, and products of two of these still fit.
+/// Far above any published model: a larger number is a mistake or an attack. Products of two such numbers do not
+/// overflow.
 inline constexpr int64_t kMaxExtent = 1 << 20;
 inline constexpr int64_t kMaxDepth = 1 << 12;
 
-/// Throws Error, naming what it is, unless low <= value <= high.
+/// Throws Error that names the value unless low <= value <= high.
 void RequireRange(std::string_view name, int64_t value, int64_t low, int64_t high);
 
-/// timm's names, such as "gelu_tanh"; found by those of Hugging Face too ("gelu_new", "gelu_pytorch_tanh", …).
+/// timm's name, such as "gelu_tanh". FindActivation accepts Hugging Face's names too ("gelu_new", "gelu_pytorch_tanh",
+/// …).
 std::string_view Name(simd::Activation activation);
 std::optional<simd::Activation> FindActivation(std::string_view name);
-/// What FindActivation finds, for error messages.
+/// The names that FindActivation accepts, for error messages.
 inline constexpr std::string_view kActivationNames = "gelu, gelu_tanh (gelu_new), quick_gelu, relu, silu, tanh";
 
-/// The names that config.json has for them.
+/// The kind's name in config.json.
 std::string_view Name(nn::AttentionKind kind);
 std::optional<nn::AttentionKind> FindAttentionKind(std::string_view name);
-/// What FindAttentionKind finds, for error messages.
+/// The names that FindAttentionKind accepts, for error messages.
 inline constexpr std::string_view kAttentionKindNames =
     "separate, shared, unified, shared_kv, merged, low_rank, symmetric, gaussian or positional";
 
@@ -36,26 +37,13 @@ std::string_view Name(nn::NormPlace place);
 std::optional<simd::NormKind> FindNormKind(std::string_view name);
 std::optional<nn::NormPlace> FindNormPlace(std::string_view name);
 
-/// The MLP's hidden width as Python's int(width * ratio) gives it; 0, which Validate refuses, beyond all proportion.
+/// The MLP's hidden width, as Python's int(width * ratio); 0, which Validate rejects, if it is out of range.
 int64_t HiddenWidth(int64_t width, double ratio);
 
-/// Writes the kind of attention into a model's config.json, or removes it where it is the usual one: "qkv_attention"
-/// and "qkv_attention_rank", the same in every family. Json: of nlohmann, ordered or not.
-template <typename Json>
-void SetAttentionKind(const nn::AttentionConfig& attention, Json* config) {
-  config->erase("qkv_attention");
-  config->erase("qkv_attention_rank");
-  if (attention.kind != nn::AttentionKind::kSeparate) (*config)["qkv_attention"] = Name(attention.kind);
-  if (attention.qk_width > 0) (*config)["qkv_attention_rank"] = attention.qk_width;
-}
-
-/// Throws Error when a number is out of all proportion or two of them contradict each other.
+/// Throws Error if a number is out of range or two of them contradict each other.
 void Validate(const nn::BlockConfig& config);
 
-/// Multiply-adds (counted twice) of one block on `tokens` tokens; a source of cross-attention counts as many.
+/// Operations (two per multiply-add) of one block on `tokens` tokens; a source of cross-attention has as many.
 double Flops(const nn::BlockConfig& config, double tokens);
-
-/// Features that a block projects each token to, all heads together: queries, keys and values of the kind.
-double ProjectedWidth(const nn::BlockConfig& config);
 
 }  // namespace qkv::model

@@ -1,11 +1,11 @@
-// The fields of a configuration, declared once: a function VisitFields(config, visitor) shows each field with its key,
-// and reading, writing and checking are visitors.
+// The fields of a configuration, declared once: a function VisitFields(config, visitor) visits each field with its key.
+// Reading, writing and checking are visitors.
 //
 //   Int(key, what, value, low, high)        always written
 //   Number(key, what, value, low, high)
 //   Bool(key, value)
-//   Enum(key, value, find, names)           by Name(value) and find(name); names: what find knows, for messages
-// Each has an optional last argument, the value that is not written and that an absent key has.
+//   Enum(key, value, find, names)           by Name(value) and find(name); names: those that find accepts, for messages
+// Each has an optional last argument: the default of an absent key, which is not written either.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@
 
 namespace qkv::model {
 
-/// Absent keys keep the value that the configuration has. Throws Error that names the key.
+/// Reads fields; absent keys keep the configuration's value. Throws Error that names the key.
 class FieldReader {
  public:
   explicit FieldReader(const Fields& fields) : fields_(fields) {}
@@ -69,7 +69,7 @@ class FieldWriter {
   io::Json& json_;
 };
 
-/// Throws Error, naming what is out of its bounds.
+/// Checks fields. Throws Error that names the value if it is out of range.
 class FieldBounds {
  public:
   void Int(std::string_view, std::string_view what, int64_t value, int64_t low, int64_t high,
@@ -85,7 +85,7 @@ class FieldBounds {
   void Enum(std::string_view, E, Find, std::string_view, std::optional<std::type_identity_t<E>> = {}) {}
 };
 
-/// What a block has, in qkv's own words (those of SequenceConfig). Of cross-attention only a program decides.
+/// The fields of a block under qkv's own keys (those of SequenceConfig). Cross-attention is not read from files.
 template <typename Visitor>
 void VisitFields(nn::BlockConfig& c, Visitor& visit) {
   nn::AttentionConfig& attention = c.attention;

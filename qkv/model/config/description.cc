@@ -7,13 +7,18 @@
 namespace qkv::model {
 namespace {
 
-// The kind of attention, which no library but qkv has a word for: the same words in every family's config.json.
-void ParseAttention(const Fields& config, VitConfig* c) {
+// Reads what SetOwnKeys writes.
+void ParseOwnKeys(const Fields& config, VitConfig* c) {
   const std::string name = config.String("qkv_attention", "separate");
   const std::optional<nn::AttentionKind> kind = FindAttentionKind(name);
   Require(kind.has_value(), "config.json: \"qkv_attention\" is \"{}\", expected {}", name, kAttentionKindNames);
   c->block.attention.kind = *kind;
   c->block.attention.qk_width = config.Int("qkv_attention_rank", 0);
+  const std::string rotary = config.String("qkv_rotary", std::string(Name(c->rotary)));
+  const std::optional<PatchRotary> found = FindPatchRotary(rotary);
+  Require(found.has_value(), "config.json: \"qkv_rotary\" is \"{}\", expected none, patches or normalised", rotary);
+  c->rotary = *found;
+  c->rotary_base = config.Number("qkv_rotary_base", c->rotary_base);
 }
 
 }  // namespace
@@ -42,13 +47,13 @@ Description Describe(const io::Json& config, const std::optional<io::Json>& prep
   const Fields fields(config, "config.json");
   Require(!SaysSequenceModel(config), "config.json: this is a model of sequences, expected one of images");
   Description description = FamilyOf(fields).describe(config, preprocessor, tensors);
-  ParseAttention(fields, &description.config);
+  ParseOwnKeys(fields, &description.config);
   Validate(description.config);
   const std::string background = fields.String("qkv_background", "any");
   Require(background == "any" || background == "dark",
           "config.json: \"qkv_background\" is \"{}\", expected any or dark", background);
   description.dark_background = background == "dark";
-  // The configuration's own size, not the model's: a Hugging Face processor may crop to another.
+  // Without a size: that of the configuration, not of the model, because a Hugging Face processor may crop to another.
   description.preprocess = FamilyOf(description.config).preprocess(description, /*size=*/{});
   return description;
 }

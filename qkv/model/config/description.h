@@ -1,5 +1,5 @@
-// What a checkpoint says about itself beside its weights: configuration, preprocessing, labels, from any family's
-// files.
+// The description of a model from any family's files: configuration, preprocessing and labels. Not here: weights
+// (checkpoint/checkpoint.h).
 #pragma once
 
 #include <cstdint>
@@ -19,35 +19,35 @@ struct Description {
   VitConfig config;
   image::Preprocess preprocess;
   std::vector<std::string> labels;       // by class, or empty
-  std::vector<std::string> assumptions;  // what no file said, a sentence each
-  // config.json says "qkv_background": "dark": images with a bright border are inverted before anything else.
+  std::vector<std::string> assumptions;  // values that no file states, a sentence each
+  // "qkv_background": "dark" in config.json: images with a bright border are inverted before all other preprocessing.
   bool dark_background = false;
-  // The library's own preprocessing configuration, from which `preprocess` for another input size is made.
+  // The library's own preprocessing configuration, from which `preprocess` is derived for another input size.
   io::Json preprocess_json = nullptr;
 };
 
-/// What a caller knows of a model whose files do not say it.
+/// What a caller knows about a model whose files lack it.
 struct Given {
-  int64_t heads = 0;  // attention heads of a block; 0: not given
+  int64_t heads = 0;  // attention heads per block; 0: not given
 };
 
-/// From a config.json of any family (families/), told apart by its keys; `preprocessor` is Hugging Face's
+/// Reads a config.json of any family (families/), recognised by its keys. preprocessor: Hugging Face's
 /// preprocessor_config.json. Throws Error that names the key, or the architecture and why qkv does not run it.
 Description Describe(const io::Json& config, const std::optional<io::Json>& preprocessor,
                      const io::SafeTensors& tensors);
 
-/// From the tensors' names and shapes and what is `given`. Throws Error, naming the option, where neither decides
-/// something that changes every answer (the number of heads); what follows the family's usage is assumed, and said so.
+/// Infers the description from names and shapes of tensors and from `given`. Throws Error that names the option if
+/// neither determines something that changes every result (the number of heads). What follows the family's convention
+/// is assumed, and listed in `assumptions`.
 Description DescribeFromTensors(const io::SafeTensors& tensors, const Given& given = {});
 
-/// Throws Error when what is given contradicts what the model's files say.
+/// Throws Error if `given` contradicts the model's files.
 void RequireAgreement(const Description& description, const Given& given);
 
-/// `preprocess` for another input size, as the family's own library would make it.
+/// `preprocess` for another input size, as the family's own library computes it.
 image::Preprocess PreprocessForSize(const Description& description, int64_t height, int64_t width);
 
-/// The configuration in timm's words alone, which a model trained here has too: without preprocessing or qkv's own
-/// keys.
+/// Reads timm's keys only, which models trained by qkv have too: without preprocessing and qkv's own keys.
 Description DescribeTimm(const io::Json& config);
 
 }  // namespace qkv::model

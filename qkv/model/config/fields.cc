@@ -9,11 +9,11 @@ namespace {
 
 const io::Json kEmpty = io::Json::object();
 
-// No configuration counts as high, and sums of a few such numbers are far from overflow.
+// Far above any value of a configuration; sums of a few such numbers do not overflow.
 constexpr double kMaxNumber = 0x1p40;
 
 int64_t AsInt(const io::Json& value, const std::string& where, std::string_view key) {
-  // Python writes 4.0 where an int was divided: accepted when it is whole.
+  // Python writes 4.0 after dividing an int: accepted if it is whole.
   if (value.is_number_float()) {
     const double number = value.get<double>();
     Require(number == std::floor(number), "{}: \"{}\" is {}, expected a whole number", where, key, number);

@@ -1,7 +1,6 @@
-// From image::Preprocess to the libraries' configuration files: the way back of preprocess_config.h.
+// Writes image::Preprocess as the libraries' preprocessing configurations, the inverse of preprocess_config.h.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -10,19 +9,12 @@
 
 namespace qkv::model {
 
-/// The keys of timm's pretrained_cfg: input_size, crop_pct, crop_mode, interpolation, mean, std. timm makes all images
-/// of one size: `height` and `width` where `preprocess` does not say which. What it cannot say becomes a note.
+/// The keys of timm's pretrained_cfg: input_size, crop_pct, crop_mode, interpolation, mean, std. timm brings all images
+/// to one size: `height` and `width` if `preprocess` does not fix it. What the keys cannot express is added to `notes`.
 io::Json PreprocessToTimm(const image::Preprocess& preprocess, int64_t height, int64_t width,
                           std::vector<std::string>* notes);
 
-/// A preprocessor_config.json. What no processor of Hugging Face's does becomes a note.
+/// A preprocessor_config.json. What no Hugging Face processor can do is added to `notes`.
 io::Json PreprocessToHuggingFace(const image::Preprocess& preprocess, std::vector<std::string>* notes);
-
-/// The number of fewest decimals near `x` for which `fits` holds, such as 0.9 for 224/248 where floor(224/x) = 248.
-/// Falls back on the doubles next to `x`, then on `x` itself.
-double ShortestDecimal(double x, const std::function<bool(double)>& fits);
-
-/// The double that reads as the float does: 0.485, not 0.48500001.
-double AsWritten(float x);
 
 }  // namespace qkv::model

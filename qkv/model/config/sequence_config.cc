@@ -95,7 +95,7 @@ SequenceConfig ParseSequenceConfig(const io::Json& json, const std::string& wher
           io::Quoted(architecture), SequenceConfig::kArchitecture);
   for (const char* size : {"vocabulary", "outputs", "length", "width", "heads", "depth"}) fields.RequiredInt(size);
   SequenceConfig c;
-  // What widths are where they are not there.
+  // Defaults of absent widths.
   const int64_t width = fields.Int("width", 0), heads = fields.Int("heads", 0);
   RequireRange("the width", width, 1, kMaxExtent);
   RequireRange("the number of heads", heads, 1, kMaxExtent);

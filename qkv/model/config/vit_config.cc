@@ -10,15 +10,29 @@ namespace {
 
 constexpr int64_t kMaxChannels = 1 << 10;
 
-// Of several names for one thing, the one that Name gives comes first.
+// If a pool has several names, Name returns the first.
 constexpr std::pair<Pool, std::string_view> kPools[] = {{Pool::kToken, "token"}, {Pool::kMean, "avg"},
                                                         {Pool::kMax, "max"},     {Pool::kMeanMax, "avgmax"},
                                                         {Pool::kMap, "map"},     {Pool::kTokenAndMean, "token+avg"}};
+
+constexpr std::pair<PatchRotary, std::string_view> kPatchRotary[] = {
+    {PatchRotary::kNone, "none"}, {PatchRotary::kPatches, "patches"}, {PatchRotary::kNormalised, "normalised"}};
 
 }  // namespace
 
 std::string_view Name(Pool pool) { return NameIn(kPools, pool); }
 std::optional<Pool> FindPool(std::string_view name) { return FindIn<Pool>(kPools, name); }
+
+std::string_view Name(PatchRotary rotary) { return NameIn(kPatchRotary, rotary); }
+std::optional<PatchRotary> FindPatchRotary(std::string_view name) { return FindIn<PatchRotary>(kPatchRotary, name); }
+
+nn::RotaryTable MakeRotaryTable(const VitConfig& c, int64_t grid_height, int64_t grid_width) {
+  const nn::TokenGrid grid{c.prefix(), grid_height, grid_width};
+  const int64_t E = c.block.attention.query_width();
+  if (c.rotary == PatchRotary::kNormalised) return nn::RotaryTable(nn::NormalisedAngles(grid, E, c.rotary_base));
+  return nn::RotaryTable(nn::PatchAngles(
+      grid, E, {.base = c.rotary_base, .trained_height = c.grid_height(), .trained_width = c.grid_width()}));
+}
 
 void Validate(const VitConfig& c) {
   RequireRange("the image height", c.image_height, 1, kMaxExtent);
@@ -41,6 +55,14 @@ void Validate(const VitConfig& c) {
   Require(c.positions != Positions::kSinCos || (c.block.width % 4 == 0 && c.block.width >= 8),
           "config: sine and cosine positions need a width that is a multiple of 4 and at least 8, got {}",
           c.block.width);
+  if (c.rotary == PatchRotary::kNone) return;
+  const nn::AttentionConfig& attention = c.block.attention;
+  Require(nn::AllowsRotary(attention.kind) && attention.query_width() % 4 == 0,
+          "config: rotary positions of patches need queries and keys of tokens, of a multiple of 4 features in a head; "
+          "got {} attention and {}",
+          Name(attention.kind), attention.query_width());
+  Require(c.rotary_base >= 1 && c.rotary_base <= 1e12, "config: the base of rotary positions is {}, expected 1 to 1e12",
+          c.rotary_base);
 }
 
 double Flops(const VitConfig& c) { return Flops(c, c.image_height, c.image_width); }

@@ -11,7 +11,7 @@
 namespace qkv::model {
 namespace {
 
-// The first that fits counts. vit-pytorch stands before timm: both have an "architecture".
+// The first match applies. vit-pytorch precedes timm: both have the key "architecture".
 constexpr const FamilyRow* kFamilies[] = {&kVitPytorch, &kTimmVit, &kHfVit, &kHfDinov2};
 
 constexpr Library kLibraries[] = {{Family::kTimm, "timm", "timm"},

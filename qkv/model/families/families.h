@@ -1,4 +1,4 @@
-// The registry of families: a row for each NAME.cc of this folder, and the libraries that they belong to.
+// The registry of families: one row for each NAME.cc of this folder, and the libraries that they belong to.
 #pragma once
 
 #include <span>
@@ -17,14 +17,14 @@ std::span<const Library> Libraries();
 
 extern const FamilyRow kVitPytorch, kTimmVit, kHfVit, kHfDinov2;
 
-/// The row that holds a model of this configuration, or would if the model were translated to `library`.
+/// The row of the family that holds this model, or that would hold it after translation to `library`.
 const FamilyRow& FamilyOf(const VitConfig& config);
 const FamilyRow& FamilyOf(const VitConfig& config, Family library);
 
-/// The row of a config.json. Throws Error when there is none.
+/// The row of a config.json. Throws Error if no family recognises it.
 const FamilyRow& FamilyOf(const Fields& config);
 
-/// The row of tensors without a config.json. Throws Error when there is none.
+/// The row of tensors without a config.json. Throws Error if no family recognises them.
 const FamilyRow& FamilyOf(const io::SafeTensors& tensors);
 
 }  // namespace qkv::model

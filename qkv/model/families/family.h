@@ -1,5 +1,5 @@
-// A family of models: all functions that know its files. families/NAME.cc defines its row; families.cc lists the rows.
-// Arithmetic never asks for the family: it asks flags of VitConfig, which the family sets.
+// A family of models: all functions that depend on the format of its files. families/NAME.cc defines a row, families.cc
+// lists the rows. Not here: arithmetic, which depends only on flags of VitConfig that the family sets.
 #pragma once
 
 #include <cstdint>
@@ -18,27 +18,27 @@
 namespace qkv::model {
 
 struct FamilyRow {
-  Family library;  // whose classes these are; a library may have several rows
-  /// Hugging Face's model_type of these models; empty for other libraries.
+  Family library;  // library of these classes; a library may have several rows
+  /// Values of Hugging Face's model_type for this family; empty for other libraries.
   std::span<const std::string_view> model_types;
 
-  /// Whether a config.json is of this family, and whether tensors without a config.json are. Of all rows at most one
-  /// says yes, or the first in the list counts.
+  /// True if a config.json, or tensors without a config.json, are of this family. If several rows match, the first in
+  /// the list applies.
   bool (*recognises)(const Fields& config);
   bool (*recognises_tensors)(const io::SafeTensors& tensors);
 
-  /// Configuration, labels and the library's preprocessing. Describe (description.h) reads qkv's own keys and
+  /// Configuration, labels and the library's preprocessing. Describe (config/description.h) reads qkv's own keys and
   /// validates.
   Description (*describe)(const io::Json& config, const std::optional<io::Json>& preprocessor,
                           const io::SafeTensors& tensors);
   Description (*describe_tensors)(const io::SafeTensors& tensors, const Given& given);
 
-  /// Which row of a library holds a model: of its rows exactly one says yes.
+  /// True for the one row of the library that holds a model of this configuration.
   bool (*holds)(const VitConfig& config);
   const Layout& (*layout)(const VitConfig& config);
-  /// preprocess_json, or the same for another input size.
+  /// Preprocessing from preprocess_json, or for another input size.
   image::Preprocess (*preprocess)(const Description& description, ImageSize size);
-  /// Throws Error that names everything of the model that the library's class has not got.
+  /// Throws Error that names everything in the model that the library's class lacks.
   Translation (*translate)(const Description& description);
 };
 

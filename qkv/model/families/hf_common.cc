@@ -17,7 +17,7 @@ using simd::Activation;
 
 constexpr std::string_view kPatches = "embeddings.patch_embeddings.projection.weight";
 
-// The class that wrote the checkpoint; without "architectures" the tensors tell.
+// The class that wrote the checkpoint; without "architectures" it is inferred from the tensors.
 std::string Architecture(const Fields& config, const HfType& type, const io::SafeTensors& tensors) {
   if (config.Has("architectures")) {
     const io::Json& names = config.json()["architectures"];
@@ -186,7 +186,8 @@ io::Json HfConfigFromTensors(const io::SafeTensors& tensors, const Given& given,
 }
 
 void NoteHfAssumptions(Description* description) {
-  description->assumptions.push_back(fmt::format("activation gelu, LayerNorm's eps {}", description->config.block.norm.eps));
+  description->assumptions.push_back(
+      fmt::format("activation gelu, LayerNorm's eps {}", description->config.block.norm.eps));
 }
 
 image::Preprocess PreprocessOfHf(const Description& description, ImageSize size) {

@@ -1,4 +1,4 @@
-// What the families of Hugging Face transformers share: keys of config.json, names of tensors, processors, translation.
+// Shared by the families of Hugging Face transformers: keys of config.json, tensor names, processors, translation.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +17,13 @@
 namespace qkv::model {
 
 struct HfType {
-  std::string_view type, stem, who;  // model_type, the common beginning of the classes' names, for messages
+  std::string_view type, stem, who;  // model_type; common prefix of the class names; name for messages
 };
 
-/// Whether a config.json is of Hugging Face and of one of these types.
+/// True if a config.json is of Hugging Face and of one of these types.
 bool HasModelType(const Fields& config, std::span<const std::string_view> types);
 
-/// Whether tensors have the names of a Hugging Face Vision Transformer.
+/// True if the tensors have the names of a Hugging Face Vision Transformer.
 bool HasHfPatches(const io::SafeTensors& tensors);
 
 /// Tensors outside the blocks.
@@ -39,22 +39,22 @@ inline constexpr NameRow kHfRows[] = {
 };
 inline constexpr std::string_view kHfMaskToken[] = {"@embeddings.mask_token"};
 
-/// The class, and what all types write alike. patch: the type's default side.
+/// The class, and the keys that all types share. patch: default patch side of the type.
 Description ReadHfModel(const Fields& config, const HfType& type, int64_t patch, const io::SafeTensors& tensors);
 
-/// Labels and number of classes where the class is a classifier. Returns whether it is.
+/// Labels and number of classes, if the class is a classifier. Returns true if it is.
 bool ReadHfClassifier(const Fields& config, Description* description);
 
-/// preprocessor_config.json, or what the type's own processor does without one.
+/// preprocessor_config.json, or `otherwise`, the type's own default.
 void SetHfPreprocessor(const std::optional<io::Json>& preprocessor, io::Json otherwise, Description* description);
 
-/// Throws Error when `name` is none that qkv has.
+/// Throws Error if qkv has no activation of this name.
 simd::Activation HfActivation(const std::string& name);
 
-/// A config.json for tensors that came without one. Throws Error when heads are not given or the grid is no square.
+/// A config.json for tensors without one. Throws Error if heads are not given or the grid is not square.
 io::Json HfConfigFromTensors(const io::SafeTensors& tensors, const Given& given, const HfType& type);
 
-/// Says what HfConfigFromTensors assumed.
+/// Notes what HfConfigFromTensors assumed.
 void NoteHfAssumptions(Description* description);
 
 image::Preprocess PreprocessOfHf(const Description& description, ImageSize size);
@@ -62,18 +62,18 @@ image::Preprocess PreprocessOfHf(const Description& description, ImageSize size)
 // ---------------------------------------------------------------------------------------------------------------------
 // Translation
 
-/// The name that config.json has for it.
+/// The activation's name in config.json.
 std::string_view HfName(simd::Activation activation);
-/// What a model of this pooling does, for messages: "takes the class token alone".
+/// The effect of this pooling, for messages: "takes the class token alone".
 std::string_view PhraseFor(Pool pool);
 
 /// The class that holds the model, such as "ViTForImageClassification".
 std::string HfClass(const VitConfig& config, const HfType& type);
 
-/// config.json with the keys that all types have. Throws Error naming all obstructions: those of every type, and `own`.
+/// config.json with the keys that all types share. Throws Error that names all obstructions: common ones, and `own`.
 Translation BeginHfTranslation(const Description& description, const HfType& type, const Obstructions& own);
 
-/// Adds labels, prefix and processor, and notes what differs. interpolation: the type's own.
+/// Adds labels, prefix and processor, and notes differences. interpolation: that of the type.
 void EndHfTranslation(const Description& description, const HfType& type, Interpolation interpolation,
                       Translation* translation);
 

@@ -1,4 +1,4 @@
-// Hugging Face transformers: DINOv2 and DINOv2 with registers, bare or with a classifier.
+// Hugging Face transformers: DINOv2 and DINOv2 with registers, with or without a classifier.
 #include "qkv/model/families/families.h"
 #include "qkv/model/families/hf_common.h"
 #include "qkv/model/families/names_attention.h"
@@ -38,7 +38,7 @@ constexpr NameRow kSwiGlu[] = {
 constexpr std::span<const NameRow> kTables[] = {kBlocks, kHfRows, kAttentionKindRows};
 constexpr std::span<const NameRow> kSwiGluTables[] = {kSwiGlu, kBlocks, kHfRows, kAttentionKindRows};
 
-// The class with registers always holds a mask token, which only training reads.
+// The class with registers always has a mask token, which only training reads.
 constexpr Layout kLayout = {kTables, kHfMaskToken, {}}, kSwiGluLayout = {kSwiGluTables, kHfMaskToken, {}};
 constexpr Layout kRegistersLayout = {kTables, kHfMaskToken, kHfMaskToken},
                  kRegistersSwiGluLayout = {kSwiGluTables, kHfMaskToken, kHfMaskToken};
@@ -83,7 +83,7 @@ Description DescribeHfDinov2(const io::Json& json, const std::optional<io::Json>
     c.block.mlp.activation = Activation::kSilu;
     c.block.mlp.width = SwiGluWidth(c.block.mlp.width);
   }
-  c.position_prefix = 1;  // registers have none
+  c.position_prefix = 1;  // registers have no position
   if (ReadHfClassifier(config, &description)) c.pool = Pool::kTokenAndMean;
   SetHfPreprocessor(preprocessor, DefaultPreprocessor(), &description);
   return description;
@@ -107,7 +107,7 @@ Description DescribeHfDinov2Tensors(const io::SafeTensors& tensors, const Given&
 // ---------------------------------------------------------------------------------------------------------------------
 // Translation
 
-// mlp_ratio, a whole number. Zero when none gives the MLP's width.
+// mlp_ratio, an integer; 0 if no ratio gives the MLP's width.
 int64_t Ratio(const VitConfig& c) {
   constexpr int64_t kGreatest = 64;
   for (int64_t ratio = 1; ratio <= kGreatest; ++ratio) {
@@ -159,7 +159,7 @@ constinit const FamilyRow kHfDinov2 = {
     .recognises_tensors = AreDinov2Tensors,
     .describe = DescribeHfDinov2,
     .describe_tensors = DescribeHfDinov2Tensors,
-    // DINOv2 always has LayerScale. A model without it goes to the row of ViT, whose errors name what is missing.
+    // DINOv2 always has LayerScale. The row of ViT takes models without it; its errors name what is missing.
     .holds = [](const VitConfig& c) { return c.block.layer_scale && !c.distillation_token; },
     .layout = LayoutFor,
     .preprocess = PreprocessOfHf,

@@ -34,7 +34,7 @@ struct ProcessorDefaults {
   const std::vector<float>*mean, *std;
 };
 
-constexpr int64_t kCropSize = 224;  // of all classes that crop
+constexpr int64_t kCropSize = 224;  // default of all classes that crop
 
 const std::array kProcessors = {
     ProcessorDefaults{"ViT", 2, false, 224, false, &kHalf, &kHalf},
@@ -57,12 +57,12 @@ const ProcessorDefaults& DefaultsOf(const Fields& fields) {
        fields.where(), key, type);
 }
 
-/// A switch of an image processor: null turns a step off, as it does there.
+/// A switch of an image processor; as in the library, null turns the step off.
 bool Switch(const Fields& fields, std::string_view key, bool otherwise) {
   return fields.Bool(key, fields.json().contains(key) ? false : otherwise);
 }
 
-/// null in place of a value that an enabled step needs is refused, as it is there.
+/// As in the library, null is rejected for a value that an enabled step needs.
 void RefuseNull(const Fields& fields, std::string_view key) {
   Require(fields.Has(key) || !fields.json().contains(key), "{}: \"{}\" is null", fields.where(), key);
 }
@@ -77,7 +77,7 @@ Filter HuggingFaceFilter(const Fields& fields, int64_t otherwise) {
   return kFilters[static_cast<size_t>(resample)];
 }
 
-/// A size as {"height", "width"}, [height, width] or one number for both; `key` is there.
+/// A size as {"height", "width"}, [height, width] or one number for both; `key` must exist.
 std::pair<int64_t, int64_t> HeightAndWidth(const Fields& fields, std::string_view key) {
   std::pair<int64_t, int64_t> size;
   if (fields.json().find(key)->is_object()) {
@@ -143,7 +143,7 @@ Preprocess PreprocessFromHuggingFace(const io::Json& preprocessor_config, int ch
   Require(!Switch(fields, "do_pad", false), "{}: \"do_pad\" is not supported", fields.where());
   Preprocess p;
   p.channels = channels;
-  Switch(fields, "do_convert_rgb", true);  // its type only: an image is brought to the model's channels in any case
+  Switch(fields, "do_convert_rgb", true);  // checks the type only: images are always converted to the model's channels
   if (Switch(fields, "do_resize", true)) {
     RefuseNull(fields, "size");
     RefuseNull(fields, "resample");

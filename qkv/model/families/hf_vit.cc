@@ -1,4 +1,4 @@
-// Hugging Face transformers: ViT and DeiT, bare, with a classifier, or with DeiT's two.
+// Hugging Face transformers: ViT and DeiT, without a classifier, with one, or with DeiT's two.
 #include "qkv/model/families/families.h"
 #include "qkv/model/families/hf_common.h"
 #include "qkv/model/families/names_attention.h"
@@ -62,7 +62,7 @@ Description DescribeHfVit(const io::Json& json, const std::optional<io::Json>& p
   return description;
 }
 
-// Neither has LayerScale or registers.
+// ViT and DeiT have neither LayerScale nor registers.
 bool AreVitTensors(const io::SafeTensors& tensors) {
   return HasHfPatches(tensors) && !FindWithSuffix(tensors, "layer_scale1.lambda1") &&
          !FindWithSuffix(tensors, "embeddings.register_tokens");
@@ -118,7 +118,7 @@ constinit const FamilyRow kHfVit = {
     .recognises_tensors = AreVitTensors,
     .describe = DescribeHfVit,
     .describe_tensors = DescribeHfVitTensors,
-    // DINOv2 alone has LayerScale, and no distillation token.
+    // Only DINOv2 has LayerScale, and it has no distillation token.
     .holds = [](const VitConfig& c) { return c.distillation_token || !c.block.layer_scale; },
     .layout = LayoutFor,
     .preprocess = PreprocessOfHf,

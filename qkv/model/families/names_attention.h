@@ -1,5 +1,5 @@
-// The tensors of attention that is not of separate queries, keys and values. No library has names for them: they are
-// the canonical ones in every family's layout.
+// Tensor names of attention kinds without separate queries, keys and values. No library has names for them, so every
+// family's layout uses the canonical ones.
 #pragma once
 
 #include "qkv/model/checkpoint/tensor_names.h"

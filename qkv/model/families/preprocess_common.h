@@ -1,7 +1,8 @@
-// What the libraries' preprocessing configurations share: numbers of a channel, sizes, centre crops.
+// Shared by the readers and writers of preprocessing configurations: values per channel, sizes, centre crops.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string_view>
 #include <vector>
 
@@ -11,24 +12,32 @@
 
 namespace qkv::model {
 
-/// `side`, the value of `key`. Throws Error when it is no number of pixels.
+/// `side`, the value of `key`. Throws Error if it is not a valid number of pixels.
 int64_t Side(const Fields& fields, std::string_view key, int64_t side);
 
-/// One number a channel: a number or a list. A list for three channels serves one channel where all are equal (a model
-/// changed to grey often keeps it); other lengths stay, for Apply to refuse, since pixels may be given without it.
+/// Values per channel, from one number or a list. A list of three equal values fits one channel (a model changed to
+/// grey often keeps it). Lists of other lengths are kept, and Apply rejects them: a caller that provides pixels does
+/// not need them.
 std::vector<float> Channels(const Fields& fields, std::string_view key, const std::vector<float>& otherwise,
                             int channels);
 
-/// The same without a zero. Throws Error when there is one.
+/// As Channels. Throws Error if a value is 0.
 std::vector<float> Deviations(const Fields& fields, std::string_view key, const std::vector<float>& otherwise,
                               int channels);
 
-/// Throws Error when a given size is none.
+/// Throws Error if a given size is not valid.
 void CheckOverride(ImageSize size);
 
 bool CropsNothing(const image::Preprocess& preprocess);
 
-/// Whether a centre crop can have an odd margin, which the two libraries round to different sides.
+/// True if a centre crop can have an odd margin, which the two libraries round to different sides.
 bool CropsOddly(const image::Preprocess& preprocess);
+
+/// The number with the fewest decimals near `x` for which `fits` holds, such as 0.9 for 224/248 where floor(224/x) =
+/// 248. Falls back to the doubles next to `x`, then to `x` itself.
+double ShortestDecimal(double x, const std::function<bool(double)>& fits);
+
+/// The double with the float's shortest decimal form: 0.485, not 0.48500001.
+double AsWritten(float x);
 
 }  // namespace qkv::model

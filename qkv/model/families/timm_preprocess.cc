@@ -29,7 +29,7 @@ Filter TimmFilter(const Fields& fields) {
   if (name == "hamming") return Filter::kHamming;
   if (name == "bicubic" || name.empty()) return Filter::kBicubic;
   if (name == "lanczos") return Filter::kLanczos;
-  // "random" too: it is for training, timm's own evaluation refuses it.
+  // Rejects "random" too: it is for training, and timm's own evaluation rejects it.
   Fail("{}: \"interpolation\" is \"{}\", expected nearest, box, bilinear, hamming, bicubic or lanczos", fields.where(),
        name);
 }
@@ -40,12 +40,12 @@ uint8_t FillOf(float mean) {
   return static_cast<uint8_t>(std::nearbyint(x));
 }
 
-// timm's arithmetic: it resizes to floor(size / crop_pct), then crops to size.
+// As timm: it resizes to floor(size / crop_pct), then crops to size.
 int64_t ScaledSize(int64_t size, double crop_pct) {
   return static_cast<int64_t>(std::floor(static_cast<double>(size) / crop_pct));
 }
 
-// A crop_pct that makes timm resize to these edges, as nearly as one number can.
+// A crop_pct with which timm resizes to these edges, as closely as one number can.
 double CropPct(int64_t height, int64_t resize_height, int64_t width, int64_t resize_width) {
   const auto ratio = [](int64_t a, int64_t b) { return static_cast<double>(a) / static_cast<double>(b); };
   return ShortestDecimal(std::min(ratio(height, resize_height), ratio(width, resize_width)), [&](double pct) {
@@ -53,7 +53,7 @@ double CropPct(int64_t height, int64_t resize_height, int64_t width, int64_t res
   });
 }
 
-// Means and deviations of pixels that were divided by 255, whatever the processor multiplied them by.
+// Means and deviations for pixels divided by 255, whatever factor the processor uses.
 std::vector<double> PerUnit(const Preprocess& p, const std::vector<float>& values, double otherwise) {
   std::vector<double> result(static_cast<size_t>(std::max(1, p.channels)), otherwise / (255 * p.rescale));
   const bool as_is = std::abs(255 * p.rescale - 1) < 1e-9;
@@ -84,7 +84,7 @@ Preprocess PreprocessFromTimm(const io::Json& pretrained_cfg, ImageSize size) {
   if (size) std::tie(p.crop_height, p.crop_width) = *size;
 
   double crop_pct = fields.Number("crop_pct", 0);
-  if (crop_pct == 0) crop_pct = 0.875;  // timm takes a zero for a missing value
+  if (crop_pct == 0) crop_pct = 0.875;  // timm treats 0 as missing
   Require(crop_pct > 0 && crop_pct <= 100, "{}: \"crop_pct\" is {}", fields.where(), crop_pct);
   p.resize_height = static_cast<int64_t>(std::floor(static_cast<double>(p.crop_height) / crop_pct));
   p.resize_width = static_cast<int64_t>(std::floor(static_cast<double>(p.crop_width) / crop_pct));
@@ -131,7 +131,7 @@ io::Json PreprocessToTimm(const Preprocess& p, int64_t height, int64_t width, st
     case Resize::kCover:
       break;
     case Resize::kShortestEdge:
-      // timm's own rule for squares; other shapes it scales until both edges are covered.
+      // timm's rule for squares; it scales other shapes until both edges are covered.
       if (height == width) break;
       notes->push_back(
           fmt::format("timm cannot resize the shorter edge to {} before it crops {}x{}: it will resize "

@@ -49,7 +49,7 @@ bool FindTimmArchitecture(std::string_view name, TimmArchitecture* architecture)
   std::string base(name.substr(0, name.find('.')));
   std::string tag(name.size() > base.size() ? name.substr(base.size() + 1) : "");
   if (const Row* renamed = FindRow(kRenamed, base)) {
-    // The new name may bring a tag of its own.
+    // The new name may have its own tag.
     base = renamed->text.substr(0, renamed->text.find('.'));
     if (tag.empty() && renamed->text.size() > base.size()) tag = renamed->text.substr(base.size() + 1);
   }

@@ -1,4 +1,4 @@
-// timm's registry of architectures, as data: what each name passes to VisionTransformer's constructor.
+// timm's registry of architectures, as data: the arguments of VisionTransformer's constructor for each name.
 #pragma once
 
 #include <string>
@@ -13,8 +13,8 @@ struct TimmArchitecture {
   io::Json pretrained_cfg;  // of the given tag, or of the default one
 };
 
-/// `name` may carry a tag: "vit_base_patch16_224.augreg_in21k". False when the registry has no such name.
-/// Throws Error with the reason for names whose blocks qkv does not run.
+/// `name` may have a tag: "vit_base_patch16_224.augreg_in21k". False if the registry lacks the name. Throws Error with
+/// the reason for names whose blocks qkv does not run.
 bool FindTimmArchitecture(std::string_view name, TimmArchitecture* architecture);
 
 }  // namespace qkv::model

@@ -1,5 +1,6 @@
-// timm's VisionTransformer. config.json of the hub is read over the registry's arguments, and these over the
-// constructor's defaults.
+// timm's VisionTransformer: configuration, tensor names, translation. The hub's config.json overrides the registry's
+// arguments, which override the constructor's defaults. Not here: preprocessing (timm_preprocess.cc) and the registry
+// (timm_registry.cc).
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -14,6 +15,7 @@
 #include "qkv/model/families/families.h"
 #include "qkv/model/families/from_tensors.h"
 #include "qkv/model/families/names_attention.h"
+#include "qkv/model/families/preprocess_common.h"
 #include "qkv/model/families/timm_registry.h"
 
 namespace qkv::model {
@@ -91,10 +93,10 @@ void ParseMlp(const Fields& args, double mlp_ratio, VitConfig* c) {
           "{}: mlp_layer \"{}\" is not one of Mlp, SwiGLU, SwiGLUPacked, GluMlp", args.where(), layer);
   Require(hidden % 2 == 0, "{}: {} needs an even hidden width, got {}", args.where(), layer, hidden);
   c->block.mlp.gate = layer == "GluMlp" ? simd::Gate::kLast : simd::Gate::kFirst;
-  c->block.mlp.width = hidden / 2;  // one packed layer, half of it is the gate
+  c->block.mlp.width = hidden / 2;  // one packed layer, half of which is the gate
 }
 
-// Arguments of VisionTransformer that change what is computed, in a way that qkv has not got.
+// Rejects arguments of VisionTransformer that change the computation in a way that qkv does not support.
 void RefuseUnsupported(const Fields& args, const std::string& architecture) {
   static constexpr std::array<std::pair<const char*, const char*>, 4> kDefaults = {
       {{"block_fn", "Block"}, {"attn_layer", "Attention"}, {"embed_layer", "PatchEmbed"}, {"pos_embed", "learn"}}};
@@ -157,7 +159,7 @@ VitConfig ParseArguments(const Fields& args, const std::string& architecture) {
   return c;
 }
 
-// label_names is a list, or a table from class to name where there are gaps; label_descriptions may say more.
+// label_names is a list, or a map from class to name if there are gaps; label_descriptions may have longer names.
 std::vector<std::string> ParseLabels(const Fields& config, int64_t classes) {
   static const io::Json kNone = nullptr;
   const io::Json* names = &kNone;
@@ -204,14 +206,14 @@ Description DescribeTimm(const io::Json& json) {
           "\"model_args\" (embed_dim, depth, num_heads, …) if it is a plain VisionTransformer",
           architecture);
 
-  // Old files are flat: what belongs into pretrained_cfg stands at the top.
+  // Old files are flat: the keys of pretrained_cfg are at the top level.
   const bool name_alone = known && !config.Has("pretrained_cfg") && !config.Has("input_size") && !config.Has("mean");
   io::Json cfg = config.Has("pretrained_cfg") ? config.Object("pretrained_cfg").json()
                  : name_alone                 ? registered.pretrained_cfg
                                               : json;
   if (config.Has("num_classes")) cfg["num_classes"] = config.Int("num_classes", 0);
 
-  // From the weakest: pretrained_cfg, the registry's own arguments, model_args.
+  // In increasing priority: pretrained_cfg, the registry's arguments, model_args.
   io::Json args = io::Json::object();
   const Fields weak(cfg, "pretrained_cfg");
   if (weak.Int("num_classes", -1) >= 0) args["num_classes"] = weak.Int("num_classes", 0);
@@ -231,7 +233,7 @@ Description DescribeTimm(const io::Json& json) {
   description.config = ParseArguments(Fields(args, "config.json: model_args"), architecture);
   description.config.family = Family::kTimm;
   Validate(description.config);
-  // Not timm's: what `qkv convert` notes where a model's eps is not that of its architecture.
+  // qkv's own key: `qkv convert` writes it if a model's eps is not that of its architecture.
   description.config.block.norm.eps = config.Number("qkv_norm_eps", description.config.block.norm.eps);
   const io::Json own_size = {description.config.channels, description.config.image_height,
                              description.config.image_width};
@@ -260,7 +262,7 @@ int64_t CountBlocks(const io::SafeTensors& tensors) {
   return depth;
 }
 
-// timm's arguments as far as its tensors determine them.
+// timm's arguments, as far as the tensors determine them.
 io::Json ArgumentsFromTensors(const io::SafeTensors& tensors, const Given& given,
                               std::vector<std::string>* assumptions) {
   const auto has = [&](std::string_view name) { return tensors.Find(name) != nullptr; };
@@ -303,10 +305,10 @@ io::Json ArgumentsFromTensors(const io::SafeTensors& tensors, const Given& given
     hidden = 2 * fc2;
   }
   args["act_layer"] = args.contains("mlp_layer") ? "silu" : "gelu";
-  args["norm_eps"] = has("norm_pre.weight") ? 1e-5 : 1e-6;  // all CLIP models of the registry have the larger one
+  args["norm_eps"] = has("norm_pre.weight") ? 1e-5 : 1e-6;  // all CLIP models of timm's registry have 1e-5
   assumptions->push_back(fmt::format("activation {}, LayerNorm's eps {}", args["act_layer"].get<std::string>(),
                                      args["norm_eps"].get<double>()));
-  // A hair above, since the ratio is multiplied back and truncated.
+  // Slightly more than the ratio, because timm multiplies it back and truncates.
   args["mlp_ratio"] = (static_cast<double>(hidden) + 1e-3) / static_cast<double>(width);
 
   const int64_t prefix = (has("cls_token") ? 1 : 0) + (has("dist_token") ? 1 : 0) + args["reg_tokens"].get<int64_t>();
@@ -327,7 +329,7 @@ io::Json ArgumentsFromTensors(const io::SafeTensors& tensors, const Given& given
 Description DescribeTimmTensors(const io::SafeTensors& tensors, const Given& given) {
   std::vector<std::string> assumptions;
   const io::Json args = ArgumentsFromTensors(tensors, given, &assumptions);
-  // The name only serves messages: all arguments are given.
+  // The name is used only in messages: all arguments are given.
   io::Json config = {{"architecture", "vision_transformer"}, {"model_args", args}};
   config["pretrained_cfg"] = {{"crop_pct", 0.9}, {"interpolation", "bicubic"}};
   const auto channels = static_cast<size_t>(std::clamp<int64_t>(args["in_chans"].get<int64_t>(), 1, 4));
@@ -341,11 +343,11 @@ Description DescribeTimmTensors(const io::SafeTensors& tensors, const Given& giv
 // ---------------------------------------------------------------------------------------------------------------------
 // Translation: an entry of the registry, model_args for what differs from it, pretrained_cfg
 
-constexpr double kEps = 1e-6;  // of the three entries below
+constexpr double kEps = 1e-6;  // of the three entries used below
 
 std::string_view EntryFor(const VitConfig& c) {
   if (c.distillation_token) return "deit_base_distilled_patch16_224";
-  // timm takes an MLP's class from Python only, so that one must be in the entry.
+  // timm sets an MLP's class only in Python, so the entry must have it.
   return c.block.mlp.gate == simd::Gate::kNone ? "vit_base_patch16_224" : "vit_giant_patch14_dinov2";
 }
 
@@ -376,7 +378,7 @@ io::Json SizeOf(int64_t height, int64_t width) {
   return height == width ? io::Json(height) : io::Json::array({height, width});
 }
 
-// Of VisionTransformer's constructor, all that a configuration decides.
+// The arguments of VisionTransformer's constructor that a configuration determines.
 io::Json Arguments(const VitConfig& c) {
   const int64_t hidden = c.block.mlp.gate == simd::Gate::kNone ? c.block.mlp.width : 2 * c.block.mlp.width;
   const auto width = static_cast<double>(c.block.width);
@@ -406,12 +408,12 @@ io::Json Arguments(const VitConfig& c) {
   args["pre_norm"] = c.pre_norm;
   args["final_norm"] = c.final_norm || c.fc_norm;
   args["fc_norm"] = c.final_norm || c.fc_norm ? c.fc_norm : pools;
-  args["init_values"] = c.block.layer_scale ? 1e-5 : 0.0;  // what training begins with, replaced by the tensors
+  args["init_values"] = c.block.layer_scale ? 1e-5 : 0.0;  // initial value for training; the tensors replace it
   args["act_layer"] = Name(c.block.mlp.activation);
   return args;
 }
 
-// What an entry of the registry passes, over the constructor's own defaults.
+// The arguments of a registry entry, merged with the constructor's defaults.
 io::Json EntryArguments(std::string_view entry, bool pools) {
   io::Json args = io::Json::parse(R"({
     "img_size": 224, "patch_size": 16, "in_chans": 3, "embed_dim": 768, "depth": 12, "num_heads": 12, "mlp_ratio": 4.0,

@@ -1,6 +1,6 @@
-// vit-pytorch: the constructor's arguments of ViT and SimpleViT. The library itself saves none, so config.json is ours:
-// {"library_name": "vit-pytorch", "architecture": "ViT", "image_size": …, "heads": …, "dim_head": …, …}.
-// What the tensors determine (dim, depth, mlp_dim, num_classes, channels) may be left out.
+// vit-pytorch's ViT and SimpleViT. The library writes no configuration, so config.json is qkv's own, with the
+// constructor's arguments: {"library_name": "vit-pytorch", "architecture": "ViT", "image_size": …, "heads": …,
+// "dim_head": …, …}. It may omit what the tensors determine (dim, depth, mlp_dim, num_classes, channels).
 #include <algorithm>
 #include <string>
 #include <string_view>
@@ -58,7 +58,7 @@ const Layout& LayoutFor(const VitConfig& config) { return config.architecture ==
 // ---------------------------------------------------------------------------------------------------------------------
 // config.json
 
-// Extent of an axis of a tensor that every such model has. Throws Error when it is missing.
+// Extent of an axis of a tensor that every such model has. Throws Error if it is missing.
 int64_t Extent(const io::SafeTensors& tensors, std::string_view name, int axis) {
   const io::StoredTensor* tensor = tensors.Find(name);
   Require(tensor && tensor->shape.rank() > axis, "checkpoint: tensor \"{}\" is missing or has too few axes", name);
@@ -79,7 +79,7 @@ void ParseHead(const Fields& config, const io::SafeTensors& tensors, bool simple
   const std::string pool = config.String("pool", simple ? "mean" : "cls");
   Require(pool == "cls" || pool == "mean", "config.json: pool \"{}\" is not one of cls, mean", pool);
   c->pool = pool == "cls" ? Pool::kToken : Pool::kMean;
-  c->pool_prefix = true;  // the mean of older releases includes the class token
+  c->pool_prefix = true;  // in older releases the mean includes the class token
 }
 
 Description DescribeVitPytorch(const io::Json& json, const io::SafeTensors& tensors) {
@@ -113,7 +113,7 @@ Description DescribeVitPytorch(const io::Json& json, const io::SafeTensors& tens
   c.interpolation = Interpolation::kNone;
   c.positions = simple ? Positions::kSinCos : Positions::kLearned;
   const io::StoredTensor* cls_token = tensors.Find("cls_token");
-  c.class_token = !simple && cls_token && cls_token->shape.size() > 0;  // an empty one is written for pool = mean
+  c.class_token = !simple && cls_token && cls_token->shape.size() > 0;  // pool = mean writes an empty one
   c.position_prefix = c.class_token;
   ParseHead(config, tensors, simple, &c);
 
@@ -137,7 +137,7 @@ Description DescribeVitPytorch(const io::Json& json, const io::SafeTensors& tens
   return description;
 }
 
-// What the tensors do not tell cannot be guessed.
+// Always fails: the tensors do not determine the arguments.
 Description DescribeVitPytorchTensors(const io::SafeTensors&, const Given&) {
   Fail(
       "checkpoint: vit-pytorch's tensors do not tell image_size, patch_size and heads; put them into a config.json "
@@ -165,7 +165,7 @@ constinit const FamilyRow kVitPytorch = {
     .describe_tensors = DescribeVitPytorchTensors,
     .holds = [](const VitConfig&) { return true; },
     .layout = LayoutFor,
-    // In timm's words, since the library has none.
+    // Under timm's keys, because the library has none.
     .preprocess = [](const Description& description,
                      ImageSize size) { return PreprocessFromTimm(description.preprocess_json, size); },
     .translate = TranslateToVitPytorch,

@@ -1,3 +1,5 @@
+// Training of attention: for each kind the products of its projections, the operands of softmax attention, and the
+// gradients of both.
 #include "qkv/nn/training/attention.h"
 
 #include <algorithm>
@@ -26,15 +28,15 @@ struct Sizes {
         r(s.config.kind == AttentionKind::kMerged ? x.dim(2) : s.config.place_width()),
         cross(of_source) {}
 
-  // Queries are of other memory than keys and values.
+  // True if queries have their own memory, apart from keys and values.
   bool apart() const { return cross || rows < N; }
 
-  int64_t B, N, rows, D, S, H, G, E;  // D, S: widths of the tokens that queries, and keys, are made of
-  int64_t r;                          // features that scores are sums over
+  int64_t B, N, rows, D, S, H, G, E;  // D, S: widths of the tokens that make queries, and keys
+  int64_t r;                          // width of queries and keys
   bool cross;
 };
 
-// Rows of all heads as attention takes them: [B·n, H·e] as [B, H, n, e].
+// Views rows of all heads, [B·n, H·e], as [B, H, n, e].
 template <typename T>
 View<T> AsHeads(View<T> matrix, int64_t B, int64_t H) {
   const int64_t n = matrix.dim(0) / B, e = matrix.dim(1) / H, stride = matrix.stride(0);
@@ -48,14 +50,14 @@ View<T> OfHead(View<T> matrix, int64_t h, int64_t H) {
   return matrix.slice(1, h * e, (h + 1) * e);
 }
 
-// Memory for what the linear layers of a kind make, or for its gradient.
+// Memory for the outputs of the linear layers of a kind, or for their gradients.
 template <typename T>
 ProjectedTokens<T> NewProjected(const Sizes& z, AttentionKind kind, Arena& arena) {
   const int64_t all_rows = z.B * z.N, query_rows = z.B * z.rows, queries = z.H * z.r;
   const int64_t keys = z.G * z.r, values = z.G * z.E;
   ProjectedTokens<T> to;
   if (kind == AttentionKind::kSeparate) {
-    const int64_t first = z.apart() ? 0 : queries;  // the columns of queries
+    const int64_t first = z.apart() ? 0 : queries;  // column where the keys begin
     to.all = arena.New<T>({all_rows, first + keys + values});
     to.query = z.apart() ? arena.New<T>({query_rows, queries}) : to.all.slice(1, 0, queries);
     to.key = to.all.slice(1, first, first + keys);
@@ -69,7 +71,7 @@ ProjectedTokens<T> NewProjected(const Sizes& z, AttentionKind kind, Arena& arena
   return to;
 }
 
-// One product: its weights, the tokens that it reads and where its outputs are.
+// One product: its weights, whether it reads the queries' tokens or all tokens, and its output.
 template <typename T>
 struct Product {
   LinearParameters<T> p;
@@ -82,8 +84,8 @@ LinearParameters<T> OutputsOf(const LinearParameters<T>& p, int64_t begin, int64
   return {p.weight.slice(0, begin, end), p.bias.empty() ? p.bias : p.bias.slice(0, begin, end)};
 }
 
-// The products of a kind, the same for weights and gradients; those without weights are not there. What all tokens go
-// into comes first: its gradient overwrites dx.
+// The products of a kind, for weights or for gradients; entries without weights are empty. The product that reads all
+// tokens comes first, because its gradient overwrites dx.
 template <typename T>
 std::array<Product<T>, 3> ProductsOf(const AttentionParameters<T>& p, const Sizes& z,
                                      const ProjectedTokens<std::remove_const_t<T>>& to) {
@@ -94,13 +96,13 @@ std::array<Product<T>, 3> ProductsOf(const AttentionParameters<T>& p, const Size
     return {Product<T>{OutputsOf(p.query_key_value, queries, outputs), false, to.all},
             Product<T>{OutputsOf(p.query_key_value, 0, queries), true, to.query}};
   }
-  // Queries of other tokens than the keys are made by the same weights where these are shared.
+  // In cross-attention, kinds with W_Q = W_K make the queries by the weights of the keys.
   const bool shared = z.cross && p.query.empty() && p.merged.empty();
   return {Product<T>{p.key, false, to.key}, Product<T>{p.value, false, to.value},
           Product<T>{shared ? p.key : p.query, true, to.query}};
 }
 
-// Queries to which tokens themselves are keys: of each head x M + u.
+// Queries for keys that are the tokens themselves: x M + u for each head.
 template <typename T>
 void MergedForward(const AttentionParameters<const T>& p, View<const T> x, View<T> query, simd::Precision precision) {
   const int64_t H = p.merged.dim(0);
@@ -126,7 +128,7 @@ void MergedBackward(const AttentionParameters<const T>& p, View<const T> x, View
   });
 }
 
-// to = from, of which each row is multiplied by the eigenvalues.
+// to[r, i] = factors[i] · from[r, i]
 template <typename T>
 void ScaleColumns(View<const T> from, View<const T> factors, View<T> to) {
   ForRowRanges(from.dim(0), from.dim(1), [&](int64_t begin, int64_t end) {
@@ -138,7 +140,7 @@ void ScaleColumns(View<const T> from, View<const T> factors, View<T> to) {
   });
 }
 
-// The norm of every head's features. moments: [heads, R, 2]
+// Normalises each head's features. moments: [heads, R, 2]
 template <typename T>
 View<T> NormHeads(View<const T> from, int64_t heads, const NormParameters<const T>& p, View<T>* moments, Arena& arena) {
   const View<T> to = arena.New<T>(from.shape());
@@ -158,7 +160,7 @@ void NormHeadsBackward(View<const T> from, View<const T> moments, const NormPara
   }
 }
 
-// The places [2, H, N, r] of kGaussian, or those that are weights; the same for every image: [B, H, n, r].
+// Broadcasts places, [2, H, N, r] of kGaussian or learned ones, to every image: [B, H, n, r].
 template <typename T>
 View<const T> ForAllImages(View<const T> places, int64_t B, int64_t n) {
   return {places.data(), {B, places.dim(0), n, places.dim(2)}, {0, places.stride(0), places.stride(1), 1}};
@@ -196,7 +198,7 @@ void PlacesBackward(const Sizes& z, const AttentionCache<T>& cache, View<const T
         add(dquery, d.query_places), add(dkey, d.key_places);
         continue;
       }
-      // Keys are features of places, divided by h²; queries know nothing of h.
+      // Only keys depend on h: they are features of positions, divided by h².
       double sum = 0;
       for (int64_t b = 0; b < z.B; ++b) {
         for (int64_t n = 0; n < z.N; ++n) {
@@ -218,13 +220,12 @@ attention::Options<T> OptionsOf(const AttentionSettings& s, View<const T> bias) 
   if (s.causal) options.causal = attention::Causal::kTopLeft;
   options.mask = s.mask, options.bias = bias, options.key_lengths = s.key_lengths;
   options.window_left = s.config.window_left, options.window_right = s.config.window_right;
-  options.bf16 =
-      s.precision == simd::Precision::kBfloat16 && !IsPositional(s.config.kind);  // distances would lose too much
+  options.bf16 = s.precision == simd::Precision::kBfloat16 && !IsPositional(s.config.kind);  // too coarse for distances
   options.dropout = static_cast<T>(s.dropout), options.seed = s.seed, options.first_batch = s.first_image;
   return options;
 }
 
-// Queries and keys turned by their places: in their own memory, unless somebody reads them as they are.
+// Rotates queries and keys by their positions, in place unless the unrotated keys are still needed.
 template <typename T>
 void TurnOperands(const Sizes& z, const AttentionSettings& s, View<T>* query, View<T>* key, Arena& arena) {
   const bool same = query->data() == key->data();
@@ -239,7 +240,7 @@ void TurnOperands(const Sizes& z, const AttentionSettings& s, View<T>* query, Vi
   }
 }
 
-// What attention multiplies, from what the linear layers have made.
+// Computes the operands of attention from the outputs of the linear layers.
 template <typename T>
 void FillOperands(const Sizes& z, const AttentionParameters<const T>& p, const AttentionSettings& s,
                   AttentionCache<T>& cache, Arena& arena) {
@@ -258,7 +259,7 @@ void FillOperands(const Sizes& z, const AttentionParameters<const T>& p, const A
     }
     if (s.rotary) TurnOperands(z, s, &query, &key, arena);
     cache.query = AsHeads<const T>(query, z.B, z.H);
-    // Merged: every head's keys are the tokens themselves.
+    // Merged: the tokens are the keys of every head.
     cache.key = s.config.kind == AttentionKind::kMerged
                     ? View<const T>(cache.x.data(), {z.B, z.H, z.N, z.S}, {z.N * z.S, 0, z.S, 1})
                     : AsHeads<const T>(key, z.B, z.G);
@@ -267,8 +268,8 @@ void FillOperands(const Sizes& z, const AttentionParameters<const T>& p, const A
   cache.value = AsHeads(values, z.B, z.G);
 }
 
-// The gradients by queries and keys become those by what the linear layers have made. dquery: [B·rows, H·r]; dkey:
-// [B·N, H·r], which is to.key already where keys are not normalised; dvalue: where values are keys.
+// Turns gradients of queries and keys into gradients of the linear layers' outputs, `to`. dquery: [B·rows, H·r]; dkey:
+// [B·N, H·r], already to.key if keys are not normalised; dvalue: used if values are keys.
 template <typename T>
 void OperandsBackward(const Sizes& z, const AttentionParameters<const T>& p, const AttentionSettings& s,
                       const AttentionCache<T>& cache, View<T> dquery, View<T> dkey, View<T> dvalue,
@@ -292,7 +293,7 @@ void OperandsBackward(const Sizes& z, const AttentionParameters<const T>& p, con
   if (ValuesAreKeys(s.config.kind)) AddRows<T>(dvalue, to.key);
 }
 
-// The gradient by the joined heads, [B·rows, H·E].
+// Gradient of the joined heads, [B·rows, H·E].
 template <typename T>
 View<const T> OutputBackward(const AttentionParameters<const T>& p, simd::Precision precision,
                              const AttentionCache<T>& cache, View<const T> dy, const AttentionParameters<T>& d,
@@ -310,7 +311,7 @@ View<const T> OutputBackward(const AttentionParameters<const T>& p, simd::Precis
   return dnormed;
 }
 
-// Of cache.x and cache.x_query.
+// The forward pass on cache.x and cache.x_query.
 template <typename T>
 void Forward(const Sizes& z, const AttentionParameters<const T>& p, const AttentionSettings& s, View<const T> residual,
              View<T> y, AttentionCache<T>& cache, Arena& arena) {
@@ -338,15 +339,15 @@ void Forward(const Sizes& z, const AttentionParameters<const T>& p, const Attent
   if (!residual.empty()) AddRows<T>(result, y);
 }
 
-// dx_query: [B·rows, D], overwritten if queries are of other tokens than keys and values, else dx; dx: [B·N, S],
-// overwritten, or, where `add`, added to.
+// dx_query: [B·rows, D], overwritten if queries have their own tokens, otherwise dx itself. dx: [B·N, S], overwritten,
+// or with `add` added to.
 template <typename T>
 void Backward(const Sizes& z, const AttentionParameters<const T>& p, const AttentionSettings& s,
               const AttentionCache<T>& cache, View<const T> dy, View<T> dx_query, View<T> dx, bool add,
               const AttentionParameters<T>& d, Arena& arena) {
   const View<const T> djoined = OutputBackward(p, s.precision, cache, dy, d, arena);
 
-  // Gradients by what attention multiplied go where the linear layers want them, where nothing lies between.
+  // Gradients of the operands are written directly to those of the linear layers if nothing lies in between.
   const ProjectedTokens<T> to = NewProjected<T>(z, s.config.kind, arena);
   const auto or_new = [&](bool own, View<T> where, int64_t tokens, int64_t width) {
     return own ? where : arena.New<T>({z.B * tokens, width});
@@ -415,7 +416,7 @@ void AttentionBackward(int64_t rows, const AttentionParameters<const T>& p, cons
                        const AttentionCache<T>& cache, View<const T> dy, View<T> dx, const AttentionParameters<T>& d,
                        Arena& arena) {
   const Arena::Scope scope(arena);
-  const View<const T> x = dx;  // for its shape
+  const View<const T> x = dx;  // only its shape is read
   const Sizes z(x.slice(1, 0, rows), x, s, false);
   const View<T> all = dx.reshape({z.B * z.N, z.D});
   Backward<T>(z, p, s, cache, dy, z.apart() ? arena.New<T>({z.B * rows, z.D}) : all, all, false, d, arena);

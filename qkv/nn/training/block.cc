@@ -1,3 +1,4 @@
+// Training of a block: branches with dropout, LayerScale, stochastic depth and norm, then the block from its branches.
 #include "qkv/nn/training/block.h"
 
 #include <algorithm>
@@ -10,19 +11,21 @@
 namespace qkv::nn {
 namespace {
 
-// What happens to the output of attention (0), MLP (1) or cross-attention (4) on its way to the tokens.
+// Dropout, LayerScale and stochastic depth between the output of attention (0), MLP (1) or cross-attention (4) and the
+// residual sum.
 template <typename T>
 struct Branch {
   Branch(const BlockSettings& s, uint64_t which, int64_t rows, View<const T> layer_scale) : scale(layer_scale) {
-    const uint64_t seed = ~s.attention.seed;  // the seed itself is that of attention weights
+    const uint64_t seed = ~s.attention.seed;  // attention weights use the seed itself
     dropout = {s.dropout, MixSeed(seed, which), s.attention.first_image * rows};
     path = {s.drop_path, MixSeed(seed, 2 + which), s.attention.first_image};
   }
 
-  /// It is added as it is.
+  /// True if the output is added unchanged.
   bool plain() const { return scale.empty() && dropout.probability == 0 && path.probability == 0; }
 
-  /// sum = x + what is left of the output, which becomes what LayerScale scales, or may be the sum. All [B·rows, D].
+  /// sum = x + branch(output). Applies dropout to output, which LayerScale then reads; it may be `sum`. All
+  /// [B·rows, D].
   void Forward(View<T> output, View<T>* factors, View<const T> x, View<T> sum, int64_t B, Arena& arena) const {
     *factors = path.probability > 0 ? arena.New<T>({B}) : View<T>();
     if (path.probability > 0) DrawBranchFactors<T>(path, *factors);
@@ -31,7 +34,8 @@ struct Branch {
     BranchForward<T>(output.reshape(images), scale, *factors, x.reshape(images), sum.reshape(images));
   }
 
-  /// The gradient by the output, from that by the sum: in `to`, or the same. output: as Forward left it.
+  /// Gradient of the output, given that of the sum: written to `to`, or dsum itself if plain. output: as Forward left
+  /// it.
   View<const T> Backward(View<const T> output, View<const T> factors, View<const T> dsum, int64_t B, View<T> to,
                          View<T> dscale) const {
     if (plain()) return dsum;
@@ -45,7 +49,7 @@ struct Branch {
   Dropout dropout, path;
 };
 
-// to = read + what is left of the layer's output, which layer(residual, out) computes.
+// to = read + branch(output), where layer(residual, out) computes the output.
 template <typename T, typename Layer>
 void Add(const Branch<T>& branch, View<T> to, BranchCache<T>& cache, int64_t B, Arena& arena, Layer layer) {
   if (branch.plain()) return layer(cache.read, to);
@@ -54,8 +58,9 @@ void Add(const Branch<T>& branch, View<T> to, BranchCache<T>& cache, int64_t B, 
   branch.Forward(cache.output, &cache.factors, cache.read, to, B, arena);
 }
 
-// A layer that reads the tokens that it is added to: to = read + layer(norm read), or norm(read + layer(read)).
-// layer(input, residual, out); normed: memory for the input.
+// A branch whose layer reads only the tokens that it updates: to = read + layer(norm read), or norm(read +
+// layer(read)).
+// Signature: layer(input, residual, out). normed: scratch for the input.
 template <typename T, typename Layer>
 void ForwardBranch(const Branch<T>& branch, NormPlace place, const NormParameters<const T>& norm, View<T> to,
                    View<T> normed, BranchCache<T>& cache, int64_t B, Arena& arena, Layer layer) {
@@ -70,8 +75,8 @@ void ForwardBranch(const Branch<T>& branch, NormPlace place, const NormParameter
   NormForward<T>(cache.sum, norm, to, cache.moments);
 }
 
-// dread: comes with the gradient by what the branch gives and leaves with that by what it reads.
-// layer(input, doutput, dinput); normed, doutput, dinput: memory.
+// dread: on entry the gradient of the branch's output, on return that of its input. Signature: layer(input, doutput,
+// dinput). normed, doutput, dinput: scratch.
 template <typename T, typename Layer>
 void BackwardBranch(const Branch<T>& branch, NormPlace place, const NormParameters<const T>& norm,
                     const BranchCache<T>& cache, View<T> dread, View<T> normed, View<T> doutput, View<T> dinput,
@@ -107,7 +112,7 @@ void BlockForward(View<const T> x, int64_t rows, const BlockParameters<const T>&
   cache = {};
   cache.x = x.reshape({B * N, D}), cache.normed = normed;
   BranchCache<T>&first = cache.branch1, &cross = cache.branch_cross, &last = cache.branch2;
-  // Attention reads all tokens, and is added to the first.
+  // Attention reads all tokens but updates only the first `rows`.
   first.read = rows < N ? FirstTokens<T>(cache.x, B, rows, arena) : cache.x;
   const View<T> middle = arena.New<T>({B * rows, D});
   first.moments = arena.New<T>({B * (before ? N : rows), 2});
@@ -147,7 +152,7 @@ void BlockBackward(int64_t rows, const BlockParameters<const T>& p, const BlockS
   const int64_t B = dx.dim(0), N = dx.dim(1), D = dx.dim(2);
   const bool before = s.norm_place == NormPlace::kBefore;
   const View<T> all = dx.reshape({B * N, D});
-  // By y, then by what each branch reads.
+  // Gradient of y first, then of the input of each branch.
   const View<T> dread = rows < N ? FirstTokens<T>(all, B, rows, arena) : all;
   const View<T> doutput = arena.New<T>({B * rows, D}), dinput = arena.New<T>({B, N, D});
   const View<T> normed_rows = cache.normed.slice(0, 0, B * rows), dinput_rows(dinput.data(), {B * rows, D});

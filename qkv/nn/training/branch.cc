@@ -48,7 +48,7 @@ template <typename T>
 void BranchBackward(View<const T> output, View<const T> scale, View<const T> factors, View<const T> dy, View<T> doutput,
                     View<T> dscale) {
   RequireScales<T>(dy, dscale, factors);
-  // Before doutput: it may be output.
+  // Runs before doutput is written, which may be output.
   if (!dscale.empty()) {
     RequireSameShape<T>(output, dy);
     ForColumnRanges(dy.dim(2), dy.dim(0) * dy.dim(1), [&](int64_t begin, int64_t end) {

@@ -13,7 +13,7 @@ int64_t HiddenWidth(const MlpSettings& settings, int64_t outputs) {
   return settings.config.gate == Gate::kNone ? outputs : outputs / 2;
 }
 
-// Gates and values of a row of 2·M.
+// Gates and values in a row of 2·M elements.
 template <typename T>
 struct Halves {
   Halves(T* row, int64_t M, Gate order)
@@ -21,7 +21,7 @@ struct Halves {
   T *gate, *value;
 };
 
-// to = what fc2, or the norm before it, reads.
+// to = the input of the norm or, without one, of fc2.
 template <typename T>
 void Activate(const MlpSettings& settings, View<const T> hidden, View<T> to) {
   const int64_t M = to.dim(1);
@@ -37,8 +37,8 @@ void Activate(const MlpSettings& settings, View<const T> hidden, View<T> to) {
   });
 }
 
-// hidden becomes its gradient, given that by what was made of it; `activated`, unless empty, gets what was. It may be
-// `gradient`.
+// Replaces hidden by its gradient, given the gradient of the activated values. If `activated` is not empty, it receives
+// those values; it may be `gradient`.
 template <typename T>
 void Differentiate(const MlpSettings& settings, View<T> hidden, View<const T> gradient, View<T> activated) {
   const int64_t M = gradient.dim(1);
@@ -78,7 +78,7 @@ void MlpBackward(View<const T> x, const MlpParameters<const T>& p, const MlpSett
                  Arena& arena) {
   const Arena::Scope scope(arena);
   const int64_t rows = x.dim(0), M = HiddenWidth(settings, cache.hidden.dim(1));
-  const View<T> dinner = arena.New<T>({rows, M});  // by what fc2 reads, then by what the activation gives
+  const View<T> dinner = arena.New<T>({rows, M});  // gradient of fc2's input, then of the activation's output
   if (p.norm.empty()) {
     LinearBackward<T>({}, p.fc2, dy, dinner, false, {}, settings.precision);
     Differentiate<T>(settings, cache.hidden, dinner, dinner);

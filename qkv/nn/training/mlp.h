@@ -1,5 +1,5 @@
-// The feed-forward half of a block in training, forward and backward: two linear layers with an activation, or a gate,
-// between them.
+// A block's MLP in training, forward and backward: two linear layers with an activation or a gate in between. Not here:
+// inference (nn/mlp.h).
 #pragma once
 
 #include "qkv/core/arena.h"
@@ -10,7 +10,7 @@
 
 namespace qkv::nn {
 
-/// Weights (T const) or, in the same places, their gradients.
+/// Weights (T const), or gradients with the same layout.
 template <typename T>
 struct MlpParameters {
   LinearParameters<T> fc1;  // [M, D]; gated [2·M, D], see simd::Gate
@@ -20,26 +20,25 @@ struct MlpParameters {
 
 struct MlpSettings {
   MlpConfig config;
-  simd::Precision precision = simd::Precision::kFloat32;  // of the products, see simd::MatMul
+  simd::Precision precision = simd::Precision::kFloat32;  // of all products, see simd::MatMul
 };
 
-/// What the forward pass keeps, in the arena that it was given. What fc2 read is not kept: its values come for little
-/// together with the slopes that the backward pass computes.
+/// Kept by the forward pass, in the arena passed to it. The input of fc2 is not kept: the backward pass recomputes it
+/// cheaply along with the derivative of the activation.
 template <typename T>
 struct MlpCache {
-  View<T> hidden;   // what fc1 put out, [R, M] or [R, 2·M]
+  View<T> hidden;   // output of fc1, [R, M] or [R, 2·M]
   View<T> moments;  // of the norm, [R, 2]
 };
 
 /// y = residual + mlp(x). x, y, residual: [R, D], strided rows; residual may be y or empty; y may be x. The cache lives
-/// in `arena` until the caller's scope ends. Throws Error when the shapes do not fit.
+/// in `arena` until the caller's scope ends. Throws Error if the shapes do not fit.
 template <typename T>
 void MlpForward(View<const T> x, const MlpParameters<const T>& p, const MlpSettings& settings, View<const T> residual,
                 View<T> y, MlpCache<T>& cache, Arena& arena);
 
-/// Adds the gradients of the weights to d; writes dx, or adds to it. x, dy, dx: [R, D], strided rows; dx may be dy, or
-/// x, where it is not added to. What the cache points to is used up: its memory holds gradients afterwards.
-/// The same bits for any number of threads.
+/// Adds the gradients of the weights to d; writes dx, or with `add` adds to it. x, dy, dx: [R, D], strided rows; dx may
+/// be dy, or without `add` x. Overwrites the memory of the cache with gradients. Same bits for any number of threads.
 template <typename T>
 void MlpBackward(View<const T> x, const MlpParameters<const T>& p, const MlpSettings& settings,
                  const MlpCache<T>& cache, View<const T> dy, View<T> dx, bool add, const MlpParameters<T>& d,

@@ -28,7 +28,7 @@ void NormForward(View<const T> x, const NormParameters<const T>& p, View<T> y, V
   RequireSameShape<T>(x, y);
   const simd::NormRule<T> rule(static_cast<T>(p.eps), p.kind);
   ForRowRanges(x.dim(0), D, [&](int64_t begin, int64_t end) {
-    for (int64_t r = begin; r < end; ++r) {  // row by row, so that it is still in the first-level cache
+    for (int64_t r = begin; r < end; ++r) {  // row by row, so that the row is still in L1
       simd::RowMoments<T>(x.row(r), x.stride(0), 1, D, rule, moments.row(r));
       simd::Normalise<T>(x.row(r), x.stride(0), 1, D, moments.row(r), p.gamma.data(), p.beta.data(), y.row(r),
                          y.stride(0));
@@ -62,7 +62,7 @@ void NormBackward(View<const T> x, View<const T> moments, const NormParameters<c
                                .rows = count,
                                .kind = p.kind};
   };
-  // Before dx: it may be dy.
+  // Runs before dx is written, which may be dy.
   if (!d.empty()) {
     ForColumnRanges(D, rows, [&](int64_t begin, int64_t end) {
       simd::AddNormParameterGradients<T>(from(0, begin, rows), end - begin,

@@ -1,5 +1,5 @@
-// LayerNorm and RMSNorm in training, forward and backward. The row arithmetic is simd/rows/elementwise.h and
-// elementwise_backward.h.
+// LayerNorm and RMSNorm in training, forward and backward. Not here: the loops over a row (simd/rows/elementwise.h,
+// simd/rows/elementwise_backward.h) and inference (nn/norm.h).
 #pragma once
 
 #include "qkv/core/tensor.h"
@@ -7,7 +7,7 @@
 
 namespace qkv::nn {
 
-/// Weights (T const) or, in the same places, their gradients.
+/// Weights (T const), or gradients with the same layout.
 template <typename T>
 struct NormParameters {
   View<T> gamma;  // [D]; empty: 1
@@ -19,19 +19,19 @@ struct NormParameters {
   operator NormParameters<const T>() const { return {gamma, beta, kind, eps}; }
 };
 
-/// y = norm(x) · gamma + beta for each row, the same bits as in inference; moments [R, 2], dense, gets mean (0 for
-/// kRms) and 1 / sqrt(var + eps).
-/// x, y: [R, D] with strided rows; y may be x. Throws Error when the shapes do not fit.
+/// y = norm(x) · gamma + beta for each row, with the same bits as inference. moments, [R, 2], dense, receives mean (0
+/// for kRms) and 1 / sqrt(var + eps).
+/// x, y: [R, D] with strided rows; y may be x. Throws Error if the shapes do not fit.
 template <typename T>
 void NormForward(View<const T> x, const NormParameters<const T>& p, View<T> y, View<T> moments);
 
-/// y once more from its moments, for those who did not keep it.
+/// Recomputes y from the moments, if it was not kept.
 template <typename T>
 void Renormalise(View<const T> x, View<const T> moments, const NormParameters<const T>& p, View<T> y);
 
-/// Adds to d.gamma and d.beta, where they are not empty; writes dx, or adds to it, unless dx is empty.
-/// x, dy, dx: [R, D] with strided rows; dx may be dy or x; moments: as NormForward left them.
-/// The same bits for any number of threads. Throws Error when the shapes do not fit.
+/// Adds to d.gamma and d.beta, unless they are empty. Writes dx, or with `add` adds to it, unless dx is empty.
+/// x, dy, dx: [R, D] with strided rows; dx may be dy or x; moments: as NormForward left them. Same bits for any number
+/// of threads. Throws Error if the shapes do not fit.
 template <typename T>
 void NormBackward(View<const T> x, View<const T> moments, const NormParameters<const T>& p, View<const T> dy,
                   View<T> dx, bool add, const NormParameters<T>& d);

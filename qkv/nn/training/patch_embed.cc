@@ -9,7 +9,7 @@
 namespace qkv::nn {
 namespace {
 
-// [B, N, D] as one matrix, of which the layer's product is then one, copied where there are gaps between images.
+// Views [B, N, D] as one matrix, so that the layer needs one product; copies it if there are gaps between images.
 template <typename T>
 View<const T> Joined(View<const T> x, Arena& arena) {
   if (IsOneMatrix(x)) return AsOneMatrix(x);

@@ -16,7 +16,7 @@ void RequirePooled(View<const T> pooled, int64_t begin, View<const T> x) {
           "pool: vectors {} are not of the tokens from {} on of {}", pooled.shape(), begin, x.shape());
 }
 
-// Tokens that are not pooled have no part in it.
+// Tokens that are not pooled have zero gradient.
 template <typename T>
 void ClearPrefix(View<T> dx, int64_t begin) {
   for (int64_t b = 0; b < dx.dim(0); ++b) {
@@ -24,14 +24,14 @@ void ClearPrefix(View<T> dx, int64_t begin) {
   }
 }
 
-// Rows [B, D] as attention takes them: [B, H, 1, D / H].
+// Views rows [B, D] as heads, [B, H, 1, D / H].
 template <typename T>
 View<T> AsHeads(View<T> rows, int64_t heads) {
   const int64_t E = rows.dim(1) / heads;
   return View<T>(rows.data(), {rows.dim(0), heads, 1, E}, {rows.stride(0), E, E, 1});
 }
 
-// Keys (part 0) or values (1) of [B, n, 2·D] likewise: [B, H, n, D / H].
+// Views keys (part 0) or values (part 1) of [B, n, 2·D] as heads, [B, H, n, D / H].
 template <typename T>
 View<T> AsHeads(View<T> key_value, int64_t part, int64_t heads) {
   const int64_t n = key_value.dim(1), D = key_value.dim(2) / 2, E = D / heads;
@@ -110,7 +110,7 @@ void AttentionPoolForward(View<const T> x, int64_t begin, const AttentionPoolPar
   LinearForward<T>(p.latent.reshape({1, D}), p.query, cache.query, {}, precision);
   ForEachMatrix([&](View<const T> from, View<T> to) { LinearForward<T>(from, p.key_value, to, {}, precision); },
                 x.slice(1, begin, x.dim(1)), cache.key_value);
-  // The same query for every image: a batch stride of zero.
+  // The query is the same for every image: batch stride 0.
   const View<const T> query(cache.query.data(), {B, H, 1, D / H}, {0, D / H, D / H, 1});
   attention::Attention<T>(query, AsHeads(cache.key_value, 0, H), AsHeads(cache.key_value, 1, H), {},
                           AsHeads(cache.joined, H), arena, cache.lse);

@@ -1,5 +1,5 @@
-// From tokens to one vector an image in training: the gradients of mean and maximum, whose forward passes are pool.h,
-// and attention with a learned query, forward and backward.
+// Pooling in training, from tokens to one vector per image: gradients of mean and maximum, and attention with a learned
+// query, forward and backward. Not here: the forward passes of mean and maximum (nn/pool.h).
 #pragma once
 
 #include "qkv/core/arena.h"
@@ -7,53 +7,53 @@
 
 namespace qkv::nn {
 
-/// dx = or += the gradient of MeanPool: what tokens [begin, N) get of dout; those before get nothing, or 0.
-/// dout: [B, D], strided rows; dx: [B, N, D], any distance from image to image and token to token.
+/// Gradient of MeanPool, written to dx or with `add` added to it; tokens before `begin` have zero gradient. dout:
+/// [B, D], strided rows; dx: [B, N, D], any stride between images and tokens.
 template <typename T>
 void MeanPoolBackward(View<const T> dout, int64_t begin, View<T> dx, bool add);
 
-/// dx = or += the gradient of MaxPool: the greatest entry gets it; equal ones share it evenly, as in PyTorch.
-/// x: [B, N, D], what MaxPool read.
+/// Gradient of MaxPool, written to dx or with `add` added to it. Equal maxima share the gradient evenly, as in PyTorch.
+/// x: [B, N, D], input of MaxPool.
 template <typename T>
 void MaxPoolBackward(View<const T> x, int64_t begin, View<const T> dout, View<T> dx, bool add);
 
-/// Weights (T const) or, in the same places, their gradients. See AttentionPool.
+/// Weights (T const), or gradients with the same layout. See AttentionPool.
 template <typename T>
 struct AttentionPoolParameters {
-  View<T> latent;                  // the query before its projection, D numbers
+  View<T> latent;                  // [D], the query before its projection
   LinearParameters<T> query;       // [D, D]
-  LinearParameters<T> key_value;   // [2·D, D], the keys of all heads, then the values
+  LinearParameters<T> key_value;   // [2·D, D]: keys of all heads, then values
   LinearParameters<T> projection;  // [D, D]
   NormParameters<T> norm;          // [D]
   MlpParameters<T> mlp;
 };
 
 struct AttentionPoolSettings {
-  int64_t heads = 1;  // of D / heads features
-  MlpSettings mlp;    // its precision is that of all products
+  int64_t heads = 1;  // each with D / heads features
+  MlpSettings mlp;    // its precision applies to all products
 };
 
-/// What the forward pass keeps, in the arena that it was given. n = N − begin.
+/// Kept by the forward pass, in the arena passed to it. n = N − begin.
 template <typename T>
 struct AttentionPoolCache {
   View<T> query;            // [1, D]
   View<T> key_value;        // [B, n, 2·D]
-  View<T> joined, lse;      // [B, D], [B, H, 1]: what attention leaves
+  View<T> joined, lse;      // output of attention, [B, D], and [B, H, 1]
   View<T> y;                // [B, D], after the projection
   View<T> normed, moments;  // [B, D], [B, 2]
   MlpCache<T> mlp;
 };
 
-/// y = attention(latent, tokens [begin, N)); out = y + mlp(norm y). x: [B, N, D], any distance from image to image;
-/// out: [B, D], strided rows. The cache lives in `arena` until the caller's scope ends.
-/// Throws Error when the shapes do not fit.
+/// y = attention(latent, tokens [begin, N)); out = y + mlp(norm y). x: [B, N, D], any stride between images; out:
+/// [B, D], strided rows. The cache lives in `arena` until the caller's scope ends. Throws Error if the shapes do not
+/// fit.
 template <typename T>
 void AttentionPoolForward(View<const T> x, int64_t begin, const AttentionPoolParameters<const T>& p,
                           const AttentionPoolSettings& settings, View<T> out, AttentionPoolCache<T>& cache,
                           Arena& arena);
 
-/// Adds the gradients of the weights to d; writes dx [B, N, D], or adds to it. Uses up cache.mlp.
-/// The same bits for any number of threads.
+/// Adds the gradients of the weights to d; writes dx [B, N, D], or with `add` adds to it. Overwrites cache.mlp. Same
+/// bits for any number of threads.
 template <typename T>
 void AttentionPoolBackward(View<const T> x, int64_t begin, const AttentionPoolParameters<const T>& p,
                            const AttentionPoolSettings& settings, const AttentionPoolCache<T>& cache,

@@ -1,4 +1,4 @@
-// Tokens of a batch as rows of one matrix, [B·N, C], of which sometimes only the first of each image matter.
+// Tokens of a batch as rows of one matrix, [B·N, C]: copies, sums, and the first tokens of each image.
 #pragma once
 
 #include <algorithm>
@@ -41,7 +41,7 @@ View<T> FirstTokens(View<const T> tokens, int64_t B, int64_t rows, Arena& arena)
   return first;
 }
 
-/// The other way round: adds [B·rows, C] to the first tokens of each image of [B·N, C].
+/// The inverse: adds [B·rows, C] to the first tokens of each image of [B·N, C].
 template <typename T>
 void AddToFirstTokens(View<const T> first, int64_t B, View<T> tokens) {
   const int64_t N = tokens.dim(0) / B, rows = first.dim(0) / B, C = first.dim(1);

@@ -27,8 +27,8 @@ struct AttentionScores {
   int64_t rows = 0, keys = 0, E = 0;
   T scale = 1;
   T soft_cap = 0;  // 0: off
-  // Row i sees keys j with i + first <= j < i + visible, and of them those below key_end, the end of the keys that the
-  // gradient's blocks divide but no row sees.
+  // Row i sees keys j with i + first <= j < i + visible and j < key_end. The gradient divides all keys of a batch into
+  // blocks, of which an entry has only the first key_end; elsewhere `keys` says it.
   int64_t first = -kAllVisible, visible = kAllVisible, key_end = kAllVisible;
   const T* bias = nullptr;  // [rows, keys], or null
   int64_t bias_stride = 0, bias_key_stride = 0;
@@ -83,8 +83,8 @@ void AttentionTile(const AttentionTask<T>& task, T* scratch);
 template <typename T>
 void AttentionTileWeights(const AttentionTask<T>& task, T* scratch);
 
-/// AttentionTile for a task of one row. It requires max and sum, ignores dropout and does not write lse. Sums run in
-/// another order.
+/// AttentionTile for a task of one row, which sees the first key. It requires max and sum, ignores dropout and does not
+/// write lse. Sums run in another order.
 template <typename T>
 void AttentionRow(const AttentionTask<T>& task, T* scratch);
 

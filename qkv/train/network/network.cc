@@ -64,6 +64,9 @@ View<const T> NormGradient(View<const T> x, View<const T> moments, const nn::Nor
 
 template <typename T>
 Network<T>::Network(const model::VitConfig& config) : config_(config), parameters_(config) {
+  if (config.rotary != model::PatchRotary::kNone) {
+    rotary_.emplace(model::MakeRotaryTable(config, config.grid_height(), config.grid_width()));
+  }
   if (config.positions != model::Positions::kSinCos) return;
   positions_ = Tensor<T>::Uninitialised({config.patches(), config.block.width});
   model::SinCosGrid<T>(config.grid_height(), config.grid_width(), positions_);
@@ -138,6 +141,13 @@ void Network<T>::EmbedBackward(View<const T> weights, Workspace& w, View<T> dx, 
 }
 
 template <typename T>
+nn::BlockSettings Network<T>::Settings(const Options& options) const {
+  nn::BlockSettings settings = BlockSettingsOf(config_.block, config_.grid(), options);
+  settings.attention.rotary = rotary_ ? &*rotary_ : nullptr;
+  return settings;
+}
+
+template <typename T>
 void Network<T>::Forward(View<const T> weights, View<const T> pixels, const Options& options, Workspace& w,
                          View<T> logits) const {
   const model::VitConfig& c = config();
@@ -153,7 +163,7 @@ void Network<T>::Forward(View<const T> weights, View<const T> pixels, const Opti
   w.options_ = options;
   w.blocks_.Begin(c.depth, B, N, RowsRead(), D, w.arena_);
   Embed(weights, pixels, w, w.blocks_.input());
-  BlocksForward<T>(parameters_, weights, BlockSettingsOf(c.block, c.grid(), options), options, w.blocks_, w.arena_);
+  BlocksForward<T>(parameters_, weights, Settings(options), options, w.blocks_, w.arena_);
   Answer(weights, w, logits);
   w.images_ = B;
 }
@@ -288,8 +298,8 @@ void Network<T>::Backward(View<const T> weights, View<const T> dlogits, Workspac
     for (int64_t b = 0; b < B && rows < N; ++b) nn::CopyRows<T>(dtokens[b], dx[b].slice(0, 0, rows));
   }
   tell(c.depth + 1);
-  BlocksBackward<T>(parameters_, weights, BlockSettingsOf(c.block, c.grid(), w.options_), w.options_, w.blocks_, dx,
-                    gradients, finished, w.arena_);
+  BlocksBackward<T>(parameters_, weights, Settings(w.options_), w.options_, w.blocks_, dx, gradients, finished,
+                    w.arena_);
   EmbedBackward(weights, w, dx, gradients);
   tell(0);
 }

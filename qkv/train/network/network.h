@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 
 #include "qkv/core/arena.h"
 #include "qkv/core/tensor.h"
@@ -72,6 +73,7 @@ class Network {
 
  private:
   int64_t RowsRead() const;
+  nn::BlockSettings Settings(const Options& options) const;
   void Embed(View<const T> weights, View<const T> pixels, Workspace& workspace, View<T> x) const;
   void EmbedBackward(View<const T> weights, Workspace& workspace, View<T> dx, View<T> gradients) const;
   void Answer(View<const T> weights, Workspace& workspace, View<T> logits) const;
@@ -81,6 +83,7 @@ class Network {
   model::VitConfig config_;
   NetworkParameters parameters_;
   Tensor<T> positions_;  // [patches, D], if positions are computed, not learned
+  std::optional<nn::RotaryTable> rotary_;
 };
 
 }  // namespace qkv::train

@@ -14,12 +14,12 @@ class Slots {
             buffer.size(), layout.size());
   }
 
-  void Tensor(std::string_view, const Shape&, model::Role, View<T>& view) { view = Next(); }
-  void Linear(std::string_view, int64_t, int64_t, bool bias, nn::LinearParameters<T>& p) {
+  void Tensor(const model::TensorName&, const Shape&, model::Role, View<T>& view) { view = Next(); }
+  void Linear(const model::TensorName&, int64_t, int64_t, bool bias, nn::LinearParameters<T>& p) {
     p.weight = Next();
     if (bias) p.bias = Next();
   }
-  void Norm(std::string_view, int64_t, const nn::NormConfig& config, nn::NormParameters<T>& p) {
+  void Norm(const model::TensorName&, int64_t, const nn::NormConfig& config, nn::NormParameters<T>& p) {
     p = {.kind = config.kind, .eps = config.eps};
     p.gamma = Next();
     if (config.has_bias()) p.beta = Next();

@@ -85,7 +85,7 @@ Start Said(Description description) {
   // timm cannot run this attention, but qkv reads "qkv_attention" before any tensor.
   description.config = model::AsSeparate(wanted);
   model::Translation translation = model::TranslateToTimm(description);
-  model::SetAttentionKind(wanted.block.attention, &translation.config);
+  model::SetOwnKeys(wanted, &translation.config);
   SetBackground(description, &translation.config);
   if (description.dark_background) {
     translation.notes.push_back("timm will not invert images of a bright background, as qkv does for this model");
@@ -121,7 +121,7 @@ Start SaidByVitPytorch(Description description) {
                    {"pool", c.pool == Pool::kToken ? "cls" : "mean"},
                    {"pretrained_cfg", description.preprocess_json},
                    {"label_names", description.labels}};
-  model::SetAttentionKind(c.block.attention, &json);
+  model::SetOwnKeys(c, &json);
   SetBackground(description, &json);
   return {json.dump(2) + "\n", std::move(description), {}};
 }

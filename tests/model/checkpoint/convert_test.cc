@@ -18,6 +18,7 @@
 #include "qkv/model/checkpoint/separate.h"
 #include "qkv/model/checkpoint/translate.h"
 #include "qkv/model/config/preprocess_writer.h"
+#include "qkv/model/families/preprocess_common.h"
 #include "qkv/model/model.h"
 #include "tests/support/checkpoints.h"
 #include "tests/support/errors.h"

@@ -28,17 +28,20 @@ class Taker {
  public:
   explicit Taker(View<T> buffer) : buffer_(buffer) {}
 
-  void Tensor(const std::string& name, const Shape& shape, model::Role, View<T>& view) { view = Take(name, shape); }
-  void Linear(const std::string& name, int64_t outputs, int64_t inputs, bool bias, LinearParameters<T>& p) {
-    p.weight = Take(name + ".weight", {outputs, inputs});
-    if (bias) p.bias = Take(name + ".bias", {outputs});
+  void Tensor(const model::TensorName& name, const Shape& shape, model::Role, View<T>& view) {
+    view = Take(Joined(name), shape);
   }
-  void Norm(const std::string& name, int64_t width, const NormConfig& config, NormParameters<T>& p) {
+  void Linear(const model::TensorName& name, int64_t outputs, int64_t inputs, bool bias, LinearParameters<T>& p) {
+    p.weight = Take(Joined(name) + ".weight", {outputs, inputs});
+    if (bias) p.bias = Take(Joined(name) + ".bias", {outputs});
+  }
+  void Norm(const model::TensorName& name, int64_t width, const NormConfig& config, NormParameters<T>& p) {
     p = {.kind = config.kind, .eps = config.eps};
-    p.gamma = Take(name + ".weight", {width});
-    if (config.has_bias()) p.beta = Take(name + ".bias", {width});
+    p.gamma = Take(Joined(name) + ".weight", {width});
+    if (config.has_bias()) p.beta = Take(Joined(name) + ".bias", {width});
   }
 
+  static std::string Joined(const model::TensorName& name) { return std::string(name.layer) + std::string(name.name); }
   View<T> Take(const std::string& name, const Shape& shape) {
     const View<T> view(buffer_.empty() ? nullptr : buffer_.data() + used, shape);
     used += shape.size();

@@ -10,6 +10,7 @@
 #include "qkv/core/parallel.h"
 #include "qkv/io/safetensors.h"
 #include "qkv/model/checkpoint/checkpoint.h"
+#include "qkv/model/vit.h"
 #include "qkv/simd/gemm/gemm.h"
 #include "tests/support/difference.h"
 #include "tests/support/goldens.h"
@@ -24,6 +25,21 @@ template <typename T>
 bool SameBits(const Tensor<T>& a, const Tensor<T>& b) {
   return a.shape() == b.shape() && std::memcmp(a.data(), b.data(), sizeof(T) * static_cast<size_t>(a.size())) == 0;
 }
+
+// The tensors of a configuration from a flat buffer, as a checkpoint would have them.
+template <typename T>
+struct BoundWeights {
+  BoundWeights(const model::VitConfig& c, const ParameterLayout& layout, const Tensor<T>& weights) {
+    for (const Slot& slot : layout.slots())
+      stored.push_back(io::Stored<T>(slot.name, layout.At(slot.name, weights.view())));
+    for (const model::TensorSpec& spec : model::TensorTable(c)) {
+      const auto at = std::ranges::find_if(stored, [&](const auto& tensor) { return tensor.name == spec.name; });
+      bound.push_back({spec, {&*at}});
+    }
+  }
+  std::vector<io::StoredTensor> stored;
+  std::vector<model::BoundTensor> bound;
+};
 
 // A model, its batch, and what comes of them.
 template <typename T>
@@ -63,6 +79,38 @@ TEST_P(NetworkTest, GradientIsThatOfTheLoss) {
 }
 
 // Sums of rounding errors in another order, of entries up to some ten.
+// What inference folds, packs, merges and computes in other orders: some hundred roundings of numbers of order one.
+TEST_P(NetworkTest, InferenceAnswersTheSame) {
+  Trial<double> run(GetParam());
+  run.options = {};
+  run.Forward();
+  const model::VitConfig& c = GetParam().config;
+  const BoundWeights<double> tensors(c, run.network.layout(), run.weights);
+  const model::Vit<double> vit(c, tensors.bound);
+  model::Workspace<double> workspace;
+  Tensor<double> logits(run.logits.shape());
+  vit.Forward(run.pixels, workspace, {.logits = logits});
+  for (int64_t i = 0; i < logits.size(); ++i) ASSERT_NEAR(logits[i], run.logits[i], 1e-11);
+}
+
+// A model for another size is the same model whose configuration says that size.
+TEST(RotaryVit, OtherGridsAreThoseOfAModelOfThatSize) {
+  for (const NamedConfig& of : NamedConfigs()) {
+    if (of.name != "RotaryNormalised") continue;
+    const Trial<double> run(of);
+    const BoundWeights<double> tensors(of.config, run.network.layout(), run.weights);
+    model::VitConfig larger = of.config;
+    larger.image_height *= 2, larger.image_width *= 3;
+    const model::Vit<double> trained(of.config, tensors.bound), other(larger, tensors.bound);
+    const auto pixels = Sampler(4).Normal<double>({2, larger.channels, larger.image_height, larger.image_width});
+    Tensor<double> expected({2, larger.outputs()}), got(expected.shape());
+    model::Workspace<double> workspace, again;
+    other.Forward(pixels, workspace, {.logits = expected});
+    trained.Forward(pixels, again, {.logits = got});
+    for (int64_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], expected[i], 1e-12);
+  }
+}
+
 TEST_P(NetworkTest, ImagesDoNotKnowOfEachOther) {
   Trial<double> run(GetParam());
   run.Forward();
