@@ -57,7 +57,7 @@ struct NamedNorm {
     Matrix y(x.size());
     const int64_t D = gamma.size();
     simd::reference::NormRows(x.data(), static_cast<int64_t>(x.size()) / D, D, gamma.data(), beta.data(), eps,
-                               y.data());
+                              y.data());
     return y;
   }
 };
