@@ -10,11 +10,12 @@
 
 #include "cli/attend_page.h"
 #include "cli/command.h"
-#include "cli/input_files.h"
+#include "cli/images.h"
 #include "cli/output.h"
-#include "cli/overlay.h"
-#include "cli/pixels.h"
 #include "cli/progress.h"
+#include "qkv/app/image_reader.h"
+#include "qkv/app/input_files.h"
+#include "qkv/app/overlay.h"
 #include "qkv/image/draw.h"
 #include "qkv/image/encode.h"
 #include "qkv/inspect/rollout.h"
@@ -70,7 +71,7 @@ std::vector<fs::path> OutputsFor(const std::string& output, const std::string& m
       output, images.size());
   std::vector<fs::path> outputs;
   std::map<fs::path, fs::path> made_of;
-  InputFiles inputs(model);
+  app::InputFiles inputs(model);
   inputs.Add(images);
   for (const fs::path& image : images) {
     std::string path = pattern;
@@ -180,7 +181,7 @@ void DrawPng(const Options& options, const Plan& plan, const Attended& image, co
   const auto L = static_cast<int64_t>(plan.rows.size()), H = static_cast<int64_t>(plan.columns.size());
   const bool sheet = L * H > 1;
   const int64_t side = sheet ? std::clamp(kSheetWidth / H, kLeastCell, kGreatestCell) : options.side;
-  const Backdrop backdrop = FitBackdrop(image.photo, image.where, side);
+  const app::Backdrop backdrop = app::FitBackdrop(image.photo, image.where, side);
   image::HeatStyle style;
   style.opacity = options.opacity;
   style.upsampling = options.upsampling == "nearest"    ? image::Upsampling::kNearest
@@ -189,7 +190,7 @@ void DrawPng(const Options& options, const Plan& plan, const Attended& image, co
   std::vector<image::Image> pictures;
   for (int64_t l = 0; l < L; ++l) {
     for (int64_t h = 0; h < H; ++h) {
-      pictures.push_back(Overlay(backdrop, image.Map(l, h, 0), style));
+      pictures.push_back(app::Overlay(backdrop, image.Map(l, h, 0), style));
     }
   }
   if (!sheet) return image::WritePng(path, pictures[0]);
@@ -268,7 +269,7 @@ class Attend {
   void Run(const fs::path& file, const fs::path& output) {
     Attended image;
     image.path = file.string();
-    ReadImage(file, options_.images.Decode(), decoding_, image.photo);
+    app::ReadImage(file, options_.images.Decode(), decoding_, image.photo);
     const Shape shape = model_.PixelsShape(image.photo);
     Tensor<float> pixels({1, shape[0], shape[1], shape[2]});
     model_.Pixels(image.photo, decoding_, pixels.view()[0]);

@@ -87,11 +87,6 @@ model::Model LoadForBench(const model::Checkpoint& checkpoint, const BenchOption
   return LoadModel(checkpoint, options.model, build);
 }
 
-model::VitConfig AtSize(model::VitConfig config, const ModelOptions& options) {
-  if (!options.size.empty()) std::tie(config.image_height, config.image_width) = ParseSize(options.size);
-  return config;
-}
-
 std::string NameOf(const BenchOptions& options, const model::VitConfig& config) {
   return fmt::format("{} ({})", options.model.path.empty() ? "built-in digit classifier" : options.model.path,
                      config.architecture);

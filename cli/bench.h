@@ -38,9 +38,6 @@ std::string CheckTrainShape(const std::string& text);
 /// The model as the options ask for it, but in this precision.
 model::Model LoadForBench(const model::Checkpoint& checkpoint, const BenchOptions& options, simd::Precision precision);
 
-/// The configuration at the size that was asked for, where one was.
-model::VitConfig AtSize(model::VitConfig config, const ModelOptions& options);
-
 /// "vit-base (vit_base_patch16_224)"
 std::string NameOf(const BenchOptions& options, const model::VitConfig& config);
 /// "2 threads, avx512 kernels, peak 480 GFLOP/s in fp32, memory 36 GB/s"

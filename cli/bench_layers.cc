@@ -26,8 +26,8 @@ constexpr int64_t kWeightBytes = int64_t{128} << 20;
 
 model::VitConfig ConfigToMeasure(const BenchOptions& options) {
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
-  RequireProportion(checkpoint, options.model);
-  return AtSize(checkpoint.description.config, options.model);
+  app::RequireProportion(checkpoint, options.model.Parse());
+  return app::AtSize(checkpoint.description.config, options.model.Parse().size);
 }
 
 struct LayerShape {

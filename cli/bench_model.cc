@@ -11,8 +11,8 @@
 #include "cli/bench.h"
 #include "cli/bench_step.h"
 #include "cli/drift.h"
+#include "cli/images.h"
 #include "cli/output.h"
-#include "cli/pipeline.h"
 #include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
 #include "qkv/model/finite.h"
@@ -29,7 +29,7 @@ constexpr double kFaster = 1.03;
 
 // Random pixels at the size that is measured.
 Tensor<float> PixelsFor(const BenchOptions& options, const model::Model& model, int64_t count) {
-  const model::VitConfig config = AtSize(model.config(), options.model);
+  const model::VitConfig config = app::AtSize(model.config(), options.model.Parse().size);
   RequireMemory(model.vit().PassBytes(count, config.image_height, config.image_width),
                 fmt::format("bench: {} images of {}x{}", count, config.image_height, config.image_width));
   return RandomInputs(config, count);
@@ -183,7 +183,7 @@ void PrintNotes(const std::vector<Row>& rows, const DriftInputs& inputs) {
 
 int BenchFromStdin(const BenchOptions& options, Precision precision) {
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
-  RequireProportion(checkpoint, options.model);
+  app::RequireProportion(checkpoint, options.model.Parse());
   const model::Model model = LoadForBench(checkpoint, options, precision);
   TimedForward forward(options, model);
   forward.Run();  // the first pass sizes the workspace
@@ -198,7 +198,7 @@ int BenchFromStdin(const BenchOptions& options, Precision precision) {
 
 int BenchModel(const BenchOptions& options, const std::vector<Precision>& precisions) {
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
-  RequireProportion(checkpoint, options.model);
+  app::RequireProportion(checkpoint, options.model.Parse());
   // Memory: one precision alone in the process at a time.
   std::vector<Row> rows;
   for (const Precision precision : precisions) {
@@ -216,7 +216,7 @@ int BenchModel(const BenchOptions& options, const std::vector<Precision>& precis
   const Tensor<float> exact = LogitsOf(inputs, models.front());
   for (size_t i = 0; i < rows.size(); ++i) rows[i].drift = DriftOf(LogitsOf(inputs, models[i]), exact);
   // Speed, all of them in turns.
-  const model::VitConfig config = AtSize(checkpoint.description.config, options.model);
+  const model::VitConfig config = app::AtSize(checkpoint.description.config, options.model.Parse().size);
   const double flops = model::Flops(config) * static_cast<double>(options.batch);
   std::vector<TimedForward> forwards;
   for (const model::Model& model : models) forwards.emplace_back(options, model);

@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "cli/command.h"
+#include "cli/images.h"
 #include "cli/output.h"
-#include "cli/pipeline.h"
 #include "qkv/io/json.h"
 
 namespace qkv::cli {

@@ -6,9 +6,9 @@
 #include <memory>
 
 #include "cli/command.h"
-#include "cli/input_files.h"
+#include "cli/images.h"
 #include "cli/output.h"
-#include "cli/pipeline.h"
+#include "qkv/app/input_files.h"
 #include "qkv/io/json.h"
 #include "qkv/io/npy.h"
 #include "qkv/nn/pool.h"
@@ -118,7 +118,7 @@ int Embed(const Options& options) {
     }
   };
   const ImageList images = CollectImages(options.images.paths);
-  InputFiles inputs(options.model.path);
+  app::InputFiles inputs(options.model.path);
   inputs.Add(images.files);
   inputs.RequireOutput(options.output);
   if (npy) inputs.RequireOutput(PathsFile(options.output));

@@ -7,11 +7,11 @@
 #include <cstdio>
 #include <memory>
 
-#include "cli/classes.h"
 #include "cli/command.h"
-#include "cli/input_files.h"
+#include "cli/images.h"
 #include "cli/output.h"
-#include "cli/pipeline.h"
+#include "qkv/app/classes.h"
+#include "qkv/app/input_files.h"
 #include "qkv/core/file.h"
 #include "qkv/image/encode.h"
 #include "qkv/io/json.h"
@@ -47,7 +47,7 @@ Assessment Assess(const Options& options, const model::Model& model) {
   const train::Dataset dataset = train::OpenDataset(options.data);
   const train::Split& split = train::ForEvaluation(dataset, options.split);
   const ImageList images = ListOf(split);
-  InputFiles inputs(options.model.path);
+  app::InputFiles inputs(options.model.path);
   inputs.Add(options.data);
   inputs.Add(images.files);
   for (const std::string& file : {options.output, options.report}) inputs.RequireOutput(file);
@@ -59,7 +59,7 @@ Assessment Assess(const Options& options, const model::Model& model) {
                           dataset.classes.size(), split.name == "all" ? "not in splits" : "split " + split.name),
       .evaluation = train::Evaluation(model.config().classes),
       .names = dataset.classes};
-  assessment.labels = MatchClasses(dataset.classes, model, &by_order);
+  assessment.labels = app::MatchClasses(dataset.classes, model, &by_order);
   if (by_order) {
     PrintMessage("qkv: the model's classes have no names: taken to be the data's, in their order\n");
   }

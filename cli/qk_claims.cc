@@ -7,9 +7,9 @@
 
 #include "cli/command.h"
 #include "cli/images.h"
-#include "cli/input_files.h"
 #include "cli/output.h"
 #include "cli/progress.h"
+#include "qkv/app/input_files.h"
 #include "qkv/builtin/ablations.h"
 #include "qkv/core/file.h"
 #include "qkv/core/parallel.h"
@@ -64,7 +64,7 @@ int Claims(const Options& options) {
   const std::vector<lab::AblationResults> ablations = AblationsOf(options);
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
   std::vector<std::filesystem::path> files;
-  InputFiles inputs(options.model.path);
+  app::InputFiles inputs(options.model.path);
   for (const std::string& file : options.ablations) inputs.Add(file);
   if (!options.paths.empty()) {
     files = CollectImages(options.paths).files;

@@ -8,10 +8,10 @@
 #include <memory>
 
 #include "cli/command.h"
-#include "cli/input_files.h"
+#include "cli/images.h"
 #include "cli/output.h"
-#include "cli/pipeline.h"
 #include "cli/progress.h"
+#include "qkv/app/input_files.h"
 #include "qkv/core/file.h"
 #include "qkv/core/parallel.h"
 #include "qkv/io/json.h"
@@ -33,7 +33,7 @@ struct Options {
 
 Tensor<float> ReadImages(const Options& options, const model::Model& model, Inspection& inspection, int* failed) {
   const ImageList all = CollectImages(options.images.paths);
-  const ImageList images = Spread(all, options.count);
+  const ImageList images = app::Spread(all, options.count);
   Tensor<float> pixels;
   int64_t count = 0;
   *failed = ForEachBatch(options.images, images, model, Wanted::kPixels, [&](const Batch& batch) {
@@ -54,12 +54,10 @@ Tensor<float> ReadImages(const Options& options, const model::Model& model, Insp
 }
 
 Tensor<float> MakeImages(const Options& options, const model::Model& model, Inspection& inspection) {
-  const model::VitConfig& c = model.config();
-  auto [height, width] = std::pair(c.image_height, c.image_width);
-  if (!options.model.size.empty()) std::tie(height, width) = ParseSize(options.model.size);
+  const model::VitConfig c = app::AtSize(model.config(), options.model.Parse().size);
   inspection.images = fmt::format("{} images of random noise", options.count);
   PrintMessage("qkv: no images given: tokens come from {}; content is that of noise\n", inspection.images);
-  return inspect::NoiseImages({options.count, c.channels, height, width}, kNoiseSeed);
+  return inspect::NoiseImages({options.count, c.channels, c.image_height, c.image_width}, kNoiseSeed);
 }
 
 Inspection Measure(const Options& options, int* failed) {
@@ -243,7 +241,7 @@ void WriteCsv(const Inspection& inspection, const std::string& path) {
 }
 
 int Inspect(const Options& options) {
-  InputFiles inputs(options.model.path);
+  app::InputFiles inputs(options.model.path);
   if (!options.images.paths.empty()) inputs.Add(CollectImages(options.images.paths).files);
   for (const std::string& file : {options.output, options.report}) inputs.RequireOutput(file);
   int failed = 0;

@@ -213,7 +213,7 @@ void RequireChoice(const model::VitConfig& c) {
 int PlanModel(const QkPlanOptions& options) {
   const model::VitConfig c = OpenCheckpoint(options.model).description.config;
   RequireChoice(c);
-  const int64_t tokens = AtSize(c, options.model).tokens();
+  const int64_t tokens = app::AtSize(c, options.model.Parse().size).tokens();
   const auto orders_of = [&](int64_t block, int64_t looked_at) {
     model::AttentionOrders orders = model::OrdersOf(c, {}, block, looked_at);
     orders.workload.batch = options.workload.batch;

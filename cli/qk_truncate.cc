@@ -5,11 +5,11 @@
 #include <cstdio>
 #include <memory>
 
-#include "cli/classes.h"
 #include "cli/drift.h"
+#include "cli/images.h"
 #include "cli/output.h"
-#include "cli/pipeline.h"
 #include "cli/qk_rewrite.h"
+#include "qkv/app/classes.h"
 #include "qkv/core/parallel.h"
 #include "qkv/io/json.h"
 #include "qkv/lab/truncate.h"
@@ -33,7 +33,7 @@ lab::BlockTokens TokensOf(const Options& options, const std::string& folder, con
   lab::BlockTokens tokens(checkpoint);
   ImageOptions images;
   images.quiet = options.quiet;
-  ForEachBatch(images, Spread(CollectImages({folder}), options.tokens_of), model, Wanted::kPixels,
+  ForEachBatch(images, app::Spread(CollectImages({folder}), options.tokens_of), model, Wanted::kPixels,
                [&](const Batch& batch) { tokens.Add(model, batch.values); });
   Require(tokens.images() > 0, "truncate: no image of {} could be read", folder);
   return tokens;
@@ -93,7 +93,7 @@ int PrintDrift(const Options& options, const model::Checkpoint& checkpoint, cons
   Require(exact.paths == ours.paths, "truncate: the images of {} changed meanwhile", options.images);
   const Drift drift = DriftOf(ours.logits, exact.logits);
   const int64_t classes = before.config().classes;
-  const auto truth = classes > 0 ? ClassesOf(exact.paths, options.images, checkpoint.description.labels, classes)
+  const auto truth = classes > 0 ? app::ClassesOf(exact.paths, options.images, checkpoint.description.labels, classes)
                                  : std::optional<std::vector<int64_t>>();
   io::Json line = {{"images", exact.paths.size()}, {"logit_cosine", drift.cosine}, {"top1_agreement", drift.top1}};
   if (truth) {

@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "cli/images.h"
-#include "cli/overlay.h"
+#include "qkv/app/overlay.h"
 #include "qkv/image/encode.h"
 #include "qkv/inspect/maps.h"
 #include "qkv/io/npy.h"
@@ -43,10 +43,10 @@ train::Split Part(const train::Split& split, const std::vector<int64_t>& indices
 }
 
 // An image as the model sees it; rows and columns that make no whole patch are not looked at.
-Backdrop BackdropOf(const model::VitConfig& c, const image::Image& image, int64_t side) {
+app::Backdrop BackdropOf(const model::VitConfig& c, const image::Image& image, int64_t side) {
   const image::Rect where = {0, 0, static_cast<double>(c.grid_height() * c.patch_height),
                              static_cast<double>(c.grid_width() * c.patch_width)};
-  return FitBackdrop(image, where, side);
+  return app::FitBackdrop(image, where, side);
 }
 
 }  // namespace
@@ -124,11 +124,11 @@ void TrainMaps::Draw(const train::EvaluatedModel& model) {
     image::Apply(normalise, image, decoding, pixels.view()[0]);
     const Tensor<float> weights = inspect::AttentionMaps<float>(
         model.vit, pixels, {.blocks = blocks, .fusion = inspect::Fusion::kMean, .query = query}, workspace);
-    const Backdrop backdrop = BackdropOf(c, image, CellSide(std::ssize(columns)));
+    const app::Backdrop backdrop = BackdropOf(c, image, CellSide(std::ssize(columns)));
     pictures.push_back({backdrop.photo.pixels.Clone()});
     for (const int64_t block : blocks) {
       std::copy_n(weights.view().at(block, 0, 0, prefix), grid.patches(), maps.view().at(i, block));
-      pictures.push_back(Overlay(backdrop, maps.view()[i][block]));
+      pictures.push_back(app::Overlay(backdrop, maps.view()[i][block]));
     }
   }
   io::WriteNpy<float>(FileOf(model.epoch, "npy"), maps);
@@ -163,9 +163,9 @@ void TrainMaps::DrawEpochs(const model::VitConfig& c, int64_t last) const {
   std::vector<image::Image> pictures;
   for (int64_t i = 0; i < store_->size(); ++i) {
     store_->Get(i, decoding, image);
-    const Backdrop backdrop = BackdropOf(c, image, CellSide(std::ssize(columns)));
+    const app::Backdrop backdrop = BackdropOf(c, image, CellSide(std::ssize(columns)));
     pictures.push_back({backdrop.photo.pixels.Clone()});
-    for (const Tensor<float>& map : maps) pictures.push_back(Overlay(backdrop, map.view()[i][c.depth - 1]));
+    for (const Tensor<float>& map : maps) pictures.push_back(app::Overlay(backdrop, map.view()[i][c.depth - 1]));
   }
   const std::string title = fmt::format("attention of block {} over the epochs", c.depth - 1);
   image::WritePng(folder_ / "epochs.png", image::ContactSheet(pictures, names_, columns, title));

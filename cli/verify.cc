@@ -7,9 +7,9 @@
 #include <memory>
 #include <optional>
 
-#include "cli/capture.h"
 #include "cli/command.h"
 #include "cli/output.h"
+#include "qkv/app/capture.h"
 #include "qkv/io/json.h"
 
 namespace qkv::cli {
@@ -91,7 +91,7 @@ Comparison Compare(const std::string& name, const Tensor<float>& ours, const io:
 }
 
 // What the reference holds, and the model does not give: a name that is misspelt is not compared, and shall not agree.
-std::vector<std::string> UnknownNames(const io::SafeTensors& reference, const Captured& captured) {
+std::vector<std::string> UnknownNames(const io::SafeTensors& reference, const app::Captured& captured) {
   std::vector<std::string> unknown;
   for (const io::StoredTensor& tensor : reference.tensors()) {
     const std::string name(WithoutPrecision(tensor.name));
@@ -113,12 +113,12 @@ std::vector<int64_t> Layers(const io::SafeTensors& reference, const std::string&
 int Verify(const Options& options) {
   const model::Model model = LoadModel(options.model);
   const auto reference = io::SafeTensors::Open(options.reference);
-  const Tensor<float> pixels = ReadPixels(reference, options.reference, model.config());
-  const CaptureRequest request = {Layers(reference, "hidden", model.config().depth),
-                                  Layers(reference, "attention", model.config().depth - 1)};
-  Captured captured = Allocate(model, request, pixels.dim(0), pixels.dim(2), pixels.dim(3));
+  const Tensor<float> pixels = app::ReadPixels(reference, options.reference, model.config());
+  const app::CaptureRequest request = {Layers(reference, "hidden", model.config().depth),
+                                       Layers(reference, "attention", model.config().depth - 1)};
+  app::Captured captured = app::Allocate(model, request, pixels.dim(0), pixels.dim(2), pixels.dim(3));
   model::Workspace<float> workspace;
-  CaptureBatch(model, pixels, request, 0, workspace, captured);
+  app::CaptureBatch(model, pixels, request, 0, workspace, captured);
 
   int compared = 0, failed = 0;
   if (!options.json)

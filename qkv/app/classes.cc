@@ -1,4 +1,4 @@
-#include "cli/classes.h"
+#include "qkv/app/classes.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <charconv>
 #include <iterator>
 
-namespace qkv::cli {
+namespace qkv::app {
 
 int64_t FindClass(const std::string& name, const std::vector<std::string>& labels, int64_t classes) {
   const auto label = std::ranges::find(labels, name);
@@ -60,4 +60,4 @@ std::optional<std::vector<int64_t>> ClassesOf(const std::vector<std::string>& fi
   return result;
 }
 
-}  // namespace qkv::cli
+}  // namespace qkv::app

@@ -1,10 +1,10 @@
-#include "cli/overlay.h"
+#include "qkv/app/overlay.h"
 
 #include <algorithm>
 
 #include "qkv/image/resize.h"
 
-namespace qkv::cli {
+namespace qkv::app {
 
 Backdrop FitBackdrop(const image::Image& photo, const image::Rect& where, int64_t side) {
   const int64_t height = photo.height(), width = photo.width(), longer = std::max(height, width);
@@ -23,4 +23,4 @@ image::Image Overlay(const Backdrop& backdrop, View<const float> map, image::Hea
   return image::OverlayHeat(backdrop.photo, map, backdrop.where, style);
 }
 
-}  // namespace qkv::cli
+}  // namespace qkv::app

@@ -1,57 +1,55 @@
-// Many images: each thread reads and computes batches of its own, with no thread waiting for another. There are as many
-// threads as cores, none is idle while others decode, and what a thread computes stays in its own cache.
+// Many images: each thread reads and computes batches of its own and waits for no other. All cores stay busy while some
+// decode, and a thread's results stay in its own cache.
 // Few images: all threads read one batch and compute it together.
-#include "cli/pipeline.h"
+#include "qkv/app/pipeline.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
-#include <cstdio>
 #include <memory>
 #include <mutex>
 
-#include "cli/output.h"
-#include "cli/pixels.h"
-#include "cli/progress.h"
+#include "qkv/app/image_reader.h"
 #include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
 #include "qkv/model/finite.h"
 
-namespace qkv::cli {
+namespace qkv::app {
 namespace {
 
-// Images for each thread from which on a thread has batches of its own: with fewer the last ones would leave too many
-// threads without work.
+// From this many images for each thread on, threads have batches of their own. With fewer, too many threads would have
+// no work at the end.
 constexpr size_t kManyPerThread = 4;
-// Token rows of a batch: what a product works on at a time. More rows are not faster, and leave the cache sooner.
+// Token rows of a batch: as many as a product works on at a time. More rows are not faster and leave the cache sooner.
 // Measured with ViT-Ti: batches of 1 or 2 images take 7 % less time an image than those of 4 or 8.
 constexpr int64_t kBatchRows = 240;
 constexpr int64_t kMaxBatch = 64;
-// Batches for each thread that may be finished before their turn comes: an image that takes long holds up nobody soon.
+// Batches for each thread that may be finished before their turn comes, so that one slow image does not stop the
+// others.
 constexpr size_t kAheadPerThread = 4;
-// Pixels that are decoded at a time, for each thread: photos of most cameras need not wait for each other.
+// Pixels decoded at a time, for each thread: photos of most cameras do not wait for each other.
 constexpr int64_t kPixelsPerThread = int64_t{1} << 24;
 
 // Batches in the order of the files: claimed by threads, finished at any time, used in order.
 class Pipeline {
  public:
-  Pipeline(const ImageOptions& options, const ImageList& images, const model::Model& model, Wanted wanted,
+  Pipeline(const PipelineOptions& options, const ImageList& images, const model::Model& model, Wanted wanted,
            const std::function<void(const Batch&)>& use)
-      : files_(images.files),
+      : options_(options),
+        files_(images.files),
         model_(model),
         wanted_(wanted),
         use_(use),
-        budget_(kPixelsPerThread * NumThreads()),
-        progress_(static_cast<int64_t>(files_.size()), "images", options.quiet) {
+        budget_(kPixelsPerThread * NumThreads()) {
     const auto threads = static_cast<size_t>(NumThreads());
     const bool many = wanted != Wanted::kPixels && files_.size() >= kManyPerThread * threads;
     const size_t workers = many ? threads : 1;
     batch_ = BatchSize(options.batch, many ? 1 : threads);
     RequireMemoryFor(workers, many ? kAheadPerThread * workers : 1);
     for (size_t i = 0; i < workers; ++i) {
-      workers_.emplace_back(new Worker{{images, options.Decode(), model, many ? 1 : NumThreads(), budget_}, {}});
+      workers_.emplace_back(new Worker{{images, options.decode, model, many ? 1 : NumThreads(), budget_}, {}});
     }
     slots_.resize(many ? kAheadPerThread * workers : 1);
   }
@@ -60,7 +58,6 @@ class Pipeline {
   int Run() {
     ParallelTasks(static_cast<int64_t>(workers_.size()),
                   [&](int64_t worker, int) { Work(*workers_[static_cast<size_t>(worker)]); });
-    progress_.Clear();
     return failed_;
   }
 
@@ -84,7 +81,7 @@ class Pipeline {
     return std::max(threads, static_cast<size_t>(std::clamp<int64_t>(kBatchRows / tokens, 1, kMaxBatch)));
   }
 
-  /// Of images whose size is known beforehand; each of the others is looked at when its size is known.
+  /// For images whose size is known beforehand; any other image is checked when its size is known.
   void RequireMemoryFor(size_t workers, size_t slots) const {
     const std::optional<Shape> shape = model_.FixedPixelsShape();
     if (!shape) return;
@@ -157,7 +154,7 @@ class Pipeline {
     if (model::FirstNotFinite(storage) >= 0) LeaveOutNotFinite(slot);
   }
 
-  /// Images whose answers hold NaN or infinity are errors, as those that cannot be read.
+  /// Images whose results hold NaN or infinity are errors, like unreadable ones.
   void LeaveOutNotFinite(Slot& slot) {
     PixelBatch& pixels = slot.pixels;
     View<float> values = slot.storage;
@@ -177,7 +174,7 @@ class Pipeline {
     if (kept > 0) slot.batch.values = View<const float>(values).slice(0, 0, kept);
   }
 
-  /// With the block where it begins for the first of them: that takes a pass for each block.
+  /// Names the block where it begins only for the first such image: that takes a pass for each block.
   std::string WhyNotFinite(View<const float> pixels, const std::string& name) {
     std::string why = FormatShown("{}: the model's answer holds NaN or infinity, expected finite numbers", name);
     if (traced_.exchange(true)) return why;
@@ -187,7 +184,7 @@ class Pipeline {
                      model::WhereNotFinite(model_.vit(), pixels));
   }
 
-  /// Uses this batch and those that waited for it, unless another thread is at it.
+  /// Uses this batch and those that waited for it, unless another thread does so already.
   void Finish(Slot& finished) {
     std::unique_lock lock(mutex_);
     finished.finished = true;
@@ -209,17 +206,17 @@ class Pipeline {
     const PixelBatch& pixels = slot.pixels;
     for (size_t i = 0; i < pixels.end - pixels.begin; ++i) {
       if (pixels.errors[i].empty()) continue;
-      progress_.Clear();
-      PrintMessage("qkv: {}\n", pixels.errors[i]);
+      Tell(options_.note, FormatShown("{}", pixels.errors[i]));
       ++failed_;
     }
     slot.batch.files = pixels.files;
     slot.batch.paths.resize(pixels.files.size());
     for (size_t i = 0; i < pixels.files.size(); ++i) slot.batch.paths[i] = files_[pixels.files[i]].native();
     if (!pixels.files.empty()) use_(slot.batch);
-    progress_.Advance(static_cast<int64_t>(pixels.end - pixels.begin));
+    if (options_.advance) options_.advance(static_cast<int64_t>(pixels.end - pixels.begin));
   }
 
+  const PipelineOptions& options_;
   const std::vector<std::filesystem::path>& files_;
   const model::Model& model_;
   const Wanted wanted_;
@@ -235,20 +232,17 @@ class Pipeline {
   size_t claimed_ = 0, used_ = 0;
   bool using_ = false, stopped_ = false;
   std::atomic<bool> traced_{false};
-  Progress progress_;  // this and the next: whoever uses
-  int failed_ = 0;
+  int failed_ = 0;  // written by the thread that uses batches
 };
 
 }  // namespace
 
-int ForEachBatch(const ImageOptions& options, const ImageList& images, const model::Model& model, Wanted wanted,
+int ForEachBatch(const PipelineOptions& options, const ImageList& images, const model::Model& model, Wanted wanted,
                  const std::function<void(const Batch&)>& use) {
   const int64_t channels = model.config().channels;
   Require(channels == 1 || channels == 3,
           "the model takes {} channels, images have 1 or 3; give its pixels by qkv run --input", channels);
-  const int failed = Pipeline(options, images, model, wanted, use).Run();
-  if (failed > 0) PrintMessage("qkv: {} of {} files could not be read or computed\n", failed, images.files.size());
-  return failed + images.failed;
+  return Pipeline(options, images, model, wanted, use).Run();
 }
 
-}  // namespace qkv::cli
+}  // namespace qkv::app

@@ -1,4 +1,4 @@
-// The files that a command reads, none of which it writes over.
+// Protects the files that a command reads from being overwritten by what it writes.
 #pragma once
 
 #include <sys/types.h>
@@ -12,19 +12,19 @@
 #include <utility>
 #include <vector>
 
-namespace qkv::cli {
+namespace qkv::app {
 
 class InputFiles {
  public:
-  /// Of the model in this folder or file (empty: none) that can be read by -m: weights and configuration.
+  /// Adds the files of the model in this folder or file: weights and configuration. Empty: none.
   explicit InputFiles(const std::string& model);
 
   void Add(const std::filesystem::path& file);
   void Add(std::span<const std::filesystem::path> files);
 
-  /// Throws Error when `file` (empty: nothing is written) cannot be written without loss: its folder does not exist, it
-  /// is a folder itself, it is one of these files, or it was asked for before: two results in one file. To be asked
-  /// before long work, not after it.
+  /// Throws Error if `file` cannot be written without loss: its folder does not exist, it is a folder, it is one of the
+  /// input files, or it was required before (two results in one file). Empty: nothing is written. Call it before long
+  /// work, not after.
   void RequireOutput(const std::string& file);
 
  private:
@@ -33,8 +33,8 @@ class InputFiles {
 
   std::vector<std::filesystem::path> files_;
   std::set<std::filesystem::path> outputs_;
-  // Looked up once an output is there already.
+  // Filled when the first existing output is checked.
   std::map<Identity, const std::filesystem::path*> known_;
 };
 
-}  // namespace qkv::cli
+}  // namespace qkv::app

@@ -1,4 +1,4 @@
-#include "cli/capture.h"
+#include "qkv/app/capture.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 
 #include "qkv/core/memory.h"
 
-namespace qkv::cli {
+namespace qkv::app {
 
 Captured Allocate(const model::Model& model, const CaptureRequest& request, int64_t images, int64_t height,
                   int64_t width) {
@@ -53,4 +53,4 @@ Tensor<float> ReadPixels(const io::SafeTensors& file, const std::string& path, c
   return pixels;
 }
 
-}  // namespace qkv::cli
+}  // namespace qkv::app

@@ -1,10 +1,10 @@
-#include "cli/input_files.h"
+#include "qkv/app/input_files.h"
 
 #include <sys/stat.h>
 
 #include "qkv/core/error.h"
 
-namespace qkv::cli {
+namespace qkv::app {
 namespace fs = std::filesystem;
 
 std::optional<InputFiles::Identity> InputFiles::IdentityOf(const fs::path& file) {
@@ -53,4 +53,4 @@ void InputFiles::RequireOutput(const std::string& file) {
           found == known_.end() ? "" : found->second->string());
 }
 
-}  // namespace qkv::cli
+}  // namespace qkv::app

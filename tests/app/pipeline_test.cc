@@ -1,6 +1,6 @@
-// A folder of images through a model: once all threads have seen their work, nothing is allocated for another image;
-// the formats' libraries take what they need from malloc.
-#include "cli/pipeline.h"
+// A folder of images through a model: once each thread has computed its first batches, another image allocates nothing
+// but what the libraries of the formats take from malloc.
+#include "qkv/app/pipeline.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include "tests/support/files.h"
 #include "tests/support/threads.h"
 
-namespace qkv::cli {
+namespace qkv::app {
 namespace {
 
 class PipelineAllocation : public testing::TestWithParam<const char*> {
@@ -46,7 +46,7 @@ TEST_P(PipelineAllocation, OfOneThreadThereIsNoneOnceItHasBegun) {
     const ImageList images = Images(400);
     const int64_t begin = g_allocations.load();
     int64_t middle = 0, end = 0;
-    const int failed = ForEachBatch({.quiet = true}, images, model, wanted, [&](const Batch& batch) {
+    const int failed = ForEachBatch({}, images, model, wanted, [&](const Batch& batch) {
       if (batch.files.front() < images.files.size() / 2) middle = g_allocations.load();
       end = g_allocations.load();
     });
@@ -56,7 +56,7 @@ TEST_P(PipelineAllocation, OfOneThreadThereIsNoneOnceItHasBegun) {
   }
 }
 
-// Nobody knows when a thread gets its first images; but ten times as many need no more than a thread's beginning.
+// When a thread gets its first images is not known, but ten times as many images allocate no more than that.
 TEST_P(PipelineAllocation, OfManyThreadsItDoesNotGrowWithTheImages) {
   SetNumThreads(3);
   const model::Model model = model::Model::Load(SourceFolder() / "tests/golden" / GetParam());
@@ -64,8 +64,7 @@ TEST_P(PipelineAllocation, OfManyThreadsItDoesNotGrowWithTheImages) {
     const ImageList images = Images(count);
     const int64_t before = g_allocations.load();
     size_t used = 0;
-    EXPECT_EQ(ForEachBatch({.quiet = true}, images, model, Wanted::kLogits,
-                           [&](const Batch& batch) { used += batch.files.size(); }),
+    EXPECT_EQ(ForEachBatch({}, images, model, Wanted::kLogits, [&](const Batch& batch) { used += batch.files.size(); }),
               0);
     EXPECT_EQ(used, count);
     return g_allocations.load() - before;
@@ -75,4 +74,4 @@ TEST_P(PipelineAllocation, OfManyThreadsItDoesNotGrowWithTheImages) {
 }
 
 }  // namespace
-}  // namespace qkv::cli
+}  // namespace qkv::app

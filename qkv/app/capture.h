@@ -1,4 +1,4 @@
-// A forward pass whose intermediate results are kept, for run and verify.
+// A forward pass that keeps intermediate results.
 #pragma once
 
 #include <map>
@@ -8,7 +8,7 @@
 #include "qkv/io/safetensors.h"
 #include "qkv/model/model.h"
 
-namespace qkv::cli {
+namespace qkv::app {
 
 /// Tensors by the names of `qkv run`: "logits", "tokens", "hidden.L", "attention.L".
 using Captured = std::map<std::string, Tensor<float>>;
@@ -17,15 +17,15 @@ struct CaptureRequest {
   std::vector<int64_t> hidden, attention;
 };
 
-/// Room for `images` images of the given size.
+/// Tensors for `images` images of the given size. Throws Error if they need more than MemoryLimit().
 Captured Allocate(const model::Model& model, const CaptureRequest& request, int64_t images, int64_t height,
                   int64_t width);
 
-/// Runs pixels [B, C, height, width] and writes rows first … first + B − 1 of every tensor.
+/// Runs pixels [B, channels, height, width] and writes rows first … first + B − 1 of every tensor.
 void CaptureBatch(const model::Model& model, View<const float> pixels, const CaptureRequest& request, int64_t first,
                   model::Workspace<float>& workspace, Captured& captured);
 
-/// The "pixels" of a safetensors file: [B, C, height, width], finite. Throws Error otherwise.
+/// The tensor "pixels" of a safetensors file: [B, channels, height, width], finite. Throws Error otherwise.
 Tensor<float> ReadPixels(const io::SafeTensors& file, const std::string& path, const model::VitConfig& config);
 
-}  // namespace qkv::cli
+}  // namespace qkv::app

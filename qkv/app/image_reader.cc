@@ -1,15 +1,15 @@
-#include "cli/pixels.h"
+#include "qkv/app/image_reader.h"
 
 #include <algorithm>
 #include <cstdio>
 
 #include "qkv/core/parallel.h"
 
-namespace qkv::cli {
+namespace qkv::app {
 namespace {
 
 constexpr size_t kMaxStdinBytes = size_t{1} << 30, kStdinBlock = size_t{1} << 16;
-// Memory of larger images is given back after each.
+// Memory of a larger image is released after it.
 constexpr int64_t kKeptPixels = int64_t{1} << 24;
 
 std::string ReadStdin() {
@@ -63,7 +63,7 @@ PixelReader::PixelReader(const ImageList& images, const image::DecodeOptions& op
 
 void PixelReader::Admit(int64_t pixels, Lane& lane) {
   if (pixels <= lane.admitted) return;
-  // Whoever waits holds nothing, or two could wait for each other.
+  // A waiting thread holds nothing, or two could wait for each other.
   budget_.Release(std::exchange(lane.admitted, 0));
   budget_.Acquire(pixels);
   lane.admitted = pixels;
@@ -118,4 +118,4 @@ void PixelReader::Read(PixelBatch& batch) {
                                      : View<const float>(pixels_).slice(0, 0, static_cast<int64_t>(batch.files.size()));
 }
 
-}  // namespace qkv::cli
+}  // namespace qkv::app

@@ -1,4 +1,4 @@
-// Image files to a batch of pixels.
+// Reads image files into batches of pixels.
 #pragma once
 
 #include <condition_variable>
@@ -7,13 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "cli/images.h"
+#include "qkv/app/image_list.h"
 #include "qkv/image/workspace.h"
 #include "qkv/model/model.h"
 
-namespace qkv::cli {
+namespace qkv::app {
 
-/// A limit on the pixels that are being decoded at a time, over all threads; a larger image waits until it is alone.
+/// A limit on the pixels that all threads together decode at a time; a larger image waits until it is alone.
 class PixelBudget {
  public:
   explicit PixelBudget(int64_t limit) : limit_(limit) {}
@@ -27,21 +27,21 @@ class PixelBudget {
   int64_t used_ = 0;
 };
 
-/// A file, or what comes on stdin where it is "-".
+/// Decodes a file, or standard input if it is "-".
 void ReadImage(const std::filesystem::path& file, const image::DecodeOptions& options, image::Workspace& workspace,
                image::Image& image);
 
-/// Consecutive files, and their pixels.
+/// Consecutive files and their pixels.
 struct PixelBatch {
-  size_t begin = 0, end = 0;        // of the files
-  std::vector<std::string> errors;  // [files]: why one could not be read, or empty
-  std::vector<size_t> files;        // [B]: those that could
-  View<const float> pixels;         // [B, channels, height, width], the reader's
+  size_t begin = 0, end = 0;        // range of the files
+  std::vector<std::string> errors;  // [end − begin] why a file could not be read, or empty
+  std::vector<size_t> files;        // [B] files that were read
+  View<const float> pixels;         // [B, channels, height, width], owned by the reader
 };
 
-/// Reads one batch after the other, on up to `threads` threads. The files of a batch are tasks of the pool: read side
-/// by side where the caller has it for itself, one after the other where the caller is one of its tasks. From the
-/// second batch on nothing is allocated for images of the same kind, but for what the libraries of their formats do.
+/// Reads one batch after the other, on up to `threads` threads. The files of a batch are tasks of the thread pool: they
+/// are read in parallel if the caller is outside the pool, one after the other if the caller is one of its tasks. From
+/// the second batch on, images of the same kind allocate nothing, except in the libraries of their formats.
 class PixelReader {
  public:
   PixelReader(const ImageList& images, const image::DecodeOptions& options, const model::Model& model, int threads,
@@ -49,11 +49,11 @@ class PixelReader {
   PixelReader(const PixelReader&) = delete;
   PixelReader& operator=(const PixelReader&) = delete;
 
-  /// batch: begin and end are given; no more than one file where the model's pixels differ in shape.
+  /// The caller sets begin and end; one file at a time if the shape of the model's pixels depends on the image.
   void Read(PixelBatch& batch);
 
  private:
-  // A thread's memory.
+  // Memory of one thread.
   struct Lane {
     image::DecodeOptions options;
     image::Workspace workspace;
@@ -68,8 +68,8 @@ class PixelReader {
   const model::Model& model_;
   PixelBudget& budget_;
   const std::optional<Shape> shape_;
-  std::vector<Lane> lanes_;  // one a thread
+  std::vector<Lane> lanes_;  // one for each thread
   Tensor<float> pixels_;
 };
 
-}  // namespace qkv::cli
+}  // namespace qkv::app
