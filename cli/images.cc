@@ -44,21 +44,27 @@ image::DecodeOptions ImageOptions::Decode() const {
 
 ImageList CollectImages(const std::vector<std::string>& paths) { return app::CollectImages(paths, PrintNote); }
 
-int ForEachBatch(const ImageOptions& options, const ImageList& images, const model::Model& model, Wanted wanted,
-                 const std::function<void(const Batch&)>& use) {
+int WithProgress(const ImageOptions& options, const ImageList& images,
+                 const std::function<int(const app::PipelineOptions& pipeline)>& work) {
   Progress progress(std::ssize(images.files), "images", options.quiet);
   const auto note = [&](const std::string& text) {
     progress.Clear();
     PrintNote(text);
   };
-  const int failed = app::ForEachBatch({.decode = options.Decode(),
-                                        .batch = options.batch,
-                                        .note = note,
-                                        .advance = [&](int64_t count) { progress.Advance(count); }},
-                                       images, model, wanted, use);
+  const int failed =
+      work({.decode = options.Decode(), .batch = options.batch, .note = note, .advance = [&](int64_t count) {
+              progress.Advance(count);
+            }});
   progress.Clear();
   if (failed > 0) PrintMessage("qkv: {} of {} files could not be read or computed\n", failed, images.files.size());
   return failed + images.failed;
+}
+
+int ForEachBatch(const ImageOptions& options, const ImageList& images, const model::Model& model, Wanted wanted,
+                 const std::function<void(const Batch&)>& use) {
+  return WithProgress(options, images, [&](const app::PipelineOptions& pipeline) {
+    return app::ForEachBatch(pipeline, images, model, wanted, use);
+  });
 }
 
 }  // namespace qkv::cli

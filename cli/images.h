@@ -34,8 +34,12 @@ struct ImageOptions {
 /// app::CollectImages; stderr names folders without images.
 ImageList CollectImages(const std::vector<std::string>& paths);
 
-/// app::ForEachBatch; stderr names images that were left out, and shows progress if it is a terminal. Returns the
-/// number of files and folders that were left out.
+/// Calls work() with options of a pipeline over the images, which shows progress on stderr if that is a terminal, and
+/// names images that were left out; work() returns their number. Returns the number of files and folders left out.
+int WithProgress(const ImageOptions& options, const ImageList& images,
+                 const std::function<int(const app::PipelineOptions& pipeline)>& work);
+
+/// app::ForEachBatch in WithProgress.
 int ForEachBatch(const ImageOptions& options, const ImageList& images, const model::Model& model, Wanted wanted,
                  const std::function<void(const Batch&)>& use);
 
