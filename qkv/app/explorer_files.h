@@ -3,10 +3,10 @@
 
 #include <string_view>
 
-namespace qkv::cli {
+namespace qkv::app {
 
 std::string_view ExplorerHtml();
 std::string_view ExplorerCss();
 std::string_view ExplorerScript();
 
-}  // namespace qkv::cli
+}  // namespace qkv::app
