@@ -245,4 +245,24 @@ int ForEachBatch(const PipelineOptions& options, const ImageList& images, const 
   return Pipeline(options, images, model, wanted, use).Run();
 }
 
+CollectedPixels CollectPixels(const PipelineOptions& options, const ImageList& images, const model::Model& model,
+                              std::string_view what) {
+  Tensor<float> all;
+  int64_t count = 0;
+  CollectedPixels pixels;
+  pixels.failed = ForEachBatch(options, images, model, Wanted::kPixels, [&](const Batch& batch) {
+    const View<const float> some = batch.values;
+    const Shape shape({std::ssize(images.files), some.dim(1), some.dim(2), some.dim(3)});
+    if (all.empty()) all = Tensor<float>(shape);
+    Require(all.shape() == shape, "{}: images become tensors of different sizes, {} and {}; give --size", what,
+            all.shape(), shape);
+    std::copy_n(some.data(), some.size(), all.view().at(count));
+    count += some.dim(0);
+  });
+  if (count == 0) return pixels;
+  pixels.values = Tensor<float>::Uninitialised({count, all.dim(1), all.dim(2), all.dim(3)});
+  std::copy_n(all.data(), pixels.values.size(), pixels.values.data());
+  return pixels;
+}
+
 }  // namespace qkv::app

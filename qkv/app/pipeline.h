@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "qkv/app/image_list.h"
@@ -40,5 +41,15 @@ struct PipelineOptions {
 /// MemoryLimit().
 int ForEachBatch(const PipelineOptions& options, const ImageList& images, const model::Model& model, Wanted wanted,
                  const std::function<void(const Batch&)>& use);
+
+struct CollectedPixels {
+  Tensor<float> values;  // [B, channels, height, width]; empty if no image can be read
+  int failed = 0;        // images left out
+};
+
+/// The pixels of all readable images in one tensor. Throws Error, which begins with `what`, if their shapes differ, and
+/// as ForEachBatch.
+CollectedPixels CollectPixels(const PipelineOptions& options, const ImageList& images, const model::Model& model,
+                              std::string_view what);
 
 }  // namespace qkv::app

@@ -5,14 +5,14 @@
 #include <cmath>
 #include <filesystem>
 
-#include "cli/evaluate.h"
+#include "qkv/app/evaluation.h"
 #include "qkv/image/draw.h"
 #include "qkv/report/charts.h"
 #include "qkv/report/heatmap.h"
 #include "qkv/report/page.h"
 #include "qkv/report/text.h"
 
-namespace qkv::cli {
+namespace qkv::app {
 namespace {
 
 constexpr const char* kElsewhere = "others";
@@ -25,17 +25,17 @@ struct Confusion {
   std::vector<double> percent;
 };
 
-Confusion ConfusionOf(const Assessment& assessment) {
-  const train::Evaluation& e = assessment.evaluation;
-  Confusion confusion{.rows = std::ssize(assessment.labels), .columns = std::ssize(assessment.labels) + 1};
+Confusion ConfusionOf(const ImageEvaluation& evaluation) {
+  const train::Evaluation& e = evaluation.evaluation;
+  Confusion confusion{.rows = std::ssize(evaluation.labels), .columns = std::ssize(evaluation.labels) + 1};
   bool elsewhere = false;
-  for (const int64_t truth : assessment.labels) {
+  for (const int64_t truth : evaluation.labels) {
     const int64_t images = e.images_of(truth);
     int64_t left = images;
     const auto share = [&](int64_t count) {
       return images > 0 ? std::round(100 * static_cast<double>(count) / static_cast<double>(images)) : report::kMissing;
     };
-    for (const int64_t guess : assessment.labels) {
+    for (const int64_t guess : evaluation.labels) {
       confusion.percent.push_back(share(e.confusion(truth, guess)));
       left -= e.confusion(truth, guess);
     }
@@ -88,8 +88,8 @@ std::string Confidences(const train::Evaluation& e) {
 
 }  // namespace
 
-std::string ConfusionSvg(const Assessment& assessment) {
-  const Confusion confusion = ConfusionOf(assessment);
+std::string ConfusionSvg(const ImageEvaluation& evaluation) {
+  const Confusion confusion = ConfusionOf(evaluation);
   report::Heatmap map{.heading = {"Confusion", "Which share of each class's images was taken for which class"},
                       .row_name = "is",
                       .column_name = "taken for",
@@ -99,23 +99,23 @@ std::string ConfusionSvg(const Assessment& assessment) {
                       .low = 0,
                       .high = 100,
                       .value_name = "% of the row",
-                      .numbers = assessment.names.size() <= kNumberedClasses};
-  if (assessment.names.size() <= kNamedClasses) {
-    map.rows = map.columns = assessment.names;
+                      .numbers = evaluation.names.size() <= kNumberedClasses};
+  if (evaluation.names.size() <= kNamedClasses) {
+    map.rows = map.columns = evaluation.names;
     if (confusion.columns > confusion.rows) map.columns.emplace_back(kElsewhere);
   }
   return Draw(map);
 }
 
-image::Image ConfusionPicture(const Assessment& assessment) {
+image::Image ConfusionPicture(const ImageEvaluation& evaluation) {
   constexpr int64_t kMargin = 8, kLine = 12, kSide = 600, kGreatestCell = 48, kGap = 4;
   constexpr image::Colour kInk = {31, 35, 40}, kPaper = {255, 255, 255};
-  const Confusion confusion = ConfusionOf(assessment);
+  const Confusion confusion = ConfusionOf(evaluation);
   const int64_t cell = std::clamp<int64_t>(kSide / confusion.columns, 1, kGreatestCell);
   const bool named = cell >= kLine;
   int64_t widest = 0;
   if (named) {
-    for (const std::string& name : assessment.names) widest = std::max(widest, image::TextWidth(name, 1));
+    for (const std::string& name : evaluation.names) widest = std::max(widest, image::TextWidth(name, 1));
   }
   const int64_t left = kMargin + widest + (named ? kMargin : 0), top = kMargin + 2 * kLine + (named ? kLine : 0);
   image::Image picture{
@@ -129,37 +129,37 @@ image::Image ConfusionPicture(const Assessment& assessment) {
                   image::ColourAt(image::ColourMap::kSequential, percent / 100));
     }
     if (!named) continue;
-    const std::string& name = assessment.names[static_cast<size_t>(row)];
+    const std::string& name = evaluation.names[static_cast<size_t>(row)];
     image::DrawText(picture, name, top + row * cell + (cell - image::TextHeight(1)) / 2, kMargin, 1, kInk);
   }
   for (int64_t column = 0; named && column < confusion.columns; ++column) {
     // As much of the name as there is room for.
-    std::string name = column < confusion.rows ? assessment.names[static_cast<size_t>(column)] : kElsewhere;
+    std::string name = column < confusion.rows ? evaluation.names[static_cast<size_t>(column)] : kElsewhere;
     while (!name.empty() && image::TextWidth(name, 1) > cell - kGap) name.pop_back();
     image::DrawText(picture, name, top - kLine, left + column * cell + (cell - image::TextWidth(name, 1)) / 2, 1, kInk);
   }
   return picture;
 }
 
-std::string Html(const Assessment& assessment, const std::vector<ClassScore>& scores) {
-  const train::Evaluation& e = assessment.evaluation;
-  const std::filesystem::path path = (std::filesystem::path(assessment.model) / "").parent_path();
-  report::Page page(fmt::format("{} on labelled images", path.filename().string()), assessment.data);
+std::string EvaluationPage(const ImageEvaluation& evaluation) {
+  const train::Evaluation& e = evaluation.evaluation;
+  const std::filesystem::path path = (std::filesystem::path(evaluation.model) / "").parent_path();
+  report::Page page(fmt::format("{} on labelled images", path.filename().string()), evaluation.data);
   page.Section("In numbers");
   std::vector<std::pair<std::string, std::string>> facts = {
-      {"Model", assessment.model},
+      {"Model", evaluation.model},
       {"Top-1 accuracy", Percent(e.top1())},
       {"Top-5 accuracy", Percent(e.top5())},
       {"Images", report::WithCommas(e.images())},
       {"NLL", fmt::format("{}: mean −log of the true class's probability", report::Number(e.nll(), 4))},
       {"Calibration error", fmt::format("{}: mean gap between confidence and accuracy, {} bins",
                                         Percent(e.calibration_error()), train::kCalibrationBins)}};
-  if (assessment.unreadable > 0) facts.emplace_back("Unreadable", report::WithCommas(assessment.unreadable));
+  if (evaluation.unreadable > 0) facts.emplace_back("Unreadable", report::WithCommas(evaluation.unreadable));
   page.Facts(facts);
 
   page.Section("Who is taken for whom");
   page.Figure(
-      ConfusionSvg(assessment),
+      ConfusionSvg(evaluation),
       "Each row is a class, and sums to 100 %: which share of its images was taken for which class. What is beside "
       "the diagonal is wrong.");
   report::Table table{.columns = {{"class", report::Align::kLeft},
@@ -167,7 +167,7 @@ std::string Html(const Assessment& assessment, const std::vector<ClassScore>& sc
                                   {"accuracy"},
                                   {"most often taken for", report::Align::kLeft},
                                   {"times"}}};
-  for (const ClassScore& score : scores) {
+  for (const ClassScore& score : evaluation.classes) {
     table.rows.push_back(
         {score.name, report::WithCommas(score.images),
          score.images > 0 ? Percent(static_cast<double>(score.right) / static_cast<double>(score.images)) : "–",
@@ -183,4 +183,4 @@ std::string Html(const Assessment& assessment, const std::vector<ClassScore>& sc
   return page.Html();
 }
 
-}  // namespace qkv::cli
+}  // namespace qkv::app

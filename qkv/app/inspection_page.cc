@@ -7,13 +7,13 @@
 #include <functional>
 #include <numeric>
 
-#include "cli/qk_inspect.h"
+#include "qkv/app/inspection.h"
 #include "qkv/report/charts.h"
 #include "qkv/report/heatmap.h"
 #include "qkv/report/page.h"
 #include "qkv/report/text.h"
 
-namespace qkv::cli {
+namespace qkv::app {
 namespace {
 
 using Values = std::vector<double>;  // of every head
@@ -449,7 +449,7 @@ void AddTable(const Inspection& inspection, report::Page& page) {
 
 }  // namespace
 
-std::string InspectPage(const Inspection& inspection) {
+std::string InspectionPage(const Inspection& inspection) {
   const std::filesystem::path source = inspection.source;
   report::Page page("The heads of " + (source.has_filename() ? source : source.parent_path()).filename().string(),
                     "What each attention head looks for, what it writes, and how far it looks.");
@@ -479,4 +479,4 @@ std::string InspectPage(const Inspection& inspection) {
   return page.Html();
 }
 
-}  // namespace qkv::cli
+}  // namespace qkv::app

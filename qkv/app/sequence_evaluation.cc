@@ -1,22 +1,20 @@
-// qkv evaluate on a task or a text: how often a sequence model's answers are right.
 #include <fmt/format.h>
 
 #include <cmath>
+#include <memory>
 #include <numbers>
 
-#include "cli/evaluate.h"
-#include "cli/output.h"
+#include "qkv/app/evaluation.h"
+#include "qkv/core/file.h"
 #include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
-#include "qkv/io/json.h"
 #include "qkv/model/checkpoint/limits.h"
 #include "qkv/report/text.h"
 #include "qkv/train/run/config.h"
 #include "qkv/train/run/initial_model.h"
 #include "qkv/train/run/run_folder.h"
-#include "qkv/train/sequences/evaluation.h"
 
-namespace qkv::cli {
+namespace qkv::app {
 namespace {
 
 namespace fs = std::filesystem;
@@ -83,36 +81,30 @@ void RequireAffordable(const model::SequenceConfig& c) {
 
 }  // namespace
 
-int EvaluateSequences(const ModelOptions& options, const std::string& data, const std::string& split, bool json) {
-  if (options.threads > 0) SetNumThreads(options.threads);
-  const auto model = model::SequenceModel<float>::Load(options.path, {.precision = ParsePrecision(options.dtype)});
-  const Evaluated of = Open(data, split, options.path, model.config());
+SequenceEvaluation EvaluateSequences(const std::string& model_folder, simd::Precision precision,
+                                     const std::string& data, const std::string& split) {
+  const auto model = model::SequenceModel<float>::Load(model_folder, {.precision = precision});
+  const Evaluated of = Open(data, split, model_folder, model.config());
   RequireAffordable(model.config());
-  const train::SequenceScore score = train::Evaluate(model, *of.set, model.config().length);
-  Require(std::isfinite(score.loss()), "evaluate: the loss is {}: the model's answers are no numbers", score.loss());
-  if (json) {
-    io::Json line = {{"loss", score.loss()},
-                     {"perplexity", score.perplexity()},
-                     {"top1", score.top1()},
-                     {"tokens", score.tokens.rows}};
-    if (of.text) {
-      line["bits_per_byte"] = score.loss() / std::numbers::ln2;
-    } else {
-      line["whole_sequences"] = score.whole_sequences();
-      line["sequences"] = score.sequences;
-    }
-    PrintJsonLine(line);
-  } else {
-    Print("{} on {}\n\n", options.path, of.what);
-    Print("{:.2f} % of {} {} right\n", 100 * score.top1(), report::WithCommas(score.tokens.rows),
-          of.text ? "bytes" : "answers");
-    if (!of.text) Print("{:.2f} % of the sequences right from end to end\n", 100 * score.whole_sequences());
-    Print("loss {:.4f}, perplexity {:.3f}", score.loss(), score.perplexity());
-    if (of.text) Print(", {:.3f} bits a byte", score.loss() / std::numbers::ln2);
-    Print("\n");
-  }
-  FlushOutput();
-  return 0;
+  SequenceEvaluation evaluation{of.what, of.text, train::Evaluate(model, *of.set, model.config().length)};
+  const double loss = evaluation.score.loss();
+  Require(std::isfinite(loss), "evaluate: the loss is {}: the model's answers are no numbers", loss);
+  return evaluation;
 }
 
-}  // namespace qkv::cli
+io::Json ToJson(const SequenceEvaluation& evaluation) {
+  const train::SequenceScore& score = evaluation.score;
+  io::Json json = {{"loss", score.loss()},
+                   {"perplexity", score.perplexity()},
+                   {"top1", score.top1()},
+                   {"tokens", score.tokens.rows}};
+  if (evaluation.text) {
+    json["bits_per_byte"] = score.loss() / std::numbers::ln2;
+  } else {
+    json["whole_sequences"] = score.whole_sequences();
+    json["sequences"] = score.sequences;
+  }
+  return json;
+}
+
+}  // namespace qkv::app
