@@ -1,4 +1,4 @@
-// qkv qk claims: what three texts say of queries, keys and values, replayed on this machine.
+// qkv qk claims: replays the claims of three texts about queries, keys and values on this machine.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -45,7 +45,7 @@ std::vector<std::string> ParseClaims(const std::string& text) {
   return ids;
 }
 
-// Of the files, or those inside the binary.
+// The results in the files, or those inside the binary.
 std::vector<lab::AblationResults> AblationsOf(const Options& options) {
   std::vector<lab::AblationResults> all;
   for (const std::string& file : options.ablations) {

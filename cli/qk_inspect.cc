@@ -30,7 +30,7 @@ struct Options {
   std::string report, output;
 };
 
-// What tokens are measured on.
+// Inputs of the statistics of tokens.
 struct Pixels {
   Tensor<float> values;  // [B, channels, height, width]
   std::string images;    // in words

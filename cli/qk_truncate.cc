@@ -1,4 +1,4 @@
-// qkv qk truncate: fewer features of queries and keys a head, and what that does to the answers.
+// qkv qk truncate: fewer query and key features for each head, and the effect on the answers.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -27,7 +27,7 @@ struct Options : RewriteOptions {
   bool json = false, quiet = false;
 };
 
-// What the attention reads on some of a folder's images.
+// The inputs of the attention for some images of a folder.
 lab::BlockTokens TokensOf(const Options& options, const std::string& folder, const model::Checkpoint& checkpoint,
                           const model::Model& model) {
   lab::BlockTokens tokens(checkpoint);
@@ -86,7 +86,7 @@ void PrintErrors(const std::vector<lab::HeadError>& errors, bool json) {
   }
 }
 
-// Returns how many images could not be read.
+// Returns the number of unreadable images.
 int PrintDrift(const Options& options, const model::Checkpoint& checkpoint, const model::Model& before,
                const model::Model& after) {
   const Answers exact = AnswersOf(options, before), ours = AnswersOf(options, after);
@@ -132,7 +132,7 @@ int Truncate(const Options& options) {
                    tokens, before.config().block.width);
     }
   }
-  // Before anything is written: the images may be none.
+  // Before anything is written: there may be no images.
   std::optional<lab::BlockTokens> judged;
   if (!options.images.empty()) judged.emplace(TokensOf(options, options.images, checkpoint, before));
   PrintSizes(options.output, lab::Truncate(checkpoint, options.output, request));

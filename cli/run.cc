@@ -1,4 +1,4 @@
-// qkv run: tensors or images in, every intermediate result out.
+// qkv run: writes all intermediate results for tensors or images.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -48,7 +48,7 @@ Result RunFile(const Options& options, const model::Model& model, const app::Cap
   return result;
 }
 
-// Copies the first `count` entries into a tensor of that size: files that could not be read leave no hole.
+// The first `count` entries: unreadable files leave no gap.
 Tensor<float> Shrink(Tensor<float> tensor, int64_t count) {
   if (tensor.dim(0) == count) return tensor;
   std::vector<int64_t> extents(tensor.shape().extents().begin(), tensor.shape().extents().end());

@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t kMostImages = 64, kMostEpochs = 16;
-// Pixels: what a sheet is about as wide as, and bounds of its cells.
+// Pixels: the approximate width of a sheet, and the bounds of its cells.
 constexpr int64_t kSheetWidth = 1600, kLeastCell = 72, kGreatestCell = 160;
 constexpr size_t kNameLetters = 16;
 
@@ -42,7 +42,7 @@ train::Split Part(const train::Split& split, const std::vector<int64_t>& indices
   return part;
 }
 
-// An image as the model sees it; rows and columns that make no whole patch are not looked at.
+// An image as the model sees it, which ignores rows and columns that make no whole patch.
 app::Backdrop BackdropOf(const model::VitConfig& c, const image::Image& image, int64_t side) {
   const image::Rect where = {0, 0, static_cast<double>(c.grid_height() * c.patch_height),
                              static_cast<double>(c.grid_width() * c.patch_width)};
@@ -85,7 +85,7 @@ fs::path TrainMaps::FileOf(int64_t epoch, const char* ending) const {
 void TrainMaps::Open(const train::EvaluatedModel& model) {
   std::error_code error;
   fs::create_directory(folder_, error);
-  // A link would lead out of the run's folder.
+  // A symbolic link would lead out of the run's folder.
   const fs::file_type type = fs::symlink_status(folder_, error).type();
   Require(type == fs::file_type::directory, "cannot write {}: it is no folder", folder_.string());
   const image::Preprocess& preprocess = model.description.preprocess;
@@ -104,7 +104,7 @@ void TrainMaps::Draw(const train::EvaluatedModel& model) {
   const model::VitConfig& c = model.description.config;
   const inspect::TokenGrid grid = inspect::GridOf(c, c.image_height, c.image_width);
   const inspect::Query query = inspect::ParseQuery("", grid);
-  image::Preprocess normalise = model.description.preprocess;  // what is left to do
+  image::Preprocess normalise = model.description.preprocess;  // the remaining steps
   normalise.resize = image::Preprocess::Resize::kNone;
   normalise.crop = image::Preprocess::Crop::kNone;
   std::vector<int64_t> blocks(static_cast<size_t>(c.depth));
@@ -137,7 +137,7 @@ void TrainMaps::Draw(const train::EvaluatedModel& model) {
   DrawEpochs(c, model.epoch);
 }
 
-// All epochs that there are, or as many as fit, evenly, the first and the last among them.
+// All epochs, or as many as fit at equal distances, with the first and the last.
 void TrainMaps::DrawEpochs(const model::VitConfig& c, int64_t last) const {
   std::vector<int64_t> drawn;
   for (int64_t epoch = 1; epoch <= last; ++epoch) {

@@ -1,4 +1,4 @@
-// qkv verify: the same computation as a reference file's, compared tensor by tensor.
+// qkv verify: compares the results with those of a reference file, tensor by tensor.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ struct Comparison {
   std::string name;
   Shape shape;
   double difference = 0, allowed = 0, greatest = 0;
-  std::string failure;                                                     // why the numbers say nothing, or empty
+  std::string failure;  // why the numbers cannot be compared, or empty
   bool holds() const { return failure.empty() && difference <= allowed; }  // false for NaN
 };
 
@@ -52,12 +52,12 @@ constexpr double kDefaultTolerance = 1e-4;
 constexpr const char* kPixels = "pixels";
 constexpr std::string_view kExact = ".float64";
 
-// "logits.float64" is of "logits".
+// "logits.float64" belongs to "logits".
 std::string_view WithoutPrecision(std::string_view name) {
   return name.ends_with(kExact) ? name.substr(0, name.size() - kExact.size()) : name;
 }
 
-// Where the values hold an infinity or NaN: any difference to it would be "allowed", or none.
+// The place of the first infinity or NaN, if there is one: against it any difference, or none, would be "allowed".
 template <typename T>
 std::string NotFinite(std::string_view whose, const Tensor<T>& values) {
   const auto at = std::ranges::find_if(values.span(), [](T v) { return !std::isfinite(v); });
@@ -65,8 +65,8 @@ std::string NotFinite(std::string_view whose, const Tensor<T>& values) {
   return FormatShown("{} holds {} (element {})", whose, *at, at - values.span().begin());
 }
 
-// `tolerance` of the greatest entry is allowed where it was given. Otherwise, where the reference holds both precisions
-// of the original ("logits" and "logits.float64"), four times its own float error.
+// Allows `tolerance` times the greatest entry if it is given. Otherwise, if the reference has both precisions of the
+// original ("logits" and "logits.float64"), four times the original's own float error.
 Comparison Compare(const std::string& name, const Tensor<float>& ours, const io::SafeTensors& reference,
                    std::optional<double> tolerance) {
   const io::StoredTensor* single = reference.Find(name);
@@ -90,7 +90,7 @@ Comparison Compare(const std::string& name, const Tensor<float>& ours, const io:
   return comparison;
 }
 
-// What the reference holds, and the model does not give: a name that is misspelt is not compared, and shall not agree.
+// Names in the reference that the model does not give: a misspelt name is not compared and must not count as agreement.
 std::vector<std::string> UnknownNames(const io::SafeTensors& reference, const app::Captured& captured) {
   std::vector<std::string> unknown;
   for (const io::StoredTensor& tensor : reference.tensors()) {
@@ -100,7 +100,7 @@ std::vector<std::string> UnknownNames(const io::SafeTensors& reference, const ap
   return unknown;
 }
 
-// The layer numbers L for which the reference holds "kind.L".
+// The layers L for which the reference has "kind.L".
 std::vector<int64_t> Layers(const io::SafeTensors& reference, const std::string& kind, int64_t last) {
   std::vector<int64_t> layers;
   for (int64_t layer = 0; layer <= last; ++layer) {
