@@ -29,10 +29,11 @@ namespace fs = std::filesystem;
 const std::map<std::string, lab::Budget> kBudgets = {
     {"steps", lab::Budget::kSteps}, {"parameters", lab::Budget::kParameters}, {"flops", lab::Budget::kFlops}};
 
-// What all runs share, for `qkv ablate` alone to read.
+// The file of what all runs share; only `qkv ablate` reads it.
 constexpr const char* kShared = "ablation.yaml";
 
-// Of them --arms and --seeds say what they are in each run, and all begin with new weights.
+// Keys that are not options here: --arms sets attention and rank, --seeds the seed, and all runs start with new
+// weights.
 constexpr std::array<std::string_view, 4> kNotShared = {"attention", "rank", "seed", "model"};
 
 struct Options {
@@ -52,10 +53,10 @@ std::string NameOfData(const std::string& data) {
   return (path.has_filename() ? path : path.parent_path()).filename().string();
 }
 
-// Everything that is known before the first run.
+// What is known before the first run.
 struct Comparison {
   std::vector<lab::Arm> arms;
-  train::TrainConfig config;  // that all runs share
+  train::TrainConfig config;  // shared by all runs
   std::vector<lab::AblationData> data;
   std::vector<PlannedRun> runs;
   lab::AblationResults results;
@@ -98,7 +99,7 @@ std::vector<std::pair<std::string, std::string>> FactsOf(const Options& options,
           {"Command", CommandLine()}};
 }
 
-// What was given beside the data: a file, and above it the command line.
+// Settings of the file, overridden by those of the command line.
 train::Settings SharedSettings(const Options& options) {
   train::Settings shared = GivenSettings(options.file, options.settings);
   for (const std::string_view key : kNotShared) {
@@ -108,7 +109,7 @@ train::Settings SharedSettings(const Options& options) {
   return shared;
 }
 
-// Images. What suits them is added to the settings.
+// Images. Adds the preset that suits them to the settings.
 std::vector<lab::AblationData> OpenImages(const std::vector<std::string>& given, train::Settings* shared) {
   std::vector<lab::AblationData> all;
   for (const std::string& path : given) {
@@ -122,7 +123,7 @@ std::vector<lab::AblationData> OpenImages(const std::vector<std::string>& given,
   return all;
 }
 
-// Tasks and texts, likewise.
+// The same for tasks and texts.
 std::vector<lab::AblationData> OpenSequences(const std::vector<std::string>& given, train::Settings* shared) {
   std::vector<lab::AblationData> all;
   for (const std::string& task_or_text : given) {
@@ -172,7 +173,7 @@ Comparison Plan(const Options& options) {
   comparison.data = OpenData(options.data, &shared);
   comparison.arms = ArmsOf(options, shared);
   comparison.config = train::Resolve(shared);
-  // Seeds outside, so that what is there when somebody stops is as even as can be.
+  // Seeds in the outer loop, so that the finished runs are spread evenly over the arms at any time.
   for (int64_t seed = 0; seed < options.seeds; ++seed) {
     for (const lab::AblationData& data : comparison.data) {
       for (const lab::Arm& arm : comparison.arms) {
@@ -191,7 +192,7 @@ Comparison Plan(const Options& options) {
   return comparison;
 }
 
-// What stands in kShared before the keys: how runs are made equal, and the data of all calls so far.
+// The part of kShared before the keys: how runs are made equal, and the data of all calls so far.
 struct Header {
   static constexpr std::string_view kData = "# data ";
 
@@ -221,7 +222,7 @@ void RequireSameComparison(const Options& options, const Comparison& comparison)
   const fs::path file = fs::path(options.output) / kShared;
   Header header;
   header.first = fmt::format("# qkv ablate: what all runs share, equal {}", options.equal);
-  // The others' budgets are the first arm's.
+  // The other arms get the budget of the first.
   if (options.equal != "steps") header.first += " to " + comparison.arms[0].name;
   if (fs::exists(file)) {
     Header before = Header::Of(ReadFile(file));
@@ -230,7 +231,7 @@ void RequireSameComparison(const Options& options, const Comparison& comparison)
     train::RequireSameRun(train::Resolve(train::ReadSettings(file)), comparison.config);
     header.data = std::move(before.data);
   } else {
-    // Somebody's own files are not written over.
+    // Files of the user are not overwritten.
     for (const char* name : {"results.json", "runs.csv", "arms.csv", "report.md", "report.html"}) {
       Require(!fs::exists(fs::path(options.output) / name),
               "ablate: folder {} holds a {}, and no comparison; name a new or empty folder", options.output, name);
@@ -270,7 +271,7 @@ int Ablate(const Options& options) {
     PrintMessage("qkv: stopped; the same command goes on from there\n");
     return 128 + StopSignal();
   }
-  EndOnSignals();  // nothing is left that would have to be saved
+  EndOnSignals();  // nothing is left to save
   comparison.results.speeds = MeasureSpeeds(comparison.runs);
   report();
   PrintRaw(lab::ToText(comparison.results));
@@ -300,7 +301,7 @@ void RegisterAblate(Command app, int* exit_code) {
                  "Kinds of attention, each perhaps with keys: low_rank:rank=8, separate:qkv-bias=false. Differences "
                  "are to the first")
       .TypeName("ARM,…")
-      .Separated(',')  // what follows may be data
+      .Separated(',')  // the next argument may be data
       .ShowDefault();
   command.AddOption("--seeds", &options->seeds, "Runs of each arm, with seeds 0, 1, …")
       .Range(1, 1000)

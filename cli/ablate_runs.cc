@@ -35,7 +35,7 @@ std::string NameOf(const PlannedRun& run) {
   return fmt::format("{}, {}, seed {}", run.data->name, run.arm->name, run.seed);
 }
 
-// False when it was stopped. What `said` holds is not said again. Throws Error as train::Train.
+// False if it was stopped. Does not repeat messages in `said`. Throws Error as train::Train.
 bool TrainOne(const PlannedRun& run, TrainProgress& progress, train::RunFolder& folder, std::set<std::string>* said) {
   const fs::path file = run.folder / train::RunFolder::kConfig;
   if (fs::exists(file)) train::RequireSameRun(train::Resolve(train::ReadRunSettings(file)), run.config);
@@ -56,9 +56,9 @@ bool TrainOne(const PlannedRun& run, TrainProgress& progress, train::RunFolder& 
   return true;
 }
 
-// What follows the fork, in the process that it has made. Never returns.
+// Runs in the child process after fork(). Never returns.
 [[noreturn]] void Work(const RunQueue& queue, pid_t parent) {
-  ::setpgid(0, 0);  // the terminal's signals are the parent's, which sends them on, and has said so
+  ::setpgid(0, 0);  // the parent receives the terminal's signals and sends them on
   StopOnSignals(/*says=*/false);
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   int code = ::getppid() == parent ? 0 : 1;
@@ -72,14 +72,14 @@ bool TrainOne(const PlannedRun& run, TrainProgress& progress, train::RunFolder& 
   ::_exit(code);
 }
 
-// Images or sequences that are answered together.
+// Images or sequences of one inference pass.
 constexpr int64_t kTogether = 32;
 
-// An arm's model, to be timed.
+// The model of an arm, for timing.
 class Contestant {
  public:
   virtual ~Contestant() = default;
-  virtual void Train() = 0;   // a step on a batch
+  virtual void Train() = 0;   // one step on a batch
   virtual void Answer() = 0;  // kTogether inputs
 };
 
@@ -154,7 +154,7 @@ void TrainRuns(const RunQueue& queue) {
     try {
       fs::create_directories(run.folder.parent_path());
       train::RunFolder folder(run.folder, /*resume=*/true);
-      if (HasEnded(run)) continue;  // another process has just ended it
+      if (HasEnded(run)) continue;  // another process has just finished it
       if (!TrainOne(run, progress, folder, &said)) break;
     } catch (const train::RunFolderBusy&) {
       continue;
@@ -187,7 +187,7 @@ void TrainInProcesses(const RunQueue& queue) {
     if (pid == 0) {
       SetNumThreads(threads);
       RunQueue own = queue;
-      own.quiet = queue.quiet || i > 0;  // a terminal has room for one line that is written over
+      own.quiet = queue.quiet || i > 0;  // a terminal has room for one overwritten line
       Work(own, self);
     }
     if (pid < 0) {
@@ -219,7 +219,7 @@ std::map<std::string, lab::Speed, std::less<>> MeasureSpeeds(const std::vector<P
   constexpr double kSecondsEach = 0.5;
   const auto any = std::ranges::find_if(runs, HasEnded);
   if (any == runs.end()) return {};
-  std::vector<const PlannedRun*> first;  // of each arm
+  std::vector<const PlannedRun*> first;  // the first run of each arm
   for (const PlannedRun& run : runs) {
     if (run.data != any->data || !HasEnded(run)) continue;
     if (std::ranges::find(first, run.arm, &PlannedRun::arm) == first.end()) first.push_back(&run);

@@ -1,5 +1,5 @@
-// The runs of a comparison: planned, trained one after another or by several processes, each resumed where it was
-// stopped. Each has a folder as `qkv train` writes it, and in it result.json once it has ended.
+// The runs of a comparison: planned, then trained one after another or by several processes. A stopped run is resumed.
+// Each run has a folder as `qkv train` writes it, with result.json once it is finished.
 #pragma once
 
 #include <filesystem>
@@ -26,26 +26,26 @@ std::filesystem::path FolderOfRun(const std::filesystem::path& comparison, const
                                   const lab::Arm& arm, int64_t seed);
 
 bool HasEnded(const PlannedRun& run);
-/// Of those that have.
+/// The results of the finished runs.
 std::vector<lab::RunResult> EndedRuns(const std::vector<PlannedRun>& runs);
 
 struct RunQueue {
   std::vector<PlannedRun> runs;
   bool quiet = false;
   std::function<void()> ended;  // called after each run
-  int64_t processes = 1;        // that share the runs
+  int64_t processes = 1;        // number of processes that share the runs
 };
 
-/// Trains what has not ended and no other process is at. A run that fails is named and left out. Ends early where a
-/// signal asks for it.
+/// Trains the runs that are not finished and that no other process trains. A run that fails is named and left out. Ends
+/// early after a signal.
 void TrainRuns(const RunQueue& queue);
 
-/// The same by `processes`, which share the cores unless the runs say how many threads they have. Must be called before
-/// the first parallel loop. A signal to this process goes to all. Throws Error when none can be started.
+/// The same by `processes`, which share the cores unless the runs set their number of threads. Must be called before
+/// the first parallel loop. A signal to this process is sent to all. Throws Error if none can be started.
 void TrainInProcesses(const RunQueue& queue);
 
-/// Images or sequences a second of each arm, in training and answering, all in turns on this machine. Of several data
-/// sets the first counts.
+/// Images or sequences per second of each arm, in training and inference, measured in turns on this machine with the
+/// first data set.
 std::map<std::string, lab::Speed, std::less<>> MeasureSpeeds(const std::vector<PlannedRun>& runs);
 
 }  // namespace qkv::cli

@@ -9,7 +9,7 @@
 namespace qkv::cli {
 namespace {
 
-// Shows what a flag may be given, such as `--cache[=use|verify]`, and not what CLI11 lets it be without:
+// Shows the values of a flag, such as `--cache[=use|verify]`, instead of CLI11's notation for its default:
 // `--cache{use}`,
 // `--no-flip{false}`.
 class HelpFormatter : public CLI::Formatter {

@@ -1,4 +1,4 @@
-// qkv bench: how fast a model runs here, in which precision, and what the lower ones cost.
+// qkv bench: speed of a model on this machine in each precision, and the drift of the lower ones.
 #include "cli/bench.h"
 
 #include <fmt/format.h>
@@ -33,7 +33,7 @@ std::string SavingNames() {
   return names;
 }
 
-// Switches off what `list` names; returns what is wrong with it, or nothing.
+// Switches off the savings that `list` names; returns the error, or an empty string.
 std::string SwitchOff(const std::string& list, model::BuildOptions* build) {
   size_t begin = 0;
   while (begin < list.size()) {
@@ -55,7 +55,7 @@ struct Modes {
   bool from_stdin = false, layer = false, attention = false;
 };
 
-// What is measured: without --dtype all precisions, with one that one beside fp32; --stdin has one answer a line.
+// Without --dtype all precisions are measured, with it that one and fp32; --stdin measures one.
 std::vector<simd::Precision> PrecisionsFor(const BenchOptions& options, bool from_stdin) {
   using simd::Precision;
   const std::string& dtype = options.model.dtype;
@@ -85,11 +85,6 @@ model::Model LoadForBench(const model::Checkpoint& checkpoint, const BenchOption
   model::BuildOptions build{.precision = precision};
   SwitchOff(options.without, &build);  // checked when it was parsed
   return LoadModel(checkpoint, options.model, build);
-}
-
-model::VitConfig AtSize(model::VitConfig config, const ModelOptions& options) {
-  if (!options.size.empty()) std::tie(config.image_height, config.image_width) = ParseSize(options.size);
-  return config;
 }
 
 std::string NameOf(const BenchOptions& options, const model::VitConfig& config) {

@@ -1,4 +1,4 @@
-// What the modes of `qkv bench` share.
+// Shared by the modes of `qkv bench`.
 #pragma once
 
 #include <algorithm>
@@ -14,9 +14,9 @@ namespace qkv::cli {
 
 struct BenchOptions {
   ModelOptions model;
-  std::vector<std::string> images;  // to measure the drift on; empty: random inputs
+  std::vector<std::string> images;  // for measuring the drift; empty: random inputs
   std::string without;              // exact savings to switch off, separated by commas
-  std::string train;                // D,L,H,PATCH,IMAGE,BATCH of the model to train
+  std::string train;                // D,L,H,PATCH,IMAGE,BATCH: shape of the model to train
   int64_t batch = 1;
   double seconds = 3;
   bool json = false;
@@ -24,22 +24,19 @@ struct BenchOptions {
 
 /// Speed, memory and drift of a model in each of the given precisions.
 int BenchModel(const BenchOptions& options, const std::vector<simd::Precision>& precisions);
-/// For each line of stdin one pass, its milliseconds on a line of stdout.
+/// One pass for each line of stdin; prints its milliseconds on a line of stdout.
 int BenchFromStdin(const BenchOptions& options, simd::Precision precision);
-/// The linear layers of a model's block, one by one, as fractions of what the machine can do.
+/// The linear layers of a model's block, one by one, as fractions of the machine's peak rates.
 int BenchLayers(const BenchOptions& options, const std::vector<simd::Precision>& precisions);
-/// Attention alone and its gradient, in these precisions, over the number of tokens.
+/// Attention alone and its gradient in these precisions, for several numbers of tokens.
 int BenchAttention(const BenchOptions& options, const std::vector<simd::Precision>& precisions);
-/// Steps of training of a model of options.train's shape: for each line of stdin one, or a report.
+/// Training steps of a model of the shape options.train: one for each line of stdin, or a report.
 int BenchTrain(const BenchOptions& options, simd::Precision precision, bool from_stdin);
-/// What is wrong with a text for options.train, or nothing.
+/// The error in a text for options.train, or an empty string.
 std::string CheckTrainShape(const std::string& text);
 
-/// The model as the options ask for it, but in this precision.
+/// The model of the options, in this precision.
 model::Model LoadForBench(const model::Checkpoint& checkpoint, const BenchOptions& options, simd::Precision precision);
-
-/// The configuration at the size that was asked for, where one was.
-model::VitConfig AtSize(model::VitConfig config, const ModelOptions& options);
 
 /// "vit-base (vit_base_patch16_224)"
 std::string NameOf(const BenchOptions& options, const model::VitConfig& config);
@@ -47,11 +44,11 @@ std::string NameOf(const BenchOptions& options, const model::VitConfig& config);
 std::string DescribeMachine(const simd::Rates& rates);
 /// The fields that every line of --json begins with: model, size, threads, kernels, rates.
 io::Json MachineJson(const BenchOptions& options, const model::VitConfig& config, const simd::Rates& rates);
-/// The kernel behind a precision; "widened" where it only stores.
+/// The kernel of a precision; "(widened)" if the precision is only stored.
 std::string KernelOf(simd::Precision precision);
-/// Three significant digits at least.
+/// At least three significant digits.
 std::string ShortMilliseconds(double milliseconds);
-/// Of two measurements of the same machine; what other programs took away is not its fault.
+/// The greater rates of two measurements of one machine: other programs only lower them.
 simd::Rates Greatest(const simd::Rates& a, const simd::Rates& b);
 
 struct Times {
@@ -63,8 +60,8 @@ struct Times {
 
 double MillisecondsSince(std::chrono::steady_clock::time_point start);
 
-/// Runs the contestants in turns, so that all see the same machine, for so many seconds and at least five rounds.
-/// Each gets a round beforehand that does not count. run(i) is contestant i.
+/// Runs the contestants in turns for so many seconds, at least five rounds, so that load by other programs affects all.
+/// A first round does not count. run(i) runs contestant i.
 template <typename F>
 std::vector<Times> Interleave(size_t contestants, double seconds, F&& run) {
   std::vector<Times> times(contestants);

@@ -1,4 +1,4 @@
-// qkv bench --layer and --attention: the two kinds of work that a model is made of, as fractions of the machine.
+// qkv bench --layer and --attention: linear layers and attention, as fractions of the machine's peak rates.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,19 +21,19 @@ Tensor<float> RandomTensor(const Shape& shape, double stddev) {
   return tensor;
 }
 
-// Weights from memory, as in a model whose blocks take turns: copies enough to push each other out of the caches.
+// Weights come from memory, as in a model with many blocks: enough copies to evict each other from the caches.
 constexpr int64_t kWeightBytes = int64_t{128} << 20;
 
 model::VitConfig ConfigToMeasure(const BenchOptions& options) {
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
-  RequireProportion(checkpoint, options.model);
-  return AtSize(checkpoint.description.config, options.model);
+  app::RequireProportion(checkpoint, options.model.Parse());
+  return app::AtSize(checkpoint.description.config, options.model.Parse().size);
 }
 
 struct LayerShape {
   const char* name;
   int64_t outputs, inputs;
-  bool chunks = false;  // whether float finds its rows in chunks
+  bool chunks = false;  // float reads its rows in chunks
   simd::Activation activation = simd::Activation::kNone;
 };
 
@@ -137,7 +137,7 @@ namespace {
 struct AttentionPass {
   const char* what;
   const char* dtype;
-  double products;  // of N·N·E
+  double products;  // number of N·N·E products
   std::function<void()> run;
 };
 
@@ -145,7 +145,7 @@ struct AttentionPass {
 
 int BenchAttention(const BenchOptions& options, const std::vector<simd::Precision>& precisions) {
   const model::VitConfig c = ConfigToMeasure(options);
-  // Scores and sums are multiplied in bfloat16 in both lower precisions, where the machine can.
+  // Both lower precisions compute the products of attention in bfloat16 if the machine has it.
   const bool low = precisions.size() > 1 && simd::Describe(simd::Precision::kBfloat16).native;
   simd::Rates rates = simd::MeasureRates();
   if (!options.json) {

@@ -11,8 +11,8 @@
 #include "cli/bench.h"
 #include "cli/bench_step.h"
 #include "cli/drift.h"
+#include "cli/images.h"
 #include "cli/output.h"
-#include "cli/pipeline.h"
 #include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
 #include "qkv/model/finite.h"
@@ -27,9 +27,9 @@ constexpr int64_t kRandomInputs = 16;
 // A lower precision that gains less than the noise of a quiet machine does not count as faster.
 constexpr double kFaster = 1.03;
 
-// Random pixels at the size that is measured.
+// Random pixels of the measured size.
 Tensor<float> PixelsFor(const BenchOptions& options, const model::Model& model, int64_t count) {
-  const model::VitConfig config = AtSize(model.config(), options.model);
+  const model::VitConfig config = app::AtSize(model.config(), options.model.Parse().size);
   RequireMemory(model.vit().PassBytes(count, config.image_height, config.image_width),
                 fmt::format("bench: {} images of {}x{}", count, config.image_height, config.image_width));
   return RandomInputs(config, count);
@@ -50,7 +50,7 @@ class TimedForward {
   model::Workspace<float> workspace_;
 };
 
-// The most memory that this process had since ForgetPeak, in bytes; 0 where Linux does not tell.
+// The peak memory of this process since ForgetPeak, in bytes; 0 if Linux does not report it.
 int64_t PeakMemory() {
   std::ifstream status("/proc/self/status");
   for (std::string word; status >> word;) {
@@ -61,12 +61,12 @@ int64_t PeakMemory() {
 }
 void ForgetPeak() {
 #ifdef __GLIBC__
-  ::malloc_trim(0);  // what was freed is given back first
+  ::malloc_trim(0);  // return freed memory first
 #endif
   std::ofstream("/proc/self/clear_refs") << 5;
 }
 
-// What the drift is measured on: images, decoded once for all precisions, or random pixels.
+// Inputs for the drift: images, decoded once for all precisions, or random pixels.
 struct DriftInputs {
   std::vector<Tensor<float>> pixels;  // [B, channels, height, width] each
   int64_t images = 0;
@@ -157,7 +157,7 @@ void PrintRow(const BenchOptions& options, const Row& row, double flops, const s
         random ? "-" : fmt::format("{:.1f} %", 100 * row.drift.top1));
 }
 
-// What a table alone would let one overlook.
+// Says in words what is easily overlooked in the table.
 void PrintNotes(const std::vector<Row>& rows, const DriftInputs& inputs) {
   Print(
       "\nimages/s and GFLOP/s: of the best pass, and of the whole model, so that savings count as speed. of peak: of "
@@ -183,7 +183,7 @@ void PrintNotes(const std::vector<Row>& rows, const DriftInputs& inputs) {
 
 int BenchFromStdin(const BenchOptions& options, Precision precision) {
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
-  RequireProportion(checkpoint, options.model);
+  app::RequireProportion(checkpoint, options.model.Parse());
   const model::Model model = LoadForBench(checkpoint, options, precision);
   TimedForward forward(options, model);
   forward.Run();  // the first pass sizes the workspace
@@ -198,8 +198,8 @@ int BenchFromStdin(const BenchOptions& options, Precision precision) {
 
 int BenchModel(const BenchOptions& options, const std::vector<Precision>& precisions) {
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
-  RequireProportion(checkpoint, options.model);
-  // Memory: one precision alone in the process at a time.
+  app::RequireProportion(checkpoint, options.model.Parse());
+  // Memory: with only one precision in the process at a time.
   std::vector<Row> rows;
   for (const Precision precision : precisions) {
     ForgetPeak();
@@ -209,14 +209,14 @@ int BenchModel(const BenchOptions& options, const std::vector<Precision>& precis
     forward.Run();
     rows.push_back({precision, model.weight_bytes(), PeakMemory(), {}, {}});
   }
-  // Drift, the first precision is fp32.
+  // Drift from the first precision, fp32.
   std::vector<model::Model> models;
   for (const Precision precision : precisions) models.push_back(LoadForBench(checkpoint, options, precision));
   const DriftInputs inputs = ReadDriftInputs(options, models.front());
   const Tensor<float> exact = LogitsOf(inputs, models.front());
   for (size_t i = 0; i < rows.size(); ++i) rows[i].drift = DriftOf(LogitsOf(inputs, models[i]), exact);
-  // Speed, all of them in turns.
-  const model::VitConfig config = AtSize(checkpoint.description.config, options.model);
+  // Speed: all precisions in turns.
+  const model::VitConfig config = app::AtSize(checkpoint.description.config, options.model.Parse().size);
   const double flops = model::Flops(config) * static_cast<double>(options.batch);
   std::vector<TimedForward> forwards;
   for (const model::Model& model : models) forwards.emplace_back(options, model);

@@ -6,7 +6,7 @@
 namespace qkv::cli {
 namespace {
 
-// Of one input, each one of so many.
+// Number of targets of one input, and of classes of each.
 struct Answers {
   int64_t count, of;
 };

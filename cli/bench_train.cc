@@ -1,4 +1,4 @@
-// qkv bench --train: steps of training, of a Vision Transformer of the shape that was asked for.
+// qkv bench --train: training steps of a Vision Transformer of a given shape.
 #include <fmt/format.h>
 
 #include <array>
@@ -79,7 +79,7 @@ int BenchTrain(const BenchOptions& options, simd::Precision precision, bool from
   const Times times = Interleave(1, options.seconds, [&](size_t) { step.Run(); }).front();
   rates = Greatest(rates, simd::MeasureRates());
   const double images = 1e3 * static_cast<double>(shape.batch) / times.best();
-  // Every product of the forward pass has two of its size in the backward pass.
+  // The backward pass has two products of the same size for each product of the forward pass.
   const double gflops = 3 * model::Flops(step.config()) * images / 1e9;
   const int64_t parameters = model::Parameters(step.config());
   if (options.json) {

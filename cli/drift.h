@@ -1,4 +1,4 @@
-// How far a model's answers are from another's, and how often they are right.
+// How much the logits of two models differ.
 #pragma once
 
 #include <filesystem>

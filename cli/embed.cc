@@ -1,17 +1,14 @@
 // qkv embed: images to vectors.
-#include <fmt/format.h>
+#include "qkv/app/embed.h"
 
-#include <cstdio>
-#include <filesystem>
 #include <memory>
+#include <optional>
+#include <span>
 
 #include "cli/command.h"
-#include "cli/input_files.h"
+#include "cli/images.h"
 #include "cli/output.h"
-#include "cli/pipeline.h"
-#include "qkv/io/json.h"
-#include "qkv/io/npy.h"
-#include "qkv/nn/pool.h"
+#include "qkv/app/input_files.h"
 
 namespace qkv::cli {
 namespace {
@@ -22,111 +19,31 @@ struct Options {
   std::string pool = "model", output;
 };
 
-// The vectors of all images that could be read.
-struct Embeddings {
-  std::vector<std::string> paths;
-  std::vector<float> values;
-  Shape shape;  // of one image: [D] or [N, D]
-};
-
-// Writes one image's embedding from its tokens [N, D].
-void Pool(const std::string& pool, int64_t prefix, View<const float> tokens, float* to) {
-  const int64_t N = tokens.dim(0), D = tokens.dim(1);
-  if (pool == "mean") {
-    nn::MeanPool<float>(View<const float>(tokens.data(), {1, N, D}), prefix, View<float>(to, {1, D}));
-  } else {
-    std::copy_n(tokens.data(), pool == "tokens" ? N * D : D, to);
-  }
-}
-
-void PrintJson(const std::string& path, const float* values, const Shape& shape) {
-  io::Json line = {{"path", path}};
-  if (shape.rank() == 1) {
-    line["embedding"] = std::vector<float>(values, values + shape[0]);
-  } else {
-    for (int64_t n = 0; n < shape[0]; ++n) {
-      line["tokens"].push_back(std::vector<float>(values + n * shape[1], values + (n + 1) * shape[1]));
-    }
-  }
-  PrintJsonLine(line);
-}
-
-// A name on one line, as GNU's coreutils write it: one that has line ends or backslashes begins with a backslash, and
-// has \n, \r and \\ for them.
-std::string OnOneLine(const std::string& name) {
-  if (name.find_first_of("\n\r\\") == name.npos) return name;
-  std::string line = "\\";
-  for (const char c : name) {
-    if (c == '\n') {
-      line += "\\n";
-    } else if (c == '\r') {
-      line += "\\r";
-    } else {
-      line += c == '\\' ? "\\\\" : std::string(1, c);
-    }
-  }
-  return line;
-}
-
-// Beside out.npy: out.paths.txt.
-std::string PathsFile(const std::string& output) {
-  return output.substr(0, output.size() - std::string_view(".npy").size()) + ".paths.txt";
-}
-
-void Save(const std::string& output, const Embeddings& all) {
-  std::vector<int64_t> extents = {static_cast<int64_t>(all.paths.size())};
-  extents.insert(extents.end(), all.shape.extents().begin(), all.shape.extents().end());
-  const View<const float> array(all.values.data(), Shape(extents));
-  if (output.ends_with(".npy")) {
-    io::WriteNpy<float>(output, array);
-    // NumPy's format has no place for names: a line for each row, in a file beside it.
-    std::string list;
-    for (const std::string& path : all.paths) list += OnOneLine(path) + "\n";
-    WriteFile(PathsFile(output), list);
-    return;
-  }
-  const std::string paths = io::Json(all.paths).dump(-1, ' ', false, io::Json::error_handler_t::replace);
-  io::WriteSafeTensors(output, {io::Stored<float>("embeddings", array)}, {{"paths", paths}});
-}
-
 int Embed(const Options& options) {
   const model::Model model = LoadModel(options.model);
-  const bool npy = options.output.ends_with(".npy"), safetensors = options.output.ends_with(".safetensors");
-  Require(options.output.empty() || npy || safetensors, "embed: -o ends in .npy or .safetensors, got {}",
-          options.output);
-  Require(options.pool != "cls" || model.config().class_token, "embed: the model has no class token; use --pool mean");
-  const Wanted wanted = options.pool == "model" ? Wanted::kPooled : Wanted::kTokens;
-  Embeddings all;
-  const auto add = [&](const Batch& batch) {
-    const int64_t B = batch.values.dim(0), N = wanted == Wanted::kTokens ? batch.values.dim(1) : 1;
-    const int64_t D = batch.values.dim(batch.values.rank() - 1);
-    const View<const float> tokens = batch.values.reshape({B, N, D});
-    const Shape shape = options.pool == "tokens" ? Shape({N, D}) : Shape({D});
-    Require(options.output.empty() || all.paths.empty() || shape == all.shape,
-            "embed: images of different sizes have different numbers of tokens; leave out -o or give --size");
-    all.shape = shape;
-    std::vector<float> values(static_cast<size_t>(shape.size()));
-    for (int64_t b = 0; b < B; ++b) {
-      const std::string& path = batch.paths[static_cast<size_t>(b)];
-      Pool(options.pool, model.config().prefix(), tokens[b], values.data());
-      if (options.output.empty()) {
-        PrintJson(path, values.data(), shape);
+  std::optional<app::EmbeddingTable> table;
+  if (!options.output.empty()) table.emplace(options.output);
+  const ImageList images = CollectImages(options.images.paths);
+  if (table) {
+    app::InputFiles inputs(options.model.path);
+    inputs.Add(images.files);
+    for (const std::string& file : table->outputs()) inputs.RequireOutput(file);
+  }
+  const auto use = [&](std::span<const app::Embedding> results) {
+    for (const app::Embedding& embedding : results) {
+      if (table) {
+        table->Add(embedding);
       } else {
-        all.paths.push_back(path);
-        all.values.insert(all.values.end(), values.begin(), values.end());
+        PrintJsonLine(ToJson(embedding));
       }
     }
   };
-  const ImageList images = CollectImages(options.images.paths);
-  InputFiles inputs(options.model.path);
-  inputs.Add(images.files);
-  inputs.RequireOutput(options.output);
-  if (npy) inputs.RequireOutput(PathsFile(options.output));
-  const int failed = ForEachBatch(options.images, images, model, wanted, add);
-  if (!options.output.empty()) {
-    Require(!all.paths.empty(), "embed: no image could be read, nothing was written");
-    Save(options.output, all);
-  }
+  app::EmbedOptions embed{.pooling = app::ParsePooling(options.pool, "--pool")};
+  const int failed = WithProgress(options.images, images, [&](const app::PipelineOptions& pipeline) {
+    embed.pipeline = pipeline;
+    return app::Embed(model, images, embed, use);
+  });
+  if (table) table->Save();
   return failed > 0 ? 1 : 0;
 }
 

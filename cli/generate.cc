@@ -1,4 +1,4 @@
-// qkv generate: text that a model goes on with, byte by byte.
+// qkv generate: continues a text byte by byte.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ struct Options {
   model::SamplingSettings sampling;
 };
 
-// What a prompt on standard input may have: only the model's length of it is read, but all of it is printed.
+// Limit of a prompt on standard input: the model reads only its own length of it, but all of it is printed.
 constexpr size_t kMaxPromptBytes = size_t{64} << 20;
 
 std::string ReadPrompt() {
@@ -38,7 +38,7 @@ std::string ReadPrompt() {
   return prompt;
 }
 
-// At once: who reads along does not wait for a buffer to be full.
+// Flushes at once: a reader sees each byte without waiting for a full buffer.
 void Print(std::string_view bytes) {
   PrintRaw(bytes);
   FlushOutput();
@@ -54,7 +54,7 @@ int Generate(const Options& options) {
   std::string prompt = options.prompt;
   if (prompt == "-") prompt = ReadPrompt();
   Print(prompt);
-  // Something must stand before the first byte: a line that has ended.
+  // The first byte needs a token before it: a line end.
   if (prompt.empty()) prompt = "\n";
 
   model::Decoder<float> decoder(model);

@@ -1,16 +1,12 @@
 #include "cli/images.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <charconv>
-#include <system_error>
+#include <iterator>
 
 #include "cli/output.h"
-#include "qkv/image/find.h"
+#include "cli/progress.h"
+#include "qkv/app/parse.h"
 
 namespace qkv::cli {
-namespace fs = std::filesystem;
 
 void ImageOptions::AddTo(Command command, bool required) {
   AddReading(command, required);
@@ -42,49 +38,33 @@ image::DecodeOptions ImageOptions::Decode() const {
   image::DecodeOptions options;
   options.exif_orientation = !ignore_exif;
   options.max_pixels = max_pixels;
-  if (!window.empty()) {
-    double low = 0, high = 0;
-    const char* const end = window.data() + window.size();
-    const auto first = std::from_chars(window.data(), end, low);
-    const bool comma = first.ec == std::errc() && first.ptr != end && *first.ptr == ',';
-    const auto second = comma ? std::from_chars(first.ptr + 1, end, high) : first;
-    Require(comma && second.ec == std::errc() && second.ptr == end && low < high,
-            "--window: expected LOW,HIGH with LOW below HIGH, such as 0,4095, got \"{}\"", window);
-    options.window = {low, high};
-  }
+  if (!window.empty()) options.window = app::ParseWindow(window, "--window");
   return options;
 }
 
-ImageList CollectImages(const std::vector<std::string>& paths) {
-  ImageList images;
-  std::string problems;
-  for (const std::string& path : paths) {
-    if (path == "-" || !fs::is_directory(path)) {
-      images.files.emplace_back(path);  // one that is missing fails like one that is broken
-      continue;
-    }
-    std::string problem;
-    try {
-      const std::vector<fs::path> found = image::ImageFinder({.skip_unreadable = true}).Find(path);
-      images.files.insert(images.files.end(), found.begin(), found.end());
-      if (!found.empty()) continue;
-      problem = FormatShown("{}: no images in this folder (JPEG, PNG, WebP, GIF, BMP, TIFF, PPM)", path);
-    } catch (const Error& error) {
-      problem = error.what();
-    }
-    problems += (problems.empty() ? "" : "\n") + problem;
-    ++images.failed;
-  }
-  Require(!images.files.empty(), "{}", Lines{problems});
-  if (!problems.empty()) PrintMessage("qkv: {}\n", Lines{problems});
-  return images;
+ImageList CollectImages(const std::vector<std::string>& paths) { return app::CollectImages(paths, PrintNote); }
+
+int WithProgress(const ImageOptions& options, const ImageList& images,
+                 const std::function<int(const app::PipelineOptions& pipeline)>& work) {
+  Progress progress(std::ssize(images.files), "images", options.quiet);
+  const auto note = [&](const std::string& text) {
+    progress.Clear();
+    PrintNote(text);
+  };
+  const int failed =
+      work({.decode = options.Decode(), .batch = options.batch, .note = note, .advance = [&](int64_t count) {
+              progress.Advance(count);
+            }});
+  progress.Clear();
+  if (failed > 0) PrintMessage("qkv: {} of {} files could not be read or computed\n", failed, images.files.size());
+  return failed + images.failed;
 }
 
-ImageList Spread(const ImageList& images, int64_t count) {
-  const auto all = std::ssize(images.files), taken = std::min<int64_t>(all, count);
-  ImageList chosen{.failed = images.failed};
-  for (int64_t i = 0; i < taken; ++i) chosen.files.push_back(images.files[static_cast<size_t>(i * all / taken)]);
-  return chosen;
+int ForEachBatch(const ImageOptions& options, const ImageList& images, const model::Model& model, Wanted wanted,
+                 const std::function<void(const Batch&)>& use) {
+  return WithProgress(options, images, [&](const app::PipelineOptions& pipeline) {
+    return app::ForEachBatch(pipeline, images, model, wanted, use);
+  });
 }
 
 }  // namespace qkv::cli

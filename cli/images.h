@@ -1,14 +1,18 @@
-// Which images a subcommand is given, and how they are to be read. What is done with them: cli/pipeline.h.
+// Options that say which images a command reads and how, and the image pipeline with progress on stderr.
 #pragma once
 
-#include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "cli/command.h"
-#include "qkv/image/image.h"
+#include "qkv/app/pipeline.h"
 
 namespace qkv::cli {
+
+using app::Batch;
+using app::ImageList;
+using app::Wanted;
 
 struct ImageOptions {
   std::vector<std::string> paths;  // files, folders, or "-" for stdin
@@ -19,25 +23,24 @@ struct ImageOptions {
   bool quiet = false;
 
   void AddTo(Command command, bool required = true);
-  /// The same without --batch.
+  /// All but --batch.
   void AddReading(Command command, bool required = true);
-  void AddHow(Command command);  // neither paths nor --batch
+  /// All but the paths and --batch.
+  void AddHow(Command command);
   void AddBatch(Command command);
   image::DecodeOptions Decode() const;
 };
 
-struct ImageList {
-  std::vector<std::filesystem::path> files;
-  View<const uint8_t> pixels = {};  // [files, height, width, channels] where the images are no files; those name them
-  int failed = 0;                   // folders without an image, each named on stderr
-};
-
-/// The files to read: files as given, folders recursively and sorted by name, images only.
-/// Throws Error when nothing is left to read.
+/// app::CollectImages; stderr names folders without images.
 ImageList CollectImages(const std::vector<std::string>& paths);
 
-/// `count` of the files of a list without pixels (all, where there are no more), from all over the list: folders are
-/// sorted by class.
-ImageList Spread(const ImageList& images, int64_t count);
+/// Calls work() with options of a pipeline over the images, which shows progress on stderr if that is a terminal, and
+/// names images that were left out; work() returns their number. Returns the number of files and folders left out.
+int WithProgress(const ImageOptions& options, const ImageList& images,
+                 const std::function<int(const app::PipelineOptions& pipeline)>& work);
+
+/// app::ForEachBatch in WithProgress.
+int ForEachBatch(const ImageOptions& options, const ImageList& images, const model::Model& model, Wanted wanted,
+                 const std::function<void(const Batch&)>& use);
 
 }  // namespace qkv::cli

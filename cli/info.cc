@@ -1,4 +1,4 @@
-// qkv info: what a checkpoint is, and what was assumed of it.
+// qkv info: what a checkpoint is, and what was assumed about it.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -22,7 +22,7 @@ struct Options {
   bool json = false;
 };
 
-// What the kind of attention saves against separate queries, keys and values; negative where it costs.
+// Parameters that the kind of attention saves against separate queries, keys and values; negative if it has more.
 int64_t SavedParameters(const model::VitConfig& c) {
   return model::Parameters(model::AsSeparate(c)) - model::Parameters(c);
 }
@@ -112,7 +112,7 @@ std::string DescribePrecisions() {
 
 int Info(const Options& options) {
   const model::Checkpoint checkpoint =
-      OpenCheckpoint(options.model, /*tell=*/false);  // what was assumed is among the answers
+      OpenCheckpoint(options.model, /*tell=*/false);  // assumptions are part of the output
   const model::Description& description = checkpoint.description;
   const model::VitConfig& c = description.config;
   size_t used = 0;

@@ -7,12 +7,13 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <string>
+
+#include "qkv/app/json_line.h"
 
 namespace qkv::cli {
 
 void PrepareStreams() {
-  // The lowest number that is free is given: a closed stream's own. Without the right to write, what is written fails.
+  // open() gives the lowest free number, which is that of a closed stream. Writing to a read-only file fails.
   for (int fd = ::open("/dev/null", O_RDONLY); fd >= 0; fd = ::open("/dev/null", O_RDONLY)) {
     if (fd <= STDERR_FILENO) continue;
     ::close(fd);
@@ -24,13 +25,7 @@ void PrepareStreams() {
 
 void PrintRaw(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
-void PrintJsonLine(const io::Json& json) {
-  constexpr auto kReplace = io::Json::error_handler_t::replace;
-  std::string line = json.dump(-1, ' ', /*ensure_ascii=*/false, kReplace);
-  // JSON escapes only some of what a terminal takes for a command.
-  if (Printable(line) != line) line = json.dump(-1, ' ', /*ensure_ascii=*/true, kReplace);
-  PrintRaw(line + '\n');
-}
+void PrintJsonLine(const io::Json& json) { PrintRaw(app::JsonLine(json) + '\n'); }
 
 void FlushOutput() {
   errno = 0;
@@ -46,5 +41,7 @@ void PrintMessageRaw(std::string_view text) noexcept {
   std::fwrite(text.data(), 1, text.size(), stderr);
   std::clearerr(stderr);
 }
+
+void PrintNote(const std::string& text) { PrintMessage("qkv: {}\n", Lines{text}); }
 
 }  // namespace qkv::cli

@@ -1,7 +1,8 @@
-// What the program says: data on stdout, everything else on stderr. Names out of files are shown as they are
-// (core/text.h): none can end a line, forge another, or reach the terminal as a command.
+// What the program prints: data on stdout, everything else on stderr. Names from files are escaped (core/text.h): none
+// can end a line, imitate another one, or reach the terminal as a command.
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -10,29 +11,32 @@
 
 namespace qkv::cli {
 
-/// Makes the three standard streams safe to use: one that is closed reads as empty, fails when written to, and cannot
-/// become a file that is opened later. Writing to a pipe that nobody reads, or beyond the limit on a file's size, fails
-/// instead of ending the process. Before anything else.
+/// Makes the three standard streams safe: a closed stream reads as empty, fails when written to, and its number is not
+/// given to a file opened later. Writing to a pipe without a reader, or beyond the limit on a file's size, fails
+/// instead of ending the process. Call it first.
 void PrepareStreams();
 
-/// To stdout. What cannot be written, FlushOutput says.
+/// To stdout. FlushOutput reports failed writes.
 void PrintRaw(std::string_view text);
 template <typename... Args>
 void Print(fmt::format_string<Args...> format, Args&&... args) {
   PrintRaw(FormatShown(format, std::forward<Args>(args)...));
 }
-/// One line. Names that are no UTF-8 get U+FFFD for what is not.
+/// One line (app::JsonLine).
 void PrintJsonLine(const io::Json& json);
 
-/// Sends on what was printed. Throws Error, with the system's reason, when it cannot be written; ends the process as
-/// SIGPIPE does when nobody reads the pipe any more.
+/// Flushes stdout. Throws Error with the system's reason if that fails; ends the process as SIGPIPE does if the pipe
+/// has no reader any more.
 void FlushOutput();
 
-/// To stderr. Never throws: where it cannot be written to, messages are lost and work goes on.
+/// To stderr. Never throws: if it cannot be written to, messages are lost and work goes on.
 void PrintMessageRaw(std::string_view text) noexcept;
 template <typename... Args>
 void PrintMessage(fmt::format_string<Args...> format, Args&&... args) {
   PrintMessageRaw(FormatShown(format, std::forward<Args>(args)...));
 }
+
+/// To stderr: "qkv: " and a note of the library (app::Note).
+void PrintNote(const std::string& text);
 
 }  // namespace qkv::cli

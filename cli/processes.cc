@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kModule = "qkv_mpi.so";
 
-// As Open MPI, MPICH and its kin, and Slurm tell their processes.
+// Environment variables of Open MPI, of MPICH and its derivatives, and of Slurm.
 int Launched() {
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}) {
     const char* const value = std::getenv(name);
@@ -44,7 +44,7 @@ class Descriptor {
   int descriptor_;
 };
 
-// Throws Error unless only root or the user who runs the program can change what `descriptor` is open for.
+// Throws Error unless only root or the user who runs the program can change the file of `descriptor`.
 void RequireTrusted(int descriptor, const fs::path& path, const fs::path& module) {
   struct stat status = {};
   if (descriptor < 0 || ::fstat(descriptor, &status) != 0) {
@@ -59,15 +59,15 @@ void RequireTrusted(int descriptor, const fs::path& path, const fs::path& module
           module.string(), path.string(), path.string());
 }
 
-// Loads the module for the rest of the process: MPI has threads and handlers of its own. Throws Error when others than
-// root and the user may have written it. What was checked is what is loaded, whatever the path leads to meanwhile.
+// Loads the module for the rest of the process: MPI has threads and handlers of its own. Throws Error if anyone but
+// root and the user could have written it. Loads through the checked descriptor, so replacing the path has no effect.
 void* LoadModule(const fs::path& found) {
   const fs::path file = fs::canonical(found), folder = file.parent_path();
   const Descriptor in(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   RequireTrusted(in.get(), folder, file);
   const Descriptor module(::openat(in.get(), file.filename().c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
   RequireTrusted(module.get(), file, file);
-  // MPI's own modules look for its names.
+  // MPI's own modules look up its symbols.
   void* const loaded = ::dlopen(fmt::format("/proc/self/fd/{}", module.get()).c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (loaded == nullptr) Fail("train: {} cannot be loaded: {}", file.string(), ::dlerror());
   return loaded;
@@ -78,7 +78,7 @@ void* LoadModule(const fs::path& found) {
 std::unique_ptr<train::Communicator> JoinProcesses() {
   const int launched = Launched();
   if (launched <= 1) return std::make_unique<train::Communicator>();
-  // Beside the program where it was built, else where it was installed.
+  // In the build folder beside the program, otherwise in the installed place.
   const fs::path program = fs::read_symlink("/proc/self/exe").parent_path();
   for (const fs::path& file : {program / kModule, program / QKV_MODULES / kModule}) {
     std::error_code ignored;

@@ -1,4 +1,4 @@
-// The processes that a launcher of MPI (mpirun, srun) has started this one among.
+// The processes that an MPI launcher (mpirun, srun) started together with this one.
 #pragma once
 
 #include <memory>
@@ -7,9 +7,9 @@
 
 namespace qkv::cli {
 
-/// All of them; alone where no launcher has started several. Throws Error where there are several and this qkv has not
-/// been built with MPI, was installed without it, or would load a module that others than root and the user who runs it
-/// can change: neither the file nor its folder may belong to them or be writable by them.
+/// All processes; only this one if no launcher started several. Throws Error if there are several and this qkv was
+/// built or installed without MPI, or if anyone but root and the user who runs it could change the module: the file and
+/// its folder must belong to one of the two and must not be writable by others.
 std::unique_ptr<train::Communicator> JoinProcesses();
 
 }  // namespace qkv::cli

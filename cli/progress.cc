@@ -12,7 +12,7 @@ namespace qkv::cli {
 namespace {
 
 constexpr int kBarWidth = 30;
-// Ten times a second is smooth for the eye and free for the program.
+// Ten times a second looks smooth and costs nothing.
 constexpr std::chrono::milliseconds kBetweenDraws{100};
 
 }  // namespace

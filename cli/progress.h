@@ -1,4 +1,4 @@
-// A progress line on a terminal's stderr; silent everywhere else.
+// A progress line on stderr if that is a terminal; nothing otherwise.
 #pragma once
 
 #include <chrono>
@@ -10,9 +10,9 @@ namespace qkv::cli {
 class Progress {
  public:
   Progress(int64_t total, std::string unit, bool quiet);
-  ~Progress();  // wipes the line
+  ~Progress();  // clears the line
   void Advance(int64_t count);
-  /// Wipes the line, so that other text can be written to the terminal.
+  /// Clears the line, so that other text can be written to the terminal.
   void Clear();
 
  private:

@@ -1,4 +1,4 @@
-// qkv qk certify: which rewritings of a model's attention are exact, and what stands in the way of the others.
+// qkv qk certify: which rewritings of a model's attention are exact, and what prevents the others.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -28,7 +28,7 @@ struct Options {
   bool json = false;
 };
 
-// What else may stand around attention, by name; beside these, rope[=N] and rms-norm.
+// Traits of the surroundings of attention, by name; also rope[=N] and rms-norm.
 struct Surrounding {
   std::string_view name;
   bool AttentionTraits::*trait;
@@ -45,7 +45,7 @@ std::string SurroundingNames() {
   return names;
 }
 
-// "rope" is all `width` features of a head, "rope=16" so many of them: pairs. 0 where it is neither.
+// Pairs of rotated features: all `width` features for "rope", 16 of them for "rope=16". 0 for any other text.
 int64_t ParseRope(std::string_view name, int64_t width) {
   if (name == "rope") return width;
   if (!name.starts_with("rope=")) return 0;
@@ -56,7 +56,7 @@ int64_t ParseRope(std::string_view name, int64_t width) {
   return valid && features > 0 && features % 2 == 0 && features <= width ? features : 0;
 }
 
-// Adds what `list` names to the traits of heads of this width; returns what is wrong with it, or nothing.
+// Adds the traits that `list` names, for heads of this width; returns the error, or an empty string.
 std::string Surround(const std::string& list, int64_t width, AttentionTraits* traits) {
   size_t begin = 0;
   while (begin < list.size()) {
@@ -84,7 +84,7 @@ std::vector<std::string_view> NamesOf(const std::vector<lab::Obstruction>& obstr
   return names;
 }
 
-// A number that applies, or null.
+// The number, or null if it does not apply.
 io::Json OrNull(double x) { return std::isfinite(x) ? io::Json(x) : io::Json(); }
 
 void PrintJson(const std::vector<lab::Certificate>& certificates, int64_t rank) {
@@ -103,7 +103,7 @@ void PrintJson(const std::vector<lab::Certificate>& certificates, int64_t rank) 
   }
 }
 
-// The least and the greatest of what several heads say.
+// The least and the greatest value of several heads.
 struct Range {
   double low = INFINITY, high = -INFINITY;
 
@@ -194,7 +194,7 @@ void RegisterQkCertify(Command app, int* exit_code) {
       .AddOption("--with", &options->with, "Certify as if around the attention there were also: " + SurroundingNames())
       .TypeName("LIST")
       .Check([](const std::string& list) {
-        AttentionTraits traits;  // of heads of any width, as there is no model yet
+        AttentionTraits traits;  // for any head width: there is no model yet
         return Surround(list, std::numeric_limits<int64_t>::max(), &traits);
       });
   command.AddOption("--threads", &options->model.threads, "Threads (default: all cores)").Range(1, 1024).TypeName("N");

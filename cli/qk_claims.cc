@@ -1,4 +1,4 @@
-// qkv qk claims: what three texts say of queries, keys and values, replayed on this machine.
+// qkv qk claims: replays the claims of three texts about queries, keys and values on this machine.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,9 +7,9 @@
 
 #include "cli/command.h"
 #include "cli/images.h"
-#include "cli/input_files.h"
 #include "cli/output.h"
 #include "cli/progress.h"
+#include "qkv/app/input_files.h"
 #include "qkv/builtin/ablations.h"
 #include "qkv/core/file.h"
 #include "qkv/core/parallel.h"
@@ -45,7 +45,7 @@ std::vector<std::string> ParseClaims(const std::string& text) {
   return ids;
 }
 
-// Of the files, or those inside the binary.
+// The results in the files, or those inside the binary.
 std::vector<lab::AblationResults> AblationsOf(const Options& options) {
   std::vector<lab::AblationResults> all;
   for (const std::string& file : options.ablations) {
@@ -64,7 +64,7 @@ int Claims(const Options& options) {
   const std::vector<lab::AblationResults> ablations = AblationsOf(options);
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
   std::vector<std::filesystem::path> files;
-  InputFiles inputs(options.model.path);
+  app::InputFiles inputs(options.model.path);
   for (const std::string& file : options.ablations) inputs.Add(file);
   if (!options.paths.empty()) {
     files = CollectImages(options.paths).files;

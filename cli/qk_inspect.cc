@@ -1,25 +1,24 @@
 // qkv qk inspect: what the heads of a model are, as a table, as data, and as a page.
-#include "cli/qk_inspect.h"
-
 #include <fmt/format.h>
 
 #include <cmath>
-#include <cstdio>
 #include <memory>
 
 #include "cli/command.h"
-#include "cli/input_files.h"
+#include "cli/images.h"
 #include "cli/output.h"
-#include "cli/pipeline.h"
 #include "cli/progress.h"
+#include "qkv/app/input_files.h"
+#include "qkv/app/inspection.h"
 #include "qkv/core/file.h"
 #include "qkv/core/parallel.h"
-#include "qkv/io/json.h"
 #include "qkv/report/table.h"
 #include "qkv/report/text.h"
 
 namespace qkv::cli {
 namespace {
+
+using app::Inspection;
 
 constexpr uint64_t kNoiseSeed = 1;
 
@@ -31,160 +30,54 @@ struct Options {
   std::string report, output;
 };
 
-Tensor<float> ReadImages(const Options& options, const model::Model& model, Inspection& inspection, int* failed) {
+// Inputs of the statistics of tokens.
+struct Pixels {
+  Tensor<float> values;  // [B, channels, height, width]
+  std::string images;    // in words
+  int failed = 0;        // images that were left out
+};
+
+Pixels ReadImages(const Options& options, const model::Model& model) {
   const ImageList all = CollectImages(options.images.paths);
-  const ImageList images = Spread(all, options.count);
-  Tensor<float> pixels;
-  int64_t count = 0;
-  *failed = ForEachBatch(options.images, images, model, Wanted::kPixels, [&](const Batch& batch) {
-    const View<const float> some = batch.values;
-    const Shape shape({std::ssize(images.files), some.dim(1), some.dim(2), some.dim(3)});
-    if (pixels.empty()) pixels = Tensor<float>(shape);
-    Require(pixels.shape() == shape, "inspect: images become tensors of different sizes, {} and {}; give --size",
-            pixels.shape(), shape);
-    std::copy_n(some.data(), some.size(), pixels.view().at(count));
-    count += some.dim(0);
+  const ImageList images = app::Spread(all, options.count);
+  Pixels pixels;
+  pixels.failed = WithProgress(options.images, images, [&](const app::PipelineOptions& pipeline) {
+    app::CollectedPixels read = app::CollectPixels(pipeline, images, model, "inspect");
+    pixels.values = std::move(read.values);
+    return read.failed;
   });
-  Require(count > 0, "inspect: no image could be read");
-  inspection.images = fmt::format("{} images", count);
-  if (images.files.size() < all.files.size()) inspection.images += fmt::format(" of {}", all.files.size());
-  auto read = Tensor<float>::Uninitialised({count, pixels.dim(1), pixels.dim(2), pixels.dim(3)});
-  std::copy_n(pixels.data(), read.size(), read.data());
-  return read;
+  Require(!pixels.values.empty(), "inspect: no image could be read");
+  pixels.images = fmt::format("{} images", pixels.values.dim(0));
+  if (images.files.size() < all.files.size()) pixels.images += fmt::format(" of {}", all.files.size());
+  return pixels;
 }
 
-Tensor<float> MakeImages(const Options& options, const model::Model& model, Inspection& inspection) {
-  const model::VitConfig& c = model.config();
-  auto [height, width] = std::pair(c.image_height, c.image_width);
-  if (!options.model.size.empty()) std::tie(height, width) = ParseSize(options.model.size);
-  inspection.images = fmt::format("{} images of random noise", options.count);
-  PrintMessage("qkv: no images given: tokens come from {}; content is that of noise\n", inspection.images);
-  return inspect::NoiseImages({options.count, c.channels, height, width}, kNoiseSeed);
+Pixels MakeImages(const Options& options, const model::Model& model) {
+  const model::VitConfig c = app::AtSize(model.config(), options.model.Parse().size);
+  Pixels pixels;
+  pixels.images = fmt::format("{} images of random noise", options.count);
+  PrintMessage("qkv: no images given: tokens come from {}; content is that of noise\n", pixels.images);
+  pixels.values = inspect::NoiseImages({options.count, c.channels, c.image_height, c.image_width}, kNoiseSeed);
+  return pixels;
 }
 
 Inspection Measure(const Options& options, int* failed) {
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
-  Inspection inspection{.source = checkpoint.source, .config = checkpoint.description.config};
-  const model::VitConfig& c = inspection.config;
-  inspection.free_gauge = (c.block.attention.kind == nn::AttentionKind::kSeparate ||
-                           c.block.attention.kind == nn::AttentionKind::kLowRank) &&
-                          !c.block.attention.qk_norm;
+  const model::VitConfig& c = checkpoint.description.config;
+  Inspection inspection;
   {
     Progress progress(c.depth, "blocks", options.images.quiet);
-    for (int64_t block = 0; block < c.depth; ++block) {
-      const auto weights = inspect::ReadAttention<double>(checkpoint, block);
-      if (block == 0) {
-        const int64_t width = weights.query.weight.dim(0) / weights.heads;
-        inspection.parameters = inspect::CountHead(c.block.width, width, !weights.query.bias.empty());
-      }
-      for (inspect::HeadWeights& head : inspect::MeasureWeights(weights)) inspection.weights.push_back(std::move(head));
-      progress.Advance(1);
-    }
-  }
-  if (!inspection.free_gauge) {
-    inspection.caveats.emplace_back(
-        "W_Q and W_K are no two free factors here: what other factors would save is not shown.");
-  }
-  if (c.block.attention.qk_norm) {
-    inspection.caveats.emplace_back(
-        "Queries and keys are normalised: the QK circuit is that of the scores' numerator, without the norms' gains; "
-        "the logits do not split into position and content.");
-  }
-  if (c.block.attention.output_norm) {
-    inspection.caveats.emplace_back(
-        "The joined heads are normalised before the projection: the OV circuit leaves it out.");
+    inspection = app::InspectWeights(checkpoint, [&] { progress.Advance(1); });
   }
   if (options.count == 0) return inspection;
   const model::Model model = LoadModel(checkpoint, options.model, {.precision = ParsePrecision(options.model.dtype)});
-  const Tensor<float> pixels = options.images.paths.empty() ? MakeImages(options, model, inspection)
-                                                            : ReadImages(options, model, inspection, failed);
-  const bool twice = pixels.dim(0) > 1 && !c.block.attention.qk_norm;
-  Progress progress(pixels.dim(0) * (1 + twice), "images", options.images.quiet);
-  inspection.tokens = inspect::MeasureTokens(checkpoint, model, pixels, [&] { progress.Advance(1); });
-  if (pixels.dim(0) == 1) {
-    inspection.caveats.emplace_back(
-        "Position and content are told apart by how images differ: one image is not enough.");
-  }
+  const Pixels pixels = options.images.paths.empty() ? MakeImages(options, model) : ReadImages(options, model);
+  *failed = pixels.failed;
+  Progress progress(app::InspectionSteps(c, pixels.values.dim(0)), "images", options.images.quiet);
+  app::InspectTokens(
+      checkpoint, model, pixels.values, pixels.images, [&] { progress.Advance(1); }, inspection);
   return inspection;
-}
-
-// --- Output ---------------------------------------------------------------------------------------------------------
-
-template <double inspect::HeadAttention::*kMember>
-double Attention(const Inspection& inspection, size_t head) {
-  return inspection.tokens->attention[head].*kMember;
-}
-
-template <size_t kPart>
-double Share(const Inspection& inspection, size_t head) {
-  return inspection.tokens->logits[head].share[kPart];
-}
-
-template <inspect::Circuit inspect::HeadWeights::*kCircuit, double inspect::Circuit::*kMember>
-double Of(const Inspection& inspection, size_t head) {
-  return inspection.weights[head].*kCircuit.*kMember;
-}
-
-template <inspect::Circuit inspect::HeadWeights::*kCircuit, size_t kShare>
-double EnergyRank(const Inspection& inspection, size_t head) {
-  return static_cast<double>((inspection.weights[head].*kCircuit).energy_rank[kShare]);
-}
-
-template <inspect::Circuit inspect::HeadWeights::*kCircuit>
-double Rank(const Inspection& inspection, size_t head) {
-  return static_cast<double>((inspection.weights[head].*kCircuit).rank);
-}
-
-template <double inspect::HeadWeights::*kMember>
-double OfHead(const Inspection& inspection, size_t head) {
-  return inspection.weights[head].*kMember;
-}
-
-io::Json Complex(const std::vector<std::complex<double>>& values) {
-  io::Json list = io::Json::array();
-  for (const std::complex<double>& z : values) list.push_back({z.real(), z.imag()});
-  return list;
-}
-
-void PrintJson(const Inspection& inspection) {
-  const inspect::HeadParameters& p = inspection.parameters;
-  io::Json json = {{"source", inspection.source},
-                   {"blocks", inspection.config.depth},
-                   {"heads_a_block", inspection.config.block.attention.heads},
-                   {"width", inspection.config.block.width},
-                   {"head_width", inspection.config.block.attention.head_width},
-                   {"parameters_a_head", nullptr},
-                   {"caveats", inspection.caveats},
-                   {"tokens", nullptr}};
-  if (inspection.free_gauge) {
-    json["parameters_a_head"] = {{"separate", p.count.separate},
-                                 {"merged", p.count.merged},
-                                 {"identity_block", p.count.identity_block},
-                                 {"freedom", p.count.freedom},
-                                 {"seen", p.seen}};
-  }
-  if (inspection.tokens) {
-    const inspect::TokenStatistics& t = *inspection.tokens;
-    json["tokens"] = {
-        {"images", t.images},
-        {"from", inspection.images},
-        {"tokens", t.tokens},
-        {"grid", {t.grid_height, t.grid_width}},
-        {"uniform", {{"entropy", t.uniform.entropy}, {"distance", t.uniform.distance}, {"near", t.uniform.near}}}};
-  }
-  const std::vector<InspectField> fields = FieldsOf(inspection);
-  io::Json heads = io::Json::array();
-  for (size_t i = 0; i < inspection.heads(); ++i) {
-    io::Json head = {{"block", inspection.block(i)}, {"head", inspection.head(i)}};
-    for (const InspectField& field : fields) head[field.name] = field.of(inspection, i);
-    const inspect::HeadWeights& weights = inspection.weights[i];
-    head["qk_singular_values"] = weights.qk.singular_values, head["ov_singular_values"] = weights.ov.singular_values;
-    head["qk_eigenvalues"] = Complex(weights.qk.eigenvalues), head["ov_eigenvalues"] = Complex(weights.ov.eigenvalues);
-    heads.push_back(std::move(head));
-  }
-  json["heads"] = std::move(heads);
-  PrintJsonLine(json);
 }
 
 // The few columns that fit a terminal.
@@ -227,31 +120,16 @@ void PrintTable(const Inspection& inspection) {
   PrintRaw(report::ToText(table));
 }
 
-void WriteCsv(const Inspection& inspection, const std::string& path) {
-  const std::vector<InspectField> fields = FieldsOf(inspection);
-  report::Table table{.columns = {{"block"}, {"head"}}};
-  for (const InspectField& field : fields) table.columns.push_back({field.name});
-  for (size_t i = 0; i < inspection.heads(); ++i) {
-    std::vector<std::string> row = {fmt::format("{}", inspection.block(i)), fmt::format("{}", inspection.head(i))};
-    for (const InspectField& field : fields) {
-      const double value = field.of(inspection, i);
-      row.push_back(std::isfinite(value) ? fmt::format("{}", value) : "");
-    }
-    table.rows.push_back(std::move(row));
-  }
-  WriteFile(path, report::ToCsv(table));
-}
-
 int Inspect(const Options& options) {
-  InputFiles inputs(options.model.path);
+  app::InputFiles inputs(options.model.path);
   if (!options.images.paths.empty()) inputs.Add(CollectImages(options.images.paths).files);
   for (const std::string& file : {options.output, options.report}) inputs.RequireOutput(file);
   int failed = 0;
   const Inspection inspection = Measure(options, &failed);
-  if (!options.output.empty()) WriteCsv(inspection, options.output);
-  if (!options.report.empty()) WriteFile(options.report, InspectPage(inspection));
+  if (!options.output.empty()) WriteFile(options.output, ToCsv(inspection));
+  if (!options.report.empty()) WriteFile(options.report, app::InspectionPage(inspection));
   if (options.json) {
-    PrintJson(inspection);
+    PrintJsonLine(ToJson(inspection));
   } else if (options.output.empty() && options.report.empty()) {
     PrintTable(inspection);
   }
@@ -263,53 +141,6 @@ int Inspect(const Options& options) {
 }
 
 }  // namespace
-
-std::vector<InspectField> FieldsOf(const Inspection& inspection) {
-  using inspect::Circuit;
-  using inspect::HeadAttention;
-  using inspect::HeadWeights;
-  std::vector<InspectField> fields = {{"qk_effective_rank", Of<&HeadWeights::qk, &Circuit::effective_rank>},
-                                      {"qk_stable_rank", Of<&HeadWeights::qk, &Circuit::stable_rank>},
-                                      {"qk_rank", Rank<&HeadWeights::qk>},
-                                      {"qk_rank_90", EnergyRank<&HeadWeights::qk, 0>},
-                                      {"qk_rank_99", EnergyRank<&HeadWeights::qk, 1>},
-                                      {"qk_rank_99_9", EnergyRank<&HeadWeights::qk, 2>},
-                                      {"qk_condition", Of<&HeadWeights::qk, &Circuit::condition>},
-                                      {"qk_symmetry", Of<&HeadWeights::qk, &Circuit::symmetry>},
-                                      {"qk_eigenvalue_sign", Of<&HeadWeights::qk, &Circuit::eigenvalue_sign>},
-                                      {"ov_effective_rank", Of<&HeadWeights::ov, &Circuit::effective_rank>},
-                                      {"ov_stable_rank", Of<&HeadWeights::ov, &Circuit::stable_rank>},
-                                      {"ov_rank", Rank<&HeadWeights::ov>},
-                                      {"ov_rank_90", EnergyRank<&HeadWeights::ov, 0>},
-                                      {"ov_rank_99", EnergyRank<&HeadWeights::ov, 1>},
-                                      {"ov_rank_99_9", EnergyRank<&HeadWeights::ov, 2>},
-                                      {"ov_condition", Of<&HeadWeights::ov, &Circuit::condition>},
-                                      {"ov_symmetry", Of<&HeadWeights::ov, &Circuit::symmetry>},
-                                      {"ov_eigenvalue_sign", Of<&HeadWeights::ov, &Circuit::eigenvalue_sign>}};
-  if (inspection.free_gauge) {
-    fields.insert(fields.end(), {{"query_norm", OfHead<&HeadWeights::query_norm>},
-                                 {"key_norm", OfHead<&HeadWeights::key_norm>},
-                                 {"gauge_excess", OfHead<&HeadWeights::gauge_excess>},
-                                 {"key_bias_norm", OfHead<&HeadWeights::key_bias_norm>}});
-  }
-  if (!inspection.tokens) return fields;
-  fields.insert(fields.end(), {{"entropy", Attention<&HeadAttention::entropy>},
-                               {"distance", Attention<&HeadAttention::distance>},
-                               {"near", Attention<&HeadAttention::near>},
-                               {"self", Attention<&HeadAttention::self>},
-                               {"class_token", Attention<&HeadAttention::class_token>},
-                               {"registers", Attention<&HeadAttention::registers>}});
-  if (inspection.tokens->logits.empty()) return fields;
-  fields.insert(fields.end(),
-                {{"position_position", Share<inspect::kPositionPosition>},
-                 {"position_content", Share<inspect::kPositionContent>},
-                 {"content_position", Share<inspect::kContentPosition>},
-                 {"content_content", Share<inspect::kContentContent>},
-                 {"same_for_all_queries", [](const Inspection& i, size_t head) { return i.tokens->logits[head].same; }},
-                 {"overlap", [](const Inspection& i, size_t head) { return i.tokens->logits[head].overlap; }},
-                 {"key_bias_share", [](const Inspection& i, size_t head) { return i.tokens->logits[head].key_bias; }}});
-  return fields;
-}
 
 void RegisterQkInspect(Command app, int* exit_code) {
   const auto options = std::make_shared<Options>();

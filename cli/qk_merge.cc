@@ -1,4 +1,4 @@
-// qkv qk merge: one matrix a head in place of queries' and keys' weights.
+// qkv qk merge: one matrix for each head instead of query and key weights.
 #include <fmt/format.h>
 
 #include <cstdio>

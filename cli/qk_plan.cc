@@ -31,18 +31,18 @@ using attention::Workload;
 
 bool ReadsScores(const Workload& w) { return w.read == Read::kScores; }
 
-// "merged", or "merged, projected" where the two chains differ.
+// "merged", or "merged, projected" if the two chains differ.
 std::string NameOf(const Plan& plan, const Workload& w) {
   if (ReadsScores(w) || plan.scores == plan.outputs) return std::string(Name(plan.scores));
   return fmt::format("{}, {}", Name(plan.scores), Name(plan.outputs));
 }
 
-// How many times; digits that tell 0.94 from 1.
+// A ratio with enough digits to tell 0.94 from 1.
 std::string Times(double ratio) { return report::Number(ratio, ratio < 10 ? 3 : 2); }
 
 constexpr std::array kUnmerged = {Order::kProjected, Order::kAbsorbed, Order::kKeysAbsorbed};
 
-// Whether merging pays, beside the best of these orders, and why, in numbers.
+// Whether merging pays against the best of these orders, and why, in numbers.
 std::string Verdict(const Workload& w, std::span<const Order> unmerged = kUnmerged) {
   const Plan merged{Order::kMerged, ReadsScores(w) || !w.projection ? Order::kProjected : Order::kMerged};
   if (w.cached == attention::Cached::kKeysAndValues) {
@@ -75,7 +75,7 @@ std::string Verdict(const Workload& w, std::span<const Order> unmerged = kUnmerg
                      ShortCount(without), NameOf(other, w), Times(with / without), why);
 }
 
-// Whether rows are few enough for absorbing, where that is a question.
+// Whether there are few enough rows for absorbing, if that is possible at all.
 std::string AbsorbingVerdict(const Workload& w) {
   if (!w.keys_are_linear || w.cached == attention::Cached::kKeysAndValues || w.values() != w.head_width) return "";
   const double below = attention::AbsorbingPaysBelow(static_cast<double>(w.keys), static_cast<double>(w.source()),
@@ -88,10 +88,10 @@ std::string AbsorbingVerdict(const Workload& w) {
 struct Row {
   Plan plan;
   double predicted = 0;
-  std::optional<double> measured;  // seconds, the best
+  std::optional<double> measured;  // seconds, best of all runs
 };
 
-// One order for both chains, and whatever else is chosen.
+// The orders to list: one order for both chains, and any other that is chosen.
 std::vector<Row> RowsOf(const Workload& w, const Plan& cheapest, const Plan& fastest) {
   std::vector<Row> rows;
   for (const Plan& plan : lab::PossiblePlans(w)) {
@@ -184,7 +184,7 @@ int PlanShapes(const QkPlanOptions& options) {
   return 0;
 }
 
-// Whether merging the scores of a model's block pays: sums are never merged, and what inference cannot do is no rival.
+// Whether merging the scores of a model's block pays, against the orders that inference has; sums are never merged.
 std::string MergingVerdict(const model::AttentionOrders& orders) {
   if (orders.kind == nn::AttentionKind::kMerged) return "Queries and keys are merged in the checkpoint.";
   std::vector<Order> unmerged = orders.scores;
@@ -197,7 +197,7 @@ std::string MergingVerdict(const model::AttentionOrders& orders) {
   return Verdict(scores, unmerged);
 }
 
-// Throws Error where a model's attention leaves nothing to plan.
+// Throws Error if a model's attention leaves nothing to plan.
 void RequireChoice(const model::VitConfig& c) {
   Require(!nn::IsPositional(c.block.attention.kind),
           "qk plan: nothing to plan, the model's attention is {}: its scores come from places, not from products of "
@@ -209,11 +209,11 @@ void RequireChoice(const model::VitConfig& c) {
           model::Name(c.block.attention.kind));
 }
 
-// What inference does, and what it saves.
+// Prints what inference does, and what that saves.
 int PlanModel(const QkPlanOptions& options) {
   const model::VitConfig c = OpenCheckpoint(options.model).description.config;
   RequireChoice(c);
-  const int64_t tokens = AtSize(c, options.model).tokens();
+  const int64_t tokens = app::AtSize(c, options.model.Parse().size).tokens();
   const auto orders_of = [&](int64_t block, int64_t looked_at) {
     model::AttentionOrders orders = model::OrdersOf(c, {}, block, looked_at);
     orders.workload.batch = options.workload.batch;
@@ -227,7 +227,7 @@ int PlanModel(const QkPlanOptions& options) {
                    {"projected"},
                    {"of all rows"},
                    {"saved"}};
-  // The checkpoint's own order: as everybody does it.
+  // For comparison, the order of the formulas: as the original libraries compute them.
   const Plan plain{c.block.attention.kind == nn::AttentionKind::kMerged ? Order::kMerged : Order::kProjected,
                    Order::kProjected};
   double all = 0, left = 0;
@@ -277,7 +277,8 @@ int PlanModel(const QkPlanOptions& options) {
   return 0;
 }
 
-// For each line, the name of an order: one run, its milliseconds on a line out, so that others can be interleaved.
+// Reads the name of an order on each line of stdin, runs it once and prints its milliseconds on a line, so that a
+// script can interleave it with other programs.
 template <typename T>
 int RunFromStdin(const QkPlanOptions& options) {
   lab::Trial<T> trial(options.workload);

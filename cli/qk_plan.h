@@ -1,4 +1,4 @@
-// What the parts of `qkv qk plan` share.
+// Shared by the parts of `qkv qk plan`.
 #pragma once
 
 #include <string>
@@ -16,10 +16,10 @@ struct QkPlanOptions {
   double seconds = 2;
 };
 
-/// Draws shapes, predicts and measures their plans, and prints how often the choice is the fastest.
+/// Draws random shapes, predicts and measures their plans, and prints how often the planner's choice is the fastest.
 int PlanGrid(const QkPlanOptions& options);
 
-/// SVG: which order is cheapest, over E/D and N/D. `shown`, unless its width is 0, is one more point.
+/// SVG of the cheapest order over E/D and N/D. `shown` is marked as one more point unless its width is 0.
 std::string BreakEvenMap(const attention::Workload& shown);
 
 /// "30.0 G"

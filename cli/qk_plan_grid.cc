@@ -1,4 +1,4 @@
-// qkv qk plan --grid: is the planner right? Shapes that its prices were not fitted to, all orders that come close.
+// qkv qk plan --grid: tests the planner on shapes that its costs were not fitted to, with all orders that come close.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,11 +22,11 @@ using attention::Workload;
 
 constexpr int kShapes = 200;
 constexpr double kMost = 4e8;       // multiply-adds of a shape
-constexpr double kNotClose = 3;     // what is predicted to take so many times the best is not measured
-constexpr double kContends = 1.25;  // what took up to so many times the best is measured again
+constexpr double kNotClose = 3;     // not measured if predicted to take so many times the best
+constexpr double kContends = 1.25;  // measured again if it took up to so many times the best
 constexpr double kAsGood = 1.05;
 
-// How a way of choosing does over all shapes: seconds of its choice by those of the best.
+// Quality of a way of choosing over all shapes: seconds of its choice divided by those of the best.
 struct Choice {
   std::vector<double> ratios;
 
@@ -76,7 +76,7 @@ Measured MeasurePlans(const Workload& w, const lab::Costs& costs, double seconds
       measured.seconds[which[i]] = std::min(measured.seconds[which[i]], times[i].best() / 1e3);
     }
   };
-  // All for a while, then those that may be the best or are somebody's choice: what decides is measured most often.
+  // First all orders, then those that may be the best or were chosen: the deciding ones are measured most often.
   std::vector<size_t> all(measured.plans.size()), close;
   std::iota(all.begin(), all.end(), size_t{0});
   run(all, 0.3);
@@ -109,7 +109,7 @@ io::Json ShapeJson(const Workload& w, const Measured& measured, const Plan& chos
 template <typename T>
 int Run(const QkPlanOptions& options) {
   const lab::Costs costs = lab::MeasureCosts<T>();
-  Rng rng(2000);  // not the shapes that the prices were fitted to
+  Rng rng(2000);  // not the shapes that the costs were fitted to
   Choice predicted, cheapest, projected;
   std::vector<double> errors;
   for (int shape = 0; shape < kShapes; ++shape) {

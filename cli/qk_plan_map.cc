@@ -1,4 +1,4 @@
-// The break-even map of qkv qk plan: regions traced by asking the planner, the borders of notes 9 and 10 on top.
+// The break-even map of qkv qk plan: regions traced with the planner, and on top the borders of notes 9 and 10.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -17,10 +17,10 @@ using report::Point;
 
 constexpr double kTallest = 1.5;                 // E/D
 constexpr double kLeast = 1.0 / 32, kMost = 32;  // N/D
-constexpr double kWidth = 16384;                 // a D so large that whole tokens and features are as good as fractions
+constexpr double kWidth = 16384;                 // so large a D that N and E rounded to integers hardly differ
 constexpr int kColumns = 160;
 
-// The regions from below: what is cheapest as heads widen.
+// The regions from below: the cheapest order as heads become wider.
 constexpr Order kRegions[] = {Order::kProjected, Order::kAbsorbed, Order::kMerged};
 constexpr const char* kStyles[] = {"f0 pale", "f2 pale", "f1 pale"};
 constexpr const char* kMarks[] = {"f0", "f2", "f1"};
@@ -29,10 +29,10 @@ struct Place {
   std::string name;
   Point at;  // N/D, E/D
   report::Anchor anchor = report::Anchor::kStart;
-  double lower = 0;  // pixels by which its name stands lower
+  double lower = 0;  // pixels by which its label is moved down
 };
 
-// Rows that are read: all, or so many for each feature of a token.
+// Number of rows that are read: all, or a multiple of the width.
 struct Panel {
   std::string title;
   double rows_by_width = 0;  // 0: all
@@ -50,7 +50,7 @@ size_t CheapestAt(const Panel& panel, Point at) {
   return static_cast<size_t>(std::find(std::begin(kRegions), std::end(kRegions), cheapest) - std::begin(kRegions));
 }
 
-// The E/D up to which nothing of a higher region is cheapest.
+// The E/D up to which no order of a higher region is cheapest.
 double TopOf(const Panel& panel, size_t region, double x) {
   double low = 0, high = kTallest;
   if (CheapestAt(panel, {x, high}) <= region) return high;
@@ -83,13 +83,13 @@ void Draw(report::Svg& svg, Point corner, const Panel& panel) {
     if (area > 0) plot.Region(corners, kStyles[region], Name(kRegions[region]));
     bottom = top;
   }
-  // The borders as formulas; where they leave the map they are not drawn.
+  // The borders as formulas, drawn inside the map only.
   std::vector<Point> merging, absorbing;
   const double r = panel.rows_by_width;
   for (int i = 0; i <= kColumns; ++i) {
     const double n = Column(i);
     const double rows = r > 0 ? std::min(r, n) : n;
-    // Beside projecting, and beside absorbing: m D² + m N D < 2 m D E + m N D.
+    // Against projecting, and against absorbing: m D² + m N D < 2 m D E + m N D.
     const double beside_projected = (rows + rows * n) / (rows + n + rows * n);
     merging.push_back({n, r > 0 ? std::max(0.5, std::min(beside_projected, 1.0)) : attention::MergingPaysAbove(n, 1)});
     if (r > 0 && n > rows) {

@@ -60,7 +60,7 @@ void PrintSizes(const std::string& output, const lab::Written& written) {
 
 void PrintWhetherMergingPays(const model::VitConfig& c, const lab::Written& written) {
   const lab::Size &before = written.before, &after = written.after;
-  // Where queries and keys have weights of their own, M replaces two of D x E, else one.
+  // M replaces two matrices D x E if queries and keys have weights of their own, otherwise one.
   const bool two =
       c.block.attention.kind == nn::AttentionKind::kSeparate || c.block.attention.kind == nn::AttentionKind::kLowRank;
   const bool larger = after.parameters > before.parameters;

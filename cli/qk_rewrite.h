@@ -1,4 +1,4 @@
-// What the commands that write a model say of it.
+// Shared by the commands that write a rewritten model: options, and what they print about it.
 #pragma once
 
 #include <map>
@@ -22,10 +22,10 @@ struct RewriteOptions {
 /// "fp32", "fp16", "bf16", …
 std::string ShortName(DType dtype);
 
-/// Parameters, multiply-adds and bytes before and after, on stderr, and what is to be noted.
+/// Prints notes, and parameters, multiply-adds and bytes before and after, on stderr.
 void PrintSizes(const std::string& output, const lab::Written& written);
 
-/// Whether the model became larger or slower, in so many words: what merging does to narrow heads.
+/// Says on stderr if merging made the model larger or slower, as it does with narrow heads.
 void PrintWhetherMergingPays(const model::VitConfig& config, const lab::Written& written);
 
 }  // namespace qkv::cli

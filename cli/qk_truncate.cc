@@ -1,15 +1,15 @@
-// qkv qk truncate: fewer features of queries and keys a head, and what that does to the answers.
+// qkv qk truncate: fewer query and key features for each head, and the effect on the answers.
 #include <fmt/format.h>
 
 #include <cmath>
 #include <cstdio>
 #include <memory>
 
-#include "cli/classes.h"
 #include "cli/drift.h"
+#include "cli/images.h"
 #include "cli/output.h"
-#include "cli/pipeline.h"
 #include "cli/qk_rewrite.h"
+#include "qkv/app/classes.h"
 #include "qkv/core/parallel.h"
 #include "qkv/io/json.h"
 #include "qkv/lab/truncate.h"
@@ -27,13 +27,13 @@ struct Options : RewriteOptions {
   bool json = false, quiet = false;
 };
 
-// What the attention reads on some of a folder's images.
+// The inputs of the attention for some images of a folder.
 lab::BlockTokens TokensOf(const Options& options, const std::string& folder, const model::Checkpoint& checkpoint,
                           const model::Model& model) {
   lab::BlockTokens tokens(checkpoint);
   ImageOptions images;
   images.quiet = options.quiet;
-  ForEachBatch(images, Spread(CollectImages({folder}), options.tokens_of), model, Wanted::kPixels,
+  ForEachBatch(images, app::Spread(CollectImages({folder}), options.tokens_of), model, Wanted::kPixels,
                [&](const Batch& batch) { tokens.Add(model, batch.values); });
   Require(tokens.images() > 0, "truncate: no image of {} could be read", folder);
   return tokens;
@@ -86,14 +86,14 @@ void PrintErrors(const std::vector<lab::HeadError>& errors, bool json) {
   }
 }
 
-// Returns how many images could not be read.
+// Returns the number of unreadable images.
 int PrintDrift(const Options& options, const model::Checkpoint& checkpoint, const model::Model& before,
                const model::Model& after) {
   const Answers exact = AnswersOf(options, before), ours = AnswersOf(options, after);
   Require(exact.paths == ours.paths, "truncate: the images of {} changed meanwhile", options.images);
   const Drift drift = DriftOf(ours.logits, exact.logits);
   const int64_t classes = before.config().classes;
-  const auto truth = classes > 0 ? ClassesOf(exact.paths, options.images, checkpoint.description.labels, classes)
+  const auto truth = classes > 0 ? app::ClassesOf(exact.paths, options.images, checkpoint.description.labels, classes)
                                  : std::optional<std::vector<int64_t>>();
   io::Json line = {{"images", exact.paths.size()}, {"logit_cosine", drift.cosine}, {"top1_agreement", drift.top1}};
   if (truth) {
@@ -132,7 +132,7 @@ int Truncate(const Options& options) {
                    tokens, before.config().block.width);
     }
   }
-  // Before anything is written: the images may be none.
+  // Before anything is written: there may be no images.
   std::optional<lab::BlockTokens> judged;
   if (!options.images.empty()) judged.emplace(TokensOf(options, options.images, checkpoint, before));
   PrintSizes(options.output, lab::Truncate(checkpoint, options.output, request));

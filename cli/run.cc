@@ -1,14 +1,14 @@
-// qkv run: tensors or images in, every intermediate result out.
+// qkv run: writes all intermediate results for tensors or images.
 #include <fmt/format.h>
 
 #include <cstdio>
 #include <memory>
 
-#include "cli/capture.h"
 #include "cli/command.h"
-#include "cli/input_files.h"
+#include "cli/images.h"
 #include "cli/output.h"
-#include "cli/pipeline.h"
+#include "qkv/app/capture.h"
+#include "qkv/app/input_files.h"
 #include "qkv/io/json.h"
 #include "qkv/model/finite.h"
 
@@ -27,28 +27,28 @@ struct Options {
 struct Result {
   std::vector<std::string> paths;
   Tensor<float> pixels;
-  Captured captured;
+  app::Captured captured;
 };
 
-Result RunFile(const Options& options, const model::Model& model, const CaptureRequest& request) {
-  InputFiles inputs(options.model.path);
+Result RunFile(const Options& options, const model::Model& model, const app::CaptureRequest& request) {
+  app::InputFiles inputs(options.model.path);
   inputs.Add(options.input);
   inputs.RequireOutput(options.output);
   const auto file = io::SafeTensors::Open(options.input);
   Result result;
-  result.pixels = ReadPixels(file, options.input, model.config());
+  result.pixels = app::ReadPixels(file, options.input, model.config());
   const View<const float> pixels = result.pixels;
-  result.captured = Allocate(model, request, pixels.dim(0), pixels.dim(2), pixels.dim(3));
+  result.captured = app::Allocate(model, request, pixels.dim(0), pixels.dim(2), pixels.dim(3));
   model::Workspace<float> workspace;
   const int64_t batch = options.images.batch > 0 ? options.images.batch : kPixelsBatch;
   for (int64_t first = 0; first < pixels.dim(0); first += batch) {
     const int64_t end = std::min(pixels.dim(0), first + batch);
-    CaptureBatch(model, pixels.slice(0, first, end), request, first, workspace, result.captured);
+    app::CaptureBatch(model, pixels.slice(0, first, end), request, first, workspace, result.captured);
   }
   return result;
 }
 
-// Copies the first `count` entries into a tensor of that size: files that could not be read leave no hole.
+// The first `count` entries: unreadable files leave no gap.
 Tensor<float> Shrink(Tensor<float> tensor, int64_t count) {
   if (tensor.dim(0) == count) return tensor;
   std::vector<int64_t> extents(tensor.shape().extents().begin(), tensor.shape().extents().end());
@@ -58,9 +58,9 @@ Tensor<float> Shrink(Tensor<float> tensor, int64_t count) {
   return shrunk;
 }
 
-Result RunImages(const Options& options, const model::Model& model, const CaptureRequest& request, int* failed) {
+Result RunImages(const Options& options, const model::Model& model, const app::CaptureRequest& request, int* failed) {
   const ImageList images = CollectImages(options.images.paths);
-  InputFiles inputs(options.model.path);
+  app::InputFiles inputs(options.model.path);
   inputs.Add(images.files);
   inputs.RequireOutput(options.output);
   const auto total = static_cast<int64_t>(images.files.size());
@@ -71,13 +71,13 @@ Result RunImages(const Options& options, const model::Model& model, const Captur
     const Shape all({total, pixels.dim(1), pixels.dim(2), pixels.dim(3)});
     if (result.pixels.empty()) {
       result.pixels = Tensor<float>(all);
-      result.captured = Allocate(model, request, total, pixels.dim(2), pixels.dim(3));
+      result.captured = app::Allocate(model, request, total, pixels.dim(2), pixels.dim(3));
     }
     Require(result.pixels.shape() == all, "run: images become tensors of different sizes, {} and {}; give --size",
             result.pixels.shape(), all);
     const auto first = static_cast<int64_t>(result.paths.size());
     std::copy_n(pixels.data(), pixels.size(), result.pixels.view().at(first));
-    CaptureBatch(model, pixels, request, first, workspace, result.captured);
+    app::CaptureBatch(model, pixels, request, first, workspace, result.captured);
     result.paths.insert(result.paths.end(), batch.paths.begin(), batch.paths.end());
   });
   Require(!result.paths.empty(), "run: no image could be read, nothing was written");
@@ -92,8 +92,8 @@ int Run(const Options& options) {
   Require(options.input.empty() || options.model.size.empty(),
           "run: --size makes pixels of images; those of --input have the size they have");
   const model::Model model = LoadModel(options.model);
-  const CaptureRequest request = {ParseList(options.hidden, 0, model.config().depth, "--hidden"),
-                                  ParseList(options.attention, 0, model.config().depth - 1, "--attention")};
+  const app::CaptureRequest request = {ParseList(options.hidden, 0, model.config().depth, "--hidden"),
+                                       ParseList(options.attention, 0, model.config().depth - 1, "--attention")};
   int failed = 0;
   const Result result =
       options.input.empty() ? RunImages(options, model, request, &failed) : RunFile(options, model, request);

@@ -30,7 +30,7 @@ struct Options {
   train::Settings settings;  // of the command line
 };
 
-// The configuration of a run that begins, or of the one in `folder` with what may be changed in it.
+// The configuration of a new run, or that of the run in `folder` with the changes that are allowed.
 template <typename Data>
 train::TrainConfig ConfigOf(const Options& options, const fs::path& folder, const Data& data, bool speaks) {
   train::Settings given = GivenSettings(options.file, options.settings);
@@ -45,14 +45,14 @@ train::TrainConfig ConfigOf(const Options& options, const fs::path& folder, cons
   return train::Resolve(given);
 }
 
-// What else a model of this data can be asked.
+// Further commands for a model of this data.
 std::string Uses(const std::string& data, const std::string& run) {
   if (train::TaskOf(data)) return "";
   if (train::IsSequenceData(data)) return FormatShown("  qkv generate -m {} --prompt TEXT\n", run);
   return FormatShown("  qkv classify -m {} IMAGE…\n  qkv attend -m {} -o maps.html IMAGE\n", run, run);
 }
 
-// saved: whether the folder holds a checkpoint.
+// saved: the folder has a checkpoint.
 void SayOutcome(const train::Outcome& outcome, bool saved, const Options& options, TrainProgress& progress) {
   using Why = train::Outcome::Why;
   const std::string run = Quoted(options.output), data = Quoted(options.data);
@@ -77,7 +77,7 @@ void SayOutcome(const train::Outcome& outcome, bool saved, const Options& option
   PrintMessageRaw(Uses(options.data, run));
 }
 
-// What all wait for.
+// A barrier: returns when all processes have called it.
 void Meet(train::Communicator& processes) {
   double nothing = 0;
   processes.Sum({&nothing, 1});
@@ -87,7 +87,7 @@ void Meet(train::Communicator& processes) {
 template <typename Data>
 int TrainOn(train::Communicator& processes, const Options& options, const train::TrainConfig& config, const Data& data,
             const std::vector<std::string>& notes, std::optional<MapImages> maps) {
-  if (!processes.first()) Meet(processes);  // the first makes the folder
+  if (!processes.first()) Meet(processes);  // rank 0 makes the folder
   train::RunFolder folder =
       processes.first() ? train::RunFolder(options.output, options.resume) : train::RunFolder::Reader(options.output);
   if (processes.first()) Meet(processes);
@@ -115,7 +115,7 @@ int TrainOn(train::Communicator& processes, const Options& options, const train:
     const train::Outcome outcome = train::Train(config, data, folder, observer, &processes);
     SayOutcome(outcome, folder.HasCheckpoint(), options, progress);
   } catch (const Error& error) {
-    // Where nothing was trained yet, going on meets with the same.
+    // If nothing was trained yet, resuming would fail in the same way.
     if (!begun || !folder.HasCheckpoint()) throw;
     Fail("{}\nqkv: what was saved before is whole; to continue from there: qkv train {} -o {} --resume",
          Lines{error.what()}, Quoted(options.data), Quoted(options.output));
@@ -149,7 +149,7 @@ int Train(const Options& options) {
   try {
     return TrainBy(*processes, options);
   } catch (const std::exception& error) {
-    // Where all have met with the same, the first one says it, and ends the others, by SIGTERM, before they do.
+    // If all processes hit the same error, rank 0 reports it and ends the others by SIGTERM before they do.
     constexpr std::chrono::milliseconds kWait{1000}, kLook{10};
     for (auto waited = kLook; !processes->first() && waited < kWait; waited += kLook) {
       std::this_thread::sleep_for(kLook);

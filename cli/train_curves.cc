@@ -21,7 +21,7 @@ struct Line {
   std::vector<Point> points;
 };
 
-// `key` of the lines of this event, over their steps.
+// The values of `key` in the lines of this event, over their steps.
 Line LineOf(std::span<const io::Json> log, const char* event, const char* key, const std::string& name, double scale) {
   Line line{name, {}};
   for (const io::Json& entry : log) {
@@ -31,7 +31,7 @@ Line LineOf(std::span<const io::Json> log, const char* event, const char* key, c
   return line;
 }
 
-// Returns where the next plot may begin.
+// Returns the top of the next plot.
 double DrawPlot(report::Svg& svg, double top, const std::string& name, std::span<const Line> lines) {
   std::vector<double> xs = {0}, ys;
   std::vector<std::string> names;

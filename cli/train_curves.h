@@ -1,4 +1,4 @@
-// A training run's log as a picture: loss, accuracy and learning rate over the steps.
+// Draws the log of a training run: loss, accuracy and learning rate over the steps.
 #pragma once
 
 #include <span>

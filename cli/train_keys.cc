@@ -13,14 +13,14 @@
 namespace qkv::cli {
 namespace {
 
-// "N", "X", "HxW", …: what stands for a value.
+// "N", "X", "HxW", …: the placeholder of a value.
 std::string TypeName(const train::Key& key) {
   if (!key.choices.empty()) return std::string(key.choices);
   constexpr const char* kNames[] = {"", "N", "X", "TEXT", "HxW", "X,…"};  // in the order of Key::member's types
   return key.name == "model" ? "MODEL" : kNames[key.member.index()];
 }
 
-// By the first image that can be read.
+// The preset for the size of the first readable image.
 std::string_view PresetFor(const train::Split& images) {
   if (images.files.empty()) {
     const Shape& shape = images.pixels.shape();
@@ -30,7 +30,7 @@ std::string_view PresetFor(const train::Split& images) {
     try {
       const image::Image image = image::DecodeFile(file);
       return train::PresetFor(image.height(), image.width(), image.channels() <= 2 ? 1 : 3);
-    } catch (const Error&) {  // named later, with all others
+    } catch (const Error&) {  // reported later, with all others
     }
   }
   Fail("train: none of {} images can be read; the first is {}", images.files.size(), images.files[0].string());

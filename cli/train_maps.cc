@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "cli/images.h"
-#include "cli/overlay.h"
+#include "qkv/app/overlay.h"
 #include "qkv/image/encode.h"
 #include "qkv/inspect/maps.h"
 #include "qkv/io/npy.h"
@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t kMostImages = 64, kMostEpochs = 16;
-// Pixels: what a sheet is about as wide as, and bounds of its cells.
+// Pixels: the approximate width of a sheet, and the bounds of its cells.
 constexpr int64_t kSheetWidth = 1600, kLeastCell = 72, kGreatestCell = 160;
 constexpr size_t kNameLetters = 16;
 
@@ -42,11 +42,11 @@ train::Split Part(const train::Split& split, const std::vector<int64_t>& indices
   return part;
 }
 
-// An image as the model sees it; rows and columns that make no whole patch are not looked at.
-Backdrop BackdropOf(const model::VitConfig& c, const image::Image& image, int64_t side) {
+// An image as the model sees it, which ignores rows and columns that make no whole patch.
+app::Backdrop BackdropOf(const model::VitConfig& c, const image::Image& image, int64_t side) {
   const image::Rect where = {0, 0, static_cast<double>(c.grid_height() * c.patch_height),
                              static_cast<double>(c.grid_width() * c.patch_width)};
-  return FitBackdrop(image, where, side);
+  return app::FitBackdrop(image, where, side);
 }
 
 }  // namespace
@@ -85,7 +85,7 @@ fs::path TrainMaps::FileOf(int64_t epoch, const char* ending) const {
 void TrainMaps::Open(const train::EvaluatedModel& model) {
   std::error_code error;
   fs::create_directory(folder_, error);
-  // A link would lead out of the run's folder.
+  // A symbolic link would lead out of the run's folder.
   const fs::file_type type = fs::symlink_status(folder_, error).type();
   Require(type == fs::file_type::directory, "cannot write {}: it is no folder", folder_.string());
   const image::Preprocess& preprocess = model.description.preprocess;
@@ -104,7 +104,7 @@ void TrainMaps::Draw(const train::EvaluatedModel& model) {
   const model::VitConfig& c = model.description.config;
   const inspect::TokenGrid grid = inspect::GridOf(c, c.image_height, c.image_width);
   const inspect::Query query = inspect::ParseQuery("", grid);
-  image::Preprocess normalise = model.description.preprocess;  // what is left to do
+  image::Preprocess normalise = model.description.preprocess;  // the remaining steps
   normalise.resize = image::Preprocess::Resize::kNone;
   normalise.crop = image::Preprocess::Crop::kNone;
   std::vector<int64_t> blocks(static_cast<size_t>(c.depth));
@@ -124,11 +124,11 @@ void TrainMaps::Draw(const train::EvaluatedModel& model) {
     image::Apply(normalise, image, decoding, pixels.view()[0]);
     const Tensor<float> weights = inspect::AttentionMaps<float>(
         model.vit, pixels, {.blocks = blocks, .fusion = inspect::Fusion::kMean, .query = query}, workspace);
-    const Backdrop backdrop = BackdropOf(c, image, CellSide(std::ssize(columns)));
+    const app::Backdrop backdrop = BackdropOf(c, image, CellSide(std::ssize(columns)));
     pictures.push_back({backdrop.photo.pixels.Clone()});
     for (const int64_t block : blocks) {
       std::copy_n(weights.view().at(block, 0, 0, prefix), grid.patches(), maps.view().at(i, block));
-      pictures.push_back(Overlay(backdrop, maps.view()[i][block]));
+      pictures.push_back(app::Overlay(backdrop, maps.view()[i][block]));
     }
   }
   io::WriteNpy<float>(FileOf(model.epoch, "npy"), maps);
@@ -137,7 +137,7 @@ void TrainMaps::Draw(const train::EvaluatedModel& model) {
   DrawEpochs(c, model.epoch);
 }
 
-// All epochs that there are, or as many as fit, evenly, the first and the last among them.
+// All epochs, or as many as fit at equal distances, with the first and the last.
 void TrainMaps::DrawEpochs(const model::VitConfig& c, int64_t last) const {
   std::vector<int64_t> drawn;
   for (int64_t epoch = 1; epoch <= last; ++epoch) {
@@ -163,9 +163,9 @@ void TrainMaps::DrawEpochs(const model::VitConfig& c, int64_t last) const {
   std::vector<image::Image> pictures;
   for (int64_t i = 0; i < store_->size(); ++i) {
     store_->Get(i, decoding, image);
-    const Backdrop backdrop = BackdropOf(c, image, CellSide(std::ssize(columns)));
+    const app::Backdrop backdrop = BackdropOf(c, image, CellSide(std::ssize(columns)));
     pictures.push_back({backdrop.photo.pixels.Clone()});
-    for (const Tensor<float>& map : maps) pictures.push_back(Overlay(backdrop, map.view()[i][c.depth - 1]));
+    for (const Tensor<float>& map : maps) pictures.push_back(app::Overlay(backdrop, map.view()[i][c.depth - 1]));
   }
   const std::string title = fmt::format("attention of block {} over the epochs", c.depth - 1);
   image::WritePng(folder_ / "epochs.png", image::ContactSheet(pictures, names_, columns, title));

@@ -1,4 +1,4 @@
-// Where a model in training looks, after each evaluation: attention maps of the same few images, in RUN/maps/.
+// Attention maps of the same few images after each evaluation of a training run, in RUN/maps/.
 //
 //   epoch-0007.png   a row for each image, a column for each block: what the class token attends to (of a model without
 //                    one, the mean of the patches), mean of the heads
@@ -23,18 +23,18 @@ struct MapImages {
 };
 
 /// The images that `what` names: a number of validation images, drawn by the seed, or an image or a folder of images.
-/// Throws Error when there are none, or too many for a picture.
+/// Throws Error if there are none, or too many for a picture.
 MapImages ChooseMapImages(const std::string& what, const train::TrainingData& data, uint64_t seed);
 
 class TrainMaps {
  public:
-  /// `folder` is made when something is drawn: it belongs to a run, which may not begin.
+  /// `folder` is created when something is drawn: the run that it belongs to may not start.
   TrainMaps(std::filesystem::path folder, MapImages images);
   TrainMaps(const TrainMaps&) = delete;
   TrainMaps& operator=(const TrainMaps&) = delete;
 
-  /// Writes the files of this epoch, each whole or not at all. Throws Error when they cannot be written, or none of the
-  /// images be read.
+  /// Writes the files of this epoch, each whole or not at all. Throws Error if they cannot be written, or if no image
+  /// can be read.
   void Draw(const train::EvaluatedModel& model);
 
  private:
@@ -45,7 +45,7 @@ class TrainMaps {
   const std::filesystem::path folder_;
   const MapImages chosen_;
   std::optional<train::ImageStore> store_;  // as the model sees them
-  std::vector<std::string> names_;          // of those that can be read
+  std::vector<std::string> names_;          // of the readable images
 };
 
 }  // namespace qkv::cli

@@ -23,11 +23,11 @@ namespace {
 constexpr std::chrono::milliseconds kBetween{100};
 
 volatile sig_atomic_t stop_signal = 0;
-std::string_view stop_message;  // NOLINT: a handler has no other way to its data
+std::string_view stop_message;  // NOLINT: a signal handler can only read globals
 
 constexpr std::array<int, 4> kSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
 
-// Only calls that a handler may make.
+// Only async-signal-safe calls.
 void OnSignal(int number) {
   if (stop_signal != 0) ::_exit(128 + number);
   stop_signal = number;
@@ -41,14 +41,14 @@ void OnSignal(int number) {
 void StopOnSignals(bool says) {
   static constexpr std::string_view kMessage =
       "\r\x1b[Kqkv: stopping: what was trained is saved after this step; a second signal ends at once\n";
-  constexpr size_t kLine = 4;  // what clears the line that is written over
+  constexpr size_t kLine = 4;  // length of the sequence that clears the overwritten line
   stop_message = !says ? std::string_view() : ::isatty(STDERR_FILENO) == 1 ? kMessage : kMessage.substr(kLine);
   struct sigaction action {};
   action.sa_handler = OnSignal;
   action.sa_flags = SA_RESTART;
   for (const int number : kSignals) {
     struct sigaction before {};
-    // nohup and its kin have it ignored, so that the process outlives its terminal.
+    // nohup ignores it, so that the process outlives its terminal.
     const bool ignored = number == SIGHUP && ::sigaction(number, nullptr, &before) == 0 && before.sa_handler == SIG_IGN;
     if (!ignored) ::sigaction(number, &action, nullptr);
   }

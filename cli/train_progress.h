@@ -1,4 +1,4 @@
-// What is said while a model is trained, and how it is asked to stop: what `qkv train` and `qkv ablate` share.
+// Progress and signals of training, for `qkv train` and `qkv ablate`.
 #pragma once
 
 #include <chrono>
@@ -11,36 +11,36 @@
 
 namespace qkv::cli {
 
-/// From now on the first SIGINT, SIGTERM, SIGHUP (unless it is ignored, as nohup has it) or SIGUSR1 asks training to
-/// end after its step, and says so on stderr at once if `says`; a second one, of whichever kind, ends the process with
+/// From now on the first SIGINT, SIGTERM, SIGHUP (unless it is ignored, as under nohup) or SIGUSR1 requests training to
+/// end after its step, with a message on stderr if `says`. A second signal of any of these kinds ends the process with
 /// 128 + its number.
 void StopOnSignals(bool says = true);
-/// Signals end the process again as if StopOnSignals had not been called.
+/// Signals end the process again, as before StopOnSignals.
 void EndOnSignals();
-/// The signal that asked, or 0.
+/// The signal that requested the end, or 0.
 int StopSignal();
 
-/// As a POSIX shell reads it.
+/// Quoted for a POSIX shell.
 std::string Quoted(const std::string& word);
-/// The command that this process was started by.
+/// The command line of this process.
 std::string CommandLine();
-/// The same with the folder it was started in, a line to be run again.
+/// The same after `cd` to the folder in which it was started: a line that can be run again.
 std::string CommandToRepeat();
 
 /// "4 min 07 s"
 std::string Duration(double seconds);
 
-/// Tells stderr: on a terminal a line that is written over, a line that stays for each evaluation. Draws the curves.
+/// Prints on stderr: on a terminal one line that is overwritten, and a line for each evaluation. Draws the curves.
 class TrainProgress {
  public:
-  /// folder: of the run. quiet: no line that is written over. of_many: what run it is of several, in a few words, which
-  /// the line begins with; its evaluations get no lines then.
+  /// folder: of the run. quiet: no overwritten line. of_many: names this run among several; the line begins with it,
+  /// and evaluations get no lines.
   TrainProgress(const std::filesystem::path& folder, bool quiet, std::string of_many = {});
   ~TrainProgress() { Clear(); }
 
-  /// Attention maps of these images, in the run's folder, after each evaluation. Before Observer.
+  /// Draws attention maps of these images in the run's folder after each evaluation. Call it before Observer.
   void DrawMaps(MapImages images);
-  /// Reports to this object, which must outlive it.
+  /// An observer that reports to this object, which must outlive it.
   train::Observer Observer();
   void Say(const std::string& text);
 

@@ -1,4 +1,4 @@
-// qkv verify: the same computation as a reference file's, compared tensor by tensor.
+// qkv verify: compares the results with those of a reference file, tensor by tensor.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,9 +7,9 @@
 #include <memory>
 #include <optional>
 
-#include "cli/capture.h"
 #include "cli/command.h"
 #include "cli/output.h"
+#include "qkv/app/capture.h"
 #include "qkv/io/json.h"
 
 namespace qkv::cli {
@@ -26,7 +26,7 @@ struct Comparison {
   std::string name;
   Shape shape;
   double difference = 0, allowed = 0, greatest = 0;
-  std::string failure;                                                     // why the numbers say nothing, or empty
+  std::string failure;  // why the numbers cannot be compared, or empty
   bool holds() const { return failure.empty() && difference <= allowed; }  // false for NaN
 };
 
@@ -52,12 +52,12 @@ constexpr double kDefaultTolerance = 1e-4;
 constexpr const char* kPixels = "pixels";
 constexpr std::string_view kExact = ".float64";
 
-// "logits.float64" is of "logits".
+// "logits.float64" belongs to "logits".
 std::string_view WithoutPrecision(std::string_view name) {
   return name.ends_with(kExact) ? name.substr(0, name.size() - kExact.size()) : name;
 }
 
-// Where the values hold an infinity or NaN: any difference to it would be "allowed", or none.
+// The place of the first infinity or NaN, if there is one: against it any difference, or none, would be "allowed".
 template <typename T>
 std::string NotFinite(std::string_view whose, const Tensor<T>& values) {
   const auto at = std::ranges::find_if(values.span(), [](T v) { return !std::isfinite(v); });
@@ -65,8 +65,8 @@ std::string NotFinite(std::string_view whose, const Tensor<T>& values) {
   return FormatShown("{} holds {} (element {})", whose, *at, at - values.span().begin());
 }
 
-// `tolerance` of the greatest entry is allowed where it was given. Otherwise, where the reference holds both precisions
-// of the original ("logits" and "logits.float64"), four times its own float error.
+// Allows `tolerance` times the greatest entry if it is given. Otherwise, if the reference has both precisions of the
+// original ("logits" and "logits.float64"), four times the original's own float error.
 Comparison Compare(const std::string& name, const Tensor<float>& ours, const io::SafeTensors& reference,
                    std::optional<double> tolerance) {
   const io::StoredTensor* single = reference.Find(name);
@@ -90,8 +90,8 @@ Comparison Compare(const std::string& name, const Tensor<float>& ours, const io:
   return comparison;
 }
 
-// What the reference holds, and the model does not give: a name that is misspelt is not compared, and shall not agree.
-std::vector<std::string> UnknownNames(const io::SafeTensors& reference, const Captured& captured) {
+// Names in the reference that the model does not give: a misspelt name is not compared and must not count as agreement.
+std::vector<std::string> UnknownNames(const io::SafeTensors& reference, const app::Captured& captured) {
   std::vector<std::string> unknown;
   for (const io::StoredTensor& tensor : reference.tensors()) {
     const std::string name(WithoutPrecision(tensor.name));
@@ -100,7 +100,7 @@ std::vector<std::string> UnknownNames(const io::SafeTensors& reference, const Ca
   return unknown;
 }
 
-// The layer numbers L for which the reference holds "kind.L".
+// The layers L for which the reference has "kind.L".
 std::vector<int64_t> Layers(const io::SafeTensors& reference, const std::string& kind, int64_t last) {
   std::vector<int64_t> layers;
   for (int64_t layer = 0; layer <= last; ++layer) {
@@ -113,12 +113,12 @@ std::vector<int64_t> Layers(const io::SafeTensors& reference, const std::string&
 int Verify(const Options& options) {
   const model::Model model = LoadModel(options.model);
   const auto reference = io::SafeTensors::Open(options.reference);
-  const Tensor<float> pixels = ReadPixels(reference, options.reference, model.config());
-  const CaptureRequest request = {Layers(reference, "hidden", model.config().depth),
-                                  Layers(reference, "attention", model.config().depth - 1)};
-  Captured captured = Allocate(model, request, pixels.dim(0), pixels.dim(2), pixels.dim(3));
+  const Tensor<float> pixels = app::ReadPixels(reference, options.reference, model.config());
+  const app::CaptureRequest request = {Layers(reference, "hidden", model.config().depth),
+                                       Layers(reference, "attention", model.config().depth - 1)};
+  app::Captured captured = app::Allocate(model, request, pixels.dim(0), pixels.dim(2), pixels.dim(3));
   model::Workspace<float> workspace;
-  CaptureBatch(model, pixels, request, 0, workspace, captured);
+  app::CaptureBatch(model, pixels, request, 0, workspace, captured);
 
   int compared = 0, failed = 0;
   if (!options.json)

@@ -6,35 +6,10 @@
 
 #include "qkv/core/error.h"
 #include "qkv/report/text.h"
+#include "qkv/report/web_files.h"
 
 namespace qkv::report {
 namespace {
-
-// The colours of bench/svg.py, with enough contrast for lines and marks on light and dark backgrounds. :root is the
-// picture if it stands alone, or the page of page.h, whose background is the same.
-constexpr std::string_view kStyle = R"(<style>
-:root { background: #fff }
-.chart text { font: 12px system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; fill: #24292f }
-.chart .title { font-weight: 600; font-size: 13px } .chart .strong { font-weight: 600 }
-.chart .small { font-size: 11px } .chart .muted { fill: #57606a } .chart .on-dark { fill: #fff } .chart .on-light { fill: #1f2328 }
-.chart .grid { stroke: #d8dee4; stroke-width: 1 } .chart .axis { stroke: #8c959f; stroke-width: 1 }
-.chart .curve { fill: none; stroke-width: 2; stroke-linejoin: round; stroke-linecap: round }
-.chart .thin { stroke-width: 1 } .chart .dashed { stroke-dasharray: 5 4 } .chart .pale { opacity: .22 }
-.chart .s0 { stroke: #0969da } .chart .s1 { stroke: #bc4c00 } .chart .s2 { stroke: #1a7f37 }
-.chart .s3 { stroke: #8250df } .chart .s4 { stroke: #bf3989 } .chart .s5 { stroke: #6e7781 }
-.chart .f0 { fill: #0969da } .chart .f1 { fill: #bc4c00 } .chart .f2 { fill: #1a7f37 }
-.chart .f3 { fill: #8250df } .chart .f4 { fill: #bf3989 } .chart .f5 { fill: #8c959f }
-@media screen and (prefers-color-scheme: dark) {
-:root { background: #0d1117 }
-.chart text { fill: #e6edf3 } .chart .muted { fill: #9198a1 } .chart .on-light { fill: #1f2328 }
-.chart .grid { stroke: #262c34 } .chart .axis { stroke: #6e7681 } .chart .pale { opacity: .3 }
-.chart .s0 { stroke: #4493f8 } .chart .s1 { stroke: #f0883e } .chart .s2 { stroke: #3fb950 }
-.chart .s3 { stroke: #ab7df8 } .chart .s4 { stroke: #db61a2 } .chart .s5 { stroke: #8b949e }
-.chart .f0 { fill: #4493f8 } .chart .f1 { fill: #f0883e } .chart .f2 { fill: #3fb950 }
-.chart .f3 { fill: #ab7df8 } .chart .f4 { fill: #db61a2 } .chart .f5 { fill: #6e7681 }
-}
-</style>
-)";
 
 std::string ClassOf(std::string_view style) {
   return style.empty() ? "" : fmt::format(" class=\"{}\"", EscapeXml(style));
@@ -115,8 +90,8 @@ std::string Svg::Finish(double width, double height) const {
           title_);
   return fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"chart\" role=\"img\" viewBox=\"0 0 {0:.0f} {1:.0f}\" "
-      "width=\"{0:.0f}\" height=\"{1:.0f}\">\n<title>{2}</title>\n<desc>{3}</desc>\n{4}{5}</svg>\n",
-      std::ceil(width), std::ceil(height), EscapeXml(title_), EscapeXml(description_), kStyle, body_);
+      "width=\"{0:.0f}\" height=\"{1:.0f}\">\n<title>{2}</title>\n<desc>{3}</desc>\n<style>\n{4}</style>\n{5}</svg>\n",
+      std::ceil(width), std::ceil(height), EscapeXml(title_), EscapeXml(description_), ChartCss(), body_);
 }
 
 double WidthOf(std::string_view words, double font_size) {

@@ -1,0 +1,31 @@
+# Files inside a library, taken in by the assembler as they are: an array of numbers would cost the compiler seconds.
+
+# qkv_incbin(SYMBOL FILE BYTES NAMES): appends to BYTES the assembly of FILE from SYMBOL to SYMBOL_end, followed by a zero
+# byte, and to NAMES the C declaration of the two.
+function(qkv_incbin symbol file bytes names)
+  string(APPEND ${bytes}
+    "${symbol}:\n  .incbin \"${file}\"\n${symbol}_end:\n  .byte 0\n"
+    "  .globl ${symbol}, ${symbol}_end\n  .hidden ${symbol}, ${symbol}_end\n")
+  string(APPEND ${names} "extern const char ${symbol}[], ${symbol}_end[];\n")
+  set(${bytes} "${${bytes}}" PARENT_SCOPE)
+  set(${names} "${${names}}" PARENT_SCOPE)
+endfunction()
+
+# qkv_embed(web_files.cc HEADER qkv/report/web_files.h NAMESPACE qkv::report FILES PageCss web/report/page.css …): writes
+# web_files.cc into the build folder. It defines a function for each file, std::string_view PageCss(), which HEADER
+# declares.
+function(qkv_embed source)
+  cmake_parse_arguments(ARG "" "HEADER;NAMESPACE" "FILES" ${ARGN})
+  set(QKV_EMBED_HEADER ${ARG_HEADER})
+  set(QKV_EMBED_NAMESPACE ${ARG_NAMESPACE})
+  set(paths)
+  while(ARG_FILES)
+    list(POP_FRONT ARG_FILES name file)
+    string(MAKE_C_IDENTIFIER "qkv_${file}" symbol)
+    qkv_incbin(${symbol} ${PROJECT_SOURCE_DIR}/${file} QKV_EMBED_BYTES QKV_EMBED_NAMES)
+    string(APPEND QKV_EMBED_FUNCTIONS "std::string_view ${name}() { return {${symbol}, ${symbol}_end}; }\n")
+    list(APPEND paths ${PROJECT_SOURCE_DIR}/${file})
+  endwhile()
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/embed.cc.in ${source} @ONLY)
+  set_source_files_properties(${CMAKE_CURRENT_BINARY_DIR}/${source} PROPERTIES OBJECT_DEPENDS "${paths}")
+endfunction()

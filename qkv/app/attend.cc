@@ -1,0 +1,180 @@
+#include "qkv/app/attend.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "qkv/app/image_reader.h"
+#include "qkv/app/parse.h"
+#include "qkv/inspect/rollout.h"
+#include "qkv/model/finite.h"
+#include "qkv/report/text.h"
+
+namespace qkv::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A page with more weights, of a byte each, is slow to open on a phone.
+constexpr int64_t kPageWeights = int64_t{24} << 20;
+
+std::optional<inspect::Fusion> FusionOf(const std::string& name) {
+  if (name == "mean") return inspect::Fusion::kMean;
+  if (name == "max") return inspect::Fusion::kMax;
+  if (name == "min") return inspect::Fusion::kMin;
+  return std::nullopt;
+}
+
+// The area of the patches in the photo: the model does not see rows and columns that make no whole patch.
+image::Rect PatchesIn(const model::Model& model, const inspect::TokenGrid& grid, const image::Image& photo,
+                      const Shape& pixels) {
+  const image::Rect seen = image::SeenOf(model.preprocess(), photo.height(), photo.width());
+  const model::VitConfig& c = model.config();
+  const auto part = [](int64_t patches, int64_t patch, int64_t all) {
+    return static_cast<double>(patches * patch) / static_cast<double>(all);
+  };
+  return {seen.top, seen.left, seen.height * part(grid.height, c.patch_height, pixels[1]),
+          seen.width * part(grid.width, c.patch_width, pixels[2])};
+}
+
+// [first dimension, …] as nested arrays.
+io::Json Nested(View<const float> values) {
+  if (values.rank() == 1) return std::vector<float>(values.data(), values.data() + values.size());
+  io::Json list = io::Json::array();
+  for (int64_t i = 0; i < values.dim(0); ++i) list.push_back(Nested(values[i]));
+  return list;
+}
+
+}  // namespace
+
+MapFormat FormatOf(const fs::path& file) {
+  const std::string ending = file.extension().string();
+  if (ending == ".png") return MapFormat::kPng;
+  if (ending == ".npy") return MapFormat::kNpy;
+  if (ending == ".safetensors") return MapFormat::kSafeTensors;
+  if (ending == ".html") return MapFormat::kHtml;
+  Fail("attend: -o ends in .png, .npy, .safetensors or .html, got {}", file.string());
+}
+
+io::Json Facts(const AttentionMaps& maps) {
+  const bool token = maps.query.kind == inspect::Query::Kind::kToken;
+  return {{"path", maps.path},
+          {"model", maps.architecture},
+          {"photo", {maps.photo.height(), maps.photo.width()}},
+          {"where", {maps.where.top, maps.where.left, maps.where.height, maps.where.width}},
+          {"grid", {maps.grid.height, maps.grid.width}},
+          {"prefix", maps.grid.prefix},
+          {"query", token ? maps.query.token : -1},
+          {"layers", maps.layers},
+          {"heads", maps.heads}};
+}
+
+io::Json ToJson(const AttentionMaps& maps) {
+  io::Json json = Facts(maps);
+  json["weights"] = Nested(maps.weights);
+  return json;
+}
+
+AttentionMapper::AttentionMapper(const model::Model& model, AttendRequest request)
+    : model_(model), request_(std::move(request)) {
+  const model::VitConfig& c = model.config();
+  const bool page = request_.format == MapFormat::kHtml && !request_.rollout;
+  const std::string blocks = !request_.layers.empty() ? request_.layers : page ? "all" : std::to_string(c.depth - 1);
+  plan_.blocks = ParseList(blocks, 0, c.depth - 1, "--layer");
+  const std::string head = !request_.head.empty() ? request_.head : page ? "all" : "mean";
+  plan_.fusion = FusionOf(head);
+  if (request_.rollout) {
+    PlanRollout(head);
+  } else {
+    Require(request_.discard == 0 && request_.start == 0, "attend: --discard and --start belong to --rollout");
+    if (!plan_.fusion) plan_.heads = ParseList(head, 0, c.block.attention.heads - 1, "--head");
+    for (const int64_t block : plan_.blocks) plan_.rows.push_back(fmt::format("block {}", block));
+  }
+  if (plan_.fusion) plan_.columns = {head};
+  for (const int64_t h : plan_.heads) plan_.columns.push_back(fmt::format("head {}", h));
+  Require(c.channels == 1 || c.channels == 3, "the model takes {} channels, images have 1 or 3", c.channels);
+}
+
+void AttentionMapper::PlanRollout(const std::string& head) {
+  Require(plan_.fusion.has_value(), "--head: a rollout follows mean, max or min of the heads, got \"{}\"", head);
+  Require(plan_.blocks.size() == 1, "--layer: a rollout ends in one block, got \"{}\"", request_.layers);
+  const int64_t last = plan_.blocks[0];
+  Require(request_.start <= last, "--start: expected a block from 0 to {}, where the rollout ends, got {}", last,
+          request_.start);
+  plan_.rows = {fmt::format("rollout {}-{}", request_.start, last)};
+}
+
+// The size of a page is bounded: blocks and heads that were not requested by name are left out; if that is not enough,
+// the request is refused.
+void AttentionMapper::FitPage(Plan& plan, int64_t N) const {
+  const auto weights = [&] { return static_cast<int64_t>(plan.rows.size() * plan.columns.size()) * N * N; };
+  bool reduced = false;
+  if (weights() > kPageWeights && !request_.rollout && request_.head.empty()) {
+    plan.heads.clear(), plan.fusion = inspect::Fusion::kMean, plan.columns = {"mean"}, reduced = true;
+  }
+  if (weights() > kPageWeights && !request_.rollout && request_.layers.empty()) {
+    const int64_t last = model_.config().depth - 1;
+    plan.blocks = {last}, plan.rows = {fmt::format("block {}", last)}, reduced = true;
+  }
+  Require(weights() <= kPageWeights,
+          "attend: a page of {} × {} × {} × {} weights (blocks, heads, queries, tokens) is more than {}; ask for {}a "
+          "smaller --size, or write .png or .npy",
+          plan.rows.size(), plan.columns.size(), N, N, report::WithCommas(kPageWeights),
+          plan.rows.size() * plan.columns.size() > 1 ? "fewer by --layer or --head, for " : "");
+  if (!reduced) return;
+  Tell(request_.note,
+       FormatShown("{} tokens: the page holds {} only; --layer and --head choose others", N,
+                   plan.rows.size() > 1 ? "the mean of the heads" : "the mean of the last block's heads"));
+}
+
+AttentionMaps AttentionMapper::Compute(const fs::path& file, const image::DecodeOptions& decode) {
+  image::Image photo;
+  ReadImage(file, decode, decoding_, photo);
+  return Compute(std::move(photo), file.string());
+}
+
+AttentionMaps AttentionMapper::Compute(image::Image photo, const std::string& path) {
+  const Shape shape = model_.PixelsShape(photo);
+  Tensor<float> pixels({1, shape[0], shape[1], shape[2]});
+  model_.Pixels(photo, decoding_, pixels.view()[0]);
+  AttentionMaps maps;
+  maps.path = path;
+  maps.architecture = model_.config().architecture;
+  maps.grid = inspect::GridOf(model_.config(), shape[1], shape[2]);
+  maps.query = inspect::ParseQuery(request_.query, maps.grid);
+  maps.where = PatchesIn(model_, maps.grid, photo, shape);
+  maps.photo = std::move(photo);
+  Plan plan = plan_;
+  inspect::Query computed = maps.query;
+  if (request_.format == MapFormat::kHtml) {
+    FitPage(plan, model_.TokensFor(shape[1], shape[2]));
+    computed = {inspect::Query::Kind::kAll, 0};
+  }
+  Require(request_.format != MapFormat::kPng || computed.kind != inspect::Query::Kind::kAll,
+          "attend: --query all makes {} maps; write them as .npy, .safetensors or .html", maps.grid.tokens());
+  maps.weights = Weights(plan, computed, pixels);
+  model::RequireFinite(model_.vit(), pixels, maps.weights, path);
+  maps.layers = std::move(plan.rows), maps.heads = std::move(plan.columns);
+  if (request_.rollout) maps.discard = request_.discard;
+  return maps;
+}
+
+Tensor<float> AttentionMapper::Weights(const Plan& plan, const inspect::Query& query, View<const float> pixels) {
+  if (!request_.rollout) {
+    return inspect::AttentionMaps<float>(model_.vit(), pixels, {plan.blocks, plan.heads, plan.fusion, query},
+                                         workspace_);
+  }
+  const Tensor<float> rows = inspect::AttentionRollout<float>(model_.vit(), pixels,
+                                                              {.first_block = request_.start,
+                                                               .last_block = plan.blocks[0],
+                                                               .fusion = *plan.fusion,
+                                                               .discard = request_.discard,
+                                                               .query = query},
+                                                              workspace_);
+  Tensor<float> weights({1, 1, rows.dim(0), rows.dim(1)});
+  std::copy_n(rows.data(), rows.size(), weights.data());
+  return weights;
+}
+
+}  // namespace qkv::app

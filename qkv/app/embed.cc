@@ -1,0 +1,128 @@
+#include "qkv/app/embed.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "qkv/core/file.h"
+#include "qkv/io/npy.h"
+#include "qkv/io/safetensors.h"
+#include "qkv/nn/pool.h"
+
+namespace qkv::app {
+namespace {
+
+// Writes the embedding of one image from its tokens [N, D].
+void Pool(Pooling pooling, int64_t prefix, View<const float> tokens, float* to) {
+  const int64_t N = tokens.dim(0), D = tokens.dim(1);
+  if (pooling == Pooling::kMean) {
+    nn::MeanPool<float>(View<const float>(tokens.data(), {1, N, D}), prefix, View<float>(to, {1, D}));
+  } else {
+    std::copy_n(tokens.data(), pooling == Pooling::kTokens ? N * D : D, to);
+  }
+}
+
+// The name on one line, as GNU coreutils write it: a name with line ends or backslashes begins with a backslash and has
+// \n, \r and \\ in their place.
+std::string OnOneLine(const std::string& name) {
+  if (name.find_first_of("\n\r\\") == name.npos) return name;
+  std::string line = "\\";
+  for (const char c : name) {
+    if (c == '\n') {
+      line += "\\n";
+    } else if (c == '\r') {
+      line += "\\r";
+    } else {
+      line += c == '\\' ? "\\\\" : std::string(1, c);
+    }
+  }
+  return line;
+}
+
+}  // namespace
+
+Pooling ParsePooling(std::string_view name, std::string_view option) {
+  constexpr std::array<std::pair<std::string_view, Pooling>, 4> kNames = {{{"model", Pooling::kModel},
+                                                                           {"cls", Pooling::kClassToken},
+                                                                           {"mean", Pooling::kMean},
+                                                                           {"tokens", Pooling::kTokens}}};
+  for (const auto& [known, pooling] : kNames) {
+    if (name == known) return pooling;
+  }
+  Fail("{}: expected model, cls, mean or tokens, got \"{}\"", option, name);
+}
+
+io::Json ToJson(const Embedding& embedding) {
+  io::Json json = {{"path", embedding.path}};
+  if (embedding.shape.rank() == 1) {
+    json["embedding"] = embedding.values;
+    return json;
+  }
+  const int64_t D = embedding.shape[1];
+  for (auto row = embedding.values.begin(); row != embedding.values.end(); row += D) {
+    json["tokens"].push_back(std::vector<float>(row, row + D));
+  }
+  return json;
+}
+
+int Embed(const model::Model& model, const ImageList& images, const EmbedOptions& options,
+          const std::function<void(std::span<const Embedding>)>& use) {
+  const Pooling pooling = options.pooling;
+  Require(pooling != Pooling::kClassToken || model.config().class_token,
+          "embed: the model has no class token; use --pool mean");
+  const Wanted wanted = pooling == Pooling::kModel ? Wanted::kPooled : Wanted::kTokens;
+  std::vector<Embedding> results;
+  return ForEachBatch(options.pipeline, images, model, wanted, [&](const Batch& batch) {
+    const int64_t B = batch.values.dim(0), N = wanted == Wanted::kTokens ? batch.values.dim(1) : 1;
+    const int64_t D = batch.values.dim(batch.values.rank() - 1);
+    const View<const float> tokens = batch.values.reshape({B, N, D});
+    results.resize(static_cast<size_t>(B));
+    for (int64_t b = 0; b < B; ++b) {
+      Embedding& embedding = results[static_cast<size_t>(b)];
+      embedding.path = batch.paths[static_cast<size_t>(b)];
+      embedding.shape = pooling == Pooling::kTokens ? Shape({N, D}) : Shape({D});
+      embedding.values.resize(static_cast<size_t>(embedding.shape.size()));
+      Pool(pooling, model.config().prefix(), tokens[b], embedding.values.data());
+    }
+    use(results);
+  });
+}
+
+EmbeddingTable::EmbeddingTable(std::string file) : file_(std::move(file)) {
+  Require(IsNpy() || file_.ends_with(".safetensors"), "embed: -o ends in .npy or .safetensors, got {}", file_);
+}
+
+// Beside out.npy: out.paths.txt. NumPy's format has no place for names.
+std::string EmbeddingTable::PathsFile() const {
+  return file_.substr(0, file_.size() - std::string_view(".npy").size()) + ".paths.txt";
+}
+
+std::vector<std::string> EmbeddingTable::outputs() const {
+  return IsNpy() ? std::vector{file_, PathsFile()} : std::vector{file_};
+}
+
+void EmbeddingTable::Add(const Embedding& embedding) {
+  Require(empty() || embedding.shape == shape_,
+          "embed: images of different sizes have different numbers of tokens; leave out -o or give --size");
+  shape_ = embedding.shape;
+  paths_.push_back(embedding.path);
+  values_.insert(values_.end(), embedding.values.begin(), embedding.values.end());
+}
+
+void EmbeddingTable::Save() const {
+  Require(!empty(), "embed: no image could be read, nothing was written");
+  std::vector<int64_t> extents = {std::ssize(paths_)};
+  extents.insert(extents.end(), shape_.extents().begin(), shape_.extents().end());
+  const View<const float> array(values_.data(), Shape(extents));
+  if (IsNpy()) {
+    io::WriteNpy<float>(file_, array);
+    std::string list;
+    for (const std::string& path : paths_) list += OnOneLine(path) + "\n";
+    WriteFile(PathsFile(), list);
+    return;
+  }
+  const std::string paths = io::Json(paths_).dump(-1, ' ', false, io::Json::error_handler_t::replace);
+  io::WriteSafeTensors(file_, {io::Stored<float>("embeddings", array)}, {{"paths", paths}});
+}
+
+}  // namespace qkv::app

@@ -1,0 +1,71 @@
+// Vectors of images.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "qkv/app/pipeline.h"
+#include "qkv/io/json.h"
+
+namespace qkv::app {
+
+/// What becomes the vector of an image.
+enum class Pooling {
+  kModel,       // what the model's classifier sees
+  kClassToken,  // the class token after the last norm
+  kMean,        // the mean of the patches after the last norm
+  kTokens,      // no pooling: all tokens
+};
+
+/// "model", "cls", "mean" or "tokens". Throws Error that begins with `option` otherwise.
+Pooling ParsePooling(std::string_view name, std::string_view option);
+
+struct Embedding {
+  std::string path;
+  Shape shape;  // [D], or [N, D] for kTokens
+  std::vector<float> values;
+};
+
+/// {"path", "embedding": [D]}, or {"path", "tokens": [N, D]}
+io::Json ToJson(const Embedding& embedding);
+
+struct EmbedOptions {
+  Pooling pooling = Pooling::kModel;
+  PipelineOptions pipeline;
+};
+
+/// Embeds the images in their order; `use` receives a batch of results at a time, as in ForEachBatch. Returns the
+/// number of images left out. Throws Error if kClassToken is requested of a model without one, and as ForEachBatch.
+int Embed(const model::Model& model, const ImageList& images, const EmbedOptions& options,
+          const std::function<void(std::span<const Embedding>)>& use);
+
+/// The embeddings of many images as one array in a file.
+class EmbeddingTable {
+ public:
+  /// `file` ends in .npy (the paths are in a file beside it, a line each) or .safetensors (the paths are metadata).
+  /// Throws Error otherwise.
+  explicit EmbeddingTable(std::string file);
+
+  /// The files that Save writes.
+  std::vector<std::string> outputs() const;
+  bool empty() const { return paths_.empty(); }
+
+  /// Throws Error if the shape is not that of the embeddings before.
+  void Add(const Embedding& embedding);
+  /// Writes [images, D] or [images, N, D], each file whole or not at all.
+  void Save() const;
+
+ private:
+  bool IsNpy() const { return file_.ends_with(".npy"); }
+  std::string PathsFile() const;
+
+  std::string file_;
+  std::vector<std::string> paths_;
+  std::vector<float> values_;
+  Shape shape_;  // of one image
+};
+
+}  // namespace qkv::app

@@ -1,0 +1,106 @@
+#include "qkv/app/evaluation.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <iterator>
+
+#include "qkv/app/classes.h"
+#include "qkv/report/text.h"
+
+namespace qkv::app {
+namespace {
+
+// The images of a split as the pipeline takes them.
+ImageList ListOf(const train::Split& split) {
+  ImageList images{.files = split.files};
+  if (!split.files.empty()) return images;
+  images.pixels = split.pixels;
+  for (int64_t i = 0; i < split.size(); ++i) images.files.emplace_back(split.NameOf(i));
+  return images;
+}
+
+// The name of a class of the model: the data's, if it has one.
+std::string NameOf(const ImageEvaluation& evaluation, int64_t label, const std::vector<std::string>& model_labels) {
+  for (size_t i = 0; i < evaluation.labels.size(); ++i) {
+    if (evaluation.labels[i] == label) return evaluation.names[i];
+  }
+  return label < std::ssize(model_labels) ? model_labels[static_cast<size_t>(label)] : fmt::format("class {}", label);
+}
+
+std::vector<ClassScore> ScoresOf(const ImageEvaluation& evaluation, const std::vector<std::string>& model_labels) {
+  std::vector<ClassScore> scores;
+  for (size_t i = 0; i < evaluation.names.size(); ++i) {
+    const int64_t label = evaluation.labels[i], mistake = evaluation.evaluation.most_frequent_mistake(label);
+    ClassScore& score = scores.emplace_back(ClassScore{.name = evaluation.names[i],
+                                                       .images = evaluation.evaluation.images_of(label),
+                                                       .right = evaluation.evaluation.confusion(label, label)});
+    if (mistake < 0) continue;
+    score.mistake = NameOf(evaluation, mistake, model_labels);
+    score.mistakes = evaluation.evaluation.confusion(label, mistake);
+  }
+  return scores;
+}
+
+// null for what is not finite: a model of broken weights.
+io::Json Finite(double x) { return std::isfinite(x) ? io::Json(x) : io::Json(nullptr); }
+
+}  // namespace
+
+LabelledImages::LabelledImages(const std::string& data, const std::string& split_name)
+    : dataset(train::OpenDataset(data)),
+      split(train::ForEvaluation(dataset, split_name)),
+      images(ListOf(split)),
+      description(fmt::format("{} ({}): {} {} of {} classes, {}", data, dataset.format,
+                              report::WithCommas(split.size()), split.size() == 1 ? "image" : "images",
+                              dataset.classes.size(), split.name == "all" ? "not in splits" : "split " + split.name)) {}
+
+ImageEvaluation Evaluate(const model::Model& model, const LabelledImages& data, const EvaluateOptions& options) {
+  Require(model.config().classes > 0, "evaluate: the model has no classifier");
+  ImageEvaluation evaluation{.model = options.model,
+                             .data = data.description,
+                             .evaluation = train::Evaluation(model.config().classes),
+                             .names = data.dataset.classes};
+  bool by_order = false;
+  evaluation.labels = MatchClasses(evaluation.names, model, &by_order);
+  if (by_order) {
+    Tell(options.pipeline.note, "the model's classes have no names: taken to be the data's, in their order");
+  }
+  std::vector<int64_t> truth;
+  evaluation.unreadable = ForEachBatch(options.pipeline, data.images, model, Wanted::kLogits, [&](const Batch& batch) {
+    truth.clear();
+    for (const size_t i : batch.files) {
+      truth.push_back(evaluation.labels[static_cast<size_t>(data.split.labels[i])]);
+    }
+    evaluation.evaluation.Add(batch.values, truth);
+  });
+  evaluation.classes = ScoresOf(evaluation, model.labels());
+  return evaluation;
+}
+
+io::Json ToJson(const ImageEvaluation& evaluation) {
+  const train::Evaluation& e = evaluation.evaluation;
+  io::Json json = {{"top1", e.top1()},
+                   {"top5", e.top5()},
+                   {"images", e.images()},
+                   {"unreadable", evaluation.unreadable},
+                   {"nll", Finite(e.nll())},
+                   {"ece", e.calibration_error()},
+                   {"classes", io::Json::array()},
+                   {"calibration", io::Json::array()}};
+  for (const ClassScore& score : evaluation.classes) {
+    io::Json entry = {{"name", score.name}, {"images", score.images}, {"right", score.right}};
+    if (score.mistakes > 0) entry["mistake"] = {{"name", score.mistake}, {"images", score.mistakes}};
+    json["classes"].push_back(std::move(entry));
+  }
+  for (const train::CalibrationBin& bin : e.bins()) {
+    if (bin.images == 0) continue;
+    const auto images = static_cast<double>(bin.images);
+    json["calibration"].push_back({{"images", bin.images},
+                                   {"confidence", bin.confidence / images},
+                                   {"accuracy", static_cast<double>(bin.right) / images}});
+  }
+  return json;
+}
+
+}  // namespace qkv::app

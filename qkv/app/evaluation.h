@@ -1,0 +1,86 @@
+// How often a model is right on labelled images or sequences: the numbers of `qkv evaluate`, its pictures and its page.
+// A library of its own, qkv_evaluation: it needs the data sets of qkv/train.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "qkv/app/pipeline.h"
+#include "qkv/image/image.h"
+#include "qkv/io/json.h"
+#include "qkv/train/data/dataset.h"
+#include "qkv/train/run/evaluation.h"
+#include "qkv/train/sequences/evaluation.h"
+
+namespace qkv::app {
+
+/// The images of one split of a data set. Neither copied nor moved: `images` and `split` refer to `dataset`.
+struct LabelledImages {
+  /// data: as train::OpenDataset; split: as train::ForEvaluation, which also throw.
+  LabelledImages(const std::string& data, const std::string& split);
+  LabelledImages(const LabelledImages&) = delete;
+  LabelledImages& operator=(const LabelledImages&) = delete;
+
+  const train::Dataset dataset;
+  const train::Split& split;
+  ImageList images;
+  std::string description;  // one line
+};
+
+/// The results of one class of the data.
+struct ClassScore {
+  std::string name;
+  int64_t images = 0, right = 0;
+  std::string mistake;  // the class that its images are most often taken for; empty if there is none
+  int64_t mistakes = 0;
+};
+
+struct ImageEvaluation {
+  std::string model, data;  // in words
+  train::Evaluation evaluation;
+  std::vector<std::string> names;   // of the data's classes, in its order
+  std::vector<int64_t> labels;      // the model's class for each of these
+  std::vector<ClassScore> classes;  // of each of these
+  int unreadable = 0;               // images left out
+};
+
+struct EvaluateOptions {
+  std::string model;  // its name for people
+  PipelineOptions pipeline;
+};
+
+/// Classifies the images and compares with their labels. A note says if the model's classes have no names and were
+/// assumed to be the data's. `evaluation` counts no image if none can be read. Throws Error if the model has no
+/// classifier, if it does not know a class of the data, and as ForEachBatch.
+ImageEvaluation Evaluate(const model::Model& model, const LabelledImages& data, const EvaluateOptions& options);
+
+/// {"top1", "top5", "images", "unreadable", "nll" (null if it is not finite), "ece", "classes": [{"name", "images",
+/// "right", "mistake": {"name", "images"} if there is one}], "calibration": [{"images", "confidence", "accuracy"}]}
+io::Json ToJson(const ImageEvaluation& evaluation);
+
+/// The confusion matrix, a row for each true class, in shares of the class's images; the last column, if there is one,
+/// is for classes that the data does not have.
+std::string ConfusionSvg(const ImageEvaluation& evaluation);
+image::Image ConfusionPicture(const ImageEvaluation& evaluation);
+
+/// All results as one self-contained HTML page.
+std::string EvaluationPage(const ImageEvaluation& evaluation);
+
+struct SequenceEvaluation {
+  std::string data;   // in words
+  bool text = false;  // else a task
+  train::SequenceScore score;
+};
+
+/// Evaluates the sequence model in a folder on "task:NAME" or on a text file, of which `split` ("train", "val", "all"
+/// or empty: all) is the run's. Throws Error if the model does not answer to that data, if a sequence of its length
+/// would cost out of all proportion, and if the loss is not finite.
+SequenceEvaluation EvaluateSequences(const std::string& model, simd::Precision precision, const std::string& data,
+                                     const std::string& split);
+
+/// {"loss", "perplexity", "top1", "tokens"}, and "bits_per_byte" of a text, or "whole_sequences" and "sequences" of a
+/// task.
+io::Json ToJson(const SequenceEvaluation& evaluation);
+
+}  // namespace qkv::app

@@ -1,0 +1,56 @@
+#include "qkv/app/input_files.h"
+
+#include <sys/stat.h>
+
+#include "qkv/core/error.h"
+
+namespace qkv::app {
+namespace fs = std::filesystem;
+
+std::optional<InputFiles::Identity> InputFiles::IdentityOf(const fs::path& file) {
+  struct stat status {};
+  if (::stat(file.c_str(), &status) != 0) return std::nullopt;
+  return std::pair(status.st_dev, status.st_ino);
+}
+
+InputFiles::InputFiles(const std::string& model) {
+  if (model.empty()) return;
+  std::error_code error;
+  const bool is_folder = fs::is_directory(model, error);
+  if (!is_folder) Add(fs::path(model));
+  for (const auto& entry : fs::directory_iterator(is_folder ? fs::path(model) : fs::path(model).parent_path(), error)) {
+    const fs::path ending = entry.path().extension();
+    if (ending == ".json" || (is_folder && ending == ".safetensors")) Add(entry.path());
+  }
+}
+
+void InputFiles::Add(const fs::path& file) { Add(std::span(&file, 1)); }
+
+void InputFiles::Add(std::span<const fs::path> files) {
+  files_.insert(files_.end(), files.begin(), files.end());
+  known_.clear();
+}
+
+void InputFiles::RequireOutput(const std::string& file) {
+  if (file.empty()) return;
+  const fs::path folder = fs::path(file).parent_path();
+  std::error_code ignored;
+  Require(folder.empty() || fs::is_directory(folder, ignored),
+          "cannot write {}: there is no folder {}; create it first", file, folder.string());
+  Require(!fs::is_directory(file, ignored), "cannot write {}: it is a folder; name a file in it", file);
+  Require(outputs_.insert(fs::absolute(file).lexically_normal()).second,
+          "cannot write {}: it would be two results in one file; name another file for one of them", file);
+  // A device or a pipe loses nothing.
+  const std::optional<Identity> output = fs::is_regular_file(file, ignored) ? IdentityOf(file) : std::nullopt;
+  if (!output) return;
+  if (known_.empty()) {
+    for (const fs::path& input : files_) {
+      if (const std::optional<Identity> identity = IdentityOf(input)) known_.emplace(*identity, &input);
+    }
+  }
+  const auto found = known_.find(*output);
+  Require(found == known_.end(), "cannot write {}: it is {}, which is read; name another file", file,
+          found == known_.end() ? "" : found->second->string());
+}
+
+}  // namespace qkv::app

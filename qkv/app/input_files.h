@@ -1,0 +1,40 @@
+// Protects the files that a command reads from being overwritten by what it writes.
+#pragma once
+
+#include <sys/types.h>
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace qkv::app {
+
+class InputFiles {
+ public:
+  /// Adds the files of the model in this folder or file: weights and configuration. Empty: none.
+  explicit InputFiles(const std::string& model);
+
+  void Add(const std::filesystem::path& file);
+  void Add(std::span<const std::filesystem::path> files);
+
+  /// Throws Error if `file` cannot be written without loss: its folder does not exist, it is a folder, it is one of the
+  /// input files, or it was required before (two results in one file). Empty: nothing is written. Call it before long
+  /// work, not after.
+  void RequireOutput(const std::string& file);
+
+ private:
+  using Identity = std::pair<dev_t, ino_t>;
+  static std::optional<Identity> IdentityOf(const std::filesystem::path& file);
+
+  std::vector<std::filesystem::path> files_;
+  std::set<std::filesystem::path> outputs_;
+  // Filled when the first existing output is checked.
+  std::map<Identity, const std::filesystem::path*> known_;
+};
+
+}  // namespace qkv::app

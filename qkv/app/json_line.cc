@@ -1,0 +1,15 @@
+#include "qkv/app/json_line.h"
+
+#include "qkv/core/text.h"
+
+namespace qkv::app {
+
+std::string JsonLine(const io::Json& json) {
+  constexpr auto kReplace = io::Json::error_handler_t::replace;
+  std::string line = json.dump(-1, ' ', /*ensure_ascii=*/false, kReplace);
+  // JSON escapes only some of the characters that a terminal takes for a command.
+  if (Printable(line) != line) line = json.dump(-1, ' ', /*ensure_ascii=*/true, kReplace);
+  return line;
+}
+
+}  // namespace qkv::app

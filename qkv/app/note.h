@@ -1,0 +1,17 @@
+// What the library tells a front while it works. Nothing in qkv/ prints.
+#pragma once
+
+#include <functional>
+#include <string>
+
+namespace qkv::app {
+
+/// Receives a remark for the user, such as an assumption about a model or the name of an unreadable file. Names in the
+/// text are escaped (core/text.h), so it can be shown as it is; it has no line end at its end. May be empty.
+using Note = std::function<void(const std::string& text)>;
+
+inline void Tell(const Note& note, const std::string& text) {
+  if (note) note(text);
+}
+
+}  // namespace qkv::app

@@ -1,0 +1,62 @@
+#include "qkv/app/open.h"
+
+#include <cstdlib>
+
+#include "qkv/builtin/digits.h"
+#include "qkv/model/checkpoint/limits.h"
+
+namespace qkv::app {
+namespace {
+
+model::Cache CacheFor(const ModelOptions& options) {
+  const char* folder = std::getenv("QKV_CACHE");
+  if (options.cache == CachePolicy::kIfSet && (folder == nullptr || *folder == '\0')) return {};
+  model::Cache cache{model::CacheFolder(),
+                     [note = options.note](const std::string& text) { Tell(note, FormatShown("{}", text)); }};
+  cache.verify = options.cache == CachePolicy::kVerify;
+  if (cache.folder.empty()) {
+    Tell(options.note, "no cache: none of QKV_CACHE, XDG_CACHE_HOME and HOME names a folder");
+  }
+  return cache;
+}
+
+}  // namespace
+
+model::Checkpoint OpenCheckpoint(const ModelOptions& options) {
+  if (options.path.empty()) {
+    Require(options.given.heads == 0, "open: the built-in model states its heads; expected none to be given, got {}",
+            options.given.heads);
+    return model::Checkpoint::FromBytes(builtin::DigitsConfig(), builtin::DigitsWeights(), "built-in digits");
+  }
+  model::Checkpoint checkpoint = model::Checkpoint::Open(options.path, options.given);
+  for (const std::string& assumption : checkpoint.description.assumptions) {
+    Tell(options.note, FormatShown("{}: assumed: {}", checkpoint.source, assumption));
+  }
+  return checkpoint;
+}
+
+void RequireProportion(const model::Checkpoint& checkpoint, const ModelOptions& options) {
+  if (options.size) return;
+  const model::VitConfig& c = checkpoint.description.config;
+  model::RequireProportion(model::Cost(c, c.image_height, c.image_width),
+                           static_cast<double>(checkpoint.tensors->bytes()),
+                           "an image at the size that the checkpoint asks for", "give another --size");
+}
+
+model::VitConfig AtSize(model::VitConfig config, const std::optional<InputSize>& size) {
+  if (size) config.image_height = size->height, config.image_width = size->width;
+  return config;
+}
+
+model::Model BuildModel(const model::Checkpoint& checkpoint, const ModelOptions& options,
+                        const model::BuildOptions& build) {
+  model::Model model(checkpoint, build, CacheFor(options));
+  if (options.size) model.SetInputSize(options.size->height, options.size->width);
+  return model;
+}
+
+model::Model LoadModel(const ModelOptions& options) {
+  return BuildModel(OpenCheckpoint(options), options, {.precision = options.precision});
+}
+
+}  // namespace qkv::app

@@ -1,0 +1,46 @@
+// Opens the model that a user names, with the precision, cache and input size that the user chose.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "qkv/app/note.h"
+#include "qkv/app/parse.h"
+#include "qkv/model/model.h"
+
+namespace qkv::app {
+
+/// Whether the built model is kept on disk, so that the next start is immediate (model/build/cache.h).
+enum class CachePolicy {
+  kIfSet,   // only if the environment variable QKV_CACHE names a folder
+  kUse,     // always
+  kVerify,  // always, and compare the checksums of the model and the kept file first
+};
+
+struct ModelOptions {
+  std::string path;    // folder or .safetensors file; empty: the digit classifier inside the library
+  model::Given given;  // what the model's files may not say; only with a path
+  simd::Precision precision = simd::Precision::kFloat32;
+  CachePolicy cache = CachePolicy::kIfSet;
+  std::optional<InputSize> size;  // none: the checkpoint's own
+  Note note;
+};
+
+/// Opens the checkpoint. `note` receives what was assumed about it. Throws Error as model::Checkpoint::Open.
+model::Checkpoint OpenCheckpoint(const ModelOptions& options);
+
+/// Throws Error if the checkpoint's own input size costs out of all proportion to its weights. A size given by the user
+/// may cost any amount.
+void RequireProportion(const model::Checkpoint& checkpoint, const ModelOptions& options);
+
+/// The configuration at the size that was given, or unchanged.
+model::VitConfig AtSize(model::VitConfig config, const std::optional<InputSize>& size);
+
+/// Builds the model, from the cache if possible. Throws Error if the family refuses the size.
+model::Model BuildModel(const model::Checkpoint& checkpoint, const ModelOptions& options,
+                        const model::BuildOptions& build);
+
+/// Opens and builds.
+model::Model LoadModel(const ModelOptions& options);
+
+}  // namespace qkv::app

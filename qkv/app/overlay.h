@@ -1,0 +1,19 @@
+// Draws maps of patches over photos.
+#pragma once
+
+#include "qkv/image/draw.h"
+
+namespace qkv::app {
+
+struct Backdrop {
+  image::Image photo;  // RGB
+  image::Rect where;   // the area of the patches, in pixels of the photo
+};
+
+/// Resizes the photo to a longer side of `side` pixels. `where`: the area of the patches in the original.
+Backdrop FitBackdrop(const image::Image& photo, const image::Rect& where, int64_t side);
+
+/// Draws map [rows, columns] of patches; colours range from its least to its greatest value.
+image::Image Overlay(const Backdrop& backdrop, View<const float> map, image::HeatStyle style = {});
+
+}  // namespace qkv::app

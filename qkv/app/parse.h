@@ -1,0 +1,34 @@
+// Values that users write as text: sizes, lists, precisions. `option` is what the user calls the value, such as
+// "--size"; it begins the message of an Error.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "qkv/simd/gemm/gemm.h"
+
+namespace qkv::app {
+
+/// Of a model's input, in pixels.
+struct InputSize {
+  int64_t height = 0, width = 0;
+};
+
+/// "224x160" or "224". Throws Error otherwise.
+InputSize ParseSize(std::string_view text, std::string_view option);
+
+/// "1,3,5", "all", or empty: numbers in [first, last], each once. Throws Error otherwise.
+std::vector<int64_t> ParseList(std::string_view text, int64_t first, int64_t last, std::string_view option);
+
+/// "LOW,HIGH": the grey levels that become black and white. Throws Error unless LOW is below HIGH.
+std::pair<double, double> ParseWindow(std::string_view text, std::string_view option);
+
+/// "fp32", "bf16", "int8", or "auto": bf16 if this machine is faster in it, else fp32. Throws Error otherwise.
+simd::Precision ParsePrecision(std::string_view name, std::string_view option);
+/// "fp32", "bf16" or "int8".
+std::string_view NameOf(simd::Precision precision);
+
+}  // namespace qkv::app

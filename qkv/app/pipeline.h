@@ -1,0 +1,55 @@
+// Many images through a model, on all cores.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "qkv/app/image_list.h"
+#include "qkv/app/note.h"
+#include "qkv/image/image.h"
+#include "qkv/model/model.h"
+
+namespace qkv::app {
+
+enum class Wanted {
+  kPixels,  // [B, channels, height, width], for callers that run the model themselves
+  kLogits,  // [B, C]
+  kPooled,  // [B, pooled_width]
+  kTokens,  // [B, N, D]
+};
+
+struct Batch {
+  std::vector<std::string> paths;  // [B]
+  std::vector<size_t> files;       // [B] indices into ImageList::files
+  View<const float> values;        // [B, …] as wanted
+};
+
+struct PipelineOptions {
+  image::DecodeOptions decode;
+  int batch = 0;                                // images computed together; 0: what suits the model
+  Note note;                                    // receives why an image was left out
+  std::function<void(int64_t images)> advance;  // receives how many more images are done; or empty
+};
+
+/// Calls `use` for one batch of consecutive images after the other, in order, while others are being read and computed.
+/// `use`, `note` and `advance` are called from any thread, but never from two at a time. With kPixels the calling
+/// thread has all cores for itself meanwhile. An image is left out, with a note, if it cannot be read or its result is
+/// not finite; the first of the latter notes also name the block where that begins. Returns the number of images left
+/// out. Throws Error if the model does not take images, and if the batches of all threads would need more than
+/// MemoryLimit().
+int ForEachBatch(const PipelineOptions& options, const ImageList& images, const model::Model& model, Wanted wanted,
+                 const std::function<void(const Batch&)>& use);
+
+struct CollectedPixels {
+  Tensor<float> values;  // [B, channels, height, width]; empty if no image can be read
+  int failed = 0;        // images left out
+};
+
+/// The pixels of all readable images in one tensor. Throws Error, which begins with `what`, if their shapes differ, and
+/// as ForEachBatch.
+CollectedPixels CollectPixels(const PipelineOptions& options, const ImageList& images, const model::Model& model,
+                              std::string_view what);
+
+}  // namespace qkv::app
