@@ -250,7 +250,7 @@ template <typename T>
 void Attention(View<const T> q, View<const T> k, View<const T> v, const Options<T>& options, View<T> out, Arena& arena,
                View<T> lse) {
   CheckQueriesAndKeys(q, k);
-  const int64_t B = q.dim(0), H = q.dim(1), N_q = q.dim(2), N_k = k.dim(2), E = q.dim(3);
+  const int64_t B = q.dim(0), H = q.dim(1), N_q = q.dim(2), N_k = k.dim(2);
   CheckValues(k, v);
   const int64_t E_v = v.dim(3);
   Require(out.shape() == Shape({B, H, N_q, E_v}), "attention: expected out [{}, {}, {}, {}], got {}", B, H, N_q, E_v,
