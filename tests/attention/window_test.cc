@@ -164,10 +164,10 @@ TEST_P(WindowTest, PaddingChangesNoBit) {
   constexpr int64_t N_k = 2100;
   const std::vector<int64_t> lengths{700, 1024, 1500, 30, N_k};
   const auto B = static_cast<int64_t>(lengths.size());
-  for (const int64_t N_q : {1, 3, 40}) {
-    Case<float> c({.B = B, .H = 4, .H_kv = 2, .N_q = N_q, .N_k = N_k, .E = 16, .E_v = 12});
+  for (const auto& [N_q, H_kv] : {std::pair<int64_t, int64_t>{1, 2}, {1, 4}, {3, 2}, {40, 2}}) {
+    Case<float> c({.B = B, .H = 4, .H_kv = H_kv, .N_q = N_q, .N_k = N_k, .E = 16, .E_v = 12});
     for (int64_t b = 0; b < B; ++b) {
-      for (int64_t h = 0; h < 2; ++h) {
+      for (int64_t h = 0; h < H_kv; ++h) {
         std::fill(c.k.view().at(b, h, lengths[b]), c.k.view().at(b, h) + N_k * 16, NAN);
         std::fill(c.v.view().at(b, h, lengths[b]), c.v.view().at(b, h) + N_k * 12, NAN);
       }
@@ -182,7 +182,7 @@ TEST_P(WindowTest, PaddingChangesNoBit) {
         AttentionWeights<float>(c.q, c.k, options, 0, N_q, weights);
         options.key_lengths = {};
         for (int64_t b = 0; b < B; ++b) {
-          SCOPED_TRACE(fmt::format("{} queries, length {}, window {}", N_q, lengths[b], window));
+          SCOPED_TRACE(fmt::format("{} queries, {} key heads, length {}, window {}", N_q, H_kv, lengths[b], window));
           const auto q = c.q.view().slice(0, b, b + 1);
           const auto cut = [&](auto& x) { return x.view().slice(0, b, b + 1).slice(2, 0, lengths[b]); };
           const auto alone = Attended<float>(q, cut(c.k), cut(c.v), options, &lse_alone);
