@@ -22,6 +22,11 @@ std::vector<std::string> CaveatsOf(const model::VitConfig& c, bool free_gauge) {
         "Queries and keys are normalised: the QK circuit is that of the scores' numerator, without the norms' gains; "
         "the logits do not split into position and content.");
   }
+  if (c.rotary != model::PatchRotary::kNone) {
+    caveats.emplace_back(
+        "Queries and keys are rotated by their positions: the QK circuit is that of two patches at one place; the "
+        "logits do not split into position and content.");
+  }
   if (c.block.attention.output_norm) {
     caveats.emplace_back("The joined heads are normalised before the projection: the OV circuit leaves it out.");
   }
@@ -29,7 +34,7 @@ std::vector<std::string> CaveatsOf(const model::VitConfig& c, bool free_gauge) {
 }
 
 // The images are run twice if the logits are split: once for the means over them.
-bool RunsTwice(const model::VitConfig& c, int64_t images) { return images > 1 && !c.block.attention.qk_norm; }
+bool RunsTwice(const model::VitConfig& c, int64_t images) { return images > 1 && c.scores_are_bilinear(); }
 
 template <double inspect::HeadAttention::*kMember>
 double Attention(const Inspection& inspection, size_t head) {
@@ -74,7 +79,7 @@ Inspection InspectWeights(const model::Checkpoint& checkpoint, const std::functi
   const model::VitConfig& c = inspection.config;
   inspection.free_gauge = (c.block.attention.kind == nn::AttentionKind::kSeparate ||
                            c.block.attention.kind == nn::AttentionKind::kLowRank) &&
-                          !c.block.attention.qk_norm;
+                          c.scores_are_bilinear();
   for (int64_t block = 0; block < c.depth; ++block) {
     const auto weights = inspect::ReadAttention<double>(checkpoint, block);
     if (block == 0) {

@@ -158,7 +158,7 @@ TokenStatistics MeasureTokens(const model::Checkpoint& checkpoint, const model::
                              .uniform = Uniform(places)};
   Passes passes(model, pixels, N);
   std::vector<LogitSplit> splits;
-  if (pixels.dim(0) > 1 && !config.block.attention.qk_norm) {
+  if (pixels.dim(0) > 1 && config.scores_are_bilinear()) {
     splits = SplitBlocks(checkpoint, {N, config.block.width}, passes, advance);
   }
 

@@ -287,7 +287,10 @@ std::vector<Certificate> Certify(const inspect::AttentionWeights<double>& layer,
 }
 
 AttentionTraits TraitsOf(const model::VitConfig& config) {
-  return {.qk_norm = config.block.attention.qk_norm, .output_norm = config.block.attention.output_norm};
+  const nn::AttentionConfig& attention = config.block.attention;
+  return {.rope = config.rotary == model::PatchRotary::kNone ? 0 : attention.query_width(),
+          .qk_norm = attention.qk_norm,
+          .output_norm = attention.output_norm};
 }
 
 int64_t HalfRank(const model::VitConfig& config) {

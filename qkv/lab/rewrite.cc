@@ -98,6 +98,9 @@ void RequireLinearScores(const model::Checkpoint& checkpoint, const char* operat
   Require(!config.block.attention.qk_norm,
           "{}: {} normalises queries and keys (QK-norm): their product is not a function of one matrix", operation,
           checkpoint.source);
+  Require(config.rotary == model::PatchRotary::kNone,
+          "{}: {} rotates queries and keys by their positions: each distance has another matrix", operation,
+          checkpoint.source);
   Require(!nn::IsPositional(config.block.attention.kind),
           "{}: scores of {} attention come from places, not from queries and keys", operation,
           model::Name(config.block.attention.kind));

@@ -24,12 +24,11 @@ AttentionOrders OrdersOf(const VitConfig& c, const BuildOptions& options, int64_
                      .width = c.block.width,
                      .heads = c.block.attention.heads,
                      .head_width = c.block.attention.query_width(),
-                     .keys_are_linear = !c.block.attention.qk_norm,
+                     .keys_are_linear = c.scores_are_bilinear(),
                      .projection = c.block.attention.projection,
                      .value_width = c.block.attention.head_width};
   const nn::AttentionConfig& a = c.block.attention;
-  const bool rotary = c.rotary != PatchRotary::kNone;
-  const bool absorbs = options.absorb && !a.qk_norm && !a.groups_heads() && !a.has_window() && !rotary && rows < N;
+  const bool absorbs = options.absorb && c.scores_are_bilinear() && !a.groups_heads() && !a.has_window() && rows < N;
   orders.outputs = {Order::kProjected};
   if (absorbs) orders.outputs.push_back(Order::kAbsorbed);
   if (c.block.attention.kind == AttentionKind::kMerged) {
@@ -37,8 +36,8 @@ AttentionOrders OrdersOf(const VitConfig& c, const BuildOptions& options, int64_
   } else if (!nn::IsPositional(c.block.attention.kind)) {
     orders.scores = orders.outputs;
     const bool mergeable =
-        !rotary && !a.groups_heads() && (a.kind == AttentionKind::kSeparate || a.kind == AttentionKind::kLowRank);
-    if (options.merge && mergeable && !c.block.attention.qk_norm && options.precision == simd::Precision::kFloat32) {
+        !a.groups_heads() && (a.kind == AttentionKind::kSeparate || a.kind == AttentionKind::kLowRank);
+    if (options.merge && mergeable && c.scores_are_bilinear() && options.precision == simd::Precision::kFloat32) {
       orders.scores.push_back(Order::kMerged);
     }
   }

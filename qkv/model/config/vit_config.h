@@ -96,6 +96,9 @@ struct VitConfig {
   bool averages_two_tokens() const {
     return distillation_head || (distillation_mean && distillation_token && classes == 0);
   }
+  /// Whether scores are x_i M x_jᵀ of one matrix M, with terms of one token: neither a norm nor a rotation stands
+  /// between projections and their product.
+  bool scores_are_bilinear() const { return !block.attention.qk_norm && rotary == PatchRotary::kNone; }
   int64_t prefix() const { return class_token + distillation_token + registers; }
   int64_t grid_height() const { return image_height / patch_height; }
   int64_t grid_width() const { return image_width / patch_width; }
