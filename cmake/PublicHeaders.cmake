@@ -1,5 +1,6 @@
 # The headers for users: qkv/qkv.h, and what it includes of this project, directly or not. The other headers are not
 # installed.
+cmake_policy(VERSION 3.25)  # the installation script that includes this sets none
 
 # qkv_public_headers(SOURCE headers): sets `headers` to their names relative to the folder SOURCE, sorted.
 function(qkv_public_headers source headers)

@@ -160,6 +160,28 @@ TEST_P(ModelOf, ShowsTheAttentionOfThePass) {
   }
 }
 
+// Without a crop the preprocessing keeps the aspect ratio, so images have different numbers of tokens.
+TEST(Model, ComputesImagesOfDifferentSizesOneByOne) {
+  const TemporaryFolder folder;
+  const fs::path golden = SourceFolder() / "tests/golden/hf_dinov2";
+  fs::copy_file(golden / "config.json", folder / "config.json");
+  fs::copy_file(golden / "model.safetensors", folder / "model.safetensors");
+  io::Json preprocessor = io::ParseJson(ReadFile(golden / "preprocessor_config.json"), "preprocessor_config.json");
+  preprocessor["do_center_crop"] = false;
+  WriteFile(folder / "preprocessor_config.json", preprocessor.dump());
+  const Model model = Model::Load(folder.path());
+  ASSERT_FALSE(model.FixedPixelsShape());
+  std::vector<image::Image> pictures;
+  for (const int64_t width : {30, 60, 45}) pictures.push_back(Picture(30, width, static_cast<uint64_t>(width)));
+  const Tensor<float> vectors = model.Embed(pictures, Embedding::kPatchMean);
+  const auto answers = model.Classify(pictures, 2);
+  for (size_t i = 0; i < pictures.size(); ++i) {
+    ExpectSame(vectors.view()[static_cast<int64_t>(i)], model.Embed(pictures[i], Embedding::kPatchMean));
+    ExpectSame(answers[i], model.Top(model.Logits(model.Pixels(pictures[i])).span(), 2));
+    EXPECT_EQ(model.Attention(pictures[i]).dim(2), model.Pixels(pictures[i]).dim(3) / model.config().patch_width);
+  }
+}
+
 TEST(Model, SaysWhatIsNotThere) {
   using Query = AttentionOptions::Query;
   const Model model = Golden("timm_reg4_gap");

@@ -11,7 +11,7 @@ PKG_CONFIG_PATH=$(dirname "$(find "$tmp/prefix" -name qkv.pc)")
 export PKG_CONFIG_PATH
 flags="-std=c++20 ${CXXFLAGS:-} $(pkg-config --cflags qkv)"
 # shellcheck disable=SC2086  # a list of flags
-"$CXX" $flags -M "$tmp/all.cc" | tr ' ' '\n' | sed -n "s|^$include/\(qkv/.*\)|\1|p" | sort -u > "$tmp/read"
+"$CXX" $flags -M "$tmp/all.cc" | tr ' ' '\n' | sed -n "s|.*/include/\(qkv/.*\)|\1|p" | sort -u > "$tmp/read"
 difference=$(diff "$tmp/installed" "$tmp/read") || fail "installed (<) is not what qkv/qkv.h includes (>): $difference"
 internal=$(grep -e '-inl\.h$' -e 'internal' "$tmp/installed") && fail "internal headers are installed: $internal"
 
