@@ -287,7 +287,8 @@ int Ablate(const Options& options) {
 
 void RegisterAblate(Command app, int* exit_code) {
   const auto options = std::make_shared<Options>();
-  const Command command = app.AddCommand("ablate", "Train each kind of attention alike, and compare what comes out");
+  const Command command =
+      app.AddCommand("ablate", "Train each kind of attention in the same way and compare the results");
   command
       .AddOption("DATA", &options->data,
                  "Images: folders with train/CLASS/… (and val/ or test/), or CLASS/…; CIFAR-10 or -100; MNIST; CSV "

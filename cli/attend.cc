@@ -138,9 +138,10 @@ void RegisterAttend(Command app, int* exit_code) {
       .TypeName("LIST");
   command.AddOption("--head", &options->head,
                     "Heads from 0: 3 or 0,3 or all; or mean, max or min of them (default: mean; .html: all)");
-  command.AddOption("--query", &options->query,
-                    "Who looks: cls, dist, regI, ROW,COL (a patch from 0,0), mean of the patches, or all (default: "
-                    "cls, or mean where there is none)");
+  command.AddOption(
+      "--query", &options->query,
+      "Whose attention is shown: cls, dist, regI, ROW,COL (a patch from 0,0), mean of the patches, or all (default: "
+      "cls, or mean where there is none)");
   command.AddFlag("--rollout", &options->rollout, "Follow the attention through all blocks (Abnar and Zuidema 2020)");
   command.AddOption("--discard", &options->discard, "Rollout: fraction of each block's weights, the lowest, to drop")
       .Range(0.0, 0.999999)
@@ -151,7 +152,9 @@ void RegisterAttend(Command app, int* exit_code) {
   command.AddOption("--upsampling", &options->upsampling, "How patches become pixels")
       .OneOf({"nearest", "bilinear", "bicubic"})
       .ShowDefault();
-  command.AddOption("--opacity", &options->opacity, "Of the colours over the photo").Range(0.0, 1.0).ShowDefault();
+  command.AddOption("--opacity", &options->opacity, "Opacity of the colours over the photo")
+      .Range(0.0, 1.0)
+      .ShowDefault();
   command.AddOption("--side", &options->side, "Longer side of the picture in pixels")
       .Range(16, 8192)
       .TypeName("N")

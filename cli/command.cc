@@ -19,7 +19,8 @@ void ModelOptions::AddModel(Command command) {
       .AddOption("-m,--model", &path, "Folder or .safetensors file; without it the built-in digit classifier answers")
       .TypeName("MODEL");
   command
-      .AddOption("--heads", &given.heads, "Attention heads of a model without a config.json, whose tensors do not say")
+      .AddOption("--heads", &given.heads,
+                 "Attention heads of a model without a config.json whose tensors do not determine them")
       .Range(1, 1 << 20)
       .TypeName("N");
   AddMaxMemory(command);
@@ -52,7 +53,7 @@ void AddMaxMemory(Command command) {
       .AddBytes(
           "--max-memory",
           [](uint64_t bytes) { SetMemoryLimit(static_cast<int64_t>(std::min<uint64_t>(bytes, INT64_MAX))); },
-          "Refuse what an estimate says takes more, such as 4GB (default: half of the machine's)")
+          "Refuse work that is estimated to need more memory, such as 4GB (default: half of the machine's)")
       .TypeName("SIZE");
 }
 

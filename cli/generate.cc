@@ -83,7 +83,7 @@ int Generate(const Options& options) {
 
 void RegisterGenerate(Command app, int* exit_code) {
   const auto options = std::make_shared<Options>();
-  const Command command = app.AddCommand("generate", "Go on with a text, by a model that qkv trained on text");
+  const Command command = app.AddCommand("generate", "Continue a text with a model that qkv trained on text");
   command.AddOption("-m,--model", &options->model.path, "Folder of a run of qkv train on a text")
       .Required()
       .TypeName("RUN");

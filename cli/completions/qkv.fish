@@ -17,7 +17,7 @@ complete -c qkv -n "not __fish_seen_subcommand_from $commands" -a bench -d "Meas
 complete -c qkv -n "not __fish_seen_subcommand_from $commands" -a qk -d "Take queries and keys apart"
 complete -c qkv -n "not __fish_seen_subcommand_from $commands" -a train -d "Train a model on images"
 complete -c qkv -n "not __fish_seen_subcommand_from $commands" -a ablate -d "Train each kind of attention alike"
-complete -c qkv -n "not __fish_seen_subcommand_from $commands" -a generate -d "Go on with a text"
+complete -c qkv -n "not __fish_seen_subcommand_from $commands" -a generate -d "Continue a text"
 complete -c qkv -n "__fish_seen_subcommand_from qk; and not __fish_seen_subcommand_from $laboratory" -f -a certify -d "Say which rewritings are exact"
 complete -c qkv -n "__fish_seen_subcommand_from qk; and not __fish_seen_subcommand_from $laboratory" -f -a merge -d "One matrix a head for queries and keys"
 complete -c qkv -n "__fish_seen_subcommand_from qk; and not __fish_seen_subcommand_from $laboratory" -f -a split -d "Queries and keys of a merged model"

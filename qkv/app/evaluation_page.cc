@@ -157,11 +157,11 @@ std::string EvaluationPage(const ImageEvaluation& evaluation) {
   if (evaluation.unreadable > 0) facts.emplace_back("Unreadable", report::WithCommas(evaluation.unreadable));
   page.Facts(facts);
 
-  page.Section("Who is taken for whom");
-  page.Figure(
-      ConfusionSvg(evaluation),
-      "Each row is a class, and sums to 100 %: which share of its images was taken for which class. What is beside "
-      "the diagonal is wrong.");
+  page.Section("Confusion");
+  page.Figure(ConfusionSvg(evaluation),
+              "Each row is a class and sums to 100 %: the shares of its images by the class that the model gives. "
+              "Cells off the "
+              "diagonal are errors.");
   report::Table table{.columns = {{"class", report::Align::kLeft},
                                   {"images"},
                                   {"accuracy"},
@@ -175,10 +175,11 @@ std::string EvaluationPage(const ImageEvaluation& evaluation) {
   }
   page.Add(table);
 
-  page.Section("Can its probabilities be believed");
-  page.Figure(Reliability(e),
-              "Images in bins of the first class's probability. Below the dashed line the model is surer than it is "
-              "right. The bars are 95 % intervals of the share.");
+  page.Section("Calibration");
+  page.Figure(
+      Reliability(e),
+      "Images in bins of the first class's probability. Below the dashed line the model is overconfident. The bars "
+      "are 95 % intervals of the share.");
   page.Figure(Confidences(e), "Upper ends of the bins.");
   return page.Html();
 }

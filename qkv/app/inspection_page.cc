@@ -180,7 +180,7 @@ std::string ScatterOf(const Inspection& inspection, const Values& x, const Value
 
 std::string Range(const Inspection& inspection, const Values& values, const std::function<std::string(double)>& show) {
   const size_t least = Least(values), greatest = Greatest(values);
-  if (!std::isfinite(values[least])) return "known of no head";
+  if (!std::isfinite(values[least])) return "not known for any head";
   return fmt::format("from {} ({}) to {} ({})", show(values[least]), NameOf(inspection, least), show(values[greatest]),
                      NameOf(inspection, greatest));
 }
@@ -269,7 +269,7 @@ std::string ReachWords(const Inspection& inspection) {
   const Values distance = Collect(inspection, [&](size_t i) { return t.attention[i].distance; });
   const Values entropy = Collect(inspection, [&](size_t i) { return std::exp(t.attention[i].entropy); });
   std::string words = fmt::format(
-      "Patches look {} patches far, {}; attention that is alike everywhere would look {:.1f}. Entropy is that of "
+      "Patches look {} patches far, {}; uniform attention would look {:.1f}. Entropy is that of "
       "{:.0f} tokens of {} in the median head, {}.",
       report::Number(Median(distance), 2),
       Range(inspection, distance, [](double x) { return fmt::format("{:.1f}", x); }), t.uniform.distance,
@@ -316,25 +316,27 @@ void AddCircuits(const Inspection& inspection, report::Page& page) {
   const Values symmetry = of(&inspect::HeadWeights::qk, &inspect::Circuit::symmetry);
   page.Section("What attends to what: the QK circuits");
   page.Prose(
-      "A head's logits are x M xᵀ with M = W_Qᵀ W_K. Everything here is of M after the LayerNorm before it is folded "
-      "in and its mean is taken off, as tokens reach it.");
+      "A head's logits are x M xᵀ with M = W_Qᵀ W_K. All numbers here are of M with the preceding LayerNorm folded in "
+      "and its mean removed.");
   page.Figure(Spectra(inspection, "Singular values of M, relative to the greatest", &inspect::HeadWeights::qk),
-              "One line a head. A line that falls early is a head that compares tokens along few directions; a flat "
-              "one uses its whole width.");
-  page.Figure(Beside({HeatmapOf(inspection, "Symmetry of M", kSigned, symmetry),
-                      HeatmapOf(inspection, "Sign of its eigenvalues", kSigned,
-                                of(&inspect::HeadWeights::qk, &inspect::Circuit::eigenvalue_sign))}),
-              "Symmetry: 1 where two tokens think alike of each other, as with W_Q = W_K; −1 where the one's liking is "
-              "the other's dislike; 0 where the two directions have nothing to do with each other. Sign: red where "
-              "tokens look for their like, blue where they avoid it.");
+              "A line for each head. If it falls early, the head compares tokens along few directions; if it is flat, "
+              "the head uses its whole width.");
+  page.Figure(
+      Beside({HeatmapOf(inspection, "Symmetry of M", kSigned, symmetry),
+              HeatmapOf(inspection, "Sign of its eigenvalues", kSigned,
+                        of(&inspect::HeadWeights::qk, &inspect::Circuit::eigenvalue_sign))}),
+      "Symmetry: 1 if M is symmetric, as with W_Q = W_K: both tokens of a pair give each other the same score. −1 "
+      "if M is antisymmetric: the two scores are opposite. 0 if it is as much of one as of the other. Sign: "
+      "red if tokens attend to similar ones, blue if to dissimilar ones.");
   Values order(inspection.heads());
   for (size_t i = 0; i < order.size(); ++i) order[i] = std::abs(symmetry[i] - Median(symmetry));
-  page.Figure(Beside({Eigenvalues(inspection, Greatest(symmetry), "Most symmetric"),
-                      Eigenvalues(inspection, Least(order), "Median"),
-                      Eigenvalues(inspection, Least(symmetry), "Least symmetric")}),
-              "Eigenvalues of M in the complex plane, relative to the greatest. On the real axis to the right: the "
-              "head looks for its like; to the left: for its opposite. Far from the axis: it turns one direction into "
-              "another, which no symmetric M, so no shared projection, can do.");
+  page.Figure(
+      Beside({Eigenvalues(inspection, Greatest(symmetry), "Most symmetric"),
+              Eigenvalues(inspection, Least(order), "Median"),
+              Eigenvalues(inspection, Least(symmetry), "Least symmetric")}),
+      "Eigenvalues of M in the complex plane, relative to the greatest. Right on the real axis: tokens attend to "
+      "similar ones; left: to opposite ones. Far from the axis: M turns one direction into another, which no "
+      "symmetric M, and so no shared projection, can do.");
   std::vector<std::string> pair = {HeatmapOf(inspection, "Effective rank of M", {"features"},
                                              of(&inspect::HeadWeights::qk, &inspect::Circuit::effective_rank))};
   std::string caption = "Effective rank: exp of the entropy of the singular values, as if so many were equal.";
@@ -354,11 +356,11 @@ void AddOutputs(const Inspection& inspection, report::Page& page) {
   };
   page.Section("What is written: the OV circuits");
   page.Figure(Spectra(inspection, "Singular values of W_O W_V, relative to the greatest", &inspect::HeadWeights::ov),
-              "As above, of what a head adds to the residual stream of the token that attends.");
+              "As above, for what a head adds to the residual stream of the token that attends.");
   page.Figure(
       Beside({HeatmapOf(inspection, "Sign of the eigenvalues", kSigned, of(&inspect::Circuit::eigenvalue_sign)),
               HeatmapOf(inspection, "Effective rank", {"of the features"}, of(&inspect::Circuit::effective_rank))}),
-      "Sign: red where a head copies what it reads into the same directions, blue where it takes it away.");
+      "Sign: red if a head writes what it reads into the same directions, blue if it subtracts it.");
 }
 
 void AddTokens(const Inspection& inspection, report::Page& page) {
@@ -379,17 +381,18 @@ void AddTokens(const Inspection& inspection, report::Page& page) {
                 HeatmapOf(inspection, "Position to content", kShare, Shares(inspection, inspect::kPositionContent)),
                 HeatmapOf(inspection, "Content to position", kShare, Shares(inspection, inspect::kContentPosition))}),
         "The query's part first. Position to position is a pattern that is the same for every image; in the other "
-        "three the image has a say.");
+        "three it depends on the image.");
     const Values same = Collect(inspection, [&](size_t i) { return t.logits[i].same; });
     page.Figure(HeatmapOf(inspection, "The same for all queries", kShare, same),
                 "The share of the logits that does not depend on which token asks: a ranking of the keys, made by the "
-                "mean query. Where it is near 1, separate queries have nothing to do.");
+                "mean query. If it is near 1, separate queries have no effect.");
     const Values position = Shares(inspection, inspect::kPositionPosition);
-    page.Figure(ScatterOf(inspection, of(&inspect::HeadAttention::distance), position,
-                          {.name = "mean distance of attention, in patches"},
-                          {.name = "share of position alone", .low = 0, .high = 1}, "How far a head looks, and why"),
-                "One mark a head. To the left are heads that look at their surroundings; above are those that do so "
-                "whatever the image shows.");
+    page.Figure(
+        ScatterOf(inspection, of(&inspect::HeadAttention::distance), position,
+                  {.name = "mean distance of attention, in patches"},
+                  {.name = "share of position alone", .low = 0, .high = 1}, "How far a head looks, and why"),
+        "A mark for each head. Left: heads that look at their surroundings. Top: heads whose attention does not "
+        "depend on the image.");
   }
   page.Section("How far, and at how much");
   Values entropy = of(&inspect::HeadAttention::entropy);
@@ -406,11 +409,9 @@ void AddTokens(const Inspection& inspection, report::Page& page) {
   if (inspection.config.registers > 0) {
     pictures.push_back(HeatmapOf(inspection, "To the registers", FromZero(registers), registers));
   }
-  page.Figure(
-      Beside(pictures),
-      fmt::format(
-          "Attention that is alike everywhere would have a distance of {:.1f}, entropy 1, and {} of it would be near.",
-          t.uniform.distance, Percent(t.uniform.near)));
+  page.Figure(Beside(pictures),
+              fmt::format("Uniform attention would have a distance of {:.1f}, entropy 1, and {} of it would be near.",
+                          t.uniform.distance, Percent(t.uniform.near)));
 }
 
 void AddTable(const Inspection& inspection, report::Page& page) {

@@ -1,0 +1,171 @@
+#include "qkv/app/info.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <map>
+
+#include "qkv/app/parse.h"
+#include "qkv/model/checkpoint/separate.h"
+#include "qkv/model/checkpoint/tensor_table.h"
+#include "qkv/report/text.h"
+#include "qkv/simd/isa.h"
+
+namespace qkv::app {
+namespace {
+
+// Parameters that the kind of attention saves against separate queries, keys and values; negative if it has more.
+int64_t SavedParameters(const model::VitConfig& c) {
+  return model::Parameters(model::AsSeparate(c)) - model::Parameters(c);
+}
+
+std::string DescribePreprocess(const image::Preprocess& p) {
+  std::string text;
+  switch (p.resize) {
+    case image::Preprocess::Resize::kNone:
+      text = "no resize";
+      break;
+    case image::Preprocess::Resize::kExact:
+      text = fmt::format("resize to {}x{}", p.resize_height, p.resize_width);
+      break;
+    case image::Preprocess::Resize::kShortestEdge:
+      text = fmt::format("shorter edge to {}", p.resize_height);
+      break;
+    case image::Preprocess::Resize::kFit:
+      text = fmt::format("fit into {}x{}", p.resize_height, p.resize_width);
+      break;
+    case image::Preprocess::Resize::kCover:
+      text = fmt::format("cover {}x{}", p.resize_height, p.resize_width);
+      break;
+  }
+  static constexpr const char* kFilters[] = {"nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"};
+  if (p.resize != image::Preprocess::Resize::kNone) text += fmt::format(" ({})", kFilters[static_cast<int>(p.filter)]);
+  if (p.crop != image::Preprocess::Crop::kNone) text += fmt::format(", crop {}x{}", p.crop_height, p.crop_width);
+  text += fmt::format(", times {:.6g}", p.rescale);
+  if (!p.mean.empty()) {
+    text += fmt::format(", mean ({:.4g}), std ({:.4g})", fmt::join(p.mean, ", "), fmt::join(p.std, ", "));
+  }
+  return text;
+}
+
+std::string DescribeTokens(const model::VitConfig& c) {
+  std::string text = fmt::format("{} = {}x{} patches of {}x{}", c.tokens(), c.grid_height(), c.grid_width(),
+                                 c.patch_height, c.patch_width);
+  if (c.class_token) text += " + class token";
+  if (c.distillation_token) text += " + distillation token";
+  if (c.registers > 0) text += fmt::format(" + {} registers", c.registers);
+  return text;
+}
+
+std::string DescribeTypes(const io::SafeTensors& tensors) {
+  std::map<std::string_view, int64_t> counts;
+  for (const auto& tensor : tensors.tensors()) ++counts[qkv::Name(tensor.dtype)];
+  std::string text;
+  for (const auto& [type, count] : counts) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, type);
+  return text;
+}
+
+// "merged: 1,234 parameters more than separate queries, keys and values would have"
+std::string DescribeAttention(const model::VitConfig& c) {
+  std::string text(model::Name(c.block.attention.kind));
+  if (c.block.attention.qk_width > 0) text += fmt::format(" of rank {}", c.block.attention.qk_width);
+  if (c.block.attention.kind == nn::AttentionKind::kSeparate) return text;
+  const int64_t saved = SavedParameters(c);
+  return fmt::format("{}: {} parameters {} than with separate queries, keys and values", text,
+                     report::WithCommas(std::abs(saved)), saved >= 0 ? "fewer" : "more");
+}
+
+std::string DescribeBlock(const model::VitConfig& c) {
+  std::string text = c.block.mlp.gate == simd::Gate::kNone ? "" : "gated ";
+  text += model::Name(c.block.mlp.activation);
+  const std::pair<bool, const char*> parts[] = {{!c.block.attention.bias, "no bias on q, k, v"},
+                                                {!c.block.attention.projection, "no output projection"},
+                                                {c.block.attention.qk_norm, "norms on q and k"},
+                                                {c.block.layer_scale, "LayerScale"},
+                                                {c.pre_norm, "norm before the blocks"},
+                                                {!c.final_norm && !c.fc_norm, "no final norm"},
+                                                {c.block.attention.output_norm, "norm before the projection"},
+                                                {c.block.mlp.norm, "norm inside the MLP"}};
+  for (const auto& [there, name] : parts) {
+    if (there) text += fmt::format(", {}", name);
+  }
+  return text;
+}
+
+// "fp32, bf16 (avx512_bf16), int8 (avx512_vnni); --dtype auto is bf16"
+std::string DescribePrecisions() {
+  const simd::PrecisionSupport bf16 = simd::Describe(simd::Precision::kBfloat16);
+  return fmt::format("fp32, bf16 ({}), int8 ({}); --dtype auto is {}",
+                     bf16.native ? bf16.kernel : "stored only: no speed", simd::Describe(simd::Precision::kInt8).kernel,
+                     NameOf(ParsePrecision("auto", "precision")));
+}
+
+// Tensors of the file that the model uses.
+size_t UsedTensors(const model::Checkpoint& checkpoint) {
+  size_t used = 0;
+  for (const model::BoundTensor& bound : checkpoint.bound) used += bound.parts.size();
+  return used;
+}
+
+}  // namespace
+
+io::Json InfoJson(const model::Checkpoint& checkpoint) {
+  const model::Description& description = checkpoint.description;
+  const model::VitConfig& c = description.config;
+  return {{"source", checkpoint.source},
+          {"family", model::Name(c.family)},
+          {"architecture", c.architecture},
+          {"tensors_used", UsedTensors(checkpoint)},
+          {"tensors", checkpoint.tensors->tensors().size()},
+          {"bytes", checkpoint.tensors->bytes()},
+          {"parameters", model::Parameters(c)},
+          {"flops", model::Flops(c)},
+          {"image_size", {c.image_height, c.image_width}},
+          {"patch_size", {c.patch_height, c.patch_width}},
+          {"channels", c.channels},
+          {"tokens", c.tokens()},
+          {"width", c.block.width},
+          {"depth", c.depth},
+          {"heads", c.block.attention.heads},
+          {"head_width", c.block.attention.head_width},
+          {"attention", model::Name(c.block.attention.kind)},
+          {"qk_width", c.block.attention.query_width()},
+          {"parameters_saved", SavedParameters(c)},
+          {"mlp_width", c.block.mlp.width},
+          {"classes", c.classes},
+          {"labels", description.labels},
+          {"pool", model::Name(c.pool)},
+          {"preprocessing", DescribePreprocess(description.preprocess)},
+          {"assumptions", description.assumptions}};
+}
+
+std::vector<std::pair<std::string, std::string>> InfoLines(const model::Checkpoint& checkpoint) {
+  const model::Description& description = checkpoint.description;
+  const model::VitConfig& c = description.config;
+  std::vector<std::pair<std::string, std::string>> rows = {
+      {"model", checkpoint.source},
+      {"family", std::string(model::Name(c.family))},
+      {"architecture", c.architecture},
+      {"tensors", fmt::format("{} of {} used ({})", UsedTensors(checkpoint), checkpoint.tensors->tensors().size(),
+                              DescribeTypes(*checkpoint.tensors))},
+      {"parameters", report::WithCommas(model::Parameters(c))},
+      {"cost", fmt::format("{:.2f} GFLOP an image", model::Flops(c) / 1e9)},
+      {"input", fmt::format("{} x {} x {}", c.channels, c.image_height, c.image_width)},
+      {"tokens", DescribeTokens(c)},
+      {"blocks", fmt::format("{} of width {}, {} heads of {}, MLP {}", c.depth, c.block.width, c.block.attention.heads,
+                             c.block.attention.head_width, c.block.mlp.width)},
+      {"attention", DescribeAttention(c)},
+      {"in a block", DescribeBlock(c)},
+      {"pooling", std::string(model::Name(c.pool))},
+      {"output", c.classes > 0
+                     ? fmt::format("{} classes{}", c.classes, description.labels.empty() ? "" : ", with labels")
+                     : fmt::format("{} features (no classifier)", c.outputs())},
+      {"preprocessing", DescribePreprocess(description.preprocess)},
+      {"runs on", fmt::format("{} kernels; {}", simd::Name(simd::ActiveIsa()), DescribePrecisions())},
+  };
+  if (description.dark_background) rows.emplace_back("background", "dark; images with a bright border are inverted");
+  for (const std::string& assumption : description.assumptions) rows.emplace_back("assumed", assumption);
+  return rows;
+}
+
+}  // namespace qkv::app
