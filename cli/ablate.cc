@@ -48,7 +48,7 @@ struct Options {
 
 // "copy" of "task:copy", "photos" of "../photos/".
 std::string NameOfData(const std::string& data) {
-  if (const std::optional<train::Task> task = train::TaskOf(data)) return std::string(train::Name(*task));
+  if (const std::optional<train::Task> task = train::ParseTask(data)) return std::string(train::Name(*task));
   const fs::path path = fs::path(data).lexically_normal();
   return (path.has_filename() ? path : path.parent_path()).filename().string();
 }
@@ -62,7 +62,7 @@ struct Comparison {
   lab::AblationResults results;
 };
 
-std::vector<lab::Arm> ArmsOf(const Options& options, const train::Settings& shared) {
+std::vector<lab::Arm> ParseArms(const Options& options, const train::Settings& shared) {
   std::vector<lab::Arm> arms;
   for (const std::string& name : options.arms) {
     lab::Arm arm = lab::ParseArm(name, shared);
@@ -73,7 +73,7 @@ std::vector<lab::Arm> ArmsOf(const Options& options, const train::Settings& shar
   return arms;
 }
 
-std::string ModelOf(const train::TrainConfig& config) {
+std::string DescribeModel(const train::TrainConfig& config) {
   const std::string blocks = fmt::format("width {}, depth {}, heads {}", config.width, config.depth, config.heads);
   if (train::IsForSequences(config.preset)) {
     return fmt::format("{}, {} positions{}", blocks, config.positions, config.causal ? ", causal" : "");
@@ -82,7 +82,7 @@ std::string ModelOf(const train::TrainConfig& config) {
                      config.patch_size.first, config.patch_size.second);
 }
 
-std::vector<std::pair<std::string, std::string>> FactsOf(const Options& options, const Comparison& comparison) {
+std::vector<std::pair<std::string, std::string>> CollectFacts(const Options& options, const Comparison& comparison) {
   const train::TrainConfig& config = comparison.config;
   std::string data;
   for (const lab::AblationData& set : comparison.data) data += (data.empty() ? "" : "; ") + set.summary;
@@ -90,7 +90,7 @@ std::vector<std::pair<std::string, std::string>> FactsOf(const Options& options,
           {"Equal", options.equal == "steps"   ? "steps"
                     : options.equal == "flops" ? "multiply-adds"
                                                : "steps, parameters"},
-          {"Model", ModelOf(config)},
+          {"Model", DescribeModel(config)},
           {"Training", fmt::format("{}, {}, batch {}, learning rate {}", config.opt,
                                    config.steps > 0 ? fmt::format("{} steps", config.steps)
                                                     : fmt::format("{} epochs", config.epochs),
@@ -101,7 +101,7 @@ std::vector<std::pair<std::string, std::string>> FactsOf(const Options& options,
 
 // Settings of the file, overridden by those of the command line.
 train::Settings SharedSettings(const Options& options) {
-  train::Settings shared = GivenSettings(options.file, options.settings);
+  train::Settings shared = CollectSettings(options.file, options.settings);
   for (const std::string_view key : kNotShared) {
     Require(!shared.contains(key), "ablate: '{}' is not for all runs alike: {}", key,
             key == "model" ? "all begin with new weights" : "--arms and --seeds say what it is in each");
@@ -160,10 +160,10 @@ PlannedRun PlanRun(const Options& options, const train::Settings& shared, const 
     return {.data = &data,
             .arm = &arm,
             .seed = seed,
-            .folder = FolderOfRun(options.output, data, arm, seed),
-            .config = lab::ConfigOf(shared, arm, comparison.arms[0], kBudgets.at(options.equal), seed, data)};
+            .folder = RunFolderPath(options.output, data, arm, seed),
+            .config = lab::MakeConfig(shared, arm, comparison.arms[0], kBudgets.at(options.equal), seed, data)};
   } catch (const Error& error) {
-    Fail("ablate: '{}' on {}: {}", arm.name, data.name, Lines{error.what()});
+    Fail("ablate: '{}' on {}: {}", arm.name, data.name, EscapedText{error.what()});
   }
 }
 
@@ -171,7 +171,7 @@ Comparison Plan(const Options& options) {
   Comparison comparison;
   train::Settings shared = SharedSettings(options);
   comparison.data = OpenData(options.data, &shared);
-  comparison.arms = ArmsOf(options, shared);
+  comparison.arms = ParseArms(options, shared);
   comparison.config = train::Resolve(shared);
   // Seeds in the outer loop, so that the finished runs are spread evenly over the arms at any time.
   for (int64_t seed = 0; seed < options.seeds; ++seed) {
@@ -185,7 +185,7 @@ Comparison Plan(const Options& options) {
   for (const lab::AblationData& data : comparison.data) names.push_back(data.name);
   lab::AblationResults& results = comparison.results;
   results.title = fmt::format("Kinds of attention on {}", fmt::join(names, ", "));
-  results.facts = FactsOf(options, comparison);
+  results.facts = CollectFacts(options, comparison);
   results.unit = comparison.data[0].images ? "images" : "sequences";
   results.planned = std::ssize(comparison.runs);
   for (const lab::Arm& arm : comparison.arms) results.arms.push_back(arm.name);
@@ -271,7 +271,7 @@ int Ablate(const Options& options) {
     PrintMessage("qkv: stopped; the same command goes on from there\n");
     return 128 + StopSignal();
   }
-  EndOnSignals();  // nothing is left to save
+  ExitOnSignals();  // nothing is left to save
   comparison.results.speeds = MeasureSpeeds(comparison.runs);
   report();
   PrintRaw(lab::ToText(comparison.results));

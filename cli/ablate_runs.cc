@@ -31,7 +31,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kResult = "result.json";
 
-std::string NameOf(const PlannedRun& run) {
+std::string RunName(const PlannedRun& run) {
   return fmt::format("{}, {}, seed {}", run.data->name, run.arm->name, run.seed);
 }
 
@@ -51,13 +51,13 @@ bool TrainOne(const PlannedRun& run, TrainProgress& progress, train::RunFolder& 
   const train::Outcome outcome =
       images ? train::Train(run.config, *images, folder, observer)
              : train::Train(run.config, train::SequencesForTraining(run.data->given, run.config), folder, observer);
-  if (outcome.why == train::Outcome::Why::kStopped) return false;
+  if (outcome.reason == train::Outcome::Reason::kStopped) return false;
   WriteFile(run.folder / kResult, lab::ReadRun(run.folder, run.data->name, run.arm->name, run.seed).ToJson());
   return true;
 }
 
 // Runs in the child process after fork(). Never returns.
-[[noreturn]] void Work(const RunQueue& queue, pid_t parent) {
+[[noreturn]] void RunWorker(const RunQueue& queue, pid_t parent) {
   ::setpgid(0, 0);  // the parent receives the terminal's signals and sends them on
   StopOnSignals(/*says=*/false);
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -65,7 +65,7 @@ bool TrainOne(const PlannedRun& run, TrainProgress& progress, train::RunFolder& 
   try {
     if (code == 0) TrainRuns(queue);
   } catch (const std::exception& error) {
-    PrintMessage("qkv: {}\n", Lines{error.what()});
+    PrintMessage("qkv: {}\n", EscapedText{error.what()});
     code = 1;
   }
   std::fflush(nullptr);
@@ -79,8 +79,8 @@ constexpr int64_t kTogether = 32;
 class Contestant {
  public:
   virtual ~Contestant() = default;
-  virtual void Train() = 0;   // one step on a batch
-  virtual void Answer() = 0;  // kTogether inputs
+  virtual void Train() = 0;  // one step on a batch
+  virtual void Infer() = 0;  // kTogether inputs
 };
 
 class OnImages : public Contestant {
@@ -91,7 +91,7 @@ class OnImages : public Contestant {
         pixels_(RandomInputs(model_.config(), kTogether)),
         logits_({kTogether, model_.config().outputs()}) {}
   void Train() override { step_.Run(); }
-  void Answer() override { model_.Forward(pixels_, workspace_, {.logits = logits_}); }
+  void Infer() override { model_.Forward(pixels_, workspace_, {.logits = logits_}); }
 
  private:
   model::Model model_;
@@ -108,7 +108,7 @@ class OnSequences : public Contestant {
         tokens_(RandomInputs(model_.config(), kTogether)),
         logits_({kTogether, model_.config().length, model_.config().outputs}) {}
   void Train() override { step_.Run(); }
-  void Answer() override { model_.Logits(tokens_.view(), arena_, logits_); }
+  void Infer() override { model_.Logits(tokens_.view(), arena_, logits_); }
 
  private:
   model::SequenceModel<float> model_;
@@ -120,7 +120,7 @@ class OnSequences : public Contestant {
 
 }  // namespace
 
-fs::path FolderOfRun(const fs::path& comparison, const lab::AblationData& data, const lab::Arm& arm, int64_t seed) {
+fs::path RunFolderPath(const fs::path& comparison, const lab::AblationData& data, const lab::Arm& arm, int64_t seed) {
   std::string name = fmt::format("{},{},seed={}", data.name, arm.name, seed);
   std::ranges::replace(name, ':', ',');
   return comparison / "runs" / name;
@@ -136,7 +136,7 @@ std::vector<lab::RunResult> EndedRuns(const std::vector<PlannedRun>& runs) {
     const lab::RunResult& result = results.emplace_back(lab::RunResult::FromJson(ReadFile(file), file.string()));
     Require(result.data == run.data->name && result.arm == run.arm->name && result.seed == run.seed,
             "{}: the result of {}, {}, seed {}, expected {}; remove the folder to train the run again", file.string(),
-            result.data, result.arm, result.seed, NameOf(run));
+            result.data, result.arm, result.seed, RunName(run));
   }
   return results;
 }
@@ -150,7 +150,7 @@ void TrainRuns(const RunQueue& queue) {
     const PlannedRun& run = queue.runs[i];
     if (HasEnded(run)) continue;
     TrainProgress progress(run.folder, queue.quiet,
-                           fmt::format("run {} of {} ({})", i + 1, queue.runs.size(), NameOf(run)));
+                           fmt::format("run {} of {} ({})", i + 1, queue.runs.size(), RunName(run)));
     try {
       fs::create_directories(run.folder.parent_path());
       train::RunFolder folder(run.folder, /*resume=*/true);
@@ -161,7 +161,7 @@ void TrainRuns(const RunQueue& queue) {
     } catch (const std::exception& error) {
       std::string why = error.what();
       std::ranges::replace(why, '\n', ' ');
-      progress.Say(fmt::format("{}: {}", NameOf(run), why));
+      progress.Say(fmt::format("{}: {}", RunName(run), why));
       continue;
     }
     ++trained;
@@ -170,7 +170,7 @@ void TrainRuns(const RunQueue& queue) {
         static_cast<double>(std::ranges::count_if(queue.runs, [](const auto& r) { return !HasEnded(r); }));
     const double each = std::chrono::duration<double>(Clock::now() - start).count() / static_cast<double>(trained);
     progress.Say(fmt::format(
-        "{}: {:.2f} % right, loss {:.4f}; {} of {} runs have ended{}", NameOf(run), 100 * results.at(0).top1,
+        "{}: {:.2f} % right, loss {:.4f}; {} of {} runs have ended{}", RunName(run), 100 * results.at(0).top1,
         results.at(0).loss, queue.runs.size() - static_cast<size_t>(left), queue.runs.size(),
         left > 0 ? ", about " + Duration(each * left / static_cast<double>(queue.processes)) + " left" : ""));
     if (queue.ended) queue.ended();
@@ -188,7 +188,7 @@ void TrainInProcesses(const RunQueue& queue) {
       SetNumThreads(threads);
       RunQueue own = queue;
       own.quiet = queue.quiet || i > 0;  // a terminal has room for one overwritten line
-      Work(own, self);
+      RunWorker(own, self);
     }
     if (pid < 0) {
       PrintMessage("qkv: only {} of {} processes could be started\n", i, queue.processes);
@@ -233,7 +233,7 @@ std::map<std::string, lab::Speed, std::less<>> MeasureSpeeds(const std::vector<P
     }
   }
   const double seconds = kSecondsEach * static_cast<double>(first.size());
-  const std::vector<Times> answering = Interleave(first.size(), seconds, [&](size_t i) { contestants[i]->Answer(); });
+  const std::vector<Times> answering = Interleave(first.size(), seconds, [&](size_t i) { contestants[i]->Infer(); });
   const std::vector<Times> training = Interleave(first.size(), seconds, [&](size_t i) { contestants[i]->Train(); });
   std::map<std::string, lab::Speed, std::less<>> speeds;
   for (size_t i = 0; i < first.size(); ++i) {

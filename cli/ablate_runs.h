@@ -22,8 +22,8 @@ struct PlannedRun {
 };
 
 /// `FOLDER/runs/copy,low_rank,rank=8,seed=0`
-std::filesystem::path FolderOfRun(const std::filesystem::path& comparison, const lab::AblationData& data,
-                                  const lab::Arm& arm, int64_t seed);
+std::filesystem::path RunFolderPath(const std::filesystem::path& comparison, const lab::AblationData& data,
+                                    const lab::Arm& arm, int64_t seed);
 
 bool HasEnded(const PlannedRun& run);
 /// The results of the finished runs.

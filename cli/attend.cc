@@ -54,7 +54,7 @@ std::vector<fs::path> OutputsFor(const std::string& output, const std::string& m
     Require(is_new, "attend: {} and {} would both become {}", other->second.string(), image.string(), path);
     outputs.emplace_back(path);
   }
-  app::FormatOf(outputs.front());
+  app::ParseOutputFormat(outputs.front());
   if (folder) fs::create_directories(output);
   for (const fs::path& file : outputs) inputs.RequireOutput(file);
   return outputs;
@@ -77,7 +77,7 @@ void PrintSummary(const app::AttentionMaps& maps, const fs::path& output) {
                one ? PrefixShares(maps) : "");
 }
 
-app::AttendRequest RequestOf(const Options& options, app::MapFormat format) {
+app::AttendRequest MakeRequest(const Options& options, app::MapFormat format) {
   return {.layers = options.layers,
           .head = options.head,
           .query = options.query,
@@ -92,8 +92,8 @@ int RunAttend(const Options& options) {
   const ImageList images = CollectImages(options.images.paths);
   const std::vector<fs::path> outputs = OutputsFor(options.output, options.model.path, images.files);
   const model::Model model = LoadModel(options.model);
-  const app::MapFormat format = app::FormatOf(outputs.front());
-  app::AttentionMapper mapper(model, RequestOf(options, format));
+  const app::MapFormat format = app::ParseOutputFormat(outputs.front());
+  app::AttentionMapper mapper(model, MakeRequest(options, format));
   const app::MapStyle style{.upsampling = app::ParseUpsampling(options.upsampling, "--upsampling"),
                             .opacity = options.opacity,
                             .side = options.side};

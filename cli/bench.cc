@@ -87,7 +87,7 @@ model::Model LoadForBench(const model::Checkpoint& checkpoint, const BenchOption
   return LoadModel(checkpoint, options.model, build);
 }
 
-std::string NameOf(const BenchOptions& options, const model::VitConfig& config) {
+std::string ModelTitle(const BenchOptions& options, const model::VitConfig& config) {
   return fmt::format("{} ({})", options.model.path.empty() ? "built-in digit classifier" : options.model.path,
                      config.architecture);
 }
@@ -107,7 +107,7 @@ io::Json MachineJson(const BenchOptions& options, const model::VitConfig& config
           {"memory_gbytes", rates.bytes / 1e9}};
 }
 
-std::string KernelOf(simd::Precision precision) {
+std::string KernelName(simd::Precision precision) {
   const simd::PrecisionSupport support = simd::Describe(precision);
   const bool widened = precision == simd::Precision::kBfloat16 && !support.native;
   return fmt::format("{}{}", support.kernel, widened ? " (widened)" : "");

@@ -39,13 +39,13 @@ std::string CheckTrainShape(const std::string& text);
 model::Model LoadForBench(const model::Checkpoint& checkpoint, const BenchOptions& options, simd::Precision precision);
 
 /// "vit-base (vit_base_patch16_224)"
-std::string NameOf(const BenchOptions& options, const model::VitConfig& config);
+std::string ModelTitle(const BenchOptions& options, const model::VitConfig& config);
 /// "2 threads, avx512 kernels, peak 480 GFLOP/s in fp32, memory 36 GB/s"
 std::string DescribeMachine(const simd::Rates& rates);
 /// The fields that every line of --json begins with: model, size, threads, kernels, rates.
 io::Json MachineJson(const BenchOptions& options, const model::VitConfig& config, const simd::Rates& rates);
 /// The kernel of a precision; "(widened)" if the precision is only stored.
-std::string KernelOf(simd::Precision precision);
+std::string KernelName(simd::Precision precision);
 /// At least three significant digits.
 std::string ShortMilliseconds(double milliseconds);
 /// The greater rates of two measurements of one machine: other programs only lower them.

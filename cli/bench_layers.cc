@@ -27,7 +27,7 @@ constexpr int64_t kWeightBytes = int64_t{128} << 20;
 model::VitConfig ConfigToMeasure(const BenchOptions& options) {
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
   app::RequireProportion(checkpoint, options.model.Parse());
-  return app::AtSize(checkpoint.description.config, options.model.Parse().size);
+  return app::WithImageSize(checkpoint.description.config, options.model.Parse().size);
 }
 
 struct LayerShape {
@@ -88,7 +88,7 @@ int BenchLayers(const BenchOptions& options, const std::vector<simd::Precision>&
                                {"mlp.fc2", c.block.width, c.block.mlp.width, true}};
   simd::Rates rates = simd::MeasureRates();
   if (!options.json) {
-    Print("{}, {} rows, {}\n\n", NameOf(options, c), M, DescribeMachine(rates));
+    Print("{}, {} rows, {}\n\n", ModelTitle(options, c), M, DescribeMachine(rates));
     Print("{:<15} {:>7} {:>6}  {:<5} {:>9} {:>9} {:>9} {:>8} {:>10}\n", "layer", "outputs", "inputs", "dtype",
           "best ms", "median ms", "GFLOP/s", "of peak", "of memory");
   }
@@ -110,15 +110,15 @@ int BenchLayers(const BenchOptions& options, const std::vector<simd::Precision>&
         line["rows"] = M;
         line["outputs"] = shape.outputs;
         line["inputs"] = shape.inputs;
-        line["dtype"] = NameOf(precisions[i]);
-        line["kernel"] = KernelOf(precisions[i]);
+        line["dtype"] = PrecisionName(precisions[i]);
+        line["kernel"] = KernelName(precisions[i]);
         line["best_ms"] = times[i].best();
         line["median_ms"] = times[i].median();
         line["gflops"] = flops / 1e9;
         PrintJsonLine(line);
       } else {
         Print("{:<15} {:>7} {:>6}  {:<5} {:>9} {:>9} {:9.1f} {:8.2f} {:10.2f}\n", shape.name, shape.outputs,
-              shape.inputs, NameOf(precisions[i]), ShortMilliseconds(times[i].best()),
+              shape.inputs, PrecisionName(precisions[i]), ShortMilliseconds(times[i].best()),
               ShortMilliseconds(times[i].median()), flops / 1e9, flops / rates.flops, bytes / rates.bytes);
       }
     }

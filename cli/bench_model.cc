@@ -29,7 +29,7 @@ constexpr double kFaster = 1.03;
 
 // Random pixels of the measured size.
 Tensor<float> PixelsFor(const BenchOptions& options, const model::Model& model, int64_t count) {
-  const model::VitConfig config = app::AtSize(model.config(), options.model.Parse().size);
+  const model::VitConfig config = app::WithImageSize(model.config(), options.model.Parse().size);
   RequireMemory(model.vit().PassBytes(count, config.image_height, config.image_width),
                 fmt::format("bench: {} images of {}x{}", count, config.image_height, config.image_width));
   return RandomInputs(config, count);
@@ -50,7 +50,7 @@ class TimedForward {
   model::Workspace<float> workspace_;
 };
 
-// The peak memory of this process since ForgetPeak, in bytes; 0 if Linux does not report it.
+// The peak memory of this process since ResetPeakMemory, in bytes; 0 if Linux does not report it.
 int64_t PeakMemory() {
   std::ifstream status("/proc/self/status");
   for (std::string word; status >> word;) {
@@ -59,7 +59,7 @@ int64_t PeakMemory() {
   }
   return 0;
 }
-void ForgetPeak() {
+void ResetPeakMemory() {
 #ifdef __GLIBC__
   ::malloc_trim(0);  // return freed memory first
 #endif
@@ -100,7 +100,7 @@ DriftInputs ReadDriftInputs(const BenchOptions& options, const model::Model& mod
 }
 
 // [images, outputs]
-Tensor<float> LogitsOf(const DriftInputs& inputs, const model::Model& model) {
+Tensor<float> ComputeLogits(const DriftInputs& inputs, const model::Model& model) {
   Tensor<float> logits({inputs.images, model.config().outputs()});
   model::Workspace<float> workspace;
   int64_t row = 0;
@@ -128,8 +128,8 @@ double MiB(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 void PrintJson(const BenchOptions& options, const model::VitConfig& config, const Row& row, double flops,
                const simd::Rates& rates, const DriftInputs& inputs) {
   io::Json line = MachineJson(options, config, rates);
-  line["dtype"] = NameOf(row.precision);
-  line["kernel"] = KernelOf(row.precision);
+  line["dtype"] = PrecisionName(row.precision);
+  line["kernel"] = KernelName(row.precision);
   line["native"] = simd::Describe(row.precision).native;
   line["batch"] = options.batch;
   line["without"] = options.without;
@@ -150,10 +150,10 @@ void PrintJson(const BenchOptions& options, const model::VitConfig& config, cons
 
 void PrintRow(const BenchOptions& options, const Row& row, double flops, const simd::Rates& rates, bool random) {
   const double gflops = flops / row.times.best() / 1e6;
-  Print("{:<6} {:<15} {:>9} {:>10} {:9.1f} {:8.1f} {:8.2f} {:12.1f} {:11.0f} {:9.5f} {:>8}\n", NameOf(row.precision),
-        KernelOf(row.precision), ShortMilliseconds(row.times.best()), ShortMilliseconds(row.times.median()),
-        1e3 * static_cast<double>(options.batch) / row.times.best(), gflops, gflops / (rates.flops / 1e9),
-        MiB(row.weights), MiB(row.peak), row.drift.cosine,
+  Print("{:<6} {:<15} {:>9} {:>10} {:9.1f} {:8.1f} {:8.2f} {:12.1f} {:11.0f} {:9.5f} {:>8}\n",
+        PrecisionName(row.precision), KernelName(row.precision), ShortMilliseconds(row.times.best()),
+        ShortMilliseconds(row.times.median()), 1e3 * static_cast<double>(options.batch) / row.times.best(), gflops,
+        gflops / (rates.flops / 1e9), MiB(row.weights), MiB(row.peak), row.drift.cosine,
         random ? "-" : fmt::format("{:.1f} %", 100 * row.drift.top1));
 }
 
@@ -171,10 +171,10 @@ void PrintNotes(const std::vector<Row>& rows, const DriftInputs& inputs) {
     if (row.precision == Precision::kFloat32) continue;
     const double gain = rows.front().times.best() / row.times.best();
     if (gain < kFaster) {
-      Print("{} is not faster here ({:.2f} of fp32's speed){}; it saves memory only.\n", NameOf(row.precision), gain,
-            simd::Describe(row.precision).native ? "" : ": this machine has no faster instructions for it");
+      Print("{} is not faster here ({:.2f} of fp32's speed){}; it saves memory only.\n", PrecisionName(row.precision),
+            gain, simd::Describe(row.precision).native ? "" : ": this machine has no faster instructions for it");
     } else {
-      Print("{} is {:.2f} times as fast as fp32 here.\n", NameOf(row.precision), gain);
+      Print("{} is {:.2f} times as fast as fp32 here.\n", PrecisionName(row.precision), gain);
     }
   }
 }
@@ -202,7 +202,7 @@ int BenchModel(const BenchOptions& options, const std::vector<Precision>& precis
   // Memory: with only one precision in the process at a time.
   std::vector<Row> rows;
   for (const Precision precision : precisions) {
-    ForgetPeak();
+    ResetPeakMemory();
     const model::Model model = LoadForBench(checkpoint, options, precision);
     TimedForward forward(options, model);
     forward.Run();
@@ -213,10 +213,10 @@ int BenchModel(const BenchOptions& options, const std::vector<Precision>& precis
   std::vector<model::Model> models;
   for (const Precision precision : precisions) models.push_back(LoadForBench(checkpoint, options, precision));
   const DriftInputs inputs = ReadDriftInputs(options, models.front());
-  const Tensor<float> exact = LogitsOf(inputs, models.front());
-  for (size_t i = 0; i < rows.size(); ++i) rows[i].drift = DriftOf(LogitsOf(inputs, models[i]), exact);
+  const Tensor<float> exact = ComputeLogits(inputs, models.front());
+  for (size_t i = 0; i < rows.size(); ++i) rows[i].drift = ComputeDrift(ComputeLogits(inputs, models[i]), exact);
   // Speed: all precisions in turns.
-  const model::VitConfig config = app::AtSize(checkpoint.description.config, options.model.Parse().size);
+  const model::VitConfig config = app::WithImageSize(checkpoint.description.config, options.model.Parse().size);
   const double flops = model::Flops(config) * static_cast<double>(options.batch);
   std::vector<TimedForward> forwards;
   for (const model::Model& model : models) forwards.emplace_back(options, model);
@@ -227,7 +227,7 @@ int BenchModel(const BenchOptions& options, const std::vector<Precision>& precis
   if (options.json) {
     for (const Row& row : rows) PrintJson(options, config, row, flops, rates, inputs);
   } else {
-    Print("{}, batch {} of {}x{}, {} passes of each, {}\n\n", NameOf(options, config), options.batch,
+    Print("{}, batch {} of {}x{}, {} passes of each, {}\n\n", ModelTitle(options, config), options.batch,
           config.image_height, config.image_width, times.front().milliseconds.size(), DescribeMachine(rates));
     Print("{:<6} {:<15} {:>9} {:>10} {:>9} {:>8} {:>8} {:>12} {:>11} {:>9} {:>8}\n", "dtype", "kernel", "best ms",
           "median ms", "images/s", "GFLOP/s", "of peak", "weights MiB", "memory MiB", "cosine", "top-1");

@@ -7,12 +7,12 @@ namespace qkv::cli {
 namespace {
 
 // Number of targets of one input, and of classes of each.
-struct Answers {
+struct Targets {
   int64_t count, of;
 };
 
-Answers AnswersOf(const model::VitConfig& config) { return {1, config.classes}; }
-Answers AnswersOf(const model::SequenceConfig& config) { return {config.length, config.outputs}; }
+Targets CountTargets(const model::VitConfig& config) { return {1, config.classes}; }
+Targets CountTargets(const model::SequenceConfig& config) { return {config.length, config.outputs}; }
 
 }  // namespace
 
@@ -40,7 +40,7 @@ TimedStep<Net>::TimedStep(const Config& config, int64_t batch, bool bf16)
       weights_({network_.layout().size()}),
       inputs_(RandomInputs(config, batch)) {
   train::Initialise<float>(config, network_.layout(), {}, weights_);
-  const auto [count, of] = AnswersOf(config);
+  const auto [count, of] = CountTargets(config);
   for (int64_t i = 0; i < batch * count; ++i) labels_.push_back(i % of);
 }
 

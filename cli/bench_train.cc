@@ -40,7 +40,7 @@ TrainShape ParseTrainShape(const std::string& text) {
 }
 
 // timm's VisionTransformer with ten classes.
-model::VitConfig ConfigOf(const TrainShape& shape) {
+model::VitConfig MakeConfig(const TrainShape& shape) {
   model::VitConfig config;
   config.image_height = config.image_width = shape.image;
   config.patch_height = config.patch_width = shape.patch;
@@ -64,7 +64,7 @@ std::string CheckTrainShape(const std::string& text) {
 int BenchTrain(const BenchOptions& options, simd::Precision precision, bool from_stdin) {
   Require(precision != simd::Precision::kInt8, "bench: training is in fp32 or bf16, not in int8");
   const TrainShape shape = ParseTrainShape(options.train);
-  TimedStep<train::Network> step(ConfigOf(shape), shape.batch, precision == simd::Precision::kBfloat16);
+  TimedStep<train::Network> step(MakeConfig(shape), shape.batch, precision == simd::Precision::kBfloat16);
   step.Run();  // the first step sizes the workspaces
   if (from_stdin) {
     for (std::string line; std::getline(std::cin, line);) {
@@ -84,7 +84,7 @@ int BenchTrain(const BenchOptions& options, simd::Precision precision, bool from
   const int64_t parameters = model::Parameters(step.config());
   if (options.json) {
     const io::Json line = {{"train", options.train},
-                           {"dtype", NameOf(precision)},
+                           {"dtype", PrecisionName(precision)},
                            {"threads", NumThreads()},
                            {"isa", simd::Name(simd::ActiveIsa())},
                            {"parameters", parameters},
@@ -102,9 +102,9 @@ int BenchTrain(const BenchOptions& options, simd::Precision precision, bool from
         shape.image, times.milliseconds.size(), DescribeMachine(rates));
   Print("{:<6} {:>9} {:>10} {:>9} {:>8} {:>8} {:>11}\n", "dtype", "best ms", "median ms", "images/s", "GFLOP/s",
         "of peak", "memory MiB");
-  Print("{:<6} {:>9} {:>10} {:9.1f} {:8.1f} {:8.2f} {:11.1f}\n", NameOf(precision), ShortMilliseconds(times.best()),
-        ShortMilliseconds(times.median()), images, gflops, gflops / (rates.flops / 1e9),
-        static_cast<double>(step.bytes()) / (1 << 20));
+  Print("{:<6} {:>9} {:>10} {:9.1f} {:8.1f} {:8.2f} {:11.1f}\n", PrecisionName(precision),
+        ShortMilliseconds(times.best()), ShortMilliseconds(times.median()), images, gflops,
+        gflops / (rates.flops / 1e9), static_cast<double>(step.bytes()) / (1 << 20));
   Print(
       "\nGFLOP/s: three forward passes of the whole model, so that savings count as speed. of peak: of the fp32\n"
       "multiply-adds measured beside it. memory: gradients, activations and scratch; weights and moments are 12 bytes\n"

@@ -21,7 +21,7 @@ struct Options {
   bool json = false, logits = false;
 };
 
-std::string LabelOf(const model::Prediction& prediction) {
+std::string FormatLabel(const model::Prediction& prediction) {
   return prediction.label.empty() ? fmt::format("class {}", prediction.index) : prediction.label;
 }
 
@@ -30,12 +30,12 @@ void PrintText(const app::Classification& image, bool single, size_t path_width)
   if (single) {
     Print("{}\n", image.path);
     for (const auto& prediction : image.top) {
-      Print("  {:6.2f} %  {}\n", 100 * prediction.score, LabelOf(prediction));
+      Print("  {:6.2f} %  {}\n", 100 * prediction.score, FormatLabel(prediction));
     }
     return;
   }
   Print("{:<{}}", image.path, path_width);
-  for (const auto& prediction : image.top) Print("  {:6.2f} %  {}", 100 * prediction.score, LabelOf(prediction));
+  for (const auto& prediction : image.top) Print("  {:6.2f} %  {}", 100 * prediction.score, FormatLabel(prediction));
   Print("\n");
 }
 

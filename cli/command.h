@@ -42,9 +42,9 @@ struct ModelOptions {
   std::string path;  // empty: the model inside the binary
   std::string size;  // "HxW", "N", or empty
   std::string dtype = "fp32";
-  int threads = 0;     // 0: all cores
-  model::Given given;  // what the model's files may not say
-  std::string cache;   // empty: only if QKV_CACHE is set; "use" or "verify"
+  int threads = 0;          // 0: all cores
+  model::ModelHints given;  // what the model's files may not say
+  std::string cache;        // empty: only if QKV_CACHE is set; "use" or "verify"
 
   void AddModel(Command command);      // with --heads and --max-memory
   void AddPrecision(Command command);  // --dtype and --threads
@@ -69,8 +69,8 @@ model::Model LoadModel(const model::Checkpoint& checkpoint, const ModelOptions& 
 /// app::ParsePrecision of --dtype.
 simd::Precision ParsePrecision(std::string_view name);
 
-using app::NameOf;
 using app::ParseList;
+using app::PrecisionName;
 
 /// Types that weights are stored in, by their names in options.
 const std::map<std::string, DType>& StoredTypes();

@@ -13,7 +13,7 @@ int64_t First(const Tensor<float>& logits, int64_t row) {
 
 }  // namespace
 
-Drift DriftOf(const Tensor<float>& logits, const Tensor<float>& exact) {
+Drift ComputeDrift(const Tensor<float>& logits, const Tensor<float>& exact) {
   Drift drift;
   const int64_t images = exact.dim(0), outputs = exact.dim(1);
   for (int64_t i = 0; i < images; ++i) {

@@ -16,6 +16,6 @@ struct Drift {
 };
 
 /// logits, exact: [images, outputs].
-Drift DriftOf(const Tensor<float>& logits, const Tensor<float>& exact);
+Drift ComputeDrift(const Tensor<float>& logits, const Tensor<float>& exact);
 
 }  // namespace qkv::cli

@@ -39,7 +39,7 @@ int main(int argc, char** argv) {
     PrintMessage("qkv: the system refuses a thread or another resource: {}; see ulimit -a\n", error.code().message());
     return 1;
   } catch (const std::exception& error) {
-    PrintMessage("qkv: {}\n", qkv::Lines{error.what()});
+    PrintMessage("qkv: {}\n", qkv::EscapedText{error.what()});
     return 1;
   }
   return exit_code;

@@ -42,6 +42,6 @@ void PrintMessageRaw(std::string_view text) noexcept {
   std::clearerr(stderr);
 }
 
-void PrintNote(const std::string& text) { PrintMessage("qkv: {}\n", Lines{text}); }
+void PrintNote(const std::string& text) { PrintMessage("qkv: {}\n", EscapedText{text}); }
 
 }  // namespace qkv::cli

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 constexpr const char* kModule = "qkv_mpi.so";
 
 // Environment variables of Open MPI, of MPICH and its derivatives, and of Slurm.
-int Launched() {
+int LaunchedProcesses() {
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}) {
     const char* const value = std::getenv(name);
     if (value != nullptr) return std::atoi(value);
@@ -76,7 +76,7 @@ void* LoadModule(const fs::path& found) {
 }  // namespace
 
 std::unique_ptr<train::Communicator> JoinProcesses() {
-  const int launched = Launched();
+  const int launched = LaunchedProcesses();
   if (launched <= 1) return std::make_unique<train::Communicator>();
   // In the build folder beside the program, otherwise in the installed place.
   const fs::path program = fs::read_symlink("/proc/self/exe").parent_path();

@@ -57,7 +57,7 @@ int64_t ParseRope(std::string_view name, int64_t width) {
 }
 
 // Adds the traits that `list` names, for heads of this width; returns the error, or an empty string.
-std::string Surround(const std::string& list, int64_t width, AttentionTraits* traits) {
+std::string ParseSurroundings(const std::string& list, int64_t width, AttentionTraits* traits) {
   size_t begin = 0;
   while (begin < list.size()) {
     const size_t end = std::min(list.find(',', begin), list.size());
@@ -78,7 +78,7 @@ std::string Surround(const std::string& list, int64_t width, AttentionTraits* tr
   return "";
 }
 
-std::vector<std::string_view> NamesOf(const std::vector<lab::Obstruction>& obstructions) {
+std::vector<std::string_view> ObstructionNames(const std::vector<lab::Obstruction>& obstructions) {
   std::vector<std::string_view> names;
   for (const lab::Obstruction obstruction : obstructions) names.push_back(lab::Name(obstruction));
   return names;
@@ -92,7 +92,7 @@ void PrintJson(const std::vector<lab::Certificate>& certificates, int64_t rank) 
     io::Json line = {{"block", c.block},
                      {"rewriting", lab::Name(c.rewriting)},
                      {"verdict", lab::Name(c.verdict)},
-                     {"obstructions", NamesOf(c.obstructions)},
+                     {"obstructions", ObstructionNames(c.obstructions)},
                      {"weight_error", OrNull(c.weight_error)},
                      {"logit_bound", OrNull(c.logit_bound)},
                      {"attention_bound", OrNull(c.attention_bound)},
@@ -126,14 +126,14 @@ struct Group {
 };
 using Key = std::tuple<lab::Rewriting, lab::Exactness, std::vector<lab::Obstruction>>;
 
-std::string NumbersOf(const Group& group, const Key& key) {
+std::string FormatNumbers(const Group& group, const Key& key) {
   std::string text;
   const auto add = [&](const char* what, const Range& range, const char* unit) {
     if (const std::string numbers = range.Text(); !numbers.empty()) {
       text += fmt::format("{}{} {}{}", text.empty() ? "" : "; ", what, numbers, unit);
     }
   };
-  if (!std::get<2>(key).empty()) text = fmt::format("{}", fmt::join(NamesOf(std::get<2>(key)), ", "));
+  if (!std::get<2>(key).empty()) text = fmt::format("{}", fmt::join(ObstructionNames(std::get<2>(key)), ", "));
   add("error of M", group.error, "");
   add("any logit within", group.logits, "");
   add("condition number", group.condition, "");
@@ -158,7 +158,7 @@ void PrintTable(const std::vector<lab::Certificate>& certificates, int64_t rank)
     Print("{:<27} {:<25} {:<16} {}\n", name, lab::Name(verdict),
           fmt::format("{}{} {}", group.count == totals[rewriting] ? "all " : "", group.count,
                       layers ? "blocks" : "heads"),
-          NumbersOf(group, key));
+          FormatNumbers(group, key));
   }
 }
 
@@ -169,8 +169,8 @@ int Certify(const Options& options) {
   const int64_t rank = options.rank > 0 ? options.rank : lab::HalfRank(config);
   Require(rank <= config.block.attention.query_width(), "--rank: queries and keys have {} features, got {}",
           config.block.attention.query_width(), rank);
-  AttentionTraits traits = lab::TraitsOf(config);
-  const std::string wrong = Surround(options.with, config.block.attention.query_width(), &traits);
+  AttentionTraits traits = lab::MakeAttentionTraits(config);
+  const std::string wrong = ParseSurroundings(options.with, config.block.attention.query_width(), &traits);
   Require(wrong.empty(), "--with: {}", wrong);
   const std::vector<lab::Certificate> certificates = lab::Certify(checkpoint, rank, traits);
   if (options.json) {
@@ -195,7 +195,7 @@ void RegisterQkCertify(Command app, int* exit_code) {
       .TypeName("LIST")
       .Check([](const std::string& list) {
         AttentionTraits traits;  // for any head width: there is no model yet
-        return Surround(list, std::numeric_limits<int64_t>::max(), &traits);
+        return ParseSurroundings(list, std::numeric_limits<int64_t>::max(), &traits);
       });
   command.AddOption("--threads", &options->model.threads, "Threads (default: all cores)").Range(1, 1024).TypeName("N");
   command.AddFlag("--json", &options->json, "JSON Lines on stdout, one for each block, head and rewriting");

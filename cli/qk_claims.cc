@@ -46,7 +46,7 @@ std::vector<std::string> ParseClaims(const std::string& text) {
 }
 
 // The results in the files, or those inside the binary.
-std::vector<lab::AblationResults> AblationsOf(const Options& options) {
+std::vector<lab::AblationResults> ReadAblations(const Options& options) {
   std::vector<lab::AblationResults> all;
   for (const std::string& file : options.ablations) {
     all.push_back(lab::AblationResults::FromJson(ReadFile(file), file));
@@ -61,7 +61,7 @@ std::vector<lab::AblationResults> AblationsOf(const Options& options) {
 int Claims(const Options& options) {
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
   const std::vector<std::string> ids = ParseClaims(options.only);
-  const std::vector<lab::AblationResults> ablations = AblationsOf(options);
+  const std::vector<lab::AblationResults> ablations = ReadAblations(options);
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
   std::vector<std::filesystem::path> files;
   app::InputFiles inputs(options.model.path);

@@ -39,7 +39,7 @@ struct Pixels {
 
 Pixels ReadImages(const Options& options, const model::Model& model) {
   const ImageList all = CollectImages(options.images.paths);
-  const ImageList images = app::Spread(all, options.count);
+  const ImageList images = app::SampleEvenly(all, options.count);
   Pixels pixels;
   pixels.failed = WithProgress(options.images, images, [&](const app::PipelineOptions& pipeline) {
     app::CollectedPixels read = app::CollectPixels(pipeline, images, model, "inspect");
@@ -53,7 +53,7 @@ Pixels ReadImages(const Options& options, const model::Model& model) {
 }
 
 Pixels MakeImages(const Options& options, const model::Model& model) {
-  const model::VitConfig c = app::AtSize(model.config(), options.model.Parse().size);
+  const model::VitConfig c = app::WithImageSize(model.config(), options.model.Parse().size);
   Pixels pixels;
   pixels.images = fmt::format("{} images of random noise", options.count);
   PrintMessage("qkv: no images given: tokens come from {}; content is that of noise\n", pixels.images);

@@ -32,7 +32,7 @@ using attention::Workload;
 bool ReadsScores(const Workload& w) { return w.read == Read::kScores; }
 
 // "merged", or "merged, projected" if the two chains differ.
-std::string NameOf(const Plan& plan, const Workload& w) {
+std::string PlanName(const Plan& plan, const Workload& w) {
   if (ReadsScores(w) || plan.scores == plan.outputs) return std::string(Name(plan.scores));
   return fmt::format("{}, {}", Name(plan.scores), Name(plan.outputs));
 }
@@ -68,11 +68,11 @@ std::string Verdict(const Workload& w, std::span<const Order> unmerged = kUnmerg
     return fmt::format(
         "Merging pays: {} multiply-adds instead of {} ({}), {} times fewer, once the merged matrices "
         "are made ({}){}.",
-        ShortCount(with), ShortCount(without), NameOf(other, w), Times(without / with),
+        ShortCount(with), ShortCount(without), PlanName(other, w), Times(without / with),
         ShortCount(MultiplyAddsBeforehand(merged, w)), why);
   }
   return fmt::format("Merging does not pay: {} multiply-adds instead of {} ({}), {} times as many{}.", ShortCount(with),
-                     ShortCount(without), NameOf(other, w), Times(with / without), why);
+                     ShortCount(without), PlanName(other, w), Times(with / without), why);
 }
 
 // Whether there are few enough rows for absorbing, if that is possible at all.
@@ -92,7 +92,7 @@ struct Row {
 };
 
 // The orders to list: one order for both chains, and any other that is chosen.
-std::vector<Row> RowsOf(const Workload& w, const Plan& cheapest, const Plan& fastest) {
+std::vector<Row> MakeRows(const Workload& w, const Plan& cheapest, const Plan& fastest) {
   std::vector<Row> rows;
   for (const Plan& plan : lab::PossiblePlans(w)) {
     if (ReadsScores(w) || plan.scores == plan.outputs || plan == cheapest || plan == fastest) rows.push_back({plan});
@@ -141,7 +141,7 @@ int PlanShapes(const QkPlanOptions& options) {
   const Workload& w = options.workload;
   const lab::Costs costs = lab::MeasureCosts<T>();
   const Plan cheapest = CheapestPlan(w), fastest = lab::FastestPlan<T>(w, costs);
-  std::vector<Row> rows = RowsOf(w, cheapest, fastest);
+  std::vector<Row> rows = MakeRows(w, cheapest, fastest);
   for (Row& row : rows) row.predicted = lab::PredictSeconds<T>(row.plan, w, costs);
   if (options.measure) Measure<T>(w, options.seconds, rows);
   const auto best =
@@ -160,8 +160,8 @@ int PlanShapes(const QkPlanOptions& options) {
       if (row.measured) one["measured_ms"] = 1e3 * *row.measured;
       json["orders"].push_back(one);
     }
-    json["cheapest"] = NameOf(cheapest, w);
-    json["fastest"] = NameOf(chosen, w);
+    json["cheapest"] = PlanName(cheapest, w);
+    json["fastest"] = PlanName(chosen, w);
     json["merging"] = Verdict(w);
     PrintJsonLine(json);
     return 0;
@@ -171,7 +171,7 @@ int PlanShapes(const QkPlanOptions& options) {
   if (options.measure) table.columns.push_back({"measured"});
   for (const Row& row : rows) {
     const double beforehand = MultiplyAddsBeforehand(row.plan, w);
-    table.rows.push_back({NameOf(row.plan, w), ShortCount(MultiplyAdds(row.plan, w)),
+    table.rows.push_back({PlanName(row.plan, w), ShortCount(MultiplyAdds(row.plan, w)),
                           beforehand > 0 ? ShortCount(beforehand) : "",
                           report::Number(Bytes(row.plan, w, costs.element) / 1e6), report::Seconds(row.predicted)});
     if (row.measured) table.rows.back().push_back(report::Seconds(*row.measured));
@@ -179,8 +179,8 @@ int PlanShapes(const QkPlanOptions& options) {
   Print("{}\n\n", DescribeWorkload(options));
   PrintRaw(ToText(table) + '\n' + Verdict(w) + '\n');
   if (const std::string absorbing = AbsorbingVerdict(w); !absorbing.empty()) Print("{}\n", absorbing);
-  Print("Fewest multiply-adds: {}. Fastest here, {}: {}.\n", NameOf(cheapest, w),
-        options.measure ? "measured" : "predicted", NameOf(chosen, w));
+  Print("Fewest multiply-adds: {}. Fastest here, {}: {}.\n", PlanName(cheapest, w),
+        options.measure ? "measured" : "predicted", PlanName(chosen, w));
   return 0;
 }
 
@@ -203,7 +203,7 @@ void RequireChoice(const model::VitConfig& c) {
           "qk plan: nothing to plan, the model's attention is {}: its scores come from places, not from products of "
           "tokens",
           model::Name(c.block.attention.kind));
-  const auto outputs = model::OrdersOf(c, {}, c.depth - 1, c.tokens()).outputs;
+  const auto outputs = model::PossibleOrders(c, {}, c.depth - 1, c.tokens()).outputs;
   Require(c.block.attention.kind != nn::AttentionKind::kMerged || outputs.size() > 1,
           "qk plan: nothing to plan, the model's attention is {} already, and all rows are read",
           model::Name(c.block.attention.kind));
@@ -213,9 +213,9 @@ void RequireChoice(const model::VitConfig& c) {
 int PlanModel(const QkPlanOptions& options) {
   const model::VitConfig c = OpenCheckpoint(options.model).description.config;
   RequireChoice(c);
-  const int64_t tokens = app::AtSize(c, options.model.Parse().size).tokens();
+  const int64_t tokens = app::WithImageSize(c, options.model.Parse().size).tokens();
   const auto orders_of = [&](int64_t block, int64_t looked_at) {
-    model::AttentionOrders orders = model::OrdersOf(c, {}, block, looked_at);
+    model::AttentionOrders orders = model::PossibleOrders(c, {}, block, looked_at);
     orders.workload.batch = options.workload.batch;
     return orders;
   };
@@ -238,7 +238,7 @@ int PlanModel(const QkPlanOptions& options) {
     for (end = begin + 1; end < c.depth && orders_of(end, tokens).workload.queries == w.queries;) ++end;
     model::AttentionOrders whole = orders;
     whole.workload.queries = w.keys;
-    const Plan plan = PlanOf(orders);
+    const Plan plan = ChoosePlan(orders);
     const double chosen = MultiplyAdds(plan, orders), projected = MultiplyAdds(plain, orders),
                  of_all = MultiplyAdds(plain, whole);
     const auto blocks = static_cast<double>(end - begin);
@@ -258,7 +258,7 @@ int PlanModel(const QkPlanOptions& options) {
                              {"saved", 1 - chosen / of_all},
                              {"merging", verdict}});
     }
-    table.rows.push_back({name, fmt::format("{} of {}", w.queries, w.keys), NameOf(plan, w), ShortCount(chosen),
+    table.rows.push_back({name, fmt::format("{} of {}", w.queries, w.keys), PlanName(plan, w), ShortCount(chosen),
                           ShortCount(projected), ShortCount(of_all),
                           fmt::format("{:.1f} %", 100 * (1 - chosen / of_all))});
     verdicts += fmt::format("{} {}, scores: {}\n", end == begin + 1 ? "Block" : "Blocks", name, verdict);
@@ -272,8 +272,8 @@ int PlanModel(const QkPlanOptions& options) {
       "\n\n{}\n{}All blocks: {} multiply-adds instead of {}, {:.2f} % saved.\n",
       options.model.path.empty() ? "built-in digit classifier" : options.model.path, c.architecture,
       model::Name(c.block.attention.kind), tokens, c.block.width, c.block.attention.heads, c.block.attention.head_width,
-      queries, options.workload.batch, Lines{ToText(table)}, Lines{verdicts}, ShortCount(left), ShortCount(all),
-      100 * (1 - left / all));
+      queries, options.workload.batch, EscapedText{ToText(table)}, EscapedText{verdicts}, ShortCount(left),
+      ShortCount(all), 100 * (1 - left / all));
   return 0;
 }
 

@@ -150,7 +150,7 @@ int Run(const QkPlanOptions& options) {
   Print(
       "{} shapes, {}; seconds of the choice by those of the fastest order\n\n{}\nA prediction is off by {:.0f} % "
       "in the median.\n",
-      kShapes, options.model.dtype, Lines{ToText(table)}, 100 * error);
+      kShapes, options.model.dtype, EscapedText{ToText(table)}, 100 * error);
   return 0;
 }
 

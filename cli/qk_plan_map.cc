@@ -51,7 +51,7 @@ size_t CheapestAt(const Panel& panel, Point at) {
 }
 
 // The E/D up to which no order of a higher region is cheapest.
-double TopOf(const Panel& panel, size_t region, double x) {
+double RegionTop(const Panel& panel, size_t region, double x) {
   double low = 0, high = kTallest;
   if (CheapestAt(panel, {x, high}) <= region) return high;
   for (int i = 0; i < 20; ++i) {
@@ -75,7 +75,7 @@ void Draw(report::Svg& svg, Point corner, const Panel& panel) {
     top.clear();
     double area = 0;
     for (int i = 0; i <= kColumns; ++i) {
-      top.push_back({Column(i), TopOf(panel, region, Column(i))});
+      top.push_back({Column(i), RegionTop(panel, region, Column(i))});
       area += top.back().y - bottom[static_cast<size_t>(i)].y;
     }
     std::vector<Point> corners = bottom;
@@ -151,7 +151,7 @@ std::string BreakEvenMap(const Workload& shown) {
   for (size_t i = 0; i < 3; ++i) {
     svg.Rectangle({at, 38}, 11, 11, squares[i]);
     svg.Words({at + 17, 48}, names[i], "small");
-    at += 17 + report::WidthOf(names[i]) + 30;
+    at += 17 + report::EstimateTextWidth(names[i]) + 30;
   }
   Draw(svg, {kLeft, kTop}, all);
   Draw(svg, {kLeft + kDistance, kTop}, few);

@@ -28,25 +28,25 @@ struct Options : RewriteOptions {
 };
 
 // The inputs of the attention for some images of a folder.
-lab::BlockTokens TokensOf(const Options& options, const std::string& folder, const model::Checkpoint& checkpoint,
-                          const model::Model& model) {
+lab::BlockTokens ReadBlockTokens(const Options& options, const std::string& folder, const model::Checkpoint& checkpoint,
+                                 const model::Model& model) {
   lab::BlockTokens tokens(checkpoint);
   ImageOptions images;
   images.quiet = options.quiet;
-  ForEachBatch(images, app::Spread(CollectImages({folder}), options.tokens_of), model, Wanted::kPixels,
+  ForEachBatch(images, app::SampleEvenly(CollectImages({folder}), options.tokens_of), model, Wanted::kPixels,
                [&](const Batch& batch) { tokens.Add(model, batch.values); });
   Require(tokens.images() > 0, "truncate: no image of {} could be read", folder);
   return tokens;
 }
 
-struct Answers {
+struct Predictions {
   std::vector<std::string> paths;
   Tensor<float> logits;  // [images, outputs]
   int failed = 0;
 };
 
-Answers AnswersOf(const Options& options, const model::Model& model) {
-  Answers answers;
+Predictions ComputePredictions(const Options& options, const model::Model& model) {
+  Predictions answers;
   std::vector<float> logits;
   ImageOptions images;
   images.quiet = options.quiet;
@@ -89,12 +89,13 @@ void PrintErrors(const std::vector<lab::HeadError>& errors, bool json) {
 // Returns the number of unreadable images.
 int PrintDrift(const Options& options, const model::Checkpoint& checkpoint, const model::Model& before,
                const model::Model& after) {
-  const Answers exact = AnswersOf(options, before), ours = AnswersOf(options, after);
+  const Predictions exact = ComputePredictions(options, before), ours = ComputePredictions(options, after);
   Require(exact.paths == ours.paths, "truncate: the images of {} changed meanwhile", options.images);
-  const Drift drift = DriftOf(ours.logits, exact.logits);
+  const Drift drift = ComputeDrift(ours.logits, exact.logits);
   const int64_t classes = before.config().classes;
-  const auto truth = classes > 0 ? app::ClassesOf(exact.paths, options.images, checkpoint.description.labels, classes)
-                                 : std::optional<std::vector<int64_t>>();
+  const auto truth = classes > 0
+                         ? app::MatchFolderClasses(exact.paths, options.images, checkpoint.description.labels, classes)
+                         : std::optional<std::vector<int64_t>>();
   io::Json line = {{"images", exact.paths.size()}, {"logit_cosine", drift.cosine}, {"top1_agreement", drift.top1}};
   if (truth) {
     line["accuracy_before"] = Accuracy(exact.logits, *truth);
@@ -125,7 +126,7 @@ int Truncate(const Options& options) {
   const model::Model before(checkpoint);
   std::optional<lab::BlockTokens> calibration;
   if (!options.calibration.empty()) {
-    request.calibration = &calibration.emplace(TokensOf(options, options.calibration, checkpoint, before));
+    request.calibration = &calibration.emplace(ReadBlockTokens(options, options.calibration, checkpoint, before));
     const int64_t tokens = calibration->images() * before.config().tokens();
     if (tokens < 4 * before.config().block.width) {
       PrintMessage("qkv: {} tokens of {} features are few to calibrate on: it may be the best for these alone\n",
@@ -134,7 +135,7 @@ int Truncate(const Options& options) {
   }
   // Before anything is written: there may be no images.
   std::optional<lab::BlockTokens> judged;
-  if (!options.images.empty()) judged.emplace(TokensOf(options, options.images, checkpoint, before));
+  if (!options.images.empty()) judged.emplace(ReadBlockTokens(options, options.images, checkpoint, before));
   PrintSizes(options.output, lab::Truncate(checkpoint, options.output, request));
   const model::Checkpoint written = model::Checkpoint::Open(options.output);
   PrintErrors(lab::CompareHeads(checkpoint, written, judged ? *judged : *calibration), options.json);

@@ -32,12 +32,12 @@ struct Options {
 
 // The configuration of a new run, or that of the run in `folder` with the changes that are allowed.
 template <typename Data>
-train::TrainConfig ConfigOf(const Options& options, const fs::path& folder, const Data& data, bool speaks) {
-  train::Settings given = GivenSettings(options.file, options.settings);
+train::TrainConfig MakeConfig(const Options& options, const fs::path& folder, const Data& data, bool speaks) {
+  train::Settings given = CollectSettings(options.file, options.settings);
   const fs::path file = folder / train::RunFolder::kConfig;
   if (options.resume && fs::exists(file)) {
     const train::Settings begun = train::ReadRunSettings(file);
-    const train::TrainConfig config = train::Resolve(train::Over(begun, given));
+    const train::TrainConfig config = train::Resolve(train::MergeSettings(begun, given));
     train::RequireSameRun(train::Resolve(begun), config);
     return config;
   }
@@ -46,27 +46,27 @@ train::TrainConfig ConfigOf(const Options& options, const fs::path& folder, cons
 }
 
 // Further commands for a model of this data.
-std::string Uses(const std::string& data, const std::string& run) {
-  if (train::TaskOf(data)) return "";
+std::string UsageHints(const std::string& data, const std::string& run) {
+  if (train::ParseTask(data)) return "";
   if (train::IsSequenceData(data)) return FormatShown("  qkv generate -m {} --prompt TEXT\n", run);
   return FormatShown("  qkv classify -m {} IMAGE…\n  qkv attend -m {} -o maps.html IMAGE\n", run, run);
 }
 
 // saved: the folder has a checkpoint.
-void SayOutcome(const train::Outcome& outcome, bool saved, const Options& options, TrainProgress& progress) {
-  using Why = train::Outcome::Why;
+void PrintOutcome(const train::Outcome& outcome, bool saved, const Options& options, TrainProgress& progress) {
+  using Reason = train::Outcome::Reason;
   const std::string run = Quoted(options.output), data = Quoted(options.data);
-  if (outcome.why == Why::kStopped && outcome.steps == 0) {
+  if (outcome.reason == Reason::kStopped && outcome.steps == 0) {
     progress.Say("stopped before the first step: there is nothing to save" +
                  (saved ? fmt::format("; to continue: qkv train {} -o {} --resume", data, run) : ""));
     return;
   }
-  if (outcome.why == Why::kStopped) {
+  if (outcome.reason == Reason::kStopped) {
     progress.Say(fmt::format("stopped after step {} of {}, saved; to continue: qkv train {} -o {} --resume",
                              outcome.step, outcome.steps, data, run));
     return;
   }
-  if (outcome.why == Why::kNoBetter) {
+  if (outcome.reason == Reason::kNoImprovement) {
     progress.Say(fmt::format("stopped early after step {} of {}: no better evaluation since epoch {}", outcome.step,
                              outcome.steps, outcome.best_epoch));
   }
@@ -74,11 +74,11 @@ void SayOutcome(const train::Outcome& outcome, bool saved, const Options& option
                100 * outcome.best_top1, outcome.unit, outcome.best_loss, outcome.best_epoch);
   if (outcome.rows > 0) PrintMessage(", {:.0f} {}/s", outcome.rows_per_second, outcome.unit);
   PrintMessage("\n  qkv evaluate -m {} {}\n", run, data);
-  PrintMessageRaw(Uses(options.data, run));
+  PrintMessageRaw(UsageHints(options.data, run));
 }
 
 // A barrier: returns when all processes have called it.
-void Meet(train::Communicator& processes) {
+void Barrier(train::Communicator& processes) {
   double nothing = 0;
   processes.Sum({&nothing, 1});
 }
@@ -87,10 +87,10 @@ void Meet(train::Communicator& processes) {
 template <typename Data>
 int TrainOn(train::Communicator& processes, const Options& options, const train::TrainConfig& config, const Data& data,
             const std::vector<std::string>& notes, std::optional<MapImages> maps) {
-  if (!processes.first()) Meet(processes);  // rank 0 makes the folder
+  if (!processes.first()) Barrier(processes);  // rank 0 makes the folder
   train::RunFolder folder =
       processes.first() ? train::RunFolder(options.output, options.resume) : train::RunFolder::Reader(options.output);
-  if (processes.first()) Meet(processes);
+  if (processes.first()) Barrier(processes);
   StopOnSignals(/*says=*/processes.first());
   if (!processes.first()) {
     train::Observer observer;
@@ -113,12 +113,12 @@ int TrainOn(train::Communicator& processes, const Options& options, const train:
   };
   try {
     const train::Outcome outcome = train::Train(config, data, folder, observer, &processes);
-    SayOutcome(outcome, folder.HasCheckpoint(), options, progress);
+    PrintOutcome(outcome, folder.HasCheckpoint(), options, progress);
   } catch (const Error& error) {
     // If nothing was trained yet, resuming would fail in the same way.
     if (!begun || !folder.HasCheckpoint()) throw;
     Fail("{}\nqkv: what was saved before is whole; to continue from there: qkv train {} -o {} --resume",
-         Lines{error.what()}, Quoted(options.data), Quoted(options.output));
+         EscapedText{error.what()}, Quoted(options.data), Quoted(options.output));
   }
   return StopSignal() != 0 ? 128 + StopSignal() : 0;
 }
@@ -126,14 +126,14 @@ int TrainOn(train::Communicator& processes, const Options& options, const train:
 int TrainBy(train::Communicator& processes, const Options& options) {
   if (processes.threads() > 0) SetNumThreads(processes.threads());
   if (train::IsSequenceData(options.data)) {
-    const train::TrainConfig config = ConfigOf(options, options.output, options.data, processes.first());
+    const train::TrainConfig config = MakeConfig(options, options.output, options.data, processes.first());
     const train::SequenceData data = train::SequencesForTraining(options.data, config);
     if (processes.first()) PrintMessage("qkv: {}\n", data.summary);
     return TrainOn(processes, options, config, data, {}, {});
   }
   train::Dataset dataset = train::OpenDataset(options.data);
   if (processes.first()) PrintMessage("qkv: {}\n", train::Summary(dataset));
-  const train::TrainConfig config = ConfigOf(options, options.output, dataset, processes.first());
+  const train::TrainConfig config = MakeConfig(options, options.output, dataset, processes.first());
   const train::TrainingData data =
       train::ForTraining(std::move(dataset), config.val_fraction, static_cast<uint64_t>(config.seed));
   std::optional<MapImages> maps;
@@ -155,7 +155,7 @@ int Train(const Options& options) {
       std::this_thread::sleep_for(kLook);
       if (StopSignal() != 0) std::_Exit(1);
     }
-    PrintMessage("qkv: process {} of {}: {}\n", processes->rank() + 1, processes->size(), Lines{error.what()});
+    PrintMessage("qkv: process {} of {}: {}\n", processes->rank() + 1, processes->size(), EscapedText{error.what()});
     std::fflush(stderr);
     processes->Abort(1);
     throw;

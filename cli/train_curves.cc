@@ -22,7 +22,8 @@ struct Line {
 };
 
 // The values of `key` in the lines of this event, over their steps.
-Line LineOf(std::span<const io::Json> log, const char* event, const char* key, const std::string& name, double scale) {
+Line MakeLine(std::span<const io::Json> log, const char* event, const char* key, const std::string& name,
+              double scale) {
   Line line{name, {}};
   for (const io::Json& entry : log) {
     if (entry.value("event", "") != event || !entry.contains(key) || !entry[key].is_number()) continue;
@@ -55,11 +56,11 @@ double DrawPlot(report::Svg& svg, double top, const std::string& name, std::span
 std::string DrawCurves(std::span<const io::Json> log, const std::string& title) {
   report::Svg svg(title, "Loss, accuracy and learning rate over the steps of a training run.");
   svg.Words({kMargin, 20}, title, "title");
-  const Line losses[] = {LineOf(log, "train", "loss", "training, as it was augmented", 1),
-                         LineOf(log, "evaluation", "loss", "validation", 1)};
-  const Line accuracies[] = {LineOf(log, "train", "accuracy", "training, as it was augmented", 100),
-                             LineOf(log, "evaluation", "top1", "validation", 100)};
-  const Line rates[] = {LineOf(log, "train", "learning_rate", "learning rate", 1)};
+  const Line losses[] = {MakeLine(log, "train", "loss", "training, as it was augmented", 1),
+                         MakeLine(log, "evaluation", "loss", "validation", 1)};
+  const Line accuracies[] = {MakeLine(log, "train", "accuracy", "training, as it was augmented", 100),
+                             MakeLine(log, "evaluation", "top1", "validation", 100)};
+  const Line rates[] = {MakeLine(log, "train", "learning_rate", "learning rate", 1)};
   double top = DrawPlot(svg, kTitle, "loss", losses);
   top = DrawPlot(svg, top, "accuracy, %", accuracies);
   top = DrawPlot(svg, top, "learning rate", rates);

@@ -72,8 +72,8 @@ void AddTrainKeys(Command command, train::Settings* settings, std::span<const st
   }
 }
 
-train::Settings GivenSettings(const std::string& file, const train::Settings& command_line) {
-  return train::Over(file.empty() ? train::Settings() : train::ReadSettings(file), command_line);
+train::Settings CollectSettings(const std::string& file, const train::Settings& command_line) {
+  return train::MergeSettings(file.empty() ? train::Settings() : train::ReadSettings(file), command_line);
 }
 
 void ChoosePreset(const train::Dataset& dataset, bool speaks, train::Settings* given) {
@@ -85,7 +85,7 @@ void ChoosePreset(const train::Dataset& dataset, bool speaks, train::Settings* g
 }
 
 void ChoosePreset(const std::string& sequences, bool /*speaks*/, train::Settings* given) {
-  given->try_emplace("preset", train::TaskOf(sequences) ? "seq-task" : "seq-text");
+  given->try_emplace("preset", train::ParseTask(sequences) ? "seq-task" : "seq-text");
 }
 
 }  // namespace qkv::cli

@@ -16,7 +16,7 @@ namespace qkv::cli {
 void AddTrainKeys(Command command, train::Settings* settings, std::span<const std::string_view> hidden = {});
 
 /// The settings of the file, if there is one, overridden by those of the command line.
-train::Settings GivenSettings(const std::string& file, const train::Settings& command_line);
+train::Settings CollectSettings(const std::string& file, const train::Settings& command_line);
 
 /// If neither a preset nor a model is given: the preset for the size of the first readable image. Says so on stderr if
 /// `speaks`.

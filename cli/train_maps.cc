@@ -43,7 +43,7 @@ train::Split Part(const train::Split& split, const std::vector<int64_t>& indices
 }
 
 // An image as the model sees it, which ignores rows and columns that make no whole patch.
-app::Backdrop BackdropOf(const model::VitConfig& c, const image::Image& image, int64_t side) {
+app::Backdrop MakeBackdrop(const model::VitConfig& c, const image::Image& image, int64_t side) {
   const image::Rect where = {0, 0, static_cast<double>(c.grid_height() * c.patch_height),
                              static_cast<double>(c.grid_width() * c.patch_width)};
   return app::FitBackdrop(image, where, side);
@@ -78,7 +78,7 @@ MapImages ChooseMapImages(const std::string& what, const train::TrainingData& da
 
 TrainMaps::TrainMaps(fs::path folder, MapImages images) : folder_(std::move(folder)), chosen_(std::move(images)) {}
 
-fs::path TrainMaps::FileOf(int64_t epoch, const char* ending) const {
+fs::path TrainMaps::MapFile(int64_t epoch, const char* ending) const {
   return folder_ / fmt::format("epoch-{:04}.{}", epoch, ending);
 }
 
@@ -102,7 +102,7 @@ void TrainMaps::Open(const train::EvaluatedModel& model) {
 void TrainMaps::Draw(const train::EvaluatedModel& model) {
   if (!store_) Open(model);
   const model::VitConfig& c = model.description.config;
-  const inspect::TokenGrid grid = inspect::GridOf(c, c.image_height, c.image_width);
+  const inspect::TokenGrid grid = inspect::MakeTokenGrid(c, c.image_height, c.image_width);
   const inspect::Query query = inspect::ParseQuery("", grid);
   image::Preprocess normalise = model.description.preprocess;  // the remaining steps
   normalise.resize = image::Preprocess::Resize::kNone;
@@ -124,16 +124,16 @@ void TrainMaps::Draw(const train::EvaluatedModel& model) {
     image::Apply(normalise, image, decoding, pixels.view()[0]);
     const Tensor<float> weights = inspect::AttentionMaps<float>(
         model.vit, pixels, {.blocks = blocks, .fusion = inspect::Fusion::kMean, .query = query}, workspace);
-    const app::Backdrop backdrop = BackdropOf(c, image, CellSide(std::ssize(columns)));
+    const app::Backdrop backdrop = MakeBackdrop(c, image, CellSide(std::ssize(columns)));
     pictures.push_back({backdrop.photo.pixels.Clone()});
     for (const int64_t block : blocks) {
       std::copy_n(weights.view().at(block, 0, 0, prefix), grid.patches(), maps.view().at(i, block));
       pictures.push_back(app::Overlay(backdrop, maps.view()[i][block]));
     }
   }
-  io::WriteNpy<float>(FileOf(model.epoch, "npy"), maps);
+  io::WriteNpy<float>(MapFile(model.epoch, "npy"), maps);
   const std::string title = fmt::format("epoch {}: attention of the {}", model.epoch, inspect::Describe(query, grid));
-  image::WritePng(FileOf(model.epoch, "png"), image::ContactSheet(pictures, names_, columns, title));
+  image::WritePng(MapFile(model.epoch, "png"), image::ContactSheet(pictures, names_, columns, title));
   DrawEpochs(c, model.epoch);
 }
 
@@ -142,7 +142,7 @@ void TrainMaps::DrawEpochs(const model::VitConfig& c, int64_t last) const {
   std::vector<int64_t> drawn;
   for (int64_t epoch = 1; epoch <= last; ++epoch) {
     std::error_code ignored;
-    if (fs::exists(FileOf(epoch, "npy"), ignored)) drawn.push_back(epoch);
+    if (fs::exists(MapFile(epoch, "npy"), ignored)) drawn.push_back(epoch);
   }
   std::vector<int64_t> epochs;
   const int64_t shown = std::min(std::ssize(drawn), kMostEpochs);
@@ -154,16 +154,16 @@ void TrainMaps::DrawEpochs(const model::VitConfig& c, int64_t last) const {
   std::vector<Tensor<float>> maps;
   for (const int64_t epoch : epochs) {
     columns.push_back(fmt::format("epoch {}", epoch));
-    maps.push_back(io::ReadNpy<float>(FileOf(epoch, "npy")));
+    maps.push_back(io::ReadNpy<float>(MapFile(epoch, "npy")));
     Require(maps.back().shape() == Shape({store_->size(), c.depth, c.grid_height(), c.grid_width()}),
-            "train: {} holds maps {} of other images", FileOf(epoch, "npy").string(), maps.back().shape());
+            "train: {} holds maps {} of other images", MapFile(epoch, "npy").string(), maps.back().shape());
   }
   image::Workspace decoding;
   image::Image image;
   std::vector<image::Image> pictures;
   for (int64_t i = 0; i < store_->size(); ++i) {
     store_->Get(i, decoding, image);
-    const app::Backdrop backdrop = BackdropOf(c, image, CellSide(std::ssize(columns)));
+    const app::Backdrop backdrop = MakeBackdrop(c, image, CellSide(std::ssize(columns)));
     pictures.push_back({backdrop.photo.pixels.Clone()});
     for (const Tensor<float>& map : maps) pictures.push_back(app::Overlay(backdrop, map.view()[i][c.depth - 1]));
   }

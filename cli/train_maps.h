@@ -38,7 +38,7 @@ class TrainMaps {
   void Draw(const train::EvaluatedModel& model);
 
  private:
-  std::filesystem::path FileOf(int64_t epoch, const char* ending) const;
+  std::filesystem::path MapFile(int64_t epoch, const char* ending) const;
   void Open(const train::EvaluatedModel& model);
   void DrawEpochs(const model::VitConfig& config, int64_t last) const;
 

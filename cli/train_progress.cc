@@ -54,7 +54,7 @@ void StopOnSignals(bool says) {
   }
 }
 
-void EndOnSignals() {
+void ExitOnSignals() {
   for (const int number : kSignals) {
     struct sigaction now {};
     if (::sigaction(number, nullptr, &now) == 0 && now.sa_handler == OnSignal) ::signal(number, SIG_DFL);
@@ -105,7 +105,7 @@ train::Observer TrainProgress::Observer() {
   train::Observer observer;
   observer.note = [this](const std::string& note) { Say(note); };
   observer.reading = [this](const char* what, int64_t done, int64_t total) {
-    WriteOver(fmt::format("{}reading {}: {}/{} images", of_many_, what, done, total));
+    OverwriteLine(fmt::format("{}reading {}: {}/{} images", of_many_, what, done, total));
   };
   observer.step = [this](const train::StepReport& report) { Step(report); };
   if (maps_) observer.evaluated = [this](const train::EvaluatedModel& model) { maps_->Draw(model); };
@@ -120,9 +120,9 @@ void TrainProgress::Say(const std::string& text) {
 }
 
 void TrainProgress::Step(const train::StepReport& r) {
-  WriteOver(fmt::format("{}epoch {}  step {}/{}  loss {:.4f}  accuracy {:.1f} %  {:.0f} {}/s  {} left", of_many_,
-                        r.epoch, r.step, r.steps, r.loss, 100 * r.accuracy, r.rows_per_second, r.unit,
-                        Duration(r.seconds_left)));
+  OverwriteLine(fmt::format("{}epoch {}  step {}/{}  loss {:.4f}  accuracy {:.1f} %  {:.0f} {}/s  {} left", of_many_,
+                            r.epoch, r.step, r.steps, r.loss, 100 * r.accuracy, r.rows_per_second, r.unit,
+                            Duration(r.seconds_left)));
 }
 
 void TrainProgress::Evaluation(const train::EvaluationReport& r) {
@@ -134,7 +134,7 @@ void TrainProgress::Evaluation(const train::EvaluationReport& r) {
   WriteFile(folder_ / "curves.svg", DrawCurves(train::ReadLog(folder_ / "log.jsonl"), folder_.string()));
 }
 
-void TrainProgress::WriteOver(const std::string& text) {
+void TrainProgress::OverwriteLine(const std::string& text) {
   if (!shown_ || Clock::now() - drawn_ < kBetween) return;
   drawn_ = Clock::now();
   PrintMessage("\r\x1b[K{}", text);

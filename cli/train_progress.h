@@ -16,7 +16,7 @@ namespace qkv::cli {
 /// 128 + its number.
 void StopOnSignals(bool says = true);
 /// Signals end the process again, as before StopOnSignals.
-void EndOnSignals();
+void ExitOnSignals();
 /// The signal that requested the end, or 0.
 int StopSignal();
 
@@ -49,7 +49,7 @@ class TrainProgress {
 
   void Step(const train::StepReport& report);
   void Evaluation(const train::EvaluationReport& report);
-  void WriteOver(const std::string& text);
+  void OverwriteLine(const std::string& text);
   void Clear();
 
   const std::filesystem::path folder_;

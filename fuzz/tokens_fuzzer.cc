@@ -52,7 +52,7 @@ void ReadConfig(std::string_view text) {
 }
 
 // Words of four bytes, as they come; the small vocabulary's own when there are none.
-std::vector<int32_t> TokensOf(std::string_view bytes) {
+std::vector<int32_t> ToTokens(std::string_view bytes) {
   std::vector<int32_t> tokens(bytes.size() / sizeof(int32_t));
   if (!tokens.empty()) std::memcpy(tokens.data(), bytes.data(), tokens.size() * sizeof(int32_t));
   return tokens;
@@ -86,7 +86,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const size_t end = std::min(bytes.find('\0'), size);
   const std::string_view rest = bytes.substr(std::min(end + 1, size));
   Try([&] { ReadConfig(bytes.substr(0, end)); });
-  Try([&] { Decode(TokensOf(rest)); });
+  Try([&] { Decode(ToTokens(rest)); });
   // Bytes that are tokens of the small vocabulary, whatever they are.
   std::vector<int32_t> tokens;
   for (const char byte : rest.substr(0, 64)) tokens.push_back(static_cast<uint8_t>(byte) % 16);

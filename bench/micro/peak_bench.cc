@@ -66,7 +66,7 @@ void MemoryRead(benchmark::State& state) {
   const Tensor<float> x = Touched();
   for (auto _ : state) {
     ParallelTasks(kStream / kPiece, [&](int64_t task, int) {
-      benchmark::DoNotOptimize(internal::SumOf(x.data() + task * kPiece, kPiece));
+      benchmark::DoNotOptimize(internal::SumElements(x.data() + task * kPiece, kPiece));
     });
   }
   Bytes(state, 1);

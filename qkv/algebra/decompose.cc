@@ -38,7 +38,7 @@ SymmetricEigen<T> EigenSymmetric(const Matrix<T>& m) {
 }
 
 template <typename T>
-std::vector<std::complex<T>> EigenvaluesOf(const Matrix<T>& m) {
+std::vector<std::complex<T>> ComputeEigenvalues(const Matrix<T>& m) {
   RequireFinite("eigenvalues", m);
   const Eigen::EigenSolver<Wide> solver(m.template cast<double>(), /*computeEigenvectors=*/false);
   Require(solver.info() == Eigen::Success, "eigenvalues: the iteration on a {}x{} matrix did not end", m.rows(),
@@ -62,11 +62,11 @@ std::vector<int64_t> PivotColumns(const Matrix<T>& m, int64_t rank) {
   return {columns.data(), columns.data() + rank};
 }
 
-#define QKV_INSTANTIATE(T)                                               \
-  template Qr<T> ThinQr(const Matrix<T>&);                               \
-  template SymmetricEigen<T> EigenSymmetric(const Matrix<T>&);           \
-  template std::vector<std::complex<T>> EigenvaluesOf(const Matrix<T>&); \
-  template Matrix<T> Solve(const Matrix<T>&, const Matrix<T>&);          \
+#define QKV_INSTANTIATE(T)                                                    \
+  template Qr<T> ThinQr(const Matrix<T>&);                                    \
+  template SymmetricEigen<T> EigenSymmetric(const Matrix<T>&);                \
+  template std::vector<std::complex<T>> ComputeEigenvalues(const Matrix<T>&); \
+  template Matrix<T> Solve(const Matrix<T>&, const Matrix<T>&);               \
   template std::vector<int64_t> PivotColumns(const Matrix<T>&, int64_t);
 QKV_INSTANTIATE(float)
 QKV_INSTANTIATE(double)

@@ -53,7 +53,7 @@ Eigen::Map<const Vector<T>, 0, Eigen::InnerStride<>> AsVector(View<const T> v) {
 
 /// The bias, or zeros without one.
 template <typename T>
-Vector<T> BiasOf(const ProjectionView<T>& p) {
+Vector<T> BiasOrZero(const ProjectionView<T>& p) {
   if (p.bias.empty()) return Vector<T>::Zero(p.weight.dim(0));
   return AsVector(p.bias);
 }
@@ -86,7 +86,7 @@ struct Factors {
     const auto side = [](const ProjectionView<T>& p, bool bias) {
       Matrix<T> factor(p.weight.dim(0), p.weight.dim(1) + bias);
       factor.leftCols(p.weight.dim(1)) = AsEigen(p.weight);
-      if (bias) factor.rightCols(1) = BiasOf(p);
+      if (bias) factor.rightCols(1) = BiasOrZero(p);
       return factor;
     };
     a = side(pair.query, query_bias), b = side(pair.key, key_bias);
@@ -149,11 +149,11 @@ SymmetricEigen<T> EigenSymmetric(const Matrix<T>& m);
 
 /// Eigenvalues in descending order of magnitude.
 template <typename T>
-std::vector<std::complex<T>> EigenvaluesOf(const Matrix<T>& m);
+std::vector<std::complex<T>> ComputeEigenvalues(const Matrix<T>& m);
 
 /// Singular values in descending order.
 template <typename T>
-Vector<T> SingularValuesOf(const Matrix<T>& m);
+Vector<T> ComputeSingularValues(const Matrix<T>& m);
 
 /// A⁻¹ B, by LU with partial pivoting. A must be invertible.
 template <typename T>

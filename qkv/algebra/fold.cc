@@ -15,7 +15,7 @@ Projection<T> FoldLayerNorm(const ProjectionView<T>& projection, View<const T> g
   const auto W = AsEigen(projection.weight);
   Projection<T> folded{ToTensor(W * AsVector(gamma).asDiagonal()), {}};
   if (!beta.empty()) {
-    folded.bias = ToTensor<T>(W * AsVector(beta) + BiasOf(projection));
+    folded.bias = ToTensor<T>(W * AsVector(beta) + BiasOrZero(projection));
   } else if (!projection.bias.empty()) {
     folded.bias = ToTensor<T>(AsVector(projection.bias));
   }

@@ -13,7 +13,7 @@ namespace {
 template <typename T>
 void RequireFullRank(const char* gauge, const char* what, View<const T> weight) {
   const int64_t E = weight.dim(0), D = weight.dim(1);
-  const int64_t rank = CountRank(SingularValuesOf<T>(AsEigen(weight)), std::max(E, D));
+  const int64_t rank = CountRank(ComputeSingularValues<T>(AsEigen(weight)), std::max(E, D));
   Require(rank == E, "{} gauge: expected {} of rank E = {}, got rank {}", gauge, what, E, rank);
 }
 
@@ -26,7 +26,7 @@ QueryKey<T> Regauge(const QueryKeyView<T>& pair, View<const T> transform) {
   Require(transform.shape() == Shape({E, E}), "regauge: expected a transform of [{}, {}], got {}", E, E,
           transform.shape());
   const Matrix<T> t = AsEigen(transform);
-  const int64_t rank = CountRank(SingularValuesOf(t), E);
+  const int64_t rank = CountRank(ComputeSingularValues(t), E);
   Require(rank == E, "regauge: expected an invertible transform, got one of rank {} of {}", rank, E);
   QueryKey<T> result;
   result.query.weight = ToTensor(t.transpose() * AsEigen(pair.query.weight));
@@ -66,7 +66,7 @@ IdentityBlock<T> IdentityBlockGauge(const ProjectionView<T>& key) {
   block.columns = PivotColumns<T>(W, E);
   Matrix<T> t(E, E);
   for (int64_t i = 0; i < E; ++i) t.col(i) = W.col(block.columns[static_cast<size_t>(i)]);
-  const Vector<T> s = SingularValuesOf(t);
+  const Vector<T> s = ComputeSingularValues(t);
   block.condition = static_cast<double>(s(0)) / static_cast<double>(s(E - 1));
   block.transform = ToTensor(t);
   return block;

@@ -17,7 +17,7 @@ Merged<T> Merge(const QueryKeyView<T>& pair, Terms terms) {
   if (!query.bias.empty()) merged.key_term = ToTensor<T>(AsEigen(key.weight).transpose() * AsVector(query.bias));
   if (terms == Terms::kSoftmax || key.bias.empty()) return merged;
   merged.query_term = ToTensor<T>(AsEigen(query.weight).transpose() * AsVector(key.bias));
-  merged.constant = BiasOf(query).dot(AsVector(key.bias));
+  merged.constant = BiasOrZero(query).dot(AsVector(key.bias));
   return merged;
 }
 

@@ -33,7 +33,7 @@ template <typename T>
 Tensor<T> Augment(const ProjectionView<T>& projection) {
   RequireProjection("augment", projection);
   Matrix<T> augmented(projection.weight.dim(0), projection.weight.dim(1) + 1);
-  augmented << AsEigen(projection.weight), BiasOf(projection);
+  augmented << AsEigen(projection.weight), BiasOrZero(projection);
   return ToTensor(augmented);
 }
 

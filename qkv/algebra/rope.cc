@@ -14,7 +14,7 @@ Projection<T> Rotate(const ProjectionView<T>& projection, const Rope& rope, doub
   const int64_t E = projection.weight.dim(0), width = rope.width == 0 ? E : rope.width;
   Require(width > 0 && width % 2 == 0 && width <= E, "rotate: expected an even width of at most {}, got {}", E, width);
   Matrix<T> W = AsEigen(projection.weight);
-  Vector<T> b = BiasOf(projection);
+  Vector<T> b = BiasOrZero(projection);
   for (int64_t e = 0; e < width; e += 2) {
     const double angle = position * std::pow(rope.base, -static_cast<double>(e) / static_cast<double>(width));
     const T c = static_cast<T>(std::cos(angle)), s = static_cast<T>(std::sin(angle));

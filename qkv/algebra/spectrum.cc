@@ -29,13 +29,13 @@ template <typename T>
 std::vector<T> SingularValues(View<const T> a, View<const T> b) {
   RequireFactors("singular values", a, b);
   const Matrix<T> r_a = ThinQr<T>(AsEigen(a).transpose()).r, r_b = ThinQr<T>(AsEigen(b).transpose()).r;
-  return ToVector(SingularValuesOf<T>(r_a * r_b.transpose()));
+  return ToVector(ComputeSingularValues<T>(r_a * r_b.transpose()));
 }
 
 template <typename T>
 std::vector<T> SingularValues(View<const T> matrix) {
   RequireMatrix("singular values", "the argument", matrix);
-  return ToVector(SingularValuesOf<T>(AsEigen(matrix)));
+  return ToVector(ComputeSingularValues<T>(AsEigen(matrix)));
 }
 
 template <typename T>
@@ -44,15 +44,15 @@ std::vector<std::complex<T>> Eigenvalues(View<const T> a, View<const T> b) {
   Require(a.dim(1) == b.dim(1), "eigenvalues: expected factors of a square product, got {} and {}", a.shape(),
           b.shape());
   const bool narrow = a.dim(0) <= a.dim(1);
-  return EigenvaluesOf<T>(narrow ? Matrix<T>(AsEigen(b) * AsEigen(a).transpose())
-                                 : Matrix<T>(AsEigen(a).transpose() * AsEigen(b)));
+  return ComputeEigenvalues<T>(narrow ? Matrix<T>(AsEigen(b) * AsEigen(a).transpose())
+                                      : Matrix<T>(AsEigen(a).transpose() * AsEigen(b)));
 }
 
 template <typename T>
 std::vector<std::complex<T>> Eigenvalues(View<const T> matrix) {
   RequireMatrix("eigenvalues", "the argument", matrix);
   Require(matrix.dim(0) == matrix.dim(1), "eigenvalues: expected a square matrix, got {}", matrix.shape());
-  return EigenvaluesOf<T>(AsEigen(matrix));
+  return ComputeEigenvalues<T>(AsEigen(matrix));
 }
 
 template <typename T>

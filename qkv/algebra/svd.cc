@@ -40,7 +40,7 @@ Svd<T> ThinSvd(const Matrix<T>& m) {
 }
 
 template <typename T>
-Vector<T> SingularValuesOf(const Matrix<T>& m) {
+Vector<T> ComputeSingularValues(const Matrix<T>& m) {
   return Decompose(m, 0).singularValues().template cast<T>();
 }
 
@@ -53,9 +53,9 @@ Svd<T> ProductSvd(const Matrix<T>& a, const Matrix<T>& b) {
   return result;
 }
 
-#define QKV_INSTANTIATE(T)                               \
-  template Svd<T> ThinSvd(const Matrix<T>&);             \
-  template Vector<T> SingularValuesOf(const Matrix<T>&); \
+#define QKV_INSTANTIATE(T)                                    \
+  template Svd<T> ThinSvd(const Matrix<T>&);                  \
+  template Vector<T> ComputeSingularValues(const Matrix<T>&); \
   template Svd<T> ProductSvd(const Matrix<T>&, const Matrix<T>&);
 QKV_INSTANTIATE(float)
 QKV_INSTANTIATE(double)

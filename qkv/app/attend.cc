@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 // A page with more weights, of a byte each, is slow to open on a phone.
 constexpr int64_t kPageWeights = int64_t{24} << 20;
 
-std::optional<inspect::Fusion> FusionOf(const std::string& name) {
+std::optional<inspect::Fusion> ParseFusion(const std::string& name) {
   if (name == "mean") return inspect::Fusion::kMean;
   if (name == "max") return inspect::Fusion::kMax;
   if (name == "min") return inspect::Fusion::kMin;
@@ -29,7 +29,7 @@ std::optional<inspect::Fusion> FusionOf(const std::string& name) {
 // The area of the patches in the photo: the model does not see rows and columns that make no whole patch.
 image::Rect PatchesIn(const model::Model& model, const inspect::TokenGrid& grid, const image::Image& photo,
                       const Shape& pixels) {
-  const image::Rect seen = image::SeenOf(model.preprocess(), photo.height(), photo.width());
+  const image::Rect seen = image::VisibleRect(model.preprocess(), photo.height(), photo.width());
   const model::VitConfig& c = model.config();
   const auto part = [](int64_t patches, int64_t patch, int64_t all) {
     return static_cast<double>(patches * patch) / static_cast<double>(all);
@@ -48,7 +48,7 @@ io::Json Nested(View<const float> values) {
 
 }  // namespace
 
-MapFormat FormatOf(const fs::path& file) {
+MapFormat ParseOutputFormat(const fs::path& file) {
   const std::string ending = file.extension().string();
   if (ending == ".png") return MapFormat::kPng;
   if (ending == ".npy") return MapFormat::kNpy;
@@ -83,7 +83,7 @@ AttentionMapper::AttentionMapper(const model::Model& model, AttendRequest reques
   const std::string blocks = !request_.layers.empty() ? request_.layers : page ? "all" : std::to_string(c.depth - 1);
   plan_.blocks = ParseList(blocks, 0, c.depth - 1, "--layer");
   const std::string head = !request_.head.empty() ? request_.head : page ? "all" : "mean";
-  plan_.fusion = FusionOf(head);
+  plan_.fusion = ParseFusion(head);
   if (request_.rollout) {
     PlanRollout(head);
   } else {
@@ -123,9 +123,9 @@ void AttentionMapper::FitPage(Plan& plan, int64_t N) const {
           plan.rows.size(), plan.columns.size(), N, N, report::WithCommas(kPageWeights),
           plan.rows.size() * plan.columns.size() > 1 ? "fewer by --layer or --head, for " : "");
   if (!reduced) return;
-  Tell(request_.note,
-       FormatShown("{} tokens: the page holds {} only; --layer and --head choose others", N,
-                   plan.rows.size() > 1 ? "the mean of the heads" : "the mean of the last block's heads"));
+  Notify(request_.note,
+         FormatShown("{} tokens: the page holds {} only; --layer and --head choose others", N,
+                     plan.rows.size() > 1 ? "the mean of the heads" : "the mean of the last block's heads"));
 }
 
 AttentionMaps AttentionMapper::Compute(const fs::path& file, const image::DecodeOptions& decode) {
@@ -141,7 +141,7 @@ AttentionMaps AttentionMapper::Compute(image::Image photo, const std::string& pa
   AttentionMaps maps;
   maps.path = path;
   maps.architecture = model_.config().architecture;
-  maps.grid = inspect::GridOf(model_.config(), shape[1], shape[2]);
+  maps.grid = inspect::MakeTokenGrid(model_.config(), shape[1], shape[2]);
   maps.query = inspect::ParseQuery(request_.query, maps.grid);
   maps.where = PatchesIn(model_, maps.grid, photo, shape);
   maps.photo = std::move(photo);

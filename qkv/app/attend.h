@@ -20,7 +20,7 @@ namespace qkv::app {
 enum class MapFormat { kPng, kNpy, kSafeTensors, kHtml };
 
 /// By the ending of a file's name. Throws Error for any other.
-MapFormat FormatOf(const std::filesystem::path& file);
+MapFormat ParseOutputFormat(const std::filesystem::path& file);
 
 /// What is computed, in the words of `qkv attend`.
 struct AttendRequest {

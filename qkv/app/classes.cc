@@ -47,9 +47,9 @@ std::vector<int64_t> MatchClasses(const std::vector<std::string>& names, const m
        list(unknown), list(model.labels()));
 }
 
-std::optional<std::vector<int64_t>> ClassesOf(const std::vector<std::string>& files,
-                                              const std::filesystem::path& folder,
-                                              const std::vector<std::string>& labels, int64_t classes) {
+std::optional<std::vector<int64_t>> MatchFolderClasses(const std::vector<std::string>& files,
+                                                       const std::filesystem::path& folder,
+                                                       const std::vector<std::string>& labels, int64_t classes) {
   std::vector<int64_t> result;
   for (const std::string& file : files) {
     const std::filesystem::path inside = std::filesystem::path(file).lexically_relative(folder);

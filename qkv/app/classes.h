@@ -21,8 +21,8 @@ std::vector<int64_t> MatchClasses(const std::vector<std::string>& names, const m
 
 /// The class of each file if `folder` has a subfolder for each class, named as in FindClass. Nothing if any file is in
 /// no such subfolder.
-std::optional<std::vector<int64_t>> ClassesOf(const std::vector<std::string>& files,
-                                              const std::filesystem::path& folder,
-                                              const std::vector<std::string>& labels, int64_t classes);
+std::optional<std::vector<int64_t>> MatchFolderClasses(const std::vector<std::string>& files,
+                                                       const std::filesystem::path& folder,
+                                                       const std::vector<std::string>& labels, int64_t classes);
 
 }  // namespace qkv::app

@@ -12,23 +12,24 @@ namespace qkv::app {
 namespace {
 
 // The images of a split as the pipeline takes them.
-ImageList ListOf(const train::Split& split) {
+ImageList ListImages(const train::Split& split) {
   ImageList images{.files = split.files};
   if (!split.files.empty()) return images;
   images.pixels = split.pixels;
-  for (int64_t i = 0; i < split.size(); ++i) images.files.emplace_back(split.NameOf(i));
+  for (int64_t i = 0; i < split.size(); ++i) images.files.emplace_back(split.SampleName(i));
   return images;
 }
 
 // The name of a class of the model: the data's, if it has one.
-std::string NameOf(const ImageEvaluation& evaluation, int64_t label, const std::vector<std::string>& model_labels) {
+std::string ClassName(const ImageEvaluation& evaluation, int64_t label, const std::vector<std::string>& model_labels) {
   for (size_t i = 0; i < evaluation.labels.size(); ++i) {
     if (evaluation.labels[i] == label) return evaluation.names[i];
   }
   return label < std::ssize(model_labels) ? model_labels[static_cast<size_t>(label)] : fmt::format("class {}", label);
 }
 
-std::vector<ClassScore> ScoresOf(const ImageEvaluation& evaluation, const std::vector<std::string>& model_labels) {
+std::vector<ClassScore> ComputeClassScores(const ImageEvaluation& evaluation,
+                                           const std::vector<std::string>& model_labels) {
   std::vector<ClassScore> scores;
   for (size_t i = 0; i < evaluation.names.size(); ++i) {
     const int64_t label = evaluation.labels[i], mistake = evaluation.evaluation.most_frequent_mistake(label);
@@ -36,7 +37,7 @@ std::vector<ClassScore> ScoresOf(const ImageEvaluation& evaluation, const std::v
                                                        .images = evaluation.evaluation.images_of(label),
                                                        .right = evaluation.evaluation.confusion(label, label)});
     if (mistake < 0) continue;
-    score.mistake = NameOf(evaluation, mistake, model_labels);
+    score.mistake = ClassName(evaluation, mistake, model_labels);
     score.mistakes = evaluation.evaluation.confusion(label, mistake);
   }
   return scores;
@@ -50,7 +51,7 @@ io::Json Finite(double x) { return std::isfinite(x) ? io::Json(x) : io::Json(nul
 LabelledImages::LabelledImages(const std::string& data, const std::string& split_name)
     : dataset(train::OpenDataset(data)),
       split(train::ForEvaluation(dataset, split_name)),
-      images(ListOf(split)),
+      images(ListImages(split)),
       description(fmt::format("{} ({}): {} {} of {} classes, {}", data, dataset.format,
                               report::WithCommas(split.size()), split.size() == 1 ? "image" : "images",
                               dataset.classes.size(), split.name == "all" ? "not in splits" : "split " + split.name)) {}
@@ -64,7 +65,7 @@ ImageEvaluation Evaluate(const model::Model& model, const LabelledImages& data, 
   bool by_order = false;
   evaluation.labels = MatchClasses(evaluation.names, model, &by_order);
   if (by_order) {
-    Tell(options.pipeline.note, "the model's classes have no names: taken to be the data's, in their order");
+    Notify(options.pipeline.note, "the model's classes have no names: taken to be the data's, in their order");
   }
   std::vector<int64_t> truth;
   evaluation.unreadable = ForEachBatch(options.pipeline, data.images, model, Wanted::kLogits, [&](const Batch& batch) {
@@ -74,7 +75,7 @@ ImageEvaluation Evaluate(const model::Model& model, const LabelledImages& data, 
     }
     evaluation.evaluation.Add(batch.values, truth);
   });
-  evaluation.classes = ScoresOf(evaluation, model.labels());
+  evaluation.classes = ComputeClassScores(evaluation, model.labels());
   return evaluation;
 }
 

@@ -25,7 +25,7 @@ struct Confusion {
   std::vector<double> percent;
 };
 
-Confusion ConfusionOf(const ImageEvaluation& evaluation) {
+Confusion CountConfusion(const ImageEvaluation& evaluation) {
   const train::Evaluation& e = evaluation.evaluation;
   Confusion confusion{.rows = std::ssize(evaluation.labels), .columns = std::ssize(evaluation.labels) + 1};
   bool elsewhere = false;
@@ -89,7 +89,7 @@ std::string Confidences(const train::Evaluation& e) {
 }  // namespace
 
 std::string ConfusionSvg(const ImageEvaluation& evaluation) {
-  const Confusion confusion = ConfusionOf(evaluation);
+  const Confusion confusion = CountConfusion(evaluation);
   report::Heatmap map{.heading = {"Confusion", "Which share of each class's images was taken for which class"},
                       .row_name = "is",
                       .column_name = "taken for",
@@ -110,7 +110,7 @@ std::string ConfusionSvg(const ImageEvaluation& evaluation) {
 image::Image ConfusionPicture(const ImageEvaluation& evaluation) {
   constexpr int64_t kMargin = 8, kLine = 12, kSide = 600, kGreatestCell = 48, kGap = 4;
   constexpr image::Colour kInk = {31, 35, 40}, kPaper = {255, 255, 255};
-  const Confusion confusion = ConfusionOf(evaluation);
+  const Confusion confusion = CountConfusion(evaluation);
   const int64_t cell = std::clamp<int64_t>(kSide / confusion.columns, 1, kGreatestCell);
   const bool named = cell >= kLine;
   int64_t widest = 0;

@@ -28,12 +28,12 @@ ImageList CollectImages(const std::vector<std::string>& paths, const Note& note)
     problems += (problems.empty() ? "" : "\n") + problem;
     ++images.failed;
   }
-  Require(!images.files.empty(), "{}", Lines{problems});
-  if (!problems.empty()) Tell(note, problems);
+  Require(!images.files.empty(), "{}", EscapedText{problems});
+  if (!problems.empty()) Notify(note, problems);
   return images;
 }
 
-ImageList Spread(const ImageList& images, int64_t count) {
+ImageList SampleEvenly(const ImageList& images, int64_t count) {
   const auto all = std::ssize(images.files), taken = std::min<int64_t>(all, count);
   ImageList chosen{.failed = images.failed};
   for (int64_t i = 0; i < taken; ++i) chosen.files.push_back(images.files[static_cast<size_t>(i * all / taken)]);

@@ -24,6 +24,6 @@ ImageList CollectImages(const std::vector<std::string>& paths, const Note& note)
 
 /// `count` files (or all, if there are fewer) at equal distances of a list without pixels: folders are sorted by class,
 /// so the first ones would be of one class.
-ImageList Spread(const ImageList& images, int64_t count);
+ImageList SampleEvenly(const ImageList& images, int64_t count);
 
 }  // namespace qkv::app

@@ -97,7 +97,7 @@ std::string DescribePrecisions() {
   const simd::PrecisionSupport bf16 = simd::Describe(simd::Precision::kBfloat16);
   return fmt::format("fp32, bf16 ({}), int8 ({}); --dtype auto is {}",
                      bf16.native ? bf16.kernel : "stored only: no speed", simd::Describe(simd::Precision::kInt8).kernel,
-                     NameOf(ParsePrecision("auto", "precision")));
+                     PrecisionName(ParsePrecision("auto", "precision")));
 }
 
 // Tensors of the file that the model uses.

@@ -7,7 +7,7 @@
 namespace qkv::app {
 namespace fs = std::filesystem;
 
-std::optional<InputFiles::Identity> InputFiles::IdentityOf(const fs::path& file) {
+std::optional<InputFiles::Identity> InputFiles::ReadIdentity(const fs::path& file) {
   struct stat status {};
   if (::stat(file.c_str(), &status) != 0) return std::nullopt;
   return std::pair(status.st_dev, status.st_ino);
@@ -41,11 +41,11 @@ void InputFiles::RequireOutput(const std::string& file) {
   Require(outputs_.insert(fs::absolute(file).lexically_normal()).second,
           "cannot write {}: it would be two results in one file; name another file for one of them", file);
   // A device or a pipe loses nothing.
-  const std::optional<Identity> output = fs::is_regular_file(file, ignored) ? IdentityOf(file) : std::nullopt;
+  const std::optional<Identity> output = fs::is_regular_file(file, ignored) ? ReadIdentity(file) : std::nullopt;
   if (!output) return;
   if (known_.empty()) {
     for (const fs::path& input : files_) {
-      if (const std::optional<Identity> identity = IdentityOf(input)) known_.emplace(*identity, &input);
+      if (const std::optional<Identity> identity = ReadIdentity(input)) known_.emplace(*identity, &input);
     }
   }
   const auto found = known_.find(*output);

@@ -29,7 +29,7 @@ class InputFiles {
 
  private:
   using Identity = std::pair<dev_t, ino_t>;
-  static std::optional<Identity> IdentityOf(const std::filesystem::path& file);
+  static std::optional<Identity> ReadIdentity(const std::filesystem::path& file);
 
   std::vector<std::filesystem::path> files_;
   std::set<std::filesystem::path> outputs_;

@@ -12,7 +12,7 @@ namespace qkv::app {
 namespace {
 
 // What the numbers of this model leave out.
-std::vector<std::string> CaveatsOf(const model::VitConfig& c, bool free_gauge) {
+std::vector<std::string> DescribeCaveats(const model::VitConfig& c, bool free_gauge) {
   std::vector<std::string> caveats;
   if (!free_gauge) {
     caveats.emplace_back("W_Q and W_K are no two free factors here: what other factors would save is not shown.");
@@ -62,7 +62,7 @@ double Rank(const Inspection& inspection, size_t head) {
 }
 
 template <double inspect::HeadWeights::*kMember>
-double OfHead(const Inspection& inspection, size_t head) {
+double HeadValue(const Inspection& inspection, size_t head) {
   return inspection.weights[head].*kMember;
 }
 
@@ -89,7 +89,7 @@ Inspection InspectWeights(const model::Checkpoint& checkpoint, const std::functi
     for (inspect::HeadWeights& head : inspect::MeasureWeights(weights)) inspection.weights.push_back(std::move(head));
     advance();
   }
-  inspection.caveats = CaveatsOf(c, inspection.free_gauge);
+  inspection.caveats = DescribeCaveats(c, inspection.free_gauge);
   return inspection;
 }
 
@@ -107,7 +107,7 @@ void InspectTokens(const model::Checkpoint& checkpoint, const model::Model& mode
   }
 }
 
-std::vector<InspectionField> FieldsOf(const Inspection& inspection) {
+std::vector<InspectionField> InspectionFields(const Inspection& inspection) {
   using inspect::Circuit;
   using inspect::HeadAttention;
   using inspect::HeadWeights;
@@ -130,10 +130,10 @@ std::vector<InspectionField> FieldsOf(const Inspection& inspection) {
                                          {"ov_symmetry", Of<&HeadWeights::ov, &Circuit::symmetry>},
                                          {"ov_eigenvalue_sign", Of<&HeadWeights::ov, &Circuit::eigenvalue_sign>}};
   if (inspection.free_gauge) {
-    fields.insert(fields.end(), {{"query_norm", OfHead<&HeadWeights::query_norm>},
-                                 {"key_norm", OfHead<&HeadWeights::key_norm>},
-                                 {"gauge_excess", OfHead<&HeadWeights::gauge_excess>},
-                                 {"key_bias_norm", OfHead<&HeadWeights::key_bias_norm>}});
+    fields.insert(fields.end(), {{"query_norm", HeadValue<&HeadWeights::query_norm>},
+                                 {"key_norm", HeadValue<&HeadWeights::key_norm>},
+                                 {"gauge_excess", HeadValue<&HeadWeights::gauge_excess>},
+                                 {"key_bias_norm", HeadValue<&HeadWeights::key_bias_norm>}});
   }
   if (!inspection.tokens) return fields;
   fields.insert(fields.end(), {{"entropy", Attention<&HeadAttention::entropy>},
@@ -180,7 +180,7 @@ io::Json ToJson(const Inspection& inspection) {
         {"grid", {t.grid_height, t.grid_width}},
         {"uniform", {{"entropy", t.uniform.entropy}, {"distance", t.uniform.distance}, {"near", t.uniform.near}}}};
   }
-  const std::vector<InspectionField> fields = FieldsOf(inspection);
+  const std::vector<InspectionField> fields = InspectionFields(inspection);
   io::Json heads = io::Json::array();
   for (size_t i = 0; i < inspection.heads(); ++i) {
     io::Json head = {{"block", inspection.block(i)}, {"head", inspection.head(i)}};
@@ -195,7 +195,7 @@ io::Json ToJson(const Inspection& inspection) {
 }
 
 std::string ToCsv(const Inspection& inspection) {
-  const std::vector<InspectionField> fields = FieldsOf(inspection);
+  const std::vector<InspectionField> fields = InspectionFields(inspection);
   report::Table table{.columns = {{"block"}, {"head"}}};
   for (const InspectionField& field : fields) table.columns.push_back({field.name});
   for (size_t i = 0; i < inspection.heads(); ++i) {

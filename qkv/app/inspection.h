@@ -46,7 +46,7 @@ struct InspectionField {
 };
 
 /// Those of the weights and, if there are any, of the tokens. NaN if a number cannot be known.
-std::vector<InspectionField> FieldsOf(const Inspection& inspection);
+std::vector<InspectionField> InspectionFields(const Inspection& inspection);
 
 /// All numbers, with the spectra of every head. Numbers that cannot be known are null.
 io::Json ToJson(const Inspection& inspection);

@@ -48,7 +48,7 @@ size_t Least(const Values& values) {
   return static_cast<size_t>(std::ranges::min_element(values, {}, rank) - values.begin());
 }
 
-std::string NameOf(const Inspection& inspection, size_t i) {
+std::string HeadName(const Inspection& inspection, size_t i) {
   return fmt::format("block {} head {}", inspection.block(i), inspection.head(i));
 }
 
@@ -64,7 +64,7 @@ std::string Percent(double share) { return Signed(100 * share, std::abs(share) <
 // --- Pictures -------------------------------------------------------------------------------------------------------
 
 // Pictures beside each other, as many as there is room for.
-std::string Beside(const std::vector<std::string>& pictures) {
+std::string SideBySide(const std::vector<std::string>& pictures) {
   std::string html = "<div style=\"display:flex;flex-wrap:wrap;gap:.5rem 1.5rem\">\n";
   for (const std::string& picture : pictures) html += "<div style=\"max-width:100%\">" + picture + "</div>\n";
   return html + "</div>\n";
@@ -82,8 +82,8 @@ struct Scale {
   double low = 0, high = 0;
 };
 
-std::string HeatmapOf(const Inspection& inspection, const std::string& title, const Scale& scale,
-                      const Values& values) {
+std::string DrawHeatmap(const Inspection& inspection, const std::string& title, const Scale& scale,
+                        const Values& values) {
   const model::VitConfig& c = inspection.config;
   return Draw(
       report::Heatmap{.heading = {title, title + " of every head, blocks downwards"},
@@ -152,9 +152,9 @@ std::string Eigenvalues(const Inspection& inspection, size_t i, const std::strin
   const std::vector<std::complex<double>>& eigenvalues = inspection.weights[i].qk.eigenvalues;
   const double greatest = eigenvalues.empty() ? 0 : std::abs(eigenvalues[0]);
   const std::vector<report::Tick> ticks = {{-1, "-1"}, {0, "0"}, {1, "1"}};
-  report::Svg svg("Eigenvalues, " + what, "Eigenvalues of the QK circuit of " + NameOf(inspection, i));
+  report::Svg svg("Eigenvalues, " + what, "Eigenvalues of the QK circuit of " + HeadName(inspection, i));
   svg.Words({8, 20}, what, "title");
-  svg.Words({8, 36}, fmt::format("{}: symmetry {}", NameOf(inspection, i), Signed(inspection.weights[i].qk.symmetry)),
+  svg.Words({8, 36}, fmt::format("{}: symmetry {}", HeadName(inspection, i), Signed(inspection.weights[i].qk.symmetry)),
             "small muted");
   report::Plot plot(svg, {30, 66}, 150, 150, {.name = "real", .low = -1.1, .high = 1.1, .ticks = ticks},
                     {.name = "imaginary", .low = -1.1, .high = 1.1, .ticks = ticks});
@@ -165,13 +165,13 @@ std::string Eigenvalues(const Inspection& inspection, size_t i, const std::strin
   return svg.Finish(204, 262);
 }
 
-std::string ScatterOf(const Inspection& inspection, const Values& x, const Values& y, const report::Axis& x_axis,
-                      const report::Axis& y_axis, const std::string& title) {
+std::string DrawScatter(const Inspection& inspection, const Values& x, const Values& y, const report::Axis& x_axis,
+                        const report::Axis& y_axis, const std::string& title) {
   report::Scatter scatter{.heading = {title, title + ", a mark for every head"}, .x = x_axis, .y = y_axis};
   scatter.series = {"first third of the blocks", "middle third", "last third"};
   for (size_t i = 0; i < inspection.heads(); ++i) {
     const auto third = static_cast<size_t>(3 * inspection.block(i) / inspection.config.depth);
-    scatter.marks.push_back({.at = {x[i], y[i]}, .series = third, .tip = NameOf(inspection, i)});
+    scatter.marks.push_back({.at = {x[i], y[i]}, .series = third, .tip = HeadName(inspection, i)});
   }
   return Draw(scatter);
 }
@@ -181,11 +181,11 @@ std::string ScatterOf(const Inspection& inspection, const Values& x, const Value
 std::string Range(const Inspection& inspection, const Values& values, const std::function<std::string(double)>& show) {
   const size_t least = Least(values), greatest = Greatest(values);
   if (!std::isfinite(values[least])) return "not known for any head";
-  return fmt::format("from {} ({}) to {} ({})", show(values[least]), NameOf(inspection, least), show(values[greatest]),
-                     NameOf(inspection, greatest));
+  return fmt::format("from {} ({}) to {} ({})", show(values[least]), HeadName(inspection, least),
+                     show(values[greatest]), HeadName(inspection, greatest));
 }
 
-std::string SymmetryWords(const Inspection& inspection, const Values& symmetry) {
+std::string DescribeSymmetry(const Inspection& inspection, const Values& symmetry) {
   // Of normal random weights of D features: mean 1/D, standard deviation √2/D.
   const double features = static_cast<double>(inspection.config.block.width) - 1;
   const auto beyond = std::ranges::count_if(
@@ -197,7 +197,7 @@ std::string SymmetryWords(const Inspection& inspection, const Values& symmetry) 
       std::sqrt(2.0) / features, beyond, symmetry.size());
 }
 
-std::string RankWords(const Inspection& inspection, const Values& rank90, const Values& rank99) {
+std::string DescribeRank(const Inspection& inspection, const Values& rank90, const Values& rank99) {
   return fmt::format(
       "Of {} features of its queries and keys the median head needs {:.0f} for 90 % of the energy of M and {:.0f} for "
       "99 %; for 99 % heads range {}. That is about the matrix alone: how much of it tokens use is another question.",
@@ -205,7 +205,7 @@ std::string RankWords(const Inspection& inspection, const Values& rank90, const 
       Range(inspection, rank99, [](double x) { return fmt::format("{:.0f}", x); }));
 }
 
-std::string OutputWords(const Values& sign) {
+std::string DescribeOutput(const Values& sign) {
   const auto copy = std::ranges::count_if(sign, [](double x) { return x > 0.5; });
   const auto negate = std::ranges::count_if(sign, [](double x) { return x < -0.5; });
   return fmt::format(
@@ -214,7 +214,7 @@ std::string OutputWords(const Values& sign) {
       copy, sign.size(), negate, Signed(Median(sign)));
 }
 
-std::string GaugeWords(const Inspection& inspection, const Values& excess) {
+std::string DescribeGauge(const Inspection& inspection, const Values& excess) {
   double squares = 0, saved = 0;
   Values ratio;
   for (const inspect::HeadWeights& head : inspection.weights) {
@@ -225,11 +225,11 @@ std::string GaugeWords(const Inspection& inspection, const Values& excess) {
       "Balanced factors would give the same attention with {:.1f} % less of ‖W_Q‖² + ‖W_K‖², which is what weight "
       "decay sees; a head could save at most {}. ‖W_Q‖/‖W_K‖ lies between {:.2f} and {:.2f}.",
       squares > 0 ? 100 * saved / squares : 0,
-      fmt::format("{:.1f} % ({})", 100 * excess[Greatest(excess)], NameOf(inspection, Greatest(excess))),
+      fmt::format("{:.1f} % ({})", 100 * excess[Greatest(excess)], HeadName(inspection, Greatest(excess))),
       Quantile(ratio, 0), Quantile(ratio, 1));
 }
 
-std::string KeyBiasWords(const Inspection& inspection) {
+std::string DescribeKeyBias(const Inspection& inspection) {
   const Values norm = Collect(inspection, [&](size_t i) { return inspection.weights[i].key_bias_norm; });
   if (norm[Greatest(norm)] == 0) return "There is none, or it is zero.";
   const double against = Median(Collect(
@@ -248,7 +248,7 @@ Values Shares(const Inspection& inspection, size_t part) {
   return Collect(inspection, [&](size_t i) { return inspection.tokens->logits[i].share[part]; });
 }
 
-std::string PositionWords(const Inspection& inspection) {
+std::string DescribePosition(const Inspection& inspection) {
   const Values position = Shares(inspection, inspect::kPositionPosition),
                content = Shares(inspection, inspect::kContentContent),
                overlap = Collect(inspection, [&](size_t i) { return std::abs(inspection.tokens->logits[i].overlap); });
@@ -264,7 +264,7 @@ std::string PositionWords(const Inspection& inspection) {
       Percent(of_block(inspection.config.depth - 1)), Percent(overlap[Greatest(overlap)]));
 }
 
-std::string ReachWords(const Inspection& inspection) {
+std::string DescribeReach(const Inspection& inspection) {
   const inspect::TokenStatistics& t = *inspection.tokens;
   const Values distance = Collect(inspection, [&](size_t i) { return t.attention[i].distance; });
   const Values entropy = Collect(inspection, [&](size_t i) { return std::exp(t.attention[i].entropy); });
@@ -277,7 +277,7 @@ std::string ReachWords(const Inspection& inspection) {
   const Values class_token = Collect(inspection, [&](size_t i) { return t.attention[i].class_token; });
   if (inspection.config.class_token) {
     words += fmt::format(" The class token gets {} at most ({}).", Percent(class_token[Greatest(class_token)]),
-                         NameOf(inspection, Greatest(class_token)));
+                         HeadName(inspection, Greatest(class_token)));
   }
   return words;
 }
@@ -322,32 +322,32 @@ void AddCircuits(const Inspection& inspection, report::Page& page) {
               "A line for each head. If it falls early, the head compares tokens along few directions; if it is flat, "
               "the head uses its whole width.");
   page.Figure(
-      Beside({HeatmapOf(inspection, "Symmetry of M", kSigned, symmetry),
-              HeatmapOf(inspection, "Sign of its eigenvalues", kSigned,
-                        of(&inspect::HeadWeights::qk, &inspect::Circuit::eigenvalue_sign))}),
+      SideBySide({DrawHeatmap(inspection, "Symmetry of M", kSigned, symmetry),
+                  DrawHeatmap(inspection, "Sign of its eigenvalues", kSigned,
+                              of(&inspect::HeadWeights::qk, &inspect::Circuit::eigenvalue_sign))}),
       "Symmetry: 1 if M is symmetric, as with W_Q = W_K: both tokens of a pair give each other the same score. −1 "
       "if M is antisymmetric: the two scores are opposite. 0 if it is as much of one as of the other. Sign: "
       "red if tokens attend to similar ones, blue if to dissimilar ones.");
   Values order(inspection.heads());
   for (size_t i = 0; i < order.size(); ++i) order[i] = std::abs(symmetry[i] - Median(symmetry));
   page.Figure(
-      Beside({Eigenvalues(inspection, Greatest(symmetry), "Most symmetric"),
-              Eigenvalues(inspection, Least(order), "Median"),
-              Eigenvalues(inspection, Least(symmetry), "Least symmetric")}),
+      SideBySide({Eigenvalues(inspection, Greatest(symmetry), "Most symmetric"),
+                  Eigenvalues(inspection, Least(order), "Median"),
+                  Eigenvalues(inspection, Least(symmetry), "Least symmetric")}),
       "Eigenvalues of M in the complex plane, relative to the greatest. Right on the real axis: tokens attend to "
       "similar ones; left: to opposite ones. Far from the axis: M turns one direction into another, which no "
       "symmetric M, and so no shared projection, can do.");
-  std::vector<std::string> pair = {HeatmapOf(inspection, "Effective rank of M", {"features"},
-                                             of(&inspect::HeadWeights::qk, &inspect::Circuit::effective_rank))};
+  std::vector<std::string> pair = {DrawHeatmap(inspection, "Effective rank of M", {"features"},
+                                               of(&inspect::HeadWeights::qk, &inspect::Circuit::effective_rank))};
   std::string caption = "Effective rank: exp of the entropy of the singular values, as if so many were equal.";
   if (inspection.free_gauge) {
-    pair.push_back(HeatmapOf(inspection, "Saved by the balanced gauge", {"of ‖W_Q‖² + ‖W_K‖²"},
-                             Collect(inspection, [&](size_t i) { return inspection.weights[i].gauge_excess; })));
+    pair.push_back(DrawHeatmap(inspection, "Saved by the balanced gauge", {"of ‖W_Q‖² + ‖W_K‖²"},
+                               Collect(inspection, [&](size_t i) { return inspection.weights[i].gauge_excess; })));
     caption +=
         " Balanced gauge: how much of their squared norm W_Q and W_K have, as they are stored, beyond what this "
         "attention needs.";
   }
-  page.Figure(Beside(pair), caption);
+  page.Figure(SideBySide(pair), caption);
 }
 
 void AddOutputs(const Inspection& inspection, report::Page& page) {
@@ -358,8 +358,9 @@ void AddOutputs(const Inspection& inspection, report::Page& page) {
   page.Figure(Spectra(inspection, "Singular values of W_O W_V, relative to the greatest", &inspect::HeadWeights::ov),
               "As above, for what a head adds to the residual stream of the token that attends.");
   page.Figure(
-      Beside({HeatmapOf(inspection, "Sign of the eigenvalues", kSigned, of(&inspect::Circuit::eigenvalue_sign)),
-              HeatmapOf(inspection, "Effective rank", {"of the features"}, of(&inspect::Circuit::effective_rank))}),
+      SideBySide(
+          {DrawHeatmap(inspection, "Sign of the eigenvalues", kSigned, of(&inspect::Circuit::eigenvalue_sign)),
+           DrawHeatmap(inspection, "Effective rank", {"of the features"}, of(&inspect::Circuit::effective_rank))}),
       "Sign: red if a head writes what it reads into the same directions, blue if it subtracts it.");
 }
 
@@ -376,21 +377,22 @@ void AddTokens(const Inspection& inspection, report::Page& page) {
                     "with the logits over their variance, and the four sum to 1.",
                     inspection.images));
     page.Figure(
-        Beside({HeatmapOf(inspection, "Position to position", kShare, Shares(inspection, inspect::kPositionPosition)),
-                HeatmapOf(inspection, "Content to content", kShare, Shares(inspection, inspect::kContentContent)),
-                HeatmapOf(inspection, "Position to content", kShare, Shares(inspection, inspect::kPositionContent)),
-                HeatmapOf(inspection, "Content to position", kShare, Shares(inspection, inspect::kContentPosition))}),
+        SideBySide(
+            {DrawHeatmap(inspection, "Position to position", kShare, Shares(inspection, inspect::kPositionPosition)),
+             DrawHeatmap(inspection, "Content to content", kShare, Shares(inspection, inspect::kContentContent)),
+             DrawHeatmap(inspection, "Position to content", kShare, Shares(inspection, inspect::kPositionContent)),
+             DrawHeatmap(inspection, "Content to position", kShare, Shares(inspection, inspect::kContentPosition))}),
         "The query's part first. Position to position is a pattern that is the same for every image; in the other "
         "three it depends on the image.");
     const Values same = Collect(inspection, [&](size_t i) { return t.logits[i].same; });
-    page.Figure(HeatmapOf(inspection, "The same for all queries", kShare, same),
+    page.Figure(DrawHeatmap(inspection, "The same for all queries", kShare, same),
                 "The share of the logits that does not depend on which token asks: a ranking of the keys, made by the "
                 "mean query. If it is near 1, separate queries have no effect.");
     const Values position = Shares(inspection, inspect::kPositionPosition);
     page.Figure(
-        ScatterOf(inspection, of(&inspect::HeadAttention::distance), position,
-                  {.name = "mean distance of attention, in patches"},
-                  {.name = "share of position alone", .low = 0, .high = 1}, "How far a head looks, and why"),
+        DrawScatter(inspection, of(&inspect::HeadAttention::distance), position,
+                    {.name = "mean distance of attention, in patches"},
+                    {.name = "share of position alone", .low = 0, .high = 1}, "How far a head looks, and why"),
         "A mark for each head. Left: heads that look at their surroundings. Top: heads whose attention does not "
         "depend on the image.");
   }
@@ -400,16 +402,16 @@ void AddTokens(const Inspection& inspection, report::Page& page) {
                registers = of(&inspect::HeadAttention::registers);
   for (double& x : entropy) x /= std::max(t.uniform.entropy, 1e-9);
   std::vector<std::string> pictures = {
-      HeatmapOf(inspection, "Distance of attention", {"patches"}, of(&inspect::HeadAttention::distance)),
-      HeatmapOf(inspection, "Entropy", {"of log N"}, entropy),
-      HeatmapOf(inspection, "To itself and the eight around", FromZero(near), near)};
+      DrawHeatmap(inspection, "Distance of attention", {"patches"}, of(&inspect::HeadAttention::distance)),
+      DrawHeatmap(inspection, "Entropy", {"of log N"}, entropy),
+      DrawHeatmap(inspection, "To itself and the eight around", FromZero(near), near)};
   if (inspection.config.class_token) {
-    pictures.push_back(HeatmapOf(inspection, "To the class token", FromZero(class_token), class_token));
+    pictures.push_back(DrawHeatmap(inspection, "To the class token", FromZero(class_token), class_token));
   }
   if (inspection.config.registers > 0) {
-    pictures.push_back(HeatmapOf(inspection, "To the registers", FromZero(registers), registers));
+    pictures.push_back(DrawHeatmap(inspection, "To the registers", FromZero(registers), registers));
   }
-  page.Figure(Beside(pictures),
+  page.Figure(SideBySide(pictures),
               fmt::format("Uniform attention would have a distance of {:.1f}, entropy 1, and {} of it would be near.",
                           t.uniform.distance, Percent(t.uniform.near)));
 }
@@ -458,19 +460,20 @@ std::string InspectionPage(const Inspection& inspection) {
   const auto qk = [&](auto of) { return Collect(inspection, [&](size_t i) { return of(inspection.weights[i].qk); }); };
   page.Section("What stands out");
   std::vector<std::pair<std::string, std::string>> facts = {
-      {"Symmetry", SymmetryWords(inspection, qk([](const auto& c) { return c.symmetry; }))},
-      {"Rank", RankWords(inspection, qk([](const auto& c) { return static_cast<double>(c.energy_rank[0]); }),
-                         qk([](const auto& c) { return static_cast<double>(c.energy_rank[1]); }))},
-      {"Output", OutputWords(Collect(inspection, [&](size_t i) { return inspection.weights[i].ov.eigenvalue_sign; }))}};
+      {"Symmetry", DescribeSymmetry(inspection, qk([](const auto& c) { return c.symmetry; }))},
+      {"Rank", DescribeRank(inspection, qk([](const auto& c) { return static_cast<double>(c.energy_rank[0]); }),
+                            qk([](const auto& c) { return static_cast<double>(c.energy_rank[1]); }))},
+      {"Output",
+       DescribeOutput(Collect(inspection, [&](size_t i) { return inspection.weights[i].ov.eigenvalue_sign; }))}};
   if (inspection.free_gauge) {
     facts.emplace_back(
         "Gauge",
-        GaugeWords(inspection, Collect(inspection, [&](size_t i) { return inspection.weights[i].gauge_excess; })));
-    facts.emplace_back("Key bias", KeyBiasWords(inspection));
+        DescribeGauge(inspection, Collect(inspection, [&](size_t i) { return inspection.weights[i].gauge_excess; })));
+    facts.emplace_back("Key bias", DescribeKeyBias(inspection));
   }
   if (inspection.tokens) {
-    if (!inspection.tokens->logits.empty()) facts.emplace_back("Position", PositionWords(inspection));
-    facts.emplace_back("Reach", ReachWords(inspection));
+    if (!inspection.tokens->logits.empty()) facts.emplace_back("Position", DescribePosition(inspection));
+    facts.emplace_back("Reach", DescribeReach(inspection));
   }
   page.Facts(facts);
   AddCircuits(inspection, page);

@@ -10,7 +10,7 @@ namespace qkv::app {
 /// text are escaped (core/text.h), so it can be shown as it is; it has no line end at its end. May be empty.
 using Note = std::function<void(const std::string& text)>;
 
-inline void Tell(const Note& note, const std::string& text) {
+inline void Notify(const Note& note, const std::string& text) {
   if (note) note(text);
 }
 

@@ -12,10 +12,10 @@ model::Cache CacheFor(const ModelOptions& options) {
   const char* folder = std::getenv("QKV_CACHE");
   if (options.cache == CachePolicy::kIfSet && (folder == nullptr || *folder == '\0')) return {};
   model::Cache cache{model::CacheFolder(),
-                     [note = options.note](const std::string& text) { Tell(note, FormatShown("{}", text)); }};
+                     [note = options.note](const std::string& text) { Notify(note, FormatShown("{}", text)); }};
   cache.verify = options.cache == CachePolicy::kVerify;
   if (cache.folder.empty()) {
-    Tell(options.note, "no cache: none of QKV_CACHE, XDG_CACHE_HOME and HOME names a folder");
+    Notify(options.note, "no cache: none of QKV_CACHE, XDG_CACHE_HOME and HOME names a folder");
   }
   return cache;
 }
@@ -30,7 +30,7 @@ model::Checkpoint OpenCheckpoint(const ModelOptions& options) {
   }
   model::Checkpoint checkpoint = model::Checkpoint::Open(options.path, options.given);
   for (const std::string& assumption : checkpoint.description.assumptions) {
-    Tell(options.note, FormatShown("{}: assumed: {}", checkpoint.source, assumption));
+    Notify(options.note, FormatShown("{}: assumed: {}", checkpoint.source, assumption));
   }
   return checkpoint;
 }
@@ -43,7 +43,7 @@ void RequireProportion(const model::Checkpoint& checkpoint, const ModelOptions& 
                            "an image at the size that the checkpoint asks for", "give another --size");
 }
 
-model::VitConfig AtSize(model::VitConfig config, const std::optional<InputSize>& size) {
+model::VitConfig WithImageSize(model::VitConfig config, const std::optional<InputSize>& size) {
   if (size) config.image_height = size->height, config.image_width = size->width;
   return config;
 }

@@ -18,8 +18,8 @@ enum class CachePolicy {
 };
 
 struct ModelOptions {
-  std::string path;    // folder or .safetensors file; empty: the digit classifier inside the library
-  model::Given given;  // what the model's files may not say; only with a path
+  std::string path;         // folder or .safetensors file; empty: the digit classifier inside the library
+  model::ModelHints given;  // what the model's files may not say; only with a path
   simd::Precision precision = simd::Precision::kFloat32;
   CachePolicy cache = CachePolicy::kIfSet;
   std::optional<InputSize> size;  // none: the checkpoint's own
@@ -34,7 +34,7 @@ model::Checkpoint OpenCheckpoint(const ModelOptions& options);
 void RequireProportion(const model::Checkpoint& checkpoint, const ModelOptions& options);
 
 /// The configuration at the size that was given, or unchanged.
-model::VitConfig AtSize(model::VitConfig config, const std::optional<InputSize>& size);
+model::VitConfig WithImageSize(model::VitConfig config, const std::optional<InputSize>& size);
 
 /// Builds the model, from the cache if possible. Throws Error if the family refuses the size.
 model::Model BuildModel(const model::Checkpoint& checkpoint, const ModelOptions& options,

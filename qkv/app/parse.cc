@@ -56,7 +56,7 @@ std::pair<double, double> ParseWindow(std::string_view text, std::string_view op
   return {low, high};
 }
 
-std::string_view NameOf(simd::Precision precision) {
+std::string_view PrecisionName(simd::Precision precision) {
   switch (precision) {
     case simd::Precision::kFloat32:
       return "fp32";
@@ -74,7 +74,7 @@ simd::Precision ParsePrecision(std::string_view name, std::string_view option) {
     return simd::Describe(Precision::kBfloat16).native ? Precision::kBfloat16 : Precision::kFloat32;
   }
   for (const Precision precision : {Precision::kFloat32, Precision::kBfloat16, Precision::kInt8}) {
-    if (name == NameOf(precision)) return precision;
+    if (name == PrecisionName(precision)) return precision;
   }
   Fail("{}: expected fp32, bf16, int8 or auto, got \"{}\"", option, name);
 }

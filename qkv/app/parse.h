@@ -29,6 +29,6 @@ std::pair<double, double> ParseWindow(std::string_view text, std::string_view op
 /// "fp32", "bf16", "int8", or "auto": bf16 if this machine is faster in it, else fp32. Throws Error otherwise.
 simd::Precision ParsePrecision(std::string_view name, std::string_view option);
 /// "fp32", "bf16" or "int8".
-std::string_view NameOf(simd::Precision precision);
+std::string_view PrecisionName(simd::Precision precision);
 
 }  // namespace qkv::app

@@ -206,7 +206,7 @@ class Pipeline {
     const PixelBatch& pixels = slot.pixels;
     for (size_t i = 0; i < pixels.end - pixels.begin; ++i) {
       if (pixels.errors[i].empty()) continue;
-      Tell(options_.note, FormatShown("{}", pixels.errors[i]));
+      Notify(options_.note, FormatShown("{}", pixels.errors[i]));
       ++failed_;
     }
     slot.batch.files = pixels.files;

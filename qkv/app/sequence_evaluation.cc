@@ -32,7 +32,7 @@ struct Evaluated {
 double ValidationShare(const fs::path& model) {
   const fs::path file = model / train::RunFolder::kConfig;
   train::TrainConfig config;
-  if (IsThere(file)) config = train::Resolve(train::ReadSettings(file));
+  if (FileExists(file)) config = train::Resolve(train::ReadSettings(file));
   return config.val_fraction;
 }
 
@@ -53,7 +53,7 @@ Evaluated OpenText(const std::string& data, const std::string& split, const std:
 
 Evaluated Open(const std::string& data, const std::string& split, const std::string& path,
                const model::SequenceConfig& config) {
-  if (const std::optional<train::Task> task = train::TaskOf(data)) {
+  if (const std::optional<train::Task> task = train::ParseTask(data)) {
     Require(split.empty(), "evaluate: a task has no split \"{}\": its sequences are made as they are asked for", split);
     Require(config.vocabulary == config.outputs && config.meaning == model::TokenMeaning::kNumber,
             "evaluate: the model answers to bytes of a text, not to {}", data);

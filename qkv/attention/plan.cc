@@ -173,7 +173,7 @@ double Step::multiply_adds() const {
          static_cast<double>(inner + values);
 }
 
-Steps StepsOf(const Plan& plan, const Workload& w) {
+Steps PlanSteps(const Plan& plan, const Workload& w) {
   Check(plan, w);
   const Shapes s(w);
   Builder steps;
@@ -210,7 +210,7 @@ double MultiplyAdds(const Plan& plan, const Workload& w) {
 
 double Bytes(const Plan& plan, const Workload& workload, int element) {
   double elements = 0;
-  for (const Step& step : StepsOf(plan, workload)) elements += step.elements;
+  for (const Step& step : PlanSteps(plan, workload)) elements += step.elements;
   return elements * element;
 }
 

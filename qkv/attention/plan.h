@@ -89,7 +89,7 @@ struct Steps {
   const Step* end() const { return at.data() + count; }
 };
 /// Throws Error if a size is missing or negative, or if the plan is not possible.
-Steps StepsOf(const Plan& plan, const Workload& workload);
+Steps PlanSteps(const Plan& plan, const Workload& workload);
 
 /// Multiply-adds from the tokens to the scores or outputs, without matrices that are computed beforehand.
 double MultiplyAdds(const Plan& plan, const Workload& workload);

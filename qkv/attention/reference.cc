@@ -62,7 +62,7 @@ double CapSlope(View<const double> q, View<const double> k, const Options<double
 }
 
 // The factor that dropout applies to a weight.
-double Kept(const Options<double>& options, int64_t heads, int64_t b, int64_t h, int64_t i, int64_t j) {
+double DropoutFactor(const Options<double>& options, int64_t heads, int64_t b, int64_t h, int64_t i, int64_t j) {
   if (options.dropout == 0) return 1;
   const uint64_t head = MixSeed(options.seed, static_cast<uint64_t>((options.first_batch + b) * heads + h));
   const uint32_t bits = simd::DropoutHash::Of(MixSeed(head, static_cast<uint64_t>(i)), static_cast<uint32_t>(j));
@@ -83,7 +83,7 @@ void ReferenceAttention(View<const double> q, View<const double> k, View<const d
         for (int64_t e = 0; e < out.dim(3); ++e) {
           double sum = 0;
           for (int64_t j = 0; j < N_k; ++j) {
-            sum += row[j] * Kept(options, q.dim(1), b, h, i, j) * *v.at(b, h / group, j, e);
+            sum += row[j] * DropoutFactor(options, q.dim(1), b, h, i, j) * *v.at(b, h / group, j, e);
           }
           *out.at(b, h, i, e) = sum;
         }
@@ -105,7 +105,7 @@ void ReferenceAttentionBackward(const BackwardTensors<double>& x, const Options<
         simd::reference::Softmax(weights.data(), N_k);
         double mean = 0;
         for (int64_t j = 0; j < N_k; ++j) {
-          const double kept = Kept(options, H, b, h, i, j);
+          const double kept = DropoutFactor(options, H, b, h, i, j);
           dweights[j] = 0;
           for (int64_t e = 0; e < E_v; ++e) {
             dweights[j] += kept * *x.dout.at(b, h, i, e) * *x.v.at(b, h / group, j, e);

@@ -4,7 +4,7 @@
 
 namespace qkv {
 
-size_t SizeOf(DType dtype) {
+size_t ElementSize(DType dtype) {
   switch (dtype) {
     case DType::kBool:
     case DType::kU8:

@@ -12,7 +12,7 @@ namespace qkv {
 enum class DType : uint8_t { kBool, kU8, kI8, kI16, kU16, kF16, kBF16, kI32, kU32, kF32, kF64, kI64, kU64 };
 
 /// Bytes of one element.
-size_t SizeOf(DType dtype);
+size_t ElementSize(DType dtype);
 
 /// The name in a safetensors header, such as "BF16".
 std::string_view Name(DType dtype);
@@ -29,7 +29,7 @@ struct BFloat16 {
 
 /// How elements of a type are stored.
 template <typename T>
-constexpr DType DTypeOf() {
+constexpr DType DTypeFor() {
   if constexpr (std::is_same_v<T, float>) return DType::kF32;
   if constexpr (std::is_same_v<T, double>) return DType::kF64;
   if constexpr (std::is_same_v<T, Half>) return DType::kF16;

@@ -20,7 +20,7 @@ class Error : public std::runtime_error {
 };
 
 /// Text made of escaped names (FormatShown, Error::what): it goes into a message unchanged, including line feeds.
-struct Lines {
+struct EscapedText {
   std::string_view text;  // printable
 };
 
@@ -69,8 +69,8 @@ void Require(bool ok, fmt::format_string<Args...> message, Args&&... args) {
 }  // namespace qkv
 
 template <>
-struct fmt::formatter<qkv::Lines> : fmt::formatter<std::string_view> {
-  auto format(const qkv::Lines& lines, fmt::format_context& context) const {
+struct fmt::formatter<qkv::EscapedText> : fmt::formatter<std::string_view> {
+  auto format(const qkv::EscapedText& lines, fmt::format_context& context) const {
     return fmt::formatter<std::string_view>::format(lines.text, context);
   }
 };

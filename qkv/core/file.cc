@@ -37,7 +37,7 @@ const char* Reason() { return std::strerror(errno); }
 
 int64_t Nanoseconds(const timespec& time) { return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec; }
 
-FileStamp StampOf(const struct stat& status) {
+FileStamp ReadFileStamp(const struct stat& status) {
   return {status.st_dev, status.st_ino, static_cast<uint64_t>(status.st_size), Nanoseconds(status.st_mtim),
           Nanoseconds(status.st_ctim)};
 }
@@ -88,13 +88,13 @@ struct Temporary {
 
 }  // namespace
 
-FileStamp StampOf(const std::filesystem::path& path) {
+FileStamp ReadFileStamp(const std::filesystem::path& path) {
   struct stat status {};
   Require(::stat(path.c_str(), &status) == 0, "cannot read {}: {}", path.string(), Reason());
-  return StampOf(status);
+  return ReadFileStamp(status);
 }
 
-bool IsThere(const std::filesystem::path& path) {
+bool FileExists(const std::filesystem::path& path) {
   struct stat status {};
   if (::lstat(path.c_str(), &status) == 0) return true;
   Require(errno == ENOENT || errno == ENOTDIR, "cannot read {}: {}", path.native(), Reason());
@@ -110,7 +110,7 @@ InputFile::InputFile(const std::filesystem::path& path) : path_(&path) {
     ::close(descriptor_);
     Fail("cannot read {}: not a regular file", path.native());
   }
-  stamp_ = StampOf(status);
+  stamp_ = ReadFileStamp(status);
 }
 
 InputFile::~InputFile() {
@@ -168,7 +168,7 @@ void MappedFile::RequireUnchanged(std::string_view name) const {
   struct stat status {};
   if (same && descriptor_ >= 0 && ::fstat(descriptor_, &status) == 0) {
     // Not the time of the last change, which moves with permissions and names too.
-    const FileStamp now = StampOf(status);
+    const FileStamp now = ReadFileStamp(status);
     same = now.size == stamp_.size && now.modified == stamp_.modified;
   }
   Require(same, "{}: the file was changed while it was read", name);
@@ -217,7 +217,7 @@ void WriteFile(const std::filesystem::path& path, std::string_view text) {
   WriteFile(path, [&](FileSink& sink) { sink.Write(text); });
 }
 
-bool IsTemporaryOf(std::string_view name, std::string_view of) {
+bool IsTemporaryNameFor(std::string_view name, std::string_view of) {
   if (!name.starts_with(of) || !name.ends_with(kTemporaryEnding)) return false;
   name = name.substr(of.size(), name.size() - of.size() - kTemporaryEnding.size());
   if (!name.starts_with(kTemporaryMark)) return false;

@@ -21,11 +21,11 @@ struct FileStamp {
 };
 
 /// Throws Error when there is no such file.
-FileStamp StampOf(const std::filesystem::path& path);
+FileStamp ReadFileStamp(const std::filesystem::path& path);
 
 /// Whether the folder has an entry of this name. A link counts, even if its target is missing: an optional file is
 /// absent only if no entry has its name. Throws Error when the system cannot answer.
-bool IsThere(const std::filesystem::path& path);
+bool FileExists(const std::filesystem::path& path);
 
 /// A regular file, read from its beginning.
 class InputFile {
@@ -101,7 +101,7 @@ void WriteFile(const std::filesystem::path& path, std::string_view text);
 
 /// Whether WriteFile gives this name to the temporary file of a file called `of`: a killed process may have left one
 /// behind.
-bool IsTemporaryOf(std::string_view name, std::string_view of);
+bool IsTemporaryNameFor(std::string_view name, std::string_view of);
 
 /// Flushes the entries of a folder to disk: after a power failure a complete file may lack its name otherwise.
 void FlushFolder(const std::filesystem::path& folder);

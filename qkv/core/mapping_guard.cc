@@ -28,7 +28,7 @@ struct sigaction former;                // NOLINT
 
 static_assert(std::atomic<uintptr_t>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 
-void HandOn(int number, siginfo_t* info, void* context) {
+void ForwardSignal(int number, siginfo_t* info, void* context) {
   if ((former.sa_flags & SA_SIGINFO) != 0) return former.sa_sigaction(number, info, context);
   if (former.sa_handler != SIG_DFL && former.sa_handler != SIG_IGN) return former.sa_handler(number);
   // The instruction is tried again, and ends the process as it would have; a signal that was sent is sent again.
@@ -54,7 +54,7 @@ void OnFault(int number, siginfo_t* info, void* context) {
     errno = error;
     return;
   }
-  HandOn(number, info, context);
+  ForwardSignal(number, info, context);
   errno = error;
 }
 

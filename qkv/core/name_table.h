@@ -10,7 +10,7 @@ namespace qkv {
 
 /// The value must be in the table.
 template <typename Rows, typename T>
-std::string_view NameIn(const Rows& rows, T value) {
+std::string_view FindName(const Rows& rows, T value) {
   return std::find_if(std::begin(rows), std::end(rows), [&](const auto& row) { return row.first == value; })->second;
 }
 

@@ -52,7 +52,7 @@ struct Ticket {
   }
   static uint64_t End(uint64_t ticket) { return ticket >> kBits & kMask; }
   static uint64_t Next(uint64_t ticket) { return ticket & kMask; }
-  static bool IsOf(uint32_t job, uint64_t ticket) {
+  static bool BelongsToJob(uint32_t job, uint64_t ticket) {
     return ticket >> (2 * kBits) == (job & (~uint64_t{0} >> (2 * kBits)));
   }
 };
@@ -134,7 +134,7 @@ class Pool {
   void TakeShare(uint32_t job, std::atomic<uint64_t>& share, int thread) {
     uint64_t ticket = share.load(std::memory_order_acquire);
     // All workers wake, the job may be of fewer threads.
-    while (Ticket::IsOf(job, ticket) && Ticket::Next(ticket) < Ticket::End(ticket) &&
+    while (Ticket::BelongsToJob(job, ticket) && Ticket::Next(ticket) < Ticket::End(ticket) &&
            thread < threads_.load(std::memory_order_relaxed)) {
       if (!share.compare_exchange_weak(ticket, ticket + 1, std::memory_order_acq_rel)) continue;
       if (!failed_.load(std::memory_order_relaxed)) {

@@ -16,7 +16,7 @@ bool IsControl(uint32_t code) {
 }
 
 // Of a whole character.
-uint32_t CodeOf(std::string_view c) {
+uint32_t CodePoint(std::string_view c) {
   if (c.size() == 1) return static_cast<uint8_t>(c[0]);
   uint32_t code = static_cast<uint8_t>(c[0]) & (0x7Fu >> c.size());
   for (const char next : c.substr(1)) code = code << 6 | (static_cast<uint8_t>(next) & 0x3Fu);
@@ -50,7 +50,7 @@ std::string Printable(std::string_view text) {
   while (!text.empty()) {
     const size_t length = CharacterLength(text);
     const std::string_view c = text.substr(0, std::max<size_t>(1, length));
-    if (length > 0 && !IsControl(CodeOf(c))) {
+    if (length > 0 && !IsControl(CodePoint(c))) {
       shown += c;
     } else {
       for (const char byte : c) shown += fmt::format("\\x{:02x}", static_cast<uint8_t>(byte));

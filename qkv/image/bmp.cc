@@ -101,7 +101,7 @@ void ReadRuns(ByteReader& reader, const Header& header, uint8_t* out) {
 }
 
 /// The byte that a byte-wide mask selects; −1 for an empty mask.
-int ByteOf(uint32_t mask, const Source& source) {
+int MaskByte(uint32_t mask, const Source& source) {
   for (int i = 0; i < 4; ++i)
     if (mask == 0xFFu << (8 * i)) return i;
   Require(mask == 0, "{}: BMP: the colour mask {:#x} is not supported", source.where, mask);
@@ -163,7 +163,7 @@ Image ReadColours(ByteReader& reader, Header header, const Source& source) {
     Require(m[2] == 0x1F && (green_bits == 6 || (m[0] == 0x7C00 && m[1] == 0x3E0)),
             "{}: BMP: the colour masks {:#x}, {:#x}, {:#x} are not supported", source.where, m[0], m[1], m[2]);
   } else {
-    for (int c = 0; c < 4; ++c) byte[c] = ByteOf(header.masks[c], source);
+    for (int c = 0; c < 4; ++c) byte[c] = MaskByte(header.masks[c], source);
     const int last = header.bits == 32 ? 3 : 2;
     for (int c = 0; c < 4; ++c)
       Require(byte[c] <= last && (c == 3 || byte[c] >= 0), "{}: BMP: the colour masks do not fit {} bits", source.where,

@@ -12,7 +12,7 @@ namespace qkv::image {
 namespace fs = std::filesystem;
 
 bool ImageFinder::Mark(const fs::path& folder) {
-  const FileStamp stamp = StampOf(folder);
+  const FileStamp stamp = ReadFileStamp(folder);
   return seen_.emplace(stamp.device, stamp.inode).second;
 }
 

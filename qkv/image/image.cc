@@ -93,7 +93,8 @@ void Decode(std::span<const std::byte> bytes, const DecodeOptions& options, std:
   Decoded decoded = ReaderFor(bytes, where)({bytes, options, where, workspace, image.pixels});
   if (options.window && !decoded.windowed) ApplyWindow(*options.window, decoded.image);
   image = std::move(decoded.image);
-  if (options.exif_orientation || decoded.always_upright) TurnUpright(image, decoded.orientation, workspace.turned);
+  if (options.exif_orientation || decoded.always_upright)
+    ApplyOrientation(image, decoded.orientation, workspace.turned);
 }
 
 void DecodeFile(const std::filesystem::path& path, const DecodeOptions& options, Workspace& workspace, Image& image) {

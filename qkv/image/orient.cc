@@ -78,7 +78,7 @@ int Orientation(std::span<const std::byte> exif, std::span<const std::byte> xmp)
   return orientation != 0 ? Valid(orientation) : XmpOrientation(xmp);
 }
 
-void TurnUpright(Image& image, int orientation, Tensor<uint8_t>& spare) {
+void ApplyOrientation(Image& image, int orientation, Tensor<uint8_t>& spare) {
   if (orientation <= 1 || orientation > 8) return;
   const int64_t height = image.height(), width = image.width(), channels = image.channels();
   // For 5…8, rows of the result are columns of the file.

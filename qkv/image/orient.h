@@ -7,6 +7,6 @@ namespace qkv::image {
 
 /// Rotates or mirrors the image by an EXIF orientation, 1…8 (other values are ignored), as Pillow's exif_transpose. If
 /// the image changes, its memory is swapped with `spare`.
-void TurnUpright(Image& image, int orientation, Tensor<uint8_t>& spare);
+void ApplyOrientation(Image& image, int orientation, Tensor<uint8_t>& spare);
 
 }  // namespace qkv::image

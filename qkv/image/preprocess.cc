@@ -100,7 +100,7 @@ std::optional<Shape> FixedShape(const Preprocess& p) {
   return OutputShape(p, 1, 1);
 }
 
-Rect SeenOf(const Preprocess& p, int64_t height, int64_t width) {
+Rect VisibleRect(const Preprocess& p, int64_t height, int64_t width) {
   const Shape shape = OutputShape(p, height, width);
   const Size full = CheckedSize(p, {height, width});
   const bool crops = p.crop != Preprocess::Crop::kNone;

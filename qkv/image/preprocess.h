@@ -56,6 +56,6 @@ std::optional<Shape> FixedShape(const Preprocess& preprocess);
 
 /// The part of an image of this size that Apply's output shows, in image pixels; it exceeds the image if the output is
 /// padded. Throws Error as OutputShape.
-Rect SeenOf(const Preprocess& preprocess, int64_t height, int64_t width);
+Rect VisibleRect(const Preprocess& preprocess, int64_t height, int64_t width);
 
 }  // namespace qkv::image

@@ -48,7 +48,7 @@ double Bicubic(double x) {
 
 double Lanczos(double x) { return x >= -3 && x < 3 ? Sinc(x) * Sinc(x / 3) : 0; }
 
-Kernel KernelOf(Filter filter) {
+Kernel FilterKernel(Filter filter) {
   switch (filter) {
     case Filter::kBox:
       return {0.5, Box};
@@ -184,7 +184,7 @@ Image& ResizeRegion(const Image& image, const Region& region, Filter filter, Wor
           image.pixels.shape());
   Image& resized = workspace.resized;
   resized.pixels.Reuse({region.height, region.width, image.channels()});
-  const Kernel kernel = KernelOf(filter);
+  const Kernel kernel = FilterKernel(filter);
   const bool same_size = region.full_height == image.height() && region.full_width == image.width();
   if (filter == Filter::kNearest) {
     Nearest(image, region, workspace);

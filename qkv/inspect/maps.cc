@@ -42,7 +42,7 @@ std::string Choices(const TokenGrid& grid) {
 
 }  // namespace
 
-TokenGrid GridOf(const model::VitConfig& config, int64_t pixels_height, int64_t pixels_width) {
+TokenGrid MakeTokenGrid(const model::VitConfig& config, int64_t pixels_height, int64_t pixels_width) {
   TokenGrid grid{{}, pixels_height / config.patch_height, pixels_width / config.patch_width, config.class_token};
   if (config.class_token) grid.prefix.emplace_back("class");
   if (config.distillation_token) grid.prefix.emplace_back("distillation");

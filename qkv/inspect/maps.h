@@ -25,7 +25,7 @@ struct TokenGrid {
 };
 
 /// The grid for an input of this size, which the model must accept.
-TokenGrid GridOf(const model::VitConfig& config, int64_t pixels_height, int64_t pixels_width);
+TokenGrid MakeTokenGrid(const model::VitConfig& config, int64_t pixels_height, int64_t pixels_width);
 
 /// The query tokens of a map.
 struct Query {

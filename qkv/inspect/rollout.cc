@@ -204,7 +204,7 @@ template Tensor<double> AttentionRollout(const model::Vit<double>&, View<const d
 
 Tensor<float> AttentionRollout(const model::Model& model, const image::Image& image) {
   const Tensor<float> pixels = model.Pixels(image);
-  const TokenGrid grid = GridOf(model.config(), pixels.dim(2), pixels.dim(3));
+  const TokenGrid grid = MakeTokenGrid(model.config(), pixels.dim(2), pixels.dim(3));
   model::Workspace<float> workspace;
   const Tensor<float> row = AttentionRollout<float>(
       model.vit(), pixels, {.last_block = model.config().depth - 1, .query = ParseQuery("", grid)}, workspace);

@@ -64,7 +64,7 @@ void ConvertAll(const StoredTensor& tensor, T* out) {
 
 template <typename T>
 void ConvertTo(const StoredTensor& tensor, T* out) {
-  Require(tensor.bytes.size() == static_cast<size_t>(tensor.shape.size()) * SizeOf(tensor.dtype),
+  Require(tensor.bytes.size() == static_cast<size_t>(tensor.shape.size()) * ElementSize(tensor.dtype),
           "convert: tensor {} has {} bytes for {} elements of {}", Quoted(tensor.name), tensor.bytes.size(),
           tensor.shape.size(), Name(tensor.dtype));
   switch (tensor.dtype) {

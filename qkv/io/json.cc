@@ -16,7 +16,7 @@ Json ParseJson(std::string_view text, std::string_view where) {
   try {
     return Json::parse(text);
   } catch (const Json::exception& error) {
-    Fail("{}: not valid JSON: {}", where, ReasonOf(error));
+    Fail("{}: not valid JSON: {}", where, JsonErrorReason(error));
   }
 }
 
@@ -68,7 +68,7 @@ void CheckJsonLimits(std::string_view text, const JsonLimits& limits, std::strin
   }
 }
 
-std::string ReasonOf(const Json::exception& error) {
+std::string JsonErrorReason(const Json::exception& error) {
   constexpr size_t kShown = 160;
   std::string_view what = error.what();
   if (const size_t code = what.find("] "); what.starts_with("[json.exception") && code != what.npos) {

@@ -29,7 +29,7 @@ struct JsonLimits {
 void CheckJsonLimits(std::string_view text, const JsonLimits& limits, std::string_view where);
 
 /// nlohmann's message without its code, clipped: it repeats the offending token, which may be long.
-std::string ReasonOf(const Json::exception& error);
+std::string JsonErrorReason(const Json::exception& error);
 
 /// A name from a file, for messages: quoted, control characters escaped, clipped if very long.
 std::string Quoted(std::string_view name);

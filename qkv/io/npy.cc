@@ -21,7 +21,7 @@ constexpr std::string_view TypeName() {
   return std::is_same_v<T, float> ? "<f4" : "<f8";
 }
 
-std::string HeaderOf(std::string_view type, const Shape& shape) {
+std::string MakeHeader(std::string_view type, const Shape& shape) {
   std::string extents;
   for (int axis = 0; axis < shape.rank(); ++axis) {
     // As Python prints a tuple: a single element is followed by a comma.
@@ -45,7 +45,7 @@ void Gather(View<const T> view, T** out) {
 }
 
 // Returns the text after 'key': in the header's dictionary.
-std::string_view ValueOf(std::string_view header, std::string_view key, std::string_view where) {
+std::string_view HeaderValue(std::string_view header, std::string_view key, std::string_view where) {
   const size_t at = header.find(fmt::format("'{}':", key));
   Require(at != header.npos, "{}: the header has no {}", where, key);
   std::string_view value = header.substr(at + key.size() + 3);
@@ -70,7 +70,7 @@ Shape ParseShape(std::string_view text, std::string_view where) {
   try {
     return Shape(extents);
   } catch (const Error& error) {
-    Fail("{}: {}", where, Lines{error.what()});
+    Fail("{}: {}", where, EscapedText{error.what()});
   }
 }
 
@@ -78,7 +78,7 @@ Shape ParseShape(std::string_view text, std::string_view where) {
 
 template <typename T>
 void WriteNpy(const std::filesystem::path& path, View<const T> array) {
-  const std::string header = HeaderOf(TypeName<T>(), array.shape());
+  const std::string header = MakeHeader(TypeName<T>(), array.shape());
   std::string prefix(kMagic);
   prefix += static_cast<char>(header.size() & 0xFF);
   prefix += static_cast<char>(header.size() >> 8);
@@ -106,12 +106,12 @@ Tensor<T> ReadNpy(const std::filesystem::path& path) {
       static_cast<uint8_t>(bytes[kMagic.size()]) | size_t{static_cast<uint8_t>(bytes[kMagic.size() + 1])} << 8;
   Require(bytes.size() - kPrefixBytes >= header_bytes, "{}: the header is cut off", where);
   const std::string_view header = bytes.substr(kPrefixBytes, header_bytes);
-  const std::string_view type = ValueOf(header, "descr", where).substr(0, 5);
+  const std::string_view type = HeaderValue(header, "descr", where).substr(0, 5);
   Require(type == fmt::format("'{}'", TypeName<T>()), "{}: elements of type {}, expected '{}'", where, type,
           TypeName<T>());
-  Require(ValueOf(header, "fortran_order", where).starts_with("False"), "{}: in Fortran order, expected C order",
+  Require(HeaderValue(header, "fortran_order", where).starts_with("False"), "{}: in Fortran order, expected C order",
           where);
-  const Shape shape = ParseShape(ValueOf(header, "shape", where), where);
+  const Shape shape = ParseShape(HeaderValue(header, "shape", where), where);
   const std::string_view data = bytes.substr(kPrefixBytes + header_bytes);
   Require(data.size() % sizeof(T) == 0 && data.size() / sizeof(T) == static_cast<size_t>(shape.size()),
           "{}: {} bytes of data for {} of '{}'", where, data.size(), shape, TypeName<T>());

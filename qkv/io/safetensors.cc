@@ -138,7 +138,7 @@ class HeaderReader : public nlohmann::json_sax<Json> {
   bool number_float(double, const std::string&) override { Unexpected("a fraction, or a number beyond 64 bits,"); }
   bool binary(Json::binary_t&) override { Unexpected("binary data"); }
   bool parse_error(size_t, const std::string&, const Json::exception& error) override {
-    Fail("{}: the header is not valid JSON: {}", where_, ReasonOf(error));
+    Fail("{}: the header is not valid JSON: {}", where_, JsonErrorReason(error));
   }
 
  private:
@@ -162,7 +162,7 @@ class HeaderReader : public nlohmann::json_sax<Json> {
     try {
       return Shape(std::span<const int64_t>(extents.data(), numbers_.size()));
     } catch (const Error& error) {
-      Fail("{}: {}", Where(), Lines{error.what()});
+      Fail("{}: {}", Where(), EscapedText{error.what()});
     }
   }
 
@@ -189,7 +189,7 @@ void CheckLayout(const std::vector<Entry>& entries, uint64_t data_bytes, std::st
             Quoted(entry->name), begin, expected, begin < expected ? "it overlaps another" : "there is a hole");
     uint64_t bytes = 0;
     const bool overflow =
-        __builtin_mul_overflow(static_cast<uint64_t>(entry->shape.size()), SizeOf(entry->dtype), &bytes);
+        __builtin_mul_overflow(static_cast<uint64_t>(entry->shape.size()), ElementSize(entry->dtype), &bytes);
     Require(!overflow && bytes == end - begin, "{}: tensor {} has {} bytes, but {} of {} needs {}", where,
             Quoted(entry->name), end - begin, entry->shape, Name(entry->dtype),
             overflow ? "more than 64 bits count" : std::to_string(bytes));
@@ -261,8 +261,8 @@ SafeTensors SafeTensors::Open(const std::filesystem::path& path) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) {
     file = path / kFileName;
-    if (!IsThere(file)) file = path / kIndexName;
-    Require(IsThere(file), "{}: neither {} nor {} is there", path.string(), kFileName, kIndexName);
+    if (!FileExists(file)) file = path / kIndexName;
+    Require(FileExists(file), "{}: neither {} nor {} is there", path.string(), kFileName, kIndexName);
   }
   if (file.string().ends_with(".index.json")) return OpenShards(file);
   SafeTensors result;

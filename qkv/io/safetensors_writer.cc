@@ -26,8 +26,8 @@ std::string ToJson(const std::string& text) {
 }
 
 // `before` bytes precede the header in the file; together they end at a multiple of `alignment`.
-std::string HeaderOf(const std::vector<StoredTensor>& tensors, const std::map<std::string, std::string>& metadata,
-                     size_t before, size_t alignment) {
+std::string MakeHeader(const std::vector<StoredTensor>& tensors, const std::map<std::string, std::string>& metadata,
+                       size_t before, size_t alignment) {
   std::string header = "{";
   const auto separate = [&] {
     if (header.back() != '{') header += ',';
@@ -66,7 +66,7 @@ void WriteSafeTensors(const std::filesystem::path& path, std::vector<StoredTenso
   std::vector<std::string_view> names;
   for (const StoredTensor& tensor : tensors) {
     Require(tensor.name != "__metadata__", "write safetensors: no tensor can be named {}", tensor.name);
-    Require(tensor.bytes.size() == static_cast<size_t>(tensor.shape.size()) * SizeOf(tensor.dtype),
+    Require(tensor.bytes.size() == static_cast<size_t>(tensor.shape.size()) * ElementSize(tensor.dtype),
             "write safetensors: tensor {} has {} bytes for {} elements of {}", Quoted(tensor.name), tensor.bytes.size(),
             tensor.shape.size(), Name(tensor.dtype));
     names.push_back(tensor.name);
@@ -75,7 +75,7 @@ void WriteSafeTensors(const std::filesystem::path& path, std::vector<StoredTenso
   const auto twin = std::adjacent_find(names.begin(), names.end());
   if (twin != names.end()) Fail("write safetensors: tensor {} appears twice", Quoted(*twin));
 
-  const std::string header = HeaderOf(tensors, metadata, kLengthBytes, std::max(alignment, kHeaderAlignment));
+  const std::string header = MakeHeader(tensors, metadata, kLengthBytes, std::max(alignment, kHeaderAlignment));
   Require(header.size() <= kMaxHeaderBytes, "write safetensors: a header of {} bytes, at most {} are allowed",
           header.size(), kMaxHeaderBytes);
   std::string length(kLengthBytes, '\0');
@@ -92,7 +92,7 @@ void WriteSafeTensors(const std::filesystem::path& path, std::vector<StoredTenso
 template <typename T>
 StoredTensor Stored(std::string name, View<const T> view) {
   Require(view.dense(), "store: the view of tensor {} is strided", Quoted(name));
-  return {std::move(name), DTypeOf<T>(), view.shape(),
+  return {std::move(name), DTypeFor<T>(), view.shape(),
           std::as_bytes(std::span(view.data(), static_cast<size_t>(view.size())))};
 }
 

@@ -27,7 +27,7 @@ std::string_view TakeUntil(std::string_view& text, char end) {
 // The default rank if the kind needs one and none is given, else 0.
 int64_t MissingRank(std::string_view kind, const train::Settings& shared, const Arm& arm) {
   if ((kind != "low_rank" && kind != "symmetric") || arm.settings.contains("rank")) return 0;
-  train::Settings plain = train::Over(shared, arm.settings);
+  train::Settings plain = train::MergeSettings(shared, arm.settings);
   plain.insert_or_assign("attention", "separate");
   plain.erase("rank");
   const train::TrainConfig config = train::Resolve(plain);
@@ -42,13 +42,13 @@ struct Cost {
 };
 
 template <typename Config>
-Cost CostOf(const Config& model) {
+Cost ComputeCost(const Config& model) {
   return {model::Parameters(model), model::Flops(model)};
 }
 
-Cost CostOf(const train::TrainConfig& config, const AblationData& data) {
-  if (data.images) return CostOf(train::NewModel(config, data.images->classes).description.config);
-  return CostOf(train::NewSequenceModel(config, train::SequencesForTraining(data.given, config)));
+Cost ComputeCost(const train::TrainConfig& config, const AblationData& data) {
+  if (data.images) return ComputeCost(train::NewModel(config, data.images->classes).description.config);
+  return ComputeCost(train::NewSequenceModel(config, train::SequencesForTraining(data.given, config)));
 }
 
 int64_t StepsPerEpoch(const train::TrainConfig& config, const AblationData& data) {
@@ -65,7 +65,7 @@ double EqualRatio(train::TrainConfig config, int64_t wanted, const AblationData&
   };
   const auto count = [&](int64_t hidden) {
     config.mlp_ratio = ratio(hidden);
-    return CostOf(config, data).parameters;
+    return ComputeCost(config, data).parameters;
   };
   int64_t low = 1, high = 2;
   while (count(high) < wanted) low = high, high *= 2;
@@ -107,14 +107,14 @@ Arm ParseArm(std::string_view text, const train::Settings& shared) {
   return arm;
 }
 
-train::TrainConfig ConfigOf(const train::Settings& shared, const Arm& arm, const Arm& first, Budget budget,
-                            int64_t seed, const AblationData& data) {
-  train::Settings own = train::Over(shared, arm.settings);
+train::TrainConfig MakeConfig(const train::Settings& shared, const Arm& arm, const Arm& first, Budget budget,
+                              int64_t seed, const AblationData& data) {
+  train::Settings own = train::MergeSettings(shared, arm.settings);
   own.insert_or_assign("seed", fmt::format("{}", seed));
   train::TrainConfig config = train::Resolve(own);
-  const Cost here = CostOf(config, data);
+  const Cost here = ComputeCost(config, data);
   if (budget == Budget::kSteps || arm.name == first.name) return config;
-  const Cost there = CostOf(train::Resolve(train::Over(shared, first.settings)), data);
+  const Cost there = ComputeCost(train::Resolve(train::MergeSettings(shared, first.settings)), data);
   if (budget == Budget::kParameters) {
     config.mlp_ratio = EqualRatio(config, there.parameters, data);
     return config;

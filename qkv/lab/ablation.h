@@ -44,7 +44,7 @@ enum class Budget {
 /// The configuration of a run: `shared`, the arm's settings, the seed, and the changes that equalise the budget with
 /// the first arm. Throws Error as train::Resolve, as train::NewModel or train::NewSequenceModel if the model does not
 /// support this kind, and if no MLP width equalises the parameters.
-train::TrainConfig ConfigOf(const train::Settings& shared, const Arm& arm, const Arm& first, Budget budget,
-                            int64_t seed, const AblationData& data);
+train::TrainConfig MakeConfig(const train::Settings& shared, const Arm& arm, const Arm& first, Budget budget,
+                              int64_t seed, const AblationData& data);
 
 }  // namespace qkv::lab

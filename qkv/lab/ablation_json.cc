@@ -93,7 +93,7 @@ auto Parse(std::string_view text, std::string_view where, const char* what, F&& 
   try {
     return from(json);
   } catch (const io::Json::exception& error) {
-    reason = io::ReasonOf(error);
+    reason = io::JsonErrorReason(error);
   } catch (const Error& error) {
     reason = error.what();
   }

@@ -23,7 +23,7 @@ struct Notes {
 };
 
 // `shown` formats a name for the document.
-Notes NotesOn(const AblationResults& results, const std::function<std::string(const std::string&)>& shown) {
+Notes MakeNotes(const AblationResults& results, const std::function<std::string(const std::string&)>& shown) {
   const bool sequences = results.unit == "sequences";
   Notes notes;
   notes.accuracies = fmt::format(
@@ -55,12 +55,12 @@ std::string Fixed(double value, int digits) {
 // For machine-readable output: empty if there is no number.
 std::string Plain(double value) { return std::isfinite(value) ? fmt::format("{}", value) : std::string(); }
 
-Speed SpeedOf(const AblationResults& results, const std::string& arm) {
+Speed FindSpeed(const AblationResults& results, const std::string& arm) {
   const auto found = results.speeds.find(arm);
   return found == results.speeds.end() ? Speed() : found->second;
 }
 
-Table CostsOf(const AblationResults& results, const std::vector<ArmSummary>& arms) {
+Table CostTable(const AblationResults& results, const std::vector<ArmSummary>& arms) {
   Table table{.title = {},
               .columns = {{"arm", Align::kLeft},
                           {"parameters"},
@@ -70,7 +70,7 @@ Table CostsOf(const AblationResults& results, const std::vector<ArmSummary>& arm
                           {fmt::format("answers, {}/s", results.unit)}},
               .rows = {}};
   for (const ArmSummary& arm : arms) {
-    const Speed speed = SpeedOf(results, arm.arm);
+    const Speed speed = FindSpeed(results, arm.arm);
     const auto rate = [](double x) { return x > 0 ? Number(x) : std::string("–"); };
     const RunResult& run = *arm.runs[0];
     table.rows.push_back({arm.arm, report::WithCommas(run.parameters), Number(run.flops / 1e6),
@@ -79,7 +79,7 @@ Table CostsOf(const AblationResults& results, const std::vector<ArmSummary>& arm
   return table;
 }
 
-Table LearnedOf(const std::vector<ArmSummary>& arms) {
+Table LearnedTable(const std::vector<ArmSummary>& arms) {
   Table table{
       .title = {}, .columns = {{"arm", Align::kLeft}, {"symmetry"}, {"effective rank"}, {"rank for 99 %"}}, .rows = {}};
   for (const ArmSummary& arm : arms) {
@@ -89,7 +89,7 @@ Table LearnedOf(const std::vector<ArmSummary>& arms) {
 }
 
 // One row per run.
-Table RunsOf(const AblationResults& results) {
+Table RunTable(const AblationResults& results) {
   Table table{.title = {}, .columns = {}, .rows = {}};
   for (const char* name : {"data", "arm", "seed", "top1", "loss", "train_top1", "steps", "parameters", "flops",
                            "symmetry", "effective_rank", "rank99"}) {
@@ -104,7 +104,7 @@ Table RunsOf(const AblationResults& results) {
 }
 
 // One row per arm of a data set; "half" is half the width of the 95 % interval.
-Table ArmsOf(const AblationResults& results) {
+Table ArmTable(const AblationResults& results) {
   Table table{.title = {}, .columns = {}, .rows = {}};
   for (const char* name : {"data", "arm", "seeds", "top1", "top1_half", "difference", "difference_half", "train_top1",
                            "loss", "loss_half", "parameters", "flops", "steps", "training_images_per_second",
@@ -113,7 +113,7 @@ Table ArmsOf(const AblationResults& results) {
   }
   for (const std::string& data : results.Data()) {
     for (const ArmSummary& arm : Summarise(results, data)) {
-      const Speed speed = SpeedOf(results, arm.arm);
+      const Speed speed = FindSpeed(results, arm.arm);
       const auto rate = [](double x) { return x > 0 ? Plain(x) : std::string(); };
       const RunResult& run = *arm.runs[0];
       table.rows.push_back({data, arm.arm, fmt::format("{}", arm.runs.size()), Plain(arm.top1.mean),
@@ -147,7 +147,7 @@ Table Overview(const AblationResults& results, Interval ArmSummary::*value, std:
 }
 
 // Overviews if there is more than one data set.
-std::vector<Table> OverviewsOf(const AblationResults& results) {
+std::vector<Table> OverviewTables(const AblationResults& results) {
   if (results.Data().size() < 2) return {};
   std::vector<Table> tables = {Overview(results, &ArmSummary::top1, "Accuracy, %")};
   if (results.arms.size() > 1) {
@@ -161,31 +161,31 @@ std::string RunsThatEnded(const AblationResults& results) {
   return fmt::format("{} of {} ended", results.runs.size(), results.planned);
 }
 
-std::string MarkdownOf(const AblationResults& results) {
+std::string ReportMarkdown(const AblationResults& results) {
   std::string text = "# " + report::EscapeMarkdown(results.title) + "\n\n- Runs: " + RunsThatEnded(results) + "\n";
   for (const auto& [name, value] : results.facts) {
     text += fmt::format("- {}: {}\n", report::EscapeMarkdown(name), report::EscapeMarkdown(value));
   }
-  for (const Table& table : OverviewsOf(results)) text += "\n" + report::ToMarkdown(table);
+  for (const Table& table : OverviewTables(results)) text += "\n" + report::ToMarkdown(table);
   for (const std::string& data : results.Data()) {
     const std::vector<ArmSummary> arms = Summarise(results, data);
     text += fmt::format("\n## {}\n\n", report::EscapeMarkdown(data));
-    for (const Table& table : {AccuracyTable(arms, ""), CostsOf(results, arms), LearnedOf(arms)}) {
+    for (const Table& table : {AccuracyTable(arms, ""), CostTable(results, arms), LearnedTable(arms)}) {
       text += report::ToMarkdown(table) + "\n";
     }
   }
-  const Notes notes = NotesOn(results, report::EscapeMarkdown);
+  const Notes notes = MakeNotes(results, report::EscapeMarkdown);
   text += fmt::format("{}\n\n{}\n\n{}\n\n{}\n", notes.accuracies, notes.differences, notes.costs, notes.learned);
   return text;
 }
 
-std::string PageOf(const AblationResults& results) {
+std::string ReportPage(const AblationResults& results) {
   report::Page page(results.title, "The same training for each kind of attention, and what differs in the end.");
   std::vector<std::pair<std::string, std::string>> facts = {{"Runs", RunsThatEnded(results)}};
   facts.insert(facts.end(), results.facts.begin(), results.facts.end());
   page.Facts(facts);
-  const Notes notes = NotesOn(results, [](const std::string& name) { return name; });
-  const std::vector<Table> overviews = OverviewsOf(results);
+  const Notes notes = MakeNotes(results, [](const std::string& name) { return name; });
+  const std::vector<Table> overviews = OverviewTables(results);
   if (!overviews.empty()) page.Section("All data sets");
   for (const Table& table : overviews) page.Add(table);
   for (const std::string& data : results.Data()) {
@@ -202,10 +202,10 @@ std::string PageOf(const AblationResults& results) {
     page.Note(notes.accuracies);
     page.Note(notes.differences);
     page.Section("What it costs on " + data);
-    page.Add(CostsOf(results, arms));
+    page.Add(CostTable(results, arms));
     page.Note(notes.costs);
     page.Section("What was learned on " + data);
-    page.Add(LearnedOf(arms));
+    page.Add(LearnedTable(arms));
     page.Note(notes.learned);
   }
   return page.Html();
@@ -276,10 +276,10 @@ std::string ToText(const AblationResults& results) {
   for (const std::string& data : results.Data()) {
     const std::vector<ArmSummary> arms = Summarise(results, data);
     tables.push_back(AccuracyTable(arms, data));
-    tables.push_back(CostsOf(results, arms));
-    tables.push_back(LearnedOf(arms));
+    tables.push_back(CostTable(results, arms));
+    tables.push_back(LearnedTable(arms));
   }
-  std::ranges::move(OverviewsOf(results), std::back_inserter(tables));
+  std::ranges::move(OverviewTables(results), std::back_inserter(tables));
   std::string text;
   for (const Table& table : tables) text += (text.empty() ? "" : "\n") + report::ToText(table);
   return text;
@@ -287,10 +287,10 @@ std::string ToText(const AblationResults& results) {
 
 void WriteAblationReport(const AblationResults& results, const std::filesystem::path& folder) {
   WriteFile(folder / "results.json", results.ToJson());
-  WriteFile(folder / "runs.csv", report::ToCsv(RunsOf(results)));
-  WriteFile(folder / "arms.csv", report::ToCsv(ArmsOf(results)));
-  WriteFile(folder / "report.md", MarkdownOf(results));
-  WriteFile(folder / "report.html", PageOf(results));
+  WriteFile(folder / "runs.csv", report::ToCsv(RunTable(results)));
+  WriteFile(folder / "arms.csv", report::ToCsv(ArmTable(results)));
+  WriteFile(folder / "report.md", ReportMarkdown(results));
+  WriteFile(folder / "report.html", ReportPage(results));
   for (const std::string& data : results.Data()) {
     WriteFile(folder / fmt::format("accuracy-{}.svg", data),
               report::Draw(AccuracyChart(Summarise(results, data), data)));

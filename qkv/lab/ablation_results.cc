@@ -45,7 +45,7 @@ void MeasureHeads(const model::StoredBlocks& blocks, RunResult* result) {
   }
 }
 
-std::vector<const RunResult*> RunsOf(const AblationResults& results, std::string_view data, std::string_view arm) {
+std::vector<const RunResult*> FindRuns(const AblationResults& results, std::string_view data, std::string_view arm) {
   std::vector<const RunResult*> runs;
   for (const RunResult& run : results.runs) {
     if (run.data == data && run.arm == arm) runs.push_back(&run);
@@ -54,13 +54,13 @@ std::vector<const RunResult*> RunsOf(const AblationResults& results, std::string
   return runs;
 }
 
-double MeanOf(const std::vector<const RunResult*>& runs, double RunResult::*member) {
+double RunMean(const std::vector<const RunResult*>& runs, double RunResult::*member) {
   double sum = 0;
   for (const RunResult* run : runs) sum += run->*member;
   return sum / static_cast<double>(runs.size());
 }
 
-Interval IntervalOf(const std::vector<const RunResult*>& runs, double RunResult::*member) {
+Interval RunInterval(const std::vector<const RunResult*>& runs, double RunResult::*member) {
   std::vector<double> values;
   for (const RunResult* run : runs) values.push_back(run->*member);
   return MeanInterval(values);
@@ -109,16 +109,16 @@ std::vector<ArmSummary> Summarise(const AblationResults& results, std::string_vi
   std::vector<ArmSummary> all;
   for (const std::string& arm : results.arms) {
     ArmSummary summary{.arm = arm};
-    summary.runs = RunsOf(results, data, arm);
+    summary.runs = FindRuns(results, data, arm);
     if (summary.runs.empty()) continue;
-    summary.top1 = IntervalOf(summary.runs, &RunResult::top1);
-    summary.loss = IntervalOf(summary.runs, &RunResult::loss);
+    summary.top1 = RunInterval(summary.runs, &RunResult::top1);
+    summary.loss = RunInterval(summary.runs, &RunResult::loss);
     summary.difference =
         arm == results.arms[0] ? Interval{kNone, kNone} : Difference(results, data, arm, results.arms[0]);
-    summary.train_top1 = MeanOf(summary.runs, &RunResult::train_top1);
-    summary.symmetry = MeanOf(summary.runs, &RunResult::symmetry);
-    summary.effective_rank = MeanOf(summary.runs, &RunResult::effective_rank);
-    summary.rank99 = MeanOf(summary.runs, &RunResult::rank99);
+    summary.train_top1 = RunMean(summary.runs, &RunResult::train_top1);
+    summary.symmetry = RunMean(summary.runs, &RunResult::symmetry);
+    summary.effective_rank = RunMean(summary.runs, &RunResult::effective_rank);
+    summary.rank99 = RunMean(summary.runs, &RunResult::rank99);
     all.push_back(std::move(summary));
   }
   return all;
@@ -126,9 +126,9 @@ std::vector<ArmSummary> Summarise(const AblationResults& results, std::string_vi
 
 Interval Difference(const AblationResults& results, std::string_view data, std::string_view arm,
                     std::string_view other) {
-  const std::vector<const RunResult*> others = RunsOf(results, data, other);
+  const std::vector<const RunResult*> others = FindRuns(results, data, other);
   std::vector<double> a, b;
-  for (const RunResult* run : RunsOf(results, data, arm)) {
+  for (const RunResult* run : FindRuns(results, data, arm)) {
     const auto same = std::ranges::find(others, run->seed, [](const RunResult* r) { return r->seed; });
     if (same != others.end()) a.push_back(run->top1), b.push_back((*same)->top1);
   }

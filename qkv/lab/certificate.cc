@@ -51,7 +51,7 @@ constexpr std::pair<Obstruction, std::string_view> kObstructions[] = {
     {Obstruction::kSingular, "W_K is singular"}};
 
 template <typename E, size_t n>
-std::string_view NameIn(const std::pair<E, std::string_view> (&names)[n], E value) {
+std::string_view FindName(const std::pair<E, std::string_view> (&names)[n], E value) {
   return std::ranges::find(names, value, &std::pair<E, std::string_view>::first)->second;
 }
 
@@ -68,7 +68,7 @@ double Norm(const Tensor<double>& matrix) {
   return std::sqrt(squares);
 }
 
-Obstructions Those(std::initializer_list<std::pair<bool, Obstruction>> all) {
+Obstructions Holding(std::initializer_list<std::pair<bool, Obstruction>> all) {
   Obstructions there;
   for (const auto& [holds, obstruction] : all) {
     if (holds) there.push_back(obstruction);
@@ -86,15 +86,15 @@ struct Surroundings {
   Obstructions sums;
 
   explicit Surroundings(const AttentionTraits& t)
-      : between(Those({{t.qk_norm, Obstruction::kQkNorm}, {t.rope > 0, Obstruction::kRope}})),
-        beyond(Those({{t.soft_cap, Obstruction::kSoftCap},
-                      {t.sink, Obstruction::kSink},
+      : between(Holding({{t.qk_norm, Obstruction::kQkNorm}, {t.rope > 0, Obstruction::kRope}})),
+        beyond(Holding({{t.soft_cap, Obstruction::kSoftCap},
+                        {t.sink, Obstruction::kSink},
+                        {t.added_keys, Obstruction::kAddedKeys},
+                        {t.not_softmax, Obstruction::kNotSoftmax}})),
+        sums(Holding({{t.sink, Obstruction::kSink},
                       {t.added_keys, Obstruction::kAddedKeys},
-                      {t.not_softmax, Obstruction::kNotSoftmax}})),
-        sums(Those({{t.sink, Obstruction::kSink},
-                    {t.added_keys, Obstruction::kAddedKeys},
-                    {t.not_softmax, Obstruction::kNotSoftmax},
-                    {t.dropout, Obstruction::kDropout}})) {}
+                      {t.not_softmax, Obstruction::kNotSoftmax},
+                      {t.dropout, Obstruction::kDropout}})) {}
 };
 
 Certificate Exact() { return {}; }
@@ -109,7 +109,7 @@ Obstructions Join(Obstructions a, const Obstructions& b) {
   return a;
 }
 // Impossible, or exact without obstructions.
-Certificate Against(Obstructions obstructions) {
+Certificate ExactUnless(Obstructions obstructions) {
   return obstructions.empty() ? Exact() : Impossible(std::move(obstructions));
 }
 
@@ -140,12 +140,12 @@ class HeadCertificates {
         query_(algebra::Head<double>(layer.query, head, layer.heads)),
         key_(algebra::Head<double>(layer.key, head, layer.heads)),
         value_(algebra::Head<double>(layer.value, head, layer.heads)),
-        query_bias_(Those({{!IsZero(query_.bias), Obstruction::kQueryBias}})),
-        key_bias_(Those({{!IsZero(key_.bias), Obstruction::kKeyBias}})) {}
+        query_bias_(Holding({{!IsZero(query_.bias), Obstruction::kQueryBias}})),
+        key_bias_(Holding({{!IsZero(key_.bias), Obstruction::kKeyBias}})) {}
 
   Certificate Merge() const { return MergeWithoutBias(query_bias_, key_bias_, around_); }
   Certificate MergeSoftmax() const { return MergeWithoutBias({}, key_bias_, around_); }
-  Certificate WhereScoresAreLinear() const { return Against(around_.between); }
+  Certificate WhereScoresAreLinear() const { return ExactUnless(around_.between); }
   Certificate DropKeyBias() const { return key_bias_.empty() ? Exact() : MergeSoftmax(); }
 
   // The bias of a folded projection is b + W beta.
@@ -154,17 +154,17 @@ class HeadCertificates {
     const auto terms = [&](const ProjectionView<double>& p, Obstruction bias) {
       const algebra::Projection<double> folded = algebra::FoldLayerNorm<double>(p, layer_.gamma, layer_.beta);
       if (IsZero(folded.bias)) return Obstructions();
-      return Those({{!IsZero(p.bias), bias}, {!IsZero(layer_.beta), Obstruction::kBeta}});
+      return Holding({{!IsZero(p.bias), bias}, {!IsZero(layer_.beta), Obstruction::kBeta}});
     };
     return MergeWithoutBias(terms(query_, Obstruction::kQueryBias), terms(key_, Obstruction::kKeyBias), around_);
   }
 
   Certificate MergeOutput() const {
-    Obstructions against = Those({{traits_.output_norm, Obstruction::kOutputNorm}});
+    Obstructions against = Holding({{traits_.output_norm, Obstruction::kOutputNorm}});
     if (!IsZero(value_.bias) && !around_.sums.empty()) {
       against = Join(Join(std::move(against), {Obstruction::kValueBias}), around_.sums);
     }
-    return Against(std::move(against));
+    return ExactUnless(std::move(against));
   }
 
   // With a plain softmax b_K is dropped before the approximation.
@@ -243,16 +243,16 @@ Certificate ValuesFromKeys(const inspect::AttentionWeights<double>& layer, const
   if (key.dim(0) != key.dim(1)) return Impossible(Join(around.between, {Obstruction::kNotSquare}));
   const std::vector<double> values = algebra::SingularValues<double>(key);
   const bool singular = algebra::NumericalRank<double>(values, key.dim(0)) < key.dim(0);
-  Certificate certificate = Against(Join(around.between, Those({{singular, Obstruction::kSingular}})));
+  Certificate certificate = ExactUnless(Join(around.between, Holding({{singular, Obstruction::kSingular}})));
   if (certificate.verdict == Exactness::kExact) certificate.condition = values.front() / values.back();
   return certificate;
 }
 
 }  // namespace
 
-std::string_view Name(Rewriting rewriting) { return NameIn(kRewritings, rewriting); }
-std::string_view Name(Exactness exactness) { return NameIn(kExactness, exactness); }
-std::string_view Name(Obstruction obstruction) { return NameIn(kObstructions, obstruction); }
+std::string_view Name(Rewriting rewriting) { return FindName(kRewritings, rewriting); }
+std::string_view Name(Exactness exactness) { return FindName(kExactness, exactness); }
+std::string_view Name(Obstruction obstruction) { return FindName(kObstructions, obstruction); }
 
 // Two distributions whose log ratios differ by at most 2δ between entries are farthest apart with two entries:
 // sigmoid(δ) − sigmoid(−δ).
@@ -286,7 +286,7 @@ std::vector<Certificate> Certify(const inspect::AttentionWeights<double>& layer,
   return all;
 }
 
-AttentionTraits TraitsOf(const model::VitConfig& config) {
+AttentionTraits MakeAttentionTraits(const model::VitConfig& config) {
   const nn::AttentionConfig& attention = config.block.attention;
   return {.rope = config.rotary == model::PatchRotary::kNone ? 0 : attention.query_width(),
           .qk_norm = attention.qk_norm,
@@ -298,7 +298,7 @@ int64_t HalfRank(const model::VitConfig& config) {
 }
 
 std::vector<Certificate> Certify(const model::Checkpoint& checkpoint, int64_t rank) {
-  return Certify(checkpoint, rank, TraitsOf(checkpoint.description.config));
+  return Certify(checkpoint, rank, MakeAttentionTraits(checkpoint.description.config));
 }
 
 std::vector<Certificate> Certify(const model::Checkpoint& checkpoint, int64_t rank, const AttentionTraits& traits) {

@@ -98,7 +98,7 @@ std::vector<Certificate> Certify(const inspect::AttentionWeights<double>& layer,
                                  int64_t rank, int64_t block = 0);
 
 /// The traits of a model's blocks.
-AttentionTraits TraitsOf(const model::VitConfig& config);
+AttentionTraits MakeAttentionTraits(const model::VitConfig& config);
 
 /// Half of a head's query-key features, at least 1.
 int64_t HalfRank(const model::VitConfig& config);

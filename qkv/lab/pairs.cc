@@ -18,7 +18,7 @@ Tensor<double> Copy(View<const double> from) {
 }
 
 // Rows of a layer are dense.
-Projection<double> Own(const ProjectionView<double>& head) {
+Projection<double> CopyProjection(const ProjectionView<double>& head) {
   return {Copy(head.weight), head.bias.empty() ? Tensor<double>() : Copy(head.bias)};
 }
 
@@ -55,16 +55,16 @@ Tensor<double> Concatenate(std::initializer_list<const Tensor<double>*> parts) {
 
 }  // namespace
 
-HeadPairs PairsOf(const inspect::AttentionWeights<double>& layer) {
+HeadPairs MakeHeadPairs(const inspect::AttentionWeights<double>& layer) {
   HeadPairs pairs;
   for (int64_t head = 0; head < layer.heads; ++head) {
-    pairs.push_back({Own(algebra::Head<double>(layer.query, head, layer.heads)),
-                     Own(algebra::Head<double>(layer.key, head, layer.heads))});
+    pairs.push_back({CopyProjection(algebra::Head<double>(layer.query, head, layer.heads)),
+                     CopyProjection(algebra::Head<double>(layer.key, head, layer.heads))});
   }
   return pairs;
 }
 
-AttentionTensors ApartTensors(const HeadPairs& pairs, const inspect::AttentionWeights<double>& layer) {
+AttentionTensors UnfusedTensors(const HeadPairs& pairs, const inspect::AttentionWeights<double>& layer) {
   AttentionTensors tensors;
   tensors.emplace("qk.query.weight", StackWeights(pairs, &QueryKey<double>::query));
   tensors.emplace("qk.key.weight", StackWeights(pairs, &QueryKey<double>::key));
@@ -75,7 +75,7 @@ AttentionTensors ApartTensors(const HeadPairs& pairs, const inspect::AttentionWe
 }
 
 AttentionTensors FusedTensors(const HeadPairs& pairs, const inspect::AttentionWeights<double>& layer) {
-  const AttentionTensors apart = ApartTensors(pairs, layer);
+  const AttentionTensors apart = UnfusedTensors(pairs, layer);
   const auto fused = [&](const std::string& part) {
     return Concatenate({&apart.at("qk.query." + part), &apart.at("qk.key." + part), &apart.at("v." + part)});
   };

@@ -13,10 +13,10 @@ namespace qkv::lab {
 using HeadPairs = std::vector<algebra::QueryKey<double>>;
 
 /// The pairs of a block's heads; each owns its weights.
-HeadPairs PairsOf(const inspect::AttentionWeights<double>& layer);
+HeadPairs MakeHeadPairs(const inspect::AttentionWeights<double>& layer);
 
 /// qk.query, qk.key and v of a block with biases: the layout of kind `low_rank`.
-AttentionTensors ApartTensors(const HeadPairs& pairs, const inspect::AttentionWeights<double>& layer);
+AttentionTensors UnfusedTensors(const HeadPairs& pairs, const inspect::AttentionWeights<double>& layer);
 
 /// The same as one projection, qkv.weight and qkv.bias: the layout of kind `separate`.
 AttentionTensors FusedTensors(const HeadPairs& pairs, const inspect::AttentionWeights<double>& layer);

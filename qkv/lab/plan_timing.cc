@@ -77,9 +77,9 @@ int64_t LogUniform(Rng& rng, double low, double high) {
 }  // namespace
 
 template <typename T>
-Terms TermsOf(const Plan& plan, const Workload& workload) {
+Terms PlanTerms(const Plan& plan, const Workload& workload) {
   Terms terms{};
-  for (const Step& step : StepsOf(plan, workload)) AddTerms<T>(step, terms);
+  for (const Step& step : PlanSteps(plan, workload)) AddTerms<T>(step, terms);
   return terms;
 }
 
@@ -140,7 +140,7 @@ Costs MeasureCosts() {
       }
     }
     for (size_t p = 0; p < plans.size(); ++p) {
-      rows.push_back(TermsOf<T>(plans[p], w));
+      rows.push_back(PlanTerms<T>(plans[p], w));
       seconds.push_back(best[p]);
     }
   }
@@ -149,7 +149,7 @@ Costs MeasureCosts() {
 
 template <typename T>
 double PredictSeconds(const Plan& plan, const Workload& workload, const Costs& costs) {
-  const Terms terms = TermsOf<T>(plan, workload);
+  const Terms terms = PlanTerms<T>(plan, workload);
   double sum = 0;
   for (size_t i = 0; i < kTerms; ++i) sum += terms[i] * costs.seconds[i];
   const double bytes = Bytes(plan, workload, costs.element);
@@ -197,8 +197,8 @@ Workload RandomWorkload(Rng& rng, double most_multiply_adds) {
   return w;
 }
 
-template Terms TermsOf<float>(const Plan&, const Workload&);
-template Terms TermsOf<double>(const Plan&, const Workload&);
+template Terms PlanTerms<float>(const Plan&, const Workload&);
+template Terms PlanTerms<double>(const Plan&, const Workload&);
 template Costs MeasureCosts<float>();
 template Costs MeasureCosts<double>();
 template double PredictSeconds<float>(const Plan&, const Workload&, const Costs&);

@@ -32,7 +32,7 @@ using Terms = std::array<double, kTerms>;
 
 /// The counts of a plan, for kernels of this element type.
 template <typename T>
-Terms TermsOf(const attention::Plan& plan, const attention::Workload& workload);
+Terms PlanTerms(const attention::Plan& plan, const attention::Workload& workload);
 
 /// The costs on one machine, for one element type, with its active kernels and number of threads.
 struct Costs {

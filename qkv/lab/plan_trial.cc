@@ -27,17 +27,17 @@ Tensor<T> Random(const Shape& shape, double variance, uint64_t seed) {
 }
 
 template <typename T>
-View<const T> RowsOf(const Tensor<T>& matrix, int64_t head, int64_t width) {
+View<const T> HeadRows(const Tensor<T>& matrix, int64_t head, int64_t width) {
   return matrix.view().slice(0, head * width, (head + 1) * width);
 }
 template <typename T>
-View<const T> ColumnsOf(const Tensor<T>& matrix, int64_t head, int64_t width) {
+View<const T> HeadColumns(const Tensor<T>& matrix, int64_t head, int64_t width) {
   return matrix.view().slice(1, head * width, (head + 1) * width);
 }
 
 // Views [H, B·n, width] as [B, H, n, width].
 template <typename T>
-View<T> OfBatch(View<T> heads, int64_t B) {
+View<T> SplitBatch(View<T> heads, int64_t B) {
   const int64_t H = heads.dim(0), n = heads.dim(1) / B, width = heads.dim(2);
   return View<T>(heads.data(), {B, H, n, width}, {n * width, B * n * width, width, 1});
 }
@@ -62,7 +62,7 @@ constexpr int64_t kProductsPerThread = 4;
 
 template <typename T>
 Trial<T>::Trial(const Workload& workload) : w_(workload) {
-  StepsOf({}, w_);  // validates the sizes
+  PlanSteps({}, w_);  // validates the sizes
   const int64_t B = w_.batch, m = w_.queries, N = w_.keys, D = w_.width, S = w_.source(), H = w_.heads,
                 E = w_.head_width, E_v = w_.values();
   const auto one_over = [](int64_t n) { return 1 / static_cast<double>(n); };
@@ -83,7 +83,7 @@ Trial<T>::Trial(const Workload& workload) : w_(workload) {
 
 template <typename T>
 void Trial<T>::Prepare(const Plan& plan) {
-  StepsOf(plan, w_);  // validates the plan
+  PlanSteps(plan, w_);  // validates the plan
   const int64_t D = w_.width, S = w_.source(), H = w_.heads, E = w_.head_width, E_v = w_.values();
   const auto pack = [](Matrix& to, View<const T> from) {
     if (to.outputs() == 0) to = Matrix(from);
@@ -100,7 +100,7 @@ void Trial<T>::Prepare(const Plan& plan) {
   const auto rows = [](Tensor<T>& all, int64_t h, int64_t n) { return all.view().slice(0, h * n, (h + 1) * n); };
   switch (plan.scores) {
     case Order::kAbsorbed:
-      pack_heads(query_carries_, [&](int64_t h) { return simd::Transposed(RowsOf(w_k_, h, E)); });
+      pack_heads(query_carries_, [&](int64_t h) { return simd::Transposed(HeadRows(w_k_, h, E)); });
       [[fallthrough]];
     case Order::kProjected:
       pack(query_, w_q_);
@@ -108,16 +108,16 @@ void Trial<T>::Prepare(const Plan& plan) {
       break;
     case Order::kMerged:  // Mᵀ of each head, [S, D]
       merge(merged_, {H * S, D}, [&](int64_t h, Tensor<T>& all) {
-        simd::MatMul<T>(simd::Transposed(RowsOf(w_k_, h, E)), RowsOf(w_q_, h, E), rows(all, h, S));
+        simd::MatMul<T>(simd::Transposed(HeadRows(w_k_, h, E)), HeadRows(w_q_, h, E), rows(all, h, S));
       });
       break;
     case Order::kKeysAbsorbed:
       pack(key_, w_k_);
-      pack_heads(key_carries_, [&](int64_t h) { return simd::Transposed(RowsOf(w_q_, h, E)); });
+      pack_heads(key_carries_, [&](int64_t h) { return simd::Transposed(HeadRows(w_q_, h, E)); });
       break;
     case Order::kKeysMerged:  // M of each head, [D, S]
       merge(keys_merged_, {H * D, S}, [&](int64_t h, Tensor<T>& all) {
-        simd::MatMul<T>(simd::Transposed(RowsOf(w_q_, h, E)), RowsOf(w_k_, h, E), rows(all, h, D));
+        simd::MatMul<T>(simd::Transposed(HeadRows(w_q_, h, E)), HeadRows(w_k_, h, E), rows(all, h, D));
       });
       break;
   }
@@ -128,20 +128,20 @@ void Trial<T>::Prepare(const Plan& plan) {
       pack(value_, w_v_);
       break;
     case Order::kAbsorbed:
-      pack_heads(sum_carries_, [&](int64_t h) { return RowsOf(w_v_, h, E_v); });
+      pack_heads(sum_carries_, [&](int64_t h) { return HeadRows(w_v_, h, E_v); });
       break;
     case Order::kMerged:  // [D, H·S]: the sum over heads is part of the product
       merge(output_merged_, {D, H * S}, [&](int64_t h, Tensor<T>& all) {
-        simd::MatMul<T>(ColumnsOf(w_o_, h, E_v), RowsOf(w_v_, h, E_v), all.view().slice(1, h * S, (h + 1) * S));
+        simd::MatMul<T>(HeadColumns(w_o_, h, E_v), HeadRows(w_v_, h, E_v), all.view().slice(1, h * S, (h + 1) * S));
       });
       break;
     case Order::kKeysAbsorbed:
       pack(value_, w_v_);
-      pack_heads(value_carries_, [&](int64_t h) { return ColumnsOf(w_o_, h, E_v); });
+      pack_heads(value_carries_, [&](int64_t h) { return HeadColumns(w_o_, h, E_v); });
       break;
     case Order::kKeysMerged:
       merge(values_merged_, {H * D, S}, [&](int64_t h, Tensor<T>& all) {
-        simd::MatMul<T>(ColumnsOf(w_o_, h, E_v), RowsOf(w_v_, h, E_v), rows(all, h, D));
+        simd::MatMul<T>(HeadColumns(w_o_, h, E_v), HeadRows(w_v_, h, E_v), rows(all, h, D));
       });
       break;
   }
@@ -177,7 +177,7 @@ View<const T> Trial<T>::Queries(Order order) {
     return HeadsOfTokens<const T>(out, B);
   }
   const View<T> query = ToHeads(x_, query_, w_.head_width);
-  if (order == Order::kProjected) return OfBatch<const T>(query, B);
+  if (order == Order::kProjected) return SplitBatch<const T>(query, B);
   const View<T> carried = arena_.New<T>({B * m, H, S});
   for (int64_t h = 0; h < H; ++h) {
     simd::Gemm<T>(query[h], query_carries_[static_cast<size_t>(h)], {}, HeadOfTokens(carried, h));
@@ -192,18 +192,18 @@ View<const T> Trial<T>::KeysOrValues(Order order, const Side& side) {
     return View<const T>(source_.data(), {B, w_.heads, N, S}, {N * S, 0, S, 1});
   }
   if (w_.cached == Cached::kKeysAndValues) {
-    FillLast(OfBatch<const T>(ToHeads(x_, side.weights, side.width), B), side.cache);
+    FillLast(SplitBatch<const T>(ToHeads(x_, side.weights, side.width), B), side.cache);
     return side.cache;
   }
   const View<const T> source(source_.data(), {B * N, S});
-  if (order == Order::kKeysMerged) return OfBatch<const T>(ToHeads(source, side.merged, D), B);
+  if (order == Order::kKeysMerged) return SplitBatch<const T>(ToHeads(source, side.merged, D), B);
   const View<T> heads = ToHeads(source, side.weights, side.width);
-  if (order == Order::kProjected) return OfBatch<const T>(heads, B);
+  if (order == Order::kProjected) return SplitBatch<const T>(heads, B);
   const View<T> carrying = arena_.New<T>({w_.heads, B * N, D});
   for (int64_t h = 0; h < w_.heads; ++h) {
     simd::Gemm<T>(heads[h], side.carries[static_cast<size_t>(h)], {}, carrying[h]);
   }
-  return OfBatch<const T>(carrying, B);
+  return SplitBatch<const T>(carrying, B);
 }
 
 template <typename T>

@@ -31,7 +31,7 @@ int64_t QueryKeyParameters(const model::VitConfig& config) {
   }
 }
 
-Size SizeOf(const model::VitConfig& config, size_t bytes) {
+Size MeasureSize(const model::VitConfig& config, size_t bytes) {
   return {model::Parameters(config), QueryKeyParameters(config), model::Flops(config) / 2, bytes};
 }
 
@@ -43,7 +43,7 @@ std::string WithAttention(const std::string& text, const model::VitConfig& targe
 }
 
 using Table = std::map<std::string, model::TensorSpec>;
-Table TableOf(const model::VitConfig& config) {
+Table IndexTensors(const model::VitConfig& config) {
   Table table;
   for (model::TensorSpec& spec : model::TensorTable(config)) table.emplace(spec.name, spec);
   return table;
@@ -60,7 +60,7 @@ Written WriteRewritten(const model::Checkpoint& checkpoint, const model::VitConf
                        const WriteOptions& options) {
   model::RequireWritable(folder, options.force);
   const model::VitConfig& source = checkpoint.description.config;
-  const Table old = TableOf(source), wanted = TableOf(target);
+  const Table old = IndexTensors(source), wanted = IndexTensors(target);
   std::set<std::string> replaced;
   Written written;
   for (const model::BoundTensor& bound : checkpoint.bound) {
@@ -87,8 +87,8 @@ Written WriteRewritten(const model::Checkpoint& checkpoint, const model::VitConf
   }
   std::string& config = files.texts.at(model::kConfigFile);
   config = WithAttention(config, target);
-  written.before = SizeOf(source, checkpoint.tensors->bytes());
-  written.after = SizeOf(target, model::WriteModel(files, folder, options.force));
+  written.before = MeasureSize(source, checkpoint.tensors->bytes());
+  written.after = MeasureSize(target, model::WriteModel(files, folder, options.force));
   written.notes = std::move(files.notes);
   return written;
 }

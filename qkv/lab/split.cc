@@ -48,11 +48,11 @@ Written Split(const model::Checkpoint& checkpoint, int64_t width, const std::fil
           pairs[static_cast<size_t>(head)] = algebra::Split<double>(merged, width, rounding);
         } catch (const Error& error) {
           Fail("{}: block {} head {}: {} (--width keeps more features)", checkpoint.source, block, head,
-               Lines{error.what()});
+               EscapedText{error.what()});
         }
       }
     });
-    return separate ? FusedTensors(pairs, layer) : ApartTensors(pairs, layer);
+    return separate ? FusedTensors(pairs, layer) : UnfusedTensors(pairs, layer);
   };
   return WriteRewritten(checkpoint, target, make, folder, options);
 }

@@ -55,7 +55,7 @@ Written Truncate(const model::Checkpoint& checkpoint, const fs::path& folder, co
   target.block.attention.qk_width = options.rank;
   const auto make = [&](int64_t block) {
     const auto layer = inspect::ReadAttention<double>(checkpoint, block);
-    HeadPairs pairs = PairsOf(layer);
+    HeadPairs pairs = MakeHeadPairs(layer);
     Tensor<double> queries, keys;
     if (options.calibration) {
       queries = options.calibration->All(block, /*centred=*/false);
@@ -68,7 +68,7 @@ Written Truncate(const model::Checkpoint& checkpoint, const fs::path& folder, co
                           : algebra::Truncate<double>(pairs[head], options.rank, Terms::kSoftmax);
       }
     });
-    return ApartTensors(pairs, layer);
+    return UnfusedTensors(pairs, layer);
   };
   return WriteRewritten(checkpoint, target, make, folder, options.write);
 }
@@ -82,8 +82,8 @@ std::vector<HeadError> CompareHeads(const model::Checkpoint& original, const mod
   std::vector<HeadError> errors(static_cast<size_t>(a.depth * a.block.attention.heads));
   for (int64_t block = 0; block < a.depth; ++block) {
     const auto before = inspect::ReadAttention<double>(original, block);
-    const HeadPairs old_pairs = PairsOf(before);
-    const HeadPairs new_pairs = PairsOf(inspect::ReadAttention<double>(rewritten, block));
+    const HeadPairs old_pairs = MakeHeadPairs(before);
+    const HeadPairs new_pairs = MakeHeadPairs(inspect::ReadAttention<double>(rewritten, block));
     ParallelFor(a.block.attention.heads, 1, [&](int64_t begin, int64_t end) {
       for (int64_t head = begin; head < end; ++head) {
         const auto h = static_cast<size_t>(head);

@@ -18,7 +18,7 @@ namespace {
 
 // Position vectors of all blocks with positional attention kinds, [depth, 2, H, length, r]; or empty.
 template <typename T>
-Tensor<T> PlacesOf(const nn::AttentionConfig& c, int64_t length, const std::vector<nn::Block<T>>& blocks) {
+Tensor<T> StackPlaces(const nn::AttentionConfig& c, int64_t length, const std::vector<nn::Block<T>>& blocks) {
   if (!nn::IsPositional(c.kind)) return {};
   const int64_t depth = std::ssize(blocks);
   auto places = Tensor<T>::Uninitialised({depth, 2, c.heads, length, c.place_width()});
@@ -44,7 +44,7 @@ SequenceCheckpoint OpenOnce(const std::filesystem::path& folder) {
   try {
     checkpoint.bound = Bind(TensorTable(checkpoint.config), *checkpoint.tensors, "this sequence model");
   } catch (const Error& error) {
-    Fail("{}: {}", folder.string(), Lines{error.what()});
+    Fail("{}: {}", folder.string(), EscapedText{error.what()});
   }
   return checkpoint;
 }
@@ -91,7 +91,7 @@ SequenceModel<T>::SequenceModel(const SequenceConfig& config, const std::vector<
                        .fewer_queries = config.causal && block + 1 == config.depth,
                        .rotary = rotary_ != nullptr});
   });
-  places_ = PlacesOf(config.block.attention, config.length, blocks_);
+  places_ = StackPlaces(config.block.attention, config.length, blocks_);
   norm_ = weights.Norm("norm", config.block.norm);
   Affine<T> head = weights.Layer("head", options.precision);
   if (options.fold_norms && config.final_norm) head.FoldNorm(&norm_);
@@ -135,7 +135,7 @@ View<T> SequenceModel<T>::Run(View<const int32_t> tokens, int64_t first, std::sp
 }
 
 template <typename T>
-void SequenceModel<T>::Answer(View<const T> x, Arena& arena, View<T> logits) const {
+void SequenceModel<T>::OutputForward(View<const T> x, Arena& arena, View<T> logits) const {
   const Shape one({1, x.dim(0), x.dim(1)});
   const View<const T> rows(x.data(), one, {x.dim(0) * x.stride(0), x.stride(0), 1});
   const nn::Input<T> normed = config_.final_norm ? nn::Normalised<T>(rows, norm_, arena) : nn::Input<T>(rows);
@@ -152,7 +152,7 @@ void SequenceModel<T>::Logits(View<const int32_t> tokens, Arena& arena, View<T> 
           "sequence model: logits are {}, expected [{}, {}, {}], dense", logits.shape(), B, N, outputs);
   arena.Reset();
   const View<T> x = Run(tokens, 0, {}, N, blocks_.size(), arena);
-  Answer(x.reshape({B * N, config_.block.width}), arena, logits.reshape({B * N, outputs}));
+  OutputForward(x.reshape({B * N, config_.block.width}), arena, logits.reshape({B * N, outputs}));
 }
 
 template <typename T>
@@ -219,7 +219,7 @@ std::span<const T> Decoder<T>::Feed(std::span<const int32_t> tokens) {
   const View<T> x =
       model_.Run(View<const int32_t>(tokens.data(), {1, N}), first, caches_, 1, model_.blocks_.size(), arena_);
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
-  model_.Answer(x[0].slice(0, N - 1, N), arena_, logits_);
+  model_.OutputForward(x[0].slice(0, N - 1, N), arena_, logits_);
   return logits_.span();
 }
 

@@ -68,7 +68,7 @@ class SequenceModel {
   View<T> Run(View<const int32_t> tokens, int64_t first, std::span<nn::KeyValueCache<T>> caches, int64_t rows,
               size_t blocks, Arena& arena) const;
   /// Final norm and head. x: [R, D], output of the last block.
-  void Answer(View<const T> x, Arena& arena, View<T> logits) const;
+  void OutputForward(View<const T> x, Arena& arena, View<T> logits) const;
 
   SequenceConfig config_;
   Tensor<T> tokens_;     // [V, D]

@@ -118,7 +118,7 @@ void Vit<T>::PrepareGrid(int64_t grid_h, int64_t grid_w, Workspace<T>& workspace
 }
 
 template <typename T>
-View<const T> Vit<T>::PlacesOf(int64_t block, const Workspace<T>& workspace) const {
+View<const T> Vit<T>::BlockPlaces(int64_t block, const Workspace<T>& workspace) const {
   return nn::IsPositional(config_.block.attention.kind) ? workspace.places.view()[block] : View<const T>();
 }
 
@@ -196,7 +196,7 @@ void Vit<T>::BlockWeights(View<const T> tokens, int64_t block, Workspace<T>& wor
   }
   nn::BlockWeights<T>(
       tokens, blocks_[static_cast<size_t>(block)], workspace.arena,
-      {.requests = requests, .places = PlacesOf(block, workspace), .rotary = RotaryFor(tokens.dim(1), workspace)});
+      {.requests = requests, .places = BlockPlaces(block, workspace), .rotary = RotaryFor(tokens.dim(1), workspace)});
   if (restored_from_) restored_from_->RequireUnchanged();
 }
 
@@ -270,7 +270,8 @@ void Vit<T>::Run(View<const T> pixels, Workspace<T>& workspace, const Outputs<T>
       if (attention.block == block) requests.push_back(attention.request);
     }
     const nn::Block<T>& layers = blocks_[static_cast<size_t>(block)];
-    const nn::AttentionContext<T> context{.requests = requests, .places = PlacesOf(block, workspace), .rotary = rotary};
+    const nn::AttentionContext<T> context{
+        .requests = requests, .places = BlockPlaces(block, workspace), .rotary = rotary};
     if (block >= blocks) {  // of this block only attention weights are requested
       if (!requests.empty()) nn::BlockWeights<T>(x, layers, workspace.arena, context);
       return;

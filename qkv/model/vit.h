@@ -61,7 +61,7 @@ struct BuildOptions {
 
 /// How a block's attention is built: the kind, which may be merged although the checkpoint's is not, whether the
 /// absorbed order is available, and whether queries are mostly fewer than keys, so that one product does not make both.
-struct AttentionWay {
+struct AttentionBuild {
   nn::AttentionKind kind = nn::AttentionKind::kSeparate;  // as built, may be merged
   bool absorbs = false;                                   // the absorbed order, for few rows, is available
   bool fewer_queries = false;                             // mostly fewer queries than keys
@@ -110,7 +110,7 @@ class Vit {
   /// Computes what depends on the grid into the workspace, unless the model holds it for this grid.
   void PrepareGrid(int64_t grid_height, int64_t grid_width, Workspace<T>& workspace) const;
   void FillPlaces(int64_t grid_height, int64_t grid_width, Tensor<T>* places) const;
-  View<const T> PlacesOf(int64_t block, const Workspace<T>& workspace) const;
+  View<const T> BlockPlaces(int64_t block, const Workspace<T>& workspace) const;
   /// The table for the grid that the workspace is prepared for, or for the trained grid.
   const nn::RotaryTable* RotaryFor(int64_t tokens, const Workspace<T>& workspace) const;
   bool IsPreparedFor(int64_t tokens, const Workspace<T>& workspace) const {

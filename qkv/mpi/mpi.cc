@@ -73,7 +73,7 @@ class Mpi final : public train::Communicator {
   }
 
   // MPI cannot take them back: all that is left to do is Abort.
-  void AbandonSums() override {
+  void CancelSums() override {
     const std::lock_guard lock(mutex_);
     begun_.clear();
   }

@@ -72,7 +72,7 @@ View<const T> ForAllHeads(View<const T> tokens, int64_t H) {
 
 // Vectors q (which = 0) or k (1) of positions [begin, end), broadcast to the batch: [B, H, end − begin, r].
 template <typename T>
-View<const T> OfPlaces(View<const T> places, int64_t which, int64_t B, int64_t begin, int64_t end) {
+View<const T> SlicePlaces(View<const T> places, int64_t which, int64_t B, int64_t begin, int64_t end) {
   const View<const T> one = places[which];
   return {one.at(0, begin), {B, one.dim(0), end - begin, one.dim(2)}, {0, one.stride(0), one.stride(1), 1}};
 }
@@ -116,17 +116,17 @@ View<T> QueriesOfKeys(View<T> of, const AttentionLayer<T>& layer, Arena& arena) 
 // Rotates keys and queries by their positions. Rotated keys go to new memory if the kind uses them as values too,
 // otherwise in place. first: position of key 0. first_query: index of query 0 among the keys.
 template <typename T>
-void TurnOperands(const AttentionLayer<T>& layer, const RotaryTable& rotary, int64_t first, int64_t first_query,
-                  View<T>* query, View<T>* key, Arena& arena) {
-  const View<T> turned =
+void RotateOperands(const AttentionLayer<T>& layer, const RotaryTable& rotary, int64_t first, int64_t first_query,
+                    View<T>* query, View<T>* key, Arena& arena) {
+  const View<T> rotated =
       ValuesAreKeys(layer.kind) ? NewHeads<T>(key->dim(0), key->dim(1), key->dim(2), key->dim(3), arena) : *key;
-  TurnHeads<T>(*key, rotary, first, turned);
+  RotateHeads<T>(*key, rotary, first, rotated);
   if (QueriesLieInKeys(layer)) {
-    *query = turned.slice(2, first_query, first_query + query->dim(2));
+    *query = rotated.slice(2, first_query, first_query + query->dim(2));
   } else {
-    TurnHeads<T>(*query, rotary, first + first_query, *query);
+    RotateHeads<T>(*query, rotary, first + first_query, *query);
   }
-  *key = turned;
+  *key = rotated;
 }
 
 // Reads all cached keys and values in the layout that attention multiplies.
@@ -192,8 +192,8 @@ Operands<T> Projected(const Input<T>& x_query, const Input<T>& x, const Attentio
   View<T> key, query;
   Operands<T> operands = KeysAndValues(x, layer, arena, &key, &query, sums);
   if (IsPositional(layer.kind)) {
-    operands.query = OfPlaces(context.places, 0, x.dim(0), first + first_query, first + first_query + Nq);
-    operands.key = OfPlaces(context.places, 1, x.dim(0), 0, first + x.dim(1));
+    operands.query = SlicePlaces(context.places, 0, x.dim(0), first + first_query, first + first_query + Nq);
+    operands.key = SlicePlaces(context.places, 1, x.dim(0), 0, first + x.dim(1));
     return operands;
   }
   if (layer.kind == AttentionKind::kMerged) {
@@ -208,7 +208,7 @@ Operands<T> Projected(const Input<T>& x_query, const Input<T>& x, const Attentio
     if (!layer.query_norm.empty()) NormHeads<T>(query, layer.query_norm, query);
   }
   if (!layer.key_norm.empty()) NormHeads<T>(key, layer.key_norm, key);
-  if (context.rotary) TurnOperands(layer, *context.rotary, first, first_query, &query, &key, arena);
+  if (context.rotary) RotateOperands(layer, *context.rotary, first, first_query, &query, &key, arena);
   operands.query = query, operands.key = key;
   return operands;
 }
@@ -221,8 +221,8 @@ Operands<T> Absorbed(const Input<T>& x_query, const Input<T>& x, const Attention
   const int64_t first_query = FirstQuery(x_query, x, context);
   const View<const T> tokens = ForAllHeads(Materialised(x, arena), H);
   if (IsPositional(layer.kind)) {
-    return {OfPlaces(context.places, 0, B, first_query, first_query + Nq), OfPlaces(context.places, 1, B, 0, x.dim(1)),
-            tokens};
+    return {SlicePlaces(context.places, 0, B, first_query, first_query + Nq),
+            SlicePlaces(context.places, 1, B, 0, x.dim(1)), tokens};
   }
   const View<T> carried = arena.New<T>({B, H, Nq, D});
   if (layer.kind == AttentionKind::kMerged) {
@@ -272,7 +272,7 @@ constexpr int64_t kVisitedRows = 16;
 
 // The heads [begin, end) of a view, or the whole view if all heads share it.
 template <typename T>
-View<T> OfHeads(View<T> view, int64_t begin, int64_t end) {
+View<T> SliceHeads(View<T> view, int64_t begin, int64_t end) {
   return view.empty() || view.dim(1) == 1 ? view : view.slice(1, begin, end);
 }
 
@@ -285,7 +285,7 @@ void WeightsOfHeads(View<const T> query, View<const T> key, const attention::Opt
     // Heads of one group at a time; without groups, all heads at once.
     next = group == 1 ? end : std::min(end, (head / group + 1) * group);
     attention::Options<T> of_heads = options;
-    of_heads.bias = OfHeads(options.bias, head, next), of_heads.mask = OfHeads(options.mask, head, next);
+    of_heads.bias = SliceHeads(options.bias, head, next), of_heads.mask = SliceHeads(options.mask, head, next);
     const View<const T> keys = group == 1 ? key.slice(1, head, next) : key.slice(1, head / group, head / group + 1);
     attention::AttentionWeights<T>(query.slice(1, head, next), keys, of_heads, row_begin, row_end,
                                    out.slice(1, head - begin, next - begin));
@@ -294,8 +294,8 @@ void WeightsOfHeads(View<const T> query, View<const T> key, const attention::Opt
 
 // Computes the requested weights. query: [B, H, N_q, E]; key: [B, G, N_k, E].
 template <typename T>
-void Answer(const WeightsRequest<T>& request, View<const T> query, View<const T> key,
-            const attention::Options<T>& options, Arena& arena) {
+void WriteRequest(const WeightsRequest<T>& request, View<const T> query, View<const T> key,
+                  const attention::Options<T>& options, Arena& arena) {
   const int64_t H = query.dim(1), begin = request.head_begin, end = request.head_end == 0 ? H : request.head_end;
   Require(0 <= begin && begin < end && end <= H, "attention: no heads {}..{} among {}", begin, end, H);
   if (!request.visit) {
@@ -314,7 +314,7 @@ void Answer(const WeightsRequest<T>& request, View<const T> query, View<const T>
 }
 
 template <typename T>
-attention::Options<T> OptionsOf(const AttentionLayer<T>& layer, const AttentionContext<T>& context) {
+attention::Options<T> MakeAttentionOptions(const AttentionLayer<T>& layer, const AttentionContext<T>& context) {
   attention::Options<T> options;
   options.scale = layer.kind == AttentionKind::kGaussian ? T(1) : T(1) / std::sqrt(static_cast<T>(layer.head_width));
   if (context.causal) {
@@ -392,10 +392,10 @@ void AttentionForward(const Input<T>& x_query, const Input<T>& x, const Attentio
     Remember(operands.key, operands.value, *context.cache);
     Recall(layer, *context.cache, &operands.key, &operands.value);
   }
-  attention::Options<T> options = OptionsOf(layer, context);
+  attention::Options<T> options = MakeAttentionOptions(layer, context);
   if (absorbed) options.bf16 = false;
   for (const WeightsRequest<T>& request : context.requests) {
-    Answer<T>(request, operands.query, operands.key, options, arena);
+    WriteRequest<T>(request, operands.query, operands.key, options, arena);
   }
   if (out.empty()) return;
   Output(B, Nq, layer, scale, residual, out, arena, [&](View<T> heads) {
@@ -436,9 +436,9 @@ void CrossAttentionForward(const Input<T>& x, const KeyValueCache<T>& source, co
   if (!layer.query_norm.empty()) NormHeads<T>(query, layer.query_norm, query);
   operands.query = query;
   Recall(layer, source, &operands.key, &operands.value);
-  const attention::Options<T> options = OptionsOf(layer, context);
+  const attention::Options<T> options = MakeAttentionOptions(layer, context);
   for (const WeightsRequest<T>& request : context.requests) {
-    Answer<T>(request, operands.query, operands.key, options, arena);
+    WriteRequest<T>(request, operands.query, operands.key, options, arena);
   }
   if (out.empty()) return;
   Output(B, Nq, layer, scale, residual, out, arena, [&](View<T> heads) { Attend<T>(operands, options, heads, arena); });

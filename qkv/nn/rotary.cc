@@ -112,7 +112,8 @@ View<const T> RotaryTable::table() const {
 }
 
 template <typename T>
-void TurnRows(View<const T> x, int64_t N, const RotaryTable& table, int64_t first, Turn turn, View<T> y) {
+void RotateRows(View<const T> x, int64_t N, const RotaryTable& table, int64_t first, RotaryDirection direction,
+                View<T> y) {
   const int64_t E = table.width();
   Require(x.shape() == y.shape() && x.rank() == 2 && x.dim(1) % E == 0 && N > 0 && x.dim(0) % N == 0 && first >= 0 &&
               first + N <= table.length(),
@@ -121,15 +122,15 @@ void TurnRows(View<const T> x, int64_t N, const RotaryTable& table, int64_t firs
   ForRowRanges(x.dim(0), x.dim(1), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin, next = begin; row < end; row = next) {
       next = std::min(end, (row / N + 1) * N);  // ends with the current sequence
-      simd::TurnPairs<T>({x.row(row), x.stride(0), table.table<T>().at(first + row % N), next - row, x.dim(1) / E, E,
-                          y.row(row), y.stride(0)},
-                         turn == Turn::kBack);
+      simd::RotatePairs<T>({x.row(row), x.stride(0), table.table<T>().at(first + row % N), next - row, x.dim(1) / E, E,
+                            y.row(row), y.stride(0)},
+                           direction == RotaryDirection::kInverse);
     }
   });
 }
 
 template <typename T>
-void TurnHeads(View<const T> x, const RotaryTable& table, int64_t first, View<T> y) {
+void RotateHeads(View<const T> x, const RotaryTable& table, int64_t first, View<T> y) {
   const int64_t E = table.width(), H = x.dim(1), N = x.dim(2);
   Require(x.shape() == y.shape() && x.rank() == 4 && x.dim(3) == E && first >= 0 && first + N <= table.length(),
           "rotary positions: {} and {} do not fit {} features at places {} to {} of {}", x.shape(), y.shape(), E, first,
@@ -137,18 +138,18 @@ void TurnHeads(View<const T> x, const RotaryTable& table, int64_t first, View<T>
   const int64_t heads_a_task = std::max<int64_t>(1, kElementsPerTask / (N * E));
   ParallelFor(x.dim(0) * H, heads_a_task, [&](int64_t begin, int64_t end) {
     for (int64_t head = begin; head < end; ++head) {
-      simd::TurnPairs<T>({x.at(head / H, head % H), x.stride(2), table.table<T>().at(first), N, 1, E,
-                          y.at(head / H, head % H), y.stride(2)},
-                         false);
+      simd::RotatePairs<T>({x.at(head / H, head % H), x.stride(2), table.table<T>().at(first), N, 1, E,
+                            y.at(head / H, head % H), y.stride(2)},
+                           false);
     }
   });
 }
 
 template View<const float> RotaryTable::table() const;
 template View<const double> RotaryTable::table() const;
-template void TurnRows(View<const float>, int64_t, const RotaryTable&, int64_t, Turn, View<float>);
-template void TurnRows(View<const double>, int64_t, const RotaryTable&, int64_t, Turn, View<double>);
-template void TurnHeads(View<const float>, const RotaryTable&, int64_t, View<float>);
-template void TurnHeads(View<const double>, const RotaryTable&, int64_t, View<double>);
+template void RotateRows(View<const float>, int64_t, const RotaryTable&, int64_t, RotaryDirection, View<float>);
+template void RotateRows(View<const double>, int64_t, const RotaryTable&, int64_t, RotaryDirection, View<double>);
+template void RotateHeads(View<const float>, const RotaryTable&, int64_t, View<float>);
+template void RotateHeads(View<const double>, const RotaryTable&, int64_t, View<double>);
 
 }  // namespace qkv::nn

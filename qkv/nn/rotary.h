@@ -65,7 +65,7 @@ class RotaryTable {
 
   int64_t length() const { return exact_.dim(0); }
   int64_t width() const { return exact_.dim(2); }
-  /// [length, 2, E]: for each token the cosines, then the sines, as simd::TurnPairs reads them.
+  /// [length, 2, E]: for each token the cosines, then the sines, as simd::RotatePairs reads them.
   template <typename T>
   View<const T> table() const;
 
@@ -74,15 +74,16 @@ class RotaryTable {
   Tensor<float> single_;  // the same values, rounded once
 };
 
-enum class Turn { kForward, kBack };  // kBack is the transpose and inverse; gradients use it
+enum class RotaryDirection { kForward, kInverse };  // kBack is the transpose and inverse; gradients use it
 
 /// Rotates rows of all heads. The tokens of every sequence or image have positions first, first + 1, … in the table.
 /// x, y: [B·N, H·E], rows strided; N tokens per sequence; y may be x. Throws Error if the shapes do not fit.
 template <typename T>
-void TurnRows(View<const T> x, int64_t N, const RotaryTable& table, int64_t first, Turn turn, View<T> y);
+void RotateRows(View<const T> x, int64_t N, const RotaryTable& table, int64_t first, RotaryDirection direction,
+                View<T> y);
 
-/// As TurnRows, for heads: [B, H, N, E], any strides but a dense last axis.
+/// As RotateRows, for heads: [B, H, N, E], any strides but a dense last axis.
 template <typename T>
-void TurnHeads(View<const T> x, const RotaryTable& table, int64_t first, View<T> y);
+void RotateHeads(View<const T> x, const RotaryTable& table, int64_t first, View<T> y);
 
 }  // namespace qkv::nn

@@ -69,12 +69,12 @@ Input<T> AsOneMatrix(const Input<T>& input) {
 }
 
 template <typename T>
-View<T> EntryOf(View<T> x, int64_t b) {
+View<T> BatchEntry(View<T> x, int64_t b) {
   return x.empty() ? x : x[b];
 }
 template <typename T>
-Input<T> EntryOf(const Input<T>& input, int64_t b) {
-  return {EntryOf(input.x, b), input.norm};
+Input<T> BatchEntry(const Input<T>& input, int64_t b) {
+  return {BatchEntry(input.x, b), input.norm};
 }
 
 /// Calls f once with all rows if every argument is one matrix, otherwise once for each batch entry of the first. Empty
@@ -82,7 +82,7 @@ Input<T> EntryOf(const Input<T>& input, int64_t b) {
 template <typename F, typename First, typename... Rest>
 void ForEachMatrix(F&& f, const First& first, const Rest&... rest) {
   if ((IsOneMatrix(first) && ... && IsOneMatrix(rest))) return f(AsOneMatrix(first), AsOneMatrix(rest)...);
-  for (int64_t b = 0; b < first.dim(0); ++b) f(EntryOf(first, b), EntryOf(rest, b)...);
+  for (int64_t b = 0; b < first.dim(0); ++b) f(BatchEntry(first, b), BatchEntry(rest, b)...);
 }
 
 /// out = residual + scale · x, all [B, N, D]; scale [D] may be null, residual may be empty or out.

@@ -16,14 +16,14 @@ constexpr double kTitle = 30;     // height of the title line
 constexpr double kAxisName = 26;  // space for the y axis's name above the plot
 constexpr double kBottom = 44;    // space for ticks and the x axis's name
 
-const std::string& DescriptionOf(const Heading& heading) {
+const std::string& HeadingDescription(const Heading& heading) {
   return heading.description.empty() ? heading.title : heading.description;
 }
 
 std::string Style(char kind, size_t series) { return fmt::format("{}{}", kind, series % 6); }
 
 std::string Nothing(const Heading& heading, double width) {
-  Svg svg(heading.title, DescriptionOf(heading));
+  Svg svg(heading.title, HeadingDescription(heading));
   svg.Words({kMargin, 20}, heading.title, "title");
   svg.Words({kMargin, kTitle + 24}, "No data to show.", "muted");
   return svg.Finish(width, kTitle + 44);
@@ -33,7 +33,7 @@ std::string Nothing(const Heading& heading, double width) {
 double LabelWidth(const Axis& axis) {
   double widest = 0;
   const auto ticks = axis.ticks.empty() ? RoundTicks(axis.low, axis.high, axis.log) : axis.ticks;
-  for (const Tick& tick : ticks) widest = std::max(widest, WidthOf(tick.label));
+  for (const Tick& tick : ticks) widest = std::max(widest, EstimateTextWidth(tick.label));
   return kMargin + widest + 12;
 }
 
@@ -59,7 +59,7 @@ std::string Draw(const LineChart& chart) {
   for (const Guide& guide : chart.across) ys.push_back(guide.value);
   const Axis x = Fit(chart.x, xs, true), y = Fit(chart.y, ys);
 
-  Svg svg(chart.heading.title, DescriptionOf(chart.heading));
+  Svg svg(chart.heading.title, HeadingDescription(chart.heading));
   svg.Words({kMargin, 20}, chart.heading.title, "title");
   double top = kTitle;
   if (chart.series.size() > 1) {
@@ -98,18 +98,18 @@ std::string Draw(const BarChart& chart) {
             bars, group.name, group.values.size());
     Require(group.labels.empty() || group.labels.size() == bars, "bars \"{}\": expected {} labels for \"{}\", got {}",
             chart.heading.title, bars, group.name, group.labels.size());
-    names = std::max(names, WidthOf(group.name));
+    names = std::max(names, EstimateTextWidth(group.name));
     for (size_t i = 0; i < bars; ++i) {
       if (!std::isfinite(group.values[i])) continue;
       any = true;
       greatest = std::max(greatest, group.values[i]), least = std::min(least, group.values[i]);
-      labels = std::max(labels, WidthOf(group.labels.empty() ? Number(group.values[i]) : group.labels[i]));
+      labels = std::max(labels, EstimateTextWidth(group.labels.empty() ? Number(group.values[i]) : group.labels[i]));
     }
   }
   if (!any) return Nothing(chart.heading, chart.width);
   if (greatest == least) greatest = 1;
 
-  Svg svg(chart.heading.title, DescriptionOf(chart.heading));
+  Svg svg(chart.heading.title, HeadingDescription(chart.heading));
   svg.Words({kMargin, 20}, chart.heading.title, "title");
   double y = kTitle;
   if (!chart.value_name.empty()) {
@@ -157,7 +157,7 @@ std::string Draw(const Scatter& chart) {
   for (const Guide& guide : chart.upright) xs.push_back(guide.value);
   const Axis x = Fit(chart.x, xs), y = Fit(chart.y, ys);
 
-  Svg svg(chart.heading.title, DescriptionOf(chart.heading));
+  Svg svg(chart.heading.title, HeadingDescription(chart.heading));
   svg.Words({kMargin, 20}, chart.heading.title, "title");
   double top = kTitle;
   if (count > 1) top += Legend(svg, {kMargin, top}, chart.width, chart.series) + 4;
@@ -170,7 +170,7 @@ std::string Draw(const Scatter& chart) {
   }
   for (const Scatter::Mark& mark : chart.marks) {
     // At the right edge, labels go to the left of their marks.
-    const bool right = plot.At(mark.at).x + 7 + WidthOf(mark.label) > left + plot_width + kMargin;
+    const bool right = plot.At(mark.at).x + 7 + EstimateTextWidth(mark.label) > left + plot_width + kMargin;
     plot.Words(mark.at, mark.label, "small", right ? Anchor::kEnd : Anchor::kStart, {right ? -7.0 : 7.0, 4});
   }
   return svg.Finish(chart.width, top + chart.height + kBottom);
@@ -181,7 +181,7 @@ std::string Draw(const IntervalChart& chart) {
   std::vector<double> shown;
   double names = 0;
   for (const IntervalChart::Row& row : chart.rows) {
-    names = std::max(names, WidthOf(row.name));
+    names = std::max(names, EstimateTextWidth(row.name));
     for (const auto& [value, tip] : row.values) shown.push_back(value);
     for (const double x : {row.mean, row.mean - row.half, row.mean + row.half}) shown.push_back(x);
   }
@@ -194,7 +194,7 @@ std::string Draw(const IntervalChart& chart) {
   for (size_t i = 0; i < chart.rows.size(); ++i) {
     down.ticks.push_back({count - 1 - static_cast<double>(i), chart.rows[i].name});
   }
-  Svg svg(chart.heading.title, DescriptionOf(chart.heading));
+  Svg svg(chart.heading.title, HeadingDescription(chart.heading));
   svg.Words({kMargin, 20}, chart.heading.title, "title");
   const double left = kMargin + names + 12;
   Plot plot(svg, {left, kTitle + 6}, chart.width - left - 2 * kMargin, kRow * count,

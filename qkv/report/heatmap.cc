@@ -28,12 +28,12 @@ void Check(const Heatmap& chart) {
 
 double Widest(const std::vector<std::string>& names) {
   double widest = 0;
-  for (const std::string& name : names) widest = std::max(widest, WidthOf(name));
+  for (const std::string& name : names) widest = std::max(widest, EstimateTextWidth(name));
   return widest;
 }
 
 // Black or white, whichever contrasts more with the colour (ITU-R BT.709 luma).
-std::string_view InkOn(const image::Colour& colour) {
+std::string_view ContrastingInk(const image::Colour& colour) {
   return 0.2126 * colour[0] + 0.7152 * colour[1] + 0.0722 * colour[2] > 140 ? "#1f2328" : "#ffffff";
 }
 
@@ -79,7 +79,7 @@ std::string Draw(const Heatmap& chart) {
   if (!chart.column_name.empty()) {
     svg.Words({left + width / 2, kTitle + 10}, chart.column_name, "small muted", Anchor::kMiddle);
   }
-  if (!chart.row_name.empty()) svg.WordsUpwards({kMargin + 9, top + height / 2}, chart.row_name, "small muted");
+  if (!chart.row_name.empty()) svg.VerticalWords({kMargin + 9, top + height / 2}, chart.row_name, "small muted");
   // Only as many names as fit.
   const int64_t every_row = chart.rows.empty() ? 1 : static_cast<int64_t>(std::ceil(13 / side));
   for (int64_t i = 0; i < static_cast<int64_t>(chart.rows.size()); i += every_row) {
@@ -105,13 +105,13 @@ std::string Draw(const Heatmap& chart) {
                fmt::format("{}, {}: {}", name(chart.rows, i), name(chart.columns, j), Number(value)));
       if (chart.numbers) {
         svg.Words({corner.x + side / 2, corner.y + side / 2 + 4}, Number(value, 2),
-                  InkOn(colour) == "#ffffff" ? "small on-dark" : "small on-light", Anchor::kMiddle);
+                  ContrastingInk(colour) == "#ffffff" ? "small on-dark" : "small on-light", Anchor::kMiddle);
       }
     }
   }
   DrawLegend(svg, {left, top + height + 12}, chart, low, high);
-  const double legend = 3.0 * kLegendSteps + 10 + WidthOf(chart.value_name);
-  const double wide = std::max({left + width, left + legend, kMargin + WidthOf(chart.heading.title, 14)});
+  const double legend = 3.0 * kLegendSteps + 10 + EstimateTextWidth(chart.value_name);
+  const double wide = std::max({left + width, left + legend, kMargin + EstimateTextWidth(chart.heading.title, 14)});
   return svg.Finish(wide + kMargin, top + height + kLegend);
 }
 

@@ -9,7 +9,7 @@
 namespace qkv::report {
 namespace {
 
-std::string_view NameOf(Badge::Kind kind) {
+std::string_view BadgeClass(Badge::Kind kind) {
   switch (kind) {
     case Badge::Kind::kPlain:
       return "badge";
@@ -25,7 +25,7 @@ std::string_view NameOf(Badge::Kind kind) {
 
 std::string Span(const Badge& badge) {
   if (badge.words.empty()) return "";
-  return fmt::format(" <span class=\"{}\">{}</span>", NameOf(badge.kind), EscapeXml(badge.words));
+  return fmt::format(" <span class=\"{}\">{}</span>", BadgeClass(badge.kind), EscapeXml(badge.words));
 }
 
 // Escapes the text and sets parts between backticks as code.

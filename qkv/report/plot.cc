@@ -139,7 +139,7 @@ Plot::Plot(Svg& svg, Point corner, double width, double height, const Axis& x, c
     const double at = At({tick.value, y_.low}).x;
     if (!(at >= corner.x - .5 && at <= right + .5)) continue;
     svg.Line({at, bottom}, {at, bottom + 4}, "axis");
-    const double half = WidthOf(tick.label) / 2 + 4;
+    const double half = EstimateTextWidth(tick.label) / 2 + 4;
     if (at - half < taken) continue;
     taken = at + half;
     svg.Words({at, bottom + 17}, tick.label, "small", Anchor::kMiddle);
@@ -230,7 +230,7 @@ double Legend(Svg& svg, Point corner, double width, std::span<const std::string>
   constexpr double kLine = 18;
   Point at = corner;
   for (size_t i = 0; i < names.size(); ++i) {
-    const double needed = 16 + WidthOf(names[i]) + 18;
+    const double needed = 16 + EstimateTextWidth(names[i]) + 18;
     if (at.x > corner.x && at.x + needed > corner.x + width) at = {corner.x, at.y + kLine};
     svg.Rectangle({at.x, at.y + 3}, 10, 10, fmt::format("f{}", i % 6));
     svg.Words({at.x + 15, at.y + 12}, names[i], "small");

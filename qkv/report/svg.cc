@@ -11,11 +11,11 @@
 namespace qkv::report {
 namespace {
 
-std::string ClassOf(std::string_view style) {
+std::string ClassAttribute(std::string_view style) {
   return style.empty() ? "" : fmt::format(" class=\"{}\"", EscapeXml(style));
 }
 
-std::string_view NameOf(Anchor anchor) {
+std::string_view AnchorName(Anchor anchor) {
   return anchor == Anchor::kMiddle ? "middle" : anchor == Anchor::kEnd ? "end" : "start";
 }
 
@@ -34,7 +34,7 @@ void Svg::Close(std::string_view tag, std::string_view tip) {
 
 void Svg::Line(Point from, Point to, std::string_view style) {
   body_ += fmt::format("<line x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\"{}/>\n", Coordinate(from.x), Coordinate(from.y),
-                       Coordinate(to.x), Coordinate(to.y), ClassOf(style));
+                       Coordinate(to.x), Coordinate(to.y), ClassAttribute(style));
 }
 
 void Svg::Curve(std::span<const Point> points, std::string_view style) {
@@ -43,7 +43,7 @@ void Svg::Curve(std::span<const Point> points, std::string_view style) {
   for (size_t i = 0; i < points.size(); ++i) {
     body_ += fmt::format("{}{},{}", i > 0 ? " " : "", Coordinate(points[i].x), Coordinate(points[i].y));
   }
-  body_ += fmt::format("\"{}/>\n", ClassOf("curve " + std::string(style)));
+  body_ += fmt::format("\"{}/>\n", ClassAttribute("curve " + std::string(style)));
 }
 
 void Svg::Polygon(std::span<const Point> points, std::string_view style, std::string_view tip) {
@@ -52,19 +52,19 @@ void Svg::Polygon(std::span<const Point> points, std::string_view style, std::st
   for (size_t i = 0; i < points.size(); ++i) {
     body_ += fmt::format("{}{},{}", i > 0 ? " " : "", Coordinate(points[i].x), Coordinate(points[i].y));
   }
-  body_ += fmt::format("\"{}", ClassOf(style));
+  body_ += fmt::format("\"{}", ClassAttribute(style));
   Close("polygon", tip);
 }
 
 void Svg::Circle(Point centre, double radius, std::string_view style, std::string_view tip) {
   body_ += fmt::format("<circle cx=\"{}\" cy=\"{}\" r=\"{}\"{}", Coordinate(centre.x), Coordinate(centre.y),
-                       Coordinate(radius), ClassOf(style));
+                       Coordinate(radius), ClassAttribute(style));
   Close("circle", tip);
 }
 
 void Svg::Rectangle(Point corner, double width, double height, std::string_view style, std::string_view tip) {
   body_ += fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"{}", Coordinate(corner.x),
-                       Coordinate(corner.y), Coordinate(width), Coordinate(height), ClassOf(style));
+                       Coordinate(corner.y), Coordinate(width), Coordinate(height), ClassAttribute(style));
   Close("rect", tip);
 }
 
@@ -75,14 +75,14 @@ void Svg::Cell(Point corner, double width, double height, std::string_view colou
 }
 
 void Svg::Words(Point at, std::string_view words, std::string_view style, Anchor anchor) {
-  body_ +=
-      fmt::format("<text x=\"{}\" y=\"{}\"{}{}>{}</text>\n", Coordinate(at.x), Coordinate(at.y), ClassOf(style),
-                  anchor == Anchor::kStart ? "" : fmt::format(" text-anchor=\"{}\"", NameOf(anchor)), EscapeXml(words));
+  body_ += fmt::format(
+      "<text x=\"{}\" y=\"{}\"{}{}>{}</text>\n", Coordinate(at.x), Coordinate(at.y), ClassAttribute(style),
+      anchor == Anchor::kStart ? "" : fmt::format(" text-anchor=\"{}\"", AnchorName(anchor)), EscapeXml(words));
 }
 
-void Svg::WordsUpwards(Point at, std::string_view words, std::string_view style) {
+void Svg::VerticalWords(Point at, std::string_view words, std::string_view style) {
   body_ += fmt::format("<text transform=\"translate({} {}) rotate(-90)\"{} text-anchor=\"middle\">{}</text>\n",
-                       Coordinate(at.x), Coordinate(at.y), ClassOf(style), EscapeXml(words));
+                       Coordinate(at.x), Coordinate(at.y), ClassAttribute(style), EscapeXml(words));
 }
 
 std::string Svg::Finish(double width, double height) const {
@@ -94,7 +94,7 @@ std::string Svg::Finish(double width, double height) const {
       std::ceil(width), std::ceil(height), EscapeXml(title_), EscapeXml(description_), ChartCss(), body_);
 }
 
-double WidthOf(std::string_view words, double font_size) {
+double EstimateTextWidth(std::string_view words, double font_size) {
   // Sans-serif letters are about 0.55 of the font's size wide on average.
   return 0.55 * font_size * static_cast<double>(CountCharacters(words));
 }

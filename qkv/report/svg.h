@@ -35,7 +35,7 @@ class Svg {
   void Cell(Point corner, double width, double height, std::string_view colour, std::string_view tip = {});
   void Words(Point at, std::string_view words, std::string_view style = {}, Anchor anchor = Anchor::kStart);
   /// Rotated to read upwards, centred at `at`.
-  void WordsUpwards(Point at, std::string_view words, std::string_view style = {});
+  void VerticalWords(Point at, std::string_view words, std::string_view style = {});
 
   /// The complete document. Throws Error if a coordinate was not finite.
   std::string Finish(double width, double height) const;
@@ -49,6 +49,6 @@ class Svg {
 };
 
 /// Estimated width of text in pixels. Fonts differ: leave some room.
-double WidthOf(std::string_view words, double font_size = 11);
+double EstimateTextWidth(std::string_view words, double font_size = 11);
 
 }  // namespace qkv::report

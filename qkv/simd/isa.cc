@@ -31,7 +31,7 @@ struct Features {
 #if HWY_ARCH_X86_64
 
 // Linux enables the tile registers only on request (Documentation/arch/x86/xstate.rst).
-bool TilesGranted() {
+bool RequestTilePermission() {
 #ifdef __linux__
   constexpr int kRequestPermission = 0x1023, kTileData = 18;
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
@@ -40,7 +40,7 @@ bool TilesGranted() {
 #endif
 }
 
-Features Ask() {
+Features DetectFeatures() {
   Features features;
   uint32_t a = 0, b = 0, c = 0, d = 0;
   features.intel = __get_cpuid(0, &a, &b, &c, &d) != 0 && b == signature_INTEL_ebx;
@@ -52,16 +52,16 @@ Features Ask() {
     features.avx_vnni = bit(a, 4);
     features.avx512_bf16 = bit(a, 5);
   }
-  features.amx = amx && TilesGranted();
+  features.amx = amx && RequestTilePermission();
   return features;
 }
 
 #else
-Features Ask() { return {}; }
+Features DetectFeatures() { return {}; }
 #endif
 
-Features& TheFeatures() {
-  static Features features = Ask();
+Features& CpuFeatures() {
+  static Features features = DetectFeatures();
   return features;
 }
 
@@ -74,11 +74,11 @@ bool Available(Isa isa) {
     case Isa::kAvx2:
       return avx2;
     case Isa::kAvxVnni:
-      return avx2 && TheFeatures().avx_vnni;
+      return avx2 && CpuFeatures().avx_vnni;
     case Isa::kAvx512:
       return avx512;
     case Isa::kAmx:
-      return avx512 && TheFeatures().avx512_vnni && TheFeatures().amx;  // int8 products of few rows use VNNI
+      return avx512 && CpuFeatures().avx512_vnni && CpuFeatures().amx;  // int8 products of few rows use VNNI
   }
   return false;
 }
@@ -115,7 +115,7 @@ struct State {
   bool portable = false;
 };
 
-State& TheState() {
+State& IsaState() {
   static State state;
   return state;
 }
@@ -146,26 +146,26 @@ std::vector<Isa> AvailableIsas() {
   return isas;
 }
 
-Isa ActiveIsa() { return TheState().isa.load(std::memory_order_relaxed); }
+Isa ActiveIsa() { return IsaState().isa.load(std::memory_order_relaxed); }
 
 void SetIsa(Isa isa) {
   Require(Available(isa), "isa: this machine cannot run {}", Name(isa));
-  TheState().Set(isa);
+  IsaState().Set(isa);
 }
 
 namespace internal {
 
-bool HasAvx512Vnni() { return TheFeatures().avx512_vnni; }
-bool HasAvx512Bf16() { return TheFeatures().avx512_bf16; }
-bool Avx512Bf16Pays() { return HasAvx512Bf16() && !TheFeatures().intel; }
+bool HasAvx512Vnni() { return CpuFeatures().avx512_vnni; }
+bool HasAvx512Bf16() { return CpuFeatures().avx512_bf16; }
+bool Avx512Bf16IsFaster() { return HasAvx512Bf16() && !CpuFeatures().intel; }
 
-const hwy::ChosenTarget& Chosen() { return TheState().chosen; }
+const hwy::ChosenTarget& Chosen() { return IsaState().chosen; }
 
-void SetAmxForTest(bool amx) { TheFeatures().amx = amx; }
+void SetAmxForTest(bool amx) { CpuFeatures().amx = amx; }
 
 void SetPortableForTest(bool portable) {
-  TheState().portable = portable;
-  TheState().Set(ActiveIsa());
+  IsaState().portable = portable;
+  IsaState().Set(ActiveIsa());
 }
 
 }  // namespace internal

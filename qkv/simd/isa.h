@@ -31,7 +31,7 @@ bool HasAvx512Vnni();
 bool HasAvx512Bf16();
 /// Its dot products are faster than multiply-adds of floats: twice as fast on AMD's Zen 5, but 0.47 of their speed on
 /// Intel's fifth-generation Xeon, which has AMX for bfloat16 (qkv_micro_bench --benchmark_filter=Peak).
-bool Avx512Bf16Pays();
+bool Avx512Bf16IsFaster();
 
 /// Tests only: adds kAmx to the machine's instruction sets, or removes it. Its instructions must be emulated.
 void SetAmxForTest(bool amx);

@@ -172,7 +172,7 @@ using NormalTailPieces = internal::NormalTail<HWY_TARGET == HWY_AVX3 ? 32 : 8>;
 
 // The coefficient of the piece whose index is in the low bits of each lane.
 template <class D, class VI, class V = hn::Vec<D>>
-HWY_INLINE V CoefficientOf(D d, const float* of_pieces, VI piece) {
+HWY_INLINE V LookupCoefficient(D d, const float* of_pieces, VI piece) {
 #if HWY_TARGET == HWY_AVX3
   return V{_mm512_permutex2var_ps(_mm512_load_ps(of_pieces), piece.raw, _mm512_load_ps(of_pieces + 16))};
 #elif HWY_TARGET == HWY_AVX2
@@ -192,9 +192,9 @@ HWY_INLINE V NormalTail(D d, V u) {
   const V shifted = hn::MulAdd(u, per_unit, magic);
   const V r = hn::MulSub(u, per_unit, hn::Sub(shifted, magic));
   const auto piece = hn::BitCast(hn::RebindToSigned<D>(), shifted);
-  V sum = CoefficientOf(d, table[kTop], piece);
+  V sum = LookupCoefficient(d, table[kTop], piece);
 #pragma GCC unroll 8
-  for (int i = kTop - 1; i >= 0; --i) sum = hn::MulAdd(sum, r, CoefficientOf(d, table[i], piece));
+  for (int i = kTop - 1; i >= 0; --i) sum = hn::MulAdd(sum, r, LookupCoefficient(d, table[i], piece));
   return sum;
 }
 

@@ -77,7 +77,7 @@ constexpr int64_t kFloats = int64_t{1} << 25, kPiece = int64_t{1} << 16;  // 128
 
 namespace internal {
 
-float SumOf(const float* x, int64_t n) { return QKV_DISPATCH(SumAll)(x, n); }
+float SumElements(const float* x, int64_t n) { return QKV_DISPATCH(SumAll)(x, n); }
 
 double FlopsNow(int64_t rounds) {
   std::vector<float> sinks(static_cast<size_t>(kPieces * NumThreads()));
@@ -101,7 +101,7 @@ Rates MeasureRates() {
   for (int i = 0; i < kTries; ++i) {
     const double seconds = internal::Seconds([&] {
       ParallelTasks(kFloats / kPiece, [&](int64_t t, int) {
-        sums[static_cast<size_t>(t)] = internal::SumOf(memory.data() + t * kPiece, kPiece);
+        sums[static_cast<size_t>(t)] = internal::SumElements(memory.data() + t * kPiece, kPiece);
       });
     });
     rates.bytes = std::max(rates.bytes, static_cast<double>(kFloats * int64_t{sizeof(float)}) / seconds);

@@ -28,7 +28,7 @@ double Seconds(F&& f) {
 /// that the threads share like those of a product, so that a delayed thread counts as it does there.
 double FlopsNow(int64_t rounds);
 /// The sum of x [n], 64-byte aligned; n a multiple of 128.
-float SumOf(const float* x, int64_t n);
+float SumElements(const float* x, int64_t n);
 
 }  // namespace internal
 }  // namespace qkv::simd

@@ -43,7 +43,7 @@ TYPED_TEST(GaugeTest, AnyInvertibleTransformKeepsTheLogits) {
     const Tensor<double> back = Multiply(Wide(transform), Wide(other.key.weight));
     EXPECT_LE(MaxDifference(back, c.pair.key.weight),
               StepTolerance<T>(2, c.E(), Condition(transform) * Norm(c.pair.key.weight)));
-    const Tensor<double> query = Multiply(Turned(Wide(transform)), Wide(c.pair.query.weight));
+    const Tensor<double> query = Multiply(Transposed(Wide(transform)), Wide(c.pair.query.weight));
     EXPECT_LE(MaxDifference(query, other.query.weight),
               StepTolerance<T>(2, c.E(), Norm(transform) * Norm(c.pair.query.weight)));
   }
@@ -67,7 +67,7 @@ TYPED_TEST(GaugeTest, Balanced) {
     const double tolerance =
         StepTolerance<T>(6, c.D(), Condition(transform) * SideNorm<T>(c.pair.query) * SideNorm<T>(c.pair.key));
     for (const Tensor<T>* weight : {&balanced.query.weight, &balanced.key.weight}) {
-      const Tensor<double> gram = Multiply(Wide(*weight), Turned(Wide(*weight)));
+      const Tensor<double> gram = Multiply(Wide(*weight), Transposed(Wide(*weight)));
       for (int64_t i = 0; i < c.E(); ++i) {
         for (int64_t j = 0; j < c.E(); ++j) {
           ASSERT_NEAR(*gram.view().at(i, j), i == j ? s[static_cast<size_t>(i)] : T(0), tolerance);
@@ -98,7 +98,7 @@ TYPED_TEST(GaugeTest, OrthonormalKeys) {
                             ExactLogits<T>(c.pair, c.tokens, c.tokens, c.scale())),
               GaugeTolerance(c, transform));
     const double tolerance = StepTolerance<T>(4, c.D(), c.E() * Condition(transform));
-    const Tensor<double> gram = Multiply(Wide(other.key.weight), Turned(Wide(other.key.weight)));
+    const Tensor<double> gram = Multiply(Wide(other.key.weight), Transposed(Wide(other.key.weight)));
     for (int64_t i = 0; i < c.E(); ++i) {
       for (int64_t j = 0; j < c.E(); ++j) ASSERT_NEAR(*gram.view().at(i, j), i == j, tolerance);
     }

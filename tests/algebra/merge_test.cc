@@ -128,8 +128,8 @@ TYPED_TEST(MergeTest, ValuesAndOutputMerge) {
       Tensor<double> A = attention.Clone();
       for (double& a : A.span()) a *= sum;
       const Tensor<double> values = Project<T>(c.value, c.tokens);
-      const Tensor<double> apart = Multiply(Multiply(A, values), Turned(Wide(c.output)));
-      const Tensor<double> together = Multiply(Multiply(A, wide), Turned(Wide(merged.matrix)));
+      const Tensor<double> apart = Multiply(Multiply(A, values), Transposed(Wide(c.output)));
+      const Tensor<double> together = Multiply(Multiply(A, wide), Transposed(Wide(merged.matrix)));
       for (int64_t i = 0; i < apart.size(); ++i) {
         ASSERT_NEAR(together[i] + sum * merged.bias[i % c.D()], apart[i], tolerance);
       }

@@ -17,7 +17,7 @@ template <typename T>
 Tensor<double> Fitted(const SymmetricFit<T>& fit) {
   Tensor<double> scaled = Wide(fit.weight);
   for (int64_t i = 0; i < scaled.size(); ++i) scaled[i] *= fit.signs[i / scaled.dim(1)];
-  return Multiply(Turned(Wide(fit.weight)), scaled);
+  return Multiply(Transposed(Wide(fit.weight)), scaled);
 }
 
 TYPED_TEST(PartsTest, LogitsThereMinusBackAreTwiceTheAntisymmetricPart) {
@@ -48,7 +48,7 @@ TYPED_TEST(PartsTest, TheScoreNeedsNoProduct) {
   using T = typename TypeParam::T;
   for (const Case<T>& c : this->Cases()) {
     SCOPED_TRACE(c.name);
-    const Tensor<double> M = Multiply(Turned(Wide(c.pair.query.weight)), Wide(c.pair.key.weight));
+    const Tensor<double> M = Multiply(Transposed(Wide(c.pair.query.weight)), Wide(c.pair.key.weight));
     const double s = Norm(SymmetricPart<double>(M)), a = Norm(AntisymmetricPart<double>(M));
     const double exact = (s * s - a * a) / std::pow(Norm(M), 2);
     EXPECT_NEAR(SymmetryScore<double>(M), exact, 1e-12);
@@ -63,7 +63,7 @@ TYPED_TEST(PartsTest, TheResidualOfAFitIsWhatItSays) {
   for (const Case<T>& c : this->Cases()) {
     SCOPED_TRACE(c.name);
     const Tensor<T>&q = c.pair.query.weight, &k = c.pair.key.weight;
-    const Tensor<double> M = Multiply(Turned(Wide(q)), Wide(k));
+    const Tensor<double> M = Multiply(Transposed(Wide(q)), Wide(k));
     const int64_t rank = std::min(c.E(), c.D());
     const double tolerance = StepTolerance<T>(8, c.D(), Norm(q) * Norm(k) * 2);
     const SymmetricFit<T> shared = FitShared<T>(q, k, rank), symmetric = FitSymmetric<T>(q, k, rank);

@@ -19,7 +19,7 @@ TYPED_TEST(SpectrumTest, SingularValuesFromTheFactorsAreThoseOfTheProduct) {
   for (const Case<T>& c : this->Cases()) {
     SCOPED_TRACE(c.name);
     for (const auto& circuit : Circuits(c)) {
-      const Tensor<double> a = Wide(circuit.first), b = Wide(circuit.second), M = Multiply(Turned(a), b);
+      const Tensor<double> a = Wide(circuit.first), b = Wide(circuit.second), M = Multiply(Transposed(a), b);
       const auto s = SingularValues<T>(circuit.first, circuit.second);
       const auto dense = SingularValues<double>(M);
       ASSERT_EQ(std::ssize(s), std::min(c.E(), c.D()));
@@ -50,7 +50,7 @@ TYPED_TEST(SpectrumTest, EigenvaluesFromTheFactorsHaveThePowerSumsOfTheProduct) 
       const auto values = Eigenvalues<T>(circuit.first, circuit.second);
       ASSERT_EQ(std::ssize(values), std::min(c.E(), c.D()));
       for (size_t i = 1; i < values.size(); ++i) EXPECT_LE(std::abs(values[i]), std::abs(values[i - 1]));
-      const Tensor<double> a = Wide(circuit.first), b = Wide(circuit.second), M = Multiply(Turned(a), b);
+      const Tensor<double> a = Wide(circuit.first), b = Wide(circuit.second), M = Multiply(Transposed(a), b);
       Tensor<double> power = M.Clone();
       for (int p = 1; p <= 3; ++p) {
         double trace = 0;

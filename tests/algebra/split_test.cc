@@ -20,7 +20,7 @@ double NuclearNorm(const QueryKey<T>& pair) {
 
 template <typename T>
 void ExpectBalanced(const QueryKey<T>& pair, double tolerance) {
-  const auto gram = [](const Tensor<T>& factor) { return Multiply(Wide(factor), Turned(Wide(factor))); };
+  const auto gram = [](const Tensor<T>& factor) { return Multiply(Wide(factor), Transposed(Wide(factor))); };
   const Tensor<double> q = gram(Augment<T>(pair.query)), k = gram(Augment<T>(pair.key));
   for (int64_t i = 0; i < q.dim(0); ++i) {
     for (int64_t j = 0; j < q.dim(1); ++j) {

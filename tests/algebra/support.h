@@ -49,7 +49,7 @@ inline Tensor<double> Multiply(View<const double> a, View<const double> b) {
   return c;
 }
 
-inline View<const double> Turned(const Tensor<double>& m) { return Transpose<double>(m); }
+inline View<const double> Transposed(const Tensor<double>& m) { return Transpose<double>(m); }
 
 inline double Norm(const Tensor<double>& m) {
   double sum = 0;
@@ -90,7 +90,7 @@ double MaxSpread(const Tensor<T>& a, const Tensor<U>& b) {
 /// X Wᵀ + 1 bᵀ.
 template <typename T>
 Tensor<double> Project(const ProjectionView<T>& p, const Tensor<T>& tokens) {
-  Tensor<double> y = Multiply(Wide(tokens), Turned(Wide(p.weight)));
+  Tensor<double> y = Multiply(Wide(tokens), Transposed(Wide(p.weight)));
   for (int64_t i = 0; i < y.size() && !p.bias.empty(); ++i) y[i] += *p.bias.at(i % y.dim(1));
   return y;
 }
@@ -98,7 +98,7 @@ Tensor<double> Project(const ProjectionView<T>& p, const Tensor<T>& tokens) {
 /// s · Q Kᵀ.
 template <typename T>
 Tensor<double> ExactLogits(const QueryKeyView<T>& pair, const Tensor<T>& queries, const Tensor<T>& keys, double scale) {
-  Tensor<double> S = Multiply(Project(pair.query, queries), Turned(Project(pair.key, keys)));
+  Tensor<double> S = Multiply(Project(pair.query, queries), Transposed(Project(pair.key, keys)));
   for (double& x : S.span()) x *= scale;
   return S;
 }

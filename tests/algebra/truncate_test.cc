@@ -17,7 +17,7 @@ Tensor<double> Augmented(const ProjectionView<T>& p) {
 // [W_Q b_Q]ᵀ [W_K b_K].
 template <typename T>
 Tensor<double> AugmentedProduct(const QueryKeyView<T>& pair) {
-  return Multiply(Turned(Augmented(pair.query)), Augmented(pair.key));
+  return Multiply(Transposed(Augmented(pair.query)), Augmented(pair.key));
 }
 
 template <typename T>
@@ -108,12 +108,12 @@ TEST(Truncate, IsTheTruncationOfTheWeightedMatrixUndone) {
     for (int64_t e = 0; e < E; ++e) weighted_query[e * D + d] *= root, weighted_key[e * D + d] *= root;
   }
   const QueryKey<double> weighted = Truncate<double>({{weighted_query, {}}, {weighted_key, {}}}, rank, Terms::kExact);
-  Tensor<double> undone = Multiply(Turned(weighted.query.weight), weighted.key.weight);
+  Tensor<double> undone = Multiply(Transposed(weighted.query.weight), weighted.key.weight);
   for (int64_t i = 0; i < D; ++i) {
     for (int64_t j = 0; j < D; ++j) undone[i * D + j] /= std::pow(2.0, i - 2) * std::pow(2.0, j - 2);
   }
   const QueryKey<double> cut = TruncateForData<double>({{query, {}}, {key, {}}}, tokens, tokens, rank, Terms::kExact);
-  EXPECT_LE(MaxDifference(Multiply(Turned(cut.query.weight), cut.key.weight), undone), 1e-12 * Norm(undone));
+  EXPECT_LE(MaxDifference(Multiply(Transposed(cut.query.weight), cut.key.weight), undone), 1e-12 * Norm(undone));
 }
 
 // Tokens with a large common part spend the rank on logits that are constant along a row, which softmax ignores.

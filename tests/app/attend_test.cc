@@ -64,7 +64,7 @@ TEST_F(Attended, RefusesWhatTheModelDoesNotHave) {
   }
   EXPECT_THROW(Compute({.query = "reg0"}), Error);
   EXPECT_THROW(Compute({.query = "all", .format = MapFormat::kPng}), Error);
-  EXPECT_THROW(FormatOf("map.jpg"), Error);
+  EXPECT_THROW(ParseOutputFormat("map.jpg"), Error);
   EXPECT_THROW(ParseUpsampling("cubic", "--upsampling"), Error);
 }
 
@@ -83,7 +83,7 @@ TEST_F(Attended, LeavesOutWhatMakesAPageTooLarge) {
 TEST_F(Attended, IsWrittenInEachFormat) {
   const TemporaryFolder folder;
   for (const char* name : {"m.png", "m.npy", "m.safetensors", "m.html"}) {
-    const MapFormat format = FormatOf(name);
+    const MapFormat format = ParseOutputFormat(name);
     WriteMaps(Compute({.format = format}), format, {.side = 64}, folder / name);
     EXPECT_TRUE(std::filesystem::exists(folder / name)) << name;
   }

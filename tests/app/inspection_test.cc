@@ -50,14 +50,16 @@ TEST_F(Inspected, HasOneJsonForm) {
   EXPECT_EQ(last["qk_symmetry"], inspection.weights.back().qk.symmetry);
   EXPECT_EQ(last["qk_singular_values"].size(), inspection.weights.back().qk.singular_values.size());
   EXPECT_EQ(last["ov_eigenvalues"][0].size(), 2u);
-  for (const InspectionField& field : FieldsOf(inspection)) EXPECT_TRUE(last.contains(field.name)) << field.name;
+  for (const InspectionField& field : InspectionFields(inspection))
+    EXPECT_TRUE(last.contains(field.name)) << field.name;
 }
 
 TEST_F(Inspected, TokensAddFields) {
-  const size_t of_weights = FieldsOf(Weights()).size();
+  const size_t of_weights = InspectionFields(Weights()).size();
   const Inspection one = Tokens(1), two = Tokens(2);
-  EXPECT_GT(FieldsOf(one).size(), of_weights);
-  EXPECT_GT(FieldsOf(two).size(), FieldsOf(one).size()) << "one image does not tell position from content";
+  EXPECT_GT(InspectionFields(one).size(), of_weights);
+  EXPECT_GT(InspectionFields(two).size(), InspectionFields(one).size())
+      << "one image does not tell position from content";
   EXPECT_EQ(one.caveats.size(), 1u);
   EXPECT_TRUE(two.caveats.empty());
   const io::Json json = ToJson(two);
@@ -72,7 +74,7 @@ TEST_F(Inspected, CsvHasALineForEachHeadAndTheSameFields) {
   EXPECT_EQ(static_cast<size_t>(std::ranges::count(csv, '\n')), 1 + inspection.heads());
   const std::string header = csv.substr(0, csv.find('\n'));
   EXPECT_TRUE(header.starts_with("block,head,qk_effective_rank,")) << header;
-  EXPECT_EQ(static_cast<size_t>(std::ranges::count(header, ',')), 1 + FieldsOf(inspection).size());
+  EXPECT_EQ(static_cast<size_t>(std::ranges::count(header, ',')), 1 + InspectionFields(inspection).size());
   EXPECT_EQ(csv.find("nan"), csv.npos);
 }
 

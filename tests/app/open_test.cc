@@ -25,8 +25,8 @@ TEST(Open, TakesSizeAndPrecision) {
   const std::optional<Shape> shape = LoadModel(options).FixedPixelsShape();
   ASSERT_TRUE(shape.has_value());
   EXPECT_EQ((*shape)[1], 2 * own.config().image_height);
-  EXPECT_EQ(AtSize(own.config(), options.size).image_height, 2 * own.config().image_height);
-  EXPECT_EQ(AtSize(own.config(), {}).image_height, own.config().image_height);
+  EXPECT_EQ(WithImageSize(own.config(), options.size).image_height, 2 * own.config().image_height);
+  EXPECT_EQ(WithImageSize(own.config(), {}).image_height, own.config().image_height);
 }
 
 TEST(Open, KeepsTheBuiltModelByThePolicy) {

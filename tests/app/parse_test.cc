@@ -39,7 +39,7 @@ TEST(Parse, Windows) {
 TEST(Parse, Precisions) {
   using simd::Precision;
   for (const Precision precision : {Precision::kFloat32, Precision::kBfloat16, Precision::kInt8}) {
-    EXPECT_EQ(ParsePrecision(NameOf(precision), "p"), precision);
+    EXPECT_EQ(ParsePrecision(PrecisionName(precision), "p"), precision);
   }
   EXPECT_NE(ParsePrecision("auto", "p"), Precision::kInt8);
   EXPECT_THROW(ParsePrecision("fp64", "p"), Error);

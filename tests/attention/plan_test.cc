@@ -173,7 +173,7 @@ TEST(Plan, StepsAddUpToTheFormula) {
             for (const Order outputs : kOrders) {
               if (!CanScore(scores, w) || !CanSum(outputs, w)) continue;
               double sum = 0;
-              for (const Step& step : StepsOf({scores, outputs}, w)) sum += step.multiply_adds();
+              for (const Step& step : PlanSteps({scores, outputs}, w)) sum += step.multiply_adds();
               EXPECT_EQ(sum, MultiplyAdds({scores, outputs}, w)) << Name(scores) << ", " << Name(outputs);
             }
           }
@@ -334,20 +334,20 @@ TEST(Plan, NothingIsCheaperThanTheCheapest) {
 
 TEST(Plan, RefusesWhatIsNotPossible) {
   Workload w{.queries = 4, .keys = 4, .width = 8, .heads = 2, .head_width = 4};
-  EXPECT_NO_THROW(StepsOf({}, w));
+  EXPECT_NO_THROW(PlanSteps({}, w));
   w.keys_are_linear = false;
-  EXPECT_THROW(StepsOf({Order::kMerged, Order::kProjected}, w), Error);
-  EXPECT_NO_THROW(StepsOf({Order::kProjected, Order::kMerged}, w));
+  EXPECT_THROW(PlanSteps({Order::kMerged, Order::kProjected}, w), Error);
+  EXPECT_NO_THROW(PlanSteps({Order::kProjected, Order::kMerged}, w));
   w.projection = false;
-  EXPECT_THROW(StepsOf({Order::kProjected, Order::kMerged}, w), Error);
+  EXPECT_THROW(PlanSteps({Order::kProjected, Order::kMerged}, w), Error);
   w.cached = Cached::kLatent;
-  EXPECT_THROW(StepsOf({}, w), Error);
+  EXPECT_THROW(PlanSteps({}, w), Error);
   w.latent = 3;
-  EXPECT_NO_THROW(StepsOf({}, w));
+  EXPECT_NO_THROW(PlanSteps({}, w));
   w.queries = 5;
-  EXPECT_THROW(StepsOf({}, w), Error);
+  EXPECT_THROW(PlanSteps({}, w), Error);
   w.queries = 0;
-  EXPECT_THROW(StepsOf({}, w), Error);
+  EXPECT_THROW(PlanSteps({}, w), Error);
 }
 
 // Products of four sizes, each as large as the command line takes it, are beyond 64 bits.
@@ -359,7 +359,7 @@ TEST(Plan, CountsHugeShapes) {
     for (const Order outputs : kOrders) {
       const Plan plan{scores, outputs};
       double multiply_adds = 0, elements = 0;
-      for (const Step& step : StepsOf(plan, w)) {
+      for (const Step& step : PlanSteps(plan, w)) {
         EXPECT_GE(step.elements, k3) << step.what;
         multiply_adds += step.multiply_adds(), elements += step.elements;
       }
@@ -368,7 +368,7 @@ TEST(Plan, CountsHugeShapes) {
     }
   }
   const auto elements_of = [&](Order order, Step::Kind kind) {
-    for (const Step& step : StepsOf({order, order}, w)) {
+    for (const Step& step : PlanSteps({order, order}, w)) {
       if (step.kind == kind) return step.elements;
     }
     return 0.0;

@@ -75,7 +75,7 @@ class Ablate : public testing::Test {
 
 TEST_F(Ablate, ComparesArmsAndTakesMore) {
   const std::string arms = "--arms separate,shared,gaussian,low_rank ";
-  const Said said = Qkv(Arguments("out", arms + "--seeds 2"));
+  const CommandOutput said = Qkv(Arguments("out", arms + "--seeds 2"));
   ASSERT_EQ(said.exit_code, 0) << said.err;
   for (const char* part : {"separate", "shared", "gaussian", "low_rank:rank=4", "difference", "±", "symmetry"}) {
     EXPECT_TRUE(Contains(said.out, part)) << part << said.out;
@@ -99,12 +99,12 @@ TEST_F(Ablate, ComparesArmsAndTakesMore) {
   ExpectSpeeds(results);
 
   // Each run is a model, as any other.
-  const Said info = Qkv("info --json -m " + (folder_ / "out/runs/data,shared,seed=0").string());
+  const CommandOutput info = Qkv("info --json -m " + (folder_ / "out/runs/data,shared,seed=0").string());
   EXPECT_EQ(info.exit_code, 0) << info.err;
 
   // A seed more: what is there is not trained again.
   const fs::file_time_type before = fs::last_write_time(folder_ / "out/runs/data,separate,seed=1/log.jsonl");
-  const Said more = Qkv(Arguments("out", arms + "--seeds 3"));
+  const CommandOutput more = Qkv(Arguments("out", arms + "--seeds 3"));
   ASSERT_EQ(more.exit_code, 0) << more.err;
   EXPECT_FALSE(Contains(more.err, "seed 1:")) << more.err;
   EXPECT_TRUE(Contains(more.err, "separate, seed 2: ")) << more.err;
@@ -118,7 +118,7 @@ TEST_F(Ablate, ComparesArmsAndTakesMore) {
 TEST_F(Ablate, ProcessesShareTheRuns) {
   const std::string arms = "--arms separate,unified,merged --seeds 2 ";
   ASSERT_EQ(Qkv(Arguments("alone", arms)).exit_code, 0);
-  const Said said = Qkv(Arguments("together", arms + "--processes 3"));
+  const CommandOutput said = Qkv(Arguments("together", arms + "--processes 3"));
   ASSERT_EQ(said.exit_code, 0) << said.err;
   EXPECT_EQ(Runs("alone"), Runs("together"));
   for (const char* run : {"data, separate, seed 0:", "data, unified, seed 0:", "data, merged, seed 1:"}) {
@@ -133,7 +133,7 @@ TEST_F(Ablate, KilledAnywhereItGoesOn) {
   int kills = 0, within = 0;
   for (int tries = 0; tries < 400; ++tries) {
     const double seconds = kills < 12 ? rng.Uniform() * (0.1 + 0.01 * tries) : 600;
-    const Said said = Qkv(Arguments("killed", more), fmt::format("timeout -s KILL {:.3f}", seconds));
+    const CommandOutput said = Qkv(Arguments("killed", more), fmt::format("timeout -s KILL {:.3f}", seconds));
     if (said.exit_code == 0) break;
     ASSERT_EQ(said.exit_code, 137) << said.err;
     ++kills;
@@ -174,14 +174,14 @@ TEST_F(Ablate, EndsAndSavesOnASignal) {
 }
 
 TEST_F(Ablate, EqualParametersAndMultiplyAdds) {
-  const Said parameters = Qkv(Arguments("parameters", "--arms separate,unified --seeds 1 --equal parameters"));
+  const CommandOutput parameters = Qkv(Arguments("parameters", "--arms separate,unified --seeds 1 --equal parameters"));
   ASSERT_EQ(parameters.exit_code, 0) << parameters.err;
   const auto equal = Runs("parameters");
   // A unit of the MLP has 2·16 + 1 parameters in each of two blocks; half of that is as near as it can be.
   EXPECT_NEAR(std::stod(equal.at("data separate 0").at("parameters")),
               std::stod(equal.at("data unified 0").at("parameters")), 33);
 
-  const Said flops = Qkv(Arguments("flops", "--arms separate,unified --seeds 1 --equal flops"));
+  const CommandOutput flops = Qkv(Arguments("flops", "--arms separate,unified --seeds 1 --equal flops"));
   ASSERT_EQ(flops.exit_code, 0) << flops.err;
   const auto work = Runs("flops");
   const auto total = [&](const char* run) {
@@ -190,7 +190,7 @@ TEST_F(Ablate, EqualParametersAndMultiplyAdds) {
   EXPECT_GT(std::stod(work.at("data unified 0").at("steps")), std::stod(work.at("data separate 0").at("steps")));
   EXPECT_NEAR(total("data separate 0"), total("data unified 0"), std::stod(work.at("data unified 0").at("flops")) / 2);
 
-  const Said other = Qkv(Arguments("flops", "--arms unified,separate --seeds 1 --equal flops"));
+  const CommandOutput other = Qkv(Arguments("flops", "--arms unified,separate --seeds 1 --equal flops"));
   EXPECT_EQ(other.exit_code, 1) << "budgets are those of another first arm";
   EXPECT_TRUE(Contains(other.err, "another comparison")) << other.err;
 }
@@ -199,7 +199,7 @@ TEST_F(Ablate, ARunThatFailsIsNamedAndTheOthersEnd) {
   const fs::path taken = folder_ / "out/runs/data,separate,seed=0";
   fs::create_directories(taken);
   WriteFile(taken / "letter.txt", "somebody's");
-  const Said said = Qkv(Arguments("out", "--arms separate,shared --seeds 1"));
+  const CommandOutput said = Qkv(Arguments("out", "--arms separate,shared --seeds 1"));
   EXPECT_EQ(said.exit_code, 1) << said.err;
   EXPECT_TRUE(Contains(said.err, "separate, seed 0: folder " + taken.string() + " is not empty")) << said.err;
   EXPECT_TRUE(Contains(said.err, "1 of 2 runs are missing")) << said.err;
@@ -212,7 +212,7 @@ TEST_F(Ablate, ARunThatFailsIsNamedAndTheOthersEnd) {
 TEST_F(Ablate, WritesOverNothingThatIsNotItsOwn) {
   fs::create_directories(folder_ / "own");
   WriteFile(folder_ / "own/report.md", "mine");
-  const Said said = Qkv(Arguments("own", "--arms separate --seeds 1"));
+  const CommandOutput said = Qkv(Arguments("own", "--arms separate --seeds 1"));
   EXPECT_EQ(said.exit_code, 1) << said.err;
   EXPECT_TRUE(Contains(said.err, "holds a report.md, and no comparison")) << said.err;
   EXPECT_EQ(Text("own/report.md"), "mine");
@@ -230,7 +230,7 @@ TEST_F(Ablate, BelievesNoResultOfAnotherRun) {
     io::Json json = io::Json::parse(result);
     json[key] = value;
     WriteFile(file, json.dump());
-    const Said said = Qkv(arguments);
+    const CommandOutput said = Qkv(arguments);
     EXPECT_EQ(said.exit_code, 1) << said.err;
     EXPECT_TRUE(Contains(said.err, file.string())) << said.err;
   }
@@ -245,18 +245,18 @@ TEST_F(Ablate, RefusesWhatCannotBeCompared) {
                                     {"--arms separate,merged:qk-norm=true", "norm"},
                                     {"--attention shared", "--arms"},
                                     {"--seed 3", "--seeds"}}) {
-    const Said said = Qkv(Arguments("refused", more));
+    const CommandOutput said = Qkv(Arguments("refused", more));
     EXPECT_EQ(said.exit_code, 1) << more << said.err;
     EXPECT_TRUE(Contains(said.err, named)) << said.err;
   }
   EXPECT_FALSE(fs::exists(folder_ / "refused")) << "nothing was begun";
 
   ASSERT_EQ(Qkv(Arguments("out", "--arms separate --seeds 1")).exit_code, 0);
-  const Said other = Qkv(Arguments("out", "--arms separate --seeds 1 --lr 1e-2"));
+  const CommandOutput other = Qkv(Arguments("out", "--arms separate --seeds 1 --lr 1e-2"));
   EXPECT_EQ(other.exit_code, 1);
   EXPECT_TRUE(Contains(other.err, "lr was")) << other.err;
   // Who asks what there is, is not told of keys that are refused.
-  const Said help = Qkv("ablate --help");
+  const CommandOutput help = Qkv("ablate --help");
   for (const char* key : {"--attention ", "--rank ", "--seed ", "--model "}) {
     EXPECT_FALSE(Contains(help.out, key)) << key;
   }
@@ -264,7 +264,7 @@ TEST_F(Ablate, RefusesWhatCannotBeCompared) {
   // How the machine is used may change, what is learned from may not.
   EXPECT_EQ(Qkv(Arguments("out", "--arms separate --seeds 1 --threads 2 --log-steps 5")).exit_code, 0);
   DrawImages(folder_ / "data/train", 13, 1);
-  const Said data = Qkv(Arguments("out", "--arms separate,shared --seeds 1"));
+  const CommandOutput data = Qkv(Arguments("out", "--arms separate,shared --seeds 1"));
   EXPECT_EQ(data.exit_code, 1);
   EXPECT_TRUE(Contains(data.err, "another comparison")) << data.err;
 }
@@ -273,7 +273,7 @@ TEST_F(Ablate, ComparesArmsOnTasksAndTakesMore) {
   const std::string arms =
       "--seeds 2 --arms separate,separate:qkv-bias=false,shared,unified,shared_kv,merged,low_rank,"
       "symmetric,gaussian ";
-  const Said said = Qkv(OnTasks("task:reverse task:recall", "out", arms));
+  const CommandOutput said = Qkv(OnTasks("task:reverse task:recall", "out", arms));
   ASSERT_EQ(said.exit_code, 0) << said.err;
   for (const char* part : {"reverse", "recall", "sequences/s", "Difference to separate", "symmetric:rank=8"}) {
     EXPECT_TRUE(Contains(said.out, part)) << part << said.out;
@@ -299,10 +299,11 @@ TEST_F(Ablate, ComparesArmsOnTasksAndTakesMore) {
   EXPECT_EQ(results["speeds"].size(), 9u);
   ExpectSpeeds(results);
   const std::string model = (folder_ / "out/runs/recall,low_rank,rank=4,seed=1").string();
-  const Said evaluated = Qkv("evaluate -m " + model + " task:recall");
+  const CommandOutput evaluated = Qkv("evaluate -m " + model + " task:recall");
   EXPECT_EQ(evaluated.exit_code, 0) << evaluated.err;
 
-  const Said claims = Qkv("qk claims --only C6,C11 --json --ablation " + (folder_ / "out/results.json").string());
+  const CommandOutput claims =
+      Qkv("qk claims --only C6,C11 --json --ablation " + (folder_ / "out/results.json").string());
   ASSERT_EQ(claims.exit_code, 0) << claims.err;
   const std::vector<io::Json> told = JsonLines(claims.out);
   for (const char* task : {"reverse", "recall"}) {
@@ -313,7 +314,7 @@ TEST_F(Ablate, ComparesArmsOnTasksAndTakesMore) {
   // A task more: what is there is not trained again.
   const fs::file_time_type before = fs::last_write_time(folder_ / "out/runs/recall,shared,seed=0/log.jsonl");
   const std::string fewer = "--seeds 2 --arms separate,shared", all = "task:reverse task:recall task:copy";
-  const Said more = Qkv(OnTasks(all, "out", fewer));
+  const CommandOutput more = Qkv(OnTasks(all, "out", fewer));
   ASSERT_EQ(more.exit_code, 0) << more.err;
   EXPECT_FALSE(Contains(more.err, "recall, shared, seed")) << more.err;
   EXPECT_TRUE(Contains(more.err, "copy, shared, seed 1: ")) << more.err;
@@ -329,7 +330,7 @@ TEST_F(Ablate, OnTasksKilledAnywhereItGoesOn) {
   int kills = 0, within = 0;
   for (int tries = 0; tries < 400; ++tries) {
     const double seconds = kills < 12 ? rng.Uniform() * (0.1 + 0.01 * tries) : 600;
-    const Said said = Qkv(OnTasks(tasks, "killed", more), fmt::format("timeout -s KILL {:.3f}", seconds));
+    const CommandOutput said = Qkv(OnTasks(tasks, "killed", more), fmt::format("timeout -s KILL {:.3f}", seconds));
     if (said.exit_code == 0) break;
     ASSERT_EQ(said.exit_code, 137) << said.err;
     ++kills;
@@ -355,12 +356,12 @@ TEST_F(Ablate, ComparesArmsOnTexts) {
       "ablate {} {} -o {} --arms separate,shared --seeds 1 --length 16 --width 16 --depth 1 --heads 2 "
       "--steps 5 --threads 1",
       (folder_ / "one.txt").string(), (folder_ / "other.txt").string(), (folder_ / "out").string());
-  const Said said = Qkv(arguments);
+  const CommandOutput said = Qkv(arguments);
   ASSERT_EQ(said.exit_code, 0) << said.err;
   EXPECT_EQ(Runs("out").size(), 4u);
   EXPECT_TRUE(Contains(Text("out/report.md"), "causal")) << "a decoder, as for texts";
   write("other.txt", "my fox runs home. ");
-  const Said changed = Qkv(arguments);
+  const CommandOutput changed = Qkv(arguments);
   EXPECT_EQ(changed.exit_code, 1);
   EXPECT_TRUE(Contains(changed.err, "another comparison: its other.txt is other data")) << changed.err;
 }
@@ -377,7 +378,7 @@ TEST_F(Ablate, RefusesTasksThatCannotBeCompared) {
         {"task:copy", "--arms separate,shared:length=8", "length must be the same"},
         {"task:sort", "--positions rotary --arms separate,merged", "'merged' on sort: config: rotary positions"},
         {"task:sort", "--positions rotary --arms separate,gaussian", "'gaussian' on sort: config: rotary positions"}}) {
-    const Said said = Qkv(OnTasks(tasks, "refused", more));
+    const CommandOutput said = Qkv(OnTasks(tasks, "refused", more));
     EXPECT_EQ(said.exit_code, 1) << tasks << more << said.err;
     EXPECT_TRUE(Contains(said.err, named)) << said.err;
   }

@@ -13,7 +13,7 @@ std::string Digit() { return Digits() + "/3-white.png"; }
 
 TEST(Attend, DrawsAnOverlayByDefault) {
   const TemporaryFolder folder;
-  const Said said = Qkv("attend -o " + (folder / "map.png").string() + " " + Digit());
+  const CommandOutput said = Qkv("attend -o " + (folder / "map.png").string() + " " + Digit());
   ASSERT_EQ(said.exit_code, 0) << said.err;
   EXPECT_TRUE(said.out.empty());
   EXPECT_TRUE(Contains(said.err, "7x7 patches, class token: ")) << said.err;
@@ -28,12 +28,12 @@ TEST(Attend, WritesWhatRunWrites) {
   ASSERT_EQ(
       Qkv("run" + model + "--attention all -o " + (folder / "run.safetensors").string() + " " + Digit()).exit_code, 0);
   const auto run = io::SafeTensors::Open(folder / "run.safetensors");
-  const Said all =
+  const CommandOutput all =
       Qkv("attend" + model + "--layer all --head all --query all -o " + (folder / "all.npy").string() + " " + Digit());
   ASSERT_EQ(all.exit_code, 0) << all.err;
   const auto npy = io::ReadNpy<float>(folder / "all.npy");
-  const Said one = Qkv("attend" + model + "--layer 1,0 --head 2 --query 1,2 -o " +
-                       (folder / "one.safetensors").string() + " " + Digit());
+  const CommandOutput one = Qkv("attend" + model + "--layer 1,0 --head 2 --query 1,2 -o " +
+                                (folder / "one.safetensors").string() + " " + Digit());
   ASSERT_EQ(one.exit_code, 0) << one.err;
   const auto file = io::SafeTensors::Open(folder / "one.safetensors");
   const auto weights = io::Convert<float>(*file.Find("weights")), maps = io::Convert<float>(*file.Find("maps")),
@@ -61,7 +61,7 @@ TEST(Attend, WritesWhatRunWrites) {
 TEST(Attend, FollowsARollout) {
   const TemporaryFolder folder;
   const std::string arguments = "attend -m " + Golden("timm_vit") + " --rollout --discard 0.5 --head max -o ";
-  const Said said = Qkv(arguments + (folder / "map.npy").string() + " " + Digit());
+  const CommandOutput said = Qkv(arguments + (folder / "map.npy").string() + " " + Digit());
   ASSERT_EQ(said.exit_code, 0) << said.err;
   const auto rollout = io::ReadNpy<float>(folder / "map.npy");
   ASSERT_EQ(rollout.shape(), Shape({1, 1, 1, 10}));
@@ -75,7 +75,7 @@ TEST(Attend, PageHoldsItsData) {
   const TemporaryFolder folder;
   const std::string image = (folder / "<b>&.png").string(), page = (folder / "map.html").string();
   WriteFile(image, ReadFile(Digit()));
-  const Said said = Qkv("attend -m " + Golden("timm_reg4_cls") + " -o " + page + " '" + image + "'");
+  const CommandOutput said = Qkv("attend -m " + Golden("timm_reg4_cls") + " -o " + page + " '" + image + "'");
   ASSERT_EQ(said.exit_code, 0) << said.err;
   const std::string html = ReadFile(page);
   EXPECT_FALSE(Contains(html, "{{"));
@@ -98,7 +98,7 @@ TEST(Attend, SeveralImagesAreSeveralFiles) {
   EXPECT_TRUE(std::filesystem::exists(folder / "3-white-map.npy"));
   // One of them broken: the others are drawn, and the exit status tells.
   WriteFile(folder / "broken.png", "no picture");
-  const Said said =
+  const CommandOutput said =
       Qkv("attend -o " + (folder / "more/").string() + " " + (folder / "broken.png").string() + " " + Digit());
   EXPECT_EQ(said.exit_code, 1);
   EXPECT_TRUE(Contains(said.err, "broken.png")) << said.err;
@@ -112,7 +112,7 @@ TEST(Attend, PagesAreBounded) {
   const std::string page = (folder / "map.html").string(),
                     arguments = "attend -m " + Golden("timm_vit") + " -o " + page + " " + Digit() + " ";
   // 48 x 48 patches and a class token: 2 blocks and 3 heads of 2305² weights are too many, 2 blocks are not.
-  const Said less = Qkv(arguments + "--size 384");
+  const CommandOutput less = Qkv(arguments + "--size 384");
   ASSERT_EQ(less.exit_code, 0) << less.err;
   EXPECT_TRUE(Contains(less.err, "the mean of the heads")) << less.err;
   const size_t bytes = std::filesystem::file_size(page);
@@ -120,13 +120,13 @@ TEST(Attend, PagesAreBounded) {
   EXPECT_LT(bytes, 3u * 2305 * 2305 * 4 / 3);
   std::filesystem::remove(page);
   for (const char* all : {"--layer all --head all", "--layer 0,1 --head 0,1,2"}) {
-    const Said said = Qkv(arguments + "--size 384 " + all);
+    const CommandOutput said = Qkv(arguments + "--size 384 " + all);
     EXPECT_EQ(said.exit_code, 1) << all;
     EXPECT_TRUE(Contains(said.err, "--layer or --head")) << said.err;
   }
   // 71 x 71: even one map of 5042² weights is too much.
   for (const char* one : {"", "--head mean", "--layer 0", "--rollout"}) {
-    const Said said = Qkv(arguments + "--size 568 " + one);
+    const CommandOutput said = Qkv(arguments + "--size 568 " + one);
     EXPECT_EQ(said.exit_code, 1) << one;
     EXPECT_TRUE(Contains(said.err, "smaller --size")) << said.err;
   }
@@ -139,7 +139,7 @@ TEST(Attend, OverwritesNoImageThatIsReadLater) {
   WriteFile(first, ReadFile(Digit())), WriteFile(second, ReadFile(Digit()));
   std::filesystem::create_symlink(second, folder / "c1.png");
   for (const char* name : {"b{}.png", "./b{}.png", "c{}.png"}) {
-    const Said said = Qkv("attend " + first + " " + second + " -o '" + (folder / name).string() + "'");
+    const CommandOutput said = Qkv("attend " + first + " " + second + " -o '" + (folder / name).string() + "'");
     EXPECT_EQ(said.exit_code, 1) << name;
     EXPECT_TRUE(Contains(said.err, second + ", which is read")) << said.err;
     EXPECT_EQ(ReadFile(second), ReadFile(Digit())) << name;
@@ -169,7 +169,7 @@ TEST(Attend, SaysWhatItRefuses) {
       {model + "/nonexistent.png", "/nonexistent.png"},
   };
   for (const auto& [arguments, named] : cases) {
-    const Said said = Qkv("attend " + arguments);
+    const CommandOutput said = Qkv("attend " + arguments);
     EXPECT_EQ(said.exit_code, 1) << arguments;
     EXPECT_TRUE(Contains(said.err, named)) << arguments << ": " << said.err;
   }

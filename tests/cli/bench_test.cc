@@ -13,7 +13,7 @@ namespace qkv {
 namespace {
 
 TEST(Bench, ReportsEveryPrecisionWithItsDrift) {
-  const Said said = Qkv("bench --seconds 0 --json");
+  const CommandOutput said = Qkv("bench --seconds 0 --json");
   ASSERT_EQ(said.exit_code, 0) << said.err;
   const std::vector<io::Json> lines = JsonLines(said.out);
   ASSERT_EQ(lines.size(), 3u);
@@ -31,7 +31,7 @@ TEST(Bench, ReportsEveryPrecisionWithItsDrift) {
 }
 
 TEST(Bench, MeasuresTheDriftOfOnePrecisionOnImages) {
-  const Said said = Qkv("bench --seconds 0 --json --dtype int8 " + Digits());
+  const CommandOutput said = Qkv("bench --seconds 0 --json --dtype int8 " + Digits());
   ASSERT_EQ(said.exit_code, 0) << said.err;
   const std::vector<io::Json> lines = JsonLines(said.out);
   ASSERT_EQ(lines.size(), 2u);  // fp32 stands beside it
@@ -44,30 +44,30 @@ TEST(Bench, ImagesThatCannotBeReadAreAFailure) {
   const TemporaryFolder folder;
   WriteFile(folder / "broken.png", "no image");
   const std::string broken = (folder / "broken.png").string();
-  const Said none = Qkv("bench --seconds 0 --json " + broken);
+  const CommandOutput none = Qkv("bench --seconds 0 --json " + broken);
   EXPECT_EQ(none.exit_code, 1);
   EXPECT_TRUE(Contains(none.err, "no image could be read")) << none.err;
   EXPECT_EQ(none.out, "");
-  const Said some = Qkv("bench --seconds 0 --json " + broken + " " + Digits() + "/3-black.png");
+  const CommandOutput some = Qkv("bench --seconds 0 --json " + broken + " " + Digits() + "/3-black.png");
   EXPECT_EQ(some.exit_code, 1);
   EXPECT_EQ(JsonLines(some.out).at(0).at("drift_images"), 1);
 }
 
 // A pipe can be read only once.
 TEST(Bench, MeasuresTheDriftOnStdin) {
-  const Said said = Qkv("bench --seconds 0 --json -", "cat " + Digits() + "/3-black.png |");
+  const CommandOutput said = Qkv("bench --seconds 0 --json -", "cat " + Digits() + "/3-black.png |");
   ASSERT_EQ(said.exit_code, 0) << said.err;
   for (const io::Json& line : JsonLines(said.out)) EXPECT_GT(line.at("logit_cosine").get<double>(), 0.999);
 }
 
 TEST(Bench, PrintsATableForPeople) {
-  const Said said = Qkv("bench --seconds 0");
+  const CommandOutput said = Qkv("bench --seconds 0");
   ASSERT_EQ(said.exit_code, 0) << said.err;
   for (const char* word : {"fp32", "bf16", "int8", "cosine"}) EXPECT_TRUE(Contains(said.out, word)) << word;
 }
 
 TEST(Bench, SaysWhichPrecisionIsNotFasterHere) {
-  const Said said = Qkv("bench --seconds 0");
+  const CommandOutput said = Qkv("bench --seconds 0");
   ASSERT_EQ(said.exit_code, 0) << said.err;
   for (const std::string precision : {"bf16", "int8"}) {
     const std::regex faster(precision + R"( is ([0-9.]+) times as fast as fp32 here)");
@@ -81,7 +81,8 @@ TEST(Bench, SaysWhichPrecisionIsNotFasterHere) {
 }
 
 TEST(Bench, LayersAndAttentionAlone) {
-  const Said layers = Qkv("bench --layer --seconds 0 --json"), attention = Qkv("bench --attention --seconds 0 --json");
+  const CommandOutput layers = Qkv("bench --layer --seconds 0 --json"),
+                      attention = Qkv("bench --attention --seconds 0 --json");
   ASSERT_EQ(layers.exit_code, 0) << layers.err;
   ASSERT_EQ(attention.exit_code, 0) << attention.err;
   EXPECT_EQ(JsonLines(layers.out).size(), 4u * 3u);     // q, k and v; projection; MLP up; MLP down
@@ -93,19 +94,19 @@ TEST(Bench, EverySavingCanBeSwitchedOff) {
   for (const char* list : {"all", "fold-norms", "fold-scales,fold-biases", "read-rows,merge,absorb"}) {
     EXPECT_EQ(Qkv(std::string("bench --seconds 0 --dtype fp32 --without ") + list).exit_code, 0) << list;
   }
-  const Said said = Qkv("bench --seconds 0 --without speed");
+  const CommandOutput said = Qkv("bench --seconds 0 --without speed");
   EXPECT_EQ(said.exit_code, 2);
   EXPECT_TRUE(Contains(said.err, "fold-norms")) << said.err;
 }
 
 TEST(Bench, StdinAnswersLineByLine) {
-  const Said said = Qkv("bench --dtype int8 --stdin", "printf '\\n\\n\\n' |");
+  const CommandOutput said = Qkv("bench --dtype int8 --stdin", "printf '\\n\\n\\n' |");
   ASSERT_EQ(said.exit_code, 0) << said.err;
   EXPECT_EQ(JsonLines(said.out).size(), 3u);
 }
 
 TEST(Bench, StepsOfTraining) {
-  const Said steps = Qkv("bench --train 32,2,2,4,16,6 --stdin", "printf '\\n\\n\\n' |");
+  const CommandOutput steps = Qkv("bench --train 32,2,2,4,16,6 --stdin", "printf '\\n\\n\\n' |");
   ASSERT_EQ(steps.exit_code, 0) << steps.err;
   std::istringstream lines(steps.out);
   int count = 0;
@@ -113,7 +114,7 @@ TEST(Bench, StepsOfTraining) {
   EXPECT_EQ(count, 3);
 
   for (const char* dtype : {"fp32", "bf16"}) {
-    const Said said = Qkv(std::string("bench --train 32,2,2,4,16,6 --seconds 0 --json --dtype ") + dtype);
+    const CommandOutput said = Qkv(std::string("bench --train 32,2,2,4,16,6 --seconds 0 --json --dtype ") + dtype);
     ASSERT_EQ(said.exit_code, 0) << said.err;
     const io::Json line = JsonLines(said.out).at(0);
     EXPECT_EQ(line.at("dtype"), dtype);
@@ -128,7 +129,7 @@ TEST(Bench, TrainingRefusesShapesThatAreNone) {
       {"32,2,2,4,16", "six numbers"},   {"32,2,2,4,16,6,1", "six numbers"}, {"32,2,2,4,16,x", "six numbers"},
       {"32,2,0,4,16,6", "six numbers"}, {"32,2,3,4,16,6", "3 heads"},       {"32,2,2,5,16,6", "patches of 5"}};
   for (const auto& [shape, reason] : cases) {
-    const Said said = Qkv(std::string("bench --train ") + shape);
+    const CommandOutput said = Qkv(std::string("bench --train ") + shape);
     EXPECT_EQ(said.exit_code, 2) << shape;
     EXPECT_TRUE(Contains(said.err, reason)) << said.err;
   }

@@ -12,7 +12,7 @@ namespace {
 TEST(QkClaims, PrintsVerdictsAndWritesAPage) {
   const TemporaryFolder folder;
   const std::string page = (folder / "claims.html").string();
-  const Said said = Qkv("qk claims --only c3,C7,C3 --quick --json --report " + page);
+  const CommandOutput said = Qkv("qk claims --only c3,C7,C3 --quick --json --report " + page);
   EXPECT_EQ(said.exit_code, 0) << said.err;
   const auto lines = JsonLines(said.out);
   ASSERT_EQ(lines.size(), 2u);
@@ -22,7 +22,7 @@ TEST(QkClaims, PrintsVerdictsAndWritesAPage) {
   EXPECT_EQ(lines[1]["checks"][0]["measured"], 0);
   EXPECT_TRUE(Contains(ReadFile(page), "C7"));
 
-  const Said text = Qkv("qk claims --only C10 -m " + Golden("timm_vit") + " " + Digits() + "/3-white.png");
+  const CommandOutput text = Qkv("qk claims --only C10 -m " + Golden("timm_vit") + " " + Digits() + "/3-white.png");
   EXPECT_EQ(text.exit_code, 0) << text.err;
   EXPECT_TRUE(Contains(text.out, "does not hold")) << text.out;
 }
@@ -41,7 +41,7 @@ TEST(QkClaims, TellsOfTrainings) {
   WriteFile(
       folder / "results.json",
       R"({"title": "Leaves", "facts": [], "arms": ["separate", "shared"], "planned": 6, "runs": [)" + runs + "]}");
-  const Said said = Qkv("qk claims --only C6,C11 --json --ablation " + (folder / "results.json").string());
+  const CommandOutput said = Qkv("qk claims --only C6,C11 --json --ablation " + (folder / "results.json").string());
   ASSERT_EQ(said.exit_code, 0) << said.err;
   const auto lines = JsonLines(said.out);
   EXPECT_EQ(lines[0]["verdict"], "holds under conditions");
@@ -54,7 +54,7 @@ TEST(QkClaims, HeadsMayBeAllAlike) {
   WriteChanged("timm_vit", folder.path(), [](const std::string& name, Tensor<float>& tensor) {
     if (Contains(name, ".attn.qkv.")) std::fill_n(tensor.data(), tensor.size(), 0);
   });
-  const Said said =
+  const CommandOutput said =
       Qkv("qk claims --only C17 --quick --json -m " + folder.path().string() + " " + Digits() + "/3-white.png");
   ASSERT_EQ(said.exit_code, 0) << said.err;
   EXPECT_TRUE(Contains(said.out, "total variation between heads, mean")) << said.out;
@@ -75,7 +75,7 @@ TEST(QkClaims, RefusesWhatItDoesNotKnow) {
         {"--only C1 -m /nonexistent", "/nonexistent"},
         {"--only C1 /nonexistent.png", "/nonexistent.png"},
         {"--only C3 --report " + (folder.path() / "none" / "x.html").string(), "x.html"}}) {
-    const Said said = Qkv("qk claims " + arguments);
+    const CommandOutput said = Qkv("qk claims " + arguments);
     EXPECT_EQ(said.exit_code, 1) << arguments;
     EXPECT_TRUE(Contains(said.err, named)) << said.err;
   }

@@ -18,7 +18,7 @@ namespace {
 
 TEST(Program, HelpAndVersionSucceedOnStdout) {
   for (const char* arguments : {"--help", "--version", "classify --help", "run --help"}) {
-    const Said said = Qkv(arguments);
+    const CommandOutput said = Qkv(arguments);
     EXPECT_EQ(said.exit_code, 0) << arguments;
     EXPECT_FALSE(said.out.empty()) << arguments;
     EXPECT_TRUE(said.err.empty()) << said.err;
@@ -28,7 +28,7 @@ TEST(Program, HelpAndVersionSucceedOnStdout) {
 TEST(Program, UsageErrorsExitWithTwo) {
   for (const char* arguments : {"", "fly", "classify", "classify --top 0 x.png", "classify --nonsense x.png", "verify",
                                 "classify --threads 0 x.png", "embed --pool sum x.png"}) {
-    const Said said = Qkv(arguments);
+    const CommandOutput said = Qkv(arguments);
     EXPECT_EQ(said.exit_code, 2) << arguments << said.out << said.err;
     EXPECT_TRUE(said.out.empty()) << said.out;
   }
@@ -48,7 +48,7 @@ TEST(Program, OtherErrorsExitWithOneAndSayWhat) {
       {"embed -o out.txt " + Digits(), ".npy"},
   };
   for (const auto& [arguments, named] : cases) {
-    const Said said = Qkv(arguments);
+    const CommandOutput said = Qkv(arguments);
     EXPECT_EQ(said.exit_code, 1) << arguments;
     EXPECT_TRUE(Contains(said.err, named)) << arguments << ": " << said.err;
     EXPECT_TRUE(said.out.empty()) << said.out;
@@ -56,7 +56,7 @@ TEST(Program, OtherErrorsExitWithOneAndSayWhat) {
 }
 
 TEST(Classify, BuiltInModelReadsAllHandDrawnDigits) {
-  const Said said = Qkv("classify --json " + Digits());
+  const CommandOutput said = Qkv("classify --json " + Digits());
   EXPECT_EQ(said.exit_code, 0);
   EXPECT_TRUE(Contains(said.err, "built-in"));
   const auto lines = JsonLines(said.out);
@@ -72,7 +72,7 @@ TEST(Classify, BuiltInModelReadsAllHandDrawnDigits) {
 // auto: bfloat16 where the processor multiplies it, else float.
 TEST(Classify, ChoosesThePrecision) {
   const auto answer = [](const std::string& dtype, const std::string& environment) {
-    const Said said = Qkv("classify --json --logits --dtype " + dtype + " " + Digits(), environment);
+    const CommandOutput said = Qkv("classify --json --logits --dtype " + dtype + " " + Digits(), environment);
     EXPECT_EQ(said.exit_code, 0) << said.err;
     return said.out;
   };
@@ -84,10 +84,10 @@ TEST(Classify, ChoosesThePrecision) {
 TEST(Cache, AnswersAlikeAndSaysWhatIsWrong) {
   const TemporaryFolder folder;
   const std::string arguments = "classify --json --logits -m " + Golden("timm_vit") + " " + Digits() + "/3-white.png";
-  const Said built = Qkv(arguments, "QKV_CACHE=");
+  const CommandOutput built = Qkv(arguments, "QKV_CACHE=");
   ASSERT_EQ(built.exit_code, 0) << built.err;
   const auto check = [&](const std::string& more, const std::string& before, const std::string& note) {
-    const Said said = Qkv(arguments + more, before);
+    const CommandOutput said = Qkv(arguments + more, before);
     EXPECT_EQ(said.exit_code, 0) << said.err;
     EXPECT_EQ(said.out, built.out);
     EXPECT_EQ(said.err.empty(), note.empty()) << said.err;
@@ -116,7 +116,7 @@ TEST(Cache, AnswersAlikeAndSaysWhatIsWrong) {
 }
 
 TEST(Classify, LogitsAndScoresAgree) {
-  const Said said = Qkv("classify --json --logits --top 10 " + Digits() + "/3-white.png");
+  const CommandOutput said = Qkv("classify --json --logits --top 10 " + Digits() + "/3-white.png");
   const io::Json line = JsonLines(said.out).at(0);
   double sum = 0;
   for (const double logit : line["logits"]) sum += std::exp(logit);
@@ -126,8 +126,8 @@ TEST(Classify, LogitsAndScoresAgree) {
 }
 
 TEST(Classify, ResultsDoNotDependOnTheBatch) {
-  const Said one = Qkv("classify --json --logits --batch 1 --threads 1 " + Digits());
-  const Said many = Qkv("classify --json --logits --batch 7 " + Digits());
+  const CommandOutput one = Qkv("classify --json --logits --batch 1 --threads 1 " + Digits());
+  const CommandOutput many = Qkv("classify --json --logits --batch 7 " + Digits());
   EXPECT_EQ(one.out, many.out);
 }
 
@@ -144,7 +144,7 @@ TEST(Classify, ManyImagesKeepTheirOrderOnAnyNumberOfThreads) {
   }
   std::string first;
   for (const char* how : {"--threads 1 --batch 1", "--threads 2", "--threads 7 --batch 3", "--threads 40"}) {
-    const Said said = Qkv(fmt::format("classify --json --logits {} {}", how, folder.path().string()));
+    const CommandOutput said = Qkv(fmt::format("classify --json --logits {} {}", how, folder.path().string()));
     EXPECT_EQ(said.exit_code, 1);
     EXPECT_TRUE(Contains(said.err, fmt::format("{} of 100 files could not be read", broken))) << said.err;
     if (first.empty()) first = said.out;
@@ -169,7 +169,7 @@ TEST(Classify, UnreadableFilesAreNamedAndTheRestIsDone) {
   WriteFile(folder / "c.png", "no image at all");
   WriteFile(folder / "d.png", image);
   WriteFile(folder / "notes.txt", "not looked at");
-  const Said said = Qkv("classify --json " + folder.path().string());
+  const CommandOutput said = Qkv("classify --json " + folder.path().string());
   EXPECT_EQ(said.exit_code, 1);
   EXPECT_EQ(JsonLines(said.out).size(), 2u);
   EXPECT_TRUE(Contains(said.err, "b.png")) << said.err;
@@ -179,7 +179,8 @@ TEST(Classify, UnreadableFilesAreNamedAndTheRestIsDone) {
 
 TEST(Classify, MissingFilesAndEmptyFoldersDoNotStopTheRest) {
   const TemporaryFolder empty;
-  const Said said = Qkv("classify --json /nonexistent.png " + empty.path().string() + " " + Digits() + "/3-white.png");
+  const CommandOutput said =
+      Qkv("classify --json /nonexistent.png " + empty.path().string() + " " + Digits() + "/3-white.png");
   EXPECT_EQ(said.exit_code, 1);
   EXPECT_EQ(JsonLines(said.out).size(), 1u);
   EXPECT_TRUE(Contains(said.err, "/nonexistent.png") && Contains(said.err, "no images")) << said.err;
@@ -187,19 +188,19 @@ TEST(Classify, MissingFilesAndEmptyFoldersDoNotStopTheRest) {
 
 TEST(Classify, LostOutputIsAnError) {
   if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
-  const Said said = Qkv("classify " + Digits(), "", "/dev/full");
+  const CommandOutput said = Qkv("classify " + Digits(), "", "/dev/full");
   EXPECT_EQ(said.exit_code, 1);
   EXPECT_TRUE(Contains(said.err, "No space left")) << said.err;
 }
 
 TEST(Classify, ReadsStdin) {
-  const Said said = Qkv("classify --json -", "cat " + Digits() + "/7-black.png |");
+  const CommandOutput said = Qkv("classify --json -", "cat " + Digits() + "/7-black.png |");
   EXPECT_EQ(said.exit_code, 0) << said.err;
   EXPECT_EQ(JsonLines(said.out).at(0)["top"][0]["label"], "7");
 }
 
 TEST(Classify, OtherSizesInterpolatePositions) {
-  const Said said = Qkv("classify -m " + Golden("timm_vit") + " --size 40x32 --json " + Digits());
+  const CommandOutput said = Qkv("classify -m " + Golden("timm_vit") + " --size 40x32 --json " + Digits());
   EXPECT_EQ(said.exit_code, 0) << said.err;
   EXPECT_EQ(JsonLines(said.out).size(), 20u);
   EXPECT_EQ(Qkv("classify -m " + Golden("timm_vit") + " --size 41x32 " + Digits()).exit_code, 1);
@@ -208,7 +209,7 @@ TEST(Classify, OtherSizesInterpolatePositions) {
 TEST(Info, SaysWhatWasUsedAndAssumed) {
   const TemporaryFolder folder;
   WriteFile(folder / "bare.safetensors", ReadFile(Golden("timm_vit") + "/model.safetensors"));
-  const Said said = Qkv("info --heads 3 -m " + (folder / "bare.safetensors").string());
+  const CommandOutput said = Qkv("info --heads 3 -m " + (folder / "bare.safetensors").string());
   EXPECT_EQ(said.exit_code, 0) << said.err;
   EXPECT_FALSE(Contains(said.err, "assumed")) << said.err;  // on stdout, once
   EXPECT_TRUE(Contains(said.out, "32 of 32 used")) << said.out;
@@ -220,14 +221,14 @@ TEST(Info, SaysWhatWasUsedAndAssumed) {
 
 TEST(Info, ForcedInstructionSetTakesEffect) {
   EXPECT_TRUE(Contains(Qkv("info", "QKV_ISA=baseline").out, "baseline kernels"));
-  const Said said = Qkv("info", "QKV_ISA=quantum");
+  const CommandOutput said = Qkv("info", "QKV_ISA=quantum");
   EXPECT_EQ(said.exit_code, 1);
   EXPECT_TRUE(Contains(said.err, "QKV_ISA")) << said.err;
 }
 
 TEST(Verify, AgreesWithTheGoldenAndFindsAChange) {
   const std::string golden = Golden("timm_vit");
-  const Said good = Qkv("verify -m " + golden + " " + golden + "/expected.safetensors");
+  const CommandOutput good = Qkv("verify -m " + golden + " " + golden + "/expected.safetensors");
   EXPECT_EQ(good.exit_code, 0) << good.out << good.err;
   EXPECT_TRUE(Contains(good.err, "7 of 7 tensors agree")) << good.err;
 
@@ -236,7 +237,7 @@ TEST(Verify, AgreesWithTheGoldenAndFindsAChange) {
   auto logits = io::Convert<float>(*file.Find("logits"));
   logits[0] += 0.01f;
   io::WriteSafeTensors(folder / "changed.safetensors", {*file.Find("pixels"), io::Stored<float>("logits", logits)});
-  const Said bad = Qkv("verify -m " + golden + " " + (folder / "changed.safetensors").string());
+  const CommandOutput bad = Qkv("verify -m " + golden + " " + (folder / "changed.safetensors").string());
   EXPECT_EQ(bad.exit_code, 1);
   EXPECT_TRUE(Contains(bad.out, "BEYOND")) << bad.out;
 }
@@ -255,7 +256,7 @@ TEST(Verify, FailsForWhatCannotBeCompared) {
       std::vector<io::StoredTensor> tensors = {*file.Find("pixels"), io::Stored<float>("logits", broken)};
       if (both) tensors.push_back(*file.Find("logits.float64"));
       io::WriteSafeTensors(changed, tensors);
-      const Said said = Qkv("verify -m " + golden + " " + changed);
+      const CommandOutput said = Qkv("verify -m " + golden + " " + changed);
       EXPECT_EQ(said.exit_code, 1) << value;
       EXPECT_TRUE(Contains(said.out, "the reference holds")) << said.out;
       EXPECT_TRUE(Contains(said.err, "0 of 1 tensors agree")) << said.err;
@@ -263,7 +264,7 @@ TEST(Verify, FailsForWhatCannotBeCompared) {
   }
   for (const char* unknown : {"attention.99", "logit", "hidden.3", "hidden.-1", "attention.0.float32"}) {
     io::WriteSafeTensors(changed, {*file.Find("pixels"), *file.Find("logits"), io::Stored<float>(unknown, logits)});
-    const Said said = Qkv("verify -m " + golden + " " + changed);
+    const CommandOutput said = Qkv("verify -m " + golden + " " + changed);
     EXPECT_EQ(said.exit_code, 1) << unknown;
     EXPECT_TRUE(Contains(said.err, std::string("\"") + unknown + "\" is not compared")) << said.err;
     EXPECT_TRUE(Contains(said.err, "1 of 2 tensors agree")) << said.err;
@@ -275,7 +276,8 @@ TEST(Run, WritesWhatVerifyAcceptsFromImagesAndFromPixels) {
   const std::string model = Golden("timm_grey"), images = (folder / "images.safetensors").string(),
                     again = (folder / "again.safetensors").string();
   ASSERT_EQ(Qkv("run -m " + model + " --hidden all --attention all -o " + images + " " + Digits()).exit_code, 0);
-  const Said said = Qkv("run -m " + model + " --hidden 0,2 --attention 1 --batch 3 --input " + images + " -o " + again);
+  const CommandOutput said =
+      Qkv("run -m " + model + " --hidden 0,2 --attention 1 --batch 3 --input " + images + " -o " + again);
   ASSERT_EQ(said.exit_code, 0) << said.err;
   const auto all = io::SafeTensors::Open(images), some = io::SafeTensors::Open(again);
   EXPECT_EQ(all.tensors().size(), 8u);
@@ -294,8 +296,8 @@ TEST(Run, RefusesPixelsThatAreNotNumbers) {
   Tensor<float> pixels({1, 3, 24, 24});
   pixels[5] = std::nanf("");
   io::WriteSafeTensors(folder / "nan.safetensors", {io::Stored<float>("pixels", pixels)});
-  const Said said = Qkv("run -m " + Golden("timm_vit") + " --input " + (folder / "nan.safetensors").string() + " -o " +
-                        (folder / "out.safetensors").string());
+  const CommandOutput said = Qkv("run -m " + Golden("timm_vit") + " --input " + (folder / "nan.safetensors").string() +
+                                 " -o " + (folder / "out.safetensors").string());
   EXPECT_EQ(said.exit_code, 1);
   EXPECT_TRUE(Contains(said.err, "NaN")) << said.err;
   EXPECT_FALSE(std::filesystem::exists(folder / "out.safetensors"));
@@ -303,7 +305,7 @@ TEST(Run, RefusesPixelsThatAreNotNumbers) {
 
 TEST(Run, FullDiskIsAnError) {
   if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
-  const Said said = Qkv("run -m " + Golden("timm_grey") + " -o /dev/full " + Digits());
+  const CommandOutput said = Qkv("run -m " + Golden("timm_grey") + " -o /dev/full " + Digits());
   EXPECT_EQ(said.exit_code, 1);
   EXPECT_TRUE(Contains(said.err, "No space left")) << said.err;
 }

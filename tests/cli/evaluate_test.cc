@@ -24,7 +24,7 @@ void SortDigits(const fs::path& folder) {
 }
 
 io::Json EvaluatedJson(const std::string& arguments) {
-  const Said said = Qkv("evaluate --json " + arguments);
+  const CommandOutput said = Qkv("evaluate --json " + arguments);
   EXPECT_EQ(said.exit_code, 0) << said.err;
   return io::Json::parse(said.out);
 }
@@ -90,7 +90,7 @@ TEST(Evaluate, TakesTheTestSplitUnlessToldOtherwise) {
   EXPECT_EQ(EvaluatedJson(data)["images"], 1);
   EXPECT_EQ(EvaluatedJson(data)["top1"], 1);
   EXPECT_EQ(EvaluatedJson("--split train " + data)["images"], 20);
-  const Said said = Qkv("evaluate --split val " + data);
+  const CommandOutput said = Qkv("evaluate --split val " + data);
   EXPECT_EQ(said.exit_code, 1);
   EXPECT_TRUE(Contains(said.err, "no split \"val\", only \"train\", \"test\"")) << said.err;
   EXPECT_EQ(Qkv("evaluate --split foo " + data).exit_code, 2);
@@ -114,7 +114,7 @@ TEST(Evaluate, PrintsATableAndWritesPictures) {
   SortDigits(folder / "data");
   const std::string svg = (folder / "c.svg").string(), png = (folder / "c.png").string(),
                     page = (folder / "page.html").string(), data = (folder / "data").string();
-  const Said said = Qkv("evaluate --report " + page + " -o " + svg + " " + data);
+  const CommandOutput said = Qkv("evaluate --report " + page + " -o " + svg + " " + data);
   ASSERT_EQ(said.exit_code, 0) << said.err;
   EXPECT_TRUE(Contains(said.out, "top-1 accuracy") && Contains(said.out, "calibration error")) << said.out;
   EXPECT_TRUE(Contains(said.out, "7 (2)")) << said.out;
@@ -123,7 +123,7 @@ TEST(Evaluate, PrintsATableAndWritesPictures) {
   ASSERT_EQ(Qkv("evaluate -o " + png + " " + data).exit_code, 0);
   const image::Image picture = image::DecodeFile(png);
   EXPECT_GT(picture.width(), 200);
-  const Said refused = Qkv("evaluate -o " + (folder / "c.jpg").string() + " " + data);
+  const CommandOutput refused = Qkv("evaluate -o " + (folder / "c.jpg").string() + " " + data);
   EXPECT_EQ(refused.exit_code, 1);
   EXPECT_TRUE(Contains(refused.err, ".svg or a .png")) << refused.err;
   EXPECT_EQ(Qkv("evaluate -o /nonexistent/c.svg " + data).exit_code, 1);
@@ -147,7 +147,7 @@ TEST(Evaluate, MatchesClassesByName) {
   for (const std::string& label : labels) fs::create_directories(folder / "data" / label);
   EXPECT_EQ(EvaluatedJson("-m " + model + " " + (folder / "data").string())["top1"], 1);
   fs::create_directories(folder / "data/zebra crossing");
-  const Said said = Qkv("evaluate -m " + model + " " + (folder / "data").string());
+  const CommandOutput said = Qkv("evaluate -m " + model + " " + (folder / "data").string());
   EXPECT_EQ(said.exit_code, 1);
   EXPECT_TRUE(Contains(said.err, "zebra crossing")) << said.err;
 }
@@ -160,12 +160,12 @@ TEST(Evaluate, AModelWithoutNamesTakesTheOrder) {
     fs::create_directories(folder / fmt::format("kind {}", i));
     fs::copy_file(Digits() + "/3-white.png", folder / fmt::format("kind {}/a.png", i));
   }
-  const Said said = Qkv("evaluate --json -m " + model + " " + folder.path().string());
+  const CommandOutput said = Qkv("evaluate --json -m " + model + " " + folder.path().string());
   ASSERT_EQ(said.exit_code, 0) << said.err;
   EXPECT_TRUE(Contains(said.err, "in their order")) << said.err;
   EXPECT_DOUBLE_EQ(io::Json::parse(said.out)["top1"], 1.0 / classes);  // the same image in every class
   fs::remove_all(folder / "kind 0");
-  const Said few = Qkv("evaluate -m " + model + " " + folder.path().string());
+  const CommandOutput few = Qkv("evaluate -m " + model + " " + folder.path().string());
   EXPECT_EQ(few.exit_code, 1);
   EXPECT_TRUE(Contains(few.err, "without names")) << few.err;
 }
@@ -174,7 +174,7 @@ TEST(Evaluate, UnreadableFilesAreNamedAndLeftOut) {
   const TemporaryFolder folder;
   SortDigits(folder.path());
   WriteFile(folder / "3/broken.png", "no image at all");
-  const Said said = Qkv("evaluate --json " + folder.path().string());
+  const CommandOutput said = Qkv("evaluate --json " + folder.path().string());
   EXPECT_EQ(said.exit_code, 1);
   EXPECT_TRUE(Contains(said.err, "broken.png")) << said.err;
   const io::Json json = io::Json::parse(said.out);

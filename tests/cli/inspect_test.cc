@@ -11,7 +11,7 @@ namespace {
 size_t Lines(const std::string& text) { return static_cast<size_t>(std::count(text.begin(), text.end(), '\n')); }
 
 TEST(Inspect, TellsAllHeadsOfTheBuiltInModel) {
-  const Said said = Qkv("qk inspect --json --images 8 " + Digits());
+  const CommandOutput said = Qkv("qk inspect --json --images 8 " + Digits());
   ASSERT_EQ(said.exit_code, 0) << said.err;
   const io::Json json = io::Json::parse(said.out);
   EXPECT_EQ(json["tokens"]["images"], 8);
@@ -32,7 +32,7 @@ TEST(Inspect, TellsAllHeadsOfTheBuiltInModel) {
 TEST(Inspect, WritesCsvAndAPageOfItsOwn) {
   const TemporaryFolder folder;
   const std::string csv = (folder / "heads.csv").string(), page = (folder / "heads.html").string();
-  const Said said = Qkv("qk inspect -m " + Golden("vit_pytorch_vit") + " -o " + csv + " --report " + page);
+  const CommandOutput said = Qkv("qk inspect -m " + Golden("vit_pytorch_vit") + " -o " + csv + " --report " + page);
   ASSERT_EQ(said.exit_code, 0) << said.err;
   EXPECT_TRUE(said.out.empty());
   EXPECT_TRUE(Contains(said.err, "noise")) << said.err;
@@ -49,7 +49,7 @@ TEST(Inspect, LeavesOutWhatAModelDoesNotHave) {
   const TemporaryFolder folder;
   const std::string page = (folder / "heads.html").string();
   const auto page_of = [&](const char* golden) {
-    const Said said = Qkv("qk inspect --images 2 -m " + Golden(golden) + " --report " + page);
+    const CommandOutput said = Qkv("qk inspect --images 2 -m " + Golden(golden) + " --report " + page);
     EXPECT_EQ(said.exit_code, 0) << said.err;
     return ReadFile(page);
   };
@@ -85,7 +85,7 @@ TEST(Inspect, PagesLeaveOutHeadsWithoutANumber) {
     }
   });
   const std::string page = (folder / "heads.html").string();
-  const Said said = Qkv("qk inspect --json --images 2 -m " + folder.path().string() + " --report " + page);
+  const CommandOutput said = Qkv("qk inspect --json --images 2 -m " + folder.path().string() + " --report " + page);
   ASSERT_EQ(said.exit_code, 0) << said.err;
   const io::Json heads = io::Json::parse(said.out)["heads"];
   ASSERT_TRUE(heads[0]["distance"].is_null());
@@ -100,7 +100,7 @@ TEST(Inspect, PagesLeaveOutHeadsWithoutANumber) {
 }
 
 TEST(Inspect, WeightsAlone) {
-  const Said said = Qkv("qk inspect --json --images 0 -m " + Golden("timm_qkv_bias_off"));
+  const CommandOutput said = Qkv("qk inspect --json --images 0 -m " + Golden("timm_qkv_bias_off"));
   ASSERT_EQ(said.exit_code, 0) << said.err;
   const io::Json json = io::Json::parse(said.out);
   EXPECT_TRUE(json["tokens"].is_null());
@@ -114,11 +114,11 @@ TEST(Inspect, SaysWhatCannotBeKnown) {
   EXPECT_TRUE(normalised["parameters_a_head"].is_null());
   EXPECT_FALSE(normalised["heads"][0].contains("gauge_excess"));
   EXPECT_FALSE(normalised["heads"][0].contains("position_position"));
-  const Said one = Qkv("qk inspect --images 1");
+  const CommandOutput one = Qkv("qk inspect --images 1");
   EXPECT_EQ(one.exit_code, 0);
   EXPECT_TRUE(Contains(one.err, "one image is not enough")) << one.err;
 
-  const Said missing = Qkv("qk inspect /nonexistent.png");
+  const CommandOutput missing = Qkv("qk inspect /nonexistent.png");
   EXPECT_EQ(missing.exit_code, 1);
   EXPECT_TRUE(Contains(missing.err, "/nonexistent.png"));
   EXPECT_EQ(Qkv("qk inspect --images -1").exit_code, 2);

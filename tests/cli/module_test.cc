@@ -28,7 +28,7 @@ class Module : public testing::Test {
     fs::permissions(folder, fs::perms{0755});
     return file;
   }
-  std::string ErrorOfTraining() const {
+  std::string TrainingError() const {
     const std::string command = fmt::format("OMPI_COMM_WORLD_SIZE=2 {} train {} -o {} 2>&1", (bin() / "qkv").string(),
                                             (folder_ / "data").string(), (folder_ / "run").string());
     FILE* const pipe = ::popen(command.c_str(), "r");
@@ -38,7 +38,7 @@ class Module : public testing::Test {
     return said;
   }
   void ExpectRefused(const fs::path& because, const std::string& reason) const {
-    const std::string said = ErrorOfTraining();
+    const std::string said = TrainingError();
     EXPECT_TRUE(Contains(said, "qkv_mpi.so is not loaded: " + because.string() + " " + reason)) << said;
   }
 
@@ -47,7 +47,7 @@ class Module : public testing::Test {
 
 TEST_F(Module, OfTheUserIsLoaded) {
   Plant(bin());
-  EXPECT_TRUE(Contains(ErrorOfTraining(), "qkv_mpi.so cannot be loaded: ")) << ErrorOfTraining();
+  EXPECT_TRUE(Contains(TrainingError(), "qkv_mpi.so cannot be loaded: ")) << TrainingError();
 }
 
 TEST_F(Module, ThatOthersCanWriteIsNotLoaded) {
@@ -71,7 +71,7 @@ TEST_F(Module, BehindALinkIsHeldToTheSame) {
   fs::create_directories(folder_ / "open");
   const fs::path file = Plant(folder_ / "open");
   fs::create_symlink(file, bin() / "qkv_mpi.so");
-  EXPECT_TRUE(Contains(ErrorOfTraining(), "qkv_mpi.so cannot be loaded: ")) << ErrorOfTraining();
+  EXPECT_TRUE(Contains(TrainingError(), "qkv_mpi.so cannot be loaded: ")) << TrainingError();
   ::chmod((folder_ / "open").c_str(), 0777);
   ExpectRefused(folder_ / "open", "may be written to by others than its owner");
 }

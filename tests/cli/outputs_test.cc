@@ -35,7 +35,7 @@ TEST(Outputs, NoInputIsWrittenOver) {
   };
   for (const auto& [arguments, file] : cases) {
     const std::string before = ReadFile(file);
-    const Said said = Qkv(arguments);
+    const CommandOutput said = Qkv(arguments);
     EXPECT_EQ(said.exit_code, 1) << arguments << said.err;
     EXPECT_TRUE(Contains(said.err, "which is read; name another file")) << arguments << ": " << said.err;
     EXPECT_EQ(ReadFile(file), before) << arguments;
@@ -58,7 +58,7 @@ TEST(Outputs, ResultsOfBeforeAreReplacedWithTheirPermissions) {
 TEST(Outputs, TwoResultsAreNotWrittenToOneFile) {
   const TemporaryFolder folder;
   const std::string file = (folder / "same.csv").string(), again = (folder / "./same.csv").string();
-  const Said said = Qkv("qk inspect -o " + file + " --report " + again);
+  const CommandOutput said = Qkv("qk inspect -o " + file + " --report " + again);
   EXPECT_EQ(said.exit_code, 1);
   EXPECT_TRUE(Contains(said.err, "two results in one file")) << said.err;
   EXPECT_EQ(folder.Count(), 0);

@@ -18,14 +18,14 @@
 
 namespace qkv {
 
-struct Said {
+struct CommandOutput {
   int exit_code = 0;
   std::string out, err;
 };
 
 /// Runs `qkv ARGUMENTS` by the shell; `before` stands before the program's name (VARIABLE=value, or a pipe).
 /// `out_to` takes what it prints, which is then not kept.
-inline Said Qkv(const std::string& arguments, const std::string& before = "", const std::string& out_to = "") {
+inline CommandOutput Qkv(const std::string& arguments, const std::string& before = "", const std::string& out_to = "") {
   const TemporaryFolder folder;
   WriteFile(folder / "out", "");
   const std::string out = out_to.empty() ? (folder / "out").string() : out_to, err = (folder / "err").string();

@@ -10,15 +10,15 @@
 namespace qkv {
 namespace {
 
-io::Json PlanOf(const std::string& arguments) {
-  const Said said = Qkv("qk plan --json " + arguments);
+io::Json RunPlan(const std::string& arguments) {
+  const CommandOutput said = Qkv("qk plan --json " + arguments);
   EXPECT_EQ(said.exit_code, 0) << said.err;
   const std::vector<io::Json> lines = JsonLines(said.out);
   return lines.size() == 1 ? lines[0] : io::Json();
 }
 
 TEST(QkPlan, CountsTheThreadsExample) {
-  const io::Json plan = PlanOf("--tokens 2000 --width 3000 --head-width 4000 --read scores --dtype fp64");
+  const io::Json plan = RunPlan("--tokens 2000 --width 3000 --head-width 4000 --read scores --dtype fp64");
   EXPECT_EQ(plan.at("cheapest"), "merged");
   ASSERT_EQ(plan.at("orders").size(), 5u);
   const double expected[] = {64e9, 60e9, 30e9};
@@ -33,23 +33,23 @@ TEST(QkPlan, CountsTheThreadsExample) {
 }
 
 TEST(QkPlan, SaysNoWithNumbers) {
-  const Said said = Qkv("qk plan --tokens 197 --width 768 --heads 12 --read scores");
+  const CommandOutput said = Qkv("qk plan --tokens 197 --width 768 --heads 12 --read scores");
   EXPECT_EQ(said.exit_code, 0) << said.err;
   EXPECT_TRUE(Contains(said.out, "Merging does not pay")) << said.out;
   EXPECT_TRUE(Contains(said.out, "6.68 times as many")) << said.out;
   EXPECT_TRUE(Contains(said.out, "Absorbing pays below 51.5 rows; 197 are read.")) << said.out;
   EXPECT_TRUE(
-      Contains(PlanOf("--width 64 --tokens 9 --queries 1 --cached keys").at("merging"), "Nothing can be merged"));
+      Contains(RunPlan("--width 64 --tokens 9 --queries 1 --cached keys").at("merging"), "Nothing can be merged"));
 }
 
 TEST(QkPlan, MeasuresEveryOrder) {
-  const io::Json plan = PlanOf("--tokens 20 --width 32 --heads 2 --batch 3 --measure --seconds 0");
+  const io::Json plan = RunPlan("--tokens 20 --width 32 --heads 2 --batch 3 --measure --seconds 0");
   for (const io::Json& order : plan.at("orders")) EXPECT_GT(order.at("measured_ms").get<double>(), 0);
-  EXPECT_EQ(PlanOf("--tokens 20 --queries 1 --width 32 --cached latent --latent 8").at("orders").size(), 5u);
+  EXPECT_EQ(RunPlan("--tokens 20 --queries 1 --width 32 --cached latent --latent 8").at("orders").size(), 5u);
 }
 
 TEST(QkPlan, RunsOneOrderForEachLine) {
-  const Said said = Qkv("qk plan --width 32 --tokens 8 --stdin", "printf 'merged\\nprojected\\n' |");
+  const CommandOutput said = Qkv("qk plan --width 32 --tokens 8 --stdin", "printf 'merged\\nprojected\\n' |");
   EXPECT_EQ(said.exit_code, 0) << said.err;
   double first = 0, second = 0;
   EXPECT_EQ(std::sscanf(said.out.c_str(), "%lf\n%lf", &first, &second), 2) << said.out;
@@ -58,7 +58,7 @@ TEST(QkPlan, RunsOneOrderForEachLine) {
 
 // The model inside the program reads the class token alone in its last block.
 TEST(QkPlan, PlansEachBlockOfAModel) {
-  const Said said = Qkv("qk plan --json");
+  const CommandOutput said = Qkv("qk plan --json");
   ASSERT_EQ(said.exit_code, 0) << said.err;
   const std::vector<io::Json> blocks = JsonLines(said.out);
   ASSERT_EQ(blocks.size(), 2u) << said.out;
@@ -89,7 +89,7 @@ TEST(QkPlan, PlansOtherKindsOfAttention) {
                  "Merging does not pay"},
         {"timm_kind_shared", 3 * (10 * 24 * 8 + 10 * 10 * 8) + outputs, 3 * (2 * 24 * 8 + 10 * 24) + last_outputs,
          3 * (10 * 24 * 8 + 10 * 8) + last_projected, "shared is not"}}) {
-    const Said said = Qkv("qk plan --json -m " + Golden(e.golden));
+    const CommandOutput said = Qkv("qk plan --json -m " + Golden(e.golden));
     ASSERT_EQ(said.exit_code, 0) << said.err;
     const std::vector<io::Json> blocks = JsonLines(said.out);
     ASSERT_EQ(blocks.size(), 2u) << said.out;
@@ -111,7 +111,7 @@ TEST(QkPlan, PlansOtherKindsOfAttention) {
 
 TEST(QkPlan, RefusesAttentionWithoutAChoice) {
   for (const char* kind : {"gaussian", "positional"}) {
-    const Said said = Qkv("qk plan -m " + Golden(std::string("timm_kind_") + kind));
+    const CommandOutput said = Qkv("qk plan -m " + Golden(std::string("timm_kind_") + kind));
     EXPECT_EQ(said.exit_code, 1) << said.out;
     EXPECT_TRUE(Contains(said.err, kind)) << said.err;
   }
@@ -120,7 +120,7 @@ TEST(QkPlan, RefusesAttentionWithoutAChoice) {
 // Whether to merge was decided when the layers were built: at 100 times the tokens it still is.
 TEST(QkPlan, FollowsInferenceToAnotherSize) {
   for (const char* size : {"", " --size 240"}) {
-    const Said said = Qkv("qk plan --json -m " + Golden("timm_one_head_wide") + size);
+    const CommandOutput said = Qkv("qk plan --json -m " + Golden("timm_one_head_wide") + size);
     ASSERT_EQ(said.exit_code, 0) << said.err;
     EXPECT_EQ(JsonLines(said.out).at(0).at("scores"), "merged") << said.out;
     EXPECT_GT(JsonLines(said.out).at(0).at("saved"), 0) << said.out;
@@ -131,7 +131,7 @@ TEST(QkPlan, FollowsInferenceToAnotherSize) {
 TEST(QkPlan, DrawsTheMap) {
   const TemporaryFolder folder;
   const std::string path = (folder / "map.svg").string();
-  const Said said = Qkv("qk plan --width 100 --tokens 50 --map " + path);
+  const CommandOutput said = Qkv("qk plan --width 100 --tokens 50 --map " + path);
   ASSERT_EQ(said.exit_code, 0) << said.err;
   const std::string svg = ReadFile(path);
   for (const char* name : {"ViT-Ti", "ViT-S", "ViT-B", "ViT-L", "MLA", "2000×3000→4000", "these shapes", "</svg>"}) {

@@ -16,14 +16,14 @@ TEST(QkMerge, VerifiesAgainstTheOriginalLibraryAndSaysWhatItCosts) {
   for (const char* golden : {"timm_vit", "vit_pytorch_vit", "vit_pytorch_simple", "hf_vit"}) {
     const std::string merged = folder / (std::string(golden) + "-merged"),
                       back = folder / (std::string(golden) + "-back");
-    const Said said = Qkv("qk merge -m " + Golden(golden) + " -o " + merged);
+    const CommandOutput said = Qkv("qk merge -m " + Golden(golden) + " -o " + merged);
     ASSERT_EQ(said.exit_code, 0) << said.err;
     EXPECT_TRUE(said.out.empty());
     EXPECT_TRUE(Contains(said.err, "parameters of queries and keys")) << said.err;
     EXPECT_TRUE(Contains(said.err, "merging does not pay here")) << said.err;
     ASSERT_EQ(Qkv("qk split -m " + merged + " -o " + back).exit_code, 0);
     for (const std::string& model : {merged, back}) {
-      const Said verified =
+      const CommandOutput verified =
           Qkv("verify --tolerance 1e-4 --json -m " + model + " " + Golden(golden) + "/expected.safetensors");
       EXPECT_EQ(verified.exit_code, 0) << verified.out;
       std::set<std::string> compared;
@@ -37,7 +37,7 @@ TEST(QkMerge, VerifiesAgainstTheOriginalLibraryAndSaysWhatItCosts) {
 // What it replaces is one matrix a head where queries and keys share it.
 TEST(QkMerge, SaysWhatItCostsASharedProjection) {
   const TemporaryFolder folder;
-  const Said said = Qkv("qk merge -m " + Golden("timm_kind_shared") + " -o " + (folder / "out").string());
+  const CommandOutput said = Qkv("qk merge -m " + Golden("timm_kind_shared") + " -o " + (folder / "out").string());
   ASSERT_EQ(said.exit_code, 0) << said.err;
   EXPECT_TRUE(Contains(said.err, "numbers in place of D x E")) << said.err;
   EXPECT_TRUE(Contains(said.err, "it is slower too")) << said.err;
@@ -51,7 +51,7 @@ TEST(QkMerge, TheReferenceModelsVerify) {
   for (const char* name : {"digits-vit", "cifar10-vit"}) {
     const std::string model = std::string(reference) + "/" + name, merged = folder / name;
     ASSERT_EQ(Qkv("qk merge -m " + model + " -o " + merged).exit_code, 0);
-    const Said said = Qkv("verify -m " + merged + " " + model + "/expected.safetensors");
+    const CommandOutput said = Qkv("verify -m " + merged + " " + model + "/expected.safetensors");
     EXPECT_EQ(said.exit_code, 0) << said.out << said.err;
     EXPECT_TRUE(Contains(said.out, "attention.3"));
   }
@@ -70,7 +70,7 @@ TEST(QkMerge, TheBuiltInModelStillReadsDigits) {
 
 TEST(QkMerge, RefusesWithTheReason) {
   const TemporaryFolder folder;
-  const Said said = Qkv("qk merge -m " + Golden("timm_qk_norm") + " -o " + (folder / "out").string());
+  const CommandOutput said = Qkv("qk merge -m " + Golden("timm_qk_norm") + " -o " + (folder / "out").string());
   EXPECT_EQ(said.exit_code, 1);
   EXPECT_TRUE(Contains(said.err, "QK-norm")) << said.err;
   EXPECT_EQ(Qkv("qk merge").exit_code, 2);
@@ -82,11 +82,11 @@ TEST(QkMerge, RefusesWithTheReason) {
 TEST(QkMerge, AppearsWholeOrNotAtAll) {
   const TemporaryFolder folder;
   const std::string arguments = "qk merge -m " + Golden("timm_vit") + " -o " + (folder / "out").string();
-  const Said full = Qkv(arguments, "ulimit -f 4; trap '' XFSZ;");
+  const CommandOutput full = Qkv(arguments, "ulimit -f 4; trap '' XFSZ;");
   EXPECT_EQ(full.exit_code, 1);
   EXPECT_TRUE(Contains(full.err, "out")) << full.err;
   EXPECT_EQ(folder.Count(), 0);
-  const Said killed = Qkv(arguments, "ulimit -f 4;");
+  const CommandOutput killed = Qkv(arguments, "ulimit -f 4;");
   EXPECT_NE(killed.exit_code, 0);
   EXPECT_FALSE(fs::exists(folder / "out"));
   EXPECT_EQ(Qkv(arguments).exit_code, 0);
@@ -105,7 +105,7 @@ TEST(QkTruncate, ReportsErrorsDriftAndAccuracy) {
   double agreement = 0;
   for (const int rank : {1, 16}) {
     const std::string out = folder / fmt::format("rank{}", rank);
-    const Said said =
+    const CommandOutput said =
         Qkv(fmt::format("qk truncate --json -o {} --rank {} --data-optimal {} --images {}", out, rank, images, images));
     ASSERT_EQ(said.exit_code, 0) << said.err;
     const auto lines = JsonLines(said.out);
@@ -122,10 +122,11 @@ TEST(QkTruncate, ReportsErrorsDriftAndAccuracy) {
     EXPECT_EQ(Qkv("info -m " + out).exit_code, 0);
   }
   EXPECT_EQ(agreement, 1.0);  // at full rank
-  const Said text = Qkv("qk truncate -o " + (folder / "text").string() + " --rank 8 --images " + images);
+  const CommandOutput text = Qkv("qk truncate -o " + (folder / "text").string() + " --rank 8 --images " + images);
   EXPECT_TRUE(Contains(text.out, "accuracy 100.00 % before")) << text.out;
   // Images that are in no class's folder have a drift, but no accuracy.
-  const Said flat = Qkv("qk truncate --json -o " + (folder / "flat").string() + " --rank 8 --images " + Digits());
+  const CommandOutput flat =
+      Qkv("qk truncate --json -o " + (folder / "flat").string() + " --rank 8 --images " + Digits());
   EXPECT_FALSE(JsonLines(flat.out).back().contains("accuracy"));
   EXPECT_EQ(Qkv("qk truncate -o x").exit_code, 2);
   // What is measured on is looked at before anything is written.
@@ -137,7 +138,7 @@ TEST(QkTruncate, ReportsErrorsDriftAndAccuracy) {
 }
 
 TEST(QkCertify, GroupsForPeopleAndListsForPrograms) {
-  const Said table = Qkv("qk certify -m " + Golden("timm_vit"));
+  const CommandOutput table = Qkv("qk certify -m " + Golden("timm_vit"));
   EXPECT_EQ(table.exit_code, 0) << table.err;
   EXPECT_TRUE(Contains(table.out, "exact after softmax only")) << table.out;
   EXPECT_TRUE(Contains(table.out, "bias of queries"));
@@ -152,7 +153,7 @@ TEST(QkCertify, GroupsForPeopleAndListsForPrograms) {
 TEST(QkCertify, SaysWhatElseWouldObstruct) {
   // What stands in the way of a rewriting of the first head.
   const auto obstructions = [](const std::string& with, const std::string& rewriting) {
-    const Said said = Qkv("qk certify --json -m " + Golden("timm_vit") + " --with " + with);
+    const CommandOutput said = Qkv("qk certify --json -m " + Golden("timm_vit") + " --with " + with);
     EXPECT_EQ(said.exit_code, 0) << said.err;
     for (const io::Json& line : JsonLines(said.out)) {
       if (line["rewriting"] == rewriting) return line["obstructions"];
@@ -169,7 +170,7 @@ TEST(QkCertify, SaysWhatElseWouldObstruct) {
   EXPECT_EQ(obstructions("rms-norm", "fold, merge without bias"),
             Names{"bias of queries"});  // beta went with LayerNorm
   for (const char* wrong : {"sinks", "rope,,sink", "rope=3", "rope=", "sink=1"}) {
-    const Said said = Qkv(fmt::format("qk certify --with {}", wrong));
+    const CommandOutput said = Qkv(fmt::format("qk certify --with {}", wrong));
     EXPECT_EQ(said.exit_code, 2) << wrong;
     EXPECT_TRUE(Contains(said.err, "rope[=N], rms-norm, sink")) << said.err;
   }

@@ -32,7 +32,7 @@ class SequenceRuns : public testing::Test {
         Path("book.txt"), Path(run), more);
   }
   // Everything random is on.
-  std::string OnTask(const std::string& run, const std::string& more = "") const {
+  std::string TrainOnTask(const std::string& run, const std::string& more = "") const {
     return fmt::format(
         "train task:recall -o {} --length 6 --vocabulary 8 --width 16 --depth 2 --heads 2 --batch 12 --steps 30 "
         "--accumulate 2 --threads 2 --dropout 0.1 --attention-dropout 0.1 --drop-path 0.1 --smoothing 0.1 --ema 0.9 "
@@ -44,7 +44,7 @@ class SequenceRuns : public testing::Test {
 };
 
 TEST_F(SequenceRuns, LearnATask) {
-  const Said said = Qkv(fmt::format(
+  const CommandOutput said = Qkv(fmt::format(
       "train task:reverse -o {} --length 6 --vocabulary 8 --width 32 --heads 2 --epochs 6 --lr 5e-3", Path("run")));
   ASSERT_EQ(said.exit_code, 0) << said.err;
   EXPECT_TRUE(Contains(said.err, "task reverse: 6 tokens of 8")) << said.err;
@@ -62,7 +62,7 @@ TEST_F(SequenceRuns, LearnATask) {
   EXPECT_EQ(log.back()["step"], 600);
   EXPECT_GT(log.back()["whole_sequences"], 0.9);
 
-  const Said answer = Qkv("evaluate --json -m " + Path("run") + " task:reverse");
+  const CommandOutput answer = Qkv("evaluate --json -m " + Path("run") + " task:reverse");
   ASSERT_EQ(answer.exit_code, 0) << answer.err;
   const io::Json json = JsonLines(answer.out).at(0);
   EXPECT_GT(json["top1"], 0.98);
@@ -75,12 +75,12 @@ TEST_F(SequenceRuns, LearnATask) {
 }
 
 TEST_F(SequenceRuns, KilledTheyComeToTheSameBits) {
-  ASSERT_EQ(Qkv(OnTask("whole")).exit_code, 0);
+  ASSERT_EQ(Qkv(TrainOnTask("whole")).exit_code, 0);
   Rng rng(5);
   int kills = 0;
   for (int tries = 0; tries < 100; ++tries) {
     const double seconds = kills < 8 ? rng.Uniform() * (0.04 + 0.004 * tries) : 600;
-    const Said said = Qkv(OnTask("killed", "--resume"), fmt::format("timeout -s KILL {}", seconds));
+    const CommandOutput said = Qkv(TrainOnTask("killed", "--resume"), fmt::format("timeout -s KILL {}", seconds));
     if (said.exit_code == 0) break;
     ASSERT_EQ(said.exit_code, 137) << said.err;
     ++kills;
@@ -91,13 +91,13 @@ TEST_F(SequenceRuns, KilledTheyComeToTheSameBits) {
 
 TEST_F(SequenceRuns, LearnATextAndGoOnWithIt) {
   WriteBook(700, 1);
-  const Said said = Qkv(OnBook("run"));
+  const CommandOutput said = Qkv(OnBook("run"));
   ASSERT_EQ(said.exit_code, 0) << said.err;
   EXPECT_TRUE(Contains(said.err, "qkv generate -m")) << said.err;
 
   // Of some twenty bytes of a sentence one or two are chance, log2 3 bits together.
   const auto bits = [&](const std::string& file, const std::string& more) {
-    const Said answer = Qkv(fmt::format("evaluate --json -m {} {} {}", Path("run"), Path(file), more));
+    const CommandOutput answer = Qkv(fmt::format("evaluate --json -m {} {} {}", Path("run"), Path(file), more));
     EXPECT_EQ(answer.exit_code, 0) << answer.err;
     return JsonLines(answer.out).at(0);
   };
@@ -109,7 +109,7 @@ TEST_F(SequenceRuns, LearnATextAndGoOnWithIt) {
   EXPECT_LT(bits("other.txt", "")["bits_per_byte"], 0.5);
 
   const auto text = [&](const std::string& more, const std::string& before = "") {
-    const Said answer = Qkv(fmt::format("generate -m {} {}", Path("run"), more), before);
+    const CommandOutput answer = Qkv(fmt::format("generate -m {} {}", Path("run"), more), before);
     EXPECT_EQ(answer.exit_code, 0) << answer.err;
     return answer.out;
   };
@@ -136,13 +136,13 @@ TEST_F(SequenceRuns, OfTwoProcessesDoWhatOneDoes) {
     SCOPED_TRACE(name);
     ASSERT_EQ(Qkv(arguments(name + "-one", how)).exit_code, 0);
     ASSERT_EQ(Qkv(arguments(name + "-halves", how + half)).exit_code, 0);
-    const Said said = Two(arguments(name + "-two", how));
+    const CommandOutput said = Two(arguments(name + "-two", how));
     ASSERT_EQ(said.exit_code, 0) << said.err;
     EXPECT_TRUE(Contains(said.err, "2 processes of 1 thread each")) << said.err;
     ExpectAsOneProcess(folder_ / (name + "-one"), folder_ / (name + "-halves"), folder_ / (name + "-two"), evaluations);
   };
   check(
-      "task", [&](const std::string& run, const std::string& more) { return OnTask(run, more); },
+      "task", [&](const std::string& run, const std::string& more) { return TrainOnTask(run, more); },
       " --batch 6 --accumulate 4", 1);
   check(
       "text", [&](const std::string& run, const std::string& more) { return OnBook(run, more); },
@@ -150,7 +150,7 @@ TEST_F(SequenceRuns, OfTwoProcessesDoWhatOneDoes) {
 }
 
 TEST_F(SequenceRuns, OfTwoProcessesGoOnToTheSameBits) {
-  RunTwoAndKillTwo(OnTask("whole", "--threads 1"), OnTask("killed", "--threads 1 --resume"));
+  RunTwoAndKillTwo(TrainOnTask("whole", "--threads 1"), TrainOnTask("killed", "--threads 1 --resume"));
   ExpectSameResult(folder_ / "whole", folder_ / "killed");
 }
 #endif
@@ -158,8 +158,9 @@ TEST_F(SequenceRuns, OfTwoProcessesGoOnToTheSameBits) {
 TEST_F(SequenceRuns, GoOnFromAModel) {
   WriteBook(200, 1);
   ASSERT_EQ(Qkv(OnBook("run")).exit_code, 0);
-  const Said said = Qkv(fmt::format("train {} -o {} -m {} --length 16 --epochs 1 --lr 1e-4 --warmup-epochs 0.1",
-                                    Path("book.txt"), Path("more"), Path("run")));
+  const CommandOutput said =
+      Qkv(fmt::format("train {} -o {} -m {} --length 16 --epochs 1 --lr 1e-4 --warmup-epochs 0.1", Path("book.txt"),
+                      Path("more"), Path("run")));
   ASSERT_EQ(said.exit_code, 0) << said.err;
   EXPECT_EQ(ReadFile(folder_ / "run/config.json"), ReadFile(folder_ / "more/config.json"));
   const auto first_loss = [&](const char* run) {
@@ -170,7 +171,7 @@ TEST_F(SequenceRuns, GoOnFromAModel) {
 
 TEST_F(SequenceRuns, RefuseWithAReason) {
   const auto says = [&](const std::string& arguments, int code, const std::string& part) {
-    const Said said = Qkv(arguments);
+    const CommandOutput said = Qkv(arguments);
     EXPECT_EQ(said.exit_code, code) << arguments;
     EXPECT_TRUE(Contains(said.err, part)) << arguments << ": " << said.err;
   };
@@ -181,7 +182,7 @@ TEST_F(SequenceRuns, RefuseWithAReason) {
   says("train task:swap --length 7" + to, 1, "even");
   says("train task:recall --length 40" + to, 1, "different keys");
 #ifdef QKV_MPIRUN
-  const Said odd = Two(OnTask("odd", "--batch 11"));
+  const CommandOutput odd = Two(TrainOnTask("odd", "--batch 11"));
   EXPECT_NE(odd.exit_code, 0);
   EXPECT_TRUE(Contains(odd.err, "2 processes cannot share a batch of 11 evenly")) << odd.err;
 #endif
@@ -195,7 +196,7 @@ TEST_F(SequenceRuns, RefuseWithAReason) {
   EXPECT_FALSE(fs::exists(folder_ / "new")) << "it is there for a run that can be";
 
   ASSERT_EQ(Qkv(OnBook("text", "--steps 2")).exit_code, 0);
-  ASSERT_EQ(Qkv(OnTask("task", "--steps 2")).exit_code, 0);
+  ASSERT_EQ(Qkv(TrainOnTask("task", "--steps 2")).exit_code, 0);
   says(OnBook("text", "--steps 2 --resume --lr 0.5"), 1, "lr was 0.01, now 0.5");
   says("train task:copy" + to + " -m " + Path("text"), 1, "cannot take task copy");
   EXPECT_FALSE(fs::exists(folder_ / "new")) << "nothing is left of what cannot begin";

@@ -53,15 +53,15 @@ int Count(const std::string& text, const std::string& part) {
 TEST_F(StrangeModels, HeadsAreGivenOrRefused) {
   for (const char* golden : {"hf_vit", "timm_vit"}) {
     const std::string model = Copy(golden), arguments = "classify --json -m " + model + " " + photo_;
-    const Said whole = Qkv(arguments);
+    const CommandOutput whole = Qkv(arguments);
     ASSERT_EQ(whole.exit_code, 0) << whole.err;
     fs::remove(model + "/config.json");
-    const Said bare = Qkv(arguments);
+    const CommandOutput bare = Qkv(arguments);
     EXPECT_EQ(bare.exit_code, 1);
     EXPECT_TRUE(Contains(bare.err, "--heads N")) << bare.err;
     EXPECT_EQ(bare.out, "");
     EXPECT_EQ(Qkv(arguments + " --heads 3").exit_code, 0);
-    const Said contradicted = Qkv("info --heads 2 -m " + Golden(golden));
+    const CommandOutput contradicted = Qkv("info --heads 2 -m " + Golden(golden));
     EXPECT_TRUE(Contains(contradicted.err, "contradicts")) << contradicted.err;
   }
   EXPECT_EQ(Qkv("classify --heads 3 " + photo_).exit_code, 1);
@@ -76,8 +76,9 @@ TEST_F(StrangeModels, AssumptionsAreToldByEveryCommandOnce) {
         "run -o " + Path("a.safetensors") + " " + photo_, "convert -o " + Path("converted"), std::string("qk certify"),
         std::string("bench --seconds 0")}) {
     const size_t space = command.find(' ');
-    const Said said = Qkv(command == "qk certify" ? "qk certify -m " + model
-                                                  : command.substr(0, space) + " -m " + model + command.substr(space));
+    const CommandOutput said =
+        Qkv(command == "qk certify" ? "qk certify -m " + model
+                                    : command.substr(0, space) + " -m " + model + command.substr(space));
     EXPECT_EQ(Count(said.err, "assumed: no preprocessor_config.json"), 1) << command << ": " << said.err;
   }
   EXPECT_EQ(Qkv("classify " + photo_).err.find("assumed"), std::string::npos);
@@ -97,7 +98,7 @@ TEST_F(StrangeModels, WhatIsNotFiniteNamesImageAndBlock) {
                                        {"bench --seconds 0 --batch 1", "random input 0"},
                                        {"attend -o " + Path("a.npy") + " " + photo_, photo_}}) {
     const size_t space = command.find(' ');
-    const Said said = Qkv(command.substr(0, space) + " -m " + model + command.substr(space));
+    const CommandOutput said = Qkv(command.substr(0, space) + " -m " + model + command.substr(space));
     EXPECT_EQ(said.exit_code, 1) << command;
     EXPECT_TRUE(Contains(said.err, "block 1 of 0 to 1")) << command << ": " << said.err;
     EXPECT_TRUE(Contains(said.err, image)) << command << ": " << said.err;
@@ -106,7 +107,7 @@ TEST_F(StrangeModels, WhatIsNotFiniteNamesImageAndBlock) {
   EXPECT_FALSE(fs::exists(folder_ / "e.npy"));
   EXPECT_FALSE(fs::exists(folder_ / "a.npy"));
   // What the model gives is what `run` is for.
-  const Said run = Qkv("run --hidden all -m " + model + " -o " + Path("run.safetensors") + " " + photo_);
+  const CommandOutput run = Qkv("run --hidden all -m " + model + " -o " + Path("run.safetensors") + " " + photo_);
   EXPECT_EQ(run.exit_code, 0) << run.err;
   EXPECT_TRUE(Contains(run.err, "warning: \"logits\" holds NaN")) << run.err;
   EXPECT_FALSE(Contains(run.err, "warning: \"hidden.1\"")) << run.err;
@@ -114,7 +115,7 @@ TEST_F(StrangeModels, WhatIsNotFiniteNamesImageAndBlock) {
 
 // Before, LayerNorm made a row of zeros of it, and all images got the same answer.
 TEST_F(StrangeModels, AHugeHiddenLayerIsNoAnswer) {
-  const Said said = Qkv("classify -m " + Huge("blocks.0.mlp.fc1.bias", 1e30f) + " " + Digits());
+  const CommandOutput said = Qkv("classify -m " + Huge("blocks.0.mlp.fc1.bias", 1e30f) + " " + Digits());
   EXPECT_EQ(said.exit_code, 1);
   EXPECT_EQ(said.out, "");
 }
@@ -131,13 +132,13 @@ TEST_F(StrangeModels, LabelsAndNamesStayOnTheirLine) {
   fs::copy_file(photo_, data / "7.png");
   for (const std::string& command : {"classify -m " + model + " " + photo_, "classify -m " + model + " " + Digits(),
                                      "info -m " + model, "bench --seconds 0 -m " + model, "qk plan -m " + model}) {
-    const Said said = Qkv(command);
+    const CommandOutput said = Qkv(command);
     EXPECT_FALSE(Contains(said.out + said.err, "\x1b")) << command << ": " << said.out << said.err;
     EXPECT_FALSE(Contains(said.out, "\n  99.90 %  dog")) << command << ": " << said.out;
   }
   EXPECT_TRUE(Contains(Qkv("classify -m " + model + " " + photo_).out, "cat\\x0a  99.90 %  dog\\x1b[31m"));
   // JSON has the label itself.
-  const Said json = Qkv("classify --json -m " + model + " " + photo_);
+  const CommandOutput json = Qkv("classify --json -m " + model + " " + photo_);
   EXPECT_FALSE(Contains(json.out, "\x1b"));
   EXPECT_EQ(JsonLines(json.out).at(0)["top"][0]["label"], label);
 }
@@ -150,7 +151,7 @@ TEST_F(StrangeModels, EvaluateShowsClassesOnOneLine) {
   fs::copy_file(photo_, data / "7.png");
   const std::string model =
       Copy("timm_vit", [&](io::Json& config) { config["label_names"] = {evil, "b", "c", "d", "e", "f", "g"}; });
-  const Said said = Qkv("evaluate -m " + model + " " + Path("data"));
+  const CommandOutput said = Qkv("evaluate -m " + model + " " + Path("data"));
   EXPECT_EQ(said.exit_code, 0) << said.err;
   EXPECT_FALSE(Contains(said.out, "\n2  100.00 %")) << said.out;
   EXPECT_TRUE(Contains(said.out, "1 2  100.00 %")) << said.out;
@@ -168,7 +169,7 @@ TEST_F(StrangeModels, EmbedListsEachNameOnOneLine) {
 }
 
 TEST_F(StrangeModels, MaxMemoryIsALimit) {
-  const Said refused = Qkv("classify --max-memory 100kB -m " + Golden("timm_vit") + " " + photo_);
+  const CommandOutput refused = Qkv("classify --max-memory 100kB -m " + Golden("timm_vit") + " " + photo_);
   EXPECT_EQ(refused.exit_code, 1);
   EXPECT_TRUE(Contains(refused.err, "--max-memory")) << refused.err;
   EXPECT_EQ(Qkv("classify --max-memory 1GB -m " + Golden("timm_vit") + " " + photo_).exit_code, 0);
@@ -185,7 +186,7 @@ TEST_F(StrangeModels, AFewKilobytesDoNotAskForMinutes) {
        {"classify -m " + model + " " + photo_, "attend -o " + Path("a.png") + " -m " + model + " " + photo_,
         "embed -m " + model + " " + photo_, "bench -m " + model, "bench --layer -m " + model,
         "bench --attention -m " + model, "bench --stdin -m " + model + " </dev/null"}) {
-    const Said said = Qkv(command, "ulimit -v 8000000; timeout 20");
+    const CommandOutput said = Qkv(command, "ulimit -v 8000000; timeout 20");
     EXPECT_EQ(said.exit_code, 1) << command << ": " << said.err;
     EXPECT_TRUE(Contains(said.err, "may ask for")) << command << ": " << said.err;
   }
@@ -195,9 +196,9 @@ TEST_F(StrangeModels, AFewKilobytesDoNotAskForMinutes) {
 
 TEST_F(StrangeModels, CacheTakesAValueOrNone) {
   const std::string arguments = "-m " + Golden("timm_vit") + " " + photo_, before = "QKV_CACHE=" + Path("cache");
-  const Said first = Qkv("classify --cache " + arguments, before);  // the photo is no value of it
+  const CommandOutput first = Qkv("classify --cache " + arguments, before);  // the photo is no value of it
   EXPECT_EQ(first.exit_code, 0) << first.err;
-  const Said verified = Qkv("classify --cache=verify " + arguments, before);
+  const CommandOutput verified = Qkv("classify --cache=verify " + arguments, before);
   EXPECT_EQ(verified.exit_code, 0) << verified.err;
   EXPECT_EQ(verified.err, "");
   EXPECT_EQ(verified.out, first.out);
@@ -219,17 +220,17 @@ void WriteTextModel(const fs::path& folder, float weight) {
 TEST_F(StrangeModels, APromptHasAnEnd) {
   WriteTextModel(folder_ / "text", 0.5f);
   const std::string arguments = "generate --tokens 3 --prompt - -m " + Path("text");
-  const Said endless = Qkv(arguments + " </dev/zero", "ulimit -v 4000000; timeout 20");
+  const CommandOutput endless = Qkv(arguments + " </dev/zero", "ulimit -v 4000000; timeout 20");
   EXPECT_EQ(endless.exit_code, 1);
   EXPECT_TRUE(Contains(endless.err, "bytes; give its end alone")) << endless.err;
-  const Said longer = Qkv(arguments, "head -c 1000 /dev/zero | tr '\\0' a |");
+  const CommandOutput longer = Qkv(arguments, "head -c 1000 /dev/zero | tr '\\0' a |");
   EXPECT_EQ(longer.exit_code, 0) << longer.err;
   EXPECT_EQ(longer.out.size(), 1003u);
 }
 
 TEST_F(StrangeModels, ATextOfNoNumbersNamesTheBlock) {
   WriteTextModel(folder_ / "text", 3e38f);
-  const Said said = Qkv("generate --prompt hello -m " + Path("text"));
+  const CommandOutput said = Qkv("generate --prompt hello -m " + Path("text"));
   EXPECT_EQ(said.exit_code, 1);
   EXPECT_EQ(said.out, "hello");
   EXPECT_TRUE(Contains(said.err, "block 1 of 0 to 1")) << said.err;

@@ -8,7 +8,7 @@ namespace qkv {
 namespace {
 
 // By bash: sh has no limit on a file's size in bytes, and no pipefail.
-Said Bash(const std::string& command) {
+CommandOutput Bash(const std::string& command) {
   const TemporaryFolder folder;
   WriteFile(folder / "script", "qkv() { " QKV_PROGRAM " \"$@\"; }\n" + command + "\n");
   WriteFile(folder / "out", "");
@@ -24,7 +24,7 @@ TEST(Streams, WorkGoesOnWithoutStderr) {
   const std::string wanted = Qkv("classify --json " + Digits()).out;
   ASSERT_FALSE(wanted.empty());
   for (const char* stderr_is : {"2>/dev/full", "2>&-", "2> >(exec 0<&-; sleep 1)"}) {
-    const Said said = Bash("qkv classify --json " + Digits() + " " + stderr_is);
+    const CommandOutput said = Bash("qkv classify --json " + Digits() + " " + stderr_is);
     EXPECT_EQ(said.exit_code, 0) << stderr_is;
     EXPECT_EQ(said.out, wanted) << stderr_is;
   }
@@ -45,12 +45,12 @@ TEST(Streams, MessagesDoNotGoIntoAFile) {
 
 TEST(Streams, DataThatCannotBeWrittenIsAnError) {
   for (const char* stdout_is : {">/dev/full", ">&-"}) {
-    const Said said = Bash("qkv classify --json " + Digits() + " " + stdout_is);
+    const CommandOutput said = Bash("qkv classify --json " + Digits() + " " + stdout_is);
     EXPECT_EQ(said.exit_code, 1) << stdout_is;
     EXPECT_TRUE(Contains(said.err, "cannot write to standard output")) << said.err;
   }
   // As every program ends that writes to a pipe which nobody reads: 128 + SIGPIPE.
-  const Said piped = Bash("qkv classify --json " + Digits() + " | (exec <&-; sleep 1); exit ${PIPESTATUS[0]}");
+  const CommandOutput piped = Bash("qkv classify --json " + Digits() + " | (exec <&-; sleep 1); exit ${PIPESTATUS[0]}");
   EXPECT_EQ(piped.exit_code, 128 + SIGPIPE) << piped.err;
   EXPECT_FALSE(Contains(piped.err, "cannot")) << piped.err;
 }
@@ -58,7 +58,7 @@ TEST(Streams, DataThatCannotBeWrittenIsAnError) {
 TEST(Streams, ALimitOnFilesLeavesNothingBehind) {
   const TemporaryFolder folder;
   const std::string file = (folder / "tokens.npy").string();
-  const Said said = Bash("ulimit -f 1\nqkv embed --pool tokens -o " + file + " " + Digits());
+  const CommandOutput said = Bash("ulimit -f 1\nqkv embed --pool tokens -o " + file + " " + Digits());
   EXPECT_EQ(said.exit_code, 1);
   EXPECT_TRUE(Contains(said.err, "cannot write " + file)) << said.err;
   EXPECT_EQ(folder.Count(), 0);
@@ -70,7 +70,7 @@ TEST(Streams, ErrorsOfTheSystemNameTheFile) {
   std::filesystem::create_symlink(folder / "a", folder / "b");
   const std::string link = (folder / "a").string();
   for (const std::string& arguments : {"classify " + link, "info -m " + link}) {
-    const Said said = Qkv(arguments);
+    const CommandOutput said = Qkv(arguments);
     EXPECT_EQ(said.exit_code, 1);
     EXPECT_TRUE(Contains(said.err, link + ": a symbolic link that leads back to itself")) << said.err;
   }
@@ -82,7 +82,7 @@ TEST(Streams, NamesCannotForgeALine) {
   std::filesystem::copy_file(SourceFolder() / "examples/digits/8-black.png", folder / name);
   WriteFile(folder / "b\nqkv: all is well.png", "no picture");
   for (const char* command : {"classify ", "classify --json ", "embed "}) {
-    const Said said = Qkv(command + folder.path().string());
+    const CommandOutput said = Qkv(command + folder.path().string());
     for (const std::string& text : {said.out, said.err}) {
       EXPECT_FALSE(Contains(text, "\x1b")) << text;
       EXPECT_FALSE(Contains(text, "\n  99.90")) << text;

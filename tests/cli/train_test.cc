@@ -42,7 +42,7 @@ class Train : public testing::Test {
 };
 
 TEST_F(Train, LearnsAndSavesAModelThatAnswers) {
-  const Said said = Qkv(
+  const CommandOutput said = Qkv(
       Arguments("run", "--epochs 40 --lr 1e-2 --dropout 0 --attention-dropout 0 --drop-path 0 --mixup 0 --erase 0"));
   ASSERT_EQ(said.exit_code, 0) << said.err;
   EXPECT_TRUE(Contains(said.err, "qkv evaluate -m")) << said.err;
@@ -59,7 +59,7 @@ TEST_F(Train, LearnsAndSavesAModelThatAnswers) {
   EXPECT_EQ((*last)["step"], 40 * 4);
   EXPECT_GT((*last)["top1"], 0.9);
 
-  const Said answers = Qkv("classify --json -m " + Path("run") + " " + Path("data/val/right"));
+  const CommandOutput answers = Qkv("classify --json -m " + Path("run") + " " + Path("data/val/right"));
   ASSERT_EQ(answers.exit_code, 0) << answers.err;
   int right = 0;
   const std::vector<io::Json> lines = JsonLines(answers.out);
@@ -115,13 +115,13 @@ TEST_F(Train, KilledTwentyTimesItComesToTheSameBits) {
     ASSERT_EQ(::waitpid(child, &status, 0), child);
     ASSERT_TRUE(WIFSIGNALED(status)) << "it ended before it was killed: " << ReadFile(folder_ / "err");
   }
-  const Said said = Qkv(Arguments("killed", "--epochs 40 --resume"));
+  const CommandOutput said = Qkv(Arguments("killed", "--epochs 40 --resume"));
   ASSERT_EQ(said.exit_code, 0) << said.err;
   ExpectSameResult(folder_ / "whole", folder_ / "killed");
 }
 
 // Starts the program, sends it a signal when `when` is there, and waits.
-Said Signalled(const std::string& arguments, const fs::path& when, int signal, int times) {
+CommandOutput Signalled(const std::string& arguments, const fs::path& when, int signal, int times) {
   const TemporaryFolder folder;
   const pid_t child = Start(arguments, folder / "err");
   int status = 0;
@@ -135,7 +135,7 @@ TEST_F(Train, SavesAndSaysHowToGoOnWhenItIsInterrupted) {
   ASSERT_EQ(Qkv(Arguments("whole")).exit_code, 0);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) {
     const std::string run = fmt::format("stopped-{}", signal);
-    const Said said = Signalled(Arguments(run), folder_ / run / "checkpoint", signal, 1);
+    const CommandOutput said = Signalled(Arguments(run), folder_ / run / "checkpoint", signal, 1);
     EXPECT_EQ(said.exit_code, 128 + signal) << said.err;
     EXPECT_TRUE(Contains(said.err, "saved; to continue: qkv train")) << said.err;
     EXPECT_TRUE(Contains(said.err, "a second signal ends at once")) << said.err;
@@ -154,16 +154,17 @@ TEST_F(Train, AnEvaluationThatWasNotMadeIsMadeLater) {
   ASSERT_EQ(Qkv(Arguments("whole", "--eval-steps 1 --epochs 8")).exit_code, 0);
   for (int i = 0; i < 6; ++i) {
     const std::string run = fmt::format("stopped-{}", i);
-    const Said said = Signalled(Arguments(run, often), folder_ / run / "checkpoint", SIGTERM, 1);
+    const CommandOutput said = Signalled(Arguments(run, often), folder_ / run / "checkpoint", SIGTERM, 1);
     ASSERT_EQ(said.exit_code, 128 + SIGTERM) << said.err;
     const int64_t steps = Saved(folder_ / run);
     ASSERT_GT(steps, 0);
     fs::remove(folder_ / run / "curves.svg");  // is there again after the next evaluation
-    const Said again = Signalled(Arguments(run, often + " --resume"), folder_ / run / "curves.svg", SIGTERM, 1);
+    const CommandOutput again =
+        Signalled(Arguments(run, often + " --resume"), folder_ / run / "curves.svg", SIGTERM, 1);
     ASSERT_EQ(again.exit_code, 128 + SIGTERM) << again.err;
     // One after each step that was taken, but perhaps the last.
     std::vector<int64_t> evaluated;
-    for (const io::Json& line : EvaluationsOf(folder_ / run)) evaluated.push_back(line["step"]);
+    for (const io::Json& line : ReadEvaluations(folder_ / run)) evaluated.push_back(line["step"]);
     for (size_t at = 0; at < evaluated.size(); ++at) EXPECT_EQ(evaluated[at], static_cast<int64_t>(at) + 1);
   }
 }
@@ -202,21 +203,21 @@ TEST_F(Train, HearsASignalWhateverAStepDoes) {
 TEST_F(Train, KeepsWhatItHasWhenTheDiskIsFull) {
   ASSERT_EQ(Qkv(Arguments("whole")).exit_code, 0);
   // In blocks of 512 bytes; the state of training has more, the log will have.
-  const Said full = Qkv(Arguments("full"), "trap '' XFSZ; ulimit -f 20;");
+  const CommandOutput full = Qkv(Arguments("full"), "trap '' XFSZ; ulimit -f 20;");
   EXPECT_EQ(full.exit_code, 1) << full.err;
   EXPECT_TRUE(Contains(full.err, "cannot write")) << full.err;
-  const Said resumed = Qkv(Arguments("full", "--resume"));
+  const CommandOutput resumed = Qkv(Arguments("full", "--resume"));
   ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
   ExpectSameResult(folder_ / "whole", folder_ / "full");
 }
 
 TEST_F(Train, ContinuesFromACheckpoint) {
-  const Said said = Qkv(fmt::format("train {} -o {} -m {} --epochs 2 --batch 12 --image-size 32x16", Path("data"),
-                                    Path("run"), Golden("timm_grey")));
+  const CommandOutput said = Qkv(fmt::format("train {} -o {} -m {} --epochs 2 --batch 12 --image-size 32x16",
+                                             Path("data"), Path("run"), Golden("timm_grey")));
   ASSERT_EQ(said.exit_code, 0) << said.err;
-  const Said info = Qkv("info --json -m " + Path("run"));
+  const CommandOutput info = Qkv("info --json -m " + Path("run"));
   ASSERT_EQ(info.exit_code, 0) << info.err;
-  const Said answers = Qkv("classify --json -m " + Path("run") + " " + Path("data/val/left/0.png"));
+  const CommandOutput answers = Qkv("classify --json -m " + Path("run") + " " + Path("data/val/left/0.png"));
   ASSERT_EQ(answers.exit_code, 0) << answers.err;
   EXPECT_EQ(JsonLines(answers.out)[0]["top"].size(), 3u);
 }
@@ -228,7 +229,7 @@ TEST_F(Train, ContinuesOnTheModelsBackground) {
   io::Json config = io::Json::parse(ReadFile(model / "config.json"));
   config["qkv_background"] = "dark";
   WriteFile(model / "config.json", config.dump());
-  const Said said =
+  const CommandOutput said =
       Qkv(fmt::format("train {} -o {} -m {} --steps 1 --batch 12", Path("data"), Path("run"), Path("dark")));
   ASSERT_EQ(said.exit_code, 0) << said.err;
   EXPECT_TRUE(Contains(said.err, "bright background")) << said.err;
@@ -247,7 +248,7 @@ TEST_F(Train, SaysWhatBackgroundThePresetIsFor) {
 TEST_F(Train, EvaluatesAsOftenAsItIsTold) {
   ASSERT_EQ(Qkv(Arguments("run", "--epochs 2 --eval-steps 3 --maps 1")).exit_code, 0);
   std::vector<int64_t> steps, epochs;
-  for (const io::Json& line : EvaluationsOf(folder_ / "run")) {
+  for (const io::Json& line : ReadEvaluations(folder_ / "run")) {
     steps.push_back(line["step"]), epochs.push_back(line["epoch"]);
   }
   EXPECT_EQ(steps, (std::vector<int64_t>{3, 6, 8}));  // of four steps an epoch, and the last
@@ -258,7 +259,7 @@ TEST_F(Train, EvaluatesAsOftenAsItIsTold) {
 // A preset's warm-up may be longer than a short run.
 TEST_F(Train, ComesToItsLearningRateHoweverShortTheRun) {
   for (const char* length : {"--steps 8", "--epochs 2"}) {
-    const Said said = Qkv(Arguments("run", fmt::format("{} --warmup-epochs 5 --log-steps 1", length)));
+    const CommandOutput said = Qkv(Arguments("run", fmt::format("{} --warmup-epochs 5 --log-steps 1", length)));
     ASSERT_EQ(said.exit_code, 0) << said.err;
     EXPECT_TRUE(Contains(said.err, "rises for 4 of its 8 steps")) << said.err;
     std::vector<double> rates;
@@ -293,8 +294,8 @@ TEST_F(Train, DrawsWhereItLooksAfterEachEpoch) {
   EXPECT_GT(epochs.width(), 4 * 72);
   EXPECT_GT(epochs.height(), 4 * 72);
   // The last epoch's are of the model that was saved as the last.
-  const Said attended = Qkv(fmt::format("attend -m {} --layer all --query cls -o {} {}", Path("run/last"),
-                                        Path("left.npy"), Path("data/val/left/0.png")));
+  const CommandOutput attended = Qkv(fmt::format("attend -m {} --layer all --query cls -o {} {}", Path("run/last"),
+                                                 Path("left.npy"), Path("data/val/left/0.png")));
   ASSERT_EQ(attended.exit_code, 0) << attended.err;
   ASSERT_EQ(Qkv(Arguments("own", "--epochs 3 --maps " + Path("data/val/left/0.png"))).exit_code, 0);
   const Tensor<float> own = io::ReadNpy<float>(folder_ / "own/maps/epoch-0003.npy");
@@ -307,7 +308,7 @@ TEST_F(Train, DrawsWhereItLooksAfterEachEpoch) {
 
   ASSERT_EQ(Qkv(Arguments("none", "--epochs 1 --maps 0")).exit_code, 0);
   EXPECT_FALSE(fs::exists(folder_ / "none/maps"));
-  const Said many = Qkv(Arguments("many", "--maps 1000"));
+  const CommandOutput many = Qkv(Arguments("many", "--maps 1000"));
   EXPECT_EQ(many.exit_code, 1);
   EXPECT_TRUE(Contains(many.err, "expected 1 to 64 images")) << many.err;
 }
@@ -315,7 +316,7 @@ TEST_F(Train, DrawsWhereItLooksAfterEachEpoch) {
 TEST_F(Train, TakesAFileAndFlagsAboveIt) {
   WriteFile(folder_ / "run.yaml",
             "preset: vit-digits\nimage_size: 8\nwidth: 16\nheads: 2\ndepth: 1\nsteps: 2\nlr: 1e-2\n");
-  const Said said =
+  const CommandOutput said =
       Qkv(fmt::format("train {} -o {} --config {} --lr 5e-3", Path("data"), Path("run"), Path("run.yaml")));
   ASSERT_EQ(said.exit_code, 0) << said.err;
   const std::string config = ReadFile(folder_ / "run/config.yaml");
@@ -325,7 +326,7 @@ TEST_F(Train, TakesAFileAndFlagsAboveIt) {
 
 TEST_F(Train, RefusesWithAReason) {
   const auto says = [&](const std::string& arguments, int code, const std::string& part) {
-    const Said said = Qkv("train " + arguments);
+    const CommandOutput said = Qkv("train " + arguments);
     EXPECT_EQ(said.exit_code, code) << arguments;
     EXPECT_TRUE(Contains(said.err, part)) << arguments << ": " << said.err;
   };
@@ -350,7 +351,7 @@ TEST_F(Train, RefusesWithAReason) {
 
 TEST_F(Train, WhatCannotBeginLeavesNothing) {
   const auto says = [&](const std::string& arguments, const std::string& part) {
-    const Said said = Qkv(arguments);
+    const CommandOutput said = Qkv(arguments);
     EXPECT_EQ(said.exit_code, 1) << arguments;
     EXPECT_TRUE(Contains(said.err, part)) << arguments << ": " << said.err;
   };
@@ -390,7 +391,7 @@ TEST_F(Train, RefusesARunThatCannotBe) {
                                        Path("text.txt"), Path("text"));
   ASSERT_EQ(Qkv(text).exit_code, 0);
   const auto resumed = [&](const std::string& run, const std::string& data) {
-    const Said said = Qkv(fmt::format("train {} -o {} --resume", Path(data), Path(run)), "timeout 20");
+    const CommandOutput said = Qkv(fmt::format("train {} -o {} --resume", Path(data), Path(run)), "timeout 20");
     EXPECT_EQ(said.exit_code, 1) << said.err;
     return said.err;
   };
@@ -409,7 +410,7 @@ TEST_F(Train, RefusesARunThatCannotBe) {
 
 TEST_F(Train, AStartThatFailsWithMapsLeavesNothing) {
   // The first step cannot be taken: a batch of pairs that is odd.
-  const Said failed = Qkv(Arguments("new", "--maps 2 --batch 7"));
+  const CommandOutput failed = Qkv(Arguments("new", "--maps 2 --batch 7"));
   EXPECT_EQ(failed.exit_code, 1) << failed.err;
   EXPECT_FALSE(fs::exists(folder_ / "new"));
   EXPECT_EQ(Qkv(Arguments("new", "--maps 2 --steps 1")).exit_code, 0);
@@ -432,7 +433,7 @@ TEST_F(Train, TakesNothingAwayFromAFolder) {
   // The folder may be another person's, with links that lead elsewhere.
   fs::remove(folder_ / "run/command");
   fs::create_symlink(folder_ / "precious", folder_ / "run/command");
-  const Said said = Qkv(Arguments("run", "--steps 2 --resume"));
+  const CommandOutput said = Qkv(Arguments("run", "--steps 2 --resume"));
   EXPECT_EQ(said.exit_code, 1) << said.err;
   EXPECT_TRUE(Contains(said.err, "command: it is a link")) << said.err;
   for (const char* name : {"own/draft.tmp/a", "own/notes.tmp", "run/keep.tmp", "run/checkpoint-99/a", "precious"}) {
@@ -463,7 +464,7 @@ TEST_F(Train, TwoProcessesDoWhatOneDoes) {
   const std::string how = "--epochs 4 --opt sgd --lr 0.05 --clip-grad 0 --maps 2 --threads 1";
   ASSERT_EQ(Qkv(Arguments("one", how)).exit_code, 0);
   ASSERT_EQ(Qkv(Arguments("halves", how + " --batch 6 --accumulate 2")).exit_code, 0);
-  const Said said = Two(Arguments("two", how));
+  const CommandOutput said = Two(Arguments("two", how));
   ASSERT_EQ(said.exit_code, 0) << said.err;
   EXPECT_TRUE(Contains(said.err, "2 processes of 1 thread each")) << said.err;
   ExpectAsOneProcess(folder_ / "one", folder_ / "halves", folder_ / "two", 4);
@@ -477,12 +478,12 @@ TEST_F(Train, TwoProcessesGoOnToTheSameBits) {
 
 TEST_F(Train, AnErrorOfOneProcessEndsAll) {
   // Pairs that are mixed must lie in one process.
-  const Said odd = Two(Arguments("odd", "--batch 10"));
+  const CommandOutput odd = Two(Arguments("odd", "--batch 10"));
   EXPECT_NE(odd.exit_code, 0);
   EXPECT_TRUE(Contains(odd.err, "expected a multiple of 4")) << odd.err;
   EXPECT_EQ(odd.err.find("expected a multiple of 4"), odd.err.rfind("expected a multiple of 4")) << "said twice";
   // The second process has other data than the first.
-  const Said other =
+  const CommandOutput other =
       Two(Arguments("other") + " : -n 1 " QKV_PROGRAM " train " + Path("nowhere") + " -o " + Path("other"));
   EXPECT_NE(other.exit_code, 0);
   EXPECT_TRUE(Contains(other.err, "process 3 of 3")) << other.err;

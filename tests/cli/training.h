@@ -37,7 +37,7 @@ inline void DrawImages(const std::filesystem::path& folder, int per_class, uint6
   }
 }
 
-inline std::vector<io::Json> EvaluationsOf(const std::filesystem::path& run) {
+inline std::vector<io::Json> ReadEvaluations(const std::filesystem::path& run) {
   std::vector<io::Json> lines = JsonLines(ReadFile(run / "log.jsonl"));
   std::erase_if(lines, [](const io::Json& line) { return line["event"] != "evaluation"; });
   return lines;
@@ -49,7 +49,7 @@ inline void ExpectSameResult(const std::filesystem::path& one, const std::filesy
                            "last/model.safetensors", "checkpoint/training.safetensors"}) {
     EXPECT_TRUE(ReadFile(one / file) == ReadFile(other / file)) << file << " differs";
   }
-  EXPECT_EQ(EvaluationsOf(one), EvaluationsOf(other));
+  EXPECT_EQ(ReadEvaluations(one), ReadEvaluations(other));
 }
 
 #ifdef QKV_MPIRUN
@@ -58,21 +58,21 @@ inline constexpr const char* kTwo =
     "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ASAN_OPTIONS=detect_leaks=0 " QKV_MPIRUN
     " --oversubscribe --bind-to none -n 2";
 
-inline Said Two(const std::string& arguments) { return Qkv(arguments, kTwo); }
+inline CommandOutput Two(const std::string& arguments) { return Qkv(arguments, kTwo); }
 
 /// Two processes take `whole`, and `resumed`, which is killed three times on its way.
 inline void RunTwoAndKillTwo(const std::string& whole, const std::string& resumed) {
   const auto begin = std::chrono::steady_clock::now();
-  const Said said = Two(whole);
+  const CommandOutput said = Two(whole);
   ASSERT_EQ(said.exit_code, 0) << said.err;
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   for (const double part : {0.5, 0.7, 0.9}) Qkv(resumed, fmt::format("{} timeout -s KILL {}", kTwo, part * seconds));
-  const Said again = Two(resumed);
+  const CommandOutput again = Two(resumed);
   ASSERT_EQ(again.exit_code, 0) << again.err;
 }
 
 /// All weights of the latest model of a run.
-inline std::vector<float> WeightsOf(const std::filesystem::path& run) {
+inline std::vector<float> ReadWeights(const std::filesystem::path& run) {
   const io::SafeTensors file = io::SafeTensors::Open(run / "last/model.safetensors");
   std::vector<float> weights;
   for (const io::StoredTensor& stored : file.tensors()) {
@@ -87,9 +87,9 @@ inline std::vector<float> WeightsOf(const std::filesystem::path& run) {
 /// as small as the gradients' errors; AdamW's are not where a gradient is about 0.
 inline void ExpectAsOneProcess(const std::filesystem::path& one, const std::filesystem::path& halves,
                                const std::filesystem::path& two, size_t evaluations) {
-  const std::vector<float> weights = WeightsOf(one);
+  const std::vector<float> weights = ReadWeights(one);
   const auto distance = [&](const std::filesystem::path& run) {
-    const std::vector<float> others = WeightsOf(run);
+    const std::vector<float> others = ReadWeights(run);
     EXPECT_EQ(others.size(), weights.size());
     double greatest = 0;
     for (size_t i = 0; i < weights.size(); ++i) {
@@ -101,7 +101,7 @@ inline void ExpectAsOneProcess(const std::filesystem::path& one, const std::file
   for (const float weight : weights) largest = std::max(largest, double{std::abs(weight)});
   EXPECT_LE(distance(two), 4 * distance(halves) + 1e-6 * largest);
 
-  const std::vector<io::Json> a = EvaluationsOf(one), b = EvaluationsOf(two);
+  const std::vector<io::Json> a = ReadEvaluations(one), b = ReadEvaluations(two);
   ASSERT_EQ(a.size(), evaluations);
   ASSERT_EQ(b.size(), evaluations);  // one writer
   for (size_t i = 0; i < a.size(); ++i) {

@@ -69,14 +69,14 @@ TEST(WriteFile, NamesItsTemporaryFileSoThatItCanBeTold) {
   WriteFile(folder / "a", [&](FileSink& sink) {
     sink.Write("x");
     for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
-      EXPECT_TRUE(IsTemporaryOf(entry.path().filename().native(), "a"));
-      EXPECT_FALSE(IsTemporaryOf(entry.path().filename().native(), "b"));
+      EXPECT_TRUE(IsTemporaryNameFor(entry.path().filename().native(), "a"));
+      EXPECT_FALSE(IsTemporaryNameFor(entry.path().filename().native(), "b"));
     }
   });
-  EXPECT_TRUE(IsTemporaryOf("a.qkv-12-3.tmp", "a"));
+  EXPECT_TRUE(IsTemporaryNameFor("a.qkv-12-3.tmp", "a"));
   for (const char* other : {"a.tmp", "a.qkv-.tmp", "a.qkv-12-.tmp", "a.qkv-1-2-3.tmp", "a.qkv-1-x.tmp", "a", "",
                             "a.qkv-1-2.tmp.txt", "b.qkv-1-2.tmp", "a.12-3.tmp"}) {
-    EXPECT_FALSE(IsTemporaryOf(other, "a")) << other;
+    EXPECT_FALSE(IsTemporaryNameFor(other, "a")) << other;
   }
 }
 
@@ -119,7 +119,7 @@ TEST(MappedFile, SurvivesThatItsFileBecomesShorter) {
   for (const std::byte byte : file.bytes()) ++(byte == std::byte{0} ? zeros : letters);
   EXPECT_EQ(letters, 100'000u);
   EXPECT_EQ(zeros, text.size() - 100'000);
-  EXPECT_EQ(MessageOf([&] { file.RequireUnchanged("a"); }), "a: the file was changed while it was read");
+  EXPECT_EQ(ErrorMessage([&] { file.RequireUnchanged("a"); }), "a: the file was changed while it was read");
   // It stays refused, wherever it is moved, though the file is as long as before.
   ASSERT_EQ(::truncate(path.c_str(), static_cast<off_t>(text.size())), 0);
   const MappedFile moved = std::move(file);

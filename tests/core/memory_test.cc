@@ -29,7 +29,7 @@ TEST_F(Memory, IsLimitedByTheMachineUnlessSet) {
 TEST_F(Memory, IsRefusedWithWhatItWouldTake) {
   SetMemoryLimit(2'000'000'000);
   RequireMemory(2e9, "a model");
-  EXPECT_EQ(MessageOf([] { RequireMemory(7.1e9, "a model"); }),
+  EXPECT_EQ(ErrorMessage([] { RequireMemory(7.1e9, "a model"); }),
             "a model would take about 7.1 GB, and at most 2.0 GB may be used; --max-memory sets another limit");
   EXPECT_THROW(RequireMemory(std::numeric_limits<double>::infinity(), "a model"), Error);
   EXPECT_THROW(RequireMemory(std::numeric_limits<double>::quiet_NaN(), "a model"), Error);

@@ -49,16 +49,17 @@ TEST(Printable, ClipsBetweenCharacters) {
 }
 
 TEST(Fail, ClipsWhatIsVeryLong) {
-  const std::string message = MessageOf([] { Fail("file: no tensor {}, {}", std::string(70'000, 'x'), "expected y"); });
+  const std::string message =
+      ErrorMessage([] { Fail("file: no tensor {}, {}", std::string(70'000, 'x'), "expected y"); });
   EXPECT_LT(message.size(), 1100u);
   EXPECT_TRUE(message.ends_with("xxx… (70000 bytes), expected y")) << message;
 }
 
 TEST(Fail, ShowsNamesOnOneLine) {
   const std::string name = "a\x1b[31m\nqkv: all is well", plain = "b";
-  EXPECT_EQ(MessageOf([&] { Fail("{}: {} of {:>3}\nnext", name, 3, plain); }),
+  EXPECT_EQ(ErrorMessage([&] { Fail("{}: {} of {:>3}\nnext", name, 3, plain); }),
             "a\\x1b[31m\\x0aqkv: all is well: 3 of   b\nnext");
-  EXPECT_EQ(MessageOf([&] { Require(false, "{}", name.c_str()); }), "a\\x1b[31m\\x0aqkv: all is well");
+  EXPECT_EQ(ErrorMessage([&] { Require(false, "{}", name.c_str()); }), "a\\x1b[31m\\x0aqkv: all is well");
 }
 
 }  // namespace

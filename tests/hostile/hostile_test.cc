@@ -28,7 +28,7 @@ std::vector<Reader> Readers() {
 
 using Case = std::tuple<Reader, Mutation>;
 
-std::string NameOf(const testing::TestParamInfo<Case>& info) {
+std::string CaseName(const testing::TestParamInfo<Case>& info) {
   const auto& [reader, mutation] = info.param;
   return fmt::format("{}_{}", reader.name, Name(mutation));
 }
@@ -69,7 +69,7 @@ TEST_P(Hostile, FilesAreReadOrRefused) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, Hostile, testing::Combine(testing::ValuesIn(Readers()), testing::ValuesIn(kMutations)),
-                         NameOf);
+                         CaseName);
 
 TEST(HostileInputs, AreAtLeastFiveThousand) {
   size_t all = 0;

@@ -33,7 +33,7 @@ void RepairPng(std::string& bytes) {
 }
 
 // The goldens whose names begin so, of which `file` is found in tests/image/golden.
-std::vector<Seed> SeedsOf(const std::string& format) {
+std::vector<Seed> ReadSeeds(const std::string& format) {
   const auto golden = io::SafeTensors::Open(SourceFolder() / "tests/image/golden/decode.safetensors");
   std::vector<Seed> seeds;
   for (const io::StoredTensor& tensor : golden.tensors()) {
@@ -71,7 +71,7 @@ std::vector<Reader> ImageReaders() {
     readers.push_back({.name = name,
                        .open =
                            [format = std::string(format)] {
-                             return Reading{SeedsOf(format), Decode};
+                             return Reading{ReadSeeds(format), Decode};
                            },
                        .inputs = 120});
   }

@@ -114,21 +114,23 @@ TEST(OverlayHeat, ColoursTheMapAndDimsTheRest) {
   }
 }
 
-TEST(SeenOf, UndoesResizeAndCrop) {
+TEST(VisibleRect, UndoesResizeAndCrop) {
   Preprocess p;
   p.resize = Preprocess::Resize::kShortestEdge, p.resize_height = 100;
   p.crop = Preprocess::Crop::kTorchvision, p.crop_height = 80, p.crop_width = 60;
-  const Rect seen = SeenOf(p, 400, 600);  // resized to 100 x 150, a quarter; offsets 10 and 45
+  const Rect seen = VisibleRect(p, 400, 600);  // resized to 100 x 150, a quarter; offsets 10 and 45
   EXPECT_DOUBLE_EQ(seen.top, 40);
   EXPECT_DOUBLE_EQ(seen.left, 180);
   EXPECT_DOUBLE_EQ(seen.height, 320);
   EXPECT_DOUBLE_EQ(seen.width, 240);
-  const Rect exact = SeenOf({.resize = Preprocess::Resize::kExact, .resize_height = 32, .resize_width = 32}, 7, 90);
+  const Rect exact =
+      VisibleRect({.resize = Preprocess::Resize::kExact, .resize_height = 32, .resize_width = 32}, 7, 90);
   EXPECT_DOUBLE_EQ(exact.top, 0);
   EXPECT_DOUBLE_EQ(exact.height, 7);
   EXPECT_DOUBLE_EQ(exact.width, 90);
   // Padded all around: the map is larger than the image.
-  const Rect padded = SeenOf({.crop = Preprocess::Crop::kHuggingFace, .crop_height = 20, .crop_width = 30}, 10, 10);
+  const Rect padded =
+      VisibleRect({.crop = Preprocess::Crop::kHuggingFace, .crop_height = 20, .crop_width = 30}, 10, 10);
   EXPECT_DOUBLE_EQ(padded.top, -5);
   EXPECT_DOUBLE_EQ(padded.left, -10);
   EXPECT_DOUBLE_EQ(padded.height, 20);

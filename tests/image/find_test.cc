@@ -51,12 +51,12 @@ TEST(ImageFinder, HasLimits) {
   const TemporaryFolder folder;
   Write(folder / "a/b/c/1.png");
   EXPECT_EQ(ImageFinder({.depth = 3}).Find(folder.path()).size(), 1u);
-  EXPECT_NE(MessageOf([&] { ImageFinder({.depth = 2}).Find(folder.path()); }).find("more than 2 folders"),
+  EXPECT_NE(ErrorMessage([&] { ImageFinder({.depth = 2}).Find(folder.path()); }).find("more than 2 folders"),
             std::string::npos);
   EXPECT_EQ(ImageFinder({.entries = 4}).Find(folder.path()).size(), 1u);
-  EXPECT_NE(MessageOf([&] { ImageFinder({.entries = 3}).Find(folder.path()); }).find("more than 3 files"),
+  EXPECT_NE(ErrorMessage([&] { ImageFinder({.entries = 3}).Find(folder.path()); }).find("more than 3 files"),
             std::string::npos);
-  EXPECT_NE(MessageOf([&] { ImageFinder().Find(folder / "nowhere"); }), "");
+  EXPECT_NE(ErrorMessage([&] { ImageFinder().Find(folder / "nowhere"); }), "");
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ class HostileImages : public testing::Test {
   io::SafeTensors golden_;
 };
 
-std::string ErrorOf(std::span<const std::byte> bytes, const DecodeOptions& options = {}) {
+std::string DecodeError(std::span<const std::byte> bytes, const DecodeOptions& options = {}) {
   try {
     Decode(bytes, options, "the/file");
   } catch (const Error& error) {
@@ -37,8 +37,8 @@ std::string ErrorOf(std::span<const std::byte> bytes, const DecodeOptions& optio
   return "";
 }
 
-std::string ErrorOf(const std::string& text, const DecodeOptions& options = {}) {
-  return ErrorOf(std::as_bytes(std::span(text)), options);
+std::string DecodeError(const std::string& text, const DecodeOptions& options = {}) {
+  return DecodeError(std::as_bytes(std::span(text)), options);
 }
 
 // A file cut anywhere is refused, or lost nothing that matters: bytes after the picture.
@@ -73,7 +73,7 @@ TEST_F(HostileImages, FlippedBitsNeverCrash) {
       const size_t range = trial % 4 == 0 ? bytes.size() : std::min<size_t>(bytes.size(), 64);
       for (int flips = 0; flips <= trial % 3; ++flips)
         bytes[rng.Next() % range] ^= static_cast<std::byte>(1 << rng.Next() % 8);
-      ErrorOf(bytes, options);
+      DecodeError(bytes, options);
     }
   }
 }
@@ -83,38 +83,38 @@ TEST_F(HostileImages, BombsAreRefusedBeforeTheyAreDecoded) {
     const Image image = Decode(tensor.bytes, {}, name);
     // A tile counts whole, and these are larger than their picture.
     const int64_t pixels = name.find("tiles") == name.npos ? image.height() * image.width() : 256;
-    EXPECT_EQ(ErrorOf(tensor.bytes, {.max_pixels = pixels}), "") << name;
-    const std::string error = ErrorOf(tensor.bytes, {.max_pixels = pixels - 1});
+    EXPECT_EQ(DecodeError(tensor.bytes, {.max_pixels = pixels}), "") << name;
+    const std::string error = DecodeError(tensor.bytes, {.max_pixels = pixels - 1});
     EXPECT_NE(error.find("more than the limit"), std::string::npos) << name << ": " << error;
   }
-  EXPECT_NE(ErrorOf("P6 100000 100000 255\n").find("100000 x 100000 pixels are more than the limit of 178956970"),
+  EXPECT_NE(DecodeError("P6 100000 100000 255\n").find("100000 x 100000 pixels are more than the limit of 178956970"),
             std::string::npos);
 }
 
 TEST_F(HostileImages, EachErrorSaysWhereAndWhat) {
-  EXPECT_EQ(ErrorOf(""), "the/file: an empty file");
-  EXPECT_EQ(ErrorOf("GIF"), "the/file: no JPEG, PNG, WebP, GIF, BMP, TIFF or PPM");
-  EXPECT_EQ(ErrorOf("<svg></svg>"), "the/file: no JPEG, PNG, WebP, GIF, BMP, TIFF or PPM");
-  EXPECT_EQ(ErrorOf("P5 0 5 255\n"), "the/file: an image of 0 x 5 pixels");
-  EXPECT_EQ(ErrorOf("P5 2 2 255\nabc"), "the/file: the file ends too early, at byte 14");
-  EXPECT_EQ(ErrorOf("P2 1 1 255\n256"), "the/file: PNM: 256 is more than the maximum of 255");
-  EXPECT_EQ(ErrorOf("P2 1 1 70000\n256"), "the/file: PNM: a maximum of 70000");
-  EXPECT_NE(ErrorOf("P2 1 1 255\n-6").find("no number before byte"), std::string::npos);
-  EXPECT_NE(ErrorOf("P2 1 99999999999 255\n6").find("no number before byte"), std::string::npos);
+  EXPECT_EQ(DecodeError(""), "the/file: an empty file");
+  EXPECT_EQ(DecodeError("GIF"), "the/file: no JPEG, PNG, WebP, GIF, BMP, TIFF or PPM");
+  EXPECT_EQ(DecodeError("<svg></svg>"), "the/file: no JPEG, PNG, WebP, GIF, BMP, TIFF or PPM");
+  EXPECT_EQ(DecodeError("P5 0 5 255\n"), "the/file: an image of 0 x 5 pixels");
+  EXPECT_EQ(DecodeError("P5 2 2 255\nabc"), "the/file: the file ends too early, at byte 14");
+  EXPECT_EQ(DecodeError("P2 1 1 255\n256"), "the/file: PNM: 256 is more than the maximum of 255");
+  EXPECT_EQ(DecodeError("P2 1 1 70000\n256"), "the/file: PNM: a maximum of 70000");
+  EXPECT_NE(DecodeError("P2 1 1 255\n-6").find("no number before byte"), std::string::npos);
+  EXPECT_NE(DecodeError("P2 1 99999999999 255\n6").find("no number before byte"), std::string::npos);
   auto jpeg = File("jpeg_420.jpg");
-  EXPECT_NE(ErrorOf(std::span(jpeg).first(jpeg.size() - 40)).find("the/file: JPEG: "), std::string::npos);
+  EXPECT_NE(DecodeError(std::span(jpeg).first(jpeg.size() - 40)).find("the/file: JPEG: "), std::string::npos);
   // The end-of-image marker pulled forward: libjpeg would only warn, and fill up with grey.
   auto grey = std::vector(jpeg.begin(), jpeg.end() - 100);
   grey.push_back(std::byte{0xFF}), grey.push_back(std::byte{0xD9});
-  EXPECT_NE(ErrorOf(grey).find("premature end"), std::string::npos) << ErrorOf(grey);
+  EXPECT_NE(DecodeError(grey).find("premature end"), std::string::npos) << DecodeError(grey);
   auto png = File("png_rgb_8.png");
   png[png.size() / 2] ^= std::byte{1};
-  EXPECT_NE(ErrorOf(png).find("the/file: PNG: "), std::string::npos);
+  EXPECT_NE(DecodeError(png).find("the/file: PNG: "), std::string::npos);
 }
 
 // A header of 20 bytes that claims half a gigabyte: refused before there is room for it.
 TEST_F(HostileImages, PixelsThatAreNotThereGetNoRoom) {
-  EXPECT_EQ(ErrorOf("P6 13377 13377 255\n"), "the/file: the file ends too early, at byte 19");
+  EXPECT_EQ(DecodeError("P6 13377 13377 255\n"), "the/file: the file ends too early, at byte 19");
 }
 
 // A hundred bytes that claim a table of 170 million strips: refused before the table is made.
@@ -130,7 +130,7 @@ TEST_F(HostileImages, TablesLargerThanTheFileAreRefused) {
   for (const auto& [tag, kind, count, value] : entries)
     append(tag, 2), append(kind, 2), append(count, 4), append(value, 4);
   append(0, 4);
-  EXPECT_NE(ErrorOf(tiff).find("the/file: TIFF: "), std::string::npos) << ErrorOf(tiff);
+  EXPECT_NE(DecodeError(tiff).find("the/file: TIFF: "), std::string::npos) << DecodeError(tiff);
 }
 
 // libpng would make room for the whole chunk before it looks for it.
@@ -140,7 +140,7 @@ TEST_F(HostileImages, ChunksLongerThanTheFileAreRefused) {
   const size_t at = text.find("eXIf");
   ASSERT_NE(at, text.npos);
   png[at - 4] = std::byte{0x57};
-  EXPECT_EQ(ErrorOf(png), "the/file: PNG: the file ends too early");
+  EXPECT_EQ(DecodeError(png), "the/file: PNG: the file ends too early");
 }
 
 // A progressive JPEG may repeat scans without end, each as costly as a whole picture.
@@ -161,7 +161,7 @@ TEST_F(HostileImages, EndlessScansAreRefused) {
   std::vector<std::byte> bomb(at(0), at(end));
   for (int i = 0; i < 1000; ++i) bomb.insert(bomb.end(), at(begin), at(end));
   bomb.insert(bomb.end(), at(end), jpeg.end());
-  EXPECT_EQ(ErrorOf(bomb), "the/file: JPEG: more than 200 scans");
+  EXPECT_EQ(DecodeError(bomb), "the/file: JPEG: more than 200 scans");
 }
 
 // Another process cuts the file while it is read: a picture or an Error, and the process goes on.
@@ -202,7 +202,7 @@ TEST_F(HostileImages, LongFilesAreHeldToMemory) {
   Image image;
   const int64_t before = MemoryLimit();
   SetMemoryLimit(100'000'000);
-  EXPECT_NE(MessageOf([&] { DecodeFile(path, {}, workspace, image); }).find("--max-memory"), std::string::npos);
+  EXPECT_NE(ErrorMessage([&] { DecodeFile(path, {}, workspace, image); }).find("--max-memory"), std::string::npos);
   SetMemoryLimit(before);
   EXPECT_THROW(DecodeFile(path, {}, workspace, image), Error);
   EXPECT_TRUE(workspace.file.empty());
@@ -216,11 +216,11 @@ TEST_F(HostileImages, FilesThatAreNoImagesTakeNoMemory) {
   std::filesystem::resize_file(path, uintmax_t{1} << 40);
   Workspace workspace;
   Image image;
-  EXPECT_NE(MessageOf([&] { DecodeFile(path, {}, workspace, image); }).find("no JPEG"), std::string::npos);
+  EXPECT_NE(ErrorMessage([&] { DecodeFile(path, {}, workspace, image); }).find("no JPEG"), std::string::npos);
   EXPECT_TRUE(workspace.file.empty());
   WriteFile(path, "P5\n9 9 255\n");
   std::filesystem::resize_file(path, uintmax_t{1} << 40);
-  EXPECT_NE(MessageOf([&] { DecodeFile(path, {}, workspace, image); }).find("--max-pixels"), std::string::npos);
+  EXPECT_NE(ErrorMessage([&] { DecodeFile(path, {}, workspace, image); }).find("--max-pixels"), std::string::npos);
   EXPECT_TRUE(workspace.file.empty());
 }
 

@@ -11,7 +11,7 @@
 namespace qkv::image {
 namespace {
 
-Filter FilterOf(const std::string& name) {
+Filter ParseFilter(const std::string& name) {
   if (name == "nearest") return Filter::kNearest;
   if (name == "box") return Filter::kBox;
   if (name == "bilinear") return Filter::kBilinear;
@@ -28,7 +28,8 @@ void ExpectGolden() {
     const size_t first = tensor.name.find('/'), last = tensor.name.rfind('/');
     const std::string filter = tensor.name.substr(0, first), in = tensor.name.substr(first + 1, last - first - 1);
     const Image expected = ToImage(tensor);
-    const Image got = Resize(ToImage(*golden.Find("in/" + in)), expected.height(), expected.width(), FilterOf(filter));
+    const Image got =
+        Resize(ToImage(*golden.Find("in/" + in)), expected.height(), expected.width(), ParseFilter(filter));
     ExpectSame(got, expected, tensor.name);
     ++cases;
   }

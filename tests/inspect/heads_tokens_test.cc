@@ -41,7 +41,7 @@ std::vector<Tensor<double>> RandomTokens(int64_t B, int64_t N, int64_t D, double
   return tokens;
 }
 
-Tensor<double> MeanOf(const std::vector<Tensor<double>>& tokens) {
+Tensor<double> ComputeMean(const std::vector<Tensor<double>>& tokens) {
   Tensor<double> mean(tokens[0].shape());
   for (const Tensor<double>& image : tokens) {
     for (int64_t i = 0; i < mean.size(); ++i) mean[i] += image[i] / static_cast<double>(tokens.size());
@@ -49,8 +49,9 @@ Tensor<double> MeanOf(const std::vector<Tensor<double>>& tokens) {
   return mean;
 }
 
-std::vector<LogitShares> SharesOf(const AttentionWeights<double>& weights, const std::vector<Tensor<double>>& tokens) {
-  LogitSplit split(weights, MeanOf(tokens));
+std::vector<LogitShares> ComputeShares(const AttentionWeights<double>& weights,
+                                       const std::vector<Tensor<double>>& tokens) {
+  LogitSplit split(weights, ComputeMean(tokens));
   LogitScratch scratch;
   for (const Tensor<double>& image : tokens) split.Add(image, scratch);
   return split.Shares();
@@ -63,7 +64,7 @@ double ShareTolerance(int64_t D, int64_t E) { return 30 * (DotTolerance<float>(D
 // The header's formulas, word for word, in double.
 LogitShares Naive(const AttentionWeights<double>& weights, const std::vector<Tensor<double>>& tokens, int64_t h) {
   const int64_t N = tokens[0].dim(0), D = tokens[0].dim(1), E = weights.query.weight.dim(0) / weights.heads;
-  const Tensor<double> mean = MeanOf(tokens);
+  const Tensor<double> mean = ComputeMean(tokens);
   const auto folded = [&](const algebra::Projection<double>& layer) {
     return algebra::FoldLayerNorm<double>(algebra::Head<double>(layer, h, weights.heads), weights.gamma, weights.beta);
   };
@@ -128,7 +129,7 @@ TEST(LogitSplit, IsWhatItsHeaderSays) {
   const AttentionWeights<double> weights = RandomWeights(H, E, D, true, 1);
   for (const int64_t N : {11, 64, 135}) {  // within a tile of queries, one whole tile, two and a part
     const std::vector<Tensor<double>> tokens = RandomTokens(6, N, D, 1, 1, 2);
-    const std::vector<LogitShares> shares = SharesOf(weights, tokens);
+    const std::vector<LogitShares> shares = ComputeShares(weights, tokens);
     ASSERT_EQ(std::ssize(shares), H);
     for (int64_t h = 0; h < H; ++h) {
       const LogitShares& got = shares[static_cast<size_t>(h)];
@@ -149,7 +150,7 @@ TEST(LogitSplit, QueriesOfABiasAloneAreAllTheSame) {
   AttentionWeights<double> weights = RandomWeights(H, E, D, true, 3);
   weights.beta = {};
   for (double& w : weights.query.weight.span()) w = 0;
-  for (const LogitShares& head : SharesOf(weights, RandomTokens(4, 9, D, 1, 1, 4))) {
+  for (const LogitShares& head : ComputeShares(weights, RandomTokens(4, 9, D, 1, 1, 4))) {
     EXPECT_NEAR(head.same, 1, ShareTolerance(D, E));
   }
 }
@@ -158,18 +159,18 @@ TEST(LogitSplit, KeyBiasShareIsTheAlgebras) {
   const int64_t H = 2, E = 4, D = 10;
   const AttentionWeights<double> weights = RandomWeights(H, E, D, true, 3);
   const std::vector<Tensor<double>> tokens = RandomTokens(1, 9, D, 1, 1, 4);
-  const LogitShares shares = SharesOf(weights, tokens)[1];
+  const LogitShares shares = ComputeShares(weights, tokens)[1];
   Tensor<double> read = tokens[0].Clone();  // what the projections read: γ and β applied
   for (int64_t i = 0; i < read.size(); ++i) read[i] = read[i] * weights.gamma[i % D] + weights.beta[i % D];
   const algebra::QueryKeyView<double> pair{algebra::Head<double>(weights.query, 1, H),
                                            algebra::Head<double>(weights.key, 1, H)};
   EXPECT_NEAR(shares.key_bias, algebra::KeyBiasShare<double>(pair, read, read), ShareTolerance(D, E));
-  EXPECT_EQ(SharesOf(RandomWeights(H, E, D, false, 3), tokens)[1].key_bias, 0);
+  EXPECT_EQ(ComputeShares(RandomWeights(H, E, D, false, 3), tokens)[1].key_bias, 0);
 }
 
 TEST(LogitSplit, SameImagesArePosition) {
   const AttentionWeights<double> weights = RandomWeights(2, 4, 12, true, 5);
-  for (const LogitShares& head : SharesOf(weights, RandomTokens(3, 8, 12, 1, 0, 6))) {
+  for (const LogitShares& head : ComputeShares(weights, RandomTokens(3, 8, 12, 1, 0, 6))) {
     EXPECT_NEAR(head.share[kPositionPosition], 1, ShareTolerance(12, 4));
     EXPECT_NEAR(head.overlap, 0, ShareTolerance(12, 4));
   }
@@ -179,7 +180,7 @@ TEST(LogitSplit, WithoutAMeanAllIsContent) {
   const AttentionWeights<double> weights = RandomWeights(2, 4, 12, false, 7);
   std::vector<Tensor<double>> tokens = RandomTokens(2, 8, 12, 0, 1, 8);
   for (int64_t i = 0; i < tokens[0].size(); ++i) tokens[1][i] = -tokens[0][i];
-  for (const LogitShares& head : SharesOf(weights, tokens)) {
+  for (const LogitShares& head : ComputeShares(weights, tokens)) {
     EXPECT_NEAR(head.share[kContentContent], 1, ShareTolerance(12, 4));
   }
 }
@@ -194,7 +195,7 @@ TEST(LogitSplit, FlatImagesHaveNoContentInTheirKeys) {
     const auto flat = sampler.Normal<double>({D});
     for (int64_t i = 0; i < image.size(); ++i) image[i] += flat[i % D];
   }
-  for (const LogitShares& head : SharesOf(weights, tokens)) {
+  for (const LogitShares& head : ComputeShares(weights, tokens)) {
     EXPECT_NEAR(head.share[kPositionContent], 0, ShareTolerance(D, 4));
     EXPECT_NEAR(head.share[kContentContent], 0, ShareTolerance(D, 4));
     EXPECT_GT(head.share[kContentPosition], 0.01);

@@ -67,7 +67,7 @@ template <typename T>
 void CheckMaps(const std::string& name) {
   const GoldenModel<T> golden(name);
   const model::VitConfig& c = golden.vit.config();
-  const TokenGrid grid = GridOf(c, golden.pixels.dim(2), golden.pixels.dim(3));
+  const TokenGrid grid = MakeTokenGrid(c, golden.pixels.dim(2), golden.pixels.dim(3));
   ASSERT_EQ(grid.tokens(), golden.vit.TokensFor(golden.pixels.dim(2), golden.pixels.dim(3)));
   model::Workspace<T> workspace;
   for (const MapRequest& request : Requests(c.depth, c.block.attention.heads, grid)) {
@@ -98,7 +98,7 @@ TEST(Maps, SeveralBlocksAtOnceAreEachAlone) {
 
 TEST(Maps, QueriesByName) {
   const GoldenModel<float> golden("timm_reg4_cls");
-  const TokenGrid grid = GridOf(golden.vit.config(), 24, 40);
+  const TokenGrid grid = MakeTokenGrid(golden.vit.config(), 24, 40);
   EXPECT_EQ(grid.height, 3);
   EXPECT_EQ(grid.width, 5);
   const std::pair<const char*, int64_t> tokens[] = {{"", 0},     {"cls", 0}, {"reg0", 1},
@@ -122,7 +122,7 @@ TEST(Maps, QueriesByName) {
   }
   // Without a class token the default is the mean of the patches.
   const GoldenModel<float> pooled("timm_reg4_gap");
-  const TokenGrid without = GridOf(pooled.vit.config(), 24, 24);
+  const TokenGrid without = MakeTokenGrid(pooled.vit.config(), 24, 24);
   EXPECT_EQ(ParseQuery("", without).kind, Query::Kind::kMean);
   EXPECT_THROW(ParseQuery("cls", without), Error);
 }

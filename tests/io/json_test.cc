@@ -35,7 +35,7 @@ TEST(ParseJson, RefusesDeepNestingOfAnyKind) {
 }
 
 TEST(ParseJson, ClipsItsMessages) {
-  EXPECT_LT(MessageOf([] { ParseJson("\"" + std::string(1'000'000, 'a'), "here"); }).size(), 300u);
+  EXPECT_LT(ErrorMessage([] { ParseJson("\"" + std::string(1'000'000, 'a'), "here"); }).size(), 300u);
 }
 
 TEST(ReadJson, NamesTheFile) {

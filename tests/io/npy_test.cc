@@ -58,7 +58,7 @@ TEST(Npy, RefusesOtherFiles) {
     file += static_cast<char>(dictionary.size());
     file += '\0';
     WriteFile(path, file.append(dictionary).append(data));
-    return MessageOf([&] { ReadNpy<float>(path); });
+    return ErrorMessage([&] { ReadNpy<float>(path); });
   };
   const auto has = [](const std::string& message, std::string_view part) {
     EXPECT_NE(message.find(part), std::string::npos) << message;

@@ -33,7 +33,7 @@ class LyingHeader : public testing::TestWithParam<Case> {};
 
 TEST_P(LyingHeader, IsRefused) {
   const std::string file = MakeFile(GetParam().header, GetParam().data);
-  const std::string message = MessageOf([&] { SafeTensors::FromBytes(AsBytes(file), "some.file"); });
+  const std::string message = ErrorMessage([&] { SafeTensors::FromBytes(AsBytes(file), "some.file"); });
   EXPECT_TRUE(message.starts_with("some.file: ")) << message;
   EXPECT_NE(message.find(GetParam().message), std::string::npos) << message;
   EXPECT_LT(message.size(), 500u);
@@ -161,7 +161,7 @@ TEST(DamagedFile, IsReadOrRefused) {
 TEST(HeaderLength, IsRefusedWhenItLies) {
   const auto refused = [](int64_t length) {
     const std::string file = MakeFile("{}", "", length);
-    return MessageOf([&] { SafeTensors::FromBytes(AsBytes(file), "here"); });
+    return ErrorMessage([&] { SafeTensors::FromBytes(AsBytes(file), "here"); });
   };
   EXPECT_NE(refused(3).find("the file ends after 2"), std::string::npos);
   EXPECT_NE(refused(100'000'000).find("the file ends after 2"), std::string::npos);

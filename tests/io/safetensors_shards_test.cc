@@ -23,7 +23,7 @@ class Shards : public testing::Test {
               Json{{"metadata", {{"total_size", 3}}}, {"weight_map", weight_map}}.dump());
   }
   std::string Refused() {
-    return MessageOf([&] { SafeTensors::Open(folder_.path()); });
+    return ErrorMessage([&] { SafeTensors::Open(folder_.path()); });
   }
 
   TemporaryFolder folder_;

@@ -105,7 +105,7 @@ TEST(WriteSafeTensors, RoundTripsEveryFloatType) {
     EXPECT_EQ(stored->shape, tensor.shape());
     EXPECT_EQ(std::memcmp(stored->bytes.data(), tensor.data(), stored->bytes.size()), 0);
     // Aligned where they lie, so that a reader may use them in place.
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(stored->bytes.data()) % SizeOf(stored->dtype), 0u);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(stored->bytes.data()) % ElementSize(stored->dtype), 0u);
   };
   same(file.Find("f32"), f32);
   same(file.Find("f64"), f64);
@@ -123,9 +123,9 @@ TEST(SafeTensors, ThatBecomeShorterAreNamed) {
   file.RequireUnchanged();
   std::filesystem::resize_file(path, 4096);
   const std::string expected = path.string() + ": the file was changed while it was read";
-  EXPECT_EQ(MessageOf([&] { Convert<float>(*file.Find("x")); }), expected);
-  EXPECT_EQ(MessageOf([&] { file.RequireUnchanged(); }), expected);
-  EXPECT_EQ(MessageOf([&] { WriteSafeTensors(folder / "b.safetensors", file.tensors()); }), expected);
+  EXPECT_EQ(ErrorMessage([&] { Convert<float>(*file.Find("x")); }), expected);
+  EXPECT_EQ(ErrorMessage([&] { file.RequireUnchanged(); }), expected);
+  EXPECT_EQ(ErrorMessage([&] { WriteSafeTensors(folder / "b.safetensors", file.tensors()); }), expected);
   EXPECT_FALSE(std::filesystem::exists(folder / "b.safetensors"));
   EXPECT_EQ(folder.Count(), 1);
 }

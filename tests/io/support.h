@@ -25,7 +25,7 @@ inline std::span<const std::byte> AsBytes(std::string_view text) {
 }
 
 /// What `action` says when it throws Error; a failed test when it does not.
-inline std::string MessageOf(const std::function<void()>& action) {
+inline std::string ErrorMessage(const std::function<void()>& action) {
   try {
     action();
   } catch (const Error& error) {
@@ -37,7 +37,7 @@ inline std::string MessageOf(const std::function<void()>& action) {
 
 #define EXPECT_MESSAGE(action, part)                                                   \
   do {                                                                                 \
-    const std::string message = MessageOf([&] { (void)(action); });                    \
+    const std::string message = ErrorMessage([&] { (void)(action); });                 \
     EXPECT_NE(message.find(part), std::string::npos) << "the message is: " << message; \
   } while (false)
 

@@ -71,7 +71,7 @@ TEST(RunResult, HoldsEveryNumberToWhatItCanBe) {
                                    {"arm", "null"}}) {
     io::Json json = io::Json::parse(kRun.ToJson());
     json[key] = io::Json::parse(value);
-    const std::string said = MessageOf([&] { RunResult::FromJson(json.dump(), "here"); });
+    const std::string said = ErrorMessage([&] { RunResult::FromJson(json.dump(), "here"); });
     EXPECT_TRUE(said.starts_with("here: not the result of a run: ")) << key << " " << value << ": " << said;
   }
 }

@@ -14,7 +14,7 @@ const std::vector<std::string> kClasses = {"a", "b", "c"};
 const train::Settings kShared = {{"image-size", "32"}, {"patch-size", "8"}, {"width", "96"}, {"depth", "3"},
                                  {"heads", "3"},       {"batch", "50"},     {"epochs", "4"}, {"warmup-epochs", "0"}};
 
-model::VitConfig ModelOf(const train::TrainConfig& config) {
+model::VitConfig MakeModelConfig(const train::TrainConfig& config) {
   return train::NewModel(config, kClasses).description.config;
 }
 
@@ -55,7 +55,7 @@ TEST(Arm, ARankThatIsNeededIsSaid) {
 
 TEST(Budget, OfStepsChangesNothingButTheSeed) {
   const Arm first = Parse("separate"), arm = Parse("shared");
-  const train::TrainConfig config = ConfigOf(kShared, arm, first, Budget::kSteps, 7, Photos());
+  const train::TrainConfig config = MakeConfig(kShared, arm, first, Budget::kSteps, 7, Photos());
   EXPECT_EQ(config.attention, "shared");
   EXPECT_EQ(config.seed, 7);
   EXPECT_EQ(config.epochs, 4);
@@ -64,12 +64,13 @@ TEST(Budget, OfStepsChangesNothingButTheSeed) {
 
 TEST(Budget, OfParametersIsMadeUpByTheMlp) {
   const Arm first = Parse("separate");
-  const int64_t wanted = model::Parameters(ModelOf(ConfigOf(kShared, first, first, Budget::kParameters, 0, Photos())));
+  const int64_t wanted =
+      model::Parameters(MakeModelConfig(MakeConfig(kShared, first, first, Budget::kParameters, 0, Photos())));
   for (const char* name : {"shared", "unified", "merged", "low_rank:rank=4", "gaussian", "separate:qkv-bias=false"}) {
     const Arm arm = Parse(name);
-    const train::TrainConfig config = ConfigOf(kShared, arm, first, Budget::kParameters, 0, Photos());
+    const train::TrainConfig config = MakeConfig(kShared, arm, first, Budget::kParameters, 0, Photos());
     // The MLP grows by 2 · 96 + 1 parameters in each of three blocks: half of that is as near as it can be.
-    EXPECT_NEAR(model::Parameters(ModelOf(config)), wanted, 290) << name;
+    EXPECT_NEAR(model::Parameters(MakeModelConfig(config)), wanted, 290) << name;
   }
 }
 
@@ -78,22 +79,23 @@ TEST(Budget, OfParametersOfAGatedMlpIsAsNearAsItsSteps) {
   gated["mlp"] = "swiglu";
   const Arm first = Parse("separate"), arm = Parse("unified");
   const auto count = [&](const Arm& of) {
-    return model::Parameters(ModelOf(ConfigOf(gated, of, first, Budget::kParameters, 0, Photos())));
+    return model::Parameters(MakeModelConfig(MakeConfig(gated, of, first, Budget::kParameters, 0, Photos())));
   };
   EXPECT_NEAR(count(arm), count(first), 16 * 290 * 3 / 2);  // 16 hidden units of three weights each at a time
 }
 
 TEST(Budget, OfParametersThatNoMlpCanMakeUpFor) {
-  EXPECT_THROW(ConfigOf(kShared, Parse("separate"), Parse("unified:mlp-ratio=0.1"), Budget::kParameters, 0, Photos()),
+  EXPECT_THROW(MakeConfig(kShared, Parse("separate"), Parse("unified:mlp-ratio=0.1"), Budget::kParameters, 0, Photos()),
                Error);
 }
 
 TEST(Budget, OfMultiplyAddsIsMadeUpBySteps) {
   const Arm first = Parse("separate");
   for (const char* name : {"shared", "merged", "gaussian"}) {
-    const train::TrainConfig config = ConfigOf(kShared, Parse(name), first, Budget::kFlops, 0, Photos());
-    const double a_step = model::Flops(ModelOf(config)),
-                 first_step = model::Flops(ModelOf(ConfigOf(kShared, first, first, Budget::kSteps, 0, Photos())));
+    const train::TrainConfig config = MakeConfig(kShared, Parse(name), first, Budget::kFlops, 0, Photos());
+    const double a_step = model::Flops(MakeModelConfig(config)),
+                 first_step =
+                     model::Flops(MakeModelConfig(MakeConfig(kShared, first, first, Budget::kSteps, 0, Photos())));
     EXPECT_NEAR(static_cast<double>(config.steps) * a_step, 80 * first_step, 0.5 * a_step) << name;
   }
 }
@@ -107,7 +109,7 @@ TEST(Budget, OfSequences) {
   const auto model = [&](const train::TrainConfig& config) {
     return train::NewSequenceModel(config, train::SequencesForTraining(data.given, config));
   };
-  const auto of = [&](const Arm& arm, Budget budget) { return ConfigOf(shared, arm, first, budget, 3, data); };
+  const auto of = [&](const Arm& arm, Budget budget) { return MakeConfig(shared, arm, first, budget, 3, data); };
   const train::TrainConfig plain = of(first, Budget::kSteps);
   EXPECT_EQ(plain.seed, 3);
   EXPECT_EQ(plain.steps, 0);
@@ -120,9 +122,9 @@ TEST(Budget, OfSequences) {
   }
   train::Settings rotary = shared;
   rotary["positions"] = "rotary";
-  EXPECT_NO_THROW(ConfigOf(rotary, Parse("shared"), first, Budget::kSteps, 0, data));
+  EXPECT_NO_THROW(MakeConfig(rotary, Parse("shared"), first, Budget::kSteps, 0, data));
   for (const char* kind : {"merged", "gaussian", "positional"}) {
-    EXPECT_THROW(ConfigOf(rotary, ParseArm(kind, rotary), first, Budget::kSteps, 0, data), Error) << kind;
+    EXPECT_THROW(MakeConfig(rotary, ParseArm(kind, rotary), first, Budget::kSteps, 0, data), Error) << kind;
   }
 }
 

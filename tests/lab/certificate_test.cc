@@ -182,7 +182,7 @@ struct Result {
   Matrix logits, attention;  // of a head; or, for rewritings of values, the outputs in both
 };
 
-Result OfLogits(const Layer& layer, Matrix logits) {
+Result MakeResult(const Layer& layer, Matrix logits) {
   Matrix attention = layer.Attention(logits);
   return {std::move(logits), std::move(attention)};
 }
@@ -201,7 +201,7 @@ QueryKey<double> Folded(const Layer& layer, const QueryKey<double>& pair) {
   return {fold(pair.query), fold(pair.key)};
 }
 
-Result OutputOf(Matrix output) { return {output.Clone(), std::move(output)}; }
+Result MakeOutput(Matrix output) { return {output.Clone(), std::move(output)}; }
 
 Result MergedOutputs(const Layer& layer) {
   const Matrix x = layer.Tokens();
@@ -213,7 +213,7 @@ Result MergedOutputs(const Layer& layer) {
     out = Add(out, Multiply(Multiply(layer.Attention(h), x), Turned(merged.matrix)));
     bias = Add(bias, merged.bias);
   }
-  return OutputOf(Add(out, bias));
+  return MakeOutput(Add(out, bias));
 }
 
 Result FromKeys(const Layer& layer) {
@@ -228,7 +228,7 @@ Result FromKeys(const Layer& layer) {
   for (int64_t h = 0; h < kHeads; ++h) {
     sums.push_back(Multiply(layer.Attention(h), algebra::Wide<double>(values.view().slice(1, h * kE, (h + 1) * kE))));
   }
-  return OutputOf(layer.Output(sums));
+  return MakeOutput(layer.Output(sums));
 }
 
 Result Rewritten(Layer& layer, const Certificate& c, int64_t rank) {
@@ -239,29 +239,30 @@ Result Rewritten(Layer& layer, const Certificate& c, int64_t rank) {
                                                                   layer.traits.added_keys || layer.traits.not_softmax);
   switch (c.rewriting) {
     case Rewriting::kMerge:
-      return OfLogits(layer, layer.MergedLogits(MatrixAlone(pair), x));
+      return MakeResult(layer, layer.MergedLogits(MatrixAlone(pair), x));
     case Rewriting::kMergeSoftmax:
-      return OfLogits(layer, layer.MergedLogits(algebra::Merge<double>(pair, Terms::kSoftmax), x));
+      return MakeResult(layer, layer.MergedLogits(algebra::Merge<double>(pair, Terms::kSoftmax), x));
     case Rewriting::kMergeExact:
-      return OfLogits(layer, layer.MergedLogits(algebra::Merge<double>(pair, Terms::kExact), x));
+      return MakeResult(layer, layer.MergedLogits(algebra::Merge<double>(pair, Terms::kExact), x));
     case Rewriting::kDropKeyBias:
       pair.key.bias = Matrix({kE});
-      return OfLogits(layer, layer.Logits(pair, x));
+      return MakeResult(layer, layer.Logits(pair, x));
     case Rewriting::kSplit:
-      return OfLogits(layer, layer.Logits(algebra::Split<double>(pair, Terms::kExact), x));
+      return MakeResult(layer, layer.Logits(algebra::Split<double>(pair, Terms::kExact), x));
     case Rewriting::kRegauge:
-      return OfLogits(layer, layer.Logits(algebra::Regauge<double>(pair, layer.Gauge()), x));
+      return MakeResult(layer, layer.Logits(algebra::Regauge<double>(pair, layer.Gauge()), x));
     case Rewriting::kTruncate:
-      return OfLogits(
+      return MakeResult(
           layer, layer.Logits(algebra::Truncate<double>(pair, rank, softmax ? Terms::kSoftmax : Terms::kExact), x));
     case Rewriting::kFoldNorm:
-      return OfLogits(layer, layer.Logits(Folded(layer, pair), layer.Normalised()));
+      return MakeResult(layer, layer.Logits(Folded(layer, pair), layer.Normalised()));
     case Rewriting::kMergeFolded:
-      return OfLogits(layer, layer.MergedLogits(MatrixAlone(Folded(layer, pair)), layer.Normalised()));
+      return MakeResult(layer, layer.MergedLogits(MatrixAlone(Folded(layer, pair)), layer.Normalised()));
     case Rewriting::kCentre: {
       const QueryKey<double> folded = Folded(layer, pair);
-      return OfLogits(layer, layer.Logits({algebra::Centre<double>(folded.query), algebra::Centre<double>(folded.key)},
-                                          layer.Normalised()));
+      return MakeResult(layer,
+                        layer.Logits({algebra::Centre<double>(folded.query), algebra::Centre<double>(folded.key)},
+                                     layer.Normalised()));
     }
     case Rewriting::kMergeOutput:
       return MergedOutputs(layer);
@@ -279,7 +280,7 @@ Result Rewritten(Layer& layer, const Certificate& c, int64_t rank) {
         }
         return p;
       };
-      return OfLogits(layer, layer.Logits({side(), side()}, x));
+      return MakeResult(layer, layer.Logits({side(), side()}, x));
     }
   }
   return {};
@@ -304,7 +305,7 @@ void ExpectTrue(Layer& layer, const std::string& what, int64_t rank = 2) {
     const bool values = c.rewriting == Rewriting::kMergeOutput || c.rewriting == Rewriting::kValuesFromKeys;
     const int64_t h = std::max<int64_t>(c.head, 0);
     const Result before =
-        values ? OutputOf(layer.Output()) : OfLogits(layer, layer.Logits(layer.Pair(h), layer.Tokens()));
+        values ? MakeOutput(layer.Output()) : MakeResult(layer, layer.Logits(layer.Pair(h), layer.Tokens()));
     const Result after = Rewritten(layer, c, rank);
     double tolerance = layer.Tolerance();
     if (c.rewriting == Rewriting::kValuesFromKeys && c.verdict == Exactness::kExact) tolerance *= c.condition;

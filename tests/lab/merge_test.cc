@@ -40,8 +40,8 @@ INSTANTIATE_TEST_SUITE_P(Goldens, GoldenMerge, testing::ValuesIn(Mergeable()),
 // M stored in double: the attention and the logits of the original but for rounding in double. Stored in float: but for
 // rounding in float.
 TEST_P(GoldenMerge, AnswersTheSameAndSplitsBack) {
-  const auto exact = Answers<double>(original_, GetParam());
-  const auto rounded = Answers<float>(original_, GetParam());
+  const auto exact = ComputeOutputs<double>(original_, GetParam());
+  const auto rounded = ComputeOutputs<float>(original_, GetParam());
   Merge(original_, folder_ / "double", {.dtype = DType::kF64});
   Merge(original_, folder_ / "float", {.dtype = DType::kF32});
   const Checkpoint wide = Checkpoint::Open(folder_ / "double"), narrow = Checkpoint::Open(folder_ / "float");
@@ -52,8 +52,9 @@ TEST_P(GoldenMerge, AnswersTheSameAndSplitsBack) {
   const model::VitConfig& c = original_.description.config;
   EXPECT_EQ(model::Differences(model::AsSeparate(c), back.description.config), std::vector<std::string>());
 
-  const auto merged = Answers<double>(wide, GetParam()), split = Answers<double>(back, GetParam());
-  const auto merged_float = Answers<float>(narrow, GetParam()), split_float = Answers<float>(back_narrow, GetParam());
+  const auto merged = ComputeOutputs<double>(wide, GetParam()), split = ComputeOutputs<double>(back, GetParam());
+  const auto merged_float = ComputeOutputs<float>(narrow, GetParam()),
+             split_float = ComputeOutputs<float>(back_narrow, GetParam());
   for (const auto& [name, tensor] : exact) {
     SCOPED_TRACE(name);
     // The factors of a split have norms whose product, the sum of the singular values, is up to √E times that of M.
@@ -142,7 +143,7 @@ TEST_F(Merging, AHigherRankIsRefusedOrKeptByAWiderSplit) {
   Merge(original_, folder_ / "merged", {.dtype = DType::kF32});
   const Checkpoint merged = Checkpoint::Open(folder_ / "merged");
   const int64_t E = merged.description.config.block.attention.head_width;
-  const std::string message = MessageOf([&] { Split(merged, E - 1, folder_ / "narrow", {}); });
+  const std::string message = ErrorMessage([&] { Split(merged, E - 1, folder_ / "narrow", {}); });
   EXPECT_NE(message.find("rank"), std::string::npos) << message;
   EXPECT_NE(message.find("block 0 head"), std::string::npos) << message;
   EXPECT_FALSE(fs::exists(folder_ / "narrow"));
@@ -151,8 +152,8 @@ TEST_F(Merging, AHigherRankIsRefusedOrKeptByAWiderSplit) {
   const Checkpoint wide = Checkpoint::Open(folder_ / "wide");
   EXPECT_EQ(wide.description.config.block.attention.kind, nn::AttentionKind::kLowRank);
   EXPECT_EQ(wide.description.config.block.attention.qk_width, E + 2);
-  const auto exact = Answers<double>(original_, "timm_vit"), split = Answers<double>(wide, "timm_vit");
-  const auto rounded = Answers<float>(original_, "timm_vit");
+  const auto exact = ComputeOutputs<double>(original_, "timm_vit"), split = ComputeOutputs<double>(wide, "timm_vit");
+  const auto rounded = ComputeOutputs<float>(original_, "timm_vit");
   for (const auto& [name, tensor] : exact) {
     EXPECT_LE(MaxDifference(split.at(name), tensor), RewritingTolerance<float>(rounded.at(name), tensor)) << name;
   }
@@ -207,7 +208,7 @@ TEST_F(Merging, ABareFileGetsAConfiguration) {
 
 TEST_F(Merging, RefusesWhatCannotBe) {
   const auto refused = [&](const auto& f, const char* reason) {
-    const std::string message = MessageOf(f);
+    const std::string message = ErrorMessage(f);
     EXPECT_NE(message.find(reason), std::string::npos) << message;
     EXPECT_EQ(folder_.Count(), 0);
   };
@@ -221,8 +222,8 @@ TEST_F(Merging, RefusesWhatCannotBe) {
   refused([&] { Merge(original_, "/dev/null/out", {}); }, "cannot create folder");
   Merge(original_, folder_ / "merged", {});
   const Checkpoint merged = Checkpoint::Open(folder_ / "merged");
-  EXPECT_NE(MessageOf([&] { Merge(merged, folder_ / "again", {}); }).find("merged already"), std::string::npos);
-  EXPECT_NE(MessageOf([&] { Merge(original_, folder_ / "merged", {}); }).find("not empty"), std::string::npos);
+  EXPECT_NE(ErrorMessage([&] { Merge(merged, folder_ / "again", {}); }).find("merged already"), std::string::npos);
+  EXPECT_NE(ErrorMessage([&] { Merge(original_, folder_ / "merged", {}); }).find("not empty"), std::string::npos);
   Merge(original_, folder_ / "merged", {.force = true});
   EXPECT_EQ(folder_.Count(), 1);
 }

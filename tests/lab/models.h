@@ -15,7 +15,7 @@ namespace qkv::lab {
 
 /// Of a golden's own pixels: "logits" and "attention.L" of every block, in float or in double.
 template <typename T>
-std::map<std::string, Tensor<T>> Answers(const model::Checkpoint& checkpoint, const std::string& golden) {
+std::map<std::string, Tensor<T>> ComputeOutputs(const model::Checkpoint& checkpoint, const std::string& golden) {
   const model::Vit<T> vit(checkpoint.description.config, checkpoint.bound);
   const auto expected = io::SafeTensors::Open(GoldenFolder(golden) / "expected.safetensors");
   const Tensor<T> pixels = io::Convert<T>(*expected.Find("pixels"));

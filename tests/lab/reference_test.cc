@@ -25,7 +25,7 @@ class Reference : public ReferenceTest {
 
   TemporaryFolder rewritten_;
 };
-INSTANTIATE_TEST_SUITE_P(Models, Reference, ReferenceCases(), ReferenceTest::NameOf);
+INSTANTIATE_TEST_SUITE_P(Models, Reference, ReferenceCases(), ReferenceTest::CaseName);
 
 TEST_P(Reference, EveryClassOfTheTestSplitStaysTheSame) {
   const std::vector<fs::path> files = TestSplit();

@@ -14,7 +14,7 @@ namespace {
 using model::Checkpoint;
 
 // The golden's pixels through its model.
-BlockTokens TokensOf(const Checkpoint& checkpoint, const std::string& golden) {
+BlockTokens GoldenTokens(const Checkpoint& checkpoint, const std::string& golden) {
   BlockTokens tokens(checkpoint);
   const auto expected = io::SafeTensors::Open(GoldenFolder(golden) / "expected.safetensors");
   tokens.Add(model::Model(checkpoint), io::Convert<float>(*expected.Find("pixels")));
@@ -41,8 +41,8 @@ TEST_P(Truncation, AtFullRankIsExact) {
       std::min(original_.description.config.block.attention.head_width, original_.description.config.block.width);
   const Checkpoint full = Written(rank);
   EXPECT_EQ(full.description.config.block.attention.kind, nn::AttentionKind::kLowRank);
-  const auto exact = Answers<double>(original_, GetParam()), ours = Answers<double>(full, GetParam());
-  const auto rounded = Answers<float>(original_, GetParam());
+  const auto exact = ComputeOutputs<double>(original_, GetParam()), ours = ComputeOutputs<double>(full, GetParam());
+  const auto rounded = ComputeOutputs<float>(original_, GetParam());
   for (const auto& [name, tensor] : exact) {
     EXPECT_LE(MaxDifference(ours.at(name), tensor), RewritingTolerance<double>(rounded.at(name), tensor)) << name;
   }
@@ -51,7 +51,7 @@ TEST_P(Truncation, AtFullRankIsExact) {
 // Over all heads the error of the logits falls with the rank; for the fitted pair on its own tokens it is the least
 // there is, head by head, and falls for each.
 TEST_P(Truncation, ErrorsFallWithTheRankAndTheFitIsBestOnItsTokens) {
-  const BlockTokens tokens = TokensOf(original_, GetParam());
+  const BlockTokens tokens = GoldenTokens(original_, GetParam());
   double weights_before = INFINITY;
   std::vector<double> fitted_before;
   for (int64_t rank = 1; rank <= original_.description.config.block.attention.head_width; ++rank) {
@@ -76,7 +76,7 @@ TEST_P(Truncation, ErrorsFallWithTheRankAndTheFitIsBestOnItsTokens) {
 }
 
 TEST_P(Truncation, KeepsTheCertificatesBounds) {
-  const BlockTokens tokens = TokensOf(original_, GetParam());
+  const BlockTokens tokens = GoldenTokens(original_, GetParam());
   const int64_t rank = std::max<int64_t>(1, original_.description.config.block.attention.head_width / 2);
   const auto errors = CompareHeads(original_, Written(rank), tokens);
   int bounded = 0;
@@ -107,10 +107,11 @@ TEST_P(Truncation, OfAMergedModelIsThatOfItsOriginal) {
   Merge(original_, folder_ / "merged", {.dtype = DType::kF64});
   const Checkpoint merged = Checkpoint::Open(folder_ / "merged");
   Truncate(merged, folder_ / "small", {.rank = 2, .write = {.dtype = DType::kF64}});
-  const auto direct = Answers<double>(Written(2), GetParam());
-  const auto by_way = Answers<double>(Checkpoint::Open(folder_ / "small"), GetParam());
-  const auto rounded = Answers<float>(original_, GetParam()), exact_float = Answers<float>(original_, GetParam());
-  const auto exact = Answers<double>(original_, GetParam());
+  const auto direct = ComputeOutputs<double>(Written(2), GetParam());
+  const auto by_way = ComputeOutputs<double>(Checkpoint::Open(folder_ / "small"), GetParam());
+  const auto rounded = ComputeOutputs<float>(original_, GetParam()),
+             exact_float = ComputeOutputs<float>(original_, GetParam());
+  const auto exact = ComputeOutputs<double>(original_, GetParam());
   for (const auto& [name, tensor] : direct) {
     EXPECT_LE(MaxDifference(by_way.at(name), tensor), 8 * RewritingTolerance<double>(rounded.at(name), exact.at(name)))
         << name;
@@ -132,7 +133,7 @@ TEST(Truncate, WrongRanksAndNormedQueriesAreRefused) {
 TEST(BlockTokens, AreTheNormalisedHiddenStates) {
   const Checkpoint checkpoint = Checkpoint::Open(GoldenFolder("timm_vit"));
   const auto expected = io::SafeTensors::Open(GoldenFolder("timm_vit") / "expected.safetensors");
-  const BlockTokens tokens = TokensOf(checkpoint, "timm_vit");
+  const BlockTokens tokens = GoldenTokens(checkpoint, "timm_vit");
   EXPECT_EQ(tokens.blocks(), checkpoint.description.config.depth);
   const io::StoredTensor* stored = expected.Find("hidden.1.float64");
   ASSERT_NE(stored, nullptr);

@@ -50,7 +50,7 @@ TEST_F(Overflow, OfAHiddenLayerIsNoPlausibleAnswer) {
       const Model model = With("blocks.0.mlp.fc1.bias", 1e30f, {.precision = precision, .fold_norms = fold});
       const Tensor<float> logits = model.Logits(pixels_);
       EXPECT_FALSE(AllFinite(logits.data(), logits.size())) << logits[0] << simd::Describe(precision).kernel;
-      const std::string message = MessageOf([&] { RequireFinite(model.vit(), pixels_, logits, "photo.jpg"); });
+      const std::string message = ErrorMessage([&] { RequireFinite(model.vit(), pixels_, logits, "photo.jpg"); });
       EXPECT_EQ(message.find("photo.jpg: "), 0u) << message;
       EXPECT_NE(message.find("block 1 of 0 to 1"), std::string::npos) << message;
     }
@@ -60,9 +60,9 @@ TEST_F(Overflow, OfAHiddenLayerIsNoPlausibleAnswer) {
 TEST_F(Overflow, ClassifyRefusesIt) {
   const Model model = With("head.weight", 3.4e38f);
   const image::Image image{Tensor<uint8_t>({8, 8, 1})};
-  EXPECT_NE(MessageOf([&] { model.Classify(image); }), "");
+  EXPECT_NE(ErrorMessage([&] { model.Classify(image); }), "");
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  EXPECT_NE(MessageOf([&] { model.Top(std::vector<float>{1, nan, 2}, 3); }).find("NaN"), std::string::npos);
+  EXPECT_NE(ErrorMessage([&] { model.Top(std::vector<float>{1, nan, 2}, 3); }).find("NaN"), std::string::npos);
 }
 
 TEST(FirstNotFinite, FindsTheImage) {

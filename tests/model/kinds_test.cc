@@ -61,16 +61,16 @@ Tensors RandomTensors(const Checkpoint& golden, nn::AttentionKind kind, int64_t 
 }
 
 template <typename T>
-struct Answers {
+struct Predictions {
   Tensor<T> logits, attention;  // [2, C], [2, H, N, N] of the first block
 };
 
 template <typename T>
-Answers<T> AnswersOf(const Checkpoint& checkpoint, const BuildOptions& options = {}) {
+Predictions<T> ComputePredictions(const Checkpoint& checkpoint, const BuildOptions& options = {}) {
   const VitConfig& c = checkpoint.description.config;
   const Vit<T> vit(c, checkpoint.bound, options);
   const Tensor<T> pixels = Cast<T>(Sampler(7).Normal<double>({2, c.channels, c.image_height, c.image_width}));
-  Answers<T> answers{Tensor<T>({2, c.outputs()}), Tensor<T>({2, c.block.attention.heads, c.tokens(), c.tokens()})};
+  Predictions<T> answers{Tensor<T>({2, c.outputs()}), Tensor<T>({2, c.block.attention.heads, c.tokens(), c.tokens()})};
   Workspace<T> workspace;
   vit.Forward(pixels, workspace,
               {.logits = answers.logits,
@@ -94,7 +94,7 @@ constexpr double kTolerance = 64 * std::numeric_limits<T>::epsilon();
 
 template <typename T>
 void ExpectSame(const Checkpoint& a, const Checkpoint& b, double condition = 1) {
-  const Answers<T> of_a = AnswersOf<T>(a), of_b = AnswersOf<T>(b);
+  const Predictions<T> of_a = ComputePredictions<T>(a), of_b = ComputePredictions<T>(b);
   EXPECT_LE(Difference(of_a.logits, of_b.logits), condition * kTolerance<T>);
   EXPECT_LE(Difference(of_a.attention, of_b.attention), condition * kTolerance<T>);
 }
@@ -173,11 +173,13 @@ TEST(Kinds, RunInLowerPrecisions) {
   for (const char* kind :
        {"shared", "unified", "shared_kv", "merged", "low_rank", "symmetric", "gaussian", "positional"}) {
     const Checkpoint golden = Golden(fmt::format("timm_kind_{}", kind));
-    const Answers<float> exact = AnswersOf<float>(golden);
-    EXPECT_LE(Difference(AnswersOf<float>(golden, {.precision = simd::Precision::kBfloat16}).logits, exact.logits),
-              0.06)
+    const Predictions<float> exact = ComputePredictions<float>(golden);
+    EXPECT_LE(
+        Difference(ComputePredictions<float>(golden, {.precision = simd::Precision::kBfloat16}).logits, exact.logits),
+        0.06)
         << kind;
-    EXPECT_LE(Difference(AnswersOf<float>(golden, {.precision = simd::Precision::kInt8}).logits, exact.logits), 0.12)
+    EXPECT_LE(Difference(ComputePredictions<float>(golden, {.precision = simd::Precision::kInt8}).logits, exact.logits),
+              0.12)
         << kind;
   }
 }
@@ -287,7 +289,7 @@ TEST_F(Places, AreNotGuessed) {
 // ---------------------------------------------------------------------------------------------------------------------
 // What is refused
 
-std::string MessageOf(const std::function<void()>& f) {
+std::string ErrorMessage(const std::function<void()>& f) {
   try {
     f();
   } catch (const Error& error) {
@@ -301,7 +303,7 @@ TEST(Kinds, RefuseWhatMakesNoSense) {
     io::Json json = TinyConfig();
     json.update(entries);
     json["model_args"]["qk_norm"] = qk_norm;
-    return MessageOf([&] { Describe(json, {}, io::SafeTensors()); });
+    return ErrorMessage([&] { Describe(json, {}, io::SafeTensors()); });
   };
   const struct {
     io::Json entries;
@@ -336,13 +338,13 @@ TEST(Kinds, AreNotLoadedFromWhatDoesNotFit) {
   const Checkpoint golden = Golden("timm_kind_merged");
   fs::copy_file(fs::path(golden.source) / "model.safetensors", folder / "model.safetensors");
   // A bare file does not tell its kind.
-  EXPECT_NE(MessageOf([&] { Checkpoint::Open(folder / "model.safetensors"); }).find("only a config.json tells"),
+  EXPECT_NE(ErrorMessage([&] { Checkpoint::Open(folder / "model.safetensors"); }).find("only a config.json tells"),
             std::string::npos);
   io::Json config = io::ReadJson(fs::path(golden.source) / "config.json");
   const auto message_for = [&](const char* kind) {
     config["qkv_attention"] = kind;
     WriteFile(folder / "config.json", config.dump());
-    return MessageOf([&] { Checkpoint::Open(folder.path()); });
+    return ErrorMessage([&] { Checkpoint::Open(folder.path()); });
   };
   EXPECT_NE(message_for("separate").find("blocks.0.attn.qkv.weight [72, 24]"), std::string::npos);
   EXPECT_NE(message_for("gaussian").find("blocks.0.attn.qk.bandwidth [3]"), std::string::npos);
@@ -360,7 +362,7 @@ TEST(Kinds, RefuseABandwidthThatIsNone) {
       if (name == "blocks.0.attn.qk.bandwidth") std::fill_n(tensor.data(), tensor.size(), 1.0);
     }
     const Checkpoint gaussian = Exchange(golden, kGaussian, 0, tensors, folder / "model");
-    EXPECT_NE(MessageOf([&] { AnswersOf<float>(gaussian); }).find("blocks.1.attn.qk.bandwidth holds"),
+    EXPECT_NE(ErrorMessage([&] { ComputePredictions<float>(gaussian); }).find("blocks.1.attn.qk.bandwidth holds"),
               std::string::npos);
   }
 }

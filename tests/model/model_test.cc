@@ -95,7 +95,7 @@ TEST_P(ModelOf, EmbedsWhatThePassGives) {
   const std::vector<fs::path> files = Save(pictures, folder);
   for (const Embedding embedding : {Embedding::kPooled, Embedding::kClassToken, Embedding::kPatchMean}) {
     if (embedding == Embedding::kClassToken && !c.class_token) {
-      const std::string message = MessageOf([&] { model.Embed(pictures[0], embedding); });
+      const std::string message = ErrorMessage([&] { model.Embed(pictures[0], embedding); });
       EXPECT_NE(message.find("no class token; use"), std::string::npos) << message;
       continue;
     }
@@ -187,7 +187,7 @@ TEST(Model, SaysWhatIsNotThere) {
   const Model model = Golden("timm_reg4_gap");
   const image::Image picture = Picture(30, 30, 1);
   const auto attend = [&](const AttentionOptions& options) {
-    return MessageOf([&] { model.Attention(picture, options); });
+    return ErrorMessage([&] { model.Attention(picture, options); });
   };
   const std::string blocks = "attention: expected a block from 0 to 1, or from -2 to -1, got ";
   EXPECT_EQ(attend({.block = 2}), blocks + "2");
@@ -201,10 +201,11 @@ TEST(Model, SaysWhatIsNotThere) {
   EXPECT_EQ(model.Embed(std::vector<image::Image>()).shape(), Shape({0, model.EmbeddingWidth()}));
   const std::vector<fs::path> files = {SourceFolder() / "examples/digits/7-white.png", "no/such/photo.jpg"};
   for (const std::string& message :
-       {MessageOf([&] { model.Embed(files); }), MessageOf([&] { model.Embed(files[1]); })}) {
+       {ErrorMessage([&] { model.Embed(files); }), ErrorMessage([&] { model.Embed(files[1]); })}) {
     EXPECT_NE(message.find("no/such/photo.jpg: No such file"), std::string::npos) << message;
   }
-  EXPECT_NE(MessageOf([&] { Golden("hf_dinov2_model").Classify(picture); }).find("no classifier"), std::string::npos);
+  EXPECT_NE(ErrorMessage([&] { Golden("hf_dinov2_model").Classify(picture); }).find("no classifier"),
+            std::string::npos);
 }
 
 // The answer is huge for some images only: the error names the first of these.
@@ -218,13 +219,13 @@ TEST(Model, NamesTheImageWhoseAnswerIsNotFinite) {
   const Model model = Model::Load(folder.path());
   std::vector<image::Image> pictures;
   for (uint64_t i = 0; i < 3; ++i) pictures.push_back(Picture(8, 8, i));
-  for (const std::string& message : {MessageOf([&] { model.Classify(pictures); }),
-                                     MessageOf([&] { model.Embed(pictures, Embedding::kPatchMean); })}) {
+  for (const std::string& message : {ErrorMessage([&] { model.Classify(pictures); }),
+                                     ErrorMessage([&] { model.Embed(pictures, Embedding::kPatchMean); })}) {
     EXPECT_NE(message.find(": image 1 of 3: the model's answer holds NaN or infinity"), std::string::npos) << message;
     EXPECT_NE(message.find("block 1 of 0 to 1"), std::string::npos) << message;
   }
   const std::vector<fs::path> files = Save(pictures, folder);
-  const std::string message = MessageOf([&] { model.Classify(files); });
+  const std::string message = ErrorMessage([&] { model.Classify(files); });
   EXPECT_EQ(message.find(files[0].native() + ": "), 0u) << message;
 }
 

@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 class Reference : public ReferenceTest {};
-INSTANTIATE_TEST_SUITE_P(Models, Reference, ReferenceCases(), ReferenceTest::NameOf);
+INSTANTIATE_TEST_SUITE_P(Models, Reference, ReferenceCases(), ReferenceTest::CaseName);
 
 // PyTorch's float32 results are off by some 1e-6 themselves; `qkv verify` asks for 1e-4.
 TEST_P(Reference, ExpectedTensorsAreReproduced) {

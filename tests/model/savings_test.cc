@@ -92,8 +92,10 @@ TEST(Savings, MergeTakesEffectWhereItPays) {
     const Checkpoint checkpoint = Checkpoint::Open(SourceFolder() / "tests/golden" / golden);
     const VitConfig& c = checkpoint.description.config;
     for (int64_t block = 0; block < c.depth; ++block) {
-      EXPECT_EQ(WayOf(c, merge, block).kind == nn::AttentionKind::kMerged, pays) << golden << " block " << block;
-      EXPECT_EQ(WayOf(c, kNone, block).kind, nn::AttentionKind::kSeparate) << golden << " block " << block;
+      EXPECT_EQ(ChooseAttentionBuild(c, merge, block).kind == nn::AttentionKind::kMerged, pays)
+          << golden << " block " << block;
+      EXPECT_EQ(ChooseAttentionBuild(c, kNone, block).kind, nn::AttentionKind::kSeparate)
+          << golden << " block " << block;
     }
     EXPECT_LE(RelativeDifference(Logits<double>(checkpoint, merge), Logits<double>(checkpoint, kNone)), 64 * 2.2e-16)
         << golden;

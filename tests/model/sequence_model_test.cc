@@ -203,8 +203,8 @@ TEST_F(SequenceModelTest, RefusesWhatDoesNotFit) {
   EXPECT_THROW(model.Logits(longer), Error);
   EXPECT_THROW(model.Logits(View<const int32_t>()), Error);
   tokens[2] = static_cast<int32_t>(c.vocabulary);
-  EXPECT_NE(MessageOf([&] { model.Logits(tokens); }).find("token 2 is 6"), std::string::npos);
-  EXPECT_NE(MessageOf([&] { Decoder<float> decoder(model); }).find("not causal"), std::string::npos);
+  EXPECT_NE(ErrorMessage([&] { model.Logits(tokens); }).find("token 2 is 6"), std::string::npos);
+  EXPECT_NE(ErrorMessage([&] { Decoder<float> decoder(model); }).find("not causal"), std::string::npos);
   SequenceConfig causal = c;
   causal.causal = true;
   Write(causal, RandomSet(causal), folder_ / "causal");
@@ -221,7 +221,7 @@ TEST_F(SequenceModelTest, RefusesTensorsThatAreNotItsOwnByName) {
   const SequenceConfig c = SmallSequence();
   const auto message = [&](const TensorSet& set) {
     Write(c, set, folder_ / "model");
-    return MessageOf([&] { SequenceModel<float>::Load(folder_ / "model"); });
+    return ErrorMessage([&] { SequenceModel<float>::Load(folder_ / "model"); });
   };
   const auto contains = [](const std::string& text, std::string_view part) {
     return text.find(part) != std::string::npos;
@@ -240,7 +240,7 @@ TEST_F(SequenceModelTest, RefusesTensorsThatAreNotItsOwnByName) {
   infinite.at("head.bias")[1] = INFINITY;
   EXPECT_TRUE(contains(message(infinite), "head.bias")) << message(infinite);
   fs::remove(folder_ / "model" / "config.json");
-  EXPECT_TRUE(contains(MessageOf([&] { SequenceCheckpoint::Open(folder_ / "model"); }), "config.json"));
+  EXPECT_TRUE(contains(ErrorMessage([&] { SequenceCheckpoint::Open(folder_ / "model"); }), "config.json"));
   EXPECT_FALSE(IsSequenceModel(folder_ / "model"));
 }
 
@@ -249,7 +249,7 @@ TEST_F(SequenceModelTest, ItsFolderIsToldFromOthers) {
   EXPECT_TRUE(IsSequenceModel(folder_ / "model"));
   EXPECT_FALSE(IsSequenceModel(SourceFolder() / "tests/golden/timm_vit"));
   EXPECT_THROW(SequenceCheckpoint::Open(SourceFolder() / "tests/golden/timm_vit"), Error);
-  EXPECT_NE(MessageOf([&] { Checkpoint::Open(folder_ / "model"); }).find("model of sequences"), std::string::npos);
+  EXPECT_NE(ErrorMessage([&] { Checkpoint::Open(folder_ / "model"); }).find("model of sequences"), std::string::npos);
 }
 
 TEST(SequenceConfigTest, IsReadAsItIsWritten) {
@@ -267,14 +267,15 @@ TEST(SequenceConfigTest, WidthsOfHeadsAndMlpMayFollowFromTheWidth) {
   json["mlp_ratio"] = 1.25;
   EXPECT_EQ(ParseSequenceConfig(json), SmallSequence());
   json["heads"] = 3;
-  EXPECT_NE(MessageOf([&] { ParseSequenceConfig(json); }).find("cannot be divided among 3 heads"), std::string::npos);
+  EXPECT_NE(ErrorMessage([&] { ParseSequenceConfig(json); }).find("cannot be divided among 3 heads"),
+            std::string::npos);
 }
 
 TEST(SequenceConfigTest, WhatCannotBeIsRefused) {
   const auto message = [](auto&& change) {
     SequenceConfig c = SmallSequence();
     change(c);
-    return MessageOf([&] { Validate(c); });
+    return ErrorMessage([&] { Validate(c); });
   };
   const auto says = [&](std::string_view part, auto&& change) {
     const std::string text = message(change);
@@ -301,7 +302,7 @@ TEST(SequenceConfigTest, WhatCannotBeIsRefused) {
   const auto refused = [&](const char* key, const io::Json& value) {
     io::Json other = json;
     other[key] = value;
-    return MessageOf([&] { ParseSequenceConfig(other, "here"); });
+    return ErrorMessage([&] { ParseSequenceConfig(other, "here"); });
   };
   EXPECT_NE(refused("positions", "alibi").find("here: \"positions\""), std::string::npos);
   EXPECT_NE(refused("qkv_attention", "linear").find("low_rank"), std::string::npos);
@@ -309,7 +310,7 @@ TEST(SequenceConfigTest, WhatCannotBeIsRefused) {
   EXPECT_NE(refused("tokens", "words").find("bytes"), std::string::npos);
   EXPECT_NE(refused("architecture", "vit").find("qkv_sequence"), std::string::npos);
   json.erase("width");
-  EXPECT_NE(MessageOf([&] { ParseSequenceConfig(json, "here"); }).find("\"width\" is missing"), std::string::npos);
+  EXPECT_NE(ErrorMessage([&] { ParseSequenceConfig(json, "here"); }).find("\"width\" is missing"), std::string::npos);
 }
 
 // 2 N (vectors of D and M, scores and sums), by hand for one block of one head.

@@ -54,7 +54,7 @@ TEST_P(Shipped, AreSmall) {
 }
 
 TEST_P(Shipped, AreAsAccurateAsTheirCardsSayOnTheTestSplit) {
-  const std::vector<fs::path> files = TestSplitOf(GetParam().images);
+  const std::vector<fs::path> files = TestSplitFiles(GetParam().images);
   if (files.empty()) GTEST_SKIP() << "QKV_DATA has no " << GetParam().images;
   // int8 may lose 0.2 points: the cards say 0.07 at most, of one kernel.
   for (const auto& [precision, loss] : {std::pair(simd::Precision::kFloat32, 0.0), {simd::Precision::kInt8, 0.002}}) {

@@ -38,8 +38,8 @@ TYPED_TEST(Rotary, RowsAreTurnedByTheirPlaces) {
   const RotaryTable table(kLength, kE, 100);
   const auto x = Cast<T>(Sampler(1).Normal<double>({kB * kN, kWidth}));
   Tensor<T> y(x.shape()), again(x.shape());
-  TurnRows<T>(x, kN, table, kFirst, Turn::kForward, y);
-  TurnRows<T>(y, kN, table, kFirst, Turn::kBack, again);
+  RotateRows<T>(x, kN, table, kFirst, RotaryDirection::kForward, y);
+  RotateRows<T>(y, kN, table, kFirst, RotaryDirection::kInverse, again);
   for (int64_t row = 0; row < kB * kN; ++row) {
     for (int64_t i = 0; i < kWidth; i += 2) {
       const T *from = x.view().at(row, i), *to = y.view().at(row, i), *back = again.view().at(row, i);
@@ -59,11 +59,11 @@ TYPED_TEST(Rotary, HeadsAreTurnedAsRowsAre) {
   const RotaryTable table(kLength, kE);
   const auto x = Cast<T>(Sampler(2).Normal<double>({kB, kN, kH, kE}));
   Tensor<T> rows({kB * kN, kH * kE}), heads(x.shape());
-  TurnRows<T>(x.view().reshape({kB * kN, kH * kE}), kN, table, kFirst, Turn::kForward, rows);
+  RotateRows<T>(x.view().reshape({kB * kN, kH * kE}), kN, table, kFirst, RotaryDirection::kForward, rows);
   const auto by_head = [](auto view) {
     return decltype(view)(view.data(), {kB, kH, kN, kE}, {kN * kH * kE, kE, kH * kE, 1});
   };
-  TurnHeads<T>(by_head(x.view()), table, kFirst, by_head(heads.view()));
+  RotateHeads<T>(by_head(x.view()), table, kFirst, by_head(heads.view()));
   for (int64_t i = 0; i < rows.size(); ++i) ASSERT_EQ(heads[i], rows[i]);
 }
 
@@ -72,8 +72,10 @@ TEST(RotaryScores, DependOnDistancesAlone) {
   const auto pair = Sampler(3).Normal<double>({2, kE});
   const auto score = [&](int64_t query, int64_t key) {
     Tensor<double> turned(pair.shape());
-    TurnRows<double>(pair.view().slice(0, 0, 1), 1, table, query, Turn::kForward, turned.view().slice(0, 0, 1));
-    TurnRows<double>(pair.view().slice(0, 1, 2), 1, table, key, Turn::kForward, turned.view().slice(0, 1, 2));
+    RotateRows<double>(pair.view().slice(0, 0, 1), 1, table, query, RotaryDirection::kForward,
+                       turned.view().slice(0, 0, 1));
+    RotateRows<double>(pair.view().slice(0, 1, 2), 1, table, key, RotaryDirection::kForward,
+                       turned.view().slice(0, 1, 2));
     double sum = 0;
     for (int64_t e = 0; e < kE; ++e) sum += turned[e] * turned[kE + e];
     return sum;
@@ -97,7 +99,7 @@ TYPED_TEST(Rotary, PairsTurnByTheCoordinateOfTheirAxis) {
   ASSERT_EQ(table.width(), kWidth);
   const auto x = Cast<T>(Sampler(6).Normal<double>({kTokens, kWidth}));
   Tensor<T> y(x.shape());
-  TurnRows<T>(x, kTokens, table, 0, Turn::kForward, y);
+  RotateRows<T>(x, kTokens, table, 0, RotaryDirection::kForward, y);
   for (int64_t e = 0; e < kWidth; ++e) ASSERT_EQ(y[e], x[e]);
   for (int64_t t = 0; t < kTokens; ++t) {
     for (int64_t pair = 0; pair < kWidth / 2; ++pair) {
@@ -157,7 +159,7 @@ TEST(RotaryLayout, HalfSplitPairsBecomeNeighbours) {
   for (int64_t t = 0; t < kTokens; ++t) {
     for (int64_t f = 0; f < kWidth; ++f) reordered[t * kWidth + f] = x[t * kWidth + from[f]];
   }
-  TurnRows<double>(reordered, kTokens, table, 0, Turn::kForward, y);
+  RotateRows<double>(reordered, kTokens, table, 0, RotaryDirection::kForward, y);
   for (int64_t t = 0; t < kTokens; ++t) {
     for (int64_t i = 0; i < kHalf; ++i) {
       const double cosine = table.table<double>().at(t, 0)[2 * i], sine = table.table<double>().at(t, 1)[2 * i + 1];
@@ -190,8 +192,8 @@ void CheckScores(const RotaryAngles& angles, bool half_split, std::span<const do
       q[t * kWidth + f] = std::sin(1 + n), k[t * kWidth + f] = std::cos(2 + n);
     }
   }
-  TurnRows<double>(q, kTokens, table, 0, Turn::kForward, q);
-  TurnRows<double>(k, kTokens, table, 0, Turn::kForward, k);
+  RotateRows<double>(q, kTokens, table, 0, RotaryDirection::kForward, q);
+  RotateRows<double>(k, kTokens, table, 0, RotaryDirection::kForward, k);
   double greatest = 0;
   for (const double x : angles.coordinates.span()) greatest = std::max(greatest, std::abs(x) * angles.frequencies[0]);
   const double of_pair = UnitRoundoff<float>() * (2 * 6 * greatest + 4);  // of a turned query and key, each of length 1
@@ -242,10 +244,10 @@ TEST(RotaryErrors, SayWhatDoesNotFit) {
   EXPECT_THROW(RotaryTable({Tensor<double>({3, 2}), Tensor<double>({1, 4})}), Error);
   const RotaryTable table(kLength, kE);
   Tensor<double> x({2, kE}), wide({2, kE + 2});
-  EXPECT_NO_THROW(TurnRows<double>(x, 2, table, kLength - 2, Turn::kForward, x));
-  EXPECT_THROW(TurnRows<double>(x, 2, table, kLength - 1, Turn::kForward, x), Error);
-  EXPECT_THROW(TurnRows<double>(wide, 2, table, 0, Turn::kForward, wide), Error);
-  EXPECT_THROW(TurnRows<double>(x, 2, table, -1, Turn::kForward, x), Error);
+  EXPECT_NO_THROW(RotateRows<double>(x, 2, table, kLength - 2, RotaryDirection::kForward, x));
+  EXPECT_THROW(RotateRows<double>(x, 2, table, kLength - 1, RotaryDirection::kForward, x), Error);
+  EXPECT_THROW(RotateRows<double>(wide, 2, table, 0, RotaryDirection::kForward, wide), Error);
+  EXPECT_THROW(RotateRows<double>(x, 2, table, -1, RotaryDirection::kForward, x), Error);
 }
 
 }  // namespace

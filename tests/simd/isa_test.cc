@@ -24,7 +24,7 @@ int PanelWidth() {
 
 int ExpectedWidth(Isa isa) { return isa >= Isa::kAvx512 ? 32 : isa >= Isa::kAvx2 ? 16 : 8; }
 
-// Not a test by itself: ReportOf runs it in a new process, since QKV_ISA is read once.
+// Not a test by itself: RunReport runs it in a new process, since QKV_ISA is read once.
 TEST(Isa, DISABLED_Report) {
   try {
     const char* expected = std::getenv("QKV_ISA");
@@ -35,7 +35,7 @@ TEST(Isa, DISABLED_Report) {
   }
 }
 
-int ReportOf(const std::string& isa) {
+int RunReport(const std::string& isa) {
   // Cross-compiled, the program needs the emulator again.
   const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
   const int status = std::system(
@@ -46,12 +46,12 @@ int ReportOf(const std::string& isa) {
 }
 
 TEST(Isa, EnvironmentForcesTheKernels) {
-  for (const Isa isa : AvailableIsas()) EXPECT_EQ(ReportOf(std::string(Name(isa))), ExpectedWidth(isa)) << Name(isa);
+  for (const Isa isa : AvailableIsas()) EXPECT_EQ(RunReport(std::string(Name(isa))), ExpectedWidth(isa)) << Name(isa);
 }
 
-TEST(Isa, BestIsTheDefault) { EXPECT_EQ(ReportOf(""), ExpectedWidth(AvailableIsas().back())); }
+TEST(Isa, BestIsTheDefault) { EXPECT_EQ(RunReport(""), ExpectedWidth(AvailableIsas().back())); }
 
-TEST(Isa, UnknownNamesAreRefused) { EXPECT_EQ(ReportOf("sse9"), kRefused); }
+TEST(Isa, UnknownNamesAreRefused) { EXPECT_EQ(RunReport("sse9"), kRefused); }
 
 TEST(Isa, SetIsaTakesEffect) {
   const Isa before = ActiveIsa();

@@ -89,18 +89,19 @@ TEST(TaskCut, FewRowsShareColumns) {
 
 TEST(TaskCut, AThreadReadsTheSameWeightsAgainUntilItsLastRows) {
   const char weights[2] = {};
-  const internal::Lines beginning{weights, 1}, next{weights + 1, 1};
+  const internal::CacheLines first_slice{weights, 1}, next{weights + 1, 1};
   for (const int threads : {1, 2, 4}) {
     const TaskCut cut(1576, 72, threads);
     ASSERT_EQ(cut.row_blocks % threads, 0);
     const int64_t share = cut.count() / threads, of_rows = cut.count() / cut.row_blocks;
     for (int64_t t = 0; t < cut.count(); ++t) {
       const bool last = t % share >= share - of_rows;
-      EXPECT_EQ(cut.After(t, beginning, next).begin, last ? next.begin : beginning.begin) << t << " of " << threads;
+      EXPECT_EQ(cut.NextCacheLines(t, first_slice, next).begin, last ? next.begin : first_slice.begin)
+          << t << " of " << threads;
     }
   }
   const TaskCut columns(1, 24, 2);  // where the second thread begins is not known
-  for (int64_t t = 0; t < columns.count(); ++t) EXPECT_EQ(columns.After(t, beginning, next).begin, nullptr);
+  for (int64_t t = 0; t < columns.count(); ++t) EXPECT_EQ(columns.NextCacheLines(t, first_slice, next).begin, nullptr);
 }
 
 }  // namespace

@@ -9,7 +9,7 @@ namespace qkv {
 
 /// The message of the Error that f throws; empty if it throws none.
 template <typename F>
-std::string MessageOf(F&& f) {
+std::string ErrorMessage(F&& f) {
   try {
     f();
   } catch (const Error& error) {

@@ -25,7 +25,7 @@ inline auto ReferenceCases() {
 }
 
 /// The images of a test split in QKV_DATA, by class, then by name; empty if there are none.
-inline std::vector<std::filesystem::path> TestSplitOf(const std::string& data) {
+inline std::vector<std::filesystem::path> TestSplitFiles(const std::string& data) {
   const std::filesystem::path images = DataFolder() / data / "test";
   std::vector<std::filesystem::path> files;
   if (DataFolder().empty() || !std::filesystem::exists(images)) return files;
@@ -40,7 +40,7 @@ inline std::vector<std::filesystem::path> TestSplitOf(const std::string& data) {
 /// Skips the test if QKV_REFERENCE is not set.
 class ReferenceTest : public testing::TestWithParam<ReferenceCase> {
  public:
-  static std::string NameOf(const testing::TestParamInfo<ReferenceCase>& info) { return info.param.images; }
+  static std::string CaseName(const testing::TestParamInfo<ReferenceCase>& info) { return info.param.images; }
 
  protected:
   void SetUp() override {
@@ -50,7 +50,7 @@ class ReferenceTest : public testing::TestWithParam<ReferenceCase> {
   }
 
   /// The images of the test split, in the order of predictions.txt; empty if there are none.
-  static std::vector<std::filesystem::path> TestSplit() { return TestSplitOf(GetParam().images); }
+  static std::vector<std::filesystem::path> TestSplit() { return TestSplitFiles(GetParam().images); }
 
   std::filesystem::path folder_;
 };

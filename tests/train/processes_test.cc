@@ -121,7 +121,7 @@ TEST(Reduction, WaitsForAllWorkers) {
     EXPECT_EQ(team.started(), 1);
     EXPECT_EQ(a[3], 3);
     EXPECT_EQ(a[4], 14);
-    EXPECT_NE(MessageOf([&] { reduction.Finished(1, 0, 3); }).find("another worker has [0, 4)"), std::string::npos);
+    EXPECT_NE(ErrorMessage([&] { reduction.Finished(1, 0, 3); }).find("another worker has [0, 4)"), std::string::npos);
     reduction.End();
     EXPECT_FALSE(reduction.begun());
   });
@@ -206,7 +206,7 @@ TEST(RunFolder, AnotherProcessReadsIt) {
   RunFolder reader = RunFolder::Reader(own.path());
   ASSERT_TRUE(reader.HasCheckpoint());
   EXPECT_EQ(reader.Load().progress, "here");
-  EXPECT_NE(MessageOf([&] { reader.Commit(snapshot); }).find("another process's"), std::string::npos);
+  EXPECT_NE(ErrorMessage([&] { reader.Commit(snapshot); }).find("another process's"), std::string::npos);
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int64_t kBatch = 6, kClasses = 5, kSteps = 20;
 
-model::VitConfig ConfigOf(const std::string& kind) {
+model::VitConfig MakeConfig(const std::string& kind) {
   model::VitConfig c;
   c.image_height = c.image_width = 12, c.patch_height = c.patch_width = 4;
   c.block.width = 16, c.depth = 2, c.block.attention.heads = 2, c.block.attention.head_width = 8,
@@ -45,7 +45,7 @@ class PyTorch : public testing::TestWithParam<const char*> {
   // Those of every step, as generate_golden.py trains.
   template <typename T>
   Tensor<double> Losses() {
-    const Network<T> network(ConfigOf(GetParam()));
+    const Network<T> network(MakeConfig(GetParam()));
     auto weights = golden_.ReadAll<T>(network.layout(), "weights/");
     Tensor<T> gradients({network.layout().size()});
     Optimizer<T> optimizer(network.layout(), {.weight_decay = 0.05});
@@ -58,7 +58,7 @@ class PyTorch : public testing::TestWithParam<const char*> {
   }
   template <typename T>
   Tensor<T> Gradients() {
-    const Network<T> network(ConfigOf(GetParam()));
+    const Network<T> network(MakeConfig(GetParam()));
     Tensor<T> gradients({network.layout().size()});
     Step<T>(network, golden_.ReadAll<T>(network.layout(), "weights/"), &gradients);
     return gradients;
@@ -78,13 +78,13 @@ INSTANTIATE_TEST_SUITE_P(Kinds, PyTorch, testing::Values("separate", "shared", "
                          [](const auto& test) { return std::string(test.param); });
 
 TEST_P(PyTorch, GradientsAgreeAsFarAsItsOwnFloatOnesDo) {
-  const ParameterLayout layout(ConfigOf(GetParam()));
+  const ParameterLayout layout(MakeConfig(GetParam()));
   ForEachIsa([&] { ExpectGradientsAsNear(golden_, layout, Gradients<float>()); });
 }
 
 // Where only the order of sums differs: some hundred roundings of 1.1e-16.
 TEST_P(PyTorch, GradientsInDoubleAgreeToTheLastDigits) {
-  const ParameterLayout layout(ConfigOf(GetParam()));
+  const ParameterLayout layout(MakeConfig(GetParam()));
   const auto exact = golden_.ReadAll<double>(layout, "gradients/", ".float64");
   EXPECT_LE(MaxDifference(Gradients<double>(), exact), 1e-13 * std::max(1.0, MaxAbs(exact)));
 }

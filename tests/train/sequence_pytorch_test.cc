@@ -19,7 +19,7 @@ namespace {
 
 constexpr int64_t kSteps = 20;
 
-model::SequenceConfig ConfigOf(const std::string& positions) {
+model::SequenceConfig MakeConfig(const std::string& positions) {
   model::SequenceConfig c;
   c.vocabulary = 11, c.outputs = 7, c.length = 10;
   c.block.width = 16, c.depth = 2, c.block.attention.heads = 2, c.block.attention.head_width = 8,
@@ -57,7 +57,7 @@ class SequencePyTorch : public testing::TestWithParam<const char*> {
   // Those of every step, as the golden's generator trains.
   template <typename T>
   Tensor<double> Losses() const {
-    const SequenceNetwork<T> network(ConfigOf(GetParam()));
+    const SequenceNetwork<T> network(MakeConfig(GetParam()));
     auto weights = golden_.ReadAll<T>(network.layout(), "weights/");
     Tensor<T> gradients({network.layout().size()}), logits = NewLogits(network);
     typename SequenceNetwork<T>::Workspace workspace;
@@ -71,7 +71,7 @@ class SequencePyTorch : public testing::TestWithParam<const char*> {
   }
   template <typename T>
   Tensor<T> Gradients() const {
-    const SequenceNetwork<T> network(ConfigOf(GetParam()));
+    const SequenceNetwork<T> network(MakeConfig(GetParam()));
     Tensor<T> gradients({network.layout().size()}), logits = NewLogits(network);
     typename SequenceNetwork<T>::Workspace workspace;
     Step<T>(network, golden_.ReadAll<T>(network.layout(), "weights/"), workspace, logits, &gradients);
@@ -79,7 +79,7 @@ class SequencePyTorch : public testing::TestWithParam<const char*> {
   }
   template <typename T>
   Tensor<T> Logits() const {
-    const SequenceNetwork<T> network(ConfigOf(GetParam()));
+    const SequenceNetwork<T> network(MakeConfig(GetParam()));
     Tensor<T> logits = NewLogits(network);
     typename SequenceNetwork<T>::Workspace workspace;
     network.Forward(golden_.ReadAll<T>(network.layout(), "weights/"), tokens_, {}, workspace, logits);
@@ -102,13 +102,13 @@ TEST_P(SequencePyTorch, LogitsAgreeAsFarAsItsOwnFloatOnesDo) {
 }
 
 TEST_P(SequencePyTorch, GradientsAgreeAsFarAsItsOwnFloatOnesDo) {
-  const ParameterLayout layout(model::TensorTable(ConfigOf(GetParam())));
+  const ParameterLayout layout(model::TensorTable(MakeConfig(GetParam())));
   ForEachIsa([&] { ExpectGradientsAsNear(golden_, layout, Gradients<float>()); });
 }
 
 // Where only the order of sums differs: some hundred roundings of 1.1e-16.
 TEST_P(SequencePyTorch, GradientsInDoubleAgreeToTheLastDigits) {
-  const ParameterLayout layout(model::TensorTable(ConfigOf(GetParam())));
+  const ParameterLayout layout(model::TensorTable(MakeConfig(GetParam())));
   const auto exact = golden_.ReadAll<double>(layout, "gradients/", ".float64");
   EXPECT_LE(MaxDifference(Gradients<double>(), exact), 1e-13 * std::max(1.0, MaxAbs(exact)));
 }

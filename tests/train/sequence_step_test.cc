@@ -93,18 +93,18 @@ TEST(SequenceStepper, ChecksLabels) {
   std::vector<int64_t> labels(4 * kLength, 0);
   const auto add = [&] { training.stepper.Add(training.weights, {.inputs = tokens, .labels = labels}); };
   labels[5] = kTokens;
-  EXPECT_NE(MessageOf(add).find("expected labels from 0 to 9"), std::string::npos);
+  EXPECT_NE(ErrorMessage(add).find("expected labels from 0 to 9"), std::string::npos);
   labels.pop_back();
-  EXPECT_NE(MessageOf(add).find("each of 36 rows, got 35"), std::string::npos);
+  EXPECT_NE(ErrorMessage(add).find("each of 36 rows, got 35"), std::string::npos);
   labels.assign(4 * kLength, kNotAsked);
   add();
-  EXPECT_NE(MessageOf([&] { training.stepper.Apply(0.1, training.weights); }).find("nothing was added that counts"),
+  EXPECT_NE(ErrorMessage([&] { training.stepper.Apply(0.1, training.weights); }).find("nothing was added that counts"),
             std::string::npos);
 }
 
 // A model of inference with these weights.
 template <typename T>
-model::SequenceModel<T> ModelOf(const SequenceNetwork<T>& network, const Tensor<T>& weights) {
+model::SequenceModel<T> MakeModel(const SequenceNetwork<T>& network, const Tensor<T>& weights) {
   std::vector<io::StoredTensor> stored;
   for (const Slot& slot : network.layout().slots()) {
     stored.push_back(io::Stored<T>(slot.name, network.layout().At(slot.name, weights.view())));
@@ -126,7 +126,7 @@ TEST(SequenceStepper, LearnsATask) {
           << "all alike at first";
     }
   }
-  const auto model = ModelOf(training.network, training.weights);
+  const auto model = MakeModel(training.network, training.weights);
   const SequenceScore score = Evaluate(model, *TaskForEvaluation(training.sequences, 200, 1), kLength);
   EXPECT_GT(score.top1(), 0.99);
   EXPECT_GT(score.whole_sequences(), 0.9);
@@ -135,7 +135,7 @@ TEST(SequenceStepper, LearnsATask) {
 
 TEST(SequenceEvaluation, CountsWhatIsThere) {
   const Training<float> training(Task::kSwap);
-  const auto model = ModelOf(training.network, training.weights);
+  const auto model = MakeModel(training.network, training.weights);
   for (const Task task : {Task::kNextToken, Task::kRecall}) {
     constexpr int64_t kCount = 300;
     const int64_t length = task == Task::kRecall ? 3 : kLength;  // a key, its value, and the question

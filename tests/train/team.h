@@ -48,7 +48,7 @@ class Team {
       for (const auto& values : doubles_) SumNow(values);
       floats_.clear(), doubles_.clear();
     }
-    void AbandonSums() override { floats_.clear(), doubles_.clear(); }
+    void CancelSums() override { floats_.clear(), doubles_.clear(); }
     std::vector<std::string> Gather(const std::string& own) override {
       team_.texts_[static_cast<size_t>(rank_)] = own;
       team_.barrier_.arrive_and_wait();

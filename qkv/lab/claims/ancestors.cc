@@ -38,13 +38,13 @@ double RootMeanSquare(const Matrix& a, const Matrix& b) {
   return std::sqrt(sum / static_cast<double>(a.size()));
 }
 
-report::Series SeriesOf(std::string name, const Matrix& values, bool points = false, bool dashed = false) {
+report::Series MakeSeries(std::string name, const Matrix& values, bool points = false, bool dashed = false) {
   report::Series series{.name = std::move(name), .marks = points, .joined = !points, .dashed = dashed};
   for (int64_t i = 0; i < values.size(); ++i) series.samples.push_back({static_cast<double>(i), values[i]});
   return series;
 }
 
-report::Heatmap ImageOf(const Matrix& image, int64_t side, std::string title) {
+report::Heatmap MakeHeatmap(const Matrix& image, int64_t side, std::string title) {
   return {.heading = {std::move(title)},
           .row_count = side,
           .column_count = side,
@@ -104,8 +104,8 @@ Result ReplaySmoothing(const Bench& bench) {
   report::LineChart chart{.heading = {"Gaussian smoothing", "A noisy signal with a jump, and its Gaussian mean"},
                           .x = {.name = "position"},
                           .y = {.name = "value"},
-                          .series = {SeriesOf("noisy", noisy, true), SeriesOf("smoothed, h = 2", smooth),
-                                     SeriesOf("the truth", clean, false, true)}};
+                          .series = {MakeSeries("noisy", noisy, true), MakeSeries("smoothed, h = 2", smooth),
+                                     MakeSeries("the truth", clean, false, true)}};
   return {
       .title = "Gaussian smoothing",
       .claim = "Each value becomes a weighted mean of its neighbours, by weights that depend on distance alone.",
@@ -124,8 +124,8 @@ Result ReplaySmoothing(const Bench& bench) {
                  {"error of the noisy image", Relation::kObserved, kNoise, RootMeanSquare(picture, sharp)},
                  {"error of the smoothed image", Relation::kObserved, kNan, RootMeanSquare(smoothed, sharp)}},
       .pictures = {{chart, "The noise goes, and the jump becomes a slope."},
-                   {ImageOf(picture, kSide, "A noisy ring"), ""},
-                   {ImageOf(smoothed, kSide, "Smoothed, h = 1"), "The same in two dimensions."}},
+                   {MakeHeatmap(picture, kSide, "A noisy ring"), ""},
+                   {MakeHeatmap(smoothed, kSide, "Smoothed, h = 1"), "The same in two dimensions."}},
   };
 }
 
@@ -167,8 +167,8 @@ Result ReplaySearch(const Bench& bench) {
                                       "by likeness of what stands around"},
                           .x = {.name = "position"},
                           .y = {.name = "value"},
-                          .series = {SeriesOf("by distance, h = 3", smooth), SeriesOf("by search", searched),
-                                     SeriesOf("the truth", clean, false, true)}};
+                          .series = {MakeSeries("by distance, h = 3", smooth), MakeSeries("by search", searched),
+                                     MakeSeries("the truth", clean, false, true)}};
   return {
       .title = "Attention finds its weights by search",
       .claim = "Attention is the same weighted mean, with weights found by comparing a query with keys.",

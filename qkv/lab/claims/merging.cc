@@ -54,7 +54,7 @@ struct Timed {
 };
 
 template <typename T>
-Timed TimeOrders(const Workload& workload, int tries) {
+Timed MeasureOrders(const Workload& workload, int tries) {
   Trial<T> trial(workload);
   Timed timed{};
   std::vector<T> first;
@@ -82,7 +82,7 @@ struct Case {
 };
 
 // 128 heads of width 128 over 4096 cached latents of width 512.
-Workload OfLatents(int64_t queries) {
+Workload LatentWorkload(int64_t queries) {
   return {.queries = queries,
           .keys = 4096,
           .width = 7168,
@@ -98,8 +98,8 @@ const std::vector<Case>& Cases() {
       {"ViT-B, one head as wide as the model", {197, 197, 768, 1, 768}},
       {"ViT-B, one head, N = 4 tokens", {4, 4, 768, 1, 768}},
       {"ViT-B, last block, only CLS is read", {1, 197, 768, 12, 64}},
-      {"latent attention (MLA), one query, 4096 cached latents", OfLatents(1)},
-      {"latent attention (MLA), 4096 tokens at once", OfLatents(4096)},
+      {"latent attention (MLA), one query, 4096 cached latents", LatentWorkload(1)},
+      {"latent attention (MLA), 4096 tokens at once", LatentWorkload(4096)},
   };
   return cases;
 }
@@ -192,8 +192,8 @@ Result ReplaySpeed(const Bench& bench) {
   // A quarter of each size is 1/64 of the work.
   const int64_t part = quick ? 4 : 1;
   const Workload small = Scores(kN, kD, kE), large = Scores(2000 / part, 3000 / part, 4000 / part);
-  const Timed small64 = TimeOrders<double>(small, 20), small32 = TimeOrders<float>(small, 20);
-  const Timed large64 = TimeOrders<double>(large, 2), large32 = TimeOrders<float>(large, 2);
+  const Timed small64 = MeasureOrders<double>(small, 20), small32 = MeasureOrders<float>(small, 20);
+  const Timed large64 = MeasureOrders<double>(large, 2), large32 = MeasureOrders<float>(large, 2);
 
   report::Table times{
       fmt::format("Times on this machine, {} threads, best of several{}", NumThreads(),

@@ -11,7 +11,7 @@
 namespace qkv::lab {
 namespace {
 
-report::Table ChecksOf(const Result& result) {
+report::Table CheckTable(const Result& result) {
   report::Table table{
       "", {{"what", report::Align::kLeft}, {"predicted"}, {"measured"}, {"", report::Align::kLeft}}, {}};
   for (const Check& check : result.checks) {
@@ -24,7 +24,7 @@ report::Table ChecksOf(const Result& result) {
   return table;
 }
 
-report::Badge BadgeOf(const Result& result) {
+report::Badge MakeBadge(const Result& result) {
   using Kind = report::Badge::Kind;
   if (!result.agrees()) return {Kind::kBad, "contradicted here"};
   switch (result.verdict) {
@@ -93,7 +93,7 @@ std::string ToText(const Result& result) {
   std::string text = fmt::format("{:<4} {}: {}{}\n", result.id, result.title, Name(result.verdict),
                                  result.agrees() ? "" : ", but what was measured here CONTRADICTS it");
   text += Paragraph("claim", result.claim) + Paragraph("run", result.run);
-  text += Indented(report::ToText(ChecksOf(result)));
+  text += Indented(report::ToText(CheckTable(result)));
   for (const report::Table& table : result.tables) text.append("\n").append(Indented(report::ToText(table)));
   return text + Paragraph("because", result.reason) + "\n";
 }
@@ -128,14 +128,14 @@ std::string ToPage(std::span<const Result> results, const std::string& model, co
       "A check mark says that what was measured is what theory gives. Times and what one training happened to give "
       "are shown and never decide.");
   for (const Result& result : results) {
-    page.Section(fmt::format("{} · {}", result.id, result.title), BadgeOf(result));
+    page.Section(fmt::format("{} · {}", result.id, result.title), MakeBadge(result));
     page.Prose(result.claim);
     page.Note(fmt::format("Run: {}.", result.run));
     page.Prose(result.reason);
     for (const Picture& picture : result.pictures) {
       page.Figure(std::visit([](const auto& chart) { return report::Draw(chart); }, picture.chart), picture.caption);
     }
-    page.Add(ChecksOf(result));
+    page.Add(CheckTable(result));
     for (const report::Table& table : result.tables) page.Add(table);
   }
   return page.Html();

@@ -53,7 +53,7 @@ int64_t LongestCycle(const Pattern& pattern) {
   return longest;
 }
 
-Pattern PatternOf(View<const double> scores) {
+Pattern FindPattern(View<const double> scores) {
   Pattern pattern;
   for (int64_t i = 0; i < scores.dim(0); ++i) {
     int64_t best = 0;
@@ -130,7 +130,7 @@ Matrix Identity(int64_t n) {
 }
 
 // Mean weight on the next token.
-double OnNext(const Matrix& weights) {
+double WeightOnNextToken(const Matrix& weights) {
   double sum = 0;
   for (int64_t i = 0; i < kRing; ++i) sum += weights[i * kRing + (i + 1) % kRing];
   return sum / kRing;
@@ -154,7 +154,7 @@ report::Heatmap RingPicture(const Matrix& weights, std::string title) {
 }
 
 // Wᵀ diag(signs) W: the scores of one-hot tokens.
-Matrix ScoresOf(const algebra::SymmetricFit<double>& fit) {
+Matrix FitScores(const algebra::SymmetricFit<double>& fit) {
   Matrix signed_weight = fit.weight.Clone();
   for (int64_t i = 0; i < signed_weight.size(); ++i) signed_weight[i] *= fit.signs[i / fit.weight.dim(1)];
   return Multiply(algebra::Transpose<double>(fit.weight), signed_weight);
@@ -180,7 +180,7 @@ Result ReplayRestriction(const Bench& bench) {
   }
   const auto fit = algebra::FitShared<double>(w_q, w_k, kRing);
   const auto indefinite = algebra::FitSymmetric<double>(w_q, w_k, kRing);
-  const Matrix right = algebra::Softmax<double>(separate), best = algebra::Softmax<double>(ScoresOf(fit));
+  const Matrix right = algebra::Softmax<double>(separate), best = algebra::Softmax<double>(FitScores(fit));
 
   // ‖M‖² = N; the eigenvalues of M_s are cos(2πk/N), of which the positive ones can be represented.
   double kept = 0;
@@ -243,7 +243,7 @@ Result ReplayRestriction(const Bench& bench) {
       .checks =
           {
               {"weight on the next token, separate", Relation::kEquals, 1 / (1 + (ring - 1) * std::exp(-kSharpness)),
-               OnNext(right), 1e-12},
+               WeightOnNextToken(right), 1e-12},
               {"cycle excess, separate", Relation::kEquals, ring * kSharpness,
                algebra::CycleExcess<double>(separate, next), Rounding(2, kRing, ring * kSharpness)},
               {fmt::format("cycle excess, greatest of {} shared", kTries), Relation::kAtMost, 0, excess, 1e-9},
@@ -253,7 +253,7 @@ Result ReplayRestriction(const Bench& bench) {
                std::sqrt((ring - kept) / ring), fit.residual_relative, 1e-9},
               {"relative residual of the best symmetric fit of the ring", Relation::kEquals, std::sqrt(.5),
                indefinite.residual_relative, 1e-9},
-              {"weight on the next token, best shared fit", Relation::kAtMost, 0.5, OnNext(best)},
+              {"weight on the next token, best shared fit", Relation::kAtMost, 0.5, WeightOnNextToken(best)},
               {"residual of trained heads, least", Relation::kObserved, kNan, least},
               {"residual of trained heads, greatest", Relation::kObserved, kNan, greatest},
           },
@@ -271,13 +271,13 @@ Result ReplayPatterns(const Bench& bench) {
   const auto count = static_cast<double>(all.size());
   int64_t separate = 0, symmetric = 0, shared = 0, pairs = 0, impossible = 0, forests = 0;
   const auto makes = [](const Matrix& vectors, const Pattern& pattern) {
-    return PatternOf(Multiply(vectors, algebra::Transpose<double>(vectors))) == pattern;
+    return FindPattern(Multiply(vectors, algebra::Transpose<double>(vectors))) == pattern;
   };
   for (const Pattern& pattern : all) {
     Matrix scores({kN, kN});  // one-hot queries, keys from the pattern's columns
     for (int64_t i = 0; i < kN; ++i) scores[i * kN + Next(pattern, i)] = 1;
-    separate += PatternOf(scores) == pattern;
-    symmetric += LongestCycle(pattern) <= 2 && PatternOf(SymmetricScoresFor(pattern)) == pattern;
+    separate += FindPattern(scores) == pattern;
+    symmetric += LongestCycle(pattern) <= 2 && FindPattern(SymmetricScoresFor(pattern)) == pattern;
     forests += LongestCycle(pattern) == 1;
     shared += LongestCycle(pattern) == 1 && makes(SharedVectorsFor(pattern), pattern);
     const auto [first, second] = SplitIntoForests(pattern);
@@ -292,10 +292,10 @@ Result ReplayPatterns(const Bench& bench) {
   const int tries = bench.setup().quick ? 20'000 : 200'000;
   for (int i = 0; i < tries; ++i) {
     const Matrix q = Normal({kN, kN}, rng), k = Normal({kN, kN}, rng);
-    const Pattern one = PatternOf(Multiply(q, algebra::Transpose<double>(q)));
+    const Pattern one = FindPattern(Multiply(q, algebra::Transpose<double>(q)));
     impossible += LongestCycle(one) > 1;
     found_shared.insert(one);
-    found_separate.insert(PatternOf(Multiply(q, algebra::Transpose<double>(k))));
+    found_separate.insert(FindPattern(Multiply(q, algebra::Transpose<double>(k))));
   }
   const double n = kN;
   report::Table table{

@@ -25,7 +25,7 @@ std::vector<Pattern> AllPatterns(int64_t N);
 /// Length of the longest cycle: 1 if every path ends in a fixed point.
 int64_t LongestCycle(const Pattern& pattern);
 /// The argmax of each row; −1 for a tie.
-Pattern PatternOf(View<const double> scores);
+Pattern FindPattern(View<const double> scores);
 
 /// Vectors q_i = k_i that produce the pattern, [N, N]. Throws Error if the pattern has a cycle of length 2 or more: no
 /// such vectors exist.

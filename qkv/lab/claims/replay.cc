@@ -51,12 +51,12 @@ image::Image DrawDigit(size_t digit) {
   return image;
 }
 
-const model::Checkpoint& Given(const Setup& setup) {
+const model::Checkpoint& GivenModel(const Setup& setup) {
   Require(setup.checkpoint != nullptr, "claims: expected a checkpoint, got none");
   return *setup.checkpoint;
 }
 
-Tensor<float> PixelsOf(const model::Model& model, std::span<const image::Image> images) {
+Tensor<float> PreparePixels(const model::Model& model, std::span<const image::Image> images) {
   const Shape one = model.Pixels(images[0]).shape();
   Tensor<float> pixels({static_cast<int64_t>(images.size()), one[1], one[2], one[3]});
   for (size_t i = 0; i < images.size(); ++i) {
@@ -86,10 +86,10 @@ algebra::Projection<double> FoldedHead(const inspect::AttentionWeights<double>& 
 
 }  // namespace
 
-Bench::Bench(const Setup& setup) : setup_(setup), model_(Given(setup)) {
+Bench::Bench(const Setup& setup) : setup_(setup), model_(GivenModel(setup)) {
   std::vector<image::Image> digits;
   for (size_t digit = 0; digit < 10 && setup.images.empty(); ++digit) digits.push_back(DrawDigit(digit));
-  pixels_ = PixelsOf(model_, setup.images.empty() ? std::span<const image::Image>(digits) : setup.images);
+  pixels_ = PreparePixels(model_, setup.images.empty() ? std::span<const image::Image>(digits) : setup.images);
 
   const View<const float> first = pixels_.view().slice(0, 0, 1);
   const int64_t N = model_.TokensFor(first.dim(2), first.dim(3)), D = model_.config().block.width;

@@ -107,7 +107,7 @@ Matrix Transposed(const Matrix& m) {
 // What an interval says about a difference of accuracies.
 enum class Finding { kWorse, kOpen, kBetter };
 
-Finding FindingOf(const Interval& difference) {
+Finding ClassifyDifference(const Interval& difference) {
   if (difference.mean + difference.half < 0) return Finding::kWorse;
   return difference.mean - difference.half > 0 ? Finding::kBetter : Finding::kOpen;
 }
@@ -122,7 +122,7 @@ struct Findings {
 };
 
 // The claim is that an arm is worse. An interval that contains 0 refutes nothing.
-Verdict VerdictOf(int64_t worse, int64_t better) {
+Verdict ChooseVerdict(int64_t worse, int64_t better) {
   if (worse > 0) return Verdict::kHoldsUnderConditions;
   return better > 0 ? Verdict::kDoesNotHold : Verdict::kOpen;
 }
@@ -133,7 +133,7 @@ Findings Compare(const Bench& bench, std::string_view arm, std::string_view othe
     for (const std::string& data : results.Data()) {
       const Interval difference = Difference(results, data, arm, other);
       if (std::isnan(difference.mean)) continue;
-      const Finding finding = FindingOf(difference);
+      const Finding finding = ClassifyDifference(difference);
       ++(finding == Finding::kWorse ? findings.worse : finding == Finding::kOpen ? findings.open : findings.better);
       findings.words += fmt::format("On {} {} − {} is {} points: {}. ", data, arm, other, Percent(difference, true),
                                     finding == Finding::kWorse  ? "worse"
@@ -147,7 +147,7 @@ Findings Compare(const Bench& bench, std::string_view arm, std::string_view othe
 }
 
 // How the stored results were made; they may not transfer to other sizes.
-std::string CaveatsOf(const Bench& bench) {
+std::string DescribeCaveats(const Bench& bench) {
   std::string words;
   for (const AblationResults& results : bench.setup().ablations) {
     words += fmt::format("{}: {} of {} runs", results.title, results.runs.size(), results.planned);
@@ -172,7 +172,7 @@ void AddResults(const Bench& bench, Result* result) {
   }
 }
 
-std::string WhereFrom(const Bench& bench) {
+std::string DescribeSource(const Bench& bench) {
   if (bench.setup().ablations.empty()) return "; no results of `qkv ablate` are there";
   std::string words = "; stored results of `qkv ablate`";
   for (const AblationResults& results : bench.setup().ablations) words += fmt::format(" ({})", results.title);
@@ -196,7 +196,7 @@ Result ReplayLearning(const Bench& bench) {
       .run =
           fmt::format("gradients of a layer of {} heads of {} on {} tokens in double precision, by backpropagation and "
                       "by differences of every weight{}",
-                      SmallLayer::kH, SmallLayer::kE, SmallLayer::kN, WhereFrom(bench)),
+                      SmallLayer::kH, SmallLayer::kE, SmallLayer::kN, DescribeSource(bench)),
       // Central differences of step 1e-5: error 1e-10 of the third derivative, and as much rounding.
       .checks = {{"backpropagation against differences, relative", Relation::kAtMost, 0, difference, 1e-7},
                  {"gradient of b_K / that of b_Q", Relation::kAtMost, 0, of_keys / of_queries,
@@ -213,7 +213,7 @@ Result ReplayLearning(const Bench& bench) {
     result.reason += "Whether separation then helps is a question to trainings, of which no results are stored here.";
     return result;
   }
-  result.verdict = VerdictOf(shared.worse, shared.better);
+  result.verdict = ChooseVerdict(shared.worse, shared.better);
   result.reason += shared.words;
   for (const char* arm : {"unified", "shared_kv"}) {
     const Findings more = Compare(bench, arm, kSeparate);
@@ -224,7 +224,7 @@ Result ReplayLearning(const Bench& bench) {
   result.reason += shared.worse == 0 ? "So no help of separate queries and keys is to be seen in these trainings. "
                                      : fmt::format("So separate queries and keys help in {} of {} tasks here. ",
                                                    shared.worse, shared.worse + shared.open + shared.better);
-  result.reason += "Small models, trained briefly; detection was not tried. " + CaveatsOf(bench);
+  result.reason += "Small models, trained briefly; detection was not tried. " + DescribeCaveats(bench);
   AddResults(bench, &result);
   return result;
 }
@@ -253,7 +253,7 @@ Result ReplayOneMatrix(const Bench& bench) {
       .run = fmt::format(
           "a step of gradient descent of size {} on W_Q and W_K ({}×{}), and on M = W_QᵀW_K, from the same M "
           "and for the same gradient of M{}",
-          kRate, kE, kD, WhereFrom(bench)),
+          kRate, kE, kD, DescribeSource(bench)),
       .checks = {{"M of W_Q, W_K after the step: difference to M − η(G W_KᵀW_K + W_QᵀW_Q G) + η² G W_KᵀW_Q G",
                   Relation::kAtMost, 0, MaxDifference(of_two, predicted), Rounding(6, kD, magnitude)},
                  {"its rank", Relation::kEquals, kE, static_cast<double>(inspect::MeasureCircuit(q_next, k_next).rank)},
@@ -271,7 +271,7 @@ Result ReplayOneMatrix(const Bench& bench) {
     result.reason += "Whether that is worse is a question to trainings, of which no results are stored here.";
     return result;
   }
-  result.verdict = VerdictOf(found.worse + plain.worse, found.better + plain.better);
+  result.verdict = ChooseVerdict(found.worse + plain.worse, found.better + plain.better);
   result.reason += found.words + plain.words;
   for (const Findings* findings : {&found, &plain}) {
     result.checks.insert(result.checks.end(), findings->checks.begin(), findings->checks.end());
@@ -280,7 +280,7 @@ Result ReplayOneMatrix(const Bench& bench) {
       "An arm's merged heads have D×D numbers each, so more of them and a larger cost; learning rate and decay are "
       "those "
       "that suit two matrices. Small models, trained briefly. " +
-      CaveatsOf(bench);
+      DescribeCaveats(bench);
   AddResults(bench, &result);
   return result;
 }

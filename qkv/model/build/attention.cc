@@ -121,21 +121,21 @@ Tensor<T> ForEachHead(View<const T> shared, int64_t heads) {
 // Sets biases that cannot change the output to zero, and moves those that add the same to every output to the
 // projection's bias. Query biases stay.
 template <typename T>
-void FoldBiases(const AttentionWay& way, const nn::AttentionLayer<T>& layer, AttentionRows<T>* rows,
+void FoldBiases(const AttentionBuild& build, const nn::AttentionLayer<T>& layer, AttentionRows<T>* rows,
                 Affine<T>* projection) {
   Tensor<T>& bias = rows->layer.bias;
   // q · (k + b) differs from q · k by the same for all keys, and the softmax cancels it. Exceptions: the key is rotated
   // or normalised with its bias, or serves as query too. Only this line decides it.
-  const bool keys_cancel = !QueriesAreKeys(way.kind) && layer.key_norm.empty() && !way.rotary;
+  const bool keys_cancel = !QueriesAreKeys(build.kind) && layer.key_norm.empty() && !build.rotary;
   // The weights of a row sum to 1, so a bias of values is added to the output before the projection.
   const bool folded =
-      (!ValuesAreKeys(way.kind) || keys_cancel) && layer.output_norm.empty() && !projection->weight.empty();
+      (!ValuesAreKeys(build.kind) || keys_cancel) && layer.output_norm.empty() && !projection->weight.empty();
   if (folded) {
     T* const values = bias.data() + rows->values_begin();
     projection->AddToBias(ForEachHead(View<const T>(values, {layer.kv_heads(), layer.head_width}), layer.heads));
     std::fill_n(values, layer.kv_heads() * layer.head_width, T(0));
   }
-  if (keys_cancel && !ValuesAreKeys(way.kind)) std::fill_n(bias.data() + rows->queries, rows->keys, T(0));
+  if (keys_cancel && !ValuesAreKeys(build.kind)) std::fill_n(bias.data() + rows->queries, rows->keys, T(0));
 }
 
 // The keys' rows packed a second time as queries.
@@ -216,9 +216,9 @@ nn::AttentionLayer<T> BuildCrossAttention(const nn::BlockConfig& block, const Bu
 
 template <typename T>
 nn::AttentionLayer<T> BuildAttention(const nn::BlockConfig& c, int64_t tokens, const BuildOptions& options,
-                                     const Weights<T>& weights, const std::string& name, const AttentionWay& way,
+                                     const Weights<T>& weights, const std::string& name, const AttentionBuild& build,
                                      nn::Norm<T>* norm, Tensor<T>* scale) {
-  nn::AttentionLayer<T> layer = NewLayer(c.attention, c.norm, options, weights, name, way.kind);
+  nn::AttentionLayer<T> layer = NewLayer(c.attention, c.norm, options, weights, name, build.kind);
   layer.eigenvalues = weights.Get(name + "qk.eigenvalues");
   layer.bandwidth = weights.Get(name + "qk.bandwidth");
   layer.places = ReadPlaces(c, tokens, weights, name);
@@ -232,11 +232,11 @@ nn::AttentionLayer<T> BuildAttention(const nn::BlockConfig& c, int64_t tokens, c
   Affine<T> projection = weights.Layer(name + "proj", options.precision);
 
   if (options.fold_norms && c.norm_place == nn::NormPlace::kBefore) FoldNorm(c.attention.kind, &rows, norm);
-  if (way.kind != c.attention.kind) MergeQueriesAndKeys(c.attention.heads, &rows);
-  const bool together = nn::HasQueriesAndKeys(way.kind) && !way.fewer_queries;
+  if (build.kind != c.attention.kind) MergeQueriesAndKeys(c.attention.heads, &rows);
+  const bool together = nn::HasQueriesAndKeys(build.kind) && !build.fewer_queries;
   if (rows.queries > 0 && !together) layer.query = all.PackRows(0, rows.queries);
-  if (way.absorbs && QueriesAreKeys(way.kind)) layer.query = PackKeysAsQueries<T>(rows, layer.eigenvalues);
-  if (options.fold_key_value_bias && !all.bias.empty()) FoldBiases(way, layer, &rows, &projection);
+  if (build.absorbs && QueriesAreKeys(build.kind)) layer.query = PackKeysAsQueries<T>(rows, layer.eigenvalues);
+  if (options.fold_key_value_bias && !all.bias.empty()) FoldBiases(build, layer, &rows, &projection);
 
   const int64_t keys_end = rows.queries + rows.keys;
   const bool in_one = rows.keys > 0 && rows.keys == rows.values;
@@ -244,7 +244,7 @@ nn::AttentionLayer<T> BuildAttention(const nn::BlockConfig& c, int64_t tokens, c
     layer.query_key_value = all.PackRows(together ? 0 : rows.queries, in_one ? all.rows : keys_end);
   }
   if (rows.values > 0 && !in_one) layer.value = all.PackRows(keys_end, all.rows);
-  if (way.absorbs) {
+  if (build.absorbs) {
     if (rows.keys > 0) {
       layer.absorbed.key = all.PackTransposedHeads(rows.queries, c.attention.query_width(), c.attention.heads);
     }
@@ -257,12 +257,12 @@ nn::AttentionLayer<T> BuildAttention(const nn::BlockConfig& c, int64_t tokens, c
 
 template <typename T>
 nn::Block<T> BuildBlock(const nn::BlockConfig& c, int64_t tokens, const BuildOptions& options,
-                        const Weights<T>& weights, const std::string& name, const AttentionWay& way) {
+                        const Weights<T>& weights, const std::string& name, const AttentionBuild& build) {
   nn::Block<T> block;
   block.norm_place = c.norm_place;
   block.norm1 = weights.Norm(name + "norm1", c.norm);
   block.scale1 = weights.Get(name + "ls1.gamma");
-  block.attention = BuildAttention<T>(c, tokens, options, weights, name + "attn.", way, &block.norm1, &block.scale1);
+  block.attention = BuildAttention<T>(c, tokens, options, weights, name + "attn.", build, &block.norm1, &block.scale1);
   if (c.cross) {
     block.norm_cross = weights.Norm(name + "norm_cross", c.norm);
     block.scale_cross = weights.Get(name + "ls_cross.gamma");
@@ -284,14 +284,14 @@ nn::Block<T> BuildBlock(const nn::BlockConfig& c, int64_t tokens, const BuildOpt
 }
 
 template nn::Block<float> BuildBlock(const nn::BlockConfig&, int64_t, const BuildOptions&, const Weights<float>&,
-                                     const std::string&, const AttentionWay&);
+                                     const std::string&, const AttentionBuild&);
 template nn::Block<double> BuildBlock(const nn::BlockConfig&, int64_t, const BuildOptions&, const Weights<double>&,
-                                      const std::string&, const AttentionWay&);
+                                      const std::string&, const AttentionBuild&);
 template nn::AttentionLayer<float> BuildAttention(const nn::BlockConfig&, int64_t, const BuildOptions&,
-                                                  const Weights<float>&, const std::string&, const AttentionWay&,
+                                                  const Weights<float>&, const std::string&, const AttentionBuild&,
                                                   nn::Norm<float>*, Tensor<float>*);
 template nn::AttentionLayer<double> BuildAttention(const nn::BlockConfig&, int64_t, const BuildOptions&,
-                                                   const Weights<double>&, const std::string&, const AttentionWay&,
+                                                   const Weights<double>&, const std::string&, const AttentionBuild&,
                                                    nn::Norm<double>*, Tensor<double>*);
 
 }  // namespace qkv::model

@@ -12,12 +12,12 @@ namespace qkv::model {
 /// and after the layer, are emptied if they are folded into it.
 template <typename T>
 nn::AttentionLayer<T> BuildAttention(const nn::BlockConfig& config, int64_t tokens, const BuildOptions& options,
-                                     const Weights<T>& weights, const std::string& name, const AttentionWay& way,
+                                     const Weights<T>& weights, const std::string& name, const AttentionBuild& build,
                                      nn::Norm<T>* norm, Tensor<T>* scale);
 
 /// The whole block. name: its prefix, such as "blocks.0.".
 template <typename T>
 nn::Block<T> BuildBlock(const nn::BlockConfig& config, int64_t tokens, const BuildOptions& options,
-                        const Weights<T>& weights, const std::string& name, const AttentionWay& way);
+                        const Weights<T>& weights, const std::string& name, const AttentionBuild& build);
 
 }  // namespace qkv::model

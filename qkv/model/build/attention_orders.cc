@@ -15,7 +15,7 @@ int64_t RowsPooled(const VitConfig& c, int64_t block, int64_t tokens) {
 // Merged matrices have more weights than W_Q and W_K, so merging pays only for wide heads: see
 // attention::MergingPaysAbove. Lower precisions do not merge: rounding M, a product, would lose more than rounding its
 // factors.
-AttentionOrders OrdersOf(const VitConfig& c, const BuildOptions& options, int64_t block, int64_t tokens) {
+AttentionOrders PossibleOrders(const VitConfig& c, const BuildOptions& options, int64_t block, int64_t tokens) {
   const int64_t N = c.tokens(), rows = options.read_rows ? RowsPooled(c, block, N) : N;
   AttentionOrders orders;
   orders.kind = c.block.attention.kind;
@@ -43,7 +43,7 @@ AttentionOrders OrdersOf(const VitConfig& c, const BuildOptions& options, int64_
   }
   if (tokens == N) return orders;
 
-  if (PlanOf(orders).scores == Order::kMerged) {
+  if (ChoosePlan(orders).scores == Order::kMerged) {
     orders.scores = {Order::kMerged};
   } else {
     std::erase(orders.scores, Order::kMerged);
@@ -53,7 +53,7 @@ AttentionOrders OrdersOf(const VitConfig& c, const BuildOptions& options, int64_
   return orders;
 }
 
-attention::Plan PlanOf(const AttentionOrders& orders) {
+attention::Plan ChoosePlan(const AttentionOrders& orders) {
   const attention::Plan plan{CheapestPlan(orders.workload, orders.scores).scores,
                              CheapestPlan(orders.workload, orders.outputs).outputs};
   const bool both_or_neither = !orders.scores.empty() && plan.scores != Order::kMerged;
@@ -75,12 +75,12 @@ double MultiplyAdds(const attention::Plan& plan, const AttentionOrders& orders) 
   return attention::MultiplyAdds(plan, w) - twice;
 }
 
-AttentionWay WayOf(const VitConfig& c, const BuildOptions& options, int64_t block) {
-  const AttentionOrders orders = OrdersOf(c, options, block, c.tokens());
-  AttentionWay way{c.block.attention.kind, orders.outputs.back() == Order::kAbsorbed,
-                   orders.workload.queries < orders.workload.keys, c.rotary != PatchRotary::kNone};
-  if (PlanOf(orders).scores == Order::kMerged) way.kind = AttentionKind::kMerged;
-  return way;
+AttentionBuild ChooseAttentionBuild(const VitConfig& c, const BuildOptions& options, int64_t block) {
+  const AttentionOrders orders = PossibleOrders(c, options, block, c.tokens());
+  AttentionBuild build{c.block.attention.kind, orders.outputs.back() == Order::kAbsorbed,
+                       orders.workload.queries < orders.workload.keys, c.rotary != PatchRotary::kNone};
+  if (ChoosePlan(orders).scores == Order::kMerged) build.kind = AttentionKind::kMerged;
+  return build;
 }
 
 }  // namespace qkv::model

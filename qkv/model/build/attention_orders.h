@@ -22,17 +22,17 @@ struct AttentionOrders {
 
 /// tokens: config.tokens() while the layers are built. For an image of another size, the decision to merge stays as it
 /// was when the layers were built.
-AttentionOrders OrdersOf(const VitConfig& config, const BuildOptions& options, int64_t block, int64_t tokens);
+AttentionOrders PossibleOrders(const VitConfig& config, const BuildOptions& options, int64_t block, int64_t tokens);
 
 /// The plan of inference: merged scores if they are cheapest, otherwise the absorbed order for both chains or for
 /// neither, because one product makes keys and values.
-attention::Plan PlanOf(const AttentionOrders& orders);
+attention::Plan ChoosePlan(const AttentionOrders& orders);
 
 /// attention::MultiplyAdds, but counting a product once if the kind uses it twice: queries that are keys, values that
 /// are keys. Not for positional kinds.
 double MultiplyAdds(const attention::Plan& plan, const AttentionOrders& orders);
 
 /// How to build the layer so that it can follow the plan.
-AttentionWay WayOf(const VitConfig& config, const BuildOptions& options, int64_t block);
+AttentionBuild ChooseAttentionBuild(const VitConfig& config, const BuildOptions& options, int64_t block);
 
 }  // namespace qkv::model

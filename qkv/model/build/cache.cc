@@ -24,7 +24,7 @@ constexpr const char *kIdentityKey = "qkv.identity", *kModelSumKey = "qkv.checks
 std::string Hex(const Fnv1a& hash) { return fmt::format("{:016x}", hash.value()); }
 
 // Choices that decide which layers result from the same weights.
-std::string ChoicesOf(const BuildOptions& options) {
+std::string FormatBuildOptions(const BuildOptions& options) {
   const auto& [precision, fold_norms, fold_scales, fold_key_value_bias, read_rows, merge, absorb] = options;
   // The kernel's name does not imply the precision: the float kernel may read widened bfloat16 weights.
   return fmt::format("{} {} {} {}{}{}{}{}{}", Name(simd::ActiveIsa()), static_cast<int>(precision),
@@ -33,7 +33,7 @@ std::string ChoicesOf(const BuildOptions& options) {
 }
 
 // Everything that determines the layers, as far as it is known without reading all weights.
-std::string IdentityOf(const Checkpoint& checkpoint, const BuildOptions& options) {
+std::string CacheIdentity(const Checkpoint& checkpoint, const BuildOptions& options) {
   // Names, shapes, and the first bytes of each tensor: these reveal new weights even if the file system has no reliable
   // times.
   constexpr size_t kSample = 64;
@@ -44,7 +44,7 @@ std::string IdentityOf(const Checkpoint& checkpoint, const BuildOptions& options
         .Add({reinterpret_cast<const char*>(sample.data()), sample.size()});
   }
   std::string text = fmt::format("format {}, qkv {}\n{}\nconfiguration {}\ntensors {}\n", kFormat, QKV_VERSION,
-                                 ChoicesOf(options), Hex(Fnv1a().Add(checkpoint.configuration)), Hex(tensors));
+                                 FormatBuildOptions(options), Hex(Fnv1a().Add(checkpoint.configuration)), Hex(tensors));
   for (const io::SafeTensors::File& file : checkpoint.tensors->files()) {
     const FileStamp& stamp = file.mapped.stamp();
     text += fmt::format("file {} {} {} {} {}\n", stamp.device, stamp.inode, stamp.size, stamp.modified, stamp.changed);
@@ -57,7 +57,7 @@ int64_t Now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(since_1970).count();
 }
 
-bool HasRested(const Checkpoint& checkpoint, std::chrono::nanoseconds rest) {
+bool IsSettled(const Checkpoint& checkpoint, std::chrono::nanoseconds rest) {
   const int64_t now = Now();
   for (const io::SafeTensors::File& file : checkpoint.tensors->files()) {
     if (now - file.mapped.stamp().changed < rest.count()) return false;
@@ -86,7 +86,7 @@ std::string LayersSum(const std::vector<io::StoredTensor>& tensors) {
 }
 
 // The metadata entry of a key; empty if the file has none.
-std::string Noted(const io::SafeTensors& kept, const char* key) {
+std::string ReadMetadata(const io::SafeTensors& kept, const char* key) {
   const auto found = kept.metadata().find(key);
   return found == kept.metadata().end() ? "" : found->second;
 }
@@ -95,10 +95,11 @@ std::string Noted(const io::SafeTensors& kept, const char* key) {
 Vit<float> Restored(const Checkpoint& checkpoint, const BuildOptions& options, const fs::path& path,
                     const std::string& identity, bool verify) {
   const auto kept = std::make_shared<const io::SafeTensors>(io::SafeTensors::Open(path));
-  Require(Noted(*kept, kIdentityKey) == identity, "it was made from other files, or by another version");
+  Require(ReadMetadata(*kept, kIdentityKey) == identity, "it was made from other files, or by another version");
   if (verify) {
-    Require(Noted(*kept, kLayersSumKey) == LayersSum(kept->tensors()), "its bytes are not those that were kept");
-    Require(Noted(*kept, kModelSumKey) == ModelSum(checkpoint), "the model's bytes are not those that it was made of");
+    Require(ReadMetadata(*kept, kLayersSumKey) == LayersSum(kept->tensors()), "its bytes are not those that were kept");
+    Require(ReadMetadata(*kept, kModelSumKey) == ModelSum(checkpoint),
+            "the model's bytes are not those that it was made of");
   }
   return Vit<float>::Restore(checkpoint.description.config, options, kept);
 }
@@ -106,7 +107,7 @@ Vit<float> Restored(const Checkpoint& checkpoint, const BuildOptions& options, c
 void Keep(const Vit<float>& vit, const Checkpoint& checkpoint, const BuildOptions& options, const fs::path& path,
           const std::string& identity) {
   for (const io::SafeTensors::File& file : checkpoint.tensors->files()) {
-    Require(StampOf(file.path) == file.mapped.stamp(), "{} changed while it was read", file.path.string());
+    Require(ReadFileStamp(file.path) == file.mapped.stamp(), "{} changed while it was read", file.path.string());
   }
   std::error_code error;
   fs::create_directories(path.parent_path(), error);
@@ -138,7 +139,7 @@ fs::path CacheFile(const Checkpoint& checkpoint, const BuildOptions& options, co
   std::error_code error;
   fs::path source = fs::canonical(checkpoint.source, error);
   if (error) source = checkpoint.source;
-  const std::string key = Hex(Fnv1a().Add(source.string()).Add("\n").Add(ChoicesOf(options)));
+  const std::string key = Hex(Fnv1a().Add(source.string()).Add("\n").Add(FormatBuildOptions(options)));
   return folder / fmt::format("{}-{}.safetensors", source.stem().string().substr(0, 64), key);
 }
 
@@ -149,7 +150,7 @@ Vit<float> BuildCached(const Checkpoint& checkpoint, const BuildOptions& options
   const auto note = [&](std::string_view what, std::string_view why) {
     if (cache.note) cache.note(fmt::format("cache {}: {}: {}", path.string(), what, why));
   };
-  const std::string identity = IdentityOf(checkpoint, options);
+  const std::string identity = CacheIdentity(checkpoint, options);
   std::error_code ignored;
   if (fs::exists(path, ignored)) {
     try {
@@ -158,7 +159,7 @@ Vit<float> BuildCached(const Checkpoint& checkpoint, const BuildOptions& options
       note("not used", error.what());
     }
   }
-  const bool rested = HasRested(checkpoint, cache.rest);
+  const bool rested = IsSettled(checkpoint, cache.rest);
   Vit<float> vit(config, checkpoint.bound, options);
   try {
     Require(rested, "the model changed only just now");

@@ -86,8 +86,9 @@ Vit<T>::Vit(const VitConfig& config, const std::vector<BoundTensor>& tensors, co
   norm_pre_ = weights.Norm("norm_pre", config.block.norm);
   blocks_.resize(static_cast<size_t>(config.depth));
   ParallelTasks(config.depth, [&](int64_t block, int) {
-    blocks_[static_cast<size_t>(block)] = BuildBlock(config.block, config.tokens(), options, weights,
-                                                     fmt::format("blocks.{}.", block), WayOf(config, options, block));
+    blocks_[static_cast<size_t>(block)] =
+        BuildBlock(config.block, config.tokens(), options, weights, fmt::format("blocks.{}.", block),
+                   ChooseAttentionBuild(config, options, block));
   });
   ComputeRotary();
   norm_ = weights.Norm("norm", config.block.norm);

@@ -88,8 +88,8 @@ class Reader {
     const io::StoredTensor* stored = tensors_->Find(name);
     if (stored == nullptr) return {};
     ++taken_;
-    Require(stored->dtype == DTypeOf<E>(), "restore: {} is of {}, expected {}", name, Name(stored->dtype),
-            Name(DTypeOf<E>()));
+    Require(stored->dtype == DTypeFor<E>(), "restore: {} is of {}, expected {}", name, Name(stored->dtype),
+            Name(DTypeFor<E>()));
     const auto* data = reinterpret_cast<const E*>(stored->bytes.data());
     if (reinterpret_cast<uintptr_t>(data) % kAlignment == 0) return Tensor<E>::Borrowed(data, stored->shape, tensors_);
     auto copy = Tensor<E>::Uninitialised(stored->shape);
@@ -123,11 +123,11 @@ struct AttentionForm {
   bool absorbs, fewer_queries;
 };
 
-AttentionForm FormOf(const VitConfig& c, const AttentionWay& way) {
+AttentionForm MakeAttentionForm(const VitConfig& c, const AttentionBuild& build) {
   nn::AttentionConfig config = c.block.attention;
-  config.kind = way.kind;
-  if (way.kind == nn::AttentionKind::kMerged) config.qk_width = 0;
-  return {config, c.block.width, c.tokens(), way.absorbs, way.fewer_queries};
+  config.kind = build.kind;
+  if (build.kind == nn::AttentionKind::kMerged) config.qk_width = 0;
+  return {config, c.block.width, c.tokens(), build.absorbs, build.fewer_queries};
 }
 
 template <typename Archive, typename Layer>
@@ -177,11 +177,11 @@ void MlpParts(Archive& archive, const std::string& name, Mlp& mlp, const VitConf
 }
 
 template <typename Archive, typename Block>
-void BlockParts(Archive& archive, const std::string& name, Block& block, const VitConfig& c, const AttentionWay& way,
-                Precision precision) {
+void BlockParts(Archive& archive, const std::string& name, Block& block, const VitConfig& c,
+                const AttentionBuild& build, Precision precision) {
   archive.Constant(block.norm_place, c.block.norm_place);
   NormParts(archive, name + ".norm1", block.norm1, c.block.width, c.block.norm);
-  AttentionParts(archive, name + ".attention", block.attention, FormOf(c, way), precision);
+  AttentionParts(archive, name + ".attention", block.attention, MakeAttentionForm(c, build), precision);
   NormParts(archive, name + ".attention.query_norm", block.attention.query_norm, c.block.attention.query_width(),
             c.block.norm);
   NormParts(archive, name + ".attention.key_norm", block.attention.key_norm, c.block.attention.query_width(),
@@ -227,7 +227,7 @@ void Vit<T>::Parts(Archive& archive, Self& vit, const BuildOptions& options) {
   archive.Count(vit.blocks_, c.depth);
   for (int64_t block = 0; block < c.depth; ++block) {
     BlockParts(archive, fmt::format("blocks.{}", block), vit.blocks_[static_cast<size_t>(block)], c,
-               WayOf(c, options, block), options.precision);
+               ChooseAttentionBuild(c, options, block), options.precision);
   }
   NormParts(archive, "norm", vit.norm_, c.block.width, c.block.norm);
   if (c.pool == Pool::kMap) PoolParts(archive, "attention_pool", vit.attention_pool_, c, options.absorb);

@@ -12,7 +12,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-Checkpoint OpenOnce(const fs::path& path, const Given& given) {
+Checkpoint OpenOnce(const fs::path& path, const ModelHints& given) {
   Checkpoint checkpoint;
   checkpoint.source = path.string();
   checkpoint.tensors = std::make_shared<const io::SafeTensors>(io::SafeTensors::Open(path));
@@ -31,14 +31,14 @@ Checkpoint OpenOnce(const fs::path& path, const Given& given) {
   } catch (const Error& error) {
     const std::string message = error.what();
     if (message.find(folder.string()) != std::string::npos && !folder.empty()) throw;
-    Fail("{}: {}", path.string(), Lines{message});
+    Fail("{}: {}", path.string(), EscapedText{message});
   }
   return checkpoint;
 }
 
 }  // namespace
 
-Checkpoint Checkpoint::Open(const fs::path& path, const Given& given) {
+Checkpoint Checkpoint::Open(const fs::path& path, const ModelHints& given) {
   std::error_code error;
   const bool exists = fs::exists(path, error);
   Require(error != std::errc::too_many_symbolic_link_levels,

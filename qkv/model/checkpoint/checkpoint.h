@@ -21,7 +21,7 @@ struct Checkpoint {
   /// file, with config.json in the same folder. given: what the caller knows about a model without config.json. Throws
   /// Error that names the file and what is wrong with it; also if neither the files nor `given` determine the
   /// computation, and if another process keeps replacing the model.
-  static Checkpoint Open(const std::filesystem::path& path, const Given& given = {});
+  static Checkpoint Open(const std::filesystem::path& path, const ModelHints& given = {});
   /// From memory, which must outlive the result. where: prefix of error messages.
   static Checkpoint FromBytes(std::string_view config, std::span<const std::byte> weights, std::string_view where);
 

@@ -40,7 +40,7 @@ Translation TranslateWithBackground(const Description& description, Family layou
 }
 
 // The folder of a checkpoint's configuration; empty for a checkpoint from memory.
-fs::path FolderOf(const Checkpoint& checkpoint) {
+fs::path SourceFolder(const Checkpoint& checkpoint) {
   const fs::path source = checkpoint.source;
   std::error_code ignored;
   if (!fs::exists(source, ignored)) return {};
@@ -86,7 +86,7 @@ ModelFiles TranslatedFiles(const Checkpoint& checkpoint, Family layout, std::opt
 // The checkpoint's own layout, with separate queries, keys and values as its library stores them.
 ModelFiles SeparateFiles(const Checkpoint& checkpoint, std::optional<DType> dtype) {
   const VitConfig& config = checkpoint.description.config;
-  const std::string obstruction = WhyNotSeparate(config);
+  const std::string obstruction = SeparationObstruction(config);
   Require(obstruction.empty(), "convert: {} ({}) cannot be written for {}:\n  {} has no {} attention: {}",
           config.architecture, Name(config.family), Name(config.family), Name(config.family),
           Name(config.block.attention.kind), obstruction);
@@ -102,7 +102,7 @@ ModelFiles SeparateFiles(const Checkpoint& checkpoint, std::optional<DType> dtyp
 
 ModelFiles SameFiles(const Checkpoint& checkpoint, std::optional<DType> dtype) {
   ModelFiles files;
-  const fs::path folder = FolderOf(checkpoint);
+  const fs::path folder = SourceFolder(checkpoint);
   if (!folder.empty() && fs::exists(folder / kConfigFile)) {
     files.texts[kConfigFile] = SameConfig(folder / kConfigFile, dtype);
     if (fs::exists(folder / kPreprocessorFile)) files.texts[kPreprocessorFile] = ReadFile(folder / kPreprocessorFile);

@@ -64,7 +64,7 @@ void Narrow(const Tensor<From>& values, const std::string& name, DType dtype, st
 // The tensor in another type; without a copy if it already has that type, or does not hold floating-point numbers.
 StoredTensor Cast(const StoredTensor& tensor, DType dtype, TensorList* list) {
   if (tensor.dtype == dtype || !IsFloat(tensor.dtype)) return tensor;
-  const std::span<std::byte> memory = NewMemory(list, static_cast<size_t>(tensor.shape.size()) * SizeOf(dtype));
+  const std::span<std::byte> memory = NewMemory(list, static_cast<size_t>(tensor.shape.size()) * ElementSize(dtype));
   if (tensor.dtype == DType::kF64) {
     Narrow(io::Convert<double>(tensor), tensor.name, dtype, memory.data());
   } else {
@@ -83,7 +83,7 @@ StoredTensor Join(const BoundTensor& bound, std::optional<DType> dtype, TensorLi
   StoredTensor joined = parts[0];
   if (parts.size() > 1) {
     const std::span<std::byte> memory =
-        NewMemory(list, static_cast<size_t>(bound.spec.shape.size()) * SizeOf(joined.dtype));
+        NewMemory(list, static_cast<size_t>(bound.spec.shape.size()) * ElementSize(joined.dtype));
     std::byte* to = memory.data();
     for (const StoredTensor& part : parts) to = std::copy(part.bytes.begin(), part.bytes.end(), to);
     for (const StoredTensor* part : bound.parts) {
@@ -153,7 +153,7 @@ class PositionShift {
 
   void Replace(const std::string& name, const Tensor<float>& values, const Shape& shape) {
     StoredTensor& tensor = tensors_->at(name);
-    const std::span<std::byte> memory = NewMemory(list_, static_cast<size_t>(shape.size()) * SizeOf(tensor.dtype));
+    const std::span<std::byte> memory = NewMemory(list_, static_cast<size_t>(shape.size()) * ElementSize(tensor.dtype));
     Narrow(values, name, tensor.dtype, memory.data());
     tensor.shape = shape;
     tensor.bytes = memory;
@@ -167,7 +167,7 @@ class PositionShift {
 }  // namespace
 
 StoredTensor StoreAs(const std::string& name, const Tensor<double>& values, DType dtype, TensorList* list) {
-  const std::span<std::byte> memory = NewMemory(list, static_cast<size_t>(values.size()) * SizeOf(dtype));
+  const std::span<std::byte> memory = NewMemory(list, static_cast<size_t>(values.size()) * ElementSize(dtype));
   Narrow(values, name, dtype, memory.data());
   return {name, dtype, values.shape(), memory};
 }
@@ -205,7 +205,7 @@ TensorList SeparateTensors(const Checkpoint& checkpoint, std::optional<DType> dt
     if (!replaced.contains(&tensor)) list.tensors.push_back(dtype ? Cast(tensor, *dtype, &list) : tensor);
   }
   for (const StoredTensor& fused : FusedProjections(checkpoint, dtype, &list)) {
-    AddParts(fused, StoredNames(LayoutOf(target), BasePrefix(*checkpoint.tensors), fused.name), &list.tensors);
+    AddParts(fused, StoredNames(GetLayout(target), BasePrefix(*checkpoint.tensors), fused.name), &list.tensors);
   }
   return list;
 }
@@ -218,7 +218,7 @@ TensorList TranslatedTensors(const Checkpoint& checkpoint, const VitConfig& targ
   for (const StoredTensor& fused : FusedProjections(checkpoint, dtype, &list)) canonical.emplace(fused.name, fused);
   PositionShift(checkpoint.description.config, target, &canonical, &list);
 
-  const Layout& layout = LayoutOf(target);
+  const Layout& layout = GetLayout(target);
   for (const TensorSpec& spec : TensorTable(target)) {
     const auto tensor = canonical.find(spec.name);
     Require(tensor != canonical.end() && tensor->second.shape == spec.shape,
@@ -228,7 +228,7 @@ TensorList TranslatedTensors(const Checkpoint& checkpoint, const VitConfig& targ
   }
   for (const std::string& name : PlaceholderNames(layout, prefix)) {
     const DType type = canonical.at("cls_token").dtype;
-    const std::span<std::byte> zeros = NewMemory(&list, static_cast<size_t>(target.block.width) * SizeOf(type));
+    const std::span<std::byte> zeros = NewMemory(&list, static_cast<size_t>(target.block.width) * ElementSize(type));
     list.tensors.push_back({name, type, {1, target.block.width}, zeros});
   }
   return list;

@@ -33,7 +33,7 @@ void AddParts(const io::StoredTensor& tensor, const std::vector<std::string>& na
 TensorList SameTensors(const Checkpoint& checkpoint, std::optional<DType> dtype);
 
 /// As SameTensors, but with attention as separate queries, keys and values, under the family's own names. Throws Error
-/// likewise, and with WhyNotSeparate.
+/// likewise, and with SeparationObstruction.
 TensorList SeparateTensors(const Checkpoint& checkpoint, std::optional<DType> dtype);
 
 /// The tensors of `target`, a configuration equivalent to the checkpoint's, split and named as its library stores them.

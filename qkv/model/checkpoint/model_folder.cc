@@ -20,7 +20,7 @@ constexpr const char* kWeightsFile = "model.safetensors";
 constexpr std::string_view kIndexFile = "model.safetensors.index.json";
 
 // True for a file that belongs to one model only. Shards are named model-00001-of-00002.safetensors.
-bool IsOfModel(std::string_view name) {
+bool IsModelFile(std::string_view name) {
   return name == kWeightsFile || name == kIndexFile || name == kPreprocessorFile ||
          (name.starts_with("model-") && name.find("-of-") != name.npos && name.ends_with(".safetensors"));
 }
@@ -108,7 +108,7 @@ class WorkFolder {
   static std::optional<FileStamp> StampAt(const fs::path& path) {
     std::error_code ignored;
     if (!fs::is_regular_file(fs::symlink_status(path, ignored))) return {};
-    FileStamp stamp = StampOf(path);
+    FileStamp stamp = ReadFileStamp(path);
     stamp.changed = 0;  // changes when a file gets another hard link
     return stamp;
   }
@@ -120,7 +120,7 @@ class WorkFolder {
     for (const fs::directory_entry& entry : fs::recursive_directory_iterator(target_)) {
       const fs::path name = entry.path().lexically_relative(target_);
       old.push_back({name, StampAt(entry.path())});
-      if (IsOfModel(name.native()) || fs::exists(fs::symlink_status(path_ / name))) continue;
+      if (IsModelFile(name.native()) || fs::exists(fs::symlink_status(path_ / name))) continue;
       if (entry.is_symlink()) {
         fs::copy_symlink(entry.path(), path_ / name);
       } else if (entry.is_directory()) {

@@ -18,30 +18,30 @@ FileStamp Identity(FileStamp stamp) {
 
 }  // namespace
 
-ModelState StateOf(const fs::path& path) {
+ModelState ReadModelState(const fs::path& path) {
   std::error_code ignored;
   fs::path folder = fs::is_directory(path, ignored) ? path : path.parent_path();
   if (folder.empty()) folder = ".";
-  const FileStamp stamp = StampOf(folder);
+  const FileStamp stamp = ReadFileStamp(folder);
   ModelState state{stamp.device, stamp.inode, {}};
   for (const fs::path& file : {path, folder / kConfigFile, folder / kPreprocessorFile, folder / "model.safetensors",
                                folder / "model.safetensors.index.json"}) {
     std::optional<FileStamp>& of_file = state.files.emplace_back();
-    if (fs::is_regular_file(file, ignored)) of_file = Identity(StampOf(file));
+    if (fs::is_regular_file(file, ignored)) of_file = Identity(ReadFileStamp(file));
   }
   return state;
 }
 
 bool IsSameModel(const fs::path& path, const ModelState& before, const io::SafeTensors& tensors) {
-  if (StateOf(path) != before) return false;
+  if (ReadModelState(path) != before) return false;
   for (const io::TensorFile& file : tensors.files()) {
-    if (!IsThere(file.path) || Identity(StampOf(file.path)) != Identity(file.mapped.stamp())) return false;
+    if (!FileExists(file.path) || Identity(ReadFileStamp(file.path)) != Identity(file.mapped.stamp())) return false;
   }
   return true;
 }
 
 std::optional<io::Json> ReadOptionalJson(const fs::path& path) {
-  if (!IsThere(path)) return std::nullopt;
+  if (!FileExists(path)) return std::nullopt;
   std::error_code ignored;
   Require(fs::exists(path, ignored),
           "cannot open {}: a link to a file that is missing; remove it or bring the file back", path.string());

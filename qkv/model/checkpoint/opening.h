@@ -23,7 +23,7 @@ struct ModelState {
 };
 
 /// The state of a folder, or of the folder of a .safetensors file. Throws Error if it does not exist.
-ModelState StateOf(const std::filesystem::path& path);
+ModelState ReadModelState(const std::filesystem::path& path);
 
 /// True if `before` is still the state of `path`, and `tensors` belong to its files.
 bool IsSameModel(const std::filesystem::path& path, const ModelState& before, const io::SafeTensors& tensors);
@@ -32,15 +32,15 @@ bool IsSameModel(const std::filesystem::path& path, const ModelState& before, co
 /// one model are never combined with the configuration of another. Throws Error if the model is replaced a second time.
 template <typename Open>
 auto OpenWhole(const std::filesystem::path& path, const Open& open) {
-  const ModelState first = StateOf(path);
+  const ModelState first = ReadModelState(path);
   try {
     auto opened = open();
     if (IsSameModel(path, first, *opened.tensors)) return opened;
   } catch (const std::exception&) {
     // Files of two different models rarely fit together; report an error only if the model did not change meanwhile.
-    if (StateOf(path) == first) throw;
+    if (ReadModelState(path) == first) throw;
   }
-  const ModelState second = StateOf(path);
+  const ModelState second = ReadModelState(path);
   auto opened = open();
   Require(IsSameModel(path, second, *opened.tensors),
           "{}: another process replaced the model while it was opened; try again", path.string());

@@ -41,7 +41,7 @@ struct EmbeddingParameters {
 
 /// From the output of the last block to logits.
 template <typename T>
-struct AnswerParameters {
+struct OutputParameters {
   nn::NormParameters<T> norm;
   nn::AttentionPoolParameters<T> pool;
   nn::LinearParameters<T> pooler;
@@ -157,7 +157,7 @@ void VisitBlock(const nn::BlockConfig& c, int64_t tokens, nn::BlockParameters<T>
 }
 
 template <typename T, typename Visitor>
-void VisitAnswer(const VitConfig& c, AnswerParameters<T>& p, Visitor& visit) {
+void VisitOutput(const VitConfig& c, OutputParameters<T>& p, Visitor& visit) {
   const int64_t D = c.block.width;
   if (c.final_norm) visit.Norm("norm", D, c.block.norm, p.norm);
   if (c.pool == Pool::kMap) {
@@ -177,7 +177,7 @@ void VisitAnswer(const VitConfig& c, AnswerParameters<T>& p, Visitor& visit) {
 }
 
 template <typename T, typename Visitor>
-void VisitAnswer(const SequenceConfig& c, AnswerParameters<T>& p, Visitor& visit) {
+void VisitOutput(const SequenceConfig& c, OutputParameters<T>& p, Visitor& visit) {
   if (c.final_norm) visit.Norm("norm", c.block.width, c.block.norm, p.norm);
   visit.Linear("head", c.outputs, c.block.width, true, p.head);
 }

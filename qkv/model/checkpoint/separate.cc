@@ -18,7 +18,7 @@ Tensor<T> Part(const Tensor<T>& tensor, int64_t begin, int64_t end) {
 }
 
 template <typename T>
-Tensor<T> CloneOf(const Tensor<T>& tensor) {
+Tensor<T> CloneOrEmpty(const Tensor<T>& tensor) {
   return tensor.empty() ? Tensor<T>() : tensor.Clone();
 }
 
@@ -89,7 +89,7 @@ QueryKeyValue<T> ReadQueryKeyValue(const StoredBlocks& blocks, int64_t block) {
     ReadMerged(blocks, attn, &pair);
   } else if (nn::QueriesAreKeys(c.kind)) {
     pair.key = read("qk.weight"), pair.key_bias = read("qk.bias");
-    pair.query = CloneOf(pair.key), pair.query_bias = CloneOf(pair.key_bias);
+    pair.query = CloneOrEmpty(pair.key), pair.query_bias = CloneOrEmpty(pair.key_bias);
     const Tensor<T> eigenvalues = read("qk.eigenvalues");
     const int64_t D = blocks.config().width;
     for (int64_t row = 0; row < eigenvalues.size(); ++row) {
@@ -100,8 +100,8 @@ QueryKeyValue<T> ReadQueryKeyValue(const StoredBlocks& blocks, int64_t block) {
     pair.key = each(read("qk.key.weight")), pair.key_bias = each(read("qk.key.bias"));
   }
   const bool shared = nn::ValuesAreKeys(c.kind);
-  pair.value = shared ? CloneOf(pair.key) : each(read("v.weight"));
-  pair.value_bias = shared ? CloneOf(pair.key_bias) : each(read("v.bias"));
+  pair.value = shared ? CloneOrEmpty(pair.key) : each(read("v.weight"));
+  pair.value_bias = shared ? CloneOrEmpty(pair.key_bias) : each(read("v.bias"));
   return pair;
 }
 
@@ -111,7 +111,7 @@ VitConfig AsSeparate(VitConfig config) {
   return config;
 }
 
-std::string WhyNotSeparate(const VitConfig& c) {
+std::string SeparationObstruction(const VitConfig& c) {
   if (nn::IsPositional(c.block.attention.kind)) {
     return fmt::format("scores of {} attention do not come from queries and keys of tokens",
                        Name(c.block.attention.kind));
@@ -133,7 +133,7 @@ std::string WhyNotSeparate(const VitConfig& c) {
 template <typename T>
 FusedProjection<T> ReadFusedProjection(const Checkpoint& checkpoint, int64_t block) {
   const VitConfig& c = checkpoint.description.config;
-  const std::string obstruction = WhyNotSeparate(c);
+  const std::string obstruction = SeparationObstruction(c);
   Require(obstruction.empty(), "{}: {}", checkpoint.source, obstruction);
   const QueryKeyValue<T> pair = ReadQueryKeyValue<T>(checkpoint, block);
   const int64_t H = c.block.attention.heads, E = c.block.attention.head_width, joined = H * E;

@@ -25,10 +25,10 @@ VitConfig AsSeparate(VitConfig config);
 
 /// Why the model cannot be expressed this way; empty if it can. Queries and keys narrower than values are padded with
 /// zeros.
-std::string WhyNotSeparate(const VitConfig& config);
+std::string SeparationObstruction(const VitConfig& config);
 
 /// Queries, keys and values stacked, each head's queries and keys padded to E: attn.qkv.weight [3·H·E, D],
-/// attn.qkv.bias [3·H·E] or empty. Throws Error with WhyNotSeparate.
+/// attn.qkv.bias [3·H·E] or empty. Throws Error with SeparationObstruction.
 template <typename T>
 struct FusedProjection {
   Tensor<T> weight, bias;

@@ -100,7 +100,7 @@ bool ShapesFit(const Shape& expected, const std::vector<const io::StoredTensor*>
   return first == expected[0];
 }
 
-std::string ShapesOf(const std::vector<const io::StoredTensor*>& parts) {
+std::string FormatShapes(const std::vector<const io::StoredTensor*>& parts) {
   std::string text;
   for (const io::StoredTensor* part : parts) text += (text.empty() ? "" : " + ") + fmt::format("{}", part->shape);
   return text;
@@ -133,7 +133,7 @@ std::string BasePrefix(const io::SafeTensors& tensors) {
   return anchor ? anchor->name.substr(0, anchor->name.size() - kAnchor.size()) : "";
 }
 
-const Layout& LayoutOf(const VitConfig& config) { return FamilyOf(config).layout(config); }
+const Layout& GetLayout(const VitConfig& config) { return FindFamily(config).layout(config); }
 
 std::vector<std::string> PlaceholderNames(const Layout& layout, std::string_view prefix) {
   std::vector<std::string> names;
@@ -147,7 +147,7 @@ std::vector<std::string> StoredNames(const Layout& layout, std::string_view pref
 
 std::vector<std::string> NamesBeside(const VitConfig& config, const io::SafeTensors& tensors,
                                      std::string_view canonical, std::string_view beside) {
-  const Layout& layout = LayoutOf(config);
+  const Layout& layout = GetLayout(config);
   const std::string prefix = BasePrefix(tensors);
   const auto names = Alternatives(layout, prefix, canonical), neighbours = Alternatives(layout, prefix, beside);
   const auto present =
@@ -193,8 +193,8 @@ template Tensor<double> Read(const BoundTensor&);
 namespace {
 
 // names_of: all alternatives for a canonical tensor, each a list of parts. ignored: names of tensors that are not read.
-template <typename NamesOf>
-std::vector<BoundTensor> BindTable(std::vector<TensorSpec> table, const NamesOf& names_of,
+template <typename NamesFunction>
+std::vector<BoundTensor> BindTable(std::vector<TensorSpec> table, const NamesFunction& names_of,
                                    const std::set<std::string, std::less<>>& ignored, const io::SafeTensors& tensors,
                                    const std::string& model) {
   std::vector<BoundTensor> bound;
@@ -216,7 +216,7 @@ std::vector<BoundTensor> BindTable(std::vector<TensorSpec> table, const NamesOf&
     }
     if (!tensor.parts.empty() && !ShapesFit(tensor.spec.shape, tensor.parts)) {
       misshaped.push_back(
-          FormatShown("{} is {}, expected {}", tensor.parts[0]->name, ShapesOf(tensor.parts), tensor.spec.shape));
+          FormatShown("{} is {}, expected {}", tensor.parts[0]->name, FormatShapes(tensor.parts), tensor.spec.shape));
     }
     bound.push_back(std::move(tensor));
   }
@@ -229,14 +229,14 @@ std::vector<BoundTensor> BindTable(std::vector<TensorSpec> table, const NamesOf&
   if (!missing.empty()) problems += fmt::format("\n{} missing:{}", missing.size(), List(missing));
   if (!misshaped.empty()) problems += fmt::format("\n{} of another shape:{}", misshaped.size(), List(misshaped));
   if (!left_over.empty()) problems += fmt::format("\n{} left over:{}", left_over.size(), List(left_over));
-  Require(problems.empty(), "checkpoint: its tensors are not those of {}{}", model, Lines{problems});
+  Require(problems.empty(), "checkpoint: its tensors are not those of {}{}", model, EscapedText{problems});
   return bound;
 }
 
 }  // namespace
 
 std::vector<BoundTensor> Bind(const VitConfig& config, const io::SafeTensors& tensors) {
-  const Layout& layout = LayoutOf(config);
+  const Layout& layout = GetLayout(config);
   const std::string prefix = BasePrefix(tensors);
   std::set<std::string, std::less<>> ignored;
   for (const std::string_view name : layout.ignored) ignored.insert(Expand(name, prefix, "", ""));

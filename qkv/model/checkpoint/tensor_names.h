@@ -27,7 +27,7 @@ struct Layout {
 };
 
 /// The layout of a configuration: determined by its family, and within the family by the model.
-const Layout& LayoutOf(const VitConfig& config);
+const Layout& GetLayout(const VitConfig& config);
 
 /// A tensor of the table, and the stored tensors that hold it (concatenated along the first axis).
 struct BoundTensor {

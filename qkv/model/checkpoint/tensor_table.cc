@@ -34,8 +34,8 @@ class Table {
     EmbeddingParameters<Views> embedding;
     VisitEmbedding(config, embedding, *this);
     for (int64_t block = 0; block < config.depth; ++block) Block(config.block, config.grid().tokens(), block);
-    AnswerParameters<Views> answer;
-    VisitAnswer(config, answer, *this);
+    OutputParameters<Views> output;
+    VisitOutput(config, output, *this);
   }
 
   std::vector<TensorSpec> specs;
@@ -71,7 +71,7 @@ class ProductCounter {
 };
 
 template <typename Config>
-std::vector<TensorSpec> TableOf(const Config& config) {
+std::vector<TensorSpec> MakeTensorTable(const Config& config) {
   Table table;
   table.Model(config);
   return std::move(table.specs);
@@ -79,8 +79,8 @@ std::vector<TensorSpec> TableOf(const Config& config) {
 
 }  // namespace
 
-std::vector<TensorSpec> TensorTable(const VitConfig& config) { return TableOf(config); }
-std::vector<TensorSpec> TensorTable(const SequenceConfig& config) { return TableOf(config); }
+std::vector<TensorSpec> TensorTable(const VitConfig& config) { return MakeTensorTable(config); }
+std::vector<TensorSpec> TensorTable(const SequenceConfig& config) { return MakeTensorTable(config); }
 
 TokenProducts CountProducts(const nn::BlockConfig& config) {
   ProductCounter counter;

@@ -6,7 +6,7 @@
 namespace qkv::model {
 
 Translation Translate(const Description& description, Family library) {
-  return FamilyOf(description.config, library).translate(description);
+  return FindFamily(description.config, library).translate(description);
 }
 
 Obstructions CommonObstructions(const VitConfig& c, std::string_view who) {
@@ -19,8 +19,9 @@ Obstructions CommonObstructions(const VitConfig& c, std::string_view who) {
                    c.block.attention.heads, c.block.attention.head_width, c.block.width)},
       {!c.block.attention.projection, has_no("attention without an output projection")},
       {c.head_norm, has_no("LayerNorm in the classifier")},
-      {!WhyNotSeparate(c).empty(),
-       fmt::format("{}: {}", has_no(fmt::format("{} attention", Name(c.block.attention.kind))), WhyNotSeparate(c))},
+      {!SeparationObstruction(c).empty(),
+       fmt::format("{}: {}", has_no(fmt::format("{} attention", Name(c.block.attention.kind))),
+                   SeparationObstruction(c))},
       {c.block.mlp.gate == simd::Gate::kLast, has_no("gate in the second half of the MLP's first layer")},
   };
 }
@@ -31,7 +32,7 @@ void RefuseObstructed(const VitConfig& config, Family target, const Obstructions
     if (there) reasons += "\n  " + reason;
   }
   Require(reasons.empty(), "convert: {} ({}) cannot be written for {}:{}", config.architecture, Name(config.family),
-          Name(target), Lines{reasons});
+          Name(target), EscapedText{reasons});
 }
 
 bool PreprocessesToTrainedSize(const Description& description) {

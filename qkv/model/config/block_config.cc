@@ -39,7 +39,7 @@ constexpr std::pair<nn::NormPlace, std::string_view> kNormPlaces[] = {{nn::NormP
                                                                       {nn::NormPlace::kAfter, "after"}};
 
 // Why a kind does not allow a norm of queries and keys.
-std::string_view WhyNotNormalised(AttentionKind kind) {
+std::string_view QkNormObstruction(AttentionKind kind) {
   if (nn::ValuesAreKeys(kind)) return "its keys are its values too";
   if (nn::IsPositional(kind)) return "its scores do not come from tokens";
   return "its queries and keys are one matrix: neither is there to be normalised";
@@ -62,7 +62,7 @@ void ValidateAttention(const nn::AttentionConfig& c, const nn::BlockConfig& bloc
   Require(c.heads % c.kv_heads() == 0, "config: {} heads cannot share {} key heads evenly", c.heads, c.key_heads);
   Require(!c.of_source || !nn::IsPositional(kind), "config: {} attention has no source", Name(kind));
   Require(!c.qk_norm || nn::AllowsQueryKeyNorm(kind), "config: {} attention with a LayerNorm on queries and keys: {}",
-          Name(kind), c.qk_norm ? WhyNotNormalised(kind) : "");
+          Name(kind), c.qk_norm ? QkNormObstruction(kind) : "");
 }
 
 // Total length of the products of scores of all heads, for costs.
@@ -78,15 +78,15 @@ void RequireRange(std::string_view name, int64_t value, int64_t low, int64_t hig
   Require(value >= low && value <= high, "config: {} is {}, expected {} to {}", name, value, low, high);
 }
 
-std::string_view Name(AttentionKind kind) { return NameIn(kAttentionKinds, kind); }
+std::string_view Name(AttentionKind kind) { return FindName(kAttentionKinds, kind); }
 std::optional<AttentionKind> FindAttentionKind(std::string_view name) {
   return FindIn<AttentionKind>(kAttentionKinds, name);
 }
-std::string_view Name(simd::NormKind kind) { return NameIn(kNormKinds, kind); }
-std::string_view Name(nn::NormPlace place) { return NameIn(kNormPlaces, place); }
+std::string_view Name(simd::NormKind kind) { return FindName(kNormKinds, kind); }
+std::string_view Name(nn::NormPlace place) { return FindName(kNormPlaces, place); }
 std::optional<simd::NormKind> FindNormKind(std::string_view name) { return FindIn<simd::NormKind>(kNormKinds, name); }
 std::optional<nn::NormPlace> FindNormPlace(std::string_view name) { return FindIn<nn::NormPlace>(kNormPlaces, name); }
-std::string_view Name(Activation activation) { return NameIn(kActivations, activation); }
+std::string_view Name(Activation activation) { return FindName(kActivations, activation); }
 std::optional<Activation> FindActivation(std::string_view name) {
   const auto found = FindIn<Activation>(kActivations, name);
   return found == Activation::kNone ? std::nullopt : found;  // every library's MLP has an activation

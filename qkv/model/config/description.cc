@@ -23,11 +23,11 @@ void ParseOwnKeys(const Fields& config, VitConfig* c) {
 
 }  // namespace
 
-Description DescribeFromTensors(const io::SafeTensors& tensors, const Given& given) {
+Description DescribeFromTensors(const io::SafeTensors& tensors, const ModelHints& given) {
   Require(tensors.Find("blocks.0.attn.v.weight") == nullptr && tensors.Find("blocks.0.attn.qk.weight") == nullptr &&
               tensors.Find("blocks.0.attn.qk.query.weight") == nullptr,
           "checkpoint: its attention is of a kind that only a config.json tells (\"qkv_attention\")");
-  Description description = FamilyOf(tensors).describe_tensors(tensors, given);
+  Description description = FindFamily(tensors).describe_tensors(tensors, given);
   Validate(description.config);
   RequireAgreement(description, given);
   description.assumptions.insert(description.assumptions.begin(), "no config.json: all is read off the tensors");
@@ -36,7 +36,7 @@ Description DescribeFromTensors(const io::SafeTensors& tensors, const Given& giv
   return description;
 }
 
-void RequireAgreement(const Description& description, const Given& given) {
+void RequireAgreement(const Description& description, const ModelHints& given) {
   Require(given.heads == 0 || given.heads == description.config.block.attention.heads,
           "checkpoint: --heads {} contradicts the model's own files, which say {}; leave it out", given.heads,
           description.config.block.attention.heads);
@@ -45,8 +45,8 @@ void RequireAgreement(const Description& description, const Given& given) {
 Description Describe(const io::Json& config, const std::optional<io::Json>& preprocessor,
                      const io::SafeTensors& tensors) {
   const Fields fields(config, "config.json");
-  Require(!SaysSequenceModel(config), "config.json: this is a model of sequences, expected one of images");
-  Description description = FamilyOf(fields).describe(config, preprocessor, tensors);
+  Require(!DescribesSequenceModel(config), "config.json: this is a model of sequences, expected one of images");
+  Description description = FindFamily(fields).describe(config, preprocessor, tensors);
   ParseOwnKeys(fields, &description.config);
   Validate(description.config);
   const std::string background = fields.String("qkv_background", "any");
@@ -54,12 +54,12 @@ Description Describe(const io::Json& config, const std::optional<io::Json>& prep
           "config.json: \"qkv_background\" is \"{}\", expected any or dark", background);
   description.dark_background = background == "dark";
   // Without a size: that of the configuration, not of the model, because a Hugging Face processor may crop to another.
-  description.preprocess = FamilyOf(description.config).preprocess(description, /*size=*/{});
+  description.preprocess = FindFamily(description.config).preprocess(description, /*size=*/{});
   return description;
 }
 
 image::Preprocess PreprocessForSize(const Description& description, int64_t height, int64_t width) {
-  return FamilyOf(description.config).preprocess(description, std::pair(height, width));
+  return FindFamily(description.config).preprocess(description, std::pair(height, width));
 }
 
 }  // namespace qkv::model

@@ -27,7 +27,7 @@ struct Description {
 };
 
 /// What a caller knows about a model whose files lack it.
-struct Given {
+struct ModelHints {
   int64_t heads = 0;  // attention heads per block; 0: not given
 };
 
@@ -39,10 +39,10 @@ Description Describe(const io::Json& config, const std::optional<io::Json>& prep
 /// Infers the description from names and shapes of tensors and from `given`. Throws Error that names the option if
 /// neither determines something that changes every result (the number of heads). What follows the family's convention
 /// is assumed, and listed in `assumptions`.
-Description DescribeFromTensors(const io::SafeTensors& tensors, const Given& given = {});
+Description DescribeFromTensors(const io::SafeTensors& tensors, const ModelHints& given = {});
 
 /// Throws Error if `given` contradicts the model's files.
-void RequireAgreement(const Description& description, const Given& given);
+void RequireAgreement(const Description& description, const ModelHints& given);
 
 /// `preprocess` for another input size, as the family's own library computes it.
 image::Preprocess PreprocessForSize(const Description& description, int64_t height, int64_t width);

@@ -37,10 +37,10 @@ void VisitFields(SequenceConfig& c, Visitor& visit) {
 
 }  // namespace
 
-std::string_view Name(TokenMeaning meaning) { return NameIn(kMeanings, meaning); }
+std::string_view Name(TokenMeaning meaning) { return FindName(kMeanings, meaning); }
 std::optional<TokenMeaning> FindTokenMeaning(std::string_view name) { return FindIn<TokenMeaning>(kMeanings, name); }
 
-std::string_view Name(SequencePositions positions) { return NameIn(kPositions, positions); }
+std::string_view Name(SequencePositions positions) { return FindName(kPositions, positions); }
 
 std::optional<SequencePositions> FindSequencePositions(std::string_view name) {
   return FindIn<SequencePositions>(kPositions, name);
@@ -109,13 +109,13 @@ SequenceConfig ParseSequenceConfig(const io::Json& json, const std::string& wher
   return c;
 }
 
-bool SaysSequenceModel(const io::Json& json) {
+bool DescribesSequenceModel(const io::Json& json) {
   return json.is_object() && json.contains("architecture") && json["architecture"] == SequenceConfig::kArchitecture;
 }
 
 bool IsSequenceModel(const std::filesystem::path& folder) {
   const std::optional<io::Json> config = ReadOptionalJson(folder / kConfigFile);
-  return config && SaysSequenceModel(*config);
+  return config && DescribesSequenceModel(*config);
 }
 
 }  // namespace qkv::model

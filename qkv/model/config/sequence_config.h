@@ -72,7 +72,7 @@ io::Json ToJson(const SequenceConfig& config);
 SequenceConfig ParseSequenceConfig(const io::Json& json, const std::string& where = "config.json");
 
 /// True if a config.json, or that of a folder, is of a sequence model; false if the folder has none.
-bool SaysSequenceModel(const io::Json& json);
+bool DescribesSequenceModel(const io::Json& json);
 bool IsSequenceModel(const std::filesystem::path& folder);
 
 }  // namespace qkv::model

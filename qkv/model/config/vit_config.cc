@@ -20,10 +20,10 @@ constexpr std::pair<PatchRotary, std::string_view> kPatchRotary[] = {
 
 }  // namespace
 
-std::string_view Name(Pool pool) { return NameIn(kPools, pool); }
+std::string_view Name(Pool pool) { return FindName(kPools, pool); }
 std::optional<Pool> FindPool(std::string_view name) { return FindIn<Pool>(kPools, name); }
 
-std::string_view Name(PatchRotary rotary) { return NameIn(kPatchRotary, rotary); }
+std::string_view Name(PatchRotary rotary) { return FindName(kPatchRotary, rotary); }
 std::optional<PatchRotary> FindPatchRotary(std::string_view name) { return FindIn<PatchRotary>(kPatchRotary, name); }
 
 nn::RotaryTable MakeRotaryTable(const VitConfig& c, int64_t grid_height, int64_t grid_width) {

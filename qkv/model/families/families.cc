@@ -35,16 +35,16 @@ std::span<const Library> Libraries() { return kLibraries; }
 
 std::string_view Name(Family family) { return std::ranges::find(kLibraries, family, &Library::family)->name; }
 
-const FamilyRow& FamilyOf(const VitConfig& config) { return FamilyOf(config, config.family); }
+const FamilyRow& FindFamily(const VitConfig& config) { return FindFamily(config, config.family); }
 
-const FamilyRow& FamilyOf(const VitConfig& config, Family library) {
+const FamilyRow& FindFamily(const VitConfig& config, Family library) {
   const FamilyRow* row =
       FindRow([&](const FamilyRow& family) { return family.library == library && family.holds(config); });
   Require(row != nullptr, "families: no row of {} holds {}", Name(library), config.architecture);
   return *row;
 }
 
-const FamilyRow& FamilyOf(const Fields& config) {
+const FamilyRow& FindFamily(const Fields& config) {
   if (const FamilyRow* row = FindRow([&](const FamilyRow& family) { return family.recognises(config); })) return *row;
   Require(!config.Has("model_type"), "config.json: model_type \"{}\" is not one of {}", config.String("model_type", ""),
           fmt::join(ModelTypes(), ", "));
@@ -53,7 +53,7 @@ const FamilyRow& FamilyOf(const Fields& config) {
       "Face) nor \"library_name\": \"vit-pytorch\"");
 }
 
-const FamilyRow& FamilyOf(const io::SafeTensors& tensors) {
+const FamilyRow& FindFamily(const io::SafeTensors& tensors) {
   if (const FamilyRow* row = FindRow([&](const FamilyRow& family) { return family.recognises_tensors(tensors); })) {
     return *row;
   }

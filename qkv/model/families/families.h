@@ -18,13 +18,13 @@ std::span<const Library> Libraries();
 extern const FamilyRow kVitPytorch, kTimmVit, kHfVit, kHfDinov2;
 
 /// The row of the family that holds this model, or that would hold it after translation to `library`.
-const FamilyRow& FamilyOf(const VitConfig& config);
-const FamilyRow& FamilyOf(const VitConfig& config, Family library);
+const FamilyRow& FindFamily(const VitConfig& config);
+const FamilyRow& FindFamily(const VitConfig& config, Family library);
 
 /// The row of a config.json. Throws Error if no family recognises it.
-const FamilyRow& FamilyOf(const Fields& config);
+const FamilyRow& FindFamily(const Fields& config);
 
 /// The row of tensors without a config.json. Throws Error if no family recognises them.
-const FamilyRow& FamilyOf(const io::SafeTensors& tensors);
+const FamilyRow& FindFamily(const io::SafeTensors& tensors);
 
 }  // namespace qkv::model

@@ -31,7 +31,7 @@ struct FamilyRow {
   /// validates.
   Description (*describe)(const io::Json& config, const std::optional<io::Json>& preprocessor,
                           const io::SafeTensors& tensors);
-  Description (*describe_tensors)(const io::SafeTensors& tensors, const Given& given);
+  Description (*describe_tensors)(const io::SafeTensors& tensors, const ModelHints& given);
 
   /// True for the one row of the library that holds a model of this configuration.
   bool (*holds)(const VitConfig& config);

@@ -14,7 +14,7 @@ int64_t RoundedRoot(int64_t count) {
 
 }  // namespace
 
-int64_t HeadsGiven(const Given& given, int64_t width) {
+int64_t HeadsGiven(const ModelHints& given, int64_t width) {
   Require(given.heads > 0,
           "checkpoint: there is no config.json, and the tensors do not tell how many attention heads the model has; "
           "give --heads N (its width of {} / N features each, often 64), or put its config.json beside the weights",

@@ -46,7 +46,7 @@ std::vector<std::string> ParseLabels(const Fields& config) {
   return labels;
 }
 
-io::Json SizeOf(int64_t height, int64_t width) {
+io::Json SizeToJson(int64_t height, int64_t width) {
   return height == width ? io::Json(height) : io::Json::array({height, width});
 }
 
@@ -145,7 +145,7 @@ void SetHfPreprocessor(const std::optional<io::Json>& preprocessor, io::Json oth
                                      description->preprocess_json["image_processor_type"].get<std::string>());
 }
 
-io::Json HfConfigFromTensors(const io::SafeTensors& tensors, const Given& given, const HfType& type) {
+io::Json HfConfigFromTensors(const io::SafeTensors& tensors, const ModelHints& given, const HfType& type) {
   const auto extent = [&](std::string_view suffix, int axis) -> int64_t {
     const io::StoredTensor* tensor = FindWithSuffix(tensors, suffix);
     return tensor && tensor->shape.rank() > axis && tensor->shape[axis] <= kMaxTensorExtent ? tensor->shape[axis] : 0;
@@ -198,7 +198,7 @@ std::string_view HfName(Activation activation) {
   return activation == Activation::kGeluTanh ? "gelu_pytorch_tanh" : Name(activation);
 }
 
-std::string_view PhraseFor(Pool pool) {
+std::string_view DescribePool(Pool pool) {
   switch (pool) {
     case Pool::kToken:
       return "takes the class token alone";
@@ -230,8 +230,8 @@ Translation BeginHfTranslation(const Description& description, const HfType& typ
   translation.names_dtype = true;
   translation.config = {{"architectures", {HfClass(c, type)}},
                         {"model_type", type.type},
-                        {"image_size", SizeOf(c.image_height, c.image_width)},
-                        {"patch_size", SizeOf(c.patch_height, c.patch_width)},
+                        {"image_size", SizeToJson(c.image_height, c.image_width)},
+                        {"patch_size", SizeToJson(c.patch_height, c.patch_width)},
                         {"num_channels", c.channels},
                         {"hidden_size", c.block.width},
                         {"num_hidden_layers", c.depth},

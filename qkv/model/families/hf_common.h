@@ -52,7 +52,7 @@ void SetHfPreprocessor(const std::optional<io::Json>& preprocessor, io::Json oth
 simd::Activation HfActivation(const std::string& name);
 
 /// A config.json for tensors without one. Throws Error if heads are not given or the grid is not square.
-io::Json HfConfigFromTensors(const io::SafeTensors& tensors, const Given& given, const HfType& type);
+io::Json HfConfigFromTensors(const io::SafeTensors& tensors, const ModelHints& given, const HfType& type);
 
 /// Notes what HfConfigFromTensors assumed.
 void NoteHfAssumptions(Description* description);
@@ -65,7 +65,7 @@ image::Preprocess PreprocessOfHf(const Description& description, ImageSize size)
 /// The activation's name in config.json.
 std::string_view HfName(simd::Activation activation);
 /// The effect of this pooling, for messages: "takes the class token alone".
-std::string_view PhraseFor(Pool pool);
+std::string_view DescribePool(Pool pool);
 
 /// The class that holds the model, such as "ViTForImageClassification".
 std::string HfClass(const VitConfig& config, const HfType& type);

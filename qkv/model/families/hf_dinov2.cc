@@ -97,7 +97,7 @@ bool AreDinov2Tensors(const io::SafeTensors& tensors) {
   return HasHfPatches(tensors) && (FindWithSuffix(tensors, "layer_scale1.lambda1") || HaveRegisters(tensors));
 }
 
-Description DescribeHfDinov2Tensors(const io::SafeTensors& tensors, const Given& given) {
+Description DescribeHfDinov2Tensors(const io::SafeTensors& tensors, const ModelHints& given) {
   const HfType& type = HaveRegisters(tensors) ? kRegisters : kPlain;
   Description description = DescribeHfDinov2(HfConfigFromTensors(tensors, given, type), {}, tensors);
   NoteHfAssumptions(&description);
@@ -121,9 +121,9 @@ Obstructions OwnObstructions(const VitConfig& c, std::string_view who) {
   const bool gated = c.block.mlp.gate != simd::Gate::kNone;
   return {
       {c.classes > 0 && c.pool != Pool::kTokenAndMean,
-       fmt::format("Dinov2ForImageClassification reads class token and mean; this model {}", PhraseFor(c.pool))},
+       fmt::format("Dinov2ForImageClassification reads class token and mean; this model {}", DescribePool(c.pool))},
       {c.classes == 0 && c.pool != Pool::kToken,
-       fmt::format("{} without a classifier gives the class token; this model {}", who, PhraseFor(c.pool))},
+       fmt::format("{} without a classifier gives the class token; this model {}", who, DescribePool(c.pool))},
       {gated && c.block.mlp.activation != Activation::kSilu,
        fmt::format("{} has no gated MLP but with silu; this one has {}", who, HfName(c.block.mlp.activation))},
       {Ratio(c) == 0, fmt::format("{} has no MLP of width {} at width {}: its mlp_ratio is a whole number", who,

@@ -44,7 +44,7 @@ const std::array kProcessors = {
 };
 
 /// "ViTImageProcessor", "ViTImageProcessorFast", "ViTFeatureExtractor", …
-const ProcessorDefaults& DefaultsOf(const Fields& fields) {
+const ProcessorDefaults& FindProcessorDefaults(const Fields& fields) {
   const std::string_view key = fields.Has("image_processor_type") ? "image_processor_type" : "feature_extractor_type";
   const std::string type = fields.String(key, "ViTImageProcessor");
   for (const ProcessorDefaults& defaults : kProcessors) {
@@ -128,7 +128,7 @@ void SetHuggingFaceResize(const Fields& fields, const ProcessorDefaults& default
 
 std::vector<double> Written(const std::vector<float>& values) {
   std::vector<double> result;
-  std::transform(values.begin(), values.end(), std::back_inserter(result), AsWritten);
+  std::transform(values.begin(), values.end(), std::back_inserter(result), ShortestDecimalValue);
   return result;
 }
 
@@ -139,7 +139,7 @@ io::Json SizeObject(int64_t height, int64_t width) { return {{"height", height},
 Preprocess PreprocessFromHuggingFace(const io::Json& preprocessor_config, int channels, ImageSize size) {
   const Fields fields(preprocessor_config, "preprocessor_config.json");
   CheckOverride(size);
-  const ProcessorDefaults& defaults = DefaultsOf(fields);
+  const ProcessorDefaults& defaults = FindProcessorDefaults(fields);
   Require(!Switch(fields, "do_pad", false), "{}: \"do_pad\" is not supported", fields.where());
   Preprocess p;
   p.channels = channels;
@@ -175,7 +175,7 @@ Preprocess PreprocessFromHuggingFace(const io::Json& preprocessor_config, int ch
 }
 
 io::Json PreprocessToHuggingFace(const Preprocess& p, std::vector<std::string>* notes) {
-  const bool crops = p.crop != Preprocess::Crop::kNone && !CropsNothing(p);
+  const bool crops = p.crop != Preprocess::Crop::kNone && !IsFullCrop(p);
   io::Json json;
   json["do_resize"] = p.resize != Resize::kNone;
   json["resample"] = kPillowFilters[static_cast<int>(p.filter)];
@@ -218,7 +218,7 @@ io::Json PreprocessToHuggingFace(const Preprocess& p, std::vector<std::string>* 
     json["image_std"] = Written(p.std);
   }
   if (p.channels == 3) json["do_convert_rgb"] = true;
-  if (crops && p.crop == Preprocess::Crop::kTorchvision && CropsOddly(p)) {
+  if (crops && p.crop == Preprocess::Crop::kTorchvision && HasOddCropMargin(p)) {
     notes->push_back("where a crop's margin is odd, Hugging Face's may begin one pixel further left or up");
   }
   return json;

@@ -68,7 +68,7 @@ bool AreVitTensors(const io::SafeTensors& tensors) {
          !FindWithSuffix(tensors, "embeddings.register_tokens");
 }
 
-Description DescribeHfVitTensors(const io::SafeTensors& tensors, const Given& given) {
+Description DescribeHfVitTensors(const io::SafeTensors& tensors, const ModelHints& given) {
   const bool deit = FindWithSuffix(tensors, "embeddings.distillation_token") != nullptr;
   Description description = DescribeHfVit(HfConfigFromTensors(tensors, given, deit ? kDeit : kVit), {}, tensors);
   NoteHfAssumptions(&description);
@@ -81,7 +81,7 @@ Description DescribeHfVitTensors(const io::SafeTensors& tensors, const Given& gi
 Obstructions OwnObstructions(const VitConfig& c, std::string_view who) {
   const auto has_no = [&](std::string_view what) { return fmt::format("{} has no {}", who, what); };
   return {
-      {c.pool != Pool::kToken, fmt::format("{} reads the class token; this model {}", who, PhraseFor(c.pool))},
+      {c.pool != Pool::kToken, fmt::format("{} reads the class token; this model {}", who, DescribePool(c.pool))},
       {c.registers > 0, has_no("register tokens")},
       {c.block.layer_scale, has_no("LayerScale")},
       {c.block.mlp.gate != simd::Gate::kNone, has_no("gated MLP")},

@@ -50,17 +50,17 @@ void CheckOverride(ImageSize size) {
           "preprocess: an input size of {} x {} pixels", size->second, size->first);
 }
 
-bool CropsNothing(const Preprocess& p) {
+bool IsFullCrop(const Preprocess& p) {
   return p.resize == Resize::kExact && p.crop_height == p.resize_height && p.crop_width == p.resize_width;
 }
 
-bool CropsOddly(const Preprocess& p) {
-  if (p.crop == Preprocess::Crop::kNone || CropsNothing(p)) return false;
+bool HasOddCropMargin(const Preprocess& p) {
+  if (p.crop == Preprocess::Crop::kNone || IsFullCrop(p)) return false;
   return p.resize != Resize::kExact || (p.resize_height - p.crop_height) % 2 != 0 ||
          (p.resize_width - p.crop_width) % 2 != 0;
 }
 
-double AsWritten(float x) { return std::stod(fmt::format("{}", x)); }
+double ShortestDecimalValue(float x) { return std::stod(fmt::format("{}", x)); }
 
 double ShortestDecimal(double x, const std::function<bool(double)>& fits) {
   double scale = 1;

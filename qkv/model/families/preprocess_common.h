@@ -28,16 +28,16 @@ std::vector<float> Deviations(const Fields& fields, std::string_view key, const 
 /// Throws Error if a given size is not valid.
 void CheckOverride(ImageSize size);
 
-bool CropsNothing(const image::Preprocess& preprocess);
+bool IsFullCrop(const image::Preprocess& preprocess);
 
 /// True if a centre crop can have an odd margin, which the two libraries round to different sides.
-bool CropsOddly(const image::Preprocess& preprocess);
+bool HasOddCropMargin(const image::Preprocess& preprocess);
 
 /// The number with the fewest decimals near `x` for which `fits` holds, such as 0.9 for 224/248 where floor(224/x) =
 /// 248. Falls back to the doubles next to `x`, then to `x` itself.
 double ShortestDecimal(double x, const std::function<bool(double)>& fits);
 
 /// The double with the float's shortest decimal form: 0.485, not 0.48500001.
-double AsWritten(float x);
+double ShortestDecimalValue(float x);
 
 }  // namespace qkv::model

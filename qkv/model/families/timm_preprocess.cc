@@ -35,7 +35,7 @@ Filter TimmFilter(const Fields& fields) {
 }
 
 /// Python's round(), half to even, of 255·mean.
-uint8_t FillOf(float mean) {
+uint8_t FillByte(float mean) {
   const double x = std::clamp(255.0 * mean, 0.0, 255.0);
   return static_cast<uint8_t>(std::nearbyint(x));
 }
@@ -58,7 +58,7 @@ std::vector<double> PerUnit(const Preprocess& p, const std::vector<float>& value
   std::vector<double> result(static_cast<size_t>(std::max(1, p.channels)), otherwise / (255 * p.rescale));
   const bool as_is = std::abs(255 * p.rescale - 1) < 1e-9;
   for (size_t i = 0; i < values.size() && i < result.size(); ++i) {
-    result[i] = as_is ? AsWritten(values[i]) : AsWritten(values[i]) / (255 * p.rescale);
+    result[i] = as_is ? ShortestDecimalValue(values[i]) : ShortestDecimalValue(values[i]) / (255 * p.rescale);
   }
   return result;
 }
@@ -97,7 +97,7 @@ Preprocess PreprocessFromTimm(const io::Json& pretrained_cfg, ImageSize size) {
     p.resize = Preprocess::Resize::kExact;
   } else if (mode == "border") {
     p.resize = Preprocess::Resize::kFit;
-    for (const float mean : p.mean) p.fill.push_back(FillOf(mean));
+    for (const float mean : p.mean) p.fill.push_back(FillByte(mean));
   } else {
     Require(mode == "center" || mode.empty(), "{}: \"crop_mode\" is \"{}\", expected center, squash or border",
             fields.where(), mode);
@@ -159,7 +159,7 @@ io::Json PreprocessToTimm(const Preprocess& p, int64_t height, int64_t width, st
                     "processor resizes to {}x{}",
                     ScaledSize(height, pct), ScaledSize(width, pct), resize_height, resize_width));
   }
-  if (p.crop == Preprocess::Crop::kHuggingFace && CropsOddly(p)) {
+  if (p.crop == Preprocess::Crop::kHuggingFace && HasOddCropMargin(p)) {
     notes->push_back("where a crop's margin is odd, timm's may begin one pixel further right or down");
   }
   return cfg;

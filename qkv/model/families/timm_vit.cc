@@ -263,7 +263,7 @@ int64_t CountBlocks(const io::SafeTensors& tensors) {
 }
 
 // timm's arguments, as far as the tensors determine them.
-io::Json ArgumentsFromTensors(const io::SafeTensors& tensors, const Given& given,
+io::Json ArgumentsFromTensors(const io::SafeTensors& tensors, const ModelHints& given,
                               std::vector<std::string>* assumptions) {
   const auto has = [&](std::string_view name) { return tensors.Find(name) != nullptr; };
   io::Json args;
@@ -326,7 +326,7 @@ io::Json ArgumentsFromTensors(const io::SafeTensors& tensors, const Given& given
   return args;
 }
 
-Description DescribeTimmTensors(const io::SafeTensors& tensors, const Given& given) {
+Description DescribeTimmTensors(const io::SafeTensors& tensors, const ModelHints& given) {
   std::vector<std::string> assumptions;
   const io::Json args = ArgumentsFromTensors(tensors, given, &assumptions);
   // The name is used only in messages: all arguments are given.
@@ -374,7 +374,7 @@ void Refuse(const VitConfig& c) {
   RefuseObstructed(c, Family::kTimm, list);
 }
 
-io::Json SizeOf(int64_t height, int64_t width) {
+io::Json SizeToJson(int64_t height, int64_t width) {
   return height == width ? io::Json(height) : io::Json::array({height, width});
 }
 
@@ -385,7 +385,7 @@ io::Json Arguments(const VitConfig& c) {
   const bool pools = c.pool == Pool::kMean || c.pool == Pool::kMax || c.pool == Pool::kMeanMax;
   io::Json args;
   args["img_size"] = io::Json::array({c.image_height, c.image_width});
-  args["patch_size"] = SizeOf(c.patch_height, c.patch_width);
+  args["patch_size"] = SizeToJson(c.patch_height, c.patch_width);
   args["in_chans"] = c.channels;
   args["embed_dim"] = c.block.width;
   args["depth"] = c.depth;

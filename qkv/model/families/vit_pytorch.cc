@@ -138,7 +138,7 @@ Description DescribeVitPytorch(const io::Json& json, const io::SafeTensors& tens
 }
 
 // Always fails: the tensors do not determine the arguments.
-Description DescribeVitPytorchTensors(const io::SafeTensors&, const Given&) {
+Description DescribeVitPytorchTensors(const io::SafeTensors&, const ModelHints&) {
   Fail(
       "checkpoint: vit-pytorch's tensors do not tell image_size, patch_size and heads; put them into a config.json "
       "beside the file: {{\"library_name\": \"vit-pytorch\", \"architecture\": \"ViT\", \"image_size\": 256, "

@@ -80,21 +80,21 @@ struct Product {
 };
 
 template <typename T>
-LinearParameters<T> OutputsOf(const LinearParameters<T>& p, int64_t begin, int64_t end) {
+LinearParameters<T> SliceOutputs(const LinearParameters<T>& p, int64_t begin, int64_t end) {
   return {p.weight.slice(0, begin, end), p.bias.empty() ? p.bias : p.bias.slice(0, begin, end)};
 }
 
 // The products of a kind, for weights or for gradients; entries without weights are empty. The product that reads all
 // tokens comes first, because its gradient overwrites dx.
 template <typename T>
-std::array<Product<T>, 3> ProductsOf(const AttentionParameters<T>& p, const Sizes& z,
-                                     const ProjectedTokens<std::remove_const_t<T>>& to) {
+std::array<Product<T>, 3> ListProducts(const AttentionParameters<T>& p, const Sizes& z,
+                                       const ProjectedTokens<std::remove_const_t<T>>& to) {
   if (!p.query_key_value.empty()) {
     if (!z.apart()) return {Product<T>{p.query_key_value, false, to.all}};
     if (z.cross) return {Product<T>{p.query_key_value, false, to.all}, Product<T>{p.query, true, to.query}};
     const int64_t queries = z.H * z.r, outputs = p.query_key_value.weight.dim(0);
-    return {Product<T>{OutputsOf(p.query_key_value, queries, outputs), false, to.all},
-            Product<T>{OutputsOf(p.query_key_value, 0, queries), true, to.query}};
+    return {Product<T>{SliceOutputs(p.query_key_value, queries, outputs), false, to.all},
+            Product<T>{SliceOutputs(p.query_key_value, 0, queries), true, to.query}};
   }
   // In cross-attention, kinds with W_Q = W_K make the queries by the weights of the keys.
   const bool shared = z.cross && p.query.empty() && p.merged.empty();
@@ -213,7 +213,7 @@ void PlacesBackward(const Sizes& z, const AttentionCache<T>& cache, View<const T
 }
 
 template <typename T>
-attention::Options<T> OptionsOf(const AttentionSettings& s, View<const T> bias) {
+attention::Options<T> MakeAttentionOptions(const AttentionSettings& s, View<const T> bias) {
   attention::Options<T> options;
   options.scale =
       s.config.kind == AttentionKind::kGaussian ? T(1) : T(1) / std::sqrt(static_cast<T>(s.config.head_width));
@@ -227,16 +227,16 @@ attention::Options<T> OptionsOf(const AttentionSettings& s, View<const T> bias) 
 
 // Rotates queries and keys by their positions, in place unless the unrotated keys are still needed.
 template <typename T>
-void TurnOperands(const Sizes& z, const AttentionSettings& s, View<T>* query, View<T>* key, Arena& arena) {
+void RotateOperands(const Sizes& z, const AttentionSettings& s, View<T>* query, View<T>* key, Arena& arena) {
   const bool same = query->data() == key->data();
   const bool key_is_read = ValuesAreKeys(s.config.kind) || s.config.kind == AttentionKind::kSymmetric;
-  const View<T> turned = key_is_read ? arena.New<T>(key->shape()) : *key;
-  TurnRows<T>(*key, z.N, *s.rotary, 0, Turn::kForward, turned);
-  *key = turned;
+  const View<T> rotated = key_is_read ? arena.New<T>(key->shape()) : *key;
+  RotateRows<T>(*key, z.N, *s.rotary, 0, RotaryDirection::kForward, rotated);
+  *key = rotated;
   if (same) {
-    *query = turned;
+    *query = rotated;
   } else {
-    TurnRows<T>(*query, z.rows, *s.rotary, 0, Turn::kForward, *query);
+    RotateRows<T>(*query, z.rows, *s.rotary, 0, RotaryDirection::kForward, *query);
   }
 }
 
@@ -257,7 +257,7 @@ void FillOperands(const Sizes& z, const AttentionParameters<const T>& p, const A
       ScaleColumns<T>(query, p.eigenvalues, scaled);
       query = scaled;
     }
-    if (s.rotary) TurnOperands(z, s, &query, &key, arena);
+    if (s.rotary) RotateOperands(z, s, &query, &key, arena);
     cache.query = AsHeads<const T>(query, z.B, z.H);
     // Merged: the tokens are the keys of every head.
     cache.key = s.config.kind == AttentionKind::kMerged
@@ -316,7 +316,7 @@ template <typename T>
 void Forward(const Sizes& z, const AttentionParameters<const T>& p, const AttentionSettings& s, View<const T> residual,
              View<T> y, AttentionCache<T>& cache, Arena& arena) {
   cache.projected = NewProjected<T>(z, s.config.kind, arena);
-  for (const Product<const T>& product : ProductsOf<const T>(p, z, cache.projected)) {
+  for (const Product<const T>& product : ListProducts<const T>(p, z, cache.projected)) {
     if (product.p.empty()) continue;
     LinearForward<T>(product.of_queries ? cache.x_query : cache.x, product.p, product.out, {}, s.precision);
   }
@@ -326,7 +326,7 @@ void Forward(const Sizes& z, const AttentionParameters<const T>& p, const Attent
   FillOperands(z, p, s, cache, arena);
   cache.joined = arena.New<T>({z.B * z.rows, z.H * z.E});
   cache.lse = arena.New<T>({z.B, z.H, z.rows});
-  attention::Attention<T>(cache.query, cache.key, cache.value, OptionsOf<T>(s, p.score_bias),
+  attention::Attention<T>(cache.query, cache.key, cache.value, MakeAttentionOptions<T>(s, p.score_bias),
                           AsHeads(cache.joined, z.B, z.H), arena, cache.lse);
   View<const T> result = cache.joined;
   if (!p.output_norm.empty()) {
@@ -361,15 +361,15 @@ void Backward(const Sizes& z, const AttentionParameters<const T>& p, const Atten
   tensors.dout = AsHeads(djoined, z.B, z.H);
   tensors.dq = AsHeads(dquery, z.B, z.H), tensors.dk = AsHeads(dkey, z.B, z.G), tensors.dv = AsHeads(dvalue, z.B, z.G);
   if (!d.score_bias.empty()) tensors.dbias = arena.New<T>(d.score_bias.shape());
-  attention::AttentionBackward<T>(tensors, OptionsOf<T>(s, p.score_bias), arena);
+  attention::AttentionBackward<T>(tensors, MakeAttentionOptions<T>(s, p.score_bias), arena);
   for (int64_t i = 0; i < d.score_bias.size(); ++i) d.score_bias.data()[i] += tensors.dbias.data()[i];
 
   if (IsPositional(s.config.kind)) {
     PlacesBackward<T>(z, cache, tensors.dq, tensors.dk, d);
   } else {
     if (s.rotary) {
-      TurnRows<T>(dquery, z.rows, *s.rotary, 0, Turn::kBack, dquery);
-      TurnRows<T>(dkey, z.N, *s.rotary, 0, Turn::kBack, dkey);
+      RotateRows<T>(dquery, z.rows, *s.rotary, 0, RotaryDirection::kInverse, dquery);
+      RotateRows<T>(dkey, z.N, *s.rotary, 0, RotaryDirection::kInverse, dkey);
     }
     OperandsBackward(z, p, s, cache, dquery, dkey, dvalue, to, d);
   }
@@ -377,8 +377,8 @@ void Backward(const Sizes& z, const AttentionParameters<const T>& p, const Atten
   const auto add_queries = [&] {
     if (z.apart() && !z.cross) AddToFirstTokens<T>(dx_query, z.B, dx);
   };
-  const auto products = ProductsOf<const T>(p, z, to);
-  const auto gradients = ProductsOf<T>(d, z, to);
+  const auto products = ListProducts<const T>(p, z, to);
+  const auto gradients = ListProducts<T>(d, z, to);
   bool written = add;
   for (size_t i = 0; i < products.size(); ++i) {
     if (products[i].p.empty()) continue;

@@ -13,7 +13,7 @@ void RequireProbability(const Dropout& dropout) {
           dropout.probability);
 }
 
-uint64_t BitsOf(const Dropout& dropout, int64_t index) {
+uint64_t RandomBits(const Dropout& dropout, int64_t index) {
   return MixSeed(dropout.seed, static_cast<uint64_t>(dropout.first + index));
 }
 
@@ -26,7 +26,8 @@ void ApplyDropout(const Dropout& dropout, View<T> x) {
   const int32_t below = simd::DropoutThreshold(dropout.probability);
   const T scale = static_cast<T>(1 / (1 - dropout.probability));
   ForRowRanges(x.dim(0), x.dim(1), [&](int64_t begin, int64_t end) {
-    for (int64_t r = begin; r < end; ++r) simd::DropEntries<T>(BitsOf(dropout, r), below, scale, x.row(r), x.dim(1));
+    for (int64_t r = begin; r < end; ++r)
+      simd::DropEntries<T>(RandomBits(dropout, r), below, scale, x.row(r), x.dim(1));
   });
 }
 
@@ -34,7 +35,7 @@ template <typename T>
 void DrawBranchFactors(const Dropout& dropout, View<T> factors) {
   RequireProbability(dropout);
   for (int64_t b = 0; b < factors.dim(0); ++b) {
-    const double uniform = static_cast<double>(BitsOf(dropout, b) >> 11) * 0x1p-53;
+    const double uniform = static_cast<double>(RandomBits(dropout, b) >> 11) * 0x1p-53;
     *factors.at(b) = uniform < dropout.probability ? T(0) : static_cast<T>(1 / (1 - dropout.probability));
   }
 }

@@ -234,12 +234,12 @@ class GradientRelay {
     if (before_) AwaitProgress(*before_, step_ + 1);
   }
   // Reports that this block has added, or will not add.
-  void Tell() const {
+  void Signal() const {
     if (own_) ReportProgress(*own_, step_ + 1);
   }
   // Advances to the next block of queries.
   void Step() {
-    Tell();
+    Signal();
     ++step_;
   }
 

@@ -41,7 +41,7 @@ HWY_INLINE void RunBlock(const GradientBlock<T>& block, const GradientRelay& rel
   block.QueriesByKeys();
   if (!block.writes) relay.Await();
   StoreRows(at.dq, at.width, block.rows, head.E, !block.writes, head.dq + block.row * head.dq_stride, head.dq_stride);
-  relay.Tell();
+  relay.Signal();
   block.AddToKeys(at.weights, at.dout, at.width_v, at.dv);
   block.AddToKeys(at.gradients, at.q, at.width, at.dk);
 }

@@ -118,7 +118,7 @@ struct Bf16GradientBlock {
   HWY_NOINLINE void Run() const {
     LoadRows();
     for (int64_t r = 0; r < rows; r += kWidth) RunPanel(r, std::min<int64_t>(kWidth, rows - r));
-    relay.Tell();
+    relay.Signal();
     AddToKeys(at.weights_a, at.dout, at.width_v, at.dv);
     AddToKeys(at.gradients_a, at.q, at.width, at.dk);
   }

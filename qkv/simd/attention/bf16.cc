@@ -123,7 +123,7 @@ HWY_EXPORT(TileBf16);
 HWY_EXPORT(ScratchBf16);
 
 const internal::TileKernel* AttentionBf16Kernel() {
-  const internal::TileKernel& kernel = internal::KernelOf(Precision::kBfloat16);
+  const internal::TileKernel& kernel = internal::SelectTileKernel(Precision::kBfloat16);
   return Describe(Precision::kBfloat16).native && kernel.panel == kAttentionBf16Panel ? &kernel : nullptr;
 }
 

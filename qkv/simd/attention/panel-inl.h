@@ -48,7 +48,7 @@ struct Layout {
 
 // Rows to prefetch, some with every tile of scores: those of the next block of keys or of the next task.
 template <typename T>
-struct Ahead {
+struct RowPrefetch {
   struct Rows {
     const T* data = nullptr;
     int64_t stride = 0, count = 0, width = 0;
@@ -56,10 +56,10 @@ struct Ahead {
   };
   Rows rows[4];
 
-  void SpreadOver(int64_t tiles) {
+  void SetShares(int64_t tiles) {
     for (Rows& r : rows) r.share = tiles == 0 ? 0 : (r.count + tiles - 1) / tiles;
   }
-  HWY_INLINE void Some() {
+  HWY_INLINE void PrefetchShare() {
     for (Rows& r : rows) {
       const int64_t share = std::min(r.share, r.count);
       for (int64_t i = 0; i < share; ++i, r.data += r.stride) {
@@ -87,14 +87,14 @@ struct Panel {
   T* dummy;     // target of stores of lanes past the last row
 
   // The row of a lane; lanes past the end repeat the last one.
-  int64_t RowOf(int lane) const { return Rules().RowOf(lane); }
-  VisibleKeys Visible() const { return task.Visible(row, RowOf(kWidth - 1)); }
+  int64_t LaneRow(int lane) const { return Rules().LaneRow(lane); }
+  VisibleKeys Visible() const { return task.Visible(row, LaneRow(kWidth - 1)); }
 
   HWY_NOINLINE void LoadQueries() {
     const T factor = ScoreFactor(task);
     for (int v = 0; v < V; ++v) {
       const T* rows[kLanes<T>];
-      for (int i = 0; i < kLanes<T>; ++i) rows[i] = task.q + RowOf(v * kLanes<T> + i) * task.q_stride;
+      for (int i = 0; i < kLanes<T>; ++i) rows[i] = task.q + LaneRow(v * kLanes<T> + i) * task.q_stride;
       TransposeIn(rows, task.E, factor, q + v * kLanes<T>, kWidth);
     }
   }
@@ -102,7 +102,7 @@ struct Panel {
   // strip[j] = k[j] · q for a block's keys from tile `from` on, in whole tiles until the block's first `count` are
   // covered; returns the number computed. `top` receives the greatest scores.
   HWY_NOINLINE int64_t Scores(const T* keys, int64_t padded_E, const AttentionTiles& tiles, int64_t from, int64_t count,
-                              T* top, Ahead<T>& ahead) {
+                              T* top, RowPrefetch<T>& ahead) {
     const Tag<T> d;
     for (int v = 0; v < V; ++v) hn::StoreU(hn::Set(d, -kInfinity<T>), d, top + v * kLanes<T>);
     const int64_t begin = tiles.begin(from);
@@ -110,7 +110,7 @@ struct Panel {
     for (; t < tiles.count && tiles.begin(t) < count; ++t) {
       const T* a = keys + tiles.begin(t) * padded_E;
       T* c = strip + (tiles.begin(t) - begin) * kWidth;
-      ahead.Some();
+      ahead.PrefetchShare();
       ForRows<kHalfTile>(tiles.size(t), [&]<int R>() HWY_ATTR {
         Accumulators<T, R, V> acc;
         acc.Clear();

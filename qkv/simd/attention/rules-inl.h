@@ -49,7 +49,7 @@ struct ScoreRules {
   T* extra;     // [kBlockKeys][kWidth]: a bias or a mask, transposed
 
   // The row of a lane; lanes past the end repeat the last one.
-  int64_t RowOf(int lane) const { return std::min(row + lane, task.rows - 1); }
+  int64_t LaneRow(int lane) const { return std::min(row + lane, task.rows - 1); }
 
   // Whether the scores of keys key … key + count − 1 change at all.
   bool Any(int64_t key, int64_t count) const {
@@ -65,7 +65,7 @@ struct ScoreRules {
 
   // Whether some row does not see the keys up to `end`, or those from `key` on.
   HWY_INLINE bool HidesLast(int64_t end) const { return end > std::min(task.visible + row, task.key_end); }
-  HWY_INLINE bool HidesFirst(int64_t key) const { return key < task.first + RowOf(kWidth - 1); }
+  HWY_INLINE bool HidesFirst(int64_t key) const { return key < task.first + LaneRow(kWidth - 1); }
 
   HWY_INLINE void SoftCap(int64_t count) const {
     const Tag<T> d;
@@ -101,7 +101,7 @@ struct ScoreRules {
     for (int v = 0; v < V; ++v) {
       const T* rows[kLanes<T>];
       for (int i = 0; i < kLanes<T>; ++i) {
-        rows[i] = task.bias + RowOf(v * kLanes<T> + i) * task.bias_stride + key * task.bias_key_stride;
+        rows[i] = task.bias + LaneRow(v * kLanes<T> + i) * task.bias_stride + key * task.bias_key_stride;
       }
       T* to = extra + v * kLanes<T>;
       if (task.bias_key_stride == 1) {
@@ -140,7 +140,7 @@ struct ScoreRules {
     HWY_ALIGN T numbers[kLanes<T>][kBlockKeys];
     const T* rows[kLanes<T>];
     for (int i = 0; i < kLanes<T>; ++i) {
-      const bool* mask = task.mask + RowOf(v * kLanes<T> + i) * task.mask_stride + key * task.mask_key_stride;
+      const bool* mask = task.mask + LaneRow(v * kLanes<T> + i) * task.mask_stride + key * task.mask_key_stride;
       rows[i] = numbers[i];
       int64_t j = 0;
       if constexpr (sizeof(T) == 4) {
@@ -162,7 +162,7 @@ struct ScoreRules {
     const auto low = hn::Set(d, -kInfinity<T>);
     HWY_ALIGN T limits[kWidth];  // keys of this block visible to each lane; small numbers, exact in T
     for (int i = 0; i < kWidth; ++i) {
-      const int64_t end = std::min(task.visible + RowOf(i), task.key_end);
+      const int64_t end = std::min(task.visible + LaneRow(i), task.key_end);
       limits[i] = static_cast<T>(std::clamp<int64_t>(end - key, 0, count));
     }
     for (int64_t j = 0; j < count; ++j) {
@@ -179,7 +179,7 @@ struct ScoreRules {
     const auto low = hn::Set(d, -kInfinity<T>);
     HWY_ALIGN T limits[kWidth];  // keys of this block hidden from each lane; small numbers, exact in T
     for (int i = 0; i < kWidth; ++i) {
-      limits[i] = static_cast<T>(std::clamp<int64_t>(task.first + RowOf(i) - key, 0, count));
+      limits[i] = static_cast<T>(std::clamp<int64_t>(task.first + LaneRow(i) - key, 0, count));
     }
     for (int64_t j = 0; j < static_cast<int64_t>(limits[kWidth - 1]); ++j) {
       for (int i = 0; i < kWidth; i += kLanes<T>) {
@@ -195,7 +195,7 @@ struct ScoreRules {
     const Tag<T> d;
     HWY_ALIGN uint32_t low[kWidth], high[kWidth];
     for (int i = 0; i < kWidth; ++i) {
-      const uint64_t bits = MixSeed(task.dropout_seed, static_cast<uint64_t>(task.dropout_row + RowOf(i)));
+      const uint64_t bits = MixSeed(task.dropout_seed, static_cast<uint64_t>(task.dropout_row + LaneRow(i)));
       low[i] = static_cast<uint32_t>(bits), high[i] = static_cast<uint32_t>(bits >> 32);
     }
     for (int64_t j = 0; j < count; ++j) {

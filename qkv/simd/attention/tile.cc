@@ -51,9 +51,9 @@ HWY_INLINE void ForPanels(const AttentionTask<T>& task, const Layout<T>& layout,
 
 // Memory to prefetch during a block: the next block, or the output and the first block of the next task.
 template <bool kWeights, typename T>
-HWY_INLINE Ahead<T> AfterBlock(const AttentionTask<T>& task, int64_t begin, int64_t end) {
+HWY_INLINE RowPrefetch<T> NextRowPrefetch(const AttentionTask<T>& task, int64_t begin, int64_t end) {
   const int64_t keys = end - begin;
-  Ahead<T> ahead;
+  RowPrefetch<T> ahead;
   if (end < task.keys) {
     ahead.rows[0] = {task.k + end * task.k_stride, task.k_stride, std::min(keys, task.keys - end), task.E};
     if (!kWeights) ahead.rows[1] = {task.v + end * task.v_stride, task.v_stride, ahead.rows[0].count, task.E_v};
@@ -82,8 +82,8 @@ HWY_INLINE void Run(const AttentionTask<T>& task, T* scratch) {
     const AttentionTiles tiles(end - begin);
     if (task.Visible(0, task.rows - 1).Skips(begin, end)) continue;
     const T* keys = ArrangeKeys(task, begin, tiles, layout.padded_E, scratch + layout.keys);
-    Ahead<T> ahead = AfterBlock<kWeights>(task, begin, end);
-    ahead.SpreadOver(tiles.count * layout.panels);
+    RowPrefetch<T> ahead = NextRowPrefetch<kWeights>(task, begin, end);
+    ahead.SetShares(tiles.count * layout.panels);
     ForPanels(task, layout, scratch, [&](auto panel) HWY_ATTR {
       const VisibleKeys visible = panel.Visible();
       if (visible.Skips(begin, end)) return;

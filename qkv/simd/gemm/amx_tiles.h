@@ -86,7 +86,7 @@ QKV_AMX void MultiplyTiles(int rows, const char* a, const char* b, int64_t chunk
     }
   }
   for (int64_t chunk = 0; chunk < chunks; ++chunk) {
-    prefetch.Some();
+    prefetch.PrefetchShare();
     _tile_loadd(6, b, kGroupsOfB);
     _tile_loadd(4, a, kAmxTileBytes);
     Product::template Multiply<0, 0>();

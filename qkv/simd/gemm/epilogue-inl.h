@@ -39,7 +39,7 @@ HWY_INLINE int64_t ColumnOffset(const GemmTask<T>& task, int64_t n) {
 // Addresses of a panel's epilogue. It is the complete epilogue if that has sums only: y = product + bias + residual,
 // whole vectors of one head.
 template <typename T>
-struct DirectEnd {
+struct DirectEpilogue {
   const T* bias;      // of the panel's columns, or null
   const T* residual;  // of the first row, or null
   int64_t residual_stride;
@@ -47,13 +47,13 @@ struct DirectEnd {
   int64_t y_stride;
 
   // The same for rows starting this many below.
-  HWY_INLINE DirectEnd Below(int64_t rows) const {
+  HWY_INLINE DirectEpilogue RowsBelow(int64_t rows) const {
     return {bias, residual ? residual + rows * residual_stride : nullptr, residual_stride, y + rows * y_stride,
             y_stride};
   }
 
   // Prefetches the memory of the epilogue: with few steps of K it is as large as the operands.
-  HWY_INLINE void AskForLines(int64_t rows, int64_t panel_width) const {
+  HWY_INLINE void PrefetchLines(int64_t rows, int64_t panel_width) const {
     constexpr int64_t kLine = static_cast<int64_t>(kAlignment / sizeof(T));
     for (int64_t r = 0; r < rows; ++r) {
       for (int64_t i = 0; i < panel_width; i += kLine) {
@@ -70,22 +70,24 @@ HWY_INLINE bool LiesInOneHead(const GemmTask<T>& task, int64_t panel_width, int6
   return n % task.head_width + std::min(panel_width, task.N - n) <= task.head_width;
 }
 
-// Whether DirectEnd describes the epilogue of a panel.
+// Whether DirectEpilogue describes the epilogue of a panel.
 template <typename T>
-HWY_INLINE bool EndsDirectly(const GemmTask<T>& task, int64_t panel_width, int64_t panel) {
+HWY_INLINE bool HasDirectEpilogue(const GemmTask<T>& task, int64_t panel_width, int64_t panel) {
   const Epilogue<T>& e = *task.epilogue;
   return task.gate == Gate::kNone && e.activation == Activation::kNone && !e.scale &&
          (panel + 1) * panel_width <= task.N && LiesInOneHead(task, panel_width, panel);
 }
 template <typename T>
-HWY_INLINE DirectEnd<T> EndOf(const GemmTask<T>& task, int64_t panel_width, int64_t row, int64_t panel) {
+HWY_INLINE DirectEpilogue<T> MakeDirectEpilogue(const GemmTask<T>& task, int64_t panel_width, int64_t row,
+                                                int64_t panel) {
   const Epilogue<T>& e = *task.epilogue;
   const int64_t n = panel * panel_width;
   return {e.bias ? e.bias + n : nullptr, e.residual ? e.residual + row * e.residual_stride + n : nullptr,
           e.residual_stride, task.y + row * task.y_stride + ColumnOffset(task, n), task.y_stride};
 }
 template <typename T, class Product>
-HWY_NOINLINE void FinishDirectly(const DirectEnd<T>& end, const Product& product, int64_t panel_width, int64_t rows) {
+HWY_NOINLINE void StoreDirectEpilogue(const DirectEpilogue<T>& end, const Product& product, int64_t panel_width,
+                                      int64_t rows) {
   const Tag<T> d;
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t i = 0; i < panel_width; i += kLanes<T>) {
@@ -144,8 +146,8 @@ HWY_NOINLINE void Finish(const GemmTask<T>& task, const Product& product, int64_
 template <typename T, class Product>
 HWY_INLINE void FinishPanel(const GemmTask<T>& task, const Product& product, int64_t panel_width, int64_t row,
                             int64_t rows, int64_t panel) {
-  if (EndsDirectly(task, panel_width, panel)) {
-    return FinishDirectly(EndOf(task, panel_width, row, panel), product, panel_width, rows);
+  if (HasDirectEpilogue(task, panel_width, panel)) {
+    return StoreDirectEpilogue(MakeDirectEpilogue(task, panel_width, row, panel), product, panel_width, rows);
   }
   switch (task.epilogue->activation) {
     case Activation::kNone:

@@ -42,7 +42,7 @@ constexpr int64_t kChain = internal::kGemmChain;
 // apart, or with kBySteps in the layout of CopySteps.
 template <bool kBySteps, typename T>
 HWY_NOINLINE void MultiplyTile(int rows, const T* a, int64_t a_chunk, const T* b, int64_t depth, Prefetch& prefetch,
-                               bool first, T* c, const DirectEnd<T>* end) {
+                               bool first, T* c, const DirectEpilogue<T>* end) {
   ForRows(rows, [&]<int R>() HWY_ATTR {
     Accumulators<T, R, 2> acc;
     acc.Clear();
@@ -130,15 +130,15 @@ HWY_INLINE void CopyTile(const GemmTask<T>& task, int64_t row, int rows, int64_t
   const std::optional<NormRule<T>>& norm = task.prologue->norm;
   if (!norm) return CopyToChunks(x + k, task.x_stride, rows, depth, chunks);
   if (k == 0) {
-    for (int r = 0; r < rows; ++r) moments[r] = MomentsOf(x + r * task.x_stride, task.K, *norm);
+    for (int r = 0; r < rows; ++r) moments[r] = ComputeMoments(x + r * task.x_stride, task.K, *norm);
   }
   NormaliseToChunks(x + k, task.x_stride, moments, rows, depth, chunks);
 }
 
 // Prefetches the rows of x that are copied next, while the previous tile is multiplied.
 template <typename T>
-HWY_INLINE void AskForRows(const GemmTask<T>& task, int64_t row, int rows, int64_t k, int64_t depth,
-                           Prefetch& prefetch) {
+HWY_INLINE void PrefetchRows(const GemmTask<T>& task, int64_t row, int rows, int64_t k, int64_t depth,
+                             Prefetch& prefetch) {
   const int64_t bytes = static_cast<int64_t>(sizeof(T)), line = static_cast<int64_t>(kAlignment);
   const int64_t groups = std::max<int64_t>(1, depth / Prefetch::kGroup);
   prefetch.row = reinterpret_cast<const char*>(task.x + row * task.x_stride + k);
@@ -149,14 +149,14 @@ HWY_INLINE void AskForRows(const GemmTask<T>& task, int64_t row, int rows, int64
 // The memory that the tiles of one slice of W prefetch, spread evenly over them: the next slice, so that weights stream
 // from memory while the multiply-add units are busy; after the last slice, the memory read next.
 template <typename T>
-HWY_INLINE Prefetch AheadOf(const GemmTask<T>& task, int64_t p, int64_t k, int64_t panel_begin, int64_t panel_end,
-                            int64_t tiles) {
+HWY_INLINE Prefetch NextPrefetch(const GemmTask<T>& task, int64_t p, int64_t k, int64_t panel_begin, int64_t panel_end,
+                                 int64_t tiles) {
   const internal::Slice next = internal::SliceAfter({p, k}, panel_begin, panel_end, task.block_depth, task.K);
   const int64_t depth = std::min(task.block_depth, task.K - next.k);
-  const internal::Lines lines = next.panel >= task.panels
-                                    ? task.next
-                                    : internal::LinesOf(task.w + (next.panel * task.K + next.k) * kPanel<T>,
-                                                        depth * kPanel<T> * static_cast<int64_t>(sizeof(T)));
+  const internal::CacheLines lines = next.panel >= task.panels
+                                         ? task.next
+                                         : internal::ToCacheLines(task.w + (next.panel * task.K + next.k) * kPanel<T>,
+                                                                  depth * kPanel<T> * static_cast<int64_t>(sizeof(T)));
   return {{lines, tiles * (std::min(task.block_depth, task.K - k) / Prefetch::kGroup)}};
 }
 
@@ -177,11 +177,12 @@ HWY_INLINE void RunTask(const GemmTask<T>& task, int64_t row, int64_t rows, int6
     const bool last = k + task.block_depth >= task.K, single = last && k == 0;
     for (int64_t p = panel_begin; p < panel_end; ++p) {
       const T* b = task.w + (p * task.K + k) * kPanel<T>;
-      const bool direct = last && EndsDirectly(task, kPanel<T>, p);
+      const bool direct = last && HasDirectEpilogue(task, kPanel<T>, p);
       const bool asking = last && task.y_is_far;
       const bool copying = !kBySteps && !in_place && !copied && p == panel_begin;
-      Prefetch prefetch = AheadOf(task, p, k, panel_begin, panel_end, tiles.count);
-      const DirectEnd<T> ends = direct || asking ? EndOf(task, kPanel<T>, row, p) : DirectEnd<T>{};
+      Prefetch prefetch = NextPrefetch(task, p, k, panel_begin, panel_end, tiles.count);
+      const DirectEpilogue<T> ends =
+          direct || asking ? MakeDirectEpilogue(task, kPanel<T>, row, p) : DirectEpilogue<T>{};
       T* const c_panel = single ? c : c + (p - panel_begin) * rows * kPanel<T>;
       for (int64_t t = 0; t < tiles.count; ++t) {
         const int64_t first = row + tiles.begin(t);
@@ -192,14 +193,14 @@ HWY_INLINE void RunTask(const GemmTask<T>& task, int64_t row, int64_t rows, int6
           prefetch.row_lines = 0;
           if (t + 1 < tiles.count) {
             const bool whole = k == 0 && task.prologue->norm;
-            AskForRows(task, first + size, tiles.size(t + 1), k, whole ? task.K : depth, prefetch);
+            PrefetchRows(task, first + size, tiles.size(t + 1), k, whole ? task.K : depth, prefetch);
           } else if (!last) {
-            AskForRows(task, row, tiles.size(0), k + task.block_depth, depth, prefetch);
+            PrefetchRows(task, row, tiles.size(0), k + task.block_depth, depth, prefetch);
           }
         }
         const T* const a_tile = in_place ? task.x + first * kChunk + k / kChunk * task.x_chunk : a_copy;
-        const DirectEnd<T> end = ends.Below(tiles.begin(t));
-        if (asking) end.AskForLines(size, std::min<int64_t>(kPanel<T>, task.N - p * kPanel<T>));
+        const DirectEpilogue<T> end = ends.RowsBelow(tiles.begin(t));
+        if (asking) end.PrefetchLines(size, std::min<int64_t>(kPanel<T>, task.N - p * kPanel<T>));
         MultiplyTile<kBySteps>(size, a_tile, in_place ? task.x_chunk : size * kChunk, b, depth, prefetch, k == 0,
                                single && direct ? c : c_panel + tiles.begin(t) * kPanel<T>, direct ? &end : nullptr);
       }
@@ -295,8 +296,8 @@ int64_t GemmBlockDepth() { return ActiveIsa() >= Isa::kAvx512 ? 768 : 384; }
 
 // `depth`: steps of K.
 template <typename T>
-static Lines FirstSlice(const T* w, int64_t depth, int64_t panel) {
-  return LinesOf(w, depth * panel * static_cast<int64_t>(sizeof(T)));
+static CacheLines FirstSlice(const T* w, int64_t depth, int64_t panel) {
+  return ToCacheLines(w, depth * panel * static_cast<int64_t>(sizeof(T)));
 }
 
 template <typename T>
@@ -307,14 +308,14 @@ void RunProduct(const GemmTask<T>& task, int64_t M, int64_t panels, const DepthC
   const int64_t padded = (depth + kRowChunk - 1) / kRowChunk * kRowChunk;
   const int64_t copied = task.x_chunk > 0 ? 0 : cut.rows * padded;
   Scratch<T>* const scratch = ScratchOfThreads<T>(threads, copied, cut.rows * cut.panels * width);
-  const Lines beginning = FirstSlice(task.w, std::min(task.block_depth, depth), width);
+  const CacheLines first_slice = FirstSlice(task.w, std::min(task.block_depth, depth), width);
   ParallelTasks(sections.count * cut.count(), [&](int64_t t, int thread) {
     const TaskCut::Part part = cut.at(t % cut.count());
     const int64_t s = t / cut.count(), k = s * sections.depth;
     GemmTask<T> section = task;
     section.K = std::min(sections.depth, task.K - k);
     section.panels = panels;
-    section.next = sections.count > 1 ? Lines{} : cut.After(t, beginning, task.next);
+    section.next = sections.count > 1 ? CacheLines{} : cut.NextCacheLines(t, first_slice, task.next);
     section.x += k * task.x_step;
     section.w += k * panels * width;
     section.y += s * sections.y_distance;
@@ -352,7 +353,7 @@ PackedMatrix<T>::PackedMatrix(View<const T> w, Gate gate, const Packing& packing
     for (int64_t p = begin; p < end; ++p) {
       T* out = panels_.data() + p * K_ * panel;
       for (int64_t i = 0; i < panel; ++i) {
-        const int64_t row = order.RowOf(p, i);
+        const int64_t row = order.SourceRow(p, i);
         for (int64_t k = 0; k < K_; ++k) out[k * panel + i] = row >= 0 ? *w.at(row, k) : T{0};
       }
     }
@@ -376,7 +377,7 @@ PackedMatrix<T>::PackedMatrix(const PackedForm& form, PackedParts<T> parts)
 }
 
 template <typename T>
-internal::Lines PackedMatrix<T>::beginning() const {
+internal::CacheLines PackedMatrix<T>::first_slice() const {
   if (precision_ != Precision::kFloat32) return internal::FirstSlice(low_);
   return internal::FirstSlice(data(), std::min(internal::GemmBlockDepth(), K_), panel());
 }

@@ -89,12 +89,12 @@ class PackedMatrix {
   int64_t bytes() const { return panels_.size() * static_cast<int64_t>(sizeof(T)) + low_.bytes(); }
   const internal::LowPanels& low() const { return low_; }
   /// Sets the weights that are multiplied next: a product prefetches their start during its last panel. Only a hint.
-  void set_next(const PackedMatrix& next) { next_ = next.beginning(); }
-  internal::Lines next() const { return next_; }
+  void set_next(const PackedMatrix& next) { next_ = next.first_slice(); }
+  internal::CacheLines next() const { return next_; }
 
  private:
   // The cache lines that a product reads first.
-  internal::Lines beginning() const;
+  internal::CacheLines first_slice() const;
 
   int64_t N_ = 0, K_ = 0;
   Gate gate_ = Gate::kNone;
@@ -103,7 +103,7 @@ class PackedMatrix {
   // gate of the second half.
   Tensor<T> panels_;
   internal::LowPanels low_;  // instead of panels in lower precision
-  internal::Lines next_;
+  internal::CacheLines next_;
 };
 
 /// Applied to each row of x while it is read: a norm whose gamma and beta are in the weights (w · gamma) and the bias

@@ -100,7 +100,7 @@ struct Extent {
   float low = 0, high = 0, strange = 0;
 };
 
-HWY_INLINE Extent ExtentOf(const float* x, int64_t K) {
+HWY_INLINE Extent FindExtent(const float* x, int64_t K) {
   const Tag<float> d;
   if (K == 0) return {};
   constexpr int kChains = 4;  // independent chains hide the latency
@@ -133,7 +133,7 @@ HWY_INLINE void Int8Row(const float* x, const Moments<float>* moments, int64_t K
   const Tag<float> d;
   const hn::RebindToUnsigned<Tag<float>> du;
   const hn::Rebind<uint8_t, Tag<float>> d8;
-  const Extent extent = ExtentOf(x, K);
+  const Extent extent = FindExtent(x, K);
   const float low = extent.low;
   // A range whose inverse is infinite counts as empty.
   const float range = extent.high - low, inverse = static_cast<float>(greatest) / range;
@@ -187,7 +187,7 @@ HWY_INLINE void Convert(const LowTask& task, int64_t row, int rows) {
   for (int r = 0; r < rows; ++r, to += 64) {
     const float* x = gemm.x + (row + r) * gemm.x_stride;
     const std::optional<NormRule<float>>& norm = gemm.prologue->norm;
-    const Moments<float> of_row = norm ? MomentsOf(x, gemm.K, *norm) : Moments<float>{};
+    const Moments<float> of_row = norm ? ComputeMoments(x, gemm.K, *norm) : Moments<float>{};
     const Moments<float>* moments = norm ? &of_row : nullptr;
     if (task.kernel.chunk == 64) {
       Int8Row(x, moments, gemm.K, task.w.depth, rows, task.kernel.activation_max, to, task.OffsetsAt(row + r));
@@ -253,20 +253,21 @@ void RunLowTask(const LowTask& task, const internal::TaskCut::Part& part, float*
       // Prefetched by the tiles of this slice, spread evenly: the next slice, or the memory read next.
       const internal::Slice after =
           internal::SliceAfter({p, k}, part.panel_begin, part.panel_end, task.block_depth, depth);
-      const internal::Lines ahead =
+      const internal::CacheLines ahead =
           after.panel >= task.w.panels
               ? task.gemm.next
-              : internal::LinesOf(slice(after.panel, after.k), depth_at(after.k) * panel * weight_bytes);
-      const bool direct = last && EndsDirectly(task.gemm, panel, p);
+              : internal::ToCacheLines(slice(after.panel, after.k), depth_at(after.k) * panel * weight_bytes);
+      const bool direct = last && HasDirectEpilogue(task.gemm, panel, p);
       const char* next = ahead.begin;
       // Divides here, not per tile: a tile may be as short as a few divisions.
       const int64_t least = ahead.count / tiles.count, larger = ahead.count % tiles.count;
-      const DirectEnd<float> end = direct ? EndOf(task.gemm, panel, part.row, p) : DirectEnd<float>{};
+      const DirectEpilogue<float> end =
+          direct ? MakeDirectEpilogue(task.gemm, panel, part.row, p) : DirectEpilogue<float>{};
       float* const c_panel = single ? c : c + (p - part.panel_begin) * part.rows * panel;
       for (int64_t t = 0; t < tiles.count; ++t) {
         const int64_t row = tiles.begin(t), share = least + (t < larger);
         const int size = tiles.size(t);
-        if (direct && task.gemm.y_is_far) end.Below(row).AskForLines(size, panel);
+        if (direct && task.gemm.y_is_far) end.RowsBelow(row).PrefetchLines(size, panel);
         kernel.multiply(size, task.RowsAt(part.row + row) + k * task.element_bytes * size, slice(p, k), depth_at(k),
                         k == 0, c_panel + row * panel, share == 0 ? nullptr : next, share);
         next += share * 64;
@@ -299,7 +300,7 @@ int64_t BlockDepth(const TileKernel& kernel) { return (ActiveIsa() >= Isa::kAvx5
 int64_t RoundUp(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
 
 // Symmetric quantisation of one output. Returns the scale, NaN if any weight is NaN or infinite.
-float ScaleOf(View<const float> w, int64_t row, int weight_max) {
+float RowScale(View<const float> w, int64_t row, int weight_max) {
   float greatest = 0, strange = 0;
   for (int64_t k = 0; k < w.dim(1); ++k) {
     const float value = *w.at(row, k);
@@ -311,9 +312,9 @@ float ScaleOf(View<const float> w, int64_t row, int weight_max) {
 void PackInt8(View<const float> w, const PanelOrder& order, int64_t p, LowPanels& low) {
   const int64_t panel = low.kernel->panel, depth = low.depth;
   for (int64_t i = 0; i < panel; ++i) {
-    const int64_t row = order.RowOf(p, i);
+    const int64_t row = order.SourceRow(p, i);
     if (row < 0) continue;
-    const float scale = ScaleOf(w, row, low.kernel->weight_max), inverse = 1 / scale;
+    const float scale = RowScale(w, row, low.kernel->weight_max), inverse = 1 / scale;
     int64_t sum = 0;
     // Levels stay 0 if all weights are 0 (or too small to have an inverse), or one is not finite.
     for (int64_t k = 0; k < w.dim(1) && std::isfinite(inverse); ++k) {
@@ -329,7 +330,7 @@ void PackInt8(View<const float> w, const PanelOrder& order, int64_t p, LowPanels
 void PackBf16(View<const float> w, const PanelOrder& order, int64_t p, LowPanels& low) {
   const int64_t panel = low.kernel->panel, depth = low.depth;
   for (int64_t i = 0; i < panel; ++i) {
-    const int64_t row = order.RowOf(p, i);
+    const int64_t row = order.SourceRow(p, i);
     if (row < 0) continue;
     for (int64_t k = 0; k < w.dim(1); ++k) {
       const uint16_t bits = ToBFloat16(*w.at(row, k)).bits;
@@ -339,9 +340,9 @@ void PackBf16(View<const float> w, const PanelOrder& order, int64_t p, LowPanels
 }
 
 // All properties except the memory.
-LowPanels FormOf(const PackedForm& form) {
+LowPanels MakeLowPanels(const PackedForm& form) {
   LowPanels low;
-  low.kernel = &KernelOf(form.precision);
+  low.kernel = &SelectTileKernel(form.precision);
   const TileKernel& kernel = *low.kernel;
   Require(form.precision != Precision::kInt8 ||
               form.inputs <= std::numeric_limits<int32_t>::max() / (kernel.activation_max * kernel.weight_max),
@@ -364,7 +365,7 @@ struct LowScratch {
 
 }  // namespace
 
-const TileKernel& KernelOf(Precision precision) {
+const TileKernel& SelectTileKernel(Precision precision) {
   const Isa isa = ActiveIsa();
 #if HWY_ARCH_X86_64
   if (precision == Precision::kInt8) {
@@ -374,7 +375,7 @@ const TileKernel& KernelOf(Precision precision) {
     if (isa >= Isa::kAvx2) return kInt8Avx2;
   } else {
     if (isa == Isa::kAmx) return kBf16Amx;
-    if (isa == Isa::kAvx512 && Avx512Bf16Pays()) return kBf16Avx512;
+    if (isa == Isa::kAvx512 && Avx512Bf16IsFaster()) return kBf16Avx512;
   }
 #endif
   return precision == Precision::kInt8 ? Int8Pairs() : Bf16Widened();
@@ -383,7 +384,7 @@ const TileKernel& KernelOf(Precision precision) {
 LowPanels PackLow(View<const float> w, Gate gate, const Packing& packing) {
   const Precision precision = packing.precision;
   const int64_t N = gate == Gate::kNone ? w.dim(0) : w.dim(0) / 2, K = w.dim(1);
-  LowPanels low = FormOf({N, K, gate, precision});
+  LowPanels low = MakeLowPanels({N, K, gate, precision});
   low.groups = packing.New<uint8_t>(GroupsShape(low));
   std::ranges::fill(low.groups.span(), uint8_t{0});
   if (precision == Precision::kInt8) {
@@ -400,7 +401,7 @@ LowPanels PackLow(View<const float> w, Gate gate, const Packing& packing) {
 }
 
 LowPanels RestoreLow(const PackedForm& form, Tensor<uint8_t> groups, Tensor<float> columns) {
-  LowPanels low = FormOf(form);
+  LowPanels low = MakeLowPanels(form);
   Require(groups.shape() == GroupsShape(low), "gemm: expected packed weights {}, got {}", GroupsShape(low),
           groups.shape());
   const Shape wanted = form.precision == Precision::kInt8 ? ColumnsShape(low) : Shape{0};
@@ -411,20 +412,23 @@ LowPanels RestoreLow(const PackedForm& form, Tensor<uint8_t> groups, Tensor<floa
 
 namespace {
 
-LowOperand OperandOf(const LowPanels& w) { return {w.kernel, w.groups.data(), w.columns.data(), w.panels, w.depth}; }
+LowOperand MakeLowOperand(const LowPanels& w) {
+  return {w.kernel, w.groups.data(), w.columns.data(), w.panels, w.depth};
+}
 
-Lines FirstSlice(const LowOperand& w) {
-  return LinesOf(w.groups, std::min(BlockDepth(*w.kernel), w.depth) * w.kernel->panel * 4 / w.kernel->group);
+CacheLines FirstSlice(const LowOperand& w) {
+  return ToCacheLines(w.groups, std::min(BlockDepth(*w.kernel), w.depth) * w.kernel->panel * 4 / w.kernel->group);
 }
 
 }  // namespace
 
-Lines FirstSlice(const LowPanels& w) { return FirstSlice(OperandOf(w)); }
+CacheLines FirstSlice(const LowPanels& w) { return FirstSlice(MakeLowOperand(w)); }
 
 void GemmLow(const GemmTask<float>& task, int64_t M, Precision precision, const LowPanels& w) {
-  Require(w.kernel == &KernelOf(precision), "gemm: the weights were packed for another instruction set ({}, not {})",
-          w.kernel->name, KernelOf(precision).name);
-  RunLowProduct(task, M, OperandOf(w), {1, w.depth, 0});
+  Require(w.kernel == &SelectTileKernel(precision),
+          "gemm: the weights were packed for another instruction set ({}, not {})", w.kernel->name,
+          SelectTileKernel(precision).name);
+  RunLowProduct(task, M, MakeLowOperand(w), {1, w.depth, 0});
 }
 
 void RunLowProduct(const GemmTask<float>& gemm, int64_t M, const LowOperand& w, const DepthCut& sections) {
@@ -437,7 +441,7 @@ void RunLowProduct(const GemmTask<float>& gemm, int64_t M, const LowOperand& w, 
   Grow(scratch.rows, sections.count * section_bytes);
   Grow(scratch.offsets, most * 2);
   if (static_cast<int>(scratch.c.size()) < threads) scratch.c.resize(static_cast<size_t>(threads));
-  const Lines beginning = FirstSlice(w);
+  const CacheLines first_slice = FirstSlice(w);
 
   for (int64_t slab = 0; slab < slabs; ++slab) {
     const int64_t first = slab * M / slabs, rows = (slab + 1) * M / slabs - first;
@@ -459,7 +463,7 @@ void RunLowProduct(const GemmTask<float>& gemm, int64_t M, const LowOperand& w, 
         gemm.x_step == 1 ? (cut.rows + kernel.rows - 1) / kernel.rows : (sections.depth + kLowSteps - 1) / kLowSteps;
     const int64_t parts = cut.row_blocks * pieces;
     ParallelTasks(sections.count * parts, [&](int64_t t, int) {
-      const int64_t block = t % parts / pieces, row = cut.RowOf(block), block_rows = cut.RowOf(block + 1) - row;
+      const int64_t block = t % parts / pieces, row = cut.FirstRow(block), block_rows = cut.FirstRow(block + 1) - row;
       if (gemm.x_step == 1) {
         QKV_DISPATCH(ConvertTile)(section(t / parts), first + row, block_rows, t % pieces);
       } else {
@@ -470,7 +474,9 @@ void RunLowProduct(const GemmTask<float>& gemm, int64_t M, const LowOperand& w, 
       TaskCut::Part part = cut.at(t % cut.count());
       part.row += first;
       LowTask task = section(t / cut.count());
-      task.gemm.next = sections.count > 1 ? Lines{} : cut.After(t, beginning, slab + 1 < slabs ? beginning : gemm.next);
+      task.gemm.next = sections.count > 1
+                           ? CacheLines{}
+                           : cut.NextCacheLines(t, first_slice, slab + 1 < slabs ? first_slice : gemm.next);
       QKV_DISPATCH(RunLowTask)(task, part, c[thread].data());
     });
   }
@@ -480,7 +486,7 @@ void RunLowProduct(const GemmTask<float>& gemm, int64_t M, const LowOperand& w, 
 
 PrecisionSupport Describe(Precision precision) {
   if (precision == Precision::kFloat32) return {"fp32", true};
-  const internal::TileKernel& kernel = internal::KernelOf(precision);
+  const internal::TileKernel& kernel = internal::SelectTileKernel(precision);
   return {kernel.name, kernel.chunk != 16};
 }
 

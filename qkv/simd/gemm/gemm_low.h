@@ -6,7 +6,7 @@
 namespace qkv::simd::internal {
 
 /// The kernel for ActiveIsa() and the processor.
-const TileKernel& KernelOf(Precision precision);
+const TileKernel& SelectTileKernel(Precision precision);
 
 /// w: [N, K], gated [2·N, K].
 LowPanels PackLow(View<const float> w, Gate gate, const Packing& packing);
@@ -24,7 +24,7 @@ struct LowOperand {
 };
 
 /// The cache lines of w that a product reads first.
-Lines FirstSlice(const LowPanels& w);
+CacheLines FirstSlice(const LowPanels& w);
 
 /// The product that `task` describes (its w and block_depth are not used) with M rows.
 /// Throws Error when w was packed for another instruction set.

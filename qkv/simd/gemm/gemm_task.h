@@ -11,7 +11,7 @@ namespace qkv::simd::internal {
 
 inline int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-inline Lines LinesOf(const void* begin, int64_t bytes) {
+inline CacheLines ToCacheLines(const void* begin, int64_t bytes) {
   return {static_cast<const char*>(begin), bytes / static_cast<int64_t>(kAlignment)};
 }
 
@@ -38,7 +38,7 @@ struct GemmTask {
   // lines it writes. Leave false for inference: the burst delays the tile's first loads.
   bool y_is_far = false;
   int64_t panels = 0;  // of the whole product; RunProduct sets it
-  Lines next;          // prefetched during the last panel
+  CacheLines next;     // prefetched during the last panel
 };
 
 /// K split into sections that are summed separately: section s reads x from k = s · depth on and the panels
@@ -82,7 +82,7 @@ struct PanelOrder {
         gate_at(gate == Gate::kLast ? N : 0) {}
 
   /// −1: the column is padding.
-  int64_t RowOf(int64_t p, int64_t i) const {
+  int64_t SourceRow(int64_t p, int64_t i) const {
     const int64_t n = p * width + i % width;
     if (n >= N) return -1;
     return i < width ? n + gate_at : n + N - gate_at;
@@ -168,17 +168,17 @@ class TaskCut {
   int64_t count() const { return row_blocks * columns_.count(); }
   Part at(int64_t task) const {
     const int64_t block = task / columns_.count(), piece = task % columns_.count();
-    return {RowOf(block), RowOf(block + 1) - RowOf(block), columns_.at(piece), columns_.at(piece + 1)};
+    return {FirstRow(block), FirstRow(block + 1) - FirstRow(block), columns_.at(piece), columns_.at(piece + 1)};
   }
   /// The memory that the thread of a task reads after the last panel: the start of these weights again for its next
   /// block of rows, after its last block that of the next product. Unknown if columns are divided too.
-  Lines After(int64_t task, Lines beginning, Lines next) const {
+  CacheLines NextCacheLines(int64_t task, CacheLines first_slice, CacheLines next) const {
     if (row_blocks % threads_ != 0) return {};
     const int64_t share = row_blocks / threads_, block = task / columns_.count();
-    return (block + 1) % share == 0 ? next : beginning;
+    return (block + 1) % share == 0 ? next : first_slice;
   }
   /// The first row of a block.
-  int64_t RowOf(int64_t block) const { return block * M_ / row_blocks; }
+  int64_t FirstRow(int64_t block) const { return block * M_ / row_blocks; }
 
   int64_t row_blocks, rows, panels;  // number of blocks of rows; greatest rows and panels of a task
 

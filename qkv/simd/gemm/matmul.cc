@@ -61,7 +61,7 @@ HWY_INLINE int64_t RowsAhead(const PanelPiece<T>& piece) {
   return std::max<int64_t>(1, 4096 / (piece.columns * static_cast<int64_t>(sizeof(T))));
 }
 template <typename T>
-HWY_INLINE void AskForRow(const PanelPiece<T>& piece, int64_t k) {
+HWY_INLINE void PrefetchRow(const PanelPiece<T>& piece, int64_t k) {
   if (k >= piece.depth) return;
   const T* row = piece.b + k * piece.k_stride;
   for (int64_t n = 0; n < piece.columns; n += static_cast<int64_t>(kAlignment / sizeof(T))) __builtin_prefetch(row + n);
@@ -80,7 +80,7 @@ HWY_INLINE void Pack(const PanelPiece<T>& piece, T* out) {
   const Tag<T> d;
   const int64_t ahead = RowsAhead(piece);
   for (int64_t k = 0; k < piece.depth; ++k) {
-    AskForRow(piece, k + ahead);
+    PrefetchRow(piece, k + ahead);
     const T* row = piece.b + k * piece.k_stride;
     T* to = out + k * kPanel<T>;
     int64_t n = 0;
@@ -113,8 +113,8 @@ HWY_INLINE void PackBf16(const PanelPiece<float>& piece, float* out) {
   }
   const int64_t ahead = RowsAhead(piece);
   for (int64_t k = 0; k < padded; k += 2) {
-    AskForRow(piece, k + ahead);
-    AskForRow(piece, k + ahead + 1);
+    PrefetchRow(piece, k + ahead);
+    PrefetchRow(piece, k + ahead + 1);
     const float *even = piece.b + k * piece.k_stride, *odd = even + piece.k_stride;
     const auto load = [&](const float* row, int64_t step, int64_t n) HWY_ATTR {
       if (step >= piece.depth || n >= piece.columns) return zero;
@@ -250,7 +250,7 @@ const internal::TileKernel* KernelFor(Precision precision, int64_t K) {
   if (precision == Precision::kFloat32 || K == 0) return nullptr;
   Require(precision == Precision::kBfloat16, "matmul: expected float32 or bfloat16");
   if constexpr (sizeof(T) == 4) {
-    const internal::TileKernel& kernel = internal::KernelOf(precision);
+    const internal::TileKernel& kernel = internal::SelectTileKernel(precision);
     if (Describe(precision).native && kernel.panel == internal::GemmPanel<float>()) return &kernel;
   }
   return nullptr;

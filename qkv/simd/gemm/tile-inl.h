@@ -127,8 +127,8 @@ struct Prefetch {
   const char* row = nullptr;
   int64_t row_lines = 0, stride = 0, rows = 0, row_index = 0;
 
-  HWY_INLINE void Some() {
-    weights.Some();
+  HWY_INLINE void PrefetchShare() {
+    weights.PrefetchShare();
     for (int64_t i = 0; i < row_lines; ++i) {
       __builtin_prefetch(row, 0, 2);
       row += stride;
@@ -146,7 +146,7 @@ HWY_INLINE void MultiplyChunks(Accumulators<T, R, V>& acc, const T* a, int64_t a
     const T* const end = b + std::min<int64_t>(depth, kChunk) * kWidth;
     const T* a_k = a;
     while (b != end) {
-      prefetch.Some();
+      prefetch.PrefetchShare();
       const T* const group_end = std::min(end, b + Prefetch::kGroup * kWidth);
       for (; b != group_end; b += kWidth, ++a_k) acc.template Step<kChunk>(a_k, b);
     }
@@ -159,7 +159,7 @@ HWY_INLINE void MultiplySteps(Accumulators<T, R, V>& acc, const T* a, const T* b
   constexpr int64_t kWidth = V * kLanes<T>;
   const T* const end = b + depth * kWidth;
   while (b != end) {
-    prefetch.Some();
+    prefetch.PrefetchShare();
     const T* const group_end = std::min(end, b + Prefetch::kGroup * kWidth);
     for (; b != group_end; b += kWidth, a += R) acc.template Step<1>(a, b);
   }

@@ -46,7 +46,7 @@ HWY_NOINLINE void MultiplyTileWidened(const float* a, const uint32_t* b, int64_t
   const int64_t chunks = depth / kFloatChunk;
   internal::TilePrefetch prefetch({next, lines}, chunks);
   for (int64_t chunk = 0; chunk < chunks; ++chunk, a += R * kFloatChunk) {
-    prefetch.Some();
+    prefetch.PrefetchShare();
     for (int k = 0; k < kFloatChunk; k += 2, b += kPanel) {
       {
         const auto b0 = LoadEven(b), b1 = LoadEven(b + kLanes<float>);
@@ -120,7 +120,7 @@ HWY_NOINLINE void MultiplyTilePairs(const uint8_t* a, const int8_t* b, int64_t d
   const int64_t chunks = depth / kByteChunk;
   internal::TilePrefetch prefetch({next, lines}, chunks);
   for (int64_t chunk = 0; chunk < chunks; ++chunk, a += R * kByteChunk) {
-    prefetch.Some();
+    prefetch.PrefetchShare();
     for (int k = 0; k < kByteChunk; k += 4, b += 4 * kPanel) {
       hn::Vec<decltype(d16)> even[2], odd[2];
 #pragma GCC unroll 2

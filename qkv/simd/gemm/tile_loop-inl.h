@@ -50,7 +50,7 @@ void MultiplyRows(const uint8_t* a, const uint8_t* b, int64_t chunks, bool first
   }
   for (const uint8_t* const end = a + chunks * R * kChunkBytes; a != end; a += (R - 1) * kChunkBytes) {
     for (int64_t stride = 0; stride < kStridesOfChunk; ++stride) {
-      prefetch.Some();
+      prefetch.PrefetchShare();
 #pragma GCC unroll 4
       for (int64_t group = 0; group < kGroupsOfStride; group += F, a += F * kGroupBytes, b += F * kStep) {
         Dot::Operand operand_b[V][F];

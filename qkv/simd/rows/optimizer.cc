@@ -65,7 +65,7 @@ void SgdFloat(const SgdFactors<float>& factors, const float* g, float* m, float*
   });
 }
 
-void MoveAverageFloat(float rate, const float* w, float* average, int64_t n) {
+void UpdateAverageFloat(float rate, const float* w, float* average, int64_t n) {
   const hn::ScalableTag<float> d;
   const auto vrate = hn::Set(d, rate);
   ForVectors(n, [=](auto load, auto store) HWY_ATTR {
@@ -109,7 +109,7 @@ namespace qkv::simd {
 
 HWY_EXPORT(AdamWFloat);
 HWY_EXPORT(SgdFloat);
-HWY_EXPORT(MoveAverageFloat);
+HWY_EXPORT(UpdateAverageFloat);
 HWY_EXPORT(AddToFloat);
 HWY_EXPORT(SumOfSquaresFloat);
 
@@ -141,11 +141,11 @@ void Sgd(const SgdFactors<double>& f, const double* g, double* m, double* w, int
 }
 
 template <>
-void MoveAverage(float rate, const float* w, float* average, int64_t n) {
-  QKV_DISPATCH(MoveAverageFloat)(rate, w, average, n);
+void UpdateAverage(float rate, const float* w, float* average, int64_t n) {
+  QKV_DISPATCH(UpdateAverageFloat)(rate, w, average, n);
 }
 template <>
-void MoveAverage(double rate, const double* w, double* average, int64_t n) {
+void UpdateAverage(double rate, const double* w, double* average, int64_t n) {
   for (int64_t i = 0; i < n; ++i) average[i] += rate * (w[i] - average[i]);
 }
 

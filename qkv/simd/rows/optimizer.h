@@ -39,7 +39,7 @@ void Sgd(const SgdFactors<T>& factors, const T* g, T* m, T* w, int64_t n);
 
 /// average += rate (w − average)
 template <typename T>
-void MoveAverage(T rate, const T* w, T* average, int64_t n);
+void UpdateAverage(T rate, const T* w, T* average, int64_t n);
 
 /// sum += x
 template <typename T>

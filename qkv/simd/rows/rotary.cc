@@ -15,7 +15,7 @@ namespace HWY_NAMESPACE {
 namespace {
 
 template <typename T>
-HWY_INLINE void TurnRow(const T* x, const T* table, int64_t heads, int64_t E, bool back, T* y) {
+HWY_INLINE void RotateRow(const T* x, const T* table, int64_t heads, int64_t E, bool back, T* y) {
 #if HWY_TARGET == HWY_SCALAR  // its vectors hold no pairs
   for (int64_t e = 0; e < E; e += 2) {
     const T c = table[e], s = back ? -table[E + e + 1] : table[E + e + 1];
@@ -42,17 +42,17 @@ HWY_INLINE void TurnRow(const T* x, const T* table, int64_t heads, int64_t E, bo
 }
 
 template <typename T>
-HWY_INLINE void TurnRows(const PairTurns<T>& turns, bool back) {
-  for (int64_t row = 0; row < turns.rows; ++row) {
-    TurnRow(turns.x + row * turns.x_stride, turns.table + row * 2 * turns.E, turns.heads, turns.E, back,
-            turns.y + row * turns.y_stride);
+HWY_INLINE void RotateRows(const PairRotation<T>& task, bool back) {
+  for (int64_t row = 0; row < task.rows; ++row) {
+    RotateRow(task.x + row * task.x_stride, task.table + row * 2 * task.E, task.heads, task.E, back,
+              task.y + row * task.y_stride);
   }
 }
 
 }  // namespace
 
-void TurnPairsFloat(const PairTurns<float>& turns, bool back) { TurnRows(turns, back); }
-void TurnPairsDouble(const PairTurns<double>& turns, bool back) { TurnRows(turns, back); }
+void RotatePairsFloat(const PairRotation<float>& task, bool back) { RotateRows(task, back); }
+void RotatePairsDouble(const PairRotation<double>& task, bool back) { RotateRows(task, back); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace qkv::simd
@@ -61,16 +61,16 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace qkv::simd {
 
-HWY_EXPORT(TurnPairsFloat);
-HWY_EXPORT(TurnPairsDouble);
+HWY_EXPORT(RotatePairsFloat);
+HWY_EXPORT(RotatePairsDouble);
 
 template <>
-void TurnPairs(const PairTurns<float>& turns, bool back) {
-  QKV_DISPATCH(TurnPairsFloat)(turns, back);
+void RotatePairs(const PairRotation<float>& task, bool back) {
+  QKV_DISPATCH(RotatePairsFloat)(task, back);
 }
 template <>
-void TurnPairs(const PairTurns<double>& turns, bool back) {
-  QKV_DISPATCH(TurnPairsDouble)(turns, back);
+void RotatePairs(const PairRotation<double>& task, bool back) {
+  QKV_DISPATCH(RotatePairsDouble)(task, back);
 }
 
 }  // namespace qkv::simd

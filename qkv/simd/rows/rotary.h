@@ -8,7 +8,7 @@ namespace qkv::simd {
 
 /// Rows of several heads of E features each.
 template <typename T>
-struct PairTurns {
+struct PairRotation {
   const T* x;  // [rows, heads·E], rows x_stride apart
   int64_t x_stride;
   const T* table;  // per row [2, E], dense: c, then s; for each pair c is the cosine twice, s is −sine and sine
@@ -20,6 +20,6 @@ struct PairTurns {
 /// y[e] = c[e] · x[e] + s[e] · x[e ^ 1], which rotates features 2i and 2i + 1 by their angle; `back`: by minus the
 /// angle.
 template <typename T>
-void TurnPairs(const PairTurns<T>& turns, bool back);
+void RotatePairs(const PairRotation<T>& task, bool back);
 
 }  // namespace qkv::simd

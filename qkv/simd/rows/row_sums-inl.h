@@ -45,7 +45,7 @@ struct Moments {
 };
 
 template <typename T>
-HWY_INLINE Moments<T> MomentsOf(const T* x, int64_t D, const NormRule<T>& rule) {
+HWY_INLINE Moments<T> ComputeMoments(const T* x, int64_t D, const NormRule<T>& rule) {
   const hn::ScalableTag<T> d;
   T mean = 0;
   if (rule.kind == NormKind::kLayer) mean = Sum(x, D, [](auto v) HWY_ATTR { return v; }) / static_cast<T>(D);

@@ -45,7 +45,7 @@ template <typename T>
 HWY_INLINE void NormsOfRows(const T* x, int64_t x_stride, int64_t rows, int64_t D, const T* gamma, const T* beta,
                             const NormRule<T>& rule, T* y, int64_t y_stride) {
   for (int64_t r = 0; r < rows; ++r, x += x_stride, y += y_stride) {
-    const Moments<T> moments = MomentsOf(x, D, rule);
+    const Moments<T> moments = ComputeMoments(x, D, rule);
     NormaliseRow(x, moments.mean, moments.rstd, gamma, beta, y, D);
   }
 }
@@ -61,12 +61,12 @@ HWY_INLINE void NormaliseRows(const T* x, int64_t x_stride, int64_t rows, int64_
 template <typename T>
 HWY_INLINE void MomentsOfRows(const T* x, int64_t x_stride, int64_t rows, int64_t D, const NormRule<T>& rule, T* to) {
   for (int64_t r = 0; r < rows; ++r, x += x_stride, to += 2) {
-    const Moments<T> moments = MomentsOf(x, D, rule);
+    const Moments<T> moments = ComputeMoments(x, D, rule);
     to[0] = moments.mean, to[1] = moments.rstd;
   }
 }
 
-HWY_INLINE float MaxOf(const float* x, int64_t n) {
+HWY_INLINE float MaxElement(const float* x, int64_t n) {
   const hn::ScalableTag<float> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto low = hn::Set(d, -std::numeric_limits<float>::infinity());
@@ -83,7 +83,7 @@ void SoftmaxFloat(float* x, int64_t n) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   const hn::ScalableTag<float> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  float max = MaxOf(x, n);
+  float max = MaxElement(x, n);
   if (max == kInfinity) {  // entries of +infinity share the weight
     for (int64_t i = 0; i < n; ++i) x[i] = x[i] == kInfinity ? 0 : (std::isnan(x[i]) ? x[i] : -kInfinity);
     max = 0;

@@ -48,7 +48,7 @@ class Inflater {
 };
 
 // The unpacked length that the gzip trailer declares (RFC 1952, ISIZE): modulo 2^32, and of the last member only.
-size_t ToldLength(std::span<const std::byte> bytes) {
+size_t DeclaredLength(std::span<const std::byte> bytes) {
   constexpr size_t kTrailer = 4;
   size_t length = 0;
   for (size_t i = 0; i < kTrailer && bytes.size() >= kTrailer; ++i) {
@@ -91,7 +91,7 @@ bool IsGzip(std::span<const std::byte> bytes) {
 std::string Gunzip(std::span<const std::byte> bytes, size_t max_bytes, std::string_view where) {
   // Checks the declared length before decompressing. If the trailer declares too little, the loop below stops at the
   // limit.
-  const size_t told = ToldLength(bytes);
+  const size_t told = DeclaredLength(bytes);
   Require(told <= max_bytes, "{}: unpacks to {}, more than the {} that are accepted", where,
           FormatBytes(static_cast<double>(told)), FormatBytes(static_cast<double>(max_bytes)));
   RequireMemory(static_cast<double>(told), where);

@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // The first few names, quoted, for a message.
-std::string ListOf(const std::vector<std::string>& names) {
+std::string JoinNames(const std::vector<std::string>& names) {
   constexpr size_t kShown = 5;
   std::string text;
   for (size_t i = 0; i < std::min(kShown, names.size()); ++i) {
@@ -27,14 +27,14 @@ std::string ListOf(const std::vector<std::string>& names) {
   return text;
 }
 
-std::vector<int64_t> CountsOf(const Split& split, size_t classes) {
+std::vector<int64_t> CountLabels(const Split& split, size_t classes) {
   std::vector<int64_t> counts(classes);
   for (const int64_t label : split.labels) ++counts[static_cast<size_t>(label)];
   return counts;
 }
 
 std::vector<std::string> ClassesWithout(const std::vector<std::string>& classes, const Split& split) {
-  const std::vector<int64_t> counts = CountsOf(split, classes.size());
+  const std::vector<int64_t> counts = CountLabels(split, classes.size());
   std::vector<std::string> names;
   for (size_t i = 0; i < classes.size(); ++i) {
     if (counts[i] == 0) names.push_back(classes[i]);
@@ -84,7 +84,7 @@ void HoldOut(const Split& all, size_t classes, double share, uint64_t seed, Trai
 
 }  // namespace
 
-std::string Split::NameOf(int64_t i) const {
+std::string Split::SampleName(int64_t i) const {
   return files.empty() ? fmt::format("{} image {}", name, i) : files[static_cast<size_t>(i)].string();
 }
 
@@ -105,7 +105,7 @@ void SortClasses(std::vector<std::string>& names) {
   names.erase(std::unique(names.begin(), names.end()), names.end());
 }
 
-int64_t LabelOf(const std::vector<std::string>& classes, std::string_view name) {
+int64_t FindLabel(const std::vector<std::string>& classes, std::string_view name) {
   return std::ranges::find(classes, name) - classes.begin();
 }
 
@@ -152,14 +152,14 @@ TrainingData ForTraining(Dataset dataset, double validation_share, uint64_t seed
   Split* train = find("train") ? find("train") : find("all");
   Require(train != nullptr, "there is no training split, only \"{}\"", dataset.splits[0].name);
   const std::vector<std::string> empty = ClassesWithout(classes, *train);
-  Require(empty.empty(), "no training images of class {}", ListOf(empty));
+  Require(empty.empty(), "no training images of class {}", JoinNames(empty));
 
   TrainingData data;
   if (Split* held = find("val") ? find("val") : find("test")) {
     data.train = std::move(*train);
     data.validation = std::move(*held);
     const std::vector<std::string> missing = ClassesWithout(classes, data.validation);
-    if (!missing.empty()) data.notes.push_back(fmt::format("no validation images of class {}", ListOf(missing)));
+    if (!missing.empty()) data.notes.push_back(fmt::format("no validation images of class {}", JoinNames(missing)));
   } else {
     Require(validation_share > 0 && validation_share < 1,
             "there is neither a val nor a test split, and none is to be held out: expected a share between 0 and 1, "
@@ -178,7 +178,7 @@ uint64_t Fingerprint(const TrainingData& data) {
   for (const Split* split : {&data.train, &data.validation}) {
     for (int64_t i = 0; i < split->size(); ++i) {
       // Relative names: the data set's folder may have moved.
-      const std::filesystem::path path = split->NameOf(i);
+      const std::filesystem::path path = split->SampleName(i);
       add(path.filename().native());
       add(std::to_string(split->labels[static_cast<size_t>(i)]));
     }
@@ -192,13 +192,13 @@ const Split& ForEvaluation(const Dataset& dataset, std::string_view name) {
   for (const Split& split : dataset.splits) names.push_back(split.name);
   if (!name.empty()) {
     const Split* split = dataset.Find(name);
-    Require(split != nullptr, "there is no split \"{}\", only {}", name, ListOf(names));
+    Require(split != nullptr, "there is no split \"{}\", only {}", name, JoinNames(names));
     return *split;
   }
   for (const char* wanted : {"test", "val", "all"}) {
     if (const Split* split = dataset.Find(wanted)) return *split;
   }
-  Fail("there is neither a test nor a val split, only {}: name the one that is meant", ListOf(names));
+  Fail("there is neither a test nor a val split, only {}: name the one that is meant", JoinNames(names));
 }
 
 }  // namespace qkv::train

@@ -21,7 +21,7 @@ struct Split {
 
   int64_t size() const { return static_cast<int64_t>(labels.size()); }
   /// A file's path, or "test image 17".
-  std::string NameOf(int64_t i) const;
+  std::string SampleName(int64_t i) const;
 };
 
 struct Dataset {

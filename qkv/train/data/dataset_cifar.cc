@@ -25,7 +25,7 @@ struct Kind {
   std::vector<std::string> train, test;
 };
 
-const Kind& KindOf(int which) {
+const Kind& CifarKind(int which) {
   static const Kind kinds[] = {
       {"CIFAR-10, binary",
        "cifar-10-batches-bin",
@@ -55,7 +55,7 @@ std::vector<std::string> NamesIn(std::span<const std::byte> bytes) {
 }
 
 // Checked before copying: each image's pixels are held twice, in the file's order and in ours.
-void RequireMemoryOf(const Kind& kind, const Files& files, const std::string& where) {
+void RequireMemoryFor(const Kind& kind, const Files& files, const std::string& where) {
   double bytes = 0;
   for (const auto* names : {&kind.train, &kind.test}) {
     for (const std::string& name : *names) {
@@ -67,8 +67,8 @@ void RequireMemoryOf(const Kind& kind, const Files& files, const std::string& wh
 
 std::optional<Dataset> Read(const Files& files, const std::string& where) {
   for (int which = 0; which < 2; ++which) {
-    const Kind& kind = KindOf(which);
-    RequireMemoryOf(kind, files, where);
+    const Kind& kind = CifarKind(which);
+    RequireMemoryFor(kind, files, where);
     Dataset dataset{.format = kind.format};
     if (const auto names = files(kind.names)) dataset.classes = NamesIn(*names);
     if (std::ssize(dataset.classes) != kind.classes) {
@@ -129,7 +129,7 @@ void ParseCifar(std::span<const std::byte> bytes, int64_t label_bytes, int64_t c
 
 std::optional<Dataset> OpenCifar(const fs::path& path) {
   if (fs::is_directory(path)) {
-    for (const fs::path& folder : {path, path / KindOf(0).folder, path / KindOf(1).folder}) {
+    for (const fs::path& folder : {path, path / CifarKind(0).folder, path / CifarKind(1).folder}) {
       if (std::optional<Dataset> dataset = ReadFolder(folder)) return dataset;
     }
     return {};

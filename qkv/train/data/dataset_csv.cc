@@ -84,7 +84,7 @@ struct Columns {
   bool named = false;
 };
 
-Columns ColumnsOf(const std::vector<std::string>& fields) {
+Columns FindColumns(const std::vector<std::string>& fields) {
   const auto find = [&](std::initializer_list<std::string_view> names) {
     size_t i = 0;
     for (; i < fields.size(); ++i) {
@@ -117,7 +117,7 @@ std::vector<CsvRow> ParseCsv(std::string_view text, std::string_view where) {
     std::vector<std::string>& fields = record.fields;
     if (first) {
       first = false;
-      columns = ColumnsOf(fields);
+      columns = FindColumns(fields);
       if (columns.named) continue;
     }
     Require(fields.size() > std::max(columns.path, columns.label), "{}:{}: {} fields, expected a path and a label",

@@ -29,7 +29,7 @@ void AddClassFolders(const std::vector<fs::path>& folders, const std::vector<std
                      image::ImageFinder& finder, Split* split) {
   for (const fs::path& folder : folders) {
     const std::string name = folder.filename().string();
-    const int64_t label = LabelOf(classes, name);
+    const int64_t label = FindLabel(classes, name);
     Require(label < std::ssize(classes), "{}: no such class in the training split", folder.string());
     for (fs::path& file : finder.Find(folder)) {
       split->files.push_back(std::move(file));

@@ -23,7 +23,7 @@ std::optional<Dataset> OpenCsv(const std::filesystem::path& path);
 /// Sorts class names and removes duplicates: by number if all are numbers, else alphabetically.
 void SortClasses(std::vector<std::string>& names);
 /// The label of a class, which must exist.
-int64_t LabelOf(const std::vector<std::string>& classes, std::string_view name);
+int64_t FindLabel(const std::vector<std::string>& classes, std::string_view name);
 
 /// Maps common names of splits ("training", "valid", "validation", …; any case) to "train", "val" or "test"; else
 /// empty.

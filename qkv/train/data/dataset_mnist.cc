@@ -40,7 +40,7 @@ std::vector<int64_t> ParseIdxExtents(std::span<const std::byte> bytes, std::stri
 }
 
 // In double: it does not overflow, as the greatest product is 2^96.
-double ElementsOf(const std::vector<int64_t>& extents) {
+double CountElements(const std::vector<int64_t>& extents) {
   double elements = 1;
   for (const int64_t extent : extents) elements *= static_cast<double>(extent);
   return elements;
@@ -63,7 +63,7 @@ std::string Replaced(std::string text, std::string_view from, std::string_view t
 }
 
 // "train" or "test" for a file of images, else empty.
-std::string_view SplitOf(const std::string& name) {
+std::string_view SplitFromFileName(const std::string& name) {
   if (name.find("images") == name.npos || name.find("idx3-ubyte") == name.npos) return {};
   if (name.find("train") != name.npos) return "train";
   if (name.find("t10k") != name.npos || name.find("test") != name.npos) return "test";
@@ -78,7 +78,7 @@ std::optional<Files> Find(const fs::path& folder, std::string_view split) {
   std::optional<Files> found;
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = LowerName(entry.path());
-    if (SplitOf(name) != split || !entry.is_regular_file()) continue;
+    if (SplitFromFileName(name) != split || !entry.is_regular_file()) continue;
     if (found) {
       Require(WithoutGz(LowerName(found->images)) == WithoutGz(name),
               "{}: several files of {} images, such as {} and {}: give each data set a folder of its own",
@@ -98,20 +98,20 @@ std::optional<Files> Find(const fs::path& folder, std::string_view split) {
 }
 
 // The file's length according to its header.
-size_t LengthOf(const fs::path& path) {
+size_t UnpackedLength(const fs::path& path) {
   const MappedFile file(path);
   if (!IsGzip(file.bytes())) return file.bytes().size();
   const std::string first = GunzipFirst(file.bytes(), kLongestHeader, path.string());
   const std::vector<int64_t> extents = ParseIdxExtents(std::as_bytes(std::span(first)), path.string());
-  const double elements = ElementsOf(extents);
+  const double elements = CountElements(extents);
   RequireMemory(elements, FormatShown("{}: its elements", path.string()));
   return static_cast<size_t>(elements) + kLongestHeader;
 }
 
 Split Read(const Files& files, std::string_view name) {
   Split split{.name = std::string(name)};
-  const PlainFile images_file(files.images, LengthOf(files.images));
-  const PlainFile labels_file(files.labels, LengthOf(files.labels));
+  const PlainFile images_file(files.images, UnpackedLength(files.images));
+  const PlainFile labels_file(files.labels, UnpackedLength(files.labels));
   const Idx images = ParseIdx(images_file.bytes(), files.images.string());
   const Idx labels = ParseIdx(labels_file.bytes(), files.labels.string());
   Require(images.extents.size() == 3, "{}: {} axes, expected 3", files.images.string(), images.extents.size());
@@ -133,8 +133,8 @@ Split Read(const Files& files, std::string_view name) {
 Idx ParseIdx(std::span<const std::byte> bytes, std::string_view where) {
   Idx idx{.extents = ParseIdxExtents(bytes, where), .values = {}};
   idx.values = bytes.subspan(kMagic + idx.extents.size() * kExtent);
-  Require(ElementsOf(idx.extents) == static_cast<double>(idx.values.size()), "{}: {} bytes of data, expected {}", where,
-          idx.values.size(), fmt::format("{}", fmt::join(idx.extents, " x ")));
+  Require(CountElements(idx.extents) == static_cast<double>(idx.values.size()), "{}: {} bytes of data, expected {}",
+          where, idx.values.size(), fmt::format("{}", fmt::join(idx.extents, " x ")));
   return idx;
 }
 

@@ -76,7 +76,7 @@ bool IsLeftover(std::string_view name) {
   const size_t end = name.find(kEnding);
   if (end == name.npos) return false;
   const std::string_view file = name.substr(0, end + kEnding.size());
-  return IsCacheName(file) && IsTemporaryOf(name, file);
+  return IsCacheName(file) && IsTemporaryNameFor(name, file);
 }
 
 struct CacheFile {
@@ -100,14 +100,14 @@ std::vector<CacheFile> FilesIn(const fs::path& folder, bool leftovers) {
   return files;
 }
 
-double BytesOf(const std::vector<CacheFile>& files) {
+double TotalBytes(const std::vector<CacheFile>& files) {
   double sum = 0;
   for (const CacheFile& file : files) sum += file.bytes;
   return sum;
 }
 
 // Free bytes of the folder's file system.
-double SpaceIn(const fs::path& folder) {
+double FreeSpace(const fs::path& folder) {
   std::error_code error;
   const fs::space_info space = fs::space(folder, error);
   return error ? std::numeric_limits<double>::infinity() : static_cast<double>(space.available);
@@ -175,9 +175,9 @@ ImageCacheFolder::ImageCacheFolder(const fs::path& path, double most, double exp
     for (const CacheFile& left : FilesIn(path, /*leftovers=*/true)) fs::remove(left.path, ignored);
     std::vector<CacheFile> files = FilesIn(path, /*leftovers=*/false);
     std::ranges::sort(files, std::greater(), &CacheFile::written);
-    double sum = BytesOf(files);
+    double sum = TotalBytes(files);
     // Evict nothing if the new file would not fit even then.
-    const bool fits = expected <= most && expected <= (SpaceIn(path) + sum) / 2;
+    const bool fits = expected <= most && expected <= (FreeSpace(path) + sum) / 2;
     while (most > 0 && fits && !files.empty() && sum + expected > most) {
       fs::remove(files.back().path, ignored);
       sum -= files.back().bytes;
@@ -185,9 +185,9 @@ ImageCacheFolder::ImageCacheFolder(const fs::path& path, double most, double exp
     }
   }
   ::flock(lock_, LOCK_SH | LOCK_NB);
-  const double left = SpaceIn(path);
-  room_ =
-      most > 0 ? std::min(most - BytesOf(FilesIn(path, false)) - BytesOf(FilesIn(path, true)), left / 2) : 0.9 * left;
+  const double left = FreeSpace(path);
+  room_ = most > 0 ? std::min(most - TotalBytes(FilesIn(path, false)) - TotalBytes(FilesIn(path, true)), left / 2)
+                   : 0.9 * left;
 }
 
 ImageCacheFolder::~ImageCacheFolder() { ::close(lock_); }

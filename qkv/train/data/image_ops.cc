@@ -16,7 +16,7 @@ using Histogram = std::array<int64_t, 256>;
 
 uint8_t Clip(double x) { return static_cast<uint8_t>(x <= 0 ? 0 : x >= 255 ? 255 : x); }
 
-Histogram HistogramOf(const Image& image, int64_t channel) {
+Histogram ComputeHistogram(const Image& image, int64_t channel) {
   Histogram histogram{};
   for (int64_t i = channel; i < image.pixels.size(); i += image.channels()) ++histogram[image.pixels[i]];
   return histogram;
@@ -108,7 +108,7 @@ void FlipHorizontally(Image& image) {
 
 void AutoContrast(Image& image) {
   for (int64_t c = 0; c < image.channels(); ++c) {
-    const Histogram histogram = HistogramOf(image, c);
+    const Histogram histogram = ComputeHistogram(image, c);
     int low = 0, high = 255;
     while (low < 255 && histogram[static_cast<size_t>(low)] == 0) ++low;
     while (high > 0 && histogram[static_cast<size_t>(high)] == 0) --high;
@@ -122,7 +122,7 @@ void AutoContrast(Image& image) {
 
 void Equalize(Image& image) {
   for (int64_t c = 0; c < image.channels(); ++c) {
-    const Histogram histogram = HistogramOf(image, c);
+    const Histogram histogram = ComputeHistogram(image, c);
     const auto used = std::ranges::count_if(histogram, [](int64_t count) { return count > 0; });
     const auto last = std::find_if(histogram.rbegin(), histogram.rend(), [](int64_t count) { return count > 0; });
     if (used <= 1) continue;

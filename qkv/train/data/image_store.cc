@@ -42,7 +42,7 @@ class Hash {
 };
 
 // Hash of everything that determines a store's bytes except the files' contents.
-Hash HashOf(const Split& split, const StoreOptions& options) {
+Hash HashOptions(const Split& split, const StoreOptions& options) {
   Hash hash;
   hash.Add(kVersion).AddValue(options.channels).AddValue(options.shorter_side).AddValue(options.prepare.has_value());
   if (options.prepare) {
@@ -60,11 +60,11 @@ Hash HashOf(const Split& split, const StoreOptions& options) {
 }
 
 // Adds the files' sizes and times. A missing file adds no stamp; reading it fails later.
-uint64_t KeyOf(Hash hash, const Split& split) {
+uint64_t StoreKey(Hash hash, const Split& split) {
   for (const fs::path& file : split.files) {
     FileStamp stamp;
     try {
-      stamp = StampOf(file);
+      stamp = ReadFileStamp(file);
     } catch (const Error&) {
     }
     hash.AddValue(stamp.size).AddValue(stamp.modified).AddValue(stamp.changed).AddValue(stamp.inode);
@@ -137,7 +137,7 @@ void Prepare(const image::Preprocess& preprocess, image::Workspace& workspace, i
 }
 
 // True if the split's pixels can be used in place.
-bool IsKeptAlready(const Split& split, const StoreOptions& options) {
+bool IsAlreadyStored(const Split& split, const StoreOptions& options) {
   if (!split.files.empty() || options.dark_background) return false;
   const Shape& shape = split.pixels.shape();
   if (shape[3] != options.channels) return false;
@@ -145,7 +145,7 @@ bool IsKeptAlready(const Split& split, const StoreOptions& options) {
   const image::Preprocess& p = *options.prepare;
   if (image::OutputShape(p, shape[1], shape[2]) != Shape{options.channels, shape[1], shape[2]}) return false;
   // The resize changes nothing if a crop of the same size shows the whole image.
-  const image::Rect seen = image::SeenOf(p, shape[1], shape[2]);
+  const image::Rect seen = image::VisibleRect(p, shape[1], shape[2]);
   return seen.top == 0 && seen.left == 0 && seen.height == static_cast<double>(shape[1]) &&
          seen.width == static_cast<double>(shape[2]);
 }
@@ -204,7 +204,7 @@ ImageStore::ImageStore(const Split& split, StoreOptions options) : split_(split)
           "images: prepared with {} channels, expected {}", options_.prepare ? options_.prepare->channels : 0,
           options_.channels);
   Require(split.size() > 0, "images: the {} split is empty", split.name);
-  if (IsKeptAlready(split_, options_)) {
+  if (IsAlreadyStored(split_, options_)) {
     const Shape& shape = split_.pixels.shape();
     const auto bytes = static_cast<size_t>(shape[1] * shape[2] * shape[3]);
     bytes_ = std::as_bytes(split_.pixels.span());
@@ -256,21 +256,21 @@ void ImageStore::KeepInMemory(Assembly& assembly) {
     }
   }
   Assemble(assembly, nullptr);
-  options_.keep = InAll(kept);
+  options_.keep = InAllProcesses(kept);
   if (!options_.keep) memory_ = {};
   Use(assembly.index, memory_);
 }
 
 // Returns true if the images are in the cache file. Otherwise `assembly` has what was read.
 bool ImageStore::KeepInCache(Assembly& assembly) {
-  const Hash hash = HashOf(split_, options_);
-  const uint64_t key = KeyOf(hash, split_);
+  const Hash hash = HashOptions(split_, options_);
+  const uint64_t key = StoreKey(hash, split_);
   const fs::path file = options_.cache / ImageCacheName(split_.name, hash.value());
-  if (InAll(OpenCache(file, key))) {
+  if (InAllProcesses(OpenCache(file, key))) {
     from_cache_ = true;
     return true;
   }
-  if (InAll(WriteCache(file, key, assembly)) && InAll(OpenCache(file, key))) return true;
+  if (InAllProcesses(WriteCache(file, key, assembly)) && InAllProcesses(OpenCache(file, key))) return true;
   if (assembly.next > 0) {
     Note(FormatShown("decoded images of {} are not kept in {}: each is decoded whenever it is needed", split_.name,
                      options_.cache.string()));
@@ -292,7 +292,7 @@ bool ImageStore::WriteCache(const fs::path& file, uint64_t key, Assembly& assemb
   } catch (const Error& error) {
     why = error.what();
   }
-  if (!InAll(why.empty())) {
+  if (!InAllProcesses(why.empty())) {
     Note(FormatShown("decoded images of {} are not kept in {}: {}", split_.name, options_.cache.string(), why));
     return false;
   }
@@ -322,7 +322,7 @@ bool ImageStore::WriteCache(const fs::path& file, uint64_t key, Assembly& assemb
 }
 
 // True if the condition holds in all processes.
-bool ImageStore::InAll(bool here) const {
+bool ImageStore::InAllProcesses(bool here) const {
   if (options_.processes == nullptr) return here;
   double sum = here ? 1 : 0;
   options_.processes->Sum({&sum, 1});
@@ -413,7 +413,7 @@ void ImageStore::ReadRound(int64_t begin, int64_t count) {
     }
   });
   // Stop here, so that an unread image is not recorded as read.
-  if (!InAll(!options_.stop || !options_.stop())) throw Stopped();
+  if (!InAllProcesses(!options_.stop || !options_.stop())) throw Stopped();
   if (processes) Exchange(*processes, first, last, options_, round_->images, round_->errors);
 }
 
@@ -435,7 +435,7 @@ void ImageStore::Assemble(Assembly& assembly, FileSink* sink) {
     for (int64_t i = 0; i < count; ++i) {
       std::string error = round_->errors[static_cast<size_t>(i)];
       if (!error.empty()) {
-        const std::string name = split_.NameOf(begin + i);
+        const std::string name = split_.SampleName(begin + i);
         if (error.find(name) == error.npos) error = FormatShown("{}: {}", name, error);
         std::ranges::replace(error, '\n', ' ');
         assembly.index.reasons.push_back(std::move(error));

@@ -97,7 +97,7 @@ class ImageStore {
   bool WriteCache(const std::filesystem::path& file, uint64_t key, Assembly& assembly);
   bool KeepInCache(Assembly& assembly);
   void KeepInMemory(Assembly& assembly);
-  bool InAll(bool here) const;
+  bool InAllProcesses(bool here) const;
   void Note(const std::string& text) const;
   bool OpenCache(const std::filesystem::path& file, uint64_t key);
   void Use(const ImageIndex& index, std::span<const std::byte> bytes);

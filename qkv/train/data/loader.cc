@@ -16,7 +16,7 @@ constexpr int64_t kPiece = 16;
 // Purposes of an epoch's random numbers.
 enum class Use : uint64_t { kOrder, kAugment, kMix };
 
-uint64_t KeyOf(uint64_t seed, Use use, int64_t epoch) {
+uint64_t EpochSeed(uint64_t seed, Use use, int64_t epoch) {
   return MixSeed(MixSeed(seed, static_cast<uint64_t>(use)), static_cast<uint64_t>(epoch));
 }
 
@@ -128,7 +128,7 @@ void Loader::Seek(int64_t step) {
 }
 
 // This shard's part of a step's batch, and where the batch lies in the epoch.
-Loader::Part Loader::PartOf(int64_t step) const {
+Loader::Part Loader::StepPart(int64_t step) const {
   const int64_t epoch = step / steps_, begin = step % steps_ * batch_;
   const int64_t count = std::min(batch_, images_.size() - begin);
   const int64_t first = count * options_.shard / options_.shards, last = count * (options_.shard + 1) / options_.shards;
@@ -149,7 +149,7 @@ const LoadedBatch* Loader::Next() {
   Slot& slot = *slots_[static_cast<size_t>(next_step_ % std::ssize(slots_))];
   changed_.wait(lock, [&] { return slot.made == pieces_; });
   if (slot.failure) std::rethrow_exception(slot.failure);
-  const Part part = PartOf(next_step_);
+  const Part part = StepPart(next_step_);
   slot.batch = {.step = next_step_, .epoch = part.epoch, .first_image = part.first};
   slot.batch.pixels = slot.pixels.view().slice(0, 0, part.count);
   slot.batch.labels = std::span(slot.labels).first(static_cast<size_t>(part.count));
@@ -192,10 +192,10 @@ void Loader::Work(Lane& lane) {
 }
 
 void Loader::Make(Slot& slot, int64_t step, int64_t piece, Lane& lane) const {
-  const Part part = PartOf(step);
+  const Part part = StepPart(step);
   const int64_t begin = std::min(part.count, piece * kPiece), end = std::min(part.count, begin + kPiece);
-  const uint64_t order = KeyOf(options_.seed, Use::kOrder, part.epoch);
-  const uint64_t augment = KeyOf(options_.seed, Use::kAugment, part.epoch);
+  const uint64_t order = EpochSeed(options_.seed, Use::kOrder, part.epoch);
+  const uint64_t augment = EpochSeed(options_.seed, Use::kAugment, part.epoch);
   const View<float> pixels = slot.pixels;
   for (int64_t i = begin; i < end; ++i) {
     const int64_t place = part.begin + part.first + i;
@@ -214,7 +214,7 @@ void Loader::Make(Slot& slot, int64_t step, int64_t piece, Lane& lane) const {
 
 // The images of a pair are neighbours in the whole batch; an unpaired last image stays as it is.
 void Loader::MixPairs(Slot& slot, const Part& part, int64_t begin, int64_t end) const {
-  const uint64_t mix = KeyOf(options_.seed, Use::kMix, part.epoch);
+  const uint64_t mix = EpochSeed(options_.seed, Use::kMix, part.epoch);
   const View<float> pixels = slot.pixels, targets = slot.targets;
   for (int64_t i = begin; i < end; i += 2) {
     const bool pair = i + 1 < end;

@@ -69,7 +69,7 @@ class Loader {
     int64_t epoch, begin, first, count;
   };
 
-  Part PartOf(int64_t step) const;
+  Part StepPart(int64_t step) const;
   bool Ended(int64_t step) const;
   void Restart(int64_t step);
   void Work(Lane& lane);

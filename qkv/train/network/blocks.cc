@@ -8,7 +8,8 @@ namespace qkv::train {
 namespace {
 
 // Drop path falls linearly to 0 at the first block.
-nn::BlockSettings OfBlock(const nn::BlockSettings& all, const NetworkOptions& options, int64_t block, int64_t depth) {
+nn::BlockSettings BlockSettingsAt(const nn::BlockSettings& all, const NetworkOptions& options, int64_t block,
+                                  int64_t depth) {
   nn::BlockSettings settings = all;
   settings.attention.seed = MixSeed(options.seed, static_cast<uint64_t>(block));
   settings.cross.seed = MixSeed(settings.attention.seed, 1);
@@ -19,19 +20,20 @@ nn::BlockSettings OfBlock(const nn::BlockSettings& all, const NetworkOptions& op
 
 }  // namespace
 
-simd::Precision PrecisionOf(const NetworkOptions& options) {
+simd::Precision ToPrecision(const NetworkOptions& options) {
   return options.bf16 ? simd::Precision::kBfloat16 : simd::Precision::kFloat32;
 }
 
-nn::BlockSettings BlockSettingsOf(const nn::BlockConfig& c, const nn::TokenGrid& grid, const NetworkOptions& options) {
+nn::BlockSettings MakeBlockSettings(const nn::BlockConfig& c, const nn::TokenGrid& grid,
+                                    const NetworkOptions& options) {
   nn::BlockSettings s;
   s.attention = {.config = c.attention,
                  .grid = grid,
-                 .precision = PrecisionOf(options),
+                 .precision = ToPrecision(options),
                  .dropout = options.attention_dropout,
                  .first_image = options.first_image};
   if (c.cross) s.cross = s.attention, s.cross.config = *c.cross;
-  s.mlp = {.config = c.mlp, .precision = PrecisionOf(options)};
+  s.mlp = {.config = c.mlp, .precision = ToPrecision(options)};
   s.norm_place = c.norm_place;
   s.dropout = options.dropout;
   return s;
@@ -55,7 +57,7 @@ void BlocksForward(const NetworkParameters& parameters, View<const T> weights, c
     const View<T> y = cache.inputs[at + 1];
     const auto forward = [&] {
       nn::BlockForward<T>(cache.inputs[at], y.dim(1), parameters.Block(block, weights),
-                          OfBlock(all, options, block, depth), y, cache.normed, cache.blocks[at], arena);
+                          BlockSettingsAt(all, options, block, depth), y, cache.normed, cache.blocks[at], arena);
     };
     if (options.checkpoint) {
       const Arena::Scope scope(arena);
@@ -75,7 +77,7 @@ void BlocksBackward(const NetworkParameters& parameters, View<const T> weights, 
     const auto at = static_cast<size_t>(block);
     const Arena::Scope recomputed(arena);
     const auto p = parameters.Block(block, weights);
-    const nn::BlockSettings settings = OfBlock(all, options, block, depth);
+    const nn::BlockSettings settings = BlockSettingsAt(all, options, block, depth);
     const View<T> y = cache.inputs[at + 1];
     if (options.checkpoint) {
       nn::BlockForward<T>(cache.inputs[at], y.dim(1), p, settings, y, cache.normed, cache.blocks[at], arena);

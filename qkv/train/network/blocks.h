@@ -25,11 +25,11 @@ struct NetworkOptions {
   bool bf16 = false;        // matrix products of the blocks may round their factors to bfloat16, see simd::MatMul
 };
 
-simd::Precision PrecisionOf(const NetworkOptions& options);
+simd::Precision ToPrecision(const NetworkOptions& options);
 
 /// The settings that all blocks share in this step. BlocksForward adds each block's random masks.
-nn::BlockSettings BlockSettingsOf(const nn::BlockConfig& config, const nn::TokenGrid& grid,
-                                  const NetworkOptions& options);
+nn::BlockSettings MakeBlockSettings(const nn::BlockConfig& config, const nn::TokenGrid& grid,
+                                    const NetworkOptions& options);
 
 /// What the forward pass keeps for the backward pass. The memory belongs to an arena.
 template <typename T>
@@ -45,7 +45,7 @@ struct BlocksCache {
   std::vector<nn::BlockCache<T>> blocks;
 };
 
-/// Computes cache.output() from cache.input(). `all`: BlockSettingsOf, plus any other setting that all blocks share.
+/// Computes cache.output() from cache.input(). `all`: MakeBlockSettings, plus any other setting that all blocks share.
 template <typename T>
 void BlocksForward(const NetworkParameters& parameters, View<const T> weights, const nn::BlockSettings& all,
                    const NetworkOptions& options, BlocksCache<T>& cache, Arena& arena);

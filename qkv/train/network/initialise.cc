@@ -31,7 +31,7 @@ constexpr double kLinear = 0.02;   // standard deviation of timm's linear weight
 constexpr double kNothing = 1e-6;  // and of tensors that timm starts near zero
 
 // A random stream per name, independent of other names.
-Rng StreamOf(uint64_t seed, std::string_view name) { return Rng(MixSeed(seed, Fnv1a().Add(name).value())); }
+Rng MakeRng(uint64_t seed, std::string_view name) { return Rng(MixSeed(seed, Fnv1a().Add(name).value())); }
 
 // Standard normal by the ratio of uniforms (Kinderman and Monahan 1977) with Leva's bounds (1992). The logarithm is
 // only used, rarely, to accept or reject a number; the number is a quotient, equal on every machine.
@@ -138,7 +138,7 @@ void InitialiseToken(const Shapes& c, const Slot& slot, Rng& rng, View<T> tensor
 
 template <typename T>
 void InitialiseSlot(const Shapes& c, const Slot& slot, const Initialisation& how, View<T> tensor) {
-  Rng rng = StreamOf(how.seed, slot.name);
+  Rng rng = MakeRng(how.seed, slot.name);
   switch (slot.role) {
     case Role::kWeight:
     case Role::kPosition:
@@ -177,7 +177,7 @@ void RequireMimetic(const Shapes& c) {
 
 // `factor` Z + `diagonal` I, [D, D], Z of N(0, 1/D).
 Tensor<double> NoisyIdentity(uint64_t seed, const std::string& name, int64_t D, double factor, double diagonal) {
-  Rng rng = StreamOf(seed, name);
+  Rng rng = MakeRng(seed, name);
   Tensor<double> matrix({D, D});
   Fill(matrix.view(), [&](int64_t) { return factor / std::sqrt(static_cast<double>(D)) * Normal(rng); });
   for (int64_t d = 0; d < D; ++d) matrix[d * D + d] += diagonal;

@@ -11,18 +11,18 @@
 namespace qkv::train {
 namespace {
 
-nn::PatchEmbedSettings PatchesOf(const model::VitConfig& c) {
+nn::PatchEmbedSettings MakePatchEmbedSettings(const model::VitConfig& c) {
   return {.patch_height = c.patch_height, .patch_width = c.patch_width, .channel_last = c.patch_norms};
 }
 
-nn::AttentionPoolSettings PoolOf(const model::VitConfig& c, const NetworkOptions& options) {
+nn::AttentionPoolSettings MakePoolSettings(const model::VitConfig& c, const NetworkOptions& options) {
   return {.heads = c.block.attention.heads,
-          .mlp = {.config = {.activation = c.block.mlp.activation}, .precision = PrecisionOf(options)}};
+          .mlp = {.config = {.activation = c.block.mlp.activation}, .precision = ToPrecision(options)}};
 }
 
 // Token `index` of each image: [B, D]. tokens: [B, N, D]
 template <typename T>
-View<T> TokenOf(View<T> tokens, int64_t index) {
+View<T> SelectToken(View<T> tokens, int64_t index) {
   return View<T>(tokens.at(0, index), {tokens.dim(0), tokens.dim(2)}, {tokens.stride(0), 1});
 }
 
@@ -90,7 +90,7 @@ void Network<T>::Embed(View<const T> weights, View<const T> pixels, Workspace& w
   const T* const of_patches =
       p.positions.empty() ? positions_.data() : p.positions.data() + positioned * D;  // [P, D], or null
   w.embedded_ = c.pre_norm ? w.arena_.template New<T>(x.shape()) : x;
-  nn::PatchEmbedForward<T>(pixels, p.patch_embed, PatchesOf(c), w.embedded_.slice(1, prefix, prefix + P),
+  nn::PatchEmbedForward<T>(pixels, p.patch_embed, MakePatchEmbedSettings(c), w.embedded_.slice(1, prefix, prefix + P),
                            w.patch_embed_, w.arena_);
   ParallelFor(B, 1, [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) {
@@ -142,7 +142,7 @@ void Network<T>::EmbedBackward(View<const T> weights, Workspace& w, View<T> dx, 
 
 template <typename T>
 nn::BlockSettings Network<T>::Settings(const Options& options) const {
-  nn::BlockSettings settings = BlockSettingsOf(config_.block, config_.grid(), options);
+  nn::BlockSettings settings = MakeBlockSettings(config_.block, config_.grid(), options);
   settings.attention.rotary = rotary_ ? &*rotary_ : nullptr;
   return settings;
 }
@@ -164,15 +164,15 @@ void Network<T>::Forward(View<const T> weights, View<const T> pixels, const Opti
   w.blocks_.Begin(c.depth, B, N, RowsRead(), D, w.arena_);
   Embed(weights, pixels, w, w.blocks_.input());
   BlocksForward<T>(parameters_, weights, Settings(options), options, w.blocks_, w.arena_);
-  Answer(weights, w, logits);
+  OutputForward(weights, w, logits);
   w.images_ = B;
 }
 
 template <typename T>
-void Network<T>::Answer(View<const T> weights, Workspace& w, View<T> logits) const {
+void Network<T>::OutputForward(View<const T> weights, Workspace& w, View<T> logits) const {
   using model::Pool;
   const model::VitConfig& c = config();
-  const AnswerParameters<const T> p = parameters_.Answer(weights);
+  const OutputParameters<const T> p = parameters_.Output(weights);
   Arena& arena = w.arena_;
   auto& tail = w.tail_;
   tail = {};
@@ -183,7 +183,7 @@ void Network<T>::Answer(View<const T> weights, Workspace& w, View<T> logits) con
 
   tail.pooled = arena.New<T>({B, c.pool == Pool::kTokenAndMean ? 2 * D : D});
   const View<T> half = tail.pooled.slice(1, 0, D);
-  if (c.pool == Pool::kToken || c.pool == Pool::kTokenAndMean) nn::CopyRows<T>(TokenOf(tokens, 0), half);
+  if (c.pool == Pool::kToken || c.pool == Pool::kTokenAndMean) nn::CopyRows<T>(SelectToken(tokens, 0), half);
   if (c.pool == Pool::kMean || c.pool == Pool::kMeanMax) nn::MeanPool<T>(tokens, first, half);
   if (c.pool == Pool::kTokenAndMean) nn::MeanPool<T>(tokens, first, tail.pooled.slice(1, D, 2 * D));
   if (c.pool == Pool::kMax) nn::MaxPool<T>(tokens, first, half);
@@ -194,7 +194,7 @@ void Network<T>::Answer(View<const T> weights, Workspace& w, View<T> logits) con
     Scale<T>(half, T(0.5), half);
   }
   if (c.pool == Pool::kMap)
-    nn::AttentionPoolForward<T>(tokens, first, p.pool, PoolOf(c, w.options_), half, tail.pool, arena);
+    nn::AttentionPoolForward<T>(tokens, first, p.pool, MakePoolSettings(c, w.options_), half, tail.pool, arena);
 
   View<T> x = tail.pooled;
   if (c.pooler_width > 0) {
@@ -207,7 +207,7 @@ void Network<T>::Answer(View<const T> weights, Workspace& w, View<T> logits) con
   if (c.head_norm) x = tail.head_normed = Normed<T>(x, p.head_norm, &tail.head_moments, arena);
   c.classes > 0 ? nn::LinearForward<T>(x, p.head, logits) : nn::CopyRows<T>(x, logits);
   if (!c.averages_two_tokens()) return;
-  View<const T> other = TokenOf(tokens, 1);
+  View<const T> other = SelectToken(tokens, 1);
   if (c.classes > 0) {
     const View<T> of_token = arena.New<T>(logits.shape());
     nn::LinearForward<T>(other, p.head_dist, of_token);
@@ -219,12 +219,12 @@ void Network<T>::Answer(View<const T> weights, Workspace& w, View<T> logits) con
 
 // dtokens: [B, rows, D], the gradient of the last block's output; overwritten.
 template <typename T>
-void Network<T>::AnswerBackward(View<const T> weights, View<const T> dlogits, Workspace& w, View<T> dtokens,
+void Network<T>::OutputBackward(View<const T> weights, View<const T> dlogits, Workspace& w, View<T> dtokens,
                                 View<T> gradients) const {
   using model::Pool;
   const model::VitConfig& c = config();
-  const AnswerParameters<const T> p = parameters_.Answer(weights);
-  const AnswerParameters<T> d = parameters_.Answer(gradients);
+  const OutputParameters<const T> p = parameters_.Output(weights);
+  const OutputParameters<T> d = parameters_.Output(gradients);
   Arena& arena = w.arena_;
   const auto& tail = w.tail_;
   const View<const T> tokens = tail.tokens;
@@ -236,8 +236,8 @@ void Network<T>::AnswerBackward(View<const T> weights, View<const T> dlogits, Wo
     const View<T> half = arena.New<T>(dlogits.shape());
     Scale<T>(dlogits, T(0.5), half);
     dx = half;
-    const View<T> dother = TokenOf(dtokens, 1);
-    c.classes > 0 ? nn::LinearBackward<T>(TokenOf(tokens, 1), p.head_dist, dx, dother, true, d.head_dist)
+    const View<T> dother = SelectToken(dtokens, 1);
+    c.classes > 0 ? nn::LinearBackward<T>(SelectToken(tokens, 1), p.head_dist, dx, dother, true, d.head_dist)
                   : nn::CopyRows<T>(dx, dother);
   }
   const View<const T> pooler = c.pooler_width > 0 ? tail.pooler : tail.pooled;
@@ -257,7 +257,7 @@ void Network<T>::AnswerBackward(View<const T> weights, View<const T> dlogits, Wo
   }
 
   const View<const T> half = dx.slice(1, 0, D);
-  if (c.pool == Pool::kToken || c.pool == Pool::kTokenAndMean) Scale<T>(half, T(1), TokenOf(dtokens, 0), true);
+  if (c.pool == Pool::kToken || c.pool == Pool::kTokenAndMean) Scale<T>(half, T(1), SelectToken(dtokens, 0), true);
   if (c.pool == Pool::kMean) nn::MeanPoolBackward<T>(half, first, dtokens, true);
   if (c.pool == Pool::kTokenAndMean) nn::MeanPoolBackward<T>(dx.slice(1, D, 2 * D), first, dtokens, true);
   if (c.pool == Pool::kMax) nn::MaxPoolBackward<T>(tokens, first, half, dtokens, true);
@@ -268,8 +268,8 @@ void Network<T>::AnswerBackward(View<const T> weights, View<const T> dlogits, Wo
     nn::MaxPoolBackward<T>(tokens, first, each, dtokens, true);
   }
   if (c.pool == Pool::kMap) {
-    nn::AttentionPoolBackward<T>(tokens, first, p.pool, PoolOf(c, w.options_), tail.pool, half, dtokens, true, d.pool,
-                                 arena);
+    nn::AttentionPoolBackward<T>(tokens, first, p.pool, MakePoolSettings(c, w.options_), tail.pool, half, dtokens, true,
+                                 d.pool, arena);
   }
   if (c.final_norm) {
     nn::NormBackward<T>(Rows(w.blocks_.output()), tail.moments, p.norm, Rows(dtokens), Rows(dtokens), false, d.norm);
@@ -294,7 +294,7 @@ void Network<T>::Backward(View<const T> weights, View<const T> dlogits, Workspac
     const Arena::Scope tail(w.arena_);
     const int64_t rows = RowsRead();
     const View<T> dtokens = rows < N ? w.arena_.template New<T>({B, rows, D}) : dx;
-    AnswerBackward(weights, dlogits, w, dtokens, gradients);
+    OutputBackward(weights, dlogits, w, dtokens, gradients);
     for (int64_t b = 0; b < B && rows < N; ++b) nn::CopyRows<T>(dtokens[b], dx[b].slice(0, 0, rows));
   }
   tell(c.depth + 1);

@@ -76,8 +76,8 @@ class Network {
   nn::BlockSettings Settings(const Options& options) const;
   void Embed(View<const T> weights, View<const T> pixels, Workspace& workspace, View<T> x) const;
   void EmbedBackward(View<const T> weights, Workspace& workspace, View<T> dx, View<T> gradients) const;
-  void Answer(View<const T> weights, Workspace& workspace, View<T> logits) const;
-  void AnswerBackward(View<const T> weights, View<const T> dlogits, Workspace& workspace, View<T> dtokens,
+  void OutputForward(View<const T> weights, Workspace& workspace, View<T> logits) const;
+  void OutputBackward(View<const T> weights, View<const T> dlogits, Workspace& workspace, View<T> dtokens,
                       View<T> gradients) const;
 
   model::VitConfig config_;

@@ -57,8 +57,8 @@ std::vector<size_t> FirstSlots(const Config& config, const ParameterLayout& layo
     model::VisitBlock(config.block, config.grid().tokens(), parameters, slots);
     first.push_back(slots.next());
   }
-  AnswerParameters<const float> answer;
-  model::VisitAnswer(config, answer, slots);
+  OutputParameters<const float> output;
+  model::VisitOutput(config, output, slots);
   first.push_back(slots.next());
   return first;
 }
@@ -95,17 +95,17 @@ nn::BlockParameters<T> NetworkParameters::Block(int64_t block, View<T> buffer) c
 }
 
 template <typename T>
-AnswerParameters<T> NetworkParameters::Answer(View<T> buffer) const {
-  AnswerParameters<T> p;
+OutputParameters<T> NetworkParameters::Output(View<T> buffer) const {
+  OutputParameters<T> p;
   Slots<T> slots(layout_, first_slots_[static_cast<size_t>(depth() + 1)], buffer);
-  std::visit([&](const auto& config) { model::VisitAnswer(config, p, slots); }, config_);
+  std::visit([&](const auto& config) { model::VisitOutput(config, p, slots); }, config_);
   return p;
 }
 
 #define QKV_INSTANTIATE(T)                                                            \
   template EmbeddingParameters<T> NetworkParameters::Embedding(View<T> buffer) const; \
   template nn::BlockParameters<T> NetworkParameters::Block(int64_t, View<T>) const;   \
-  template AnswerParameters<T> NetworkParameters::Answer(View<T>) const;
+  template OutputParameters<T> NetworkParameters::Output(View<T>) const;
 QKV_INSTANTIATE(float)
 QKV_INSTANTIATE(const float)
 QKV_INSTANTIATE(double)

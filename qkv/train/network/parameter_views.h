@@ -10,8 +10,8 @@
 
 namespace qkv::train {
 
-using model::AnswerParameters;
 using model::EmbeddingParameters;
+using model::OutputParameters;
 
 /// The buffer's order is embedding, blocks, head. Allocates only in the constructor.
 class NetworkParameters {
@@ -29,7 +29,7 @@ class NetworkParameters {
   template <typename T>
   nn::BlockParameters<T> Block(int64_t block, View<T> buffer) const;
   template <typename T>
-  AnswerParameters<T> Answer(View<T> buffer) const;
+  OutputParameters<T> Output(View<T> buffer) const;
 
   /// First element of each part: embedding (0), blocks (1 to depth), head (depth + 1), and the end (depth + 2).
   int64_t begin(int64_t part) const;

@@ -59,7 +59,7 @@ SequenceNetwork<T>::SequenceNetwork(const model::SequenceConfig& config) : confi
 
 template <typename T>
 nn::BlockSettings SequenceNetwork<T>::Settings(int64_t N, const Options& options) const {
-  nn::BlockSettings settings = BlockSettingsOf(config_.block, {.prefix = 0, .height = 1, .width = N}, options);
+  nn::BlockSettings settings = MakeBlockSettings(config_.block, {.prefix = 0, .height = 1, .width = N}, options);
   settings.attention.causal = config_.causal;
   settings.attention.rotary = rotary_ ? &*rotary_ : nullptr;
   return settings;
@@ -84,13 +84,13 @@ void SequenceNetwork<T>::Forward(View<const T> weights, View<const int32_t> toke
   Embed<T>(tokens, embedding.tokens, embedding.positions.empty() ? positions_.view() : embedding.positions[0],
            Rows(w.blocks_.input()));
   BlocksForward<T>(parameters_, weights, Settings(N, options), options, w.blocks_, arena);
-  const AnswerParameters<const T> answer = parameters_.Answer(weights);
+  const OutputParameters<const T> output = parameters_.Output(weights);
   w.normed_ = Rows(w.blocks_.output());
   if (c.final_norm) {
     w.normed_ = arena.template New<T>({B * N, D}), w.moments_ = arena.template New<T>({B * N, 2});
-    nn::NormForward<T>(Rows(w.blocks_.output()), answer.norm, w.normed_, w.moments_);
+    nn::NormForward<T>(Rows(w.blocks_.output()), output.norm, w.normed_, w.moments_);
   }
-  nn::LinearForward<T>(w.normed_, answer.head, Rows(logits), {}, PrecisionOf(options));
+  nn::LinearForward<T>(w.normed_, output.head, Rows(logits), {}, ToPrecision(options));
   w.tokens_ = tokens;
 }
 
@@ -107,9 +107,9 @@ void SequenceNetwork<T>::Backward(View<const T> weights, View<const T> dlogits, 
   w.tokens_ = {};
   const Arena::Scope scope(w.arena_);
   const View<T> dx = w.arena_.template New<T>({B, N, D});
-  const AnswerParameters<const T> p = parameters_.Answer(weights);
-  const AnswerParameters<T> d = parameters_.Answer(gradients);
-  nn::LinearBackward<T>(w.normed_, p.head, Rows(dlogits), Rows(dx), false, d.head, PrecisionOf(w.options_));
+  const OutputParameters<const T> p = parameters_.Output(weights);
+  const OutputParameters<T> d = parameters_.Output(gradients);
+  nn::LinearBackward<T>(w.normed_, p.head, Rows(dlogits), Rows(dx), false, d.head, ToPrecision(w.options_));
   if (c.final_norm) {
     nn::NormBackward<T>(Rows(w.blocks_.output()), w.moments_, p.norm, Rows(dx), Rows(dx), false, d.norm);
   }

@@ -26,7 +26,7 @@ class Communicator {
   virtual void StartSum(std::span<double>) {}
   virtual void FinishSums() {}
   /// Replaces FinishSums if this process cannot continue: pending sums no longer access the values.
-  virtual void AbandonSums() {}
+  virtual void CancelSums() {}
 
   /// All-gather: one string per process, by rank.
   virtual std::vector<std::string> Gather(const std::string& own) { return {own}; }

@@ -25,8 +25,9 @@ template <typename U>
 const io::StoredTensor& Find(const io::SafeTensors& from, const std::string& name, int64_t size) {
   const io::StoredTensor* stored = from.Find(name);
   Require(stored != nullptr, "optimizer: the state has no tensor '{}'", name);
-  Require(stored->dtype == DTypeOf<U>() && stored->shape == Shape{size}, "optimizer: expected '{}' as {} {}, got {} {}",
-          name, Name(DTypeOf<U>()), Shape{size}, Name(stored->dtype), stored->shape);
+  Require(stored->dtype == DTypeFor<U>() && stored->shape == Shape{size},
+          "optimizer: expected '{}' as {} {}, got {} {}", name, Name(DTypeFor<U>()), Shape{size}, Name(stored->dtype),
+          stored->shape);
   return *stored;
 }
 
@@ -117,7 +118,7 @@ void Optimizer<T>::Update(int64_t begin, int64_t end, bool decays, double learni
   }
   std::fill_n(g, n, T{0});
   if (!average_.empty()) {
-    simd::MoveAverage(static_cast<T>(1 - AverageDecay(s, steps_)), w, average_.data() + begin, n);
+    simd::UpdateAverage(static_cast<T>(1 - AverageDecay(s, steps_)), w, average_.data() + begin, n);
   }
 }
 

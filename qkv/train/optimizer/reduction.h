@@ -18,7 +18,7 @@ class Reduction {
   /// `communicator` must outlive this object.
   explicit Reduction(Communicator& communicator) : communicator_(communicator) {}
   ~Reduction() {
-    if (begun()) communicator_.AbandonSums();
+    if (begun()) communicator_.CancelSums();
   }
 
   /// Starts the sum of these buffers, each [P], into the first buffer of every process; the others become zero.

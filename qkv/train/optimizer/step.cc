@@ -18,21 +18,21 @@ struct Extent {
 };
 
 template <typename T>
-Extent ExtentOf(const Network<T>& network, const View<const T>& /*pixels*/) {
+Extent BatchExtent(const Network<T>& network, const View<const T>& /*pixels*/) {
   return {network.config().tokens(), 1, network.config().outputs()};
 }
 template <typename T>
-Extent ExtentOf(const SequenceNetwork<T>& network, const View<const int32_t>& tokens) {
+Extent BatchExtent(const SequenceNetwork<T>& network, const View<const int32_t>& tokens) {
   return {tokens.dim(1), tokens.dim(1), network.config().outputs};
 }
 
 // Views the logits of B inputs in the network's output shape.
 template <typename T>
-View<T> LogitsOf(const Network<T>&, int64_t /*B*/, View<T> rows) {
+View<T> ShapeLogits(const Network<T>&, int64_t /*B*/, View<T> rows) {
   return rows;
 }
 template <typename T>
-View<T> LogitsOf(const SequenceNetwork<T>&, int64_t B, View<T> rows) {
+View<T> ShapeLogits(const SequenceNetwork<T>&, int64_t B, View<T> rows) {
   return rows.reshape({B, rows.dim(0) / B, rows.dim(1)});
 }
 
@@ -79,11 +79,11 @@ void Stepper<T, Net>::Compute(Worker& worker, View<const T> weights, const Batch
   options.bf16 = settings_.bf16;
   options.seed = MixSeed(settings_.seed, static_cast<uint64_t>(optimizer_.steps()));
   options.first_image = batch.first + begin;
-  const Extent of = ExtentOf<T>(network_, batch.inputs);
+  const Extent of = BatchExtent<T>(network_, batch.inputs);
   const int64_t first = begin * of.rows, rows = (end - begin) * of.rows;
   worker.logits.Reuse({rows, of.classes});
   network_.Forward(weights, batch.inputs.slice(0, begin, end), options, worker.workspace,
-                   LogitsOf<T>(network_, end - begin, worker.logits));
+                   ShapeLogits<T>(network_, end - begin, worker.logits));
   const LossOptions loss{.smoothing = settings_.smoothing};
   if (batch.targets.empty()) {
     const auto labels = batch.labels.subspan(static_cast<size_t>(first), static_cast<size_t>(rows));
@@ -91,13 +91,13 @@ void Stepper<T, Net>::Compute(Worker& worker, View<const T> weights, const Batch
   } else {
     worker.sum += CrossEntropy<T>(worker.logits, batch.targets.slice(0, first, first + rows), loss, worker.logits);
   }
-  network_.Backward(weights, LogitsOf<T>(network_, end - begin, worker.logits), worker.workspace, worker.gradients,
+  network_.Backward(weights, ShapeLogits<T>(network_, end - begin, worker.logits), worker.workspace, worker.gradients,
                     finished);
 }
 
 template <typename T, template <typename> class Net>
 void Stepper<T, Net>::Add(View<const T> weights, const Batch<T, Net>& batch, bool last) {
-  const Extent of = ExtentOf<T>(network_, batch.inputs);
+  const Extent of = BatchExtent<T>(network_, batch.inputs);
   const int64_t B = batch.inputs.dim(0), R = B * of.rows, P = network_.layout().size();
   Require(B > 0 && (!batch.targets.empty() || static_cast<int64_t>(batch.labels.size()) == R) &&
               (batch.targets.empty() || batch.targets.dim(0) == R),
@@ -131,7 +131,7 @@ void Stepper<T, Net>::Add(View<const T> weights, const Batch<T, Net>& batch, boo
       ParallelTasks(plan.workers, [&](int64_t w, int) { run(w); });
     }
   } catch (...) {
-    Forget();
+    DropPendingSums();
     throw;
   }
   for (const auto& worker : workers_) {
@@ -141,7 +141,7 @@ void Stepper<T, Net>::Add(View<const T> weights, const Batch<T, Net>& batch, boo
 }
 
 template <typename T, template <typename> class Net>
-void Stepper<T, Net>::Forget() {
+void Stepper<T, Net>::DropPendingSums() {
   for (const auto& worker : workers_) {
     std::fill_n(worker->gradients.data(), worker->gradients.size(), T{0});
     worker->sum = {};
@@ -173,7 +173,7 @@ StepResult Stepper<T, Net>::Apply(double learning_rate, View<T> weights) {
     const double mean = 1 / static_cast<double>(sum_.rows);
     result.gradient_norm = optimizer_.Step(learning_rate, weights, gradients_.front(), mean);
   } catch (...) {
-    Forget();
+    DropPendingSums();
     throw;
   }
   network_.Constrain(weights);

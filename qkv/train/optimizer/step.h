@@ -81,7 +81,7 @@ class Stepper {
 
   void Compute(Worker& worker, View<const T> weights, const Batch<T, Net>& batch, int64_t begin, int64_t end,
                const std::function<void(int64_t, int64_t)>& finished);
-  void Forget();
+  void DropPendingSums();
   void SumOverProcesses();
 
   const Net<T>& network_;

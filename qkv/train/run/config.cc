@@ -43,7 +43,7 @@ std::string WithDashes(std::string name) {
   return name;
 }
 
-std::vector<std::string_view> WordsOf(std::string_view choices) {
+std::vector<std::string_view> SplitWords(std::string_view choices) {
   std::vector<std::string_view> words;
   while (!choices.empty()) {
     const size_t end = std::min(choices.find('|'), choices.size());
@@ -54,7 +54,7 @@ std::vector<std::string_view> WordsOf(std::string_view choices) {
 }
 
 bool IsOneOf(std::string_view choices, std::string_view word) {
-  const std::vector<std::string_view> words = WordsOf(choices);
+  const std::vector<std::string_view> words = SplitWords(choices);
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
@@ -126,7 +126,7 @@ std::string_view What() {
 
 template <typename T>
 std::string Expected(const Key& key) {
-  if (!key.choices.empty()) return fmt::format("one of {}", fmt::join(ChoicesOf(key), ", "));
+  if (!key.choices.empty()) return fmt::format("one of {}", fmt::join(ListChoices(key), ", "));
   std::string text(What<T>());
   if (key.low != key.high) text += fmt::format(" from {} to {}", key.low, key.high);
   return text;
@@ -147,7 +147,7 @@ std::string Joined(const Key& key, const std::vector<std::string>& elements) {
 }
 
 // True if the key has no meaning for this kind of data.
-bool IsForOther(const Key& key, bool sequences) {
+bool IsKeyOfOtherData(const Key& key, bool sequences) {
   if (!sequences) return key.group == "Sequences";
   for (const std::string_view name :
        {"image-size", "patch-size", "channels", "class-token", "registers", "pool", "maps"}) {
@@ -157,7 +157,7 @@ bool IsForOther(const Key& key, bool sequences) {
 }
 
 // True if the checkpoint decides the key when training continues from it.
-bool IsTheModels(const Key& key) {
+bool IsModelKey(const Key& key) {
   if (key.group == "Model") return key.name != "image-size";
   if (key.group == "Sequences") return key.name != "length";
   for (const std::string_view name : {"mean", "std", "interpolation", "crop-pct", "crop-mode", "background", "init"}) {
@@ -168,7 +168,7 @@ bool IsTheModels(const Key& key) {
 
 // True if ToYaml omits the key.
 bool IsLeftOut(const Key& key, bool sequences, bool continues, bool sized) {
-  return IsForOther(key, sequences) || (continues && (IsTheModels(key) || (key.name == "image-size" && !sized)));
+  return IsKeyOfOtherData(key, sequences) || (continues && (IsModelKey(key) || (key.name == "image-size" && !sized)));
 }
 
 void CheckModel(const TrainConfig& c, bool sequences) {
@@ -230,7 +230,7 @@ Settings FromYaml(const std::string& file, std::string_view text) {
       for (const YAML::Node& element : entry.second) elements.push_back(element.as<std::string>());
       value = Joined(key, elements);
     } catch (const Error& error) {
-      Fail("{}: {}", where, Lines{error.what()});
+      Fail("{}: {}", where, EscapedText{error.what()});
     }
   }
   return settings;
@@ -252,9 +252,9 @@ const Key& FindKey(std::string_view name) {
 
 bool IsSwitch(const Key& key) { return std::holds_alternative<bool TrainConfig::*>(key.member); }
 
-std::vector<std::string_view> ChoicesOf(const Key& key) { return WordsOf(key.choices); }
+std::vector<std::string_view> ListChoices(const Key& key) { return SplitWords(key.choices); }
 
-Settings Over(Settings below, const Settings& above) {
+Settings MergeSettings(Settings below, const Settings& above) {
   for (const auto& [key, value] : above) below.insert_or_assign(key, value);
   return below;
 }
@@ -271,7 +271,7 @@ void Set(const Key& key, std::string_view text, std::string_view where, TrainCon
       key.member);
 }
 
-std::string ValueOf(const Key& key, const TrainConfig& config) {
+std::string FormatValue(const Key& key, const TrainConfig& config) {
   return std::visit([&](auto member) { return ToText(config.*member); }, key.member);
 }
 
@@ -289,7 +289,7 @@ Settings ReadSettings(const std::filesystem::path& file) {
   return ParseSettings(ReadFile(file, kMaxFileBytes), file.string());
 }
 
-std::string WhyNoRunSettings(const std::filesystem::path& file) {
+std::string RunSettingsProblem(const std::filesystem::path& file) {
   const std::string text = ReadFile(file, kMaxFileBytes);
   if (text.empty()) return FormatShown("{} is empty", file.string());
   if (text.substr(0, text.find('\n')) == kFirstLine) return {};
@@ -329,14 +329,14 @@ TrainConfig Resolve(const Settings& given) {
   const bool sequences = IsForSequences(preset);
   for (const auto& [name, value] : PresetSettings(preset)) {
     const Key& key = FindKey(name);
-    if (!continues || !(IsTheModels(key) || key.name == "image-size")) Set(key, value, name, &config);
+    if (!continues || !(IsModelKey(key) || key.name == "image-size")) Set(key, value, name, &config);
   }
   if (continues) config.image_size = {0, 0};
   for (const auto& [name, value] : given) {
     const Key& key = FindKey(name);
-    Require(!IsForOther(key, sequences), "train: {} says nothing of {}, which preset {} is for", name,
+    Require(!IsKeyOfOtherData(key, sequences), "train: {} says nothing of {}, which preset {} is for", name,
             sequences ? "sequences" : "images", preset);
-    Require(!continues || !IsTheModels(key), "train: {} is decided by model {}", name, text("model"));
+    Require(!continues || !IsModelKey(key), "train: {} is decided by model {}", name, text("model"));
     Set(key, value, fmt::format("train: {}", name), &config);
   }
   config.preset = preset;
@@ -354,7 +354,7 @@ std::string ToYaml(const TrainConfig& config) {
     group = key.group;
     const bool quoted = std::holds_alternative<std::string TrainConfig::*>(key.member);
     // A JSON string is a valid YAML string.
-    const std::string value = ValueOf(key, config);
+    const std::string value = FormatValue(key, config);
     text += fmt::format("{}: {}\n", key.name, quoted ? io::Json(value).dump() : value);
   }
   return text;
@@ -363,7 +363,7 @@ std::string ToYaml(const TrainConfig& config) {
 void RequireSameRun(const TrainConfig& before, const TrainConfig& now) {
   std::vector<std::string> changed;
   for (const Key& key : Keys()) {
-    const std::string was = ValueOf(key, before), is = ValueOf(key, now);
+    const std::string was = FormatValue(key, before), is = FormatValue(key, now);
     if (!key.later && was != is) changed.push_back(fmt::format("{} was {}, now {}", key.name, was, is));
   }
   Require(changed.empty(), "train: a resumed run must be the one that was begun: {}", fmt::join(changed, "; "));

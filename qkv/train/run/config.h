@@ -100,18 +100,18 @@ std::span<const Key> Keys();
 const Key& FindKey(std::string_view name);
 bool IsSwitch(const Key& key);
 /// The allowed words, if the key has `choices`.
-std::vector<std::string_view> ChoicesOf(const Key& key);
+std::vector<std::string_view> ListChoices(const Key& key);
 
 /// Given values by key, not yet parsed.
 using Settings = std::map<std::string, std::string, std::less<>>;
 
 /// Merges two settings; `above` takes precedence.
-Settings Over(Settings below, const Settings& above);
+Settings MergeSettings(Settings below, const Settings& above);
 
 /// Parses `text` and sets a key. Throws Error, prefixed with `where`, that says what is expected.
 void Set(const Key& key, std::string_view text, std::string_view where, TrainConfig* config);
 /// The value as text that Set accepts.
-std::string ValueOf(const Key& key, const TrainConfig& config);
+std::string FormatValue(const Key& key, const TrainConfig& config);
 
 /// Reads a YAML or JSON file: one table of keys and scalars (sizes and means may be lists); "_" counts as "-". Throws
 /// Error with the file, the line if known, and for an unknown key the nearest one.
@@ -137,9 +137,9 @@ std::string ToYaml(const TrainConfig& config);
 
 /// Says why the file is not a run's config.yaml, or nothing if it is: a run's file begins with ToYaml's first line.
 /// Throws Error if the file cannot be read.
-std::string WhyNoRunSettings(const std::filesystem::path& file);
-/// Reads a run's config.yaml. Throws Error as ReadSettings, if WhyNoRunSettings gives a reason, and for a missing key:
-/// a complete file has all keys, so an emptied or truncated one is never mistaken for the defaults.
+std::string RunSettingsProblem(const std::filesystem::path& file);
+/// Reads a run's config.yaml. Throws Error as ReadSettings, if RunSettingsProblem gives a reason, and for a missing
+/// key: a complete file has all keys, so an emptied or truncated one is never mistaken for the defaults.
 Settings ReadRunSettings(const std::filesystem::path& file);
 /// The same for text.
 Settings ParseRunSettings(std::string_view text, const std::string& where);

@@ -33,7 +33,7 @@ constexpr int64_t kEvaluationBatch = 64;
 // Random resized crops need more pixels than they show; at twice the side nothing visible to the model is lost.
 constexpr int64_t kWholeSides = 2;
 
-Augmentation AugmentationOf(const TrainConfig& config, const image::Preprocess& preprocess) {
+Augmentation MakeAugmentation(const TrainConfig& config, const image::Preprocess& preprocess) {
   Augmentation a;
   a.crop = config.crop == "resized"  ? Augmentation::Crop::kResized
            : config.crop == "padded" ? Augmentation::Crop::kPadded
@@ -53,8 +53,8 @@ Augmentation AugmentationOf(const TrainConfig& config, const image::Preprocess& 
 }
 
 // Options of the image store of a split.
-StoreOptions StoreOptionsOf(const TrainConfig& config, const Split& split, const model::Description& description,
-                            bool whole) {
+StoreOptions MakeStoreOptions(const TrainConfig& config, const Split& split, const model::Description& description,
+                              bool whole) {
   const image::Preprocess& preprocess = description.preprocess;
   const auto side = static_cast<double>(std::max(preprocess.crop_height, preprocess.crop_width));
   StoreOptions options;
@@ -84,11 +84,11 @@ StoreOptions StoreOptionsOf(const TrainConfig& config, const Split& split, const
 }
 
 // Names under which the table's tensors are stored: those of `like`, a file of the same library, where it has them.
-std::vector<std::vector<std::string>> NamesOf(const model::VitConfig& config, const io::SafeTensors* like) {
+std::vector<std::vector<std::string>> ChooseTensorNames(const model::VitConfig& config, const io::SafeTensors* like) {
   std::vector<std::vector<std::string>> names;
   for (const model::TensorSpec& spec : model::TensorTable(config)) {
     names.push_back(like ? model::NamesBeside(config, *like, spec.name, spec.name)
-                         : model::StoredNames(model::LayoutOf(config), "", spec.name));
+                         : model::StoredNames(model::GetLayout(config), "", spec.name));
   }
   return names;
 }
@@ -101,19 +101,19 @@ class ImageLearner : public Learner {
       : config_(config), data_(data), observer_(observer), processes_(processes ? *processes : alone_) {
     if (folder.HasCheckpoint()) {
       const model::Checkpoint last = model::Checkpoint::Open(folder.last());
-      start_.description = last.description;
-      start_.config = ReadFile(folder.last() / model::kConfigFile);
-      names_ = NamesOf(last.description.config, last.tensors.get());
+      initial_.description = last.description;
+      initial_.config = ReadFile(folder.last() / model::kConfigFile);
+      names_ = ChooseTensorNames(last.description.config, last.tensors.get());
     } else if (!config.model.empty()) {
       source_.emplace(model::Checkpoint::Open(config.model));
-      start_ = ContinuedModel(*source_, config, data.classes);
+      initial_ = ContinuedModel(*source_, config, data.classes);
       const bool own = model().family == source_->description.config.family;
-      names_ = NamesOf(model(), own ? source_->tensors.get() : nullptr);
+      names_ = ChooseTensorNames(model(), own ? source_->tensors.get() : nullptr);
     } else {
-      start_ = NewModel(config, data.classes);
-      names_ = NamesOf(model(), nullptr);
+      initial_ = NewModel(config, data.classes);
+      names_ = ChooseTensorNames(model(), nullptr);
     }
-    for (const std::string& text : start_.notes) Note(text);
+    for (const std::string& text : initial_.notes) Note(text);
     network_.emplace(model());
   }
 
@@ -122,18 +122,18 @@ class ImageLearner : public Learner {
   uint64_t data() const override { return Fingerprint(data_); }
 
   void Initialise(View<float> weights) override {
-    train::Initialise<float>(model(), layout(), InitialisationOf(config_), weights);
+    train::Initialise<float>(model(), layout(), MakeInitialisation(config_), weights);
     if (source_) CopyWeights(*source_, model(), layout(), weights);
     source_.reset();
   }
 
   void Open(Optimizer<float>& optimizer, int64_t step) override {
-    StepSettings settings = StepSettingsOf(config_);
+    StepSettings settings = MakeStepSettings(config_);
     settings.processes = &processes_;
     stepper_.emplace(*network_, optimizer, settings);
     step_ = step;
-    const image::Preprocess& preprocess = start_.description.preprocess;
-    const Augmentation augmentation = AugmentationOf(config_, preprocess);
+    const image::Preprocess& preprocess = initial_.description.preprocess;
+    const Augmentation augmentation = MakeAugmentation(config_, preprocess);
     const int64_t even = (augmentation.mixes() ? 2 : 1) * processes_.size();
     Require(processes_.alone() || config_.batch % even == 0,
             "train: {} processes cannot share a batch of {} evenly: expected a multiple of {}", processes_.size(),
@@ -178,7 +178,7 @@ class ImageLearner : public Learner {
 
   std::optional<Score> Evaluate(View<const float> weights, const std::function<bool()>& stop) override;
 
-  std::string config() const override { return start_.config; }
+  std::string config() const override { return initial_.config; }
   std::vector<io::StoredTensor> Tensors(View<const float> weights) const override {
     const std::vector<io::StoredTensor> slots = Slots(weights);
     std::vector<io::StoredTensor> tensors;
@@ -187,7 +187,7 @@ class ImageLearner : public Learner {
   }
 
  private:
-  const model::VitConfig& model() const { return start_.description.config; }
+  const model::VitConfig& model() const { return initial_.description.config; }
 
   // The epoch of the last step, from 1.
   int64_t Epoch() const { return (step_ + steps_per_epoch() - 1) / steps_per_epoch(); }
@@ -197,7 +197,7 @@ class ImageLearner : public Learner {
   }
 
   std::unique_ptr<ImageStore> OpenStore(const Split& split, bool whole) {
-    StoreOptions options = StoreOptionsOf(config_, split, start_.description, whole);
+    StoreOptions options = MakeStoreOptions(config_, split, initial_.description, whole);
     if (observer_.reading) {
       options.progress = [&](int64_t done, int64_t total) { observer_.reading(split.name.c_str(), done, total); };
     }
@@ -230,7 +230,7 @@ class ImageLearner : public Learner {
   Communicator alone_;
   Communicator& processes_;
 
-  Start start_;
+  InitialModel initial_;
   std::optional<model::Checkpoint> source_;      // source of the initial weights
   std::vector<std::vector<std::string>> names_;  // names that the model's tensors are written under
   std::optional<Network<float>> network_;
@@ -262,7 +262,7 @@ std::optional<Score> ImageLearner::Evaluate(View<const float> weights, const std
     evaluation.Add(logits.view().slice(0, 0, images), batch->labels);
   }
   if (!processes_.alone()) evaluation.Combine([&](std::span<double> values) { processes_.Sum(values); });
-  if (observer_.evaluated) observer_.evaluated({vit, start_.description, Epoch()});
+  if (observer_.evaluated) observer_.evaluated({vit, initial_.description, Epoch()});
   return Score{.loss = evaluation.nll(),
                .top1 = evaluation.top1(),
                .more = {{"top5", evaluation.top5()}, {"calibration_error", evaluation.calibration_error()}}};

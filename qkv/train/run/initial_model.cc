@@ -18,7 +18,7 @@ using model::VitConfig;
 bool PoolsPatches(Pool pool) { return pool == Pool::kMean || pool == Pool::kMax || pool == Pool::kMeanMax; }
 
 // The block configuration except for the MLP's width.
-nn::BlockConfig BlockOf(const TrainConfig& config) {
+nn::BlockConfig MakeBlockConfig(const TrainConfig& config) {
   const bool gated = config.mlp == "swiglu";
   nn::BlockConfig block;
   block.width = config.width;
@@ -35,14 +35,14 @@ nn::BlockConfig BlockOf(const TrainConfig& config) {
 }
 
 // The shape that timm's VisionTransformer has with the same arguments.
-VitConfig ShapeOf(const TrainConfig& config, int64_t classes) {
+VitConfig MakeVitConfig(const TrainConfig& config, int64_t classes) {
   VitConfig c;
   c.family = model::Family::kTimm;
   c.architecture = "vision_transformer";
   std::tie(c.image_height, c.image_width) = config.image_size;
   std::tie(c.patch_height, c.patch_width) = config.patch_size;
   c.channels = config.channels;
-  c.block = BlockOf(config);
+  c.block = MakeBlockConfig(config);
   c.depth = config.depth;
   c.map_mlp_width = c.block.mlp.width = model::HiddenWidth(config.width, config.mlp_ratio);
   if (c.block.mlp.gate != simd::Gate::kNone) {
@@ -80,7 +80,7 @@ void SetBackground(const Description& description, io::Json* config) {
 
 // Writes the model in timm's format, with qkv's entry for its kind of attention, and parses it again, so that writer
 // and parser agree.
-Start Said(Description description) {
+InitialModel MakeTimmModel(Description description) {
   const VitConfig wanted = description.config;
   // timm cannot run this attention, but qkv reads "qkv_attention" before any tensor.
   description.config = model::AsSeparate(wanted);
@@ -90,11 +90,11 @@ Start Said(Description description) {
   if (description.dark_background) {
     translation.notes.push_back("timm will not invert images of a bright background, as qkv does for this model");
   }
-  if (wanted.block.attention.kind != nn::AttentionKind::kSeparate && !model::WhyNotSeparate(wanted).empty()) {
+  if (wanted.block.attention.kind != nn::AttentionKind::kSeparate && !model::SeparationObstruction(wanted).empty()) {
     translation.notes.push_back(
         fmt::format("timm will not load it: it has no {} attention", model::Name(wanted.block.attention.kind)));
   }
-  Start start;
+  InitialModel start;
   start.config = translation.config.dump(2) + "\n";
   start.description = model::Describe(translation.config, {}, io::SafeTensors());
   start.notes = std::move(translation.notes);
@@ -105,7 +105,7 @@ Start Said(Description description) {
 }
 
 // The arguments of vit-pytorch's constructor, plus qkv's own entries.
-Start SaidByVitPytorch(Description description) {
+InitialModel MakeVitPytorchModel(Description description) {
   const VitConfig& c = description.config;
   io::Json json = {{"library_name", "vit-pytorch"},
                    {"architecture", c.architecture},
@@ -147,18 +147,18 @@ bool IsClassifier(const Slot& slot) { return slot.name.starts_with("head.") || s
 
 }  // namespace
 
-Start NewModel(const TrainConfig& config, const std::vector<std::string>& classes) {
+InitialModel NewModel(const TrainConfig& config, const std::vector<std::string>& classes) {
   Description description;
-  description.config = ShapeOf(config, static_cast<int64_t>(classes.size()));
+  description.config = MakeVitConfig(config, static_cast<int64_t>(classes.size()));
   description.labels = classes;
   description.preprocess_json = PreprocessJson(config);
   description.preprocess = model::PreprocessFromTimm(description.preprocess_json);
   description.dark_background = config.background == "dark";
-  return Said(std::move(description));
+  return MakeTimmModel(std::move(description));
 }
 
-Start ContinuedModel(const model::Checkpoint& checkpoint, const TrainConfig& config,
-                     const std::vector<std::string>& classes) {
+InitialModel ContinuedModel(const model::Checkpoint& checkpoint, const TrainConfig& config,
+                            const std::vector<std::string>& classes) {
   Description description = checkpoint.description;
   VitConfig& c = description.config;
   if (config.image_size.first > 0) {
@@ -175,8 +175,8 @@ Start ContinuedModel(const model::Checkpoint& checkpoint, const TrainConfig& con
   c.distillation_head = c.distillation_token;
   c.pooler_width = 0;
   if (c.pool == Pool::kTokenAndMean) c.pool = Pool::kToken;
-  if (c.family == model::Family::kVitPytorch) return SaidByVitPytorch(std::move(description));
-  return Said(std::move(description));
+  if (c.family == model::Family::kVitPytorch) return MakeVitPytorchModel(std::move(description));
+  return MakeTimmModel(std::move(description));
 }
 
 SequenceData SequencesForTraining(const std::string& data, const TrainConfig& config) {
@@ -184,7 +184,7 @@ SequenceData SequencesForTraining(const std::string& data, const TrainConfig& co
   constexpr int64_t kStepsOfAnEpoch = 100;
   Require(IsForSequences(config.preset), "train: preset {} is for images, not for {}", config.preset, data);
   const auto seed = static_cast<uint64_t>(config.seed);
-  if (const std::optional<Task> task = TaskOf(data)) {
+  if (const std::optional<Task> task = ParseTask(data)) {
     return TaskForTraining({.task = *task, .length = config.length, .vocabulary = config.vocabulary},
                            kStepsOfAnEpoch * config.batch * config.accumulate, seed);
   }
@@ -198,7 +198,7 @@ model::SequenceConfig NewSequenceModel(const TrainConfig& config, const Sequence
   c.vocabulary = c.outputs = data.vocabulary;
   c.length = data.length;
   c.meaning = data.text ? model::TokenMeaning::kByte : model::TokenMeaning::kNumber;
-  c.block = BlockOf(config);
+  c.block = MakeBlockConfig(config);
   const bool gated = c.block.mlp.gate != simd::Gate::kNone;
   c.block.mlp.width = model::HiddenWidth(config.width, gated ? config.mlp_ratio * 2 / 3 : config.mlp_ratio);
   c.depth = config.depth;

@@ -15,19 +15,19 @@ namespace qkv::train {
 
 /// A model described as timm's, whatever library it came from: runs write that format. Models of vit-pytorch that timm
 /// cannot describe keep their own.
-struct Start {
+struct InitialModel {
   std::string config;              // config.json
   model::Description description;  // parsed from `config`
   std::vector<std::string> notes;  // what differs from the request, one sentence each
 };
 
 /// A model of the configured shape for these classes. Throws Error if the shape is invalid.
-Start NewModel(const TrainConfig& config, const std::vector<std::string>& classes);
+InitialModel NewModel(const TrainConfig& config, const std::vector<std::string>& classes);
 
 /// The checkpoint's model with a classifier for these classes and, if the configuration gives one, another image size.
 /// Throws Error that lists everything in the model that timm cannot describe.
-Start ContinuedModel(const model::Checkpoint& checkpoint, const TrainConfig& config,
-                     const std::vector<std::string>& classes);
+InitialModel ContinuedModel(const model::Checkpoint& checkpoint, const TrainConfig& config,
+                            const std::vector<std::string>& classes);
 
 /// Creates the configured sequences of a task or a text (see IsSequenceData). Throws Error for a preset of images, and
 /// if the sequences cannot be made.

@@ -96,7 +96,7 @@ void RequireLogLine(const io::Json& line, std::string_view where) {
 }
 
 // Removes lines of later steps from log.jsonl, so that it can be continued.
-const fs::path& CutAfter(const fs::path& path, int64_t step) {
+const fs::path& TruncateLogAfter(const fs::path& path, int64_t step) {
   std::error_code ignored;
   Require(!fs::is_symlink(fs::symlink_status(path, ignored)), "cannot write {}: it is a link; move it away",
           path.string());
@@ -153,7 +153,7 @@ std::vector<io::Json> ReadLog(const fs::path& path) {
   return ParseLog(ReadFile(path), path.string());
 }
 
-Log::Log(const fs::path& path, int64_t step) : file_(CutAfter(path, step)) {}
+Log::Log(const fs::path& path, int64_t step) : file_(TruncateLogAfter(path, step)) {}
 
 void Log::Append(const io::Json& line) { file_.Append(line.dump() + "\n"); }
 

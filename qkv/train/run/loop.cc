@@ -21,7 +21,7 @@ double Rows(const LossSum& sum) { return static_cast<double>(std::max<int64_t>(1
 
 double SecondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-OptimizerSettings SettingsOf(const TrainConfig& config) {
+OptimizerSettings MakeOptimizerSettings(const TrainConfig& config) {
   OptimizerSettings settings;
   settings.kind = config.opt == "sgd" ? OptimizerSettings::Kind::kSgd : OptimizerSettings::Kind::kAdamW;
   settings.weight_decay = config.weight_decay;
@@ -33,7 +33,7 @@ OptimizerSettings SettingsOf(const TrainConfig& config) {
   return settings;
 }
 
-Schedule ScheduleOf(const TrainConfig& config, int64_t steps_per_epoch) {
+Schedule MakeSchedule(const TrainConfig& config, int64_t steps_per_epoch) {
   Schedule schedule;
   schedule.kind = config.sched == "cosine"      ? Schedule::Kind::kCosine
                   : config.sched == "one-cycle" ? Schedule::Kind::kOneCycle
@@ -76,38 +76,38 @@ class Loop {
       Begin();
     } catch (const Stopped&) {
       schedule_.steps = 0;
-      return OutcomeOf(Outcome::Why::kStopped);
+      return MakeOutcome(Outcome::Reason::kStopped);
     }
     OpenFolder();
-    bool stopped = standing_.evaluation_due && !EvaluateAndSave();
-    while (!stopped && standing_.step < schedule_.steps) {
-      if (NoBetter()) return OutcomeOf(Outcome::Why::kNoBetter);
+    bool stopped = run_state_.evaluation_due && !EvaluateAndSave();
+    while (!stopped && run_state_.step < schedule_.steps) {
+      if (HasStoppedImproving()) return MakeOutcome(Outcome::Reason::kNoImprovement);
       TakeStep();
       stopped = IsStopped();
-      if (standing_.evaluation_due) {
+      if (run_state_.evaluation_due) {
         if (!stopped && EvaluateAndSave()) {
           stopped = IsStopped();
           continue;
         }
         stopped = true;
       }
-      if (stopped || (config_.save_steps > 0 && standing_.step % config_.save_steps == 0)) {
-        Save(standing_.evaluations == 0);
+      if (stopped || (config_.save_steps > 0 && run_state_.step % config_.save_steps == 0)) {
+        Save(run_state_.evaluations == 0);
       }
     }
-    const bool finished = standing_.step == schedule_.steps && !standing_.evaluation_due;
-    return OutcomeOf(finished ? Outcome::Why::kFinished : Outcome::Why::kStopped);
+    const bool finished = run_state_.step == schedule_.steps && !run_state_.evaluation_due;
+    return MakeOutcome(finished ? Outcome::Reason::kFinished : Outcome::Reason::kStopped);
   }
 
  private:
-  Outcome OutcomeOf(Outcome::Why why) const {
+  Outcome MakeOutcome(Outcome::Reason reason) const {
     Outcome outcome;
-    outcome.why = why;
-    outcome.step = standing_.step;
+    outcome.reason = reason;
+    outcome.step = run_state_.step;
     outcome.steps = schedule_.steps;
-    outcome.best_top1 = standing_.best_top1;
-    outcome.best_epoch = standing_.best_epoch;
-    outcome.best_loss = standing_.best_loss;
+    outcome.best_top1 = run_state_.best_top1;
+    outcome.best_epoch = run_state_.best_epoch;
+    outcome.best_loss = run_state_.best_loss;
     outcome.unit = learner_.unit();
     outcome.rows = rows_;
     outcome.rows_per_second = seconds_ > 0 ? static_cast<double>(rows_) / seconds_ : 0;
@@ -117,21 +117,21 @@ class Loop {
   // Initialises or restores weights and all state.
   void Begin() {
     weights_ = Tensor<float>({learner_.layout().size()});
-    optimizer_.emplace(learner_.layout(), SettingsOf(config_));
+    optimizer_.emplace(learner_.layout(), MakeOptimizerSettings(config_));
     if (folder_.HasCheckpoint()) {
       Restore();
     } else {
-      standing_.data = learner_.data();
+      run_state_.data = learner_.data();
       learner_.Initialise(weights_);
     }
-    learner_.Open(*optimizer_, standing_.step);
-    schedule_ = ScheduleOf(config_, learner_.steps_per_epoch());
+    learner_.Open(*optimizer_, run_state_.step);
+    schedule_ = MakeSchedule(config_, learner_.steps_per_epoch());
     Validate(schedule_);
     RequireCountable();
     const double warmup = config_.warmup_epochs * static_cast<double>(learner_.steps_per_epoch());
     const bool limited =
         schedule_.kind != Schedule::Kind::kOneCycle && static_cast<double>(schedule_.warmup) + 1 < warmup;
-    if (limited && standing_.step == 0 && observer_.note) {
+    if (limited && run_state_.step == 0 && observer_.note) {
       observer_.note(
           fmt::format("warmup-epochs {} is more than half of this run: the learning rate rises for {} of its {} steps",
                       config_.warmup_epochs, schedule_.warmup, schedule_.steps));
@@ -141,16 +141,16 @@ class Loop {
   void Restore() {
     const Saved saved = folder_.Load();
     const std::string folder = folder_.path().string();
-    standing_ = RunState::FromJson(saved.progress, FormatShown("{}: the training state", folder));
-    Require(standing_.data == learner_.data(), "train: the {} are not those that {} was begun with", learner_.unit(),
+    run_state_ = RunState::FromJson(saved.progress, FormatShown("{}: the training state", folder));
+    Require(run_state_.data == learner_.data(), "train: the {} are not those that {} was begun with", learner_.unit(),
             folder);
     const io::StoredTensor* weights = saved.training.Find("weights");
     Require(weights != nullptr && weights->shape == weights_.shape(), "train: {} holds no weights of this model",
             folder);
     io::ConvertTo(*weights, weights_.data());
     optimizer_->Restore(saved.training);
-    Require(optimizer_->steps() == standing_.step, "train: {}: the optimiser took {} steps, the run {}", folder,
-            optimizer_->steps(), standing_.step);
+    Require(optimizer_->steps() == run_state_.step, "train: {}: the optimiser took {} steps, the run {}", folder,
+            optimizer_->steps(), run_state_.step);
     const bool finite = std::ranges::all_of(weights_.span(), [](float weight) { return std::isfinite(weight); });
     Require(finite, "train: {}: the weights are not all numbers", folder);
   }
@@ -162,34 +162,34 @@ class Loop {
                         static_cast<double>(config_.batch);
     Require(rows <= kMost, "train: {} steps of {} batches of {} are more than can be counted", schedule_.steps,
             config_.accumulate, config_.batch);
-    Require(standing_.step <= schedule_.steps, "train: {} holds a state after step {}, but the run has {} steps",
-            folder_.path().string(), standing_.step, schedule_.steps);
+    Require(run_state_.step <= schedule_.steps, "train: {} holds a state after step {}, but the run has {} steps",
+            folder_.path().string(), run_state_.step, schedule_.steps);
   }
 
   void OpenFolder() {
     if (!processes_.first()) return;
     WriteFile(folder_.path() / RunFolder::kConfig, ToYaml(config_));
-    log_.emplace(folder_.path() / "log.jsonl", standing_.step);
-    if (config_.tensorboard) events_.emplace(folder_.path(), standing_.step);
+    log_.emplace(folder_.path() / "log.jsonl", run_state_.step);
+    if (config_.tensorboard) events_.emplace(folder_.path(), run_state_.step);
     if (observer_.begun) observer_.begun();
   }
 
   void Log(const char* event, const std::vector<std::pair<std::string, double>>& values) {
     if (!log_) return;
-    io::Json line = {{"event", event}, {"step", standing_.step}, {"epoch", Epoch()}};
+    io::Json line = {{"event", event}, {"step", run_state_.step}, {"epoch", Epoch()}};
     std::vector<std::pair<std::string, double>> scalars;
     for (const auto& [name, value] : values) {
       line[name] = value;
       scalars.emplace_back(fmt::format("{}/{}", event, name), value);
     }
     log_->Append(line);
-    if (events_) events_->Scalars(standing_.step, scalars);
+    if (events_) events_->Scalars(run_state_.step, scalars);
   }
 
   // The epoch of the last step, from 1.
   int64_t Epoch() const {
     const int64_t steps = learner_.steps_per_epoch();
-    return (standing_.step + steps - 1) / steps;
+    return (run_state_.step + steps - 1) / steps;
   }
 
   bool IsEvaluated(int64_t step) const {
@@ -205,7 +205,7 @@ class Loop {
     return stops > 0;
   }
 
-  bool NoBetter() const { return config_.patience > 0 && standing_.without_better >= config_.patience; }
+  bool HasStoppedImproving() const { return config_.patience > 0 && run_state_.without_better >= config_.patience; }
 
   void TakeStep();
   // Returns false, with nothing saved, if stopped before the evaluation was complete.
@@ -213,8 +213,8 @@ class Loop {
   void Save(bool best);
 
   // The weights that are evaluated and written: the average, if there is one.
-  View<const float> Answer() const {
-    return standing_.step > 0 && !optimizer_->average().empty() ? optimizer_->average() : View<const float>(weights_);
+  View<const float> EvaluatedWeights() const {
+    return run_state_.step > 0 && !optimizer_->average().empty() ? optimizer_->average() : View<const float>(weights_);
   }
 
   const TrainConfig& config_;
@@ -227,7 +227,7 @@ class Loop {
   Tensor<float> weights_;  // [P]
   std::optional<Optimizer<float>> optimizer_;
   Schedule schedule_;
-  RunState standing_;
+  RunState run_state_;
 
   std::optional<train::Log> log_;
   std::optional<EventFile> events_;
@@ -237,17 +237,17 @@ class Loop {
 
 void Loop::TakeStep() {
   const Clock::time_point begin = Clock::now();
-  const double rate = LearningRate(schedule_, standing_.step);
+  const double rate = LearningRate(schedule_, run_state_.step);
   const auto [sum, norm] = learner_.Step(rate, weights_);
-  ++standing_.step;
-  standing_.logged += sum;
-  standing_.evaluated += sum;
+  ++run_state_.step;
+  run_state_.logged += sum;
+  run_state_.evaluated += sum;
   rows_ += sum.rows;
   seconds_ += SecondsSince(begin);
   ++steps_;
 
   StepReport report;
-  report.step = standing_.step;
+  report.step = run_state_.step;
   report.steps = schedule_.steps;
   report.epoch = Epoch();
   report.loss = sum.loss / Rows(sum);
@@ -256,35 +256,35 @@ void Loop::TakeStep() {
   report.gradient_norm = norm;
   report.unit = learner_.unit();
   report.rows_per_second = static_cast<double>(rows_) / seconds_;
-  report.seconds_left = seconds_ / static_cast<double>(steps_) * static_cast<double>(schedule_.steps - standing_.step);
-  if (standing_.step % config_.log_steps == 0) {
-    const LossSum& logged = standing_.logged;
+  report.seconds_left = seconds_ / static_cast<double>(steps_) * static_cast<double>(schedule_.steps - run_state_.step);
+  if (run_state_.step % config_.log_steps == 0) {
+    const LossSum& logged = run_state_.logged;
     Log("train", {{"loss", logged.loss / Rows(logged)},
                   {"accuracy", static_cast<double>(logged.correct) / Rows(logged)},
                   {"learning_rate", rate},
                   {"gradient_norm", norm},
                   {fmt::format("{}_per_second", report.unit), report.rows_per_second}});
-    standing_.logged = {};
+    run_state_.logged = {};
   }
-  standing_.evaluation_due = IsEvaluated(standing_.step);
+  run_state_.evaluation_due = IsEvaluated(run_state_.step);
   if (observer_.step) observer_.step(report);
 }
 
 bool Loop::EvaluateAndSave() {
-  const std::optional<Score> result = learner_.Evaluate(Answer(), [&] { return IsStopped(); });
+  const std::optional<Score> result = learner_.Evaluate(EvaluatedWeights(), [&] { return IsStopped(); });
   if (!result) return false;
   const Score& score = *result;
-  standing_.evaluation_due = false;
+  run_state_.evaluation_due = false;
   EvaluationReport report;
-  report.step = standing_.step;
+  report.step = run_state_.step;
   report.epoch = Epoch();
-  const LossSum& training = standing_.evaluated;
+  const LossSum& training = run_state_.evaluated;
   report.train_loss = training.loss / Rows(training);
   report.train_accuracy = static_cast<double>(training.correct) / Rows(training);
   report.loss = score.loss;
   report.top1 = score.top1;
-  report.best = standing_.Rate(report.epoch, score);
-  standing_.evaluated = {};
+  report.best = run_state_.Rate(report.epoch, score);
+  run_state_.evaluated = {};
   std::vector<std::pair<std::string, double>> values = {{"train_loss", report.train_loss},
                                                         {"train_accuracy", report.train_accuracy},
                                                         {"loss", report.loss},
@@ -301,17 +301,17 @@ void Loop::Save(bool best) {
   if (!processes_.first()) return;
   Snapshot snapshot;
   snapshot.config = learner_.config();
-  snapshot.model = learner_.Tensors(Answer());
+  snapshot.model = learner_.Tensors(EvaluatedWeights());
   snapshot.best = best;
   snapshot.training = optimizer_->Store();
   snapshot.training.push_back(io::Stored<float>("weights", View<const float>(weights_)));
-  snapshot.progress = standing_.ToJson();
+  snapshot.progress = run_state_.ToJson();
   folder_.Commit(snapshot);
 }
 
 }  // namespace
 
-StepSettings StepSettingsOf(const TrainConfig& config) {
+StepSettings MakeStepSettings(const TrainConfig& config) {
   StepSettings settings;
   settings.smoothing = config.smoothing;
   settings.dropout = config.dropout;
@@ -323,7 +323,7 @@ StepSettings StepSettingsOf(const TrainConfig& config) {
   return settings;
 }
 
-Initialisation InitialisationOf(const TrainConfig& config) {
+Initialisation MakeInitialisation(const TrainConfig& config) {
   Initialisation how;
   how.scheme = config.init == "mimetic" ? Initialisation::Scheme::kMimetic : Initialisation::Scheme::kTimm;
   how.seed = static_cast<uint64_t>(config.seed);

@@ -53,7 +53,7 @@ struct Observer {
 };
 
 struct Outcome {
-  enum class Why { kFinished, kNoBetter, kStopped } why = Why::kFinished;
+  enum class Reason { kFinished, kNoImprovement, kStopped } reason = Reason::kFinished;
   int64_t step = 0, steps = 0;          // taken, and total; total 0: stopped before the first step
   double best_top1 = 0, best_loss = 0;  // 0 before the first evaluation
   int64_t best_epoch = 0;
@@ -91,8 +91,8 @@ class Learner {
 };
 
 /// Settings of a learner's Stepper, and its weight initialisation.
-StepSettings StepSettingsOf(const TrainConfig& config);
-Initialisation InitialisationOf(const TrainConfig& config);
+StepSettings MakeStepSettings(const TrainConfig& config);
+Initialisation MakeInitialisation(const TrainConfig& config);
 
 /// Runs training in `folder`; resumes from its checkpoint if there is one. With several `processes`, every process
 /// calls this with a learner of its own; only rank 0 writes its folder, the others hold a Reader of it. If

@@ -83,7 +83,7 @@ std::optional<std::string> Refusal(const fs::path& path, bool resume) {
       std::error_code ignored;
       // Left by a process that was killed while it started.
       const bool left =
-          IsTemporaryOf(name, RunFolder::kConfig) && fs::is_regular_file(fs::symlink_status(path / name, ignored));
+          IsTemporaryNameFor(name, RunFolder::kConfig) && fs::is_regular_file(fs::symlink_status(path / name, ignored));
       if (!left) {
         return FormatShown("folder {} is not empty, and holds no training run: there is {}; name a new or empty folder",
                            shown, name);
@@ -91,7 +91,7 @@ std::optional<std::string> Refusal(const fs::path& path, bool resume) {
     }
     return {};
   }
-  if (const std::string why = WhyNoRunSettings(config); !why.empty()) {
+  if (const std::string why = RunSettingsProblem(config); !why.empty()) {
     return Exists(path / kLink)
                ? FormatShown("folder {}: {}; put back the file that the run was begun with", shown, why)
                : FormatShown("folder {} is not empty, and holds no training run: {}; name a new or empty folder", shown,
@@ -117,8 +117,9 @@ void RemoveKnown(int parent, const char* name, std::span<const char* const> file
   if (fd < 0) return;
   if (DIR* const folder = ::fdopendir(fd)) {
     while (const dirent* entry = ::readdir(folder)) {
-      const bool known = std::ranges::any_of(
-          files, [&](std::string_view file) { return entry->d_name == file || IsTemporaryOf(entry->d_name, file); });
+      const bool known = std::ranges::any_of(files, [&](std::string_view file) {
+        return entry->d_name == file || IsTemporaryNameFor(entry->d_name, file);
+      });
       if (known) ::unlinkat(fd, entry->d_name, 0);
     }
     ::closedir(folder);
@@ -180,17 +181,17 @@ RunFolder::~RunFolder() {
   if (lock_ >= 0) ::close(lock_);
 }
 
-fs::path RunFolder::FolderOf(int64_t number) const { return path_ / fmt::format("{}{}", kPrefix, number); }
+fs::path RunFolder::CheckpointFolder(int64_t number) const { return path_ / fmt::format("{}{}", kPrefix, number); }
 
-// Named like a temporary file of kLink, see IsTemporaryOf.
-fs::path RunFolder::MarkOf(int64_t number) const {
+// Named like a temporary file of kLink, see IsTemporaryNameFor.
+fs::path RunFolder::CheckpointMark(int64_t number) const {
   return path_ / fmt::format("{}.qkv-{}-{}.tmp", kLink, ::getpid(), number);
 }
 
 // An existing checkpoint-N without a mark belongs to the user; its number is skipped.
 int64_t RunFolder::NextNumber() const {
   int64_t number = number_ + 1;
-  while (Exists(FolderOf(number))) ++number;
+  while (Exists(CheckpointFolder(number))) ++number;
   return number;
 }
 
@@ -198,9 +199,10 @@ int64_t RunFolder::NextNumber() const {
 void RunFolder::RemoveMarked() const {
   for (const std::string& name : NamesIn(path_)) {
     std::error_code error;
-    if (!IsTemporaryOf(name, kLink) || !fs::is_symlink(fs::symlink_status(path_ / name, error))) continue;
+    if (!IsTemporaryNameFor(name, kLink) || !fs::is_symlink(fs::symlink_status(path_ / name, error))) continue;
     const int64_t number = NumberAt(path_ / name);
-    if (number > 0 && number != NumberAt(path_ / kLink)) RemoveCheckpoint(lock_, FolderOf(number).filename().string());
+    if (number > 0 && number != NumberAt(path_ / kLink))
+      RemoveCheckpoint(lock_, CheckpointFolder(number).filename().string());
     ::unlinkat(lock_, name.c_str(), 0);
   }
 }
@@ -208,13 +210,13 @@ void RunFolder::RemoveMarked() const {
 void RunFolder::RemoveLeftovers() const {
   RemoveMarked();
   for (const std::string& name : NamesIn(path_)) {
-    const bool left = std::ranges::any_of(kWritten, [&](const char* of) { return IsTemporaryOf(name, of); });
+    const bool left = std::ranges::any_of(kWritten, [&](const char* of) { return IsTemporaryNameFor(name, of); });
     if (left) ::unlinkat(lock_, name.c_str(), 0);  // fails for folders
   }
 }
 
 // Creates the missing links that lead through kLink.
-void RunFolder::PointNames() const {
+void RunFolder::UpdateSymlinks() const {
   for (const auto& [name, target] : Links()) {
     if (!Exists(path_ / name)) PointLink(path_ / name, target);
   }
@@ -223,20 +225,20 @@ void RunFolder::PointNames() const {
 // Writes a complete checkpoint, then makes it the current one.
 void RunFolder::Write(const Snapshot& snapshot, int64_t number) const {
   const auto mark = [&](int64_t marked) {
-    fs::create_symlink(FolderOf(marked).filename(), MarkOf(marked));
-    return MarkOf(marked);
+    fs::create_symlink(CheckpointFolder(marked).filename(), CheckpointMark(marked));
+    return CheckpointMark(marked);
   };
-  const fs::path next = FolderOf(number), last = next / kLast, best = next / kBest, link = mark(number);
+  const fs::path next = CheckpointFolder(number), last = next / kLast, best = next / kBest, link = mark(number);
   Require(fs::create_directory(next), "cannot write {}: it is there already", next.string());
   fs::create_directory(last);
   fs::create_directory(best);
   io::WriteSafeTensors(last / kModelFile, snapshot.model, {{"format", "pt"}});
   WriteFile(last / kModelConfig, snapshot.config);
   io::WriteSafeTensors(next / kTrainingFile, snapshot.training, {{kProgress, snapshot.progress}});
-  const fs::path source = snapshot.best || number_ == 0 ? last : FolderOf(number_) / kBest;
+  const fs::path source = snapshot.best || number_ == 0 ? last : CheckpointFolder(number_) / kBest;
   for (const char* name : kModelFiles) Share(source / name, best / name);
   for (const fs::path& folder : {last, best, next}) FlushFolder(folder);
-  if (number_ == 0) PointNames();
+  if (number_ == 0) UpdateSymlinks();
   FlushFolder(path_);  // persist the folder's name before the link's
   if (number_ > 0) mark(number_);
   fs::rename(link, path_ / kLink);
@@ -250,7 +252,7 @@ void RunFolder::Commit(const Snapshot& snapshot) {
   } catch (const std::exception& error) {
     RemoveMarked();
     if (const auto* failed = dynamic_cast<const fs::filesystem_error*>(&error)) {
-      Fail("cannot write {}: {}", FolderOf(number).string(), failed->code().message());
+      Fail("cannot write {}: {}", CheckpointFolder(number).string(), failed->code().message());
     }
     throw;
   }
@@ -261,7 +263,7 @@ void RunFolder::Commit(const Snapshot& snapshot) {
 
 Saved RunFolder::Load() const {
   Require(HasCheckpoint(), "folder {} holds no checkpoint", path_.string());
-  const fs::path file = FolderOf(number_) / kTrainingFile;
+  const fs::path file = CheckpointFolder(number_) / kTrainingFile;
   Saved saved{io::SafeTensors::Open(file), {}};
   const auto progress = saved.training.metadata().find(kProgress);
   Require(progress != saved.training.metadata().end(), "{} is no file of a training run", file.string());

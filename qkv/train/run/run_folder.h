@@ -70,11 +70,11 @@ class RunFolder {
 
  private:
   explicit RunFolder(const std::filesystem::path& path);
-  std::filesystem::path FolderOf(int64_t number) const;
-  std::filesystem::path MarkOf(int64_t number) const;
+  std::filesystem::path CheckpointFolder(int64_t number) const;
+  std::filesystem::path CheckpointMark(int64_t number) const;
   int64_t NextNumber() const;
   void Write(const Snapshot& snapshot, int64_t number) const;
-  void PointNames() const;
+  void UpdateSymlinks() const;
   void RemoveMarked() const;
   void RemoveLeftovers() const;
 

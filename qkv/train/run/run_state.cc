@@ -16,7 +16,7 @@ constexpr int64_t kMostSteps = int64_t{1} << 50, kMostRows = int64_t{1} << 60;
 constexpr double kNoLoss = std::numeric_limits<double>::infinity();
 
 // JSON keeps every bit of a double, and has null for non-finite values.
-io::Json ToJsonOf(const LossSum& sum) { return {sum.loss, sum.rows, sum.correct}; }
+io::Json LossSumToJson(const LossSum& sum) { return {sum.loss, sum.rows, sum.correct}; }
 
 // Reads the state's values and checks their ranges.
 class Reader {
@@ -80,8 +80,8 @@ bool RunState::Rate(int64_t epoch, const Score& score) {
 
 std::string RunState::ToJson() const {
   return io::Json({{"step", step},
-                   {"since_log", ToJsonOf(logged)},
-                   {"since_evaluation", ToJsonOf(evaluated)},
+                   {"since_log", LossSumToJson(logged)},
+                   {"since_evaluation", LossSumToJson(evaluated)},
                    {"evaluations", evaluations},
                    {"best_epoch", best_epoch},
                    {"without_better", without_better},

@@ -39,7 +39,7 @@ class SequenceLearner : public Learner {
   uint64_t data() const override { return data_.fingerprint; }
 
   void Initialise(View<float> weights) override {
-    if (!source_) return train::Initialise<float>(network_->config(), layout(), InitialisationOf(config_), weights);
+    if (!source_) return train::Initialise<float>(network_->config(), layout(), MakeInitialisation(config_), weights);
     for (const model::BoundTensor& bound : source_->bound) {
       const Tensor<float> from = model::Read<float>(bound);
       std::copy_n(from.data(), from.size(), layout().At(bound.spec.name, weights).data());
@@ -48,7 +48,7 @@ class SequenceLearner : public Learner {
   }
 
   void Open(Optimizer<float>& optimizer, int64_t step) override {
-    StepSettings settings = StepSettingsOf(config_);
+    StepSettings settings = MakeStepSettings(config_);
     settings.processes = &processes_;
     stepper_.emplace(*network_, optimizer, settings);
     step_ = step;

@@ -54,13 +54,13 @@ class TextSet : public SequenceSet {
     Require(tokens.rank() == 2 && tokens.dim(1) == length_ && tokens.shape() == labels.shape(),
             "text: tokens {} and labels {}, expected [B, {}] of both", tokens.shape(), labels.shape(), length_);
     Require(first >= 0, "text: window {}", first);
-    for (int64_t b = 0; b < tokens.dim(0); ++b) Copy(BeginningOf(first + b), tokens.at(b), labels.at(b));
+    for (int64_t b = 0; b < tokens.dim(0); ++b) Copy(WindowBegin(first + b), tokens.at(b), labels.at(b));
     file_->RequireUnchanged(path_.native());
   }
 
  protected:
   // Offset of a window's first byte within the part.
-  virtual int64_t BeginningOf(int64_t window) const = 0;
+  virtual int64_t WindowBegin(int64_t window) const = 0;
   // Bytes that can be labels.
   int64_t asked() const { return std::ssize(part_) - 1; }
   int64_t length() const { return length_; }
@@ -87,7 +87,7 @@ class OrderedText : public TextSet {
   int64_t size() const override { return (asked() + length() - 1) / length(); }
 
  protected:
-  int64_t BeginningOf(int64_t window) const override { return window * length(); }
+  int64_t WindowBegin(int64_t window) const override { return window * length(); }
 };
 
 // One window fewer than fit (if at least two fit), so that the offset can vary.
@@ -99,7 +99,7 @@ class ShuffledText : public TextSet {
   int64_t size() const override { return std::max<int64_t>(1, asked() / length() - 1); }
 
  protected:
-  int64_t BeginningOf(int64_t window) const override {
+  int64_t WindowBegin(int64_t window) const override {
     const int64_t epoch = window / size();
     const uint64_t key = MixSeed(seed_, static_cast<uint64_t>(epoch));
     const auto places = static_cast<uint64_t>(asked() - size() * length() + 1);
@@ -112,7 +112,7 @@ class ShuffledText : public TextSet {
 
 }  // namespace
 
-std::optional<Task> TaskOf(const std::string& data) {
+std::optional<Task> ParseTask(const std::string& data) {
   if (!data.starts_with(kTaskPrefix)) return {};
   const std::optional<Task> task = FindTask(std::string_view(data).substr(kTaskPrefix.size()));
   if (task) return task;

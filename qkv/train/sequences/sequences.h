@@ -39,13 +39,13 @@ struct SequenceData {
 };
 
 /// Returns the task of "task:NAME", nothing for any other string. Throws Error that lists the tasks if NAME is unknown.
-std::optional<Task> TaskOf(const std::string& data);
+std::optional<Task> ParseTask(const std::string& data);
 /// True if the file is plain text: its name is not that of a table or an archive, and there is no zero byte near its
 /// start.
 bool IsText(const std::filesystem::path& path);
 
 /// True if the data are for a sequence model, not for an image model.
-inline bool IsSequenceData(const std::string& data) { return TaskOf(data) || IsText(data); }
+inline bool IsSequenceData(const std::string& data) { return ParseTask(data) || IsText(data); }
 
 /// `epoch`: sequences per epoch. Throws Error as Sequences::Validate.
 SequenceData TaskForTraining(const Sequences& sequences, int64_t epoch, uint64_t seed);

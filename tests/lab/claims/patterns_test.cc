@@ -37,7 +37,7 @@ TEST(Patterns, EveryForestIsMadeBySharedVectorsAndNoOther) {
       continue;
     }
     const Tensor<double> S = Gram(SharedVectorsFor(pattern));
-    EXPECT_EQ(PatternOf(S), pattern);
+    EXPECT_EQ(FindPattern(S), pattern);
     EXPECT_LE(algebra::PairExcess<double>(S), 1e-15);
   }
 }
@@ -47,7 +47,7 @@ TEST(Patterns, SymmetricScoresMakeCirclesOfTwoToo) {
     if (LongestCycle(pattern) > 2) {
       EXPECT_THROW(SymmetricScoresFor(pattern), Error);
     } else {
-      EXPECT_EQ(PatternOf(SymmetricScoresFor(pattern)), pattern);
+      EXPECT_EQ(FindPattern(SymmetricScoresFor(pattern)), pattern);
     }
   }
 }
@@ -64,7 +64,7 @@ TEST(Patterns, TwoForestsCoverAnyPattern) {
 TEST(Patterns, ATieIsNone) {
   Tensor<double> scores({2, 2});
   scores[2] = 1;
-  EXPECT_EQ(PatternOf(scores), (Pattern{-1, 0}));
+  EXPECT_EQ(FindPattern(scores), (Pattern{-1, 0}));
   EXPECT_EQ(LongestCycle({1, 2, 0, 0}), 3);
 }
 

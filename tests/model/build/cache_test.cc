@@ -32,12 +32,12 @@ struct TestCache {
   }
   Tensor<float> Logits(const fs::path& model, const BuildOptions& options = {}) {
     notes.clear();
-    return LogitsOf(Model::Load(model, options, cache()));
+    return ComputeLogits(Model::Load(model, options, cache()));
   }
-  fs::path FileOf(const fs::path& model, const BuildOptions& options = {}) {
+  fs::path StoredLayersFile(const fs::path& model, const BuildOptions& options = {}) {
     return CacheFile(Checkpoint::Open(model), options, cache().folder);
   }
-  static Tensor<float> LogitsOf(const Model& model) {
+  static Tensor<float> ComputeLogits(const Model& model) {
     const VitConfig& c = model.config();
     return model.Logits(Sampler(7).Normal<float>({2, c.channels, c.image_height, c.image_width}));
   }
@@ -85,15 +85,15 @@ TEST_P(CacheOfModels, AnswersWithTheSameBits) {
   const fs::path model = GoldenFolder(GetParam());
   TestCache test;
   for (const BuildOptions& options : variants) {
-    const Tensor<float> built = TestCache::LogitsOf(Model::Load(model, options));
-    const fs::path file = test.FileOf(model, options);
+    const Tensor<float> built = TestCache::ComputeLogits(Model::Load(model, options));
+    const fs::path file = test.StoredLayersFile(model, options);
     EXPECT_FALSE(fs::exists(file));
     EXPECT_TRUE(SameBits(test.Logits(model, options), built)) << "while it is kept";
     EXPECT_TRUE(fs::exists(file)) << test.notes;
-    const FileStamp kept = StampOf(file);
+    const FileStamp kept = ReadFileStamp(file);
     EXPECT_TRUE(SameBits(test.Logits(model, options), built)) << "from the cache";
     EXPECT_EQ(test.notes, "");
-    EXPECT_EQ(StampOf(file), kept) << "it was written again";
+    EXPECT_EQ(ReadFileStamp(file), kept) << "it was written again";
   }
 }
 
@@ -140,7 +140,7 @@ TEST(CacheOfAChangedModel, IsMadeAnew) {
   CopyModel("timm_vit", model.path());
   TestCache test;
   const Tensor<float> before = test.Logits(model.path());
-  const fs::path weights = model / "model.safetensors", file = test.FileOf(model.path());
+  const fs::path weights = model / "model.safetensors", file = test.StoredLayersFile(model.path());
   const auto modified = fs::last_write_time(weights);
   // The last tensor's last bytes: 1.5f.
   Overwrite(weights, static_cast<int64_t>(fs::file_size(weights)) - 4, std::string("\x00\x00\xC0\x3F", 4));
@@ -148,7 +148,7 @@ TEST(CacheOfAChangedModel, IsMadeAnew) {
   const Tensor<float> after = test.Logits(model.path());
   EXPECT_NE(test.notes.find("other files"), std::string::npos) << test.notes;
   EXPECT_FALSE(SameBits(after, before));
-  EXPECT_TRUE(SameBits(after, TestCache::LogitsOf(Model::Load(model.path()))));
+  EXPECT_TRUE(SameBits(after, TestCache::ComputeLogits(Model::Load(model.path()))));
   EXPECT_TRUE(SameBits(test.Logits(model.path()), after));
   EXPECT_EQ(test.notes, "");
   // One file, which took the old one's place.
@@ -175,7 +175,7 @@ TEST(CacheOfAChangedModel, WaitsUntilTheFileHasRested) {
   test.rest = std::chrono::hours(1);
   test.Logits(model.path());
   EXPECT_NE(test.notes.find("just now"), std::string::npos) << test.notes;
-  EXPECT_FALSE(fs::exists(test.FileOf(model.path())));
+  EXPECT_FALSE(fs::exists(test.StoredLayersFile(model.path())));
 }
 
 // Whatever happened to the file: the answer is right, the reason is noted, and the next start finds a good one.
@@ -183,7 +183,7 @@ TEST(BrokenCache, IsRefusedAndMadeAnew) {
   const fs::path model = GoldenFolder("timm_vit");
   TestCache test;
   const Tensor<float> built = test.Logits(model);
-  const fs::path file = test.FileOf(model);
+  const fs::path file = test.StoredLayersFile(model);
   const std::string good = ReadFile(file);
   std::vector<std::string> broken{
       "", "foreign", good.substr(0, 7), good.substr(0, 100), good.substr(0, good.size() - 1), good + "x"};
@@ -211,7 +211,8 @@ TEST(BrokenCache, UnwritableFolderIsNotedOnly) {
   WriteFile(folder / "file", "");  // no folder can be made below it, not even by root
   std::string notes;
   const Cache cache{folder / "file", [&](const std::string& text) { notes += text; }};
-  EXPECT_TRUE(SameBits(TestCache::LogitsOf(Model::Load(model, {}, cache)), TestCache::LogitsOf(Model::Load(model))));
+  EXPECT_TRUE(
+      SameBits(TestCache::ComputeLogits(Model::Load(model, {}, cache)), TestCache::ComputeLogits(Model::Load(model))));
   EXPECT_NE(notes.find("not kept"), std::string::npos) << notes;
 }
 
@@ -220,7 +221,7 @@ TEST(BrokenCache, APipeInItsPlaceIsNotWaitedFor) {
   const fs::path model = GoldenFolder("timm_vit");
   TestCache test;
   const Tensor<float> built = test.Logits(model);
-  const fs::path file = test.FileOf(model);
+  const fs::path file = test.StoredLayersFile(model);
   fs::remove(file);
   ASSERT_EQ(::mkfifo(file.c_str(), 0600), 0);
   EXPECT_TRUE(SameBits(test.Logits(model), built));
@@ -233,7 +234,7 @@ TEST(VerifiedCache, FindsABitThatFlipped) {
   const fs::path model = GoldenFolder("timm_vit");
   TestCache test;
   const Tensor<float> built = test.Logits(model);
-  const fs::path file = test.FileOf(model);
+  const fs::path file = test.StoredLayersFile(model);
   const std::string good = ReadFile(file);
   std::string broken = good;
   broken[broken.size() - 2] ^= 0x20;
@@ -254,7 +255,7 @@ TEST(VerifiedCache, FindsWeightsThatWereChangedThroughAMapping) {
   TestCache test;
   const Tensor<float> before = test.Logits(model.path());
   const fs::path weights = model / "model.safetensors";
-  const FileStamp stamp = StampOf(weights);
+  const FileStamp stamp = ReadFileStamp(weights);
   const int fd = ::open(weights.c_str(), O_RDWR | O_CLOEXEC);
   void* const mapped = ::mmap(nullptr, stamp.size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   ASSERT_NE(mapped, MAP_FAILED);
@@ -263,14 +264,14 @@ TEST(VerifiedCache, FindsWeightsThatWereChangedThroughAMapping) {
   char* const last = static_cast<char*>(mapped) + stamp.size - sizeof(weight);
   *const_cast<volatile char*>(last) = *last;
   test.Logits(model.path());
-  const FileStamp touched = StampOf(weights);
+  const FileStamp touched = ReadFileStamp(weights);
   std::memcpy(last, &weight, sizeof(weight));
-  ASSERT_EQ(StampOf(weights), touched);
+  ASSERT_EQ(ReadFileStamp(weights), touched);
   test.verify = true;
   const Tensor<float> after = test.Logits(model.path());
   EXPECT_NE(test.notes.find("not those that it was made of"), std::string::npos) << test.notes;
   EXPECT_FALSE(SameBits(after, before));
-  EXPECT_TRUE(SameBits(after, TestCache::LogitsOf(Model::Load(model.path()))));
+  EXPECT_TRUE(SameBits(after, TestCache::ComputeLogits(Model::Load(model.path()))));
   ::munmap(mapped, stamp.size);
   ::close(fd);
 }
@@ -278,13 +279,13 @@ TEST(VerifiedCache, FindsWeightsThatWereChangedThroughAMapping) {
 // Each sees a whole file or none.
 TEST(CacheTogether, ConcurrentStartsAnswerAlike) {
   const fs::path model = GoldenFolder("timm_map");
-  const Tensor<float> built = TestCache::LogitsOf(Model::Load(model));
+  const Tensor<float> built = TestCache::ComputeLogits(Model::Load(model));
   TestCache test;
   const Cache quiet{test.cache().folder, {}};
   std::vector<int> same(8);
   std::vector<std::thread> threads;
   for (int& ok : same) {
-    threads.emplace_back([&] { ok = SameBits(TestCache::LogitsOf(Model::Load(model, {}, quiet)), built); });
+    threads.emplace_back([&] { ok = SameBits(TestCache::ComputeLogits(Model::Load(model, {}, quiet)), built); });
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(std::count(same.begin(), same.end(), 1), 8);

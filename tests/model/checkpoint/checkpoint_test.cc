@@ -23,7 +23,7 @@ class CheckpointFolder : public testing::Test {
     return Checkpoint::Open(folder_.path());
   }
   std::string OpenError() {
-    return MessageOf([&] { Open(); });
+    return ErrorMessage([&] { Open(); });
   }
 
   TemporaryFolder folder_;
@@ -56,7 +56,7 @@ TEST_F(CheckpointFolder, RefusesWeightsThatAreNotFinite) {
   for (const float bad : {std::nanf(""), INFINITY}) {
     tensors_.at("blocks.1.attn.proj.weight")[17] = bad;
     const Checkpoint checkpoint = Open();
-    const std::string message = MessageOf([&] { Model model(checkpoint); });
+    const std::string message = ErrorMessage([&] { Model model(checkpoint); });
     EXPECT_NE(message.find("\"blocks.1.attn.proj.weight\" holds NaN or infinity"), std::string::npos) << message;
   }
 }
@@ -138,13 +138,13 @@ TEST_F(CheckpointFolder, FileUsesTheConfigBesideIt) {
 }
 
 TEST_F(CheckpointFolder, MissingModelIsNamed) {
-  const std::string message = MessageOf([] { Checkpoint::Open("/nonexistent/model"); });
+  const std::string message = ErrorMessage([] { Checkpoint::Open("/nonexistent/model"); });
   EXPECT_NE(message.find("/nonexistent/model"), std::string::npos);
 }
 
 TEST(DescribeFromTensors, SaysWhatVitPytorchNeeds) {
   const auto tensors = io::SafeTensors::Open(SourceFolder() / "tests/golden/vit_pytorch_vit/model.safetensors");
-  const std::string message = MessageOf([&] { DescribeFromTensors(tensors); });
+  const std::string message = ErrorMessage([&] { DescribeFromTensors(tensors); });
   EXPECT_NE(message.find("config.json"), std::string::npos);
   EXPECT_NE(message.find("heads"), std::string::npos);
 }

@@ -129,7 +129,7 @@ class GoldenConversion : public testing::TestWithParam<std::string> {
   // The golden or, where its attention is of a kind that only qkv has, what it is with separate queries and keys.
   Checkpoint Separate() {
     const VitConfig& c = original_.description.config;
-    if (c.block.attention.kind == nn::AttentionKind::kSeparate || !WhyNotSeparate(c).empty()) {
+    if (c.block.attention.kind == nn::AttentionKind::kSeparate || !SeparationObstruction(c).empty()) {
       return Checkpoint::Open(GoldenFolder(GetParam()));
     }
     Convert(original_, folder_ / "separate", {.layout = c.family});
@@ -172,7 +172,7 @@ TEST_P(GoldenConversion, GoesThereAndBackOrSaysWhyNot) {
   const Family other = own == Family::kTimm ? Family::kHuggingFace : Family::kTimm;
   const auto refused = kRefused.find(GetParam());
   if (own == Family::kVitPytorch || refused != kRefused.end()) {
-    const std::string message = MessageOf([&] { Convert(original_, folder_ / "there", {.layout = other}); });
+    const std::string message = ErrorMessage([&] { Convert(original_, folder_ / "there", {.layout = other}); });
     const std::string reason = own == Family::kVitPytorch ? "LayerNorm around the patch projection" : refused->second;
     EXPECT_NE(message.find(reason), std::string::npos) << "the message is: " << message;
     EXPECT_EQ(folder_.Count(), 0);
@@ -204,7 +204,8 @@ TEST_P(GoldenConversion, GoesThereAndBackOrSaysWhyNot) {
 }
 
 TEST_P(GoldenConversion, GoesToVitPytorchOnlyFromThere) {
-  const std::string message = MessageOf([&] { Convert(original_, folder_ / "out", {.layout = Family::kVitPytorch}); });
+  const std::string message =
+      ErrorMessage([&] { Convert(original_, folder_ / "out", {.layout = Family::kVitPytorch}); });
   if (original_.description.config.family == Family::kVitPytorch) {
     EXPECT_EQ(message, "");
   } else {
@@ -301,13 +302,14 @@ TEST_F(Conversion, RefusesWhatATypeCannotHold) {
   tensors_.at("blocks.1.mlp.fc2.bias")[3] = -65520;  // the least that rounds to infinity
   const Checkpoint original = Open();
   for (const Family layout : {Family::kTimm, Family::kHuggingFace}) {
-    const std::string message = MessageOf([&] { Convert(original, Out(), {.layout = layout, .dtype = DType::kF16}); });
+    const std::string message =
+        ErrorMessage([&] { Convert(original, Out(), {.layout = layout, .dtype = DType::kF16}); });
     EXPECT_NE(message.find("blocks.1.mlp.fc2.bias"), std::string::npos) << message;
     EXPECT_NE(message.find("-65520"), std::string::npos) << message;
   }
   EXPECT_EQ(folder_.Count(), 1);  // only the input
   Convert(original, Out(), {.dtype = DType::kBF16});
-  EXPECT_NE(MessageOf([&] { Convert(original, folder_ / "x", {.dtype = DType::kI64}); }), "");
+  EXPECT_NE(ErrorMessage([&] { Convert(original, folder_ / "x", {.dtype = DType::kI64}); }), "");
 }
 
 TEST_F(Conversion, HuggingFaceNotesItsType) {
@@ -340,8 +342,8 @@ TEST_F(Conversion, RefusesAFolderThatIsNotEmpty) {
   fs::create_directory(Out());
   Convert(original, Out(), {});  // empty: as good as missing
   WriteFile(Out() / "note.txt", "mine");
-  EXPECT_NE(MessageOf([&] { Convert(original, Out(), {}); }).find("not empty"), std::string::npos);
-  EXPECT_NE(MessageOf([&] { Convert(original, Out() / "note.txt", {.force = true}); }).find("no folder"),
+  EXPECT_NE(ErrorMessage([&] { Convert(original, Out(), {}); }).find("not empty"), std::string::npos);
+  EXPECT_NE(ErrorMessage([&] { Convert(original, Out() / "note.txt", {.force = true}); }).find("no folder"),
             std::string::npos);
   Convert(original, Out(), {.layout = Family::kHuggingFace, .force = true});
   Convert(original, Out(), {.force = true});
@@ -425,7 +427,7 @@ TEST_F(Conversion, DoesNotReplaceTheWorkingDirectory) {
   Convert(Open(), Out(), {});
   const fs::path before = fs::current_path();
   fs::current_path(Out());
-  const std::string message = MessageOf([&] { Convert(Open(), ".", {.force = true}); });
+  const std::string message = ErrorMessage([&] { Convert(Open(), ".", {.force = true}); });
   fs::current_path(before);
   EXPECT_NE(message.find("is the working directory"), std::string::npos) << message;
   Checkpoint::Open(Out());
@@ -464,7 +466,7 @@ TEST_F(Conversion, InPlaceWithForce) {
 TEST_F(Conversion, LeavesNothingBehindWhenItFails) {
   const Checkpoint original = Open();
   WriteFile(folder_ / "file", "");
-  EXPECT_NE(MessageOf([&] { Convert(original, folder_ / "file/out", {}); }), "");
+  EXPECT_NE(ErrorMessage([&] { Convert(original, folder_ / "file/out", {}); }), "");
   EXPECT_EQ(folder_.Count(), 2);
 }
 
@@ -490,7 +492,7 @@ TEST(ShortestDecimal, FindsTheFewestDecimals) {
   EXPECT_EQ(ShortestDecimal(224.0 / 248, edge(248)), 0.9);
   EXPECT_EQ(ShortestDecimal(224.0 / 256, edge(256)), 0.875);
   EXPECT_EQ(ShortestDecimal(1.0, edge(224)), 1.0);
-  EXPECT_EQ(AsWritten(0.485f), 0.485);
+  EXPECT_EQ(ShortestDecimalValue(0.485f), 0.485);
 }
 
 using image::Preprocess;

@@ -52,15 +52,15 @@ TEST(Limits, APassBeyondTheLimitIsRefused) {
   const Tensor<float> pixels({64, c.channels, c.image_height, c.image_width});
   const auto bytes = static_cast<int64_t>(model.vit().PassBytes(64, c.image_height, c.image_width));
   const Limited limited(bytes / 2);
-  const std::string message = MessageOf([&] { model.Logits(pixels); });
+  const std::string message = ErrorMessage([&] { model.Logits(pixels); });
   EXPECT_NE(message.find("64 images of 10 tokens would take about"), std::string::npos) << message;
   EXPECT_NE(message.find("--max-memory"), std::string::npos) << message;
-  EXPECT_EQ(MessageOf([&] { model.Logits(pixels.view().slice(0, 0, 8)); }), "");
+  EXPECT_EQ(ErrorMessage([&] { model.Logits(pixels.view().slice(0, 0, 8)); }), "");
 }
 
 TEST(Limits, LayersBeyondTheLimitAreNotBuilt) {
   const Limited limited(1000);
-  EXPECT_NE(MessageOf([] { Model::Load(GoldenFolder("timm_vit")); }).find("the model's layers"), std::string::npos);
+  EXPECT_NE(ErrorMessage([] { Model::Load(GoldenFolder("timm_vit")); }).find("the model's layers"), std::string::npos);
 }
 
 // A few KB whose configuration asks for a million tokens, which nothing in the file stands for.
@@ -75,12 +75,12 @@ TEST(Limits, AMillionTokensOfAFewKilobytesAreRefused) {
   Model model = Model::Load(folder.path());
   EXPECT_EQ(model.config().tokens(), 1024 * 1024 + 1);
   const image::Image image{Tensor<uint8_t>({8, 8, 1})};
-  const std::string message = MessageOf([&] { model.Classify(image); });
+  const std::string message = ErrorMessage([&] { model.Classify(image); });
   EXPECT_NE(message.find("of weights may ask for"), std::string::npos) << message;
   EXPECT_NE(message.find("--size"), std::string::npos) << message;
   // Who asks for a size has it.
   model.SetInputSize(64, 64);
-  EXPECT_EQ(MessageOf([&] { model.Classify(image); }), "");
+  EXPECT_EQ(ErrorMessage([&] { model.Classify(image); }), "");
 }
 
 TEST(Limits, PublishedModelsAreFarFromThem) {
@@ -102,14 +102,17 @@ TEST(Limits, ASequenceModelsTablesAndCachesAreRefused) {
   const auto model = SequenceModel<float>::Load(folder.path());
   EXPECT_THROW(RequireProportion(Cost(c), 1e4, "", ""), Error);
   const Limited limited(1 << 24);
-  EXPECT_NE(MessageOf([&] { SequenceModel<float>::Load(folder.path()); }).find("layers"), std::string::npos);
-  EXPECT_NE(MessageOf([&] { Decoder<float>{model}; }).find("decoder"), std::string::npos);
-  EXPECT_NE(MessageOf([&] { model.Logits(Tensor<int32_t>({1, 1 << 20})); }).find("1048576 tokens"), std::string::npos);
+  EXPECT_NE(ErrorMessage([&] { SequenceModel<float>::Load(folder.path()); }).find("layers"), std::string::npos);
+  EXPECT_NE(ErrorMessage([&] { Decoder<float>{model}; }).find("decoder"), std::string::npos);
+  EXPECT_NE(ErrorMessage([&] {
+              model.Logits(Tensor<int32_t>({1, 1 << 20}));
+            }).find("1048576 tokens"),
+            std::string::npos);
 }
 
 TEST(Limits, NumberOfClassesIsBounded) {
   EXPECT_NE(
-      MessageOf([] {
+      ErrorMessage([] {
         DescribeTimm(
             {{"architecture", "vit_tiny_patch16_224"}, {"num_classes", 1 << 24}, {"label_names", io::Json::array()}});
       }).find("number of classes"),

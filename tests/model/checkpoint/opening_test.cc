@@ -24,8 +24,8 @@ void CopyModel(const std::string& golden, const fs::path& to) {
 
 class Opening : public testing::Test {
  protected:
-  std::string OpenError(const Given& given = {}) const {
-    return MessageOf([&] { Checkpoint::Open(model_, given); });
+  std::string OpenError(const ModelHints& given = {}) const {
+    return ErrorMessage([&] { Checkpoint::Open(model_, given); });
   }
 
   const TemporaryFolder folder_;
@@ -103,7 +103,7 @@ TEST_F(Opening, AFolderThatIsExchangedIsOpenedOnceMore) {
   EXPECT_EQ(opened.config, expected);
   EXPECT_NE(opened.tensors->Find("blocks.0.attn.q_norm.weight"), nullptr);
   exchanges = 2;
-  EXPECT_NE(MessageOf([&] { OpenWhole(model_, open); }).find("replaced the model"), std::string::npos);
+  EXPECT_NE(ErrorMessage([&] { OpenWhole(model_, open); }).find("replaced the model"), std::string::npos);
 }
 
 TEST_F(Opening, AFileThatIsExchangedIsOpenedOnceMore) {
@@ -115,15 +115,15 @@ TEST_F(Opening, AFileThatIsExchangedIsOpenedOnceMore) {
     return checkpoint;
   };
   const Checkpoint checkpoint = OpenWhole(model_, open);
-  EXPECT_EQ(StampOf(model_ / "model.safetensors"), checkpoint.tensors->files()[0].mapped.stamp());
+  EXPECT_EQ(ReadFileStamp(model_ / "model.safetensors"), checkpoint.tensors->files()[0].mapped.stamp());
 }
 
 TEST_F(Opening, WeightsThatBecomeShorterAreNamed) {
   CopyModel("timm_vit", model_);
   const Checkpoint checkpoint = Checkpoint::Open(model_);
   fs::resize_file(model_ / "model.safetensors", 4096);
-  for (const std::string& message :
-       {MessageOf([&] { Model{checkpoint}; }), MessageOf([&] { ReadTensor<double>(checkpoint, "norm.weight"); })}) {
+  for (const std::string& message : {ErrorMessage([&] { Model{checkpoint}; }),
+                                     ErrorMessage([&] { ReadTensor<double>(checkpoint, "norm.weight"); })}) {
     EXPECT_NE(message.find("model.safetensors: the file was changed"), std::string::npos) << message;
   }
 }
@@ -137,7 +137,7 @@ TEST_F(Opening, AMappedCacheThatBecomesShorterIsNamed) {
   model.Logits(pixels);
   const fs::path kept = CacheFile(Checkpoint::Open(model_), {}, cache.folder);
   fs::resize_file(kept, fs::file_size(kept) - 4096);
-  const std::string message = MessageOf([&] { model.Logits(pixels); });
+  const std::string message = ErrorMessage([&] { model.Logits(pixels); });
   EXPECT_NE(message.find(kept.string() + ": the file was changed"), std::string::npos) << message;
 }
 

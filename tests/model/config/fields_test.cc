@@ -68,7 +68,7 @@ void Use(const io::Json& config, const std::optional<io::Json>& processor, const
   Flops(description.config);
   PreprocessForSize(description, 48, 48);
   for (const Family library : {Family::kTimm, Family::kHuggingFace}) {
-    MessageOf([&] { Translate(description, library); });
+    ErrorMessage([&] { Translate(description, library); });
   }
 }
 
@@ -107,7 +107,7 @@ TEST(WrongTypes, NameTheField) {
   for (const char* key : {"hidden_size", "num_hidden_layers", "layer_norm_eps", "hidden_act", "qkv_bias"}) {
     io::Json changed = config;
     changed[key] = io::Json::array();
-    const std::string message = MessageOf([&] { Describe(changed, {}, tensors); });
+    const std::string message = ErrorMessage([&] { Describe(changed, {}, tensors); });
     EXPECT_NE(message.find(fmt::format("\"{}\" is array", key)), std::string::npos) << message;
   }
 }

@@ -94,7 +94,7 @@ struct Bound {
   T *begin, *next;
 };
 
-AttentionSettings SettingsOf(const Case& c, View<const bool> mask) {
+AttentionSettings MakeSettings(const Case& c, View<const bool> mask) {
   static const RotaryTable narrow(kN, kRank, 10), wide(kN, kE, 10);
   AttentionSettings s;
   s.config.kind = c.kind, s.config.heads = kH, s.config.head_width = kE, s.config.qk_width = c.rank();
@@ -127,7 +127,7 @@ struct Layer {
   void Forward() {
     const Bound<const T> p(c, weights.data());
     arena.Reset();
-    AttentionForward<T>(x, c.rows, p.p, SettingsOf(c, mask),
+    AttentionForward<T>(x, c.rows, p.p, MakeSettings(c, mask),
                         c.option == Option::kResidual ? residual.view() : View<T>(), y, cache, arena);
   }
   T Loss() {
@@ -139,7 +139,7 @@ struct Layer {
   void Backward() {
     const Bound<const T> p(c, weights.data());
     const Bound<T> d(c, gradients.data());
-    AttentionBackward<T>(c.rows, p.p, SettingsOf(c, mask), cache, dy, dx, d.p, arena);
+    AttentionBackward<T>(c.rows, p.p, MakeSettings(c, mask), cache, dy, dx, d.p, arena);
   }
 
   Case c;
@@ -204,7 +204,7 @@ TEST_P(AttentionGradient, IsTheSameImageByImage) {
   const Bound<const double> p(c, layer.weights.data());
   const Bound<double> d(c, gradients.data());
   for (int64_t b = 0; b < kB; ++b) {
-    AttentionSettings s = SettingsOf(c, layer.mask.view().slice(0, b, b + 1));
+    AttentionSettings s = MakeSettings(c, layer.mask.view().slice(0, b, b + 1));
     s.first_image = b;
     Arena arena;
     AttentionCache<double> cache;

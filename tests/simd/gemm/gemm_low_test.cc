@@ -50,7 +50,7 @@ double HalfStep(const double* row, int64_t K, int levels, bool symmetric) {
 
 // How far the product of one row of x and one of W may be from the exact one.
 double ProductTolerance(Precision precision, const double* x, const double* w, int64_t K) {
-  const internal::TileKernel& kernel = internal::KernelOf(precision);
+  const internal::TileKernel& kernel = internal::SelectTileKernel(precision);
   ErrorBound bound;
   double magnitude = 0;
   if (precision == Precision::kBfloat16) {
@@ -133,7 +133,7 @@ TEST_P(GemmLowTest, WholeNumbersAreExact) {
   Rng rng(3);
   Tensor<float> x({M, K}), w({N, K}), y({M, N});
   for (const Precision precision : kLow) {
-    const internal::TileKernel& kernel = internal::KernelOf(precision);
+    const internal::TileKernel& kernel = internal::SelectTileKernel(precision);
     const int x_max = precision == Precision::kInt8 ? kernel.activation_max : 255;
     const int w_max = precision == Precision::kInt8 ? kernel.weight_max : 127;
     for (float& value : x.span()) value = static_cast<float>(rng.Next() % (x_max + 1));
@@ -441,7 +441,7 @@ TEST_P(GemmLowTest, TheInstructionSetChoosesTheKernel) {
   const std::string_view int8 = Describe(Precision::kInt8).kernel, bf16 = Describe(Precision::kBfloat16).kernel;
   const Isa isa = GetParam().isa;
   const bool vnni = isa == Isa::kAvx512 && internal::HasAvx512Vnni();
-  const bool dot = isa == Isa::kAvx512 && internal::Avx512Bf16Pays();
+  const bool dot = isa == Isa::kAvx512 && internal::Avx512Bf16IsFaster();
   EXPECT_EQ(int8, isa == Isa::kBaseline  ? "int16_pairs"
                   : isa == Isa::kAmx     ? "amx_int8"
                   : vnni                 ? "avx512_vnni"

@@ -90,8 +90,8 @@ TEST_P(OptimizerLoopsTest, AveragesAndSums) {
   for (int64_t n = 0; n <= kLengths; ++n) {
     Buffer w(1, n), average(2, n), sum(3, n);
     const Tensor<double> before = average.exact.Clone();
-    MoveAverage(0.3f, w.fast(), average.fast(), n);
-    MoveAverage(static_cast<double>(0.3f), w.slow(), average.slow(), n);
+    UpdateAverage(0.3f, w.fast(), average.fast(), n);
+    UpdateAverage(static_cast<double>(0.3f), w.slow(), average.slow(), n);
     average.ExpectNear(n, 3, [&](int64_t i) { return std::abs(w.slow()[i]) + std::abs(before[i + 1]); });
     AddTo(w.fast(), sum.fast(), n);
     AddTo(w.slow(), sum.slow(), n);
@@ -105,7 +105,7 @@ TEST_P(OptimizerLoopsTest, AveragesAndSums) {
 TEST_P(OptimizerLoopsTest, AverageOfRateOneIsTheWeight) {
   Buffer w(1, 37);
   std::vector<float> average(37, 0);
-  MoveAverage(1.0f, w.fast(), average.data(), 37);
+  UpdateAverage(1.0f, w.fast(), average.data(), 37);
   for (size_t i = 0; i < 37; ++i) EXPECT_EQ(average[i], w.fast()[i]);
 }
 

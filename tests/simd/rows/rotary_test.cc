@@ -23,7 +23,7 @@ constexpr double kUntouched = -77;
 double Angle(int64_t row, int64_t pair) { return 0.7 * static_cast<double>(row + 1) / static_cast<double>(pair + 1); }
 
 template <typename T>
-std::vector<T> TableOf(int64_t E) {
+std::vector<T> MakeAngleTable(int64_t E) {
   std::vector<T> table;
   for (int64_t row = 0; row < kRows; ++row) {
     for (int64_t e = 0; e < E; ++e) table.push_back(static_cast<T>(std::cos(Angle(row, e / 2))));
@@ -36,13 +36,13 @@ std::vector<T> TableOf(int64_t E) {
 
 // Each number is a sum of two products of rounded factors: four roundings of either.
 template <typename T>
-void CheckTurns(int64_t E, int64_t heads, bool back) {
+void CheckRotations(int64_t E, int64_t heads, bool back) {
   const int64_t width = heads * E, stride = width + kGap;
   const auto x = Cast<T>(Sampler(3).Normal<double>({kRows, stride}));
-  const auto table = TableOf<T>(E);
+  const auto table = MakeAngleTable<T>(E);
   Tensor<T> y({kRows, stride});
   std::fill_n(y.data(), y.size(), static_cast<T>(kUntouched));
-  TurnPairs<T>({x.data(), stride, table.data(), kRows, heads, E, y.data(), stride}, back);
+  RotatePairs<T>({x.data(), stride, table.data(), kRows, heads, E, y.data(), stride}, back);
   for (int64_t row = 0; row < kRows; ++row) {
     const T *from = x.view().row(row), *to = y.view().row(row);
     for (int64_t i = 0; i < width; i += 2) {
@@ -56,7 +56,7 @@ void CheckTurns(int64_t E, int64_t heads, bool back) {
     for (int64_t i = width; i < stride; ++i) ASSERT_EQ(to[i], static_cast<T>(kUntouched)) << "wrote past the end";
   }
   auto in_place = x.Clone();
-  TurnPairs<T>({in_place.data(), stride, table.data(), kRows, heads, E, in_place.data(), stride}, back);
+  RotatePairs<T>({in_place.data(), stride, table.data(), kRows, heads, E, in_place.data(), stride}, back);
   for (int64_t row = 0; row < kRows; ++row) {
     for (int64_t i = 0; i < width; ++i) ASSERT_EQ(*in_place.view().at(row, i), *y.view().at(row, i)) << "in place";
   }
@@ -66,8 +66,8 @@ TEST_P(RotaryTest, TurnsPairsAsComplexNumbers) {
   for (int64_t E = 2; E <= 2 * 16 + 2; E += 2) {  // past two of the widest vectors
     for (const int64_t heads : {1, 3}) {
       for (const bool back : {false, true}) {
-        CheckTurns<float>(E, heads, back);
-        CheckTurns<double>(E, heads, back);
+        CheckRotations<float>(E, heads, back);
+        CheckRotations<double>(E, heads, back);
       }
     }
   }

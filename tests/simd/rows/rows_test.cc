@@ -36,8 +36,8 @@ void CheckNorm(int64_t D, NormKind kind, double mean, bool with_gamma, bool with
   std::vector<double> exact(D);
   for (int64_t r = 0; r < kRows; ++r) {
     const double* row = x64.data() + r * (D + padding);
-    reference::NormRows(row, 1, D, with_gamma ? gamma64.data() : nullptr, with_beta ? beta64.data() : nullptr, {eps, kind},
-                        exact.data());
+    reference::NormRows(row, 1, D, with_gamma ? gamma64.data() : nullptr, with_beta ? beta64.data() : nullptr,
+                        {eps, kind}, exact.data());
     double average = 0, variance = 0;
     for (int64_t d = 0; kind == NormKind::kLayer && d < D; ++d) average += row[d] / static_cast<double>(D);
     for (int64_t d = 0; d < D; ++d) variance += (row[d] - average) * (row[d] - average) / static_cast<double>(D);

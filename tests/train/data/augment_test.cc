@@ -39,7 +39,7 @@ bool Same(const Image& a, const Image& b) {
 TEST(Augment, NothingAskedNothingDone) {
   const Image image = NoiseImage(5, 7, 3, 1);
   EXPECT_TRUE(Same(Augmented({}, image, 5, 7, 2), image));
-  EXPECT_TRUE(MessageOf([&] { Augmented({}, image, 7, 5, 2); }).find("expected 5 x 7") != std::string::npos);
+  EXPECT_TRUE(ErrorMessage([&] { Augmented({}, image, 7, 5, 2); }).find("expected 5 x 7") != std::string::npos);
 }
 
 TEST(Augment, PaddedCropsAreShifts) {
@@ -289,9 +289,9 @@ TEST(Mix, SharesAreBetaDistributed) {
 }
 
 TEST(Augmentation, SaysWhatIsOutOfBounds) {
-  EXPECT_EQ(MessageOf([] { Check({}); }), "");
+  EXPECT_EQ(ErrorMessage([] { Check({}); }), "");
   const auto refused = [](const Augmentation& augmentation, const char* what) {
-    return MessageOf([&] { Check(augmentation); }).find(what) != std::string::npos;
+    return ErrorMessage([&] { Check(augmentation); }).find(what) != std::string::npos;
   };
   EXPECT_TRUE(refused({.least_area = 0}, "least area"));
   EXPECT_TRUE(refused({.greatest_ratio = 0.5}, "ratio"));

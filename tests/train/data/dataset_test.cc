@@ -102,7 +102,7 @@ TEST(ImageFolder, InOnePiece) {
   ASSERT_EQ(dataset.splits.size(), 1u);
   EXPECT_EQ(dataset.splits[0].labels, (std::vector<int64_t>{0, 0, 2, 2, 1, 1}));  // files by the alphabet
   EXPECT_EQ(&ForEvaluation(dataset), dataset.Find("all"));
-  EXPECT_TRUE(Contains(MessageOf([&] { ForEvaluation(dataset, "val"); }), "only \"all\""));
+  EXPECT_TRUE(Contains(ErrorMessage([&] { ForEvaluation(dataset, "val"); }), "only \"all\""));
 }
 
 TEST(ImageFolder, ClassesMayBeCalledTest) {
@@ -114,16 +114,16 @@ TEST(ImageFolder, ClassesMayBeCalledTest) {
 
 TEST(ImageFolder, SaysWhatIsWrong) {
   const TemporaryFolder folder;
-  const auto said = [&] { return MessageOf([&] { OpenDataset(folder.path()); }); };
+  const auto said = [&] { return ErrorMessage([&] { OpenDataset(folder.path()); }); };
   EXPECT_TRUE(Contains(said(), "no data set"));
   WriteImages(folder.path(), 2, 0);
   EXPECT_TRUE(Contains(said(), "a folder for each class"));
   WriteImages(folder / "train/cat", 2, 0);
   WriteImages(folder / "val/dog", 2, 0);
   EXPECT_TRUE(Contains(said(), "dog: no such class in the training split"));
-  EXPECT_TRUE(Contains(MessageOf([&] { OpenDataset(folder / "missing"); }), "there is no"));
+  EXPECT_TRUE(Contains(ErrorMessage([&] { OpenDataset(folder / "missing"); }), "there is no"));
   WriteFile(folder / "readme", "text");
-  EXPECT_TRUE(Contains(MessageOf([&] { OpenDataset(folder / "readme"); }), "no data set"));
+  EXPECT_TRUE(Contains(ErrorMessage([&] { OpenDataset(folder / "readme"); }), "no data set"));
 }
 
 // --- What training makes of it --------------------------------------------------------------------------------------
@@ -141,14 +141,14 @@ TEST(ImageFolder, LinksLeadToNoSecondCopy) {
   EXPECT_EQ(std::set<fs::path>(dataset.splits[0].files.begin(), dataset.splits[0].files.end()).size(), 8u);
   EXPECT_EQ(std::ranges::count(dataset.splits[0].labels, 0), 4);
   fs::create_symlink("b", folder / "c");
-  EXPECT_TRUE(Contains(MessageOf([&] { OpenDataset(folder.path()); }), "there twice"));
+  EXPECT_TRUE(Contains(ErrorMessage([&] { OpenDataset(folder.path()); }), "there twice"));
 }
 
 TEST(ImageFolder, TheSameFolderIsNotTrainedOnAndValidatedOn) {
   const TemporaryFolder folder;
   for (const char* name : {"train/a", "train/b", "val/a"}) WriteImages(folder / name, 4, 1);
   fs::create_symlink("../train/b", folder / "val/b");
-  EXPECT_TRUE(Contains(MessageOf([&] { OpenDataset(folder.path()); }), "there twice"));
+  EXPECT_TRUE(Contains(ErrorMessage([&] { OpenDataset(folder.path()); }), "there twice"));
 }
 
 TEST(ImageFolder, ValidationAndTestMayBeTheSame) {
@@ -175,7 +175,7 @@ TEST(ForTraining, TakesValidationWhereThereIsOne) {
 }
 
 TEST(ForTraining, RefusesADataSetWithoutImages) {
-  EXPECT_EQ(MessageOf([] { ForTraining({}, 0.1, 1); }), "a data set without images: there is nothing to learn from");
+  EXPECT_EQ(ErrorMessage([] { ForTraining({}, 0.1, 1); }), "a data set without images: there is nothing to learn from");
 }
 
 TEST(ForTraining, HoldsOutAShareOfEachClassByTheSeed) {
@@ -227,7 +227,9 @@ TEST(ForTraining, HoldsOutPixels) {
 
 TEST(ForTraining, SaysWhatIsMissing) {
   const TemporaryFolder folder;
-  const auto said = [&](double share) { return MessageOf([&] { ForTraining(OpenDataset(folder.path()), share, 1); }); };
+  const auto said = [&](double share) {
+    return ErrorMessage([&] { ForTraining(OpenDataset(folder.path()), share, 1); });
+  };
   WriteImages(folder / "cat", 3, 0);
   EXPECT_TRUE(Contains(said(0.1), "one class, \"cat\"")) << said(0.1);
   fs::create_directories(folder / "dog");
@@ -250,7 +252,7 @@ void ExpectCifar(const Dataset& dataset, int train, int test) {
   EXPECT_EQ(pixels.shape(), (Shape{train, 32, 32, 3}));
   EXPECT_EQ(split.labels[3], 3);
   for (const int64_t c : {0, 1, 2}) EXPECT_EQ(*pixels.at(3, 5, 7, c), static_cast<uint8_t>(3 + 5 + 2 * 7 + 100 * c));
-  EXPECT_EQ(split.NameOf(3), "train image 3");
+  EXPECT_EQ(split.SampleName(3), "train image 3");
 }
 
 TEST(Cifar, Ten) {
@@ -288,14 +290,14 @@ TEST(Cifar, FromTheArchive) {
   ExpectCifar(OpenDataset(folder / "cifar-10-binary.tar"), 7, 2);
   ExpectCifar(OpenDataset(folder / "cifar-10-binary.tar.gz"), 7, 2);
   WriteFile(folder / "other.tar", TarMember("a.txt", "text"));
-  EXPECT_TRUE(Contains(MessageOf([&] { OpenDataset(folder / "other.tar"); }), "without CIFAR's"));
+  EXPECT_TRUE(Contains(ErrorMessage([&] { OpenDataset(folder / "other.tar"); }), "without CIFAR's"));
 }
 
 TEST(Cifar, Broken) {
   const TemporaryFolder folder;
   const auto said = [&](const std::string& content) {
     WriteFile(folder / "data_batch_1.bin", content);
-    return MessageOf([&] { OpenDataset(folder.path()); });
+    return ErrorMessage([&] { OpenDataset(folder.path()); });
   };
   EXPECT_TRUE(Contains(said(""), "expected a multiple of 3073"));
   EXPECT_TRUE(Contains(said(CifarFile(2, 10, 1).substr(1)), "expected a multiple of 3073"));
@@ -304,7 +306,7 @@ TEST(Cifar, Broken) {
 
 TEST(Archive, Broken) {
   const auto tar = [](const std::string& text) {
-    return MessageOf([&] { ListTar(std::as_bytes(std::span(text)), "x.tar"); });
+    return ErrorMessage([&] { ListTar(std::as_bytes(std::span(text)), "x.tar"); });
   };
   const std::string good = TarMember("a", std::string(700, 'x'));
   EXPECT_EQ(tar(good), "");
@@ -321,12 +323,12 @@ TEST(Archive, Broken) {
   };
   EXPECT_EQ(unpack(packed, text.size()), text);
   EXPECT_EQ(unpack(packed + Gzip("more"), 1 << 30), text + "more");
-  EXPECT_TRUE(Contains(MessageOf([&] { unpack(packed, text.size() - 1); }), "more than"));
-  EXPECT_TRUE(Contains(MessageOf([&] { unpack(packed.substr(0, packed.size() - 9), 1 << 30); }), "too early"));
+  EXPECT_TRUE(Contains(ErrorMessage([&] { unpack(packed, text.size() - 1); }), "more than"));
+  EXPECT_TRUE(Contains(ErrorMessage([&] { unpack(packed.substr(0, packed.size() - 9), 1 << 30); }), "too early"));
   std::string damaged = packed;
   damaged[packed.size() / 2] ^= 0x55;
   damaged[packed.size() - 6] ^= 0x55;  // the checksum
-  EXPECT_TRUE(Contains(MessageOf([&] { unpack(damaged, 1 << 30); }), "damaged"));
+  EXPECT_TRUE(Contains(ErrorMessage([&] { unpack(damaged, 1 << 30); }), "damaged"));
 }
 
 // Sets the limit that memory is held to, and takes it back.
@@ -339,7 +341,7 @@ struct LittleMemory {
 TEST(Archive, BombsAreRefusedBeforeTheyAreUnpacked) {
   const std::string text(3'000'000, 'y'), packed = Gzip(text);
   const auto unpack = [](const std::string& bytes, size_t limit) {
-    return MessageOf([&] { Gunzip(std::as_bytes(std::span(bytes)), limit, "x.gz"); });
+    return ErrorMessage([&] { Gunzip(std::as_bytes(std::span(bytes)), limit, "x.gz"); });
   };
   // The length is told before; what tells another is unpacked as far as is accepted.
   EXPECT_TRUE(Contains(unpack(packed, 1'000'000), "unpacks to 3.0 MB, more than the 1.0 MB"));
@@ -372,11 +374,11 @@ TEST(Archive, DataSetsAreHeldToMemory) {
   {
     const LittleMemory little(5'000'000);
     for (const char* name : {"cifar", "mnist", "packed", "list.csv"}) {
-      EXPECT_TRUE(Contains(MessageOf([&] { OpenDataset(folder / name); }), "--max-memory")) << name;
+      EXPECT_TRUE(Contains(ErrorMessage([&] { OpenDataset(folder / name); }), "--max-memory")) << name;
     }
   }
   WriteFile(folder / "packed/train-images-idx3-ubyte.gz", Gzip(IdxFile({2, 1, 1}, "ab")));
-  EXPECT_TRUE(Contains(MessageOf([&] { OpenDataset(folder / "packed"); }), "unpacks to 5.0 MB, more than"));
+  EXPECT_TRUE(Contains(ErrorMessage([&] { OpenDataset(folder / "packed"); }), "unpacks to 5.0 MB, more than"));
 }
 
 // --- MNIST ----------------------------------------------------------------------------------------------------------
@@ -401,7 +403,7 @@ TEST(Mnist, PlainAndPacked) {
   WriteFile(folder / "train-images-idx3-ubyte.gz", Gzip(IdxFile({3, 4, 5}, pixels)));
   EXPECT_EQ(OpenDataset(folder.path()).Find("train")->size(), 3);
   WriteFile(folder / "emnist-train-images-idx3-ubyte", IdxFile({3, 4, 5}, pixels));
-  EXPECT_TRUE(Contains(MessageOf([&] { OpenDataset(folder.path()); }), "several files"));
+  EXPECT_TRUE(Contains(ErrorMessage([&] { OpenDataset(folder.path()); }), "several files"));
 }
 
 TEST(Mnist, Broken) {
@@ -409,7 +411,7 @@ TEST(Mnist, Broken) {
   const auto said = [&](const std::string& images, const std::string& labels) {
     WriteFile(folder / "train-images-idx3-ubyte", images);
     if (!labels.empty()) WriteFile(folder / "train-labels-idx1-ubyte", labels);
-    return MessageOf([&] { OpenDataset(folder.path()); });
+    return ErrorMessage([&] { OpenDataset(folder.path()); });
   };
   const std::string good = IdxFile({2, 1, 2}, "abcd"), labels = IdxFile({2}, "\x01\x02");
   EXPECT_TRUE(Contains(said(good, ""), "no train-labels-idx1-ubyte beside it"));
@@ -452,7 +454,7 @@ TEST(Csv, NamedColumnsAndSplits) {
 }
 
 TEST(Csv, SaysWhatIsWrong) {
-  const auto said = [](const std::string& text) { return MessageOf([&] { ParseCsv(text, "x.csv"); }); };
+  const auto said = [](const std::string& text) { return ErrorMessage([&] { ParseCsv(text, "x.csv"); }); };
   EXPECT_TRUE(Contains(said("a.png,cat\nb.png\n"), "x.csv:2: 1 fields"));
   EXPECT_TRUE(Contains(said("a.png,\n"), "x.csv:1: no label"));
   EXPECT_TRUE(Contains(said(",cat\n"), "x.csv:1: no path"));
@@ -462,9 +464,9 @@ TEST(Csv, SaysWhatIsWrong) {
   EXPECT_TRUE(Contains(said(std::string("a\0b,c\n", 6)), "zero byte"));
   const TemporaryFolder folder;
   WriteFile(folder / "x.csv", "a.png,cat,train\nb.png,dog\n");
-  EXPECT_TRUE(Contains(MessageOf([&] { OpenDataset(folder / "x.csv"); }), "b.png has no split"));
+  EXPECT_TRUE(Contains(ErrorMessage([&] { OpenDataset(folder / "x.csv"); }), "b.png has no split"));
   WriteFile(folder / "x.csv", "path,label\n");
-  EXPECT_TRUE(Contains(MessageOf([&] { OpenDataset(folder / "x.csv"); }), "without rows"));
+  EXPECT_TRUE(Contains(ErrorMessage([&] { OpenDataset(folder / "x.csv"); }), "without rows"));
 }
 
 }  // namespace

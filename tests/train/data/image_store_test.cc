@@ -76,7 +76,7 @@ TEST(ImageStore, KeepsImagesAsTheyAre) {
   EXPECT_NE(store.unreadable()[0].find("b/007.png"), std::string::npos) << store.unreadable()[0];
   int64_t i = 0;
   for (int64_t file = 0; file < files.split().size(); ++file) {
-    if (files.split().NameOf(file).ends_with("b/007.png")) continue;
+    if (files.split().SampleName(file).ends_with("b/007.png")) continue;
     EXPECT_TRUE(Same(Get(store, i), image::DecodeFile(files.split().files[static_cast<size_t>(file)]))) << i;
     EXPECT_EQ(store.label(i), files.split().labels[static_cast<size_t>(file)]);
     ++i;
@@ -204,7 +204,7 @@ TEST(ImageStore, SaysWhenNothingCanBeRead) {
     WriteFile(folder / name, "no image at all");
   }
   const Dataset dataset = OpenDataset(folder.path());
-  const std::string said = MessageOf([&] { ImageStore(dataset.splits[0], {}); });
+  const std::string said = ErrorMessage([&] { ImageStore(dataset.splits[0], {}); });
   EXPECT_NE(said.find("none of the 2 images"), std::string::npos) << said;
   EXPECT_NE(said.find("a/1.png"), std::string::npos) << said;
   EXPECT_THROW(ImageStore(dataset.splits[0], {.cache = folder / "cache"}), Error);
@@ -300,7 +300,7 @@ TEST(ImageStore, ACacheThatChangesWhileItIsReadIsAnError) {
   ASSERT_TRUE(store.from_cache());
   const fs::path file = fs::directory_iterator(files.folder / "cache")->path();
   fs::resize_file(file, 100);
-  const std::string said = MessageOf([&] { Get(store, store.size() - 1); });
+  const std::string said = ErrorMessage([&] { Get(store, store.size() - 1); });
   EXPECT_NE(said.find(file.string()), std::string::npos) << said;
   EXPECT_NE(said.find("changed"), std::string::npos) << said;
 }

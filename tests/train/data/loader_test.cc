@@ -222,9 +222,9 @@ TEST(Loader, AFileThatVanishesIsAnError) {
     Loader loader(store, {.batch = 10, .preprocess = Plain(), .threads = threads, .ahead = 3});
     // Image 45 is in the fifth batch; the four before are whole.
     EXPECT_EQ(Take(loader, 4).size(), 4u);
-    const std::string said = MessageOf([&] { loader.Next(); });
+    const std::string said = ErrorMessage([&] { loader.Next(); });
     EXPECT_NE(said.find("b/005.png"), std::string::npos) << said;
-    EXPECT_NE(MessageOf([&] { loader.Next(); }), "");
+    EXPECT_NE(ErrorMessage([&] { loader.Next(); }), "");
   }
 }
 
@@ -247,7 +247,7 @@ TEST(Loader, RefusesWhatDoesNotFit) {
   const Split split = NoiseSplit(30, 3);
   const ImageStore store(split, {.prepare = Plain()}), raw(split, {});
   const auto said = [](const ImageStore& images, const LoaderOptions& options) {
-    return MessageOf([&] { Loader(images, options); });
+    return ErrorMessage([&] { Loader(images, options); });
   };
   const image::Preprocess any;
   EXPECT_NE(said(store, {.batch = 0, .preprocess = Plain()}), "");

@@ -29,7 +29,7 @@ model::VitConfig Tiny() {  // timm's vit_tiny_patch16_224 of one block, with eve
 }
 
 template <typename T>
-Tensor<T> WeightsOf(const model::VitConfig& config, const Initialisation& how = {}) {
+Tensor<T> InitialWeights(const model::VitConfig& config, const Initialisation& how = {}) {
   const ParameterLayout layout(config);
   Tensor<T> weights({layout.size()});
   Initialise<T>(config, layout, how, weights);
@@ -39,7 +39,7 @@ Tensor<T> WeightsOf(const model::VitConfig& config, const Initialisation& how = 
 struct Moments {
   double mean = 0, deviation = 0, greatest = 0, fourth = 0;  // `fourth` of a standardised value: 3 normal, 1.8 uniform
 };
-Moments MomentsOf(const double* x, int64_t n) {
+Moments ComputeMoments(const double* x, int64_t n) {
   Moments m;
   for (int64_t i = 0; i < n; ++i) m.mean += x[i] / static_cast<double>(n);
   for (int64_t i = 0; i < n; ++i) {
@@ -59,14 +59,14 @@ void ExpectConstant(const double* x, int64_t n, double value, const std::string&
 
 // Within five standard errors of what n independent draws give.
 void ExpectNormal(const double* x, int64_t n, double deviation, const std::string& name) {
-  const Moments m = MomentsOf(x, n);
+  const Moments m = ComputeMoments(x, n);
   const double error = 5 / std::sqrt(static_cast<double>(n));
   EXPECT_NEAR(m.mean, 0, error * deviation) << name;
   EXPECT_NEAR(m.deviation, deviation, error * deviation / std::sqrt(2)) << name;
   EXPECT_NEAR(m.fourth, 3, error * std::sqrt(24.0)) << name;
 }
 void ExpectUniform(const double* x, int64_t n, double bound, const std::string& name) {
-  const Moments m = MomentsOf(x, n);
+  const Moments m = ComputeMoments(x, n);
   const double error = 5 / std::sqrt(static_cast<double>(n));
   EXPECT_NEAR(m.mean, 0, error * bound / std::sqrt(3)) << name;
   EXPECT_NEAR(m.deviation, bound / std::sqrt(3), error * bound) << name;
@@ -79,7 +79,7 @@ void ExpectUniform(const double* x, int64_t n, double bound, const std::string& 
 TEST(Initialise, IsTimms) {
   const model::VitConfig c = Tiny();
   const ParameterLayout layout(c);
-  const Tensor<double> weights = WeightsOf<double>(c, {.layer_scale = 1e-4});
+  const Tensor<double> weights = InitialWeights<double>(c, {.layer_scale = 1e-4});
   for (const Slot& slot : layout.slots()) {
     const double* x = weights.data() + slot.offset;
     const int64_t n = slot.shape.size();
@@ -104,10 +104,10 @@ TEST(Initialise, PoolingAndGatesAreTimms) {
   model::VitConfig c = Tiny();
   c.pool = model::Pool::kMap, c.map_mlp_width = 768, c.block.mlp.gate = simd::Gate::kFirst;
   const ParameterLayout layout(c);
-  const Tensor<double> weights = WeightsOf<double>(c);
+  const Tensor<double> weights = InitialWeights<double>(c);
   const auto of = [&](const char* name) { return layout.At(name, weights.view()); };
   // Truncated at two standard deviations; such a normal one varies by 0.8796 of its σ.
-  const Moments latent = MomentsOf(of("attn_pool.latent").data(), 192);
+  const Moments latent = ComputeMoments(of("attn_pool.latent").data(), 192);
   EXPECT_NEAR(latent.deviation, 0.8796 / std::sqrt(192.0), 5 * 0.8796 / std::sqrt(192.0) / std::sqrt(2 * 192.0));
   EXPECT_LE(latent.greatest, 2 / std::sqrt(192.0));
   ExpectNormal(of("attn_pool.mlp.fc1.weight").data(), 768 * 192, 0.02, "attn_pool.mlp.fc1");
@@ -119,8 +119,9 @@ TEST(Initialise, PoolingAndGatesAreTimms) {
 }
 
 TEST(Initialise, ComesFromSeedAndNameAlone) {
-  const Tensor<float> first = WeightsOf<float>(Tiny(), {.seed = 7}), other = WeightsOf<float>(Tiny(), {.seed = 8});
-  const Tensor<double> exact = WeightsOf<double>(Tiny(), {.seed = 7});
+  const Tensor<float> first = InitialWeights<float>(Tiny(), {.seed = 7}),
+                      other = InitialWeights<float>(Tiny(), {.seed = 8});
+  const Tensor<double> exact = InitialWeights<double>(Tiny(), {.seed = 7});
   int64_t equal = 0;
   for (int64_t i = 0; i < first.size(); ++i) {
     ASSERT_EQ(first[i], static_cast<float>(exact[i]));
@@ -130,14 +131,14 @@ TEST(Initialise, ComesFromSeedAndNameAlone) {
 
   const RestoreThreads restore;
   SetNumThreads(1);
-  const Tensor<float> serial = WeightsOf<float>(Tiny(), {.seed = 7});
+  const Tensor<float> serial = InitialWeights<float>(Tiny(), {.seed = 7});
   EXPECT_EQ(std::memcmp(first.data(), serial.data(), sizeof(float) * static_cast<size_t>(first.size())), 0);
 
   // Of other attention, the rest begins alike.
   model::VitConfig shared = Tiny();
   shared.block.attention.kind = AttentionKind::kShared;
   const ParameterLayout layout(Tiny()), shared_layout(shared);
-  const Tensor<float> of_shared = WeightsOf<float>(shared, {.seed = 7});
+  const Tensor<float> of_shared = InitialWeights<float>(shared, {.seed = 7});
   for (const char* name : {"patch_embed.proj.weight", "blocks.0.attn.proj.weight", "blocks.0.mlp.fc2.weight"}) {
     const auto a = layout.At(name, first.view()), b = shared_layout.At(name, of_shared.view());
     EXPECT_EQ(std::memcmp(a.data(), b.data(), sizeof(float) * static_cast<size_t>(a.size())), 0) << name;
@@ -146,7 +147,7 @@ TEST(Initialise, ComesFromSeedAndNameAlone) {
 
 // The first numbers, written down: they must be these on every machine.
 TEST(Initialise, IsTheSameEverywhere) {
-  const Tensor<float> weights = WeightsOf<float>(Tiny(), {.seed = 1});
+  const Tensor<float> weights = InitialWeights<float>(Tiny(), {.seed = 1});
   const View<const float> w = ParameterLayout(Tiny()).At("blocks.0.attn.qkv.weight", weights.view());
   const float expected[] = {-0x1.987532p-6f, -0x1.8267eap-5f, 0x1.422aaep-7f};
   for (size_t i = 0; i < std::size(expected); ++i)
@@ -216,7 +217,7 @@ TEST(Initialise, ScoresVaryAlikeWhateverTheKind) {
   for (const auto& [kind, rank] : kinds) {
     const model::VitConfig c = OfKind(kind, rank);
     double trace = 0, norm = 0;
-    for (const Tensor<double>& m : ScoreMatrices(c, WeightsOf<double>(c).view())) {
+    for (const Tensor<double>& m : ScoreMatrices(c, InitialWeights<double>(c).view())) {
       norm += Frobenius(m) / 3;
       for (int64_t d = 0; d < 96; ++d) trace += m[d * 97] / 3;
     }
@@ -234,7 +235,7 @@ TEST(Initialise, ScoresVaryAlikeWhateverTheKind) {
 TEST(Initialise, PlacesScoreAsTokensDo) {
   const model::VitConfig c = OfKind(AttentionKind::kPositional, 16);
   const ParameterLayout layout(c);
-  const Tensor<double> weights = WeightsOf<double>(c);
+  const Tensor<double> weights = InitialWeights<double>(c);
   const auto query = layout.At("blocks.0.attn.qk.query", weights.view());
   const auto key = layout.At("blocks.0.attn.qk.key", weights.view());
   std::vector<double> scores;
@@ -246,13 +247,13 @@ TEST(Initialise, PlacesScoreAsTokensDo) {
     }
   }
   // Of 65² scores of 2 · 65 · 16 numbers: six standard errors, each 1/√(65 · 16).
-  EXPECT_NEAR(MomentsOf(scores.data(), static_cast<int64_t>(scores.size())).deviation, 0.02 * 0.02 * 96,
+  EXPECT_NEAR(ComputeMoments(scores.data(), static_cast<int64_t>(scores.size())).deviation, 0.02 * 0.02 * 96,
               6 / std::sqrt(65.0 * 16) * 0.02 * 0.02 * 96);
 }
 
 TEST(Initialise, BandwidthsSpanTheGrid) {
   const model::VitConfig c = OfKind(AttentionKind::kGaussian);
-  const Tensor<double> weights = WeightsOf<double>(c);
+  const Tensor<double> weights = InitialWeights<double>(c);
   const auto h = ParameterLayout(c).At("blocks.0.attn.qk.bandwidth", weights.view());
   EXPECT_EQ(h.data()[0], 1);
   EXPECT_NEAR(h.data()[1], std::sqrt(8.0), 1e-14);
@@ -282,7 +283,7 @@ TEST(Initialise, MimeticValuesAndOutputsAreNearMinusIdentity) {
   for (const AttentionKind kind : {AttentionKind::kSeparate, AttentionKind::kMerged}) {
     const model::VitConfig c = OfKind(kind);
     const ParameterLayout layout(c);
-    const Tensor<double> weights = WeightsOf<double>(c, {.scheme = kMimetic});
+    const Tensor<double> weights = InitialWeights<double>(c, {.scheme = kMimetic});
     const auto output = layout.At("blocks.0.attn.proj.weight", weights.view());
     const View<const double> value = kind == AttentionKind::kSeparate
                                          ? layout.At("blocks.0.attn.qkv.weight", weights.view()).slice(0, 192, 288)
@@ -308,7 +309,7 @@ TEST(Initialise, MimeticQueriesAndKeysAreNearIdentity) {
                                    {AttentionKind::kShared, 0},
                                    {AttentionKind::kSymmetric, 32}}) {
     const model::VitConfig c = OfKind(kind, rank);
-    const Tensor<double> weights = WeightsOf<double>(c, {.scheme = kMimetic});
+    const Tensor<double> weights = InitialWeights<double>(c, {.scheme = kMimetic});
     for (const Tensor<double>& m : ScoreMatrices(c, weights.view())) {
       const AboutIdentity about = About(m, scale);
       if (kind == AttentionKind::kMerged) {
@@ -325,7 +326,7 @@ TEST(Initialise, MimeticQueriesAndKeysAreNearIdentity) {
 TEST(Initialise, MimeticPositionsAreSinesAndCosines) {
   const model::VitConfig c = OfKind(AttentionKind::kSeparate);
   const ParameterLayout layout(c);
-  const Tensor<double> weights = WeightsOf<double>(c, {.scheme = kMimetic});
+  const Tensor<double> weights = InitialWeights<double>(c, {.scheme = kMimetic});
   const auto positions = layout.At("pos_embed", weights.view());
   for (int64_t d = 0; d < 96; ++d) EXPECT_EQ(*positions.at(0, 0, d), 0) << "the class token has none";
   for (int64_t patch = 0; patch < 64; ++patch) {  // the lowest frequency counts patches
@@ -335,7 +336,9 @@ TEST(Initialise, MimeticPositionsAreSinesAndCosines) {
 }
 
 TEST(Initialise, MimeticIsRefusedWhereItIsNotDefined) {
-  const auto refusal = [](model::VitConfig c) { return MessageOf([&] { WeightsOf<float>(c, {.scheme = kMimetic}); }); };
+  const auto refusal = [](model::VitConfig c) {
+    return ErrorMessage([&] { InitialWeights<float>(c, {.scheme = kMimetic}); });
+  };
   for (const AttentionKind kind : {AttentionKind::kUnified, AttentionKind::kSharedKeyValue, AttentionKind::kGaussian,
                                    AttentionKind::kPositional}) {
     EXPECT_NE(refusal(OfKind(kind)).find(fmt::format("not defined for {} attention", model::Name(kind))),

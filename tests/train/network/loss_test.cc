@@ -137,7 +137,7 @@ TEST(CrossEntropy, ThreadsDoNotChangeIt) {
 TEST(CrossEntropy, RefusesWhatDoesNotFit) {
   Tensor<float> logits({2, 3}), other({2, 4});
   const auto with = [&](std::vector<int64_t> labels) {
-    return MessageOf([&] { CrossEntropy<float>(logits, labels, {}, logits); });
+    return ErrorMessage([&] { CrossEntropy<float>(logits, labels, {}, logits); });
   };
   EXPECT_EQ(with({0, 2}), "");
   EXPECT_EQ(with({0, 3}), "cross entropy: expected labels from 0 to 2 (or -100: ignored), got 3");

@@ -243,7 +243,7 @@ std::vector<std::string> GoldensOfTheirSize() {
 class NetworkGolden : public testing::TestWithParam<std::string> {
  protected:
   template <typename T>
-  Tensor<T> Answer() {
+  Tensor<T> ComputeLogits() {
     const model::Checkpoint checkpoint = model::Checkpoint::Open(GoldenFolder(GetParam()));
     expected_ = io::SafeTensors::Open(GoldenFolder(GetParam()) / "expected.safetensors");
     const Network<T> network(checkpoint.description.config);
@@ -267,13 +267,13 @@ INSTANTIATE_TEST_SUITE_P(Cases, NetworkGolden, testing::ValuesIn(GoldensOfTheirS
 
 // As tests/model/golden_test.cc has it for inference, and for the same reasons.
 TEST_P(NetworkGolden, FloatAgreesAsFarAsTheOriginalsOwnFloatDoes) {
-  const Tensor<float> ours = Answer<float>();
+  const Tensor<float> ours = ComputeLogits<float>();
   const auto single = io::Convert<double>(*expected_.Find("logits"));
   const auto exact = io::Convert<double>(*expected_.Find("logits.float64"));
   EXPECT_LE(MaxDifference(ours, exact), 4 * MaxDifference(single, exact) + 1e-6 * MaxAbs(exact));
 }
 TEST_P(NetworkGolden, DoubleAgreesToTheLastDigits) {
-  const Tensor<double> ours = Answer<double>();
+  const Tensor<double> ours = ComputeLogits<double>();
   const auto exact = io::Convert<double>(*expected_.Find("logits.float64"));
   const double tolerance = GetParam().find("simple") == std::string::npos ? 1e-13 : 1e-6;
   EXPECT_LE(MaxDifference(ours, exact), tolerance * std::max(1.0, MaxAbs(exact)));

@@ -205,7 +205,7 @@ TEST(Optimizer, RefusesAStateThatIsNotItsOwn) {
   io::WriteSafeTensors(folder / "adamw.safetensors", Optimizer<float>(layout, {}).Store());
   const auto message = [&](const char* file, const OptimizerSettings& settings = {}) {
     Optimizer<float> optimizer(layout, settings);
-    return MessageOf([&] { optimizer.Restore(io::SafeTensors::Open(folder / file)); });
+    return ErrorMessage([&] { optimizer.Restore(io::SafeTensors::Open(folder / file)); });
   };
   EXPECT_EQ(message("adamw.safetensors"), "");
   EXPECT_EQ(message("sgd.safetensors"), "optimizer: the state has no tensor 'optimizer.moment1'");
@@ -226,7 +226,7 @@ TEST(Optimizer, ADivergedStepChangesNothing) {
   for (const float bad : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
     Tensor<float> g({layout.size()});
     g[layout.slots().back().offset] = bad;
-    EXPECT_NE(MessageOf([&] { optimizer.Step(0.1, w, g); }).find("training has diverged"), std::string::npos);
+    EXPECT_NE(ErrorMessage([&] { optimizer.Step(0.1, w, g); }).find("training has diverged"), std::string::npos);
   }
   EXPECT_EQ(optimizer.steps(), 0);
   EXPECT_TRUE(SameBits<float>(w, before));

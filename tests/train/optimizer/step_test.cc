@@ -200,20 +200,20 @@ TEST(Stepper, ForgetsAStepThatFailed) {
   Stepper<float> stepper(network, optimizer, {});
   Tensor<float> weights({network.layout().size()});
   Initialise<float>(network.config(), network.layout(), {}, weights);
-  EXPECT_NE(MessageOf([&] { stepper.Apply(0.1, weights); }).find("nothing was added"), std::string::npos);
+  EXPECT_NE(ErrorMessage([&] { stepper.Apply(0.1, weights); }).find("nothing was added"), std::string::npos);
   stepper.Add(weights, data.Part(0, 8));
   const StepResult good = stepper.Apply(0, weights);
 
   data.pixels[5] = NAN;
   stepper.Add(weights, data.Part(0, 8));
-  EXPECT_NE(MessageOf([&] { stepper.Apply(0, weights); }).find("training has diverged"), std::string::npos);
+  EXPECT_NE(ErrorMessage([&] { stepper.Apply(0, weights); }).find("training has diverged"), std::string::npos);
   data.pixels = Data<float>(8).pixels;
   Batch<float> wrong = data.Part(0, 8);
   const std::vector<int64_t> labels = {0, 1, 2, 3, 4, 5, 0, 1};
   wrong.labels = labels;
-  EXPECT_NE(MessageOf([&] { stepper.Add(weights, wrong); }).find("expected labels from 0 to 4"), std::string::npos);
+  EXPECT_NE(ErrorMessage([&] { stepper.Add(weights, wrong); }).find("expected labels from 0 to 4"), std::string::npos);
   wrong.labels = wrong.labels.first(3);
-  EXPECT_NE(MessageOf([&] { stepper.Add(weights, wrong); }).find("got 3 labels"), std::string::npos);
+  EXPECT_NE(ErrorMessage([&] { stepper.Add(weights, wrong); }).find("got 3 labels"), std::string::npos);
 
   stepper.Add(weights, data.Part(0, 8));
   const StepResult again = stepper.Apply(0, weights);

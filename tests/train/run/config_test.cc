@@ -20,7 +20,7 @@ Settings Read(const std::string& text) {
   return ReadSettings(folder / "run.yaml");
 }
 
-bool Says(const std::string& message, const std::string& part) { return message.find(part) != std::string::npos; }
+bool Contains(const std::string& message, const std::string& part) { return message.find(part) != std::string::npos; }
 
 TEST(TrainConfig, GivenStandsAbovePreset) {
   const TrainConfig digits = Resolve({{"preset", "vit-digits"}});
@@ -60,10 +60,10 @@ TEST(TrainConfig, ReadsWhatItWrites) {
 }
 
 TEST(TrainConfig, UnknownKeysAreErrorsThatNameTheNearest) {
-  EXPECT_TRUE(Says(MessageOf([] { Read("wieght_decay: 0.1\n"); }), "\"weight-decay\""));
-  EXPECT_TRUE(Says(MessageOf([] { Read("lr: 1\nseeds: 3\n"); }), "line 2"));
-  EXPECT_TRUE(Says(MessageOf([] { Read("lr: 1\nseeds: 3\n"); }), "\"seed\""));
-  EXPECT_TRUE(Says(MessageOf([] { Read("{\"droppath\": 3}"); }), "\"drop-path\""));
+  EXPECT_TRUE(Contains(ErrorMessage([] { Read("wieght_decay: 0.1\n"); }), "\"weight-decay\""));
+  EXPECT_TRUE(Contains(ErrorMessage([] { Read("lr: 1\nseeds: 3\n"); }), "line 2"));
+  EXPECT_TRUE(Contains(ErrorMessage([] { Read("lr: 1\nseeds: 3\n"); }), "\"seed\""));
+  EXPECT_TRUE(Contains(ErrorMessage([] { Read("{\"droppath\": 3}"); }), "\"drop-path\""));
 }
 
 TEST(TrainConfig, WrongFilesAndValuesAreNamed) {
@@ -72,7 +72,7 @@ TEST(TrainConfig, WrongFilesAndValuesAreNamed) {
       {"lr: [1\n", "line"},        {"{\"lr\": {}}", "plain value"}, {"{\"lr\": null}", "plain value"},
       {"{\"lr\"", "JSON"}};
   for (const auto& [text, part] : files) {
-    EXPECT_TRUE(Says(MessageOf([&] { Read(text); }), part)) << text << ": " << MessageOf([&] { Read(text); });
+    EXPECT_TRUE(Contains(ErrorMessage([&] { Read(text); }), part)) << text << ": " << ErrorMessage([&] { Read(text); });
   }
   const std::pair<Settings, const char*> values[] = {
       {{{"lr", "fast"}}, "lr: expected a number"},
@@ -96,8 +96,8 @@ TEST(TrainConfig, WrongFilesAndValuesAreNamed) {
       {{{"model", "vit"}, {"width", "96"}}, "decided by model vit"},
   };
   for (const auto& [given, part] : values) {
-    const std::string message = MessageOf([&, g = given] { Resolve(g); });
-    EXPECT_TRUE(Says(message, part)) << part << ": " << message;
+    const std::string message = ErrorMessage([&, g = given] { Resolve(g); });
+    EXPECT_TRUE(Contains(message, part)) << part << ": " << message;
   }
 }
 
@@ -109,20 +109,20 @@ TEST(TrainConfig, ARunsFileIsWholeOrAnError) {
     EXPECT_EQ(ToYaml(Resolve(ParseRunSettings(whole, "run"))), whole);
     const TemporaryFolder folder;
     WriteFile(folder / "config.yaml", whole);
-    EXPECT_EQ(WhyNoRunSettings(folder / "config.yaml"), "");
+    EXPECT_EQ(RunSettingsProblem(folder / "config.yaml"), "");
     EXPECT_EQ(ReadRunSettings(folder / "config.yaml"), ParseRunSettings(whole, "run"));
     for (size_t end = 0; end + 1 < whole.size(); ++end) {
       // Cut off within its last line's text, a line may still be one.
       if (whole.find('\n', end) == whole.size() - 1) break;
-      EXPECT_NE(MessageOf([&] { ParseRunSettings(whole.substr(0, end), "run"); }), "") << end;
+      EXPECT_NE(ErrorMessage([&] { ParseRunSettings(whole.substr(0, end), "run"); }), "") << end;
     }
-    EXPECT_NE(MessageOf([&] { ParseRunSettings(whole.substr(2), "run"); }).find("run: expected a first line"),
+    EXPECT_NE(ErrorMessage([&] { ParseRunSettings(whole.substr(2), "run"); }).find("run: expected a first line"),
               std::string::npos);
   }
   const TemporaryFolder folder;
   for (const char* text : {"", "lr: 1e-3\n"}) {
     WriteFile(folder / "config.yaml", text);
-    EXPECT_NE(WhyNoRunSettings(folder / "config.yaml"), "");
+    EXPECT_NE(RunSettingsProblem(folder / "config.yaml"), "");
   }
 }
 
@@ -133,7 +133,8 @@ TEST(TrainConfig, AResumedRunIsTheSame) {
   later["save-steps"] = "10";
   RequireSameRun(Resolve(begun), Resolve(later));
   later["lr"] = "0.01";
-  EXPECT_TRUE(Says(MessageOf([&] { RequireSameRun(Resolve(begun), Resolve(later)); }), "lr was 0.001, now 0.01"));
+  EXPECT_TRUE(
+      Contains(ErrorMessage([&] { RequireSameRun(Resolve(begun), Resolve(later)); }), "lr was 0.001, now 0.01"));
 }
 
 TEST(TrainConfig, EveryKeyIsDocumentedOnce) {
@@ -141,8 +142,8 @@ TEST(TrainConfig, EveryKeyIsDocumentedOnce) {
   std::set<std::string_view> names;
   for (const Key& key : Keys()) {
     EXPECT_TRUE(names.insert(key.name).second) << key.name;
-    const std::string row = fmt::format("| `{}` | {} | {} |", key.name, ValueOf(key, TrainConfig()), key.help);
-    EXPECT_TRUE(Says(page, row)) << "docs/training.md lacks: " << row;
+    const std::string row = fmt::format("| `{}` | {} | {} |", key.name, FormatValue(key, TrainConfig()), key.help);
+    EXPECT_TRUE(Contains(page, row)) << "docs/training.md lacks: " << row;
   }
 }
 

@@ -23,7 +23,7 @@ TEST(NewModel, IsWhatWasAskedFor) {
     return NewModel(Resolve(given), kClasses);
   };
   for (const char* kind : {"separate", "shared", "unified", "shared_kv", "merged", "gaussian", "positional"}) {
-    const Start plain = start({{"attention", kind}});
+    const InitialModel plain = start({{"attention", kind}});
     EXPECT_EQ(model::Name(plain.description.config.block.attention.kind), kind);
     EXPECT_EQ(plain.description.labels, kClasses);
     EXPECT_EQ(plain.description.preprocess.channels, 1);
@@ -49,9 +49,9 @@ TEST(NewModel, IsWhatWasAskedFor) {
 }
 
 // Tokens of the checkpoint's model, and of the one that continues from it.
-std::pair<Tensor<double>, Tensor<double>> TokensOf(const Checkpoint& checkpoint, const Settings& given) {
+std::pair<Tensor<double>, Tensor<double>> ComputeTokens(const Checkpoint& checkpoint, const Settings& given) {
   const TrainConfig config = Resolve(given);
-  const Start start = ContinuedModel(checkpoint, config, kClasses);
+  const InitialModel start = ContinuedModel(checkpoint, config, kClasses);
   const model::VitConfig& c = start.description.config;
   const ParameterLayout layout(c);
   Tensor<float> weights({layout.size()});
@@ -106,7 +106,7 @@ TEST(ContinuedModel, HasTheTokensOfTheOriginal) {
                            "vit_pytorch_old",
                            "vit_pytorch_simple"}) {
     SCOPED_TRACE(name);
-    const auto [before, after] = TokensOf(Checkpoint::Open(GoldenFolder(name)), {{"model", name}});
+    const auto [before, after] = ComputeTokens(Checkpoint::Open(GoldenFolder(name)), {{"model", name}});
     EXPECT_LE(MaxDifference(before, after), kRounding * MaxAbs(before));
   }
 }
@@ -118,7 +118,7 @@ TEST(ContinuedModel, HasThemAtAnotherSizeToo) {
     const Checkpoint checkpoint = Checkpoint::Open(GoldenFolder(name));
     const model::VitConfig& c = checkpoint.description.config;
     const std::string size = fmt::format("{}x{}", c.image_height + 2 * c.patch_height, c.image_width - c.patch_width);
-    const auto [before, after] = TokensOf(checkpoint, {{"model", name}, {"image-size", size}});
+    const auto [before, after] = ComputeTokens(checkpoint, {{"model", name}, {"image-size", size}});
     EXPECT_LE(MaxDifference(before, after), kRounding * MaxAbs(before));
   }
 }
@@ -126,10 +126,10 @@ TEST(ContinuedModel, HasThemAtAnotherSizeToo) {
 TEST(ContinuedModel, SaysWhatStandsInTheWay) {
   Checkpoint checkpoint = Checkpoint::Open(GoldenFolder("timm_vit"));
   checkpoint.description.config.block.attention.projection_bias = false;
-  const std::string biases = MessageOf([&] { ContinuedModel(checkpoint, Resolve({{"model", "x"}}), kClasses); });
+  const std::string biases = ErrorMessage([&] { ContinuedModel(checkpoint, Resolve({{"model", "x"}}), kClasses); });
   EXPECT_NE(biases.find("one switch for the biases"), std::string::npos) << biases;
   const Checkpoint fixed = Checkpoint::Open(GoldenFolder("vit_pytorch_vit"));
-  const std::string size = MessageOf([&] { TokensOf(fixed, {{"model", "x"}, {"image-size", "32"}}); });
+  const std::string size = ErrorMessage([&] { ComputeTokens(fixed, {{"model", "x"}, {"image-size", "32"}}); });
   EXPECT_NE(size.find("does not interpolate"), std::string::npos) << size;
 }
 
@@ -139,7 +139,7 @@ TEST(CopyWeights, RefusesTensorsOfAnotherModel) {
   wider.block.mlp.width *= 2;
   const ParameterLayout layout(wider);
   Tensor<float> weights({layout.size()});
-  EXPECT_NE(MessageOf([&] { CopyWeights(checkpoint, wider, layout, weights); }).find("mlp.fc1"), std::string::npos);
+  EXPECT_NE(ErrorMessage([&] { CopyWeights(checkpoint, wider, layout, weights); }).find("mlp.fc1"), std::string::npos);
 }
 
 }  // namespace

@@ -39,12 +39,12 @@ TEST(Log, ContinuesAfterTheStepThatWasSaved) {
 TEST(Log, NamesTheLineThatIsNone) {
   const TemporaryFolder folder;
   WriteFile(folder / "log.jsonl", "{\"step\": 1}\nnonsense\n");
-  EXPECT_NE(MessageOf([&] { ReadLog(folder / "log.jsonl"); }).find("line 2"), std::string::npos);
+  EXPECT_NE(ErrorMessage([&] { ReadLog(folder / "log.jsonl"); }).find("line 2"), std::string::npos);
   EXPECT_TRUE(ReadLog(folder / "none.jsonl").empty());
 }
 
 TEST(Log, HoldsEveryValueToItsType) {
-  const auto said = [](const std::string& line) { return MessageOf([&] { ParseLog(line + "\n", "log"); }); };
+  const auto said = [](const std::string& line) { return ErrorMessage([&] { ParseLog(line + "\n", "log"); }); };
   EXPECT_EQ(said(R"({"event": "train", "step": 1, "epoch": 1, "loss": 0.5, "top1": null})"), "");
   for (const char* line : {R"({"event": "train"})", R"({"step": -1})", R"({"step": 1.5})", R"({"step": 1e300})",
                            R"({"step": "1"})", R"({"step": 1, "event": 5})", R"({"step": 1, "epoch": -2})",
@@ -171,8 +171,9 @@ TEST(Appender, FollowsNoLinkAndWaitsForNoPipe) {
   fs::create_symlink(folder / "nothing", folder / "dangling");
   ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
   for (const char* name : {"link", "dangling", "pipe"}) {
-    EXPECT_NE(MessageOf([&] { Appender(folder / name).Append("x"); }).find("cannot write"), std::string::npos) << name;
-    EXPECT_NE(MessageOf([&] { Log(folder / name, 0).Append({{"step", 1}}); }), "") << name;
+    EXPECT_NE(ErrorMessage([&] { Appender(folder / name).Append("x"); }).find("cannot write"), std::string::npos)
+        << name;
+    EXPECT_NE(ErrorMessage([&] { Log(folder / name, 0).Append({{"step", 1}}); }), "") << name;
   }
   EXPECT_EQ(ReadFile(folder / "precious"), "mine");
   EXPECT_FALSE(fs::exists(folder / "nothing"));
@@ -181,7 +182,7 @@ TEST(Appender, FollowsNoLinkAndWaitsForNoPipe) {
 TEST(Appender, SaysThatTheDiskIsFull) {
   if (!fs::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
   Appender full("/dev/full");
-  EXPECT_NE(MessageOf([&] { full.Append("x"); }).find("No space left"), std::string::npos);
+  EXPECT_NE(ErrorMessage([&] { full.Append("x"); }).find("No space left"), std::string::npos);
 }
 
 }  // namespace

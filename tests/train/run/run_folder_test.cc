@@ -87,7 +87,7 @@ void Begin(const fs::path& run) {
 }
 
 // Every file and link in a folder, with what is in it.
-std::map<std::string, std::string> ContentsOf(const fs::path& folder) {
+std::map<std::string, std::string> ReadContents(const fs::path& folder) {
   std::map<std::string, std::string> contents;
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
     const std::string name = fs::relative(entry.path(), folder.parent_path()).string();
@@ -104,7 +104,7 @@ TEST(RunFolder, KeepsTheLatestAndTheBest) {
   Begin(run);
   RunFolder saved(run, true);
   EXPECT_FALSE(saved.HasCheckpoint());
-  EXPECT_NE(MessageOf([&] { saved.Load(); }), "");
+  EXPECT_NE(ErrorMessage([&] { saved.Load(); }), "");
   saved.Commit(Moment(1, false).snapshot());
   EXPECT_EQ(Look(run), (Found{1, 1}));  // the first is the best, whatever it is
   saved.Commit(Moment(2).snapshot());
@@ -126,9 +126,9 @@ TEST(RunFolder, CanBeMoved) {
 TEST(RunFolder, TakesNoOtherFolder) {
   const TemporaryFolder folder;
   WriteFile(folder / "thesis.txt", "");
-  EXPECT_NE(MessageOf([&] { RunFolder(folder.path(), true); }).find("holds no training run"), std::string::npos);
+  EXPECT_NE(ErrorMessage([&] { RunFolder(folder.path(), true); }).find("holds no training run"), std::string::npos);
   Begin(folder / "run");
-  EXPECT_NE(MessageOf([&] { RunFolder(folder / "run", false); }).find("--resume"), std::string::npos);
+  EXPECT_NE(ErrorMessage([&] { RunFolder(folder / "run", false); }).find("--resume"), std::string::npos);
 }
 
 // Whatever the names in it: they could be ours, and are not.
@@ -139,11 +139,11 @@ TEST(RunFolder, RefusesBeforeAByteIsChanged) {
     fs::create_directories((folder / name).parent_path());
     WriteFile(folder / name, "lr: 1e-3\n");
     WriteFile(folder / "config.yaml.qkv-7-1.tmp", "preset: vit-d");
-    const auto before = ContentsOf(folder.path());
+    const auto before = ReadContents(folder.path());
     for (const bool resume : {false, true}) {
-      const std::string said = MessageOf([&] { RunFolder(folder.path(), resume); });
+      const std::string said = ErrorMessage([&] { RunFolder(folder.path(), resume); });
       EXPECT_NE(said.find("holds no training run"), std::string::npos) << name << ": " << said;
-      EXPECT_EQ(ContentsOf(folder.path()), before) << name;
+      EXPECT_EQ(ReadContents(folder.path()), before) << name;
     }
   }
 }
@@ -155,7 +155,7 @@ TEST(RunFolder, KnowsARunByItsConfiguration) {
   RunFolder(run, true).Commit(Moment(1).snapshot());
   for (const char* config : {"", "preset: vit-digits\n"}) {
     WriteFile(run / RunFolder::kConfig, config);
-    const std::string said = MessageOf([&] { RunFolder(run, true); });
+    const std::string said = ErrorMessage([&] { RunFolder(run, true); });
     EXPECT_NE(said.find("put back the file"), std::string::npos) << said;
   }
   Begin(run);
@@ -163,7 +163,7 @@ TEST(RunFolder, KnowsARunByItsConfiguration) {
   // What stands where a run has links of its own is never replaced.
   fs::remove(run / "model.safetensors");
   WriteFile(run / "model.safetensors", "mine");
-  EXPECT_NE(MessageOf([&] { RunFolder(run, true); }).find("model.safetensors"), std::string::npos);
+  EXPECT_NE(ErrorMessage([&] { RunFolder(run, true); }).find("model.safetensors"), std::string::npos);
   EXPECT_EQ(ReadFile(run / "model.safetensors"), "mine");
 }
 
@@ -179,7 +179,7 @@ TEST(RunFolder, RemovesNothingThatIsNotItsOwn) {
   }
   WriteFile(run / "log.jsonl.qkv-1-2.tmp", "ours");
   fs::create_symlink("checkpoint-98", run / "checkpoint-97");
-  const auto before = ContentsOf(run);
+  const auto before = ReadContents(run);
   {
     RunFolder saved(run, true);
     EXPECT_FALSE(fs::exists(run / "log.jsonl.qkv-1-2.tmp"));
@@ -187,7 +187,7 @@ TEST(RunFolder, RemovesNothingThatIsNotItsOwn) {
     saved.Commit(Moment(3).snapshot());
     EXPECT_EQ(Look(run), (Found{3, 3}));
   }
-  const auto after = ContentsOf(run);
+  const auto after = ReadContents(run);
   for (const auto& [name, content] : before) {
     const bool ours =
         name.find("checkpoint-1") != name.npos || name == "run/checkpoint" || name.find(".qkv-1-2") != name.npos;
@@ -217,7 +217,7 @@ TEST(RunFolder, IsOneProcesss) {
   const TemporaryFolder folder;
   Begin(folder / "run");
   const RunFolder mine(folder / "run", true);
-  EXPECT_NE(MessageOf([&] { RunFolder(folder / "run", true); }).find("another process"), std::string::npos);
+  EXPECT_NE(ErrorMessage([&] { RunFolder(folder / "run", true); }).find("another process"), std::string::npos);
 }
 
 // Runs `body` in a process of its own, and kills that when it has begun or ended `stops` system calls.
@@ -347,7 +347,7 @@ TEST(RunFolder, KeepsTheOldWhenTheDiskIsFull) {
     std::string message;
     {
       const SmallDisk disk(bytes);
-      message = MessageOf([&] { saved.Commit(next.snapshot()); });
+      message = ErrorMessage([&] { saved.Commit(next.snapshot()); });
     }
     EXPECT_NE(message.find("cannot write"), std::string::npos) << message;
     EXPECT_EQ(Look(run), (Found{1, 1}));
@@ -364,7 +364,7 @@ TEST(RunFolder, NamesADamagedFile) {
   RunFolder saved(run, true);
   saved.Commit(Moment(1).snapshot());
   fs::resize_file(run / "checkpoint/training.safetensors", 100);
-  EXPECT_NE(MessageOf([&] { saved.Load(); }).find("training.safetensors"), std::string::npos);
+  EXPECT_NE(ErrorMessage([&] { saved.Load(); }).find("training.safetensors"), std::string::npos);
 }
 
 }  // namespace

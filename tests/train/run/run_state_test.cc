@@ -46,7 +46,7 @@ TEST(RunState, HoldsEveryNumberToWhatItCanBe) {
     } else {
       json.erase(key);
     }
-    return MessageOf([&] { RunState::FromJson(json.dump(), "here"); });
+    return ErrorMessage([&] { RunState::FromJson(json.dump(), "here"); });
   };
   for (const auto& [key, value] : {std::pair<const char*, const char*>{"step", "-1"},
                                    {"step", "1e300"},
@@ -83,7 +83,7 @@ TEST(RunState, HoldsEveryNumberToWhatItCanBe) {
   }
   EXPECT_EQ(said("step", "13"), "");
   for (const char* text : {"", "[]", "null", "7", "{", "{}"}) {
-    EXPECT_NE(MessageOf([&] { RunState::FromJson(text, "here"); }), "") << text;
+    EXPECT_NE(ErrorMessage([&] { RunState::FromJson(text, "here"); }), "") << text;
   }
 }
 

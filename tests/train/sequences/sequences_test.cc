@@ -118,22 +118,22 @@ TEST_F(TextTest, ATextThatShrinksIsAnError) {
   Get(*windows, 4990, 8);
   std::filesystem::resize_file(path, 100);
   for (const SequenceSet* set : {windows.get(), shuffled.get()}) {
-    const std::string said = MessageOf([&] { Get(*set, 4990, 8); });
+    const std::string said = ErrorMessage([&] { Get(*set, 4990, 8); });
     EXPECT_NE(said.find("shrinks.txt: the file was changed"), std::string::npos) << said;
   }
-  EXPECT_NE(MessageOf([&] { text.RequireUnchanged(); }), "");
+  EXPECT_NE(ErrorMessage([&] { text.RequireUnchanged(); }), "");
 }
 
 TEST_F(TextTest, WindowsBeginAtZero) {
   const TemporaryFolder folder;
   WriteFile(folder / "text", Bytes(100));
   const Text text(folder / "text");
-  EXPECT_NE(MessageOf([&] { Get(*text.ShuffledWindows(text.bytes(), 8, 1), -3, 8); }), "");
+  EXPECT_NE(ErrorMessage([&] { Get(*text.ShuffledWindows(text.bytes(), 8, 1), -3, 8); }), "");
 }
 
 TEST_F(TextTest, RefusesWhatIsTooShort) {
   const auto says = [](const std::string& part, auto&& f) {
-    EXPECT_NE(MessageOf(f).find(part), std::string::npos) << MessageOf(f);
+    EXPECT_NE(ErrorMessage(f).find(part), std::string::npos) << ErrorMessage(f);
   };
   says("is empty", [&] { Text(Write("")); });
   says("single byte", [&] { Text(Write("a")); });
@@ -175,9 +175,9 @@ TEST(TaskData, HasAListForEachUseAndSeed) {
 }
 
 TEST(TaskData, IsFoundByItsName) {
-  EXPECT_EQ(TaskOf("task:next-token"), Task::kNextToken);
-  EXPECT_FALSE(TaskOf("photos"));
-  EXPECT_NE(MessageOf([] { TaskOf("task:juggle"); }).find("task:recall"), std::string::npos);
+  EXPECT_EQ(ParseTask("task:next-token"), Task::kNextToken);
+  EXPECT_FALSE(ParseTask("photos"));
+  EXPECT_NE(ErrorMessage([] { ParseTask("task:juggle"); }).find("task:recall"), std::string::npos);
 }
 
 }  // namespace
