@@ -47,6 +47,8 @@ _qkv() {
     --crop-mode) mapfile -t COMPREPLY < <(compgen -W "center squash border" -- "$cur") && return ;;
     --background) mapfile -t COMPREPLY < <(compgen -W "any dark" -- "$cur") && return ;;
     --crop) mapfile -t COMPREPLY < <(compgen -W "resized padded none" -- "$cur") && return ;;
+    --norm) mapfile -t COMPREPLY < <(compgen -W "layer rms" -- "$cur") && return ;;
+    --norm-place) mapfile -t COMPREPLY < <(compgen -W "before after" -- "$cur") && return ;;
     --opt) mapfile -t COMPREPLY < <(compgen -W "adamw sgd" -- "$cur") && return ;;
     --sched) mapfile -t COMPREPLY < <(compgen -W "cosine one-cycle constant" -- "$cur") && return ;;
     --precision) mapfile -t COMPREPLY < <(compgen -W "fp32 bf16" -- "$cur") && return ;;
@@ -57,7 +59,7 @@ _qkv() {
     --crop-pct | --val-fraction | --scale | --pad | --flip | --randaugment | --magnitude | --jitter | --erase) return ;;
     --mixup | --cutmix | --lr | --min-lr | --epochs | --steps | --warmup-epochs | --accumulate | --weight-decay) return ;;
     --beta1 | --beta2 | --momentum | --clip-grad | --smoothing | --dropout | --attention-dropout | --drop-path | --ema) return ;;
-    --prompt | --temperature | --top-k | --top-p | --length | --vocabulary | --rotary-base) return ;;
+    --prompt | --temperature | --top-k | --top-p | --length | --vocabulary | --rotary-base | --key-heads) return ;;
     --patience | --eval-epochs | --eval-steps | --save-steps | --log-steps) return ;;
   esac
   if [[ $cur == -* ]]; then
@@ -74,7 +76,7 @@ _qkv() {
       bench) options="$model $run --batch --seconds --without --json --layer --attention --train --stdin" ;;
       train | ablate)
         [[ $command == ablate ]] && options="--arms --seeds --equal --processes" || options="--resume -m --model --seed --attention --rank"
-        options+=" -o --output --config -q --quiet --preset --init --val-fraction --image-size --patch-size --channels --width --depth --heads --mlp-ratio --mlp --activation --qkv-bias --no-qkv-bias --qk-norm --no-qk-norm --class-token --no-class-token --registers --layer-scale --pool --mean --std --interpolation --crop-pct --crop-mode --background --cache --length --vocabulary --positions --rotary-base --causal --no-causal --crop --scale --pad --flip --randaugment --magnitude --jitter --erase --mixup --cutmix --opt --lr --min-lr --sched --epochs --steps --warmup-epochs --batch --accumulate --weight-decay --beta1 --beta2 --momentum --clip-grad --smoothing --dropout --attention-dropout --drop-path --ema --patience --precision --checkpointing --no-checkpointing --threads --eval-epochs --eval-steps --save-steps --log-steps --tensorboard --no-tensorboard --maps" ;;
+        options+=" -o --output --config -q --quiet --preset --init --val-fraction --image-size --patch-size --channels --width --depth --heads --mlp-ratio --mlp --activation --qkv-bias --no-qkv-bias --qk-norm --no-qk-norm --class-token --no-class-token --registers --layer-scale --pool --mean --std --interpolation --crop-pct --crop-mode --background --cache --length --vocabulary --positions --rotary-base --causal --no-causal --norm --norm-place --head-width --key-heads --window --crop --scale --pad --flip --randaugment --magnitude --jitter --erase --mixup --cutmix --opt --lr --min-lr --sched --epochs --steps --warmup-epochs --batch --accumulate --weight-decay --beta1 --beta2 --momentum --clip-grad --smoothing --dropout --attention-dropout --drop-path --ema --patience --precision --checkpointing --no-checkpointing --threads --eval-epochs --eval-steps --save-steps --log-steps --tensorboard --no-tensorboard --maps" ;;
       generate) options="-m --model --threads --max-memory --dtype --prompt --tokens --temperature --top-k --top-p --seed" ;;
       "qk inspect") options="$model $run $images --images --json --report -o --output" ;;
       "qk certify") options="$model --rank --with --json" ;;

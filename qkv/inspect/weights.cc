@@ -7,12 +7,16 @@
 
 namespace qkv::inspect {
 
+void RequireLayerNormBefore(const nn::BlockConfig& config, std::string_view source) {
+  Require(config.norm.kind == simd::NormKind::kLayer && config.norm_place == nn::NormPlace::kBefore,
+          "{}: the analysis of heads needs a LayerNorm before attention, and this model has norm \"{}\" {} its layers",
+          source, model::Name(config.norm.kind), model::Name(config.norm_place));
+}
+
 template <typename T>
 AttentionWeights<T> ReadAttention(const model::StoredBlocks& blocks, int64_t block) {
   const nn::BlockConfig& config = blocks.config();
-  Require(config.norm.kind == simd::NormKind::kLayer && config.norm_place == nn::NormPlace::kBefore,
-          "{}: heads are analysed behind a LayerNorm before them, and this model has norm \"{}\" {} its layers",
-          blocks.source(), model::Name(config.norm.kind), model::Name(config.norm_place));
+  RequireLayerNormBefore(config, blocks.source());
   model::QueryKeyValue<T> made = model::ReadQueryKeyValue<T>(blocks, block);
   const std::string name = fmt::format("blocks.{}.", block);
   return {.heads = config.attention.heads,

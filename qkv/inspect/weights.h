@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "qkv/algebra/projection.h"
 #include "qkv/model/checkpoint/stored_blocks.h"
@@ -21,7 +22,11 @@ struct AttentionWeights {
   Tensor<T> layer_scale;                     // LayerScale of the output, [D], or empty
 };
 
-/// Throws Error if there is no such block, its scores do not come from tokens, or a tensor is not finite.
+/// Throws Error unless the blocks have a LayerNorm before attention, which the analysis of heads and tokens assumes.
+void RequireLayerNormBefore(const nn::BlockConfig& config, std::string_view source);
+
+/// Throws Error if there is no such block, its scores do not come from tokens, its norm is another, or a tensor is not
+/// finite.
 template <typename T>
 AttentionWeights<T> ReadAttention(const model::StoredBlocks& blocks, int64_t block);
 

@@ -288,8 +288,8 @@ std::vector<Certificate> Certify(const inspect::AttentionWeights<double>& layer,
 
 AttentionTraits MakeAttentionTraits(const model::VitConfig& config) {
   const nn::AttentionConfig& attention = config.block.attention;
-  return {.rope = config.rotary == model::PatchRotary::kNone ? 0 : attention.query_width(),
-          .qk_norm = attention.qk_norm,
+  return {.qk_norm = attention.qk_norm,
+          .rope = config.rotary == model::PatchRotary::kNone ? 0 : attention.query_width(),
           .output_norm = attention.output_norm};
 }
 

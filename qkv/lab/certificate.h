@@ -13,8 +13,8 @@
 
 namespace qkv::lab {
 
-/// Operations around the projections of an attention layer. Layers of qkv's own families have at most the first two and
-/// the last; the others describe layers of other libraries (`qkv qk certify --with`).
+/// Operations around the projections of an attention layer. Layers of qkv's own families have at most the first three
+/// and the last; the others describe layers of other libraries (`qkv qk certify --with`).
 struct AttentionTraits {
   enum class Norm { kNone, kLayerNorm, kRmsNorm };
   Norm norm = Norm::kLayerNorm;  // of the tokens, before the projections; gamma and beta are in the weights

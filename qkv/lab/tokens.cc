@@ -3,11 +3,13 @@
 #include <algorithm>
 
 #include "qkv/algebra/fold.h"
+#include "qkv/inspect/weights.h"
 
 namespace qkv::lab {
 
 BlockTokens::BlockTokens(const model::Checkpoint& checkpoint) {
   const model::VitConfig& config = checkpoint.description.config;
+  inspect::RequireLayerNormBefore(config.block, checkpoint.source);
   for (int64_t block = 0; block < config.depth; ++block) {
     const std::string norm = fmt::format("blocks.{}.norm1.", block);
     norms_.push_back({model::ReadTensor<double>(checkpoint, norm + "weight"),
@@ -41,7 +43,9 @@ Tensor<double> BlockTokens::Of(int64_t block, int64_t image) const {
   std::ranges::copy(hidden.span(), wide.data());
   Tensor<double> tokens = algebra::Normalise<double>(wide, norm.eps);
   const int64_t D = tokens.dim(1);
-  for (int64_t i = 0; i < tokens.size(); ++i) tokens[i] = tokens[i] * norm.gamma[i % D] + norm.beta[i % D];
+  for (int64_t i = 0; i < tokens.size(); ++i) {
+    tokens[i] = tokens[i] * norm.gamma[i % D] + (norm.beta.empty() ? 0 : norm.beta[i % D]);
+  }
   return tokens;
 }
 

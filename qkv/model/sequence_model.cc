@@ -64,14 +64,14 @@ SequenceModel<T>::SequenceModel(const SequenceConfig& config, const std::vector<
     : config_(config) {
   Validate(config);
   double elements = PlaceElements(config.block, config.depth, config.length);
-  // Rotary positions store cosines and sines in both precisions: 24 bytes per feature of a head.
-  const double of_place = config.positions == SequencePositions::kSinusoidal ? static_cast<double>(config.block.width)
-                          : config.positions == SequencePositions::kRotary
-                              ? 6.0 * static_cast<double>(config.block.attention.query_width())
-                              : 0;
-  elements += static_cast<double>(config.length) * of_place;
+  if (config.positions == SequencePositions::kSinusoidal) {
+    elements += static_cast<double>(config.length) * static_cast<double>(config.block.width);
+  }
   for (const BoundTensor& tensor : tensors) elements += static_cast<double>(tensor.spec.shape.size());
-  RequireMemory(sizeof(T) * elements, "build: the sequence model's layers");
+  const double rotary = config.positions == SequencePositions::kRotary
+                            ? nn::RotaryTable::Bytes(config.length, config.block.attention.query_width())
+                            : 0;
+  RequireMemory(rotary + sizeof(T) * elements, "build: the sequence model's layers");
   const Weights<T> weights(tensors);
   tokens_ = weights.Get("token_embed.weight");
   if (config.positions == SequencePositions::kLearned) positions_ = weights.Get("pos_embed");
@@ -180,13 +180,14 @@ template <typename T>
 Decoder<T>::Decoder(const SequenceModel<T>& model) : model_(model) {
   const SequenceConfig& c = model.config();
   Require(c.causal, "decoder: the model is not causal: what a token is answered depends on those that follow");
-  const nn::AttentionConfig& attention = c.block.attention;
-  const double of_token =
-      static_cast<double>(attention.kv_heads()) * static_cast<double>(attention.query_width() + attention.head_width);
-  const double elements = static_cast<double>(c.depth) * static_cast<double>(c.length) * of_token;
+  const bool rotary = model.rotary_ != nullptr;
+  double elements = 0;
+  for (const nn::Block<T>& block : model.blocks_) {
+    elements += nn::KeyValueCache<T>::Elements(block.attention, 1, c.block.width, c.length, rotary);
+  }
   RequireMemory(sizeof(T) * elements, "decoder: keys and values of as many tokens as the model takes");
   for (const nn::Block<T>& block : model.blocks_) {
-    caches_.emplace_back(block.attention, 1, c.block.width, c.length, model.rotary_ != nullptr);
+    caches_.emplace_back(block.attention, 1, c.block.width, c.length, rotary);
   }
   tokens_.reserve(static_cast<size_t>(c.length));
   logits_ = Tensor<T>({1, c.outputs});

@@ -99,7 +99,6 @@ void Vit<T>::PrepareGrid(int64_t grid_h, int64_t grid_w, Workspace<T>& workspace
   const bool positions = !positions_.empty() && !IsTrainedGrid(grid_h, grid_w);
   const bool places = nn::IsPositional(config_.block.attention.kind);
   const bool rotary = rotary_ && !IsTrainedGrid(grid_h, grid_w);
-  if (!positions && !places && !rotary) return;
   if (workspace.model == id_ && workspace.grid_height == grid_h && workspace.grid_width == grid_w) return;
   if (positions) {
     workspace.positions = Tensor<T>::Uninitialised({grid_h * grid_w, config_.block.width});
@@ -219,11 +218,11 @@ template <typename T>
 double Vit<T>::PassBytes(int64_t images, int64_t height, int64_t width) const {
   const int64_t tokens = TokensFor(height, width);
   const double pixels = static_cast<double>(images * config_.channels) * static_cast<double>(height * width);
-  const double places = IsTrainedGrid(height / config_.patch_height, width / config_.patch_width) &&
-                                !nn::IsPositional(config_.block.attention.kind)
-                            ? 0
-                            : PlaceElements(config_, tokens);
-  return sizeof(T) * (pixels + places + ActivationElements(config_, images, tokens, ImagesTogether(images, tokens)));
+  const bool trained = IsTrainedGrid(height / config_.patch_height, width / config_.patch_width);
+  const double rotary = rotary_ && !trained ? nn::RotaryTable::Bytes(tokens, rotary_->width()) : 0;
+  const double places = trained && !nn::IsPositional(config_.block.attention.kind) ? 0 : PlaceElements(config_, tokens);
+  return rotary +
+         sizeof(T) * (pixels + places + ActivationElements(config_, images, tokens, ImagesTogether(images, tokens)));
 }
 
 template <typename T>
@@ -261,9 +260,7 @@ void Vit<T>::Run(View<const T> pixels, Workspace<T>& workspace, const Outputs<T>
   keep_hidden(0);
   std::vector<nn::WeightsRequest<T>> requests;  // empty, without allocation, if no attention is requested
   const int64_t blocks = BlocksRead(outputs);
-  const nn::RotaryTable* const rotary = !rotary_                        ? nullptr
-                                        : IsTrainedGrid(grid_h, grid_w) ? rotary_.get()
-                                                                        : &*workspace.rotary;
+  const nn::RotaryTable* const rotary = RotaryFor(N, workspace);
   for (int64_t block = 0; block < config_.depth; ++block) {
     requests.clear();
     for (const auto& attention : outputs.attention) {

@@ -365,12 +365,23 @@ void CheckContext(const Input<T>& x_query, const Input<T>& x, const AttentionLay
           "attention: expected the places of {} heads and {} tokens, got {}", layer.heads, N, context.places.shape());
   Require(!context.rotary || AllowsRotary(layer.kind),
           "attention: rotary positions for a kind whose queries and keys are not its own");
+  Require(!context.last_rows || context.causal || (layer.window_left < 0 && layer.window_right < 0) ||
+              x_query.dim(1) == x.dim(1),
+          "attention: a window around the last rows alone needs a causal layer");
   if (!context.cache) return;
   const KeyValueCache<T>& cache = *context.cache;
   Require(context.causal && writes && (x_query.dim(1) == x.dim(1) || context.last_rows) &&
               cache.value.dim(0) == x.dim(0) && N <= cache.value.dim(2),
           "attention: {} tokens do not fit a cache of {} in {} sequences, causal and for the last of them", N,
           cache.value.dim(2), cache.value.dim(0));
+}
+
+// Of the keys in a cache; nothing if they are positional or equal to the values.
+template <typename T>
+Shape KeyShape(const AttentionLayer<T>& layer, int64_t B, int64_t D, int64_t capacity, bool rotary) {
+  if (layer.kind == AttentionKind::kMerged) return {B, 1, capacity, D};
+  if (IsPositional(layer.kind) || (ValuesAreKeys(layer.kind) && !rotary)) return {0};
+  return {B, layer.kv_heads(), capacity, layer.query_width()};
 }
 
 }  // namespace
@@ -468,12 +479,12 @@ void GaussianPlaces(View<const T> bandwidth, int64_t prefix, int64_t grid_height
 
 template <typename T>
 KeyValueCache<T>::KeyValueCache(const AttentionLayer<T>& layer, int64_t B, int64_t D, int64_t capacity, bool rotary)
-    : value({B, layer.kv_heads(), capacity, layer.head_width}) {
-  if (layer.kind == AttentionKind::kMerged) {
-    key = Tensor<T>({B, 1, capacity, D});
-  } else if (!IsPositional(layer.kind) && (rotary || !ValuesAreKeys(layer.kind))) {
-    key = Tensor<T>({B, layer.kv_heads(), capacity, layer.query_width()});
-  }
+    : key(KeyShape(layer, B, D, capacity, rotary)), value({B, layer.kv_heads(), capacity, layer.head_width}) {}
+
+template <typename T>
+double KeyValueCache<T>::Elements(const AttentionLayer<T>& layer, int64_t B, int64_t D, int64_t capacity, bool rotary) {
+  const auto values = static_cast<double>(B * layer.kv_heads()) * static_cast<double>(capacity * layer.head_width);
+  return static_cast<double>(KeyShape(layer, B, D, capacity, rotary).size()) + values;
 }
 
 #define QKV_INSTANTIATE(T)                                                                                           \

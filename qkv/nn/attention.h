@@ -68,6 +68,8 @@ struct WeightsRequest {
 /// Cached keys and values: of a causal layer's past tokens, or of the source of cross-attention.
 template <typename T>
 struct KeyValueCache {
+  /// Elements of a cache that is made with these arguments.
+  static double Elements(const AttentionLayer<T>& layer, int64_t B, int64_t D, int64_t capacity, bool rotary);
   /// An empty cache for `capacity` tokens of width D in each of B sequences.
   KeyValueCache(const AttentionLayer<T>& layer, int64_t B, int64_t D, int64_t capacity, bool rotary);
 
@@ -86,7 +88,8 @@ struct AttentionContext {
   // Requires causal. The tokens of x are appended to the cache, and N counts all tokens, cached ones included.
   KeyValueCache<T>* cache = nullptr;
   bool last_rows = false;  // if there are fewer queries than tokens, they belong to the last tokens, not the first
-  // Bias of the scores, and mask of allowed keys: [B|1, H|1, N_q|1, N], or empty. See attention::Options.
+  // Bias of the scores, and mask of allowed keys: [B|1, H|1, N_q|1, N], or empty. See attention::Options. Layers with
+  // folded value biases (model::BuildOptions) assume that every query sees a key.
   View<const T> bias = {};
   View<const bool> mask = {};
   View<const int64_t> key_lengths = {};  // [B]: number of valid keys, out of N, of each batch entry; or empty

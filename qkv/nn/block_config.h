@@ -81,7 +81,8 @@ struct AttentionConfig {
   int64_t kv_heads() const { return key_heads > 0 ? key_heads : heads; }
   bool groups_heads() const { return kv_heads() < heads; }
   bool has_window() const { return window_left >= 0 || window_right >= 0; }
-  int64_t values_width() const { return kv_heads() * head_width; }  // G·E
+  int64_t source(int64_t width) const { return source_width > 0 ? source_width : width; }  // of a model of this width
+  int64_t values_width() const { return kv_heads() * head_width; }                         // G·E
   /// Width of the q and k of each position, for positional kinds.
   int64_t place_width() const { return kind == AttentionKind::kGaussian ? kGaussianFeatures : query_width(); }
   int64_t joined_width() const { return heads * head_width; }  // H·E

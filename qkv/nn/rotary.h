@@ -63,6 +63,11 @@ class RotaryTable {
   /// The table of SequenceAngles(length, E, base).
   RotaryTable(int64_t length, int64_t E, double base = kUsualBase) : RotaryTable(SequenceAngles(length, E, base)) {}
 
+  /// Memory of a table, in bytes.
+  static double Bytes(int64_t length, int64_t E) {
+    return 2 * (sizeof(double) + sizeof(float)) * static_cast<double>(length) * static_cast<double>(E);
+  }
+
   int64_t length() const { return exact_.dim(0); }
   int64_t width() const { return exact_.dim(2); }
   /// [length, 2, E]: for each token the cosines, then the sines, as simd::RotatePairs reads them.

@@ -130,6 +130,16 @@ TEST(Truncate, WrongRanksAndNormedQueriesAreRefused) {
 }
 
 // What the blocks read is what the family's own code gives to the projections.
+TEST(Truncate, RotatedQueriesAreRefusedAndObstruct) {
+  model::Checkpoint checkpoint = model::Checkpoint::Open(GoldenFolder("timm_vit"));
+  model::VitConfig& config = checkpoint.description.config;
+  RequireLinearScores(checkpoint, "truncate");
+  EXPECT_EQ(MakeAttentionTraits(config).rope, 0);
+  config.rotary = model::PatchRotary::kPatches;
+  EXPECT_THROW(RequireLinearScores(checkpoint, "truncate"), Error);
+  EXPECT_EQ(MakeAttentionTraits(config).rope, config.block.attention.query_width());
+}
+
 TEST(BlockTokens, AreTheNormalisedHiddenStates) {
   const Checkpoint checkpoint = Checkpoint::Open(GoldenFolder("timm_vit"));
   const auto expected = io::SafeTensors::Open(GoldenFolder("timm_vit") / "expected.safetensors");

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <initializer_list>
 
+#include "qkv/model/checkpoint/separate.h"
+
 namespace qkv::model {
 namespace {
 
@@ -109,15 +111,6 @@ void FoldNorm(AttentionKind kind, AttentionRows<T>* rows, nn::Norm<T>* norm) {
   if (kind == AttentionKind::kMerged) rows->layer.ScaleRows(0, rows->queries, gamma);
 }
 
-// Repeats what heads share for each head: [G, E] as [H, E].
-template <typename T>
-Tensor<T> ForEachHead(View<const T> shared, int64_t heads) {
-  const int64_t group = heads / shared.dim(0), E = shared.dim(1);
-  auto each = Tensor<T>::Uninitialised({heads, E});
-  for (int64_t h = 0; h < heads; ++h) std::copy_n(shared.row(h / group), E, each.data() + h * E);
-  return each;
-}
-
 // Sets biases that cannot change the output to zero, and moves those that add the same to every output to the
 // projection's bias. Query biases stay.
 template <typename T>
@@ -132,7 +125,9 @@ void FoldBiases(const AttentionBuild& build, const nn::AttentionLayer<T>& layer,
       (!ValuesAreKeys(build.kind) || keys_cancel) && layer.output_norm.empty() && !projection->weight.empty();
   if (folded) {
     T* const values = bias.data() + rows->values_begin();
-    projection->AddToBias(ForEachHead(View<const T>(values, {layer.kv_heads(), layer.head_width}), layer.heads));
+    auto of_heads = Tensor<T>::Uninitialised({layer.heads, layer.head_width});
+    RepeatForHeads<T>(View<const T>(values, {layer.kv_heads(), layer.head_width}), of_heads);
+    projection->AddToBias(of_heads);
     std::fill_n(values, layer.kv_heads() * layer.head_width, T(0));
   }
   if (keys_cancel && !ValuesAreKeys(build.kind)) std::fill_n(bias.data() + rows->queries, rows->keys, T(0));
@@ -184,7 +179,7 @@ nn::AttentionLayer<T> BuildCrossAttention(const nn::BlockConfig& block, const Bu
   nn::AttentionLayer<T> layer = NewLayer(c, block.norm, options, weights, name, c.kind);
   Affine<T> queries, projection = weights.Layer(name + "proj", options.precision);
   AttentionRows<T> source;
-  const int64_t S = c.source_width > 0 ? c.source_width : block.width;
+  const int64_t S = c.source(block.width);
   if (c.kind == AttentionKind::kSeparate) {
     queries = weights.Layer(name + "q");
     source = {weights.Layer(name + "kv"), 0, c.values_width(), c.values_width()};

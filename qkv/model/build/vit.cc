@@ -104,6 +104,8 @@ Vit<T>::Vit(const VitConfig& config, const std::vector<BoundTensor>& tensors, co
 template <typename T>
 void Vit<T>::ComputeRotary() {
   if (config_.rotary == PatchRotary::kNone) return;
+  RequireMemory(nn::RotaryTable::Bytes(config_.tokens(), config_.block.attention.query_width()),
+                "build: the rotations of the model's tokens");
   rotary_ =
       std::make_shared<const nn::RotaryTable>(MakeRotaryTable(config_, config_.grid_height(), config_.grid_width()));
 }

@@ -92,7 +92,7 @@ ModelFiles SeparateFiles(const Checkpoint& checkpoint, std::optional<DType> dtyp
           Name(config.block.attention.kind), obstruction);
   ModelFiles files = SameFiles(checkpoint, dtype);
   auto json = nlohmann::ordered_json::parse(files.texts.at(kConfigFile));
-  SetOwnKeys({}, &json);
+  SetOwnKeys(AsSeparate(config), &json);
   files.texts[kConfigFile] = ToText(json);
   files.weights = SeparateTensors(checkpoint, dtype);
   return files;

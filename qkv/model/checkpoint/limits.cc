@@ -20,8 +20,12 @@ double Exponentials(double depth, double heads, double tokens) { return depth * 
 // Features per token that the wider half of a block holds at a time.
 double WidestLayer(const nn::BlockConfig& c) {
   const double D = static_cast<double>(c.width);
+  const nn::AttentionConfig& a = c.attention;
+  // Queries made of keys, and rotated keys that are values too, are copies.
+  const double copies =
+      static_cast<double>((nn::QueriesAreKeys(a.kind) + nn::ValuesAreKeys(a.kind)) * a.heads * a.query_width());
   const double attention =
-      2 * D + static_cast<double>(CountProducts(c).projected) + 2 * static_cast<double>(c.attention.joined_width());
+      2 * D + static_cast<double>(CountProducts(c).projected) + copies + 2 * static_cast<double>(a.joined_width());
   return std::max(attention, D + static_cast<double>(c.mlp.width));
 }
 

@@ -86,7 +86,7 @@ void VisitQueriesKeysValues(const nn::AttentionConfig& c, std::string_view layer
                             nn::AttentionParameters<T>& p, Visitor& visit) {
   using nn::AttentionKind;
   const int64_t H = c.heads, r = c.query_width(), queries = H * r, keys = c.kv_heads() * r, values = c.values_width();
-  const int64_t S = c.source_width > 0 ? c.source_width : D;  // differs from D only in cross-attention
+  const int64_t S = c.source(D);  // differs from D only in cross-attention
   switch (c.kind) {
     case AttentionKind::kSeparate:
       if (c.of_source) {

@@ -41,25 +41,23 @@ void ReadMerged(const StoredBlocks& blocks, const std::string& attn, QueryKeyVal
   }
 }
 
-// Repeats what heads share, [G·r, …], for each of H heads.
-template <typename T>
-Tensor<T> ForEachHead(Tensor<T> shared, int64_t key_heads, int64_t heads) {
-  if (shared.empty() || key_heads == heads) return shared;
-  const int64_t of_head = shared.size() / key_heads, columns = shared.size() / shared.dim(0);
-  auto each = Tensor<T>::Uninitialised(shared.shape().rank() == 1 ? Shape({heads * of_head})
-                                                                  : Shape({heads * of_head / columns, columns}));
-  for (int64_t h = 0; h < heads; ++h) {
-    std::copy_n(shared.data() + h / (heads / key_heads) * of_head, of_head, each.data() + h * of_head);
-  }
-  return each;
-}
-
 // Copies the r rows of each head of `from`, [H·r, …], to the first of E rows per head in `to`.
 template <typename T>
 void CopyHeads(const Tensor<T>& from, int64_t heads, int64_t E, T* to) {
   if (from.empty()) return;
   const int64_t of_head = from.size() / heads, row = from.size() / from.dim(0);
   for (int64_t h = 0; h < heads; ++h) std::copy_n(from.data() + h * of_head, of_head, to + h * E * row);
+}
+
+// Rows of keys or values of each head, [H·r, …], which heads may share in the file.
+template <typename T>
+Tensor<T> EachHead(Tensor<T> shared, const nn::AttentionConfig& c) {
+  if (shared.empty() || !c.groups_heads()) return shared;
+  const int64_t rows = shared.dim(0) / c.kv_heads() * c.heads, of_head = shared.size() / c.kv_heads();
+  const bool is_bias = shared.shape().rank() == 1;
+  auto each = Tensor<T>::Uninitialised(is_bias ? Shape({rows}) : Shape({rows, shared.dim(1)}));
+  RepeatForHeads<T>(shared.view().reshape({c.kv_heads(), of_head}), each.view().reshape({c.heads, of_head}));
+  return each;
 }
 
 }  // namespace
@@ -73,7 +71,7 @@ QueryKeyValue<T> ReadQueryKeyValue(const StoredBlocks& blocks, int64_t block) {
           blocks.source(), Name(c.kind));
   const std::string attn = fmt::format("blocks.{}.attn.", block);
   const auto read = [&](const char* name) { return blocks.Read<T>(attn + name); };
-  const auto each = [&](Tensor<T> shared) { return ForEachHead(std::move(shared), c.kv_heads(), c.heads); };
+  const auto each = [&](Tensor<T> shared) { return EachHead(std::move(shared), c); };
   QueryKeyValue<T> pair;
   if (c.kind == AttentionKind::kSeparate) {
     const int64_t keys = c.joined_width(), values = keys + c.values_width(), end = values + c.values_width();
@@ -107,7 +105,7 @@ QueryKeyValue<T> ReadQueryKeyValue(const StoredBlocks& blocks, int64_t block) {
 
 VitConfig AsSeparate(VitConfig config) {
   config.block.attention.kind = AttentionKind::kSeparate;
-  config.block.attention.qk_width = 0;
+  config.block.attention.qk_width = config.block.attention.key_heads = 0;
   return config;
 }
 
@@ -118,6 +116,10 @@ std::string SeparationObstruction(const VitConfig& c) {
   }
   if (c.block.attention.kind == AttentionKind::kMerged) {
     return "merged attention has a matrix of its own for each head; qkv qk split makes queries and keys of it";
+  }
+  if (c.rotary != PatchRotary::kNone && c.block.attention.query_width() != c.block.attention.head_width) {
+    return fmt::format("rotary positions of {} features turn otherwise than those of a head's {}",
+                       c.block.attention.query_width(), c.block.attention.head_width);
   }
   if (c.block.attention.query_width() > c.block.attention.head_width) {
     return fmt::format("queries and keys of {} attention have {} features, more than a head's {} values",

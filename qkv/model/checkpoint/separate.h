@@ -1,12 +1,20 @@
 // Expresses attention of any kind as separate W_Q, W_K and W_V, for libraries that have only these, and for algebra.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
 #include "qkv/model/checkpoint/stored_blocks.h"
 
 namespace qkv::model {
+
+/// Repeats what groups of heads share for each head. shared: [G, n]; each: [H, n].
+template <typename T>
+void RepeatForHeads(View<const T> shared, View<T> each) {
+  const int64_t group = each.dim(0) / shared.dim(0);
+  for (int64_t h = 0; h < each.dim(0); ++h) std::copy_n(shared.row(h / group), each.dim(1), each.row(h));
+}
 
 /// The projections of all heads of a block: queries and keys [H·r, D], values [H·E, D]; biases [rows], or empty.
 template <typename T>

@@ -76,7 +76,10 @@ std::vector<std::string> Differences(const VitConfig& a, const VitConfig& b) {
   compare("the register tokens", a.registers, b.registers);
   compare("the positions", a.positions, b.positions);
   compare("the rotary positions", a.rotary, b.rotary);
-  if (a.rotary != PatchRotary::kNone) compare("the base of rotary positions", a.rotary_base, b.rotary_base);
+  if (a.rotary != PatchRotary::kNone) {
+    compare("the base of rotary positions", a.rotary_base, b.rotary_base);
+    compare("the grid of rotary positions", a.rotary_grid_height, b.rotary_grid_height);
+  }
   compare("the kind of norm", a.block.norm.kind, b.block.norm.kind);
   compare("the norms' biases", a.block.norm.has_bias(), b.block.norm.has_bias());
   compare("the place of the norms", a.block.norm_place, b.block.norm_place);

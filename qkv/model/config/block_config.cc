@@ -46,6 +46,10 @@ std::string_view QkNormObstruction(AttentionKind kind) {
 }
 
 void ValidateAttention(const nn::AttentionConfig& c, const nn::BlockConfig& block) {
+  nn::AttentionConfig fields = c;
+  FieldBounds bounds;
+  VisitFields(fields, bounds);
+  RequireRange("the width of the source", c.source_width, 0, kMaxExtent);
   Require(c.joined_width() <= kMaxExtent, "config: {} heads of {} features are too wide", c.heads, c.head_width);
   const AttentionKind kind = c.kind;
   if (kind == AttentionKind::kLowRank || kind == AttentionKind::kSymmetric) {
@@ -60,15 +64,20 @@ void ValidateAttention(const nn::AttentionConfig& c, const nn::BlockConfig& bloc
   Require(!c.groups_heads() || nn::AllowsKeyHeads(kind),
           "config: {} attention with fewer key heads than heads: its queries and keys belong together", Name(kind));
   Require(c.heads % c.kv_heads() == 0, "config: {} heads cannot share {} key heads evenly", c.heads, c.key_heads);
-  Require(!c.of_source || !nn::IsPositional(kind), "config: {} attention has no source", Name(kind));
+  if (c.of_source) {
+    Require(!nn::IsPositional(kind), "config: {} attention has no source", Name(kind));
+    Require(!c.has_window(), "config: cross-attention has no window: its keys are tokens of another sequence");
+    Require(!nn::QueriesAreKeys(kind) || c.source(block.width) == block.width,
+            "config: {} cross-attention needs a source of width {}, got {}", Name(kind), block.width,
+            c.source(block.width));
+  }
   Require(!c.qk_norm || nn::AllowsQueryKeyNorm(kind), "config: {} attention with a LayerNorm on queries and keys: {}",
           Name(kind), c.qk_norm ? QkNormObstruction(kind) : "");
 }
 
 // Total length of the products of scores of all heads, for costs.
 double ScoredWidth(const nn::AttentionConfig& c, int64_t width) {
-  const int64_t of_head =
-      c.kind == AttentionKind::kMerged ? (c.source_width > 0 ? c.source_width : width) : c.place_width();
+  const int64_t of_head = c.kind == AttentionKind::kMerged ? c.source(width) : c.place_width();
   return static_cast<double>(c.heads * of_head);
 }
 

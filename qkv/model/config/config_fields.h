@@ -86,19 +86,25 @@ class FieldBounds {
 };
 
 /// The fields of a block under qkv's own keys (those of SequenceConfig). Cross-attention is not read from files.
+/// An attention layer, in qkv's own words.
+template <typename Visitor>
+void VisitFields(nn::AttentionConfig& c, Visitor& visit) {
+  visit.Int("heads", "the number of heads", c.heads, 1, kMaxExtent);
+  visit.Int("head_width", "the head width", c.head_width, 1, kMaxExtent);
+  visit.Int("key_heads", "the number of key heads", c.key_heads, 0, kMaxExtent, 0);
+  visit.Int("window_left", "the window to the left", c.window_left, -1, kMaxExtent, -1);
+  visit.Int("window_right", "the window to the right", c.window_right, -1, kMaxExtent, -1);
+  visit.Enum("qkv_attention", c.kind, FindAttentionKind, kAttentionKindNames);
+  visit.Int("qkv_attention_rank", "the rank of attention", c.qk_width, 0, kMaxExtent, 0);
+  visit.Bool("qkv_bias", c.bias);
+  visit.Bool("qk_norm", c.qk_norm);
+}
+
+/// A block, likewise. Cross-attention has no fields: only a program sets it.
 template <typename Visitor>
 void VisitFields(nn::BlockConfig& c, Visitor& visit) {
-  nn::AttentionConfig& attention = c.attention;
   visit.Int("width", "the width", c.width, 1, kMaxExtent);
-  visit.Int("heads", "the number of heads", attention.heads, 1, kMaxExtent);
-  visit.Int("head_width", "the head width", attention.head_width, 1, kMaxExtent);
-  visit.Int("key_heads", "the number of key heads", attention.key_heads, 0, kMaxExtent, 0);
-  visit.Int("window_left", "the window to the left", attention.window_left, -1, kMaxExtent, -1);
-  visit.Int("window_right", "the window to the right", attention.window_right, -1, kMaxExtent, -1);
-  visit.Enum("qkv_attention", attention.kind, FindAttentionKind, kAttentionKindNames);
-  visit.Int("qkv_attention_rank", "the rank of attention", attention.qk_width, 0, kMaxExtent, 0);
-  visit.Bool("qkv_bias", attention.bias);
-  visit.Bool("qk_norm", attention.qk_norm);
+  VisitFields(c.attention, visit);
   visit.Int("mlp_width", "the MLP's hidden width", c.mlp.width, 1, kMaxExtent);
   visit.Enum("activation", c.mlp.activation, FindActivation, kActivationNames);
   bool gated = c.mlp.gate != simd::Gate::kNone;

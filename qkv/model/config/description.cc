@@ -1,5 +1,7 @@
 #include "qkv/model/config/description.h"
 
+#include <tuple>
+
 #include "qkv/model/config/fields.h"
 #include "qkv/model/config/sequence_config.h"
 #include "qkv/model/families/families.h"
@@ -19,6 +21,7 @@ void ParseOwnKeys(const Fields& config, VitConfig* c) {
   Require(found.has_value(), "config.json: \"qkv_rotary\" is \"{}\", expected none, patches or normalised", rotary);
   c->rotary = *found;
   c->rotary_base = config.Number("qkv_rotary_base", c->rotary_base);
+  std::tie(c->rotary_grid_height, c->rotary_grid_width) = config.Size("qkv_rotary_grid", {0, 0});
 }
 
 }  // namespace

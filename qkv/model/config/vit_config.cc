@@ -29,9 +29,14 @@ std::optional<PatchRotary> FindPatchRotary(std::string_view name) { return FindI
 nn::RotaryTable MakeRotaryTable(const VitConfig& c, int64_t grid_height, int64_t grid_width) {
   const nn::TokenGrid grid{c.prefix(), grid_height, grid_width};
   const int64_t E = c.block.attention.query_width();
-  if (c.rotary == PatchRotary::kNormalised) return nn::RotaryTable(nn::NormalisedAngles(grid, E, c.rotary_base));
-  return nn::RotaryTable(nn::PatchAngles(
-      grid, E, {.base = c.rotary_base, .trained_height = c.grid_height(), .trained_width = c.grid_width()}));
+  const bool normalised = c.rotary == PatchRotary::kNormalised;
+  const double base = c.rotary_base > 0 ? c.rotary_base : normalised ? 100 : nn::kUsualRotaryBase;
+  if (normalised) return nn::RotaryTable(nn::NormalisedAngles(grid, E, base));
+  const bool own = c.rotary_grid_height > 0;
+  return nn::RotaryTable(nn::PatchAngles(grid, E,
+                                         {.base = base,
+                                          .trained_height = own ? c.rotary_grid_height : c.grid_height(),
+                                          .trained_width = own ? c.rotary_grid_width : c.grid_width()}));
 }
 
 void Validate(const VitConfig& c) {
@@ -61,8 +66,10 @@ void Validate(const VitConfig& c) {
           "config: rotary positions of patches need queries and keys of tokens, of a multiple of 4 features in a head; "
           "got {} attention and {}",
           Name(attention.kind), attention.query_width());
-  Require(c.rotary_base >= 1 && c.rotary_base <= 1e12, "config: the base of rotary positions is {}, expected 1 to 1e12",
-          c.rotary_base);
+  Require(c.rotary_base == 0 || (c.rotary_base >= 1 && c.rotary_base <= 1e12),
+          "config: the base of rotary positions is {}, expected 1 to 1e12", c.rotary_base);
+  RequireRange("the height of the rotary grid", c.rotary_grid_height, 0, kMaxExtent);
+  RequireRange("the width of the rotary grid", c.rotary_grid_width, c.rotary_grid_height > 0 ? 1 : 0, kMaxExtent);
 }
 
 double Flops(const VitConfig& c) { return Flops(c, c.image_height, c.image_width); }

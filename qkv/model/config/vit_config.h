@@ -73,7 +73,9 @@ struct VitConfig {
   int64_t position_prefix = 1;  // how many prefix tokens, from the first, have a position
   Interpolation interpolation = Interpolation::kBicubicAntialias;
   PatchRotary rotary = PatchRotary::kNone;
-  double rotary_base = 100;
+  double rotary_base = 0;  // 0: 10,000 for kPatches, 100 for kNormalised
+  // The grid that kPatches scales coordinates to; 0: that of the image size.
+  int64_t rotary_grid_height = 0, rotary_grid_width = 0;
   bool square_positions = false;  // interpolation treats the trained grid as square, whatever its shape
   // For other sizes than the trained one: pixels beyond the last whole patch are ignored, not rejected.
   bool crops_to_patches = false;
@@ -118,16 +120,20 @@ struct VitConfig {
 void Validate(const VitConfig& config);
 
 /// Writes qkv's own keys into a model's config.json, the same in every family: "qkv_attention" and
-/// "qkv_attention_rank", "qkv_rotary" and "qkv_rotary_base". Removes keys whose value is the default. Json: of
-/// nlohmann, ordered or not.
+/// "qkv_attention_rank", "qkv_rotary", "qkv_rotary_base" and "qkv_rotary_grid". Removes keys whose value is the
+/// default. Json: of nlohmann, ordered or not.
 template <typename Json>
 void SetOwnKeys(const VitConfig& config, Json* json) {
   const nn::AttentionConfig& attention = config.block.attention;
-  for (const char* key : {"qkv_attention", "qkv_attention_rank", "qkv_rotary", "qkv_rotary_base"}) json->erase(key);
+  for (const char* key : {"qkv_attention", "qkv_attention_rank", "qkv_rotary", "qkv_rotary_base", "qkv_rotary_grid"}) {
+    json->erase(key);
+  }
   if (attention.kind != nn::AttentionKind::kSeparate) (*json)["qkv_attention"] = Name(attention.kind);
   if (attention.qk_width > 0) (*json)["qkv_attention_rank"] = attention.qk_width;
   if (config.rotary == PatchRotary::kNone) return;
-  (*json)["qkv_rotary"] = Name(config.rotary), (*json)["qkv_rotary_base"] = config.rotary_base;
+  (*json)["qkv_rotary"] = Name(config.rotary);
+  if (config.rotary_base > 0) (*json)["qkv_rotary_base"] = config.rotary_base;
+  if (config.rotary_grid_height > 0) (*json)["qkv_rotary_grid"] = {config.rotary_grid_height, config.rotary_grid_width};
 }
 
 /// Angles of the tokens on a grid of this size. Requires rotary positions.

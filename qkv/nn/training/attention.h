@@ -64,7 +64,7 @@ struct AttentionCache {
   View<const T> x_query;  // [B·rows, D]
   ProjectedTokens<T> projected;
   View<const T> raw_query;             // [B·rows, H·r], output of the linear layer; may be the keys
-  View<T> query_moments, key_moments;  // [H, B·rows|N, 2]
+  View<T> query_moments, key_moments;  // [H, B·rows, 2], [G, B·N, 2]
   View<T> bandwidth, places;           // [H], [2, H, N, r]
   View<const T> query, key, value;     // operands of attention: [B, H, rows|N, r|E]
   View<T> joined;                      // [B·rows, H·E], result of attention

@@ -172,7 +172,7 @@ bool IsLeftOut(const Key& key, bool sequences, bool continues, bool sized) {
 }
 
 void CheckModel(const TrainConfig& c, bool sequences) {
-  Require(c.width % c.heads == 0, "train: width {} is no multiple of heads {}", c.width, c.heads);
+  Require(c.width % c.heads == 0 || c.head_width > 0, "train: width {} is no multiple of heads {}", c.width, c.heads);
   const bool ranked = c.attention == "low_rank" || c.attention == "symmetric";
   Require(!ranked || c.rank > 0, "train: attention {} needs a rank", c.attention);
   Require(ranked || c.rank == 0 || c.attention == "positional", "train: attention {} has no rank", c.attention);

@@ -162,6 +162,7 @@ InitialModel ContinuedModel(const model::Checkpoint& checkpoint, const TrainConf
   Description description = checkpoint.description;
   VitConfig& c = description.config;
   if (config.image_size.first > 0) {
+    if (c.rotary_grid_height == 0) c.rotary_grid_height = c.grid_height(), c.rotary_grid_width = c.grid_width();
     std::tie(c.image_height, c.image_width) = config.image_size;
     description.preprocess = model::PreprocessForSize(description, c.image_height, c.image_width);
     if (c.family != model::Family::kHuggingFace) {

@@ -151,6 +151,29 @@ class GoldenConversion : public testing::TestWithParam<std::string> {
 INSTANTIATE_TEST_SUITE_P(Goldens, GoldenConversion, testing::ValuesIn(Cases()),
                          [](const auto& golden) { return golden.param; });
 
+// Rotary positions are qkv's own word in a family's config.json: rewriting the kind of attention keeps it, and no
+// library takes it.
+TEST(RotaryConversion, IsKeptInTheOwnLayoutAndRefusedElsewhere) {
+  const TemporaryFolder folder;
+  fs::copy(GoldenFolder("timm_kind_shared"), folder / "rotary", fs::copy_options::recursive);
+  io::Json config = io::ReadJson(folder / "rotary/config.json");
+  config["qkv_rotary"] = "patches", config["qkv_rotary_base"] = 50;
+  WriteFile(folder / "rotary/config.json", config.dump());
+  const Checkpoint original = Checkpoint::Open(folder / "rotary");
+  EXPECT_EQ(original.description.config.rotary, PatchRotary::kPatches);
+  Convert(original, folder / "separate", {.layout = Family::kTimm});
+  const Checkpoint separate = Checkpoint::Open(folder / "separate");
+  EXPECT_EQ(Differences(AsSeparate(original.description.config), separate.description.config),
+            std::vector<std::string>());
+  const VitConfig& c = original.description.config;
+  const auto pixels = Sampler(7).Normal<float>({2, c.channels, c.image_height, c.image_width});
+  const Tensor<float> logits = Logits(original, pixels), expanded = Logits(separate, pixels);
+  const Tensor<float> unturned = Logits(Checkpoint::Open(GoldenFolder("timm_kind_shared")), pixels);
+  for (int64_t i = 0; i < logits.size(); ++i) EXPECT_NEAR(expanded[i], logits[i], 64 * 1.2e-7 * 10);
+  EXPECT_FALSE(std::ranges::equal(logits.span(), unturned.span()));
+  EXPECT_THROW(Convert(separate, folder / "hf", {.layout = Family::kHuggingFace}), Error);
+}
+
 TEST_P(GoldenConversion, KeepsItsOwnLayout) {
   const Converted converted = Convert(original_, folder_ / "out", {});
   EXPECT_TRUE(converted.notes.empty());

@@ -105,10 +105,17 @@ struct BlockLayer {
     return lengths;
   }
 
+  // The last one has no source: it adds the projection's bias alone.
+  Tensor<int64_t> SourceLengths() const {
+    Tensor<int64_t> lengths = Lengths(kSource);
+    lengths[B - 1] = 0;
+    return lengths;
+  }
+
   template <typename T>
   void Run(View<const T> weights, View<const T> x, View<T> y, const Gradients<T>& g) const {
     const Tensor<bool> mask = Mask();
-    const Tensor<int64_t> lengths = Lengths(N), source_lengths = Lengths(kSource);
+    const Tensor<int64_t> lengths = Lengths(N), source_lengths = SourceLengths();
     BlockSettings s;
     s.attention.config = c.config.attention, s.attention.causal = c.causal;
     if (c.mask) s.attention.mask = mask;
@@ -148,7 +155,7 @@ struct BlockLayer {
     const Block<T> block = model::BuildBlock<T>(c.config, N, options, all, "block.",
                                                 {.kind = c.config.attention.kind, .fewer_queries = rows < N});
     const Tensor<bool> mask = Mask();
-    const Tensor<int64_t> lengths = Lengths(N), source_lengths = Lengths(kSource);
+    const Tensor<int64_t> lengths = Lengths(N), source_lengths = SourceLengths();
     Arena arena;
     AttentionContext<T> context;
     context.causal = c.causal, context.bias = bound.p.attention.score_bias;

@@ -111,6 +111,31 @@ TEST(RotaryVit, OtherGridsAreThoseOfAModelOfThatSize) {
   }
 }
 
+// A workspace whose last pass had the trained grid has nothing left of an earlier grid of as many patches.
+TEST(RotaryVit, AWorkspaceTakesTheGridOfItsLastPass) {
+  for (const NamedConfig& of : NamedConfigs()) {
+    if (of.config.rotary == model::PatchRotary::kNone) continue;
+    SCOPED_TRACE(of.name);
+    const Trial<double> run(of);
+    const model::VitConfig& c = of.config;
+    const BoundWeights<double> tensors(c, run.network.layout(), run.weights);
+    const model::Vit<double> vit(c, tensors.bound);
+    const auto other = Sampler(4).Normal<double>({1, c.channels, c.image_height / 2, c.image_width * 2});
+    const auto trained = Sampler(5).Normal<double>({1, c.channels, c.image_height, c.image_width});
+    Tensor<double> logits({1, c.outputs()}), hidden({1, c.tokens(), c.block.width});
+    const auto weights = [&](bool other_before) {
+      model::Workspace<double> workspace;
+      Tensor<double> out({1, c.block.attention.heads, c.tokens(), c.tokens()});
+      if (other_before) vit.Forward(other, workspace, {.logits = logits});
+      vit.Forward(trained, workspace, {.logits = logits, .hidden = {{0, hidden}}});
+      const nn::WeightsRequest<double> request{.row_end = c.tokens(), .out = out};
+      vit.BlockWeights(hidden, 0, workspace, std::span(&request, 1));
+      return out;
+    };
+    EXPECT_TRUE(SameBits(weights(true), weights(false)));
+  }
+}
+
 TEST_P(NetworkTest, ImagesDoNotKnowOfEachOther) {
   Trial<double> run(GetParam());
   run.Forward();
