@@ -61,7 +61,7 @@ struct WeightsRequest {
   int64_t row_begin = 0, row_end = 0;
   View<T> out = {};  // [B, heads, row_end − row_begin, N_k]
   /// weights: [B, heads, rows, N_k], dense, of the queries from `row` on; valid only during the call.
-  std::function<void(int64_t row, View<const T> weights)> visit = {};
+  std::function<void(int64_t row, View<const T> weights)> visit;
   int64_t head_begin = 0, head_end = 0;  // head_end 0: all heads
 };
 
