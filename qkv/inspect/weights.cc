@@ -7,10 +7,14 @@
 
 namespace qkv::inspect {
 
+bool HasLayerNormBefore(const nn::BlockConfig& config) {
+  return config.norm.kind == simd::NormKind::kLayer && config.norm_place == nn::NormPlace::kBefore;
+}
+
 void RequireLayerNormBefore(const nn::BlockConfig& config, std::string_view source) {
-  Require(config.norm.kind == simd::NormKind::kLayer && config.norm_place == nn::NormPlace::kBefore,
-          "{}: the analysis of heads needs a LayerNorm before attention, and this model has norm \"{}\" {} its layers",
-          source, model::Name(config.norm.kind), model::Name(config.norm_place));
+  Require(HasLayerNormBefore(config),
+          "{}: the analysis of heads needs a LayerNorm before attention; this model has {} {} it", source,
+          config.norm.kind == simd::NormKind::kRms ? "an RMSNorm" : "a LayerNorm", model::Name(config.norm_place));
 }
 
 template <typename T>

@@ -22,7 +22,9 @@ struct AttentionWeights {
   Tensor<T> layer_scale;                     // LayerScale of the output, [D], or empty
 };
 
-/// Throws Error unless the blocks have a LayerNorm before attention, which the analysis of heads and tokens assumes.
+/// Whether the blocks have a LayerNorm before attention, which the analysis of heads and tokens assumes.
+bool HasLayerNormBefore(const nn::BlockConfig& config);
+/// Throws Error unless HasLayerNormBefore.
 void RequireLayerNormBefore(const nn::BlockConfig& config, std::string_view source);
 
 /// Throws Error if there is no such block, its scores do not come from tokens, its norm is another, or a tensor is not

@@ -33,8 +33,9 @@ void CountModel(const Config& config, RunResult* result) {
 
 void MeasureHeads(const model::StoredBlocks& blocks, RunResult* result) {
   const nn::AttentionConfig& attention = blocks.config().attention;
-  result->symmetry = result->effective_rank = result->rank99 = nn::IsPositional(attention.kind) ? kNone : 0;
-  if (nn::IsPositional(attention.kind)) return;
+  const bool measured = !nn::IsPositional(attention.kind) && inspect::HasLayerNormBefore(blocks.config());
+  result->symmetry = result->effective_rank = result->rank99 = measured ? 0 : kNone;
+  if (!measured) return;
   const auto heads = static_cast<double>(blocks.depth() * attention.heads);
   for (int64_t block = 0; block < blocks.depth(); ++block) {
     for (const inspect::HeadWeights& head : inspect::MeasureWeights(inspect::ReadAttention<double>(blocks, block))) {

@@ -106,13 +106,13 @@ enum class NormPlace {
 
 struct BlockConfig {
   int64_t width = 768;  // D
-  NormConfig norm;
+  NormConfig norm = {};
   NormPlace norm_place = NormPlace::kBefore;
-  AttentionConfig attention;
+  AttentionConfig attention = {};
   // Cross-attention between attention and MLP: x += ls · cross(norm_cross x, source), with queries from x and keys and
   // values from the source.
-  std::optional<AttentionConfig> cross;
-  MlpConfig mlp;
+  std::optional<AttentionConfig> cross = {};
+  MlpConfig mlp = {};
   bool layer_scale = false;  // ls1, ls2 (Touvron et al. 2021)
 
   bool operator==(const BlockConfig&) const = default;
