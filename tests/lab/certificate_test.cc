@@ -25,7 +25,7 @@ using algebra::Multiply;
 using algebra::Projection;
 using algebra::QueryKey;
 using algebra::Terms;
-using algebra::Turned;
+using algebra::Transposed;
 using Matrix = Tensor<double>;
 using Norm = AttentionTraits::Norm;
 using Weights = inspect::AttentionWeights<double>;
@@ -103,14 +103,14 @@ class Layer {
         for (int64_t e = 0; e < row.dim(1); ++e) identity[e * row.dim(1) + e] = 1;
         const auto turn = algebra::Rotate<double>({identity, {}}, {.width = std::min(traits.rope, row.dim(1))},
                                                   static_cast<double>(i));
-        row = Multiply(row, Turned(turn.weight));
+        row = Multiply(row, Transposed(turn.weight));
       }
       std::ranges::copy(row.span(), y.data() + i * y.dim(1));
     }
     return y;
   }
   Matrix Logits(const QueryKey<double>& pair, const Matrix& x) const {
-    Matrix S = Multiply(Side(pair.query, x), Turned(Side(pair.key, x)));
+    Matrix S = Multiply(Side(pair.query, x), Transposed(Side(pair.key, x)));
     for (double& s : S.span()) s *= weights.scale;
     return S;
   }
@@ -210,7 +210,7 @@ Result MergedOutputs(const Layer& layer) {
     const auto merged =
         algebra::MergeOutput<double>(algebra::Head<double>(layer.weights.value, h, kHeads),
                                      algebra::OutputHead<double>(layer.weights.output.weight, h, kHeads));
-    out = Add(out, Multiply(Multiply(layer.Attention(h), x), Turned(merged.matrix)));
+    out = Add(out, Multiply(Multiply(layer.Attention(h), x), Transposed(merged.matrix)));
     bias = Add(bias, merged.bias);
   }
   return MakeOutput(Add(out, bias));

@@ -22,7 +22,7 @@ namespace {
 constexpr int64_t kLength = 9, kE = 6;
 
 // Pair i of the token at place p, as a complex number, times e^(i p θ_i), θ_i = 10000^(−2i/E) (RoFormer, eq. 15).
-std::complex<double> Turned(double first, double second, int64_t p, int64_t pair, double base = 10'000) {
+std::complex<double> Rotated(double first, double second, int64_t p, int64_t pair, double base = 10'000) {
   const double angle = static_cast<double>(p) * std::pow(base, -2.0 * static_cast<double>(pair) / kE);
   return std::complex<double>(first, second) * std::polar(1.0, angle);
 }
@@ -43,7 +43,7 @@ TYPED_TEST(Rotary, RowsAreTurnedByTheirPlaces) {
   for (int64_t row = 0; row < kB * kN; ++row) {
     for (int64_t i = 0; i < kWidth; i += 2) {
       const T *from = x.view().at(row, i), *to = y.view().at(row, i), *back = again.view().at(row, i);
-      const auto exact = Turned(from[0], from[1], kFirst + row % kN, i % kE / 2, 100);
+      const auto exact = Rotated(from[0], from[1], kFirst + row % kN, i % kE / 2, 100);
       const double tolerance = 8 * UnitRoundoff<T>() * std::hypot(from[0], from[1]);
       ASSERT_NEAR(to[0], exact.real(), tolerance);
       ASSERT_NEAR(to[1], exact.imag(), tolerance);
