@@ -479,7 +479,9 @@ void GaussianPlaces(View<const T> bandwidth, int64_t prefix, int64_t grid_height
 
 template <typename T>
 KeyValueCache<T>::KeyValueCache(const AttentionLayer<T>& layer, int64_t B, int64_t D, int64_t capacity, bool rotary)
-    : key(KeyShape(layer, B, D, capacity, rotary)), value({B, layer.kv_heads(), capacity, layer.head_width}) {}
+    : value({B, layer.kv_heads(), capacity, layer.head_width}) {
+  if (const Shape shape = KeyShape(layer, B, D, capacity, rotary); shape.size() > 0) key = Tensor<T>(shape);
+}
 
 template <typename T>
 double KeyValueCache<T>::Elements(const AttentionLayer<T>& layer, int64_t B, int64_t D, int64_t capacity, bool rotary) {

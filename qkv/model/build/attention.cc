@@ -196,8 +196,7 @@ nn::AttentionLayer<T> BuildCrossAttention(const nn::BlockConfig& block, const Bu
   }
   queries.packing = source.layer.packing = weights.In(options.precision);
   if (options.fold_norms && block.norm_place == nn::NormPlace::kBefore) queries.FoldNorm(norm);
-  if (options.fold_key_value_bias && !source.layer.bias.empty())
-    FoldBiases({.kind = c.kind}, layer, &source, &projection);
+  // Biases of values stay: an entry of a batch may have no tokens of the source, whose weights do not sum to 1.
   layer.query = queries.Pack();
   const bool in_one = source.keys > 0 && source.keys == source.values;
   if (source.keys > 0) layer.query_key_value = source.layer.PackRows(0, in_one ? source.layer.rows : source.keys);
