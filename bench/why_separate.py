@@ -164,11 +164,11 @@ def layers_table(qkv, counts):
                                                 "ViT-B, one head as wide as the model",
                                                 "ViT-B, last block, only CLS is read"))  # fmt: skip
     more, fewer = counts["ViT-B layer: merged / separate"], counts["CLS alone: separate / cheapest"]
-    return table(["multiply-adds of attention's products", "two matrices", "one matrix"], [
-        ["ViT-B, a block, 197 tokens, 12 heads of 64", layer[0], f"{layer[2]}, {more:.1f} times as many"],
-        ["one head as wide as ViT-B", one[0], one[2]],
-        ["ViT-B, last block, only the class token is read", last[0],
-         f"{last[2]}; absorbed, {last[1]}: {fewer:.0f} times fewer"]])  # fmt: skip
+    return table(["multiply-adds of attention's products", "two matrices", "one matrix", "absorbed"], [
+        ["ViT-B, a block, 197 tokens, 12 heads of 64", layer[0], f"{layer[2]}, {more:.1f} times as many", layer[1]],
+        ["one head as wide as ViT-B", one[0], one[2], one[1]],
+        ["ViT-B, last block, only the class token is read", last[0], last[2],
+         f"{last[1]}, {fewer:.0f} times fewer"]])  # fmt: skip
 
 
 def answers_table(qkv, data, heads):

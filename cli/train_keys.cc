@@ -55,7 +55,7 @@ Option AddKey(Command command, const train::Key& key, train::Settings* settings)
       .Check([&key](const std::string& text) -> std::string {
         try {
           train::TrainConfig ignored;
-          train::Set(key, text, "--" + std::string(key.name), &ignored);
+          train::Set(key, text, /*where=*/"", &ignored);  // the parser of options puts the name in front
           return {};
         } catch (const Error& error) {
           return error.what();

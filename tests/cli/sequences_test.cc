@@ -177,7 +177,7 @@ TEST_F(SequenceRuns, RefuseWithAReason) {
   };
   const std::string to = " -o " + Path("new");
   says("train task:juggle" + to, 1, "task:recall");
-  says("train task:copy --image-size 32" + to, 1, "image-size says nothing of sequences");
+  says("train task:copy --image-size 32" + to, 1, "key image-size is for images only");
   says("train task:copy --preset vit-tiny" + to, 1, "preset vit-tiny is for images");
   says("train task:swap --length 7" + to, 1, "even");
   says("train task:recall --length 40" + to, 1, "different keys");

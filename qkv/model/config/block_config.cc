@@ -45,6 +45,13 @@ std::string_view QkNormObstruction(AttentionKind kind) {
   return "its queries and keys are one matrix: neither is there to be normalised";
 }
 
+// Why a kind does not allow fewer heads of keys than of queries.
+std::string_view KeyHeadsObstruction(AttentionKind kind) {
+  if (nn::QueriesAreKeys(kind)) return "its queries and keys are one projection";
+  if (nn::IsPositional(kind)) return "its scores do not come from tokens";
+  return "its queries and keys are one matrix";
+}
+
 void ValidateAttention(const nn::AttentionConfig& c, const nn::BlockConfig& block) {
   nn::AttentionConfig fields = c;
   FieldBounds bounds;
@@ -61,8 +68,8 @@ void ValidateAttention(const nn::AttentionConfig& c, const nn::BlockConfig& bloc
   }
   Require(c.heads * c.query_width() <= kMaxExtent, "config: {} heads of rank {} are too wide", c.heads, c.qk_width);
   RequireRange("the number of key heads", c.key_heads, 0, c.heads);
-  Require(!c.groups_heads() || nn::AllowsKeyHeads(kind),
-          "config: {} attention with fewer key heads than heads: its queries and keys belong together", Name(kind));
+  Require(!c.groups_heads() || nn::AllowsKeyHeads(kind), "config: {} attention does not allow key heads: {}",
+          Name(kind), KeyHeadsObstruction(kind));
   Require(c.heads % c.kv_heads() == 0, "config: {} heads cannot share {} key heads evenly", c.heads, c.key_heads);
   if (c.of_source) {
     Require(!nn::IsPositional(kind), "config: {} attention has no source", Name(kind));

@@ -264,8 +264,8 @@ void Set(const Key& key, std::string_view text, std::string_view where, TrainCon
       [&](auto member) {
         using T = std::remove_cvref_t<decltype(config->*member)>;
         T value{};
-        Require(Parse(text, &value) && Within(key, value), "{}: expected {}, got \"{}\"", where, Expected<T>(key),
-                text);
+        Require(Parse(text, &value) && Within(key, value), "{}{}expected {}, got \"{}\"", where,
+                where.empty() ? "" : ": ", Expected<T>(key), text);
         config->*member = std::move(value);
       },
       key.member);
@@ -334,8 +334,8 @@ TrainConfig Resolve(const Settings& given) {
   if (continues) config.image_size = {0, 0};
   for (const auto& [name, value] : given) {
     const Key& key = FindKey(name);
-    Require(!IsKeyOfOtherData(key, sequences), "train: {} says nothing of {}, which preset {} is for", name,
-            sequences ? "sequences" : "images", preset);
+    Require(!IsKeyOfOtherData(key, sequences), "train: key {} is for {} only; preset {} is for {}", name,
+            sequences ? "images" : "sequences", preset, sequences ? "sequences" : "images");
     Require(!continues || !IsModelKey(key), "train: {} is decided by model {}", name, text("model"));
     Set(key, value, fmt::format("train: {}", name), &config);
   }
