@@ -21,21 +21,22 @@ enum class Causal {
 /// Causal::kBottomRight, i + L − N_q, where L is the number of keys of its batch entry.
 template <typename T>
 struct Options {
-  T scale = 0;  // of the scores; 0: 1 / sqrt(E)
-  Causal causal = Causal::kNone;
-  T soft_cap = 0;              // scores become soft_cap · tanh(scores / soft_cap) (Gemma 2); 0: off
-  View<const T> bias = {};     // added to the scores after the soft cap: [B|1, H|1, N_q|1, N_k], or empty
-  View<const bool> mask = {};  // true where attention is allowed: [B|1, H|1, N_q|1, N_k], or empty
+  T scale = 0;                    // of the scores; 0: 1 / sqrt(E)
+  Causal causal = Causal::kNone;  // which keys a query sees by its position
+  T soft_cap = 0;                 // scores become soft_cap · tanh(scores / soft_cap) (Gemma 2); 0: off
+  View<const T> bias = {};        // added to the scores after the soft cap: [B|1, H|1, N_q|1, N_k], or empty
+  View<const bool> mask = {};     // true where attention is allowed: [B|1, H|1, N_q|1, N_k], or empty
   // Batch entry b has only its first key_lengths[b] keys, 0 to N_k: [B], or empty for all N_k. The forward pass does
   // not read the keys after them, and its result has the same bits as without them. The gradient reads some of them, so
   // they must be finite, and sets their dk and dv to zero.
   View<const int64_t> key_lengths = {};
   // The query at position p sees keys p − window_left to p + window_right; −1: no limit. Causal limits the right side
   // to 0. Blocks of keys that no query of a tile sees are skipped, as with causal and key lengths; a mask skips none.
-  int64_t window_left = -1, window_right = -1;
-  T dropout = 0;            // probability that a weight becomes 0; the others are divided by 1 − dropout
-  uint64_t seed = 0;        // of the dropout: the same seed drops the same weights in both passes and on any machine
-  int64_t first_batch = 0;  // index of batch entry 0 in the whole batch, if this is a part of it; selects its dropout
+  int64_t window_left = -1;
+  int64_t window_right = -1;  // see window_left
+  T dropout = 0;              // probability that a weight becomes 0; the others are divided by 1 − dropout
+  uint64_t seed = 0;          // of the dropout: the same seed drops the same weights in both passes and on any machine
+  int64_t first_batch = 0;    // index of batch entry 0 in the whole batch, if this is a part of it; selects its dropout
   // Float only: operands of products (queries, keys, values, weights and their gradients) may be rounded to bfloat16 if
   // the processor has instructions for it (AMX, AVX-512 BF16). Sums and softmax stay float. Few queries, as in
   // decoding, are multiplied in float in both passes, because rounding a head's keys and values takes longer than their

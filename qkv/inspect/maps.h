@@ -35,8 +35,8 @@ struct Query {
     kMean,   // mean over the attention of all patches
     kAll,    // every token
   };
-  Kind kind = Kind::kToken;
-  int64_t token = 0;  // for kToken: its index, counting prefix tokens
+  Kind kind = Kind::kToken;  // which tokens
+  int64_t token = 0;         // for kToken: its index, counting prefix tokens
 };
 
 /// Parses "cls" (class token), "dist" (distillation token), "regI" (register), "ROW,COL" (patch, from 0), "mean",

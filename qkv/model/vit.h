@@ -44,7 +44,7 @@ struct Workspace {
   int64_t grid_height = 0, grid_width = 0;  // the grid that they belong to
   Tensor<T> positions;                      // [grid_height · grid_width, D], resampled
   Tensor<T> places;                         // [depth, 2, H, N, r], for positional attention kinds
-  std::optional<nn::RotaryTable> rotary;
+  std::optional<nn::RotaryTable> rotary;    // of another grid than the trained one
 };
 
 /// How layers are built from a checkpoint. The savings are exact up to rounding; each can be switched off to measure

@@ -1,6 +1,6 @@
-// A product of one tile in low precision: the contract between the drivers (gemm_low.cc, attention_bf16*), which
-// arrange rows and weights, and the kernels of each instruction set, which use intrinsics because libhwy has no
-// equivalent.
+// A product of one tile in low precision: the contract between the drivers (gemm_low.cc and simd/attention, bf16.cc and
+// backward_bf16.cc), which arrange rows and weights, and the kernels of each instruction set, which use intrinsics
+// because libhwy has no equivalent.
 #pragma once
 
 #include <cstdint>
