@@ -3,15 +3,26 @@
 #include <algorithm>
 
 namespace qkv::nn {
-
 namespace {
+
+// x = norm x, where the norm follows the layer. x: [B, rows, D]
+template <typename T>
+void NormAfter(View<T> x, NormPlace place, const Norm<T>& norm) {
+  if (place != NormPlace::kAfter) return;
+  ForEachMatrix([&](View<T> rows) { NormForward<T>(rows, norm, rows); }, x);
+}
+
+// What a layer reads: norm x, or x where the norm follows the layer.
+template <typename T>
+Input<T> LayerInput(View<const T> x, NormPlace place, const Norm<T>& norm, Arena& arena) {
+  return place == NormPlace::kBefore ? Normalised<T>(x, norm, arena) : Input<T>(x);
+}
 
 // x = x + layer(norm x), or norm(x + layer(x)). layer(input) adds its output to x. x: [B, rows, D]
 template <typename T, typename Layer>
 void AddBranch(View<T> x, NormPlace place, const Norm<T>& norm, Arena& arena, Layer layer) {
-  if (place == NormPlace::kBefore) return layer(Normalised<T>(x, norm, arena));
-  layer(Input<T>(x));
-  ForEachMatrix([&](View<T> rows) { NormForward<T>(rows, norm, rows); }, x);
+  layer(LayerInput<T>(x, place, norm, arena));
+  NormAfter(x, place, norm);
 }
 
 }  // namespace
@@ -20,13 +31,12 @@ template <typename T>
 void BlockForward(View<T> x, const Block<T>& block, int64_t rows, Arena& arena, const AttentionContext<T>& context) {
   const Arena::Scope scope(arena);
   const auto scale = [](const Tensor<T>& tensor) { return tensor.empty() ? nullptr : &tensor; };
-  const bool before = block.norm_place == NormPlace::kBefore;
-  const Input<T> tokens = before ? Normalised<T>(x, block.norm1, arena) : Input<T>(x);
+  const Input<T> tokens = LayerInput<T>(x, block.norm_place, block.norm1, arena);
   const int64_t begin = context.last_rows ? x.dim(1) - rows : 0;
   const View<T> read = x.slice(1, begin, begin + rows);  // [B, rows, D]
   AttentionForward<T>(tokens.slice(1, begin, begin + rows), tokens, block.attention, scale(block.scale1), read, read,
                       arena, context);
-  if (!before) ForEachMatrix([&](View<T> some) { NormForward<T>(some, block.norm1, some); }, read);
+  NormAfter(read, block.norm_place, block.norm1);
   if (!block.cross.query.empty()) {
     Require(context.source != nullptr, "block: cross-attention without a source");
     AttentionContext<T> of_source;
@@ -46,7 +56,7 @@ void BlockWeights(View<const T> x, const Block<T>& block, Arena& arena, const At
   int64_t rows = 0;
   for (const WeightsRequest<T>& request : context.requests) rows = std::max(rows, request.row_end);
   Require(rows <= x.dim(1), "attention: no row {} among {} queries", rows - 1, x.dim(1));
-  const Input<T> tokens = block.norm_place == NormPlace::kBefore ? Normalised<T>(x, block.norm1, arena) : Input<T>(x);
+  const Input<T> tokens = LayerInput<T>(x, block.norm_place, block.norm1, arena);
   AttentionForward<T>(tokens.slice(1, 0, rows), tokens, block.attention, nullptr, {}, {}, arena, context);
 }
 

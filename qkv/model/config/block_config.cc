@@ -53,10 +53,6 @@ std::string_view KeyHeadsObstruction(AttentionKind kind) {
 }
 
 void ValidateAttention(const nn::AttentionConfig& c, const nn::BlockConfig& block) {
-  nn::AttentionConfig fields = c;
-  FieldBounds bounds;
-  VisitFields(fields, bounds);
-  RequireRange("the width of the source", c.source_width, 0, kMaxExtent);
   Require(c.joined_width() <= kMaxExtent, "config: {} heads of {} features are too wide", c.heads, c.head_width);
   const AttentionKind kind = c.kind;
   if (kind == AttentionKind::kLowRank || kind == AttentionKind::kSymmetric) {
@@ -120,7 +116,11 @@ void Validate(const nn::BlockConfig& c) {
   ValidateAttention(c.attention, c);
   Require(!c.attention.of_source && (!c.cross || c.cross->of_source),
           "config: cross-attention, and no other, is of a source");
-  if (c.cross) ValidateAttention(*c.cross, c);
+  if (fields.cross) {
+    VisitFields(*fields.cross, bounds);
+    RequireRange("the width of the source", fields.cross->source_width, 0, kMaxExtent);
+    ValidateAttention(*fields.cross, c);
+  }
 }
 
 double Flops(const nn::BlockConfig& c, double N) {
