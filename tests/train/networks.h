@@ -1,10 +1,13 @@
 // Small models of every make, with random weights, for tests of training.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "qkv/io/safetensors.h"
+#include "qkv/model/checkpoint/tensor_names.h"
 #include "qkv/train/network/network.h"
 #include "tests/support/sampler.h"
 
@@ -115,5 +118,23 @@ inline std::vector<NamedConfig> NamedConfigs() {
       .dropout = 0.2, .attention_dropout = 0.3, .drop_path = 0.4, .seed = 9};
   return all;
 }
+
+/// The tensors of a configuration from a flat buffer, as a checkpoint binds them. Points into `weights`.
+template <typename T>
+struct BoundWeights {
+  template <typename Config>
+  BoundWeights(const Config& config, const ParameterLayout& layout, const Tensor<T>& weights) {
+    for (const Slot& slot : layout.slots()) {
+      stored.push_back(io::Stored<T>(slot.name, layout.At(slot.name, weights.view())));
+    }
+    for (const model::TensorSpec& spec : model::TensorTable(config)) {
+      const auto at = std::ranges::find_if(stored, [&](const auto& tensor) { return tensor.name == spec.name; });
+      bound.push_back({spec, {&*at}});
+    }
+  }
+
+  std::vector<io::StoredTensor> stored;
+  std::vector<model::BoundTensor> bound;
+};
 
 }  // namespace qkv::train

@@ -26,21 +26,6 @@ bool SameBits(const Tensor<T>& a, const Tensor<T>& b) {
   return a.shape() == b.shape() && std::memcmp(a.data(), b.data(), sizeof(T) * static_cast<size_t>(a.size())) == 0;
 }
 
-// The tensors of a configuration from a flat buffer, as a checkpoint would have them.
-template <typename T>
-struct BoundWeights {
-  BoundWeights(const model::VitConfig& c, const ParameterLayout& layout, const Tensor<T>& weights) {
-    for (const Slot& slot : layout.slots())
-      stored.push_back(io::Stored<T>(slot.name, layout.At(slot.name, weights.view())));
-    for (const model::TensorSpec& spec : model::TensorTable(c)) {
-      const auto at = std::ranges::find_if(stored, [&](const auto& tensor) { return tensor.name == spec.name; });
-      bound.push_back({spec, {&*at}});
-    }
-  }
-  std::vector<io::StoredTensor> stored;
-  std::vector<model::BoundTensor> bound;
-};
-
 // A model, its batch, and what comes of them.
 template <typename T>
 struct Trial {

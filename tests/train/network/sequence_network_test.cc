@@ -173,16 +173,8 @@ TEST_P(SequenceNetworkTest, InferenceAnswersTheSame) {
   for (const int64_t N : {c.length, c.length - 3}) {
     Trial<double> run(c, 2, N);
     run.Forward();
-    std::vector<io::StoredTensor> stored;
-    for (const Slot& slot : run.network.layout().slots()) {
-      stored.push_back(io::Stored<double>(slot.name, run.network.layout().At(slot.name, run.weights.view())));
-    }
-    std::vector<model::BoundTensor> bound;
-    for (const model::TensorSpec& spec : model::TensorTable(c)) {
-      const auto at = std::ranges::find_if(stored, [&](const auto& tensor) { return tensor.name == spec.name; });
-      bound.push_back({spec, {&*at}});
-    }
-    const Tensor<double> logits = model::SequenceModel<double>(c, bound).Logits(run.tokens);
+    const BoundWeights<double> tensors(c, run.network.layout(), run.weights);
+    const Tensor<double> logits = model::SequenceModel<double>(c, tensors.bound).Logits(run.tokens);
     ASSERT_EQ(logits.shape(), run.logits.shape());
     for (int64_t i = 0; i < logits.size(); ++i) ASSERT_NEAR(logits[i], run.logits[i], 1e-12);
   }
