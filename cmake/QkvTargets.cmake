@@ -34,28 +34,48 @@ function(qkv_precompile target)
   endif()
 endfunction()
 
-# qkv_library(core SOURCES a.cc b.cc COLD c.cc DEPS qkv_x PRIVATE_DEPS lib PRECOMPILE <map>): COLD are the sources that
-# are compiled with QKV_COLD, PRECOMPILE the arguments of qkv_precompile, if not those of qkv_core are used.
-function(qkv_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;COLD;DEPS;PRIVATE_DEPS;PRECOMPILE" ${ARGN})
-  add_library(qkv_${name} STATIC ${ARG_SOURCES} ${ARG_COLD})
-  if(ARG_COLD)
-    set_property(SOURCE ${ARG_COLD} APPEND PROPERTY COMPILE_OPTIONS ${QKV_COLD})
-  endif()
-  add_library(qkv::${name} ALIAS qkv_${name})
-  set_target_properties(qkv_${name} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON)
-  target_compile_features(qkv_${name} PUBLIC cxx_std_20)
-  target_compile_options(qkv_${name} PRIVATE ${QKV_WARNINGS})
-  target_include_directories(qkv_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:include>)
-  target_link_libraries(qkv_${name} PUBLIC ${ARG_DEPS} PRIVATE ${ARG_PRIVATE_DEPS})
-  set_property(GLOBAL APPEND PROPERTY QKV_LIBRARIES qkv_${name})
-  if(NOT ARG_PRECOMPILE AND NOT name STREQUAL "core")
+# Sources of a library that are compiled together: they share what takes the time, headers and instances of templates.
+set(QKV_UNITY_BATCH 6)
+if(QKV_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # It takes a source for a header, whose anonymous namespaces would be a mistake.
+  list(APPEND QKV_WARNINGS -Wno-subobject-linkage)
+endif()
+
+# qkv_compile(qkv_model PRECOMPILE <map>): how the sources of a library are compiled. PRECOMPILE: the arguments of
+# qkv_precompile, if not those of qkv_core are used.
+function(qkv_compile target)
+  cmake_parse_arguments(ARG "" "" "PRECOMPILE" ${ARGN})
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON UNITY_BUILD ${QKV_UNITY}
+                        UNITY_BUILD_BATCH_SIZE ${QKV_UNITY_BATCH})
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  target_compile_options(${target} PRIVATE ${QKV_WARNINGS})
+  target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:include>)
+  if(NOT ARG_PRECOMPILE AND NOT target STREQUAL "qkv_core")
     set(ARG_PRECOMPILE REUSE_FROM qkv_core)
   endif()
   # With a header that was precompiled without -ffp-contract=off GCC forgets that option: kernels would round otherwise.
-  if(NOT name STREQUAL "simd")
-    qkv_precompile(qkv_${name} ${ARG_PRECOMPILE})
+  if(NOT target STREQUAL "qkv_simd")
+    qkv_precompile(${target} ${ARG_PRECOMPILE})
   endif()
+endfunction()
+
+# qkv_library(core SOURCES a.cc b.cc COLD c.cc DEPS qkv_x PRIVATE_DEPS lib PRECOMPILE <map>): COLD are the sources that
+# are compiled with QKV_COLD; PRECOMPILE as for qkv_compile.
+function(qkv_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;COLD;DEPS;PRIVATE_DEPS;PRECOMPILE" ${ARGN})
+  add_library(qkv_${name} STATIC ${ARG_SOURCES})
+  add_library(qkv::${name} ALIAS qkv_${name})
+  set_target_properties(qkv_${name} PROPERTIES EXPORT_NAME ${name})
+  target_link_libraries(qkv_${name} PUBLIC ${ARG_DEPS} PRIVATE ${ARG_PRIVATE_DEPS})
+  qkv_compile(qkv_${name} PRECOMPILE ${ARG_PRECOMPILE})
+  if(ARG_COLD)
+    add_library(qkv_${name}_cold OBJECT ${ARG_COLD})
+    target_link_libraries(qkv_${name}_cold PRIVATE ${ARG_DEPS} ${ARG_PRIVATE_DEPS})
+    qkv_compile(qkv_${name}_cold PRECOMPILE ${ARG_PRECOMPILE})
+    target_compile_options(qkv_${name}_cold PRIVATE ${QKV_COLD})
+    target_sources(qkv_${name} PRIVATE $<TARGET_OBJECTS:qkv_${name}_cold>)
+  endif()
+  set_property(GLOBAL APPEND PROPERTY QKV_LIBRARIES qkv_${name})
 endfunction()
 
 # qkv_test(core SOURCES a_test.cc DEPS qkv_core ENVIRONMENT A=b)
@@ -66,8 +86,13 @@ function(qkv_test name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;ENVIRONMENT" ${ARGN})
   add_executable(qkv_${name}_test ${ARG_SOURCES})
   # Half the compile time of -O3; what takes time in tests is the libraries' code, compiled as for the product.
-  target_compile_options(qkv_${name}_test PRIVATE ${QKV_WARNINGS} $<$<CONFIG:Release>:-O1>)
+  target_compile_options(qkv_${name}_test PRIVATE ${QKV_WARNINGS} $<$<CONFIG:Release>:-Og>)
   target_link_libraries(qkv_${name}_test PRIVATE ${ARG_DEPS} qkv_test_support GTest::gtest_main)
+  if(name STREQUAL "core")
+    qkv_precompile(qkv_core_test <limits> <map> <optional> <gtest/gtest.h>)
+  else()
+    qkv_precompile(qkv_${name}_test REUSE_FROM qkv_core_test)
+  endif()
   gtest_discover_tests(qkv_${name}_test TEST_PREFIX "${name}." DISCOVERY_TIMEOUT 60
                        PROPERTIES ENVIRONMENT "${ARG_ENVIRONMENT}" TIMEOUT 900)
 endfunction()

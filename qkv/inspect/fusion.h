@@ -9,6 +9,9 @@
 
 namespace qkv::inspect {
 
+/// Columns of a row that a task of a parallel loop fuses.
+inline constexpr int64_t kColumnsPerTask = 512;
+
 enum class Fusion { kMean, kMax, kMin };
 
 /// Fuses row `row` of the given heads of weights [1, H, rows, N] into columns [begin, end) of `to`.

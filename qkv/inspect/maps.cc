@@ -10,9 +10,6 @@
 namespace qkv::inspect {
 namespace {
 
-// Columns of a row fused per task.
-constexpr int64_t kGrain = 512;
-
 std::optional<int64_t> ParseNumber(std::string_view text) {
   int64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -122,7 +119,7 @@ Tensor<T> AttentionMaps(const model::Vit<T>& vit, View<const T> pixels, const Ma
   for (int64_t l = 0; l < L; ++l) {
     const View<T> to = maps.view()[l];  // [H, Q, N]
     const auto visit = [&heads, &request, to, row_begin, row_end, mean, H, N](int64_t row, View<const T> weights) {
-      ParallelFor(N, kGrain, [&](int64_t begin, int64_t end) {
+      ParallelFor(N, kColumnsPerTask, [&](int64_t begin, int64_t end) {
         Tensor<T> fused({mean ? N : 0});
         for (int64_t h = 0; h < H; ++h) {
           const std::span<const int64_t> together =

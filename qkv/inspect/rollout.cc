@@ -13,9 +13,6 @@
 namespace qkv::inspect {
 namespace {
 
-// Columns of a row fused per task.
-constexpr int64_t kGrain = 512;
-
 // Finds the value of a given rank among many that are visited several times but never stored. Non-negative floats sort
 // like their bits: each pass counts the next 16 bits of the values that match the bits known so far.
 template <typename T>
@@ -121,7 +118,7 @@ class Rollout {
   // Fuses the heads' rows into fused_: [rows, N].
   void Fuse(View<const T> weights) {
     fused_.Reuse({weights.dim(2), N_});
-    ParallelFor(N_, kGrain, [&](int64_t begin, int64_t end) {
+    ParallelFor(N_, kColumnsPerTask, [&](int64_t begin, int64_t end) {
       for (int64_t r = 0; r < weights.dim(2); ++r) {
         FuseHeads<T>(weights, heads_, request_.fusion, r, begin, end, fused_.view().row(r));
       }

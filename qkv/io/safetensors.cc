@@ -16,8 +16,6 @@ namespace {
 
 using namespace std::string_literals;  // NOLINT: for the zero byte in ""s
 
-constexpr size_t kLengthBytes = 8;               // the header's length, little-endian, begins the file
-constexpr size_t kMaxHeaderBytes = 100'000'000;  // the format's own limit
 // Limit of tensors, and of metadata entries. The largest language models have about 100,000 tensors; a malicious header
 // could have millions of empty ones.
 constexpr size_t kMaxEntries = size_t{1} << 18;

@@ -19,6 +19,9 @@
 
 namespace qkv::io {
 
+/// A file begins with the length of its header, little-endian, in so many bytes; readers accept headers up to the limit.
+inline constexpr size_t kLengthBytes = 8, kMaxHeaderBytes = 100'000'000;
+
 /// A file of tensors, mapped.
 struct TensorFile {
   std::filesystem::path path;  // as passed to Open

@@ -9,7 +9,6 @@
 namespace qkv::lab {
 namespace {
 
-constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 constexpr double kMost = std::numeric_limits<double>::max();
 // Far above any real run; sums and products of a few such numbers do not overflow.
 constexpr int64_t kMostCounted = int64_t{1} << 50;

@@ -16,8 +16,6 @@
 namespace qkv::lab {
 namespace {
 
-constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-
 // The last log line of this kind; null if there is none.
 const io::Json* LastLine(const std::vector<io::Json>& log, std::string_view event) {
   const auto found = std::find_if(
@@ -38,7 +36,7 @@ void MeasureHeads(const model::StoredBlocks& blocks, RunResult* result) {
   if (!measured) return;
   const auto heads = static_cast<double>(blocks.depth() * attention.heads);
   for (int64_t block = 0; block < blocks.depth(); ++block) {
-    for (const inspect::HeadWeights& head : inspect::MeasureWeights(inspect::ReadAttention<double>(blocks, block))) {
+    for (const inspect::HeadWeights& head : inspect::MeasureWeights(inspect::ReadAttention(blocks, block))) {
       result->symmetry += head.qk.symmetry / heads;
       result->effective_rank += head.qk.effective_rank / heads;
       result->rank99 += static_cast<double>(head.qk.energy_rank[1]) / heads;

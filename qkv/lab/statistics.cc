@@ -33,7 +33,6 @@ double StudentT(double probability, int64_t freedom) {
 }
 
 Interval MeanInterval(std::span<const double> values) {
-  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
   if (values.empty()) return {kNone, kNone};
   const auto n = static_cast<double>(values.size());
   const double mean = std::accumulate(values.begin(), values.end(), 0.0) / n;

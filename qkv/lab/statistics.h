@@ -2,9 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 
 namespace qkv::lab {
+
+/// A number that was not measured.
+inline constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
 /// Quantile of Student's t: |t| stays below it with this probability, for `freedom` degrees of freedom; for 0.95 and 4:
 /// 2.776. Throws Error unless 0 < probability < 1 and freedom >= 1.

@@ -11,8 +11,6 @@
 namespace qkv::report {
 namespace {
 
-constexpr double kMargin = 12;
-constexpr double kTitle = 30;     // height of the title line
 constexpr double kAxisName = 26;  // space for the y axis's name above the plot
 constexpr double kBottom = 44;    // space for ticks and the x axis's name
 

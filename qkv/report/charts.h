@@ -14,6 +14,9 @@ namespace qkv::report {
 
 inline constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
 
+/// Pixels: around a chart, and the height of its title line.
+inline constexpr double kMargin = 12, kTitle = 30;
+
 /// Title and description of a chart.
 struct Heading {
   std::string title;

@@ -11,7 +11,7 @@
 namespace qkv::report {
 namespace {
 
-constexpr double kMargin = 12, kTitle = 30, kLegend = 46;
+constexpr double kLegend = 46;
 constexpr int kLegendSteps = 48;
 
 void Check(const Heatmap& chart) {

@@ -70,12 +70,12 @@ std::string_view SplitFromFileName(const std::string& name) {
   return {};
 }
 
-struct Files {
+struct SplitFiles {
   fs::path images, labels;
 };
 
-std::optional<Files> Find(const fs::path& folder, std::string_view split) {
-  std::optional<Files> found;
+std::optional<SplitFiles> FindSplit(const fs::path& folder, std::string_view split) {
+  std::optional<SplitFiles> found;
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = LowerName(entry.path());
     if (SplitFromFileName(name) != split || !entry.is_regular_file()) continue;
@@ -84,7 +84,7 @@ std::optional<Files> Find(const fs::path& folder, std::string_view split) {
               "{}: several files of {} images, such as {} and {}: give each data set a folder of its own",
               folder.string(), split, found->images.filename().string(), entry.path().filename().string());
     }
-    found = Files{entry.path(), {}};
+    found = SplitFiles{entry.path(), {}};
   }
   if (!found) return {};
   const std::string wanted =
@@ -108,7 +108,7 @@ size_t UnpackedLength(const fs::path& path) {
   return static_cast<size_t>(elements) + kLongestHeader;
 }
 
-Split Read(const Files& files, std::string_view name) {
+Split ReadSplit(const SplitFiles& files, std::string_view name) {
   Split split{.name = std::string(name)};
   const PlainFile images_file(files.images, UnpackedLength(files.images));
   const PlainFile labels_file(files.labels, UnpackedLength(files.labels));
@@ -144,7 +144,7 @@ std::optional<Dataset> OpenMnist(const fs::path& path) {
     if (!fs::is_directory(folder)) continue;
     Dataset dataset{.format = "MNIST, IDX"};
     for (const char* name : {"train", "test"}) {
-      if (const std::optional<Files> files = Find(folder, name)) dataset.splits.push_back(Read(*files, name));
+      if (const std::optional<SplitFiles> files = FindSplit(folder, name)) dataset.splits.push_back(ReadSplit(*files, name));
     }
     if (dataset.splits.empty()) continue;
     // Only labels that occur are classes: EMNIST's letters begin at 1.

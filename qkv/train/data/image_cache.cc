@@ -45,13 +45,6 @@ void WriteValue(FileSink& sink, const T& value) {
   sink.Write(std::as_bytes(std::span(&value, 1)));
 }
 
-template <typename T>
-T ReadValue(std::span<const std::byte> bytes, size_t at) {
-  T value;
-  std::memcpy(&value, bytes.data() + at, sizeof(value));
-  return value;
-}
-
 bool Fits(const ImageRecord& record, const ImageIndexLimits& limits, uint64_t end) {
   if (record.height == 0) return true;
   if (record.height < 0 || record.height > kMaxSide || record.width < 1 || record.width > kMaxSide) return false;

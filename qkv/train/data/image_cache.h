@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <optional>
 #include <span>
@@ -14,6 +15,14 @@
 #include "qkv/core/file.h"
 
 namespace qkv::train {
+
+/// The value whose bytes begin at `at`, at any alignment.
+template <typename T>
+T ReadValue(std::span<const std::byte> bytes, size_t at) {
+  T value;
+  std::memcpy(&value, bytes.data() + at, sizeof(value));
+  return value;
+}
 
 /// One file of the split. Its pixels [height, width, channels] begin at `offset` in the stored bytes.
 struct ImageRecord {

@@ -111,13 +111,6 @@ class BoundedSink : public FileSink {
   double most_, written_ = 0;
 };
 
-template <typename T>
-T ReadValue(std::span<const std::byte> bytes, size_t at) {
-  T value;
-  std::memcpy(&value, bytes.data() + at, sizeof(value));
-  return value;
-}
-
 // Resize and crop of the training preprocessing on bytes: Apply's own, without conversion to floats.
 void Prepare(const image::Preprocess& preprocess, image::Workspace& workspace, image::Image& image) {
   image::Preprocess levels = preprocess;
