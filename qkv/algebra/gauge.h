@@ -11,31 +11,26 @@ namespace qkv::algebra {
 
 /// The pair in another gauge. Exact; rounding errors grow with the condition number of T. Throws Error if the shapes do
 /// not fit or T is singular to working precision.
-template <typename T>
-QueryKey<T> Regauge(const QueryKeyView<T>& pair, View<const T> transform);
+QueryKey Regauge(const QueryKeyView& pair, View<const double> transform);
 
 /// T that balances the weights: W_Q W_Qᵀ = W_K W_Kᵀ = diag(σ), the singular values of M; of all gauges it has the least
 /// ‖W_Q‖² + ‖W_K‖² = 2 Σσ. Unique up to signs if the singular values are distinct. [E, E]. Throws Error unless both
 /// weights have rank E (use Split otherwise).
-template <typename T>
-Tensor<T> BalancedGauge(const QueryKeyView<T>& pair);
+Tensor<double> BalancedGauge(const QueryKeyView& pair);
 
 /// T that makes the keys' rows orthonormal, W_K W_Kᵀ = I; the queries' weight then holds all of M, with its singular
 /// values. Unique: T is lower triangular with a positive diagonal. [E, E]. Throws Error unless W_K has rank E.
-template <typename T>
-Tensor<T> OrthonormalKeysGauge(const ProjectionView<T>& key);
+Tensor<double> OrthonormalKeysGauge(const ProjectionView& key);
 
 /// T that turns the columns `columns` of W_K, in this order, into the identity. They need not be stored, which saves E²
 /// of 2DE parameters, a fraction 1/(2H) if E = D/H.
-template <typename T>
 struct IdentityBlock {
-  Tensor<T> transform;           // [E, E]
+  Tensor<double> transform;      // [E, E]
   std::vector<int64_t> columns;  // E of them, the first of pivoted QR: far from dependent
   double condition = 0;          // of the transform
 };
 
 /// Throws Error unless W_K has rank E.
-template <typename T>
-IdentityBlock<T> IdentityBlockGauge(const ProjectionView<T>& key);
+IdentityBlock IdentityBlockGauge(const ProjectionView& key);
 
 }  // namespace qkv::algebra

@@ -7,20 +7,16 @@
 namespace qkv::algebra {
 
 /// S = s · Q Kᵀ, [N_q, N_k], for tokens X_q [N_q, D_q], X_k [N_k, D_k]. Throws Error when the shapes do not fit.
-template <typename T>
-Tensor<T> Logits(const QueryKeyView<T>& pair, View<const T> queries, View<const T> keys, T scale);
+Tensor<double> Logits(const QueryKeyView& pair, View<const double> queries, View<const double> keys, double scale);
 
 /// The same from the merged form; with Terms::kSoftmax up to a constant per row.
-template <typename T>
-Tensor<T> Logits(const Merged<T>& merged, View<const T> queries, View<const T> keys, T scale);
+Tensor<double> Logits(const Merged& merged, View<const double> queries, View<const double> keys, double scale);
 
 /// The same for cosine attention: s · q_i·k_j / (‖q_i‖ ‖k_j‖).
-template <typename T>
-Tensor<T> Logits(const MergedCosine<T>& merged, View<const T> queries, View<const T> keys, T scale);
+Tensor<double> Logits(const MergedCosine& merged, View<const double> queries, View<const double> keys, double scale);
 
 /// A = softmax of each row, [N_q, N_k].
-template <typename T>
-Tensor<T> Softmax(View<const T> logits);
+Tensor<double> Softmax(View<const double> logits);
 
 /// Difference of the logits and the attention of two pairs on given tokens.
 struct AttentionError {
@@ -33,20 +29,17 @@ struct AttentionError {
 
 /// Compares the pairs' logits with the same scale: a rewriting to a smaller width keeps the original's (note 5). With
 /// kSoftmax each row is compared up to a constant (its mean is subtracted first).
-template <typename T>
-AttentionError Compare(const QueryKeyView<T>& original, const QueryKeyView<T>& rewritten, View<const T> queries,
-                       View<const T> keys, T scale, Terms terms);
+AttentionError Compare(const QueryKeyView& original, const QueryKeyView& rewritten, View<const double> queries,
+                       View<const double> keys, double scale, Terms terms);
 
 /// The fraction of the logits' energy due to b_K alone, ‖terms in b_K‖_F / ‖S‖_F on given tokens: w and c of Merged,
 /// which softmax cancels (note 2). The gradient of any loss on the attention with respect to b_K is zero, so a trained
 /// b_K is its initial value shrunk by weight decay. 0 without b_K.
-template <typename T>
-double KeyBiasShare(const QueryKeyView<T>& pair, View<const T> queries, View<const T> keys);
+double KeyBiasShare(const QueryKeyView& pair, View<const double> queries, View<const double> keys);
 
 /// The gradient of a loss with respect to the key bias, Σ_ij G_ij s q_i with G = ∂loss/∂S from ∂loss/∂A
 /// (`attention_gradient` [N_q, N_k]) through the softmax: [E], zero up to rounding (note 2).
-template <typename T>
-Tensor<T> KeyBiasGradient(const QueryKeyView<T>& pair, View<const T> queries, View<const T> keys, T scale,
-                          View<const T> attention_gradient);
+Tensor<double> KeyBiasGradient(const QueryKeyView& pair, View<const double> queries, View<const double> keys,
+                               double scale, View<const double> attention_gradient);
 
 }  // namespace qkv::algebra

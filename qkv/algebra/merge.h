@@ -9,12 +9,11 @@ namespace qkv::algebra {
 
 /// The logits of a head as a function of the tokens alone (notes 1 and 2):
 ///     S = s · (X_q M X_kᵀ + 1 (X_k u)ᵀ + (X_q w) 1ᵀ + c)
-template <typename T>
 struct Merged {
-  Tensor<T> matrix;      // M = W_Qᵀ W_K, [D_q, D_k], of rank at most E
-  Tensor<T> key_term;    // u = W_Kᵀ b_Q, [D_k]; empty without b_Q
-  Tensor<T> query_term;  // w = W_Qᵀ b_K, [D_q]; empty without b_K, and with Terms::kSoftmax
-  T constant = 0;        // c = b_Q · b_K; 0 with Terms::kSoftmax
+  Tensor<double> matrix;      // M = W_Qᵀ W_K, [D_q, D_k], of rank at most E
+  Tensor<double> key_term;    // u = W_Kᵀ b_Q, [D_k]; empty without b_Q
+  Tensor<double> query_term;  // w = W_Qᵀ b_K, [D_q]; empty without b_K, and with Terms::kSoftmax
+  double constant = 0;        // c = b_Q · b_K; 0 with Terms::kSoftmax
 };
 
 /// Exact. Without biases M alone (note 1). With biases kExact keeps all four terms, and kSoftmax only M and u: w and c
@@ -23,37 +22,31 @@ struct Merged {
 /// added keys (`bias_k`, `add_zero_attn`), sigmoid or ReLU (note 3).
 /// All four terms together are the merged matrix [D_q + 1, D_k + 1] of the augmented weights (Augment), for tokens with
 /// a one appended (AppendOnes). Throws Error if the shapes do not fit.
-template <typename T>
-Merged<T> Merge(const QueryKeyView<T>& pair, Terms terms);
+Merged Merge(const QueryKeyView& pair, Terms terms);
 
 /// Cosine attention and QK-norm, S_ij = s · q_i·k_j / (‖q_i‖ ‖k_j‖) (note 14): the numerator merges, but the norms
 /// depend on W_Q and W_K separately. Each is a quadratic form, ‖W x + b‖² = x·(WᵀW)x + 2 (Wᵀb)·x + b·b, so three D×D
 /// matrices are stored: exact, but no saving. A root-mean-square norm only multiplies s by E; gains on normalised
 /// features go into the numerator's weights.
-template <typename T>
 struct MergedCosine {
-  Merged<T> numerator, query_norm, key_norm;
+  Merged numerator, query_norm, key_norm;
 };
 
-template <typename T>
-MergedCosine<T> MergeCosine(const QueryKeyView<T>& pair);
+MergedCosine MergeCosine(const QueryKeyView& pair);
 
 /// The contribution of a head to the output of a layer, Σ_j A_ij (W_OV x_j) + bias (note 12).
-template <typename T>
 struct MergedOutput {
-  Tensor<T> matrix;  // W_OV = W_O W_V, [D_out, D]
-  Tensor<T> bias;    // W_O b_V, [D_out], to add to b_O; empty without b_V
+  Tensor<double> matrix;  // W_OV = W_O W_V, [D_out, D]
+  Tensor<double> bias;    // W_O b_V, [D_out], to add to b_O; empty without b_V
 };
 
 /// value: W_V [E, D] and b_V of one head; output: W_O's columns of that head, [D_out, E] (OutputHead). The matrix is
 /// always exact. The bias is exact if every row of A sums to 1: not with dropout on the attention weights, sinks or
 /// softmax-plus-one. Throws Error if the shapes do not fit.
-template <typename T>
-MergedOutput<T> MergeOutput(const ProjectionView<T>& value, View<const T> output);
+MergedOutput MergeOutput(const ProjectionView& value, View<const double> output);
 
 /// Folds s into the pair, √s into each factor (E^(-1/4) for s = E^(-1/2)), so that its logits need no scale (note 5).
 /// Throws Error unless scale > 0.
-template <typename T>
-QueryKey<T> FoldScale(const QueryKeyView<T>& pair, T scale);
+QueryKey FoldScale(const QueryKeyView& pair, double scale);
 
 }  // namespace qkv::algebra

@@ -9,27 +9,22 @@ namespace qkv::algebra {
 
 /// (M + Mᵀ) / 2. The diagonal of the logits on common tokens depends on this part only. Throws Error unless M is
 /// square.
-template <typename T>
-Tensor<T> SymmetricPart(View<const T> matrix);
+Tensor<double> SymmetricPart(View<const double> matrix);
 
 /// (M − Mᵀ) / 2. S_ij − S_ji = 2 s x_i M_a x_jᵀ. Throws Error unless M is square.
-template <typename T>
-Tensor<T> AntisymmetricPart(View<const T> matrix);
+Tensor<double> AntisymmetricPart(View<const double> matrix);
 
 /// (‖M_s‖² − ‖M_a‖²) / ‖M‖² = tr(M²) / ‖M‖² in [−1, 1]: 1 symmetric, −1 antisymmetric, about 0 if random.
 /// 0 when M is zero. Throws Error unless M is square.
-template <typename T>
-double SymmetryScore(View<const T> matrix);
+double SymmetryScore(View<const double> matrix);
 
 /// The same of M = W_Qᵀ W_K from weights [E, D]: tr((W_K W_Qᵀ)²) / tr(W_Q W_Qᵀ · W_K W_Kᵀ), E×E matrices only.
-template <typename T>
-double SymmetryScore(View<const T> query, View<const T> key);
+double SymmetryScore(View<const double> query, View<const double> key);
 
 /// An approximation of M by Wᵀ diag(signs) W.
-template <typename T>
 struct SymmetricFit {
-  Tensor<T> weight;              // W [rank, D], rows in descending order of their eigenvalues' magnitude
-  Tensor<T> signs;               // [rank], 1 or −1; 0 for rows beyond the rank that can be fitted
+  Tensor<double> weight;         // W [rank, D], rows in descending order of their eigenvalues' magnitude
+  Tensor<double> signs;          // [rank], 1 or −1; 0 for rows beyond the rank that can be fitted
   double residual = 0;           // ‖M − Wᵀ diag(signs) W‖_F, computed without forming either
   double residual_relative = 0;  // relative to ‖M‖_F
 };
@@ -38,11 +33,9 @@ struct SymmetricFit {
 /// (Higham 1988, "Computing a nearest symmetric positive semidefinite matrix", truncated to this rank). The residual
 /// comprises ‖M_a‖ and every negative or omitted eigenvalue. By a QR of [W_Qᵀ W_Kᵀ] and an eigenproblem of size 2E.
 /// Throws Error unless both weights are [E, D] and 1 <= rank <= D.
-template <typename T>
-SymmetricFit<T> FitShared(View<const T> query, View<const T> key, int64_t rank);
+SymmetricFit FitShared(View<const double> query, View<const double> key, int64_t rank);
 
 /// The same with signs: the symmetric, indefinite U Λ Uᵀ of this rank, strictly more expressive than a shared weight.
-template <typename T>
-SymmetricFit<T> FitSymmetric(View<const T> query, View<const T> key, int64_t rank);
+SymmetricFit FitSymmetric(View<const double> query, View<const double> key, int64_t rank);
 
 }  // namespace qkv::algebra

@@ -15,7 +15,6 @@ struct Rope {
 /// per offset, exact for that offset only, and b_K no longer drops out of the softmax. Rows from `width` on are not
 /// rotated, and that part of the logits merges as without positions. Learned absolute positions (part of x) and
 /// additive relative biases (added after) do not obstruct merging. Throws Error unless `width` is even and at most E.
-template <typename T>
-Projection<T> Rotate(const ProjectionView<T>& projection, const Rope& rope, double position);
+Projection Rotate(const ProjectionView& projection, const Rope& rope, double position);
 
 }  // namespace qkv::algebra

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "qkv/algebra/eigen-inl.h"
+#include "qkv/algebra/eigen.h"
 
 namespace qkv::algebra {
 
@@ -10,58 +10,47 @@ using namespace internal;
 
 namespace {
 
-template <typename T>
-void RequireRank(const Factors<T>& factors, int64_t rank) {
+void RequireRank(const Factors& factors, int64_t rank) {
   const int64_t greatest = std::min({factors.a.rows(), factors.a.cols(), factors.b.cols()});
   Require(rank >= 1 && rank <= greatest, "truncate: expected 1 <= rank <= {}, got {}", greatest, rank);
 }
 
 // The triangular factor of the tokens' projections: QᵀQ = RᵀR for Q = [X 1] Aᵀ.
-template <typename T>
-Matrix<T> TokenTriangle(const Matrix<T>& factor, bool bias, View<const T> tokens) {
+Matrix TokenTriangle(const Matrix& factor, bool bias, View<const double> tokens) {
   const int64_t features = factor.cols() - bias;
   Require(tokens.rank() == 2 && tokens.dim(0) > 0 && tokens.dim(1) == features,
           "truncate: expected calibration tokens of {} features, got {}", features, tokens.shape());
-  Matrix<T> projected = AsEigen(tokens) * factor.leftCols(features).transpose();
+  Matrix projected = AsEigen(tokens) * factor.leftCols(features).transpose();
   if (bias) projected.rowwise() += factor.rightCols(1).transpose().row(0);
   return ThinQr(projected).r;
 }
 
 }  // namespace
 
-template <typename T>
-QueryKey<T> Truncate(const QueryKeyView<T>& pair, int64_t rank, Terms terms) {
+QueryKey Truncate(const QueryKeyView& pair, int64_t rank, Terms terms) {
   RequirePair("truncate", pair);
-  const Factors<T> factors(pair, terms);
+  const Factors factors(pair, terms);
   RequireRank(factors, rank);
-  const Svd<T> svd = ProductSvd(factors.a, factors.b);
+  const Svd svd = ProductSvd(factors.a, factors.b);
   const auto root = svd.s.head(rank).cwiseSqrt().asDiagonal();
   return factors.Pair(root * svd.u.leftCols(rank).transpose(), root * svd.v.leftCols(rank).transpose());
 }
 
-template <typename T>
-QueryKey<T> TruncateForData(const QueryKeyView<T>& pair, View<const T> queries, View<const T> keys, int64_t rank,
-                            Terms terms) {
+QueryKey TruncateForData(const QueryKeyView& pair, View<const double> queries, View<const double> keys, int64_t rank,
+                         Terms terms) {
   RequirePair("truncate", pair);
-  const Factors<T> factors(pair, terms);
+  const Factors factors(pair, terms);
   RequireRank(factors, rank);
-  const Matrix<T> r_q = TokenTriangle(factors.a, factors.query_bias, queries);
-  const Matrix<T> r_k = TokenTriangle(factors.b, factors.key_bias, keys);
-  const Svd<T> svd = ThinSvd<T>(r_q * r_k.transpose());
+  const Matrix r_q = TokenTriangle(factors.a, factors.query_bias, queries);
+  const Matrix r_k = TokenTriangle(factors.b, factors.key_bias, keys);
+  const Svd svd = ThinSvd(r_q * r_k.transpose());
   // Directions that the tokens do not span have singular values of rounding size, and contribute nothing.
   const int64_t kept = std::min<int64_t>(rank, CountRank(svd.s, std::max<int64_t>(r_q.cols(), r_q.rows())));
-  const Vector<T> root = svd.s.head(kept).cwiseSqrt().cwiseInverse();
-  Matrix<T> a = Matrix<T>::Zero(rank, factors.a.cols()), b = Matrix<T>::Zero(rank, factors.b.cols());
+  const Vector root = svd.s.head(kept).cwiseSqrt().cwiseInverse();
+  Matrix a = Matrix::Zero(rank, factors.a.cols()), b = Matrix::Zero(rank, factors.b.cols());
   a.topRows(kept) = root.asDiagonal() * (svd.v.leftCols(kept).transpose() * r_k) * factors.a;
   b.topRows(kept) = root.asDiagonal() * (svd.u.leftCols(kept).transpose() * r_q) * factors.b;
   return factors.Pair(a, b);
 }
-
-#define QKV_INSTANTIATE(T)                                               \
-  template QueryKey<T> Truncate(const QueryKeyView<T>&, int64_t, Terms); \
-  template QueryKey<T> TruncateForData(const QueryKeyView<T>&, View<const T>, View<const T>, int64_t, Terms);
-QKV_INSTANTIATE(float)
-QKV_INSTANTIATE(double)
-#undef QKV_INSTANTIATE
 
 }  // namespace qkv::algebra

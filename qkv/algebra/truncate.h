@@ -10,8 +10,7 @@ namespace qkv::algebra {
 /// sum of squares of the omitted singular values. Balanced. With biases M is the augmented matrix of `terms` ([W b] on
 /// both sides, or on the queries' only), so a bias counts as one more input. The logits keep the scale of the original
 /// pair, E^(-1/2) of the old E (note 5). Throws Error unless 1 <= rank <= min(E, D), and if the shapes do not fit.
-template <typename T>
-QueryKey<T> Truncate(const QueryKeyView<T>& pair, int64_t rank, Terms terms);
+QueryKey Truncate(const QueryKeyView& pair, int64_t rank, Terms terms);
 
 /// The pair of width `rank` with the least ‖X_q (M − M_r) X_kᵀ‖_F on calibration tokens X_q [N_q, D_q], X_k
 /// [N_k, D_k] (note 8); with biases that of the logits with `terms`. The same as truncating C_q^½ M C_k^½,
@@ -21,8 +20,7 @@ QueryKey<T> Truncate(const QueryKeyView<T>& pair, int64_t rank, Terms terms);
 /// it is optimal on these tokens only.
 /// Optimal before softmax, not after it. If only the attention counts, centre the keys' tokens: this minimises the
 /// error of the logits up to a constant per query. Throws Error as Truncate.
-template <typename T>
-QueryKey<T> TruncateForData(const QueryKeyView<T>& pair, View<const T> queries, View<const T> keys, int64_t rank,
-                            Terms terms);
+QueryKey TruncateForData(const QueryKeyView& pair, View<const double> queries, View<const double> keys, int64_t rank,
+                         Terms terms);
 
 }  // namespace qkv::algebra

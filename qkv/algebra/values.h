@@ -6,16 +6,14 @@
 namespace qkv::algebra {
 
 /// V = W' k + b' for every token, W' = W_V W_K⁻¹ [D_v, D], b' = b_V − W' b_K.
-template <typename T>
 struct ValuesFromKeys {
-  Projection<T> from_keys;  // input: one key, all heads together
-  double condition = 0;     // σ_max / σ_min of W_K: greatest amplification of the keys' rounding errors
+  Projection from_keys;  // input: one key, all heads together
+  double condition = 0;  // σ_max / σ_min of W_K: greatest amplification of the keys' rounding errors
 };
 
 /// key: W_K, b_K of all heads together, square [D, D]; value: W_V [D_v, D], b_V. Exact for keys directly after the
 /// projection, before rotary positions or a norm. Throws Error unless W_K is square (H·E = D) and invertible to working
 /// precision.
-template <typename T>
-ValuesFromKeys<T> MakeValuesFromKeys(const ProjectionView<T>& key, const ProjectionView<T>& value);
+ValuesFromKeys MakeValuesFromKeys(const ProjectionView& key, const ProjectionView& value);
 
 }  // namespace qkv::algebra

@@ -81,7 +81,7 @@ Inspection InspectWeights(const model::Checkpoint& checkpoint, const std::functi
                            c.block.attention.kind == nn::AttentionKind::kLowRank) &&
                           c.scores_are_bilinear();
   for (int64_t block = 0; block < c.depth; ++block) {
-    const auto weights = inspect::ReadAttention<double>(checkpoint, block);
+    const auto weights = inspect::ReadAttention(checkpoint, block);
     if (block == 0) {
       const int64_t width = weights.query.weight.dim(0) / weights.heads;
       inspection.parameters = inspect::CountHead(c.block.width, width, !weights.query.bias.empty());

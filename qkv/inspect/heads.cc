@@ -24,21 +24,20 @@ double Norm(View<const double> x) {
 }
 
 int64_t EnergyRank(const std::vector<double>& singular_values, double share) {
-  const double all = algebra::TailNorm<double>(singular_values, 0), tail = std::sqrt(1 - share) * all;
+  const double all = algebra::TailNorm(singular_values, 0), tail = std::sqrt(1 - share) * all;
   int64_t rank = 0;
-  while (algebra::TailNorm<double>(singular_values, rank) > tail) ++rank;
+  while (algebra::TailNorm(singular_values, rank) > tail) ++rank;
   return rank;
 }
 
-algebra::Projection<double> FoldAndCentre(const algebra::Projection<double>& layer,
-                                          const AttentionWeights<double>& weights) {
-  const algebra::Projection<double> folded = algebra::FoldLayerNorm<double>(
-      layer, weights.gamma, weights.beta.empty() ? View<const double>() : weights.beta.view());
-  return algebra::Centre<double>(folded);
+algebra::Projection FoldAndCentre(const algebra::Projection& layer, const AttentionWeights& weights) {
+  const algebra::Projection folded =
+      algebra::FoldLayerNorm(layer, weights.gamma, weights.beta.empty() ? View<const double>() : weights.beta.view());
+  return algebra::Centre(folded);
 }
 
 // P diag(LayerScale) W_O, [D, H·E]; without an output projection W_O is I.
-Tensor<double> OutputWeight(const AttentionWeights<double>& weights) {
+Tensor<double> OutputWeight(const AttentionWeights& weights) {
   const int64_t D = weights.gamma.dim(0), joined = weights.value.weight.dim(0);
   Tensor<double> output;
   if (weights.output.weight.empty()) {
@@ -52,7 +51,7 @@ Tensor<double> OutputWeight(const AttentionWeights<double>& weights) {
   for (int64_t i = 0; i < output.size() && !weights.layer_scale.empty(); ++i) {
     output[i] *= weights.layer_scale[i / joined];
   }
-  return algebra::CentreOutputs<double>(output);
+  return algebra::CentreOutputs(output);
 }
 
 }  // namespace
@@ -62,32 +61,30 @@ Circuit MeasureCircuit(View<const double> a, View<const double> b) {
   circuit.singular_values = algebra::SingularValues(a, b);
   circuit.eigenvalues = algebra::Eigenvalues(a, b);
   const std::vector<double>& s = circuit.singular_values;
-  circuit.effective_rank = algebra::EffectiveRank<double>(s);
-  circuit.stable_rank = algebra::StableRank<double>(s);
-  const std::vector<float> rounded(s.begin(), s.end());
-  circuit.rank = algebra::NumericalRank<float>(rounded, std::max(a.dim(1), b.dim(1)));
+  circuit.effective_rank = algebra::EffectiveRank(s);
+  circuit.stable_rank = algebra::StableRank(s);
+  // Weights are stored in float, so what is below its rounding is not there.
+  circuit.rank = algebra::NumericalRank(s, std::max(a.dim(1), b.dim(1)), std::numeric_limits<float>::epsilon());
   if (circuit.rank > 0) circuit.condition = s.front() / s[static_cast<size_t>(circuit.rank - 1)];
   for (size_t i = 0; i < kEnergyShares.size(); ++i) circuit.energy_rank[i] = EnergyRank(s, kEnergyShares[i]);
   circuit.symmetry = algebra::SymmetryScore(a, b);
-  circuit.eigenvalue_sign = algebra::EigenvalueSign<double>(circuit.eigenvalues);
+  circuit.eigenvalue_sign = algebra::EigenvalueSign(circuit.eigenvalues);
   return circuit;
 }
 
-std::vector<HeadWeights> MeasureWeights(const AttentionWeights<double>& weights) {
+std::vector<HeadWeights> MeasureWeights(const AttentionWeights& weights) {
   const int64_t heads = weights.heads;
-  const algebra::Projection<double> query = FoldAndCentre(weights.query, weights),
-                                    key = FoldAndCentre(weights.key, weights),
-                                    value = FoldAndCentre(weights.value, weights);
+  const algebra::Projection query = FoldAndCentre(weights.query, weights), key = FoldAndCentre(weights.key, weights),
+                            value = FoldAndCentre(weights.value, weights);
   const Tensor<double> output = OutputWeight(weights);
   std::vector<HeadWeights> measured(static_cast<size_t>(heads));
   ParallelTasks(heads, [&](int64_t h, int) {
     HeadWeights& head = measured[static_cast<size_t>(h)];
-    head.qk =
-        MeasureCircuit(algebra::Head<double>(query, h, heads).weight, algebra::Head<double>(key, h, heads).weight);
-    head.ov = MeasureCircuit(algebra::Transpose(algebra::OutputHead<double>(output, h, heads)),
-                             algebra::Head<double>(value, h, heads).weight);
-    const auto stored_query = algebra::Head<double>(weights.query, h, heads);
-    const auto stored_key = algebra::Head<double>(weights.key, h, heads);
+    head.qk = MeasureCircuit(algebra::Head(query, h, heads).weight, algebra::Head(key, h, heads).weight);
+    head.ov = MeasureCircuit(algebra::Transpose(algebra::OutputHead(output, h, heads)),
+                             algebra::Head(value, h, heads).weight);
+    const auto stored_query = algebra::Head(weights.query, h, heads);
+    const auto stored_key = algebra::Head(weights.key, h, heads);
     head.query_norm = Norm(stored_query.weight), head.key_norm = Norm(stored_key.weight);
     if (!stored_key.bias.empty()) head.key_bias_norm = Norm(stored_key.bias);
     const std::vector<double> s = algebra::SingularValues(stored_query.weight, stored_key.weight);

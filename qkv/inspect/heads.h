@@ -51,7 +51,7 @@ struct HeadWeights {
 };
 
 /// Measures every head of a block, heads in parallel. Throws Error if the shapes do not fit.
-std::vector<HeadWeights> MeasureWeights(const AttentionWeights<double>& weights);
+std::vector<HeadWeights> MeasureWeights(const AttentionWeights& weights);
 
 /// Parameter counts of one head's queries and keys under rewritings of equal attention.
 struct HeadParameters {

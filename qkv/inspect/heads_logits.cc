@@ -38,11 +38,11 @@ std::vector<double> TakeMean(Tensor<float>& m) {
 
 }  // namespace
 
-LogitSplit::LogitSplit(const AttentionWeights<double>& weights, const Tensor<double>& positions)
+LogitSplit::LogitSplit(const AttentionWeights& weights, const Tensor<double>& positions)
     : heads_(weights.heads), positions_(positions.Clone()), sums_(static_cast<size_t>(weights.heads)) {
   const View<const double> beta = weights.beta.empty() ? View<const double>() : weights.beta.view();
-  const auto query = algebra::FoldLayerNorm<double>(weights.query, weights.gamma, beta);
-  const auto key = algebra::FoldLayerNorm<double>(weights.key, weights.gamma, beta);
+  const auto query = algebra::FoldLayerNorm(weights.query, weights.gamma, beta);
+  const auto key = algebra::FoldLayerNorm(weights.key, weights.gamma, beta);
   const int64_t joined = query.weight.dim(0);
   Require(positions.rank() == 2 && positions.dim(1) == query.weight.dim(1) &&
               query.weight.shape() == key.weight.shape() && joined % heads_ == 0,

@@ -53,7 +53,7 @@ struct LogitScratch {
 class LogitSplit {
  public:
   /// positions: p, [N, D]. Throws Error if the shapes do not fit.
-  LogitSplit(const AttentionWeights<double>& weights, const Tensor<double>& positions);
+  LogitSplit(const AttentionWeights& weights, const Tensor<double>& positions);
 
   /// tokens: x̂ of one image, [N, D]. Heads in parallel. Throws Error unless the shape is that of the positions.
   void Add(const Tensor<double>& tokens, LogitScratch& scratch);

@@ -87,7 +87,7 @@ HeadAttention Uniform(const Places& places) {
 Tensor<double> Normalised(const Tensor<float>& tokens, double eps) {
   Tensor<double> wide({tokens.dim(1), tokens.dim(2)});
   for (int64_t i = 0; i < wide.size(); ++i) wide[i] = tokens[i];
-  return algebra::Normalise<double>(wide, eps);
+  return algebra::Normalise(wide, eps);
 }
 
 // Runs images one after the other and keeps the blocks' input tokens.
@@ -137,7 +137,7 @@ std::vector<LogitSplit> SplitBlocks(const model::Checkpoint& checkpoint, const S
   }
   std::vector<LogitSplit> blocks;
   for (int64_t block = 0; block < depth; ++block) {
-    blocks.emplace_back(ReadAttention<double>(checkpoint, block), means[static_cast<size_t>(block)]);
+    blocks.emplace_back(ReadAttention(checkpoint, block), means[static_cast<size_t>(block)]);
   }
   return blocks;
 }

@@ -17,25 +17,21 @@ void RequireLayerNormBefore(const nn::BlockConfig& config, std::string_view sour
           config.norm.kind == simd::NormKind::kRms ? "an RMSNorm" : "a LayerNorm", model::Name(config.norm_place));
 }
 
-template <typename T>
-AttentionWeights<T> ReadAttention(const model::StoredBlocks& blocks, int64_t block) {
+AttentionWeights ReadAttention(const model::StoredBlocks& blocks, int64_t block) {
   const nn::BlockConfig& config = blocks.config();
   RequireLayerNormBefore(config, blocks.source());
-  model::QueryKeyValue<T> made = model::ReadQueryKeyValue<T>(blocks, block);
+  model::QueryKeyValue<double> made = model::ReadQueryKeyValue<double>(blocks, block);
   const std::string name = fmt::format("blocks.{}.", block);
   return {.heads = config.attention.heads,
           .scale = 1 / std::sqrt(static_cast<double>(config.attention.head_width)),
-          .gamma = blocks.Read<T>(name + "norm1.weight"),
-          .beta = blocks.Read<T>(name + "norm1.bias"),
+          .gamma = blocks.Read<double>(name + "norm1.weight"),
+          .beta = blocks.Read<double>(name + "norm1.bias"),
           .eps = config.norm.eps,
           .query = {std::move(made.query), std::move(made.query_bias)},
           .key = {std::move(made.key), std::move(made.key_bias)},
           .value = {std::move(made.value), std::move(made.value_bias)},
-          .output = {blocks.Read<T>(name + "attn.proj.weight"), blocks.Read<T>(name + "attn.proj.bias")},
-          .layer_scale = blocks.Read<T>(name + "ls1.gamma")};
+          .output = {blocks.Read<double>(name + "attn.proj.weight"), blocks.Read<double>(name + "attn.proj.bias")},
+          .layer_scale = blocks.Read<double>(name + "ls1.gamma")};
 }
-
-template AttentionWeights<float> ReadAttention(const model::StoredBlocks&, int64_t);
-template AttentionWeights<double> ReadAttention(const model::StoredBlocks&, int64_t);
 
 }  // namespace qkv::inspect

@@ -132,14 +132,14 @@ Certificate MergeWithoutBias(const Obstructions& query_terms, const Obstructions
 // One head, and the bound of its input tokens.
 class HeadCertificates {
  public:
-  HeadCertificates(const inspect::AttentionWeights<double>& layer, const AttentionTraits& traits,
-                   const Surroundings& around, int64_t head)
+  HeadCertificates(const inspect::AttentionWeights& layer, const AttentionTraits& traits, const Surroundings& around,
+                   int64_t head)
       : layer_(layer),
         traits_(traits),
         around_(around),
-        query_(algebra::Head<double>(layer.query, head, layer.heads)),
-        key_(algebra::Head<double>(layer.key, head, layer.heads)),
-        value_(algebra::Head<double>(layer.value, head, layer.heads)),
+        query_(algebra::Head(layer.query, head, layer.heads)),
+        key_(algebra::Head(layer.key, head, layer.heads)),
+        value_(algebra::Head(layer.value, head, layer.heads)),
         query_bias_(Holding({{!IsZero(query_.bias), Obstruction::kQueryBias}})),
         key_bias_(Holding({{!IsZero(key_.bias), Obstruction::kKeyBias}})) {}
 
@@ -151,8 +151,8 @@ class HeadCertificates {
   // The bias of a folded projection is b + W beta.
   Certificate MergeFolded() const {
     if (layer_.gamma.empty()) return Merge();
-    const auto terms = [&](const ProjectionView<double>& p, Obstruction bias) {
-      const algebra::Projection<double> folded = algebra::FoldLayerNorm<double>(p, layer_.gamma, layer_.beta);
+    const auto terms = [&](const ProjectionView& p, Obstruction bias) {
+      const algebra::Projection folded = algebra::FoldLayerNorm(p, layer_.gamma, layer_.beta);
       if (IsZero(folded.bias)) return Obstructions();
       return Holding({{!IsZero(p.bias), bias}, {!IsZero(layer_.beta), Obstruction::kBeta}});
     };
@@ -171,25 +171,24 @@ class HeadCertificates {
   Certificate Truncate(int64_t rank) const {
     if (!around_.between.empty()) return Impossible(around_.between);
     const bool softmax = around_.beyond.empty();
-    const Tensor<double> a = algebra::Augment<double>(query_);
-    const Tensor<double> b = softmax ? Tensor<double>() : algebra::Augment<double>(key_);
-    const std::vector<double> values =
-        algebra::SingularValues<double>(a, softmax ? key_.weight : View<const double>(b));
+    const Tensor<double> a = algebra::Augment(query_);
+    const Tensor<double> b = softmax ? Tensor<double>() : algebra::Augment(key_);
+    const std::vector<double> values = algebra::SingularValues(a, softmax ? key_.weight : View<const double>(b));
     const auto kept = static_cast<size_t>(rank);
     const int64_t dimension = a.dim(1);
-    if (algebra::NumericalRank<double>(values, dimension) <= rank) {
+    if (algebra::NumericalRank(values, dimension) <= rank) {
       return softmax ? WithoutKeyTerms(key_bias_, around_) : Exact();
     }
     const double tokens = TokenBound();
-    return Approximate(algebra::TailNorm<double>(values, rank) / algebra::TailNorm<double>(values, 0),
+    return Approximate(algebra::TailNorm(values, rank) / algebra::TailNorm(values, 0),
                        values[kept] * std::hypot(tokens, 1) * (softmax ? tokens : std::hypot(tokens, 1)));
   }
 
   Certificate Share() const {
     if (!around_.between.empty()) return Impossible(around_.between);
-    const Tensor<double> a = algebra::Augment<double>(query_), b = algebra::Augment<double>(key_);
+    const Tensor<double> a = algebra::Augment(query_), b = algebra::Augment(key_);
     const int64_t rank = std::min(a.dim(0), a.dim(1));
-    const auto fit = algebra::FitShared<double>(a, b, rank);
+    const auto fit = algebra::FitShared(a, b, rank);
     // Rounding error of an exact fit: n·u times the factors' norms for the QR of [W_Qᵀ W_Kᵀ], n = D + 1, and the same
     // for the product and the eigenvalues of its core, n = 2E (Higham 2002, §3.5, §19.3); ε = 2u.
     const double rounding =
@@ -219,10 +218,10 @@ class HeadCertificates {
             .attention_bound = around_.beyond.empty() ? AttentionBound(logits) : Certificate::kNone};
   }
 
-  const inspect::AttentionWeights<double>& layer_;
+  const inspect::AttentionWeights& layer_;
   const AttentionTraits& traits_;
   const Surroundings& around_;
-  const ProjectionView<double> query_, key_, value_;
+  const ProjectionView query_, key_, value_;
   const Obstructions query_bias_, key_bias_;
 };
 
@@ -238,11 +237,11 @@ Certificate Centre(const AttentionTraits& traits) {
   return Impossible({Obstruction::kNoNorm});
 }
 
-Certificate ValuesFromKeys(const inspect::AttentionWeights<double>& layer, const Surroundings& around) {
+Certificate ValuesFromKeys(const inspect::AttentionWeights& layer, const Surroundings& around) {
   const Tensor<double>& key = layer.key.weight;
   if (key.dim(0) != key.dim(1)) return Impossible(Join(around.between, {Obstruction::kNotSquare}));
-  const std::vector<double> values = algebra::SingularValues<double>(key);
-  const bool singular = algebra::NumericalRank<double>(values, key.dim(0)) < key.dim(0);
+  const std::vector<double> values = algebra::SingularValues(key);
+  const bool singular = algebra::NumericalRank(values, key.dim(0)) < key.dim(0);
   Certificate certificate = ExactUnless(Join(around.between, Holding({{singular, Obstruction::kSingular}})));
   if (certificate.verdict == Exactness::kExact) certificate.condition = values.front() / values.back();
   return certificate;
@@ -258,8 +257,8 @@ std::string_view Name(Obstruction obstruction) { return FindName(kObstructions, 
 // sigmoid(δ) − sigmoid(−δ).
 double AttentionBound(double logits) { return std::tanh(logits / 2); }
 
-std::vector<Certificate> Certify(const inspect::AttentionWeights<double>& layer, const AttentionTraits& traits,
-                                 int64_t rank, int64_t block) {
+std::vector<Certificate> Certify(const inspect::AttentionWeights& layer, const AttentionTraits& traits, int64_t rank,
+                                 int64_t block) {
   Require(rank >= 1, "certify: expected a rank of 1 or more, got {}", rank);
   const Surroundings around(traits);
   std::vector<Certificate> all;
@@ -307,7 +306,7 @@ std::vector<Certificate> Certify(const model::Checkpoint& checkpoint, int64_t ra
   std::vector<std::vector<Certificate>> blocks(static_cast<size_t>(config.depth));
   ParallelFor(config.depth, 1, [&](int64_t begin, int64_t end) {
     for (int64_t block = begin; block < end; ++block) {
-      auto layer = inspect::ReadAttention<double>(checkpoint, block);
+      auto layer = inspect::ReadAttention(checkpoint, block);
       if (traits.norm != AttentionTraits::Norm::kLayerNorm) layer.beta = Tensor<double>();
       blocks[static_cast<size_t>(block)] = Certify(layer, traits, rank, block);
     }

@@ -94,8 +94,8 @@ struct Certificate {
 /// All rewritings of all heads of a layer; kFoldNorm, kCentre and kValuesFromKeys concern the whole layer. A bias or
 /// beta that is all zero counts as absent. `rank`: r of kTruncate. `block` is only copied into the results. Throws
 /// Error if the shapes do not fit or rank < 1.
-std::vector<Certificate> Certify(const inspect::AttentionWeights<double>& layer, const AttentionTraits& traits,
-                                 int64_t rank, int64_t block = 0);
+std::vector<Certificate> Certify(const inspect::AttentionWeights& layer, const AttentionTraits& traits, int64_t rank,
+                                 int64_t block = 0);
 
 /// The traits of a model's blocks.
 AttentionTraits MakeAttentionTraits(const model::VitConfig& config);

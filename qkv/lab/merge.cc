@@ -15,14 +15,13 @@ Written Merge(const model::Checkpoint& checkpoint, const std::filesystem::path& 
   target.block.attention.qk_width = 0;
   const int64_t H = target.block.attention.heads, D = target.block.width;
   const auto make = [&](int64_t block) {
-    const auto layer = inspect::ReadAttention<double>(checkpoint, block);
+    const auto layer = inspect::ReadAttention(checkpoint, block);
     auto matrices = Tensor<double>::Uninitialised({H, D, D});
     Tensor<double> key_terms({H, D});
     ParallelFor(H, 1, [&](int64_t begin, int64_t end) {
       for (int64_t head = begin; head < end; ++head) {
-        const algebra::QueryKeyView<double> pair{algebra::Head<double>(layer.query, head, H),
-                                                 algebra::Head<double>(layer.key, head, H)};
-        const algebra::Merged<double> merged = algebra::Merge<double>(pair, algebra::Terms::kSoftmax);
+        const algebra::QueryKeyView pair{algebra::Head(layer.query, head, H), algebra::Head(layer.key, head, H)};
+        const algebra::Merged merged = algebra::Merge(pair, algebra::Terms::kSoftmax);
         std::ranges::copy(merged.matrix.span(), matrices.data() + head * D * D);
         if (!merged.key_term.empty()) std::ranges::copy(merged.key_term.span(), key_terms.data() + head * D);
       }

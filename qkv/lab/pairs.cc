@@ -9,7 +9,7 @@ namespace {
 using algebra::Projection;
 using algebra::ProjectionView;
 using algebra::QueryKey;
-using Side = Projection<double> QueryKey<double>::*;
+using Side = Projection QueryKey::*;
 
 Tensor<double> Copy(View<const double> from) {
   auto to = Tensor<double>::Uninitialised(from.shape());
@@ -18,7 +18,7 @@ Tensor<double> Copy(View<const double> from) {
 }
 
 // Rows of a layer are dense.
-Projection<double> CopyProjection(const ProjectionView<double>& head) {
+Projection CopyProjection(const ProjectionView& head) {
   return {Copy(head.weight), head.bias.empty() ? Tensor<double>() : Copy(head.bias)};
 }
 
@@ -27,7 +27,7 @@ Tensor<double> StackWeights(const HeadPairs& pairs, Side side) {
   const Shape& one = (pairs.front().*side).weight.shape();
   auto all = Tensor<double>::Uninitialised({std::ssize(pairs) * one[0], one[1]});
   double* to = all.data();
-  for (const QueryKey<double>& pair : pairs) to = std::ranges::copy((pair.*side).weight.span(), to).out;
+  for (const QueryKey& pair : pairs) to = std::ranges::copy((pair.*side).weight.span(), to).out;
   return all;
 }
 
@@ -55,26 +55,26 @@ Tensor<double> Concatenate(std::initializer_list<const Tensor<double>*> parts) {
 
 }  // namespace
 
-HeadPairs MakeHeadPairs(const inspect::AttentionWeights<double>& layer) {
+HeadPairs MakeHeadPairs(const inspect::AttentionWeights& layer) {
   HeadPairs pairs;
   for (int64_t head = 0; head < layer.heads; ++head) {
-    pairs.push_back({CopyProjection(algebra::Head<double>(layer.query, head, layer.heads)),
-                     CopyProjection(algebra::Head<double>(layer.key, head, layer.heads))});
+    pairs.push_back({CopyProjection(algebra::Head(layer.query, head, layer.heads)),
+                     CopyProjection(algebra::Head(layer.key, head, layer.heads))});
   }
   return pairs;
 }
 
-AttentionTensors UnfusedTensors(const HeadPairs& pairs, const inspect::AttentionWeights<double>& layer) {
+AttentionTensors UnfusedTensors(const HeadPairs& pairs, const inspect::AttentionWeights& layer) {
   AttentionTensors tensors;
-  tensors.emplace("qk.query.weight", StackWeights(pairs, &QueryKey<double>::query));
-  tensors.emplace("qk.key.weight", StackWeights(pairs, &QueryKey<double>::key));
-  tensors.emplace("qk.query.bias", StackBiases(pairs, &QueryKey<double>::query));
-  tensors.emplace("qk.key.bias", StackBiases(pairs, &QueryKey<double>::key));
+  tensors.emplace("qk.query.weight", StackWeights(pairs, &QueryKey::query));
+  tensors.emplace("qk.key.weight", StackWeights(pairs, &QueryKey::key));
+  tensors.emplace("qk.query.bias", StackBiases(pairs, &QueryKey::query));
+  tensors.emplace("qk.key.bias", StackBiases(pairs, &QueryKey::key));
   AddValues(layer, &tensors);
   return tensors;
 }
 
-AttentionTensors FusedTensors(const HeadPairs& pairs, const inspect::AttentionWeights<double>& layer) {
+AttentionTensors FusedTensors(const HeadPairs& pairs, const inspect::AttentionWeights& layer) {
   const AttentionTensors apart = UnfusedTensors(pairs, layer);
   const auto fused = [&](const std::string& part) {
     return Concatenate({&apart.at("qk.query." + part), &apart.at("qk.key." + part), &apart.at("v." + part)});
@@ -85,7 +85,7 @@ AttentionTensors FusedTensors(const HeadPairs& pairs, const inspect::AttentionWe
   return tensors;
 }
 
-void AddValues(const inspect::AttentionWeights<double>& layer, AttentionTensors* tensors) {
+void AddValues(const inspect::AttentionWeights& layer, AttentionTensors* tensors) {
   tensors->emplace("v.weight", Copy(layer.value.weight));
   if (!layer.value.bias.empty()) tensors->emplace("v.bias", Copy(layer.value.bias));
 }

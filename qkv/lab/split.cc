@@ -35,17 +35,17 @@ Written Split(const model::Checkpoint& checkpoint, int64_t width, const std::fil
   target.block.attention.kind = separate ? nn::AttentionKind::kSeparate : nn::AttentionKind::kLowRank;
   target.block.attention.qk_width = separate ? 0 : width;
   const auto make = [&](int64_t block) -> AttentionTensors {
-    const auto layer = inspect::ReadAttention<double>(checkpoint, block);
+    const auto layer = inspect::ReadAttention(checkpoint, block);
     const model::BoundTensor* stored = checkpoint.Find(fmt::format("blocks.{}.attn.qk.merged", block));
     const double rounding = UnitRoundoff(stored->parts[0]->dtype);
     HeadPairs pairs(static_cast<size_t>(layer.heads));
     ParallelFor(layer.heads, 1, [&](int64_t begin, int64_t end) {
       for (int64_t head = begin; head < end; ++head) {
-        const algebra::QueryKeyView<double> pair{algebra::Head<double>(layer.query, head, layer.heads),
-                                                 algebra::Head<double>(layer.key, head, layer.heads)};
-        const algebra::Merged<double> merged = algebra::Merge<double>(pair, algebra::Terms::kSoftmax);
+        const algebra::QueryKeyView pair{algebra::Head(layer.query, head, layer.heads),
+                                         algebra::Head(layer.key, head, layer.heads)};
+        const algebra::Merged merged = algebra::Merge(pair, algebra::Terms::kSoftmax);
         try {
-          pairs[static_cast<size_t>(head)] = algebra::Split<double>(merged, width, rounding);
+          pairs[static_cast<size_t>(head)] = algebra::Split(merged, width, rounding);
         } catch (const Error& error) {
           Fail("{}: block {} head {}: {} (--width keeps more features)", checkpoint.source, block, head,
                EscapedText{error.what()});

@@ -41,7 +41,7 @@ Tensor<double> BlockTokens::Of(int64_t block, int64_t image) const {
   const Tensor<float>& hidden = hidden_[static_cast<size_t>(block)][static_cast<size_t>(image)];
   auto wide = Tensor<double>::Uninitialised(hidden.shape());
   std::ranges::copy(hidden.span(), wide.data());
-  Tensor<double> tokens = algebra::Normalise<double>(wide, norm.eps);
+  Tensor<double> tokens = algebra::Normalise(wide, norm.eps);
   const int64_t D = tokens.dim(1);
   for (int64_t i = 0; i < tokens.size(); ++i) {
     tokens[i] = tokens[i] * norm.gamma[i % D] + (norm.beta.empty() ? 0 : norm.beta[i % D]);

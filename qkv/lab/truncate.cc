@@ -54,7 +54,7 @@ Written Truncate(const model::Checkpoint& checkpoint, const fs::path& folder, co
   target.block.attention.kind = nn::AttentionKind::kLowRank;
   target.block.attention.qk_width = options.rank;
   const auto make = [&](int64_t block) {
-    const auto layer = inspect::ReadAttention<double>(checkpoint, block);
+    const auto layer = inspect::ReadAttention(checkpoint, block);
     HeadPairs pairs = MakeHeadPairs(layer);
     Tensor<double> queries, keys;
     if (options.calibration) {
@@ -64,8 +64,8 @@ Written Truncate(const model::Checkpoint& checkpoint, const fs::path& folder, co
     ParallelFor(layer.heads, 1, [&](int64_t begin, int64_t end) {
       for (auto head = static_cast<size_t>(begin); head < static_cast<size_t>(end); ++head) {
         pairs[head] = options.calibration
-                          ? algebra::TruncateForData<double>(pairs[head], queries, keys, options.rank, Terms::kSoftmax)
-                          : algebra::Truncate<double>(pairs[head], options.rank, Terms::kSoftmax);
+                          ? algebra::TruncateForData(pairs[head], queries, keys, options.rank, Terms::kSoftmax)
+                          : algebra::Truncate(pairs[head], options.rank, Terms::kSoftmax);
       }
     });
     return UnfusedTensors(pairs, layer);
@@ -81,16 +81,16 @@ std::vector<HeadError> CompareHeads(const model::Checkpoint& original, const mod
           "compare: expected models of one shape, got {} and {}", original.source, rewritten.source);
   std::vector<HeadError> errors(static_cast<size_t>(a.depth * a.block.attention.heads));
   for (int64_t block = 0; block < a.depth; ++block) {
-    const auto before = inspect::ReadAttention<double>(original, block);
+    const auto before = inspect::ReadAttention(original, block);
     const HeadPairs old_pairs = MakeHeadPairs(before);
-    const HeadPairs new_pairs = MakeHeadPairs(inspect::ReadAttention<double>(rewritten, block));
+    const HeadPairs new_pairs = MakeHeadPairs(inspect::ReadAttention(rewritten, block));
     ParallelFor(a.block.attention.heads, 1, [&](int64_t begin, int64_t end) {
       for (int64_t head = begin; head < end; ++head) {
         const auto h = static_cast<size_t>(head);
         ErrorSum sum;
         for (int64_t image = 0; image < tokens.images(); ++image) {
           const Tensor<double> x = tokens.Of(block, image);
-          sum.Add(algebra::Compare<double>(old_pairs[h], new_pairs[h], x, x, before.scale, Terms::kSoftmax));
+          sum.Add(algebra::Compare(old_pairs[h], new_pairs[h], x, x, before.scale, Terms::kSoftmax));
         }
         errors[static_cast<size_t>(block * a.block.attention.heads + head)] = {block, head, sum.Total()};
       }

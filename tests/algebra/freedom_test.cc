@@ -20,8 +20,8 @@ int64_t JacobianRank(int64_t E, int64_t m, int64_t n) {
       }
     }
   }
-  const auto s = SingularValues<double>(jacobian);
-  return NumericalRank<double>(s, std::max(E * (m + n), m * n));
+  const auto s = SingularValues(jacobian);
+  return NumericalRank(s, std::max(E * (m + n), m * n));
 }
 
 TEST(Freedom, EqualsTheRankOfTheDerivative) {

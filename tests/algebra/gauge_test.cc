@@ -11,66 +11,59 @@ namespace {
 
 QKV_HEAD_TEST_SUITE(GaugeTest);
 
-template <typename T>
-double Condition(const Tensor<T>& m) {
-  const auto s = SingularValues<T>(m);
+double Condition(const Tensor<double>& m) {
+  const auto s = SingularValues(m);
   return static_cast<double>(s.front()) / static_cast<double>(s.back());
 }
 
 // Rounding of T and T⁻¹ meets in the product, grown by at most the condition number.
-template <typename T>
-double GaugeTolerance(const Case<T>& c, const Tensor<T>& transform) {
+double GaugeTolerance(const Case& c, const Tensor<double>& transform) {
   return Condition(transform) * c.LogitTolerance(4);
 }
 
-template <typename T>
-bool FullRank(const Case<T>& c) {
-  return c.E() <= c.D() && c.rank == c.E();
-}
+bool FullRank(const Case& c) { return c.E() <= c.D() && c.rank == c.E(); }
 
 TYPED_TEST(GaugeTest, AnyInvertibleTransformKeepsTheLogits) {
-  using T = typename TypeParam::T;
-  for (const Case<T>& c : this->Cases()) {
+  for (const Case& c : this->Cases()) {
     SCOPED_TRACE(c.name);
-    Tensor<T> transform = Sampler(11).Normal<T>({c.E(), c.E()}, 0, 0.3);
-    for (int64_t e = 0; e < c.E(); ++e) transform[e * (c.E() + 1)] += T(1.5);
-    const QueryKey<T> other = Regauge<T>(c.pair, transform);
-    const Tensor<double> exact = ExactLogits<T>(c.pair, c.tokens, c.tokens, c.scale());
-    EXPECT_LE(MaxDifference(Logits<T>(other, c.tokens, c.tokens, c.scale()), exact), GaugeTolerance(c, transform));
+    Tensor<double> transform = Sampler(11).Normal<double>({c.E(), c.E()}, 0, 0.3);
+    for (int64_t e = 0; e < c.E(); ++e) transform[e * (c.E() + 1)] += 1.5;
+    const QueryKey other = Regauge(c.pair, transform);
+    const Tensor<double> exact = ExactLogits(c.pair, c.tokens, c.tokens, c.scale());
+    EXPECT_LE(MaxDifference(Logits(other, c.tokens, c.tokens, c.scale()), exact), GaugeTolerance(c, transform));
     // The weights are others, and so is what weight decay sees.
     EXPECT_GT(std::abs(Norm(other.query.weight) - Norm(c.pair.query.weight)), 0.01 * Norm(c.pair.query.weight));
     // The transform stands where it is said to: W_K = T (T⁻¹ W_K), and Tᵀ W_Q.
-    const Tensor<double> back = Multiply(Wide(transform), Wide(other.key.weight));
+    const Tensor<double> back = Multiply(transform, other.key.weight);
     EXPECT_LE(MaxDifference(back, c.pair.key.weight),
-              StepTolerance<T>(2, c.E(), Condition(transform) * Norm(c.pair.key.weight)));
-    const Tensor<double> query = Multiply(Transposed(Wide(transform)), Wide(c.pair.query.weight));
+              StepTolerance(2, c.E(), Condition(transform) * Norm(c.pair.key.weight)));
+    const Tensor<double> query = Multiply(Transposed(transform), c.pair.query.weight);
     EXPECT_LE(MaxDifference(query, other.query.weight),
-              StepTolerance<T>(2, c.E(), Norm(transform) * Norm(c.pair.query.weight)));
+              StepTolerance(2, c.E(), Norm(transform) * Norm(c.pair.query.weight)));
   }
 }
 
 TYPED_TEST(GaugeTest, Balanced) {
-  using T = typename TypeParam::T;
-  for (const Case<T>& c : this->Cases()) {
+  for (const Case& c : this->Cases()) {
     SCOPED_TRACE(c.name);
     if (!FullRank(c)) {
-      EXPECT_THROW(BalancedGauge<T>(c.pair), Error);
+      EXPECT_THROW(BalancedGauge(c.pair), Error);
       continue;
     }
-    const Tensor<T> transform = BalancedGauge<T>(c.pair);
-    const QueryKey<T> balanced = Regauge<T>(c.pair, transform);
-    EXPECT_LE(MaxDifference(Logits<T>(balanced, c.tokens, c.tokens, c.scale()),
-                            ExactLogits<T>(c.pair, c.tokens, c.tokens, c.scale())),
+    const Tensor<double> transform = BalancedGauge(c.pair);
+    const QueryKey balanced = Regauge(c.pair, transform);
+    EXPECT_LE(MaxDifference(Logits(balanced, c.tokens, c.tokens, c.scale()),
+                            ExactLogits(c.pair, c.tokens, c.tokens, c.scale())),
               GaugeTolerance(c, transform));
     // W_Q W_Qᵀ = W_K W_Kᵀ = the singular values of M.
-    const auto s = SingularValues<T>(c.pair.query.weight, c.pair.key.weight);
+    const auto s = SingularValues(c.pair.query.weight, c.pair.key.weight);
     const double tolerance =
-        StepTolerance<T>(6, c.D(), Condition(transform) * SideNorm<T>(c.pair.query) * SideNorm<T>(c.pair.key));
-    for (const Tensor<T>* weight : {&balanced.query.weight, &balanced.key.weight}) {
-      const Tensor<double> gram = Multiply(Wide(*weight), Transposed(Wide(*weight)));
+        StepTolerance(6, c.D(), Condition(transform) * SideNorm(c.pair.query) * SideNorm(c.pair.key));
+    for (const Tensor<double>* weight : {&balanced.query.weight, &balanced.key.weight}) {
+      const Tensor<double> gram = Multiply(*weight, Transposed(*weight));
       for (int64_t i = 0; i < c.E(); ++i) {
         for (int64_t j = 0; j < c.E(); ++j) {
-          ASSERT_NEAR(*gram.view().at(i, j), i == j ? s[static_cast<size_t>(i)] : T(0), tolerance);
+          ASSERT_NEAR(*gram.view().at(i, j), i == j ? s[static_cast<size_t>(i)] : 0.0, tolerance);
         }
       }
     }
@@ -81,83 +74,81 @@ TYPED_TEST(GaugeTest, Balanced) {
 }
 
 TYPED_TEST(GaugeTest, OrthonormalKeys) {
-  using T = typename TypeParam::T;
-  for (const Case<T>& c : this->Cases()) {
+  for (const Case& c : this->Cases()) {
     SCOPED_TRACE(c.name);
     if (c.E() > c.D()) {
-      EXPECT_THROW(OrthonormalKeysGauge<T>(c.pair.key), Error);
+      EXPECT_THROW(OrthonormalKeysGauge(c.pair.key), Error);
       continue;
     }
-    const Tensor<T> transform = OrthonormalKeysGauge<T>(c.pair.key);
+    const Tensor<double> transform = OrthonormalKeysGauge(c.pair.key);
     for (int64_t i = 0; i < c.E(); ++i) {
       EXPECT_GT(*transform.view().at(i, i), 0);
       for (int64_t j = i + 1; j < c.E(); ++j) EXPECT_EQ(*transform.view().at(i, j), 0);
     }
-    const QueryKey<T> other = Regauge<T>(c.pair, transform);
-    EXPECT_LE(MaxDifference(Logits<T>(other, c.tokens, c.tokens, c.scale()),
-                            ExactLogits<T>(c.pair, c.tokens, c.tokens, c.scale())),
-              GaugeTolerance(c, transform));
-    const double tolerance = StepTolerance<T>(4, c.D(), c.E() * Condition(transform));
-    const Tensor<double> gram = Multiply(Wide(other.key.weight), Transposed(Wide(other.key.weight)));
+    const QueryKey other = Regauge(c.pair, transform);
+    EXPECT_LE(
+        MaxDifference(Logits(other, c.tokens, c.tokens, c.scale()), ExactLogits(c.pair, c.tokens, c.tokens, c.scale())),
+        GaugeTolerance(c, transform));
+    const double tolerance = StepTolerance(4, c.D(), c.E() * Condition(transform));
+    const Tensor<double> gram = Multiply(other.key.weight, Transposed(other.key.weight));
     for (int64_t i = 0; i < c.E(); ++i) {
       for (int64_t j = 0; j < c.E(); ++j) ASSERT_NEAR(*gram.view().at(i, j), i == j, tolerance);
     }
     // The queries' weight has the singular values of M.
-    const auto s = SingularValues<T>(c.pair.query.weight, c.pair.key.weight);
-    const auto of_query = SingularValues<T>(other.query.weight);
+    const auto s = SingularValues(c.pair.query.weight, c.pair.key.weight);
+    const auto of_query = SingularValues(other.query.weight);
     for (size_t i = 0; i < s.size(); ++i) {
-      EXPECT_NEAR(of_query[i], s[i], StepTolerance<T>(6, c.D(), SideNorm<T>(c.pair.query) * SideNorm<T>(c.pair.key)));
+      EXPECT_NEAR(of_query[i], s[i], StepTolerance(6, c.D(), SideNorm(c.pair.query) * SideNorm(c.pair.key)));
     }
   }
 }
 
 TYPED_TEST(GaugeTest, IdentityBlock) {
-  using T = typename TypeParam::T;
-  for (const Case<T>& c : this->Cases()) {
+  for (const Case& c : this->Cases()) {
     SCOPED_TRACE(c.name);
     if (c.E() > c.D()) {
-      EXPECT_THROW(IdentityBlockGauge<T>(c.pair.key), Error);
+      EXPECT_THROW(IdentityBlockGauge(c.pair.key), Error);
       continue;
     }
-    const IdentityBlock<T> block = IdentityBlockGauge<T>(c.pair.key);
+    const IdentityBlock block = IdentityBlockGauge(c.pair.key);
     EXPECT_NEAR(block.condition, Condition(block.transform), 1e-3 * block.condition);
-    const QueryKey<T> other = Regauge<T>(c.pair, block.transform);
-    EXPECT_LE(MaxDifference(Logits<T>(other, c.tokens, c.tokens, c.scale()),
-                            ExactLogits<T>(c.pair, c.tokens, c.tokens, c.scale())),
-              GaugeTolerance(c, block.transform));
+    const QueryKey other = Regauge(c.pair, block.transform);
+    EXPECT_LE(
+        MaxDifference(Logits(other, c.tokens, c.tokens, c.scale()), ExactLogits(c.pair, c.tokens, c.tokens, c.scale())),
+        GaugeTolerance(c, block.transform));
     ASSERT_EQ(std::ssize(block.columns), c.E());
     for (int64_t i = 0; i < c.E(); ++i) {
       for (int64_t j = 0; j < c.E(); ++j) {
         ASSERT_NEAR(*other.key.weight.view().at(i, block.columns[static_cast<size_t>(j)]), i == j,
-                    StepTolerance<T>(2, c.E(), block.condition));
+                    StepTolerance(2, c.E(), block.condition));
       }
     }
   }
 }
 
 TEST(Gauge, NormalisedQueriesAndRotaryPositionsSeeIt) {
-  const Case<double> c = RandomCase<double>({4, 12, 4}, 21);
+  const Case c = RandomCase({4, 12, 4}, 21);
   Tensor<double> transform = Sampler(22).Normal<double>({4, 4}, 0, 0.5);
   for (int64_t e = 0; e < 4; ++e) transform[e * 5] += 1.5;
-  const QueryKey<double> other = Regauge<double>(c.pair, transform);
-  EXPECT_GT(MaxDifference(Logits<double>(MergeCosine<double>(other), c.tokens, c.tokens, 1),
-                          Logits<double>(MergeCosine<double>(c.pair), c.tokens, c.tokens, 1)),
+  const QueryKey other = Regauge(c.pair, transform);
+  EXPECT_GT(MaxDifference(Logits(MergeCosine(other), c.tokens, c.tokens, 1),
+                          Logits(MergeCosine(c.pair), c.tokens, c.tokens, 1)),
             0.01);
   // Three positions apart.
-  const auto rotated = [&](const QueryKey<double>& pair) {
-    const Projection<double> key = Rotate<double>(pair.key, {}, 3);
-    return Logits<double>(QueryKeyView<double>{pair.query, key}, c.tokens, c.tokens, 1);
+  const auto rotated = [&](const QueryKey& pair) {
+    const Projection key = Rotate(pair.key, {}, 3);
+    return Logits(QueryKeyView{pair.query, key}, c.tokens, c.tokens, 1);
   };
   EXPECT_GT(MaxDifference(rotated(other), rotated(c.pair)), 0.01);
 }
 
 TEST(Gauge, SingularTransformsAreRefused) {
-  const Case<float> c = RandomCase<float>({4, 12, 4}, 1);
-  Tensor<float> transform({4, 4}), rows({3, 4});
-  EXPECT_THROW(Regauge<float>(c.pair, transform), Error);
-  for (float& x : transform.span()) x = 1;
-  EXPECT_THROW(Regauge<float>(c.pair, transform), Error);
-  EXPECT_THROW(Regauge<float>(c.pair, rows), Error);
+  const Case c = RandomCase({4, 12, 4}, 1);
+  Tensor<double> transform({4, 4}), rows({3, 4});
+  EXPECT_THROW(Regauge(c.pair, transform), Error);
+  for (double& x : transform.span()) x = 1;
+  EXPECT_THROW(Regauge(c.pair, transform), Error);
+  EXPECT_THROW(Regauge(c.pair, rows), Error);
 }
 
 }  // namespace

@@ -9,69 +9,64 @@ namespace {
 QKV_HEAD_TEST_SUITE(MergeTest);
 
 TYPED_TEST(MergeTest, ExactTermsGiveTheLogitsWithAnySetOfBiases) {
-  using T = typename TypeParam::T;
-  for (const Case<T>& c : this->Cases()) {
+  for (const Case& c : this->Cases()) {
     SCOPED_TRACE(c.name);
     for (const bool query_bias : {false, true}) {
       for (const bool key_bias : {false, true}) {
-        QueryKeyView<T> pair = c.pair;
+        QueryKeyView pair = c.pair;
         if (!query_bias) pair.query.bias = {};
         if (!key_bias) pair.key.bias = {};
-        const Merged<T> merged = Merge(pair, Terms::kExact);
+        const Merged merged = Merge(pair, Terms::kExact);
         EXPECT_EQ(merged.key_term.empty(), !query_bias);
         EXPECT_EQ(merged.query_term.empty(), !key_bias);
         const Tensor<double> exact = ExactLogits(pair, c.tokens, c.tokens, c.scale());
-        EXPECT_LE(MaxDifference(Logits<T>(merged, c.tokens, c.tokens, c.scale()), exact), c.LogitTolerance(3));
-        EXPECT_LE(MaxDifference(Logits<T>(pair, c.tokens, c.tokens, c.scale()), exact), c.LogitTolerance(3));
+        EXPECT_LE(MaxDifference(Logits(merged, c.tokens, c.tokens, c.scale()), exact), c.LogitTolerance(3));
+        EXPECT_LE(MaxDifference(Logits(pair, c.tokens, c.tokens, c.scale()), exact), c.LogitTolerance(3));
       }
     }
   }
 }
 
 TYPED_TEST(MergeTest, SoftmaxDoesNotSeeTheTermsOfTheKeysBias) {
-  using T = typename TypeParam::T;
-  for (const Case<T>& c : this->Cases()) {
+  for (const Case& c : this->Cases()) {
     SCOPED_TRACE(c.name);
-    const Merged<T> merged = Merge<T>(c.pair, Terms::kSoftmax);
+    const Merged merged = Merge(c.pair, Terms::kSoftmax);
     EXPECT_TRUE(merged.query_term.empty());
     EXPECT_EQ(merged.constant, 0);
-    const Tensor<double> exact = ExactLogits<T>(c.pair, c.tokens, c.tokens, c.scale());
-    const Tensor<T> logits = Logits<T>(merged, c.tokens, c.tokens, c.scale());
+    const Tensor<double> exact = ExactLogits(c.pair, c.tokens, c.tokens, c.scale());
+    const Tensor<double> logits = Logits(merged, c.tokens, c.tokens, c.scale());
     EXPECT_LE(MaxSpread(logits, exact), 2 * c.LogitTolerance(3));
-    EXPECT_LE(MaxDifference(Softmax<T>(logits), ExactSoftmax(exact)), c.AttentionTolerance(3));
+    EXPECT_LE(MaxDifference(Softmax(logits), ExactSoftmax(exact)), c.AttentionTolerance(3));
     // The logits themselves are others, and without u the attention is another.
     if (this->kTrained) continue;
     EXPECT_GT(MaxDifference(logits, exact), 1e2 * c.LogitTolerance(3));
-    Merged<T> without_u = Merge<T>(c.pair, Terms::kSoftmax);
+    Merged without_u = Merge(c.pair, Terms::kSoftmax);
     without_u.key_term = {};
-    EXPECT_GT(MaxSpread(Logits<T>(without_u, c.tokens, c.tokens, c.scale()), exact), 1e2 * c.LogitTolerance(3));
+    EXPECT_GT(MaxSpread(Logits(without_u, c.tokens, c.tokens, c.scale()), exact), 1e2 * c.LogitTolerance(3));
   }
 }
 
 TYPED_TEST(MergeTest, TheAttentionIsPyTorchs) {
-  using T = typename TypeParam::T;
   if (!this->kTrained) GTEST_SKIP() << "random heads have no original";
-  for (const Case<T>& c : this->Cases()) {
+  for (const Case& c : this->Cases()) {
     SCOPED_TRACE(c.name);
-    const Tensor<T> attention = Softmax<T>(Logits<T>(Merge<T>(c.pair, Terms::kSoftmax), c.tokens, c.tokens, c.scale()));
-    const double float32 = UnitRoundoff<float>() / UnitRoundoff<T>();
+    const Tensor<double> attention = Softmax(Logits(Merge(c.pair, Terms::kSoftmax), c.tokens, c.tokens, c.scale()));
+    const double float32 = UnitRoundoff<float>() / UnitRoundoff<double>();
     EXPECT_LE(MaxDifference(attention, c.attention), (1 + float32) * c.AttentionTolerance(3));
   }
 }
 
 TYPED_TEST(MergeTest, OnesAppendedToTheTokensHoldAllFourTerms) {
-  using T = typename TypeParam::T;
-  for (const Case<T>& c : this->Cases()) {
+  for (const Case& c : this->Cases()) {
     SCOPED_TRACE(c.name);
-    const Tensor<T> query = Augment<T>(c.pair.query), key = Augment<T>(c.pair.key), ones = AppendOnes<T>(c.tokens);
-    const Merged<T> merged = Merge<T>({{query, {}}, {key, {}}}, Terms::kExact);
+    const Tensor<double> query = Augment(c.pair.query), key = Augment(c.pair.key), ones = AppendOnes(c.tokens);
+    const Merged merged = Merge({{query, {}}, {key, {}}}, Terms::kExact);
     ASSERT_EQ(merged.matrix.shape(), Shape({c.D() + 1, c.D() + 1}));
-    EXPECT_LE(
-        MaxDifference(Logits<T>(merged, ones, ones, c.scale()), ExactLogits<T>(c.pair, c.tokens, c.tokens, c.scale())),
-        c.LogitTolerance(3));
+    EXPECT_LE(MaxDifference(Logits(merged, ones, ones, c.scale()), ExactLogits(c.pair, c.tokens, c.tokens, c.scale())),
+              c.LogitTolerance(3));
     // Its last column and row are w, u and c.
-    const Merged<T> terms = Merge<T>(c.pair, Terms::kExact);
-    const double tolerance = StepTolerance<T>(2, c.E(), SideNorm<T>(c.pair.query) * SideNorm<T>(c.pair.key));
+    const Merged terms = Merge(c.pair, Terms::kExact);
+    const double tolerance = StepTolerance(2, c.E(), SideNorm(c.pair.query) * SideNorm(c.pair.key));
     for (int64_t d = 0; d < c.D(); ++d) {
       EXPECT_NEAR(*merged.matrix.view().at(d, c.D()), terms.query_term[d], tolerance);
       EXPECT_NEAR(*merged.matrix.view().at(c.D(), d), terms.key_term[d], tolerance);
@@ -81,55 +76,50 @@ TYPED_TEST(MergeTest, OnesAppendedToTheTokensHoldAllFourTerms) {
 }
 
 TYPED_TEST(MergeTest, TheKeysBiasHasNoGradientAndNoEffect) {
-  using T = typename TypeParam::T;
-  for (const Case<T>& c : this->Cases()) {
+  for (const Case& c : this->Cases()) {
     SCOPED_TRACE(c.name);
-    const auto upstream = Sampler(5).Normal<T>({c.N(), c.N()});
-    const Tensor<T> gradient = KeyBiasGradient<T>(c.pair, c.tokens, c.tokens, c.scale(), upstream);
+    const auto upstream = Sampler(5).Normal<double>({c.N(), c.N()});
+    const Tensor<double> gradient = KeyBiasGradient(c.pair, c.tokens, c.tokens, c.scale(), upstream);
     // Each row's terms of ∂S, of magnitude 2 |A||G|, cancel; then they meet q.
-    const double query_norm = Norm(Project<T>(c.pair.query, c.tokens));
-    const double tolerance = StepTolerance<T>(3, c.N(), 2 * c.scale() * query_norm * Norm(upstream));
-    for (const T g : gradient.span()) EXPECT_NEAR(g, 0, tolerance);
+    const double query_norm = Norm(Project(c.pair.query, c.tokens));
+    const double tolerance = StepTolerance(3, c.N(), 2 * c.scale() * query_norm * Norm(upstream));
+    for (const double g : gradient.span()) EXPECT_NEAR(g, 0, tolerance);
 
-    QueryKeyView<T> other = c.pair;
-    const Tensor<T> bias = Sampler(6).Normal<T>({c.E()});
+    QueryKeyView other = c.pair;
+    const Tensor<double> bias = Sampler(6).Normal<double>({c.E()});
     other.key.bias = bias;
     EXPECT_LE(MaxDifference(ExactSoftmax(ExactLogits(other, c.tokens, c.tokens, c.scale())),
-                            ExactSoftmax(ExactLogits<T>(c.pair, c.tokens, c.tokens, c.scale()))),
+                            ExactSoftmax(ExactLogits(c.pair, c.tokens, c.tokens, c.scale()))),
               1e-10);
   }
 }
 
 TYPED_TEST(MergeTest, TheShareOfTheKeysBiasIsItsPartOfTheLogits) {
-  using T = typename TypeParam::T;
-  for (const Case<T>& c : this->Cases()) {
+  for (const Case& c : this->Cases()) {
     SCOPED_TRACE(c.name);
-    QueryKeyView<T> without = c.pair;
+    QueryKeyView without = c.pair;
     without.key.bias = {};
-    EXPECT_EQ(KeyBiasShare<T>(without, c.tokens, c.tokens), 0);
-    const Tensor<double> S = ExactLogits<T>(c.pair, c.tokens, c.tokens, 1);
+    EXPECT_EQ(KeyBiasShare(without, c.tokens, c.tokens), 0);
+    const Tensor<double> S = ExactLogits(c.pair, c.tokens, c.tokens, 1);
     const double part = Norm(Minus(S, ExactLogits(without, c.tokens, c.tokens, 1)));
-    EXPECT_NEAR(KeyBiasShare<T>(c.pair, c.tokens, c.tokens) * Norm(S), part,
+    EXPECT_NEAR(KeyBiasShare(c.pair, c.tokens, c.tokens) * Norm(S), part,
                 c.N() * c.LogitTolerance(3) / c.scale() * (1 + part / Norm(S)));
   }
 }
 
 TYPED_TEST(MergeTest, ValuesAndOutputMerge) {
-  using T = typename TypeParam::T;
-  for (const Case<T>& c : this->Cases()) {
+  for (const Case& c : this->Cases()) {
     SCOPED_TRACE(c.name);
-    const MergedOutput<T> merged = MergeOutput<T>(c.value, c.output);
-    const Tensor<double> attention = ExactSoftmax(ExactLogits<T>(c.pair, c.tokens, c.tokens, c.scale()));
-    const Tensor<double> wide = Wide(c.tokens);
-    const double tolerance =
-        StepTolerance<T>(3, c.largest(), TokenNorm(c.tokens) * SideNorm<T>(c.value) * Norm(c.output));
+    const MergedOutput merged = MergeOutput(c.value, c.output);
+    const Tensor<double> attention = ExactSoftmax(ExactLogits(c.pair, c.tokens, c.tokens, c.scale()));
+    const double tolerance = StepTolerance(3, c.largest(), TokenNorm(c.tokens) * SideNorm(c.value) * Norm(c.output));
     // Rows that sum to 1, and rows of which dropout left 0.75: the merged bias is then off by a quarter of itself.
     for (const double sum : {1.0, 0.75}) {
       Tensor<double> A = attention.Clone();
       for (double& a : A.span()) a *= sum;
-      const Tensor<double> values = Project<T>(c.value, c.tokens);
-      const Tensor<double> apart = Multiply(Multiply(A, values), Transposed(Wide(c.output)));
-      const Tensor<double> together = Multiply(Multiply(A, wide), Transposed(Wide(merged.matrix)));
+      const Tensor<double> values = Project(c.value, c.tokens);
+      const Tensor<double> apart = Multiply(Multiply(A, values), Transposed(c.output));
+      const Tensor<double> together = Multiply(Multiply(A, c.tokens), Transposed(merged.matrix));
       for (int64_t i = 0; i < apart.size(); ++i) {
         ASSERT_NEAR(together[i] + sum * merged.bias[i % c.D()], apart[i], tolerance);
       }
@@ -144,15 +134,14 @@ TYPED_TEST(MergeTest, ValuesAndOutputMerge) {
 }
 
 TYPED_TEST(MergeTest, TheScaleFoldsIntoBothFactors) {
-  using T = typename TypeParam::T;
-  for (const Case<T>& c : this->Cases()) {
+  for (const Case& c : this->Cases()) {
     SCOPED_TRACE(c.name);
-    const QueryKey<T> folded = FoldScale<T>(c.pair, c.scale());
-    EXPECT_LE(MaxDifference(Logits<T>(folded, c.tokens, c.tokens, T(1)),
-                            ExactLogits<T>(c.pair, c.tokens, c.tokens, c.scale())),
-              c.LogitTolerance(4));
+    const QueryKey folded = FoldScale(c.pair, c.scale());
+    EXPECT_LE(
+        MaxDifference(Logits(folded, c.tokens, c.tokens, 1.0), ExactLogits(c.pair, c.tokens, c.tokens, c.scale())),
+        c.LogitTolerance(4));
     EXPECT_NEAR(Norm(folded.query.weight), Norm(c.pair.query.weight) * std::pow(c.E(), -0.25),
-                DotTolerance<T>(c.D() * c.E(), Norm(c.pair.query.weight)));
+                DotTolerance<double>(c.D() * c.E(), Norm(c.pair.query.weight)));
   }
 }
 
@@ -160,8 +149,8 @@ TEST(Merge, TheTextsExample) {  // claim C7: x 2×3, projections to 4, weights o
   Sampler sampler(7);
   const auto x = sampler.Normal<double>({2, 3}), query = sampler.Normal<double>({4, 3}),
              key = sampler.Normal<double>({4, 3});
-  const QueryKeyView<double> pair{{query, {}}, {key, {}}};
-  EXPECT_LE(MaxDifference(Logits<double>(Merge(pair, Terms::kExact), x, x, 1), Logits<double>(pair, x, x, 1)), 1e-14);
+  const QueryKeyView pair{{query, {}}, {key, {}}};
+  EXPECT_LE(MaxDifference(Logits(Merge(pair, Terms::kExact), x, x, 1), Logits(pair, x, x, 1)), 1e-14);
 }
 
 TEST(Merge, QueriesAndKeysMayReadDifferentTokens) {
@@ -169,21 +158,20 @@ TEST(Merge, QueriesAndKeysMayReadDifferentTokens) {
   const auto query = sampler.Normal<double>({4, 3}), key = sampler.Normal<double>({4, 6});
   const auto b_q = sampler.Normal<double>({4}), b_k = sampler.Normal<double>({4});
   const auto from = sampler.Normal<double>({5, 3}), to = sampler.Normal<double>({2, 6});
-  const QueryKeyView<double> pair{{query, b_q}, {key, b_k}};
-  EXPECT_LE(MaxDifference(Logits<double>(Merge(pair, Terms::kExact), from, to, 0.5), ExactLogits(pair, from, to, 0.5)),
-            1e-13);
+  const QueryKeyView pair{{query, b_q}, {key, b_k}};
+  EXPECT_LE(MaxDifference(Logits(Merge(pair, Terms::kExact), from, to, 0.5), ExactLogits(pair, from, to, 0.5)), 1e-13);
 }
 
 TEST(Merge, WrongShapesAreRefused) {
-  const Tensor<float> w({4, 6}), narrow({3, 6}), bias({4}), tokens({5, 6}), other({5, 7});
-  EXPECT_THROW(Merge<float>({{w, {}}, {narrow, {}}}, Terms::kExact), Error);
-  EXPECT_THROW(Merge<float>({{w, bias}, {w, tokens}}, Terms::kExact), Error);
-  EXPECT_THROW(Merge<float>({{w, {}}, {bias, {}}}, Terms::kExact), Error);
-  EXPECT_THROW(Logits<float>(QueryKeyView<float>{{w, {}}, {w, {}}}, tokens, other, 1.f), Error);
-  EXPECT_THROW(MergeOutput<float>({w, {}}, w), Error);
-  EXPECT_THROW(FoldScale<float>({{w, {}}, {w, {}}}, 0.f), Error);
-  EXPECT_THROW(Head<float>({w, bias}, 0, 3), Error);
-  EXPECT_THROW(Head<float>({w, bias}, 4, 4), Error);
+  const Tensor<double> w({4, 6}), narrow({3, 6}), bias({4}), tokens({5, 6}), other({5, 7});
+  EXPECT_THROW(Merge({{w, {}}, {narrow, {}}}, Terms::kExact), Error);
+  EXPECT_THROW(Merge({{w, bias}, {w, tokens}}, Terms::kExact), Error);
+  EXPECT_THROW(Merge({{w, {}}, {bias, {}}}, Terms::kExact), Error);
+  EXPECT_THROW(Logits(QueryKeyView{{w, {}}, {w, {}}}, tokens, other, 1), Error);
+  EXPECT_THROW(MergeOutput({w, {}}, w), Error);
+  EXPECT_THROW(FoldScale({{w, {}}, {w, {}}}, 0), Error);
+  EXPECT_THROW(Head({w, bias}, 0, 3), Error);
+  EXPECT_THROW(Head({w, bias}, 4, 4), Error);
 }
 
 }  // namespace

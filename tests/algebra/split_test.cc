@@ -12,16 +12,14 @@ namespace {
 QKV_HEAD_TEST_SUITE(SplitTest);
 
 // Σ of the singular values of [W_Q b_Q]ᵀ[W_K b_K].
-template <typename T>
-double NuclearNorm(const QueryKey<T>& pair) {
-  const auto s = SingularValues<T>(Augment<T>(pair.query), Augment<T>(pair.key));
+double NuclearNorm(const QueryKey& pair) {
+  const auto s = SingularValues(Augment(pair.query), Augment(pair.key));
   return std::accumulate(s.begin(), s.end(), 0.0);
 }
 
-template <typename T>
-void ExpectBalanced(const QueryKey<T>& pair, double tolerance) {
-  const auto gram = [](const Tensor<T>& factor) { return Multiply(Wide(factor), Transposed(Wide(factor))); };
-  const Tensor<double> q = gram(Augment<T>(pair.query)), k = gram(Augment<T>(pair.key));
+void ExpectBalanced(const QueryKey& pair, double tolerance) {
+  const auto gram = [](const Tensor<double>& factor) { return Multiply(factor, Transposed(factor)); };
+  const Tensor<double> q = gram(Augment(pair.query)), k = gram(Augment(pair.key));
   for (int64_t i = 0; i < q.dim(0); ++i) {
     for (int64_t j = 0; j < q.dim(1); ++j) {
       EXPECT_NEAR(*q.view().at(i, j), *k.view().at(i, j), tolerance);
@@ -36,51 +34,49 @@ void ExpectBalanced(const QueryKey<T>& pair, double tolerance) {
 }
 
 TYPED_TEST(SplitTest, KnownFactorsGiveTheSameLogitsBalanced) {
-  using T = typename TypeParam::T;
-  for (const Case<T>& c : this->Cases()) {
+  for (const Case& c : this->Cases()) {
     SCOPED_TRACE(c.name);
-    const Tensor<double> exact = ExactLogits<T>(c.pair, c.tokens, c.tokens, c.scale());
-    const QueryKey<T> split = Split<T>(c.pair, Terms::kExact);
+    const Tensor<double> exact = ExactLogits(c.pair, c.tokens, c.tokens, c.scale());
+    const QueryKey split = Split(c.pair, Terms::kExact);
     EXPECT_EQ(split.query.weight.shape(), Shape({std::min(c.E(), c.D() + 1), c.D()}));
     // The scale is still the original's.
-    EXPECT_LE(MaxDifference(Logits<T>(split, c.tokens, c.tokens, c.scale()), exact), c.LogitTolerance(6));
-    const double norm = SideNorm<T>(c.pair.query) * SideNorm<T>(c.pair.key);
-    ExpectBalanced(split, StepTolerance<T>(6, c.D(), norm));
+    EXPECT_LE(MaxDifference(Logits(split, c.tokens, c.tokens, c.scale()), exact), c.LogitTolerance(6));
+    const double norm = SideNorm(c.pair.query) * SideNorm(c.pair.key);
+    ExpectBalanced(split, StepTolerance(6, c.D(), norm));
     // The least norm of all pairs with this M: twice its nuclear norm.
-    const double squares = std::pow(SideNorm<T>(split.query), 2) + std::pow(SideNorm<T>(split.key), 2);
-    EXPECT_NEAR(squares, 2 * NuclearNorm(c.pair), StepTolerance<T>(6, c.D(), c.E() * norm));
-    EXPECT_LE(squares, std::pow(SideNorm<T>(c.pair.query), 2) + std::pow(SideNorm<T>(c.pair.key), 2));
+    const double squares = std::pow(SideNorm(split.query), 2) + std::pow(SideNorm(split.key), 2);
+    EXPECT_NEAR(squares, 2 * NuclearNorm(c.pair), StepTolerance(6, c.D(), c.E() * norm));
+    EXPECT_LE(squares, std::pow(SideNorm(c.pair.query), 2) + std::pow(SideNorm(c.pair.key), 2));
 
-    const QueryKey<T> softmax = Split<T>(c.pair, Terms::kSoftmax);
+    const QueryKey softmax = Split(c.pair, Terms::kSoftmax);
     EXPECT_TRUE(softmax.key.bias.empty());
     EXPECT_EQ(softmax.query.weight.shape(), Shape({std::min(c.E(), c.D()), c.D()}));
-    EXPECT_LE(MaxDifference(Softmax<T>(Logits<T>(softmax, c.tokens, c.tokens, c.scale())), ExactSoftmax(exact)),
+    EXPECT_LE(MaxDifference(Softmax(Logits(softmax, c.tokens, c.tokens, c.scale())), ExactSoftmax(exact)),
               c.AttentionTolerance(6));
   }
 }
 
 TYPED_TEST(SplitTest, TheMergedMatrixAloneGivesTheAttentionBack) {
-  using T = typename TypeParam::T;
-  for (const Case<T>& c : this->Cases()) {
+  for (const Case& c : this->Cases()) {
     SCOPED_TRACE(c.name);
-    const Tensor<double> exact = ExactLogits<T>(c.pair, c.tokens, c.tokens, c.scale());
-    const QueryKey<T> split = Split(Merge<T>(c.pair, Terms::kExact));
-    EXPECT_LE(MaxDifference(Logits<T>(split, c.tokens, c.tokens, c.scale()), exact), c.LogitTolerance(6));
-    const QueryKey<T> softmax = Split(Merge<T>(c.pair, Terms::kSoftmax));
+    const Tensor<double> exact = ExactLogits(c.pair, c.tokens, c.tokens, c.scale());
+    const QueryKey split = Split(Merge(c.pair, Terms::kExact));
+    EXPECT_LE(MaxDifference(Logits(split, c.tokens, c.tokens, c.scale()), exact), c.LogitTolerance(6));
+    const QueryKey softmax = Split(Merge(c.pair, Terms::kSoftmax));
     EXPECT_TRUE(softmax.key.bias.empty());
-    EXPECT_LE(MaxDifference(Softmax<T>(Logits<T>(softmax, c.tokens, c.tokens, c.scale())), ExactSoftmax(exact)),
+    EXPECT_LE(MaxDifference(Softmax(Logits(softmax, c.tokens, c.tokens, c.scale())), ExactSoftmax(exact)),
               c.AttentionTolerance(6));
 
     // Without biases the rank is revealed; a greater width is filled with zeros, a smaller one refused.
-    QueryKeyView<T> bare = c.pair;
+    QueryKeyView bare = c.pair;
     bare.query.bias = bare.key.bias = {};
-    const Merged<T> merged = Merge(bare, Terms::kExact);
+    const Merged merged = Merge(bare, Terms::kExact);
     EXPECT_EQ(Split(merged).query.weight.dim(0), c.rank);
-    const QueryKey<T> wide = Split(merged, c.rank + 3);
+    const QueryKey wide = Split(merged, c.rank + 3);
     ASSERT_EQ(wide.key.weight.shape(), Shape({c.rank + 3, c.D()}));
     for (int64_t i = c.rank * c.D(); i < wide.key.weight.size(); ++i) ASSERT_EQ(wide.key.weight[i], 0);
     EXPECT_LE(
-        MaxDifference(Logits<T>(wide, c.tokens, c.tokens, c.scale()), ExactLogits(bare, c.tokens, c.tokens, c.scale())),
+        MaxDifference(Logits(wide, c.tokens, c.tokens, c.scale()), ExactLogits(bare, c.tokens, c.tokens, c.scale())),
         c.LogitTolerance(6));
     if (c.rank > 1) {
       EXPECT_THROW(Split(merged, c.rank - 1), Error);
@@ -89,10 +85,9 @@ TYPED_TEST(SplitTest, TheMergedMatrixAloneGivesTheAttentionBack) {
 }
 
 TYPED_TEST(SplitTest, TheAttentionIsEqualTheWeightsAreNot) {
-  using T = typename TypeParam::T;
-  for (const Case<T>& c : this->Cases()) {
+  for (const Case& c : this->Cases()) {
     SCOPED_TRACE(c.name);
-    const QueryKey<T> split = Split<T>(c.pair, Terms::kExact);
+    const QueryKey split = Split(c.pair, Terms::kExact);
     if (split.query.weight.shape() != c.pair.query.weight.shape()) continue;
     EXPECT_GT(MaxDifference(split.query.weight, c.pair.query.weight), 1e-3 * Norm(c.pair.query.weight));
   }
@@ -100,14 +95,14 @@ TYPED_TEST(SplitTest, TheAttentionIsEqualTheWeightsAreNot) {
 
 // A matrix that was rounded has full rank; told how far it was rounded, a split finds the pair behind it.
 TEST(Split, WhatARoundedMatrixWasIsFound) {
-  const Case<double> c = RandomCase<double>({4, 24, 4}, 3);
-  const Merged<double> exact = Merge<double>(c.pair, Terms::kSoftmax);
-  const Merged<double> rounded{.matrix = Cast<double>(Cast<float>(exact.matrix)),
-                               .key_term = Cast<double>(Cast<float>(exact.key_term))};
+  const Case c = RandomCase({4, 24, 4}, 3);
+  const Merged exact = Merge(c.pair, Terms::kSoftmax);
+  const Merged rounded{.matrix = Cast<double>(Cast<float>(exact.matrix)),
+                       .key_term = Cast<double>(Cast<float>(exact.key_term))};
   const double u = UnitRoundoff<float>(), norm = std::hypot(Norm(exact.matrix), Norm(exact.key_term));
   EXPECT_THROW(Split(rounded, 4), Error);
   EXPECT_THROW(Split(rounded, 3, u), Error);
-  const Merged<double> back = Merge<double>(Split(rounded, 4, u), Terms::kSoftmax);
+  const Merged back = Merge(Split(rounded, 4, u), Terms::kSoftmax);
   EXPECT_LE(Norm(Minus(back.matrix, exact.matrix)), 2 * u * norm);  // once by rounding, once by what is cut off
   EXPECT_LE(Norm(Minus(back.key_term, exact.key_term)), 2 * u * norm);
   EXPECT_EQ(Split(rounded, 0, u).query.weight.dim(0), 4);
@@ -115,8 +110,8 @@ TEST(Split, WhatARoundedMatrixWasIsFound) {
 
 TEST(Split, TheZeroMatrixHasOneRowOfZeros) {
   const Tensor<double> zero({3, 5});
-  const QueryKeyView<double> pair{{zero, {}}, {zero, {}}};
-  const QueryKey<double> split = Split(Merge(pair, Terms::kExact));
+  const QueryKeyView pair{{zero, {}}, {zero, {}}};
+  const QueryKey split = Split(Merge(pair, Terms::kExact));
   EXPECT_EQ(split.query.weight.shape(), Shape({1, 5}));
   EXPECT_EQ(Norm(split.query.weight), 0);
   EXPECT_EQ(Norm(Split(pair, Terms::kExact).query.weight), 0);
@@ -125,7 +120,7 @@ TEST(Split, TheZeroMatrixHasOneRowOfZeros) {
 TEST(Split, NoNumberIsRefused) {
   Tensor<double> w = Sampler(1).Normal<double>({3, 5});
   w[4] = std::numeric_limits<double>::quiet_NaN();
-  EXPECT_THROW(Split<double>(QueryKeyView<double>{{w, {}}, {w, {}}}, Terms::kExact), Error);
+  EXPECT_THROW(Split(QueryKeyView{{w, {}}, {w, {}}}, Terms::kExact), Error);
 }
 
 }  // namespace

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include "qkv/algebra/fold.h"
@@ -22,20 +21,14 @@ namespace qkv::algebra {
 
 // --- Double precision --------------------------------------------------------------------------------------------
 
-template <typename T>
-Tensor<double> Wide(View<const T> m) {
-  auto wide = Tensor<double>::Uninitialised(m.shape());
+/// A dense copy of any view of one or two axes.
+inline Tensor<double> Copy(View<const double> m) {
+  auto copy = Tensor<double>::Uninitialised(m.shape());
   for (int64_t i = 0; i < m.dim(0); ++i) {
     const int64_t columns = m.rank() == 2 ? m.dim(1) : 1;
-    for (int64_t j = 0; j < columns; ++j) {
-      wide[i * columns + j] = static_cast<double>(m.rank() == 2 ? *m.at(i, j) : *m.at(i));
-    }
+    for (int64_t j = 0; j < columns; ++j) copy[i * columns + j] = m.rank() == 2 ? *m.at(i, j) : *m.at(i);
   }
-  return wide;
-}
-template <typename T>
-Tensor<double> Wide(const Tensor<T>& m) {
-  return Wide<T>(m.view());
+  return copy;
 }
 
 /// a b, of [m, k] and [k, n].
@@ -49,21 +42,14 @@ inline Tensor<double> Multiply(View<const double> a, View<const double> b) {
   return c;
 }
 
-inline View<const double> Transposed(const Tensor<double>& m) { return Transpose<double>(m); }
+inline View<const double> Transposed(View<const double> m) { return Transpose(m); }
 
 inline double Norm(const Tensor<double>& m) {
   double sum = 0;
   for (const double x : m.span()) sum += x * x;
   return std::sqrt(sum);
 }
-template <typename T>
-double Norm(const Tensor<T>& m) {
-  return Norm(Wide(m));
-}
-template <typename T>
-double Norm(View<const T> m) {
-  return m.empty() ? 0 : Norm(Wide(m));
-}
+inline double Norm(View<const double> m) { return m.empty() ? 0 : Norm(Copy(m)); }
 
 inline Tensor<double> Minus(const Tensor<double>& a, const Tensor<double>& b) {
   EXPECT_EQ(a.shape(), b.shape());
@@ -73,13 +59,12 @@ inline Tensor<double> Minus(const Tensor<double>& a, const Tensor<double>& b) {
 }
 
 /// The greatest spread over a row of a − b: zero where they differ by a constant for each row.
-template <typename T, typename U>
-double MaxSpread(const Tensor<T>& a, const Tensor<U>& b) {
+inline double MaxSpread(const Tensor<double>& a, const Tensor<double>& b) {
   double greatest = 0;
   for (int64_t i = 0; i < a.dim(0); ++i) {
     double low = INFINITY, high = -INFINITY;
     for (int64_t j = 0; j < a.dim(1); ++j) {
-      const double d = static_cast<double>(a[i * a.dim(1) + j]) - static_cast<double>(b[i * a.dim(1) + j]);
+      const double d = a[i * a.dim(1) + j] - b[i * a.dim(1) + j];
       low = std::min(low, d), high = std::max(high, d);
     }
     greatest = std::max(greatest, high - low);
@@ -88,16 +73,15 @@ double MaxSpread(const Tensor<T>& a, const Tensor<U>& b) {
 }
 
 /// X Wᵀ + 1 bᵀ.
-template <typename T>
-Tensor<double> Project(const ProjectionView<T>& p, const Tensor<T>& tokens) {
-  Tensor<double> y = Multiply(Wide(tokens), Transposed(Wide(p.weight)));
+inline Tensor<double> Project(const ProjectionView& p, const Tensor<double>& tokens) {
+  Tensor<double> y = Multiply(tokens, Transposed(p.weight));
   for (int64_t i = 0; i < y.size() && !p.bias.empty(); ++i) y[i] += *p.bias.at(i % y.dim(1));
   return y;
 }
 
 /// s · Q Kᵀ.
-template <typename T>
-Tensor<double> ExactLogits(const QueryKeyView<T>& pair, const Tensor<T>& queries, const Tensor<T>& keys, double scale) {
+inline Tensor<double> ExactLogits(const QueryKeyView& pair, const Tensor<double>& queries, const Tensor<double>& keys,
+                                  double scale) {
   Tensor<double> S = Multiply(Project(pair.query, queries), Transposed(Project(pair.key, keys)));
   for (double& x : S.span()) x *= scale;
   return S;
@@ -119,22 +103,15 @@ inline Tensor<double> ExactSoftmax(const Tensor<double>& logits) {
 // --- Tolerances --------------------------------------------------------------------------------------------------
 
 /// ‖[W b]‖_F.
-template <typename T>
-double SideNorm(const ProjectionView<T>& p) {
-  return std::hypot(Norm(p.weight), Norm(p.bias));
-}
+inline double SideNorm(const ProjectionView& p) { return std::hypot(Norm(p.weight), Norm(p.bias)); }
 
 /// Bound, in the Frobenius norm, on the rounding of `steps` products or backward stable decompositions one after the
 /// other, of matrices with dimensions up to n whose product of norms is `norm` (Higham 2002, §3.5, 19.3: each step
 /// adds p(n) u times it, with random signs p(n) about √n).
-template <typename T>
-double StepTolerance(int steps, int64_t n, double norm) {
-  return steps * DotTolerance<T>(n, norm);
-}
+inline double StepTolerance(int steps, int64_t n, double norm) { return steps * DotTolerance<double>(n, norm); }
 
 /// The greatest norm of a token with a one appended.
-template <typename T>
-double TokenNorm(const Tensor<T>& tokens) {
+inline double TokenNorm(const Tensor<double>& tokens) {
   double greatest = 0;
   for (int64_t i = 0; i < tokens.dim(0); ++i) {
     double sum = 1;
@@ -147,37 +124,36 @@ double TokenNorm(const Tensor<T>& tokens) {
 // --- Heads -------------------------------------------------------------------------------------------------------
 
 /// One head: what it reads, its four projections and the LayerNorm before it.
-template <typename T>
 struct Case {
   std::string name;
-  QueryKey<T> pair;       // [E, D] each
-  Projection<T> value;    // [E, D]
-  Tensor<T> output;       // W_O's columns of the head, [D, E]
-  Tensor<T> gamma, beta;  // [D]
-  Tensor<T> hidden;       // [N, D], before the LayerNorm
-  Tensor<T> normalised;   // [N, D], before γ and β
-  Tensor<T> tokens;       // [N, D], after the LayerNorm: what the projections read
-  Tensor<T> attention;    // [N, N], PyTorch's in float32, of trained heads
-  int64_t rank = 0;       // of M
+  QueryKey pair;               // [E, D] each
+  Projection value;            // [E, D]
+  Tensor<double> output;       // W_O's columns of the head, [D, E]
+  Tensor<double> gamma, beta;  // [D]
+  Tensor<double> hidden;       // [N, D], before the LayerNorm
+  Tensor<double> normalised;   // [N, D], before γ and β
+  Tensor<double> tokens;       // [N, D], after the LayerNorm: what the projections read
+  Tensor<double> attention;    // [N, N], PyTorch's in float32, of trained heads
+  int64_t rank = 0;            // of M
 
   int64_t E() const { return pair.query.weight.dim(0); }
   int64_t D() const { return pair.query.weight.dim(1); }
   int64_t N() const { return tokens.dim(0); }
-  T scale() const { return T(1) / std::sqrt(static_cast<T>(E())); }
+  double scale() const { return 1.0 / std::sqrt(static_cast<double>(E())); }
   int64_t largest() const { return std::max({E(), D(), N()}); }
 
   /// Of logits that take `steps` roundings of the matrices on the way: s ‖x‖² times that of M.
   double LogitTolerance(int steps) const {
-    return StepTolerance<T>(steps, largest() + 1,
-                            scale() * std::pow(TokenNorm(tokens), 2) * SideNorm<T>(pair.query) * SideNorm<T>(pair.key));
+    return StepTolerance(steps, largest() + 1,
+                         scale() * std::pow(TokenNorm(tokens), 2) * SideNorm(pair.query) * SideNorm(pair.key));
   }
   /// Of a softmax of them: exp turns an absolute error into a relative one, on both sides of the quotient.
   double AttentionTolerance(int steps) const {
-    return 2 * LogitTolerance(steps) + DotTolerance<T>(N(), 1) + 8 * UnitRoundoff<T>();
+    return 2 * LogitTolerance(steps) + DotTolerance<double>(N(), 1) + 8 * UnitRoundoff<double>();
   }
 
-  void FillTokens(T eps) {
-    normalised = Normalise<T>(hidden, eps);
+  void FillTokens(double eps) {
+    normalised = Normalise(hidden, eps);
     tokens = normalised.Clone();
     for (int64_t i = 0; i < tokens.size(); ++i) tokens[i] = tokens[i] * gamma[i % D()] + beta[i % D()];
   }
@@ -187,73 +163,71 @@ struct HeadSize {
   int64_t E, D, rank;
 };
 
-template <typename T>
-Case<T> RandomCase(const HeadSize& size, uint64_t seed, int64_t N = 9) {
+inline Case RandomCase(const HeadSize& size, uint64_t seed, int64_t N = 9) {
   const auto [E, D, rank] = size;
   Sampler sampler(seed);
   const double stddev = 1 / std::sqrt(static_cast<double>(D));
-  Case<T> c;
+  Case c;
   c.name = fmt::format("E {} D {} rank {}", E, D, rank);
   c.rank = rank;
-  for (Projection<T>* p : {&c.pair.query, &c.pair.key, &c.value}) {
-    p->weight = sampler.Normal<T>({E, D}, 0, stddev);
-    p->bias = sampler.Normal<T>({E}, 0, 0.5);
+  for (Projection* p : {&c.pair.query, &c.pair.key, &c.value}) {
+    p->weight = sampler.Normal<double>({E, D}, 0, stddev);
+    p->bias = sampler.Normal<double>({E}, 0, 0.5);
   }
   if (rank < std::min(E, D)) {
-    const auto left = sampler.Normal<T>({E, rank}), right = sampler.Normal<T>({rank, D}, 0, stddev);
-    const Tensor<double> product = Multiply(Wide(left), Wide(right));
-    for (int64_t i = 0; i < product.size(); ++i) c.pair.query.weight[i] = static_cast<T>(product[i]);
+    const auto left = sampler.Normal<double>({E, rank}), right = sampler.Normal<double>({rank, D}, 0, stddev);
+    const Tensor<double> product = Multiply(left, right);
+    for (int64_t i = 0; i < product.size(); ++i) c.pair.query.weight[i] = product[i];
   }
-  c.output = sampler.Normal<T>({D, E}, 0, 1 / std::sqrt(static_cast<double>(E)));
-  c.gamma = sampler.Normal<T>({D}, 1, 0.3), c.beta = sampler.Normal<T>({D}, 0, 0.3);
-  c.hidden = sampler.Normal<T>({N, D}, 0.5, 2);
-  c.FillTokens(T(1e-6));
+  c.output = sampler.Normal<double>({D, E}, 0, 1 / std::sqrt(static_cast<double>(E)));
+  c.gamma = sampler.Normal<double>({D}, 1, 0.3), c.beta = sampler.Normal<double>({D}, 0, 0.3);
+  c.hidden = sampler.Normal<double>({N, D}, 0.5, 2);
+  c.FillTokens(1e-6);
   return c;
 }
 
 /// E < D, E = D, E > D, one feature, few tokens and many, and a rank below both.
-template <typename T>
-std::vector<Case<T>> RandomCases() {
-  std::vector<Case<T>> cases;
+inline std::vector<Case> RandomCases() {
+  std::vector<Case> cases;
   uint64_t seed = 1;
   for (const HeadSize& size :
        {HeadSize{4, 12, 4}, {8, 8, 8}, {12, 5, 5}, {16, 48, 16}, {1, 7, 1}, {6, 20, 3}, {2, 3, 2}}) {
-    cases.push_back(RandomCase<T>(size, seed++, size.D == 12 ? 40 : 9));
+    cases.push_back(RandomCase(size, seed++, size.D == 12 ? 40 : 9));
   }
   return cases;
 }
 
 /// Every head of every block of both reference models, on the tokens of the first expected image.
-template <typename T>
-std::vector<Case<T>> TrainedCases(const std::filesystem::path& folder) {
-  std::vector<Case<T>> cases;
+inline std::vector<Case> TrainedCases(const std::filesystem::path& folder) {
+  std::vector<Case> cases;
   for (const auto& [model, blocks, heads] : {std::tuple{"digits-vit", 4, 4}, {"cifar10-vit", 6, 4}}) {
     const auto weights = io::SafeTensors::Open(folder / model / "model.safetensors");
     const auto expected = io::SafeTensors::Open(folder / model / "expected.safetensors");
     for (int block = 0; block < blocks; ++block) {
       const auto get = [&, block = block](const char* name) {
-        return io::Convert<T>(*weights.Find(fmt::format("blocks.{}.{}", block, name)));
+        return io::Convert<double>(*weights.Find(fmt::format("blocks.{}.{}", block, name)));
       };
-      const auto own = [](View<const T> m) { return Cast<T>(Wide(m)); };
-      const Tensor<T> qkv = get("attn.qkv.weight"), qkv_bias = get("attn.qkv.bias"), proj = get("attn.proj.weight");
-      const Tensor<T> hidden = io::Convert<T>(*expected.Find(fmt::format("hidden.{}", block)));
-      const Tensor<T> attention = io::Convert<T>(*expected.Find(fmt::format("attention.{}", block)));
+      const auto own = [](View<const double> m) { return Copy(m); };
+      const Tensor<double> qkv = get("attn.qkv.weight"), qkv_bias = get("attn.qkv.bias"),
+                           proj = get("attn.proj.weight");
+      const Tensor<double> hidden = io::Convert<double>(*expected.Find(fmt::format("hidden.{}", block)));
+      const Tensor<double> attention = io::Convert<double>(*expected.Find(fmt::format("attention.{}", block)));
       const int64_t D = qkv.dim(1), E = D / heads;
       for (int head = 0; head < heads; ++head) {
-        Case<T> c;
+        Case c;
         c.name = fmt::format("{} block {} head {}", model, block, head);
         c.rank = E;
-        Projection<T>* parts[] = {&c.pair.query, &c.pair.key, &c.value};
+        Projection* parts[] = {&c.pair.query, &c.pair.key, &c.value};
         for (int part = 0; part < 3; ++part) {
-          const ProjectionView<T> layer{qkv.view().slice(0, part * D, (part + 1) * D),
-                                        qkv_bias.view().slice(0, part * D, (part + 1) * D)};
-          const ProjectionView<T> view = Head(layer, head, heads);
+          const ProjectionView layer{qkv.view().slice(0, part * D, (part + 1) * D),
+                                     qkv_bias.view().slice(0, part * D, (part + 1) * D)};
+          const ProjectionView view = Head(layer, head, heads);
           *parts[part] = {own(view.weight), own(view.bias)};
         }
-        c.output = own(OutputHead<T>(proj, head, heads));
+        c.output = own(OutputHead(proj, head, heads));
         c.gamma = get("norm1.weight"), c.beta = get("norm1.bias");
         c.hidden = own(hidden.view()[0]), c.attention = own(attention.view()[0][head]);
-        c.FillTokens(T(1e-6));
+        c.FillTokens(1e-6);
         cases.push_back(std::move(c));
       }
     }
@@ -261,13 +235,12 @@ std::vector<Case<T>> TrainedCases(const std::filesystem::path& folder) {
   return cases;
 }
 
-template <typename T_, bool kTrained_>
+template <bool kTrained_>
 struct Source {
-  using T = T_;
   static constexpr bool kTrained = kTrained_;
 };
 
-/// A test on every head, in both precisions, on random and on trained weights.
+/// A test on every head, of random and of trained weights.
 template <typename S>
 class HeadTest : public testing::Test {
  protected:
@@ -277,19 +250,17 @@ class HeadTest : public testing::Test {
     if (kTrained && !::getenv("QKV_REFERENCE")) GTEST_SKIP() << "QKV_REFERENCE is not set";
   }
   static const auto& Cases() {
-    using T = typename S::T;
-    static const auto cases = kTrained ? TrainedCases<T>(::getenv("QKV_REFERENCE")) : RandomCases<T>();
+    static const auto cases = kTrained ? TrainedCases(::getenv("QKV_REFERENCE")) : RandomCases();
     return cases;
   }
 };
 
-using Sources = testing::Types<Source<float, false>, Source<double, false>, Source<float, true>, Source<double, true>>;
+using Sources = testing::Types<Source<false>, Source<true>>;
 
 struct SourceNames {
   template <typename S>
   static std::string GetName(int) {
-    return std::string(S::kTrained ? "Trained" : "Random") +
-           (std::is_same_v<typename S::T, float> ? "Float" : "Double");
+    return S::kTrained ? "Trained" : "Random";
   }
 };
 

@@ -9,19 +9,12 @@ namespace {
 
 QKV_HEAD_TEST_SUITE(TruncateTest);
 
-template <typename T>
-Tensor<double> Augmented(const ProjectionView<T>& p) {
-  return Wide(Augment(p));
-}
-
 // [W_Q b_Q]ᵀ [W_K b_K].
-template <typename T>
-Tensor<double> AugmentedProduct(const QueryKeyView<T>& pair) {
-  return Multiply(Transposed(Augmented(pair.query)), Augmented(pair.key));
+Tensor<double> AugmentedProduct(const QueryKeyView& pair) {
+  return Multiply(Transposed(Augment(pair.query)), Augment(pair.key));
 }
 
-template <typename T>
-std::vector<int64_t> Ranks(const Case<T>& c) {
+std::vector<int64_t> Ranks(const Case& c) {
   const int64_t most = std::min(c.E(), c.D());
   std::vector<int64_t> ranks{1, (most + 1) / 2, most};
   ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
@@ -29,38 +22,36 @@ std::vector<int64_t> Ranks(const Case<T>& c) {
 }
 
 TYPED_TEST(TruncateTest, TheWeightsErrorIsTheTailOfTheSpectrum) {
-  using T = typename TypeParam::T;
-  for (const Case<T>& c : this->Cases()) {
+  for (const Case& c : this->Cases()) {
     SCOPED_TRACE(c.name);
-    const Tensor<double> M = AugmentedProduct<T>(c.pair);
+    const Tensor<double> M = AugmentedProduct<double>(c.pair);
     // No matrix of rank r is nearer than this (Eckart and Young), so that equality proves the best.
-    const auto s = SingularValues<double>(Augmented<T>(c.pair.query), Augmented<T>(c.pair.key));
-    const double tolerance = StepTolerance<T>(6, c.D(), SideNorm<T>(c.pair.query) * SideNorm<T>(c.pair.key));
+    const auto s = SingularValues(Augmented<double>(c.pair.query), Augmented<double>(c.pair.key));
+    const double tolerance = StepTolerance(6, c.D(), SideNorm(c.pair.query) * SideNorm(c.pair.key));
     for (const int64_t rank : Ranks(c)) {
-      const QueryKey<T> cut = Truncate<T>(c.pair, rank, Terms::kExact);
+      const QueryKey cut = Truncate(c.pair, rank, Terms::kExact);
       ASSERT_EQ(cut.query.weight.shape(), Shape({rank, c.D()}));
-      EXPECT_NEAR(Norm(Minus(M, AugmentedProduct<T>(cut))), TailNorm<double>(s, rank), tolerance);
+      EXPECT_NEAR(Norm(Minus(M, AugmentedProduct<double>(cut))), TailNorm(s, rank), tolerance);
     }
   }
 }
 
 TYPED_TEST(TruncateTest, TheDatasErrorIsTheTailOfTheLogits) {
-  using T = typename TypeParam::T;
-  for (const Case<T>& c : this->Cases()) {
+  for (const Case& c : this->Cases()) {
     SCOPED_TRACE(c.name);
-    const Tensor<double> exact = ExactLogits<T>(c.pair, c.tokens, c.tokens, c.scale());
-    const auto s = SingularValues<double>(exact);
+    const Tensor<double> exact = ExactLogits(c.pair, c.tokens, c.tokens, c.scale());
+    const auto s = SingularValues(exact);
     const double tolerance = static_cast<double>(c.N()) * c.LogitTolerance(8);
     for (const int64_t rank : Ranks(c)) {
-      const QueryKey<T> cut = TruncateForData<T>(c.pair, c.tokens, c.tokens, rank, Terms::kExact);
+      const QueryKey cut = TruncateForData(c.pair, c.tokens, c.tokens, rank, Terms::kExact);
       ASSERT_EQ(cut.query.weight.shape(), Shape({rank, c.D()}));
-      const double error = Norm(Minus(exact, ExactLogits<T>(cut, c.tokens, c.tokens, c.scale())));
-      EXPECT_NEAR(error, TailNorm<double>(s, rank), tolerance);
+      const double error = Norm(Minus(exact, ExactLogits(cut, c.tokens, c.tokens, c.scale())));
+      EXPECT_NEAR(error, TailNorm(s, rank), tolerance);
       // Which the weights' best cannot beat.
-      const QueryKey<T> by_weights = Truncate<T>(c.pair, rank, Terms::kExact);
-      EXPECT_GE(Norm(Minus(exact, ExactLogits<T>(by_weights, c.tokens, c.tokens, c.scale()))), error - tolerance);
+      const QueryKey by_weights = Truncate(c.pair, rank, Terms::kExact);
+      EXPECT_GE(Norm(Minus(exact, ExactLogits(by_weights, c.tokens, c.tokens, c.scale()))), error - tolerance);
       // And the report says the same.
-      const AttentionError report = Compare<T>(c.pair, cut, c.tokens, c.tokens, c.scale(), Terms::kExact);
+      const AttentionError report = Compare(c.pair, cut, c.tokens, c.tokens, c.scale(), Terms::kExact);
       EXPECT_NEAR(report.logits, error, tolerance);
       EXPECT_NEAR(report.logits_relative * Norm(exact), error, tolerance * (1 + report.logits_relative));
     }
@@ -68,28 +59,26 @@ TYPED_TEST(TruncateTest, TheDatasErrorIsTheTailOfTheLogits) {
 }
 
 TYPED_TEST(TruncateTest, SoftmaxTermsSpendNothingOnTheKeysBias) {
-  using T = typename TypeParam::T;
-  for (const Case<T>& c : this->Cases()) {
+  for (const Case& c : this->Cases()) {
     SCOPED_TRACE(c.name);
-    QueryKeyView<T> without = c.pair;
+    QueryKeyView without = c.pair;
     without.key.bias = {};
-    const auto s = SingularValues<double>(ExactLogits(without, c.tokens, c.tokens, c.scale()));
+    const auto s = SingularValues(ExactLogits(without, c.tokens, c.tokens, c.scale()));
     const int64_t rank = Ranks(c).front();
-    const QueryKey<T> cut = TruncateForData<T>(c.pair, c.tokens, c.tokens, rank, Terms::kSoftmax);
+    const QueryKey cut = TruncateForData(c.pair, c.tokens, c.tokens, rank, Terms::kSoftmax);
     EXPECT_TRUE(cut.key.bias.empty());
     const double error = Norm(
-        Minus(ExactLogits(without, c.tokens, c.tokens, c.scale()), ExactLogits<T>(cut, c.tokens, c.tokens, c.scale())));
-    EXPECT_NEAR(error, TailNorm<double>(s, rank), static_cast<double>(c.N()) * c.LogitTolerance(8));
+        Minus(ExactLogits(without, c.tokens, c.tokens, c.scale()), ExactLogits(cut, c.tokens, c.tokens, c.scale())));
+    EXPECT_NEAR(error, TailNorm(s, rank), static_cast<double>(c.N()) * c.LogitTolerance(8));
   }
 }
 
 TYPED_TEST(TruncateTest, AFullRankKeepsTheAttention) {
-  using T = typename TypeParam::T;
-  for (const Case<T>& c : this->Cases()) {
+  for (const Case& c : this->Cases()) {
     SCOPED_TRACE(c.name);
     const int64_t most = std::min(c.E(), c.D());
-    const QueryKey<T> cut = Truncate<T>(c.pair, most, Terms::kSoftmax);
-    const AttentionError error = Compare<T>(c.pair, cut, c.tokens, c.tokens, c.scale(), Terms::kSoftmax);
+    const QueryKey cut = Truncate(c.pair, most, Terms::kSoftmax);
+    const AttentionError error = Compare(c.pair, cut, c.tokens, c.tokens, c.scale(), Terms::kSoftmax);
     EXPECT_LE(error.logits_max, 4 * c.LogitTolerance(6));
     EXPECT_LE(error.attention_max, 2 * c.AttentionTolerance(6));
   }
@@ -107,12 +96,12 @@ TEST(Truncate, IsTheTruncationOfTheWeightedMatrixUndone) {
     tokens[d * D + d] = root * std::sqrt(static_cast<double>(D));  // C = XᵀX / N has root² on the diagonal
     for (int64_t e = 0; e < E; ++e) weighted_query[e * D + d] *= root, weighted_key[e * D + d] *= root;
   }
-  const QueryKey<double> weighted = Truncate<double>({{weighted_query, {}}, {weighted_key, {}}}, rank, Terms::kExact);
+  const QueryKey weighted = Truncate({{weighted_query, {}}, {weighted_key, {}}}, rank, Terms::kExact);
   Tensor<double> undone = Multiply(Transposed(weighted.query.weight), weighted.key.weight);
   for (int64_t i = 0; i < D; ++i) {
     for (int64_t j = 0; j < D; ++j) undone[i * D + j] /= std::pow(2.0, i - 2) * std::pow(2.0, j - 2);
   }
-  const QueryKey<double> cut = TruncateForData<double>({{query, {}}, {key, {}}}, tokens, tokens, rank, Terms::kExact);
+  const QueryKey cut = TruncateForData({{query, {}}, {key, {}}}, tokens, tokens, rank, Terms::kExact);
   EXPECT_LE(MaxDifference(Multiply(Transposed(cut.query.weight), cut.key.weight), undone), 1e-12 * Norm(undone));
 }
 
@@ -128,13 +117,11 @@ TEST(Truncate, NeitherIsTheBestAfterSoftmax) {
     for (int64_t i = 0; i < N; ++i) tokens[i * D + d] += 3, mean += tokens[i * D + d] / N;
     for (int64_t i = 0; i < N; ++i) centred[i * D + d] = tokens[i * D + d] - mean;
   }
-  const QueryKeyView<double> pair{{query, {}}, {key, {}}};
-  const auto error = [&](const QueryKey<double>& cut) {
-    return Compare<double>(pair, cut, tokens, tokens, 0.05, Terms::kSoftmax);
-  };
-  const AttentionError weights = error(Truncate<double>(pair, 2, Terms::kSoftmax));
-  const AttentionError data = error(TruncateForData<double>(pair, tokens, tokens, 2, Terms::kSoftmax));
-  const AttentionError other = error(TruncateForData<double>(pair, tokens, centred, 2, Terms::kSoftmax));
+  const QueryKeyView pair{{query, {}}, {key, {}}};
+  const auto error = [&](const QueryKey& cut) { return Compare(pair, cut, tokens, tokens, 0.05, Terms::kSoftmax); };
+  const AttentionError weights = error(Truncate(pair, 2, Terms::kSoftmax));
+  const AttentionError data = error(TruncateForData(pair, tokens, tokens, 2, Terms::kSoftmax));
+  const AttentionError other = error(TruncateForData(pair, tokens, centred, 2, Terms::kSoftmax));
   EXPECT_LT(other.attention_mean, weights.attention_mean);
   EXPECT_LT(other.attention_mean, data.attention_mean);
   EXPECT_LE(other.logits, data.logits * (1 + 1e-12));  // of logits up to a constant for each query it is the best
@@ -143,20 +130,20 @@ TEST(Truncate, NeitherIsTheBestAfterSoftmax) {
 
 // Exact at the rank of M, and only with the scale of the original width.
 TEST(Truncate, TheScaleStaysThatOfTheOriginalWidth) {
-  const Case<double> c = RandomCase<double>({16, 20, 3}, 43);
-  QueryKeyView<double> bare = c.pair;
+  const Case c = RandomCase({16, 20, 3}, 43);
+  QueryKeyView bare = c.pair;
   bare.query.bias = bare.key.bias = {};
-  const QueryKey<double> cut = Truncate(bare, 3, Terms::kExact);
+  const QueryKey cut = Truncate(bare, 3, Terms::kExact);
   const Tensor<double> exact = ExactSoftmax(ExactLogits(bare, c.tokens, c.tokens, c.scale()));
-  EXPECT_LE(MaxDifference(Softmax<double>(Logits<double>(cut, c.tokens, c.tokens, c.scale())), exact), 1e-12);
-  EXPECT_GT(MaxDifference(Softmax<double>(Logits<double>(cut, c.tokens, c.tokens, 1 / std::sqrt(3.0))), exact), 0.01);
+  EXPECT_LE(MaxDifference(Softmax(Logits(cut, c.tokens, c.tokens, c.scale())), exact), 1e-12);
+  EXPECT_GT(MaxDifference(Softmax(Logits(cut, c.tokens, c.tokens, 1 / std::sqrt(3.0))), exact), 0.01);
 }
 
 TEST(Truncate, FewerTokensThanTheRankLeaveTheirLogitsExact) {
-  const Case<double> c = RandomCase<double>({8, 12, 8}, 44, 3);
-  const QueryKey<double> cut = TruncateForData<double>(c.pair, c.tokens, c.tokens, 5, Terms::kExact);
-  EXPECT_LE(MaxDifference(ExactLogits<double>(cut, c.tokens, c.tokens, c.scale()),
-                          ExactLogits<double>(c.pair, c.tokens, c.tokens, c.scale())),
+  const Case c = RandomCase({8, 12, 8}, 44, 3);
+  const QueryKey cut = TruncateForData(c.pair, c.tokens, c.tokens, 5, Terms::kExact);
+  EXPECT_LE(MaxDifference(ExactLogits(cut, c.tokens, c.tokens, c.scale()),
+                          ExactLogits(c.pair, c.tokens, c.tokens, c.scale())),
             1e-11);
   // Zeros where nothing was left to fit.
   for (int64_t i = 3 * 12; i < 5 * 12; ++i) EXPECT_EQ(cut.query.weight[i], 0);
@@ -165,23 +152,23 @@ TEST(Truncate, FewerTokensThanTheRankLeaveTheirLogitsExact) {
 TEST(Truncate, TheReportOfAKnownDifference) {
   Tensor<double> query({1, 1}), key({1, 1}), half({1, 1}), from({1, 1}), to({2, 1});
   query[0] = 2, key[0] = 1, half[0] = 1, from[0] = 1, to[0] = 0, to[1] = std::log(3.0);
-  const QueryKeyView<double> original{{query, {}}, {key, {}}}, rewritten{{half, {}}, {key, {}}};
-  const AttentionError exact = Compare<double>(original, rewritten, from, to, 1, Terms::kExact);
+  const QueryKeyView original{{query, {}}, {key, {}}}, rewritten{{half, {}}, {key, {}}};
+  const AttentionError exact = Compare(original, rewritten, from, to, 1, Terms::kExact);
   EXPECT_NEAR(exact.logits, std::log(3.0), 1e-14);  // (0, 2 log 3) against (0, log 3)
   EXPECT_NEAR(exact.logits_relative, 0.5, 1e-14);
   EXPECT_NEAR(exact.logits_max, std::log(3.0), 1e-14);
   EXPECT_NEAR(exact.attention_max, 0.15, 1e-14);  // (0.1, 0.9) against (0.25, 0.75)
   EXPECT_NEAR(exact.attention_mean, 0.15, 1e-14);
-  const AttentionError softmax = Compare<double>(original, rewritten, from, to, 1, Terms::kSoftmax);
+  const AttentionError softmax = Compare(original, rewritten, from, to, 1, Terms::kSoftmax);
   EXPECT_NEAR(softmax.logits_max, std::log(3.0) / 2, 1e-14);
   EXPECT_NEAR(softmax.attention_mean, 0.15, 1e-14);
 }
 
 TEST(Truncate, WrongRanksAndTokensAreRefused) {
-  const Case<float> c = RandomCase<float>({4, 12, 4}, 1);
-  EXPECT_THROW(Truncate<float>(c.pair, 0, Terms::kExact), Error);
-  EXPECT_THROW(Truncate<float>(c.pair, 5, Terms::kExact), Error);
-  EXPECT_THROW(TruncateForData<float>(c.pair, c.tokens, c.gamma, 2, Terms::kExact), Error);
+  const Case c = RandomCase({4, 12, 4}, 1);
+  EXPECT_THROW(Truncate(c.pair, 0, Terms::kExact), Error);
+  EXPECT_THROW(Truncate(c.pair, 5, Terms::kExact), Error);
+  EXPECT_THROW(TruncateForData(c.pair, c.tokens, c.gamma, 2, Terms::kExact), Error);
 }
 
 }  // namespace

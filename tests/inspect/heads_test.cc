@@ -21,14 +21,14 @@ namespace {
 constexpr double kTolerance = 1e-10;
 
 // A block of random weights: H heads of width E on D features.
-AttentionWeights<double> RandomWeights(int64_t H, int64_t E, int64_t D, uint64_t seed) {
+AttentionWeights RandomWeights(int64_t H, int64_t E, int64_t D, uint64_t seed) {
   Sampler sampler(seed);
   const double deviation = 1 / std::sqrt(static_cast<double>(D));
-  AttentionWeights<double> weights;
+  AttentionWeights weights;
   weights.heads = H;
   weights.gamma = sampler.Normal<double>({D}, 1, 0.3), weights.beta = sampler.Normal<double>({D}, 0, 0.3);
   weights.eps = 1e-6;
-  for (algebra::Projection<double>* p : {&weights.query, &weights.key, &weights.value}) {
+  for (algebra::Projection* p : {&weights.query, &weights.key, &weights.value}) {
     p->weight = sampler.Normal<double>({H * E, D}, 0, deviation), p->bias = sampler.Normal<double>({H * E}, 0, 0.5);
   }
   weights.output.weight = sampler.Normal<double>({D, H * E}, 0, deviation);
@@ -97,29 +97,27 @@ TEST(Circuit, RankIsThatOfFloatWeights) {
 
 TEST(HeadWeights, AreThoseOfTheDenseCircuits) {
   const int64_t H = 3, E = 4, D = 10;
-  const AttentionWeights<double> weights = RandomWeights(H, E, D, 1);
+  const AttentionWeights weights = RandomWeights(H, E, D, 1);
   const std::vector<HeadWeights> heads = MeasureWeights(weights);
   ASSERT_EQ(heads.size(), 3u);
   for (int64_t h = 0; h < H; ++h) {
-    const auto folded = [&](const algebra::Projection<double>& layer) {
-      return algebra::FoldLayerNorm<double>(algebra::Head<double>(layer, h, H), weights.gamma, weights.beta);
+    const auto folded = [&](const algebra::Projection& layer) {
+      return algebra::FoldLayerNorm(algebra::Head(layer, h, H), weights.gamma, weights.beta);
     };
-    const algebra::QueryKey<double> pair{folded(weights.query), folded(weights.key)};
-    const Tensor<double> qk =
-        algebra::CentreBoth<double>(algebra::Merge<double>(pair, algebra::Terms::kSoftmax).matrix);
-    const Tensor<double> ov = algebra::CentreBoth<double>(
-        algebra::MergeOutput<double>(folded(weights.value), algebra::OutputHead<double>(weights.output.weight, h, H))
-            .matrix);
+    const algebra::QueryKey pair{folded(weights.query), folded(weights.key)};
+    const Tensor<double> qk = algebra::CentreBoth(algebra::Merge(pair, algebra::Terms::kSoftmax).matrix);
+    const Tensor<double> ov = algebra::CentreBoth(
+        algebra::MergeOutput(folded(weights.value), algebra::OutputHead(weights.output.weight, h, H)).matrix);
     const HeadWeights& head = heads[static_cast<size_t>(h)];
     for (const auto& [circuit, dense] : {std::pair{&head.qk, &qk}, std::pair{&head.ov, &ov}}) {
-      const std::vector<double> s = algebra::SingularValues<double>(dense->view());
+      const std::vector<double> s = algebra::SingularValues(dense->view());
       ASSERT_EQ(circuit->singular_values.size(), static_cast<size_t>(E));
       for (size_t i = 0; i < s.size(); ++i) {
         EXPECT_NEAR(i < static_cast<size_t>(E) ? circuit->singular_values[i] : 0, s[i], kTolerance * s[0]);
       }
-      EXPECT_NEAR(circuit->symmetry, algebra::SymmetryScore<double>(dense->view()), kTolerance);
-      const auto eigenvalues = algebra::Eigenvalues<double>(dense->view());
-      EXPECT_NEAR(circuit->eigenvalue_sign, algebra::EigenvalueSign<double>(eigenvalues), 1e-7);
+      EXPECT_NEAR(circuit->symmetry, algebra::SymmetryScore(dense->view()), kTolerance);
+      const auto eigenvalues = algebra::Eigenvalues(dense->view());
+      EXPECT_NEAR(circuit->eigenvalue_sign, algebra::EigenvalueSign(eigenvalues), 1e-7);
     }
   }
 }
@@ -127,10 +125,10 @@ TEST(HeadWeights, AreThoseOfTheDenseCircuits) {
 // What tokens never have along 1, and where γ stands, changes no number of the circuits.
 TEST(HeadWeights, DoNotSeeWhatTokensNeverHave) {
   const int64_t H = 2, E = 5, D = 12;
-  AttentionWeights<double> weights = RandomWeights(H, E, D, 2);
+  AttentionWeights weights = RandomWeights(H, E, D, 2);
   const std::vector<HeadWeights> before = MeasureWeights(weights);
   Sampler sampler(7);
-  for (algebra::Projection<double>* p : {&weights.query, &weights.key, &weights.value}) {
+  for (algebra::Projection* p : {&weights.query, &weights.key, &weights.value}) {
     const auto along_one = sampler.Normal<double>({H * E}, 0, 3);
     for (int64_t i = 0; i < p->weight.size(); ++i) {
       p->weight[i] = p->weight[i] * weights.gamma[i % D] + along_one[i / D];
@@ -148,14 +146,13 @@ TEST(HeadWeights, DoNotSeeWhatTokensNeverHave) {
 
 TEST(HeadWeights, GaugeChangesTheirNormsAlone) {
   const int64_t H = 2, E = 4, D = 15;
-  const AttentionWeights<double> weights = RandomWeights(H, E, D, 4);
+  const AttentionWeights weights = RandomWeights(H, E, D, 4);
   const std::vector<HeadWeights> before = MeasureWeights(weights);
   const auto regauged = [&](auto&& transform_of) {
-    AttentionWeights<double> changed = RandomWeights(H, E, D, 4);
+    AttentionWeights changed = RandomWeights(H, E, D, 4);
     for (int64_t h = 0; h < H; ++h) {
-      const algebra::QueryKeyView<double> pair{algebra::Head<double>(weights.query, h, H),
-                                               algebra::Head<double>(weights.key, h, H)};
-      const algebra::QueryKey<double> other = algebra::Regauge<double>(pair, transform_of(pair));
+      const algebra::QueryKeyView pair{algebra::Head(weights.query, h, H), algebra::Head(weights.key, h, H)};
+      const algebra::QueryKey other = algebra::Regauge(pair, transform_of(pair));
       std::copy_n(other.query.weight.data(), E * D, changed.query.weight.data() + h * E * D);
       std::copy_n(other.key.weight.data(), E * D, changed.key.weight.data() + h * E * D);
     }
@@ -165,8 +162,8 @@ TEST(HeadWeights, GaugeChangesTheirNormsAlone) {
   const auto random = sampler.Normal<double>({E, E});
   const std::vector<HeadWeights> turned = regauged([&](const auto&) { return random.view(); });
   Tensor<double> balance;
-  const std::vector<HeadWeights> balanced = regauged([&](const algebra::QueryKeyView<double>& pair) {
-    balance = algebra::BalancedGauge<double>(pair);
+  const std::vector<HeadWeights> balanced = regauged([&](const algebra::QueryKeyView& pair) {
+    balance = algebra::BalancedGauge(pair);
     return balance.view();
   });
   for (size_t h = 0; h < 2; ++h) {
@@ -184,7 +181,7 @@ TEST(HeadWeights, GaugeChangesTheirNormsAlone) {
 
 TEST(HeadWeights, SharedProjectionsAreSymmetricAndCopiesCopy) {
   const int64_t H = 2, E = 3, D = 9;
-  AttentionWeights<double> weights = RandomWeights(H, E, D, 6);
+  AttentionWeights weights = RandomWeights(H, E, D, 6);
   weights.key.weight = weights.query.weight.Clone();
   // W_O = W_Vᵀ diag(γ), so that what is written is what was read.
   for (int64_t d = 0; d < D; ++d) {
@@ -208,7 +205,7 @@ TEST(HeadWeights, SharedProjectionsAreSymmetricAndCopiesCopy) {
 }
 
 TEST(HeadWeights, WithoutBiasesOrProjection) {
-  AttentionWeights<double> weights = RandomWeights(1, 8, 8, 8);
+  AttentionWeights weights = RandomWeights(1, 8, 8, 8);
   weights.query.bias = {}, weights.key.bias = {}, weights.value.bias = {}, weights.output = {};
   const std::vector<HeadWeights> heads = MeasureWeights(weights);
   EXPECT_EQ(heads[0].key_bias_norm, 0);
@@ -235,7 +232,7 @@ TEST(HeadWeights, OfTrainedModels) {
     const auto checkpoint = model::Checkpoint::Open(std::filesystem::path(folder) / name);
     const model::VitConfig& config = checkpoint.description.config;
     for (int64_t block = 0; block < config.depth; ++block) {
-      const std::vector<HeadWeights> heads = MeasureWeights(ReadAttention<double>(checkpoint, block));
+      const std::vector<HeadWeights> heads = MeasureWeights(ReadAttention(checkpoint, block));
       EXPECT_EQ(std::ssize(heads), config.block.attention.heads);
       for (const HeadWeights& head : heads) {
         for (const Circuit* circuit : {&head.qk, &head.ov}) {

@@ -15,12 +15,12 @@
 namespace qkv::inspect {
 namespace {
 
-AttentionWeights<double> RandomWeights(int64_t H, int64_t E, int64_t D, bool bias, uint64_t seed) {
+AttentionWeights RandomWeights(int64_t H, int64_t E, int64_t D, bool bias, uint64_t seed) {
   Sampler sampler(seed);
-  AttentionWeights<double> weights;
+  AttentionWeights weights;
   weights.heads = H;
   weights.gamma = sampler.Normal<double>({D}, 1, 0.3), weights.beta = Tensor<double>({D});
-  for (algebra::Projection<double>* p : {&weights.query, &weights.key}) {
+  for (algebra::Projection* p : {&weights.query, &weights.key}) {
     p->weight = sampler.Normal<double>({H * E, D}, 0, 1 / std::sqrt(static_cast<double>(D)));
     if (bias) p->bias = sampler.Normal<double>({H * E}, 0, 0.5);
   }
@@ -36,7 +36,7 @@ std::vector<Tensor<double>> RandomTokens(int64_t B, int64_t N, int64_t D, double
   for (int64_t b = 0; b < B; ++b) {
     auto noise = sampler.Normal<double>({N, D}, 0, content);
     for (int64_t i = 0; i < noise.size(); ++i) noise[i] += positions[i];
-    tokens.push_back(algebra::Normalise<double>(noise, 1e-6));
+    tokens.push_back(algebra::Normalise(noise, 1e-6));
   }
   return tokens;
 }
@@ -49,8 +49,7 @@ Tensor<double> ComputeMean(const std::vector<Tensor<double>>& tokens) {
   return mean;
 }
 
-std::vector<LogitShares> ComputeShares(const AttentionWeights<double>& weights,
-                                       const std::vector<Tensor<double>>& tokens) {
+std::vector<LogitShares> ComputeShares(const AttentionWeights& weights, const std::vector<Tensor<double>>& tokens) {
   LogitSplit split(weights, ComputeMean(tokens));
   LogitScratch scratch;
   for (const Tensor<double>& image : tokens) split.Add(image, scratch);
@@ -62,14 +61,14 @@ std::vector<LogitShares> ComputeShares(const AttentionWeights<double>& weights,
 double ShareTolerance(int64_t D, int64_t E) { return 30 * (DotTolerance<float>(D, 1) + DotTolerance<float>(E, 1)); }
 
 // The header's formulas, word for word, in double.
-LogitShares Naive(const AttentionWeights<double>& weights, const std::vector<Tensor<double>>& tokens, int64_t h) {
+LogitShares Naive(const AttentionWeights& weights, const std::vector<Tensor<double>>& tokens, int64_t h) {
   const int64_t N = tokens[0].dim(0), D = tokens[0].dim(1), E = weights.query.weight.dim(0) / weights.heads;
   const Tensor<double> mean = ComputeMean(tokens);
-  const auto folded = [&](const algebra::Projection<double>& layer) {
-    return algebra::FoldLayerNorm<double>(algebra::Head<double>(layer, h, weights.heads), weights.gamma, weights.beta);
+  const auto folded = [&](const algebra::Projection& layer) {
+    return algebra::FoldLayerNorm(algebra::Head(layer, h, weights.heads), weights.gamma, weights.beta);
   };
-  const algebra::Projection<double> q = folded(weights.query), k = folded(weights.key);
-  const auto project = [&](const algebra::Projection<double>& p, const double* x, bool bias, int64_t e) {
+  const algebra::Projection q = folded(weights.query), k = folded(weights.key);
+  const auto project = [&](const algebra::Projection& p, const double* x, bool bias, int64_t e) {
     double sum = bias && !p.bias.empty() ? p.bias[e] : 0;
     for (int64_t d = 0; d < D; ++d) sum += p.weight[e * D + d] * x[d];
     return sum;
@@ -126,7 +125,7 @@ LogitShares Naive(const AttentionWeights<double>& weights, const std::vector<Ten
 
 TEST(LogitSplit, IsWhatItsHeaderSays) {
   const int64_t H = 3, E = 5, D = 14;
-  const AttentionWeights<double> weights = RandomWeights(H, E, D, true, 1);
+  const AttentionWeights weights = RandomWeights(H, E, D, true, 1);
   for (const int64_t N : {11, 64, 135}) {  // within a tile of queries, one whole tile, two and a part
     const std::vector<Tensor<double>> tokens = RandomTokens(6, N, D, 1, 1, 2);
     const std::vector<LogitShares> shares = ComputeShares(weights, tokens);
@@ -147,7 +146,7 @@ TEST(LogitSplit, IsWhatItsHeaderSays) {
 // A query that is its bias alone looks the same way from everywhere.
 TEST(LogitSplit, QueriesOfABiasAloneAreAllTheSame) {
   const int64_t H = 2, E = 4, D = 10;
-  AttentionWeights<double> weights = RandomWeights(H, E, D, true, 3);
+  AttentionWeights weights = RandomWeights(H, E, D, true, 3);
   weights.beta = {};
   for (double& w : weights.query.weight.span()) w = 0;
   for (const LogitShares& head : ComputeShares(weights, RandomTokens(4, 9, D, 1, 1, 4))) {
@@ -157,19 +156,18 @@ TEST(LogitSplit, QueriesOfABiasAloneAreAllTheSame) {
 
 TEST(LogitSplit, KeyBiasShareIsTheAlgebras) {
   const int64_t H = 2, E = 4, D = 10;
-  const AttentionWeights<double> weights = RandomWeights(H, E, D, true, 3);
+  const AttentionWeights weights = RandomWeights(H, E, D, true, 3);
   const std::vector<Tensor<double>> tokens = RandomTokens(1, 9, D, 1, 1, 4);
   const LogitShares shares = ComputeShares(weights, tokens)[1];
   Tensor<double> read = tokens[0].Clone();  // what the projections read: γ and β applied
   for (int64_t i = 0; i < read.size(); ++i) read[i] = read[i] * weights.gamma[i % D] + weights.beta[i % D];
-  const algebra::QueryKeyView<double> pair{algebra::Head<double>(weights.query, 1, H),
-                                           algebra::Head<double>(weights.key, 1, H)};
-  EXPECT_NEAR(shares.key_bias, algebra::KeyBiasShare<double>(pair, read, read), ShareTolerance(D, E));
+  const algebra::QueryKeyView pair{algebra::Head(weights.query, 1, H), algebra::Head(weights.key, 1, H)};
+  EXPECT_NEAR(shares.key_bias, algebra::KeyBiasShare(pair, read, read), ShareTolerance(D, E));
   EXPECT_EQ(ComputeShares(RandomWeights(H, E, D, false, 3), tokens)[1].key_bias, 0);
 }
 
 TEST(LogitSplit, SameImagesArePosition) {
-  const AttentionWeights<double> weights = RandomWeights(2, 4, 12, true, 5);
+  const AttentionWeights weights = RandomWeights(2, 4, 12, true, 5);
   for (const LogitShares& head : ComputeShares(weights, RandomTokens(3, 8, 12, 1, 0, 6))) {
     EXPECT_NEAR(head.share[kPositionPosition], 1, ShareTolerance(12, 4));
     EXPECT_NEAR(head.overlap, 0, ShareTolerance(12, 4));
@@ -177,7 +175,7 @@ TEST(LogitSplit, SameImagesArePosition) {
 }
 
 TEST(LogitSplit, WithoutAMeanAllIsContent) {
-  const AttentionWeights<double> weights = RandomWeights(2, 4, 12, false, 7);
+  const AttentionWeights weights = RandomWeights(2, 4, 12, false, 7);
   std::vector<Tensor<double>> tokens = RandomTokens(2, 8, 12, 0, 1, 8);
   for (int64_t i = 0; i < tokens[0].size(); ++i) tokens[1][i] = -tokens[0][i];
   for (const LogitShares& head : ComputeShares(weights, tokens)) {
@@ -188,7 +186,7 @@ TEST(LogitSplit, WithoutAMeanAllIsContent) {
 // An image whose patches are all alike has no content in its keys, once their mean is off.
 TEST(LogitSplit, FlatImagesHaveNoContentInTheirKeys) {
   const int64_t N = 7, D = 12;
-  const AttentionWeights<double> weights = RandomWeights(2, 4, D, true, 9);
+  const AttentionWeights weights = RandomWeights(2, 4, D, true, 9);
   std::vector<Tensor<double>> tokens = RandomTokens(3, N, D, 1, 0, 10);
   Sampler sampler(11);
   for (Tensor<double>& image : tokens) {
@@ -203,7 +201,7 @@ TEST(LogitSplit, FlatImagesHaveNoContentInTheirKeys) {
 }
 
 TEST(LogitSplit, RefusesWhatDoesNotFit) {
-  const AttentionWeights<double> weights = RandomWeights(2, 4, 12, true, 5);
+  const AttentionWeights weights = RandomWeights(2, 4, 12, true, 5);
   EXPECT_THROW(LogitSplit(weights, Tensor<double>({8, 11})), Error);
   LogitSplit split(weights, Tensor<double>({8, 12}));
   LogitScratch scratch;

@@ -27,7 +27,7 @@ TEST(AttentionWeights, AreTheRowsOfTheFusedProjection) {
   TensorSet tensors(shapes.description.config);
   const Tensor<float>& fused = tensors.at("blocks.1.attn.qkv.weight");  // [3·16, 16]
   const Tensor<float>& bias = tensors.at("blocks.1.attn.qkv.bias");
-  const AttentionWeights<float> weights = ReadAttention<float>(shapes, 1);
+  const AttentionWeights weights = ReadAttention(shapes, 1);
   EXPECT_EQ(weights.heads, 4);
   EXPECT_EQ(weights.query.weight.shape(), Shape({16, 16}));
   for (int64_t i = 0; i < 16; ++i) {
@@ -43,8 +43,8 @@ TEST(AttentionWeights, AreTheRowsOfTheFusedProjection) {
       EXPECT_EQ(*weights.output.weight.view().at(i, d), *tensors.at("blocks.1.attn.proj.weight").view().at(i, d));
     }
   }
-  EXPECT_THROW(ReadAttention<float>(shapes, 2), Error);
-  EXPECT_THROW(ReadAttention<float>(shapes, -1), Error);
+  EXPECT_THROW(ReadAttention(shapes, 2), Error);
+  EXPECT_THROW(ReadAttention(shapes, -1), Error);
 }
 
 model::Checkpoint Golden(const std::string& name) {
@@ -52,7 +52,7 @@ model::Checkpoint Golden(const std::string& name) {
 }
 
 // LayerNorm(x) with the gain and offset of `weights`; x: [D].
-Tensor<double> Normalised(std::span<const double> x, const AttentionWeights<double>& weights) {
+Tensor<double> Normalised(std::span<const double> x, const AttentionWeights& weights) {
   const auto D = static_cast<double>(x.size());
   double mean = 0, variance = 0;
   for (const double value : x) mean += value / D;
@@ -66,7 +66,7 @@ Tensor<double> Normalised(std::span<const double> x, const AttentionWeights<doub
 }
 
 // The rows of a projection of x [D].
-Tensor<double> Project(const algebra::Projection<double>& projection, const Tensor<double>& x) {
+Tensor<double> Project(const algebra::Projection& projection, const Tensor<double>& x) {
   Tensor<double> out({projection.weight.dim(0)});
   for (int64_t row = 0; row < out.size(); ++row) {
     out[row] = projection.bias.empty() ? 0 : projection.bias[row];
@@ -86,7 +86,7 @@ TEST_P(PairsOfKinds, GiveTheModelsAttention) {
   const model::Checkpoint golden = Golden(GetParam());
   const model::VitConfig& c = golden.description.config;
   const int64_t N = c.tokens(), D = c.block.width, H = c.block.attention.heads;
-  const AttentionWeights<double> weights = ReadAttention<double>(golden, c.depth - 1);
+  const AttentionWeights weights = ReadAttention(golden, c.depth - 1);
   const model::Vit<double> vit(c, golden.bound);
   Tensor<double> hidden({1, N, D}), attention({1, H, N, N});
   model::Workspace<double> workspace;
@@ -123,7 +123,7 @@ TEST_P(PairsOfKinds, GiveTheModelsAttention) {
 
 TEST(AttentionWeights, AreNotMadeUpForScoresOfPlaces) {
   for (const char* name : {"timm_kind_gaussian", "timm_kind_positional"}) {
-    EXPECT_THROW(ReadAttention<double>(Golden(name), 0), Error) << name;
+    EXPECT_THROW(ReadAttention(Golden(name), 0), Error) << name;
   }
 }
 

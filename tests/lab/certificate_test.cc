@@ -28,7 +28,7 @@ using algebra::Terms;
 using algebra::Transposed;
 using Matrix = Tensor<double>;
 using Norm = AttentionTraits::Norm;
-using Weights = inspect::AttentionWeights<double>;
+using Weights = inspect::AttentionWeights;
 
 constexpr int64_t kN = 9, kD = 12, kHeads = 3, kE = 4;
 constexpr double kSeen = 1e-4;  // what differs by more than this differs
@@ -52,7 +52,7 @@ class Layer {
     weights.scale = 1 / std::sqrt(static_cast<double>(kE));
     weights.eps = 1e-6;
     const auto projection = [&](bool bias) {
-      Projection<double> p{sampler_.Normal<double>({kD, kD}, 0, stddev), sampler_.Normal<double>({kD}, 0, 0.5)};
+      Projection p{sampler_.Normal<double>({kD, kD}, 0, stddev), sampler_.Normal<double>({kD}, 0, 0.5)};
       if (!bias) p.bias = Matrix({kD});  // stored zeros are no bias
       return p;
     };
@@ -66,7 +66,7 @@ class Layer {
 
   // What the norm gives before gamma and beta, and after.
   Matrix Normalised() const {
-    if (traits.norm == Norm::kLayerNorm) return algebra::Normalise<double>(hidden, weights.eps);
+    if (traits.norm == Norm::kLayerNorm) return algebra::Normalise(hidden, weights.eps);
     Matrix x = hidden.Clone();
     for (int64_t i = 0; i < kN && traits.norm == Norm::kRmsNorm; ++i) {
       double squares = 0;
@@ -83,39 +83,39 @@ class Layer {
     return x;
   }
 
-  QueryKey<double> Pair(int64_t h) const {
-    const auto own = [&](const Projection<double>& all) {
-      const auto head = algebra::Head<double>(all, h, kHeads);
-      return Projection<double>{algebra::Wide(head.weight), algebra::Wide(head.bias)};
+  QueryKey Pair(int64_t h) const {
+    const auto own = [&](const Projection& all) {
+      const auto head = algebra::Head(all, h, kHeads);
+      return Projection{algebra::Wide(head.weight), algebra::Wide(head.bias)};
     };
     return {own(weights.query), own(weights.key)};
   }
 
   // Queries or keys as they meet: normalised and turned, where the layer does so.
-  Matrix Side(const Projection<double>& p, const Matrix& x) const {
+  Matrix Side(const Projection& p, const Matrix& x) const {
     Matrix y({kN, p.weight.dim(0)});
     for (int64_t i = 0; i < kN; ++i) {
-      const Matrix token = algebra::Wide<double>(x.view().slice(0, i, i + 1));
-      Matrix row = algebra::Project<double>(p, token);
-      if (traits.qk_norm) row = algebra::Normalise<double>(row, 1e-6);
+      const Matrix token = algebra::Wide(x.view().slice(0, i, i + 1));
+      Matrix row = algebra::Project(p, token);
+      if (traits.qk_norm) row = algebra::Normalise(row, 1e-6);
       if (traits.rope > 0) {  // R(i) of the features, as a projection of the identity
         Matrix identity({row.dim(1), row.dim(1)});
         for (int64_t e = 0; e < row.dim(1); ++e) identity[e * row.dim(1) + e] = 1;
-        const auto turn = algebra::Rotate<double>({identity, {}}, {.width = std::min(traits.rope, row.dim(1))},
-                                                  static_cast<double>(i));
+        const auto turn =
+            algebra::Rotate({identity, {}}, {.width = std::min(traits.rope, row.dim(1))}, static_cast<double>(i));
         row = Multiply(row, Transposed(turn.weight));
       }
       std::ranges::copy(row.span(), y.data() + i * y.dim(1));
     }
     return y;
   }
-  Matrix Logits(const QueryKey<double>& pair, const Matrix& x) const {
+  Matrix Logits(const QueryKey& pair, const Matrix& x) const {
     Matrix S = Multiply(Side(pair.query, x), Transposed(Side(pair.key, x)));
     for (double& s : S.span()) s *= weights.scale;
     return S;
   }
-  Matrix MergedLogits(const algebra::Merged<double>& merged, const Matrix& x) const {
-    return algebra::Logits<double>(merged, x, x, weights.scale);
+  Matrix MergedLogits(const algebra::Merged& merged, const Matrix& x) const {
+    return algebra::Logits(merged, x, x, weights.scale);
   }
 
   // From logits to the weights that sum the values.
@@ -145,14 +145,14 @@ class Layer {
         std::copy_n(sums[static_cast<size_t>(h)].data() + i * kE, kE, joined.data() + i * kD + h * kE);
       }
     }
-    if (traits.output_norm) joined = algebra::Normalise<double>(joined, 1e-6);
-    return algebra::Project<double>(weights.output, joined);
+    if (traits.output_norm) joined = algebra::Normalise(joined, 1e-6);
+    return algebra::Project(weights.output, joined);
   }
   Matrix Output() const {
-    const Matrix values = algebra::Project<double>(weights.value, Tokens());
+    const Matrix values = algebra::Project(weights.value, Tokens());
     std::vector<Matrix> sums;
     for (int64_t h = 0; h < kHeads; ++h) {
-      sums.push_back(Multiply(Attention(h), algebra::Wide<double>(values.view().slice(1, h * kE, (h + 1) * kE))));
+      sums.push_back(Multiply(Attention(h), algebra::Wide(values.view().slice(1, h * kE, (h + 1) * kE))));
     }
     return Output(sums);
   }
@@ -163,9 +163,9 @@ class Layer {
   double Tolerance() const {
     double norm = std::pow(algebra::TokenNorm(Tokens()), 2);
     for (const auto* p : {&weights.query, &weights.key, &weights.value, &weights.output}) {
-      norm *= 1 + algebra::SideNorm<double>(*p);
+      norm *= 1 + algebra::SideNorm(*p);
     }
-    return algebra::StepTolerance<double>(20, kN + kD, norm);
+    return algebra::StepTolerance(20, kN + kD, norm);
   }
 
   AttentionTraits traits;
@@ -187,16 +187,16 @@ Result MakeResult(const Layer& layer, Matrix logits) {
   return {std::move(logits), std::move(attention)};
 }
 
-algebra::Merged<double> MatrixAlone(const algebra::QueryKeyView<double>& pair) {
-  return {.matrix = algebra::Merge<double>(pair, Terms::kExact).matrix};
+algebra::Merged MatrixAlone(const algebra::QueryKeyView& pair) {
+  return {.matrix = algebra::Merge(pair, Terms::kExact).matrix};
 }
 
 // gamma and beta in the weights, which then read what is normalised only.
-QueryKey<double> Folded(const Layer& layer, const QueryKey<double>& pair) {
+QueryKey Folded(const Layer& layer, const QueryKey& pair) {
   if (layer.traits.norm == Norm::kNone)
     return {{pair.query.weight.Clone(), pair.query.bias.Clone()}, {pair.key.weight.Clone(), pair.key.bias.Clone()}};
-  const auto fold = [&](const Projection<double>& p) {
-    return algebra::FoldLayerNorm<double>(p, layer.weights.gamma, layer.weights.beta);
+  const auto fold = [&](const Projection& p) {
+    return algebra::FoldLayerNorm(p, layer.weights.gamma, layer.weights.beta);
   };
   return {fold(pair.query), fold(pair.key)};
 }
@@ -207,9 +207,8 @@ Result MergedOutputs(const Layer& layer) {
   const Matrix x = layer.Tokens();
   Matrix out({kN, kD}), bias = layer.weights.output.bias.Clone();
   for (int64_t h = 0; h < kHeads; ++h) {
-    const auto merged =
-        algebra::MergeOutput<double>(algebra::Head<double>(layer.weights.value, h, kHeads),
-                                     algebra::OutputHead<double>(layer.weights.output.weight, h, kHeads));
+    const auto merged = algebra::MergeOutput(algebra::Head(layer.weights.value, h, kHeads),
+                                             algebra::OutputHead(layer.weights.output.weight, h, kHeads));
     out = Add(out, Multiply(Multiply(layer.Attention(h), x), Transposed(merged.matrix)));
     bias = Add(bias, merged.bias);
   }
@@ -217,16 +216,16 @@ Result MergedOutputs(const Layer& layer) {
 }
 
 Result FromKeys(const Layer& layer) {
-  const auto made = algebra::MakeValuesFromKeys<double>(layer.weights.key, layer.weights.value);
+  const auto made = algebra::MakeValuesFromKeys(layer.weights.key, layer.weights.value);
   Matrix keys({kN, kD});
   for (int64_t h = 0; h < kHeads; ++h) {
     const Matrix head = layer.Side(layer.Pair(h).key, layer.Tokens());
     for (int64_t i = 0; i < kN; ++i) std::copy_n(head.data() + i * kE, kE, keys.data() + i * kD + h * kE);
   }
-  const Matrix values = algebra::Project<double>(made.from_keys, keys);
+  const Matrix values = algebra::Project(made.from_keys, keys);
   std::vector<Matrix> sums;
   for (int64_t h = 0; h < kHeads; ++h) {
-    sums.push_back(Multiply(layer.Attention(h), algebra::Wide<double>(values.view().slice(1, h * kE, (h + 1) * kE))));
+    sums.push_back(Multiply(layer.Attention(h), algebra::Wide(values.view().slice(1, h * kE, (h + 1) * kE))));
   }
   return MakeOutput(layer.Output(sums));
 }
@@ -234,35 +233,34 @@ Result FromKeys(const Layer& layer) {
 Result Rewritten(Layer& layer, const Certificate& c, int64_t rank) {
   const int64_t h = std::max<int64_t>(c.head, 0);
   const Matrix x = layer.Tokens();
-  QueryKey<double> pair = layer.Pair(h);
+  QueryKey pair = layer.Pair(h);
   const bool softmax = c.verdict == Exactness::kAfterSoftmax || !(layer.traits.soft_cap || layer.traits.sink ||
                                                                   layer.traits.added_keys || layer.traits.not_softmax);
   switch (c.rewriting) {
     case Rewriting::kMerge:
       return MakeResult(layer, layer.MergedLogits(MatrixAlone(pair), x));
     case Rewriting::kMergeSoftmax:
-      return MakeResult(layer, layer.MergedLogits(algebra::Merge<double>(pair, Terms::kSoftmax), x));
+      return MakeResult(layer, layer.MergedLogits(algebra::Merge(pair, Terms::kSoftmax), x));
     case Rewriting::kMergeExact:
-      return MakeResult(layer, layer.MergedLogits(algebra::Merge<double>(pair, Terms::kExact), x));
+      return MakeResult(layer, layer.MergedLogits(algebra::Merge(pair, Terms::kExact), x));
     case Rewriting::kDropKeyBias:
       pair.key.bias = Matrix({kE});
       return MakeResult(layer, layer.Logits(pair, x));
     case Rewriting::kSplit:
-      return MakeResult(layer, layer.Logits(algebra::Split<double>(pair, Terms::kExact), x));
+      return MakeResult(layer, layer.Logits(algebra::Split(pair, Terms::kExact), x));
     case Rewriting::kRegauge:
-      return MakeResult(layer, layer.Logits(algebra::Regauge<double>(pair, layer.Gauge()), x));
+      return MakeResult(layer, layer.Logits(algebra::Regauge(pair, layer.Gauge()), x));
     case Rewriting::kTruncate:
-      return MakeResult(
-          layer, layer.Logits(algebra::Truncate<double>(pair, rank, softmax ? Terms::kSoftmax : Terms::kExact), x));
+      return MakeResult(layer,
+                        layer.Logits(algebra::Truncate(pair, rank, softmax ? Terms::kSoftmax : Terms::kExact), x));
     case Rewriting::kFoldNorm:
       return MakeResult(layer, layer.Logits(Folded(layer, pair), layer.Normalised()));
     case Rewriting::kMergeFolded:
       return MakeResult(layer, layer.MergedLogits(MatrixAlone(Folded(layer, pair)), layer.Normalised()));
     case Rewriting::kCentre: {
-      const QueryKey<double> folded = Folded(layer, pair);
+      const QueryKey folded = Folded(layer, pair);
       return MakeResult(layer,
-                        layer.Logits({algebra::Centre<double>(folded.query), algebra::Centre<double>(folded.key)},
-                                     layer.Normalised()));
+                        layer.Logits({algebra::Centre(folded.query), algebra::Centre(folded.key)}, layer.Normalised()));
     }
     case Rewriting::kMergeOutput:
       return MergedOutputs(layer);
@@ -270,10 +268,9 @@ Result Rewritten(Layer& layer, const Certificate& c, int64_t rank) {
       return FromKeys(layer);
     case Rewriting::kShare: {
       const Matrix shared =
-          algebra::FitShared<double>(algebra::Augment<double>(pair.query), algebra::Augment<double>(pair.key), kE)
-              .weight.Clone();
+          algebra::FitShared(algebra::Augment(pair.query), algebra::Augment(pair.key), kE).weight.Clone();
       const auto side = [&] {
-        Projection<double> p{Matrix({kE, kD}), Matrix({kE})};
+        Projection p{Matrix({kE, kD}), Matrix({kE})};
         for (int64_t e = 0; e < kE; ++e) {
           std::copy_n(shared.data() + e * (kD + 1), kD, p.weight.data() + e * kD);
           p.bias[e] = shared[e * (kD + 1) + kD];

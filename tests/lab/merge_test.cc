@@ -96,7 +96,7 @@ TEST_P(GoldenMerge, KeepsEverythingElse) {
   const model::VitConfig& c = original_.description.config;
   EXPECT_EQ(merged.tensors->tensors().size(), kept + static_cast<size_t>(c.depth * (c.block.attention.bias ? 4 : 2)));
   // The values' rows are the very ones.
-  const auto before = inspect::ReadAttention<double>(original_, 0), after = inspect::ReadAttention<double>(merged, 0);
+  const auto before = inspect::ReadAttention(original_, 0), after = inspect::ReadAttention(merged, 0);
   EXPECT_TRUE(std::ranges::equal(before.value.weight.span(), after.value.weight.span()));
 
   io::Json config = io::ReadJson(GoldenFolder(GetParam()) / "config.json");
@@ -117,9 +117,9 @@ TEST_P(GoldenMerge, TheSplitWeightsAreBalanced) {
   const Checkpoint back = Checkpoint::Open(folder_ / "back");
   const model::VitConfig& c = back.description.config;
   for (int64_t block = 0; block < c.depth; ++block) {
-    const auto layer = inspect::ReadAttention<double>(back, block);
+    const auto layer = inspect::ReadAttention(back, block);
     for (int64_t row = 0; row < layer.query.weight.dim(0); ++row) {
-      const auto squares = [&](const algebra::Projection<double>& p) {
+      const auto squares = [&](const algebra::Projection& p) {
         double sum = p.bias.empty() ? 0 : p.bias[row] * p.bias[row];
         for (int64_t d = 0; d < c.block.width; ++d) sum += std::pow(*p.weight.view().at(row, d), 2);
         return sum;
@@ -166,14 +166,14 @@ TEST_F(Merging, HalfPrecisionRoundsAndSplitsAllTheSame) {
     EXPECT_EQ(Merge(original_, folder_ / name, {.dtype = dtype}).dtype, dtype);
     Split(Checkpoint::Open(folder_ / name), 0, folder_ / (name + "-back"), {.dtype = DType::kF32});
     const double u = dtype == DType::kF16 ? 0x1p-11 : 0x1p-8;
-    const auto before = inspect::ReadAttention<double>(original_, 0);
+    const auto before = inspect::ReadAttention(original_, 0);
     for (const std::string& rewritten : {name, name + "-back"}) {
-      const auto after = inspect::ReadAttention<double>(Checkpoint::Open(folder_ / rewritten), 0);
+      const auto after = inspect::ReadAttention(Checkpoint::Open(folder_ / rewritten), 0);
       for (int64_t head = 0; head < before.heads; ++head) {
-        const auto matrix = [&](const inspect::AttentionWeights<double>& layer) {
-          return algebra::Merge<double>({algebra::Head<double>(layer.query, head, layer.heads),
-                                         algebra::Head<double>(layer.key, head, layer.heads)},
-                                        algebra::Terms::kSoftmax)
+        const auto matrix = [&](const inspect::AttentionWeights& layer) {
+          return algebra::Merge(
+                     {algebra::Head(layer.query, head, layer.heads), algebra::Head(layer.key, head, layer.heads)},
+                     algebra::Terms::kSoftmax)
               .matrix;
         };
         const Tensor<double> a = matrix(before), b = matrix(after);

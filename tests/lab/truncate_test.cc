@@ -149,7 +149,7 @@ TEST(BlockTokens, AreTheNormalisedHiddenStates) {
   ASSERT_NE(stored, nullptr);
   const Tensor<double> hidden = io::Convert<double>(*stored);  // [B, N, D]
   EXPECT_EQ(tokens.images(), hidden.dim(0));
-  const auto layer = inspect::ReadAttention<double>(checkpoint, 1);
+  const auto layer = inspect::ReadAttention(checkpoint, 1);
   const int64_t D = hidden.dim(2);
   const Tensor<double> first = tokens.Of(1, 0);
   for (int64_t i = 0; i < first.dim(0); ++i) {

@@ -12,7 +12,6 @@
 namespace qkv::lab::internal {
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr int64_t kPoints = 96;
 constexpr double kNoise = .18;
 

@@ -15,8 +15,8 @@ Attended separate_attention(View<const double> x, View<const double> w_q, View<c
           w_k.dim(1));
   Attended result;
   const Tensor<double> k = internal::Multiply(x, w_k);
-  result.scores = internal::Multiply(internal::Multiply(x, w_q), algebra::Transpose<double>(k));
-  result.weights = algebra::Softmax<double>(result.scores);
+  result.scores = internal::Multiply(internal::Multiply(x, w_q), algebra::Transpose(k));
+  result.weights = algebra::Softmax(result.scores);
   result.outputs = internal::Multiply(result.weights, internal::Multiply(x, w_v));
   return result;
 }

@@ -13,8 +13,6 @@
 namespace qkv::lab::internal {
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
 // For each two heads of a block: mean over images and queries of the total variation ½ Σ_j |A_ij − A'_ij|.
 Matrix HeadDistances(const Bench& bench, int64_t block) {
   const Tensor<float>& pixels = bench.pixels();

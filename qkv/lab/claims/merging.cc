@@ -19,16 +19,13 @@ namespace {
 
 using attention::Order, attention::Workload;
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
 // The second text's sizes: tokens, features, width of a projection.
 constexpr int64_t kN = 2, kD = 3, kE = 4;
 
 // max |S − S'|, divided by the bound on its rounding.
-double MergedDifference(const algebra::QueryKeyView<double>& pair, View<const double> tokens) {
-  const Matrix apart = algebra::Logits<double>(pair, tokens, tokens, 1);
-  const Matrix together =
-      algebra::Logits<double>(algebra::Merge<double>(pair, algebra::Terms::kExact), tokens, tokens, 1);
+double MergedDifference(const algebra::QueryKeyView& pair, View<const double> tokens) {
+  const Matrix apart = algebra::Logits(pair, tokens, tokens, 1);
+  const Matrix together = algebra::Logits(algebra::Merge(pair, algebra::Terms::kExact), tokens, tokens, 1);
   const int64_t widest = std::max(tokens.dim(1), pair.query.weight.dim(0));
   return MaxDifference(apart, together) / Rounding(4, widest, LogitMagnitude(pair, tokens));
 }
@@ -108,8 +105,8 @@ const std::vector<Case>& Cases() {
 
 Result ReplayIdentity(const Bench& bench) {
   Rng rng(bench.seed());
-  const algebra::QueryKey<double> exact{{Integers({kE, kD}, rng), {}}, {Integers({kE, kD}, rng), {}}};
-  const algebra::QueryKey<double> rounded{{Uniform({kE, kD}, rng), {}}, {Uniform({kE, kD}, rng), {}}};
+  const algebra::QueryKey exact{{Integers({kE, kD}, rng), {}}, {Integers({kE, kD}, rng), {}}};
+  const algebra::QueryKey rounded{{Uniform({kE, kD}, rng), {}}, {Uniform({kE, kD}, rng), {}}};
   const double integers = MergedDifference(exact, Integers({kN, kD}, rng));
   const double uniform = MergedDifference(rounded, Uniform({kN, kD}, rng));
   double trained = 0;
@@ -297,38 +294,38 @@ Result ReplayObstacles(const Bench& bench) {
   Rng rng(bench.seed());
   // Biases: only u = W_Kᵀ b_Q affects the softmax.
   double bias_error = 0;  // divided by its rounding bound, which exp doubles
-  const auto compare = [&](const algebra::QueryKeyView<double>& pair, View<const double> tokens, double scale) {
-    const auto merged = algebra::Merge<double>(pair, algebra::Terms::kSoftmax);
-    const Matrix apart = algebra::Logits<double>(pair, tokens, tokens, scale);
+  const auto compare = [&](const algebra::QueryKeyView& pair, View<const double> tokens, double scale) {
+    const auto merged = algebra::Merge(pair, algebra::Terms::kSoftmax);
+    const Matrix apart = algebra::Logits(pair, tokens, tokens, scale);
     const double bound =
         2 * Rounding(4, std::max(tokens.dim(1), tokens.dim(0)), 1 + scale * LogitMagnitude(pair, tokens));
-    const Matrix merged_attention = algebra::Softmax<double>(algebra::Logits<double>(merged, tokens, tokens, scale));
-    bias_error = std::max(bias_error, MaxDifference(algebra::Softmax<double>(apart), merged_attention) / bound);
+    const Matrix merged_attention = algebra::Softmax(algebra::Logits(merged, tokens, tokens, scale));
+    bias_error = std::max(bias_error, MaxDifference(algebra::Softmax(apart), merged_attention) / bound);
   };
   constexpr int64_t D = 48, E = 16, N = 20;
-  const algebra::QueryKey<double> pair{NormalProjection(E, D, rng, .5), NormalProjection(E, D, rng, .5)};
+  const algebra::QueryKey pair{NormalProjection(E, D, rng, .5), NormalProjection(E, D, rng, .5)};
   const Matrix tokens = Normal({N, D}, rng);
   const double scale = 1 / std::sqrt(static_cast<double>(E));
   compare(pair, tokens, scale);
   for (const TrainedHead& head : bench.trained()) {
     compare(head.pair, *head.tokens, head.scale);
   }
-  const Matrix plain = algebra::Softmax<double>(algebra::Logits<double>(pair, tokens, tokens, scale));
+  const Matrix plain = algebra::Softmax(algebra::Logits(pair, tokens, tokens, scale));
 
   // Rotary positions: a merged matrix is exact at its distance and wrong at others.
   double at_distance = 0, at_nought = 0;
   {
-    const auto far = algebra::Rotate<double>(pair.key, {}, 5);
-    const algebra::QueryKeyView<double> rotated{pair.query, far};
-    const Matrix wanted = algebra::Softmax<double>(algebra::Logits<double>(rotated, tokens, tokens, scale));
-    const auto same = algebra::Merge<double>(rotated, algebra::Terms::kExact);
+    const auto far = algebra::Rotate(pair.key, {}, 5);
+    const algebra::QueryKeyView rotated{pair.query, far};
+    const Matrix wanted = algebra::Softmax(algebra::Logits(rotated, tokens, tokens, scale));
+    const auto same = algebra::Merge(rotated, algebra::Terms::kExact);
     at_nought = MaxDifference(wanted, plain);
-    at_distance = MaxDifference(wanted, algebra::Softmax<double>(algebra::Logits<double>(same, tokens, tokens, scale)));
+    at_distance = MaxDifference(wanted, algebra::Softmax(algebra::Logits(same, tokens, tokens, scale)));
   }
   // QK-norm: the numerator alone gives different attention; including the norms takes three D×D matrices.
   Matrix cosine({N, N});
   {
-    const Matrix q = algebra::Apply<double>(pair.query, tokens), k = algebra::Apply<double>(pair.key, tokens);
+    const Matrix q = algebra::Apply(pair.query, tokens), k = algebra::Apply(pair.key, tokens);
     for (int64_t i = 0; i < N; ++i) {
       for (int64_t j = 0; j < N; ++j) {
         double qk = 0, qq = 0, kk = 0;
@@ -339,11 +336,11 @@ Result ReplayObstacles(const Bench& bench) {
       }
     }
   }
-  const Matrix normed = algebra::Softmax<double>(cosine);
+  const Matrix normed = algebra::Softmax(cosine);
   const double norm_ignored = MaxDifference(normed, plain);
   const double norm_kept = MaxDifference(
-      normed, algebra::Softmax<double>(algebra::Logits<double>(algebra::MergeCosine<double>(pair), tokens, tokens,
-                                                               std::sqrt(static_cast<double>(E)))));
+      normed,
+      algebra::Softmax(algebra::Logits(algebra::MergeCosine(pair), tokens, tokens, std::sqrt(static_cast<double>(E)))));
 
   report::Table narrow{"Why nobody merges: multiply-adds of a ViT-B layer's scores (197 tokens, D 768), by head",
                        {{"heads"}, {"E"}, {"numbers, merged / separate"}, {"multiply-adds, merged / separate"}},

@@ -112,8 +112,6 @@ std::pair<Pattern, Pattern> SplitIntoForests(const Pattern& pattern) {
 namespace internal {
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
 constexpr int64_t kRing = 8;      // tokens of the pattern "attend to the next token"
 constexpr double kSharpness = 8;  // of its scores: the softmax gives the next token more than 0.99
 
@@ -154,10 +152,10 @@ report::Heatmap RingPicture(const Matrix& weights, std::string title) {
 }
 
 // Wᵀ diag(signs) W: the scores of one-hot tokens.
-Matrix FitScores(const algebra::SymmetricFit<double>& fit) {
+Matrix FitScores(const algebra::SymmetricFit& fit) {
   Matrix signed_weight = fit.weight.Clone();
   for (int64_t i = 0; i < signed_weight.size(); ++i) signed_weight[i] *= fit.signs[i / fit.weight.dim(1)];
-  return Multiply(algebra::Transpose<double>(fit.weight), signed_weight);
+  return Multiply(algebra::Transpose(fit.weight), signed_weight);
 }
 
 }  // namespace
@@ -174,13 +172,13 @@ Result ReplayRestriction(const Bench& bench) {
   constexpr int kTries = 1000;
   for (int i = 0; i < kTries; ++i) {
     const auto shared = NormalProjection(1 + i % (2 * kRing), kRing, rng);
-    const Matrix S = algebra::Logits<double>({shared, shared}, tokens, tokens, kSharpness);
-    excess = std::max(excess, algebra::CycleExcess<double>(S, next));
-    pair = std::max(pair, algebra::PairExcess<double>(S));
+    const Matrix S = algebra::Logits({shared, shared}, tokens, tokens, kSharpness);
+    excess = std::max(excess, algebra::CycleExcess(S, next));
+    pair = std::max(pair, algebra::PairExcess(S));
   }
-  const auto fit = algebra::FitShared<double>(w_q, w_k, kRing);
-  const auto indefinite = algebra::FitSymmetric<double>(w_q, w_k, kRing);
-  const Matrix right = algebra::Softmax<double>(separate), best = algebra::Softmax<double>(FitScores(fit));
+  const auto fit = algebra::FitShared(w_q, w_k, kRing);
+  const auto indefinite = algebra::FitSymmetric(w_q, w_k, kRing);
+  const Matrix right = algebra::Softmax(separate), best = algebra::Softmax(FitScores(fit));
 
   // ‖M‖² = N; the eigenvalues of M_s are cos(2πk/N), of which the positive ones can be represented.
   double kept = 0;
@@ -207,12 +205,11 @@ Result ReplayRestriction(const Bench& bench) {
       if (head.block != block) continue;
       const auto& [q, k] = head.pair;
       const int64_t E = q.weight.dim(0);
-      const double one = algebra::FitShared<double>(q.weight, k.weight, E).residual_relative;
+      const double one = algebra::FitShared(q.weight, k.weight, E).residual_relative;
       least = std::min(least, one), greatest = std::max(greatest, one);
       shared += one / static_cast<double>(bench.heads());
-      symmetric +=
-          algebra::FitSymmetric<double>(q.weight, k.weight, E).residual_relative / static_cast<double>(bench.heads());
-      score += algebra::SymmetryScore<double>(q.weight, k.weight) / static_cast<double>(bench.heads());
+      symmetric += algebra::FitSymmetric(q.weight, k.weight, E).residual_relative / static_cast<double>(bench.heads());
+      score += algebra::SymmetryScore(q.weight, k.weight) / static_cast<double>(bench.heads());
     }
     table.rows.push_back(
         {fmt::format("{}", block), report::Number(shared), report::Number(symmetric), report::Number(score)});
@@ -244,8 +241,8 @@ Result ReplayRestriction(const Bench& bench) {
           {
               {"weight on the next token, separate", Relation::kEquals, 1 / (1 + (ring - 1) * std::exp(-kSharpness)),
                WeightOnNextToken(right), 1e-12},
-              {"cycle excess, separate", Relation::kEquals, ring * kSharpness,
-               algebra::CycleExcess<double>(separate, next), Rounding(2, kRing, ring * kSharpness)},
+              {"cycle excess, separate", Relation::kEquals, ring * kSharpness, algebra::CycleExcess(separate, next),
+               Rounding(2, kRing, ring * kSharpness)},
               {fmt::format("cycle excess, greatest of {} shared", kTries), Relation::kAtMost, 0, excess, 1e-9},
               {fmt::format("S_ij + S_ji − S_ii − S_jj, greatest of {} shared", kTries), Relation::kAtMost, 0, pair,
                1e-9},
@@ -271,7 +268,7 @@ Result ReplayPatterns(const Bench& bench) {
   const auto count = static_cast<double>(all.size());
   int64_t separate = 0, symmetric = 0, shared = 0, pairs = 0, impossible = 0, forests = 0;
   const auto makes = [](const Matrix& vectors, const Pattern& pattern) {
-    return FindPattern(Multiply(vectors, algebra::Transpose<double>(vectors))) == pattern;
+    return FindPattern(Multiply(vectors, algebra::Transpose(vectors))) == pattern;
   };
   for (const Pattern& pattern : all) {
     Matrix scores({kN, kN});  // one-hot queries, keys from the pattern's columns
@@ -292,10 +289,10 @@ Result ReplayPatterns(const Bench& bench) {
   const int tries = bench.setup().quick ? 20'000 : 200'000;
   for (int i = 0; i < tries; ++i) {
     const Matrix q = Normal({kN, kN}, rng), k = Normal({kN, kN}, rng);
-    const Pattern one = FindPattern(Multiply(q, algebra::Transpose<double>(q)));
+    const Pattern one = FindPattern(Multiply(q, algebra::Transpose(q)));
     impossible += LongestCycle(one) > 1;
     found_shared.insert(one);
-    found_separate.insert(FindPattern(Multiply(q, algebra::Transpose<double>(k))));
+    found_separate.insert(FindPattern(Multiply(q, algebra::Transpose(k))));
   }
   const double n = kN;
   report::Table table{

@@ -67,14 +67,14 @@ Tensor<float> PreparePixels(const model::Model& model, std::span<const image::Im
   return pixels;
 }
 
-algebra::Projection<double> FoldedHead(const inspect::AttentionWeights<double>& weights,
-                                       const algebra::Projection<double>& layer, int64_t head) {
-  const auto part = algebra::Head<double>(layer, head, weights.heads);
+algebra::Projection FoldedHead(const inspect::AttentionWeights& weights, const algebra::Projection& layer,
+                               int64_t head) {
+  const auto part = algebra::Head(layer, head, weights.heads);
   if (!weights.gamma.empty()) {
-    return algebra::FoldLayerNorm<double>(part, weights.gamma,
-                                          weights.beta.empty() ? View<const double>() : weights.beta.view());
+    return algebra::FoldLayerNorm(part, weights.gamma,
+                                  weights.beta.empty() ? View<const double>() : weights.beta.view());
   }
-  algebra::Projection<double> own;
+  algebra::Projection own;
   own.weight = Tensor<double>({part.weight.dim(0), part.weight.dim(1)});
   std::copy_n(part.weight.data(), own.weight.size(), own.weight.data());
   if (!part.bias.empty()) {
@@ -106,8 +106,8 @@ Bench::Bench(const Setup& setup) : setup_(setup), model_(GivenModel(setup)) {
   for (int64_t block = 0; block < depth(); ++block) {
     Matrix tokens({N, D});
     std::ranges::copy(hidden[static_cast<size_t>(block)].span(), tokens.data());
-    const auto weights = inspect::ReadAttention<double>(*setup.checkpoint, block);
-    tokens_.push_back(algebra::Normalise<double>(tokens, weights.eps));
+    const auto weights = inspect::ReadAttention(*setup.checkpoint, block);
+    tokens_.push_back(algebra::Normalise(tokens, weights.eps));
     for (int64_t head = 0; head < weights.heads; ++head) {
       trained_.push_back({.block = block,
                           .head = head,
@@ -137,8 +137,8 @@ Matrix Normal(const Shape& shape, Rng& rng, double stddev) {
   return m;
 }
 
-algebra::Projection<double> NormalProjection(int64_t E, int64_t D, Rng& rng, double bias) {
-  algebra::Projection<double> p{Normal({E, D}, rng, 1 / std::sqrt(static_cast<double>(D))), {}};
+algebra::Projection NormalProjection(int64_t E, int64_t D, Rng& rng, double bias) {
+  algebra::Projection p{Normal({E, D}, rng, 1 / std::sqrt(static_cast<double>(D))), {}};
   if (bias > 0) p.bias = Normal({E}, rng, bias);
   return p;
 }
@@ -170,12 +170,12 @@ double MaxDifference(View<const double> a, View<const double> b) {
   return greatest;
 }
 
-double Asymmetry(const Matrix& scores) { return MaxDifference(scores, algebra::Transpose<double>(scores)); }
+double Asymmetry(const Matrix& scores) { return MaxDifference(scores, algebra::Transpose(scores)); }
 
-double LogitMagnitude(const algebra::QueryKeyView<double>& pair, View<const double> tokens) {
+double LogitMagnitude(const algebra::QueryKeyView& pair, View<const double> tokens) {
   double token = 0;
   for (int64_t i = 0; i < tokens.dim(0); ++i) token = std::max(token, Norm(tokens.slice(0, i, i + 1)));
-  return (token * token + 1) * Norm(algebra::Augment<double>(pair.query)) * Norm(algebra::Augment<double>(pair.key));
+  return (token * token + 1) * Norm(algebra::Augment(pair.query)) * Norm(algebra::Augment(pair.key));
 }
 
 }  // namespace qkv::lab::internal

@@ -17,14 +17,17 @@ namespace qkv::lab::internal {
 
 using Matrix = Tensor<double>;
 
+/// The expectation of a check that only reports.
+inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
 /// One head of a trained model with its tokens for the first image. The preceding LayerNorm is folded into the weights,
 /// so `tokens` are normalised.
 struct TrainedHead {
   int64_t block = 0, head = 0;
-  algebra::QueryKey<double> pair;     // [r, D] and biases; r is D of merged heads
-  double scale = 1;                   // of the logits, for any r
-  algebra::Projection<double> value;  // [E_v, D]
-  const Matrix* tokens = nullptr;     // [N, D]
+  algebra::QueryKey pair;          // [r, D] and biases; r is D of merged heads
+  double scale = 1;                // of the logits, for any r
+  algebra::Projection value;       // [E_v, D]
+  const Matrix* tokens = nullptr;  // [N, D]
 };
 
 class Bench {
@@ -59,7 +62,7 @@ Matrix Integers(const Shape& shape, Rng& rng);
 /// In [0, 1), as NumPy's rand.
 Matrix Uniform(const Shape& shape, Rng& rng);
 Matrix Normal(const Shape& shape, Rng& rng, double stddev = 1);
-algebra::Projection<double> NormalProjection(int64_t E, int64_t D, Rng& rng, double bias = 0);
+algebra::Projection NormalProjection(int64_t E, int64_t D, Rng& rng, double bias = 0);
 
 /// a b of [m, k] and [k, n], naive.
 Matrix Multiply(View<const double> a, View<const double> b);
@@ -75,7 +78,7 @@ double Rounding(int steps, int64_t n, double magnitude) {
   return steps * (static_cast<double>(n) + 2) * std::numeric_limits<T>::epsilon() * magnitude;
 }
 /// The magnitude for the logits q_i·k_j of a pair: at most ‖[x 1]‖² ‖[W_Q b_Q]‖ ‖[W_K b_K]‖.
-double LogitMagnitude(const algebra::QueryKeyView<double>& pair, View<const double> tokens);
+double LogitMagnitude(const algebra::QueryKeyView& pair, View<const double> tokens);
 
 /// The least time of one call of f over `tries` measurements, in seconds; short calls are repeated for a millisecond.
 template <typename F>

@@ -13,10 +13,8 @@
 namespace qkv::lab::internal {
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
 // The weights of one role of all heads of a block, stacked: [H·E, D].
-Matrix Joined(const Bench& bench, int64_t block, const algebra::Projection<double>& (*role)(const TrainedHead&)) {
+Matrix Joined(const Bench& bench, int64_t block, const algebra::Projection& (*role)(const TrainedHead&)) {
   std::vector<const Matrix*> parts;
   int64_t rows = 0;
   for (const TrainedHead& head : bench.trained()) {
@@ -35,12 +33,12 @@ Matrix Joined(const Bench& bench, int64_t block, const algebra::Projection<doubl
 
 struct Role {
   const char* name;
-  const algebra::Projection<double>& (*of)(const TrainedHead&);
+  const algebra::Projection& (*of)(const TrainedHead&);
 };
 constexpr Role kRoles[] = {
-    {"W_Q", [](const TrainedHead& head) -> const algebra::Projection<double>& { return head.pair.query; }},
-    {"W_K", [](const TrainedHead& head) -> const algebra::Projection<double>& { return head.pair.key; }},
-    {"W_V", [](const TrainedHead& head) -> const algebra::Projection<double>& { return head.value; }},
+    {"W_Q", [](const TrainedHead& head) -> const algebra::Projection& { return head.pair.query; }},
+    {"W_K", [](const TrainedHead& head) -> const algebra::Projection& { return head.pair.key; }},
+    {"W_V", [](const TrainedHead& head) -> const algebra::Projection& { return head.value; }},
 };
 
 report::Series SpectrumSeries(std::string name, const std::vector<double>& values) {
@@ -89,8 +87,8 @@ Result ReplaySpectra(const Bench& bench) {
   const int64_t E = bench.trained()[0].pair.query.weight.dim(0), D = bench.model().config().block.width;
   double most_rank = 0;
   for (const TrainedHead& head : bench.trained()) {
-    const auto values = algebra::SingularValues<double>(head.pair.query.weight, head.pair.key.weight);
-    most_rank = std::max(most_rank, static_cast<double>(algebra::NumericalRank<double>(values, D)));
+    const auto values = algebra::SingularValues(head.pair.query.weight, head.pair.key.weight);
+    most_rank = std::max(most_rank, static_cast<double>(algebra::NumericalRank(values, D)));
   }
   report::Table table{
       "How many directions pass: rank and effective rank, mean over blocks",
@@ -111,17 +109,17 @@ Result ReplaySpectra(const Bench& bench) {
     double rank = 0, effective = 0, head_rank = 0, head_effective = 0;
     for (int64_t block = 0; block < bench.depth(); ++block) {
       // Normalised inputs sum to 0 over the features, so the direction 1 does not count.
-      const Matrix joined = algebra::Centre<double>({Joined(bench, block, role.of), {}}).weight;
-      const auto values = algebra::SingularValues<double>(joined);
-      rank += static_cast<double>(algebra::NumericalRank<double>(values, std::max(joined.dim(0), D))) / depth;
-      effective += algebra::EffectiveRank<double>(values) / depth;
+      const Matrix joined = algebra::Centre({Joined(bench, block, role.of), {}}).weight;
+      const auto values = algebra::SingularValues(joined);
+      rank += static_cast<double>(algebra::NumericalRank(values, std::max(joined.dim(0), D))) / depth;
+      effective += algebra::EffectiveRank(values) / depth;
       if (block == 0) chart.series.push_back(SpectrumSeries(role.name, values));
     }
     for (const TrainedHead& head : bench.trained()) {
-      const auto values = algebra::SingularValues<double>(role.of(head).weight);
+      const auto values = algebra::SingularValues(role.of(head).weight);
       const auto count = static_cast<double>(bench.trained().size());
-      head_rank += static_cast<double>(algebra::NumericalRank<double>(values, D)) / count;
-      head_effective += algebra::EffectiveRank<double>(values) / count;
+      head_rank += static_cast<double>(algebra::NumericalRank(values, D)) / count;
+      head_effective += algebra::EffectiveRank(values) / count;
     }
     add(fmt::format("{}, all heads", role.name), fmt::format("{}×{}", bench.heads() * E, D), rank, effective);
     add(fmt::format("{}, a head", role.name), fmt::format("{}×{}", E, D), head_rank, head_effective);
@@ -130,10 +128,10 @@ Result ReplaySpectra(const Bench& bench) {
   double circuit = 0, circuit_rank = 0;
   std::vector<double> mean(static_cast<size_t>(std::min(E, D)));
   for (const TrainedHead& head : bench.trained()) {
-    const auto values = algebra::SingularValues<double>(head.pair.query.weight, head.pair.key.weight);
-    circuit += algebra::EffectiveRank<double>(values) / static_cast<double>(bench.trained().size());
+    const auto values = algebra::SingularValues(head.pair.query.weight, head.pair.key.weight);
+    circuit += algebra::EffectiveRank(values) / static_cast<double>(bench.trained().size());
     circuit_rank +=
-        static_cast<double>(algebra::NumericalRank<double>(values, D)) / static_cast<double>(bench.trained().size());
+        static_cast<double>(algebra::NumericalRank(values, D)) / static_cast<double>(bench.trained().size());
     for (size_t i = 0; i < mean.size() && head.block == 0; ++i) mean[i] += values[i];
   }
   add("QK circuit W_QᵀW_K, a head", fmt::format("{0}×{0}", D), circuit_rank, circuit);
@@ -208,7 +206,7 @@ Result ReplayVariance(const Bench& bench) {
   }
   double trained = 0;
   for (const TrainedHead& head : bench.trained()) {
-    const Matrix S = algebra::Logits<double>(head.pair, *head.tokens, *head.tokens, head.scale);
+    const Matrix S = algebra::Logits(head.pair, *head.tokens, *head.tokens, head.scale);
     double sum = 0, squares = 0;
     for (const double x : S.span()) sum += x, squares += x * x;
     const auto n = static_cast<double>(S.size());

@@ -35,7 +35,7 @@ report::Heatmap ScoresPicture(const Matrix& scores, std::string title) {
 }
 
 // The head with its query weights used for keys, as sharing would.
-algebra::QueryKeyView<double> Shared(const TrainedHead& head) { return {head.pair.query, head.pair.query}; }
+algebra::QueryKeyView Shared(const TrainedHead& head) { return {head.pair.query, head.pair.query}; }
 
 }  // namespace
 
@@ -44,12 +44,11 @@ Result ReplayUnified(const Bench& bench) {
   const Matrix x = Integers({kTokens, kFeatures}, rng), w = Integers({kFeatures, kWidth}, rng);
   const Matrix real = Uniform({kTokens, kFeatures}, rng), real_w = Uniform({kFeatures, kWidth}, rng);
   const Attended exact = unified_attention(x, w), rounded = unified_attention(real, real_w);
-  const Matrix formula =
-      Multiply(Multiply(Multiply(x, w), algebra::Transpose<double>(w)), algebra::Transpose<double>(x));
+  const Matrix formula = Multiply(Multiply(Multiply(x, w), algebra::Transpose(w)), algebra::Transpose(x));
 
   double trained = 0, tolerance = 0;
   for (const TrainedHead& head : bench.trained()) {
-    const Matrix S = algebra::Logits<double>(Shared(head), *head.tokens, *head.tokens, 1);
+    const Matrix S = algebra::Logits(Shared(head), *head.tokens, *head.tokens, 1);
     trained = std::max(trained, Asymmetry(S));
     tolerance = std::max(tolerance, Rounding(2, head.tokens->dim(1), LogitMagnitude(Shared(head), *head.tokens)));
   }
@@ -82,9 +81,9 @@ Result ReplaySeparate(const Bench& bench) {
   double expected = 0;
   while (expected == 0) {
     w_k = Integers({kFeatures, kWidth}, rng);
-    const Matrix merged = Multiply(w, algebra::Transpose<double>(w_k));
-    const Matrix antisymmetric = algebra::AntisymmetricPart<double>(merged);
-    const Matrix twice = Multiply(Multiply(x, antisymmetric), algebra::Transpose<double>(x));
+    const Matrix merged = Multiply(w, algebra::Transpose(w_k));
+    const Matrix antisymmetric = algebra::AntisymmetricPart(merged);
+    const Matrix twice = Multiply(Multiply(x, antisymmetric), algebra::Transpose(x));
     for (const double v : twice.span()) expected = std::max(expected, 2 * std::abs(v));
   }
   const Matrix w_v = Integers({kFeatures, kWidth}, rng);
@@ -101,7 +100,7 @@ Result ReplaySeparate(const Bench& bench) {
   }
   double least = 2, most = -2, mean = 0;
   for (const TrainedHead& head : bench.trained()) {
-    const double score = algebra::SymmetryScore<double>(head.pair.query.weight, head.pair.key.weight);
+    const double score = algebra::SymmetryScore(head.pair.query.weight, head.pair.key.weight);
     least = std::min(least, score), most = std::max(most, score);
     mean += score / static_cast<double>(bench.trained().size());
   }
@@ -147,9 +146,9 @@ Result ReplaySameQk(const Bench& bench) {
   }
   double trained = 0;
   for (const TrainedHead& head : bench.trained()) {
-    const Matrix w_q = algebra::Augment<double>(head.pair.query), w_v = algebra::Augment<double>(head.value);
-    const Matrix tokens = algebra::AppendOnes<double>(*head.tokens);
-    const auto turned = [](const Matrix& m) { return algebra::Transpose<double>(m); };
+    const Matrix w_q = algebra::Augment(head.pair.query), w_v = algebra::Augment(head.value);
+    const Matrix tokens = algebra::AppendOnes(*head.tokens);
+    const auto turned = [](const Matrix& m) { return algebra::Transpose(m); };
     trained = std::max(trained, MaxDifference(separate_attention_same_qk(tokens, turned(w_q), turned(w_v)).scores,
                                               unified_attention(tokens, turned(w_q)).scores));
   }

@@ -15,7 +15,6 @@
 namespace qkv::lab::internal {
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr const char* kSeparate = "separate";
 
 // One attention layer, small enough for finite differences over every weight.

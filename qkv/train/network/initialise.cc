@@ -212,14 +212,14 @@ class MimeticBlock {
       case AttentionKind::kMerged:
         return Copy(product, At("qk.merged")[head]);
       case AttentionKind::kShared:
-        return Copy(algebra::FitShared<double>(identity, product, r).weight, rows("qk.weight", head * r));
+        return Copy(algebra::FitShared(identity, product, r).weight, rows("qk.weight", head * r));
       case AttentionKind::kSymmetric: {
-        const algebra::SymmetricFit<double> fit = algebra::FitSymmetric<double>(identity, product, r);
+        const algebra::SymmetricFit fit = algebra::FitSymmetric(identity, product, r);
         Copy(fit.weight, rows("qk.weight", head * r));
         return Copy(fit.signs, At("qk.eigenvalues")[head]);
       }
       default: {
-        const auto pair = algebra::Truncate<double>({{identity, {}}, {product, {}}}, r, algebra::Terms::kExact);
+        const auto pair = algebra::Truncate({{identity, {}}, {product, {}}}, r, algebra::Terms::kExact);
         const bool separate = c_.block.attention.kind == AttentionKind::kSeparate;
         Copy(pair.query.weight, separate ? rows("qkv.weight", head * r) : rows("qk.query.weight", head * r));
         Copy(pair.key.weight,
@@ -233,7 +233,7 @@ class MimeticBlock {
     const int64_t D = c_.block.width, joined = c_.block.attention.joined_width();
     const Tensor<double> product = NoisyIdentity(seed_, attn_ + "mimetic.ov", D, kValueOutput, -kValueOutput);
     const Tensor<double> identity = Identity(D);
-    const auto pair = algebra::Truncate<double>({{identity, {}}, {product, {}}}, joined, algebra::Terms::kExact);
+    const auto pair = algebra::Truncate({{identity, {}}, {product, {}}}, joined, algebra::Terms::kExact);
     const bool separate = c_.block.attention.kind == AttentionKind::kSeparate;
     Copy(pair.key.weight, separate ? At("qkv.weight").slice(0, 2 * joined, 3 * joined) : At("v.weight"));
     const View<T> output = At("proj.weight");  // [D, joined], the transpose of the first factor

@@ -38,7 +38,7 @@ TEST(Patterns, EveryForestIsMadeBySharedVectorsAndNoOther) {
     }
     const Tensor<double> S = Gram(SharedVectorsFor(pattern));
     EXPECT_EQ(FindPattern(S), pattern);
-    EXPECT_LE(algebra::PairExcess<double>(S), 1e-15);
+    EXPECT_LE(algebra::PairExcess(S), 1e-15);
   }
 }
 
