@@ -1,4 +1,4 @@
-// qkv attend: where a model looks, as pictures, arrays or a page to explore.
+// qkv attend: where a model looks, as pictures, arrays, JSON or a page to explore.
 #include "qkv/app/attend.h"
 
 #include <fmt/format.h>
@@ -90,9 +90,10 @@ app::AttendRequest MakeRequest(const Options& options, app::MapFormat format) {
 
 int RunAttend(const Options& options) {
   const ImageList images = CollectImages(options.images.paths);
-  const std::vector<fs::path> outputs = OutputsFor(options.output, options.model.path, images.files);
+  std::vector<fs::path> outputs;  // none: JSON on stdout
+  if (!options.output.empty()) outputs = OutputsFor(options.output, options.model.path, images.files);
   const model::Model model = LoadModel(options.model);
-  const app::MapFormat format = app::ParseOutputFormat(outputs.front());
+  const app::MapFormat format = outputs.empty() ? app::MapFormat::kNpy : app::ParseOutputFormat(outputs.front());
   app::AttentionMapper mapper(model, MakeRequest(options, format));
   const app::MapStyle style{.upsampling = app::ParseUpsampling(options.upsampling, "--upsampling"),
                             .opacity = options.opacity,
@@ -104,8 +105,12 @@ int RunAttend(const Options& options) {
     try {
       progress.Clear();
       const app::AttentionMaps maps = mapper.Compute(images.files[i], decode);
-      app::WriteMaps(maps, format, style, outputs[i]);
-      PrintSummary(maps, outputs[i]);
+      if (outputs.empty()) {
+        PrintJsonLine(ToJson(maps));
+      } else {
+        app::WriteMaps(maps, format, style, outputs[i]);
+        PrintSummary(maps, outputs[i]);
+      }
     } catch (const Error& error) {
       if (images.files.size() == 1) throw;
       const std::string path = images.files[i].string(), what = error.what();
@@ -131,9 +136,8 @@ void RegisterAttend(Command app, int* exit_code) {
   command
       .AddOption("-o,--output", &options->output,
                  ".png (overlay, or a sheet of several), .npy [layers, heads, queries, tokens], .safetensors or .html; "
-                 "for several images a folder, or a name with {} for the image's")
-      .TypeName("FILE")
-      .Required();
+                 "for several images a folder, or a name with {} for the image's; without it JSON Lines on stdout")
+      .TypeName("FILE");
   command.AddOption("--layer", &options->layers, "Blocks from 0: 11 or 0,5,11 or all (default: the last; .html: all)")
       .TypeName("LIST");
   command.AddOption("--head", &options->head,

@@ -30,7 +30,7 @@ struct AttendRequest {
   bool rollout = false;
   double discard = 0;                  // of a rollout, as inspect::RolloutRequest
   int64_t start = 0;                   // of a rollout: its first block
-  MapFormat format = MapFormat::kNpy;  // kHtml: every query, for the page; kPng: one query
+  MapFormat format = MapFormat::kNpy;  // kHtml: every query, for the page; kPng: one query; kNpy also for JSON
   Note note;                           // receives what a page leaves out
 };
 

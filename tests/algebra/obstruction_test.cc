@@ -121,8 +121,8 @@ TYPED_TEST(ObstructionTest, RotaryPositionsLetTheKeysBiasThrough) {
     // One query and the keys at two positions: the term in b_K is another for each.
     QueryKeyView without = c.pair;
     without.key.bias = {};
-    const Tensor<double> near = Minus(RotaryLogits<double>(c, c.pair, {}, 0, 0), RotaryLogits(c, without, {}, 0, 0));
-    const Tensor<double> far = Minus(RotaryLogits<double>(c, c.pair, {}, 0, 2), RotaryLogits(c, without, {}, 0, 2));
+    const Tensor<double> near = Minus(RotaryLogits(c, c.pair, {}, 0, 0), RotaryLogits(c, without, {}, 0, 0));
+    const Tensor<double> far = Minus(RotaryLogits(c, c.pair, {}, 0, 2), RotaryLogits(c, without, {}, 0, 2));
     EXPECT_LE(MaxSpread(near, Tensor<double>({c.N(), c.N()})), 2 * c.LogitTolerance(5));  // constant along a row
     EXPECT_GT(MaxDifference(near, far), 0.01);
   }

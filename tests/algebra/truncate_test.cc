@@ -24,14 +24,14 @@ std::vector<int64_t> Ranks(const Case& c) {
 TYPED_TEST(TruncateTest, TheWeightsErrorIsTheTailOfTheSpectrum) {
   for (const Case& c : this->Cases()) {
     SCOPED_TRACE(c.name);
-    const Tensor<double> M = AugmentedProduct<double>(c.pair);
+    const Tensor<double> M = AugmentedProduct(c.pair);
     // No matrix of rank r is nearer than this (Eckart and Young), so that equality proves the best.
-    const auto s = SingularValues(Augmented<double>(c.pair.query), Augmented<double>(c.pair.key));
+    const auto s = SingularValues(Augment(c.pair.query), Augment(c.pair.key));
     const double tolerance = StepTolerance(6, c.D(), SideNorm(c.pair.query) * SideNorm(c.pair.key));
     for (const int64_t rank : Ranks(c)) {
       const QueryKey cut = Truncate(c.pair, rank, Terms::kExact);
       ASSERT_EQ(cut.query.weight.shape(), Shape({rank, c.D()}));
-      EXPECT_NEAR(Norm(Minus(M, AugmentedProduct<double>(cut))), TailNorm(s, rank), tolerance);
+      EXPECT_NEAR(Norm(Minus(M, AugmentedProduct(cut))), TailNorm(s, rank), tolerance);
     }
   }
 }

@@ -24,16 +24,16 @@ void RandomProjections() {
       const auto key = sampler.Normal<double>({D, D}), value = sampler.Normal<double>({outputs, D});
       const auto b_k = sampler.Normal<double>({D}), b_v = sampler.Normal<double>({outputs}),
                  tokens = sampler.Normal<double>({7, D});
-      ExpectValuesFromKeys<double>({key, b_k}, {value, b_v}, tokens);
-      ExpectValuesFromKeys<double>({key, {}}, {value, b_v}, tokens);
-      ExpectValuesFromKeys<double>({key, b_k}, {value, {}}, tokens);
-      ExpectValuesFromKeys<double>({key, {}}, {value, {}}, tokens);
+      ExpectValuesFromKeys({key, b_k}, {value, b_v}, tokens);
+      ExpectValuesFromKeys({key, {}}, {value, b_v}, tokens);
+      ExpectValuesFromKeys({key, b_k}, {value, {}}, tokens);
+      ExpectValuesFromKeys({key, {}}, {value, {}}, tokens);
       EXPECT_TRUE(MakeValuesFromKeys({key, {}}, {value, {}}).from_keys.bias.empty());
     }
   }
 }
 
-TEST(ValuesFromKeys, RandomDouble) { RandomProjections<double>(); }
+TEST(ValuesFromKeys, Random) { RandomProjections(); }
 
 TEST(ValuesFromKeys, TrainedLayers) {
   const char* folder = ::getenv("QKV_REFERENCE");

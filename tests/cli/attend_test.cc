@@ -1,7 +1,11 @@
 // qkv attend from outside: which files it writes, what is in them, and what it refuses.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "qkv/image/image.h"
+#include "qkv/io/json.h"
 #include "qkv/io/npy.h"
 #include "qkv/io/safetensors.h"
 #include "tests/cli/program.h"
@@ -20,6 +24,26 @@ TEST(Attend, DrawsAnOverlayByDefault) {
   const image::Image map = image::DecodeFile(folder / "map.png");
   EXPECT_EQ(std::max(map.height(), map.width()), 768);
   EXPECT_EQ(map.channels(), 3);
+}
+
+TEST(Attend, PrintsJsonWithoutAFile) {
+  const TemporaryFolder folder;
+  const std::string npy = (folder / "map.npy").string(), arguments = "attend --head all --query 1,2 ";
+  ASSERT_EQ(Qkv(arguments + "-o " + npy + " " + Digit()).exit_code, 0);
+  const CommandOutput said = Qkv(arguments + Digit() + " " + Digit());
+  ASSERT_EQ(said.exit_code, 0) << said.err;
+  EXPECT_EQ(std::ranges::count(said.out, '\n'), 2);
+  const io::Json json = io::Json::parse(said.out.substr(0, said.out.find('\n')));
+  EXPECT_EQ(json["path"], Digit());
+  EXPECT_EQ(json["grid"], io::Json({7, 7}));
+  const Tensor<float> written = io::ReadNpy<float>(npy);
+  const int64_t heads = written.dim(1), tokens = written.dim(3);
+  ASSERT_EQ(json["weights"][0].size(), static_cast<size_t>(heads));
+  for (int64_t h = 0; h < heads; ++h) {
+    const auto row = json["weights"][0][static_cast<size_t>(h)][0].get<std::vector<float>>();
+    EXPECT_TRUE(std::equal(row.begin(), row.end(), written.view().at(0, h, 0))) << h;
+    EXPECT_EQ(std::ssize(row), tokens);
+  }
 }
 
 TEST(Attend, WritesWhatRunWrites) {
@@ -175,7 +199,7 @@ TEST(Attend, SaysWhatItRefuses) {
   }
   EXPECT_EQ(ReadFile(copy), ReadFile(Digit()));
   EXPECT_FALSE(std::filesystem::exists(out));
-  for (const char* arguments : {"attend x.png", "attend -o x.png", "attend -o x.png --discard 1 x.png"}) {
+  for (const char* arguments : {"attend", "attend -o x.png", "attend -o x.png --discard 1 x.png"}) {
     EXPECT_EQ(Qkv(arguments).exit_code, 2) << arguments;
   }
 }

@@ -86,7 +86,7 @@ class Layer {
   QueryKey Pair(int64_t h) const {
     const auto own = [&](const Projection& all) {
       const auto head = algebra::Head(all, h, kHeads);
-      return Projection{algebra::Wide(head.weight), algebra::Wide(head.bias)};
+      return Projection{algebra::Copy(head.weight), algebra::Copy(head.bias)};
     };
     return {own(weights.query), own(weights.key)};
   }
@@ -95,7 +95,7 @@ class Layer {
   Matrix Side(const Projection& p, const Matrix& x) const {
     Matrix y({kN, p.weight.dim(0)});
     for (int64_t i = 0; i < kN; ++i) {
-      const Matrix token = algebra::Wide(x.view().slice(0, i, i + 1));
+      const Matrix token = algebra::Copy(x.view().slice(0, i, i + 1));
       Matrix row = algebra::Project(p, token);
       if (traits.qk_norm) row = algebra::Normalise(row, 1e-6);
       if (traits.rope > 0) {  // R(i) of the features, as a projection of the identity
@@ -152,7 +152,7 @@ class Layer {
     const Matrix values = algebra::Project(weights.value, Tokens());
     std::vector<Matrix> sums;
     for (int64_t h = 0; h < kHeads; ++h) {
-      sums.push_back(Multiply(Attention(h), algebra::Wide(values.view().slice(1, h * kE, (h + 1) * kE))));
+      sums.push_back(Multiply(Attention(h), values.view().slice(1, h * kE, (h + 1) * kE)));
     }
     return Output(sums);
   }
@@ -225,7 +225,7 @@ Result FromKeys(const Layer& layer) {
   const Matrix values = algebra::Project(made.from_keys, keys);
   std::vector<Matrix> sums;
   for (int64_t h = 0; h < kHeads; ++h) {
-    sums.push_back(Multiply(layer.Attention(h), algebra::Wide(values.view().slice(1, h * kE, (h + 1) * kE))));
+    sums.push_back(Multiply(layer.Attention(h), values.view().slice(1, h * kE, (h + 1) * kE)));
   }
   return MakeOutput(layer.Output(sums));
 }

@@ -38,7 +38,7 @@ class Inflater {
             stream_.msg ? ": " : "", stream_.msg ? stream_.msg : "");
     const bool idle = stream_.avail_in == in && stream_.avail_out == count;
     Require(status == Z_STREAM_END || !idle || !bytes.empty(), "{}: the gzip data ends too early", where);
-    text->resize(text->size() - stream_.avail_out);
+    text->erase(text->size() - stream_.avail_out);
     bytes = bytes.subspan(in - stream_.avail_in);
     return status == Z_STREAM_END;
   }
