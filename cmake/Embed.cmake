@@ -27,5 +27,7 @@ function(qkv_embed source)
     list(APPEND paths ${PROJECT_SOURCE_DIR}/${file})
   endwhile()
   configure_file(${PROJECT_SOURCE_DIR}/cmake/embed.cc.in ${source} @ONLY)
-  set_source_files_properties(${CMAKE_CURRENT_BINARY_DIR}/${source} PROPERTIES OBJECT_DEPENDS "${paths}")
+  # Compiled together would be linked together.
+  set_source_files_properties(${CMAKE_CURRENT_BINARY_DIR}/${source} PROPERTIES OBJECT_DEPENDS "${paths}"
+                              SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
