@@ -11,7 +11,9 @@
 namespace qkv::model {
 
 using image::Preprocess;
+namespace {
 using Resize = Preprocess::Resize;
+}  // namespace
 
 int64_t Side(const Fields& fields, std::string_view key, int64_t side) {
   Require(side > 0 && side <= INT32_MAX, "{}: \"{}\" is {}, expected a number of pixels", fields.where(), key, side);
