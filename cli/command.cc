@@ -23,6 +23,10 @@ void ModelOptions::AddModel(Command command) {
                  "Attention heads of a model without a config.json whose tensors do not determine them")
       .Range(1, 1 << 20)
       .TypeName("N");
+  command
+      .AddOption("--labels", &labels,
+                 "Names of the classes, instead of the model's own: one a line, a JSON list or object, or CSV")
+      .TypeName("FILE");
   AddMaxMemory(command);
 }
 
@@ -58,7 +62,7 @@ void AddMaxMemory(Command command) {
 }
 
 app::ModelOptions ModelOptions::Parse() const {
-  app::ModelOptions options{.path = path, .given = given, .note = PrintNote};
+  app::ModelOptions options{.path = path, .given = given, .labels = labels, .note = PrintNote};
   options.cache = cache.empty()           ? app::CachePolicy::kIfSet
                   : cache == kCacheVerify ? app::CachePolicy::kVerify
                                           : app::CachePolicy::kUse;
@@ -69,10 +73,13 @@ app::ModelOptions ModelOptions::Parse() const {
 model::Checkpoint OpenCheckpoint(const ModelOptions& options, bool tell) {
   if (options.path.empty()) {
     Require(options.given.heads == 0, "--heads: belongs to a model given by -m, whose files do not say it");
+    Require(options.labels.empty(), "--labels: belongs to a model given by -m");
     PrintMessage("qkv: no -m MODEL given: the built-in digit classifier answers (0-9, 28x28 grey)\n");
   }
-  return app::OpenCheckpoint(
-      {.path = options.path, .given = options.given, .note = tell ? app::Note(PrintNote) : app::Note()});
+  return app::OpenCheckpoint({.path = options.path,
+                              .given = options.given,
+                              .labels = options.labels,
+                              .note = tell ? app::Note(PrintNote) : app::Note()});
 }
 
 model::Model LoadModel(const ModelOptions& options) {

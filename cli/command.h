@@ -44,9 +44,10 @@ struct ModelOptions {
   std::string dtype = "fp32";
   int threads = 0;          // 0: all cores
   model::ModelHints given;  // what the model's files may not say
+  std::string labels;       // file with the names of the classes
   std::string cache;        // empty: only if QKV_CACHE is set; "use" or "verify"
 
-  void AddModel(Command command);      // with --heads and --max-memory
+  void AddModel(Command command);      // with --heads, --labels and --max-memory
   void AddPrecision(Command command);  // --dtype and --threads
   void AddCompute(Command command);    // these two and --cache
   void AddSize(Command command);

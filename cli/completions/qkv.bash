@@ -1,7 +1,7 @@
 # Completions of qkv for bash.
 _qkv() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]}
-  local model="-m --model --threads --heads --max-memory" run="--size --dtype --cache"
+  local model="-m --model --threads --heads --labels --max-memory" run="--size --dtype --cache"
   local reading="--ignore-exif --window --max-pixels -q --quiet"
   local images="--batch $reading"
   local types="fp32 bf16 int8 auto" pools="model cls mean tokens" attentions="all"

@@ -8,13 +8,22 @@
 
 namespace qkv::app {
 
-int64_t FindClass(const std::string& name, const std::vector<std::string>& labels, int64_t classes) {
-  const auto label = std::ranges::find(labels, name);
-  if (label != labels.end()) return label - labels.begin();
+ClassFinder::ClassFinder(const std::vector<std::string>& labels, int64_t classes)
+    : labels_(labels), classes_(classes), known_(builtin::ImageNetClasses(classes)) {}
+
+int64_t ClassFinder::Find(const std::string& name) const {
+  const auto label = std::ranges::find(labels_, name);
+  if (label != labels_.end()) return label - labels_.begin();
+  const auto known = std::ranges::lower_bound(known_, name, {}, &builtin::ImageNetClass::number);
+  if (known != known_.end() && known->number == name) {
+    const auto index = static_cast<size_t>(known - known_.begin());
+    // Some files shorten "tench, Tinca tinca" to its first name.
+    if (labels_.empty() || known->names.starts_with(labels_[index])) return static_cast<int64_t>(index);
+  }
   int64_t index = -1;
   const char* const end = name.data() + name.size();
   const auto [stop, error] = std::from_chars(name.data(), end, index);
-  return error == std::errc() && stop == end && index >= 0 && index < classes ? index : -1;
+  return error == std::errc() && stop == end && index >= 0 && index < classes_ ? index : -1;
 }
 
 std::vector<int64_t> MatchClasses(const std::vector<std::string>& names, const model::Model& model, bool* by_order) {
@@ -22,12 +31,14 @@ std::vector<int64_t> MatchClasses(const std::vector<std::string>& names, const m
   *by_order = false;
   std::vector<int64_t> matched;
   std::vector<std::string> unknown;
+  const ClassFinder finder(model.labels(), classes);
   for (const std::string& name : names) {
-    matched.push_back(FindClass(name, model.labels(), classes));
+    matched.push_back(finder.Find(name));
     if (matched.back() < 0) unknown.push_back(name);
   }
   if (unknown.empty()) return matched;
-  if (model.labels().empty() && std::ssize(names) == classes) {
+  const bool unnamed = model.labels().empty() || model.label_source() == model::LabelSource::kAssumed;
+  if (unnamed && std::ssize(names) == classes) {
     *by_order = true;
     for (int64_t i = 0; i < classes; ++i) matched[static_cast<size_t>(i)] = i;
     return matched;
@@ -50,11 +61,12 @@ std::vector<int64_t> MatchClasses(const std::vector<std::string>& names, const m
 std::optional<std::vector<int64_t>> MatchFolderClasses(const std::vector<std::string>& files,
                                                        const std::filesystem::path& folder,
                                                        const std::vector<std::string>& labels, int64_t classes) {
+  const ClassFinder finder(labels, classes);
   std::vector<int64_t> result;
   for (const std::string& file : files) {
     const std::filesystem::path inside = std::filesystem::path(file).lexically_relative(folder);
     if (inside.empty() || std::next(inside.begin()) == inside.end()) return {};
-    result.push_back(FindClass(inside.begin()->string(), labels, classes));
+    result.push_back(finder.Find(inside.begin()->string()));
     if (result.back() < 0) return {};
   }
   return result;

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include "qkv/app/labels.h"
 #include "qkv/builtin/digits.h"
 #include "qkv/model/checkpoint/limits.h"
 
@@ -26,12 +27,14 @@ model::Checkpoint OpenCheckpoint(const ModelOptions& options) {
   if (options.path.empty()) {
     Require(options.given.heads == 0, "open: the built-in model states its heads; expected none to be given, got {}",
             options.given.heads);
+    Require(options.labels.empty(), "open: the built-in model names its classes; expected no file of labels");
     return model::Checkpoint::FromBytes(builtin::DigitsConfig(), builtin::DigitsWeights(), "built-in digits");
   }
   model::Checkpoint checkpoint = model::Checkpoint::Open(options.path, options.given);
   for (const std::string& assumption : checkpoint.description.assumptions) {
     Notify(options.note, FormatShown("{}: assumed: {}", checkpoint.source, assumption));
   }
+  CompleteLabels(options.labels, checkpoint.source, checkpoint.description, options.note);
   return checkpoint;
 }
 

@@ -20,6 +20,7 @@ enum class CachePolicy {
 struct ModelOptions {
   std::string path;         // folder or .safetensors file; empty: the digit classifier inside the library
   model::ModelHints given;  // what the model's files may not say; only with a path
+  std::string labels;       // file with the names of the classes (labels.h); empty: the model's own
   simd::Precision precision = simd::Precision::kFloat32;
   CachePolicy cache = CachePolicy::kIfSet;
   std::optional<InputSize> size;  // none: the checkpoint's own

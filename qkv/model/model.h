@@ -124,6 +124,8 @@ class Model {
   const image::Preprocess& preprocess() const { return description_.preprocess; }
   /// Names of the classes, by index; or empty.
   const std::vector<std::string>& labels() const { return description_.labels; }
+  /// Who named them.
+  LabelSource label_source() const { return description_.label_source; }
 
  private:
   struct ImageSource;

@@ -98,6 +98,17 @@ ModelFiles SeparateFiles(const Checkpoint& checkpoint, std::optional<DType> dtyp
   return files;
 }
 
+// Names of classes that the files do not have, in the keys of the family.
+std::string WithLabels(const std::string& text, const Description& description) {
+  auto config = nlohmann::ordered_json::parse(text);
+  const Translation translation = TranslateWithBackground(description, description.config.family);
+  for (const char* key : {"id2label", "label2id", "label_names"}) {
+    if (translation.config.contains(key)) config[key] = translation.config[key];
+  }
+  config.erase("label_descriptions");
+  return ToText(config);
+}
+
 }  // namespace
 
 ModelFiles SameFiles(const Checkpoint& checkpoint, std::optional<DType> dtype) {
@@ -105,6 +116,9 @@ ModelFiles SameFiles(const Checkpoint& checkpoint, std::optional<DType> dtype) {
   const fs::path folder = SourceFolder(checkpoint);
   if (!folder.empty() && fs::exists(folder / kConfigFile)) {
     files.texts[kConfigFile] = SameConfig(folder / kConfigFile, dtype);
+    if (checkpoint.description.label_source != LabelSource::kFiles) {
+      files.texts[kConfigFile] = WithLabels(files.texts[kConfigFile], checkpoint.description);
+    }
     if (fs::exists(folder / kPreprocessorFile)) files.texts[kPreprocessorFile] = ReadFile(folder / kPreprocessorFile);
   } else {
     Translation translation = TranslateWithBackground(checkpoint.description, checkpoint.description.config.family);

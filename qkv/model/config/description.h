@@ -15,10 +15,14 @@
 
 namespace qkv::model {
 
+/// Who named the classes: the model's files; the caller; or nobody, and they are assumed from their number.
+enum class LabelSource { kFiles, kCaller, kAssumed };
+
 struct Description {
   VitConfig config;
   image::Preprocess preprocess;
   std::vector<std::string> labels;       // by class, or empty
+  LabelSource label_source = LabelSource::kFiles;
   std::vector<std::string> assumptions;  // values that no file states, a sentence each
   // "qkv_background": "dark" in config.json: images with a bright border are inverted before all other preprocessing.
   bool dark_background = false;
