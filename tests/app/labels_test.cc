@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <initializer_list>
+#include <string>
+#include <vector>
+
 #include "qkv/app/classes.h"
 #include "qkv/builtin/imagenet.h"
 #include "qkv/core/file.h"
@@ -91,7 +95,7 @@ TEST(ClassFinder, KnowsLabelsNumbersOfWordNetAndIndices) {
     shortened.push_back(known.names.substr(0, known.names.find(',')));
   }
   const std::vector<std::string> none;
-  for (const std::vector<std::string>* labels : {&none, &names, &shortened}) {
+  for (const auto* labels : std::initializer_list<const std::vector<std::string>*>{&none, &names, &shortened}) {
     const ClassFinder finder(*labels, 1000);
     EXPECT_EQ(finder.Find("n01440764"), 0);
     EXPECT_EQ(finder.Find("n15075141"), 999);

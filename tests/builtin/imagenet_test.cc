@@ -15,7 +15,9 @@ TEST(ImageNet, NamesTheClassesOfEachSetInTheOrderOfTheirNumbers) {
     for (size_t i = 0; i < found.size(); ++i) {
       EXPECT_EQ(found[i].number.size(), 9u);
       EXPECT_FALSE(found[i].names.empty()) << found[i].number;
-      if (i > 0) EXPECT_LT(found[i - 1].number, found[i].number);
+      if (i > 0) {
+        EXPECT_LT(found[i - 1].number, found[i].number);
+      }
     }
   }
 }
