@@ -16,13 +16,19 @@ constexpr const char* kCacheVerify = "verify";
 
 void ModelOptions::AddModel(Command command) {
   command
-      .AddOption("-m,--model", &path, "Folder or .safetensors file; without it the built-in digit classifier answers")
+      .AddOption(
+          "-m,--model", &path,
+          "Folder, or file of weights by safetensors or PyTorch; without it the built-in digit classifier answers")
       .TypeName("MODEL");
   command
       .AddOption("--heads", &given.heads,
                  "Attention heads of a model without a config.json whose tensors do not determine them")
       .Range(1, 1 << 20)
       .TypeName("N");
+  command
+      .AddOption("--state-dict", &given.state_dict,
+                 "Dictionary of a PyTorch file that holds several, such as model or model_ema")
+      .TypeName("NAME");
   AddMaxMemory(command);
 }
 
@@ -69,6 +75,7 @@ app::ModelOptions ModelOptions::Parse() const {
 model::Checkpoint OpenCheckpoint(const ModelOptions& options, bool tell) {
   if (options.path.empty()) {
     Require(options.given.heads == 0, "--heads: belongs to a model given by -m, whose files do not say it");
+    Require(options.given.state_dict.empty(), "--state-dict: belongs to a PyTorch file given by -m");
     PrintMessage("qkv: no -m MODEL given: the built-in digit classifier answers (0-9, 28x28 grey)\n");
   }
   return app::OpenCheckpoint(

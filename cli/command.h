@@ -46,7 +46,7 @@ struct ModelOptions {
   model::ModelHints given;  // what the model's files may not say
   std::string cache;        // empty: only if QKV_CACHE is set; "use" or "verify"
 
-  void AddModel(Command command);      // with --heads and --max-memory
+  void AddModel(Command command);      // with --heads, --state-dict and --max-memory
   void AddPrecision(Command command);  // --dtype and --threads
   void AddCompute(Command command);    // these two and --cache
   void AddSize(Command command);

@@ -26,6 +26,7 @@ model::Checkpoint OpenCheckpoint(const ModelOptions& options) {
   if (options.path.empty()) {
     Require(options.given.heads == 0, "open: the built-in model states its heads; expected none to be given, got {}",
             options.given.heads);
+    Require(options.given.state_dict.empty(), "open: the built-in model is no PyTorch file; expected no state dict");
     return model::Checkpoint::FromBytes(builtin::DigitsConfig(), builtin::DigitsWeights(), "built-in digits");
   }
   model::Checkpoint checkpoint = model::Checkpoint::Open(options.path, options.given);

@@ -173,6 +173,11 @@ std::string_view ContentsReader::ClassName(const PickleObject& object) const {
     const PickleValue id = pickle_.items(callable).front();
     if (id.is(PickleKind::kTuple) && pickle_.items(id).size() > 1) callable = pickle_.items(id)[1];
   }
+  // What a call returns is called: getattr(module, "function")(…).
+  constexpr int kMostCalls = 8;
+  for (int i = 0; i < kMostCalls && callable.is(PickleKind::kObject); ++i) {
+    callable = pickle_.object(callable).callable;
+  }
   return callable.is(PickleKind::kGlobal) ? pickle_.name(callable) : "something without a name";
 }
 
@@ -497,7 +502,8 @@ TorchContents ContentsReader::Read() {
     } else if (ModuleState(open.value)) {
       ReadModule(open);
     } else {
-      NoteUnknown(ClassName(pickle_.object(open.value)));
+      const std::string_view name = ClassName(pickle_.object(open.value));
+      if (!name.starts_with("torch._utils.")) NoteUnknown(name);  // a tensor without a name
     }
   }
   return std::move(contents_);

@@ -91,6 +91,8 @@ void AddBytes(std::span<const std::byte> bytes, std::string_view where, const Te
   if (!IsSafeTensors(bytes)) {
     const std::string_view mistake = KnownMistake(bytes);
     Require(mistake.empty(), "{}: {}", where, mistake);
+    Require(where.ends_with(".safetensors"), "{}: not recognised, expected weights by safetensors or torch.save",
+            where);
   }
   Require(options.state_dict.empty(), "{}: a safetensors file has no dictionary {}, only tensors", where,
           Quoted(options.state_dict));
@@ -120,7 +122,7 @@ bool HasEnding(const fs::path& path, std::initializer_list<std::string_view> end
 
 // Says what else is in a folder.
 [[noreturn]] void RefuseFolder(const fs::path& folder) {
-  const std::string none = fmt::format("{}: neither {} nor {} nor {} nor {} is there", Printable(folder.string()),
+  const std::string none = fmt::format("{}: neither {} nor {}, {} or {} is there", Printable(folder.string()),
                                        kWeightFiles[0], kWeightFiles[1], kWeightFiles[2], kWeightFiles[3]);
   const std::string files = ListEntries(folder, [](const fs::path& path) {
     std::error_code ignored;
