@@ -6,7 +6,6 @@
 #include <bit>
 #include <charconv>
 #include <limits>
-#include <optional>
 #include <unordered_map>
 #include <utility>
 
@@ -14,6 +13,7 @@
 #include "qkv/core/memory.h"
 #include "qkv/io/json.h"
 #include "qkv/io/little_endian.h"
+#include "qkv/io/pickle_text.h"
 
 namespace qkv::io {
 namespace {
@@ -22,132 +22,6 @@ constexpr int kMaxProtocol = 5;
 constexpr size_t kMaxStack = size_t{1} << 22;
 constexpr size_t kMaxPickleMemory = size_t{1} << 30;
 constexpr size_t kMemoEntry = 48;  // estimate of a hash table's memory
-
-// Instructions, named as in Python's pickletools.
-enum class Op : uint8_t {
-  kMark = '(',
-  kStop = '.',
-  kPop = '0',
-  kPopMark = '1',
-  kDup = '2',
-  kFloatLine = 'F',
-  kIntLine = 'I',
-  kBinInt = 'J',
-  kBinInt1 = 'K',
-  kLongLine = 'L',
-  kBinInt2 = 'M',
-  kNone = 'N',
-  kPersId = 'P',
-  kBinPersId = 'Q',
-  kReduce = 'R',
-  kStringLine = 'S',
-  kBinString = 'T',
-  kShortBinString = 'U',
-  kUnicodeLine = 'V',
-  kBinUnicode = 'X',
-  kAppend = 'a',
-  kBuild = 'b',
-  kGlobal = 'c',
-  kDict = 'd',
-  kEmptyDict = '}',
-  kAppends = 'e',
-  kGet = 'g',
-  kBinGet = 'h',
-  kInst = 'i',
-  kLongBinGet = 'j',
-  kList = 'l',
-  kEmptyList = ']',
-  kObj = 'o',
-  kPut = 'p',
-  kBinPut = 'q',
-  kLongBinPut = 'r',
-  kSetItem = 's',
-  kTuple = 't',
-  kEmptyTuple = ')',
-  kSetItems = 'u',
-  kBinFloat = 'G',
-  kBinBytes = 'B',
-  kShortBinBytes = 'C',
-  kProto = 0x80,
-  kNewObj = 0x81,
-  kTuple1 = 0x85,
-  kTuple2 = 0x86,
-  kTuple3 = 0x87,
-  kNewTrue = 0x88,
-  kNewFalse = 0x89,
-  kLong1 = 0x8A,
-  kLong4 = 0x8B,
-  kShortBinUnicode = 0x8C,
-  kBinUnicode8 = 0x8D,
-  kBinBytes8 = 0x8E,
-  kEmptySet = 0x8F,
-  kAddItems = 0x90,
-  kFrozenSet = 0x91,
-  kNewObjEx = 0x92,
-  kStackGlobal = 0x93,
-  kMemoize = 0x94,
-  kFrame = 0x95,
-  kByteArray8 = 0x96,
-};
-
-void AppendUtf8(uint32_t code, std::string* text) {
-  const auto put = [&](uint32_t byte) { *text += static_cast<char>(byte); };
-  if (code < 0x80) return put(code);
-  if (code < 0x800) {
-    put(0xC0 | code >> 6);
-  } else if (code < 0x10000) {
-    put(0xE0 | code >> 12), put(0x80 | (code >> 6 & 0x3F));
-  } else {
-    put(0xF0 | (code >> 18 & 7)), put(0x80 | (code >> 12 & 0x3F)), put(0x80 | (code >> 6 & 0x3F));
-  }
-  put(0x80 | (code & 0x3F));
-}
-
-// The number of `digits` digits behind text[at]; none if they are not there.
-std::optional<uint32_t> HexDigits(std::string_view text, size_t at, size_t digits) {
-  if (at > text.size() || digits > text.size() - at) return std::nullopt;
-  uint32_t code = 0;
-  const char* const begin = text.data() + at;
-  const auto [end, error] = std::from_chars(begin, begin + digits, code, 16);
-  return error == std::errc() && end == begin + digits ? std::optional(code) : std::nullopt;
-}
-
-// Python's raw-unicode-escape: \uXXXX and \UXXXXXXXX; all else is Latin-1.
-std::string DecodeUnicodeLine(std::string_view line) {
-  std::string text;
-  for (size_t i = 0; i < line.size();) {
-    const size_t digits = line.substr(i).starts_with("\\u") ? 4 : line.substr(i).starts_with("\\U") ? 8 : 0;
-    const std::optional<uint32_t> code = digits > 0 ? HexDigits(line, i + 2, digits) : std::nullopt;
-    AppendUtf8(code.value_or(static_cast<unsigned char>(line[i])), &text);
-    i += code ? 2 + digits : 1;
-  }
-  return text;
-}
-
-// The escapes of a string literal of Python 2.
-std::string DecodeStringLine(std::string_view line) {
-  static constexpr std::string_view kEscapes = "n\nt\tr\ra\ab\bf\fv\v\\\\''\"\"";
-  std::string text;
-  for (size_t i = 0; i < line.size(); ++i) {
-    if (line[i] != '\\' || i + 1 == line.size()) {
-      text += line[i];
-      continue;
-    }
-    const char c = line[++i];
-    size_t known = 0;
-    while (known < kEscapes.size() && kEscapes[known] != c) known += 2;
-    if (known < kEscapes.size()) {
-      text += kEscapes[known + 1];
-    } else if (const auto code = HexDigits(line, i + 1, 2); c == 'x' && code) {
-      text += static_cast<char>(*code);
-      i += 2;
-    } else {
-      text += '\\';
-      text += c;
-    }
-  }
-  return text;
-}
 
 }  // namespace
 
@@ -160,8 +34,8 @@ class PickleMachine {
 
   Pickle Run(size_t* used) {
     while (true) {
-      const auto op = static_cast<Op>(Unsigned<uint8_t>());
-      if (op == Op::kStop) break;
+      const auto op = static_cast<PickleOp>(Unsigned<uint8_t>());
+      if (op == PickleOp::kStop) break;
       if (!RunLoad(op) && !RunContainer(op) && !RunObject(op) && !RunMemo(op)) {
         Damaged(fmt::format("instruction {:#04x}, which this reader does not know", static_cast<int>(op)));
       }
@@ -290,11 +164,11 @@ class PickleMachine {
 
   // --- Instructions. Each of these returns false if the instruction is none of its own.
 
-  bool RunLoad(Op op);
-  bool RunText(Op op);
-  bool RunContainer(Op op);
-  bool RunObject(Op op);
-  bool RunMemo(Op op);
+  bool RunLoad(PickleOp op);
+  bool RunText(PickleOp op);
+  bool RunContainer(PickleOp op);
+  bool RunObject(PickleOp op);
+  bool RunMemo(PickleOp op);
   void LoadTuple(size_t count);
   void LoadMarked(PickleKind kind);
   void Extend(PickleValue to, std::span<const PickleValue> values, PickleKind kind);
@@ -313,51 +187,51 @@ class PickleMachine {
   Pickle result_;
 };
 
-bool PickleMachine::RunLoad(Op op) {
+bool PickleMachine::RunLoad(PickleOp op) {
   switch (op) {
-    case Op::kProto:
+    case PickleOp::kProto:
       if (const int protocol = Unsigned<uint8_t>(); protocol > kMaxProtocol) {
         Damaged(fmt::format("protocol {}, expected at most {},", protocol, kMaxProtocol));
       }
       return true;
-    case Op::kFrame:
+    case PickleOp::kFrame:
       if (Unsigned<uint64_t>() > bytes_.size() - at_) Damaged("it ends early");
       return true;
-    case Op::kNone:
+    case PickleOp::kNone:
       Push({});
       return true;
-    case Op::kNewTrue:
-    case Op::kNewFalse:
-      PushInt(op == Op::kNewTrue, PickleKind::kBool);
+    case PickleOp::kNewTrue:
+    case PickleOp::kNewFalse:
+      PushInt(op == PickleOp::kNewTrue, PickleKind::kBool);
       return true;
-    case Op::kBinInt:
+    case PickleOp::kBinInt:
       PushInt(static_cast<int32_t>(Unsigned<uint32_t>()));
       return true;
-    case Op::kBinInt1:
+    case PickleOp::kBinInt1:
       PushInt(Unsigned<uint8_t>());
       return true;
-    case Op::kBinInt2:
+    case PickleOp::kBinInt2:
       PushInt(Unsigned<uint16_t>());
       return true;
-    case Op::kIntLine: {
+    case PickleOp::kIntLine: {
       const std::string_view line = Line();
       const bool is_bool = line == "00" || line == "01";
       is_bool ? PushInt(line == "01", PickleKind::kBool) : PushDecimal(line);
       return true;
     }
-    case Op::kLongLine:
+    case PickleOp::kLongLine:
       PushDecimal(Line());
       return true;
-    case Op::kLong1:
+    case PickleOp::kLong1:
       PushLong(Take(Unsigned<uint8_t>()));
       return true;
-    case Op::kLong4:
+    case PickleOp::kLong4:
       PushLong(Take(Unsigned<uint32_t>()));
       return true;
-    case Op::kBinFloat:
-    case Op::kFloatLine: {
+    case PickleOp::kBinFloat:
+    case PickleOp::kFloatLine: {
       PickleValue value{.kind = PickleKind::kFloat};
-      if (op == Op::kBinFloat) {
+      if (op == PickleOp::kBinFloat) {
         value.number = std::bit_cast<double>(__builtin_bswap64(Unsigned<uint64_t>()));
       } else {
         const std::string_view line = Line();
@@ -374,33 +248,33 @@ bool PickleMachine::RunLoad(Op op) {
   }
 }
 
-bool PickleMachine::RunText(Op op) {
+bool PickleMachine::RunText(PickleOp op) {
   switch (op) {
-    case Op::kShortBinString:
-    case Op::kShortBinUnicode:
+    case PickleOp::kShortBinString:
+    case PickleOp::kShortBinUnicode:
       PushText(Take(Unsigned<uint8_t>()), PickleKind::kString);
       return true;
-    case Op::kBinString:
-    case Op::kBinUnicode:
+    case PickleOp::kBinString:
+    case PickleOp::kBinUnicode:
       PushText(Take(Unsigned<uint32_t>()), PickleKind::kString);
       return true;
-    case Op::kBinUnicode8:
+    case PickleOp::kBinUnicode8:
       PushText(Take(Unsigned<uint64_t>()), PickleKind::kString);
       return true;
-    case Op::kShortBinBytes:
+    case PickleOp::kShortBinBytes:
       PushText(Take(Unsigned<uint8_t>()), PickleKind::kBytes);
       return true;
-    case Op::kBinBytes:
+    case PickleOp::kBinBytes:
       PushText(Take(Unsigned<uint32_t>()), PickleKind::kBytes);
       return true;
-    case Op::kBinBytes8:
-    case Op::kByteArray8:
+    case PickleOp::kBinBytes8:
+    case PickleOp::kByteArray8:
       PushText(Take(Unsigned<uint64_t>()), PickleKind::kBytes);
       return true;
-    case Op::kUnicodeLine:
+    case PickleOp::kUnicodeLine:
       PushOwned(DecodeUnicodeLine(Line()));
       return true;
-    case Op::kStringLine: {
+    case PickleOp::kStringLine: {
       const std::string_view line = Line();
       if (line.size() < 2 || line.front() != line.back() || (line.front() != '\'' && line.front() != '"')) {
         Damaged("a string without quotes");
@@ -446,63 +320,63 @@ void PickleMachine::Extend(PickleValue to, std::span<const PickleValue> values, 
   }
 }
 
-bool PickleMachine::RunContainer(Op op) {
+bool PickleMachine::RunContainer(PickleOp op) {
   const auto extend_top = [&](PickleKind kind) {
     const std::vector<PickleValue> values(Marked().begin(), Marked().end());
     DropMarked();
     Extend(Top(), values, kind);
   };
   switch (op) {
-    case Op::kMark:
+    case PickleOp::kMark:
       Require(marks_.size() < kMaxStack, "{}: the pickle needs a stack of more than {} values", where_, kMaxStack);
       marks_.push_back(stack_.size());
       return true;
-    case Op::kEmptyTuple:
+    case PickleOp::kEmptyTuple:
       LoadTuple(0);
       return true;
-    case Op::kTuple1:
-    case Op::kTuple2:
-    case Op::kTuple3:
-      LoadTuple(1 + static_cast<size_t>(op) - static_cast<size_t>(Op::kTuple1));
+    case PickleOp::kTuple1:
+    case PickleOp::kTuple2:
+    case PickleOp::kTuple3:
+      LoadTuple(1 + static_cast<size_t>(op) - static_cast<size_t>(PickleOp::kTuple1));
       return true;
-    case Op::kTuple:
+    case PickleOp::kTuple:
       LoadMarked(PickleKind::kTuple);
       return true;
-    case Op::kList:
+    case PickleOp::kList:
       LoadMarked(PickleKind::kList);
       return true;
-    case Op::kDict:
+    case PickleOp::kDict:
       LoadMarked(PickleKind::kDict);
       return true;
-    case Op::kFrozenSet:
+    case PickleOp::kFrozenSet:
       LoadMarked(PickleKind::kSet);
       return true;
-    case Op::kEmptyList:
+    case PickleOp::kEmptyList:
       PushItems(PickleKind::kList, {});
       return true;
-    case Op::kEmptyDict:
+    case PickleOp::kEmptyDict:
       PushItems(PickleKind::kDict, {});
       return true;
-    case Op::kEmptySet:
+    case PickleOp::kEmptySet:
       PushItems(PickleKind::kSet, {});
       return true;
-    case Op::kAppend: {
+    case PickleOp::kAppend: {
       const PickleValue value = Pop();
       Extend(Top(), {&value, 1}, PickleKind::kList);
       return true;
     }
-    case Op::kSetItem: {
+    case PickleOp::kSetItem: {
       const PickleValue value = Pop(), pair[] = {Pop(), value};
       Extend(Top(), pair, PickleKind::kDict);
       return true;
     }
-    case Op::kAppends:
+    case PickleOp::kAppends:
       extend_top(PickleKind::kList);
       return true;
-    case Op::kSetItems:
+    case PickleOp::kSetItems:
       extend_top(PickleKind::kDict);
       return true;
-    case Op::kAddItems:
+    case PickleOp::kAddItems:
       extend_top(PickleKind::kSet);
       return true;
     default:
@@ -523,35 +397,35 @@ void PickleMachine::Build() {
   result_.objects_[object.index].state = state;
 }
 
-bool PickleMachine::RunObject(Op op) {
+bool PickleMachine::RunObject(PickleOp op) {
   switch (op) {
-    case Op::kGlobal:
-    case Op::kInst: {
+    case PickleOp::kGlobal:
+    case PickleOp::kInst: {
       const std::string_view module = Line(), name = Line();
-      if (op == Op::kInst) LoadMarked(PickleKind::kTuple);
+      if (op == PickleOp::kInst) LoadMarked(PickleKind::kTuple);
       PushGlobal(module, name);
-      if (op == Op::kInst) {
+      if (op == PickleOp::kInst) {
         const PickleValue callable = Pop(), args = Pop();
         PushObject(callable, args);
       }
       return true;
     }
-    case Op::kStackGlobal:
+    case PickleOp::kStackGlobal:
       LoadGlobal();
       return true;
-    case Op::kReduce:
-    case Op::kNewObj: {
+    case PickleOp::kReduce:
+    case PickleOp::kNewObj: {
       const PickleValue args = Pop(), callable = Pop();
       PushObject(callable, args);
       return true;
     }
-    case Op::kNewObjEx: {
+    case PickleOp::kNewObjEx: {
       Pop();  // named arguments: no class that is read here has any
       const PickleValue args = Pop(), callable = Pop();
       PushObject(callable, args);
       return true;
     }
-    case Op::kObj: {
+    case PickleOp::kObj: {
       if (Marked().empty()) Damaged("an object without a class");
       const PickleValue callable = Marked().front();
       const std::vector<PickleValue> args(Marked().begin() + 1, Marked().end());
@@ -560,13 +434,13 @@ bool PickleMachine::RunObject(Op op) {
       PushObject(callable, Pop());
       return true;
     }
-    case Op::kBuild:
+    case PickleOp::kBuild:
       Build();
       return true;
-    case Op::kPersId:
+    case PickleOp::kPersId:
       PushText(Line(), PickleKind::kString);
       [[fallthrough]];
-    case Op::kBinPersId: {
+    case PickleOp::kBinPersId: {
       const PickleValue id = Pop();
       Charge(2 * sizeof(id));
       result_.persistent_ids_.push_back(id);
@@ -578,7 +452,7 @@ bool PickleMachine::RunObject(Op op) {
   }
 }
 
-bool PickleMachine::RunMemo(Op op) {
+bool PickleMachine::RunMemo(PickleOp op) {
   const auto index_line = [&] {
     const std::string_view line = Line();
     uint32_t index = 0;
@@ -596,7 +470,7 @@ bool PickleMachine::RunMemo(Op op) {
     Push(found->second);
   };
   switch (op) {
-    case Op::kPop:
+    case PickleOp::kPop:
       // As Python: a mark on top is popped instead.
       if (!marks_.empty() && stack_.size() == marks_.back()) {
         marks_.pop_back();
@@ -604,32 +478,32 @@ bool PickleMachine::RunMemo(Op op) {
         Pop();
       }
       return true;
-    case Op::kPopMark:
+    case PickleOp::kPopMark:
       Marked();
       DropMarked();
       return true;
-    case Op::kDup:
+    case PickleOp::kDup:
       Push(Top());
       return true;
-    case Op::kPut:
+    case PickleOp::kPut:
       put(index_line());
       return true;
-    case Op::kBinPut:
+    case PickleOp::kBinPut:
       put(Unsigned<uint8_t>());
       return true;
-    case Op::kLongBinPut:
+    case PickleOp::kLongBinPut:
       put(Unsigned<uint32_t>());
       return true;
-    case Op::kMemoize:
+    case PickleOp::kMemoize:
       put(static_cast<uint32_t>(memo_.size()));
       return true;
-    case Op::kGet:
+    case PickleOp::kGet:
       get(index_line());
       return true;
-    case Op::kBinGet:
+    case PickleOp::kBinGet:
       get(Unsigned<uint8_t>());
       return true;
-    case Op::kLongBinGet:
+    case PickleOp::kLongBinGet:
       get(Unsigned<uint32_t>());
       return true;
     default:

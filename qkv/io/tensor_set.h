@@ -77,6 +77,7 @@ class TensorSet {
   void Add(StoredTensor tensor) { tensors_.push_back(std::move(tensor)); }
   /// Entries that are there already stay.
   void AddMetadata(std::map<std::string, std::string> metadata) { metadata_.merge(metadata); }
+  /// One more of remarks().
   void AddRemark(std::string remark) { remarks_.push_back(std::move(remark)); }
   /// Sorts the tensors. Throws Error, with the prefix `where`, if two have the same name.
   void Finish(std::string_view where);

@@ -10,6 +10,7 @@
 #include "qkv/core/error.h"
 #include "qkv/core/memory.h"
 #include "qkv/io/json.h"
+#include "qkv/io/torch_names.h"
 
 namespace qkv::io {
 namespace {
@@ -22,90 +23,6 @@ constexpr size_t kMaxDepth = 64;                    // of dictionaries and modul
 constexpr size_t kMaxShownCalls = 5;
 constexpr uint32_t kMaxKey = 256;             // bytes of a storage's key; PyTorch's are numbers
 constexpr size_t kMaxWork = size_t{1} << 26;  // values looked at, all together: below a second
-
-struct StorageType {
-  std::string_view name;
-  size_t element;             // bytes
-  std::optional<DType> type;  // none: qkv does not read it
-};
-// "torch.FloatStorage" and so on.
-constexpr StorageType kStorageTypes[] = {
-    {"Float", 4, DType::kF32}, {"Double", 8, DType::kF64}, {"Half", 2, DType::kF16},   {"BFloat16", 2, DType::kBF16},
-    {"Long", 8, DType::kI64},  {"Int", 4, DType::kI32},    {"Short", 2, DType::kI16},  {"Char", 1, DType::kI8},
-    {"Byte", 1, DType::kU8},   {"Bool", 1, DType::kBool},  {"Untyped", 1, DType::kU8}, {"ComplexFloat", 8, {}},
-    {"ComplexDouble", 16, {}}, {"QInt8", 1, {}},           {"QUInt8", 1, {}},          {"QInt32", 4, {}},
-    {"QUInt4x2", 1, {}},       {"QUInt2x4", 1, {}},
-};
-
-struct TypeName {
-  std::string_view name;
-  DType dtype;
-};
-// "torch.float32" and so on.
-constexpr TypeName kTypes[] = {
-    {"float32", DType::kF32}, {"float64", DType::kF64}, {"float16", DType::kF16}, {"bfloat16", DType::kBF16},
-    {"int64", DType::kI64},   {"int32", DType::kI32},   {"int16", DType::kI16},   {"int8", DType::kI8},
-    {"uint8", DType::kU8},    {"uint16", DType::kU16},  {"uint32", DType::kU32},  {"uint64", DType::kU64},
-    {"bool", DType::kBool},
-};
-
-std::optional<DType> FindType(std::string_view name) {
-  constexpr std::string_view kModule = "torch.";
-  if (!name.starts_with(kModule)) return std::nullopt;
-  const auto found = std::ranges::find(kTypes, name.substr(kModule.size()), &TypeName::name);
-  return found != std::end(kTypes) ? std::optional(found->dtype) : std::nullopt;
-}
-
-// The type of "torch.cuda.FloatStorage"; null if it is no storage that is known.
-const StorageType* FindStorageType(std::string_view global) {
-  constexpr std::string_view kEnding = "Storage";
-  if (!global.starts_with("torch.") || !global.ends_with(kEnding)) return nullptr;
-  global.remove_suffix(kEnding.size());
-  const auto found = std::ranges::find(kStorageTypes, global.substr(global.rfind('.') + 1), &StorageType::name);
-  return found != std::end(kStorageTypes) ? &*found : nullptr;
-}
-
-// Modules and functions that no file of weights needs, even beside the weights.
-bool IsSystemCall(std::string_view global) {
-  static constexpr std::string_view kModules[] = {"os.",     "posix.",    "nt.",     "subprocess.", "commands.", "sys.",
-                                                  "shutil.", "socket.",   "ctypes.", "importlib.",  "runpy.",    "pty.",
-                                                  "urllib.", "requests.", "http.",   "webbrowser.", "marshal."};
-  static constexpr std::string_view kFunctions[] = {"eval",       "exec",     "compile", "open",
-                                                    "__import__", "execfile", "input"};
-  for (const std::string_view module : kModules) {
-    if (global.starts_with(module)) return true;
-  }
-  for (const std::string_view module : {"builtins.", "__builtin__."}) {
-    if (!global.starts_with(module)) continue;
-    const std::string_view function = global.substr(module.size());
-    return std::ranges::find(kFunctions, function) != std::end(kFunctions);
-  }
-  return false;
-}
-
-// Objects that hold settings or numbers beside the weights.
-bool IsHarmless(std::string_view name) {
-  static constexpr std::string_view kPrefixes[] = {"numpy.core.multiarray.scalar",
-                                                   "numpy._core.multiarray.scalar",
-                                                   "numpy.dtype",
-                                                   "pathlib.",
-                                                   "datetime.",
-                                                   "torch.Size",
-                                                   "torch.device",
-                                                   "torch.serialization.",
-                                                   "argparse.",
-                                                   "omegaconf.",
-                                                   "collections.",
-                                                   "enum.",
-                                                   "_codecs.encode",
-                                                   "decimal.",
-                                                   "uuid.",
-                                                   "builtins.",
-                                                   "__builtin__.",
-                                                   "copyreg.",
-                                                   "copy_reg."};
-  return std::ranges::any_of(kPrefixes, [&](std::string_view prefix) { return name.starts_with(prefix); });
-}
 
 class ContentsReader {
  public:
@@ -135,7 +52,7 @@ class ContentsReader {
 
   std::optional<TorchTensor> ReadTensor(PickleValue value);
   TorchTensor Rebuild(std::string_view function, Items args);
-  const StorageType* ReadStorage(PickleValue id, size_t* storage, uint64_t* view);
+  const TorchStorageType* ReadStorage(PickleValue id, size_t* storage, uint64_t* view);
   void ReadExtents(Items args, TorchTensor* tensor) const;
   std::optional<std::vector<int64_t>> Numbers(PickleValue value) const;
 
@@ -261,7 +178,7 @@ void ContentsReader::ReadExtents(Items args, TorchTensor* tensor) const {
 }
 
 // ("storage", type, key, location, number of elements, perhaps a view of it). Null if the id is none.
-const StorageType* ContentsReader::ReadStorage(PickleValue id, size_t* storage, uint64_t* view) {
+const TorchStorageType* ContentsReader::ReadStorage(PickleValue id, size_t* storage, uint64_t* view) {
   if (!id.is(PickleKind::kTuple)) return nullptr;
   const Items parts = pickle_.items(id);
   if (parts.size() < 5 || !parts[0].is(PickleKind::kString) || parts[0].text() != "storage" ||
@@ -269,7 +186,7 @@ const StorageType* ContentsReader::ReadStorage(PickleValue id, size_t* storage, 
       parts[4].integer < 0) {
     return nullptr;
   }
-  const StorageType* const type = FindStorageType(pickle_.name(parts[1]));
+  const TorchStorageType* const type = FindTorchStorage(pickle_.name(parts[1]));
   if (type == nullptr) return nullptr;
   // Before PyTorch 0.4, storages could be parts of others: (key, offset, number of elements).
   *view = 0;
@@ -294,11 +211,11 @@ TorchTensor ContentsReader::Rebuild(std::string_view function, Items args) {
   const bool v3 = function.ends_with("_v3");
   Require(args.size() >= (v3 ? 7u : 4u), "{}: {} with {} arguments", where_, function, args.size());
   uint64_t view = 0;
-  const StorageType* const storage = args[0].is(PickleKind::kPersistent)
-                                         ? ReadStorage(pickle_.items(args[0]).front(), &tensor.storage, &view)
-                                         : nullptr;
+  const TorchStorageType* const storage = args[0].is(PickleKind::kPersistent)
+                                              ? ReadStorage(pickle_.items(args[0]).front(), &tensor.storage, &view)
+                                              : nullptr;
   Require(storage != nullptr, "{}: a tensor whose storage is not what PyTorch writes", where_);
-  const std::optional<DType> type = v3 ? FindType(pickle_.name(args[6])) : storage->type;
+  const std::optional<DType> type = v3 ? FindTorchType(pickle_.name(args[6])) : storage->type;
   if (!type) {
     tensor.obstacle = fmt::format("is of type {}, which qkv does not read; convert it to a float type",
                                   v3 ? pickle_.name(args[6]) : storage->name);
