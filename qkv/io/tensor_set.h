@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <deque>
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <span>
 #include <string>
