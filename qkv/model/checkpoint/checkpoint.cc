@@ -38,6 +38,7 @@ Checkpoint OpenOnce(const fs::path& path, const ModelHints& given) {
     checkpoint.bound = Bind(checkpoint.description.config, *checkpoint.tensors);
     std::vector<std::string>& assumptions = checkpoint.description.assumptions;
     for (const std::string& remark : checkpoint.tensors->remarks()) {
+      checkpoint.configuration += remark;  // other dictionaries of the file are other models, for the cache
       assumptions.push_back(remark.find("also has") == remark.npos ? remark : remark + "; --state-dict chooses");
     }
     if (!stripped.empty()) {

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "qkv/io/tensor_set.h"
+#include "qkv/io/safetensors.h"
 #include "qkv/model/checkpoint/tensor_names.h"
 #include "qkv/model/config/description.h"
 

@@ -10,7 +10,7 @@
 #include "qkv/core/error.h"
 #include "qkv/core/file.h"
 #include "qkv/io/json.h"
-#include "qkv/io/tensor_set.h"
+#include "qkv/io/safetensors.h"
 
 namespace qkv::model {
 

@@ -9,7 +9,7 @@
 
 #include "qkv/image/preprocess.h"
 #include "qkv/io/json.h"
-#include "qkv/io/tensor_set.h"
+#include "qkv/io/safetensors.h"
 #include "qkv/model/config/preprocess_config.h"
 #include "qkv/model/config/vit_config.h"
 
