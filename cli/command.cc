@@ -16,7 +16,9 @@ constexpr const char* kCacheVerify = "verify";
 
 void ModelOptions::AddModel(Command command) {
   command
-      .AddOption("-m,--model", &path, "Folder or .safetensors file; without it the built-in digit classifier answers")
+      .AddOption(
+          "-m,--model", &path,
+          "Folder, or file of weights by safetensors or PyTorch; without it the built-in digit classifier answers")
       .TypeName("MODEL");
   command
       .AddOption("--heads", &given.heads,
@@ -27,6 +29,10 @@ void ModelOptions::AddModel(Command command) {
       .AddOption("--labels", &labels,
                  "Names of the classes, instead of the model's own: one a line, a JSON list or object, or CSV")
       .TypeName("FILE");
+  command
+      .AddOption("--state-dict", &given.state_dict,
+                 "Dictionary of a PyTorch file that holds several, such as model or model_ema")
+      .TypeName("NAME");
   AddMaxMemory(command);
 }
 
@@ -74,6 +80,7 @@ model::Checkpoint OpenCheckpoint(const ModelOptions& options, bool tell) {
   if (options.path.empty()) {
     Require(options.given.heads == 0, "--heads: belongs to a model given by -m, whose files do not say it");
     Require(options.labels.empty(), "--labels: belongs to a model given by -m");
+    Require(options.given.state_dict.empty(), "--state-dict: belongs to a PyTorch file given by -m");
     PrintMessage("qkv: no -m MODEL given: the built-in digit classifier answers (0-9, 28x28 grey)\n");
   }
   return app::OpenCheckpoint({.path = options.path,

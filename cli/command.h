@@ -47,7 +47,7 @@ struct ModelOptions {
   std::string labels;       // file with the names of the classes
   std::string cache;        // empty: only if QKV_CACHE is set; "use" or "verify"
 
-  void AddModel(Command command);      // with --heads, --labels and --max-memory
+  void AddModel(Command command);      // with --heads, --labels, --state-dict and --max-memory
   void AddPrecision(Command command);  // --dtype and --threads
   void AddCompute(Command command);    // these two and --cache
   void AddSize(Command command);

@@ -4,6 +4,7 @@ set -eu
 cd "$(dirname "$0")/.."
 case $1 in
   safetensors) files=$(find tests models -name '*.safetensors' -size -64k) ;;
+  torch_file) files=$(find tests/io/golden/torch -type f ! -name '*.json' ! -name '*.safetensors') ;;
   config) files=$(find tests models \( -name '*config.json' -o -name model.safetensors \) -size -64k) ;;
   image) files=$(find examples tests -size -64k \( -name '*.png' -o -name '*.jpg' -o -name '*.jpeg' -o -name '*.webp' \
     -o -name '*.gif' -o -name '*.bmp' -o -name '*.tif' -o -name '*.tiff' -o -name '*.p[bgnp]m' \)) ;;

@@ -1,7 +1,7 @@
 # Completions of qkv for bash.
 _qkv() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]}
-  local model="-m --model --threads --heads --labels --max-memory" run="--size --dtype --cache"
+  local model="-m --model --threads --heads --labels --state-dict --max-memory" run="--size --dtype --cache"
   local reading="--ignore-exif --window --max-pixels -q --quiet"
   local images="--batch $reading"
   local types="fp32 bf16 int8 auto" pools="model cls mean tokens" attentions="all"
@@ -54,7 +54,7 @@ _qkv() {
     --precision) mapfile -t COMPREPLY < <(compgen -W "fp32 bf16" -- "$cur") && return ;;
     --size | --threads | --max-memory | --batch | --window | --max-pixels | --top | --tolerance | --seconds) return ;;
     --discard | --start | --opacity | --side | --rank | --sample | --only | --seed) return ;;
-    --width | --tokens | --queries | --heads | --head-width | --value-width | --latent) return ;;
+    --width | --tokens | --queries | --heads | --state-dict | --head-width | --value-width | --latent) return ;;
     --image-size | --patch-size | --channels | --depth | --mlp-ratio | --registers | --layer-scale | --mean | --std) return ;;
     --crop-pct | --val-fraction | --scale | --pad | --flip | --randaugment | --magnitude | --jitter | --erase) return ;;
     --mixup | --cutmix | --lr | --min-lr | --epochs | --steps | --warmup-epochs | --accumulate | --weight-decay) return ;;

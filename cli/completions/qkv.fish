@@ -33,6 +33,7 @@ complete -c qkv -n "$with_size" -l dtype -x -a "fp32 bf16 int8 auto" -d "Precisi
 complete -c qkv -n "__fish_seen_subcommand_from $commands" -l max-memory -x -d "Refuse what would take more"
 complete -c qkv -n "__fish_seen_subcommand_from $commands $laboratory; and not __fish_seen_subcommand_from train ablate plan" -l heads -x -d "Heads of a model without a config.json"
 complete -c qkv -n "__fish_seen_subcommand_from $commands $laboratory; and not __fish_seen_subcommand_from train ablate plan generate" -l labels -r -d "Names of the classes"
+complete -c qkv -n "__fish_seen_subcommand_from $commands $laboratory; and not __fish_seen_subcommand_from train ablate" -l state-dict -x -d "Dictionary of a PyTorch file"
 complete -c qkv -n "$with_size" -l cache -d "Keep the built model for the next start"
 complete -c qkv -n "__fish_seen_subcommand_from classify evaluate embed run bench" -l batch -x -d "Images computed together"
 complete -c qkv -n "$with_images" -l ignore-exif -d "Do not turn images by their EXIF orientation"

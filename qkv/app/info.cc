@@ -57,7 +57,7 @@ std::string DescribeTokens(const model::VitConfig& c) {
   return text;
 }
 
-std::string DescribeTypes(const io::SafeTensors& tensors) {
+std::string DescribeTypes(const io::TensorSet& tensors) {
   std::map<std::string_view, int64_t> counts;
   for (const auto& tensor : tensors.tensors()) ++counts[qkv::Name(tensor.dtype)];
   std::string text;

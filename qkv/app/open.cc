@@ -28,6 +28,7 @@ model::Checkpoint OpenCheckpoint(const ModelOptions& options) {
     Require(options.given.heads == 0, "open: the built-in model states its heads; expected none to be given, got {}",
             options.given.heads);
     Require(options.labels.empty(), "open: the built-in model names its classes; expected no file of labels");
+    Require(options.given.state_dict.empty(), "open: the built-in model is no PyTorch file; expected no state dict");
     return model::Checkpoint::FromBytes(builtin::DigitsConfig(), builtin::DigitsWeights(), "built-in digits");
   }
   model::Checkpoint checkpoint = model::Checkpoint::Open(options.path, options.given);

@@ -18,7 +18,7 @@ enum class CachePolicy {
 };
 
 struct ModelOptions {
-  std::string path;         // folder or .safetensors file; empty: the digit classifier inside the library
+  std::string path;         // folder or file of weights; empty: the digit classifier inside the library
   model::ModelHints given;  // what the model's files may not say; only with a path
   std::string labels;       // file with the names of the classes (labels.h); empty: the model's own
   simd::Precision precision = simd::Precision::kFloat32;

@@ -5,7 +5,7 @@
 #include "qkv/core/error.h"
 #include "qkv/core/parallel.h"
 #include "qkv/io/json.h"
-#include "qkv/io/safetensors.h"
+#include "qkv/io/tensor_set.h"
 
 namespace qkv::io {
 namespace {

@@ -196,15 +196,6 @@ void CheckLayout(const std::vector<Entry>& entries, uint64_t data_bytes, std::st
   Require(expected == data_bytes, "{}: {} bytes behind the last tensor's end", where, data_bytes - expected);
 }
 
-// Sorts by name; rejects duplicates.
-void SortByName(std::vector<StoredTensor>* tensors, std::string_view where) {
-  std::sort(tensors->begin(), tensors->end(),
-            [](const StoredTensor& a, const StoredTensor& b) { return a.name < b.name; });
-  const auto twin = std::adjacent_find(tensors->begin(), tensors->end(),
-                                       [](const StoredTensor& a, const StoredTensor& b) { return a.name == b.name; });
-  if (twin != tensors->end()) Fail("{}: tensor {} appears twice", where, Quoted(twin->name));
-}
-
 // Reads the index, a map from tensor to shard.
 std::map<std::string, std::string> ReadWeightMap(const std::filesystem::path& path) {
   const Json index = ReadJson(path);
@@ -224,7 +215,8 @@ std::map<std::string, std::string> ReadWeightMap(const std::filesystem::path& pa
 
 }  // namespace
 
-SafeTensors SafeTensors::FromBytes(std::span<const std::byte> bytes, std::string_view where) {
+void SafeTensors::AddBytes(std::span<const std::byte> bytes, std::string_view where, const TensorFile* file,
+                           TensorSet* set) {
   Require(bytes.size() >= kLengthBytes, "{}: {} bytes, too short for a safetensors file", where, bytes.size());
   uint64_t header_bytes = 0;
   for (size_t i = 0; i < kLengthBytes; ++i) header_bytes |= std::to_integer<uint64_t>(bytes[i]) << (8 * i);
@@ -242,15 +234,17 @@ SafeTensors SafeTensors::FromBytes(std::span<const std::byte> bytes, std::string
   Json::sax_parse(header, &reader);
   const std::span<const std::byte> data = bytes.subspan(kLengthBytes + header_bytes);
   CheckLayout(reader.entries, data.size(), where);
-
-  SafeTensors result;
-  result.metadata_ = std::move(reader.metadata);
-  result.tensors_.reserve(reader.entries.size());
+  set->AddMetadata(std::move(reader.metadata));
   for (Entry& entry : reader.entries) {
-    result.tensors_.push_back(
-        {std::move(entry.name), entry.dtype, entry.shape, data.subspan(entry.begin, entry.end - entry.begin)});
+    set->Add(
+        {std::move(entry.name), entry.dtype, entry.shape, data.subspan(entry.begin, entry.end - entry.begin), file});
   }
-  SortByName(&result.tensors_, where);
+}
+
+SafeTensors SafeTensors::FromBytes(std::span<const std::byte> bytes, std::string_view where) {
+  SafeTensors result;
+  AddBytes(bytes, where, nullptr, &result);
+  result.Finish(where);
   return result;
 }
 
@@ -262,60 +256,43 @@ SafeTensors SafeTensors::Open(const std::filesystem::path& path) {
     if (!FileExists(file)) file = path / kIndexName;
     Require(FileExists(file), "{}: neither {} nor {} is there", path.string(), kFileName, kIndexName);
   }
-  if (file.string().ends_with(".index.json")) return OpenShards(file);
   SafeTensors result;
-  SafeTensors only = result.AddFile(file);
-  result.tensors_ = std::move(only.tensors_), result.metadata_ = std::move(only.metadata_);
+  if (file.string().ends_with(".index.json")) {
+    ReadShards(file, &result, AddFile);
+  } else {
+    AddFile(file, &result);
+    result.Finish(file.string());
+  }
   return result;
 }
 
-SafeTensors SafeTensors::AddFile(const std::filesystem::path& path) {
-  const File& file = files_.emplace_back(File{path, MappedFile(path)});
-  SafeTensors held = FromBytes(file.mapped.bytes(), path.string());
+void SafeTensors::AddFile(const std::filesystem::path& path, TensorSet* set) {
+  const TensorFile& file = set->Map(path);
+  AddBytes(file.mapped.bytes(), path.string(), &file, set);
   file.RequireUnchanged();
-  for (StoredTensor& tensor : held.tensors_) tensor.file = &file;
-  return held;
 }
 
-SafeTensors SafeTensors::OpenShards(const std::filesystem::path& index) {
+void ReadShards(const std::filesystem::path& index, TensorSet* set,
+                const std::function<void(const std::filesystem::path& file, TensorSet* set)>& add) {
   const std::map<std::string, std::string> weight_map = ReadWeightMap(index);
   std::set<std::string> shards;
   for (const auto& [name, shard] : weight_map) shards.insert(shard);
-  SafeTensors result;
   for (const std::string& name : shards) {
-    SafeTensors shard = result.AddFile(index.parent_path() / name);
-    for (StoredTensor& tensor : shard.tensors_) {
+    const size_t before = set->tensors().size();
+    add(index.parent_path() / name, set);
+    for (const StoredTensor& tensor : std::span(set->tensors()).subspan(before)) {
       const auto listed = weight_map.find(tensor.name);
       Require(listed != weight_map.end(), "{}: shard {} holds tensor {}, which the index does not name", index.string(),
               Quoted(name), Quoted(tensor.name));
       Require(listed->second == name, "{}: shard {} holds tensor {}, which the index places in {}", index.string(),
               Quoted(name), Quoted(tensor.name), Quoted(listed->second));
-      result.tensors_.push_back(std::move(tensor));
     }
-    result.metadata_.merge(shard.metadata_);
   }
-  SortByName(&result.tensors_, index.string());
+  set->Finish(index.string());
   for (const auto& [name, shard] : weight_map) {
-    Require(result.Find(name) != nullptr, "{}: tensor {} is missing from shard {}", index.string(), Quoted(name),
+    Require(set->Find(name) != nullptr, "{}: tensor {} is missing from shard {}", index.string(), Quoted(name),
             Quoted(shard));
   }
-  return result;
-}
-
-const StoredTensor* SafeTensors::Find(std::string_view name) const {
-  const auto found = std::lower_bound(tensors_.begin(), tensors_.end(), name,
-                                      [](const StoredTensor& tensor, std::string_view n) { return tensor.name < n; });
-  return found != tensors_.end() && found->name == name ? &*found : nullptr;
-}
-
-void SafeTensors::RequireUnchanged() const {
-  for (const File& file : files_) file.RequireUnchanged();
-}
-
-size_t SafeTensors::bytes() const {
-  size_t sum = 0;
-  for (const StoredTensor& tensor : tensors_) sum += tensor.bytes.size();
-  return sum;
 }
 
 }  // namespace qkv::io

@@ -1,89 +1,47 @@
-// The safetensors format: a strict reader on mapped memory, sharded checkpoints, and a writer. Not here: the meaning of
-// tensors (model).
+// The safetensors format: a strict reader on mapped memory, sharded checkpoints, and a writer. Not here: other formats
+// of weights (weights.h), the meaning of tensors (model).
 #pragma once
 
 #include <cstddef>
-#include <deque>
 #include <filesystem>
+#include <functional>
 #include <map>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
-#include "qkv/core/dtype.h"
-#include "qkv/core/file.h"
 #include "qkv/core/tensor.h"
+#include "qkv/io/tensor_set.h"
 
 namespace qkv::io {
 
-/// A file begins with the length of its header, little-endian, in so many bytes; readers accept headers up to the limit.
+/// A file begins with the length of its header, little-endian, in so many bytes; readers accept headers up to the
+/// limit.
 inline constexpr size_t kLengthBytes = 8, kMaxHeaderBytes = 100'000'000;
 
-/// A file of tensors, mapped.
-struct TensorFile {
-  std::filesystem::path path;  // as passed to Open
-  MappedFile mapped;           // its bytes
-
-  /// Throws Error, with the file's name, if the file changed since it was opened, see MappedFile.
-  void RequireUnchanged() const { mapped.RequireUnchanged(path.native()); }
-};
-
-/// One stored tensor. `bytes` may be misaligned: old writers did not pad their header.
-struct StoredTensor {
-  std::string name;                  // unique within a file
-  DType dtype = DType::kF32;         // of the elements
-  Shape shape;                       // extents, outermost first
-  std::span<const std::byte> bytes;  // elements in row-major order, little-endian
-  const TensorFile* file = nullptr;  // file that the bytes are mapped from; null for bytes in memory
-};
-
-/// Converts the elements of an F32, F16, BF16 or F64 tensor. Throws Error for other types, and if the tensor's file
-/// changed since it was opened.
-template <typename T>
-Tensor<T> Convert(const StoredTensor& tensor);
-
-/// The same into `out`, which has room for tensor.shape.size() elements.
-template <typename T>
-void ConvertTo(const StoredTensor& tensor, T* out);
-
-/// A checkpoint: one file, or the shards of an index. Owns the mapping that the tensors' bytes point into.
-class SafeTensors {
+/// The tensors of one safetensors file, or of the shards of an index.
+class SafeTensors : public TensorSet {
  public:
   SafeTensors() = default;
   /// `path`: a .safetensors file, a .safetensors.index.json, or a folder with model.safetensors or its index. Throws
   /// Error, with the file and the tensor, for everything the format forbids: a header longer than the file or
   /// 100,000,000 bytes, JSON that is not a flat table, duplicate names, unknown types, shapes that overflow or disagree
-  /// with their bytes, offsets that overlap, leave gaps or miss the end; for shards also tensors that are indexed but
-  /// missing, tensors that are not indexed, and shards outside the folder.
+  /// with their bytes, offsets that overlap, leave gaps or miss the end; for shards also what ReadShards refuses.
   static SafeTensors Open(const std::filesystem::path& path);
   /// The same for bytes in memory, which must outlive the result. `where` is the prefix of errors.
   static SafeTensors FromBytes(std::span<const std::byte> bytes, std::string_view where);
-
-  /// Sorted by name.
-  const std::vector<StoredTensor>& tensors() const { return tensors_; }
-  /// Null if there is no tensor of that name.
-  const StoredTensor* Find(std::string_view name) const;
-  const std::map<std::string, std::string>& metadata() const { return metadata_; }  // of the header
-  size_t bytes() const;                                                             // of all tensors together
-  using File = TensorFile;                                                          // a file of tensors, mapped
-  /// Empty for bytes in memory.
-  const std::deque<File>& files() const { return files_; }
-  /// Throws Error, with the file's name, if a file changed since it was opened. Call it after using `bytes` directly;
-  /// Convert and WriteSafeTensors call it themselves. One system call per file.
-  void RequireUnchanged() const;
-
- private:
-  static SafeTensors OpenShards(const std::filesystem::path& index);
-  /// Maps one more file and returns its contents; tensors stay unsorted.
-  SafeTensors AddFile(const std::filesystem::path& path);
-
-  std::deque<File> files_;  // tensors point to elements, whose addresses are stable
-  std::vector<StoredTensor> tensors_;
-  std::map<std::string, std::string> metadata_;
+  /// Maps a file and adds its tensors, unsorted, and its metadata to `set`.
+  static void AddFile(const std::filesystem::path& path, TensorSet* set);
+  /// Adds the tensors of `bytes`, which belong to `file` (null: to memory), unsorted, and the metadata.
+  static void AddBytes(std::span<const std::byte> bytes, std::string_view where, const TensorFile* file,
+                       TensorSet* set);
 };
+
+/// Reads the shards of an index (a JSON object "weight_map" from tensor to file). `add` adds the tensors of one file.
+/// Throws Error for tensors that are indexed but missing, tensors that are not indexed, and shards outside the folder.
+void ReadShards(const std::filesystem::path& index, TensorSet* set,
+                const std::function<void(const std::filesystem::path& file, TensorSet* set)>& add);
 
 /// Writes a file atomically; writes nothing if a tensor's source file changed since it was opened. Tensors are in
 /// descending order of their type's alignment, then by name, as in the original library. With an `alignment` (a

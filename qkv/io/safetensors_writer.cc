@@ -12,7 +12,7 @@
 namespace qkv::io {
 namespace {
 
-constexpr size_t kHeaderAlignment = 8;           // the data begin at a multiple of the widest type
+constexpr size_t kHeaderAlignment = 8;  // the data begin at a multiple of the widest type
 
 // Quotes a JSON string. Throws Error if it is not UTF-8.
 std::string ToJson(const std::string& text) {

@@ -1,4 +1,4 @@
-// What qkv/io reads: safetensors, alone and in shards, npy, JSON.
+// What qkv/io reads: safetensors, alone and in shards, PyTorch files, npy, JSON.
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -7,6 +7,7 @@
 #include "qkv/io/json.h"
 #include "qkv/io/npy.h"
 #include "qkv/io/safetensors.h"
+#include "qkv/io/weights.h"
 #include "tests/hostile/reader.h"
 #include "tests/support/files.h"
 #include "tests/support/goldens.h"
@@ -16,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void Use(const io::SafeTensors& file) {
+void Use(const io::TensorSet& file) {
   for (const io::StoredTensor& tensor : file.tensors()) {
     if (tensor.dtype == DType::kF32 || tensor.dtype == DType::kBF16) io::Convert<double>(tensor);
   }
@@ -30,6 +31,18 @@ Reading SafeTensorsInMemory() {
   }
   reading.read = [](const Seed&, const std::string& bytes) {
     Use(io::SafeTensors::FromBytes(std::as_bytes(std::span(bytes)), "file"));
+  };
+  return reading;
+}
+
+// Zip archive, old format, compressed, whole module, training checkpoint.
+Reading TorchInMemory() {
+  Reading reading;
+  for (const char* name : {"protocol_2.pth", "protocol_2_old.pth", "deflated.pth", "module.pth", "training_old.pth"}) {
+    reading.seeds.push_back({name, ReadFile(SourceFolder() / "tests/io/golden/torch" / name)});
+  }
+  reading.read = [](const Seed&, const std::string& bytes) {
+    Use(io::ReadWeights(std::as_bytes(std::span(bytes)), "file"));
   };
   return reading;
 }
@@ -84,6 +97,7 @@ Reading Json() {
 
 std::vector<Reader> TensorReaders() {
   return {{.name = "SafeTensors", .open = SafeTensorsInMemory, .inputs = 160},
+          {.name = "Torch", .open = TorchInMemory, .inputs = 160},
           {.name = "ShardIndex", .open = [] { return Shards("model.safetensors.index.json"); }},
           {.name = "Shard", .open = [] { return Shards("model-00002-of-00004.safetensors"); }},
           {.name = "Npy", .open = Npy},

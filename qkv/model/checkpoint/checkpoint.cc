@@ -4,6 +4,8 @@
 #include <optional>
 #include <system_error>
 
+#include "qkv/io/safetensors.h"
+#include "qkv/io/weights.h"
 #include "qkv/model/checkpoint/model_folder.h"
 #include "qkv/model/checkpoint/opening.h"
 
@@ -12,10 +14,16 @@ namespace fs = std::filesystem;
 
 namespace {
 
+// What wrappers put before all names: DataParallel, torch.compile, training loops, self-supervision.
+constexpr std::string_view kWrapperPrefixes[] = {"module.",   "_orig_mod.", "model.",   "net.",     "network.",
+                                                 "backbone.", "encoder.",   "teacher.", "student.", "ema_model."};
+
 Checkpoint OpenOnce(const fs::path& path, const ModelHints& given) {
   Checkpoint checkpoint;
   checkpoint.source = path.string();
-  checkpoint.tensors = std::make_shared<const io::SafeTensors>(io::SafeTensors::Open(path));
+  io::TensorSet tensors = io::OpenWeights(path, {given.state_dict});
+  const std::string stripped = tensors.StripPrefixes(kWrapperPrefixes);
+  checkpoint.tensors = std::make_shared<const io::TensorSet>(std::move(tensors));
   const fs::path folder = fs::is_directory(path) ? path : path.parent_path();
   try {
     if (const std::optional<io::Json> config = ReadOptionalJson(folder / kConfigFile)) {
@@ -28,6 +36,14 @@ Checkpoint OpenOnce(const fs::path& path, const ModelHints& given) {
       checkpoint.configuration = fmt::format("heads {}", checkpoint.description.config.block.attention.heads);
     }
     checkpoint.bound = Bind(checkpoint.description.config, *checkpoint.tensors);
+    std::vector<std::string>& assumptions = checkpoint.description.assumptions;
+    for (const std::string& remark : checkpoint.tensors->remarks()) {
+      checkpoint.configuration += remark;  // other dictionaries of the file are other models, for the cache
+      assumptions.push_back(remark.find("also has") == remark.npos ? remark : remark + "; --state-dict chooses");
+    }
+    if (!stripped.empty()) {
+      assumptions.push_back(fmt::format("all tensors are named {}…, which a wrapper around the model added", stripped));
+    }
   } catch (const Error& error) {
     const std::string message = error.what();
     if (message.find(folder.string()) != std::string::npos && !folder.empty()) throw;

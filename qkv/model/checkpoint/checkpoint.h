@@ -17,10 +17,10 @@ namespace qkv::model {
 
 /// The files of a model, opened and checked. The tensors stay mapped as long as it exists.
 struct Checkpoint {
-  /// path: a folder (config.json, model.safetensors or its index, perhaps preprocessor_config.json), or a .safetensors
-  /// file, with config.json in the same folder. given: what the caller knows about a model without config.json. Throws
-  /// Error that names the file and what is wrong with it; also if neither the files nor `given` determine the
-  /// computation, and if another process keeps replacing the model.
+  /// path: a folder (config.json, weights as io::OpenWeights finds them, perhaps preprocessor_config.json), or a file
+  /// of weights by safetensors or PyTorch, with config.json in the same folder. given: what the caller knows about a
+  /// model without config.json. Throws Error that names the file and what is wrong with it; also if neither the files
+  /// nor `given` determine the computation, and if another process keeps replacing the model.
   static Checkpoint Open(const std::filesystem::path& path, const ModelHints& given = {});
   /// From memory, which must outlive the result. where: prefix of error messages.
   static Checkpoint FromBytes(std::string_view config, std::span<const std::byte> weights, std::string_view where);
@@ -28,11 +28,11 @@ struct Checkpoint {
   /// The bound tensor of this canonical name; null if the model has none.
   const BoundTensor* Find(std::string_view canonical) const;
 
-  std::string source;                              // the path, for messages
-  std::string configuration;                       // text of the configuration files, normalised
-  Description description;                         // content of the configuration
-  std::shared_ptr<const io::SafeTensors> tensors;  // as stored
-  std::vector<BoundTensor> bound;                  // points into `tensors`
+  std::string source;                            // the path, for messages
+  std::string configuration;                     // text of the configuration files, normalised
+  Description description;                       // content of the configuration
+  std::shared_ptr<const io::TensorSet> tensors;  // as stored, without prefixes that wrappers gave all of them
+  std::vector<BoundTensor> bound;                // points into `tensors`
 };
 
 /// Values of the tensor of this canonical name; empty if the model has none. Throws Error if a value is not finite.

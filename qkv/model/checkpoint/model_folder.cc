@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "qkv/core/file.h"
+#include "qkv/io/safetensors.h"
+#include "qkv/io/weights.h"
 #include "qkv/model/checkpoint/checkpoint.h"
 
 namespace qkv::model {
@@ -17,12 +19,13 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kWeightsFile = "model.safetensors";
-constexpr std::string_view kIndexFile = "model.safetensors.index.json";
 
 // True for a file that belongs to one model only. Shards are named model-00001-of-00002.safetensors.
 bool IsModelFile(std::string_view name) {
-  return name == kWeightsFile || name == kIndexFile || name == kPreprocessorFile ||
-         (name.starts_with("model-") && name.find("-of-") != name.npos && name.ends_with(".safetensors"));
+  const bool is_shard = (name.starts_with("model-") && name.ends_with(".safetensors")) ||
+                        (name.starts_with("pytorch_model-") && name.ends_with(".bin"));
+  return std::ranges::find(io::WeightFileNames(), name) != io::WeightFileNames().end() || name == kPreprocessorFile ||
+         (is_shard && name.find("-of-") != name.npos);
 }
 
 void WriteFiles(const ModelFiles& files, const fs::path& folder) {

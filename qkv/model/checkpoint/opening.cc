@@ -3,6 +3,7 @@
 #include <system_error>
 
 #include "qkv/core/error.h"
+#include "qkv/io/weights.h"
 #include "qkv/model/checkpoint/model_folder.h"
 
 namespace qkv::model {
@@ -24,15 +25,16 @@ ModelState ReadModelState(const fs::path& path) {
   if (folder.empty()) folder = ".";
   const FileStamp stamp = ReadFileStamp(folder);
   ModelState state{stamp.device, stamp.inode, {}};
-  for (const fs::path& file : {path, folder / kConfigFile, folder / kPreprocessorFile, folder / "model.safetensors",
-                               folder / "model.safetensors.index.json"}) {
+  std::vector<fs::path> files = {path, folder / kConfigFile, folder / kPreprocessorFile};
+  for (const char* name : io::WeightFileNames()) files.push_back(folder / name);
+  for (const fs::path& file : files) {
     std::optional<FileStamp>& of_file = state.files.emplace_back();
     if (fs::is_regular_file(file, ignored)) of_file = Identity(ReadFileStamp(file));
   }
   return state;
 }
 
-bool IsSameModel(const fs::path& path, const ModelState& before, const io::SafeTensors& tensors) {
+bool IsSameModel(const fs::path& path, const ModelState& before, const io::TensorSet& tensors) {
   if (ReadModelState(path) != before) return false;
   for (const io::TensorFile& file : tensors.files()) {
     if (!FileExists(file.path) || Identity(ReadFileStamp(file.path)) != Identity(file.mapped.stamp())) return false;

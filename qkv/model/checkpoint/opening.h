@@ -22,11 +22,11 @@ struct ModelState {
   bool operator==(const ModelState&) const = default;
 };
 
-/// The state of a folder, or of the folder of a .safetensors file. Throws Error if it does not exist.
+/// The state of a folder, or of the folder of a file of weights. Throws Error if it does not exist.
 ModelState ReadModelState(const std::filesystem::path& path);
 
 /// True if `before` is still the state of `path`, and `tensors` belong to its files.
-bool IsSameModel(const std::filesystem::path& path, const ModelState& before, const io::SafeTensors& tensors);
+bool IsSameModel(const std::filesystem::path& path, const ModelState& before, const io::TensorSet& tensors);
 
 /// Calls open(), whose result has `tensors`, and calls it again if the model was replaced meanwhile. So the weights of
 /// one model are never combined with the configuration of another. Throws Error if the model is replaced a second time.

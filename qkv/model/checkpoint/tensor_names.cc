@@ -117,7 +117,7 @@ std::string List(const std::vector<std::string>& entries) {
 
 }  // namespace
 
-const io::StoredTensor* FindWithSuffix(const io::SafeTensors& tensors, std::string_view suffix) {
+const io::StoredTensor* FindWithSuffix(const io::TensorSet& tensors, std::string_view suffix) {
   for (const io::StoredTensor& tensor : tensors.tensors()) {
     const std::string_view name = tensor.name;
     if (name.ends_with(suffix) && (name.size() == suffix.size() || name[name.size() - suffix.size() - 1] == '.')) {
@@ -127,7 +127,7 @@ const io::StoredTensor* FindWithSuffix(const io::SafeTensors& tensors, std::stri
   return nullptr;
 }
 
-std::string BasePrefix(const io::SafeTensors& tensors) {
+std::string BasePrefix(const io::TensorSet& tensors) {
   constexpr std::string_view kAnchor = "embeddings.patch_embeddings.projection.weight";
   const io::StoredTensor* anchor = FindWithSuffix(tensors, kAnchor);
   return anchor ? anchor->name.substr(0, anchor->name.size() - kAnchor.size()) : "";
@@ -145,8 +145,8 @@ std::vector<std::string> StoredNames(const Layout& layout, std::string_view pref
   return Alternatives(layout, prefix, canonical).front();
 }
 
-std::vector<std::string> NamesBeside(const VitConfig& config, const io::SafeTensors& tensors,
-                                     std::string_view canonical, std::string_view beside) {
+std::vector<std::string> NamesBeside(const VitConfig& config, const io::TensorSet& tensors, std::string_view canonical,
+                                     std::string_view beside) {
   const Layout& layout = GetLayout(config);
   const std::string prefix = BasePrefix(tensors);
   const auto names = Alternatives(layout, prefix, canonical), neighbours = Alternatives(layout, prefix, beside);
@@ -195,7 +195,7 @@ namespace {
 // names_of: all alternatives for a canonical tensor, each a list of parts. ignored: names of tensors that are not read.
 template <typename NamesFunction>
 std::vector<BoundTensor> BindTable(std::vector<TensorSpec> table, const NamesFunction& names_of,
-                                   const std::set<std::string, std::less<>>& ignored, const io::SafeTensors& tensors,
+                                   const std::set<std::string, std::less<>>& ignored, const io::TensorSet& tensors,
                                    const std::string& model) {
   std::vector<BoundTensor> bound;
   std::vector<std::string> missing, misshaped, left_over;
@@ -235,7 +235,7 @@ std::vector<BoundTensor> BindTable(std::vector<TensorSpec> table, const NamesFun
 
 }  // namespace
 
-std::vector<BoundTensor> Bind(const VitConfig& config, const io::SafeTensors& tensors) {
+std::vector<BoundTensor> Bind(const VitConfig& config, const io::TensorSet& tensors) {
   const Layout& layout = GetLayout(config);
   const std::string prefix = BasePrefix(tensors);
   std::set<std::string, std::less<>> ignored;
@@ -245,7 +245,7 @@ std::vector<BoundTensor> Bind(const VitConfig& config, const io::SafeTensors& te
       tensors, fmt::format("{} ({} layout)", config.architecture, Name(config.family)));
 }
 
-std::vector<BoundTensor> Bind(std::vector<TensorSpec> table, const io::SafeTensors& tensors, std::string_view model) {
+std::vector<BoundTensor> Bind(std::vector<TensorSpec> table, const io::TensorSet& tensors, std::string_view model) {
   const auto itself = [](const std::string& name) { return std::vector<std::vector<std::string>>{{name}}; };
   return BindTable(std::move(table), itself, {}, tensors, std::string(model));
 }

@@ -44,13 +44,13 @@ Tensor<T> Read(const BoundTensor& bound);
 
 /// Finds every tensor of the configuration, in the table's order. Strict: throws Error that names all missing,
 /// misshaped and unused tensors. Shapes are compared without axes of extent 1.
-std::vector<BoundTensor> Bind(const VitConfig& config, const io::SafeTensors& tensors);
+std::vector<BoundTensor> Bind(const VitConfig& config, const io::TensorSet& tensors);
 
 /// As above, for a table whose tensors are stored under their own names. model: owner of the tensors, for messages.
-std::vector<BoundTensor> Bind(std::vector<TensorSpec> table, const io::SafeTensors& tensors, std::string_view model);
+std::vector<BoundTensor> Bind(std::vector<TensorSpec> table, const io::TensorSet& tensors, std::string_view model);
 
 /// Prefix of the base model's names in this checkpoint: "vit.", "deit.", …, or nothing.
-std::string BasePrefix(const io::SafeTensors& tensors);
+std::string BasePrefix(const io::TensorSet& tensors);
 
 /// Names under which a library stores a tensor of the table today. Throws Error if it has no name for it.
 std::vector<std::string> StoredNames(const Layout& layout, std::string_view prefix, std::string_view canonical);
@@ -60,10 +60,10 @@ std::vector<std::string> PlaceholderNames(const Layout& layout, std::string_view
 
 /// Names for a tensor of the configuration to add to a file that holds `tensors`: with the same prefix, and of the same
 /// library generation as `beside`, a tensor of the table. Throws Error if the layout has no name for it.
-std::vector<std::string> NamesBeside(const VitConfig& config, const io::SafeTensors& tensors,
-                                     std::string_view canonical, std::string_view beside);
+std::vector<std::string> NamesBeside(const VitConfig& config, const io::TensorSet& tensors, std::string_view canonical,
+                                     std::string_view beside);
 
 /// The first tensor named `suffix`, or whose name ends with "." and `suffix`; or null.
-const io::StoredTensor* FindWithSuffix(const io::SafeTensors& tensors, std::string_view suffix);
+const io::StoredTensor* FindWithSuffix(const io::TensorSet& tensors, std::string_view suffix);
 
 }  // namespace qkv::model

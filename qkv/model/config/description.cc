@@ -26,7 +26,7 @@ void ParseOwnKeys(const Fields& config, VitConfig* c) {
 
 }  // namespace
 
-Description DescribeFromTensors(const io::SafeTensors& tensors, const ModelHints& given) {
+Description DescribeFromTensors(const io::TensorSet& tensors, const ModelHints& given) {
   Require(tensors.Find("blocks.0.attn.v.weight") == nullptr && tensors.Find("blocks.0.attn.qk.weight") == nullptr &&
               tensors.Find("blocks.0.attn.qk.query.weight") == nullptr,
           "checkpoint: its attention is of a kind that only a config.json tells (\"qkv_attention\")");
@@ -46,7 +46,7 @@ void RequireAgreement(const Description& description, const ModelHints& given) {
 }
 
 Description Describe(const io::Json& config, const std::optional<io::Json>& preprocessor,
-                     const io::SafeTensors& tensors) {
+                     const io::TensorSet& tensors) {
   const Fields fields(config, "config.json");
   Require(!DescribesSequenceModel(config), "config.json: this is a model of sequences, expected one of images");
   Description description = FindFamily(fields).describe(config, preprocessor, tensors);

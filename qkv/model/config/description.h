@@ -32,18 +32,18 @@ struct Description {
 
 /// What a caller knows about a model whose files lack it.
 struct ModelHints {
-  int64_t heads = 0;  // attention heads per block; 0: not given
+  int64_t heads = 0;       // attention heads per block; 0: not given
+  std::string state_dict;  // which dictionary of a PyTorch file, see io::WeightOptions; empty: not given
 };
 
 /// Reads a config.json of any family (families/), recognised by its keys. preprocessor: Hugging Face's
 /// preprocessor_config.json. Throws Error that names the key, or the architecture and why qkv does not run it.
-Description Describe(const io::Json& config, const std::optional<io::Json>& preprocessor,
-                     const io::SafeTensors& tensors);
+Description Describe(const io::Json& config, const std::optional<io::Json>& preprocessor, const io::TensorSet& tensors);
 
 /// Infers the description from names and shapes of tensors and from `given`. Throws Error that names the option if
 /// neither determines something that changes every result (the number of heads). What follows the family's convention
 /// is assumed, and listed in `assumptions`.
-Description DescribeFromTensors(const io::SafeTensors& tensors, const ModelHints& given = {});
+Description DescribeFromTensors(const io::TensorSet& tensors, const ModelHints& given = {});
 
 /// Throws Error if `given` contradicts the model's files.
 void RequireAgreement(const Description& description, const ModelHints& given);

@@ -53,7 +53,7 @@ const FamilyRow& FindFamily(const Fields& config) {
       "Face) nor \"library_name\": \"vit-pytorch\"");
 }
 
-const FamilyRow& FindFamily(const io::SafeTensors& tensors) {
+const FamilyRow& FindFamily(const io::TensorSet& tensors) {
   if (const FamilyRow* row = FindRow([&](const FamilyRow& family) { return family.recognises_tensors(tensors); })) {
     return *row;
   }

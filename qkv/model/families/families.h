@@ -25,6 +25,6 @@ const FamilyRow& FindFamily(const VitConfig& config, Family library);
 const FamilyRow& FindFamily(const Fields& config);
 
 /// The row of tensors without a config.json. Throws Error if no family recognises them.
-const FamilyRow& FindFamily(const io::SafeTensors& tensors);
+const FamilyRow& FindFamily(const io::TensorSet& tensors);
 
 }  // namespace qkv::model

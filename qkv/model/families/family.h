@@ -25,13 +25,13 @@ struct FamilyRow {
   /// True if a config.json, or tensors without a config.json, are of this family. If several rows match, the first in
   /// the list applies.
   bool (*recognises)(const Fields& config);
-  bool (*recognises_tensors)(const io::SafeTensors& tensors);
+  bool (*recognises_tensors)(const io::TensorSet& tensors);
 
   /// Configuration, labels and the library's preprocessing. Describe (config/description.h) reads qkv's own keys and
   /// validates.
   Description (*describe)(const io::Json& config, const std::optional<io::Json>& preprocessor,
-                          const io::SafeTensors& tensors);
-  Description (*describe_tensors)(const io::SafeTensors& tensors, const ModelHints& given);
+                          const io::TensorSet& tensors);
+  Description (*describe_tensors)(const io::TensorSet& tensors, const ModelHints& given);
 
   /// True for the one row of the library that holds a model of this configuration.
   bool (*holds)(const VitConfig& config);

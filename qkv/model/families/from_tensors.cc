@@ -24,7 +24,7 @@ int64_t HeadsGiven(const ModelHints& given, int64_t width) {
   return given.heads;
 }
 
-int64_t Extent(const io::SafeTensors& tensors, const std::string& name, int axis) {
+int64_t Extent(const io::TensorSet& tensors, const std::string& name, int axis) {
   const io::StoredTensor* tensor = tensors.Find(name);
   Require(tensor && tensor->shape.rank() > axis && tensor->shape[axis] <= kMaxTensorExtent,
           "checkpoint: tensor \"{}\" is missing, or of a strange shape", name);

@@ -18,7 +18,7 @@ inline constexpr int64_t kMaxTensorExtent = int64_t{1} << 32;
 int64_t HeadsGiven(const ModelHints& given, int64_t width);
 
 /// Throws Error if the tensor is missing, lacks this axis, or is too long.
-int64_t Extent(const io::SafeTensors& tensors, const std::string& name, int axis);
+int64_t Extent(const io::TensorSet& tensors, const std::string& name, int axis);
 
 /// True if `count` patches, at least one, form a square grid.
 bool IsSquare(int64_t count);

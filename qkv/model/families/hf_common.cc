@@ -18,7 +18,7 @@ using simd::Activation;
 constexpr std::string_view kPatches = "embeddings.patch_embeddings.projection.weight";
 
 // The class that wrote the checkpoint; without "architectures" it is inferred from the tensors.
-std::string Architecture(const Fields& config, const HfType& type, const io::SafeTensors& tensors) {
+std::string Architecture(const Fields& config, const HfType& type, const io::TensorSet& tensors) {
   if (config.Has("architectures")) {
     const io::Json& names = config.json()["architectures"];
     if (names.is_array() && !names.empty() && names[0].is_string()) return names[0].get<std::string>();
@@ -90,7 +90,7 @@ bool HasModelType(const Fields& config, std::span<const std::string_view> types)
   return config.Has("model_type") && std::ranges::find(types, config.String("model_type", "")) != types.end();
 }
 
-bool HasHfPatches(const io::SafeTensors& tensors) { return FindWithSuffix(tensors, kPatches) != nullptr; }
+bool HasHfPatches(const io::TensorSet& tensors) { return FindWithSuffix(tensors, kPatches) != nullptr; }
 
 Activation HfActivation(const std::string& name) {
   const std::optional<Activation> activation = FindActivation(name);
@@ -98,7 +98,7 @@ Activation HfActivation(const std::string& name) {
   return *activation;
 }
 
-Description ReadHfModel(const Fields& config, const HfType& type, int64_t patch, const io::SafeTensors& tensors) {
+Description ReadHfModel(const Fields& config, const HfType& type, int64_t patch, const io::TensorSet& tensors) {
   Description description;
   VitConfig& c = description.config;
   c.family = Family::kHuggingFace;
@@ -145,7 +145,7 @@ void SetHfPreprocessor(const std::optional<io::Json>& preprocessor, io::Json oth
                                      description->preprocess_json["image_processor_type"].get<std::string>());
 }
 
-io::Json HfConfigFromTensors(const io::SafeTensors& tensors, const ModelHints& given, const HfType& type) {
+io::Json HfConfigFromTensors(const io::TensorSet& tensors, const ModelHints& given, const HfType& type) {
   const auto extent = [&](std::string_view suffix, int axis) -> int64_t {
     const io::StoredTensor* tensor = FindWithSuffix(tensors, suffix);
     return tensor && tensor->shape.rank() > axis && tensor->shape[axis] <= kMaxTensorExtent ? tensor->shape[axis] : 0;

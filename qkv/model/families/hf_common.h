@@ -24,7 +24,7 @@ struct HfType {
 bool HasModelType(const Fields& config, std::span<const std::string_view> types);
 
 /// True if the tensors have the names of a Hugging Face Vision Transformer.
-bool HasHfPatches(const io::SafeTensors& tensors);
+bool HasHfPatches(const io::TensorSet& tensors);
 
 /// Tensors outside the blocks.
 inline constexpr NameRow kHfRows[] = {
@@ -40,7 +40,7 @@ inline constexpr NameRow kHfRows[] = {
 inline constexpr std::string_view kHfMaskToken[] = {"@embeddings.mask_token"};
 
 /// The class, and the keys that all types share. patch: default patch side of the type.
-Description ReadHfModel(const Fields& config, const HfType& type, int64_t patch, const io::SafeTensors& tensors);
+Description ReadHfModel(const Fields& config, const HfType& type, int64_t patch, const io::TensorSet& tensors);
 
 /// Labels and number of classes, if the class is a classifier. Returns true if it is.
 bool ReadHfClassifier(const Fields& config, Description* description);
@@ -52,7 +52,7 @@ void SetHfPreprocessor(const std::optional<io::Json>& preprocessor, io::Json oth
 simd::Activation HfActivation(const std::string& name);
 
 /// A config.json for tensors without one. Throws Error if heads are not given or the grid is not square.
-io::Json HfConfigFromTensors(const io::SafeTensors& tensors, const ModelHints& given, const HfType& type);
+io::Json HfConfigFromTensors(const io::TensorSet& tensors, const ModelHints& given, const HfType& type);
 
 /// Notes what HfConfigFromTensors assumed.
 void NoteHfAssumptions(Description* description);

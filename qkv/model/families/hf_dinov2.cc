@@ -68,7 +68,7 @@ io::Json DefaultPreprocessor() {
 }
 
 Description DescribeHfDinov2(const io::Json& json, const std::optional<io::Json>& preprocessor,
-                             const io::SafeTensors& tensors) {
+                             const io::TensorSet& tensors) {
   const Fields config(json, "config.json");
   const bool registers = config.String("model_type", "") == kRegisters.type;
   Description description = ReadHfModel(config, registers ? kRegisters : kPlain, /*patch=*/14, tensors);
@@ -89,15 +89,15 @@ Description DescribeHfDinov2(const io::Json& json, const std::optional<io::Json>
   return description;
 }
 
-bool HaveRegisters(const io::SafeTensors& tensors) {
+bool HaveRegisters(const io::TensorSet& tensors) {
   return FindWithSuffix(tensors, "embeddings.register_tokens") != nullptr;
 }
 
-bool AreDinov2Tensors(const io::SafeTensors& tensors) {
+bool AreDinov2Tensors(const io::TensorSet& tensors) {
   return HasHfPatches(tensors) && (FindWithSuffix(tensors, "layer_scale1.lambda1") || HaveRegisters(tensors));
 }
 
-Description DescribeHfDinov2Tensors(const io::SafeTensors& tensors, const ModelHints& given) {
+Description DescribeHfDinov2Tensors(const io::TensorSet& tensors, const ModelHints& given) {
   const HfType& type = HaveRegisters(tensors) ? kRegisters : kPlain;
   Description description = DescribeHfDinov2(HfConfigFromTensors(tensors, given, type), {}, tensors);
   NoteHfAssumptions(&description);

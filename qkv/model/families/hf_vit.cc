@@ -47,7 +47,7 @@ io::Json DefaultPreprocessor(bool deit, const VitConfig& c) {
 }
 
 Description DescribeHfVit(const io::Json& json, const std::optional<io::Json>& preprocessor,
-                          const io::SafeTensors& tensors) {
+                          const io::TensorSet& tensors) {
   const Fields config(json, "config.json");
   const bool deit = config.String("model_type", "") == kDeit.type;
   Description description = ReadHfModel(config, deit ? kDeit : kVit, /*patch=*/16, tensors);
@@ -63,12 +63,12 @@ Description DescribeHfVit(const io::Json& json, const std::optional<io::Json>& p
 }
 
 // ViT and DeiT have neither LayerScale nor registers.
-bool AreVitTensors(const io::SafeTensors& tensors) {
+bool AreVitTensors(const io::TensorSet& tensors) {
   return HasHfPatches(tensors) && !FindWithSuffix(tensors, "layer_scale1.lambda1") &&
          !FindWithSuffix(tensors, "embeddings.register_tokens");
 }
 
-Description DescribeHfVitTensors(const io::SafeTensors& tensors, const ModelHints& given) {
+Description DescribeHfVitTensors(const io::TensorSet& tensors, const ModelHints& given) {
   const bool deit = FindWithSuffix(tensors, "embeddings.distillation_token") != nullptr;
   Description description = DescribeHfVit(HfConfigFromTensors(tensors, given, deit ? kDeit : kVit), {}, tensors);
   NoteHfAssumptions(&description);

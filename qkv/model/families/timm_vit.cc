@@ -252,18 +252,18 @@ namespace {
 // ---------------------------------------------------------------------------------------------------------------------
 // Tensors without a config.json
 
-bool AreTimmTensors(const io::SafeTensors& tensors) {
+bool AreTimmTensors(const io::TensorSet& tensors) {
   return tensors.Find("blocks.0.attn.qkv.weight") && tensors.Find("patch_embed.proj.weight");
 }
 
-int64_t CountBlocks(const io::SafeTensors& tensors) {
+int64_t CountBlocks(const io::TensorSet& tensors) {
   int64_t depth = 0;
   while (tensors.Find(fmt::format("blocks.{}.norm1.weight", depth))) ++depth;
   return depth;
 }
 
 // timm's arguments, as far as the tensors determine them.
-io::Json ArgumentsFromTensors(const io::SafeTensors& tensors, const ModelHints& given,
+io::Json ArgumentsFromTensors(const io::TensorSet& tensors, const ModelHints& given,
                               std::vector<std::string>* assumptions) {
   const auto has = [&](std::string_view name) { return tensors.Find(name) != nullptr; };
   io::Json args;
@@ -326,7 +326,7 @@ io::Json ArgumentsFromTensors(const io::SafeTensors& tensors, const ModelHints& 
   return args;
 }
 
-Description DescribeTimmTensors(const io::SafeTensors& tensors, const ModelHints& given) {
+Description DescribeTimmTensors(const io::TensorSet& tensors, const ModelHints& given) {
   std::vector<std::string> assumptions;
   const io::Json args = ArgumentsFromTensors(tensors, given, &assumptions);
   // The name is used only in messages: all arguments are given.
@@ -484,7 +484,7 @@ constinit const FamilyRow kTimmVit = {
     .recognises = [](const Fields& config) { return config.Has("architecture") && !config.Has("model_type"); },
     .recognises_tensors = AreTimmTensors,
     .describe = [](const io::Json& config, const std::optional<io::Json>&,
-                   const io::SafeTensors&) { return DescribeTimm(config); },
+                   const io::TensorSet&) { return DescribeTimm(config); },
     .describe_tensors = DescribeTimmTensors,
     .holds = [](const VitConfig&) { return true; },
     .layout = [](const VitConfig&) -> const Layout& { return kLayout; },

@@ -59,19 +59,19 @@ const Layout& LayoutFor(const VitConfig& config) { return config.architecture ==
 // config.json
 
 // Extent of an axis of a tensor that every such model has. Throws Error if it is missing.
-int64_t Extent(const io::SafeTensors& tensors, std::string_view name, int axis) {
+int64_t Extent(const io::TensorSet& tensors, std::string_view name, int axis) {
   const io::StoredTensor* tensor = tensors.Find(name);
   Require(tensor && tensor->shape.rank() > axis, "checkpoint: tensor \"{}\" is missing or has too few axes", name);
   return tensor->shape[axis];
 }
 
-int64_t CountBlocks(const io::SafeTensors& tensors) {
+int64_t CountBlocks(const io::TensorSet& tensors) {
   int64_t depth = 0;
   while (tensors.Find(fmt::format("transformer.layers.{}.0.norm.weight", depth))) ++depth;
   return depth;
 }
 
-void ParseHead(const Fields& config, const io::SafeTensors& tensors, bool simple, VitConfig* c) {
+void ParseHead(const Fields& config, const io::TensorSet& tensors, bool simple, VitConfig* c) {
   const std::string head = simple ? "linear_head" : tensors.Find("mlp_head.1.weight") ? "mlp_head.1" : "mlp_head";
   c->head_norm = head == "mlp_head.1";
   const bool there = tensors.Find(head + ".weight") != nullptr;
@@ -82,7 +82,7 @@ void ParseHead(const Fields& config, const io::SafeTensors& tensors, bool simple
   c->pool_prefix = true;  // in older releases the mean includes the class token
 }
 
-Description DescribeVitPytorch(const io::Json& json, const io::SafeTensors& tensors) {
+Description DescribeVitPytorch(const io::Json& json, const io::TensorSet& tensors) {
   const Fields config(json, "config.json");
   Description description;
   VitConfig& c = description.config;
@@ -138,7 +138,7 @@ Description DescribeVitPytorch(const io::Json& json, const io::SafeTensors& tens
 }
 
 // Always fails: the tensors do not determine the arguments.
-Description DescribeVitPytorchTensors(const io::SafeTensors&, const ModelHints&) {
+Description DescribeVitPytorchTensors(const io::TensorSet&, const ModelHints&) {
   Fail(
       "checkpoint: vit-pytorch's tensors do not tell image_size, patch_size and heads; put them into a config.json "
       "beside the file: {{\"library_name\": \"vit-pytorch\", \"architecture\": \"ViT\", \"image_size\": 256, "
@@ -159,9 +159,9 @@ constinit const FamilyRow kVitPytorch = {
     .model_types = {},
     .recognises = [](const Fields& config) { return config.String("library_name", "") == "vit-pytorch"; },
     .recognises_tensors =
-        [](const io::SafeTensors& tensors) { return tensors.Find("to_patch_embedding.2.weight") != nullptr; },
+        [](const io::TensorSet& tensors) { return tensors.Find("to_patch_embedding.2.weight") != nullptr; },
     .describe = [](const io::Json& config, const std::optional<io::Json>&,
-                   const io::SafeTensors& tensors) { return DescribeVitPytorch(config, tensors); },
+                   const io::TensorSet& tensors) { return DescribeVitPytorch(config, tensors); },
     .describe_tensors = DescribeVitPytorchTensors,
     .holds = [](const VitConfig&) { return true; },
     .layout = LayoutFor,

@@ -84,7 +84,7 @@ StoreOptions MakeStoreOptions(const TrainConfig& config, const Split& split, con
 }
 
 // Names under which the table's tensors are stored: those of `like`, a file of the same library, where it has them.
-std::vector<std::vector<std::string>> ChooseTensorNames(const model::VitConfig& config, const io::SafeTensors* like) {
+std::vector<std::vector<std::string>> ChooseTensorNames(const model::VitConfig& config, const io::TensorSet* like) {
   std::vector<std::vector<std::string>> names;
   for (const model::TensorSpec& spec : model::TensorTable(config)) {
     names.push_back(like ? model::NamesBeside(config, *like, spec.name, spec.name)

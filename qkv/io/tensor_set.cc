@@ -1,0 +1,60 @@
+#include "qkv/io/tensor_set.h"
+
+#include <algorithm>
+
+#include "qkv/core/error.h"
+#include "qkv/io/json.h"
+
+namespace qkv::io {
+
+const StoredTensor* TensorSet::Find(std::string_view name) const {
+  const auto found = std::lower_bound(tensors_.begin(), tensors_.end(), name,
+                                      [](const StoredTensor& tensor, std::string_view n) { return tensor.name < n; });
+  return found != tensors_.end() && found->name == name ? &*found : nullptr;
+}
+
+void TensorSet::RequireUnchanged() const {
+  for (const File& file : files_) file.RequireUnchanged();
+}
+
+size_t TensorSet::bytes() const {
+  size_t sum = 0;
+  for (const StoredTensor& tensor : tensors_) sum += tensor.bytes.size();
+  return sum;
+}
+
+std::string TensorSet::StripPrefixes(std::span<const std::string_view> prefixes) {
+  std::string stripped;
+  for (bool again = !tensors_.empty(); again;) {
+    again = false;
+    for (const std::string_view prefix : prefixes) {
+      // Sorted: if the first and the last name have it, all have. A name that is nothing but the prefix would be empty.
+      const auto has = [&](const StoredTensor& tensor) {
+        return tensor.name.size() > prefix.size() && tensor.name.starts_with(prefix);
+      };
+      if (prefix.empty() || !has(tensors_.front()) || !has(tensors_.back())) continue;
+      for (StoredTensor& tensor : tensors_) tensor.name.erase(0, prefix.size());
+      stripped += prefix;
+      again = true;
+    }
+  }
+  return stripped;
+}
+
+const TensorFile& TensorSet::Map(const std::filesystem::path& path) {
+  return files_.emplace_back(File{path, MappedFile(path)});
+}
+
+std::span<const std::byte> TensorSet::Keep(std::vector<std::byte> bytes) {
+  return memory_.emplace_back(std::move(bytes));
+}
+
+void TensorSet::Finish(std::string_view where) {
+  std::sort(tensors_.begin(), tensors_.end(),
+            [](const StoredTensor& a, const StoredTensor& b) { return a.name < b.name; });
+  const auto twin = std::adjacent_find(tensors_.begin(), tensors_.end(),
+                                       [](const StoredTensor& a, const StoredTensor& b) { return a.name == b.name; });
+  if (twin != tensors_.end()) Fail("{}: tensor {} appears twice", where, Quoted(twin->name));
+}
+
+}  // namespace qkv::io

@@ -1,0 +1,30 @@
+// Opens the weights of a model, whatever their format: safetensors or PyTorch, one file or shards. The format is
+// recognised by content, and what is often passed by mistake is named.
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <string>
+
+#include "qkv/io/tensor_set.h"
+
+namespace qkv::io {
+
+struct WeightOptions {
+  // Of a PyTorch file with several dictionaries, the path of the one to read, such as "model" or "ema.state_dict"; "."
+  // is the top level. Empty: the one that timm would load, see TorchFile::Choose.
+  std::string state_dict;
+};
+
+/// `path`: a file by safetensors or torch.save, an index of shards, or a folder with model.safetensors,
+/// pytorch_model.bin, or the index of either (the first that is there). Throws Error as SafeTensors::Open and
+/// TorchFile; the error says what a path is instead: an empty file, a pointer of Git LFS, an HTML page, a file of
+/// another library, a folder whose subfolders hold models.
+TensorSet OpenWeights(const std::filesystem::path& path, const WeightOptions& options = {});
+/// The same for the bytes of one file in memory, which must outlive the result. `where` is the prefix of errors.
+TensorSet ReadWeights(std::span<const std::byte> bytes, std::string_view where, const WeightOptions& options = {});
+
+/// Names of weight files in a folder, in the order in which OpenWeights looks for them.
+std::span<const char* const> WeightFileNames();
+
+}  // namespace qkv::io
