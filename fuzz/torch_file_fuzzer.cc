@@ -27,7 +27,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const auto file = qkv::io::TorchFile::FromBytes(std::as_bytes(std::span(data, size)), "fuzz");
     Check(!file.dictionaries().empty());
     const qkv::io::TorchDictionary& chosen = file.Choose("");
-    Check(&file.Choose(chosen.path) != nullptr);
+    Check(file.Choose(chosen.path).path == chosen.path);
     file.DescribeChoice(chosen);
     for (const qkv::io::TorchDictionary& dictionary : file.dictionaries()) {
       try {

@@ -105,9 +105,9 @@ TEST(TorchRefusals, NameWhatTheFileIs) {
       {"plain.pkl", "torch.save did not write"},
       {"arrays.npz", "NumPy arrays"},
   };
-  for (const auto& [file, message] : files) {
+  for (const auto& [file, words] : files) {
     SCOPED_TRACE(file);
-    EXPECT_MESSAGE(OpenWeights(TorchFolder() / "refused" / file), message);
+    EXPECT_MESSAGE(OpenWeights(TorchFolder() / "refused" / file), words);
   }
 }
 
