@@ -1,0 +1,87 @@
+// Makes a tokenizer of a SentencePiece model. Which special tokens are added is said by tokenizer_config.json.
+#include "qkv/core/error.h"
+#include "qkv/text/normalizers.h"
+#include "qkv/text/sentencepiece.h"
+#include "qkv/text/tokenizer_parts.h"
+
+namespace qkv::text {
+namespace {
+
+bool FlagOr(const io::Json& config, std::string_view key, bool otherwise) {
+  if (!config.is_object()) return otherwise;
+  const auto found = config.find(key);
+  return found != config.end() && found->is_boolean() ? found->get<bool>() : otherwise;
+}
+
+// big_vision's cleaning of texts for SigLIP: no ASCII punctuation, lower case, single spaces. Then as SentencePiece with
+// a "▁" in front.
+void CanonicalSiglip(Segment& segment, bool lower) {
+  std::string to;
+  bool space = false;
+  for (size_t at = 0; at < segment.text.size();) {
+    const Character character = CharacterAt(segment.text, at);
+    at = character.end;
+    const bool blank = IsSpace(character.code) || (character.code >= 0x1c && character.code <= 0x1f) ||
+                       character.code == 0x2581;
+    if (blank) {
+      space = true;
+    } else if (character.code >= 0x80 || !IsPunctuation(character.code)) {
+      if (space && !to.empty()) to += ' ';
+      space = false;
+      if (lower) {
+        AppendLower(character.code, &to);
+      } else {
+        AppendCharacter(character.code, &to);
+      }
+    }
+  }
+  segment.text = std::move(to);
+}
+
+}  // namespace
+
+TokenizerParts ReadSentencePiece(std::string_view bytes, const io::Json& config, std::string_view where) {
+  const SentencePieceModel model = ParseSentencePiece(bytes, where);
+  TokenizerParts parts;
+  parts.bytes_input = true;
+  parts.description = model.model_type == SentencePieceModel::kBpe ? "SentencePiece BPE" : "SentencePiece unigram";
+  parts.model = MakeSentencePieceModel(model, std::string(where));
+  const std::string name = TokenContent(config, "tokenizer_class");
+  if (name.starts_with("Siglip")) {
+    const bool lower = FlagOr(config, "do_lower_case", true);
+    parts.normalizers.push_back([lower](Segment& segment) { CanonicalSiglip(segment, lower); });
+    parts.bytes_input = false;
+  }
+  parts.normalizers.push_back(SentencePieceNormalizer(model, where));
+  if (model.bos_id >= 0) parts.special.begin = model.bos_id;
+  if (model.eos_id >= 0) parts.special.end = model.eos_id;
+  if (model.pad_id >= 0) parts.special.padding = model.pad_id;
+  parts.special.unknown = model.unknown_id;
+  ApplyTokenizerConfig(config, &parts);
+  if (parts.special.padding) parts.padding_on_request.id = *parts.special.padding;
+
+  // Control pieces are left out when decoding; they are never found in text.
+  parts.decoders.push_back([model_bytes = ByteTokens(parts.model->vocabulary()), unknown = model.pieces[static_cast<size_t>(model.unknown_id)].text,
+                            surface = model.unk_surface](std::vector<std::string>& tokens) {
+    for (std::string& token : tokens) {
+      if (token == unknown) token = surface;
+    }
+  });
+  parts.decoders.push_back(DecodeByteFallback());
+  parts.decoders.push_back(DecodeMetaspace("\xe2\x96\x81", model.add_dummy_prefix));
+  parts.decoders.push_back(DecodeFuse());
+
+  // T5's and SigLIP's end, Llama's and Gemma's begin.
+  const bool ends = name.starts_with("Siglip") || name.starts_with("T5");
+  const bool begins = name.starts_with("Gemma") || name.starts_with("Llama");
+  if (name.starts_with("Siglip") && !parts.model_max_length) parts.model_max_length = 64;
+  std::vector<TemplateItem> items = {{true, {}}};
+  if (FlagOr(config, "add_bos_token", begins) && parts.special.begin) {
+    items.insert(items.begin(), {false, {*parts.special.begin}});
+  }
+  if (FlagOr(config, "add_eos_token", ends) && parts.special.end) items.push_back({false, {*parts.special.end}});
+  if (items.size() > 1) parts.templates.push_back(std::move(items));
+  return parts;
+}
+
+}  // namespace qkv::text
