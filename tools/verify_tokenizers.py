@@ -461,7 +461,7 @@ def main():
     for name, (_, _, _, any_bytes) in CASES.items():
         if not any(fnmatch.fnmatch(name, pattern) for pattern in args.patterns):
             continue
-        folder = make_folder(name, lines[:60000], work)
+        folder = make_folder(name, lines[:20000], work)
         if folder is None:
             print(f"{name}: left out, its vocabulary is not installed")
             continue

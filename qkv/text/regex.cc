@@ -3,10 +3,13 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include <algorithm>
 #include <array>
+#include <iterator>
 #include <string>
 
 #include "qkv/core/error.h"
+#include "qkv/text/unicode_versions.h"
 
 namespace qkv::text {
 namespace {
@@ -21,7 +24,24 @@ constexpr std::string_view kSpaces = R"(\x{9}-\x{d}\x{20}\x{85}\p{Z})";
 constexpr std::string_view kNoSpaces = R"(\x{0}-\x{8}\x{e}-\x{1f}!-\x{84}\x{86}-\x{9f}\x{a1}-\x{167f}\x{1681}-\x{1fff})"
                                        R"(\x{200b}-\x{2027}\x{202a}-\x{202e}\x{2030}-\x{205e}\x{2060}-\x{2fff})"
                                        R"(\x{3001}-\x{10ffff})";
-constexpr std::string_view kWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
+// Oniguruma counts the digits and fractions of Latin-1 too.
+constexpr std::string_view kWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
+
+// Categories that have more members in later versions of Unicode.
+struct Property {
+  std::string_view name, more;
+};
+constexpr Property kProperties[] = {{R"(\p{L})", kNewLetters},
+                                    {R"(\p{N})", kNewNumbers},
+                                    {R"(\p{M})", kNewMarks},
+                                    {R"(\p{P})", kNewPunctuation}};
+
+const Property* PropertyAt(std::string_view pattern) {
+  const auto* found = std::find_if(std::begin(kProperties), std::end(kProperties), [&](const Property& property) {
+    return pattern.starts_with(property.name);
+  });
+  return found == std::end(kProperties) ? nullptr : found;
+}
 
 // Rewrites the classes that differ. \W inside of a class stays PCRE2's.
 std::string Translate(std::string_view pattern) {
@@ -38,8 +58,12 @@ std::string Translate(std::string_view pattern) {
         to += within ? std::string(kNoSpaces) : fmt::format("[^{}]", kSpaces);
       } else if (next == 'w') {
         to += within ? std::string(kWord) : fmt::format("[{}]", kWord);
+        to.insert(to.size() - (within ? 0 : 1), kNewWord);
       } else if (next == 'W' && !within) {
-        to += fmt::format("[^{}]", kWord);
+        to += fmt::format("[^{}{}]", kWord, kNewWord);
+      } else if (const Property* property = PropertyAt(pattern.substr(i - 1))) {
+        to += fmt::format(R"({}{}{}{})", within ? "" : "[", property->name, property->more, within ? "" : "]");
+        i += property->name.size() - 2;
       } else {
         to += c;
         to += next;

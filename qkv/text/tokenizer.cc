@@ -244,7 +244,7 @@ std::string Tokenizer::Decode(std::span<const int32_t> ids, bool special_tokens)
   std::vector<std::string> tokens;
   for (const int32_t id : ids) {
     const AddedToken* added = state_->AddedOf(id);
-    if (!special_tokens && added != nullptr && added->special) continue;
+    if (!special_tokens && ((added != nullptr && added->special) || state_->parts.hidden.contains(id))) continue;
     const std::optional<std::string> token = TokenOf(id);
     Require(token.has_value(), "decode: expected ids of the vocabulary of {} tokens, up to {}, got {}", size(),
             max_id(), id);

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "qkv/io/json.h"
@@ -45,6 +46,7 @@ struct TokenizerParts {
   std::vector<AddedToken> added;
   std::unordered_map<std::string, size_t> added_index;  // by content
   int32_t max_added_id = -1;
+  std::unordered_set<int32_t> hidden;  // ids that Decode leaves out with the special tokens
   std::vector<std::vector<TemplateItem>> templates;  // applied one after the other
   std::vector<Decoder> decoders;                     // empty: tokens are joined by spaces
   bool trim_decoded = false;                         // white space at both ends of decoded text is removed

@@ -1,4 +1,7 @@
 // Makes a tokenizer of a SentencePiece model. Which special tokens are added is said by tokenizer_config.json.
+#include <algorithm>
+#include <utility>
+
 #include "qkv/core/error.h"
 #include "qkv/text/normalizers.h"
 #include "qkv/text/sentencepiece.h"
@@ -47,7 +50,8 @@ TokenizerParts ReadSentencePiece(std::string_view bytes, const io::Json& config,
   parts.description = model.model_type == SentencePieceModel::kBpe ? "SentencePiece BPE" : "SentencePiece unigram";
   parts.model = MakeSentencePieceModel(model, std::string(where));
   const std::string name = TokenContent(config, "tokenizer_class");
-  if (name.starts_with("Siglip")) {
+  const bool siglip = name.starts_with("Siglip");
+  if (siglip) {
     const bool lower = FlagOr(config, "do_lower_case", true);
     parts.normalizers.push_back([lower](Segment& segment) { CanonicalSiglip(segment, lower); });
     parts.bytes_input = false;
@@ -60,21 +64,31 @@ TokenizerParts ReadSentencePiece(std::string_view bytes, const io::Json& config,
   ApplyTokenizerConfig(config, &parts);
   if (parts.special.padding) parts.padding_on_request.id = *parts.special.padding;
 
-  // Control pieces are left out when decoding; they are never found in text.
-  parts.decoders.push_back([model_bytes = ByteTokens(parts.model->vocabulary()), unknown = model.pieces[static_cast<size_t>(model.unknown_id)].text,
+  parts.decoders.push_back([unknown = model.pieces[static_cast<size_t>(model.unknown_id)].text,
                             surface = model.unk_surface](std::vector<std::string>& tokens) {
-    for (std::string& token : tokens) {
-      if (token == unknown) token = surface;
-    }
+    std::replace(tokens.begin(), tokens.end(), unknown, surface);
   });
   parts.decoders.push_back(DecodeByteFallback());
   parts.decoders.push_back(DecodeMetaspace("\xe2\x96\x81", model.add_dummy_prefix));
   parts.decoders.push_back(DecodeFuse());
 
+  // Control pieces are found in text only by transformers' class, which takes the white space around them.
+  if (siglip) {
+    for (const auto& [key, otherwise] : {std::pair("eos_token", "</s>"), std::pair("pad_token", "</s>"),
+                                         std::pair("unk_token", "<unk>")}) {
+      const std::string given = TokenContent(config, key);
+      AddToken({.content = given.empty() ? otherwise : given, .lstrip = true, .rstrip = true, .special = true}, &parts);
+    }
+  } else {
+    for (size_t i = 0; i < model.pieces.size(); ++i) {
+      if (model.pieces[i].type == SentencePiece::kControl) parts.hidden.insert(static_cast<int32_t>(i));
+    }
+  }
+
   // T5's and SigLIP's end, Llama's and Gemma's begin.
-  const bool ends = name.starts_with("Siglip") || name.starts_with("T5");
+  const bool ends = siglip || name.starts_with("T5");
   const bool begins = name.starts_with("Gemma") || name.starts_with("Llama");
-  if (name.starts_with("Siglip") && !parts.model_max_length) parts.model_max_length = 64;
+  if (siglip && !parts.model_max_length) parts.model_max_length = 64;
   std::vector<TemplateItem> items = {{true, {}}};
   if (FlagOr(config, "add_bos_token", begins) && parts.special.begin) {
     items.insert(items.begin(), {false, {*parts.special.begin}});

@@ -2,7 +2,7 @@
 
 #include <utf8proc.h>
 
-#include <array>
+#include <algorithm>
 #include <bitset>
 #include <cstdlib>
 #include <cstring>
@@ -10,6 +10,7 @@
 
 #include "qkv/core/error.h"
 #include "qkv/core/text.h"
+#include "qkv/text/unicode_versions.h"
 
 namespace qkv::text {
 namespace {
@@ -48,6 +49,7 @@ void AppendForm(std::string_view text, NormalForm form, std::string* to) {
 // Whether the character is its own form, and neither moves nor joins with characters before it.
 bool IsInert(char32_t code, NormalForm form) {
   const utf8proc_property_t& property = *utf8proc_get_property(static_cast<utf8proc_int32_t>(code));
+  if (IsInRanges(code, kNotNormalized)) return true;
   const bool composes = form == NormalForm::kNfc || form == NormalForm::kNfkc;
   if (property.combining_class != 0) return false;
   // The second of a pair that is composed.
@@ -186,14 +188,14 @@ bool IsWord(char32_t code) {
       // Alphabetic symbols (circled and squared letters), and the two joiners.
       return code == 0x200c || code == 0x200d || (code >= 0x24b6 && code <= 0x24e9) ||
              (code >= 0x1f130 && code <= 0x1f149) || (code >= 0x1f150 && code <= 0x1f169) ||
-             (code >= 0x1f170 && code <= 0x1f189);
+             (code >= 0x1f170 && code <= 0x1f189) || IsInRanges(code, kWordToo);
   }
 }
 
 bool IsNumber(char32_t code) {
   if (code < 0x80) return code >= '0' && code <= '9';
   const utf8proc_category_t category = CategoryOf(code);
-  return category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO;
+  return (category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO) || IsInRanges(code, kNumbersToo);
 }
 
 bool IsPunctuation(char32_t code) {
@@ -202,13 +204,14 @@ bool IsPunctuation(char32_t code) {
            (code >= '{' && code <= '~');
   }
   const utf8proc_category_t category = CategoryOf(code);
-  return category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_PO;
+  if (category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_PO) return !IsInRanges(code, kNotPunctuation);
+  return IsInRanges(code, kPunctuationToo);
 }
 
 bool IsMark(char32_t code) {
   if (code < 0x300) return false;
   const utf8proc_category_t category = CategoryOf(code);
-  return category >= UTF8PROC_CATEGORY_MN && category <= UTF8PROC_CATEGORY_ME;
+  return category >= UTF8PROC_CATEGORY_MN && category <= UTF8PROC_CATEGORY_ME && !IsInRanges(code, kNotMarks);
 }
 
 void AppendLower(char32_t code, std::string* to) {
@@ -217,7 +220,12 @@ void AppendLower(char32_t code, std::string* to) {
   } else if (code == 0x130) {  // the only character whose lower case has two
     to->append("i\xcc\x87");
   } else {
-    AppendCharacter(static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(code))), to);
+    const auto lower = static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(code)));
+    const auto* later = std::find_if(std::begin(kLowerToo), std::end(kLowerToo), [code](const LowerRange& range) {
+      return code >= range.first && code <= range.last;
+    });
+    AppendCharacter(later == std::end(kLowerToo) ? lower : static_cast<char32_t>(static_cast<int32_t>(code) + later->distance),
+                    to);
   }
 }
 
@@ -232,7 +240,8 @@ std::string Normalize(std::string_view text, NormalForm form) {
   while (at < text.size()) {
     const Character character = CharacterAt(text, at);
     if (is_inert(character.code)) {
-      before = at;
+      // What the originals do not normalise is not passed to utf8proc.
+      before = IsInRanges(character.code, kNotNormalized) ? character.end : at;
       at = character.end;
       continue;
     }

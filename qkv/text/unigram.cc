@@ -58,9 +58,10 @@ void UnigramModel::FindBest(std::string_view text, ModelWorkspace& workspace) co
     const double here = best[at].score;
     const size_t character_end = CharacterEnd(text, at);
     bool single = false;
-    const auto offer = [&](size_t end, double sum, int32_t id) {
+    const auto offer = [&](size_t end, double exact, int32_t id) {
       ModelWorkspace::Best& target = best[end];
-      if (target.begin < 0 || sum > target.score) target = {kept(sum), static_cast<int32_t>(at), id};
+      const double sum = kept(exact);
+      if (target.begin < 0 || sum > target.score) target = {sum, static_cast<int32_t>(at), id};
     };
     trie_.ForEachPrefix(text.substr(at), [&](size_t length, int32_t id) {
       const double score =
