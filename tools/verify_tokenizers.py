@@ -119,7 +119,6 @@ def model_proto(path):
 def train_siglip(lines, folder):
     train_sentencepiece(lines, folder / "spiece", model_type="unigram", vocab_size=16000, character_coverage=0.9995,
                         pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
-    (folder / "spiece.model").rename(folder / "spiece.model")
     (folder / "tokenizer_config.json").write_text(json.dumps(
         {"tokenizer_class": "SiglipTokenizer", "model_max_length": 64, "pad_token": "</s>", "eos_token": "</s>",
          "unk_token": "<unk>"}))
@@ -151,7 +150,6 @@ def train_suffix(lines, folder):
 
 def hf_siglip(source, folder):
     """What transformers' converter makes of a T5-like model."""
-    import base64
     proto = model_proto(source / "spiece.model")
     tokenizer = Tokenizer(models.Unigram([(p.piece, p.score) for p in proto.pieces], unk_id=2, byte_fallback=False))
     charsmap = proto.normalizer_spec.precompiled_charsmap
@@ -165,7 +163,6 @@ def hf_siglip(source, folder):
     tokenizer.decoder = decoders.Metaspace(replacement="\u2581", prepend_scheme="always")
     tokenizer.add_special_tokens(["<pad>", "</s>", "<unk>"])
     tokenizer.save(str(folder / "tokenizer.json"))
-    assert base64
 
 
 def hf_t5(source, folder):
@@ -227,7 +224,7 @@ def hf_more_steps(lines, folder):
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
         pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Punctuation("contiguous"), pre_tokenizers.Digits(),
         pre_tokenizers.Split(Regex(r"\w+|[^\w\s]"), "isolated", invert=True),
-        pre_tokenizers.Metaspace(prepend_scheme="first", split=False)])
+        pre_tokenizers.Metaspace(prepend_scheme="always", split=False)])
     trainer = trainers.BpeTrainer(vocab_size=6000, show_progress=False, special_tokens=["[UNK]"], limit_alphabet=500)
     tokenizer.train_from_iterator(lines[:20000], trainer)
     tokenizer.save(str(folder / "tokenizer.json"))
@@ -286,12 +283,6 @@ def transformers_class(name):
 
 
 def sentencepiece_model(folder):
-    [path] = folder.glob("*.model")
-    processor = sentencepiece.SentencePieceProcessor(model_file=str(path))
-    return lambda texts: [processor.encode(text) for text in texts]
-
-
-def sentencepiece_eos(folder):
     [path] = folder.glob("*.model")
     processor = sentencepiece.SentencePieceProcessor(model_file=str(path))
     return lambda texts: [processor.encode(text) for text in texts]

@@ -128,7 +128,6 @@ Normalizer Precompiled(Charsmap map) {
           i = next;
         }
       }
-      if (at == 0 && to.empty()) segment.at_start = false;
       at = end;
     }
     segment.text = std::move(to);

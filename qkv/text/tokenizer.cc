@@ -31,6 +31,7 @@ void ApplyTemplates(const std::vector<std::vector<TemplateItem>>& templates, std
     to.reserve(ids->size() + 4);
     for (const TemplateItem& item : items) {
       const std::vector<int32_t>& from = item.text ? *ids : item.ids;
+      if (item.once && std::ranges::equal(std::span(to).last(std::min(to.size(), from.size())), from)) continue;
       to.insert(to.end(), from.begin(), from.end());
     }
     *ids = std::move(to);
@@ -116,10 +117,11 @@ std::vector<int32_t> Tokenizer::State::EncodeText(std::string_view text, Workspa
   std::vector<int32_t> ids;
   ids.reserve(text.size() / 4 + 8);
   if (added.empty(/*normalized=*/false)) {
-    if (!text.empty()) AppendSegment(text, /*at_start=*/true, workspace, &ids);
+    if (!text.empty() || parts.encode_empty) AppendSegment(text, /*at_start=*/true, workspace, &ids);
     return ids;
   }
   workspace.raw.clear();
+  if (text.empty() && parts.encode_empty) AppendSegment(text, /*at_start=*/true, workspace, &ids);
   added.Find(text, /*normalized=*/false, &workspace.raw);
   for (const AddedTokens::Part& part : workspace.raw) {
     if (part.token != nullptr) {

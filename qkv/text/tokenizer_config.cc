@@ -49,6 +49,11 @@ std::string TokenContent(const io::Json& config, std::string_view key) {
   return content != found->end() && content->is_string() ? content->get<std::string>() : std::string();
 }
 
+std::string TokenOr(const io::Json& config, std::string_view key, std::string_view otherwise) {
+  std::string content = TokenContent(config, key);
+  return content.empty() ? std::string(otherwise) : content;
+}
+
 void ApplyTokenizerConfig(const io::Json& config, TokenizerParts* parts) {
   const auto id_of = [&](std::string_view key) -> std::optional<int32_t> {
     const std::string content = TokenContent(config, key);

@@ -35,11 +35,13 @@ struct PaddingSettings {
 struct TemplateItem {
   bool text = false;
   std::vector<int32_t> ids;  // of a special token
+  bool once = false;         // left out if the ids so far end with these
 };
 
 struct TokenizerParts {
   std::string description;
-  bool bytes_input = false;  // the normalizer takes any bytes
+  bool bytes_input = false;   // the normalizer takes any bytes
+  bool encode_empty = false;  // an empty text is not without tokens
   std::vector<Normalizer> normalizers;
   std::vector<PreTokenizer> pre_tokenizers;
   std::unique_ptr<SubwordModel> model;
@@ -69,6 +71,7 @@ void ApplyTokenizerConfig(const io::Json& config, TokenizerParts* parts);
 
 /// The content of a token that is a string or an object with "content"; empty if there is none.
 std::string TokenContent(const io::Json& config, std::string_view key);
+std::string TokenOr(const io::Json& config, std::string_view key, std::string_view otherwise);
 
 /// The id of the token as the tokenizer has it: an added one, or one of the model.
 std::optional<int32_t> FindToken(const TokenizerParts& parts, std::string_view token);

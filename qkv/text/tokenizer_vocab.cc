@@ -47,11 +47,6 @@ void AddMerges(std::string_view text, std::string_view where, BpeModel* model) {
   }
 }
 
-std::string TokenOr(const io::Json& config, std::string_view key, std::string_view otherwise) {
-  std::string content = TokenContent(config, key);
-  return content.empty() ? std::string(otherwise) : content;
-}
-
 }  // namespace
 
 TokenizerParts ReadVocabAndMerges(const io::Json& vocab, std::string_view merges, const io::Json& config,

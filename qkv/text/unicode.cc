@@ -214,6 +214,27 @@ bool IsMark(char32_t code) {
   return category >= UTF8PROC_CATEGORY_MN && category <= UTF8PROC_CATEGORY_ME && !IsInRanges(code, kNotMarks);
 }
 
+bool IsCased(char32_t code) {
+  const utf8proc_category_t category = CategoryOf(code);
+  return (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LT) || code == 0xaa || code == 0xba ||
+         (code >= 0x2160 && code <= 0x217f) || (code >= 0x24b6 && code <= 0x24e9);
+}
+
+bool IsCaseIgnorable(char32_t code) {
+  switch (CategoryOf(code)) {
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_ME:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_SK:
+      return true;
+    default:
+      return code == '\'' || code == '.' || code == ':' || code == 0xb7 || code == 0x387 || code == 0x55f ||
+             code == 0x5f4 || code == 0x2018 || code == 0x2019 || code == 0x2024 || code == 0x2027 || code == 0xfe13 ||
+             code == 0xfe52 || code == 0xfe55 || code == 0xff07 || code == 0xff0e || code == 0xff1a;
+  }
+}
+
 void AppendLower(char32_t code, std::string* to) {
   if (code < 0x80) {
     to->push_back(static_cast<char>(code >= 'A' && code <= 'Z' ? code + 32 : code));

@@ -56,6 +56,10 @@ bool IsMark(char32_t code);
 /// Full lower case without context, as Rust's char::to_lowercase.
 void AppendLower(char32_t code, std::string* to);
 
+/// Letters with case, by their category; and what is skipped in search of one (marks, formats, modifiers, apostrophes).
+bool IsCased(char32_t code);
+bool IsCaseIgnorable(char32_t code);
+
 enum class NormalForm { kNfc, kNfd, kNfkc, kNfkd };
 /// `text` must be valid UTF-8. Linear in its length; runs that are in the form are copied.
 std::string Normalize(std::string_view text, NormalForm form);
