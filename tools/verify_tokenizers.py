@@ -27,6 +27,13 @@ from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, normaliz
 
 ROOT = Path(__file__).resolve().parents[1]
 GPT2_TOKENS = ["<|endoftext|>"]
+# tests/text/golden/generate.py makes small vocabularies.
+SIZE_LIMIT = None
+RULES = {}  # in place of SentencePiece's named normalisation
+
+
+def size(wanted):
+    return min(wanted, SIZE_LIMIT or wanted)
 
 
 # ---- vocabularies ----
@@ -58,7 +65,7 @@ def save_slow(tokenizer, folder, **config):
 def train_clip(lines, folder):
     tokenizer = Tokenizer(models.BPE(end_of_word_suffix="</w>", unk_token="<|endoftext|>"))
     clip_parts(tokenizer)
-    trainer = trainers.BpeTrainer(vocab_size=20000, end_of_word_suffix="</w>", show_progress=False,
+    trainer = trainers.BpeTrainer(vocab_size=size(20000), end_of_word_suffix="</w>", show_progress=False,
                                   initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
                                   special_tokens=["<|startoftext|>", "<|endoftext|>"])
     tokenizer.train_from_iterator(lines, trainer)
@@ -75,7 +82,7 @@ def train_gpt2(lines, folder):
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(vocab_size=20000, show_progress=False, special_tokens=GPT2_TOKENS,
+    trainer = trainers.BpeTrainer(vocab_size=size(20000), show_progress=False, special_tokens=GPT2_TOKENS,
                                   initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
     tokenizer.train_from_iterator(lines, trainer)
     tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
@@ -92,7 +99,7 @@ def train_llama3(lines, folder):
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
         pre_tokenizers.Split(Regex(pattern), behavior="isolated"),
         pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
-    trainer = trainers.BpeTrainer(vocab_size=12000, show_progress=False, special_tokens=["<|begin_of_text|>"],
+    trainer = trainers.BpeTrainer(vocab_size=size(12000), show_progress=False, special_tokens=["<|begin_of_text|>"],
                                   initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
     tokenizer.train_from_iterator(lines, trainer)
     tokenizer.post_processor = processors.Sequence([
@@ -103,6 +110,9 @@ def train_llama3(lines, folder):
 
 
 def train_sentencepiece(lines, prefix, **options):
+    if RULES:
+        options.pop("normalization_rule_name", None)
+        options.update(RULES)
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(lines), model_prefix=str(prefix), minloglevel=2, num_threads=2,
         max_sentence_length=100000, **options)
@@ -117,7 +127,7 @@ def model_proto(path):
 
 
 def train_siglip(lines, folder):
-    train_sentencepiece(lines, folder / "spiece", model_type="unigram", vocab_size=16000, character_coverage=0.9995,
+    train_sentencepiece(lines, folder / "spiece", model_type="unigram", vocab_size=size(16000), character_coverage=0.9995,
                         pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
     (folder / "tokenizer_config.json").write_text(json.dumps(
         {"tokenizer_class": "SiglipTokenizer", "model_max_length": 64, "pad_token": "</s>", "eos_token": "</s>",
@@ -125,7 +135,7 @@ def train_siglip(lines, folder):
 
 
 def train_gemma(lines, folder):
-    train_sentencepiece(lines, folder / "tokenizer", model_type="bpe", vocab_size=16000, byte_fallback=True,
+    train_sentencepiece(lines, folder / "tokenizer", model_type="bpe", vocab_size=size(16000), byte_fallback=True,
                         normalization_rule_name="identity", add_dummy_prefix=False, remove_extra_whitespaces=False,
                         character_coverage=0.999, pad_id=0, eos_id=1, bos_id=2, unk_id=3, split_digits=True,
                         allow_whitespace_only_pieces=True,
@@ -133,18 +143,18 @@ def train_gemma(lines, folder):
 
 
 def train_llama2(lines, folder):
-    train_sentencepiece(lines, folder / "tokenizer", model_type="bpe", vocab_size=8000, byte_fallback=True,
+    train_sentencepiece(lines, folder / "tokenizer", model_type="bpe", vocab_size=size(8000), byte_fallback=True,
                         normalization_rule_name="nmt_nfkc", character_coverage=0.995)
 
 
 def train_unigram_bytes(lines, folder):
-    train_sentencepiece(lines, folder / "tokenizer", model_type="unigram", vocab_size=8000, byte_fallback=True,
+    train_sentencepiece(lines, folder / "tokenizer", model_type="unigram", vocab_size=size(8000), byte_fallback=True,
                         normalization_rule_name="nmt_nfkc_cf", character_coverage=0.99,
                         user_defined_symbols=["<sep>", "kernel", "abc def"])
 
 
 def train_suffix(lines, folder):
-    train_sentencepiece(lines, folder / "tokenizer", model_type="unigram", vocab_size=4000,
+    train_sentencepiece(lines, folder / "tokenizer", model_type="unigram", vocab_size=size(4000),
                         treat_whitespace_as_suffix=True, normalization_rule_name="nfkc", character_coverage=0.98)
 
 
@@ -209,7 +219,7 @@ def hf_steps(lines, folder):
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
         pre_tokenizers.Whitespace(), pre_tokenizers.Digits(individual_digits=True),
         pre_tokenizers.Punctuation("merged_with_next"), pre_tokenizers.Split("e", "merged_with_previous")])
-    trainer = trainers.BpeTrainer(vocab_size=6000, show_progress=False, special_tokens=["[UNK]", "[CLS]", "[SEP]"],
+    trainer = trainers.BpeTrainer(vocab_size=size(6000), show_progress=False, special_tokens=["[UNK]", "[CLS]", "[SEP]"],
                                   continuing_subword_prefix="##", limit_alphabet=200)
     tokenizer.train_from_iterator(lines[:20000], trainer)
     tokenizer.post_processor = processors.BertProcessing(("[SEP]", 2), ("[CLS]", 1))
@@ -225,7 +235,7 @@ def hf_more_steps(lines, folder):
         pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Punctuation("contiguous"), pre_tokenizers.Digits(),
         pre_tokenizers.Split(Regex(r"\w+|[^\w\s]"), "isolated", invert=True),
         pre_tokenizers.Metaspace(prepend_scheme="always", split=False)])
-    trainer = trainers.BpeTrainer(vocab_size=6000, show_progress=False, special_tokens=["[UNK]"], limit_alphabet=500)
+    trainer = trainers.BpeTrainer(vocab_size=size(6000), show_progress=False, special_tokens=["[UNK]"], limit_alphabet=500)
     tokenizer.train_from_iterator(lines[:20000], trainer)
     tokenizer.save(str(folder / "tokenizer.json"))
 
@@ -234,7 +244,7 @@ def hf_byte_normalizer(lines, folder):
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer = normalizers.Sequence([normalizers.NFC(), normalizers.ByteLevel()])
     tokenizer.pre_tokenizer = pre_tokenizers.Split("\u0120", "merged_with_next")
-    trainer = trainers.BpeTrainer(vocab_size=6000, show_progress=False,
+    trainer = trainers.BpeTrainer(vocab_size=size(6000), show_progress=False,
                                   initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
     tokenizer.train_from_iterator(lines[:20000], trainer)
     tokenizer.add_tokens([AddedToken("gnome", normalized=True, single_word=True), AddedToken("\u00e9t\u00e9", normalized=True)])
