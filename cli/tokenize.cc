@@ -96,8 +96,9 @@ int Tokenize(const Options& options) {
 void RegisterTokenize(Command app, int* exit_code) {
   const auto options = std::make_shared<Options>();
   const Command command = app.AddCommand("tokenize", "Show the ids that texts become");
-  command.AddOption("-m,--model", &options->model,
-                    "Folder with tokenizer.json, vocab.json and merges.txt, or spiece.model; or one of these files")
+  command
+      .AddOption("-m,--model", &options->model,
+                 "Folder with tokenizer.json, vocab.json and merges.txt, or spiece.model; or one of these files")
       .Required()
       .TypeName("FOLDER");
   command.AddOption("FILE", &options->file, "Text, one a line; standard input unless given").TypeName("FILE");

@@ -10,9 +10,7 @@ namespace {
 bool WordEndsAt(std::string_view text, size_t at) {
   return at > 0 && IsWord(CharacterAt(text, CharacterBefore(text, at)).code);
 }
-bool WordBeginsAt(std::string_view text, size_t at) {
-  return at < text.size() && IsWord(CharacterAt(text, at).code);
-}
+bool WordBeginsAt(std::string_view text, size_t at) { return at < text.size() && IsWord(CharacterAt(text, at).code); }
 
 }  // namespace
 

@@ -124,8 +124,10 @@ void BpeModel::MakeSymbols(std::string_view word, ModelWorkspace& workspace) con
       }
     }
     if (config_.unknown.empty()) continue;
-    Require(unknown_ >= 0, "{}: the text has a character outside of the vocabulary, and its token \"{}\" for these is "
-            "not there either", where_, config_.unknown);
+    Require(unknown_ >= 0,
+            "{}: the text has a character outside of the vocabulary, and its token \"{}\" for these is "
+            "not there either",
+            where_, config_.unknown);
     if (unknown && !config_.fuse_unknown) add(unknown_);
     unknown = true;
   }
@@ -166,9 +168,7 @@ void BpeModel::MergeLong(ModelWorkspace& workspace, std::vector<int32_t>* ids) c
   auto& symbols = workspace.symbols;
   auto& heap = workspace.heap;
   heap.clear();
-  const auto later = [](const Pair& a, const Pair& b) {
-    return a.rank != b.rank ? a.rank > b.rank : a.left > b.left;
-  };
+  const auto later = [](const Pair& a, const Pair& b) { return a.rank != b.rank ? a.rank > b.rank : a.left > b.left; };
   const auto pair_at = [&](int32_t left) -> const Merge* {
     if (left < 0 || symbols[left].next < 0) return nullptr;
     return FindMerge(symbols[left].id, symbols[symbols[left].next].id);

@@ -47,8 +47,8 @@ class BpeModel : public SubwordModel {
 
   BpeConfig config_;
   std::string where_;
-  std::vector<Merge> merges_;        // as given
-  std::vector<Merge> table_;         // open addressing
+  std::vector<Merge> merges_;  // as given
+  std::vector<Merge> table_;   // open addressing
   std::vector<int32_t> byte_tokens_;
   std::array<std::array<int32_t, kTabled>, 4> characters_;  // index: 2 · first + last
   int32_t unknown_ = -1;

@@ -189,8 +189,8 @@ PreTokenizer Metaspace(std::string replacement, MetaspacePrefix prefix, bool spl
     for (size_t i = 0; i < pieces.ranges.size(); ++i) {
       const std::string_view piece = pieces[pieces.ranges[i]];
       const size_t begin = to.text.size();
-      const bool wanted = prefix == MetaspacePrefix::kAlways ||
-                          (prefix == MetaspacePrefix::kFirst && i == 0 && pieces.at_start);
+      const bool wanted =
+          prefix == MetaspacePrefix::kAlways || (prefix == MetaspacePrefix::kFirst && i == 0 && pieces.at_start);
       if (wanted && piece.front() != ' ' && !piece.starts_with(replacement)) to.text += replacement;
       for (const char c : piece) {
         if (c == ' ') {
@@ -203,13 +203,12 @@ PreTokenizer Metaspace(std::string replacement, MetaspacePrefix prefix, bool spl
     }
     pieces = std::move(to);
     if (!split) return;
-    SplitPieces(pieces, SplitBehaviour::kMergedWithNext, /*invert=*/false,
-                [&](std::string_view piece, auto&& add) {
-                  for (size_t at = piece.find(replacement); at != std::string_view::npos;
-                       at = piece.find(replacement, at + replacement.size())) {
-                    add(at, at + replacement.size());
-                  }
-                });
+    SplitPieces(pieces, SplitBehaviour::kMergedWithNext, /*invert=*/false, [&](std::string_view piece, auto&& add) {
+      for (size_t at = piece.find(replacement); at != std::string_view::npos;
+           at = piece.find(replacement, at + replacement.size())) {
+        add(at, at + replacement.size());
+      }
+    });
   };
 }
 

@@ -31,15 +31,12 @@ constexpr std::string_view kWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{b2}\x{b3
 struct Property {
   std::string_view name, more;
 };
-constexpr Property kProperties[] = {{R"(\p{L})", kNewLetters},
-                                    {R"(\p{N})", kNewNumbers},
-                                    {R"(\p{M})", kNewMarks},
-                                    {R"(\p{P})", kNewPunctuation}};
+constexpr Property kProperties[] = {
+    {R"(\p{L})", kNewLetters}, {R"(\p{N})", kNewNumbers}, {R"(\p{M})", kNewMarks}, {R"(\p{P})", kNewPunctuation}};
 
 const Property* PropertyAt(std::string_view pattern) {
-  const auto* found = std::find_if(std::begin(kProperties), std::end(kProperties), [&](const Property& property) {
-    return pattern.starts_with(property.name);
-  });
+  const auto* found = std::find_if(std::begin(kProperties), std::end(kProperties),
+                                   [&](const Property& property) { return pattern.starts_with(property.name); });
   return found == std::end(kProperties) ? nullptr : found;
 }
 

@@ -30,7 +30,7 @@ struct SentencePieceModel {
   bool treat_whitespace_as_suffix = false;
   std::string precompiled_charsmap;
   bool add_dummy_prefix = true, remove_extra_whitespaces = true, escape_whitespaces = true;
-  int32_t unknown_id = -1;                       // of the only piece of type kUnknown
+  int32_t unknown_id = -1;                        // of the only piece of type kUnknown
   int32_t bos_id = -1, eos_id = -1, pad_id = -1;  // of control pieces; -1: none
   std::string unk_surface = " \xe2\x81\x87 ";     // text of an unknown token when decoding
 };

@@ -38,8 +38,10 @@ SentencePieceBpeModel::SentencePieceBpeModel(const std::vector<SentencePiece>& p
     while (std::string_view(piece.text).substr(at).starts_with(kWordStart)) at += kWordStart.size();
     if (piece.text.find(kWordStart, at) != std::string::npos) metaspace_words_ = false;
   }
-  Require(!any_unused, "{}: expected a SentencePiece BPE model without unused pieces (type 5), which this reader does "
-          "not split again", where_);
+  Require(!any_unused,
+          "{}: expected a SentencePiece BPE model without unused pieces (type 5), which this reader does "
+          "not split again",
+          where_);
   mergeable_.Finish();
   metaspace_words_ = metaspace_words_ && mergeable_.Find(kWordStart).has_value();
   user_defined_ = Trie(std::move(symbols));
@@ -70,15 +72,13 @@ void SentencePieceBpeModel::EncodeWord(std::string_view word, ModelWorkspace& wo
     const Trie::Match symbol = user_defined_.Longest(word.substr(at));
     const size_t size = symbol.length > 0 ? symbol.length : CharacterEnd(word, at) - at;
     const auto index = static_cast<int32_t>(symbols.size());
-    symbols.push_back({-1, index - 1, index + 1, static_cast<uint32_t>(at), static_cast<uint32_t>(size),
-                       symbol.length > 0});
+    symbols.push_back(
+        {-1, index - 1, index + 1, static_cast<uint32_t>(at), static_cast<uint32_t>(size), symbol.length > 0});
     at += size;
   }
   symbols.back().next = -1;
   // Ranks are negated scores.
-  const auto later = [](const Pair& a, const Pair& b) {
-    return a.rank != b.rank ? a.rank > b.rank : a.left > b.left;
-  };
+  const auto later = [](const Pair& a, const Pair& b) { return a.rank != b.rank ? a.rank > b.rank : a.left > b.left; };
   const auto offer = [&](int32_t left) {
     if (left < 0 || symbols[left].next < 0) return;
     const ModelWorkspace::Symbol& a = symbols[left];
@@ -122,8 +122,7 @@ void SentencePieceBpeModel::EncodeWord(std::string_view word, ModelWorkspace& wo
   workspace.cache.Keep(word, ids->data() + before, ids->size() - before);
 }
 
-void SentencePieceBpeModel::Encode(std::string_view piece, ModelWorkspace& workspace,
-                                   std::vector<int32_t>* ids) const {
+void SentencePieceBpeModel::Encode(std::string_view piece, ModelWorkspace& workspace, std::vector<int32_t>* ids) const {
   if (!metaspace_words_) {
     EncodeWord(piece, workspace, ids);
     return;

@@ -160,8 +160,9 @@ std::vector<int32_t> Tokenizer::State::Encode(std::string_view text, const Encod
   std::vector<int32_t> ids = EncodeText(text, workspace);
   if (const std::optional<TruncationSettings> truncation = Truncation(options)) {
     const int64_t special = options.add_special_tokens ? SpecialCount(parts.templates) : 0;
-    Require(truncation->max_length >= special, "encode: expected a max_length of at least {} (the special tokens), got {}",
-            special, truncation->max_length);
+    Require(truncation->max_length >= special,
+            "encode: expected a max_length of at least {} (the special tokens), got {}", special,
+            truncation->max_length);
     const auto kept = static_cast<size_t>(truncation->max_length - special);
     if (ids.size() > kept) {
       if (truncation->left) {
@@ -234,8 +235,8 @@ TokenBatch Tokenizer::EncodeBatch(std::span<const std::string> texts, const Enco
   batch.ids.assign(static_cast<size_t>(batch.rows * batch.columns), padding ? padding->id : 0);
   batch.mask.assign(batch.ids.size(), 0);
   for (size_t i = 0; i < rows.size(); ++i) {
-    const int64_t at = static_cast<int64_t>(i) * batch.columns +
-                       (padding && padding->left ? batch.columns - batch.lengths[i] : 0);
+    const int64_t at =
+        static_cast<int64_t>(i) * batch.columns + (padding && padding->left ? batch.columns - batch.lengths[i] : 0);
     std::copy(rows[i].begin(), rows[i].end(), batch.ids.begin() + at);
     std::fill_n(batch.mask.begin() + at, batch.lengths[i], uint8_t{1});
   }

@@ -17,15 +17,15 @@ struct TokenizerParts;
 
 /// What an encoding is filled up to.
 enum class Padding {
-  kAsInFile,   // tokenizer.json may ask for it; other files do not
+  kAsInFile,  // tokenizer.json may ask for it; other files do not
   kNone,
   kMaxLength,  // to EncodeOptions::max_length, or the file's model_max_length
   kLongest,    // to the longest of the batch
 };
 
 struct EncodeOptions {
-  bool add_special_tokens = true;      // as the file says: CLIP's begin and end, SigLIP's end, …
-  std::optional<int64_t> max_length;   // longer texts are cut, special tokens are kept; unset: as in the file
+  bool add_special_tokens = true;     // as the file says: CLIP's begin and end, SigLIP's end, …
+  std::optional<int64_t> max_length;  // longer texts are cut, special tokens are kept; unset: as in the file
   Padding padding = Padding::kAsInFile;
 };
 

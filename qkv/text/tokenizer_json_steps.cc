@@ -115,8 +115,8 @@ void ReadNormalizer(const JsonFields& step, std::vector<Normalizer>* to) {
   } else if (type == "Prepend") {
     to->push_back(Prepend(step.Text("prepend")));
   } else if (type == "Precompiled") {
-    to->push_back(Precompiled(Charsmap(DecodeBase64(step.Text("precompiled_charsmap", ""), step.where()),
-                                       step.where())));
+    to->push_back(
+        Precompiled(Charsmap(DecodeBase64(step.Text("precompiled_charsmap", ""), step.where()), step.where())));
   } else if (type == "ByteLevel") {
     to->push_back(ByteLevelCharacters());
   } else {
@@ -148,8 +148,7 @@ void ReadPreTokenizer(const JsonFields& step, std::vector<PreTokenizer>* to) {
   } else if (type == "Digits") {
     to->push_back(SplitDigits(step.Flag("individual_digits", false)));
   } else {
-    FailUnknown(step, type,
-                "Sequence, ByteLevel, Metaspace, Split, Whitespace, WhitespaceSplit, Punctuation, Digits");
+    FailUnknown(step, type, "Sequence, ByteLevel, Metaspace, Split, Whitespace, WhitespaceSplit, Punctuation, Digits");
   }
 }
 
@@ -187,8 +186,7 @@ void ReadPostProcessor(const JsonFields& step, TokenizerParts* parts) {
   } else if (type == "TemplateProcessing") {
     parts->templates.push_back(ReadTemplate(step));
   } else if (type == "RobertaProcessing" || type == "BertProcessing") {
-    parts->templates.push_back(
-        {{false, {ReadPairId(step, "cls")}}, {true, {}}, {false, {ReadPairId(step, "sep")}}});
+    parts->templates.push_back({{false, {ReadPairId(step, "cls")}}, {true, {}}, {false, {ReadPairId(step, "sep")}}});
   } else if (type != "ByteLevel") {  // which changes offsets only
     FailUnknown(step, type, "Sequence, TemplateProcessing, RobertaProcessing, BertProcessing, ByteLevel");
   }

@@ -48,13 +48,13 @@ struct TokenizerParts {
   std::vector<AddedToken> added;
   std::unordered_map<std::string, size_t> added_index;  // by content
   int32_t max_added_id = -1;
-  std::unordered_set<int32_t> hidden;  // ids that Decode leaves out with the special tokens
+  std::unordered_set<int32_t> hidden;                // ids that Decode leaves out with the special tokens
   std::vector<std::vector<TemplateItem>> templates;  // applied one after the other
   std::vector<Decoder> decoders;                     // empty: tokens are joined by spaces
   bool trim_decoded = false;                         // white space at both ends of decoded text is removed
   std::optional<TruncationSettings> truncation;
-  std::optional<PaddingSettings> padding;      // as in the file
-  PaddingSettings padding_on_request;          // id and side if the caller wants padding
+  std::optional<PaddingSettings> padding;  // as in the file
+  PaddingSettings padding_on_request;      // id and side if the caller wants padding
   std::optional<int64_t> model_max_length;
   SpecialIds special;
 };
@@ -79,8 +79,8 @@ std::optional<int32_t> FindToken(const TokenizerParts& parts, std::string_view t
 /// The next id of a token that is not in the vocabulary.
 int32_t NextAddedId(const TokenizerParts& parts);
 
-/// Adds the token with the id that it has already, or the next one, as Hugging Face's library does: an id of the file is
-/// not used. A token of the same content is replaced; one without content is ignored.
+/// Adds the token with the id that it has already, or the next one, as Hugging Face's library does: an id of the file
+/// is not used. A token of the same content is replaced; one without content is ignored.
 void AddToken(AddedToken token, TokenizerParts* parts);
 
 /// Tokens and ids of a JSON object. Throws Error for an id that is none.

@@ -133,8 +133,8 @@ TokenizerParts ReadSentencePiece(std::string_view bytes, const io::Json& config,
 
   // Control pieces are found in text only by transformers' class, which takes the white space around them.
   if (siglip) {
-    for (const auto& [key, otherwise] : {std::pair("eos_token", "</s>"), std::pair("pad_token", "</s>"),
-                                         std::pair("unk_token", "<unk>")}) {
+    for (const auto& [key, otherwise] :
+         {std::pair("eos_token", "</s>"), std::pair("pad_token", "</s>"), std::pair("unk_token", "<unk>")}) {
       AddToken({.content = TokenOr(config, key, otherwise), .lstrip = true, .rstrip = true, .special = true}, &parts);
     }
   } else {
@@ -151,7 +151,8 @@ TokenizerParts ReadSentencePiece(std::string_view bytes, const io::Json& config,
   if (FlagOr(config, "add_bos_token", begins) && parts.special.begin) {
     items.insert(items.begin(), {false, {*parts.special.begin}});
   }
-  if (FlagOr(config, "add_eos_token", ends) && parts.special.end) items.push_back({false, {*parts.special.end}, siglip});
+  if (FlagOr(config, "add_eos_token", ends) && parts.special.end)
+    items.push_back({false, {*parts.special.end}, siglip});
   if (items.size() > 1) parts.templates.push_back(std::move(items));
   return parts;
 }

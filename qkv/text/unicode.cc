@@ -245,8 +245,8 @@ void AppendLower(char32_t code, std::string* to) {
     const auto* later = std::find_if(std::begin(kLowerToo), std::end(kLowerToo), [code](const LowerRange& range) {
       return code >= range.first && code <= range.last;
     });
-    AppendCharacter(later == std::end(kLowerToo) ? lower : static_cast<char32_t>(static_cast<int32_t>(code) + later->distance),
-                    to);
+    AppendCharacter(
+        later == std::end(kLowerToo) ? lower : static_cast<char32_t>(static_cast<int32_t>(code) + later->distance), to);
   }
 }
 

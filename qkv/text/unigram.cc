@@ -43,8 +43,8 @@ UnigramModel::UnigramModel(std::vector<UnigramPiece> pieces, UnigramConfig confi
   }
   trie_ = Trie(std::move(keys));
   max_score_ = greatest;
-  unknown_score_ = config_.sentencepiece ? static_cast<float>(least) - static_cast<float>(kUnknownPenalty)
-                                         : least - kUnknownPenalty;
+  unknown_score_ =
+      config_.sentencepiece ? static_cast<float>(least) - static_cast<float>(kUnknownPenalty) : least - kUnknownPenalty;
   if (config_.byte_fallback) byte_tokens_ = ByteTokens(vocabulary_);
 }
 

@@ -18,8 +18,8 @@ struct UnigramPiece {
 struct UnigramConfig {
   int32_t unknown = -1;  // id; -1: a text that needs it is an Error
   bool byte_fallback = false;
-  /// As libsentencepiece: sums kept in float, one byte token for each byte of an unknown character, and the unknown score
-  /// follows from the normal pieces. Otherwise as tokenizer.json's library: sums in double, and a run of unknown
+  /// As libsentencepiece: sums kept in float, one byte token for each byte of an unknown character, and the unknown
+  /// score follows from the normal pieces. Otherwise as tokenizer.json's library: sums in double, and a run of unknown
   /// characters may itself be a piece.
   bool sentencepiece = false;
 };

@@ -39,9 +39,7 @@ class Vocabulary {
     uint32_t begin, size;
     int32_t id;
   };
-  std::string_view TextOf(const Entry& entry) const {
-    return std::string_view(bytes_).substr(entry.begin, entry.size);
-  }
+  std::string_view TextOf(const Entry& entry) const { return std::string_view(bytes_).substr(entry.begin, entry.size); }
   void Grow();
 
   std::string bytes_;

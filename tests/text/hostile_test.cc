@@ -121,7 +121,7 @@ TEST(Hostile, DeepSequences) {
 // A varint, a field with text, a piece of a model.
 std::string Field(int number, std::string_view text) {
   std::string bytes(1, static_cast<char>(number << 3 | 2));
-  for (size_t size = text.size(); ; size >>= 7) {
+  for (size_t size = text.size();; size >>= 7) {
     bytes += static_cast<char>((size & 0x7f) | (size >= 0x80 ? 0x80 : 0));
     if (size < 0x80) break;
   }

@@ -77,9 +77,7 @@ TEST(Tokenizer, SaysWhatItNeeds) {
   TemporaryFolder folder;
   EXPECT_NE(ErrorMessage([&] { Tokenizer::Open(folder.path()); }).find("spiece.model"), std::string::npos);
   EXPECT_NE(ErrorMessage([&] { Tokenizer::Open(folder / "nowhere"); }).find("no such file"), std::string::npos);
-  const auto json = [](std::string_view text) {
-    return ErrorMessage([&] { Tokenizer::FromJson(text, "t"); });
-  };
+  const auto json = [](std::string_view text) { return ErrorMessage([&] { Tokenizer::FromJson(text, "t"); }); };
   EXPECT_NE(json(R"({"model": {"type": "WordLevel"}})").find("expected a model of type BPE or Unigram"),
             std::string::npos);
   EXPECT_NE(json(R"({"model": {"type": "BPE", "vocab": {}, "merges": []}, "normalizer": {"type": "Nmt"}})")

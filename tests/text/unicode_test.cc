@@ -13,10 +13,14 @@ namespace {
 TEST(Unicode, ReplacesMaximalParts) {
   const std::string kBad = "\xef\xbf\xbd";
   EXPECT_EQ(ReplaceInvalidUtf8("abc"), "abc");
-  EXPECT_EQ(ReplaceInvalidUtf8("\xff" "a"), kBad + "a");
-  EXPECT_EQ(ReplaceInvalidUtf8("\xf0\x9f\x98" "a"), kBad + "a");          // three bytes of four: one part
-  EXPECT_EQ(ReplaceInvalidUtf8("\xed\xa0\x80"), kBad + kBad + kBad);      // a surrogate
-  EXPECT_EQ(ReplaceInvalidUtf8("\xc0\x80"), kBad + kBad);                 // overlong
+  EXPECT_EQ(ReplaceInvalidUtf8("\xff"
+                               "a"),
+            kBad + "a");
+  EXPECT_EQ(ReplaceInvalidUtf8("\xf0\x9f\x98"
+                               "a"),
+            kBad + "a");                                              // three bytes of four: one part
+  EXPECT_EQ(ReplaceInvalidUtf8("\xed\xa0\x80"), kBad + kBad + kBad);  // a surrogate
+  EXPECT_EQ(ReplaceInvalidUtf8("\xc0\x80"), kBad + kBad);             // overlong
   EXPECT_EQ(ReplaceInvalidUtf8("\xf0\x9f\xff\xe2\x82"), kBad + kBad + kBad);
   EXPECT_TRUE(IsValidUtf8("\xf0\x9f\x98\x80"));
   EXPECT_FALSE(IsValidUtf8("abcdefgh\xe2\x82"));
@@ -71,7 +75,10 @@ std::vector<std::string> Matches(std::string_view pattern, std::string_view text
 }
 
 TEST(Regex, ClassesAreThoseOfTheOriginals) {
-  EXPECT_EQ(Matches(R"(\s+)", "a \xc2\xa0\xe1\xa0\x8e" "b"), (std::vector<std::string>{" \xc2\xa0"}));  // not U+180E
+  EXPECT_EQ(Matches(R"(\s+)",
+                    "a \xc2\xa0\xe1\xa0\x8e"
+                    "b"),
+            (std::vector<std::string>{" \xc2\xa0"}));  // not U+180E
   EXPECT_EQ(Matches(R"([^\s]+)", "a b"), (std::vector<std::string>{"a", "b"}));
   EXPECT_EQ(Matches(R"([\S]+)", "a b"), (std::vector<std::string>{"a", "b"}));
   EXPECT_EQ(Matches(R"(\w+)", "e\xcc\x81_1-"), (std::vector<std::string>{"e\xcc\x81_1"}));
