@@ -22,6 +22,20 @@ case $1 in
     printf '{"architecture": "qkv_sequence", "vocabulary": 4, "outputs": 2, "length": 3, "width": 4, "depth": 1, "heads": 1, "qkv_attention": "low_rank", "qkv_attention_rank": 2, "mlp_ratio": 2.5, "rotary_base": 100.0, "qkv_bias": false, "qk_norm": true, "layer_scale": true, "activation": "silu", "gated": true, "eps": 1e-5}\0\17\0\0\0' > "$2/options"
     exit
     ;;
+  tokenizer)
+    # The kind, the file, and a text behind a zero byte.
+    for name in clip gpt2 llama3 siglip_json gemma_json steps more_steps; do
+      { printf '\000'; cat "tests/text/golden/$name/tokenizer.json"; printf '\000a photo of a cat'; } > "$2/$name"
+    done
+    for name in siglip_model gemma llama2 unigram_bytes suffix; do
+      { printf '\001'; cat "tests/text/golden/$name/"*.model; printf '\000a photo of a cat'; } > "$2/$name"
+    done
+    small='{"a":0,"b":1,"ab":2,"</w>":3,"<|startoftext|>":4,"<|endoftext|>":5,"a</w>":6}'
+    printf '\002%s\n#version: 0.2\na b\n' "$small" > "$2/vocab"
+    printf '\000{"model":{"type":"BPE","vocab":%s,"merges":["a b"]},"pre_tokenizer":{"type":"Whitespace"}}\000ab a' \
+      "$small" > "$2/small"
+    exit
+    ;;
   dataset)
     head -c 3073 /dev/zero > "$2/cifar"
     printf '\0\0\010\003\0\0\0\002\0\0\0\001\0\0\0\003abcdef' > "$2/idx"

@@ -1,5 +1,5 @@
 # Completions of qkv for fish.
-set -l commands classify evaluate embed attend info run verify convert bench qk train ablate generate
+set -l commands classify evaluate embed attend info run verify convert bench qk train ablate generate tokenize
 set -l laboratory inspect claims certify merge split truncate plan
 set -l with_images "__fish_seen_subcommand_from classify evaluate embed attend run inspect"
 set -l with_size "__fish_seen_subcommand_from classify evaluate embed attend run verify bench inspect"
@@ -18,6 +18,7 @@ complete -c qkv -n "not __fish_seen_subcommand_from $commands" -a qk -d "Take qu
 complete -c qkv -n "not __fish_seen_subcommand_from $commands" -a train -d "Train a model on images"
 complete -c qkv -n "not __fish_seen_subcommand_from $commands" -a ablate -d "Train each kind of attention alike"
 complete -c qkv -n "not __fish_seen_subcommand_from $commands" -a generate -d "Continue a text"
+complete -c qkv -n "not __fish_seen_subcommand_from $commands" -a tokenize -d "Show the ids that texts become"
 complete -c qkv -n "__fish_seen_subcommand_from qk; and not __fish_seen_subcommand_from $laboratory" -f -a certify -d "Say which rewritings are exact"
 complete -c qkv -n "__fish_seen_subcommand_from qk; and not __fish_seen_subcommand_from $laboratory" -f -a merge -d "One matrix a head for queries and keys"
 complete -c qkv -n "__fish_seen_subcommand_from qk; and not __fish_seen_subcommand_from $laboratory" -f -a split -d "Queries and keys of a merged model"
@@ -204,3 +205,9 @@ complete -c qkv -n "__fish_seen_subcommand_from ablate" -l arms -x -d "Kinds of 
 complete -c qkv -n "__fish_seen_subcommand_from ablate" -l seeds -x -d "Runs of each arm"
 complete -c qkv -n "__fish_seen_subcommand_from ablate" -l equal -x -a "steps parameters flops" -d "What all arms have alike"
 complete -c qkv -n "__fish_seen_subcommand_from ablate" -l processes -x -d "That share the runs"
+complete -c qkv -n "__fish_seen_subcommand_from tokenize" -l json -d "JSON Lines"
+complete -c qkv -n "__fish_seen_subcommand_from tokenize" -l null -d "Texts end with zero bytes"
+complete -c qkv -n "__fish_seen_subcommand_from tokenize" -l max-length -x -d "Cut to so many tokens"
+complete -c qkv -n "__fish_seen_subcommand_from tokenize" -l pad -d "Fill up to the maximal length"
+complete -c qkv -n "__fish_seen_subcommand_from tokenize" -l plain -d "No special tokens at the ends"
+complete -c qkv -n "__fish_seen_subcommand_from tokenize" -l time -d "Print how long it takes"

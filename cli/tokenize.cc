@@ -1,0 +1,116 @@
+// qkv tokenize: the ids of texts, by the tokenizer of a model's folder.
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+
+#include "cli/command.h"
+#include "cli/output.h"
+#include "qkv/core/file.h"
+#include "qkv/core/parallel.h"
+#include "qkv/text/tokenizer.h"
+
+namespace qkv::cli {
+namespace {
+
+constexpr size_t kMaxTextBytes = size_t{1} << 30;
+// Texts encoded before their ids are printed.
+constexpr size_t kTextsAtATime = 4096;
+
+struct Options {
+  std::string model, file;
+  int threads = 0;
+  int64_t max_length = -1;
+  bool json = false, null = false, pad = false, plain = false, time = false;
+};
+
+std::string ReadStandardInput() {
+  std::string text;
+  std::array<char, 1 << 16> block;
+  for (size_t got = 1; got > 0; text.append(block.data(), got)) {
+    got = std::fread(block.data(), 1, block.size(), stdin);
+    Require(text.size() + got <= kMaxTextBytes, "tokenize: standard input has more than {} bytes; split it",
+            kMaxTextBytes);
+  }
+  return text;
+}
+
+// The texts of a file: lines, or what stands between zero bytes. Nothing behind the last end is no text.
+std::vector<std::string> Split(std::string_view all, bool null) {
+  std::vector<std::string> texts;
+  while (!all.empty()) {
+    const size_t end = std::min(all.find(null ? '\0' : '\n'), all.size());
+    texts.emplace_back(all.substr(0, end));
+    if (!null && texts.back().ends_with('\r')) texts.back().pop_back();
+    all.remove_prefix(std::min(all.size(), end + 1));
+  }
+  return texts;
+}
+
+void PrintIds(const text::Tokenizer& tokenizer, std::span<const int32_t> ids, bool json) {
+  if (json) {
+    io::Json tokens = io::Json::array();
+    for (const int32_t id : ids) tokens.push_back(tokenizer.TokenOf(id).value_or(""));
+    PrintJsonLine({{"ids", ids}, {"tokens", std::move(tokens)}});
+    return;
+  }
+  std::string line;
+  for (const int32_t id : ids) fmt::format_to(std::back_inserter(line), line.empty() ? "{}" : " {}", id);
+  PrintRaw(line + "\n");
+}
+
+int Tokenize(const Options& options) {
+  if (options.threads > 0) SetNumThreads(options.threads);
+  const text::Tokenizer tokenizer = text::Tokenizer::Open(options.model);
+  text::EncodeOptions encode;
+  encode.add_special_tokens = !options.plain;
+  if (options.max_length >= 0) encode.max_length = options.max_length;
+  if (options.pad) encode.padding = text::Padding::kMaxLength;
+  const std::vector<std::string> texts =
+      Split(options.file.empty() || options.file == "-" ? ReadStandardInput() : ReadFile(options.file, kMaxTextBytes),
+            options.null);
+  std::chrono::duration<double> seconds{};
+  int64_t count = 0;
+  for (size_t first = 0; first < texts.size(); first += kTextsAtATime) {
+    const auto some = std::span(texts).subspan(first, std::min(kTextsAtATime, texts.size() - first));
+    std::vector<std::vector<int32_t>> ids(some.size());
+    const auto start = std::chrono::steady_clock::now();
+    constexpr int64_t kGrain = 16;
+    ParallelFor(static_cast<int64_t>(some.size()), kGrain, [&](int64_t begin, int64_t end) {
+      for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+        ids[i] = tokenizer.Encode(some[i], encode);
+      }
+    });
+    seconds += std::chrono::steady_clock::now() - start;
+    for (const auto& row : ids) {
+      count += std::ssize(row);
+      if (!options.time) PrintIds(tokenizer, row, options.json);
+    }
+  }
+  if (options.time) PrintMessage("{} texts, {} tokens in {:.6f} s\n", texts.size(), count, seconds.count());
+  return 0;
+}
+
+}  // namespace
+
+void RegisterTokenize(Command app, int* exit_code) {
+  const auto options = std::make_shared<Options>();
+  const Command command = app.AddCommand("tokenize", "Show the ids that texts become");
+  command
+      .AddOption("-m,--model", &options->model,
+                 "Folder with tokenizer.json, vocab.json and merges.txt, or spiece.model; or one of these files")
+      .Required()
+      .TypeName("FOLDER");
+  command.AddOption("FILE", &options->file, "Text, one a line; standard input unless given").TypeName("FILE");
+  command.AddFlag("--json", &options->json, "One JSON object a text on stdout, with ids and tokens");
+  command.AddFlag("--null", &options->null, "Texts end with zero bytes, not with lines");
+  command.AddOption("--max-length", &options->max_length, "Cut texts to this number of tokens, special ones included")
+      .NonNegative();
+  command.AddFlag("--pad", &options->pad, "Fill texts up to --max-length, or to the model's length");
+  command.AddFlag("--plain", &options->plain, "Leave out the special tokens at the ends");
+  command.AddFlag("--time", &options->time, "Print how long it takes in place of the ids");
+  command.AddOption("--threads", &options->threads, "Threads; all cores unless given").Range(1, 4096);
+  command.Callback([options, exit_code] { *exit_code = Tokenize(*options); });
+}
+
+}  // namespace qkv::cli

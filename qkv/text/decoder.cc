@@ -1,0 +1,132 @@
+#include "qkv/text/decoder.h"
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "qkv/text/byte_level.h"
+#include "qkv/text/unicode.h"
+
+namespace qkv::text {
+namespace {
+
+std::string ReplaceAll(std::string_view text, std::string_view pattern, std::string_view content) {
+  std::string to;
+  size_t copied = 0;
+  for (size_t at; !pattern.empty() && (at = text.find(pattern, copied)) != std::string_view::npos;
+       copied = at + pattern.size()) {
+    to.append(text.substr(copied, at - copied)).append(content);
+  }
+  return to.append(text.substr(copied));
+}
+
+std::string JoinTokens(const std::vector<std::string>& tokens) {
+  std::string text;
+  for (const std::string& token : tokens) text += token;
+  return text;
+}
+
+std::optional<char> ByteOfToken(std::string_view token) {
+  if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return std::nullopt;
+  int value = 0;
+  for (const char c : token.substr(3, 2)) {
+    const int digit = c >= '0' && c <= '9'   ? c - '0'
+                      : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                      : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                                             : -1;
+    if (digit < 0) return std::nullopt;
+    value = 16 * value + digit;
+  }
+  return static_cast<char>(value);
+}
+
+}  // namespace
+
+Decoder DecodeByteLevel() {
+  return [](std::vector<std::string>& tokens) {
+    std::string bytes;
+    for (const std::string& token : tokens) {
+      const size_t before = bytes.size();
+      for (size_t at = 0; at < token.size();) {
+        const Character character = CharacterAt(token, at);
+        const std::optional<char> byte = ByteOfCharacter(character.code);
+        if (!byte) {
+          bytes.resize(before);
+          bytes += token;
+          break;
+        }
+        bytes += *byte;
+        at = character.end;
+      }
+    }
+    tokens.assign(1, ReplaceInvalidUtf8(bytes));
+  };
+}
+
+Decoder DecodeMetaspace(std::string replacement, bool prefixed) {
+  return [replacement = std::move(replacement), prefixed](std::vector<std::string>& tokens) {
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      const bool drop = i == 0 && prefixed && tokens[i].starts_with(replacement);
+      tokens[i] = ReplaceAll(drop ? tokens[i].substr(replacement.size()) : tokens[i], replacement, " ");
+    }
+  };
+}
+
+Decoder DecodeReplace(std::string pattern, std::string content) {
+  return [pattern = std::move(pattern), content = std::move(content)](std::vector<std::string>& tokens) {
+    for (std::string& token : tokens) token = ReplaceAll(token, pattern, content);
+  };
+}
+
+Decoder DecodeByteFallback() {
+  return [](std::vector<std::string>& tokens) {
+    std::vector<std::string> to;
+    std::string bytes;
+    const auto flush = [&] {
+      if (bytes.empty()) return;
+      if (IsValidUtf8(bytes)) {
+        to.push_back(bytes);
+      } else {
+        for (size_t i = 0; i < bytes.size(); ++i) to.emplace_back("\xef\xbf\xbd");
+      }
+      bytes.clear();
+    };
+    for (std::string& token : tokens) {
+      if (const std::optional<char> byte = ByteOfToken(token)) {
+        bytes += *byte;
+      } else {
+        flush();
+        to.push_back(std::move(token));
+      }
+    }
+    flush();
+    tokens = std::move(to);
+  };
+}
+
+Decoder DecodeFuse() {
+  return [](std::vector<std::string>& tokens) { tokens.assign(1, JoinTokens(tokens)); };
+}
+
+Decoder DecodeStrip(std::string character, int64_t start, int64_t stop) {
+  return [character = std::move(character), start, stop](std::vector<std::string>& tokens) {
+    if (character.empty()) return;
+    for (std::string& token : tokens) {
+      std::string_view text = token;
+      for (int64_t i = 0; i < start && text.starts_with(character); ++i) text.remove_prefix(character.size());
+      for (int64_t i = 0; i < stop && text.ends_with(character); ++i) text.remove_suffix(character.size());
+      token = std::string(text);
+    }
+  };
+}
+
+Decoder DecodeBpeSuffix(std::string suffix) {
+  return [suffix = std::move(suffix)](std::vector<std::string>& tokens) {
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      tokens[i] = ReplaceAll(tokens[i], suffix, i + 1 == tokens.size() ? "" : " ");
+    }
+  };
+}
+
+}  // namespace qkv::text

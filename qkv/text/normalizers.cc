@@ -1,0 +1,146 @@
+#include "qkv/text/normalizers.h"
+
+#include <memory>
+#include <utility>
+
+#include "qkv/core/error.h"
+#include "qkv/text/byte_level.h"
+
+namespace qkv::text {
+namespace {
+
+// Calls append(code, &to) for each character.
+template <typename F>
+void Rewrite(Segment& segment, F&& append) {
+  std::string to;
+  to.reserve(segment.text.size() + segment.text.size() / 8);
+  for (size_t at = 0; at < segment.text.size();) {
+    const Character character = CharacterAt(segment.text, at);
+    append(character.code, &to);
+    if (at == 0 && to.empty()) segment.at_start = false;
+    at = character.end;
+  }
+  segment.text = std::move(to);
+}
+
+}  // namespace
+
+Normalizer UnicodeForm(NormalForm form) {
+  return [form](Segment& segment) {
+    if (AsciiPrefix(segment.text) < segment.text.size()) segment.text = Normalize(segment.text, form);
+  };
+}
+
+Normalizer LowerCase() {
+  return [](Segment& segment) {
+    const size_t ascii = AsciiPrefix(segment.text);
+    for (size_t i = 0; i < ascii; ++i) {
+      const char c = segment.text[i];
+      if (c >= 'A' && c <= 'Z') segment.text[i] = static_cast<char>(c + 32);
+    }
+    if (ascii == segment.text.size()) return;
+    std::string to = segment.text.substr(0, ascii);
+    to.reserve(segment.text.size() + 16);
+    for (size_t at = ascii; at < segment.text.size();) {
+      const Character character = CharacterAt(segment.text, at);
+      AppendLower(character.code, &to);
+      at = character.end;
+    }
+    segment.text = std::move(to);
+  };
+}
+
+Normalizer Strip(bool left, bool right) {
+  return [left, right](Segment& segment) {
+    std::string& text = segment.text;
+    size_t end = text.size();
+    while (right && end > 0) {
+      const size_t begin = CharacterBefore(text, end);
+      if (!IsSpace(CharacterAt(text, begin).code)) break;
+      end = begin;
+    }
+    text.resize(end);
+    size_t begin = 0;
+    while (left && begin < text.size()) {
+      const Character character = CharacterAt(text, begin);
+      if (!IsSpace(character.code)) break;
+      begin = character.end;
+    }
+    if (begin > 0) {
+      text.erase(0, begin);
+      segment.at_start = false;
+    }
+  };
+}
+
+Normalizer StripAccents() {
+  return [](Segment& segment) {
+    if (AsciiPrefix(segment.text) == segment.text.size()) return;
+    Rewrite(segment, [](char32_t code, std::string* to) {
+      if (!IsMark(code)) AppendCharacter(code, to);
+    });
+  };
+}
+
+Normalizer Replace(Regex pattern, std::string content) {
+  return [pattern = std::move(pattern), content = std::move(content)](Segment& segment) {
+    const size_t limit = 64 * segment.text.size() + (size_t{1} << 20);
+    std::string to;
+    size_t copied = 0;
+    pattern.ForEachMatch(segment.text, [&](size_t begin, size_t end) {
+      if (begin == 0 && end > 0 && content.empty()) segment.at_start = false;
+      to.append(segment.text, copied, begin - copied);
+      to.append(content);
+      Require(to.size() <= limit, "normalizer Replace: a text of {} bytes grows beyond {}", segment.text.size(), limit);
+      copied = end;
+    });
+    if (copied == 0 && to.empty()) return;
+    to.append(segment.text, copied);
+    segment.text = std::move(to);
+  };
+}
+
+Normalizer Prepend(std::string content) {
+  return [content = std::move(content)](Segment& segment) {
+    if (!segment.text.empty()) segment.text.insert(0, content);
+  };
+}
+
+Normalizer Precompiled(Charsmap map) {
+  return [map = std::make_shared<const Charsmap>(std::move(map))](Segment& segment) {
+    constexpr size_t kMaxCluster = 5;
+    const std::string_view text = segment.text;
+    std::string to;
+    to.reserve(text.size() + text.size() / 8);
+    for (size_t at = 0; at < text.size();) {
+      const size_t end = GraphemeEnd(text, at);
+      const auto replace = [&](std::string_view part) {
+        const Charsmap::Match match = map->Shortest(part);
+        if (match.length == 0) return false;
+        to.append(match.replacement);
+        return true;
+      };
+      const std::string_view cluster = text.substr(at, end - at);
+      if (cluster.size() > kMaxCluster || !replace(cluster)) {
+        for (size_t i = 0; i < cluster.size();) {
+          const size_t next = CharacterEnd(cluster, i);
+          if (!replace(cluster.substr(i, next - i))) to.append(cluster.substr(i, next - i));
+          i = next;
+        }
+      }
+      at = end;
+    }
+    segment.text = std::move(to);
+  };
+}
+
+Normalizer ByteLevelCharacters() {
+  return [](Segment& segment) {
+    std::string to;
+    to.reserve(segment.text.size() * 2);
+    AppendByteCharacters(segment.text, &to);
+    segment.text = std::move(to);
+  };
+}
+
+}  // namespace qkv::text

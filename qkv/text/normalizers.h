@@ -1,0 +1,30 @@
+// The normalizers of a tokenizer.json, each a function of a segment of text.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "qkv/text/charsmap.h"
+#include "qkv/text/pieces.h"
+#include "qkv/text/regex.h"
+#include "qkv/text/unicode.h"
+
+namespace qkv::text {
+
+Normalizer UnicodeForm(NormalForm form);
+Normalizer LowerCase();
+/// Removes white space at the ends.
+Normalizer Strip(bool left, bool right);
+/// Removes combining marks.
+Normalizer StripAccents();
+/// Every match becomes `content`, taken literally. The text grows to at most 64 times its length plus 1 MiB: Error.
+Normalizer Replace(Regex pattern, std::string content);
+/// `content` in front, unless the text is empty.
+Normalizer Prepend(std::string content);
+/// SentencePiece's map as tokenizer.json applies it: whole grapheme clusters of up to 5 bytes by the shortest key that
+/// they begin with, other characters one by one.
+Normalizer Precompiled(Charsmap map);
+/// Each byte becomes a printable character (byte_level.h).
+Normalizer ByteLevelCharacters();
+
+}  // namespace qkv::text

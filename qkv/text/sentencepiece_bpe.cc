@@ -1,0 +1,140 @@
+#include "qkv/text/sentencepiece_bpe.h"
+
+#include <algorithm>
+
+#include "qkv/core/error.h"
+#include "qkv/text/sentencepiece.h"
+#include "qkv/text/unicode.h"
+
+namespace qkv::text {
+namespace {
+
+constexpr std::string_view kWordStart = "\xe2\x96\x81";
+
+Vocabulary AllPieces(const std::vector<SentencePiece>& pieces) {
+  Vocabulary vocabulary;
+  for (size_t i = 0; i < pieces.size(); ++i) vocabulary.Add(pieces[i].text, static_cast<int32_t>(i));
+  vocabulary.Finish();
+  return vocabulary;
+}
+
+}  // namespace
+
+SentencePieceBpeModel::SentencePieceBpeModel(const std::vector<SentencePiece>& pieces, SentencePieceBpeConfig config,
+                                             std::string where)
+    : SubwordModel(AllPieces(pieces)), config_(config), where_(std::move(where)) {
+  std::vector<std::pair<std::string_view, int32_t>> symbols;
+  metaspace_words_ = true;
+  bool any_unused = false;
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const SentencePiece& piece = pieces[i];
+    const auto id = static_cast<int32_t>(i);
+    scores_.push_back(piece.score);
+    any_unused = any_unused || piece.type == SentencePiece::kUnused;
+    if (piece.type == SentencePiece::kUserDefined) symbols.emplace_back(piece.text, id);
+    if (piece.type != SentencePiece::kNormal && piece.type != SentencePiece::kUserDefined) continue;
+    mergeable_.Add(piece.text, id);
+    size_t at = 0;
+    while (std::string_view(piece.text).substr(at).starts_with(kWordStart)) at += kWordStart.size();
+    if (piece.text.find(kWordStart, at) != std::string::npos) metaspace_words_ = false;
+  }
+  Require(!any_unused,
+          "{}: expected a SentencePiece BPE model without unused pieces (type 5), which this reader does "
+          "not split again",
+          where_);
+  mergeable_.Finish();
+  metaspace_words_ = metaspace_words_ && mergeable_.Find(kWordStart).has_value();
+  user_defined_ = Trie(std::move(symbols));
+  if (config_.byte_fallback) byte_tokens_ = ByteTokens(vocabulary_);
+}
+
+void SentencePieceBpeModel::AppendUnknown(std::string_view text, std::vector<int32_t>* ids) const {
+  if (!config_.byte_fallback) {
+    ids->push_back(config_.unknown);
+    return;
+  }
+  for (const char byte : text) {
+    const int32_t id = byte_tokens_[static_cast<unsigned char>(byte)];
+    ids->push_back(id >= 0 ? id : config_.unknown);
+  }
+}
+
+void SentencePieceBpeModel::EncodeWord(std::string_view word, ModelWorkspace& workspace,
+                                       std::vector<int32_t>* ids) const {
+  if (workspace.cache.Find(word, ids)) return;
+  using Pair = ModelWorkspace::Pair;
+  auto& symbols = workspace.symbols;
+  auto& heap = workspace.heap;
+  symbols.clear();
+  heap.clear();
+  Require(word.size() < size_t{1} << 31, "tokenizer: expected pieces of less than 2 GiB");
+  for (size_t at = 0; at < word.size();) {
+    const Trie::Match symbol = user_defined_.Longest(word.substr(at));
+    const size_t size = symbol.length > 0 ? symbol.length : CharacterEnd(word, at) - at;
+    const auto index = static_cast<int32_t>(symbols.size());
+    symbols.push_back(
+        {-1, index - 1, index + 1, static_cast<uint32_t>(at), static_cast<uint32_t>(size), symbol.length > 0});
+    at += size;
+  }
+  symbols.back().next = -1;
+  // Ranks are negated scores.
+  const auto later = [](const Pair& a, const Pair& b) { return a.rank != b.rank ? a.rank > b.rank : a.left > b.left; };
+  const auto offer = [&](int32_t left) {
+    if (left < 0 || symbols[left].next < 0) return;
+    const ModelWorkspace::Symbol& a = symbols[left];
+    const ModelWorkspace::Symbol& b = symbols[a.next];
+    if (a.frozen || b.frozen) return;
+    const std::optional<int32_t> id = mergeable_.Find(word.substr(a.begin, a.size + b.size));
+    if (!id) return;
+    heap.push_back({-static_cast<double>(scores_[*id]), left, *id, a.size + b.size});
+    std::push_heap(heap.begin(), heap.end(), later);
+  };
+  for (int32_t i = 0; i + 1 < static_cast<int32_t>(symbols.size()); ++i) offer(i);
+  while (!heap.empty()) {
+    std::pop_heap(heap.begin(), heap.end(), later);
+    const Pair top = heap.back();
+    heap.pop_back();
+    ModelWorkspace::Symbol& left = symbols[top.left];
+    // Skips pairs of which a symbol was merged since.
+    if (left.size == 0 || left.next < 0 || left.size + symbols[left.next].size != top.size) continue;
+    ModelWorkspace::Symbol& right = symbols[left.next];
+    left.size = top.size;
+    left.id = top.id;
+    right.size = 0;
+    left.next = right.next;
+    if (left.next >= 0) symbols[left.next].previous = top.left;
+    offer(left.previous);
+    offer(top.left);
+  }
+  const size_t before = ids->size();
+  bool after_unknown = false;
+  for (int32_t i = 0; i >= 0; i = symbols[i].next) {
+    const std::string_view text = word.substr(symbols[i].begin, symbols[i].size);
+    const int32_t id = symbols[i].id >= 0 ? symbols[i].id : vocabulary_.Find(text).value_or(config_.unknown);
+    const bool unknown = id == config_.unknown;
+    if (!unknown) {
+      ids->push_back(id);
+    } else if (config_.byte_fallback || !after_unknown) {
+      AppendUnknown(text, ids);
+    }
+    after_unknown = unknown;
+  }
+  workspace.cache.Keep(word, ids->data() + before, ids->size() - before);
+}
+
+void SentencePieceBpeModel::Encode(std::string_view piece, ModelWorkspace& workspace, std::vector<int32_t>* ids) const {
+  if (!metaspace_words_) {
+    EncodeWord(piece, workspace, ids);
+    return;
+  }
+  size_t begin = 0;
+  while (begin < piece.size()) {
+    size_t end = begin;
+    while (piece.substr(end).starts_with(kWordStart)) end += kWordStart.size();
+    end = std::min(piece.find(kWordStart, end), piece.size());
+    EncodeWord(piece.substr(begin, end - begin), workspace, ids);
+    begin = end;
+  }
+}
+
+}  // namespace qkv::text

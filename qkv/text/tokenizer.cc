@@ -1,0 +1,326 @@
+#include "qkv/text/tokenizer.h"
+
+#include <algorithm>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+
+#include "qkv/core/error.h"
+#include "qkv/core/parallel.h"
+#include "qkv/text/normalizers.h"
+#include "qkv/text/tokenizer_parts.h"
+#include "qkv/text/unicode.h"
+
+namespace qkv::text {
+namespace {
+
+constexpr int64_t kMaxBatchElements = int64_t{1} << 31;
+constexpr size_t kMaxIdleWorkspaces = 64;
+
+int64_t SpecialCount(const std::vector<std::vector<TemplateItem>>& templates) {
+  int64_t count = 0;
+  for (const auto& items : templates) {
+    for (const TemplateItem& item : items) count += static_cast<int64_t>(item.ids.size());
+  }
+  return count;
+}
+
+void ApplyTemplates(const std::vector<std::vector<TemplateItem>>& templates, std::vector<int32_t>* ids) {
+  for (const auto& items : templates) {
+    std::vector<int32_t> to;
+    to.reserve(ids->size() + 4);
+    for (const TemplateItem& item : items) {
+      const std::vector<int32_t>& from = item.text ? *ids : item.ids;
+      if (item.once && std::ranges::equal(std::span(to).last(std::min(to.size(), from.size())), from)) continue;
+      to.insert(to.end(), from.begin(), from.end());
+    }
+    *ids = std::move(to);
+  }
+}
+
+}  // namespace
+
+struct Tokenizer::State {
+  // Scratch memory of one call.
+  struct Workspace {
+    ModelWorkspace model;
+    std::vector<AddedTokens::Part> raw, normalized;
+    Segment segment;
+    Pieces pieces;
+  };
+
+  TokenizerParts parts;
+  AddedTokens added;
+  std::unordered_map<int32_t, size_t> added_by_id;  // of parts.added
+  mutable std::mutex mutex;
+  mutable std::vector<std::unique_ptr<Workspace>> idle;
+
+  std::unique_ptr<Workspace> Take() const {
+    const std::lock_guard lock(mutex);
+    if (idle.empty()) return std::make_unique<Workspace>();
+    std::unique_ptr<Workspace> workspace = std::move(idle.back());
+    idle.pop_back();
+    return workspace;
+  }
+  void GiveBack(std::unique_ptr<Workspace> workspace) const {
+    workspace->model.Shrink();
+    const std::lock_guard lock(mutex);
+    if (idle.size() < kMaxIdleWorkspaces) idle.push_back(std::move(workspace));
+  }
+
+  void AppendSegment(std::string_view text, bool at_start, Workspace& workspace, std::vector<int32_t>* ids) const;
+  std::vector<int32_t> EncodeText(std::string_view text, Workspace& workspace) const;
+  // What the caller or the file asks for.
+  std::optional<TruncationSettings> Truncation(const EncodeOptions& options) const;
+  std::optional<PaddingSettings> PaddingOf(const EncodeOptions& options) const;
+  std::vector<int32_t> Encode(std::string_view text, const EncodeOptions& options, Workspace& workspace) const;
+  const AddedToken* AddedOf(int32_t id) const {
+    const auto found = added_by_id.find(id);
+    return found == added_by_id.end() ? nullptr : &parts.added[found->second];
+  }
+};
+
+void Tokenizer::State::AppendSegment(std::string_view text, bool at_start, Workspace& workspace,
+                                     std::vector<int32_t>* ids) const {
+  Segment& segment = workspace.segment;
+  segment.text.assign(text);
+  segment.at_start = at_start;
+  for (const Normalizer& normalizer : parts.normalizers) normalizer(segment);
+  const std::string_view whole = segment.text;
+  if (whole.empty()) return;
+  workspace.normalized.clear();
+  if (added.empty(/*normalized=*/true)) {
+    workspace.normalized.push_back({0, whole.size(), nullptr});
+  } else {
+    added.Find(whole, /*normalized=*/true, &workspace.normalized);
+  }
+  Pieces& pieces = workspace.pieces;
+  for (const AddedTokens::Part& part : workspace.normalized) {
+    if (part.token != nullptr) {
+      ids->push_back(part.token->id);
+      continue;
+    }
+    pieces.text.assign(whole.substr(part.begin, part.end - part.begin));
+    pieces.ranges.assign(1, {0, pieces.text.size()});
+    pieces.at_start = segment.at_start && part.begin == 0;
+    for (const PreTokenizer& pre_tokenizer : parts.pre_tokenizers) pre_tokenizer(pieces);
+    for (const Pieces::Range& range : pieces.ranges) parts.model->Encode(pieces[range], workspace.model, ids);
+  }
+}
+
+std::vector<int32_t> Tokenizer::State::EncodeText(std::string_view text, Workspace& workspace) const {
+  std::string replaced;
+  if (!IsValidUtf8(text) && !(parts.bytes_input && added.tokens().empty())) {
+    replaced = ReplaceInvalidUtf8(text);
+    text = replaced;
+  }
+  std::vector<int32_t> ids;
+  ids.reserve(text.size() / 4 + 8);
+  if (added.empty(/*normalized=*/false)) {
+    if (!text.empty() || parts.encode_empty) AppendSegment(text, /*at_start=*/true, workspace, &ids);
+    return ids;
+  }
+  workspace.raw.clear();
+  if (text.empty() && parts.encode_empty) AppendSegment(text, /*at_start=*/true, workspace, &ids);
+  added.Find(text, /*normalized=*/false, &workspace.raw);
+  for (const AddedTokens::Part& part : workspace.raw) {
+    if (part.token != nullptr) {
+      ids.push_back(part.token->id);
+    } else {
+      AppendSegment(text.substr(part.begin, part.end - part.begin), part.begin == 0, workspace, &ids);
+    }
+  }
+  return ids;
+}
+
+std::optional<TruncationSettings> Tokenizer::State::Truncation(const EncodeOptions& options) const {
+  const bool left = parts.truncation && parts.truncation->left;
+  if (options.max_length) return TruncationSettings{*options.max_length, left};
+  if (options.padding == Padding::kMaxLength && parts.model_max_length) {
+    return TruncationSettings{*parts.model_max_length, left};
+  }
+  return parts.truncation;
+}
+
+std::optional<PaddingSettings> Tokenizer::State::PaddingOf(const EncodeOptions& options) const {
+  if (options.padding == Padding::kNone) return std::nullopt;
+  if (options.padding == Padding::kAsInFile) return parts.padding;
+  PaddingSettings settings = parts.padding ? *parts.padding : parts.padding_on_request;
+  settings.fixed.reset();
+  if (options.padding == Padding::kMaxLength) {
+    settings.fixed = options.max_length ? options.max_length : parts.model_max_length;
+    Require(settings.fixed.has_value(),
+            "encode: padding to the maximal length needs one, and the tokenizer's files have none; give max_length");
+  }
+  return settings;
+}
+
+std::vector<int32_t> Tokenizer::State::Encode(std::string_view text, const EncodeOptions& options,
+                                              Workspace& workspace) const {
+  std::vector<int32_t> ids = EncodeText(text, workspace);
+  if (const std::optional<TruncationSettings> truncation = Truncation(options)) {
+    const int64_t special = options.add_special_tokens ? SpecialCount(parts.templates) : 0;
+    Require(truncation->max_length >= special,
+            "encode: expected a max_length of at least {} (the special tokens), got {}", special,
+            truncation->max_length);
+    const auto kept = static_cast<size_t>(truncation->max_length - special);
+    if (ids.size() > kept) {
+      if (truncation->left) {
+        ids.erase(ids.begin(), ids.end() - static_cast<std::ptrdiff_t>(kept));
+      } else {
+        ids.resize(kept);
+      }
+    }
+  }
+  if (options.add_special_tokens) ApplyTemplates(parts.templates, &ids);
+  return ids;
+}
+
+Tokenizer::Tokenizer(TokenizerParts parts) {
+  auto state = std::make_shared<State>();
+  state->parts = std::move(parts);
+  state->added = AddedTokens(state->parts.added, state->parts.normalizers);
+  for (size_t i = 0; i < state->parts.added.size(); ++i) state->added_by_id[state->parts.added[i].id] = i;
+  state_ = std::move(state);
+}
+
+namespace {
+
+// The length that `length` is filled up to.
+int64_t PaddedLength(int64_t length, const PaddingSettings& padding, int64_t longest) {
+  int64_t to = padding.fixed.value_or(longest);
+  if (padding.multiple > 0 && to % padding.multiple != 0) to += padding.multiple - to % padding.multiple;
+  Require(to < kMaxBatchElements, "encode: expected a padded length below {}, got {}", kMaxBatchElements, to);
+  return std::max(to, length);
+}
+
+}  // namespace
+
+std::vector<int32_t> Tokenizer::Encode(std::string_view text, const EncodeOptions& options) const {
+  auto workspace = state_->Take();
+  std::vector<int32_t> ids = state_->Encode(text, options, *workspace);
+  state_->GiveBack(std::move(workspace));
+  if (const std::optional<PaddingSettings> padding = state_->PaddingOf(options)) {
+    const auto length = static_cast<int64_t>(ids.size());
+    const auto missing = static_cast<size_t>(PaddedLength(length, *padding, length) - length);
+    ids.insert(padding->left ? ids.begin() : ids.end(), missing, padding->id);
+  }
+  return ids;
+}
+
+TokenBatch Tokenizer::EncodeBatch(std::span<const std::string> texts, const EncodeOptions& options) const {
+  std::vector<std::vector<int32_t>> rows(texts.size());
+  constexpr int64_t kGrain = 16;
+  ParallelFor(static_cast<int64_t>(texts.size()), kGrain, [&](int64_t begin, int64_t end) {
+    auto workspace = state_->Take();
+    for (int64_t i = begin; i < end; ++i) {
+      rows[static_cast<size_t>(i)] = state_->Encode(texts[static_cast<size_t>(i)], options, *workspace);
+    }
+    state_->GiveBack(std::move(workspace));
+  });
+  TokenBatch batch;
+  batch.rows = static_cast<int64_t>(rows.size());
+  for (const auto& row : rows) {
+    batch.lengths.push_back(static_cast<int64_t>(row.size()));
+    batch.columns = std::max(batch.columns, batch.lengths.back());
+  }
+  const std::optional<PaddingSettings> padding = state_->PaddingOf(options);
+  if (padding) batch.columns = PaddedLength(batch.columns, *padding, batch.columns);
+  for (size_t i = 0; i < rows.size() && !padding; ++i) {
+    Require(batch.lengths[i] == batch.columns, "encode: texts of a batch have {} and {} tokens; give a padding",
+            batch.lengths[i], batch.columns);
+  }
+  Require(batch.columns == 0 || batch.rows <= kMaxBatchElements / batch.columns,
+          "encode: expected a batch of at most {} tokens, got {} x {}", kMaxBatchElements, batch.rows, batch.columns);
+  batch.ids.assign(static_cast<size_t>(batch.rows * batch.columns), padding ? padding->id : 0);
+  batch.mask.assign(batch.ids.size(), 0);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const int64_t at =
+        static_cast<int64_t>(i) * batch.columns + (padding && padding->left ? batch.columns - batch.lengths[i] : 0);
+    std::copy(rows[i].begin(), rows[i].end(), batch.ids.begin() + at);
+    std::fill_n(batch.mask.begin() + at, batch.lengths[i], uint8_t{1});
+  }
+  return batch;
+}
+
+std::string Tokenizer::Decode(std::span<const int32_t> ids, bool special_tokens) const {
+  std::vector<std::string> tokens;
+  for (const int32_t id : ids) {
+    const AddedToken* added = state_->AddedOf(id);
+    if (!special_tokens && ((added != nullptr && added->special) || state_->parts.hidden.contains(id))) continue;
+    const std::optional<std::string> token = TokenOf(id);
+    Require(token.has_value(), "decode: expected ids of the vocabulary of {} tokens, up to {}, got {}", size(),
+            max_id(), id);
+    tokens.push_back(*token);
+  }
+  for (const Decoder& decoder : state_->parts.decoders) decoder(tokens);
+  std::string text;
+  const bool spaces = state_->parts.decoders.empty();
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (spaces && i > 0) text += ' ';
+    text += tokens[i];
+  }
+  if (state_->parts.trim_decoded) {
+    Segment segment{std::move(text), false};
+    Strip(true, true)(segment);
+    text = std::move(segment.text);
+  }
+  return text;
+}
+
+std::optional<int32_t> Tokenizer::IdOf(std::string_view token) const { return FindToken(state_->parts, token); }
+
+std::optional<std::string> Tokenizer::TokenOf(int32_t id) const {
+  if (const AddedToken* added = state_->AddedOf(id)) return added->content;
+  const std::optional<std::string_view> token = state_->parts.model->vocabulary().TokenOf(id);
+  return token ? std::optional<std::string>(*token) : std::nullopt;
+}
+
+int64_t Tokenizer::size() const {
+  const Vocabulary& vocabulary = state_->parts.model->vocabulary();
+  auto size = static_cast<int64_t>(vocabulary.size());
+  for (const AddedToken& token : state_->parts.added) size += vocabulary.Find(token.content) ? 0 : 1;
+  return size;
+}
+
+int32_t Tokenizer::max_id() const {
+  return std::max(state_->parts.model->vocabulary().max_id(), state_->parts.max_added_id);
+}
+
+const SpecialIds& Tokenizer::special() const { return state_->parts.special; }
+
+std::optional<int64_t> Tokenizer::model_max_length() const {
+  if (state_->parts.model_max_length) return state_->parts.model_max_length;
+  return state_->parts.truncation ? std::optional(state_->parts.truncation->max_length) : std::nullopt;
+}
+
+const std::string& Tokenizer::description() const { return state_->parts.description; }
+
+std::string StreamingDecoder::Add(int32_t id) {
+  ids_.push_back(id);
+  // The text of the ids before, and with the new one: their difference is certain unless a character is incomplete.
+  const std::string before = tokenizer_.Decode(std::span(ids_).first(shown_));
+  const std::string text = tokenizer_.Decode(ids_);
+  if (text.size() <= before.size() || text.ends_with("\xef\xbf\xbd")) return {};
+  ids_.erase(ids_.begin(), ids_.begin() + static_cast<std::ptrdiff_t>(shown_));
+  shown_ = ids_.size();
+  return text.substr(before.size());
+}
+
+std::string StreamingDecoder::Finish() {
+  const std::string before = tokenizer_.Decode(std::span(ids_).first(shown_));
+  const std::string text = tokenizer_.Decode(ids_);
+  ids_.clear();
+  shown_ = 0;
+  return text.size() > before.size() ? text.substr(before.size()) : std::string();
+}
+
+Tokenizer Tokenizer::FromJson(std::string_view json, std::string_view where) {
+  return Tokenizer(ReadTokenizerJson(io::ParseJson(json, where), where));
+}
+
+Tokenizer Tokenizer::FromSentencePiece(std::string_view bytes, std::string_view where) {
+  return Tokenizer(ReadSentencePiece(bytes, {}, where));
+}
+
+}  // namespace qkv::text

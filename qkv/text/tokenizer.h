@@ -1,0 +1,102 @@
+// Text to the ids that a model was trained on, and back. Reads the files of Hugging Face (tokenizer.json, or vocab.json
+// with merges.txt) and of SentencePiece (spiece.model, tokenizer.model), and gives the ids of the original libraries.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace qkv::text {
+
+struct TokenizerParts;
+
+/// What an encoding is filled up to.
+enum class Padding {
+  kAsInFile,  // tokenizer.json may ask for it; other files do not
+  kNone,
+  kMaxLength,  // to EncodeOptions::max_length, or the file's model_max_length
+  kLongest,    // to the longest of the batch
+};
+
+struct EncodeOptions {
+  bool add_special_tokens = true;     // as the file says: CLIP's begin and end, SigLIP's end, …
+  std::optional<int64_t> max_length;  // longer texts are cut, special tokens are kept; unset: as in the file
+  Padding padding = Padding::kAsInFile;
+};
+
+/// Texts of one length.
+struct TokenBatch {
+  int64_t rows = 0, columns = 0;
+  std::vector<int32_t> ids;      // [rows, columns]
+  std::vector<uint8_t> mask;     // [rows, columns], 1 at tokens, 0 at padding
+  std::vector<int64_t> lengths;  // [rows], without padding
+};
+
+/// Ids of the special tokens that the files name.
+struct SpecialIds {
+  std::optional<int32_t> begin, end, padding, unknown, classify, separate, mask;
+};
+
+/// Const members may be called from several threads. Copies share everything.
+class Tokenizer {
+ public:
+  /// Opens a folder with tokenizer.json, or else vocab.json and merges.txt, or else spiece.model or tokenizer.model;
+  /// tokenizer_config.json and special_tokens_map.json are read too if they are there. Or one of these files alone.
+  /// Throws Error if there is none, or if it needs what is not supported, which the error names.
+  static Tokenizer Open(const std::filesystem::path& path);
+
+  /// The text of a tokenizer.json, and of a SentencePiece model. `where` names them in errors.
+  static Tokenizer FromJson(std::string_view json, std::string_view where);
+  static Tokenizer FromSentencePiece(std::string_view bytes, std::string_view where);
+
+  /// Invalid UTF-8 becomes U+FFFD, as the original does: SentencePiece for each byte, tokenizer.json for each maximal
+  /// part of a character. Throws Error if the text needs an unknown token and there is none, and if max_length is less
+  /// than the number of special tokens.
+  std::vector<int32_t> Encode(std::string_view text, const EncodeOptions& options = {}) const;
+  /// On all cores. Throws Error like Encode, and if the texts have different lengths without padding.
+  TokenBatch EncodeBatch(std::span<const std::string> texts, const EncodeOptions& options = {}) const;
+
+  /// Throws Error for an id outside of the vocabulary. Special tokens are left out unless `special_tokens`.
+  std::string Decode(std::span<const int32_t> ids, bool special_tokens = false) const;
+
+  std::optional<int32_t> IdOf(std::string_view token) const;
+  /// As it stands in the file: "Ġthe", "▁the", "the</w>".
+  std::optional<std::string> TokenOf(int32_t id) const;
+  /// Number of different tokens, added ones among them.
+  int64_t size() const;
+  /// The highest id: a model's table of embeddings needs one row more.
+  int32_t max_id() const;
+  const SpecialIds& special() const;
+  /// model_max_length of tokenizer_config.json, or the file's truncation.
+  std::optional<int64_t> model_max_length() const;
+  /// The model and where it comes from: "BPE (tokenizer.json)".
+  const std::string& description() const;
+
+ private:
+  explicit Tokenizer(TokenizerParts parts);
+  struct State;
+  std::shared_ptr<const State> state_;
+};
+
+/// Text of ids as they come: each call returns what has become certain. A character whose bytes are tokens of their own
+/// comes when its last byte is there.
+class StreamingDecoder {
+ public:
+  explicit StreamingDecoder(Tokenizer tokenizer) : tokenizer_(std::move(tokenizer)) {}
+  /// The new text, maybe empty. Throws Error like Decode.
+  std::string Add(int32_t id);
+  /// The rest, in which incomplete characters are U+FFFD. The next Add begins a new text.
+  std::string Finish();
+
+ private:
+  Tokenizer tokenizer_;
+  std::vector<int32_t> ids_;  // of which the text up to `shown_` bytes was returned
+  size_t shown_ = 0;
+};
+
+}  // namespace qkv::text

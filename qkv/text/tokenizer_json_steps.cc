@@ -1,0 +1,195 @@
+#include "qkv/text/tokenizer_json_steps.h"
+
+#include <string>
+
+#include "qkv/text/charsmap.h"
+#include "qkv/text/normalizers.h"
+#include "qkv/text/pre_tokenizers.h"
+
+namespace qkv::text {
+namespace {
+
+// A Sequence may contain others; the parser bounds how deep, this how many in all.
+constexpr size_t kMaxSteps = 1000;
+
+template <typename Steps, typename F>
+void ReadSequence(const JsonFields& step, std::string_view key, Steps* to, F&& read) {
+  for (const io::Json& entry : step.List(key)) {
+    Require(to->size() < kMaxSteps, "{}: expected at most {} steps", step.where(), kMaxSteps);
+    read(JsonFields(entry, std::string(step.where())), to);
+  }
+}
+
+[[noreturn]] void FailUnknown(const JsonFields& step, std::string_view type, std::string_view known) {
+  Fail("{}: expected a type of {}, got \"{}\"", step.where(), known, type);
+}
+
+// {"String": text} or {"Regex": pattern}.
+Regex ReadPattern(const JsonFields& step) {
+  const JsonFields pattern(step.Get("pattern"), std::string(step.where()));
+  if (pattern.Find("String") != nullptr) return Regex(EscapeRegex(pattern.Text("String")), step.where());
+  return Regex(pattern.Text("Regex"), step.where());
+}
+
+SplitBehaviour ReadBehaviour(const JsonFields& step) {
+  const std::string name = step.Text("behavior", "Isolated");
+  if (name == "Removed") return SplitBehaviour::kRemoved;
+  if (name == "Isolated") return SplitBehaviour::kIsolated;
+  if (name == "MergedWithPrevious") return SplitBehaviour::kMergedWithPrevious;
+  if (name == "MergedWithNext") return SplitBehaviour::kMergedWithNext;
+  if (name == "Contiguous") return SplitBehaviour::kContiguous;
+  Fail("{}: expected a behavior of Removed, Isolated, MergedWithPrevious, MergedWithNext, Contiguous, got \"{}\"",
+       step.where(), name);
+}
+
+MetaspacePrefix ReadPrefix(const JsonFields& step) {
+  const std::string name = step.Text("prepend_scheme", "");
+  if (name == "always") return MetaspacePrefix::kAlways;
+  if (name == "first") return MetaspacePrefix::kFirst;
+  if (name == "never") return MetaspacePrefix::kNever;
+  Require(name.empty(), "{}: expected a prepend_scheme of always, first, never, got \"{}\"", step.where(), name);
+  return step.Flag("add_prefix_space", true) ? MetaspacePrefix::kAlways : MetaspacePrefix::kNever;
+}
+
+// [token, id] of RobertaProcessing and BertProcessing.
+int32_t ReadPairId(const JsonFields& step, std::string_view key) {
+  const io::Json& pair = step.List(key);
+  Require(pair.size() == 2 && pair[1].is_number_integer() && pair[1].get<int64_t>() >= 0 &&
+              pair[1].get<int64_t>() < std::numeric_limits<int32_t>::max(),
+          "{}: expected a token and its id for \"{}\", got {}", step.where(), key, pair.dump().substr(0, 100));
+  return pair[1].get<int32_t>();
+}
+
+std::vector<TemplateItem> ReadTemplate(const JsonFields& step) {
+  std::vector<TemplateItem> items;
+  int texts = 0;
+  const JsonFields special(step.Object("special_tokens"), std::string(step.where()));
+  for (const io::Json& entry : step.List("single")) {
+    const JsonFields fields(entry, std::string(step.where()));
+    if (fields.Find("Sequence") != nullptr) {
+      const JsonFields sequence(fields.Get("Sequence"), std::string(step.where()));
+      const std::string id = sequence.Text("id", "A");
+      Require(id == "A", "{}: expected sequence A in the template of a single text, got \"{}\"", step.where(), id);
+      Require(++texts <= 1, "{}: expected the text once in its template", step.where());
+      items.push_back({true, {}});
+      continue;
+    }
+    const JsonFields token(fields.Get("SpecialToken"), std::string(step.where()));
+    const std::string name = token.Text("id");
+    const JsonFields of(special.Get(name), std::string(step.where()));
+    TemplateItem item;
+    for (const io::Json& id : of.List("ids")) {
+      Require(id.is_number_integer() && id.get<int64_t>() >= 0 &&
+                  id.get<int64_t>() < std::numeric_limits<int32_t>::max() && item.ids.size() < kMaxSteps,
+              "{}: expected ids of special token \"{}\", got {}", step.where(), name, id.dump().substr(0, 100));
+      item.ids.push_back(id.get<int32_t>());
+    }
+    Require(items.size() < kMaxSteps, "{}: expected a template of at most {} tokens", step.where(), kMaxSteps);
+    items.push_back(std::move(item));
+  }
+  return items;
+}
+
+}  // namespace
+
+void ReadNormalizer(const JsonFields& step, std::vector<Normalizer>* to) {
+  const std::string type = step.Text("type");
+  if (type == "Sequence") {
+    ReadSequence(step, "normalizers", to, ReadNormalizer);
+  } else if (type == "NFC") {
+    to->push_back(UnicodeForm(NormalForm::kNfc));
+  } else if (type == "NFD") {
+    to->push_back(UnicodeForm(NormalForm::kNfd));
+  } else if (type == "NFKC") {
+    to->push_back(UnicodeForm(NormalForm::kNfkc));
+  } else if (type == "NFKD") {
+    to->push_back(UnicodeForm(NormalForm::kNfkd));
+  } else if (type == "Lowercase") {
+    to->push_back(LowerCase());
+  } else if (type == "Strip") {
+    to->push_back(Strip(step.Flag("strip_left", true), step.Flag("strip_right", true)));
+  } else if (type == "StripAccents") {
+    to->push_back(StripAccents());
+  } else if (type == "Replace") {
+    to->push_back(Replace(ReadPattern(step), step.Text("content")));
+  } else if (type == "Prepend") {
+    to->push_back(Prepend(step.Text("prepend")));
+  } else if (type == "Precompiled") {
+    to->push_back(
+        Precompiled(Charsmap(DecodeBase64(step.Text("precompiled_charsmap", ""), step.where()), step.where())));
+  } else if (type == "ByteLevel") {
+    to->push_back(ByteLevelCharacters());
+  } else {
+    FailUnknown(step, type,
+                "Sequence, NFC, NFD, NFKC, NFKD, Lowercase, Strip, StripAccents, Replace, Prepend, Precompiled, "
+                "ByteLevel");
+  }
+}
+
+void ReadPreTokenizer(const JsonFields& step, std::vector<PreTokenizer>* to) {
+  const std::string type = step.Text("type");
+  if (type == "Sequence") {
+    ReadSequence(step, "pretokenizers", to, ReadPreTokenizer);
+  } else if (type == "ByteLevel") {
+    to->push_back(ByteLevel(step.Flag("add_prefix_space", true), step.Flag("use_regex", true)));
+  } else if (type == "Metaspace") {
+    const std::string replacement = step.Text("replacement", "\xe2\x96\x81");
+    Require(!replacement.empty() && replacement.size() <= 4, "{}: expected a replacement of one character, got \"{}\"",
+            step.where(), replacement);
+    to->push_back(Metaspace(replacement, ReadPrefix(step), step.Flag("split", true)));
+  } else if (type == "Split") {
+    to->push_back(SplitAtPattern(ReadPattern(step), ReadBehaviour(step), step.Flag("invert", false)));
+  } else if (type == "Whitespace") {
+    to->push_back(SplitWords());
+  } else if (type == "WhitespaceSplit") {
+    to->push_back(SplitAtSpace());
+  } else if (type == "Punctuation") {
+    to->push_back(SplitPunctuation(ReadBehaviour(step)));
+  } else if (type == "Digits") {
+    to->push_back(SplitDigits(step.Flag("individual_digits", false)));
+  } else {
+    FailUnknown(step, type, "Sequence, ByteLevel, Metaspace, Split, Whitespace, WhitespaceSplit, Punctuation, Digits");
+  }
+}
+
+void ReadDecoder(const JsonFields& step, std::vector<Decoder>* to) {
+  const std::string type = step.Text("type");
+  if (type == "Sequence") {
+    ReadSequence(step, "decoders", to, ReadDecoder);
+  } else if (type == "ByteLevel") {
+    to->push_back(DecodeByteLevel());
+  } else if (type == "Metaspace") {
+    to->push_back(
+        DecodeMetaspace(step.Text("replacement", "\xe2\x96\x81"), ReadPrefix(step) != MetaspacePrefix::kNever));
+  } else if (type == "Replace") {
+    const JsonFields pattern(step.Get("pattern"), std::string(step.where()));
+    Require(pattern.Find("String") != nullptr, "{}: expected a decoder that replaces a String", step.where());
+    to->push_back(DecodeReplace(pattern.Text("String"), step.Text("content")));
+  } else if (type == "ByteFallback") {
+    to->push_back(DecodeByteFallback());
+  } else if (type == "Fuse") {
+    to->push_back(DecodeFuse());
+  } else if (type == "Strip") {
+    to->push_back(DecodeStrip(step.Text("content", " "), step.Number("start", 0), step.Number("stop", 0)));
+  } else if (type == "BPEDecoder") {
+    to->push_back(DecodeBpeSuffix(step.Text("suffix", "</w>")));
+  } else {
+    FailUnknown(step, type, "Sequence, ByteLevel, Metaspace, Replace, ByteFallback, Fuse, Strip, BPEDecoder");
+  }
+}
+
+void ReadPostProcessor(const JsonFields& step, TokenizerParts* parts) {
+  const std::string type = step.Text("type");
+  if (type == "Sequence") {
+    ReadSequence(step, "processors", &parts->templates,
+                 [&](const JsonFields& inner, auto*) { ReadPostProcessor(inner, parts); });
+  } else if (type == "TemplateProcessing") {
+    parts->templates.push_back(ReadTemplate(step));
+  } else if (type == "RobertaProcessing" || type == "BertProcessing") {
+    parts->templates.push_back({{false, {ReadPairId(step, "cls")}}, {true, {}}, {false, {ReadPairId(step, "sep")}}});
+  } else if (type != "ByteLevel") {  // which changes offsets only
+    FailUnknown(step, type, "Sequence, TemplateProcessing, RobertaProcessing, BertProcessing, ByteLevel");
+  }
+}
+
+}  // namespace qkv::text

@@ -1,0 +1,160 @@
+// Makes a tokenizer of a SentencePiece model. Which special tokens are added is said by tokenizer_config.json.
+#include <algorithm>
+#include <utility>
+
+#include "qkv/core/error.h"
+#include "qkv/text/normalizers.h"
+#include "qkv/text/sentencepiece.h"
+#include "qkv/text/tokenizer_parts.h"
+
+namespace qkv::text {
+namespace {
+
+bool FlagOr(const io::Json& config, std::string_view key, bool otherwise) {
+  if (!config.is_object()) return otherwise;
+  const auto found = config.find(key);
+  return found != config.end() && found->is_boolean() ? found->get<bool>() : otherwise;
+}
+
+// Python's str.lower for "Σ": "ς" at the end of a word. `at` is where it stands.
+bool IsFinalSigma(std::string_view text, size_t at) {
+  const auto letter = [](char32_t code) { return IsCased(code); };
+  size_t before = at;
+  bool word_before = false;
+  while (before > 0) {
+    before = CharacterBefore(text, before);
+    const char32_t code = CharacterAt(text, before).code;
+    if (IsCaseIgnorable(code)) continue;
+    word_before = letter(code);
+    break;
+  }
+  for (size_t behind = CharacterEnd(text, at); behind < text.size();) {
+    const Character character = CharacterAt(text, behind);
+    behind = character.end;
+    if (!IsCaseIgnorable(character.code)) return word_before && !letter(character.code);
+  }
+  return word_before;
+}
+
+std::string PythonLower(std::string_view text) {
+  std::string to;
+  for (size_t at = 0; at < text.size();) {
+    const Character character = CharacterAt(text, at);
+    if (character.code == 0x3a3) {
+      AppendCharacter(IsFinalSigma(text, at) ? 0x3c2 : 0x3c3, &to);
+    } else {
+      AppendLower(character.code, &to);
+    }
+    at = character.end;
+  }
+  return to;
+}
+
+// big_vision's cleaning of texts for SigLIP, as transformers has it: lower case, no ASCII punctuation, single spaces.
+// The text at the beginning gets a "▁", and every one `prefix` in front, whose tokens PrefixedModel drops.
+void CanonicalSiglip(Segment& segment, bool lower, std::string_view prefix) {
+  const std::string text = lower ? PythonLower(segment.text) : segment.text;
+  std::string to(prefix);
+  if (segment.at_start) to += "\xe2\x96\x81";
+  const size_t begin = to.size();
+  bool space = false;
+  for (size_t at = 0; at < text.size();) {
+    const Character character = CharacterAt(text, at);
+    if (IsSpace(character.code) || (character.code >= 0x1c && character.code <= 0x1f) || character.code == 0x2581) {
+      space = true;
+    } else if (character.code >= 0x80 || !IsPunctuation(character.code)) {
+      if (space && to.size() > begin) to += ' ';
+      space = false;
+      to.append(text, at, character.end - at);
+    }
+    at = character.end;
+  }
+  // A space behind "▁" counts if text follows only.
+  segment.text = std::move(to);
+}
+
+// Drops the first ids of each piece, those of a text in front of it.
+class PrefixedModel : public SubwordModel {
+ public:
+  PrefixedModel(std::unique_ptr<SubwordModel> inner, size_t dropped)
+      : SubwordModel(inner->vocabulary()), inner_(std::move(inner)), dropped_(dropped) {}
+  void Encode(std::string_view piece, ModelWorkspace& workspace, std::vector<int32_t>* ids) const override {
+    const size_t before = ids->size();
+    inner_->Encode(piece, workspace, ids);
+    if (ids->size() - before < dropped_) return;
+    const auto first = ids->begin() + static_cast<std::ptrdiff_t>(before);
+    ids->erase(first, first + static_cast<std::ptrdiff_t>(dropped_));
+  }
+
+ private:
+  std::unique_ptr<SubwordModel> inner_;
+  size_t dropped_;
+};
+
+}  // namespace
+
+TokenizerParts ReadSentencePiece(std::string_view bytes, const io::Json& config, std::string_view where) {
+  const SentencePieceModel model = ParseSentencePiece(bytes, where);
+  TokenizerParts parts;
+  parts.bytes_input = true;
+  parts.description = model.model_type == SentencePieceModel::kBpe ? "SentencePiece BPE" : "SentencePiece unigram";
+  parts.model = MakeSentencePieceModel(model, std::string(where));
+  const std::string name = TokenContent(config, "tokenizer_class");
+  const bool siglip = name.starts_with("Siglip");
+  const Normalizer normalizer = SentencePieceNormalizer(model, where);
+  if (siglip) {
+    const std::string prefix = TokenOr(config, "unk_token", "<unk>");
+    Segment segment{prefix, false};
+    normalizer(segment);
+    std::vector<int32_t> ids;
+    ModelWorkspace workspace;
+    if (!segment.text.empty()) parts.model->Encode(segment.text, workspace, &ids);
+    parts.model = std::make_unique<PrefixedModel>(std::move(parts.model), ids.size());
+    const bool lower = FlagOr(config, "do_lower_case", true);
+    parts.normalizers.push_back([lower, prefix](Segment& part) { CanonicalSiglip(part, lower, prefix); });
+    parts.bytes_input = false;
+    parts.encode_empty = true;
+  }
+  parts.normalizers.push_back(normalizer);
+  if (model.bos_id >= 0) parts.special.begin = model.bos_id;
+  if (model.eos_id >= 0) parts.special.end = model.eos_id;
+  if (model.pad_id >= 0) parts.special.padding = model.pad_id;
+  parts.special.unknown = model.unknown_id;
+  ApplyTokenizerConfig(config, &parts);
+  if (parts.special.padding) parts.padding_on_request.id = *parts.special.padding;
+
+  parts.decoders.push_back([unknown = model.pieces[static_cast<size_t>(model.unknown_id)].text,
+                            surface = model.unk_surface](std::vector<std::string>& tokens) {
+    std::replace(tokens.begin(), tokens.end(), unknown, surface);
+  });
+  parts.decoders.push_back(DecodeByteFallback());
+  parts.decoders.push_back(DecodeMetaspace("\xe2\x96\x81", model.add_dummy_prefix));
+  parts.decoders.push_back(DecodeFuse());
+
+  // Control pieces are found in text only by transformers' class, which takes the white space around them.
+  if (siglip) {
+    for (const auto& [key, otherwise] :
+         {std::pair("eos_token", "</s>"), std::pair("pad_token", "</s>"), std::pair("unk_token", "<unk>")}) {
+      AddToken({.content = TokenOr(config, key, otherwise), .lstrip = true, .rstrip = true, .special = true}, &parts);
+    }
+  } else {
+    for (size_t i = 0; i < model.pieces.size(); ++i) {
+      if (model.pieces[i].type == SentencePiece::kControl) parts.hidden.insert(static_cast<int32_t>(i));
+    }
+  }
+
+  // T5's and SigLIP's end, Llama's and Gemma's begin.
+  const bool ends = siglip || name.starts_with("T5");
+  const bool begins = name.starts_with("Gemma") || name.starts_with("Llama");
+  if (siglip && !parts.model_max_length) parts.model_max_length = 64;
+  std::vector<TemplateItem> items = {{true, {}}};
+  if (FlagOr(config, "add_bos_token", begins) && parts.special.begin) {
+    items.insert(items.begin(), {false, {*parts.special.begin}});
+  }
+  if (FlagOr(config, "add_eos_token", ends) && parts.special.end)
+    items.push_back({false, {*parts.special.end}, siglip});
+  if (items.size() > 1) parts.templates.push_back(std::move(items));
+  return parts;
+}
+
+}  // namespace qkv::text

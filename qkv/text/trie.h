@@ -1,0 +1,52 @@
+// A double-array trie: all keys that are a prefix of a text, in one walk over its bytes.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace qkv::text {
+
+class Trie {
+ public:
+  Trie() = default;
+  /// Keys are non-empty; of equal keys the last one counts. Values are not negative.
+  explicit Trie(std::vector<std::pair<std::string_view, int32_t>> keys);
+
+  bool empty() const { return nodes_.empty(); }
+
+  /// Calls found(length, value) for every key that `text` begins with, from short to long.
+  template <typename F>
+  void ForEachPrefix(std::string_view text, F&& found) const {
+    if (nodes_.empty()) return;
+    int32_t node = 0;
+    for (size_t i = 0; i < text.size(); ++i) {
+      const int32_t child = nodes_[node].base + static_cast<unsigned char>(text[i]);
+      if (nodes_[child].parent != node) return;
+      node = child;
+      if (nodes_[node].value >= 0) found(i + 1, nodes_[node].value);
+    }
+  }
+  /// The longest such key; length 0 if there is none.
+  struct Match {
+    size_t length = 0;
+    int32_t value = -1;
+  };
+  Match Longest(std::string_view text) const {
+    Match match;
+    ForEachPrefix(text, [&](size_t length, int32_t value) { match = {length, value}; });
+    return match;
+  }
+
+ private:
+  // The child of a node by byte b is at base + b and names the node as parent. A leaf's base points at the tail, where
+  // no node has a parent.
+  struct Node {
+    int32_t base = 0, parent = -1, value = -1;
+  };
+  std::vector<Node> nodes_;
+};
+
+}  // namespace qkv::text

@@ -1,0 +1,300 @@
+#include "qkv/text/unicode.h"
+
+#include <utf8proc.h>
+
+#include <algorithm>
+#include <bitset>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "qkv/core/error.h"
+#include "qkv/core/text.h"
+#include "qkv/text/unicode_versions.h"
+
+namespace qkv::text {
+namespace {
+
+constexpr std::string_view kReplacement = "\xef\xbf\xbd";
+constexpr char32_t kBmpEnd = 0x10000;
+
+// Hangul jamo that join a preceding one: vowels and final consonants.
+constexpr bool IsJoiningJamo(char32_t code) { return code >= 0x1161 && code <= 0x11c2; }
+constexpr bool IsHangulSyllable(char32_t code) { return code >= 0xac00 && code <= 0xd7a3; }
+
+utf8proc_option_t OptionsOf(NormalForm form) {
+  switch (form) {
+    case NormalForm::kNfc:
+      return static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+    case NormalForm::kNfd:
+      return static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE);
+    case NormalForm::kNfkc:
+      return static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPAT | UTF8PROC_COMPOSE);
+    case NormalForm::kNfkd:
+      break;
+  }
+  return static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPAT | UTF8PROC_DECOMPOSE);
+}
+
+// By utf8proc, of any text.
+void AppendForm(std::string_view text, NormalForm form, std::string* to) {
+  utf8proc_uint8_t* mapped = nullptr;
+  const utf8proc_ssize_t size = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                                             static_cast<utf8proc_ssize_t>(text.size()), &mapped, OptionsOf(form));
+  const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(mapped, &std::free);
+  Require(size >= 0, "normalize: {}", utf8proc_errmsg(size));
+  to->append(reinterpret_cast<const char*>(mapped), static_cast<size_t>(size));
+}
+
+// Whether the character is its own form, and neither moves nor joins with characters before it.
+bool IsInert(char32_t code, NormalForm form) {
+  const utf8proc_property_t& property = *utf8proc_get_property(static_cast<utf8proc_int32_t>(code));
+  if (IsInRanges(code, kNotNormalized)) return true;
+  const bool composes = form == NormalForm::kNfc || form == NormalForm::kNfkc;
+  if (property.combining_class != 0) return false;
+  // The second of a pair that is composed.
+  if (composes && ((property.comb_index != UINT16_MAX && property.comb_index >= 0x8000) || IsJoiningJamo(code))) {
+    return false;
+  }
+  if (IsHangulSyllable(code)) return composes;
+  if (property.decomp_seqindex == UINT16_MAX) return true;
+  std::string alone, mapped;
+  AppendCharacter(code, &alone);
+  AppendForm(alone, form, &mapped);
+  return alone == mapped;
+}
+
+// Tables for the Basic Multilingual Plane, made when first used (under a millisecond).
+const std::bitset<kBmpEnd>& InertTable(NormalForm form) {
+  const auto make = [](NormalForm of) {
+    auto table = std::make_unique<std::bitset<kBmpEnd>>();
+    for (char32_t code = 0; code < kBmpEnd; ++code) {
+      if (code < 0xd800 || code > 0xdfff) table->set(code, IsInert(code, of));
+    }
+    return table;
+  };
+  switch (form) {
+    case NormalForm::kNfc: {
+      static const auto table = make(NormalForm::kNfc);
+      return *table;
+    }
+    case NormalForm::kNfd: {
+      static const auto table = make(NormalForm::kNfd);
+      return *table;
+    }
+    case NormalForm::kNfkc: {
+      static const auto table = make(NormalForm::kNfkc);
+      return *table;
+    }
+    case NormalForm::kNfkd:
+      break;
+  }
+  static const auto table = make(NormalForm::kNfkd);
+  return *table;
+}
+
+utf8proc_category_t CategoryOf(char32_t code) { return utf8proc_category(static_cast<utf8proc_int32_t>(code)); }
+
+}  // namespace
+
+void AppendCharacter(char32_t code, std::string* to) {
+  if (code < 0x80) {
+    to->push_back(static_cast<char>(code));
+  } else if (code < 0x800) {
+    to->push_back(static_cast<char>(0xc0 | code >> 6));
+    to->push_back(static_cast<char>(0x80 | (code & 0x3f)));
+  } else if (code < 0x10000) {
+    to->push_back(static_cast<char>(0xe0 | code >> 12));
+    to->push_back(static_cast<char>(0x80 | (code >> 6 & 0x3f)));
+    to->push_back(static_cast<char>(0x80 | (code & 0x3f)));
+  } else {
+    to->push_back(static_cast<char>(0xf0 | code >> 18));
+    to->push_back(static_cast<char>(0x80 | (code >> 12 & 0x3f)));
+    to->push_back(static_cast<char>(0x80 | (code >> 6 & 0x3f)));
+    to->push_back(static_cast<char>(0x80 | (code & 0x3f)));
+  }
+}
+
+size_t AsciiPrefix(std::string_view text) {
+  size_t at = 0;
+  for (uint64_t word; at + sizeof(word) <= text.size(); at += sizeof(word)) {
+    std::memcpy(&word, text.data() + at, sizeof(word));
+    if ((word & 0x8080808080808080) != 0) break;
+  }
+  while (at < text.size() && static_cast<unsigned char>(text[at]) < 0x80) ++at;
+  return at;
+}
+
+bool IsValidUtf8(std::string_view text) {
+  for (;;) {
+    text.remove_prefix(AsciiPrefix(text));
+    if (text.empty()) return true;
+    const size_t length = CharacterLength(text);
+    if (length == 0) return false;
+    text.remove_prefix(length);
+  }
+}
+
+std::string ReplaceInvalidUtf8(std::string_view text) {
+  std::string valid;
+  valid.reserve(text.size() + 16);
+  while (!text.empty()) {
+    size_t length = CharacterLength(text);
+    if (length > 0) {
+      valid.append(text.substr(0, length));
+    } else {
+      // As many bytes as begin a character: a prefix is one if some continuation completes it.
+      length = 1;
+      for (size_t taken = 2; taken < 4 && taken <= text.size(); ++taken) {
+        std::string completed(text.substr(0, taken));
+        const auto first = static_cast<unsigned char>(text[0]);
+        const size_t whole = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+        if (taken >= whole) break;
+        completed.resize(whole, '\x80');
+        if (CharacterLength(completed) != whole) break;
+        length = taken;
+      }
+      valid.append(kReplacement);
+    }
+    text.remove_prefix(length);
+  }
+  return valid;
+}
+
+bool IsSpace(char32_t code) {
+  if (code < 0x80) return code == ' ' || (code >= 0x9 && code <= 0xd);
+  return code == 0x85 || code == 0xa0 || code == 0x1680 || (code >= 0x2000 && code <= 0x200a) || code == 0x2028 ||
+         code == 0x2029 || code == 0x202f || code == 0x205f || code == 0x3000;
+}
+
+bool IsWord(char32_t code) {
+  if (code < 0x80) {
+    return (code >= '0' && code <= '9') || (code >= 'a' && code <= 'z') || (code >= 'A' && code <= 'Z') || code == '_';
+  }
+  switch (CategoryOf(code)) {
+    case UTF8PROC_CATEGORY_LU:
+    case UTF8PROC_CATEGORY_LL:
+    case UTF8PROC_CATEGORY_LT:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_LO:
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_MC:
+    case UTF8PROC_CATEGORY_ME:
+    case UTF8PROC_CATEGORY_ND:
+    case UTF8PROC_CATEGORY_NL:
+    case UTF8PROC_CATEGORY_PC:
+      return true;
+    default:
+      // Alphabetic symbols (circled and squared letters), and the two joiners.
+      return code == 0x200c || code == 0x200d || (code >= 0x24b6 && code <= 0x24e9) ||
+             (code >= 0x1f130 && code <= 0x1f149) || (code >= 0x1f150 && code <= 0x1f169) ||
+             (code >= 0x1f170 && code <= 0x1f189) || IsInRanges(code, kWordToo);
+  }
+}
+
+bool IsNumber(char32_t code) {
+  if (code < 0x80) return code >= '0' && code <= '9';
+  const utf8proc_category_t category = CategoryOf(code);
+  return (category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO) || IsInRanges(code, kNumbersToo);
+}
+
+bool IsPunctuation(char32_t code) {
+  if (code < 0x80) {
+    return (code >= '!' && code <= '/') || (code >= ':' && code <= '@') || (code >= '[' && code <= '`') ||
+           (code >= '{' && code <= '~');
+  }
+  const utf8proc_category_t category = CategoryOf(code);
+  if (category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_PO) return !IsInRanges(code, kNotPunctuation);
+  return IsInRanges(code, kPunctuationToo);
+}
+
+bool IsMark(char32_t code) {
+  if (code < 0x300) return false;
+  const utf8proc_category_t category = CategoryOf(code);
+  return category >= UTF8PROC_CATEGORY_MN && category <= UTF8PROC_CATEGORY_ME && !IsInRanges(code, kNotMarks);
+}
+
+bool IsCased(char32_t code) {
+  const utf8proc_category_t category = CategoryOf(code);
+  return (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LT) || code == 0xaa || code == 0xba ||
+         (code >= 0x2160 && code <= 0x217f) || (code >= 0x24b6 && code <= 0x24e9);
+}
+
+bool IsCaseIgnorable(char32_t code) {
+  switch (CategoryOf(code)) {
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_ME:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_SK:
+      return true;
+    default:
+      return code == '\'' || code == '.' || code == ':' || code == 0xb7 || code == 0x387 || code == 0x55f ||
+             code == 0x5f4 || code == 0x2018 || code == 0x2019 || code == 0x2024 || code == 0x2027 || code == 0xfe13 ||
+             code == 0xfe52 || code == 0xfe55 || code == 0xff07 || code == 0xff0e || code == 0xff1a;
+  }
+}
+
+void AppendLower(char32_t code, std::string* to) {
+  if (code < 0x80) {
+    to->push_back(static_cast<char>(code >= 'A' && code <= 'Z' ? code + 32 : code));
+  } else if (code == 0x130) {  // the only character whose lower case has two
+    to->append("i\xcc\x87");
+  } else {
+    const auto lower = static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(code)));
+    const auto* later = std::find_if(std::begin(kLowerToo), std::end(kLowerToo), [code](const LowerRange& range) {
+      return code >= range.first && code <= range.last;
+    });
+    AppendCharacter(
+        later == std::end(kLowerToo) ? lower : static_cast<char32_t>(static_cast<int32_t>(code) + later->distance), to);
+  }
+}
+
+std::string Normalize(std::string_view text, NormalForm form) {
+  std::string to;
+  size_t at = AsciiPrefix(text), copied = 0;
+  if (at == text.size()) return std::string(text);
+  const std::bitset<kBmpEnd>& inert = InertTable(form);
+  const auto is_inert = [&](char32_t code) { return code < kBmpEnd ? inert.test(code) : IsInert(code, form); };
+  to.reserve(text.size() + text.size() / 4);
+  size_t before = at > 0 ? at - 1 : 0;  // the last inert character
+  while (at < text.size()) {
+    const Character character = CharacterAt(text, at);
+    if (is_inert(character.code)) {
+      // What the originals do not normalise is not passed to utf8proc.
+      before = IsInRanges(character.code, kNotNormalized) ? character.end : at;
+      at = character.end;
+      continue;
+    }
+    size_t end = character.end;
+    while (end < text.size()) {
+      const Character next = CharacterAt(text, end);
+      if (is_inert(next.code)) break;
+      end = next.end;
+    }
+    before = std::max(before, copied);
+    to.append(text.substr(copied, before - copied));
+    AppendForm(text.substr(before, end - before), form, &to);
+    copied = before = at = end;
+  }
+  to.append(text.substr(copied));
+  return to;
+}
+
+size_t GraphemeEnd(std::string_view text, size_t at) {
+  Character here = CharacterAt(text, at);
+  utf8proc_int32_t state = 0;
+  while (here.end < text.size()) {
+    const Character next = CharacterAt(text, here.end);
+    // Two ASCII characters are two clusters, but for a line feed behind a carriage return.
+    if (here.code < 0x80 && next.code < 0x80 && here.code != '\r') break;
+    if (utf8proc_grapheme_break_stateful(static_cast<utf8proc_int32_t>(here.code),
+                                         static_cast<utf8proc_int32_t>(next.code), &state)) {
+      break;
+    }
+    here = next;
+  }
+  return here.end;
+}
+
+}  // namespace qkv::text

@@ -1,0 +1,86 @@
+"""Makes the small vocabularies and the ids of tests/text: needs PyPI's tokenizers, sentencepiece and transformers.
+
+    python tests/text/golden/generate.py
+
+texts.json has texts as hexadecimal UTF-8, and bytes that are none. Each folder has the files of a tokenizer and ids.json:
+the ids of each text by the original library. The texts that vocabularies are trained on are the documentation of this project and the
+sentences below.
+"""
+import json
+import random
+import shutil
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+import verify_tokenizers as verify  # noqa: E402
+
+SENTENCES = [
+    "A photo of a cat, and a photo of two dogs.", "Ein Foto von einer Katze und zwei Hunden über dem Fluß.",
+    "Une photo d'un chat et de deux chiens, l'été dernier.", "Una foto di un gatto e di due cani: perché no?",
+    "Фотография кошки и двух собак.", "Φωτογραφία μιας γάτας και δύο ΣΚΎΛΩΝ.", "猫と二匹の犬の写真です。", "一张猫和两只狗的照片。",
+    "고양이 한 마리와 개 두 마리의 사진입니다.", "صورة لقطة وكلبين", "תמונה של חתול ושני כלבים", "एक बिल्ली और दो कुत्तों की तस्वीर",
+    "ภาพถ่ายของแมวและสุนัขสองตัว", "I don't know; they've said it's 1234.5 km, I'll go.", "kernel kernel abc def qkv Debian gnome",
+]
+EDGES = [
+    "", " ", "   ", "\n", "\t\t", "a", " a", "a ", "  a  b  ", "\u0000", "a\u0000b", "\u0001\u0002", "\r\n\r\n", "\u00a0", "\u3000a\u3000",
+    "e\u0301", "\u00e9", "\u1e69\u0323", "\u0301", "\u1100\u1161\u11a8", "\ud55c\uae00", "\ufb01", "\ufdfa", "\u0130", "\u03a3\u03a3", "\u1e9e", "\u01c5",
+    "\U0001f469\u200d\U0001f469\u200d\U0001f467\u200d\U0001f466", "\U0001f1e9\U0001f1ea", "\u2764\ufe0f", "\u200b\u200e\ufeff", "\u0e33", "\u0915\u094d\u0937",
+    "<|startoftext|>a<|endoftext|>", "<|endoftext|><|endoftext|>", "<mask>", " <mask> ", "a <mask>b", "</s>", "<s>a</s>", "<unk>",
+    "<unk> a", "\u2581", "\u2581a\u2581\u2581b", "a</w>b", "<0x41>", "don't DON'T it's we'll", "qkv qkvx xqkv qkv.", "   Debian", "abc def abcdef",
+    "1234567890", "\u0661\u0662\u00bd\u2167", "!!!???...", "#hash ##hash", "x" * 70, "ab" * 100, "\u732b" * 60, "\u180e\u2028\u2029\x85\x1c",
+]
+BROKEN = [b"\xff", b"a\xffb", b"\xc3", b"\xe2\x82", b"\xf0\x9f\x98", b"\xed\xa0\x80", b"\xc0\x80", b"\xf5\x80\x80\x80", b"\x80\x80a",
+          b"\xf0\x9f\x98\xff\xe2\x82a"]
+RULES = """FF21\t41
+FF41\t61
+FB01\t66 69
+65 301\tE9
+A0\t20
+3000\t20
+9\t20
+A\t20
+D\t20
+1\t
+200B\t20
+132\t49 4A
+1E9B 323\t1E69
+"""
+CASES = ["clip", "clip_slow", "gpt2", "llama3", "siglip", "siglip_model", "siglip_json", "t5_json", "gemma", "gemma_json",
+         "llama2", "unigram_bytes", "suffix", "steps", "more_steps", "byte_normalizer"]
+
+
+def compact(folder):
+    for path in folder.glob("*.json"):
+        path.write_text(json.dumps(json.loads(path.read_text()), ensure_ascii=False, separators=(",", ":")))
+
+
+def main():
+    documents = [line for path in sorted((ROOT / "docs").glob("*.md")) for line in path.read_text().split("\n") if line]
+    rng = random.Random(7)
+    lines = SENTENCES * 8 + documents[:700]
+    rules = HERE / "rules.tsv"
+    rules.write_text(RULES)
+    verify.SIZE_LIMIT = 640
+    verify.RULES = {"normalization_rule_tsv": str(rules), "hard_vocab_limit": False}
+    texts = EDGES + SENTENCES + [verify.random_text(rng, SENTENCES) for _ in range(60)]
+    for name in CASES:
+        shutil.rmtree(HERE / name, ignore_errors=True)
+    for name in CASES:
+        folder = verify.make_folder(name, lines, HERE)
+        compact(folder)
+        original = verify.CASES[name][2](folder)
+        ids = original(texts)
+        # tokenizers and transformers take no invalid UTF-8; Python's replacement of it is ours.
+        any_bytes = verify.CASES[name][3]
+        ids = ids + original(BROKEN if any_bytes else [b.decode("utf-8", "replace") for b in BROKEN])
+        rows = ",\n".join(json.dumps(list(map(int, row)), separators=(",", ":")) for row in ids)
+        (folder / "ids.json").write_text("[" + rows + "]\n")
+    (HERE / "texts.json").write_text(json.dumps([t.hex() for t in [t.encode() for t in texts] + BROKEN], indent=0) + "\n")
+    rules.unlink()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+// Ids are those of the original libraries, id by id.
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "qkv/core/error.h"
+#include "tests/text/support.h"
+
+namespace qkv::text {
+namespace {
+
+class Golden : public testing::TestWithParam<const char*> {};
+
+TEST_P(Golden, IdsAreTheOriginals) {
+  const Tokenizer tokenizer = OpenGolden(GetParam());
+  const std::vector<std::string> texts = GoldenTexts();
+  const io::Json rows = io::ReadJson(GoldenFolder() / GetParam() / "ids.json");
+  ASSERT_EQ(rows.size(), texts.size());
+  // Twice: the second time short words come from the cache.
+  for (int round = 0; round < 2; ++round) {
+    for (size_t i = 0; i < texts.size(); ++i) {
+      EXPECT_EQ(tokenizer.Encode(texts[i]), rows[i].get<std::vector<int32_t>>()) << Printable(texts[i]);
+    }
+  }
+}
+
+TEST_P(Golden, IdsDoNotDependOnThreads) {
+  const Tokenizer tokenizer = OpenGolden(GetParam());
+  const std::vector<std::string> texts = GoldenTexts();
+  std::vector<std::vector<int32_t>> wanted;
+  for (const std::string& text : texts) wanted.push_back(tokenizer.Encode(text));
+  std::vector<std::thread> threads;
+  std::vector<int> differences(4, 0);
+  for (size_t t = 0; t < differences.size(); ++t) {
+    threads.emplace_back([&, t] {
+      for (size_t i = 0; i < texts.size(); ++i) {
+        const size_t index = (i + 31 * t) % texts.size();
+        if (tokenizer.Encode(texts[index]) != wanted[index]) ++differences[t];
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(differences, std::vector<int>(4, 0));
+}
+
+// Long words, runs of spaces and single characters, all without quadratic time: each takes a fraction of a second.
+TEST_P(Golden, LongTextsTakeLinearTime) {
+  const Tokenizer tokenizer = OpenGolden(GetParam());
+  constexpr size_t kLong = size_t{1} << 20;
+  std::string mixed, characters;
+  while (mixed.size() < kLong) mixed += "qkvattention" + std::to_string(mixed.size());
+  while (characters.size() < kLong) characters += "\xe7\x8c\xab\xcc\x81";
+  const auto start = std::chrono::steady_clock::now();
+  for (const std::string& text : {std::string(kLong, 'a'), std::string(kLong, ' '), mixed, characters,
+                                  std::string(kLong, '\xff'), std::string(kLong, '.')}) {
+    EXPECT_LE(tokenizer.Encode(text).size(), 4 * kLong + 100);
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(120));
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, Golden,
+                         testing::Values("clip", "clip_slow", "gpt2", "llama3", "siglip", "siglip_model", "siglip_json",
+                                         "t5_json", "gemma", "gemma_json", "llama2", "unigram_bytes", "suffix", "steps",
+                                         "more_steps", "byte_normalizer"),
+                         [](const auto& test) { return std::string(test.param); });
+
+}  // namespace
+}  // namespace qkv::text

@@ -1,0 +1,154 @@
+// Files that lie: a clear error or a tokenizer that works, never a crash, little memory.
+#include <gtest/gtest.h>
+
+#include "qkv/core/error.h"
+#include "tests/support/errors.h"
+#include "tests/text/support.h"
+
+namespace qkv::text {
+namespace {
+
+// Opens and uses it; any Error is fine.
+void Use(const std::function<Tokenizer()>& open) {
+  try {
+    const Tokenizer tokenizer = open();
+    for (const char* text : {"", "a photo of a cat", "\xff\xfe", "<|endoftext|> \xe7\x8c\xab"}) {
+      const std::vector<int32_t> ids = tokenizer.Encode(text);
+      tokenizer.Decode(ids, true);
+    }
+  } catch (const Error& error) {
+    EXPECT_LT(std::string_view(error.what()).size(), 5000u);
+  }
+}
+
+TEST(Hostile, ModelsCutAtEveryByte) {
+  for (const char* name : {"siglip_model/spiece.model", "gemma/tokenizer.model"}) {
+    const std::string bytes = ReadFile(GoldenFolder() / name);
+    for (size_t size = 0; size < bytes.size(); size += size < 500 || size + 1500 > bytes.size() ? 1 : 13) {
+      Use([&] { return Tokenizer::FromSentencePiece(std::string_view(bytes).substr(0, size), "cut"); });
+    }
+  }
+}
+
+TEST(Hostile, ModelsWithAChangedByte) {
+  const std::string bytes = ReadFile(GoldenFolder() / "siglip_model/spiece.model");
+  for (size_t at = 0; at < bytes.size(); at += 7) {
+    std::string changed = bytes;
+    changed[at] = static_cast<char>(changed[at] ^ (1 << at % 8));
+    Use([&] { return Tokenizer::FromSentencePiece(changed, "changed"); });
+  }
+}
+
+TEST(Hostile, JsonCutAnywhere) {
+  const std::string text = ReadFile(GoldenFolder() / "steps/tokenizer.json");
+  for (size_t size = 0; size < text.size(); size += size < 300 ? 1 : 211) {
+    EXPECT_FALSE(ErrorMessage([&] { Tokenizer::FromJson(text.substr(0, size), "cut"); }).empty());
+  }
+}
+
+struct LyingJson {
+  const char* name;
+  std::string model, rest, message;  // empty message: works
+};
+void PrintTo(const LyingJson& test, std::ostream* out) { *out << test.name; }
+
+class LyingTokenizer : public testing::TestWithParam<LyingJson> {};
+
+TEST_P(LyingTokenizer, IsRefusedOrWorks) {
+  const LyingJson& test = GetParam();
+  const std::string json = R"({"model": {)" + test.model + "}" + test.rest + "}";
+  const std::string message = ErrorMessage([&] { Tokenizer::FromJson(json, "t.json").Encode("ab a"); });
+  if (test.message.empty()) {
+    EXPECT_EQ(message, "");
+    Use([&] { return Tokenizer::FromJson(json, "t.json"); });
+  } else {
+    EXPECT_TRUE(message.starts_with("t.json")) << message;
+    EXPECT_NE(message.find(test.message), std::string::npos) << message;
+  }
+}
+
+std::string Bpe(std::string_view vocab, std::string_view merges) {
+  return fmt::format(R"("type": "BPE", "vocab": {{{}}}, "merges": [{}])", vocab, merges);
+}
+std::string Unigram(std::string_view vocab, std::string_view unknown = "0") {
+  return fmt::format(R"("type": "Unigram", "unk_id": {}, "vocab": [{}])", unknown, vocab);
+}
+constexpr const char* kAb = R"("a": 0, "b": 1, "ab": 2)";
+
+INSTANTIATE_TEST_SUITE_P(
+    Files, LyingTokenizer,
+    testing::Values(
+        LyingJson{"HugeIds", Bpe(R"("a": 2147483646, "b": 0)", ""), "", ""},
+        LyingJson{"IdsBeyond", Bpe(R"("a": 2147483647)", ""), "", "ids from 0"},
+        LyingJson{"NegativeIds", Bpe(R"("a": -1)", ""), "", "ids from 0"},
+        LyingJson{"Fractions", Bpe(R"("a": 1.5)", ""), "", "ids from 0"},
+        LyingJson{"SameId", Bpe(R"("a": 1, "b": 1, "ab": 1)", R"("a b")"), "", ""},
+        LyingJson{"Gaps", Bpe(R"("a": 7, "b": 70000, "ab": 1000000)", R"("a b")"), "", ""},
+        LyingJson{"Cycle", Bpe(kAb, R"("a b", ["a", "b"], "a b")"), "", ""},
+        LyingJson{"MergeWithoutToken", Bpe(kAb, R"("ab c")"), "", "needs the token \"c\""},
+        LyingJson{"MergeWithoutResult", Bpe(kAb, R"("ab a")"), "", "needs the token \"aba\""},
+        LyingJson{"MergeOfThree", Bpe(kAb, R"("a b b")"), "", "two tokens"},
+        LyingJson{"NoUnknown", Bpe(kAb, "") + R"(, "unk_token": "?")", "", "not there either"},
+        LyingJson{"Empty", Bpe("", ""), "", ""},
+        LyingJson{"NoScores", Unigram(R"(["<unk>"])"), "", "pieces with scores"},
+        LyingJson{"HugeScore", Unigram(R"(["<unk>", 1e308], ["a", -1e308])"), "", ""},
+        LyingJson{"UnknownOutside", Unigram(R"(["a", 0])", "5"), "", "unk_id"},
+        LyingJson{"UnknownMissing", Unigram(R"(["a", 0])", "null"), "", "no unknown token"},
+        LyingJson{"Twice", Unigram(R"(["<unk>", 0], ["a", -1], ["a", -2])"), "", ""},
+        LyingJson{"EmptyPiece", Unigram(R"(["<unk>", 0], ["", -1])"), "", ""},
+        LyingJson{"AddedTwice", Bpe(kAb, ""),
+                  R"(, "added_tokens": [{"id": 9, "content": "b"}, {"id": 4, "content": "b", "special": true}])", ""},
+        LyingJson{"AddedOfSpaces", Bpe(kAb, ""),
+                  R"(, "added_tokens": [{"id": 9, "content": " ", "lstrip": true, "rstrip": true}])", ""},
+        LyingJson{"NoPattern", Bpe(kAb, ""), R"(, "pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(("}})",
+                  "regular expression"},
+        LyingJson{"Padding", Bpe(kAb, ""), R"(, "padding": {"strategy": {"Fixed": 99999999999}})", "padding"},
+        LyingJson{"Base64", Bpe(kAb, ""), R"(, "normalizer": {"type": "Precompiled", "precompiled_charsmap": "%"})",
+                  "base64"},
+        LyingJson{"Charsmap", Bpe(kAb, ""),
+                  R"(, "normalizer": {"type": "Precompiled", "precompiled_charsmap": "////////"})", "trie within"},
+        LyingJson{"Replacement", Bpe(kAb, ""),
+                  R"(, "normalizer": {"type": "Replace", "pattern": {"String": ""}, "content": "x"})", ""}),
+    [](const auto& test) { return test.param.name; });
+
+TEST(Hostile, DeepSequences) {
+  std::string json = R"({"type": "NFC"})";
+  for (int i = 0; i < 200; ++i) json = R"({"type": "Sequence", "normalizers": [)" + json + "]}";
+  json = R"({"model": {"type": "BPE", "vocab": {}, "merges": []}, "normalizer": )" + json + "}";
+  EXPECT_NE(ErrorMessage([&] { Tokenizer::FromJson(json, "deep"); }).find("nested more than"), std::string::npos);
+}
+
+// A varint, a field with text, a piece of a model.
+std::string Field(int number, std::string_view text) {
+  std::string bytes(1, static_cast<char>(number << 3 | 2));
+  for (size_t size = text.size();; size >>= 7) {
+    bytes += static_cast<char>((size & 0x7f) | (size >= 0x80 ? 0x80 : 0));
+    if (size < 0x80) break;
+  }
+  return bytes.append(text);
+}
+std::string Piece(std::string_view text, std::string_view score, char type) {
+  return Field(1, Field(1, text) + "\x15" + std::string(score) + "\x18" + type);
+}
+constexpr std::string_view kMinusOne("\x00\x00\x80\xbf", 4), kNan("\x00\x00\xc0\x7f", 4);
+
+TEST(Hostile, LyingModels) {
+  const auto message = [](const std::string& bytes) {
+    return ErrorMessage([&] { Tokenizer::FromSentencePiece(bytes, "m"); });
+  };
+  const std::string unknown = Piece("<unk>", kMinusOne, 2), a = Piece("a", kMinusOne, 1);
+  EXPECT_EQ(message(unknown + a), "");
+  EXPECT_NE(message("").find("no pieces"), std::string::npos);
+  EXPECT_NE(message(a).find("expected one piece of type unknown"), std::string::npos);
+  EXPECT_NE(message(unknown + a + a).find("there twice"), std::string::npos);
+  EXPECT_NE(message(unknown + Piece("b", kNan, 1)).find("finite score"), std::string::npos);
+  EXPECT_NE(message(unknown + Piece("", kMinusOne, 1)).find("is empty"), std::string::npos);
+  EXPECT_NE(message(unknown + Piece("\xff", kMinusOne, 1)).find("not UTF-8"), std::string::npos);
+  EXPECT_NE(message(unknown + Piece("b", kMinusOne, 9)).find("type from 1 to 6"), std::string::npos);
+  EXPECT_NE(message(unknown + a + Field(2, std::string("\x18\x04", 2))).find("char (4)"), std::string::npos);
+  EXPECT_NE(message(unknown + a + Field(2, std::string("\x98\x02\x01", 3))).find("256 byte pieces"), std::string::npos);
+  EXPECT_NE(message(unknown + a + Field(3, Field(2, "abc"))).find("map of characters"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace qkv::text
