@@ -55,7 +55,10 @@ void PrintIds(const text::Tokenizer& tokenizer, std::span<const int32_t> ids, bo
     return;
   }
   std::string line;
-  for (const int32_t id : ids) fmt::format_to(std::back_inserter(line), line.empty() ? "{}" : " {}", id);
+  for (const int32_t id : ids) {
+    if (!line.empty()) line += ' ';
+    fmt::format_to(std::back_inserter(line), "{}", id);
+  }
   PrintRaw(line + "\n");
 }
 
