@@ -99,6 +99,7 @@ def train_llama3(lines, folder):
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
         pre_tokenizers.Split(Regex(pattern), behavior="isolated"),
         pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(vocab_size=size(12000), show_progress=False, special_tokens=["<|begin_of_text|>"],
                                   initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
     tokenizer.train_from_iterator(lines, trainer)
@@ -110,7 +111,7 @@ def train_llama3(lines, folder):
 
 
 def train_sentencepiece(lines, prefix, **options):
-    if RULES:
+    if RULES and options.get("normalization_rule_name") != "identity":
         options.pop("normalization_rule_name", None)
         options.update(RULES)
     sentencepiece.SentencePieceTrainer.train(

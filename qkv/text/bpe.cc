@@ -12,6 +12,7 @@ namespace {
 constexpr std::string_view kMetaspace = "\xe2\x96\x81";
 // Up to this many symbols, the best of all pairs is searched for at each merge; beyond, a heap is faster.
 constexpr size_t kShortWord = 40;
+constexpr size_t kMaxProbes = 4096;
 
 uint64_t PairKey(int32_t left, int32_t right) {
   return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
@@ -68,7 +69,9 @@ void BpeModel::Finish() {
                      vocabulary_.Find(kMetaspace).has_value();
   for (const Merge& merge : merges_) {
     size_t slot = HashPair(merge.pair) & (size - 1);
-    while (table_[slot].id >= 0 && table_[slot].pair != merge.pair) slot = (slot + 1) & (size - 1);
+    for (size_t probes = 0; table_[slot].id >= 0 && table_[slot].pair != merge.pair; slot = (slot + 1) & (size - 1)) {
+      Require(++probes < kMaxProbes, "{}: expected merges whose hashes differ, got thousands of one hash", where_);
+    }
     table_[slot] = merge;  // of equal pairs the last counts
     if (metaspace_words_) metaspace_words_ = !HasInnerMetaspace(*vocabulary_.TokenOf(merge.id));
   }

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "qkv/core/error.h"
 #include "qkv/text/byte_level.h"
 #include "qkv/text/unicode.h"
 
@@ -17,6 +18,8 @@ std::string ReplaceAll(std::string_view text, std::string_view pattern, std::str
   for (size_t at; !pattern.empty() && (at = text.find(pattern, copied)) != std::string_view::npos;
        copied = at + pattern.size()) {
     to.append(text.substr(copied, at - copied)).append(content);
+    Require(to.size() <= 64 * text.size() + (size_t{1} << 20), "decode: a token of {} bytes becomes longer than {}",
+            text.size(), to.size());
   }
   return to.append(text.substr(copied));
 }

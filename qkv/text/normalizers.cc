@@ -120,6 +120,8 @@ Normalizer Precompiled(Charsmap map) {
         to.append(match.replacement);
         return true;
       };
+      Require(to.size() <= 64 * text.size() + (size_t{1} << 20),
+              "normalizer Precompiled: a text of {} bytes becomes longer than {}", text.size(), to.size());
       const std::string_view cluster = text.substr(at, end - at);
       if (cluster.size() > kMaxCluster || !replace(cluster)) {
         for (size_t i = 0; i < cluster.size();) {

@@ -15,8 +15,12 @@ namespace qkv::text {
 namespace {
 
 constexpr size_t kMaxPattern = size_t{64} << 10;
-// Steps of one match. The patterns in use need a few for a character.
-constexpr uint32_t kMatchLimit = 10'000'000;
+// Steps of one match: the patterns in use need a few for a character. Fewer for short texts bound the time of a pattern
+// that backtracks at every character.
+uint32_t MatchLimit(size_t size) {
+  constexpr size_t kLeast = 10'000, kPerByte = 64, kMost = size_t{1} << 31;
+  return static_cast<uint32_t>(std::min(kLeast + kPerByte * size, kMost));
+}
 constexpr size_t kJitStack = size_t{512} << 10;
 
 // As in Oniguruma and Rust; PCRE2's \s has U+180E too, its \w has neither marks nor connectors.
@@ -82,7 +86,6 @@ std::string Translate(std::string_view pattern) {
 
 struct MatchData {
   MatchData() : data(pcre2_match_data_create(1, nullptr)), context(pcre2_match_context_create(nullptr)) {
-    if (context != nullptr) pcre2_set_match_limit(context, kMatchLimit);
     stack = pcre2_jit_stack_create(32 << 10, kJitStack, nullptr);
     if (context != nullptr && stack != nullptr) pcre2_jit_stack_assign(context, nullptr, stack);
   }
@@ -129,6 +132,7 @@ Regex::Regex(std::string_view pattern, std::string_view where) {
 void Regex::ForEachMatch(std::string_view text, const std::function<void(size_t begin, size_t end)>& found) const {
   thread_local const MatchData match;
   Require(match.data != nullptr && match.context != nullptr, "regular expression: out of memory");
+  pcre2_set_match_limit(match.context, MatchLimit(text.size()));
   const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
   const PCRE2_SIZE* range = pcre2_get_ovector_pointer(match.data);
   size_t at = 0, last = std::string_view::npos;  // the end of the match before

@@ -46,6 +46,7 @@ std::string NormalizerState::Normalize(std::string_view input) const {
     input.remove_prefix(prefix.consumed);
   }
   if (input.empty()) return to;
+  const size_t limit = 128 * input.size() + (size_t{1} << 20);
   const std::string_view space = escape ? kSpaceSymbol : " ";
   to.reserve(input.size() + input.size() / 2 + 16);
   if (!suffix && dummy_prefix) to += space;
@@ -62,6 +63,7 @@ std::string NormalizerState::Normalize(std::string_view input) const {
       }
     }
     if (!text.empty()) after_space = remove_extra && text.ends_with(' ');
+    Require(to.size() <= limit, "SentencePiece: the map of characters makes a text longer than {} bytes", limit);
     input.remove_prefix(prefix.consumed);
   }
   while (remove_extra && to.ends_with(space)) to.erase(to.size() - space.size());

@@ -16,6 +16,10 @@ namespace {
 
 constexpr int64_t kMaxBatchElements = int64_t{1} << 31;
 constexpr size_t kMaxIdleWorkspaces = 64;
+constexpr int64_t kMaxSpecial = 10'000;
+
+// How long the steps of a file may make a text.
+size_t MaxLength(size_t text) { return 256 * text + (size_t{1} << 20); }
 
 int64_t SpecialCount(const std::vector<std::vector<TemplateItem>>& templates) {
   int64_t count = 0;
@@ -85,7 +89,14 @@ void Tokenizer::State::AppendSegment(std::string_view text, bool at_start, Works
   Segment& segment = workspace.segment;
   segment.text.assign(text);
   segment.at_start = at_start;
-  for (const Normalizer& normalizer : parts.normalizers) normalizer(segment);
+  const size_t limit = MaxLength(text.size());
+  const auto check = [&](size_t size) {
+    Require(size <= limit, "encode: the tokenizer's steps make a text of {} bytes longer than {}", text.size(), limit);
+  };
+  for (const Normalizer& normalizer : parts.normalizers) {
+    normalizer(segment);
+    check(segment.text.size());
+  }
   const std::string_view whole = segment.text;
   if (whole.empty()) return;
   workspace.normalized.clear();
@@ -103,7 +114,10 @@ void Tokenizer::State::AppendSegment(std::string_view text, bool at_start, Works
     pieces.text.assign(whole.substr(part.begin, part.end - part.begin));
     pieces.ranges.assign(1, {0, pieces.text.size()});
     pieces.at_start = segment.at_start && part.begin == 0;
-    for (const PreTokenizer& pre_tokenizer : parts.pre_tokenizers) pre_tokenizer(pieces);
+    for (const PreTokenizer& pre_tokenizer : parts.pre_tokenizers) {
+      pre_tokenizer(pieces);
+      check(pieces.text.size());
+    }
     for (const Pieces::Range& range : pieces.ranges) parts.model->Encode(pieces[range], workspace.model, ids);
   }
 }
@@ -177,6 +191,8 @@ std::vector<int32_t> Tokenizer::State::Encode(std::string_view text, const Encod
 }
 
 Tokenizer::Tokenizer(TokenizerParts parts) {
+  Require(SpecialCount(parts.templates) <= kMaxSpecial, "tokenizer: expected at most {} special tokens around a text",
+          kMaxSpecial);
   auto state = std::make_shared<State>();
   state->parts = std::move(parts);
   state->added = AddedTokens(state->parts.added, state->parts.normalizers);
@@ -253,7 +269,16 @@ std::string Tokenizer::Decode(std::span<const int32_t> ids, bool special_tokens)
             max_id(), id);
     tokens.push_back(*token);
   }
-  for (const Decoder& decoder : state_->parts.decoders) decoder(tokens);
+  const auto bytes = [&] {
+    size_t sum = tokens.size();
+    for (const std::string& token : tokens) sum += token.size();
+    return sum;
+  };
+  const size_t limit = MaxLength(bytes());
+  for (const Decoder& decoder : state_->parts.decoders) {
+    decoder(tokens);
+    Require(bytes() <= limit, "decode: the tokenizer's decoders make a text longer than {} bytes", limit);
+  }
   std::string text;
   const bool spaces = state_->parts.decoders.empty();
   for (size_t i = 0; i < tokens.size(); ++i) {

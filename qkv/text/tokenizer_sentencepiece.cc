@@ -55,15 +55,15 @@ std::string PythonLower(std::string_view text) {
 void CanonicalSiglip(Segment& segment, bool lower, std::string_view prefix) {
   const std::string text = lower ? PythonLower(segment.text) : segment.text;
   std::string to(prefix);
-  if (segment.at_start) to += "\xe2\x96\x81";
   const size_t begin = to.size();
+  if (segment.at_start) to += "\xe2\x96\x81";
   bool space = false;
   for (size_t at = 0; at < text.size();) {
     const Character character = CharacterAt(text, at);
     if (IsSpace(character.code) || (character.code >= 0x1c && character.code <= 0x1f) || character.code == 0x2581) {
       space = true;
     } else if (character.code >= 0x80 || !IsPunctuation(character.code)) {
-      if (space && to.size() > begin) to += ' ';
+      if (space && to.size() > begin) to += ' ';  // "▁" is no space
       space = false;
       to.append(text, at, character.end - at);
     }

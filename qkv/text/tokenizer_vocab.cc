@@ -80,8 +80,8 @@ TokenizerParts ReadVocabAndMerges(const io::Json& vocab, std::string_view merges
                         config["add_prefix_space"].is_boolean() && config["add_prefix_space"].get<bool>();
     parts.pre_tokenizers.push_back(ByteLevel(prefix, /*use_pattern=*/true));
   }
-  if (clip) parts.decoders.push_back(DecodeReplace(std::string(kClipEndOfWord), " "));
   parts.decoders.push_back(DecodeByteLevel());
+  if (clip) parts.decoders.push_back(DecodeReplace(std::string(kClipEndOfWord), " "));
   parts.trim_decoded = clip;
 
   std::vector<std::string> special = {begin, end, unknown};

@@ -10,6 +10,8 @@ namespace qkv::text {
 namespace {
 
 constexpr size_t kMaxBytes = size_t{1} << 31;
+// At most half of the slots are taken: honest tokens need a few dozen probes at most.
+constexpr size_t kMaxProbes = 4096;
 
 }  // namespace
 
@@ -48,8 +50,9 @@ void Vocabulary::Add(std::string_view token, int32_t id) {
   max_id_ = std::max(max_id_, id);
   if ((entries_.size() + 1) * 2 > slots_.size()) Grow();
   const size_t mask = slots_.size() - 1;
-  size_t slot = HashText(token) & mask;
+  size_t slot = HashText(token) & mask, probes = 0;
   for (; slots_[slot] != 0; slot = (slot + 1) & mask) {
+    Require(++probes < kMaxProbes, "vocabulary: expected tokens whose hashes differ, got thousands of one hash");
     Entry& entry = entries_[slots_[slot] - 1];
     if (TextOf(entry) == token) {
       entry.id = id;

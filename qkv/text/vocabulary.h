@@ -9,7 +9,7 @@
 
 namespace qkv::text {
 
-/// A hash of short texts, not for adversaries who choose them: tables are bounded by probing limits of their users.
+/// A hash of short texts. Texts that collide can be chosen, so tables limit how far they probe.
 uint64_t HashText(std::string_view text);
 
 /// Tokens in the order in which they were added. Memory is proportional to their bytes, whatever the ids.
