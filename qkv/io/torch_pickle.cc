@@ -292,7 +292,9 @@ void ContentsReader::AddOther(std::string_view key, PickleValue value, TorchDict
   if (value.is(PickleKind::kObject)) {
     const PickleObject& object = pickle_.object(value);
     const std::string_view name = ClassName(object);
-    const bool computed = !IsHarmless(name) && object.state.is(PickleKind::kNone) && !ArgumentsOf(object).empty();
+    // What a call returned is called: whatever looked it up, such as getattr, it may be any function.
+    const bool known = IsHarmless(name) && !object.callable.is(PickleKind::kObject);
+    const bool computed = !known && object.state.is(PickleKind::kNone) && !ArgumentsOf(object).empty();
     NoteUnknown(name);
     if (computed && !key.ends_with("_extra_state")) {
       TorchTensor tensor;

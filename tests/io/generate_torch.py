@@ -154,7 +154,7 @@ def write_refused(folder):
     torch.save({"a": values(3), "b": Call(os.system, "true")}, folder / "system_old.pth",
                _use_new_zipfile_serialization=False)
     torch.save({"a": values(3), "b": Call(eval, "1 + 1")}, folder / "eval.pth")
-    torch.save({"a": Call(torch.mean, values(3))}, folder / "function.pth")
+    torch.save({"a": Call(torch.mean, values(3)), "b": values(3)}, folder / "function.pth")
     torch.save(Call(torch.mean, values(3)), folder / "function_alone.pth")
     torch.save({"a": torch.tensor([1 + 2j])}, folder / "complex.pth")
     torch.save({"a": values(3).to(torch.float8_e4m3fn)}, folder / "float8.pth")
