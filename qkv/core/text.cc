@@ -44,6 +44,19 @@ size_t CharacterLength(std::string_view text) {
   return 0;
 }
 
+void AppendUtf8(char32_t code, std::string* to) {
+  const auto put = [to](char32_t byte) { to->push_back(static_cast<char>(byte)); };
+  if (code < 0x80) return put(code);
+  if (code < 0x800) {
+    put(0xC0 | code >> 6);
+  } else if (code < 0x10000) {
+    put(0xE0 | code >> 12), put(0x80 | (code >> 6 & 0x3F));
+  } else {
+    put(0xF0 | (code >> 18 & 7)), put(0x80 | (code >> 12 & 0x3F)), put(0x80 | (code >> 6 & 0x3F));
+  }
+  put(0x80 | (code & 0x3F));
+}
+
 std::string Printable(std::string_view text) {
   std::string shown;
   shown.reserve(text.size());

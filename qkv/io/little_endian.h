@@ -1,4 +1,4 @@
-// Little-endian numbers in bytes. Internal to qkv/io.
+// Little-endian numbers in the bytes of files.
 #pragma once
 
 #include <cstddef>

@@ -3,21 +3,10 @@
 #include <charconv>
 #include <optional>
 
+#include "qkv/core/text.h"
+
 namespace qkv::io {
 namespace {
-
-void AppendUtf8(uint32_t code, std::string* text) {
-  const auto put = [&](uint32_t byte) { *text += static_cast<char>(byte); };
-  if (code < 0x80) return put(code);
-  if (code < 0x800) {
-    put(0xC0 | code >> 6);
-  } else if (code < 0x10000) {
-    put(0xE0 | code >> 12), put(0x80 | (code >> 6 & 0x3F));
-  } else {
-    put(0xF0 | (code >> 18 & 7)), put(0x80 | (code >> 12 & 0x3F)), put(0x80 | (code >> 6 & 0x3F));
-  }
-  put(0x80 | (code & 0x3F));
-}
 
 // The number of `digits` digits behind text[at]; none if they are not there.
 std::optional<uint32_t> HexDigits(std::string_view text, size_t at, size_t digits) {

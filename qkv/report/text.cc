@@ -9,8 +9,6 @@
 namespace qkv::report {
 namespace {
 
-constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
-
 // XML 1.0 §2.2: only these three control characters, and not U+FFFE or U+FFFF.
 bool IsXmlCharacter(std::string_view c) {
   if (c.size() == 1) return static_cast<unsigned char>(c[0]) >= 0x20 || c == "\t" || c == "\n" || c == "\r";
@@ -26,7 +24,7 @@ std::string EscapeXml(std::string_view text) {
     const size_t length = CharacterLength(text);
     const std::string_view c = text.substr(0, length == 0 ? 1 : length);
     if (length == 0 || !IsXmlCharacter(c)) {
-      out += kReplacement;
+      out += kReplacementCharacter;
     } else if (c == "&") {
       out += "&amp;";
     } else if (c == "<") {

@@ -4,12 +4,13 @@
 #include <limits>
 
 #include "qkv/core/error.h"
+#include "qkv/core/text.h"
 #include "qkv/text/unicode.h"
+#include "qkv/text/word_start.h"
 
 namespace qkv::text {
 namespace {
 
-constexpr std::string_view kMetaspace = "\xe2\x96\x81";
 // Up to this many symbols, the best of all pairs is searched for at each merge; beyond, a heap is faster.
 constexpr size_t kShortWord = 40;
 constexpr size_t kMaxProbes = 4096;
@@ -20,13 +21,6 @@ uint64_t PairKey(int32_t left, int32_t right) {
 uint64_t HashPair(uint64_t pair) {
   pair *= 0x9e3779b97f4a7c15;
   return pair ^ pair >> 29;
-}
-
-// Whether a "▁" follows something else in the token.
-bool HasInnerMetaspace(std::string_view token) {
-  size_t at = 0;
-  while (token.substr(at).starts_with(kMetaspace)) at += kMetaspace.size();
-  return token.find(kMetaspace, at) != std::string_view::npos;
 }
 
 }  // namespace
@@ -40,7 +34,7 @@ BpeModel::BpeModel(Vocabulary vocabulary, BpeConfig config, std::string where)
     for (char32_t code = 0; code < kTabled; ++code) {
       text.clear();
       if (place < 2) text = config_.continuing_prefix;
-      AppendCharacter(code, &text);
+      AppendUtf8(code, &text);
       if (place % 2 == 1) text += config_.end_suffix;
       characters_[static_cast<size_t>(place)][code] = vocabulary_.Find(text).value_or(-1);
     }
@@ -66,14 +60,15 @@ void BpeModel::Finish() {
   while (size < 2 * merges_.size()) size *= 2;
   table_.assign(size, {0, 0, -1});
   metaspace_words_ = config_.continuing_prefix.empty() && config_.end_suffix.empty() && !config_.ignore_merges &&
-                     vocabulary_.Find(kMetaspace).has_value();
+                     vocabulary_.Find(kWordStart).has_value();
   for (const Merge& merge : merges_) {
     size_t slot = HashPair(merge.pair) & (size - 1);
     for (size_t probes = 0; table_[slot].id >= 0 && table_[slot].pair != merge.pair; slot = (slot + 1) & (size - 1)) {
       Require(++probes < kMaxProbes, "{}: expected merges whose hashes differ, got thousands of one hash", where_);
     }
     table_[slot] = merge;  // of equal pairs the last counts
-    if (metaspace_words_) metaspace_words_ = !HasInnerMetaspace(*vocabulary_.TokenOf(merge.id));
+    const std::string_view merged = *vocabulary_.TokenOf(merge.id);
+    metaspace_words_ = metaspace_words_ && WordEnd(merged, 0) == merged.size();
   }
   std::vector<Merge>().swap(merges_);
 }
@@ -234,15 +229,7 @@ void BpeModel::Encode(std::string_view piece, ModelWorkspace& workspace, std::ve
     EncodeWord(piece, workspace, ids);
     return;
   }
-  // Words begin at a "▁" behind something else.
-  size_t begin = 0;
-  while (begin < piece.size()) {
-    size_t end = begin;
-    while (piece.substr(end).starts_with(kMetaspace)) end += kMetaspace.size();
-    end = std::min(piece.find(kMetaspace, end), piece.size());
-    EncodeWord(piece.substr(begin, end - begin), workspace, ids);
-    begin = end;
-  }
+  ForEachWord(piece, [&](std::string_view word) { EncodeWord(word, workspace, ids); });
 }
 
 }  // namespace qkv::text

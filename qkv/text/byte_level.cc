@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "qkv/core/text.h"
 #include "qkv/text/unicode.h"
 
 namespace qkv::text {
@@ -16,7 +17,7 @@ struct ByteAlphabet {
     for (int byte = 0; byte < 256; ++byte) {
       const bool printable = (byte >= '!' && byte <= '~') || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
       const char32_t code = printable ? static_cast<char32_t>(byte) : other++;
-      AppendCharacter(code, &texts[static_cast<size_t>(byte)]);
+      AppendUtf8(code, &texts[static_cast<size_t>(byte)]);
       bytes[code] = byte;
     }
   }

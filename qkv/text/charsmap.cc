@@ -1,17 +1,14 @@
 #include "qkv/text/charsmap.h"
 
+#include <span>
+
 #include "qkv/core/error.h"
+#include "qkv/io/little_endian.h"
 
 namespace qkv::text {
 namespace {
 
 constexpr size_t kMaxReplacement = 4096;
-
-uint32_t LittleEndian(std::string_view bytes, size_t at) {
-  uint32_t value = 0;
-  for (int i = 3; i >= 0; --i) value = value << 8 | static_cast<unsigned char>(bytes[at + static_cast<size_t>(i)]);
-  return value;
-}
 
 // Fields of a unit of darts-clone's double array.
 constexpr bool HasLeaf(uint32_t unit) { return (unit >> 8 & 1) != 0; }
@@ -25,7 +22,8 @@ Charsmap::Charsmap(std::string_view bytes, std::string_view where) {
   if (bytes.empty()) return;
   Require(bytes.size() >= 4, "{}: expected a precompiled map of characters of at least 4 bytes, got {}", where,
           bytes.size());
-  const size_t trie = LittleEndian(bytes, 0);
+  const auto stored = std::as_bytes(std::span(bytes));
+  const size_t trie = io::LittleEndian<uint32_t>(stored, 0);
   Require(trie >= 4 && trie % 4 == 0 && trie <= bytes.size() - 4,
           "{}: expected a trie within the map's {} bytes, got one of {}", where, bytes.size(), trie);
   texts_ = bytes.substr(4 + trie);
@@ -36,7 +34,7 @@ Charsmap::Charsmap(std::string_view bytes, std::string_view where) {
             kMaxReplacement);
   }
   units_.resize(trie / 4);
-  for (size_t i = 0; i < units_.size(); ++i) units_[i] = LittleEndian(bytes, 4 + 4 * i);
+  for (size_t i = 0; i < units_.size(); ++i) units_[i] = io::LittleEndian<uint32_t>(stored, 4 + 4 * i);
 }
 
 template <bool shortest>

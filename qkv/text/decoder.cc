@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "qkv/core/error.h"
+#include "qkv/core/text.h"
 #include "qkv/text/byte_level.h"
 #include "qkv/text/unicode.h"
 
@@ -91,7 +92,7 @@ Decoder DecodeByteFallback() {
       if (IsValidUtf8(bytes)) {
         to.push_back(bytes);
       } else {
-        for (size_t i = 0; i < bytes.size(); ++i) to.emplace_back("\xef\xbf\xbd");
+        for (size_t i = 0; i < bytes.size(); ++i) to.emplace_back(kReplacementCharacter);
       }
       bytes.clear();
     };

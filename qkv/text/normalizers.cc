@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "qkv/core/error.h"
+#include "qkv/core/text.h"
 #include "qkv/text/byte_level.h"
 
 namespace qkv::text {
@@ -77,7 +78,7 @@ Normalizer StripAccents() {
   return [](Segment& segment) {
     if (AsciiPrefix(segment.text) == segment.text.size()) return;
     Rewrite(segment, [](char32_t code, std::string* to) {
-      if (!IsMark(code)) AppendCharacter(code, to);
+      if (!IsMark(code)) AppendUtf8(code, to);
     });
   };
 }

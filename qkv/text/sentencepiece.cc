@@ -8,12 +8,10 @@
 #include "qkv/text/sentencepiece_bpe.h"
 #include "qkv/text/trie.h"
 #include "qkv/text/unigram.h"
+#include "qkv/text/word_start.h"
 
 namespace qkv::text {
 namespace {
-
-constexpr std::string_view kSpaceSymbol = "\xe2\x96\x81";
-constexpr std::string_view kReplacement = "\xef\xbf\xbd";
 
 // What normalising needs of a model, kept by the function.
 struct NormalizerState {
@@ -33,7 +31,7 @@ struct NormalizerState {
     }
     if (const Charsmap::Match match = map.Longest(input); match.length > 0) return {match.replacement, match.length};
     const size_t length = CharacterLength(input);
-    return length == 0 ? Prefix{kReplacement, 1} : Prefix{input.substr(0, length), length};
+    return length == 0 ? Prefix{kReplacementCharacter, 1} : Prefix{input.substr(0, length), length};
   }
   std::string Normalize(std::string_view input) const;
 };
@@ -47,7 +45,7 @@ std::string NormalizerState::Normalize(std::string_view input) const {
   }
   if (input.empty()) return to;
   const size_t limit = 128 * input.size() + (size_t{1} << 20);
-  const std::string_view space = escape ? kSpaceSymbol : " ";
+  const std::string_view space = escape ? kWordStart : " ";
   to.reserve(input.size() + input.size() / 2 + 16);
   if (!suffix && dummy_prefix) to += space;
   bool after_space = remove_extra;

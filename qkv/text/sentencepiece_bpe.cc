@@ -5,11 +5,10 @@
 #include "qkv/core/error.h"
 #include "qkv/text/sentencepiece.h"
 #include "qkv/text/unicode.h"
+#include "qkv/text/word_start.h"
 
 namespace qkv::text {
 namespace {
-
-constexpr std::string_view kWordStart = "\xe2\x96\x81";
 
 Vocabulary AllPieces(const std::vector<SentencePiece>& pieces) {
   Vocabulary vocabulary;
@@ -34,9 +33,7 @@ SentencePieceBpeModel::SentencePieceBpeModel(const std::vector<SentencePiece>& p
     if (piece.type == SentencePiece::kUserDefined) symbols.emplace_back(piece.text, id);
     if (piece.type != SentencePiece::kNormal && piece.type != SentencePiece::kUserDefined) continue;
     mergeable_.Add(piece.text, id);
-    size_t at = 0;
-    while (std::string_view(piece.text).substr(at).starts_with(kWordStart)) at += kWordStart.size();
-    if (piece.text.find(kWordStart, at) != std::string::npos) metaspace_words_ = false;
+    metaspace_words_ = metaspace_words_ && WordEnd(piece.text, 0) == piece.text.size();
   }
   Require(!any_unused,
           "{}: expected a SentencePiece BPE model without unused pieces (type 5), which this reader does "
@@ -127,14 +124,7 @@ void SentencePieceBpeModel::Encode(std::string_view piece, ModelWorkspace& works
     EncodeWord(piece, workspace, ids);
     return;
   }
-  size_t begin = 0;
-  while (begin < piece.size()) {
-    size_t end = begin;
-    while (piece.substr(end).starts_with(kWordStart)) end += kWordStart.size();
-    end = std::min(piece.find(kWordStart, end), piece.size());
-    EncodeWord(piece.substr(begin, end - begin), workspace, ids);
-    begin = end;
-  }
+  ForEachWord(piece, [&](std::string_view word) { EncodeWord(word, workspace, ids); });
 }
 
 }  // namespace qkv::text

@@ -7,6 +7,7 @@
 
 #include "qkv/core/error.h"
 #include "qkv/core/parallel.h"
+#include "qkv/core/text.h"
 #include "qkv/text/normalizers.h"
 #include "qkv/text/tokenizer_parts.h"
 #include "qkv/text/unicode.h"
@@ -326,7 +327,7 @@ std::string StreamingDecoder::Add(int32_t id) {
   // The text of the ids before, and with the new one: their difference is certain unless a character is incomplete.
   const std::string before = tokenizer_.Decode(std::span(ids_).first(shown_));
   const std::string text = tokenizer_.Decode(ids_);
-  if (text.size() <= before.size() || text.ends_with("\xef\xbf\xbd")) return {};
+  if (text.size() <= before.size() || text.ends_with(kReplacementCharacter)) return {};
   ids_.erase(ids_.begin(), ids_.begin() + static_cast<std::ptrdiff_t>(shown_));
   shown_ = ids_.size();
   return text.substr(before.size());

@@ -5,6 +5,7 @@
 #include "qkv/text/charsmap.h"
 #include "qkv/text/normalizers.h"
 #include "qkv/text/pre_tokenizers.h"
+#include "qkv/text/word_start.h"
 
 namespace qkv::text {
 namespace {
@@ -133,7 +134,7 @@ void ReadPreTokenizer(const JsonFields& step, std::vector<PreTokenizer>* to) {
   } else if (type == "ByteLevel") {
     to->push_back(ByteLevel(step.Flag("add_prefix_space", true), step.Flag("use_regex", true)));
   } else if (type == "Metaspace") {
-    const std::string replacement = step.Text("replacement", "\xe2\x96\x81");
+    const std::string replacement = step.Text("replacement", kWordStart);
     Require(!replacement.empty() && replacement.size() <= 4, "{}: expected a replacement of one character, got \"{}\"",
             step.where(), replacement);
     to->push_back(Metaspace(replacement, ReadPrefix(step), step.Flag("split", true)));
@@ -159,8 +160,7 @@ void ReadDecoder(const JsonFields& step, std::vector<Decoder>* to) {
   } else if (type == "ByteLevel") {
     to->push_back(DecodeByteLevel());
   } else if (type == "Metaspace") {
-    to->push_back(
-        DecodeMetaspace(step.Text("replacement", "\xe2\x96\x81"), ReadPrefix(step) != MetaspacePrefix::kNever));
+    to->push_back(DecodeMetaspace(step.Text("replacement", kWordStart), ReadPrefix(step) != MetaspacePrefix::kNever));
   } else if (type == "Replace") {
     const JsonFields pattern(step.Get("pattern"), std::string(step.where()));
     Require(pattern.Find("String") != nullptr, "{}: expected a decoder that replaces a String", step.where());

@@ -3,9 +3,11 @@
 #include <utility>
 
 #include "qkv/core/error.h"
+#include "qkv/core/text.h"
 #include "qkv/text/normalizers.h"
 #include "qkv/text/sentencepiece.h"
 #include "qkv/text/tokenizer_parts.h"
+#include "qkv/text/word_start.h"
 
 namespace qkv::text {
 namespace {
@@ -41,7 +43,7 @@ std::string PythonLower(std::string_view text) {
   for (size_t at = 0; at < text.size();) {
     const Character character = CharacterAt(text, at);
     if (character.code == 0x3a3) {
-      AppendCharacter(IsFinalSigma(text, at) ? 0x3c2 : 0x3c3, &to);
+      AppendUtf8(IsFinalSigma(text, at) ? 0x3c2 : 0x3c3, &to);
     } else {
       AppendLower(character.code, &to);
     }
@@ -56,7 +58,7 @@ void CanonicalSiglip(Segment& segment, bool lower, std::string_view prefix) {
   const std::string text = lower ? PythonLower(segment.text) : segment.text;
   std::string to(prefix);
   const size_t begin = to.size();
-  if (segment.at_start) to += "\xe2\x96\x81";
+  if (segment.at_start) to += kWordStart;
   bool space = false;
   for (size_t at = 0; at < text.size();) {
     const Character character = CharacterAt(text, at);
@@ -128,7 +130,7 @@ TokenizerParts ReadSentencePiece(std::string_view bytes, const io::Json& config,
     std::replace(tokens.begin(), tokens.end(), unknown, surface);
   });
   parts.decoders.push_back(DecodeByteFallback());
-  parts.decoders.push_back(DecodeMetaspace("\xe2\x96\x81", model.add_dummy_prefix));
+  parts.decoders.push_back(DecodeMetaspace(kWordStart, model.add_dummy_prefix));
   parts.decoders.push_back(DecodeFuse());
 
   // Control pieces are found in text only by transformers' class, which takes the white space around them.

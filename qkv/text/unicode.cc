@@ -15,7 +15,6 @@
 namespace qkv::text {
 namespace {
 
-constexpr std::string_view kReplacement = "\xef\xbf\xbd";
 constexpr char32_t kBmpEnd = 0x10000;
 
 // Hangul jamo that join a preceding one: vowels and final consonants.
@@ -59,7 +58,7 @@ bool IsInert(char32_t code, NormalForm form) {
   if (IsHangulSyllable(code)) return composes;
   if (property.decomp_seqindex == UINT16_MAX) return true;
   std::string alone, mapped;
-  AppendCharacter(code, &alone);
+  AppendUtf8(code, &alone);
   AppendForm(alone, form, &mapped);
   return alone == mapped;
 }
@@ -96,24 +95,6 @@ const std::bitset<kBmpEnd>& InertTable(NormalForm form) {
 utf8proc_category_t CategoryOf(char32_t code) { return utf8proc_category(static_cast<utf8proc_int32_t>(code)); }
 
 }  // namespace
-
-void AppendCharacter(char32_t code, std::string* to) {
-  if (code < 0x80) {
-    to->push_back(static_cast<char>(code));
-  } else if (code < 0x800) {
-    to->push_back(static_cast<char>(0xc0 | code >> 6));
-    to->push_back(static_cast<char>(0x80 | (code & 0x3f)));
-  } else if (code < 0x10000) {
-    to->push_back(static_cast<char>(0xe0 | code >> 12));
-    to->push_back(static_cast<char>(0x80 | (code >> 6 & 0x3f)));
-    to->push_back(static_cast<char>(0x80 | (code & 0x3f)));
-  } else {
-    to->push_back(static_cast<char>(0xf0 | code >> 18));
-    to->push_back(static_cast<char>(0x80 | (code >> 12 & 0x3f)));
-    to->push_back(static_cast<char>(0x80 | (code >> 6 & 0x3f)));
-    to->push_back(static_cast<char>(0x80 | (code & 0x3f)));
-  }
-}
 
 size_t AsciiPrefix(std::string_view text) {
   size_t at = 0;
@@ -154,7 +135,7 @@ std::string ReplaceInvalidUtf8(std::string_view text) {
         if (CharacterLength(completed) != whole) break;
         length = taken;
       }
-      valid.append(kReplacement);
+      valid.append(kReplacementCharacter);
     }
     text.remove_prefix(length);
   }
@@ -245,7 +226,7 @@ void AppendLower(char32_t code, std::string* to) {
     const auto* later = std::find_if(std::begin(kLowerToo), std::end(kLowerToo), [code](const LowerRange& range) {
       return code >= range.first && code <= range.last;
     });
-    AppendCharacter(
+    AppendUtf8(
         later == std::end(kLowerToo) ? lower : static_cast<char32_t>(static_cast<int32_t>(code) + later->distance), to);
   }
 }

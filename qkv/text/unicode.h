@@ -34,8 +34,6 @@ inline size_t CharacterBefore(std::string_view text, size_t end) {
   return end;
 }
 
-void AppendCharacter(char32_t code, std::string* to);
-
 /// The length of the beginning of `text` that is ASCII.
 size_t AsciiPrefix(std::string_view text);
 bool IsValidUtf8(std::string_view text);
