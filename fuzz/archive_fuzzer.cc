@@ -33,13 +33,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string first;
   bool begins = true;
   try {
-    first = GunzipFirst(bytes, kFirst, "fuzz");
+    first = qkv::io::GunzipFirst(bytes, kFirst, "fuzz");
     Check(first.size() <= kFirst);
   } catch (const qkv::Error&) {
     begins = false;
   }
   try {
-    const std::string text = Gunzip(bytes, kMost, "fuzz");
+    const std::string text = qkv::io::Gunzip(bytes, kMost, "fuzz");
     Check(text.size() <= kMost && begins && first == text.substr(0, kFirst));
     List(std::as_bytes(std::span(text)));
   } catch (const qkv::Error&) {

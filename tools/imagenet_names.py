@@ -2,7 +2,8 @@
 
     python tools/imagenet_names.py [OUTPUT]
 
-A line a class, sorted: WordNet's number of the noun, the sets that have it, and its names.
+A line a class: WordNet's number of the noun, the sets that have it, and its names. Those of ImageNet-1k come first, so
+that a reader who wants no others stops after them; then by number.
 """
 import sys
 from pathlib import Path
@@ -33,8 +34,10 @@ def main():
         assert numbers == sorted(numbers), f"{file}: not in the order of the numbers"
         for number in numbers:
             members[number] += letter
+    order = sorted(names, key=lambda n: ("a" not in members[n], n))
     output = Path(sys.argv[1]) if len(sys.argv) > 1 else OUTPUT
-    output.write_text("".join(f"{n}\t{members[n]}\t{names[n].replace('_', ' ').strip(chr(34))}\n" for n in sorted(names) if members[n]))
+    lines = [f"{n}\t{members[n]}\t{names[n].replace('_', ' ').strip(chr(34))}\n" for n in order if members[n]]
+    output.write_text("".join(lines))
 
 
 if __name__ == "__main__":

@@ -2,13 +2,14 @@
 // that have it and its names.
 #include "qkv/builtin/imagenet.h"
 
-#include <zlib.h>
-
+#include <algorithm>
 #include <array>
+#include <span>
 #include <utility>
 
 #include "qkv/builtin/imagenet_table.h"
 #include "qkv/core/error.h"
+#include "qkv/io/gzip.h"
 
 namespace qkv::builtin {
 namespace {
@@ -32,26 +33,14 @@ const Set* FindSet(int64_t classes) {
   return nullptr;
 }
 
-std::string Inflate(std::string_view compressed) {
-  constexpr int kGzip = 16 + MAX_WBITS;
-  z_stream stream{};
-  Require(inflateInit2(&stream, kGzip) == Z_OK, "names of ImageNet: zlib does not start");
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(compressed.data()));
-  stream.avail_in = static_cast<uInt>(compressed.size());
-  std::string text;
-  int status = Z_OK;
-  while (status == Z_OK) {
-    constexpr size_t kPiece = size_t{1} << 18;
-    const size_t size = text.size();
-    text.resize(size + kPiece);
-    stream.next_out = reinterpret_cast<Bytef*>(text.data() + size);
-    stream.avail_out = kPiece;
-    status = inflate(&stream, Z_NO_FLUSH);
-    text.erase(text.size() - stream.avail_out);
-  }
-  inflateEnd(&stream);
-  Require(status == Z_STREAM_END, "names of ImageNet: the program's own table is damaged");
-  return text;
+// The lines of ImageNet-1k come first in the table, within so many bytes.
+constexpr size_t kFirstBytes = size_t{40} << 10, kAllBytes = size_t{1} << 20;
+
+std::string Table(int64_t classes) {
+  const auto packed = std::as_bytes(std::span(CompressedImageNetTable()));
+  constexpr std::string_view kWhere = "names of ImageNet";
+  return classes == kSets.front().classes ? io::GunzipFirst(packed, kFirstBytes, kWhere)
+                                          : io::Gunzip(packed, kAllBytes, kWhere);
 }
 
 // The text before `end`, which is removed with it.
@@ -73,11 +62,12 @@ std::vector<ImageNetClass> ImageNetClasses(int64_t classes) {
   const Set* set = FindSet(classes);
   if (set == nullptr) return found;
   found.reserve(static_cast<size_t>(classes));
-  const std::string table = Inflate(CompressedImageNetTable());
-  for (std::string_view rest = table; !rest.empty();) {
+  const std::string table = Table(classes);
+  for (std::string_view rest = table; !rest.empty() && std::ssize(found) < classes;) {
     const std::string_view number = Next(rest, '\t'), sets = Next(rest, '\t'), names = Next(rest, '\n');
     if (sets.find(set->letter) != sets.npos) found.push_back({std::string(number), std::string(names)});
   }
+  std::ranges::sort(found, {}, &ImageNetClass::number);
   return found;
 }
 

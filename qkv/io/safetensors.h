@@ -16,9 +16,10 @@
 
 namespace qkv::io {
 
-/// A file begins with the length of its header, little-endian, in so many bytes; readers accept headers up to the
-/// limit.
-inline constexpr size_t kLengthBytes = 8, kMaxHeaderBytes = 100'000'000;
+/// A file begins with the length of its header, little-endian, in so many bytes.
+inline constexpr size_t kLengthBytes = 8;
+/// Longest header that readers accept.
+inline constexpr size_t kMaxHeaderBytes = 100'000'000;
 
 /// The tensors of one safetensors file, or of the shards of an index.
 class SafeTensors : public TensorSet {

@@ -2,7 +2,6 @@
 #include "tests/train/data.h"
 
 #include <fmt/format.h>
-#include <zlib.h>
 
 #include <cstring>
 #include <filesystem>
@@ -16,25 +15,12 @@
 #include "qkv/train/data/dataset_formats.h"
 #include "qkv/train/data/image_store.h"
 #include "tests/hostile/reader.h"
+#include "tests/support/compress.h"
 
 namespace qkv::hostile {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string Gzip(const std::string& text) {
-  z_stream stream{};
-  deflateInit2(&stream, 9, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY);
-  std::string out(deflateBound(&stream, text.size()) + 64, '\0');
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
-  stream.avail_in = static_cast<uInt>(text.size());
-  stream.next_out = reinterpret_cast<Bytef*>(out.data());
-  stream.avail_out = static_cast<uInt>(out.size());
-  deflate(&stream, Z_FINISH);
-  out.resize(out.size() - stream.avail_out);
-  deflateEnd(&stream);
-  return out;
-}
 
 void PutTarChecksum(std::string& bytes, size_t at) {
   bytes.replace(at + 148, 8, "        ");
@@ -107,7 +93,7 @@ Reading Archives() {
 
 Reading Compressed() {
   return {{{"short", Gzip("path,label\na,b\n")}, {"zeros", Gzip(std::string(1 << 20, '\0'))}},
-          [](const Seed&, const std::string& bytes) { train::Gunzip(Bytes(bytes), 2 << 20, "file"); }};
+          [](const Seed&, const std::string& bytes) { io::Gunzip(Bytes(bytes), 2 << 20, "file"); }};
 }
 
 // Data sets as they lie on disk, one file of theirs changed, found out and taken for training.

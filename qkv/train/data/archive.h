@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "qkv/core/file.h"
+#include "qkv/io/gzip.h"
 
 namespace qkv::train {
 
@@ -31,13 +32,6 @@ class PlainFile {
   std::string text_;
   bool unpacked_ = false;
 };
-
-bool IsGzip(std::span<const std::byte> bytes);
-/// Throws Error, prefixed with `where`, for damaged or truncated data, and for more than `max_bytes` or the memory
-/// limit.
-std::string Gunzip(std::span<const std::byte> bytes, size_t max_bytes, std::string_view where);
-/// Decompresses the first `count` bytes, or fewer if the data is shorter. Throws Error for damaged data.
-std::string GunzipFirst(std::span<const std::byte> bytes, size_t count, std::string_view where);
 
 struct ArchiveMember {
   std::string name;  // path within the archive

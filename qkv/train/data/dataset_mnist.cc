@@ -100,8 +100,8 @@ std::optional<SplitFiles> FindSplit(const fs::path& folder, std::string_view spl
 // The file's length according to its header.
 size_t UnpackedLength(const fs::path& path) {
   const MappedFile file(path);
-  if (!IsGzip(file.bytes())) return file.bytes().size();
-  const std::string first = GunzipFirst(file.bytes(), kLongestHeader, path.string());
+  if (!io::IsGzip(file.bytes())) return file.bytes().size();
+  const std::string first = io::GunzipFirst(file.bytes(), kLongestHeader, path.string());
   const std::vector<int64_t> extents = ParseIdxExtents(std::as_bytes(std::span(first)), path.string());
   const double elements = CountElements(extents);
   RequireMemory(elements, FormatShown("{}: its elements", path.string()));
@@ -144,7 +144,8 @@ std::optional<Dataset> OpenMnist(const fs::path& path) {
     if (!fs::is_directory(folder)) continue;
     Dataset dataset{.format = "MNIST, IDX"};
     for (const char* name : {"train", "test"}) {
-      if (const std::optional<SplitFiles> files = FindSplit(folder, name)) dataset.splits.push_back(ReadSplit(*files, name));
+      if (const std::optional<SplitFiles> files = FindSplit(folder, name))
+        dataset.splits.push_back(ReadSplit(*files, name));
     }
     if (dataset.splits.empty()) continue;
     // Only labels that occur are classes: EMNIST's letters begin at 1.

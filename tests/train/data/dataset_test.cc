@@ -2,7 +2,6 @@
 #include "qkv/train/data/dataset.h"
 
 #include <gtest/gtest.h>
-#include <zlib.h>
 
 #include <algorithm>
 #include <map>
@@ -11,6 +10,7 @@
 #include "qkv/core/memory.h"
 #include "qkv/train/data/archive.h"
 #include "qkv/train/data/dataset_formats.h"
+#include "tests/support/compress.h"
 #include "tests/support/errors.h"
 #include "tests/train/data.h"
 
@@ -20,20 +20,6 @@ namespace {
 namespace fs = std::filesystem;
 
 bool Contains(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
-
-std::string Gzip(const std::string& text) {
-  z_stream stream{};
-  deflateInit2(&stream, 9, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY);
-  std::string out(deflateBound(&stream, text.size()) + 64, '\0');
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
-  stream.avail_in = static_cast<uInt>(text.size());
-  stream.next_out = reinterpret_cast<Bytef*>(out.data());
-  stream.avail_out = static_cast<uInt>(out.size());
-  EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
-  out.resize(out.size() - stream.avail_out);
-  deflateEnd(&stream);
-  return out;
-}
 
 std::string TarMember(const std::string& name, const std::string& content) {
   std::string header(512, '\0');
@@ -319,7 +305,7 @@ TEST(Archive, Broken) {
 
   const std::string text = std::string(3'000'000, 'y') + "end", packed = Gzip(text);
   const auto unpack = [](const std::string& bytes, size_t limit) {
-    return Gunzip(std::as_bytes(std::span(bytes)), limit, "x.gz");
+    return io::Gunzip(std::as_bytes(std::span(bytes)), limit, "x.gz");
   };
   EXPECT_EQ(unpack(packed, text.size()), text);
   EXPECT_EQ(unpack(packed + Gzip("more"), 1 << 30), text + "more");
@@ -341,7 +327,7 @@ struct LittleMemory {
 TEST(Archive, BombsAreRefusedBeforeTheyAreUnpacked) {
   const std::string text(3'000'000, 'y'), packed = Gzip(text);
   const auto unpack = [](const std::string& bytes, size_t limit) {
-    return ErrorMessage([&] { Gunzip(std::as_bytes(std::span(bytes)), limit, "x.gz"); });
+    return ErrorMessage([&] { io::Gunzip(std::as_bytes(std::span(bytes)), limit, "x.gz"); });
   };
   // The length is told before; what tells another is unpacked as far as is accepted.
   EXPECT_TRUE(Contains(unpack(packed, 1'000'000), "unpacks to 3.0 MB, more than the 1.0 MB"));
