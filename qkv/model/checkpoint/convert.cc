@@ -6,6 +6,7 @@
 #include "qkv/model/checkpoint/convert_tensors.h"
 #include "qkv/model/checkpoint/separate.h"
 #include "qkv/model/checkpoint/translate.h"
+#include "qkv/model/families/families.h"
 
 namespace qkv::model {
 namespace {
@@ -101,10 +102,9 @@ ModelFiles SeparateFiles(const Checkpoint& checkpoint, std::optional<DType> dtyp
 // Names of classes that the files do not have, in the keys of the family.
 std::string WithLabels(const std::string& text, const Description& description) {
   auto config = nlohmann::ordered_json::parse(text);
-  const Translation translation = TranslateWithBackground(description, description.config.family);
-  for (const char* key : {"id2label", "label2id", "label_names"}) {
-    if (translation.config.contains(key)) config[key] = translation.config[key];
-  }
+  io::Json names;
+  FindFamily(description.config).write_labels(description, &names);
+  for (const auto& [key, value] : names.items()) config[key] = value;
   config.erase("label_descriptions");
   return ToText(config);
 }

@@ -33,6 +33,9 @@ struct FamilyRow {
                           const io::TensorSet& tensors);
   Description (*describe_tensors)(const io::TensorSet& tensors, const ModelHints& given);
 
+  /// Sets the keys of config.json that name the classes.
+  void (*write_labels)(const Description& description, io::Json* config);
+
   /// True for the one row of the library that holds a model of this configuration.
   bool (*holds)(const VitConfig& config);
   const Layout& (*layout)(const VitConfig& config);

@@ -50,19 +50,6 @@ io::Json SizeToJson(int64_t height, int64_t width) {
   return height == width ? io::Json(height) : io::Json::array({height, width});
 }
 
-void WriteLabels(const Description& description, io::Json* config) {
-  io::Json names = io::Json::object(), indices = io::Json::object();
-  for (int64_t i = 0; i < description.config.classes; ++i) {
-    const auto index = static_cast<size_t>(i);
-    const bool named = index < description.labels.size() && !description.labels[index].empty();
-    const std::string name = named ? description.labels[index] : fmt::format("LABEL_{}", i);
-    names[std::to_string(i)] = name;
-    indices[name] = i;
-  }
-  (*config)["id2label"] = std::move(names);
-  (*config)["label2id"] = std::move(indices);
-}
-
 void Refuse(const VitConfig& c, const HfType& type, const Obstructions& own) {
   const auto has_no = [&](std::string_view what) { return fmt::format("{} has no {}", type.who, what); };
   Obstructions list = CommonObstructions(c, type.who);
@@ -133,6 +120,19 @@ bool ReadHfClassifier(const Fields& config, Description* description) {
   c.classes = config.Has("id2label") ? static_cast<int64_t>(description->labels.size()) : config.Int("num_labels", 2);
   c.distillation_head = HasTeacher(c);
   return true;
+}
+
+void WriteHfLabels(const Description& description, io::Json* config) {
+  io::Json names = io::Json::object(), indices = io::Json::object();
+  for (int64_t i = 0; i < description.config.classes; ++i) {
+    const auto index = static_cast<size_t>(i);
+    const bool named = index < description.labels.size() && !description.labels[index].empty();
+    const std::string name = named ? description.labels[index] : fmt::format("LABEL_{}", i);
+    names[std::to_string(i)] = name;
+    indices[name] = i;
+  }
+  (*config)["id2label"] = std::move(names);
+  (*config)["label2id"] = std::move(indices);
 }
 
 void SetHfPreprocessor(const std::optional<io::Json>& preprocessor, io::Json otherwise, Description* description) {
@@ -247,7 +247,7 @@ Translation BeginHfTranslation(const Description& description, const HfType& typ
 void EndHfTranslation(const Description& description, const HfType& type, Interpolation interpolation,
                       Translation* translation) {
   if (description.config.classes > 0) {
-    WriteLabels(description, &translation->config);
+    WriteHfLabels(description, &translation->config);
     translation->prefix = std::string(type.type) + ".";
   }
   translation->preprocessor = PreprocessToHuggingFace(description.preprocess, &translation->notes);

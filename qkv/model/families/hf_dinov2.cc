@@ -160,6 +160,7 @@ constinit const FamilyRow kHfDinov2 = {
     .describe = DescribeHfDinov2,
     .describe_tensors = DescribeHfDinov2Tensors,
     // DINOv2 always has LayerScale. The row of ViT takes models without it; its errors name what is missing.
+    .write_labels = WriteHfLabels,
     .holds = [](const VitConfig& c) { return c.block.layer_scale && !c.distillation_token; },
     .layout = LayoutFor,
     .preprocess = PreprocessOfHf,

@@ -119,6 +119,7 @@ constinit const FamilyRow kHfVit = {
     .describe = DescribeHfVit,
     .describe_tensors = DescribeHfVitTensors,
     // Only DINOv2 has LayerScale, and it has no distillation token.
+    .write_labels = WriteHfLabels,
     .holds = [](const VitConfig& c) { return c.distillation_token || !c.block.layer_scale; },
     .layout = LayoutFor,
     .preprocess = PreprocessOfHf,

@@ -486,6 +486,8 @@ constinit const FamilyRow kTimmVit = {
     .describe = [](const io::Json& config, const std::optional<io::Json>&,
                    const io::TensorSet&) { return DescribeTimm(config); },
     .describe_tensors = DescribeTimmTensors,
+    .write_labels = [](const Description& description,
+                       io::Json* config) { (*config)["label_names"] = description.labels; },
     .holds = [](const VitConfig&) { return true; },
     .layout = [](const VitConfig&) -> const Layout& { return kLayout; },
     .preprocess = [](const Description& description,

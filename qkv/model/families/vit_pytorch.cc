@@ -163,6 +163,8 @@ constinit const FamilyRow kVitPytorch = {
     .describe = [](const io::Json& config, const std::optional<io::Json>&,
                    const io::TensorSet& tensors) { return DescribeVitPytorch(config, tensors); },
     .describe_tensors = DescribeVitPytorchTensors,
+    .write_labels = [](const Description& description,
+                       io::Json* config) { (*config)["label_names"] = description.labels; },
     .holds = [](const VitConfig&) { return true; },
     .layout = LayoutFor,
     // Under timm's keys, because the library has none.

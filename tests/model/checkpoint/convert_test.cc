@@ -190,6 +190,20 @@ TEST_P(GoldenConversion, KeepsItsOwnLayout) {
   EXPECT_TRUE(Differences(original_.description.config, copy.description.config).empty());
 }
 
+// Names that the caller gave, or qkv assumed, in each family's keys; also for models that no other library has.
+TEST_P(GoldenConversion, WritesNamesThatItsFilesDoNotHave) {
+  Description& description = original_.description;
+  const int64_t classes = description.config.classes;
+  if (classes == 0) GTEST_SKIP() << "no classifier";
+  description.labels.resize(static_cast<size_t>(classes));
+  for (int64_t i = 0; i < classes; ++i) {
+    description.labels[static_cast<size_t>(i)] = fmt::format("name {}", i / 2);  // two classes may share a name
+  }
+  description.label_source = LabelSource::kCaller;
+  Convert(original_, folder_ / "out", {});
+  EXPECT_EQ(Checkpoint::Open(folder_ / "out").description.labels, description.labels);
+}
+
 TEST_P(GoldenConversion, GoesThereAndBackOrSaysWhyNot) {
   const Family own = original_.description.config.family;
   const Family other = own == Family::kTimm ? Family::kHuggingFace : Family::kTimm;
