@@ -2,11 +2,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <memory>
 
 #include "cli/command.h"
+#include "cli/input.h"
 #include "cli/output.h"
 #include "qkv/core/parallel.h"
 #include "qkv/model/finite.h"
@@ -26,18 +25,6 @@ struct Options {
 // Limit of a prompt on standard input: the model reads only its own length of it, but all of it is printed.
 constexpr size_t kMaxPromptBytes = size_t{64} << 20;
 
-std::string ReadPrompt() {
-  std::string prompt;
-  std::array<char, 1 << 16> block;
-  for (size_t got = 1; got > 0; prompt.append(block.data(), got)) {
-    got = std::fread(block.data(), 1, block.size(), stdin);
-    Require(prompt.size() + got <= kMaxPromptBytes,
-            "generate: the prompt on standard input has more than {} bytes; give its end alone (tail -c)",
-            kMaxPromptBytes);
-  }
-  return prompt;
-}
-
 // Flushes at once: a reader sees each byte without waiting for a full buffer.
 void Print(std::string_view bytes) {
   PrintRaw(bytes);
@@ -52,7 +39,8 @@ int Generate(const Options& options) {
   Require(config.meaning == model::TokenMeaning::kByte && config.causal,
           "generate: {} is no model of text; qkv train book.txt -o RUN makes one", options.model.path);
   std::string prompt = options.prompt;
-  if (prompt == "-") prompt = ReadPrompt();
+  if (prompt == "-")
+    prompt = ReadStandardInput(kMaxPromptBytes, "generate: the prompt", "give its end alone (tail -c)");
   Print(prompt);
   // The first byte needs a token before it: a line end.
   if (prompt.empty()) prompt = "\n";

@@ -1,10 +1,9 @@
 // qkv tokenize: the ids of texts, by the tokenizer of a model's folder.
-#include <array>
 #include <chrono>
-#include <cstdio>
 #include <memory>
 
 #include "cli/command.h"
+#include "cli/input.h"
 #include "cli/output.h"
 #include "qkv/core/file.h"
 #include "qkv/core/parallel.h"
@@ -23,17 +22,6 @@ struct Options {
   int64_t max_length = -1;
   bool json = false, null = false, pad = false, plain = false, time = false;
 };
-
-std::string ReadStandardInput() {
-  std::string text;
-  std::array<char, 1 << 16> block;
-  for (size_t got = 1; got > 0; text.append(block.data(), got)) {
-    got = std::fread(block.data(), 1, block.size(), stdin);
-    Require(text.size() + got <= kMaxTextBytes, "tokenize: standard input has more than {} bytes; split it",
-            kMaxTextBytes);
-  }
-  return text;
-}
 
 // The texts of a file: lines, or what stands between zero bytes. Nothing behind the last end is no text.
 std::vector<std::string> Split(std::string_view all, bool null) {
@@ -69,9 +57,10 @@ int Tokenize(const Options& options) {
   encode.add_special_tokens = !options.plain;
   if (options.max_length >= 0) encode.max_length = options.max_length;
   if (options.pad) encode.padding = text::Padding::kMaxLength;
-  const std::vector<std::string> texts =
-      Split(options.file.empty() || options.file == "-" ? ReadStandardInput() : ReadFile(options.file, kMaxTextBytes),
-            options.null);
+  const std::vector<std::string> texts = Split(options.file.empty() || options.file == "-"
+                                                   ? ReadStandardInput(kMaxTextBytes, "tokenize: the text", "split it")
+                                                   : ReadFile(options.file, kMaxTextBytes),
+                                               options.null);
   std::chrono::duration<double> seconds{};
   int64_t count = 0;
   for (size_t first = 0; first < texts.size(); first += kTextsAtATime) {
