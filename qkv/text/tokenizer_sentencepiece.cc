@@ -130,7 +130,7 @@ TokenizerParts ReadSentencePiece(std::string_view bytes, const io::Json& config,
     std::replace(tokens.begin(), tokens.end(), unknown, surface);
   });
   parts.decoders.push_back(DecodeByteFallback());
-  parts.decoders.push_back(DecodeMetaspace(kWordStart, model.add_dummy_prefix));
+  parts.decoders.push_back(DecodeMetaspace(std::string(kWordStart), model.add_dummy_prefix));
   parts.decoders.push_back(DecodeFuse());
 
   // Control pieces are found in text only by transformers' class, which takes the white space around them.
