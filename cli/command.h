@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/arguments.h"
+#include "qkv/app/hub.h"
 #include "qkv/app/open.h"
 
 namespace qkv::cli {
@@ -48,7 +49,8 @@ struct ModelOptions {
   std::string labels;       // file with the names of the classes
   std::string cache;        // empty: only if QKV_CACHE is set; "use" or "verify"
 
-  void AddModel(Command command);      // with --heads, --labels, --state-dict and --max-memory
+  void AddModel(Command command);      // with --labels, --max-memory and these:
+  void AddHints(Command command);      // what the model's files may leave out
   void AddPrecision(Command command);  // --dtype and --threads
   void AddCompute(Command command);    // these two and --cache
   void AddSize(Command command);

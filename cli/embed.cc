@@ -58,8 +58,10 @@ void RegisterEmbed(Command app, int* exit_code) {
   options->images.AddTo(command);
   command
       .AddOption("--pool", &options->pool,
-                 "model: what the model's classifier sees; cls: the class token; mean: of the patches; tokens: all")
-      .OneOf({"model", "cls", "mean", "tokens"})
+                 "model: what the model's classifier sees; cls: the class token; mean: of the patches; cls+mean: both, "
+                 "one after "
+                 "the other; tokens: all")
+      .OneOf({"model", "cls", "mean", "cls+mean", "tokens"})
       .ShowDefault();
   command.AddOption("-o,--output", &options->output, "out.npy or out.safetensors; without it JSON Lines on stdout")
       .TypeName("FILE");

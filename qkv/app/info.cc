@@ -19,7 +19,9 @@ int64_t SavedParameters(const model::VitConfig& c) {
   return model::Parameters(model::AsSeparate(c)) - model::Parameters(c);
 }
 
-std::string DescribePreprocess(const image::Preprocess& p) {
+std::string DescribePreprocess(const model::Description& description) {
+  if (!description.unknown_preprocess.empty()) return "unknown: " + description.unknown_preprocess;
+  const image::Preprocess& p = description.preprocess;
   std::string text;
   switch (p.resize) {
     case image::Preprocess::Resize::kNone:
@@ -135,7 +137,7 @@ io::Json InfoJson(const model::Checkpoint& checkpoint) {
           {"classes", c.classes},
           {"labels", description.labels},
           {"pool", model::Name(c.pool)},
-          {"preprocessing", DescribePreprocess(description.preprocess)},
+          {"preprocessing", DescribePreprocess(description)},
           {"assumptions", description.assumptions}};
 }
 
@@ -160,7 +162,7 @@ std::vector<std::pair<std::string, std::string>> InfoLines(const model::Checkpoi
       {"output", c.classes > 0
                      ? fmt::format("{} classes{}", c.classes, description.labels.empty() ? "" : ", with labels")
                      : fmt::format("{} features (no classifier)", c.outputs())},
-      {"preprocessing", DescribePreprocess(description.preprocess)},
+      {"preprocessing", DescribePreprocess(description)},
       {"runs on", fmt::format("{} kernels; {}", simd::Name(simd::ActiveIsa()), DescribePrecisions())},
   };
   if (description.dark_background) rows.emplace_back("background", "dark; images with a bright border are inverted");

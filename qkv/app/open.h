@@ -18,7 +18,7 @@ enum class CachePolicy {
 };
 
 struct ModelOptions {
-  std::string path;         // folder or file of weights; empty: the digit classifier inside the library
+  std::string path;         // folder, file of weights or id of the hub (hub.h); empty: the built-in digit classifier
   model::ModelHints given;  // what the model's files may not say; only with a path
   std::string labels;       // file with the names of the classes (labels.h); empty: the model's own
   simd::Precision precision = simd::Precision::kFloat32;

@@ -60,7 +60,10 @@ TEST_F(StrangeModels, HeadsAreGivenOrRefused) {
     EXPECT_EQ(bare.exit_code, 1);
     EXPECT_TRUE(Contains(bare.err, "--heads N")) << bare.err;
     EXPECT_EQ(bare.out, "");
-    EXPECT_EQ(Qkv(arguments + " --heads 3").exit_code, 0);
+    const CommandOutput unknown = Qkv(arguments + " --heads 3");
+    EXPECT_EQ(unknown.exit_code, 1);
+    EXPECT_TRUE(Contains(unknown.err, "--mean and --std")) << unknown.err;
+    EXPECT_EQ(Qkv(arguments + " --heads 3 --mean 0.5 --std 0.5").exit_code, 0);
     const CommandOutput contradicted = Qkv("info --heads 2 -m " + Golden(golden));
     EXPECT_TRUE(Contains(contradicted.err, "contradicts")) << contradicted.err;
   }

@@ -26,15 +26,19 @@ Checkpoint OpenOnce(const fs::path& path, const ModelHints& given) {
   checkpoint.tensors = std::make_shared<const io::TensorSet>(std::move(tensors));
   const fs::path folder = fs::is_directory(path) ? path : path.parent_path();
   try {
-    if (const std::optional<io::Json> config = ReadOptionalJson(folder / kConfigFile)) {
-      const std::optional<io::Json> processor = ReadOptionalJson(folder / kPreprocessorFile);
-      checkpoint.configuration = config->dump() + (processor ? processor->dump() : "");
-      checkpoint.description = Describe(*config, processor, *checkpoint.tensors);
-      RequireAgreement(checkpoint.description, given);
-    } else {
-      checkpoint.description = DescribeFromTensors(*checkpoint.tensors, given);
-      checkpoint.configuration = fmt::format("heads {}", checkpoint.description.config.block.attention.heads);
+    ConfigFiles files;
+    if (std::optional<io::Json> config = ReadOptionalJson(folder / kConfigFile)) {
+      files.config = std::move(*config);
+      files.preprocessor = ReadOptionalJson(folder / kPreprocessorFile);
     }
+    files = CompleteConfig(std::move(files), *checkpoint.tensors, given);
+    checkpoint.configuration = files.config.dump() + (files.preprocessor ? files.preprocessor->dump() : "");
+    checkpoint.description = Describe(files.config, files.preprocessor, *checkpoint.tensors);
+    RequireAgreement(checkpoint.description, given);
+    checkpoint.description.unknown_preprocess = files.unknown_preprocess;
+    checkpoint.description.assumptions.insert(checkpoint.description.assumptions.begin(), files.assumptions.begin(),
+                                              files.assumptions.end());
+    checkpoint.files = std::move(files);
     checkpoint.bound = Bind(checkpoint.description.config, *checkpoint.tensors);
     std::vector<std::string>& assumptions = checkpoint.description.assumptions;
     for (const std::string& remark : checkpoint.tensors->remarks()) {
@@ -67,7 +71,8 @@ Checkpoint Checkpoint::FromBytes(std::string_view config, std::span<const std::b
   Checkpoint checkpoint;
   checkpoint.source = where;
   checkpoint.tensors = std::make_shared<const io::SafeTensors>(io::SafeTensors::FromBytes(weights, where));
-  checkpoint.description = Describe(io::ParseJson(config, where), {}, *checkpoint.tensors);
+  checkpoint.files = {.config = io::ParseJson(config, where), .stored = false};
+  checkpoint.description = Describe(checkpoint.files.config, {}, *checkpoint.tensors);
   checkpoint.bound = Bind(checkpoint.description.config, *checkpoint.tensors);
   return checkpoint;
 }

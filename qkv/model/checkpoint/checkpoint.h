@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "qkv/io/safetensors.h"
+#include "qkv/model/checkpoint/config_files.h"
 #include "qkv/model/checkpoint/tensor_names.h"
 #include "qkv/model/config/description.h"
 
@@ -30,6 +31,7 @@ struct Checkpoint {
 
   std::string source;                            // the path, for messages
   std::string configuration;                     // text of the configuration files, normalised
+  ConfigFiles files;                             // the configuration files, completed by what the caller gave
   Description description;                       // content of the configuration
   std::shared_ptr<const io::TensorSet> tensors;  // as stored, without prefixes that wrappers gave all of them
   std::vector<BoundTensor> bound;                // points into `tensors`

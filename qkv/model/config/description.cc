@@ -45,6 +45,10 @@ void RequireAgreement(const Description& description, const ModelHints& given) {
           description.config.block.attention.heads);
 }
 
+void RequireKnownPreprocess(const Description& description) {
+  Require(description.unknown_preprocess.empty(), "images: {}", EscapedText{description.unknown_preprocess});
+}
+
 Description Describe(const io::Json& config, const std::optional<io::Json>& preprocessor,
                      const io::TensorSet& tensors) {
   const Fields fields(config, "config.json");

@@ -119,15 +119,16 @@ struct VitConfig {
 /// Throws Error if a number is out of range or two of them contradict each other.
 void Validate(const VitConfig& config);
 
-/// Writes qkv's own keys into a model's config.json, the same in every family: "qkv_attention" and
-/// "qkv_attention_rank", "qkv_rotary", "qkv_rotary_base" and "qkv_rotary_grid". Removes keys whose value is the
-/// default. Json: of nlohmann, ordered or not.
+/// Keys of config.json that are qkv's own, the same in every family.
+inline constexpr std::string_view kOwnKeys[] = {"qkv_attention", "qkv_attention_rank", "qkv_rotary", "qkv_rotary_base",
+                                                "qkv_rotary_grid"};
+
+/// Writes qkv's own keys into a model's config.json. Removes keys whose value is the default. Json: of nlohmann,
+/// ordered or not.
 template <typename Json>
 void SetOwnKeys(const VitConfig& config, Json* json) {
   const nn::AttentionConfig& attention = config.block.attention;
-  for (const char* key : {"qkv_attention", "qkv_attention_rank", "qkv_rotary", "qkv_rotary_base", "qkv_rotary_grid"}) {
-    json->erase(key);
-  }
+  for (const std::string_view key : kOwnKeys) json->erase(std::string(key));
   if (attention.kind != nn::AttentionKind::kSeparate) (*json)["qkv_attention"] = Name(attention.kind);
   if (attention.qk_width > 0) (*json)["qkv_attention_rank"] = attention.qk_width;
   if (config.rotary == PatchRotary::kNone) return;

@@ -10,6 +10,7 @@
 #include "qkv/image/preprocess.h"
 #include "qkv/io/json.h"
 #include "qkv/io/safetensors.h"
+#include "qkv/model/checkpoint/config_files.h"
 #include "qkv/model/checkpoint/tensor_names.h"
 #include "qkv/model/checkpoint/translate.h"
 #include "qkv/model/config/description.h"
@@ -33,6 +34,12 @@ struct FamilyRow {
                           const io::TensorSet& tensors);
   Description (*describe_tensors)(const io::TensorSet& tensors, const ModelHints& given);
 
+  /// What a caller may set: keys of `arguments`, an object in config.json, and keys of the preprocessing configuration.
+  std::span<const std::string_view> settings, preprocess_settings;
+  io::Json& (*arguments)(io::Json& config);
+  /// Stores the model's preprocessing configuration, changed by `settings` and by mean, std and crop_pct of `given`.
+  void (*change_preprocess)(const Description& description, const io::Json& settings, const ModelHints& given,
+                            ConfigFiles* files);
   /// Sets the keys of config.json that name the classes.
   void (*write_labels)(const Description& description, io::Json* config);
 

@@ -159,7 +159,6 @@ io::Json HfConfigFromTensors(const io::TensorSet& tensors, const ModelHints& giv
   config["hidden_size"] = width;
   config["num_channels"] = extent(kPatches, 1);
   config["patch_size"] = patch;
-  config["num_attention_heads"] = HeadsGiven(given, width);
   int64_t depth = 0;
   for (const char* pattern : {"encoder.layer.{}.norm1.weight", "encoder.layer.{}.layernorm_before.weight",
                               "layers.{}.layernorm_before.weight"}) {
@@ -168,6 +167,7 @@ io::Json HfConfigFromTensors(const io::TensorSet& tensors, const ModelHints& giv
     depth = std::max(depth, count);
   }
   config["num_hidden_layers"] = depth;
+  config["num_attention_heads"] = HeadsGiven(given, width, depth);
   for (const char* name : {"layer.0.intermediate.dense.weight", "layer.0.mlp.fc1.weight", "layers.0.mlp.fc1.weight"}) {
     if (const int64_t hidden = extent(name, 0)) {
       config["intermediate_size"] = hidden;

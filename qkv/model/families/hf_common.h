@@ -26,6 +26,14 @@ bool HasModelType(const Fields& config, std::span<const std::string_view> types)
 /// True if the tensors have the names of a Hugging Face Vision Transformer.
 bool HasHfPatches(const io::TensorSet& tensors);
 
+/// Keys of config.json that all types read, and may be set by a caller.
+inline constexpr std::string_view kHfSettings[] = {"image_size",        "patch_size",         "num_channels",
+                                                   "hidden_size",       "num_hidden_layers",  "num_attention_heads",
+                                                   "intermediate_size", "hidden_act",         "layer_norm_eps",
+                                                   "qkv_bias",          "head_dim",           "num_labels",
+                                                   "mlp_ratio",         "pooler_act",         "pooler_output_size",
+                                                   "use_swiglu_ffn",    "num_register_tokens"};
+
 /// Tensors outside the blocks.
 inline constexpr NameRow kHfRows[] = {
     {"cls_token", "@embeddings.cls_token"},

@@ -45,6 +45,17 @@ const Row* FindRow(const Row (&rows)[N], std::string_view name) {
 
 }  // namespace
 
+std::vector<int64_t> TimmHeads(int64_t width, int64_t depth) {
+  std::vector<int64_t> heads;
+  for (const Row& row : kKnown) {
+    const io::Json args = io::ParseJson(row.text, row.name).value("args", io::Json::object());
+    if (args.value("embed_dim", 768) != width || args.value("depth", 12) != depth) continue;
+    const int64_t number = args.value("num_heads", 12);
+    if (std::ranges::find(heads, number) == heads.end()) heads.push_back(number);
+  }
+  return heads;
+}
+
 bool FindTimmArchitecture(std::string_view name, TimmArchitecture* architecture) {
   std::string base(name.substr(0, name.find('.')));
   std::string tag(name.size() > base.size() ? name.substr(base.size() + 1) : "");

@@ -106,22 +106,8 @@ InitialModel MakeTimmModel(Description description) {
 
 // The arguments of vit-pytorch's constructor, plus qkv's own entries.
 InitialModel MakeVitPytorchModel(Description description) {
-  const VitConfig& c = description.config;
-  io::Json json = {{"library_name", "vit-pytorch"},
-                   {"architecture", c.architecture},
-                   {"image_size", {c.image_height, c.image_width}},
-                   {"patch_size", {c.patch_height, c.patch_width}},
-                   {"channels", c.channels},
-                   {"num_classes", c.classes},
-                   {"dim", c.block.width},
-                   {"depth", c.depth},
-                   {"heads", c.block.attention.heads},
-                   {"dim_head", c.block.attention.head_width},
-                   {"mlp_dim", c.block.mlp.width},
-                   {"pool", c.pool == Pool::kToken ? "cls" : "mean"},
-                   {"pretrained_cfg", description.preprocess_json},
-                   {"label_names", description.labels}};
-  model::SetOwnKeys(c, &json);
+  io::Json json = model::Translate(description, model::Family::kVitPytorch).config;
+  model::SetOwnKeys(description.config, &json);
   SetBackground(description, &json);
   return {json.dump(2) + "\n", std::move(description), {}};
 }
