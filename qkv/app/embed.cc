@@ -7,6 +7,7 @@
 #include "qkv/core/file.h"
 #include "qkv/io/npy.h"
 #include "qkv/io/safetensors.h"
+#include "qkv/model/two_tower.h"
 #include "qkv/nn/pool.h"
 
 namespace qkv::app {
@@ -89,6 +90,9 @@ int Embed(const model::Model& model, const ImageList& images, const EmbedOptions
                                                                  : Shape({D});
       embedding.values.resize(static_cast<size_t>(embedding.shape.size()));
       Pool(pooling, model.config().prefix(), tokens[b], embedding.values.data());
+      if (options.unit_length && pooling == Pooling::kModel) {
+        model::NormaliseRows(View<float>(embedding.values.data(), {1, D}), "image");
+      }
     }
     use(results);
   });

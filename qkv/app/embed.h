@@ -34,6 +34,7 @@ struct Embedding {
 io::Json ToJson(const Embedding& embedding);
 
 struct EmbedOptions {
+  bool unit_length = false;  // vectors of Pooling::kModel become of length 1, as both towers' are compared
   Pooling pooling = Pooling::kModel;
   PipelineOptions pipeline;
 };

@@ -165,6 +165,13 @@ std::vector<std::pair<std::string, std::string>> InfoLines(const model::Checkpoi
       {"preprocessing", DescribePreprocess(description)},
       {"runs on", fmt::format("{} kernels; {}", simd::Name(simd::ActiveIsa()), DescribePrecisions())},
   };
+  if (description.text) {
+    const model::SequenceConfig& t = description.text->config;
+    const bool softmax = description.text->matching == model::Matching::kSoftmax;
+    rows.emplace_back("texts", fmt::format("{} blocks of width {}, up to {} of {} tokens; compared with images by {}",
+                                           t.depth, t.block.width, t.length, report::WithCommas(t.vocabulary),
+                                           softmax ? "softmax" : "sigmoid"));
+  }
   if (description.dark_background) rows.emplace_back("background", "dark; images with a bright border are inverted");
   for (const std::string& assumption : description.assumptions) rows.emplace_back("assumed", assumption);
   return rows;

@@ -12,7 +12,7 @@ namespace qkv::model {
 namespace {
 
 // The first match applies. vit-pytorch precedes timm: both have the key "architecture".
-constexpr const FamilyRow* kFamilies[] = {&kVitPytorch, &kTimmVit, &kHfVit, &kHfDinov2};
+constexpr const FamilyRow* kFamilies[] = {&kVitPytorch, &kTimmVit, &kHfClip, &kHfSiglip, &kHfVit, &kHfDinov2};
 
 constexpr Library kLibraries[] = {{Family::kTimm, "timm", "timm"},
                                   {Family::kHuggingFace, "Hugging Face", "hf"},
