@@ -86,7 +86,7 @@ void RegisterEmbed(Command app, int* exit_code) {
   options->model.AddModel(command);
   options->model.AddSize(command);
   options->model.AddCompute(command);
-  options->images.AddTo(command);
+  options->images.AddTo(command, /*required=*/false);
   command
       .AddOption("--pool", &options->pool,
                  "model: what the model's classifier sees; cls: the class token; mean: of the patches; cls+mean: both, "

@@ -105,7 +105,9 @@ std::string DescribePrecisions() {
 // Tensors of the file that the model uses.
 size_t UsedTensors(const model::Checkpoint& checkpoint) {
   size_t used = 0;
-  for (const model::BoundTensor& bound : checkpoint.bound) used += bound.parts.size();
+  for (const auto* tensors : {&checkpoint.bound, &checkpoint.text}) {
+    for (const model::BoundTensor& bound : *tensors) used += bound.parts.size();
+  }
   return used;
 }
 

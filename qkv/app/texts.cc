@@ -4,6 +4,7 @@
 
 #include "qkv/core/error.h"
 #include "qkv/core/file.h"
+#include "qkv/core/parallel.h"
 
 namespace qkv::app {
 namespace {
@@ -28,15 +29,34 @@ TextEncoder::TextEncoder(const model::TwoTowerModel& model, const fs::path& fold
           folder.string(), tokenizer_.max_id(), model.vocabulary() - 1);
 }
 
+// Ids of texts, [texts, the longest]. CLIP reads the end token and ignores what follows; SigLIP reads the last token of
+// a text of full length, so that what fills it counts.
+text::TokenBatch TextEncoder::Encode(std::span<const std::string> texts) const {
+  text::EncodeOptions options = {.max_length = model_.text_length(), .padding = text::Padding::kMaxLength};
+  if (model_.text().config().pool == model::TokenPool::kLast) return tokenizer_.EncodeBatch(texts, options);
+  options.padding = text::Padding::kNone;
+  std::vector<std::vector<int32_t>> rows(texts.size());
+  constexpr int64_t kGrain = 16;
+  ParallelFor(std::ssize(texts), kGrain, [&](int64_t begin, int64_t end) {
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+      rows[i] = tokenizer_.Encode(texts[i], options);
+    }
+  });
+  text::TokenBatch batch{.rows = std::ssize(rows)};
+  for (const auto& row : rows) batch.columns = std::max<int64_t>(batch.columns, std::ssize(row));
+  for (auto& row : rows) {
+    Require(!row.empty(), "{}: a text without a token, and the tokenizer adds none", tokenizer_.description());
+    row.resize(static_cast<size_t>(batch.columns), row.back());
+    batch.ids.insert(batch.ids.end(), row.begin(), row.end());
+  }
+  return batch;
+}
+
 Tensor<float> TextEncoder::Embed(std::span<const std::string> texts) const {
-  // Both originals are trained on texts of full length: CLIP reads the end token and ignores what follows, SigLIP reads
-  // the last token.
-  const text::EncodeOptions options = {.max_length = model_.text_length(), .padding = text::Padding::kMaxLength};
   auto vectors = Tensor<float>::Uninitialised({static_cast<int64_t>(texts.size()), model_.width()});
   model::TowerWorkspace workspace;
   for (size_t first = 0; first < texts.size(); first += kTextsAtATime) {
-    const text::TokenBatch batch =
-        tokenizer_.EncodeBatch(texts.subspan(first, std::min(kTextsAtATime, texts.size() - first)), options);
+    const text::TokenBatch batch = Encode(texts.subspan(first, std::min(kTextsAtATime, texts.size() - first)));
     const View<const int32_t> ids(batch.ids.data(), {batch.rows, batch.columns});
     const View<float> out(vectors.data() + static_cast<int64_t>(first) * model_.width(), {batch.rows, model_.width()});
     model_.TextEmbeds(ids, {}, workspace, out);

@@ -22,6 +22,8 @@ class TextEncoder {
   Tensor<float> Embed(std::span<const std::string> texts) const;
 
  private:
+  text::TokenBatch Encode(std::span<const std::string> texts) const;
+
   const model::TwoTowerModel& model_;
   text::Tokenizer tokenizer_;
 };
