@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <map>
 #include <set>
 
 #include "qkv/model/families/families.h"
+#include "qkv/nn/rotary.h"
 
 namespace qkv::model {
 namespace {
@@ -86,18 +88,17 @@ std::vector<int64_t> WithoutOnes(const Shape& shape) {
 }
 
 // True if the parts, concatenated along the first axis, have the table's shape. Axes of extent 1 are ignored.
-bool ShapesFit(const Shape& expected, const std::vector<const io::StoredTensor*>& parts) {
-  if (parts.size() == 1) return WithoutOnes(parts[0]->shape) == WithoutOnes(expected);
-  int64_t first = 0;
-  for (const io::StoredTensor* part : parts) {
-    if (part->shape.rank() != expected.rank()) return false;
-    first += part->shape[0];
+bool ShapesFit(const BoundTensor& bound) {
+  const Shape& expected = bound.spec.shape;
+  const auto count = static_cast<int64_t>(bound.parts.size()) + (bound.zero_part >= 0);
+  if (count == 1) return WithoutOnes(bound.parts[0]->shape) == WithoutOnes(expected);
+  for (const io::StoredTensor* part : bound.parts) {
+    if (part->shape.rank() != expected.rank() || part->shape[0] * count != expected[0]) return false;
     for (int axis = 1; axis < expected.rank(); ++axis) {
       if (part->shape[axis] != expected[axis]) return false;
     }
-    if (part->shape[0] * static_cast<int64_t>(parts.size()) != expected[0]) return false;
   }
-  return first == expected[0];
+  return true;
 }
 
 std::string FormatShapes(const std::vector<const io::StoredTensor*>& parts) {
@@ -162,15 +163,47 @@ const BoundTensor* FindTensor(const std::vector<BoundTensor>& tensors, std::stri
   return found == tensors.end() ? nullptr : &*found;
 }
 
+HalfSplitRows FindHalfSplitRows(const VitConfig& config, std::string_view canonical) {
+  const nn::AttentionConfig& a = config.block.attention;
+  if (!config.rotary_halves || canonical.find(".attn.") == std::string_view::npos) return {};
+  const int64_t r = a.query_width();
+  if (canonical.find(".attn.qkv.") != std::string_view::npos) return {(a.heads + a.kv_heads()) * r, r};
+  const bool norm =
+      canonical.find(".q_norm.") != std::string_view::npos || canonical.find(".k_norm.") != std::string_view::npos;
+  return norm ? HalfSplitRows{r, r} : HalfSplitRows{};
+}
+
+void ReorderRows(const HalfSplitRows& split, RowOrder order, int64_t row_bytes, std::byte* rows) {
+  if (split.rows == 0) return;
+  const std::vector<int64_t> from = nn::HalfSplitToNeighbours(split.head);
+  const auto bytes = static_cast<size_t>(row_bytes), of_head = static_cast<size_t>(split.head) * bytes;
+  std::vector<std::byte> old(of_head);
+  for (int64_t head = 0; head < split.rows / split.head; ++head, rows += of_head) {
+    std::memcpy(old.data(), rows, of_head);
+    for (size_t f = 0; f < from.size(); ++f) {
+      const auto half = static_cast<size_t>(from[f]);
+      const auto [to, at] = order == RowOrder::kToNeighbours ? std::pair(f, half) : std::pair(half, f);
+      std::memcpy(rows + to * bytes, old.data() + at * bytes, bytes);
+    }
+  }
+}
+
 template <typename T>
 Tensor<T> Read(const BoundTensor& bound) {
   auto tensor = Tensor<T>::Uninitialised(bound.spec.shape);
   T* to = tensor.data();
-  for (const io::StoredTensor* part : bound.parts) {
+  if (bound.zero_part >= 0) std::fill_n(to, tensor.size(), T(0));
+  for (size_t i = 0; i < bound.parts.size(); ++i) {
+    const io::StoredTensor* const part = bound.parts[i];
+    if (static_cast<int>(i) == bound.zero_part) to += part->shape.size();
     io::ConvertTo<T>(*part, to);
     to += part->shape.size();
     // Otherwise memory holds the weights twice while the model is built, stored and packed.
     if (part->file != nullptr) ReleasePages(part->bytes);
+  }
+  if (bound.split.rows > 0) {
+    const int64_t row = tensor.size() / tensor.dim(0) * static_cast<int64_t>(sizeof(T));
+    ReorderRows(bound.split, RowOrder::kToNeighbours, row, reinterpret_cast<std::byte*>(tensor.data()));
   }
   // x − x is 0 for finite numbers only, and the sum vectorises.
   constexpr int kLanes = 16;
@@ -192,10 +225,10 @@ template Tensor<double> Read(const BoundTensor&);
 
 namespace {
 
-// names_of: all alternatives for a canonical tensor, each a list of parts. ignored: names of tensors that are not read.
-template <typename NamesFunction>
+// names_of: all alternatives for a canonical tensor, each a list of parts. is_ignored: of a tensor that is not read.
+template <typename NamesFunction, typename IgnoredFunction>
 std::vector<BoundTensor> BindTable(std::vector<TensorSpec> table, const NamesFunction& names_of,
-                                   const std::set<std::string, std::less<>>& ignored, const io::TensorSet& tensors,
+                                   const IgnoredFunction& is_ignored, const io::TensorSet& tensors,
                                    const std::string& model) {
   std::vector<BoundTensor> bound;
   std::vector<std::string> missing, misshaped, left_over;
@@ -204,8 +237,12 @@ std::vector<BoundTensor> BindTable(std::vector<TensorSpec> table, const NamesFun
     const std::vector<std::vector<std::string>> alternatives = names_of(spec.name);
     const auto present = std::find_if(alternatives.begin(), alternatives.end(),
                                       [&](const auto& parts) { return tensors.Find(parts.front()) != nullptr; });
-    BoundTensor tensor{std::move(spec), {}};
+    BoundTensor tensor{.spec = std::move(spec), .parts = {}};
     for (const std::string& name : present == alternatives.end() ? alternatives.front() : *present) {
+      if (name == kZeroPart) {
+        tensor.zero_part = static_cast<int>(tensor.parts.size());
+        continue;
+      }
       const io::StoredTensor* part = tensors.Find(name);
       if (part) {
         tensor.parts.push_back(part);
@@ -214,14 +251,14 @@ std::vector<BoundTensor> BindTable(std::vector<TensorSpec> table, const NamesFun
         missing.push_back(FormatShown("{} {}", name, tensor.spec.shape));
       }
     }
-    if (!tensor.parts.empty() && !ShapesFit(tensor.spec.shape, tensor.parts)) {
+    if (!tensor.parts.empty() && !ShapesFit(tensor)) {
       misshaped.push_back(
           FormatShown("{} is {}, expected {}", tensor.parts[0]->name, FormatShapes(tensor.parts), tensor.spec.shape));
     }
     bound.push_back(std::move(tensor));
   }
   for (const io::StoredTensor& tensor : tensors.tensors()) {
-    if (!used.contains(&tensor) && !ignored.contains(tensor.name) && tensor.shape.size() > 0) {
+    if (!used.contains(&tensor) && !is_ignored(tensor.name) && tensor.shape.size() > 0) {
       left_over.push_back(FormatShown("{} {}", tensor.name, tensor.shape));
     }
   }
@@ -238,16 +275,24 @@ std::vector<BoundTensor> BindTable(std::vector<TensorSpec> table, const NamesFun
 std::vector<BoundTensor> Bind(const VitConfig& config, const io::TensorSet& tensors) {
   const Layout& layout = GetLayout(config);
   const std::string prefix = BasePrefix(tensors);
-  std::set<std::string, std::less<>> ignored;
-  for (const std::string_view name : layout.ignored) ignored.insert(Expand(name, prefix, "", ""));
-  return BindTable(
-      TensorTable(config), [&](const std::string& name) { return Alternatives(layout, prefix, name); }, ignored,
+  const auto is_ignored = [&](std::string_view name) {
+    return std::ranges::any_of(layout.ignored, [&](std::string_view entry) {
+      const std::string expanded = Expand(entry, prefix, "", "");
+      return entry.ends_with('*') ? name.starts_with(std::string_view(expanded).substr(0, expanded.size() - 1))
+                                  : name == expanded;
+    });
+  };
+  std::vector<BoundTensor> bound = BindTable(
+      TensorTable(config), [&](const std::string& name) { return Alternatives(layout, prefix, name); }, is_ignored,
       tensors, fmt::format("{} ({} layout)", config.architecture, Name(config.family)));
+  for (BoundTensor& tensor : bound) tensor.split = FindHalfSplitRows(config, tensor.spec.name);
+  return bound;
 }
 
 std::vector<BoundTensor> Bind(std::vector<TensorSpec> table, const io::TensorSet& tensors, std::string_view model) {
   const auto itself = [](const std::string& name) { return std::vector<std::vector<std::string>>{{name}}; };
-  return BindTable(std::move(table), itself, {}, tensors, std::string(model));
+  return BindTable(
+      std::move(table), itself, [](std::string_view) { return false; }, tensors, std::string(model));
 }
 
 }  // namespace qkv::model

@@ -177,7 +177,7 @@ io::Json HfConfigFromTensors(const io::TensorSet& tensors, const ModelHints& giv
   config["use_swiglu_ffn"] = has("layer.0.mlp.weights_in.weight") || has("layer.0.mlp.gate_proj.weight");
   config["qkv_bias"] = has("query.bias") || has("q_proj.bias");
   config["num_register_tokens"] = extent("embeddings.register_tokens", 1);
-  const int64_t prefix = has("embeddings.distillation_token") ? 2 : 1;
+  const int64_t prefix = has("embeddings.distillation_token") + has("embeddings.cls_token");
   config["image_size"] = SquareSide(extent("embeddings.position_embeddings", 1) - prefix) * patch;
   if (has("classifier.weight")) config["num_labels"] = extent("classifier.weight", 0);
   if (has("cls_classifier.weight")) config["num_labels"] = extent("cls_classifier.weight", 0);

@@ -1,4 +1,4 @@
-// timm's registry of architectures, as data: the arguments of VisionTransformer's constructor for each name.
+// timm's registry of architectures, as data: the arguments of the class's constructor for each name.
 #pragma once
 
 #include <string>
@@ -9,12 +9,16 @@
 namespace qkv::model {
 
 struct TimmArchitecture {
-  io::Json args;            // model_args that differ from VisionTransformer's defaults
+  io::Json args;            // model_args that differ from the class's defaults
   io::Json pretrained_cfg;  // of the given tag, or of the default one
 };
 
 /// `name` may have a tag: "vit_base_patch16_224.augreg_in21k". False if the registry lacks the name. Throws Error with
 /// the reason for names whose blocks qkv does not run.
 bool FindTimmArchitecture(std::string_view name, TimmArchitecture* architecture);
+
+inline constexpr std::string_view kTimmEvaClass = "Eva";
+/// "VisionTransformer" or "Eva"; empty if the registry lacks the name.
+std::string_view TimmClass(std::string_view name);
 
 }  // namespace qkv::model
