@@ -40,6 +40,7 @@ const std::map<std::string, std::string> kRefused = {
     {"hf_dinov2_resized", "class token and mean side by side"},
     {"hf_dinov2_swiglu", "class token and mean side by side"},
     {"hf_dinov3_key_bias", "no output projection without a bias"},
+    {"hf_dinov3_new_names", "no gelu in a gated MLP"},
     {"hf_vit_model_new_names", "no pooler"},
     {"hf_vit_model_pooler", "no pooler"},
     {"hf_vit_model_pooler_narrow", "no pooler"},
