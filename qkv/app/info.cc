@@ -81,6 +81,8 @@ std::string DescribeBlock(const model::VitConfig& c) {
   std::string text = c.block.mlp.gate == simd::Gate::kNone ? "" : "gated ";
   text += model::Name(c.block.mlp.activation);
   const std::pair<bool, const char*> parts[] = {{!c.block.attention.bias, "no bias on q, k, v"},
+                                                {c.block.attention.bias && !c.block.attention.key_bias, "no bias on k"},
+                                                {c.rotary != model::PatchRotary::kNone, "rotary positions"},
                                                 {!c.block.attention.projection, "no output projection"},
                                                 {c.block.attention.qk_norm, "norms on q and k"},
                                                 {c.block.layer_scale, "LayerScale"},

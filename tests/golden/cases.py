@@ -71,6 +71,29 @@ TIMM = [
     timm("kind_shared_qk_norm", qk_norm=True, extra={"qkv_attention": "shared"}, depth=1),
     timm("kind_gaussian_gap", class_token=False, global_pool="avg", img_size=(24, 40), depth=1,
          extra={"qkv_attention": "gaussian"}),
+    # timm's class Eva
+    timm("dinov3", "vit_small_patch16_dinov3_qkvb", global_pool="token"),
+    timm("dinov3_plus", "vit_small_plus_patch16_dinov3", num_classes=0),  # no biases of q, k, v; SwiGLU of 2 layers
+    timm("dinov3_resized", "vit_small_patch16_dinov3_qkvb", size=(40, 48), depth=1),
+    timm("eva", "eva_giant_patch14_224"),  # no rotary positions, no bias of keys
+    timm("eva02", "eva02_tiny_patch14_224"),  # SwiGLU in one layer
+    timm("eva02_norms", "eva02_base_patch14_224", img_size=(24, 40)),  # q, k, v apart; a norm inside SwiGLU
+    timm("eva02_clip", "eva02_base_patch16_clip_224"),  # a norm before the projection too
+    timm("eva02_resized", "eva02_base_patch14_224", size=(40, 24), depth=1),
+    timm("eva_qk_norm", "eva02_tiny_patch14_224", qk_norm=True, rope_rotate_half=True, depth=1),
+    timm("rope_gap", "vit_medium_patch16_rope_reg1_gap_256"),
+    timm("rope_gap_no_bias", "vit_mediumd_patch16_rope_reg1_gap_256", depth=1),
+    timm("rope_gap_resized", "vit_betwixt_patch16_rope_reg4_gap_256", size=(32, 48), depth=1),
+    timm("rope_axial", "vit_small_patch16_rope_ape_224", img_size=(24, 40)),
+    timm("rope_axial_resized", "vit_base_patch16_rope_224", size=(40, 16), depth=1),
+    timm("rope_mixed", "vit_small_patch16_rope_mixed_224", img_size=(24, 40)),
+    timm("rope_mixed_ape", "vit_small_patch16_rope_mixed_ape_224", depth=1),
+    timm("rope_mixed_resized", "vit_small_patch16_rope_mixed_ape_224", size=(32, 40)),
+    timm("pe_core", "vit_pe_core_base_patch16_224"),
+    timm("pe_core_no_token", "vit_pe_core_gigantic_patch14_448", depth=1),
+    timm("pe_core_resized", "vit_pe_core_large_patch14_336", size=(16, 40), depth=1),
+    timm("pe_spatial", "vit_pe_spatial_base_patch16_512", num_classes=0),
+    timm("pe_lang", "vit_pe_lang_large_patch14_448", depth=1),
     timm("f16", dtype=torch.float16),
     timm("bf16", "deit3_small_patch16_224", dtype=torch.bfloat16),
 ]
@@ -80,7 +103,9 @@ def hf(name, kind, size=None, dtype=torch.float32, new_names=False, shard=None, 
     small = dict(hidden_size=24, num_hidden_layers=2, num_attention_heads=3, image_size=24, patch_size=8, num_labels=7)
     if not kind.startswith("Dinov2"):
         small["intermediate_size"] = 50
-    if "id2label" in args:
+    if "id2label" in args or kind.startswith("DINOv3"):
+        small.pop("num_labels")
+    if kind.endswith("ForPreTraining"):
         small.pop("num_labels")
     return Case(f"hf_{name}", "transformers", kind, {**small, **args}, size, dtype, new_names, shard)
 
@@ -122,6 +147,22 @@ HF = [
     hf("dinov2_registers_model", "Dinov2WithRegistersModel", num_register_tokens=2, use_swiglu_ffn=True),
     hf("dinov2_registers_resized", "Dinov2WithRegistersForImageClassification", size=(48, 40)),
     hf("dinov2_registers_resized_down", "Dinov2WithRegistersModel", size=(16, 24), image_size=40, num_hidden_layers=1),
+    hf("mae", "ViTMAEModel"),
+    hf("mae_pretraining", "ViTMAEForPreTraining", decoder_hidden_size=16, decoder_num_attention_heads=2,
+       decoder_num_hidden_layers=1, decoder_intermediate_size=20, num_hidden_layers=1),
+    hf("mae_resized", "ViTMAEModel", size=(48, 40), num_hidden_layers=1, new_names=True),
+    hf("msn", "ViTMSNForImageClassification"),
+    hf("msn_model", "ViTMSNModel", size=(24, 40), num_hidden_layers=1, qkv_bias=False),
+    hf("ijepa", "IJepaModel"),
+    hf("ijepa_classifier", "IJepaForImageClassification", size=(40, 32)),
+    hf("dinov3", "DINOv3ViTModel", num_register_tokens=4),
+    hf("dinov3_7b", "DINOv3ViTModel", num_register_tokens=4, use_gated_mlp=True, hidden_act="silu",
+       query_bias=False, value_bias=False),
+    hf("dinov3_key_bias", "DINOv3ViTModel", key_bias=True, proj_bias=False, num_hidden_layers=1),
+    hf("dinov3_new_names", "DINOv3ViTModel", num_register_tokens=1, use_gated_mlp=True, new_names=True),
+    hf("dinov3_non_square", "DINOv3ViTModel", num_register_tokens=2, image_size=(24, 40), rope_theta=50.0,
+       num_hidden_layers=1),
+    hf("dinov3_resized", "DINOv3ViTModel", num_register_tokens=4, size=(41, 50)),
 ]
 
 

@@ -25,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 import torchvision_stub  # noqa: F401  before timm
 
 import kinds
+import rotary
 import timm
 import timm.layers
 import torch
@@ -114,8 +115,10 @@ def randomize(model, generator, dtype):
         noise = torch.randn(p.shape, generator=generator)
         if name in norms:
             value = 1 + 0.25 * noise
-        elif name.endswith(("gamma", "lambda1")):  # LayerScale
+        elif name.endswith(("gamma", "lambda1", "gamma_1", "gamma_2")):  # LayerScale
             value = 0.7 + 0.25 * noise
+        elif name.endswith("freqs"):  # of rotary positions, in radians a patch
+            value = 0.5 * noise
         elif name.endswith("bandwidth"):
             value = 0.5 + 0.05 * noise
         elif name.endswith("eigenvalues"):
@@ -153,6 +156,11 @@ def trained_size(case):
     args = vision_args(case)
     size = args["img_size"] if case.library == "timm" else args["image_size"]
     return (size, size) if isinstance(size, int) else tuple(size)
+
+
+def patches(case):
+    (height, width), size = case.size or trained_size(case), case.args["patch_size"]
+    return (height // size) * (width // size)
 
 
 def channels(case):
@@ -261,9 +269,12 @@ def hf_preprocessor(case):
                 "size": {"shortest_edge": h}, "do_center_crop": True, "crop_size": {"height": h, "width": w}}  # fmt: skip
     if channels(case) == 1:
         imagenet = half = {"image_mean": [0.5], "image_std": [0.5]}
-    if case.kind.startswith("ViT"):
+    if case.kind.startswith(("ViT", "IJepa")):
         return {**common, **half, "image_processor_type": "ViTImageProcessor", "resample": 2,
                 "size": {"height": h, "width": w}}  # fmt: skip
+    if case.kind.startswith("DINOv3"):
+        return {**common, **imagenet, "image_processor_type": "DINOv3ViTImageProcessorFast", "resample": 2,
+                "do_center_crop": None, "crop_size": None, "size": {"height": h, "width": w}}  # fmt: skip
     crop = {"do_center_crop": True, "crop_size": {"height": h, "width": w}, "resample": 3}
     if case.kind.startswith("DeiT"):
         edge = round(max(h, w) * 256 / 224)
@@ -293,7 +304,9 @@ def answers(case, model, float64=True):
     out = {"pixels": pixels, **(text_inputs(case) if has_texts(case) else {}), **run(case, model, pixels)}
     if float64:
         with nothing_in_float32():
-            double = run(case, copy.deepcopy(model).double(), pixels.double())
+            exact = copy.deepcopy(model).double()
+            rotary.make_exact(exact)
+            double = run(case, exact, pixels.double())
         out |= {f"{name}.float64": value for name, value in double.items()}
     return {name: value.detach().clone(memory_format=torch.contiguous_format) for name, value in out.items()}
 
@@ -368,18 +381,22 @@ def run_transformers(case, model, pixels):
     if case.kind.startswith(("CLIP", "Siglip")):
         return run_towers(case, model, pixels)
     options = {"output_hidden_states": True, "output_attentions": True}
-    if case.size and not case.kind.startswith("Dinov2"):
-        options["interpolate_pos_encoding"] = True  # DINOv2 always does
+    if case.size and not case.kind.lower().startswith("dino"):
+        options["interpolate_pos_encoding"] = True  # DINOv2 always does, DINOv3 has none
+    if case.kind.startswith("ViTMAE"):  # all patches, in their order
+        model, options["noise"] = getattr(model, "vit", model), torch.arange(1000.0)[None, : patches(case)].repeat(len(pixels), 1)
+        model.config.mask_ratio = 0.0
     result = model(pixels, **options)
-    base = getattr(model, model.base_model_prefix, model)
-    tokens = base.layernorm(result.hidden_states[-1])  # last_hidden_state, which a classifier does not return
+    norm = model.norm if case.kind.startswith("DINOv3") else getattr(model, model.base_model_prefix, model).layernorm
+    tokens = norm(result.hidden_states[-1])  # last_hidden_state, which a classifier does not return
     out = {"tokens": result.last_hidden_state if "last_hidden_state" in result else tokens}
     assert torch.equal(out["tokens"], tokens), "hidden_states[-1] is not what the last layer returned"
     if "logits" in result:
         out["logits"] = result.logits
     else:
-        pooled = result.pooler_output
-        out["logits"] = pooled if pooled is not None else out["tokens"][:, 0]
+        pooled = result.get("pooler_output")
+        first = out["tokens"].mean(1) if case.kind.startswith("IJepa") else out["tokens"][:, 0]
+        out["logits"] = pooled if pooled is not None else first
     out |= {f"hidden.{i}": x for i, x in enumerate(result.hidden_states)}
     out |= {f"attention.{i}": x for i, x in enumerate(result.attentions)}
     return out

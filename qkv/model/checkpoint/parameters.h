@@ -35,6 +35,7 @@ struct EmbeddingParameters {
   View<T> tokens;     // [V, D], a row per id, or empty
   View<T> prefix[3];  // class, distillation and register tokens, [1, n, D], or empty
   View<T> positions;  // [1, position_prefix + patches, D] or [1, length, D], or empty
+  View<T> rotary;     // frequencies of each block and head, [2, depth, H, E / 2], or empty
   nn::PatchEmbedParameters<T> patch_embed;
   nn::NormParameters<T> norm_pre;
 };
@@ -59,6 +60,10 @@ void VisitEmbedding(const VitConfig& c, EmbeddingParameters<T>& p, Visitor& visi
   if (c.registers > 0) visit.Tensor("reg_token", {1, c.registers, D}, Role::kToken, p.prefix[2]);
   if (c.positions == Positions::kLearned) {
     visit.Tensor("pos_embed", {1, c.position_prefix + c.patches(), D}, Role::kPosition, p.positions);
+  }
+  if (c.rotary == PatchRotary::kMixed) {
+    visit.Tensor("rope.freqs", {2, c.depth, c.block.attention.heads, c.block.attention.query_width() / 2},
+                 Role::kPosition, p.rotary);
   }
   if (c.patch_norms) {
     visit.Norm("patch_embed.norm_in", c.patch_features(), c.block.norm, p.patch_embed.norm_in);

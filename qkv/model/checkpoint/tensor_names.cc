@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <set>
 
 #include "qkv/model/families/families.h"
+#include "qkv/nn/rotary.h"
 
 namespace qkv::model {
 namespace {
@@ -124,19 +126,18 @@ bool ExtractFits(const Shape& expected, const Shape& stored, const Extract& extr
 }
 
 // True if the parts, concatenated along the first axis, have the table's shape. Axes of extent 1 are ignored.
-bool ShapesFit(const Shape& expected, const std::vector<const io::StoredTensor*>& parts, const Extract& extract) {
-  if (!extract.whole()) return ExtractFits(expected, parts[0]->shape, extract);
-  if (parts.size() == 1) return WithoutOnes(parts[0]->shape) == WithoutOnes(expected);
-  int64_t first = 0;
-  for (const io::StoredTensor* part : parts) {
-    if (part->shape.rank() != expected.rank()) return false;
-    first += part->shape[0];
+bool ShapesFit(const BoundTensor& bound) {
+  const Shape& expected = bound.spec.shape;
+  if (!bound.extract.whole()) return ExtractFits(expected, bound.parts[0]->shape, bound.extract);
+  const auto count = static_cast<int64_t>(bound.parts.size()) + (bound.zero_part >= 0);
+  if (count == 1) return WithoutOnes(bound.parts[0]->shape) == WithoutOnes(expected);
+  for (const io::StoredTensor* part : bound.parts) {
+    if (part->shape.rank() != expected.rank() || part->shape[0] * count != expected[0]) return false;
     for (int axis = 1; axis < expected.rank(); ++axis) {
       if (part->shape[axis] != expected[axis]) return false;
     }
-    if (part->shape[0] * static_cast<int64_t>(parts.size()) != expected[0]) return false;
   }
-  return first == expected[0];
+  return true;
 }
 
 // The shape of each missing part of a tensor: of the rows that the others leave, an equal share.
@@ -247,17 +248,48 @@ Tensor<T> ReadExtract(const io::StoredTensor& stored, const Extract& extract, co
 
 }  // namespace
 
+HalfSplitRows FindHalfSplitRows(const VitConfig& config, std::string_view canonical) {
+  const nn::AttentionConfig& a = config.block.attention;
+  if (!config.rotary_halves || canonical.find(".attn.") == std::string_view::npos) return {};
+  const int64_t r = a.query_width();
+  if (canonical.find(".attn.qkv.") != std::string_view::npos) return {(a.heads + a.kv_heads()) * r, r};
+  const bool norm =
+      canonical.find(".q_norm.") != std::string_view::npos || canonical.find(".k_norm.") != std::string_view::npos;
+  return norm ? HalfSplitRows{r, r} : HalfSplitRows{};
+}
+
+void ReorderRows(const HalfSplitRows& split, RowOrder order, int64_t row_bytes, std::byte* rows) {
+  if (split.rows == 0) return;
+  const std::vector<int64_t> from = nn::HalfSplitToNeighbours(split.head);
+  const auto bytes = static_cast<size_t>(row_bytes), of_head = static_cast<size_t>(split.head) * bytes;
+  std::vector<std::byte> old(of_head);
+  for (int64_t head = 0; head < split.rows / split.head; ++head, rows += of_head) {
+    std::memcpy(old.data(), rows, of_head);
+    for (size_t f = 0; f < from.size(); ++f) {
+      const auto half = static_cast<size_t>(from[f]);
+      const auto [to, at] = order == RowOrder::kToNeighbours ? std::pair(f, half) : std::pair(half, f);
+      std::memcpy(rows + to * bytes, old.data() + at * bytes, bytes);
+    }
+  }
+}
+
 template <typename T>
 Tensor<T> Read(const BoundTensor& bound) {
   auto tensor = bound.extract.whole() ? Tensor<T>::Uninitialised(bound.spec.shape)
                                       : ReadExtract<T>(*bound.parts[0], bound.extract, bound.spec.shape);
   T* to = tensor.data();
-  for (const io::StoredTensor* part : bound.parts) {
-    if (!bound.extract.whole()) break;
+  if (bound.zero_part >= 0) std::fill_n(to, tensor.size(), T(0));
+  for (size_t i = 0; bound.extract.whole() && i < bound.parts.size(); ++i) {
+    const io::StoredTensor* const part = bound.parts[i];
+    if (static_cast<int>(i) == bound.zero_part) to += part->shape.size();
     io::ConvertTo<T>(*part, to);
     to += part->shape.size();
     // Otherwise memory holds the weights twice while the model is built, stored and packed.
     if (part->file != nullptr) ReleasePages(part->bytes);
+  }
+  if (bound.split.rows > 0) {
+    const int64_t row = tensor.size() / tensor.dim(0) * static_cast<int64_t>(sizeof(T));
+    ReorderRows(bound.split, RowOrder::kToNeighbours, row, reinterpret_cast<std::byte*>(tensor.data()));
   }
   // x − x is 0 for finite numbers only, and the sum vectorises.
   constexpr int kLanes = 16;
@@ -295,21 +327,21 @@ class Binder {
         return std::ranges::any_of(one.parts, [&](const std::string& name) { return tensors_.Find(name) != nullptr; });
       });
       const Alternative& chosen = present == alternatives.end() ? alternatives.front() : *present;
-      bound.push_back({std::move(spec), {}, chosen.extract});
+      bound.push_back({.spec = std::move(spec), .parts = {}, .extract = chosen.extract});
       Take(chosen, &bound.back());
     }
     return bound;
   }
   /// Tensors that are not read.
   void Ignore(const Layout& layout, std::string_view prefix) {
-    for (const std::string_view name : layout.ignored) ignored_.insert(Expand(name, prefix, "", ""));
+    for (const std::string_view name : layout.ignored) ignored_.push_back(Expand(name, prefix, "", ""));
   }
 
   /// Throws Error that names all missing, misshaped and unused tensors. advice: what to add, called if there are some.
   void Finish(std::string_view model, const std::function<std::string()>& advice = {}) const {
     std::vector<std::string> left_over;
     for (const io::StoredTensor& tensor : tensors_.tensors()) {
-      if (!used_.contains(&tensor) && !ignored_.contains(tensor.name) && tensor.shape.size() > 0) {
+      if (!used_.contains(&tensor) && !IsIgnored(tensor.name) && tensor.shape.size() > 0) {
         left_over.push_back(FormatShown("{} {}", tensor.name, tensor.shape));
       }
     }
@@ -322,10 +354,20 @@ class Binder {
   }
 
  private:
+  bool IsIgnored(std::string_view name) const {
+    return std::ranges::any_of(ignored_, [&](std::string_view entry) {
+      return entry.ends_with('*') ? name.starts_with(entry.substr(0, entry.size() - 1)) : name == entry;
+    });
+  }
+
   void Take(const Alternative& chosen, BoundTensor* tensor) {
     const Shape& shape = tensor->spec.shape;
     std::vector<std::string> absent;
     for (const std::string& name : chosen.parts) {
+      if (name == kZeroPart) {
+        tensor->zero_part = static_cast<int>(tensor->parts.size());
+        continue;
+      }
       if (const io::StoredTensor* part = tensors_.Find(name)) {
         tensor->parts.push_back(part);
         used_.insert(part);
@@ -336,7 +378,7 @@ class Binder {
     for (const std::string& name : absent) {
       missing_.push_back(FormatShown("{} {}", name, ShapeOfMissing(*tensor, std::ssize(absent))));
     }
-    if (absent.empty() && !ShapesFit(shape, tensor->parts, chosen.extract)) {
+    if (absent.empty() && !ShapesFit(*tensor)) {
       const std::string where = chosen.extract.transposed ? ", transposed"
                                 : !chosen.extract.whole()
                                     ? fmt::format(" in pieces {} to {} of {}", chosen.extract.begin, chosen.extract.end,
@@ -348,7 +390,7 @@ class Binder {
   }
 
   const io::TensorSet& tensors_;
-  std::set<std::string, std::less<>> ignored_;
+  std::vector<std::string> ignored_;  // names; those that end in '*' are beginnings
   std::set<const io::StoredTensor*> used_;
   std::vector<std::string> missing_, misshaped_;
 };
@@ -368,6 +410,7 @@ BoundTowers BindTowers(const VitConfig& config, const TextTower* text, const io:
   };
   BoundTowers bound;
   bound.image = bind(TensorTable(config), family.layout(config), BasePrefix(tensors));
+  for (BoundTensor& tensor : bound.image) tensor.split = FindHalfSplitRows(config, tensor.spec.name);
   if (text != nullptr) {
     Require(family.text_layout != nullptr, "families: {} has no names for a text encoder", config.architecture);
     bound.text = bind(TensorTable(*text), *family.text_layout, TextPrefix(tensors));

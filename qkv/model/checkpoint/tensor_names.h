@@ -15,18 +15,23 @@ namespace qkv::model {
 
 /// One tensor (or the .weight and .bias of one module) and its stored names. "{}" stands for the block's index, '@' for
 /// the prefix of the base model ("vit.", "deit.", …, or nothing). '|' separates alternatives, first the one that the
-/// library writes today; '+' separates the parts of a tensor that is stored in pieces along its first axis.
+/// library writes today; '+' separates the parts of a tensor that is stored in pieces along its first axis. A part
+/// named kZeroPart is not stored: it is zero.
 /// A tensor may also be stored inside another, or turned: "NAME[1:3/3]" stands for the second and third of three equal
 /// pieces of NAME along its first axis, "^NAME" for the transposed matrix. Conversion does not write such layouts.
 struct NameRow {
   std::string_view canonical, stored;
 };
 
+inline constexpr std::string_view kZeroPart = "0";
+
 struct Layout {
   std::span<const std::span<const NameRow>> tables;  // the first table with the tensor applies
-  std::span<const std::string_view> ignored;         // tensors that inference does not read, such as mask tokens
-  // Ignored tokens of shape [1, D] that the library's class still expects: conversion writes zeros.
+  // Tensors that inference does not read, such as mask tokens; "decoder.*": all whose names begin so.
+  std::span<const std::string_view> ignored;
+  // Ignored tokens of shape [1, D], or [1, 1, D], that the library's class still expects: conversion writes zeros.
   std::span<const std::string_view> placeholders;
+  int placeholder_rank = 2;
 };
 
 /// The layout of a configuration: determined by its family, and within the family by the model.
@@ -40,11 +45,28 @@ struct Extract {
   bool whole() const { return pieces == 1 && !transposed; }
 };
 
+/// The first `rows` rows of a tensor, in heads of `head` rows, that a file stores half-split and the table has as
+/// neighbours (nn::HalfSplitToNeighbours).
+struct HalfSplitRows {
+  int64_t rows = 0, head = 0;  // 0: none
+};
+
+/// Those of a tensor of this canonical name, if the configuration has VitConfig::rotary_halves.
+HalfSplitRows FindHalfSplitRows(const VitConfig& config, std::string_view canonical);
+
+enum class RowOrder { kToNeighbours, kToHalves };
+
+/// Reorders dense rows of `row_bytes` bytes each.
+void ReorderRows(const HalfSplitRows& split, RowOrder order, int64_t row_bytes, std::byte* rows);
+
 /// A tensor of the table, and the stored tensors that hold it (concatenated along the first axis).
 struct BoundTensor {
   TensorSpec spec;
   std::vector<const io::StoredTensor*> parts;
   Extract extract = {};  // not whole: of the only part
+  int zero_part =
+      -1;  // one more part of the same shape before parts[zero_part], which is zero and not stored; −1: none
+  HalfSplitRows split = {};
 };
 
 /// The tensor of this canonical name; null if there is none.

@@ -102,7 +102,11 @@ int64_t Elements(const std::vector<TensorSpec>& table) {
   return total;
 }
 
-int64_t Parameters(const VitConfig& config) { return Elements(TensorTable(config)); }
+int64_t Parameters(const VitConfig& config) {
+  const nn::AttentionConfig& a = config.block.attention;
+  const bool zero_biases = a.kind == nn::AttentionKind::kSeparate && a.bias && !a.key_bias;  // in the table only
+  return Elements(TensorTable(config)) - (zero_biases ? config.depth * a.kv_heads() * a.query_width() : 0);
+}
 int64_t Parameters(const SequenceConfig& config) { return Elements(TensorTable(config)); }
 
 }  // namespace qkv::model

@@ -101,7 +101,8 @@ void ReadHfEncoder(const Fields& config, const HfDefaults& defaults, VitConfig* 
   c->depth = config.Int("num_hidden_layers", 12);
   c->block.attention.heads = config.Int("num_attention_heads", 12);
   Require(c->block.attention.heads > 0 && c->block.width >= c->block.attention.heads,
-          "config.json: hidden_size {} and num_attention_heads {} do not fit", c->block.width, c->block.attention.heads);
+          "config.json: hidden_size {} and num_attention_heads {} do not fit", c->block.width,
+          c->block.attention.heads);
   c->block.attention.head_width = config.Int("head_dim", c->block.width / c->block.attention.heads);
   c->block.mlp.width = config.Int("intermediate_size", 3072);
   c->block.mlp.activation = HfActivation(config.String("hidden_act", std::string(defaults.activation)));
@@ -189,7 +190,7 @@ io::Json HfConfigFromTensors(const io::TensorSet& tensors, const ModelHints& giv
   config["use_swiglu_ffn"] = has("layer.0.mlp.weights_in.weight") || has("layer.0.mlp.gate_proj.weight");
   config["qkv_bias"] = has("query.bias") || has("q_proj.bias");
   config["num_register_tokens"] = extent("embeddings.register_tokens", 1);
-  const int64_t prefix = has("embeddings.distillation_token") ? 2 : 1;
+  const int64_t prefix = has("embeddings.distillation_token") + has("embeddings.cls_token");
   config["image_size"] = SquareSide(extent("embeddings.position_embeddings", 1) - prefix) * patch;
   if (has("classifier.weight")) config["num_labels"] = extent("classifier.weight", 0);
   if (has("cls_classifier.weight")) config["num_labels"] = extent("cls_classifier.weight", 0);

@@ -16,6 +16,7 @@
 #include "qkv/model/families/from_tensors.h"
 #include "qkv/model/families/names_attention.h"
 #include "qkv/model/families/preprocess_common.h"
+#include "qkv/model/families/timm_eva.h"
 #include "qkv/model/families/timm_registry.h"
 
 namespace qkv::model {
@@ -108,17 +109,6 @@ Activation ParseActivation(const std::string& name, const Fields& args) {
   return *activation;
 }
 
-void ParsePool(const Fields& args, VitConfig* c) {
-  // "": timm returns all tokens, of which embeddings and maps take what is asked for.
-  const std::string given = args.String("global_pool", "token");
-  const std::string name = !given.empty() ? given : c->class_token ? "token" : "avg";
-  const std::optional<Pool> pool = FindPool(name);
-  Require(pool && *pool != Pool::kTokenAndMean, "{}: global_pool \"{}\" is not one of token, avg, max, avgmax, map",
-          args.where(), name);
-  c->pool = *pool;
-  c->pool_prefix = args.Bool("pool_include_prefix", false);
-}
-
 void ParseMlp(const Fields& args, double mlp_ratio, VitConfig* c) {
   const std::string layer = args.String("mlp_layer", "Mlp");
   const int64_t hidden = HiddenWidth(c->block.width, mlp_ratio);
@@ -189,7 +179,8 @@ VitConfig ParseArguments(const Fields& args, const std::string& architecture) {
   c.block.attention.projection_bias = c.block.mlp.bias = args.Bool("proj_bias", true);
   c.block.layer_scale = args.Number("init_values", 0) != 0;
 
-  ParsePool(args, &c);
+  ParseTimmPool(args, "token", &c);
+  c.pool_prefix = args.Bool("pool_include_prefix", false);
   const bool pooled_norm =
       args.Bool("fc_norm", c.pool == Pool::kMean || c.pool == Pool::kMax || c.pool == Pool::kMeanMax);
   const bool final_norm = args.Bool("final_norm", true);
@@ -234,6 +225,16 @@ std::vector<std::string> ParseLabels(const Fields& config, int64_t classes) {
 
 }  // namespace
 
+void ParseTimmPool(const Fields& args, const std::string& otherwise, VitConfig* c) {
+  // "": timm returns all tokens, of which embeddings and maps take what is asked for.
+  const std::string given = args.String("global_pool", otherwise);
+  const std::string name = !given.empty() ? given : c->class_token ? "token" : "avg";
+  const std::optional<Pool> pool = FindPool(name);
+  Require(pool && *pool != Pool::kTokenAndMean, "{}: global_pool \"{}\" is not one of token, avg, max, avgmax, map",
+          args.where(), name);
+  c->pool = *pool;
+}
+
 Description DescribeTimm(const io::Json& json) {
   const Fields config(json, "config.json");
   const std::string architecture = config.String("architecture", "");
@@ -270,7 +271,9 @@ Description DescribeTimm(const io::Json& json) {
   args.update(config.Object("model_args").json());
 
   Description description;
-  description.config = ParseArguments(Fields(args, "config.json: model_args"), architecture);
+  const Fields arguments(args, "config.json: model_args");
+  description.config =
+      IsTimmEva(config) ? ParseTimmEva(arguments, architecture) : ParseArguments(arguments, architecture);
   description.config.family = Family::kTimm;
   Validate(description.config);
   // qkv's own key: `qkv convert` writes it if a model's eps is not that of its architecture.
@@ -459,25 +462,18 @@ void Refuse(const VitConfig& c) {
   RefuseObstructed(c, Family::kTimm, list);
 }
 
-io::Json SizeToJson(int64_t height, int64_t width) {
-  return height == width ? io::Json(height) : io::Json::array({height, width});
-}
-
 // The arguments of VisionTransformer's constructor that a configuration determines.
 io::Json Arguments(const VitConfig& c) {
   const int64_t hidden = c.block.mlp.gate == simd::Gate::kNone ? c.block.mlp.width : 2 * c.block.mlp.width;
-  const auto width = static_cast<double>(c.block.width);
   const bool pools = c.pool == Pool::kMean || c.pool == Pool::kMax || c.pool == Pool::kMeanMax;
   io::Json args;
   args["img_size"] = io::Json::array({c.image_height, c.image_width});
-  args["patch_size"] = SizeToJson(c.patch_height, c.patch_width);
+  args["patch_size"] = TimmSize(c.patch_height, c.patch_width);
   args["in_chans"] = c.channels;
   args["embed_dim"] = c.block.width;
   args["depth"] = c.depth;
   args["num_heads"] = c.block.attention.heads;
-  // timm multiplies it back and truncates.
-  args["mlp_ratio"] = ShortestDecimal(static_cast<double>(hidden) / width,
-                                      [&](double ratio) { return static_cast<int64_t>(width * ratio) == hidden; });
+  args["mlp_ratio"] = TimmMlpRatio(hidden, c.block.width);
   args["num_classes"] = c.classes;
   args["global_pool"] = Name(c.pool);
   args["pool_include_prefix"] = c.pool_prefix;
@@ -522,6 +518,16 @@ bool AlwaysWritten(std::string_view key) {
 
 }  // namespace
 
+io::Json TimmSize(int64_t height, int64_t width) {
+  return height == width ? io::Json(height) : io::Json::array({height, width});
+}
+
+double TimmMlpRatio(int64_t hidden, int64_t width) {
+  const auto D = static_cast<double>(width);
+  return ShortestDecimal(static_cast<double>(hidden) / D,
+                         [&](double ratio) { return static_cast<int64_t>(D * ratio) == hidden; });
+}
+
 Translation TranslateToTimm(const Description& description) {
   const VitConfig& c = description.config;
   Refuse(c);
@@ -539,15 +545,23 @@ Translation TranslateToTimm(const Description& description) {
   for (const auto& [key, value] : arguments.items()) {
     if (AlwaysWritten(key) || of_entry[key] != value) config["model_args"][key] = value;
   }
-  if (c.block.norm.eps != kEps) {
+  EndTimmTranslation(description, kEps, &result);
+  return result;
+}
+
+void EndTimmTranslation(const Description& description, double entry_eps, Translation* translation) {
+  const VitConfig& c = description.config;
+  io::Json& config = translation->config;
+  std::vector<std::string>& notes = translation->notes;
+  if (c.block.norm.eps != entry_eps) {
     config["qkv_norm_eps"] = c.block.norm.eps;
-    result.notes.push_back(fmt::format(
+    notes.push_back(fmt::format(
         "timm's LayerNorm will add {:g} to the variance where this model adds {:g} (config.json has no word for it; "
         "qkv itself reads \"qkv_norm_eps\" there)",
-        kEps, c.block.norm.eps));
+        entry_eps, c.block.norm.eps));
   }
 
-  io::Json cfg = PreprocessToTimm(description.preprocess, c.image_height, c.image_width, &result.notes);
+  io::Json cfg = PreprocessToTimm(description.preprocess, c.image_height, c.image_width, &notes);
   const bool as_trained = cfg["input_size"] == io::Json({c.channels, c.image_height, c.image_width});
   if (!as_trained) config["model_args"]["dynamic_img_size"] = true;
   cfg["fixed_input_size"] = as_trained;
@@ -559,8 +573,7 @@ Translation TranslateToTimm(const Description& description) {
   config["pretrained_cfg"] = std::move(cfg);
   if (!description.labels.empty()) config["label_names"] = description.labels;
 
-  NoteOtherSizes(description, Family::kTimm, Interpolation::kBicubicAntialias, &result.notes);
-  return result;
+  NoteOtherSizes(description, Family::kTimm, Interpolation::kBicubicAntialias, &notes);
 }
 
 constinit const FamilyRow kTimmVit = {

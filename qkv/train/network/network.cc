@@ -16,7 +16,7 @@ nn::PatchEmbedSettings MakePatchEmbedSettings(const model::VitConfig& c) {
 }
 
 nn::AttentionPoolSettings MakePoolSettings(const model::VitConfig& c, const NetworkOptions& options) {
-  return {.heads = c.block.attention.heads,
+  return {.heads = c.pool_heads(),
           .mlp = {.config = {.activation = c.block.mlp.activation}, .precision = ToPrecision(options)}};
 }
 
