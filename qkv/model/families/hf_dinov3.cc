@@ -7,6 +7,7 @@
 #include "qkv/model/families/families.h"
 #include "qkv/model/families/from_tensors.h"
 #include "qkv/model/families/hf_common.h"
+#include "qkv/model/families/preprocess_common.h"
 
 namespace qkv::model {
 namespace {
