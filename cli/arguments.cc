@@ -82,7 +82,7 @@ Option Option::TakeLast() const {
 }
 
 Option Option::Repeatable() const {
-  option_->take_all()->expected(1);
+  option_->take_all()->allow_extra_args(false);
   return *this;
 }
 

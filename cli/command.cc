@@ -17,23 +17,39 @@ constexpr const char* kCacheVerify = "verify";
 void ModelOptions::AddModel(Command command) {
   command
       .AddOption(
-          "-m,--model", &path,
-          "Folder, or file of weights by safetensors or PyTorch; without it the built-in digit classifier answers")
+          "-m,--model", [this](const std::string& text) { path = app::FindModel(text).string(); },
+          "Folder, file of weights by safetensors or PyTorch, or name of a model in the Hugging Face hub's cache; "
+          "without it the built-in digit classifier answers")
       .TypeName("MODEL");
-  command
-      .AddOption("--heads", &given.heads,
-                 "Attention heads of a model without a config.json whose tensors do not determine them")
-      .Range(1, 1 << 20)
-      .TypeName("N");
+  AddHints(command);
   command
       .AddOption("--labels", &labels,
                  "Names of the classes, instead of the model's own: one a line, a JSON list or object, or CSV")
       .TypeName("FILE");
-  command
-      .AddOption("--state-dict", &given.state_dict,
-                 "Dictionary of a PyTorch file that holds several, such as model or model_ema")
-      .TypeName("NAME");
   AddMaxMemory(command);
+}
+
+void ModelOptions::AddHints(Command command) {
+  constexpr std::string_view kGroup = "What the model's files may leave out";
+  const auto add = [&](std::string_view name, Target target, std::string_view type, std::string_view text) {
+    return command.AddOption(name, std::move(target), text).TypeName(type).Group(kGroup);
+  };
+  add("--architecture", &given.architecture, "NAME",
+      "timm's name of the architecture, or a known model's, such as uni2-h or paige-ai/Virchow2");
+  add("--set", &settings, "KEY=VALUE",
+      "A setting in the words of timm's model_args or of config.json, such as act_layer=SiLU; once for each")
+      .Repeatable();
+  add("--heads", &given.heads, "N", "Attention heads, where neither config.json nor the tensors tell them")
+      .Range(1, 1 << 20);
+  add(
+      "--mean", [this](const std::string& text) { given.mean = app::ParseNumbers(text, "--mean"); }, "R,G,B",
+      "Mean of the pixels' values between 0 and 1, one number or one per channel");
+  add(
+      "--std", [this](const std::string& text) { given.std = app::ParseNumbers(text, "--std"); }, "R,G,B",
+      "Their standard deviation");
+  add("--crop-pct", &given.crop_pct, "F", "Part of the resized image that is kept, such as 0.9").Range(0.01, 1.0);
+  add("--state-dict", &given.state_dict, "NAME",
+      "Dictionary of a PyTorch file that holds several, such as model or model_ema");
 }
 
 void ModelOptions::AddPrecision(Command command) {
@@ -67,8 +83,14 @@ void AddMaxMemory(Command command) {
       .TypeName("SIZE");
 }
 
+model::ModelHints ModelOptions::Hints() const {
+  model::ModelHints hints = given;
+  for (const std::string& setting : settings) model::AddSetting(setting, &hints);
+  return hints;
+}
+
 app::ModelOptions ModelOptions::Parse() const {
-  app::ModelOptions options{.path = path, .given = given, .labels = labels, .note = PrintNote};
+  app::ModelOptions options{.path = path, .given = Hints(), .labels = labels, .note = PrintNote};
   options.cache = cache.empty()           ? app::CachePolicy::kIfSet
                   : cache == kCacheVerify ? app::CachePolicy::kVerify
                                           : app::CachePolicy::kUse;
@@ -81,10 +103,13 @@ model::Checkpoint OpenCheckpoint(const ModelOptions& options, bool tell) {
     Require(options.given.heads == 0, "--heads: belongs to a model given by -m, whose files do not say it");
     Require(options.labels.empty(), "--labels: belongs to a model given by -m");
     Require(options.given.state_dict.empty(), "--state-dict: belongs to a PyTorch file given by -m");
+    Require(
+        !options.Hints().configure(),
+        "--architecture, --set, --mean, --std, --crop-pct: belong to a model given by -m, whose files do not say it");
     PrintMessage("qkv: no -m MODEL given: the built-in digit classifier answers (0-9, 28x28 grey)\n");
   }
   return app::OpenCheckpoint({.path = options.path,
-                              .given = options.given,
+                              .given = options.Hints(),
                               .labels = options.labels,
                               .note = tell ? app::Note(PrintNote) : app::Note()});
 }

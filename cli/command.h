@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/arguments.h"
+#include "qkv/app/hub.h"
 #include "qkv/app/open.h"
 
 namespace qkv::cli {
@@ -43,16 +44,20 @@ struct ModelOptions {
   std::string path;  // empty: the model inside the binary
   std::string size;  // "HxW", "N", or empty
   std::string dtype = "fp32";
-  int threads = 0;          // 0: all cores
-  model::ModelHints given;  // what the model's files may not say
-  std::string labels;       // file with the names of the classes
-  std::string cache;        // empty: only if QKV_CACHE is set; "use" or "verify"
+  int threads = 0;                    // 0: all cores
+  model::ModelHints given;            // what the model's files may not say, but for the settings
+  std::vector<std::string> settings;  // KEY=VALUE each
+  std::string labels;                 // file with the names of the classes
+  std::string cache;                  // empty: only if QKV_CACHE is set; "use" or "verify"
 
-  void AddModel(Command command);      // with --heads, --labels, --state-dict and --max-memory
+  void AddModel(Command command);      // with --labels, --max-memory and these:
+  void AddHints(Command command);      // what the model's files may leave out
   void AddPrecision(Command command);  // --dtype and --threads
   void AddCompute(Command command);    // these two and --cache
   void AddSize(Command command);
 
+  /// All that the caller gave of the model. Throws Error for a setting that is none.
+  model::ModelHints Hints() const;
   /// For the library, without dtype and threads. Notes go to stderr. Throws Error for a size that is none.
   app::ModelOptions Parse() const;
 };

@@ -1,10 +1,10 @@
 # Completions of qkv for bash.
 _qkv() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]}
-  local model="-m --model --threads --heads --labels --state-dict --max-memory" run="--size --dtype --cache"
+  local model="-m --model --threads --architecture --set --mean --std --crop-pct --heads --labels --state-dict --max-memory" run="--size --dtype --cache"
   local reading="--ignore-exif --window --max-pixels -q --quiet"
   local images="--batch $reading"
-  local types="fp32 bf16 int8 auto" pools="model cls mean tokens" attentions="all"
+  local types="fp32 bf16 int8 auto" pools="model cls mean cls+mean tokens" attentions="all"
   if [[ $command == train || $command == ablate ]]; then
     pools="token avg max avgmax map"
     attentions="separate shared unified shared_kv merged low_rank symmetric gaussian positional"
@@ -54,6 +54,8 @@ _qkv() {
     --precision) mapfile -t COMPREPLY < <(compgen -W "fp32 bf16" -- "$cur") && return ;;
     --size | --threads | --max-memory | --batch | --window | --max-pixels | --top | --tolerance | --seconds) return ;;
     --discard | --start | --opacity | --side | --rank | --sample | --only | --seed) return ;;
+    --architecture) mapfile -t COMPREPLY < <(compgen -W "uni uni2-h virchow virchow2 h-optimus-0 h-optimus-1 h0-mini gigapath phikon phikon-v2 midnight rad-dino" -- "$cur") && return ;;
+    --set | --prompts | --template) return ;;
     --width | --tokens | --queries | --heads | --state-dict | --head-width | --value-width | --latent) return ;;
     --image-size | --patch-size | --channels | --depth | --mlp-ratio | --registers | --layer-scale | --mean | --std) return ;;
     --crop-pct | --val-fraction | --scale | --pad | --flip | --randaugment | --magnitude | --jitter | --erase) return ;;
@@ -65,9 +67,9 @@ _qkv() {
   if [[ $cur == -* ]]; then
     local options
     case $command in
-      classify) options="$model $run $images --top --json --logits" ;;
+      classify) options="$model $run $images --prompts --template --top --json --logits" ;;
       evaluate) options="$model $run $images --split --json -o --output --report" ;;
-      embed) options="$model $run $images --pool -o --output" ;;
+      embed) options="$model $run $images --pool --text -o --output" ;;
       attend) options="$model $run $reading -o --output --layer --head --query --rollout --discard --start --upsampling --opacity --side" ;;
       info) options="$model --json" ;;
       run) options="$model $run $images --input -o --output --attention --hidden" ;;

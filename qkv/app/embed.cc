@@ -7,6 +7,7 @@
 #include "qkv/core/file.h"
 #include "qkv/io/npy.h"
 #include "qkv/io/safetensors.h"
+#include "qkv/model/two_tower.h"
 #include "qkv/nn/pool.h"
 
 namespace qkv::app {
@@ -17,6 +18,9 @@ void Pool(Pooling pooling, int64_t prefix, View<const float> tokens, float* to) 
   const int64_t N = tokens.dim(0), D = tokens.dim(1);
   if (pooling == Pooling::kMean) {
     nn::MeanPool<float>(View<const float>(tokens.data(), {1, N, D}), prefix, View<float>(to, {1, D}));
+  } else if (pooling == Pooling::kClassTokenAndMean) {
+    std::copy_n(tokens.data(), D, to);
+    Pool(Pooling::kMean, prefix, tokens, to + D);
   } else {
     std::copy_n(tokens.data(), pooling == Pooling::kTokens ? N * D : D, to);
   }
@@ -42,14 +46,15 @@ std::string OnOneLine(const std::string& name) {
 }  // namespace
 
 Pooling ParsePooling(std::string_view name, std::string_view option) {
-  constexpr std::array<std::pair<std::string_view, Pooling>, 4> kNames = {{{"model", Pooling::kModel},
+  constexpr std::array<std::pair<std::string_view, Pooling>, 5> kNames = {{{"model", Pooling::kModel},
                                                                            {"cls", Pooling::kClassToken},
                                                                            {"mean", Pooling::kMean},
+                                                                           {"cls+mean", Pooling::kClassTokenAndMean},
                                                                            {"tokens", Pooling::kTokens}}};
   for (const auto& [known, pooling] : kNames) {
     if (name == known) return pooling;
   }
-  Fail("{}: expected model, cls, mean or tokens, got \"{}\"", option, name);
+  Fail("{}: expected model, cls, mean, cls+mean or tokens, got \"{}\"", option, name);
 }
 
 io::Json ToJson(const Embedding& embedding) {
@@ -68,8 +73,8 @@ io::Json ToJson(const Embedding& embedding) {
 int Embed(const model::Model& model, const ImageList& images, const EmbedOptions& options,
           const std::function<void(std::span<const Embedding>)>& use) {
   const Pooling pooling = options.pooling;
-  Require(pooling != Pooling::kClassToken || model.config().class_token,
-          "embed: the model has no class token; use --pool mean");
+  const bool reads_class_token = pooling == Pooling::kClassToken || pooling == Pooling::kClassTokenAndMean;
+  Require(!reads_class_token || model.config().class_token, "embed: the model has no class token; use --pool mean");
   const Wanted wanted = pooling == Pooling::kModel ? Wanted::kPooled : Wanted::kTokens;
   std::vector<Embedding> results;
   return ForEachBatch(options.pipeline, images, model, wanted, [&](const Batch& batch) {
@@ -80,9 +85,14 @@ int Embed(const model::Model& model, const ImageList& images, const EmbedOptions
     for (int64_t b = 0; b < B; ++b) {
       Embedding& embedding = results[static_cast<size_t>(b)];
       embedding.path = batch.paths[static_cast<size_t>(b)];
-      embedding.shape = pooling == Pooling::kTokens ? Shape({N, D}) : Shape({D});
+      embedding.shape = pooling == Pooling::kTokens              ? Shape({N, D})
+                        : pooling == Pooling::kClassTokenAndMean ? Shape({2 * D})
+                                                                 : Shape({D});
       embedding.values.resize(static_cast<size_t>(embedding.shape.size()));
       Pool(pooling, model.config().prefix(), tokens[b], embedding.values.data());
+      if (options.unit_length && pooling == Pooling::kModel) {
+        model::NormaliseRows(View<float>(embedding.values.data(), {1, D}), "image");
+      }
     }
     use(results);
   });

@@ -14,13 +14,14 @@ namespace qkv::app {
 
 /// What becomes the vector of an image.
 enum class Pooling {
-  kModel,       // what the model's classifier sees
-  kClassToken,  // the class token after the last norm
-  kMean,        // the mean of the patches after the last norm
-  kTokens,      // no pooling: all tokens
+  kModel,              // what the model's classifier sees
+  kClassToken,         // the class token after the last norm
+  kMean,               // the mean of the patches after the last norm
+  kClassTokenAndMean,  // both, one after the other
+  kTokens,             // no pooling: all tokens
 };
 
-/// "model", "cls", "mean" or "tokens". Throws Error that begins with `option` otherwise.
+/// "model", "cls", "mean", "cls+mean" or "tokens". Throws Error that begins with `option` otherwise.
 Pooling ParsePooling(std::string_view name, std::string_view option);
 
 struct Embedding {
@@ -33,6 +34,7 @@ struct Embedding {
 io::Json ToJson(const Embedding& embedding);
 
 struct EmbedOptions {
+  bool unit_length = false;  // vectors of Pooling::kModel become of length 1, as both towers' are compared
   Pooling pooling = Pooling::kModel;
   PipelineOptions pipeline;
 };

@@ -19,7 +19,9 @@ int64_t SavedParameters(const model::VitConfig& c) {
   return model::Parameters(model::AsSeparate(c)) - model::Parameters(c);
 }
 
-std::string DescribePreprocess(const image::Preprocess& p) {
+std::string DescribePreprocess(const model::Description& description) {
+  if (!description.unknown_preprocess.empty()) return "unknown: " + description.unknown_preprocess;
+  const image::Preprocess& p = description.preprocess;
   std::string text;
   switch (p.resize) {
     case image::Preprocess::Resize::kNone:
@@ -105,7 +107,9 @@ std::string DescribePrecisions() {
 // Tensors of the file that the model uses.
 size_t UsedTensors(const model::Checkpoint& checkpoint) {
   size_t used = 0;
-  for (const model::BoundTensor& bound : checkpoint.bound) used += bound.parts.size();
+  for (const auto* tensors : {&checkpoint.bound, &checkpoint.text}) {
+    for (const model::BoundTensor& bound : *tensors) used += bound.parts.size();
+  }
   return used;
 }
 
@@ -137,7 +141,7 @@ io::Json InfoJson(const model::Checkpoint& checkpoint) {
           {"classes", c.classes},
           {"labels", description.labels},
           {"pool", model::Name(c.pool)},
-          {"preprocessing", DescribePreprocess(description.preprocess)},
+          {"preprocessing", DescribePreprocess(description)},
           {"assumptions", description.assumptions}};
 }
 
@@ -162,9 +166,16 @@ std::vector<std::pair<std::string, std::string>> InfoLines(const model::Checkpoi
       {"output", c.classes > 0
                      ? fmt::format("{} classes{}", c.classes, description.labels.empty() ? "" : ", with labels")
                      : fmt::format("{} features (no classifier)", c.outputs())},
-      {"preprocessing", DescribePreprocess(description.preprocess)},
+      {"preprocessing", DescribePreprocess(description)},
       {"runs on", fmt::format("{} kernels; {}", simd::Name(simd::ActiveIsa()), DescribePrecisions())},
   };
+  if (description.text) {
+    const model::SequenceConfig& t = description.text->config;
+    const bool softmax = description.text->matching == model::Matching::kSoftmax;
+    rows.emplace_back("texts", fmt::format("{} blocks of width {}, up to {} of {} tokens; compared with images by {}",
+                                           t.depth, t.block.width, t.length, report::WithCommas(t.vocabulary),
+                                           softmax ? "softmax" : "sigmoid"));
+  }
   if (description.dark_background) rows.emplace_back("background", "dark; images with a bright border are inverted");
   for (const std::string& assumption : description.assumptions) rows.emplace_back("assumed", assumption);
   return rows;

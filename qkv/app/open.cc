@@ -2,9 +2,11 @@
 
 #include <cstdlib>
 
+#include "qkv/app/hub.h"
 #include "qkv/app/labels.h"
 #include "qkv/builtin/digits.h"
 #include "qkv/model/checkpoint/limits.h"
+#include "qkv/model/families/known_models.h"
 
 namespace qkv::app {
 namespace {
@@ -29,9 +31,14 @@ model::Checkpoint OpenCheckpoint(const ModelOptions& options) {
             options.given.heads);
     Require(options.labels.empty(), "open: the built-in model names its classes; expected no file of labels");
     Require(options.given.state_dict.empty(), "open: the built-in model is no PyTorch file; expected no state dict");
+    Require(!options.given.configure(), "open: the built-in model states its configuration; expected none to be given");
     return model::Checkpoint::FromBytes(builtin::DigitsConfig(), builtin::DigitsWeights(), "built-in digits");
   }
-  model::Checkpoint checkpoint = model::Checkpoint::Open(options.path, options.given);
+  const std::filesystem::path path = FindModel(options.path);
+  model::ModelHints given = options.given;
+  const std::string id = HubIdOf(path);
+  if (given.architecture.empty() && model::FindKnownModel(id)) given.architecture = id;
+  model::Checkpoint checkpoint = model::Checkpoint::Open(path, given);
   for (const std::string& assumption : checkpoint.description.assumptions) {
     Notify(options.note, FormatShown("{}: assumed: {}", checkpoint.source, assumption));
   }
@@ -56,6 +63,13 @@ model::Model BuildModel(const model::Checkpoint& checkpoint, const ModelOptions&
                         const model::BuildOptions& build) {
   model::Model model(checkpoint, build, CacheFor(options));
   if (options.size) model.SetInputSize(options.size->height, options.size->width);
+  return model;
+}
+
+model::TwoTowerModel BuildTowers(const model::Checkpoint& checkpoint, const ModelOptions& options,
+                                 const model::BuildOptions& build, model::Towers towers) {
+  model::TwoTowerModel model(checkpoint, towers, build, CacheFor(options));
+  if (options.size && model.has_image()) model.image().SetInputSize(options.size->height, options.size->width);
   return model;
 }
 

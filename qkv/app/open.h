@@ -7,6 +7,7 @@
 #include "qkv/app/note.h"
 #include "qkv/app/parse.h"
 #include "qkv/model/model.h"
+#include "qkv/model/two_tower.h"
 
 namespace qkv::app {
 
@@ -18,7 +19,7 @@ enum class CachePolicy {
 };
 
 struct ModelOptions {
-  std::string path;         // folder or file of weights; empty: the digit classifier inside the library
+  std::string path;         // folder, file of weights or id of the hub (hub.h); empty: the built-in digit classifier
   model::ModelHints given;  // what the model's files may not say; only with a path
   std::string labels;       // file with the names of the classes (labels.h); empty: the model's own
   simd::Precision precision = simd::Precision::kFloat32;
@@ -40,6 +41,11 @@ model::VitConfig WithImageSize(model::VitConfig config, const std::optional<Inpu
 /// Builds the model, from the cache if possible. Throws Error if the family refuses the size.
 model::Model BuildModel(const model::Checkpoint& checkpoint, const ModelOptions& options,
                         const model::BuildOptions& build);
+
+/// Both towers of a model that has two, the image tower from the cache if possible. Throws Error as BuildModel, and if
+/// the model has no text tower.
+model::TwoTowerModel BuildTowers(const model::Checkpoint& checkpoint, const ModelOptions& options,
+                                 const model::BuildOptions& build, model::Towers towers);
 
 /// Opens and builds.
 model::Model LoadModel(const ModelOptions& options);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 
 #include "qkv/core/error.h"
 
@@ -42,6 +43,20 @@ std::vector<int64_t> ParseList(std::string_view text, int64_t first, int64_t las
     if (std::find(numbers.begin(), numbers.end(), number) == numbers.end()) numbers.push_back(number);
     at = after == end ? end : after + 1;
   }
+  return numbers;
+}
+
+std::vector<double> ParseNumbers(std::string_view text, std::string_view option) {
+  std::vector<double> numbers;
+  const char *at = text.data(), *const end = text.data() + text.size();
+  do {
+    double number = 0;
+    const auto [after, error] = std::from_chars(at, end, number);
+    Require(error == std::errc() && std::isfinite(number) && (after == end || (*after == ',' && after + 1 != end)),
+            "{}: expected a number, or several separated by commas, got \"{}\"", option, text);
+    numbers.push_back(number);
+    at = after == end ? end : after + 1;
+  } while (at != end);
   return numbers;
 }
 

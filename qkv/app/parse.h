@@ -23,6 +23,9 @@ InputSize ParseSize(std::string_view text, std::string_view option);
 /// "1,3,5", "all", or empty: numbers in [first, last], each once. Throws Error otherwise.
 std::vector<int64_t> ParseList(std::string_view text, int64_t first, int64_t last, std::string_view option);
 
+/// "0.5" or "0.485,0.456,0.406". Throws Error for anything else, and for numbers that are not finite.
+std::vector<double> ParseNumbers(std::string_view text, std::string_view option);
+
 /// "LOW,HIGH": the grey levels that become black and white. Throws Error unless LOW is below HIGH.
 std::pair<double, double> ParseWindow(std::string_view text, std::string_view option);
 

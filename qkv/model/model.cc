@@ -258,12 +258,14 @@ void Model::RequireAffordable(const Shape& pixels) const {
 }
 
 Shape Model::PixelsShape(const image::Image& image) const {
+  RequireKnownPreprocess(description_);
   const Shape shape = image::OutputShape(preprocess(), image.height(), image.width());
   RequireAffordable(shape);
   return shape;
 }
 
 std::optional<Shape> Model::FixedPixelsShape() const {
+  RequireKnownPreprocess(description_);
   const std::optional<Shape> shape = image::FixedShape(preprocess());
   if (shape) RequireAffordable(*shape);
   return shape;

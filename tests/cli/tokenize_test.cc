@@ -4,25 +4,23 @@
 #include <algorithm>
 
 #include "tests/cli/program.h"
+#include "tests/text/support.h"
 
 namespace qkv {
 namespace {
 
-std::string Tokenizer(const std::string& name) {
-  return (SourceFolder() / "tests/text/golden" / name / "tokenizer.json").string();
-}
+std::string Tokenizer(const std::string& name) { return (text::GoldenFolder() / name / "tokenizer.json").string(); }
 
 class Tokenize : public testing::Test {
  protected:
-  // The first texts of the goldens, with a zero byte behind each, and the ids that the original gives them.
+  // The texts of the goldens, with a zero byte behind each, and the ids that the original gives them.
   void SetUp() override {
-    const io::Json texts = io::ReadJson(SourceFolder() / "tests/text/golden/texts.json");
-    const io::Json ids = io::ReadJson(SourceFolder() / "tests/text/golden/clip/ids.json");
+    const std::vector<std::string> texts = text::GoldenTexts();
+    const io::Json ids = io::ReadJson(text::GoldenFolder() / "clip/ids.json");
     std::string file;
     for (size_t i = 0; i < texts.size(); ++i) {
-      const auto text = texts[i].get<std::string>();
-      if (Contains(text, std::string(1, '\0'))) continue;
-      file += text + '\0';
+      if (Contains(texts[i], std::string(1, '\0'))) continue;
+      file += texts[i] + '\0';
       wanted_.push_back(ids[i]);
     }
     WriteFile(folder_ / "texts", file);

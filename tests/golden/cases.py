@@ -166,6 +166,37 @@ HF = [
 ]
 
 
+def towers(name, kind, vision=None, text=None, size=None, dtype=torch.float32, **args):
+    """CLIP and SigLIP, both towers or the images' alone."""
+    image = dict(hidden_size=24, num_hidden_layers=2, num_attention_heads=3, image_size=24, patch_size=8,
+                 intermediate_size=50, **(vision or {}))
+    words = dict(hidden_size=20, num_hidden_layers=2, num_attention_heads=2, intermediate_size=44, vocab_size=40,
+                 max_position_embeddings=9, **(text or {}))
+    if kind.startswith("Siglip"):
+        words["projection_size"] = 24
+    if "Vision" in kind:
+        return Case(f"hf_{name}", "transformers", kind, {**image, **args}, size, dtype)
+    return Case(f"hf_{name}", "transformers", kind, {"vision_config": image, "text_config": words, **args}, size, dtype)
+
+
+TOWERS = [
+    towers("clip", "CLIPModel", text={"eos_token_id": 2}, projection_dim=14),
+    towers("clip_end", "CLIPModel", vision={"hidden_act": "gelu"}, text={"eos_token_id": 39, "hidden_act": "gelu"},
+           projection_dim=14, text_mask=True, text_padding=0),
+    towers("clip_resized", "CLIPModel", size=(32, 40), vision={"num_channels": 1}, text={"eos_token_id": 39},
+           projection_dim=30),
+    towers("clip_bf16", "CLIPModel", text={"eos_token_id": 2}, projection_dim=14, dtype=torch.bfloat16),
+    towers("clip_vision", "CLIPVisionModel"),
+    towers("clip_vision_projection", "CLIPVisionModelWithProjection", projection_dim=14),
+    towers("siglip", "SiglipModel"),
+    towers("siglip_mask", "SiglipModel", text_mask=True, text_padding=0, size=(32, 24)),
+    towers("siglip_vision", "SiglipVisionModel"),
+    towers("siglip_vision_no_head", "SiglipVisionModel", vision_use_head=False),
+    towers("siglip_classifier", "SiglipForImageClassification", num_labels=7),
+    towers("clip_classifier", "CLIPForImageClassification", num_labels=7, text={"eos_token_id": 2}),
+]
+
+
 def vit_pytorch(name, kind="ViT", **args):
     small = dict(image_size=24, patch_size=8, num_classes=7, dim=24, depth=2, heads=3, mlp_dim=40, dim_head=8)
     return Case(f"vit_pytorch_{name}", "vit-pytorch", kind, {**small, **args})
@@ -187,4 +218,4 @@ VIT_PYTORCH = [
     vit_pytorch("simple_one_head", "SimpleViT", heads=1, dim_head=24, channels=1),
 ]
 
-CASES = {case.name: case for case in TIMM + HF + VIT_PYTORCH}
+CASES = {case.name: case for case in TIMM + HF + TOWERS + VIT_PYTORCH}

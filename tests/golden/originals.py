@@ -6,6 +6,10 @@ float32 and in float64 and returns the tensors that `qkv run` gives under the sa
 
     pixels [B,C,H,W]   logits [B,C]   tokens [B,N,D]   hidden.0..L [B,N,D]   attention.0..L-1 [B,H,N,N]
 
+and of a model with two towers, whose logits are the images' vectors before they are normalised,
+
+    input_ids [T,N]   attention_mask [T,N], if any   image_embeds [B,E]   text_embeds [T,E]   logits_per_image [B,T]
+
 Used by generate.py (small goldens in the repository) and tools/verify.py (larger ones, not kept).
 """
 import contextlib
@@ -89,6 +93,8 @@ def build(case):
         cls = getattr(transformers, case.kind)
         args = dict(case.args)
         model_args = {k: args.pop(k) for k in ("add_pooling_layer",) if k in args}
+        for key in ("text_mask", "text_padding"):
+            args.pop(key, None)
         model = cls(cls.config_class(**args), **model_args)
         model.set_attn_implementation("eager")
     else:
@@ -123,25 +129,32 @@ def randomize(model, generator, dtype):
             value = 1.5 * noise
         elif name.endswith("bias"):
             value = 0.2 * noise
+        elif name.endswith(("position_embedding.weight", "token_embedding.weight")):
+            value = 0.5 * noise
         elif p.dim() < 2 or name.rsplit(".", 1)[-1] in TOKENS:
             value = 0.5 * noise
         else:  # linear and convolution: unit gain; queries, keys and values twice that
-            is_qkv = any(s in name for s in ("qkv", "q_proj", "k_proj", "v_proj", "attn_pool.q", "attn_pool.kv", "attn.qk.", "attn.v."))
+            is_qkv = any(s in name for s in QUERIES_KEYS_VALUES)
             value = noise * (2.0 if is_qkv else 1.0) / p[0].numel() ** 0.5
         p.copy_(value.to(dtype).float())
 
 
+QUERIES_KEYS_VALUES = ("qkv", "q_proj", "k_proj", "v_proj", "in_proj", "attn_pool.q", "attn_pool.kv", "attn.qk.",
+                       "attn.v.")  # fmt: skip
+
 TOKENS = {
     "cls_token", "reg_token", "dist_token", "pos_embed", "latent", "pos_embedding", "mask_token",
-    "position_embeddings", "distillation_token", "register_tokens",
+    "position_embeddings", "distillation_token", "register_tokens", "probe",
 }  # fmt: skip
 
 
+def vision_args(case):
+    return case.args.get("vision_config", case.args)
+
+
 def trained_size(case):
-    if case.library == "timm":
-        size = case.args["img_size"]
-    else:
-        size = case.args["image_size"]
+    args = vision_args(case)
+    size = args["img_size"] if case.library == "timm" else args["image_size"]
     return (size, size) if isinstance(size, int) else tuple(size)
 
 
@@ -151,7 +164,37 @@ def patches(case):
 
 
 def channels(case):
-    return case.args.get("in_chans", case.args.get("num_channels", case.args.get("channels", 3)))
+    args = vision_args(case)
+    return args.get("in_chans", args.get("num_channels", args.get("channels", 3)))
+
+
+# ------------------------------------------------------------------------------------------------
+# Texts, for models with two towers
+
+
+def has_texts(case):
+    return case.kind in ("CLIPModel", "SiglipModel")
+
+
+def text_inputs(case):
+    """input_ids and, where the case has one, attention_mask: a start, words, an end, padding; a full text; and one
+    whose mask also hides words."""
+    args = case.args["text_config"]
+    vocabulary, length = args["vocab_size"], args["max_position_embeddings"]
+    start, end = vocabulary - 2, vocabulary - 1
+    generator = torch.Generator().manual_seed(seed_of(case.name) + 2)
+    ids = torch.randint(3, vocabulary - 2, (3, length), generator=generator)
+    mask = torch.ones_like(ids)
+    ids[:, 0] = start
+    for text, last in enumerate((length // 2, length - 1, length - 3)):
+        ids[text, last] = end
+        ids[text, last + 1 :] = case.args.get("text_padding", end)
+        mask[text, last + 1 :] = 0
+    mask[2, 2:4] = 0
+    out = {"input_ids": ids}
+    if case.args.get("text_mask"):
+        out["attention_mask"] = mask
+    return out
 
 
 # ------------------------------------------------------------------------------------------------
@@ -207,7 +250,7 @@ def load(case, folder):
 
 
 def hf_preprocessor(case):
-    """As google/vit-*, facebook/deit-* and facebook/dinov2-* hold it on the hub."""
+    """As google/vit-*, facebook/deit-*, facebook/dinov2-*, openai/clip-* and google/siglip-* hold it on the hub."""
     h, w = trained_size(case)
     common = {
         "do_normalize": True,
@@ -217,6 +260,13 @@ def hf_preprocessor(case):
     }
     imagenet = {"image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}
     half = {"image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5]}
+    if case.kind.startswith("Siglip"):
+        return {**common, **half, "image_processor_type": "SiglipImageProcessor", "resample": 3,
+                "size": {"height": h, "width": w}}  # fmt: skip
+    if case.kind.startswith("CLIP"):
+        clip = {"image_mean": [0.48145466, 0.4578275, 0.40821073], "image_std": [0.26862954, 0.26130258, 0.27577711]}
+        return {**common, **clip, "image_processor_type": "CLIPImageProcessor", "resample": 3, "do_convert_rgb": True,
+                "size": {"shortest_edge": h}, "do_center_crop": True, "crop_size": {"height": h, "width": w}}  # fmt: skip
     if channels(case) == 1:
         imagenet = half = {"image_mean": [0.5], "image_std": [0.5]}
     if case.kind.startswith(("ViT", "IJepa")):
@@ -251,7 +301,7 @@ def answers(case, model, float64=True):
     generator = torch.Generator().manual_seed(seed_of(case.name) + 1)
     pixels = torch.randn(case.batch, channels(case), *(case.size or trained_size(case)), generator=generator)
     model = at_size(case, model)
-    out = {"pixels": pixels, **run(case, model, pixels)}
+    out = {"pixels": pixels, **(text_inputs(case) if has_texts(case) else {}), **run(case, model, pixels)}
     if float64:
         with nothing_in_float32():
             exact = copy.deepcopy(model).double()
@@ -306,7 +356,30 @@ def run_timm(case, model, pixels):
     return out
 
 
+def run_towers(case, model, pixels):
+    vision = getattr(model, "vision_model", model)
+    options = {"interpolate_pos_encoding": True} if case.size else {}
+    result = vision(pixels, output_hidden_states=True, output_attentions=True, **options)
+    out = {"tokens": result.last_hidden_state}
+    if case.kind.endswith("ForImageClassification"):
+        out["logits"] = model(pixels).logits
+    elif result.pooler_output is None:
+        out["logits"] = result.last_hidden_state.mean(1)  # SigLIP without its head: qkv's answer is the mean
+    elif hasattr(model, "visual_projection"):
+        out["logits"] = model.visual_projection(result.pooler_output)
+    else:
+        out["logits"] = result.pooler_output
+    if has_texts(case):
+        whole = model(pixel_values=pixels, **text_inputs(case), **options)
+        out |= {name: whole[name] for name in ("image_embeds", "text_embeds", "logits_per_image")}
+    out |= {f"hidden.{i}": x for i, x in enumerate(result.hidden_states)}
+    out |= {f"attention.{i}": x for i, x in enumerate(result.attentions)}
+    return out
+
+
 def run_transformers(case, model, pixels):
+    if case.kind.startswith(("CLIP", "Siglip")):
+        return run_towers(case, model, pixels)
     options = {"output_hidden_states": True, "output_attentions": True}
     if case.size and not case.kind.lower().startswith("dino"):
         options["interpolate_pos_encoding"] = True  # DINOv2 always does, DINOv3 has none

@@ -18,6 +18,14 @@ namespace {
 constexpr std::string_view kWrapperPrefixes[] = {"module.",   "_orig_mod.", "model.",   "net.",     "network.",
                                                  "backbone.", "encoder.",   "teacher.", "student.", "ema_model."};
 
+void BindAll(Checkpoint* checkpoint) {
+  const Description& description = checkpoint->description;
+  BoundTowers bound =
+      BindTowers(description.config, description.text ? &*description.text : nullptr, *checkpoint->tensors);
+  checkpoint->bound = std::move(bound.image);
+  checkpoint->text = std::move(bound.text);
+}
+
 Checkpoint OpenOnce(const fs::path& path, const ModelHints& given) {
   Checkpoint checkpoint;
   checkpoint.source = path.string();
@@ -26,16 +34,20 @@ Checkpoint OpenOnce(const fs::path& path, const ModelHints& given) {
   checkpoint.tensors = std::make_shared<const io::TensorSet>(std::move(tensors));
   const fs::path folder = fs::is_directory(path) ? path : path.parent_path();
   try {
-    if (const std::optional<io::Json> config = ReadOptionalJson(folder / kConfigFile)) {
-      const std::optional<io::Json> processor = ReadOptionalJson(folder / kPreprocessorFile);
-      checkpoint.configuration = config->dump() + (processor ? processor->dump() : "");
-      checkpoint.description = Describe(*config, processor, *checkpoint.tensors);
-      RequireAgreement(checkpoint.description, given);
-    } else {
-      checkpoint.description = DescribeFromTensors(*checkpoint.tensors, given);
-      checkpoint.configuration = fmt::format("heads {}", checkpoint.description.config.block.attention.heads);
+    ConfigFiles files;
+    if (std::optional<io::Json> config = ReadOptionalJson(folder / kConfigFile)) {
+      files.config = std::move(*config);
+      files.preprocessor = ReadOptionalJson(folder / kPreprocessorFile);
     }
-    checkpoint.bound = Bind(checkpoint.description.config, *checkpoint.tensors);
+    files = CompleteConfig(std::move(files), *checkpoint.tensors, given);
+    checkpoint.configuration = files.config.dump() + (files.preprocessor ? files.preprocessor->dump() : "");
+    checkpoint.description = Describe(files.config, files.preprocessor, *checkpoint.tensors);
+    RequireAgreement(checkpoint.description, given);
+    checkpoint.description.unknown_preprocess = files.unknown_preprocess;
+    checkpoint.description.assumptions.insert(checkpoint.description.assumptions.begin(), files.assumptions.begin(),
+                                              files.assumptions.end());
+    checkpoint.files = std::move(files);
+    BindAll(&checkpoint);
     std::vector<std::string>& assumptions = checkpoint.description.assumptions;
     for (const std::string& remark : checkpoint.tensors->remarks()) {
       checkpoint.configuration += remark;  // other dictionaries of the file are other models, for the cache
@@ -67,8 +79,9 @@ Checkpoint Checkpoint::FromBytes(std::string_view config, std::span<const std::b
   Checkpoint checkpoint;
   checkpoint.source = where;
   checkpoint.tensors = std::make_shared<const io::SafeTensors>(io::SafeTensors::FromBytes(weights, where));
-  checkpoint.description = Describe(io::ParseJson(config, where), {}, *checkpoint.tensors);
-  checkpoint.bound = Bind(checkpoint.description.config, *checkpoint.tensors);
+  checkpoint.files = {.config = io::ParseJson(config, where), .stored = false};
+  checkpoint.description = Describe(checkpoint.files.config, {}, *checkpoint.tensors);
+  BindAll(&checkpoint);
   return checkpoint;
 }
 

@@ -50,8 +50,7 @@ fs::path SourceFolder(const Checkpoint& checkpoint) {
 }
 
 // config.json unchanged, except for the type that Hugging Face records there.
-std::string SameConfig(const fs::path& path, std::optional<DType> dtype) {
-  std::string text = ReadFile(path);
+std::string SameConfig(const std::string& text, std::optional<DType> dtype) {
   if (!dtype) return text;
   auto config = nlohmann::ordered_json::parse(text);
   bool changed = false;
@@ -64,6 +63,7 @@ std::string SameConfig(const fs::path& path, std::optional<DType> dtype) {
 }
 
 ModelFiles TranslatedFiles(const Checkpoint& checkpoint, Family layout, std::optional<DType> dtype) {
+  RequireKnownPreprocess(checkpoint.description);
   Translation translation = TranslateWithBackground(checkpoint.description, layout);
   std::optional<io::Json> preprocessor;
   if (!translation.preprocessor.is_null()) preprocessor = translation.preprocessor;
@@ -113,21 +113,21 @@ std::string WithLabels(const std::string& text, const Description& description) 
 
 ModelFiles SameFiles(const Checkpoint& checkpoint, std::optional<DType> dtype) {
   ModelFiles files;
-  const fs::path folder = SourceFolder(checkpoint);
-  if (!folder.empty() && fs::exists(folder / kConfigFile)) {
-    files.texts[kConfigFile] = SameConfig(folder / kConfigFile, dtype);
-    if (checkpoint.description.label_source != LabelSource::kFiles) {
-      files.texts[kConfigFile] = WithLabels(files.texts[kConfigFile], checkpoint.description);
-    }
+  const ConfigFiles& known = checkpoint.files;
+  if (known.stored) {
+    const fs::path folder = SourceFolder(checkpoint);
+    files.texts[kConfigFile] = SameConfig(ReadFile(folder / kConfigFile), dtype);
     if (fs::exists(folder / kPreprocessorFile)) files.texts[kPreprocessorFile] = ReadFile(folder / kPreprocessorFile);
   } else {
-    Translation translation = TranslateWithBackground(checkpoint.description, checkpoint.description.config.family);
-    files.texts[kConfigFile] = ToText(translation.config);
-    if (!translation.preprocessor.is_null()) files.texts[kPreprocessorFile] = ToText(translation.preprocessor);
-    files.notes = std::move(translation.notes);
+    RequireKnownPreprocess(checkpoint.description);
+    files.texts[kConfigFile] = SameConfig(ToText(known.config), dtype);
+    if (known.preprocessor) files.texts[kPreprocessorFile] = ToText(*known.preprocessor);
     for (const std::string& assumption : checkpoint.description.assumptions) {
       files.notes.push_back("config.json was written from an assumption: " + assumption);
     }
+  }
+  if (checkpoint.description.label_source != LabelSource::kFiles) {
+    files.texts[kConfigFile] = WithLabels(files.texts[kConfigFile], checkpoint.description);
   }
   files.weights = SameTensors(checkpoint, dtype);
   files.metadata = checkpoint.tensors->metadata();

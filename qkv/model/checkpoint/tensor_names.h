@@ -9,6 +9,7 @@
 
 #include "qkv/io/safetensors.h"
 #include "qkv/model/checkpoint/tensor_table.h"
+#include "qkv/model/config/text_tower.h"
 
 namespace qkv::model {
 
@@ -16,6 +17,8 @@ namespace qkv::model {
 /// the prefix of the base model ("vit.", "deit.", …, or nothing). '|' separates alternatives, first the one that the
 /// library writes today; '+' separates the parts of a tensor that is stored in pieces along its first axis. A part
 /// named kZeroPart is not stored: it is zero.
+/// A tensor may also be stored inside another, or turned: "NAME[1:3/3]" stands for the second and third of three equal
+/// pieces of NAME along its first axis, "^NAME" for the transposed matrix. Conversion does not write such layouts.
 struct NameRow {
   std::string_view canonical, stored;
 };
@@ -48,12 +51,21 @@ enum class RowOrder { kToNeighbours, kToHalves };
 /// Reorders dense rows of `row_bytes` bytes each.
 void ReorderRows(const HalfSplitRows& split, RowOrder order, int64_t row_bytes, std::byte* rows);
 
+/// Where a tensor is within a stored one.
+struct Extract {
+  int64_t begin = 0, end = 1, pieces = 1;  // pieces [begin, end) of equal pieces along the first axis
+  bool transposed = false;
+
+  bool whole() const { return pieces == 1 && !transposed; }
+};
+
 /// A tensor of the table, and the stored tensors that hold it (concatenated along the first axis).
 struct BoundTensor {
   TensorSpec spec;
   std::vector<const io::StoredTensor*> parts;
-  int zero_part =
-      -1;  // one more part of the same shape before parts[zero_part], which is zero and not stored; −1: none
+  Extract extract = {};  // not whole: of the only part
+  // One more part, of the same shape and before parts[zero_part], is not stored: it is zero. −1: there is none.
+  int zero_part = -1;
   HalfSplitRows split = {};
 };
 
@@ -68,11 +80,20 @@ Tensor<T> Read(const BoundTensor& bound);
 /// misshaped and unused tensors. Shapes are compared without axes of extent 1.
 std::vector<BoundTensor> Bind(const VitConfig& config, const io::TensorSet& tensors);
 
+/// The tensors of both towers of a model, in the tables' orders; without a text encoder as above. Strict likewise: a
+/// tensor must belong to either tower.
+struct BoundTowers {
+  std::vector<BoundTensor> image, text;
+};
+BoundTowers BindTowers(const VitConfig& config, const TextTower* text, const io::TensorSet& tensors);
+
 /// As above, for a table whose tensors are stored under their own names. model: owner of the tensors, for messages.
 std::vector<BoundTensor> Bind(std::vector<TensorSpec> table, const io::TensorSet& tensors, std::string_view model);
 
 /// Prefix of the base model's names in this checkpoint: "vit.", "deit.", …, or nothing.
 std::string BasePrefix(const io::TensorSet& tensors);
+/// Prefix of the text encoder's names: "text_model.", "text.", or nothing. In its layout it stands for '@'.
+std::string TextPrefix(const io::TensorSet& tensors);
 
 /// Names under which a library stores a tensor of the table today. Throws Error if it has no name for it.
 std::vector<std::string> StoredNames(const Layout& layout, std::string_view prefix, std::string_view canonical);

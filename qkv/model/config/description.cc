@@ -50,6 +50,10 @@ void RequireAgreement(const Description& description, const ModelHints& given) {
           description.config.block.attention.heads);
 }
 
+void RequireKnownPreprocess(const Description& description) {
+  Require(description.unknown_preprocess.empty(), "images: {}", EscapedText{description.unknown_preprocess});
+}
+
 Description Describe(const io::Json& config, const std::optional<io::Json>& preprocessor,
                      const io::TensorSet& tensors) {
   const Fields fields(config, "config.json");
@@ -57,6 +61,7 @@ Description Describe(const io::Json& config, const std::optional<io::Json>& prep
   Description description = FindFamily(fields).describe(config, preprocessor, tensors);
   ParseOwnKeys(fields, &description.config);
   Validate(description.config);
+  if (description.text) Validate(*description.text, description.config.pooled_width());
   const std::string background = fields.String("qkv_background", "any");
   Require(background == "any" || background == "dark",
           "config.json: \"qkv_background\" is \"{}\", expected any or dark", background);

@@ -10,7 +10,9 @@
 #include "qkv/image/preprocess.h"
 #include "qkv/io/json.h"
 #include "qkv/io/safetensors.h"
+#include "qkv/model/config/model_hints.h"
 #include "qkv/model/config/preprocess_config.h"
+#include "qkv/model/config/text_tower.h"
 #include "qkv/model/config/vit_config.h"
 
 namespace qkv::model {
@@ -21,19 +23,16 @@ enum class LabelSource { kFiles, kCaller, kAssumed };
 struct Description {
   VitConfig config;
   image::Preprocess preprocess;
-  std::vector<std::string> labels;       // by class, or empty
+  std::optional<TextTower> text;    // of a model with two towers
+  std::vector<std::string> labels;  // by class, or empty
   LabelSource label_source = LabelSource::kFiles;
   std::vector<std::string> assumptions;  // values that no file states, a sentence each
   // "qkv_background": "dark" in config.json: images with a bright border are inverted before all other preprocessing.
   bool dark_background = false;
+  // Why images cannot be prepared, though the rest is known; empty if they can.
+  std::string unknown_preprocess;
   // The library's own preprocessing configuration, from which `preprocess` is derived for another input size.
   io::Json preprocess_json = nullptr;
-};
-
-/// What a caller knows about a model whose files lack it.
-struct ModelHints {
-  int64_t heads = 0;       // attention heads per block; 0: not given
-  std::string state_dict;  // which dictionary of a PyTorch file, see io::WeightOptions; empty: not given
 };
 
 /// Reads a config.json of any family (families/), recognised by its keys. preprocessor: Hugging Face's
@@ -47,6 +46,9 @@ Description DescribeFromTensors(const io::TensorSet& tensors, const ModelHints& 
 
 /// Throws Error if `given` contradicts the model's files.
 void RequireAgreement(const Description& description, const ModelHints& given);
+
+/// Throws Error if images cannot be prepared, with what the caller must give.
+void RequireKnownPreprocess(const Description& description);
 
 /// `preprocess` for another input size, as the family's own library computes it.
 image::Preprocess PreprocessForSize(const Description& description, int64_t height, int64_t width);

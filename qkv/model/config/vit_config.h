@@ -95,6 +95,10 @@ struct VitConfig {
   int64_t map_heads = 0;      // of attention pooling; 0: as many as in the blocks
   int64_t pooler_width = 0;   // Hugging Face's pooler, a dense layer on the class token; 0: none
   simd::Activation pooler_activation = simd::Activation::kTanh;
+  // The last layer before the output: a linear layer of the pooled vector, after fc_norm, into the space that images
+  // share with texts (CLIP); 0: none.
+  int64_t projection_width = 0;
+  bool projection_bias = false;
 
   bool head_norm = false;          // vit-pytorch's older LayerNorm before the classifier
   int64_t classes = 0;             // 0: no classifier; the output is the pooled vector
@@ -118,7 +122,9 @@ struct VitConfig {
   int64_t tokens() const { return prefix() + patches(); }
   int64_t patch_features() const { return channels * patch_height * patch_width; }
   /// Length of the vector that the classifier reads.
-  int64_t pooled_width() const {
+  int64_t pooled_width() const { return projection_width > 0 ? projection_width : projection_input(); }
+  /// Length of the vector that the projection reads, if there is one.
+  int64_t projection_input() const {
     return pool == Pool::kTokenAndMean ? 2 * block.width : pooler_width > 0 ? pooler_width : block.width;
   }
   /// Last axis of "logits".
@@ -128,16 +134,17 @@ struct VitConfig {
 /// Throws Error if a number is out of range or two of them contradict each other.
 void Validate(const VitConfig& config);
 
-/// Writes qkv's own keys into a model's config.json, the same in every family: "qkv_attention" and
-/// "qkv_attention_rank", "qkv_rotary" and its options. Removes keys whose value is the default. Json: of nlohmann,
+/// Keys of config.json that are qkv's own, the same in every family.
+inline constexpr std::string_view kOwnKeys[] = {"qkv_attention",     "qkv_attention_rank",      "qkv_rotary",
+                                                "qkv_rotary_base",   "qkv_rotary_grid",         "qkv_rotary_scales",
+                                                "qkv_rotary_offset", "qkv_rotary_columns_first"};
+
+/// Writes qkv's own keys into a model's config.json. Removes keys whose value is the default. Json: of nlohmann,
 /// ordered or not.
 template <typename Json>
 void SetOwnKeys(const VitConfig& config, Json* json) {
   const nn::AttentionConfig& attention = config.block.attention;
-  for (const char* key : {"qkv_attention", "qkv_attention_rank", "qkv_rotary", "qkv_rotary_base", "qkv_rotary_grid",
-                          "qkv_rotary_scales", "qkv_rotary_offset", "qkv_rotary_columns_first"}) {
-    json->erase(key);
-  }
+  for (const std::string_view key : kOwnKeys) json->erase(std::string(key));
   if (attention.kind != nn::AttentionKind::kSeparate) (*json)["qkv_attention"] = Name(attention.kind);
   if (attention.qk_width > 0) (*json)["qkv_attention_rank"] = attention.qk_width;
   if (config.rotary == PatchRotary::kNone) return;

@@ -10,6 +10,7 @@
 #include "qkv/image/preprocess.h"
 #include "qkv/io/json.h"
 #include "qkv/io/safetensors.h"
+#include "qkv/model/checkpoint/config_files.h"
 #include "qkv/model/checkpoint/tensor_names.h"
 #include "qkv/model/checkpoint/translate.h"
 #include "qkv/model/config/description.h"
@@ -33,12 +34,24 @@ struct FamilyRow {
                           const io::TensorSet& tensors);
   Description (*describe_tensors)(const io::TensorSet& tensors, const ModelHints& given);
 
+  /// What a caller may set: keys of `arguments`, an object in config.json, and keys of the preprocessing configuration.
+  std::span<const std::string_view> settings, preprocess_settings;
+  io::Json& (*arguments)(io::Json& config);
+  /// The settings with which the configuration would fit the tensors, as options of the command line: " --set
+  /// reg_tokens=4". Empty if there are none. Null for a family that cannot tell.
+  std::string (*settings_that_fit)(const VitConfig& config, const io::TensorSet& tensors);
+  /// Stores the model's preprocessing configuration, changed by `settings` and by mean, std and crop_pct of `given`.
+  void (*change_preprocess)(const Description& description, const io::Json& settings, const ModelHints& given,
+                            ConfigFiles* files);
   /// Sets the keys of config.json that name the classes.
   void (*write_labels)(const Description& description, io::Json* config);
 
   /// True for the one row of the library that holds a model of this configuration.
   bool (*holds)(const VitConfig& config);
   const Layout& (*layout)(const VitConfig& config);
+  /// Names of the text encoder's tensors: those of a SequenceConfig, "logit_scale" and "logit_bias". Null if no model
+  /// of the family has one.
+  const Layout* text_layout = nullptr;
   /// Preprocessing from preprocess_json, or for another input size.
   image::Preprocess (*preprocess)(const Description& description, ImageSize size);
   /// Throws Error that names everything in the model that the library's class lacks.

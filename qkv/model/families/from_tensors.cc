@@ -1,9 +1,12 @@
 #include "qkv/model/families/from_tensors.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 
 #include "qkv/core/error.h"
+#include "qkv/model/families/timm_registry.h"
 
 namespace qkv::model {
 namespace {
@@ -14,14 +17,23 @@ int64_t RoundedRoot(int64_t count) {
 
 }  // namespace
 
-int64_t HeadsGiven(const ModelHints& given, int64_t width) {
-  Require(given.heads > 0,
-          "checkpoint: there is no config.json, and the tensors do not tell how many attention heads the model has; "
-          "give --heads N (its width of {} / N features each, often 64), or put its config.json beside the weights",
+int64_t HeadsGiven(const ModelHints& given, int64_t width, int64_t depth) {
+  int64_t heads = given.heads;
+  for (const char* key : {"num_heads", "num_attention_heads"}) {
+    const io::Json value = given.settings.value(key, io::Json());
+    if (value.is_number_integer()) heads = value.get<int64_t>();
+  }
+  if (heads <= 0) {
+    const std::vector<int64_t> known = TimmHeads(width, depth);
+    Fail(
+        "checkpoint: there is no config.json, and the tensors do not tell how many attention heads the model has; give "
+        "--heads N{}, or --architecture NAME, or put its config.json beside the weights",
+        known.empty() ? fmt::format(" (its width of {} / N features each)", width)
+                      : fmt::format(" (timm's models of this width and depth have {})", fmt::join(known, " or ")));
+  }
+  Require(width % heads == 0, "checkpoint: {} attention heads were given, which do not divide the width of {}", heads,
           width);
-  Require(width % given.heads == 0, "checkpoint: {} attention heads were given, which do not divide the width of {}",
-          given.heads, width);
-  return given.heads;
+  return heads;
 }
 
 int64_t Extent(const io::TensorSet& tensors, const std::string& name, int axis) {

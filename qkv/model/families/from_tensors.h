@@ -15,7 +15,7 @@ inline constexpr int64_t kMaxTensorExtent = int64_t{1} << 32;
 
 /// The number of heads of a model of this width, if no tensor has the extent of a head. A wrong guess would silently
 /// change every result. Throws Error if none is given, or if it does not divide the width.
-int64_t HeadsGiven(const ModelHints& given, int64_t width);
+int64_t HeadsGiven(const ModelHints& given, int64_t width, int64_t depth);
 
 /// Throws Error if the tensor is missing, lacks this axis, or is too long.
 int64_t Extent(const io::TensorSet& tensors, const std::string& name, int axis);

@@ -26,6 +26,14 @@ bool HasModelType(const Fields& config, std::span<const std::string_view> types)
 /// True if the tensors have the names of a Hugging Face Vision Transformer.
 bool HasHfPatches(const io::TensorSet& tensors);
 
+/// Keys of config.json that all types read, and may be set by a caller.
+inline constexpr std::string_view kHfSettings[] = {"image_size",        "patch_size",         "num_channels",
+                                                   "hidden_size",       "num_hidden_layers",  "num_attention_heads",
+                                                   "intermediate_size", "hidden_act",         "layer_norm_eps",
+                                                   "qkv_bias",          "head_dim",           "num_labels",
+                                                   "mlp_ratio",         "pooler_act",         "pooler_output_size",
+                                                   "use_swiglu_ffn",    "num_register_tokens"};
+
 /// Tensors outside the blocks.
 inline constexpr NameRow kHfRows[] = {
     {"cls_token", "@embeddings.cls_token"},
@@ -38,6 +46,19 @@ inline constexpr NameRow kHfRows[] = {
     {"head", "classifier"},
 };
 inline constexpr std::string_view kHfMaskToken[] = {"@embeddings.mask_token"};
+
+/// Values of absent keys, which are those of a type's configuration class.
+struct HfDefaults {
+  int64_t patch = 16;
+  std::string_view activation = "gelu";
+  double eps = 1e-12;
+};
+
+/// The first of "architectures"; `otherwise` if there is none.
+std::string HfArchitecture(const Fields& config, std::string otherwise);
+
+/// Sizes of an image encoder's blocks and patches, activation and eps.
+void ReadHfEncoder(const Fields& config, const HfDefaults& defaults, VitConfig* c);
 
 /// The class, and the keys that all types share. patch: default patch side of the type.
 Description ReadHfModel(const Fields& config, const HfType& type, int64_t patch, const io::TensorSet& tensors);

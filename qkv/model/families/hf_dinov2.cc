@@ -2,6 +2,7 @@
 #include "qkv/model/families/families.h"
 #include "qkv/model/families/hf_common.h"
 #include "qkv/model/families/names_attention.h"
+#include "qkv/model/families/preprocess_common.h"
 
 namespace qkv::model {
 namespace {
@@ -160,6 +161,10 @@ constinit const FamilyRow kHfDinov2 = {
     .describe = DescribeHfDinov2,
     .describe_tensors = DescribeHfDinov2Tensors,
     // DINOv2 always has LayerScale. The row of ViT takes models without it; its errors name what is missing.
+    .settings = kHfSettings,
+    .preprocess_settings = kHfPreprocessKeys,
+    .arguments = [](io::Json& config) -> io::Json& { return config; },
+    .change_preprocess = ChangeHfPreprocess,
     .write_labels = WriteHfLabels,
     .holds = [](const VitConfig& c) { return c.block.layer_scale && !c.distillation_token; },
     .layout = LayoutFor,

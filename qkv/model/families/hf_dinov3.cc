@@ -7,6 +7,7 @@
 #include "qkv/model/families/families.h"
 #include "qkv/model/families/from_tensors.h"
 #include "qkv/model/families/hf_common.h"
+#include "qkv/model/families/preprocess_common.h"
 
 namespace qkv::model {
 namespace {
@@ -64,6 +65,12 @@ const Layout& LayoutFor(const VitConfig& c) {
 
 // ---------------------------------------------------------------------------------------------------------------------
 // config.json
+
+constexpr std::string_view kSettings[] = {
+    "image_size",          "patch_size",        "num_channels", "hidden_size",   "num_hidden_layers",
+    "num_attention_heads", "intermediate_size", "hidden_act",   "use_gated_mlp", "layer_norm_eps",
+    "query_bias",          "key_bias",          "value_bias",   "proj_bias",     "mlp_bias",
+    "num_register_tokens", "rope_theta"};
 
 io::Json DefaultPreprocessor() {
   return {{"image_processor_type", "DINOv3ViTImageProcessor"}, {"size", {{"height", 224}, {"width", 224}}}};
@@ -151,7 +158,7 @@ Description DescribeHfDinov3Tensors(const io::TensorSet& tensors, const ModelHin
                            {"hidden_size", width},
                            {"num_channels", Extent(tensors, kPatches, 1)},
                            {"patch_size", {Extent(tensors, kPatches, 2), Extent(tensors, kPatches, 3)}},
-                           {"num_attention_heads", HeadsGiven(given, width)},
+                           {"num_attention_heads", HeadsGiven(given, width, depth)},
                            {"num_hidden_layers", depth},
                            {"intermediate_size", Extent(tensors, name(0, "mlp.up_proj.weight"), 0)},
                            {"use_gated_mlp", gated},
@@ -240,6 +247,10 @@ constinit const FamilyRow kHfDinov3 = {
     .recognises_tensors = AreDinov3Tensors,
     .describe = DescribeHfDinov3,
     .describe_tensors = DescribeHfDinov3Tensors,
+    .settings = kSettings,
+    .preprocess_settings = kHfPreprocessKeys,
+    .arguments = [](io::Json& config) -> io::Json& { return config; },
+    .change_preprocess = ChangeHfPreprocess,
     .write_labels = WriteHfLabels,
     .holds =
         [](const VitConfig& c) {

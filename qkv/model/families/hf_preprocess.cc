@@ -43,6 +43,7 @@ const std::array kProcessors = {
     ProcessorDefaults{"Bit", 3, true, 224, true, &kClipMean, &kClipStd},
     ProcessorDefaults{"DINOv3ViT", 2, false, 224, false, &kImageNetOfHfMean, &kImageNetOfHfStd},
     ProcessorDefaults{"CLIP", 3, true, 224, true, &kClipMean, &kClipStd},
+    ProcessorDefaults{"Siglip", 3, false, 224, false, &kHalf, &kHalf},
 };
 
 /// "ViTImageProcessor", "ViTImageProcessorFast", "ViTFeatureExtractor", …
@@ -57,7 +58,8 @@ const ProcessorDefaults& FindProcessorDefaults(const Fields& fields) {
   }
   Fail(
       "{}: \"{}\" is \"{}\", expected ViTImageProcessor, DeiTImageProcessor, BitImageProcessor, "
-      "DINOv3ViTImageProcessor or CLIPImageProcessor",
+      "DINOv3ViTImageProcessor, "
+      "CLIPImageProcessor or SiglipImageProcessor",
       fields.where(), key, type);
 }
 
@@ -226,6 +228,30 @@ io::Json PreprocessToHuggingFace(const Preprocess& p, std::vector<std::string>* 
     notes->push_back("where a crop's margin is odd, Hugging Face's may begin one pixel further left or up");
   }
   return json;
+}
+
+void ChangeHfPreprocess(const Description& description, const io::Json& settings, const ModelHints& given,
+                        ConfigFiles* files) {
+  const int64_t channels = description.config.channels;
+  io::Json json = description.preprocess_json;
+  json.update(settings);
+  if (!given.mean.empty()) json["image_mean"] = PerChannel(given.mean, channels, "--mean");
+  if (!given.std.empty()) json["image_std"] = PerChannel(given.std, channels, "--std");
+  if (!given.mean.empty() || !given.std.empty()) json["do_normalize"] = true;
+  if (given.crop_pct > 0) {
+    // Hugging Face has no word for it: the sizes of the resized image and of the crop say it.
+    Preprocess p = PreprocessFromHuggingFace(json, static_cast<int>(channels));
+    if (p.crop == Preprocess::Crop::kNone) {
+      p.crop = Preprocess::Crop::kHuggingFace;
+      p.crop_height = p.resize_height, p.crop_width = p.resize_width;
+    }
+    p.resize = Resize::kShortestEdge;
+    const auto longer = static_cast<double>(std::max(p.crop_height, p.crop_width));
+    p.resize_height = p.resize_width = static_cast<int64_t>(std::floor(longer / given.crop_pct));
+    std::vector<std::string> ignored;
+    json = PreprocessToHuggingFace(p, &ignored);
+  }
+  files->preprocessor = std::move(json);
 }
 
 }  // namespace qkv::model

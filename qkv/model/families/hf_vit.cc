@@ -2,6 +2,7 @@
 #include "qkv/model/families/families.h"
 #include "qkv/model/families/hf_common.h"
 #include "qkv/model/families/names_attention.h"
+#include "qkv/model/families/preprocess_common.h"
 
 namespace qkv::model {
 namespace {
@@ -119,6 +120,10 @@ constinit const FamilyRow kHfVit = {
     .describe = DescribeHfVit,
     .describe_tensors = DescribeHfVitTensors,
     // Only DINOv2 has LayerScale, and it has no distillation token.
+    .settings = kHfSettings,
+    .preprocess_settings = kHfPreprocessKeys,
+    .arguments = [](io::Json& config) -> io::Json& { return config; },
+    .change_preprocess = ChangeHfPreprocess,
     .write_labels = WriteHfLabels,
     .holds = [](const VitConfig& c) { return c.distillation_token || !c.block.layer_scale; },
     .layout = LayoutFor,

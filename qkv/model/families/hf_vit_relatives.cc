@@ -6,6 +6,7 @@
 #include "qkv/model/families/families.h"
 #include "qkv/model/families/hf_common.h"
 #include "qkv/model/families/names_attention.h"
+#include "qkv/model/families/preprocess_common.h"
 
 namespace qkv::model {
 namespace {
@@ -103,6 +104,10 @@ constinit const FamilyRow kHfVitRelatives = {
     .recognises_tensors = AreIJepaTensors,
     .describe = DescribeRelative,
     .describe_tensors = DescribeIJepaTensors,
+    .settings = kHfSettings,
+    .preprocess_settings = kHfPreprocessKeys,
+    .arguments = [](io::Json& config) -> io::Json& { return config; },
+    .change_preprocess = ChangeHfPreprocess,
     .write_labels = WriteHfLabels,
     .holds = IsRelative,
     .layout = [](const VitConfig&) -> const Layout& { return kLayout; },

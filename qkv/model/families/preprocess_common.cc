@@ -78,4 +78,11 @@ double ShortestDecimal(double x, const std::function<bool(double)>& fits) {
   return x;
 }
 
+std::vector<double> PerChannel(const std::vector<double>& given, int64_t channels, std::string_view what) {
+  if (given.size() == 1) return std::vector<double>(static_cast<size_t>(std::max<int64_t>(1, channels)), given[0]);
+  Require(std::ssize(given) == channels, "{}: {} values, the model's images have {} channels", what, given.size(),
+          channels);
+  return given;
+}
+
 }  // namespace qkv::model

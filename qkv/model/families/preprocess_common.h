@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "qkv/image/preprocess.h"
+#include "qkv/model/checkpoint/config_files.h"
+#include "qkv/model/config/description.h"
 #include "qkv/model/config/fields.h"
 #include "qkv/model/config/preprocess_config.h"
 
@@ -24,6 +26,21 @@ std::vector<float> Channels(const Fields& fields, std::string_view key, const st
 /// As Channels. Throws Error if a value is 0.
 std::vector<float> Deviations(const Fields& fields, std::string_view key, const std::vector<float>& otherwise,
                               int channels);
+
+/// The keys of timm's pretrained_cfg and of Hugging Face's preprocessor_config.json that a caller may set.
+inline constexpr std::string_view kTimmPreprocessKeys[] = {"input_size", "interpolation", "crop_mode"};
+inline constexpr std::string_view kHfPreprocessKeys[] = {
+    "image_processor_type", "do_resize",      "size",        "resample", "do_center_crop", "crop_size",
+    "do_rescale",           "rescale_factor", "do_normalize"};
+
+/// FamilyRow::change_preprocess in timm's keys, which vit-pytorch's models have too, and in Hugging Face's.
+void ChangeTimmPreprocess(const Description& description, const io::Json& settings, const ModelHints& given,
+                          ConfigFiles* files);
+void ChangeHfPreprocess(const Description& description, const io::Json& settings, const ModelHints& given,
+                        ConfigFiles* files);
+
+/// Values that a caller gave, one for each channel. what: their option, for messages.
+std::vector<double> PerChannel(const std::vector<double>& given, int64_t channels, std::string_view what);
 
 /// Throws Error if a given size is not valid.
 void CheckOverride(ImageSize size);

@@ -165,4 +165,17 @@ io::Json PreprocessToTimm(const Preprocess& p, int64_t height, int64_t width, st
   return cfg;
 }
 
+void ChangeTimmPreprocess(const Description& description, const io::Json& settings, const ModelHints& given,
+                          ConfigFiles* files) {
+  const int64_t channels = description.config.channels;
+  io::Json cfg = description.preprocess_json;
+  // In old files the keys are beside those of the model.
+  for (const char* key : {"architecture", "model_args", "label_names", "label_descriptions"}) cfg.erase(key);
+  cfg.update(settings);
+  if (!given.mean.empty()) cfg["mean"] = PerChannel(given.mean, channels, "--mean");
+  if (!given.std.empty()) cfg["std"] = PerChannel(given.std, channels, "--std");
+  if (given.crop_pct > 0) cfg["crop_pct"] = given.crop_pct;
+  files->config["pretrained_cfg"] = std::move(cfg);
+}
+
 }  // namespace qkv::model

@@ -64,6 +64,17 @@ std::string_view TimmClass(std::string_view name) {
   return known->text.starts_with(R"({"class":"Eva")") ? kTimmEvaClass : "VisionTransformer";
 }
 
+std::vector<int64_t> TimmHeads(int64_t width, int64_t depth) {
+  std::vector<int64_t> heads;
+  for (const Row& row : kKnown) {
+    const io::Json args = io::ParseJson(row.text, row.name).value("args", io::Json::object());
+    if (args.value("embed_dim", 768) != width || args.value("depth", 12) != depth) continue;
+    const int64_t number = args.value("num_heads", 12);
+    if (std::ranges::find(heads, number) == heads.end()) heads.push_back(number);
+  }
+  return heads;
+}
+
 bool FindTimmArchitecture(std::string_view name, TimmArchitecture* architecture) {
   const auto [base, tag] = SplitName(name);
   const Row* refused = FindRow(kRefused, base);

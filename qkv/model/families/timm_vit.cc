@@ -65,7 +65,45 @@ constexpr Layout kLayout = {kTables, {}, {}};
 // ---------------------------------------------------------------------------------------------------------------------
 // config.json
 
+// The arguments of VisionTransformer that change what is computed.
+constexpr std::string_view kSettings[] = {"img_size",
+                                          "patch_size",
+                                          "in_chans",
+                                          "num_classes",
+                                          "global_pool",
+                                          "embed_dim",
+                                          "depth",
+                                          "num_heads",
+                                          "mlp_ratio",
+                                          "qkv_bias",
+                                          "qk_norm",
+                                          "proj_bias",
+                                          "scale_attn_norm",
+                                          "scale_mlp_norm",
+                                          "init_values",
+                                          "class_token",
+                                          "pos_embed",
+                                          "no_embed_class",
+                                          "reg_tokens",
+                                          "pre_norm",
+                                          "final_norm",
+                                          "fc_norm",
+                                          "dynamic_img_size",
+                                          "pool_include_prefix",
+                                          "distilled",
+                                          "norm_eps",
+                                          "act_layer",
+                                          "mlp_layer",
+                                          "pos_embed_interpolation",
+                                          "pos_embed_align_corners"};
+
+// timm's name, or that of the class, as code writes it.
 Activation ParseActivation(const std::string& name, const Fields& args) {
+  static constexpr std::pair<std::string_view, Activation> kClasses[] = {
+      {"GELU", Activation::kGelu}, {"GELUTanh", Activation::kGeluTanh}, {"QuickGELU", Activation::kQuickGelu},
+      {"ReLU", Activation::kRelu}, {"SiLU", Activation::kSilu},         {"Tanh", Activation::kTanh}};
+  const auto known = std::ranges::find(kClasses, name, &std::pair<std::string_view, Activation>::first);
+  if (known != std::end(kClasses)) return known->second;
   const std::optional<Activation> activation = FindActivation(name);
   Require(activation.has_value(), "{}: act_layer \"{}\" is not one of {}", args.where(), name, kActivationNames);
   return *activation;
@@ -188,7 +226,9 @@ std::vector<std::string> ParseLabels(const Fields& config, int64_t classes) {
 }  // namespace
 
 void ParseTimmPool(const Fields& args, const std::string& otherwise, VitConfig* c) {
-  const std::string name = args.String("global_pool", otherwise);
+  // "": timm returns all tokens, of which embeddings and maps take what is asked for.
+  const std::string given = args.String("global_pool", otherwise);
+  const std::string name = !given.empty() ? given : c->class_token ? "token" : "avg";
   const std::optional<Pool> pool = FindPool(name);
   Require(pool && *pool != Pool::kTokenAndMean, "{}: global_pool \"{}\" is not one of token, avg, max, avgmax, map",
           args.where(), name);
@@ -296,7 +336,7 @@ io::Json ArgumentsFromTensors(const io::TensorSet& tensors, const ModelHints& gi
   if (has("blocks.0.attn.q_norm.weight")) {
     args["num_heads"] = joined / std::max<int64_t>(1, Extent(tensors, "blocks.0.attn.q_norm.weight", 0));
   } else {
-    args["num_heads"] = HeadsGiven(given, joined);
+    args["num_heads"] = HeadsGiven(given, joined, args["depth"]);
   }
 
   const int64_t fc2 = Extent(tensors, "blocks.0.mlp.fc2.weight", 1);
@@ -311,6 +351,10 @@ io::Json ArgumentsFromTensors(const io::TensorSet& tensors, const ModelHints& gi
   args["norm_eps"] = has("norm_pre.weight") ? 1e-5 : 1e-6;  // all CLIP models of timm's registry have 1e-5
   assumptions->push_back(fmt::format("activation {}, LayerNorm's eps {}", args["act_layer"].get<std::string>(),
                                      args["norm_eps"].get<double>()));
+  // Of CLIP's weights of one shape, OpenAI's have quick_gelu and LAION's gelu.
+  Require(!has("norm_pre.weight") || given.settings.contains("act_layer"),
+          "checkpoint: there is no config.json, and the tensors do not tell which activation the model has; give --set "
+          "act_layer=quick_gelu (CLIP by OpenAI) or act_layer=gelu (others), or --architecture");
   // Slightly more than the ratio, because timm multiplies it back and truncates.
   args["mlp_ratio"] = (static_cast<double>(hidden) + 1e-3) / static_cast<double>(width);
 
@@ -339,8 +383,49 @@ Description DescribeTimmTensors(const io::TensorSet& tensors, const ModelHints& 
   config["pretrained_cfg"]["mean"] = config["pretrained_cfg"]["std"] = std::vector<double>(channels, 0.5);
   Description description = DescribeTimm(config);
   description.assumptions.insert(description.assumptions.end(), assumptions.begin(), assumptions.end());
-  description.assumptions.push_back("preprocessing: timm's default for ViT (bicubic, crop 0.9, mean = std = 0.5)");
+  description.assumptions.push_back("images are resized as timm does by default (bicubic, crop 0.9)");
   return description;
+}
+
+// Arguments that the tensors determine otherwise than the configuration. What is left open has no part in shapes.
+std::string SettingsThatFit(const VitConfig& c, const io::TensorSet& tensors) {
+  ModelHints given{.heads = c.block.attention.heads};
+  given.settings["act_layer"] = Name(c.block.mlp.activation);
+  io::Json args;
+  VitConfig t;
+  try {
+    std::vector<std::string> ignored;
+    args = ArgumentsFromTensors(tensors, given, &ignored);
+    t = ParseArguments(Fields(args, "the tensors"), c.architecture);
+  } catch (const Error&) {
+    return "";  // of no plain VisionTransformer
+  }
+  const bool gates = t.block.mlp.gate != simd::Gate::kNone && c.block.mlp.gate == simd::Gate::kNone;
+  const std::tuple<bool, const char*, io::Json> arguments[] = {
+      {t.block.width != c.block.width, "embed_dim", t.block.width},
+      {t.depth != c.depth, "depth", t.depth},
+      {t.patch_height != c.patch_height || t.patch_width != c.patch_width, "patch_size", args["patch_size"]},
+      {t.channels != c.channels, "in_chans", t.channels},
+      {gates, "mlp_layer", args.value("mlp_layer", "")},
+      {gates && c.block.mlp.activation != Activation::kSilu, "act_layer", "SiLU"},
+      {t.block.layer_scale && !c.block.layer_scale, "init_values", 1e-5},
+      {t.class_token != c.class_token, "class_token", t.class_token},
+      {t.registers != c.registers, "reg_tokens", t.registers},
+      {t.block.attention.bias != c.block.attention.bias, "qkv_bias", t.block.attention.bias},
+      {t.block.attention.qk_norm != c.block.attention.qk_norm, "qk_norm", t.block.attention.qk_norm},
+      {t.pre_norm != c.pre_norm, "pre_norm", t.pre_norm},
+      {t.fc_norm != c.fc_norm, "fc_norm", t.fc_norm},
+      {t.classes != c.classes, "num_classes", t.classes},
+      {t.image_height != c.image_height || t.image_width != c.image_width, "img_size", args["img_size"]},
+  };
+  std::string text;
+  for (const auto& [differs, key, value] : arguments) {
+    if (!differs) continue;
+    std::string shown = value.is_string() ? value.get<std::string>() : value.dump();
+    if (value.is_array()) shown = fmt::format("'{}'", shown);  // the shell takes brackets for a pattern
+    text += fmt::format(" --set {}={}", key, shown);
+  }
+  return text;
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -499,6 +584,11 @@ constinit const FamilyRow kTimmVit = {
     .describe = [](const io::Json& config, const std::optional<io::Json>&,
                    const io::TensorSet&) { return DescribeTimm(config); },
     .describe_tensors = DescribeTimmTensors,
+    .settings = kSettings,
+    .preprocess_settings = kTimmPreprocessKeys,
+    .arguments = [](io::Json& config) -> io::Json& { return config["model_args"]; },
+    .settings_that_fit = SettingsThatFit,
+    .change_preprocess = ChangeTimmPreprocess,
     .write_labels = [](const Description& description,
                        io::Json* config) { (*config)["label_names"] = description.labels; },
     .holds = [](const VitConfig&) { return true; },

@@ -11,6 +11,7 @@
 #include "qkv/model/config/preprocess_config.h"
 #include "qkv/model/families/families.h"
 #include "qkv/model/families/names_attention.h"
+#include "qkv/model/families/preprocess_common.h"
 
 namespace qkv::model {
 namespace {
@@ -70,6 +71,10 @@ int64_t CountBlocks(const io::TensorSet& tensors) {
   while (tensors.Find(fmt::format("transformer.layers.{}.0.norm.weight", depth))) ++depth;
   return depth;
 }
+
+// The arguments of ViT and SimpleViT.
+constexpr std::string_view kSettings[] = {"architecture", "image_size", "patch_size", "num_classes", "dim",     "depth",
+                                          "heads",        "mlp_dim",    "pool",       "channels",    "dim_head"};
 
 void ParseHead(const Fields& config, const io::TensorSet& tensors, bool simple, VitConfig* c) {
   const std::string head = simple ? "linear_head" : tensors.Find("mlp_head.1.weight") ? "mlp_head.1" : "mlp_head";
@@ -137,19 +142,46 @@ Description DescribeVitPytorch(const io::Json& json, const io::TensorSet& tensor
   return description;
 }
 
-// Always fails: the tensors do not determine the arguments.
-Description DescribeVitPytorchTensors(const io::TensorSet&, const ModelHints&) {
-  Fail(
-      "checkpoint: vit-pytorch's tensors do not tell image_size, patch_size and heads; put them into a config.json "
-      "beside the file: {{\"library_name\": \"vit-pytorch\", \"architecture\": \"ViT\", \"image_size\": 256, "
-      "\"patch_size\": 32, \"heads\": 16, \"dim_head\": 64}}");
+// The tensors do not tell the sizes of image and patch, nor the heads.
+Description DescribeVitPytorchTensors(const io::TensorSet& tensors, const ModelHints& given) {
+  const bool simple = tensors.Find("linear_head.weight") != nullptr;
+  io::Json config = {{"library_name", "vit-pytorch"}, {"architecture", simple ? "SimpleViT" : "ViT"}};
+  config.update(given.settings);
+  if (given.heads > 0) config["heads"] = given.heads;
+  Require(config.contains("image_size") && config.contains("patch_size") && config.contains("heads"),
+          "checkpoint: vit-pytorch's tensors do not tell the arguments of its class; give them, such as --set "
+          "image_size=256 --set patch_size=32 --set heads=16 --set dim_head=64, or put them into a config.json beside "
+          "the file: {{\"library_name\": \"vit-pytorch\", \"architecture\": \"ViT\", \"image_size\": 256, "
+          "\"patch_size\": 32, \"heads\": 16, \"dim_head\": 64}}");
+  return DescribeVitPytorch(config, tensors);
 }
 
+// ---------------------------------------------------------------------------------------------------------------------
+// Translation: the arguments of the constructor
+
 Translation TranslateToVitPytorch(const Description& description) {
-  Fail(
+  const VitConfig& c = description.config;
+  Require(
+      c.family == Family::kVitPytorch,
       "convert: {} ({}) cannot be written for vit-pytorch:\n  vit-pytorch's ViT has a LayerNorm on each side of the "
       "patch projection, and no biases on queries, keys and values",
-      description.config.architecture, Name(description.config.family));
+      c.architecture, Name(c.family));
+  Translation result;
+  result.config = {{"library_name", "vit-pytorch"},
+                   {"architecture", c.architecture},
+                   {"image_size", {c.image_height, c.image_width}},
+                   {"patch_size", {c.patch_height, c.patch_width}},
+                   {"channels", c.channels},
+                   {"num_classes", c.classes},
+                   {"dim", c.block.width},
+                   {"depth", c.depth},
+                   {"heads", c.block.attention.heads},
+                   {"dim_head", c.block.attention.head_width},
+                   {"mlp_dim", c.block.mlp.width},
+                   {"pool", c.pool == Pool::kToken ? "cls" : "mean"},
+                   {"pretrained_cfg", description.preprocess_json}};
+  if (!description.labels.empty()) result.config["label_names"] = description.labels;
+  return result;
 }
 
 }  // namespace
@@ -163,6 +195,10 @@ constinit const FamilyRow kVitPytorch = {
     .describe = [](const io::Json& config, const std::optional<io::Json>&,
                    const io::TensorSet& tensors) { return DescribeVitPytorch(config, tensors); },
     .describe_tensors = DescribeVitPytorchTensors,
+    .settings = kSettings,
+    .preprocess_settings = kTimmPreprocessKeys,
+    .arguments = [](io::Json& config) -> io::Json& { return config; },
+    .change_preprocess = ChangeTimmPreprocess,
     .write_labels = [](const Description& description,
                        io::Json* config) { (*config)["label_names"] = description.labels; },
     .holds = [](const VitConfig&) { return true; },

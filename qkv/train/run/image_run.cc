@@ -106,6 +106,7 @@ class ImageLearner : public Learner {
       names_ = ChooseTensorNames(last.description.config, last.tensors.get());
     } else if (!config.model.empty()) {
       source_.emplace(model::Checkpoint::Open(config.model));
+      model::RequireKnownPreprocess(source_->description);
       initial_ = ContinuedModel(*source_, config, data.classes);
       const bool own = model().family == source_->description.config.family;
       names_ = ChooseTensorNames(model(), own ? source_->tensors.get() : nullptr);
@@ -123,7 +124,7 @@ class ImageLearner : public Learner {
 
   void Initialise(View<float> weights) override {
     train::Initialise<float>(model(), layout(), MakeInitialisation(config_), weights);
-    if (source_) CopyWeights(*source_, model(), layout(), weights);
+    if (source_) CopyWeights(*source_, model(), layout(), data_.classes, weights);
     source_.reset();
   }
 
