@@ -146,7 +146,7 @@ Shape ShapeOfMissing(const BoundTensor& tensor, int64_t missing) {
   for (const io::StoredTensor* part : tensor.parts) {
     if (part->shape.rank() > 0) extents[0] -= part->shape[0];
   }
-  extents[0] = std::max<int64_t>(0, extents[0]) / missing;
+  extents[0] = std::max<int64_t>(0, extents[0]) / (missing + (tensor.zero_part >= 0));
   return Shape(extents);
 }
 
@@ -279,7 +279,7 @@ Tensor<T> Read(const BoundTensor& bound) {
                                       : ReadExtract<T>(*bound.parts[0], bound.extract, bound.spec.shape);
   T* to = tensor.data();
   if (bound.zero_part >= 0) std::fill_n(to, tensor.size(), T(0));
-  for (size_t i = 0; bound.extract.whole() && i < bound.parts.size(); ++i) {
+  for (size_t i = 0; i < bound.parts.size() && bound.extract.whole(); ++i) {
     const io::StoredTensor* const part = bound.parts[i];
     if (static_cast<int>(i) == bound.zero_part) to += part->shape.size();
     io::ConvertTo<T>(*part, to);
@@ -324,7 +324,8 @@ class Binder {
       const std::vector<Alternative> alternatives = names_of(spec.name);
       // The first of which a part is there: what it lacks is missing.
       const auto present = std::ranges::find_if(alternatives, [&](const Alternative& one) {
-        return std::ranges::any_of(one.parts, [&](const std::string& name) { return tensors_.Find(name) != nullptr; });
+        return std::ranges::any_of(
+            one.parts, [&](const std::string& name) { return name != kZeroPart && tensors_.Find(name) != nullptr; });
       });
       const Alternative& chosen = present == alternatives.end() ? alternatives.front() : *present;
       bound.push_back({.spec = std::move(spec), .parts = {}, .extract = chosen.extract});
@@ -334,7 +335,15 @@ class Binder {
   }
   /// Tensors that are not read.
   void Ignore(const Layout& layout, std::string_view prefix) {
-    for (const std::string_view name : layout.ignored) ignored_.push_back(Expand(name, prefix, "", ""));
+    for (const std::string_view name : layout.ignored) {
+      std::string expanded = Expand(name, prefix, "", "");
+      if (expanded.ends_with('*')) {
+        expanded.pop_back();
+        ignored_beginnings_.push_back(std::move(expanded));
+      } else {
+        ignored_.insert(std::move(expanded));
+      }
+    }
   }
 
   /// Throws Error that names all missing, misshaped and unused tensors. advice: what to add, called if there are some.
@@ -355,20 +364,16 @@ class Binder {
 
  private:
   bool IsIgnored(std::string_view name) const {
-    return std::ranges::any_of(ignored_, [&](std::string_view entry) {
-      return entry.ends_with('*') ? name.starts_with(entry.substr(0, entry.size() - 1)) : name == entry;
-    });
+    return ignored_.contains(name) ||
+           std::ranges::any_of(ignored_beginnings_, [&](const std::string& begin) { return name.starts_with(begin); });
   }
-
   void Take(const Alternative& chosen, BoundTensor* tensor) {
     const Shape& shape = tensor->spec.shape;
     std::vector<std::string> absent;
     for (const std::string& name : chosen.parts) {
       if (name == kZeroPart) {
         tensor->zero_part = static_cast<int>(tensor->parts.size());
-        continue;
-      }
-      if (const io::StoredTensor* part = tensors_.Find(name)) {
+      } else if (const io::StoredTensor* part = tensors_.Find(name)) {
         tensor->parts.push_back(part);
         used_.insert(part);
       } else {
@@ -390,7 +395,8 @@ class Binder {
   }
 
   const io::TensorSet& tensors_;
-  std::vector<std::string> ignored_;  // names; those that end in '*' are beginnings
+  std::set<std::string, std::less<>> ignored_;
+  std::vector<std::string> ignored_beginnings_;
   std::set<const io::StoredTensor*> used_;
   std::vector<std::string> missing_, misshaped_;
 };

@@ -37,14 +37,6 @@ struct Layout {
 /// The layout of a configuration: determined by its family, and within the family by the model.
 const Layout& GetLayout(const VitConfig& config);
 
-/// Where a tensor is within a stored one.
-struct Extract {
-  int64_t begin = 0, end = 1, pieces = 1;  // pieces [begin, end) of equal pieces along the first axis
-  bool transposed = false;
-
-  bool whole() const { return pieces == 1 && !transposed; }
-};
-
 /// The first `rows` rows of a tensor, in heads of `head` rows, that a file stores half-split and the table has as
 /// neighbours (nn::HalfSplitToNeighbours).
 struct HalfSplitRows {
@@ -59,13 +51,21 @@ enum class RowOrder { kToNeighbours, kToHalves };
 /// Reorders dense rows of `row_bytes` bytes each.
 void ReorderRows(const HalfSplitRows& split, RowOrder order, int64_t row_bytes, std::byte* rows);
 
+/// Where a tensor is within a stored one.
+struct Extract {
+  int64_t begin = 0, end = 1, pieces = 1;  // pieces [begin, end) of equal pieces along the first axis
+  bool transposed = false;
+
+  bool whole() const { return pieces == 1 && !transposed; }
+};
+
 /// A tensor of the table, and the stored tensors that hold it (concatenated along the first axis).
 struct BoundTensor {
   TensorSpec spec;
   std::vector<const io::StoredTensor*> parts;
   Extract extract = {};  // not whole: of the only part
-  int zero_part =
-      -1;  // one more part of the same shape before parts[zero_part], which is zero and not stored; −1: none
+  // One more part, of the same shape and before parts[zero_part], is not stored: it is zero. −1: there is none.
+  int zero_part = -1;
   HalfSplitRows split = {};
 };
 

@@ -12,9 +12,9 @@ namespace qkv::model {
 namespace {
 
 // The first match applies. vit-pytorch precedes timm: both have the key "architecture". Eva precedes timm's other
-// models, and CLIP, SigLIP and DINOv3 those that do not look at what is theirs.
-constexpr const FamilyRow* kFamilies[] = {&kVitPytorch, &kTimmEva,        &kTimmVit, &kHfClip,  &kHfSiglip,
-                                          &kHfDinov3,   &kHfVitRelatives, &kHfVit,   &kHfDinov2};
+// models, and DINOv3 those that do not look at rotary positions.
+constexpr const FamilyRow* kFamilies[] = {&kVitPytorch, &kTimmEva,  &kTimmVit, &kHfDinov3, &kHfVitRelatives,
+                                          &kHfClip,     &kHfSiglip, &kHfVit,   &kHfDinov2};
 
 constexpr Library kLibraries[] = {{Family::kTimm, "timm", "timm"},
                                   {Family::kHuggingFace, "Hugging Face", "hf"},

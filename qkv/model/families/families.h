@@ -15,8 +15,8 @@ struct Library {
 
 std::span<const Library> Libraries();
 
-extern const FamilyRow kVitPytorch, kTimmEva, kTimmVit, kHfClip, kHfSiglip, kHfVit, kHfDinov2, kHfDinov3,
-    kHfVitRelatives;
+extern const FamilyRow kVitPytorch, kTimmEva, kTimmVit, kHfClip, kHfSiglip, kHfVit, kHfVitRelatives, kHfDinov2,
+    kHfDinov3;
 
 /// The row of the family that holds this model, or that would hold it after translation to `library`.
 const FamilyRow& FindFamily(const VitConfig& config);

@@ -66,6 +66,12 @@ const Layout& LayoutFor(const VitConfig& c) {
 // ---------------------------------------------------------------------------------------------------------------------
 // config.json
 
+constexpr std::string_view kSettings[] = {
+    "image_size",          "patch_size",        "num_channels", "hidden_size",   "num_hidden_layers",
+    "num_attention_heads", "intermediate_size", "hidden_act",   "use_gated_mlp", "layer_norm_eps",
+    "query_bias",          "key_bias",          "value_bias",   "proj_bias",     "mlp_bias",
+    "num_register_tokens", "rope_theta"};
+
 io::Json DefaultPreprocessor() {
   return {{"image_processor_type", "DINOv3ViTImageProcessor"}, {"size", {{"height", 224}, {"width", 224}}}};
 }
@@ -241,7 +247,7 @@ constinit const FamilyRow kHfDinov3 = {
     .recognises_tensors = AreDinov3Tensors,
     .describe = DescribeHfDinov3,
     .describe_tensors = DescribeHfDinov3Tensors,
-    .settings = kHfSettings,
+    .settings = kSettings,
     .preprocess_settings = kHfPreprocessKeys,
     .arguments = [](io::Json& config) -> io::Json& { return config; },
     .change_preprocess = ChangeHfPreprocess,

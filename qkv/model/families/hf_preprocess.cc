@@ -58,7 +58,8 @@ const ProcessorDefaults& FindProcessorDefaults(const Fields& fields) {
   }
   Fail(
       "{}: \"{}\" is \"{}\", expected ViTImageProcessor, DeiTImageProcessor, BitImageProcessor, "
-      "DINOv3ViTImageProcessor, CLIPImageProcessor or SiglipImageProcessor",
+      "DINOv3ViTImageProcessor, "
+      "CLIPImageProcessor or SiglipImageProcessor",
       fields.where(), key, type);
 }
 

@@ -83,6 +83,44 @@ const Layout& LayoutFor(const VitConfig& c) {
 // ---------------------------------------------------------------------------------------------------------------------
 // config.json
 
+// The arguments of Eva that change what is computed.
+constexpr std::string_view kSettings[] = {"img_size",
+                                          "patch_size",
+                                          "in_chans",
+                                          "num_classes",
+                                          "global_pool",
+                                          "embed_dim",
+                                          "depth",
+                                          "num_heads",
+                                          "qkv_bias",
+                                          "qkv_fused",
+                                          "qk_norm",
+                                          "mlp_ratio",
+                                          "swiglu_mlp",
+                                          "swiglu_align_to",
+                                          "scale_mlp",
+                                          "scale_attn_inner",
+                                          "attn_type",
+                                          "init_values",
+                                          "class_token",
+                                          "num_reg_tokens",
+                                          "no_embed_class",
+                                          "use_abs_pos_emb",
+                                          "use_rot_pos_emb",
+                                          "rope_type",
+                                          "rope_grid_offset",
+                                          "rope_grid_indexing",
+                                          "rope_temperature",
+                                          "rope_rotate_half",
+                                          "ref_feat_shape",
+                                          "use_pre_transformer_norm",
+                                          "use_post_transformer_norm",
+                                          "use_fc_norm",
+                                          "attn_pool_num_heads",
+                                          "attn_pool_mlp_ratio",
+                                          "dynamic_img_size",
+                                          "norm_eps"};
+
 // Arguments of Eva that VisionTransformer lacks.
 constexpr std::string_view kOwnArguments[] = {"use_rot_pos_emb", "use_abs_pos_emb",          "swiglu_mlp",
                                               "scale_mlp",       "scale_attn_inner",         "num_reg_tokens",
@@ -179,7 +217,7 @@ void ParseMlp(const Fields& args, VitConfig* c) {
 
 void ParsePooling(const Fields& args, VitConfig* c) {
   ParseTimmPool(args, "avg", c);
-  c->fc_norm = args.Bool("use_fc_norm", c->pool == Pool::kMean);
+  c->fc_norm = args.Bool("use_fc_norm", args.String("global_pool", "avg") == "avg");
   c->final_norm = args.Bool("use_post_transformer_norm", !c->fc_norm);
   if (c->pool != Pool::kMap) return;
   Require(c->block.mlp.activation == simd::Activation::kGelu,
@@ -249,8 +287,7 @@ bool AreEvaTensors(const io::TensorSet& tensors) {
 Description DescribeEvaTensors(const io::TensorSet&, const ModelHints&) {
   Fail(
       "checkpoint: there is no config.json, and the tensors of timm's Eva do not tell how positions rotate queries and "
-      "keys; put a config.json beside the weights that names the architecture, such as {{\"architecture\": "
-      "\"vit_small_patch16_dinov3\"}}");
+      "keys; give --architecture NAME, such as vit_small_patch16_dinov3, or put its config.json beside the weights");
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -58,6 +58,12 @@ std::pair<std::string, std::string> SplitName(std::string_view name) {
 
 }  // namespace
 
+std::string_view TimmClass(std::string_view name) {
+  const Row* known = FindRow(kKnown, SplitName(name).first);
+  if (known == nullptr) return {};
+  return known->text.starts_with(R"({"class":"Eva")") ? kTimmEvaClass : "VisionTransformer";
+}
+
 std::vector<int64_t> TimmHeads(int64_t width, int64_t depth) {
   std::vector<int64_t> heads;
   for (const Row& row : kKnown) {
@@ -67,12 +73,6 @@ std::vector<int64_t> TimmHeads(int64_t width, int64_t depth) {
     if (std::ranges::find(heads, number) == heads.end()) heads.push_back(number);
   }
   return heads;
-}
-
-std::string_view TimmClass(std::string_view name) {
-  const Row* known = FindRow(kKnown, SplitName(name).first);
-  if (known == nullptr) return {};
-  return known->text.starts_with(R"({"class":"Eva")") ? kTimmEvaClass : "VisionTransformer";
 }
 
 bool FindTimmArchitecture(std::string_view name, TimmArchitecture* architecture) {
