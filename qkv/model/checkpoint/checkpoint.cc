@@ -34,7 +34,7 @@ Checkpoint OpenOnce(const fs::path& path, const ModelHints& given) {
   checkpoint.tensors = std::make_shared<const io::TensorSet>(std::move(tensors));
   const fs::path folder = fs::is_directory(path) ? path : path.parent_path();
   try {
-    if (const std::optional<io::Json> config = ReadOptionalJson(folder / kConfigFile)) {
+    if (const std::optional<io::Json> config = ReadOptionalJson(ConfigFile(path))) {
       const std::optional<io::Json> processor = ReadOptionalJson(folder / kPreprocessorFile);
       checkpoint.configuration = config->dump() + (processor ? processor->dump() : "");
       checkpoint.description = Describe(*config, processor, *checkpoint.tensors);

@@ -156,6 +156,9 @@ std::string List(const std::vector<std::string>& entries) {
 // Tensors that a model has under one of these names.
 constexpr std::string_view kImageAnchors[] = {"embeddings.patch_embeddings.projection.weight",
                                               "embeddings.patch_embedding.weight"};
+// open_clip's image encoder, and timm's model in it.
+constexpr std::pair<std::string_view, std::string_view> kOpenClipAnchors[] = {
+    {"visual.class_embedding", "visual."}, {"visual.trunk.patch_embed.proj.weight", "visual.trunk."}};
 constexpr std::string_view kTextAnchors[] = {"embeddings.token_embedding.weight", "token_embedding.weight"};
 
 // What precedes the first anchor that is there; nothing if none is.
@@ -181,6 +184,9 @@ const io::StoredTensor* FindWithSuffix(const io::TensorSet& tensors, std::string
 }
 
 std::string BasePrefix(const io::TensorSet& tensors) {
+  for (const auto& [anchor, prefix] : kOpenClipAnchors) {
+    if (tensors.Find(anchor) != nullptr) return std::string(prefix);
+  }
   return PrefixBefore(tensors, kImageAnchors);
 }
 
@@ -203,8 +209,7 @@ std::vector<std::string> NamesBeside(const VitConfig& config, const io::TensorSe
   const Layout& layout = GetLayout(config);
   const std::string prefix = BasePrefix(tensors);
   const auto names = Alternatives(layout, prefix, canonical), neighbours = Alternatives(layout, prefix, beside);
-  const auto present =
-      std::ranges::find_if(
+  const auto present = std::ranges::find_if(
       neighbours, [&](const Alternative& neighbour) { return tensors.Find(neighbour.parts.front()) != nullptr; });
   const auto generation = static_cast<size_t>(present - neighbours.begin());
   return NamesToWrite(names[generation < names.size() ? generation : 0]);
@@ -322,12 +327,13 @@ class Binder {
       }
     }
     if (!tensor->parts.empty() && !ShapesFit(shape, tensor->parts, chosen.extract)) {
-      const std::string where = chosen.extract.transposed   ? ", transposed"
-                                : !chosen.extract.whole() ? fmt::format(" in pieces {} to {} of {}", chosen.extract.begin,
-                                                                          chosen.extract.end, chosen.extract.pieces)
-                                                          : "";
-      misshaped_.push_back(FormatShown("{} is {}, expected {}{}", tensor->parts[0]->name, FormatShapes(tensor->parts),
-                                       shape, where));
+      const std::string where = chosen.extract.transposed ? ", transposed"
+                                : !chosen.extract.whole()
+                                    ? fmt::format(" in pieces {} to {} of {}", chosen.extract.begin, chosen.extract.end,
+                                                  chosen.extract.pieces)
+                                    : "";
+      misshaped_.push_back(
+          FormatShown("{} is {}, expected {}{}", tensor->parts[0]->name, FormatShapes(tensor->parts), shape, where));
     }
   }
 
@@ -348,8 +354,7 @@ BoundTowers BindTowers(const VitConfig& config, const TextTower* text, const io:
   Binder binder(tensors);
   const auto bind = [&](std::vector<TensorSpec> table, const Layout& layout, const std::string& prefix) {
     binder.Ignore(layout, prefix);
-    return binder.Bind(std::move(table),
-                       [&](const std::string& name) { return Alternatives(layout, prefix, name); });
+    return binder.Bind(std::move(table), [&](const std::string& name) { return Alternatives(layout, prefix, name); });
   };
   BoundTowers bound;
   bound.image = bind(TensorTable(config), family.layout(config), BasePrefix(tensors));
@@ -363,8 +368,9 @@ BoundTowers BindTowers(const VitConfig& config, const TextTower* text, const io:
 
 std::vector<BoundTensor> Bind(std::vector<TensorSpec> table, const io::TensorSet& tensors, std::string_view model) {
   Binder binder(tensors);
-  std::vector<BoundTensor> bound = binder.Bind(
-      std::move(table), [](const std::string& name) { return std::vector<Alternative>{{{name}, {}}}; });
+  std::vector<BoundTensor> bound = binder.Bind(std::move(table), [](const std::string& name) {
+    return std::vector<Alternative>{{{name}, {}}};
+  });
   binder.Finish(model);
   return bound;
 }

@@ -22,8 +22,8 @@ enum class LabelSource { kFiles, kCaller, kAssumed };
 struct Description {
   VitConfig config;
   image::Preprocess preprocess;
-  std::optional<TextTower> text;         // of a model with two towers
-  std::vector<std::string> labels;       // by class, or empty
+  std::optional<TextTower> text;    // of a model with two towers
+  std::vector<std::string> labels;  // by class, or empty
   LabelSource label_source = LabelSource::kFiles;
   std::vector<std::string> assumptions;  // values that no file states, a sentence each
   // "qkv_background": "dark" in config.json: images with a bright border are inverted before all other preprocessing.

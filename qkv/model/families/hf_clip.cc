@@ -75,10 +75,11 @@ Description DescribeHfClip(const io::Json& json, const std::optional<io::Json>& 
   const Fields config(json, "config.json");
   const bool whole = config.String("model_type", "") == "clip";  // also the parts' configurations
   const std::string architecture = HfArchitecture(config, whole ? "CLIPModel" : "CLIPVisionModel");
-  Require(architecture.starts_with("CLIP") && !architecture.starts_with("CLIPText"),
-          "config.json: architecture \"{}\" is not supported (CLIPModel, CLIPVisionModel, CLIPVisionModelWithProjection "
-          "and CLIPForImageClassification are)",
-          architecture);
+  Require(
+      architecture.starts_with("CLIP") && !architecture.starts_with("CLIPText"),
+      "config.json: architecture \"{}\" is not supported (CLIPModel, CLIPVisionModel, CLIPVisionModelWithProjection "
+      "and CLIPForImageClassification are)",
+      architecture);
   const Fields vision = whole && config.Has("vision_config") ? HfPart(config, "vision_config") : config;
   Description description;
   VitConfig& c = description.config;

@@ -101,7 +101,8 @@ void ReadHfEncoder(const Fields& config, const HfDefaults& defaults, VitConfig* 
   c->depth = config.Int("num_hidden_layers", 12);
   c->block.attention.heads = config.Int("num_attention_heads", 12);
   Require(c->block.attention.heads > 0 && c->block.width >= c->block.attention.heads,
-          "config.json: hidden_size {} and num_attention_heads {} do not fit", c->block.width, c->block.attention.heads);
+          "config.json: hidden_size {} and num_attention_heads {} do not fit", c->block.width,
+          c->block.attention.heads);
   c->block.attention.head_width = config.Int("head_dim", c->block.width / c->block.attention.heads);
   c->block.mlp.width = config.Int("intermediate_size", 3072);
   c->block.mlp.activation = HfActivation(config.String("hidden_act", std::string(defaults.activation)));

@@ -54,9 +54,10 @@ const ProcessorDefaults& FindProcessorDefaults(const Fields& fields) {
     for (const char* ending : {"ImageProcessor", "ImageProcessorFast", "ImageProcessorPil", "FeatureExtractor"})
       if (rest == ending) return defaults;
   }
-  Fail("{}: \"{}\" is \"{}\", expected ViTImageProcessor, DeiTImageProcessor, BitImageProcessor, CLIPImageProcessor or "
+  Fail(
+      "{}: \"{}\" is \"{}\", expected ViTImageProcessor, DeiTImageProcessor, BitImageProcessor, CLIPImageProcessor or "
       "SiglipImageProcessor",
-       fields.where(), key, type);
+      fields.where(), key, type);
 }
 
 /// A switch of an image processor; as in the library, null turns the step off.

@@ -1,5 +1,6 @@
 // Hugging Face transformers: SigLIP (Zhai et al. 2023), SigLIP 2 of fixed image size, MedSigLIP. SiglipModel with both
-// towers, the image encoder alone, and with a classifier. Not here: SigLIP 2 of any aspect ratio (model_type "siglip2").
+// towers, the image encoder alone, and with a classifier. Not here: SigLIP 2 of any aspect ratio (model_type
+// "siglip2").
 #include "qkv/core/error.h"
 #include "qkv/model/families/families.h"
 #include "qkv/model/families/hf_common.h"
@@ -70,8 +71,7 @@ TextTower ReadText(const Fields& config) {
   return tower;
 }
 
-Description DescribeHfSiglip(const io::Json& json, const std::optional<io::Json>& preprocessor,
-                             const io::TensorSet&) {
+Description DescribeHfSiglip(const io::Json& json, const std::optional<io::Json>& preprocessor, const io::TensorSet&) {
   const Fields config(json, "config.json");
   const bool whole = config.String("model_type", "") == "siglip";
   const std::string architecture = HfArchitecture(config, whole ? "SiglipModel" : "SiglipVisionModel");
