@@ -50,8 +50,8 @@ int64_t PooledToken(const SequenceConfig& c, View<const int32_t> tokens) {
   return tokens.size() - 1;
 }
 
-// The first N tokens of a mask, [B, tokens], as attention takes it: the lengths of the keys, whose blocks it can skip, if
-// all hidden tokens are at the end. pooled: [B], tokens that must see another.
+// The first N tokens of a mask, [B, tokens], as attention takes it: the lengths of the keys, whose blocks it can skip,
+// if all hidden tokens are at the end. pooled: [B], tokens that must see another.
 void SetMask(View<const bool> mask, View<const int64_t> pooled, int64_t N, bool causal, Arena& arena,
              View<const bool>* keys, View<const int64_t>* key_lengths) {
   const int64_t B = mask.dim(0);
@@ -131,8 +131,7 @@ SequenceModel<T>::SequenceModel(const SequenceConfig& config, const std::vector<
     blocks_[static_cast<size_t>(block)] =
         BuildBlock<T>(config.block, config.length, options, weights, fmt::format("blocks.{}.", block),
                       {.kind = config.block.attention.kind,
-                       .fewer_queries =
-                           config.causal && config.pool == TokenPool::kNone && block + 1 == config.depth,
+                       .fewer_queries = config.causal && config.pool == TokenPool::kNone && block + 1 == config.depth,
                        .rotary = rotary_ != nullptr});
   });
   places_ = StackPlaces(config.block.attention, config.length, blocks_);
@@ -217,8 +216,8 @@ void SequenceModel<T>::Embed(View<const int32_t> tokens, View<const bool> mask, 
   Require(tokens.rank() == 2 && tokens.dense() && tokens.dim(0) > 0 && tokens.dim(1) > 0 && tokens.dim(1) <= length,
           "sequence model: expected dense tokens [B, N], N of 1 to {}, got {}", length, tokens.shape());
   const int64_t B = tokens.dim(0);
-  Require(out.shape() == Shape({B, outputs}) && out.dense(), "sequence model: the outputs are {}, expected [{}, {}], dense",
-          out.shape(), B, outputs);
+  Require(out.shape() == Shape({B, outputs}) && out.dense(),
+          "sequence model: the outputs are {}, expected [{}, {}], dense", out.shape(), B, outputs);
   arena.Reset();
   const View<int64_t> pooled = arena.New<int64_t>({B});
   for (int64_t b = 0; b < B; ++b) pooled.data()[b] = PooledToken(config_, tokens[b]);

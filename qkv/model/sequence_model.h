@@ -71,12 +71,12 @@ class SequenceModel {
   friend class Decoder;
 
   struct RunOptions {
-    int64_t first = 0;                               // position of the first token
-    std::span<nn::KeyValueCache<T>> caches = {};     // one per block, or empty
-    int64_t rows = 0;                                // the model's last block updates the last `rows` tokens; 0: all
+    int64_t first = 0;                            // position of the first token
+    std::span<nn::KeyValueCache<T>> caches = {};  // one per block, or empty
+    int64_t rows = 0;                             // the model's last block updates the last `rows` tokens; 0: all
     size_t blocks = std::numeric_limits<size_t>::max();  // runs the first `blocks` blocks
-    View<const bool> mask = {};                      // [B, 1, 1, N], or empty
-    View<const int64_t> key_lengths = {};            // [B], or empty
+    View<const bool> mask = {};                          // [B, 1, 1, N], or empty
+    View<const int64_t> key_lengths = {};                // [B], or empty
   };
   /// Returns x, [B, N, D].
   View<T> Run(View<const int32_t> tokens, Arena& arena, const RunOptions& options = {}) const;

@@ -24,8 +24,8 @@ enum class Towers { kBoth, kImage, kText };
 
 /// Scratch memory of one caller of TwoTowerModel, not shared between threads.
 struct TowerWorkspace {
-  Workspace<float> image;
-  Arena text;
+  Workspace<float> image;  // of ImageEmbeds
+  Arena text;              // of TextEmbeds
 };
 
 class TwoTowerModel {
@@ -42,7 +42,8 @@ class TwoTowerModel {
   bool has_text() const { return text_ != nullptr; }     // false only for Towers::kImage
   /// The image tower with its preprocessing. Throws Error if it was not built.
   const Model& image() const;
-  Model& image();  // for SetInputSize
+  /// As above, for Model::SetInputSize.
+  Model& image();
   /// The text tower. Throws Error if it was not built.
   const SequenceModel<float>& text() const;
 
@@ -60,21 +61,24 @@ class TwoTowerModel {
   Tensor<float> ImageEmbeds(View<const float> pixels) const;
 
   /// Vectors of unit length [B, width] of texts. ids: [B, N], dense, N from 1 to text_length(). mask: [B, N], dense,
-  /// Hugging Face's attention_mask: 0 for tokens that others do not attend to; or empty. As in the originals, ids decide
-  /// which token is read, whatever the mask says; CLIP does not depend on padding after it, while SigLIP reads the last
-  /// token and expects ids padded to text_length() without a mask. Any number of texts; a few are computed at a time,
-  /// and none depends on the others. Throws Error that names the text if an id is not in the vocabulary, if its mask
-  /// hides every token, or if a result is not finite.
+  /// Hugging Face's attention_mask: 0 for tokens that others do not attend to; or empty. As in the originals, ids
+  /// decide which token is read, whatever the mask says; CLIP does not depend on padding after it, while SigLIP reads
+  /// the last token and expects ids padded to text_length() without a mask. Any number of texts; a few are computed at
+  /// a time, and none depends on the others. Throws Error that names the text if an id is not in the vocabulary, if its
+  /// mask hides every token, or if a result is not finite.
   void TextEmbeds(View<const int64_t> ids, View<const int64_t> mask, TowerWorkspace& workspace, View<float> out) const;
+  /// As above, for ids of 32 bits.
   void TextEmbeds(View<const int32_t> ids, View<const int32_t> mask, TowerWorkspace& workspace, View<float> out) const;
   /// As above, in new memory.
   Tensor<float> TextEmbeds(View<const int64_t> ids, View<const int64_t> mask = {}) const;
+  /// As above, for ids of 32 bits.
   Tensor<float> TextEmbeds(View<const int32_t> ids, View<const int32_t> mask = {}) const;
 
   /// logit_scale · cosine + logit_bias: [images, texts]. images: [images, width], texts: [texts, width], dense, both of
   /// unit length.
   Tensor<float> LogitsPerImage(View<const float> images, View<const float> texts) const;
-  /// Probabilities of texts for each image, by softmax over a row or the sigmoid of each logit. logits: [images, texts].
+  /// Probabilities of texts for each image, by softmax over a row or the sigmoid of each logit. logits: [images,
+  /// texts].
   Tensor<float> Probabilities(View<const float> logits) const;
 
  private:

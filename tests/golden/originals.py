@@ -58,7 +58,7 @@ class Case:
     """One configuration. `kind` is a timm architecture, a transformers class, or a vit-pytorch class."""
 
     name: str
-    library: str  # "timm" | "transformers" | "vit-pytorch"
+    library: str  # "timm" | "transformers" | "vit-pytorch" | "open_clip"
     kind: str
     args: dict  # constructor arguments (timm: model_args)
     size: tuple | None = None  # (H, W) of the pixels, where it is not the trained size
@@ -80,6 +80,22 @@ def create_timm(case, kind, **args):
     return kinds.exchange(model, attention, case.extra.get("qkv_attention_rank")) if attention else model
 
 
+def build_open_clip(case):
+    """CLIP, or CustomTextCLIP where the case says so. timm_args, which open_clip does not know, shrink timm's model."""
+    import open_clip  # only here: few cases need it
+    from open_clip import timm_model
+
+    args = copy.deepcopy(case.args)
+    custom, timm_args = args.pop("custom_text", False), case.unsaved.get("timm_args", {})
+    create = timm.create_model
+    timm_model.timm.create_model = lambda name, **options: create(name, **{**options, **timm_args})
+    try:
+        model = (open_clip.model.CustomTextCLIP if custom else open_clip.model.CLIP)(**args, output_dict=True)
+    finally:
+        timm_model.timm.create_model = create
+    return model
+
+
 def seed_of(name):
     return zlib.crc32(name.encode())
 
@@ -97,6 +113,8 @@ def build(case):
             args.pop(key, None)
         model = cls(cls.config_class(**args), **model_args)
         model.set_attn_implementation("eager")
+    elif case.library == "open_clip":
+        model = build_open_clip(case)
     else:
         model = VIT_PYTORCH[case.kind](**case.args)
     randomize(model, torch.Generator().manual_seed(seed_of(case.name)), case.dtype)
@@ -129,6 +147,8 @@ def randomize(model, generator, dtype):
             value = 1.5 * noise
         elif name.endswith("bias"):
             value = 0.2 * noise
+        elif name in ("visual.proj", "text_projection"):
+            value = noise / p.shape[0] ** 0.5  # transposed
         elif name.endswith(("position_embedding.weight", "token_embedding.weight")):
             value = 0.5 * noise
         elif p.dim() < 2 or name.rsplit(".", 1)[-1] in TOKENS:
@@ -143,13 +163,13 @@ QUERIES_KEYS_VALUES = ("qkv", "q_proj", "k_proj", "v_proj", "in_proj", "attn_poo
                        "attn.v.")  # fmt: skip
 
 TOKENS = {
-    "cls_token", "reg_token", "dist_token", "pos_embed", "latent", "pos_embedding", "mask_token",
+    "cls_token", "reg_token", "positional_embedding", "dist_token", "pos_embed", "latent", "pos_embedding", "mask_token",
     "position_embeddings", "distillation_token", "register_tokens", "probe",
 }  # fmt: skip
 
 
 def vision_args(case):
-    return case.args.get("vision_config", case.args)
+    return case.args.get("vision_config", case.args.get("vision_cfg", case.args))
 
 
 def trained_size(case):
@@ -173,14 +193,14 @@ def channels(case):
 
 
 def has_texts(case):
-    return case.kind in ("CLIPModel", "SiglipModel")
+    return case.kind in ("CLIPModel", "SiglipModel") or case.library == "open_clip"
 
 
 def text_inputs(case):
     """input_ids and, where the case has one, attention_mask: a start, words, an end, padding; a full text; and one
     whose mask also hides words."""
-    args = case.args["text_config"]
-    vocabulary, length = args["vocab_size"], args["max_position_embeddings"]
+    args = case.args["text_cfg" if case.library == "open_clip" else "text_config"]
+    vocabulary, length = args["vocab_size"], args.get("max_position_embeddings", args.get("context_length"))
     start, end = vocabulary - 2, vocabulary - 1
     generator = torch.Generator().manual_seed(seed_of(case.name) + 2)
     ids = torch.randint(3, vocabulary - 2, (3, length), generator=generator)
@@ -217,6 +237,12 @@ def save(case, model, folder):
         if case.dtype != torch.float32:
             edit_json(folder / "config.json", dtype=str(case.dtype).removeprefix("torch."))
         write_json(folder / "preprocessor_config.json", hf_preprocessor(case))
+    elif case.library == "open_clip":
+        config = {"model_cfg": case.args, "preprocess_cfg": case.extra}
+        if case.unsaved:
+            config["timm_args"] = case.unsaved["timm_args"]
+        write_json(folder / "open_clip_config.json", config)
+        save_file({k: v.contiguous() for k, v in model.state_dict().items()}, folder / "open_clip_model.safetensors")
     else:
         config = {"library_name": "vit-pytorch", "architecture": case.kind.split()[0], **case.args}
         write_json(folder / "config.json", config)
@@ -240,6 +266,9 @@ def load(case, folder):
         cls = getattr(transformers, case.kind)
         model_args = {k: v for k, v in case.args.items() if k == "add_pooling_layer"}
         model = cls.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager", **model_args)
+    elif case.library == "open_clip":
+        model = build_open_clip(case)
+        model.load_state_dict(load_file(folder / "open_clip_model.safetensors"), strict=True)
     else:
         config = json.loads((folder / "config.json").read_text())
         args = {k: tuple(v) if isinstance(v, list) else v for k, v in config.items()}
@@ -313,7 +342,8 @@ def answers(case, model, float64=True):
 
 @torch.no_grad()
 def run(case, model, pixels):
-    runner = {"timm": run_timm, "transformers": run_transformers, "vit-pytorch": run_vit_pytorch}
+    runner = {"timm": run_timm, "transformers": run_transformers, "vit-pytorch": run_vit_pytorch,
+              "open_clip": run_open_clip}  # fmt: skip
     return runner[case.library](case, model, pixels)
 
 
@@ -399,6 +429,35 @@ def run_transformers(case, model, pixels):
         out["logits"] = pooled if pooled is not None else first
     out |= {f"hidden.{i}": x for i, x in enumerate(result.hidden_states)}
     out |= {f"attention.{i}": x for i, x in enumerate(result.attentions)}
+    return out
+
+
+def run_open_clip(case, model, pixels):
+    out = {}
+    visual = model.visual
+    timm_inside = hasattr(visual, "trunk")
+    blocks = visual.trunk.blocks if timm_inside else visual.transformer.resblocks
+    handles = [b.register_forward_pre_hook(lambda _, args, i=i: out.__setitem__(f"hidden.{i}", args[0]))
+               for i, b in enumerate(blocks)]  # fmt: skip
+    for i, block in enumerate(blocks):
+        if timm_inside:
+            hook = lambda _, args, weights, i=i: out.__setitem__(f"attention.{i}", weights)
+            handles.append(block.attn.attn_drop.register_forward_hook(hook))
+        else:  # torch's MultiheadAttention again, asked for its weights
+            hook = lambda module, args, _, i=i: out.__setitem__(
+                f"attention.{i}", module.forward(*args, need_weights=True, average_attn_weights=False)[1])  # fmt: skip
+            handles.append(block.attn.register_forward_hook(hook))
+    handles.append(blocks[-1].register_forward_hook(
+        lambda _, args, x: out.__setitem__(f"hidden.{len(blocks)}", x)))  # fmt: skip
+    out["logits"] = model.encode_image(pixels)
+    for handle in handles:
+        handle.remove()
+    last = out[f"hidden.{len(blocks)}"]
+    out["tokens"] = visual.trunk.norm(last) if timm_inside else visual.ln_post(last)
+    ids = text_inputs(case)["input_ids"]
+    result = model(pixels, ids)
+    out["image_embeds"], out["text_embeds"] = result["image_features"], result["text_features"]
+    out["logits_per_image"] = model.get_logits(pixels, ids)[0]
     return out
 
 

@@ -35,7 +35,7 @@ Checkpoint OpenOnce(const fs::path& path, const ModelHints& given) {
   const fs::path folder = fs::is_directory(path) ? path : path.parent_path();
   try {
     ConfigFiles files;
-    if (std::optional<io::Json> config = ReadOptionalJson(folder / kConfigFile)) {
+    if (std::optional<io::Json> config = ReadOptionalJson(ConfigFile(path))) {
       files.config = std::move(*config);
       files.preprocessor = ReadOptionalJson(folder / kPreprocessorFile);
     }

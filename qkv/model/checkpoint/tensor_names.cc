@@ -168,6 +168,9 @@ std::string List(const std::vector<std::string>& entries) {
 // Tensors that a model has under one of these names.
 constexpr std::string_view kImageAnchors[] = {"embeddings.patch_embeddings.projection.weight",
                                               "embeddings.patch_embedding.weight"};
+// open_clip's image encoder, and timm's model in it.
+constexpr std::pair<std::string_view, std::string_view> kOpenClipAnchors[] = {
+    {"visual.class_embedding", "visual."}, {"visual.trunk.patch_embed.proj.weight", "visual.trunk."}};
 constexpr std::string_view kTextAnchors[] = {"embeddings.token_embedding.weight", "token_embedding.weight"};
 
 // What precedes the first anchor that is there; nothing if none is.
@@ -192,7 +195,12 @@ const io::StoredTensor* FindWithSuffix(const io::TensorSet& tensors, std::string
   return nullptr;
 }
 
-std::string BasePrefix(const io::TensorSet& tensors) { return PrefixBefore(tensors, kImageAnchors); }
+std::string BasePrefix(const io::TensorSet& tensors) {
+  for (const auto& [anchor, prefix] : kOpenClipAnchors) {
+    if (tensors.Find(anchor) != nullptr) return std::string(prefix);
+  }
+  return PrefixBefore(tensors, kImageAnchors);
+}
 
 std::string TextPrefix(const io::TensorSet& tensors) { return PrefixBefore(tensors, kTextAnchors); }
 

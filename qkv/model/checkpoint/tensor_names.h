@@ -90,7 +90,8 @@ BoundTowers BindTowers(const VitConfig& config, const TextTower* text, const io:
 /// As above, for a table whose tensors are stored under their own names. model: owner of the tensors, for messages.
 std::vector<BoundTensor> Bind(std::vector<TensorSpec> table, const io::TensorSet& tensors, std::string_view model);
 
-/// Prefix of the base model's names in this checkpoint: "vit.", "deit.", …, or nothing.
+/// Prefix of the base model's names in this checkpoint: "vit.", "deit.", "vision_model.", "visual.trunk.", …, or
+/// nothing.
 std::string BasePrefix(const io::TensorSet& tensors);
 /// Prefix of the text encoder's names: "text_model.", "text.", or nothing. In its layout it stands for '@'.
 std::string TextPrefix(const io::TensorSet& tensors);

@@ -14,9 +14,9 @@
 namespace qkv::model {
 
 /// The library that a model's files belong to; families/ has one or more rows for each.
-enum class Family { kTimm, kHuggingFace, kVitPytorch };
+enum class Family { kTimm, kHuggingFace, kVitPytorch, kOpenClip };
 
-/// "timm", "Hugging Face", "vit-pytorch"; families/families.cc has the names.
+/// "timm", "Hugging Face", "vit-pytorch", "open_clip"; families/families.cc has the names.
 std::string_view Name(Family family);
 
 enum class Positions {

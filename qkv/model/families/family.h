@@ -41,6 +41,7 @@ struct FamilyRow {
   /// reg_tokens=4". Empty if there are none. Null for a family that cannot tell.
   std::string (*settings_that_fit)(const VitConfig& config, const io::TensorSet& tensors);
   /// Stores the model's preprocessing configuration, changed by `settings` and by mean, std and crop_pct of `given`.
+  /// Null if the family's files always tell it.
   void (*change_preprocess)(const Description& description, const io::Json& settings, const ModelHints& given,
                             ConfigFiles* files);
   /// Sets the keys of config.json that name the classes.
