@@ -1,5 +1,6 @@
 #include "qkv/simd/rows/dot_rows.h"
 
+#include "hwy/cache_control.h"
 #include "qkv/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -61,8 +62,15 @@ HWY_INLINE void DotTile(View<const float> rows, int64_t r0, View<const float> qu
 #pragma GCC unroll 4
     for (int q = 0; q < Q; ++q) sums.dots[r][q] = hn::Zero(d);
   }
+  // The rows of the next group: hardware prefetches too late where every row is a stream of its own (measured: 17 to 22
+  // GB/s on two cores that read at 25).
+  const float* const next = r0 + kRows + R <= rows.dim(0) ? rows.row(r0 + kRows) : x;
   int64_t i = 0;
   for (; i + lanes <= D; i += lanes) {
+    if constexpr (kSquares) {  // the tile that reads from memory
+#pragma GCC unroll 4
+      for (int r = 0; r < R; ++r) hwy::Prefetch(next + r * x_stride + i);
+    }
     AddProducts<R, Q, kSquares>(WholeVector<float>{i}, x, x_stride, y, y_stride, sums);
   }
   if (i < D) AddProducts<R, Q, kSquares>(PartOfVector<float>{i, D - i}, x, x_stride, y, y_stride, sums);
