@@ -9,6 +9,7 @@
 #include "cli/images.h"
 #include "cli/output.h"
 #include "qkv/app/input_files.h"
+#include "qkv/core/parallel.h"
 
 namespace qkv::cli {
 namespace {
@@ -20,9 +21,16 @@ struct Options {
 };
 
 int Embed(const Options& options) {
-  const model::Model model = LoadModel(options.model);
+  if (options.model.threads > 0) SetNumThreads(options.model.threads);
+  const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
   std::optional<app::EmbeddingTable> table;
-  if (!options.output.empty()) table.emplace(options.output);
+  if (!options.output.empty()) {
+    table.emplace(options.output, app::EmbeddingSource{.model = options.model.path,
+                                                       .weights = app::FingerprintWeights(checkpoint),
+                                                       .pool = options.pool,
+                                                       .size = options.model.size});
+  }
+  const model::Model model = LoadModel(checkpoint, options.model, {.precision = ParsePrecision(options.model.dtype)});
   const ImageList images = CollectImages(options.images.paths);
   if (table) {
     app::InputFiles inputs(options.model.path);
