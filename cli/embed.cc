@@ -32,15 +32,22 @@ void Write(std::span<const app::Embedding> results, std::optional<app::Embedding
   }
 }
 
+app::EmbeddingSource Source(const Options& options, const model::Checkpoint& checkpoint) {
+  return {.model = options.model.path,
+          .weights = app::FingerprintWeights(checkpoint),
+          .pool = options.pool,
+          .size = options.model.size};
+}
+
 int EmbedTexts(const Options& options) {
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
-  const model::TwoTowerModel model =
-      app::BuildTowers(OpenCheckpoint(options.model), options.model.Parse(),
-                       {.precision = ParsePrecision(options.model.dtype)}, model::Towers::kText);
+  const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
+  const model::TwoTowerModel model = app::BuildTowers(
+      checkpoint, options.model.Parse(), {.precision = ParsePrecision(options.model.dtype)}, model::Towers::kText);
   const app::TextEncoder encoder(model, options.model.path);
   const std::vector<std::string> texts = app::ReadTexts(options.texts);
   std::optional<app::EmbeddingTable> table;
-  if (!options.output.empty()) table.emplace(options.output);
+  if (!options.output.empty()) table.emplace(options.output, Source(options, checkpoint));
   const Tensor<float> vectors = encoder.Embed(texts);
   const int64_t width = vectors.dim(1);
   for (size_t i = 0; i < texts.size(); ++i) {
@@ -59,9 +66,11 @@ int Embed(const Options& options) {
   Require(!options.images.paths.empty(), "embed: expected images, or texts by --text FILE");
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
-  const model::Model model = LoadModel(checkpoint, options.model, {.precision = ParsePrecision(options.model.dtype)});
   std::optional<app::EmbeddingTable> table;
-  if (!options.output.empty()) table.emplace(options.output);
+  if (!options.output.empty()) {
+    table.emplace(options.output, Source(options, checkpoint));
+  }
+  const model::Model model = LoadModel(checkpoint, options.model, {.precision = ParsePrecision(options.model.dtype)});
   const ImageList images = CollectImages(options.images.paths);
   if (table) {
     app::InputFiles inputs(options.model.path);

@@ -14,7 +14,7 @@ _qkv() {
   [[ $command != qk || ${COMP_WORDS[2]} != inspect ]] || types="fp32 bf16 int8 auto"
   COMPREPLY=()
   if [[ $COMP_CWORD -eq 1 ]]; then
-    mapfile -t COMPREPLY < <(compgen -W "classify evaluate embed attend info run verify convert bench qk train ablate generate tokenize -h --help --version" -- "$cur")
+    mapfile -t COMPREPLY < <(compgen -W "classify evaluate embed search attend info run verify convert bench qk train ablate generate tokenize -h --help --version" -- "$cur")
     return
   fi
   if [[ $command == qk ]]; then
@@ -70,6 +70,7 @@ _qkv() {
       classify) options="$model $run $images --prompts --template --top --json --logits" ;;
       evaluate) options="$model $run $images --split --json -o --output --report" ;;
       embed) options="$model $run $images --pool --text -o --output" ;;
+      search) options="$model $run $reading --pool --top --json --sheet" ;;
       attend) options="$model $run $reading -o --output --layer --head --query --rollout --discard --start --upsampling --opacity --side" ;;
       info) options="$model --json" ;;
       run) options="$model $run $images --input -o --output --attention --hidden" ;;
@@ -88,7 +89,7 @@ _qkv() {
       "qk truncate")
         options="$model -o --output --dtype --force --rank --data-optimal --images --sample --json -q --quiet" ;;
       "qk plan") options="$model --size --dtype --width --tokens --queries --head-width --value-width --batch --cached --latent --read --measure --seconds --json --grid --map --stdin" ;;
-      "qk claims") options="$model --ablation --only --seed --quick --json --report -q --quiet" ;;
+      "qk claims") options="$model --ablation --only --seed --quick --json --verbose --report -q --quiet" ;;
     esac
     mapfile -t COMPREPLY < <(compgen -W "$options -h --help" -- "$cur")
     return
