@@ -12,6 +12,7 @@
 #include "qkv/app/embed.h"
 #include "qkv/app/input_files.h"
 #include "qkv/app/search_sheet.h"
+#include "qkv/app/texts.h"
 #include "qkv/app/vector_file.h"
 #include "qkv/core/file.h"
 #include "qkv/core/parallel.h"
@@ -32,9 +33,10 @@ struct Options {
   bool json = false;
 };
 
-// Queries and their vectors; those of text can be added in the same form.
+// Queries and their vectors, those of words at the end.
 struct Queries {
   std::vector<std::string> names;  // [Q]
+  int64_t words = 0;               // how many of them are no images
   std::vector<float> values;       // [Q, D]
   int failed = 0;                  // left out
 
@@ -71,9 +73,27 @@ void CompareSource(const Options& options, const app::VectorFile& vectors, const
   }
 }
 
-Queries EmbedImages(const Options& options, const app::VectorFile& vectors, const model::Checkpoint& checkpoint) {
+// Vectors of the queries that are no files, by the text tower.
+void EmbedWords(const Options& options, const model::Checkpoint& checkpoint, const std::vector<std::string>& words,
+                Queries* queries) {
+  Require(checkpoint.description.text.has_value(),
+          "search: {}: no such image; to search for words give a model with a text tower (CLIP, SigLIP) by -m",
+          words[0]);
+  const model::TwoTowerModel model = app::BuildTowers(
+      checkpoint, options.model.Parse(), {.precision = ParsePrecision(options.model.dtype)}, model::Towers::kText);
+  const Tensor<float> vectors = app::TextEncoder(model, options.model.path).Embed(words);
+  for (size_t i = 0; i < words.size(); ++i) {
+    const float* vector = vectors.view().at(static_cast<int64_t>(i));
+    queries->Add({words[i], Shape({vectors.dim(1)}), {vector, vector + vectors.dim(1)}});
+  }
+  queries->words = std::ssize(words);
+}
+
+// Images first, then words.
+Queries EmbedQueries(const Options& options, const app::VectorFile& vectors, const model::Checkpoint& checkpoint) {
+  std::vector<std::string> paths, words;
   for (const std::string& query : options.queries) {
-    Require(query == "-" || fs::exists(query), "search: {}: no such image", query);
+    (query == "-" || fs::exists(query) ? paths : words).push_back(query);
   }
   // As the vectors were made, unless the options say otherwise.
   ModelOptions how = options.model;
@@ -84,16 +104,19 @@ Queries EmbedImages(const Options& options, const app::VectorFile& vectors, cons
   }
   if (pool.empty()) pool = "model";
   Require(pool != "tokens", "search: --pool tokens gives no vector for an image");
-  const model::Model model = LoadModel(checkpoint, how, {.precision = ParsePrecision(how.dtype)});
-  const ImageList images = CollectImages(options.queries);
   Queries queries;
-  app::EmbedOptions embed{.pooling = app::ParsePooling(pool, "--pool")};
-  queries.failed = WithProgress(options.images, images, [&](const app::PipelineOptions& pipeline) {
-    embed.pipeline = pipeline;
-    return app::Embed(model, images, embed, [&](std::span<const app::Embedding> results) {
-      for (const app::Embedding& embedding : results) queries.Add(embedding);
+  if (!paths.empty()) {
+    const model::Model model = LoadModel(checkpoint, how, {.precision = ParsePrecision(how.dtype)});
+    const ImageList images = CollectImages(paths);
+    app::EmbedOptions embed{.pooling = app::ParsePooling(pool, "--pool")};
+    queries.failed = WithProgress(options.images, images, [&](const app::PipelineOptions& pipeline) {
+      embed.pipeline = pipeline;
+      return app::Embed(model, images, embed, [&](std::span<const app::Embedding> results) {
+        for (const app::Embedding& embedding : results) queries.Add(embedding);
+      });
     });
-  });
+  }
+  if (!words.empty()) EmbedWords(options, checkpoint, words, &queries);
   Require(!queries.names.empty(), "search: no query could be read");
   const int64_t width = queries.view().dim(1);
   Require(width == vectors.width(), "search: {} gives vectors of {} numbers, {} has vectors of {}{}", checkpoint.source,
@@ -127,12 +150,14 @@ int Search(const Options& options) {
   if (!options.sheet.empty()) {
     app::InputFiles inputs(options.model.path);
     inputs.Add(fs::path(options.vectors));
-    for (const std::string& query : options.queries) inputs.Add(fs::path(query));
+    for (const std::string& query : options.queries) {
+      if (fs::exists(query)) inputs.Add(fs::path(query));
+    }
     inputs.RequireOutput(options.sheet);
   }
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
   CompareSource(options, vectors, checkpoint);
-  const Queries queries = EmbedImages(options, vectors, checkpoint);
+  const Queries queries = EmbedQueries(options, vectors, checkpoint);
   const app::SearchResult found =
       app::Search(vectors.vectors(), queries.view(), options.top, app::VectorAccess::kStream);
   if (found.not_finite > 0) {
@@ -140,7 +165,8 @@ int Search(const Options& options) {
   }
   std::vector<app::SearchAnswer> answers;
   for (size_t q = 0; q < queries.names.size(); ++q) {
-    app::SearchAnswer& answer = answers.emplace_back(app::SearchAnswer{.query = queries.names[q]});
+    const bool words = std::ssize(queries.names) - static_cast<int64_t>(q) <= queries.words;
+    app::SearchAnswer& answer = answers.emplace_back(app::SearchAnswer{.query = queries.names[q], .words = words});
     for (const app::Match& match : found.matches[q]) {
       answer.hits.push_back({vectors.Name(match.row), match.row, match.score});
     }
@@ -161,7 +187,10 @@ void RegisterSearch(Command app, int* exit_code) {
   const auto options = std::make_shared<Options>();
   const Command command = app.AddCommand("search", "Find the nearest of many embedded images");
   command.AddOption("VECTORS", &options->vectors, "File .npy or .safetensors that qkv embed wrote").Required();
-  command.AddOption("QUERY", &options->queries, "Images to find similar ones of, or folders of them").Required();
+  command
+      .AddOption("QUERY", &options->queries,
+                 "Images to find similar ones of, folders of them, or words, by a model with a text tower")
+      .Required();
   options->model.AddModel(command);
   options->model.AddSize(command);
   options->model.AddCompute(command);
