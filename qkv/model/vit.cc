@@ -61,7 +61,7 @@ int64_t Vit<T>::weight_bytes() const {
     add_attention(block.attention);
     add(block.mlp.fc1), add(block.mlp.fc2);
   }
-  add(patch_embed_.projection), add(pooler_), add(head_), add(head_dist_);
+  add(patch_embed_.projection), add(pooler_), add(projection_), add(head_), add(head_dist_);
   add_attention(attention_pool_.attention);
   add(attention_pool_.mlp.fc1), add(attention_pool_.mlp.fc2);
   return bytes;
@@ -341,6 +341,11 @@ void Vit<T>::Classify(View<const T> tokens, const Outputs<T>& outputs, Arena& ar
     pooled = dense;
   }
   if (!fc_norm_.empty()) nn::NormForward<T>(pooled, fc_norm_, pooled);
+  if (!projection_.empty()) {
+    const View<T> projected = arena.New<T>({B, config_.projection_width});
+    nn::LinearForward<T>(pooled, projection_, projected);
+    pooled = projected;
+  }
   if (!outputs.pooled.empty()) CopyDense<T>(pooled, outputs.pooled);
   if (outputs.logits.empty()) return;
   Require(outputs.logits.shape() == Shape({B, config_.outputs()}) && outputs.logits.dense(),

@@ -145,7 +145,9 @@ class Vit {
   nn::Norm<T> norm_;
   nn::AttentionPool<T> attention_pool_;
   nn::Linear<T> pooler_;
-  nn::Norm<T> fc_norm_, head_norm_;
+  nn::Norm<T> fc_norm_;
+  nn::Linear<T> projection_;
+  nn::Norm<T> head_norm_;
   nn::Linear<T> head_, head_dist_;
   std::shared_ptr<const io::SafeTensors> restored_from_;  // owns the bytes that mapped layers use; or null
 };

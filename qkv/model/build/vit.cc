@@ -95,6 +95,7 @@ Vit<T>::Vit(const VitConfig& config, const std::vector<BoundTensor>& tensors, co
   if (config.pool == Pool::kMap) attention_pool_ = BuildAttentionPool(config, options, weights);
   pooler_ = weights.Linear("pooler");
   fc_norm_ = weights.Norm("fc_norm", config.block.norm);
+  projection_ = weights.Linear("projection");
   head_norm_ = weights.Norm("head_norm", config.block.norm);
   head_ = weights.Linear("head");
   head_dist_ = weights.Linear("head_dist");

@@ -233,6 +233,7 @@ void Vit<T>::Parts(Archive& archive, Self& vit, const BuildOptions& options) {
   if (c.pool == Pool::kMap) PoolParts(archive, "attention_pool", vit.attention_pool_, c, options.absorb);
   LinearParts(archive, "pooler", vit.pooler_, {c.pooler_width, c.block.width});
   NormParts(archive, "fc_norm", vit.fc_norm_, c.block.width, c.block.norm);
+  LinearParts(archive, "projection", vit.projection_, {c.projection_width, c.projection_input()});
   NormParts(archive, "head_norm", vit.head_norm_, c.pooled_width(), c.block.norm);
   LinearParts(archive, "head", vit.head_, {c.classes, c.pooled_width()});
   LinearParts(archive, "head_dist", vit.head_dist_, {c.distillation_head ? c.classes : 0, c.block.width});

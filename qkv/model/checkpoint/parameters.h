@@ -45,7 +45,9 @@ struct OutputParameters {
   nn::NormParameters<T> norm;
   nn::AttentionPoolParameters<T> pool;
   nn::LinearParameters<T> pooler;
-  nn::NormParameters<T> fc_norm, head_norm;
+  nn::NormParameters<T> fc_norm;
+  nn::LinearParameters<T> projection;
+  nn::NormParameters<T> head_norm;
   nn::LinearParameters<T> head, head_dist;
 };
 
@@ -171,6 +173,9 @@ void VisitOutput(const VitConfig& c, OutputParameters<T>& p, Visitor& visit) {
   }
   if (c.pooler_width > 0) visit.Linear("pooler", c.pooler_width, D, true, p.pooler);
   if (c.fc_norm) visit.Norm("fc_norm", D, c.block.norm, p.fc_norm);
+  if (c.projection_width > 0) {
+    visit.Linear("projection", c.projection_width, c.projection_input(), c.projection_bias, p.projection);
+  }
   if (c.head_norm) visit.Norm("head_norm", c.pooled_width(), c.block.norm, p.head_norm);
   if (c.classes > 0) visit.Linear("head", c.classes, c.pooled_width(), true, p.head);
   if (c.distillation_head) visit.Linear("head_dist", c.classes, D, true, p.head_dist);
@@ -179,7 +184,7 @@ void VisitOutput(const VitConfig& c, OutputParameters<T>& p, Visitor& visit) {
 template <typename T, typename Visitor>
 void VisitOutput(const SequenceConfig& c, OutputParameters<T>& p, Visitor& visit) {
   if (c.final_norm) visit.Norm("norm", c.block.width, c.block.norm, p.norm);
-  visit.Linear("head", c.outputs, c.block.width, true, p.head);
+  visit.Linear("head", c.outputs, c.block.width, c.head_bias, p.head);
 }
 
 }  // namespace qkv::model

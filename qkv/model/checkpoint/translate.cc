@@ -18,6 +18,7 @@ Obstructions CommonObstructions(const VitConfig& c, std::string_view who) {
        fmt::format("{}, but {} heads of {} features are not {}", has_no("width of heads of its own"),
                    c.block.attention.heads, c.block.attention.head_width, c.block.width)},
       {!c.block.attention.projection, has_no("attention without an output projection")},
+      {c.projection_width > 0, has_no("projection of the pooled vector into a space shared with texts")},
       {c.head_norm, has_no("LayerNorm in the classifier")},
       {!SeparationObstruction(c).empty(),
        fmt::format("{}: {}", has_no(fmt::format("{} attention", Name(c.block.attention.kind))),
@@ -110,6 +111,8 @@ std::vector<std::string> Differences(const VitConfig& a, const VitConfig& b) {
   if (a.pool == Pool::kMap) compare("the width of the pooling's MLP", a.map_mlp_width, b.map_mlp_width);
   compare("the pooler's width", a.pooler_width, b.pooler_width);
   if (a.pooler_width > 0) compare("the pooler's activation", a.pooler_activation, b.pooler_activation);
+  compare("the projection's width", a.projection_width, b.projection_width);
+  if (a.projection_width > 0) compare("the projection's bias", a.projection_bias, b.projection_bias);
   compare("LayerNorm in the classifier", a.head_norm, b.head_norm);
   compare("the number of classes", a.classes, b.classes);
   compare("the distillation head", a.distillation_head, b.distillation_head);

@@ -52,6 +52,7 @@ void Validate(const VitConfig& c) {
   RequireRange("the number of register tokens", c.registers, 0, kMaxExtent);
   RequireRange("the number of classes", c.classes, 0, kMaxClasses);
   RequireRange("the pooler's width", c.pooler_width, 0, kMaxExtent);
+  RequireRange("the projection's width", c.projection_width, 0, kMaxExtent);
   Require(c.patch_features() <= 1 << 24, "config: patches of {}x{} pixels with {} channels are too large",
           c.patch_height, c.patch_width, c.channels);
   const bool needs_token = c.pool == Pool::kToken || c.pool == Pool::kTokenAndMean;
@@ -78,8 +79,9 @@ double Flops(const VitConfig& c, int64_t height, int64_t width) {
   const double patches = static_cast<double>(height / c.patch_height) * static_cast<double>(width / c.patch_width);
   const double embedding = 2 * patches * static_cast<double>(c.patch_features()) * static_cast<double>(c.block.width);
   const double head = 2 * static_cast<double>(c.pooled_width()) * static_cast<double>(c.classes);
+  const double projection = 2 * static_cast<double>(c.projection_input()) * static_cast<double>(c.projection_width);
   return embedding + static_cast<double>(c.depth) * Flops(c.block, patches + static_cast<double>(c.prefix())) +
-         head * (c.distillation_head ? 2 : 1);
+         projection + head * (c.distillation_head ? 2 : 1);
 }
 
 }  // namespace qkv::model

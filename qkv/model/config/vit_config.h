@@ -13,9 +13,9 @@
 namespace qkv::model {
 
 /// The library that a model's files belong to; families/ has one or more rows for each.
-enum class Family { kTimm, kHuggingFace, kVitPytorch };
+enum class Family { kTimm, kHuggingFace, kVitPytorch, kOpenClip };
 
-/// "timm", "Hugging Face", "vit-pytorch"; families/families.cc has the names.
+/// "timm", "Hugging Face", "vit-pytorch", "open_clip"; families/families.cc has the names.
 std::string_view Name(Family family);
 
 enum class Positions {
@@ -87,6 +87,10 @@ struct VitConfig {
   int64_t map_mlp_width = 0;  // hidden width of attention pooling's MLP
   int64_t pooler_width = 0;   // Hugging Face's pooler, a dense layer on the class token; 0: none
   simd::Activation pooler_activation = simd::Activation::kTanh;
+  // The last layer before the output: a linear layer of the pooled vector, after fc_norm, into the space that images
+  // share with texts (CLIP); 0: none.
+  int64_t projection_width = 0;
+  bool projection_bias = false;
 
   bool head_norm = false;          // vit-pytorch's older LayerNorm before the classifier
   int64_t classes = 0;             // 0: no classifier; the output is the pooled vector
@@ -109,7 +113,9 @@ struct VitConfig {
   int64_t tokens() const { return prefix() + patches(); }
   int64_t patch_features() const { return channels * patch_height * patch_width; }
   /// Length of the vector that the classifier reads.
-  int64_t pooled_width() const {
+  int64_t pooled_width() const { return projection_width > 0 ? projection_width : projection_input(); }
+  /// Length of the vector that the projection reads, if there is one.
+  int64_t projection_input() const {
     return pool == Pool::kTokenAndMean ? 2 * block.width : pooler_width > 0 ? pooler_width : block.width;
   }
   /// Last axis of "logits".
