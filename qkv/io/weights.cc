@@ -17,8 +17,9 @@ namespace {
 namespace fs = std::filesystem;
 using namespace std::string_view_literals;  // NOLINT: for the zero bytes in ""sv
 
-constexpr const char* kWeightFiles[] = {"model.safetensors", "model.safetensors.index.json", "pytorch_model.bin",
-                                        "pytorch_model.bin.index.json"};
+constexpr const char* kWeightFiles[] = {"model.safetensors",           "model.safetensors.index.json",
+                                        "pytorch_model.bin",           "pytorch_model.bin.index.json",
+                                        "open_clip_model.safetensors", "open_clip_pytorch_model.bin"};
 constexpr size_t kMostShown = 8;        // names in a message
 constexpr size_t kMostLooked = 10'000;  // entries of a folder
 

@@ -85,7 +85,8 @@ Written WriteRewritten(const model::Checkpoint& checkpoint, const model::VitConf
                       &files.weights.tensors);
     }
   }
-  std::string& config = files.texts.at(model::kConfigFile);
+  const bool own = files.texts.contains(model::kConfigFile);
+  std::string& config = files.texts.at(own ? model::kConfigFile : model::kOpenClipConfigFile);
   config = WithAttention(config, target);
   written.before = MeasureSize(source, checkpoint.tensors->bytes());
   written.after = MeasureSize(target, model::WriteModel(files, folder, options.force));

@@ -35,6 +35,7 @@ TIMM = [
     timm("siglip_gap", "vit_base_patch16_siglip_gap_224"),
     timm("no_final_norm", final_norm=False, fc_norm=True),  # then there is no norm at all
     timm("clip", "vit_base_patch16_clip_quickgelu_224"),  # pre_norm, no patch bias, quick_gelu, eps 1e-5
+    timm("clip_projection", "vit_base_patch16_clip_quickgelu_224", num_classes=512, depth=1),  # no classes: an embedding
     timm("pre_norm", pre_norm=True, act_layer="quick_gelu"),
     timm("qk_norm", qk_norm=True),
     timm("qkv_bias_off", qkv_bias=False),
@@ -125,6 +126,59 @@ HF = [
 ]
 
 
+def towers(name, kind, vision=None, text=None, size=None, dtype=torch.float32, **args):
+    """CLIP and SigLIP, both towers or the images' alone."""
+    image = dict(hidden_size=24, num_hidden_layers=2, num_attention_heads=3, image_size=24, patch_size=8,
+                 intermediate_size=50, **(vision or {}))
+    words = dict(hidden_size=20, num_hidden_layers=2, num_attention_heads=2, intermediate_size=44, vocab_size=40,
+                 max_position_embeddings=9, **(text or {}))
+    if kind.startswith("Siglip"):
+        words["projection_size"] = 24
+    if "Vision" in kind:
+        return Case(f"hf_{name}", "transformers", kind, {**image, **args}, size, dtype)
+    return Case(f"hf_{name}", "transformers", kind, {"vision_config": image, "text_config": words, **args}, size, dtype)
+
+
+def open_clip(name, kind, vision=None, text=None, timm_args=None, embed_dim=14, **args):
+    """open_clip's CLIP, and CustomTextCLIP with timm's models."""
+    image = dict(image_size=24, **(vision or {}))
+    if not timm_args:
+        image |= dict(patch_size=8, width=24, head_width=8, layers=2, mlp_ratio=2)
+    words = dict(context_length=9, vocab_size=40, width=20, heads=2, layers=2, mlp_ratio=2.2, **(text or {}))
+    preprocess = {"mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5], "interpolation": "bicubic", "resize_mode": "squash"}
+    return Case(f"open_clip_{name}", "open_clip", kind,
+                dict(embed_dim=embed_dim, vision_cfg=image, text_cfg=words, **args), extra=preprocess,
+                unsaved={"timm_args": timm_args} if timm_args else {})  # fmt: skip
+
+
+TOWERS = [
+    towers("clip", "CLIPModel", text={"eos_token_id": 2}, projection_dim=14),
+    towers("clip_end", "CLIPModel", vision={"hidden_act": "gelu"}, text={"eos_token_id": 39, "hidden_act": "gelu"},
+           projection_dim=14, text_mask=True, text_padding=0),
+    towers("clip_resized", "CLIPModel", size=(32, 40), vision={"num_channels": 1}, text={"eos_token_id": 39},
+           projection_dim=30),
+    towers("clip_bf16", "CLIPModel", text={"eos_token_id": 2}, projection_dim=14, dtype=torch.bfloat16),
+    towers("clip_vision", "CLIPVisionModel"),
+    towers("clip_vision_projection", "CLIPVisionModelWithProjection", projection_dim=14),
+    towers("siglip", "SiglipModel"),
+    towers("siglip_mask", "SiglipModel", text_mask=True, text_padding=0, size=(32, 24)),
+    towers("siglip_vision", "SiglipVisionModel"),
+    towers("siglip_vision_no_head", "SiglipVisionModel", vision_use_head=False),
+    towers("siglip_classifier", "SiglipForImageClassification", num_labels=7),
+    open_clip("clip", "CLIP", quick_gelu=True),
+    open_clip("clip_options", "CLIP", vision=dict(pool_type="avg", no_ln_pre=True, ls_init_value=0.1,
+              final_ln_after_pool=True), text=dict(pool_type="eos", eos_id=39, norm_kwargs={"eps": 1e-3})),
+    open_clip("siglip", "CustomTextCLIP", vision=dict(timm_model_name="vit_base_patch16_siglip_224", timm_pool="map",
+              timm_proj="none"), timm_args=dict(img_size=24, patch_size=8, embed_dim=24, depth=2, num_heads=3),
+              text=dict(no_causal_mask=True, proj_bias=True, pool_type="last", norm_kwargs={"eps": 1e-6},
+                        act_kwargs={"approximate": "tanh"}), embed_dim=24, init_logit_bias=-10, custom_text=True),
+    open_clip("timm_linear", "CustomTextCLIP", vision=dict(timm_model_name="vit_base_patch16_224", timm_pool="token",
+              timm_proj="linear"), timm_args=dict(img_size=24, patch_size=8, embed_dim=24, depth=1, num_heads=3),
+              custom_text=True),
+    towers("clip_classifier", "CLIPForImageClassification", num_labels=7, text={"eos_token_id": 2}),
+]
+
+
 def vit_pytorch(name, kind="ViT", **args):
     small = dict(image_size=24, patch_size=8, num_classes=7, dim=24, depth=2, heads=3, mlp_dim=40, dim_head=8)
     return Case(f"vit_pytorch_{name}", "vit-pytorch", kind, {**small, **args})
@@ -146,4 +200,4 @@ VIT_PYTORCH = [
     vit_pytorch("simple_one_head", "SimpleViT", heads=1, dim_head=24, channels=1),
 ]
 
-CASES = {case.name: case for case in TIMM + HF + VIT_PYTORCH}
+CASES = {case.name: case for case in TIMM + HF + TOWERS + VIT_PYTORCH}

@@ -18,6 +18,14 @@ namespace {
 constexpr std::string_view kWrapperPrefixes[] = {"module.",   "_orig_mod.", "model.",   "net.",     "network.",
                                                  "backbone.", "encoder.",   "teacher.", "student.", "ema_model."};
 
+void BindAll(Checkpoint* checkpoint) {
+  const Description& description = checkpoint->description;
+  BoundTowers bound =
+      BindTowers(description.config, description.text ? &*description.text : nullptr, *checkpoint->tensors);
+  checkpoint->bound = std::move(bound.image);
+  checkpoint->text = std::move(bound.text);
+}
+
 Checkpoint OpenOnce(const fs::path& path, const ModelHints& given) {
   Checkpoint checkpoint;
   checkpoint.source = path.string();
@@ -26,7 +34,7 @@ Checkpoint OpenOnce(const fs::path& path, const ModelHints& given) {
   checkpoint.tensors = std::make_shared<const io::TensorSet>(std::move(tensors));
   const fs::path folder = fs::is_directory(path) ? path : path.parent_path();
   try {
-    if (const std::optional<io::Json> config = ReadOptionalJson(folder / kConfigFile)) {
+    if (const std::optional<io::Json> config = ReadOptionalJson(ConfigFile(path))) {
       const std::optional<io::Json> processor = ReadOptionalJson(folder / kPreprocessorFile);
       checkpoint.configuration = config->dump() + (processor ? processor->dump() : "");
       checkpoint.description = Describe(*config, processor, *checkpoint.tensors);
@@ -35,7 +43,7 @@ Checkpoint OpenOnce(const fs::path& path, const ModelHints& given) {
       checkpoint.description = DescribeFromTensors(*checkpoint.tensors, given);
       checkpoint.configuration = fmt::format("heads {}", checkpoint.description.config.block.attention.heads);
     }
-    checkpoint.bound = Bind(checkpoint.description.config, *checkpoint.tensors);
+    BindAll(&checkpoint);
     std::vector<std::string>& assumptions = checkpoint.description.assumptions;
     for (const std::string& remark : checkpoint.tensors->remarks()) {
       checkpoint.configuration += remark;  // other dictionaries of the file are other models, for the cache
@@ -68,7 +76,7 @@ Checkpoint Checkpoint::FromBytes(std::string_view config, std::span<const std::b
   checkpoint.source = where;
   checkpoint.tensors = std::make_shared<const io::SafeTensors>(io::SafeTensors::FromBytes(weights, where));
   checkpoint.description = Describe(io::ParseJson(config, where), {}, *checkpoint.tensors);
-  checkpoint.bound = Bind(checkpoint.description.config, *checkpoint.tensors);
+  BindAll(&checkpoint);
   return checkpoint;
 }
 

@@ -114,11 +114,11 @@ std::string WithLabels(const std::string& text, const Description& description) 
 ModelFiles SameFiles(const Checkpoint& checkpoint, std::optional<DType> dtype) {
   ModelFiles files;
   const fs::path folder = SourceFolder(checkpoint);
-  if (!folder.empty() && fs::exists(folder / kConfigFile)) {
-    files.texts[kConfigFile] = SameConfig(folder / kConfigFile, dtype);
-    if (checkpoint.description.label_source != LabelSource::kFiles) {
-      files.texts[kConfigFile] = WithLabels(files.texts[kConfigFile], checkpoint.description);
-    }
+  const fs::path config = folder.empty() ? fs::path() : ConfigFile(checkpoint.source);
+  if (!folder.empty() && fs::exists(config)) {
+    std::string& text = files.texts[config.filename().string()];
+    text = SameConfig(config, dtype);
+    if (checkpoint.description.label_source != LabelSource::kFiles) text = WithLabels(text, checkpoint.description);
     if (fs::exists(folder / kPreprocessorFile)) files.texts[kPreprocessorFile] = ReadFile(folder / kPreprocessorFile);
   } else {
     Translation translation = TranslateWithBackground(checkpoint.description, checkpoint.description.config.family);

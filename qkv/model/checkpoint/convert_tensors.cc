@@ -78,6 +78,7 @@ StoredTensor Join(const BoundTensor& bound, std::optional<DType> dtype, TensorLi
   const bool alike = std::all_of(bound.parts.begin(), bound.parts.end(),
                                  [&](const StoredTensor* part) { return part->dtype == bound.parts[0]->dtype; });
   const DType type = dtype ? *dtype : alike ? bound.parts[0]->dtype : DType::kF32;
+  if (!bound.extract.whole()) return StoreAs(bound.spec.name, Read<double>(bound), type, list);
   std::vector<StoredTensor> parts;
   for (const StoredTensor* part : bound.parts) parts.push_back(Cast(*part, type, list));
   StoredTensor joined = parts[0];

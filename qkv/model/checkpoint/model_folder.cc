@@ -143,6 +143,15 @@ class WorkFolder {
 
 }  // namespace
 
+fs::path ConfigFile(const fs::path& path) {
+  std::error_code ignored;
+  const bool is_folder = fs::is_directory(path, ignored);
+  const fs::path folder = is_folder ? path : path.parent_path(), other = folder / kOpenClipConfigFile;
+  const bool meant = !is_folder && path.filename().string().starts_with("open_clip");
+  if (fs::exists(other, ignored) && (meant || !fs::exists(folder / kConfigFile, ignored))) return other;
+  return folder / kConfigFile;
+}
+
 void RequireWritable(const fs::path& folder, bool force) {
   std::error_code ignored;
   if (!fs::exists(folder, ignored)) return;

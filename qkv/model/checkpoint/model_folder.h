@@ -12,7 +12,12 @@
 namespace qkv::model {
 
 inline constexpr const char* kConfigFile = "config.json";
+inline constexpr const char* kOpenClipConfigFile = "open_clip_config.json";  // if there is no config.json
 inline constexpr const char* kPreprocessorFile = "preprocessor_config.json";
+
+/// The configuration beside these weights, a file or a folder: config.json, or that of open_clip if its weights are
+/// meant or if there is no other. The file need not exist.
+std::filesystem::path ConfigFile(const std::filesystem::path& path);
 
 struct ModelFiles {
   TensorList weights;

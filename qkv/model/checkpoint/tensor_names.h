@@ -9,12 +9,15 @@
 
 #include "qkv/io/safetensors.h"
 #include "qkv/model/checkpoint/tensor_table.h"
+#include "qkv/model/config/text_tower.h"
 
 namespace qkv::model {
 
 /// One tensor (or the .weight and .bias of one module) and its stored names. "{}" stands for the block's index, '@' for
 /// the prefix of the base model ("vit.", "deit.", …, or nothing). '|' separates alternatives, first the one that the
 /// library writes today; '+' separates the parts of a tensor that is stored in pieces along its first axis.
+/// A tensor may also be stored inside another, or turned: "NAME[1:3/3]" stands for the second and third of three equal
+/// pieces of NAME along its first axis, "^NAME" for the transposed matrix. Conversion does not write such layouts.
 struct NameRow {
   std::string_view canonical, stored;
 };
@@ -29,10 +32,19 @@ struct Layout {
 /// The layout of a configuration: determined by its family, and within the family by the model.
 const Layout& GetLayout(const VitConfig& config);
 
+/// Where a tensor is within a stored one.
+struct Extract {
+  int64_t begin = 0, end = 1, pieces = 1;  // pieces [begin, end) of equal pieces along the first axis
+  bool transposed = false;
+
+  bool whole() const { return pieces == 1 && !transposed; }
+};
+
 /// A tensor of the table, and the stored tensors that hold it (concatenated along the first axis).
 struct BoundTensor {
   TensorSpec spec;
   std::vector<const io::StoredTensor*> parts;
+  Extract extract = {};  // not whole: of the only part
 };
 
 /// The tensor of this canonical name; null if there is none.
@@ -46,11 +58,21 @@ Tensor<T> Read(const BoundTensor& bound);
 /// misshaped and unused tensors. Shapes are compared without axes of extent 1.
 std::vector<BoundTensor> Bind(const VitConfig& config, const io::TensorSet& tensors);
 
+/// The tensors of both towers of a model, in the tables' orders; without a text encoder as above. Strict likewise: a
+/// tensor must belong to either tower.
+struct BoundTowers {
+  std::vector<BoundTensor> image, text;
+};
+BoundTowers BindTowers(const VitConfig& config, const TextTower* text, const io::TensorSet& tensors);
+
 /// As above, for a table whose tensors are stored under their own names. model: owner of the tensors, for messages.
 std::vector<BoundTensor> Bind(std::vector<TensorSpec> table, const io::TensorSet& tensors, std::string_view model);
 
-/// Prefix of the base model's names in this checkpoint: "vit.", "deit.", …, or nothing.
+/// Prefix of the base model's names in this checkpoint: "vit.", "deit.", "vision_model.", "visual.trunk.", …, or
+/// nothing.
 std::string BasePrefix(const io::TensorSet& tensors);
+/// Prefix of the text encoder's names: "text_model.", "text.", or nothing. In its layout it stands for '@'.
+std::string TextPrefix(const io::TensorSet& tensors);
 
 /// Names under which a library stores a tensor of the table today. Throws Error if it has no name for it.
 std::vector<std::string> StoredNames(const Layout& layout, std::string_view prefix, std::string_view canonical);

@@ -82,6 +82,13 @@ std::vector<TensorSpec> MakeTensorTable(const Config& config) {
 std::vector<TensorSpec> TensorTable(const VitConfig& config) { return MakeTensorTable(config); }
 std::vector<TensorSpec> TensorTable(const SequenceConfig& config) { return MakeTensorTable(config); }
 
+std::vector<TensorSpec> TensorTable(const TextTower& tower) {
+  std::vector<TensorSpec> table = TensorTable(tower.config);
+  table.push_back({"logit_scale", {1}, Role::kScale});
+  if (tower.logit_bias) table.push_back({"logit_bias", {1}, Role::kBias});
+  return table;
+}
+
 TokenProducts CountProducts(const nn::BlockConfig& config) {
   ProductCounter counter;
   nn::BlockParameters<ProductCounter::Views> none;

@@ -11,6 +11,7 @@
 #include "qkv/io/json.h"
 #include "qkv/io/safetensors.h"
 #include "qkv/model/config/preprocess_config.h"
+#include "qkv/model/config/text_tower.h"
 #include "qkv/model/config/vit_config.h"
 
 namespace qkv::model {
@@ -21,7 +22,8 @@ enum class LabelSource { kFiles, kCaller, kAssumed };
 struct Description {
   VitConfig config;
   image::Preprocess preprocess;
-  std::vector<std::string> labels;       // by class, or empty
+  std::optional<TextTower> text;    // of a model with two towers
+  std::vector<std::string> labels;  // by class, or empty
   LabelSource label_source = LabelSource::kFiles;
   std::vector<std::string> assumptions;  // values that no file states, a sentence each
   // "qkv_background": "dark" in config.json: images with a bright border are inverted before all other preprocessing.

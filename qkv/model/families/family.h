@@ -39,6 +39,9 @@ struct FamilyRow {
   /// True for the one row of the library that holds a model of this configuration.
   bool (*holds)(const VitConfig& config);
   const Layout& (*layout)(const VitConfig& config);
+  /// Names of the text encoder's tensors: those of a SequenceConfig, "logit_scale" and "logit_bias". Null if no model
+  /// of the family has one.
+  const Layout* text_layout = nullptr;
   /// Preprocessing from preprocess_json, or for another input size.
   image::Preprocess (*preprocess)(const Description& description, ImageSize size);
   /// Throws Error that names everything in the model that the library's class lacks.

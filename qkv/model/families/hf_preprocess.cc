@@ -41,6 +41,7 @@ const std::array kProcessors = {
     ProcessorDefaults{"DeiT", 3, false, 256, true, &kHalf, &kHalf},
     ProcessorDefaults{"Bit", 3, true, 224, true, &kClipMean, &kClipStd},
     ProcessorDefaults{"CLIP", 3, true, 224, true, &kClipMean, &kClipStd},
+    ProcessorDefaults{"Siglip", 3, false, 224, false, &kHalf, &kHalf},
 };
 
 /// "ViTImageProcessor", "ViTImageProcessorFast", "ViTFeatureExtractor", …
@@ -53,8 +54,10 @@ const ProcessorDefaults& FindProcessorDefaults(const Fields& fields) {
     for (const char* ending : {"ImageProcessor", "ImageProcessorFast", "ImageProcessorPil", "FeatureExtractor"})
       if (rest == ending) return defaults;
   }
-  Fail("{}: \"{}\" is \"{}\", expected ViTImageProcessor, DeiTImageProcessor, BitImageProcessor or CLIPImageProcessor",
-       fields.where(), key, type);
+  Fail(
+      "{}: \"{}\" is \"{}\", expected ViTImageProcessor, DeiTImageProcessor, BitImageProcessor, CLIPImageProcessor or "
+      "SiglipImageProcessor",
+      fields.where(), key, type);
 }
 
 /// A switch of an image processor; as in the library, null turns the step off.

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "qkv/core/error.h"
@@ -16,6 +17,7 @@
 #include "qkv/model/families/from_tensors.h"
 #include "qkv/model/families/names_attention.h"
 #include "qkv/model/families/preprocess_common.h"
+#include "qkv/model/families/timm_names.h"
 #include "qkv/model/families/timm_registry.h"
 
 namespace qkv::model {
@@ -24,41 +26,9 @@ namespace {
 using simd::Activation;
 
 // ---------------------------------------------------------------------------------------------------------------------
-// Names of tensors: the canonical ones
+// Names of tensors
 
-constexpr NameRow kRows[] = {
-    {"cls_token", "cls_token"},
-    {"dist_token", "dist_token"},
-    {"reg_token", "reg_token"},
-    {"pos_embed", "pos_embed"},
-    {"patch_embed.proj", "patch_embed.proj"},
-    {"norm_pre", "norm_pre"},
-    {"blocks.{}.norm1", "blocks.{}.norm1"},
-    {"blocks.{}.attn.qkv", "blocks.{}.attn.qkv"},
-    {"blocks.{}.attn.q_norm", "blocks.{}.attn.q_norm"},
-    {"blocks.{}.attn.k_norm", "blocks.{}.attn.k_norm"},
-    {"blocks.{}.attn.norm", "blocks.{}.attn.norm"},
-    {"blocks.{}.attn.proj", "blocks.{}.attn.proj"},
-    {"blocks.{}.ls1.gamma", "blocks.{}.ls1.gamma"},
-    {"blocks.{}.norm2", "blocks.{}.norm2"},
-    {"blocks.{}.mlp.fc1", "blocks.{}.mlp.fc1|blocks.{}.mlp.fc1_g+blocks.{}.mlp.fc1_x"},
-    {"blocks.{}.mlp.norm", "blocks.{}.mlp.norm"},
-    {"blocks.{}.mlp.fc2", "blocks.{}.mlp.fc2"},
-    {"blocks.{}.ls2.gamma", "blocks.{}.ls2.gamma"},
-    {"norm", "norm"},
-    {"attn_pool.latent", "attn_pool.latent"},
-    {"attn_pool.q", "attn_pool.q"},
-    {"attn_pool.kv", "attn_pool.kv"},
-    {"attn_pool.proj", "attn_pool.proj"},
-    {"attn_pool.norm", "attn_pool.norm"},
-    {"attn_pool.mlp.fc1", "attn_pool.mlp.fc1"},
-    {"attn_pool.mlp.fc2", "attn_pool.mlp.fc2"},
-    {"fc_norm", "fc_norm"},
-    {"head", "head"},
-    {"head_dist", "head_dist"},
-};
-
-constexpr std::span<const NameRow> kTables[] = {kRows, kAttentionKindRows};
+constexpr std::span<const NameRow> kTables[] = {kTimmRows, kAttentionKindRows};
 constexpr Layout kLayout = {kTables, {}, {}};
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -159,6 +129,19 @@ VitConfig ParseArguments(const Fields& args, const std::string& architecture) {
   return c;
 }
 
+bool HasLabels(const Fields& config) { return config.Has("label_names") || config.Has("labels"); }
+
+// True if the classifier of this model, a name with its tag, is CLIP's projection into the space of texts: timm stores
+// it so for weights that were not fine-tuned on classes.
+bool IsProjection(const std::string& name, int64_t classes) {
+  TimmArchitecture registered;
+  if (classes == 0 || name.find("_clip_") == std::string::npos || name.find("_ft_") != std::string::npos) return false;
+  if (!FindTimmArchitecture(name, &registered)) return false;
+  constexpr int64_t kImageNet = 1000;
+  const int64_t width = Fields(registered.pretrained_cfg, "registry").Int("num_classes", kImageNet);
+  return width != kImageNet && width == classes;
+}
+
 // label_names is a list, or a map from class to name if there are gaps; label_descriptions may have longer names.
 std::vector<std::string> ParseLabels(const Fields& config, int64_t classes) {
   static const io::Json kNone = nullptr;
@@ -233,6 +216,13 @@ Description DescribeTimm(const io::Json& json) {
   description.config = ParseArguments(Fields(args, "config.json: model_args"), architecture);
   description.config.family = Family::kTimm;
   Validate(description.config);
+  const std::string tag = weak.String("tag", "");
+  if (IsProjection(tag.empty() ? architecture : architecture.substr(0, architecture.find('.')) + "." + tag,
+                   description.config.classes) &&
+      !HasLabels(config)) {
+    description.config.projection_width = std::exchange(description.config.classes, 0);
+    description.config.projection_bias = true;
+  }
   // qkv's own key: `qkv convert` writes it if a model's eps is not that of its architecture.
   description.config.block.norm.eps = config.Number("qkv_norm_eps", description.config.block.norm.eps);
   const io::Json own_size = {description.config.channels, description.config.image_height,
@@ -473,6 +463,7 @@ Translation TranslateToTimm(const Description& description) {
   cfg["classifier"] = c.distillation_token ? io::Json({"head", "head_dist"}) : io::Json("head");
   config["pretrained_cfg"] = std::move(cfg);
   if (!description.labels.empty()) config["label_names"] = description.labels;
+  if (description.text) result.notes.push_back("the text encoder is left out: timm has none");
 
   NoteOtherSizes(description, Family::kTimm, Interpolation::kBicubicAntialias, &result.notes);
   return result;

@@ -37,6 +37,11 @@ const std::map<std::string, std::string> kRefused = {
     {"hf_dinov2", "class token and mean side by side"},
     {"hf_dinov2_registers", "class token and mean side by side"},
     {"hf_dinov2_registers_resized", "class token and mean side by side"},
+    {"hf_clip", "no projection of the pooled vector"},
+    {"hf_clip_bf16", "no projection of the pooled vector"},
+    {"hf_clip_end", "no projection of the pooled vector"},
+    {"hf_clip_resized", "no projection of the pooled vector"},
+    {"hf_clip_vision_projection", "no projection of the pooled vector"},
     {"hf_dinov2_resized", "class token and mean side by side"},
     {"hf_dinov2_swiglu", "class token and mean side by side"},
     {"hf_vit_model_new_names", "no pooler"},
@@ -48,6 +53,7 @@ const std::map<std::string, std::string> kRefused = {
     {"timm_avgmax", "this model pools by half mean, half maximum"},
     {"timm_bf16", "Dinov2ForImageClassification reads class token and mean; this model takes the class token"},
     {"timm_clip", "no LayerNorm before the blocks"},
+    {"timm_clip_projection", "no projection of the pooled vector"},
     {"timm_cls_avg", "no LayerNorm after pooling"},
     {"timm_deit3", "Dinov2ForImageClassification reads class token and mean"},
     {"timm_distilled_features", "with the mean of its two tokens"},
@@ -79,6 +85,11 @@ const std::map<std::string, std::string> kRefused = {
     {"timm_swiglu_packed", "Dinov2ForImageClassification reads class token and mean"},
 };
 
+// timm can say these; qkv does not write their own layout.
+bool HasOneWay(const Description& description) {
+  return description.config.architecture.starts_with("CLIP") || description.config.architecture.starts_with("Siglip");
+}
+
 std::vector<std::string> Cases() {
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(SourceFolder() / "tests/golden")) {
@@ -92,13 +103,7 @@ std::vector<std::string> Cases() {
 std::map<std::string, Tensor<float>> Canonical(const Checkpoint& checkpoint) {
   std::map<std::string, Tensor<float>> result;
   for (const BoundTensor& bound : checkpoint.bound) {
-    auto tensor = Tensor<float>::Uninitialised(bound.spec.shape);
-    float* to = tensor.data();
-    for (const io::StoredTensor* part : bound.parts) {
-      io::ConvertTo<float>(*part, to);
-      to += part->shape.size();
-    }
-    result.emplace(bound.spec.name, std::move(tensor));
+    result.emplace(bound.spec.name, Read<float>(bound));
   }
   return result;
 }
@@ -223,6 +228,10 @@ TEST_P(GoldenConversion, GoesThereAndBackOrSaysWhyNot) {
   EXPECT_EQ(Differences(original_.description.config, there.description.config), std::vector<std::string>());
   EXPECT_EQ(original_.description.config.block.norm.eps, there.description.config.block.norm.eps);
   ExpectSameLogits(original_, there);
+  if (HasOneWay(original_.description)) {
+    EXPECT_THROW(Convert(there, folder_ / "back", {.layout = own}), Error);
+    return;
+  }
 
   Convert(there, folder_ / "back", {.layout = own});
   const Checkpoint back = Checkpoint::Open(folder_ / "back");
