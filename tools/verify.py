@@ -59,6 +59,12 @@ FULL = [
     hf_full("dinov2_small", "Dinov2Model", (224, 224), **DINOV2),
     hf_full("dinov2_small_classifier_at_154x252", "Dinov2ForImageClassification", (154, 252), **DINOV2),
     hf_full("dinov2_small_registers", "Dinov2WithRegistersModel", (224, 182), **DINOV2),
+    Case("full_hf_clip_base_patch32", "transformers", "CLIPModel", batch=1, args=dict(
+        vision_config=dict(image_size=224, patch_size=32), projection_dim=512,
+        text_config=dict(vocab_size=49408, max_position_embeddings=77, eos_token_id=2))),
+    Case("full_hf_siglip_base", "transformers", "SiglipModel", batch=1, args=dict(
+        vision_config=dict(image_size=224, patch_size=16),
+        text_config=dict(vocab_size=32000, max_position_embeddings=64))),
     Case("full_vit_pytorch", "vit-pytorch", "ViT", batch=1, args=dict(
         image_size=256, patch_size=32, num_classes=1000, dim=1024, depth=6, heads=16, mlp_dim=2048)),
     Case("full_vit_pytorch_simple", "vit-pytorch", "SimpleViT", batch=1, args=dict(

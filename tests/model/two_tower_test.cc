@@ -17,6 +17,8 @@
 #include "qkv/core/file.h"
 #include "qkv/io/json.h"
 #include "qkv/io/safetensors.h"
+#include "qkv/model/checkpoint/convert.h"
+#include "qkv/model/checkpoint/translate.h"
 #include "tests/support/difference.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
@@ -168,6 +170,11 @@ TEST_P(TwoTowers, RefuseIdsAndMasksThatDoNotFit) {
   ExpectError([&] { model.TextEmbeds(Tensor<int64_t>({2, 3}), Tensor<int64_t>({2, 2})); }, "the mask is");
 }
 
+TEST_P(TwoTowers, TheTextEncoderHasAnOwnForm) {
+  const SequenceConfig config = Checkpoint::Open(folder_).description.text->config;
+  EXPECT_EQ(ParseSequenceConfig(ToJson(config)), config);
+}
+
 // A causal text encoder does not read what follows the token that it reads.
 TEST(TwoTower, PaddingAfterTheEndDoesNotMatterToClip) {
   const fs::path folder = GoldenFolder("hf_clip");
@@ -194,6 +201,21 @@ TEST(TwoTower, TheCacheHoldsTheImageTower) {
     const VitConfig& c = built.image().config();
     const Tensor<float> pixels = Sampler(7).Normal<float>({2, c.channels, c.image_height, c.image_width});
     EXPECT_EQ(MaxDifference(built.ImageEmbeds(pixels), mapped.ImageEmbeds(pixels)), 0);
+  }
+}
+
+TEST(TwoTower, ConversionKeepsBothTowers) {
+  for (const char* golden : {"hf_clip", "hf_siglip", "open_clip_clip", "open_clip_siglip"}) {
+    SCOPED_TRACE(golden);
+    const TemporaryFolder folder;
+    const Checkpoint original = Checkpoint::Open(GoldenFolder(golden));
+    Convert(original, folder / "bf16", {.dtype = DType::kBF16});
+    const Checkpoint narrow = Checkpoint::Open(folder / "bf16");
+    EXPECT_EQ(narrow.description.text, original.description.text);
+    EXPECT_TRUE(Differences(narrow.description.config, original.description.config).empty());
+    const auto ids = Make<int64_t>({1, 4}, {38, 5, 7, 39});
+    const Tensor<float> wide = TwoTowerModel(original, Towers::kText).TextEmbeds(ids);
+    EXPECT_GE(RowCosine(TwoTowerModel(narrow, Towers::kText).TextEmbeds(ids), wide, 0), 0.99);
   }
 }
 
