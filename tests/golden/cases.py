@@ -161,7 +161,7 @@ TOWERS = [
     towers("clip_vision", "CLIPVisionModel"),
     towers("clip_vision_projection", "CLIPVisionModelWithProjection", projection_dim=14),
     towers("siglip", "SiglipModel"),
-    towers("siglip_mask", "SiglipModel", text_mask=True, text_padding=0, size=(32, 24)),
+    towers("siglip_mask_resized", "SiglipModel", text_mask=True, text_padding=0, size=(32, 24)),
     towers("siglip_vision", "SiglipVisionModel"),
     towers("siglip_vision_no_head", "SiglipVisionModel", vision_use_head=False),
     towers("siglip_classifier", "SiglipForImageClassification", num_labels=7),
