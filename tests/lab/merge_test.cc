@@ -104,8 +104,9 @@ TEST_P(GoldenMerge, KeepsEverythingElse) {
   EXPECT_EQ(io::ReadJson(folder_ / "out/config.json"), config);
   EXPECT_EQ(written.after.query_key,
             c.depth * c.block.attention.heads * c.block.width * (c.block.width + c.block.attention.bias));
-  EXPECT_EQ(written.before.query_key, c.depth * 2 * c.block.attention.heads * c.block.attention.head_width *
-                                          (c.block.width + c.block.attention.bias));
+  const nn::AttentionConfig& a = c.block.attention;
+  EXPECT_EQ(written.before.query_key,
+            c.depth * a.joined_width() * (2 * c.block.width + a.bias + (a.bias && a.key_bias)));
   EXPECT_EQ(written.after.bytes, merged.tensors->bytes());
   EXPECT_EQ(written.after.parameters - written.before.parameters, written.after.query_key - written.before.query_key);
 }
