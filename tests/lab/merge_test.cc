@@ -202,7 +202,7 @@ TEST_F(Merging, ShardsAndNewNamesKeepTheirGeneration) {
 TEST_F(Merging, ABareFileGetsAConfiguration) {
   fs::create_directory(folder_ / "bare");
   fs::copy(GoldenFolder("timm_vit") / "model.safetensors", folder_ / "bare/model.safetensors");
-  const Checkpoint bare = Checkpoint::Open(folder_ / "bare", {.heads = 3});
+  const Checkpoint bare = Checkpoint::Open(folder_ / "bare", {.heads = 3, .mean = {0.5}, .std = {0.5}});
   EXPECT_FALSE(Merge(bare, folder_ / "out", {}).notes.empty());
   EXPECT_EQ(Checkpoint::Open(folder_ / "out").description.config.block.attention.kind, nn::AttentionKind::kMerged);
 }
