@@ -165,8 +165,7 @@ std::vector<std::optional<int64_t>> MatchCocoCategories(std::span<const std::str
     any |= found != ids.end();
   }
   Require(any, "categories: no label of the model ({}, …) is a category of the data ({}, …)",
-          labels.empty() ? "none" : labels[0],
-          dataset.categories.empty() ? "none" : dataset.categories[0].name);
+          labels.empty() ? "none" : labels[0], dataset.categories.empty() ? "none" : dataset.categories[0].name);
   return matches;
 }
 

@@ -72,19 +72,4 @@ std::vector<CocoDetection> ReadCocoDetections(const std::filesystem::path& file)
 std::vector<std::optional<int64_t>> MatchCocoCategories(std::span<const std::string> labels,
                                                         const CocoDataset& dataset);
 
-/// The file of an image in the folder of the images. Throws Error if its name leads out of the folder, because a file
-/// of a stranger must not choose what is read.
-std::filesystem::path CocoImagePath(const std::filesystem::path& folder, const CocoImage& image);
-
-/// An annotation file, and the folder of its images.
-struct CocoFiles {
-  std::filesystem::path annotations, images;
-};
-
-/// Finds both. `path`: an annotation file, or a folder that has one, beside the images ("_annotations.coco.json") or in
-/// "annotations/". The images of "annotations/instances_NAME.json" are in "NAME/" or "images/NAME/" beside that folder,
-/// or in "images/". `split`: chooses among several annotation files by a part of their names; may be empty. Throws
-/// Error that lists the files if none or several match. Nothing if the folder has no such files.
-std::optional<CocoFiles> FindCocoFiles(const std::filesystem::path& path, std::string_view split);
-
 }  // namespace qkv::app

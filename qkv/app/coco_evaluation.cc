@@ -47,16 +47,16 @@ struct Place {
 // A detection compared with the annotations of its image. Bit t of a mask: at threshold t.
 struct MatchedDetection {
   double score = 0;
-  size_t rank = 0;                           // among the detections of its image and category
-  std::array<uint16_t, kAreas> right{};      // matches an annotation
-  std::array<uint16_t, kAreas> mistaken{};   // matches none; neither: matches one that is ignored, or is of another area
+  size_t rank = 0;                          // among the detections of its image and category
+  std::array<uint16_t, kAreas> right{};     // matches an annotation
+  std::array<uint16_t, kAreas> mistaken{};  // matches none; neither: matches one that is ignored, or is of another area
 };
 
 // All scores of a category.
 struct CategoryCurves {
-  std::array<int64_t, kAreas> annotations{};                                // that are not ignored
-  std::array<std::vector<double>, kAreas> precision;                        // [threshold, recall]; empty if there are none
-  std::array<std::array<double, kThresholds>, kAreas> recall{};             // with the most detections
+  std::array<int64_t, kAreas> annotations{};                     // that are not ignored
+  std::array<std::vector<double>, kAreas> precision;             // [threshold, recall]; empty if there are none
+  std::array<std::array<double, kThresholds>, kAreas> recall{};  // with the most detections
   std::array<std::array<double, kThresholds>, kMaxDetections.size()> recall_of_best{};  // of any area
 };
 
@@ -365,13 +365,13 @@ CocoEvaluation EvaluateCoco(const CocoDataset& dataset, std::span<const CocoDete
   for (const CocoCategory& category : dataset.categories) {
     const size_t k = ids.at(category.id);
     const std::vector<CategoryCurves> alone = {std::move(curves[k])};
-    evaluation.categories[k] = {.category = category,
-                                .annotations = std::ranges::count_if(
-                                    OfCategory(truth, k),
-                                    [&](const Place& place) { return !dataset.annotations[place.index].crowd; }),
-                                .ap = MeanPrecision(alone, 0, 0, kThresholds),
-                                .ap50 = MeanPrecision(alone, 0, 0, 1),
-                                .ar100 = MeanRecall(alone, 0, [](const CategoryCurves& c) { return c.recall[0]; })};
+    evaluation.categories[k] = {
+        .category = category,
+        .annotations = std::ranges::count_if(
+            OfCategory(truth, k), [&](const Place& place) { return !dataset.annotations[place.index].crowd; }),
+        .ap = MeanPrecision(alone, 0, 0, kThresholds),
+        .ap50 = MeanPrecision(alone, 0, 0, 1),
+        .ar100 = MeanRecall(alone, 0, [](const CategoryCurves& c) { return c.recall[0]; })};
   }
   return evaluation;
 }

@@ -26,7 +26,7 @@ struct CocoScores {
 
 struct CocoCategoryScore {
   CocoCategory category;
-  int64_t annotations = 0;              // without crowds
+  int64_t annotations = 0;                // without crowds
   double ap = -1, ap50 = -1, ar100 = -1;  // as in CocoScores, of this category alone
 };
 

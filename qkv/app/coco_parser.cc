@@ -127,8 +127,8 @@ class RecordHandler final : public nlohmann::json_sax<Json> {
     Require(level_ > 0, "{}: expected an object or a list, got {}", where_, what);
     Require(!in_box_, "{}: bbox: expected four numbers, got {}", Place(), what);
     Require(!(in_list_ && level_ == record_level_ - 1), "{}: expected an object, got {}", Place(), what);
-    const bool of_list = level_ == 1 && record_level_ == 3 &&
-                         (list_ == "images" || list_ == "categories" || list_ == "annotations");
+    const bool of_list =
+        level_ == 1 && record_level_ == 3 && (list_ == "images" || list_ == "categories" || list_ == "annotations");
     Require(!of_list, "{}: expected a list of {}, got {}", where_, list_, what);
     if (InField()) RefuseIfKnown(what);
     return true;

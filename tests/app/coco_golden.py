@@ -62,7 +62,7 @@ def make(seed, images=6, categories=4, objects=8, detections=15, *, crowds=0.15,
             score = rng.integers(1, levels + 1) / levels if levels else rng.random()
             results.append({"image_id": image, "category_id": category,
                             "bbox": [number(x) if whole else float(x) for x in bbox], "score": float(score)})
-    if not whole and annotations:
+    if not whole and annotations and results:
         # What pycocotools leaves out: unknown images and categories.
         annotations.append({**annotations[0], "id": len(annotations) + first_id, "image_id": 10 * images + 1})
         annotations.append({**annotations[0], "id": len(annotations) + first_id, "category_id": 3 * categories + 2})
@@ -104,7 +104,7 @@ def evaluate(data, results):
     names = {category["id"]: category["name"] for category in data["categories"]}
     precision, recall = evaluation.eval["precision"], evaluation.eval["recall"]
     scores["categories"] = [
-        {"id": k, "name": names[k], "ap": mean(precision[:, :, i, 0, 2]), "ap50": mean(precision[0, :, i, 0, 2]),
+        {"id": int(k), "name": names[k], "ap": mean(precision[:, :, i, 0, 2]), "ap50": mean(precision[0, :, i, 0, 2]),
          "ar100": mean(recall[:, i, 0, 2])} for i, k in enumerate(evaluation.params.catIds)]
     return scores
 
