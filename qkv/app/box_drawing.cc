@@ -22,6 +22,8 @@ using image::Rect;
 
 constexpr Colour kShade = {0, 0, 0};
 constexpr double kShadeOpacity = 0.4;
+// Height of a line of text in pixels, below which it is hard to read.
+constexpr int64_t kLeastText = 10;
 
 // Sizes in pixels, from the mean side of the photo.
 struct Sizes {
@@ -30,7 +32,7 @@ struct Sizes {
     line = std::max(1.0, std::round(side * 0.006));
     shade = std::max(0.75, line / 4);
     radius = 1.5 * line;
-    const auto wanted = std::max<int64_t>(7, std::lround(side * 0.027));
+    const auto wanted = std::max<int64_t>(kLeastText, std::lround(side * 0.027));
     while (image::TextHeight(text + 1) <= wanted) ++text;
     margin_y = std::max<int64_t>(1, image::TextHeight(text) / 8);
     margin_x = std::max<int64_t>(2, image::TextHeight(text) / 3);
@@ -140,7 +142,8 @@ std::string FitLabel(const DrawnBox& box, const Sizes& sizes, int64_t width) {
 // Chooses places for labels one after the other, the best box first.
 class LabelPlacer {
  public:
-  LabelPlacer(const Image& photo, const std::vector<Drawing>& drawings, const Sizes& sizes)
+  // drawings: those with labels.
+  LabelPlacer(const Image& photo, std::span<const Drawing> drawings, const Sizes& sizes)
       : height_(static_cast<double>(photo.height())),
         width_(static_cast<double>(photo.width())),
         drawings_(drawings),
@@ -195,7 +198,7 @@ class LabelPlacer {
   }
 
   const double height_, width_;
-  const std::vector<Drawing>& drawings_;
+  const std::span<const Drawing> drawings_;
   const double line_;
   std::vector<Rect> placed_;
   Rect best_;
@@ -236,10 +239,10 @@ Image DrawBoxes(const Image& photo, std::span<const DrawnBox> boxes) {
   }
   std::ranges::stable_sort(drawings, [](const auto& a, const auto& b) { return a.box->score > b.box->score; });
 
-  LabelPlacer placer(photo, drawings, sizes);
+  const std::span labelled = std::span(drawings).first(std::min(drawings.size(), kMaxBoxLabels));
+  LabelPlacer placer(photo, labelled, sizes);
   const auto height = static_cast<double>(image::TextHeight(sizes.text) + 2 * sizes.margin_y);
-  for (size_t i = 0; i < std::min(drawings.size(), kMaxBoxLabels); ++i) {
-    Drawing& drawing = drawings[i];
+  for (Drawing& drawing : labelled) {
     drawing.label = FitLabel(*drawing.box, sizes, photo.width());
     if (height > static_cast<double>(photo.height())) drawing.label.clear();
     if (drawing.label.empty()) continue;

@@ -38,7 +38,7 @@ TEST_P(CocoGolden, IsEqual) {
 
 INSTANTIATE_TEST_SUITE_P(Coco, CocoGolden,
                          testing::Values("mixed", "ties", "many", "id_zero", "all_crowds", "no_objects", "no_results"),
-                         [](const auto& info) { return std::string(info.param); });
+                         [](const auto& test) { return std::string(test.param); });
 
 // Images 1 … n of one object each, of `side`² pixels.
 CocoDataset Squares(int64_t images, double side) {

@@ -132,7 +132,7 @@ TEST(Coco, DetectionsAreReadAsWritten) {
 
   WriteCocoDetections(folder / "r.json", {});
   EXPECT_TRUE(ReadCocoDetections(folder / "r.json").empty());
-  const CocoDetection bad = {.image_id = 7, .score = std::numeric_limits<double>::quiet_NaN()};
+  const CocoDetection bad = {7, 1, {}, std::numeric_limits<double>::quiet_NaN()};
   const std::string message = ErrorMessage([&] { WriteCocoDetections(folder / "r.json", {&bad, 1}); });
   EXPECT_NE(message.find("image 7 is not finite"), message.npos) << message;
   EXPECT_TRUE(ReadCocoDetections(folder / "r.json").empty());
