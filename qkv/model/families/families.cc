@@ -12,8 +12,8 @@ namespace qkv::model {
 namespace {
 
 // The first match applies. vit-pytorch precedes timm: both have the key "architecture". Eva precedes timm's other
-// models, and CLIP, SigLIP and DINOv3 those that do not look at what is theirs.
-constexpr const FamilyRow* kFamilies[] = {&kVitPytorch, &kTimmEva,  &kTimmVit, &kHfDinov3, &kHfVitRelatives,
+// models, and CLIP, SigLIP, DINOv3 and YOLOS those that do not look at what is theirs.
+constexpr const FamilyRow* kFamilies[] = {&kVitPytorch, &kTimmEva,  &kTimmVit, &kHfDinov3, &kHfYolos, &kHfVitRelatives,
                                           &kHfClip,     &kHfSiglip, &kHfVit,   &kHfDinov2, &kOpenClip};
 
 constexpr Library kLibraries[] = {{Family::kTimm, "timm", "timm"},
