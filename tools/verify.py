@@ -73,6 +73,12 @@ FULL = [
     timm_full("vit_pe_spatial_tiny_patch16_512", img_size=512),
     timm_full("vit_small_patch16_rope_224", img_size=224),
     timm_full("vit_small_patch16_rope_mixed_ape_224", img_size=224, size=(192, 320)),
+    Case("full_hf_clip_base_patch32", "transformers", "CLIPModel", batch=1, args=dict(
+        vision_config=dict(image_size=224, patch_size=32), projection_dim=512,
+        text_config=dict(vocab_size=49408, max_position_embeddings=77, eos_token_id=2))),
+    Case("full_hf_siglip_base", "transformers", "SiglipModel", batch=1, args=dict(
+        vision_config=dict(image_size=224, patch_size=16),
+        text_config=dict(vocab_size=32000, max_position_embeddings=64))),
     Case("full_vit_pytorch", "vit-pytorch", "ViT", batch=1, args=dict(
         image_size=256, patch_size=32, num_classes=1000, dim=1024, depth=6, heads=16, mlp_dim=2048)),
     Case("full_vit_pytorch_simple", "vit-pytorch", "SimpleViT", batch=1, args=dict(

@@ -23,8 +23,8 @@ struct Preprocess {
     // As kShortestEdge, but the longer edge not beyond resize_width; then both down to multiples of resize_multiple
     // (YOLOS).
     kEdges,
-    kFit,           // both edges fit in resize_height × resize_width, rounded half to even (timm's "border")
-    kCover,         // both edges cover it, rounded half to even (timm's "center" for a non-square target)
+    kFit,    // both edges fit in resize_height × resize_width, rounded half to even (timm's "border")
+    kCover,  // both edges cover it, rounded half to even (timm's "center" for a non-square target)
   };
   /// The part of the resized image that is kept.
   enum class Crop {

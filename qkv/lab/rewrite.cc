@@ -85,8 +85,7 @@ Written WriteRewritten(const model::Checkpoint& checkpoint, const model::VitConf
                       &files.weights.tensors);
     }
   }
-  const bool own = files.texts.contains(model::kConfigFile);
-  std::string& config = files.texts.at(own ? model::kConfigFile : model::kOpenClipConfigFile);
+  std::string& config = model::ConfigText(files);
   config = WithAttention(config, target);
   written.before = MeasureSize(source, checkpoint.tensors->bytes());
   written.after = MeasureSize(target, model::WriteModel(files, folder, options.force));

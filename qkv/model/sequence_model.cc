@@ -50,30 +50,32 @@ int64_t PooledToken(const SequenceConfig& c, View<const int32_t> tokens) {
   return tokens.size() - 1;
 }
 
-// The first N tokens of a mask, [B, tokens], as attention takes it: the lengths of the keys, whose blocks it can skip,
-// if all hidden tokens are at the end. pooled: [B], tokens that must see another.
-void SetMask(View<const bool> mask, View<const int64_t> pooled, int64_t N, bool causal, Arena& arena,
-             View<const bool>* keys, View<const int64_t>* key_lengths) {
-  const int64_t B = mask.dim(0);
-  const View<bool> allowed = arena.New<bool>({B, 1, 1, N});
+// The keys that attention reads; empty views for all.
+struct VisibleKeys {
+  View<const int64_t> lengths;  // [B]: those after them are skipped
+  View<const bool> mask;        // [B, 1, 1, N], if one before them is hidden
+};
+
+// The keys of N tokens by a mask, [B, tokens], or empty. pooled: [B], the tokens that are read. A causal model reads no
+// key after these; lengths of each sequence's own make its result independent of N.
+VisibleKeys FindVisibleKeys(View<const bool> mask, View<const int64_t> pooled, int64_t N, bool causal, Arena& arena) {
+  if (mask.empty() && !causal) return {};
+  const int64_t B = pooled.dim(0);
   const View<int64_t> lengths = arena.New<int64_t>({B});
-  bool at_end = true;
+  const View<bool> allowed = arena.New<bool>({B, 1, 1, N});
+  bool holes = false;
   for (int64_t b = 0; b < B; ++b) {
+    int64_t& length = lengths.data()[b];
+    length = causal ? pooled.data()[b] + 1 : N;
+    if (mask.empty()) continue;
     const bool* const row = mask.row(b);
-    const int64_t seen = causal ? pooled.data()[b] + 1 : N;
-    Require(std::find(row, row + seen, true) != row + seen,
-            "sequence model: the mask of sequence {} hides every token that its token {} could attend to", b,
-            pooled.data()[b]);
+    while (length > 0 && !row[length - 1]) --length;
+    Require(length > 0, "sequence model: the mask of sequence {} hides every token that its token {} could attend to",
+            b, pooled.data()[b]);
+    holes = holes || std::find(row, row + length, false) != row + length;
     std::copy_n(row, N, allowed.at(b));
-    const bool* const hidden = std::find(row, row + N, false);
-    at_end = at_end && std::find(hidden, row + N, true) == row + N;
-    lengths.data()[b] = hidden - row;
   }
-  if (at_end) {
-    *key_lengths = lengths;
-  } else {
-    *keys = allowed;
-  }
+  return {lengths, holes ? View<const bool>(allowed) : View<const bool>()};
 }
 
 SequenceCheckpoint OpenOnce(const std::filesystem::path& folder) {
@@ -172,7 +174,8 @@ View<T> SequenceModel<T>::Run(View<const int32_t> tokens, Arena& arena, const Ru
     context.rotary = rotary_.get();
     if (!places_.empty()) context.places = places_.view()[static_cast<int64_t>(block)].slice(2, 0, all);
     if (!options.caches.empty()) context.cache = &options.caches[block];
-    context.last_rows = true;
+    // The last rows of a shorter sequence would not be the rows of its tokens.
+    context.last_rows = options.key_lengths.empty();
     const bool last = block + 1 == blocks_.size() && options.rows > 0;
     nn::BlockForward<T>(x, blocks_[block], last ? options.rows : N, arena, context);
   }
@@ -224,13 +227,10 @@ void SequenceModel<T>::Embed(View<const int32_t> tokens, View<const bool> mask, 
   const int64_t N = config_.causal ? 1 + *std::max_element(pooled.data(), pooled.data() + B) : tokens.dim(1);
   const View<int32_t> read = arena.New<int32_t>({B, N});
   for (int64_t b = 0; b < B; ++b) std::copy_n(tokens.row(b), N, read.row(b));
-  RunOptions options;
-  if (!mask.empty()) {
-    Require(mask.shape() == tokens.shape() && mask.dense(), "sequence model: the mask is {}, expected {}, dense",
-            mask.shape(), tokens.shape());
-    SetMask(mask, pooled, N, config_.causal, arena, &options.mask, &options.key_lengths);
-  }
-  const View<T> x = Run(read, arena, options), rows = arena.New<T>({B, D});
+  Require(mask.empty() || (mask.shape() == tokens.shape() && mask.dense()),
+          "sequence model: the mask is {}, expected {}, dense", mask.shape(), tokens.shape());
+  const VisibleKeys keys = FindVisibleKeys(mask, pooled, N, config_.causal, arena);
+  const View<T> x = Run(read, arena, {.mask = keys.mask, .key_lengths = keys.lengths}), rows = arena.New<T>({B, D});
   for (int64_t b = 0; b < B; ++b) std::copy_n(x.at(b, pooled.data()[b]), D, rows.row(b));
   OutputForward(rows, arena, out);
 }

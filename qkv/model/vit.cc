@@ -416,8 +416,8 @@ void Vit<T>::Detect(View<const T> tokens, const Outputs<T>& outputs, Arena& aren
   const View<T> read = arena.New<T>({B * T_, D}), even = arena.New<T>({B * T_, D}), odd = arena.New<T>({B * T_, D});
   for (int64_t b = 0; b < B; ++b) std::copy_n(tokens.at(b, config_.detection_begin()), T_ * D, read.row(b * T_));
   const auto run = [&](const std::array<nn::Linear<T>, 3>& head, View<T> out, int64_t width, std::string_view name) {
-    Require(out.shape() == Shape({B, T_, width}) && out.dense(), "forward: {} are {}, expected [{}, {}, {}], dense", name,
-            out.shape(), B, T_, width);
+    Require(out.shape() == Shape({B, T_, width}) && out.dense(), "forward: {} are {}, expected [{}, {}, {}], dense",
+            name, out.shape(), B, T_, width);
     nn::LinearForward<T>(read, head[0], even, {.activation = simd::Activation::kRelu});
     nn::LinearForward<T>(even, head[1], odd, {.activation = simd::Activation::kRelu});
     nn::LinearForward<T>(odd, head[2], out.reshape({B * T_, width}));

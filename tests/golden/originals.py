@@ -482,7 +482,10 @@ def run_open_clip(case, model, pixels):
     for handle in handles:
         handle.remove()
     last = out[f"hidden.{len(blocks)}"]
-    out["tokens"] = visual.trunk.norm(last) if timm_inside else visual.ln_post(last)
+    if timm_inside:
+        out["tokens"] = visual.trunk.norm(last)
+    else:  # open_clip's own norm is before or after pooling
+        out["tokens"] = last if visual.final_ln_after_pool else visual.ln_post(last)
     ids = text_inputs(case)["input_ids"]
     result = model(pixels, ids)
     out["image_embeds"], out["text_embeds"] = result["image_features"], result["text_features"]

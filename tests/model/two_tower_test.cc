@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -16,10 +17,13 @@
 #include "qkv/core/file.h"
 #include "qkv/io/json.h"
 #include "qkv/io/safetensors.h"
+#include "qkv/model/checkpoint/convert.h"
+#include "qkv/model/checkpoint/translate.h"
 #include "tests/support/difference.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "tests/support/goldens.h"
+#include "tests/support/sampler.h"
 
 namespace qkv::model {
 namespace {
@@ -166,6 +170,11 @@ TEST_P(TwoTowers, RefuseIdsAndMasksThatDoNotFit) {
   ExpectError([&] { model.TextEmbeds(Tensor<int64_t>({2, 3}), Tensor<int64_t>({2, 2})); }, "the mask is");
 }
 
+TEST_P(TwoTowers, TheTextEncoderHasAnOwnForm) {
+  const SequenceConfig config = Checkpoint::Open(folder_).description.text->config;
+  EXPECT_EQ(ParseSequenceConfig(ToJson(config)), config);
+}
+
 // A causal text encoder does not read what follows the token that it reads.
 TEST(TwoTower, PaddingAfterTheEndDoesNotMatterToClip) {
   const fs::path folder = GoldenFolder("hf_clip");
@@ -178,6 +187,51 @@ TEST(TwoTower, PaddingAfterTheEndDoesNotMatterToClip) {
 TEST(TwoTower, AnImageEncoderAloneIsRefused) {
   ExpectError([&] { TwoTowerModel::Load(GoldenFolder("hf_clip_vision_projection")); }, "has no text encoder");
   ExpectError([&] { TwoTowerModel::Load(GoldenFolder("timm_clip")); }, "has no text encoder");
+}
+
+TEST(TwoTower, TheCacheHoldsTheImageTower) {
+  const TemporaryFolder folder;
+  for (const char* golden : {"hf_clip", "hf_siglip", "open_clip_siglip"}) {
+    std::string notes;
+    const Cache cache{folder / "cache", [&](const std::string& note) { notes += note; }, std::chrono::nanoseconds(0)};
+    const auto built = TwoTowerModel::Load(GoldenFolder(golden), Towers::kBoth, {}, cache);
+    const auto mapped = TwoTowerModel::Load(GoldenFolder(golden), Towers::kBoth, {}, cache);
+    EXPECT_EQ(notes, "");
+    EXPECT_TRUE(fs::exists(CacheFile(Checkpoint::Open(GoldenFolder(golden)), {}, cache.folder)));
+    const VitConfig& c = built.image().config();
+    const Tensor<float> pixels = Sampler(7).Normal<float>({2, c.channels, c.image_height, c.image_width});
+    EXPECT_EQ(MaxDifference(built.ImageEmbeds(pixels), mapped.ImageEmbeds(pixels)), 0);
+  }
+}
+
+TEST(TwoTower, ConversionKeepsBothTowers) {
+  for (const char* golden : {"hf_clip", "hf_siglip", "open_clip_clip", "open_clip_siglip"}) {
+    SCOPED_TRACE(golden);
+    const TemporaryFolder folder;
+    const Checkpoint original = Checkpoint::Open(GoldenFolder(golden));
+    Convert(original, folder / "bf16", {.dtype = DType::kBF16});
+    const Checkpoint narrow = Checkpoint::Open(folder / "bf16");
+    EXPECT_EQ(narrow.description.text, original.description.text);
+    EXPECT_TRUE(Differences(narrow.description.config, original.description.config).empty());
+    const auto ids = Make<int64_t>({1, 4}, {38, 5, 7, 39});
+    const Tensor<float> wide = TwoTowerModel(original, Towers::kText).TextEmbeds(ids);
+    EXPECT_GE(RowCosine(TwoTowerModel(narrow, Towers::kText).TextEmbeds(ids), wide, 0), 0.99);
+  }
+}
+
+// Every command that reads images takes the image tower as a model.
+TEST(TwoTower, ImagesAreEmbeddedAsByAModel) {
+  const auto towers = TwoTowerModel::Load(GoldenFolder("hf_clip"), Towers::kImage);
+  const auto model = Model::Load(GoldenFolder("hf_clip"));
+  image::Image photo{Tensor<uint8_t>({40, 50, 3})};
+  for (int64_t i = 0; i < photo.pixels.size(); ++i) photo.pixels[i] = static_cast<uint8_t>(i * 7 % 251);
+  const Tensor<float> vector = model.Embed(photo);
+  ASSERT_EQ(vector.size(), towers.width());
+  const Tensor<float> direction = towers.ImageEmbeds(towers.image().Pixels(photo));
+  double length = 0, cosine = 0;
+  for (const float x : vector.span()) length += double{x} * x;
+  for (int64_t d = 0; d < vector.size(); ++d) cosine += double{vector[d]} * direction[d] / std::sqrt(length);
+  EXPECT_NEAR(cosine, 1, 1e-6);
 }
 
 // Both towers are checked strictly, whichever is used.

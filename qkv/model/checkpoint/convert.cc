@@ -92,9 +92,10 @@ ModelFiles SeparateFiles(const Checkpoint& checkpoint, std::optional<DType> dtyp
           config.architecture, Name(config.family), Name(config.family), Name(config.family),
           Name(config.block.attention.kind), obstruction);
   ModelFiles files = SameFiles(checkpoint, dtype);
-  auto json = nlohmann::ordered_json::parse(files.texts.at(kConfigFile));
+  std::string& text = ConfigText(files);
+  auto json = nlohmann::ordered_json::parse(text);
   SetOwnKeys(AsSeparate(config), &json);
-  files.texts[kConfigFile] = ToText(json);
+  text = ToText(json);
   files.weights = SeparateTensors(checkpoint, dtype);
   return files;
 }

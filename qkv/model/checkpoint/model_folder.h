@@ -26,6 +26,9 @@ struct ModelFiles {
   std::vector<std::string> notes;               // differences although the logits are equal, a sentence each
 };
 
+/// The text of the configuration among `files`.
+std::string& ConfigText(ModelFiles& files);
+
 /// Throws Error if something at `folder` would be lost and `force` is not set.
 void RequireWritable(const std::filesystem::path& folder, bool force);
 

@@ -32,11 +32,11 @@ struct TensorName {
 /// From pixels or token ids to the input of the first block.
 template <typename T>
 struct EmbeddingParameters {
-  View<T> tokens;     // [V, D], a row per id, or empty
-  View<T> prefix[4];  // class, distillation, register and detection tokens, [1, n, D], or empty
-  View<T> positions;  // [1, position_prefix + patches, D] or [1, length, D], or empty
+  View<T> tokens;           // [V, D], a row per id, or empty
+  View<T> prefix[4];        // class, distillation, register and detection tokens, [1, n, D], or empty
+  View<T> positions;        // [1, position_prefix + patches, D] or [1, length, D], or empty
   View<T> block_positions;  // [depth − 1, prefix + patches, D], or empty
-  View<T> rotary;     // frequencies of each block and head, [2, depth, H, E / 2], or empty
+  View<T> rotary;           // frequencies of each block and head, [2, depth, H, E / 2], or empty
   nn::PatchEmbedParameters<T> patch_embed;
   nn::NormParameters<T> norm_pre;
 };

@@ -80,7 +80,7 @@ Description DescribeHfSiglip(const io::Json& json, const std::optional<io::Json>
           "config.json: architecture \"{}\" is not supported (SiglipModel, SiglipVisionModel and "
           "SiglipForImageClassification are)",
           architecture);
-  const Fields vision = whole && config.Has("vision_config") ? HfPart(config, "vision_config") : config;
+  const Fields vision = whole && HasHfPart(config, "vision_config") ? HfPart(config, "vision_config") : config;
   Description description;
   VitConfig& c = description.config;
   c.family = Family::kHuggingFace;

@@ -10,6 +10,8 @@ Fields HfPart(const Fields& config, const std::string& name) {
   return config.Object(config.Has(older) ? older : name);
 }
 
+bool HasHfPart(const Fields& config, const std::string& name) { return config.Has(name) || config.Has(name + "_dict"); }
+
 SequenceConfig ReadHfText(const Fields& config, const HfTextDefaults& defaults) {
   SequenceConfig c;
   c.vocabulary = config.Int("vocab_size", defaults.vocabulary);

@@ -45,6 +45,7 @@ struct HfTextDefaults {
 /// The part `name` of config.json ("text_config", "vision_config"). `name`_dict, which older versions wrote beside it,
 /// replaces it. An absent part is empty: all its values are the defaults.
 Fields HfPart(const Fields& config, const std::string& name);
+bool HasHfPart(const Fields& config, const std::string& name);
 
 /// Vocabulary, length, blocks, activation and eps of a text encoder with learned positions.
 SequenceConfig ReadHfText(const Fields& config, const HfTextDefaults& defaults);

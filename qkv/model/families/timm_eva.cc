@@ -138,43 +138,6 @@ void RefuseUnsupported(const Fields& args, const std::string& architecture) {
           architecture, norm);
 }
 
-// The arguments of Eva that change what is computed.
-constexpr std::string_view kSettings[] = {"attn_pool_mlp_ratio",
-                                          "attn_pool_num_heads",
-                                          "attn_type",
-                                          "class_token",
-                                          "depth",
-                                          "embed_dim",
-                                          "global_pool",
-                                          "img_size",
-                                          "in_chans",
-                                          "init_values",
-                                          "mlp_ratio",
-                                          "no_embed_class",
-                                          "norm_eps",
-                                          "num_classes",
-                                          "num_heads",
-                                          "num_reg_tokens",
-                                          "patch_size",
-                                          "qk_norm",
-                                          "qkv_bias",
-                                          "ref_feat_shape",
-                                          "rope_grid_indexing",
-                                          "rope_grid_offset",
-                                          "rope_rotate_half",
-                                          "rope_temperature",
-                                          "rope_type",
-                                          "scale_attn_inner",
-                                          "scale_mlp",
-                                          "swiglu_align_to",
-                                          "swiglu_mlp",
-                                          "use_abs_pos_emb",
-                                          "use_fc_norm",
-                                          "use_post_transformer_norm",
-                                          "use_pre_transformer_norm",
-                                          "use_rot_pos_emb",
-                                          "dynamic_img_size"};
-
 void ParseRotary(const Fields& args, const std::string& architecture, VitConfig* c) {
   if (!args.Bool("use_rot_pos_emb", false)) return;
   const std::string type = args.String("rope_type", "cat"), indexing = args.String("rope_grid_indexing", "ij");
