@@ -409,23 +409,25 @@ void Vit<T>::Classify(View<const T> tokens, const Outputs<T>& outputs, Arena& ar
 
 template <typename T>
 void Vit<T>::Detect(View<const T> tokens, const Outputs<T>& outputs, Arena& arena) const {
-  const int64_t B = tokens.dim(0), T_ = config_.detection_tokens, D = config_.block.width;
+  const int64_t B = tokens.dim(0), count = config_.detection_tokens, D = config_.block.width;
   const int64_t outputs_of_class = config_.detection_classes + 1;
   Require(config_.detection_classes > 0, "forward: {} has no heads for detection", config_.architecture);
   const Arena::Scope scope(arena);
-  const View<T> read = arena.New<T>({B * T_, D}), even = arena.New<T>({B * T_, D}), odd = arena.New<T>({B * T_, D});
-  for (int64_t b = 0; b < B; ++b) std::copy_n(tokens.at(b, config_.detection_begin()), T_ * D, read.row(b * T_));
+  const View<T> read = arena.New<T>({B * count, D}), even = arena.New<T>({B * count, D}),
+                odd = arena.New<T>({B * count, D});
+  for (int64_t b = 0; b < B; ++b) std::copy_n(tokens.at(b, config_.detection_begin()), count * D, read.row(b * count));
   const auto run = [&](const std::array<nn::Linear<T>, 3>& head, View<T> out, int64_t width, std::string_view name) {
-    Require(out.shape() == Shape({B, T_, width}) && out.dense(), "forward: {} are {}, expected [{}, {}, {}], dense",
-            name, out.shape(), B, T_, width);
+    Require(out.shape() == Shape({B, count, width}) && out.dense(), "forward: {} are {}, expected [{}, {}, {}], dense",
+            name, out.shape(), B, count, width);
     nn::LinearForward<T>(read, head[0], even, {.activation = simd::Activation::kRelu});
     nn::LinearForward<T>(even, head[1], odd, {.activation = simd::Activation::kRelu});
-    nn::LinearForward<T>(odd, head[2], out.reshape({B * T_, width}));
+    nn::LinearForward<T>(odd, head[2], out.reshape({B * count, width}));
   };
   if (!outputs.detection_logits.empty()) run(class_head_, outputs.detection_logits, outputs_of_class, "classes");
   if (outputs.boxes.empty()) return;
   run(box_head_, outputs.boxes, 4, "boxes");
-  for (T& side : outputs.boxes.span()) side = 1 / (1 + std::exp(-side));
+  T* const sides = outputs.boxes.data();
+  for (int64_t i = 0; i < outputs.boxes.size(); ++i) sides[i] = 1 / (1 + std::exp(-sides[i]));
 }
 
 template class Vit<float>;
