@@ -4,15 +4,14 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <map>
 #include <memory>
 
 #include "cli/command.h"
+#include "cli/image_outputs.h"
 #include "cli/images.h"
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "qkv/app/attention_files.h"
-#include "qkv/app/input_files.h"
 #include "qkv/app/model_title.h"
 
 namespace qkv::cli {
@@ -31,35 +30,6 @@ struct Options {
   double opacity = 0.6;
   int side = 768;
 };
-
-// One file for each image: the named file; FOLDER/NAME.png in a folder; or the pattern with {} replaced by the image's
-// name without its ending. All are different, and none is an image of the list, which may not have been read yet.
-std::vector<fs::path> OutputsFor(const std::string& output, const std::string& model,
-                                 const std::vector<fs::path>& images) {
-  const bool folder = output.ends_with('/') || fs::is_directory(output);
-  const std::string pattern = folder ? (fs::path(output) / "{}.png").string() : output;
-  const size_t hole = pattern.rfind("{}");
-  Require(
-      hole != std::string::npos || images.size() == 1,
-      "attend: -o {} is one file, for {} images; name a folder, as in maps/, or put {{}} for an image's name, as in "
-      "map-{{}}.png",
-      output, images.size());
-  std::vector<fs::path> outputs;
-  std::map<fs::path, fs::path> made_of;
-  app::InputFiles inputs(model);
-  inputs.Add(images);
-  for (const fs::path& image : images) {
-    std::string path = pattern;
-    if (hole != std::string::npos) path.replace(hole, 2, image == "-" ? "stdin" : image.stem().string());
-    const auto [other, is_new] = made_of.emplace(path, image);
-    Require(is_new, "attend: {} and {} would both become {}", other->second.string(), image.string(), path);
-    outputs.emplace_back(path);
-  }
-  app::ParseOutputFormat(outputs.front());
-  if (folder) fs::create_directories(output);
-  for (const fs::path& file : outputs) inputs.RequireOutput(file);
-  return outputs;
-}
 
 // "23.4 % to the class token, 1.2 % to register 0"
 std::string PrefixShares(const app::AttentionMaps& maps) {
@@ -93,7 +63,10 @@ app::AttendRequest MakeRequest(const Options& options, app::MapFormat format) {
 int RunAttend(const Options& options) {
   const ImageList images = CollectImages(options.images.paths);
   std::vector<fs::path> outputs;  // none: JSON on stdout
-  if (!options.output.empty()) outputs = OutputsFor(options.output, options.model.path, images.files);
+  if (!options.output.empty()) {
+    if (!IsFolderOutput(options.output)) app::ParseOutputFormat(options.output);
+    outputs = ImageOutputs("attend", options.output, options.model.path, images.files);
+  }
   const model::Model model = LoadModel(options.model);
   const app::MapFormat format = outputs.empty() ? app::MapFormat::kNpy : app::ParseOutputFormat(outputs.front());
   app::AttentionMapper mapper(model, MakeRequest(options, format));
@@ -146,8 +119,8 @@ void RegisterAttend(Command app, int* exit_code) {
                     "Heads from 0: 3 or 0,3 or all; or mean, max or min of them (default: mean; .html: all)");
   command.AddOption(
       "--query", &options->query,
-      "Whose attention is shown: cls, dist, regI, ROW,COL (a patch from 0,0), mean of the patches, or all (default: "
-      "cls, or mean where there is none)");
+      "Whose attention is shown: cls, dist, regI, detI (a detector's token), ROW,COL (a patch from 0,0), mean of the "
+      "patches, or all (default: cls, or mean where there is none)");
   command.AddFlag("--rollout", &options->rollout, "Follow the attention through all blocks (Abnar and Zuidema 2020)");
   command.AddOption("--discard", &options->discard, "Rollout: fraction of each block's weights, the lowest, to drop")
       .Range(0.0, 0.999999)

@@ -20,6 +20,7 @@ void RegisterAttend(Command app, int* exit_code);
 void RegisterBench(Command app, int* exit_code);
 void RegisterClassify(Command app, int* exit_code);
 void RegisterConvert(Command app, int* exit_code);
+void RegisterDetect(Command app, int* exit_code);
 void RegisterEmbed(Command app, int* exit_code);
 void RegisterEvaluate(Command app, int* exit_code);
 void RegisterGenerate(Command app, int* exit_code);

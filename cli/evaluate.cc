@@ -1,5 +1,5 @@
 // qkv evaluate: how often a model is right on labelled images, a task or a text, where it errs, and whether its
-// probabilities hold.
+// probabilities hold; how well a detector finds annotated objects.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/images.h"
 #include "cli/output.h"
+#include "qkv/app/detection_evaluation.h"
 #include "qkv/app/evaluation.h"
 #include "qkv/app/input_files.h"
 #include "qkv/core/file.h"
@@ -92,11 +93,64 @@ int EvaluateSequences(const Options& options) {
   return 0;
 }
 
+void PrintText(const app::DetectionEvaluation& evaluation) {
+  const app::CocoEvaluation& e = evaluation.evaluation;
+  const app::CocoScores& s = e.scores;
+  const auto share = [](double value) { return value < 0 ? std::string("–") : fmt::format("{:.2f} %", 100 * value); };
+  Print("{}: {} photos, {} objects, {} classes\n\n", evaluation.data, report::WithCommas(e.images),
+        report::WithCommas(e.annotations), e.categories.size());
+  report::Table scores{.columns = {{"", report::Align::kLeft}, {"precision (AP)"}, {"recall (AR)"}}};
+  scores.rows = {{"all, IoU 0.50 … 0.95", share(s.ap), share(s.ar100)},
+                 {"IoU 0.50", share(s.ap50), ""},
+                 {"IoU 0.75", share(s.ap75), ""},
+                 {"small objects (up to 32² pixels)", share(s.ap_small), share(s.ar_small)},
+                 {"medium objects", share(s.ap_medium), share(s.ar_medium)},
+                 {"large objects (from 96² pixels)", share(s.ap_large), share(s.ar_large)},
+                 {"1 box an image", "", share(s.ar1)},
+                 {"10 boxes an image", "", share(s.ar10)}};
+  PrintRaw(report::ToText(scores) + "\n");
+  report::Table classes{.columns = {{"class", report::Align::kLeft}, {"objects"}, {"AP"}, {"AP at 0.50"}, {"AR"}}};
+  for (const app::CocoCategoryScore& score : e.categories) {
+    if (score.annotations == 0) continue;
+    classes.rows.push_back({score.category.name, report::WithCommas(score.annotations), share(score.ap),
+                            share(score.ap50), share(score.ar100)});
+  }
+  PrintRaw(report::ToText(classes));
+}
+
+int EvaluateDetector(const Options& options, const model::Checkpoint& checkpoint) {
+  Require(options.output.empty() || fs::path(options.output).extension() == ".json",
+          "evaluate: of a detector -o is a .json of COCO's results, got {}", options.output);
+  Require(options.report.empty(), "evaluate: of a detector there is no page; give --json or -o RESULTS.json");
+  const app::AnnotatedPhotos data(options.data, options.split);
+  app::InputFiles inputs(options.model.path);
+  inputs.Add(data.annotations);
+  inputs.Add(data.images.files);
+  inputs.RequireOutput(options.output);
+  const model::Model model = LoadModel(checkpoint, options.model, {.precision = ParsePrecision(options.model.dtype)});
+  std::optional<app::DetectionEvaluation> result;
+  WithProgress(options.images, data.images, [&](const app::PipelineOptions& pipeline) {
+    result = app::EvaluateDetector(model, data, pipeline);
+    return result->unreadable;
+  });
+  if (options.json) {
+    PrintJsonLine(ToJson(*result));
+  } else {
+    PrintText(*result);
+  }
+  FlushOutput();
+  if (!options.output.empty()) app::WriteCocoDetections(options.output, result->detections);
+  return result->unreadable > 0 ? 1 : 0;
+}
+
 int EvaluateImages(const Options& options) {
+  if (options.model.threads > 0) SetNumThreads(options.model.threads);
+  const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
+  if (checkpoint.description.config.detection_classes > 0) return EvaluateDetector(options, checkpoint);
   const fs::path ending = fs::path(options.output).extension();
   Require(options.output.empty() || ending == ".png" || ending == ".svg",
           "evaluate: the confusion matrix is a .svg or a .png, got {}", options.output);
-  const model::Model model = LoadModel(options.model);
+  const model::Model model = LoadModel(checkpoint, options.model, {.precision = ParsePrecision(options.model.dtype)});
   const app::LabelledImages data(options.data, options.split);
   app::InputFiles inputs(options.model.path);
   inputs.Add(options.data);
@@ -140,11 +194,15 @@ void RegisterEvaluate(Command app, int* exit_code) {
   command
       .AddOption("DATA", &options->data,
                  "Image folder (CLASS/…, or train/CLASS/… with val/ or test/), CIFAR's binary or MNIST's IDX files, "
-                 "or a CSV of paths and labels; for a model of sequences task:NAME or a text file")
+                 "or a CSV of paths and labels; for a detector COCO's annotations, a .json or a folder with one; for a "
+                 "model of sequences task:NAME or a text file")
       .Required();
   command.AddOption("--split", &options->split, "Which part of the data (default: test, else val, else all)")
       .OneOf({"train", "val", "test", "all"});
-  command.AddOption("-o,--output", &options->output, "Write the confusion matrix, .svg or .png").TypeName("FILE");
+  command
+      .AddOption("-o,--output", &options->output,
+                 "Write the confusion matrix, .svg or .png; of a detector COCO's results, .json")
+      .TypeName("FILE");
   command.AddOption("--report", &options->report, "Write a page: tables, confusion matrix, calibration")
       .TypeName("FILE");
   command.AddFlag("--json", &options->json, "One JSON object on stdout");

@@ -19,9 +19,10 @@ int main(int argc, char** argv) {
   const Command root = program.Root();
   root.RequireCommand();
   root.Footer("qkv SUBCOMMAND --help says more. Try: qkv classify photo.jpg");
-  for (const Register add : {RegisterClassify, RegisterEmbed, RegisterSearch, RegisterAttend, RegisterInfo, RegisterRun,
-                             RegisterEvaluate, RegisterVerify, RegisterConvert, RegisterBench, RegisterQk,
-                             RegisterTrain, RegisterAblate, RegisterGenerate, RegisterTokenize}) {
+  for (const Register add :
+       {RegisterClassify, RegisterEmbed, RegisterSearch, RegisterDetect, RegisterAttend, RegisterInfo, RegisterRun,
+        RegisterEvaluate, RegisterVerify, RegisterConvert, RegisterBench, RegisterQk, RegisterTrain, RegisterAblate,
+        RegisterGenerate, RegisterTokenize}) {
     add(root, &exit_code);
   }
   try {

@@ -23,6 +23,17 @@ case $1 in
     printf '{"architecture": "qkv_sequence", "vocabulary": 4, "outputs": 2, "length": 3, "width": 4, "depth": 1, "heads": 1, "qkv_attention": "low_rank", "qkv_attention_rank": 2, "mlp_ratio": 2.5, "rotary_base": 100.0, "qkv_bias": false, "qk_norm": true, "layer_scale": true, "activation": "silu", "gated": true, "eps": 1e-5}\0\17\0\0\0' > "$2/options"
     exit
     ;;
+  coco)
+    # Annotations, and results behind a zero byte.
+    for name in mixed ties id_zero all_crowds no_results; do
+      base=tests/app/golden/coco/$name
+      { cat "$base.annotations.json"; printf '\000'; cat "$base.results.json"; } > "$2/$name"
+    done
+    printf '{"images":[{"id":1,"file_name":"a"}],"categories":[{"id":2,"name":"b"}],"annotations":[' > "$2/small"
+    printf '{"id":3,"image_id":1,"category_id":2,"bbox":[0,0,9,9],"area":81,"iscrowd":0}]}\000' >> "$2/small"
+    printf '[{"image_id":1,"category_id":2,"bbox":[0,1,9,8],"score":0.5}]' >> "$2/small"
+    exit
+    ;;
   tokenizer)
     # The kind, the file, and a text behind a zero byte.
     for name in clip gpt2 llama3 siglip_json gemma_json steps more_steps; do

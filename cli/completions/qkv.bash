@@ -14,7 +14,7 @@ _qkv() {
   [[ $command != qk || ${COMP_WORDS[2]} != inspect ]] || types="fp32 bf16 int8 auto"
   COMPREPLY=()
   if [[ $COMP_CWORD -eq 1 ]]; then
-    mapfile -t COMPREPLY < <(compgen -W "classify evaluate embed search attend info run verify convert bench qk train ablate generate tokenize -h --help --version" -- "$cur")
+    mapfile -t COMPREPLY < <(compgen -W "classify evaluate embed search detect attend info run verify convert bench qk train ablate generate tokenize -h --help --version" -- "$cur")
     return
   fi
   if [[ $command == qk ]]; then
@@ -36,7 +36,7 @@ _qkv() {
     --attention | --hidden) mapfile -t COMPREPLY < <(compgen -W "$attentions" -- "$cur") && return ;;
     --layer) mapfile -t COMPREPLY < <(compgen -W "all" -- "$cur") && return ;;
     --head) mapfile -t COMPREPLY < <(compgen -W "mean max min all" -- "$cur") && return ;;
-    --query) mapfile -t COMPREPLY < <(compgen -W "cls dist reg0 mean all" -- "$cur") && return ;;
+    --query) mapfile -t COMPREPLY < <(compgen -W "cls dist reg0 det0 mean all" -- "$cur") && return ;;
     --upsampling) mapfile -t COMPREPLY < <(compgen -W "nearest bilinear bicubic" -- "$cur") && return ;;
     --preset) mapfile -t COMPREPLY < <(compgen -W "vit-digits vit-cifar vit-tiny vit-small fine-tune seq-task seq-text" -- "$cur") && return ;;
     --positions) mapfile -t COMPREPLY < <(compgen -W "none learned sinusoidal rotary" -- "$cur") && return ;;
@@ -53,7 +53,7 @@ _qkv() {
     --sched) mapfile -t COMPREPLY < <(compgen -W "cosine one-cycle constant" -- "$cur") && return ;;
     --precision) mapfile -t COMPREPLY < <(compgen -W "fp32 bf16" -- "$cur") && return ;;
     --size | --threads | --max-memory | --batch | --window | --max-pixels | --top | --tolerance | --seconds) return ;;
-    --discard | --start | --opacity | --side | --rank | --sample | --only | --seed) return ;;
+    --threshold | --discard | --start | --opacity | --side | --rank | --sample | --only | --seed) return ;;
     --architecture) mapfile -t COMPREPLY < <(compgen -W "uni uni2-h virchow virchow2 h-optimus-0 h-optimus-1 h0-mini gigapath phikon phikon-v2 midnight rad-dino" -- "$cur") && return ;;
     --set | --prompts | --template) return ;;
     --width | --tokens | --queries | --heads | --state-dict | --head-width | --value-width | --latent) return ;;
@@ -71,6 +71,7 @@ _qkv() {
       evaluate) options="$model $run $images --split --json -o --output --report" ;;
       embed) options="$model $run $images --pool --text -o --output" ;;
       search) options="$model $run $reading --pool --top --json --sheet" ;;
+      detect) options="$model $run $reading -o --output --json --coco --threshold" ;;
       attend) options="$model $run $reading -o --output --layer --head --query --rollout --discard --start --upsampling --opacity --side" ;;
       info) options="$model --json" ;;
       run) options="$model $run $images --input -o --output --attention --hidden" ;;

@@ -19,7 +19,12 @@ Captured Allocate(const model::Model& model, const CaptureRequest& request, int6
                 fmt::format("{} hidden states and {} blocks' attention of {} images of {} tokens",
                             request.hidden.size(), request.attention.size(), images, N));
   Captured captured;
-  captured["logits"] = Tensor<float>({images, c.outputs()});
+  if (c.detection_classes > 0) {
+    captured["logits"] = Tensor<float>({images, c.detection_tokens, c.detection_classes + 1});
+    captured["pred_boxes"] = Tensor<float>({images, c.detection_tokens, 4});
+  } else {
+    captured["logits"] = Tensor<float>({images, c.outputs()});
+  }
   captured["tokens"] = Tensor<float>({images, N, c.block.width});
   for (const int64_t index : request.hidden) {
     captured[fmt::format("hidden.{}", index)] = Tensor<float>({images, N, c.block.width});
@@ -34,7 +39,12 @@ void CaptureBatch(const model::Model& model, View<const float> pixels, const Cap
                   model::Workspace<float>& workspace, Captured& captured) {
   const int64_t B = pixels.dim(0);
   const auto rows = [&](const std::string& name) { return captured.at(name).view().slice(0, first, first + B); };
-  model::Outputs<float> outputs{.logits = rows("logits"), .tokens = rows("tokens")};
+  model::Outputs<float> outputs{.tokens = rows("tokens")};
+  if (model.config().detection_classes > 0) {
+    outputs.detection_logits = rows("logits"), outputs.boxes = rows("pred_boxes");
+  } else {
+    outputs.logits = rows("logits");
+  }
   for (const int64_t index : request.hidden) outputs.hidden.push_back({index, rows(fmt::format("hidden.{}", index))});
   for (const int64_t block : request.attention) {
     const View<float> out = rows(fmt::format("attention.{}", block));

@@ -10,7 +10,8 @@
 
 namespace qkv::app {
 
-/// Tensors by the names of `qkv run`: "logits", "tokens", "hidden.L", "attention.L".
+/// Tensors by the names of `qkv run`: "logits", "tokens", "hidden.L", "attention.L"; of a detector "logits" [B, T,
+/// classes + 1] and "pred_boxes" [B, T, 4] of its detection tokens.
 using Captured = std::map<std::string, Tensor<float>>;
 
 struct CaptureRequest {

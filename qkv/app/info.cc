@@ -34,6 +34,10 @@ std::string DescribePreprocess(const model::Description& description) {
     case image::Preprocess::Resize::kShortestEdge:
       text = fmt::format("shorter edge to {}", p.resize_height);
       break;
+    case image::Preprocess::Resize::kEdges:
+      text = fmt::format("shorter edge to {}, longer to at most {}, down to multiples of {}", p.resize_height,
+                         p.resize_width, p.resize_multiple);
+      break;
     case image::Preprocess::Resize::kFit:
       text = fmt::format("fit into {}x{}", p.resize_height, p.resize_width);
       break;
@@ -57,6 +61,7 @@ std::string DescribeTokens(const model::VitConfig& c) {
   if (c.class_token) text += " + class token";
   if (c.distillation_token) text += " + distillation token";
   if (c.registers > 0) text += fmt::format(" + {} registers", c.registers);
+  if (c.detection_tokens > 0) text += fmt::format(" + {} detection tokens", c.detection_tokens);
   return text;
 }
 
@@ -136,6 +141,17 @@ io::Json TextJson(const model::TextTower& tower) {
           {"matching", model::Name(tower.matching)}};
 }
 
+std::string DescribeOutput(const model::Description& description) {
+  const model::VitConfig& c = description.config;
+  const char* const labels = description.labels.empty() ? "" : ", with labels";
+  if (c.detection_classes > 0) {
+    return fmt::format("{} boxes of {} classes{}", c.detection_tokens, c.detection_classes, labels);
+  }
+  if (c.classes > 0) return fmt::format("{} classes{}", c.classes, labels);
+  return fmt::format("{} features ({})", c.outputs(),
+                     c.projection_width > 0 ? "projected into a space shared with texts" : "no classifier");
+}
+
 }  // namespace
 
 io::Json InfoJson(const model::Checkpoint& checkpoint) {
@@ -162,6 +178,8 @@ io::Json InfoJson(const model::Checkpoint& checkpoint) {
                    {"parameters_saved", SavedParameters(c)},
                    {"mlp_width", c.block.mlp.width},
                    {"classes", c.classes},
+                   {"detection_tokens", c.detection_tokens},
+                   {"detection_classes", c.detection_classes},
                    {"labels", description.labels},
                    {"pool", model::Name(c.pool)},
                    {"preprocessing", DescribePreprocess(description)},
@@ -188,11 +206,7 @@ std::vector<std::pair<std::string, std::string>> InfoLines(const model::Checkpoi
       {"attention", DescribeAttention(c)},
       {"in a block", DescribeBlock(c)},
       {"pooling", std::string(model::Name(c.pool))},
-      {"output",
-       c.classes > 0
-           ? fmt::format("{} classes{}", c.classes, description.labels.empty() ? "" : ", with labels")
-           : fmt::format("{} features ({})", c.outputs(),
-                         c.projection_width > 0 ? "projected into a space shared with texts" : "no classifier")},
+      {"output", DescribeOutput(description)},
       {"preprocessing", DescribePreprocess(description)},
       {"runs on", fmt::format("{} kernels; {}", simd::Name(simd::ActiveIsa()), DescribePrecisions())},
   };

@@ -147,7 +147,7 @@ void CompleteLabels(const std::filesystem::path& file, const std::string& source
                     const Note& note) {
   const int64_t classes = description.config.classes;
   if (!file.empty()) {
-    description.labels = ReadLabels(file, classes);
+    description.labels = ReadLabels(file, description.config.named_classes());
     description.label_source = model::LabelSource::kCaller;
     return;
   }

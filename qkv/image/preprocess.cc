@@ -27,6 +27,21 @@ int64_t RoundHalfEven(double x) {
   return low + (low % 2 != 0);
 }
 
+/// As get_size_with_aspect_ratio of YOLOS's processor computes it, in Python's order of operations.
+Size SizeOfEdges(const Preprocess& p, Size in) {
+  const int64_t shorter = std::min(in.height, in.width), longer = std::max(in.height, in.width);
+  const auto low = static_cast<double>(shorter), high = static_cast<double>(longer);
+  int64_t edge = p.resize_height;
+  auto exact = static_cast<double>(edge);  // not rounded where the longer edge decides
+  if (high / low * static_cast<double>(edge) > static_cast<double>(p.resize_width)) {
+    exact = static_cast<double>(p.resize_width) * low / high;
+    edge = RoundHalfEven(exact);
+  }
+  const auto other = shorter == edge ? longer : static_cast<int64_t>(exact * high / low);
+  const auto down = [&](int64_t side) { return side - side % p.resize_multiple; };
+  return in.width < in.height ? Size{down(other), down(edge)} : Size{down(edge), down(other)};
+}
+
 Size ResizedSize(const Preprocess& p, Size in) {
   const auto height = static_cast<double>(in.height), width = static_cast<double>(in.width);
   switch (p.resize) {
@@ -40,6 +55,8 @@ Size ResizedSize(const Preprocess& p, Size in) {
       const auto scaled = static_cast<int64_t>(longer);
       return in.width <= in.height ? Size{scaled, edge} : Size{edge, scaled};
     }
+    case Preprocess::Resize::kEdges:
+      return SizeOfEdges(p, in);
     case Preprocess::Resize::kFit:
     case Preprocess::Resize::kCover: {
       const double by_height = height / static_cast<double>(p.resize_height);

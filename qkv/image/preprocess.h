@@ -20,8 +20,11 @@ struct Preprocess {
     kNone,
     kExact,         // to resize_height × resize_width, aspect ratio lost
     kShortestEdge,  // the shorter edge to resize_height, the longer one in proportion, truncated
-    kFit,           // both edges fit in resize_height × resize_width, rounded half to even (timm's "border")
-    kCover,         // both edges cover it, rounded half to even (timm's "center" for a non-square target)
+    // As kShortestEdge, but the longer edge not beyond resize_width; then both down to multiples of resize_multiple
+    // (YOLOS).
+    kEdges,
+    kFit,    // both edges fit in resize_height × resize_width, rounded half to even (timm's "border")
+    kCover,  // both edges cover it, rounded half to even (timm's "center" for a non-square target)
   };
   /// The part of the resized image that is kept.
   enum class Crop {
@@ -32,6 +35,7 @@ struct Preprocess {
   int channels = 3;                             // of the tensor, 1 or 3
   Resize resize = Resize::kNone;                // first step
   int64_t resize_height = 0, resize_width = 0;  // in pixels
+  int64_t resize_multiple = 1;                  // of kEdges, in pixels
   Filter filter = Filter::kBicubic;             // of resizing
   Crop crop = Crop::kNone;                      // second step
   int64_t crop_height = 0, crop_width = 0;      // in pixels

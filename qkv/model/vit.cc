@@ -21,6 +21,13 @@ void CopyDense(View<const T> from, View<T> to) {
   std::copy_n(from.data(), from.size(), to.data());
 }
 
+// Whether an output is made of the last block's tokens.
+template <typename T>
+bool ReadsLast(const Outputs<T>& outputs) {
+  return !outputs.logits.empty() || !outputs.pooled.empty() || !outputs.tokens.empty() ||
+         !outputs.detection_logits.empty() || !outputs.boxes.empty();
+}
+
 }  // namespace
 
 template <typename T>
@@ -62,6 +69,7 @@ int64_t Vit<T>::weight_bytes() const {
     add(block.mlp.fc1), add(block.mlp.fc2);
   }
   add(patch_embed_.projection), add(pooler_), add(projection_), add(head_), add(head_dist_);
+  for (const auto* head : {&class_head_, &box_head_}) std::ranges::for_each(*head, add);
   add_attention(attention_pool_.attention);
   add(attention_pool_.mlp.fc1), add(attention_pool_.mlp.fc2);
   return bytes;
@@ -95,6 +103,34 @@ void Vit<T>::FillPlaces(int64_t grid_h, int64_t grid_w, Tensor<T>* places) const
 }
 
 template <typename T>
+void Vit<T>::FillBlockPositions(int64_t grid_h, int64_t grid_w, Tensor<T>* positions) const {
+  const int64_t prefix = config_.prefix(), N = prefix + grid_h * grid_w, D = config_.block.width;
+  *positions = Tensor<T>::Uninitialised({block_positions_.dim(0), N, D});
+  for (int64_t block = 0; block < block_positions_.dim(0); ++block) {
+    const View<const T> from = block_positions_.view()[block];
+    const View<T> to = positions->view()[block];
+    std::copy_n(from.data(), prefix * D, to.data());
+    ResampleGrid<T>(from.slice(0, prefix, config_.tokens()), config_.grid_height(), config_.grid_width(),
+                    config_.interpolation, grid_h, grid_w, to.slice(0, prefix, N));
+  }
+}
+
+template <typename T>
+void Vit<T>::AddBlockPositions(int64_t block, const Workspace<T>& workspace, View<T> x) const {
+  if (block >= block_positions_.dim(0)) return;
+  const bool trained = IsTrainedGrid(workspace.grid_height, workspace.grid_width);
+  const T* const positions = (trained ? block_positions_ : workspace.block_positions).view().at(block);
+  const int64_t N = x.dim(1), D = x.dim(2);
+  ParallelFor(x.dim(0) * N, 64, [&](int64_t begin, int64_t end) {  // tokens
+    for (int64_t token = begin; token < end; ++token) {
+      const T* const position = positions + token % N * D;
+      T* const features = x.data() + token * D;
+      for (int64_t d = 0; d < D; ++d) features[d] += position[d];
+    }
+  });
+}
+
+template <typename T>
 void Vit<T>::PrepareGrid(int64_t grid_h, int64_t grid_w, Workspace<T>& workspace) const {
   const bool positions = !positions_.empty() && !IsTrainedGrid(grid_h, grid_w);
   const bool places = nn::IsPositional(config_.block.attention.kind);
@@ -108,6 +144,9 @@ void Vit<T>::PrepareGrid(int64_t grid_h, int64_t grid_w, Workspace<T>& workspace
       ResampleGrid<T>(positions_, config_.grid_height(), config_.grid_width(), config_.interpolation, grid_h, grid_w,
                       workspace.positions);
     }
+  }
+  if (!block_positions_.empty() && !IsTrainedGrid(grid_h, grid_w)) {
+    FillBlockPositions(grid_h, grid_w, &workspace.block_positions);
   }
   if (places) FillPlaces(grid_h, grid_w, &workspace.places);
   if (rotary) workspace.rotary = MakeRotaryTables(config_, grid_h, grid_w, rotary_frequencies_);
@@ -171,7 +210,7 @@ int64_t Vit<T>::RowsRead(const Outputs<T>& outputs, int64_t block, int64_t token
 // The number of blocks, from the first, that must be computed completely.
 template <typename T>
 int64_t Vit<T>::BlocksRead(const Outputs<T>& outputs) const {
-  if (!outputs.logits.empty() || !outputs.pooled.empty() || !outputs.tokens.empty()) return config_.depth;
+  if (ReadsLast(outputs)) return config_.depth;
   int64_t blocks = 0;
   for (const auto& hidden : outputs.hidden) blocks = std::max(blocks, hidden.index);
   for (const auto& attention : outputs.attention) blocks = std::max(blocks, attention.block);
@@ -280,9 +319,10 @@ void Vit<T>::Run(View<const T> pixels, Workspace<T>& workspace, const Outputs<T>
       const View<T> images = x.slice(0, begin, std::min(B, begin + together));
       nn::BlockForward<T>(images, layers, rows, workspace.arena, context);
     }
+    AddBlockPositions(block, workspace, x);
     keep_hidden(block + 1);
   }
-  if (outputs.tokens.empty() && outputs.logits.empty() && outputs.pooled.empty()) return;
+  if (!ReadsLast(outputs)) return;
   const int64_t read = config_.depth > 0 ? RowsRead(outputs, config_.depth - 1, N) : N;
   const View<T> tokens = x.slice(1, 0, read);
   if (!norm_.empty()) {
@@ -290,6 +330,7 @@ void Vit<T>::Run(View<const T> pixels, Workspace<T>& workspace, const Outputs<T>
   }
   if (!outputs.tokens.empty()) CopyDense<T>(x, outputs.tokens);
   if (!outputs.logits.empty() || !outputs.pooled.empty()) Classify(tokens, outputs, workspace.arena);
+  if (!outputs.detection_logits.empty() || !outputs.boxes.empty()) Detect(tokens, outputs, workspace.arena);
 }
 
 // The vector before the classifier, [B, pooled_width]. tokens: [B, N, D], where N may be only the tokens that the pool
@@ -364,6 +405,29 @@ void Vit<T>::Classify(View<const T> tokens, const Outputs<T>& outputs, Arena& ar
   for (int64_t i = 0; i < logits.size() && mean_of_two; ++i) {
     logits.data()[i] = (logits.data()[i] + other.data()[i]) / 2;
   }
+}
+
+template <typename T>
+void Vit<T>::Detect(View<const T> tokens, const Outputs<T>& outputs, Arena& arena) const {
+  const int64_t B = tokens.dim(0), count = config_.detection_tokens, D = config_.block.width;
+  const int64_t outputs_of_class = config_.detection_classes + 1;
+  Require(config_.detection_classes > 0, "forward: {} has no heads for detection", config_.architecture);
+  const Arena::Scope scope(arena);
+  const View<T> read = arena.New<T>({B * count, D}), even = arena.New<T>({B * count, D}),
+                odd = arena.New<T>({B * count, D});
+  for (int64_t b = 0; b < B; ++b) std::copy_n(tokens.at(b, config_.detection_begin()), count * D, read.row(b * count));
+  const auto run = [&](const std::array<nn::Linear<T>, 3>& head, View<T> out, int64_t width, std::string_view name) {
+    Require(out.shape() == Shape({B, count, width}) && out.dense(), "forward: {} are {}, expected [{}, {}, {}], dense",
+            name, out.shape(), B, count, width);
+    nn::LinearForward<T>(read, head[0], even, {.activation = simd::Activation::kRelu});
+    nn::LinearForward<T>(even, head[1], odd, {.activation = simd::Activation::kRelu});
+    nn::LinearForward<T>(odd, head[2], out.reshape({B * count, width}));
+  };
+  if (!outputs.detection_logits.empty()) run(class_head_, outputs.detection_logits, outputs_of_class, "classes");
+  if (outputs.boxes.empty()) return;
+  run(box_head_, outputs.boxes, 4, "boxes");
+  T* const sides = outputs.boxes.data();
+  for (int64_t i = 0; i < outputs.boxes.size(); ++i) sides[i] = 1 / (1 + std::exp(-sides[i]));
 }
 
 template class Vit<float>;

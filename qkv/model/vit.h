@@ -2,6 +2,7 @@
 // preprocessing and labels (model/model.h).
 #pragma once
 
+#include <array>
 #include <memory>
 #include <span>
 #include <vector>
@@ -20,7 +21,7 @@ template <typename T>
 struct Outputs {
   /// The output of a block.
   struct Hidden {
-    int64_t index;  // 0: the embedded tokens; L: after block L, counted from 1
+    int64_t index;  // 0: the embedded tokens; L: after block L, counted from 1, with positions added there
     View<T> out;    // [B, N, D]
   };
   /// The attention weights of a block.
@@ -31,6 +32,8 @@ struct Outputs {
   View<T> logits = {};                    // [B, C]; without a classifier the pooled vectors [B, D]
   View<T> pooled = {};                    // [B, pooled_width], input of the classifier
   View<T> tokens = {};                    // [B, N, D] after the final norm
+  View<T> detection_logits = {};          // [B, T, detection_classes + 1], the last: no object
+  View<T> boxes = {};                     // [B, T, 4]: centre x and y, width, height, in shares of the image
   std::vector<Hidden> hidden = {};        // outputs of blocks
   std::vector<Attention> attention = {};  // attention weights of blocks
 };
@@ -42,6 +45,7 @@ struct Workspace {
   uint64_t model = 0;                       // the model that `positions` and `places` belong to
   int64_t grid_height = 0, grid_width = 0;  // the grid that they belong to
   Tensor<T> positions;                      // [grid_height · grid_width, D], resampled
+  Tensor<T> block_positions;                // [depth − 1, N, D], resampled
   Tensor<T> places;                         // [depth, 2, H, N, r], for positional attention kinds
   std::vector<nn::RotaryTable> rotary;      // of another grid than the trained one
 };
@@ -118,6 +122,12 @@ class Vit {
   bool IsTrainedGrid(int64_t grid_height, int64_t grid_width) const {
     return grid_height == config_.grid_height() && grid_width == config_.grid_width();
   }
+  /// Resamples those of another grid than the trained one.
+  void FillBlockPositions(int64_t grid_height, int64_t grid_width, Tensor<T>* positions) const;
+  /// Adds the positions that follow this block, if there are any, to x: [B, N, D].
+  void AddBlockPositions(int64_t block, const Workspace<T>& workspace, View<T> x) const;
+  /// The heads of the detection tokens. tokens: [B, N, D] after the final norm, N may be the prefix alone.
+  void Detect(View<const T> tokens, const Outputs<T>& outputs, Arena& arena) const;
   void Classify(View<const T> tokens, const Outputs<T>& outputs, Arena& arena) const;
   View<T> PoolTokens(View<const T> tokens, Arena& arena) const;
   int64_t RowsRead(const Outputs<T>& outputs, int64_t block, int64_t tokens) const;
@@ -137,6 +147,7 @@ class Vit {
   uint64_t id_ = 0;               // unique among the models of the process
   Tensor<T> prefix_;              // [prefix, D], positions added
   Tensor<T> positions_;           // [patches, D], or empty
+  Tensor<T> block_positions_;     // [depth − 1, N, D], or empty
   Tensor<T> rotary_frequencies_;  // of PatchRotary::kMixed, [2, depth, H, E / 2], or empty
   // Of the trained grid, see MakeRotaryTables; or null.
   std::shared_ptr<const std::vector<nn::RotaryTable>> rotary_;
@@ -150,6 +161,7 @@ class Vit {
   nn::Linear<T> projection_;
   nn::Norm<T> head_norm_;
   nn::Linear<T> head_, head_dist_;
+  std::array<nn::Linear<T>, 3> class_head_, box_head_;
   std::shared_ptr<const io::SafeTensors> restored_from_;  // owns the bytes that mapped layers use; or null
 };
 

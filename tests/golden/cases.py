@@ -113,6 +113,8 @@ def hf(name, kind, size=None, dtype=torch.float32, new_names=False, shard=None, 
 
 PETS = {0: "cat", 1: "dog", 2: "guinea pig"}
 
+THINGS = {0: "N/A", 1: "person", 2: "cat", 3: "remote control"}
+
 HF = [
     hf("vit", "ViTForImageClassification"),
     hf("vit_labels", "ViTForImageClassification", id2label=PETS, label2id={v: k for k, v in PETS.items()}),
@@ -156,6 +158,13 @@ HF = [
     hf("msn_model_resized", "ViTMSNModel", size=(24, 40), num_hidden_layers=1, qkv_bias=False),
     hf("ijepa", "IJepaModel"),
     hf("ijepa_classifier_resized", "IJepaForImageClassification", size=(40, 32)),
+    hf("yolos", "YolosForObjectDetection", image_size=(24, 40), num_detection_tokens=5, num_hidden_layers=3,
+       id2label=THINGS, label2id={v: k for k, v in THINGS.items()}),
+    hf("yolos_resized", "YolosForObjectDetection", image_size=(24, 40), num_detection_tokens=3, size=(41, 35),
+       num_hidden_layers=3, new_names=True),
+    hf("yolos_plain", "YolosForObjectDetection", image_size=(24, 24), num_detection_tokens=4, use_mid_position_embeddings=False,
+       qkv_bias=False, size=(32, 24)),
+    hf("yolos_model", "YolosModel", image_size=(32, 24), num_detection_tokens=2),
     hf("dinov3", "DINOv3ViTModel", num_register_tokens=4),
     hf("dinov3_7b", "DINOv3ViTModel", num_register_tokens=4, use_gated_mlp=True, hidden_act="silu",
        query_bias=False, value_bias=False),

@@ -6,6 +6,10 @@ float32 and in float64 and returns the tensors that `qkv run` gives under the sa
 
     pixels [B,C,H,W]   logits [B,C]   tokens [B,N,D]   hidden.0..L [B,N,D]   attention.0..L-1 [B,H,N,N]
 
+of a detector
+
+    logits [B,T,C+1]   pred_boxes [B,T,4]
+
 and of a model with two towers, whose logits are the images' vectors before they are normalised,
 
     input_ids [T,N]   attention_mask [T,N], if any   image_embeds [B,E]   text_embeds [T,E]   logits_per_image [B,T]
@@ -164,7 +168,7 @@ QUERIES_KEYS_VALUES = ("qkv", "q_proj", "k_proj", "v_proj", "in_proj", "attn_poo
 
 TOKENS = {
     "cls_token", "reg_token", "positional_embedding", "dist_token", "pos_embed", "latent", "pos_embedding", "mask_token",
-    "position_embeddings", "distillation_token", "register_tokens", "probe",
+    "position_embeddings", "mid_position_embeddings", "detection_tokens", "distillation_token", "register_tokens", "probe",
 }  # fmt: skip
 
 
@@ -301,6 +305,9 @@ def hf_preprocessor(case):
     if case.kind.startswith(("ViT", "IJepa")):
         return {**common, **half, "image_processor_type": "ViTImageProcessor", "resample": 2,
                 "size": {"height": h, "width": w}}  # fmt: skip
+    if case.kind.startswith("Yolos"):
+        return {**common, **imagenet, "image_processor_type": "YolosImageProcessor", "resample": 2, "do_pad": True,
+                "format": "coco_detection", "size": {"shortest_edge": 64, "longest_edge": 107}}  # fmt: skip
     if case.kind.startswith("DINOv3"):
         return {**common, **imagenet, "image_processor_type": "DINOv3ViTImageProcessorFast", "resample": 2,
                 "do_center_crop": None, "crop_size": None, "size": {"height": h, "width": w}}  # fmt: skip
@@ -410,6 +417,8 @@ def run_towers(case, model, pixels):
 def run_transformers(case, model, pixels):
     if case.kind.startswith(("CLIP", "Siglip")):
         return run_towers(case, model, pixels)
+    if case.kind.startswith("Yolos"):
+        return run_yolos(case, model, pixels)
     options = {"output_hidden_states": True, "output_attentions": True}
     if case.size and not case.kind.lower().startswith("dino"):
         options["interpolate_pos_encoding"] = True  # DINOv2 always does, DINOv3 has none
@@ -430,6 +439,26 @@ def run_transformers(case, model, pixels):
     out |= {f"hidden.{i}": x for i, x in enumerate(result.hidden_states)}
     out |= {f"attention.{i}": x for i, x in enumerate(result.attentions)}
     return out
+
+
+def run_yolos(case, model, pixels):
+    """Tokens in qkv's order, detection tokens before patches. hidden.i is what enters block i: with its positions."""
+    encoder, out = getattr(model, "vit", model).encoder, {}
+    handles = [layer.register_forward_pre_hook(lambda _, args, i=i: out.__setitem__(f"hidden.{i}", args[0]))
+               for i, layer in enumerate(encoder.layer)]  # fmt: skip
+    result = model(pixels, output_hidden_states=True, output_attentions=True)
+    for handle in handles:
+        handle.remove()
+    out[f"hidden.{len(encoder.layer)}"] = result.hidden_states[-1]
+    out["tokens"] = result.last_hidden_state
+    count = out["tokens"].shape[1]
+    first = count - model.config.num_detection_tokens
+    order = torch.tensor([0, *range(first, count), *range(1, first)])
+    out = {name: value[:, order] for name, value in out.items()}
+    out |= {f"attention.{i}": x[:, :, order][..., order] for i, x in enumerate(result.attentions)}
+    detects = case.kind.endswith("ForObjectDetection")
+    out["logits"] = result.logits if detects else result.pooler_output
+    return out | ({"pred_boxes": result.pred_boxes} if detects else {})
 
 
 def run_open_clip(case, model, pixels):

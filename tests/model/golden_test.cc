@@ -33,10 +33,13 @@ class Golden : public testing::TestWithParam<std::string> {
     const auto add = [&](const std::string& name, const Shape& shape) -> View<T> {
       return results.emplace(name, Tensor<T>(shape)).first->second;
     };
-    Outputs<T> outputs{.logits = add("logits", {B, c.outputs()}),
-                       .tokens = add("tokens", {B, N, c.block.width}),
-                       .hidden = {},
-                       .attention = {}};
+    Outputs<T> outputs{.tokens = add("tokens", {B, N, c.block.width}), .hidden = {}, .attention = {}};
+    if (c.detection_classes > 0) {
+      outputs.detection_logits = add("logits", {B, c.detection_tokens, c.detection_classes + 1});
+      outputs.boxes = add("pred_boxes", {B, c.detection_tokens, 4});
+    } else {
+      outputs.logits = add("logits", {B, c.outputs()});
+    }
     for (int64_t i = 0; i <= c.depth; ++i) {
       outputs.hidden.push_back({i, add(fmt::format("hidden.{}", i), {B, N, c.block.width})});
     }

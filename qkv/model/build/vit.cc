@@ -45,7 +45,7 @@ template <typename T>
 void BuildTokens(const VitConfig& c, const Weights<T>& weights, Tensor<T>* prefix, Tensor<T>* positions) {
   *prefix = Tensor<T>({c.prefix(), c.block.width});
   T* to = prefix->data();
-  for (const char* name : {"cls_token", "dist_token", "reg_token"}) {
+  for (const char* name : {"cls_token", "dist_token", "reg_token", "det_token"}) {
     const Tensor<T> token = weights.Get(name);
     to = std::copy_n(token.data(), token.empty() ? 0 : token.size(), to);
   }
@@ -77,6 +77,7 @@ Vit<T>::Vit(const VitConfig& config, const std::vector<BoundTensor>& tensors, co
   RequireMemory(sizeof(T) * elements, "build: the model's layers");
   const Weights<T> weights(tensors);
   BuildTokens(config, weights, &prefix_, &positions_);
+  block_positions_ = weights.Get("block_pos_embed");
   patch_embed_.patch_height = config.patch_height;
   patch_embed_.patch_width = config.patch_width;
   patch_embed_.channel_last = config.patch_norms;
@@ -100,6 +101,10 @@ Vit<T>::Vit(const VitConfig& config, const std::vector<BoundTensor>& tensors, co
   head_norm_ = weights.Norm("head_norm", config.block.norm);
   head_ = weights.Linear("head");
   head_dist_ = weights.Linear("head_dist");
+  for (size_t layer = 0; layer < class_head_.size(); ++layer) {
+    class_head_[layer] = weights.Linear(fmt::format("class_head.{}", layer));
+    box_head_[layer] = weights.Linear(fmt::format("box_head.{}", layer));
+  }
   LinkWeights();
 }
 

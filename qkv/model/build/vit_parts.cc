@@ -217,6 +217,8 @@ void Vit<T>::Parts(Archive& archive, Self& vit, const BuildOptions& options) {
   const VitConfig& c = vit.config_;
   archive.Part("prefix", vit.prefix_, {c.prefix(), c.block.width}, true);
   archive.Part("positions", vit.positions_, {c.patches(), c.block.width}, c.positions != Positions::kNone);
+  archive.Part("block_positions", vit.block_positions_, {c.position_blocks(), c.tokens(), c.block.width},
+               c.position_blocks() > 0);
   archive.Part("rotary_frequencies", vit.rotary_frequencies_,
                {2, c.depth, c.block.attention.heads, c.block.attention.query_width() / 2},
                c.rotary == PatchRotary::kMixed);
@@ -240,6 +242,14 @@ void Vit<T>::Parts(Archive& archive, Self& vit, const BuildOptions& options) {
   NormParts(archive, "head_norm", vit.head_norm_, c.pooled_width(), c.block.norm);
   LinearParts(archive, "head", vit.head_, {c.classes, c.pooled_width()});
   LinearParts(archive, "head_dist", vit.head_dist_, {c.distillation_head ? c.classes : 0, c.block.width});
+  const int64_t D = c.detection_classes > 0 ? c.block.width : 0;
+  for (size_t layer = 0; layer < vit.class_head_.size(); ++layer) {
+    const bool last = layer + 1 == vit.class_head_.size();
+    LinearParts(archive, fmt::format("class_head.{}", layer), vit.class_head_[layer],
+                {last && D > 0 ? c.detection_classes + 1 : D, c.block.width});
+    LinearParts(archive, fmt::format("box_head.{}", layer), vit.box_head_[layer],
+                {last && D > 0 ? 4 : D, c.block.width});
+  }
 }
 
 template <typename T>

@@ -36,7 +36,8 @@ double ActivationElements(const VitConfig& c, int64_t images, int64_t tokens, in
   const double rows = static_cast<double>(images) * static_cast<double>(tokens);
   const double embedding = rows * (2 * D + static_cast<double>(c.patch_features()));
   const double blocks = rows * D + static_cast<double>(together) * static_cast<double>(tokens) * WidestLayer(c.block);
-  return std::max(embedding, blocks);
+  const double detections = 3 * static_cast<double>(images * c.detection_tokens) * D;
+  return std::max(embedding, blocks) + (c.detection_classes > 0 ? detections : 0);
 }
 
 double ActivationElements(const SequenceConfig& c, int64_t sequences, int64_t tokens) {
@@ -47,7 +48,7 @@ double ActivationElements(const SequenceConfig& c, int64_t sequences, int64_t to
 double PlaceElements(const VitConfig& c, int64_t tokens) {
   const double positions =
       c.positions == Positions::kNone ? 0 : static_cast<double>(tokens) * static_cast<double>(c.block.width);
-  return positions + PlaceElements(c.block, c.depth, tokens);
+  return positions * static_cast<double>(1 + c.position_blocks()) + PlaceElements(c.block, c.depth, tokens);
 }
 
 double PlaceElements(const nn::BlockConfig& c, int64_t depth, int64_t tokens) {

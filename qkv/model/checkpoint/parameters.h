@@ -32,10 +32,11 @@ struct TensorName {
 /// From pixels or token ids to the input of the first block.
 template <typename T>
 struct EmbeddingParameters {
-  View<T> tokens;     // [V, D], a row per id, or empty
-  View<T> prefix[3];  // class, distillation and register tokens, [1, n, D], or empty
-  View<T> positions;  // [1, position_prefix + patches, D] or [1, length, D], or empty
-  View<T> rotary;     // frequencies of each block and head, [2, depth, H, E / 2], or empty
+  View<T> tokens;           // [V, D], a row per id, or empty
+  View<T> prefix[4];        // class, distillation, register and detection tokens, [1, n, D], or empty
+  View<T> positions;        // [1, position_prefix + patches, D] or [1, length, D], or empty
+  View<T> block_positions;  // [depth − 1, prefix + patches, D], or empty
+  View<T> rotary;           // frequencies of each block and head, [2, depth, H, E / 2], or empty
   nn::PatchEmbedParameters<T> patch_embed;
   nn::NormParameters<T> norm_pre;
 };
@@ -50,6 +51,7 @@ struct OutputParameters {
   nn::LinearParameters<T> projection;
   nn::NormParameters<T> head_norm;
   nn::LinearParameters<T> head, head_dist;
+  nn::LinearParameters<T> class_head[3], box_head[3];  // of the detection tokens
 };
 
 template <typename T, typename Visitor>
@@ -58,8 +60,12 @@ void VisitEmbedding(const VitConfig& c, EmbeddingParameters<T>& p, Visitor& visi
   if (c.class_token) visit.Tensor("cls_token", {1, 1, D}, Role::kToken, p.prefix[0]);
   if (c.distillation_token) visit.Tensor("dist_token", {1, 1, D}, Role::kToken, p.prefix[1]);
   if (c.registers > 0) visit.Tensor("reg_token", {1, c.registers, D}, Role::kToken, p.prefix[2]);
+  if (c.detection_tokens > 0) visit.Tensor("det_token", {1, c.detection_tokens, D}, Role::kToken, p.prefix[3]);
   if (c.positions == Positions::kLearned) {
     visit.Tensor("pos_embed", {1, c.position_prefix + c.patches(), D}, Role::kPosition, p.positions);
+  }
+  if (c.position_blocks() > 0) {
+    visit.Tensor("block_pos_embed", {c.position_blocks(), c.tokens(), D}, Role::kPosition, p.block_positions);
   }
   if (c.rotary == PatchRotary::kMixed) {
     visit.Tensor("rope.freqs", {2, c.depth, c.block.attention.heads, c.block.attention.query_width() / 2},
@@ -184,6 +190,14 @@ void VisitOutput(const VitConfig& c, OutputParameters<T>& p, Visitor& visit) {
   if (c.head_norm) visit.Norm("head_norm", c.pooled_width(), c.block.norm, p.head_norm);
   if (c.classes > 0) visit.Linear("head", c.classes, c.pooled_width(), true, p.head);
   if (c.distillation_head) visit.Linear("head_dist", c.classes, D, true, p.head_dist);
+  if (c.detection_classes > 0) {
+    visit.Linear("class_head.0", D, D, true, p.class_head[0]);
+    visit.Linear("class_head.1", D, D, true, p.class_head[1]);
+    visit.Linear("class_head.2", c.detection_classes + 1, D, true, p.class_head[2]);
+    visit.Linear("box_head.0", D, D, true, p.box_head[0]);
+    visit.Linear("box_head.1", D, D, true, p.box_head[1]);
+    visit.Linear("box_head.2", 4, D, true, p.box_head[2]);
+  }
 }
 
 template <typename T, typename Visitor>

@@ -266,6 +266,11 @@ HalfSplitRows FindHalfSplitRows(const VitConfig& config, std::string_view canoni
   return norm ? HalfSplitRows{r, r} : HalfSplitRows{};
 }
 
+LastTokens FindLastTokens(const VitConfig& c, std::string_view canonical) {
+  if (c.detection_tokens == 0 || (canonical != "pos_embed" && canonical != "block_pos_embed")) return {};
+  return {c.detection_begin(), c.patches(), c.detection_tokens};
+}
+
 void ReorderRows(const HalfSplitRows& split, RowOrder order, int64_t row_bytes, std::byte* rows) {
   if (split.rows == 0) return;
   const std::vector<int64_t> from = nn::HalfSplitToNeighbours(split.head);
@@ -298,6 +303,12 @@ Tensor<T> Read(const BoundTensor& bound) {
   if (bound.split.rows > 0) {
     const int64_t row = tensor.size() / tensor.dim(0) * static_cast<int64_t>(sizeof(T));
     ReorderRows(bound.split, RowOrder::kToNeighbours, row, reinterpret_cast<std::byte*>(tensor.data()));
+  }
+  if (const LastTokens& order = bound.last_tokens; order.last > 0) {
+    const int64_t width = tensor.dim(tensor.shape().rank() - 1), table = order.rows() * width;
+    for (T* rows = tensor.data(); rows < tensor.data() + tensor.size(); rows += table) {
+      std::rotate(rows + order.first * width, rows + (order.first + order.patches) * width, rows + table);
+    }
   }
   // x − x is 0 for finite numbers only, and the sum vectorises.
   constexpr int kLanes = 16;
@@ -424,7 +435,10 @@ BoundTowers BindTowers(const VitConfig& config, const TextTower* text, const io:
   };
   BoundTowers bound;
   bound.image = bind(TensorTable(config), family.layout(config), BasePrefix(tensors));
-  for (BoundTensor& tensor : bound.image) tensor.split = FindHalfSplitRows(config, tensor.spec.name);
+  for (BoundTensor& tensor : bound.image) {
+    tensor.split = FindHalfSplitRows(config, tensor.spec.name);
+    tensor.last_tokens = FindLastTokens(config, tensor.spec.name);
+  }
   if (text != nullptr) {
     Require(family.text_layout != nullptr, "families: {} has no names for a text encoder", config.architecture);
     bound.text = bind(TensorTable(*text), *family.text_layout, TextPrefix(tensors));

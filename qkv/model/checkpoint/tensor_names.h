@@ -46,6 +46,16 @@ struct HalfSplitRows {
 /// Those of a tensor of this canonical name, if the configuration has VitConfig::rotary_halves.
 HalfSplitRows FindHalfSplitRows(const VitConfig& config, std::string_view canonical);
 
+/// Tables of rows [first, patches, last] in a file that are [first, last, patches] in the table.
+struct LastTokens {
+  int64_t first = 0, patches = 0, last = 0;  // last: 0: none
+
+  int64_t rows() const { return first + patches + last; }
+};
+
+/// Those of a tensor of this canonical name: positions of detection tokens, which precede the patches here.
+LastTokens FindLastTokens(const VitConfig& config, std::string_view canonical);
+
 enum class RowOrder { kToNeighbours, kToHalves };
 
 /// Reorders dense rows of `row_bytes` bytes each.
@@ -67,6 +77,7 @@ struct BoundTensor {
   // One more part, of the same shape and before parts[zero_part], is not stored: it is zero. −1: there is none.
   int zero_part = -1;
   HalfSplitRows split = {};
+  LastTokens last_tokens = {};
 };
 
 /// The tensor of this canonical name; null if there is none.

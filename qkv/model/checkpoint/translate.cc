@@ -19,6 +19,7 @@ Obstructions CommonObstructions(const VitConfig& c, std::string_view who) {
                    c.block.attention.heads, c.block.attention.head_width, c.block.width)},
       {!c.block.attention.projection, has_no("attention without an output projection")},
       {c.projection_width > 0, has_no("projection of the pooled vector into a space shared with texts")},
+      {c.detection_tokens > 0, has_no("detection tokens")},
       {c.head_norm, has_no("LayerNorm in the classifier")},
       {!SeparationObstruction(c).empty(),
        fmt::format("{}: {}", has_no(fmt::format("{} attention", Name(c.block.attention.kind))),
@@ -75,7 +76,9 @@ std::vector<std::string> Differences(const VitConfig& a, const VitConfig& b) {
   compare("the class token", a.class_token, b.class_token);
   compare("the distillation token", a.distillation_token, b.distillation_token);
   compare("the register tokens", a.registers, b.registers);
+  compare("the detection tokens", a.detection_tokens, b.detection_tokens);
   compare("the positions", a.positions, b.positions);
+  compare("the positions that are added after blocks", a.position_blocks(), b.position_blocks());
   compare("the rotary positions", a.rotary, b.rotary);
   if (a.rotary != PatchRotary::kNone) {
     compare("the base of rotary positions", a.rotary_base, b.rotary_base);
@@ -123,6 +126,7 @@ std::vector<std::string> Differences(const VitConfig& a, const VitConfig& b) {
   compare("LayerNorm in the classifier", a.head_norm, b.head_norm);
   compare("the number of classes", a.classes, b.classes);
   compare("the distillation head", a.distillation_head, b.distillation_head);
+  compare("the classes of objects", a.detection_classes, b.detection_classes);
   return differences;
 }
 

@@ -92,7 +92,10 @@ void Validate(const VitConfig& c) {
   Require(!c.block.cross, "config: a Vision Transformer has no source for cross-attention");
   RequireRange("the depth", c.depth, 0, kMaxDepth);
   RequireRange("the number of register tokens", c.registers, 0, kMaxExtent);
+  RequireRange("the number of detection tokens", c.detection_tokens, 0, kMaxExtent);
   RequireRange("the number of classes", c.classes, 0, kMaxClasses);
+  RequireRange("the number of classes of objects", c.detection_classes, 0, kMaxClasses);
+  Require(c.detection_classes == 0 || c.detection_tokens > 0, "config: heads of detection without detection tokens");
   RequireRange("the pooler's width", c.pooler_width, 0, kMaxExtent);
   RequireRange("the projection's width", c.projection_width, 0, kMaxExtent);
   Require(c.patch_features() <= 1 << 24, "config: patches of {}x{} pixels with {} channels are too large",
@@ -129,8 +132,12 @@ double Flops(const VitConfig& c, int64_t height, int64_t width) {
   const double embedding = 2 * patches * static_cast<double>(c.patch_features()) * static_cast<double>(c.block.width);
   const double head = 2 * static_cast<double>(c.pooled_width()) * static_cast<double>(c.classes);
   const double projection = 2 * static_cast<double>(c.projection_input()) * static_cast<double>(c.projection_width);
+  const auto D = static_cast<double>(c.block.width);
+  const double detection = c.detection_classes == 0 ? 0
+                                                    : 2 * static_cast<double>(c.detection_tokens) * D *
+                                                          (4 * D + static_cast<double>(c.detection_classes + 5));
   return embedding + static_cast<double>(c.depth) * Flops(c.block, patches + static_cast<double>(c.prefix())) +
-         projection + head * (c.distillation_head ? 2 : 1);
+         projection + head * (c.distillation_head ? 2 : 1) + detection;
 }
 
 }  // namespace qkv::model

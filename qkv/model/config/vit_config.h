@@ -70,10 +70,13 @@ struct VitConfig {
   // Prefix tokens, which precede the patches in this order.
   bool class_token = true, distillation_token = false;
   int64_t registers = 0;
+  // Tokens that each become one box (YOLOS). Files have their positions behind those of the patches.
+  int64_t detection_tokens = 0;
 
   Positions positions = Positions::kLearned;
   int64_t position_prefix = 1;  // how many prefix tokens, from the first, have a position
   Interpolation interpolation = Interpolation::kBicubicAntialias;
+  bool block_positions = false;  // learned positions of all tokens are added again after each block but the last
   PatchRotary rotary = PatchRotary::kNone;
   double rotary_base = 0;  // 0: 10,000 for kPatches, 100 for kNormalised
   // The grid that kPatches scales coordinates to, if it does; 0: that of the image size.
@@ -103,6 +106,8 @@ struct VitConfig {
   bool head_norm = false;          // vit-pytorch's older LayerNorm before the classifier
   int64_t classes = 0;             // 0: no classifier; the output is the pooled vector
   bool distillation_head = false;  // a second classifier on the distillation token; the output is the mean of both
+  // Classes of the heads that read the detection tokens, without "no object"; 0: there are no such heads.
+  int64_t detection_classes = 0;
   // Without a classifier, a model with a distillation token outputs the mean of its two tokens, not the class token.
   bool distillation_mean = true;
 
@@ -114,7 +119,11 @@ struct VitConfig {
   /// between projections and their product.
   bool scores_are_bilinear() const { return !block.attention.qk_norm && rotary == PatchRotary::kNone; }
   int64_t pool_heads() const { return map_heads > 0 ? map_heads : block.attention.heads; }
-  int64_t prefix() const { return class_token + distillation_token + registers; }
+  int64_t prefix() const { return class_token + distillation_token + registers + detection_tokens; }
+  /// Index of the first detection token.
+  int64_t detection_begin() const { return prefix() - detection_tokens; }
+  /// Tables of positions that are added after blocks.
+  int64_t position_blocks() const { return block_positions && depth > 1 ? depth - 1 : 0; }
   int64_t grid_height() const { return image_height / patch_height; }
   int64_t grid_width() const { return image_width / patch_width; }
   int64_t patches() const { return grid_height() * grid_width(); }
@@ -127,6 +136,8 @@ struct VitConfig {
   int64_t projection_input() const {
     return pool == Pool::kTokenAndMean ? 2 * block.width : pooler_width > 0 ? pooler_width : block.width;
   }
+  /// Classes that have names: of images, or of objects.
+  int64_t named_classes() const { return classes > 0 ? classes : detection_classes; }
   /// Last axis of "logits".
   int64_t outputs() const { return classes > 0 ? classes : pooled_width(); }
 };

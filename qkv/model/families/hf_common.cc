@@ -126,18 +126,22 @@ Description ReadHfModel(const Fields& config, const HfType& type, int64_t patch,
   return description;
 }
 
+int64_t ReadHfLabels(const Fields& config, Description* description) {
+  description->labels = ParseLabels(config);
+  return config.Has("id2label") ? static_cast<int64_t>(description->labels.size()) : config.Int("num_labels", 2);
+}
+
 bool ReadHfClassifier(const Fields& config, Description* description) {
   VitConfig& c = description->config;
   if (!IsClassifier(c)) return false;
-  description->labels = ParseLabels(config);
-  c.classes = config.Has("id2label") ? static_cast<int64_t>(description->labels.size()) : config.Int("num_labels", 2);
+  c.classes = ReadHfLabels(config, description);
   c.distillation_head = HasTeacher(c);
   return true;
 }
 
 void WriteHfLabels(const Description& description, io::Json* config) {
   io::Json names = io::Json::object(), indices = io::Json::object();
-  for (int64_t i = 0; i < description.config.classes; ++i) {
+  for (int64_t i = 0; i < description.config.named_classes(); ++i) {
     const auto index = static_cast<size_t>(i);
     const bool named = index < description.labels.size() && !description.labels[index].empty();
     const std::string name = named ? description.labels[index] : fmt::format("LABEL_{}", i);
@@ -189,8 +193,10 @@ io::Json HfConfigFromTensors(const io::TensorSet& tensors, const ModelHints& giv
   }
   config["use_swiglu_ffn"] = has("layer.0.mlp.weights_in.weight") || has("layer.0.mlp.gate_proj.weight");
   config["qkv_bias"] = has("query.bias") || has("q_proj.bias");
+  const int64_t detection = extent("embeddings.detection_tokens", 1);  // which have positions
   config["num_register_tokens"] = extent("embeddings.register_tokens", 1);
-  const int64_t prefix = has("embeddings.distillation_token") + has("embeddings.cls_token");
+  if (detection > 0) config["num_detection_tokens"] = detection;
+  const int64_t prefix = has("embeddings.distillation_token") + has("embeddings.cls_token") + detection;
   config["image_size"] = SquareSide(extent("embeddings.position_embeddings", 1) - prefix) * patch;
   if (has("classifier.weight")) config["num_labels"] = extent("classifier.weight", 0);
   if (has("cls_classifier.weight")) config["num_labels"] = extent("cls_classifier.weight", 0);

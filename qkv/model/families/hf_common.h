@@ -66,6 +66,9 @@ Description ReadHfModel(const Fields& config, const HfType& type, int64_t patch,
 /// Labels and number of classes, if the class is a classifier. Returns true if it is.
 bool ReadHfClassifier(const Fields& config, Description* description);
 
+/// Labels, and the number of classes: num_labels, if there are no labels.
+int64_t ReadHfLabels(const Fields& config, Description* description);
+
 /// Sets id2label and label2id; a class without a name is LABEL_ and its index.
 void WriteHfLabels(const Description& description, io::Json* config);
 

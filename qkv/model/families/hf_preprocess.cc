@@ -33,8 +33,10 @@ struct ProcessorDefaults {
   int64_t size;
   bool center_crop;
   const std::vector<float>*mean, *std;
+  int64_t longest_edge = 0;  // YOLOS: the longer edge is limited, and sides are multiples of kYolosMultiple
 };
 
+constexpr int64_t kYolosMultiple = 16;
 constexpr int64_t kCropSize = 224;  // default of all classes that crop
 
 const std::array kProcessors = {
@@ -44,6 +46,7 @@ const std::array kProcessors = {
     ProcessorDefaults{"DINOv3ViT", 2, false, 224, false, &kImageNetOfHfMean, &kImageNetOfHfStd},
     ProcessorDefaults{"CLIP", 3, true, 224, true, &kClipMean, &kClipStd},
     ProcessorDefaults{"Siglip", 3, false, 224, false, &kHalf, &kHalf},
+    ProcessorDefaults{"Yolos", 2, true, 800, false, &kImageNetOfHfMean, &kImageNetOfHfStd, /*longest_edge=*/1333},
 };
 
 /// "ViTImageProcessor", "ViTImageProcessorFast", "ViTFeatureExtractor", …
@@ -59,7 +62,7 @@ const ProcessorDefaults& FindProcessorDefaults(const Fields& fields) {
   Fail(
       "{}: \"{}\" is \"{}\", expected ViTImageProcessor, DeiTImageProcessor, BitImageProcessor, "
       "DINOv3ViTImageProcessor, "
-      "CLIPImageProcessor or SiglipImageProcessor",
+      "CLIPImageProcessor, SiglipImageProcessor or YolosImageProcessor",
       fields.where(), key, type);
 }
 
@@ -132,6 +135,27 @@ void SetHuggingFaceResize(const Fields& fields, const ProcessorDefaults& default
   }
 }
 
+// YOLOS's "size": {"shortest_edge", "longest_edge"}, or one number beside "max_size".
+void SetEdges(const Fields& fields, const ProcessorDefaults& defaults, ImageSize override_size, Preprocess& p) {
+  p.resize = Preprocess::Resize::kEdges;
+  p.resize_multiple = kYolosMultiple;
+  int64_t shortest = defaults.size, longest = defaults.longest_edge;
+  if (fields.Has("size") && fields.json().find("size")->is_object()) {
+    const Fields object = fields.Object("size");
+    for (const auto& [name, value] : object.json().items()) {
+      Require(name == "shortest_edge" || name == "longest_edge" || value.is_null(),
+              "{}: \"size\" has \"{}\", expected shortest_edge and longest_edge", fields.where(), name);
+    }
+    shortest = object.RequiredInt("shortest_edge"), longest = object.RequiredInt("longest_edge");
+  } else if (fields.Has("size")) {
+    shortest = fields.RequiredInt("size"), longest = fields.Int("max_size", longest);
+  }
+  p.resize_height = Side(fields, "size", shortest), p.resize_width = Side(fields, "size", longest);
+  if (!override_size) return;
+  p.resize = Preprocess::Resize::kExact;
+  std::tie(p.resize_height, p.resize_width) = *override_size;
+}
+
 std::vector<double> Written(const std::vector<float>& values) {
   std::vector<double> result;
   std::transform(values.begin(), values.end(), std::back_inserter(result), ShortestDecimalValue);
@@ -146,14 +170,16 @@ Preprocess PreprocessFromHuggingFace(const io::Json& preprocessor_config, int ch
   const Fields fields(preprocessor_config, "preprocessor_config.json");
   CheckOverride(size);
   const ProcessorDefaults& defaults = FindProcessorDefaults(fields);
-  Require(!Switch(fields, "do_pad", false), "{}: \"do_pad\" is not supported", fields.where());
+  // YOLOS pads images to the largest of their batch, which qkv does not need: each image is computed as if alone.
+  const bool pads = Switch(fields, "do_pad", false) && defaults.longest_edge == 0;
+  Require(!pads && !fields.Has("pad_size"), "{}: \"do_pad\" is not supported", fields.where());
   Preprocess p;
   p.channels = channels;
   Switch(fields, "do_convert_rgb", true);  // checks the type only: images are always converted to the model's channels
   if (Switch(fields, "do_resize", true)) {
     RefuseNull(fields, "size");
     RefuseNull(fields, "resample");
-    SetHuggingFaceResize(fields, defaults, size, p);
+    (defaults.longest_edge > 0 ? SetEdges : SetHuggingFaceResize)(fields, defaults, size, p);
     p.filter = HuggingFaceFilter(fields, defaults.resample);
   }
   if (Switch(fields, "do_center_crop", defaults.center_crop)) {
@@ -197,6 +223,12 @@ io::Json PreprocessToHuggingFace(const Preprocess& p, std::vector<std::string>* 
       break;
     case Resize::kShortestEdge:
       json["size"] = {{"shortest_edge", p.resize_height}};
+      break;
+    case Resize::kEdges:
+      json["image_processor_type"] = "YolosImageProcessor";
+      json["size"] = {{"shortest_edge", p.resize_height}, {"longest_edge", p.resize_width}};
+      json.erase("do_center_crop");
+      json["do_pad"] = true;
       break;
     case Resize::kCover:
       json["size"] = {{"shortest_edge", std::max(p.resize_height, p.resize_width)}};

@@ -64,6 +64,8 @@ View<const T> NormGradient(View<const T> x, View<const T> moments, const nn::Nor
 
 template <typename T>
 Network<T>::Network(const model::VitConfig& config) : config_(config), parameters_(config) {
+  Require(config.detection_tokens == 0, "train: detection tokens ({}) are not trained; only inference has them",
+          config.architecture);
   if (config.rotary != model::PatchRotary::kNone) {
     rotary_.emplace(model::MakeRotaryTable(config, config.grid_height(), config.grid_width()));
   }

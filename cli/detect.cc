@@ -1,0 +1,107 @@
+// qkv detect: objects in photos, as text, JSON, COCO's results and pictures.
+#include "qkv/app/detect.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <memory>
+
+#include "cli/command.h"
+#include "cli/image_outputs.h"
+#include "cli/images.h"
+#include "cli/output.h"
+#include "qkv/app/input_files.h"
+#include "qkv/image/encode.h"
+
+namespace qkv::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Options {
+  ModelOptions model;
+  ImageOptions images;
+  std::string output, coco;
+  double threshold = 0.5;
+  bool json = false;
+};
+
+void PrintText(const app::PhotoObjects& photo, double threshold) {
+  Print("{}\n", photo.path);
+  if (photo.objects.empty()) Print("  no object above {:g} %\n", 100 * threshold);
+  const auto name = [](const app::DetectedObject& object) {
+    return object.label.empty() ? fmt::format("class {}", object.index) : object.label;
+  };
+  size_t width = 0;
+  for (const app::DetectedObject& object : photo.objects) width = std::max(width, name(object).size());
+  for (const app::DetectedObject& object : photo.objects) {
+    const image::Rect& box = object.box;
+    Print("  {:6.2f} %  {:<{}}  at {:.0f},{:.0f}  {:.0f} x {:.0f}\n", 100 * object.score, name(object), width, box.left,
+          box.top, box.width, box.height);
+  }
+}
+
+int Detect(const Options& options) {
+  const ImageList images = CollectImages(options.images.paths);
+  std::vector<fs::path> pictures;  // none: nothing is drawn
+  if (!options.output.empty()) {
+    Require(IsFolderOutput(options.output) || fs::path(options.output).extension() == ".png",
+            "detect: -o is a .png, or a folder for several, got {}", options.output);
+    pictures = ImageOutputs("detect", options.output, options.model.path, images.files);
+  }
+  app::InputFiles inputs(options.model.path);
+  inputs.Add(images.files);
+  inputs.RequireOutput(options.coco);
+  const model::Model model = LoadModel(options.model);
+  const std::vector<int64_t> ids = app::CocoImageIds(images.files);
+  std::vector<app::CocoDetection> results;
+  const int failed = WithProgress(options.images, images, [&](const app::PipelineOptions& pipeline) {
+    return app::DetectAll(model, images, {.threshold = options.threshold, .pipeline = pipeline},
+                          [&](size_t file, const app::PhotoObjects& photo) {
+                            if (options.json) {
+                              PrintJsonLine(ToJson(photo));
+                            } else {
+                              PrintText(photo, options.threshold);
+                            }
+                            FlushOutput();
+                            if (!pictures.empty()) image::WritePng(pictures[file], DrawObjects(photo));
+                            if (options.coco.empty()) return;
+                            for (const app::CocoDetection& result : app::ToCoco(photo, ids[file], {})) {
+                              results.push_back(result);
+                            }
+                          });
+  });
+  if (!options.coco.empty()) app::WriteCocoDetections(options.coco, results);
+  return failed > 0 ? 1 : 0;
+}
+
+}  // namespace
+
+void RegisterDetect(Command app, int* exit_code) {
+  const auto options = std::make_shared<Options>();
+  const Command command = app.AddCommand("detect", "Find objects in photos, by a detector (YOLOS)");
+  options->model.AddModel(command);
+  options->model.AddSize(command);
+  options->model.AddCompute(command);
+  options->images.AddReading(command);
+  command
+      .AddOption("-o,--output", &options->output,
+                 "Draw the boxes: a .png; for several photos a folder, or a name with {} for the photo's")
+      .TypeName("FILE");
+  command
+      .AddOption(
+          "--coco", &options->coco,
+          "Write COCO's results: image_id is the number that a photo's name is, or its place from 1; category_id "
+          "the model's class")
+      .TypeName("FILE");
+  command.AddOption("--threshold", &options->threshold, "Least score of an object")
+      .Range(0.0, 1.0)
+      .TypeName("P")
+      .ShowDefault();
+  command.AddFlag("--json", &options->json, "JSON Lines on stdout");
+  command.Callback([options, exit_code] { *exit_code = Detect(*options); });
+}
+
+}  // namespace qkv::cli

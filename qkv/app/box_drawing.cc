@@ -1,0 +1,262 @@
+#include "qkv/app/box_drawing.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include "qkv/app/class_colours.h"
+#include "qkv/core/error.h"
+#include "qkv/core/text.h"
+#include "qkv/image/draw.h"
+
+namespace qkv::app {
+namespace {
+
+using image::Colour;
+using image::Image;
+using image::Rect;
+
+constexpr Colour kShade = {0, 0, 0};
+constexpr double kShadeOpacity = 0.4;
+// Height of a line of text in pixels, below which it is hard to read.
+constexpr int64_t kLeastText = 10;
+
+// Sizes in pixels, from the mean side of the photo.
+struct Sizes {
+  explicit Sizes(const Image& photo) {
+    const double side = static_cast<double>(photo.height() + photo.width()) / 2;
+    line = std::max(1.0, std::round(side * 0.006));
+    shade = std::max(0.75, line / 4);
+    radius = 1.5 * line;
+    const auto wanted = std::max<int64_t>(kLeastText, std::lround(side * 0.027));
+    while (image::TextHeight(text + 1) <= wanted) ++text;
+    margin_y = std::max<int64_t>(1, image::TextHeight(text) / 8);
+    margin_x = std::max<int64_t>(2, image::TextHeight(text) / 3);
+  }
+
+  double line, shade, radius;  // of the frame's corners
+  int text = 1;                // of DrawText
+  int64_t margin_x, margin_y;  // between the text and the edge of its plate
+};
+
+// A box with what is drawn of it.
+struct Drawing {
+  const DrawnBox* box = nullptr;
+  Rect frame;         // outer edges, in whole pixels
+  std::string label;  // empty: none
+  Rect plate;         // under the label
+};
+
+double Right(const Rect& rect) { return rect.left + rect.width; }
+double Bottom(const Rect& rect) { return rect.top + rect.height; }
+double Area(const Rect& rect) { return rect.height * rect.width; }
+
+double CommonArea(const Rect& a, const Rect& b) {
+  return std::max(0.0, std::min(Right(a), Right(b)) - std::max(a.left, b.left)) *
+         std::max(0.0, std::min(Bottom(a), Bottom(b)) - std::max(a.top, b.top));
+}
+
+// Signed distance from a point to the edge of a rectangle with round corners, negative inside.
+double DistanceToEdge(const Rect& rect, double radius, double y, double x) {
+  radius = std::min({radius, rect.height / 2, rect.width / 2});
+  const double down = std::abs(y - rect.y(0.5)) - rect.height / 2 + radius;
+  const double across = std::abs(x - rect.x(0.5)) - rect.width / 2 + radius;
+  return std::hypot(std::max(down, 0.0), std::max(across, 0.0)) + std::min(std::max(down, across), 0.0) - radius;
+}
+
+void Mix(uint8_t* pixel, const Colour& colour, double opacity) {
+  for (size_t c = 0; c < 3; ++c) {
+    pixel[c] = static_cast<uint8_t>(std::lround(pixel[c] + (colour[c] - pixel[c]) * opacity));
+  }
+}
+
+// The share of a pixel within an edge at this signed distance from its centre.
+double Coverage(double distance) { return std::clamp(0.5 - distance, 0.0, 1.0); }
+
+// Calls draw(pixel, y, x) for the centres of the pixels in rows and columns [from, to), clipped to the image.
+template <typename F>
+void ForPixels(Image& image, double top, double left, double bottom, double right, const F& draw) {
+  const auto limit = [](double x, int64_t size) { return std::clamp<int64_t>(std::lround(x), 0, size); };
+  for (int64_t y = limit(top, image.height()); y < limit(bottom, image.height()); ++y) {
+    for (int64_t x = limit(left, image.width()); x < limit(right, image.width()); ++x) {
+      draw(image.pixels.view().at(y, x), static_cast<double>(y) + 0.5, static_cast<double>(x) + 0.5);
+    }
+  }
+}
+
+// A frame with a dark rim, which separates it from a background of its colour.
+void DrawFrame(Image& image, const Rect& frame, const Sizes& sizes, const Colour& colour) {
+  const auto draw = [&](uint8_t* pixel, double y, double x) {
+    const double outside = DistanceToEdge(frame, sizes.radius, y, x), inside = -sizes.line - outside;
+    Mix(pixel, kShade, kShadeOpacity * Coverage(outside - sizes.shade) * Coverage(inside - sizes.shade));
+    Mix(pixel, colour, Coverage(outside) * Coverage(inside));
+  };
+  // Four strips, which are all but the empty interior.
+  const double rim = std::ceil(sizes.shade), width = std::ceil(sizes.line + sizes.radius) + rim;
+  const double top = frame.top - rim, left = frame.left - rim, bottom = Bottom(frame) + rim, right = Right(frame) + rim;
+  const double first = std::min(frame.top + width, bottom), last = std::max(Bottom(frame) - width, first);
+  const double near = std::min(frame.left + width, right), far = std::max(Right(frame) - width, near);
+  ForPixels(image, top, left, first, right, draw);
+  ForPixels(image, first, left, last, near, draw);
+  ForPixels(image, first, far, last, right, draw);
+  ForPixels(image, last, left, bottom, right, draw);
+}
+
+void DrawLabel(Image& image, const Drawing& drawing, const Sizes& sizes) {
+  const Colour colour = ClassColour(drawing.box->class_index);
+  const Rect& plate = drawing.plate;
+  const double rim = std::ceil(sizes.shade);
+  ForPixels(image, plate.top - rim, plate.left - rim, Bottom(plate) + rim, Right(plate) + rim,
+            [&](uint8_t* pixel, double y, double x) {
+              const double outside = DistanceToEdge(plate, sizes.radius, y, x);
+              Mix(pixel, kShade, kShadeOpacity * Coverage(outside - sizes.shade));
+              Mix(pixel, colour, Coverage(outside));
+            });
+  image::DrawText(image, drawing.label, std::lround(plate.top) + sizes.margin_y,
+                  std::lround(plate.left) + sizes.margin_x, sizes.text, TextColourOn(colour));
+}
+
+// The longest form of the label that fits; empty if none does.
+std::string FitLabel(const DrawnBox& box, const Sizes& sizes, int64_t width) {
+  const auto fits = [&](const std::string& text) {
+    return image::TextWidth(text, sizes.text) + 2 * sizes.margin_x <= width;
+  };
+  const std::string name = Printable(box.name, 100), score = fmt::format("{:.2f}", box.score);
+  const std::string whole = name.empty() ? score : name + " " + score;
+  if (fits(whole)) return whole;
+  if (fits(name)) return name;
+  std::string begin;
+  for (std::string_view rest = name; !rest.empty();) {
+    const std::string_view letter = rest.substr(0, std::max<size_t>(1, CharacterLength(rest)));
+    if (!fits(begin + std::string(letter) + ".")) break;
+    begin += letter;
+    rest.remove_prefix(letter.size());
+  }
+  return begin.empty() ? "" : begin + ".";
+}
+
+// Chooses places for labels one after the other, the best box first.
+class LabelPlacer {
+ public:
+  // drawings: those with labels.
+  LabelPlacer(const Image& photo, std::span<const Drawing> drawings, const Sizes& sizes)
+      : height_(static_cast<double>(photo.height())),
+        width_(static_cast<double>(photo.width())),
+        drawings_(drawings),
+        line_(sizes.line) {}
+
+  // The plate's place, of the same size, in the photo.
+  Rect Place(const Drawing& drawing) {
+    const Rect& frame = drawing.frame;
+    best_ = drawing.plate;
+    least_ = std::numeric_limits<double>::infinity();
+    const double height = drawing.plate.height;
+    const double above = frame.top - height, inside = frame.top + line_, below = Bottom(frame);
+    const double bottom = below - line_ - height;
+    // Costs are in shares of the plate that it would hide of others; these only order what hides nothing.
+    TryRow(drawing, above, 0);
+    TryRow(drawing, inside, 0.03);
+    TryRow(drawing, below, 0.05);
+    TryRow(drawing, bottom, 0.06);
+    // In a crowd: farther away.
+    for (int i = 1; i <= 4 && least_ > 0.3; ++i) {
+      TryRow(drawing, above - i * height, 0.1 + 0.05 * i);
+      TryRow(drawing, inside + i * height, 0.1 + 0.05 * i);
+      TryRow(drawing, below + i * height, 0.1 + 0.05 * i);
+    }
+    placed_.push_back(best_);
+    return best_;
+  }
+
+ private:
+  // The left edge first, then others to the right one.
+  void TryRow(const Drawing& drawing, double top, double cost) {
+    constexpr int kPlaces = 5;
+    const double slack = drawing.frame.width - drawing.plate.width;
+    for (int i = 0; i < kPlaces; ++i)
+      Try(drawing, top, drawing.frame.left + slack * i / (kPlaces - 1), cost + 0.01 * i);
+  }
+
+  void Try(const Drawing& drawing, double top, double left, double cost) {
+    Rect plate = drawing.plate;
+    plate.top = std::round(std::clamp(top, 0.0, height_ - plate.height));
+    plate.left = std::round(std::clamp(left, 0.0, width_ - plate.width));
+    cost += (std::abs(plate.top - top) + 0.2 * std::abs(plate.left - left)) / plate.height * 0.1;
+    if (cost >= least_) return;
+    for (const Rect& other : placed_) cost += 2 * CommonArea(plate, other) / Area(plate);
+    for (const Drawing& other : drawings_) {
+      // Of another object a part; its own box is covered only if it is about as small as the label.
+      cost += (&other == &drawing ? 0.3 : 0.5) * CommonArea(plate, other.frame) / std::max(1.0, Area(other.frame));
+    }
+    if (cost >= least_) return;
+    least_ = cost;
+    best_ = plate;
+  }
+
+  const double height_, width_;
+  const std::span<const Drawing> drawings_;
+  const double line_;
+  std::vector<Rect> placed_;
+  Rect best_;
+  double least_ = 0;
+};
+
+// The frame's outer edges, around the box but within the photo.
+Rect FrameOf(const Rect& box, const Image& photo, double line) {
+  const auto edge = [&](double x, double outwards, int64_t size) {
+    return std::clamp(std::round(x + outwards * line / 2), 0.0, static_cast<double>(size));
+  };
+  const double top = edge(box.top, -1, photo.height()), left = edge(box.left, -1, photo.width());
+  return {.top = top,
+          .left = left,
+          .height = edge(Bottom(box), 1, photo.height()) - top,
+          .width = edge(Right(box), 1, photo.width()) - left};
+}
+
+bool IsOutside(const Rect& box, const Image& photo) {
+  return box.top >= static_cast<double>(photo.height()) || box.left >= static_cast<double>(photo.width()) ||
+         Bottom(box) <= 0 || Right(box) <= 0;
+}
+
+}  // namespace
+
+Image DrawBoxes(const Image& photo, std::span<const DrawnBox> boxes) {
+  Image picture = image::ToChannels(photo, 3);
+  const Sizes sizes(photo);
+  std::vector<Drawing> drawings;  // the best first
+  for (const DrawnBox& box : boxes) {
+    const Rect& rect = box.box;
+    Require(std::isfinite(rect.top + rect.left + rect.height + rect.width) && std::isfinite(box.score),
+            "draw boxes: the box of \"{}\" is not finite", box.name);
+    if (IsOutside(rect, photo)) continue;
+    Drawing& drawing = drawings.emplace_back();
+    drawing.box = &box;
+    drawing.frame = FrameOf(rect, photo, sizes.line);
+  }
+  std::ranges::stable_sort(drawings, [](const auto& a, const auto& b) { return a.box->score > b.box->score; });
+
+  const std::span labelled = std::span(drawings).first(std::min(drawings.size(), kMaxBoxLabels));
+  LabelPlacer placer(photo, labelled, sizes);
+  const auto height = static_cast<double>(image::TextHeight(sizes.text) + 2 * sizes.margin_y);
+  for (Drawing& drawing : labelled) {
+    drawing.label = FitLabel(*drawing.box, sizes, photo.width());
+    if (height > static_cast<double>(photo.height())) drawing.label.clear();
+    if (drawing.label.empty()) continue;
+    const int64_t width = image::TextWidth(drawing.label, sizes.text) + 2 * sizes.margin_x;
+    drawing.plate = {.height = height, .width = static_cast<double>(width)};
+    drawing.plate = placer.Place(drawing);
+  }
+  for (size_t i = drawings.size(); i-- > 0;) {
+    DrawFrame(picture, drawings[i].frame, sizes, ClassColour(drawings[i].box->class_index));
+  }
+  for (size_t i = drawings.size(); i-- > 0;) {
+    if (!drawings[i].label.empty()) DrawLabel(picture, drawings[i], sizes);
+  }
+  return picture;
+}
+
+}  // namespace qkv::app

@@ -1,0 +1,41 @@
+// How well a detector finds the annotated objects of COCO's data sets.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "qkv/app/coco.h"
+#include "qkv/app/coco_evaluation.h"
+#include "qkv/app/detect.h"
+
+namespace qkv::app {
+
+/// Annotations, and the photos that they are of.
+struct AnnotatedPhotos {
+  /// data: an annotation file, or a folder with one (FindCocoAnnotations, which has `split`). Throws Error if there is
+  /// none, if the photos are not found, and as ReadCoco.
+  AnnotatedPhotos(const std::filesystem::path& data, std::string_view split);
+
+  std::filesystem::path annotations;
+  CocoDataset dataset;
+  ImageList images;  // in the order of dataset.images
+};
+
+struct DetectionEvaluation {
+  std::string data;  // the annotation file
+  CocoEvaluation evaluation;
+  std::vector<CocoDetection> detections;
+  int unreadable = 0;  // photos left out; their objects count as not found
+};
+
+/// Detects the objects of all photos, of any score as COCO's challenge does, and compares them with the annotations.
+/// Throws Error if the model has no heads for detection, or no class of the data.
+DetectionEvaluation EvaluateDetector(const model::Model& model, const AnnotatedPhotos& data,
+                                     const PipelineOptions& pipeline);
+
+/// ToJson(CocoEvaluation) and "unreadable".
+io::Json ToJson(const DetectionEvaluation& evaluation);
+
+}  // namespace qkv::app
