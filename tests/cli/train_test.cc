@@ -211,6 +211,19 @@ TEST_F(Train, KeepsWhatItHasWhenTheDiskIsFull) {
   ExpectSameResult(folder_ / "whole", folder_ / "full");
 }
 
+TEST_F(Train, AFinishedRunGoesOnForMoreSteps) {
+  ASSERT_EQ(Qkv(Arguments("more", "--steps 4")).exit_code, 0);
+  const CommandOutput less = Qkv(Arguments("more", "--steps 3 --resume"));
+  EXPECT_EQ(less.exit_code, 1);
+  EXPECT_TRUE(Contains(less.err, "has taken 4 steps")) << less.err;
+  const CommandOutput more = Qkv(Arguments("more", "--steps 9 --resume"));
+  ASSERT_EQ(more.exit_code, 0) << more.err;
+  const std::vector<io::Json> log = JsonLines(ReadFile(folder_ / "more/log.jsonl"));
+  EXPECT_EQ(log.back()["step"], 9);
+  // The next --resume is of the longer run.
+  EXPECT_TRUE(Contains(ReadFile(folder_ / "more/config.yaml"), "steps: 9"));
+}
+
 TEST_F(Train, ContinuesFromACheckpoint) {
   const CommandOutput said = Qkv(fmt::format("train {} -o {} -m {} --epochs 2 --batch 12 --image-size 32x16",
                                              Path("data"), Path("run"), Golden("timm_grey")));

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <set>
 
@@ -98,6 +99,16 @@ bool ShapesFit(const Shape& expected, const std::vector<const io::StoredTensor*>
     if (part->shape[0] * static_cast<int64_t>(parts.size()) != expected[0]) return false;
   }
   return first == expected[0];
+}
+
+// The shape of each missing part of a tensor: of the rows that the others leave, an equal share.
+Shape ShapeOfMissing(const BoundTensor& tensor, int64_t missing) {
+  std::vector<int64_t> extents(tensor.spec.shape.extents().begin(), tensor.spec.shape.extents().end());
+  for (const io::StoredTensor* part : tensor.parts) {
+    if (part->shape.rank() > 0) extents[0] -= part->shape[0];
+  }
+  extents[0] = std::max<int64_t>(0, extents[0]) / missing;
+  return Shape(extents);
 }
 
 std::string FormatShapes(const std::vector<const io::StoredTensor*>& parts) {
@@ -196,25 +207,30 @@ namespace {
 template <typename NamesFunction>
 std::vector<BoundTensor> BindTable(std::vector<TensorSpec> table, const NamesFunction& names_of,
                                    const std::set<std::string, std::less<>>& ignored, const io::TensorSet& tensors,
-                                   const std::string& model) {
+                                   const std::string& model, const std::function<std::string()>& advice = {}) {
   std::vector<BoundTensor> bound;
   std::vector<std::string> missing, misshaped, left_over;
   std::set<const io::StoredTensor*> used;
   for (TensorSpec& spec : table) {
     const std::vector<std::vector<std::string>> alternatives = names_of(spec.name);
-    const auto present = std::find_if(alternatives.begin(), alternatives.end(),
-                                      [&](const auto& parts) { return tensors.Find(parts.front()) != nullptr; });
+    // The first of which a part is there: what it lacks is missing.
+    const auto present = std::ranges::find_if(alternatives, [&](const auto& parts) {
+      return std::ranges::any_of(parts, [&](const std::string& name) { return tensors.Find(name) != nullptr; });
+    });
     BoundTensor tensor{std::move(spec), {}};
+    std::vector<std::string> absent;
     for (const std::string& name : present == alternatives.end() ? alternatives.front() : *present) {
-      const io::StoredTensor* part = tensors.Find(name);
-      if (part) {
+      if (const io::StoredTensor* part = tensors.Find(name)) {
         tensor.parts.push_back(part);
         used.insert(part);
       } else {
-        missing.push_back(FormatShown("{} {}", name, tensor.spec.shape));
+        absent.push_back(name);
       }
     }
-    if (!tensor.parts.empty() && !ShapesFit(tensor.spec.shape, tensor.parts)) {
+    for (const std::string& name : absent) {
+      missing.push_back(FormatShown("{} {}", name, ShapeOfMissing(tensor, std::ssize(absent))));
+    }
+    if (absent.empty() && !ShapesFit(tensor.spec.shape, tensor.parts)) {
       misshaped.push_back(
           FormatShown("{} is {}, expected {}", tensor.parts[0]->name, FormatShapes(tensor.parts), tensor.spec.shape));
     }
@@ -229,6 +245,7 @@ std::vector<BoundTensor> BindTable(std::vector<TensorSpec> table, const NamesFun
   if (!missing.empty()) problems += fmt::format("\n{} missing:{}", missing.size(), List(missing));
   if (!misshaped.empty()) problems += fmt::format("\n{} of another shape:{}", misshaped.size(), List(misshaped));
   if (!left_over.empty()) problems += fmt::format("\n{} left over:{}", left_over.size(), List(left_over));
+  if (!problems.empty() && advice) problems += advice();
   Require(problems.empty(), "checkpoint: its tensors are not those of {}{}", model, EscapedText{problems});
   return bound;
 }
@@ -242,7 +259,12 @@ std::vector<BoundTensor> Bind(const VitConfig& config, const io::TensorSet& tens
   for (const std::string_view name : layout.ignored) ignored.insert(Expand(name, prefix, "", ""));
   return BindTable(
       TensorTable(config), [&](const std::string& name) { return Alternatives(layout, prefix, name); }, ignored,
-      tensors, fmt::format("{} ({} layout)", config.architecture, Name(config.family)));
+      tensors, fmt::format("{} ({} layout)", config.architecture, Name(config.family)),
+      [&]() -> std::string {
+        const auto settings_that_fit = FindFamily(config).settings_that_fit;
+        const std::string settings = settings_that_fit ? settings_that_fit(config, tensors) : "";
+        return settings.empty() ? "" : fmt::format("\nthe tensors are those of a model with{}", settings);
+      });
 }
 
 std::vector<BoundTensor> Bind(std::vector<TensorSpec> table, const io::TensorSet& tensors, std::string_view model) {

@@ -37,6 +37,9 @@ struct FamilyRow {
   /// What a caller may set: keys of `arguments`, an object in config.json, and keys of the preprocessing configuration.
   std::span<const std::string_view> settings, preprocess_settings;
   io::Json& (*arguments)(io::Json& config);
+  /// The settings with which the configuration would fit the tensors, as options of the command line: " --set
+  /// reg_tokens=4". Empty if there are none. Null for a family that cannot tell.
+  std::string (*settings_that_fit)(const VitConfig& config, const io::TensorSet& tensors);
   /// Stores the model's preprocessing configuration, changed by `settings` and by mean, std and crop_pct of `given`.
   void (*change_preprocess)(const Description& description, const io::Json& settings, const ModelHints& given,
                             ConfigFiles* files);

@@ -384,6 +384,47 @@ Description DescribeTimmTensors(const io::TensorSet& tensors, const ModelHints& 
   return description;
 }
 
+// Arguments that the tensors determine otherwise than the configuration. What is left open has no part in shapes.
+std::string SettingsThatFit(const VitConfig& c, const io::TensorSet& tensors) {
+  ModelHints given{.heads = c.block.attention.heads};
+  given.settings["act_layer"] = Name(c.block.mlp.activation);
+  io::Json args;
+  VitConfig t;
+  try {
+    std::vector<std::string> ignored;
+    args = ArgumentsFromTensors(tensors, given, &ignored);
+    t = ParseArguments(Fields(args, "the tensors"), c.architecture);
+  } catch (const Error&) {
+    return "";  // of no plain VisionTransformer
+  }
+  const bool gates = t.block.mlp.gate != simd::Gate::kNone && c.block.mlp.gate == simd::Gate::kNone;
+  const std::tuple<bool, const char*, io::Json> arguments[] = {
+      {t.block.width != c.block.width, "embed_dim", t.block.width},
+      {t.depth != c.depth, "depth", t.depth},
+      {t.patch_height != c.patch_height || t.patch_width != c.patch_width, "patch_size", args["patch_size"]},
+      {t.channels != c.channels, "in_chans", t.channels},
+      {gates, "mlp_layer", args.value("mlp_layer", "")},
+      {gates && c.block.mlp.activation != Activation::kSilu, "act_layer", "SiLU"},
+      {t.block.layer_scale && !c.block.layer_scale, "init_values", 1e-5},
+      {t.class_token != c.class_token, "class_token", t.class_token},
+      {t.registers != c.registers, "reg_tokens", t.registers},
+      {t.block.attention.bias != c.block.attention.bias, "qkv_bias", t.block.attention.bias},
+      {t.block.attention.qk_norm != c.block.attention.qk_norm, "qk_norm", t.block.attention.qk_norm},
+      {t.pre_norm != c.pre_norm, "pre_norm", t.pre_norm},
+      {t.fc_norm != c.fc_norm, "fc_norm", t.fc_norm},
+      {t.classes != c.classes, "num_classes", t.classes},
+      {t.image_height != c.image_height || t.image_width != c.image_width, "img_size", args["img_size"]},
+  };
+  std::string text;
+  for (const auto& [differs, key, value] : arguments) {
+    if (!differs) continue;
+    std::string shown = value.is_string() ? value.get<std::string>() : value.dump();
+    if (value.is_array()) shown = fmt::format("'{}'", shown);  // the shell takes brackets for a pattern
+    text += fmt::format(" --set {}={}", key, shown);
+  }
+  return text;
+}
+
 // ---------------------------------------------------------------------------------------------------------------------
 // Translation: an entry of the registry, model_args for what differs from it, pretrained_cfg
 
@@ -533,6 +574,7 @@ constinit const FamilyRow kTimmVit = {
     .settings = kSettings,
     .preprocess_settings = kTimmPreprocessKeys,
     .arguments = [](io::Json& config) -> io::Json& { return config["model_args"]; },
+    .settings_that_fit = SettingsThatFit,
     .change_preprocess = ChangeTimmPreprocess,
     .write_labels = [](const Description& description,
                        io::Json* config) { (*config)["label_names"] = description.labels; },

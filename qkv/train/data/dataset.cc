@@ -156,6 +156,11 @@ TrainingData ForTraining(Dataset dataset, double validation_share, uint64_t seed
 
   TrainingData data;
   if (Split* held = find("val") ? find("val") : find("test")) {
+    if (held->name == "test") {
+      data.notes.push_back(
+          "there is no validation split: the best model is chosen by the test split, so its accuracy there is no "
+          "estimate for new images; a folder val/ would be taken instead");
+    }
     data.train = std::move(*train);
     data.validation = std::move(*held);
     const std::vector<std::string> missing = ClassesWithout(classes, data.validation);

@@ -124,7 +124,7 @@ class ImageLearner : public Learner {
 
   void Initialise(View<float> weights) override {
     train::Initialise<float>(model(), layout(), MakeInitialisation(config_), weights);
-    if (source_) CopyWeights(*source_, model(), layout(), weights);
+    if (source_) CopyWeights(*source_, model(), layout(), data_.classes, weights);
     source_.reset();
   }
 

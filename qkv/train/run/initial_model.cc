@@ -129,6 +129,26 @@ void CopyPlaces(const Tensor<float>& from, int64_t from_prefix, const VitConfig&
   }
 }
 
+// The source's class of the same name for each class, or -1.
+std::vector<int64_t> RowsOfClasses(const Description& source, const std::vector<std::string>& classes) {
+  std::vector<int64_t> rows;
+  for (const std::string& name : classes) {
+    const auto found = std::ranges::find(source.labels, name);
+    rows.push_back(found == source.labels.end() ? -1 : found - source.labels.begin());
+  }
+  return rows;
+}
+
+// Rows of a classifier, [C, D] or [C], unless it reads other features.
+void CopyRows(const Tensor<float>& from, const std::vector<int64_t>& rows, const Shape& shape, View<float> to) {
+  const int64_t features = shape.rank() > 1 ? shape[1] : 1;
+  if (from.empty() || from.shape().rank() != shape.rank() || (shape.rank() > 1 && from.dim(1) != features)) return;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i] < 0 || rows[i] >= from.dim(0)) continue;
+    std::copy_n(from.data() + rows[i] * features, features, to.data() + static_cast<int64_t>(i) * features);
+  }
+}
+
 bool IsClassifier(const Slot& slot) { return slot.name.starts_with("head.") || slot.name.starts_with("head_dist."); }
 
 }  // namespace
@@ -156,14 +176,21 @@ InitialModel ContinuedModel(const model::Checkpoint& checkpoint, const TrainConf
     }
     model::Validate(c);
   }
+  const std::vector<int64_t> rows = RowsOfClasses(description, classes);
+  const auto kept = std::ranges::count_if(rows, [](int64_t row) { return row >= 0; });
   c.classes = static_cast<int64_t>(classes.size());
   description.labels = classes;
   // Layers between the tokens and the old classifier are dropped if timm cannot describe them.
   c.distillation_head = c.distillation_token;
   c.pooler_width = 0;
   if (c.pool == Pool::kTokenAndMean) c.pool = Pool::kToken;
-  if (c.family == model::Family::kVitPytorch) return MakeVitPytorchModel(std::move(description));
-  return MakeTimmModel(std::move(description));
+  InitialModel start = c.family == model::Family::kVitPytorch ? MakeVitPytorchModel(std::move(description))
+                                                              : MakeTimmModel(std::move(description));
+  if (kept > 0) {
+    start.notes.push_back(fmt::format(
+        "the model has {} of these {} classes: the classifier begins with its rows of them", kept, classes.size()));
+  }
+  return start;
 }
 
 SequenceData SequencesForTraining(const std::string& data, const TrainConfig& config) {
@@ -214,12 +241,16 @@ void RequireFit(const model::SequenceConfig& config, const SequenceData& data, s
 }
 
 void CopyWeights(const model::Checkpoint& checkpoint, const VitConfig& target, const ParameterLayout& layout,
-                 View<float> weights) {
+                 const std::vector<std::string>& classes, View<float> weights) {
   const VitConfig& source = checkpoint.description.config;
+  const std::vector<int64_t> rows = RowsOfClasses(checkpoint.description, classes);
   for (const Slot& slot : layout.slots()) {
-    if (IsClassifier(slot)) continue;
     const View<float> to = layout.At(slot.name, weights);
     const Tensor<float> from = model::ReadTensor<float>(checkpoint, slot.name);
+    if (IsClassifier(slot)) {
+      CopyRows(from, rows, slot.shape, to);
+      continue;
+    }
     Require(!from.empty(), "train: {} has no tensor {}", checkpoint.source, slot.name);
     if (from.shape() == slot.shape) {
       std::copy_n(from.data(), from.size(), to.data());

@@ -43,6 +43,6 @@ void RequireFit(const model::SequenceConfig& config, const SequenceData& data, s
 /// as the checkpoint's family does; tokens without positions there get zeros. Throws Error if a weight is missing, has
 /// another shape or is not finite, or if the family does not resize positions.
 void CopyWeights(const model::Checkpoint& checkpoint, const model::VitConfig& target, const ParameterLayout& layout,
-                 View<float> weights);
+                 const std::vector<std::string>& classes, View<float> weights);
 
 }  // namespace qkv::train

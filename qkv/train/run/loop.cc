@@ -127,6 +127,8 @@ class Loop {
     learner_.Open(*optimizer_, run_state_.step);
     schedule_ = MakeSchedule(config_, learner_.steps_per_epoch());
     Validate(schedule_);
+    Require(run_state_.step <= schedule_.steps, "train: the run has taken {} steps; expected at least as many, got {}",
+            run_state_.step, schedule_.steps);
     RequireCountable();
     const double warmup = config_.warmup_epochs * static_cast<double>(learner_.steps_per_epoch());
     const bool limited =

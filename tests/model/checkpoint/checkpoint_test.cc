@@ -9,6 +9,7 @@
 #include "tests/support/checkpoints.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
+#include "tests/support/goldens.h"
 
 namespace qkv::model {
 namespace {
@@ -147,6 +148,45 @@ TEST(DescribeFromTensors, SaysWhatVitPytorchNeeds) {
   const std::string message = ErrorMessage([&] { DescribeFromTensors(tensors); });
   EXPECT_NE(message.find("config.json"), std::string::npos);
   EXPECT_NE(message.find("heads"), std::string::npos);
+}
+
+// What lacks is told, with its own shape, and nothing else.
+TEST(StoredInPieces, OneMissingOfQueryKeyAndValue) {
+  for (const char* golden : {"hf_vit", "hf_vit_new_names", "hf_dinov2"}) {
+    for (const char* part : {"query.weight", "key.weight", "value.bias", "q_proj.weight", "k_proj.weight"}) {
+      const io::SafeTensors file = io::SafeTensors::Open(GoldenFolder(golden) / "model.safetensors");
+      std::vector<io::StoredTensor> kept;
+      std::string lacks;
+      for (const io::StoredTensor& tensor : file.tensors()) {
+        if (lacks.empty() && tensor.name.ends_with(part)) {
+          lacks = fmt::format("{} {}", tensor.name, tensor.shape);
+        } else {
+          kept.push_back(tensor);
+        }
+      }
+      if (lacks.empty()) continue;
+      const TemporaryFolder folder;
+      io::WriteSafeTensors(folder / "model.safetensors", kept);
+      WriteFile(folder / "config.json", ReadFile(GoldenFolder(golden) / "config.json"));
+      const std::string error = ErrorMessage([&] { Checkpoint::Open(folder.path()); });
+      EXPECT_NE(error.find("1 missing:\n  " + lacks), std::string::npos) << error;
+      EXPECT_EQ(error.find("shape:"), std::string::npos) << error;
+      EXPECT_EQ(error.find("left over"), std::string::npos) << error;
+    }
+  }
+}
+
+// A hub's config.json often lacks what only its card's code says.
+TEST(SettingsThatFit, AreToldWhereTensorsDiffer) {
+  const io::SafeTensors none;
+  const TemporaryFolder folder;
+  std::filesystem::copy(GoldenFolder("known/virchow2") / "pytorch_model.bin", folder / "pytorch_model.bin");
+  WriteFile(folder / "config.json", R"({"architecture": "vit_huge_patch14_224", "num_classes": 0, "model_args": {
+      "img_size": 42, "embed_dim": 24, "depth": 1, "num_heads": 3, "mlp_ratio": 5.3375}})");
+  const std::string error = ErrorMessage([&] { Checkpoint::Open(folder.path()); });
+  EXPECT_NE(error.find("--set mlp_layer=SwiGLUPacked --set act_layer=SiLU --set init_values=1e-05 --set reg_tokens=4"),
+            std::string::npos)
+      << error;
 }
 
 }  // namespace

@@ -131,6 +131,7 @@ TEST(TrainConfig, AResumedRunIsTheSame) {
   Settings later = begun;
   later["threads"] = "2";
   later["save-steps"] = "10";
+  later["epochs"] = "60";
   RequireSameRun(Resolve(begun), Resolve(later));
   later["lr"] = "0.01";
   EXPECT_TRUE(

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "qkv/core/rng.h"
 #include "qkv/model/vit.h"
 #include "tests/support/difference.h"
@@ -55,7 +57,7 @@ std::pair<Tensor<double>, Tensor<double>> ComputeTokens(const Checkpoint& checkp
   const model::VitConfig& c = start.description.config;
   const ParameterLayout layout(c);
   Tensor<float> weights({layout.size()});
-  CopyWeights(checkpoint, c, layout, weights);
+  CopyWeights(checkpoint, c, layout, kClasses, weights);
   EXPECT_EQ(start.description.labels, kClasses);
 
   std::vector<io::StoredTensor> stored;
@@ -79,6 +81,33 @@ std::pair<Tensor<double>, Tensor<double>> ComputeTokens(const Checkpoint& checkp
   };
   return {tokens(model::Vit<double>(checkpoint.description.config, checkpoint.bound)),
           tokens(model::Vit<double>(c, bound))};
+}
+
+// Rows of the classifier follow the names of the classes, and new classes keep their initial rows.
+TEST(ContinuedModel, KeepsTheClassifiersRowsOfTheSameClasses) {
+  Checkpoint checkpoint = Checkpoint::Open(GoldenFolder("timm_vit"));
+  std::vector<std::string>& labels = checkpoint.description.labels;
+  labels.clear();
+  for (int64_t i = 0; i < checkpoint.description.config.classes; ++i) labels.push_back(fmt::format("class {}", i));
+  const std::vector<std::string> classes = {labels[2], "another", labels[0]};
+  const InitialModel start = ContinuedModel(checkpoint, Resolve({{"model", "m"}}), classes);
+  ASSERT_FALSE(start.notes.empty());
+  EXPECT_NE(start.notes.back().find("2 of these 3 classes"), std::string::npos) << start.notes.back();
+  const ParameterLayout layout(start.description.config);
+  Tensor<float> weights({layout.size()});
+  std::ranges::fill(weights.span(), 7.f);
+  CopyWeights(checkpoint, start.description.config, layout, classes, weights);
+  const View<float> head = layout.At("head.weight", weights.view()), bias = layout.At("head.bias", weights.view());
+  const auto old_head = model::ReadTensor<float>(checkpoint, "head.weight");
+  const auto old_bias = model::ReadTensor<float>(checkpoint, "head.bias");
+  for (int64_t d = 0; d < head.dim(1); ++d) {
+    EXPECT_EQ(head.at(0)[d], old_head.view().at(2)[d]);
+    EXPECT_EQ(head.at(1)[d], 7);
+    EXPECT_EQ(head.at(2)[d], old_head.view().at(0)[d]);
+  }
+  EXPECT_EQ(bias.data()[0], old_bias[2]);
+  EXPECT_EQ(bias.data()[1], 7);
+  EXPECT_EQ(bias.data()[2], old_bias[0]);
 }
 
 // Both compute in double; the resized positions were rounded to float once.
@@ -139,7 +168,8 @@ TEST(CopyWeights, RefusesTensorsOfAnotherModel) {
   wider.block.mlp.width *= 2;
   const ParameterLayout layout(wider);
   Tensor<float> weights({layout.size()});
-  EXPECT_NE(ErrorMessage([&] { CopyWeights(checkpoint, wider, layout, weights); }).find("mlp.fc1"), std::string::npos);
+  EXPECT_NE(ErrorMessage([&] { CopyWeights(checkpoint, wider, layout, kClasses, weights); }).find("mlp.fc1"),
+            std::string::npos);
 }
 
 }  // namespace
