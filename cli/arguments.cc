@@ -3,8 +3,13 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cctype>
 #include <type_traits>
 #include <utility>
+
+#include "cli/output.h"
+#include "qkv/core/error.h"
 
 namespace qkv::cli {
 namespace {
@@ -23,6 +28,81 @@ class HelpFormatter : public CLI::Formatter {
   }
   static bool ShowsValues(const CLI::Option* option) { return option->get_option_text().starts_with("[="); }
 };
+
+// Edits that make one word of the other: letters inserted, left out, replaced, or two neighbours exchanged.
+size_t EditDistance(std::string_view a, std::string_view b) {
+  std::vector<std::vector<size_t>> edits(a.size() + 1, std::vector<size_t>(b.size() + 1));
+  for (size_t i = 0; i <= a.size(); ++i) {
+    for (size_t j = 0; j <= b.size(); ++j) {
+      size_t& best = edits[i][j];
+      if (i == 0 || j == 0) {
+        best = i + j;
+        continue;
+      }
+      best = std::min({edits[i - 1][j] + 1, edits[i][j - 1] + 1, edits[i - 1][j - 1] + (a[i - 1] != b[j - 1] ? 1 : 0)});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        best = std::min(best, edits[i - 2][j - 2] + 1);
+    }
+  }
+  return edits[a.size()][b.size()];
+}
+
+// "; did you mean --width?", or nothing if no word is near.
+std::string Suggestion(std::string_view word, const std::vector<std::string>& known, std::string_view prefix = "") {
+  constexpr size_t kLongestWord = 64;
+  if (word.size() > kLongestWord) return "";
+  size_t least = std::max<size_t>(1, word.size() / 3) + 1;
+  std::string_view best;
+  for (const std::string& name : known) {
+    if (const size_t edits = EditDistance(word, name); edits < least) least = edits, best = name;
+  }
+  return best.empty() ? "" : fmt::format("; did you mean {}{}?", prefix, best);
+}
+
+// "qkv qk inspect"
+std::string FullName(const CLI::App* command) {
+  const CLI::App* parent = command->get_parent();
+  return parent == nullptr ? command->get_name() : FullName(parent) + " " + command->get_name();
+}
+
+// What is wrong with a word that is no command or no option; empty if there is none. The parser says only that
+// something is left over, or that a command is missing.
+std::string UnknownWord(const CLI::App* command, int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == "--") return "";
+    if (word.starts_with("--") ||
+        (word.size() == 2 && word[0] == '-' && std::isalpha(static_cast<unsigned char>(word[1])))) {
+      const std::string name = word.substr(0, word.find('='));
+      if (command->get_option_no_throw(name) != nullptr) continue;
+      std::vector<std::string> known;
+      for (const CLI::Option* option : command->get_options()) {
+        for (const std::string& one : option->get_lnames()) known.push_back(one);
+      }
+      return FormatShown("{}: there is no option {}{}", FullName(command), name,
+                         EscapedText{name.starts_with("--") ? Suggestion(name.substr(2), known, "--") : ""});
+    }
+    const auto commands = command->get_subcommands([](const CLI::App*) { return true; });
+    if (commands.empty()) continue;
+    std::vector<std::string> known;
+    for (const CLI::App* one : commands) known.push_back(one->get_name());
+    if (const auto next = std::ranges::find(known, word); next != known.end()) {
+      command = commands[static_cast<size_t>(next - known.begin())];
+      continue;
+    }
+    return FormatShown("{}: there is no command \"{}\"{}", FullName(command), word,
+                       EscapedText{Suggestion(word, known)});
+  }
+  return "";
+}
+
+// Without the name of an option that both the parser and a check put in front.
+std::string WithoutRepetition(std::string message) {
+  const size_t end = message.find(": ");
+  if (end == message.npos) return message;
+  const std::string name = message.substr(0, end + 2);
+  return message.compare(name.size(), name.size(), name) == 0 ? message.substr(name.size()) : message;
+}
 
 }  // namespace
 
@@ -82,7 +162,7 @@ Option Option::TakeLast() const {
 }
 
 Option Option::Repeatable() const {
-  option_->take_all()->expected(1);
+  option_->take_all()->allow_extra_args(false);
   return *this;
 }
 
@@ -164,7 +244,11 @@ std::optional<int> Program::Parse(int argc, char** argv) {
     return std::nullopt;
   } catch (const CLI::ParseError& error) {
     // CLI11's own codes start at 100; help and version are successes.
-    return app_->exit(error) == 0 ? 0 : 2;
+    if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) return app_->exit(error) == 0 ? 0 : 2;
+    const std::string unknown = UnknownWord(app_.get(), argc, argv);
+    const std::string reason = unknown.empty() ? WithoutRepetition(error.what()) : unknown;
+    PrintMessage("{}\nRun with --help for more information.\n", EscapedText{reason});
+    return 2;
   }
 }
 

@@ -13,6 +13,7 @@
 #include "cli/progress.h"
 #include "qkv/app/attention_files.h"
 #include "qkv/app/input_files.h"
+#include "qkv/app/model_title.h"
 
 namespace qkv::cli {
 namespace {
@@ -85,6 +86,7 @@ app::AttendRequest MakeRequest(const Options& options, app::MapFormat format) {
           .discard = options.discard,
           .start = options.start,
           .format = format,
+          .model = app::ModelTitle(options.model.path),
           .note = PrintNote};
 }
 

@@ -10,6 +10,8 @@
 #include "cli/command.h"
 #include "cli/images.h"
 #include "cli/output.h"
+#include "qkv/app/zero_shot.h"
+#include "qkv/core/parallel.h"
 
 namespace qkv::cli {
 namespace {
@@ -17,6 +19,8 @@ namespace {
 struct Options {
   ModelOptions model;
   ImageOptions images;
+  std::string prompts;
+  std::vector<std::string> templates;
   int64_t top = 0;  // 0: five for one image, one for several
   bool json = false, logits = false;
 };
@@ -40,7 +44,15 @@ void PrintText(const app::Classification& image, bool single, size_t path_width)
 }
 
 int Classify(const Options& options) {
-  const model::Model model = LoadModel(options.model);
+  if (options.model.threads > 0) SetNumThreads(options.model.threads);
+  const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
+  const bool by_prompts = !options.prompts.empty();
+  Require(by_prompts || !checkpoint.description.text,
+          "classify: the model compares images with texts; give the classes by --prompts \"a cat,a dog\"");
+  Require(!by_prompts || checkpoint.description.text,
+          "classify: --prompts needs a model with a text tower (CLIP, SigLIP); {} has none", checkpoint.source);
+  Require(by_prompts || options.templates.empty(), "classify: --template goes with --prompts");
+  const model::BuildOptions build = {.precision = ParsePrecision(options.model.dtype)};
   const ImageList images = CollectImages(options.images.paths);
   const bool single = images.files.size() == 1;
   size_t path_width = 0;
@@ -59,11 +71,21 @@ int Classify(const Options& options) {
                                        : single || options.json ? 5
                                                                 : 1,
                                 .logits = options.logits};
-  const int failed = WithProgress(options.images, images, [&](const app::PipelineOptions& pipeline) {
-    classify.pipeline = pipeline;
-    return app::Classify(model, images, classify, print);
-  });
-  return failed > 0 ? 1 : 0;
+  const auto run = [&](const auto& classify_all) {
+    const int failed = WithProgress(options.images, images, [&](const app::PipelineOptions& pipeline) {
+      classify.pipeline = pipeline;
+      return classify_all();
+    });
+    return failed > 0 ? 1 : 0;
+  };
+  if (!by_prompts) {
+    const model::Model model = LoadModel(checkpoint, options.model, build);
+    return run([&] { return app::Classify(model, images, classify, print); });
+  }
+  const model::TwoTowerModel model = app::BuildTowers(checkpoint, options.model.Parse(), build, model::Towers::kBoth);
+  const app::Prompts prompts = app::MakePrompts(options.prompts, options.templates);
+  const Tensor<float> classes = app::EmbedPrompts(app::TextEncoder(model, options.model.path), prompts);
+  return run([&] { return app::ClassifyByPrompts(model, prompts, classes, images, classify, print); });
 }
 
 }  // namespace
@@ -75,6 +97,17 @@ void RegisterClassify(Command app, int* exit_code) {
   options->model.AddSize(command);
   options->model.AddCompute(command);
   options->images.AddTo(command);
+  command
+      .AddOption(
+          "--prompts", &options->prompts,
+          "Classes in words, for a model with two towers (CLIP, SigLIP): \"a cat,a dog\", or a file with one a line")
+      .TypeName("TEXTS");
+  command
+      .AddOption(
+          "--template", &options->templates,
+          "A text for each class, its words in place of {}, such as \"a photo of {}\"; of several the mean counts")
+      .Repeatable()
+      .TypeName("TEXT");
   command.AddOption("--top", &options->top, "Classes to print for each image (default: 5 for one image, else 1)")
       .Range(int64_t{1}, int64_t{1} << 20)
       .TypeName("K");

@@ -36,8 +36,7 @@ void ModelOptions::AddHints(Command command) {
   };
   add("--architecture", &given.architecture, "NAME",
       "timm's name of the architecture, or a known model's, such as uni2-h or paige-ai/Virchow2");
-  add(
-      "--set", [this](const std::string& text) { model::AddSetting(text, &given); }, "KEY=VALUE",
+  add("--set", &settings, "KEY=VALUE",
       "A setting in the words of timm's model_args or of config.json, such as act_layer=SiLU; once for each")
       .Repeatable();
   add("--heads", &given.heads, "N", "Attention heads, where neither config.json nor the tensors tell them")
@@ -84,8 +83,14 @@ void AddMaxMemory(Command command) {
       .TypeName("SIZE");
 }
 
+model::ModelHints ModelOptions::Hints() const {
+  model::ModelHints hints = given;
+  for (const std::string& setting : settings) model::AddSetting(setting, &hints);
+  return hints;
+}
+
 app::ModelOptions ModelOptions::Parse() const {
-  app::ModelOptions options{.path = path, .given = given, .labels = labels, .note = PrintNote};
+  app::ModelOptions options{.path = path, .given = Hints(), .labels = labels, .note = PrintNote};
   options.cache = cache.empty()           ? app::CachePolicy::kIfSet
                   : cache == kCacheVerify ? app::CachePolicy::kVerify
                                           : app::CachePolicy::kUse;
@@ -99,12 +104,12 @@ model::Checkpoint OpenCheckpoint(const ModelOptions& options, bool tell) {
     Require(options.labels.empty(), "--labels: belongs to a model given by -m");
     Require(options.given.state_dict.empty(), "--state-dict: belongs to a PyTorch file given by -m");
     Require(
-        !options.given.configure(),
+        !options.Hints().configure(),
         "--architecture, --set, --mean, --std, --crop-pct: belong to a model given by -m, whose files do not say it");
     PrintMessage("qkv: no -m MODEL given: the built-in digit classifier answers (0-9, 28x28 grey)\n");
   }
   return app::OpenCheckpoint({.path = options.path,
-                              .given = options.given,
+                              .given = options.Hints(),
                               .labels = options.labels,
                               .note = tell ? app::Note(PrintNote) : app::Note()});
 }

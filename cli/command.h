@@ -26,6 +26,7 @@ void RegisterGenerate(Command app, int* exit_code);
 void RegisterInfo(Command app, int* exit_code);
 void RegisterQk(Command app, int* exit_code);
 void RegisterRun(Command app, int* exit_code);
+void RegisterSearch(Command app, int* exit_code);
 void RegisterTokenize(Command app, int* exit_code);
 void RegisterTrain(Command app, int* exit_code);
 void RegisterVerify(Command app, int* exit_code);
@@ -44,10 +45,11 @@ struct ModelOptions {
   std::string path;  // empty: the model inside the binary
   std::string size;  // "HxW", "N", or empty
   std::string dtype = "fp32";
-  int threads = 0;          // 0: all cores
-  model::ModelHints given;  // what the model's files may not say
-  std::string labels;       // file with the names of the classes
-  std::string cache;        // empty: only if QKV_CACHE is set; "use" or "verify"
+  int threads = 0;                    // 0: all cores
+  model::ModelHints given;            // what the model's files may not say, but for the settings
+  std::vector<std::string> settings;  // KEY=VALUE each
+  std::string labels;                 // file with the names of the classes
+  std::string cache;                  // empty: only if QKV_CACHE is set; "use" or "verify"
 
   void AddModel(Command command);      // with --labels, --max-memory and these:
   void AddHints(Command command);      // what the model's files may leave out
@@ -55,6 +57,8 @@ struct ModelOptions {
   void AddCompute(Command command);    // these two and --cache
   void AddSize(Command command);
 
+  /// All that the caller gave of the model. Throws Error for a setting that is none.
+  model::ModelHints Hints() const;
   /// For the library, without dtype and threads. Notes go to stderr. Throws Error for a size that is none.
   app::ModelOptions Parse() const;
 };

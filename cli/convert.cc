@@ -23,7 +23,9 @@ struct Options {
 
 std::map<std::string, model::Family> Layouts() {
   std::map<std::string, model::Family> layouts;
-  for (const model::Library& library : model::Libraries()) layouts.emplace(library.option, library.family);
+  for (const model::Library& library : model::Libraries()) {
+    if (library.written) layouts.emplace(library.option, library.family);
+  }
   return layouts;
 }
 

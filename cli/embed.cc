@@ -9,6 +9,8 @@
 #include "cli/images.h"
 #include "cli/output.h"
 #include "qkv/app/input_files.h"
+#include "qkv/app/texts.h"
+#include "qkv/core/parallel.h"
 
 namespace qkv::cli {
 namespace {
@@ -16,32 +18,70 @@ namespace {
 struct Options {
   ModelOptions model;
   ImageOptions images;
-  std::string pool = "model", output;
+  std::string pool = "model", output, texts;
 };
 
-int Embed(const Options& options) {
-  const model::Model model = LoadModel(options.model);
+// Adds to the table if there is one, else prints.
+void Write(std::span<const app::Embedding> results, std::optional<app::EmbeddingTable>& table) {
+  for (const app::Embedding& embedding : results) {
+    if (table) {
+      table->Add(embedding);
+    } else {
+      PrintJsonLine(ToJson(embedding));
+    }
+  }
+}
+
+app::EmbeddingSource Source(const Options& options, const model::Checkpoint& checkpoint) {
+  return {.model = options.model.path,
+          .weights = app::FingerprintWeights(checkpoint),
+          .pool = options.pool,
+          .size = options.model.size};
+}
+
+int EmbedTexts(const Options& options) {
+  if (options.model.threads > 0) SetNumThreads(options.model.threads);
+  const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
+  const model::TwoTowerModel model = app::BuildTowers(
+      checkpoint, options.model.Parse(), {.precision = ParsePrecision(options.model.dtype)}, model::Towers::kText);
+  const app::TextEncoder encoder(model, options.model.path);
+  const std::vector<std::string> texts = app::ReadTexts(options.texts);
   std::optional<app::EmbeddingTable> table;
-  if (!options.output.empty()) table.emplace(options.output);
+  if (!options.output.empty()) table.emplace(options.output, Source(options, checkpoint));
+  const Tensor<float> vectors = encoder.Embed(texts);
+  const int64_t width = vectors.dim(1);
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const float* vector = vectors.view().at(static_cast<int64_t>(i));
+    Write(std::vector{app::Embedding{texts[i], Shape({width}), {vector, vector + width}}}, table);
+  }
+  if (table) table->Save();
+  return 0;
+}
+
+int Embed(const Options& options) {
+  if (!options.texts.empty()) {
+    Require(options.images.paths.empty(), "embed: --text takes the place of images");
+    return EmbedTexts(options);
+  }
+  Require(!options.images.paths.empty(), "embed: expected images, or texts by --text FILE");
+  if (options.model.threads > 0) SetNumThreads(options.model.threads);
+  const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
+  std::optional<app::EmbeddingTable> table;
+  if (!options.output.empty()) {
+    table.emplace(options.output, Source(options, checkpoint));
+  }
+  const model::Model model = LoadModel(checkpoint, options.model, {.precision = ParsePrecision(options.model.dtype)});
   const ImageList images = CollectImages(options.images.paths);
   if (table) {
     app::InputFiles inputs(options.model.path);
     inputs.Add(images.files);
     for (const std::string& file : table->outputs()) inputs.RequireOutput(file);
   }
-  const auto use = [&](std::span<const app::Embedding> results) {
-    for (const app::Embedding& embedding : results) {
-      if (table) {
-        table->Add(embedding);
-      } else {
-        PrintJsonLine(ToJson(embedding));
-      }
-    }
-  };
-  app::EmbedOptions embed{.pooling = app::ParsePooling(options.pool, "--pool")};
+  app::EmbedOptions embed{.unit_length = checkpoint.description.text.has_value(),
+                          .pooling = app::ParsePooling(options.pool, "--pool")};
   const int failed = WithProgress(options.images, images, [&](const app::PipelineOptions& pipeline) {
     embed.pipeline = pipeline;
-    return app::Embed(model, images, embed, use);
+    return app::Embed(model, images, embed, [&](std::span<const app::Embedding> results) { Write(results, table); });
   });
   if (table) table->Save();
   return failed > 0 ? 1 : 0;
@@ -55,7 +95,7 @@ void RegisterEmbed(Command app, int* exit_code) {
   options->model.AddModel(command);
   options->model.AddSize(command);
   options->model.AddCompute(command);
-  options->images.AddTo(command);
+  options->images.AddTo(command, /*required=*/false);
   command
       .AddOption("--pool", &options->pool,
                  "model: what the model's classifier sees; cls: the class token; mean: of the patches; cls+mean: both, "
@@ -63,6 +103,10 @@ void RegisterEmbed(Command app, int* exit_code) {
                  "the other; tokens: all")
       .OneOf({"model", "cls", "mean", "cls+mean", "tokens"})
       .ShowDefault();
+  command
+      .AddOption("--text", &options->texts,
+                 "Texts instead of images, one a line of this file, by a model with two towers (CLIP, SigLIP)")
+      .TypeName("FILE");
   command.AddOption("-o,--output", &options->output, "out.npy or out.safetensors; without it JSON Lines on stdout")
       .TypeName("FILE");
   command.Callback([options, exit_code] { *exit_code = Embed(*options); });

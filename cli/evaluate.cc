@@ -25,6 +25,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Of a page: rows of five or six beside each other.
+constexpr int64_t kWorstMistakes = 30;
+
 struct Options {
   ModelOptions model;
   ImageOptions images;
@@ -103,7 +106,7 @@ int EvaluateImages(const Options& options) {
   WithProgress(options.images, data.images, [&](const app::PipelineOptions& pipeline) {
     result = app::Evaluate(
         model, data,
-        {.model = options.model.path.empty() ? "built-in digits" : options.model.path, .pipeline = pipeline});
+        {.model = options.model.path, .pipeline = pipeline, .worst = options.report.empty() ? 0 : kWorstMistakes});
     return result->unreadable;
   });
   const app::ImageEvaluation& evaluation = *result;

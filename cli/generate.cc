@@ -2,11 +2,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 
 #include "cli/command.h"
 #include "cli/input.h"
 #include "cli/output.h"
+#include "qkv/core/file.h"
 #include "qkv/core/parallel.h"
 #include "qkv/model/finite.h"
 #include "qkv/model/sampling.h"
@@ -14,6 +16,8 @@
 
 namespace qkv::cli {
 namespace {
+
+namespace fs = std::filesystem;
 
 struct Options {
   ModelOptions model;
@@ -33,6 +37,13 @@ void Print(std::string_view bytes) {
 
 int Generate(const Options& options) {
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
+  const std::string& path = options.model.path;
+  if (fs::is_directory(path) && FileExists(fs::path(path) / "config.json") && !model::IsSequenceModel(path)) {
+    Fail(
+        "generate: {} is a model of images, expected one of text, which qkv train book.txt -o RUN makes; qkv classify "
+        "-m {} photo.jpg says what an image shows",
+        path, path);
+  }
   const auto model =
       model::SequenceModel<float>::Load(options.model.path, {.precision = ParsePrecision(options.model.dtype)});
   const model::SequenceConfig& config = model.config();

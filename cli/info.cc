@@ -5,6 +5,7 @@
 
 #include "cli/command.h"
 #include "cli/output.h"
+#include "qkv/model/config/sequence_config.h"
 
 namespace qkv::cli {
 namespace {
@@ -15,6 +16,12 @@ struct Options {
 };
 
 int Info(const Options& options) {
+  if (const std::string& path = options.model.path; !path.empty() && model::IsSequenceModel(path)) {
+    Fail(
+        "info: {} is a model of sequences, expected one of images; qkv evaluate -m {} DATA measures it, and qkv "
+        "generate -m {} continues a text if it was trained on one",
+        path, path, path);
+  }
   // Assumptions are part of the output.
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model, /*tell=*/false);
   if (options.json) {

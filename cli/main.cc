@@ -20,7 +20,7 @@ int main(int argc, char** argv) {
   root.RequireCommand();
   root.Footer("qkv SUBCOMMAND --help says more. Try: qkv classify photo.jpg");
   for (const Register add :
-       {RegisterClassify, RegisterEmbed, RegisterAttend, RegisterInfo, RegisterRun, RegisterEvaluate, RegisterVerify,
+       {RegisterClassify, RegisterEmbed, RegisterSearch, RegisterAttend, RegisterInfo, RegisterRun, RegisterEvaluate, RegisterVerify,
         RegisterConvert, RegisterBench, RegisterQk, RegisterTrain, RegisterAblate, RegisterGenerate, RegisterTokenize}) {
     add(root, &exit_code);
   }

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "cli/progress.h"
 #include "qkv/app/json_line.h"
 
 namespace qkv::cli {
@@ -23,7 +24,10 @@ void PrepareStreams() {
   ::signal(SIGXFSZ, SIG_IGN);
 }
 
-void PrintRaw(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+void PrintRaw(std::string_view text) {
+  Progress::ClearShown();
+  std::fwrite(text.data(), 1, text.size(), stdout);
+}
 
 void PrintJsonLine(const io::Json& json) { PrintRaw(app::JsonLine(json) + '\n'); }
 

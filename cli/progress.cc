@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 #include "cli/output.h"
 
@@ -15,15 +16,29 @@ constexpr int kBarWidth = 30;
 // Ten times a second looks smooth and costs nothing.
 constexpr std::chrono::milliseconds kBetweenDraws{100};
 
+// Shown, and on the same terminal as stdout perhaps.
+Progress* shown_progress = nullptr;
+
 }  // namespace
 
 Progress::Progress(int64_t total, std::string unit, bool quiet)
-    : total_(total), unit_(std::move(unit)), shown_(!quiet && total > 1 && ::isatty(STDERR_FILENO) == 1) {}
+    : total_(total), unit_(std::move(unit)), shown_(!quiet && total > 1 && ::isatty(STDERR_FILENO) == 1) {
+  if (shown_) shown_progress = this;
+}
 
-Progress::~Progress() { Clear(); }
+Progress::~Progress() {
+  Clear();
+  if (shown_progress == this) shown_progress = nullptr;
+}
+
+void Progress::ClearShown() {
+  if (shown_progress != nullptr) shown_progress->Clear();
+}
 
 void Progress::Clear() {
-  if (shown_ && drawn_ != Clock::time_point{}) PrintMessage("\r\x1b[K");
+  if (!std::exchange(visible_, false)) return;
+  PrintMessage("\r\x1b[K");
+  std::fflush(stderr);
 }
 
 void Progress::Advance(int64_t count) {
@@ -33,6 +48,8 @@ void Progress::Advance(int64_t count) {
 
 void Progress::Draw() {
   drawn_ = Clock::now();
+  visible_ = true;
+  std::fflush(stdout);  // before the line, not into it
   const double seconds = std::chrono::duration<double>(drawn_ - start_).count();
   const double rate = seconds > 0 ? static_cast<double>(done_) / seconds : 0;
   const double left = rate > 0 ? static_cast<double>(total_ - done_) / rate : 0;

@@ -14,6 +14,8 @@ class Progress {
   void Advance(int64_t count);
   /// Clears the line, so that other text can be written to the terminal.
   void Clear();
+  /// Clears the line of the Progress that is shown, if there is one: before anything is printed to the same terminal.
+  static void ClearShown();
 
  private:
   void Draw();
@@ -25,6 +27,7 @@ class Progress {
   const Clock::time_point start_ = Clock::now();
   Clock::time_point drawn_{};
   int64_t done_ = 0;
+  bool visible_ = false;  // the line is on the terminal
 };
 
 }  // namespace qkv::cli

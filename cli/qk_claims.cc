@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 
 #include "cli/command.h"
@@ -25,7 +24,7 @@ struct Options {
   std::vector<std::string> ablations;
   std::string only, report;
   uint64_t seed = 1;
-  bool quick = false, json = false, quiet = false;
+  bool quick = false, json = false, verbose = false, quiet = false;
 };
 
 // "C4,C9", or empty for all of them.
@@ -72,16 +71,25 @@ int Claims(const Options& options) {
   }
   inputs.RequireOutput(options.report);
   std::vector<image::Image> images;
-  for (const auto& file : files) images.push_back(image::DecodeFile(file));
+  int unreadable = 0;
+  for (const auto& file : files) {
+    try {
+      images.push_back(image::DecodeFile(file));
+    } catch (const Error& error) {
+      PrintNote(error.what());
+      ++unreadable;
+    }
+  }
+  Require(files.empty() || !images.empty(), "claims: none of {} images could be read", files.size());
   Progress progress(static_cast<int64_t>(ids.size()), "claims", options.quiet);
   const auto show = [&](const lab::Result& result) {
     progress.Clear();
     if (options.json) {
       PrintJsonLine(lab::ToJson(result));
-    } else {
+    } else if (options.verbose) {
       PrintRaw(lab::ToText(result));
     }
-    std::fflush(stdout);
+    FlushOutput();
     progress.Advance(1);
   };
   const std::vector<lab::Result> results = lab::ReplayClaims({.checkpoint = &checkpoint,
@@ -91,6 +99,12 @@ int Claims(const Options& options) {
                                                               .ablations = ablations},
                                                              ids, show);
   progress.Clear();
+  if (!options.json) {
+    PrintRaw(lab::Summary(results));
+    if (!options.verbose) {
+      Print("--verbose prints each claim with its measurements, --report FILE.html writes them as a page\n");
+    }
+  }
   FlushOutput();
   if (!options.report.empty()) {
     const std::string machine = fmt::format("{} threads, {} kernels", NumThreads(), simd::Name(simd::ActiveIsa()));
@@ -105,7 +119,7 @@ int Claims(const Options& options) {
                    lab::Measured(check));
     }
   }
-  return wrong > 0 ? 1 : 0;
+  return wrong + unreadable > 0 ? 1 : 0;
 }
 
 }  // namespace
@@ -124,7 +138,9 @@ void RegisterQkClaims(Command app, int* exit_code) {
           "results.json of `qkv ablate`, for C6 and C11; may be given again (default: those stored in the program)")
       .TypeName("FILE")
       .Repeatable();
-  command.AddFlag("--json", &options->json, "One JSON object for each claim on stdout");
+  const Option json = command.AddFlag("--json", &options->json, "One JSON object for each claim on stdout");
+  command.AddFlag("--verbose", &options->verbose, "Each claim with all its measurements, before the summary")
+      .Excludes(json);
   command.AddOption("--report", &options->report, "Write one HTML page with pictures").TypeName("FILE");
   command.AddOption("--threads", &options->model.threads, "Threads (default: all cores)").Range(1, 1024).TypeName("N");
   command.AddFlag("-q,--quiet", &options->quiet, "No progress line");

@@ -9,6 +9,8 @@
 #include "cli/output.h"
 #include "qkv/app/capture.h"
 #include "qkv/app/input_files.h"
+#include "qkv/app/towers.h"
+#include "qkv/core/parallel.h"
 #include "qkv/io/json.h"
 #include "qkv/model/finite.h"
 
@@ -30,11 +32,8 @@ struct Result {
   app::Captured captured;
 };
 
-Result RunFile(const Options& options, const model::Model& model, const app::CaptureRequest& request) {
-  app::InputFiles inputs(options.model.path);
-  inputs.Add(options.input);
-  inputs.RequireOutput(options.output);
-  const auto file = io::SafeTensors::Open(options.input);
+Result RunPixels(const Options& options, const model::Model& model, const app::CaptureRequest& request,
+                 const io::SafeTensors& file) {
   Result result;
   result.pixels = app::ReadPixels(file, options.input, model.config());
   const View<const float> pixels = result.pixels;
@@ -48,6 +47,27 @@ Result RunFile(const Options& options, const model::Model& model, const app::Cap
   return result;
 }
 
+app::CaptureRequest ParseRequest(const Options& options, const model::VitConfig& config) {
+  return {ParseList(options.hidden, 0, config.depth, "--hidden"),
+          ParseList(options.attention, 0, config.depth - 1, "--attention")};
+}
+
+Result RunFile(const Options& options, const model::Checkpoint& checkpoint) {
+  app::InputFiles inputs(options.model.path);
+  inputs.Add(options.input);
+  inputs.RequireOutput(options.output);
+  const auto file = io::SafeTensors::Open(options.input);
+  const bool has_texts = file.Find("input_ids") != nullptr;
+  Result result;
+  if (!has_texts || file.Find("pixels") != nullptr) {
+    const model::Model model = LoadModel(checkpoint, options.model, {.precision = ParsePrecision(options.model.dtype)});
+    result = RunPixels(options, model, ParseRequest(options, checkpoint.description.config), file);
+  }
+  app::AddEmbeddings(checkpoint, {.precision = ParsePrecision(options.model.dtype)}, &file, options.input,
+                     &result.captured);
+  return result;
+}
+
 // The first `count` entries: unreadable files leave no gap.
 Tensor<float> Shrink(Tensor<float> tensor, int64_t count) {
   if (tensor.dim(0) == count) return tensor;
@@ -58,7 +78,9 @@ Tensor<float> Shrink(Tensor<float> tensor, int64_t count) {
   return shrunk;
 }
 
-Result RunImages(const Options& options, const model::Model& model, const app::CaptureRequest& request, int* failed) {
+Result RunImages(const Options& options, const model::Checkpoint& checkpoint, int* failed) {
+  const model::Model model = LoadModel(checkpoint, options.model, {.precision = ParsePrecision(options.model.dtype)});
+  const app::CaptureRequest request = ParseRequest(options, checkpoint.description.config);
   const ImageList images = CollectImages(options.images.paths);
   app::InputFiles inputs(options.model.path);
   inputs.Add(images.files);
@@ -84,6 +106,7 @@ Result RunImages(const Options& options, const model::Model& model, const app::C
   const auto count = static_cast<int64_t>(result.paths.size());
   result.pixels = Shrink(std::move(result.pixels), count);
   for (auto& [name, tensor] : result.captured) tensor = Shrink(std::move(tensor), count);
+  app::AddEmbeddings(checkpoint, {}, nullptr, "", &result.captured);
   return result;
 }
 
@@ -91,13 +114,12 @@ int Run(const Options& options) {
   Require(options.input.empty() != options.images.paths.empty(), "run: give either --input FILE or images");
   Require(options.input.empty() || options.model.size.empty(),
           "run: --size makes pixels of images; those of --input have the size they have");
-  const model::Model model = LoadModel(options.model);
-  const app::CaptureRequest request = {ParseList(options.hidden, 0, model.config().depth, "--hidden"),
-                                       ParseList(options.attention, 0, model.config().depth - 1, "--attention")};
+  if (options.model.threads > 0) SetNumThreads(options.model.threads);
+  const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
   int failed = 0;
-  const Result result =
-      options.input.empty() ? RunImages(options, model, request, &failed) : RunFile(options, model, request);
-  std::vector<io::StoredTensor> tensors = {io::Stored<float>("pixels", result.pixels)};
+  const Result result = options.input.empty() ? RunImages(options, checkpoint, &failed) : RunFile(options, checkpoint);
+  std::vector<io::StoredTensor> tensors;
+  if (!result.pixels.empty()) tensors.push_back(io::Stored<float>("pixels", result.pixels));
   for (const auto& [name, tensor] : result.captured) tensors.push_back(io::Stored<float>(name, tensor));
   std::map<std::string, std::string> metadata;
   if (!result.paths.empty()) {
@@ -124,7 +146,9 @@ void RegisterRun(Command app, int* exit_code) {
   options->model.AddSize(command);
   options->model.AddCompute(command);
   options->images.AddTo(command, /*required=*/false);
-  command.AddOption("--input", &options->input, "Take \"pixels\" [B, channels, H, W] from this safetensors file");
+  command.AddOption("--input", &options->input,
+                    "Take \"pixels\" [B, channels, H, W] from this safetensors file; for two towers also "
+                    "\"input_ids\" and \"attention_mask\" [B, N], either or both");
   command.AddOption("-o,--output", &options->output, "Safetensors file to write").Required();
   command.AddOption("--attention", &options->attention, "Blocks whose attention is kept, from 0: 0,11 or all");
   command.AddOption("--hidden", &options->hidden,

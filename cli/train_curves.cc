@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -32,8 +33,9 @@ Line MakeLine(std::span<const io::Json> log, const char* event, const char* key,
   return line;
 }
 
-// Returns the top of the next plot.
-double DrawPlot(report::Svg& svg, double top, const std::string& name, std::span<const Line> lines) {
+// Returns the top of the next plot. The axis of values ends at `greatest` at the latest.
+double DrawPlot(report::Svg& svg, double top, const std::string& name, std::span<const Line> lines,
+                double greatest = INFINITY) {
   std::vector<double> xs = {0}, ys;
   std::vector<std::string> names;
   for (const Line& line : lines) {
@@ -41,8 +43,10 @@ double DrawPlot(report::Svg& svg, double top, const std::string& name, std::span
     for (const Point& point : line.points) xs.push_back(point.x), ys.push_back(point.y);
   }
   if (lines.size() > 1) top += report::Legend(svg, {kMargin, top}, kWidth, names);
+  Axis values = report::Fit({.name = name}, ys);
+  if (values.low < greatest) values.high = std::min(values.high, greatest);
   report::Plot plot(svg, {kLeft, top + kLegend}, kWidth - kLeft - 2 * kMargin, kHeight,
-                    report::Fit({.name = "step"}, xs, /*tight=*/true), report::Fit({.name = name}, ys));
+                    report::Fit({.name = "step"}, xs, /*tight=*/true), values);
   for (size_t i = 0; i < lines.size(); ++i) {
     plot.Curve(lines[i].points, fmt::format("s{}", i));
     if (lines[i].points.size() > 1) continue;
@@ -62,7 +66,7 @@ std::string DrawCurves(std::span<const io::Json> log, const std::string& title) 
                              MakeLine(log, "evaluation", "top1", "validation", 100)};
   const Line rates[] = {MakeLine(log, "train", "learning_rate", "learning rate", 1)};
   double top = DrawPlot(svg, kTitle, "loss", losses);
-  top = DrawPlot(svg, top, "accuracy, %", accuracies);
+  top = DrawPlot(svg, top, "accuracy, %", accuracies, 100);
   top = DrawPlot(svg, top, "learning rate", rates);
   return svg.Finish(kWidth, top);
 }

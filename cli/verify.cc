@@ -10,6 +10,8 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "qkv/app/capture.h"
+#include "qkv/app/towers.h"
+#include "qkv/core/parallel.h"
 #include "qkv/io/json.h"
 
 namespace qkv::cli {
@@ -95,7 +97,7 @@ std::vector<std::string> UnknownNames(const io::SafeTensors& reference, const ap
   std::vector<std::string> unknown;
   for (const io::StoredTensor& tensor : reference.tensors()) {
     const std::string name(WithoutPrecision(tensor.name));
-    if (tensor.name != kPixels && !captured.contains(name)) unknown.push_back(tensor.name);
+    if (tensor.name != kPixels && !app::IsTextInput(name) && !captured.contains(name)) unknown.push_back(tensor.name);
   }
   return unknown;
 }
@@ -111,7 +113,10 @@ std::vector<int64_t> Layers(const io::SafeTensors& reference, const std::string&
 }
 
 int Verify(const Options& options) {
-  const model::Model model = LoadModel(options.model);
+  if (options.model.threads > 0) SetNumThreads(options.model.threads);
+  const model::BuildOptions build = {.precision = ParsePrecision(options.model.dtype)};
+  const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
+  const model::Model model = LoadModel(checkpoint, options.model, build);
   const auto reference = io::SafeTensors::Open(options.reference);
   const Tensor<float> pixels = app::ReadPixels(reference, options.reference, model.config());
   const app::CaptureRequest request = {Layers(reference, "hidden", model.config().depth),
@@ -119,6 +124,7 @@ int Verify(const Options& options) {
   app::Captured captured = app::Allocate(model, request, pixels.dim(0), pixels.dim(2), pixels.dim(3));
   model::Workspace<float> workspace;
   app::CaptureBatch(model, pixels, request, 0, workspace, captured);
+  app::AddEmbeddings(checkpoint, build, &reference, options.reference, &captured);
 
   int compared = 0, failed = 0;
   if (!options.json)

@@ -23,7 +23,7 @@ qkv::io::SafeTensors FewTensors() {
 
 void Use(const qkv::model::Description& description, const qkv::io::SafeTensors& tensors) {
   qkv::model::Flops(description.config);
-  qkv::model::Bind(description.config, tensors);
+  qkv::model::BindTowers(description.config, description.text ? &*description.text : nullptr, tensors);
 }
 
 }  // namespace

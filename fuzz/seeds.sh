@@ -4,10 +4,11 @@ set -eu
 cd "$(dirname "$0")/.."
 case $1 in
   safetensors) files=$(find tests models -name '*.safetensors' -size -64k) ;;
+  npy) files=$(find tests -name '*.npy' -size -64k) ;;
   torch_file) files=$(find tests/io/golden/torch -type f ! -name '*.json' ! -name '*.safetensors') ;;
   config) files=$(find tests models \( -name '*config.json' -o -name model.safetensors \) -size -64k) ;;
   image) files=$(find examples tests -size -64k \( -name '*.png' -o -name '*.jpg' -o -name '*.jpeg' -o -name '*.webp' \
-    -o -name '*.gif' -o -name '*.bmp' -o -name '*.tif' -o -name '*.tiff' -o -name '*.p[bgnp]m' \)) ;;
+    -o -name '*.gif' -o -name '*.heic' -o -name '*.avif' -o -name '*.bmp' -o -name '*.tif' -o -name '*.tiff' -o -name '*.p[bgnp]m' \)) ;;
   cache)
     printf '\001' > "$2/whole"
     printf '\001\040\001\200' > "$2/changed"

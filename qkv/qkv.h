@@ -36,4 +36,5 @@
 #include "qkv/model/model.h"
 #include "qkv/model/sampling.h"
 #include "qkv/model/sequence_model.h"
+#include "qkv/model/two_tower.h"
 #include "qkv/model/vit.h"

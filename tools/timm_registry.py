@@ -2,7 +2,7 @@
 
     python tools/timm_registry.py [OUTPUT]
 
-For each of timm's model names that ends in VisionTransformer (or its distilled form), the
+For each of timm's model names that ends in VisionTransformer (or its distilled form) or in Eva, the
 arguments its entry point passes where they differ from the class's defaults, and how images
 are prepared for its default weights and for other weights where that differs. Names whose
 blocks, norms or embeddings qkv does not have are listed with the reason. Nothing is built:
@@ -19,22 +19,27 @@ import torchvision_stub  # noqa: F401  before timm
 import timm
 import timm.layers
 from timm.models import get_arch_pretrained_cfgs, get_deprecated_models, get_pretrained_cfg
-from timm.models import deit, vision_transformer, vision_transformer_hybrid, vision_transformer_relpos, vitamin
+from timm.models import deit, eva, vision_transformer, vision_transformer_hybrid, vision_transformer_relpos, vitamin
 from timm.models._registry import _model_entrypoints, _model_to_module
 
 OUTPUT = Path(__file__).resolve().parents[1] / "qkv/model/families/timm_registry.inc"
-MODULES = [vision_transformer, deit, vision_transformer_hybrid, vision_transformer_relpos, vitamin]
-CLASSES = {"VisionTransformer", "VisionTransformerDistilled"}
-DEFAULTS = {
-    name: p.default
-    for name, p in inspect.signature(vision_transformer.VisionTransformer).parameters.items()
-    if name not in ("device", "dtype")
-}
+MODULES = [vision_transformer, deit, eva, vision_transformer_hybrid, vision_transformer_relpos, vitamin]
+CLASSES = {"VisionTransformer", "VisionTransformerDistilled", "Eva"}
+
+
+def defaults_of(cls):
+    parameters = inspect.signature(cls).parameters.items()
+    return {name: p.default for name, p in parameters if name not in ("device", "dtype")}
+
+
+DEFAULTS = defaults_of(vision_transformer.VisionTransformer)
+EVA_DEFAULTS = defaults_of(eva.Eva)
 # Arguments of the builder and of training, which do not change what is computed.
 IGNORED = {
     "pretrained_filter_fn", "pretrained_strict", "feature_cfg", "pretrained_cfg", "pretrained_cfg_overlay",
     "weight_init", "fix_init", "drop_rate", "pos_drop_rate", "patch_drop_rate", "proj_drop_rate",
     "attn_drop_rate", "drop_path_rate",
+    "rope_shift_coords", "rope_jitter_coords", "rope_rescale_coords", "head_init_scale",
 }  # fmt: skip
 RESAMPLING = ("interpolation", "antialias", "align_corners")
 CFG_KEYS = ["input_size", "fixed_input_size", "interpolation", "crop_pct", "crop_mode", "mean", "std", "num_classes"]
@@ -80,6 +85,8 @@ def describe(cls, kwargs):
     """The arguments in the vocabulary of config.json's model_args. Raises Unsupported."""
     if cls.__name__ not in CLASSES:
         raise Unsupported(f"class {cls.__name__}")
+    if cls is eva.Eva:
+        return describe_eva(kwargs)
     args = {"distilled": True} if cls.__name__ == "VisionTransformerDistilled" else {}
     # How a checkpoint's position embeddings are brought to another size, where not bicubic with antialias.
     resample = getattr(kwargs.get("pretrained_filter_fn"), "keywords", {})
@@ -107,6 +114,29 @@ def describe(cls, kwargs):
             raise Unsupported("patch representation refinement pooling")
         elif value != DEFAULTS[key]:
             args[key] = value
+    return args
+
+
+# Arguments of Eva that change the blocks in a way that qkv does not have.
+EVA_UNSUPPORTED = {
+    "num_kv_heads": "keys and values shared by heads",
+    "attn_only_layer_scale": "LayerScale of attention alone",
+    "use_post_norm": "norms of the blocks' outputs",
+}  # fmt: skip
+
+
+def describe_eva(kwargs):
+    args = {}
+    for key, value in kwargs.items():
+        if key in IGNORED or key in ("dynamic_img_size", "out_indices") or value == EVA_DEFAULTS.get(key, None):
+            continue
+        if key not in EVA_DEFAULTS:
+            raise Unsupported(f"argument {key}")
+        if key in EVA_UNSUPPORTED:
+            raise Unsupported(EVA_UNSUPPORTED[key])
+        if key == "rope_type" and value == "mrope":
+            raise Unsupported("rotary positions of three interleaved axes")
+        args |= norm(value) if key == "norm_layer" else {key: listed(value)}
     return args
 
 
@@ -156,9 +186,10 @@ def differing(cfg, base):
     return {key: value for key, value in cfg.items() if value != base[key]}
 
 
-def entry(name, args):
+def entry(name, cls, args):
     default = preprocessing(get_pretrained_cfg(name))
-    result = {"args": args, "cfg": differing(default, COMMON_CFG)}
+    result = {"class": "Eva"} if cls is eva.Eva else {}
+    result |= {"args": args, "cfg": differing(default, COMMON_CFG)}
     tags = {}
     for tagged, cfg in get_arch_pretrained_cfgs(name).items():
         difference = differing(preprocessing(cfg), default)
@@ -183,7 +214,8 @@ def main():
     known, refused = {}, {}
     for name in sorted(set(names) - renamed.keys()):
         try:
-            known[name] = entry(name, describe(*capture(name)))
+            cls, kwargs = capture(name)
+            known[name] = entry(name, cls, describe(cls, kwargs))
         except Unsupported as reason:
             refused[name] = str(reason)
     for name, module in _model_to_module.items():  # those that a user may well take for a plain ViT
@@ -201,7 +233,7 @@ def main():
         raw(COMMON_CFG),
         "#endif",
         "",
-        '// {name, JSON}. "args": what the entry point passes to VisionTransformer where it differs from',
+        '// {name, JSON}. "class": "Eva", or VisionTransformer. "args": what the entry point passes where it differs from',
         "// the class's defaults, in the words of config.json's model_args, and \"norm_eps\" (otherwise",
         '// 1e-6), "distilled", and "pos_embed_interpolation", "_antialias", "_align_corners" (otherwise',
         '// bicubic, true, false). "cfg": the preprocessing of its default weights where it differs from',

@@ -59,6 +59,26 @@ FULL = [
     hf_full("dinov2_small", "Dinov2Model", (224, 224), **DINOV2),
     hf_full("dinov2_small_classifier_at_154x252", "Dinov2ForImageClassification", (154, 252), **DINOV2),
     hf_full("dinov2_small_registers", "Dinov2WithRegistersModel", (224, 182), **DINOV2),
+    hf_full("dinov3_small", "DINOv3ViTModel", num_register_tokens=4),
+    hf_full("dinov3_small_plus_at_288x160", "DINOv3ViTModel", (288, 160), num_register_tokens=4, use_gated_mlp=True,
+            hidden_act="silu"),
+    hf_full("mae_small", "ViTMAEModel", patch_size=16, **SMALL, intermediate_size=1536),
+    hf_full("msn_small", "ViTMSNModel", patch_size=16, **SMALL, intermediate_size=1536),
+    hf_full("ijepa_small", "IJepaModel", patch_size=16, **SMALL, intermediate_size=1536),
+    timm_full("vit_small_patch16_dinov3_qkvb", img_size=256),
+    timm_full("vit_small_patch16_dinov3", img_size=256, size=(192, 320)),
+    timm_full("eva02_small_patch14_336", img_size=336),
+    timm_full("eva02_base_patch16_clip_224", img_size=224),
+    timm_full("vit_pe_core_small_patch16_384", img_size=384),
+    timm_full("vit_pe_spatial_tiny_patch16_512", img_size=512),
+    timm_full("vit_small_patch16_rope_224", img_size=224),
+    timm_full("vit_small_patch16_rope_mixed_ape_224", img_size=224, size=(192, 320)),
+    Case("full_hf_clip_base_patch32", "transformers", "CLIPModel", batch=1, args=dict(
+        vision_config=dict(image_size=224, patch_size=32), projection_dim=512,
+        text_config=dict(vocab_size=49408, max_position_embeddings=77, eos_token_id=2))),
+    Case("full_hf_siglip_base", "transformers", "SiglipModel", batch=1, args=dict(
+        vision_config=dict(image_size=224, patch_size=16),
+        text_config=dict(vocab_size=32000, max_position_embeddings=64))),
     Case("full_vit_pytorch", "vit-pytorch", "ViT", batch=1, args=dict(
         image_size=256, patch_size=32, num_classes=1000, dim=1024, depth=6, heads=16, mlp_dim=2048)),
     Case("full_vit_pytorch_simple", "vit-pytorch", "SimpleViT", batch=1, args=dict(

@@ -14,7 +14,7 @@ _qkv() {
   [[ $command != qk || ${COMP_WORDS[2]} != inspect ]] || types="fp32 bf16 int8 auto"
   COMPREPLY=()
   if [[ $COMP_CWORD -eq 1 ]]; then
-    mapfile -t COMPREPLY < <(compgen -W "classify evaluate embed attend info run verify convert bench qk train ablate generate tokenize -h --help --version" -- "$cur")
+    mapfile -t COMPREPLY < <(compgen -W "classify evaluate embed search attend info run verify convert bench qk train ablate generate tokenize -h --help --version" -- "$cur")
     return
   fi
   if [[ $command == qk ]]; then
@@ -55,7 +55,7 @@ _qkv() {
     --size | --threads | --max-memory | --batch | --window | --max-pixels | --top | --tolerance | --seconds) return ;;
     --discard | --start | --opacity | --side | --rank | --sample | --only | --seed) return ;;
     --architecture) mapfile -t COMPREPLY < <(compgen -W "uni uni2-h virchow virchow2 h-optimus-0 h-optimus-1 h0-mini gigapath phikon phikon-v2 midnight rad-dino" -- "$cur") && return ;;
-    --set) return ;;
+    --set | --prompts | --template) return ;;
     --width | --tokens | --queries | --heads | --state-dict | --head-width | --value-width | --latent) return ;;
     --image-size | --patch-size | --channels | --depth | --mlp-ratio | --registers | --layer-scale | --mean | --std) return ;;
     --crop-pct | --val-fraction | --scale | --pad | --flip | --randaugment | --magnitude | --jitter | --erase) return ;;
@@ -67,9 +67,10 @@ _qkv() {
   if [[ $cur == -* ]]; then
     local options
     case $command in
-      classify) options="$model $run $images --top --json --logits" ;;
+      classify) options="$model $run $images --prompts --template --top --json --logits" ;;
       evaluate) options="$model $run $images --split --json -o --output --report" ;;
-      embed) options="$model $run $images --pool -o --output" ;;
+      embed) options="$model $run $images --pool --text -o --output" ;;
+      search) options="$model $run $reading --pool --top --json --sheet" ;;
       attend) options="$model $run $reading -o --output --layer --head --query --rollout --discard --start --upsampling --opacity --side" ;;
       info) options="$model --json" ;;
       run) options="$model $run $images --input -o --output --attention --hidden" ;;
@@ -88,7 +89,7 @@ _qkv() {
       "qk truncate")
         options="$model -o --output --dtype --force --rank --data-optimal --images --sample --json -q --quiet" ;;
       "qk plan") options="$model --size --dtype --width --tokens --queries --head-width --value-width --batch --cached --latent --read --measure --seconds --json --grid --map --stdin" ;;
-      "qk claims") options="$model --ablation --only --seed --quick --json --report -q --quiet" ;;
+      "qk claims") options="$model --ablation --only --seed --quick --json --verbose --report -q --quiet" ;;
     esac
     mapfile -t COMPREPLY < <(compgen -W "$options -h --help" -- "$cur")
     return

@@ -1,13 +1,14 @@
 # Completions of qkv for fish.
-set -l commands classify evaluate embed attend info run verify convert bench qk train ablate generate tokenize
+set -l commands classify evaluate embed search attend info run verify convert bench qk train ablate generate tokenize
 set -l laboratory inspect claims certify merge split truncate plan
-set -l with_images "__fish_seen_subcommand_from classify evaluate embed attend run inspect"
-set -l with_size "__fish_seen_subcommand_from classify evaluate embed attend run verify bench inspect"
+set -l with_images "__fish_seen_subcommand_from classify evaluate embed search attend run inspect"
+set -l with_size "__fish_seen_subcommand_from classify evaluate embed search attend run verify bench inspect"
 
 complete -c qkv -n "not __fish_seen_subcommand_from $commands" -f
 complete -c qkv -n "not __fish_seen_subcommand_from $commands" -a classify -d "Say what images show"
 complete -c qkv -n "not __fish_seen_subcommand_from $commands" -a evaluate -d "Say how often a model is right"
 complete -c qkv -n "not __fish_seen_subcommand_from $commands" -a embed -d "Turn images into vectors"
+complete -c qkv -n "not __fish_seen_subcommand_from $commands" -a search -d "Find the nearest images"
 complete -c qkv -n "not __fish_seen_subcommand_from $commands" -a attend -d "Show where a model looks"
 complete -c qkv -n "not __fish_seen_subcommand_from $commands" -a info -d "Show what a checkpoint is"
 complete -c qkv -n "not __fish_seen_subcommand_from $commands" -a run -d "Write intermediate results to a file"
@@ -46,8 +47,15 @@ complete -c qkv -n "$with_images" -l ignore-exif -d "Do not turn images by their
 complete -c qkv -n "$with_images" -l window -x -d "Grey levels that become black and white"
 complete -c qkv -n "$with_images" -l max-pixels -x -d "Refuse larger images"
 complete -c qkv -n "$with_images" -s q -l quiet -d "No progress line"
-complete -c qkv -n "__fish_seen_subcommand_from classify evaluate info verify bench inspect plan claims" -l json -d "JSON on stdout"
+complete -c qkv -n "__fish_seen_subcommand_from classify evaluate search info verify bench inspect plan claims" -l json -d "JSON on stdout"
+complete -c qkv -n "__fish_seen_subcommand_from classify" -l prompts -r -d "Classes in words, or a file of them"
+complete -c qkv -n "__fish_seen_subcommand_from classify" -l template -x -d "Text around them, with {}"
+complete -c qkv -n "__fish_seen_subcommand_from embed" -l text -r -d "Texts instead of images"
 complete -c qkv -n "__fish_seen_subcommand_from classify" -l top -x -d "Classes to print for each image"
+complete -c qkv -n "__fish_seen_subcommand_from search" -l top -x -d "Results for each query"
+complete -c qkv -n "__fish_seen_subcommand_from search" -l sheet -r -d "Contact sheet to write, .png or .html"
+complete -c qkv -n "__fish_seen_subcommand_from search" -l pool -x -a "model cls mean" -d "Which vectors of the queries"
+complete -c qkv -n "__fish_seen_subcommand_from claims" -l verbose -d "Each claim with its measurements"
 complete -c qkv -n "__fish_seen_subcommand_from classify" -l logits -d "All logits too, with --json"
 complete -c qkv -n "__fish_seen_subcommand_from evaluate" -l split -x -a "train val test all" -d "Part of the data"
 complete -c qkv -n "__fish_seen_subcommand_from embed" -l pool -x -a "model cls mean cls+mean tokens" -d "Which vectors"

@@ -19,6 +19,9 @@ namespace fs = std::filesystem;
 // A page with more weights, of a byte each, is slow to open on a phone.
 constexpr int64_t kPageWeights = int64_t{24} << 20;
 
+// Classes that a page shows.
+constexpr int64_t kShownClasses = 3;
+
 std::optional<inspect::Fusion> ParseFusion(const std::string& name) {
   if (name == "mean") return inspect::Fusion::kMean;
   if (name == "max") return inspect::Fusion::kMax;
@@ -59,15 +62,19 @@ MapFormat ParseOutputFormat(const fs::path& file) {
 
 io::Json Facts(const AttentionMaps& maps) {
   const bool token = maps.query.kind == inspect::Query::Kind::kToken;
-  return {{"path", maps.path},
-          {"model", maps.architecture},
-          {"photo", {maps.photo.height(), maps.photo.width()}},
-          {"where", {maps.where.top, maps.where.left, maps.where.height, maps.where.width}},
-          {"grid", {maps.grid.height, maps.grid.width}},
-          {"prefix", maps.grid.prefix},
-          {"query", token ? maps.query.token : -1},
-          {"layers", maps.layers},
-          {"heads", maps.heads}};
+  io::Json json = {{"path", maps.path},
+                   {"model", maps.model},
+                   {"photo", {maps.photo.height(), maps.photo.width()}},
+                   {"where", {maps.where.top, maps.where.left, maps.where.height, maps.where.width}},
+                   {"grid", {maps.grid.height, maps.grid.width}},
+                   {"prefix", maps.grid.prefix},
+                   {"query", token ? maps.query.token : -1},
+                   {"layers", maps.layers},
+                   {"heads", maps.heads}};
+  for (const model::Prediction& prediction : maps.top) {
+    json["top"].push_back({{"index", prediction.index}, {"label", prediction.label}, {"score", prediction.score}});
+  }
+  return json;
 }
 
 io::Json ToJson(const AttentionMaps& maps) {
@@ -140,7 +147,7 @@ AttentionMaps AttentionMapper::Compute(image::Image photo, const std::string& pa
   model_.Pixels(photo, decoding_, pixels.view()[0]);
   AttentionMaps maps;
   maps.path = path;
-  maps.architecture = model_.config().architecture;
+  maps.model = request_.model.empty() ? model_.config().architecture : request_.model;
   maps.grid = inspect::MakeTokenGrid(model_.config(), shape[1], shape[2]);
   maps.query = inspect::ParseQuery(request_.query, maps.grid);
   maps.where = PatchesIn(model_, maps.grid, photo, shape);
@@ -157,6 +164,10 @@ AttentionMaps AttentionMapper::Compute(image::Image photo, const std::string& pa
   model::RequireFinite(model_.vit(), pixels, maps.weights, path);
   maps.layers = std::move(plan.rows), maps.heads = std::move(plan.columns);
   if (request_.rollout) maps.discard = request_.discard;
+  if (request_.format == MapFormat::kHtml && model_.config().classes > 0) {
+    const Tensor<float> logits = model_.Logits(pixels);
+    maps.top = model_.Top(logits.span(), kShownClasses);
+  }
   return maps;
 }
 

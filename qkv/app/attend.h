@@ -31,13 +31,15 @@ struct AttendRequest {
   double discard = 0;                  // of a rollout, as inspect::RolloutRequest
   int64_t start = 0;                   // of a rollout: its first block
   MapFormat format = MapFormat::kNpy;  // kHtml: every query, for the page; kPng: one query; kNpy also for JSON
+  std::string model;                   // its name for people; empty: its architecture
   Note note;                           // receives what a page leaves out
 };
 
 /// The attention of one image.
 struct AttentionMaps {
   std::string path;
-  std::string architecture;  // of the model
+  std::string model;                   // its name for people
+  std::vector<model::Prediction> top;  // of a page: the most probable classes, best first; empty without a classifier
   image::Image photo;
   image::Rect where;  // the area of the patches in the photo's pixels
   inspect::TokenGrid grid;
@@ -54,8 +56,8 @@ struct AttentionMaps {
 };
 
 /// All but the weights: {"path", "model", "photo": [height, width], "where": [top, left, height, width], "grid":
-/// [height, width], "prefix", "query", "layers", "heads"}. "query" is a token, or −1: the mean of the patches, or every
-/// query.
+/// [height, width], "prefix", "query", "layers", "heads", of a page "top": [{"index", "label", "score"}]}. "query" is a
+/// token, or −1: the mean of the patches, or every query.
 io::Json Facts(const AttentionMaps& maps);
 /// Facts and "weights": nested arrays [layers, heads, queries, tokens].
 io::Json ToJson(const AttentionMaps& maps);

@@ -13,7 +13,8 @@ io::Json ToJson(const Classification& classification) {
 
 int Classify(const model::Model& model, const ImageList& images, const ClassifyOptions& options,
              const std::function<void(std::span<const Classification>)>& use) {
-  Require(model.config().classes > 0, "classify: the model has no classifier; try: qkv embed");
+  Require(model.config().classes > 0, "classify: the model has no classifier; {}",
+          model.config().projection_width > 0 ? "give classes by --prompts \"a cat,a dog\"" : "try: qkv embed");
   std::vector<Classification> results;
   return ForEachBatch(options.pipeline, images, model, Wanted::kLogits, [&](const Batch& batch) {
     results.resize(batch.paths.size());

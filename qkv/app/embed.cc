@@ -4,9 +4,12 @@
 #include <array>
 #include <utility>
 
+#include "qkv/app/json_line.h"
+#include "qkv/app/vector_file.h"
 #include "qkv/core/file.h"
 #include "qkv/io/npy.h"
 #include "qkv/io/safetensors.h"
+#include "qkv/model/two_tower.h"
 #include "qkv/nn/pool.h"
 
 namespace qkv::app {
@@ -23,23 +26,6 @@ void Pool(Pooling pooling, int64_t prefix, View<const float> tokens, float* to) 
   } else {
     std::copy_n(tokens.data(), pooling == Pooling::kTokens ? N * D : D, to);
   }
-}
-
-// The name on one line, as GNU coreutils write it: a name with line ends or backslashes begins with a backslash and has
-// \n, \r and \\ in their place.
-std::string OnOneLine(const std::string& name) {
-  if (name.find_first_of("\n\r\\") == name.npos) return name;
-  std::string line = "\\";
-  for (const char c : name) {
-    if (c == '\n') {
-      line += "\\n";
-    } else if (c == '\r') {
-      line += "\\r";
-    } else {
-      line += c == '\\' ? "\\\\" : std::string(1, c);
-    }
-  }
-  return line;
 }
 
 }  // namespace
@@ -89,22 +75,23 @@ int Embed(const model::Model& model, const ImageList& images, const EmbedOptions
                                                                  : Shape({D});
       embedding.values.resize(static_cast<size_t>(embedding.shape.size()));
       Pool(pooling, model.config().prefix(), tokens[b], embedding.values.data());
+      if (options.unit_length && pooling == Pooling::kModel) {
+        model::NormaliseRows(View<float>(embedding.values.data(), {1, D}), "image");
+      }
     }
     use(results);
   });
 }
 
-EmbeddingTable::EmbeddingTable(std::string file) : file_(std::move(file)) {
+EmbeddingTable::EmbeddingTable(std::string file, EmbeddingSource source)
+    : file_(std::move(file)), source_(std::move(source)) {
   Require(IsNpy() || file_.ends_with(".safetensors"), "embed: -o ends in .npy or .safetensors, got {}", file_);
 }
 
-// Beside out.npy: out.paths.txt. NumPy's format has no place for names.
-std::string EmbeddingTable::PathsFile() const {
-  return file_.substr(0, file_.size() - std::string_view(".npy").size()) + ".paths.txt";
-}
-
+// NumPy's format has no place for names: they are beside it.
 std::vector<std::string> EmbeddingTable::outputs() const {
-  return IsNpy() ? std::vector{file_, PathsFile()} : std::vector{file_};
+  if (!IsNpy()) return {file_};
+  return {file_, PathsFileOf(file_), SourceFileOf(file_)};
 }
 
 void EmbeddingTable::Add(const Embedding& embedding) {
@@ -123,12 +110,14 @@ void EmbeddingTable::Save() const {
   if (IsNpy()) {
     io::WriteNpy<float>(file_, array);
     std::string list;
-    for (const std::string& path : paths_) list += OnOneLine(path) + "\n";
-    WriteFile(PathsFile(), list);
+    for (const std::string& path : paths_) list += NameOnOneLine(path) + "\n";
+    WriteFile(PathsFileOf(file_), list);
+    WriteFile(SourceFileOf(file_), JsonLine(ToJson(source_)) + "\n");
     return;
   }
   const std::string paths = io::Json(paths_).dump(-1, ' ', false, io::Json::error_handler_t::replace);
-  io::WriteSafeTensors(file_, {io::Stored<float>("embeddings", array)}, {{"paths", paths}});
+  io::WriteSafeTensors(file_, {io::Stored<float>("embeddings", array)},
+                       {{"paths", paths}, {"source", JsonLine(ToJson(source_))}});
 }
 
 }  // namespace qkv::app

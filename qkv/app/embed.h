@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "qkv/app/embedding_source.h"
 #include "qkv/app/pipeline.h"
 #include "qkv/io/json.h"
 
@@ -34,6 +35,7 @@ struct Embedding {
 io::Json ToJson(const Embedding& embedding);
 
 struct EmbedOptions {
+  bool unit_length = false;  // vectors of Pooling::kModel become of length 1, as both towers' are compared
   Pooling pooling = Pooling::kModel;
   PipelineOptions pipeline;
 };
@@ -46,9 +48,9 @@ int Embed(const model::Model& model, const ImageList& images, const EmbedOptions
 /// The embeddings of many images as one array in a file.
 class EmbeddingTable {
  public:
-  /// `file` ends in .npy (the paths are in a file beside it, a line each) or .safetensors (the paths are metadata).
-  /// Throws Error otherwise.
-  explicit EmbeddingTable(std::string file);
+  /// `file` ends in .npy (beside it are the paths, a line each, in NAME.paths.txt, and `source` in NAME.model.json) or
+  /// .safetensors (both are metadata). Throws Error otherwise. vector_file.h reads them.
+  EmbeddingTable(std::string file, EmbeddingSource source);
 
   /// The files that Save writes.
   std::vector<std::string> outputs() const;
@@ -61,9 +63,9 @@ class EmbeddingTable {
 
  private:
   bool IsNpy() const { return file_.ends_with(".npy"); }
-  std::string PathsFile() const;
 
   std::string file_;
+  EmbeddingSource source_;
   std::vector<std::string> paths_;
   std::vector<float> values_;
   Shape shape_;  // of one image

@@ -2,14 +2,20 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <iterator>
 
 #include "qkv/app/classes.h"
+#include "qkv/app/thumbnail.h"
 #include "qkv/report/text.h"
 
 namespace qkv::app {
 namespace {
+
+// Pixels of the picture of a mistake.
+constexpr int64_t kMistakeSide = 224;
 
 // The images of a split as the pipeline takes them.
 ImageList ListImages(const train::Split& split) {
@@ -43,6 +49,80 @@ std::vector<ClassScore> ComputeClassScores(const ImageEvaluation& evaluation,
   return scores;
 }
 
+// Keeps the `most` wrong answers with the greatest probability.
+class WorstMistakes {
+ public:
+  // What is needed to name and to read it later.
+  struct Candidate {
+    size_t file = 0;
+    int64_t truth = 0, guess = 0;
+    float confidence = 0, true_probability = 0;
+  };
+
+  explicit WorstMistakes(int64_t most) : most_(static_cast<size_t>(most)) {}
+
+  // logits: [classes] of one image.
+  void Add(size_t file, int64_t truth, std::span<const float> logits) {
+    if (most_ == 0) return;
+    const int64_t guess = std::max_element(logits.begin(), logits.end()) - logits.begin();
+    if (guess == truth) return;
+    double sum = 0;
+    const double greatest = logits[static_cast<size_t>(guess)];
+    for (const float x : logits) sum += std::exp(x - greatest);
+    const double true_share = std::exp(logits[static_cast<size_t>(truth)] - greatest) / sum;
+    kept_.push_back({file, truth, guess, static_cast<float>(1 / sum), static_cast<float>(true_share)});
+    if (kept_.size() >= 2 * most_ + kRoom) Shrink();
+  }
+
+  std::vector<Candidate> Take() {
+    Shrink();
+    return std::move(kept_);
+  }
+
+ private:
+  static constexpr size_t kRoom = 64;  // so that few additions sort
+
+  void Shrink() {
+    std::ranges::sort(kept_, [](const Candidate& a, const Candidate& b) {
+      return a.confidence > b.confidence || (a.confidence == b.confidence && a.file < b.file);
+    });
+    if (kept_.size() > most_) kept_.resize(most_);
+  }
+
+  size_t most_;
+  std::vector<Candidate> kept_;
+};
+
+// Small pictures of images in memory.
+image::Image StoredPicture(View<const uint8_t> pixels, size_t index) {
+  const View<const uint8_t> one = pixels[static_cast<int64_t>(index)];
+  image::Image image{Tensor<uint8_t>::Uninitialised(one.shape())};
+  if (!one.dense()) return {};
+  std::copy_n(one.data(), one.size(), image.pixels.data());
+  return Thumbnail(image, kMistakeSide);
+}
+
+std::vector<Mistake> DescribeMistakes(const std::vector<WorstMistakes::Candidate>& worst, const LabelledImages& data,
+                                      const ImageEvaluation& evaluation, const model::Model& model,
+                                      const image::DecodeOptions& decode) {
+  std::vector<std::filesystem::path> files;
+  for (const WorstMistakes::Candidate& one : worst) files.push_back(data.images.files[one.file]);
+  const bool stored = !data.images.pixels.empty();
+  std::vector<image::Image> pictures(worst.size());
+  if (!stored) pictures = ReadThumbnails(files, decode, kMistakeSide);
+  std::vector<Mistake> mistakes;
+  for (size_t i = 0; i < worst.size(); ++i) {
+    const WorstMistakes::Candidate& one = worst[i];
+    mistakes.push_back({.path = files[i].string(),
+                        .truth = ClassName(evaluation, one.truth, model.labels()),
+                        .guess = ClassName(evaluation, one.guess, model.labels()),
+                        .confidence = one.confidence,
+                        .true_probability = one.true_probability,
+                        .picture = stored ? StoredPicture(data.images.pixels, one.file) : std::move(pictures[i])});
+  }
+  return mistakes;
+}
+
 // null for what is not finite: a model of broken weights.
 io::Json Finite(double x) { return std::isfinite(x) ? io::Json(x) : io::Json(nullptr); }
 
@@ -68,13 +148,19 @@ ImageEvaluation Evaluate(const model::Model& model, const LabelledImages& data, 
     Notify(options.pipeline.note, "the model's classes have no names: taken to be the data's, in their order");
   }
   std::vector<int64_t> truth;
+  WorstMistakes worst(options.worst);
   evaluation.unreadable = ForEachBatch(options.pipeline, data.images, model, Wanted::kLogits, [&](const Batch& batch) {
     truth.clear();
     for (const size_t i : batch.files) {
       truth.push_back(evaluation.labels[static_cast<size_t>(data.split.labels[i])]);
     }
     evaluation.evaluation.Add(batch.values, truth);
+    for (size_t b = 0; b < truth.size(); ++b) {
+      const View<const float> logits = batch.values[static_cast<int64_t>(b)];
+      worst.Add(batch.files[b], truth[b], {logits.data(), static_cast<size_t>(logits.size())});
+    }
   });
+  evaluation.worst = DescribeMistakes(worst.Take(), data, evaluation, model, options.pipeline.decode);
   evaluation.classes = ComputeClassScores(evaluation, model.labels());
   return evaluation;
 }

@@ -36,18 +36,30 @@ struct ClassScore {
   int64_t mistakes = 0;
 };
 
+/// A wrong answer, and how sure the model was of it.
+struct Mistake {
+  std::string path;
+  std::string truth, guess;    // names of the classes
+  float confidence = 0;        // probability of the guess
+  float true_probability = 0;  // of the true class
+  image::Image picture;        // small, RGB; without pixels if it cannot be read again
+};
+
 struct ImageEvaluation {
-  std::string model, data;  // in words
+  std::string model;  // path, or empty: the built-in digits
+  std::string data;   // in words
   train::Evaluation evaluation;
   std::vector<std::string> names;   // of the data's classes, in its order
   std::vector<int64_t> labels;      // the model's class for each of these
   std::vector<ClassScore> classes;  // of each of these
+  std::vector<Mistake> worst;       // those of the most confident wrong guesses, most confident first
   int unreadable = 0;               // images left out
 };
 
 struct EvaluateOptions {
-  std::string model;  // its name for people
+  std::string model;  // its path, for people; empty: the built-in digits
   PipelineOptions pipeline;
+  int64_t worst = 0;  // mistakes to keep in ImageEvaluation::worst
 };
 
 /// Classifies the images and compares with their labels. A note says if the model's classes have no names and were
@@ -64,7 +76,7 @@ io::Json ToJson(const ImageEvaluation& evaluation);
 std::string ConfusionSvg(const ImageEvaluation& evaluation);
 image::Image ConfusionPicture(const ImageEvaluation& evaluation);
 
-/// All results as one self-contained HTML page.
+/// All results as one self-contained HTML page, with the worst mistakes as pictures.
 std::string EvaluationPage(const ImageEvaluation& evaluation);
 
 struct SequenceEvaluation {

@@ -3,10 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 
 #include "qkv/app/evaluation.h"
+#include "qkv/app/model_title.h"
 #include "qkv/image/draw.h"
+#include "qkv/image/encode.h"
 #include "qkv/report/charts.h"
 #include "qkv/report/heatmap.h"
 #include "qkv/report/page.h"
@@ -108,46 +109,61 @@ std::string ConfusionSvg(const ImageEvaluation& evaluation) {
 }
 
 image::Image ConfusionPicture(const ImageEvaluation& evaluation) {
-  constexpr int64_t kMargin = 8, kLine = 12, kSide = 600, kGreatestCell = 48, kGap = 4;
-  constexpr image::Colour kInk = {31, 35, 40}, kPaper = {255, 255, 255};
+  constexpr int64_t kMargin = 16, kSide = 720, kGreatestCell = 56, kLeastNamed = 14, kGap = 8;
+  constexpr int64_t kLongestName = 180;
+  constexpr int kTitleSize = 15, kNameSize = 12;
+  constexpr image::Colour kInk = {31, 35, 40}, kMuted = {87, 96, 106}, kPaper = {255, 255, 255};
   const Confusion confusion = CountConfusion(evaluation);
   const int64_t cell = std::clamp<int64_t>(kSide / confusion.columns, 1, kGreatestCell);
-  const bool named = cell >= kLine;
+  std::vector<std::string> names;
   int64_t widest = 0;
-  if (named) {
-    for (const std::string& name : evaluation.names) widest = std::max(widest, image::TextWidth(name, 1));
+  if (cell >= kLeastNamed) {
+    for (const std::string& name : evaluation.names) {
+      names.push_back(image::ShortenText(name, kNameSize, kLongestName));
+      widest = std::max(widest, image::TextWidth(names.back(), kNameSize));
+    }
+    if (confusion.columns > confusion.rows) names.emplace_back(kElsewhere);
   }
-  const int64_t left = kMargin + widest + (named ? kMargin : 0), top = kMargin + 2 * kLine + (named ? kLine : 0);
-  image::Image picture{
-      Tensor<uint8_t>({top + cell * confusion.rows + kMargin, left + cell * confusion.columns + kMargin, 3})};
+  const int64_t line = image::TextHeight(kNameSize), title = image::TextHeight(kTitleSize);
+  const bool upright = widest + kGap > cell;
+  const int64_t left = kMargin + (names.empty() ? 0 : widest + kGap);
+  const int64_t top = kMargin + title + line + kGap + (names.empty() ? 0 : (upright ? widest : line) + kGap);
+  const std::string_view heading = "Confusion",
+                         axes = "rows: is, columns: taken for; dark to bright: 0 to 100 % of the row";
+  const int64_t width =
+      std::max(left + cell * confusion.columns, kMargin + image::TextWidth(axes, kNameSize)) + kMargin;
+  image::Image picture{Tensor<uint8_t>({top + cell * confusion.rows + kMargin, width, 3})};
   image::Fill(picture, 0, 0, picture.height(), picture.width(), kPaper);
-  image::DrawText(picture, "down: is, across: taken for", kMargin, kMargin, 1, kInk);
+  image::DrawText(picture, heading, kMargin, kMargin, kTitleSize, kInk);
+  image::DrawText(picture, axes, kMargin + title, kMargin, kNameSize, kMuted);
   for (int64_t row = 0; row < confusion.rows; ++row) {
     for (int64_t column = 0; column < confusion.columns; ++column) {
       const double percent = confusion.percent[static_cast<size_t>(row * confusion.columns + column)];
-      image::Fill(picture, top + row * cell, left + column * cell, cell, cell,
+      image::Fill(picture, top + row * cell, left + column * cell, cell - (cell > 8), cell - (cell > 8),
                   image::ColourAt(image::ColourMap::kSequential, percent / 100));
     }
-    if (!named) continue;
-    const std::string& name = evaluation.names[static_cast<size_t>(row)];
-    image::DrawText(picture, name, top + row * cell + (cell - image::TextHeight(1)) / 2, kMargin, 1, kInk);
   }
-  for (int64_t column = 0; named && column < confusion.columns; ++column) {
-    // As much of the name as there is room for.
-    std::string name = column < confusion.rows ? evaluation.names[static_cast<size_t>(column)] : kElsewhere;
-    while (!name.empty() && image::TextWidth(name, 1) > cell - kGap) name.pop_back();
-    image::DrawText(picture, name, top - kLine, left + column * cell + (cell - image::TextWidth(name, 1)) / 2, 1, kInk);
+  for (int64_t i = 0; i < std::ssize(names); ++i) {
+    const std::string& name = names[static_cast<size_t>(i)];
+    const int64_t across = image::TextWidth(name, kNameSize), middle = i * cell + (cell - line) / 2;
+    if (i < confusion.rows) {
+      image::DrawText(picture, name, top + middle, left - kGap - across, kNameSize, kInk);
+    }
+    if (upright) {
+      image::DrawUprightText(picture, name, top - kGap, left + middle, kNameSize, kInk);
+    } else {
+      image::DrawText(picture, name, top - kGap - line, left + i * cell + (cell - across) / 2, kNameSize, kInk);
+    }
   }
   return picture;
 }
 
 std::string EvaluationPage(const ImageEvaluation& evaluation) {
   const train::Evaluation& e = evaluation.evaluation;
-  const std::filesystem::path path = (std::filesystem::path(evaluation.model) / "").parent_path();
-  report::Page page(fmt::format("{} on labelled images", path.filename().string()), evaluation.data);
+  report::Page page(fmt::format("{} on labelled images", ModelTitle(evaluation.model)), evaluation.data);
   page.Section("In numbers");
   std::vector<std::pair<std::string, std::string>> facts = {
-      {"Model", evaluation.model},
+      {"Model", evaluation.model.empty() ? ModelTitle("") : evaluation.model},
       {"Top-1 accuracy", Percent(e.top1())},
       {"Top-5 accuracy", Percent(e.top5())},
       {"Images", report::WithCommas(e.images())},
@@ -174,6 +190,20 @@ std::string EvaluationPage(const ImageEvaluation& evaluation) {
          score.mistake, score.mistakes > 0 ? report::WithCommas(score.mistakes) : ""});
   }
   page.Add(table);
+
+  if (!evaluation.worst.empty()) {
+    page.Section("Worst mistakes");
+    page.Prose(
+        "The wrong answers of which the model was most certain: what it says, how certain it is, and what is true.");
+    std::vector<report::Picture> gallery;
+    for (const Mistake& mistake : evaluation.worst) {
+      gallery.push_back({.webp = mistake.picture.pixels.empty() ? "" : image::EncodeWebp(mistake.picture),
+                         .caption = fmt::format("{}, {:.1f} %", mistake.guess, 100 * mistake.confidence),
+                         .detail = fmt::format("is {}, {:.2g} %", mistake.truth, 100 * mistake.true_probability),
+                         .tip = mistake.path});
+    }
+    page.Gallery(gallery);
+  }
 
   page.Section("Calibration");
   page.Figure(

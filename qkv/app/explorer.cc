@@ -4,34 +4,22 @@
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
-#include <string_view>
+#include <span>
 #include <vector>
 
 #include "qkv/app/explorer_files.h"
 #include "qkv/image/colour_map.h"
 #include "qkv/image/encode.h"
 #include "qkv/image/resize.h"
+#include "qkv/report/base64.h"
 #include "qkv/report/page.h"
 #include "qkv/report/template.h"
+#include "qkv/report/text.h"
 
 namespace qkv::app {
 namespace {
 
 constexpr int64_t kPhotoSide = 640;  // pixels
-
-std::string Base64(const void* data, size_t size) {
-  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  const auto* bytes = static_cast<const uint8_t*>(data);
-  std::string text;
-  text.reserve((size + 2) / 3 * 4);
-  for (size_t i = 0; i < size; i += 3) {
-    const size_t left = std::min<size_t>(3, size - i);
-    uint32_t group = 0;
-    for (size_t j = 0; j < 3; ++j) group = group << 8 | (j < left ? bytes[i + j] : 0);
-    for (size_t j = 0; j < 4; ++j) text += j <= left ? kDigits[group >> (18 - 6 * j) & 63] : '=';
-  }
-  return text;
-}
 
 // The photo as PNG, at most kPhotoSide pixels wide and high.
 std::string PhotoPng(const image::Image& original) {
@@ -44,6 +32,10 @@ std::string PhotoPng(const image::Image& original) {
   return image::EncodePng(photo);
 }
 
+std::string TitleOf(const AttentionMaps& maps) {
+  return maps.path == "-" ? "stdin" : std::filesystem::path(maps.path).filename().string();
+}
+
 // The global `page` of explorer.js.
 std::string PageJson(const AttentionMaps& maps) {
   std::string colours;
@@ -52,7 +44,7 @@ std::string PageJson(const AttentionMaps& maps) {
   }
   io::Json facts = Facts(maps);
   facts.erase("path");
-  facts["title"] = maps.path == "-" ? "stdin" : std::filesystem::path(maps.path).filename().string();
+  facts["title"] = TitleOf(maps);
   facts["colours"] = colours;
   std::string json = facts.dump(-1, ' ', /*ensure_ascii=*/true, io::Json::error_handler_t::replace);
   // A name must not end the script.
@@ -77,12 +69,14 @@ std::string ExplorerPage(const AttentionMaps& maps) {
   }
   const std::string photo = PhotoPng(maps.photo);
   return report::FillTemplate(ExplorerHtml(), {{"POLICY", report::PolicyTag(/*scripts=*/true)},
+                                               {"TITLE", report::EscapeXml("Attention: " + TitleOf(maps))},
+                                               {"VERSION", report::Version()},
                                                {"STYLE", report::WithoutLastLineEnd(ExplorerCss())},
-                                               {"WEIGHTS", Base64(bytes.data(), bytes.size())},
-                                               {"SCALES", Base64(scales.data(), scales.size() * sizeof(float))},
+                                               {"WEIGHTS", report::Base64(std::as_bytes(std::span(bytes)))},
+                                               {"SCALES", report::Base64(std::as_bytes(std::span(scales)))},
                                                {"PAGE", PageJson(maps)},
                                                {"SCRIPT", report::WithoutLastLineEnd(ExplorerScript())},
-                                               {"PHOTO", Base64(photo.data(), photo.size())}});
+                                               {"PHOTO", report::Base64(std::as_bytes(std::span(photo)))}});
 }
 
 }  // namespace qkv::app

@@ -21,7 +21,7 @@ ImageList CollectImages(const std::vector<std::string>& paths, const Note& note)
       const std::vector<fs::path> found = image::ImageFinder({.skip_unreadable = true}).Find(path);
       images.files.insert(images.files.end(), found.begin(), found.end());
       if (!found.empty()) continue;
-      problem = FormatShown("{}: no images in this folder (JPEG, PNG, WebP, GIF, BMP, TIFF, PPM)", path);
+      problem = FormatShown("{}: no images in this folder (JPEG, PNG, WebP, GIF, BMP, TIFF, HEIC, AVIF, PPM)", path);
     } catch (const Error& error) {
       problem = error.what();
     }

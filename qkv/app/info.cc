@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <map>
+#include <set>
 
 #include "qkv/app/parse.h"
 #include "qkv/model/checkpoint/separate.h"
@@ -81,6 +82,8 @@ std::string DescribeBlock(const model::VitConfig& c) {
   std::string text = c.block.mlp.gate == simd::Gate::kNone ? "" : "gated ";
   text += model::Name(c.block.mlp.activation);
   const std::pair<bool, const char*> parts[] = {{!c.block.attention.bias, "no bias on q, k, v"},
+                                                {c.block.attention.bias && !c.block.attention.key_bias, "no bias on k"},
+                                                {c.rotary != model::PatchRotary::kNone, "rotary positions"},
                                                 {!c.block.attention.projection, "no output projection"},
                                                 {c.block.attention.qk_norm, "norms on q and k"},
                                                 {c.block.layer_scale, "LayerScale"},
@@ -104,9 +107,33 @@ std::string DescribePrecisions() {
 
 // Tensors of the file that the model uses.
 size_t UsedTensors(const model::Checkpoint& checkpoint) {
-  size_t used = 0;
-  for (const model::BoundTensor& bound : checkpoint.bound) used += bound.parts.size();
-  return used;
+  std::set<const io::StoredTensor*> used;
+  for (const std::vector<model::BoundTensor>* tower : {&checkpoint.bound, &checkpoint.text}) {
+    for (const model::BoundTensor& bound : *tower) used.insert(bound.parts.begin(), bound.parts.end());
+  }
+  return used.size();
+}
+
+// "12 blocks of width 512, 8 heads of 64, MLP 2048; up to 77 of 49408 tokens, softmax over texts"
+std::string DescribeText(const model::TextTower& tower) {
+  const model::SequenceConfig& c = tower.config;
+  return fmt::format("{} blocks of width {}, {} heads of {}, MLP {}; up to {} of {} tokens, {}", c.depth, c.block.width,
+                     c.block.attention.heads, c.block.attention.head_width, c.block.mlp.width, c.length, c.vocabulary,
+                     tower.matching == model::Matching::kSoftmax ? "softmax over texts" : "sigmoid of each text");
+}
+
+io::Json TextJson(const model::TextTower& tower) {
+  const model::SequenceConfig& c = tower.config;
+  return {{"parameters", model::Parameters(c)},
+          {"width", c.block.width},
+          {"depth", c.depth},
+          {"heads", c.block.attention.heads},
+          {"length", c.length},
+          {"vocabulary", c.vocabulary},
+          {"embedding", c.outputs},
+          {"causal", c.causal},
+          {"pool", model::Name(c.pool)},
+          {"matching", model::Name(tower.matching)}};
 }
 
 }  // namespace
@@ -114,31 +141,33 @@ size_t UsedTensors(const model::Checkpoint& checkpoint) {
 io::Json InfoJson(const model::Checkpoint& checkpoint) {
   const model::Description& description = checkpoint.description;
   const model::VitConfig& c = description.config;
-  return {{"source", checkpoint.source},
-          {"family", model::Name(c.family)},
-          {"architecture", c.architecture},
-          {"tensors_used", UsedTensors(checkpoint)},
-          {"tensors", checkpoint.tensors->tensors().size()},
-          {"bytes", checkpoint.tensors->bytes()},
-          {"parameters", model::Parameters(c)},
-          {"flops", model::Flops(c)},
-          {"image_size", {c.image_height, c.image_width}},
-          {"patch_size", {c.patch_height, c.patch_width}},
-          {"channels", c.channels},
-          {"tokens", c.tokens()},
-          {"width", c.block.width},
-          {"depth", c.depth},
-          {"heads", c.block.attention.heads},
-          {"head_width", c.block.attention.head_width},
-          {"attention", model::Name(c.block.attention.kind)},
-          {"qk_width", c.block.attention.query_width()},
-          {"parameters_saved", SavedParameters(c)},
-          {"mlp_width", c.block.mlp.width},
-          {"classes", c.classes},
-          {"labels", description.labels},
-          {"pool", model::Name(c.pool)},
-          {"preprocessing", DescribePreprocess(description)},
-          {"assumptions", description.assumptions}};
+  io::Json json = {{"source", checkpoint.source},
+                   {"family", model::Name(c.family)},
+                   {"architecture", c.architecture},
+                   {"tensors_used", UsedTensors(checkpoint)},
+                   {"tensors", checkpoint.tensors->tensors().size()},
+                   {"bytes", checkpoint.tensors->bytes()},
+                   {"parameters", model::Parameters(c)},
+                   {"flops", model::Flops(c)},
+                   {"image_size", {c.image_height, c.image_width}},
+                   {"patch_size", {c.patch_height, c.patch_width}},
+                   {"channels", c.channels},
+                   {"tokens", c.tokens()},
+                   {"width", c.block.width},
+                   {"depth", c.depth},
+                   {"heads", c.block.attention.heads},
+                   {"head_width", c.block.attention.head_width},
+                   {"attention", model::Name(c.block.attention.kind)},
+                   {"qk_width", c.block.attention.query_width()},
+                   {"parameters_saved", SavedParameters(c)},
+                   {"mlp_width", c.block.mlp.width},
+                   {"classes", c.classes},
+                   {"labels", description.labels},
+                   {"pool", model::Name(c.pool)},
+                   {"preprocessing", DescribePreprocess(description)},
+                   {"assumptions", description.assumptions}};
+  if (description.text) json["text"] = TextJson(*description.text);
+  return json;
 }
 
 std::vector<std::pair<std::string, std::string>> InfoLines(const model::Checkpoint& checkpoint) {
@@ -159,12 +188,15 @@ std::vector<std::pair<std::string, std::string>> InfoLines(const model::Checkpoi
       {"attention", DescribeAttention(c)},
       {"in a block", DescribeBlock(c)},
       {"pooling", std::string(model::Name(c.pool))},
-      {"output", c.classes > 0
-                     ? fmt::format("{} classes{}", c.classes, description.labels.empty() ? "" : ", with labels")
-                     : fmt::format("{} features (no classifier)", c.outputs())},
+      {"output",
+       c.classes > 0
+           ? fmt::format("{} classes{}", c.classes, description.labels.empty() ? "" : ", with labels")
+           : fmt::format("{} features ({})", c.outputs(),
+                         c.projection_width > 0 ? "projected into a space shared with texts" : "no classifier")},
       {"preprocessing", DescribePreprocess(description)},
       {"runs on", fmt::format("{} kernels; {}", simd::Name(simd::ActiveIsa()), DescribePrecisions())},
   };
+  if (description.text) rows.emplace_back("texts", DescribeText(*description.text));
   if (description.dark_background) rows.emplace_back("background", "dark; images with a bright border are inverted");
   for (const std::string& assumption : description.assumptions) rows.emplace_back("assumed", assumption);
   return rows;

@@ -66,6 +66,13 @@ model::Model BuildModel(const model::Checkpoint& checkpoint, const ModelOptions&
   return model;
 }
 
+model::TwoTowerModel BuildTowers(const model::Checkpoint& checkpoint, const ModelOptions& options,
+                                 const model::BuildOptions& build, model::Towers towers) {
+  model::TwoTowerModel model(checkpoint, towers, build, CacheFor(options));
+  if (options.size && model.has_image()) model.image().SetInputSize(options.size->height, options.size->width);
+  return model;
+}
+
 model::Model LoadModel(const ModelOptions& options) {
   return BuildModel(OpenCheckpoint(options), options, {.precision = options.precision});
 }

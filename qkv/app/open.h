@@ -7,6 +7,7 @@
 #include "qkv/app/note.h"
 #include "qkv/app/parse.h"
 #include "qkv/model/model.h"
+#include "qkv/model/two_tower.h"
 
 namespace qkv::app {
 
@@ -40,6 +41,11 @@ model::VitConfig WithImageSize(model::VitConfig config, const std::optional<Inpu
 /// Builds the model, from the cache if possible. Throws Error if the family refuses the size.
 model::Model BuildModel(const model::Checkpoint& checkpoint, const ModelOptions& options,
                         const model::BuildOptions& build);
+
+/// Both towers of a model that has two, the image tower from the cache if possible. Throws Error as BuildModel, and if
+/// the model has no text tower.
+model::TwoTowerModel BuildTowers(const model::Checkpoint& checkpoint, const ModelOptions& options,
+                                 const model::BuildOptions& build, model::Towers towers);
 
 /// Opens and builds.
 model::Model LoadModel(const ModelOptions& options);

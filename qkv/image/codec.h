@@ -41,6 +41,7 @@ Decoded DecodeGif(const Source& source);
 Decoded DecodeBmp(const Source& source);
 Decoded DecodeTiff(const Source& source);
 Decoded DecodePnm(const Source& source);
+Decoded DecodeHeif(const Source& source);
 
 /// A zeroed image of this size. Throws Error if a side is < 1 or there are more than options.max_pixels pixels.
 Image NewImage(const Source& source, int64_t width, int64_t height, int channels);

@@ -5,8 +5,6 @@
 #include <cmath>
 #include <limits>
 
-#include "qkv/image/font.h"
-
 namespace qkv::image {
 namespace {
 
@@ -15,7 +13,7 @@ constexpr double kDimmed = 0.4;
 // Colours of a contact sheet.
 constexpr Colour kPaper = {255, 255, 255}, kInk = {40, 40, 40};
 constexpr int64_t kGap = 4, kMargin = 10;
-constexpr int kTextScale = 2;
+constexpr int kTextSize = 15;
 
 // Up to four cells along an axis, with weights.
 struct Cells {
@@ -122,57 +120,37 @@ void Paste(Image& image, const Image& picture, int64_t top, int64_t left) {
   }
 }
 
-void DrawText(Image& image, std::string_view text, int64_t top, int64_t left, int scale, const Colour& colour) {
-  for (const char letter : text) {
-    const Glyph& glyph = FindGlyph(letter);
-    for (int64_t y = 0; y < kGlyphHeight; ++y) {
-      for (int64_t x = 0; x < kGlyphWidth; ++x) {
-        if (glyph[static_cast<size_t>(y)] >> (kGlyphWidth - 1 - x) & 1) {
-          Fill(image, top + y * scale, left + x * scale, scale, scale, colour);
-        }
-      }
-    }
-    left += (kGlyphWidth + 1) * scale;
-  }
-}
-
-int64_t TextWidth(std::string_view text, int scale) {
-  return text.empty() ? 0 : (static_cast<int64_t>(text.size()) * (kGlyphWidth + 1) - 1) * scale;
-}
-
-int64_t TextHeight(int scale) { return kGlyphHeight * scale; }
-
 Image ContactSheet(const std::vector<Image>& pictures, const std::vector<std::string>& rows,
                    const std::vector<std::string>& columns, std::string_view title) {
   Require(!pictures.empty() && pictures.size() == rows.size() * columns.size(),
           "contact sheet: {} pictures for {} rows and {} columns", pictures.size(), rows.size(), columns.size());
-  const int64_t height = pictures[0].height(), width = pictures[0].width(), line = TextHeight(kTextScale) + kGap;
+  const int64_t height = pictures[0].height(), width = pictures[0].width(), line = TextHeight(kTextSize) + kGap;
   for (const Image& picture : pictures) {
     Require(picture.channels() == 3 && picture.height() == height && picture.width() == width,
             "contact sheet: the pictures differ in size");
   }
   int64_t names = 0;
   bool headed = false;
-  for (const std::string& row : rows) names = std::max(names, TextWidth(row, kTextScale));
+  for (const std::string& row : rows) names = std::max(names, TextWidth(row, kTextSize));
   for (const std::string& column : columns) headed |= !column.empty();
   const int64_t left = kMargin + (names > 0 ? names + kMargin : 0);
   const int64_t head = kMargin + (title.empty() ? 0 : line + kMargin), top = head + (headed ? line : 0);
   const auto R = static_cast<int64_t>(rows.size()), C = static_cast<int64_t>(columns.size());
   const int64_t sheet_width =
-      std::max(left + C * (width + kGap) - kGap, kMargin + TextWidth(title, kTextScale)) + kMargin;
+      std::max(left + C * (width + kGap) - kGap, kMargin + TextWidth(title, kTextSize)) + kMargin;
   Image sheet{Tensor<uint8_t>::Uninitialised({top + R * (height + kGap) - kGap + kMargin, sheet_width, 3})};
   Fill(sheet, 0, 0, sheet.height(), sheet.width(), kPaper);
-  DrawText(sheet, title, kMargin, kMargin, kTextScale, kInk);
+  DrawText(sheet, title, kMargin, kMargin, kTextSize, kInk);
   for (int64_t c = 0; c < C; ++c) {
     const std::string& name = columns[static_cast<size_t>(c)];
     const int64_t x = left + c * (width + kGap);
-    DrawText(sheet, name, head, x + std::max<int64_t>(0, (width - TextWidth(name, kTextScale)) / 2), kTextScale, kInk);
+    DrawText(sheet, name, head, x + std::max<int64_t>(0, (width - TextWidth(name, kTextSize)) / 2), kTextSize, kInk);
   }
   for (int64_t r = 0; r < R; ++r) {
     const std::string& name = rows[static_cast<size_t>(r)];
     const int64_t y = top + r * (height + kGap);
-    DrawText(sheet, name, y + (height - TextHeight(kTextScale)) / 2, kMargin + names - TextWidth(name, kTextScale),
-             kTextScale, kInk);
+    DrawText(sheet, name, y + (height - TextHeight(kTextSize)) / 2, kMargin + names - TextWidth(name, kTextSize),
+             kTextSize, kInk);
     for (int64_t c = 0; c < C; ++c) {
       Paste(sheet, pictures[static_cast<size_t>(r * C + c)], y, left + c * (width + kGap));
     }

@@ -1,4 +1,4 @@
-// Drawing on images: heat maps over photos, filled rectangles, small text, contact sheets.
+// Drawing on images: heat maps over photos, filled rectangles, text, contact sheets.
 #pragma once
 
 #include <cstdint>
@@ -38,13 +38,17 @@ void Fill(Image& image, int64_t top, int64_t left, int64_t height, int64_t width
 /// Copies an RGB image into another, clipped to it.
 void Paste(Image& image, const Image& picture, int64_t top, int64_t left);
 
-/// Draws text in a font of 5 × 7 pixels, 6 apart, times `scale`. The font has A–Z (used for lower case too), digits,
-/// and . , : % - / ( ); any other character is a space.
-void DrawText(Image& image, std::string_view text, int64_t top, int64_t left, int scale, const Colour& colour);
+/// Draws one line of UTF-8 text in DejaVu Sans over an RGB image, clipped to it; (top, left) is the corner of the line.
+/// size: of an em, in pixels. Control characters are left out; a byte that is not UTF-8 becomes U+FFFD.
+void DrawText(Image& image, std::string_view text, int64_t top, int64_t left, int size, const Colour& colour);
+/// The same, turned to read upwards: it begins at (bottom, left), and `left` is the side of its upper edge.
+void DrawUprightText(Image& image, std::string_view text, int64_t bottom, int64_t left, int size, const Colour& colour);
 /// Width of a text by DrawText, in pixels.
-int64_t TextWidth(std::string_view text, int scale);
-/// Height of a text by DrawText, in pixels.
-int64_t TextHeight(int scale);
+int64_t TextWidth(std::string_view text, int size);
+/// Height of a line by DrawText, in pixels.
+int64_t TextHeight(int size);
+/// The text, or, if it is wider than `width` pixels, its beginning and its end with "…" between them.
+std::string ShortenText(std::string_view text, int size, int64_t width);
 
 /// Arranges RGB images of one size in a grid, row by row, with names at the left and the top, and a title; each of the
 /// three may be empty. Throws Error if sizes differ or the number does not fit.

@@ -2,6 +2,9 @@
 #include "qkv/image/encode.h"
 
 #include <png.h>
+#include <webp/encode.h>
+
+#include <memory>
 
 #include "qkv/core/file.h"
 
@@ -26,6 +29,18 @@ std::string EncodePng(const Image& image) {
   if (!written) Fail("PNG: {}", header.message);
   bytes.resize(size);
   return bytes;
+}
+
+std::string EncodeWebp(const Image& image, float quality) {
+  Require(
+      !image.pixels.empty() && image.channels() == 3 && std::max(image.height(), image.width()) <= WEBP_MAX_DIMENSION,
+      "WebP: expected an RGB image of at most {} pixels a side", WEBP_MAX_DIMENSION);
+  uint8_t* bytes = nullptr;
+  const auto height = static_cast<int>(image.height()), width = static_cast<int>(image.width());
+  const size_t size = WebPEncodeRGB(image.pixels.data(), width, height, 3 * width, quality, &bytes);
+  const std::unique_ptr<uint8_t, void (*)(void*)> owner(bytes, WebPFree);
+  Require(size > 0, "WebP: no memory for {} x {} pixels", width, height);
+  return {reinterpret_cast<const char*>(bytes), size};
 }
 
 void WritePng(const std::filesystem::path& path, const Image& image) { WriteFile(path, EncodePng(image)); }

@@ -11,7 +11,11 @@ namespace qkv::image {
 /// Encodes a PNG of eight bits per sample. Throws Error if the image has no pixels.
 std::string EncodePng(const Image& image);
 
-/// The same to a file, written atomically.
+/// Encodes a WebP with loss, for thumbnails in pages; quality: 0 to 100. Throws Error unless the image is RGB of at
+/// most 16,383 pixels a side.
+std::string EncodeWebp(const Image& image, float quality = 82);
+
+/// A PNG to a file, written atomically.
 void WritePng(const std::filesystem::path& path, const Image& image);
 
 }  // namespace qkv::image

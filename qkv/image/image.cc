@@ -39,6 +39,11 @@ Reader FindReader(std::span<const std::byte> bytes) {
   if (text.starts_with("BM"sv)) return DecodeBmp;
   for (const auto magic : {"II*\0"sv, "MM\0*"sv, "II+\0"sv, "MM\0+"sv})
     if (text.starts_with(magic)) return DecodeTiff;
+  if (text.substr(4).starts_with("ftyp"sv)) {
+    for (const auto brand :
+         {"heic"sv, "heix"sv, "heim"sv, "heis"sv, "hevc"sv, "hevx"sv, "mif1"sv, "msf1"sv, "avif"sv, "avis"sv})
+      if (text.substr(8).starts_with(brand)) return DecodeHeif;
+  }
   if (IsPnm(reinterpret_cast<const uint8_t*>(text.data()))) return DecodePnm;
   return nullptr;
 }
@@ -47,7 +52,7 @@ Reader FindReader(std::span<const std::byte> bytes) {
 Reader ReaderFor(std::span<const std::byte> bytes, std::string_view where) {
   Require(!bytes.empty(), "{}: an empty file", where);
   const Reader reader = FindReader(bytes);
-  Require(reader != nullptr, "{}: no JPEG, PNG, WebP, GIF, BMP, TIFF or PPM", where);
+  Require(reader != nullptr, "{}: no JPEG, PNG, WebP, GIF, BMP, TIFF, HEIC, AVIF or PPM", where);
   return reader;
 }
 
@@ -141,7 +146,7 @@ bool HasImageEnding(const std::filesystem::path& path) {
   std::string ending = path.extension().string();
   for (char& c : ending) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   for (const char* known : {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".bmp", ".dib", ".tif", ".tiff",
-                            ".ppm", ".pgm", ".pbm", ".pnm"})
+                            ".heic", ".heif", ".hif", ".avif", ".ppm", ".pgm", ".pbm", ".pnm"})
     if (ending == known) return true;
   return false;
 }

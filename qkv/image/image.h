@@ -27,7 +27,7 @@ struct Workspace;  // qkv/image/workspace.h
 
 /// Options of decoding.
 struct DecodeOptions {
-  bool exif_orientation = true;  // apply the EXIF orientation
+  bool exif_orientation = true;  // apply the EXIF orientation (HEIC and AVIF have their own, always applied)
   // Larger images are rejected before decoding. The default is Pillow's limit against decompression bombs, twice its
   // warning threshold (89,478,485).
   int64_t max_pixels = 178'956'970;
@@ -38,9 +38,9 @@ struct DecodeOptions {
   std::function<void(int64_t pixels)> admit = {};
 };
 
-/// Decodes JPEG, PNG, WebP, GIF (first frame), BMP, TIFF, and PPM/PGM/PBM, detected by their first bytes. Palettes are
-/// expanded; CMYK becomes RGB as by Pillow's convert("RGB"). Throws Error, prefixed with `where`, for unknown,
-/// truncated or oversized files.
+/// Decodes JPEG, PNG, WebP, GIF (first frame), BMP, TIFF, HEIC, AVIF, and PPM/PGM/PBM, detected by their first bytes.
+/// Palettes are expanded; CMYK becomes RGB as by Pillow's convert("RGB"). Throws Error, prefixed with `where`, for
+/// unknown, truncated or oversized files.
 Image Decode(std::span<const std::byte> bytes, const DecodeOptions& options, std::string_view where);
 /// The same for a file. Throws Error also if it cannot be read.
 Image DecodeFile(const std::filesystem::path& path, const DecodeOptions& options = {});

@@ -2,6 +2,8 @@
 
 #include <charconv>
 #include <cstring>
+#include <optional>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -74,6 +76,44 @@ Shape ParseShape(std::string_view text, std::string_view where) {
   }
 }
 
+// What a file holds.
+struct NpyArray {
+  std::string_view type;       // as the header has it, quoted
+  std::optional<DType> dtype;  // of the types that are read here
+  Shape shape;
+  std::span<const std::byte> bytes;  // of the elements
+};
+
+// Throws Error unless the file is complete and in C order; of an element of unknown size, its bytes are not counted.
+NpyArray ParseNpy(std::span<const std::byte> file, std::string_view where) {
+  const std::string_view bytes(reinterpret_cast<const char*>(file.data()), file.size());
+  Require(bytes.size() >= kPrefixBytes && bytes.starts_with(kMagic), "{}: no .npy file of version 1.0", where);
+  const size_t header_bytes =
+      static_cast<uint8_t>(bytes[kMagic.size()]) | size_t{static_cast<uint8_t>(bytes[kMagic.size() + 1])} << 8;
+  Require(bytes.size() - kPrefixBytes >= header_bytes, "{}: the header is cut off", where);
+  const std::string_view header = bytes.substr(kPrefixBytes, header_bytes);
+  NpyArray array{.type = HeaderValue(header, "descr", where).substr(0, 5)};
+  for (const DType dtype : {DType::kF16, DType::kF32, DType::kF64}) {
+    if (array.type == fmt::format("'<f{}'", ElementSize(dtype))) array.dtype = dtype;
+  }
+  if (!array.dtype) return array;
+  Require(HeaderValue(header, "fortran_order", where).starts_with("False"), "{}: in Fortran order, expected C order",
+          where);
+  array.shape = ParseShape(HeaderValue(header, "shape", where), where);
+  array.bytes = file.subspan(kPrefixBytes + header_bytes);
+  const size_t size = ElementSize(*array.dtype);
+  Require(array.bytes.size() % size == 0 && array.bytes.size() / size == static_cast<size_t>(array.shape.size()),
+          "{}: {} bytes of data for {} of {}", where, array.bytes.size(), array.shape, array.type);
+  return array;
+}
+
+void AddNpy(std::span<const std::byte> bytes, std::string_view where, const TensorFile* file, TensorSet* set) {
+  const NpyArray found = ParseNpy(bytes, where);
+  Require(found.dtype.has_value(), "{}: elements of type {}, expected '<f2', '<f4' or '<f8'", where, found.type);
+  set->Add({"", *found.dtype, found.shape, found.bytes, file});
+  set->Finish(where);
+}
+
 }  // namespace
 
 template <typename T>
@@ -100,25 +140,25 @@ template <typename T>
 Tensor<T> ReadNpy(const std::filesystem::path& path) {
   const std::string where = path.string();
   const MappedFile file(path);
-  const std::string_view bytes(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
-  Require(bytes.size() >= kPrefixBytes && bytes.starts_with(kMagic), "{}: no .npy file of version 1.0", where);
-  const size_t header_bytes =
-      static_cast<uint8_t>(bytes[kMagic.size()]) | size_t{static_cast<uint8_t>(bytes[kMagic.size() + 1])} << 8;
-  Require(bytes.size() - kPrefixBytes >= header_bytes, "{}: the header is cut off", where);
-  const std::string_view header = bytes.substr(kPrefixBytes, header_bytes);
-  const std::string_view type = HeaderValue(header, "descr", where).substr(0, 5);
-  Require(type == fmt::format("'{}'", TypeName<T>()), "{}: elements of type {}, expected '{}'", where, type,
-          TypeName<T>());
-  Require(HeaderValue(header, "fortran_order", where).starts_with("False"), "{}: in Fortran order, expected C order",
-          where);
-  const Shape shape = ParseShape(HeaderValue(header, "shape", where), where);
-  const std::string_view data = bytes.substr(kPrefixBytes + header_bytes);
-  Require(data.size() % sizeof(T) == 0 && data.size() / sizeof(T) == static_cast<size_t>(shape.size()),
-          "{}: {} bytes of data for {} of '{}'", where, data.size(), shape, TypeName<T>());
-  auto array = Tensor<T>::Uninitialised(shape);
-  if (!data.empty()) std::memcpy(array.data(), data.data(), data.size());
+  const NpyArray found = ParseNpy(file.bytes(), where);
+  Require(found.dtype == DTypeFor<T>(), "{}: elements of type {}, expected '{}'", where, found.type, TypeName<T>());
+  auto array = Tensor<T>::Uninitialised(found.shape);
+  if (!found.bytes.empty()) std::memcpy(array.data(), found.bytes.data(), found.bytes.size());
   file.RequireUnchanged(where);
   return array;
+}
+
+TensorSet MapNpy(const std::filesystem::path& path) {
+  TensorSet set;
+  const TensorFile& file = set.Map(path);
+  AddNpy(file.mapped.bytes(), path.native(), &file, &set);
+  return set;
+}
+
+TensorSet NpyFromBytes(std::span<const std::byte> bytes, std::string_view where) {
+  TensorSet set;
+  AddNpy(bytes, where, nullptr, &set);
+  return set;
 }
 
 template void WriteNpy(const std::filesystem::path&, View<const float>);

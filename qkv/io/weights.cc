@@ -17,8 +17,9 @@ namespace {
 namespace fs = std::filesystem;
 using namespace std::string_view_literals;  // NOLINT: for the zero bytes in ""sv
 
-constexpr const char* kWeightFiles[] = {"model.safetensors", "model.safetensors.index.json", "pytorch_model.bin",
-                                        "pytorch_model.bin.index.json"};
+constexpr const char* kWeightFiles[] = {"model.safetensors",           "model.safetensors.index.json",
+                                        "pytorch_model.bin",           "pytorch_model.bin.index.json",
+                                        "open_clip_model.safetensors", "open_clip_pytorch_model.bin"};
 constexpr size_t kMostShown = 8;        // names in a message
 constexpr size_t kMostLooked = 10'000;  // entries of a folder
 
@@ -80,7 +81,9 @@ std::string_view KnownMistake(std::span<const std::byte> bytes) {
 
 void AddBytes(std::span<const std::byte> bytes, std::string_view where, const TensorFile* file,
               const WeightOptions& options, TensorSet* set) {
-  if (IsTorchFile(bytes)) {
+  // A safetensors file may begin as a pickle does: the length of its header is any number.
+  const bool safetensors = IsSafeTensors(bytes);
+  if (!safetensors && IsTorchFile(bytes)) {
     const TorchFile torch = TorchFile::FromBytes(bytes, where);
     const TorchDictionary& chosen = torch.Choose(options.state_dict);
     torch.AddTensors(chosen, file, set);
@@ -88,7 +91,7 @@ void AddBytes(std::span<const std::byte> bytes, std::string_view where, const Te
     if (std::string remark = torch.DescribeChoice(chosen); !remark.empty()) set->AddRemark(std::move(remark));
     return;
   }
-  if (!IsSafeTensors(bytes)) {
+  if (!safetensors) {
     const std::string_view mistake = KnownMistake(bytes);
     Require(mistake.empty(), "{}: {}", where, mistake);
     Require(where.ends_with(".safetensors"), "{}: not recognised, expected weights by safetensors or torch.save",

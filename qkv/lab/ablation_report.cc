@@ -236,7 +236,8 @@ report::IntervalChart AccuracyChart(const std::vector<ArmSummary>& arms, std::st
                                           "Accuracy of every run, and the mean of each arm with its interval of 95 %."},
                               .value_name = "accuracy, %",
                               .rows = {},
-                              .guide = 100 * arms[0].top1.mean};
+                              .guide = 100 * arms[0].top1.mean,
+                              .greatest = 100};
   for (const ArmSummary& arm : arms) {
     auto& row = chart.rows.emplace_back();
     row.name = arm.arm, row.mean = 100 * arm.top1.mean, row.half = 100 * arm.top1.half;

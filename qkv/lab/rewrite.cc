@@ -85,7 +85,7 @@ Written WriteRewritten(const model::Checkpoint& checkpoint, const model::VitConf
                       &files.weights.tensors);
     }
   }
-  std::string& config = files.texts.at(model::kConfigFile);
+  std::string& config = model::ConfigText(files);
   config = WithAttention(config, target);
   written.before = MeasureSize(source, checkpoint.tensors->bytes());
   written.after = MeasureSize(target, model::WriteModel(files, folder, options.force));

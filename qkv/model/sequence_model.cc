@@ -33,6 +33,51 @@ Tensor<T> StackPlaces(const nn::AttentionConfig& c, int64_t length, const std::v
   return places;
 }
 
+// The index of the token that the model reads of a sequence, [N].
+int64_t PooledToken(const SequenceConfig& c, View<const int32_t> tokens) {
+  const int32_t *const begin = tokens.data(), *const end = begin + tokens.size();
+  switch (c.pool) {
+    case TokenPool::kNone:
+    case TokenPool::kLast:
+      break;
+    case TokenPool::kFirstEnd: {
+      const int32_t* const found = std::find(begin, end, static_cast<int32_t>(c.end_token));
+      return found == end ? 0 : found - begin;
+    }
+    case TokenPool::kGreatest:
+      return std::max_element(begin, end) - begin;
+  }
+  return tokens.size() - 1;
+}
+
+// The keys that attention reads; empty views for all.
+struct VisibleKeys {
+  View<const int64_t> lengths;  // [B]: those after them are skipped
+  View<const bool> mask;        // [B, 1, 1, N], if one before them is hidden
+};
+
+// The keys of N tokens by a mask, [B, tokens], or empty. pooled: [B], the tokens that are read. A causal model reads no
+// key after these; lengths of each sequence's own make its result independent of N.
+VisibleKeys FindVisibleKeys(View<const bool> mask, View<const int64_t> pooled, int64_t N, bool causal, Arena& arena) {
+  if (mask.empty() && !causal) return {};
+  const int64_t B = pooled.dim(0);
+  const View<int64_t> lengths = arena.New<int64_t>({B});
+  const View<bool> allowed = arena.New<bool>({B, 1, 1, N});
+  bool holes = false;
+  for (int64_t b = 0; b < B; ++b) {
+    int64_t& length = lengths.data()[b];
+    length = causal ? pooled.data()[b] + 1 : N;
+    if (mask.empty()) continue;
+    const bool* const row = mask.row(b);
+    while (length > 0 && !row[length - 1]) --length;
+    Require(length > 0, "sequence model: the mask of sequence {} hides every token that its token {} could attend to",
+            b, pooled.data()[b]);
+    holes = holes || std::find(row, row + length, false) != row + length;
+    std::copy_n(row, N, allowed.at(b));
+  }
+  return {lengths, holes ? View<const bool>(allowed) : View<const bool>()};
+}
+
 SequenceCheckpoint OpenOnce(const std::filesystem::path& folder) {
   const std::filesystem::path file = folder / kConfigFile;
   const std::optional<io::Json> config = ReadOptionalJson(file);
@@ -88,7 +133,7 @@ SequenceModel<T>::SequenceModel(const SequenceConfig& config, const std::vector<
     blocks_[static_cast<size_t>(block)] =
         BuildBlock<T>(config.block, config.length, options, weights, fmt::format("blocks.{}.", block),
                       {.kind = config.block.attention.kind,
-                       .fewer_queries = config.causal && block + 1 == config.depth,
+                       .fewer_queries = config.causal && config.pool == TokenPool::kNone && block + 1 == config.depth,
                        .rotary = rotary_ != nullptr});
   });
   places_ = StackPlaces(config.block.attention, config.length, blocks_);
@@ -105,10 +150,9 @@ SequenceModel<T> SequenceModel<T>::Load(const std::filesystem::path& folder, con
 }
 
 template <typename T>
-View<T> SequenceModel<T>::Run(View<const int32_t> tokens, int64_t first, std::span<nn::KeyValueCache<T>> caches,
-                              int64_t rows, size_t blocks, Arena& arena) const {
+View<T> SequenceModel<T>::Run(View<const int32_t> tokens, Arena& arena, const RunOptions& options) const {
   RequireTokens(config_, tokens);
-  const int64_t B = tokens.dim(0), N = tokens.dim(1), D = config_.block.width, all = first + N;
+  const int64_t B = tokens.dim(0), N = tokens.dim(1), D = config_.block.width, all = options.first + N;
   const double bytes = sizeof(T) * ActivationElements(config_, B, N);
   if (bytes > static_cast<double>(MemoryLimit())) {
     RequireMemory(bytes, fmt::format("sequence model: a pass of {} sequences of {} tokens", B, N));
@@ -117,19 +161,23 @@ View<T> SequenceModel<T>::Run(View<const int32_t> tokens, int64_t first, std::sp
   nn::ForRowRanges(B * N, D, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const T* const vector = tokens_.view().row(tokens.data()[row]);
-      const T* const place = positions_.empty() ? nullptr : positions_.view().at(0, first + row % N);
+      const T* const place = positions_.empty() ? nullptr : positions_.view().at(0, options.first + row % N);
       T* const to = x.data() + row * D;
       for (int64_t d = 0; d < D; ++d) to[d] = place ? vector[d] + place[d] : vector[d];
     }
   });
-  for (size_t block = 0; block < blocks; ++block) {
+  for (size_t block = 0; block < std::min(options.blocks, blocks_.size()); ++block) {
     nn::AttentionContext<T> context;
+    context.mask = options.mask;
+    context.key_lengths = options.key_lengths;
     context.causal = config_.causal;
     context.rotary = rotary_.get();
     if (!places_.empty()) context.places = places_.view()[static_cast<int64_t>(block)].slice(2, 0, all);
-    if (!caches.empty()) context.cache = &caches[block];
-    context.last_rows = true;
-    nn::BlockForward<T>(x, blocks_[block], block + 1 == blocks_.size() ? rows : N, arena, context);
+    if (!options.caches.empty()) context.cache = &options.caches[block];
+    // The last rows of a shorter sequence would not be the rows of its tokens.
+    context.last_rows = options.key_lengths.empty();
+    const bool last = block + 1 == blocks_.size() && options.rows > 0;
+    nn::BlockForward<T>(x, blocks_[block], last ? options.rows : N, arena, context);
   }
   return x;
 }
@@ -151,7 +199,7 @@ void SequenceModel<T>::Logits(View<const int32_t> tokens, Arena& arena, View<T> 
   Require(logits.shape() == Shape({B, N, outputs}) && logits.dense(),
           "sequence model: logits are {}, expected [{}, {}, {}], dense", logits.shape(), B, N, outputs);
   arena.Reset();
-  const View<T> x = Run(tokens, 0, {}, N, blocks_.size(), arena);
+  const View<T> x = Run(tokens, arena);
   OutputForward(x.reshape({B * N, config_.block.width}), arena, logits.reshape({B * N, outputs}));
 }
 
@@ -165,11 +213,34 @@ Tensor<T> SequenceModel<T>::Logits(View<const int32_t> tokens) const {
 }
 
 template <typename T>
+void SequenceModel<T>::Embed(View<const int32_t> tokens, View<const bool> mask, Arena& arena, View<T> out) const {
+  const int64_t length = config_.length, outputs = config_.outputs, D = config_.block.width;
+  Require(config_.pool != TokenPool::kNone, "sequence model: it reads every token (\"pool\": \"none\"), not one");
+  Require(tokens.rank() == 2 && tokens.dense() && tokens.dim(0) > 0 && tokens.dim(1) > 0 && tokens.dim(1) <= length,
+          "sequence model: expected dense tokens [B, N], N of 1 to {}, got {}", length, tokens.shape());
+  const int64_t B = tokens.dim(0);
+  Require(out.shape() == Shape({B, outputs}) && out.dense(),
+          "sequence model: the outputs are {}, expected [{}, {}], dense", out.shape(), B, outputs);
+  arena.Reset();
+  const View<int64_t> pooled = arena.New<int64_t>({B});
+  for (int64_t b = 0; b < B; ++b) pooled.data()[b] = PooledToken(config_, tokens[b]);
+  const int64_t N = config_.causal ? 1 + *std::max_element(pooled.data(), pooled.data() + B) : tokens.dim(1);
+  const View<int32_t> read = arena.New<int32_t>({B, N});
+  for (int64_t b = 0; b < B; ++b) std::copy_n(tokens.row(b), N, read.row(b));
+  Require(mask.empty() || (mask.shape() == tokens.shape() && mask.dense()),
+          "sequence model: the mask is {}, expected {}, dense", mask.shape(), tokens.shape());
+  const VisibleKeys keys = FindVisibleKeys(mask, pooled, N, config_.causal, arena);
+  const View<T> x = Run(read, arena, {.mask = keys.mask, .key_lengths = keys.lengths}), rows = arena.New<T>({B, D});
+  for (int64_t b = 0; b < B; ++b) std::copy_n(x.at(b, pooled.data()[b]), D, rows.row(b));
+  OutputForward(rows, arena, out);
+}
+
+template <typename T>
 std::string SequenceModel<T>::WhereNotFinite(std::span<const int32_t> tokens) const {
   const View<const int32_t> sequence(tokens.data(), {1, std::ssize(tokens)});
   for (size_t blocks = 0; blocks <= blocks_.size(); ++blocks) {
     Arena arena;
-    const View<T> x = Run(sequence, 0, {}, sequence.dim(1), blocks, arena);
+    const View<T> x = Run(sequence, arena, {.blocks = blocks});
     if (std::all_of(x.data(), x.data() + x.size(), [](T value) { return std::isfinite(value); })) continue;
     return blocks == 0 ? "the embedding of tokens" : fmt::format("block {} of 0 to {}", blocks - 1, blocks_.size() - 1);
   }
@@ -218,7 +289,7 @@ std::span<const T> Decoder<T>::Feed(std::span<const int32_t> tokens) {
   const auto first = static_cast<int64_t>(tokens_.size()), N = static_cast<int64_t>(tokens.size());
   arena_.Reset();
   const View<T> x =
-      model_.Run(View<const int32_t>(tokens.data(), {1, N}), first, caches_, 1, model_.blocks_.size(), arena_);
+      model_.Run(View<const int32_t>(tokens.data(), {1, N}), arena_, {.first = first, .caches = caches_, .rows = 1});
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
   model_.OutputForward(x[0].slice(0, N - 1, N), arena_, logits_);
   return logits_.span();

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -53,6 +54,12 @@ class SequenceModel {
   /// As above, in new memory: [B, N, outputs].
   Tensor<T> Logits(View<const int32_t> tokens) const;
 
+  /// The output of one token of each sequence, as config().pool selects it: out is [B, outputs], dense. tokens: [B, N],
+  /// dense. mask: [B, N], dense, false for tokens that others do not attend to, such as padding; or empty. A causal
+  /// model does not compute the tokens after the selected ones. Throws Error as Logits, if the model does not pool, or
+  /// if a mask leaves nothing that the selected token could attend to.
+  void Embed(View<const int32_t> tokens, View<const bool> mask, Arena& arena, View<T> out) const;
+
   const SequenceConfig& config() const { return config_; }  // widths, depth, length, vocabulary
 
   /// Where one sequence, 1 to length tokens, first gives NaN or infinity, such as "block 3 of 0 to 5", or the part
@@ -63,10 +70,16 @@ class SequenceModel {
   template <typename U>
   friend class Decoder;
 
-  /// Runs tokens at positions first, first + 1, … through the first `blocks` blocks. Returns x, [B, N, D]; the model's
-  /// last block updates only the last `rows` tokens of each sequence. caches: one per block, or empty.
-  View<T> Run(View<const int32_t> tokens, int64_t first, std::span<nn::KeyValueCache<T>> caches, int64_t rows,
-              size_t blocks, Arena& arena) const;
+  struct RunOptions {
+    int64_t first = 0;                            // position of the first token
+    std::span<nn::KeyValueCache<T>> caches = {};  // one per block, or empty
+    int64_t rows = 0;                             // the model's last block updates the last `rows` tokens; 0: all
+    size_t blocks = std::numeric_limits<size_t>::max();  // runs the first `blocks` blocks
+    View<const bool> mask = {};                          // [B, 1, 1, N], or empty
+    View<const int64_t> key_lengths = {};                // [B], or empty
+  };
+  /// Returns x, [B, N, D].
+  View<T> Run(View<const int32_t> tokens, Arena& arena, const RunOptions& options = {}) const;
   /// Final norm and head. x: [R, D], output of the last block.
   void OutputForward(View<const T> x, Arena& arena, View<T> logits) const;
 

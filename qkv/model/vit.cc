@@ -61,7 +61,7 @@ int64_t Vit<T>::weight_bytes() const {
     add_attention(block.attention);
     add(block.mlp.fc1), add(block.mlp.fc2);
   }
-  add(patch_embed_.projection), add(pooler_), add(head_), add(head_dist_);
+  add(patch_embed_.projection), add(pooler_), add(projection_), add(head_), add(head_dist_);
   add_attention(attention_pool_.attention);
   add(attention_pool_.mlp.fc1), add(attention_pool_.mlp.fc2);
   return bytes;
@@ -110,7 +110,7 @@ void Vit<T>::PrepareGrid(int64_t grid_h, int64_t grid_w, Workspace<T>& workspace
     }
   }
   if (places) FillPlaces(grid_h, grid_w, &workspace.places);
-  if (rotary) workspace.rotary.emplace(MakeRotaryTable(config_, grid_h, grid_w));
+  if (rotary) workspace.rotary = MakeRotaryTables(config_, grid_h, grid_w, rotary_frequencies_);
   workspace.model = id_;
   workspace.grid_height = grid_h;
   workspace.grid_width = grid_w;
@@ -122,11 +122,12 @@ View<const T> Vit<T>::BlockPlaces(int64_t block, const Workspace<T>& workspace) 
 }
 
 template <typename T>
-const nn::RotaryTable* Vit<T>::RotaryFor(int64_t tokens, const Workspace<T>& workspace) const {
+const nn::RotaryTable* Vit<T>::RotaryFor(int64_t block, int64_t tokens, const Workspace<T>& workspace) const {
   if (!rotary_) return nullptr;
-  const bool other = IsPreparedFor(tokens, workspace) && workspace.rotary &&
+  const bool other = IsPreparedFor(tokens, workspace) && !workspace.rotary.empty() &&
                      !IsTrainedGrid(workspace.grid_height, workspace.grid_width);
-  return other ? &*workspace.rotary : rotary_.get();
+  const std::vector<nn::RotaryTable>& tables = other ? workspace.rotary : *rotary_;
+  return &tables[tables.size() == 1 ? 0 : static_cast<size_t>(block)];
 }
 
 // The input of the first block: [B, N, D].
@@ -193,9 +194,10 @@ void Vit<T>::BlockWeights(View<const T> tokens, int64_t block, Workspace<T>& wor
         tokens.dim(1), config_.tokens());
     PrepareGrid(config_.grid_height(), config_.grid_width(), workspace);
   }
-  nn::BlockWeights<T>(
-      tokens, blocks_[static_cast<size_t>(block)], workspace.arena,
-      {.requests = requests, .places = BlockPlaces(block, workspace), .rotary = RotaryFor(tokens.dim(1), workspace)});
+  nn::BlockWeights<T>(tokens, blocks_[static_cast<size_t>(block)], workspace.arena,
+                      {.requests = requests,
+                       .places = BlockPlaces(block, workspace),
+                       .rotary = RotaryFor(block, tokens.dim(1), workspace)});
   if (restored_from_) restored_from_->RequireUnchanged();
 }
 
@@ -219,7 +221,7 @@ double Vit<T>::PassBytes(int64_t images, int64_t height, int64_t width) const {
   const int64_t tokens = TokensFor(height, width);
   const double pixels = static_cast<double>(images * config_.channels) * static_cast<double>(height * width);
   const bool trained = IsTrainedGrid(height / config_.patch_height, width / config_.patch_width);
-  const double rotary = rotary_ && !trained ? nn::RotaryTable::Bytes(tokens, rotary_->width()) : 0;
+  const double rotary = trained ? 0 : RotaryBytes(config_, tokens);
   const double places = trained && !nn::IsPositional(config_.block.attention.kind) ? 0 : PlaceElements(config_, tokens);
   return rotary +
          sizeof(T) * (pixels + places + ActivationElements(config_, images, tokens, ImagesTogether(images, tokens)));
@@ -260,7 +262,6 @@ void Vit<T>::Run(View<const T> pixels, Workspace<T>& workspace, const Outputs<T>
   keep_hidden(0);
   std::vector<nn::WeightsRequest<T>> requests;  // empty, without allocation, if no attention is requested
   const int64_t blocks = BlocksRead(outputs);
-  const nn::RotaryTable* const rotary = RotaryFor(N, workspace);
   for (int64_t block = 0; block < config_.depth; ++block) {
     requests.clear();
     for (const auto& attention : outputs.attention) {
@@ -268,7 +269,7 @@ void Vit<T>::Run(View<const T> pixels, Workspace<T>& workspace, const Outputs<T>
     }
     const nn::Block<T>& layers = blocks_[static_cast<size_t>(block)];
     const nn::AttentionContext<T> context{
-        .requests = requests, .places = BlockPlaces(block, workspace), .rotary = rotary};
+        .requests = requests, .places = BlockPlaces(block, workspace), .rotary = RotaryFor(block, N, workspace)};
     if (block >= blocks) {  // of this block only attention weights are requested
       if (!requests.empty()) nn::BlockWeights<T>(x, layers, workspace.arena, context);
       return;
@@ -341,6 +342,11 @@ void Vit<T>::Classify(View<const T> tokens, const Outputs<T>& outputs, Arena& ar
     pooled = dense;
   }
   if (!fc_norm_.empty()) nn::NormForward<T>(pooled, fc_norm_, pooled);
+  if (!projection_.empty()) {
+    const View<T> projected = arena.New<T>({B, config_.projection_width});
+    nn::LinearForward<T>(pooled, projection_, projected);
+    pooled = projected;
+  }
   if (!outputs.pooled.empty()) CopyDense<T>(pooled, outputs.pooled);
   if (outputs.logits.empty()) return;
   Require(outputs.logits.shape() == Shape({B, config_.outputs()}) && outputs.logits.dense(),

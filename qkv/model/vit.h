@@ -3,7 +3,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -44,7 +43,7 @@ struct Workspace {
   int64_t grid_height = 0, grid_width = 0;  // the grid that they belong to
   Tensor<T> positions;                      // [grid_height · grid_width, D], resampled
   Tensor<T> places;                         // [depth, 2, H, N, r], for positional attention kinds
-  std::optional<nn::RotaryTable> rotary;    // of another grid than the trained one
+  std::vector<nn::RotaryTable> rotary;      // of another grid than the trained one
 };
 
 /// How layers are built from a checkpoint. The savings are exact up to rounding; each can be switched off to measure
@@ -112,7 +111,7 @@ class Vit {
   void FillPlaces(int64_t grid_height, int64_t grid_width, Tensor<T>* places) const;
   View<const T> BlockPlaces(int64_t block, const Workspace<T>& workspace) const;
   /// The table for the grid that the workspace is prepared for, or for the trained grid.
-  const nn::RotaryTable* RotaryFor(int64_t tokens, const Workspace<T>& workspace) const;
+  const nn::RotaryTable* RotaryFor(int64_t block, int64_t tokens, const Workspace<T>& workspace) const;
   bool IsPreparedFor(int64_t tokens, const Workspace<T>& workspace) const {
     return workspace.model == id_ && tokens == config_.prefix() + workspace.grid_height * workspace.grid_width;
   }
@@ -125,7 +124,7 @@ class Vit {
   int64_t BlocksRead(const Outputs<T>& outputs) const;
   int64_t ImagesTogether(int64_t images, int64_t tokens) const;
   static uint64_t NextId();
-  /// Computes the rotary table from the configuration.
+  /// Computes the rotary tables of the trained grid.
   void ComputeRotary();
   /// Links each layer's weights to the next, for prefetching.
   void LinkWeights();
@@ -135,17 +134,21 @@ class Vit {
 
   VitConfig config_;
   bool read_rows_ = true;
-  uint64_t id_ = 0;                                // unique among the models of the process
-  Tensor<T> prefix_;                               // [prefix, D], positions added
-  Tensor<T> positions_;                            // [patches, D], or empty
-  std::shared_ptr<const nn::RotaryTable> rotary_;  // of the trained grid, or null
+  uint64_t id_ = 0;               // unique among the models of the process
+  Tensor<T> prefix_;              // [prefix, D], positions added
+  Tensor<T> positions_;           // [patches, D], or empty
+  Tensor<T> rotary_frequencies_;  // of PatchRotary::kMixed, [2, depth, H, E / 2], or empty
+  // Of the trained grid, see MakeRotaryTables; or null.
+  std::shared_ptr<const std::vector<nn::RotaryTable>> rotary_;
   nn::PatchEmbed<T> patch_embed_;
   nn::Norm<T> norm_pre_;
   std::vector<nn::Block<T>> blocks_;
   nn::Norm<T> norm_;
   nn::AttentionPool<T> attention_pool_;
   nn::Linear<T> pooler_;
-  nn::Norm<T> fc_norm_, head_norm_;
+  nn::Norm<T> fc_norm_;
+  nn::Linear<T> projection_;
+  nn::Norm<T> head_norm_;
   nn::Linear<T> head_, head_dist_;
   std::shared_ptr<const io::SafeTensors> restored_from_;  // owns the bytes that mapped layers use; or null
 };

@@ -73,6 +73,7 @@ struct AttentionConfig {
   bool of_source = false;    // cross-attention: keys and values come from other tokens than queries
   int64_t source_width = 0;  // width of those tokens; 0: D
   bool bias = true;          // on queries, keys and values
+  bool key_bias = true;      // false: the biases are of queries and values alone (EVA, DINOv3)
   bool qk_norm = false;      // over each head's r (Dehghani et al. 2023)
   bool output_norm = false;  // over the joined heads, before the projection (timm's scale_attn_norm)
   bool projection = true, projection_bias = true;  // without projection the output is the joined heads

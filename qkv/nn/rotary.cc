@@ -75,6 +75,13 @@ RotaryAngles NormalisedAngles(const TokenGrid& grid, int64_t E, double base) {
           Frequencies(2, E, base, 2 * std::numbers::pi)};
 }
 
+Tensor<double> PatchIndices(const TokenGrid& grid, bool columns_first) {
+  const auto itself = [](double place) { return place; };
+  Tensor<double> coordinates = GridCoordinates(grid, itself, itself);
+  for (int64_t t = 0; t < grid.tokens() && columns_first; ++t) std::swap(coordinates[2 * t], coordinates[2 * t + 1]);
+  return coordinates;
+}
+
 std::vector<int64_t> HalfSplitToNeighbours(int64_t E) {
   Require(E > 0 && E % 2 == 0, "rotary positions: expected an even number of features, got {}", E);
   std::vector<int64_t> from(static_cast<size_t>(E));
@@ -88,26 +95,48 @@ RotaryTable::RotaryTable(const RotaryAngles& angles) {
               coordinates.size() > 0 && frequencies.size() > 0,
           "rotary positions: coordinates {} [tokens, axes] do not fit frequencies {} [axes, pairs]",
           coordinates.shape(), frequencies.shape());
-  const int64_t tokens = coordinates.dim(0), axes = frequencies.dim(0), P = frequencies.dim(1), E = 2 * axes * P;
-  exact_ = Tensor<double>::Uninitialised({tokens, 2, E}), single_ = Tensor<float>::Uninitialised({tokens, 2, E});
-  for (int64_t t = 0; t < tokens; ++t) {
-    double *cosines = exact_.view().at(t, 0), *sines = exact_.view().at(t, 1);
-    for (int64_t pair = 0; pair < axes * P; ++pair) {
-      const double angle = coordinates[t * axes + pair / P] * frequencies[pair];
-      const int64_t e = 2 * pair;
-      cosines[e] = cosines[e + 1] = std::cos(angle);
-      sines[e + 1] = std::sin(angle), sines[e] = -sines[e + 1];
+  const int64_t axes = frequencies.dim(0), P = frequencies.dim(1);
+  Fill({1, coordinates.dim(0), 2, 2 * axes * P},
+       [&](int64_t, int64_t t, int64_t pair) { return coordinates[t * axes + pair / P] * frequencies[pair]; });
+}
+
+RotaryTable::RotaryTable(const MixedAngles& angles) {
+  const auto& [coordinates, frequencies] = angles;
+  Require(coordinates.rank() == 2 && frequencies.rank() == 3 && coordinates.dim(1) == frequencies.dim(0) &&
+              coordinates.size() > 0 && frequencies.size() > 0,
+          "rotary positions: coordinates {} [tokens, axes] do not fit frequencies {} [axes, heads, pairs]",
+          coordinates.shape(), frequencies.shape());
+  const int64_t axes = frequencies.dim(0), H = frequencies.dim(1), P = frequencies.dim(2);
+  Fill({H, coordinates.dim(0), 2, 2 * P}, [&](int64_t h, int64_t t, int64_t pair) {
+    double sum = 0;
+    for (int64_t a = 0; a < axes; ++a) sum += coordinates[t * axes + a] * frequencies[(a * H + h) * P + pair];
+    return sum;
+  });
+}
+
+template <typename Angle>
+void RotaryTable::Fill(const Shape& shape, Angle angle) {
+  exact_ = Tensor<double>::Uninitialised(shape), single_ = Tensor<float>::Uninitialised(shape);
+  for (int64_t h = 0; h < heads(); ++h) {
+    for (int64_t t = 0; t < length(); ++t) {
+      double *cosines = exact_.view().at(h, t, 0), *sines = exact_.view().at(h, t, 1);
+      for (int64_t pair = 0; pair < width() / 2; ++pair) {
+        const double radians = angle(h, t, pair);
+        const int64_t e = 2 * pair;
+        cosines[e] = cosines[e + 1] = std::cos(radians);
+        sines[e + 1] = std::sin(radians), sines[e] = -sines[e + 1];
+      }
     }
   }
   std::copy_n(exact_.data(), exact_.size(), single_.data());
 }
 
 template <typename T>
-View<const T> RotaryTable::table() const {
+View<const T> RotaryTable::table(int64_t head) const {
   if constexpr (std::is_same_v<T, float>) {
-    return single_;
+    return single_.view()[head];
   } else {
-    return exact_;
+    return exact_.view()[head];
   }
 }
 
@@ -116,9 +145,9 @@ void RotateRows(View<const T> x, int64_t N, const RotaryTable& table, int64_t fi
                 View<T> y) {
   const int64_t E = table.width();
   Require(x.shape() == y.shape() && x.rank() == 2 && x.dim(1) % E == 0 && N > 0 && x.dim(0) % N == 0 && first >= 0 &&
-              first + N <= table.length(),
-          "rotary positions: {} and {} do not fit {} features at places {} to {} of {}", x.shape(), y.shape(), E, first,
-          first + N - 1, table.length());
+              first + N <= table.length() && table.heads() == 1,
+          "rotary positions: {} and {} do not fit {} features at places {} to {} of {}, in {} tables", x.shape(),
+          y.shape(), E, first, first + N - 1, table.length(), table.heads());
   ForRowRanges(x.dim(0), x.dim(1), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin, next = begin; row < end; row = next) {
       next = std::min(end, (row / N + 1) * N);  // ends with the current sequence
@@ -132,21 +161,23 @@ void RotateRows(View<const T> x, int64_t N, const RotaryTable& table, int64_t fi
 template <typename T>
 void RotateHeads(View<const T> x, const RotaryTable& table, int64_t first, View<T> y) {
   const int64_t E = table.width(), H = x.dim(1), N = x.dim(2);
-  Require(x.shape() == y.shape() && x.rank() == 4 && x.dim(3) == E && first >= 0 && first + N <= table.length(),
-          "rotary positions: {} and {} do not fit {} features at places {} to {} of {}", x.shape(), y.shape(), E, first,
-          first + N - 1, table.length());
+  const bool alike = table.heads() == 1;
+  Require(x.shape() == y.shape() && x.rank() == 4 && x.dim(3) == E && first >= 0 && first + N <= table.length() &&
+              (alike || table.heads() == H),
+          "rotary positions: {} and {} do not fit {} features at places {} to {} of {}, in {} tables", x.shape(),
+          y.shape(), E, first, first + N - 1, table.length(), table.heads());
   const int64_t heads_a_task = std::max<int64_t>(1, kElementsPerTask / (N * E));
   ParallelFor(x.dim(0) * H, heads_a_task, [&](int64_t begin, int64_t end) {
     for (int64_t head = begin; head < end; ++head) {
-      simd::RotatePairs<T>({x.at(head / H, head % H), x.stride(2), table.table<T>().at(first), N, 1, E,
-                            y.at(head / H, head % H), y.stride(2)},
+      simd::RotatePairs<T>({x.at(head / H, head % H), x.stride(2), table.table<T>(alike ? 0 : head % H).at(first), N, 1,
+                            E, y.at(head / H, head % H), y.stride(2)},
                            false);
     }
   });
 }
 
-template View<const float> RotaryTable::table() const;
-template View<const double> RotaryTable::table() const;
+template View<const float> RotaryTable::table(int64_t) const;
+template View<const double> RotaryTable::table(int64_t) const;
 template void RotateRows(View<const float>, int64_t, const RotaryTable&, int64_t, RotaryDirection, View<float>);
 template void RotateRows(View<const double>, int64_t, const RotaryTable&, int64_t, RotaryDirection, View<double>);
 template void RotateHeads(View<const float>, const RotaryTable&, int64_t, View<float>);

@@ -19,6 +19,13 @@ struct RotaryAngles {
   Tensor<double> frequencies;  // [axes, P]
 };
 
+/// Angles that sum over axes, with frequencies of each head (Heo et al. 2024, "mixed"): pair i of head h of token t
+/// rotates by Σ_a coordinates[t, a] · frequencies[a, h, i], in radians.
+struct MixedAngles {
+  Tensor<double> coordinates;  // [tokens, axes]
+  Tensor<double> frequencies;  // [axes, heads, E / 2]
+};
+
 inline constexpr double kUsualRotaryBase = 10'000;
 
 /// Angles of a sequence: one axis, coordinates 0 to length − 1, frequencies base^(−2i / E). Throws Error unless E is
@@ -46,6 +53,10 @@ RotaryAngles PatchAngles(const TokenGrid& grid, int64_t E, const PatchCoordinate
 /// positive.
 RotaryAngles NormalisedAngles(const TokenGrid& grid, int64_t E, double base = 100);
 
+/// [tokens, 2]: row and column of each patch, in patches; prefix tokens have 0 and are not rotated. columns_first: the
+/// column, then the row.
+Tensor<double> PatchIndices(const TokenGrid& grid, bool columns_first);
+
 /// qkv pairs neighbouring features, 2i and 2i + 1. Llama and DINOv3 in Hugging Face's layout, and timm with
 /// rotate_half, pair features i and i + E/2. Feature f of qkv is their feature HalfSplitToNeighbours(E)[f]. A score is
 /// a sum over features, so reordering them at loading leaves scores unchanged. To reorder in every head: the rows of
@@ -60,29 +71,38 @@ class RotaryTable {
 
   /// Throws Error if there are no tokens, or if an axis lacks frequencies.
   explicit RotaryTable(const RotaryAngles& angles);
+  /// Each head has a table of its own. Throws Error likewise.
+  explicit RotaryTable(const MixedAngles& angles);
   /// The table of SequenceAngles(length, E, base).
   RotaryTable(int64_t length, int64_t E, double base = kUsualBase) : RotaryTable(SequenceAngles(length, E, base)) {}
 
   /// Memory of a table, in bytes.
-  static double Bytes(int64_t length, int64_t E) {
-    return 2 * (sizeof(double) + sizeof(float)) * static_cast<double>(length) * static_cast<double>(E);
+  static double Bytes(int64_t length, int64_t E, int64_t heads = 1) {
+    const double elements = 2 * static_cast<double>(heads) * static_cast<double>(length) * static_cast<double>(E);
+    return (sizeof(double) + sizeof(float)) * elements;
   }
 
-  int64_t length() const { return exact_.dim(0); }
-  int64_t width() const { return exact_.dim(2); }
-  /// [length, 2, E]: for each token the cosines, then the sines, as simd::RotatePairs reads them.
+  int64_t heads() const { return exact_.dim(0); }  // 1: all heads rotate alike
+  int64_t length() const { return exact_.dim(1); }
+  int64_t width() const { return exact_.dim(3); }
+  /// Of a head, [length, 2, E]: for each token the cosines, then the sines, as simd::RotatePairs reads them.
   template <typename T>
-  View<const T> table() const;
+  View<const T> table(int64_t head = 0) const;
 
  private:
-  Tensor<double> exact_;
+  /// angle(head, token, pair), in radians.
+  template <typename Angle>
+  void Fill(const Shape& shape, Angle angle);
+
+  Tensor<double> exact_;  // [heads, length, 2, E]
   Tensor<float> single_;  // the same values, rounded once
 };
 
 enum class RotaryDirection { kForward, kInverse };  // kBack is the transpose and inverse; gradients use it
 
 /// Rotates rows of all heads. The tokens of every sequence or image have positions first, first + 1, … in the table.
-/// x, y: [B·N, H·E], rows strided; N tokens per sequence; y may be x. Throws Error if the shapes do not fit.
+/// x, y: [B·N, H·E], rows strided; N tokens per sequence; y may be x. Throws Error if the shapes do not fit, or if
+/// heads have tables of their own.
 template <typename T>
 void RotateRows(View<const T> x, int64_t N, const RotaryTable& table, int64_t first, RotaryDirection direction,
                 View<T> y);

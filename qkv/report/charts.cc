@@ -195,14 +195,16 @@ std::string Draw(const IntervalChart& chart) {
   Svg svg(chart.heading.title, HeadingDescription(chart.heading));
   svg.Words({kMargin, 20}, chart.heading.title, "title");
   const double left = kMargin + names + 12;
-  Plot plot(svg, {left, kTitle + 6}, chart.width - left - 2 * kMargin, kRow * count,
-            Fit({.name = chart.value_name}, shown), down);
+  Axis across = Fit({.name = chart.value_name}, shown);
+  if (across.low < chart.greatest) across.high = std::min(across.high, chart.greatest);
+  Plot plot(svg, {left, kTitle + 6}, chart.width - left - 2 * kMargin, kRow * count, across, down);
   if (std::isfinite(chart.guide)) plot.Vertical(chart.guide, "");
   for (size_t i = 0; i < chart.rows.size(); ++i) {
     const IntervalChart::Row& row = chart.rows[i];
     const double y = down.ticks[i].value;
     if (std::isfinite(row.half)) {
-      const Point ends[] = {{row.mean - row.half, y}, {row.mean + row.half, y}};
+      // The half of an interval may reach beyond what is possible.
+      const Point ends[] = {{row.mean - row.half, y}, {std::min(row.mean + row.half, chart.greatest), y}};
       plot.Curve(ends, "s0");
     }
     if (std::isfinite(row.mean))

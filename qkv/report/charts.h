@@ -94,7 +94,8 @@ struct IntervalChart {
     std::vector<std::pair<double, std::string>> values;  // each with its tooltip
   };
   std::vector<Row> rows;
-  double guide = kMissing;  // a vertical line across all rows
+  double guide = kMissing;                                    // a vertical line across all rows
+  double greatest = std::numeric_limits<double>::infinity();  // of the values: where the axis ends at the latest
   double width = 620;
 };
 std::string Draw(const IntervalChart& chart);

@@ -13,6 +13,8 @@ namespace {
 
 constexpr double kLegend = 46;
 constexpr int kLegendSteps = 48;
+// Height of a line of names.
+constexpr double kLine = 13;
 
 void Check(const Heatmap& chart) {
   Require(chart.row_count >= 0 && chart.column_count >= 0 &&
@@ -73,7 +75,11 @@ std::string Draw(const Heatmap& chart) {
   const double side =
       chart.cell > 0 ? chart.cell : std::clamp(std::floor(420 / most), 3.0, chart.numbers ? 64.0 : 40.0);
   const double left = kMargin + (chart.row_name.empty() ? 0 : 18) + (chart.rows.empty() ? 0 : Widest(chart.rows) + 8);
-  const double top = kTitle + (chart.column_name.empty() ? 0 : 18) + (chart.columns.empty() ? 4 : 18);
+  // Names that are wider than their columns stand upright, and are left out only if even lines of text overlap.
+  const double widest = Widest(chart.columns);
+  const bool upright = widest + 4 > side && side >= kLine;
+  const double column_names = chart.columns.empty() ? 4 : upright ? widest + 12 : 18;
+  const double top = kTitle + (chart.column_name.empty() ? 0 : 18) + column_names;
   const double width = side * static_cast<double>(chart.column_count);
   const double height = side * static_cast<double>(chart.row_count);
   if (!chart.column_name.empty()) {
@@ -81,15 +87,20 @@ std::string Draw(const Heatmap& chart) {
   }
   if (!chart.row_name.empty()) svg.VerticalWords({kMargin + 9, top + height / 2}, chart.row_name, "small muted");
   // Only as many names as fit.
-  const int64_t every_row = chart.rows.empty() ? 1 : static_cast<int64_t>(std::ceil(13 / side));
+  const int64_t every_row = chart.rows.empty() ? 1 : static_cast<int64_t>(std::ceil(kLine / side));
   for (int64_t i = 0; i < static_cast<int64_t>(chart.rows.size()); i += every_row) {
     svg.Words({left - 6, top + side * (static_cast<double>(i) + .5) + 4}, chart.rows[static_cast<size_t>(i)], "small",
               Anchor::kEnd);
   }
-  const int64_t every_column = static_cast<int64_t>(std::ceil((Widest(chart.columns) + 4) / side));
+  const int64_t every_column = upright ? 1 : static_cast<int64_t>(std::ceil((widest + 4) / side));
   for (int64_t j = 0; j < static_cast<int64_t>(chart.columns.size()); j += every_column) {
-    svg.Words({left + side * (static_cast<double>(j) + .5), top - 6}, chart.columns[static_cast<size_t>(j)], "small",
-              Anchor::kMiddle);
+    const double middle = left + side * (static_cast<double>(j) + .5);
+    const std::string& name = chart.columns[static_cast<size_t>(j)];
+    if (upright) {
+      svg.VerticalWords({middle + 4, top - 6}, name, "small", Anchor::kStart);
+    } else {
+      svg.Words({middle, top - 6}, name, "small", Anchor::kMiddle);
+    }
   }
   for (int64_t i = 0; i < chart.row_count; ++i) {
     for (int64_t j = 0; j < chart.column_count; ++j) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "qkv/report/base64.h"
 #include "qkv/report/template.h"
 #include "qkv/report/text.h"
 #include "qkv/report/web_files.h"
@@ -81,12 +82,29 @@ void Page::Figure(const std::string& svg, std::string_view caption) {
   body_ += "</figure>\n";
 }
 
+void Page::Gallery(const std::vector<Picture>& pictures) {
+  body_ += "<div class=\"gallery\">\n";
+  for (const Picture& picture : pictures) {
+    const std::string image =
+        picture.webp.empty() ? "<span class=\"none\">no picture</span>"
+                             : fmt::format("<img alt=\"{}\" src=\"data:image/webp;base64,{}\"/>",
+                                           EscapeXml(picture.detail), Base64(std::as_bytes(std::span(picture.webp))));
+    body_ += fmt::format("<figure{} title=\"{}\">{}<figcaption><b>{}</b><br/>{}</figcaption></figure>\n",
+                         picture.marked ? " class=\"marked\"" : "", EscapeXml(picture.tip), image,
+                         EscapeXml(picture.caption), EscapeXml(picture.detail));
+  }
+  body_ += "</div>\n";
+}
+
+std::string_view Version() { return QKV_VERSION; }
+
 std::string Page::Html() const {
   std::string body;
   if (!summary_.empty()) body += fmt::format("<p class=\"summary\">{}</p>\n", Inline(summary_));
   // One section needs no list of contents.
   if (sections_ > 1) body += fmt::format("<nav aria-label=\"Contents\">\n<ol>\n{}</ol>\n</nav>\n", contents_);
   body += body_;
+  body += fmt::format("<footer>qkv {}</footer>\n", Version());
   return FillTemplate(PageHtml(), {{"POLICY", PolicyTag(/*scripts=*/false)},
                                    {"TITLE", EscapeXml(title_)},
                                    {"STYLE", WithoutLastLineEnd(PageCss())},

@@ -20,6 +20,18 @@ struct Badge {
   std::string words;
 };
 
+/// The version of qkv that writes a page.
+std::string_view Version();
+
+/// A picture of a gallery.
+struct Picture {
+  std::string webp;     // the file; empty: there is none to show
+  std::string caption;  // below it
+  std::string detail;   // below that, small
+  std::string tip;      // tooltip
+  bool marked = false;  // with a coloured frame
+};
+
 class Page {
  public:
   /// `summary` is shown under the title; may be empty.
@@ -37,7 +49,10 @@ class Page {
   void Facts(const std::vector<std::pair<std::string, std::string>>& facts);
   /// Adds SVG as Draw or Svg::Finish returns it; the text is not escaped.
   void Figure(const std::string& svg, std::string_view caption = {});
+  /// Adds pictures in rows, as many beside each other as there is room for.
+  void Gallery(const std::vector<Picture>& pictures);
 
+  /// The page. Its last line says which version wrote it.
   std::string Html() const;
 
  private:

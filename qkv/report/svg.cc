@@ -80,9 +80,9 @@ void Svg::Words(Point at, std::string_view words, std::string_view style, Anchor
       anchor == Anchor::kStart ? "" : fmt::format(" text-anchor=\"{}\"", AnchorName(anchor)), EscapeXml(words));
 }
 
-void Svg::VerticalWords(Point at, std::string_view words, std::string_view style) {
-  body_ += fmt::format("<text transform=\"translate({} {}) rotate(-90)\"{} text-anchor=\"middle\">{}</text>\n",
-                       Coordinate(at.x), Coordinate(at.y), ClassAttribute(style), EscapeXml(words));
+void Svg::VerticalWords(Point at, std::string_view words, std::string_view style, Anchor anchor) {
+  body_ += fmt::format("<text transform=\"translate({} {}) rotate(-90)\"{} text-anchor=\"{}\">{}</text>\n",
+                       Coordinate(at.x), Coordinate(at.y), ClassAttribute(style), AnchorName(anchor), EscapeXml(words));
 }
 
 std::string Svg::Finish(double width, double height) const {

@@ -34,8 +34,8 @@ class Svg {
   /// A rectangle in a literal colour such as "#1b7298", for colour maps.
   void Cell(Point corner, double width, double height, std::string_view colour, std::string_view tip = {});
   void Words(Point at, std::string_view words, std::string_view style = {}, Anchor anchor = Anchor::kStart);
-  /// Rotated to read upwards, centred at `at`.
-  void VerticalWords(Point at, std::string_view words, std::string_view style = {});
+  /// Rotated to read upwards; `at` is their middle, or with another anchor their lower or upper end.
+  void VerticalWords(Point at, std::string_view words, std::string_view style = {}, Anchor anchor = Anchor::kMiddle);
 
   /// The complete document. Throws Error if a coordinate was not finite.
   std::string Finish(double width, double height) const;

@@ -25,7 +25,7 @@ class Attended : public testing::Test {
 
 TEST_F(Attended, HasOneJsonForm) {
   AttentionMaps maps{.path = "p.png",
-                     .architecture = "vit",
+                     .model = "vit",
                      .where = {1, 2, 8, 4},
                      .layers = {"block 3"},
                      .heads = {"mean"},
@@ -53,6 +53,13 @@ TEST_F(Attended, DefaultsDependOnTheFormat) {
   EXPECT_TRUE(html.starts_with("<!DOCTYPE html>"));
   EXPECT_EQ(html.find("{{"), html.npos);
   EXPECT_NE(html.find("\"title\":\"1-black.png\""), html.npos);
+  EXPECT_NE(html.find("<title>Attention: 1-black.png</title>"), html.npos);
+  EXPECT_TRUE(picture.top.empty());
+  ASSERT_EQ(page.top.size(), 3u);
+  EXPECT_EQ(page.top[0].label, "1");
+  EXPECT_NE(html.find("\"label\":\"1\""), html.npos);
+  EXPECT_NE(html.find("<footer>qkv "), html.npos);
+  EXPECT_EQ(Compute({.model = "cats"}).model, "cats");
 }
 
 TEST_F(Attended, RefusesWhatTheModelDoesNotHave) {

@@ -1,4 +1,4 @@
-"""Checks that a program which only classifies does not link training, the laboratory, analysis or pages.
+"""Checks that a program which only classifies does not link training, the laboratory, analysis, pages or the font.
 
     python3 tests/app/check_tiny.py PROGRAM IMAGE CLASS
 """
@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 
-NOT_LINKED = re.compile(r"\bqkv::(train|lab|inspect|report|algebra)::|Explorer|EmbeddingTable|qkv_ablation|YAML::")
+NOT_LINKED = re.compile(r"\bqkv::(train|lab|inspect|report|algebra)::|Explorer|EmbeddingTable|FontFile|qkv_ablation|YAML::")
 
 
 def main(program, image, expected):

@@ -58,7 +58,7 @@ TEST_F(Embedded, IsWrittenAsOneArray) {
   const TemporaryFolder folder;
   const std::vector<Embedding> all = Run(Pooling::kModel);
   for (const char* name : {"e.npy", "e.safetensors"}) {
-    EmbeddingTable table((folder / name).string());
+    EmbeddingTable table((folder / name).string(), {"vit", "0123456789abcdef", "model", "24x24"});
     EXPECT_THROW(table.Save(), Error) << "nothing was added";
     for (const Embedding& embedding : all) table.Add(embedding);
     EXPECT_THROW(table.Add({"c", Shape({1}), {0}}), Error);
@@ -73,7 +73,8 @@ TEST_F(Embedded, IsWrittenAsOneArray) {
   for (int64_t i = 0; i < npy.size(); ++i) ASSERT_EQ(npy[i], stored[i]);
   EXPECT_TRUE(std::equal(all[1].values.begin(), all[1].values.end(), npy.view().row(1)));
   EXPECT_EQ(ReadFile(folder / "e.paths.txt"), all[0].path + "\n" + all[1].path + "\n");
-  EXPECT_THROW(EmbeddingTable("e.txt"), Error);
+  EXPECT_THROW(EmbeddingTable("e.txt", {}), Error);
+  EXPECT_EQ(io::ReadJson(folder / "e.model.json"), io::ParseJson(file.metadata().at("source"), "metadata"));
 }
 
 TEST_F(Embedded, PoolingHasNames) {

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
+#include <sstream>
 
 #include "tests/cli/program.h"
 
@@ -25,6 +27,39 @@ TEST(QkClaims, PrintsVerdictsAndWritesAPage) {
   const CommandOutput text = Qkv("qk claims --only C10 -m " + Golden("timm_vit") + " " + Digits() + "/3-white.png");
   EXPECT_EQ(text.exit_code, 0) << text.err;
   EXPECT_TRUE(Contains(text.out, "does not hold")) << text.out;
+}
+
+TEST(QkClaims, SummariseOnOneScreen) {
+  const CommandOutput said = Qkv("qk claims --quick --only C3,C6,C7,C11");
+  EXPECT_EQ(said.exit_code, 0) << said.err;
+  EXPECT_LT(std::ranges::count(said.out, '\n'), 12) << said.out;
+  EXPECT_TRUE(Contains(said.out, "4 of 4 claims gave here what the verdict says")) << said.out;
+  const CommandOutput verbose = Qkv("qk claims --quick --verbose --only C6,C11");
+  EXPECT_TRUE(Contains(verbose.out, "2 of 2 claims")) << verbose.out;
+  EXPECT_TRUE(Contains(verbose.out, "both solve it, at 100 %")) << verbose.out;
+  // No table of C6 is printed again under C11.
+  std::map<std::string, int> tables;
+  std::istringstream lines(verbose.out);
+  std::string table;
+  for (std::string line; std::getline(lines, line);) {
+    if (Contains(line, ": differences to ")) table = line;
+    const std::string words = line.substr(std::min(line.find_first_not_of(' '), line.size()));
+    if (words.starts_with("shared ") && !table.empty()) EXPECT_EQ(++tables[table], 1) << table;
+  }
+  EXPECT_GT(tables.size(), 1u);
+}
+
+TEST(QkClaims, AnUnreadableImageIsLeftOut) {
+  const TemporaryFolder folder;
+  WriteFile(folder / "bad.png", "no image");
+  const std::string bad = (folder / "bad.png").string();
+  const CommandOutput said = Qkv("qk claims --only C10 --json " + bad + " " + Digits() + "/3-white.png");
+  EXPECT_EQ(said.exit_code, 1);
+  EXPECT_TRUE(Contains(said.err, "bad.png")) << said.err;
+  EXPECT_EQ(JsonLines(said.out).size(), 1u);
+  const CommandOutput none = Qkv("qk claims --only C10 " + bad);
+  EXPECT_EQ(none.exit_code, 1);
+  EXPECT_TRUE(Contains(none.err, "none of 1 images could be read")) << none.err;
 }
 
 TEST(QkClaims, TellsOfTrainings) {

@@ -107,6 +107,13 @@ TEST(Evaluate, ReadsPixelsThatAreNoFiles) {
   for (int i = 0; i < 10; ++i) rows += fmt::format("{}/{}-white.png,{}\n", Digits(), i, i);
   WriteFile(list, rows);
   EXPECT_EQ(EvaluatedJson(list)["top1"], json["top1"]);
+  // Images in memory have their pictures too.
+  std::string labels = ReadFile(folder / "t10k-labels-idx1-ubyte");
+  labels.back() = 3;
+  WriteFile(folder / "t10k-labels-idx1-ubyte", labels);
+  const std::string page = (folder / "page.html").string();
+  ASSERT_EQ(Qkv("evaluate --report " + page + " " + folder.path().string()).exit_code, 0);
+  EXPECT_TRUE(Contains(ReadFile(page), "data:image/webp") && Contains(ReadFile(page), "is 3, "));
 }
 
 TEST(Evaluate, PrintsATableAndWritesPictures) {
@@ -120,6 +127,11 @@ TEST(Evaluate, PrintsATableAndWritesPictures) {
   EXPECT_TRUE(Contains(said.out, "7 (2)")) << said.out;
   EXPECT_TRUE(Contains(ReadFile(svg), "<svg") && Contains(ReadFile(svg), "taken for"));
   EXPECT_TRUE(Contains(ReadFile(page), "Reliability") && Contains(ReadFile(page), "Confusion"));
+  const std::string html = ReadFile(page);
+  EXPECT_TRUE(Contains(html, "Worst mistakes") && Contains(html, "is 1, "));
+  size_t pictures = 0;
+  for (size_t at = html.find("data:image/webp"); at != html.npos; at = html.find("data:image/webp", at + 1)) ++pictures;
+  EXPECT_EQ(pictures, 2u) << "the two sevens among the ones";
   ASSERT_EQ(Qkv("evaluate -o " + png + " " + data).exit_code, 0);
   const image::Image picture = image::DecodeFile(png);
   EXPECT_GT(picture.width(), 200);

@@ -71,6 +71,20 @@ TEST_F(StrangeModels, HeadsAreGivenOrRefused) {
   EXPECT_EQ(Qkv("qk plan --width 64 --heads 2").exit_code, 0);
 }
 
+TEST_F(StrangeModels, PublishedModelsAreOpenedByNameAndConverted) {
+  const std::string weights = Golden("known/virchow2") + "/pytorch_model.bin";
+  const std::string given =
+      " --architecture virchow2 --set embed_dim=24 --set depth=1 --set num_heads=3 --set img_size=42";
+  const CommandOutput unknown = Qkv("embed -m " + weights + " " + photo_);
+  EXPECT_EQ(unknown.exit_code, 1);
+  EXPECT_TRUE(Contains(unknown.err, "--architecture")) << unknown.err;
+  const CommandOutput known = Qkv("embed --pool cls+mean -m " + weights + given + " " + photo_);
+  ASSERT_EQ(known.exit_code, 0) << known.err;
+  EXPECT_EQ(JsonLines(known.out)[0]["embedding"].size(), 48u);
+  ASSERT_EQ(Qkv("convert -m " + weights + given + " -o " + Path("out")).exit_code, 0);
+  EXPECT_EQ(Qkv("embed --pool cls+mean -m " + Path("out") + " " + photo_).out, known.out);
+}
+
 TEST_F(StrangeModels, AssumptionsAreToldByEveryCommandOnce) {
   const std::string model = Copy("hf_vit");
   fs::remove(model + "/preprocessor_config.json");

@@ -35,6 +35,7 @@ TIMM = [
     timm("siglip_gap", "vit_base_patch16_siglip_gap_224"),
     timm("no_final_norm", final_norm=False, fc_norm=True),  # then there is no norm at all
     timm("clip", "vit_base_patch16_clip_quickgelu_224"),  # pre_norm, no patch bias, quick_gelu, eps 1e-5
+    timm("clip_projection", "vit_base_patch16_clip_quickgelu_224", num_classes=512, depth=1),  # no classes: an embedding
     timm("pre_norm", pre_norm=True, act_layer="quick_gelu"),
     timm("qk_norm", qk_norm=True),
     timm("qkv_bias_off", qkv_bias=False),
@@ -71,6 +72,29 @@ TIMM = [
     timm("kind_shared_qk_norm", qk_norm=True, extra={"qkv_attention": "shared"}, depth=1),
     timm("kind_gaussian_gap", class_token=False, global_pool="avg", img_size=(24, 40), depth=1,
          extra={"qkv_attention": "gaussian"}),
+    # timm's class Eva
+    timm("dinov3", "vit_small_patch16_dinov3_qkvb", global_pool="token"),
+    timm("dinov3_plus", "vit_small_plus_patch16_dinov3", num_classes=0),  # no biases of q, k, v; SwiGLU of 2 layers
+    timm("dinov3_resized", "vit_small_patch16_dinov3_qkvb", size=(40, 48), depth=1),
+    timm("eva", "eva_giant_patch14_224"),  # no rotary positions, no bias of keys
+    timm("eva02", "eva02_tiny_patch14_224"),  # SwiGLU in one layer
+    timm("eva02_norms", "eva02_base_patch14_224", img_size=(24, 40)),  # q, k, v apart; a norm inside SwiGLU
+    timm("eva02_clip", "eva02_base_patch16_clip_224"),  # a norm before the projection too
+    timm("eva02_resized", "eva02_base_patch14_224", size=(40, 24), depth=1),
+    timm("eva_qk_norm", "eva02_tiny_patch14_224", qk_norm=True, rope_rotate_half=True, depth=1),
+    timm("rope_gap", "vit_medium_patch16_rope_reg1_gap_256"),
+    timm("rope_gap_no_bias", "vit_mediumd_patch16_rope_reg1_gap_256", depth=1),
+    timm("rope_gap_resized", "vit_betwixt_patch16_rope_reg4_gap_256", size=(32, 48), depth=1),
+    timm("rope_axial", "vit_small_patch16_rope_ape_224", img_size=(24, 40)),
+    timm("rope_axial_resized", "vit_base_patch16_rope_224", size=(40, 16), depth=1),
+    timm("rope_mixed", "vit_small_patch16_rope_mixed_224", img_size=(24, 40)),
+    timm("rope_mixed_ape", "vit_small_patch16_rope_mixed_ape_224", depth=1),
+    timm("rope_mixed_resized", "vit_small_patch16_rope_mixed_ape_224", size=(32, 40)),
+    timm("pe_core", "vit_pe_core_base_patch16_224"),
+    timm("pe_core_no_token", "vit_pe_core_gigantic_patch14_448", depth=1),
+    timm("pe_core_resized", "vit_pe_core_large_patch14_336", size=(16, 40), depth=1),
+    timm("pe_spatial", "vit_pe_spatial_base_patch16_512", num_classes=0),
+    timm("pe_lang", "vit_pe_lang_large_patch14_448", depth=1),
     timm("f16", dtype=torch.float16),
     timm("bf16", "deit3_small_patch16_224", dtype=torch.bfloat16),
 ]
@@ -80,7 +104,9 @@ def hf(name, kind, size=None, dtype=torch.float32, new_names=False, shard=None, 
     small = dict(hidden_size=24, num_hidden_layers=2, num_attention_heads=3, image_size=24, patch_size=8, num_labels=7)
     if not kind.startswith("Dinov2"):
         small["intermediate_size"] = 50
-    if "id2label" in args:
+    if "id2label" in args or kind.startswith("DINOv3"):
+        small.pop("num_labels")
+    if kind.endswith("ForPreTraining"):
         small.pop("num_labels")
     return Case(f"hf_{name}", "transformers", kind, {**small, **args}, size, dtype, new_names, shard)
 
@@ -122,6 +148,75 @@ HF = [
     hf("dinov2_registers_model", "Dinov2WithRegistersModel", num_register_tokens=2, use_swiglu_ffn=True),
     hf("dinov2_registers_resized", "Dinov2WithRegistersForImageClassification", size=(48, 40)),
     hf("dinov2_registers_resized_down", "Dinov2WithRegistersModel", size=(16, 24), image_size=40, num_hidden_layers=1),
+    hf("mae", "ViTMAEModel"),
+    hf("mae_pretraining", "ViTMAEForPreTraining", decoder_hidden_size=16, decoder_num_attention_heads=2,
+       decoder_num_hidden_layers=1, decoder_intermediate_size=20, num_hidden_layers=1),
+    hf("mae_resized", "ViTMAEModel", size=(48, 40), num_hidden_layers=1, new_names=True),
+    hf("msn", "ViTMSNForImageClassification"),
+    hf("msn_model", "ViTMSNModel", size=(24, 40), num_hidden_layers=1, qkv_bias=False),
+    hf("ijepa", "IJepaModel"),
+    hf("ijepa_classifier", "IJepaForImageClassification", size=(40, 32)),
+    hf("dinov3", "DINOv3ViTModel", num_register_tokens=4),
+    hf("dinov3_7b", "DINOv3ViTModel", num_register_tokens=4, use_gated_mlp=True, hidden_act="silu",
+       query_bias=False, value_bias=False),
+    hf("dinov3_key_bias", "DINOv3ViTModel", key_bias=True, proj_bias=False, num_hidden_layers=1),
+    hf("dinov3_new_names", "DINOv3ViTModel", num_register_tokens=1, use_gated_mlp=True, new_names=True),
+    hf("dinov3_non_square", "DINOv3ViTModel", num_register_tokens=2, image_size=(24, 40), rope_theta=50.0,
+       num_hidden_layers=1),
+    hf("dinov3_resized", "DINOv3ViTModel", num_register_tokens=4, size=(41, 50)),
+]
+
+
+def towers(name, kind, vision=None, text=None, size=None, dtype=torch.float32, **args):
+    """CLIP and SigLIP, both towers or the images' alone."""
+    image = dict(hidden_size=24, num_hidden_layers=2, num_attention_heads=3, image_size=24, patch_size=8,
+                 intermediate_size=50, **(vision or {}))
+    words = dict(hidden_size=20, num_hidden_layers=2, num_attention_heads=2, intermediate_size=44, vocab_size=40,
+                 max_position_embeddings=9, **(text or {}))
+    if kind.startswith("Siglip"):
+        words["projection_size"] = 24
+    if "Vision" in kind:
+        return Case(f"hf_{name}", "transformers", kind, {**image, **args}, size, dtype)
+    return Case(f"hf_{name}", "transformers", kind, {"vision_config": image, "text_config": words, **args}, size, dtype)
+
+
+def open_clip(name, kind, vision=None, text=None, timm_args=None, embed_dim=14, **args):
+    """open_clip's CLIP, and CustomTextCLIP with timm's models."""
+    image = dict(image_size=24, **(vision or {}))
+    if not timm_args:
+        image |= dict(patch_size=8, width=24, head_width=8, layers=2, mlp_ratio=2)
+    words = dict(context_length=9, vocab_size=40, width=20, heads=2, layers=2, mlp_ratio=2.2, **(text or {}))
+    preprocess = {"mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5], "interpolation": "bicubic", "resize_mode": "squash"}
+    return Case(f"open_clip_{name}", "open_clip", kind,
+                dict(embed_dim=embed_dim, vision_cfg=image, text_cfg=words, **args), extra=preprocess,
+                unsaved={"timm_args": timm_args} if timm_args else {})  # fmt: skip
+
+
+TOWERS = [
+    towers("clip", "CLIPModel", text={"eos_token_id": 2}, projection_dim=14),
+    towers("clip_end", "CLIPModel", vision={"hidden_act": "gelu"}, text={"eos_token_id": 39, "hidden_act": "gelu"},
+           projection_dim=14, text_mask=True, text_padding=0),
+    towers("clip_resized", "CLIPModel", size=(32, 40), vision={"num_channels": 1}, text={"eos_token_id": 39},
+           projection_dim=30),
+    towers("clip_bf16", "CLIPModel", text={"eos_token_id": 2}, projection_dim=14, dtype=torch.bfloat16),
+    towers("clip_vision", "CLIPVisionModel"),
+    towers("clip_vision_projection", "CLIPVisionModelWithProjection", projection_dim=14),
+    towers("siglip", "SiglipModel"),
+    towers("siglip_mask", "SiglipModel", text_mask=True, text_padding=0, size=(32, 24)),
+    towers("siglip_vision", "SiglipVisionModel"),
+    towers("siglip_vision_no_head", "SiglipVisionModel", vision_use_head=False),
+    towers("siglip_classifier", "SiglipForImageClassification", num_labels=7),
+    open_clip("clip", "CLIP", quick_gelu=True),
+    open_clip("clip_options", "CLIP", vision=dict(pool_type="avg", no_ln_pre=True, ls_init_value=0.1,
+              final_ln_after_pool=True), text=dict(pool_type="eos", eos_id=39, norm_kwargs={"eps": 1e-3})),
+    open_clip("siglip", "CustomTextCLIP", vision=dict(timm_model_name="vit_base_patch16_siglip_224", timm_pool="map",
+              timm_proj="none"), timm_args=dict(img_size=24, patch_size=8, embed_dim=24, depth=2, num_heads=3),
+              text=dict(no_causal_mask=True, proj_bias=True, pool_type="last", norm_kwargs={"eps": 1e-6},
+                        act_kwargs={"approximate": "tanh"}), embed_dim=24, init_logit_bias=-10, custom_text=True),
+    open_clip("timm_linear", "CustomTextCLIP", vision=dict(timm_model_name="vit_base_patch16_224", timm_pool="token",
+              timm_proj="linear"), timm_args=dict(img_size=24, patch_size=8, embed_dim=24, depth=1, num_heads=3),
+              custom_text=True),
+    towers("clip_classifier", "CLIPForImageClassification", num_labels=7, text={"eos_token_id": 2}),
 ]
 
 
@@ -146,4 +241,4 @@ VIT_PYTORCH = [
     vit_pytorch("simple_one_head", "SimpleViT", heads=1, dim_head=24, channels=1),
 ]
 
-CASES = {case.name: case for case in TIMM + HF + VIT_PYTORCH}
+CASES = {case.name: case for case in TIMM + HF + TOWERS + VIT_PYTORCH}

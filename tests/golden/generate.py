@@ -40,7 +40,7 @@ def check(case, tensors):
             gap = (value - double).abs().max() / double.abs().max()
             assert 0 < gap < 2e-5, f"{case.name}: {name} differs by {gap} between precisions"
     for name, weights in tensors.items():
-        if name.startswith("attention") and not name.endswith("float64"):
+        if name.startswith("attention.") and not name.endswith("float64"):
             uniform = 1 / weights.shape[-1]
             assert weights.max() > 3 * uniform, f"{case.name}: {name} is close to uniform"
 

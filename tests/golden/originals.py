@@ -6,6 +6,10 @@ float32 and in float64 and returns the tensors that `qkv run` gives under the sa
 
     pixels [B,C,H,W]   logits [B,C]   tokens [B,N,D]   hidden.0..L [B,N,D]   attention.0..L-1 [B,H,N,N]
 
+and of a model with two towers, whose logits are the images' vectors before they are normalised,
+
+    input_ids [T,N]   attention_mask [T,N], if any   image_embeds [B,E]   text_embeds [T,E]   logits_per_image [B,T]
+
 Used by generate.py (small goldens in the repository) and tools/verify.py (larger ones, not kept).
 """
 import contextlib
@@ -21,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 import torchvision_stub  # noqa: F401  before timm
 
 import kinds
+import rotary
 import timm
 import timm.layers
 import torch
@@ -53,7 +58,7 @@ class Case:
     """One configuration. `kind` is a timm architecture, a transformers class, or a vit-pytorch class."""
 
     name: str
-    library: str  # "timm" | "transformers" | "vit-pytorch"
+    library: str  # "timm" | "transformers" | "vit-pytorch" | "open_clip"
     kind: str
     args: dict  # constructor arguments (timm: model_args)
     size: tuple | None = None  # (H, W) of the pixels, where it is not the trained size
@@ -75,6 +80,22 @@ def create_timm(case, kind, **args):
     return kinds.exchange(model, attention, case.extra.get("qkv_attention_rank")) if attention else model
 
 
+def build_open_clip(case):
+    """CLIP, or CustomTextCLIP where the case says so. timm_args, which open_clip does not know, shrink timm's model."""
+    import open_clip  # only here: few cases need it
+    from open_clip import timm_model
+
+    args = copy.deepcopy(case.args)
+    custom, timm_args = args.pop("custom_text", False), case.unsaved.get("timm_args", {})
+    create = timm.create_model
+    timm_model.timm.create_model = lambda name, **options: create(name, **{**options, **timm_args})
+    try:
+        model = (open_clip.model.CustomTextCLIP if custom else open_clip.model.CLIP)(**args, output_dict=True)
+    finally:
+        timm_model.timm.create_model = create
+    return model
+
+
 def seed_of(name):
     return zlib.crc32(name.encode())
 
@@ -88,8 +109,12 @@ def build(case):
         cls = getattr(transformers, case.kind)
         args = dict(case.args)
         model_args = {k: args.pop(k) for k in ("add_pooling_layer",) if k in args}
+        for key in ("text_mask", "text_padding"):
+            args.pop(key, None)
         model = cls(cls.config_class(**args), **model_args)
         model.set_attn_implementation("eager")
+    elif case.library == "open_clip":
+        model = build_open_clip(case)
     else:
         model = VIT_PYTORCH[case.kind](**case.args)
     randomize(model, torch.Generator().manual_seed(seed_of(case.name)), case.dtype)
@@ -108,8 +133,10 @@ def randomize(model, generator, dtype):
         noise = torch.randn(p.shape, generator=generator)
         if name in norms:
             value = 1 + 0.25 * noise
-        elif name.endswith(("gamma", "lambda1")):  # LayerScale
+        elif name.endswith(("gamma", "lambda1", "gamma_1", "gamma_2")):  # LayerScale
             value = 0.7 + 0.25 * noise
+        elif name.endswith("freqs"):  # of rotary positions, in radians a patch
+            value = 0.5 * noise
         elif name.endswith("bandwidth"):
             value = 0.5 + 0.05 * noise
         elif name.endswith("eigenvalues"):
@@ -120,30 +147,74 @@ def randomize(model, generator, dtype):
             value = 1.5 * noise
         elif name.endswith("bias"):
             value = 0.2 * noise
+        elif name in ("visual.proj", "text_projection"):
+            value = noise / p.shape[0] ** 0.5  # transposed
+        elif name.endswith(("position_embedding.weight", "token_embedding.weight")):
+            value = 0.5 * noise
         elif p.dim() < 2 or name.rsplit(".", 1)[-1] in TOKENS:
             value = 0.5 * noise
         else:  # linear and convolution: unit gain; queries, keys and values twice that
-            is_qkv = any(s in name for s in ("qkv", "q_proj", "k_proj", "v_proj", "attn_pool.q", "attn_pool.kv", "attn.qk.", "attn.v."))
+            is_qkv = any(s in name for s in QUERIES_KEYS_VALUES)
             value = noise * (2.0 if is_qkv else 1.0) / p[0].numel() ** 0.5
         p.copy_(value.to(dtype).float())
 
 
+QUERIES_KEYS_VALUES = ("qkv", "q_proj", "k_proj", "v_proj", "in_proj", "attn_pool.q", "attn_pool.kv", "attn.qk.",
+                       "attn.v.")  # fmt: skip
+
 TOKENS = {
-    "cls_token", "reg_token", "dist_token", "pos_embed", "latent", "pos_embedding", "mask_token",
-    "position_embeddings", "distillation_token", "register_tokens",
+    "cls_token", "reg_token", "positional_embedding", "dist_token", "pos_embed", "latent", "pos_embedding", "mask_token",
+    "position_embeddings", "distillation_token", "register_tokens", "probe",
 }  # fmt: skip
 
 
+def vision_args(case):
+    return case.args.get("vision_config", case.args.get("vision_cfg", case.args))
+
+
 def trained_size(case):
-    if case.library == "timm":
-        size = case.args["img_size"]
-    else:
-        size = case.args["image_size"]
+    args = vision_args(case)
+    size = args["img_size"] if case.library == "timm" else args["image_size"]
     return (size, size) if isinstance(size, int) else tuple(size)
 
 
+def patches(case):
+    (height, width), size = case.size or trained_size(case), case.args["patch_size"]
+    return (height // size) * (width // size)
+
+
 def channels(case):
-    return case.args.get("in_chans", case.args.get("num_channels", case.args.get("channels", 3)))
+    args = vision_args(case)
+    return args.get("in_chans", args.get("num_channels", args.get("channels", 3)))
+
+
+# ------------------------------------------------------------------------------------------------
+# Texts, for models with two towers
+
+
+def has_texts(case):
+    return case.kind in ("CLIPModel", "SiglipModel") or case.library == "open_clip"
+
+
+def text_inputs(case):
+    """input_ids and, where the case has one, attention_mask: a start, words, an end, padding; a full text; and one
+    whose mask also hides words."""
+    args = case.args["text_cfg" if case.library == "open_clip" else "text_config"]
+    vocabulary, length = args["vocab_size"], args.get("max_position_embeddings", args.get("context_length"))
+    start, end = vocabulary - 2, vocabulary - 1
+    generator = torch.Generator().manual_seed(seed_of(case.name) + 2)
+    ids = torch.randint(3, vocabulary - 2, (3, length), generator=generator)
+    mask = torch.ones_like(ids)
+    ids[:, 0] = start
+    for text, last in enumerate((length // 2, length - 1, length - 3)):
+        ids[text, last] = end
+        ids[text, last + 1 :] = case.args.get("text_padding", end)
+        mask[text, last + 1 :] = 0
+    mask[2, 2:4] = 0
+    out = {"input_ids": ids}
+    if case.args.get("text_mask"):
+        out["attention_mask"] = mask
+    return out
 
 
 # ------------------------------------------------------------------------------------------------
@@ -166,6 +237,12 @@ def save(case, model, folder):
         if case.dtype != torch.float32:
             edit_json(folder / "config.json", dtype=str(case.dtype).removeprefix("torch."))
         write_json(folder / "preprocessor_config.json", hf_preprocessor(case))
+    elif case.library == "open_clip":
+        config = {"model_cfg": case.args, "preprocess_cfg": case.extra}
+        if case.unsaved:
+            config["timm_args"] = case.unsaved["timm_args"]
+        write_json(folder / "open_clip_config.json", config)
+        save_file({k: v.contiguous() for k, v in model.state_dict().items()}, folder / "open_clip_model.safetensors")
     else:
         config = {"library_name": "vit-pytorch", "architecture": case.kind.split()[0], **case.args}
         write_json(folder / "config.json", config)
@@ -189,6 +266,9 @@ def load(case, folder):
         cls = getattr(transformers, case.kind)
         model_args = {k: v for k, v in case.args.items() if k == "add_pooling_layer"}
         model = cls.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager", **model_args)
+    elif case.library == "open_clip":
+        model = build_open_clip(case)
+        model.load_state_dict(load_file(folder / "open_clip_model.safetensors"), strict=True)
     else:
         config = json.loads((folder / "config.json").read_text())
         args = {k: tuple(v) if isinstance(v, list) else v for k, v in config.items()}
@@ -199,7 +279,7 @@ def load(case, folder):
 
 
 def hf_preprocessor(case):
-    """As google/vit-*, facebook/deit-* and facebook/dinov2-* hold it on the hub."""
+    """As google/vit-*, facebook/deit-*, facebook/dinov2-*, openai/clip-* and google/siglip-* hold it on the hub."""
     h, w = trained_size(case)
     common = {
         "do_normalize": True,
@@ -209,11 +289,21 @@ def hf_preprocessor(case):
     }
     imagenet = {"image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}
     half = {"image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5]}
+    if case.kind.startswith("Siglip"):
+        return {**common, **half, "image_processor_type": "SiglipImageProcessor", "resample": 3,
+                "size": {"height": h, "width": w}}  # fmt: skip
+    if case.kind.startswith("CLIP"):
+        clip = {"image_mean": [0.48145466, 0.4578275, 0.40821073], "image_std": [0.26862954, 0.26130258, 0.27577711]}
+        return {**common, **clip, "image_processor_type": "CLIPImageProcessor", "resample": 3, "do_convert_rgb": True,
+                "size": {"shortest_edge": h}, "do_center_crop": True, "crop_size": {"height": h, "width": w}}  # fmt: skip
     if channels(case) == 1:
         imagenet = half = {"image_mean": [0.5], "image_std": [0.5]}
-    if case.kind.startswith("ViT"):
+    if case.kind.startswith(("ViT", "IJepa")):
         return {**common, **half, "image_processor_type": "ViTImageProcessor", "resample": 2,
                 "size": {"height": h, "width": w}}  # fmt: skip
+    if case.kind.startswith("DINOv3"):
+        return {**common, **imagenet, "image_processor_type": "DINOv3ViTImageProcessorFast", "resample": 2,
+                "do_center_crop": None, "crop_size": None, "size": {"height": h, "width": w}}  # fmt: skip
     crop = {"do_center_crop": True, "crop_size": {"height": h, "width": w}, "resample": 3}
     if case.kind.startswith("DeiT"):
         edge = round(max(h, w) * 256 / 224)
@@ -240,17 +330,20 @@ def answers(case, model, float64=True):
     generator = torch.Generator().manual_seed(seed_of(case.name) + 1)
     pixels = torch.randn(case.batch, channels(case), *(case.size or trained_size(case)), generator=generator)
     model = at_size(case, model)
-    out = {"pixels": pixels, **run(case, model, pixels)}
+    out = {"pixels": pixels, **(text_inputs(case) if has_texts(case) else {}), **run(case, model, pixels)}
     if float64:
         with nothing_in_float32():
-            double = run(case, copy.deepcopy(model).double(), pixels.double())
+            exact = copy.deepcopy(model).double()
+            rotary.make_exact(exact)
+            double = run(case, exact, pixels.double())
         out |= {f"{name}.float64": value for name, value in double.items()}
     return {name: value.detach().clone(memory_format=torch.contiguous_format) for name, value in out.items()}
 
 
 @torch.no_grad()
 def run(case, model, pixels):
-    runner = {"timm": run_timm, "transformers": run_transformers, "vit-pytorch": run_vit_pytorch}
+    runner = {"timm": run_timm, "transformers": run_transformers, "vit-pytorch": run_vit_pytorch,
+              "open_clip": run_open_clip}  # fmt: skip
     return runner[case.library](case, model, pixels)
 
 
@@ -293,22 +386,81 @@ def run_timm(case, model, pixels):
     return out
 
 
+def run_towers(case, model, pixels):
+    vision = getattr(model, "vision_model", model)
+    options = {"interpolate_pos_encoding": True} if case.size else {}
+    result = vision(pixels, output_hidden_states=True, output_attentions=True, **options)
+    out = {"tokens": result.last_hidden_state}
+    if case.kind.endswith("ForImageClassification"):
+        out["logits"] = model(pixels).logits
+    elif result.pooler_output is None:
+        out["logits"] = result.last_hidden_state.mean(1)  # SigLIP without its head: qkv's answer is the mean
+    elif hasattr(model, "visual_projection"):
+        out["logits"] = model.visual_projection(result.pooler_output)
+    else:
+        out["logits"] = result.pooler_output
+    if has_texts(case):
+        whole = model(pixel_values=pixels, **text_inputs(case), **options)
+        out |= {name: whole[name] for name in ("image_embeds", "text_embeds", "logits_per_image")}
+    out |= {f"hidden.{i}": x for i, x in enumerate(result.hidden_states)}
+    out |= {f"attention.{i}": x for i, x in enumerate(result.attentions)}
+    return out
+
+
 def run_transformers(case, model, pixels):
+    if case.kind.startswith(("CLIP", "Siglip")):
+        return run_towers(case, model, pixels)
     options = {"output_hidden_states": True, "output_attentions": True}
-    if case.size and not case.kind.startswith("Dinov2"):
-        options["interpolate_pos_encoding"] = True  # DINOv2 always does
+    if case.size and not case.kind.lower().startswith("dino"):
+        options["interpolate_pos_encoding"] = True  # DINOv2 always does, DINOv3 has none
+    if case.kind.startswith("ViTMAE"):  # all patches, in their order
+        model, options["noise"] = getattr(model, "vit", model), torch.arange(1000.0)[None, : patches(case)].repeat(len(pixels), 1)
+        model.config.mask_ratio = 0.0
     result = model(pixels, **options)
-    base = getattr(model, model.base_model_prefix, model)
-    tokens = base.layernorm(result.hidden_states[-1])  # last_hidden_state, which a classifier does not return
+    norm = model.norm if case.kind.startswith("DINOv3") else getattr(model, model.base_model_prefix, model).layernorm
+    tokens = norm(result.hidden_states[-1])  # last_hidden_state, which a classifier does not return
     out = {"tokens": result.last_hidden_state if "last_hidden_state" in result else tokens}
     assert torch.equal(out["tokens"], tokens), "hidden_states[-1] is not what the last layer returned"
     if "logits" in result:
         out["logits"] = result.logits
     else:
-        pooled = result.pooler_output
-        out["logits"] = pooled if pooled is not None else out["tokens"][:, 0]
+        pooled = result.get("pooler_output")
+        first = out["tokens"].mean(1) if case.kind.startswith("IJepa") else out["tokens"][:, 0]
+        out["logits"] = pooled if pooled is not None else first
     out |= {f"hidden.{i}": x for i, x in enumerate(result.hidden_states)}
     out |= {f"attention.{i}": x for i, x in enumerate(result.attentions)}
+    return out
+
+
+def run_open_clip(case, model, pixels):
+    out = {}
+    visual = model.visual
+    timm_inside = hasattr(visual, "trunk")
+    blocks = visual.trunk.blocks if timm_inside else visual.transformer.resblocks
+    handles = [b.register_forward_pre_hook(lambda _, args, i=i: out.__setitem__(f"hidden.{i}", args[0]))
+               for i, b in enumerate(blocks)]  # fmt: skip
+    for i, block in enumerate(blocks):
+        if timm_inside:
+            hook = lambda _, args, weights, i=i: out.__setitem__(f"attention.{i}", weights)
+            handles.append(block.attn.attn_drop.register_forward_hook(hook))
+        else:  # torch's MultiheadAttention again, asked for its weights
+            hook = lambda module, args, _, i=i: out.__setitem__(
+                f"attention.{i}", module.forward(*args, need_weights=True, average_attn_weights=False)[1])  # fmt: skip
+            handles.append(block.attn.register_forward_hook(hook))
+    handles.append(blocks[-1].register_forward_hook(
+        lambda _, args, x: out.__setitem__(f"hidden.{len(blocks)}", x)))  # fmt: skip
+    out["logits"] = model.encode_image(pixels)
+    for handle in handles:
+        handle.remove()
+    last = out[f"hidden.{len(blocks)}"]
+    if timm_inside:
+        out["tokens"] = visual.trunk.norm(last)
+    else:  # open_clip's own norm is before or after pooling
+        out["tokens"] = last if visual.final_ln_after_pool else visual.ln_post(last)
+    ids = text_inputs(case)["input_ids"]
+    result = model(pixels, ids)
+    out["image_embeds"], out["text_embeds"] = result["image_features"], result["text_features"]
+    out["logits_per_image"] = model.get_logits(pixels, ids)[0]
     return out
 
 

@@ -12,6 +12,7 @@
 #include "qkv/model/build/cache.h"
 #include "qkv/model/model.h"
 #include "qkv/model/sequence_model.h"
+#include "qkv/model/two_tower.h"
 #include "tests/hostile/reader.h"
 #include "tests/support/checkpoints.h"
 #include "tests/support/goldens.h"
@@ -29,6 +30,10 @@ void Use(const fs::path& folder) {
   image::Image image{Tensor<uint8_t>({5, 6, 3})};
   std::fill_n(image.pixels.data(), image.pixels.size(), uint8_t{100});
   if (model.config().classes > 0) model.Classify(image);
+  const model::Checkpoint checkpoint = model::Checkpoint::Open(folder);
+  if (!checkpoint.description.text) return;
+  const model::TwoTowerModel texts(checkpoint, model::Towers::kText);
+  texts.TextEmbeds(Tensor<int64_t>({2, std::min<int64_t>(3, texts.text_length())}));
 }
 
 // FOLDER/NAME: a copy of each golden, whose file is changed in place.
@@ -37,7 +42,8 @@ Reading Goldens(const std::string& file, const std::vector<std::string>& names) 
   Reading reading;
   for (const std::string& name : names) {
     fs::create_directories(*folder / name);
-    for (const char* part : {"config.json", "preprocessor_config.json", "model.safetensors"}) {
+    for (const char* part : {"config.json", "preprocessor_config.json", "model.safetensors", "open_clip_config.json",
+                             "open_clip_model.safetensors"}) {
       if (fs::exists(GoldenFolder(name) / part)) fs::copy_file(GoldenFolder(name) / part, *folder / name / part);
     }
     const std::string bytes = ReadFile(*folder / name / file);
@@ -108,14 +114,19 @@ Reading FinishedModels() {
 
 std::vector<Reader> ModelReaders() {
   const std::vector<std::string> families = {
-      "timm_vit",        "timm_no_pos_embed",    "timm_map",  "timm_swiglu",     "timm_kind_low_rank",
-      "hf_vit",          "hf_dinov2_registers",  "hf_deit",   "vit_pytorch_vit", "vit_pytorch_simple",
-      "vit_pytorch_old", "vit_pytorch_dim_head", "timm_deit3"};
+      "timm_vit",        "timm_no_pos_embed",    "timm_map",   "timm_swiglu",     "timm_kind_low_rank",
+      "hf_vit",          "hf_dinov2_registers",  "hf_deit",    "vit_pytorch_vit", "vit_pytorch_simple",
+      "vit_pytorch_old", "vit_pytorch_dim_head", "timm_deit3", "hf_clip",         "hf_siglip"};
   return {{.name = "Config", .open = [=] { return Goldens("config.json", families); }, .inputs = 130},
+          {.name = "OpenClipConfig",
+           .open =
+               [] {
+                 return Goldens("open_clip_config.json", {"open_clip_clip", "open_clip_siglip"});
+               }},
           {.name = "Preprocessor",
            .open =
                [] {
-                 return Goldens("preprocessor_config.json", {"hf_vit", "hf_dinov2_registers", "hf_deit"});
+                 return Goldens("preprocessor_config.json", {"hf_vit", "hf_dinov2_registers", "hf_deit", "hf_clip"});
                }},
           {.name = "Weights",
            .open =

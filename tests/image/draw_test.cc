@@ -149,22 +149,75 @@ TEST(ContactSheet, PutsPicturesInTheirPlaces) {
   const Image named =
       ContactSheet(pictures, {"block 0", "block 1"}, {"head 0", "head 1", "head 2"}, "a title that is wider");
   EXPECT_GT(named.width(), plain.width());
-  EXPECT_GT(count(named, 40), 500);  // ink
-  for (int i = 0; i < 6; ++i) EXPECT_EQ(count(named, static_cast<uint8_t>(10 * i + 50)), 20 * 30) << i;
+  EXPECT_GT(count(named, 40), 100);  // ink
+  // The edges of letters may have these levels too.
+  for (int i = 0; i < 6; ++i) EXPECT_GE(count(named, static_cast<uint8_t>(10 * i + 50)), 20 * 30) << i;
   EXPECT_THROW(ContactSheet(pictures, {"", ""}, {"", ""}, ""), Error);
   pictures[1] = Filled(20, 31, 3, 0);
   EXPECT_THROW(ContactSheet(pictures, {"", ""}, {"", "", ""}, ""), Error);
 }
 
-TEST(DrawText, StaysInsideThePicture) {
-  Image image = Filled(9, 20, 3, 255);
-  DrawText(image, "Il", 1, 1, 1, {0, 0, 0});
+// Pixels that are neither paper nor outside of the rectangle [top, left, height, width].
+int64_t CountInk(const Image& image, int64_t top, int64_t left, int64_t height, int64_t width) {
   int64_t ink = 0;
-  for (int64_t i = 0; i < image.pixels.size(); i += 3) ink += image.pixels[i] == 0;
-  EXPECT_EQ(ink, 11 + 11);  // 3 + 5 + 3, and L: 7 + 4
-  DrawText(image, "far beyond the border", 5, 15, 2, {0, 0, 0});
-  DrawText(image, "above", -3, -8, 2, {0, 0, 0});
-  EXPECT_EQ(TextWidth("ab", 2), 22);
+  for (int64_t y = top; y < top + height; ++y) {
+    for (int64_t x = left; x < left + width; ++x) ink += *image.pixels.view().at(y, x) != 255;
+  }
+  return ink;
+}
+
+TEST(DrawText, HasBothCasesAndOtherAlphabets) {
+  const auto drawn = [](std::string_view text) {
+    Image image = Filled(24, 40, 3, 255);
+    DrawText(image, text, 2, 2, 16, {0, 0, 0});
+    return std::vector<uint8_t>(image.pixels.data(), image.pixels.data() + image.pixels.size());
+  };
+  for (const auto& [one, other] : {std::pair("a", "A"), {"ß", "s"}, {"ж", "x"}, {"α", "a"}, {"l", "I"}, {"_", "-"}}) {
+    EXPECT_NE(drawn(one), drawn(other)) << one;
+  }
+  EXPECT_EQ(drawn("a\xff"), drawn("a\xEF\xBF\xBD"));
+  EXPECT_EQ(drawn("a\n\x1b"), drawn("a"));
+}
+
+TEST(DrawText, StaysInsideItsLineAndThePicture) {
+  const std::string_view text = "Ågjpqy|";
+  const int64_t width = TextWidth(text, 20), height = TextHeight(20);
+  Image image = Filled(60, 200, 3, 255);
+  DrawText(image, text, 10, 10, 20, {0, 0, 0});
+  // Marks on capitals and bars reach a pixel further.
+  const int64_t ink = CountInk(image, 9, 9, height + 2, width + 2);
+  EXPECT_GT(ink, 100);
+  EXPECT_EQ(CountInk(image, 0, 0, 60, 200), ink);
+  Image upright = Filled(200, 60, 3, 255);
+  DrawUprightText(upright, text, 190, 10, 20, {0, 0, 0});
+  EXPECT_EQ(CountInk(upright, 0, 0, 200, 60), ink);
+  EXPECT_EQ(CountInk(upright, 190 - width - 1, 9, width + 2, height + 2), ink);
+  DrawText(image, "far beyond the border", 50, 150, 20, {0, 0, 0});
+  DrawText(image, "above", -9, -8, 20, {0, 0, 0});
+  EXPECT_EQ(TextWidth("", 20), 0);
+}
+
+TEST(ShortenText, KeepsBothEnds) {
+  EXPECT_EQ(ShortenText("short.jpg", 12, 1000), "short.jpg");
+  const std::string name = "a-very-long-name-of-a-photo-ääääääää-0001.jpg";
+  for (const int64_t width : {0, 10, 40, 80, 120, 200}) {
+    const std::string shorter = ShortenText(name, 12, width);
+    EXPECT_LE(TextWidth(shorter, 12), std::max<int64_t>(width, TextWidth("…", 12))) << shorter;
+    EXPECT_EQ(shorter.find('\xEF'), std::string::npos) << "a letter was cut: " << shorter;
+  }
+  const std::string shorter = ShortenText(name, 12, 120);
+  EXPECT_TRUE(shorter.starts_with("a-") && shorter.ends_with("1.jpg")) << shorter;
+}
+
+TEST(EncodeWebp, GivesBackAboutThePicture) {
+  Image image = Filled(40, 60, 3, 200);
+  Fill(image, 0, 0, 40, 30, {20, 60, 120});
+  const std::string bytes = EncodeWebp(image);
+  const Image again = Decode(std::as_bytes(std::span(bytes)), {}, "test");
+  ASSERT_EQ(again.pixels.shape(), image.pixels.shape());
+  EXPECT_NEAR(*again.pixels.view().at(20, 10, 2), 120, 6);
+  EXPECT_NEAR(*again.pixels.view().at(20, 50, 2), 200, 6);
+  EXPECT_THROW(EncodeWebp(Filled(4, 4, 1, 0)), Error);
 }
 
 }  // namespace

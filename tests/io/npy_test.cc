@@ -83,7 +83,32 @@ TEST(Npy, RefusesOtherFiles) {
   for (size_t length = 0; length < honest.size(); ++length) {
     WriteFile(path, honest.substr(0, length));
     EXPECT_THROW(ReadNpy<float>(path), Error) << length;
+    EXPECT_THROW(MapNpy(path), Error) << length;
+    EXPECT_THROW(NpyFromBytes(std::as_bytes(std::span(honest)).first(length), "x"), Error) << length;
   }
+}
+
+TEST(Npy, MapsWithoutACopy) {
+  const TensorSet floats = MapNpy(kGolden / "numpy_f4.npy"), doubles = MapNpy(kGolden / "numpy_f8_vector.npy");
+  const StoredTensor* matrix = floats.Find("");
+  ASSERT_NE(matrix, nullptr);
+  EXPECT_EQ(matrix->shape, Shape({2, 3}));
+  EXPECT_EQ(matrix->dtype, DType::kF32);
+  const std::span<const std::byte> file = floats.files().front().mapped.bytes();
+  EXPECT_EQ(matrix->bytes.data() + matrix->bytes.size(), file.data() + file.size());
+  EXPECT_EQ(Convert<float>(*matrix)[5], 1.25f);
+  EXPECT_EQ(Convert<double>(*doubles.Find(""))[1], -1e300);
+
+  const TemporaryFolder folder;
+  std::string half("\x93NUMPY\x01\x00", 8);
+  const std::string_view header = "{'descr': '<f2', 'fortran_order': False, 'shape': (1,), }";
+  half += static_cast<char>(header.size());
+  half += std::string(1, '\0') + std::string(header) + std::string("\x00\x3E", 2);
+  WriteFile(folder / "half.npy", half);
+  EXPECT_EQ(Convert<float>(*MapNpy(folder / "half.npy").Find(""))[0], 1.5f);
+  half[half.find("<f2") + 1] = 'i';
+  WriteFile(folder / "half.npy", half);
+  EXPECT_MESSAGE(MapNpy(folder / "half.npy"), "expected '<f2', '<f4' or '<f8'");
 }
 
 }  // namespace

@@ -50,6 +50,17 @@ TEST_F(TorchGolden, EveryFileHoldsWhatTorchLoads) {
   }
 }
 
+// The length of a safetensors header comes first, and may be the bytes that a pickle begins with.
+TEST(Weights, SafeTensorsAreNotTakenForPickles) {
+  for (int protocol = 1; protocol <= 5; ++protocol) {
+    std::string header = R"({"x":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})";
+    header.resize(static_cast<size_t>(256 * protocol + 0x80), ' ');
+    const TemporaryFolder folder;
+    WriteFile(folder / "model.safetensors", MakeFile(header, "a"));
+    EXPECT_NE(OpenWeights(folder / "model.safetensors").Find("x"), nullptr) << protocol;
+  }
+}
+
 TEST_F(TorchGolden, ContiguousTensorsAreMapped) {
   for (const char* file : {"new.pth", "old.pth"}) {
     const TensorSet read = OpenWeights(TorchFolder() / file);

@@ -23,8 +23,8 @@ std::vector<std::string> Mergeable() {
   std::vector<std::string> names = GoldenNames();
   std::erase_if(names, [](const std::string& name) {
     const model::VitConfig config = Checkpoint::Open(GoldenFolder(name)).description.config;
-    return config.block.attention.qk_norm || nn::IsPositional(config.block.attention.kind) ||
-           config.block.attention.kind == nn::AttentionKind::kMerged;
+    return config.block.attention.qk_norm || config.rotary != model::PatchRotary::kNone ||
+           nn::IsPositional(config.block.attention.kind) || config.block.attention.kind == nn::AttentionKind::kMerged;
   });
   return names;
 }

@@ -113,6 +113,37 @@ TYPED_TEST(Rotary, PairsTurnByTheCoordinateOfTheirAxis) {
   }
 }
 
+// Mixed angles sum over the axes, and each head has its own.
+TYPED_TEST(Rotary, MixedPairsTurnByASumOfTheAxes) {
+  using T = TypeParam;
+  constexpr int64_t kB = 2, kTokens = 5, kHeads = 3, kPairs = 4, kWidth = 2 * kPairs;
+  MixedAngles angles{Sampler(4).Normal<double>({kTokens, 2}), Sampler(5).Normal<double>({2, kHeads, kPairs})};
+  const RotaryTable table(angles);
+  ASSERT_EQ(table.heads(), kHeads);
+  ASSERT_EQ(table.length(), kTokens);
+  ASSERT_EQ(table.width(), kWidth);
+  const auto x = Cast<T>(Sampler(6).Normal<double>({kB, kHeads, kTokens, kWidth}));
+  Tensor<T> y(x.shape());
+  RotateHeads<T>(x, table, 0, y);
+  for (int64_t head = 0; head < kB * kHeads; ++head) {
+    const int64_t b = head / kHeads, h = head % kHeads;
+    for (int64_t t = 0; t < kTokens; ++t) {
+      for (int64_t pair = 0; pair < kPairs; ++pair) {
+        const T *from = x.view().at(b, h, t, 2 * pair), *to = y.view().at(b, h, t, 2 * pair);
+        const double angle = angles.coordinates[2 * t] * *angles.frequencies.view().at(0, h, pair) +
+                             angles.coordinates[2 * t + 1] * *angles.frequencies.view().at(1, h, pair);
+        const auto exact = std::complex<double>(from[0], from[1]) * std::polar(1.0, angle);
+        const double tolerance = 8 * UnitRoundoff<T>() * std::hypot(from[0], from[1]);
+        ASSERT_NEAR(to[0], exact.real(), tolerance);
+        ASSERT_NEAR(to[1], exact.imag(), tolerance);
+      }
+    }
+  }
+  Tensor<T> rows({kTokens, kHeads * kWidth});
+  EXPECT_THROW(RotateRows<T>(rows, kTokens, table, 0, RotaryDirection::kForward, rows), Error);
+  EXPECT_THROW(RotateHeads<T>(x.view().slice(1, 0, 2), table, 0, y.view().slice(1, 0, 2)), Error);
+}
+
 TEST(RotaryAngles, OfPatches) {
   const TokenGrid grid{.prefix = 2, .height = 3, .width = 4};
   constexpr int64_t kWidth = 12, kPairs = 3;

@@ -61,6 +61,17 @@ TEST(IntervalChart, DrawsMeansIntervalsAndValues) {
   EXPECT_NE(Draw(chart), svg) << "a wider interval is seen";
 }
 
+TEST(IntervalChart, EndsAtTheGreatestPossibleValue) {
+  IntervalChart chart{.heading = {"Accuracy"},
+                      .rows = {{.name = "a", .mean = 99, .half = 3, .values = {{70, ""}, {100, ""}}}}};
+  EXPECT_NE(Draw(chart).find(">110</text>"), std::string::npos) << Draw(chart);
+  chart.greatest = 100;
+  const std::string svg = Draw(chart);
+  EXPECT_TRUE(IsXml(svg));
+  EXPECT_EQ(svg.find(">110</text>"), std::string::npos);
+  EXPECT_NE(svg.find(">100</text>"), std::string::npos);
+}
+
 TEST(Charts, SayWhenThereIsNothingToShow) {
   const std::vector<std::string> empty = {
       Draw(LineChart{.heading = {"t"}}),

@@ -56,6 +56,17 @@ TEST(Heatmap, OfManyCellsNamesSomeRows) {
   EXPECT_EQ(svg.find(">r1</text>"), std::string::npos);
 }
 
+TEST(Heatmap, NamesWiderThanColumnsStandUpright) {
+  Heatmap chart{.heading = {"Wide"}, .row_count = 1, .column_count = 20};
+  chart.values.assign(20, .5);
+  for (int i = 0; i < 20; ++i) chart.columns.push_back(fmt::format("a long name {}", i));
+  const std::string svg = Draw(chart);
+  EXPECT_TRUE(IsXml(svg));
+  EXPECT_EQ(Count(svg, "rotate(-90)"), 20);
+  for (const std::string& name : chart.columns) EXPECT_NE(svg.find(">" + name + "</text>"), std::string::npos) << name;
+  EXPECT_EQ(Count(Draw(Small()), "rotate(-90)"), 1) << "the name of the rows";
+}
+
 TEST(Heatmap, OddValuesAndNone) {
   Heatmap same = Small(), none = Small(), empty{.heading = {"t"}};
   same.values.assign(6, 3);

@@ -70,6 +70,8 @@ inline std::vector<NamedConfig> NamedConfigs() {
   add("DistilledFeatures", [](auto& c) { c.distillation_token = true, c.position_prefix = 2, c.classes = 0; });
   add("Features", [](auto& c) { c.classes = 0, c.head_norm = true; });
   add("Pooler", [](auto& c) { c.pooler_width = 5; });
+  add("Projection", [](auto& c) { c.projection_width = 5, c.fc_norm = true; });
+  add("ProjectedFeatures", [](auto& c) { c.projection_width = 7, c.projection_bias = true, c.classes = 0; });
   add("SinCos", [](auto& c) { c.positions = model::Positions::kSinCos, c.class_token = false, c.pool = Pool::kMean; });
   add("NoPositions", [](auto& c) { c.positions = model::Positions::kNone; });
   add("Norms", [](auto& c) {

@@ -77,7 +77,7 @@ function draw() {
 function say() {
   let text = name(query) + ", " + page.layers[layer] + ", " + (H > 1 ? (typeof head === "number" ? page.heads[head] : head + " of heads") : page.heads[0]);
   if (pinned && pointed >= P) text += ": " + percent(shown[pointed]) + " to " + name(pointed);
-  text += pinned ? ". Click it again to let go." : "";
+  text += pinned ? ". Held: click it again, or press Enter, to let go." : "";
   at("said").textContent = text;
 }
 function update() {
@@ -129,14 +129,37 @@ view.addEventListener("click", event => {
   if (token < 0) return;
   pinned = !(pinned && token === query); pointed = -1; query = token; soon();
 });
-view.addEventListener("keydown", event => {
-  const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns }[event.key];
-  if (!step) return;
-  event.preventDefault(); query = query < P ? P : Math.min(N - 1, Math.max(P, query + step)); soon();
+// Keys work without a click into the photo, but not where a button or a slider has a use for them.
+document.addEventListener("keydown", event => {
+  if (event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  const other = event.target.closest("button, input");
+  const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
+  if (step && !(other && other.type === "range")) {
+    event.preventDefault();
+    const moved = pinned && pointed >= P ? pointed : query;
+    let to = P;
+    if (moved >= P) {
+      const row = Math.floor((moved - P) / columns) + step[0], column = (moved - P) % columns + step[1];
+      if (row < 0 || row >= rows || column < 0 || column >= columns) return;
+      to = P + row * columns + column;
+    }
+    // A held patch stays, and the keys read its weights, as the mouse does.
+    if (pinned) { pointed = to; draw(); say(); } else { query = to; soon(); }
+  } else if (event.key === "Enter" && !other && query >= P) {
+    event.preventDefault(); pinned = !pinned; pointed = -1; draw(); say();
+  } else if (event.key === "Escape" && pinned) {
+    pinned = false; pointed = -1; draw(); say();
+  }
 });
 at("smooth").onchange = at("opacity").oninput = draw;
 { const g = at("bar").getContext("2d"); for (let i = 0; i < 256; ++i) { g.fillStyle = "#" + colour(i); g.fillRect(i, 0, 1, 1); } }
 view.style.setProperty("--shape", page.photo[1] / page.photo[0]);
-document.title = "Attention: " + page.title; at("title").textContent = page.title;
+at("title").textContent = page.title;
+if (page.top) {
+  const percents = page.top.map(p => [p.label || "class " + p.index, percent(p.score)]);
+  const name = document.createElement("b"); name.textContent = percents[0][0];
+  at("top").append(name, percents[0][1], ...percents.slice(1).map(([who, share]) => {
+    const other = document.createElement("span"); other.textContent = who + " " + share; return other; }));
+} else at("top").hidden = true;
 at("sub").textContent = page.model + ", " + rows + " × " + columns + " patches. Point at a patch to see where it looks; click it to hold it.";
 photo.onload = update;

@@ -89,6 +89,28 @@ io::Json Finite(double value) { return std::isfinite(value) ? io::Json(value) : 
 
 }  // namespace
 
+std::string Summary(std::span<const Result> results) {
+  report::Table table{
+      "",
+      {{"", report::Align::kLeft}, {"claim", report::Align::kLeft}, {"verdict", report::Align::kLeft}, {"checks"}},
+      {}};
+  int64_t agreeing = 0;
+  for (const Result& result : results) {
+    int64_t deciding = 0, holding = 0;
+    for (const Check& check : result.checks) {
+      if (check.relation == Relation::kObserved) continue;
+      ++deciding;
+      holding += check.holds() ? 1 : 0;
+    }
+    agreeing += result.agrees() ? 1 : 0;
+    const std::string checks =
+        deciding == 0 ? "–" : fmt::format("{}/{} {}", holding, deciding, holding == deciding ? "✓" : "✗");
+    table.rows.push_back({result.id, result.title, std::string(Name(result.verdict)), checks});
+  }
+  return fmt::format("{}\n{} of {} claims gave here what the verdict says\n", report::ToText(table), agreeing,
+                     results.size());
+}
+
 std::string ToText(const Result& result) {
   std::string text = fmt::format("{:<4} {}: {}{}\n", result.id, result.title, Name(result.verdict),
                                  result.agrees() ? "" : ", but what was measured here CONTRADICTS it");

@@ -9,6 +9,10 @@
 
 namespace qkv::lab {
 
+/// For a terminal, a line for each result: number, title, verdict, and how many of the checks that decide hold; below
+/// them how many results agree.
+std::string Summary(std::span<const Result> results);
+
 /// For a terminal: the claim, what was run, predicted and measured values, the verdict and its reason.
 std::string ToText(const Result& result);
 

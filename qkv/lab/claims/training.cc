@@ -104,7 +104,34 @@ Matrix Transposed(const Matrix& m) {
 }
 
 // What an interval says about a difference of accuracies.
-enum class Finding { kWorse, kOpen, kBetter };
+enum class Finding { kWorse, kOpen, kBetter, kCeiling };
+
+// Mean accuracies from which on a task no longer tells arms apart.
+constexpr double kCeilingAccuracy = 0.9995;
+
+// Whether both arms solve the task.
+bool AtCeiling(const AblationResults& results, const std::string& data, std::string_view arm, std::string_view other) {
+  int at_ceiling = 0;
+  for (const ArmSummary& summary : Summarise(results, data)) {
+    const bool compared = summary.arm == arm || summary.arm == other;
+    at_ceiling += compared && summary.top1.mean >= kCeilingAccuracy ? 1 : 0;
+  }
+  return at_ceiling == 2;
+}
+
+std::string_view Words(Finding finding) {
+  switch (finding) {
+    case Finding::kWorse:
+      return "worse";
+    case Finding::kBetter:
+      return "better";
+    case Finding::kOpen:
+      return "left open";
+    case Finding::kCeiling:
+      return "both solve it, at 100 %";
+  }
+  return "";
+}
 
 Finding ClassifyDifference(const Interval& difference) {
   if (difference.mean + difference.half < 0) return Finding::kWorse;
@@ -113,11 +140,11 @@ Finding ClassifyDifference(const Interval& difference) {
 
 // What all stored results say about one arm against another.
 struct Findings {
-  int64_t worse = 0, open = 0, better = 0;
+  int64_t worse = 0, open = 0, better = 0, ceiling = 0;
   std::string words;  // "On cifar10 shared − separate is +0.12 ± 0.42 points: left open. …"
   std::vector<Check> checks;
 
-  bool any() const { return worse + open + better > 0; }
+  bool any() const { return worse + open + better + ceiling > 0; }
 };
 
 // The claim is that an arm is worse. An interval that contains 0 refutes nothing.
@@ -132,12 +159,13 @@ Findings Compare(const Bench& bench, std::string_view arm, std::string_view othe
     for (const std::string& data : results.Data()) {
       const Interval difference = Difference(results, data, arm, other);
       if (std::isnan(difference.mean)) continue;
-      const Finding finding = ClassifyDifference(difference);
-      ++(finding == Finding::kWorse ? findings.worse : finding == Finding::kOpen ? findings.open : findings.better);
-      findings.words += fmt::format("On {} {} − {} is {} points: {}. ", data, arm, other, Percent(difference, true),
-                                    finding == Finding::kWorse  ? "worse"
-                                    : finding == Finding::kOpen ? "left open"
-                                                                : "better");
+      const Finding finding = AtCeiling(results, data, arm, other) ? Finding::kCeiling : ClassifyDifference(difference);
+      ++(finding == Finding::kWorse    ? findings.worse
+         : finding == Finding::kOpen   ? findings.open
+         : finding == Finding::kBetter ? findings.better
+                                       : findings.ceiling);
+      findings.words +=
+          fmt::format("On {} {} − {} is {} points: {}. ", data, arm, other, Percent(difference, true), Words(finding));
       findings.checks.push_back({fmt::format("{}: {} − {}, accuracy", data, arm, other), Relation::kObserved, kNan,
                                  100 * difference.mean, 0, "points"});
     }
@@ -158,10 +186,13 @@ std::string DescribeCaveats(const Bench& bench) {
   return words;
 }
 
-void AddResults(const Bench& bench, Result* result) {
+// Tables and charts of these arms, where several of them were trained.
+void AddResults(const Bench& bench, std::span<const std::string_view> shown, Result* result) {
   for (const AblationResults& results : bench.setup().ablations) {
     for (const std::string& data : results.Data()) {
-      const std::vector<ArmSummary> arms = Summarise(results, data);
+      std::vector<ArmSummary> arms = Summarise(results, data);
+      std::erase_if(arms, [&](const ArmSummary& arm) { return std::ranges::find(shown, arm.arm) == shown.end(); });
+      if (arms.size() < 2) continue;
       result->tables.push_back(AccuracyTable(arms, fmt::format("{}: differences to {}", data, results.arms[0])));
       if (std::ranges::any_of(arms, [](const ArmSummary& arm) { return std::isfinite(arm.difference.mean); })) {
         result->pictures.push_back(
@@ -170,6 +201,10 @@ void AddResults(const Bench& bench, Result* result) {
     }
   }
 }
+
+// The arms that C6 compares, and those of C11.
+constexpr std::string_view kSharingArms[] = {kSeparate, "shared", "unified", "shared_kv"};
+constexpr std::string_view kMergingArms[] = {kSeparate, "separate:qkv-bias=false", "merged"};
 
 std::string DescribeSource(const Bench& bench) {
   if (bench.setup().ablations.empty()) return "; no results of `qkv ablate` are there";
@@ -224,7 +259,7 @@ Result ReplayLearning(const Bench& bench) {
                                      : fmt::format("So separate queries and keys help in {} of {} tasks here. ",
                                                    shared.worse, shared.worse + shared.open + shared.better);
   result.reason += "Small models, trained briefly; detection was not tried. " + DescribeCaveats(bench);
-  AddResults(bench, &result);
+  AddResults(bench, kSharingArms, &result);
   return result;
 }
 
@@ -280,7 +315,7 @@ Result ReplayOneMatrix(const Bench& bench) {
       "those "
       "that suit two matrices. Small models, trained briefly. " +
       DescribeCaveats(bench);
-  AddResults(bench, &result);
+  AddResults(bench, kMergingArms, &result);
   return result;
 }
 

@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // Raise this whenever the same checkpoint, options and instruction set give different layers, or different names.
-constexpr int kFormat = 4;
+constexpr int kFormat = 5;
 constexpr const char *kIdentityKey = "qkv.identity", *kModelSumKey = "qkv.checksum.model",
                      *kLayersSumKey = "qkv.checksum.layers";
 

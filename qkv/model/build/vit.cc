@@ -22,15 +22,15 @@ nn::AttentionPool<T> BuildAttentionPool(const VitConfig& c, const BuildOptions& 
   const Tensor<T> latent = weights.Get("attn_pool.latent");
   pool.latent = Tensor<T>::Uninitialised({1, c.block.width});
   std::copy_n(latent.data(), c.block.width, pool.latent.data());
-  pool.attention.heads = c.block.attention.heads;
-  pool.attention.head_width = c.block.width / c.block.attention.heads;
+  pool.attention.heads = c.pool_heads();
+  pool.attention.head_width = c.block.width / c.pool_heads();
   pool.attention.query = weights.Linear("attn_pool.q");
   const Affine<T> key_value = weights.Layer("attn_pool.kv");
   pool.attention.query_key_value = key_value.Pack();
   if (options.absorb) {
     const int64_t E = pool.attention.head_width;
-    pool.attention.absorbed = {key_value.PackTransposedHeads(0, E, c.block.attention.heads),
-                               key_value.PackHeads(c.block.width, E, c.block.attention.heads)};
+    pool.attention.absorbed = {key_value.PackTransposedHeads(0, E, c.pool_heads()),
+                               key_value.PackHeads(c.block.width, E, c.pool_heads())};
   }
   pool.attention.projection = weights.Linear("attn_pool.proj");
   pool.norm = weights.Norm("attn_pool.norm", c.block.norm);
@@ -90,11 +90,13 @@ Vit<T>::Vit(const VitConfig& config, const std::vector<BoundTensor>& tensors, co
         BuildBlock(config.block, config.tokens(), options, weights, fmt::format("blocks.{}.", block),
                    ChooseAttentionBuild(config, options, block));
   });
+  rotary_frequencies_ = weights.Get("rope.freqs");
   ComputeRotary();
   norm_ = weights.Norm("norm", config.block.norm);
   if (config.pool == Pool::kMap) attention_pool_ = BuildAttentionPool(config, options, weights);
   pooler_ = weights.Linear("pooler");
   fc_norm_ = weights.Norm("fc_norm", config.block.norm);
+  projection_ = weights.Linear("projection");
   head_norm_ = weights.Norm("head_norm", config.block.norm);
   head_ = weights.Linear("head");
   head_dist_ = weights.Linear("head_dist");
@@ -104,10 +106,9 @@ Vit<T>::Vit(const VitConfig& config, const std::vector<BoundTensor>& tensors, co
 template <typename T>
 void Vit<T>::ComputeRotary() {
   if (config_.rotary == PatchRotary::kNone) return;
-  RequireMemory(nn::RotaryTable::Bytes(config_.tokens(), config_.block.attention.query_width()),
-                "build: the rotations of the model's tokens");
-  rotary_ =
-      std::make_shared<const nn::RotaryTable>(MakeRotaryTable(config_, config_.grid_height(), config_.grid_width()));
+  RequireMemory(RotaryBytes(config_, config_.tokens()), "build: the rotations of the model's tokens");
+  rotary_ = std::make_shared<const std::vector<nn::RotaryTable>>(
+      MakeRotaryTables(config_, config_.grid_height(), config_.grid_width(), rotary_frequencies_));
 }
 
 template <typename T>

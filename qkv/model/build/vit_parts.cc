@@ -199,7 +199,7 @@ template <typename Archive, typename Pool>
 void PoolParts(Archive& archive, const std::string& name, Pool& pool, const VitConfig& c, bool absorbs) {
   archive.Part(name + ".latent", pool.latent, {1, c.block.width}, true);
   AttentionParts(archive, name + ".attention", pool.attention,
-                 {.config = {.heads = c.block.attention.heads, .head_width = c.block.width / c.block.attention.heads},
+                 {.config = {.heads = c.pool_heads(), .head_width = c.block.width / c.pool_heads()},
                   .width = c.block.width,
                   .tokens = c.tokens(),
                   .absorbs = absorbs,
@@ -217,6 +217,9 @@ void Vit<T>::Parts(Archive& archive, Self& vit, const BuildOptions& options) {
   const VitConfig& c = vit.config_;
   archive.Part("prefix", vit.prefix_, {c.prefix(), c.block.width}, true);
   archive.Part("positions", vit.positions_, {c.patches(), c.block.width}, c.positions != Positions::kNone);
+  archive.Part("rotary_frequencies", vit.rotary_frequencies_,
+               {2, c.depth, c.block.attention.heads, c.block.attention.query_width() / 2},
+               c.rotary == PatchRotary::kMixed);
   archive.Constant(vit.patch_embed_.patch_height, c.patch_height);
   archive.Constant(vit.patch_embed_.patch_width, c.patch_width);
   archive.Constant(vit.patch_embed_.channel_last, c.patch_norms);
@@ -233,6 +236,7 @@ void Vit<T>::Parts(Archive& archive, Self& vit, const BuildOptions& options) {
   if (c.pool == Pool::kMap) PoolParts(archive, "attention_pool", vit.attention_pool_, c, options.absorb);
   LinearParts(archive, "pooler", vit.pooler_, {c.pooler_width, c.block.width});
   NormParts(archive, "fc_norm", vit.fc_norm_, c.block.width, c.block.norm);
+  LinearParts(archive, "projection", vit.projection_, {c.projection_width, c.projection_input()});
   NormParts(archive, "head_norm", vit.head_norm_, c.pooled_width(), c.block.norm);
   LinearParts(archive, "head", vit.head_, {c.classes, c.pooled_width()});
   LinearParts(archive, "head_dist", vit.head_dist_, {c.distillation_head ? c.classes : 0, c.block.width});

@@ -18,6 +18,14 @@ namespace {
 constexpr std::string_view kWrapperPrefixes[] = {"module.",   "_orig_mod.", "model.",   "net.",     "network.",
                                                  "backbone.", "encoder.",   "teacher.", "student.", "ema_model."};
 
+void BindAll(Checkpoint* checkpoint) {
+  const Description& description = checkpoint->description;
+  BoundTowers bound =
+      BindTowers(description.config, description.text ? &*description.text : nullptr, *checkpoint->tensors);
+  checkpoint->bound = std::move(bound.image);
+  checkpoint->text = std::move(bound.text);
+}
+
 Checkpoint OpenOnce(const fs::path& path, const ModelHints& given) {
   Checkpoint checkpoint;
   checkpoint.source = path.string();
@@ -27,7 +35,7 @@ Checkpoint OpenOnce(const fs::path& path, const ModelHints& given) {
   const fs::path folder = fs::is_directory(path) ? path : path.parent_path();
   try {
     ConfigFiles files;
-    if (std::optional<io::Json> config = ReadOptionalJson(folder / kConfigFile)) {
+    if (std::optional<io::Json> config = ReadOptionalJson(ConfigFile(path))) {
       files.config = std::move(*config);
       files.preprocessor = ReadOptionalJson(folder / kPreprocessorFile);
     }
@@ -39,7 +47,7 @@ Checkpoint OpenOnce(const fs::path& path, const ModelHints& given) {
     checkpoint.description.assumptions.insert(checkpoint.description.assumptions.begin(), files.assumptions.begin(),
                                               files.assumptions.end());
     checkpoint.files = std::move(files);
-    checkpoint.bound = Bind(checkpoint.description.config, *checkpoint.tensors);
+    BindAll(&checkpoint);
     std::vector<std::string>& assumptions = checkpoint.description.assumptions;
     for (const std::string& remark : checkpoint.tensors->remarks()) {
       checkpoint.configuration += remark;  // other dictionaries of the file are other models, for the cache
@@ -73,7 +81,7 @@ Checkpoint Checkpoint::FromBytes(std::string_view config, std::span<const std::b
   checkpoint.tensors = std::make_shared<const io::SafeTensors>(io::SafeTensors::FromBytes(weights, where));
   checkpoint.files = {.config = io::ParseJson(config, where), .stored = false};
   checkpoint.description = Describe(checkpoint.files.config, {}, *checkpoint.tensors);
-  checkpoint.bound = Bind(checkpoint.description.config, *checkpoint.tensors);
+  BindAll(&checkpoint);
   return checkpoint;
 }
 

@@ -26,7 +26,7 @@ struct Checkpoint {
   /// From memory, which must outlive the result. where: prefix of error messages.
   static Checkpoint FromBytes(std::string_view config, std::span<const std::byte> weights, std::string_view where);
 
-  /// The bound tensor of this canonical name; null if the model has none.
+  /// The bound tensor of this canonical name of the image encoder; null if the model has none.
   const BoundTensor* Find(std::string_view canonical) const;
 
   std::string source;                            // the path, for messages
@@ -34,7 +34,8 @@ struct Checkpoint {
   ConfigFiles files;                             // the configuration files, completed by what the caller gave
   Description description;                       // content of the configuration
   std::shared_ptr<const io::TensorSet> tensors;  // as stored, without prefixes that wrappers gave all of them
-  std::vector<BoundTensor> bound;                // points into `tensors`
+  std::vector<BoundTensor> bound;                // of the image encoder; points into `tensors`
+  std::vector<BoundTensor> text;                 // of the text encoder, if description.text
 };
 
 /// Values of the tensor of this canonical name; empty if the model has none. Throws Error if a value is not finite.

@@ -127,6 +127,8 @@ ConfigFiles CompleteConfig(ConfigFiles files, const io::TensorSet& tensors, cons
   const io::Json of_images = ApplySettings(given.settings, row, &files.config);
   if (bare && named && !files.config.contains("model_type")) FitToTensors(tensors, given.settings, &files);
   if (of_images.empty() && given.mean.empty() && given.std.empty() && given.crop_pct == 0) return files;
+  Require(row.change_preprocess != nullptr, "--mean, --std, --crop-pct: {}'s files say how images are prepared",
+          Name(row.library));
   row.change_preprocess(Describe(files.config, files.preprocessor, tensors), of_images, given, &files);
   return files;
 }

@@ -92,9 +92,10 @@ ModelFiles SeparateFiles(const Checkpoint& checkpoint, std::optional<DType> dtyp
           config.architecture, Name(config.family), Name(config.family), Name(config.family),
           Name(config.block.attention.kind), obstruction);
   ModelFiles files = SameFiles(checkpoint, dtype);
-  auto json = nlohmann::ordered_json::parse(files.texts.at(kConfigFile));
+  std::string& text = ConfigText(files);
+  auto json = nlohmann::ordered_json::parse(text);
   SetOwnKeys(AsSeparate(config), &json);
-  files.texts[kConfigFile] = ToText(json);
+  text = ToText(json);
   files.weights = SeparateTensors(checkpoint, dtype);
   return files;
 }
@@ -114,20 +115,21 @@ std::string WithLabels(const std::string& text, const Description& description) 
 ModelFiles SameFiles(const Checkpoint& checkpoint, std::optional<DType> dtype) {
   ModelFiles files;
   const ConfigFiles& known = checkpoint.files;
+  const std::string name = known.stored ? ConfigFile(checkpoint.source).filename().string() : kConfigFile;
   if (known.stored) {
     const fs::path folder = SourceFolder(checkpoint);
-    files.texts[kConfigFile] = SameConfig(ReadFile(folder / kConfigFile), dtype);
+    files.texts[name] = SameConfig(ReadFile(folder / name), dtype);
     if (fs::exists(folder / kPreprocessorFile)) files.texts[kPreprocessorFile] = ReadFile(folder / kPreprocessorFile);
   } else {
     RequireKnownPreprocess(checkpoint.description);
-    files.texts[kConfigFile] = SameConfig(ToText(known.config), dtype);
+    files.texts[name] = SameConfig(ToText(known.config), dtype);
     if (known.preprocessor) files.texts[kPreprocessorFile] = ToText(*known.preprocessor);
     for (const std::string& assumption : checkpoint.description.assumptions) {
       files.notes.push_back("config.json was written from an assumption: " + assumption);
     }
   }
   if (checkpoint.description.label_source != LabelSource::kFiles) {
-    files.texts[kConfigFile] = WithLabels(files.texts[kConfigFile], checkpoint.description);
+    files.texts[name] = WithLabels(files.texts[name], checkpoint.description);
   }
   files.weights = SameTensors(checkpoint, dtype);
   files.metadata = checkpoint.tensors->metadata();

@@ -73,19 +73,28 @@ StoredTensor Cast(const StoredTensor& tensor, DType dtype, TensorList* list) {
   return {tensor.name, dtype, tensor.shape, memory};
 }
 
-// Joins the parts of a tensor, in the table's shape, under its canonical name.
+int64_t RowBytes(const Shape& shape, DType dtype) {
+  return shape.size() / shape[0] * static_cast<int64_t>(ElementSize(dtype));
+}
+
+// Joins the parts of a tensor, in the table's shape and order of rows, under its canonical name.
 StoredTensor Join(const BoundTensor& bound, std::optional<DType> dtype, TensorList* list) {
   const bool alike = std::all_of(bound.parts.begin(), bound.parts.end(),
                                  [&](const StoredTensor* part) { return part->dtype == bound.parts[0]->dtype; });
   const DType type = dtype ? *dtype : alike ? bound.parts[0]->dtype : DType::kF32;
+  if (!bound.extract.whole()) return StoreAs(bound.spec.name, Read<double>(bound), type, list);
   std::vector<StoredTensor> parts;
   for (const StoredTensor* part : bound.parts) parts.push_back(Cast(*part, type, list));
   StoredTensor joined = parts[0];
-  if (parts.size() > 1) {
+  if (parts.size() > 1 || bound.split.rows > 0) {
     const std::span<std::byte> memory =
         NewMemory(list, static_cast<size_t>(bound.spec.shape.size()) * ElementSize(joined.dtype));
     std::byte* to = memory.data();
-    for (const StoredTensor& part : parts) to = std::copy(part.bytes.begin(), part.bytes.end(), to);
+    for (size_t i = 0; i < parts.size(); ++i) {
+      if (static_cast<int>(i) == bound.zero_part) to += parts[i].bytes.size();  // new memory is zero
+      to = std::copy(parts[i].bytes.begin(), parts[i].bytes.end(), to);
+    }
+    ReorderRows(bound.split, RowOrder::kToNeighbours, RowBytes(bound.spec.shape, joined.dtype), memory.data());
     for (const StoredTensor* part : bound.parts) {
       if (part->file != nullptr) part->file->RequireUnchanged();
     }
@@ -178,6 +187,12 @@ void AddParts(const StoredTensor& tensor, const std::vector<std::string>& names,
   if (count > 1) extents[0] /= count;
   const size_t bytes = tensor.bytes.size() / names.size();
   for (size_t i = 0; i < names.size(); ++i) {
+    if (names[i] == kZeroPart) {
+      const auto is_zero = [](std::byte byte) { return byte == std::byte{0}; };
+      Require(std::ranges::all_of(tensor.bytes.subspan(i * bytes, bytes), is_zero),
+              "convert: part {} of tensor {} is not zero, and its library has no place for it", i, tensor.name);
+      continue;
+    }
     out->push_back({names[i], tensor.dtype, Shape(extents), tensor.bytes.subspan(i * bytes, bytes), tensor.file});
   }
 }
@@ -224,12 +239,20 @@ TensorList TranslatedTensors(const Checkpoint& checkpoint, const VitConfig& targ
     Require(tensor != canonical.end() && tensor->second.shape == spec.shape,
             "convert: {} needs tensor {} {}, this model has {}", target.architecture, spec.name, spec.shape,
             tensor == canonical.end() ? "none" : fmt::format("{}", tensor->second.shape));
-    AddParts(tensor->second, StoredNames(layout, prefix, spec.name), &list.tensors);
+    StoredTensor& stored = tensor->second;
+    if (const HalfSplitRows split = FindHalfSplitRows(target, spec.name); split.rows > 0) {
+      const std::span<std::byte> memory = NewMemory(&list, stored.bytes.size());
+      std::copy(stored.bytes.begin(), stored.bytes.end(), memory.data());
+      ReorderRows(split, RowOrder::kToHalves, RowBytes(stored.shape, stored.dtype), memory.data());
+      stored.bytes = memory, stored.file = nullptr;
+    }
+    AddParts(stored, StoredNames(layout, prefix, spec.name), &list.tensors);
   }
   for (const std::string& name : PlaceholderNames(layout, prefix)) {
     const DType type = canonical.at("cls_token").dtype;
     const std::span<std::byte> zeros = NewMemory(&list, static_cast<size_t>(target.block.width) * ElementSize(type));
-    list.tensors.push_back({name, type, {1, target.block.width}, zeros});
+    const int64_t D = target.block.width;
+    list.tensors.push_back({name, type, layout.placeholder_rank == 3 ? Shape{1, 1, D} : Shape{1, D}, zeros});
   }
   return list;
 }

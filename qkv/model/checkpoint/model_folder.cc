@@ -25,15 +25,17 @@ bool IsModelFile(std::string_view name) {
   const bool is_shard = (name.starts_with("model-") && name.ends_with(".safetensors")) ||
                         (name.starts_with("pytorch_model-") && name.ends_with(".bin"));
   return std::ranges::find(io::WeightFileNames(), name) != io::WeightFileNames().end() || name == kPreprocessorFile ||
-         (is_shard && name.find("-of-") != name.npos);
+         name == kConfigFile || name == kOpenClipConfigFile || (is_shard && name.find("-of-") != name.npos);
 }
 
 void WriteFiles(const ModelFiles& files, const fs::path& folder) {
   io::WriteSafeTensors(folder / kWeightsFile, files.weights.tensors, files.metadata);
   for (const auto& [name, text] : files.texts) {
-    if (name != kConfigFile) WriteFile(folder / name, text);
+    if (name != kConfigFile && name != kOpenClipConfigFile) WriteFile(folder / name, text);
   }
-  WriteFile(folder / kConfigFile, files.texts.at(kConfigFile));
+  for (const char* config : {kConfigFile, kOpenClipConfigFile}) {
+    if (const auto text = files.texts.find(config); text != files.texts.end()) WriteFile(folder / config, text->second);
+  }
 }
 
 // A temporary folder beside the target, deleted with its content unless it is published.
@@ -142,6 +144,19 @@ class WorkFolder {
 };
 
 }  // namespace
+
+std::string& ConfigText(ModelFiles& files) {
+  return files.texts.at(files.texts.contains(kConfigFile) ? kConfigFile : kOpenClipConfigFile);
+}
+
+fs::path ConfigFile(const fs::path& path) {
+  std::error_code ignored;
+  const bool is_folder = fs::is_directory(path, ignored);
+  const fs::path folder = is_folder ? path : path.parent_path(), other = folder / kOpenClipConfigFile;
+  const bool meant = !is_folder && path.filename().string().starts_with("open_clip");
+  if (fs::exists(other, ignored) && (meant || !fs::exists(folder / kConfigFile, ignored))) return other;
+  return folder / kConfigFile;
+}
 
 void RequireWritable(const fs::path& folder, bool force) {
   std::error_code ignored;

@@ -12,7 +12,12 @@
 namespace qkv::model {
 
 inline constexpr const char* kConfigFile = "config.json";
+inline constexpr const char* kOpenClipConfigFile = "open_clip_config.json";  // if there is no config.json
 inline constexpr const char* kPreprocessorFile = "preprocessor_config.json";
+
+/// The configuration beside these weights, a file or a folder: config.json, or that of open_clip if its weights are
+/// meant or if there is no other. The file need not exist.
+std::filesystem::path ConfigFile(const std::filesystem::path& path);
 
 struct ModelFiles {
   TensorList weights;
@@ -20,6 +25,9 @@ struct ModelFiles {
   std::map<std::string, std::string> texts;     // by file name
   std::vector<std::string> notes;               // differences although the logits are equal, a sentence each
 };
+
+/// The text of the configuration among `files`.
+std::string& ConfigText(ModelFiles& files);
 
 /// Throws Error if something at `folder` would be lost and `force` is not set.
 void RequireWritable(const std::filesystem::path& folder, bool force);

@@ -35,6 +35,7 @@ struct EmbeddingParameters {
   View<T> tokens;     // [V, D], a row per id, or empty
   View<T> prefix[3];  // class, distillation and register tokens, [1, n, D], or empty
   View<T> positions;  // [1, position_prefix + patches, D] or [1, length, D], or empty
+  View<T> rotary;     // frequencies of each block and head, [2, depth, H, E / 2], or empty
   nn::PatchEmbedParameters<T> patch_embed;
   nn::NormParameters<T> norm_pre;
 };
@@ -45,7 +46,9 @@ struct OutputParameters {
   nn::NormParameters<T> norm;
   nn::AttentionPoolParameters<T> pool;
   nn::LinearParameters<T> pooler;
-  nn::NormParameters<T> fc_norm, head_norm;
+  nn::NormParameters<T> fc_norm;
+  nn::LinearParameters<T> projection;
+  nn::NormParameters<T> head_norm;
   nn::LinearParameters<T> head, head_dist;
 };
 
@@ -57,6 +60,10 @@ void VisitEmbedding(const VitConfig& c, EmbeddingParameters<T>& p, Visitor& visi
   if (c.registers > 0) visit.Tensor("reg_token", {1, c.registers, D}, Role::kToken, p.prefix[2]);
   if (c.positions == Positions::kLearned) {
     visit.Tensor("pos_embed", {1, c.position_prefix + c.patches(), D}, Role::kPosition, p.positions);
+  }
+  if (c.rotary == PatchRotary::kMixed) {
+    visit.Tensor("rope.freqs", {2, c.depth, c.block.attention.heads, c.block.attention.query_width() / 2},
+                 Role::kPosition, p.rotary);
   }
   if (c.patch_norms) {
     visit.Norm("patch_embed.norm_in", c.patch_features(), c.block.norm, p.patch_embed.norm_in);
@@ -171,6 +178,9 @@ void VisitOutput(const VitConfig& c, OutputParameters<T>& p, Visitor& visit) {
   }
   if (c.pooler_width > 0) visit.Linear("pooler", c.pooler_width, D, true, p.pooler);
   if (c.fc_norm) visit.Norm("fc_norm", D, c.block.norm, p.fc_norm);
+  if (c.projection_width > 0) {
+    visit.Linear("projection", c.projection_width, c.projection_input(), c.projection_bias, p.projection);
+  }
   if (c.head_norm) visit.Norm("head_norm", c.pooled_width(), c.block.norm, p.head_norm);
   if (c.classes > 0) visit.Linear("head", c.classes, c.pooled_width(), true, p.head);
   if (c.distillation_head) visit.Linear("head_dist", c.classes, D, true, p.head_dist);
@@ -179,7 +189,7 @@ void VisitOutput(const VitConfig& c, OutputParameters<T>& p, Visitor& visit) {
 template <typename T, typename Visitor>
 void VisitOutput(const SequenceConfig& c, OutputParameters<T>& p, Visitor& visit) {
   if (c.final_norm) visit.Norm("norm", c.block.width, c.block.norm, p.norm);
-  visit.Linear("head", c.outputs, c.block.width, true, p.head);
+  visit.Linear("head", c.outputs, c.block.width, c.head_bias, p.head);
 }
 
 }  // namespace qkv::model

@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <set>
 
 #include "qkv/model/families/families.h"
+#include "qkv/nn/rotary.h"
 
 namespace qkv::model {
 namespace {
@@ -58,25 +60,50 @@ const NameRow* FindRow(const Layout& layout, std::string_view canonical) {
   return nullptr;
 }
 
-// All alternatives for a canonical tensor, each a list of parts. A row names the tensor or its module.
-std::vector<std::vector<std::string>> Alternatives(const Layout& layout, std::string_view prefix,
-                                                   std::string_view canonical) {
+// One way to store a tensor: names of its parts, and where it is within the only part.
+struct Alternative {
+  std::vector<std::string> parts;
+  Extract extract;
+};
+
+// Splits "^NAME[1:3/3]", a name of a layout's table, into the name and the extract.
+std::string_view ParseExtract(std::string_view stored, Extract* extract) {
+  if (stored.starts_with('^')) {
+    extract->transposed = true;
+    stored.remove_prefix(1);
+  }
+  if (!stored.ends_with(']')) return stored;
+  const size_t open = stored.rfind('[');
+  const auto digit = [&](size_t after) { return int64_t{stored[open + after] - '0'}; };
+  *extract = {digit(1), digit(3), digit(5), extract->transposed};
+  return stored.substr(0, open);
+}
+
+// All alternatives for a canonical tensor. A row names the tensor or its module.
+std::vector<Alternative> Alternatives(const Layout& layout, std::string_view prefix, std::string_view canonical) {
   const CanonicalName name(canonical);
   for (const std::string_view suffix : {"", ".weight", ".bias"}) {
     if (!name.pattern.ends_with(suffix)) continue;
     const std::string_view stem = std::string_view(name.pattern).substr(0, name.pattern.size() - suffix.size());
     const NameRow* row = FindRow(layout, stem);
     if (!row) continue;
-    std::vector<std::vector<std::string>> alternatives;
+    std::vector<Alternative> alternatives;
     for (const std::string_view alternative : Split(row->stored, '|')) {
-      auto& parts = alternatives.emplace_back();
+      Alternative& added = alternatives.emplace_back();
       for (const std::string_view part : Split(alternative, '+')) {
-        parts.push_back(Expand(part, prefix, name.index, suffix));
+        added.parts.push_back(Expand(ParseExtract(part, &added.extract), prefix, name.index, suffix));
       }
     }
     return alternatives;
   }
   Fail("layout: there is no name for tensor \"{}\"", canonical);
+}
+
+// The names of an alternative, to be written. Throws Error if they hold the tensor in another form.
+std::vector<std::string> NamesToWrite(const Alternative& alternative) {
+  Require(alternative.extract.whole(), "layout: conversion does not write \"{}\", which holds a tensor in another form",
+          alternative.parts.front());
+  return alternative.parts;
 }
 
 std::vector<int64_t> WithoutOnes(const Shape& shape) {
@@ -86,19 +113,31 @@ std::vector<int64_t> WithoutOnes(const Shape& shape) {
   return extents;
 }
 
+// True if an extract of this tensor has the table's shape.
+bool ExtractFits(const Shape& expected, const Shape& stored, const Extract& extract) {
+  std::vector<int64_t> extents(stored.extents().begin(), stored.extents().end());
+  if (extents.empty() || extents[0] % extract.pieces != 0) return false;
+  extents[0] = extents[0] / extract.pieces * (extract.end - extract.begin);
+  if (extract.transposed) {
+    if (extents.size() != 2) return false;
+    std::swap(extents[0], extents[1]);
+  }
+  return Shape(extents) == expected;
+}
+
 // True if the parts, concatenated along the first axis, have the table's shape. Axes of extent 1 are ignored.
-bool ShapesFit(const Shape& expected, const std::vector<const io::StoredTensor*>& parts) {
-  if (parts.size() == 1) return WithoutOnes(parts[0]->shape) == WithoutOnes(expected);
-  int64_t first = 0;
-  for (const io::StoredTensor* part : parts) {
-    if (part->shape.rank() != expected.rank()) return false;
-    first += part->shape[0];
+bool ShapesFit(const BoundTensor& bound) {
+  const Shape& expected = bound.spec.shape;
+  if (!bound.extract.whole()) return ExtractFits(expected, bound.parts[0]->shape, bound.extract);
+  const auto count = static_cast<int64_t>(bound.parts.size()) + (bound.zero_part >= 0);
+  if (count == 1) return WithoutOnes(bound.parts[0]->shape) == WithoutOnes(expected);
+  for (const io::StoredTensor* part : bound.parts) {
+    if (part->shape.rank() != expected.rank() || part->shape[0] * count != expected[0]) return false;
     for (int axis = 1; axis < expected.rank(); ++axis) {
       if (part->shape[axis] != expected[axis]) return false;
     }
-    if (part->shape[0] * static_cast<int64_t>(parts.size()) != expected[0]) return false;
   }
-  return first == expected[0];
+  return true;
 }
 
 // The shape of each missing part of a tensor: of the rows that the others leave, an equal share.
@@ -107,7 +146,7 @@ Shape ShapeOfMissing(const BoundTensor& tensor, int64_t missing) {
   for (const io::StoredTensor* part : tensor.parts) {
     if (part->shape.rank() > 0) extents[0] -= part->shape[0];
   }
-  extents[0] = std::max<int64_t>(0, extents[0]) / missing;
+  extents[0] = std::max<int64_t>(0, extents[0]) / (missing + (tensor.zero_part >= 0));
   return Shape(extents);
 }
 
@@ -126,6 +165,24 @@ std::string List(const std::vector<std::string>& entries) {
   return text;
 }
 
+// Tensors that a model has under one of these names.
+constexpr std::string_view kImageAnchors[] = {"embeddings.patch_embeddings.projection.weight",
+                                              "embeddings.patch_embedding.weight"};
+// open_clip's image encoder, and timm's model in it.
+constexpr std::pair<std::string_view, std::string_view> kOpenClipAnchors[] = {
+    {"visual.class_embedding", "visual."}, {"visual.trunk.patch_embed.proj.weight", "visual.trunk."}};
+constexpr std::string_view kTextAnchors[] = {"embeddings.token_embedding.weight", "token_embedding.weight"};
+
+// What precedes the first anchor that is there; nothing if none is.
+std::string PrefixBefore(const io::TensorSet& tensors, std::span<const std::string_view> anchors) {
+  for (const std::string_view anchor : anchors) {
+    if (const io::StoredTensor* found = FindWithSuffix(tensors, anchor)) {
+      return found->name.substr(0, found->name.size() - anchor.size());
+    }
+  }
+  return "";
+}
+
 }  // namespace
 
 const io::StoredTensor* FindWithSuffix(const io::TensorSet& tensors, std::string_view suffix) {
@@ -139,10 +196,13 @@ const io::StoredTensor* FindWithSuffix(const io::TensorSet& tensors, std::string
 }
 
 std::string BasePrefix(const io::TensorSet& tensors) {
-  constexpr std::string_view kAnchor = "embeddings.patch_embeddings.projection.weight";
-  const io::StoredTensor* anchor = FindWithSuffix(tensors, kAnchor);
-  return anchor ? anchor->name.substr(0, anchor->name.size() - kAnchor.size()) : "";
+  for (const auto& [anchor, prefix] : kOpenClipAnchors) {
+    if (tensors.Find(anchor) != nullptr) return std::string(prefix);
+  }
+  return PrefixBefore(tensors, kImageAnchors);
 }
+
+std::string TextPrefix(const io::TensorSet& tensors) { return PrefixBefore(tensors, kTextAnchors); }
 
 const Layout& GetLayout(const VitConfig& config) { return FindFamily(config).layout(config); }
 
@@ -153,7 +213,7 @@ std::vector<std::string> PlaceholderNames(const Layout& layout, std::string_view
 }
 
 std::vector<std::string> StoredNames(const Layout& layout, std::string_view prefix, std::string_view canonical) {
-  return Alternatives(layout, prefix, canonical).front();
+  return NamesToWrite(Alternatives(layout, prefix, canonical).front());
 }
 
 std::vector<std::string> NamesBeside(const VitConfig& config, const io::TensorSet& tensors, std::string_view canonical,
@@ -161,10 +221,10 @@ std::vector<std::string> NamesBeside(const VitConfig& config, const io::TensorSe
   const Layout& layout = GetLayout(config);
   const std::string prefix = BasePrefix(tensors);
   const auto names = Alternatives(layout, prefix, canonical), neighbours = Alternatives(layout, prefix, beside);
-  const auto present =
-      std::ranges::find_if(neighbours, [&](const auto& parts) { return tensors.Find(parts.front()) != nullptr; });
+  const auto present = std::ranges::find_if(
+      neighbours, [&](const Alternative& neighbour) { return tensors.Find(neighbour.parts.front()) != nullptr; });
   const auto generation = static_cast<size_t>(present - neighbours.begin());
-  return names[generation < names.size() ? generation : 0];
+  return NamesToWrite(names[generation < names.size() ? generation : 0]);
 }
 
 const BoundTensor* FindTensor(const std::vector<BoundTensor>& tensors, std::string_view canonical) {
@@ -173,15 +233,71 @@ const BoundTensor* FindTensor(const std::vector<BoundTensor>& tensors, std::stri
   return found == tensors.end() ? nullptr : &*found;
 }
 
+namespace {
+
+// The extract of a stored tensor, [rows, columns], in the table's shape.
+template <typename T>
+Tensor<T> ReadExtract(const io::StoredTensor& stored, const Extract& extract, const Shape& shape) {
+  const Tensor<T> all = io::Convert<T>(stored);
+  const int64_t piece = all.size() / extract.pieces, begin = extract.begin * piece;
+  auto tensor = Tensor<T>::Uninitialised(shape);
+  if (!extract.transposed) {
+    std::copy_n(all.data() + begin, tensor.size(), tensor.data());
+    return tensor;
+  }
+  const int64_t rows = shape[0], columns = shape[1];  // stored: [columns, rows]
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t column = 0; column < columns; ++column) {
+      tensor[row * columns + column] = all[begin + column * rows + row];
+    }
+  }
+  return tensor;
+}
+
+}  // namespace
+
+HalfSplitRows FindHalfSplitRows(const VitConfig& config, std::string_view canonical) {
+  const nn::AttentionConfig& a = config.block.attention;
+  if (!config.rotary_halves || canonical.find(".attn.") == std::string_view::npos) return {};
+  const int64_t r = a.query_width();
+  if (canonical.find(".attn.qkv.") != std::string_view::npos) return {(a.heads + a.kv_heads()) * r, r};
+  const bool norm =
+      canonical.find(".q_norm.") != std::string_view::npos || canonical.find(".k_norm.") != std::string_view::npos;
+  return norm ? HalfSplitRows{r, r} : HalfSplitRows{};
+}
+
+void ReorderRows(const HalfSplitRows& split, RowOrder order, int64_t row_bytes, std::byte* rows) {
+  if (split.rows == 0) return;
+  const std::vector<int64_t> from = nn::HalfSplitToNeighbours(split.head);
+  const auto bytes = static_cast<size_t>(row_bytes), of_head = static_cast<size_t>(split.head) * bytes;
+  std::vector<std::byte> old(of_head);
+  for (int64_t head = 0; head < split.rows / split.head; ++head, rows += of_head) {
+    std::memcpy(old.data(), rows, of_head);
+    for (size_t f = 0; f < from.size(); ++f) {
+      const auto half = static_cast<size_t>(from[f]);
+      const auto [to, at] = order == RowOrder::kToNeighbours ? std::pair(f, half) : std::pair(half, f);
+      std::memcpy(rows + to * bytes, old.data() + at * bytes, bytes);
+    }
+  }
+}
+
 template <typename T>
 Tensor<T> Read(const BoundTensor& bound) {
-  auto tensor = Tensor<T>::Uninitialised(bound.spec.shape);
+  auto tensor = bound.extract.whole() ? Tensor<T>::Uninitialised(bound.spec.shape)
+                                      : ReadExtract<T>(*bound.parts[0], bound.extract, bound.spec.shape);
   T* to = tensor.data();
-  for (const io::StoredTensor* part : bound.parts) {
+  if (bound.zero_part >= 0) std::fill_n(to, tensor.size(), T(0));
+  for (size_t i = 0; i < bound.parts.size() && bound.extract.whole(); ++i) {
+    const io::StoredTensor* const part = bound.parts[i];
+    if (static_cast<int>(i) == bound.zero_part) to += part->shape.size();
     io::ConvertTo<T>(*part, to);
     to += part->shape.size();
     // Otherwise memory holds the weights twice while the model is built, stored and packed.
     if (part->file != nullptr) ReleasePages(part->bytes);
+  }
+  if (bound.split.rows > 0) {
+    const int64_t row = tensor.size() / tensor.dim(0) * static_cast<int64_t>(sizeof(T));
+    ReorderRows(bound.split, RowOrder::kToNeighbours, row, reinterpret_cast<std::byte*>(tensor.data()));
   }
   // x − x is 0 for finite numbers only, and the sum vectorises.
   constexpr int kLanes = 16;
@@ -203,73 +319,130 @@ template Tensor<double> Read(const BoundTensor&);
 
 namespace {
 
-// names_of: all alternatives for a canonical tensor, each a list of parts. ignored: names of tensors that are not read.
-template <typename NamesFunction>
-std::vector<BoundTensor> BindTable(std::vector<TensorSpec> table, const NamesFunction& names_of,
-                                   const std::set<std::string, std::less<>>& ignored, const io::TensorSet& tensors,
-                                   const std::string& model, const std::function<std::string()>& advice = {}) {
-  std::vector<BoundTensor> bound;
-  std::vector<std::string> missing, misshaped, left_over;
-  std::set<const io::StoredTensor*> used;
-  for (TensorSpec& spec : table) {
-    const std::vector<std::vector<std::string>> alternatives = names_of(spec.name);
-    // The first of which a part is there: what it lacks is missing.
-    const auto present = std::ranges::find_if(alternatives, [&](const auto& parts) {
-      return std::ranges::any_of(parts, [&](const std::string& name) { return tensors.Find(name) != nullptr; });
-    });
-    BoundTensor tensor{std::move(spec), {}};
+// Binds tables to the tensors of one file, and finds what no table used.
+class Binder {
+ public:
+  explicit Binder(const io::TensorSet& tensors) : tensors_(tensors) {}
+
+  /// names_of: all alternatives for a canonical tensor.
+  template <typename NamesFunction>
+  std::vector<BoundTensor> Bind(std::vector<TensorSpec> table, const NamesFunction& names_of) {
+    std::vector<BoundTensor> bound;
+    for (TensorSpec& spec : table) {
+      const std::vector<Alternative> alternatives = names_of(spec.name);
+      // The first of which a part is there: what it lacks is missing.
+      const auto present = std::ranges::find_if(alternatives, [&](const Alternative& one) {
+        return std::ranges::any_of(
+            one.parts, [&](const std::string& name) { return name != kZeroPart && tensors_.Find(name) != nullptr; });
+      });
+      const Alternative& chosen = present == alternatives.end() ? alternatives.front() : *present;
+      bound.push_back({.spec = std::move(spec), .parts = {}, .extract = chosen.extract});
+      Take(chosen, &bound.back());
+    }
+    return bound;
+  }
+  /// Tensors that are not read.
+  void Ignore(const Layout& layout, std::string_view prefix) {
+    for (const std::string_view name : layout.ignored) {
+      std::string expanded = Expand(name, prefix, "", "");
+      if (expanded.ends_with('*')) {
+        expanded.pop_back();
+        ignored_beginnings_.push_back(std::move(expanded));
+      } else {
+        ignored_.insert(std::move(expanded));
+      }
+    }
+  }
+
+  /// Throws Error that names all missing, misshaped and unused tensors. advice: what to add, called if there are some.
+  void Finish(std::string_view model, const std::function<std::string()>& advice = {}) const {
+    std::vector<std::string> left_over;
+    for (const io::StoredTensor& tensor : tensors_.tensors()) {
+      if (!used_.contains(&tensor) && !IsIgnored(tensor.name) && tensor.shape.size() > 0) {
+        left_over.push_back(FormatShown("{} {}", tensor.name, tensor.shape));
+      }
+    }
+    std::string problems;
+    if (!missing_.empty()) problems += fmt::format("\n{} missing:{}", missing_.size(), List(missing_));
+    if (!misshaped_.empty()) problems += fmt::format("\n{} of another shape:{}", misshaped_.size(), List(misshaped_));
+    if (!left_over.empty()) problems += fmt::format("\n{} left over:{}", left_over.size(), List(left_over));
+    if (!problems.empty() && advice) problems += advice();
+    Require(problems.empty(), "checkpoint: its tensors are not those of {}{}", model, EscapedText{problems});
+  }
+
+ private:
+  bool IsIgnored(std::string_view name) const {
+    return ignored_.contains(name) ||
+           std::ranges::any_of(ignored_beginnings_, [&](const std::string& begin) { return name.starts_with(begin); });
+  }
+  void Take(const Alternative& chosen, BoundTensor* tensor) {
+    const Shape& shape = tensor->spec.shape;
     std::vector<std::string> absent;
-    for (const std::string& name : present == alternatives.end() ? alternatives.front() : *present) {
-      if (const io::StoredTensor* part = tensors.Find(name)) {
-        tensor.parts.push_back(part);
-        used.insert(part);
+    for (const std::string& name : chosen.parts) {
+      if (name == kZeroPart) {
+        tensor->zero_part = static_cast<int>(tensor->parts.size());
+      } else if (const io::StoredTensor* part = tensors_.Find(name)) {
+        tensor->parts.push_back(part);
+        used_.insert(part);
       } else {
         absent.push_back(name);
       }
     }
     for (const std::string& name : absent) {
-      missing.push_back(FormatShown("{} {}", name, ShapeOfMissing(tensor, std::ssize(absent))));
+      missing_.push_back(FormatShown("{} {}", name, ShapeOfMissing(*tensor, std::ssize(absent))));
     }
-    if (absent.empty() && !ShapesFit(tensor.spec.shape, tensor.parts)) {
-      misshaped.push_back(
-          FormatShown("{} is {}, expected {}", tensor.parts[0]->name, FormatShapes(tensor.parts), tensor.spec.shape));
+    if (absent.empty() && !ShapesFit(*tensor)) {
+      const std::string where = chosen.extract.transposed ? ", transposed"
+                                : !chosen.extract.whole()
+                                    ? fmt::format(" in pieces {} to {} of {}", chosen.extract.begin, chosen.extract.end,
+                                                  chosen.extract.pieces)
+                                    : "";
+      misshaped_.push_back(
+          FormatShown("{} is {}, expected {}{}", tensor->parts[0]->name, FormatShapes(tensor->parts), shape, where));
     }
-    bound.push_back(std::move(tensor));
   }
-  for (const io::StoredTensor& tensor : tensors.tensors()) {
-    if (!used.contains(&tensor) && !ignored.contains(tensor.name) && tensor.shape.size() > 0) {
-      left_over.push_back(FormatShown("{} {}", tensor.name, tensor.shape));
-    }
-  }
-  std::string problems;
-  if (!missing.empty()) problems += fmt::format("\n{} missing:{}", missing.size(), List(missing));
-  if (!misshaped.empty()) problems += fmt::format("\n{} of another shape:{}", misshaped.size(), List(misshaped));
-  if (!left_over.empty()) problems += fmt::format("\n{} left over:{}", left_over.size(), List(left_over));
-  if (!problems.empty() && advice) problems += advice();
-  Require(problems.empty(), "checkpoint: its tensors are not those of {}{}", model, EscapedText{problems});
-  return bound;
-}
+
+  const io::TensorSet& tensors_;
+  std::set<std::string, std::less<>> ignored_;
+  std::vector<std::string> ignored_beginnings_;
+  std::set<const io::StoredTensor*> used_;
+  std::vector<std::string> missing_, misshaped_;
+};
 
 }  // namespace
 
 std::vector<BoundTensor> Bind(const VitConfig& config, const io::TensorSet& tensors) {
-  const Layout& layout = GetLayout(config);
-  const std::string prefix = BasePrefix(tensors);
-  std::set<std::string, std::less<>> ignored;
-  for (const std::string_view name : layout.ignored) ignored.insert(Expand(name, prefix, "", ""));
-  return BindTable(
-      TensorTable(config), [&](const std::string& name) { return Alternatives(layout, prefix, name); }, ignored,
-      tensors, fmt::format("{} ({} layout)", config.architecture, Name(config.family)),
-      [&]() -> std::string {
-        const auto settings_that_fit = FindFamily(config).settings_that_fit;
-        const std::string settings = settings_that_fit ? settings_that_fit(config, tensors) : "";
-        return settings.empty() ? "" : fmt::format("\nthe tensors are those of a model with{}", settings);
-      });
+  return BindTowers(config, nullptr, tensors).image;
+}
+
+BoundTowers BindTowers(const VitConfig& config, const TextTower* text, const io::TensorSet& tensors) {
+  const FamilyRow& family = FindFamily(config);
+  Binder binder(tensors);
+  const auto bind = [&](std::vector<TensorSpec> table, const Layout& layout, const std::string& prefix) {
+    binder.Ignore(layout, prefix);
+    return binder.Bind(std::move(table), [&](const std::string& name) { return Alternatives(layout, prefix, name); });
+  };
+  BoundTowers bound;
+  bound.image = bind(TensorTable(config), family.layout(config), BasePrefix(tensors));
+  for (BoundTensor& tensor : bound.image) tensor.split = FindHalfSplitRows(config, tensor.spec.name);
+  if (text != nullptr) {
+    Require(family.text_layout != nullptr, "families: {} has no names for a text encoder", config.architecture);
+    bound.text = bind(TensorTable(*text), *family.text_layout, TextPrefix(tensors));
+  }
+  binder.Finish(fmt::format("{} ({} layout)", config.architecture, Name(config.family)), [&]() -> std::string {
+    const std::string settings = family.settings_that_fit ? family.settings_that_fit(config, tensors) : "";
+    return settings.empty() ? "" : fmt::format("\nthe tensors are those of a model with{}", settings);
+  });
+  return bound;
 }
 
 std::vector<BoundTensor> Bind(std::vector<TensorSpec> table, const io::TensorSet& tensors, std::string_view model) {
-  const auto itself = [](const std::string& name) { return std::vector<std::vector<std::string>>{{name}}; };
-  return BindTable(std::move(table), itself, {}, tensors, std::string(model));
+  Binder binder(tensors);
+  std::vector<BoundTensor> bound = binder.Bind(std::move(table), [](const std::string& name) {
+    return std::vector<Alternative>{{{name}, {}}};
+  });
+  binder.Finish(model);
+  return bound;
 }
 
 }  // namespace qkv::model

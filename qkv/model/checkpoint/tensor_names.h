@@ -9,30 +9,64 @@
 
 #include "qkv/io/safetensors.h"
 #include "qkv/model/checkpoint/tensor_table.h"
+#include "qkv/model/config/text_tower.h"
 
 namespace qkv::model {
 
 /// One tensor (or the .weight and .bias of one module) and its stored names. "{}" stands for the block's index, '@' for
 /// the prefix of the base model ("vit.", "deit.", …, or nothing). '|' separates alternatives, first the one that the
-/// library writes today; '+' separates the parts of a tensor that is stored in pieces along its first axis.
+/// library writes today; '+' separates the parts of a tensor that is stored in pieces along its first axis. A part
+/// named kZeroPart is not stored: it is zero.
+/// A tensor may also be stored inside another, or turned: "NAME[1:3/3]" stands for the second and third of three equal
+/// pieces of NAME along its first axis, "^NAME" for the transposed matrix. Conversion does not write such layouts.
 struct NameRow {
   std::string_view canonical, stored;
 };
 
+inline constexpr std::string_view kZeroPart = "0";
+
 struct Layout {
   std::span<const std::span<const NameRow>> tables;  // the first table with the tensor applies
-  std::span<const std::string_view> ignored;         // tensors that inference does not read, such as mask tokens
-  // Ignored tokens of shape [1, D] that the library's class still expects: conversion writes zeros.
+  // Tensors that inference does not read, such as mask tokens; "decoder.*": all whose names begin so.
+  std::span<const std::string_view> ignored;
+  // Ignored tokens of shape [1, D], or [1, 1, D], that the library's class still expects: conversion writes zeros.
   std::span<const std::string_view> placeholders;
+  int placeholder_rank = 2;
 };
 
 /// The layout of a configuration: determined by its family, and within the family by the model.
 const Layout& GetLayout(const VitConfig& config);
 
+/// The first `rows` rows of a tensor, in heads of `head` rows, that a file stores half-split and the table has as
+/// neighbours (nn::HalfSplitToNeighbours).
+struct HalfSplitRows {
+  int64_t rows = 0, head = 0;  // 0: none
+};
+
+/// Those of a tensor of this canonical name, if the configuration has VitConfig::rotary_halves.
+HalfSplitRows FindHalfSplitRows(const VitConfig& config, std::string_view canonical);
+
+enum class RowOrder { kToNeighbours, kToHalves };
+
+/// Reorders dense rows of `row_bytes` bytes each.
+void ReorderRows(const HalfSplitRows& split, RowOrder order, int64_t row_bytes, std::byte* rows);
+
+/// Where a tensor is within a stored one.
+struct Extract {
+  int64_t begin = 0, end = 1, pieces = 1;  // pieces [begin, end) of equal pieces along the first axis
+  bool transposed = false;
+
+  bool whole() const { return pieces == 1 && !transposed; }
+};
+
 /// A tensor of the table, and the stored tensors that hold it (concatenated along the first axis).
 struct BoundTensor {
   TensorSpec spec;
   std::vector<const io::StoredTensor*> parts;
+  Extract extract = {};  // not whole: of the only part
+  // One more part, of the same shape and before parts[zero_part], is not stored: it is zero. −1: there is none.
+  int zero_part = -1;
+  HalfSplitRows split = {};
 };
 
 /// The tensor of this canonical name; null if there is none.
@@ -46,11 +80,21 @@ Tensor<T> Read(const BoundTensor& bound);
 /// misshaped and unused tensors. Shapes are compared without axes of extent 1.
 std::vector<BoundTensor> Bind(const VitConfig& config, const io::TensorSet& tensors);
 
+/// The tensors of both towers of a model, in the tables' orders; without a text encoder as above. Strict likewise: a
+/// tensor must belong to either tower.
+struct BoundTowers {
+  std::vector<BoundTensor> image, text;
+};
+BoundTowers BindTowers(const VitConfig& config, const TextTower* text, const io::TensorSet& tensors);
+
 /// As above, for a table whose tensors are stored under their own names. model: owner of the tensors, for messages.
 std::vector<BoundTensor> Bind(std::vector<TensorSpec> table, const io::TensorSet& tensors, std::string_view model);
 
-/// Prefix of the base model's names in this checkpoint: "vit.", "deit.", …, or nothing.
+/// Prefix of the base model's names in this checkpoint: "vit.", "deit.", "vision_model.", "visual.trunk.", …, or
+/// nothing.
 std::string BasePrefix(const io::TensorSet& tensors);
+/// Prefix of the text encoder's names: "text_model.", "text.", or nothing. In its layout it stands for '@'.
+std::string TextPrefix(const io::TensorSet& tensors);
 
 /// Names under which a library stores a tensor of the table today. Throws Error if it has no name for it.
 std::vector<std::string> StoredNames(const Layout& layout, std::string_view prefix, std::string_view canonical);

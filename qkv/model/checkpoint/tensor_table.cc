@@ -82,6 +82,13 @@ std::vector<TensorSpec> MakeTensorTable(const Config& config) {
 std::vector<TensorSpec> TensorTable(const VitConfig& config) { return MakeTensorTable(config); }
 std::vector<TensorSpec> TensorTable(const SequenceConfig& config) { return MakeTensorTable(config); }
 
+std::vector<TensorSpec> TensorTable(const TextTower& tower) {
+  std::vector<TensorSpec> table = TensorTable(tower.config);
+  table.push_back({"logit_scale", {1}, Role::kScale});
+  if (tower.logit_bias) table.push_back({"logit_bias", {1}, Role::kBias});
+  return table;
+}
+
 TokenProducts CountProducts(const nn::BlockConfig& config) {
   ProductCounter counter;
   nn::BlockParameters<ProductCounter::Views> none;
@@ -95,7 +102,11 @@ int64_t Elements(const std::vector<TensorSpec>& table) {
   return total;
 }
 
-int64_t Parameters(const VitConfig& config) { return Elements(TensorTable(config)); }
+int64_t Parameters(const VitConfig& config) {
+  const nn::AttentionConfig& a = config.block.attention;
+  const bool zero_biases = a.kind == nn::AttentionKind::kSeparate && a.bias && !a.key_bias;  // in the table only
+  return Elements(TensorTable(config)) - (zero_biases ? config.depth * a.kv_heads() * a.query_width() : 0);
+}
 int64_t Parameters(const SequenceConfig& config) { return Elements(TensorTable(config)); }
 
 }  // namespace qkv::model

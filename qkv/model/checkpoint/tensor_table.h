@@ -7,6 +7,7 @@
 
 #include "qkv/core/tensor.h"
 #include "qkv/model/config/sequence_config.h"
+#include "qkv/model/config/text_tower.h"
 #include "qkv/model/config/vit_config.h"
 
 namespace qkv::model {
@@ -22,6 +23,8 @@ struct TensorSpec {
 /// All tensors of a checkpoint with this configuration, in the order of the forward pass.
 std::vector<TensorSpec> TensorTable(const VitConfig& config);
 std::vector<TensorSpec> TensorTable(const SequenceConfig& config);
+/// Also "logit_scale" and, if there is one, "logit_bias".
+std::vector<TensorSpec> TensorTable(const TextTower& tower);
 
 /// Cost of a block's weights per token, counted over the same declaration.
 struct TokenProducts {

@@ -18,6 +18,7 @@ Obstructions CommonObstructions(const VitConfig& c, std::string_view who) {
        fmt::format("{}, but {} heads of {} features are not {}", has_no("width of heads of its own"),
                    c.block.attention.heads, c.block.attention.head_width, c.block.width)},
       {!c.block.attention.projection, has_no("attention without an output projection")},
+      {c.projection_width > 0, has_no("projection of the pooled vector into a space shared with texts")},
       {c.head_norm, has_no("LayerNorm in the classifier")},
       {!SeparationObstruction(c).empty(),
        fmt::format("{}: {}", has_no(fmt::format("{} attention", Name(c.block.attention.kind))),
@@ -79,6 +80,9 @@ std::vector<std::string> Differences(const VitConfig& a, const VitConfig& b) {
   if (a.rotary != PatchRotary::kNone) {
     compare("the base of rotary positions", a.rotary_base, b.rotary_base);
     compare("the grid of rotary positions", a.rotary_grid_height, b.rotary_grid_height);
+    compare("the scale of rotary positions", a.rotary_scales, b.rotary_scales);
+    compare("the offset of rotary positions", a.rotary_offset, b.rotary_offset);
+    compare("the order of rotary axes", a.rotary_columns_first, b.rotary_columns_first);
   }
   compare("the kind of norm", a.block.norm.kind, b.block.norm.kind);
   compare("the norms' biases", a.block.norm.has_bias(), b.block.norm.has_bias());
@@ -95,6 +99,9 @@ std::vector<std::string> Differences(const VitConfig& a, const VitConfig& b) {
   compare("the width of queries and keys", a.block.attention.query_width(), b.block.attention.query_width());
   compare("LayerNorm on queries and keys", a.block.attention.qk_norm, b.block.attention.qk_norm);
   compare("the biases of queries, keys and values", a.block.attention.bias, b.block.attention.bias);
+  // A bias of zero is none.
+  compare("the biases of keys", a.block.attention.bias && a.block.attention.key_bias && !b.block.attention.key_bias,
+          false);
   compare("the output projection", a.block.attention.projection, b.block.attention.projection);
   if (a.block.attention.projection) {
     compare("the output projection's bias", a.block.attention.projection_bias, b.block.attention.projection_bias);
@@ -108,8 +115,11 @@ std::vector<std::string> Differences(const VitConfig& a, const VitConfig& b) {
     compare("the tokens that are pooled", a.pool_prefix, b.pool_prefix);
   }
   if (a.pool == Pool::kMap) compare("the width of the pooling's MLP", a.map_mlp_width, b.map_mlp_width);
+  if (a.pool == Pool::kMap) compare("the pooling's heads", a.pool_heads(), b.pool_heads());
   compare("the pooler's width", a.pooler_width, b.pooler_width);
   if (a.pooler_width > 0) compare("the pooler's activation", a.pooler_activation, b.pooler_activation);
+  compare("the projection's width", a.projection_width, b.projection_width);
+  if (a.projection_width > 0) compare("the projection's bias", a.projection_bias, b.projection_bias);
   compare("LayerNorm in the classifier", a.head_norm, b.head_norm);
   compare("the number of classes", a.classes, b.classes);
   compare("the distillation head", a.distillation_head, b.distillation_head);

@@ -18,10 +18,15 @@ void ParseOwnKeys(const Fields& config, VitConfig* c) {
   c->block.attention.qk_width = config.Int("qkv_attention_rank", 0);
   const std::string rotary = config.String("qkv_rotary", std::string(Name(c->rotary)));
   const std::optional<PatchRotary> found = FindPatchRotary(rotary);
-  Require(found.has_value(), "config.json: \"qkv_rotary\" is \"{}\", expected none, patches or normalised", rotary);
+  Require(found.has_value(), "config.json: \"qkv_rotary\" is \"{}\", expected none, patches, normalised or mixed",
+          rotary);
   c->rotary = *found;
   c->rotary_base = config.Number("qkv_rotary_base", c->rotary_base);
-  std::tie(c->rotary_grid_height, c->rotary_grid_width) = config.Size("qkv_rotary_grid", {0, 0});
+  std::tie(c->rotary_grid_height, c->rotary_grid_width) =
+      config.Size("qkv_rotary_grid", {c->rotary_grid_height, c->rotary_grid_width});
+  c->rotary_scales = config.Bool("qkv_rotary_scales", c->rotary_scales);
+  c->rotary_offset = config.Number("qkv_rotary_offset", c->rotary_offset);
+  c->rotary_columns_first = config.Bool("qkv_rotary_columns_first", c->rotary_columns_first);
 }
 
 }  // namespace
@@ -56,6 +61,7 @@ Description Describe(const io::Json& config, const std::optional<io::Json>& prep
   Description description = FindFamily(fields).describe(config, preprocessor, tensors);
   ParseOwnKeys(fields, &description.config);
   Validate(description.config);
+  if (description.text) Validate(*description.text, description.config.pooled_width());
   const std::string background = fields.String("qkv_background", "any");
   Require(background == "any" || background == "dark",
           "config.json: \"qkv_background\" is \"{}\", expected any or dark", background);

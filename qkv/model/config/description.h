@@ -12,6 +12,7 @@
 #include "qkv/io/safetensors.h"
 #include "qkv/model/config/model_hints.h"
 #include "qkv/model/config/preprocess_config.h"
+#include "qkv/model/config/text_tower.h"
 #include "qkv/model/config/vit_config.h"
 
 namespace qkv::model {
@@ -22,6 +23,7 @@ enum class LabelSource { kFiles, kCaller, kAssumed };
 struct Description {
   VitConfig config;
   image::Preprocess preprocess;
+  std::optional<TextTower> text;    // of a model with two towers
   std::vector<std::string> labels;  // by class, or empty
   LabelSource label_source = LabelSource::kFiles;
   std::vector<std::string> assumptions;  // values that no file states, a sentence each

@@ -20,10 +20,10 @@ using ImageSize = std::optional<std::pair<int64_t, int64_t>>;  // height, width
 image::Preprocess PreprocessFromTimm(const io::Json& pretrained_cfg, ImageSize size = {});
 
 /// Hugging Face's image processor (PIL backend) for a preprocessor_config.json. channels: the model's num_channels. A
-/// missing key gets the default of the class named by image_processor_type: ViT's, DeiT's, Bit's or CLIP's; ViT's if
-/// the type is missing too (a caller that knows the model_type adds it). null turns a step off.
-/// size: replaces size and crop_size; a shortest_edge becomes the longer side of `size`, so that the crop is filled.
-/// Throws Error that names the key for an unknown processor or value, or a wrong type.
+/// missing key gets the default of the class named by image_processor_type: ViT's, DeiT's, Bit's, CLIP's or Siglip's;
+/// ViT's if the type is missing too (a caller that knows the model_type adds it). null turns a step off. size: replaces
+/// size and crop_size; a shortest_edge becomes the longer side of `size`, so that the crop is filled. Throws Error that
+/// names the key for an unknown processor or value, or a wrong type.
 image::Preprocess PreprocessFromHuggingFace(const io::Json& preprocessor_config, int channels, ImageSize size = {});
 
 }  // namespace qkv::model

@@ -21,6 +21,12 @@ constexpr std::string_view kPositionNames = "none, learned, sinusoidal or rotary
 constexpr std::pair<TokenMeaning, std::string_view> kMeanings[] = {{TokenMeaning::kNumber, "numbers"},
                                                                    {TokenMeaning::kByte, "bytes"}};
 
+constexpr std::pair<TokenPool, std::string_view> kTokenPools[] = {{TokenPool::kNone, "none"},
+                                                                  {TokenPool::kLast, "last"},
+                                                                  {TokenPool::kFirstEnd, "end"},
+                                                                  {TokenPool::kGreatest, "greatest"}};
+constexpr std::string_view kTokenPoolNames = "none, last, end or greatest";
+
 template <typename Visitor>
 void VisitFields(SequenceConfig& c, Visitor& visit) {
   visit.Enum("tokens", c.meaning, FindTokenMeaning, "numbers or bytes");
@@ -33,6 +39,9 @@ void VisitFields(SequenceConfig& c, Visitor& visit) {
   visit.Number("rotary_base", "the base of rotary positions", c.rotary_base, 1, 1e12);
   visit.Bool("causal", c.causal);
   visit.Bool("final_norm", c.final_norm, true);
+  visit.Bool("head_bias", c.head_bias, true);
+  visit.Enum("pool", c.pool, FindTokenPool, kTokenPoolNames, TokenPool::kNone);
+  visit.Int("end_token", "the end token", c.end_token, 0, kMaxExtent, 0);
 }
 
 }  // namespace
@@ -45,6 +54,9 @@ std::string_view Name(SequencePositions positions) { return FindName(kPositions,
 std::optional<SequencePositions> FindSequencePositions(std::string_view name) {
   return FindIn<SequencePositions>(kPositions, name);
 }
+
+std::string_view Name(TokenPool pool) { return FindName(kTokenPools, pool); }
+std::optional<TokenPool> FindTokenPool(std::string_view name) { return FindIn<TokenPool>(kTokenPools, name); }
 
 void Validate(const SequenceConfig& c) {
   SequenceConfig fields = c;

@@ -33,6 +33,18 @@ enum class TokenMeaning { kNumber, kByte };
 std::string_view Name(TokenMeaning meaning);
 std::optional<TokenMeaning> FindTokenMeaning(std::string_view name);
 
+/// Which token an encoder of whole sequences reads.
+enum class TokenPool {
+  kNone,      // none: the outputs are of every token
+  kLast,      // the last token, padding included (SigLIP)
+  kFirstEnd,  // the first token with the id `end_token`; the first token if there is none (Hugging Face's CLIP)
+  kGreatest,  // the first token with the greatest id (CLIP, whose end token is the last of the vocabulary)
+};
+
+/// "none", "last", "end", "greatest"
+std::string_view Name(TokenPool pool);
+std::optional<TokenPool> FindTokenPool(std::string_view name);
+
 struct SequenceConfig {
   static constexpr std::string_view kArchitecture = "qkv_sequence";
 
@@ -48,6 +60,9 @@ struct SequenceConfig {
   double rotary_base = nn::RotaryTable::kUsualBase;
   bool causal = false;     // a token sees itself and earlier ones: a decoder. Otherwise all: an encoder
   bool final_norm = true;  // between the blocks and the output
+  bool head_bias = true;   // of the output layer
+  TokenPool pool = TokenPool::kNone;
+  int64_t end_token = 0;  // for kFirstEnd
 
   /// Tokens in one row.
   nn::TokenGrid grid() const { return {.prefix = 0, .height = 1, .width = length}; }

@@ -1,5 +1,7 @@
 #include "qkv/model/config/vit_config.h"
 
+#include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "qkv/core/error.h"
@@ -15,8 +17,10 @@ constexpr std::pair<Pool, std::string_view> kPools[] = {{Pool::kToken, "token"},
                                                         {Pool::kMax, "max"},     {Pool::kMeanMax, "avgmax"},
                                                         {Pool::kMap, "map"},     {Pool::kTokenAndMean, "token+avg"}};
 
-constexpr std::pair<PatchRotary, std::string_view> kPatchRotary[] = {
-    {PatchRotary::kNone, "none"}, {PatchRotary::kPatches, "patches"}, {PatchRotary::kNormalised, "normalised"}};
+constexpr std::pair<PatchRotary, std::string_view> kPatchRotary[] = {{PatchRotary::kNone, "none"},
+                                                                     {PatchRotary::kPatches, "patches"},
+                                                                     {PatchRotary::kNormalised, "normalised"},
+                                                                     {PatchRotary::kMixed, "mixed"}};
 
 }  // namespace
 
@@ -27,16 +31,54 @@ std::string_view Name(PatchRotary rotary) { return FindName(kPatchRotary, rotary
 std::optional<PatchRotary> FindPatchRotary(std::string_view name) { return FindIn<PatchRotary>(kPatchRotary, name); }
 
 nn::RotaryTable MakeRotaryTable(const VitConfig& c, int64_t grid_height, int64_t grid_width) {
+  Require(c.rotary == PatchRotary::kPatches || c.rotary == PatchRotary::kNormalised,
+          "rotary positions: frequencies of {} positions are weights of each block; only inference has them",
+          Name(c.rotary));
   const nn::TokenGrid grid{c.prefix(), grid_height, grid_width};
   const int64_t E = c.block.attention.query_width();
   const bool normalised = c.rotary == PatchRotary::kNormalised;
   const double base = c.rotary_base > 0 ? c.rotary_base : normalised ? 100 : nn::kUsualRotaryBase;
   if (normalised) return nn::RotaryTable(nn::NormalisedAngles(grid, E, base));
   const bool own = c.rotary_grid_height > 0;
+  const int64_t height = own ? c.rotary_grid_height : c.grid_height();
+  const int64_t width = own ? c.rotary_grid_width : c.grid_width();
   return nn::RotaryTable(nn::PatchAngles(grid, E,
                                          {.base = base,
-                                          .trained_height = own ? c.rotary_grid_height : c.grid_height(),
-                                          .trained_width = own ? c.rotary_grid_width : c.grid_width()}));
+                                          .offset = c.rotary_offset,
+                                          .trained_height = c.rotary_scales ? height : 0,
+                                          .trained_width = c.rotary_scales ? width : 0,
+                                          .columns_first = c.rotary_columns_first}));
+}
+
+template <typename T>
+std::vector<nn::RotaryTable> MakeRotaryTables(const VitConfig& c, int64_t grid_height, int64_t grid_width,
+                                              const Tensor<T>& frequencies) {
+  std::vector<nn::RotaryTable> tables;
+  if (c.rotary == PatchRotary::kNone) return tables;
+  if (c.rotary != PatchRotary::kMixed) {
+    tables.push_back(MakeRotaryTable(c, grid_height, grid_width));
+    return tables;
+  }
+  const int64_t H = c.block.attention.heads, P = c.block.attention.query_width() / 2;
+  nn::MixedAngles angles{nn::PatchIndices({c.prefix(), grid_height, grid_width}, c.rotary_columns_first),
+                         Tensor<double>({2, H, P})};
+  for (int64_t block = 0; block < c.depth; ++block) {
+    for (int64_t axis = 0; axis < 2; ++axis) {
+      std::copy_n(frequencies.view().at(axis, block), H * P, angles.frequencies.view().at(axis));
+    }
+    tables.emplace_back(angles);
+  }
+  return tables;
+}
+
+template std::vector<nn::RotaryTable> MakeRotaryTables(const VitConfig&, int64_t, int64_t, const Tensor<float>&);
+template std::vector<nn::RotaryTable> MakeRotaryTables(const VitConfig&, int64_t, int64_t, const Tensor<double>&);
+
+double RotaryBytes(const VitConfig& c, int64_t tokens) {
+  if (c.rotary == PatchRotary::kNone) return 0;
+  const bool mixed = c.rotary == PatchRotary::kMixed;
+  return static_cast<double>(mixed ? c.depth : 1) *
+         nn::RotaryTable::Bytes(tokens, c.block.attention.query_width(), mixed ? c.block.attention.heads : 1);
 }
 
 void Validate(const VitConfig& c) {
@@ -52,6 +94,7 @@ void Validate(const VitConfig& c) {
   RequireRange("the number of register tokens", c.registers, 0, kMaxExtent);
   RequireRange("the number of classes", c.classes, 0, kMaxClasses);
   RequireRange("the pooler's width", c.pooler_width, 0, kMaxExtent);
+  RequireRange("the projection's width", c.projection_width, 0, kMaxExtent);
   Require(c.patch_features() <= 1 << 24, "config: patches of {}x{} pixels with {} channels are too large",
           c.patch_height, c.patch_width, c.channels);
   const bool needs_token = c.pool == Pool::kToken || c.pool == Pool::kTokenAndMean;
@@ -60,6 +103,9 @@ void Validate(const VitConfig& c) {
   Require(c.positions != Positions::kSinCos || (c.block.width % 4 == 0 && c.block.width >= 8),
           "config: sine and cosine positions need a width that is a multiple of 4 and at least 8, got {}",
           c.block.width);
+  RequireRange("the heads of attention pooling", c.map_heads, 0, kMaxExtent);
+  Require(c.pool != Pool::kMap || c.block.width % c.pool_heads() == 0,
+          "config: a width of {} is no multiple of attention pooling's {} heads", c.block.width, c.pool_heads());
   if (c.rotary == PatchRotary::kNone) return;
   const nn::AttentionConfig& attention = c.block.attention;
   Require(nn::AllowsRotary(attention.kind) && attention.query_width() % 4 == 0,
@@ -68,6 +114,10 @@ void Validate(const VitConfig& c) {
           Name(attention.kind), attention.query_width());
   Require(c.rotary_base == 0 || (c.rotary_base >= 1 && c.rotary_base <= 1e12),
           "config: the base of rotary positions is {}, expected 1 to 1e12", c.rotary_base);
+  Require(std::abs(c.rotary_offset) <= kMaxExtent, "config: the offset of rotary positions is {}, expected {} at most",
+          c.rotary_offset, kMaxExtent);
+  Require(!c.rotary_halves || attention.kind == nn::AttentionKind::kSeparate,
+          "config: half-split rotary positions need separate queries and keys, got {} attention", Name(attention.kind));
   RequireRange("the height of the rotary grid", c.rotary_grid_height, 0, kMaxExtent);
   RequireRange("the width of the rotary grid", c.rotary_grid_width, c.rotary_grid_height > 0 ? 1 : 0, kMaxExtent);
 }
@@ -78,8 +128,9 @@ double Flops(const VitConfig& c, int64_t height, int64_t width) {
   const double patches = static_cast<double>(height / c.patch_height) * static_cast<double>(width / c.patch_width);
   const double embedding = 2 * patches * static_cast<double>(c.patch_features()) * static_cast<double>(c.block.width);
   const double head = 2 * static_cast<double>(c.pooled_width()) * static_cast<double>(c.classes);
+  const double projection = 2 * static_cast<double>(c.projection_input()) * static_cast<double>(c.projection_width);
   return embedding + static_cast<double>(c.depth) * Flops(c.block, patches + static_cast<double>(c.prefix())) +
-         head * (c.distillation_head ? 2 : 1);
+         projection + head * (c.distillation_head ? 2 : 1);
 }
 
 }  // namespace qkv::model

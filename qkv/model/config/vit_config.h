@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "qkv/model/config/block_config.h"
 #include "qkv/nn/rotary.h"
@@ -13,9 +14,9 @@
 namespace qkv::model {
 
 /// The library that a model's files belong to; families/ has one or more rows for each.
-enum class Family { kTimm, kHuggingFace, kVitPytorch };
+enum class Family { kTimm, kHuggingFace, kVitPytorch, kOpenClip };
 
-/// "timm", "Hugging Face", "vit-pytorch"; families/families.cc has the names.
+/// "timm", "Hugging Face", "vit-pytorch", "open_clip"; families/families.cc has the names.
 std::string_view Name(Family family);
 
 enum class Positions {
@@ -29,8 +30,9 @@ enum class PatchRotary {
   kNone,
   kPatches,     // nn::PatchAngles, scaled to the trained grid
   kNormalised,  // nn::NormalisedAngles
+  kMixed,       // nn::MixedAngles, with frequencies of each block and head in the checkpoint
 };
-/// "none", "patches", "normalised"
+/// "none", "patches", "normalised", "mixed"
 std::string_view Name(PatchRotary rotary);
 std::optional<PatchRotary> FindPatchRotary(std::string_view name);
 
@@ -74,8 +76,13 @@ struct VitConfig {
   Interpolation interpolation = Interpolation::kBicubicAntialias;
   PatchRotary rotary = PatchRotary::kNone;
   double rotary_base = 0;  // 0: 10,000 for kPatches, 100 for kNormalised
-  // The grid that kPatches scales coordinates to; 0: that of the image size.
+  // The grid that kPatches scales coordinates to, if it does; 0: that of the image size.
+  bool rotary_scales = true;
   int64_t rotary_grid_height = 0, rotary_grid_width = 0;
+  double rotary_offset = 0;           // kPatches: added to rows and columns
+  bool rotary_columns_first = false;  // kPatches, kMixed: the column is the first coordinate
+  // The file pairs features i and i + E/2 of a head; binding makes them neighbours (nn::HalfSplitToNeighbours).
+  bool rotary_halves = false;
   bool square_positions = false;  // interpolation treats the trained grid as square, whatever its shape
   // For other sizes than the trained one: pixels beyond the last whole patch are ignored, not rejected.
   bool crops_to_patches = false;
@@ -85,8 +92,13 @@ struct VitConfig {
   Pool pool = Pool::kToken;
   bool pool_prefix = false;   // mean, max and map read all tokens, not only the patches
   int64_t map_mlp_width = 0;  // hidden width of attention pooling's MLP
+  int64_t map_heads = 0;      // of attention pooling; 0: as many as in the blocks
   int64_t pooler_width = 0;   // Hugging Face's pooler, a dense layer on the class token; 0: none
   simd::Activation pooler_activation = simd::Activation::kTanh;
+  // The last layer before the output: a linear layer of the pooled vector, after fc_norm, into the space that images
+  // share with texts (CLIP); 0: none.
+  int64_t projection_width = 0;
+  bool projection_bias = false;
 
   bool head_norm = false;          // vit-pytorch's older LayerNorm before the classifier
   int64_t classes = 0;             // 0: no classifier; the output is the pooled vector
@@ -101,6 +113,7 @@ struct VitConfig {
   /// Whether scores are x_i M x_jᵀ of one matrix M, with terms of one token: neither a norm nor a rotation stands
   /// between projections and their product.
   bool scores_are_bilinear() const { return !block.attention.qk_norm && rotary == PatchRotary::kNone; }
+  int64_t pool_heads() const { return map_heads > 0 ? map_heads : block.attention.heads; }
   int64_t prefix() const { return class_token + distillation_token + registers; }
   int64_t grid_height() const { return image_height / patch_height; }
   int64_t grid_width() const { return image_width / patch_width; }
@@ -109,7 +122,9 @@ struct VitConfig {
   int64_t tokens() const { return prefix() + patches(); }
   int64_t patch_features() const { return channels * patch_height * patch_width; }
   /// Length of the vector that the classifier reads.
-  int64_t pooled_width() const {
+  int64_t pooled_width() const { return projection_width > 0 ? projection_width : projection_input(); }
+  /// Length of the vector that the projection reads, if there is one.
+  int64_t projection_input() const {
     return pool == Pool::kTokenAndMean ? 2 * block.width : pooler_width > 0 ? pooler_width : block.width;
   }
   /// Last axis of "logits".
@@ -120,8 +135,9 @@ struct VitConfig {
 void Validate(const VitConfig& config);
 
 /// Keys of config.json that are qkv's own, the same in every family.
-inline constexpr std::string_view kOwnKeys[] = {"qkv_attention", "qkv_attention_rank", "qkv_rotary", "qkv_rotary_base",
-                                                "qkv_rotary_grid"};
+inline constexpr std::string_view kOwnKeys[] = {"qkv_attention",     "qkv_attention_rank",      "qkv_rotary",
+                                                "qkv_rotary_base",   "qkv_rotary_grid",         "qkv_rotary_scales",
+                                                "qkv_rotary_offset", "qkv_rotary_columns_first"};
 
 /// Writes qkv's own keys into a model's config.json. Removes keys whose value is the default. Json: of nlohmann,
 /// ordered or not.
@@ -135,10 +151,20 @@ void SetOwnKeys(const VitConfig& config, Json* json) {
   (*json)["qkv_rotary"] = Name(config.rotary);
   if (config.rotary_base > 0) (*json)["qkv_rotary_base"] = config.rotary_base;
   if (config.rotary_grid_height > 0) (*json)["qkv_rotary_grid"] = {config.rotary_grid_height, config.rotary_grid_width};
+  if (!config.rotary_scales) (*json)["qkv_rotary_scales"] = false;
+  if (config.rotary_offset != 0) (*json)["qkv_rotary_offset"] = config.rotary_offset;
+  if (config.rotary_columns_first) (*json)["qkv_rotary_columns_first"] = true;
 }
 
-/// Angles of the tokens on a grid of this size. Requires rotary positions.
+/// Angles of the tokens on a grid of this size. Throws Error for kMixed, whose frequencies are weights.
 nn::RotaryTable MakeRotaryTable(const VitConfig& config, int64_t grid_height, int64_t grid_width);
+
+/// The tables of a grid: one for all blocks; for kMixed one for each block, from its frequencies [2, depth, H, E / 2].
+template <typename T>
+std::vector<nn::RotaryTable> MakeRotaryTables(const VitConfig& config, int64_t grid_height, int64_t grid_width,
+                                              const Tensor<T>& frequencies);
+/// Their memory in bytes, for this many tokens; 0 without rotary positions.
+double RotaryBytes(const VitConfig& config, int64_t tokens);
 
 /// Operations (two per multiply-add) of one image of the trained size, or of another size.
 double Flops(const VitConfig& config);

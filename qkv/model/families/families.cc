@@ -11,12 +11,15 @@
 namespace qkv::model {
 namespace {
 
-// The first match applies. vit-pytorch precedes timm: both have the key "architecture".
-constexpr const FamilyRow* kFamilies[] = {&kVitPytorch, &kTimmVit, &kHfVit, &kHfDinov2};
+// The first match applies. vit-pytorch precedes timm: both have the key "architecture". Eva precedes timm's other
+// models, and CLIP, SigLIP and DINOv3 those that do not look at what is theirs.
+constexpr const FamilyRow* kFamilies[] = {&kVitPytorch, &kTimmEva,  &kTimmVit, &kHfDinov3, &kHfVitRelatives,
+                                          &kHfClip,     &kHfSiglip, &kHfVit,   &kHfDinov2, &kOpenClip};
 
 constexpr Library kLibraries[] = {{Family::kTimm, "timm", "timm"},
                                   {Family::kHuggingFace, "Hugging Face", "hf"},
-                                  {Family::kVitPytorch, "vit-pytorch", "vit-pytorch"}};
+                                  {Family::kVitPytorch, "vit-pytorch", "vit-pytorch"},
+                                  {Family::kOpenClip, "open_clip", "open-clip", /*written=*/false}};
 
 std::vector<std::string_view> ModelTypes() {
   std::vector<std::string_view> types;
@@ -50,7 +53,7 @@ const FamilyRow& FindFamily(const Fields& config) {
           fmt::join(ModelTypes(), ", "));
   Fail(
       "config.json: of no family that qkv knows: it has neither \"architecture\" (timm) nor \"model_type\" (Hugging "
-      "Face) nor \"library_name\": \"vit-pytorch\"");
+      "Face) nor \"library_name\": \"vit-pytorch\" nor \"model_cfg\" (open_clip)");
 }
 
 const FamilyRow& FindFamily(const io::TensorSet& tensors) {
@@ -58,7 +61,8 @@ const FamilyRow& FindFamily(const io::TensorSet& tensors) {
     return *row;
   }
   Fail(
-      "checkpoint: its tensors are of no layout that qkv knows (timm, Hugging Face, vit-pytorch); the first is "
+      "checkpoint: its tensors are of no layout that qkv knows (timm, Hugging Face, vit-pytorch, open_clip); the first "
+      "is "
       "\"{}\"",
       tensors.tensors().empty() ? "" : tensors.tensors()[0].name);
 }

@@ -11,11 +11,13 @@ namespace qkv::model {
 struct Library {
   Family family;
   std::string_view name, option;  // for messages, and for `qkv convert --layout`
+  bool written = true;            // conversion writes its layout
 };
 
 std::span<const Library> Libraries();
 
-extern const FamilyRow kVitPytorch, kTimmVit, kHfVit, kHfDinov2;
+extern const FamilyRow kVitPytorch, kTimmEva, kTimmVit, kHfClip, kHfSiglip, kHfVit, kHfVitRelatives, kHfDinov2,
+    kHfDinov3, kOpenClip;
 
 /// The row of the family that holds this model, or that would hold it after translation to `library`.
 const FamilyRow& FindFamily(const VitConfig& config);

@@ -41,6 +41,7 @@ struct FamilyRow {
   /// reg_tokens=4". Empty if there are none. Null for a family that cannot tell.
   std::string (*settings_that_fit)(const VitConfig& config, const io::TensorSet& tensors);
   /// Stores the model's preprocessing configuration, changed by `settings` and by mean, std and crop_pct of `given`.
+  /// Null if the family's files always tell it.
   void (*change_preprocess)(const Description& description, const io::Json& settings, const ModelHints& given,
                             ConfigFiles* files);
   /// Sets the keys of config.json that name the classes.
@@ -49,6 +50,9 @@ struct FamilyRow {
   /// True for the one row of the library that holds a model of this configuration.
   bool (*holds)(const VitConfig& config);
   const Layout& (*layout)(const VitConfig& config);
+  /// Names of the text encoder's tensors: those of a SequenceConfig, "logit_scale" and "logit_bias". Null if no model
+  /// of the family has one.
+  const Layout* text_layout = nullptr;
   /// Preprocessing from preprocess_json, or for another input size.
   image::Preprocess (*preprocess)(const Description& description, ImageSize size);
   /// Throws Error that names everything in the model that the library's class lacks.

@@ -19,13 +19,13 @@ constexpr std::string_view kPatches = "embeddings.patch_embeddings.projection.we
 
 // The class that wrote the checkpoint; without "architectures" it is inferred from the tensors.
 std::string Architecture(const Fields& config, const HfType& type, const io::TensorSet& tensors) {
-  if (config.Has("architectures")) {
-    const io::Json& names = config.json()["architectures"];
-    if (names.is_array() && !names.empty() && names[0].is_string()) return names[0].get<std::string>();
+  std::string name(type.stem);
+  if (tensors.Find("distillation_classifier.weight")) {
+    name += "ForImageClassificationWithTeacher";
+  } else {
+    name += tensors.Find("classifier.weight") ? "ForImageClassification" : "Model";
   }
-  const std::string stem(type.stem);
-  if (tensors.Find("distillation_classifier.weight")) return stem + "ForImageClassificationWithTeacher";
-  return stem + (tensors.Find("classifier.weight") ? "ForImageClassification" : "Model");
+  return HfArchitecture(config, std::move(name));
 }
 
 bool HasTeacher(const VitConfig& c) { return c.architecture.ends_with("WithTeacher"); }
@@ -85,6 +85,32 @@ Activation HfActivation(const std::string& name) {
   return *activation;
 }
 
+std::string HfArchitecture(const Fields& config, std::string otherwise) {
+  if (config.Has("architectures")) {
+    const io::Json& names = config.json()["architectures"];
+    if (names.is_array() && !names.empty() && names[0].is_string()) return names[0].get<std::string>();
+  }
+  return otherwise;
+}
+
+void ReadHfEncoder(const Fields& config, const HfDefaults& defaults, VitConfig* c) {
+  std::tie(c->image_height, c->image_width) = config.Size("image_size", {224, 224});
+  std::tie(c->patch_height, c->patch_width) = config.Size("patch_size", {defaults.patch, defaults.patch});
+  c->channels = config.Int("num_channels", 3);
+  c->block.width = config.Int("hidden_size", 768);
+  c->depth = config.Int("num_hidden_layers", 12);
+  c->block.attention.heads = config.Int("num_attention_heads", 12);
+  Require(c->block.attention.heads > 0 && c->block.width >= c->block.attention.heads,
+          "config.json: hidden_size {} and num_attention_heads {} do not fit", c->block.width,
+          c->block.attention.heads);
+  c->block.attention.head_width = config.Int("head_dim", c->block.width / c->block.attention.heads);
+  c->block.mlp.width = config.Int("intermediate_size", 3072);
+  c->block.mlp.activation = HfActivation(config.String("hidden_act", std::string(defaults.activation)));
+  c->block.norm.eps = config.Number("layer_norm_eps", defaults.eps);
+  c->interpolation = Interpolation::kBicubic;
+  c->square_positions = c->crops_to_patches = true;
+}
+
 Description ReadHfModel(const Fields& config, const HfType& type, int64_t patch, const io::TensorSet& tensors) {
   Description description;
   VitConfig& c = description.config;
@@ -94,21 +120,8 @@ Description ReadHfModel(const Fields& config, const HfType& type, int64_t patch,
           "config.json: architecture \"{}\" is not supported (…ForImageClassification, "
           "…ForImageClassificationWithTeacher and bare …Model are)",
           c.architecture);
-  std::tie(c.image_height, c.image_width) = config.Size("image_size", {224, 224});
-  std::tie(c.patch_height, c.patch_width) = config.Size("patch_size", {patch, patch});
-  c.channels = config.Int("num_channels", 3);
-  c.block.width = config.Int("hidden_size", 768);
-  c.depth = config.Int("num_hidden_layers", 12);
-  c.block.attention.heads = config.Int("num_attention_heads", 12);
-  Require(c.block.attention.heads > 0 && c.block.width >= c.block.attention.heads,
-          "config.json: hidden_size {} and num_attention_heads {} do not fit", c.block.width, c.block.attention.heads);
-  c.block.attention.head_width = config.Int("head_dim", c.block.width / c.block.attention.heads);
-  c.block.mlp.width = config.Int("intermediate_size", 3072);
-  c.block.mlp.activation = HfActivation(config.String("hidden_act", "gelu"));
-  c.block.norm.eps = config.Number("layer_norm_eps", 1e-12);
+  ReadHfEncoder(config, {.patch = patch}, &c);
   c.block.attention.bias = config.Bool("qkv_bias", true);
-  c.interpolation = Interpolation::kBicubic;
-  c.square_positions = c.crops_to_patches = true;
   c.distillation_mean = false;
   return description;
 }
@@ -177,7 +190,7 @@ io::Json HfConfigFromTensors(const io::TensorSet& tensors, const ModelHints& giv
   config["use_swiglu_ffn"] = has("layer.0.mlp.weights_in.weight") || has("layer.0.mlp.gate_proj.weight");
   config["qkv_bias"] = has("query.bias") || has("q_proj.bias");
   config["num_register_tokens"] = extent("embeddings.register_tokens", 1);
-  const int64_t prefix = has("embeddings.distillation_token") ? 2 : 1;
+  const int64_t prefix = has("embeddings.distillation_token") + has("embeddings.cls_token");
   config["image_size"] = SquareSide(extent("embeddings.position_embeddings", 1) - prefix) * patch;
   if (has("classifier.weight")) config["num_labels"] = extent("classifier.weight", 0);
   if (has("cls_classifier.weight")) config["num_labels"] = extent("cls_classifier.weight", 0);

@@ -47,6 +47,19 @@ inline constexpr NameRow kHfRows[] = {
 };
 inline constexpr std::string_view kHfMaskToken[] = {"@embeddings.mask_token"};
 
+/// Values of absent keys, which are those of a type's configuration class.
+struct HfDefaults {
+  int64_t patch = 16;
+  std::string_view activation = "gelu";
+  double eps = 1e-12;
+};
+
+/// The first of "architectures"; `otherwise` if there is none.
+std::string HfArchitecture(const Fields& config, std::string otherwise);
+
+/// Sizes of an image encoder's blocks and patches, activation and eps.
+void ReadHfEncoder(const Fields& config, const HfDefaults& defaults, VitConfig* c);
+
 /// The class, and the keys that all types share. patch: default patch side of the type.
 Description ReadHfModel(const Fields& config, const HfType& type, int64_t patch, const io::TensorSet& tensors);
 

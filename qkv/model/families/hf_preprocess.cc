@@ -20,6 +20,7 @@ using Resize = Preprocess::Resize;
 const std::vector<float> kClipMean = {0.48145466f, 0.4578275f, 0.40821073f};
 const std::vector<float> kClipStd = {0.26862954f, 0.26130258f, 0.27577711f};
 const std::vector<float> kHalf = {0.5f, 0.5f, 0.5f};
+const std::vector<float> kImageNetOfHfMean = {0.485f, 0.456f, 0.406f}, kImageNetOfHfStd = {0.229f, 0.224f, 0.225f};
 
 // In the order of image::Filter.
 constexpr int kPillowFilters[] = {0, 4, 2, 5, 3, 1};
@@ -40,7 +41,9 @@ const std::array kProcessors = {
     ProcessorDefaults{"ViT", 2, false, 224, false, &kHalf, &kHalf},
     ProcessorDefaults{"DeiT", 3, false, 256, true, &kHalf, &kHalf},
     ProcessorDefaults{"Bit", 3, true, 224, true, &kClipMean, &kClipStd},
+    ProcessorDefaults{"DINOv3ViT", 2, false, 224, false, &kImageNetOfHfMean, &kImageNetOfHfStd},
     ProcessorDefaults{"CLIP", 3, true, 224, true, &kClipMean, &kClipStd},
+    ProcessorDefaults{"Siglip", 3, false, 224, false, &kHalf, &kHalf},
 };
 
 /// "ViTImageProcessor", "ViTImageProcessorFast", "ViTFeatureExtractor", …
@@ -53,8 +56,11 @@ const ProcessorDefaults& FindProcessorDefaults(const Fields& fields) {
     for (const char* ending : {"ImageProcessor", "ImageProcessorFast", "ImageProcessorPil", "FeatureExtractor"})
       if (rest == ending) return defaults;
   }
-  Fail("{}: \"{}\" is \"{}\", expected ViTImageProcessor, DeiTImageProcessor, BitImageProcessor or CLIPImageProcessor",
-       fields.where(), key, type);
+  Fail(
+      "{}: \"{}\" is \"{}\", expected ViTImageProcessor, DeiTImageProcessor, BitImageProcessor, "
+      "DINOv3ViTImageProcessor, "
+      "CLIPImageProcessor or SiglipImageProcessor",
+      fields.where(), key, type);
 }
 
 /// A switch of an image processor; as in the library, null turns the step off.

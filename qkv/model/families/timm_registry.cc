@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "qkv/core/error.h"
 
@@ -43,7 +44,25 @@ const Row* FindRow(const Row (&rows)[N], std::string_view name) {
   return row != std::end(rows) && row->name == name ? row : nullptr;
 }
 
+// An architecture's name of today, and the tag of its weights.
+std::pair<std::string, std::string> SplitName(std::string_view name) {
+  std::string base(name.substr(0, name.find('.')));
+  std::string tag(name.size() > base.size() ? name.substr(base.size() + 1) : "");
+  if (const Row* renamed = FindRow(kRenamed, base)) {
+    // The new name may have its own tag.
+    base = renamed->text.substr(0, renamed->text.find('.'));
+    if (tag.empty() && renamed->text.size() > base.size()) tag = renamed->text.substr(base.size() + 1);
+  }
+  return {base, tag};
+}
+
 }  // namespace
+
+std::string_view TimmClass(std::string_view name) {
+  const Row* known = FindRow(kKnown, SplitName(name).first);
+  if (known == nullptr) return {};
+  return known->text.starts_with(R"({"class":"Eva")") ? kTimmEvaClass : "VisionTransformer";
+}
 
 std::vector<int64_t> TimmHeads(int64_t width, int64_t depth) {
   std::vector<int64_t> heads;
@@ -57,13 +76,7 @@ std::vector<int64_t> TimmHeads(int64_t width, int64_t depth) {
 }
 
 bool FindTimmArchitecture(std::string_view name, TimmArchitecture* architecture) {
-  std::string base(name.substr(0, name.find('.')));
-  std::string tag(name.size() > base.size() ? name.substr(base.size() + 1) : "");
-  if (const Row* renamed = FindRow(kRenamed, base)) {
-    // The new name may have its own tag.
-    base = renamed->text.substr(0, renamed->text.find('.'));
-    if (tag.empty() && renamed->text.size() > base.size()) tag = renamed->text.substr(base.size() + 1);
-  }
+  const auto [base, tag] = SplitName(name);
   const Row* refused = FindRow(kRefused, base);
   Require(refused == nullptr, "architecture \"{}\" is not supported: {}", name, refused ? refused->text : "");
   const Row* known = FindRow(kKnown, base);

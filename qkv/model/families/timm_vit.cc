@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "qkv/core/error.h"
@@ -16,6 +17,8 @@
 #include "qkv/model/families/from_tensors.h"
 #include "qkv/model/families/names_attention.h"
 #include "qkv/model/families/preprocess_common.h"
+#include "qkv/model/families/timm_eva.h"
+#include "qkv/model/families/timm_names.h"
 #include "qkv/model/families/timm_registry.h"
 
 namespace qkv::model {
@@ -24,41 +27,9 @@ namespace {
 using simd::Activation;
 
 // ---------------------------------------------------------------------------------------------------------------------
-// Names of tensors: the canonical ones
+// Names of tensors
 
-constexpr NameRow kRows[] = {
-    {"cls_token", "cls_token"},
-    {"dist_token", "dist_token"},
-    {"reg_token", "reg_token"},
-    {"pos_embed", "pos_embed"},
-    {"patch_embed.proj", "patch_embed.proj"},
-    {"norm_pre", "norm_pre"},
-    {"blocks.{}.norm1", "blocks.{}.norm1"},
-    {"blocks.{}.attn.qkv", "blocks.{}.attn.qkv"},
-    {"blocks.{}.attn.q_norm", "blocks.{}.attn.q_norm"},
-    {"blocks.{}.attn.k_norm", "blocks.{}.attn.k_norm"},
-    {"blocks.{}.attn.norm", "blocks.{}.attn.norm"},
-    {"blocks.{}.attn.proj", "blocks.{}.attn.proj"},
-    {"blocks.{}.ls1.gamma", "blocks.{}.ls1.gamma"},
-    {"blocks.{}.norm2", "blocks.{}.norm2"},
-    {"blocks.{}.mlp.fc1", "blocks.{}.mlp.fc1|blocks.{}.mlp.fc1_g+blocks.{}.mlp.fc1_x"},
-    {"blocks.{}.mlp.norm", "blocks.{}.mlp.norm"},
-    {"blocks.{}.mlp.fc2", "blocks.{}.mlp.fc2"},
-    {"blocks.{}.ls2.gamma", "blocks.{}.ls2.gamma"},
-    {"norm", "norm"},
-    {"attn_pool.latent", "attn_pool.latent"},
-    {"attn_pool.q", "attn_pool.q"},
-    {"attn_pool.kv", "attn_pool.kv"},
-    {"attn_pool.proj", "attn_pool.proj"},
-    {"attn_pool.norm", "attn_pool.norm"},
-    {"attn_pool.mlp.fc1", "attn_pool.mlp.fc1"},
-    {"attn_pool.mlp.fc2", "attn_pool.mlp.fc2"},
-    {"fc_norm", "fc_norm"},
-    {"head", "head"},
-    {"head_dist", "head_dist"},
-};
-
-constexpr std::span<const NameRow> kTables[] = {kRows, kAttentionKindRows};
+constexpr std::span<const NameRow> kTables[] = {kTimmRows, kAttentionKindRows};
 constexpr Layout kLayout = {kTables, {}, {}};
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -106,17 +77,6 @@ Activation ParseActivation(const std::string& name, const Fields& args) {
   const std::optional<Activation> activation = FindActivation(name);
   Require(activation.has_value(), "{}: act_layer \"{}\" is not one of {}", args.where(), name, kActivationNames);
   return *activation;
-}
-
-void ParsePool(const Fields& args, VitConfig* c) {
-  // "": timm returns all tokens, of which embeddings and maps take what is asked for.
-  const std::string given = args.String("global_pool", "token");
-  const std::string name = !given.empty() ? given : c->class_token ? "token" : "avg";
-  const std::optional<Pool> pool = FindPool(name);
-  Require(pool && *pool != Pool::kTokenAndMean, "{}: global_pool \"{}\" is not one of token, avg, max, avgmax, map",
-          args.where(), name);
-  c->pool = *pool;
-  c->pool_prefix = args.Bool("pool_include_prefix", false);
 }
 
 void ParseMlp(const Fields& args, double mlp_ratio, VitConfig* c) {
@@ -189,7 +149,8 @@ VitConfig ParseArguments(const Fields& args, const std::string& architecture) {
   c.block.attention.projection_bias = c.block.mlp.bias = args.Bool("proj_bias", true);
   c.block.layer_scale = args.Number("init_values", 0) != 0;
 
-  ParsePool(args, &c);
+  ParseTimmPool(args, "token", &c);
+  c.pool_prefix = args.Bool("pool_include_prefix", false);
   const bool pooled_norm =
       args.Bool("fc_norm", c.pool == Pool::kMean || c.pool == Pool::kMax || c.pool == Pool::kMeanMax);
   const bool final_norm = args.Bool("final_norm", true);
@@ -197,6 +158,19 @@ VitConfig ParseArguments(const Fields& args, const std::string& architecture) {
   c.fc_norm = final_norm && pooled_norm;
   c.distillation_head = c.distillation_token && c.classes > 0;
   return c;
+}
+
+bool HasLabels(const Fields& config) { return config.Has("label_names") || config.Has("labels"); }
+
+// True if the classifier of this model, a name with its tag, is CLIP's projection into the space of texts: timm stores
+// it so for weights that were not fine-tuned on classes.
+bool IsProjection(const std::string& name, int64_t classes) {
+  TimmArchitecture registered;
+  if (classes == 0 || name.find("_clip_") == std::string::npos || name.find("_ft_") != std::string::npos) return false;
+  if (!FindTimmArchitecture(name, &registered)) return false;
+  constexpr int64_t kImageNet = 1000;
+  const int64_t width = Fields(registered.pretrained_cfg, "registry").Int("num_classes", kImageNet);
+  return width != kImageNet && width == classes;
 }
 
 // label_names is a list, or a map from class to name if there are gaps; label_descriptions may have longer names.
@@ -234,6 +208,16 @@ std::vector<std::string> ParseLabels(const Fields& config, int64_t classes) {
 
 }  // namespace
 
+void ParseTimmPool(const Fields& args, const std::string& otherwise, VitConfig* c) {
+  // "": timm returns all tokens, of which embeddings and maps take what is asked for.
+  const std::string given = args.String("global_pool", otherwise);
+  const std::string name = !given.empty() ? given : c->class_token ? "token" : "avg";
+  const std::optional<Pool> pool = FindPool(name);
+  Require(pool && *pool != Pool::kTokenAndMean, "{}: global_pool \"{}\" is not one of token, avg, max, avgmax, map",
+          args.where(), name);
+  c->pool = *pool;
+}
+
 Description DescribeTimm(const io::Json& json) {
   const Fields config(json, "config.json");
   const std::string architecture = config.String("architecture", "");
@@ -270,9 +254,18 @@ Description DescribeTimm(const io::Json& json) {
   args.update(config.Object("model_args").json());
 
   Description description;
-  description.config = ParseArguments(Fields(args, "config.json: model_args"), architecture);
+  const Fields arguments(args, "config.json: model_args");
+  description.config =
+      IsTimmEva(config) ? ParseTimmEva(arguments, architecture) : ParseArguments(arguments, architecture);
   description.config.family = Family::kTimm;
   Validate(description.config);
+  const std::string tag = weak.String("tag", "");
+  if (IsProjection(tag.empty() ? architecture : architecture.substr(0, architecture.find('.')) + "." + tag,
+                   description.config.classes) &&
+      !HasLabels(config)) {
+    description.config.projection_width = std::exchange(description.config.classes, 0);
+    description.config.projection_bias = true;
+  }
   // qkv's own key: `qkv convert` writes it if a model's eps is not that of its architecture.
   description.config.block.norm.eps = config.Number("qkv_norm_eps", description.config.block.norm.eps);
   const io::Json own_size = {description.config.channels, description.config.image_height,
@@ -459,25 +452,18 @@ void Refuse(const VitConfig& c) {
   RefuseObstructed(c, Family::kTimm, list);
 }
 
-io::Json SizeToJson(int64_t height, int64_t width) {
-  return height == width ? io::Json(height) : io::Json::array({height, width});
-}
-
 // The arguments of VisionTransformer's constructor that a configuration determines.
 io::Json Arguments(const VitConfig& c) {
   const int64_t hidden = c.block.mlp.gate == simd::Gate::kNone ? c.block.mlp.width : 2 * c.block.mlp.width;
-  const auto width = static_cast<double>(c.block.width);
   const bool pools = c.pool == Pool::kMean || c.pool == Pool::kMax || c.pool == Pool::kMeanMax;
   io::Json args;
   args["img_size"] = io::Json::array({c.image_height, c.image_width});
-  args["patch_size"] = SizeToJson(c.patch_height, c.patch_width);
+  args["patch_size"] = TimmSize(c.patch_height, c.patch_width);
   args["in_chans"] = c.channels;
   args["embed_dim"] = c.block.width;
   args["depth"] = c.depth;
   args["num_heads"] = c.block.attention.heads;
-  // timm multiplies it back and truncates.
-  args["mlp_ratio"] = ShortestDecimal(static_cast<double>(hidden) / width,
-                                      [&](double ratio) { return static_cast<int64_t>(width * ratio) == hidden; });
+  args["mlp_ratio"] = TimmMlpRatio(hidden, c.block.width);
   args["num_classes"] = c.classes;
   args["global_pool"] = Name(c.pool);
   args["pool_include_prefix"] = c.pool_prefix;
@@ -522,6 +508,16 @@ bool AlwaysWritten(std::string_view key) {
 
 }  // namespace
 
+io::Json TimmSize(int64_t height, int64_t width) {
+  return height == width ? io::Json(height) : io::Json::array({height, width});
+}
+
+double TimmMlpRatio(int64_t hidden, int64_t width) {
+  const auto D = static_cast<double>(width);
+  return ShortestDecimal(static_cast<double>(hidden) / D,
+                         [&](double ratio) { return static_cast<int64_t>(D * ratio) == hidden; });
+}
+
 Translation TranslateToTimm(const Description& description) {
   const VitConfig& c = description.config;
   Refuse(c);
@@ -539,15 +535,23 @@ Translation TranslateToTimm(const Description& description) {
   for (const auto& [key, value] : arguments.items()) {
     if (AlwaysWritten(key) || of_entry[key] != value) config["model_args"][key] = value;
   }
-  if (c.block.norm.eps != kEps) {
+  EndTimmTranslation(description, kEps, &result);
+  return result;
+}
+
+void EndTimmTranslation(const Description& description, double entry_eps, Translation* translation) {
+  const VitConfig& c = description.config;
+  io::Json& config = translation->config;
+  std::vector<std::string>& notes = translation->notes;
+  if (c.block.norm.eps != entry_eps) {
     config["qkv_norm_eps"] = c.block.norm.eps;
-    result.notes.push_back(fmt::format(
+    notes.push_back(fmt::format(
         "timm's LayerNorm will add {:g} to the variance where this model adds {:g} (config.json has no word for it; "
         "qkv itself reads \"qkv_norm_eps\" there)",
-        kEps, c.block.norm.eps));
+        entry_eps, c.block.norm.eps));
   }
 
-  io::Json cfg = PreprocessToTimm(description.preprocess, c.image_height, c.image_width, &result.notes);
+  io::Json cfg = PreprocessToTimm(description.preprocess, c.image_height, c.image_width, &notes);
   const bool as_trained = cfg["input_size"] == io::Json({c.channels, c.image_height, c.image_width});
   if (!as_trained) config["model_args"]["dynamic_img_size"] = true;
   cfg["fixed_input_size"] = as_trained;
@@ -558,9 +562,9 @@ Translation TranslateToTimm(const Description& description) {
   cfg["classifier"] = c.distillation_token ? io::Json({"head", "head_dist"}) : io::Json("head");
   config["pretrained_cfg"] = std::move(cfg);
   if (!description.labels.empty()) config["label_names"] = description.labels;
+  if (description.text) notes.push_back("the text encoder is left out: timm has none");
 
-  NoteOtherSizes(description, Family::kTimm, Interpolation::kBicubicAntialias, &result.notes);
-  return result;
+  NoteOtherSizes(description, Family::kTimm, Interpolation::kBicubicAntialias, &notes);
 }
 
 constinit const FamilyRow kTimmVit = {

@@ -16,7 +16,7 @@ nn::PatchEmbedSettings MakePatchEmbedSettings(const model::VitConfig& c) {
 }
 
 nn::AttentionPoolSettings MakePoolSettings(const model::VitConfig& c, const NetworkOptions& options) {
-  return {.heads = c.block.attention.heads,
+  return {.heads = c.pool_heads(),
           .mlp = {.config = {.activation = c.block.mlp.activation}, .precision = ToPrecision(options)}};
 }
 
@@ -204,6 +204,11 @@ void Network<T>::OutputForward(View<const T> weights, Workspace& w, View<T> logi
     x = tail.pooler;
   }
   if (c.fc_norm) x = tail.fc_normed = Normed<T>(x, p.fc_norm, &tail.fc_moments, arena);
+  if (c.projection_width > 0) {
+    tail.projected = arena.New<T>({B, c.projection_width});
+    nn::LinearForward<T>(x, p.projection, tail.projected);
+    x = tail.projected;
+  }
   if (c.head_norm) x = tail.head_normed = Normed<T>(x, p.head_norm, &tail.head_moments, arena);
   c.classes > 0 ? nn::LinearForward<T>(x, p.head, logits) : nn::CopyRows<T>(x, logits);
   if (!c.averages_two_tokens()) return;
@@ -242,12 +247,18 @@ void Network<T>::OutputBackward(View<const T> weights, View<const T> dlogits, Wo
   }
   const View<const T> pooler = c.pooler_width > 0 ? tail.pooler : tail.pooled;
   const View<const T> fc_normed = c.fc_norm ? tail.fc_normed : pooler;
+  const View<const T> projected = c.projection_width > 0 ? tail.projected : fc_normed;
   if (c.classes > 0) {
     const View<T> dhead = arena.New<T>({B, c.pooled_width()});
-    nn::LinearBackward<T>(c.head_norm ? tail.head_normed : fc_normed, p.head, dx, dhead, false, d.head);
+    nn::LinearBackward<T>(c.head_norm ? tail.head_normed : projected, p.head, dx, dhead, false, d.head);
     dx = dhead;
   }
-  if (c.head_norm) dx = NormGradient<T>(fc_normed, tail.head_moments, p.head_norm, dx, d.head_norm, arena);
+  if (c.head_norm) dx = NormGradient<T>(projected, tail.head_moments, p.head_norm, dx, d.head_norm, arena);
+  if (c.projection_width > 0) {
+    const View<T> dprojection = arena.New<T>(fc_normed.shape());
+    nn::LinearBackward<T>(fc_normed, p.projection, dx, dprojection, false, d.projection);
+    dx = dprojection;
+  }
   if (c.fc_norm) dx = NormGradient<T>(pooler, tail.fc_moments, p.fc_norm, dx, d.fc_norm, arena);
   if (c.pooler_width > 0) {
     const View<T> dinput = arena.New<T>(tail.pooler.shape()), dpooled = arena.New<T>(tail.pooled.shape());

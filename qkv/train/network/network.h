@@ -37,6 +37,7 @@ class Network {
       View<T> pooled;                // [B, D] or [B, 2·D]
       View<T> pooler_input, pooler;  // before and after its activation
       View<T> fc_moments, fc_normed;
+      View<T> projected;
       View<T> head_moments, head_normed;
     };
 

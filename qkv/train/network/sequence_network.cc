@@ -48,6 +48,10 @@ void EmbedBackward(View<const int32_t> tokens, View<const T> dx, View<T> dvector
 
 template <typename T>
 SequenceNetwork<T>::SequenceNetwork(const model::SequenceConfig& config) : config_(config), parameters_(config) {
+  Require(config.pool == model::TokenPool::kNone,
+          "network: a sequence model that pools one token (\"pool\": \"{}\") cannot be trained; expected an output for "
+          "every token",
+          Name(config.pool));
   if (config.positions == model::SequencePositions::kSinusoidal) {
     positions_ = Tensor<T>::Uninitialised({config.length, config.block.width});
     model::SinCosSequence<T>(positions_);

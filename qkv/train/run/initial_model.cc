@@ -182,7 +182,8 @@ InitialModel ContinuedModel(const model::Checkpoint& checkpoint, const TrainConf
   description.labels = classes;
   // Layers between the tokens and the old classifier are dropped if timm cannot describe them.
   c.distillation_head = c.distillation_token;
-  c.pooler_width = 0;
+  c.pooler_width = c.projection_width = 0;
+  description.text.reset();
   if (c.pool == Pool::kTokenAndMean) c.pool = Pool::kToken;
   InitialModel start = c.family == model::Family::kVitPytorch ? MakeVitPytorchModel(std::move(description))
                                                               : MakeTimmModel(std::move(description));

@@ -71,7 +71,9 @@ INSTANTIATE_TEST_SUITE_P(
                     "hf_dinov2_registers", "hf_vit_model_pooler", "hf_vit_sharded", "hf_vit_resized", "vit_pytorch_vit",
                     "vit_pytorch_old", "vit_pytorch_simple", "vit_pytorch_one_head", "timm_one_head_wide",
                     "timm_kind_shared", "timm_kind_unified", "timm_kind_shared_kv", "timm_kind_merged",
-                    "timm_kind_low_rank", "timm_kind_symmetric", "timm_kind_gaussian", "timm_kind_positional"));
+                    "timm_kind_low_rank", "timm_kind_symmetric", "timm_kind_gaussian", "timm_kind_positional",
+                    "hf_dinov3", "hf_dinov3_7b", "timm_eva", "timm_eva02_norms", "timm_rope_axial", "timm_rope_mixed",
+                    "timm_pe_core", "hf_ijepa"));
 
 TEST_P(CacheOfModels, AnswersWithTheSameBits) {
   std::vector<BuildOptions> variants{

@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include "qkv/io/weights.h"
 #include "qkv/model/checkpoint/checkpoint.h"
+#include "qkv/model/checkpoint/model_folder.h"
 #include "qkv/model/checkpoint/translate.h"
 #include "qkv/model/config/sequence_config.h"
 #include "tests/support/errors.h"
@@ -63,7 +65,7 @@ INSTANTIATE_TEST_SUITE_P(Golden, WrongTypes, testing::ValuesIn(GoldenNames()),
                          [](const auto& golden) { return golden.param; });
 
 // What may be described is translated too: to the layouts that `qkv convert` writes.
-void Use(const io::Json& config, const std::optional<io::Json>& processor, const io::SafeTensors& tensors) {
+void Use(const io::Json& config, const std::optional<io::Json>& processor, const io::TensorSet& tensors) {
   const Description description = Describe(config, processor, tensors);
   Flops(description.config);
   PreprocessForSize(description, 48, 48);
@@ -74,8 +76,8 @@ void Use(const io::Json& config, const std::optional<io::Json>& processor, const
 
 TEST_P(WrongTypes, AreRefusedInOurWords) {
   const fs::path folder = GoldenFolder(GetParam());
-  const auto tensors = io::SafeTensors::Open(folder);
-  const io::Json config = io::ReadJson(folder / "config.json");
+  const io::TensorSet tensors = io::OpenWeights(folder);
+  const io::Json config = io::ReadJson(ConfigFile(folder));
   std::optional<io::Json> processor;
   if (fs::exists(folder / "preprocessor_config.json")) processor = io::ReadJson(folder / "preprocessor_config.json");
   ChangeEachField(config, [&](const io::Json& changed) { Use(changed, processor, tensors); });

@@ -105,6 +105,20 @@ TEST(PreprocessConfig, ProcessorNamesOfAllGenerations) {
 }
 
 // A model changed to one channel often keeps the configuration of three.
+// As facebook/dinov3-* hold it: null turns steps off, missing keys have the class's defaults.
+TEST(PreprocessConfig, Dinov3SquashesToItsSize) {
+  const image::Preprocess p = PreprocessFromHuggingFace(
+      {{"image_processor_type", "DINOv3ViTImageProcessorFast"}, {"do_center_crop", nullptr}, {"crop_size", nullptr}},
+      3);
+  EXPECT_EQ(p.resize, image::Preprocess::Resize::kExact);
+  EXPECT_EQ(p.resize_height, 224);
+  EXPECT_EQ(p.resize_width, 224);
+  EXPECT_EQ(p.crop, image::Preprocess::Crop::kNone);
+  EXPECT_EQ(p.filter, image::Filter::kBilinear);
+  EXPECT_EQ(p.mean, (std::vector<float>{0.485f, 0.456f, 0.406f}));
+  EXPECT_EQ(p.std, (std::vector<float>{0.229f, 0.224f, 0.225f}));
+}
+
 TEST(PreprocessConfig, EqualMeansServeOneChannel) {
   const auto p = PreprocessFromHuggingFace({{"image_mean", {0.5, 0.5, 0.5}}, {"image_std", {0.2, 0.2, 0.2}}}, 1);
   EXPECT_EQ(p.mean, std::vector{0.5f});

@@ -1,0 +1,209 @@
+// qkv search: the nearest of many embedded images, by cosine, to images.
+#include "qkv/app/search.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "cli/command.h"
+#include "cli/images.h"
+#include "cli/output.h"
+#include "qkv/app/embed.h"
+#include "qkv/app/input_files.h"
+#include "qkv/app/search_sheet.h"
+#include "qkv/app/texts.h"
+#include "qkv/app/vector_file.h"
+#include "qkv/core/file.h"
+#include "qkv/core/parallel.h"
+#include "qkv/image/encode.h"
+#include "qkv/report/text.h"
+
+namespace qkv::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Options {
+  ModelOptions model;
+  ImageOptions images;
+  std::string vectors, pool, sheet;
+  std::vector<std::string> queries;
+  int64_t top = 10;
+  bool json = false;
+};
+
+// Queries and their vectors, those of words at the end.
+struct Queries {
+  std::vector<std::string> names;  // [Q]
+  int64_t words = 0;               // how many of them are no images
+  std::vector<float> values;       // [Q, D]
+  int failed = 0;                  // left out
+
+  void Add(const app::Embedding& embedding) {
+    names.push_back(embedding.path);
+    values.insert(values.end(), embedding.values.begin(), embedding.values.end());
+  }
+  View<const float> view() const {
+    const auto Q = std::ssize(names);
+    return View<const float>(values.data(), {Q, Q > 0 ? std::ssize(values) / Q : 0});
+  }
+};
+
+// Says what makes the scores of this model and those vectors meaningless.
+void CompareSource(const Options& options, const app::VectorFile& vectors, const model::Checkpoint& checkpoint) {
+  if (!vectors.source()) {
+    PrintNote(FormatShown("{}: does not say which model made it; its scores are right for the same one only",
+                          options.vectors));
+    return;
+  }
+  const app::EmbeddingSource& source = *vectors.source();
+  if (source.weights != app::FingerprintWeights(checkpoint)) {
+    PrintNote(FormatShown("{} was embedded by other weights than {}, by {}: scores across models mean nothing",
+                          options.vectors, checkpoint.source, source.model.empty() ? "built-in digits" : source.model));
+  }
+  const std::string pool = options.pool.empty() ? source.pool : options.pool;
+  if (pool != source.pool) {
+    PrintNote(FormatShown("{} was embedded with --pool {}, the queries are with --pool {}", options.vectors,
+                          source.pool, pool));
+  }
+  if (!options.model.size.empty() && options.model.size != source.size) {
+    PrintNote(FormatShown("{} was embedded at {}, the queries are at --size {}", options.vectors,
+                          source.size.empty() ? "the model's own size" : "--size " + source.size, options.model.size));
+  }
+}
+
+// Vectors of the queries that are no files, by the text tower.
+void EmbedWords(const Options& options, const model::Checkpoint& checkpoint, const std::vector<std::string>& words,
+                Queries* queries) {
+  Require(checkpoint.description.text.has_value(),
+          "search: {}: no such image; to search for words give a model with a text tower (CLIP, SigLIP) by -m",
+          words[0]);
+  const model::TwoTowerModel model = app::BuildTowers(
+      checkpoint, options.model.Parse(), {.precision = ParsePrecision(options.model.dtype)}, model::Towers::kText);
+  const Tensor<float> vectors = app::TextEncoder(model, options.model.path).Embed(words);
+  for (size_t i = 0; i < words.size(); ++i) {
+    const float* vector = vectors.view().at(static_cast<int64_t>(i));
+    queries->Add({words[i], Shape({vectors.dim(1)}), {vector, vector + vectors.dim(1)}});
+  }
+  queries->words = std::ssize(words);
+}
+
+// Images first, then words.
+Queries EmbedQueries(const Options& options, const app::VectorFile& vectors, const model::Checkpoint& checkpoint) {
+  std::vector<std::string> paths, words;
+  for (const std::string& query : options.queries) {
+    (query == "-" || fs::exists(query) ? paths : words).push_back(query);
+  }
+  // As the vectors were made, unless the options say otherwise.
+  ModelOptions how = options.model;
+  std::string pool = options.pool;
+  if (const auto& source = vectors.source()) {
+    if (pool.empty()) pool = source->pool;
+    if (how.size.empty()) how.size = source->size;
+  }
+  if (pool.empty()) pool = "model";
+  Require(pool != "tokens", "search: --pool tokens gives no vector for an image");
+  Queries queries;
+  if (!paths.empty()) {
+    const model::Model model = LoadModel(checkpoint, how, {.precision = ParsePrecision(how.dtype)});
+    const ImageList images = CollectImages(paths);
+    app::EmbedOptions embed{.pooling = app::ParsePooling(pool, "--pool")};
+    queries.failed = WithProgress(options.images, images, [&](const app::PipelineOptions& pipeline) {
+      embed.pipeline = pipeline;
+      return app::Embed(model, images, embed, [&](std::span<const app::Embedding> results) {
+        for (const app::Embedding& embedding : results) queries.Add(embedding);
+      });
+    });
+  }
+  if (!words.empty()) EmbedWords(options, checkpoint, words, &queries);
+  Require(!queries.names.empty(), "search: no query could be read");
+  const int64_t width = queries.view().dim(1);
+  Require(width == vectors.width(), "search: {} gives vectors of {} numbers, {} has vectors of {}{}", checkpoint.source,
+          width, options.vectors, vectors.width(),
+          vectors.source() && !vectors.source()->model.empty()
+              ? FormatShown("; it was embedded by -m {}", vectors.source()->model)
+              : "; give the model that embedded it by -m");
+  return queries;
+}
+
+void PrintText(const app::SearchAnswer& answer, bool one) {
+  if (!one) Print("{}\n", answer.query);
+  for (const app::SearchHit& hit : answer.hits) Print("{}{:7.4f}  {}\n", one ? "" : "  ", hit.score, hit.path);
+}
+
+void WriteSheet(const Options& options, std::span<const app::SearchAnswer> answers, const app::VectorFile& vectors) {
+  if (options.sheet.ends_with(".png")) {
+    image::WritePng(options.sheet, app::SearchPicture(answers, options.images.Decode()));
+    return;
+  }
+  const std::string summary = fmt::format("By cosine, of {} images in {}.", report::WithCommas(vectors.count()),
+                                          fs::path(options.vectors).filename().string());
+  WriteFile(options.sheet, app::SearchPage(answers, summary, options.images.Decode()));
+}
+
+int Search(const Options& options) {
+  const bool picture = options.sheet.ends_with(".png") || options.sheet.ends_with(".html");
+  Require(options.sheet.empty() || picture, "search: --sheet ends in .png or .html, got {}", options.sheet);
+  if (options.model.threads > 0) SetNumThreads(options.model.threads);
+  const app::VectorFile vectors = app::VectorFile::Open(options.vectors);
+  if (!options.sheet.empty()) {
+    app::InputFiles inputs(options.model.path);
+    inputs.Add(fs::path(options.vectors));
+    for (const std::string& query : options.queries) {
+      if (fs::exists(query)) inputs.Add(fs::path(query));
+    }
+    inputs.RequireOutput(options.sheet);
+  }
+  const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
+  CompareSource(options, vectors, checkpoint);
+  const Queries queries = EmbedQueries(options, vectors, checkpoint);
+  const app::SearchResult found =
+      app::Search(vectors.vectors(), queries.view(), options.top, app::VectorAccess::kStream);
+  if (found.not_finite > 0) {
+    PrintNote(FormatShown("{}: {} vectors hold NaN or infinity and are left out", options.vectors, found.not_finite));
+  }
+  std::vector<app::SearchAnswer> answers;
+  for (size_t q = 0; q < queries.names.size(); ++q) {
+    const bool words = std::ssize(queries.names) - static_cast<int64_t>(q) <= queries.words;
+    app::SearchAnswer& answer = answers.emplace_back(app::SearchAnswer{.query = queries.names[q], .words = words});
+    for (const app::Match& match : found.matches[q]) {
+      answer.hits.push_back({vectors.Name(match.row), match.row, match.score});
+    }
+    if (options.json) {
+      PrintJsonLine(ToJson(answer));
+    } else {
+      PrintText(answer, options.queries.size() == 1 && queries.names.size() == 1);
+    }
+  }
+  FlushOutput();
+  if (!options.sheet.empty()) WriteSheet(options, answers, vectors);
+  return queries.failed > 0 ? 1 : 0;
+}
+
+}  // namespace
+
+void RegisterSearch(Command app, int* exit_code) {
+  const auto options = std::make_shared<Options>();
+  const Command command = app.AddCommand("search", "Find the nearest of many embedded images");
+  command.AddOption("VECTORS", &options->vectors, "File .npy or .safetensors that qkv embed wrote").Required();
+  command
+      .AddOption("QUERY", &options->queries,
+                 "Images to find similar ones of, folders of them, or words, by a model with a text tower")
+      .Required();
+  options->model.AddModel(command);
+  options->model.AddSize(command);
+  options->model.AddCompute(command);
+  command.AddOption("--pool", &options->pool, "Which vectors of the queries, as for embed (default: as VECTORS says)")
+      .TypeName("NAME");
+  command.AddOption("--top", &options->top, "Results for each query")
+      .Range(int64_t{1}, int64_t{1} << 20)
+      .TypeName("N")
+      .ShowDefault();
+  command.AddFlag("--json", &options->json, "JSON Lines on stdout");
+  command.AddOption("--sheet", &options->sheet, "Write a contact sheet of the results, .png or .html").TypeName("FILE");
+  options->images.AddHow(command);
+  command.Callback([options, exit_code] { *exit_code = Search(*options); });
+}
+
+}  // namespace qkv::cli

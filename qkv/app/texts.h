@@ -1,0 +1,34 @@
+// Texts through the text tower of a model with two towers.
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "qkv/model/two_tower.h"
+#include "qkv/text/tokenizer.h"
+
+namespace qkv::app {
+
+/// A text tower with its tokenizer. Const members may be called from several threads.
+class TextEncoder {
+ public:
+  /// model: outlives the encoder. folder: the model's, or a file in it; its tokenizer is read. Throws Error if there is
+  /// none, or one of other ids.
+  TextEncoder(const model::TwoTowerModel& model, const std::filesystem::path& folder);
+
+  /// Vectors of unit length, [texts, width]. Texts are cut to the model's length. Throws Error as the tokenizer.
+  Tensor<float> Embed(std::span<const std::string> texts) const;
+
+ private:
+  text::TokenBatch Encode(std::span<const std::string> texts) const;
+
+  const model::TwoTowerModel& model_;
+  text::Tokenizer tokenizer_;
+};
+
+/// The texts of a file, one a line; empty lines at the end are none. Throws Error if there are none.
+std::vector<std::string> ReadTexts(const std::filesystem::path& file);
+
+}  // namespace qkv::app

@@ -1,0 +1,19 @@
+// Small pictures of images, for sheets and pages.
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <vector>
+
+#include "qkv/image/image.h"
+
+namespace qkv::app {
+
+/// RGB, the longer side `side` pixels; a smaller image is enlarged.
+image::Image Thumbnail(const image::Image& photo, int64_t side);
+
+/// Of each file, in parallel; without pixels where a file cannot be read. "-" is not read again.
+std::vector<image::Image> ReadThumbnails(std::span<const std::filesystem::path> files,
+                                         const image::DecodeOptions& options, int64_t side);
+
+}  // namespace qkv::app

@@ -1,0 +1,70 @@
+#include "qkv/app/towers.h"
+
+#include <cstring>
+#include <utility>
+
+#include "qkv/core/error.h"
+#include "qkv/model/two_tower.h"
+
+namespace qkv::app {
+namespace {
+
+constexpr const char *kIds = "input_ids", *kMask = "attention_mask";
+
+// Integers of 32 or 64 bits, [B, N].
+Tensor<int64_t> ReadIntegers(const io::StoredTensor& stored, const std::string& path) {
+  Require(stored.shape.rank() == 2 && stored.shape.size() > 0, "{}: \"{}\" is {}, expected [texts, tokens]", path,
+          stored.name, stored.shape);
+  Require(stored.dtype == DType::kI64 || stored.dtype == DType::kI32, "{}: \"{}\" is of {}, expected I64 or I32", path,
+          stored.name, Name(stored.dtype));
+  auto values = Tensor<int64_t>::Uninitialised(stored.shape);
+  const std::byte* from = stored.bytes.data();
+  for (int64_t i = 0; i < values.size(); ++i) {
+    if (stored.dtype == DType::kI64) {
+      std::memcpy(&values[i], from + i * 8, 8);
+    } else {
+      int32_t value = 0;
+      std::memcpy(&value, from + i * 4, 4);
+      values[i] = value;
+    }
+  }
+  return values;
+}
+
+}  // namespace
+
+TextInputs ReadTextInputs(const io::SafeTensors& file, const std::string& path) {
+  const io::StoredTensor *const ids = file.Find(kIds), *const mask = file.Find(kMask);
+  Require(ids != nullptr, "{}: there is no tensor \"{}\"", path, kIds);
+  TextInputs inputs{ReadIntegers(*ids, path), {}};
+  if (mask == nullptr) return inputs;
+  inputs.mask = ReadIntegers(*mask, path);
+  Require(inputs.mask.shape() == inputs.ids.shape(), "{}: \"attention_mask\" is {}, expected {} as \"input_ids\"", path,
+          inputs.mask.shape(), inputs.ids.shape());
+  return inputs;
+}
+
+bool IsTextInput(std::string_view name) { return name == kIds || name == kMask; }
+
+void AddEmbeddings(const model::Checkpoint& checkpoint, const model::BuildOptions& options, const io::SafeTensors* file,
+                   const std::string& path, Captured* captured) {
+  const bool has_texts = file != nullptr && file->Find(kIds) != nullptr;
+  Require(!has_texts || checkpoint.description.text.has_value(),
+          "{}: holds \"{}\", but {} has no text encoder; leave them out", path, kIds, checkpoint.source);
+  if (!checkpoint.description.text) return;
+  const auto logits = captured->find("logits");
+  if (logits != captured->end()) {
+    Tensor<float> embeds = logits->second.Clone();
+    model::NormaliseRows(embeds, "image");
+    captured->emplace("image_embeds", std::move(embeds));
+  }
+  if (!has_texts) return;
+  const TextInputs texts = ReadTextInputs(*file, path);
+  const model::TwoTowerModel model(checkpoint, model::Towers::kText, options);
+  captured->emplace("text_embeds", model.TextEmbeds(texts.ids, texts.mask));
+  const auto images = captured->find("image_embeds");
+  if (images == captured->end()) return;
+  captured->emplace("logits_per_image", model.LogitsPerImage(images->second, captured->at("text_embeds")));
+}
+
+}  // namespace qkv::app

@@ -1,0 +1,124 @@
+#include "qkv/app/vector_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "qkv/core/file.h"
+#include "qkv/io/npy.h"
+#include "qkv/io/safetensors.h"
+
+namespace qkv::app {
+namespace {
+
+// Of the file that says what made the vectors.
+constexpr size_t kMaxSourceBytes = size_t{1} << 20;
+constexpr std::string_view kNpy = ".npy";
+
+std::string_view WithoutEnding(std::string_view npy) { return npy.substr(0, npy.size() - kNpy.size()); }
+
+bool HasVectors(const io::StoredTensor& tensor) {
+  const bool number = tensor.dtype == DType::kF16 || tensor.dtype == DType::kBF16 || tensor.dtype == DType::kF32 ||
+                      tensor.dtype == DType::kF64;
+  return number && tensor.shape.rank() == 2 && tensor.shape[1] >= 1;
+}
+
+}  // namespace
+
+std::string PathsFileOf(std::string_view npy) { return fmt::format("{}.paths.txt", WithoutEnding(npy)); }
+std::string SourceFileOf(std::string_view npy) { return fmt::format("{}.model.json", WithoutEnding(npy)); }
+
+std::string NameOnOneLine(const std::string& name) {
+  if (name.find_first_of("\n\r\\") == name.npos) return name;
+  std::string line = "\\";
+  for (const char c : name) {
+    if (c == '\n') {
+      line += "\\n";
+    } else if (c == '\r') {
+      line += "\\r";
+    } else {
+      line += c == '\\' ? "\\\\" : std::string(1, c);
+    }
+  }
+  return line;
+}
+
+std::vector<std::string> ParsePathLines(std::string_view text) {
+  std::vector<std::string> names;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    std::string& name = names.emplace_back();
+    if (!line.starts_with('\\')) {
+      name = line;
+      continue;
+    }
+    line.remove_prefix(1);
+    for (size_t i = 0; i < line.size(); ++i) {
+      const bool escaped = line[i] == '\\' && i + 1 < line.size();
+      const char c = line[i += escaped ? 1 : 0];
+      name += !escaped ? c : c == 'n' ? '\n' : c == 'r' ? '\r' : c;
+    }
+  }
+  return names;
+}
+
+VectorFile VectorFile::Open(const std::string& file) {
+  VectorFile vectors;
+  const std::string& where = file;
+  const bool npy = file.ends_with(kNpy);
+  Require(npy || file.ends_with(".safetensors"),
+          "search: expected a file .npy or .safetensors that qkv embed wrote, got {}", where);
+  if (npy) {
+    vectors.tensors_ = io::MapNpy(file);
+  } else {
+    io::SafeTensors::AddFile(file, &vectors.tensors_);
+    vectors.tensors_.Finish(where);
+    const std::vector<io::StoredTensor>& all = vectors.tensors_.tensors();
+    const auto found = std::ranges::find(all, "embeddings", &io::StoredTensor::name);
+    Require(found != all.end() || all.size() == 1, "{}: expected a tensor \"embeddings\", as qkv embed -o writes it",
+            where);
+    if (found != all.end()) vectors.index_ = static_cast<size_t>(found - all.begin());
+  }
+  const io::StoredTensor& array = vectors.vectors();
+  Require(array.shape.rank() != 3, "{}: all tokens of images, {}; expected a vector each: embed without --pool tokens",
+          where, array.shape);
+  Require(HasVectors(array), "{}: {} of {}, expected vectors [images, width] of floating-point numbers", where,
+          array.shape, qkv::Name(array.dtype));
+  if (npy) {
+    vectors.ReadBeside(file);
+  } else {
+    vectors.ReadMetadata(where);
+  }
+  Require(vectors.paths_.empty() || std::ssize(vectors.paths_) == vectors.count(),
+          "{}: {} names for {} vectors; embed the images again", where, vectors.paths_.size(), vectors.count());
+  return vectors;
+}
+
+void VectorFile::ReadBeside(const std::string& file) {
+  if (const std::string beside = PathsFileOf(file); FileExists(beside)) paths_ = ParsePathLines(ReadFile(beside));
+  if (const std::string beside = SourceFileOf(file); FileExists(beside)) {
+    source_ = ParseEmbeddingSource(ReadFile(beside, kMaxSourceBytes), beside);
+  }
+}
+
+void VectorFile::ReadMetadata(std::string_view where) {
+  const auto& metadata = tensors_.metadata();
+  if (const auto found = metadata.find("paths"); found != metadata.end()) {
+    const io::Json names = io::ParseJson(found->second, where);
+    Require(names.is_array() && std::ranges::all_of(names, [](const io::Json& name) { return name.is_string(); }),
+            "{}: the metadata \"paths\" is no list of names", where);
+    paths_ = names.get<std::vector<std::string>>();
+  }
+  if (const auto found = metadata.find("source"); found != metadata.end()) {
+    source_ = ParseEmbeddingSource(found->second, where);
+  }
+}
+
+std::string VectorFile::Name(int64_t row) const {
+  return paths_.empty() ? fmt::format("row {}", row) : paths_[static_cast<size_t>(row)];
+}
+
+}  // namespace qkv::app

@@ -1,0 +1,54 @@
+// Reads the vectors that EmbeddingTable (embed.h) writes, or that other programs wrote as an array.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "qkv/app/embedding_source.h"
+#include "qkv/io/tensor_set.h"
+
+namespace qkv::app {
+
+/// A file of vectors, mapped. Movable, not copyable.
+class VectorFile {
+ public:
+  /// file: .npy (names of the rows in NAME.paths.txt, the source in NAME.model.json; each may be missing), or
+  /// .safetensors with "embeddings" (or a single tensor of another name). Throws Error if the array is not [images, D]
+  /// of half, bfloat16, float or double with D >= 1, and if there is not one name for each row.
+  static VectorFile Open(const std::string& file);
+
+  int64_t count() const { return vectors().shape[0]; }                            // of the vectors
+  int64_t width() const { return vectors().shape[1]; }                            // D
+  const io::StoredTensor& vectors() const { return tensors_.tensors()[index_]; }  // [count, D]
+  /// Of a row: the path of its image, or "row 17" if no file names the rows.
+  std::string Name(int64_t row) const;
+  /// Paths of the images, one for each row; empty if no file names them.
+  const std::vector<std::string>& paths() const { return paths_; }
+  /// What made the vectors, if the file says it.
+  const std::optional<EmbeddingSource>& source() const { return source_; }
+
+ private:
+  void ReadBeside(const std::string& file);
+  void ReadMetadata(std::string_view where);
+
+  io::TensorSet tensors_;
+  size_t index_ = 0;  // of the vectors among the tensors
+  std::vector<std::string> paths_;
+  std::optional<EmbeddingSource> source_;
+};
+
+/// The names in NAME.paths.txt, one on each line, see NameOnOneLine.
+std::vector<std::string> ParsePathLines(std::string_view text);
+
+/// The name on one line, as GNU coreutils write it: a name with line ends or backslashes begins with a backslash and
+/// has \n, \r and \\ in their place.
+std::string NameOnOneLine(const std::string& name);
+
+/// out.npy → out.paths.txt and out.model.json
+std::string PathsFileOf(std::string_view npy);
+std::string SourceFileOf(std::string_view npy);
+
+}  // namespace qkv::app

@@ -1,0 +1,115 @@
+#include "qkv/app/zero_shot.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+#include <system_error>
+
+#include "qkv/core/error.h"
+
+namespace qkv::app {
+namespace {
+
+constexpr std::string_view kPlace = "{}";
+
+std::string Trim(std::string_view text) {
+  const size_t first = text.find_first_not_of(" \t");
+  if (first == text.npos) return {};
+  return std::string(text.substr(first, text.find_last_not_of(" \t") - first + 1));
+}
+
+std::vector<std::string> SplitAtCommas(std::string_view text) {
+  std::vector<std::string> parts;
+  for (size_t comma = text.find(','); comma != text.npos; comma = text.find(',')) {
+    parts.push_back(Trim(text.substr(0, comma)));
+    text.remove_prefix(comma + 1);
+  }
+  parts.push_back(Trim(text));
+  return parts;
+}
+
+std::string Fill(std::string text, const std::string& label) {
+  for (size_t at = text.find(kPlace); at != text.npos; at = text.find(kPlace, at + label.size())) {
+    text.replace(at, kPlace.size(), label);
+  }
+  return text;
+}
+
+// The best classes of one image.
+std::vector<model::Prediction> Best(const Prompts& prompts, std::span<const float> scores, int64_t top) {
+  std::vector<int64_t> order(scores.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto count = std::min<int64_t>(top, std::ssize(order));
+  std::partial_sort(order.begin(), order.begin() + count, order.end(), [&](int64_t a, int64_t b) {
+    const float x = scores[static_cast<size_t>(a)], y = scores[static_cast<size_t>(b)];
+    return x != y ? x > y : a < b;
+  });
+  std::vector<model::Prediction> best;
+  for (int64_t i = 0; i < count; ++i) {
+    const auto index = static_cast<size_t>(order[static_cast<size_t>(i)]);
+    best.push_back({static_cast<int64_t>(index), prompts.labels[index], scores[index]});
+  }
+  return best;
+}
+
+}  // namespace
+
+Prompts MakePrompts(const std::string& given, const std::vector<std::string>& templates) {
+  std::error_code ignored;
+  Prompts prompts;
+  prompts.labels = std::filesystem::is_regular_file(given, ignored) ? ReadTexts(given) : SplitAtCommas(given);
+  std::set<std::string_view> seen;
+  for (const std::string& label : prompts.labels) {
+    Require(!label.empty(),
+            "--prompts: an empty label; expected \"a cat,a dog\", or a file with one a line, got \"{}\"", given);
+    Require(seen.insert(label).second, "--prompts: \"{}\" is there twice", label);
+  }
+  if (!templates.empty()) prompts.templates = templates;
+  for (const std::string& text : prompts.templates) {
+    Require(text.find(kPlace) != text.npos, "--template: expected {{}} where the label stands, got \"{}\"", text);
+  }
+  return prompts;
+}
+
+Tensor<float> EmbedPrompts(const TextEncoder& encoder, const Prompts& prompts) {
+  std::vector<std::string> texts;
+  for (const std::string& label : prompts.labels) {
+    for (const std::string& text : prompts.templates) texts.push_back(Fill(text, label));
+  }
+  Tensor<float> vectors = encoder.Embed(texts);
+  const int64_t classes = std::ssize(prompts.labels), each = std::ssize(prompts.templates), width = vectors.dim(1);
+  if (each == 1) return vectors;
+  Tensor<float> means({classes, width});
+  for (int64_t c = 0; c < classes; ++c) {
+    float* mean = means.view().at(c);
+    for (int64_t i = 0; i < each; ++i) {
+      const float* vector = vectors.view().at(c * each + i);
+      for (int64_t d = 0; d < width; ++d) mean[d] += vector[d] / static_cast<float>(each);
+    }
+  }
+  model::NormaliseRows(means, "the mean of a class's texts");
+  return means;
+}
+
+int ClassifyByPrompts(const model::TwoTowerModel& model, const Prompts& prompts, View<const float> classes,
+                      const ImageList& images, const ClassifyOptions& options,
+                      const std::function<void(std::span<const Classification>)>& use) {
+  std::vector<Classification> results;
+  return ForEachBatch(options.pipeline, images, model.image(), Wanted::kPooled, [&](const Batch& batch) {
+    const int64_t B = batch.values.dim(0), C = classes.dim(0);
+    auto vectors = Tensor<float>::Uninitialised({B, model.width()});
+    std::copy_n(batch.values.data(), vectors.size(), vectors.data());
+    model::NormaliseRows(vectors, "image");
+    const Tensor<float> logits = model.LogitsPerImage(vectors, classes), scores = model.Probabilities(logits);
+    results.resize(batch.paths.size());
+    for (size_t b = 0; b < results.size(); ++b) {
+      const auto row = static_cast<int64_t>(b);
+      results[b].path = batch.paths[b];
+      results[b].top = Best(prompts, {scores.view().at(row), static_cast<size_t>(C)}, options.top);
+      if (options.logits) results[b].logits.assign(logits.view().at(row), logits.view().at(row) + C);
+    }
+    use(results);
+  });
+}
+
+}  // namespace qkv::app

@@ -1,0 +1,33 @@
+// Classes by description: a model with two towers compares images with texts, and needs no classifier.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "qkv/app/classify.h"
+#include "qkv/app/texts.h"
+
+namespace qkv::app {
+
+struct Prompts {
+  std::vector<std::string> labels;              // of the classes
+  std::vector<std::string> templates = {"{}"};  // texts of a class, its label in place of {}
+};
+
+/// given: labels separated by commas, or a file with one a line. templates: each with {}, or none. Throws Error for an
+/// empty label, a label twice, and a template without {}.
+Prompts MakePrompts(const std::string& given, const std::vector<std::string>& templates);
+
+/// A vector of unit length for each class, the mean of those of its texts: [classes, width].
+Tensor<float> EmbedPrompts(const TextEncoder& encoder, const Prompts& prompts);
+
+/// Classifies the images as Classify does. classes: from EmbedPrompts. A score is a share of all classes for a model of
+/// softmax, and a class's own probability for one of sigmoids, as the model was trained.
+int ClassifyByPrompts(const model::TwoTowerModel& model, const Prompts& prompts, View<const float> classes,
+                      const ImageList& images, const ClassifyOptions& options,
+                      const std::function<void(std::span<const Classification>)>& use);
+
+}  // namespace qkv::app

@@ -1,0 +1,70 @@
+// HEIC and AVIF through libheif. Rotation, mirroring and cropping are properties of these formats and always applied;
+// an EXIF orientation in such a file repeats them and is not (ISO/IEC 23008-12).
+#include <libheif/heif.h>
+
+#include <cmath>
+#include <cstring>
+#include <memory>
+
+#include "qkv/image/codec.h"
+
+namespace qkv::image {
+namespace {
+
+template <auto kFree>
+struct HeifFree {
+  template <typename T>
+  void operator()(T* object) const {
+    kFree(object);
+  }
+};
+using HeifContext = std::unique_ptr<heif_context, HeifFree<heif_context_free>>;
+using HeifHandle = std::unique_ptr<heif_image_handle, HeifFree<heif_image_handle_release>>;
+using HeifOptions = std::unique_ptr<heif_decoding_options, HeifFree<heif_decoding_options_free>>;
+using HeifImage = std::unique_ptr<heif_image, HeifFree<heif_image_release>>;
+
+void CheckHeif(const heif_error& error, const Source& source) {
+  Require(error.code == heif_error_Ok, "{}: HEIF: {}", source.where, error.message == nullptr ? "" : error.message);
+}
+
+}  // namespace
+
+Decoded DecodeHeif(const Source& source) {
+  const HeifContext context(heif_context_alloc());
+  Require(context != nullptr, "{}: HEIF: no memory", source.where);
+  // Of the coded image, which may be larger than what is cropped of it: a square of at least max_pixels.
+  const double side = std::ceil(std::sqrt(static_cast<double>(source.options.max_pixels)));
+  heif_context_set_maximum_image_size_limit(context.get(), static_cast<int>(std::min(side, 65535.0)));
+  CheckHeif(heif_context_read_from_memory_without_copy(context.get(), source.data(), source.size(), nullptr), source);
+  heif_image_handle* found = nullptr;
+  CheckHeif(heif_context_get_primary_image_handle(context.get(), &found), source);
+  const HeifHandle handle(found);
+  const bool alpha = heif_image_handle_has_alpha_channel(handle.get()) != 0;
+  Decoded decoded;
+  decoded.image = NewImage(source, heif_image_handle_get_width(handle.get()),
+                           heif_image_handle_get_height(handle.get()), alpha ? 4 : 3);
+
+  const HeifOptions options(heif_decoding_options_alloc());
+  Require(options != nullptr, "{}: HEIF: no memory", source.where);
+  options->convert_hdr_to_8bit = 1;
+  options->strict_decoding = 1;
+  heif_image* pixels = nullptr;
+  CheckHeif(heif_decode_image(handle.get(), &pixels, heif_colorspace_RGB,
+                              alpha ? heif_chroma_interleaved_RGBA : heif_chroma_interleaved_RGB, options.get()),
+            source);
+  const HeifImage image(pixels);
+  int stride = 0;
+  const uint8_t* plane = heif_image_get_plane_readonly(image.get(), heif_channel_interleaved, &stride);
+  const int64_t height = heif_image_get_height(image.get(), heif_channel_interleaved);
+  const int64_t width = heif_image_get_width(image.get(), heif_channel_interleaved);
+  Require(plane != nullptr && height == decoded.image.height() && width == decoded.image.width(),
+          "{}: HEIF: the header says {} x {} pixels, the picture has {} x {}", source.where, decoded.image.width(),
+          decoded.image.height(), width, height);
+  const auto row = static_cast<size_t>(width * decoded.image.channels());
+  for (int64_t y = 0; y < height; ++y) {
+    std::memcpy(decoded.image.pixels.data() + static_cast<size_t>(y) * row, plane + y * stride, row);
+  }
+  return decoded;
+}
+
+}  // namespace qkv::image

@@ -1,0 +1,30 @@
+// What timm_vit.cc and timm_eva.cc share: timm has one form of config.json for all its classes.
+#pragma once
+
+#include <string>
+
+#include "qkv/model/checkpoint/translate.h"
+#include "qkv/model/config/description.h"
+#include "qkv/model/config/fields.h"
+
+namespace qkv::model {
+
+/// True if a config.json of timm is of class Eva: by its name in the registry, or by arguments that only Eva has.
+bool IsTimmEva(const Fields& config);
+
+/// The configuration for the arguments of Eva's constructor. Throws Error that names an argument that qkv lacks.
+VitConfig ParseTimmEva(const Fields& args, const std::string& architecture);
+
+/// Sets pool and pool_prefix from "global_pool". Throws Error for a pooling that timm or qkv lacks.
+void ParseTimmPool(const Fields& args, const std::string& otherwise, VitConfig* config);
+
+/// A number, or two where they differ.
+io::Json TimmSize(int64_t height, int64_t width);
+
+/// The mlp_ratio with which timm, which multiplies and truncates, gets this hidden width.
+double TimmMlpRatio(int64_t hidden, int64_t width);
+
+/// Adds to config.json what timm's classes share: eps if the entry's differs, pretrained_cfg and labels; and notes.
+void EndTimmTranslation(const Description& description, double entry_eps, Translation* translation);
+
+}  // namespace qkv::model

@@ -1,0 +1,100 @@
+// qkv search from outside.
+#include <gtest/gtest.h>
+
+#include "qkv/image/image.h"
+#include "qkv/io/npy.h"
+#include "tests/cli/program.h"
+
+namespace qkv {
+namespace {
+
+class SearchCommand : public testing::Test {
+ protected:
+  SearchCommand() { EXPECT_EQ(Qkv("embed -o " + vectors_ + " " + Digits()).exit_code, 0); }
+
+  const TemporaryFolder folder_;
+  const std::string vectors_ = (folder_ / "digits.npy").string(), four_ = Digits() + "/4-black.png",
+                    seven_ = Digits() + "/7-white.png";
+};
+
+TEST_F(SearchCommand, FindsTheImageItself) {
+  const CommandOutput said = Qkv("search --top 3 " + vectors_ + " " + four_);
+  EXPECT_EQ(said.exit_code, 0) << said.err;
+  EXPECT_TRUE(said.out.starts_with(" 1.0000  " + four_ + "\n")) << said.out;
+  EXPECT_EQ(std::ranges::count(said.out, '\n'), 3);
+  EXPECT_FALSE(Contains(said.err, "mean nothing")) << said.err;
+
+  const auto answers = JsonLines(Qkv("search --json " + vectors_ + " " + four_ + " " + seven_).out);
+  ASSERT_EQ(answers.size(), 2u);
+  EXPECT_EQ(answers[1]["query"], seven_);
+  EXPECT_EQ(answers[1]["results"].size(), 10u);
+  EXPECT_EQ(answers[1]["results"][0]["path"], seven_);
+  EXPECT_NEAR(answers[1]["results"][0]["score"], 1, 1e-6);
+  EXPECT_EQ(answers[1]["results"][0]["row"], 15);
+  float last = 1;
+  for (const io::Json& result : answers[0]["results"]) {
+    EXPECT_LE(result["score"].get<float>(), last);
+    last = result["score"];
+  }
+  const CommandOutput several = Qkv("search --top 1 " + vectors_ + " " + four_ + " " + seven_);
+  EXPECT_EQ(several.out, four_ + "\n   1.0000  " + four_ + "\n" + seven_ + "\n   1.0000  " + seven_ + "\n");
+}
+
+TEST_F(SearchCommand, EmbedsTheQueryAsTheFileSays) {
+  const std::string file = (folder_ / "mean.safetensors").string();
+  ASSERT_EQ(Qkv("embed --pool mean -o " + file + " " + Digits()).exit_code, 0);
+  const CommandOutput said = Qkv("search --top 1 " + file + " " + four_);
+  EXPECT_EQ(said.out, " 1.0000  " + four_ + "\n") << said.err;
+  const CommandOutput other = Qkv("search --pool cls --top 1 " + file + " " + four_);
+  EXPECT_TRUE(Contains(other.err, "was embedded with --pool mean")) << other.err;
+}
+
+TEST_F(SearchCommand, SaysThatTheModelIsAnother) {
+  const CommandOutput wrong = Qkv("search -m " + Golden("timm_grey") + " " + vectors_ + " " + four_);
+  EXPECT_EQ(wrong.exit_code, 1);
+  EXPECT_TRUE(Contains(wrong.err, "digits.npy has vectors of 96")) << wrong.err;
+  EXPECT_TRUE(Contains(wrong.err, "scores across models mean nothing")) << wrong.err;
+  std::filesystem::remove(folder_ / "digits.model.json");
+  std::filesystem::remove(folder_ / "digits.paths.txt");
+  const CommandOutput bare = Qkv("search --top 1 " + vectors_ + " " + four_);
+  EXPECT_EQ(bare.exit_code, 0);
+  EXPECT_EQ(bare.out, " 1.0000  row 8\n");
+  EXPECT_TRUE(Contains(bare.err, "does not say which model")) << bare.err;
+}
+
+TEST_F(SearchCommand, DrawsSheets) {
+  const std::string png = (folder_ / "sheet.png").string(), page = (folder_ / "sheet.html").string();
+  ASSERT_EQ(Qkv("search --sheet " + png + " " + vectors_ + " " + four_ + " " + seven_).exit_code, 0);
+  const image::Image sheet = image::DecodeFile(png);
+  EXPECT_EQ(sheet.channels(), 3);
+  EXPECT_GT(sheet.width(), 1000);
+  // Of one query, half as high.
+  ASSERT_EQ(Qkv("search --sheet " + png + " " + vectors_ + " " + four_).exit_code, 0);
+  EXPECT_LT(image::DecodeFile(png).height(), sheet.height() * 2 / 3);
+  // Images that were removed meanwhile leave their places empty.
+  std::string paths = ReadFile(folder_ / "digits.paths.txt");
+  WriteFile(folder_ / "digits.paths.txt", paths.replace(paths.find("4-white"), 7, "removed"));
+  ASSERT_EQ(Qkv("search --top 20 --sheet " + page + " " + vectors_ + " " + four_).exit_code, 0);
+  const std::string html = ReadFile(page);
+  for (const char* part : {"data:image/webp;base64,", "<b>1.000</b>", "4-black.png", "no picture", "removed.png",
+                           "of 20 images in digits.npy", "<footer>qkv "}) {
+    EXPECT_TRUE(Contains(html, part)) << part;
+  }
+  const CommandOutput over = Qkv("search --sheet " + four_ + " " + vectors_ + " " + four_);
+  EXPECT_TRUE(Contains(over.err, "which is read")) << over.err;
+  EXPECT_EQ(Qkv("search --sheet x.jpg " + vectors_ + " " + four_).exit_code, 1);
+}
+
+TEST_F(SearchCommand, RefusesWhatIsNotThere) {
+  const CommandOutput query = Qkv("search " + vectors_ + " /nonexistent.jpg");
+  EXPECT_EQ(query.exit_code, 1);
+  EXPECT_TRUE(Contains(query.err, "/nonexistent.jpg: no such image")) << query.err;
+  EXPECT_TRUE(Contains(Qkv("search " + four_ + " " + four_).err, "that qkv embed wrote"));
+  WriteFile(folder_ / "bad.png", "no image");
+  const CommandOutput part = Qkv("search --top 1 " + vectors_ + " " + (folder_ / "bad.png").string() + " " + four_);
+  EXPECT_EQ(part.exit_code, 1);
+  EXPECT_TRUE(Contains(part.out, "1.0000")) << part.out;
+}
+
+}  // namespace
+}  // namespace qkv

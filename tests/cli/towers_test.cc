@@ -1,0 +1,121 @@
+// Models with two towers as their users run them: classes by prompts, vectors of images and texts.
+#include <gtest/gtest.h>
+
+#include "tests/cli/program.h"
+
+namespace qkv {
+namespace {
+
+class Towers : public testing::TestWithParam<const char*> {
+ protected:
+  static std::string Model() { return Golden(std::string("towers/") + GetParam()); }
+  std::string Photos() const {
+    std::string paths;
+    for (const io::Json& name : expected_["photos"]) paths += " " + Digits() + "/" + name.get<std::string>();
+    return paths;
+  }
+  std::string TextsFile() const {
+    std::string lines;
+    for (const io::Json& text : expected_["texts"]) lines += text.get<std::string>() + "\n";
+    WriteFile(folder_ / "texts", lines);
+    return (folder_ / "texts").string();
+  }
+  // Scores in the order of the classes.
+  static std::vector<double> Scores(const io::Json& line) {
+    std::vector<double> scores(line["top"].size());
+    for (const io::Json& one : line["top"]) scores[one["index"].get<size_t>()] = one["score"];
+    return scores;
+  }
+
+  const TemporaryFolder folder_;
+  const io::Json expected_ = io::ReadJson(Model() + "/expected.json");
+};
+INSTANTIATE_TEST_SUITE_P(Models, Towers, testing::Values("clip", "siglip"),
+                         [](const auto& name) { return std::string(name.param); });
+
+void ExpectNear(const std::vector<double>& values, const io::Json& wanted) {
+  ASSERT_EQ(values.size(), wanted.size());
+  for (size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(values[i], wanted[i].get<double>(), 2e-5) << i;
+}
+
+TEST_P(Towers, ClassifyByPromptsAsTransformersDoes) {
+  const CommandOutput said =
+      Qkv("classify --json --logits -m " + Model() + " --prompts " + TextsFile() + Photos() + " --top 9");
+  ASSERT_EQ(said.exit_code, 0) << said.err;
+  const std::vector<io::Json> lines = JsonLines(said.out);
+  ASSERT_EQ(lines.size(), expected_["photos"].size());
+  for (size_t i = 0; i < lines.size(); ++i) {
+    ExpectNear(Scores(lines[i]), expected_["probabilities"][i]);
+    for (size_t c = 0; c < lines[i]["logits"].size(); ++c) {
+      EXPECT_NEAR(lines[i]["logits"][c].get<double>(), expected_["logits"][i][c].get<double>(), 1e-4);
+    }
+  }
+}
+
+TEST_P(Towers, TemplatesAreAveraged) {
+  std::string templates;
+  for (const io::Json& text : expected_["templates"]) templates += " --template '" + text.get<std::string>() + "'";
+  const CommandOutput said =
+      Qkv("classify --json -m " + Model() + " --prompts " + TextsFile() + templates + Photos() + " --top 9");
+  ASSERT_EQ(said.exit_code, 0) << said.err;
+  const std::vector<io::Json> lines = JsonLines(said.out);
+  for (size_t i = 0; i < lines.size(); ++i) ExpectNear(Scores(lines[i]), expected_["template_probabilities"][i]);
+}
+
+TEST_P(Towers, EmbedImagesAndTexts) {
+  const CommandOutput images = Qkv("embed -m " + Model() + Photos());
+  ASSERT_EQ(images.exit_code, 0) << images.err;
+  const std::vector<io::Json> rows = JsonLines(images.out);
+  ASSERT_EQ(rows.size(), expected_["photos"].size());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    ExpectNear(rows[i]["embedding"].get<std::vector<double>>(), expected_["image_embeds"][i]);
+  }
+  const std::string file = (folder_ / "t.npy").string();
+  const CommandOutput texts = Qkv("embed -m " + Model() + " --text " + TextsFile());
+  ASSERT_EQ(texts.exit_code, 0) << texts.err;
+  const std::vector<io::Json> vectors = JsonLines(texts.out);
+  ASSERT_EQ(vectors.size(), expected_["texts"].size());
+  for (size_t i = 0; i < vectors.size(); ++i) {
+    EXPECT_EQ(vectors[i]["path"], expected_["texts"][i]);
+    ExpectNear(vectors[i]["embedding"].get<std::vector<double>>(), expected_["text_embeds"][i]);
+  }
+  ASSERT_EQ(Qkv("embed -m " + Model() + " --text " + TextsFile() + " -o " + file).exit_code, 0);
+  EXPECT_TRUE(Contains(ReadFile(folder_ / "t.paths.txt"), expected_["texts"][0].get<std::string>()));
+}
+
+TEST_P(Towers, TakeEveryPrecisionAndCommand) {
+  for (const char* dtype : {"bf16", "int8"}) {
+    const CommandOutput said =
+        Qkv("classify -m " + Model() + " --dtype " + dtype + " --prompts 'a cat,a dog'" + Photos());
+    EXPECT_EQ(said.exit_code, 0) << said.err;
+  }
+  EXPECT_TRUE(Contains(Qkv("info -m " + Model()).out, "787") || Contains(Qkv("info -m " + Model()).out, "640"));
+  const CommandOutput maps = Qkv("attend -m " + Model() + Photos());
+  EXPECT_EQ(maps.exit_code, 0) << maps.err;
+}
+
+TEST_P(Towers, SayWhatIsMissing) {
+  const auto error = [&](const std::string& arguments) {
+    const CommandOutput said = Qkv(arguments);
+    EXPECT_NE(said.exit_code, 0) << arguments;
+    return said.err;
+  };
+  const std::string photo = " " + Digits() + "/7-black.png";
+  EXPECT_TRUE(Contains(error("classify -m " + Model() + photo), "--prompts"));
+  EXPECT_TRUE(Contains(error("classify -m " + Golden("hf_vit") + " --prompts a,b" + photo), "text tower"));
+  EXPECT_TRUE(Contains(error("classify -m " + Model() + " --prompts a,,b" + photo), "empty label"));
+  EXPECT_TRUE(Contains(error("classify -m " + Model() + " --prompts a,b,a" + photo), "twice"));
+  EXPECT_TRUE(Contains(error("classify -m " + Model() + " --prompts a,b --template x" + photo), "--template"));
+  EXPECT_TRUE(Contains(error("embed -m " + Golden("hf_vit") + " --text " + TextsFile()), "text"));
+  EXPECT_TRUE(Contains(error("embed -m " + Model()), "--text"));
+  EXPECT_TRUE(Contains(error("embed -m " + Model() + " --text /nowhere"), "/nowhere"));
+  // Without its tokenizer the image tower still answers.
+  std::filesystem::copy(Model(), folder_ / "model");
+  std::filesystem::remove(folder_ / "model/tokenizer.json");
+  const std::string model = (folder_ / "model").string();
+  EXPECT_TRUE(Contains(error("classify -m " + model + " --prompts a,b" + photo), "tokenizer.json"));
+  EXPECT_EQ(Qkv("embed -m " + model + photo).exit_code, 0);
+}
+
+}  // namespace
+}  // namespace qkv

@@ -1,0 +1,76 @@
+// Wrong words on the command line, models of the wrong kind, and the progress line on a terminal.
+#include <gtest/gtest.h>
+
+#include "tests/cli/program.h"
+
+namespace qkv {
+namespace {
+
+TEST(Usage, NamesAWordThatIsNotUnderstood) {
+  for (const auto& [arguments, message] : std::initializer_list<std::pair<std::string, std::string>>{
+           {"clasify x.png", "qkv: there is no command \"clasify\"; did you mean classify?"},
+           {"qk inspct", "qkv qk: there is no command \"inspct\"; did you mean inspect?"},
+           {"frobnicate", "qkv: there is no command \"frobnicate\"\n"},
+           {"train data --widht 3 -o run", "qkv train: there is no option --widht; did you mean --width?"},
+           {"classify --tpo=3 x.png", "qkv classify: there is no option --tpo; did you mean --top?"},
+           {"classify -z x.png", "qkv classify: there is no option -z\n"},
+           {"classify --quite-another-thing x.png", "there is no option --quite-another-thing\n"},
+           {"classify", "PATH is required"},
+           {"embed --pool maxx x.png", "--pool: maxx not in"}}) {
+    const CommandOutput said = Qkv(arguments);
+    EXPECT_EQ(said.exit_code, 2) << arguments;
+    EXPECT_TRUE(Contains(said.err, message)) << said.err;
+    EXPECT_EQ(said.out, "") << arguments;
+  }
+  EXPECT_EQ(Qkv("--help").exit_code, 0);
+  EXPECT_EQ(Qkv("--version").exit_code, 0);
+}
+
+TEST(Usage, AnOptionIsNamedOnce) {
+  for (const char* arguments :
+       {"train x -o y --preset nope", "train x -o y --width x", "ablate x -o y --preset nope"}) {
+    const CommandOutput said = Qkv(arguments);
+    EXPECT_EQ(said.exit_code, 2) << arguments;
+    const size_t first = said.err.find("--");
+    const std::string name = said.err.substr(first, said.err.find_first_of(": ", first) - first);
+    EXPECT_EQ(said.err.find(name + ": " + name), std::string::npos) << said.err;
+  }
+}
+
+TEST(Usage, ModelsOfTheWrongKindSayWhatToDo) {
+  const TemporaryFolder folder;
+  WriteFile(folder / "config.json", R"({"architecture": "qkv_sequence"})");
+  const CommandOutput info = Qkv("info -m " + folder.path().string());
+  EXPECT_EQ(info.exit_code, 1);
+  EXPECT_TRUE(Contains(info.err, "a model of sequences")) << info.err;
+  EXPECT_TRUE(Contains(info.err, "qkv generate -m " + folder.path().string())) << info.err;
+  const CommandOutput generate = Qkv("generate -m " + Golden("timm_vit"));
+  EXPECT_EQ(generate.exit_code, 1);
+  EXPECT_TRUE(Contains(generate.err, "a model of images")) << generate.err;
+  EXPECT_TRUE(Contains(generate.err, "qkv classify -m")) << generate.err;
+}
+
+// script(1) runs the program on a terminal of its own.
+TEST(Progress, LeavesTheLineBeforeResultsArePrinted) {
+  if (std::system("script --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "no script(1) here";
+  const TemporaryFolder folder;
+  const std::string typescript = (folder / "typescript").string();
+  const std::string command =
+      "script -qec '" QKV_PROGRAM " classify --batch 1 " + Digits() + "' " + typescript + " >/dev/null";
+  ASSERT_EQ(std::system(command.c_str()), 0);
+  const std::string shown = ReadFile(typescript);
+  ASSERT_TRUE(Contains(shown, "20 images")) << shown;
+  int results = 0;
+  for (size_t at = shown.find(Digits()); at != std::string::npos; at = shown.find(Digits(), at + 1)) {
+    const std::string before = shown.substr(0, at);
+    const size_t line = before.rfind(" left");
+    if (line != std::string::npos) {
+      EXPECT_TRUE(Contains(before.substr(line), "\x1b[K")) << "the result follows the progress on its line";
+      ++results;
+    }
+  }
+  EXPECT_GT(results, 5);
+}
+
+}  // namespace
+}  // namespace qkv

@@ -1,0 +1,75 @@
+// HEIC and AVIF against pillow-heif and Pillow (generate_heif.py), and damaged files.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/image/golden.h"
+#include "tests/support/errors.h"
+
+namespace qkv::image {
+namespace {
+
+class HeifFiles : public testing::Test {
+ protected:
+  std::string DecodeError(std::span<const std::byte> bytes, const DecodeOptions& options = {}) {
+    return ErrorMessage([&] { Decode(bytes, options, "the/file"); });
+  }
+
+  const io::SafeTensors golden_ = io::SafeTensors::Open(GoldenFolder() / "heif.safetensors");
+};
+
+TEST_F(HeifFiles, DecodeAsByTheOriginals) {
+  int files = 0;
+  for (const auto& [name, file] : WithPrefix(golden_, "file/")) {
+    const Image image = Decode(file.bytes, {}, name), rgb = ToChannels(image, 3);
+    const Image expected = ToImage(*golden_.Find("rgb/" + name));
+    ASSERT_EQ(rgb.pixels.shape(), expected.pixels.shape()) << name;
+    const Difference difference = Compare(rgb, expected);
+    // Pillow reads AVIF by libavif, which interpolates chroma otherwise than libheif; this picture is mostly noise.
+    const int allowed = name.starts_with("exact") ? 0 : name == "lossy_420.avif" ? 80 : 2;
+    EXPECT_LE(difference.greatest, allowed) << name << ": " << difference.count << " bytes differ";
+    if (const io::StoredTensor* alpha = golden_.Find("alpha/" + name)) {
+      ASSERT_EQ(image.channels(), 4) << name;
+      for (int64_t i = 0; i < image.height() * image.width(); ++i) {
+        ASSERT_NEAR(image.pixels[4 * i + 3], Bytes(*alpha)[i], name.starts_with("exact") ? 0 : 1) << name;
+      }
+    }
+    // Their own turn always counts.
+    ExpectSame(Decode(file.bytes, {.exif_orientation = false}, name), image, name);
+    ++files;
+  }
+  EXPECT_EQ(files, 9);
+  EXPECT_TRUE(HasImageEnding("a.HEIC") && HasImageEnding("a.heif") && HasImageEnding("a.avif"));
+}
+
+TEST_F(HeifFiles, BombsAreRefusedBeforeTheyAreDecoded) {
+  for (const auto& [name, file] : WithPrefix(golden_, "file/")) {
+    const Image image = Decode(file.bytes, {}, name);
+    const int64_t pixels = image.height() * image.width();
+    int64_t admitted = 0;
+    DecodeOptions options{.max_pixels = pixels - 1, .admit = [&](int64_t more) { admitted += more; }};
+    const std::string error = DecodeError(file.bytes, options);
+    EXPECT_NE(error.find("limit"), std::string::npos) << name << ": " << error;
+    EXPECT_EQ(admitted, 0) << name;
+  }
+}
+
+TEST_F(HeifFiles, DamageIsAnError) {
+  for (const auto& [name, file] : WithPrefix(golden_, "file/")) {
+    for (size_t length = 1; length < file.bytes.size(); length += length < 64 ? 7 : file.bytes.size() / 16) {
+      const std::string error = DecodeError(file.bytes.first(length));
+      EXPECT_TRUE(error.starts_with("the/file: ")) << name << " cut to " << length << ": " << error;
+    }
+    // Whatever a damaged byte does, it ends, and an error names the file.
+    std::vector<std::byte> damaged(file.bytes.begin(), file.bytes.end());
+    for (size_t at = 8; at < damaged.size(); at += damaged.size() / 24) {
+      const std::byte kept = std::exchange(damaged[at], damaged[at] ^ std::byte{0x55});
+      const std::string error = DecodeError(damaged, {.max_pixels = 1 << 16});
+      EXPECT_TRUE(error.empty() || error.starts_with("the/file: ")) << name << " at " << at << ": " << error;
+      damaged[at] = kept;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace qkv::image
