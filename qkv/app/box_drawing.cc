@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include <vector>
 
 #include "qkv/app/class_colours.h"
@@ -128,15 +127,8 @@ std::string FitLabel(const DrawnBox& box, const Sizes& sizes, int64_t width) {
   const std::string name = Printable(box.name, 100), score = fmt::format("{:.2f}", box.score);
   const std::string whole = name.empty() ? score : name + " " + score;
   if (fits(whole)) return whole;
-  if (fits(name)) return name;
-  std::string begin;
-  for (std::string_view rest = name; !rest.empty();) {
-    const std::string_view letter = rest.substr(0, std::max<size_t>(1, CharacterLength(rest)));
-    if (!fits(begin + std::string(letter) + ".")) break;
-    begin += letter;
-    rest.remove_prefix(letter.size());
-  }
-  return begin.empty() ? "" : begin + ".";
+  const std::string shortened = image::ShortenText(name, sizes.text, width - 2 * sizes.margin_x);
+  return fits(shortened) ? shortened : "";
 }
 
 // Chooses places for labels one after the other, the best box first.

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <numeric>
 #include <unordered_map>
 
 #include "qkv/core/error.h"
@@ -212,8 +211,8 @@ bool Precedes(const Place& a, const Place& b) {
 
 // The places of one category.
 std::span<const Place> OfCategory(const std::vector<Place>& places, size_t category) {
-  const auto range = std::ranges::equal_range(places, category, {}, &Place::category);
-  return {range.begin(), range.end()};
+  return {std::ranges::lower_bound(places, category, {}, &Place::category),
+          std::ranges::upper_bound(places, category, {}, &Place::category)};
 }
 
 // The places of one image at the front, which are removed.

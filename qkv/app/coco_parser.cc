@@ -16,20 +16,49 @@ constexpr io::JsonLimits kLimits = {.depth = 64, .token_bytes = size_t{1} << 24,
 // Doubles represent all integers up to here.
 constexpr double kMaxIntegralDouble = 9007199254740992.0;
 
-// nlohmann's parser calls it for each event. Levels count open objects and lists: the records are at `record_level_`,
-// the numbers of a bbox one level deeper.
+enum class FieldType { kUnknown, kInteger, kNumber, kText, kBox };
+
+constexpr const char* Describe(FieldType type) {
+  constexpr std::array<const char*, 5> kNames = {"anything", "an integer", "a number", "a string", "four numbers"};
+  return kNames[static_cast<size_t>(type)];
+}
+
+bool IsRecordList(std::string_view name) { return name == "images" || name == "categories" || name == "annotations"; }
+
+// The type of a field of the records of `list`, which is empty for results. Other programs give other names a meaning
+// of their own.
+FieldType TypeOf(std::string_view list, std::string_view key) {
+  if (list == "images") {
+    if (key == "file_name") return FieldType::kText;
+    return key == "id" || key == "width" || key == "height" ? FieldType::kInteger : FieldType::kUnknown;
+  }
+  if (list == "categories") {
+    if (key == "name") return FieldType::kText;
+    return key == "id" ? FieldType::kInteger : FieldType::kUnknown;
+  }
+  if (key == "image_id" || key == "category_id") return FieldType::kInteger;
+  if (key == "bbox") return FieldType::kBox;
+  if (list.empty()) return key == "score" ? FieldType::kNumber : FieldType::kUnknown;
+  if (key == "id" || key == "iscrowd") return FieldType::kInteger;
+  return key == "area" ? FieldType::kNumber : FieldType::kUnknown;
+}
+
+// nlohmann's parser calls it for each event. Levels count open objects and lists: the fields of records are at
+// `record_level_`, the numbers of a bbox one level deeper.
 class RecordHandler final : public nlohmann::json_sax<Json> {
  public:
   RecordHandler(std::string_view where, bool is_list, const CocoRecordSink& sink)
-      : where_(where), record_level_(is_list ? 2 : 3), sink_(sink), in_list_(is_list) {}
+      : where_(where), is_list_(is_list), record_level_(is_list ? 2 : 3), sink_(sink), in_list_(is_list) {}
 
-  bool null() override { return InField() || Scalar("null"); }  // of a field: as if it were not there
+  bool null() override {
+    if (!InField()) CheckPlace("null");
+    return true;  // of a field: as if it were not there
+  }
   bool boolean(bool value) override {
-    if (!InField()) return Scalar("a boolean");
-    if (key_ == "iscrowd") {
+    if (InField() && key_ == "iscrowd") {
       record_.iscrowd = value;
     } else {
-      RefuseIfKnown("a boolean");
+      CheckPlace("a boolean");
     }
     return true;
   }
@@ -44,13 +73,10 @@ class RecordHandler final : public nlohmann::json_sax<Json> {
     return Number(value, integer);
   }
   bool string(std::string& value) override {
-    if (!InField()) return Scalar("a string");
-    if (key_ == "file_name") {
-      record_.file_name = std::move(value);
-    } else if (key_ == "name") {
-      record_.name = std::move(value);
+    if (InField() && type_ == FieldType::kText) {
+      (list_ == "images" ? record_.file_name : record_.name) = std::move(value);
     } else {
-      RefuseIfKnown("a string");
+      CheckPlace("a string");
     }
     return true;
   }
@@ -61,15 +87,16 @@ class RecordHandler final : public nlohmann::json_sax<Json> {
     return true;
   }
   bool key(std::string& value) override {
-    if (level_ == record_level_) {
+    if (InField()) {
       key_ = std::move(value);
+      type_ = TypeOf(list_, key_);
     } else if (level_ == 1) {
       list_ = std::move(value);
     }
     return true;
   }
   bool end_object() override {
-    if (level_ == record_level_ && in_list_) sink_(list_, index_++, record_);
+    if (InField()) sink_(list_, index_++, record_);
     --level_;
     return true;
   }
@@ -79,7 +106,7 @@ class RecordHandler final : public nlohmann::json_sax<Json> {
   }
   bool end_array() override {
     if (level_ == record_level_ + 1) in_box_ = false;
-    if (level_ == record_level_ - 1 && record_level_ == 3) in_list_ = false;
+    if (level_ == record_level_ - 1) in_list_ = false;
     --level_;
     return true;
   }
@@ -88,106 +115,78 @@ class RecordHandler final : public nlohmann::json_sax<Json> {
   }
 
  private:
-  // In a value of a field of a record.
+  // In a record, but in no list or object of it.
   bool InField() const { return in_list_ && level_ == record_level_; }
 
-  std::string Place() const {
-    return list_.empty() ? fmt::format("{}: record {}", where_, index_)
-                         : fmt::format("{}: {}[{}]", where_, list_, index_);
+  [[noreturn]] void FailHere(const char* expected, std::string_view got, bool in_field = true) const {
+    const std::string place = list_.empty() ? fmt::format("record {}", index_) : fmt::format("{}[{}]", list_, index_);
+    Fail("{}: {}: {}expected {}, got {}", where_, place, in_field ? key_ + ": " : "", expected, got);
   }
 
   void Enter(bool is_array) {
-    ++level_;
-    const bool is_list = record_level_ == 2;
-    if (level_ == 1) {
-      Require(is_array == is_list, "{}: expected {}", where_,
-              is_list ? "a list of results: [{\"image_id\", \"category_id\", \"bbox\", \"score\"}, …]"
-                      : "an object with \"images\", \"categories\" and \"annotations\"");
-    } else if (level_ == 2 && !is_list) {
-      in_list_ = list_ == "images" || list_ == "categories" || list_ == "annotations";
+    const char* const got = is_array ? "a list" : "an object";
+    if (level_ == 0) {
+      Require(is_array == is_list_, "{}: expected {}", where_,
+              is_list_ ? "a list of results: [{\"image_id\", \"category_id\", \"bbox\", \"score\"}, …]"
+                       : "an object with \"images\", \"categories\" and \"annotations\"");
+    } else if (level_ == 1 && !is_list_) {
+      in_list_ = IsRecordList(list_);
       index_ = 0;
-      Require(is_array || !in_list_, "{}: expected a list of {}", where_, list_);
-    } else if (in_list_ && level_ == record_level_) {
-      Require(!is_array, "{}: expected an object, got a list", Place());
+      Require(is_array || !in_list_, "{}: expected a list of {}, got an object", where_, list_);
+    } else if (in_list_ && level_ == record_level_ - 1) {
+      if (is_array) FailHere("an object", got, /*in_field=*/false);
       record_ = {};
-    } else if (in_list_ && level_ == record_level_ + 1) {
-      if (is_array && key_ == "bbox") {
-        in_box_ = true;
-        record_.numbers = 0;
-      } else {
-        RefuseIfKnown(is_array ? "a list" : "an object");
-      }
+    } else if (InField() && is_array && type_ == FieldType::kBox) {
+      in_box_ = true;
+      record_.numbers = 0;
     } else {
-      Require(!in_box_, "{}: bbox: expected four numbers", Place());
+      CheckPlace(got);
     }
+    ++level_;
   }
 
-  // A value that is no number, or in no field.
-  bool Scalar(const char* what) {
-    Require(level_ > 0, "{}: expected an object or a list, got {}", where_, what);
-    Require(!in_box_, "{}: bbox: expected four numbers, got {}", Place(), what);
-    Require(!(in_list_ && level_ == record_level_ - 1), "{}: expected an object, got {}", Place(), what);
-    const bool of_list =
-        level_ == 1 && record_level_ == 3 && (list_ == "images" || list_ == "categories" || list_ == "annotations");
-    Require(!of_list, "{}: expected a list of {}, got {}", where_, list_, what);
-    if (InField()) RefuseIfKnown(what);
-    return true;
+  // Called with a value that is not read: nothing is expected here, or something else.
+  void CheckPlace(const char* got) const {
+    Require(level_ > 0, "{}: expected {}, got {}", where_, is_list_ ? "a list" : "an object", got);
+    if (in_box_) FailHere(Describe(FieldType::kBox), got);
+    if (InField() && type_ != FieldType::kUnknown) FailHere(Describe(type_), got);
+    if (in_list_ && level_ == record_level_ - 1) FailHere("an object", got, /*in_field=*/false);
+    const bool is_record_list = level_ == 1 && !is_list_ && IsRecordList(list_);
+    Require(!is_record_list, "{}: expected a list of {}, got {}", where_, list_, got);
   }
 
   bool Number(double value, std::optional<int64_t> integer) {
     if (in_box_ && level_ == record_level_ + 1) {
-      Require(std::isfinite(value), "{}: bbox: expected four numbers, got {}", Place(), value);
       if (*record_.numbers < 4) record_.bbox[static_cast<size_t>(*record_.numbers)] = value;
       record_.numbers = std::min(*record_.numbers + 1, 5);
-      return true;
-    }
-    if (!InField()) return Scalar("a number");
-    if (std::optional<int64_t>* const field = IntegerField()) {
-      Require(integer.has_value(), "{}: {}: expected an integer, got {}", Place(), key_, value);
-      *field = integer;
-    } else if (key_ == "area") {
-      record_.area = value;
-    } else if (key_ == "score") {
-      record_.score = value;
+    } else if (InField() && type_ == FieldType::kInteger) {
+      if (!integer) FailHere(Describe(type_), fmt::format("{}", value));
+      IntegerField() = integer;
+    } else if (InField() && type_ == FieldType::kNumber) {
+      (key_ == "area" ? record_.area : record_.score) = value;
     } else {
-      RefuseIfKnown("a number");
+      CheckPlace("a number");
     }
     return true;
   }
 
-  std::optional<int64_t>* IntegerField() {
-    if (key_ == "id") return &record_.id;
-    if (key_ == "image_id") return &record_.image_id;
-    if (key_ == "category_id") return &record_.category_id;
-    if (key_ == "width") return &record_.width;
-    if (key_ == "height") return &record_.height;
-    return key_ == "iscrowd" ? &record_.iscrowd : nullptr;
+  std::optional<int64_t>& IntegerField() {
+    if (key_ == "image_id") return record_.image_id;
+    if (key_ == "category_id") return record_.category_id;
+    if (key_ == "width") return record_.width;
+    if (key_ == "height") return record_.height;
+    return key_ == "id" ? record_.id : record_.iscrowd;
   }
-
-  // Called with a value of a wrong type.
-  void RefuseIfKnown(const char* got) {
-    const bool text = key_ == "file_name" || key_ == "name";
-    const bool number = key_ == "area" || key_ == "score";
-    const char* const expected = text                        ? "a string"
-                                 : number                    ? "a number"
-                                 : key_ == "bbox"            ? "four numbers"
-                                 : IntegerField() != nullptr ? "an integer"
-                                                             : nullptr;
-    // Only COCO's annotations have these as defined; others may give the keys a meaning of their own.
-    const bool known = list_ == "images"       ? key_ == "id" || key_ == "file_name" || IsSize()
-                       : list_ == "categories" ? key_ == "id" || key_ == "name"
-                                               : key_ != "name" && key_ != "file_name" && !IsSize();
-    Require(expected == nullptr || !known, "{}: {}: expected {}, got {}", Place(), key_, expected, got);
-  }
-  bool IsSize() const { return key_ == "width" || key_ == "height"; }
 
   const std::string_view where_;
+  const bool is_list_;  // of results
   const int record_level_;
   const CocoRecordSink& sink_;
   int level_ = 0;
   bool in_list_;         // of records
   bool in_box_ = false;  // in a bbox
   std::string list_, key_;
+  FieldType type_ = FieldType::kUnknown;  // of the field `key_`
   int64_t index_ = 0;
   CocoRecord record_;
 };

@@ -76,7 +76,8 @@ int Embed(const model::Model& model, const ImageList& images, const EmbedOptions
       embedding.values.resize(static_cast<size_t>(embedding.shape.size()));
       Pool(pooling, model.config().prefix(), tokens[b], embedding.values.data());
       if (options.unit_length && pooling == Pooling::kModel) {
-        model::NormaliseRows(View<float>(embedding.values.data(), {1, D}), "image");
+        Require(model::NormaliseRows(View<float>(embedding.values.data(), {1, D})) < 0,
+                "embed: {}: its vector has no direction", embedding.path);
       }
     }
     use(results);

@@ -55,7 +55,7 @@ void AddEmbeddings(const model::Checkpoint& checkpoint, const model::BuildOption
   const auto logits = captured->find("logits");
   if (logits != captured->end()) {
     Tensor<float> embeds = logits->second.Clone();
-    model::NormaliseRows(embeds, "image");
+    model::NormaliseRows(embeds);  // NaN is written as such, as in every tensor of `qkv run`
     captured->emplace("image_embeds", std::move(embeds));
   }
   if (!has_texts) return;

@@ -87,7 +87,9 @@ Tensor<float> EmbedPrompts(const TextEncoder& encoder, const Prompts& prompts) {
       for (int64_t d = 0; d < width; ++d) mean[d] += vector[d] / static_cast<float>(each);
     }
   }
-  model::NormaliseRows(means, "the mean of a class's texts");
+  const int64_t without = model::NormaliseRows(means);
+  Require(without < 0, "--template: the texts of \"{}\" have no common direction",
+          without < 0 ? "" : prompts.labels[static_cast<size_t>(without)]);
   return means;
 }
 
@@ -99,7 +101,9 @@ int ClassifyByPrompts(const model::TwoTowerModel& model, const Prompts& prompts,
     const int64_t B = batch.values.dim(0), C = classes.dim(0);
     auto vectors = Tensor<float>::Uninitialised({B, model.width()});
     std::copy_n(batch.values.data(), vectors.size(), vectors.data());
-    model::NormaliseRows(vectors, "image");
+    const int64_t without = model::NormaliseRows(vectors);
+    Require(without < 0, "classify: {}: its vector has no direction",
+            without < 0 ? "" : batch.paths[static_cast<size_t>(without)]);
     const Tensor<float> logits = model.LogitsPerImage(vectors, classes), scores = model.Probabilities(logits);
     results.resize(batch.paths.size());
     for (size_t b = 0; b < results.size(); ++b) {

@@ -18,7 +18,10 @@ int64_t QueryKeyParameters(const model::VitConfig& config) {
   switch (config.block.attention.kind) {
     case nn::AttentionKind::kMerged:
       return config.depth * H * D * (D + config.block.attention.bias);
-    case nn::AttentionKind::kSeparate:
+    case nn::AttentionKind::kSeparate: {
+      const nn::AttentionConfig& a = config.block.attention;
+      return config.depth * (pair - (a.bias && !a.key_bias ? H * a.query_width() : 0));
+    }
     case nn::AttentionKind::kLowRank:
       return config.depth * pair;
     default: {

@@ -23,19 +23,26 @@ float ReadScalar(const std::vector<BoundTensor>& tensors, std::string_view name)
   return bound == nullptr ? 0 : Read<float>(*bound)[0];
 }
 
+// As NormaliseRows. Throws Error that names the row, counted from `first`, if it has no direction.
+void RequireDirections(View<float> x, std::string_view what, int64_t first) {
+  const int64_t without = NormaliseRows(x);
+  Require(without < 0, "{} {}: its embedding is zero, or holds NaN or infinity", what, first + without);
+}
+
 }  // namespace
 
-void NormaliseRows(View<float> x, std::string_view what, int64_t first) {
+int64_t NormaliseRows(View<float> x) {
   const int64_t D = x.dim(1);
-  for (int64_t r = 0; r < x.dim(0); ++r) {
+  int64_t without = -1;
+  for (int64_t r = x.dim(0) - 1; r >= 0; --r) {
     float* const row = x.row(r);
     double squares = 0;
     for (int64_t d = 0; d < D; ++d) squares += double{row[d]} * row[d];
-    Require(std::isfinite(squares) && squares > 0, "{} {}: its embedding {}", what, first + r,
-            squares == 0 ? "is zero, which has no direction" : "holds NaN or infinity");
+    if (!std::isfinite(squares) || squares == 0) without = r;
     const double length = std::sqrt(squares);
     for (int64_t d = 0; d < D; ++d) row[d] = static_cast<float>(row[d] / length);
   }
+  return without;
 }
 
 TwoTowerModel TwoTowerModel::Load(const std::filesystem::path& path, Towers towers, const BuildOptions& options,
@@ -79,7 +86,7 @@ const SequenceModel<float>& TwoTowerModel::text() const {
 
 void TwoTowerModel::ImageEmbeds(View<const float> pixels, TowerWorkspace& workspace, View<float> out) const {
   image().Forward(pixels, workspace.image, {.pooled = out});
-  NormaliseRows(out, "image");
+  RequireDirections(out, "image", 0);
 }
 
 Tensor<float> TwoTowerModel::ImageEmbeds(View<const float> pixels) const {
@@ -119,7 +126,7 @@ void TwoTowerModel::EmbedTexts(View<const Id> ids, View<const Id> mask, TowerWor
     }
     const View<float> rows = out.slice(0, first, first + B);
     model.Embed(tokens, mask.empty() ? View<const bool>() : View<const bool>(visible), workspace.text, rows);
-    NormaliseRows(rows, "text", first);
+    RequireDirections(rows, "text", first);
   }
 }
 

@@ -92,8 +92,8 @@ class TwoTowerModel {
   std::unique_ptr<const SequenceModel<float>> text_;
 };
 
-/// Divides each row of x, [R, D], by its length. Throws Error that names the row (`what` and its index, counted from
-/// `first`) if a value is not finite or all are zero.
-void NormaliseRows(View<float> x, std::string_view what, int64_t first = 0);
+/// Divides each row of x, [R, D], by its length. Returns the first row that has no direction, because it is zero or
+/// holds NaN or infinity; −1 if all have one.
+int64_t NormaliseRows(View<float> x);
 
 }  // namespace qkv::model

@@ -90,7 +90,8 @@ std::vector<int64_t> HalfSplitToNeighbours(int64_t E) {
 }
 
 RotaryTable::RotaryTable(const RotaryAngles& angles) {
-  const auto& [coordinates, frequencies] = angles;
+  const Tensor<double>& coordinates = angles.coordinates;  // no structured bindings: clang 14 does not capture them
+  const Tensor<double>& frequencies = angles.frequencies;
   Require(coordinates.rank() == 2 && frequencies.rank() == 2 && coordinates.dim(1) == frequencies.dim(0) &&
               coordinates.size() > 0 && frequencies.size() > 0,
           "rotary positions: coordinates {} [tokens, axes] do not fit frequencies {} [axes, pairs]",
@@ -101,7 +102,8 @@ RotaryTable::RotaryTable(const RotaryAngles& angles) {
 }
 
 RotaryTable::RotaryTable(const MixedAngles& angles) {
-  const auto& [coordinates, frequencies] = angles;
+  const Tensor<double>& coordinates = angles.coordinates;  // no structured bindings: clang 14 does not capture them
+  const Tensor<double>& frequencies = angles.frequencies;
   Require(coordinates.rank() == 2 && frequencies.rank() == 3 && coordinates.dim(1) == frequencies.dim(0) &&
               coordinates.size() > 0 && frequencies.size() > 0,
           "rotary positions: coordinates {} [tokens, axes] do not fit frequencies {} [axes, heads, pairs]",

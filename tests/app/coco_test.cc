@@ -21,7 +21,7 @@ constexpr const char* kData = R"({
              {"file_name": "b/c.jpg", "id": 4, "width": null, "x": {"id": 5, "bbox": [1]}}],
   "annotations": [
     {"segmentation": [[1, 2, 3.5, 4, 5, 6]], "area": 12.5, "iscrowd": 0, "image_id": 9, "bbox": [1, 2.5, 3, 4],
-     "category_id": 18, "id": 100, "attributes": {"id": "x", "area": []}, "name": "n"},
+     "category_id": 18, "id": 100, "width": 3.5, "attributes": {"id": "x", "area": []}, "name": "n"},
     {"segmentation": {"counts": [1, 2], "size": [480, 640]}, "iscrowd": true, "image_id": 4.0, "bbox": [0, 0, 2, 5],
      "category_id": 1, "id": 101, "score": null}],
   "categories": [{"supercategory": "person", "id": 1, "name": "person", "keypoints": ["nose"]},

@@ -26,7 +26,7 @@ Captured RunPixels(const model::Checkpoint& checkpoint, const io::SafeTensors& f
 }
 
 TEST(Towers, GiveWhatTheOriginalsForwardReturns) {
-  for (const char* golden : {"hf_clip", "hf_clip_end", "hf_siglip", "hf_siglip_mask", "open_clip_clip"}) {
+  for (const char* golden : {"hf_clip", "hf_clip_end", "hf_siglip", "hf_siglip_mask_resized", "open_clip_clip"}) {
     SCOPED_TRACE(golden);
     const model::Checkpoint checkpoint = model::Checkpoint::Open(GoldenFolder(golden));
     const auto file = io::SafeTensors::Open(GoldenFolder(golden) / "expected.safetensors");

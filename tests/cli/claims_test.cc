@@ -44,7 +44,9 @@ TEST(QkClaims, SummariseOnOneScreen) {
   for (std::string line; std::getline(lines, line);) {
     if (Contains(line, ": differences to ")) table = line;
     const std::string words = line.substr(std::min(line.find_first_not_of(' '), line.size()));
-    if (words.starts_with("shared ") && !table.empty()) EXPECT_EQ(++tables[table], 1) << table;
+    if (words.starts_with("shared ") && !table.empty()) {
+      EXPECT_EQ(++tables[table], 1) << table;
+    }
   }
   EXPECT_GT(tables.size(), 1u);
 }

@@ -83,6 +83,34 @@ TEST_P(Towers, EmbedImagesAndTexts) {
   EXPECT_TRUE(Contains(ReadFile(folder_ / "t.paths.txt"), expected_["texts"][0].get<std::string>()));
 }
 
+TEST_P(Towers, SearchByWordsGivesTheirCosines) {
+  const std::string file = (folder_ / "p.npy").string();
+  ASSERT_EQ(Qkv("embed -m " + Model() + Photos() + " -o " + file).exit_code, 0);
+  for (size_t t = 0; t < expected_["texts"].size(); ++t) {
+    const CommandOutput said =
+        Qkv("search --json -m " + Model() + " " + file + " '" + expected_["texts"][t].get<std::string>() + "'");
+    ASSERT_EQ(said.exit_code, 0) << said.err;
+    const io::Json answer = JsonLines(said.out)[0];
+    ASSERT_EQ(answer["results"].size(), expected_["photos"].size());
+    for (const io::Json& hit : answer["results"]) {
+      const auto row = hit["row"].get<size_t>();
+      double cosine = 0;
+      for (size_t d = 0; d < expected_["text_embeds"][t].size(); ++d) {
+        cosine += expected_["text_embeds"][t][d].get<double>() * expected_["image_embeds"][row][d].get<double>();
+      }
+      EXPECT_NEAR(hit["score"].get<double>(), cosine, 2e-5);
+    }
+  }
+  // A photo and words in one call, with a sheet.
+  const std::string sheet = (folder_ / "sheet.html").string();
+  const CommandOutput both = Qkv("search -m " + Model() + " " + file + Photos() + " 'a cat' --top 1 --sheet " + sheet);
+  EXPECT_EQ(both.exit_code, 0) << both.err;
+  EXPECT_TRUE(Contains(ReadFile(sheet), "a cat"));
+  const CommandOutput none = Qkv("search -m " + Golden("hf_vit") + " " + file + " 'a cat'");
+  EXPECT_EQ(none.exit_code, 1);
+  EXPECT_TRUE(Contains(none.err, "text tower")) << none.err;
+}
+
 TEST_P(Towers, TakeEveryPrecisionAndCommand) {
   for (const char* dtype : {"bf16", "int8"}) {
     const CommandOutput said =

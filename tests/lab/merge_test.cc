@@ -104,8 +104,9 @@ TEST_P(GoldenMerge, KeepsEverythingElse) {
   EXPECT_EQ(io::ReadJson(folder_ / "out/config.json"), config);
   EXPECT_EQ(written.after.query_key,
             c.depth * c.block.attention.heads * c.block.width * (c.block.width + c.block.attention.bias));
-  EXPECT_EQ(written.before.query_key, c.depth * 2 * c.block.attention.heads * c.block.attention.head_width *
-                                          (c.block.width + c.block.attention.bias));
+  const nn::AttentionConfig& a = c.block.attention;
+  EXPECT_EQ(written.before.query_key,
+            c.depth * a.joined_width() * (2 * c.block.width + a.bias + (a.bias && a.key_bias)));
   EXPECT_EQ(written.after.bytes, merged.tensors->bytes());
   EXPECT_EQ(written.after.parameters - written.before.parameters, written.after.query_key - written.before.query_key);
 }
@@ -201,7 +202,7 @@ TEST_F(Merging, ShardsAndNewNamesKeepTheirGeneration) {
 TEST_F(Merging, ABareFileGetsAConfiguration) {
   fs::create_directory(folder_ / "bare");
   fs::copy(GoldenFolder("timm_vit") / "model.safetensors", folder_ / "bare/model.safetensors");
-  const Checkpoint bare = Checkpoint::Open(folder_ / "bare", {.heads = 3});
+  const Checkpoint bare = Checkpoint::Open(folder_ / "bare", {.heads = 3, .mean = {0.5}, .std = {0.5}});
   EXPECT_FALSE(Merge(bare, folder_ / "out", {}).notes.empty());
   EXPECT_EQ(Checkpoint::Open(folder_ / "out").description.config.block.attention.kind, nn::AttentionKind::kMerged);
 }

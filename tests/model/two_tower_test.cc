@@ -175,6 +175,14 @@ TEST_P(TwoTowers, TheTextEncoderHasAnOwnForm) {
   EXPECT_EQ(ParseSequenceConfig(ToJson(config)), config);
 }
 
+TEST(TwoTower, RowsWithoutADirectionAreFound) {
+  auto rows = Make<float>({3, 2}, {3, 4, 0, -2, 1, 0});
+  EXPECT_EQ(NormaliseRows(rows), -1);
+  EXPECT_EQ(MaxDifference(rows, Make<float>({3, 2}, {0.6f, 0.8f, 0, -1, 1, 0})), 0);
+  auto strange = Make<float>({3, 1}, {1, 0, NAN});
+  EXPECT_EQ(NormaliseRows(strange), 1);
+}
+
 // A causal text encoder does not read what follows the token that it reads.
 TEST(TwoTower, PaddingAfterTheEndDoesNotMatterToClip) {
   const fs::path folder = GoldenFolder("hf_clip");

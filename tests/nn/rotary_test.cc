@@ -272,7 +272,7 @@ TEST(RotaryErrors, SayWhatDoesNotFit) {
   EXPECT_THROW(PatchAngles(grid, 6), Error);
   EXPECT_THROW(NormalisedAngles(grid, 8, -1), Error);
   EXPECT_THROW(PatchAngles({.prefix = 1}, 8), Error);
-  EXPECT_THROW(RotaryTable({Tensor<double>({3, 2}), Tensor<double>({1, 4})}), Error);
+  EXPECT_THROW(RotaryTable(RotaryAngles{Tensor<double>({3, 2}), Tensor<double>({1, 4})}), Error);
   const RotaryTable table(kLength, kE);
   Tensor<double> x({2, kE}), wide({2, kE + 2});
   EXPECT_NO_THROW(RotateRows<double>(x, 2, table, kLength - 2, RotaryDirection::kForward, x));

@@ -49,8 +49,9 @@ const FamilyRow& FindFamily(const VitConfig& config, Family library) {
 
 const FamilyRow& FindFamily(const Fields& config) {
   if (const FamilyRow* row = FindRow([&](const FamilyRow& family) { return family.recognises(config); })) return *row;
-  Require(!config.Has("model_type"), "config.json: model_type \"{}\" is not one of {}", config.String("model_type", ""),
-          fmt::join(ModelTypes(), ", "));
+  Require(!config.Has("model_type"),
+          "config.json: model_type \"{}\" is not supported; {} are, and EoMT, BEiT and data2vec are planned",
+          config.String("model_type", ""), fmt::join(ModelTypes(), ", "));
   Fail(
       "config.json: of no family that qkv knows: it has neither \"architecture\" (timm) nor \"model_type\" (Hugging "
       "Face) nor \"library_name\": \"vit-pytorch\" nor \"model_cfg\" (open_clip)");
