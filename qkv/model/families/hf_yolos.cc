@@ -3,6 +3,7 @@
 #include "qkv/core/error.h"
 #include "qkv/model/families/families.h"
 #include "qkv/model/families/hf_common.h"
+#include "qkv/model/families/names_attention.h"
 #include "qkv/model/families/preprocess_common.h"
 
 namespace qkv::model {
@@ -35,7 +36,7 @@ constexpr NameRow kRows[] = {
     {"box_head.2", "bbox_predictor.layers.2"},
 };
 
-constexpr std::span<const NameRow> kTables[] = {kRows, kHfRows};
+constexpr std::span<const NameRow> kTables[] = {kRows, kHfRows, kAttentionKindRows};
 constexpr Layout kLayout = {kTables, {}, {}};
 
 // ---------------------------------------------------------------------------------------------------------------------
