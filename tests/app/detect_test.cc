@@ -42,7 +42,7 @@ TEST_F(Detection, AgreesWithTransformers) {
     const Shape pixels = model_.PixelsShape(found.photo);
     EXPECT_EQ(pixels, Shape({3, wanted["pixels"][0].get<int64_t>(), wanted["pixels"][1].get<int64_t>()}));
     io::Json sorted = wanted["objects"];
-    std::ranges::stable_sort(sorted, [](const io::Json& a, const io::Json& b) { return a[0] > b[0]; });
+    std::stable_sort(sorted.begin(), sorted.end(), [](const io::Json& a, const io::Json& b) { return a[0] > b[0]; });
     ASSERT_EQ(found.objects.size(), sorted.size());
     objects += sorted.size();
     const double side = static_cast<double>(std::max(found.photo.height(), found.photo.width()));

@@ -18,7 +18,7 @@ class Detect : public testing::Test {
   static std::string Photos() { return Model() + "/photos"; }
   static io::Json Objects(const io::Json& photo) {
     io::Json sorted = photo["objects"];
-    std::ranges::stable_sort(sorted, [](const io::Json& a, const io::Json& b) { return a[0] > b[0]; });
+    std::stable_sort(sorted.begin(), sorted.end(), [](const io::Json& a, const io::Json& b) { return a[0] > b[0]; });
     return sorted;
   }
   const io::Json& Expected(const std::string& name) const {
