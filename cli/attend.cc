@@ -31,13 +31,23 @@ struct Options {
   int side = 768;
 };
 
-// "23.4 % to the class token, 1.2 % to register 0"
+// "23.4 % to the class token, 1.2 % to register 0"; detection tokens, of which there may be many, together.
 std::string PrefixShares(const app::AttentionMaps& maps) {
   std::string text;
+  double to_detection = 0;
+  int64_t detection = 0;
+  const auto add = [&](double share, const std::string& name) {
+    text += fmt::format("{}{:.1f} % to {}", text.empty() ? "" : ", ", 100 * share, name);
+  };
   for (int64_t i = 0; i < maps.prefix(); ++i) {
-    text += fmt::format("{}{:.1f} % to {}", i > 0 ? ", " : "", 100 * *maps.weights.view().at(0, 0, 0, i),
-                        inspect::Describe({inspect::Query::Kind::kToken, i}, maps.grid));
+    const double share = *maps.weights.view().at(0, 0, 0, i);
+    if (maps.grid.prefix[static_cast<size_t>(i)].starts_with("detection")) {
+      to_detection += share, ++detection;
+    } else {
+      add(share, inspect::Describe({inspect::Query::Kind::kToken, i}, maps.grid));
+    }
   }
+  if (detection > 0) add(to_detection, fmt::format("{} detection tokens", detection));
   return text;
 }
 

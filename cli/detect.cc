@@ -38,8 +38,8 @@ void PrintText(const app::PhotoObjects& photo, double threshold) {
   for (const app::DetectedObject& object : photo.objects) width = std::max(width, name(object).size());
   for (const app::DetectedObject& object : photo.objects) {
     const image::Rect& box = object.box;
-    Print("  {:6.2f} %  {:<{}}  at {:.0f},{:.0f}  {:.0f} x {:.0f}\n", 100 * object.score, name(object), width, box.left,
-          box.top, box.width, box.height);
+    Print("  {:6.2f} %  {:<{}}  at {},{}  {} x {}\n", 100 * object.score, name(object), width, std::llround(box.left),
+          std::llround(box.top), std::llround(box.width), std::llround(box.height));
   }
 }
 

@@ -178,7 +178,9 @@ int EvaluateImages(const Options& options) {
 
 int Evaluate(const Options& options) {
   const std::string& model = options.model.path;
-  const bool sequences = train::IsSequenceData(options.data) || (!model.empty() && model::IsSequenceModel(model));
+  // A .json is text for a model of sequences only; else it has a detector's annotations.
+  const bool text = train::IsSequenceData(options.data) && fs::path(options.data).extension() != ".json";
+  const bool sequences = text || (!model.empty() && model::IsSequenceModel(model));
   return sequences ? EvaluateSequences(options) : EvaluateImages(options);
 }
 

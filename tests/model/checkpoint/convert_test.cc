@@ -32,6 +32,7 @@ namespace fs = std::filesystem;
 
 // What the other library cannot express, a part of the message.
 const std::map<std::string, std::string> kRefused = {
+    {"detector", "no detection tokens"},
     {"hf_deit", "this one reads the class token only"},
     {"hf_deit_model", "no pooler"},
     {"hf_dinov2", "class token and mean side by side"},
@@ -49,6 +50,10 @@ const std::map<std::string, std::string> kRefused = {
     {"hf_vit_model_new_names", "no pooler"},
     {"hf_vit_model_pooler", "no pooler"},
     {"hf_vit_model_pooler_narrow", "no pooler"},
+    {"hf_yolos", "no detection tokens"},
+    {"hf_yolos_model", "no detection tokens"},
+    {"hf_yolos_plain", "no detection tokens"},
+    {"hf_yolos_resized", "no detection tokens"},
     {"timm_avg_fcnorm", "this model pools by the mean of its tokens"},
     {"timm_avg_include_prefix", "this model pools by the mean of its tokens"},
     {"timm_avg_norm", "no model without a class token"},
@@ -222,7 +227,7 @@ TEST_P(GoldenConversion, KeepsItsOwnLayout) {
 // Names that the caller gave, or qkv assumed, in each family's keys; also for models that no other library has.
 TEST_P(GoldenConversion, WritesNamesThatItsFilesDoNotHave) {
   Description& description = original_.description;
-  const int64_t classes = description.config.classes;
+  const int64_t classes = description.config.named_classes();
   if (classes == 0) return;  // without a classifier there is nothing to name
   description.labels.resize(static_cast<size_t>(classes));
   for (int64_t i = 0; i < classes; ++i) {
