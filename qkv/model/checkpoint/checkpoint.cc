@@ -26,6 +26,13 @@ void BindAll(Checkpoint* checkpoint) {
   checkpoint->text = std::move(bound.text);
 }
 
+std::optional<io::Json> ReadPreprocessor(const fs::path& folder) {
+  if (std::optional<io::Json> own = ReadOptionalJson(folder / kPreprocessorFile)) return own;
+  const std::optional<io::Json> processor = ReadOptionalJson(folder / kProcessorFile);
+  if (!processor || !processor->is_object() || !processor->contains("image_processor")) return std::nullopt;
+  return (*processor)["image_processor"];
+}
+
 Checkpoint OpenOnce(const fs::path& path, const ModelHints& given) {
   Checkpoint checkpoint;
   checkpoint.source = path.string();
@@ -37,7 +44,7 @@ Checkpoint OpenOnce(const fs::path& path, const ModelHints& given) {
     ConfigFiles files;
     if (std::optional<io::Json> config = ReadOptionalJson(ConfigFile(path))) {
       files.config = std::move(*config);
-      files.preprocessor = ReadOptionalJson(folder / kPreprocessorFile);
+      files.preprocessor = ReadPreprocessor(folder);
     }
     files = CompleteConfig(std::move(files), *checkpoint.tensors, given);
     checkpoint.configuration = files.config.dump() + (files.preprocessor ? files.preprocessor->dump() : "");

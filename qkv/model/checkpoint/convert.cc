@@ -119,7 +119,11 @@ ModelFiles SameFiles(const Checkpoint& checkpoint, std::optional<DType> dtype) {
   if (known.stored) {
     const fs::path folder = SourceFolder(checkpoint);
     files.texts[name] = SameConfig(ReadFile(folder / name), dtype);
-    if (fs::exists(folder / kPreprocessorFile)) files.texts[kPreprocessorFile] = ReadFile(folder / kPreprocessorFile);
+    if (fs::exists(folder / kPreprocessorFile)) {
+      files.texts[kPreprocessorFile] = ReadFile(folder / kPreprocessorFile);
+    } else if (known.preprocessor) {
+      files.texts[kPreprocessorFile] = ToText(*known.preprocessor);
+    }
   } else {
     RequireKnownPreprocess(checkpoint.description);
     files.texts[name] = SameConfig(ToText(known.config), dtype);

@@ -25,7 +25,8 @@ bool IsModelFile(std::string_view name) {
   const bool is_shard = (name.starts_with("model-") && name.ends_with(".safetensors")) ||
                         (name.starts_with("pytorch_model-") && name.ends_with(".bin"));
   return std::ranges::find(io::WeightFileNames(), name) != io::WeightFileNames().end() || name == kPreprocessorFile ||
-         name == kConfigFile || name == kOpenClipConfigFile || (is_shard && name.find("-of-") != name.npos);
+         name == kProcessorFile || name == kConfigFile || name == kOpenClipConfigFile ||
+         (is_shard && name.find("-of-") != name.npos);
 }
 
 void WriteFiles(const ModelFiles& files, const fs::path& folder) {

@@ -14,6 +14,8 @@ namespace qkv::model {
 inline constexpr const char* kConfigFile = "config.json";
 inline constexpr const char* kOpenClipConfigFile = "open_clip_config.json";  // if there is no config.json
 inline constexpr const char* kPreprocessorFile = "preprocessor_config.json";
+/// Of transformers 5, for models of images and texts: the content of the former under "image_processor".
+inline constexpr const char* kProcessorFile = "processor_config.json";
 
 /// The configuration beside these weights, a file or a folder: config.json, or that of open_clip if its weights are
 /// meant or if there is no other. The file need not exist.

@@ -25,7 +25,8 @@ ModelState ReadModelState(const fs::path& path) {
   if (folder.empty()) folder = ".";
   const FileStamp stamp = ReadFileStamp(folder);
   ModelState state{stamp.device, stamp.inode, {}};
-  std::vector<fs::path> files = {path, folder / kConfigFile, folder / kOpenClipConfigFile, folder / kPreprocessorFile};
+  std::vector<fs::path> files = {path, folder / kConfigFile, folder / kOpenClipConfigFile, folder / kPreprocessorFile,
+                                 folder / kProcessorFile};
   for (const char* name : io::WeightFileNames()) files.push_back(folder / name);
   for (const fs::path& file : files) {
     std::optional<FileStamp>& of_file = state.files.emplace_back();

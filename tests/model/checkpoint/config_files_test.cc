@@ -218,6 +218,23 @@ TEST_F(Hints, MeanAndStdHaveOneValuePerChannelAndReplaceThoseOfTheFiles) {
   }
 }
 
+// transformers 5 writes the image processor of a model of images and texts inside another file.
+TEST_F(Hints, TheImageProcessorMayLieInProcessorConfig) {
+  Copy("hf_clip", /*bare=*/false);
+  const image::Preprocess wanted = Checkpoint::Open(model_).description.preprocess;
+  io::Json processor = io::ReadJson(model_ / "preprocessor_config.json");
+  processor["image_mean"] = {0.25, 0.25, 0.25};
+  fs::remove(model_ / "preprocessor_config.json");
+  WriteFile(model_ / "processor_config.json",
+            io::Json({{"image_processor", processor}, {"processor_class", "CLIPProcessor"}}).dump());
+  const Checkpoint opened = Checkpoint::Open(model_);
+  EXPECT_EQ(opened.description.preprocess.mean, std::vector<float>(3, 0.25f));
+  EXPECT_EQ(opened.description.preprocess.std, wanted.std);
+  EXPECT_TRUE(opened.description.assumptions.empty());
+  Convert(opened, folder_ / "out", {});
+  EXPECT_EQ(Checkpoint::Open(folder_ / "out").description.preprocess.mean, std::vector<float>(3, 0.25f));
+}
+
 TEST_F(Hints, CropPctIsTheResizedSizeOverTheCrop) {
   for (const char* golden : {"timm_vit", "hf_vit", "hf_dinov2"}) {
     Copy(golden, /*bare=*/false);
