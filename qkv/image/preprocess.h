@@ -20,8 +20,8 @@ struct Preprocess {
     kNone,
     kExact,         // to resize_height × resize_width, aspect ratio lost
     kShortestEdge,  // the shorter edge to resize_height, the longer one in proportion, truncated
-    // As kShortestEdge, but the longer edge not beyond resize_width; then both down to multiples of resize_multiple
-    // (YOLOS).
+    /// As kShortestEdge, but the longer edge not beyond resize_width; then both down to multiples of resize_multiple
+    /// (YOLOS).
     kEdges,
     kFit,    // both edges fit in resize_height × resize_width, rounded half to even (timm's "border")
     kCover,  // both edges cover it, rounded half to even (timm's "center" for a non-square target)

@@ -29,12 +29,14 @@ from timm.data import create_transform, resolve_data_config
 from transformers.models.bit.image_processing_pil_bit import BitImageProcessorPil
 from transformers.models.deit.image_processing_pil_deit import DeiTImageProcessorPil
 from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
+from transformers.models.yolos.image_processing_pil_yolos import YolosImageProcessorPil
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import golden_files  # noqa: E402
 
 FOLDER = pathlib.Path(__file__).parent / "golden"
-PROCESSORS = {"ViT": ViTImageProcessorPil, "DeiT": DeiTImageProcessorPil, "Bit": BitImageProcessorPil}
+PROCESSORS = {"ViT": ViTImageProcessorPil, "DeiT": DeiTImageProcessorPil, "Bit": BitImageProcessorPil,
+              "Yolos": YolosImageProcessorPil}
 HALF = [0.5, 0.5, 0.5]
 
 
@@ -186,6 +188,15 @@ def preprocess_golden():
     grey = {"image_processor_type": "ViTImageProcessor", "size": 24, "image_mean": [0.5], "image_std": [0.5]}
     image = Image.fromarray(images["wide"]).convert("L")
     add("transformers", grey, None, 1, hf_processor(grey)(image, return_tensors="np")["pixel_values"][0], "wide")
+    yolos = {"image_processor_type": "YolosImageProcessor", "size": {"shortest_edge": 33, "longest_edge": 125}}
+    half = {"image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5]}
+    for config in (yolos, yolos | {"size": {"shortest_edge": 40, "longest_edge": 51}, "resample": 3}, yolos | half,
+                   yolos | {"size": 20, "max_size": 140}, yolos | {"do_resize": False}, yolos | {"do_pad": False}):
+        for name in ("tall", "wide", "strip"):
+            if config["size"] == {"shortest_edge": 40, "longest_edge": 51} and name == "strip":
+                continue  # nothing would be left of the shorter edge
+            out = hf_processor(config)(Image.fromarray(images[name]), return_tensors="np")["pixel_values"][0]
+            add("transformers", config, None, 3, out, name)
     save_file(tensors, FOLDER / "preprocess.safetensors", {"cases": json.dumps(cases)})
 
 

@@ -50,7 +50,7 @@ HalfSplitRows FindHalfSplitRows(const VitConfig& config, std::string_view canoni
 struct LastTokens {
   int64_t first = 0, patches = 0, last = 0;  // last: 0: none
 
-  int64_t rows() const { return first + patches + last; }
+  int64_t rows() const { return first + patches + last; }  // of a table
 };
 
 /// Those of a tensor of this canonical name: positions of detection tokens, which precede the patches here.
