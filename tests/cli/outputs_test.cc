@@ -52,7 +52,7 @@ TEST(Outputs, ResultsOfBeforeAreReplacedWithTheirPermissions) {
   struct stat status;
   ASSERT_EQ(::stat(file.c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0777, 0600u);
-  EXPECT_EQ(folder.Count(), 2);  // and the list of paths
+  EXPECT_EQ(folder.Count(), 3);  // and the list of paths, and the model
 }
 
 TEST(Outputs, TwoResultsAreNotWrittenToOneFile) {

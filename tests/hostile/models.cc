@@ -25,12 +25,12 @@ namespace fs = std::filesystem;
 constexpr std::chrono::nanoseconds kNoRest{0};
 
 // Loaded, and asked once: a configuration that is accepted must be one that can be run.
-void Use(const fs::path& folder) {
-  const model::Model model = model::Model::Load(folder);
+void Use(const fs::path& folder, const model::ModelHints& given = {}) {
+  const model::Model model(model::Checkpoint::Open(folder, given));
   image::Image image{Tensor<uint8_t>({5, 6, 3})};
   std::fill_n(image.pixels.data(), image.pixels.size(), uint8_t{100});
   if (model.config().classes > 0) model.Classify(image);
-  const model::Checkpoint checkpoint = model::Checkpoint::Open(folder);
+  const model::Checkpoint checkpoint = model::Checkpoint::Open(folder, given);
   if (!checkpoint.description.text) return;
   const model::TwoTowerModel texts(checkpoint, model::Towers::kText);
   texts.TextEmbeds(Tensor<int64_t>({2, std::min<int64_t>(3, texts.text_length())}));
@@ -56,7 +56,7 @@ Reading Goldens(const std::string& file, const std::vector<std::string>& names) 
   return reading;
 }
 
-// Without a configuration: the tensors say what the model is, this one's heads too.
+// Without a configuration: the tensors say what the model is, this one's heads too, but not how images are normalised.
 Reading TensorsAlone() {
   const auto folder = std::make_shared<TemporaryFolder>();
   Reading reading;
@@ -64,7 +64,7 @@ Reading TensorsAlone() {
       SafeTensorsSeed("timm_qk_norm", ReadFile(GoldenFolder("timm_qk_norm") / "model.safetensors")));
   reading.read = [folder](const Seed&, const std::string& bytes) {
     WriteFile(*folder / "model.safetensors", bytes);
-    Use(*folder / "model.safetensors");
+    Use(*folder / "model.safetensors", {.mean = {0.5}, .std = {0.5}});
   };
   return reading;
 }

@@ -7,6 +7,7 @@
 #include "qkv/inspect/weights.h"
 #include "qkv/io/json.h"
 #include "qkv/lab/split.h"
+#include "qkv/model/checkpoint/model_folder.h"
 #include "qkv/model/checkpoint/separate.h"
 #include "qkv/model/checkpoint/translate.h"
 #include "tests/lab/models.h"
@@ -99,9 +100,10 @@ TEST_P(GoldenMerge, KeepsEverythingElse) {
   const auto before = inspect::ReadAttention(original_, 0), after = inspect::ReadAttention(merged, 0);
   EXPECT_TRUE(std::ranges::equal(before.value.weight.span(), after.value.weight.span()));
 
-  io::Json config = io::ReadJson(GoldenFolder(GetParam()) / "config.json");
+  const std::string file = model::ConfigFile(GoldenFolder(GetParam())).filename().string();
+  io::Json config = io::ReadJson(GoldenFolder(GetParam()) / file);
   config["qkv_attention"] = "merged";
-  EXPECT_EQ(io::ReadJson(folder_ / "out/config.json"), config);
+  EXPECT_EQ(io::ReadJson(folder_ / "out" / file), config);
   EXPECT_EQ(written.after.query_key,
             c.depth * c.block.attention.heads * c.block.width * (c.block.width + c.block.attention.bias));
   const nn::AttentionConfig& a = c.block.attention;

@@ -126,6 +126,8 @@ bool DescribesSequenceModel(const io::Json& json) {
 }
 
 bool IsSequenceModel(const std::filesystem::path& folder) {
+  std::error_code ignored;  // a path that leads nowhere is told by whoever opens it
+  if (!std::filesystem::is_directory(folder, ignored)) return false;
   const std::optional<io::Json> config = ReadOptionalJson(folder / kConfigFile);
   return config && DescribesSequenceModel(*config);
 }
