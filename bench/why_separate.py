@@ -157,7 +157,7 @@ def ring_table(checks):
 
 def layers_table(qkv, counts):
     """counts: the checks of claim C9, whose printed table has the columns projected, absorbed, merged, cheapest."""
-    lines = qkv("qk", "claims", "--only", "C9", "--quick", "-q").splitlines()
+    lines = qkv("qk", "claims", "--only", "C9", "--quick", "--verbose", "-q").splitlines()
     cells = [re.split(r"  +", line.strip()) for line in lines]
     rows = {row[0]: row[1:4] for row in cells if len(row) == 5}
     layer, one, last = (rows[name] for name in ("ViT-B layer: 197 tokens, D 768, 12 heads of 64",
