@@ -37,7 +37,7 @@ model::Checkpoint OpenCheckpoint(const ModelOptions& options) {
   const std::filesystem::path path = FindModel(options.path);
   model::ModelHints given = options.given;
   const std::string id = HubIdOf(path);
-  if (given.architecture.empty() && model::FindKnownModel(id)) given.architecture = id;
+  if (given.architecture.empty() && !id.empty() && model::FindKnownModel(id)) given.architecture = id;
   model::Checkpoint checkpoint = model::Checkpoint::Open(path, given);
   for (const std::string& assumption : checkpoint.description.assumptions) {
     Notify(options.note, FormatShown("{}: assumed: {}", checkpoint.source, assumption));

@@ -203,16 +203,8 @@ VitConfig ParseTimmEva(const Fields& args, const std::string& architecture) {
   RefuseUnsupported(args, architecture);
   VitConfig c;
   c.architecture = architecture;
-  std::tie(c.image_height, c.image_width) = args.Size("img_size", {224, 224});
-  std::tie(c.patch_height, c.patch_width) = args.Size("patch_size", {16, 16});
-  c.channels = args.Int("in_chans", 3);
-  c.block.width = args.Int("embed_dim", 768);
-  c.depth = args.Int("depth", 12);
+  ParseTimmShape(args, &c);
   nn::AttentionConfig& attention = c.block.attention;
-  attention.heads = args.Int("num_heads", 12);
-  Require(attention.heads > 0 && c.block.width > 0 && c.block.width % attention.heads == 0,
-          "{}: embed_dim {} is no multiple of num_heads {}", args.where(), c.block.width, attention.heads);
-  attention.head_width = c.block.width / attention.heads;
   attention.bias = args.Bool("qkv_bias", true);
   const std::string type = args.String("attn_type", "eva");
   Require(type == "eva" || type == "rope", "{}: attn_type \"{}\" is not one of eva, rope", args.where(), type);

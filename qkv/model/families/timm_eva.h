@@ -15,7 +15,11 @@ bool IsTimmEva(const Fields& config);
 /// The configuration for the arguments of Eva's constructor. Throws Error that names an argument that qkv lacks.
 VitConfig ParseTimmEva(const Fields& args, const std::string& architecture);
 
-/// Sets pool and pool_prefix from "global_pool". Throws Error for a pooling that timm or qkv lacks.
+/// The arguments that both classes have: sizes of image and patch, channels, width, depth and heads. Throws Error if
+/// the heads do not divide the width.
+void ParseTimmShape(const Fields& args, VitConfig* config);
+
+/// Sets pool from "global_pool"; the class token must be known. Throws Error for a pooling that timm or qkv lacks.
 void ParseTimmPool(const Fields& args, const std::string& otherwise, VitConfig* config);
 
 /// A number, or two where they differ.

@@ -115,15 +115,7 @@ VitConfig ParseArguments(const Fields& args, const std::string& architecture) {
   RefuseUnsupported(args, architecture);
   VitConfig c;
   c.architecture = architecture;
-  std::tie(c.image_height, c.image_width) = args.Size("img_size", {224, 224});
-  std::tie(c.patch_height, c.patch_width) = args.Size("patch_size", {16, 16});
-  c.channels = args.Int("in_chans", 3);
-  c.block.width = args.Int("embed_dim", 768);
-  c.depth = args.Int("depth", 12);
-  c.block.attention.heads = args.Int("num_heads", 12);
-  Require(c.block.attention.heads > 0 && c.block.width > 0 && c.block.width % c.block.attention.heads == 0,
-          "{}: embed_dim {} is no multiple of num_heads {}", args.where(), c.block.width, c.block.attention.heads);
-  c.block.attention.head_width = c.block.width / c.block.attention.heads;
+  ParseTimmShape(args, &c);
   ParseMlp(args, args.Number("mlp_ratio", 4), &c);
   c.block.mlp.activation = ParseActivation(args.String("act_layer", "gelu"), args);
   c.classes = std::max<int64_t>(0, args.Int("num_classes", 1000));
@@ -207,6 +199,18 @@ std::vector<std::string> ParseLabels(const Fields& config, int64_t classes) {
 }
 
 }  // namespace
+
+void ParseTimmShape(const Fields& args, VitConfig* c) {
+  std::tie(c->image_height, c->image_width) = args.Size("img_size", {224, 224});
+  std::tie(c->patch_height, c->patch_width) = args.Size("patch_size", {16, 16});
+  c->channels = args.Int("in_chans", 3);
+  c->block.width = args.Int("embed_dim", 768);
+  c->depth = args.Int("depth", 12);
+  c->block.attention.heads = args.Int("num_heads", 12);
+  Require(c->block.attention.heads > 0 && c->block.width > 0 && c->block.width % c->block.attention.heads == 0,
+          "{}: embed_dim {} is no multiple of num_heads {}", args.where(), c->block.width, c->block.attention.heads);
+  c->block.attention.head_width = c->block.width / c->block.attention.heads;
+}
 
 void ParseTimmPool(const Fields& args, const std::string& otherwise, VitConfig* c) {
   // "": timm returns all tokens, of which embeddings and maps take what is asked for.
