@@ -26,10 +26,13 @@ constexpr std::chrono::nanoseconds kNoRest{0};
 
 // Loaded, and asked once: a configuration that is accepted must be one that can be run.
 void Use(const fs::path& folder, const model::ModelHints& given = {}) {
-  const model::Model model(model::Checkpoint::Open(folder, given));
-  image::Image image{Tensor<uint8_t>({5, 6, 3})};
-  std::fill_n(image.pixels.data(), image.pixels.size(), uint8_t{100});
-  if (model.config().classes > 0) model.Classify(image);
+  {
+    // Gone before the other tower comes: each takes the memory of its weights in pieces of 32 MiB.
+    const model::Model model(model::Checkpoint::Open(folder, given));
+    image::Image image{Tensor<uint8_t>({5, 6, 3})};
+    std::fill_n(image.pixels.data(), image.pixels.size(), uint8_t{100});
+    if (model.config().classes > 0) model.Classify(image);
+  }
   const model::Checkpoint checkpoint = model::Checkpoint::Open(folder, given);
   if (!checkpoint.description.text) return;
   const model::TwoTowerModel texts(checkpoint, model::Towers::kText);

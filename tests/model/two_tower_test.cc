@@ -50,10 +50,12 @@ Tensor<int64_t> ReadIntegers(const io::StoredTensor& stored) {
   return tensor;
 }
 
+// By name first: every process of a test asks for this list, and headers take their time to read.
 std::vector<std::string> TwoTowerNames() {
   std::vector<std::string> names = GoldenNames();
   std::erase_if(names, [](const std::string& name) {
-    return io::SafeTensors::Open(GoldenFolder(name) / "expected.safetensors").Find("input_ids") == nullptr;
+    return (name.find("clip") == std::string::npos && name.find("siglip") == std::string::npos) ||
+           io::SafeTensors::Open(GoldenFolder(name) / "expected.safetensors").Find("input_ids") == nullptr;
   });
   return names;
 }
