@@ -12,7 +12,6 @@
 #include "cli/image_outputs.h"
 #include "cli/images.h"
 #include "cli/output.h"
-#include "qkv/app/input_files.h"
 #include "qkv/image/encode.h"
 
 namespace qkv::cli {
@@ -49,9 +48,9 @@ int Detect(const Options& options) {
   if (!options.output.empty()) {
     Require(IsFolderOutput(options.output) || fs::path(options.output).extension() == ".png",
             "detect: -o is a .png, or a folder for several, got {}", options.output);
-    pictures = ImageOutputs("detect", options.output, options.model.path, images.files);
+    pictures = ImageOutputs("detect", options.output, options.model, images.files);
   }
-  app::InputFiles inputs(options.model.path);
+  app::InputFiles inputs = InputsOf(options.model);
   inputs.Add(images.files);
   inputs.RequireOutput(options.coco);
   const model::Model model = LoadModel(options.model);

@@ -8,7 +8,6 @@
 #include "cli/images.h"
 #include "cli/output.h"
 #include "cli/progress.h"
-#include "qkv/app/input_files.h"
 #include "qkv/app/inspection.h"
 #include "qkv/core/file.h"
 #include "qkv/core/parallel.h"
@@ -121,7 +120,7 @@ void PrintTable(const Inspection& inspection) {
 }
 
 int Inspect(const Options& options) {
-  app::InputFiles inputs(options.model.path);
+  app::InputFiles inputs = InputsOf(options.model);
   if (!options.images.paths.empty()) inputs.Add(CollectImages(options.images.paths).files);
   for (const std::string& file : {options.output, options.report}) inputs.RequireOutput(file);
   int failed = 0;

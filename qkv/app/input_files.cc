@@ -2,10 +2,37 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <initializer_list>
+#include <string_view>
+
+#include "qkv/app/hub.h"
 #include "qkv/core/error.h"
+#include "qkv/io/weights.h"
+#include "qkv/model/checkpoint/tokenizer_files.h"
 
 namespace qkv::app {
 namespace fs = std::filesystem;
+
+namespace {
+
+bool EndsWithOneOf(const fs::path& file, std::initializer_list<std::string_view> endings) {
+  const std::string name = file.filename().string();
+  return std::ranges::any_of(endings, [&](std::string_view ending) { return name.ends_with(ending); });
+}
+
+// Shards have any name that an index gives them.
+bool IsWeights(const fs::path& file) {
+  return std::ranges::find(io::WeightFileNames(), file.filename()) != io::WeightFileNames().end() ||
+         EndsWithOneOf(file, {".safetensors", ".bin", ".pth", ".pt", ".ckpt", ".pth.tar"});
+}
+
+// Configurations and tokenizers.
+bool IsDescription(const fs::path& file) {
+  return EndsWithOneOf(file, {".json"}) || model::IsTokenizerFile(file.filename().string());
+}
+
+}  // namespace
 
 std::optional<InputFiles::Identity> InputFiles::ReadIdentity(const fs::path& file) {
   struct stat status {};
@@ -15,12 +42,15 @@ std::optional<InputFiles::Identity> InputFiles::ReadIdentity(const fs::path& fil
 
 InputFiles::InputFiles(const std::string& model) {
   if (model.empty()) return;
+  const fs::path path = FindModel(model);
   std::error_code error;
-  const bool is_folder = fs::is_directory(model, error);
-  if (!is_folder) Add(fs::path(model));
-  for (const auto& entry : fs::directory_iterator(is_folder ? fs::path(model) : fs::path(model).parent_path(), error)) {
-    const fs::path ending = entry.path().extension();
-    if (ending == ".json" || (is_folder && ending == ".safetensors")) Add(entry.path());
+  const bool is_folder = fs::is_directory(path, error);
+  if (!is_folder) Add(path);
+  // An index names shards beside it.
+  const bool all_weights = is_folder || path.string().ends_with(".index.json");
+  const fs::path folder = is_folder ? path : path.parent_path();
+  for (const auto& entry : fs::directory_iterator(folder.empty() ? "." : folder, error)) {
+    if (IsDescription(entry.path()) || (all_weights && IsWeights(entry.path()))) Add(entry.path());
   }
 }
 
