@@ -83,7 +83,7 @@ void ConvertTo(const StoredTensor& tensor, T* out) {
     default:
       Fail("convert: tensor {} is {}, expected F32, F16, BF16 or F64", Quoted(tensor.name), Name(tensor.dtype));
   }
-  if (tensor.file != nullptr) tensor.file->RequireUnchanged();
+  tensor.RequireIntact();
 }
 
 template <typename T>
