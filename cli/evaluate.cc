@@ -115,6 +115,13 @@ void PrintText(const app::DetectionEvaluation& evaluation) {
                             share(score.ap50), share(score.ar100)});
   }
   PrintRaw(report::ToText(classes));
+  if (e.unused_annotations > 0) {
+    Print("\n{} annotations are left out: the data lacks their image or category\n",
+          report::WithCommas(e.unused_annotations));
+  }
+  if (e.unused_detections > 0) {
+    Print("\n{} detections are left out: the data lacks their category\n", report::WithCommas(e.unused_detections));
+  }
 }
 
 int EvaluateDetector(const Options& options, const model::Checkpoint& checkpoint) {
