@@ -9,6 +9,7 @@
 #include "qkv/app/hub.h"
 #include "qkv/core/error.h"
 #include "qkv/io/weights.h"
+#include "qkv/model/checkpoint/model_folder.h"
 #include "qkv/model/checkpoint/tokenizer_files.h"
 
 namespace qkv::app {
@@ -16,20 +17,22 @@ namespace fs = std::filesystem;
 
 namespace {
 
-bool EndsWithOneOf(const fs::path& file, std::initializer_list<std::string_view> endings) {
+constexpr std::string_view kIndex = ".index.json";
+
+bool IsIndex(const fs::path& file) { return file.filename().string().ends_with(kIndex); }
+
+// An index gives shards any name.
+bool MayBeShard(const fs::path& file) {
   const std::string name = file.filename().string();
-  return std::ranges::any_of(endings, [&](std::string_view ending) { return name.ends_with(ending); });
+  return std::ranges::any_of(std::initializer_list<std::string_view>{".safetensors", ".bin", ".pth", ".pt", ".ckpt"},
+                             [&](std::string_view ending) { return name.ends_with(ending); });
 }
 
-// Shards have any name that an index gives them.
-bool IsWeights(const fs::path& file) {
-  return std::ranges::find(io::WeightFileNames(), file.filename()) != io::WeightFileNames().end() ||
-         EndsWithOneOf(file, {".safetensors", ".bin", ".pth", ".pt", ".ckpt", ".pth.tar"});
-}
-
-// Configurations and tokenizers.
+// What is read beside weights: configurations and tokenizers. Other .json files may be results of before.
 bool IsDescription(const fs::path& file) {
-  return EndsWithOneOf(file, {".json"}) || model::IsTokenizerFile(file.filename().string());
+  const std::string name = file.filename().string();
+  return name == model::kConfigFile || name == model::kOpenClipConfigFile || name == model::kPreprocessorFile ||
+         name == model::kProcessorFile || model::IsTokenizerFile(name);
 }
 
 }  // namespace
@@ -46,12 +49,18 @@ InputFiles::InputFiles(const std::string& model) {
   std::error_code error;
   const bool is_folder = fs::is_directory(path, error);
   if (!is_folder) Add(path);
-  // An index names shards beside it.
-  const bool all_weights = is_folder || path.string().ends_with(".index.json");
-  const fs::path folder = is_folder ? path : path.parent_path();
-  for (const auto& entry : fs::directory_iterator(folder.empty() ? "." : folder, error)) {
-    if (IsDescription(entry.path()) || (all_weights && IsWeights(entry.path()))) Add(entry.path());
+  const fs::path parent = path.has_parent_path() ? path.parent_path() : fs::path("."),
+                 folder = is_folder ? path : parent;
+  std::vector<fs::path> shards;
+  bool sharded = !is_folder && IsIndex(path);
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const fs::path& file = entry.path();
+    const bool weights = std::ranges::find(io::WeightFileNames(), file.filename()) != io::WeightFileNames().end();
+    if (IsDescription(file) || (is_folder && weights)) Add(file);
+    if (MayBeShard(file)) shards.push_back(file);
+    sharded |= is_folder && IsIndex(file);
   }
+  if (sharded) Add(shards);
 }
 
 void InputFiles::Add(const fs::path& file) { Add(std::span(&file, 1)); }

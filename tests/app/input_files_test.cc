@@ -32,11 +32,16 @@ TEST(InputFiles, AModelsFolderIsWeightsShardsConfigurationAndTokenizer) {
     WriteFile(folder / name, "");
     EXPECT_TRUE(IsProtected(folder.path(), folder / name)) << name;
   }
-  for (const char* name : {"map.png", "vectors.npy", "heads.csv", "notes.txt"}) {
+  for (const char* name : {"map.png", "vectors.npy", "vectors.model.json", "results.json", "heads.csv", "notes.txt"}) {
     WriteFile(folder / name, "");
     EXPECT_FALSE(IsProtected(folder.path(), folder / name)) << name;
   }
   EXPECT_FALSE(IsProtected(folder.path(), folder / "new.safetensors"));
+  // Without an index there are no shards, so that another command's result may be replaced.
+  fs::remove(folder / "model.safetensors.index.json");
+  WriteFile(folder / "run.safetensors", "");
+  EXPECT_FALSE(IsProtected(folder.path(), folder / "run.safetensors"));
+  EXPECT_TRUE(IsProtected(folder.path(), folder / "model.safetensors"));
 }
 
 TEST(InputFiles, AFileOfWeightsHasItsConfigurationAndTokenizerBesideIt) {
