@@ -75,7 +75,7 @@ int RunAttend(const Options& options) {
   std::vector<fs::path> outputs;  // none: JSON on stdout
   if (!options.output.empty()) {
     if (!IsFolderOutput(options.output)) app::ParseOutputFormat(options.output);
-    outputs = ImageOutputs("attend", options.output, options.model.path, images.files);
+    outputs = ImageOutputs("attend", options.output, options.model, images.files);
   }
   const model::Model model = LoadModel(options.model);
   const app::MapFormat format = outputs.empty() ? app::MapFormat::kNpy : app::ParseOutputFormat(outputs.front());

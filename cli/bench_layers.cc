@@ -27,7 +27,7 @@ constexpr int64_t kWeightBytes = int64_t{128} << 20;
 model::VitConfig ConfigToMeasure(const BenchOptions& options) {
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
   app::RequireProportion(checkpoint, options.model.Parse());
-  return app::WithImageSize(checkpoint.description.config, options.model.Parse().size);
+  return app::WithImageSize(model::InputConfig(checkpoint.description), options.model.Parse().size);
 }
 
 struct LayerShape {

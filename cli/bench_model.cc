@@ -27,9 +27,13 @@ constexpr int64_t kRandomInputs = 16;
 // A lower precision that gains less than the noise of a quiet machine does not count as faster.
 constexpr double kFaster = 1.03;
 
+// At the measured size: that of --size, or that images become.
+model::VitConfig ConfigFor(const BenchOptions& options, const model::Checkpoint& checkpoint) {
+  return app::WithImageSize(model::InputConfig(checkpoint.description), options.model.Parse().size);
+}
+
 // Random pixels of the measured size.
-Tensor<float> PixelsFor(const BenchOptions& options, const model::Model& model, int64_t count) {
-  const model::VitConfig config = app::WithImageSize(model.config(), options.model.Parse().size);
+Tensor<float> PixelsFor(const model::VitConfig& config, const model::Model& model, int64_t count) {
   RequireMemory(model.vit().PassBytes(count, config.image_height, config.image_width),
                 fmt::format("bench: {} images of {}x{}", count, config.image_height, config.image_width));
   return RandomInputs(config, count);
@@ -38,10 +42,8 @@ Tensor<float> PixelsFor(const BenchOptions& options, const model::Model& model, 
 // One pass of a batch of random pixels.
 class TimedForward {
  public:
-  TimedForward(const BenchOptions& options, const model::Model& model)
-      : model_(model),
-        pixels_(PixelsFor(options, model, options.batch)),
-        logits_({options.batch, model.config().outputs()}) {}
+  TimedForward(const model::VitConfig& config, const model::Model& model, int64_t batch)
+      : model_(model), pixels_(PixelsFor(config, model, batch)), logits_({batch, model.config().outputs()}) {}
   void Run() { model_.Forward(pixels_, workspace_, {.logits = logits_}); }
 
  private:
@@ -74,12 +76,12 @@ struct DriftInputs {
   bool random = false;
 };
 
-DriftInputs ReadDriftInputs(const BenchOptions& options, const model::Model& model) {
+DriftInputs ReadDriftInputs(const BenchOptions& options, const model::VitConfig& config, const model::Model& model) {
   DriftInputs inputs;
   if (options.images.empty()) {
     inputs.random = true;
     inputs.images = kRandomInputs;
-    const Tensor<float> all = PixelsFor(options, model, kRandomInputs);
+    const Tensor<float> all = PixelsFor(config, model, kRandomInputs);
     for (int64_t i = 0; i < kRandomInputs; ++i) {
       inputs.pixels.emplace_back(Shape({1, all.dim(1), all.dim(2), all.dim(3)}));
       std::copy_n(all.view().at(i), inputs.pixels.back().size(), inputs.pixels.back().data());
@@ -185,7 +187,7 @@ int BenchFromStdin(const BenchOptions& options, Precision precision) {
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
   app::RequireProportion(checkpoint, options.model.Parse());
   const model::Model model = LoadForBench(checkpoint, options, precision);
-  TimedForward forward(options, model);
+  TimedForward forward(ConfigFor(options, checkpoint), model, options.batch);
   forward.Run();  // the first pass sizes the workspace
   for (std::string line; std::getline(std::cin, line);) {
     const auto start = std::chrono::steady_clock::now();
@@ -199,12 +201,13 @@ int BenchFromStdin(const BenchOptions& options, Precision precision) {
 int BenchModel(const BenchOptions& options, const std::vector<Precision>& precisions) {
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
   app::RequireProportion(checkpoint, options.model.Parse());
+  const model::VitConfig config = ConfigFor(options, checkpoint);
   // Memory: with only one precision in the process at a time.
   std::vector<Row> rows;
   for (const Precision precision : precisions) {
     ResetPeakMemory();
     const model::Model model = LoadForBench(checkpoint, options, precision);
-    TimedForward forward(options, model);
+    TimedForward forward(config, model, options.batch);
     forward.Run();
     forward.Run();
     rows.push_back({precision, model.weight_bytes(), PeakMemory(), {}, {}});
@@ -212,14 +215,13 @@ int BenchModel(const BenchOptions& options, const std::vector<Precision>& precis
   // Drift from the first precision, fp32.
   std::vector<model::Model> models;
   for (const Precision precision : precisions) models.push_back(LoadForBench(checkpoint, options, precision));
-  const DriftInputs inputs = ReadDriftInputs(options, models.front());
+  const DriftInputs inputs = ReadDriftInputs(options, config, models.front());
   const Tensor<float> exact = ComputeLogits(inputs, models.front());
   for (size_t i = 0; i < rows.size(); ++i) rows[i].drift = ComputeDrift(ComputeLogits(inputs, models[i]), exact);
   // Speed: all precisions in turns.
-  const model::VitConfig config = app::WithImageSize(checkpoint.description.config, options.model.Parse().size);
   const double flops = model::Flops(config) * static_cast<double>(options.batch);
   std::vector<TimedForward> forwards;
-  for (const model::Model& model : models) forwards.emplace_back(options, model);
+  for (const model::Model& model : models) forwards.emplace_back(config, model, options.batch);
   simd::Rates rates = simd::MeasureRates();
   const std::vector<Times> times = Interleave(forwards.size(), options.seconds, [&](size_t i) { forwards[i].Run(); });
   rates = Greatest(rates, simd::MeasureRates());

@@ -98,6 +98,12 @@ app::ModelOptions ModelOptions::Parse() const {
   return options;
 }
 
+app::InputFiles InputsOf(const ModelOptions& options) {
+  app::InputFiles inputs(options.path);
+  if (!options.labels.empty()) inputs.Add(options.labels);
+  return inputs;
+}
+
 model::Checkpoint OpenCheckpoint(const ModelOptions& options, bool tell) {
   if (options.path.empty()) {
     Require(options.given.heads == 0, "--heads: belongs to a model given by -m, whose files do not say it");

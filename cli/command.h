@@ -9,6 +9,7 @@
 
 #include "cli/arguments.h"
 #include "qkv/app/hub.h"
+#include "qkv/app/input_files.h"
 #include "qkv/app/open.h"
 
 namespace qkv::cli {
@@ -63,6 +64,9 @@ struct ModelOptions {
   /// For the library, without dtype and threads. Notes go to stderr. Throws Error for a size that is none.
   app::ModelOptions Parse() const;
 };
+
+/// The files that these options name: the model's, and --labels.
+app::InputFiles InputsOf(const ModelOptions& options);
 
 /// Adds --max-memory, which sets the limit of core/memory.h for the whole process.
 void AddMaxMemory(Command command);

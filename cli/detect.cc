@@ -12,7 +12,6 @@
 #include "cli/image_outputs.h"
 #include "cli/images.h"
 #include "cli/output.h"
-#include "qkv/app/input_files.h"
 #include "qkv/image/encode.h"
 
 namespace qkv::cli {
@@ -49,15 +48,18 @@ int Detect(const Options& options) {
   const ImageList images = CollectImages(options.images.paths);
   std::vector<fs::path> pictures;  // none: nothing is drawn
   if (!options.output.empty()) {
-    Require(IsFolderOutput(options.output) || fs::path(options.output).extension() == ".png",
-            "detect: -o is a .png, or a folder for several, got {}", options.output);
-    pictures = ImageOutputs("detect", options.output, options.model.path, images.files);
+    const fs::path ending = fs::path(options.output).extension();
+    Require(IsFolderOutput(options.output) || ending == ".png",
+            "detect: -o is a .png, or a folder for several photos, got {}{}", options.output,
+            ending.empty() ? FormatShown("; a new folder is written with a slash: {}/", options.output) : "");
+    pictures = ImageOutputs("detect", options.output, options.model, images.files);
   }
-  app::InputFiles inputs(options.model.path);
+  app::InputFiles inputs = InputsOf(options.model);
   inputs.Add(images.files);
   inputs.RequireOutput(options.coco);
   const model::Model model = LoadModel(options.model);
-  const std::vector<int64_t> ids = app::CocoImageIds(images.files);
+  std::vector<int64_t> ids;
+  if (!options.coco.empty()) ids = app::CocoImageIds(images.files, PrintNote);
   std::vector<app::CocoDetection> results;
   const int failed = WithProgress(options.images, images, [&](const app::PipelineOptions& pipeline) {
     return app::DetectAll(model, images, {.threshold = options.threshold, .pipeline = pipeline},

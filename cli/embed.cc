@@ -1,6 +1,7 @@
 // qkv embed: images to vectors.
 #include "qkv/app/embed.h"
 
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
@@ -8,7 +9,6 @@
 #include "cli/command.h"
 #include "cli/images.h"
 #include "cli/output.h"
-#include "qkv/app/input_files.h"
 #include "qkv/app/texts.h"
 #include "qkv/core/parallel.h"
 
@@ -39,6 +39,14 @@ app::EmbeddingSource Source(const Options& options, const model::Checkpoint& che
           .size = options.model.size};
 }
 
+// Of the files that the table becomes none may be read: neither by the model nor one of `read`.
+void RequireOutputs(const Options& options, const app::EmbeddingTable& table,
+                    const std::vector<std::filesystem::path>& read) {
+  app::InputFiles inputs = InputsOf(options.model);
+  inputs.Add(read);
+  for (const std::string& file : table.outputs()) inputs.RequireOutput(file);
+}
+
 int EmbedTexts(const Options& options) {
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
@@ -47,7 +55,10 @@ int EmbedTexts(const Options& options) {
   const app::TextEncoder encoder(model, options.model.path);
   const std::vector<std::string> texts = app::ReadTexts(options.texts);
   std::optional<app::EmbeddingTable> table;
-  if (!options.output.empty()) table.emplace(options.output, Source(options, checkpoint));
+  if (!options.output.empty()) {
+    table.emplace(options.output, Source(options, checkpoint));
+    RequireOutputs(options, *table, {{options.texts}});
+  }
   const Tensor<float> vectors = encoder.Embed(texts);
   const int64_t width = vectors.dim(1);
   for (size_t i = 0; i < texts.size(); ++i) {
@@ -72,11 +83,7 @@ int Embed(const Options& options) {
   }
   const model::Model model = LoadModel(checkpoint, options.model, {.precision = ParsePrecision(options.model.dtype)});
   const ImageList images = CollectImages(options.images.paths);
-  if (table) {
-    app::InputFiles inputs(options.model.path);
-    inputs.Add(images.files);
-    for (const std::string& file : table->outputs()) inputs.RequireOutput(file);
-  }
+  if (table) RequireOutputs(options, *table, images.files);
   app::EmbedOptions embed{.unit_length = checkpoint.description.text.has_value(),
                           .pooling = app::ParsePooling(options.pool, "--pool")};
   const int failed = WithProgress(options.images, images, [&](const app::PipelineOptions& pipeline) {

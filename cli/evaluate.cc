@@ -12,7 +12,6 @@
 #include "cli/output.h"
 #include "qkv/app/detection_evaluation.h"
 #include "qkv/app/evaluation.h"
-#include "qkv/app/input_files.h"
 #include "qkv/core/file.h"
 #include "qkv/core/parallel.h"
 #include "qkv/image/encode.h"
@@ -116,6 +115,13 @@ void PrintText(const app::DetectionEvaluation& evaluation) {
                             share(score.ap50), share(score.ar100)});
   }
   PrintRaw(report::ToText(classes));
+  if (e.unused_annotations > 0) {
+    Print("\n{} annotations are left out: the data lacks their image or category\n",
+          report::WithCommas(e.unused_annotations));
+  }
+  if (e.unused_detections > 0) {
+    Print("\n{} detections are left out: the data lacks their category\n", report::WithCommas(e.unused_detections));
+  }
 }
 
 int EvaluateDetector(const Options& options, const model::Checkpoint& checkpoint) {
@@ -123,7 +129,7 @@ int EvaluateDetector(const Options& options, const model::Checkpoint& checkpoint
           "evaluate: of a detector -o is a .json of COCO's results, got {}", options.output);
   Require(options.report.empty(), "evaluate: of a detector there is no page; give --json or -o RESULTS.json");
   const app::AnnotatedPhotos data(options.data, options.split);
-  app::InputFiles inputs(options.model.path);
+  app::InputFiles inputs = InputsOf(options.model);
   inputs.Add(data.annotations);
   inputs.Add(data.images.files);
   inputs.RequireOutput(options.output);
@@ -152,7 +158,7 @@ int EvaluateImages(const Options& options) {
           "evaluate: the confusion matrix is a .svg or a .png, got {}", options.output);
   const model::Model model = LoadModel(checkpoint, options.model, {.precision = ParsePrecision(options.model.dtype)});
   const app::LabelledImages data(options.data, options.split);
-  app::InputFiles inputs(options.model.path);
+  app::InputFiles inputs = InputsOf(options.model);
   inputs.Add(options.data);
   inputs.Add(data.images.files);
   for (const std::string& file : {options.output, options.report}) inputs.RequireOutput(file);

@@ -2,7 +2,6 @@
 
 #include <map>
 
-#include "qkv/app/input_files.h"
 #include "qkv/core/error.h"
 
 namespace qkv::cli {
@@ -11,7 +10,7 @@ namespace fs = std::filesystem;
 
 bool IsFolderOutput(const std::string& output) { return output.ends_with('/') || fs::is_directory(output); }
 
-std::vector<fs::path> ImageOutputs(std::string_view command, const std::string& output, const std::string& model,
+std::vector<fs::path> ImageOutputs(std::string_view command, const std::string& output, const ModelOptions& model,
                                    const std::vector<fs::path>& images) {
   const bool folder = IsFolderOutput(output);
   const std::string pattern = folder ? (fs::path(output) / "{}.png").string() : output;
@@ -22,7 +21,7 @@ std::vector<fs::path> ImageOutputs(std::string_view command, const std::string& 
           command, output, images.size());
   std::vector<fs::path> outputs;
   std::map<fs::path, fs::path> made_of;
-  app::InputFiles inputs(model);
+  app::InputFiles inputs = InputsOf(model);
   inputs.Add(images);
   for (const fs::path& image : images) {
     std::string path = pattern;

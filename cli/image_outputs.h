@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/command.h"
+
 namespace qkv::cli {
 
 /// True if -o names a folder: one that exists, or by its last character.
@@ -15,7 +17,7 @@ bool IsFolderOutput(const std::string& output);
 /// by the image's name without its ending. Throws Error, which begins with the command, unless all are different and
 /// none is a file of the model or an image of the list, which may not have been read yet.
 std::vector<std::filesystem::path> ImageOutputs(std::string_view command, const std::string& output,
-                                                const std::string& model,
+                                                const ModelOptions& model,
                                                 const std::vector<std::filesystem::path>& images);
 
 }  // namespace qkv::cli

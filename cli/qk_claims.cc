@@ -8,7 +8,6 @@
 #include "cli/images.h"
 #include "cli/output.h"
 #include "cli/progress.h"
-#include "qkv/app/input_files.h"
 #include "qkv/builtin/ablations.h"
 #include "qkv/core/file.h"
 #include "qkv/core/parallel.h"
@@ -63,7 +62,7 @@ int Claims(const Options& options) {
   const std::vector<lab::AblationResults> ablations = ReadAblations(options);
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
   std::vector<std::filesystem::path> files;
-  app::InputFiles inputs(options.model.path);
+  app::InputFiles inputs = InputsOf(options.model);
   for (const std::string& file : options.ablations) inputs.Add(file);
   if (!options.paths.empty()) {
     files = CollectImages(options.paths).files;

@@ -8,7 +8,6 @@
 #include "cli/images.h"
 #include "cli/output.h"
 #include "cli/progress.h"
-#include "qkv/app/input_files.h"
 #include "qkv/app/inspection.h"
 #include "qkv/core/file.h"
 #include "qkv/core/parallel.h"
@@ -52,8 +51,8 @@ Pixels ReadImages(const Options& options, const model::Model& model) {
   return pixels;
 }
 
-Pixels MakeImages(const Options& options, const model::Model& model) {
-  const model::VitConfig c = app::WithImageSize(model.config(), options.model.Parse().size);
+Pixels MakeImages(const Options& options, const model::Checkpoint& checkpoint) {
+  const model::VitConfig c = app::WithImageSize(model::InputConfig(checkpoint.description), options.model.Parse().size);
   Pixels pixels;
   pixels.images = fmt::format("{} images of random noise", options.count);
   PrintMessage("qkv: no images given: tokens come from {}; content is that of noise\n", pixels.images);
@@ -72,7 +71,7 @@ Inspection Measure(const Options& options, int* failed) {
   }
   if (options.count == 0) return inspection;
   const model::Model model = LoadModel(checkpoint, options.model, {.precision = ParsePrecision(options.model.dtype)});
-  const Pixels pixels = options.images.paths.empty() ? MakeImages(options, model) : ReadImages(options, model);
+  const Pixels pixels = options.images.paths.empty() ? MakeImages(options, checkpoint) : ReadImages(options, model);
   *failed = pixels.failed;
   Progress progress(app::InspectionSteps(c, pixels.values.dim(0)), "images", options.images.quiet);
   app::InspectTokens(
@@ -121,7 +120,7 @@ void PrintTable(const Inspection& inspection) {
 }
 
 int Inspect(const Options& options) {
-  app::InputFiles inputs(options.model.path);
+  app::InputFiles inputs = InputsOf(options.model);
   if (!options.images.paths.empty()) inputs.Add(CollectImages(options.images.paths).files);
   for (const std::string& file : {options.output, options.report}) inputs.RequireOutput(file);
   int failed = 0;

@@ -211,7 +211,7 @@ void RequireChoice(const model::VitConfig& c) {
 
 // Prints what inference does, and what that saves.
 int PlanModel(const QkPlanOptions& options) {
-  const model::VitConfig c = OpenCheckpoint(options.model).description.config;
+  const model::VitConfig c = model::InputConfig(OpenCheckpoint(options.model).description);
   RequireChoice(c);
   const int64_t tokens = app::WithImageSize(c, options.model.Parse().size).tokens();
   const auto orders_of = [&](int64_t block, int64_t looked_at) {

@@ -2,13 +2,14 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <memory>
+#include <system_error>
 
 #include "cli/command.h"
 #include "cli/images.h"
 #include "cli/output.h"
 #include "qkv/app/capture.h"
-#include "qkv/app/input_files.h"
 #include "qkv/app/towers.h"
 #include "qkv/core/parallel.h"
 #include "qkv/io/json.h"
@@ -16,6 +17,8 @@
 
 namespace qkv::cli {
 namespace {
+
+namespace fs = std::filesystem;
 
 // Images of --input computed together.
 constexpr int64_t kPixelsBatch = 8;
@@ -53,7 +56,7 @@ app::CaptureRequest ParseRequest(const Options& options, const model::VitConfig&
 }
 
 Result RunFile(const Options& options, const model::Checkpoint& checkpoint) {
-  app::InputFiles inputs(options.model.path);
+  app::InputFiles inputs = InputsOf(options.model);
   inputs.Add(options.input);
   inputs.RequireOutput(options.output);
   const auto file = io::SafeTensors::Open(options.input);
@@ -82,7 +85,7 @@ Result RunImages(const Options& options, const model::Checkpoint& checkpoint, in
   const model::Model model = LoadModel(checkpoint, options.model, {.precision = ParsePrecision(options.model.dtype)});
   const app::CaptureRequest request = ParseRequest(options, checkpoint.description.config);
   const ImageList images = CollectImages(options.images.paths);
-  app::InputFiles inputs(options.model.path);
+  app::InputFiles inputs = InputsOf(options.model);
   inputs.Add(images.files);
   inputs.RequireOutput(options.output);
   const auto total = static_cast<int64_t>(images.files.size());
@@ -111,6 +114,10 @@ Result RunImages(const Options& options, const model::Checkpoint& checkpoint, in
 }
 
 int Run(const Options& options) {
+  // Whatever exists and is no file, such as /dev/null, loses nothing.
+  std::error_code ignored;
+  const bool is_file = !fs::exists(options.output, ignored) || fs::is_regular_file(options.output, ignored);
+  Require(!is_file || options.output.ends_with(".safetensors"), "run: -o ends in .safetensors, got {}", options.output);
   Require(options.input.empty() != options.images.paths.empty(), "run: give either --input FILE or images");
   Require(options.input.empty() || options.model.size.empty(),
           "run: --size makes pixels of images; those of --input have the size they have");
@@ -149,7 +156,7 @@ void RegisterRun(Command app, int* exit_code) {
   command.AddOption("--input", &options->input,
                     "Take \"pixels\" [B, channels, H, W] from this safetensors file; for two towers also "
                     "\"input_ids\" and \"attention_mask\" [B, N], either or both");
-  command.AddOption("-o,--output", &options->output, "Safetensors file to write").Required();
+  command.AddOption("-o,--output", &options->output, "File to write, out.safetensors").Required();
   command.AddOption("--attention", &options->attention, "Blocks whose attention is kept, from 0: 0,11 or all");
   command.AddOption("--hidden", &options->hidden,
                     "Hidden states to keep: 0 the embedded tokens, L after block L, or all");

@@ -3,14 +3,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 
 #include "cli/command.h"
 #include "cli/images.h"
 #include "cli/output.h"
 #include "qkv/app/embed.h"
-#include "qkv/app/input_files.h"
 #include "qkv/app/search_sheet.h"
 #include "qkv/app/texts.h"
 #include "qkv/app/vector_file.h"
@@ -142,17 +143,28 @@ void WriteSheet(const Options& options, std::span<const app::SearchAnswer> answe
   WriteFile(options.sheet, app::SearchPage(answers, summary, options.images.Decode()));
 }
 
+// What is read: the vectors with what lies beside them, the queries, and the photos of hits, which may be any.
+void AddInputs(const Options& options, const app::VectorFile& vectors, app::InputFiles* inputs) {
+  inputs->Add(fs::path(options.vectors));
+  if (options.vectors.ends_with(".npy")) {
+    inputs->Add(app::PathsFileOf(options.vectors));
+    inputs->Add(app::SourceFileOf(options.vectors));
+  }
+  inputs->Add(std::vector<fs::path>(vectors.paths().begin(), vectors.paths().end()));
+  std::vector<std::string> queries;
+  std::ranges::copy_if(options.queries, std::back_inserter(queries),
+                       [](const auto& query) { return fs::exists(query); });
+  if (!queries.empty()) inputs->Add(app::CollectImages(queries, {}).files);
+}
+
 int Search(const Options& options) {
   const bool picture = options.sheet.ends_with(".png") || options.sheet.ends_with(".html");
   Require(options.sheet.empty() || picture, "search: --sheet ends in .png or .html, got {}", options.sheet);
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
   const app::VectorFile vectors = app::VectorFile::Open(options.vectors);
   if (!options.sheet.empty()) {
-    app::InputFiles inputs(options.model.path);
-    inputs.Add(fs::path(options.vectors));
-    for (const std::string& query : options.queries) {
-      if (fs::exists(query)) inputs.Add(fs::path(query));
-    }
+    app::InputFiles inputs = InputsOf(options.model);
+    AddInputs(options, vectors, &inputs);
     inputs.RequireOutput(options.sheet);
   }
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);

@@ -29,7 +29,7 @@ no export step. A small classifier of digits is built in.")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libqkv-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS
-"libfmt-dev, libhwy-dev, nlohmann-json3-dev, libjpeg-dev, libpng-dev, libtiff-dev, libwebp-dev, libgif-dev, libheif-dev, libfreetype-dev, libpcre2-dev, libutf8proc-dev, libyaml-cpp-dev, pkgconf")
+"libfmt-dev, libhwy-dev, nlohmann-json3-dev, libjpeg-dev, libpng-dev, libtiff-dev, libwebp-dev, libgif-dev, libheif-dev, libfreetype-dev, libpcre2-dev, libutf8proc-dev, libyaml-cpp-dev, zlib1g-dev, libdeflate-dev, pkgconf")
 set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION
 "Headers and static libraries of qkv, a Vision Transformer runtime in C++20,
 for find_package(qkv) and pkg-config.")

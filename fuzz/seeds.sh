@@ -5,7 +5,12 @@ cd "$(dirname "$0")/.."
 case $1 in
   safetensors) files=$(find tests models -name '*.safetensors' -size -64k) ;;
   npy) files=$(find tests -name '*.npy' -size -64k) ;;
-  torch_file) files=$(find tests/io/golden/torch -type f ! -name '*.json' ! -name '*.safetensors') ;;
+  torch_file)
+    files=$(find tests/io/golden/torch -type f ! -name '*.json' ! -name '*.safetensors')
+    # One long text that is named as a global again and again, and as a buffer that is left out.
+    { printf '\200\004X\040\116\000\000'; head -c 20000 /dev/zero | tr '\000' a; printf 'qa0'
+      yes hahan0 | head -n 2000 | tr -d '\n' | LC_ALL=C tr n '\223'; printf 'N.'; } > "$2/long_globals"
+    ;;
   config) files=$(find tests models \( -name '*config.json' -o -name model.safetensors \) -size -64k) ;;
   image) files=$(find examples tests -size -64k \( -name '*.png' -o -name '*.jpg' -o -name '*.jpeg' -o -name '*.webp' \
     -o -name '*.gif' -o -name '*.heic' -o -name '*.avif' -o -name '*.bmp' -o -name '*.tif' -o -name '*.tiff' -o -name '*.p[bgnp]m' \)) ;;

@@ -393,6 +393,8 @@ io::Json ToJson(const CocoEvaluation& evaluation) {
                    {"images", evaluation.images},
                    {"annotations", evaluation.annotations},
                    {"detections", evaluation.detections},
+                   {"unused_annotations", evaluation.unused_annotations},
+                   {"unused_detections", evaluation.unused_detections},
                    {"categories", io::Json::array()}};
   for (const CocoCategoryScore& category : evaluation.categories) {
     json["categories"].push_back({{"id", category.category.id},

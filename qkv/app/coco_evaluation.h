@@ -45,8 +45,8 @@ struct CocoEvaluation {
 CocoEvaluation EvaluateCoco(const CocoDataset& dataset, std::span<const CocoDetection> detections);
 
 /// {"ap", "ap50", "ap75", "ap_small", "ap_medium", "ap_large", "ar1", "ar10", "ar100", "ar_small", "ar_medium",
-/// "ar_large", "images", "annotations", "detections", "categories": [{"id", "name", "annotations", "ap", "ap50",
-/// "ar100"}]}; null for a score of −1.
+/// "ar_large", "images", "annotations", "detections", "unused_annotations", "unused_detections", "categories": [{"id",
+/// "name", "annotations", "ap", "ap50", "ar100"}]}; null for a score of −1.
 io::Json ToJson(const CocoEvaluation& evaluation);
 
 }  // namespace qkv::app

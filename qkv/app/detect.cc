@@ -124,13 +124,18 @@ image::Image DrawObjects(const PhotoObjects& photo) {
   return DrawBoxes(photo.photo, boxes);
 }
 
-std::vector<int64_t> CocoImageIds(std::span<const std::filesystem::path> files) {
+std::vector<int64_t> CocoImageIds(std::span<const std::filesystem::path> files, const Note& note) {
   std::vector<int64_t> ids;
   std::set<int64_t> different;
   for (const std::filesystem::path& file : files) {
     const std::optional<int64_t> id = NumberInName(file);
-    if (!id || !different.insert(*id).second) break;
-    ids.push_back(*id);
+    if (id && different.insert(*id).second) {
+      ids.push_back(*id);
+      continue;
+    }
+    Notify(note, FormatShown("{}: its name is no number{}; image ids are the places of the photos, 1 to {}",
+                             file.string(), id ? " of its own" : "", files.size()));
+    break;
   }
   if (ids.size() == files.size()) return ids;
   ids.clear();

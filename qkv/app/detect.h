@@ -76,8 +76,8 @@ int DetectAll(const model::Model& model, const ImageList& images, const DetectOp
 image::Image DrawObjects(const PhotoObjects& photo);
 
 /// The ids of photos in a file of results: the numbers that are their names ("000000000139.jpg": 139) if all are
-/// numbers and differ, else their places in the list from 1.
-std::vector<int64_t> CocoImageIds(std::span<const std::filesystem::path> files);
+/// numbers and differ, else their places in the list from 1; `note` then names the first photo that is the cause.
+std::vector<int64_t> CocoImageIds(std::span<const std::filesystem::path> files, const Note& note);
 
 /// Results of one photo. category_ids: of each class; objects of classes without one are left out. Empty: ids are the
 /// indices of the classes.

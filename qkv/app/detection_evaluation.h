@@ -28,14 +28,18 @@ struct DetectionEvaluation {
   CocoEvaluation evaluation;
   std::vector<CocoDetection> detections;
   int unreadable = 0;  // photos left out; their objects count as not found
+  // With objects, but without a class of the model of that name: they count as not found.
+  std::vector<std::string> unknown_categories;
+  int64_t unused_classes = 0;  // of the model, which no category has the name of; "N/A" is none
 };
 
 /// Detects the objects of all photos, of any score as COCO's challenge does, and compares them with the annotations.
-/// Throws Error if the model has no heads for detection, or no class of the data.
+/// pipeline.note names categories that the model has no class for. Throws Error if the model has no heads for
+/// detection, or no class of the data.
 DetectionEvaluation EvaluateDetector(const model::Model& model, const AnnotatedPhotos& data,
                                      const PipelineOptions& pipeline);
 
-/// ToJson(CocoEvaluation) and "unreadable".
+/// ToJson(CocoEvaluation), "unreadable", "unknown_categories" and "unused_classes".
 io::Json ToJson(const DetectionEvaluation& evaluation);
 
 }  // namespace qkv::app

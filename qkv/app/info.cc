@@ -55,6 +55,15 @@ std::string DescribePreprocess(const model::Description& description) {
   return text;
 }
 
+// "3 x 224 x 224", and what the stored positions are for if that is another size.
+std::string DescribeInput(const model::VitConfig& stored, const model::VitConfig& c) {
+  std::string text = fmt::format("{} x {} x {}", c.channels, c.image_height, c.image_width);
+  if (std::pair(stored.image_height, stored.image_width) != std::pair(c.image_height, c.image_width)) {
+    text += fmt::format(", by preprocessing; stored: {} x {}", stored.image_height, stored.image_width);
+  }
+  return text;
+}
+
 std::string DescribeTokens(const model::VitConfig& c) {
   std::string text = fmt::format("{} = {}x{} patches of {}x{}", c.tokens(), c.grid_height(), c.grid_width(),
                                  c.patch_height, c.patch_width);
@@ -156,16 +165,17 @@ std::string DescribeOutput(const model::Description& description) {
 
 io::Json InfoJson(const model::Checkpoint& checkpoint) {
   const model::Description& description = checkpoint.description;
-  const model::VitConfig& c = description.config;
+  const model::VitConfig &stored = description.config, c = model::InputConfig(description);
   io::Json json = {{"source", checkpoint.source},
                    {"family", model::Name(c.family)},
                    {"architecture", c.architecture},
                    {"tensors_used", UsedTensors(checkpoint)},
                    {"tensors", checkpoint.tensors->tensors().size()},
                    {"bytes", checkpoint.tensors->bytes()},
-                   {"parameters", model::Parameters(c)},
+                   {"parameters", model::Parameters(stored)},
                    {"flops", model::Flops(c)},
                    {"image_size", {c.image_height, c.image_width}},
+                   {"stored_image_size", {stored.image_height, stored.image_width}},
                    {"patch_size", {c.patch_height, c.patch_width}},
                    {"channels", c.channels},
                    {"tokens", c.tokens()},
@@ -175,7 +185,7 @@ io::Json InfoJson(const model::Checkpoint& checkpoint) {
                    {"head_width", c.block.attention.head_width},
                    {"attention", model::Name(c.block.attention.kind)},
                    {"qk_width", c.block.attention.query_width()},
-                   {"parameters_saved", SavedParameters(c)},
+                   {"parameters_saved", SavedParameters(stored)},
                    {"mlp_width", c.block.mlp.width},
                    {"classes", c.classes},
                    {"detection_tokens", c.detection_tokens},
@@ -190,20 +200,20 @@ io::Json InfoJson(const model::Checkpoint& checkpoint) {
 
 std::vector<std::pair<std::string, std::string>> InfoLines(const model::Checkpoint& checkpoint) {
   const model::Description& description = checkpoint.description;
-  const model::VitConfig& c = description.config;
+  const model::VitConfig &stored = description.config, c = model::InputConfig(description);
   std::vector<std::pair<std::string, std::string>> rows = {
       {"model", checkpoint.source},
       {"family", std::string(model::Name(c.family))},
       {"architecture", c.architecture},
       {"tensors", fmt::format("{} of {} used ({})", UsedTensors(checkpoint), checkpoint.tensors->tensors().size(),
                               DescribeTypes(*checkpoint.tensors))},
-      {"parameters", report::WithCommas(model::Parameters(c))},
+      {"parameters", report::WithCommas(model::Parameters(stored))},
       {"cost", fmt::format("{:.2f} GFLOP an image", model::Flops(c) / 1e9)},
-      {"input", fmt::format("{} x {} x {}", c.channels, c.image_height, c.image_width)},
+      {"input", DescribeInput(stored, c)},
       {"tokens", DescribeTokens(c)},
       {"blocks", fmt::format("{} of width {}, {} heads of {}, MLP {}", c.depth, c.block.width, c.block.attention.heads,
                              c.block.attention.head_width, c.block.mlp.width)},
-      {"attention", DescribeAttention(c)},
+      {"attention", DescribeAttention(stored)},
       {"in a block", DescribeBlock(c)},
       {"pooling", std::string(model::Name(c.pool))},
       {"output", DescribeOutput(description)},

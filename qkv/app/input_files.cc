@@ -2,10 +2,40 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <initializer_list>
+#include <string_view>
+
+#include "qkv/app/hub.h"
 #include "qkv/core/error.h"
+#include "qkv/io/weights.h"
+#include "qkv/model/checkpoint/model_folder.h"
+#include "qkv/model/checkpoint/tokenizer_files.h"
 
 namespace qkv::app {
 namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::string_view kIndex = ".index.json";
+
+bool IsIndex(const fs::path& file) { return file.filename().string().ends_with(kIndex); }
+
+// An index gives shards any name.
+bool MayBeShard(const fs::path& file) {
+  const std::string name = file.filename().string();
+  return std::ranges::any_of(std::initializer_list<std::string_view>{".safetensors", ".bin", ".pth", ".pt", ".ckpt"},
+                             [&](std::string_view ending) { return name.ends_with(ending); });
+}
+
+// What is read beside weights: configurations and tokenizers. Other .json files may be results of before.
+bool IsDescription(const fs::path& file) {
+  const std::string name = file.filename().string();
+  return name == model::kConfigFile || name == model::kOpenClipConfigFile || name == model::kPreprocessorFile ||
+         name == model::kProcessorFile || model::IsTokenizerFile(name);
+}
+
+}  // namespace
 
 std::optional<InputFiles::Identity> InputFiles::ReadIdentity(const fs::path& file) {
   struct stat status {};
@@ -15,13 +45,22 @@ std::optional<InputFiles::Identity> InputFiles::ReadIdentity(const fs::path& fil
 
 InputFiles::InputFiles(const std::string& model) {
   if (model.empty()) return;
+  const fs::path path = FindModel(model);
   std::error_code error;
-  const bool is_folder = fs::is_directory(model, error);
-  if (!is_folder) Add(fs::path(model));
-  for (const auto& entry : fs::directory_iterator(is_folder ? fs::path(model) : fs::path(model).parent_path(), error)) {
-    const fs::path ending = entry.path().extension();
-    if (ending == ".json" || (is_folder && ending == ".safetensors")) Add(entry.path());
+  const bool is_folder = fs::is_directory(path, error);
+  if (!is_folder) Add(path);
+  const fs::path parent = path.has_parent_path() ? path.parent_path() : fs::path("."),
+                 folder = is_folder ? path : parent;
+  std::vector<fs::path> shards;
+  bool sharded = !is_folder && IsIndex(path);
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const fs::path& file = entry.path();
+    const bool weights = std::ranges::find(io::WeightFileNames(), file.filename()) != io::WeightFileNames().end();
+    if (IsDescription(file) || (is_folder && weights)) Add(file);
+    if (MayBeShard(file)) shards.push_back(file);
+    sharded |= is_folder && IsIndex(file);
   }
+  if (sharded) Add(shards);
 }
 
 void InputFiles::Add(const fs::path& file) { Add(std::span(&file, 1)); }

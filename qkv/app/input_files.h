@@ -16,7 +16,8 @@ namespace qkv::app {
 
 class InputFiles {
  public:
-  /// Adds the files of the model in this folder or file: weights and configuration. Empty: none.
+  /// Adds the files of the model in this folder or file, or of this id of the hub: weights, shards, configuration and
+  /// tokenizer. Empty: none. Throws Error if the hub's cache lacks the id.
   explicit InputFiles(const std::string& model);
 
   void Add(const std::filesystem::path& file);

@@ -48,7 +48,7 @@ model::Checkpoint OpenCheckpoint(const ModelOptions& options) {
 
 void RequireProportion(const model::Checkpoint& checkpoint, const ModelOptions& options) {
   if (options.size) return;
-  const model::VitConfig& c = checkpoint.description.config;
+  const model::VitConfig c = model::InputConfig(checkpoint.description);
   model::RequireProportion(model::Cost(c, c.image_height, c.image_width),
                            static_cast<double>(checkpoint.tensors->bytes()),
                            "an image at the size that the checkpoint asks for", "give another --size");

@@ -35,7 +35,7 @@ model::Checkpoint OpenCheckpoint(const ModelOptions& options);
 /// may cost any amount.
 void RequireProportion(const model::Checkpoint& checkpoint, const ModelOptions& options);
 
-/// The configuration at the size that was given, or unchanged.
+/// The configuration at the size that was given, or unchanged. See model::InputConfig for the checkpoint's own.
 model::VitConfig WithImageSize(model::VitConfig config, const std::optional<InputSize>& size);
 
 /// Builds the model, from the cache if possible. Throws Error if the family refuses the size.

@@ -21,7 +21,8 @@ namespace {
 constexpr int kMaxProtocol = 5;
 constexpr size_t kMaxStack = size_t{1} << 22;
 constexpr size_t kMaxPickleMemory = size_t{1} << 30;
-constexpr size_t kMemoEntry = 48;  // estimate of a hash table's memory
+constexpr size_t kMaxGlobalName = 256;  // bytes, module and name; PyTorch's have about 50
+constexpr size_t kMemoEntry = 48;       // estimate of a hash table's memory
 
 }  // namespace
 
@@ -112,6 +113,11 @@ class PickleMachine {
     PushIndexed(kind, result_.lists_.size() - 1);
   }
   void PushGlobal(std::string_view module, std::string_view name) {
+    // One instruction of a few bytes can name a text of any length again.
+    if (module.size() + name.size() > kMaxGlobalName) {
+      Damaged(fmt::format("a global whose name has {} bytes, expected at most {},", module.size() + name.size(),
+                          kMaxGlobalName));
+    }
     std::string full = fmt::format("{}.{}", module, name);
     const auto [found, is_new] = global_index_.try_emplace(std::move(full), result_.globals_.size());
     if (is_new) {

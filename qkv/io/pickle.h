@@ -58,8 +58,9 @@ struct PickleObject {
 class Pickle {
  public:
   /// Reads the pickle at the beginning of `bytes`; `used`: its length. Takes time in proportion to it. Throws Error,
-  /// prefixed with `where`, for instructions that do not exist, are cut off or do not fit the stack, and when the
-  /// result would need more than 1 GiB or the memory limit (core/memory.h).
+  /// prefixed with `where`, for instructions that do not exist, are cut off or do not fit the stack, for
+  /// globals whose names have more than 256 bytes, and when the result would need more than 1 GiB or the memory limit
+  /// (core/memory.h).
   static Pickle Read(std::span<const std::byte> bytes, std::string_view where, size_t* used);
 
   PickleValue root() const { return root_; }

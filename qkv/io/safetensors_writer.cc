@@ -82,7 +82,7 @@ void WriteSafeTensors(const std::filesystem::path& path, std::vector<StoredTenso
     sink.Write(length + header);
     for (const StoredTensor& tensor : tensors) {
       sink.Write(tensor.bytes);
-      if (tensor.file != nullptr) tensor.file->RequireUnchanged();
+      tensor.RequireIntact();
     }
   });
 }

@@ -3,17 +3,20 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <filesystem>
 #include <map>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "qkv/core/dtype.h"
 #include "qkv/core/file.h"
 #include "qkv/core/tensor.h"
+#include "qkv/io/checksum.h"
 
 namespace qkv::io {
 
@@ -28,15 +31,23 @@ struct TensorFile {
 
 /// One stored tensor. `bytes` may be misaligned: old writers did not pad their header.
 struct StoredTensor {
-  std::string name;                  // unique within a file
-  DType dtype = DType::kF32;         // of the elements
-  Shape shape;                       // extents, outermost first
-  std::span<const std::byte> bytes;  // elements in row-major order, little-endian
-  const TensorFile* file = nullptr;  // file that the bytes are mapped from; null for bytes in memory
+  std::string name;                          // unique within a file
+  DType dtype = DType::kF32;                 // of the elements
+  Shape shape;                               // extents, outermost first
+  std::span<const std::byte> bytes;          // elements in row-major order, little-endian
+  const TensorFile* file = nullptr;          // file that the bytes are mapped from; null for bytes in memory
+  const StoredChecksum* checksum = nullptr;  // of a range with these bytes, if the file has one
+
+  /// Throws Error if the file changed since it was opened, or if these bytes are damaged. Whatever uses `bytes`
+  /// directly calls it afterwards, before its result is used.
+  void RequireIntact() const {
+    if (file != nullptr) file->RequireUnchanged();
+    if (checksum != nullptr) checksum->RequireIntact();
+  }
 };
 
 /// Converts the elements of an F32, F16, BF16 or F64 tensor. Throws Error for other types, and if the tensor's file
-/// changed since it was opened.
+/// changed since it was opened or is damaged.
 template <typename T>
 Tensor<T> Convert(const StoredTensor& tensor);
 
@@ -72,6 +83,10 @@ class TensorSet {
   const File& Map(const std::filesystem::path& path);
   /// Keeps bytes of tensors that do not lie in a file as they are; the result stays valid.
   std::span<const std::byte> Keep(std::vector<std::byte> bytes);
+  /// Keeps a checksum for tensors that it belongs to; the result stays valid.
+  const StoredChecksum* Keep(std::span<const std::byte> bytes, uint32_t crc, std::string what) {
+    return &checksums_.emplace_back(bytes, crc, std::move(what));
+  }
   /// One more tensor, in any order; Finish follows.
   void Add(StoredTensor tensor) { tensors_.push_back(std::move(tensor)); }
   /// Entries that are there already stay.
@@ -86,6 +101,7 @@ class TensorSet {
   std::vector<StoredTensor> tensors_;
   std::map<std::string, std::string> metadata_;
   std::deque<std::vector<std::byte>> memory_;
+  std::deque<StoredChecksum> checksums_;
   std::vector<std::string> remarks_;
 };
 

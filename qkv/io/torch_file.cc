@@ -168,6 +168,8 @@ void TorchFile::ReadZip(std::span<const std::byte> bytes) {
   if (data->deflated) {
     RequireExpansion(data->size);
     unpacked = Unpack(*data, where_);
+  } else if (data->has_checksum()) {
+    StoredChecksum(data->bytes, data->crc, NameEntry(*data)).RequireIntact();
   }
   size_t used = 0;
   const Pickle pickle =
@@ -182,8 +184,7 @@ void TorchFile::ReadZip(std::span<const std::byte> bytes) {
   for (size_t i = 0; i < expected_.size(); ++i) {
     const ZipEntry* entry = FindEntry(entries_, fmt::format("{}data/{}", folder, expected_[i].key));
     Require(entry != nullptr, "{}: storage {} is missing from the archive", where_, Quoted(expected_[i].key));
-    storages_[i] = {entry->deflated ? std::span<const std::byte>() : entry->bytes, entry->deflated ? entry : nullptr,
-                    entry->size};
+    storages_[i] = {entry->deflated ? std::span<const std::byte>() : entry->bytes, entry, entry->size};
   }
 }
 
@@ -274,6 +275,10 @@ std::string TorchFile::DescribeChoice(const TorchDictionary& chosen) const {
                      chosen.left_out.size() > 1 ? "" : "s", chosen.left_out.size() > 1 ? "are" : "is");
 }
 
+std::string TorchFile::NameEntry(const ZipEntry& entry) const {
+  return fmt::format("{}: entry {}", Printable(where_), Quoted(entry.name));
+}
+
 void TorchFile::RequireView(const TorchTensor& tensor, const Storage& storage) const {
   const size_t element = ElementSize(tensor.dtype);
   const TorchStorage& expected = expected_[tensor.storage];
@@ -298,6 +303,7 @@ void TorchFile::AddTensors(const TorchDictionary& dictionary, const TensorFile* 
   // Everything is checked before anything is copied.
   uint64_t total = 0, copied = 0, packed = 0;
   std::map<size_t, std::span<const std::byte>> unpacked;
+  std::map<size_t, const StoredChecksum*> checksums;
   for (const TorchTensor& tensor : dictionary.tensors) {
     Require(tensor.obstacle.empty(), "{}: tensor {} {}", where_, Quoted(tensor.name), tensor.obstacle);
     const Storage& storage = storages_[tensor.storage];
@@ -308,7 +314,7 @@ void TorchFile::AddTensors(const TorchDictionary& dictionary, const TensorFile* 
         __builtin_add_overflow(total, bytes, &total);
     RequireExpansion(overflow ? std::numeric_limits<uint64_t>::max() : total);
     if (big_endian_ || !IsContiguous(tensor)) copied += bytes;
-    if (storage.deflated != nullptr && unpacked.try_emplace(tensor.storage).second) {
+    if (storage.deflated() && unpacked.try_emplace(tensor.storage).second) {
       RequireExpansion(packed += storage.size);
     }
   }
@@ -317,21 +323,27 @@ void TorchFile::AddTensors(const TorchDictionary& dictionary, const TensorFile* 
   for (const TorchTensor& tensor : dictionary.tensors) {
     const Storage& storage = storages_[tensor.storage];
     std::span<const std::byte> bytes = storage.bytes;
-    if (storage.deflated != nullptr) {
+    const StoredChecksum* checksum = nullptr;
+    if (storage.deflated()) {
       std::span<const std::byte>& kept = unpacked.at(tensor.storage);
-      if (kept.empty() && storage.size > 0) kept = set->Keep(Unpack(*storage.deflated, where_));
+      if (kept.empty() && storage.size > 0) kept = set->Keep(Unpack(*storage.entry, where_));
       bytes = kept;
+    } else if (storage.entry != nullptr && storage.entry->has_checksum()) {
+      const StoredChecksum*& kept = checksums[tensor.storage];
+      if (kept == nullptr) kept = set->Keep(storage.bytes, storage.entry->crc, NameEntry(*storage.entry));
+      checksum = kept;
     }
     const bool reverse = big_endian_ && ElementSize(tensor.dtype) > 1;
-    const bool mapped = storage.deflated == nullptr && !reverse && IsContiguous(tensor);
+    const bool mapped = !storage.deflated() && !reverse && IsContiguous(tensor);
     if (tensor.shape.size() == 0) {
       bytes = {};
     } else if (!reverse && IsContiguous(tensor)) {
       bytes = bytes.subspan(tensor.offset * ElementSize(tensor.dtype), tensor.bytes());
     } else {
+      if (checksum != nullptr) checksum->RequireIntact();
       bytes = set->Keep(CopyView(tensor, bytes, reverse));
     }
-    set->Add({tensor.name, tensor.dtype, tensor.shape, bytes, mapped ? file : nullptr});
+    set->Add({tensor.name, tensor.dtype, tensor.shape, bytes, mapped ? file : nullptr, mapped ? checksum : nullptr});
   }
 }
 

@@ -34,20 +34,25 @@ class TorchFile {
   /// A sentence on what was chosen and what else there is; empty if there was no choice.
   std::string DescribeChoice(const TorchDictionary& chosen) const;
   /// Adds the tensors of a dictionary to `set`, unsorted. `file`: what the bytes are mapped from, or null. Tensors that
-  /// are not contiguous are copied. Throws Error that names the tensor for types and layouts that qkv does not read,
-  /// and for tensors outside of their storage; also if all tensors together are many times larger than the file.
+  /// are not contiguous are copied. Bytes that are copied or unpacked are compared with their checksum, those that stay
+  /// where they are when they are used (StoredTensor::RequireIntact). Throws Error that names the tensor for types and
+  /// layouts that qkv does not read, and for tensors outside of their storage; also if all tensors together are many
+  /// times larger than the file.
   void AddTensors(const TorchDictionary& dictionary, const TensorFile* file, TensorSet* set) const;
 
  private:
   struct Storage {
     std::span<const std::byte> bytes;
-    const ZipEntry* deflated = nullptr;  // if it must be unpacked
-    uint64_t size = 0;                   // bytes
+    const ZipEntry* entry = nullptr;  // null in the old format
+    uint64_t size = 0;                // bytes, unpacked
+
+    bool deflated() const { return entry != nullptr && entry->deflated; }
   };
   void ReadZip(std::span<const std::byte> bytes);
   void ReadOld(std::span<const std::byte> bytes);
   void SetContents(TorchContents contents);
   void RequireExpansion(uint64_t bytes) const;
+  std::string NameEntry(const ZipEntry& entry) const;
   void RequireView(const TorchTensor& tensor, const Storage& storage) const;
 
   std::string where_;

@@ -341,7 +341,9 @@ void ContentsReader::ReadParameters(Items state, const std::string& prefix, Torc
   if (names.is(PickleKind::kSet) || names.is(PickleKind::kList)) {
     Work(pickle_.items(names).size());
     for (const PickleValue name : pickle_.items(names)) {
-      if (name.is(PickleKind::kString)) left_out.insert(name.text());
+      if (!name.is(PickleKind::kString)) continue;
+      AddNameBytes(name.length);
+      left_out.insert(name.text());
     }
   }
   for (const std::string_view group : {"_parameters", "_buffers"}) {
@@ -350,8 +352,8 @@ void ContentsReader::ReadParameters(Items state, const std::string& prefix, Torc
     for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
       const PickleValue key = pairs[i], value = pairs[i + 1];
       if (!key.is(PickleKind::kString) || value.is(PickleKind::kNone)) continue;
+      AddNameBytes(prefix.size() + key.length);  // also of those that are compared alone
       if (group == "_buffers" && left_out.contains(key.text())) continue;
-      AddNameBytes(prefix.size() + key.length);
       std::string name = prefix + std::string(key.text());
       if (std::optional<TorchTensor> tensor = ReadTensor(value)) {
         AddTensor(std::move(name), std::move(*tensor), to);

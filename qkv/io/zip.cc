@@ -7,6 +7,7 @@
 
 #include "qkv/core/error.h"
 #include "qkv/core/memory.h"
+#include "qkv/io/checksum.h"
 #include "qkv/io/json.h"
 #include "qkv/io/little_endian.h"
 
@@ -211,8 +212,7 @@ std::vector<std::byte> Unpack(const ZipEntry& entry, std::string_view where) {
     if (!out.empty()) out = out.subspan(made);
   }
   inflateEnd(&stream);
-  Require(status == Z_STREAM_END && out.empty() && in.empty() &&
-              crc32_z(0, reinterpret_cast<const Bytef*>(unpacked.data()), unpacked.size()) == entry.crc,
+  Require(status == Z_STREAM_END && out.empty() && in.empty() && Crc32(unpacked) == entry.crc,
           "{}: entry {} of the zip archive is damaged; download or copy the file again", where, Quoted(entry.name));
   return unpacked;
 }

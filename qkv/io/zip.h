@@ -15,8 +15,12 @@ struct ZipEntry {
   std::string name;                  // with its folders, "archive/data.pkl"
   std::span<const std::byte> bytes;  // as they lie in the archive
   uint64_t size = 0;                 // once unpacked; equals bytes.size() if stored
-  uint32_t crc = 0;                  // of the unpacked bytes; PyTorch can leave it out of stored entries
+  uint32_t crc = 0;                  // of the unpacked bytes
   bool deflated = false;
+
+  /// PyTorch leaves it out of what it stores after torch.serialization.set_crc32_options(False), and in what it only
+  /// reserves room for (skip_data): then it is 0.
+  bool has_checksum() const { return deflated || crc != 0; }
 };
 
 bool IsZip(std::span<const std::byte> bytes);

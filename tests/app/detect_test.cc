@@ -147,10 +147,16 @@ TEST(FindObjects, SortsByScoreAndKeepsTheOrderOfEqualOnes) {
 TEST(CocoImageIds, AreTheNumbersInTheNamesOrThePlaces) {
   const std::vector<fs::path> numbers = {"a/000139.jpg", "b/7.png"}, same = {"a/7.jpg", "b/7.png"},
                               names = {"x.png", "2.png"};
-  EXPECT_EQ(CocoImageIds(numbers), (std::vector<int64_t>{139, 7}));
-  EXPECT_EQ(CocoImageIds(same), (std::vector<int64_t>{1, 2}));
-  EXPECT_EQ(CocoImageIds(names), (std::vector<int64_t>{1, 2}));
-  EXPECT_EQ(CocoImageIds(std::vector<fs::path>{"-1.png"}), (std::vector<int64_t>{1}));
+  std::vector<std::string> notes;
+  const Note note = [&](const std::string& text) { notes.push_back(text); };
+  EXPECT_EQ(CocoImageIds(numbers, note), (std::vector<int64_t>{139, 7}));
+  EXPECT_TRUE(notes.empty());
+  EXPECT_EQ(CocoImageIds(same, note), (std::vector<int64_t>{1, 2}));
+  EXPECT_EQ(CocoImageIds(names, note), (std::vector<int64_t>{1, 2}));
+  EXPECT_EQ(CocoImageIds(std::vector<fs::path>{"-1.png"}, {}), (std::vector<int64_t>{1}));
+  ASSERT_EQ(notes.size(), 2u);
+  EXPECT_NE(notes[0].find("7.png"), std::string::npos) << notes[0];
+  EXPECT_NE(notes[1].find("x.png"), std::string::npos) << notes[1];
 }
 
 }  // namespace

@@ -20,6 +20,27 @@ TEST(Info, HasOneJsonForm) {
   EXPECT_TRUE(json["preprocessing"].is_string());
 }
 
+// What is computed: images become 224x224 whatever size the stored positions are for.
+TEST(Info, HasTheSizeThatImagesBecome) {
+  for (const char* name : {"timm_vit", "hf_dinov2"}) {
+    model::Checkpoint checkpoint = OpenCheckpoint({.path = (SourceFolder() / "tests/golden" / name).string()});
+    checkpoint.description.preprocess.crop = image::Preprocess::Crop::kTorchvision;
+    checkpoint.description.preprocess.crop_height = 12 * checkpoint.description.config.patch_height;
+    checkpoint.description.preprocess.crop_width = 10 * checkpoint.description.config.patch_width;
+    const model::VitConfig& stored = checkpoint.description.config;
+    const io::Json json = InfoJson(checkpoint);
+    EXPECT_EQ(json["image_size"], io::Json({12 * stored.patch_height, 10 * stored.patch_width}));
+    EXPECT_EQ(json["stored_image_size"], io::Json({stored.image_height, stored.image_width}));
+    EXPECT_EQ(json["tokens"], stored.prefix() + 120);
+    EXPECT_EQ(json["parameters"], model::Parameters(stored));
+    EXPECT_GT(json["flops"].get<double>(), model::Flops(stored));
+    const auto lines = InfoLines(checkpoint);
+    const auto input = std::ranges::find(lines, "input", &std::pair<std::string, std::string>::first);
+    EXPECT_NE(input->second.find(fmt::format("stored: {} x {}", stored.image_height, stored.image_width)),
+              std::string::npos);
+  }
+}
+
 TEST(Info, ListsAssumptions) {
   const model::Checkpoint checkpoint =
       OpenCheckpoint({.path = (SourceFolder() / "tests/golden/vit_pytorch_simple/model.safetensors").string()});

@@ -110,6 +110,42 @@ TEST_F(Detect, EvaluateGivesTheScoresOfPycocotools) {
   EXPECT_TRUE(Contains(text.out, "person")) << text.out;
 }
 
+TEST_F(Detect, CategoriesWithoutAClassAreNamed) {
+  fs::copy(Photos(), folder_ / "photos");
+  std::string truth = ReadFile(folder_ / "photos/annotations.json");
+  const size_t cat = truth.find("\"cat\"");
+  ASSERT_NE(cat, truth.npos);
+  truth.replace(cat, 5, "\"kitten\"");
+  io::Json json = io::Json::parse(truth);
+  io::Json stray = json["annotations"][0];
+  stray["id"] = 12345, stray["image_id"] = 54321;
+  json["annotations"].push_back(stray);
+  WriteFile(folder_ / "photos/annotations.json", json.dump());
+  const std::string arguments = " -m " + Model() + " " + (folder_ / "photos").string();
+  const CommandOutput said = Qkv("evaluate" + arguments);
+  EXPECT_EQ(said.exit_code, 0);
+  EXPECT_TRUE(Contains(said.err, "no class for 1 of its categories, whose AP counts as 0: \"kitten\"")) << said.err;
+  EXPECT_TRUE(Contains(said.out, "1 annotations are left out")) << said.out;
+  const io::Json scores = io::Json::parse(Qkv("evaluate --json" + arguments).out);
+  EXPECT_EQ(scores["unknown_categories"], io::Json({"kitten"}));
+  EXPECT_EQ(scores["unused_annotations"], 1);
+  EXPECT_EQ(Qkv("evaluate -m " + Model() + " " + Photos()).err, "");
+}
+
+TEST_F(Detect, IdsByPlacesAreSaid) {
+  const std::string file = (folder_ / "results.json").string(), odd = (folder_ / "cover.png").string();
+  fs::copy_file(Photos() + "/7.png", odd);
+  const std::string arguments = "detect -m " + Model() + " " + Photos() + " " + odd;
+  const CommandOutput said = Qkv(arguments + " --coco " + file);
+  EXPECT_EQ(said.exit_code, 0);
+  EXPECT_TRUE(Contains(said.err, "cover.png") && Contains(said.err, "no number")) << said.err;
+  EXPECT_EQ(Qkv(arguments).err, "");
+  EXPECT_EQ(Qkv("detect -m " + Model() + " " + Photos() + " --coco " + file).err, "");
+  const CommandOutput folder = Qkv("detect -m " + Model() + " " + Photos() + " -o " + (folder_ / "boxes").string());
+  EXPECT_EQ(folder.exit_code, 1);
+  EXPECT_TRUE(Contains(folder.err, "boxes/")) << folder.err;
+}
+
 TEST_F(Detect, AnUnreadablePhotoIsNamedAndCountsAsMissed) {
   fs::copy(Photos(), folder_ / "photos");
   WriteFile(folder_ / "photos/7.png", "no photo");

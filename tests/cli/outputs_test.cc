@@ -17,14 +17,14 @@ TEST(Outputs, NoInputIsWrittenOver) {
   const fs::path photo = folder / "data/8/p.png", other = folder / "data/0/o.png";
   fs::copy_file(SourceFolder() / "examples/digits/8-black.png", photo);
   fs::copy_file(SourceFolder() / "examples/digits/8-black.png", other);
-  fs::create_symlink(photo, folder / "link.png");
+  for (const char* link : {"link.png", "link.safetensors"}) fs::create_symlink(photo, folder / link);
   const std::string model = (folder / "m").string(), image = photo.string(), data = (folder / "data").string();
   const std::pair<std::string, fs::path> cases[] = {
       {"run -m " + model + " --input " + model + "/expected.safetensors -o " + model + "/expected.safetensors",
        folder / "m/expected.safetensors"},
       {"run -m " + model + " --input " + model + "/expected.safetensors -o " + model + "/model.safetensors",
        folder / "m/model.safetensors"},
-      {"run -o " + image + " " + image, photo},
+      {"run -o " + (folder / "link.safetensors").string() + " " + image, photo},
       {"evaluate --report " + image + " " + data, photo},
       {"evaluate -o " + image + " " + data, photo},
       {"attend -o " + image + " " + image, photo},
@@ -40,6 +40,47 @@ TEST(Outputs, NoInputIsWrittenOver) {
     EXPECT_TRUE(Contains(said.err, "which is read; name another file")) << arguments << ": " << said.err;
     EXPECT_EQ(ReadFile(file), before) << arguments;
   }
+}
+
+// Every file that a command reads, whatever makes it one: the tokenizer, weights by PyTorch, labels, texts, the photos
+// of hits.
+TEST(Outputs, WhatIsReadBesideImagesIsKept) {
+  const TemporaryFolder folder;
+  const fs::path towers = folder / "t", torch = folder / "b", photos = folder / "photos";
+  fs::copy(Golden("towers/clip"), towers, fs::copy_options::recursive);
+  fs::copy(Golden("known/virchow2"), torch, fs::copy_options::recursive);
+  fs::create_directories(photos);
+  const fs::path photo = photos / "p.png";
+  fs::copy_file(SourceFolder() / "examples/digits/8-black.png", photo);
+  fs::copy_file(photo, folder / "q.png");
+  const std::string path = folder.path().string() + "/";
+  WriteFile(path + "q.txt", "a cat\na dog\n");
+  WriteFile(path + "k.paths.txt", "a cat\na dog\n");
+  WriteFile(path + "l.safetensors", "zero\n");
+  WriteFile(towers / "merges.txt", "");
+  ASSERT_EQ(Qkv("embed -o " + path + "v.npy " + photos.string()).exit_code, 0);
+  const std::string texts = "embed -m " + path + "t --text ", sheet = "search " + path + "v.npy " + path;
+  const std::pair<std::string, fs::path> cases[] = {
+      {texts + path + "q.txt -o " + path + "t/model.safetensors", towers / "model.safetensors"},
+      {texts + path + "k.paths.txt -o " + path + "k.npy", folder / "k.paths.txt"},
+      {texts + path + "q.txt -o " + path + "k.npy", {}},  // of before
+      {"run -m " + path + "b --architecture virchow2 " + photo.string() + " -o " + path + "b/pytorch_model.bin",
+       torch / "pytorch_model.bin"},
+      {sheet + "q.png --sheet " + photo.string(), photo},
+      {sheet + "photos --sheet " + photo.string(), photo},
+      {"run -m " + Golden("timm_vit") + " --labels " + path + "l.safetensors " + photo.string() + " -o " + path +
+           "l.safetensors",
+       folder / "l.safetensors"},
+  };
+  for (const auto& [arguments, file] : cases) {
+    const std::string before = file.empty() ? "" : ReadFile(file);
+    const CommandOutput said = Qkv(arguments);
+    EXPECT_EQ(said.exit_code, file.empty() ? 0 : 1) << arguments << said.err;
+    EXPECT_TRUE(file.empty() || ReadFile(file) == before) << arguments;
+  }
+  const CommandOutput named = Qkv("run " + photo.string() + " -o " + path + "result.bin");
+  EXPECT_EQ(named.exit_code, 1);
+  EXPECT_TRUE(Contains(named.err, ".safetensors")) << named.err;
 }
 
 TEST(Outputs, ResultsOfBeforeAreReplacedWithTheirPermissions) {

@@ -64,6 +64,12 @@ TEST_F(StrangeModels, HeadsAreGivenOrRefused) {
     EXPECT_EQ(unknown.exit_code, 1);
     EXPECT_TRUE(Contains(unknown.err, "--mean and --std")) << unknown.err;
     EXPECT_EQ(Qkv(arguments + " --heads 3 --mean 0.5 --std 0.5").exit_code, 0);
+    const CommandOutput bytes = Qkv(arguments + " --heads 3 --mean 123,117,104 --std 58,57,57");
+    EXPECT_EQ(bytes.exit_code, 1);
+    EXPECT_TRUE(Contains(bytes.err, "--mean: 123") && Contains(bytes.err, "divide by 255")) << bytes.err;
+    const CommandOutput written = Qkv("convert -m " + model + " --heads 3 --mean 0.5 --std 0.4 -o " + Path(golden));
+    EXPECT_EQ(written.exit_code, 0);
+    EXPECT_EQ(Count(written.err, "activation gelu"), 1) << written.err;
     const CommandOutput contradicted = Qkv("info --heads 2 -m " + Golden(golden));
     EXPECT_TRUE(Contains(contradicted.err, "contradicts")) << contradicted.err;
   }

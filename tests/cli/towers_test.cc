@@ -122,6 +122,26 @@ TEST_P(Towers, TakeEveryPrecisionAndCommand) {
   EXPECT_EQ(maps.exit_code, 0) << maps.err;
 }
 
+// A converted or rewritten model still takes texts.
+TEST_P(Towers, KeepTheirTokenizerWhenWritten) {
+  const std::string half = (folder_ / "half").string(), split = (folder_ / "split").string();
+  ASSERT_EQ(Qkv("convert -m " + Model() + " --dtype fp16 -o " + half).exit_code, 0);
+  ASSERT_EQ(Qkv("qk truncate --rank 2 -m " + Model() + " -o " + split).exit_code, 0);
+  for (const std::string& model : {half, split}) {
+    EXPECT_EQ(ReadFile(model + "/tokenizer.json"), ReadFile(Model() + "/tokenizer.json"));
+    EXPECT_EQ(ReadFile(model + "/tokenizer_config.json"), ReadFile(Model() + "/tokenizer_config.json"));
+    EXPECT_FALSE(FileExists(model + "/expected.json"));
+    const CommandOutput said = Qkv("classify -m " + model + " --prompts 'a cat,a dog'" + Photos());
+    EXPECT_EQ(said.exit_code, 0) << said.err;
+  }
+  // In its own place; what another tokenizer left there goes.
+  WriteFile(half + "/merges.txt", "#");
+  ASSERT_EQ(Qkv("convert --force -m " + Model() + " -o " + half).exit_code, 0);
+  EXPECT_FALSE(FileExists(half + "/merges.txt"));
+  ASSERT_EQ(Qkv("convert --force -m " + half + " -o " + half).exit_code, 0);
+  EXPECT_EQ(Qkv("classify -m " + half + " --prompts 'a cat,a dog'" + Photos()).exit_code, 0);
+}
+
 TEST_P(Towers, SayWhatIsMissing) {
   const auto error = [&](const std::string& arguments) {
     const CommandOutput said = Qkv(arguments);

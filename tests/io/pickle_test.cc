@@ -184,6 +184,22 @@ TEST(Pickle, MemoryIsLimited) {
   SetMemoryLimit(before);
 }
 
+// Six bytes that name a text of 200,000: without a limit, this file of 320 kB took half a minute.
+TEST(Pickle, NamesOfGlobalsAreShort) {
+  const auto file = [](size_t length, size_t times) {
+    std::string bytes = "\x80\x04X"s;
+    for (int byte = 0; byte < 4; ++byte) bytes += static_cast<char>(length >> (8 * byte));
+    bytes += std::string(length, 'a') +
+             "\x94"
+             "0";
+    for (size_t i = 0; i < times; ++i) bytes += "h\0h\0\x93"s + "0";
+    return bytes + "N.";
+  };
+  EXPECT_NE(Refusal(file(200'000, 20'000)).find("at most 256"), std::string::npos);
+  size_t used = 0;
+  EXPECT_EQ(Pickle::Read(AsBytes(file(128, 20'000)), "p", &used).globals().size(), 1u);
+}
+
 // --- What PyTorch's names mean.
 
 TorchContents Contents(const std::string& bytes) {
@@ -256,6 +272,14 @@ TEST(TorchPickle, SharedAndCyclicObjectsTakeLittleTime) {
         static_cast<char>(i));
   }
   EXPECT_MESSAGE(Contents(modules + "."), "more than");
+  // Buffers that are left out, all of the same long name.
+  std::string buffers = "Xcccc", name(1 << 20, 'a');
+  for (int byte = 0; byte < 4; ++byte)
+    buffers[1 + static_cast<size_t>(byte)] = static_cast<char>(name.size() >> (8 * byte));
+  buffers += name + "q\1" +
+             "0cm\nM\n)\x81}(U\x08_modules}U\x0b_parameters}U\x1b_non_persistent_buffers_set](h\1eU\x08_buffers}(";
+  for (int i = 0; i < 100; ++i) buffers += "h\1K\1";
+  EXPECT_MESSAGE(Contents(buffers + "uub."), "of names");
 }
 
 }  // namespace

@@ -1,11 +1,14 @@
 // Damaged files by torch.save: each is read, or refused with an Error.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <zlib.h>
 
 #include <algorithm>
 
 #include "qkv/core/file.h"
 #include "qkv/core/memory.h"
+#include "qkv/io/checksum.h"
+#include "qkv/io/safetensors.h"
 #include "qkv/io/torch_file.h"
 #include "qkv/io/weights.h"
 #include "tests/io/support.h"
@@ -71,6 +74,46 @@ INSTANTIATE_TEST_SUITE_P(Of, HostileTorch, testing::ValuesIn(kFiles), [](const a
   std::ranges::replace(name, '.', '_');
   return name;
 });
+
+// Tensors that stay where they are mapped are compared with their checksum when they are used.
+TEST(TorchChecksums, DamagedStoragesAreRefused) {
+  const TemporaryFolder folder;
+  const std::string good = ReadFile(SourceFolder() / "tests/io/golden/torch/protocol_2.pth");
+  const TensorSet set = OpenWeights(SourceFolder() / "tests/io/golden/torch/protocol_2.pth");
+  const StoredTensor& weight = *set.Find("weight");
+  const auto at = static_cast<size_t>(weight.bytes.data() - weight.file->mapped.bytes().data());
+  std::string damaged = good;
+  damaged[at] = static_cast<char>(damaged[at] ^ 1);
+  WriteFile(folder / "damaged.pth", damaged);
+  const TensorSet read = OpenWeights(folder / "damaged.pth");
+  EXPECT_MESSAGE(Convert<float>(*read.Find("weight")), "/data/");
+  EXPECT_MESSAGE(Convert<float>(*read.Find("weight")), "damaged");
+  EXPECT_MESSAGE(WriteSafeTensors(folder / "copy.safetensors", {*read.Find("weight")}), "damaged");
+  EXPECT_FALSE(FileExists(folder / "copy.safetensors"));
+  EXPECT_EQ(Convert<float>(*read.Find("bias"))[0], Convert<float>(*set.Find("bias"))[0]);
+  // What torch.save writes without checksums has zeros in their place, which say nothing.
+  std::string without = damaged;
+  for (size_t record = without.find("PK\1\2"); record != without.npos; record = without.find("PK\1\2", record + 1)) {
+    without.replace(record + 16, 4, 4, '\0');
+  }
+  WriteFile(folder / "without.pth", without);
+  EXPECT_EQ(Convert<float>(*OpenWeights(folder / "without.pth").Find("weight")).size(), weight.shape.size());
+  // The pickle, which says where tensors lie.
+  std::string pickle = good;
+  const size_t key = pickle.find("weight");
+  pickle[key] = 'W';
+  WriteFile(folder / "pickle.pth", pickle);
+  EXPECT_MESSAGE(OpenWeights(folder / "pickle.pth"), "data.pkl");
+}
+
+TEST(TorchChecksums, OfManyPiecesAreThoseOfTheWhole) {
+  std::string bytes(3 << 20, 'x');
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * i >> 7);
+  for (const size_t size : {size_t{0}, size_t{1}, size_t{1} << 20, (size_t{1} << 20) + 1, bytes.size() - 5}) {
+    const std::string_view part = std::string_view(bytes).substr(0, size);
+    EXPECT_EQ(Crc32(AsBytes(part)), crc32_z(0, reinterpret_cast<const Bytef*>(part.data()), size)) << size;
+  }
+}
 
 TEST(Mistakes, AreNamed) {
   const TemporaryFolder folder;

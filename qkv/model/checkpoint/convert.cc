@@ -2,9 +2,12 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "qkv/core/file.h"
 #include "qkv/model/checkpoint/convert_tensors.h"
 #include "qkv/model/checkpoint/separate.h"
+#include "qkv/model/checkpoint/tokenizer_files.h"
 #include "qkv/model/checkpoint/translate.h"
 #include "qkv/model/families/families.h"
 
@@ -47,6 +50,18 @@ fs::path SourceFolder(const Checkpoint& checkpoint) {
   if (!fs::exists(source, ignored)) return {};
   if (fs::is_directory(source, ignored)) return source;
   return source.has_parent_path() ? source.parent_path() : ".";
+}
+
+// What makes ids of texts; none if the model has no text tower.
+std::vector<fs::path> TokenizerFiles(const Checkpoint& checkpoint) {
+  std::vector<fs::path> files;
+  const fs::path folder = SourceFolder(checkpoint);
+  if (!checkpoint.description.text || folder.empty()) return files;
+  for (const fs::directory_entry& file : fs::directory_iterator(folder)) {
+    if (IsTokenizerFile(file.path().filename().native()) && file.is_regular_file()) files.push_back(file.path());
+  }
+  std::ranges::sort(files);
+  return files;
 }
 
 // config.json unchanged, except for the type that Hugging Face records there.
@@ -128,13 +143,15 @@ ModelFiles SameFiles(const Checkpoint& checkpoint, std::optional<DType> dtype) {
     RequireKnownPreprocess(checkpoint.description);
     files.texts[name] = SameConfig(ToText(known.config), dtype);
     if (known.preprocessor) files.texts[kPreprocessorFile] = ToText(*known.preprocessor);
-    for (const std::string& assumption : checkpoint.description.assumptions) {
-      files.notes.push_back("config.json was written from an assumption: " + assumption);
+    // Which values these are is said where the checkpoint is opened.
+    if (!checkpoint.description.assumptions.empty()) {
+      files.notes.push_back("config.json was written anew, with what was assumed");
     }
   }
   if (checkpoint.description.label_source != LabelSource::kFiles) {
     files.texts[name] = WithLabels(files.texts[name], checkpoint.description);
   }
+  files.copies = TokenizerFiles(checkpoint);
   files.weights = SameTensors(checkpoint, dtype);
   files.metadata = checkpoint.tensors->metadata();
   return files;

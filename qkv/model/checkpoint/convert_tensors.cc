@@ -95,10 +95,8 @@ StoredTensor Join(const BoundTensor& bound, std::optional<DType> dtype, TensorLi
       to = std::copy(parts[i].bytes.begin(), parts[i].bytes.end(), to);
     }
     ReorderRows(bound.split, RowOrder::kToNeighbours, RowBytes(bound.spec.shape, joined.dtype), memory.data());
-    for (const StoredTensor* part : bound.parts) {
-      if (part->file != nullptr) part->file->RequireUnchanged();
-    }
-    joined.bytes = memory, joined.file = nullptr;
+    for (const StoredTensor* part : bound.parts) part->RequireIntact();
+    joined.bytes = memory, joined.file = nullptr, joined.checksum = nullptr;
   }
   joined.name = bound.spec.name;
   joined.shape = bound.spec.shape;
@@ -193,7 +191,8 @@ void AddParts(const StoredTensor& tensor, const std::vector<std::string>& names,
               "convert: part {} of tensor {} is not zero, and its library has no place for it", i, tensor.name);
       continue;
     }
-    out->push_back({names[i], tensor.dtype, Shape(extents), tensor.bytes.subspan(i * bytes, bytes), tensor.file});
+    out->push_back(
+        {names[i], tensor.dtype, Shape(extents), tensor.bytes.subspan(i * bytes, bytes), tensor.file, tensor.checksum});
   }
 }
 

@@ -12,6 +12,7 @@
 #include "qkv/io/safetensors.h"
 #include "qkv/io/weights.h"
 #include "qkv/model/checkpoint/checkpoint.h"
+#include "qkv/model/checkpoint/tokenizer_files.h"
 
 namespace qkv::model {
 namespace {
@@ -34,6 +35,7 @@ void WriteFiles(const ModelFiles& files, const fs::path& folder) {
   for (const auto& [name, text] : files.texts) {
     if (name != kConfigFile && name != kOpenClipConfigFile) WriteFile(folder / name, text);
   }
+  for (const fs::path& copy : files.copies) fs::copy_file(copy, folder / copy.filename());
   for (const char* config : {kConfigFile, kOpenClipConfigFile}) {
     if (const auto text = files.texts.find(config); text != files.texts.end()) WriteFile(folder / config, text->second);
   }
@@ -123,9 +125,13 @@ class WorkFolder {
   // the folder.
   std::vector<OldFile> TakeOver() const {
     std::vector<OldFile> old;
+    const bool has_tokenizer = std::ranges::any_of(fs::directory_iterator(path_), [](const fs::directory_entry& file) {
+      return IsTokenizerFile(file.path().filename().native());
+    });
     for (const fs::directory_entry& entry : fs::recursive_directory_iterator(target_)) {
       const fs::path name = entry.path().lexically_relative(target_);
       old.push_back({name, StampAt(entry.path())});
+      if (has_tokenizer && IsTokenizerFile(name.native())) continue;
       if (IsModelFile(name.native()) || fs::exists(fs::symlink_status(path_ / name))) continue;
       if (entry.is_symlink()) {
         fs::copy_symlink(entry.path(), path_ / name);

@@ -25,6 +25,7 @@ struct ModelFiles {
   TensorList weights;
   std::map<std::string, std::string> metadata;  // of the weight file
   std::map<std::string, std::string> texts;     // by file name
+  std::vector<std::filesystem::path> copies;    // other files that the folder gets, the tokenizer's
   std::vector<std::string> notes;               // differences although the logits are equal, a sentence each
 };
 
@@ -36,8 +37,9 @@ void RequireWritable(const std::filesystem::path& folder, bool force);
 
 /// Writes the folder: it appears complete or not at all, and only after qkv itself could open it. With `force` it
 /// replaces an existing folder atomically and takes over that folder's other files, but not its weights, index and
-/// shards. If the file system cannot exchange folders, the folder is missing for a moment. Returns the bytes of its
-/// tensors. Throws Error as RequireWritable, and with the system's reason.
+/// shards, and its tokenizer only if `files` have none. If the file system cannot exchange folders, the folder is
+/// missing for a moment. Returns the bytes of its tensors. Throws Error as RequireWritable, and with the system's
+/// reason.
 size_t WriteModel(const ModelFiles& files, const std::filesystem::path& folder, bool force);
 
 }  // namespace qkv::model

@@ -53,6 +53,10 @@ void RequireKnownPreprocess(const Description& description);
 /// `preprocess` for another input size, as the family's own library computes it.
 image::Preprocess PreprocessForSize(const Description& description, int64_t height, int64_t width);
 
+/// The configuration at the size that images become by preprocessing, if it is the same for all. Stored positions may
+/// be for another one (timm's dynamic_img_size, DINOv2 of Hugging Face), which `config` has.
+VitConfig InputConfig(const Description& description);
+
 /// Reads timm's keys only, which models trained by qkv have too: without preprocessing and qkv's own keys.
 Description DescribeTimm(const io::Json& config);
 

@@ -36,6 +36,16 @@ int64_t HeadsGiven(const ModelHints& given, int64_t width, int64_t depth) {
   return heads;
 }
 
+void AddAssumed(const std::vector<Assumed>& values, const ModelHints& given, std::vector<std::string>* assumptions) {
+  std::string sentence;
+  for (const Assumed& value : values) {
+    const bool stated =
+        std::ranges::any_of(value.keys, [&](std::string_view key) { return given.settings.contains(key); });
+    if (!stated) sentence += (sentence.empty() ? "" : ", ") + value.text;
+  }
+  if (!sentence.empty()) assumptions->push_back(std::move(sentence));
+}
+
 int64_t Extent(const io::TensorSet& tensors, const std::string& name, int axis) {
   const io::StoredTensor* tensor = tensors.Find(name);
   Require(tensor && tensor->shape.rank() > axis && tensor->shape[axis] <= kMaxTensorExtent,

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "qkv/io/safetensors.h"
 #include "qkv/model/config/description.h"
@@ -16,6 +17,15 @@ inline constexpr int64_t kMaxTensorExtent = int64_t{1} << 32;
 /// The number of heads of a model of this width, if no tensor has the extent of a head. A wrong guess would silently
 /// change every result. Throws Error if none is given, or if it does not divide the width.
 int64_t HeadsGiven(const ModelHints& given, int64_t width, int64_t depth);
+
+/// A value that was assumed, in words, and the settings by which a caller states it.
+struct Assumed {
+  std::string text;
+  std::vector<std::string_view> keys;
+};
+
+/// Adds a sentence of the values that `given` does not state, if any is left.
+void AddAssumed(const std::vector<Assumed>& values, const ModelHints& given, std::vector<std::string>* assumptions);
 
 /// Throws Error if the tensor is missing, lacks this axis, or is too long.
 int64_t Extent(const io::TensorSet& tensors, const std::string& name, int axis);

@@ -204,9 +204,10 @@ io::Json HfConfigFromTensors(const io::TensorSet& tensors, const ModelHints& giv
   return config;
 }
 
-void NoteHfAssumptions(Description* description) {
-  description->assumptions.push_back(
-      fmt::format("activation gelu, LayerNorm's eps {}", description->config.block.norm.eps));
+void NoteHfAssumptions(const ModelHints& given, Description* description) {
+  AddAssumed({{"activation gelu", {"hidden_act"}},
+              {fmt::format("LayerNorm's eps {}", description->config.block.norm.eps), {"layer_norm_eps"}}},
+             given, &description->assumptions);
 }
 
 image::Preprocess PreprocessOfHf(const Description& description, ImageSize size) {

@@ -82,7 +82,7 @@ simd::Activation HfActivation(const std::string& name);
 io::Json HfConfigFromTensors(const io::TensorSet& tensors, const ModelHints& given, const HfType& type);
 
 /// Notes what HfConfigFromTensors assumed.
-void NoteHfAssumptions(Description* description);
+void NoteHfAssumptions(const ModelHints& given, Description* description);
 
 image::Preprocess PreprocessOfHf(const Description& description, ImageSize size);
 

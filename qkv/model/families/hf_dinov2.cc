@@ -101,7 +101,7 @@ bool AreDinov2Tensors(const io::TensorSet& tensors) {
 Description DescribeHfDinov2Tensors(const io::TensorSet& tensors, const ModelHints& given) {
   const HfType& type = HaveRegisters(tensors) ? kRegisters : kPlain;
   Description description = DescribeHfDinov2(HfConfigFromTensors(tensors, given, type), {}, tensors);
-  NoteHfAssumptions(&description);
+  NoteHfAssumptions(given, &description);
   return description;
 }
 

@@ -171,9 +171,11 @@ Description DescribeHfDinov3Tensors(const io::TensorSet& tensors, const ModelHin
                            {"num_register_tokens", registers ? Extent(tensors, "embeddings.register_tokens", 1) : 0},
                            {"image_size", {14 * Extent(tensors, kPatches, 2), 14 * Extent(tensors, kPatches, 3)}}};
   Description description = DescribeHfDinov3(config, {}, tensors);
-  description.assumptions.push_back(
-      fmt::format("activation {}, LayerNorm's eps {}, rotary base {}, images of 14x14 patches", gated ? "silu" : "gelu",
-                  kEps, kBase));
+  AddAssumed({{fmt::format("activation {}", gated ? "silu" : "gelu"), {"hidden_act"}},
+              {fmt::format("LayerNorm's eps {}", kEps), {"layer_norm_eps"}},
+              {fmt::format("rotary base {}", kBase), {"rope_theta"}},
+              {"images of 14x14 patches", {"image_size"}}},
+             given, &description.assumptions);
   return description;
 }
 

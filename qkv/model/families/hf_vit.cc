@@ -72,7 +72,7 @@ bool AreVitTensors(const io::TensorSet& tensors) {
 Description DescribeHfVitTensors(const io::TensorSet& tensors, const ModelHints& given) {
   const bool deit = FindWithSuffix(tensors, "embeddings.distillation_token") != nullptr;
   Description description = DescribeHfVit(HfConfigFromTensors(tensors, given, deit ? kDeit : kVit), {}, tensors);
-  NoteHfAssumptions(&description);
+  NoteHfAssumptions(given, &description);
   return description;
 }
 

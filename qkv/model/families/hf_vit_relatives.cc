@@ -81,7 +81,7 @@ bool AreIJepaTensors(const io::TensorSet& tensors) {
 
 Description DescribeIJepaTensors(const io::TensorSet& tensors, const ModelHints& given) {
   Description description = DescribeRelative(HfConfigFromTensors(tensors, given, kIJepa), {}, tensors);
-  NoteHfAssumptions(&description);
+  NoteHfAssumptions(given, &description);
   return description;
 }
 

@@ -90,7 +90,7 @@ Description DescribeYolosTensors(const io::TensorSet& tensors, const ModelHints&
     config["num_labels"] = classes->shape[0] - 1;
   }
   Description description = DescribeYolos(config, {}, tensors);
-  NoteHfAssumptions(&description);
+  NoteHfAssumptions(given, &description);
   return description;
 }
 

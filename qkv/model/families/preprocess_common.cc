@@ -79,6 +79,10 @@ double ShortestDecimal(double x, const std::function<bool(double)>& fits) {
 }
 
 std::vector<double> PerChannel(const std::vector<double>& given, int64_t channels, std::string_view what) {
+  for (const double value : given) {
+    Require(value >= 0 && value <= 1, "{}: {}, expected numbers between 0 and 1{}", what, value,
+            value > 1 && value < 256 ? "; divide by 255 what is of pixels from 0 to 255" : "");
+  }
   if (given.size() == 1) return std::vector<double>(static_cast<size_t>(std::max<int64_t>(1, channels)), given[0]);
   Require(std::ssize(given) == channels, "{}: {} values, the model's images have {} channels", what, given.size(),
           channels);

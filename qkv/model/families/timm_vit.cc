@@ -343,8 +343,9 @@ io::Json ArgumentsFromTensors(const io::TensorSet& tensors, const ModelHints& gi
   }
   args["act_layer"] = args.contains("mlp_layer") ? "silu" : "gelu";
   args["norm_eps"] = has("norm_pre.weight") ? 1e-5 : 1e-6;  // all CLIP models of timm's registry have 1e-5
-  assumptions->push_back(fmt::format("activation {}, LayerNorm's eps {}", args["act_layer"].get<std::string>(),
-                                     args["norm_eps"].get<double>()));
+  AddAssumed({{"activation " + args["act_layer"].get<std::string>(), {"act_layer"}},
+              {fmt::format("LayerNorm's eps {}", args["norm_eps"].get<double>()), {"norm_eps"}}},
+             given, assumptions);
   // Of CLIP's weights of one shape, OpenAI's have quick_gelu and LAION's gelu.
   Require(!has("norm_pre.weight") || given.settings.contains("act_layer"),
           "checkpoint: there is no config.json, and the tensors do not tell which activation the model has; give --set "
@@ -356,7 +357,8 @@ io::Json ArgumentsFromTensors(const io::TensorSet& tensors, const ModelHints& gi
   if (!has("pos_embed")) {
     args["pos_embed"] = "none";
     args["img_size"] = {14 * patch_h, 14 * patch_w};
-    assumptions->push_back("images of 14x14 patches (there are no position embeddings to count)");
+    AddAssumed({{"images of 14x14 patches (there are no position embeddings to count)", {"img_size"}}}, given,
+               assumptions);
     return args;
   }
   const int64_t positions = Extent(tensors, "pos_embed", 1);
@@ -377,7 +379,9 @@ Description DescribeTimmTensors(const io::TensorSet& tensors, const ModelHints& 
   config["pretrained_cfg"]["mean"] = config["pretrained_cfg"]["std"] = std::vector<double>(channels, 0.5);
   Description description = DescribeTimm(config);
   description.assumptions.insert(description.assumptions.end(), assumptions.begin(), assumptions.end());
-  description.assumptions.push_back("images are resized as timm does by default (bicubic, crop 0.9)");
+  std::vector<Assumed> resizing = {{"images are resized as timm does by default (bicubic)", {"interpolation"}}};
+  if (given.crop_pct == 0) resizing.push_back({"0.9 of their side is kept (crop)", {"crop_pct"}});
+  AddAssumed(resizing, given, &description.assumptions);
   return description;
 }
 

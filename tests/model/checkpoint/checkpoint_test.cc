@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "qkv/model/model.h"
@@ -131,6 +132,21 @@ TEST_F(CheckpointFolder, BareFileSaysWhatWasAssumed) {
   EXPECT_EQ(c.classes, 3);
   EXPECT_EQ(c.image_height, 8);
   EXPECT_GE(checkpoint.description.assumptions.size(), 2u);
+}
+
+TEST_F(CheckpointFolder, WhatWasGivenIsNotAssumed) {
+  tensors_.Write(folder_ / "bare.safetensors");
+  ModelHints given{.heads = 4, .mean = {0.5}, .std = {0.4}, .crop_pct = 0.8};
+  AddSetting("act_layer=SiLU", &given);
+  const std::vector<std::string> some = Checkpoint::Open(folder_ / "bare.safetensors", given).description.assumptions;
+  const auto says = [&](std::string_view part) {
+    return std::ranges::any_of(some, [&](const std::string& text) { return text.find(part) != text.npos; });
+  };
+  EXPECT_FALSE(says("activation") || says("0.9"));
+  EXPECT_TRUE(says("eps") && says("bicubic"));
+  AddSetting("norm_eps=1e-5", &given);
+  AddSetting("interpolation=bilinear", &given);
+  EXPECT_TRUE(Checkpoint::Open(folder_ / "bare.safetensors", given).description.assumptions.empty());
 }
 
 TEST_F(CheckpointFolder, FileUsesTheConfigBesideIt) {
