@@ -5,6 +5,7 @@
 #include "qkv/core/error.h"
 #include "qkv/core/file.h"
 #include "qkv/core/parallel.h"
+#include "qkv/text/clean.h"
 
 namespace qkv::app {
 namespace {
@@ -20,6 +21,20 @@ text::Tokenizer OpenTokenizer(const fs::path& folder) {
   return text::Tokenizer::Open(place.empty() ? "." : place);
 }
 
+std::string Clean(const std::string& text, model::TextCleaning cleaning) {
+  switch (cleaning) {
+    case model::TextCleaning::kNone:
+      break;
+    case model::TextCleaning::kWhitespace:
+      return text::CleanWhitespace(text);
+    case model::TextCleaning::kLower:
+      return text::CleanLower(text);
+    case model::TextCleaning::kCanonical:
+      return text::CleanCanonical(text);
+  }
+  return text;
+}
+
 }  // namespace
 
 TextEncoder::TextEncoder(const model::TwoTowerModel& model, const fs::path& folder)
@@ -27,27 +42,35 @@ TextEncoder::TextEncoder(const model::TwoTowerModel& model, const fs::path& fold
   Require(tokenizer_.max_id() < model.vocabulary(),
           "{}: the tokenizer gives ids up to {}, and the model's vocabulary ends at {}; it belongs to another model",
           folder.string(), tokenizer_.max_id(), model.vocabulary() - 1);
+  Require(model.text_preparation().unsupported.empty(),
+          "{}: the tokenizer's setting {} is not supported; give ids of your own to qkv run", folder.string(),
+          model.text_preparation().unsupported);
 }
 
-// Ids of texts, [texts, the longest]. CLIP reads the end token and ignores what follows; SigLIP reads the last token of
-// a text of full length, so that what fills it counts.
+// The causal encoder that reads a token within the text sees nothing of what follows it.
 text::TokenBatch TextEncoder::Encode(std::span<const std::string> texts) const {
-  text::EncodeOptions options = {.max_length = model_.text_length(), .padding = text::Padding::kMaxLength};
-  if (model_.text().config().pool == model::TokenPool::kLast) return tokenizer_.EncodeBatch(texts, options);
-  options.padding = text::Padding::kNone;
+  const model::SequenceConfig& config = model_.text().config();
+  const model::TextPreparation& preparation = model_.text_preparation();
+  const bool full = !config.causal || config.pool == model::TokenPool::kLast;
+  const bool filled = full && !preparation.padding_id;
+  const text::EncodeOptions options = {.max_length = model_.text_length(),
+                                       .padding = filled ? text::Padding::kMaxLength : text::Padding::kNone};
   std::vector<std::vector<int32_t>> rows(texts.size());
   constexpr int64_t kGrain = 16;
   ParallelFor(std::ssize(texts), kGrain, [&](int64_t begin, int64_t end) {
     for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
-      rows[i] = tokenizer_.Encode(texts[i], options);
+      rows[i] = tokenizer_.Encode(Clean(texts[i], preparation.cleaning), options);
     }
   });
-  text::TokenBatch batch{.rows = std::ssize(rows)};
+  text::TokenBatch batch{.rows = std::ssize(rows), .columns = full ? model_.text_length() : 0};
   for (const auto& row : rows) batch.columns = std::max<int64_t>(batch.columns, std::ssize(row));
   for (auto& row : rows) {
     Require(!row.empty(), "{}: a text without a token, and the tokenizer adds none", tokenizer_.description());
-    row.resize(static_cast<size_t>(batch.columns), row.back());
+    row.resize(static_cast<size_t>(batch.columns), full ? preparation.padding_id.value_or(0) : row.back());
     batch.ids.insert(batch.ids.end(), row.begin(), row.end());
+  }
+  if (preparation.hides_separator && tokenizer_.special().separate) {
+    std::ranges::replace(batch.ids, *tokenizer_.special().separate, 0);
   }
   return batch;
 }

@@ -21,9 +21,11 @@ class TextEncoder {
   /// Vectors of unit length, [texts, width]. Texts are cut to the model's length. Throws Error as the tokenizer.
   Tensor<float> Embed(std::span<const std::string> texts) const;
 
- private:
+  /// Ids as the original library makes them, cleaned and filled: [texts, tokens]. Of as many tokens as the longest text
+  /// has if what follows a text is not seen, else of the model's length. Throws Error as the tokenizer.
   text::TokenBatch Encode(std::span<const std::string> texts) const;
 
+ private:
   const model::TwoTowerModel& model_;
   text::Tokenizer tokenizer_;
 };
