@@ -18,7 +18,7 @@ namespace {
 struct Options {
   ModelOptions model;
   ImageOptions images;
-  std::string pool = "model", output, texts;
+  std::string pool, output, texts;  // pool empty: "model"
 };
 
 // Adds to the table if there is one, else prints.
@@ -35,11 +35,14 @@ void Write(std::span<const app::Embedding> results, std::optional<app::Embedding
 app::EmbeddingSource Source(const Options& options, const model::Checkpoint& checkpoint) {
   return {.model = options.model.path,
           .weights = app::FingerprintWeights(checkpoint),
-          .pool = options.pool,
+          .pool = options.pool.empty() ? "model" : options.pool,
           .size = options.model.size};
 }
 
 int EmbedTexts(const Options& options) {
+  Require(options.pool.empty() || options.pool == "model",
+          "embed: --pool {} is of images; a text has one vector, of the space that it shares with images",
+          options.pool);
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
   const model::TwoTowerModel model = app::BuildTowers(
@@ -48,7 +51,7 @@ int EmbedTexts(const Options& options) {
   const std::vector<std::string> texts = app::ReadTexts(options.texts);
   std::optional<app::EmbeddingTable> table;
   if (!options.output.empty()) table.emplace(options.output, Source(options, checkpoint));
-  const Tensor<float> vectors = encoder.Embed(texts);
+  const Tensor<float> vectors = encoder.Embed(texts, PrintNote);
   const int64_t width = vectors.dim(1);
   for (size_t i = 0; i < texts.size(); ++i) {
     const float* vector = vectors.view().at(static_cast<int64_t>(i));
@@ -78,7 +81,7 @@ int Embed(const Options& options) {
     for (const std::string& file : table->outputs()) inputs.RequireOutput(file);
   }
   app::EmbedOptions embed{.unit_length = checkpoint.description.text.has_value(),
-                          .pooling = app::ParsePooling(options.pool, "--pool")};
+                          .pooling = app::ParsePooling(options.pool.empty() ? "model" : options.pool, "--pool")};
   const int failed = WithProgress(options.images, images, [&](const app::PipelineOptions& pipeline) {
     embed.pipeline = pipeline;
     return app::Embed(model, images, embed, [&](std::span<const app::Embedding> results) { Write(results, table); });
@@ -101,8 +104,7 @@ void RegisterEmbed(Command app, int* exit_code) {
                  "model: what the model's classifier sees; cls: the class token; mean: of the patches; cls+mean: both, "
                  "one after "
                  "the other; tokens: all")
-      .OneOf({"model", "cls", "mean", "cls+mean", "tokens"})
-      .ShowDefault();
+      .OneOf({"model", "cls", "mean", "cls+mean", "tokens"});
   command
       .AddOption("--text", &options->texts,
                  "Texts instead of images, one a line of this file, by a model with two towers (CLIP, SigLIP)")

@@ -3,8 +3,9 @@
 #include <algorithm>
 
 #include "qkv/core/error.h"
-#include "qkv/core/file.h"
+#include "qkv/core/lines.h"
 #include "qkv/core/parallel.h"
+#include "qkv/core/text.h"
 #include "qkv/text/clean.h"
 
 namespace qkv::app {
@@ -14,6 +15,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMaxTextBytes = size_t{1} << 30;
 constexpr size_t kTextsAtATime = 256;
+constexpr size_t kShownBytes = 60;  // of a text, in a note
 
 text::Tokenizer OpenTokenizer(const fs::path& folder) {
   std::error_code ignored;
@@ -75,7 +77,14 @@ text::TokenBatch TextEncoder::Encode(std::span<const std::string> texts) const {
   return batch;
 }
 
-Tensor<float> TextEncoder::Embed(std::span<const std::string> texts) const {
+bool TextEncoder::IsCut(const std::string& text) const {
+  constexpr int64_t kNoLimit = int64_t{1} << 40;
+  const text::EncodeOptions whole = {.max_length = kNoLimit, .padding = text::Padding::kNone};
+  const std::string clean = Clean(text, model_.text_preparation().cleaning);
+  return std::ssize(tokenizer_.Encode(clean, whole)) > model_.text_length();
+}
+
+Tensor<float> TextEncoder::Embed(std::span<const std::string> texts, const Note& note) const {
   auto vectors = Tensor<float>::Uninitialised({static_cast<int64_t>(texts.size()), model_.width()});
   model::TowerWorkspace workspace;
   for (size_t first = 0; first < texts.size(); first += kTextsAtATime) {
@@ -84,21 +93,36 @@ Tensor<float> TextEncoder::Embed(std::span<const std::string> texts) const {
     const View<float> out(vectors.data() + static_cast<int64_t>(first) * model_.width(), {batch.rows, model_.width()});
     model_.TextEmbeds(ids, {}, workspace, out);
   }
+  if (note) {
+    const auto is_cut = [&](const std::string& text) { return IsCut(text); };
+    const auto longest = std::ranges::find_if(texts, is_cut);
+    if (longest != texts.end()) {
+      Notify(note, FormatShown("{} of {} texts have more than the model's {} tokens and are cut, first number {}: {}",
+                               std::count_if(longest, texts.end(), is_cut), texts.size(), model_.text_length(),
+                               longest - texts.begin() + 1, Printable(*longest, kShownBytes)));
+    }
+  }
   return vectors;
 }
 
 std::vector<std::string> ReadTexts(const fs::path& file) {
-  const std::string all = ReadFile(file, kMaxTextBytes);
+  const std::string all = ReadFileOrInput(file, kMaxTextBytes, "the texts");
   std::vector<std::string> texts;
-  for (std::string_view rest = all; !rest.empty();) {
-    const size_t end = std::min(rest.find('\n'), rest.size());
-    texts.emplace_back(rest.substr(0, end));
-    if (texts.back().ends_with('\r')) texts.back().pop_back();
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-  }
-  while (!texts.empty() && texts.back().empty()) texts.pop_back();
+  for (const std::string_view line : SplitFilledLines(all)) texts.emplace_back(line);
   Require(!texts.empty(), "{}: expected texts, one a line, and there are none", file.string());
   return texts;
+}
+
+void RequireWords(std::string_view words, std::string_view option) {
+  static constexpr std::string_view kEndings[] = {".txt",  ".csv", ".tsv",  ".json", ".jsonl", ".md",   ".npy",
+                                                  ".jpg",  ".png", ".jpeg", ".webp", ".gif",   ".bmp",  ".tif",
+                                                  ".tiff", ".ppm", ".pgm",  ".pnm",  ".heic",  ".heif", ".avif"};
+  std::string lower(words);
+  std::ranges::transform(lower, lower.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; });
+  const bool ends = std::ranges::any_of(kEndings, [&](std::string_view ending) { return lower.ends_with(ending); });
+  const bool path = words.find('/') != words.npos && words.find(' ') == words.npos;
+  Require(words != "-", "{}: - is no text; give a file, or words", option);
+  Require(!ends && !path, "{}: {}: no such file (if these are words, put a space behind them)", option, words);
 }
 
 }  // namespace qkv::app
