@@ -131,6 +131,11 @@ TEST_F(Hub, KnowsAPublishedModelByItsId) {
   const model::Checkpoint checkpoint = OpenCheckpoint({.path = "paige-ai/Virchow2@dddd", .given = given});
   EXPECT_EQ(checkpoint.description.config.registers, 4);
   EXPECT_EQ(checkpoint.description.config.block.mlp.gate, simd::Gate::kFirst);
+  EXPECT_EQ(AuthorsPool({.path = "paige-ai/Virchow2@dddd"}), "cls+mean");
+  EXPECT_EQ(AuthorsPool({.path = golden.string(), .given = {.architecture = "virchow"}}), "cls+mean");
+  EXPECT_EQ(AuthorsPool({.path = golden.string(), .given = {.architecture = "uni"}}), "cls");
+  EXPECT_EQ(AuthorsPool({.path = golden.string()}), "");
+  EXPECT_NE(checkpoint.description.assumptions.back().find("cls+mean"), std::string::npos);
 }
 
 }  // namespace

@@ -111,6 +111,30 @@ TEST_P(Towers, SearchByWordsGivesTheirCosines) {
   EXPECT_TRUE(Contains(none.err, "text tower")) << none.err;
 }
 
+TEST_P(Towers, WordsAreSearchedInTheSharedSpaceOnly) {
+  const std::string file = (folder_ / "m.npy").string(), whole = (folder_ / "w.npy").string();
+  ASSERT_EQ(Qkv("embed -m " + Model() + " --pool mean" + Photos() + " -o " + file).exit_code, 0);
+  ASSERT_EQ(Qkv("embed -m " + Model() + Photos() + " -o " + whole).exit_code, 0);
+  for (const char* pool : {"", " --pool model"}) {
+    const CommandOutput mean = Qkv("search " + file + " 'a dog' -m " + Model() + pool);
+    EXPECT_EQ(mean.exit_code, 1);
+    EXPECT_TRUE(Contains(mean.err, "--pool mean")) << mean.err;
+  }
+  EXPECT_EQ(Qkv("search " + whole + " 'a dog' --pool cls").exit_code, 1);
+  EXPECT_EQ(Qkv("search " + whole + " 'a dog' --pool foo").exit_code, 2);
+  // Queries keep their order; the model is the one that the file names.
+  const std::string photo = Digits() + "/" + expected_["photos"][0].get<std::string>();
+  const CommandOutput mixed = Qkv("search --json " + whole + " 'a dog' " + photo + " 'a cat'");
+  ASSERT_EQ(mixed.exit_code, 0) << mixed.err;
+  const std::vector<io::Json> answers = JsonLines(mixed.out);
+  ASSERT_EQ(answers.size(), 3u);
+  EXPECT_EQ(answers[0]["query"], "a dog");
+  EXPECT_EQ(answers[1]["query"], photo);
+  EXPECT_NEAR(answers[1]["results"][0]["score"].get<double>(), 1, 1e-5);
+  EXPECT_EQ(answers[2]["query"], "a cat");
+  EXPECT_FALSE(Contains(mixed.err, "built-in")) << mixed.err;
+}
+
 TEST_P(Towers, ReadTextsFromLines) {
   WriteFile(folder_ / "lines",
             "\xEF\xBB\xBF"
