@@ -50,7 +50,10 @@ int Classify(const Options& options) {
   Require(by_prompts || !checkpoint.description.text,
           "classify: the model compares images with texts; give the classes by --prompts \"a cat,a dog\"");
   Require(!by_prompts || checkpoint.description.text,
-          "classify: --prompts needs a model with a text tower (CLIP, SigLIP); {} has none", checkpoint.source);
+          "classify: --prompts needs a model with a text tower (CLIP, SigLIP); {} {}", checkpoint.source,
+          checkpoint.description.config.projection_width > 0
+              ? "is the image encoder alone: give the folder of the whole model, or try: qkv embed"
+              : "has none");
   Require(by_prompts || options.templates.empty(), "classify: --template goes with --prompts");
   const model::BuildOptions build = {.precision = ParsePrecision(options.model.dtype)};
   const ImageList images = CollectImages(options.images.paths);
@@ -84,7 +87,10 @@ int Classify(const Options& options) {
   }
   const model::TwoTowerModel model = app::BuildTowers(checkpoint, options.model.Parse(), build, model::Towers::kBoth);
   const app::Prompts prompts = app::MakePrompts(options.prompts, options.templates);
-  const Tensor<float> classes = app::EmbedPrompts(app::TextEncoder(model, options.model.path), prompts);
+  if (prompts.labels.size() == 1 && model.matching() == model::Matching::kSoftmax) {
+    PrintNote("--prompts has one class, which always gets 100 %: the model shares 100 % among the classes given");
+  }
+  const Tensor<float> classes = app::EmbedPrompts(app::TextEncoder(model, options.model.path), prompts, PrintNote);
   return run([&] { return app::ClassifyByPrompts(model, prompts, classes, images, classify, print); });
 }
 

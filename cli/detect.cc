@@ -45,6 +45,8 @@ void PrintText(const app::PhotoObjects& photo, double threshold) {
 }
 
 int Detect(const Options& options) {
+  Require(!options.model.path.empty(),
+          "detect: give a detector by -m, such as hustvl/yolos-tiny; the built-in model classifies digits only");
   const ImageList images = CollectImages(options.images.paths);
   std::vector<fs::path> pictures;  // none: nothing is drawn
   if (!options.output.empty()) {

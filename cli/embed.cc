@@ -18,7 +18,7 @@ namespace {
 struct Options {
   ModelOptions model;
   ImageOptions images;
-  std::string pool = "model", output, texts;
+  std::string pool, output, texts;  // pool empty: as the model's authors do, else "model"
 };
 
 // Adds to the table if there is one, else prints.
@@ -32,11 +32,24 @@ void Write(std::span<const app::Embedding> results, std::optional<app::Embedding
   }
 }
 
-app::EmbeddingSource Source(const Options& options, const model::Checkpoint& checkpoint) {
+app::EmbeddingSource Source(const Options& options, const model::Checkpoint& checkpoint, const std::string& pool) {
   return {.model = options.model.path,
           .weights = app::FingerprintWeights(checkpoint),
-          .pool = options.pool,
-          .size = options.model.size};
+          .pool = pool,
+          .size = options.model.size,
+          .settings = app::FingerprintSettings(checkpoint),
+          .dtype = std::string(app::PrecisionName(ParsePrecision(options.model.dtype)))};
+}
+
+// --pool, else what the authors of a published model take.
+std::string ChosenPool(const Options& options, const model::Checkpoint& checkpoint) {
+  if (!options.pool.empty()) return options.pool;
+  const std::string authors = app::AuthorsPool(options.model.Parse());
+  if (authors.empty() || (authors == "cls" && checkpoint.description.config.pool == model::Pool::kToken)) {
+    return "model";
+  }
+  PrintNote(FormatShown("{}: --pool {}, as its authors embed images (else give --pool)", checkpoint.source, authors));
+  return authors;
 }
 
 // Of the files that the table becomes none may be read: neither by the model nor one of `read`.
@@ -48,6 +61,9 @@ void RequireOutputs(const Options& options, const app::EmbeddingTable& table,
 }
 
 int EmbedTexts(const Options& options) {
+  Require(options.pool.empty() || options.pool == "model",
+          "embed: --pool {} is of images; a text has one vector, of the space that it shares with images",
+          options.pool);
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
   const model::TwoTowerModel model = app::BuildTowers(
@@ -56,10 +72,10 @@ int EmbedTexts(const Options& options) {
   const std::vector<std::string> texts = app::ReadTexts(options.texts);
   std::optional<app::EmbeddingTable> table;
   if (!options.output.empty()) {
-    table.emplace(options.output, Source(options, checkpoint));
+    table.emplace(options.output, Source(options, checkpoint, "model"));
     RequireOutputs(options, *table, {{options.texts}});
   }
-  const Tensor<float> vectors = encoder.Embed(texts);
+  const Tensor<float> vectors = encoder.Embed(texts, PrintNote);
   const int64_t width = vectors.dim(1);
   for (size_t i = 0; i < texts.size(); ++i) {
     const float* vector = vectors.view().at(static_cast<int64_t>(i));
@@ -77,15 +93,16 @@ int Embed(const Options& options) {
   Require(!options.images.paths.empty(), "embed: expected images, or texts by --text FILE");
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
+  const std::string pool = ChosenPool(options, checkpoint);
   std::optional<app::EmbeddingTable> table;
   if (!options.output.empty()) {
-    table.emplace(options.output, Source(options, checkpoint));
+    table.emplace(options.output, Source(options, checkpoint, pool));
   }
   const model::Model model = LoadModel(checkpoint, options.model, {.precision = ParsePrecision(options.model.dtype)});
   const ImageList images = CollectImages(options.images.paths);
   if (table) RequireOutputs(options, *table, images.files);
   app::EmbedOptions embed{.unit_length = checkpoint.description.text.has_value(),
-                          .pooling = app::ParsePooling(options.pool, "--pool")};
+                          .pooling = app::ParsePooling(pool, "--pool")};
   const int failed = WithProgress(options.images, images, [&](const app::PipelineOptions& pipeline) {
     embed.pipeline = pipeline;
     return app::Embed(model, images, embed, [&](std::span<const app::Embedding> results) { Write(results, table); });
@@ -105,14 +122,15 @@ void RegisterEmbed(Command app, int* exit_code) {
   options->images.AddTo(command, /*required=*/false);
   command
       .AddOption("--pool", &options->pool,
-                 "model: what the model's classifier sees; cls: the class token; mean: of the patches; cls+mean: both, "
-                 "one after "
-                 "the other; tokens: all")
-      .OneOf({"model", "cls", "mean", "cls+mean", "tokens"})
-      .ShowDefault();
+                 "model (default): what the model's classifier sees; cls: the class token; mean: of the patches; "
+                 "cls+mean: both, one after the other; tokens: all. Virchow, Virchow2 and Midnight: cls+mean, as their "
+                 "authors do")
+      .OneOf({"model", "cls", "mean", "cls+mean", "tokens"});
   command
-      .AddOption("--text", &options->texts,
-                 "Texts instead of images, one a line of this file, by a model with two towers (CLIP, SigLIP)")
+      .AddOption(
+          "--text", &options->texts,
+          "Texts instead of images, one a line of this file or of standard input (-), by a model with two towers "
+          "(CLIP, SigLIP)")
       .TypeName("FILE");
   command.AddOption("-o,--output", &options->output, "out.npy or out.safetensors; without it JSON Lines on stdout")
       .TypeName("FILE");

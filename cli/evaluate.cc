@@ -153,6 +153,10 @@ int EvaluateImages(const Options& options) {
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
   if (checkpoint.description.config.detection_classes > 0) return EvaluateDetector(options, checkpoint);
+  Require(!checkpoint.description.text || checkpoint.description.config.classes > 0,
+          "evaluate: {} compares images with texts and has no classifier; qkv classify --prompts \"a cat,a dog\" says "
+          "what images show",
+          checkpoint.source);
   const fs::path ending = fs::path(options.output).extension();
   Require(options.output.empty() || ending == ".png" || ending == ".svg",
           "evaluate: the confusion matrix is a .svg or a .png, got {}", options.output);

@@ -6,9 +6,9 @@
 #include <memory>
 
 #include "cli/command.h"
-#include "cli/input.h"
 #include "cli/output.h"
 #include "qkv/core/file.h"
+#include "qkv/core/lines.h"
 #include "qkv/core/parallel.h"
 #include "qkv/model/finite.h"
 #include "qkv/model/sampling.h"

@@ -34,15 +34,16 @@ struct Options {
   bool json = false;
 };
 
-// Queries and their vectors, those of words at the end.
+// Queries and their vectors, in the order of the arguments.
 struct Queries {
   std::vector<std::string> names;  // [Q]
-  int64_t words = 0;               // how many of them are no images
+  std::vector<bool> words;         // [Q], of those that are no images
   std::vector<float> values;       // [Q, D]
   int failed = 0;                  // left out
 
-  void Add(const app::Embedding& embedding) {
+  void Add(const app::Embedding& embedding, bool is_words) {
     names.push_back(embedding.path);
+    words.push_back(is_words);
     values.insert(values.end(), embedding.values.begin(), embedding.values.end());
   }
   View<const float> view() const {
@@ -50,6 +51,9 @@ struct Queries {
     return View<const float>(values.data(), {Q, Q > 0 ? std::ssize(values) / Q : 0});
   }
 };
+
+// An argument is an image, a folder of them, or words.
+bool IsImage(const std::string& query) { return query == "-" || fs::exists(query); }
 
 // Says what makes the scores of this model and those vectors meaningless.
 void CompareSource(const Options& options, const app::VectorFile& vectors, const model::Checkpoint& checkpoint) {
@@ -68,35 +72,65 @@ void CompareSource(const Options& options, const app::VectorFile& vectors, const
     PrintNote(FormatShown("{} was embedded with --pool {}, the queries are with --pool {}", options.vectors,
                           source.pool, pool));
   }
+  if (!source.settings.empty() && source.settings != app::FingerprintSettings(checkpoint)) {
+    PrintNote(
+        FormatShown("{} was embedded with another configuration or preprocessing (--set, --mean, --std, …) than "
+                    "the queries are: the scores mean little",
+                    options.vectors));
+  }
+  const std::string dtype(app::PrecisionName(ParsePrecision(options.model.dtype)));
+  if (!source.dtype.empty() && source.dtype != dtype) {
+    PrintNote(FormatShown("{} was embedded in {}, the queries are in {}: the scores differ a little", options.vectors,
+                          source.dtype, dtype));
+  }
   if (!options.model.size.empty() && options.model.size != source.size) {
     PrintNote(FormatShown("{} was embedded at {}, the queries are at --size {}", options.vectors,
                           source.size.empty() ? "the model's own size" : "--size " + source.size, options.model.size));
   }
 }
 
-// Vectors of the queries that are no files, by the text tower.
-void EmbedWords(const Options& options, const model::Checkpoint& checkpoint, const std::vector<std::string>& words,
-                Queries* queries) {
-  Require(checkpoint.description.text.has_value(),
-          "search: {}: no such image; to search for words give a model with a text tower (CLIP, SigLIP) by -m",
-          words[0]);
-  const model::TwoTowerModel model = app::BuildTowers(
-      checkpoint, options.model.Parse(), {.precision = ParsePrecision(options.model.dtype)}, model::Towers::kText);
-  const Tensor<float> vectors = app::TextEncoder(model, options.model.path).Embed(words);
-  for (size_t i = 0; i < words.size(); ++i) {
-    const float* vector = vectors.view().at(static_cast<int64_t>(i));
-    queries->Add({words[i], Shape({vectors.dim(1)}), {vector, vector + vectors.dim(1)}});
+// The image files of an argument, as CollectImages lists them.
+std::vector<fs::path> FilesOf(const std::string& query) {
+  std::error_code ignored;
+  if (query == "-" || !fs::is_directory(query, ignored)) return {query};
+  try {
+    return app::CollectImages({query}, {}).files;
+  } catch (const Error&) {  // no image: said before
+    return {};
   }
-  queries->words = std::ssize(words);
 }
 
-// Images first, then words.
-Queries EmbedQueries(const Options& options, const app::VectorFile& vectors, const model::Checkpoint& checkpoint) {
-  std::vector<std::string> paths, words;
-  for (const std::string& query : options.queries) {
-    (query == "-" || fs::exists(query) ? paths : words).push_back(query);
+// Words are compared with vectors of the space that both towers share.
+void RequireSharedSpace(const Options& options, const app::VectorFile& vectors, const model::Checkpoint& checkpoint,
+                        const std::string& words) {
+  app::RequireWords(words, "search");
+  Require(checkpoint.description.text.has_value(),
+          "search: {}: no such image; to search for words give a model with a text tower (CLIP, SigLIP) by -m", words);
+  Require(!vectors.source() || vectors.source()->pool == "model",
+          "search: {} was embedded with --pool {}, whose vectors are in no space with texts; for words embed the "
+          "images again without --pool",
+          options.vectors, vectors.source() ? vectors.source()->pool : "");
+  Require(options.pool.empty() || options.pool == "model",
+          "search: --pool {} is of images; leave it out to search for words", options.pool);
+}
+
+// Vectors of words by the text tower, in their order.
+std::vector<app::Embedding> EmbedWords(const Options& options, const model::Checkpoint& checkpoint,
+                                       const std::vector<std::string>& words) {
+  const model::TwoTowerModel model = app::BuildTowers(
+      checkpoint, options.model.Parse(), {.precision = ParsePrecision(options.model.dtype)}, model::Towers::kText);
+  const Tensor<float> vectors = app::TextEncoder(model, options.model.path).Embed(words, PrintNote);
+  std::vector<app::Embedding> embeddings;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const float* vector = vectors.view().at(static_cast<int64_t>(i));
+    embeddings.push_back({words[i], Shape({vectors.dim(1)}), {vector, vector + vectors.dim(1)}});
   }
-  // As the vectors were made, unless the options say otherwise.
+  return embeddings;
+}
+
+// Vectors of images, in their order, as the file's were made unless the options say otherwise.
+std::vector<app::Embedding> EmbedImages(const Options& options, const app::VectorFile& vectors,
+                                        const model::Checkpoint& checkpoint, const ImageList& images, int* failed) {
   ModelOptions how = options.model;
   std::string pool = options.pool;
   if (const auto& source = vectors.source()) {
@@ -105,19 +139,42 @@ Queries EmbedQueries(const Options& options, const app::VectorFile& vectors, con
   }
   if (pool.empty()) pool = "model";
   Require(pool != "tokens", "search: --pool tokens gives no vector for an image");
-  Queries queries;
-  if (!paths.empty()) {
-    const model::Model model = LoadModel(checkpoint, how, {.precision = ParsePrecision(how.dtype)});
-    const ImageList images = CollectImages(paths);
-    app::EmbedOptions embed{.pooling = app::ParsePooling(pool, "--pool")};
-    queries.failed = WithProgress(options.images, images, [&](const app::PipelineOptions& pipeline) {
-      embed.pipeline = pipeline;
-      return app::Embed(model, images, embed, [&](std::span<const app::Embedding> results) {
-        for (const app::Embedding& embedding : results) queries.Add(embedding);
-      });
+  const model::Model model = LoadModel(checkpoint, how, {.precision = ParsePrecision(how.dtype)});
+  app::EmbedOptions embed{.pooling = app::ParsePooling(pool, "--pool")};
+  std::vector<app::Embedding> embeddings;
+  *failed = WithProgress(options.images, images, [&](const app::PipelineOptions& pipeline) {
+    embed.pipeline = pipeline;
+    return app::Embed(model, images, embed, [&](std::span<const app::Embedding> results) {
+      embeddings.insert(embeddings.end(), results.begin(), results.end());
     });
+  });
+  return embeddings;
+}
+
+Queries EmbedQueries(const Options& options, const app::VectorFile& vectors, const model::Checkpoint& checkpoint) {
+  std::vector<std::string> paths, words;
+  for (const std::string& query : options.queries) {
+    if (!IsImage(query)) RequireSharedSpace(options, vectors, checkpoint, query);
+    (IsImage(query) ? paths : words).push_back(query);
   }
-  if (!words.empty()) EmbedWords(options, checkpoint, words, &queries);
+  Queries queries;
+  std::vector<app::Embedding> of_images, of_words;
+  if (!paths.empty()) {
+    of_images = EmbedImages(options, vectors, checkpoint, CollectImages(paths), &queries.failed);
+  }
+  if (!words.empty()) of_words = EmbedWords(options, checkpoint, words);
+  // Images that could not be read have no vector: each argument takes those that are its own.
+  auto image = of_images.begin();
+  auto word = of_words.begin();
+  for (const std::string& query : options.queries) {
+    if (!IsImage(query)) {
+      queries.Add(*word++, /*is_words=*/true);
+      continue;
+    }
+    for (const fs::path& file : FilesOf(query)) {
+      if (image != of_images.end() && image->path == file.string()) queries.Add(*image++, /*is_words=*/false);
+    }
+  }
   Require(!queries.names.empty(), "search: no query could be read");
   const int64_t width = queries.view().dim(1);
   Require(width == vectors.width(), "search: {} gives vectors of {} numbers, {} has vectors of {}{}", checkpoint.source,
@@ -126,6 +183,22 @@ Queries EmbedQueries(const Options& options, const app::VectorFile& vectors, con
               ? FormatShown("; it was embedded by -m {}", vectors.source()->model)
               : "; give the model that embedded it by -m");
   return queries;
+}
+
+// The model that embedded the file, if none is named and the file knows it.
+ModelOptions ChosenModel(const Options& options, const app::VectorFile& vectors) {
+  ModelOptions model = options.model;
+  if (!model.path.empty() || !vectors.source() || vectors.source()->model.empty()) return model;
+  const app::EmbeddingSource& source = *vectors.source();
+  std::error_code ignored;
+  Require(fs::exists(source.model, ignored), "search: {} was embedded by -m {}, which is not there; give it by -m",
+          options.vectors, source.model);
+  model.path = source.model;
+  Require(source.weights == app::FingerprintWeights(OpenCheckpoint(model, /*tell=*/false)),
+          "search: {} was embedded by -m {}, which has other weights now; embed the images again, or give the model by "
+          "-m",
+          options.vectors, source.model);
+  return model;
 }
 
 void PrintText(const app::SearchAnswer& answer, bool one) {
@@ -157,11 +230,12 @@ void AddInputs(const Options& options, const app::VectorFile& vectors, app::Inpu
   if (!queries.empty()) inputs->Add(app::CollectImages(queries, {}).files);
 }
 
-int Search(const Options& options) {
+int Search(Options options) {
   const bool picture = options.sheet.ends_with(".png") || options.sheet.ends_with(".html");
   Require(options.sheet.empty() || picture, "search: --sheet ends in .png or .html, got {}", options.sheet);
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
   const app::VectorFile vectors = app::VectorFile::Open(options.vectors);
+  options.model = ChosenModel(options, vectors);
   if (!options.sheet.empty()) {
     app::InputFiles inputs = InputsOf(options.model);
     AddInputs(options, vectors, &inputs);
@@ -177,8 +251,8 @@ int Search(const Options& options) {
   }
   std::vector<app::SearchAnswer> answers;
   for (size_t q = 0; q < queries.names.size(); ++q) {
-    const bool words = std::ssize(queries.names) - static_cast<int64_t>(q) <= queries.words;
-    app::SearchAnswer& answer = answers.emplace_back(app::SearchAnswer{.query = queries.names[q], .words = words});
+    app::SearchAnswer& answer =
+        answers.emplace_back(app::SearchAnswer{.query = queries.names[q], .words = queries.words[q]});
     for (const app::Match& match : found.matches[q]) {
       answer.hits.push_back({vectors.Name(match.row), match.row, match.score});
     }
@@ -207,7 +281,7 @@ void RegisterSearch(Command app, int* exit_code) {
   options->model.AddSize(command);
   options->model.AddCompute(command);
   command.AddOption("--pool", &options->pool, "Which vectors of the queries, as for embed (default: as VECTORS says)")
-      .TypeName("NAME");
+      .OneOf({"model", "cls", "mean", "cls+mean"});
   command.AddOption("--top", &options->top, "Results for each query")
       .Range(int64_t{1}, int64_t{1} << 20)
       .TypeName("N")

@@ -3,9 +3,8 @@
 #include <memory>
 
 #include "cli/command.h"
-#include "cli/input.h"
 #include "cli/output.h"
-#include "qkv/core/file.h"
+#include "qkv/core/lines.h"
 #include "qkv/core/parallel.h"
 #include "qkv/text/tokenizer.h"
 
@@ -26,10 +25,13 @@ struct Options {
 // The texts of a file: lines, or what stands between zero bytes. Nothing behind the last end is no text.
 std::vector<std::string> Split(std::string_view all, bool null) {
   std::vector<std::string> texts;
+  if (!null) {
+    for (const std::string_view line : SplitLines(all)) texts.emplace_back(line);
+    return texts;
+  }
   while (!all.empty()) {
-    const size_t end = std::min(all.find(null ? '\0' : '\n'), all.size());
+    const size_t end = std::min(all.find('\0'), all.size());
     texts.emplace_back(all.substr(0, end));
-    if (!null && texts.back().ends_with('\r')) texts.back().pop_back();
     all.remove_prefix(std::min(all.size(), end + 1));
   }
   return texts;
@@ -57,10 +59,9 @@ int Tokenize(const Options& options) {
   encode.add_special_tokens = !options.plain;
   if (options.max_length >= 0) encode.max_length = options.max_length;
   if (options.pad) encode.padding = text::Padding::kMaxLength;
-  const std::vector<std::string> texts = Split(options.file.empty() || options.file == "-"
-                                                   ? ReadStandardInput(kMaxTextBytes, "tokenize: the text", "split it")
-                                                   : ReadFile(options.file, kMaxTextBytes),
-                                               options.null);
+  const std::string all =
+      ReadFileOrInput(options.file.empty() ? "-" : options.file, kMaxTextBytes, "tokenize: the text");
+  const std::vector<std::string> texts = Split(all, options.null);
   std::chrono::duration<double> seconds{};
   int64_t count = 0;
   for (size_t first = 0; first < texts.size(); first += kTextsAtATime) {
@@ -89,8 +90,10 @@ void RegisterTokenize(Command app, int* exit_code) {
   const auto options = std::make_shared<Options>();
   const Command command = app.AddCommand("tokenize", "Show the ids that texts become");
   command
-      .AddOption("-m,--model", &options->model,
-                 "Folder with tokenizer.json, vocab.json and merges.txt, or spiece.model; or one of these files")
+      .AddOption(
+          "-m,--model", [options](const std::string& name) { options->model = app::FindModel(name).string(); },
+          "Folder with tokenizer.json, vocab.json and merges.txt, or spiece.model; one of these files; or name of a "
+          "model in the Hugging Face hub's cache")
       .Required()
       .TypeName("FOLDER");
   command.AddOption("FILE", &options->file, "Text, one a line; standard input unless given").TypeName("FILE");

@@ -30,8 +30,27 @@ std::string FingerprintWeights(const model::Checkpoint& checkpoint) {
   return fmt::format("{:016x}", hash.value());
 }
 
+std::string FingerprintSettings(const model::Checkpoint& checkpoint) {
+  const model::Description& description = checkpoint.description;
+  const image::Preprocess& p = description.preprocess;
+  const std::string preprocess = fmt::format(
+      "{} {} {} {} {} {} {} {} {} {} [{}] {:a} [{:a}] [{:a}] {}", p.channels, static_cast<int>(p.resize),
+      p.resize_height, p.resize_width, p.resize_multiple, static_cast<int>(p.filter), static_cast<int>(p.crop),
+      p.crop_height, p.crop_width, description.dark_background, fmt::join(p.fill, " "), p.rescale,
+      fmt::join(p.mean, " "), fmt::join(p.std, " "), model::Name(description.config.family));
+  // Names of classes change no vector.
+  io::Json config = checkpoint.files.config;
+  if (config.is_object()) {
+    for (const char* key : {"id2label", "label2id", "label_names", "label_descriptions"}) config.erase(key);
+  }
+  return fmt::format("{:016x}", Fnv1a().Add(config.dump()).AddByte(0).Add(preprocess).value());
+}
+
 io::Json ToJson(const EmbeddingSource& source) {
-  return {{"model", source.model}, {"weights", source.weights}, {"pool", source.pool}, {"size", source.size}};
+  io::Json json = {{"model", source.model}, {"weights", source.weights}, {"pool", source.pool}, {"size", source.size}};
+  if (!source.settings.empty()) json["settings"] = source.settings;
+  if (!source.dtype.empty()) json["dtype"] = source.dtype;
+  return json;
 }
 
 EmbeddingSource ParseEmbeddingSource(std::string_view json, std::string_view where) {
@@ -44,6 +63,10 @@ EmbeddingSource ParseEmbeddingSource(std::string_view json, std::string_view whe
     Require(found != object.end() && found->is_string(), "{}: expected a text \"{}\", got {}", where, key,
             found == object.end() ? "none" : found->type_name());
     *to = found->get<std::string>();
+  }
+  for (const auto& [key, to] : {std::pair("settings", &source.settings), std::pair("dtype", &source.dtype)}) {
+    const auto found = object.find(key);
+    if (found != object.end() && found->is_string()) *to = found->get<std::string>();
   }
   return source;
 }

@@ -14,6 +14,9 @@ struct EmbeddingSource {
   std::string weights;  // FingerprintWeights
   std::string pool;     // the option --pool
   std::string size;     // the option --size; empty: the model's own
+  // Files of before these were written lack them.
+  std::string settings = {};  // FingerprintSettings
+  std::string dtype = {};     // the precision, "fp32"
 
   bool operator==(const EmbeddingSource&) const = default;
 };
@@ -22,7 +25,11 @@ struct EmbeddingSource {
 /// costs no pass over the weights.
 std::string FingerprintWeights(const model::Checkpoint& checkpoint);
 
-/// {"model", "weights", "pool", "size"}
+/// Of the configuration and the preprocessing, with all that the caller gave (--set, --mean, …) but the labels: 16
+/// hexadecimal digits.
+std::string FingerprintSettings(const model::Checkpoint& checkpoint);
+
+/// {"model", "weights", "pool", "size", "settings", "dtype"}, the last two only if they are there
 io::Json ToJson(const EmbeddingSource& source);
 /// Throws Error, prefixed with `where`, if it is not what ToJson makes.
 EmbeddingSource ParseEmbeddingSource(std::string_view json, std::string_view where);

@@ -137,7 +137,8 @@ LabelledImages::LabelledImages(const std::string& data, const std::string& split
                               dataset.classes.size(), split.name == "all" ? "not in splits" : "split " + split.name)) {}
 
 ImageEvaluation Evaluate(const model::Model& model, const LabelledImages& data, const EvaluateOptions& options) {
-  Require(model.config().classes > 0, "evaluate: the model has no classifier");
+  Require(model.config().classes > 0,
+          "evaluate: the model has no classifier; qkv train -m trains one on top of it, qkv embed gives its vectors");
   ImageEvaluation evaluation{.model = options.model,
                              .data = data.description,
                              .evaluation = train::Evaluation(model.config().classes),

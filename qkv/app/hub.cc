@@ -8,6 +8,7 @@
 
 #include "qkv/core/error.h"
 #include "qkv/core/file.h"
+#include "qkv/core/lines.h"
 
 namespace qkv::app {
 namespace {
@@ -24,11 +25,6 @@ bool IsNamePart(std::string_view text) {
 const char* Variable(const char* name) {
   const char* value = std::getenv(name);
   return value != nullptr && *value != '\0' ? value : nullptr;
-}
-
-std::string Trim(std::string text) {
-  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back()))) text.pop_back();
-  return text;
 }
 
 std::vector<std::string> FoldersIn(const fs::path& folder) {
@@ -52,6 +48,82 @@ fs::path Snapshot(const fs::path& repository, const std::string& revision) {
   return {};
 }
 
+// Throws Error if the snapshot, or the file of one, is a link to a file that was removed from the cache.
+void RequireFiles(const fs::path& path, const std::string& id) {
+  const auto require = [&](const fs::path& file) {
+    std::error_code ignored;
+    Require(
+        !fs::is_symlink(file, ignored) || fs::exists(file, ignored),
+        "cannot open model {}: {} is a link to a file that is not in the hub's cache; fetch it with: hf download {}",
+        path.string(), file.filename().string(), id);
+  };
+  require(path);
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(path, ignored)) {
+    const fs::path ending = entry.path().extension();
+    const bool read = ending == ".json" || ending == ".safetensors" || ending == ".bin" || ending == ".pt" ||
+                      ending == ".pth" || ending == ".txt" || ending == ".model";
+    if (read) require(entry.path());
+  }
+}
+
+// The id of a path in a cache; `repository` becomes the part up to models--….
+std::string HubIdOf(const fs::path& path, fs::path* repository) {
+  for (const fs::path& part : path) {
+    *repository /= part;
+    const std::string name = part.string();
+    if (!name.starts_with(kModels)) continue;
+    const std::string id = name.substr(kModels.size());
+    const size_t separator = id.find(kSeparator);
+    if (separator != id.npos) return id.substr(0, separator) + "/" + id.substr(separator + kSeparator.size());
+  }
+  return {};
+}
+
+std::string KnownSnapshots(const fs::path& repository, const std::string& id) {
+  std::string there;
+  for (const std::string& commit : FoldersIn(repository / "snapshots")) there += " " + id + "@" + commit;
+  return there.empty() ? there : ", but" + there;
+}
+
+fs::path FindInCache(const std::string& name) {
+  std::error_code ignored;
+  const size_t at = name.find('@'), slash = name.find('/');
+  const std::string id = name.substr(0, at), revision = at == name.npos ? "main" : name.substr(at + 1);
+  const fs::path cache = HubCache();
+  const fs::path repository =
+      cache / (std::string(kModels) + id.substr(0, slash) + std::string(kSeparator) + id.substr(slash + 1));
+  Require(fs::is_directory(repository, ignored),
+          "cannot open model {}: no such file or folder, and the hub's cache {} has no model of this name; fetch it "
+          "with: hf download {}",
+          name, cache.string(), id);
+  fs::path snapshot = Snapshot(repository, revision);
+  Require(!snapshot.empty(),
+          "cannot open model {}: the hub's cache {} has no snapshot of revision {}{}; fetch it with: hf download {} "
+          "--revision {}",
+          name, cache.string(), revision, KnownSnapshots(repository, id), id, revision);
+  RequireFiles(snapshot, id);
+  return snapshot;
+}
+
+// A path within a cache. Of a model's folder its main snapshot, or the only one.
+fs::path FindInRepository(const fs::path& path, const std::string& id) {
+  std::error_code ignored;
+  fs::path repository, found = path;
+  HubIdOf(path, &repository);
+  const bool whole = fs::is_directory(path / "snapshots", ignored) && fs::equivalent(path, repository, ignored);
+  if (whole && !fs::exists(path / "config.json", ignored)) {
+    found = Snapshot(path, "main");
+    const std::vector<std::string> commits = FoldersIn(path / "snapshots");
+    if (found.empty() && commits.size() == 1) found = path / "snapshots" / commits[0];
+    Require(!found.empty(),
+            "cannot open model {}: it has no snapshot of revision main{}; name one, or fetch it with: hf download {}",
+            path.string(), KnownSnapshots(path, id), id);
+  }
+  RequireFiles(found, id);
+  return found;
+}
+
 }  // namespace
 
 bool IsHubId(std::string_view name) {
@@ -73,37 +145,15 @@ fs::path HubCache() {
 
 fs::path FindModel(const std::string& name) {
   std::error_code ignored;
-  if (!IsHubId(name) || fs::exists(fs::symlink_status(name, ignored))) return name;
-  const size_t at = name.find('@'), slash = name.find('/');
-  const std::string id = name.substr(0, at), revision = at == name.npos ? "main" : name.substr(at + 1);
-  const fs::path cache = HubCache();
-  const fs::path repository =
-      cache / (std::string(kModels) + id.substr(0, slash) + std::string(kSeparator) + id.substr(slash + 1));
-  Require(fs::is_directory(repository, ignored),
-          "cannot open model {}: no such file or folder, and the hub's cache {} has no model of this name; fetch it "
-          "with: hf download {}",
-          name, cache.string(), id);
-  fs::path snapshot = Snapshot(repository, revision);
-  if (snapshot.empty()) {
-    std::string there;
-    for (const std::string& commit : FoldersIn(repository / "snapshots")) there += " " + id + "@" + commit;
-    Fail(
-        "cannot open model {}: the hub's cache {} has no snapshot of revision {}{}; fetch it with: hf download {} "
-        "--revision {}",
-        name, cache.string(), revision, there.empty() ? "" : ", but" + there, id, revision);
-  }
-  return snapshot;
+  if (IsHubId(name) && !fs::exists(fs::symlink_status(name, ignored))) return FindInCache(name);
+  const fs::path path = name;
+  if (const std::string id = HubIdOf(path); !id.empty()) return FindInRepository(path, id);
+  return path;
 }
 
 std::string HubIdOf(const fs::path& path) {
-  for (const fs::path& part : path) {
-    const std::string name = part.string();
-    if (!name.starts_with(kModels)) continue;
-    const std::string id = name.substr(kModels.size());
-    const size_t separator = id.find(kSeparator);
-    if (separator != id.npos) return id.substr(0, separator) + "/" + id.substr(separator + kSeparator.size());
-  }
-  return {};
+  fs::path repository;
+  return HubIdOf(path, &repository);
 }
 
 }  // namespace qkv::app

@@ -10,6 +10,7 @@
 #include "qkv/builtin/imagenet.h"
 #include "qkv/core/error.h"
 #include "qkv/core/file.h"
+#include "qkv/core/lines.h"
 #include "qkv/io/csv.h"
 #include "qkv/io/json.h"
 
@@ -76,23 +77,6 @@ void ReadJsonNames(const io::Json& json, const std::string& where, Names& names)
   }
 }
 
-std::string_view Trim(std::string_view text) {
-  const size_t first = text.find_first_not_of(" \t\r");
-  if (first == text.npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
-}
-
-std::vector<std::string_view> Lines(std::string_view text) {
-  std::vector<std::string_view> lines;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    lines.push_back(Trim(text.substr(0, end)));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  while (!lines.empty() && lines.back().empty()) lines.pop_back();
-  return lines;
-}
-
 std::optional<size_t> FindColumn(const std::vector<std::string>& heading, std::initializer_list<const char*> known) {
   for (size_t i = 0; i < heading.size(); ++i) {
     for (const char* name : known) {
@@ -130,7 +114,8 @@ void ReadCsvNames(std::string_view text, const std::string& where, Names& names)
 std::vector<std::string> ReadLabels(const std::filesystem::path& file, int64_t classes) {
   const std::string where = file.string();
   Require(classes > 0, "{}: the model has no classes to name", where);
-  const std::string text = ReadFile(file, kMaxLabelBytes);
+  const std::string bytes = ReadFile(file, kMaxLabelBytes);
+  const std::string_view text = WithoutByteOrderMark(bytes);
   Names names(where, classes);
   const size_t first = text.find_first_not_of(" \t\r\n");
   if (first != text.npos && (text[first] == '[' || text[first] == '{')) {
@@ -138,7 +123,13 @@ std::vector<std::string> ReadLabels(const std::filesystem::path& file, int64_t c
   } else if (file.extension() == ".csv" || file.extension() == ".tsv") {
     ReadCsvNames(text, where, names);
   } else {
-    for (const std::string_view line : Lines(text)) names.Append(line);
+    std::vector<std::string_view> lines = SplitLines(text);
+    while (!lines.empty() && Trim(lines.back()).empty()) lines.pop_back();
+    for (size_t i = 0; i < lines.size(); ++i) {
+      const std::string_view name = Trim(lines[i]);
+      Require(!name.empty(), "{}:{}: an empty line; expected the name of class {}", where, i + 1, i);
+      names.Append(name);
+    }
   }
   return std::move(names).Finish();
 }

@@ -23,7 +23,19 @@ model::Cache CacheFor(const ModelOptions& options) {
   return cache;
 }
 
+// What every such model gives anyway.
+constexpr std::string_view kClassTokenPool = "cls";
+
 }  // namespace
+
+std::string AuthorsPool(const ModelOptions& options) {
+  if (options.path.empty()) return {};
+  for (const std::string& name : {options.given.architecture, HubIdOf(FindModel(options.path))}) {
+    if (name.empty()) continue;
+    if (const auto known = model::FindKnownModel(name)) return known->pool;
+  }
+  return {};
+}
 
 model::Checkpoint OpenCheckpoint(const ModelOptions& options) {
   if (options.path.empty()) {
@@ -41,6 +53,10 @@ model::Checkpoint OpenCheckpoint(const ModelOptions& options) {
   model::Checkpoint checkpoint = model::Checkpoint::Open(path, given);
   for (const std::string& assumption : checkpoint.description.assumptions) {
     Notify(options.note, FormatShown("{}: assumed: {}", checkpoint.source, assumption));
+  }
+  if (const std::string pool = AuthorsPool(options); !pool.empty() && pool != kClassTokenPool) {
+    // For qkv info: other commands need no vectors.
+    checkpoint.description.assumptions.push_back("vectors are " + pool + ", as its authors take them (else --pool)");
   }
   CompleteLabels(options.labels, checkpoint.source, checkpoint.description, options.note);
   return checkpoint;

@@ -31,6 +31,10 @@ struct ModelOptions {
 /// Opens the checkpoint. `note` receives what was assumed about it. Throws Error as model::Checkpoint::Open.
 model::Checkpoint OpenCheckpoint(const ModelOptions& options);
 
+/// The features that the authors of a published model take, as the option --pool: "cls", "cls+mean". By its name in
+/// `given` or its place in the hub's cache; empty if it is none of the known models.
+std::string AuthorsPool(const ModelOptions& options);
+
 /// Throws Error if the checkpoint's own input size costs out of all proportion to its weights. A size given by the user
 /// may cost any amount.
 void RequireProportion(const model::Checkpoint& checkpoint, const ModelOptions& options);

@@ -3,8 +3,10 @@
 #include <algorithm>
 
 #include "qkv/core/error.h"
-#include "qkv/core/file.h"
+#include "qkv/core/lines.h"
 #include "qkv/core/parallel.h"
+#include "qkv/core/text.h"
+#include "qkv/text/clean.h"
 
 namespace qkv::app {
 namespace {
@@ -13,11 +15,26 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMaxTextBytes = size_t{1} << 30;
 constexpr size_t kTextsAtATime = 256;
+constexpr size_t kShownBytes = 60;  // of a text, in a note
 
 text::Tokenizer OpenTokenizer(const fs::path& folder) {
   std::error_code ignored;
   const fs::path place = fs::is_directory(folder, ignored) ? folder : folder.parent_path();
   return text::Tokenizer::Open(place.empty() ? "." : place);
+}
+
+std::string Clean(const std::string& text, model::TextCleaning cleaning) {
+  switch (cleaning) {
+    case model::TextCleaning::kNone:
+      break;
+    case model::TextCleaning::kWhitespace:
+      return text::CleanWhitespace(text);
+    case model::TextCleaning::kLower:
+      return text::CleanLower(text);
+    case model::TextCleaning::kCanonical:
+      return text::CleanCanonical(text);
+  }
+  return text;
 }
 
 }  // namespace
@@ -27,32 +44,47 @@ TextEncoder::TextEncoder(const model::TwoTowerModel& model, const fs::path& fold
   Require(tokenizer_.max_id() < model.vocabulary(),
           "{}: the tokenizer gives ids up to {}, and the model's vocabulary ends at {}; it belongs to another model",
           folder.string(), tokenizer_.max_id(), model.vocabulary() - 1);
+  Require(model.text_preparation().unsupported.empty(),
+          "{}: the tokenizer's setting {} is not supported; give ids of your own to qkv run", folder.string(),
+          model.text_preparation().unsupported);
 }
 
-// Ids of texts, [texts, the longest]. CLIP reads the end token and ignores what follows; SigLIP reads the last token of
-// a text of full length, so that what fills it counts.
+// The causal encoder that reads a token within the text sees nothing of what follows it.
 text::TokenBatch TextEncoder::Encode(std::span<const std::string> texts) const {
-  text::EncodeOptions options = {.max_length = model_.text_length(), .padding = text::Padding::kMaxLength};
-  if (model_.text().config().pool == model::TokenPool::kLast) return tokenizer_.EncodeBatch(texts, options);
-  options.padding = text::Padding::kNone;
+  const model::SequenceConfig& config = model_.text().config();
+  const model::TextPreparation& preparation = model_.text_preparation();
+  const bool full = !config.causal || config.pool == model::TokenPool::kLast;
+  const bool filled = full && !preparation.padding_id;
+  const text::EncodeOptions options = {.max_length = model_.text_length(),
+                                       .padding = filled ? text::Padding::kMaxLength : text::Padding::kNone};
   std::vector<std::vector<int32_t>> rows(texts.size());
   constexpr int64_t kGrain = 16;
   ParallelFor(std::ssize(texts), kGrain, [&](int64_t begin, int64_t end) {
     for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
-      rows[i] = tokenizer_.Encode(texts[i], options);
+      rows[i] = tokenizer_.Encode(Clean(texts[i], preparation.cleaning), options);
     }
   });
-  text::TokenBatch batch{.rows = std::ssize(rows)};
+  text::TokenBatch batch{.rows = std::ssize(rows), .columns = full ? model_.text_length() : 0};
   for (const auto& row : rows) batch.columns = std::max<int64_t>(batch.columns, std::ssize(row));
   for (auto& row : rows) {
     Require(!row.empty(), "{}: a text without a token, and the tokenizer adds none", tokenizer_.description());
-    row.resize(static_cast<size_t>(batch.columns), row.back());
+    row.resize(static_cast<size_t>(batch.columns), full ? preparation.padding_id.value_or(0) : row.back());
     batch.ids.insert(batch.ids.end(), row.begin(), row.end());
+  }
+  if (preparation.hides_separator && tokenizer_.special().separate) {
+    std::ranges::replace(batch.ids, *tokenizer_.special().separate, 0);
   }
   return batch;
 }
 
-Tensor<float> TextEncoder::Embed(std::span<const std::string> texts) const {
+bool TextEncoder::IsCut(const std::string& text) const {
+  constexpr int64_t kNoLimit = int64_t{1} << 40;
+  const text::EncodeOptions whole = {.max_length = kNoLimit, .padding = text::Padding::kNone};
+  const std::string clean = Clean(text, model_.text_preparation().cleaning);
+  return std::ssize(tokenizer_.Encode(clean, whole)) > model_.text_length();
+}
+
+Tensor<float> TextEncoder::Embed(std::span<const std::string> texts, const Note& note) const {
   auto vectors = Tensor<float>::Uninitialised({static_cast<int64_t>(texts.size()), model_.width()});
   model::TowerWorkspace workspace;
   for (size_t first = 0; first < texts.size(); first += kTextsAtATime) {
@@ -61,21 +93,36 @@ Tensor<float> TextEncoder::Embed(std::span<const std::string> texts) const {
     const View<float> out(vectors.data() + static_cast<int64_t>(first) * model_.width(), {batch.rows, model_.width()});
     model_.TextEmbeds(ids, {}, workspace, out);
   }
+  if (note) {
+    const auto is_cut = [&](const std::string& text) { return IsCut(text); };
+    const auto longest = std::ranges::find_if(texts, is_cut);
+    if (longest != texts.end()) {
+      Notify(note, FormatShown("{} of {} texts have more than the model's {} tokens and are cut, first number {}: {}",
+                               std::count_if(longest, texts.end(), is_cut), texts.size(), model_.text_length(),
+                               longest - texts.begin() + 1, Printable(*longest, kShownBytes)));
+    }
+  }
   return vectors;
 }
 
 std::vector<std::string> ReadTexts(const fs::path& file) {
-  const std::string all = ReadFile(file, kMaxTextBytes);
+  const std::string all = ReadFileOrInput(file, kMaxTextBytes, "the texts");
   std::vector<std::string> texts;
-  for (std::string_view rest = all; !rest.empty();) {
-    const size_t end = std::min(rest.find('\n'), rest.size());
-    texts.emplace_back(rest.substr(0, end));
-    if (texts.back().ends_with('\r')) texts.back().pop_back();
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-  }
-  while (!texts.empty() && texts.back().empty()) texts.pop_back();
+  for (const std::string_view line : SplitFilledLines(all)) texts.emplace_back(line);
   Require(!texts.empty(), "{}: expected texts, one a line, and there are none", file.string());
   return texts;
+}
+
+void RequireWords(std::string_view words, std::string_view option) {
+  static constexpr std::string_view kEndings[] = {".txt",  ".csv", ".tsv",  ".json", ".jsonl", ".md",   ".npy",
+                                                  ".jpg",  ".png", ".jpeg", ".webp", ".gif",   ".bmp",  ".tif",
+                                                  ".tiff", ".ppm", ".pgm",  ".pnm",  ".heic",  ".heif", ".avif"};
+  std::string lower(words);
+  std::ranges::transform(lower, lower.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; });
+  const bool ends = std::ranges::any_of(kEndings, [&](std::string_view ending) { return lower.ends_with(ending); });
+  const bool path = words.find('/') != words.npos && words.find(' ') == words.npos;
+  Require(words != "-", "{}: - is no text; give a file, or words", option);
+  Require(!ends && !path, "{}: {}: no such file (if these are words, put a space behind them)", option, words);
 }
 
 }  // namespace qkv::app

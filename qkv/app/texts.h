@@ -4,8 +4,10 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "qkv/app/note.h"
 #include "qkv/model/two_tower.h"
 #include "qkv/text/tokenizer.h"
 
@@ -18,17 +20,27 @@ class TextEncoder {
   /// none, or one of other ids.
   TextEncoder(const model::TwoTowerModel& model, const std::filesystem::path& folder);
 
-  /// Vectors of unit length, [texts, width]. Texts are cut to the model's length. Throws Error as the tokenizer.
-  Tensor<float> Embed(std::span<const std::string> texts) const;
+  /// Vectors of unit length, [texts, width]. Texts are cut to the model's length; `note` is told how many and which is
+  /// the first, by its number from 1. Throws Error as the tokenizer.
+  Tensor<float> Embed(std::span<const std::string> texts, const Note& note = {}) const;
+
+  /// Ids as the original library makes them, cleaned and filled: [texts, tokens]. Of as many tokens as the longest text
+  /// has if what follows a text is not seen, else of the model's length. Throws Error as the tokenizer.
+  text::TokenBatch Encode(std::span<const std::string> texts) const;
+  /// True for a text with more tokens than the model takes.
+  bool IsCut(const std::string& text) const;
 
  private:
-  text::TokenBatch Encode(std::span<const std::string> texts) const;
-
   const model::TwoTowerModel& model_;
   text::Tokenizer tokenizer_;
 };
 
-/// The texts of a file, one a line; empty lines at the end are none. Throws Error if there are none.
+/// The texts of a file, or of standard input if it is "-", one a line; empty lines at the end are none. Text i is line
+/// i + 1. Throws Error if there are none.
 std::vector<std::string> ReadTexts(const std::filesystem::path& file);
+
+/// Throws Error, which begins with `option`, if words look like the name of a file, which then is missing: "-", a text
+/// without spaces but with a slash, or one that ends as images and text files do. A space at their end forces words.
+void RequireWords(std::string_view words, std::string_view option);
 
 }  // namespace qkv::app

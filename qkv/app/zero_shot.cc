@@ -6,26 +6,31 @@
 #include <system_error>
 
 #include "qkv/core/error.h"
+#include "qkv/core/lines.h"
 
 namespace qkv::app {
 namespace {
 
 constexpr std::string_view kPlace = "{}";
 
-std::string Trim(std::string_view text) {
-  const size_t first = text.find_first_not_of(" \t");
-  if (first == text.npos) return {};
-  return std::string(text.substr(first, text.find_last_not_of(" \t") - first + 1));
-}
-
 std::vector<std::string> SplitAtCommas(std::string_view text) {
   std::vector<std::string> parts;
   for (size_t comma = text.find(','); comma != text.npos; comma = text.find(',')) {
-    parts.push_back(Trim(text.substr(0, comma)));
+    parts.emplace_back(Trim(text.substr(0, comma)));
     text.remove_prefix(comma + 1);
   }
-  parts.push_back(Trim(text));
+  parts.emplace_back(Trim(text));
   return parts;
+}
+
+// A label a line; an error names the line.
+std::vector<std::string> ReadLabelLines(const std::string& file) {
+  std::vector<std::string> labels = ReadTexts(file);
+  for (size_t i = 0; i < labels.size(); ++i) {
+    labels[i] = std::string(Trim(labels[i]));
+    Require(!labels[i].empty(), "--prompts: {}:{}: an empty line; expected a label a line", file, i + 1);
+  }
+  return labels;
 }
 
 std::string Fill(std::string text, const std::string& label) {
@@ -57,7 +62,9 @@ std::vector<model::Prediction> Best(const Prompts& prompts, std::span<const floa
 Prompts MakePrompts(const std::string& given, const std::vector<std::string>& templates) {
   std::error_code ignored;
   Prompts prompts;
-  prompts.labels = std::filesystem::is_regular_file(given, ignored) ? ReadTexts(given) : SplitAtCommas(given);
+  const bool file = std::filesystem::is_regular_file(given, ignored);
+  if (!file && given.find(',') == given.npos) RequireWords(given, "--prompts");
+  prompts.labels = file ? ReadLabelLines(given) : SplitAtCommas(given);
   std::set<std::string_view> seen;
   for (const std::string& label : prompts.labels) {
     Require(!label.empty(),
@@ -71,12 +78,12 @@ Prompts MakePrompts(const std::string& given, const std::vector<std::string>& te
   return prompts;
 }
 
-Tensor<float> EmbedPrompts(const TextEncoder& encoder, const Prompts& prompts) {
+Tensor<float> EmbedPrompts(const TextEncoder& encoder, const Prompts& prompts, const Note& note) {
   std::vector<std::string> texts;
   for (const std::string& label : prompts.labels) {
     for (const std::string& text : prompts.templates) texts.push_back(Fill(text, label));
   }
-  Tensor<float> vectors = encoder.Embed(texts);
+  Tensor<float> vectors = encoder.Embed(texts, note);
   const int64_t classes = std::ssize(prompts.labels), each = std::ssize(prompts.templates), width = vectors.dim(1);
   if (each == 1) return vectors;
   Tensor<float> means({classes, width});

@@ -18,11 +18,12 @@ struct Prompts {
 };
 
 /// given: labels separated by commas, or a file with one a line. templates: each with {}, or none. Throws Error for an
-/// empty label, a label twice, and a template without {}.
+/// empty label, a label twice, a single label that looks like a missing file, and a template without {}.
 Prompts MakePrompts(const std::string& given, const std::vector<std::string>& templates);
 
-/// A vector of unit length for each class, the mean of those of its texts: [classes, width].
-Tensor<float> EmbedPrompts(const TextEncoder& encoder, const Prompts& prompts);
+/// A vector of unit length for each class, the mean of those of its texts: [classes, width]. `note`: as
+/// TextEncoder::Embed.
+Tensor<float> EmbedPrompts(const TextEncoder& encoder, const Prompts& prompts, const Note& note = {});
 
 /// Classifies the images as Classify does. classes: from EmbedPrompts. A score is a share of all classes for a model of
 /// softmax, and a class's own probability for one of sigmoids, as the model was trained.

@@ -54,6 +54,8 @@ class TwoTowerModel {
   Matching matching() const { return tower_.matching; }            // softmax or sigmoid
   float logit_scale() const { return logit_scale_; }  // factor of the cosines: the exponential of what is stored
   float logit_bias() const { return logit_bias_; }    // 0 if there is none
+  /// How the original library makes ids of texts.
+  const TextPreparation& text_preparation() const { return tower_.preparation; }
 
   /// Vectors of unit length [B, width] of pixels [B, channels, height, width]. Throws Error as Model::Forward, and if a
   /// result is not finite.

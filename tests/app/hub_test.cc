@@ -101,6 +101,28 @@ TEST_F(Hub, OpensAModelThroughTheLinksOfItsSnapshot) {
             model::Checkpoint::Open(GoldenFolder("timm_vit")).description.config.architecture);
 }
 
+TEST_F(Hub, DescendsFromTheFolderOfAModel) {
+  const fs::path one = AddSnapshot("models--google--vit", "aaaa"), root = folder_ / "hub/models--google--vit";
+  EXPECT_EQ(FindModel(root.string()), one);
+  const fs::path two = AddSnapshot("models--google--vit", "bbbb");
+  const std::string error = ErrorMessage([&] { FindModel(root.string()); });
+  EXPECT_NE(error.find("google/vit@bbbb"), std::string::npos) << error;
+  fs::create_directories(root / "refs");
+  PointMain("models--google--vit", "bbbb");
+  EXPECT_EQ(FindModel(root.string()), two);
+  EXPECT_EQ(FindModel(root.string() + "/"), two);
+}
+
+TEST_F(Hub, SaysHowToFetchAFileThatWasRemoved) {
+  const fs::path snapshot = AddSnapshot("models--google--vit", "aaaa", GoldenFolder("timm_vit"));
+  fs::remove_all(folder_ / "hub/models--google--vit/blobs");
+  for (const fs::path& path : {snapshot, snapshot / "model.safetensors"}) {
+    const std::string error = ErrorMessage([&] { FindModel(path.string()); });
+    EXPECT_NE(error.find("hf download google/vit"), std::string::npos) << error;
+  }
+  EXPECT_NE(ErrorMessage([] { FindModel("google/vit@aaaa"); }).find("hf download"), std::string::npos);
+}
+
 // The hub's folder has only weights here: the model's name tells the rest.
 TEST_F(Hub, KnowsAPublishedModelByItsId) {
   const fs::path golden = GoldenFolder("known/virchow2");
@@ -109,6 +131,11 @@ TEST_F(Hub, KnowsAPublishedModelByItsId) {
   const model::Checkpoint checkpoint = OpenCheckpoint({.path = "paige-ai/Virchow2@dddd", .given = given});
   EXPECT_EQ(checkpoint.description.config.registers, 4);
   EXPECT_EQ(checkpoint.description.config.block.mlp.gate, simd::Gate::kFirst);
+  EXPECT_EQ(AuthorsPool({.path = "paige-ai/Virchow2@dddd"}), "cls+mean");
+  EXPECT_EQ(AuthorsPool({.path = golden.string(), .given = {.architecture = "virchow"}}), "cls+mean");
+  EXPECT_EQ(AuthorsPool({.path = golden.string(), .given = {.architecture = "uni"}}), "cls");
+  EXPECT_EQ(AuthorsPool({.path = golden.string()}), "");
+  EXPECT_NE(checkpoint.description.assumptions.back().find("cls+mean"), std::string::npos);
 }
 
 }  // namespace

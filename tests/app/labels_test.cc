@@ -25,6 +25,14 @@ TEST(Labels, AreReadFromEveryForm) {
   const std::vector<std::string> names = {"cat, tabby", "dog", "größe"};
   EXPECT_EQ(Read("a.txt", "cat, tabby\r\ndog\ngröße\n\n"), names);
   EXPECT_EQ(Read("a", "cat, tabby\ndog\ngröße"), names);
+  EXPECT_EQ(Read("a",
+                 "\xEF\xBB\xBF"
+                 "cat, tabby\ndog\ngröße"),
+            names);
+  EXPECT_EQ(Read("a.json",
+                 "\xEF\xBB\xBF"
+                 R"(["cat, tabby", "dog", "größe"])"),
+            names);
   EXPECT_EQ(Read("a.json", R"(["cat, tabby", "dog", "größe"])"), names);
   EXPECT_EQ(Read("a.json", R"({"0": "cat, tabby", "2": "größe", "1": "dog"})"), names);
   EXPECT_EQ(Read("a.json", R"({"dog": 1, "cat, tabby": 0, "größe": 2})"), names);
@@ -43,7 +51,7 @@ void ExpectRefusal(const std::string& name, const std::string& text, const std::
 TEST(Labels, SayWhatDoesNotFit) {
   ExpectRefusal("a.txt", "a\nb\n", "class 2");
   ExpectRefusal("a.txt", "a\nb\nc\nd\n", "3 classes");
-  ExpectRefusal("a.txt", "a\n\nc\n", "empty name for class 1");
+  ExpectRefusal("a.txt", "a\n\nc\n", "a.txt:2: an empty line; expected the name of class 1");
   ExpectRefusal("a.json", R"(["a", 1, "c"])", "strings");
   ExpectRefusal("a.json", R"({"0": "a", "x": "b"})", "no index");
   ExpectRefusal("a.json", R"({"a": 0, "b": 0, "c": 1})", "two names for class 0");

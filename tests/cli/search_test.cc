@@ -62,6 +62,42 @@ TEST_F(SearchCommand, SaysThatTheModelIsAnother) {
   EXPECT_TRUE(Contains(bare.err, "does not say which model")) << bare.err;
 }
 
+TEST_F(SearchCommand, ComparesHowTheVectorsWereMade) {
+  const std::string file = (folder_ / "set.npy").string(), model = " -m " + Golden("hf_vit"),
+                    set = " --mean 0.1 --std 0.9 --set hidden_act=relu";
+  ASSERT_EQ(Qkv("embed" + model + set + " -o " + file + " " + Digits()).exit_code, 0);
+  const CommandOutput other = Qkv("search" + model + " " + file + " " + four_);
+  EXPECT_TRUE(Contains(other.err, "another configuration or preprocessing")) << other.err;
+  const CommandOutput same = Qkv("search" + model + set + " " + file + " " + four_);
+  EXPECT_FALSE(Contains(same.err, "another configuration")) << same.err;
+  EXPECT_TRUE(same.out.starts_with(" 1.0000  ")) << same.out;
+  const CommandOutput rounded = Qkv("search --dtype bf16" + model + set + " " + file + " " + four_);
+  EXPECT_TRUE(Contains(rounded.err, "was embedded in fp32, the queries are in bf16")) << rounded.err;
+  // Files of before have neither.
+  WriteFile(folder_ / "set.model.json", R"({"model": "", "weights": "0", "pool": "model", "size": ""})");
+  const CommandOutput old = Qkv("search" + model + " " + file + " " + four_);
+  EXPECT_EQ(old.exit_code, 0) << old.err;
+  EXPECT_FALSE(Contains(old.err, "another configuration")) << old.err;
+}
+
+TEST_F(SearchCommand, TakesTheModelThatTheFileNames) {
+  const std::string file = (folder_ / "own.npy").string(), model = (folder_ / "model").string();
+  std::filesystem::copy(Golden("hf_vit"), model);
+  ASSERT_EQ(Qkv("embed -m " + model + " -o " + file + " " + Digits()).exit_code, 0);
+  const CommandOutput said = Qkv("search --top 1 " + file + " " + four_);
+  EXPECT_EQ(said.out, " 1.0000  " + four_ + "\n") << said.err;
+  EXPECT_FALSE(Contains(said.err, "built-in")) << said.err;
+  std::filesystem::remove_all(model);
+  std::filesystem::copy(Golden("hf_vit_relu"), model);
+  const CommandOutput changed = Qkv("search " + file + " " + four_);
+  EXPECT_EQ(changed.exit_code, 1);
+  EXPECT_TRUE(Contains(changed.err, "other weights now")) << changed.err;
+  std::filesystem::remove_all(model);
+  const CommandOutput gone = Qkv("search " + file + " " + four_);
+  EXPECT_EQ(gone.exit_code, 1);
+  EXPECT_TRUE(Contains(gone.err, "which is not there")) << gone.err;
+}
+
 TEST_F(SearchCommand, DrawsSheets) {
   const std::string png = (folder_ / "sheet.png").string(), page = (folder_ / "sheet.html").string();
   ASSERT_EQ(Qkv("search --sheet " + png + " " + vectors_ + " " + four_ + " " + seven_).exit_code, 0);
@@ -88,7 +124,7 @@ TEST_F(SearchCommand, DrawsSheets) {
 TEST_F(SearchCommand, RefusesWhatIsNotThere) {
   const CommandOutput query = Qkv("search " + vectors_ + " /nonexistent.jpg");
   EXPECT_EQ(query.exit_code, 1);
-  EXPECT_TRUE(Contains(query.err, "/nonexistent.jpg: no such image")) << query.err;
+  EXPECT_TRUE(Contains(query.err, "/nonexistent.jpg: no such file")) << query.err;
   EXPECT_TRUE(Contains(Qkv("search " + four_ + " " + four_).err, "that qkv embed wrote"));
   WriteFile(folder_ / "bad.png", "no image");
   const CommandOutput part = Qkv("search --top 1 " + vectors_ + " " + (folder_ / "bad.png").string() + " " + four_);

@@ -87,6 +87,12 @@ TEST_F(StrangeModels, PublishedModelsAreOpenedByNameAndConverted) {
   const CommandOutput known = Qkv("embed --pool cls+mean -m " + weights + given + " " + photo_);
   ASSERT_EQ(known.exit_code, 0) << known.err;
   EXPECT_EQ(JsonLines(known.out)[0]["embedding"].size(), 48u);
+  // What the authors take is the default, said once.
+  const CommandOutput silent = Qkv("embed -m " + weights + given + " " + photo_);
+  EXPECT_EQ(silent.out, known.out);
+  EXPECT_EQ(Count(silent.err, "--pool cls+mean, as its authors"), 1) << silent.err;
+  EXPECT_TRUE(Contains(Qkv("info -m " + weights + given).out, "vectors are cls+mean"));
+  EXPECT_EQ(JsonLines(Qkv("embed --pool model -m " + weights + given + " " + photo_).out)[0]["embedding"].size(), 24u);
   ASSERT_EQ(Qkv("convert -m " + weights + given + " -o " + Path("out")).exit_code, 0);
   EXPECT_EQ(Qkv("embed --pool cls+mean -m " + Path("out") + " " + photo_).out, known.out);
 }

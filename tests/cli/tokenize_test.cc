@@ -65,6 +65,20 @@ TEST_F(Tokenize, CutsAndFills) {
   EXPECT_LT(plain.out.size(), full.out.size());
 }
 
+TEST_F(Tokenize, TakesTheNameOfAModelInTheHubsCache) {
+  const std::filesystem::path root = folder_ / "models--openai--clip";
+  std::filesystem::create_directories(root / "snapshots/aaaa");
+  std::filesystem::create_directories(root / "refs");
+  std::filesystem::copy(Tokenizer("clip"), root / "snapshots/aaaa/tokenizer.json");
+  WriteFile(root / "refs/main", "aaaa");
+  const std::string cache = "HF_HUB_CACHE=" + folder_.path().string();
+  const CommandOutput named = Qkv("tokenize -m openai/clip", "printf '\\357\\273\\277a cat' | " + cache);
+  EXPECT_EQ(named.exit_code, 0) << named.err;
+  EXPECT_EQ(named.out, Qkv("tokenize -m " + Tokenizer("clip"), "printf 'a cat' |").out);
+  const CommandOutput none = Qkv("tokenize -m openai/other", "printf x | " + cache);
+  EXPECT_TRUE(Contains(none.err, "hf download openai/other")) << none.err;
+}
+
 TEST_F(Tokenize, SaysWhatIsMissing) {
   const CommandOutput none = Qkv("tokenize -m " + Path("nothing"), "printf x |");
   EXPECT_EQ(none.exit_code, 1);

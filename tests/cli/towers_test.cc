@@ -111,6 +111,78 @@ TEST_P(Towers, SearchByWordsGivesTheirCosines) {
   EXPECT_TRUE(Contains(none.err, "text tower")) << none.err;
 }
 
+TEST_P(Towers, WordsAreSearchedInTheSharedSpaceOnly) {
+  const std::string file = (folder_ / "m.npy").string(), whole = (folder_ / "w.npy").string();
+  ASSERT_EQ(Qkv("embed -m " + Model() + " --pool mean" + Photos() + " -o " + file).exit_code, 0);
+  ASSERT_EQ(Qkv("embed -m " + Model() + Photos() + " -o " + whole).exit_code, 0);
+  for (const char* pool : {"", " --pool model"}) {
+    const CommandOutput mean = Qkv("search " + file + " 'a dog' -m " + Model() + pool);
+    EXPECT_EQ(mean.exit_code, 1);
+    EXPECT_TRUE(Contains(mean.err, "--pool mean")) << mean.err;
+  }
+  EXPECT_EQ(Qkv("search " + whole + " 'a dog' --pool cls").exit_code, 1);
+  EXPECT_EQ(Qkv("search " + whole + " 'a dog' --pool foo").exit_code, 2);
+  // Queries keep their order; the model is the one that the file names.
+  const std::string photo = Digits() + "/" + expected_["photos"][0].get<std::string>();
+  const CommandOutput mixed = Qkv("search --json " + whole + " 'a dog' " + photo + " 'a cat'");
+  ASSERT_EQ(mixed.exit_code, 0) << mixed.err;
+  const std::vector<io::Json> answers = JsonLines(mixed.out);
+  ASSERT_EQ(answers.size(), 3u);
+  EXPECT_EQ(answers[0]["query"], "a dog");
+  EXPECT_EQ(answers[1]["query"], photo);
+  EXPECT_NEAR(answers[1]["results"][0]["score"].get<double>(), 1, 1e-5);
+  EXPECT_EQ(answers[2]["query"], "a cat");
+  EXPECT_FALSE(Contains(mixed.err, "built-in")) << mixed.err;
+}
+
+TEST_P(Towers, ReadTextsFromLines) {
+  WriteFile(folder_ / "lines",
+            "\xEF\xBB\xBF"
+            "a cat\r\na dog on the beach\n\n");
+  const std::string lines = (folder_ / "lines").string();
+  const CommandOutput piped = Qkv("embed --text - -m " + Model(), "cat " + lines + " |");
+  ASSERT_EQ(piped.exit_code, 0) << piped.err;
+  const std::vector<io::Json> vectors = JsonLines(piped.out);
+  ASSERT_EQ(vectors.size(), 2u);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(vectors[i]["path"], expected_["texts"][i]);
+    ExpectNear(vectors[i]["embedding"].get<std::vector<double>>(), expected_["text_embeds"][i]);
+  }
+  EXPECT_FALSE(Contains(piped.err, "are cut")) << piped.err;
+  const CommandOutput cut = Qkv("embed -m " + Model() + " --text " + TextsFile());
+  EXPECT_TRUE(Contains(cut.err, "more than the model's 12 tokens and are cut")) << cut.err;
+  const CommandOutput pool = Qkv("embed --pool cls -m " + Model() + " --text " + lines);
+  EXPECT_EQ(pool.exit_code, 1);
+  EXPECT_TRUE(Contains(pool.err, "--pool cls")) << pool.err;
+
+  const CommandOutput prompts = Qkv("classify --json -m " + Model() + Photos() + " --prompts " + lines);
+  ASSERT_EQ(prompts.exit_code, 0) << prompts.err;
+  EXPECT_TRUE(Contains(prompts.out, "\"a cat\"")) << prompts.out;
+  WriteFile(folder_ / "gap", "a cat\n\na dog\n");
+  const CommandOutput gap = Qkv("classify -m " + Model() + Photos() + " --prompts " + (folder_ / "gap").string());
+  EXPECT_EQ(gap.exit_code, 1);
+  EXPECT_TRUE(Contains(gap.err, "gap:2: an empty line")) << gap.err;
+}
+
+TEST_P(Towers, MissingFilesAreNoWords) {
+  const std::string file = (folder_ / "e.npy").string();
+  ASSERT_EQ(Qkv("embed -m " + Model() + Photos() + " -o " + file).exit_code, 0);
+  for (const char* name : {"nosuch.txt", "./dir/labels", "-", "nosuch.JPG"}) {
+    const CommandOutput prompts = Qkv("classify -m " + Model() + Photos() + " --prompts " + name);
+    EXPECT_EQ(prompts.exit_code, 1) << name;
+    EXPECT_TRUE(Contains(prompts.err, std::string("--prompts: ") + name)) << prompts.err;
+    if (*name == '-') continue;  // an image on standard input
+    const CommandOutput search = Qkv("search " + file + " " + name);
+    EXPECT_EQ(search.exit_code, 1) << name;
+    EXPECT_TRUE(Contains(search.err, "no such file")) << search.err;
+  }
+  EXPECT_EQ(Qkv("classify -m " + Model() + Photos() + " --prompts 'cat/dog '").exit_code, 0);
+  EXPECT_EQ(Qkv("classify -m " + Model() + Photos() + " --prompts 'cat/dog,bird'").exit_code, 0);
+  EXPECT_EQ(Qkv("search " + file + " 'cat/dog '").exit_code, 0);
+  const CommandOutput one = Qkv("classify -m " + Model() + Photos() + " --prompts 'a cat'");
+  EXPECT_EQ(Contains(one.err, "always gets 100 %"), std::string(GetParam()) == "clip") << one.err;
+}
+
 TEST_P(Towers, TakeEveryPrecisionAndCommand) {
   for (const char* dtype : {"bf16", "int8"}) {
     const CommandOutput said =
@@ -157,6 +229,14 @@ TEST_P(Towers, SayWhatIsMissing) {
   EXPECT_TRUE(Contains(error("embed -m " + Golden("hf_vit") + " --text " + TextsFile()), "text"));
   EXPECT_TRUE(Contains(error("embed -m " + Model()), "--text"));
   EXPECT_TRUE(Contains(error("embed -m " + Model() + " --text /nowhere"), "/nowhere"));
+  // The image encoder alone has no texts to compare with: both ways say so.
+  const std::string vision = Golden("hf_clip_vision_projection");
+  EXPECT_TRUE(Contains(error("classify -m " + vision + photo), "text encoder"));
+  EXPECT_TRUE(Contains(error("classify --prompts a,b -m " + vision + photo), "image encoder alone"));
+  std::filesystem::create_directories(folder_ / "data/a");
+  std::filesystem::copy(Digits() + "/7-black.png", folder_ / "data/a/7.png");
+  EXPECT_TRUE(Contains(error("evaluate -m " + Model() + " " + (folder_ / "data").string()), "--prompts"));
+  EXPECT_TRUE(Contains(error("detect" + photo), "-m"));
   // Without its tokenizer the image tower still answers.
   std::filesystem::copy(Model(), folder_ / "model");
   std::filesystem::remove(folder_ / "model/tokenizer.json");

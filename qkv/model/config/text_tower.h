@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <string_view>
 
 #include "qkv/model/config/sequence_config.h"
@@ -18,10 +20,24 @@ enum class Matching {
 /// "softmax", "sigmoid"
 std::string_view Name(Matching matching);
 
+/// What a text goes through before its tokenizer (qkv/text/clean.h).
+enum class TextCleaning { kNone, kWhitespace, kLower, kCanonical };
+
+/// How texts become ids, where the tokenizer's own files do not say it.
+struct TextPreparation {
+  TextCleaning cleaning = TextCleaning::kNone;
+  std::optional<int32_t> padding_id;  // behind a text's end; unset: the tokenizer's
+  bool hides_separator = false;       // the tokenizer's separator becomes id 0
+  std::string unsupported;            // a setting that qkv does not know; empty: none
+
+  bool operator==(const TextPreparation&) const = default;
+};
+
 struct TextTower {
   SequenceConfig config;  // pools one token; its outputs are the embedding
   Matching matching = Matching::kSoftmax;
   bool logit_bias = false;  // added to the scaled cosines
+  TextPreparation preparation;
 
   bool operator==(const TextTower&) const = default;
 };

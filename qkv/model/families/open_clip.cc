@@ -1,6 +1,8 @@
 // open_clip's own files: open_clip_config.json with open_clip_model.safetensors or open_clip_pytorch_model.bin. Image
 // encoders are open_clip's VisionTransformer or one of timm's models; texts are encoded by its TextTransformer. Not
 // here: ResNets, CoCa's attention pooling and class token of texts, and text encoders of Hugging Face.
+#include <fmt/format.h>
+
 #include <tuple>
 
 #include "qkv/core/error.h"
@@ -142,6 +144,28 @@ VitConfig ReadTimm(const Fields& config, const Fields& args, int64_t embedding) 
   return c;
 }
 
+// Which of open_clip's tokenizers prepares texts, and how: its own fills with zeros, Hugging Face's with their padding.
+TextPreparation ReadPreparation(const Fields& config) {
+  const Fields options = config.Object("tokenizer_kwargs");
+  const bool own = config.String("hf_tokenizer_name", "").empty();
+  TextPreparation preparation;
+  if (own) preparation.padding_id = 0;
+  const std::string clean = options.String("clean", own ? "lower" : "whitespace");
+  preparation.cleaning = clean == "lower"          ? TextCleaning::kLower
+                         : clean == "whitespace"   ? TextCleaning::kWhitespace
+                         : clean == "canonicalize" ? TextCleaning::kCanonical
+                                                   : TextCleaning::kNone;
+  if (preparation.cleaning == TextCleaning::kNone) preparation.unsupported = fmt::format("\"clean\": \"{}\"", clean);
+  preparation.hides_separator = !own && options.Bool("strip_sep_token", false);
+  for (const auto& [key, value] : options.json().items()) {
+    if (key == "clean" || key == "strip_sep_token" || value.is_null() || value == "") continue;
+    preparation.unsupported = fmt::format("\"{}\"", key);
+  }
+  const std::string mode = config.String("tokenizer_mode", "");
+  if (!own && !mode.empty()) preparation.unsupported = fmt::format("\"tokenizer_mode\": \"{}\"", mode);
+  return preparation;
+}
+
 TextTower ReadText(const Fields& config, int64_t embedding, bool quick_gelu) {
   Require(!config.Has("hf_model_name"),
           "{}: texts are encoded by Hugging Face's {}, which is not supported; only open_clip's own encoder is",
@@ -164,6 +188,8 @@ TextTower ReadText(const Fields& config, int64_t embedding, bool quick_gelu) {
           "{}: \"pool_type\" is \"{}\", expected argmax, eos or last", config.where(), pool);
   c.pool = pool == "argmax" ? TokenPool::kGreatest : pool == "eos" ? TokenPool::kFirstEnd : TokenPool::kLast;
   if (c.pool == TokenPool::kFirstEnd) c.end_token = config.Int("eos_id", 2);
+  if (!c.causal) Refuse(config, {"use_pad_mask"});
+  tower.preparation = ReadPreparation(config);
   return tower;
 }
 
