@@ -16,7 +16,7 @@
 #include "qkv/core/dtype.h"
 #include "qkv/core/file.h"
 #include "qkv/core/tensor.h"
-#include "qkv/io/checksum.h"
+#include "qkv/io/crc32.h"
 
 namespace qkv::io {
 

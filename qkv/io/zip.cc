@@ -7,7 +7,7 @@
 
 #include "qkv/core/error.h"
 #include "qkv/core/memory.h"
-#include "qkv/io/checksum.h"
+#include "qkv/io/crc32.h"
 #include "qkv/io/json.h"
 #include "qkv/io/little_endian.h"
 

@@ -7,7 +7,7 @@
 
 #include "qkv/core/file.h"
 #include "qkv/core/memory.h"
-#include "qkv/io/checksum.h"
+#include "qkv/io/crc32.h"
 #include "qkv/io/safetensors.h"
 #include "qkv/io/torch_file.h"
 #include "qkv/io/weights.h"

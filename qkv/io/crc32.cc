@@ -1,4 +1,4 @@
-#include "qkv/io/checksum.h"
+#include "qkv/io/crc32.h"
 
 #include <libdeflate.h>
 #include <zlib.h>
