@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 #include "qkv/core/error.h"
 #include "qkv/core/file.h"
 #include "tests/support/files.h"
@@ -25,13 +28,21 @@ bool IsProtected(const fs::path& model, const fs::path& file) {
 
 TEST(InputFiles, AModelsFolderIsWeightsShardsConfigurationAndTokenizer) {
   const TemporaryFolder folder;
-  for (const char* name :
-       {"config.json", "preprocessor_config.json", "model.safetensors", "model-00001-of-00002.safetensors",
-        "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model-00001-of-00002.bin", "weights.pth",
-        "tokenizer.json", "merges.txt", "vocab.txt", "spiece.model", "open_clip_pytorch_model.bin"}) {
-    WriteFile(folder / name, "");
-    EXPECT_TRUE(IsProtected(folder.path(), folder / name)) << name;
-  }
+  const std::vector<std::string> read = {"config.json",
+                                         "preprocessor_config.json",
+                                         "model.safetensors",
+                                         "model-00001-of-00002.safetensors",
+                                         "model.safetensors.index.json",
+                                         "pytorch_model.bin",
+                                         "pytorch_model-00001-of-00002.bin",
+                                         "weights.pth",
+                                         "tokenizer.json",
+                                         "merges.txt",
+                                         "vocab.txt",
+                                         "spiece.model",
+                                         "open_clip_pytorch_model.bin"};
+  for (const std::string& name : read) WriteFile(folder / name, "");
+  for (const std::string& name : read) EXPECT_TRUE(IsProtected(folder.path(), folder / name)) << name;
   for (const char* name : {"map.png", "vectors.npy", "vectors.model.json", "results.json", "heads.csv", "notes.txt"}) {
     WriteFile(folder / name, "");
     EXPECT_FALSE(IsProtected(folder.path(), folder / name)) << name;
