@@ -140,6 +140,7 @@ io::Json PreprocessToTimm(const Preprocess& p, int64_t height, int64_t width, st
       resize_height = height;
       resize_width = width;
       break;
+    case Resize::kEdges:
     case Resize::kNone:
       notes->push_back(
           fmt::format("timm always resizes images, here to {}x{}; this model's processor does not", height, width));
