@@ -173,6 +173,53 @@ Findings Compare(const Bench& bench, std::string_view arm, std::string_view othe
   return findings;
 }
 
+// All runs together: an arm at one learning rate may be stored beside others of its own.
+AblationResults Pool(std::span<const AblationResults> all) {
+  AblationResults pool;
+  for (const AblationResults& results : all) {
+    for (const std::string& arm : results.arms) {
+      if (std::ranges::find(pool.arms, arm) == pool.arms.end()) pool.arms.push_back(arm);
+    }
+    pool.runs.insert(pool.runs.end(), results.runs.begin(), results.runs.end());
+  }
+  return pool;
+}
+
+// The most accurate of an arm's learning rates, and how many there are: `arm` itself and arms with lr=… behind it.
+struct Rates {
+  std::string best;
+  int64_t count = 0;
+};
+
+Rates FindRates(const std::vector<ArmSummary>& summaries, std::string_view arm) {
+  Rates rates;
+  double greatest = -1;
+  for (const ArmSummary& summary : summaries) {
+    if (summary.arm != arm && !summary.arm.starts_with(fmt::format("{}:lr=", arm))) continue;
+    ++rates.count;
+    if (summary.top1.mean > greatest) greatest = summary.top1.mean, rates.best = summary.arm;
+  }
+  return rates;
+}
+
+// Two arms at the best learning rate of each, where both were trained at several.
+std::string CompareAtBestRates(const Bench& bench, std::string_view arm, std::string_view other, Result* result) {
+  const AblationResults pool = Pool(bench.setup().ablations);
+  std::string words;
+  for (const std::string& data : pool.Data()) {
+    const std::vector<ArmSummary> summaries = Summarise(pool, data);
+    const Rates own = FindRates(summaries, arm), others = FindRates(summaries, other);
+    if (own.count < 2 || others.count < 2) continue;
+    const Interval difference = Difference(pool, data, own.best, others.best);
+    words += fmt::format("On {} at the best of {} learning rates for each, {} − {} is {} points: {}. ", data,
+                         std::min(own.count, others.count), own.best, others.best, Percent(difference, true),
+                         Words(ClassifyDifference(difference)));
+    result->checks.push_back({fmt::format("{}: {} − {}, accuracy", data, own.best, others.best), Relation::kObserved,
+                              kNan, 100 * difference.mean, 0, "points"});
+  }
+  return words;
+}
+
 // How the stored results were made; they may not transfer to other sizes.
 std::string DescribeCaveats(const Bench& bench) {
   std::string words;
@@ -255,6 +302,7 @@ Result ReplayLearning(const Bench& bench) {
     result.checks.insert(result.checks.end(), more.checks.begin(), more.checks.end());
   }
   result.checks.insert(result.checks.end(), shared.checks.begin(), shared.checks.end());
+  result.reason += CompareAtBestRates(bench, "shared", kSeparate, &result);
   result.reason += shared.worse == 0 ? "So no help of separate queries and keys is to be seen in these trainings. "
                                      : fmt::format("So separate queries and keys help in {} of {} tasks here. ",
                                                    shared.worse, shared.worse + shared.open + shared.better);
@@ -310,11 +358,14 @@ Result ReplayOneMatrix(const Bench& bench) {
   for (const Findings* findings : {&found, &plain}) {
     result.checks.insert(result.checks.end(), findings->checks.begin(), findings->checks.end());
   }
-  result.reason +=
-      "An arm's merged heads have D×D numbers each, so more of them and a larger cost; learning rate and decay are "
-      "those "
-      "that suit two matrices. Small models, trained briefly. " +
-      DescribeCaveats(bench);
+  const std::string rates = CompareAtBestRates(bench, "merged", kSeparate, &result);
+  result.reason += rates;
+  result.reason += fmt::format(
+      "An arm's merged heads have D×D numbers each, so more of them and a larger cost; {} those that suit two "
+      "matrices. "
+      "Small models, trained briefly. ",
+      rates.empty() ? "learning rate and decay are" : "the decay is");
+  result.reason += DescribeCaveats(bench);
   AddResults(bench, kMergingArms, &result);
   return result;
 }

@@ -210,7 +210,18 @@ TEST(Claims, WhatTrainingsCameToDecides) {
   const auto both = verdicts({Trainings({{"shared", alike}}), Trainings({{"shared", less}})});
   EXPECT_EQ(both[0].verdict, Verdict::kHoldsUnderConditions);
   EXPECT_EQ(both[1].verdict, Verdict::kNotMeasured) << "nobody trained merged ones";
-  for (const auto* results : {&helps, &not_shown, &both}) {
+
+  // At the rate of the baseline it is worse, at the best rate of each it is not; both are told.
+  const auto rates = verdicts({Trainings({{"merged", less},
+                                          {"merged:lr=3e-3", {0.03, 0.02, 0.03, 0.02}},
+                                          {"separate:lr=3e-3", {0.01, 0.01, 0.01, 0.01}}})});
+  EXPECT_EQ(rates[1].verdict, Verdict::kHoldsUnderConditions);
+  EXPECT_NE(rates[1].reason.find("On leaves at the best of 2 learning rates for each, merged:lr=3e-3 − "
+                                 "separate:lr=3e-3 is +1.50 ± 0.92 points: better."),
+            std::string::npos)
+      << rates[1].reason;
+  EXPECT_EQ(not_shown[1].reason.find("learning rates for each"), std::string::npos) << "each was trained at one";
+  for (const auto* results : {&helps, &not_shown, &both, &rates}) {
     for (const Result& result : *results) EXPECT_TRUE(result.agrees()) << result.id;
   }
 }
