@@ -30,7 +30,8 @@ verify: build  ## compares with timm, transformers and vit-pytorch (installs the
 	@tools/setup.sh verify
 	@QKV_PYTHON=$$(tools/reference_env.sh) && "$$QKV_PYTHON" tools/verify.py --qkv $(BUILD)/qkv
 	@[ -z "$$QKV_DATA" ] || { QKV_PYTHON=$$(tools/reference_env.sh) && \
-	  "$$QKV_PYTHON" tools/verify_images.py --qkv $(BUILD)/qkv; }
+	  "$$QKV_PYTHON" tools/verify_images.py --qkv $(BUILD)/qkv && \
+	  "$$QKV_PYTHON" tools/verify_weights.py --qkv $(BUILD)/qkv; }
 
 bench: build  ## speed beside PyTorch, ONNX Runtime and OpenVINO (installs them on the first run); with QKV_DATA photos too
 	@tools/setup.sh bench verify
