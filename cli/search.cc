@@ -206,7 +206,28 @@ void PrintText(const app::SearchAnswer& answer, bool one) {
   for (const app::SearchHit& hit : answer.hits) Print("{}{:7.4f}  {}\n", one ? "" : "  ", hit.score, hit.path);
 }
 
+// A hit's photo may be gone, or have moved: its place on the sheet is empty.
+void TellMissing(const Options& options, const std::vector<fs::path>& photos) {
+  const auto is_missing = [](const fs::path& photo) {
+    std::error_code ignored;
+    return !fs::exists(photo, ignored);
+  };
+  const auto first = std::ranges::find_if(photos, is_missing);
+  if (first == photos.end()) return;
+  PrintNote(FormatShown("{}: {} of {} pictures are not there, first {}; {} lists them as qkv embed was given them",
+                        options.sheet, std::count_if(first, photos.end(), is_missing), photos.size(), first->string(),
+                        options.vectors));
+}
+
 void WriteSheet(const Options& options, std::span<const app::SearchAnswer> answers, const app::VectorFile& vectors) {
+  std::vector<fs::path> photos;
+  for (const app::SearchAnswer& answer : answers) {
+    for (const app::SearchHit& hit : answer.hits) photos.emplace_back(hit.path);
+  }
+  app::InputFiles inputs({});
+  inputs.Add(photos);
+  inputs.RequireOutput(options.sheet);
+  TellMissing(options, photos);
   if (options.sheet.ends_with(".png")) {
     image::WritePng(options.sheet, app::SearchPicture(answers, options.images.Decode()));
     return;
@@ -216,14 +237,13 @@ void WriteSheet(const Options& options, std::span<const app::SearchAnswer> answe
   WriteFile(options.sheet, app::SearchPage(answers, summary, options.images.Decode()));
 }
 
-// What is read: the vectors with what lies beside them, the queries, and the photos of hits, which may be any.
-void AddInputs(const Options& options, const app::VectorFile& vectors, app::InputFiles* inputs) {
+// What is read before the photos of hits are known: the vectors with what lies beside them, and the queries.
+void AddInputs(const Options& options, app::InputFiles* inputs) {
   inputs->Add(fs::path(options.vectors));
   if (options.vectors.ends_with(".npy")) {
     inputs->Add(app::PathsFileOf(options.vectors));
     inputs->Add(app::SourceFileOf(options.vectors));
   }
-  inputs->Add(std::vector<fs::path>(vectors.paths().begin(), vectors.paths().end()));
   std::vector<std::string> queries;
   std::ranges::copy_if(options.queries, std::back_inserter(queries),
                        [](const auto& query) { return fs::exists(query); });
@@ -238,7 +258,7 @@ int Search(Options options) {
   options.model = ChosenModel(options, vectors);
   if (!options.sheet.empty()) {
     app::InputFiles inputs = InputsOf(options.model);
-    AddInputs(options, vectors, &inputs);
+    AddInputs(options, &inputs);
     inputs.RequireOutput(options.sheet);
   }
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);

@@ -110,7 +110,9 @@ TEST_F(SearchCommand, DrawsSheets) {
   // Images that were removed meanwhile leave their places empty.
   std::string paths = ReadFile(folder_ / "digits.paths.txt");
   WriteFile(folder_ / "digits.paths.txt", paths.replace(paths.find("4-white"), 7, "removed"));
-  ASSERT_EQ(Qkv("search --top 20 --sheet " + page + " " + vectors_ + " " + four_).exit_code, 0);
+  const CommandOutput drawn = Qkv("search --top 20 --sheet " + page + " " + vectors_ + " " + four_);
+  ASSERT_EQ(drawn.exit_code, 0);
+  EXPECT_TRUE(Contains(drawn.err, "1 of 20 pictures are not there, first ")) << drawn.err;
   const std::string html = ReadFile(page);
   for (const char* part : {"data:image/webp;base64,", "<b>1.000</b>", "4-black.png", "no picture", "removed.png",
                            "of 20 images in digits.npy", "<footer>qkv "}) {
