@@ -41,12 +41,15 @@ TITLES = {
 }
 FAMILIES = {"vit_tiny": "ViT-Ti", "vit_small": "ViT-S", "vit_base": "ViT-B", "vit_large": "ViT-L"}
 
+OWNERS = {"clip": "CLIP", "dinov3": "DINOv3", "siglip": "SigLIP"}
+
 
 def title(model):
-    """vit_base_patch16_224 -> ViT-B/16; other names stay."""
+    """vit_base_patch16_224 -> ViT-B/16, vit_base_patch16_clip_224 -> CLIP's ViT-B/16; other names stay."""
+    owner = next((f"{name}'s " for key, name in OWNERS.items() if f"_{key}" in model), "")
     for prefix, short in FAMILIES.items():
         if model.startswith(prefix + "_patch"):
-            return f"{short}/{model[len(prefix) + 6 :].partition('_')[0]}"
+            return f"{owner}{short}/{model[len(prefix) + 6 :].partition('_')[0]}"
     return model
 
 
@@ -200,7 +203,8 @@ def save_random_model(name, folder, size=None):
     for module in model.modules():
         if isinstance(module, torch.nn.Linear):
             torch.nn.init.normal_(module.weight, std=module.in_features**-0.5)
-            torch.nn.init.normal_(module.bias, std=0.1)
+            if module.bias is not None:
+                torch.nn.init.normal_(module.bias, std=0.1)
     save_for_hf(model, folder, model_args=args or None, safe_serialization=True)
 
 
