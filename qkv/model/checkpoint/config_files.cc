@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <string_view>
+#include <vector>
 
 #include "qkv/model/checkpoint/translate.h"
 #include "qkv/model/families/families.h"
@@ -85,8 +88,10 @@ io::Json ApplySettings(const io::Json& settings, const FamilyRow& row, io::Json*
     } else if (Contains(kOwnKeys, key)) {
       (*config)[key] = value;
     } else {
-      Fail("--set {}: the model has no such setting; it has {}, {}, {}", key, fmt::join(row.settings, ", "),
-           fmt::join(row.preprocess_settings, ", "), fmt::join(kOwnKeys, ", "));
+      std::vector<std::string_view> known(row.settings.begin(), row.settings.end());
+      known.insert(known.end(), row.preprocess_settings.begin(), row.preprocess_settings.end());
+      known.insert(known.end(), std::begin(kOwnKeys), std::end(kOwnKeys));
+      Fail("--set {}: expected one of {}; change others in the model's config.json", key, fmt::join(known, ", "));
     }
   }
   return of_images;

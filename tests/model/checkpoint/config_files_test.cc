@@ -167,6 +167,11 @@ TEST_F(Hints, UnknownSettingsAreNamedWithTheKnownOnes) {
     EXPECT_NE(OpenError(given).find("--set mlp_lyer"), std::string::npos) << OpenError(given);
     EXPECT_NE(OpenError(given).find("patch_size"), std::string::npos) << OpenError(given);
   }
+  // A family without settings of its own.
+  ModelHints given;
+  AddSetting("hidden_act=gelu", &given);
+  const std::string error = ErrorMessage([&] { Checkpoint::Open(GoldenFolder("hf_clip"), given); });
+  EXPECT_NE(error.find("expected one of image_processor_type, "), std::string::npos) << error;
 }
 
 TEST_F(Hints, SettingsChangeTheModel) {
