@@ -129,43 +129,6 @@ std::string JoinWords(std::string_view text) {
   return to;
 }
 
-// True if the sigma at [begin, end) is the last letter of a word of several, as Unicode says (SpecialCasing,
-// Final_Sigma).
-bool IsFinalSigma(std::string_view text, size_t begin, size_t end) {
-  bool before = false;
-  for (size_t at = begin; at > 0 && !before;) {
-    at = CharacterBefore(text, at);
-    const char32_t code = CharacterAt(text, at).code;
-    if (IsCaseIgnorable(code)) continue;
-    if (!IsCased(code)) break;
-    before = true;
-  }
-  if (!before) return false;
-  while (end < text.size()) {
-    const Character next = CharacterAt(text, end);
-    if (!IsCaseIgnorable(next.code)) return !IsCased(next.code);
-    end = next.end;
-  }
-  return true;
-}
-
-// As Python's str.lower.
-std::string Lower(std::string_view text) {
-  constexpr char32_t kSigma = 0x3a3, kFinalSigma = 0x3c2;
-  std::string to;
-  to.reserve(text.size() + 16);
-  for (size_t at = 0; at < text.size();) {
-    const Character character = CharacterAt(text, at);
-    if (character.code == kSigma && IsFinalSigma(text, at, character.end)) {
-      AppendUtf8(kFinalSigma, &to);
-    } else {
-      AppendLower(character.code, &to);
-    }
-    at = character.end;
-  }
-  return to;
-}
-
 // open_clip's basic_clean; white space at the ends goes later.
 std::string CleanBasic(std::string_view text) {
   const std::string valid = IsValidUtf8(text) ? std::string(text) : ReplaceInvalidUtf8(text);

@@ -18,44 +18,10 @@ bool FlagOr(const io::Json& config, std::string_view key, bool otherwise) {
   return found != config.end() && found->is_boolean() ? found->get<bool>() : otherwise;
 }
 
-// Python's str.lower for "Σ": "ς" at the end of a word. `at` is where it stands.
-bool IsFinalSigma(std::string_view text, size_t at) {
-  const auto letter = [](char32_t code) { return IsCased(code); };
-  size_t before = at;
-  bool word_before = false;
-  while (before > 0) {
-    before = CharacterBefore(text, before);
-    const char32_t code = CharacterAt(text, before).code;
-    if (IsCaseIgnorable(code)) continue;
-    word_before = letter(code);
-    break;
-  }
-  for (size_t behind = CharacterEnd(text, at); behind < text.size();) {
-    const Character character = CharacterAt(text, behind);
-    behind = character.end;
-    if (!IsCaseIgnorable(character.code)) return word_before && !letter(character.code);
-  }
-  return word_before;
-}
-
-std::string PythonLower(std::string_view text) {
-  std::string to;
-  for (size_t at = 0; at < text.size();) {
-    const Character character = CharacterAt(text, at);
-    if (character.code == 0x3a3) {
-      AppendUtf8(IsFinalSigma(text, at) ? 0x3c2 : 0x3c3, &to);
-    } else {
-      AppendLower(character.code, &to);
-    }
-    at = character.end;
-  }
-  return to;
-}
-
 // big_vision's cleaning of texts for SigLIP, as transformers has it: lower case, no ASCII punctuation, single spaces.
 // The text at the beginning gets a "▁", and every one `prefix` in front, whose tokens PrefixedModel drops.
 void CanonicalSiglip(Segment& segment, bool lower, std::string_view prefix) {
-  const std::string text = lower ? PythonLower(segment.text) : segment.text;
+  const std::string text = lower ? Lower(segment.text) : segment.text;
   std::string to(prefix);
   const size_t begin = to.size();
   if (segment.at_start) to += kWordStart;

@@ -54,6 +54,9 @@ bool IsMark(char32_t code);
 /// Full lower case without context, as Rust's char::to_lowercase.
 void AppendLower(char32_t code, std::string* to);
 
+/// Full lower case, as Python's str.lower: "Σ" at the end of a word becomes "ς".
+std::string Lower(std::string_view text);
+
 /// Letters with case, by their category; and what is skipped in search of one (marks, formats, modifiers, apostrophes).
 bool IsCased(char32_t code);
 bool IsCaseIgnorable(char32_t code);
