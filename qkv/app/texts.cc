@@ -6,6 +6,7 @@
 #include "qkv/core/lines.h"
 #include "qkv/core/parallel.h"
 #include "qkv/core/text.h"
+#include "qkv/image/image.h"
 #include "qkv/text/clean.h"
 
 namespace qkv::app {
@@ -50,18 +51,24 @@ TextEncoder::TextEncoder(const model::TwoTowerModel& model, const fs::path& fold
 }
 
 // The causal encoder that reads a token within the text sees nothing of what follows it.
-text::TokenBatch TextEncoder::Encode(std::span<const std::string> texts) const {
+text::TokenBatch TextEncoder::Encode(std::span<const std::string> texts, std::vector<uint8_t>* is_cut) const {
   const model::SequenceConfig& config = model_.text().config();
   const model::TextPreparation& preparation = model_.text_preparation();
   const bool full = !config.causal || config.pool == model::TokenPool::kLast;
   const bool filled = full && !preparation.padding_id;
-  const text::EncodeOptions options = {.max_length = model_.text_length(),
+  constexpr int64_t kNoLimit = int64_t{1} << 40;
+  const text::EncodeOptions whole = {.max_length = kNoLimit, .padding = text::Padding::kNone},
+                            fitting = {.max_length = model_.text_length(),
                                        .padding = filled ? text::Padding::kMaxLength : text::Padding::kNone};
   std::vector<std::vector<int32_t>> rows(texts.size());
+  is_cut->assign(texts.size(), 0);
   constexpr int64_t kGrain = 16;
   ParallelFor(std::ssize(texts), kGrain, [&](int64_t begin, int64_t end) {
     for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
-      rows[i] = tokenizer_.Encode(Clean(texts[i], preparation.cleaning), options);
+      const std::string clean = Clean(texts[i], preparation.cleaning);
+      rows[i] = tokenizer_.Encode(clean, whole);
+      (*is_cut)[i] = std::ssize(rows[i]) > model_.text_length();
+      if ((*is_cut)[i] || filled) rows[i] = tokenizer_.Encode(clean, fitting);
     }
   });
   text::TokenBatch batch{.rows = std::ssize(rows), .columns = full ? model_.text_length() : 0};
@@ -77,30 +84,29 @@ text::TokenBatch TextEncoder::Encode(std::span<const std::string> texts) const {
   return batch;
 }
 
-bool TextEncoder::IsCut(const std::string& text) const {
-  constexpr int64_t kNoLimit = int64_t{1} << 40;
-  const text::EncodeOptions whole = {.max_length = kNoLimit, .padding = text::Padding::kNone};
-  const std::string clean = Clean(text, model_.text_preparation().cleaning);
-  return std::ssize(tokenizer_.Encode(clean, whole)) > model_.text_length();
+text::TokenBatch TextEncoder::Encode(std::span<const std::string> texts) const {
+  std::vector<uint8_t> is_cut;
+  return Encode(texts, &is_cut);
 }
 
 Tensor<float> TextEncoder::Embed(std::span<const std::string> texts, const Note& note) const {
   auto vectors = Tensor<float>::Uninitialised({static_cast<int64_t>(texts.size()), model_.width()});
   model::TowerWorkspace workspace;
+  std::vector<uint8_t> is_cut;
+  size_t cut = 0, first_cut = 0;
   for (size_t first = 0; first < texts.size(); first += kTextsAtATime) {
-    const text::TokenBatch batch = Encode(texts.subspan(first, std::min(kTextsAtATime, texts.size() - first)));
+    const text::TokenBatch batch = Encode(texts.subspan(first, std::min(kTextsAtATime, texts.size() - first)), &is_cut);
     const View<const int32_t> ids(batch.ids.data(), {batch.rows, batch.columns});
     const View<float> out(vectors.data() + static_cast<int64_t>(first) * model_.width(), {batch.rows, model_.width()});
     model_.TextEmbeds(ids, {}, workspace, out);
-  }
-  if (note) {
-    const auto is_cut = [&](const std::string& text) { return IsCut(text); };
-    const auto longest = std::ranges::find_if(texts, is_cut);
-    if (longest != texts.end()) {
-      Notify(note, FormatShown("{} of {} texts have more than the model's {} tokens and are cut, first number {}: {}",
-                               std::count_if(longest, texts.end(), is_cut), texts.size(), model_.text_length(),
-                               longest - texts.begin() + 1, Printable(*longest, kShownBytes)));
+    for (size_t i = 0; i < is_cut.size(); ++i) {
+      if (is_cut[i] && cut++ == 0) first_cut = first + i;
     }
+  }
+  if (cut > 0) {
+    Notify(note,
+           FormatShown("{} of {} texts have more than the model's {} tokens and are cut, first number {}: {}", cut,
+                       texts.size(), model_.text_length(), first_cut + 1, Printable(texts[first_cut], kShownBytes)));
   }
   return vectors;
 }
@@ -114,12 +120,11 @@ std::vector<std::string> ReadTexts(const fs::path& file) {
 }
 
 void RequireWords(std::string_view words, std::string_view option) {
-  static constexpr std::string_view kEndings[] = {".txt",  ".csv", ".tsv",  ".json", ".jsonl", ".md",   ".npy",
-                                                  ".jpg",  ".png", ".jpeg", ".webp", ".gif",   ".bmp",  ".tif",
-                                                  ".tiff", ".ppm", ".pgm",  ".pnm",  ".heic",  ".heif", ".avif"};
+  static constexpr std::string_view kEndings[] = {".txt", ".csv", ".tsv", ".json", ".jsonl", ".md", ".npy"};
   std::string lower(words);
   std::ranges::transform(lower, lower.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; });
-  const bool ends = std::ranges::any_of(kEndings, [&](std::string_view ending) { return lower.ends_with(ending); });
+  const bool ends = image::HasImageEnding(words) ||
+                    std::ranges::any_of(kEndings, [&](std::string_view ending) { return lower.ends_with(ending); });
   const bool path = words.find('/') != words.npos && words.find(' ') == words.npos;
   Require(words != "-", "{}: - is no text; give a file, or words", option);
   Require(!ends && !path, "{}: {}: no such file (if these are words, put a space behind them)", option, words);

@@ -1,6 +1,7 @@
 // Texts through the text tower of a model with two towers.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string>
@@ -27,10 +28,11 @@ class TextEncoder {
   /// Ids as the original library makes them, cleaned and filled: [texts, tokens]. Of as many tokens as the longest text
   /// has if what follows a text is not seen, else of the model's length. Throws Error as the tokenizer.
   text::TokenBatch Encode(std::span<const std::string> texts) const;
-  /// True for a text with more tokens than the model takes.
-  bool IsCut(const std::string& text) const;
 
  private:
+  /// is_cut: for each text whether it has more tokens than the model takes.
+  text::TokenBatch Encode(std::span<const std::string> texts, std::vector<uint8_t>* is_cut) const;
+
   const model::TwoTowerModel& model_;
   text::Tokenizer tokenizer_;
 };
