@@ -44,10 +44,8 @@ app::EmbeddingSource Source(const Options& options, const model::Checkpoint& che
 // --pool, else what the authors of a published model take.
 std::string ChosenPool(const Options& options, const model::Checkpoint& checkpoint) {
   if (!options.pool.empty()) return options.pool;
-  const std::string authors = app::AuthorsPool(options.model.Parse());
-  if (authors.empty() || (authors == "cls" && checkpoint.description.config.pool == model::Pool::kToken)) {
-    return "model";
-  }
+  const std::string authors = app::AuthorsPool(options.model.Parse(), checkpoint.description.config);
+  if (authors.empty()) return "model";
   PrintNote(FormatShown("{}: --pool {}, as its authors embed images (else give --pool)", checkpoint.source, authors));
   return authors;
 }

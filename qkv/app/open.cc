@@ -23,9 +23,6 @@ model::Cache CacheFor(const ModelOptions& options) {
   return cache;
 }
 
-// What every such model gives anyway.
-constexpr std::string_view kClassTokenPool = "cls";
-
 }  // namespace
 
 std::string AuthorsPool(const ModelOptions& options) {
@@ -35,6 +32,11 @@ std::string AuthorsPool(const ModelOptions& options) {
     if (const auto known = model::FindKnownModel(name)) return known->pool;
   }
   return {};
+}
+
+std::string AuthorsPool(const ModelOptions& options, const model::VitConfig& config) {
+  std::string pool = AuthorsPool(options);
+  return pool == "cls" && config.pool == model::Pool::kToken ? "" : pool;
 }
 
 model::Checkpoint OpenCheckpoint(const ModelOptions& options) {
@@ -54,7 +56,7 @@ model::Checkpoint OpenCheckpoint(const ModelOptions& options) {
   for (const std::string& assumption : checkpoint.description.assumptions) {
     Notify(options.note, FormatShown("{}: assumed: {}", checkpoint.source, assumption));
   }
-  if (const std::string pool = AuthorsPool(options); !pool.empty() && pool != kClassTokenPool) {
+  if (const std::string pool = AuthorsPool(options, checkpoint.description.config); !pool.empty()) {
     // For qkv info: other commands need no vectors.
     checkpoint.description.assumptions.push_back("vectors are " + pool + ", as its authors take them (else --pool)");
   }

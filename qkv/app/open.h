@@ -34,6 +34,8 @@ model::Checkpoint OpenCheckpoint(const ModelOptions& options);
 /// The features that the authors of a published model take, as the option --pool: "cls", "cls+mean". By its name in
 /// `given` or its place in the hub's cache; empty if it is none of the known models.
 std::string AuthorsPool(const ModelOptions& options);
+/// The same; empty also if the model gives these features by itself.
+std::string AuthorsPool(const ModelOptions& options, const model::VitConfig& config);
 
 /// Throws Error if the checkpoint's own input size costs out of all proportion to its weights. A size given by the user
 /// may cost any amount.
