@@ -14,8 +14,9 @@ int main(int argc, char** argv) {
   using namespace qkv::cli;
   PrepareStreams();
   int exit_code = 0;
-  Program program("qkv", "Run Vision Transformers straight from their checkpoints (timm, Hugging Face, open_clip, vit-pytorch).",
-                  "qkv " QKV_VERSION);
+  Program program(
+      "qkv", "Run Vision Transformers straight from their checkpoints (timm, Hugging Face, open_clip, vit-pytorch).",
+      "qkv " QKV_VERSION);
   const Command root = program.Root();
   root.RequireCommand();
   root.Footer("qkv SUBCOMMAND --help says more. Try: qkv classify photo.jpg");

@@ -362,8 +362,7 @@ Result ReplayOneMatrix(const Bench& bench) {
   result.reason += rates;
   result.reason += fmt::format(
       "An arm's merged heads have D×D numbers each, so more of them and a larger cost; {} those that suit two "
-      "matrices. "
-      "Small models, trained briefly. ",
+      "matrices. Small models, trained briefly. ",
       rates.empty() ? "learning rate and decay are" : "the decay is");
   result.reason += DescribeCaveats(bench);
   AddResults(bench, kMergingArms, &result);
