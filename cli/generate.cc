@@ -10,6 +10,7 @@
 #include "qkv/core/file.h"
 #include "qkv/core/lines.h"
 #include "qkv/core/parallel.h"
+#include "qkv/model/decoder.h"
 #include "qkv/model/finite.h"
 #include "qkv/model/sampling.h"
 #include "qkv/model/sequence_model.h"

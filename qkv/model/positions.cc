@@ -123,22 +123,47 @@ void SinCosGrid(int64_t height, int64_t width, View<T> to) {
 }
 
 template <typename T>
-void SinCosSequence(View<T> to) {
+void SinCosSequence(View<T> to, bool halves) {
   const int64_t D = to.dim(1);
   Require(D % 2 == 0, "sinusoidal positions: expected an even width, got {}", D);
   for (int64_t p = 0; p < to.dim(0); ++p) {
     for (int64_t d = 0; d < D; d += 2) {
       const double angle = static_cast<double>(p) * std::pow(10000.0, -static_cast<double>(d) / static_cast<double>(D));
-      to.row(p)[d] = static_cast<T>(std::sin(angle)), to.row(p)[d + 1] = static_cast<T>(std::cos(angle));
+      T* const sine = to.row(p) + (halves ? d / 2 : d);
+      sine[0] = static_cast<T>(std::sin(angle)), sine[halves ? D / 2 : 1] = static_cast<T>(std::cos(angle));
     }
   }
+}
+
+template <typename T>
+Tensor<T> ComputedPositions(const SequenceConfig& c) {
+  const bool halves = c.positions == SequencePositions::kSinusoidalHalves;
+  if (!halves && c.positions != SequencePositions::kSinusoidal) return {};
+  auto positions = Tensor<T>::Uninitialised({c.length, c.block.width});
+  SinCosSequence<T>(positions, halves);
+  return positions;
+}
+
+template <typename T>
+Tensor<T> RelativeScores(const SequenceConfig& c, View<const T> table) {
+  const int64_t H = table.dim(1);
+  auto scores = Tensor<T>::Uninitialised({H, 2 * c.length - 1});
+  for (int64_t distance = 1 - c.length; distance < c.length; ++distance) {
+    const T* const row = table.row(RelativeBucket(c, distance));
+    for (int64_t h = 0; h < H; ++h) scores.view().row(h)[distance + c.length - 1] = row[h];
+  }
+  return scores;
 }
 
 template void ResampleGrid(View<const float>, int64_t, int64_t, Interpolation, int64_t, int64_t, View<float>);
 template void ResampleGrid(View<const double>, int64_t, int64_t, Interpolation, int64_t, int64_t, View<double>);
 template void SinCosGrid(int64_t, int64_t, View<float>);
 template void SinCosGrid(int64_t, int64_t, View<double>);
-template void SinCosSequence(View<float>);
-template void SinCosSequence(View<double>);
+template void SinCosSequence(View<float>, bool);
+template void SinCosSequence(View<double>, bool);
+template Tensor<float> ComputedPositions(const SequenceConfig&);
+template Tensor<double> ComputedPositions(const SequenceConfig&);
+template Tensor<float> RelativeScores(const SequenceConfig&, View<const float>);
+template Tensor<double> RelativeScores(const SequenceConfig&, View<const double>);
 
 }  // namespace qkv::model

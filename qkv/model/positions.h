@@ -3,6 +3,7 @@
 #pragma once
 
 #include "qkv/core/tensor.h"
+#include "qkv/model/config/sequence_config.h"
 #include "qkv/model/config/vit_config.h"
 
 namespace qkv::model {
@@ -19,9 +20,19 @@ void ResampleGrid(View<const T> from, int64_t from_height, int64_t from_width, I
 template <typename T>
 void SinCosGrid(int64_t height, int64_t width, View<T> to);
 
-/// Fixed positions of a sequence (Vaswani et al. 2017, §3.5): features 2i and 2i + 1 of position p are the sine and the
-/// cosine of p · 10000^(−2i / D). to: [length, D]. Throws Error unless D is even.
+/// Fixed positions of a sequence (Vaswani et al. 2017, §3.5): the sine and the cosine of p · 10000^(−2i / D) for
+/// position p are features 2i and 2i + 1 or, in halves, i and D/2 + i (Marian). to: [length, D]. Throws Error unless D
+/// is even.
 template <typename T>
-void SinCosSequence(View<T> to);
+void SinCosSequence(View<T> to, bool halves = false);
+
+/// The fixed positions of a configuration, [length, D]; empty if it has none.
+template <typename T>
+Tensor<T> ComputedPositions(const SequenceConfig& config);
+
+/// What relative positions add to the scores of each head, by distance: [H, 2 · length − 1], of distances 1 − length
+/// to length − 1, the key's position less the query's. table: [relative_buckets, H].
+template <typename T>
+Tensor<T> RelativeScores(const SequenceConfig& config, View<const T> table);
 
 }  // namespace qkv::model

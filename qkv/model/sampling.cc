@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "qkv/core/error.h"
@@ -13,6 +14,7 @@ void SamplingSettings::Validate() const {
           temperature);
   Require(top_k >= 0, "sampling: expected top-k of 0 or more, got {}", top_k);
   Require(top_p > 0 && top_p <= 1, "sampling: expected top-p above 0, and 1 at most, got {}", top_p);
+  Require(min_p >= 0 && min_p <= 1, "sampling: expected min-p of 0 to 1, got {}", min_p);
 }
 
 TokenSampler::TokenSampler(const SamplingSettings& settings) : settings_(settings), rng_(settings.seed) {
@@ -22,7 +24,12 @@ TokenSampler::TokenSampler(const SamplingSettings& settings) : settings_(setting
 template <typename T>
 int32_t TokenSampler::Draw(std::span<const T> logits) {
   Require(!logits.empty(), "sampling: there are no logits");
-  for (const T logit : logits) Require(std::isfinite(logit), "sampling: a logit is {}", static_cast<double>(logit));
+  bool any = false;
+  for (const T logit : logits) {
+    Require(logit < std::numeric_limits<T>::infinity(), "sampling: a logit is {}", static_cast<double>(logit));
+    any = any || std::isfinite(logit);
+  }
+  Require(any, "sampling: every token is excluded");
   if (settings_.temperature == 0) {
     return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
   }
@@ -49,6 +56,12 @@ int32_t TokenSampler::Draw(std::span<const T> logits) {
     size_t tokens = 0;
     for (sum = 0; tokens < weights_.size() && sum < wanted; ++tokens) sum += weights_[tokens];
     weights_.resize(tokens);
+  }
+  if (settings_.min_p > 0) {
+    while (weights_.back() < settings_.min_p * weights_.front()) {
+      sum -= weights_.back();
+      weights_.pop_back();
+    }
   }
   double rest = rng_.Uniform() * sum;
   size_t drawn = 0;

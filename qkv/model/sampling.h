@@ -1,4 +1,4 @@
-// Samples the next token from its logits: temperature, top-k, top-p.
+// Samples the next token from its logits: temperature, top-k, top-p, min-p.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,11 @@ struct SamplingSettings {
   double temperature = 1;  // divides the logits; 0: greedy, the first of equal maxima
   int64_t top_k = 0;       // keeps only the k most probable tokens; 0: all
   double top_p = 1;        // of these, the fewest whose probabilities sum to p (nucleus sampling, Holtzman et al. 2020)
+  double min_p = 0;        // of these, those that are at least p times as probable as the most probable one
   uint64_t seed = 0;       // the same seed draws the same tokens
 
-  /// Throws Error if a number is out of range: temperature and top_k at least 0, top_p above 0 and at most 1.
+  /// Throws Error if a number is out of range: temperature and top_k at least 0, top_p above 0 and at most 1, min_p 0
+  /// to 1.
   void Validate() const;
 };
 
@@ -26,8 +28,8 @@ class TokenSampler {
   /// Throws Error as Validate.
   explicit TokenSampler(const SamplingSettings& settings);
 
-  /// The n-th call uses the n-th random number of the seed, whatever the logits are; greedy calls use none. Throws
-  /// Error if there are no logits, or one is NaN or infinite.
+  /// The n-th call uses the n-th random number of the seed, whatever the logits are; greedy calls use none. A
+  /// logit of −infinity is never drawn. Throws Error if there are no other logits, or one is NaN or +infinity.
   template <typename T>
   int32_t Draw(std::span<const T> logits);
 

@@ -1,4 +1,4 @@
-// Inference with sequence models: opening, building, logits of whole sequences, and the decoder.
+// Inference with sequence models: opening, building, whole sequences, and sources of cross-attention.
 #include "qkv/model/sequence_model.h"
 
 #include <algorithm>
@@ -56,26 +56,37 @@ struct VisibleKeys {
   View<const bool> mask;        // [B, 1, 1, N], if one before them is hidden
 };
 
-// The keys of N tokens by a mask, [B, tokens], or empty. pooled: [B], the tokens that are read. A causal model reads no
-// key after these; lengths of each sequence's own make its result independent of N.
-VisibleKeys FindVisibleKeys(View<const bool> mask, View<const int64_t> pooled, int64_t N, bool causal, Arena& arena) {
-  if (mask.empty() && !causal) return {};
-  const int64_t B = pooled.dim(0);
+// The keys of N tokens by a mask, [B, tokens], or empty. last: [B], the last token of each sequence that can be a key,
+// or empty for all. Lengths of each sequence's own make its result independent of N.
+VisibleKeys FindVisibleKeys(View<const bool> mask, View<const int64_t> last, int64_t N, Arena& arena) {
+  if (mask.empty() && last.empty()) return {};
+  const int64_t B = mask.empty() ? last.dim(0) : mask.dim(0);
   const View<int64_t> lengths = arena.New<int64_t>({B});
   const View<bool> allowed = arena.New<bool>({B, 1, 1, N});
   bool holes = false;
   for (int64_t b = 0; b < B; ++b) {
     int64_t& length = lengths.data()[b];
-    length = causal ? pooled.data()[b] + 1 : N;
+    const int64_t end = last.empty() ? N : last.data()[b] + 1;
+    length = end;
     if (mask.empty()) continue;
     const bool* const row = mask.row(b);
     while (length > 0 && !row[length - 1]) --length;
     Require(length > 0, "sequence model: the mask of sequence {} hides every token that its token {} could attend to",
-            b, pooled.data()[b]);
+            b, end - 1);
     holes = holes || std::find(row, row + length, false) != row + length;
     std::copy_n(row, N, allowed.at(b));
   }
   return {lengths, holes ? View<const bool>(allowed) : View<const bool>()};
+}
+
+// Those of `all` that are for this block.
+template <typename T>
+void CollectRequests(const std::vector<typename Outputs<T>::Attention>& all, size_t block,
+                     std::vector<nn::WeightsRequest<T>>* requests) {
+  requests->clear();
+  for (const auto& attention : all) {
+    if (attention.block == static_cast<int64_t>(block)) requests->push_back(attention.request);
+  }
 }
 
 SequenceCheckpoint OpenOnce(const std::filesystem::path& folder) {
@@ -108,10 +119,7 @@ SequenceModel<T>::SequenceModel(const SequenceConfig& config, const std::vector<
                                 const BuildOptions& options)
     : config_(config) {
   Validate(config);
-  double elements = PlaceElements(config.block, config.depth, config.length);
-  if (config.positions == SequencePositions::kSinusoidal) {
-    elements += static_cast<double>(config.length) * static_cast<double>(config.block.width);
-  }
+  double elements = PlaceElements(config, config.length);
   for (const BoundTensor& tensor : tensors) elements += static_cast<double>(tensor.spec.shape.size());
   const double rotary = config.positions == SequencePositions::kRotary
                             ? nn::RotaryTable::Bytes(config.length, config.block.attention.query_width())
@@ -119,14 +127,16 @@ SequenceModel<T>::SequenceModel(const SequenceConfig& config, const std::vector<
   RequireMemory(rotary + sizeof(T) * elements, "build: the sequence model's layers");
   const Weights<T> weights(tensors);
   tokens_ = weights.Get("token_embed.weight");
+  types_ = weights.Get("type_embed.weight");
+  positions_ = ComputedPositions<T>(config);
   if (config.positions == SequencePositions::kLearned) positions_ = weights.Get("pos_embed");
-  if (config.positions == SequencePositions::kSinusoidal) {
-    positions_ = Tensor<T>::Uninitialised({1, config.length, config.block.width});
-    SinCosSequence<T>(positions_.view()[0]);
+  if (config.positions == SequencePositions::kRelative) {
+    relative_ = RelativeScores<T>(config, weights.Get("rel_bias.weight"));
   }
+  norm_pre_ = weights.Norm("norm_pre", config.block.norm);
   if (config.positions == SequencePositions::kRotary) {
     rotary_ = std::make_unique<const nn::RotaryTable>(config.length, config.block.attention.query_width(),
-                                                      config.rotary_base);
+                                                      config.rotary_base, config.rotary_scaling);
   }
   blocks_.resize(static_cast<size_t>(config.depth));
   ParallelTasks(config.depth, [&](int64_t block, int) {
@@ -138,8 +148,13 @@ SequenceModel<T>::SequenceModel(const SequenceConfig& config, const std::vector<
   });
   places_ = StackPlaces(config.block.attention, config.length, blocks_);
   norm_ = weights.Norm("norm", config.block.norm);
+  pooler_ = weights.Layer("pooler", options.precision).Pack();
+  if (config.outputs == 0) return;
+  head_norm_ = weights.Norm("norm", config.block.norm);
   Affine<T> head = weights.Layer("head", options.precision);
-  if (options.fold_norms && config.final_norm) head.FoldNorm(&norm_);
+  if (config.tied_head) head.weight = tokens_.Clone(), head.rows = config.outputs;
+  for (T& value : head.weight.span()) value *= static_cast<T>(config.head_scale);
+  if (options.fold_norms && config.final_norm) head.FoldNorm(&head_norm_);
   head_ = head.Pack();
 }
 
@@ -150,30 +165,70 @@ SequenceModel<T> SequenceModel<T>::Load(const std::filesystem::path& folder, con
 }
 
 template <typename T>
+void SequenceModel<T>::Embedding(View<const int32_t> tokens, const RunOptions& options, View<T> x) const {
+  const int64_t N = tokens.dim(1), D = config_.block.width;
+  const T scale = static_cast<T>(config_.embedding_scale);
+  const View<const T> places =
+      positions_.empty() ? View<const T>() : positions_.view().reshape({positions_.size() / D, D});
+  nn::ForRowRanges(tokens.size(), D, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const T* const vector = tokens_.view().row(tokens.data()[row]);
+      T* const to = x.data() + row * D;
+      for (int64_t d = 0; d < D; ++d) to[d] = scale * vector[d];
+      const auto add = [&](const T* other) {
+        for (int64_t d = 0; d < D; ++d) to[d] += other[d];
+      };
+      if (!types_.empty()) add(types_.view().row(options.types.empty() ? 0 : options.types.data()[row]));
+      if (places.empty()) continue;
+      const int64_t first = options.first.empty() ? 0 : options.first[static_cast<size_t>(row / N)];
+      add(places.row(config_.position_offset + first + row % N));
+    }
+  });
+  const View<T> rows = x.reshape({tokens.size(), D});
+  if (config_.embedding_norm) nn::NormForward<T>(rows, norm_pre_, rows);
+}
+
+template <typename T>
+View<const T> SequenceModel<T>::RelativeBias(int64_t first, int64_t N) const {
+  if (relative_.empty()) return {};
+  // Entry [h, i, j] lies at distance j − first − i: a query further on begins one element earlier.
+  const int64_t H = relative_.dim(0), row = relative_.dim(1);
+  return {relative_.data() + config_.length - 1 - first, {1, H, N, first + N}, {0, row, -1, 1}};
+}
+
+template <typename T>
 View<T> SequenceModel<T>::Run(View<const int32_t> tokens, Arena& arena, const RunOptions& options) const {
   RequireTokens(config_, tokens);
-  const int64_t B = tokens.dim(0), N = tokens.dim(1), D = config_.block.width, all = options.first + N;
+  const int64_t B = tokens.dim(0), N = tokens.dim(1);
+  const int64_t first = options.first.empty() ? 0 : std::ranges::max(options.first);
   const double bytes = sizeof(T) * ActivationElements(config_, B, N);
   if (bytes > static_cast<double>(MemoryLimit())) {
     RequireMemory(bytes, fmt::format("sequence model: a pass of {} sequences of {} tokens", B, N));
   }
-  const View<T> x = arena.New<T>({B, N, D});
-  nn::ForRowRanges(B * N, D, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      const T* const vector = tokens_.view().row(tokens.data()[row]);
-      const T* const place = positions_.empty() ? nullptr : positions_.view().at(0, options.first + row % N);
-      T* const to = x.data() + row * D;
-      for (int64_t d = 0; d < D; ++d) to[d] = place ? vector[d] + place[d] : vector[d];
-    }
-  });
+  Require(config_.block.cross.has_value() == (options.source != nullptr),
+          "sequence model: a decoder with cross-attention needs a source, and no other model has one");
+  const View<T> x = arena.New<T>({B, N, config_.block.width});
+  Embedding(tokens, options, x);
+  std::vector<nn::WeightsRequest<T>> requests, source_requests;
   for (size_t block = 0; block < std::min(options.blocks, blocks_.size()); ++block) {
     nn::AttentionContext<T> context;
     context.mask = options.mask;
     context.key_lengths = options.key_lengths;
     context.causal = config_.causal;
     context.rotary = rotary_.get();
-    if (!places_.empty()) context.places = places_.view()[static_cast<int64_t>(block)].slice(2, 0, all);
-    if (!options.caches.empty()) context.cache = &options.caches[block];
+    context.bias = RelativeBias(first, N);
+    if (!places_.empty()) context.places = places_.view()[static_cast<int64_t>(block)].slice(2, 0, first + N);
+    if (!options.caches.empty()) {
+      context.cache = options.caches[block].Rows(options.cached_begin, options.cached_begin + B);
+    }
+    if (options.source) {
+      context.source = options.source->blocks[block].Rows(options.source_begin, options.source_end);
+    }
+    if (options.requests) {
+      CollectRequests<T>(options.requests->attention, block, &requests);
+      CollectRequests<T>(options.requests->cross_attention, block, &source_requests);
+      context.requests = requests, context.source_requests = source_requests;
+    }
     // The last rows of a shorter sequence would not be the rows of its tokens.
     context.last_rows = options.key_lengths.empty();
     const bool last = block + 1 == blocks_.size() && options.rows > 0;
@@ -186,21 +241,13 @@ template <typename T>
 void SequenceModel<T>::OutputForward(View<const T> x, Arena& arena, View<T> logits) const {
   const Shape one({1, x.dim(0), x.dim(1)});
   const View<const T> rows(x.data(), one, {x.dim(0) * x.stride(0), x.stride(0), 1});
-  const nn::Input<T> normed = config_.final_norm ? nn::Normalised<T>(rows, norm_, arena) : nn::Input<T>(rows);
+  const nn::Input<T> normed = config_.final_norm ? nn::Normalised<T>(rows, head_norm_, arena) : nn::Input<T>(rows);
   nn::LinearForward<T>(nn::AsOneMatrix(normed), head_, logits);
 }
 
 template <typename T>
 void SequenceModel<T>::Logits(View<const int32_t> tokens, Arena& arena, View<T> logits) const {
-  const int64_t length = config_.length, outputs = config_.outputs;
-  Require(tokens.rank() == 2 && tokens.dense() && tokens.dim(0) > 0 && tokens.dim(1) > 0 && tokens.dim(1) <= length,
-          "sequence model: expected dense tokens [B, N], N of 1 to {}, got {}", length, tokens.shape());
-  const int64_t B = tokens.dim(0), N = tokens.dim(1);
-  Require(logits.shape() == Shape({B, N, outputs}) && logits.dense(),
-          "sequence model: logits are {}, expected [{}, {}, {}], dense", logits.shape(), B, N, outputs);
-  arena.Reset();
-  const View<T> x = Run(tokens, arena);
-  OutputForward(x.reshape({B * N, config_.block.width}), arena, logits.reshape({B * N, outputs}));
+  Forward(tokens, {}, arena, {.logits = logits});
 }
 
 template <typename T>
@@ -213,11 +260,87 @@ Tensor<T> SequenceModel<T>::Logits(View<const int32_t> tokens) const {
 }
 
 template <typename T>
+void SequenceModel<T>::RequireShape(View<const int32_t> tokens) const {
+  Require(
+      tokens.rank() == 2 && tokens.dense() && tokens.dim(0) > 0 && tokens.dim(1) > 0 && tokens.dim(1) <= config_.length,
+      "sequence model: expected dense tokens [B, N], N of 1 to {}, got {}", config_.length, tokens.shape());
+}
+
+template <typename T>
+void SequenceModel<T>::Forward(View<const int32_t> tokens, const SequenceInputs<T>& inputs, Arena& arena,
+                               const SequenceOutputs<T>& outputs) const {
+  RequireShape(tokens);
+  const int64_t B = tokens.dim(0), N = tokens.dim(1), D = config_.block.width;
+  const auto require_output = [&](View<T> out, int64_t width, std::string_view what) {
+    Require(out.empty() || (out.shape() == Shape({B, N, width}) && out.dense() && width > 0),
+            "sequence model: {} are {}, expected [{}, {}, {}], dense", what, out.shape(), B, N, width);
+  };
+  require_output(outputs.logits, config_.outputs, "logits");
+  require_output(outputs.tokens, D, "output tokens");
+  Require(outputs.pooled.empty() || (config_.pooler_width > 0 && outputs.pooled.dense() &&
+                                     outputs.pooled.shape() == Shape({B, config_.pooler_width})),
+          "sequence model: the pooled tokens are {}, expected [{}, {}], dense", outputs.pooled.shape(), B,
+          config_.pooler_width);
+  Require(inputs.types.empty() || (inputs.types.shape() == tokens.shape() && inputs.types.dense()),
+          "sequence model: token types are {}, expected {}, dense", inputs.types.shape(), tokens.shape());
+  for (int64_t i = 0; i < inputs.types.size() && !inputs.types.empty(); ++i) {
+    const int32_t type = inputs.types.data()[i];
+    Require(type >= 0 && type < std::max<int64_t>(1, config_.token_types),
+            "sequence model: the type of token {} is {}, and there are {}", i, type, config_.token_types);
+  }
+  Require(inputs.mask.empty() || (inputs.mask.shape() == tokens.shape() && inputs.mask.dense()),
+          "sequence model: the mask is {}, expected {}, dense", inputs.mask.shape(), tokens.shape());
+  arena.Reset();
+  const VisibleKeys keys = FindVisibleKeys(inputs.mask, {}, N, arena);
+  const View<T> x = Run(tokens, arena,
+                        {.mask = keys.mask,
+                         .key_lengths = keys.lengths,
+                         .types = inputs.types,
+                         .source_begin = 0,
+                         .source_end = inputs.source ? inputs.source->entries : 0,
+                         .source = inputs.source,
+                         .requests = &outputs});
+  const View<const T> rows = x.reshape({B * N, D});
+  if (!outputs.logits.empty()) OutputForward(rows, arena, outputs.logits.reshape({B * N, config_.outputs}));
+  // From here on x is what follows the final norm.
+  if (config_.final_norm) nn::NormForward<T>(rows, norm_, x.reshape(rows.shape()));
+  if (!outputs.tokens.empty()) std::copy_n(rows.data(), rows.size(), outputs.tokens.data());
+  if (outputs.pooled.empty()) return;
+  const View<const T> first(x.data(), {B, D}, {N * D, 1});
+  nn::LinearForward<T>(first, pooler_, outputs.pooled, {.activation = simd::Activation::kTanh});
+}
+
+template <typename T>
+void SequenceModel<T>::ReadSource(View<const T> source, View<const int64_t> lengths, Arena& arena,
+                                  Source<T>* read) const {
+  Require(config_.block.cross.has_value(), "sequence model: it has no cross-attention to read a source");
+  const int64_t S = config_.block.cross->source(config_.block.width);
+  Require(source.rank() == 3 && source.dense() && source.dim(2) == S && lengths.shape() == Shape({source.dim(0)}),
+          "sequence model: a source of {} with lengths {}, expected [B, N, {}], dense, and [B]", source.shape(),
+          lengths.shape(), S);
+  const int64_t B = source.dim(0), N = source.dim(1);
+  for (const int64_t length : std::span(lengths.data(), static_cast<size_t>(B))) {
+    Require(length > 0 && length <= N, "sequence model: a source of {} tokens, expected 1 to {}", length, N);
+  }
+  const bool fits = !read->blocks.empty() && read->blocks[0].value.dim(0) == B && read->blocks[0].value.dim(2) == N;
+  if (!fits) {
+    double elements = 0;
+    for (const nn::Block<T>& block : blocks_) elements += nn::KeyValueCache<T>::Elements(block.cross, B, S, N, false);
+    RequireMemory(sizeof(T) * elements, "decoder: keys and values of the source");
+    *read = {};
+    for (const nn::Block<T>& block : blocks_) read->blocks.emplace_back(block.cross, B, S, N, false);
+  }
+  read->entries = B;
+  for (size_t block = 0; block < blocks_.size(); ++block) {
+    nn::CrossAttentionFill<T>(source, lengths, blocks_[block].cross, read->blocks[block], arena);
+  }
+}
+
+template <typename T>
 void SequenceModel<T>::Embed(View<const int32_t> tokens, View<const bool> mask, Arena& arena, View<T> out) const {
-  const int64_t length = config_.length, outputs = config_.outputs, D = config_.block.width;
+  const int64_t outputs = config_.outputs, D = config_.block.width;
   Require(config_.pool != TokenPool::kNone, "sequence model: it reads every token (\"pool\": \"none\"), not one");
-  Require(tokens.rank() == 2 && tokens.dense() && tokens.dim(0) > 0 && tokens.dim(1) > 0 && tokens.dim(1) <= length,
-          "sequence model: expected dense tokens [B, N], N of 1 to {}, got {}", length, tokens.shape());
+  RequireShape(tokens);
   const int64_t B = tokens.dim(0);
   Require(out.shape() == Shape({B, outputs}) && out.dense(),
           "sequence model: the outputs are {}, expected [{}, {}], dense", out.shape(), B, outputs);
@@ -229,7 +352,7 @@ void SequenceModel<T>::Embed(View<const int32_t> tokens, View<const bool> mask, 
   for (int64_t b = 0; b < B; ++b) std::copy_n(tokens.row(b), N, read.row(b));
   Require(mask.empty() || (mask.shape() == tokens.shape() && mask.dense()),
           "sequence model: the mask is {}, expected {}, dense", mask.shape(), tokens.shape());
-  const VisibleKeys keys = FindVisibleKeys(mask, pooled, N, config_.causal, arena);
+  const VisibleKeys keys = FindVisibleKeys(mask, config_.causal ? pooled : View<int64_t>(), N, arena);
   const View<T> x = Run(read, arena, {.mask = keys.mask, .key_lengths = keys.lengths}), rows = arena.New<T>({B, D});
   for (int64_t b = 0; b < B; ++b) std::copy_n(x.at(b, pooled.data()[b]), D, rows.row(b));
   OutputForward(rows, arena, out);
@@ -248,56 +371,14 @@ std::string SequenceModel<T>::WhereNotFinite(std::span<const int32_t> tokens) co
 }
 
 template <typename T>
-Decoder<T>::Decoder(const SequenceModel<T>& model) : model_(model) {
-  const SequenceConfig& c = model.config();
-  Require(c.causal, "decoder: the model is not causal: what a token is answered depends on those that follow");
-  const bool rotary = model.rotary_ != nullptr;
-  double elements = 0;
-  for (const nn::Block<T>& block : model.blocks_) {
-    elements += nn::KeyValueCache<T>::Elements(block.attention, 1, c.block.width, c.length, rotary);
-  }
-  RequireMemory(sizeof(T) * elements, "decoder: keys and values of as many tokens as the model takes");
-  for (const nn::Block<T>& block : model.blocks_) {
-    caches_.emplace_back(block.attention, 1, c.block.width, c.length, rotary);
-  }
-  tokens_.reserve(static_cast<size_t>(c.length));
-  logits_ = Tensor<T>({1, c.outputs});
+void Source<T>::Select(std::span<const int64_t> rows) {
+  for (nn::KeyValueCache<T>& block : blocks) block.Select(rows);
+  entries = std::ssize(rows);
 }
 
-template <typename T>
-std::span<const T> Decoder<T>::Prefill(std::span<const int32_t> tokens) {
-  Require(!tokens.empty(), "decoder: expected one token at least to begin with");
-  const auto length = static_cast<size_t>(model_.config().length);
-  tokens_.clear();
-  for (nn::KeyValueCache<T>& cache : caches_) cache.tokens = 0;
-  return Feed(tokens.last(std::min(tokens.size(), length)));
-}
-
-template <typename T>
-std::span<const T> Decoder<T>::Next(int32_t token) {
-  RequireTokens(model_.config(), View<const int32_t>(&token, {1}));
-  const auto length = static_cast<size_t>(model_.config().length);
-  if (tokens_.size() < length) return Feed({&token, 1});
-  tokens_.erase(tokens_.begin(), tokens_.end() - static_cast<std::ptrdiff_t>(length / 2));
-  tokens_.push_back(token);
-  const std::vector<int32_t> kept = tokens_;
-  return Prefill(kept);
-}
-
-template <typename T>
-std::span<const T> Decoder<T>::Feed(std::span<const int32_t> tokens) {
-  const auto first = static_cast<int64_t>(tokens_.size()), N = static_cast<int64_t>(tokens.size());
-  arena_.Reset();
-  const View<T> x =
-      model_.Run(View<const int32_t>(tokens.data(), {1, N}), arena_, {.first = first, .caches = caches_, .rows = 1});
-  tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
-  model_.OutputForward(x[0].slice(0, N - 1, N), arena_, logits_);
-  return logits_.span();
-}
-
+template struct Source<float>;
+template struct Source<double>;
 template class SequenceModel<float>;
 template class SequenceModel<double>;
-template class Decoder<float>;
-template class Decoder<double>;
 
 }  // namespace qkv::model

@@ -1,9 +1,5 @@
-// Inference with a sequence model: logits of whole sequences, or token by token with cached keys and values.
-//
-//   const auto model = qkv::model::SequenceModel<float>::Load("RUN");
-//   qkv::model::Decoder<float> decoder(model);
-//   std::span<const float> logits = decoder.Prefill(prompt);
-//   for (…) logits = decoder.Next(sampler.Draw(logits));
+// Inference with sequence models: logits and tokens of whole sequences, and what cross-attention reads. Not here: token by
+// token (decoder.h).
 #pragma once
 
 #include <cstdint>
@@ -37,7 +33,35 @@ struct SequenceCheckpoint {
   std::vector<BoundTensor> bound;                  // in the order of TensorTable; points into `tensors`
 };
 
-/// An encoder or decoder of tokens, as `qkv train` produces from a task or a text.
+/// Keys and values of a source's tokens, as the cross-attention of every block reads them.
+template <typename T>
+struct Source {
+  std::vector<nn::KeyValueCache<T>> blocks;  // a cache per block
+  int64_t entries = 0;                       // those in use are the first
+
+  /// Entry i becomes what entry rows[i] was, and there are rows.size().
+  void Select(std::span<const int64_t> rows);
+};
+
+/// What a pass reads beside the tokens.
+template <typename T>
+struct SequenceInputs {
+  View<const int32_t> types = {};  // [B, N], the type of each token; empty: all 0
+  View<const bool> mask = {};      // [B, N], false for tokens that others do not attend to, or empty
+  Source<T>* source = nullptr;     // what cross-attention reads, of B entries
+};
+
+/// Requested outputs of a pass. Empty views are not computed.
+template <typename T>
+struct SequenceOutputs {
+  View<T> logits = {};                                               // [B, N, outputs], dense
+  View<T> tokens = {};                                               // [B, N, D], dense, after the final norm
+  View<T> pooled = {};                                               // [B, pooler_width], dense
+  std::vector<typename Outputs<T>::Attention> attention = {};        // weights of blocks, [B, H, rows, N]
+  std::vector<typename Outputs<T>::Attention> cross_attention = {};  // likewise over the source, [B, H, rows, N_source]
+};
+
+/// An encoder or decoder of tokens: one that `qkv train` produces from a task or a text, or a part of a TextModel.
 template <typename T>
 class SequenceModel {
  public:
@@ -53,6 +77,16 @@ class SequenceModel {
   void Logits(View<const int32_t> tokens, Arena& arena, View<T> logits) const;
   /// As above, in new memory: [B, N, outputs].
   Tensor<T> Logits(View<const int32_t> tokens) const;
+
+  /// The requested outputs for tokens [B, N], dense. Tokens that a mask hides have outputs too, which mean nothing.
+  /// Throws Error as Logits, if an input's shape does not fit, or if a mask hides a whole sequence.
+  void Forward(View<const int32_t> tokens, const SequenceInputs<T>& inputs, Arena& arena,
+               const SequenceOutputs<T>& outputs) const;
+
+  /// Keys and values of `source`, the last hidden states of an encoder, [B, N, S], for a decoder with cross-attention.
+  /// lengths: [B], tokens of each entry, 1 to N. A `Source` of the same shape is filled again without an allocation.
+  /// Throws Error if the model has no cross-attention or shapes do not fit.
+  void ReadSource(View<const T> source, View<const int64_t> lengths, Arena& arena, Source<T>* read) const;
 
   /// The output of one token of each sequence, as config().pool selects it: out is [B, outputs], dense. tokens: [B, N],
   /// dense. mask: [B, N], dense, false for tokens that others do not attend to, such as padding; or empty. A causal
@@ -71,55 +105,41 @@ class SequenceModel {
   friend class Decoder;
 
   struct RunOptions {
-    int64_t first = 0;                            // position of the first token
+    std::span<const int64_t> first = {};          // [B], position of each sequence's first token; empty: 0
     std::span<nn::KeyValueCache<T>> caches = {};  // one per block, or empty
+    int64_t cached_begin = 0;                     // the first of the B cached sequences
+    int64_t source_begin = 0, source_end = 0;     // entries of the source
     int64_t rows = 0;                             // the model's last block updates the last `rows` tokens; 0: all
     size_t blocks = std::numeric_limits<size_t>::max();  // runs the first `blocks` blocks
     View<const bool> mask = {};                          // [B, 1, 1, N], or empty
     View<const int64_t> key_lengths = {};                // [B], or empty
+    View<const int32_t> types = {};                      // [B, N], or empty
+    Source<T>* source = nullptr;
+    const SequenceOutputs<T>* requests = nullptr;  // its attention weights
   };
   /// Returns x, [B, N, D].
   View<T> Run(View<const int32_t> tokens, Arena& arena, const RunOptions& options = {}) const;
+  /// Writes the embedded tokens to x, [B, N, D].
+  void Embedding(View<const int32_t> tokens, const RunOptions& options, View<T> x) const;
+  /// What is added to the scores of N queries from position `first` on and all keys until then, [1, H, N, first + N];
+  /// or empty.
+  View<const T> RelativeBias(int64_t first, int64_t N) const;
+  /// Throws Error unless tokens are [B, N], dense, of 1 to length tokens.
+  void RequireShape(View<const int32_t> tokens) const;
   /// Final norm and head. x: [R, D], output of the last block.
   void OutputForward(View<const T> x, Arena& arena, View<T> logits) const;
 
   SequenceConfig config_;
   Tensor<T> tokens_;     // [V, D]
-  Tensor<T> positions_;  // [length, D], or empty
+  Tensor<T> types_;      // [token types, D], or empty
+  Tensor<T> positions_;  // [position_offset + length, D], or empty
+  Tensor<T> relative_;   // [H, 2 · length − 1], see RelativeScores; or empty
+  nn::Norm<T> norm_pre_;
   std::unique_ptr<const nn::RotaryTable> rotary_;
   Tensor<T> places_;  // [depth, 2, H, length, r], for positional attention kinds; or empty
   std::vector<nn::Block<T>> blocks_;
-  nn::Norm<T> norm_;
-  nn::Linear<T> head_;
-};
-
-/// Decodes one sequence of a causal model token by token. Each token costs one row of every layer, and attention to the
-/// cache. The logits equal those of SequenceModel::Logits for all tokens, up to rounding. A second sequence allocates
-/// nothing.
-template <typename T>
-class Decoder {
- public:
-  /// The model must outlive it. Throws Error if it is not causal.
-  explicit Decoder(const SequenceModel<T>& model);
-
-  /// Restarts with these tokens, at least one; if they exceed the model's length, with the last of them. Returns the
-  /// logits of the last token, [outputs], valid until the next call.
-  std::span<const T> Prefill(std::span<const int32_t> tokens);
-  /// Adds one token and returns its logits. If the model's length is used up, the older half of the tokens is dropped
-  /// first, and the cache of the others is recomputed.
-  std::span<const T> Next(int32_t token);
-
-  /// The tokens that the next logits depend on, at most the model's length.
-  std::span<const int32_t> tokens() const { return tokens_; }
-
- private:
-  std::span<const T> Feed(std::span<const int32_t> tokens);
-
-  const SequenceModel<T>& model_;
-  std::vector<nn::KeyValueCache<T>> caches_;  // one per block
-  std::vector<int32_t> tokens_;
-  Arena arena_;
-  Tensor<T> logits_;  // [1, outputs]
+  nn::Norm<T> norm_, head_norm_;  // the same norm, for the tokens as outputs and, perhaps folded, for the head
+  nn::Linear<T> head_, pooler_;
 };
 
 }  // namespace qkv::model

@@ -113,27 +113,39 @@ View<T> QueriesOfKeys(View<T> of, const AttentionLayer<T>& layer, Arena& arena) 
   return query;
 }
 
-// Rotates keys and queries by their positions. Rotated keys go to new memory if the kind uses them as values too,
-// otherwise in place. first: position of key 0. first_query: index of query 0 among the keys.
+// Rotates heads, [B, H, N, r], by the positions that follow those in the cache, and `offset` more.
 template <typename T>
-void RotateOperands(const AttentionLayer<T>& layer, const RotaryTable& rotary, int64_t first, int64_t first_query,
-                    View<T>* query, View<T>* key, Arena& arena) {
+void RotateAfter(View<const T> x, const RotaryTable& rotary, const CachedRows<T>& cache, int64_t offset, View<T> y) {
+  if (cache.empty() || cache.even()) {
+    RotateHeads<T>(x, rotary, (cache.empty() ? 0 : cache.tokens()) + offset, y);
+    return;
+  }
+  for (int64_t b = 0; b < x.dim(0); ++b) {
+    RotateHeads<T>(x.slice(0, b, b + 1), rotary, cache.lengths.data()[b] + offset, y.slice(0, b, b + 1));
+  }
+}
+
+// Rotates keys and queries by their positions. Rotated keys go to new memory if the kind uses them as values too,
+// otherwise in place. first_query: index of query 0 among the keys.
+template <typename T>
+void RotateOperands(const AttentionLayer<T>& layer, const RotaryTable& rotary, const CachedRows<T>& cache,
+                    int64_t first_query, View<T>* query, View<T>* key, Arena& arena) {
   const View<T> rotated =
       ValuesAreKeys(layer.kind) ? NewHeads<T>(key->dim(0), key->dim(1), key->dim(2), key->dim(3), arena) : *key;
-  RotateHeads<T>(*key, rotary, first, rotated);
+  RotateAfter<T>(*key, rotary, cache, 0, rotated);
   if (QueriesLieInKeys(layer)) {
     *query = rotated.slice(2, first_query, first_query + query->dim(2));
   } else {
-    RotateHeads<T>(*query, rotary, first + first_query, *query);
+    RotateAfter<T>(*query, rotary, cache, first_query, *query);
   }
   *key = rotated;
 }
 
 // Reads all cached keys and values in the layout that attention multiplies.
 template <typename T>
-void Recall(const AttentionLayer<T>& layer, const KeyValueCache<T>& cache, View<const T>* key, View<const T>* value) {
-  *value = cache.value.view().slice(2, 0, cache.tokens);
-  if (!cache.key.empty()) *key = cache.key.view().slice(2, 0, cache.tokens);
+void Recall(const AttentionLayer<T>& layer, const CachedRows<T>& cache, View<const T>* key, View<const T>* value) {
+  *value = cache.value.slice(2, 0, cache.tokens());
+  if (!cache.key.empty()) *key = cache.key.slice(2, 0, cache.tokens());
   if (cache.key.empty() && ValuesAreKeys(layer.kind)) *key = *value;
   if (layer.kind != AttentionKind::kMerged) return;
   // The tokens are the keys of every head.
@@ -143,18 +155,18 @@ void Recall(const AttentionLayer<T>& layer, const KeyValueCache<T>& cache, View<
 
 // Appends keys and values to the cache.
 template <typename T>
-void Remember(View<const T> key, View<const T> value, KeyValueCache<T>& cache) {
-  const auto join = [&](View<const T> from, View<T> all) {
-    const View<T> to = all.slice(2, cache.tokens, cache.tokens + from.dim(2));
-    for (int64_t b = 0; b < to.dim(0); ++b) {
+void Remember(View<const T> key, View<const T> value, const CachedRows<T>& cache) {
+  const auto join = [&](View<const T> from, View<T> to) {
+    for (int64_t b = 0; b < from.dim(0); ++b) {
+      const int64_t first = cache.lengths.data()[b];
       for (int64_t h = 0; h < to.dim(1); ++h) {
-        for (int64_t n = 0; n < to.dim(2); ++n) std::copy_n(from.at(b, h, n), to.dim(3), to.at(b, h, n));
+        for (int64_t n = 0; n < from.dim(2); ++n) std::copy_n(from.at(b, h, n), to.dim(3), to.at(b, h, first + n));
       }
     }
   };
-  if (!cache.key.empty()) join(key, cache.key.view());
-  join(value, cache.value.view());
-  cache.tokens += value.dim(2);
+  if (!cache.key.empty()) join(key, cache.key);
+  join(value, cache.value);
+  for (int64_t b = 0; b < value.dim(0); ++b) cache.lengths.data()[b] += value.dim(2);
 }
 
 // Projects tokens to keys and values, and to queries if one product makes them with the keys. Without `sums`, values
@@ -187,7 +199,7 @@ Operands<T> KeysAndValues(const Input<T>& x, const AttentionLayer<T>& layer, Are
 template <typename T>
 Operands<T> Projected(const Input<T>& x_query, const Input<T>& x, const AttentionLayer<T>& layer,
                       const AttentionContext<T>& context, bool sums, Arena& arena) {
-  const int64_t Nq = x_query.dim(1), first = context.cache ? context.cache->tokens : 0;
+  const int64_t Nq = x_query.dim(1), first = context.cache.empty() ? 0 : context.cache.tokens();
   const int64_t first_query = FirstQuery(x_query, x, context);
   View<T> key, query;
   Operands<T> operands = KeysAndValues(x, layer, arena, &key, &query, sums);
@@ -208,7 +220,7 @@ Operands<T> Projected(const Input<T>& x_query, const Input<T>& x, const Attentio
     if (!layer.query_norm.empty()) NormHeads<T>(query, layer.query_norm, query);
   }
   if (!layer.key_norm.empty()) NormHeads<T>(key, layer.key_norm, key);
-  if (context.rotary) RotateOperands(layer, *context.rotary, first, first_query, &query, &key, arena);
+  if (context.rotary) RotateOperands(layer, *context.rotary, context.cache, first_query, &query, &key, arena);
   operands.query = query, operands.key = key;
   return operands;
 }
@@ -318,7 +330,7 @@ attention::Options<T> MakeAttentionOptions(const AttentionLayer<T>& layer, const
   attention::Options<T> options;
   options.scale = layer.kind == AttentionKind::kGaussian ? T(1) : T(1) / std::sqrt(static_cast<T>(layer.head_width));
   if (context.causal) {
-    const bool to_the_end = context.cache || context.last_rows;
+    const bool to_the_end = !context.cache.empty() || context.last_rows;
     options.causal = to_the_end ? attention::Causal::kBottomRight : attention::Causal::kTopLeft;
   }
   options.bias = context.bias, options.mask = context.mask, options.key_lengths = context.key_lengths;
@@ -368,12 +380,15 @@ void CheckContext(const Input<T>& x_query, const Input<T>& x, const AttentionLay
   Require(!context.last_rows || context.causal || (layer.window_left < 0 && layer.window_right < 0) ||
               x_query.dim(1) == x.dim(1),
           "attention: a window around the last rows alone needs a causal layer");
-  if (!context.cache) return;
-  const KeyValueCache<T>& cache = *context.cache;
+  if (context.cache.empty()) return;
+  const CachedRows<T>& cache = context.cache;
   Require(context.causal && writes && (x_query.dim(1) == x.dim(1) || context.last_rows) &&
               cache.value.dim(0) == x.dim(0) && N <= cache.value.dim(2),
           "attention: {} tokens do not fit a cache of {} in {} sequences, causal and for the last of them", N,
           cache.value.dim(2), cache.value.dim(0));
+  Require(cache.even() || (!IsPositional(layer.kind) && context.bias.empty() && context.mask.empty() &&
+                           context.key_lengths.empty()),
+          "attention: cached sequences of unequal lengths allow no positional scores, bias, mask or key lengths");
 }
 
 // Of the keys in a cache; nothing if they are positional or equal to the values.
@@ -391,19 +406,20 @@ void AttentionForward(const Input<T>& x_query, const Input<T>& x, const Attentio
                       const Tensor<T>* scale, View<const T> residual, View<T> out, Arena& arena,
                       const AttentionContext<T>& context) {
   const Arena::Scope scope(arena);
-  const int64_t B = x.dim(0), Nq = x_query.dim(1), N = x.dim(1) + (context.cache ? context.cache->tokens : 0);
+  const int64_t B = x.dim(0), Nq = x_query.dim(1), N = x.dim(1) + (context.cache.empty() ? 0 : context.cache.tokens());
   CheckContext(x_query, x, layer, !out.empty(), N, context);
-  const bool plain = context.requests.empty() && !context.rotary && !context.cache && !context.causal &&
+  const bool plain = context.requests.empty() && !context.rotary && context.cache.empty() && !context.causal &&
                      context.bias.empty() && context.mask.empty() && context.key_lengths.empty() &&
                      layer.window_left < 0 && layer.window_right < 0;
   const bool absorbed = plain && AbsorbedIsCheaper(x_query, x, layer);
   Operands<T> operands = absorbed ? Absorbed(x_query, x, layer, context, arena)
                                   : Projected(x_query, x, layer, context, !out.empty(), arena);
-  if (context.cache) {
-    Remember(operands.key, operands.value, *context.cache);
-    Recall(layer, *context.cache, &operands.key, &operands.value);
-  }
   attention::Options<T> options = MakeAttentionOptions(layer, context);
+  if (!context.cache.empty()) {
+    Remember(operands.key, operands.value, context.cache);
+    Recall(layer, context.cache, &operands.key, &operands.value);
+    if (!context.cache.even()) options.key_lengths = context.cache.lengths;
+  }
   if (absorbed) options.bf16 = false;
   for (const WeightsRequest<T>& request : context.requests) {
     WriteRequest<T>(request, operands.query, operands.key, options, arena);
@@ -418,27 +434,29 @@ void AttentionForward(const Input<T>& x_query, const Input<T>& x, const Attentio
 }
 
 template <typename T>
-void CrossAttentionFill(const Input<T>& source, const AttentionLayer<T>& layer, KeyValueCache<T>& cache, Arena& arena) {
+void CrossAttentionFill(const Input<T>& source, View<const int64_t> lengths, const AttentionLayer<T>& layer,
+                        KeyValueCache<T>& cache, Arena& arena) {
   const Arena::Scope scope(arena);
   Require(!IsPositional(layer.kind) && !layer.query.empty() && cache.value.dim(0) == source.dim(0) &&
               source.dim(1) <= cache.value.dim(2),
           "cross-attention: {} tokens of {} sequences do not fit a cache of {} in {}, or the layer makes queries with "
           "its keys",
           source.dim(1), source.dim(0), cache.value.dim(2), cache.value.dim(0));
-  cache.tokens = 0;
+  std::ranges::fill(cache.lengths.span(), int64_t{0});
   View<T> key;
   const Operands<T> operands = KeysAndValues(source, layer, arena, &key);
   if (!layer.key_norm.empty()) NormHeads<T>(key, layer.key_norm, key);
-  Remember(operands.key, operands.value, cache);
+  Remember(operands.key, operands.value, cache.Rows(0, source.dim(0)));
+  if (!lengths.empty()) std::copy_n(lengths.data(), source.dim(0), cache.lengths.data());
 }
 
 template <typename T>
-void CrossAttentionForward(const Input<T>& x, const KeyValueCache<T>& source, const AttentionLayer<T>& layer,
+void CrossAttentionForward(const Input<T>& x, const CachedRows<T>& source, const AttentionLayer<T>& layer,
                            const Tensor<T>* scale, View<const T> residual, View<T> out, Arena& arena,
                            const AttentionContext<T>& context) {
   const Arena::Scope scope(arena);
   const int64_t B = x.dim(0), Nq = x.dim(1);
-  Require(!layer.query.empty() && B == source.value.dim(0) && source.tokens > 0 && !context.causal && !context.rotary,
+  Require(!layer.query.empty() && B == source.value.dim(0) && !context.causal && !context.rotary,
           "cross-attention: expected a layer with queries apart and a filled source of {} sequences, got {}", B,
           source.value.dim(0));
   Operands<T> operands;
@@ -447,7 +465,8 @@ void CrossAttentionForward(const Input<T>& x, const KeyValueCache<T>& source, co
   if (!layer.query_norm.empty()) NormHeads<T>(query, layer.query_norm, query);
   operands.query = query;
   Recall(layer, source, &operands.key, &operands.value);
-  const attention::Options<T> options = MakeAttentionOptions(layer, context);
+  attention::Options<T> options = MakeAttentionOptions(layer, context);
+  if (!source.even() || source.tokens() == 0) options.key_lengths = source.lengths;
   for (const WeightsRequest<T>& request : context.requests) {
     WriteRequest<T>(request, operands.query, operands.key, options, arena);
   }
@@ -479,8 +498,56 @@ void GaussianPlaces(View<const T> bandwidth, int64_t prefix, int64_t grid_height
 
 template <typename T>
 KeyValueCache<T>::KeyValueCache(const AttentionLayer<T>& layer, int64_t B, int64_t D, int64_t capacity, bool rotary)
-    : value({B, layer.kv_heads(), capacity, layer.head_width}) {
+    : value({B, layer.kv_heads(), capacity, layer.head_width}), lengths({B}) {
   if (const Shape shape = KeyShape(layer, B, D, capacity, rotary); shape.size() > 0) key = Tensor<T>(shape);
+}
+
+template <typename T>
+CachedRows<T> KeyValueCache<T>::Rows(int64_t begin, int64_t end) {
+  return {key.empty() ? View<T>() : key.view().slice(0, begin, end), value.view().slice(0, begin, end),
+          lengths.view().slice(0, begin, end)};
+}
+
+template <typename T>
+void KeyValueCache<T>::Select(std::span<const int64_t> rows) {
+  const auto moves = [&](int64_t i) { return rows[static_cast<size_t>(i)] != i; };
+  // A sequence that is read after it was overwritten, [G, tokens, E] without the unused capacity, must be saved.
+  struct Saved {
+    int64_t row, length;
+    std::vector<T> key, value;
+  };
+  std::vector<Saved> saved;
+  const auto copy_out = [](View<const T> from, int64_t length, std::vector<T>* to) {
+    for (int64_t h = 0; h < from.dim(0); ++h) to->insert(to->end(), from.at(h), from.at(h) + length * from.dim(2));
+  };
+  const auto find = [&](int64_t row) {
+    return std::ranges::find_if(saved, [&](const Saved& one) { return one.row == row; });
+  };
+  for (int64_t i = 0; i < std::ssize(rows); ++i) {
+    const int64_t from = rows[static_cast<size_t>(i)];
+    if (from >= i || !moves(from) || find(from) != saved.end()) continue;
+    Saved& one = saved.emplace_back(Saved{from, lengths[from], {}, {}});
+    if (!key.empty()) copy_out(key.view()[from], one.length, &one.key);
+    copy_out(value.view()[from], one.length, &one.value);
+  }
+  const auto copy_in = [](const T* from, int64_t stride, int64_t length, View<T> to) {
+    for (int64_t h = 0; h < to.dim(0); ++h) std::copy_n(from + h * stride, length * to.dim(2), to.at(h));
+  };
+  for (int64_t i = 0; i < std::ssize(rows); ++i) {
+    const int64_t from = rows[static_cast<size_t>(i)];
+    if (!moves(i)) continue;
+    const auto kept = from < i ? find(from) : saved.end();
+    const int64_t length = kept == saved.end() ? lengths[from] : kept->length;
+    const auto restore = [&](Tensor<T>& all, const std::vector<T>& copy) {
+      const int64_t E = all.dim(3);
+      if (kept == saved.end()) return copy_in(all.view().at(from), all.dim(2) * E, length, all.view()[i]);
+      copy_in(copy.data(), length * E, length, all.view()[i]);
+    };
+    static const std::vector<T> kNone;
+    if (!key.empty()) restore(key, kept == saved.end() ? kNone : kept->key);
+    restore(value, kept == saved.end() ? kNone : kept->value);
+    lengths[i] = length;
+  }
 }
 
 template <typename T>

@@ -3,6 +3,7 @@
 // (training/attention.h).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -65,6 +66,19 @@ struct WeightsRequest {
   int64_t head_begin = 0, head_end = 0;  // head_end 0: all heads
 };
 
+/// Some sequences of a KeyValueCache.
+template <typename T>
+struct CachedRows {
+  View<T> key = {};            // [B, G, capacity, r], see KeyValueCache
+  View<T> value = {};          // [B, G, capacity, E]
+  View<int64_t> lengths = {};  // [B]: number of tokens of each sequence
+
+  bool empty() const { return value.empty(); }
+  int64_t tokens() const { return *std::max_element(lengths.data(), lengths.data() + lengths.size()); }  // greatest
+  /// All sequences have equally many tokens.
+  bool even() const { return *std::min_element(lengths.data(), lengths.data() + lengths.size()) == tokens(); }
+};
+
 /// Cached keys and values: of a causal layer's past tokens, or of the source of cross-attention.
 template <typename T>
 struct KeyValueCache {
@@ -73,9 +87,16 @@ struct KeyValueCache {
   /// An empty cache for `capacity` tokens of width D in each of B sequences.
   KeyValueCache(const AttentionLayer<T>& layer, int64_t B, int64_t D, int64_t capacity, bool rotary);
 
+  /// Sequences [begin, end), to be read and extended.
+  CachedRows<T> Rows(int64_t begin, int64_t end);
+  CachedRows<T> All() { return Rows(0, value.dim(0)); }
+  /// Sequence i becomes what sequence rows[i] was; those from rows.size() on are undefined. Copies only what moves.
+  /// rows: any, also twice.
+  void Select(std::span<const int64_t> rows);
+
   Tensor<T> key;    // [B, G, capacity, r]; merged: tokens, [B, 1, capacity, D]; empty if positional or equal to values
   Tensor<T> value;  // [B, G, capacity, E]
-  int64_t tokens = 0;
+  Tensor<int64_t> lengths;  // [B]
 };
 
 /// Options of one attention pass.
@@ -85,17 +106,20 @@ struct AttentionContext {
   View<const T> places = {};            // positional kinds: q, then k, of each position, [2, H, N, r]
   bool causal = false;                  // query i sees keys j <= i
   const RotaryTable* rotary = nullptr;  // rotates queries and keys by their positions, or null; see AllowsRotary
-  // Requires causal. The tokens of x are appended to the cache, and N counts all tokens, cached ones included.
-  KeyValueCache<T>* cache = nullptr;
+  // Requires causal. The tokens of x are appended to those of each cached sequence, [B], and N counts all tokens of the
+  // longest, cached ones included. Only rotary or no positions of the layer's own allow unequal lengths.
+  CachedRows<T> cache = {};
   bool last_rows = false;  // if there are fewer queries than tokens, they belong to the last tokens, not the first
   // Bias of the scores, and mask of allowed keys: [B|1, H|1, N_q|1, N], or empty. See attention::Options. Layers with
   // folded value biases (model::BuildOptions) assume that every query sees a key.
   View<const T> bias = {};
   View<const bool> mask = {};
   View<const int64_t> key_lengths = {};  // [B]: number of valid keys, out of N, of each batch entry; or empty
-  // Blocks with cross-attention: the filled cache of that layer, and the number of valid tokens of each batch entry.
-  const KeyValueCache<T>* source = nullptr;
-  View<const int64_t> source_lengths = {};
+  // Blocks with cross-attention: the filled cache of that layer, and the weights that are requested of it. If it has
+  // fewer entries than x, equally many sequences that follow each other read one, with a token each, as in a beam
+  // search.
+  CachedRows<T> source = {};
+  std::span<const WeightsRequest<T>> source_requests = {};
 };
 
 /// out = residual + scale · projection(attention(x_query, x)).
@@ -110,15 +134,16 @@ void AttentionForward(const Input<T>& x_query, const Input<T>& x, const Attentio
                       const AttentionContext<T>& context = {});
 
 /// Cross-attention: writes the keys and values of `source`, [B, N, D_source], to `cache`, whose capacity is at least N.
-/// The layer must have a separate `query`. Throws Error if the shapes do not fit.
+/// lengths: [B], the number of valid tokens of each entry, or empty for N. The layer must have a separate `query`.
+/// Throws Error if the shapes do not fit.
 template <typename T>
-void CrossAttentionFill(const Input<T>& source, const AttentionLayer<T>& layer, KeyValueCache<T>& cache, Arena& arena);
+void CrossAttentionFill(const Input<T>& source, View<const int64_t> lengths, const AttentionLayer<T>& layer,
+                        KeyValueCache<T>& cache, Arena& arena);
 
 /// out = residual + scale · projection(attention(x, tokens of `source`)), with queries from x, [B, N_q, D]. Decoding
-/// calls CrossAttentionFill once and this function for each token. Of `context`, only requests, bias, mask and
-/// key_lengths are used.
+/// calls CrossAttentionFill once and this function for each token. Of `context`, only requests, bias and mask are used.
 template <typename T>
-void CrossAttentionForward(const Input<T>& x, const KeyValueCache<T>& source, const AttentionLayer<T>& layer,
+void CrossAttentionForward(const Input<T>& x, const CachedRows<T>& source, const AttentionLayer<T>& layer,
                            const Tensor<T>* scale, View<const T> residual, View<T> out, Arena& arena,
                            const AttentionContext<T>& context = {});
 

@@ -38,11 +38,16 @@ void BlockForward(View<T> x, const Block<T>& block, int64_t rows, Arena& arena, 
                       arena, context);
   NormAfter(read, block.norm_place, block.norm1);
   if (!block.cross.query.empty()) {
-    Require(context.source != nullptr, "block: cross-attention without a source");
+    Require(!context.source.empty(), "block: cross-attention without a source");
     AttentionContext<T> of_source;
-    of_source.key_lengths = context.source_lengths;
-    AddBranch(read, block.norm_place, block.norm_cross, arena, [&](const Input<T>& input) {
-      CrossAttentionForward<T>(input, *context.source, block.cross, scale(block.scale_cross), read, read, arena,
+    of_source.requests = context.source_requests;
+    // Sequences of one token that share a source are its queries.
+    const int64_t B = read.dim(0), sources = context.source.lengths.size();
+    Require(B == sources || (B % sources == 0 && rows == 1 && x.dim(1) == 1),
+            "block: {} sequences of {} tokens do not share {} sources equally", B, x.dim(1), sources);
+    const View<T> queries = B == sources ? read : x.reshape({sources, B / sources, x.dim(2)});
+    AddBranch(queries, block.norm_place, block.norm_cross, arena, [&](const Input<T>& input) {
+      CrossAttentionForward<T>(input, context.source, block.cross, scale(block.scale_cross), queries, queries, arena,
                                of_source);
     });
   }

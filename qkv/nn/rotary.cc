@@ -45,9 +45,20 @@ Tensor<double> GridCoordinates(const TokenGrid& grid, Row row, Column column) {
 
 }  // namespace
 
-RotaryAngles SequenceAngles(int64_t length, int64_t E, double base) {
+RotaryAngles SequenceAngles(int64_t length, int64_t E, double base, const RotaryScaling& scaling) {
   Require(length > 0, "rotary positions: expected a length of at least 1, got {}", length);
+  Require(scaling.factor > 0 && scaling.low < scaling.high && scaling.trained >= 0,
+          "rotary positions: expected a positive factor and low < high, got {}, {} and {}", scaling.factor, scaling.low,
+          scaling.high);
   RotaryAngles angles{Tensor<double>({length, 1}), Frequencies(1, E, base, 1)};
+  for (double& frequency : angles.frequencies.span()) {
+    double kept = 0;  // share of the frequency as it is
+    if (scaling.trained > 0) {
+      const double turns = static_cast<double>(scaling.trained) * frequency / (2 * std::numbers::pi);
+      kept = std::clamp((turns - scaling.low) / (scaling.high - scaling.low), 0.0, 1.0);
+    }
+    frequency = (1 - kept) * frequency / scaling.factor + kept * frequency;
+  }
   for (int64_t p = 0; p < length; ++p) angles.coordinates[p] = static_cast<double>(p);
   return angles;
 }

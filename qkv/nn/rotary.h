@@ -28,9 +28,21 @@ struct MixedAngles {
 
 inline constexpr double kUsualRotaryBase = 10'000;
 
-/// Angles of a sequence: one axis, coordinates 0 to length − 1, frequencies base^(−2i / E). Throws Error unless E is
-/// even and the base is positive.
-RotaryAngles SequenceAngles(int64_t length, int64_t E, double base = kUsualRotaryBase);
+/// How the frequencies of a sequence are lowered for texts longer than those of the training: all by `factor`, or, if
+/// `trained` is not 0 (Llama 3), only those whose wavelength is above trained / low; those below trained / high stay as
+/// they are, and between both the change is gradual.
+struct RotaryScaling {
+  double factor = 1;
+  double low = 1, high = 4;
+  int64_t trained = 0;
+
+  bool operator==(const RotaryScaling&) const = default;
+};
+
+/// Angles of a sequence: one axis, coordinates 0 to length − 1, frequencies base^(−2i / E), scaled. Throws Error unless
+/// E is even, base and factor are positive, and low < high.
+RotaryAngles SequenceAngles(int64_t length, int64_t E, double base = kUsualRotaryBase,
+                            const RotaryScaling& scaling = {});
 
 /// Coordinates of patches, as a model's configuration gives them.
 struct PatchCoordinates {
@@ -73,8 +85,9 @@ class RotaryTable {
   explicit RotaryTable(const RotaryAngles& angles);
   /// Each head has a table of its own. Throws Error likewise.
   explicit RotaryTable(const MixedAngles& angles);
-  /// The table of SequenceAngles(length, E, base).
-  RotaryTable(int64_t length, int64_t E, double base = kUsualBase) : RotaryTable(SequenceAngles(length, E, base)) {}
+  /// The table of SequenceAngles(length, E, base, scaling).
+  RotaryTable(int64_t length, int64_t E, double base = kUsualBase, const RotaryScaling& scaling = {})
+      : RotaryTable(SequenceAngles(length, E, base, scaling)) {}
 
   /// Memory of a table, in bytes.
   static double Bytes(int64_t length, int64_t E, int64_t heads = 1) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "qkv/model/checkpoint/checkpoint.h"
+#include "qkv/model/decoder.h"
 #include "tests/support/allocation_count.h"
 #include "tests/support/checkpoints.h"
 #include "tests/support/difference.h"

@@ -12,10 +12,10 @@ namespace qkv {
 
 inline std::filesystem::path GoldenFolder(const std::string& name) { return SourceFolder() / "tests/golden" / name; }
 
-/// All models with stored outputs of the original library, sorted.
-inline std::vector<std::string> GoldenNames() {
+/// The models in a folder with stored outputs of the original library, sorted.
+inline std::vector<std::string> GoldensIn(const std::filesystem::path& folder) {
   std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(SourceFolder() / "tests/golden")) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (std::filesystem::exists(entry.path() / "expected.safetensors")) {
       names.push_back(entry.path().filename().string());
     }
@@ -23,5 +23,13 @@ inline std::vector<std::string> GoldenNames() {
   std::sort(names.begin(), names.end());
   return names;
 }
+
+/// All models of images.
+inline std::vector<std::string> GoldenNames() { return GoldensIn(GoldenFolder("")); }
+
+inline std::filesystem::path TextGoldenFolder(const std::string& name) { return GoldenFolder("text") / name; }
+
+/// All models of text.
+inline std::vector<std::string> TextGoldenNames() { return GoldensIn(GoldenFolder("text")); }
 
 }  // namespace qkv

@@ -41,7 +41,7 @@ double ActivationElements(const VitConfig& c, int64_t images, int64_t tokens, in
 }
 
 double ActivationElements(const SequenceConfig& c, int64_t sequences, int64_t tokens) {
-  const double rows = static_cast<double>(sequences) * static_cast<double>(tokens);
+  const double rows = static_cast<double>(sequences) * static_cast<double>(tokens);  // cross-attention is never wider
   return rows * (static_cast<double>(c.block.width) + WidestLayer(c.block));
 }
 
@@ -49,6 +49,15 @@ double PlaceElements(const VitConfig& c, int64_t tokens) {
   const double positions =
       c.positions == Positions::kNone ? 0 : static_cast<double>(tokens) * static_cast<double>(c.block.width);
   return positions * static_cast<double>(1 + c.position_blocks()) + PlaceElements(c.block, c.depth, tokens);
+}
+
+double PlaceElements(const SequenceConfig& c, int64_t tokens) {
+  const double N = static_cast<double>(tokens);
+  const bool computed =
+      c.positions == SequencePositions::kSinusoidal || c.positions == SequencePositions::kSinusoidalHalves;
+  const double distances =
+      c.positions == SequencePositions::kRelative ? 2 * N * static_cast<double>(c.block.attention.heads) : 0;
+  return (computed ? N * static_cast<double>(c.block.width) : 0) + distances + PlaceElements(c.block, c.depth, tokens);
 }
 
 double PlaceElements(const nn::BlockConfig& c, int64_t depth, int64_t tokens) {

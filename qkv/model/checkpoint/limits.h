@@ -18,6 +18,7 @@ double ActivationElements(const SequenceConfig& config, int64_t sequences, int64
 /// Elements of positional tables that a pass computes for N tokens, for positional attention kinds and computed
 /// positions.
 double PlaceElements(const VitConfig& config, int64_t tokens);
+double PlaceElements(const SequenceConfig& config, int64_t tokens);
 /// Only those of the blocks.
 double PlaceElements(const nn::BlockConfig& config, int64_t depth, int64_t tokens);
 

@@ -33,6 +33,8 @@ struct TensorName {
 template <typename T>
 struct EmbeddingParameters {
   View<T> tokens;           // [V, D], a row per id, or empty
+  View<T> types;            // [types, D], a row per token type, or empty
+  View<T> relative;         // [buckets, H], what relative positions add to scores, or empty
   View<T> prefix[4];        // class, distillation, register and detection tokens, [1, n, D], or empty
   View<T> positions;        // [1, position_prefix + patches, D] or [1, length, D], or empty
   View<T> block_positions;  // [depth − 1, prefix + patches, D], or empty
@@ -88,8 +90,13 @@ void VisitEmbedding(const SequenceConfig& c, EmbeddingParameters<T>& p, Visitor&
   const int64_t D = c.block.width;
   visit.Tensor("token_embed.weight", {c.vocabulary, D}, Role::kToken, p.tokens);
   if (c.positions == SequencePositions::kLearned) {
-    visit.Tensor("pos_embed", {1, c.length, D}, Role::kPosition, p.positions);
+    visit.Tensor("pos_embed", {1, c.position_offset + c.length, D}, Role::kPosition, p.positions);
   }
+  if (c.positions == SequencePositions::kRelative) {
+    visit.Tensor("rel_bias.weight", {c.relative_buckets, c.block.attention.heads}, Role::kPosition, p.relative);
+  }
+  if (c.token_types > 0) visit.Tensor("type_embed.weight", {c.token_types, D}, Role::kToken, p.types);
+  if (c.embedding_norm) visit.Norm("norm_pre", D, c.block.norm, p.norm_pre);
 }
 
 /// Tensors that make scores and values (docs/kinds.md), whose names begin with `layer`: "attn." or "cross_attn.".
@@ -203,7 +210,13 @@ void VisitOutput(const VitConfig& c, OutputParameters<T>& p, Visitor& visit) {
 template <typename T, typename Visitor>
 void VisitOutput(const SequenceConfig& c, OutputParameters<T>& p, Visitor& visit) {
   if (c.final_norm) visit.Norm("norm", c.block.width, c.block.norm, p.norm);
-  visit.Linear("head", c.outputs, c.block.width, c.head_bias, p.head);
+  if (c.pooler_width > 0) visit.Linear("pooler", c.pooler_width, c.block.width, true, p.pooler);
+  if (c.outputs == 0) return;
+  if (!c.tied_head) {
+    visit.Linear("head", c.outputs, c.block.width, c.head_bias, p.head);
+  } else if (c.head_bias) {
+    visit.Tensor("head.bias", {c.outputs}, Role::kBias, p.head.bias);
+  }
 }
 
 }  // namespace qkv::model

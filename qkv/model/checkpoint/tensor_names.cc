@@ -93,6 +93,7 @@ std::vector<Alternative> Alternatives(const Layout& layout, std::string_view pre
       for (const std::string_view part : Split(alternative, '+')) {
         added.parts.push_back(Expand(ParseExtract(part, &added.extract), prefix, name.index, suffix));
       }
+      if (suffix == ".bias") added.extract.transposed = false;
     }
     return alternatives;
   }
@@ -256,7 +257,10 @@ Tensor<T> ReadExtract(const io::StoredTensor& stored, const Extract& extract, co
 
 }  // namespace
 
-HalfSplitRows FindHalfSplitRows(const VitConfig& config, std::string_view canonical) {
+namespace {
+
+template <typename Config>
+HalfSplitRows HalfSplitRowsOf(const Config& config, std::string_view canonical) {
   const nn::AttentionConfig& a = config.block.attention;
   if (!config.rotary_halves || canonical.find(".attn.") == std::string_view::npos) return {};
   const int64_t r = a.query_width();
@@ -264,6 +268,23 @@ HalfSplitRows FindHalfSplitRows(const VitConfig& config, std::string_view canoni
   const bool norm =
       canonical.find(".q_norm.") != std::string_view::npos || canonical.find(".k_norm.") != std::string_view::npos;
   return norm ? HalfSplitRows{r, r} : HalfSplitRows{};
+}
+
+}  // namespace
+
+HalfSplitRows FindHalfSplitRows(const VitConfig& config, std::string_view canonical) {
+  return HalfSplitRowsOf(config, canonical);
+}
+HalfSplitRows FindHalfSplitRows(const SequenceConfig& config, std::string_view canonical) {
+  return HalfSplitRowsOf(config, canonical);
+}
+
+ScaledRows FindScaledRows(const SequenceConfig& config, std::string_view canonical) {
+  if (!config.unscaled_scores) return {};
+  const bool of_cross = canonical.find(".cross_attn.q.") != std::string_view::npos;
+  if (!of_cross && canonical.find(".attn.qkv.") == std::string_view::npos) return {};
+  const nn::AttentionConfig& a = of_cross ? *config.block.cross : config.block.attention;
+  return {a.heads * a.query_width(), std::sqrt(static_cast<double>(a.head_width))};
 }
 
 LastTokens FindLastTokens(const VitConfig& c, std::string_view canonical) {
@@ -303,6 +324,11 @@ Tensor<T> Read(const BoundTensor& bound) {
   if (bound.split.rows > 0) {
     const int64_t row = tensor.size() / tensor.dim(0) * static_cast<int64_t>(sizeof(T));
     ReorderRows(bound.split, RowOrder::kToNeighbours, row, reinterpret_cast<std::byte*>(tensor.data()));
+  }
+  if (const auto& [rows, factor] = bound.scaled; rows > 0) {
+    const auto of_rows = static_cast<T>(factor);
+    T* const end = tensor.data() + tensor.size() / tensor.dim(0) * rows;
+    for (T* value = tensor.data(); value < end; ++value) *value *= of_rows;
   }
   if (const LastTokens& order = bound.last_tokens; order.last > 0) {
     const int64_t width = tensor.dim(tensor.shape().rank() - 1), table = order.rows() * width;
@@ -356,7 +382,9 @@ class Binder {
   void Ignore(const Layout& layout, std::string_view prefix) {
     for (const std::string_view name : layout.ignored) {
       std::string expanded = Expand(name, prefix, "", "");
-      if (expanded.ends_with('*')) {
+      if (expanded.starts_with('*')) {
+        ignored_endings_.push_back(expanded.substr(1));
+      } else if (expanded.ends_with('*')) {
         expanded.pop_back();
         ignored_beginnings_.push_back(std::move(expanded));
       } else {
@@ -384,7 +412,9 @@ class Binder {
  private:
   bool IsIgnored(std::string_view name) const {
     return ignored_.contains(name) ||
-           std::ranges::any_of(ignored_beginnings_, [&](const std::string& begin) { return name.starts_with(begin); });
+           std::ranges::any_of(ignored_beginnings_,
+                               [&](const std::string& begin) { return name.starts_with(begin); }) ||
+           std::ranges::any_of(ignored_endings_, [&](const std::string& end) { return name.ends_with(end); });
   }
   void Take(const Alternative& chosen, BoundTensor* tensor) {
     const Shape& shape = tensor->spec.shape;
@@ -415,7 +445,7 @@ class Binder {
 
   const io::TensorSet& tensors_;
   std::set<std::string, std::less<>> ignored_;
-  std::vector<std::string> ignored_beginnings_;
+  std::vector<std::string> ignored_beginnings_, ignored_endings_;
   std::set<const io::StoredTensor*> used_;
   std::vector<std::string> missing_, misshaped_;
 };
@@ -447,6 +477,23 @@ BoundTowers BindTowers(const VitConfig& config, const TextTower* text, const io:
     const std::string settings = family.settings_that_fit ? family.settings_that_fit(config, tensors) : "";
     return settings.empty() ? "" : fmt::format("\nthe tensors are those of a model with{}", settings);
   });
+  return bound;
+}
+
+std::vector<std::vector<BoundTensor>> BindParts(std::vector<BoundPart> parts, const io::TensorSet& tensors,
+                                                std::string_view model) {
+  Binder binder(tensors);
+  std::vector<std::vector<BoundTensor>> bound;
+  for (BoundPart& part : parts) {
+    binder.Ignore(part.layout, part.prefix);
+    bound.push_back(binder.Bind(std::move(part.table),
+                                [&](const std::string& name) { return Alternatives(part.layout, part.prefix, name); }));
+    for (BoundTensor& tensor : bound.back()) {
+      tensor.split = FindHalfSplitRows(part.config, tensor.spec.name);
+      tensor.scaled = FindScaledRows(part.config, tensor.spec.name);
+    }
+  }
+  binder.Finish(model);
   return bound;
 }
 

@@ -27,7 +27,8 @@ inline constexpr std::string_view kZeroPart = "0";
 
 struct Layout {
   std::span<const std::span<const NameRow>> tables;  // the first table with the tensor applies
-  // Tensors that inference does not read, such as mask tokens; "decoder.*": all whose names begin so.
+  // Tensors that inference does not read, such as mask tokens; "decoder.*": all whose names begin so; "*.bias":
+  // all whose names end so.
   std::span<const std::string_view> ignored;
   // Ignored tokens of shape [1, D], or [1, 1, D], that the library's class still expects: conversion writes zeros.
   std::span<const std::string_view> placeholders;
@@ -43,8 +44,19 @@ struct HalfSplitRows {
   int64_t rows = 0, head = 0;  // 0: none
 };
 
-/// Those of a tensor of this canonical name, if the configuration has VitConfig::rotary_halves.
+/// Those of a tensor of this canonical name, if the configuration has rotary_halves.
 HalfSplitRows FindHalfSplitRows(const VitConfig& config, std::string_view canonical);
+HalfSplitRows FindHalfSplitRows(const SequenceConfig& config, std::string_view canonical);
+
+/// The first `rows` rows of a tensor are those of the file multiplied by `factor`.
+struct ScaledRows {
+  int64_t rows = 0;  // 0: none
+  double factor = 1;
+};
+
+/// The queries' of a tensor of this canonical name, if the configuration has SequenceConfig::unscaled_scores: the
+/// factor 1/√E that attention will apply is taken back.
+ScaledRows FindScaledRows(const SequenceConfig& config, std::string_view canonical);
 
 /// Tables of rows [first, patches, last] in a file that are [first, last, patches] in the table.
 struct LastTokens {
@@ -77,6 +89,7 @@ struct BoundTensor {
   // One more part, of the same shape and before parts[zero_part], is not stored: it is zero. −1: there is none.
   int zero_part = -1;
   HalfSplitRows split = {};
+  ScaledRows scaled = {};
   LastTokens last_tokens = {};
 };
 
@@ -97,6 +110,18 @@ struct BoundTowers {
   std::vector<BoundTensor> image, text;
 };
 BoundTowers BindTowers(const VitConfig& config, const TextTower* text, const io::TensorSet& tensors);
+
+/// One part of a model: the tensors of `table` by a layout, whose '@' stands for `prefix`.
+struct BoundPart {
+  const SequenceConfig& config;
+  std::vector<TensorSpec> table;
+  const Layout& layout;
+  std::string prefix;
+};
+/// The tensors of each part, in the tables' orders; parts may share tensors. Strict: a tensor must belong to a part, or
+/// be ignored by a layout. model: owner of the tensors, for messages.
+std::vector<std::vector<BoundTensor>> BindParts(std::vector<BoundPart> parts, const io::TensorSet& tensors,
+                                                std::string_view model);
 
 /// As above, for a table whose tensors are stored under their own names. model: owner of the tensors, for messages.
 std::vector<BoundTensor> Bind(std::vector<TensorSpec> table, const io::TensorSet& tensors, std::string_view model);

@@ -1,5 +1,5 @@
-// Configuration of a sequence model: token embedding, blocks, and logits for every token. It determines tensor shapes
-// and arithmetic, and its form in config.json.
+// Configuration of a sequence model: token embedding, blocks, and logits for every token; or a part of one, the encoder
+// or the decoder of a pair. It determines tensor shapes and arithmetic, and its form in config.json.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +17,14 @@ namespace qkv::model {
 
 enum class SequencePositions {
   kNone,
-  kLearned,     // adds a learned vector per position
-  kSinusoidal,  // adds a computed vector per position (Vaswani et al. 2017, §3.5)
-  kRotary,      // rotates queries and keys by their positions, see nn/rotary.h
+  kLearned,           // adds a learned vector per position
+  kSinusoidal,        // adds a computed vector per position (Vaswani et al. 2017, §3.5)
+  kSinusoidalHalves,  // the same with all sines first, then all cosines (Marian)
+  kRotary,            // rotates queries and keys by their positions, see nn/rotary.h
+  kRelative,          // adds to each score a learned number of its head and distance (Raffel et al. 2020, T5)
 };
 
-/// "none", "learned", "sinusoidal", "rotary"
+/// "none", "learned", "sinusoidal", "sinusoidal_halves", "rotary", "relative"
 std::string_view Name(SequencePositions positions);
 std::optional<SequencePositions> FindSequencePositions(std::string_view name);
 
@@ -49,7 +51,7 @@ struct SequenceConfig {
   static constexpr std::string_view kArchitecture = "qkv_sequence";
 
   int64_t vocabulary = 256;  // token ids are 0 to vocabulary − 1
-  int64_t outputs = 256;     // logits per token
+  int64_t outputs = 256;     // logits per token; 0: there is no head
   int64_t length = 256;      // maximum number of tokens
   TokenMeaning meaning = TokenMeaning::kNumber;
 
@@ -58,16 +60,34 @@ struct SequenceConfig {
 
   SequencePositions positions = SequencePositions::kLearned;
   double rotary_base = nn::RotaryTable::kUsualBase;
-  bool causal = false;     // a token sees itself and earlier ones: a decoder. Otherwise all: an encoder
-  bool final_norm = true;  // between the blocks and the output
-  bool head_bias = true;   // of the output layer
+  nn::RotaryScaling rotary_scaling = {};
+  int64_t position_offset = 0;  // rows of the learned table before that of the first token (RoBERTa, BART)
+  // Of kRelative: a table row for each distance, and from the middle on for a range of distances up to the greatest.
+  int64_t relative_buckets = 32, relative_distance = 128;
+  double embedding_scale = 1;   // factor of the tokens' vectors (Vaswani et al. 2017, §3.4: √D)
+  int64_t token_types = 0;      // a vector per type is added to the tokens' (BERT's segments); 0: none
+  bool embedding_norm = false;  // after the sum of the embeddings
+  bool causal = false;          // a token sees itself and earlier ones: a decoder. Otherwise all: an encoder
+  bool final_norm = true;       // between the blocks and the output
+  bool head_bias = true;        // of the output layer
+  bool tied_head = false;       // the output layer's weight is the tokens' table
+  double head_scale = 1;        // factor of the logits before the bias (T5: 1/√D)
+  int64_t pooler_width = 0;     // width of tanh(W x + b) of the first token x (BERT's pooler); 0: none
   TokenPool pool = TokenPool::kNone;
   int64_t end_token = 0;  // for kFirstEnd
+
+  // How the file stores weights, which loading brings into the usual form.
+  bool rotary_halves = false;    // rotary positions pair features i and i + r/2 (Hugging Face's Llama)
+  bool unscaled_scores = false;  // W_Q has the factor 1/√E of the scores (T5)
 
   /// Tokens in one row.
   nn::TokenGrid grid() const { return {.prefix = 0, .height = 1, .width = length}; }
   bool operator==(const SequenceConfig&) const = default;
 };
+
+/// The row of the table of relative positions for a key at this distance, its position less the query's: one for each
+/// of the nearest, then logarithmic. With causal, keys lie behind; else both sides have half of the rows.
+int64_t RelativeBucket(const SequenceConfig& config, int64_t distance);
 
 /// Throws Error if a number is out of range or two of them contradict each other: a rank that the kind lacks, rotary
 /// positions with an odd number of features, or with a kind that has no queries and keys computed from tokens (merged,

@@ -52,12 +52,15 @@ SequenceNetwork<T>::SequenceNetwork(const model::SequenceConfig& config) : confi
           "network: a sequence model that pools one token (\"pool\": \"{}\") cannot be trained; expected an output for "
           "every token",
           Name(config.pool));
-  if (config.positions == model::SequencePositions::kSinusoidal) {
-    positions_ = Tensor<T>::Uninitialised({config.length, config.block.width});
-    model::SinCosSequence<T>(positions_);
-  }
+  Require(
+      config.outputs > 0 && !config.tied_head && !config.block.cross && config.token_types == 0 &&
+          config.pooler_width == 0 && !config.embedding_norm && config.embedding_scale == 1 &&
+          config.position_offset == 0 && config.positions != model::SequencePositions::kRelative,
+      "network: training has no token types, pooler, scaled or normed embeddings, tied heads, relative positions or "
+      "cross-attention");
+  positions_ = model::ComputedPositions<T>(config);
   if (config.positions == model::SequencePositions::kRotary) {
-    rotary_.emplace(config.length, config.block.attention.query_width(), config.rotary_base);
+    rotary_.emplace(config.length, config.block.attention.query_width(), config.rotary_base, config.rotary_scaling);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "qkv/core/memory.h"
+#include "qkv/model/decoder.h"
 #include "qkv/model/model.h"
 #include "qkv/model/sequence_model.h"
 #include "tests/support/checkpoints.h"

@@ -160,12 +160,13 @@ struct BlockLayer {
     AttentionContext<T> context;
     context.causal = c.causal, context.bias = bound.p.attention.score_bias;
     if (c.mask) context.mask = mask;
-    if (c.lengths) context.key_lengths = lengths, context.source_lengths = source_lengths;
+    if (c.lengths) context.key_lengths = lengths;
     std::optional<KeyValueCache<T>> source;
     if (c.config.cross) {
       source.emplace(block.cross, B, source_width(), kSource, false);
-      CrossAttentionFill<T>(bound.source, block.cross, *source, arena);
-      context.source = &*source;
+      CrossAttentionFill<T>(bound.source, c.lengths ? source_lengths.view() : View<const int64_t>(), block.cross,
+                            *source, arena);
+      context.source = source->All();
     }
     Tensor<T> tokens(this->x());
     std::copy_n(x.data(), x.size(), tokens.data());

@@ -1,0 +1,28 @@
+// The list of the families of texts.
+#include <algorithm>
+
+#include "qkv/model/families/hf_common.h"
+#include "qkv/model/families/text_family.h"
+
+namespace qkv::model {
+namespace {
+
+constexpr const TextFamilyRow* kTextFamilies[] = {&kHfBert, &kHfDistilBert, &kHfGpt2, &kHfLlama, &kHfMarian, &kHfT5};
+
+}  // namespace
+
+const TextFamilyRow* FindTextFamily(const Fields& config) {
+  const auto found = std::ranges::find_if(
+      kTextFamilies, [&](const TextFamilyRow* row) { return HasModelType(config, row->model_types); });
+  return found == std::end(kTextFamilies) ? nullptr : *found;
+}
+
+std::string TextModelTypes() {
+  std::string types;
+  for (const TextFamilyRow* row : kTextFamilies) {
+    for (const std::string_view type : row->model_types) types.append(types.empty() ? "" : ", ").append(type);
+  }
+  return types;
+}
+
+}  // namespace qkv::model

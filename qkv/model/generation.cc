@@ -1,0 +1,329 @@
+#include "qkv/model/generation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "qkv/core/error.h"
+#include "qkv/core/parallel.h"
+#include "qkv/model/finite.h"
+
+namespace qkv::model {
+namespace {
+
+constexpr float kNever = -std::numeric_limits<float>::infinity();
+
+// What may follow: scores of all tokens, changed in place. Of a text's prompt and tokens so far.
+class Rules {
+ public:
+  Rules(const GenerationSettings& settings, int64_t max_tokens) : s_(settings), max_tokens_(max_tokens) {}
+
+  // prompt: number of tokens of `text` that were given. In the order of transformers.
+  void Apply(std::span<const int32_t> text, int64_t prompt, std::span<float> scores) const {
+    const int64_t written = std::ssize(text) - prompt;
+    if (s_.repetition_penalty != 1) PenaliseRepetition(text, scores);
+    if (s_.no_repeat_ngram > 0) ForbidRepeated(text, scores);
+    if (written < s_.min_tokens) Forbid(s_.ends, scores);
+    if (s_.forced_first && written == 0) Force(*s_.forced_first, scores);
+    if (s_.forced_last && written == max_tokens_ - 1) Force(*s_.forced_last, scores);
+    Forbid(s_.suppressed, scores);
+  }
+  bool Ends(int32_t token) const { return std::ranges::find(s_.ends, token) != s_.ends.end(); }
+
+ private:
+  void PenaliseRepetition(std::span<const int32_t> text, std::span<float> scores) const {
+    std::vector<int32_t> seen(text.begin(), text.end());
+    std::ranges::sort(seen);
+    seen.erase(std::unique(seen.begin(), seen.end()), seen.end());
+    const auto penalty = static_cast<float>(s_.repetition_penalty);
+    for (const int32_t token : seen) {
+      float& score = scores[static_cast<size_t>(token)];
+      score = score < 0 ? score * penalty : score / penalty;
+    }
+  }
+  // Forbids what followed the last n − 1 tokens before.
+  void ForbidRepeated(std::span<const int32_t> text, std::span<float> scores) const {
+    const auto n = static_cast<size_t>(s_.no_repeat_ngram);
+    if (text.size() < n) return;
+    const std::span<const int32_t> last = text.last(n - 1);
+    for (size_t i = 0; i + n <= text.size(); ++i) {
+      if (std::ranges::equal(text.subspan(i, n - 1), last)) scores[static_cast<size_t>(text[i + n - 1])] = kNever;
+    }
+  }
+  static void Forbid(const std::vector<int32_t>& tokens, std::span<float> scores) {
+    for (const int32_t token : tokens) {
+      if (token < std::ssize(scores)) scores[static_cast<size_t>(token)] = kNever;
+    }
+  }
+  static void Force(int32_t token, std::span<float> scores) {
+    std::ranges::fill(scores, kNever);
+    if (token < std::ssize(scores)) scores[static_cast<size_t>(token)] = 0;
+  }
+
+  const GenerationSettings& s_;
+  int64_t max_tokens_;
+};
+
+void RequireFinite(View<const float> logits) {
+  Require(AllFinite(logits.data(), logits.size()),
+          "generate: a decoder's logits hold NaN or infinity: its weights are broken, or too large for the precision");
+}
+
+// A copy of a row that rules may change.
+std::span<float> CopyRow(View<const float> logits, int64_t row, std::vector<float>* to) {
+  to->assign(logits.row(row), logits.row(row) + logits.dim(1));
+  return *to;
+}
+
+// Tokens that each text may have, by its prompt and the decoder's room.
+int64_t Room(const Decoder<float>& decoder, std::span<const std::vector<int32_t>> prompts, int64_t most) {
+  size_t longest = 0;
+  for (const std::vector<int32_t>& prompt : prompts) longest = std::max(longest, prompt.size());
+  return std::min(most, decoder.length() - static_cast<int64_t>(longest));
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// One beam
+
+std::vector<Generated> GenerateEach(Decoder<float>& decoder, std::span<const std::vector<int32_t>> prompts,
+                                    Source<float>* source, const GenerationSettings& settings,
+                                    const OnToken& on_token) {
+  const size_t texts = prompts.size();
+  std::vector<Generated> results(texts);
+  const int64_t most = Room(decoder, prompts, settings.max_tokens);
+  if (most <= 0) return results;
+  const Rules rules(settings, settings.max_tokens);
+  std::vector<TokenSampler> samplers;
+  for (size_t i = 0; i < texts; ++i) {
+    SamplingSettings own = settings.sampling;
+    own.seed += i;
+    samplers.emplace_back(own);
+  }
+  std::vector<size_t> running(texts);  // the text of each row of the decoder
+  std::iota(running.begin(), running.end(), size_t{0});
+  std::vector<std::vector<int32_t>> text(prompts.begin(), prompts.end());
+  std::vector<float> scores;
+  std::vector<int32_t> next;
+  std::vector<int64_t> kept;
+  View<const float> logits = decoder.Start(prompts, source);
+  for (int64_t written = 1;; ++written) {
+    RequireFinite(logits);
+    next.clear(), kept.clear();
+    for (size_t row = 0; row < running.size(); ++row) {
+      const size_t i = running[row];
+      const std::span<float> of_row = CopyRow(logits, static_cast<int64_t>(row), &scores);
+      rules.Apply(text[i], std::ssize(prompts[i]), of_row);
+      const int32_t token = samplers[i].Draw<float>(of_row);
+      text[i].push_back(token), results[i].tokens.push_back(token);
+      results[i].ended = rules.Ends(token);
+      if (on_token && !on_token(i, token)) return results;
+      if (results[i].ended || written == most) continue;
+      next.push_back(token), kept.push_back(static_cast<int64_t>(row));
+    }
+    if (next.empty()) return results;
+    if (kept.size() < running.size()) {
+      decoder.Select(kept);
+      if (source) source->Select(kept);
+      std::vector<size_t> still;
+      for (const int64_t row : kept) still.push_back(running[static_cast<size_t>(row)]);
+      running = std::move(still);
+    }
+    logits = decoder.Next(next);
+  }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Beam search
+
+struct Candidate {
+  double score;  // Σ log p
+  int64_t beam;  // it continues
+  int32_t token;
+};
+
+// A better score first, then the earlier beam and token, as a stable sort would have them.
+bool IsBetter(const Candidate& a, const Candidate& b) {
+  if (a.score != b.score) return a.score > b.score;
+  return a.beam != b.beam ? a.beam < b.beam : a.token < b.token;
+}
+
+struct Beam {
+  std::vector<int32_t> text;  // with the prompt
+  double score = 0;
+};
+
+// The search for one text.
+class Search {
+ public:
+  Search(const std::vector<int32_t>& prompt, const GenerationSettings& settings, int64_t most)
+      : s_(settings), prompt_(std::ssize(prompt)), most_(most), beams_{{prompt, 0}} {}
+
+  int64_t beams() const { return std::ssize(beams_); }
+  bool done() const { return done_; }
+  /// Token and origin of each beam after Step.
+  int32_t last_token(int64_t beam) const { return beams_[static_cast<size_t>(beam)].text.back(); }
+  int64_t origin(int64_t beam) const { return origins_[static_cast<size_t>(beam)]; }
+
+  /// logits: of each beam, [beams(), V].
+  void Step(View<const float> logits, const Rules& rules) {
+    const size_t ends = s_.ends.size(), wanted = std::max<size_t>(2, 1 + ends) * static_cast<size_t>(s_.beams);
+    std::vector<Candidate> best = BestCandidates(logits, rules, wanted);
+    const int64_t written = std::ssize(beams_[0].text) - prompt_ + 1;
+    std::vector<Beam> next;
+    std::vector<int64_t> origins;
+    for (size_t i = 0; i < best.size(); ++i) {
+      const Candidate& c = best[i];
+      const bool stops = rules.Ends(c.token) || written == most_;
+      // Only the first can become texts; the others are there so that enough beams go on.
+      if (stops && i < static_cast<size_t>(s_.beams)) Finish(c, written, rules.Ends(c.token));
+      if (stops || std::ssize(next) == s_.beams) continue;
+      Beam beam{beams_[static_cast<size_t>(c.beam)].text, c.score};
+      beam.text.push_back(c.token);
+      next.push_back(std::move(beam)), origins.push_back(c.beam);
+    }
+    beams_ = std::move(next), origins_ = std::move(origins);
+    done_ = beams_.empty() || written == most_ || !CanImprove(written);
+  }
+
+  Generated Result() const { return finished_.empty() ? Generated{} : finished_.front(); }
+
+ private:
+  std::vector<Candidate> BestCandidates(View<const float> logits, const Rules& rules, size_t wanted) {
+    std::vector<Candidate> best;  // a heap, the worst on top
+    std::vector<float> scores;
+    for (int64_t b = 0; b < beams(); ++b) {
+      const Beam& beam = beams_[static_cast<size_t>(b)];
+      const std::span<float> of_beam = CopyRow(logits, b, &scores);
+      const float greatest = *std::ranges::max_element(of_beam);
+      double sum = 0;
+      for (const float logit : of_beam) sum += std::exp(logit - greatest);
+      const float log_sum = greatest + static_cast<float>(std::log(sum));
+      for (float& score : of_beam) score -= log_sum;
+      rules.Apply(beam.text, prompt_, of_beam);
+      for (size_t token = 0; token < of_beam.size(); ++token) {
+        const Candidate c{beam.score + of_beam[token], b, static_cast<int32_t>(token)};
+        if (best.size() == wanted && !IsBetter(c, best.front())) continue;
+        if (of_beam[token] == kNever) continue;
+        if (best.size() == wanted) std::ranges::pop_heap(best, IsBetter), best.pop_back();
+        best.push_back(c), std::ranges::push_heap(best, IsBetter);
+      }
+    }
+    std::ranges::sort_heap(best, IsBetter);
+    return best;
+  }
+
+  // Keeps the best texts, as many as beams.
+  void Finish(const Candidate& c, int64_t written, bool ended) {
+    if (s_.early_stopping && std::ssize(finished_) == s_.beams) return;
+    const double score = c.score / std::pow(static_cast<double>(written), s_.length_penalty);
+    const auto place = std::ranges::find_if(finished_, [&](const Generated& other) { return score > other.score; });
+    if (place == finished_.end() && std::ssize(finished_) == s_.beams) return;
+    const std::vector<int32_t>& text = beams_[static_cast<size_t>(c.beam)].text;
+    Generated generated{{text.begin() + prompt_, text.end()}, score, ended};
+    generated.tokens.push_back(c.token);
+    finished_.insert(place, std::move(generated));
+    if (std::ssize(finished_) > s_.beams) finished_.pop_back();
+  }
+
+  // True if a running beam might become better than the worst of the texts, judged by its present length.
+  bool CanImprove(int64_t written) const {
+    if (std::ssize(finished_) < s_.beams) return true;
+    if (s_.early_stopping) return false;
+    return beams_[0].score / std::pow(static_cast<double>(written), s_.length_penalty) > finished_.back().score;
+  }
+
+  const GenerationSettings& s_;
+  int64_t prompt_, most_;
+  std::vector<Beam> beams_;          // the best first
+  std::vector<int64_t> origins_;     // of each, the beam that it continues
+  std::vector<Generated> finished_;  // the best first
+  bool done_ = false;
+};
+
+std::vector<Generated> SearchBeams(Decoder<float>& decoder, std::span<const std::vector<int32_t>> prompts,
+                                   Source<float>* source, const GenerationSettings& settings) {
+  std::vector<Generated> results(prompts.size());
+  const int64_t most = Room(decoder, prompts, settings.max_tokens);
+  if (most <= 0) return results;
+  const Rules rules(settings, settings.max_tokens);
+  std::vector<Search> searches;
+  for (const std::vector<int32_t>& prompt : prompts) searches.emplace_back(prompt, settings, most);
+  std::vector<size_t> running(prompts.size());
+  std::iota(running.begin(), running.end(), size_t{0});
+  View<const float> logits = decoder.Start(prompts, source);
+  for (int64_t share = 1;; share = settings.beams) {  // rows of the decoder for each text
+    RequireFinite(logits);
+    ParallelTasks(std::ssize(running), [&](int64_t task, int) {
+      Search& search = searches[running[static_cast<size_t>(task)]];
+      search.Step(logits.slice(0, task * share, task * share + search.beams()), rules);
+    });
+    std::vector<size_t> still;
+    std::vector<int64_t> entries, rows;
+    std::vector<int32_t> next;
+    for (size_t at = 0; at < running.size(); ++at) {
+      const size_t i = running[at];
+      if (searches[i].done()) {
+        results[i] = searches[i].Result();
+        continue;
+      }
+      still.push_back(i), entries.push_back(static_cast<int64_t>(at));
+      // All texts have equally many beams, so that they share their sources equally: a short one repeats its last.
+      for (int64_t beam = 0; beam < settings.beams; ++beam) {
+        const int64_t own = std::min(beam, searches[i].beams() - 1);
+        rows.push_back(static_cast<int64_t>(at) * share + searches[i].origin(own)),
+            next.push_back(searches[i].last_token(own));
+      }
+    }
+    if (still.empty()) return results;
+    decoder.Select(rows);
+    if (source && still.size() < running.size()) source->Select(entries);
+    running = std::move(still);
+    logits = decoder.Next(next);
+  }
+}
+
+}  // namespace
+
+void GenerationSettings::Validate() const {
+  sampling.Validate();
+  Require(max_tokens >= 0 && min_tokens >= 0, "generate: expected numbers of tokens of 0 or more, got {} and {}",
+          max_tokens, min_tokens);
+  Require(beams >= 1 && beams <= 1 << 12, "generate: expected 1 to 4096 beams, got {}", beams);
+  Require(beams == 1 || sampling.temperature == 0, "generate: a beam search does not draw tokens; choose one of both");
+  Require(no_repeat_ngram >= 0, "generate: expected n-grams of 0 tokens or more, got {}", no_repeat_ngram);
+  Require(repetition_penalty > 0 && std::isfinite(repetition_penalty) && std::isfinite(length_penalty),
+          "generate: expected a positive repetition penalty and a finite length penalty, got {} and {}",
+          repetition_penalty, length_penalty);
+}
+
+GenerationSettings SettingsOf(const GenerationDefaults& d, int64_t prompt) {
+  GenerationSettings s;
+  if (d.max_length > 0) s.max_tokens = std::max<int64_t>(1, d.max_length - prompt);
+  s.min_tokens = std::max<int64_t>(0, d.min_length - prompt);
+  s.ends = d.ends, s.suppressed = d.suppressed;
+  s.forced_first = d.forced_first, s.forced_last = d.forced_last;
+  s.no_repeat_ngram = d.no_repeat_ngram, s.repetition_penalty = d.repetition_penalty;
+  if (d.sample && d.beams == 1) {
+    s.sampling = {.temperature = d.temperature, .top_k = d.top_k, .top_p = d.top_p, .min_p = d.min_p};
+  }
+  s.beams = d.beams, s.length_penalty = d.length_penalty, s.early_stopping = d.early_stopping;
+  return s;
+}
+
+std::vector<Generated> Generate(Decoder<float>& decoder, std::span<const std::vector<int32_t>> prompts,
+                                Source<float>* source, const GenerationSettings& settings, const OnToken& on_token) {
+  settings.Validate();
+  if (prompts.empty()) return {};
+  if (settings.beams == 1) return GenerateEach(decoder, prompts, source, settings, on_token);
+  std::vector<Generated> results = SearchBeams(decoder, prompts, source, settings);
+  for (size_t i = 0; i < results.size() && on_token; ++i) {
+    for (const int32_t token : results[i].tokens) {
+      if (!on_token(i, token)) return results;
+    }
+  }
+  return results;
+}
+
+}  // namespace qkv::model
