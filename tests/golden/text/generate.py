@@ -110,6 +110,8 @@ def randomize(model, generator):
     norms = {f"{prefix}.weight" for prefix, module in model.named_modules() if type(module).__name__.endswith("Norm")}
     for name, p in sorted(model.named_parameters()):
         noise = torch.randn(p.shape, generator=generator)
+        if name.endswith("embed_positions.weight"):
+            continue  # computed
         if name in norms:
             p.copy_(1 + 0.25 * noise)
         elif p.dim() < 2:
