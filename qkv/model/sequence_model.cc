@@ -293,11 +293,11 @@ void SequenceModel<T>::Forward(View<const int32_t> tokens, const SequenceInputs<
   arena.Reset();
   const VisibleKeys keys = FindVisibleKeys(inputs.mask, {}, N, arena);
   const View<T> x = Run(tokens, arena,
-                        {.mask = keys.mask,
+                        {.source_begin = 0,
+                         .source_end = inputs.source ? inputs.source->entries : 0,
+                         .mask = keys.mask,
                          .key_lengths = keys.lengths,
                          .types = inputs.types,
-                         .source_begin = 0,
-                         .source_end = inputs.source ? inputs.source->entries : 0,
                          .source = inputs.source,
                          .requests = &outputs});
   const View<const T> rows = x.reshape({B * N, D});

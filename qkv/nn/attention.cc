@@ -556,13 +556,14 @@ double KeyValueCache<T>::Elements(const AttentionLayer<T>& layer, int64_t B, int
   return static_cast<double>(KeyShape(layer, B, D, capacity, rotary).size()) + values;
 }
 
-#define QKV_INSTANTIATE(T)                                                                                           \
-  template struct KeyValueCache<T>;                                                                                  \
-  template void AttentionForward(const Input<T>&, const Input<T>&, const AttentionLayer<T>&, const Tensor<T>*,       \
-                                 View<const T>, View<T>, Arena&, const AttentionContext<T>&);                        \
-  template void CrossAttentionFill(const Input<T>&, const AttentionLayer<T>&, KeyValueCache<T>&, Arena&);            \
-  template void CrossAttentionForward(const Input<T>&, const KeyValueCache<T>&, const AttentionLayer<T>&,            \
-                                      const Tensor<T>*, View<const T>, View<T>, Arena&, const AttentionContext<T>&); \
+#define QKV_INSTANTIATE(T)                                                                                            \
+  template struct KeyValueCache<T>;                                                                                   \
+  template void AttentionForward(const Input<T>&, const Input<T>&, const AttentionLayer<T>&, const Tensor<T>*,        \
+                                 View<const T>, View<T>, Arena&, const AttentionContext<T>&);                         \
+  template void CrossAttentionFill(const Input<T>&, View<const int64_t>, const AttentionLayer<T>&, KeyValueCache<T>&, \
+                                   Arena&);                                                                           \
+  template void CrossAttentionForward(const Input<T>&, const CachedRows<T>&, const AttentionLayer<T>&,                \
+                                      const Tensor<T>*, View<const T>, View<T>, Arena&, const AttentionContext<T>&);  \
   template void GaussianPlaces(View<const T>, int64_t, int64_t, int64_t, View<T>);
 QKV_INSTANTIATE(float)
 QKV_INSTANTIATE(double)

@@ -13,6 +13,7 @@
 #include "qkv/model/text_model.h"
 #include "tests/support/errors.h"
 #include "tests/support/goldens.h"
+#include "tests/support/integers.h"
 
 namespace qkv::model {
 namespace {
@@ -32,8 +33,8 @@ class GenerationGolden : public testing::TestWithParam<std::string> {
   GenerationGolden()
       : model_(TextModel::Load(TextGoldenFolder(GetParam()))),
         expected_(io::SafeTensors::Open(TextGoldenFolder(GetParam()) / "expected.safetensors")) {
-    const auto ids = io::Convert<int32_t>(*expected_.Find("input_ids")),
-               mask = io::Convert<int32_t>(*expected_.Find("attention_mask"));
+    const auto ids = ReadIntegers<int32_t>(*expected_.Find("input_ids")),
+               mask = ReadIntegers<int32_t>(*expected_.Find("attention_mask"));
     for (int64_t b = 0; b < ids.dim(0); ++b) {
       const int32_t* const row = ids.view().row(b);
       texts_.emplace_back(row, row + std::count(mask.view().row(b), mask.view().row(b) + ids.dim(1), 1));
@@ -42,7 +43,7 @@ class GenerationGolden : public testing::TestWithParam<std::string> {
 
   // What transformers wrote, without its padding and, of a pair, its first token.
   std::vector<std::vector<int32_t>> Expected(const std::string& name) const {
-    const auto table = io::Convert<int32_t>(*expected_.Find("generated." + name));
+    const auto table = ReadIntegers<int32_t>(*expected_.Find("generated." + name));
     std::vector<std::vector<int32_t>> texts;
     for (int64_t b = 0; b < table.dim(0); ++b) {
       const int32_t* const row = table.view().row(b);

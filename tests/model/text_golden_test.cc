@@ -13,6 +13,7 @@
 #include "qkv/model/sequence_model.h"
 #include "tests/support/difference.h"
 #include "tests/support/goldens.h"
+#include "tests/support/integers.h"
 
 namespace qkv::model {
 namespace {
@@ -32,7 +33,7 @@ class TextGolden : public testing::TestWithParam<std::string> {
  protected:
   Tensor<int32_t> Ids(const std::string& name) {
     const io::StoredTensor* const stored = expected_.Find(name);
-    return stored ? io::Convert<int32_t>(*stored) : Tensor<int32_t>();
+    return stored ? ReadIntegers<int32_t>(*stored) : Tensor<int32_t>();
   }
 
   // Requests weights of every block and head.

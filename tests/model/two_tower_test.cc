@@ -23,6 +23,7 @@
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "tests/support/goldens.h"
+#include "tests/support/integers.h"
 #include "tests/support/sampler.h"
 
 namespace qkv::model {
@@ -40,13 +41,6 @@ template <typename T>
 Tensor<T> Make(const Shape& shape, std::initializer_list<T> values) {
   Tensor<T> tensor(shape);
   std::ranges::copy(values, tensor.data());
-  return tensor;
-}
-
-Tensor<int64_t> ReadIntegers(const io::StoredTensor& stored) {
-  EXPECT_EQ(stored.dtype, DType::kI64);
-  auto tensor = Tensor<int64_t>::Uninitialised(stored.shape);
-  std::memcpy(tensor.data(), stored.bytes.data(), stored.bytes.size());
   return tensor;
 }
 

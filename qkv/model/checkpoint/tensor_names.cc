@@ -132,8 +132,12 @@ bool ShapesFit(const BoundTensor& bound) {
   if (!bound.extract.whole()) return ExtractFits(expected, bound.parts[0]->shape, bound.extract);
   const auto count = static_cast<int64_t>(bound.parts.size()) + (bound.zero_part >= 0);
   if (count == 1) return WithoutOnes(bound.parts[0]->shape) == WithoutOnes(expected);
-  for (const io::StoredTensor* part : bound.parts) {
-    if (part->shape.rank() != expected.rank() || part->shape[0] * count != expected[0]) return false;
+  const std::vector<int64_t>& rows = bound.spec.parts;
+  if (!rows.empty() && rows.size() != bound.parts.size()) return false;
+  for (size_t i = 0; i < bound.parts.size(); ++i) {
+    const io::StoredTensor* const part = bound.parts[i];
+    if (part->shape.rank() != expected.rank()) return false;
+    if (rows.empty() ? part->shape[0] * count != expected[0] : part->shape[0] != rows[i]) return false;
     for (int axis = 1; axis < expected.rank(); ++axis) {
       if (part->shape[axis] != expected[axis]) return false;
     }

@@ -80,7 +80,19 @@ std::vector<TensorSpec> MakeTensorTable(const Config& config) {
 }  // namespace
 
 std::vector<TensorSpec> TensorTable(const VitConfig& config) { return MakeTensorTable(config); }
-std::vector<TensorSpec> TensorTable(const SequenceConfig& config) { return MakeTensorTable(config); }
+
+std::vector<TensorSpec> TensorTable(const SequenceConfig& config) {
+  std::vector<TensorSpec> table = MakeTensorTable(config);
+  const nn::AttentionConfig& a = config.block.attention;
+  const int64_t r = a.query_width();
+  if (!a.groups_heads()) return table;
+  for (TensorSpec& spec : table) {
+    if (spec.name.find(".attn.qkv.") != std::string::npos) {
+      spec.parts = {a.heads * r, a.kv_heads() * r, a.values_width()};
+    }
+  }
+  return table;
+}
 
 std::vector<TensorSpec> TensorTable(const TextTower& tower) {
   std::vector<TensorSpec> table = TensorTable(tower.config);

@@ -18,6 +18,7 @@ struct TensorSpec {
   std::string name;
   Shape shape;
   Role role;
+  std::vector<int64_t> parts = {};  // rows of the parts that libraries store apart; empty: equally many
 };
 
 /// All tensors of a checkpoint with this configuration, in the order of the forward pass.

@@ -120,6 +120,8 @@ def randomize(model, generator):
             p.copy_(noise)
         elif "embed" in name or "wte" in name or "wpe" in name or "shared" in name:
             p.copy_(0.4 * noise)
+        elif name.endswith("Attention.q.weight"):  # T5 does not scale scores
+            p.copy_(noise * 1.6 / max(p.shape) ** 0.5 / model.config.d_kv**0.5)
         else:
             p.copy_(noise * 1.6 / max(p.shape) ** 0.5)
     for name, buffer in model.named_buffers():
@@ -259,6 +261,12 @@ def in_double(model):
             single = module.inv_freq.double()
             module.inv_freq = frequencies(model.config)
             assert (single - module.inv_freq).abs().max() < 1e-6 * single.abs().max()
+        if type(module).__name__ == "MarianSinusoidalPositionalEmbedding":
+            length, D = module.weight.shape
+            angles = torch.arange(length)[:, None] * 10000.0 ** (-torch.arange(0, D, 2, dtype=torch.float64) / D)
+            exact = torch.cat((angles.sin(), angles.cos()), 1)
+            assert (module.weight - exact).abs().max() < 1e-6
+            module.weight = torch.nn.Parameter(exact, requires_grad=False)
     return double
 
 
