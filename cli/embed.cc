@@ -1,4 +1,4 @@
-// qkv embed: images to vectors.
+// qkv embed: images or texts to vectors.
 #include "qkv/app/embed.h"
 
 #include <filesystem>
@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "cli/images.h"
 #include "cli/output.h"
+#include "qkv/app/language.h"
 #include "qkv/app/texts.h"
 #include "qkv/core/parallel.h"
 
@@ -32,9 +33,10 @@ void Write(std::span<const app::Embedding> results, std::optional<app::Embedding
   }
 }
 
-app::EmbeddingSource Source(const Options& options, const model::Checkpoint& checkpoint, const std::string& pool) {
+template <typename Checkpoint>
+app::EmbeddingSource Source(const Options& options, const Checkpoint& checkpoint, const std::string& pool) {
   return {.model = options.model.path,
-          .weights = app::FingerprintWeights(checkpoint),
+          .weights = app::FingerprintWeights(*checkpoint.tensors),
           .pool = pool,
           .size = options.model.size,
           .settings = app::FingerprintSettings(checkpoint),
@@ -58,22 +60,16 @@ void RequireOutputs(const Options& options, const app::EmbeddingTable& table,
   for (const std::string& file : table.outputs()) inputs.RequireOutput(file);
 }
 
-int EmbedTexts(const Options& options) {
-  Require(options.pool.empty() || options.pool == "model",
-          "embed: --pool {} is of images; a text has one vector, of the space that it shares with images",
-          options.pool);
-  if (options.model.threads > 0) SetNumThreads(options.model.threads);
-  const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
-  const model::TwoTowerModel model = app::BuildTowers(
-      checkpoint, options.model.Parse(), {.precision = ParsePrecision(options.model.dtype)}, model::Towers::kText);
-  const app::TextEncoder encoder(model, options.model.path);
+// embed(texts): their vectors, [texts, width].
+template <typename EmbedAll>
+int WriteTexts(const Options& options, const app::EmbeddingSource& source, EmbedAll embed) {
   const std::vector<std::string> texts = app::ReadTexts(options.texts);
   std::optional<app::EmbeddingTable> table;
   if (!options.output.empty()) {
-    table.emplace(options.output, Source(options, checkpoint, "model"));
+    table.emplace(options.output, source);
     RequireOutputs(options, *table, {{options.texts}});
   }
-  const Tensor<float> vectors = encoder.Embed(texts, PrintNote);
+  const Tensor<float> vectors = embed(texts);
   const int64_t width = vectors.dim(1);
   for (size_t i = 0; i < texts.size(); ++i) {
     const float* vector = vectors.view().at(static_cast<int64_t>(i));
@@ -83,11 +79,30 @@ int EmbedTexts(const Options& options) {
   return 0;
 }
 
+int EmbedTexts(const Options& options) {
+  Require(options.pool.empty() || options.pool == "model",
+          "embed: --pool {} is of images; a text has one vector, as its model makes it", options.pool);
+  if (options.model.threads > 0) SetNumThreads(options.model.threads);
+  const model::BuildOptions build{.precision = ParsePrecision(options.model.dtype)};
+  if (app::IsLanguageModel(options.model.path)) {
+    const auto model = app::LanguageModel::Open(options.model.path, build, PrintNote);
+    return WriteTexts(options, Source(options, model.checkpoint(), "model"),
+                      [&](const std::vector<std::string>& texts) { return model.Embed(texts, PrintNote); });
+  }
+  const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
+  const model::TwoTowerModel model = app::BuildTowers(checkpoint, options.model.Parse(), build, model::Towers::kText);
+  const app::TextEncoder encoder(model, options.model.path);
+  return WriteTexts(options, Source(options, checkpoint, "model"),
+                    [&](const std::vector<std::string>& texts) { return encoder.Embed(texts, PrintNote); });
+}
+
 int Embed(const Options& options) {
   if (!options.texts.empty()) {
     Require(options.images.paths.empty(), "embed: --text takes the place of images");
     return EmbedTexts(options);
   }
+  Require(!app::IsLanguageModel(options.model.path), "embed: {} is a model of texts; give them by --text FILE",
+          options.model.path);
   Require(!options.images.paths.empty(), "embed: expected images, or texts by --text FILE");
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
@@ -113,7 +128,7 @@ int Embed(const Options& options) {
 
 void RegisterEmbed(Command app, int* exit_code) {
   const auto options = std::make_shared<Options>();
-  const Command command = app.AddCommand("embed", "Turn images into vectors");
+  const Command command = app.AddCommand("embed", "Turn images or texts into vectors");
   options->model.AddModel(command);
   options->model.AddSize(command);
   options->model.AddCompute(command);
@@ -127,8 +142,8 @@ void RegisterEmbed(Command app, int* exit_code) {
   command
       .AddOption(
           "--text", &options->texts,
-          "Texts instead of images, one a line of this file or of standard input (-), by a model with two towers "
-          "(CLIP, SigLIP)")
+          "Texts instead of images, one a line of this file or of standard input (-), by a model of texts (BERT, "
+          "MiniLM, T5's encoder) or with two towers (CLIP, SigLIP)")
       .TypeName("FILE");
   command.AddOption("-o,--output", &options->output, "out.npy or out.safetensors; without it JSON Lines on stdout")
       .TypeName("FILE");

@@ -5,6 +5,8 @@
 
 #include "cli/command.h"
 #include "cli/output.h"
+#include "qkv/app/language.h"
+#include "qkv/app/text_info.h"
 #include "qkv/model/config/sequence_config.h"
 
 namespace qkv::cli {
@@ -15,7 +17,18 @@ struct Options {
   bool json = false;
 };
 
+int InfoOfText(const Options& options) {
+  const auto checkpoint = model::TextCheckpoint::Open(options.model.path);
+  if (options.json) {
+    PrintJsonLine(app::TextInfoJson(checkpoint));
+  } else {
+    for (const auto& [key, value] : app::TextInfoLines(checkpoint)) Print("{:<14} {}\n", key, value);
+  }
+  return 0;
+}
+
 int Info(const Options& options) {
+  if (app::IsLanguageModel(options.model.path)) return InfoOfText(options);
   if (const std::string& path = options.model.path; !path.empty() && model::IsSequenceModel(path)) {
     Fail(
         "info: {} is a model of sequences, expected one of images; qkv evaluate -m {} DATA measures it, and qkv "

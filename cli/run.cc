@@ -10,6 +10,8 @@
 #include "cli/images.h"
 #include "cli/output.h"
 #include "qkv/app/capture.h"
+#include "qkv/app/language.h"
+#include "qkv/app/text_capture.h"
 #include "qkv/app/towers.h"
 #include "qkv/core/parallel.h"
 #include "qkv/io/json.h"
@@ -71,6 +73,22 @@ Result RunFile(const Options& options, const model::Checkpoint& checkpoint) {
   return result;
 }
 
+// A model of texts, for ids in a file.
+Result RunTexts(const Options& options) {
+  Require(!options.input.empty(), "run: {} is a model of texts; give ids by --input FILE, see qkv tokenize",
+          options.model.path);
+  Require(options.hidden.empty(), "run: --hidden is of images");
+  app::InputFiles inputs = InputsOf(options.model);
+  inputs.Add(options.input);
+  inputs.RequireOutput(options.output);
+  const auto model = model::TextModel::Load(options.model.path, {.precision = ParsePrecision(options.model.dtype)});
+  const int64_t last = app::TextDepth(model.description()) - 1;
+  Result result;
+  result.captured = app::CaptureText(model, io::SafeTensors::Open(options.input), options.input,
+                                     ParseList(options.attention, 0, last, "--attention"));
+  return result;
+}
+
 // The first `count` entries: unreadable files leave no gap.
 Tensor<float> Shrink(Tensor<float> tensor, int64_t count) {
   if (tensor.dim(0) == count) return tensor;
@@ -113,6 +131,12 @@ Result RunImages(const Options& options, const model::Checkpoint& checkpoint, in
   return result;
 }
 
+Result RunAny(const Options& options, int* failed) {
+  if (app::IsLanguageModel(options.model.path)) return RunTexts(options);
+  const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
+  return options.input.empty() ? RunImages(options, checkpoint, failed) : RunFile(options, checkpoint);
+}
+
 int Run(const Options& options) {
   // Whatever exists and is no file, such as /dev/null, loses nothing.
   std::error_code ignored;
@@ -122,9 +146,8 @@ int Run(const Options& options) {
   Require(options.input.empty() || options.model.size.empty(),
           "run: --size makes pixels of images; those of --input have the size they have");
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
-  const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
   int failed = 0;
-  const Result result = options.input.empty() ? RunImages(options, checkpoint, &failed) : RunFile(options, checkpoint);
+  const Result result = RunAny(options, &failed);
   std::vector<io::StoredTensor> tensors;
   if (!result.pixels.empty()) tensors.push_back(io::Stored<float>("pixels", result.pixels));
   for (const auto& [name, tensor] : result.captured) tensors.push_back(io::Stored<float>(name, tensor));
@@ -155,7 +178,8 @@ void RegisterRun(Command app, int* exit_code) {
   options->images.AddTo(command, /*required=*/false);
   command.AddOption("--input", &options->input,
                     "Take \"pixels\" [B, channels, H, W] from this safetensors file; for two towers also "
-                    "\"input_ids\" and \"attention_mask\" [B, N], either or both");
+                    "\"input_ids\" and \"attention_mask\" [B, N], either or both; for a model of texts these, "
+                    "\"token_type_ids\" and \"decoder_input_ids\" [B, T]");
   command.AddOption("-o,--output", &options->output, "File to write, out.safetensors").Required();
   command.AddOption("--attention", &options->attention, "Blocks whose attention is kept, from 0: 0,11 or all");
   command.AddOption("--hidden", &options->hidden,

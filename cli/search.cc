@@ -1,4 +1,4 @@
-// qkv search: the nearest of many embedded images, by cosine, to images.
+// qkv search: the nearest of many embedded images or texts, by cosine, to images or words.
 #include "qkv/app/search.h"
 
 #include <fmt/format.h>
@@ -12,6 +12,7 @@
 #include "cli/images.h"
 #include "cli/output.h"
 #include "qkv/app/embed.h"
+#include "qkv/app/language.h"
 #include "qkv/app/search_sheet.h"
 #include "qkv/app/texts.h"
 #include "qkv/app/vector_file.h"
@@ -56,14 +57,15 @@ struct Queries {
 bool IsImage(const std::string& query) { return query == "-" || fs::exists(query); }
 
 // Says what makes the scores of this model and those vectors meaningless.
-void CompareSource(const Options& options, const app::VectorFile& vectors, const model::Checkpoint& checkpoint) {
+template <typename Checkpoint>
+void CompareSource(const Options& options, const app::VectorFile& vectors, const Checkpoint& checkpoint) {
   if (!vectors.source()) {
     PrintNote(FormatShown("{}: does not say which model made it; its scores are right for the same one only",
                           options.vectors));
     return;
   }
   const app::EmbeddingSource& source = *vectors.source();
-  if (source.weights != app::FingerprintWeights(checkpoint)) {
+  if (source.weights != app::FingerprintWeights(*checkpoint.tensors)) {
     PrintNote(FormatShown("{} was embedded by other weights than {}, by {}: scores across models mean nothing",
                           options.vectors, checkpoint.source, source.model.empty() ? "built-in digits" : source.model));
   }
@@ -114,18 +116,22 @@ void RequireSharedSpace(const Options& options, const app::VectorFile& vectors, 
           "search: --pool {} is of images; leave it out to search for words", options.pool);
 }
 
-// Vectors of words by the text tower, in their order.
-std::vector<app::Embedding> EmbedWords(const Options& options, const model::Checkpoint& checkpoint,
-                                       const std::vector<std::string>& words) {
-  const model::TwoTowerModel model = app::BuildTowers(
-      checkpoint, options.model.Parse(), {.precision = ParsePrecision(options.model.dtype)}, model::Towers::kText);
-  const Tensor<float> vectors = app::TextEncoder(model, options.model.path).Embed(words, PrintNote);
+// The rows of `vectors`, [words, width].
+std::vector<app::Embedding> WithWords(const std::vector<std::string>& words, const Tensor<float>& vectors) {
   std::vector<app::Embedding> embeddings;
   for (size_t i = 0; i < words.size(); ++i) {
     const float* vector = vectors.view().at(static_cast<int64_t>(i));
     embeddings.push_back({words[i], Shape({vectors.dim(1)}), {vector, vector + vectors.dim(1)}});
   }
   return embeddings;
+}
+
+// Vectors of words by the text tower, in their order.
+std::vector<app::Embedding> EmbedWords(const Options& options, const model::Checkpoint& checkpoint,
+                                       const std::vector<std::string>& words) {
+  const model::TwoTowerModel model = app::BuildTowers(
+      checkpoint, options.model.Parse(), {.precision = ParsePrecision(options.model.dtype)}, model::Towers::kText);
+  return WithWords(words, app::TextEncoder(model, options.model.path).Embed(words, PrintNote));
 }
 
 // Vectors of images, in their order, as the file's were made unless the options say otherwise.
@@ -149,6 +155,16 @@ std::vector<app::Embedding> EmbedImages(const Options& options, const app::Vecto
     });
   });
   return embeddings;
+}
+
+void RequireWidth(const Options& options, const app::VectorFile& vectors, const Queries& queries,
+                  const std::string& model) {
+  const int64_t width = queries.view().dim(1);
+  Require(width == vectors.width(), "search: {} gives vectors of {} numbers, {} has vectors of {}{}", model, width,
+          options.vectors, vectors.width(),
+          vectors.source() && !vectors.source()->model.empty()
+              ? FormatShown("; it was embedded by -m {}", vectors.source()->model)
+              : "; give the model that embedded it by -m");
 }
 
 Queries EmbedQueries(const Options& options, const app::VectorFile& vectors, const model::Checkpoint& checkpoint) {
@@ -176,13 +192,30 @@ Queries EmbedQueries(const Options& options, const app::VectorFile& vectors, con
     }
   }
   Require(!queries.names.empty(), "search: no query could be read");
-  const int64_t width = queries.view().dim(1);
-  Require(width == vectors.width(), "search: {} gives vectors of {} numbers, {} has vectors of {}{}", checkpoint.source,
-          width, options.vectors, vectors.width(),
-          vectors.source() && !vectors.source()->model.empty()
-              ? FormatShown("; it was embedded by -m {}", vectors.source()->model)
-              : "; give the model that embedded it by -m");
+  RequireWidth(options, vectors, queries, checkpoint.source);
   return queries;
+}
+
+// Words alone, by a model of texts.
+Queries EmbedTextQueries(const Options& options, const app::VectorFile& vectors, const app::LanguageModel& model) {
+  for (const std::string& query : options.queries) {
+    Require(!IsImage(query), "search: {} is a model of texts, and {} is a file; search for words", options.model.path,
+            query);
+    app::RequireWords(query, "search");
+  }
+  Queries queries;
+  for (const app::Embedding& embedding : WithWords(options.queries, model.Embed(options.queries, PrintNote))) {
+    queries.Add(embedding, /*is_words=*/true);
+  }
+  RequireWidth(options, vectors, queries, model.checkpoint().source);
+  return queries;
+}
+
+std::string WeightsOf(const ModelOptions& options) {
+  if (app::IsLanguageModel(options.path)) {
+    return app::FingerprintWeights(*model::TextCheckpoint::Open(options.path).tensors);
+  }
+  return app::FingerprintWeights(*OpenCheckpoint(options, /*tell=*/false).tensors);
 }
 
 // The model that embedded the file, if none is named and the file knows it.
@@ -194,7 +227,7 @@ ModelOptions ChosenModel(const Options& options, const app::VectorFile& vectors)
   Require(fs::exists(source.model, ignored), "search: {} was embedded by -m {}, which is not there; give it by -m",
           options.vectors, source.model);
   model.path = source.model;
-  Require(source.weights == app::FingerprintWeights(OpenCheckpoint(model, /*tell=*/false)),
+  Require(source.weights == WeightsOf(model),
           "search: {} was embedded by -m {}, which has other weights now; embed the images again, or give the model by "
           "-m",
           options.vectors, source.model);
@@ -250,6 +283,18 @@ void AddInputs(const Options& options, app::InputFiles* inputs) {
   if (!queries.empty()) inputs->Add(app::CollectImages(queries, {}).files);
 }
 
+Queries AnyQueries(const Options& options, const app::VectorFile& vectors) {
+  if (app::IsLanguageModel(options.model.path)) {
+    const auto model =
+        app::LanguageModel::Open(options.model.path, {.precision = ParsePrecision(options.model.dtype)}, PrintNote);
+    CompareSource(options, vectors, model.checkpoint());
+    return EmbedTextQueries(options, vectors, model);
+  }
+  const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
+  CompareSource(options, vectors, checkpoint);
+  return EmbedQueries(options, vectors, checkpoint);
+}
+
 int Search(Options options) {
   const bool picture = options.sheet.ends_with(".png") || options.sheet.ends_with(".html");
   Require(options.sheet.empty() || picture, "search: --sheet ends in .png or .html, got {}", options.sheet);
@@ -261,9 +306,7 @@ int Search(Options options) {
     AddInputs(options, &inputs);
     inputs.RequireOutput(options.sheet);
   }
-  const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
-  CompareSource(options, vectors, checkpoint);
-  const Queries queries = EmbedQueries(options, vectors, checkpoint);
+  const Queries queries = AnyQueries(options, vectors);
   const app::SearchResult found =
       app::Search(vectors.vectors(), queries.view(), options.top, app::VectorAccess::kStream);
   if (found.not_finite > 0) {
@@ -291,7 +334,7 @@ int Search(Options options) {
 
 void RegisterSearch(Command app, int* exit_code) {
   const auto options = std::make_shared<Options>();
-  const Command command = app.AddCommand("search", "Find the nearest of many embedded images");
+  const Command command = app.AddCommand("search", "Find the nearest of many embedded images or texts");
   command.AddOption("VECTORS", &options->vectors, "File .npy or .safetensors that qkv embed wrote").Required();
   command
       .AddOption("QUERY", &options->queries,

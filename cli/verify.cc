@@ -4,12 +4,15 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <optional>
 
 #include "cli/command.h"
 #include "cli/output.h"
 #include "qkv/app/capture.h"
+#include "qkv/app/language.h"
+#include "qkv/app/text_capture.h"
 #include "qkv/app/towers.h"
 #include "qkv/core/parallel.h"
 #include "qkv/io/json.h"
@@ -22,6 +25,13 @@ struct Options {
   std::string reference;
   std::optional<double> tolerance;
   bool json = false;
+};
+
+// What the model gives for the reference's inputs.
+struct Answers {
+  app::Captured captured;
+  std::string names;                                              // of what it gives, for messages
+  std::function<void(const std::string&, Tensor<double>*)> hide;  // sets what means nothing to zero; or empty
 };
 
 struct Comparison {
@@ -69,22 +79,24 @@ std::string NotFinite(std::string_view whose, const Tensor<T>& values) {
 
 // Allows `tolerance` times the greatest entry if it is given. Otherwise, if the reference has both precisions of the
 // original ("logits" and "logits.float64"), four times the original's own float error.
-Comparison Compare(const std::string& name, const Tensor<float>& ours, const io::SafeTensors& reference,
-                   std::optional<double> tolerance) {
+Comparison Compare(const std::string& name, const Tensor<float>& ours, const Answers& answers,
+                   const io::SafeTensors& reference, std::optional<double> tolerance) {
   const io::StoredTensor* single = reference.Find(name);
   const io::StoredTensor* exact = reference.Find(name + std::string(kExact));
-  const Tensor<double> expected = io::Convert<double>(exact ? *exact : *single);
+  Tensor<double> expected = io::Convert<double>(exact ? *exact : *single);
   Require(expected.shape() == ours.shape(), "verify: \"{}\" is {} in the reference, the model gives {}", name,
           expected.shape(), ours.shape());
+  if (answers.hide) answers.hide(name, &expected);
   Comparison comparison{name, ours.shape()};
   comparison.failure = NotFinite("the reference", expected);
   comparison.difference = MaxDifference(ours, expected);
   comparison.greatest = MaxAbs(expected);
   comparison.allowed = tolerance.value_or(kDefaultTolerance) * comparison.greatest;
   if (exact && single && !tolerance) {
-    const Tensor<double> rounded = io::Convert<double>(*single);
+    Tensor<double> rounded = io::Convert<double>(*single);
     Require(rounded.shape() == expected.shape(), "verify: \"{}\" is {} in the reference, and {} in float64", name,
             rounded.shape(), expected.shape());
+    if (answers.hide) answers.hide(name, &rounded);
     if (comparison.failure.empty()) comparison.failure = NotFinite("the reference", rounded);
     comparison.allowed = 4 * MaxDifference(rounded, expected) + 1e-6 * comparison.greatest;
   }
@@ -97,7 +109,8 @@ std::vector<std::string> UnknownNames(const io::SafeTensors& reference, const ap
   std::vector<std::string> unknown;
   for (const io::StoredTensor& tensor : reference.tensors()) {
     const std::string name(WithoutPrecision(tensor.name));
-    if (tensor.name != kPixels && !app::IsTextInput(name) && !captured.contains(name)) unknown.push_back(tensor.name);
+    const bool known = tensor.name == kPixels || app::IsTokenInput(name) || name.starts_with("generated.");
+    if (!known && !captured.contains(name)) unknown.push_back(tensor.name);
   }
   return unknown;
 }
@@ -112,26 +125,56 @@ std::vector<int64_t> Layers(const io::SafeTensors& reference, const std::string&
   return layers;
 }
 
-int Verify(const Options& options) {
-  if (options.model.threads > 0) SetNumThreads(options.model.threads);
+Answers AnswerPixels(const Options& options, const io::SafeTensors& reference) {
   const model::BuildOptions build = {.precision = ParsePrecision(options.model.dtype)};
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
   const model::Model model = LoadModel(checkpoint, options.model, build);
-  const auto reference = io::SafeTensors::Open(options.reference);
+  const int64_t depth = model.config().depth;
   const Tensor<float> pixels = app::ReadPixels(reference, options.reference, model.config());
-  const app::CaptureRequest request = {Layers(reference, "hidden", model.config().depth),
-                                       Layers(reference, "attention", model.config().depth - 1)};
-  app::Captured captured = app::Allocate(model, request, pixels.dim(0), pixels.dim(2), pixels.dim(3));
+  const app::CaptureRequest request = {Layers(reference, "hidden", depth), Layers(reference, "attention", depth - 1)};
+  Answers answers{
+      .names = fmt::format("logits, tokens, hidden.0 to hidden.{} and attention.0 to attention.{}", depth, depth - 1)};
+  answers.captured = app::Allocate(model, request, pixels.dim(0), pixels.dim(2), pixels.dim(3));
   model::Workspace<float> workspace;
-  app::CaptureBatch(model, pixels, request, 0, workspace, captured);
-  app::AddEmbeddings(checkpoint, build, &reference, options.reference, &captured);
+  app::CaptureBatch(model, pixels, request, 0, workspace, answers.captured);
+  app::AddEmbeddings(checkpoint, build, &reference, options.reference, &answers.captured);
+  return answers;
+}
+
+Answers AnswerTexts(const Options& options, const io::SafeTensors& reference) {
+  const auto model = model::TextModel::Load(options.model.path, {.precision = ParsePrecision(options.model.dtype)});
+  const model::TextDescription& description = model.description();
+  const int64_t last = app::TextDepth(description) - 1;
+  std::vector<int64_t> layers = Layers(reference, "attention", last);
+  for (const char* kind : {"encoder_attention", "cross_attention"}) {
+    for (const int64_t layer : Layers(reference, kind, last)) {
+      if (std::ranges::find(layers, layer) == layers.end()) layers.push_back(layer);
+    }
+  }
+  Answers answers{.captured = app::CaptureText(model, reference, options.reference, layers)};
+  for (auto& [name, tensor] : answers.captured) {
+    app::HidePadding(name, description, reference, options.reference, &tensor);
+    answers.names += (answers.names.empty() ? "" : ", ") + name;
+  }
+  answers.hide = [&reference, description, path = options.reference](const std::string& name, Tensor<double>* values) {
+    app::HidePadding(name, description, reference, path, values);
+  };
+  return answers;
+}
+
+int Verify(const Options& options) {
+  if (options.model.threads > 0) SetNumThreads(options.model.threads);
+  const auto reference = io::SafeTensors::Open(options.reference);
+  const Answers answers =
+      app::IsLanguageModel(options.model.path) ? AnswerTexts(options, reference) : AnswerPixels(options, reference);
+  const app::Captured& captured = answers.captured;
 
   int compared = 0, failed = 0;
   if (!options.json)
     Print("{:<14} {:<20} {:>12} {:>12} {:>12}\n", "tensor", "shape", "max|diff|", "allowed", "max|ref|");
   for (const auto& [name, tensor] : captured) {
     if (!reference.Find(name) && !reference.Find(name + std::string(kExact))) continue;
-    const Comparison c = Compare(name, tensor, reference, options.tolerance);
+    const Comparison c = Compare(name, tensor, answers, reference, options.tolerance);
     ++compared;
     failed += !c.holds();
     if (options.json) {
@@ -148,13 +191,10 @@ int Verify(const Options& options) {
                                 : c.failure);
     }
   }
-  Require(compared > 0, "verify: {} holds none of logits, tokens, hidden.L, attention.L", options.reference);
+  Require(compared > 0, "verify: {} holds none of {}", options.reference, answers.names);
   const std::vector<std::string> unknown = UnknownNames(reference, captured);
   for (const std::string& name : unknown) {
-    PrintMessage(
-        "qkv: the reference's \"{}\" is not compared: the model gives logits, tokens, hidden.0 to hidden.{} "
-        "and attention.0 to attention.{}\n",
-        name, model.config().depth, model.config().depth - 1);
+    PrintMessage("qkv: the reference's \"{}\" is not compared: the model gives {}\n", name, answers.names);
   }
   PrintMessage("{} of {} tensors agree\n", compared - failed, compared + std::ssize(unknown));
   if (failed > 0 && options.model.dtype != "fp32" && !options.tolerance) {
@@ -173,7 +213,9 @@ void RegisterVerify(Command app, int* exit_code) {
   const Command command = app.AddCommand("verify", "Compare with a reference that the original library made");
   options->model.AddModel(command);
   options->model.AddCompute(command);
-  command.AddOption("REFERENCE", &options->reference, "Safetensors file: pixels, and what they should give").Required();
+  command
+      .AddOption("REFERENCE", &options->reference, "Safetensors file: pixels or input_ids, and what they should give")
+      .Required();
   command
       .AddOption(
           "--tolerance", &options->tolerance,

@@ -19,9 +19,9 @@ void AddBytes(std::span<const std::byte> bytes, Fnv1a& hash) {
 
 }  // namespace
 
-std::string FingerprintWeights(const model::Checkpoint& checkpoint) {
+std::string FingerprintWeights(const io::TensorSet& tensors) {
   Fnv1a hash;
-  for (const io::StoredTensor& tensor : checkpoint.tensors->tensors()) {  // sorted by name
+  for (const io::StoredTensor& tensor : tensors.tensors()) {  // sorted by name
     hash.Add(tensor.name).Add(FormatShown(" {} {};", Name(tensor.dtype), tensor.shape));
     const size_t part = std::min(kHashedBytes, tensor.bytes.size());
     AddBytes(tensor.bytes.first(part), hash);
@@ -44,6 +44,12 @@ std::string FingerprintSettings(const model::Checkpoint& checkpoint) {
     for (const char* key : {"id2label", "label2id", "label_names", "label_descriptions"}) config.erase(key);
   }
   return fmt::format("{:016x}", Fnv1a().Add(config.dump()).AddByte(0).Add(preprocess).value());
+}
+
+std::string FingerprintSettings(const model::TextCheckpoint& checkpoint) {
+  const model::SentenceEmbedding& sentence = checkpoint.description.sentence;
+  const std::string pooling = fmt::format("{} {} {}", model::Name(sentence.pool), sentence.normalise, sentence.length);
+  return fmt::format("{:016x}", Fnv1a().Add(checkpoint.configuration).AddByte(0).Add(pooling).value());
 }
 
 io::Json ToJson(const EmbeddingSource& source) {

@@ -6,6 +6,7 @@
 
 #include "qkv/io/json.h"
 #include "qkv/model/checkpoint/checkpoint.h"
+#include "qkv/model/checkpoint/text_checkpoint.h"
 
 namespace qkv::app {
 
@@ -23,11 +24,13 @@ struct EmbeddingSource {
 
 /// Of the tensors' names, types, shapes, and first and last bytes: 16 hexadecimal digits. It tells models apart and
 /// costs no pass over the weights.
-std::string FingerprintWeights(const model::Checkpoint& checkpoint);
+std::string FingerprintWeights(const io::TensorSet& tensors);
 
 /// Of the configuration and the preprocessing, with all that the caller gave (--set, --mean, …) but the labels: 16
 /// hexadecimal digits.
 std::string FingerprintSettings(const model::Checkpoint& checkpoint);
+/// Of the configuration and how tokens become a vector.
+std::string FingerprintSettings(const model::TextCheckpoint& checkpoint);
 
 /// {"model", "weights", "pool", "size", "settings", "dtype"}, the last two only if they are there
 io::Json ToJson(const EmbeddingSource& source);

@@ -11,8 +11,9 @@ namespace {
 
 constexpr const char *kIds = "input_ids", *kMask = "attention_mask";
 
-// Integers of 32 or 64 bits, [B, N].
-Tensor<int64_t> ReadIntegers(const io::StoredTensor& stored, const std::string& path) {
+}  // namespace
+
+Tensor<int64_t> ReadTokenTensor(const io::StoredTensor& stored, const std::string& path) {
   Require(stored.shape.rank() == 2 && stored.shape.size() > 0, "{}: \"{}\" is {}, expected [texts, tokens]", path,
           stored.name, stored.shape);
   Require(stored.dtype == DType::kI64 || stored.dtype == DType::kI32, "{}: \"{}\" is of {}, expected I64 or I32", path,
@@ -31,14 +32,12 @@ Tensor<int64_t> ReadIntegers(const io::StoredTensor& stored, const std::string& 
   return values;
 }
 
-}  // namespace
-
 TextInputs ReadTextInputs(const io::SafeTensors& file, const std::string& path) {
   const io::StoredTensor *const ids = file.Find(kIds), *const mask = file.Find(kMask);
   Require(ids != nullptr, "{}: there is no tensor \"{}\"", path, kIds);
-  TextInputs inputs{ReadIntegers(*ids, path), {}};
+  TextInputs inputs{ReadTokenTensor(*ids, path), {}};
   if (mask == nullptr) return inputs;
-  inputs.mask = ReadIntegers(*mask, path);
+  inputs.mask = ReadTokenTensor(*mask, path);
   Require(inputs.mask.shape() == inputs.ids.shape(), "{}: \"attention_mask\" is {}, expected {} as \"input_ids\"", path,
           inputs.mask.shape(), inputs.ids.shape());
   return inputs;

@@ -15,6 +15,9 @@ struct TextInputs {
   Tensor<int64_t> ids, mask;
 };
 
+/// A tensor of ids, masks or types: integers of 32 or 64 bits, [texts, tokens]. Throws Error otherwise.
+Tensor<int64_t> ReadTokenTensor(const io::StoredTensor& stored, const std::string& path);
+
 /// The tensors "input_ids" and "attention_mask" (if there is one) of a safetensors file, both [B, N] of integers.
 /// Throws Error if a shape or type does not fit.
 TextInputs ReadTextInputs(const io::SafeTensors& file, const std::string& path);

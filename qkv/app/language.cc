@@ -1,0 +1,205 @@
+#include "qkv/app/language.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <numeric>
+#include <utility>
+
+#include "qkv/app/hub.h"
+#include "qkv/core/error.h"
+#include "qkv/core/parallel.h"
+#include "qkv/core/text.h"
+
+namespace qkv::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kNoLimit = int64_t{1} << 40;
+constexpr size_t kShownBytes = 60;     // of a text, in a note
+constexpr int64_t kUsualTokens = 256;  // of a text whose files do not say how long it may be
+
+fs::path FolderOf(const fs::path& path) {
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) return path;
+  return path.has_parent_path() ? path.parent_path() : ".";
+}
+
+// Cuts ids to `length`, and keeps the last one if it ends every text ("</s>", "[SEP]").
+void Cut(std::vector<int32_t>* ids, int64_t length, std::optional<int32_t> end) {
+  const bool ended = end && !ids->empty() && ids->back() == *end;
+  ids->resize(static_cast<size_t>(length));
+  if (ended) ids->back() = *end;
+}
+
+}  // namespace
+
+bool IsLanguageModel(const std::string& path) { return !path.empty() && model::IsTextModel(FindModel(path)); }
+
+LanguageModel::LanguageModel(model::TextCheckpoint checkpoint, const model::BuildOptions& options,
+                             text::Tokenizer tokenizer)
+    : checkpoint_(std::make_shared<const model::TextCheckpoint>(std::move(checkpoint))),
+      model_(std::make_shared<const model::TextModel>(*checkpoint_, options)),
+      tokenizer_(std::move(tokenizer)) {}
+
+LanguageModel LanguageModel::Open(const std::string& path, const model::BuildOptions& options, const Note& note) {
+  const fs::path found = FindModel(path);
+  model::TextCheckpoint checkpoint = model::TextCheckpoint::Open(found);
+  for (const std::string& assumption : checkpoint.description.assumptions) {
+    Notify(note, FormatShown("{}: assumed: {}", checkpoint.source, assumption));
+  }
+  text::Tokenizer tokenizer = text::Tokenizer::Open(FolderOf(found));
+  const model::TextDescription& d = checkpoint.description;
+  const int64_t vocabulary = (d.encoder ? *d.encoder : *d.decoder).vocabulary;
+  Require(tokenizer.max_id() < vocabulary,
+          "{}: the tokenizer gives ids up to {}, and the model's vocabulary ends at {}; it belongs to another model",
+          found.string(), tokenizer.max_id(), vocabulary - 1);
+  return LanguageModel(std::move(checkpoint), options, std::move(tokenizer));
+}
+
+std::vector<std::vector<int32_t>> LanguageModel::Encode(std::span<const std::string> texts) const {
+  std::vector<std::vector<int32_t>> ids(texts.size());
+  constexpr int64_t kGrain = 16;
+  ParallelFor(std::ssize(texts), kGrain, [&](int64_t begin, int64_t end) {
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+      ids[i] = tokenizer_.Encode(texts[i], {.max_length = kNoLimit, .padding = text::Padding::kNone});
+      Require(!ids[i].empty(), "text {} has no token, and the tokenizer adds none", i + 1);
+    }
+  });
+  return ids;
+}
+
+Tensor<float> LanguageModel::Embed(std::span<const std::string> texts, const Note& note) const {
+  const int64_t asked = model_->description().sentence.length;
+  const int64_t length = asked > 0 ? std::min(asked, model_->text_length()) : model_->text_length();
+  std::vector<std::vector<int32_t>> ids = Encode(texts);
+  const text::SpecialIds& special = tokenizer_.special();
+  const std::optional<int32_t> end = special.separate ? special.separate : special.end;
+  size_t cut = 0, first_cut = 0;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (std::ssize(ids[i]) <= length) continue;
+    if (cut++ == 0) first_cut = i;
+    Cut(&ids[i], length, end);
+  }
+  if (cut > 0) {
+    Notify(note, FormatShown("{} of {} texts have more than the model's {} tokens and are cut, first number {}: {}",
+                             cut, texts.size(), length, first_cut + 1, Printable(texts[first_cut], kShownBytes)));
+  }
+  return model_->Embed(ids);
+}
+
+model::GenerationSettings LanguageModel::Settings() const {
+  const model::GenerationDefaults& defaults = model_->description().generation;
+  model::GenerationSettings settings = SettingsOf(defaults, 1);
+  if (defaults.max_length == 0) settings.max_tokens = kUsualTokens;
+  if (settings.ends.empty() && tokenizer_.special().end) settings.ends = {*tokenizer_.special().end};
+  return settings;
+}
+
+int64_t LanguageModel::usual_length() const {
+  const int64_t trained = model_->description().trained_length;
+  return trained > 0 ? trained : model_->text_length();
+}
+
+int64_t LanguageModel::CountTokens(const std::string& text) const { return std::ssize(Encode({&text, 1})[0]); }
+
+std::vector<Written> LanguageModel::Write(std::span<const std::string> texts, const WritingOptions& options,
+                                          const std::function<void(size_t)>& done) const {
+  Require(model_->has_encoder() && model_->has_decoder(),
+          "{}: {} does not read one text and write another; models of translation and summaries do (Marian, T5)",
+          checkpoint_->source, model_->description().architecture);
+  std::vector<std::string> prefixed;
+  if (!options.prefix.empty()) {
+    for (const std::string& text : texts) prefixed.push_back(options.prefix + text);
+    texts = prefixed;
+  }
+  const std::vector<std::vector<int32_t>> ids = Encode(texts);
+  for (size_t i = 0; i < ids.size(); ++i) {
+    Require(std::ssize(ids[i]) <= model_->text_length(),
+            "text {} has {} tokens, and the model reads {}; cut it in pieces: {}", i + 1, ids[i].size(),
+            model_->text_length(), Printable(texts[i], kShownBytes));
+  }
+  std::vector<size_t> order(texts.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, {}, [&](size_t i) { return ids[i].size(); });
+  const model::GenerationDefaults& defaults = model_->description().generation;
+  const std::optional<int32_t> start = defaults.start ? defaults.start : tokenizer_.special().padding;
+  Require(start.has_value(), "{}: neither generation_config.json nor config.json has a \"decoder_start_token_id\"",
+          checkpoint_->source);
+  const auto most = static_cast<size_t>(std::max<int64_t>(1, options.together));
+  model::Decoder<float> decoder(
+      model_->decoder(),
+      static_cast<int64_t>(std::min(most, std::max<size_t>(1, texts.size()))) * options.settings.beams,
+      options.settings.max_tokens + 1);
+  std::vector<Written> written(texts.size());
+  model::TextWorkspace workspace;
+  Tensor<int32_t> batch;
+  Tensor<bool> mask;
+  for (size_t first = 0; first < order.size(); first += most) {
+    const std::span<const size_t> some = std::span(order).subspan(first, std::min(most, order.size() - first));
+    const int64_t B = std::ssize(some), N = std::ssize(ids[some.back()]);
+    batch.Reuse({B, N}), mask.Reuse({B, N});
+    for (int64_t b = 0; b < B; ++b) {
+      const std::vector<int32_t>& text = ids[some[static_cast<size_t>(b)]];
+      for (int64_t n = 0; n < N; ++n) {
+        const bool read = n < std::ssize(text);
+        batch.view().row(b)[n] = read ? text[static_cast<size_t>(n)] : text[0];
+        mask.view().row(b)[n] = read;
+      }
+    }
+    model_->ReadSource({.ids = batch, .mask = mask}, workspace);
+    const std::vector<std::vector<int32_t>> starts(some.size(), {*start});
+    const std::vector<model::Generated> results = Generate(decoder, starts, &workspace.source, options.settings);
+    for (size_t i = 0; i < some.size(); ++i) {
+      const model::Generated& one = results[i];
+      written[some[i]] = {tokenizer_.Decode(one.tokens), std::ssize(ids[some[i]]), std::ssize(one.tokens), one.score,
+                          one.ended};
+    }
+    if (done) done(first + some.size());
+  }
+  return written;
+}
+
+Written LanguageModel::Continue(const std::string& prompt, const model::GenerationSettings& settings,
+                                const std::function<bool(std::string_view)>& show, const Note& note) const {
+  Require(model_->has_decoder() && !model_->has_encoder(),
+          "{}: {} does not continue a text; decoders do (GPT-2, Llama, Qwen)", checkpoint_->source,
+          model_->description().architecture);
+  std::vector<int32_t> ids = tokenizer_.Encode(prompt, {.max_length = kNoLimit, .padding = text::Padding::kNone});
+  if (ids.empty()) {
+    const model::GenerationDefaults& defaults = model_->description().generation;
+    const std::optional<int32_t> begin = defaults.begin ? defaults.begin : tokenizer_.special().begin;
+    Require(begin.has_value(), "{}: an empty prompt, and the model has no token to begin with; give a --prompt",
+            checkpoint_->source);
+    ids = {*begin};
+  }
+  const int64_t length = model_->text_length();
+  const auto prompt_tokens = std::ssize(ids);
+  if (prompt_tokens >= length) {
+    ids.erase(ids.begin(), ids.end() - std::max<int64_t>(1, length / 2));
+    Notify(note, FormatShown("the prompt has {} tokens, and the model sees {}: it reads the last {}", prompt_tokens,
+                             length, ids.size()));
+  }
+  model::Decoder<float> decoder(model_->decoder(), settings.beams,
+                                std::min(length, std::ssize(ids) + settings.max_tokens));
+  text::StreamingDecoder stream(tokenizer_);
+  Written written{.source_tokens = std::ssize(ids)};
+  // What the text goes on with depends on its last tokens (a space before a word).
+  for (const int32_t id : ids) stream.Add(id);
+  bool going = true;
+  const auto take = [&](size_t, int32_t token) {
+    if (std::ranges::find(settings.ends, token) != settings.ends.end()) return true;
+    const std::string text = stream.Add(token);
+    written.text += text;
+    if (!text.empty()) going = show(text);
+    return going;
+  };
+  const model::Generated one = model::Generate(decoder, {&ids, 1}, nullptr, settings, take)[0];
+  const std::string rest = stream.Finish();
+  written.text += rest;
+  if (going && !rest.empty()) show(rest);
+  written.tokens = std::ssize(one.tokens), written.score = one.score, written.ended = one.ended;
+  return written;
+}
+
+}  // namespace qkv::app

@@ -1,0 +1,77 @@
+// Models of text with their tokenizers: vectors of texts by encoders, and texts by decoders.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "qkv/app/note.h"
+#include "qkv/model/generation.h"
+#include "qkv/model/text_model.h"
+#include "qkv/text/tokenizer.h"
+
+namespace qkv::app {
+
+/// True if the model that a user names, a folder or a file in one, is of a family of texts (model/families).
+bool IsLanguageModel(const std::string& path);
+
+struct WritingOptions {
+  std::string prefix;                  // put before every text, such as "summarize: "
+  int64_t together = 32;               // texts in one batch
+  model::GenerationSettings settings;  // see LanguageModel::Settings
+};
+
+/// A text that a model wrote.
+struct Written {
+  std::string text;
+  int64_t source_tokens = 0, tokens = 0;  // of what was read, and of what was written
+  double score = 0;                       // of a beam search
+  bool ended = false;                     // by its end token, not by its greatest length
+};
+
+/// Const members may be called from several threads.
+class LanguageModel {
+ public:
+  /// path: a folder or a file of weights in one. `note` is told what was assumed. Throws Error as
+  /// model::TextCheckpoint::Open, and if the folder has no tokenizer or one of other ids.
+  static LanguageModel Open(const std::string& path, const model::BuildOptions& options = {}, const Note& note = {});
+
+  const model::TextCheckpoint& checkpoint() const { return *checkpoint_; }
+  const model::TextModel& model() const { return *model_; }
+  const text::Tokenizer& tokenizer() const { return tokenizer_; }
+
+  /// A vector of each text, [texts, width]. Longer texts than the model takes are cut; `note` is told how many, and
+  /// which is the first, by its number from 1. Throws Error if the model has a decoder.
+  Tensor<float> Embed(std::span<const std::string> texts, const Note& note = {}) const;
+
+  /// How the model's files ask it to write; `max_tokens` is what it has room for, if they do not say it.
+  model::GenerationSettings Settings() const;
+  /// The texts of a decoder that reads each of these texts by its encoder. Batches are of similar lengths; `done` is
+  /// told how many texts have been written. Throws Error that names the text, by its number from 1, if it is longer
+  /// than the model reads, or if the model has no encoder or no decoder.
+  std::vector<Written> Write(std::span<const std::string> texts, const WritingOptions& options,
+                             const std::function<void(size_t)>& done = {}) const;
+  /// Continues a text with a decoder alone, and gives the new text to `show` as it comes; it returns false to stop. A
+  /// prompt that leaves no room is cut at its beginning, and `note` is told. Throws Error if the model has an encoder.
+  Written Continue(const std::string& prompt, const model::GenerationSettings& settings,
+                   const std::function<bool(std::string_view)>& show, const Note& note = {}) const;
+
+  /// Greatest number of tokens of a text that was in training, or that the model reads.
+  int64_t usual_length() const;
+  /// Number of tokens of a text.
+  int64_t CountTokens(const std::string& text) const;
+
+ private:
+  LanguageModel(model::TextCheckpoint checkpoint, const model::BuildOptions& options, text::Tokenizer tokenizer);
+  std::vector<std::vector<int32_t>> Encode(std::span<const std::string> texts) const;
+
+  std::shared_ptr<const model::TextCheckpoint> checkpoint_;
+  std::shared_ptr<const model::TextModel> model_;
+  text::Tokenizer tokenizer_;
+};
+
+}  // namespace qkv::app

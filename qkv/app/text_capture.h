@@ -1,0 +1,35 @@
+// All outputs of a model of text for token ids in a file, by the names of `qkv run`: `tokens` (the last hidden state),
+// `pooled`, `encoder_tokens`, `logits`, `attention.L`, `cross_attention.L`, `encoder_attention.L`.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "qkv/app/capture.h"
+#include "qkv/io/safetensors.h"
+#include "qkv/model/text_model.h"
+
+namespace qkv::app {
+
+/// The outputs for the tensors of a safetensors file: "input_ids" [B, N], and if they are there "attention_mask" and
+/// "token_type_ids" [B, N], and "decoder_input_ids" [B, T], which a pair needs. attention: blocks whose weights are
+/// kept, of every part and layer that has them. path: the file's name. Throws Error that names a tensor that does not
+/// fit, and if the outputs need more than MemoryLimit().
+Captured CaptureText(const model::TextModel& model, const io::SafeTensors& file, const std::string& path,
+                     const std::vector<int64_t>& attention);
+
+/// True for a tensor that CaptureText reads.
+bool IsTokenInput(std::string_view name);
+
+/// Sets what belongs to padded tokens, which mean nothing, to zero in `values`, an output of this name, by the
+/// "attention_mask" of the file that CaptureText read.
+template <typename T>
+void HidePadding(const std::string& name, const model::TextDescription& description, const io::SafeTensors& file,
+                 const std::string& path, Tensor<T>* values);
+
+/// Number of blocks of the part with most of them.
+int64_t TextDepth(const model::TextDescription& description);
+
+}  // namespace qkv::app
