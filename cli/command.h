@@ -30,7 +30,9 @@ void RegisterQk(Command app, int* exit_code);
 void RegisterRun(Command app, int* exit_code);
 void RegisterSearch(Command app, int* exit_code);
 void RegisterTokenize(Command app, int* exit_code);
+void RegisterSummarize(Command app, int* exit_code);
 void RegisterTrain(Command app, int* exit_code);
+void RegisterTranslate(Command app, int* exit_code);
 void RegisterVerify(Command app, int* exit_code);
 
 // The commands of `qkv qk`.

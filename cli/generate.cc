@@ -1,4 +1,4 @@
-// qkv generate: continues a text byte by byte.
+// qkv generate: continues a text, token by token, as it comes.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,6 +7,8 @@
 
 #include "cli/command.h"
 #include "cli/output.h"
+#include "cli/writing.h"
+#include "qkv/app/language.h"
 #include "qkv/core/file.h"
 #include "qkv/core/lines.h"
 #include "qkv/core/parallel.h"
@@ -23,48 +25,51 @@ namespace fs = std::filesystem;
 struct Options {
   ModelOptions model;
   std::string prompt;
-  int64_t tokens = 500;
-  model::SamplingSettings sampling;
+  DecodingOptions decoding;
+  bool json = false;
 };
 
+constexpr int64_t kTokens = 500;  // unless the user or the model's files say otherwise
 // Limit of a prompt on standard input: the model reads only its own length of it, but all of it is printed.
 constexpr size_t kMaxPromptBytes = size_t{64} << 20;
 
-// Flushes at once: a reader sees each byte without waiting for a full buffer.
+// Flushes at once: a reader sees each character without waiting for a full buffer.
 void Print(std::string_view bytes) {
   PrintRaw(bytes);
   FlushOutput();
 }
 
-int Generate(const Options& options) {
-  if (options.model.threads > 0) SetNumThreads(options.model.threads);
-  const std::string& path = options.model.path;
-  if (fs::is_directory(path) && FileExists(fs::path(path) / "config.json") && !model::IsSequenceModel(path)) {
-    Fail(
-        "generate: {} is a model of images, expected one of text, which qkv train book.txt -o RUN makes; qkv classify "
-        "-m {} photo.jpg says what an image shows",
-        path, path);
-  }
+std::string ReadPrompt(const Options& options) {
+  if (options.prompt != "-") return options.prompt;
+  return ReadStandardInput(kMaxPromptBytes, "generate: the prompt", "give its end alone (tail -c)");
+}
+
+// A model that qkv trained on the bytes of a text: it goes on for ever, and forgets the older half when it is full.
+int GenerateBytes(const Options& options) {
   const auto model =
       model::SequenceModel<float>::Load(options.model.path, {.precision = ParsePrecision(options.model.dtype)});
   const model::SequenceConfig& config = model.config();
   Require(config.meaning == model::TokenMeaning::kByte && config.causal,
           "generate: {} is no model of text; qkv train book.txt -o RUN makes one", options.model.path);
-  std::string prompt = options.prompt;
-  if (prompt == "-")
-    prompt = ReadStandardInput(kMaxPromptBytes, "generate: the prompt", "give its end alone (tail -c)");
+  Require(!options.json, "generate: --json is of models with a tokenizer; {} writes bytes", options.model.path);
+  const model::GenerationSettings settings =
+      options.decoding.Over({.max_tokens = kTokens, .sampling = {.temperature = 1}});
+  Require(settings.beams == 1 && settings.no_repeat_ngram == 0 && settings.repetition_penalty == 1,
+          "generate: {} writes bytes, drawn one by one; --beams, --no-repeat-ngram and --repetition-penalty are of "
+          "models with a tokenizer",
+          options.model.path);
+  std::string prompt = ReadPrompt(options);
   Print(prompt);
   // The first byte needs a token before it: a line end.
   if (prompt.empty()) prompt = "\n";
-
   model::Decoder<float> decoder(model);
-  model::TokenSampler sampler(options.sampling);
+  model::TokenSampler sampler(settings.sampling);
   std::vector<int32_t> tokens;
   const std::string_view end =
       std::string_view(prompt).substr(prompt.size() - std::min(prompt.size(), static_cast<size_t>(config.length)));
   for (const char byte : end) tokens.push_back(static_cast<uint8_t>(byte));
   std::span<const float> logits = decoder.Prefill(tokens);
-  for (int64_t i = 0; i < options.tokens; ++i) {
+  for (int64_t i = 0; i < settings.max_tokens; ++i) {
     if (i > 0) logits = decoder.Next(tokens.back());
     if (!model::AllFinite(logits.data(), std::ssize(logits))) {
       Fail(
@@ -79,44 +84,70 @@ int Generate(const Options& options) {
   return 0;
 }
 
+// A decoder with a tokenizer.
+int GenerateText(const Options& options) {
+  const auto model =
+      app::LanguageModel::Open(options.model.path, {.precision = ParsePrecision(options.model.dtype)}, PrintNote);
+  model::GenerationSettings settings = model.Settings();
+  if (model.model().description().generation.max_length == 0) settings.max_tokens = kTokens;
+  settings = options.decoding.Over(settings);
+  const std::string prompt = ReadPrompt(options);
+  if (!options.json) Print(prompt);
+  const app::Written written = model.Continue(
+      prompt, settings,
+      [&](std::string_view text) {
+        if (!options.json) Print(text);
+        return true;
+      },
+      PrintNote);
+  if (options.json) {
+    PrintJsonLine({{"prompt", prompt},
+                   {"text", written.text},
+                   {"prompt_tokens", written.source_tokens},
+                   {"tokens", written.tokens},
+                   {"ended", written.ended}});
+  } else if (written.text.empty() || written.text.back() != '\n') {
+    Print("\n");
+  }
+  return 0;
+}
+
+int Generate(const Options& options) {
+  if (options.model.threads > 0) SetNumThreads(options.model.threads);
+  const std::string& path = options.model.path;
+  if (app::IsLanguageModel(path)) return GenerateText(options);
+  if (fs::is_directory(path) && FileExists(fs::path(path) / "config.json") && !model::IsSequenceModel(path)) {
+    Fail(
+        "generate: {} is a model of images, expected one of text: a decoder of Hugging Face (GPT-2, Llama, Qwen), or "
+        "one that qkv train book.txt -o RUN makes; qkv classify -m {} photo.jpg says what an image shows",
+        path, path);
+  }
+  return GenerateBytes(options);
+}
+
 }  // namespace
 
 void RegisterGenerate(Command app, int* exit_code) {
   const auto options = std::make_shared<Options>();
-  const Command command = app.AddCommand("generate", "Continue a text with a model that qkv trained on text");
-  command.AddOption("-m,--model", &options->model.path, "Folder of a run of qkv train on a text")
+  const Command command = app.AddCommand("generate", "Continue a text");
+  command
+      .AddOption(
+          "-m,--model", [options](const std::string& text) { options->model.path = app::FindModel(text).string(); },
+          "Folder of a decoder (GPT-2, Llama, SmolLM, Qwen), its name in the Hugging Face hub's cache, or a run of qkv "
+          "train on a text")
       .Required()
-      .TypeName("RUN");
+      .TypeName("MODEL");
   command
       .AddOption("--prompt", &options->prompt, "What stands at the beginning, and is printed first; -: standard input")
       .TypeName("TEXT");
-  command.AddOption("--tokens", &options->tokens, "Bytes to go on with")
-      .Range(int64_t{0}, int64_t{1} << 40)
-      .TypeName("N")
-      .ShowDefault();
-  command
-      .AddOption("--temperature", &options->sampling.temperature,
-                 "Logits are divided by it: below 1 safer, above bolder; 0: always the most probable byte")
-      .Range(0.0, 1e6)
-      .TypeName("X")
-      .ShowDefault();
-  command.AddOption("--top-k", &options->sampling.top_k, "Only the N most probable bytes; 0: all")
-      .Range(0, 1 << 20)
-      .TypeName("N")
-      .ShowDefault();
-  command
-      .AddOption("--top-p", &options->sampling.top_p,
-                 "Of these the fewest that are together at least so probable (nucleus sampling)")
-      .Range(1e-6, 1.0)
-      .TypeName("X")
-      .ShowDefault();
-  command.AddOption("--seed", &options->sampling.seed, "Of what is drawn: the same seed, the same text")
-      .TypeName("N")
-      .ShowDefault();
+  options->decoding.AddSearch(command, "Tokens to go on with (default: as the model's files say, else 500)");
+  options->decoding.AddSampling(command);
+  command.AddFlag("--json", &options->json, "One JSON object on stdout, at the end");
   options->model.AddPrecision(command);
   AddMaxMemory(command);
   command.Footer(
       "Examples:\n"
+      "  qkv generate -m openai-community/gpt2 --prompt \"Once upon a time\" --temperature 0.7\n"
       "  qkv train book.txt -o run && qkv generate -m run --prompt \"Once upon a time\"\n"
       "  qkv generate -m run --prompt - --temperature 0.7 --top-k 40 <beginning.txt");
   command.Callback([options, exit_code] { *exit_code = Generate(*options); });

@@ -23,7 +23,7 @@ int main(int argc, char** argv) {
   for (const Register add :
        {RegisterClassify, RegisterEmbed, RegisterSearch, RegisterDetect, RegisterAttend, RegisterInfo, RegisterRun,
         RegisterEvaluate, RegisterVerify, RegisterConvert, RegisterBench, RegisterQk, RegisterTrain, RegisterAblate,
-        RegisterGenerate, RegisterTokenize}) {
+        RegisterGenerate, RegisterTranslate, RegisterSummarize, RegisterTokenize}) {
     add(root, &exit_code);
   }
   try {

@@ -88,6 +88,17 @@ Tensor<float> LanguageModel::Embed(std::span<const std::string> texts, const Not
   return model_->Embed(ids);
 }
 
+std::string LanguageModel::Prefix(std::string_view task) const {
+  const io::Json config = io::ParseJson(checkpoint_->configuration, checkpoint_->source);
+  const auto tasks = config.find("task_specific_params");
+  if (tasks == config.end() || !tasks->is_object()) return "";
+  // "summarization"; translations are of pairs of languages, which the user chooses.
+  if (task != "summarize" || !tasks->contains("summarization")) return "";
+  const io::Json& summarization = (*tasks)["summarization"];
+  const auto prefix = summarization.is_object() ? summarization.find("prefix") : summarization.end();
+  return prefix != summarization.end() && prefix->is_string() ? prefix->get<std::string>() : "";
+}
+
 model::GenerationSettings LanguageModel::Settings() const {
   const model::GenerationDefaults& defaults = model_->description().generation;
   model::GenerationSettings settings = SettingsOf(defaults, 1);

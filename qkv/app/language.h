@@ -48,6 +48,9 @@ class LanguageModel {
   /// which is the first, by its number from 1. Throws Error if the model has a decoder.
   Tensor<float> Embed(std::span<const std::string> texts, const Note& note = {}) const;
 
+  /// What the model's files put before a text for this task, "summarize" or "translate" (T5's task_specific_params).
+  std::string Prefix(std::string_view task) const;
+
   /// How the model's files ask it to write; `max_tokens` is what it has room for, if they do not say it.
   model::GenerationSettings Settings() const;
   /// The texts of a decoder that reads each of these texts by its encoder. Batches are of similar lengths; `done` is

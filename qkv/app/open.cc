@@ -6,6 +6,7 @@
 #include "qkv/app/labels.h"
 #include "qkv/builtin/digits.h"
 #include "qkv/model/checkpoint/limits.h"
+#include "qkv/model/checkpoint/text_checkpoint.h"
 #include "qkv/model/families/known_models.h"
 
 namespace qkv::app {
@@ -49,6 +50,10 @@ model::Checkpoint OpenCheckpoint(const ModelOptions& options) {
     return model::Checkpoint::FromBytes(builtin::DigitsConfig(), builtin::DigitsWeights(), "built-in digits");
   }
   const std::filesystem::path path = FindModel(options.path);
+  Require(!model::IsTextModel(path),
+          "{}: a model of texts, expected one of images; qkv embed --text makes vectors of texts, qkv generate, "
+          "translate and summarize write them, and qkv info describes the model",
+          options.path);
   model::ModelHints given = options.given;
   const std::string id = HubIdOf(path);
   if (given.architecture.empty() && !id.empty() && model::FindKnownModel(id)) given.architecture = id;

@@ -1,0 +1,183 @@
+// qkv translate and qkv summarize: texts to texts, by an encoder and a decoder that reads its tokens.
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "cli/command.h"
+#include "cli/output.h"
+#include "cli/progress.h"
+#include "cli/writing.h"
+#include "qkv/app/json_line.h"
+#include "qkv/app/language.h"
+#include "qkv/app/pieces.h"
+#include "qkv/app/texts.h"
+#include "qkv/core/file.h"
+#include "qkv/core/lines.h"
+#include "qkv/core/parallel.h"
+
+namespace qkv::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMaxTextBytes = size_t{1} << 30;
+
+struct Options {
+  ModelOptions model;
+  std::vector<std::string> texts;  // words, or names of files; "-": standard input
+  DecodingOptions decoding;
+  std::optional<std::string> prefix;
+  std::string output;
+  int64_t batch = 32;
+  bool json = false, quiet = false;
+  bool lines = true;  // each line of a file is a text of its own
+  bool cut = false;   // a text that is too long is cut in pieces
+};
+
+// Texts, and the text of the command line or the file that each belongs to.
+struct Texts {
+  std::vector<std::string> all;
+  std::vector<fs::path> files;
+};
+
+Texts Collect(const Options& options) {
+  Texts texts;
+  const auto add_file = [&](const std::string& name) {
+    if (name != "-") texts.files.emplace_back(name);
+    const std::string content = ReadFileOrInput(name, kMaxTextBytes, "the texts");
+    if (!options.lines) {
+      texts.all.push_back(content);
+      return;
+    }
+    for (const std::string_view line : SplitFilledLines(content)) texts.all.emplace_back(line);
+  };
+  if (options.texts.empty()) add_file("-");
+  for (const std::string& text : options.texts) {
+    std::error_code ignored;
+    if (text == "-" || fs::is_regular_file(text, ignored)) {
+      add_file(text);
+    } else {
+      app::RequireWords(text, "TEXT");
+      texts.all.push_back(text);
+    }
+  }
+  Require(!texts.all.empty(), "expected a text, got none");
+  return texts;
+}
+
+void Show(const Options& options, const std::string& source, const app::Written& written, std::string* out) {
+  const std::string line = options.json ? app::JsonLine({{"source", source},
+                                                         {"text", written.text},
+                                                         {"score", written.score},
+                                                         {"source_tokens", written.source_tokens},
+                                                         {"tokens", written.tokens},
+                                                         {"ended", written.ended}})
+                                        : written.text;
+  *out += line + '\n';
+}
+
+int Rewrite(const Options& options, std::string_view name) {
+  if (options.model.threads > 0) SetNumThreads(options.model.threads);
+  Require(app::IsLanguageModel(options.model.path),
+          "{}: {} is no model of texts; an encoder with a decoder does it, such as Marian or T5", name,
+          options.model.path);
+  const Texts texts = Collect(options);
+  app::InputFiles inputs = InputsOf(options.model);
+  inputs.Add(texts.files);
+  inputs.RequireOutput(options.output);
+  const auto model =
+      app::LanguageModel::Open(options.model.path, {.precision = ParsePrecision(options.model.dtype)}, PrintNote);
+  app::WritingOptions writing{.prefix = options.prefix.value_or(model.Prefix(name)),
+                              .together = options.batch,
+                              .settings = options.decoding.Over(model.Settings())};
+  // A text in pieces is written piece by piece, and joined again.
+  const app::Pieces pieces = app::CutTexts(texts.all, model, writing.prefix, options.cut, std::string(name));
+  if (pieces.cut > 0) {
+    PrintNote(FormatShown("{} of {} texts have more than {} tokens and are cut in pieces, {} in all", pieces.cut,
+                          texts.all.size(), model.usual_length(), pieces.texts.size()));
+  }
+  Progress progress(std::ssize(pieces.texts), "texts", options.quiet);
+  int64_t shown = 0;
+  const std::vector<app::Written> written = model.Write(pieces.texts, writing, [&](size_t done) {
+    progress.Advance(static_cast<int64_t>(done) - std::exchange(shown, static_cast<int64_t>(done)));
+  });
+  progress.Clear();
+  std::string out;
+  size_t unfinished = 0;
+  const std::vector<app::Written> joined = app::JoinPieces(pieces, written);
+  for (size_t i = 0; i < joined.size(); ++i) {
+    Show(options, texts.all[i], joined[i], &out);
+    unfinished += !joined[i].ended;
+  }
+  if (unfinished > 0) {
+    PrintNote(FormatShown("{} of {} texts end after {} tokens, without the model's end; --tokens gives them more",
+                          unfinished, joined.size(), writing.settings.max_tokens));
+  }
+  if (options.output.empty()) {
+    PrintRaw(out);
+    FlushOutput();
+  } else {
+    WriteFile(options.output, out);
+  }
+  return 0;
+}
+
+void AddRewriting(Command app, int* exit_code, const std::string& name, std::string_view what,
+                  std::string_view examples) {
+  const auto options = std::make_shared<Options>();
+  const Command command = app.AddCommand(name, what);
+  options->lines = name == "translate";
+  command
+      .AddOption("TEXT", &options->texts,
+                 options->lines ? "Words, or files of texts, one a line; without any, or with -, standard input"
+                                : "Files, each with one text, or words; without any, or with -, standard input")
+      .TypeName("TEXT");
+  command
+      .AddOption(
+          "-m,--model", [options](const std::string& text) { options->model.path = app::FindModel(text).string(); },
+          "Folder of a model with an encoder and a decoder (Marian, T5), its name in the Hugging Face hub's cache, or "
+          "a "
+          "run of qkv train on pairs")
+      .Required()
+      .TypeName("MODEL");
+  command
+      .AddOption(
+          "--prefix", [options](const std::string& text) { options->prefix = text; },
+          "What is put before every text, such as \"translate English to German: \" (default: as the model's files "
+          "say)")
+      .TypeName("TEXT");
+  if (!options->lines) command.AddFlag("--lines", &options->lines, "Each line of a file is a text of its own");
+  command.AddFlag("--cut", &options->cut,
+                  "Cut texts that are longer than the model's in pieces at the ends of sentences, and join the answers "
+                  "(default: they are refused)");
+  options->decoding.AddSearch(command, "Greatest number of tokens of an answer (default: as the model's files say)");
+  options->decoding.AddSampling(command);
+  command.AddOption("--batch", &options->batch, "Texts in one batch").Range(1, 4096).TypeName("N").ShowDefault();
+  command.AddOption("-o,--output", &options->output, "File to write (default: standard output)").TypeName("FILE");
+  command.AddFlag("--json", &options->json, "JSON Lines, with scores and numbers of tokens");
+  command.AddFlag("-q,--quiet", &options->quiet, "No progress");
+  options->model.AddPrecision(command);
+  AddMaxMemory(command);
+  command.Footer(examples);
+  command.Callback([options, exit_code, name] { *exit_code = Rewrite(*options, name); });
+}
+
+}  // namespace
+
+void RegisterTranslate(Command app, int* exit_code) {
+  AddRewriting(app, exit_code, "translate", "Translate texts",
+               "Examples:\n"
+               "  qkv translate -m Helsinki-NLP/opus-mt-en-it \"The house is green.\"\n"
+               "  qkv translate -m opus-mt-en-it letters.txt -o lettere.txt --beams 4");
+}
+
+void RegisterSummarize(Command app, int* exit_code) {
+  AddRewriting(app, exit_code, "summarize", "Summarize texts",
+               "Examples:\n"
+               "  qkv summarize -m google/flan-t5-small --prefix \"summarize: \" article.txt\n"
+               "  qkv summarize -m run --lines descriptions.txt -o titles.txt");
+}
+
+}  // namespace qkv::cli

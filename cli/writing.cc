@@ -1,0 +1,65 @@
+#include "cli/writing.h"
+
+#include <cstdint>
+
+namespace qkv::cli {
+
+void DecodingOptions::AddSampling(Command command) {
+  command
+      .AddOption(
+          "--temperature", &temperature,
+          "Logits are divided by it: below 1 safer, above bolder; 0: always the most probable token (default: as "
+          "the model's files say)")
+      .Range(0.0, 1e6)
+      .TypeName("X");
+  command.AddOption("--top-k", &top_k, "Only the N most probable tokens; 0: all").Range(0.0, 1e6).TypeName("N");
+  command.AddOption("--top-p", &top_p, "Of these the fewest that are together at least so probable (nucleus sampling)")
+      .Range(1e-6, 1.0)
+      .TypeName("X");
+  command
+      .AddOption("--min-p", &min_p, "Of these those that are at least so probable, relative to the most probable one")
+      .Range(0.0, 1.0)
+      .TypeName("X");
+  command.AddOption("--seed", &seed, "Of what is drawn: the same seed, the same text").TypeName("N").ShowDefault();
+}
+
+void DecodingOptions::AddSearch(Command command, std::string_view what) {
+  command.AddOption("--tokens", &tokens, what).Range(0.0, 1e12).TypeName("N");
+  command.AddOption("--min-tokens", &min_tokens, "No text ends before so many tokens").Range(0.0, 1e9).TypeName("N");
+  command.AddOption("--beams", &beams, "Search with so many texts at a time, and take the best; 1: token by token")
+      .Range(1.0, 4096.0)
+      .TypeName("N");
+  command
+      .AddOption("--length-penalty", &length_penalty,
+                 "Of a search: scores are divided by the length to this power; above 1 favours long texts")
+      .Range(-1e3, 1e3)
+      .TypeName("X");
+  command.AddOption("--no-repeat-ngram", &no_repeat_ngram, "No N tokens in a row occur twice; 0: any may")
+      .Range(0.0, 1e6)
+      .TypeName("N");
+  command
+      .AddOption("--repetition-penalty", &repetition_penalty, "Above 1: tokens that are there already are less likely")
+      .Range(1e-3, 1e3)
+      .TypeName("X");
+}
+
+model::GenerationSettings DecodingOptions::Over(model::GenerationSettings s) const {
+  const auto whole = [](const std::optional<double>& from, int64_t* to) {
+    if (from) *to = static_cast<int64_t>(*from);
+  };
+  const auto number = [](const std::optional<double>& from, double* to) {
+    if (from) *to = *from;
+  };
+  number(temperature, &s.sampling.temperature), number(top_p, &s.sampling.top_p), number(min_p, &s.sampling.min_p);
+  whole(top_k, &s.sampling.top_k);
+  s.sampling.seed = seed;
+  whole(tokens, &s.max_tokens), whole(min_tokens, &s.min_tokens), whole(beams, &s.beams);
+  whole(no_repeat_ngram, &s.no_repeat_ngram);
+  number(length_penalty, &s.length_penalty), number(repetition_penalty, &s.repetition_penalty);
+  // A search draws nothing, and drawing is no search: what was asked for last counts.
+  if (beams && s.beams > 1 && !temperature) s.sampling.temperature = 0;
+  if (temperature && *temperature > 0 && !beams) s.beams = 1;
+  return s;
+}
+
+}  // namespace qkv::cli

@@ -1,0 +1,28 @@
+// Options of the commands that write texts: how the next token is chosen, and for how long.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/arguments.h"
+#include "qkv/model/generation.h"
+
+namespace qkv::cli {
+
+/// What a user asks of a decoder; what is not given stays as the model's files say.
+struct DecodingOptions {
+  std::optional<double> temperature, top_p, min_p, repetition_penalty, length_penalty;
+  std::optional<double> top_k, beams, tokens, min_tokens, no_repeat_ngram;  // whole numbers
+  uint64_t seed = 0;
+
+  /// --temperature, --top-k, --top-p, --min-p, --seed.
+  void AddSampling(Command command);
+  /// --beams, --length-penalty, --tokens, --min-tokens, --no-repeat-ngram, --repetition-penalty.
+  void AddSearch(Command command, std::string_view tokens);
+
+  /// The settings with what was given in place.
+  model::GenerationSettings Over(model::GenerationSettings settings) const;
+};
+
+}  // namespace qkv::cli

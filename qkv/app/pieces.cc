@@ -1,0 +1,114 @@
+#include "qkv/app/pieces.h"
+
+#include <algorithm>
+
+#include "qkv/core/error.h"
+#include "qkv/core/text.h"
+
+namespace qkv::app {
+namespace {
+
+constexpr size_t kShownPiece = 60;  // of a text, in a message
+
+// Ends of sentences: after ".", "!", "?" and a space, and after line ends. Offsets behind the white space.
+std::vector<size_t> SentenceEnds(const std::string& text) {
+  std::vector<size_t> ends;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool space = text[i] == ' ' || text[i] == '\n';
+    if (!space || (i + 1 < text.size() && (text[i + 1] == ' ' || text[i + 1] == '\n'))) continue;
+    const size_t last = text.find_last_not_of(" \n\"')", i);
+    const bool stops = last != std::string::npos && std::string_view(".!?").find(text[last]) != std::string_view::npos;
+    if (text[i] == '\n' || stops) ends.push_back(i + 1);
+  }
+  ends.push_back(text.size());
+  return ends;
+}
+
+std::vector<size_t> WordEnds(const std::string& text) {
+  std::vector<size_t> ends;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == ' ' || text[i] == '\n') ends.push_back(i + 1);
+  }
+  ends.push_back(text.size());
+  return ends;
+}
+
+// The pieces of a text that fit, each as long as possible.
+class Cutter {
+ public:
+  Cutter(const LanguageModel& model, const std::string& prefix) : model_(model), prefix_(prefix) {}
+
+  bool Fits(const std::string& text) const { return model_.CountTokens(prefix_ + text) <= model_.usual_length(); }
+
+  void Cut(const std::string& text, std::vector<std::string>* pieces) const {
+    CutAt(text, SentenceEnds(text), /*sentences=*/true, pieces);
+  }
+
+ private:
+  void CutAt(const std::string& text, const std::vector<size_t>& ends, bool sentences,
+             std::vector<std::string>* pieces) const {
+    for (size_t begin = 0, next = 0; next < ends.size();) {
+      // The greatest number of units that fit: doubling, then halving, so that long texts are counted few times.
+      const auto fits = [&](size_t count) { return Fits(text.substr(begin, ends[next + count - 1] - begin)); };
+      size_t low = 0, high = 1;
+      while (next + high <= ends.size() && fits(high)) low = high, high *= 2;
+      high = std::min(high, ends.size() - next + 1);
+      while (low + 1 < high) {
+        const size_t middle = (low + high) / 2;
+        (fits(middle) ? low : high) = middle;
+      }
+      if (low == 0) {
+        const std::string unit = text.substr(begin, ends[next] - begin);
+        Require(sentences, "a word has more tokens than the model reads: {}", Printable(unit, kShownPiece));
+        CutAt(unit, WordEnds(unit), /*sentences=*/false, pieces);
+        low = 1;
+      } else {
+        pieces->push_back(text.substr(begin, ends[next + low - 1] - begin));
+      }
+      next += low;
+      begin = ends[next - 1];
+    }
+  }
+
+  const LanguageModel& model_;
+  const std::string& prefix_;
+};
+
+}  // namespace
+
+Pieces CutTexts(std::span<const std::string> texts, const LanguageModel& model, const std::string& prefix, bool may_cut,
+                const std::string& command) {
+  const Cutter cutter(model, prefix);
+  Pieces pieces;
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const size_t before = pieces.texts.size();
+    if (cutter.Fits(texts[i])) {
+      pieces.texts.push_back(texts[i]);
+    } else {
+      Require(may_cut, "{}: text {} has {} tokens, and the model reads {}; --cut cuts it in pieces: {}", command, i + 1,
+              model.CountTokens(prefix + texts[i]), model.usual_length(), Printable(texts[i], kShownPiece));
+      cutter.Cut(texts[i], &pieces.texts);
+      ++pieces.cut;
+    }
+    pieces.of.resize(pieces.texts.size(), i);
+    Require(pieces.texts.size() > before, "{}: text {} is empty", command, i + 1);
+  }
+  return pieces;
+}
+
+std::vector<Written> JoinPieces(const Pieces& pieces, std::span<const Written> written) {
+  std::vector<Written> joined;
+  for (size_t i = 0; i < written.size(); ++i) {
+    if (pieces.of[i] == joined.size()) {
+      joined.push_back(written[i]);
+      continue;
+    }
+    Written& whole = joined.back();
+    whole.text += " " + written[i].text;
+    whole.source_tokens += written[i].source_tokens, whole.tokens += written[i].tokens;
+    whole.score += written[i].score, whole.ended = whole.ended && written[i].ended;
+  }
+  return joined;
+}
+
+}  // namespace qkv::app
