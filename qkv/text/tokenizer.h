@@ -85,6 +85,9 @@ class Tokenizer {
  private:
   explicit Tokenizer(TokenizerParts parts);
   static Tokenizer OpenSide(const std::filesystem::path& path, bool target);
+  friend class StreamingDecoder;
+  // True if the end of decoded text may become another one when tokens follow.
+  bool MayChange(std::string_view text) const;
   struct State;
   std::shared_ptr<const State> state_;
 };
