@@ -455,6 +455,8 @@ CASES = {
     "roberta": (train_roberta, None, huggingface, False),
     "roberta_slow": (None, "roberta", transformers_class("RobertaTokenizer"), False),
     "qwen2": (train_qwen2, None, huggingface, False),
+    "qwen2_slow": (None, "qwen2", transformers_class("Qwen2Tokenizer"), False),
+    "llama_slow": (None, "llama2", transformers_class("LlamaTokenizer"), False),
     "llama_json": (hf_llama_json, "llama2", huggingface, False),
 }
 
@@ -479,6 +481,15 @@ def make_folder(name, lines, work):
                   model_max_length=77)
     elif name == "gpt2_slow":
         save_slow(Tokenizer.from_file(str(origin / "tokenizer.json")), folder, tokenizer_class="GPT2Tokenizer")
+    elif name == "qwen2_slow":
+        save_slow(Tokenizer.from_file(str(origin / "tokenizer.json")), folder, tokenizer_class="Qwen2Tokenizer",
+                  added_tokens_decoder={str(i): {"content": token, "special": True} for token, i in sorted(
+                      Tokenizer.from_file(str(origin / "tokenizer.json")).get_vocab().items(), key=lambda v: v[1])
+                      if token.startswith("<|")})
+    elif name == "llama_slow":
+        (folder / "tokenizer.model").write_bytes((origin / "tokenizer.model").read_bytes())
+        (folder / "tokenizer_config.json").write_text(json.dumps(
+            {"tokenizer_class": "LlamaTokenizer", "add_bos_token": True, "add_eos_token": False}))
     elif name == "roberta_slow":
         save_slow(Tokenizer.from_file(str(origin / "tokenizer.json")), folder, tokenizer_class="RobertaTokenizer")
     elif name == "siglip_model":

@@ -86,7 +86,7 @@ std::vector<std::pair<int64_t, AddedToken>> StoredTokens(const io::Json& config,
 }  // namespace
 
 void AddConfiguredTokens(const io::Json& json, std::span<const NamedToken> named, std::string_view where,
-                         TokenizerParts* parts) {
+                         NewTokens new_tokens, TokenizerParts* parts) {
   const io::Json config = json.is_object() ? json : io::Json::object();
   for (auto& [id, token] : StoredTokens(config, named, where)) {
     token.special = token.special || std::ranges::any_of(named, [&](const NamedToken& other) {
@@ -99,7 +99,9 @@ void AddConfiguredTokens(const io::Json& json, std::span<const NamedToken> named
     if (value.is_object()) token = ReadAddedToken(JsonFields(value, std::string(where)), true);
     if (value.is_string()) token.content = value.get<std::string>();
     token.special = true;
-    if (!parts->added_index.contains(token.content)) AddToken(std::move(token), parts);
+    if (parts->added_index.contains(token.content)) return;
+    if (new_tokens == NewTokens::kLeaveOut && !FindToken(*parts, token.content)) return;
+    AddToken(std::move(token), parts);
   };
   for (const NamedToken& token : named) {
     const auto found = config.find(token.key);

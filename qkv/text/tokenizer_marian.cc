@@ -197,7 +197,7 @@ TokenizerParts ReadMarian(const MarianFiles& files, const io::Json& config, std:
   parts.model = std::make_unique<MarianModel>(std::move(vocabulary), MakeSentencePieceModel(model, std::string(where)),
                                               model.unknown_id, *unknown);
   parts.pre_tokenizers.push_back(SplitLanguage(SentencePieceNormalizer(model, where)));
-  AddConfiguredTokens(config, kMarianTokens, where, &parts);
+  AddConfiguredTokens(config, kMarianTokens, where, NewTokens::kAdd, &parts);
   // Tokens of Python's classes are found in the text as it is.
   for (AddedToken& added : parts.added) added.normalized = false;
   std::vector<std::string> special;

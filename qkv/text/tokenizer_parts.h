@@ -102,10 +102,12 @@ AddedToken ReadAddedToken(const JsonFields& fields, bool special);
 struct NamedToken {
   std::string_view key, otherwise;  // otherwise empty: none
 };
+/// What becomes of a named token that the vocabulary lacks.
+enum class NewTokens { kAdd, kLeaveOut };
 /// Adds the tokens that tokenizer_config.json, special_tokens_map.json and added_tokens.json name, in the order of
-/// transformers, whose files of before tokenizer.json have no others.
+/// transformers: files of before tokenizer.json have no others.
 void AddConfiguredTokens(const io::Json& config, std::span<const NamedToken> named, std::string_view where,
-                         TokenizerParts* parts);
+                         NewTokens new_tokens, TokenizerParts* parts);
 
 /// Tokens and ids of a JSON object. Throws Error for an id that is none.
 Vocabulary ReadVocabulary(const io::Json& json, std::string_view where);

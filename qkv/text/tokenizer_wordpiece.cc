@@ -79,7 +79,7 @@ TokenizerParts ReadVocabTxt(std::string_view text, const io::Json& config, std::
   parts.pre_tokenizers = {SplitAtSpace(), SplitPunctuation(SplitBehaviour::kIsolated)};
   parts.decoders.push_back(DecodeWordPiece("##", /*cleanup=*/true));
 
-  AddConfiguredTokens(settings, kBertTokens, where, &parts);
+  AddConfiguredTokens(settings, kBertTokens, where, NewTokens::kAdd, &parts);
   parts.special.unknown = FindToken(parts, token(2));
   parts.special.separate = FindToken(parts, token(3));
   parts.special.padding = FindToken(parts, token(4));
