@@ -263,7 +263,6 @@ def train_wordpiece(lines, folder, prefix="##", decoder=True, **normalizer):
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece(prefix=prefix, cleanup=decoder)
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    # Trained by words: sets of a trainer's own have no order, and these files are compared.
     trainer = trainers.WordPieceTrainer(vocab_size=size(12000), show_progress=False, special_tokens=special,
                                         continuing_subword_prefix=prefix, limit_alphabet=1500 if not SIZE_LIMIT else 200)
     tokenizer.train_from_iterator(lines, trainer)
@@ -298,7 +297,7 @@ def hf_bert_options(source, folder):
     (folder / "vocab.txt").write_text("\n".join(tokens) + "\n")
     (folder / "tokenizer_config.json").write_text(json.dumps({
         "tokenizer_class": "DistilBertTokenizer", "do_lower_case": False, "strip_accents": False,
-        "tokenize_chinese_chars": False, "model_max_length": 128, "additional_special_tokens": ["<mask>"]}))
+        "tokenize_chinese_chars": False, "model_max_length": 128, "clean_up_tokenization_spaces": True, "additional_special_tokens": ["<mask>"]}))
     (folder / "special_tokens_map.json").write_text(json.dumps({
         "cls_token": "[CLS]", "sep_token": {"content": "[SEP]", "lstrip": True, "rstrip": False, "normalized": False,
                                             "single_word": False}}))
@@ -309,7 +308,7 @@ def train_marian(lines, folder):
     """Two models on overlapping texts, and the vocabulary of both."""
     source = [line for line in lines if line.isascii()]
     target = [line for line in lines if not line.isascii()] + source[:len(source) // 4]
-    options = {"model_type": "unigram", "vocab_size": size(8000), "character_coverage": 0.98 if not SIZE_LIMIT else 0.9,
+    options = {"model_type": "unigram", "vocab_size": size(8000), "character_coverage": 0.98,
                "eos_id": 0, "unk_id": 1, "bos_id": -1, "pad_id": -1}
     train_sentencepiece(source, folder / "source", **options)
     train_sentencepiece(target, folder / "target", **options)
@@ -331,7 +330,8 @@ def train_marian(lines, folder):
 def hf_t5_slow(source, folder):
     (folder / "spiece.model").write_bytes((source / "spiece.model").read_bytes())
     (folder / "tokenizer_config.json").write_text(json.dumps(
-        {"tokenizer_class": "T5Tokenizer", "model_max_length": 512, "extra_ids": 100}))
+        {"tokenizer_class": "T5Tokenizer", "model_max_length": 512, "extra_ids": 100,
+         "clean_up_tokenization_spaces": True}))
 
 
 def train_roberta(lines, folder):
@@ -417,7 +417,26 @@ def transformers_class(name):
         import transformers
         tokenizer = getattr(transformers, name).from_pretrained(str(folder))
         return lambda texts: [tokenizer(text)["input_ids"] for text in texts]
+    make.name = name
     return make
+
+
+def target_of(folder):
+    """Text -> ids of Marian's target side."""
+    import transformers
+    tokenizer = transformers.MarianTokenizer.from_pretrained(str(folder))
+    return lambda text: tokenizer(text_target=text)["input_ids"]
+
+
+def decoder_of(name, folder):
+    """ids, whether special tokens are left out -> text; of cases whose original is not sentencepiece."""
+    original = CASES[name][2]
+    if original is huggingface:
+        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    else:
+        import transformers
+        tokenizer = getattr(transformers, original.name).from_pretrained(str(folder))
+    return lambda ids, skip: tokenizer.decode(ids, skip_special_tokens=skip)
 
 
 def sentencepiece_model(folder):
@@ -456,7 +475,6 @@ CASES = {
     "roberta_slow": (None, "roberta", transformers_class("RobertaTokenizer"), False),
     "qwen2": (train_qwen2, None, huggingface, False),
     "qwen2_slow": (None, "qwen2", transformers_class("Qwen2Tokenizer"), False),
-    "llama_slow": (None, "llama2", transformers_class("LlamaTokenizer"), False),
     "llama_json": (hf_llama_json, "llama2", huggingface, False),
 }
 
@@ -486,10 +504,6 @@ def make_folder(name, lines, work):
                   added_tokens_decoder={str(i): {"content": token, "special": True} for token, i in sorted(
                       Tokenizer.from_file(str(origin / "tokenizer.json")).get_vocab().items(), key=lambda v: v[1])
                       if token.startswith("<|")})
-    elif name == "llama_slow":
-        (folder / "tokenizer.model").write_bytes((origin / "tokenizer.model").read_bytes())
-        (folder / "tokenizer_config.json").write_text(json.dumps(
-            {"tokenizer_class": "LlamaTokenizer", "add_bos_token": True, "add_eos_token": False}))
     elif name == "roberta_slow":
         save_slow(Tokenizer.from_file(str(origin / "tokenizer.json")), folder, tokenizer_class="RobertaTokenizer")
     elif name == "siglip_model":

@@ -189,8 +189,8 @@ void BpeTrainer::Add(std::string_view text) {
     ++word->second;
     if (!is_new) continue;
     bytes_ += word->first.size();
-    Require(bytes_ <= kMaxWordBytes, "BPE training: expected different words of at most {} bytes in all; give fewer texts",
-            kMaxWordBytes);
+    Require(bytes_ <= kMaxWordBytes,
+            "BPE training: expected different words of at most {} bytes in all; give fewer texts", kMaxWordBytes);
   }
 }
 

@@ -19,7 +19,7 @@ struct BpeTrainerOptions {
   int64_t vocabulary_size = 8192;           // tokens in all: special ones, the 256 bytes, and merges
   int64_t min_frequency = 0;                // pairs that are rarer are not merged
   std::vector<std::string> special_tokens;  // the first ids, in this order
-  bool add_prefix_space = false;            // a text without a space in front gets one, so that its first word is like others
+  bool add_prefix_space = false;  // a text without a space in front gets one, so that its first word is like others
 };
 
 /// A trained vocabulary.

@@ -24,7 +24,8 @@ Ordered Template(const TrainedBpe& bpe, const BpeRoles& roles) {
     const Ordered item = {{"SpecialToken", {{"id", token}, {"type_id", type}}}};
     if (type == 0) single.push_back(item);
     pair.push_back(item);
-    special[token] = {{"id", token}, {"ids", Ordered::array({IdOfRole(bpe, token)})}, {"tokens", Ordered::array({token})}};
+    special[token] = {
+        {"id", token}, {"ids", Ordered::array({IdOfRole(bpe, token)})}, {"tokens", Ordered::array({token})}};
   };
   for (const int type : {0, 1}) {
     const Ordered text = {{"Sequence", {{"id", type == 0 ? "A" : "B"}, {"type_id", type}}}};

@@ -30,12 +30,13 @@ struct Replacement {
   std::string_view pattern, content;
 };
 // Of the WordPiece decoder, one after the other.
-constexpr Replacement kTokenCleanups[] = {{" .", "."},      {" ?", "?"},     {" !", "!"},     {" ,", ","},
-                                          {" ' ", "'"},     {" n't", "n't"}, {" 'm", "'m"},   {" do not", " don't"},
-                                          {" 's", "'s"},    {" 've", "'ve"}, {" 're", "'re"}};
+constexpr Replacement kTokenCleanups[] = {{" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
+                                          {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},  {" do not", " don't"},
+                                          {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
 // Of transformers.
-constexpr Replacement kTextCleanups[] = {{" .", "."},      {" ?", "?"},   {" !", "!"},   {" ,", ","},    {" ' ", "'"},
-                                         {" n't", "n't"}, {" 'm", "'m"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+constexpr Replacement kTextCleanups[] = {{" .", "."},     {" ?", "?"},     {" !", "!"},   {" ,", ","},
+                                         {" ' ", "'"},    {" n't", "n't"}, {" 'm", "'m"}, {" 's", "'s"},
+                                         {" 've", "'ve"}, {" 're", "'re"}};
 
 std::string ReplaceEach(std::string text, std::span<const Replacement> replacements) {
   if (text.find(' ') == std::string::npos) return text;

@@ -27,9 +27,9 @@ Normalizer Prepend(std::string content);
 Normalizer Precompiled(Charsmap map);
 
 struct BertNormalizerOptions {
-  bool clean_text = true;                // controls go, each white space becomes a space
-  bool split_ideographs = true;          // spaces around each
-  std::optional<bool> strip_accents;     // unset: as lowercase
+  bool clean_text = true;             // controls go, each white space becomes a space
+  bool split_ideographs = true;       // spaces around each
+  std::optional<bool> strip_accents;  // unset: as lowercase
   bool lowercase = true;
 };
 Normalizer Bert(const BertNormalizerOptions& options);

@@ -1,4 +1,5 @@
-// The model of a tokenizer: the ids of one piece of text. BPE, unigram, SentencePiece's BPE and WordPiece each have a file.
+// The model of a tokenizer: the ids of one piece of text. BPE, unigram, SentencePiece's BPE and WordPiece each have a
+// file.
 #pragma once
 
 #include <cstdint>

@@ -326,8 +326,7 @@ bool Tokenizer::MayChange(std::string_view text) const {
   if (text.ends_with(kReplacementCharacter)) return true;  // a character whose bytes are not all there
   if (!state_->parts.clean_decoded) return false;
   // Beginnings of what CleanUpSpaces replaces. Of text that is clean so far, " ' " and " n't" may have lost a space.
-  static constexpr std::string_view kOpen[] = {" ",   " n",  " n'", " n '", " '",  " 'v",
-                                               " 'r", "n'",  "'",   "'v",   "'r"};
+  static constexpr std::string_view kOpen[] = {" ", " n", " n'", " n '", " '", " 'v", " 'r", "n'", "'", "'v", "'r"};
   return std::ranges::any_of(kOpen, [text](std::string_view end) { return text.ends_with(end); });
 }
 

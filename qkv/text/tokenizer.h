@@ -48,8 +48,8 @@ class Tokenizer {
  public:
   /// Opens a folder with tokenizer.json, or else source.spm and vocab.json, or else vocab.json and merges.txt, or else
   /// vocab.txt, or else spiece.model or tokenizer.model; tokenizer_config.json, special_tokens_map.json and
-  /// added_tokens.json are read too if they are there. Or one of these files alone. Throws Error if there is none, or if
-  /// it needs what is not supported, which the error names.
+  /// added_tokens.json are read too if they are there. Or one of these files alone. Throws Error if there is none, or
+  /// if it needs what is not supported, which the error names.
   static Tokenizer Open(const std::filesystem::path& path);
   /// The tokenizer of what the model writes: Marian's encodes by target.spm, and has ids of its own if separate_vocabs
   /// is set. All others have one for both sides, which Open gives too.

@@ -68,7 +68,8 @@ std::vector<std::pair<int64_t, AddedToken>> StoredTokens(const io::Json& config,
       const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), id);
       Require(error == std::errc() && end == number.data() + number.size() && id >= 0,
               "{}: added_tokens_decoder: expected ids, got \"{}\"", where, number.substr(0, 100));
-      tokens.emplace_back(id, ReadAddedToken(JsonFields(fields, fmt::format("{}: added_tokens_decoder", where)), false));
+      tokens.emplace_back(id,
+                          ReadAddedToken(JsonFields(fields, fmt::format("{}: added_tokens_decoder", where)), false));
     }
   } else if (const auto file = config.find(kAddedTokensFile); file != config.end() && file->is_object()) {
     for (const auto& [content, id] : file->items()) {
@@ -76,7 +77,8 @@ std::vector<std::pair<int64_t, AddedToken>> StoredTokens(const io::Json& config,
               id.dump().substr(0, 100));
       const bool special = std::ranges::any_of(
           named, [&](const NamedToken& token) { return TokenOr(config, token.key, token.otherwise) == content; });
-      tokens.emplace_back(id.get<int64_t>(), AddedToken{.content = content, .normalized = !special, .special = special});
+      tokens.emplace_back(id.get<int64_t>(),
+                          AddedToken{.content = content, .normalized = !special, .special = special});
     }
   }
   std::ranges::stable_sort(tokens, {}, &std::pair<int64_t, AddedToken>::first);

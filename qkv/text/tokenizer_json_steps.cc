@@ -159,7 +159,8 @@ void ReadPreTokenizer(const JsonFields& step, std::vector<PreTokenizer>* to) {
   } else if (type == "Digits") {
     to->push_back(SplitDigits(step.Flag("individual_digits", false)));
   } else {
-    FailUnknown(step, type, "Sequence, ByteLevel, Metaspace, Split, Whitespace, WhitespaceSplit, BertPreTokenizer, Punctuation, "
+    FailUnknown(step, type,
+                "Sequence, ByteLevel, Metaspace, Split, Whitespace, WhitespaceSplit, BertPreTokenizer, Punctuation, "
                 "Digits");
   }
 }
@@ -187,7 +188,8 @@ void ReadDecoder(const JsonFields& step, std::vector<Decoder>* to) {
   } else if (type == "BPEDecoder") {
     to->push_back(DecodeBpeSuffix(step.Text("suffix", "</w>")));
   } else {
-    FailUnknown(step, type, "Sequence, ByteLevel, Metaspace, Replace, ByteFallback, Fuse, Strip, WordPiece, BPEDecoder");
+    FailUnknown(step, type,
+                "Sequence, ByteLevel, Metaspace, Replace, ByteFallback, Fuse, Strip, WordPiece, BPEDecoder");
   }
 }
 

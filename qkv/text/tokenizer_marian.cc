@@ -15,8 +15,8 @@
 namespace qkv::text {
 namespace {
 
-constexpr NamedToken kMarianTokens[] = {{"bos_token", ""},      {"eos_token", "</s>"}, {"unk_token", "<unk>"},
-                                        {"sep_token", ""},      {"pad_token", "<pad>"}, {"cls_token", ""},
+constexpr NamedToken kMarianTokens[] = {{"bos_token", ""}, {"eos_token", "</s>"},  {"unk_token", "<unk>"},
+                                        {"sep_token", ""}, {"pad_token", "<pad>"}, {"cls_token", ""},
                                         {"mask_token", ""}};
 constexpr int64_t kMarianLength = 512;
 // In front of a piece that is a language: no byte of UTF-8.

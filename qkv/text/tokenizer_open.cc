@@ -81,8 +81,7 @@ Tokenizer Tokenizer::OpenSide(const fs::path& path, bool target) {
     return Tokenizer(std::move(parts));
   }
   if (const auto vocab = file("vocab.txt")) {
-    TokenizerParts parts =
-        ReadVocabTxt(ReadFile(*vocab, kMaxTokenizerBytes), ReadConfigs(folder), vocab->native());
+    TokenizerParts parts = ReadVocabTxt(ReadFile(*vocab, kMaxTokenizerBytes), ReadConfigs(folder), vocab->native());
     parts.description += " (vocab.txt)";
     return Tokenizer(std::move(parts));
   }
@@ -97,9 +96,10 @@ Tokenizer Tokenizer::OpenSide(const fs::path& path, bool target) {
     return Tokenizer(std::move(parts));
   }
   Require(is_folder || FileExists(path), "{}: no such file or folder", path.native());
-  Fail("{}: expected a tokenizer: tokenizer.json, vocab.json with merges.txt, vocab.txt, source.spm with vocab.json, or "
-       "spiece.model or tokenizer.model",
-       path.native());
+  Fail(
+      "{}: expected a tokenizer: tokenizer.json, vocab.json with merges.txt, vocab.txt, source.spm with vocab.json, or "
+      "spiece.model or tokenizer.model",
+      path.native());
 }
 
 }  // namespace qkv::text

@@ -61,8 +61,8 @@ class PrefixedModel : public SubwordModel {
   size_t dropped_;
 };
 
-constexpr NamedToken kT5Tokens[] = {{"bos_token", ""},      {"eos_token", "</s>"}, {"unk_token", "<unk>"},
-                                    {"sep_token", ""},      {"pad_token", "<pad>"}, {"cls_token", ""},
+constexpr NamedToken kT5Tokens[] = {{"bos_token", ""}, {"eos_token", "</s>"},  {"unk_token", "<unk>"},
+                                    {"sep_token", ""}, {"pad_token", "<pad>"}, {"cls_token", ""},
                                     {"mask_token", ""}};
 constexpr int64_t kMaxExtraIds = 100'000;
 
@@ -71,7 +71,8 @@ constexpr int64_t kMaxExtraIds = 100'000;
 TokenizerParts MakeT5(const SentencePieceModel& model, const io::Json& config, std::string_view where) {
   const JsonFields fields(config, std::string(where));
   const int64_t extra = fields.Number("extra_ids", 100);
-  Require(extra >= 0 && extra <= kMaxExtraIds, "{}: expected extra_ids from 0 to {}, got {}", where, kMaxExtraIds, extra);
+  Require(extra >= 0 && extra <= kMaxExtraIds, "{}: expected extra_ids from 0 to {}, got {}", where, kMaxExtraIds,
+          extra);
   std::vector<UnigramPiece> pieces;
   for (const SentencePiece& piece : model.pieces) pieces.push_back({piece.text, piece.score});
   for (int64_t i = extra; i-- > 0;) pieces.push_back({fmt::format("<extra_id_{}>", i), 0});
@@ -94,7 +95,9 @@ TokenizerParts MakeT5(const SentencePieceModel& model, const io::Json& config, s
   for (int64_t i = 0; i < extra; ++i) {
     AddToken({.content = fmt::format("<extra_id_{}>", i), .special = true}, &parts);
   }
-  const auto token = [&](size_t i) { return FindToken(parts, TokenOr(config, kT5Tokens[i].key, kT5Tokens[i].otherwise)); };
+  const auto token = [&](size_t i) {
+    return FindToken(parts, TokenOr(config, kT5Tokens[i].key, kT5Tokens[i].otherwise));
+  };
   parts.special.end = token(1), parts.special.unknown = token(2), parts.special.padding = token(4);
   if (parts.special.padding) parts.padding_on_request.id = *parts.special.padding;
   parts.templates.push_back({{true, {}}, {false, {*parts.special.end}}});

@@ -12,8 +12,9 @@ namespace {
 constexpr std::string_view kClipPattern =
     R"(<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+)";
 constexpr std::string_view kClipEndOfWord = "</w>";
-constexpr std::string_view kQwen2Pattern = R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+)"
-                                           R"([\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kQwen2Pattern =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+)"
+    R"([\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
 enum class Flavour { kClip, kGpt2, kRoberta, kQwen2 };
 
@@ -61,8 +62,10 @@ TokenizerParts ReadVocabAndMerges(const io::Json& vocab, std::string_view merges
   const std::string end = TokenOr(config, "eos_token", roberta ? "</s>" : "<|endoftext|>");
   const std::string begin = TokenOr(config, "bos_token", roberta ? "<s>" : clip ? "<|startoftext|>" : "<|endoftext|>");
   const std::string unknown = TokenOr(config, "unk_token", roberta ? "<unk>" : "<|endoftext|>");
-  const std::string padding =
-      TokenOr(config, "pad_token", roberta ? "<pad>" : clip || flavour == Flavour::kQwen2 ? end : "");
+  const std::string padding = TokenOr(config, "pad_token",
+                                      roberta                              ? "<pad>"
+                                      : clip || flavour == Flavour::kQwen2 ? end
+                                                                           : "");
 
   TokenizerParts parts;
   BpeConfig bpe;
@@ -72,7 +75,7 @@ TokenizerParts ReadVocabAndMerges(const io::Json& vocab, std::string_view merges
   AddMerges(merges, where, model.get());
   model->Finish();
   parts.model = std::move(model);
-  parts.description = clip                           ? "BPE, CLIP's"
+  parts.description = clip                         ? "BPE, CLIP's"
                       : roberta                    ? "BPE, RoBERTa's"
                       : flavour == Flavour::kQwen2 ? "BPE, Qwen2's"
                                                    : "BPE, GPT-2's";
@@ -99,8 +102,8 @@ TokenizerParts ReadVocabAndMerges(const io::Json& vocab, std::string_view merges
 
   // GPT-2's padding is not in its vocabulary, and a model has no row for an id that is made here.
   const std::string mask = roberta ? "<mask>" : "", classify = roberta ? begin : "", separate = roberta ? end : "";
-  const NamedToken named[] = {{"bos_token", begin},    {"eos_token", end},       {"unk_token", unknown},
-                              {"sep_token", separate}, {"pad_token", padding},   {"cls_token", classify},
+  const NamedToken named[] = {{"bos_token", begin},    {"eos_token", end},     {"unk_token", unknown},
+                              {"sep_token", separate}, {"pad_token", padding}, {"cls_token", classify},
                               {"mask_token", mask}};
   AddConfiguredTokens(config, named, where, NewTokens::kLeaveOut, &parts);
   parts.special.begin = FindToken(parts, begin);

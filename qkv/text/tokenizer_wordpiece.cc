@@ -14,13 +14,13 @@
 namespace qkv::text {
 namespace {
 
-constexpr NamedToken kBertTokens[] = {{"bos_token", ""},          {"eos_token", ""},      {"unk_token", "[UNK]"},
-                                      {"sep_token", "[SEP]"},     {"pad_token", "[PAD]"}, {"cls_token", "[CLS]"},
+constexpr NamedToken kBertTokens[] = {{"bos_token", ""},       {"eos_token", ""},      {"unk_token", "[UNK]"},
+                                      {"sep_token", "[SEP]"},  {"pad_token", "[PAD]"}, {"cls_token", "[CLS]"},
                                       {"mask_token", "[MASK]"}};
 // Classes that transformers derives from BertTokenizer.
-constexpr std::string_view kClasses[] = {"BertTokenizer", "DistilBert",  "Electra", "MobileBert", "ConvBert",
-                                         "Lxmert",        "SqueezeBert", "DPR",     "RetriBert",  "LayoutLMTokenizer",
-                                         "PreTrained",    "TokenizersBackend"};
+constexpr std::string_view kClasses[] = {
+    "BertTokenizer", "DistilBert", "Electra",   "MobileBert",        "ConvBert",   "Lxmert",
+    "SqueezeBert",   "DPR",        "RetriBert", "LayoutLMTokenizer", "PreTrained", "TokenizersBackend"};
 
 // Without white space at its end.
 std::string_view TrimEnd(std::string_view line) {
@@ -52,10 +52,11 @@ Vocabulary ReadLines(std::string_view text, std::string_view where) {
 
 void RequireBert(const io::Json& config, std::string_view where) {
   const std::string name = TokenContent(config, "tokenizer_class");
-  Require(name.empty() || std::ranges::any_of(kClasses, [&](std::string_view known) { return name.starts_with(known); }),
-          "{}: expected a tokenizer_class of BertTokenizer or one like it (DistilBertTokenizer, ElectraTokenizer, …) for "
-          "vocab.txt, got \"{}\"; a tokenizer.json would say what it does",
-          where, name);
+  Require(
+      name.empty() || std::ranges::any_of(kClasses, [&](std::string_view known) { return name.starts_with(known); }),
+      "{}: expected a tokenizer_class of BertTokenizer or one like it (DistilBertTokenizer, ElectraTokenizer, …) for "
+      "vocab.txt, got \"{}\"; a tokenizer.json would say what it does",
+      where, name);
 }
 
 }  // namespace

@@ -215,8 +215,9 @@ bool IsOther(char32_t code) {
 
 bool IsBertIdeograph(char32_t code) {
   // The original writes 2B920 where extension E begins at 2B820.
-  static constexpr CodeRange kIdeographs[] = {{0x3400, 0x4dbf},   {0x4e00, 0x9fff},   {0xf900, 0xfaff},  {0x20000, 0x2a6df},
-                                              {0x2a700, 0x2b81f}, {0x2b920, 0x2ceaf}, {0x2f800, 0x2fa1f}};
+  static constexpr CodeRange kIdeographs[] = {{0x3400, 0x4dbf},   {0x4e00, 0x9fff},   {0xf900, 0xfaff},
+                                              {0x20000, 0x2a6df}, {0x2a700, 0x2b81f}, {0x2b920, 0x2ceaf},
+                                              {0x2f800, 0x2fa1f}};
   return code >= 0x3400 && IsInRanges(code, kIdeographs);
 }
 

@@ -12,8 +12,8 @@ namespace {
 // True if valid UTF-8 has more than `limit` characters.
 bool HasMoreCharacters(std::string_view text, int64_t limit) {
   if (static_cast<int64_t>(text.size()) <= limit) return false;
-  return std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }) >
-         limit;
+  return std::count_if(text.begin(), text.end(),
+                       [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }) > limit;
 }
 
 // The nodes in the order of their depth.

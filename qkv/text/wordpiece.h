@@ -16,8 +16,8 @@ struct WordPieceConfig {
 
 class WordPieceModel : public SubwordModel {
  public:
-  /// Takes the vocabulary, finished. Encode throws Error, prefixed with `where`, if it needs the unknown token and there
-  /// is none.
+  /// Takes the vocabulary, finished. Encode throws Error, prefixed with `where`, if it needs the unknown token and
+  /// there is none.
   WordPieceModel(Vocabulary vocabulary, WordPieceConfig config, std::string where);
   /// Takes time O(n) of the n bytes, however long tokens are.
   void Encode(std::string_view piece, ModelWorkspace& workspace, std::vector<int32_t>* ids) const override;
@@ -36,8 +36,8 @@ class WordPieceModel : public SubwordModel {
 
   WordPieceConfig config_;
   std::string where_;
-  Trie first_;       // tokens that begin a word: all
-  Trie continuing_;  // the others without their prefix, backwards
+  Trie first_;                 // tokens that begin a word: all
+  Trie continuing_;            // the others without their prefix, backwards
   std::vector<State> states_;  // of the nodes of continuing_
   int32_t unknown_ = -1;
 };
