@@ -19,7 +19,7 @@ struct Options {
   std::string model, file;
   int threads = 0;
   int64_t max_length = -1;
-  bool json = false, null = false, pad = false, plain = false, time = false;
+  bool json = false, null = false, pad = false, plain = false, target = false, time = false;
 };
 
 // The texts of a file: lines, or what stands between zero bytes. Nothing behind the last end is no text.
@@ -54,7 +54,8 @@ void PrintIds(const text::Tokenizer& tokenizer, std::span<const int32_t> ids, bo
 
 int Tokenize(const Options& options) {
   if (options.threads > 0) SetNumThreads(options.threads);
-  const text::Tokenizer tokenizer = text::Tokenizer::Open(options.model);
+  const text::Tokenizer tokenizer =
+      options.target ? text::Tokenizer::OpenTarget(options.model) : text::Tokenizer::Open(options.model);
   text::EncodeOptions encode;
   encode.add_special_tokens = !options.plain;
   if (options.max_length >= 0) encode.max_length = options.max_length;
@@ -92,8 +93,9 @@ void RegisterTokenize(Command app, int* exit_code) {
   command
       .AddOption(
           "-m,--model", [options](const std::string& name) { options->model = app::FindModel(name).string(); },
-          "Folder with tokenizer.json, vocab.json and merges.txt, or spiece.model; one of these files; or name of a "
-          "model in the Hugging Face hub's cache")
+          "Folder with tokenizer.json, vocab.json and merges.txt, vocab.txt, source.spm and vocab.json, or "
+          "spiece.model; "
+          "one of these files; or name of a model in the Hugging Face hub's cache")
       .Required()
       .TypeName("FOLDER");
   command.AddOption("FILE", &options->file, "Text, one a line; standard input unless given").TypeName("FILE");
@@ -103,6 +105,7 @@ void RegisterTokenize(Command app, int* exit_code) {
       .NonNegative();
   command.AddFlag("--pad", &options->pad, "Fill texts up to --max-length, or to the model's length");
   command.AddFlag("--plain", &options->plain, "Leave out the special tokens at the ends");
+  command.AddFlag("--target", &options->target, "Text of the language that a Marian model translates into");
   command.AddFlag("--time", &options->time, "Print how long it takes in place of the ids");
   command.AddOption("--threads", &options->threads, "Threads; all cores unless given").Range(1, 4096);
   command.Callback([options, exit_code] { *exit_code = Tokenize(*options); });

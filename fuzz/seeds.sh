@@ -47,7 +47,7 @@ case $1 in
     ;;
   tokenizer)
     # The kind, the file, and a text behind a zero byte.
-    for name in clip gpt2 llama3 siglip_json gemma_json steps more_steps; do
+    for name in clip gpt2 llama3 siglip_json gemma_json steps more_steps bert bert_cased qwen2 llama_json; do
       { printf '\000'; cat "tests/text/golden/$name/tokenizer.json"; printf '\000a photo of a cat'; } > "$2/$name"
     done
     for name in siglip_model gemma llama2 unigram_bytes suffix; do
@@ -55,6 +55,16 @@ case $1 in
     done
     small='{"a":0,"b":1,"ab":2,"</w>":3,"<|startoftext|>":4,"<|endoftext|>":5,"a</w>":6}'
     printf '\002%s\n#version: 0.2\na b\n' "$small" > "$2/vocab"
+    { printf '\003'; cat tests/text/golden/bert_options/tokenizer_config.json; printf '\n'
+      cat tests/text/golden/bert_options/vocab.txt; printf '\000a photo of a cat'; } > "$2/vocab_txt"
+    printf '\003{"do_lower_case":false,"strip_accents":true}\n[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n##b\nab\n' > "$2/small_vocab_txt"
+    { printf '\004'; cat tests/text/golden/marian/vocab.json; printf '\n'; cat tests/text/golden/marian/source.spm
+      printf '\000>>ita<< a cat'; } > "$2/marian"
+    printf '\005a photo of a cat\na photo of two cats\n\000a cat' > "$2/lines"
+    printf '\000{"model":{"type":"WordPiece","unk_token":"?","vocab":{"?":0,"a":1,"##b":2}},"normalizer":{"type":' \
+      > "$2/word_piece"
+    printf '"BertNormalizer"},"pre_tokenizer":{"type":"BertPreTokenizer"},"decoder":{"type":"WordPiece"}}\000Ab. a' \
+      >> "$2/word_piece"
     printf '\000{"model":{"type":"BPE","vocab":%s,"merges":["a b"]},"pre_tokenizer":{"type":"Whitespace"}}\000ab a' \
       "$small" > "$2/small"
     exit

@@ -1,12 +1,15 @@
-// Files of tokenizers: any bytes are one, which then encodes and decodes any text, or an Error. The first byte says
-// which file the rest is; what follows the last zero byte is the text.
+// Files of tokenizers: any bytes are one, which then encodes and decodes any text, or an Error. Lines of text train
+// one. The first byte says which file the rest is; what follows the last zero byte is the text.
 #include <cstdlib>
 #include <string_view>
 
 #include "qkv/core/error.h"
+#include "qkv/core/lines.h"
 #include "qkv/io/json.h"
+#include "qkv/text/bpe_trainer.h"
 #include "qkv/text/tokenizer.h"
 #include "qkv/text/tokenizer_parts.h"
+#include "qkv/text/unicode.h"
 
 namespace {
 
@@ -20,7 +23,42 @@ void Use(const qkv::text::Tokenizer& tokenizer, std::string_view text) {
     for (const int32_t id : ids) Check(id >= 0);
     Check(ids == tokenizer.Encode(some));
     tokenizer.Decode(ids, true);
+    qkv::text::StreamingDecoder decoder(tokenizer);
+    for (const int32_t id : ids) decoder.Add(id);
+    decoder.Finish();
   }
+}
+
+// A vocabulary learned from the lines opens, and gives back every text.
+void Train(std::string_view lines, std::string_view text) {
+  qkv::text::BpeTrainer trainer({.vocabulary_size = 320, .special_tokens = {"<pad>"}});
+  for (const std::string_view line : qkv::SplitLines(lines)) trainer.Add(line);
+  const auto tokenizer =
+      qkv::text::Tokenizer::FromJson(TokenizerJson(trainer.Train(), {.padding = "<pad>"}), "trained");
+  Use(tokenizer, text);
+  const std::string valid = qkv::text::ReplaceInvalidUtf8(text);
+  Check(tokenizer.Decode(tokenizer.Encode(valid), true) == valid);
+}
+
+// Tokenizers are made in qkv/text only: a folder of files is read, or parts of them.
+void ReadParts(int kind, std::string_view file) {
+  const size_t line = std::min(file.find('\n'), file.size());
+  const std::string_view rest = file.substr(std::min(file.size(), line + 1));
+  const auto first = qkv::io::ParseJson(file.substr(0, line), "fuzz");
+  qkv::text::TokenizerParts parts;
+  if (kind == 2) {  // vocab.json, a line feed, merges.txt
+    parts = qkv::text::ReadVocabAndMerges(first, rest, {}, "fuzz");
+  } else if (kind == 3) {  // tokenizer_config.json, a line feed, vocab.txt
+    parts = qkv::text::ReadVocabTxt(rest, first, "fuzz");
+  } else {  // vocab.json, a line feed, source.spm
+    parts = qkv::text::ReadMarian({.encoding = rest, .decoding = rest, .vocabulary = &first}, {}, "fuzz");
+  }
+  qkv::text::ModelWorkspace workspace;
+  std::vector<int32_t> ids;
+  for (const std::string_view word : {"a", "ab\xe7\x8c\xab", "\xe2\x96\x81the", "aaaaaaaaaaaaaaaaaaaaaaab"}) {
+    parts.model->Encode(word, workspace, &ids);
+  }
+  for (const int32_t id : ids) Check(id >= 0);
 }
 
 }  // namespace
@@ -32,19 +70,18 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text = end == std::string_view::npos ? std::string_view("a") : bytes.substr(end + 1);
   const std::string_view file = bytes.substr(0, std::min(end, bytes.size()));
   try {
-    switch (data[0] % 3) {
+    switch (data[0] % 6) {
       case 0:
         Use(qkv::text::Tokenizer::FromJson(file, "fuzz"), text);
         break;
       case 1:
         Use(qkv::text::Tokenizer::FromSentencePiece(file, "fuzz"), text);
         break;
-      default: {
-        // vocab.json, a line feed, merges.txt.
-        const size_t line = std::min(file.find('\n'), file.size());
-        const auto vocab = qkv::io::ParseJson(file.substr(0, line), "fuzz");
-        qkv::text::ReadVocabAndMerges(vocab, file.substr(line), {}, "fuzz");
-      }
+      case 5:
+        Train(file, text);
+        break;
+      default:
+        ReadParts(data[0] % 6, file);
     }
   } catch (const qkv::Error&) {
   }

@@ -226,4 +226,5 @@ complete -c qkv -n "__fish_seen_subcommand_from tokenize" -l null -d "Texts end 
 complete -c qkv -n "__fish_seen_subcommand_from tokenize" -l max-length -x -d "Cut to so many tokens"
 complete -c qkv -n "__fish_seen_subcommand_from tokenize" -l pad -d "Fill up to the maximal length"
 complete -c qkv -n "__fish_seen_subcommand_from tokenize" -l plain -d "No special tokens at the ends"
+complete -c qkv -n "__fish_seen_subcommand_from tokenize" -l target -d "Text of a Marian model's target language"
 complete -c qkv -n "__fish_seen_subcommand_from tokenize" -l time -d "Print how long it takes"
