@@ -14,7 +14,7 @@ _qkv() {
   [[ $command != qk || ${COMP_WORDS[2]} != inspect ]] || types="fp32 bf16 int8 auto"
   COMPREPLY=()
   if [[ $COMP_CWORD -eq 1 ]]; then
-    mapfile -t COMPREPLY < <(compgen -W "classify evaluate embed search detect attend info run verify convert bench qk train ablate generate tokenize -h --help --version" -- "$cur")
+    mapfile -t COMPREPLY < <(compgen -W "classify evaluate embed search detect attend info run verify convert bench qk train ablate generate translate summarize tokenize -h --help --version" -- "$cur")
     return
   fi
   if [[ $command == qk ]]; then
@@ -61,11 +61,11 @@ _qkv() {
     --crop-pct | --val-fraction | --scale | --pad | --flip | --randaugment | --magnitude | --jitter | --erase) return ;;
     --mixup | --cutmix | --lr | --min-lr | --epochs | --steps | --warmup-epochs | --accumulate | --weight-decay) return ;;
     --beta1 | --beta2 | --momentum | --clip-grad | --smoothing | --dropout | --attention-dropout | --drop-path | --ema) return ;;
-    --prompt | --temperature | --top-k | --top-p | --length | --vocabulary | --rotary-base | --key-heads) return ;;
+    --prompt | --prefix | --temperature | --top-k | --top-p | --min-p | --beams | --length-penalty | --length | --vocabulary | --rotary-base | --key-heads) return ;;
     --patience | --eval-epochs | --eval-steps | --save-steps | --log-steps) return ;;
   esac
   if [[ $cur == -* ]]; then
-    local options
+    local options writing="--tokens --min-tokens --beams --length-penalty --no-repeat-ngram --repetition-penalty --temperature --top-k --top-p --min-p --seed"
     case $command in
       classify) options="$model $run $images --prompts --template --top --json --logits" ;;
       evaluate) options="$model $run $images --split --json -o --output --report" ;;
@@ -81,7 +81,11 @@ _qkv() {
       train | ablate)
         [[ $command == ablate ]] && options="--arms --seeds --equal --processes" || options="--resume -m --model --seed --attention --rank"
         options+=" -o --output --config -q --quiet --preset --init --val-fraction --image-size --patch-size --channels --width --depth --heads --mlp-ratio --mlp --activation --qkv-bias --no-qkv-bias --qk-norm --no-qk-norm --class-token --no-class-token --registers --layer-scale --pool --mean --std --interpolation --crop-pct --crop-mode --background --cache --length --vocabulary --positions --rotary-base --causal --no-causal --norm --norm-place --head-width --key-heads --window --crop --scale --pad --flip --randaugment --magnitude --jitter --erase --mixup --cutmix --opt --lr --min-lr --sched --epochs --steps --warmup-epochs --batch --accumulate --weight-decay --beta1 --beta2 --momentum --clip-grad --smoothing --dropout --attention-dropout --drop-path --ema --patience --precision --checkpointing --no-checkpointing --threads --eval-epochs --eval-steps --save-steps --log-steps --tensorboard --no-tensorboard --maps" ;;
-      generate) options="-m --model --threads --max-memory --dtype --prompt --tokens --temperature --top-k --top-p --seed" ;;
+      generate) options="-m --model --threads --max-memory --dtype --prompt --json $writing" ;;
+      translate | summarize)
+        options="-m --model --threads --max-memory --dtype --prefix --cut --batch -o --output --json -q --quiet $writing"
+        [[ $command == summarize ]] && options+=" --lines"
+        ;;
       tokenize) options="-m --model --json --null --max-length --pad --plain --target --time --threads" ;;
       "qk inspect") options="$model $run $images --images --json --report -o --output" ;;
       "qk certify") options="$model --rank --with --json" ;;
