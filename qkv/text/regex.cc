@@ -29,7 +29,7 @@ constexpr std::string_view kNoSpaces = R"(\x{0}-\x{8}\x{e}-\x{1f}!-\x{84}\x{86}-
                                        R"(\x{200b}-\x{2027}\x{202a}-\x{202e}\x{2030}-\x{205e}\x{2060}-\x{2fff})"
                                        R"(\x{3001}-\x{10ffff})";
 // Oniguruma counts the digits and fractions of Latin-1 too.
-constexpr std::string_view kWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
+constexpr std::string_view kWordClass = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
 
 // Categories that have more members in later versions of Unicode.
 struct Property {
@@ -58,10 +58,10 @@ std::string Translate(std::string_view pattern) {
       } else if (next == 'S') {
         to += within ? std::string(kNoSpaces) : fmt::format("[^{}]", kSpaces);
       } else if (next == 'w') {
-        to += within ? std::string(kWord) : fmt::format("[{}]", kWord);
+        to += within ? std::string(kWordClass) : fmt::format("[{}]", kWordClass);
         to.insert(to.size() - (within ? 0 : 1), kNewWord);
       } else if (next == 'W' && !within) {
-        to += fmt::format("[^{}{}]", kWord, kNewWord);
+        to += fmt::format("[^{}{}]", kWordClass, kNewWord);
       } else if (const Property* property = PropertyAt(pattern.substr(i - 1))) {
         to += fmt::format(R"({}{}{}{})", within ? "" : "[", property->name, property->more, within ? "" : "]");
         i += property->name.size() - 2;

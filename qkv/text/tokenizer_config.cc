@@ -58,6 +58,11 @@ std::string TokenOr(const io::Json& config, std::string_view key, std::string_vi
 
 namespace {
 
+bool IsNamed(std::string_view content, const io::Json& config, std::span<const NamedToken> named) {
+  return std::ranges::any_of(
+      named, [&](const NamedToken& token) { return TokenOr(config, token.key, token.otherwise) == content; });
+}
+
 // Tokens with the ids that they had when the files were written, by id; these ids count only as an order.
 std::vector<std::pair<int64_t, AddedToken>> StoredTokens(const io::Json& config, std::span<const NamedToken> named,
                                                          std::string_view where) {
@@ -75,8 +80,7 @@ std::vector<std::pair<int64_t, AddedToken>> StoredTokens(const io::Json& config,
     for (const auto& [content, id] : file->items()) {
       Require(id.is_number_integer(), "{}: added_tokens.json: expected an id of \"{}\", got {}", where, content,
               id.dump().substr(0, 100));
-      const bool special = std::ranges::any_of(
-          named, [&](const NamedToken& token) { return TokenOr(config, token.key, token.otherwise) == content; });
+      const bool special = IsNamed(content, config, named);
       tokens.emplace_back(id.get<int64_t>(),
                           AddedToken{.content = content, .normalized = !special, .special = special});
     }
@@ -91,9 +95,7 @@ void AddConfiguredTokens(const io::Json& json, std::span<const NamedToken> named
                          NewTokens new_tokens, TokenizerParts* parts) {
   const io::Json config = json.is_object() ? json : io::Json::object();
   for (auto& [id, token] : StoredTokens(config, named, where)) {
-    token.special = token.special || std::ranges::any_of(named, [&](const NamedToken& other) {
-                      return TokenOr(config, other.key, other.otherwise) == token.content;
-                    });
+    token.special = token.special || IsNamed(token.content, config, named);
     AddToken(std::move(token), parts);
   }
   const auto add = [&](const io::Json& value) {

@@ -13,6 +13,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kMaxTokenizerBytes = size_t{64} << 20;
+// Of vocab.txt, whose tries and automaton take about 50 times as much; the largest published have 5 MB.
+constexpr size_t kMaxVocabTxtBytes = size_t{16} << 20;
 
 // tokenizer_config.json with special_tokens_map.json and added_tokens.json, which count less if it lists the added
 // tokens itself.
@@ -81,7 +83,7 @@ Tokenizer Tokenizer::OpenSide(const fs::path& path, bool target) {
     return Tokenizer(std::move(parts));
   }
   if (const auto vocab = file("vocab.txt")) {
-    TokenizerParts parts = ReadVocabTxt(ReadFile(*vocab, kMaxTokenizerBytes), ReadConfigs(folder), vocab->native());
+    TokenizerParts parts = ReadVocabTxt(ReadFile(*vocab, kMaxVocabTxtBytes), ReadConfigs(folder), vocab->native());
     parts.description += " (vocab.txt)";
     return Tokenizer(std::move(parts));
   }

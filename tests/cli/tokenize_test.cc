@@ -65,6 +65,22 @@ TEST_F(Tokenize, CutsAndFills) {
   EXPECT_LT(plain.out.size(), full.out.size());
 }
 
+TEST_F(Tokenize, MarianHasTwoSides) {
+  const std::string folder = (text::GoldenFolder() / "marian").string();
+  std::string texts;
+  const io::Json rows = io::ReadJson(text::GoldenFolder() / "marian/more.json");
+  for (const io::Json& row : rows) texts += row["text"].get<std::string>() + '\0';
+  WriteFile(folder_ / "marian", texts);
+  for (const auto& [option, key] : {std::pair("", "ids"), std::pair("--target ", "target_ids")}) {
+    const CommandOutput out =
+        Qkv("tokenize --null --json " + std::string(option) + "-m " + folder + " " + Path("marian"));
+    ASSERT_EQ(out.exit_code, 0) << out.err;
+    const std::vector<io::Json> lines = JsonLines(out.out);
+    ASSERT_EQ(lines.size(), rows.size());
+    for (size_t i = 0; i < lines.size(); ++i) EXPECT_EQ(lines[i]["ids"], rows[i][key]) << option << rows[i]["text"];
+  }
+}
+
 TEST_F(Tokenize, TakesTheNameOfAModelInTheHubsCache) {
   const std::filesystem::path root = folder_ / "models--openai--clip";
   std::filesystem::create_directories(root / "snapshots/aaaa");

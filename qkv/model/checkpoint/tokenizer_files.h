@@ -10,11 +10,12 @@ namespace qkv::model {
 /// True for a file that text::Tokenizer::Open reads, or that other libraries read beside it. Header only: programs
 /// without texts link nothing for it.
 inline bool IsTokenizerFile(std::string_view name) {
-  constexpr std::array<std::string_view, 8> kNames = {"tokenizer.json",
+  constexpr std::array<std::string_view, 9> kNames = {"tokenizer.json",
                                                       "tokenizer_config.json",
                                                       "special_tokens_map.json",
                                                       "added_tokens.json",
                                                       "vocab.json",
+                                                      "target_vocab.json",
                                                       "vocab.txt",
                                                       "merges.txt",
                                                       "chat_template.jinja"};
