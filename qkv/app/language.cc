@@ -37,10 +37,11 @@ void Cut(std::vector<int32_t>* ids, int64_t length, std::optional<int32_t> end) 
 bool IsLanguageModel(const std::string& path) { return !path.empty() && model::IsTextModel(FindModel(path)); }
 
 LanguageModel::LanguageModel(model::TextCheckpoint checkpoint, const model::BuildOptions& options,
-                             text::Tokenizer tokenizer)
+                             text::Tokenizer tokenizer, text::Tokenizer target)
     : checkpoint_(std::make_shared<const model::TextCheckpoint>(std::move(checkpoint))),
       model_(std::make_shared<const model::TextModel>(*checkpoint_, options)),
-      tokenizer_(std::move(tokenizer)) {}
+      tokenizer_(std::move(tokenizer)),
+      target_(std::move(target)) {}
 
 LanguageModel LanguageModel::Open(const std::string& path, const model::BuildOptions& options, const Note& note) {
   const fs::path found = FindModel(path);
@@ -54,7 +55,8 @@ LanguageModel LanguageModel::Open(const std::string& path, const model::BuildOpt
   Require(tokenizer.max_id() < vocabulary,
           "{}: the tokenizer gives ids up to {}, and the model's vocabulary ends at {}; it belongs to another model",
           found.string(), tokenizer.max_id(), vocabulary - 1);
-  return LanguageModel(std::move(checkpoint), options, std::move(tokenizer));
+  text::Tokenizer target = d.encoder && d.decoder ? text::Tokenizer::OpenTarget(FolderOf(found)) : tokenizer;
+  return LanguageModel(std::move(checkpoint), options, std::move(tokenizer), std::move(target));
 }
 
 std::vector<std::vector<int32_t>> LanguageModel::Encode(std::span<const std::string> texts) const {
@@ -163,7 +165,7 @@ std::vector<Written> LanguageModel::Write(std::span<const std::string> texts, co
     const std::vector<model::Generated> results = Generate(decoder, starts, &workspace.source, options.settings);
     for (size_t i = 0; i < some.size(); ++i) {
       const model::Generated& one = results[i];
-      written[some[i]] = {tokenizer_.Decode(one.tokens), std::ssize(ids[some[i]]), std::ssize(one.tokens), one.score,
+      written[some[i]] = {target_.Decode(one.tokens), std::ssize(ids[some[i]]), std::ssize(one.tokens), one.score,
                           one.ended};
     }
     if (done) done(first + some.size());

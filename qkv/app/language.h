@@ -69,12 +69,13 @@ class LanguageModel {
   int64_t CountTokens(const std::string& text) const;
 
  private:
-  LanguageModel(model::TextCheckpoint checkpoint, const model::BuildOptions& options, text::Tokenizer tokenizer);
+  LanguageModel(model::TextCheckpoint checkpoint, const model::BuildOptions& options, text::Tokenizer tokenizer,
+                text::Tokenizer target);
   std::vector<std::vector<int32_t>> Encode(std::span<const std::string> texts) const;
 
   std::shared_ptr<const model::TextCheckpoint> checkpoint_;
   std::shared_ptr<const model::TextModel> model_;
-  text::Tokenizer tokenizer_;
+  text::Tokenizer tokenizer_, target_;  // of what is read, and of what is written
 };
 
 }  // namespace qkv::app
