@@ -17,6 +17,7 @@
 #include "qkv/model/families/from_tensors.h"
 #include "qkv/model/families/names_attention.h"
 #include "qkv/model/families/preprocess_common.h"
+#include "qkv/model/families/timm_beit.h"
 #include "qkv/model/families/timm_eva.h"
 #include "qkv/model/families/timm_names.h"
 #include "qkv/model/families/timm_registry.h"
@@ -259,8 +260,9 @@ Description DescribeTimm(const io::Json& json) {
 
   Description description;
   const Fields arguments(args, "config.json: model_args");
-  description.config =
-      IsTimmEva(config) ? ParseTimmEva(arguments, architecture) : ParseArguments(arguments, architecture);
+  description.config = IsTimmBeit(config)  ? ParseTimmBeit(arguments, architecture)
+                       : IsTimmEva(config) ? ParseTimmEva(arguments, architecture)
+                                           : ParseArguments(arguments, architecture);
   description.config.family = Family::kTimm;
   Validate(description.config);
   const std::string tag = weak.String("tag", "");
