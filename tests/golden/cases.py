@@ -99,7 +99,7 @@ TIMM = [
     timm("beit", "beit_base_patch16_224", img_size=(24, 40)),
     timm("beitv2", "beitv2_base_patch16_224", num_classes=0),
     timm("beit_shared", "beit_base_patch16_224", use_rel_pos_bias=False, use_shared_rel_pos_bias=True, use_abs_pos_emb=True,
-         global_pool="token", init_values=None),
+         global_pool="token", init_values=None, num_heads=1, embed_dim=36),  # merged where a head is wide
     timm("beit_both", "beit_base_patch16_224", use_shared_rel_pos_bias=True, swiglu_mlp=True, scale_mlp=True,
          qkv_bias=False, depth=1),
     timm("beit_resized", "beit_base_patch16_224", size=(48, 40)),

@@ -155,7 +155,6 @@ Description DescribeBeitTensors(const io::TensorSet& tensors, const ModelHints& 
   std::vector<Assumed> assumed = {{"LayerNorm's eps 1e-06", {"norm_eps"}},
                                   {"images are resized as timm does by default (bicubic)", {"interpolation"}}};
   if (given.crop_pct == 0) assumed.push_back({"0.9 of their side is kept (crop)", {"crop_pct"}});
-  if (given.mean.empty()) assumed.push_back({"mean = std = 0.5 (BEiT v2: ImageNet's)", {}});
   AddAssumed(assumed, given, &description.assumptions);
   return description;
 }
