@@ -42,7 +42,9 @@ TEST(RelativeBias, ExpandsToEveryPairOfTokens) {
           }
         }
       }
-      if (rows < N) EXPECT_EQ(*room.view().at(0, 0, rows, 0), 0);  // nothing is written behind them
+      if (rows < N) {
+        EXPECT_EQ(*room.view().at(0, 0, rows, 0), 0);  // nothing is written behind them
+      }
     }
   }
 }

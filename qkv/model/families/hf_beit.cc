@@ -176,7 +176,9 @@ Description DescribeBeitTensors(const io::TensorSet& tensors, const ModelHints& 
 void Refuse(const VitConfig& c) {
   const std::string_view who = kBeit.who;
   const auto has_no = [&](std::string_view what) { return fmt::format("{} has no {}", who, what); };
-  const bool pools_mean = c.pool == Pool::kMean && !c.pool_prefix && c.fc_norm && !c.final_norm,
+  // A model of its own without the pooler, or with the head for pretraining, is not what its class would make anew.
+  const bool own_norms = c.family == Family::kHuggingFace || (c.fc_norm && !c.final_norm);
+  const bool pools_mean = c.pool == Pool::kMean && !c.pool_prefix && own_norms,
              pools_token = c.pool == Pool::kToken && c.final_norm && !c.fc_norm;
   Obstructions list = CommonObstructions(c, who);
   const Obstructions own = {
@@ -206,10 +208,11 @@ void Refuse(const VitConfig& c) {
 Translation TranslateToBeit(const Description& description) {
   const VitConfig& c = description.config;
   Refuse(c);
+  const bool own = c.family == Family::kHuggingFace, data2vec = own && c.architecture.starts_with(kData2Vec.stem);
   Translation translation;
   translation.names_dtype = true;
-  translation.config = {{"architectures", {HfClass(c, kBeit)}},
-                        {"model_type", kBeit.type},
+  translation.config = {{"architectures", {own ? c.architecture : HfClass(c, kBeit)}},
+                        {"model_type", data2vec ? kData2Vec.type : kBeit.type},
                         {"image_size", c.image_height},
                         {"patch_size", c.patch_height},
                         {"num_channels", c.channels},
