@@ -450,6 +450,7 @@ void Refuse(const VitConfig& c) {
       {c.pool == Pool::kTokenAndMean,
        "timm has no classifier that reads class token and mean side by side, as Dinov2ForImageClassification does"},
       {c.pooler_width > 0, "timm has no pooler (a dense layer on the class token)"},
+      {c.has_relative_biases(), "timm's VisionTransformer has no biases by relative position"},
       {c.distillation_token && c.classes > 0 && !c.distillation_head,
        "timm's distilled models have two classifiers; this one reads the class token only"},
       {c.distillation_token && c.classes == 0 && !c.distillation_mean,
