@@ -69,8 +69,7 @@ Network<T>::Network(const model::VitConfig& config) : config_(config), parameter
   Require(!config.has_relative_biases(),
           "train: {} has biases of scores by relative position, which only inference has; start from another model",
           config.architecture);
-  only inference has them ", config.architecture);
-      if (config.rotary != model::PatchRotary::kNone) {
+  if (config.rotary != model::PatchRotary::kNone) {
     rotary_.emplace(model::MakeRotaryTable(config, config.grid_height(), config.grid_width()));
   }
   if (config.positions != model::Positions::kSinCos) return;
