@@ -92,12 +92,19 @@ std::string DescribeAttention(const model::VitConfig& c) {
                      report::WithCommas(std::abs(saved)), saved >= 0 ? "fewer" : "more");
 }
 
+const char* RelativeBiases(const model::VitConfig& c) {
+  if (!c.shared_biases) return "biases by relative position";
+  return c.block.attention.bias_rows > 0 ? "biases by relative position, and shared ones"
+                                         : "shared biases by relative position";
+}
+
 std::string DescribeBlock(const model::VitConfig& c) {
   std::string text = c.block.mlp.gate == simd::Gate::kNone ? "" : "gated ";
   text += model::Name(c.block.mlp.activation);
   const std::pair<bool, const char*> parts[] = {{!c.block.attention.bias, "no bias on q, k, v"},
                                                 {c.block.attention.bias && !c.block.attention.key_bias, "no bias on k"},
                                                 {c.rotary != model::PatchRotary::kNone, "rotary positions"},
+                                                {c.has_relative_biases(), RelativeBiases(c)},
                                                 {!c.block.attention.projection, "no output projection"},
                                                 {c.block.attention.qk_norm, "norms on q and k"},
                                                 {c.block.layer_scale, "LayerScale"},

@@ -9,6 +9,7 @@
 #include "qkv/model/build/attention_orders.h"
 #include "qkv/model/checkpoint/limits.h"
 #include "qkv/model/positions.h"
+#include "qkv/model/relative_bias.h"
 #include "qkv/nn/rows.h"
 
 namespace qkv::model {
@@ -19,6 +20,14 @@ void CopyDense(View<const T> from, View<T> to) {
   Require(from.shape() == to.shape() && from.dense() && to.dense(), "forward: an output is {}, expected {}, dense",
           to.shape(), from.shape());
   std::copy_n(from.data(), from.size(), to.data());
+}
+
+// One more than the last query whose weights are requested.
+template <typename T>
+int64_t LastRow(std::span<const nn::WeightsRequest<T>> requests, int64_t tokens) {
+  int64_t rows = 0;
+  for (const nn::WeightsRequest<T>& request : requests) rows = std::max(rows, request.row_end);
+  return std::min(rows, tokens);
 }
 
 // Whether an output is made of the last block's tokens.
@@ -148,6 +157,13 @@ void Vit<T>::PrepareGrid(int64_t grid_h, int64_t grid_w, Workspace<T>& workspace
   if (!block_positions_.empty() && !IsTrainedGrid(grid_h, grid_w)) {
     FillBlockPositions(grid_h, grid_w, &workspace.block_positions);
   }
+  if (ResamplesBiases(grid_h, grid_w)) {
+    const View<const T> tables = relative_biases_;
+    workspace.relative_biases =
+        Tensor<T>::Uninitialised({tables.dim(0), tables.dim(1), (2 * grid_h - 1) * (2 * grid_w - 1) + 3});
+    ResampleRelativeBiases<T>(tables, config_.grid_height(), config_.grid_width(), config_.bias_interpolation, grid_h,
+                              grid_w, workspace.relative_biases);
+  }
   if (places) FillPlaces(grid_h, grid_w, &workspace.places);
   if (rotary) workspace.rotary = MakeRotaryTables(config_, grid_h, grid_w, rotary_frequencies_);
   workspace.model = id_;
@@ -167,6 +183,32 @@ const nn::RotaryTable* Vit<T>::RotaryFor(int64_t block, int64_t tokens, const Wo
                      !IsTrainedGrid(workspace.grid_height, workspace.grid_width);
   const std::vector<nn::RotaryTable>& tables = other ? workspace.rotary : *rotary_;
   return &tables[tables.size() == 1 ? 0 : static_cast<size_t>(block)];
+}
+
+template <typename T>
+bool Vit<T>::ResamplesBiases(int64_t grid_h, int64_t grid_w) const {
+  if (relative_biases_.empty()) return false;
+  const bool square = config_.grid_height() == config_.grid_width();
+  return !IsTrainedGrid(grid_h, grid_w) || (config_.bias_interpolation == BiasInterpolation::kBilinear && !square);
+}
+
+template <typename T>
+View<T> Vit<T>::NewBiases(int64_t tokens, Workspace<T>& workspace) const {
+  if (relative_biases_.empty()) return {};
+  return workspace.arena.template New<T>({1, config_.block.attention.heads, tokens, tokens});
+}
+
+// Expanded in every pass: copying costs less than reading the biases of all blocks, depth · H · N², from memory.
+template <typename T>
+View<const T> Vit<T>::BlockBiases(int64_t block, int64_t rows, bool filled, const Workspace<T>& workspace,
+                                  View<T> room) const {
+  if (room.empty()) return {};
+  const View<T> biases = room.slice(2, 0, rows);
+  if (filled && relative_biases_.dim(0) == 1) return biases;
+  const int64_t height = workspace.grid_height, width = workspace.grid_width;
+  const View<const T> tables = ResamplesBiases(height, width) ? workspace.relative_biases : relative_biases_;
+  ExpandRelativeBiases<T>(tables[relative_biases_.dim(0) == 1 ? 0 : block], height, width, biases);
+  return biases;
 }
 
 // The input of the first block: [B, N, D].
@@ -225,7 +267,7 @@ void Vit<T>::BlockWeights(View<const T> tokens, int64_t block, Workspace<T>& wor
   Require(tokens.rank() == 3 && tokens.dim(2) == config_.block.width && tokens.dense(),
           "attention: expected dense tokens [B, N, {}], got {}", config_.block.width, tokens.shape());
   workspace.arena.Reset();
-  const bool placed = nn::IsPositional(config_.block.attention.kind) || rotary_;
+  const bool placed = nn::IsPositional(config_.block.attention.kind) || rotary_ || !relative_biases_.empty();
   if (placed && !IsPreparedFor(tokens.dim(1), workspace)) {
     Require(
         tokens.dim(1) == config_.tokens(),
@@ -233,10 +275,12 @@ void Vit<T>::BlockWeights(View<const T> tokens, int64_t block, Workspace<T>& wor
         tokens.dim(1), config_.tokens());
     PrepareGrid(config_.grid_height(), config_.grid_width(), workspace);
   }
+  const View<T> room = NewBiases(tokens.dim(1), workspace);
   nn::BlockWeights<T>(tokens, blocks_[static_cast<size_t>(block)], workspace.arena,
                       {.requests = requests,
                        .places = BlockPlaces(block, workspace),
-                       .rotary = RotaryFor(block, tokens.dim(1), workspace)});
+                       .rotary = RotaryFor(block, tokens.dim(1), workspace),
+                       .bias = BlockBiases(block, LastRow<T>(requests, tokens.dim(1)), false, workspace, room)});
   if (restored_from_) restored_from_->RequireUnchanged();
 }
 
@@ -260,10 +304,14 @@ double Vit<T>::PassBytes(int64_t images, int64_t height, int64_t width) const {
   const int64_t tokens = TokensFor(height, width);
   const double pixels = static_cast<double>(images * config_.channels) * static_cast<double>(height * width);
   const bool trained = IsTrainedGrid(height / config_.patch_height, width / config_.patch_width);
+  const int64_t grid_h = height / config_.patch_height, grid_w = width / config_.patch_width;
+  const double N = static_cast<double>(tokens), H = static_cast<double>(config_.block.attention.heads);
+  const double biases = relative_biases_.empty() ? 0 : H * N * N;
+  const double tables = ResamplesBiases(grid_h, grid_w) ? RelativeBiasElements(config_, grid_h, grid_w) : 0;
   const double rotary = trained ? 0 : RotaryBytes(config_, tokens);
   const double places = trained && !nn::IsPositional(config_.block.attention.kind) ? 0 : PlaceElements(config_, tokens);
-  return rotary +
-         sizeof(T) * (pixels + places + ActivationElements(config_, images, tokens, ImagesTogether(images, tokens)));
+  return rotary + sizeof(T) * (pixels + places + biases + tables +
+                               ActivationElements(config_, images, tokens, ImagesTogether(images, tokens)));
 }
 
 template <typename T>
@@ -300,6 +348,7 @@ void Vit<T>::Run(View<const T> pixels, Workspace<T>& workspace, const Outputs<T>
   };
   keep_hidden(0);
   std::vector<nn::WeightsRequest<T>> requests;  // empty, without allocation, if no attention is requested
+  const View<T> room = NewBiases(N, workspace);
   const int64_t blocks = BlocksRead(outputs);
   for (int64_t block = 0; block < config_.depth; ++block) {
     requests.clear();
@@ -307,13 +356,15 @@ void Vit<T>::Run(View<const T> pixels, Workspace<T>& workspace, const Outputs<T>
       if (attention.block == block) requests.push_back(attention.request);
     }
     const nn::Block<T>& layers = blocks_[static_cast<size_t>(block)];
-    const nn::AttentionContext<T> context{
-        .requests = requests, .places = BlockPlaces(block, workspace), .rotary = RotaryFor(block, N, workspace)};
+    const int64_t rows = block < blocks ? RowsRead(outputs, block, N) : LastRow<T>(requests, N);
+    const nn::AttentionContext<T> context{.requests = requests,
+                                          .places = BlockPlaces(block, workspace),
+                                          .rotary = RotaryFor(block, N, workspace),
+                                          .bias = BlockBiases(block, rows, block > 0, workspace, room)};
     if (block >= blocks) {  // of this block only attention weights are requested
       if (!requests.empty()) nn::BlockWeights<T>(x, layers, workspace.arena, context);
       return;
     }
-    const int64_t rows = RowsRead(outputs, block, N);
     const int64_t together = rows < N || !requests.empty() ? B : ImagesTogether(B, N);
     for (int64_t begin = 0; begin < B; begin += together) {
       const View<T> images = x.slice(0, begin, std::min(B, begin + together));

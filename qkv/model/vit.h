@@ -46,6 +46,7 @@ struct Workspace {
   int64_t grid_height = 0, grid_width = 0;  // the grid that they belong to
   Tensor<T> positions;                      // [grid_height · grid_width, D], resampled
   Tensor<T> block_positions;                // [depth − 1, N, D], resampled
+  Tensor<T> relative_biases;                // tables of another grid than the model's, see relative_bias.h
   Tensor<T> places;                         // [depth, 2, H, N, r], for positional attention kinds
   std::vector<nn::RotaryTable> rotary;      // of another grid than the trained one
 };
@@ -116,6 +117,14 @@ class Vit {
   View<const T> BlockPlaces(int64_t block, const Workspace<T>& workspace) const;
   /// The table for the grid that the workspace is prepared for, or for the trained grid.
   const nn::RotaryTable* RotaryFor(int64_t block, int64_t tokens, const Workspace<T>& workspace) const;
+  /// The biases of the first `rows` queries, [1, H, rows, N], of the grid that the workspace is prepared for, in
+  /// `room`, [1, H, N, N], which may have those of all blocks already; or nothing.
+  View<const T> BlockBiases(int64_t block, int64_t rows, bool filled, const Workspace<T>& workspace,
+                            View<T> room) const;
+  /// Memory of the arena for BlockBiases, or nothing.
+  View<T> NewBiases(int64_t tokens, Workspace<T>& workspace) const;
+  /// Whether the tables of biases differ from the model's on this grid.
+  bool ResamplesBiases(int64_t grid_height, int64_t grid_width) const;
   bool IsPreparedFor(int64_t tokens, const Workspace<T>& workspace) const {
     return workspace.model == id_ && tokens == config_.prefix() + workspace.grid_height * workspace.grid_width;
   }
@@ -148,6 +157,7 @@ class Vit {
   Tensor<T> prefix_;              // [prefix, D], positions added
   Tensor<T> positions_;           // [patches, D], or empty
   Tensor<T> block_positions_;     // [depth − 1, N, D], or empty
+  Tensor<T> relative_biases_;     // tables of all blocks or of one, [tables, H, R], see relative_bias.h; or empty
   Tensor<T> rotary_frequencies_;  // of PatchRotary::kMixed, [2, depth, H, E / 2], or empty
   // Of the trained grid, see MakeRotaryTables; or null.
   std::shared_ptr<const std::vector<nn::RotaryTable>> rotary_;

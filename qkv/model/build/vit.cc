@@ -12,6 +12,7 @@
 #include "qkv/model/build/attention_orders.h"
 #include "qkv/model/checkpoint/limits.h"
 #include "qkv/model/positions.h"
+#include "qkv/model/relative_bias.h"
 
 namespace qkv::model {
 namespace {
@@ -61,6 +62,20 @@ void BuildTokens(const VitConfig& c, const Weights<T>& weights, Tensor<T>* prefi
   }
 }
 
+// The tables of biases by relative position: each block's, the shared one, or their sums.
+template <typename T>
+Tensor<T> BuildRelativeBiases(const VitConfig& c, const Weights<T>& weights) {
+  if (c.relative_bias_tables() == 0) return {};
+  Tensor<T> tables({c.relative_bias_tables(), c.block.attention.heads, c.relative_bias_rows()});
+  const Tensor<T> shared = weights.Get("rel_pos_bias.relative_position_bias_table");
+  for (int64_t table = 0; table < tables.dim(0); ++table) {
+    const Tensor<T> own = weights.Get(fmt::format("blocks.{}.attn.relative_position_bias_table", table));
+    if (!shared.empty()) AddRelativeBiases<T>(shared, tables.view()[table]);
+    if (!own.empty()) AddRelativeBiases<T>(own, tables.view()[table]);
+  }
+  return tables;
+}
+
 }  // namespace
 
 template <typename T>
@@ -73,6 +88,7 @@ template <typename T>
 Vit<T>::Vit(const VitConfig& config, const std::vector<BoundTensor>& tensors, const BuildOptions& options)
     : config_(config), read_rows_(options.read_rows), id_(NextId()) {
   double elements = PlaceElements(config, config.positions == Positions::kSinCos ? config.patches() : 0);
+  elements += RelativeBiasElements(config, config.grid_height(), config.grid_width());
   for (const BoundTensor& tensor : tensors) elements += static_cast<double>(tensor.spec.shape.size());
   RequireMemory(sizeof(T) * elements, "build: the model's layers");
   const Weights<T> weights(tensors);
@@ -91,6 +107,7 @@ Vit<T>::Vit(const VitConfig& config, const std::vector<BoundTensor>& tensors, co
         BuildBlock(config.block, config.tokens(), options, weights, fmt::format("blocks.{}.", block),
                    ChooseAttentionBuild(config, options, block));
   });
+  relative_biases_ = BuildRelativeBiases(config, weights);
   rotary_frequencies_ = weights.Get("rope.freqs");
   ComputeRotary();
   norm_ = weights.Norm("norm", config.block.norm);

@@ -219,6 +219,9 @@ void Vit<T>::Parts(Archive& archive, Self& vit, const BuildOptions& options) {
   archive.Part("positions", vit.positions_, {c.patches(), c.block.width}, c.positions != Positions::kNone);
   archive.Part("block_positions", vit.block_positions_, {c.position_blocks(), c.tokens(), c.block.width},
                c.position_blocks() > 0);
+  archive.Part("relative_biases", vit.relative_biases_,
+               {c.relative_bias_tables(), c.block.attention.heads, c.relative_bias_rows()},
+               c.relative_bias_tables() > 0);
   archive.Part("rotary_frequencies", vit.rotary_frequencies_,
                {2, c.depth, c.block.attention.heads, c.block.attention.query_width() / 2},
                c.rotary == PatchRotary::kMixed);

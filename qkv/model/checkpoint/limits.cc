@@ -58,6 +58,12 @@ double PlaceElements(const nn::BlockConfig& c, int64_t depth, int64_t tokens) {
          static_cast<double>(a.place_width());
 }
 
+double RelativeBiasElements(const VitConfig& c, int64_t grid_height, int64_t grid_width) {
+  const double height = static_cast<double>(grid_height), width = static_cast<double>(grid_width);
+  return static_cast<double>(c.relative_bias_tables()) * static_cast<double>(c.block.attention.heads) *
+         ((2 * height - 1) * (2 * width - 1) + 3);
+}
+
 double Cost(const VitConfig& c, int64_t height, int64_t width) {
   const double patches = static_cast<double>(height / c.patch_height) * static_cast<double>(width / c.patch_width);
   const double N = patches + static_cast<double>(c.prefix());

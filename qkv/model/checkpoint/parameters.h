@@ -36,6 +36,7 @@ struct EmbeddingParameters {
   View<T> prefix[4];        // class, distillation, register and detection tokens, [1, n, D], or empty
   View<T> positions;        // [1, position_prefix + patches, D] or [1, length, D], or empty
   View<T> block_positions;  // [depth − 1, prefix + patches, D], or empty
+  View<T> shared_biases;    // of all blocks, by relative position, [relative_bias_rows, H], or empty
   View<T> rotary;           // frequencies of each block and head, [2, depth, H, E / 2], or empty
   nn::PatchEmbedParameters<T> patch_embed;
   nn::NormParameters<T> norm_pre;
@@ -66,6 +67,10 @@ void VisitEmbedding(const VitConfig& c, EmbeddingParameters<T>& p, Visitor& visi
   }
   if (c.position_blocks() > 0) {
     visit.Tensor("block_pos_embed", {c.position_blocks(), c.tokens(), D}, Role::kPosition, p.block_positions);
+  }
+  if (c.shared_biases) {
+    visit.Tensor("rel_pos_bias.relative_position_bias_table", {c.relative_bias_rows(), c.block.attention.heads},
+                 Role::kPosition, p.shared_biases);
   }
   if (c.rotary == PatchRotary::kMixed) {
     visit.Tensor("rope.freqs", {2, c.depth, c.block.attention.heads, c.block.attention.query_width() / 2},
@@ -145,6 +150,9 @@ void VisitAttention(const nn::AttentionConfig& c, const nn::NormConfig& norm, st
   if (c.qk_norm) {
     visit.Norm({layer, "q_norm"}, c.query_width(), norm, p.query_norm);
     visit.Norm({layer, "k_norm"}, c.query_width(), norm, p.key_norm);
+  }
+  if (c.bias_rows > 0) {
+    visit.Tensor({layer, "relative_position_bias_table"}, {c.bias_rows, c.heads}, Role::kPosition, p.bias_table);
   }
   if (c.output_norm) visit.Norm({layer, "norm"}, c.joined_width(), norm, p.output_norm);
   if (c.projection) visit.Linear({layer, "proj"}, D, c.joined_width(), c.projection_bias, p.projection);

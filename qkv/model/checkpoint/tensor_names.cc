@@ -356,7 +356,9 @@ class Binder {
   void Ignore(const Layout& layout, std::string_view prefix) {
     for (const std::string_view name : layout.ignored) {
       std::string expanded = Expand(name, prefix, "", "");
-      if (expanded.ends_with('*')) {
+      if (expanded.starts_with('*')) {
+        ignored_endings_.push_back(expanded.substr(1));
+      } else if (expanded.ends_with('*')) {
         expanded.pop_back();
         ignored_beginnings_.push_back(std::move(expanded));
       } else {
@@ -384,7 +386,9 @@ class Binder {
  private:
   bool IsIgnored(std::string_view name) const {
     return ignored_.contains(name) ||
-           std::ranges::any_of(ignored_beginnings_, [&](const std::string& begin) { return name.starts_with(begin); });
+           std::ranges::any_of(ignored_beginnings_,
+                               [&](const std::string& begin) { return name.starts_with(begin); }) ||
+           std::ranges::any_of(ignored_endings_, [&](const std::string& end) { return name.ends_with(end); });
   }
   void Take(const Alternative& chosen, BoundTensor* tensor) {
     const Shape& shape = tensor->spec.shape;
@@ -415,7 +419,7 @@ class Binder {
 
   const io::TensorSet& tensors_;
   std::set<std::string, std::less<>> ignored_;
-  std::vector<std::string> ignored_beginnings_;
+  std::vector<std::string> ignored_beginnings_, ignored_endings_;
   std::set<const io::StoredTensor*> used_;
   std::vector<std::string> missing_, misshaped_;
 };

@@ -48,8 +48,8 @@ void NoteOtherSizes(const Description& description, Family target, Interpolation
                     std::vector<std::string>* notes) {
   const VitConfig& c = description.config;
   const bool square = c.image_height == c.image_width;
-  if (c.family == target || c.positions != Positions::kLearned) return;
-  if (c.interpolation == interpolation && square) return;
+  if (c.family == target || (c.positions != Positions::kLearned && !c.has_relative_biases())) return;
+  if (c.interpolation == interpolation && square && !c.has_relative_biases()) return;
   notes->push_back(fmt::format(
       "at other sizes than {}x{} {} interpolates the positions in its own way: logits differ there{}", c.image_height,
       c.image_width, Name(target),
@@ -79,6 +79,8 @@ std::vector<std::string> Differences(const VitConfig& a, const VitConfig& b) {
   compare("the detection tokens", a.detection_tokens, b.detection_tokens);
   compare("the positions", a.positions, b.positions);
   compare("the positions that are added after blocks", a.position_blocks(), b.position_blocks());
+  compare("the blocks' biases by relative position", a.block.attention.bias_rows, b.block.attention.bias_rows);
+  compare("the shared biases by relative position", a.shared_biases, b.shared_biases);
   compare("the rotary positions", a.rotary, b.rotary);
   if (a.rotary != PatchRotary::kNone) {
     compare("the base of rotary positions", a.rotary_base, b.rotary_base);

@@ -109,6 +109,13 @@ void Validate(const VitConfig& c) {
   RequireRange("the heads of attention pooling", c.map_heads, 0, kMaxExtent);
   Require(c.pool != Pool::kMap || c.block.width % c.pool_heads() == 0,
           "config: a width of {} is no multiple of attention pooling's {} heads", c.block.width, c.pool_heads());
+  const int64_t bias_rows = c.block.attention.bias_rows;
+  Require(bias_rows == 0 || bias_rows == c.relative_bias_rows(),
+          "config: a table of {} biases by relative position, expected {} for {}x{} patches", bias_rows,
+          c.relative_bias_rows(), c.grid_height(), c.grid_width());
+  Require(!c.has_relative_biases() || (c.class_token && c.prefix() == 1),
+          "config: biases by relative position need a class token and no other token before the patches, got {}",
+          c.prefix());
   if (c.rotary == PatchRotary::kNone) return;
   const nn::AttentionConfig& attention = c.block.attention;
   Require(nn::AllowsRotary(attention.kind) && attention.query_width() % 4 == 0,

@@ -45,6 +45,12 @@ enum class Interpolation {
   kBilinearAligned,  // corners aligned
 };
 
+/// How biases by relative position are resampled to another grid.
+enum class BiasInterpolation {
+  kBilinear,   // Hugging Face
+  kGeometric,  // timm: linear between points whose distances grow geometrically from the centre
+};
+
 enum class Pool { kToken, kMean, kMax, kMeanMax, kMap, kTokenAndMean };
 
 /// timm's names: "token", "avg", "max", "avgmax", "map"; and "token+avg", which timm lacks.
@@ -86,6 +92,10 @@ struct VitConfig {
   bool rotary_columns_first = false;  // kPatches, kMixed: the column is the first coordinate
   // The file pairs features i and i + E/2 of a head; binding makes them neighbours (nn::HalfSplitToNeighbours).
   bool rotary_halves = false;
+  // Biases of the scores by relative position, of one class token and the patches (BEiT): a table for each block
+  // (block.attention.bias_rows), one for all blocks, or both, which add up.
+  bool shared_biases = false;
+  BiasInterpolation bias_interpolation = BiasInterpolation::kBilinear;
   bool square_positions = false;  // interpolation treats the trained grid as square, whatever its shape
   // For other sizes than the trained one: pixels beyond the last whole patch are ignored, not rejected.
   bool crops_to_patches = false;
@@ -115,9 +125,14 @@ struct VitConfig {
   bool averages_two_tokens() const {
     return distillation_head || (distillation_mean && distillation_token && classes == 0);
   }
-  /// Whether scores are x_i M x_jᵀ of one matrix M, with terms of one token: neither a norm nor a rotation stands
-  /// between projections and their product.
+  /// Whether scores are x_i M x_jᵀ of one matrix M, with terms of one token and biases by position: neither a norm nor
+  /// a rotation stands between projections and their product.
   bool scores_are_bilinear() const { return !block.attention.qk_norm && rotary == PatchRotary::kNone; }
+  bool has_relative_biases() const { return shared_biases || block.attention.bias_rows > 0; }
+  /// Rows of a table of biases: one for each offset between two patches, and those of the class token.
+  int64_t relative_bias_rows() const { return (2 * grid_height() - 1) * (2 * grid_width() - 1) + 3; }
+  /// Tables that differ between blocks, or the one of all blocks; 0 without biases.
+  int64_t relative_bias_tables() const { return block.attention.bias_rows > 0 ? depth : shared_biases ? 1 : 0; }
   int64_t pool_heads() const { return map_heads > 0 ? map_heads : block.attention.heads; }
   int64_t prefix() const { return class_token + distillation_token + registers + detection_tokens; }
   /// Index of the first detection token.

@@ -197,7 +197,9 @@ io::Json HfConfigFromTensors(const io::TensorSet& tensors, const ModelHints& giv
   config["num_register_tokens"] = extent("embeddings.register_tokens", 1);
   if (detection > 0) config["num_detection_tokens"] = detection;
   const int64_t prefix = has("embeddings.distillation_token") + has("embeddings.cls_token") + detection;
-  config["image_size"] = SquareSide(extent("embeddings.position_embeddings", 1) - prefix) * patch;
+  const int64_t biases = extent("relative_position_bias_table", 0);
+  config["image_size"] = patch * (biases > 0 ? SideOfRelativeBiases(biases)
+                                             : SquareSide(extent("embeddings.position_embeddings", 1) - prefix));
   if (has("classifier.weight")) config["num_labels"] = extent("classifier.weight", 0);
   if (has("cls_classifier.weight")) config["num_labels"] = extent("cls_classifier.weight", 0);
   if (has("pooler.dense.weight")) config["pooler_output_size"] = extent("pooler.dense.weight", 0);

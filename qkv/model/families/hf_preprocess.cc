@@ -42,6 +42,7 @@ constexpr int64_t kCropSize = 224;  // default of all classes that crop
 const std::array kProcessors = {
     ProcessorDefaults{"ViT", 2, false, 224, false, &kHalf, &kHalf},
     ProcessorDefaults{"DeiT", 3, false, 256, true, &kHalf, &kHalf},
+    ProcessorDefaults{"Beit", 3, false, 224, false, &kHalf, &kHalf},
     ProcessorDefaults{"Bit", 3, true, 224, true, &kClipMean, &kClipStd},
     ProcessorDefaults{"DINOv3ViT", 2, false, 224, false, &kImageNetOfHfMean, &kImageNetOfHfStd},
     ProcessorDefaults{"CLIP", 3, true, 224, true, &kClipMean, &kClipStd},
@@ -60,9 +61,8 @@ const ProcessorDefaults& FindProcessorDefaults(const Fields& fields) {
       if (rest == ending) return defaults;
   }
   Fail(
-      "{}: \"{}\" is \"{}\", expected ViTImageProcessor, DeiTImageProcessor, BitImageProcessor, "
-      "DINOv3ViTImageProcessor, "
-      "CLIPImageProcessor, SiglipImageProcessor or YolosImageProcessor",
+      "{}: \"{}\" is \"{}\", expected ViTImageProcessor, DeiTImageProcessor, BeitImageProcessor, "
+      "BitImageProcessor, DINOv3ViTImageProcessor, CLIPImageProcessor, SiglipImageProcessor or YolosImageProcessor",
       fields.where(), key, type);
 }
 
