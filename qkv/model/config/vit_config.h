@@ -135,7 +135,7 @@ struct VitConfig {
   /// Index of the first query token.
   int64_t query_begin() const { return prefix() - query_tokens; }
   /// Whether the query tokens are not yet among the tokens of this block.
-  bool queries_wait(int64_t block) const { return query_tokens > 0 && block < depth - query_blocks; }
+  bool queries_wait(int64_t index) const { return query_tokens > 0 && index < depth - query_blocks; }
   /// Side of a mask in pixels of its own, for a side of a grid of patches.
   int64_t mask_side(int64_t patches_of_side) const { return patches_of_side << mask_doublings; }
   /// Tables of positions that are added after blocks.
