@@ -114,7 +114,8 @@ void RequireNoMasking(const io::TensorSet& tensors, int64_t blocks) {
           kProbabilities, blocks);
   Require(stored->shape == Shape({blocks}), "checkpoint: {} is {}, expected [{}]", kProbabilities, stored->shape,
           blocks);
-  for (const double probability : io::Convert<double>(*stored).span()) {
+  const Tensor<double> probabilities = io::Convert<double>(*stored);
+  for (const double probability : probabilities.span()) {
     Require(probability == 0,
             "checkpoint: {} holds {}, expected 0: attention of queries that is limited to their masks, as in training, "
             "is not supported; train until it is 0",
