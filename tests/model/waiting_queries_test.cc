@@ -43,7 +43,8 @@ std::vector<std::vector<float>> Visited(int64_t begin, int64_t end, int64_t piec
       rows.emplace_back(weights.at(0, 0, r), weights.at(0, 0, r) + 6);
     }
   };
-  const std::vector<nn::WeightsRequest<float>> all = {{.row_begin = begin, .row_end = end, .visit = visit}};
+  std::vector<nn::WeightsRequest<float>> all(1);
+  all[0].row_begin = begin, all[0].row_end = end, all[0].visit = visit;
   for (const auto& request : RequestsWithoutQueries<float>(all, 1, 1, {2, 2}, 6)) {
     for (int64_t row = request.row_begin; row < request.row_end; row += piece) {
       const int64_t count = std::min(piece, request.row_end - row);
@@ -84,9 +85,11 @@ TEST(WaitingQueries, WeightsOfABlockAreThoseOfThePass) {
       Tensor<float> hidden({1, N, c.block.width}), passed({1, H, N, N}), alone({1, H, N, N});
       Outputs<float> outputs;
       outputs.hidden.push_back({block, hidden});
-      outputs.attention.push_back({block, {.row_end = N, .out = passed}});
+      nn::WeightsRequest<float> request;
+      request.row_end = N, request.out = passed;
+      outputs.attention.push_back({block, request});
       model.Forward(pixels, workspace, outputs);
-      const nn::WeightsRequest<float> request{.row_end = N, .out = alone};
+      request.out = alone;
       model.vit().BlockWeights(hidden, block, workspace, {&request, 1});
       EXPECT_TRUE(std::equal(passed.data(), passed.data() + passed.size(), alone.data())) << name << " " << block;
       const int64_t query = c.query_begin();
