@@ -121,7 +121,7 @@ PhotoSegments Segmenter::Segment(const std::filesystem::path& file, const image:
 void Segmenter::Run(View<const float> pixels, int64_t i, const std::string& path) {
   const View<float> classes = classes_.view().slice(0, i, i + 1), masks = masks_.view().slice(0, i, i + 1);
   model_.Forward(pixels, workspace_, {.mask_classes = classes, .masks = masks});
-  for (const View<const float> output : {View<const float>(classes), View<const float>(masks)}) {
+  for (const View<const float>& output : {View<const float>(classes), View<const float>(masks)}) {
     if (model::FirstNotFinite(output) < 0) continue;
     Fail("{}: the model's answer holds NaN or infinity, expected finite numbers; they begin in {}", path,
          model::WhereNotFinite(model_.vit(), pixels));
@@ -135,10 +135,14 @@ PhotoSegments Segmenter::Segment(image::Image photo, const std::string& path) {
   std::vector<int64_t> starts = {0};
   if (model_.preprocess().squares) starts = image::Squares(model_.preprocess(), photo.height(), photo.width());
   const int64_t count = std::ssize(starts), Q = c.query_tokens;
-  RequireMemory(sizeof(float) * static_cast<double>(count) * static_cast<double>(Q) *
-                    (static_cast<double>(geometry.mask_height) * static_cast<double>(geometry.mask_width) +
-                     static_cast<double>(c.mask_classes + 1)),
-                fmt::format("segment: {} masks of {} squares", Q, count));
+  // Before the model runs: a long photo has many squares.
+  const double of_square =
+      static_cast<double>(Q) * (static_cast<double>(geometry.mask_height) * static_cast<double>(geometry.mask_width) +
+                                static_cast<double>(c.mask_classes + 1));
+  RequireMemory(sizeof(float) * static_cast<double>(count) * of_square +
+                    SegmentationBytes(rules_.task, geometry, Q, c.mask_classes),
+                fmt::format("segment: {} masks of {} squares, and the map of {} x {} pixels", Q, count, geometry.width,
+                            geometry.height));
   classes_.Reuse({count, Q, c.mask_classes + 1});
   masks_.Reuse({count, Q, geometry.mask_height, geometry.mask_width});
   auto pixels = Tensor<float>::Uninitialised({1, input[0], input[1], input[2]});

@@ -112,14 +112,23 @@ bool Overlap(const Rect& a, const Rect& b) {
   return a.left < Right(b) && b.left < Right(a) && a.top < Bottom(b) && b.top < Bottom(a);
 }
 
-// Puts the plate around the centre, or above or below it where it hides no other. Returns false if there is no place.
-bool PlacePlate(const Centre& centre, const Image& photo, std::span<const Rect> placed, Rect* plate) {
-  const double middle = static_cast<double>(centre.y) + 0.5 - plate->height / 2;
+// Puts the plate around the widest place of the segment or, if it would hide a small one, above or below it; where it
+// hides no other plate. Returns false if there is no such place.
+bool PlacePlate(const Segment& segment, const Centre& centre, const Image& photo, std::span<const Rect> placed,
+                Rect* plate) {
+  constexpr double kRoom = 1.6;  // of a segment across, in heights of the plate
+  const double height = plate->height, middle = static_cast<double>(centre.y) + 0.5 - height / 2;
+  const double above = static_cast<double>(segment.box.top) - height - 1;
+  const double below = static_cast<double>(segment.box.bottom) + 1;
   plate->left = std::round(std::clamp(static_cast<double>(centre.x) + 0.5 - plate->width / 2, 0.0,
                                       static_cast<double>(photo.width()) - plate->width));
-  for (const double shift : {0.0, -1.1, 1.1, -2.2, 2.2}) {
-    plate->top = std::round(
-        std::clamp(middle + shift * plate->height, 0.0, static_cast<double>(photo.height()) - plate->height));
+  std::vector<double> tops = {middle, middle - 1.1 * height, middle + 1.1 * height, middle - 2.2 * height,
+                              middle + 2.2 * height};
+  if (2 * static_cast<double>(centre.distance) < kRoom * height) {
+    tops = {above, below, above - 1.1 * height, below + 1.1 * height, middle};
+  }
+  for (const double top : tops) {
+    plate->top = std::round(std::clamp(top, 0.0, static_cast<double>(photo.height()) - height));
     if (std::ranges::none_of(placed, [&](const Rect& other) { return Overlap(*plate, other); })) return true;
   }
   return false;
@@ -142,7 +151,7 @@ void DrawLabels(const Image& photo, const Segmentation& segmentation, std::span<
     constexpr double kLeastShare = 0.1;
     const Centre& centre = centres[static_cast<size_t>(segment.id)];
     if (text.empty() || static_cast<double>(segment.area) < kLeastShare * plate.height * plate.width ||
-        centre.distance == 0 || !PlacePlate(centre, photo, placed, &plate)) {
+        centre.distance == 0 || !PlacePlate(segment, centre, photo, placed, &plate)) {
       continue;
     }
     placed.push_back(plate);

@@ -32,13 +32,17 @@ struct Candidate {
   float score = 0;
 };
 
+void RequireSegmentationMemory(SegmentTask task, const MaskOutputs& outputs, const MaskGeometry& g) {
+  RequireMemory(SegmentationBytes(task, g, outputs.classes.dim(0), outputs.classes.dim(1) - 1),
+                fmt::format("segment: the {} map of {} x {} pixels", Name(task), g.width, g.height));
+}
+
 void CheckOutputs(const MaskOutputs& outputs, const MaskGeometry& g) {
   Require(outputs.classes.rank() == 2 && outputs.classes.dim(1) > 1 && outputs.classes.dense() &&
               outputs.masks.shape() == Shape({outputs.classes.dim(0), g.mask_height, g.mask_width}) &&
               outputs.masks.dense(),
           "segment: expected classes [Q, C + 1] and masks [Q, {}, {}], got {} and {}", g.mask_height, g.mask_width,
           outputs.classes.shape(), outputs.masks.shape());
-  RequireMemory(8.0 * static_cast<double>(g.height) * static_cast<double>(g.width), "segment: the map of a photo");
 }
 
 // softmax(classes): [Q, C + 1]
@@ -266,8 +270,6 @@ class ClassScores {
       : squares_(squares), starts_(starts), geometry_(geometry), upsampler_(OfOneSquare(geometry)) {
     const MaskOutputs& first = squares.front();
     Q_ = first.classes.dim(0), C_ = first.classes.dim(1) - 1;
-    const auto width = static_cast<double>(geometry.seen_width);
-    RequireMemory(sizeof(float) * kBand * width * static_cast<double>(2 * C_ + Q_), "segment: scores of classes");
     for (const MaskOutputs& square : squares) {
       CheckOutputs(square, geometry);
       const Tensor<float> all = Probabilities(square.classes);
@@ -365,11 +367,22 @@ void WriteBestClasses(View<const float> upper, View<const float> lower, float sh
 }  // namespace
 
 std::string_view Name(SegmentTask task) { return FindName(kSegmentTasks, task); }
+double SegmentationBytes(SegmentTask task, const MaskGeometry& g, int64_t queries, int64_t classes) {
+  // Of ids four bytes a pixel, of a mask one.
+  const double map = 5.0 * static_cast<double>(g.height) * static_cast<double>(g.width);
+  if (task != SegmentTask::kSemantic) return map;
+  const double row =
+      static_cast<double>(classes) * (2 * static_cast<double>(g.seen_width) + static_cast<double>(g.input_width)) +
+      static_cast<double>(queries) * static_cast<double>(g.input_width);
+  return map + sizeof(float) * static_cast<double>(ClassScores::kBand + 1) * row;
+}
+
 std::optional<SegmentTask> FindSegmentTask(std::string_view name) { return FindIn<SegmentTask>(kSegmentTasks, name); }
 
 Segmentation FindSegments(const MaskOutputs& outputs, const MaskGeometry& geometry, const SegmentRules& rules) {
   CheckOutputs(outputs, geometry);
   Require(rules.task != SegmentTask::kSemantic, "segment: regions of classes are found by FindRegions");
+  RequireSegmentationMemory(rules.task, outputs, geometry);
   return rules.task == SegmentTask::kPanoptic ? FindPanoptic(outputs, geometry, rules)
                                               : FindInstances(outputs, geometry, rules);
 }
@@ -379,6 +392,7 @@ Segmentation FindRegions(std::span<const MaskOutputs> squares, std::span<const i
   Require(!squares.empty() && squares.size() == starts.size(), "segment: {} squares that begin at {} places",
           squares.size(), starts.size());
   CheckOutputs(squares.front(), geometry);
+  RequireSegmentationMemory(SegmentTask::kSemantic, squares.front(), geometry);
   ClassScores scores(squares, starts, geometry);
   const int64_t C = scores.classes(), seen_height = geometry.seen_height, seen_width = geometry.seen_width;
   const LinearAxis rows(seen_height, geometry.height), columns(seen_width, geometry.width);

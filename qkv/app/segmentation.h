@@ -48,6 +48,9 @@ struct Segmentation {
   std::vector<Segment> segments;  // in the order of their ids
 };
 
+/// Memory of FindSegments or FindRegions, in bytes: the map, and scores of rows, of Q queries and C classes.
+double SegmentationBytes(SegmentTask task, const MaskGeometry& geometry, int64_t queries, int64_t classes);
+
 /// Outputs of the model for one input (model::Outputs), dense and finite.
 struct MaskOutputs {
   View<const float> classes;  // logits [Q, C + 1], the last: no object

@@ -33,13 +33,17 @@ TEST_F(SegmentCommand, JsonIsWhatTransformersFinds) {
   const std::vector<io::Json> lines = JsonLines(said.out);
   ASSERT_EQ(lines.size(), expected_["photos"].size());
   for (const io::Json& line : lines) {
-    const io::Json& wanted = Of(expected_["photos"], line["path"])["panoptic"][2]["segments"];
+    const io::Json& of_photo = Of(expected_["photos"], line["path"])["panoptic"][2];
+    const io::Json& wanted = of_photo["segments"];
     EXPECT_EQ(line["task"], "panoptic");
     ASSERT_EQ(line["segments"].size(), wanted.size());
     for (size_t i = 0; i < wanted.size(); ++i) {
       const io::Json& segment = line["segments"][i];
-      for (const char* key : {"id", "index", "area", "bbox"}) EXPECT_EQ(segment[key], wanted[i][key]) << key;
-      EXPECT_EQ(segment["segmentation"]["counts"], wanted[i]["counts"]);
+      for (const char* key : {"id", "index"}) EXPECT_EQ(segment[key], wanted[i][key]) << key;
+      if (of_photo["doubts"] == 0) {
+        for (const char* key : {"area", "bbox"}) EXPECT_EQ(segment[key], wanted[i][key]) << key;
+        EXPECT_EQ(segment["segmentation"]["counts"], wanted[i]["counts"]);
+      }
       EXPECT_EQ(segment["segmentation"]["size"], io::Json({line["height"], line["width"]}));
       EXPECT_NEAR(segment["score"].get<double>(), wanted[i]["score"].get<double>(), 2e-5);
     }

@@ -24,6 +24,7 @@ PHOTOS = {12: (90, 60), 7: (60, 140), 30: (64, 64), 4: (300, 50), 101: (33, 47)}
 # Thresholds of score, mask and overlap, and classes whose segments are one.
 PANOPTIC = [(0.8, 0.5, 0.8, []), (0.5, 0.5, 0.4, []), (0.3, 0.4, 0.2, [2, 3]), (0.3, 0.0, 0.0, [0, 1, 2, 3])]
 INSTANCE = [0.8, 0.5, 0.3, 0.0]
+DOUBT = 1e-4  # of probabilities and logits, within which rounding decides: some ten times the error of float
 
 
 def make_photo(folder, name, size):
@@ -45,6 +46,21 @@ def encode(mask):
             "counts": rle["counts"].decode()}  # fmt: skip
 
 
+def panoptic_doubts(processor, out, size, setting):
+    """Pixels that rounding decides: two masks are about equally good, or one is about at its threshold."""
+    threshold, mask_threshold, _, _ = setting
+    scores, labels = out.class_queries_logits[0].softmax(-1).max(-1)
+    kept = (labels != len(LABELS)) & (scores > threshold)
+    if not kept.any():
+        return 0
+    probabilities = at_photo(processor, out, size)[kept].sigmoid()
+    values, best = (scores[kept, None, None] * probabilities).sort(0, descending=True)
+    doubtful = (probabilities.gather(0, best[:1])[0] - mask_threshold).abs() < DOUBT
+    if len(values) > 1:
+        doubtful |= values[0] - values[1] < DOUBT
+    return int(doubtful.sum())
+
+
 def of_map(result):
     """Segments of a map, with their masks in it. Ids from 1."""
     ids = result["segmentation"]
@@ -58,30 +74,33 @@ def panoptic(processor, out, size, setting):
         out, target_sizes=[size], threshold=threshold, mask_threshold=mask_threshold,
         overlap_mask_area_threshold=overlap, stuff_classes=stuff)[0]  # fmt: skip
     return {"threshold": threshold, "mask_threshold": mask_threshold, "overlap": overlap, "stuff": stuff,
-            "segments": of_map(result)}  # fmt: skip
+            "doubts": panoptic_doubts(processor, out, size, setting), "segments": of_map(result)}  # fmt: skip
 
 
 def instances(processor, out, size, threshold):
     """With the masks themselves, of which the map shows what later ones leave."""
     result = processor.post_process_instance_segmentation(out, target_sizes=[size], threshold=threshold)[0]
-    side = (processor.size["shortest_edge"],) * 2
-    logits = torch.nn.functional.interpolate(out.masks_queries_logits, size=side, mode="bilinear")
-    masks = processor.unpad_image(logits, [size], processor.size)[0] > 0
+    logits = at_photo(processor, out, size)
+    masks = logits > 0
     scores = out.class_queries_logits[0].softmax(-1)[:, :-1].max(-1)
     segments, shown = [], of_map(result)
     left = list(shown)
     for q in range(len(masks)):  # the queries that the processor kept, in its order
         if left and scores.indices[q] == left[0]["index"] and masks[q].any():
-            mask_score = (logits_at(processor, logits, size)[q].sigmoid() * masks[q]).sum() / (masks[q].sum() + 1e-6)
+            mask_score = (logits[q].sigmoid() * masks[q]).sum() / (masks[q].sum() + 1e-6)
             if abs(float(scores.values[q] * mask_score) - left[0]["score"]) < 2e-6:
                 first = left.pop(0)
                 segments.append({k: first[k] for k in ("id", "index", "score")} | encode(masks[q])
-                                | {"token": q, "shown": first["counts"]})  # fmt: skip
+                                | {"token": q, "shown": first["counts"],
+                                   "doubts": int((logits[q].abs() < DOUBT).sum())})  # fmt: skip
     assert not left
     return {"threshold": threshold, "segments": segments}
 
 
-def logits_at(processor, logits, size):
+def at_photo(processor, out, size):
+    """Logits of the masks at the size of the photo."""
+    side = (processor.size["shortest_edge"],) * 2
+    logits = torch.nn.functional.interpolate(out.masks_queries_logits, size=side, mode="bilinear")
     return processor.unpad_image(logits, [size], processor.size)[0]
 
 
@@ -139,10 +158,13 @@ def write_semantic():
         with torch.no_grad():
             out = model(torch.as_tensor(np.stack([np.asarray(p) for p in inputs.pixel_values])),
                         patch_offsets=inputs.patch_offsets)
-        ids = processor.post_process_semantic_segmentation(
-            out, target_sizes=[(height, width)], size={"shortest_edge": 32, "longest_edge": None})[0]
+        result = processor.post_process_semantic_segmentation(
+            out, target_sizes=[(height, width)], size={"shortest_edge": 32, "longest_edge": None},
+            return_segmentation_scores=True)[0]  # fmt: skip
+        ids, scores = result["segmentation"], result["segmentation_scores"].sort(0, descending=True).values
         starts = [int(offset[1]) for offset in inputs.patch_offsets]
         photos.append({"photo": f"{name}.png", "height": height, "width": width, "starts": starts,
+                       "doubts": int((scores[0] - scores[1] < DOUBT).sum()),
                        "segments": [{"index": int(c), **encode(ids == c)} for c in ids.unique()]})  # fmt: skip
         print(name, (height, width), starts, [s["area"] for s in photos[-1]["segments"]])
     (folder / "expected.json").write_text(json.dumps({"photos": photos}) + "\n")
