@@ -116,7 +116,7 @@ bool Overlap(const Rect& a, const Rect& b) {
 // hides no other plate. Returns false if there is no such place.
 bool PlacePlate(const Segment& segment, const Centre& centre, const Image& photo, std::span<const Rect> placed,
                 Rect* plate) {
-  constexpr double kRoom = 1.6;  // of a segment across, in heights of the plate
+  constexpr double kRoom = 2.5;  // of a segment across, in heights of the plate
   const double height = plate->height, middle = static_cast<double>(centre.y) + 0.5 - height / 2;
   const double above = static_cast<double>(segment.box.top) - height - 1;
   const double below = static_cast<double>(segment.box.bottom) + 1;

@@ -33,6 +33,8 @@ namespace fs = std::filesystem;
 // What the other library cannot express, a part of the message.
 const std::map<std::string, std::string> kRefused = {
     {"detector", "no detection tokens"},
+    {"segmenter", "no query tokens"},
+    {"segmenter_semantic", "no query tokens"},
     {"hf_deit", "this one reads the class token only"},
     {"hf_deit_model", "no pooler"},
     {"hf_dinov2", "class token and mean side by side"},
