@@ -58,10 +58,11 @@ void Apply(const Preprocess& preprocess, const Image& image, Workspace& workspac
 /// the limit.
 Shape OutputShape(const Preprocess& preprocess, int64_t height, int64_t width);
 
-/// Size of the resized image, before the crop. Throws Error as OutputShape.
+/// Size of a resized image, before the crop.
 struct ResizedSize {
-  int64_t height = 0, width = 0;
+  int64_t height = 0, width = 0;  // in pixels
 };
+/// That of an image of this size. Throws Error as OutputShape.
 ResizedSize SizeAfterResize(const Preprocess& preprocess, int64_t height, int64_t width);
 
 /// Where the squares of an image of this size begin along the longer side of the resized image, in pixels: the least
