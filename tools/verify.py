@@ -66,6 +66,8 @@ FULL = [
     hf_full("yolos_tiny", "YolosForObjectDetection", (512, 672), image_size=(800, 1333), hidden_size=192,
             num_attention_heads=3, intermediate_size=768, num_labels=91, use_mid_position_embeddings=False),
     hf_full("yolos_base", "YolosForObjectDetection", (352, 432), image_size=(512, 864), num_labels=91),
+    hf_full("eomt_small", "EomtForUniversalSegmentation", image_size=320, hidden_size=384, num_attention_heads=6,
+            num_hidden_layers=12, num_queries=100, num_labels=133),
     hf_full("dinov2_small", "Dinov2Model", (224, 224), **DINOV2),
     hf_full("dinov2_small_classifier_at_154x252", "Dinov2ForImageClassification", (154, 252), **DINOV2),
     hf_full("dinov2_small_registers", "Dinov2WithRegistersModel", (224, 182), **DINOV2),

@@ -111,7 +111,7 @@ TIMM = [
 
 def hf(name, kind, size=None, dtype=torch.float32, new_names=False, shard=None, **args):
     small = dict(hidden_size=24, num_hidden_layers=2, num_attention_heads=3, image_size=24, patch_size=8, num_labels=7)
-    if not kind.startswith("Dinov2"):
+    if not kind.startswith(("Dinov2", "EomtFor")):
         small["intermediate_size"] = 50
     if "id2label" in args or kind.startswith("DINOv3"):
         small.pop("num_labels")
@@ -189,6 +189,15 @@ HF = [
     hf("yolos_plain", "YolosForObjectDetection", image_size=(24, 24), num_detection_tokens=4, use_mid_position_embeddings=False,
        qkv_bias=False, size=(32, 24)),
     hf("yolos_model", "YolosModel", image_size=(32, 24), num_detection_tokens=2),
+    hf("eomt", "EomtForUniversalSegmentation", num_queries=5, num_blocks=2, num_hidden_layers=3,
+       id2label=THINGS, label2id={v: k for k, v in THINGS.items()}),
+    hf("eomt_swiglu", "EomtForUniversalSegmentation", num_queries=2, num_blocks=1, num_hidden_layers=1, num_register_tokens=1,
+       use_swiglu_ffn=True, num_upscale_blocks=3),
+    hf("eomt_semantic", "EomtForUniversalSegmentation", num_queries=7, num_blocks=1, num_upscale_blocks=0, hidden_act="relu"),
+    hf("eomt_dinov3", "EomtDinov3ForUniversalSegmentation", num_queries=5, num_blocks=1, num_hidden_layers=2,
+       id2label=THINGS, label2id={v: k for k, v in THINGS.items()}),
+    hf("eomt_dinov3_gated", "EomtDinov3ForUniversalSegmentation", num_queries=3, num_blocks=1, use_gated_mlp=True,
+       hidden_act="silu", key_bias=True, num_upscale_blocks=1),
     hf("dinov3", "DINOv3ViTModel", num_register_tokens=4),
     hf("dinov3_7b", "DINOv3ViTModel", num_register_tokens=4, use_gated_mlp=True, hidden_act="silu",
        query_bias=False, value_bias=False),

@@ -10,6 +10,10 @@ of a detector
 
     logits [B,T,C+1]   pred_boxes [B,T,4]
 
+of a model of masks
+
+    class_queries_logits [B,Q,C+1]   masks_queries_logits [B,Q,h,w]
+
 and of a model with two towers, whose logits are the images' vectors before they are normalised,
 
     input_ids [T,N]   attention_mask [T,N], if any   image_embeds [B,E]   text_embeds [T,E]   logits_per_image [B,T]
@@ -125,6 +129,8 @@ def build(case):
     else:
         model = VIT_PYTORCH[case.kind](**case.args)
     randomize(model, torch.Generator().manual_seed(seed_of(case.name)), case.dtype)
+    if case.kind.startswith("Eomt"):
+        model.attn_mask_probs.zero_()  # as at the end of training
     return model.eval()
 
 
@@ -316,6 +322,11 @@ def hf_preprocessor(case):
     if case.kind.startswith("Yolos"):
         return {**common, **imagenet, "image_processor_type": "YolosImageProcessor", "resample": 2, "do_pad": True,
                 "format": "coco_detection", "size": {"shortest_edge": 64, "longest_edge": 107}}  # fmt: skip
+    if case.kind.startswith("Eomt"):
+        splits = case.name.endswith("semantic")
+        return {**common, **imagenet, "image_processor_type": "EomtImageProcessorFast", "resample": 2,
+                "do_split_image": splits, "do_pad": not splits, "ignore_index": None,
+                "size": {"shortest_edge": h, "longest_edge": None if splits else h}}  # fmt: skip
     if case.kind.startswith("DINOv3"):
         return {**common, **imagenet, "image_processor_type": "DINOv3ViTImageProcessorFast", "resample": 2,
                 "do_center_crop": None, "crop_size": None, "size": {"height": h, "width": w}}  # fmt: skip
@@ -445,6 +456,8 @@ def run_transformers(case, model, pixels):
         return run_towers(case, model, pixels)
     if case.kind.startswith("Yolos"):
         return run_yolos(case, model, pixels)
+    if case.kind.startswith("Eomt"):
+        return run_eomt(case, model, pixels)
     options = {"output_hidden_states": True, "output_attentions": True}
     if case.size and not case.kind.lower().startswith("dino"):
         options["interpolate_pos_encoding"] = True  # DINOv2 always does, DINOv3 has none
@@ -491,6 +504,35 @@ def run_yolos(case, model, pixels):
     detects = case.kind.endswith("ForObjectDetection")
     out["logits"] = result.logits if detects else result.pooler_output
     return out | ({"pred_boxes": result.pred_boxes} if detects else {})
+
+
+def run_eomt(case, model, pixels):
+    """Tokens in qkv's order, queries before patches. Where the original has no queries yet, they wait: each is its
+    embedding, attends to itself, and no other token attends to it."""
+    out, weights, handles = {}, [], []
+    for i, layer in enumerate(model.layers):
+        handles.append(layer.register_forward_pre_hook(lambda _, args, i=i: out.__setitem__(f"hidden.{i}", args[0])))
+        handles.append(layer.attention.register_forward_hook(lambda _, args, result: weights.append(result[1])))
+    handles.append(model.layers[-1].register_forward_hook(
+        lambda _, args, x: out.__setitem__(f"hidden.{len(model.layers)}", x)))  # fmt: skip
+    result = model(pixels)
+    for handle in handles:
+        handle.remove()
+    out["tokens"] = result.last_hidden_state
+    B, N, _ = out["tokens"].shape
+    Q, prefix = model.config.num_queries, 1 + model.config.num_register_tokens
+    order = torch.tensor([*range(Q, Q + prefix), *range(Q), *range(Q + prefix, N)])
+    for name, x in out.items():
+        if x.shape[1] < N:
+            x = torch.cat([model.query.weight[None].expand(B, -1, -1), x], 1)
+        out[name] = x[:, order]
+    for i, x in enumerate(weights):
+        if x.shape[-1] < N:
+            all_tokens = torch.eye(N, dtype=x.dtype).expand(*x.shape[:2], N, N).clone()
+            all_tokens[..., Q:, Q:] = x
+            x = all_tokens
+        out[f"attention.{i}"] = x[:, :, order][..., order]
+    return out | {name: result[name] for name in ("class_queries_logits", "masks_queries_logits")}
 
 
 def run_open_clip(case, model, pixels):

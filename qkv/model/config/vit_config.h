@@ -2,6 +2,7 @@
 // and its arithmetic. Not here: how each library writes it (families/).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -59,6 +60,8 @@ std::optional<Pool> FindPool(std::string_view name);
 
 /// More classes than any data set has. Labels are stored per class, so a small file must not claim a huge number.
 inline constexpr int64_t kMaxClasses = 1 << 20;
+/// Of the grid of masks, beyond which they would be finer than the pixels of usual patches.
+inline constexpr int64_t kMaxDoublings = 4;
 
 struct VitConfig {
   Family family = Family::kTimm;
@@ -78,6 +81,9 @@ struct VitConfig {
   int64_t registers = 0;
   // Tokens that each become one box (YOLOS). Files have their positions behind those of the patches.
   int64_t detection_tokens = 0;
+  // Tokens that each become one mask (EoMT), behind all other prefix tokens. They enter before the last query_blocks
+  // blocks; until then they wait: no token attends to them, and they do not change.
+  int64_t query_tokens = 0, query_blocks = 0;
 
   Positions positions = Positions::kLearned;
   int64_t position_prefix = 1;  // how many prefix tokens, from the first, have a position
@@ -118,6 +124,10 @@ struct VitConfig {
   bool distillation_head = false;  // a second classifier on the distillation token; the output is the mean of both
   // Classes of the heads that read the detection tokens, without "no object"; 0: there are no such heads.
   int64_t detection_classes = 0;
+  // Classes of the heads that read the query tokens, without "no object"; 0: there are no such heads.
+  int64_t mask_classes = 0;
+  int64_t mask_doublings = 0;  // how often the grid of patches is doubled to that of the masks, at most kMaxDoublings
+  simd::Activation mask_activation = simd::Activation::kGelu;  // in these heads
   // Without a classifier, a model with a distillation token outputs the mean of its two tokens, not the class token.
   bool distillation_mean = true;
 
@@ -134,9 +144,15 @@ struct VitConfig {
   /// Tables that differ between blocks, or the one of all blocks; 0 without biases.
   int64_t relative_bias_tables() const { return block.attention.bias_rows > 0 ? depth : shared_biases ? 1 : 0; }
   int64_t pool_heads() const { return map_heads > 0 ? map_heads : block.attention.heads; }
-  int64_t prefix() const { return class_token + distillation_token + registers + detection_tokens; }
+  int64_t prefix() const { return class_token + distillation_token + registers + detection_tokens + query_tokens; }
   /// Index of the first detection token.
-  int64_t detection_begin() const { return prefix() - detection_tokens; }
+  int64_t detection_begin() const { return query_begin() - detection_tokens; }
+  /// Index of the first query token.
+  int64_t query_begin() const { return prefix() - query_tokens; }
+  /// Whether the query tokens are not yet among the tokens of this block.
+  bool queries_wait(int64_t index) const { return query_tokens > 0 && index < depth - query_blocks; }
+  /// Side of a mask in pixels of its own, for a side of a grid of patches.
+  int64_t mask_side(int64_t patches_of_side) const { return patches_of_side << mask_doublings; }
   /// Tables of positions that are added after blocks.
   int64_t position_blocks() const { return block_positions && depth > 1 ? depth - 1 : 0; }
   int64_t grid_height() const { return image_height / patch_height; }
@@ -151,14 +167,20 @@ struct VitConfig {
   int64_t projection_input() const {
     return pool == Pool::kTokenAndMean ? 2 * block.width : pooler_width > 0 ? pooler_width : block.width;
   }
-  /// Classes that have names: of images, or of objects.
-  int64_t named_classes() const { return classes > 0 ? classes : detection_classes; }
+  /// Classes that have names: of images, of objects, or of masks.
+  int64_t named_classes() const { return classes > 0 ? classes : std::max(detection_classes, mask_classes); }
   /// Last axis of "logits".
   int64_t outputs() const { return classes > 0 ? classes : pooled_width(); }
 };
 
 /// Throws Error if a number is out of range or two of them contradict each other.
 void Validate(const VitConfig& config);
+
+/// The configuration in blocks in which the query tokens wait.
+inline VitConfig WithoutQueries(VitConfig config) {
+  config.query_tokens = config.query_blocks = config.mask_classes = 0;
+  return config;
+}
 
 /// Keys of config.json that are qkv's own, the same in every family.
 inline constexpr std::string_view kOwnKeys[] = {"qkv_attention",     "qkv_attention_rank",      "qkv_rotary",

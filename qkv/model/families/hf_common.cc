@@ -111,6 +111,19 @@ void ReadHfEncoder(const Fields& config, const HfDefaults& defaults, VitConfig* 
   c->square_positions = c->crops_to_patches = true;
 }
 
+void ReadHfDinov3Biases(const Fields& config, VitConfig* c) {
+  nn::AttentionConfig& attention = c->block.attention;
+  attention.bias = config.Bool("query_bias", true);
+  attention.key_bias = attention.bias && config.Bool("key_bias", false);
+  Require(
+      attention.bias == config.Bool("value_bias", true) && (attention.bias || !config.Bool("key_bias", false)),
+      "config.json: query_bias {}, key_bias {} and value_bias {} are not supported (biases of queries and values, of "
+      "all three, or none)",
+      attention.bias, config.Bool("key_bias", false), config.Bool("value_bias", true));
+  attention.projection_bias = config.Bool("proj_bias", true);
+  c->block.mlp.bias = config.Bool("mlp_bias", true);
+}
+
 Description ReadHfModel(const Fields& config, const HfType& type, int64_t patch, const io::TensorSet& tensors) {
   Description description;
   VitConfig& c = description.config;
