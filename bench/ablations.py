@@ -97,6 +97,39 @@ def kinds_sentences():
     return [f"spreads over {merged:.0f} directions, compared to {separate:.0f} with two matrices"]
 
 
+# Peak learning rates: the results that have them, and what an arm of them is called there.
+RATES = {"5e-4": ("cifar10-lr", ":lr=5e-4"), "1e-3": ("cifar10", ""), "3e-3": ("cifar10-lr", ":lr=3e-3")}
+RATED = ["separate", "shared", "merged", "low_rank:rank=16"]
+
+
+def top1_by_rate():
+    """{arm: {rate: {seed: top-1 in percent}}}"""
+    files = {name: Comparison.read(name) for name, _ in RATES.values()}
+    return {arm: {rate: {seed: 100 * run["top1"] for seed, run in files[name].runs(arm + suffix, "cifar10").items()}
+                  for rate, (name, suffix) in RATES.items()} for arm in RATED}  # fmt: skip
+
+
+def best_rate(by_rate):
+    return max(by_rate, key=lambda rate: mean(by_rate[rate].values()))
+
+
+def rates_table():
+    of = top1_by_rate()
+    base = of[RATED[0]]
+
+    def difference(runs, others):
+        return interval([runs[seed] - others[seed] for seed in runs]).difference()
+
+    rows = []
+    for arm, by_rate in of.items():
+        best = best_rate(by_rate)
+        rows.append([KINDS[arm], *(str(interval(list(runs.values()))) for runs in by_rate.values()), best,
+                     *([""] * 2 if arm == RATED[0] else [difference(by_rate["1e-3"], base["1e-3"]),
+                                                         difference(by_rate[best], base[best_rate(base)])])])  # fmt: skip
+    heading = ["kind", *(f"at {rate}" for rate in RATES), "best", "difference at 1e-3", "difference, each at its best"]
+    return table(heading, rows)
+
+
 def tasks_table():
     of = Comparison.read("tasks")
     first, *_ = arms = of.content["arms"]
@@ -127,4 +160,5 @@ def task_sentences():
 
 def parts():
     """[(name of a part of the page, its text, sentences that the page must say)]"""
-    return [("kinds", kinds_table(), kinds_sentences()), ("tasks", tasks_table(), task_sentences())]
+    return [("kinds", kinds_table(), kinds_sentences()), ("rates", rates_table(), []),
+            ("tasks", tasks_table(), task_sentences())]  # fmt: skip

@@ -31,23 +31,27 @@ struct Options {
   int side = 768;
 };
 
-// "23.4 % to the class token, 1.2 % to register 0"; detection tokens, of which there may be many, together.
+// "23.4 % to the class token, 1.2 % to register 0"; detection and query tokens, which may be many, together.
 std::string PrefixShares(const app::AttentionMaps& maps) {
   std::string text;
-  double to_detection = 0;
-  int64_t detection = 0;
+  double to_detection = 0, to_queries = 0;
+  int64_t detection = 0, queries = 0;
   const auto add = [&](double share, const std::string& name) {
     text += fmt::format("{}{:.1f} % to {}", text.empty() ? "" : ", ", 100 * share, name);
   };
   for (int64_t i = 0; i < maps.prefix(); ++i) {
     const double share = *maps.weights.view().at(0, 0, 0, i);
-    if (maps.grid.prefix[static_cast<size_t>(i)].starts_with("detection")) {
+    const std::string& token = maps.grid.prefix[static_cast<size_t>(i)];
+    if (token.starts_with("detection")) {
       to_detection += share, ++detection;
+    } else if (token.starts_with("mask")) {
+      to_queries += share, ++queries;
     } else {
       add(share, inspect::Describe({inspect::Query::Kind::kToken, i}, maps.grid));
     }
   }
   if (detection > 0) add(to_detection, fmt::format("{} detection tokens", detection));
+  if (queries > 0) add(to_queries, fmt::format("{} query tokens", queries));
   return text;
 }
 
@@ -129,8 +133,8 @@ void RegisterAttend(Command app, int* exit_code) {
                     "Heads from 0: 3 or 0,3 or all; or mean, max or min of them (default: mean; .html: all)");
   command.AddOption(
       "--query", &options->query,
-      "Whose attention is shown: cls, dist, regI, detI (a detector's token), ROW,COL (a patch from 0,0), mean of the "
-      "patches, or all (default: cls, or mean where there is none)");
+      "Whose attention is shown: cls, dist, regI, detI (a detector's token), maskI (the token of a mask), ROW,COL (a "
+      "patch from 0,0), mean of the patches, or all (default: cls, or mean where there is none)");
   command.AddFlag("--rollout", &options->rollout, "Follow the attention through all blocks (Abnar and Zuidema 2020)");
   command.AddOption("--discard", &options->discard, "Rollout: fraction of each block's weights, the lowest, to drop")
       .Range(0.0, 0.999999)

@@ -39,16 +39,36 @@ Tensor<float> PixelsFor(const model::VitConfig& config, const model::Model& mode
   return RandomInputs(config, count);
 }
 
+// What a model answers for each image: [images, outputs], or of a model of masks the classes of its queries, [images,
+// Q, classes + 1].
+Shape LogitsShape(const model::VitConfig& c, int64_t images) {
+  if (c.mask_classes > 0) return {images, c.query_tokens, c.mask_classes + 1};
+  return {images, c.outputs()};
+}
+model::Outputs<float> LogitsOutput(const model::VitConfig& c, View<float> logits) {
+  model::Outputs<float> outputs;
+  (c.mask_classes > 0 ? outputs.mask_classes : outputs.logits) = logits;
+  return outputs;
+}
+
 // One pass of a batch of random pixels.
 class TimedForward {
  public:
   TimedForward(const model::VitConfig& config, const model::Model& model, int64_t batch)
-      : model_(model), pixels_(PixelsFor(config, model, batch)), logits_({batch, model.config().outputs()}) {}
-  void Run() { model_.Forward(pixels_, workspace_, {.logits = logits_}); }
+      : model_(model), pixels_(PixelsFor(config, model, batch)), logits_(LogitsShape(model.config(), batch)) {
+    if (config.mask_classes == 0) return;
+    masks_ = Tensor<float>({batch, config.query_tokens, config.mask_side(pixels_.dim(2) / config.patch_height),
+                            config.mask_side(pixels_.dim(3) / config.patch_width)});
+  }
+  void Run() {
+    model::Outputs<float> outputs = LogitsOutput(model_.config(), logits_);
+    outputs.masks = masks_;
+    model_.Forward(pixels_, workspace_, outputs);
+  }
 
  private:
   const model::Model& model_;
-  Tensor<float> pixels_, logits_;
+  Tensor<float> pixels_, logits_, masks_;
   model::Workspace<float> workspace_;
 };
 
@@ -101,21 +121,24 @@ DriftInputs ReadDriftInputs(const BenchOptions& options, const model::VitConfig&
   return inputs;
 }
 
-// [images, outputs]
+// [images, outputs], or of a model of masks [images · Q, classes + 1].
 Tensor<float> ComputeLogits(const DriftInputs& inputs, const model::Model& model) {
-  Tensor<float> logits({inputs.images, model.config().outputs()});
+  Tensor<float> logits(LogitsShape(model.config(), inputs.images));
   model::Workspace<float> workspace;
   int64_t row = 0;
   for (const Tensor<float>& pixels : inputs.pixels) {
     const View<float> answers = logits.view().slice(0, row, row + pixels.dim(0));
-    model.Forward(pixels, workspace, {.logits = answers});
+    model.Forward(pixels, workspace, LogitsOutput(model.config(), answers));
     if (const int64_t b = model::FirstNotFinite(answers); b >= 0) {
       const std::string name = fmt::format("bench: {} {}", inputs.random ? "random input" : "image", row + b);
       model::RequireFinite(model.vit(), pixels.view().slice(0, b, b + 1), answers.slice(0, b, b + 1), name);
     }
     row += pixels.dim(0);
   }
-  return logits;
+  const int64_t outputs = logits.dim(logits.rank() - 1);
+  auto flat = Tensor<float>::Uninitialised({logits.size() / outputs, outputs});
+  std::copy_n(logits.data(), logits.size(), flat.data());
+  return flat;
 }
 
 struct Row {

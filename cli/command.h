@@ -28,6 +28,7 @@ void RegisterGenerate(Command app, int* exit_code);
 void RegisterInfo(Command app, int* exit_code);
 void RegisterQk(Command app, int* exit_code);
 void RegisterRun(Command app, int* exit_code);
+void RegisterSegment(Command app, int* exit_code);
 void RegisterSearch(Command app, int* exit_code);
 void RegisterTokenize(Command app, int* exit_code);
 void RegisterSummarize(Command app, int* exit_code);

@@ -153,6 +153,11 @@ int EvaluateImages(const Options& options) {
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
   if (checkpoint.description.config.detection_classes > 0) return EvaluateDetector(options, checkpoint);
+  Require(
+      checkpoint.description.config.mask_classes == 0,
+      "evaluate: {} finds masks, for which there are no scores here; write COCO's results by qkv segment --coco, for "
+      "pycocotools or panopticapi",
+      checkpoint.source);
   Require(!checkpoint.description.text || checkpoint.description.config.classes > 0,
           "evaluate: {} compares images with texts and has no classifier; qkv classify --prompts \"a cat,a dog\" says "
           "what images show",

@@ -2,7 +2,7 @@
 
     python tools/timm_registry.py [OUTPUT]
 
-For each of timm's model names that ends in VisionTransformer (or its distilled form) or in Eva, the
+For each of timm's model names that ends in VisionTransformer (or its distilled form), Eva or Beit, the
 arguments its entry point passes where they differ from the class's defaults, and how images
 are prepared for its default weights and for other weights where that differs. Names whose
 blocks, norms or embeddings qkv does not have are listed with the reason. Nothing is built:
@@ -19,12 +19,12 @@ import torchvision_stub  # noqa: F401  before timm
 import timm
 import timm.layers
 from timm.models import get_arch_pretrained_cfgs, get_deprecated_models, get_pretrained_cfg
-from timm.models import deit, eva, vision_transformer, vision_transformer_hybrid, vision_transformer_relpos, vitamin
+from timm.models import beit, deit, eva, vision_transformer, vision_transformer_hybrid, vision_transformer_relpos, vitamin
 from timm.models._registry import _model_entrypoints, _model_to_module
 
 OUTPUT = Path(__file__).resolve().parents[1] / "qkv/model/families/timm_registry.inc"
-MODULES = [vision_transformer, deit, eva, vision_transformer_hybrid, vision_transformer_relpos, vitamin]
-CLASSES = {"VisionTransformer", "VisionTransformerDistilled", "Eva"}
+MODULES = [vision_transformer, deit, eva, beit, vision_transformer_hybrid, vision_transformer_relpos, vitamin]
+CLASSES = {"VisionTransformer", "VisionTransformerDistilled", "Eva", "Beit"}
 
 
 def defaults_of(cls):
@@ -34,6 +34,7 @@ def defaults_of(cls):
 
 DEFAULTS = defaults_of(vision_transformer.VisionTransformer)
 EVA_DEFAULTS = defaults_of(eva.Eva)
+BEIT_DEFAULTS = defaults_of(beit.Beit)
 # Arguments of the builder and of training, which do not change what is computed.
 IGNORED = {
     "pretrained_filter_fn", "pretrained_strict", "feature_cfg", "pretrained_cfg", "pretrained_cfg_overlay",
@@ -87,6 +88,8 @@ def describe(cls, kwargs):
         raise Unsupported(f"class {cls.__name__}")
     if cls is eva.Eva:
         return describe_eva(kwargs)
+    if cls is beit.Beit:
+        return describe_beit(kwargs)
     args = {"distilled": True} if cls.__name__ == "VisionTransformerDistilled" else {}
     # How a checkpoint's position embeddings are brought to another size, where not bicubic with antialias.
     resample = getattr(kwargs.get("pretrained_filter_fn"), "keywords", {})
@@ -140,6 +143,17 @@ def describe_eva(kwargs):
     return args
 
 
+def describe_beit(kwargs):
+    args = {}
+    for key, value in kwargs.items():
+        if key in IGNORED or key == "out_indices" or value == BEIT_DEFAULTS.get(key, None):
+            continue
+        if key not in BEIT_DEFAULTS:
+            raise Unsupported(f"argument {key}")
+        args |= norm(value) if key == "norm_layer" else {key: listed(value)}
+    return args
+
+
 def plain(value):
     value = value.func if isinstance(value, functools.partial) else value
     return getattr(value, "__name__", str(value))
@@ -188,7 +202,7 @@ def differing(cfg, base):
 
 def entry(name, cls, args):
     default = preprocessing(get_pretrained_cfg(name))
-    result = {"class": "Eva"} if cls is eva.Eva else {}
+    result = {"class": cls.__name__} if cls in (eva.Eva, beit.Beit) else {}
     result |= {"args": args, "cfg": differing(default, COMMON_CFG)}
     tags = {}
     for tagged, cfg in get_arch_pretrained_cfgs(name).items():
@@ -233,8 +247,8 @@ def main():
         raw(COMMON_CFG),
         "#endif",
         "",
-        '// {name, JSON}. "class": "Eva", or VisionTransformer. "args": what the entry point passes where it differs from',
-        "// the class's defaults, in the words of config.json's model_args, and \"norm_eps\" (otherwise",
+        '// {name, JSON}. "class": "Eva" or "Beit", or VisionTransformer. "args": what the entry point passes where it',
+        "// differs from the class's defaults, in the words of config.json's model_args, and \"norm_eps\" (otherwise",
         '// 1e-6), "distilled", and "pos_embed_interpolation", "_antialias", "_align_corners" (otherwise',
         '// bicubic, true, false). "cfg": the preprocessing of its default weights where it differs from',
         '// the common one; "tags": that of its other weights where it differs from its default weights\'.',

@@ -14,7 +14,7 @@ _qkv() {
   [[ $command != qk || ${COMP_WORDS[2]} != inspect ]] || types="fp32 bf16 int8 auto"
   COMPREPLY=()
   if [[ $COMP_CWORD -eq 1 ]]; then
-    mapfile -t COMPREPLY < <(compgen -W "classify evaluate embed search detect attend info run verify convert bench qk train ablate generate translate summarize tokenize -h --help --version" -- "$cur")
+    mapfile -t COMPREPLY < <(compgen -W "classify evaluate embed search detect segment attend info run verify convert bench qk train ablate generate translate summarize tokenize -h --help --version" -- "$cur")
     return
   fi
   if [[ $command == qk ]]; then
@@ -72,6 +72,7 @@ _qkv() {
       embed) options="$model $run $images --pool --text -o --output" ;;
       search) options="$model $run $reading --pool --top --json --sheet" ;;
       detect) options="$model $run $reading -o --output --json --coco --threshold" ;;
+      segment) options="$model $run $reading -o --output --ids --task --json --coco --threshold --mask-threshold --overlap --stuff" ;;
       attend) options="$model $run $reading -o --output --layer --head --query --rollout --discard --start --upsampling --opacity --side" ;;
       info) options="$model --json" ;;
       run) options="$model $run $images --input -o --output --attention --hidden" ;;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "qkv/app/class_colours.h"
+#include "qkv/app/label_plates.h"
 #include "qkv/core/error.h"
 #include "qkv/core/text.h"
 #include "qkv/image/draw.h"
@@ -19,29 +20,6 @@ using image::Colour;
 using image::Image;
 using image::Rect;
 
-constexpr Colour kShade = {0, 0, 0};
-constexpr double kShadeOpacity = 0.4;
-// Height of a line of text in pixels, below which it is hard to read.
-constexpr int64_t kLeastText = 10;
-
-// Sizes in pixels, from the mean side of the photo.
-struct Sizes {
-  explicit Sizes(const Image& photo) {
-    const double side = static_cast<double>(photo.height() + photo.width()) / 2;
-    line = std::max(1.0, std::round(side * 0.006));
-    shade = std::max(0.75, line / 4);
-    radius = 1.5 * line;
-    const auto wanted = std::max<int64_t>(kLeastText, std::lround(side * 0.027));
-    while (image::TextHeight(text + 1) <= wanted) ++text;
-    margin_y = std::max<int64_t>(1, image::TextHeight(text) / 8);
-    margin_x = std::max<int64_t>(2, image::TextHeight(text) / 3);
-  }
-
-  double line, shade, radius;  // of the frame's corners
-  int text = 1;                // of DrawText
-  int64_t margin_x, margin_y;  // between the text and the edge of its plate
-};
-
 // A box with what is drawn of it.
 struct Drawing {
   const DrawnBox* box = nullptr;
@@ -50,8 +28,6 @@ struct Drawing {
   Rect plate;         // under the label
 };
 
-double Right(const Rect& rect) { return rect.left + rect.width; }
-double Bottom(const Rect& rect) { return rect.top + rect.height; }
 double Area(const Rect& rect) { return rect.height * rect.width; }
 
 double CommonArea(const Rect& a, const Rect& b) {
@@ -59,36 +35,8 @@ double CommonArea(const Rect& a, const Rect& b) {
          std::max(0.0, std::min(Bottom(a), Bottom(b)) - std::max(a.top, b.top));
 }
 
-// Signed distance from a point to the edge of a rectangle with round corners, negative inside.
-double DistanceToEdge(const Rect& rect, double radius, double y, double x) {
-  radius = std::min({radius, rect.height / 2, rect.width / 2});
-  const double down = std::abs(y - rect.y(0.5)) - rect.height / 2 + radius;
-  const double across = std::abs(x - rect.x(0.5)) - rect.width / 2 + radius;
-  return std::hypot(std::max(down, 0.0), std::max(across, 0.0)) + std::min(std::max(down, across), 0.0) - radius;
-}
-
-void Mix(uint8_t* pixel, const Colour& colour, double opacity) {
-  for (size_t c = 0; c < 3; ++c) {
-    pixel[c] = static_cast<uint8_t>(std::lround(pixel[c] + (colour[c] - pixel[c]) * opacity));
-  }
-}
-
-// The share of a pixel within an edge at this signed distance from its centre.
-double Coverage(double distance) { return std::clamp(0.5 - distance, 0.0, 1.0); }
-
-// Calls draw(pixel, y, x) for the centres of the pixels in rows and columns [from, to), clipped to the image.
-template <typename F>
-void ForPixels(Image& image, double top, double left, double bottom, double right, const F& draw) {
-  const auto limit = [](double x, int64_t size) { return std::clamp<int64_t>(std::lround(x), 0, size); };
-  for (int64_t y = limit(top, image.height()); y < limit(bottom, image.height()); ++y) {
-    for (int64_t x = limit(left, image.width()); x < limit(right, image.width()); ++x) {
-      draw(image.pixels.view().at(y, x), static_cast<double>(y) + 0.5, static_cast<double>(x) + 0.5);
-    }
-  }
-}
-
 // A frame with a dark rim, which separates it from a background of its colour.
-void DrawFrame(Image& image, const Rect& frame, const Sizes& sizes, const Colour& colour) {
+void DrawFrame(Image& image, const Rect& frame, const PlateSizes& sizes, const Colour& colour) {
   const auto draw = [&](uint8_t* pixel, double y, double x) {
     const double outside = DistanceToEdge(frame, sizes.radius, y, x), inside = -sizes.line - outside;
     Mix(pixel, kShade, kShadeOpacity * Coverage(outside - sizes.shade) * Coverage(inside - sizes.shade));
@@ -105,37 +53,11 @@ void DrawFrame(Image& image, const Rect& frame, const Sizes& sizes, const Colour
   ForPixels(image, last, left, bottom, right, draw);
 }
 
-void DrawLabel(Image& image, const Drawing& drawing, const Sizes& sizes) {
-  const Colour colour = ClassColour(drawing.box->class_index);
-  const Rect& plate = drawing.plate;
-  const double rim = std::ceil(sizes.shade);
-  ForPixels(image, plate.top - rim, plate.left - rim, Bottom(plate) + rim, Right(plate) + rim,
-            [&](uint8_t* pixel, double y, double x) {
-              const double outside = DistanceToEdge(plate, sizes.radius, y, x);
-              Mix(pixel, kShade, kShadeOpacity * Coverage(outside - sizes.shade));
-              Mix(pixel, colour, Coverage(outside));
-            });
-  image::DrawText(image, drawing.label, std::lround(plate.top) + sizes.margin_y,
-                  std::lround(plate.left) + sizes.margin_x, sizes.text, TextColourOn(colour));
-}
-
-// The longest form of the label that fits; empty if none does.
-std::string FitLabel(const DrawnBox& box, const Sizes& sizes, int64_t width) {
-  const auto fits = [&](const std::string& text) {
-    return image::TextWidth(text, sizes.text) + 2 * sizes.margin_x <= width;
-  };
-  const std::string name = Printable(box.name, 100), score = fmt::format("{:.2f}", box.score);
-  const std::string whole = name.empty() ? score : name + " " + score;
-  if (fits(whole)) return whole;
-  const std::string shortened = image::ShortenText(name, sizes.text, width - 2 * sizes.margin_x);
-  return fits(shortened) ? shortened : "";
-}
-
 // Chooses places for labels one after the other, the best box first.
 class LabelPlacer {
  public:
   // drawings: those with labels.
-  LabelPlacer(const Image& photo, std::span<const Drawing> drawings, const Sizes& sizes)
+  LabelPlacer(const Image& photo, std::span<const Drawing> drawings, const PlateSizes& sizes)
       : height_(static_cast<double>(photo.height())),
         width_(static_cast<double>(photo.width())),
         drawings_(drawings),
@@ -218,7 +140,7 @@ bool IsOutside(const Rect& box, const Image& photo) {
 
 Image DrawBoxes(const Image& photo, std::span<const DrawnBox> boxes) {
   Image picture = image::ToChannels(photo, 3);
-  const Sizes sizes(photo);
+  const PlateSizes sizes(photo);
   std::vector<Drawing> drawings;  // the best first
   for (const DrawnBox& box : boxes) {
     const Rect& rect = box.box;
@@ -235,7 +157,7 @@ Image DrawBoxes(const Image& photo, std::span<const DrawnBox> boxes) {
   LabelPlacer placer(photo, labelled, sizes);
   const auto height = static_cast<double>(image::TextHeight(sizes.text) + 2 * sizes.margin_y);
   for (Drawing& drawing : labelled) {
-    drawing.label = FitLabel(*drawing.box, sizes, photo.width());
+    drawing.label = FitLabel(drawing.box->name, fmt::format("{:.2f}", drawing.box->score), sizes, photo.width());
     if (height > static_cast<double>(photo.height())) drawing.label.clear();
     if (drawing.label.empty()) continue;
     const int64_t width = image::TextWidth(drawing.label, sizes.text) + 2 * sizes.margin_x;
@@ -246,7 +168,9 @@ Image DrawBoxes(const Image& photo, std::span<const DrawnBox> boxes) {
     DrawFrame(picture, drawings[i].frame, sizes, ClassColour(drawings[i].box->class_index));
   }
   for (size_t i = drawings.size(); i-- > 0;) {
-    if (!drawings[i].label.empty()) DrawLabel(picture, drawings[i], sizes);
+    const Drawing& drawing = drawings[i];
+    if (drawing.label.empty()) continue;
+    DrawPlate(picture, drawing.label, drawing.plate, sizes, ClassColour(drawing.box->class_index));
   }
   return picture;
 }

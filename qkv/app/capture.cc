@@ -15,13 +15,20 @@ Captured Allocate(const model::Model& model, const CaptureRequest& request, int6
   const double hidden = static_cast<double>(1 + request.hidden.size()) * static_cast<double>(c.block.width);
   const double attention =
       static_cast<double>(request.attention.size()) * static_cast<double>(c.block.attention.heads * N);
-  RequireMemory(sizeof(float) * static_cast<double>(images) * static_cast<double>(N) * (hidden + attention),
+  const int64_t mask_height = c.mask_side(height / c.patch_height), mask_width = c.mask_side(width / c.patch_width);
+  const double masks = c.mask_classes == 0 ? 0
+                                           : static_cast<double>(c.query_tokens) * static_cast<double>(mask_height) *
+                                                 static_cast<double>(mask_width);
+  RequireMemory(sizeof(float) * static_cast<double>(images) * (static_cast<double>(N) * (hidden + attention) + masks),
                 fmt::format("{} hidden states and {} blocks' attention of {} images of {} tokens",
                             request.hidden.size(), request.attention.size(), images, N));
   Captured captured;
   if (c.detection_classes > 0) {
     captured["logits"] = Tensor<float>({images, c.detection_tokens, c.detection_classes + 1});
     captured["pred_boxes"] = Tensor<float>({images, c.detection_tokens, 4});
+  } else if (c.mask_classes > 0) {
+    captured["class_queries_logits"] = Tensor<float>({images, c.query_tokens, c.mask_classes + 1});
+    captured["masks_queries_logits"] = Tensor<float>({images, c.query_tokens, mask_height, mask_width});
   } else {
     captured["logits"] = Tensor<float>({images, c.outputs()});
   }
@@ -42,6 +49,8 @@ void CaptureBatch(const model::Model& model, View<const float> pixels, const Cap
   model::Outputs<float> outputs{.tokens = rows("tokens")};
   if (model.config().detection_classes > 0) {
     outputs.detection_logits = rows("logits"), outputs.boxes = rows("pred_boxes");
+  } else if (model.config().mask_classes > 0) {
+    outputs.mask_classes = rows("class_queries_logits"), outputs.masks = rows("masks_queries_logits");
   } else {
     outputs.logits = rows("logits");
   }

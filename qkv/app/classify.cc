@@ -15,6 +15,7 @@ int Classify(const model::Model& model, const ImageList& images, const ClassifyO
              const std::function<void(std::span<const Classification>)>& use) {
   Require(model.config().classes > 0, "classify: the model has no classifier; {}",
           model.config().detection_classes > 0  ? "try: qkv detect"
+          : model.config().mask_classes > 0     ? "try: qkv segment"
           : model.config().projection_width > 0 ? "it is the image encoder of a model with two towers; with its text "
                                                   "encoder --prompts \"a cat,a dog\" gives classes, alone try: qkv "
                                                   "embed"

@@ -69,7 +69,10 @@ std::vector<DetectedObject> FindObjects(View<const float> logits, View<const flo
 Detector::Detector(const model::Model& model, double threshold) : model_(model), threshold_(threshold) {
   const model::VitConfig& c = model.config();
   Require(c.detection_classes > 0, "detect: the model ({}) has no heads for detection; expected YOLOS{}",
-          c.architecture, c.classes > 0 ? "; for classes of whole images try: qkv classify" : "");
+          c.architecture,
+          c.mask_classes > 0 ? "; for masks of objects try: qkv segment"
+          : c.classes > 0    ? "; for classes of whole images try: qkv classify"
+                             : "");
   Require(c.channels == 1 || c.channels == 3, "detect: the model takes {} channels, images have 1 or 3", c.channels);
 }
 

@@ -35,8 +35,8 @@ std::string DescribePreprocess(const model::Description& description) {
       text = fmt::format("shorter edge to {}", p.resize_height);
       break;
     case image::Preprocess::Resize::kEdges:
-      text = fmt::format("shorter edge to {}, longer to at most {}, down to multiples of {}", p.resize_height,
-                         p.resize_width, p.resize_multiple);
+      text = fmt::format("shorter edge to {}, longer to at most {}", p.resize_height, p.resize_width);
+      if (p.resize_multiple > 1) text += fmt::format(", down to multiples of {}", p.resize_multiple);
       break;
     case image::Preprocess::Resize::kFit:
       text = fmt::format("fit into {}x{}", p.resize_height, p.resize_width);
@@ -47,7 +47,11 @@ std::string DescribePreprocess(const model::Description& description) {
   }
   static constexpr const char* kFilters[] = {"nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"};
   if (p.resize != image::Preprocess::Resize::kNone) text += fmt::format(" ({})", kFilters[static_cast<int>(p.filter)]);
-  if (p.crop != image::Preprocess::Crop::kNone) text += fmt::format(", crop {}x{}", p.crop_height, p.crop_width);
+  if (p.crop != image::Preprocess::Crop::kNone) {
+    text += fmt::format(", {} {}x{}", p.crop == image::Preprocess::Crop::kCorner ? "pad to" : "crop", p.crop_height,
+                        p.crop_width);
+  }
+  if (p.squares) text += " (segment: overlapping squares)";
   text += fmt::format(", times {:.6g}", p.rescale);
   if (!p.mean.empty()) {
     text += fmt::format(", mean ({:.4g}), std ({:.4g})", fmt::join(p.mean, ", "), fmt::join(p.std, ", "));
@@ -71,6 +75,9 @@ std::string DescribeTokens(const model::VitConfig& c) {
   if (c.distillation_token) text += " + distillation token";
   if (c.registers > 0) text += fmt::format(" + {} registers", c.registers);
   if (c.detection_tokens > 0) text += fmt::format(" + {} detection tokens", c.detection_tokens);
+  if (c.query_tokens > 0) {
+    text += fmt::format(" + {} query tokens in the last {} blocks", c.query_tokens, c.query_blocks);
+  }
   return text;
 }
 
@@ -92,12 +99,19 @@ std::string DescribeAttention(const model::VitConfig& c) {
                      report::WithCommas(std::abs(saved)), saved >= 0 ? "fewer" : "more");
 }
 
+const char* RelativeBiases(const model::VitConfig& c) {
+  if (!c.shared_biases) return "biases by relative position";
+  return c.block.attention.bias_rows > 0 ? "biases by relative position, and shared ones"
+                                         : "shared biases by relative position";
+}
+
 std::string DescribeBlock(const model::VitConfig& c) {
   std::string text = c.block.mlp.gate == simd::Gate::kNone ? "" : "gated ";
   text += model::Name(c.block.mlp.activation);
   const std::pair<bool, const char*> parts[] = {{!c.block.attention.bias, "no bias on q, k, v"},
                                                 {c.block.attention.bias && !c.block.attention.key_bias, "no bias on k"},
                                                 {c.rotary != model::PatchRotary::kNone, "rotary positions"},
+                                                {c.has_relative_biases(), RelativeBiases(c)},
                                                 {!c.block.attention.projection, "no output projection"},
                                                 {c.block.attention.qk_norm, "norms on q and k"},
                                                 {c.block.layer_scale, "LayerScale"},
@@ -156,6 +170,10 @@ std::string DescribeOutput(const model::Description& description) {
   if (c.detection_classes > 0) {
     return fmt::format("{} boxes of {} classes{}", c.detection_tokens, c.detection_classes, labels);
   }
+  if (c.mask_classes > 0) {
+    return fmt::format("{} masks of {}x{}, of {} classes{}", c.query_tokens, c.mask_side(c.grid_height()),
+                       c.mask_side(c.grid_width()), c.mask_classes, labels);
+  }
   if (c.classes > 0) return fmt::format("{} classes{}", c.classes, labels);
   return fmt::format("{} features ({})", c.outputs(),
                      c.projection_width > 0 ? "projected into a space shared with texts" : "no classifier");
@@ -190,6 +208,9 @@ io::Json InfoJson(const model::Checkpoint& checkpoint) {
                    {"classes", c.classes},
                    {"detection_tokens", c.detection_tokens},
                    {"detection_classes", c.detection_classes},
+                   {"query_tokens", c.query_tokens},
+                   {"query_blocks", c.query_blocks},
+                   {"mask_classes", c.mask_classes},
                    {"labels", description.labels},
                    {"pool", model::Name(c.pool)},
                    {"preprocessing", DescribePreprocess(description)},

@@ -27,6 +27,11 @@ std::vector<std::string> DescribeCaveats(const model::VitConfig& c, bool free_ga
         "Queries and keys are rotated by their positions: the QK circuit is that of two patches at one place; the "
         "logits do not split into position and content.");
   }
+  if (c.has_relative_biases()) {
+    caveats.emplace_back(
+        "Biases by relative position are added to the logits: the QK circuit, and the shares of position and content, "
+        "leave them out.");
+  }
   if (c.block.attention.output_norm) {
     caveats.emplace_back("The joined heads are normalised before the projection: the OV circuit leaves it out.");
   }

@@ -11,6 +11,9 @@ namespace qkv::image {
 /// Encodes a PNG of eight bits per sample. Throws Error if the image has no pixels.
 std::string EncodePng(const Image& image);
 
+/// Encodes a PNG of one channel of sixteen bits, [height, width], dense. Throws Error likewise.
+std::string EncodeDeepPng(View<const uint16_t> grey);
+
 /// Encodes a WebP with loss, for thumbnails in pages; quality: 0 to 100. Throws Error unless the image is RGB of at
 /// most 16,383 pixels a side.
 std::string EncodeWebp(const Image& image, float quality = 82);

@@ -42,7 +42,7 @@ Size SizeOfEdges(const Preprocess& p, Size in) {
   return in.width < in.height ? Size{down(other), down(edge)} : Size{down(edge), down(other)};
 }
 
-Size ResizedSize(const Preprocess& p, Size in) {
+Size SizeFor(const Preprocess& p, Size in) {
   const auto height = static_cast<double>(in.height), width = static_cast<double>(in.width);
   switch (p.resize) {
     case Preprocess::Resize::kNone:
@@ -76,7 +76,7 @@ Size CheckedSize(const Preprocess& p, Size in) {
               (p.resize_height > 0 && p.resize_height <= kMaxSide &&
                (p.resize == Preprocess::Resize::kShortestEdge || (p.resize_width > 0 && p.resize_width <= kMaxSide))),
           "preprocess: resize to {} x {} pixels", p.resize_width, p.resize_height);
-  const Size size = ResizedSize(p, in);
+  const Size size = SizeFor(p, in);
   Require(size.height > 0 && size.width > 0 && size.height <= kMaxSide && size.width <= kMaxSide,
           "preprocess: {} x {} pixels would be resized to {} x {}", in.width, in.height, size.width, size.height);
   return size;
@@ -85,6 +85,7 @@ Size CheckedSize(const Preprocess& p, Size in) {
 /// Start of the crop in the resized image; negative if the image is padded.
 int64_t CropOffset(Preprocess::Crop crop, int64_t size, int64_t crop_size) {
   const int64_t margin = size - crop_size;
+  if (crop == Preprocess::Crop::kCorner) return 0;
   if (margin < 0) return crop == Preprocess::Crop::kHuggingFace ? -((1 - margin) / 2) : -(-margin / 2);
   if (crop == Preprocess::Crop::kHuggingFace) return margin / 2;
   return RoundHalfEven(static_cast<double>(margin) / 2);
@@ -129,12 +130,35 @@ Rect VisibleRect(const Preprocess& p, int64_t height, int64_t width) {
           down * static_cast<double>(shape[1]), across * static_cast<double>(shape[2])};
 }
 
+ResizedSize SizeAfterResize(const Preprocess& p, int64_t height, int64_t width) {
+  const Size size = CheckedSize(p, {height, width});
+  return {size.height, size.width};
+}
+
+std::vector<int64_t> Squares(const Preprocess& p, int64_t height, int64_t width) {
+  const Size full = CheckedSize(p, {height, width});
+  const int64_t side = p.crop_height, longer = std::max(full.height, full.width);
+  Require(p.squares && side > 0 && side == p.crop_width && side == std::min(full.height, full.width),
+          "preprocess: {} x {} pixels are no squares of {} x {}", full.width, full.height, p.crop_width, side);
+  const int64_t count = (longer + side - 1) / side;
+  // In Python's order of operations.
+  const double overlap = count > 1 ? static_cast<double>(count * side - longer) / static_cast<double>(count - 1) : 0.0;
+  std::vector<int64_t> starts;
+  for (int64_t i = 0; i < count; ++i) {
+    starts.push_back(static_cast<int64_t>(static_cast<double>(i) * (static_cast<double>(side) - overlap)));
+  }
+  return starts;
+}
+
 void Apply(const Preprocess& p, const Image& image, View<float> out) {
   Workspace workspace;
   Apply(p, image, workspace, out);
 }
 
-void Apply(const Preprocess& p, const Image& image, Workspace& workspace, View<float> out) {
+namespace {
+
+// As Apply. square: where it begins along the longer side, or −1 for the crop.
+void ApplyPart(const Preprocess& p, const Image& image, int64_t square, Workspace& workspace, View<float> out) {
   const auto channels = static_cast<size_t>(p.channels);
   const bool normalise = !p.mean.empty() || !p.std.empty();
   Require(p.channels == 1 || p.channels == 3, "preprocess: {} channels, expected 1 or 3", p.channels);
@@ -151,8 +175,9 @@ void Apply(const Preprocess& p, const Image& image, Workspace& workspace, View<f
   const Size full = CheckedSize(p, {image.height(), image.width()});
   const int64_t height = shape[1], width = shape[2];
   const bool crops = p.crop != Preprocess::Crop::kNone;
-  const int64_t top = crops ? CropOffset(p.crop, full.height, height) : 0;
-  const int64_t left = crops ? CropOffset(p.crop, full.width, width) : 0;
+  int64_t top = crops ? CropOffset(p.crop, full.height, height) : 0;
+  int64_t left = crops ? CropOffset(p.crop, full.width, width) : 0;
+  if (square >= 0) (full.height > full.width ? top : left) = square;
   // The output's part of the resized image; the rest is padding.
   const int64_t y0 = std::max<int64_t>(top, 0), y1 = std::min(top + height, full.height);
   const int64_t x0 = std::max<int64_t>(left, 0), x1 = std::min(left + width, full.width);
@@ -169,6 +194,17 @@ void Apply(const Preprocess& p, const Image& image, Workspace& workspace, View<f
       for (int64_t x = 0; x < x1 - x0; ++x) out_y[x] = level[in[x * p.channels]];
     }
   }
+}
+
+}  // namespace
+
+void Apply(const Preprocess& p, const Image& image, Workspace& workspace, View<float> out) {
+  ApplyPart(p, image, -1, workspace, out);
+}
+
+void ApplySquare(const Preprocess& p, const Image& image, int64_t start, Workspace& workspace, View<float> out) {
+  Require(p.squares && start >= 0, "preprocess: no squares, or one that begins at {}", start);
+  ApplyPart(p, image, start, workspace, out);
 }
 
 }  // namespace qkv::image

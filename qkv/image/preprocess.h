@@ -31,6 +31,7 @@ struct Preprocess {
     kNone,
     kTorchvision,  // centre crop, offset rounded half to even, zero-padded where the image is smaller
     kHuggingFace,  // centre crop, offset floored, zero-padded where the image is smaller
+    kCorner,       // the top left corner, zero-padded at the bottom and right where the image is smaller
   };
   int channels = 3;                             // of the tensor, 1 or 3
   Resize resize = Resize::kNone;                // first step
@@ -39,9 +40,11 @@ struct Preprocess {
   Filter filter = Filter::kBicubic;             // of resizing
   Crop crop = Crop::kNone;                      // second step
   int64_t crop_height = 0, crop_width = 0;      // in pixels
-  std::vector<uint8_t> fill;                    // of padded pixels, one per channel; empty: zeros
-  double rescale = 1.0 / 255;                   // 1 if do_rescale is off
-  std::vector<float> mean, std;                 // one per channel; empty: not normalised
+  // The resized image can be seen as squares of the crop's size that overlap along its longer side (EoMT): see Squares.
+  bool squares = false;
+  std::vector<uint8_t> fill;     // of padded pixels, one per channel; empty: zeros
+  double rescale = 1.0 / 255;    // 1 if do_rescale is off
+  std::vector<float> mean, std;  // one per channel; empty: not normalised
 };
 
 /// Writes the tensor, out: [channels, height, width], dense; its shape must be OutputShape's. In float: x·rescale
@@ -54,6 +57,22 @@ void Apply(const Preprocess& preprocess, const Image& image, Workspace& workspac
 /// The shape that Apply writes for an image of this size. Throws Error if the resized image would be empty or exceed
 /// the limit.
 Shape OutputShape(const Preprocess& preprocess, int64_t height, int64_t width);
+
+/// Size of a resized image, before the crop.
+struct ResizedSize {
+  int64_t height = 0, width = 0;  // in pixels
+};
+/// That of an image of this size. Throws Error as OutputShape.
+ResizedSize SizeAfterResize(const Preprocess& preprocess, int64_t height, int64_t width);
+
+/// Where the squares of an image of this size begin along the longer side of the resized image, in pixels: the least
+/// number that covers it, nearly evenly spread, as EoMT's processor computes them. Throws Error if the preprocessing
+/// has none, or if the shorter side is not that of the squares.
+std::vector<int64_t> Squares(const Preprocess& preprocess, int64_t height, int64_t width);
+
+/// As Apply, for the square that begins at `start` instead of the crop.
+void ApplySquare(const Preprocess& preprocess, const Image& image, int64_t start, Workspace& workspace,
+                 View<float> out);
 
 /// The output shape, if it is the same for all images.
 std::optional<Shape> FixedShape(const Preprocess& preprocess);

@@ -26,17 +26,18 @@ std::optional<Query> FindPrefix(std::string_view name, const TokenGrid& grid) {
 // The queries that ParseQuery accepts for this model.
 std::string Choices(const TokenGrid& grid) {
   std::string choices;
-  int64_t registers = 0, detection = 0;
+  int64_t registers = 0, detection = 0, masks = 0;
   for (const std::string& name : grid.prefix) {
     if (name == "class") choices += "cls, ";
     if (name == "distillation") choices += "dist, ";
     registers += name.starts_with("register"), detection += name.starts_with("detection");
+    masks += name.starts_with("mask");
   }
   const auto add = [&](std::string_view name, int64_t count) {
     if (count == 1) choices += fmt::format("{}0, ", name);
     if (count > 1) choices += fmt::format("{0}0 … {0}{1}, ", name, count - 1);
   };
-  add("reg", registers), add("det", detection);
+  add("reg", registers), add("det", detection), add("mask", masks);
   return choices + fmt::format("a patch from 0,0 to {},{}, mean or all", grid.height - 1, grid.width - 1);
 }
 
@@ -48,6 +49,7 @@ TokenGrid MakeTokenGrid(const model::VitConfig& config, int64_t pixels_height, i
   if (config.distillation_token) grid.prefix.emplace_back("distillation");
   for (int64_t i = 0; i < config.registers; ++i) grid.prefix.push_back(fmt::format("register {}", i));
   for (int64_t i = 0; i < config.detection_tokens; ++i) grid.prefix.push_back(fmt::format("detection {}", i));
+  for (int64_t i = 0; i < config.query_tokens; ++i) grid.prefix.push_back(fmt::format("mask {}", i));
   return grid;
 }
 
@@ -58,6 +60,7 @@ Query ParseQuery(std::string_view text, const TokenGrid& grid) {
   if (text == "cls" || (text.empty() && grid.class_token)) query = FindPrefix("class", grid);
   if (text == "dist") query = FindPrefix("distillation", grid);
   if (text.starts_with("det")) query = FindPrefix(fmt::format("detection {}", text.substr(3)), grid);
+  if (text.starts_with("mask")) query = FindPrefix(fmt::format("mask {}", text.substr(4)), grid);
   if (text.starts_with("reg")) query = FindPrefix(fmt::format("register {}", text.substr(3)), grid);
   if (const size_t comma = text.find(','); comma != std::string_view::npos) {
     const auto row = ParseNumber(text.substr(0, comma)), column = ParseNumber(text.substr(comma + 1));
@@ -76,6 +79,7 @@ std::string Describe(const Query& query, const TokenGrid& grid) {
   if (query.token < prefix) {
     const std::string& name = grid.prefix[static_cast<size_t>(query.token)];
     if (name.starts_with("detection")) return "detection token" + name.substr(std::string_view("detection").size());
+    if (name.starts_with("mask")) return "query token of " + name;
     return name.starts_with("register") ? name : name + " token";
   }
   return fmt::format("patch {},{}", (query.token - prefix) / grid.width, (query.token - prefix) % grid.width);

@@ -16,7 +16,7 @@ namespace qkv::inspect {
 
 /// Layout of an image's tokens: prefix tokens, then patches in row-major order.
 struct TokenGrid {
-  std::vector<std::string> prefix;  // "class", "distillation", "register 0", "detection 0", …
+  std::vector<std::string> prefix;  // "class", "distillation", "register 0", "detection 0", "mask 0", …
   int64_t height = 0, width = 0;    // in patches
   bool class_token = false;         // the first prefix token is a class token
 
@@ -39,9 +39,9 @@ struct Query {
   int64_t token = 0;         // for kToken: its index, counting prefix tokens
 };
 
-/// Parses "cls" (class token), "dist" (distillation token), "regI" (register), "detI" (detection token), "ROW,COL"
-/// (patch, from 0), "mean", "all"; "" is the class token, or the mean of the patches without one. Throws Error that
-/// lists the choices.
+/// Parses "cls" (class token), "dist" (distillation token), "regI" (register), "detI" (detection token), "maskI" (query
+/// token of a mask), "ROW,COL" (patch, from 0), "mean", "all"; "" is the class token, or the mean of the patches
+/// without one. Throws Error that lists the choices.
 Query ParseQuery(std::string_view text, const TokenGrid& grid);
 /// "class token", "patch 3,4", "mean of patches", …
 std::string Describe(const Query& query, const TokenGrid& grid);

@@ -280,9 +280,17 @@ Tensor<float> Model::Pixels(const image::Image& image) const {
 }
 
 void Model::Pixels(const image::Image& image, image::Workspace& workspace, View<float> out) const {
-  const bool inverts = description_.dark_background && image::HasBrightBorder(image);
-  if (inverts) image::Invert(image, workspace.negative);
-  image::Apply(preprocess(), inverts ? workspace.negative : image, workspace, out);
+  image::Apply(preprocess(), OnItsBackground(image, workspace), workspace, out);
+}
+
+void Model::SquarePixels(const image::Image& image, int64_t start, image::Workspace& workspace, View<float> out) const {
+  image::ApplySquare(preprocess(), OnItsBackground(image, workspace), start, workspace, out);
+}
+
+const image::Image& Model::OnItsBackground(const image::Image& image, image::Workspace& workspace) const {
+  if (!description_.dark_background || !image::HasBrightBorder(image)) return image;
+  image::Invert(image, workspace.negative);
+  return workspace.negative;
 }
 
 Tensor<float> Model::Logits(View<const float> pixels) const {

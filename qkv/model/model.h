@@ -94,6 +94,8 @@ class Model {
   Tensor<float> Pixels(const image::Image& image) const;
   /// As above, into out: [channels, height, width], dense, of PixelsShape.
   void Pixels(const image::Image& image, image::Workspace& workspace, View<float> out) const;
+  /// As above, of the square that begins at `start`, one of image::Squares.
+  void SquarePixels(const image::Image& image, int64_t start, image::Workspace& workspace, View<float> out) const;
   /// The shape of an image's input tensor, [channels, height, width]. Throws Error if the checkpoint (not SetInputSize)
   /// determines the size and such an image would cost out of proportion to the weights, or if the pixels alone would
   /// exceed MemoryLimit().
@@ -133,6 +135,8 @@ class Model {
   using UsePass = std::function<void(int64_t first, View<const float> pixels, Workspace<float>& workspace)>;
 
   void RequireAffordable(const Shape& pixels) const;
+  /// The image, or its negative in `workspace` if the model takes dark backgrounds only.
+  const image::Image& OnItsBackground(const image::Image& image, image::Workspace& workspace) const;
   /// Reads and preprocesses all images, several at a time, and calls `use` for each of these passes in order.
   void ForEachPass(const ImageSource& images, const UsePass& use) const;
   void RequireFiniteRows(const ImageSource& images, int64_t first, View<const float> pixels,

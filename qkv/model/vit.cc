@@ -9,6 +9,7 @@
 #include "qkv/model/build/attention_orders.h"
 #include "qkv/model/checkpoint/limits.h"
 #include "qkv/model/positions.h"
+#include "qkv/model/relative_bias.h"
 #include "qkv/nn/rows.h"
 
 namespace qkv::model {
@@ -21,11 +22,20 @@ void CopyDense(View<const T> from, View<T> to) {
   std::copy_n(from.data(), from.size(), to.data());
 }
 
+// One more than the last query whose weights are requested.
+template <typename T>
+int64_t LastRow(std::span<const nn::WeightsRequest<T>> requests, int64_t tokens) {
+  int64_t rows = 0;
+  for (const nn::WeightsRequest<T>& request : requests) rows = std::max(rows, request.row_end);
+  return std::min(rows, tokens);
+}
+
 // Whether an output is made of the last block's tokens.
 template <typename T>
 bool ReadsLast(const Outputs<T>& outputs) {
   return !outputs.logits.empty() || !outputs.pooled.empty() || !outputs.tokens.empty() ||
-         !outputs.detection_logits.empty() || !outputs.boxes.empty();
+         !outputs.detection_logits.empty() || !outputs.boxes.empty() || !outputs.mask_classes.empty() ||
+         !outputs.masks.empty();
 }
 
 }  // namespace
@@ -69,7 +79,9 @@ int64_t Vit<T>::weight_bytes() const {
     add(block.mlp.fc1), add(block.mlp.fc2);
   }
   add(patch_embed_.projection), add(pooler_), add(projection_), add(head_), add(head_dist_);
-  for (const auto* head : {&class_head_, &box_head_}) std::ranges::for_each(*head, add);
+  for (const auto* head : {&class_head_, &box_head_, &mask_head_.queries}) std::ranges::for_each(*head, add);
+  add(mask_head_.classes);
+  for (const nn::GridDoubling<T>& doubling : mask_head_.doublings) add(doubling.expand);
   add_attention(attention_pool_.attention);
   add(attention_pool_.mlp.fc1), add(attention_pool_.mlp.fc2);
   return bytes;
@@ -148,8 +160,18 @@ void Vit<T>::PrepareGrid(int64_t grid_h, int64_t grid_w, Workspace<T>& workspace
   if (!block_positions_.empty() && !IsTrainedGrid(grid_h, grid_w)) {
     FillBlockPositions(grid_h, grid_w, &workspace.block_positions);
   }
+  if (ResamplesBiases(grid_h, grid_w)) {
+    const View<const T> tables = relative_biases_;
+    workspace.relative_biases =
+        Tensor<T>::Uninitialised({tables.dim(0), tables.dim(1), (2 * grid_h - 1) * (2 * grid_w - 1) + 3});
+    ResampleRelativeBiases<T>(tables, config_.grid_height(), config_.grid_width(), config_.bias_interpolation, grid_h,
+                              grid_w, workspace.relative_biases);
+  }
   if (places) FillPlaces(grid_h, grid_w, &workspace.places);
   if (rotary) workspace.rotary = MakeRotaryTables(config_, grid_h, grid_w, rotary_frequencies_);
+  if (rotary && waiting_rotary_) {
+    workspace.waiting_rotary = MakeRotaryTables(WithoutQueries(config_), grid_h, grid_w, rotary_frequencies_);
+  }
   workspace.model = id_;
   workspace.grid_height = grid_h;
   workspace.grid_width = grid_w;
@@ -165,14 +187,43 @@ const nn::RotaryTable* Vit<T>::RotaryFor(int64_t block, int64_t tokens, const Wo
   if (!rotary_) return nullptr;
   const bool other = IsPreparedFor(tokens, workspace) && !workspace.rotary.empty() &&
                      !IsTrainedGrid(workspace.grid_height, workspace.grid_width);
-  const std::vector<nn::RotaryTable>& tables = other ? workspace.rotary : *rotary_;
+  const bool waits = config_.queries_wait(block);
+  const std::vector<nn::RotaryTable>& tables = other   ? (waits ? workspace.waiting_rotary : workspace.rotary)
+                                               : waits ? *waiting_rotary_
+                                                       : *rotary_;
   return &tables[tables.size() == 1 ? 0 : static_cast<size_t>(block)];
 }
 
-// The input of the first block: [B, N, D].
+template <typename T>
+bool Vit<T>::ResamplesBiases(int64_t grid_h, int64_t grid_w) const {
+  if (relative_biases_.empty()) return false;
+  const bool square = config_.grid_height() == config_.grid_width();
+  return !IsTrainedGrid(grid_h, grid_w) || (config_.bias_interpolation == BiasInterpolation::kBilinear && !square);
+}
+
+template <typename T>
+View<T> Vit<T>::NewBiases(int64_t tokens, Workspace<T>& workspace) const {
+  if (relative_biases_.empty()) return {};
+  return workspace.arena.template New<T>({1, config_.block.attention.heads, tokens, tokens});
+}
+
+// Expanded in every pass: copying costs less than reading the biases of all blocks, depth · H · N², from memory.
+template <typename T>
+View<const T> Vit<T>::BlockBiases(int64_t block, int64_t rows, bool filled, const Workspace<T>& workspace,
+                                  View<T> room) const {
+  if (room.empty()) return {};
+  const View<T> biases = room.slice(2, 0, rows);
+  if (filled && relative_biases_.dim(0) == 1) return biases;
+  const int64_t height = workspace.grid_height, width = workspace.grid_width;
+  const View<const T> tables = ResamplesBiases(height, width) ? workspace.relative_biases : relative_biases_;
+  ExpandRelativeBiases<T>(tables[relative_biases_.dim(0) == 1 ? 0 : block], height, width, biases);
+  return biases;
+}
+
+// The input of the first block, without query tokens: [B, N, D].
 template <typename T>
 View<T> Vit<T>::Embed(View<const T> pixels, Workspace<T>& workspace) const {
-  const int64_t B = pixels.dim(0), D = config_.block.width, prefix = config_.prefix();
+  const int64_t B = pixels.dim(0), D = config_.block.width, prefix = config_.query_begin();
   const int64_t grid_h = pixels.dim(2) / config_.patch_height, grid_w = pixels.dim(3) / config_.patch_width;
   const bool trained = IsTrainedGrid(grid_h, grid_w) || positions_.empty();
   const View<const T> positions = trained ? positions_ : workspace.positions;  // [grid_h · grid_w, D], or empty
@@ -225,7 +276,7 @@ void Vit<T>::BlockWeights(View<const T> tokens, int64_t block, Workspace<T>& wor
   Require(tokens.rank() == 3 && tokens.dim(2) == config_.block.width && tokens.dense(),
           "attention: expected dense tokens [B, N, {}], got {}", config_.block.width, tokens.shape());
   workspace.arena.Reset();
-  const bool placed = nn::IsPositional(config_.block.attention.kind) || rotary_;
+  const bool placed = nn::IsPositional(config_.block.attention.kind) || rotary_ || !relative_biases_.empty();
   if (placed && !IsPreparedFor(tokens.dim(1), workspace)) {
     Require(
         tokens.dim(1) == config_.tokens(),
@@ -233,10 +284,23 @@ void Vit<T>::BlockWeights(View<const T> tokens, int64_t block, Workspace<T>& wor
         tokens.dim(1), config_.tokens());
     PrepareGrid(config_.grid_height(), config_.grid_width(), workspace);
   }
-  nn::BlockWeights<T>(tokens, blocks_[static_cast<size_t>(block)], workspace.arena,
-                      {.requests = requests,
-                       .places = BlockPlaces(block, workspace),
-                       .rotary = RotaryFor(block, tokens.dim(1), workspace)});
+  const nn::Block<T>& layers = blocks_[static_cast<size_t>(block)];
+  const View<T> room = NewBiases(tokens.dim(1), workspace);
+  nn::AttentionContext<T> context{
+      .requests = requests,
+      .places = BlockPlaces(block, workspace),
+      .rotary = RotaryFor(block, tokens.dim(1), workspace),
+      .bias = BlockBiases(block, LastRow<T>(requests, tokens.dim(1)), false, workspace, room)};
+  if (config_.queries_wait(block)) {
+    const std::vector<nn::WeightsRequest<T>> others =
+        RequestsWithoutQueries<T>(requests, tokens.dim(0), config_.block.attention.heads, waiting(), tokens.dim(1));
+    context.requests = others;
+    if (!others.empty()) {
+      nn::BlockWeights<T>(WithoutQueries<T>(tokens, waiting(), workspace.arena), layers, workspace.arena, context);
+    }
+  } else {
+    nn::BlockWeights<T>(tokens, layers, workspace.arena, context);
+  }
   if (restored_from_) restored_from_->RequireUnchanged();
 }
 
@@ -260,10 +324,14 @@ double Vit<T>::PassBytes(int64_t images, int64_t height, int64_t width) const {
   const int64_t tokens = TokensFor(height, width);
   const double pixels = static_cast<double>(images * config_.channels) * static_cast<double>(height * width);
   const bool trained = IsTrainedGrid(height / config_.patch_height, width / config_.patch_width);
-  const double rotary = trained ? 0 : RotaryBytes(config_, tokens);
+  const int64_t grid_h = height / config_.patch_height, grid_w = width / config_.patch_width;
+  const double N = static_cast<double>(tokens), H = static_cast<double>(config_.block.attention.heads);
+  const double biases = relative_biases_.empty() ? 0 : H * N * N;
+  const double tables = ResamplesBiases(grid_h, grid_w) ? RelativeBiasElements(config_, grid_h, grid_w) : 0;
+  const double rotary = trained ? 0 : (waiting_rotary_ ? 2 : 1) * RotaryBytes(config_, tokens);
   const double places = trained && !nn::IsPositional(config_.block.attention.kind) ? 0 : PlaceElements(config_, tokens);
-  return rotary +
-         sizeof(T) * (pixels + places + ActivationElements(config_, images, tokens, ImagesTogether(images, tokens)));
+  return rotary + sizeof(T) * (pixels + places + biases + tables +
+                               ActivationElements(config_, images, tokens, ImagesTogether(images, tokens)));
 }
 
 template <typename T>
@@ -292,29 +360,46 @@ void Vit<T>::Run(View<const T> pixels, Workspace<T>& workspace, const Outputs<T>
   workspace.arena.Reset();
   const int64_t grid_h = pixels.dim(2) / config_.patch_height, grid_w = pixels.dim(3) / config_.patch_width;
   PrepareGrid(grid_h, grid_w, workspace);
-  const View<T> x = Embed(pixels, workspace);
+  View<T> x = Embed(pixels, workspace);
+  const auto waits = [&] { return x.dim(1) < N; };  // the query tokens, for their block
   const auto keep_hidden = [&](int64_t index) {
     for (const auto& hidden : outputs.hidden) {
-      if (hidden.index == index) CopyDense<T>(x, hidden.out);
+      if (hidden.index != index) continue;
+      if (waits()) {
+        InsertQueries<T>(x, queries(), waiting().begin, hidden.out);
+      } else {
+        CopyDense<T>(x, hidden.out);
+      }
     }
   };
   keep_hidden(0);
-  std::vector<nn::WeightsRequest<T>> requests;  // empty, without allocation, if no attention is requested
+  std::vector<nn::WeightsRequest<T>> requests, all;  // empty, without allocation, if no attention is requested
+  const View<T> room = NewBiases(N, workspace);
   const int64_t blocks = BlocksRead(outputs);
   for (int64_t block = 0; block < config_.depth; ++block) {
     requests.clear();
     for (const auto& attention : outputs.attention) {
       if (attention.block == block) requests.push_back(attention.request);
     }
+    if (waits() && config_.queries_wait(block)) {
+      all.swap(requests);
+      requests = RequestsWithoutQueries<T>(all, B, config_.block.attention.heads, waiting(), N);
+    } else if (waits()) {
+      const View<T> joined = workspace.arena.template New<T>({B, N, config_.block.width});
+      InsertQueries<T>(x, queries(), waiting().begin, joined);
+      x = joined;
+    }
     const nn::Block<T>& layers = blocks_[static_cast<size_t>(block)];
-    const nn::AttentionContext<T> context{
-        .requests = requests, .places = BlockPlaces(block, workspace), .rotary = RotaryFor(block, N, workspace)};
+    const int64_t rows = waits() ? x.dim(1) : block < blocks ? RowsRead(outputs, block, N) : LastRow<T>(requests, N);
+    const nn::AttentionContext<T> context{.requests = requests,
+                                          .places = BlockPlaces(block, workspace),
+                                          .rotary = RotaryFor(block, N, workspace),
+                                          .bias = BlockBiases(block, rows, block > 0, workspace, room)};
     if (block >= blocks) {  // of this block only attention weights are requested
       if (!requests.empty()) nn::BlockWeights<T>(x, layers, workspace.arena, context);
       return;
     }
-    const int64_t rows = RowsRead(outputs, block, N);
-    const int64_t together = rows < N || !requests.empty() ? B : ImagesTogether(B, N);
+    const int64_t together = rows < x.dim(1) || !requests.empty() ? B : ImagesTogether(B, N);
     for (int64_t begin = 0; begin < B; begin += together) {
       const View<T> images = x.slice(0, begin, std::min(B, begin + together));
       nn::BlockForward<T>(images, layers, rows, workspace.arena, context);
@@ -331,6 +416,9 @@ void Vit<T>::Run(View<const T> pixels, Workspace<T>& workspace, const Outputs<T>
   if (!outputs.tokens.empty()) CopyDense<T>(x, outputs.tokens);
   if (!outputs.logits.empty() || !outputs.pooled.empty()) Classify(tokens, outputs, workspace.arena);
   if (!outputs.detection_logits.empty() || !outputs.boxes.empty()) Detect(tokens, outputs, workspace.arena);
+  if (!outputs.mask_classes.empty() || !outputs.masks.empty()) {
+    Segment(tokens, grid_h, grid_w, outputs, workspace.arena);
+  }
 }
 
 // The vector before the classifier, [B, pooled_width]. tokens: [B, N, D], where N may be only the tokens that the pool
@@ -428,6 +516,26 @@ void Vit<T>::Detect(View<const T> tokens, const Outputs<T>& outputs, Arena& aren
   run(box_head_, outputs.boxes, 4, "boxes");
   T* const sides = outputs.boxes.data();
   for (int64_t i = 0; i < outputs.boxes.size(); ++i) sides[i] = 1 / (1 + std::exp(-sides[i]));
+}
+
+template <typename T>
+void Vit<T>::Segment(View<const T> tokens, int64_t grid_h, int64_t grid_w, const Outputs<T>& outputs,
+                     Arena& arena) const {
+  const int64_t prefix = config_.prefix(), begin = config_.query_begin(), Q = config_.query_tokens;
+  Require(config_.mask_classes > 0, "forward: {} has no heads for masks", config_.architecture);
+  const auto check = [&](View<T> out, const Shape& shape, std::string_view name) {
+    Require(out.empty() || (out.shape() == shape && out.dense()), "forward: {} are {}, expected {}, dense", name,
+            out.shape(), shape);
+  };
+  const int64_t B = tokens.dim(0);
+  check(outputs.mask_classes, {B, Q, config_.mask_classes + 1}, "classes of masks");
+  check(outputs.masks, {B, Q, config_.mask_side(grid_h), config_.mask_side(grid_w)}, "masks");
+  for (int64_t b = 0; b < B; ++b) {
+    const View<const T> image = tokens[b];
+    nn::MaskHeadForward<T>({image.slice(0, begin, prefix), image.slice(0, prefix, image.dim(0)), grid_h, grid_w},
+                           mask_head_, nn::BatchEntry(outputs.mask_classes, b), nn::BatchEntry(outputs.masks, b),
+                           arena);
+  }
 }
 
 template class Vit<float>;

@@ -10,7 +10,9 @@
 #include "qkv/core/arena.h"
 #include "qkv/model/checkpoint/tensor_names.h"
 #include "qkv/model/config/vit_config.h"
+#include "qkv/model/waiting_queries.h"
 #include "qkv/nn/block.h"
+#include "qkv/nn/mask_head.h"
 #include "qkv/nn/patch_embed.h"
 #include "qkv/nn/pool.h"
 
@@ -34,6 +36,8 @@ struct Outputs {
   View<T> tokens = {};                    // [B, N, D] after the final norm
   View<T> detection_logits = {};          // [B, T, detection_classes + 1], the last: no object
   View<T> boxes = {};                     // [B, T, 4]: centre x and y, width, height, in shares of the image
+  View<T> mask_classes = {};              // logits [B, Q, mask_classes + 1] of the query tokens, the last: no object
+  View<T> masks = {};                     // logits [B, Q, height, width], of mask_side of the grid's
   std::vector<Hidden> hidden = {};        // outputs of blocks
   std::vector<Attention> attention = {};  // attention weights of blocks
 };
@@ -41,13 +45,15 @@ struct Outputs {
 /// Scratch memory of one caller, not shared between threads. A second forward pass of the same shape allocates nothing.
 template <typename T>
 struct Workspace {
-  Arena arena;                              // of activations
-  uint64_t model = 0;                       // the model that `positions` and `places` belong to
-  int64_t grid_height = 0, grid_width = 0;  // the grid that they belong to
-  Tensor<T> positions;                      // [grid_height · grid_width, D], resampled
-  Tensor<T> block_positions;                // [depth − 1, N, D], resampled
-  Tensor<T> places;                         // [depth, 2, H, N, r], for positional attention kinds
-  std::vector<nn::RotaryTable> rotary;      // of another grid than the trained one
+  Arena arena;                                  // of activations
+  uint64_t model = 0;                           // the model that `positions` and `places` belong to
+  int64_t grid_height = 0, grid_width = 0;      // the grid that they belong to
+  Tensor<T> positions;                          // [grid_height · grid_width, D], resampled
+  Tensor<T> block_positions;                    // [depth − 1, N, D], resampled
+  Tensor<T> relative_biases;                    // tables of another grid than the model's, see relative_bias.h
+  Tensor<T> places;                             // [depth, 2, H, N, r], for positional attention kinds
+  std::vector<nn::RotaryTable> rotary;          // of another grid than the trained one
+  std::vector<nn::RotaryTable> waiting_rotary;  // likewise, for blocks in which query tokens wait
 };
 
 /// How layers are built from a checkpoint. The savings are exact up to rounding; each can be switched off to measure
@@ -109,13 +115,24 @@ class Vit {
 
  private:
   void Run(View<const T> pixels, Workspace<T>& workspace, const Outputs<T>& outputs) const;
+  /// [B, N, D], without query tokens.
   View<T> Embed(View<const T> pixels, Workspace<T>& workspace) const;
+  WaitingQueries waiting() const { return {config_.query_begin(), config_.query_tokens}; }
+  View<const T> queries() const { return prefix_.view().slice(0, config_.query_begin(), config_.prefix()); }
   /// Computes what depends on the grid into the workspace, unless the model holds it for this grid.
   void PrepareGrid(int64_t grid_height, int64_t grid_width, Workspace<T>& workspace) const;
   void FillPlaces(int64_t grid_height, int64_t grid_width, Tensor<T>* places) const;
   View<const T> BlockPlaces(int64_t block, const Workspace<T>& workspace) const;
   /// The table for the grid that the workspace is prepared for, or for the trained grid.
   const nn::RotaryTable* RotaryFor(int64_t block, int64_t tokens, const Workspace<T>& workspace) const;
+  /// The biases of the first `rows` queries, [1, H, rows, N], of the grid that the workspace is prepared for, in
+  /// `room`, [1, H, N, N], which may have those of all blocks already; or nothing.
+  View<const T> BlockBiases(int64_t block, int64_t rows, bool filled, const Workspace<T>& workspace,
+                            View<T> room) const;
+  /// Memory of the arena for BlockBiases, or nothing.
+  View<T> NewBiases(int64_t tokens, Workspace<T>& workspace) const;
+  /// Whether the tables of biases differ from the model's on this grid.
+  bool ResamplesBiases(int64_t grid_height, int64_t grid_width) const;
   bool IsPreparedFor(int64_t tokens, const Workspace<T>& workspace) const {
     return workspace.model == id_ && tokens == config_.prefix() + workspace.grid_height * workspace.grid_width;
   }
@@ -128,6 +145,9 @@ class Vit {
   void AddBlockPositions(int64_t block, const Workspace<T>& workspace, View<T> x) const;
   /// The heads of the detection tokens. tokens: [B, N, D] after the final norm, N may be the prefix alone.
   void Detect(View<const T> tokens, const Outputs<T>& outputs, Arena& arena) const;
+  /// The heads of the query tokens. tokens: [B, N, D] after the final norm.
+  void Segment(View<const T> tokens, int64_t grid_height, int64_t grid_width, const Outputs<T>& outputs,
+               Arena& arena) const;
   void Classify(View<const T> tokens, const Outputs<T>& outputs, Arena& arena) const;
   View<T> PoolTokens(View<const T> tokens, Arena& arena) const;
   int64_t RowsRead(const Outputs<T>& outputs, int64_t block, int64_t tokens) const;
@@ -148,9 +168,10 @@ class Vit {
   Tensor<T> prefix_;              // [prefix, D], positions added
   Tensor<T> positions_;           // [patches, D], or empty
   Tensor<T> block_positions_;     // [depth − 1, N, D], or empty
+  Tensor<T> relative_biases_;     // tables of all blocks or of one, [tables, H, R], see relative_bias.h; or empty
   Tensor<T> rotary_frequencies_;  // of PatchRotary::kMixed, [2, depth, H, E / 2], or empty
-  // Of the trained grid, see MakeRotaryTables; or null.
-  std::shared_ptr<const std::vector<nn::RotaryTable>> rotary_;
+  // Of the trained grid, see MakeRotaryTables; or null. For blocks in which query tokens wait: without these.
+  std::shared_ptr<const std::vector<nn::RotaryTable>> rotary_, waiting_rotary_;
   nn::PatchEmbed<T> patch_embed_;
   nn::Norm<T> norm_pre_;
   std::vector<nn::Block<T>> blocks_;
@@ -162,6 +183,7 @@ class Vit {
   nn::Norm<T> head_norm_;
   nn::Linear<T> head_, head_dist_;
   std::array<nn::Linear<T>, 3> class_head_, box_head_;
+  nn::MaskHead<T> mask_head_;
   std::shared_ptr<const io::SafeTensors> restored_from_;  // owns the bytes that mapped layers use; or null
 };
 

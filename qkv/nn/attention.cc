@@ -263,14 +263,25 @@ bool AbsorbedIsCheaper(const Input<T>& x_query, const Input<T>& x, const Attenti
   return plan.outputs == Order::kAbsorbed && (!has_keys || plan.scores == Order::kAbsorbed);
 }
 
+// The bias of one query, [B|1, H|1, 1, N], as that of a query of each head, [B|1, 1, H|1, N].
+template <typename T>
+View<const T> HeadsAsQueries(View<const T> bias) {
+  return {bias.data(),
+          {bias.dim(0), 1, bias.dim(1), bias.dim(3)},
+          {bias.stride(0), bias.stride(2), bias.stride(1), bias.stride(3)}};
+}
+
 // sums[b, h, i] = Σ_j a_ij values[b, h, j]
 template <typename T>
 void Attend(const Operands<T>& operands, const attention::Options<T>& options, View<T> sums, Arena& arena) {
   const auto& [query, key, value] = operands;
-  if (key.stride(1) == 0 && value.stride(1) == 0) {
+  const bool one_query = query.dim(2) == 1;
+  if (key.stride(1) == 0 && value.stride(1) == 0 && (options.bias.empty() || one_query)) {
     // All heads share the same keys: treat their queries as those of one head.
     const Shape one_head({query.dim(0), 1, query.dim(1) * query.dim(2), query.dim(3)});
-    attention::Attention<T>(query.reshape(one_head), key.slice(1, 0, 1), value.slice(1, 0, 1), options,
+    attention::Options<T> of_one_head = options;
+    if (!options.bias.empty()) of_one_head.bias = HeadsAsQueries(options.bias);
+    attention::Attention<T>(query.reshape(one_head), key.slice(1, 0, 1), value.slice(1, 0, 1), of_one_head,
                             sums.reshape({sums.dim(0), 1, sums.dim(1) * sums.dim(2), sums.dim(3)}), arena);
   } else {
     attention::Attention<T>(query, key, value, options, sums, arena);
@@ -409,8 +420,8 @@ void AttentionForward(const Input<T>& x_query, const Input<T>& x, const Attentio
   const int64_t B = x.dim(0), Nq = x_query.dim(1), N = x.dim(1) + (context.cache.empty() ? 0 : context.cache.tokens());
   CheckContext(x_query, x, layer, !out.empty(), N, context);
   const bool plain = context.requests.empty() && !context.rotary && context.cache.empty() && !context.causal &&
-                     context.bias.empty() && context.mask.empty() && context.key_lengths.empty() &&
-                     layer.window_left < 0 && layer.window_right < 0;
+                     context.mask.empty() && context.key_lengths.empty() && layer.window_left < 0 &&
+                     layer.window_right < 0;
   const bool absorbed = plain && AbsorbedIsCheaper(x_query, x, layer);
   Operands<T> operands = absorbed ? Absorbed(x_query, x, layer, context, arena)
                                   : Projected(x_query, x, layer, context, !out.empty(), arena);

@@ -76,6 +76,8 @@ struct AttentionConfig {
   bool key_bias = true;      // false: the biases are of queries and values alone (EVA, DINOv3)
   bool qk_norm = false;      // over each head's r (Dehghani et al. 2023)
   bool output_norm = false;  // over the joined heads, before the projection (timm's scale_attn_norm)
+  // Rows of a table [bias_rows, H] of biases by relative position, which are added to the scores (BEiT); 0: none.
+  int64_t bias_rows = 0;
   bool projection = true, projection_bias = true;  // without projection the output is the joined heads
 
   int64_t query_width() const { return qk_width > 0 ? qk_width : head_width; }

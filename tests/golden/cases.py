@@ -95,6 +95,15 @@ TIMM = [
     timm("pe_core_resized", "vit_pe_core_large_patch14_336", size=(16, 40), depth=1),
     timm("pe_spatial", "vit_pe_spatial_base_patch16_512", num_classes=0),
     timm("pe_lang", "vit_pe_lang_large_patch14_448", depth=1),
+    # timm's class Beit
+    timm("beit", "beit_base_patch16_224", img_size=(24, 40)),
+    timm("beitv2", "beitv2_base_patch16_224", num_classes=0),
+    timm("beit_shared", "beit_base_patch16_224", use_rel_pos_bias=False, use_shared_rel_pos_bias=True, use_abs_pos_emb=True,
+         global_pool="token", init_values=None, num_heads=1, embed_dim=36),  # merged where a head is wide
+    timm("beit_both", "beit_base_patch16_224", use_shared_rel_pos_bias=True, swiglu_mlp=True, scale_mlp=True,
+         qkv_bias=False, depth=1),
+    timm("beit_resized", "beit_base_patch16_224", size=(48, 40)),
+    timm("beit_resized_down", "beit_base_patch16_224", size=(16, 32), img_size=40, use_abs_pos_emb=True, depth=1),
     timm("f16", dtype=torch.float16),
     timm("bf16", "deit3_small_patch16_224", dtype=torch.bfloat16),
 ]
@@ -102,7 +111,7 @@ TIMM = [
 
 def hf(name, kind, size=None, dtype=torch.float32, new_names=False, shard=None, **args):
     small = dict(hidden_size=24, num_hidden_layers=2, num_attention_heads=3, image_size=24, patch_size=8, num_labels=7)
-    if not kind.startswith("Dinov2"):
+    if not kind.startswith(("Dinov2", "EomtFor")):
         small["intermediate_size"] = 50
     if "id2label" in args or kind.startswith("DINOv3"):
         small.pop("num_labels")
@@ -158,6 +167,21 @@ HF = [
     hf("msn_model_resized", "ViTMSNModel", size=(24, 40), num_hidden_layers=1, qkv_bias=False),
     hf("ijepa", "IJepaModel"),
     hf("ijepa_classifier_resized", "IJepaForImageClassification", size=(40, 32)),
+    hf("beit", "BeitForImageClassification", use_relative_position_bias=True),
+    hf("beit_shared", "BeitModel", use_shared_relative_position_bias=True, use_absolute_position_embeddings=True,
+       use_mean_pooling=False, use_mask_token=True),
+    hf("beit_both", "BeitForImageClassification", use_relative_position_bias=True, use_shared_relative_position_bias=True,
+       use_mean_pooling=False, new_names=True),
+    hf("beit_absolute", "BeitModel", use_absolute_position_embeddings=True, layer_scale_init_value=0.0, size=(32, 40)),
+    hf("beit_pretraining", "BeitForMaskedImageModeling", use_shared_relative_position_bias=True, use_mask_token=True,
+       vocab_size=11, num_hidden_layers=1),
+    hf("beit_non_square", "BeitModel", use_relative_position_bias=True, image_size=(24, 40), num_hidden_layers=1),
+    hf("beit_resized", "BeitForImageClassification", use_relative_position_bias=True, size=(48, 40)),
+    hf("beit_shared_resized", "BeitModel", use_shared_relative_position_bias=True, use_absolute_position_embeddings=True,
+       use_mean_pooling=False, size=(41, 35), new_names=True),
+    hf("data2vec", "Data2VecVisionForImageClassification", use_relative_position_bias=True),
+    hf("data2vec_model_resized", "Data2VecVisionModel", use_relative_position_bias=True, size=(16, 32),
+       image_size=40, num_hidden_layers=1, use_shared_relative_position_bias=True),
     hf("yolos", "YolosForObjectDetection", image_size=(24, 40), num_detection_tokens=5, num_hidden_layers=3,
        id2label=THINGS, label2id={v: k for k, v in THINGS.items()}),
     hf("yolos_resized", "YolosForObjectDetection", image_size=(24, 40), num_detection_tokens=3, size=(41, 35),
@@ -165,6 +189,15 @@ HF = [
     hf("yolos_plain", "YolosForObjectDetection", image_size=(24, 24), num_detection_tokens=4, use_mid_position_embeddings=False,
        qkv_bias=False, size=(32, 24)),
     hf("yolos_model", "YolosModel", image_size=(32, 24), num_detection_tokens=2),
+    hf("eomt", "EomtForUniversalSegmentation", num_queries=5, num_blocks=2, num_hidden_layers=3,
+       id2label=THINGS, label2id={v: k for k, v in THINGS.items()}),
+    hf("eomt_swiglu", "EomtForUniversalSegmentation", num_queries=2, num_blocks=1, num_hidden_layers=1, num_register_tokens=1,
+       use_swiglu_ffn=True, num_upscale_blocks=3),
+    hf("eomt_semantic", "EomtForUniversalSegmentation", num_queries=7, num_blocks=1, num_upscale_blocks=0, hidden_act="relu"),
+    hf("eomt_dinov3", "EomtDinov3ForUniversalSegmentation", num_queries=5, num_blocks=1, num_hidden_layers=2,
+       id2label=THINGS, label2id={v: k for k, v in THINGS.items()}),
+    hf("eomt_dinov3_gated", "EomtDinov3ForUniversalSegmentation", num_queries=3, num_blocks=1, use_gated_mlp=True,
+       hidden_act="silu", key_bias=True, num_upscale_blocks=1),
     hf("dinov3", "DINOv3ViTModel", num_register_tokens=4),
     hf("dinov3_7b", "DINOv3ViTModel", num_register_tokens=4, use_gated_mlp=True, hidden_act="silu",
        query_bias=False, value_bias=False),

@@ -10,6 +10,10 @@ of a detector
 
     logits [B,T,C+1]   pred_boxes [B,T,4]
 
+of a model of masks
+
+    class_queries_logits [B,Q,C+1]   masks_queries_logits [B,Q,h,w]
+
 and of a model with two towers, whose logits are the images' vectors before they are normalised,
 
     input_ids [T,N]   attention_mask [T,N], if any   image_embeds [B,E]   text_embeds [T,E]   logits_per_image [B,T]
@@ -36,7 +40,7 @@ import torch
 import torch.nn.functional as F
 import transformers
 from safetensors.torch import load_file, save_file
-from timm.models import save_for_hf
+from timm.models import Beit, save_for_hf
 from vit_pytorch.simple_vit import SimpleViT
 from vit_pytorch.vit import ViT
 
@@ -115,13 +119,18 @@ def build(case):
         model_args = {k: args.pop(k) for k in ("add_pooling_layer",) if k in args}
         for key in ("text_mask", "text_padding"):
             args.pop(key, None)
-        model = cls(cls.config_class(**args), **model_args)
-        model.set_attn_implementation("eager")
+        config = cls.config_class(**args)
+        config._attn_implementation = "eager"  # data2vec-vision reads it when it is made
+        model = cls(config, **model_args)
+        if not case.kind.startswith("Data2Vec"):
+            model.set_attn_implementation("eager")
     elif case.library == "open_clip":
         model = build_open_clip(case)
     else:
         model = VIT_PYTORCH[case.kind](**case.args)
     randomize(model, torch.Generator().manual_seed(seed_of(case.name)), case.dtype)
+    if case.kind.startswith("Eomt"):
+        model.attn_mask_probs.zero_()  # as at the end of training
     return model.eval()
 
 
@@ -137,8 +146,10 @@ def randomize(model, generator, dtype):
         noise = torch.randn(p.shape, generator=generator)
         if name in norms:
             value = 1 + 0.25 * noise
-        elif name.endswith(("gamma", "lambda1", "gamma_1", "gamma_2")):  # LayerScale
+        elif name.endswith(("gamma", "lambda1", "gamma_1", "gamma_2", "lambda_1", "lambda_2")):  # LayerScale
             value = 0.7 + 0.25 * noise
+        elif name.endswith("relative_position_bias_table"):
+            value = noise
         elif name.endswith("freqs"):  # of rotary positions, in radians a patch
             value = 0.5 * noise
         elif name.endswith("bandwidth"):
@@ -302,12 +313,20 @@ def hf_preprocessor(case):
                 "size": {"shortest_edge": h}, "do_center_crop": True, "crop_size": {"height": h, "width": w}}  # fmt: skip
     if channels(case) == 1:
         imagenet = half = {"image_mean": [0.5], "image_std": [0.5]}
+    if case.kind.startswith(("Beit", "Data2Vec")):
+        return {**common, **half, "feature_extractor_type": "BeitFeatureExtractor", "resample": 2, "size": h,
+                "do_center_crop": False, "crop_size": h, "do_reduce_labels": False}  # fmt: skip
     if case.kind.startswith(("ViT", "IJepa")):
         return {**common, **half, "image_processor_type": "ViTImageProcessor", "resample": 2,
                 "size": {"height": h, "width": w}}  # fmt: skip
     if case.kind.startswith("Yolos"):
         return {**common, **imagenet, "image_processor_type": "YolosImageProcessor", "resample": 2, "do_pad": True,
                 "format": "coco_detection", "size": {"shortest_edge": 64, "longest_edge": 107}}  # fmt: skip
+    if case.kind.startswith("Eomt"):
+        splits = case.name.endswith("semantic")
+        return {**common, **imagenet, "image_processor_type": "EomtImageProcessorFast", "resample": 2,
+                "do_split_image": splits, "do_pad": not splits, "ignore_index": None,
+                "size": {"shortest_edge": h, "longest_edge": None if splits else h}}  # fmt: skip
     if case.kind.startswith("DINOv3"):
         return {**common, **imagenet, "image_processor_type": "DINOv3ViTImageProcessorFast", "resample": 2,
                 "do_center_crop": None, "crop_size": None, "size": {"height": h, "width": w}}  # fmt: skip
@@ -336,11 +355,13 @@ def answers(case, model, float64=True):
     """{name: tensor}: pixels, and each output in float32 and, as `name.float64`, in float64."""
     generator = torch.Generator().manual_seed(seed_of(case.name) + 1)
     pixels = torch.randn(case.batch, channels(case), *(case.size or trained_size(case)), generator=generator)
-    model = at_size(case, model)
+    original, model = model, at_size(case, model)
     out = {"pixels": pixels, **(text_inputs(case) if has_texts(case) else {}), **run(case, model, pixels)}
     if float64:
         with nothing_in_float32():
-            exact = copy.deepcopy(model).double()
+            # Beit resamples its tables when the size is set: from the trained ones, in float64 as well.
+            beit = isinstance(model, Beit)
+            exact = at_size(case, copy.deepcopy(original).double()) if beit else copy.deepcopy(model).double()
             rotary.make_exact(exact)
             double = run(case, exact, pixels.double())
         out |= {f"{name}.float64": value for name, value in double.items()}
@@ -358,6 +379,8 @@ def at_size(case, model):
     """timm fixes the image size when a model is made; the other libraries interpolate in `forward`."""
     if case.library != "timm" or case.size is None:
         return model
+    if isinstance(model, Beit):
+        return resized_beit(model, case.size)
     dynamic = timm.create_model(case.kind, **case.args, **case.unsaved, dynamic_img_size=True)
     dynamic.load_state_dict(model.state_dict(), strict=True)
     return dynamic.eval()
@@ -365,8 +388,8 @@ def at_size(case, model):
 
 @contextlib.contextmanager
 def nothing_in_float32():
-    """The libraries drop to float32 inside a float64 model in two places: HF ViT's softmax, and
-    the interpolation of position embeddings. Do these in float64 as well."""
+    """The libraries drop to float32 inside a float64 model in two places: the softmax of HF's ViT and
+    BEiT, and the interpolation of positions. Do these in float64 as well."""
     softmax, interpolate = F.softmax, F.interpolate
     F.softmax = lambda x, dim, dtype=None, **kwargs: softmax(x, dim, **kwargs)
     F.interpolate = lambda x, *args, **kwargs: interpolate(x.double(), *args, **kwargs)
@@ -374,6 +397,20 @@ def nothing_in_float32():
         yield
     finally:
         F.softmax, F.interpolate = softmax, interpolate
+
+
+def resized_beit(model, size):
+    """A copy of timm's Beit at this image size, whose tables are resampled in the precision of the model."""
+    model, to_float = copy.deepcopy(model), torch.Tensor.float
+    dtype = model.cls_token.dtype
+    torch.Tensor.float = lambda x: x.to(dtype)
+    torch.set_default_dtype(dtype)
+    try:
+        model.set_input_size(size)
+    finally:
+        torch.Tensor.float = to_float
+        torch.set_default_dtype(torch.float32)
+    return model.eval()
 
 
 def run_timm(case, model, pixels):
@@ -419,6 +456,8 @@ def run_transformers(case, model, pixels):
         return run_towers(case, model, pixels)
     if case.kind.startswith("Yolos"):
         return run_yolos(case, model, pixels)
+    if case.kind.startswith("Eomt"):
+        return run_eomt(case, model, pixels)
     options = {"output_hidden_states": True, "output_attentions": True}
     if case.size and not case.kind.lower().startswith("dino"):
         options["interpolate_pos_encoding"] = True  # DINOv2 always does, DINOv3 has none
@@ -427,14 +466,20 @@ def run_transformers(case, model, pixels):
         model.config.mask_ratio = 0.0
     result = model(pixels, **options)
     norm = model.norm if case.kind.startswith("DINOv3") else getattr(model, model.base_model_prefix, model).layernorm
+    if case.kind == "BeitForMaskedImageModeling":
+        norm = model.layernorm  # of its head
     tokens = norm(result.hidden_states[-1])  # last_hidden_state, which a classifier does not return
     out = {"tokens": result.last_hidden_state if "last_hidden_state" in result else tokens}
     assert torch.equal(out["tokens"], tokens), "hidden_states[-1] is not what the last layer returned"
-    if "logits" in result:
+    if case.kind == "BeitForMaskedImageModeling":  # without its classes of visual tokens
+        out["logits"] = out["tokens"][:, 1:].mean(1)
+    elif "logits" in result:
         out["logits"] = result.logits
     else:
         pooled = result.get("pooler_output")
         first = out["tokens"].mean(1) if case.kind.startswith("IJepa") else out["tokens"][:, 0]
+        if getattr(model.config, "use_mean_pooling", False):  # BEiT without its pooler
+            first = out["tokens"][:, 1:].mean(1)
         out["logits"] = pooled if pooled is not None else first
     out |= {f"hidden.{i}": x for i, x in enumerate(result.hidden_states)}
     out |= {f"attention.{i}": x for i, x in enumerate(result.attentions)}
@@ -459,6 +504,35 @@ def run_yolos(case, model, pixels):
     detects = case.kind.endswith("ForObjectDetection")
     out["logits"] = result.logits if detects else result.pooler_output
     return out | ({"pred_boxes": result.pred_boxes} if detects else {})
+
+
+def run_eomt(case, model, pixels):
+    """Tokens in qkv's order, queries before patches. Where the original has no queries yet, they wait: each is its
+    embedding, attends to itself, and no other token attends to it."""
+    out, weights, handles = {}, [], []
+    for i, layer in enumerate(model.layers):
+        handles.append(layer.register_forward_pre_hook(lambda _, args, i=i: out.__setitem__(f"hidden.{i}", args[0])))
+        handles.append(layer.attention.register_forward_hook(lambda _, args, result: weights.append(result[1])))
+    handles.append(model.layers[-1].register_forward_hook(
+        lambda _, args, x: out.__setitem__(f"hidden.{len(model.layers)}", x)))  # fmt: skip
+    result = model(pixels)
+    for handle in handles:
+        handle.remove()
+    out["tokens"] = result.last_hidden_state
+    B, N, _ = out["tokens"].shape
+    Q, prefix = model.config.num_queries, 1 + model.config.num_register_tokens
+    order = torch.tensor([*range(Q, Q + prefix), *range(Q), *range(Q + prefix, N)])
+    for name, x in out.items():
+        if x.shape[1] < N:
+            x = torch.cat([model.query.weight[None].expand(B, -1, -1), x], 1)
+        out[name] = x[:, order]
+    for i, x in enumerate(weights):
+        if x.shape[-1] < N:
+            all_tokens = torch.eye(N, dtype=x.dtype).expand(*x.shape[:2], N, N).clone()
+            all_tokens[..., Q:, Q:] = x
+            x = all_tokens
+        out[f"attention.{i}"] = x[:, :, order][..., order]
+    return out | {name: result[name] for name in ("class_queries_logits", "masks_queries_logits")}
 
 
 def run_open_clip(case, model, pixels):

@@ -52,7 +52,9 @@ def dinov3_hf(rope, pixels):
     size = rope.config.patch_size
     patch = (size, size) if isinstance(size, int) else size
     grid = centres(pixels.shape[2] // patch[0], pixels.shape[3] // patch[1])
-    angles = laid_out(dinov3_angles(grid, rope.base, rope.head_dim), half=True)
+    features = rope.config.hidden_size // rope.config.num_attention_heads
+    base = rope.config.rope_parameters["rope_theta"] if hasattr(rope, "rope_type") else rope.base  # EoMT
+    angles = laid_out(dinov3_angles(grid, base, features), half=True)
     return angles.cos(), angles.sin()
 
 

@@ -116,10 +116,26 @@ Reading FinishedModels() {
 }  // namespace
 
 std::vector<Reader> ModelReaders() {
-  const std::vector<std::string> families = {
-      "timm_vit",        "timm_no_pos_embed",    "timm_map",   "timm_swiglu",     "timm_kind_low_rank",
-      "hf_vit",          "hf_dinov2_registers",  "hf_deit",    "vit_pytorch_vit", "vit_pytorch_simple",
-      "vit_pytorch_old", "vit_pytorch_dim_head", "timm_deit3", "hf_clip",         "hf_siglip"};
+  const std::vector<std::string> families = {"timm_vit",
+                                             "timm_no_pos_embed",
+                                             "timm_map",
+                                             "timm_swiglu",
+                                             "timm_kind_low_rank",
+                                             "hf_vit",
+                                             "hf_dinov2_registers",
+                                             "hf_deit",
+                                             "vit_pytorch_vit",
+                                             "vit_pytorch_simple",
+                                             "vit_pytorch_old",
+                                             "vit_pytorch_dim_head",
+                                             "timm_deit3",
+                                             "hf_clip",
+                                             "hf_siglip",
+                                             "hf_beit_both",
+                                             "timm_beit",
+                                             "hf_yolos",
+                                             "hf_data2vec",
+                                             "timm_eva02"};
   return {{.name = "Config", .open = [=] { return Goldens("config.json", families); }, .inputs = 130},
           {.name = "OpenClipConfig",
            .open =

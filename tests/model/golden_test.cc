@@ -37,6 +37,11 @@ class Golden : public testing::TestWithParam<std::string> {
     if (c.detection_classes > 0) {
       outputs.detection_logits = add("logits", {B, c.detection_tokens, c.detection_classes + 1});
       outputs.boxes = add("pred_boxes", {B, c.detection_tokens, 4});
+    } else if (c.mask_classes > 0) {
+      const int64_t height = c.mask_side(pixels.dim(2) / c.patch_height);
+      const int64_t width = c.mask_side(pixels.dim(3) / c.patch_width);
+      outputs.mask_classes = add("class_queries_logits", {B, c.query_tokens, c.mask_classes + 1});
+      outputs.masks = add("masks_queries_logits", {B, c.query_tokens, height, width});
     } else {
       outputs.logits = add("logits", {B, c.outputs()});
     }

@@ -50,7 +50,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Savings,
                                          "timm_kind_low_rank", "timm_kind_symmetric", "timm_kind_gaussian",
                                          "timm_kind_positional", "timm_kind_shared_qk_norm", "hf_dinov3",
                                          "hf_dinov3_key_bias", "timm_eva", "timm_eva02_clip", "timm_rope_mixed",
-                                         "timm_pe_core"));
+                                         "timm_pe_core", "hf_beit_shared", "timm_beit", "timm_beit_shared"));
 
 TEST_P(Savings, EachChangesNothingButTheRounding) {
   const Checkpoint checkpoint = Checkpoint::Open(SourceFolder() / "tests/golden" / GetParam());

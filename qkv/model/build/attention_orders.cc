@@ -8,7 +8,7 @@ using attention::Order;
 using nn::AttentionKind;
 
 int64_t RowsPooled(const VitConfig& c, int64_t block, int64_t tokens) {
-  if (block + 1 < c.depth || c.pool != Pool::kToken) return tokens;
+  if (block + 1 < c.depth || c.pool != Pool::kToken || c.mask_classes > 0) return tokens;
   if (c.detection_classes > 0) return c.prefix();
   return c.distillation_head || c.distillation_token ? 2 : 1;
 }

@@ -11,7 +11,9 @@
 #include "qkv/model/build/attention.h"
 #include "qkv/model/build/attention_orders.h"
 #include "qkv/model/checkpoint/limits.h"
+#include "qkv/model/checkpoint/parameters.h"
 #include "qkv/model/positions.h"
+#include "qkv/model/relative_bias.h"
 
 namespace qkv::model {
 namespace {
@@ -45,7 +47,7 @@ template <typename T>
 void BuildTokens(const VitConfig& c, const Weights<T>& weights, Tensor<T>* prefix, Tensor<T>* positions) {
   *prefix = Tensor<T>({c.prefix(), c.block.width});
   T* to = prefix->data();
-  for (const char* name : {"cls_token", "dist_token", "reg_token", "det_token"}) {
+  for (const char* name : {"cls_token", "dist_token", "reg_token", "det_token", "query_token"}) {
     const Tensor<T> token = weights.Get(name);
     to = std::copy_n(token.data(), token.empty() ? 0 : token.size(), to);
   }
@@ -61,6 +63,59 @@ void BuildTokens(const VitConfig& c, const Weights<T>& weights, Tensor<T>* prefi
   }
 }
 
+// The tables of biases by relative position: each block's, the shared one, or their sums.
+template <typename T>
+Tensor<T> BuildRelativeBiases(const VitConfig& c, const Weights<T>& weights) {
+  if (c.relative_bias_tables() == 0) return {};
+  Tensor<T> tables({c.relative_bias_tables(), c.block.attention.heads, c.relative_bias_rows()});
+  const Tensor<T> shared = weights.Get("rel_pos_bias.relative_position_bias_table");
+  for (int64_t table = 0; table < tables.dim(0); ++table) {
+    const Tensor<T> own = weights.Get(fmt::format("blocks.{}.attn.relative_position_bias_table", table));
+    if (!shared.empty()) AddRelativeBiases<T>(shared, tables.view()[table]);
+    if (!own.empty()) AddRelativeBiases<T>(own, tables.view()[table]);
+  }
+  return tables;
+}
+
+// A transposed convolution of 2×2 with stride 2 as a linear layer: [in, out, 2, 2] becomes [2, 2, out, in].
+template <typename T>
+nn::Linear<T> BuildExpansion(const std::string& name, int64_t D, const Weights<T>& weights) {
+  const Tensor<T> stored = weights.Get(name + ".weight"), bias = weights.Get(name + ".bias");
+  Affine<T> layer{Tensor<T>::Uninitialised({4 * D, D}), Tensor<T>::Uninitialised({4 * D}), 4 * D,
+                  weights.In(simd::Precision::kFloat32)};
+  for (int64_t place = 0; place < 4; ++place) {
+    std::copy_n(bias.data(), D, layer.bias.data() + place * D);
+    for (int64_t out = 0; out < D; ++out) {
+      T* const row = layer.weight.data() + (place * D + out) * D;
+      for (int64_t in = 0; in < D; ++in) row[in] = stored[(in * D + out) * 4 + place];
+    }
+  }
+  return layer.Pack();
+}
+
+template <typename T>
+nn::MaskHead<T> BuildMaskHead(const VitConfig& c, const Weights<T>& weights) {
+  const int64_t D = c.block.width;
+  nn::MaskHead<T> head;
+  head.activation = c.mask_activation;
+  head.classes = weights.Linear("mask_class");
+  for (size_t layer = 0; layer < head.queries.size(); ++layer) {
+    head.queries[layer] = weights.Linear(fmt::format("mask_head.{}", layer));
+  }
+  for (int64_t i = 0; i < c.mask_doublings; ++i) {
+    const std::string name = fmt::format("doubling.{}.", i);
+    const Tensor<T> smooth = weights.Get(name + "smooth.weight");
+    nn::GridDoubling<T>& doubling = head.doublings.emplace_back();
+    doubling.expand = BuildExpansion(name + "expand", D, weights);
+    doubling.smooth = Tensor<T>::Uninitialised({3, 3, D});
+    for (int64_t d = 0; d < D; ++d) {
+      for (int64_t place = 0; place < 9; ++place) doubling.smooth[place * D + d] = smooth[d * 9 + place];
+    }
+    doubling.norm = weights.Norm(name + "norm", kMaskNorm);
+  }
+  return head;
+}
+
 }  // namespace
 
 template <typename T>
@@ -73,6 +128,7 @@ template <typename T>
 Vit<T>::Vit(const VitConfig& config, const std::vector<BoundTensor>& tensors, const BuildOptions& options)
     : config_(config), read_rows_(options.read_rows), id_(NextId()) {
   double elements = PlaceElements(config, config.positions == Positions::kSinCos ? config.patches() : 0);
+  elements += RelativeBiasElements(config, config.grid_height(), config.grid_width());
   for (const BoundTensor& tensor : tensors) elements += static_cast<double>(tensor.spec.shape.size());
   RequireMemory(sizeof(T) * elements, "build: the model's layers");
   const Weights<T> weights(tensors);
@@ -91,6 +147,7 @@ Vit<T>::Vit(const VitConfig& config, const std::vector<BoundTensor>& tensors, co
         BuildBlock(config.block, config.tokens(), options, weights, fmt::format("blocks.{}.", block),
                    ChooseAttentionBuild(config, options, block));
   });
+  relative_biases_ = BuildRelativeBiases(config, weights);
   rotary_frequencies_ = weights.Get("rope.freqs");
   ComputeRotary();
   norm_ = weights.Norm("norm", config.block.norm);
@@ -105,15 +162,21 @@ Vit<T>::Vit(const VitConfig& config, const std::vector<BoundTensor>& tensors, co
     class_head_[layer] = weights.Linear(fmt::format("class_head.{}", layer));
     box_head_[layer] = weights.Linear(fmt::format("box_head.{}", layer));
   }
+  if (config.mask_classes > 0) mask_head_ = BuildMaskHead(config, weights);
   LinkWeights();
 }
 
 template <typename T>
 void Vit<T>::ComputeRotary() {
   if (config_.rotary == PatchRotary::kNone) return;
-  RequireMemory(RotaryBytes(config_, config_.tokens()), "build: the rotations of the model's tokens");
-  rotary_ = std::make_shared<const std::vector<nn::RotaryTable>>(
-      MakeRotaryTables(config_, config_.grid_height(), config_.grid_width(), rotary_frequencies_));
+  const bool waits = config_.queries_wait(0);
+  RequireMemory((waits ? 2 : 1) * RotaryBytes(config_, config_.tokens()), "build: the rotations of the model's tokens");
+  const auto make = [&](const VitConfig& config) {
+    return std::make_shared<const std::vector<nn::RotaryTable>>(
+        MakeRotaryTables(config, config.grid_height(), config.grid_width(), rotary_frequencies_));
+  };
+  rotary_ = make(config_);
+  if (waits) waiting_rotary_ = make(WithoutQueries(config_));
 }
 
 template <typename T>

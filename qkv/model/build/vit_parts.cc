@@ -5,6 +5,7 @@
 
 #include "qkv/io/safetensors.h"
 #include "qkv/model/build/attention_orders.h"
+#include "qkv/model/checkpoint/parameters.h"
 #include "qkv/model/vit.h"
 
 namespace qkv::model {
@@ -209,6 +210,24 @@ void PoolParts(Archive& archive, const std::string& name, Pool& pool, const VitC
   MlpParts(archive, name + ".mlp", pool.mlp, c, c.map_mlp_width, simd::Gate::kNone, Precision::kFloat32);
 }
 
+template <typename Archive, typename Head>
+void MaskHeadParts(Archive& archive, Head& head, const VitConfig& c) {
+  const int64_t D = c.block.width;
+  archive.Constant(head.activation, c.mask_activation);
+  LinearParts(archive, "mask_class", head.classes, {c.mask_classes + 1, D});
+  for (size_t layer = 0; layer < head.queries.size(); ++layer) {
+    LinearParts(archive, fmt::format("mask_head.{}", layer), head.queries[layer], {D, D});
+  }
+  archive.Count(head.doublings, c.mask_doublings);
+  for (size_t i = 0; i < head.doublings.size(); ++i) {
+    const std::string name = fmt::format("doubling.{}", i);
+    auto& doubling = head.doublings[i];
+    LinearParts(archive, name + ".expand", doubling.expand, {4 * D, D});
+    archive.Part(name + ".smooth", doubling.smooth, {3, 3, D}, true);
+    NormParts(archive, name + ".norm", doubling.norm, D, kMaskNorm);
+  }
+}
+
 }  // namespace
 
 template <typename T>
@@ -219,6 +238,9 @@ void Vit<T>::Parts(Archive& archive, Self& vit, const BuildOptions& options) {
   archive.Part("positions", vit.positions_, {c.patches(), c.block.width}, c.positions != Positions::kNone);
   archive.Part("block_positions", vit.block_positions_, {c.position_blocks(), c.tokens(), c.block.width},
                c.position_blocks() > 0);
+  archive.Part("relative_biases", vit.relative_biases_,
+               {c.relative_bias_tables(), c.block.attention.heads, c.relative_bias_rows()},
+               c.relative_bias_tables() > 0);
   archive.Part("rotary_frequencies", vit.rotary_frequencies_,
                {2, c.depth, c.block.attention.heads, c.block.attention.query_width() / 2},
                c.rotary == PatchRotary::kMixed);
@@ -250,6 +272,7 @@ void Vit<T>::Parts(Archive& archive, Self& vit, const BuildOptions& options) {
     LinearParts(archive, fmt::format("box_head.{}", layer), vit.box_head_[layer],
                 {last && D > 0 ? 4 : D, c.block.width});
   }
+  if (c.mask_classes > 0) MaskHeadParts(archive, vit.mask_head_, c);
 }
 
 template <typename T>

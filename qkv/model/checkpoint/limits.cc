@@ -1,6 +1,7 @@
 #include "qkv/model/checkpoint/limits.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "qkv/core/error.h"
 #include "qkv/core/memory.h"
@@ -29,6 +30,14 @@ double WidestLayer(const nn::BlockConfig& c) {
   return std::max(attention, D + static_cast<double>(c.mlp.width));
 }
 
+// What the heads of masks hold for one image, see nn::MaskHeadForward.
+double MaskElements(const VitConfig& c, int64_t tokens) {
+  if (c.mask_classes == 0) return 0;
+  const auto D = static_cast<double>(c.block.width), patches = static_cast<double>(tokens - c.prefix());
+  const double pixels = c.mask_doublings > 0 ? patches * std::pow(4.0, static_cast<double>(c.mask_doublings)) : 0;
+  return 2 * static_cast<double>(c.query_tokens) * D + 2.25 * pixels * D;
+}
+
 }  // namespace
 
 double ActivationElements(const VitConfig& c, int64_t images, int64_t tokens, int64_t together) {
@@ -37,7 +46,9 @@ double ActivationElements(const VitConfig& c, int64_t images, int64_t tokens, in
   const double embedding = rows * (2 * D + static_cast<double>(c.patch_features()));
   const double blocks = rows * D + static_cast<double>(together) * static_cast<double>(tokens) * WidestLayer(c.block);
   const double detections = 3 * static_cast<double>(images * c.detection_tokens) * D;
-  return std::max(embedding, blocks) + (c.detection_classes > 0 ? detections : 0);
+  // Before the query tokens enter, there is a tensor without them.
+  const double waiting = c.query_tokens > 0 ? rows * D : 0;
+  return std::max(embedding, blocks) + waiting + (c.detection_classes > 0 ? detections : 0) + MaskElements(c, tokens);
 }
 
 double ActivationElements(const SequenceConfig& c, int64_t sequences, int64_t tokens) {
@@ -65,6 +76,12 @@ double PlaceElements(const nn::BlockConfig& c, int64_t depth, int64_t tokens) {
   if (!nn::IsPositional(a.kind)) return 0;
   return 2 * static_cast<double>(depth) * static_cast<double>(a.heads) * static_cast<double>(tokens) *
          static_cast<double>(a.place_width());
+}
+
+double RelativeBiasElements(const VitConfig& c, int64_t grid_height, int64_t grid_width) {
+  const double height = static_cast<double>(grid_height), width = static_cast<double>(grid_width);
+  return static_cast<double>(c.relative_bias_tables()) * static_cast<double>(c.block.attention.heads) *
+         ((2 * height - 1) * (2 * width - 1) + 3);
 }
 
 double Cost(const VitConfig& c, int64_t height, int64_t width) {

@@ -22,6 +22,9 @@ double PlaceElements(const SequenceConfig& config, int64_t tokens);
 /// Only those of the blocks.
 double PlaceElements(const nn::BlockConfig& config, int64_t depth, int64_t tokens);
 
+/// Elements of the tables of biases by relative position on a grid.
+double RelativeBiasElements(const VitConfig& config, int64_t grid_height, int64_t grid_width);
+
 /// Cost of one image of this size, in operations weighted by their time: a multiply-add counts as 2, an exponential of
 /// the softmax as 32.
 double Cost(const VitConfig& config, int64_t height, int64_t width);

@@ -35,9 +35,10 @@ struct EmbeddingParameters {
   View<T> tokens;           // [V, D], a row per id, or empty
   View<T> types;            // [types, D], a row per token type, or empty
   View<T> relative;         // [buckets, H], what relative positions add to scores, or empty
-  View<T> prefix[4];        // class, distillation, register and detection tokens, [1, n, D], or empty
+  View<T> prefix[5];        // class, distillation, register, detection and query tokens, [1, n, D], or empty
   View<T> positions;        // [1, position_prefix + patches, D] or [1, length, D], or empty
   View<T> block_positions;  // [depth − 1, prefix + patches, D], or empty
+  View<T> shared_biases;    // of all blocks, by relative position, [relative_bias_rows, H], or empty
   View<T> rotary;           // frequencies of each block and head, [2, depth, H, E / 2], or empty
   nn::PatchEmbedParameters<T> patch_embed;
   nn::NormParameters<T> norm_pre;
@@ -54,6 +55,14 @@ struct OutputParameters {
   nn::NormParameters<T> head_norm;
   nn::LinearParameters<T> head, head_dist;
   nn::LinearParameters<T> class_head[3], box_head[3];  // of the detection tokens
+  // Of the query tokens, and of the patches that their masks consist of.
+  nn::LinearParameters<T> mask_class, mask_head[3];
+  struct Doubling {
+    nn::LinearParameters<T> expand;  // a transposed convolution, [D, D, 2, 2], and its bias
+    View<T> smooth;                  // of a convolution of each feature, [D, 1, 3, 3]
+    nn::NormParameters<T> norm;
+  };
+  Doubling doublings[kMaxDoublings];
 };
 
 template <typename T, typename Visitor>
@@ -63,11 +72,16 @@ void VisitEmbedding(const VitConfig& c, EmbeddingParameters<T>& p, Visitor& visi
   if (c.distillation_token) visit.Tensor("dist_token", {1, 1, D}, Role::kToken, p.prefix[1]);
   if (c.registers > 0) visit.Tensor("reg_token", {1, c.registers, D}, Role::kToken, p.prefix[2]);
   if (c.detection_tokens > 0) visit.Tensor("det_token", {1, c.detection_tokens, D}, Role::kToken, p.prefix[3]);
+  if (c.query_tokens > 0) visit.Tensor("query_token", {1, c.query_tokens, D}, Role::kToken, p.prefix[4]);
   if (c.positions == Positions::kLearned) {
     visit.Tensor("pos_embed", {1, c.position_prefix + c.patches(), D}, Role::kPosition, p.positions);
   }
   if (c.position_blocks() > 0) {
     visit.Tensor("block_pos_embed", {c.position_blocks(), c.tokens(), D}, Role::kPosition, p.block_positions);
+  }
+  if (c.shared_biases) {
+    visit.Tensor("rel_pos_bias.relative_position_bias_table", {c.relative_bias_rows(), c.block.attention.heads},
+                 Role::kPosition, p.shared_biases);
   }
   if (c.rotary == PatchRotary::kMixed) {
     visit.Tensor("rope.freqs", {2, c.depth, c.block.attention.heads, c.block.attention.query_width() / 2},
@@ -153,6 +167,9 @@ void VisitAttention(const nn::AttentionConfig& c, const nn::NormConfig& norm, st
     visit.Norm({layer, "q_norm"}, c.query_width(), norm, p.query_norm);
     visit.Norm({layer, "k_norm"}, c.query_width(), norm, p.key_norm);
   }
+  if (c.bias_rows > 0) {
+    visit.Tensor({layer, "relative_position_bias_table"}, {c.bias_rows, c.heads}, Role::kPosition, p.bias_table);
+  }
   if (c.output_norm) visit.Norm({layer, "norm"}, c.joined_width(), norm, p.output_norm);
   if (c.projection) visit.Linear({layer, "proj"}, D, c.joined_width(), c.projection_bias, p.projection);
 }
@@ -174,6 +191,27 @@ void VisitBlock(const nn::BlockConfig& c, int64_t tokens, nn::BlockParameters<T>
   if (c.mlp.norm) visit.Norm("mlp.norm", M, c.norm, p.mlp.norm);
   visit.Linear("mlp.fc2", D, M, c.mlp.bias, p.mlp.fc2);
   if (c.layer_scale) visit.Tensor("ls2.gamma", {D}, Role::kScale, p.scale2);
+}
+
+/// Norms in the heads of masks, whose eps no configuration changes.
+inline constexpr nn::NormConfig kMaskNorm = {.eps = 1e-6};
+
+template <typename T, typename Visitor>
+void VisitMaskHead(const VitConfig& c, OutputParameters<T>& p, Visitor& visit) {
+  static constexpr std::string_view kDoublings[kMaxDoublings] = {"doubling.0.", "doubling.1.", "doubling.2.",
+                                                                 "doubling.3."};
+  const int64_t D = c.block.width;
+  visit.Linear("mask_class", c.mask_classes + 1, D, true, p.mask_class);
+  visit.Linear("mask_head.0", D, D, true, p.mask_head[0]);
+  visit.Linear("mask_head.1", D, D, true, p.mask_head[1]);
+  visit.Linear("mask_head.2", D, D, true, p.mask_head[2]);
+  for (int64_t i = 0; i < c.mask_doublings; ++i) {
+    auto& doubling = p.doublings[i];
+    visit.Tensor({kDoublings[i], "expand.weight"}, {D, D, 2, 2}, Role::kWeight, doubling.expand.weight);
+    visit.Tensor({kDoublings[i], "expand.bias"}, {D}, Role::kBias, doubling.expand.bias);
+    visit.Tensor({kDoublings[i], "smooth.weight"}, {D, 1, 3, 3}, Role::kWeight, doubling.smooth);
+    visit.Norm({kDoublings[i], "norm"}, D, kMaskNorm, doubling.norm);
+  }
 }
 
 template <typename T, typename Visitor>
@@ -205,6 +243,7 @@ void VisitOutput(const VitConfig& c, OutputParameters<T>& p, Visitor& visit) {
     visit.Linear("box_head.1", D, D, true, p.box_head[1]);
     visit.Linear("box_head.2", 4, D, true, p.box_head[2]);
   }
+  if (c.mask_classes > 0) VisitMaskHead(c, p, visit);
 }
 
 template <typename T, typename Visitor>

@@ -27,8 +27,7 @@ inline constexpr std::string_view kZeroPart = "0";
 
 struct Layout {
   std::span<const std::span<const NameRow>> tables;  // the first table with the tensor applies
-  // Tensors that inference does not read, such as mask tokens; "decoder.*": all whose names begin so; "*.bias":
-  // all whose names end so.
+  // Tensors that inference does not read, such as mask tokens; "decoder.*": all whose names begin so; "*.index": end.
   std::span<const std::string_view> ignored;
   // Ignored tokens of shape [1, D], or [1, 1, D], that the library's class still expects: conversion writes zeros.
   std::span<const std::string_view> placeholders;

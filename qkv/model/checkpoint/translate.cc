@@ -20,6 +20,7 @@ Obstructions CommonObstructions(const VitConfig& c, std::string_view who) {
       {!c.block.attention.projection, has_no("attention without an output projection")},
       {c.projection_width > 0, has_no("projection of the pooled vector into a space shared with texts")},
       {c.detection_tokens > 0, has_no("detection tokens")},
+      {c.query_tokens > 0, has_no("query tokens")},
       {c.head_norm, has_no("LayerNorm in the classifier")},
       {!SeparationObstruction(c).empty(),
        fmt::format("{}: {}", has_no(fmt::format("{} attention", Name(c.block.attention.kind))),
@@ -48,8 +49,8 @@ void NoteOtherSizes(const Description& description, Family target, Interpolation
                     std::vector<std::string>* notes) {
   const VitConfig& c = description.config;
   const bool square = c.image_height == c.image_width;
-  if (c.family == target || c.positions != Positions::kLearned) return;
-  if (c.interpolation == interpolation && square) return;
+  if (c.family == target || (c.positions != Positions::kLearned && !c.has_relative_biases())) return;
+  if (c.interpolation == interpolation && square && !c.has_relative_biases()) return;
   notes->push_back(fmt::format(
       "at other sizes than {}x{} {} interpolates the positions in its own way: logits differ there{}", c.image_height,
       c.image_width, Name(target),
@@ -77,8 +78,12 @@ std::vector<std::string> Differences(const VitConfig& a, const VitConfig& b) {
   compare("the distillation token", a.distillation_token, b.distillation_token);
   compare("the register tokens", a.registers, b.registers);
   compare("the detection tokens", a.detection_tokens, b.detection_tokens);
+  compare("the query tokens", a.query_tokens, b.query_tokens);
+  compare("the blocks with query tokens", a.query_blocks, b.query_blocks);
   compare("the positions", a.positions, b.positions);
   compare("the positions that are added after blocks", a.position_blocks(), b.position_blocks());
+  compare("the blocks' biases by relative position", a.block.attention.bias_rows, b.block.attention.bias_rows);
+  compare("the shared biases by relative position", a.shared_biases, b.shared_biases);
   compare("the rotary positions", a.rotary, b.rotary);
   if (a.rotary != PatchRotary::kNone) {
     compare("the base of rotary positions", a.rotary_base, b.rotary_base);
@@ -127,6 +132,9 @@ std::vector<std::string> Differences(const VitConfig& a, const VitConfig& b) {
   compare("the number of classes", a.classes, b.classes);
   compare("the distillation head", a.distillation_head, b.distillation_head);
   compare("the classes of objects", a.detection_classes, b.detection_classes);
+  compare("the classes of masks", a.mask_classes, b.mask_classes);
+  compare("the doublings of the grid of masks", a.mask_doublings, b.mask_doublings);
+  if (a.mask_classes > 0) compare("the activation of the heads of masks", a.mask_activation, b.mask_activation);
   return differences;
 }
 

@@ -22,6 +22,26 @@ constexpr std::pair<PatchRotary, std::string_view> kPatchRotary[] = {{PatchRotar
                                                                      {PatchRotary::kNormalised, "normalised"},
                                                                      {PatchRotary::kMixed, "mixed"}};
 
+void ValidateQueries(const VitConfig& c) {
+  RequireRange("the number of query tokens", c.query_tokens, 0, kMaxExtent);
+  RequireRange("the doublings of the grid of masks", c.mask_doublings, 0, kMaxDoublings);
+  Require(c.mask_classes == 0 || c.query_tokens > 0, "config: heads of masks without query tokens");
+  if (c.query_tokens == 0) return;
+  RequireRange("the number of blocks with query tokens", c.query_blocks, 1, c.depth);
+  Require(!nn::IsPositional(c.block.attention.kind), "config: query tokens with {} attention, which has no queries",
+          Name(c.block.attention.kind));
+  Require(!c.block_positions && !c.pre_norm, "config: query tokens with positions after blocks, or a norm before them");
+}
+
+// Operations of the heads that read the query tokens, for this many patches.
+double MaskFlops(const VitConfig& c, double patches) {
+  if (c.mask_classes == 0) return 0;
+  const auto D = static_cast<double>(c.block.width), Q = static_cast<double>(c.query_tokens);
+  double flops = 2 * Q * D * (3 * D + static_cast<double>(c.mask_classes + 1));
+  for (int64_t i = 0; i < c.mask_doublings; ++i, patches *= 4) flops += 2 * 4 * patches * D * (D + 9);
+  return flops + 2 * Q * D * patches;
+}
+
 }  // namespace
 
 std::string_view Name(Pool pool) { return FindName(kPools, pool); }
@@ -95,6 +115,7 @@ void Validate(const VitConfig& c) {
   RequireRange("the number of detection tokens", c.detection_tokens, 0, kMaxExtent);
   RequireRange("the number of classes", c.classes, 0, kMaxClasses);
   RequireRange("the number of classes of objects", c.detection_classes, 0, kMaxClasses);
+  RequireRange("the number of classes of masks", c.mask_classes, 0, kMaxClasses);
   Require(c.detection_classes == 0 || c.detection_tokens > 0, "config: heads of detection without detection tokens");
   RequireRange("the pooler's width", c.pooler_width, 0, kMaxExtent);
   RequireRange("the projection's width", c.projection_width, 0, kMaxExtent);
@@ -102,6 +123,7 @@ void Validate(const VitConfig& c) {
           c.patch_height, c.patch_width, c.channels);
   const bool needs_token = c.pool == Pool::kToken || c.pool == Pool::kTokenAndMean;
   Require(!needs_token || c.prefix() > 0, "config: pooling by the class token, but there is none");
+  ValidateQueries(c);
   Require(!c.distillation_head || c.distillation_token, "config: a distillation head without a distillation token");
   Require(c.positions != Positions::kSinCos || (c.block.width % 4 == 0 && c.block.width >= 8),
           "config: sine and cosine positions need a width that is a multiple of 4 and at least 8, got {}",
@@ -109,6 +131,13 @@ void Validate(const VitConfig& c) {
   RequireRange("the heads of attention pooling", c.map_heads, 0, kMaxExtent);
   Require(c.pool != Pool::kMap || c.block.width % c.pool_heads() == 0,
           "config: a width of {} is no multiple of attention pooling's {} heads", c.block.width, c.pool_heads());
+  const int64_t bias_rows = c.block.attention.bias_rows;
+  Require(bias_rows == 0 || bias_rows == c.relative_bias_rows(),
+          "config: a table of {} biases by relative position, expected {} for {}x{} patches", bias_rows,
+          c.relative_bias_rows(), c.grid_height(), c.grid_width());
+  Require(!c.has_relative_biases() || (c.class_token && c.prefix() == 1),
+          "config: biases by relative position need a class token and no other token before the patches, got {}",
+          c.prefix());
   if (c.rotary == PatchRotary::kNone) return;
   const nn::AttentionConfig& attention = c.block.attention;
   Require(nn::AllowsRotary(attention.kind) && attention.query_width() % 4 == 0,
@@ -136,8 +165,11 @@ double Flops(const VitConfig& c, int64_t height, int64_t width) {
   const double detection = c.detection_classes == 0 ? 0
                                                     : 2 * static_cast<double>(c.detection_tokens) * D *
                                                           (4 * D + static_cast<double>(c.detection_classes + 5));
-  return embedding + static_cast<double>(c.depth) * Flops(c.block, patches + static_cast<double>(c.prefix())) +
-         projection + head * (c.distillation_head ? 2 : 1) + detection;
+  const double tokens = patches + static_cast<double>(c.prefix());
+  const auto waiting = static_cast<double>(c.query_tokens > 0 ? c.depth - c.query_blocks : 0);
+  const double blocks = waiting * Flops(c.block, tokens - static_cast<double>(c.query_tokens)) +
+                        (static_cast<double>(c.depth) - waiting) * Flops(c.block, tokens);
+  return embedding + blocks + projection + head * (c.distillation_head ? 2 : 1) + detection + MaskFlops(c, patches);
 }
 
 }  // namespace qkv::model

@@ -2,6 +2,7 @@
 // and its arithmetic. Not here: how each library writes it (families/).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -45,6 +46,12 @@ enum class Interpolation {
   kBilinearAligned,  // corners aligned
 };
 
+/// How biases by relative position are resampled to another grid.
+enum class BiasInterpolation {
+  kBilinear,   // Hugging Face
+  kGeometric,  // timm: linear between points whose distances grow geometrically from the centre
+};
+
 enum class Pool { kToken, kMean, kMax, kMeanMax, kMap, kTokenAndMean };
 
 /// timm's names: "token", "avg", "max", "avgmax", "map"; and "token+avg", which timm lacks.
@@ -53,6 +60,8 @@ std::optional<Pool> FindPool(std::string_view name);
 
 /// More classes than any data set has. Labels are stored per class, so a small file must not claim a huge number.
 inline constexpr int64_t kMaxClasses = 1 << 20;
+/// Of the grid of masks, beyond which they would be finer than the pixels of usual patches.
+inline constexpr int64_t kMaxDoublings = 4;
 
 struct VitConfig {
   Family family = Family::kTimm;
@@ -72,6 +81,9 @@ struct VitConfig {
   int64_t registers = 0;
   // Tokens that each become one box (YOLOS). Files have their positions behind those of the patches.
   int64_t detection_tokens = 0;
+  // Tokens that each become one mask (EoMT), behind all other prefix tokens. They enter before the last query_blocks
+  // blocks; until then they wait: no token attends to them, and they do not change.
+  int64_t query_tokens = 0, query_blocks = 0;
 
   Positions positions = Positions::kLearned;
   int64_t position_prefix = 1;  // how many prefix tokens, from the first, have a position
@@ -86,6 +98,10 @@ struct VitConfig {
   bool rotary_columns_first = false;  // kPatches, kMixed: the column is the first coordinate
   // The file pairs features i and i + E/2 of a head; binding makes them neighbours (nn::HalfSplitToNeighbours).
   bool rotary_halves = false;
+  // Biases of the scores by relative position, of one class token and the patches (BEiT): a table for each block
+  // (block.attention.bias_rows), one for all blocks, or both, which add up.
+  bool shared_biases = false;
+  BiasInterpolation bias_interpolation = BiasInterpolation::kBilinear;
   bool square_positions = false;  // interpolation treats the trained grid as square, whatever its shape
   // For other sizes than the trained one: pixels beyond the last whole patch are ignored, not rejected.
   bool crops_to_patches = false;
@@ -108,6 +124,10 @@ struct VitConfig {
   bool distillation_head = false;  // a second classifier on the distillation token; the output is the mean of both
   // Classes of the heads that read the detection tokens, without "no object"; 0: there are no such heads.
   int64_t detection_classes = 0;
+  // Classes of the heads that read the query tokens, without "no object"; 0: there are no such heads.
+  int64_t mask_classes = 0;
+  int64_t mask_doublings = 0;  // how often the grid of patches is doubled to that of the masks, at most kMaxDoublings
+  simd::Activation mask_activation = simd::Activation::kGelu;  // in these heads
   // Without a classifier, a model with a distillation token outputs the mean of its two tokens, not the class token.
   bool distillation_mean = true;
 
@@ -115,13 +135,24 @@ struct VitConfig {
   bool averages_two_tokens() const {
     return distillation_head || (distillation_mean && distillation_token && classes == 0);
   }
-  /// Whether scores are x_i M x_jᵀ of one matrix M, with terms of one token: neither a norm nor a rotation stands
-  /// between projections and their product.
+  /// Whether scores are x_i M x_jᵀ of one matrix M, with terms of one token and biases by position: neither a norm nor
+  /// a rotation stands between projections and their product.
   bool scores_are_bilinear() const { return !block.attention.qk_norm && rotary == PatchRotary::kNone; }
+  bool has_relative_biases() const { return shared_biases || block.attention.bias_rows > 0; }
+  /// Rows of a table of biases: one for each offset between two patches, and those of the class token.
+  int64_t relative_bias_rows() const { return (2 * grid_height() - 1) * (2 * grid_width() - 1) + 3; }
+  /// Tables that differ between blocks, or the one of all blocks; 0 without biases.
+  int64_t relative_bias_tables() const { return block.attention.bias_rows > 0 ? depth : shared_biases ? 1 : 0; }
   int64_t pool_heads() const { return map_heads > 0 ? map_heads : block.attention.heads; }
-  int64_t prefix() const { return class_token + distillation_token + registers + detection_tokens; }
+  int64_t prefix() const { return class_token + distillation_token + registers + detection_tokens + query_tokens; }
   /// Index of the first detection token.
-  int64_t detection_begin() const { return prefix() - detection_tokens; }
+  int64_t detection_begin() const { return query_begin() - detection_tokens; }
+  /// Index of the first query token.
+  int64_t query_begin() const { return prefix() - query_tokens; }
+  /// Whether the query tokens are not yet among the tokens of this block.
+  bool queries_wait(int64_t index) const { return query_tokens > 0 && index < depth - query_blocks; }
+  /// Side of a mask in pixels of its own, for a side of a grid of patches.
+  int64_t mask_side(int64_t patches_of_side) const { return patches_of_side << mask_doublings; }
   /// Tables of positions that are added after blocks.
   int64_t position_blocks() const { return block_positions && depth > 1 ? depth - 1 : 0; }
   int64_t grid_height() const { return image_height / patch_height; }
@@ -136,14 +167,20 @@ struct VitConfig {
   int64_t projection_input() const {
     return pool == Pool::kTokenAndMean ? 2 * block.width : pooler_width > 0 ? pooler_width : block.width;
   }
-  /// Classes that have names: of images, or of objects.
-  int64_t named_classes() const { return classes > 0 ? classes : detection_classes; }
+  /// Classes that have names: of images, of objects, or of masks.
+  int64_t named_classes() const { return classes > 0 ? classes : std::max(detection_classes, mask_classes); }
   /// Last axis of "logits".
   int64_t outputs() const { return classes > 0 ? classes : pooled_width(); }
 };
 
 /// Throws Error if a number is out of range or two of them contradict each other.
 void Validate(const VitConfig& config);
+
+/// The configuration in blocks in which the query tokens wait.
+inline VitConfig WithoutQueries(VitConfig config) {
+  config.query_tokens = config.query_blocks = config.mask_classes = 0;
+  return config;
+}
 
 /// Keys of config.json that are qkv's own, the same in every family.
 inline constexpr std::string_view kOwnKeys[] = {"qkv_attention",     "qkv_attention_rank",      "qkv_rotary",

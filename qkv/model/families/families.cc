@@ -11,10 +11,11 @@
 namespace qkv::model {
 namespace {
 
-// The first match applies. vit-pytorch precedes timm: both have the key "architecture". Eva precedes timm's other
-// models, and CLIP, SigLIP, DINOv3 and YOLOS those that do not look at what is theirs.
-constexpr const FamilyRow* kFamilies[] = {&kVitPytorch, &kTimmEva,  &kTimmVit, &kHfDinov3, &kHfYolos, &kHfVitRelatives,
-                                          &kHfClip,     &kHfSiglip, &kHfVit,   &kHfDinov2, &kOpenClip};
+// The first match applies. vit-pytorch precedes timm: both have the key "architecture". Beit and Eva precede
+// timm's other models, and BEiT, EoMT, CLIP, SigLIP, DINOv3 and YOLOS those that do not look at what is theirs.
+constexpr const FamilyRow* kFamilies[] = {&kVitPytorch, &kTimmBeit, &kTimmEva,  &kTimmVit,        &kHfBeit,
+                                          &kHfEomt,     &kHfDinov3, &kHfYolos,  &kHfVitRelatives, &kHfClip,
+                                          &kHfSiglip,   &kHfVit,    &kHfDinov2, &kOpenClip};
 
 constexpr Library kLibraries[] = {{Family::kTimm, "timm", "timm"},
                                   {Family::kHuggingFace, "Hugging Face", "hf"},
@@ -49,8 +50,7 @@ const FamilyRow& FindFamily(const VitConfig& config, Family library) {
 
 const FamilyRow& FindFamily(const Fields& config) {
   if (const FamilyRow* row = FindRow([&](const FamilyRow& family) { return family.recognises(config); })) return *row;
-  Require(!config.Has("model_type"),
-          "config.json: model_type \"{}\" is not supported; {} are, and EoMT, BEiT and data2vec are planned",
+  Require(!config.Has("model_type"), "config.json: model_type \"{}\" is not supported; {} are",
           config.String("model_type", ""), fmt::join(ModelTypes(), ", "));
   Fail(
       "config.json: of no family that qkv knows: it has neither \"architecture\" (timm) nor \"model_type\" (Hugging "

@@ -53,6 +53,23 @@ int64_t Extent(const io::TensorSet& tensors, const std::string& name, int axis) 
   return tensor->shape[axis];
 }
 
+int64_t RelativeBiasRows(const VitConfig& c) {
+  RequireRange("the image height", c.image_height, 1, kMaxExtent);
+  RequireRange("the image width", c.image_width, 1, kMaxExtent);
+  RequireRange("the patch height", c.patch_height, 1, c.image_height);
+  RequireRange("the patch width", c.patch_width, 1, c.image_width);
+  return c.relative_bias_rows();
+}
+
+int64_t SideOfRelativeBiases(int64_t rows) {
+  const int64_t offsets = RoundedRoot(rows - 3);  // 2 · side − 1
+  Require(offsets % 2 == 1 && offsets * offsets == rows - 3,
+          "checkpoint: a table of {} biases by relative position is of no square grid; give the image size in a "
+          "config.json",
+          rows);
+  return (offsets + 1) / 2;
+}
+
 bool IsSquare(int64_t count) { return count > 0 && RoundedRoot(count) * RoundedRoot(count) == count; }
 
 int64_t SquareSide(int64_t count) {

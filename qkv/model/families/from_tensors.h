@@ -30,6 +30,14 @@ void AddAssumed(const std::vector<Assumed>& values, const ModelHints& given, std
 /// Throws Error if the tensor is missing, lacks this axis, or is too long.
 int64_t Extent(const io::TensorSet& tensors, const std::string& name, int axis);
 
+/// Rows of a table of biases by relative position on the configuration's grid. Throws Error if its sizes are out of
+/// range.
+int64_t RelativeBiasRows(const VitConfig& config);
+
+/// The side of the square grid whose table of biases by relative position has this many rows. Throws Error if there is
+/// none.
+int64_t SideOfRelativeBiases(int64_t rows);
+
 /// True if `count` patches, at least one, form a square grid.
 bool IsSquare(int64_t count);
 

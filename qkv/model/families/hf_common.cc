@@ -111,6 +111,19 @@ void ReadHfEncoder(const Fields& config, const HfDefaults& defaults, VitConfig* 
   c->square_positions = c->crops_to_patches = true;
 }
 
+void ReadHfDinov3Biases(const Fields& config, VitConfig* c) {
+  nn::AttentionConfig& attention = c->block.attention;
+  attention.bias = config.Bool("query_bias", true);
+  attention.key_bias = attention.bias && config.Bool("key_bias", false);
+  Require(
+      attention.bias == config.Bool("value_bias", true) && (attention.bias || !config.Bool("key_bias", false)),
+      "config.json: query_bias {}, key_bias {} and value_bias {} are not supported (biases of queries and values, of "
+      "all three, or none)",
+      attention.bias, config.Bool("key_bias", false), config.Bool("value_bias", true));
+  attention.projection_bias = config.Bool("proj_bias", true);
+  c->block.mlp.bias = config.Bool("mlp_bias", true);
+}
+
 Description ReadHfModel(const Fields& config, const HfType& type, int64_t patch, const io::TensorSet& tensors) {
   Description description;
   VitConfig& c = description.config;
@@ -197,7 +210,9 @@ io::Json HfConfigFromTensors(const io::TensorSet& tensors, const ModelHints& giv
   config["num_register_tokens"] = extent("embeddings.register_tokens", 1);
   if (detection > 0) config["num_detection_tokens"] = detection;
   const int64_t prefix = has("embeddings.distillation_token") + has("embeddings.cls_token") + detection;
-  config["image_size"] = SquareSide(extent("embeddings.position_embeddings", 1) - prefix) * patch;
+  const int64_t biases = extent("relative_position_bias_table", 0);
+  config["image_size"] = patch * (biases > 0 ? SideOfRelativeBiases(biases)
+                                             : SquareSide(extent("embeddings.position_embeddings", 1) - prefix));
   if (has("classifier.weight")) config["num_labels"] = extent("classifier.weight", 0);
   if (has("cls_classifier.weight")) config["num_labels"] = extent("cls_classifier.weight", 0);
   if (has("pooler.dense.weight")) config["pooler_output_size"] = extent("pooler.dense.weight", 0);

@@ -60,6 +60,10 @@ std::string HfArchitecture(const Fields& config, std::string otherwise);
 /// Sizes of an image encoder's blocks and patches, activation and eps.
 void ReadHfEncoder(const Fields& config, const HfDefaults& defaults, VitConfig* c);
 
+/// query_bias, key_bias, value_bias, proj_bias and mlp_bias of DINOv3. Throws Error for combinations without a tensor
+/// layout.
+void ReadHfDinov3Biases(const Fields& config, VitConfig* c);
+
 /// The class, and the keys that all types share. patch: default patch side of the type.
 Description ReadHfModel(const Fields& config, const HfType& type, int64_t patch, const io::TensorSet& tensors);
 

@@ -76,19 +76,6 @@ io::Json DefaultPreprocessor() {
   return {{"image_processor_type", "DINOv3ViTImageProcessor"}, {"size", {{"height", 224}, {"width", 224}}}};
 }
 
-void ReadBiases(const Fields& config, VitConfig* c) {
-  nn::AttentionConfig& attention = c->block.attention;
-  attention.bias = config.Bool("query_bias", true);
-  attention.key_bias = attention.bias && config.Bool("key_bias", false);
-  Require(
-      attention.bias == config.Bool("value_bias", true) && (attention.bias || !config.Bool("key_bias", false)),
-      "config.json: query_bias {}, key_bias {} and value_bias {} are not supported (biases of queries and values, of "
-      "all three, or none)",
-      attention.bias, config.Bool("key_bias", false), config.Bool("value_bias", true));
-  attention.projection_bias = config.Bool("proj_bias", true);
-  c->block.mlp.bias = config.Bool("mlp_bias", true);
-}
-
 std::string Architecture(const Fields& config) {
   const std::string model = std::string(kType.stem) + "Model";
   if (!config.Has("architectures")) return model;
@@ -119,7 +106,7 @@ Description DescribeHfDinov3(const io::Json& json, const std::optional<io::Json>
   if (config.Bool("use_gated_mlp", false)) c.block.mlp.gate = simd::Gate::kFirst;
   c.block.norm.eps = config.Number("layer_norm_eps", kEps);
   c.block.layer_scale = true;
-  ReadBiases(config, &c);
+  ReadHfDinov3Biases(config, &c);
   c.registers = config.Int("num_register_tokens", 0);
   c.positions = Positions::kNone;
   c.position_prefix = 0;

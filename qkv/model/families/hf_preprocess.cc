@@ -33,20 +33,24 @@ struct ProcessorDefaults {
   int64_t size;
   bool center_crop;
   const std::vector<float>*mean, *std;
-  int64_t longest_edge = 0;  // YOLOS: the longer edge is limited, and sides are multiples of kYolosMultiple
+  int64_t longest_edge = 0;  // YOLOS and EoMT: the longer edge is limited
+  int64_t multiple = 1;      // YOLOS: sides are multiples of this
+  bool squares = false;      // EoMT: images are padded, or split into squares
 };
-
-constexpr int64_t kYolosMultiple = 16;
 constexpr int64_t kCropSize = 224;  // default of all classes that crop
 
 const std::array kProcessors = {
     ProcessorDefaults{"ViT", 2, false, 224, false, &kHalf, &kHalf},
     ProcessorDefaults{"DeiT", 3, false, 256, true, &kHalf, &kHalf},
+    ProcessorDefaults{"Beit", 3, false, 224, false, &kHalf, &kHalf},
     ProcessorDefaults{"Bit", 3, true, 224, true, &kClipMean, &kClipStd},
     ProcessorDefaults{"DINOv3ViT", 2, false, 224, false, &kImageNetOfHfMean, &kImageNetOfHfStd},
     ProcessorDefaults{"CLIP", 3, true, 224, true, &kClipMean, &kClipStd},
     ProcessorDefaults{"Siglip", 3, false, 224, false, &kHalf, &kHalf},
-    ProcessorDefaults{"Yolos", 2, true, 800, false, &kImageNetOfHfMean, &kImageNetOfHfStd, /*longest_edge=*/1333},
+    ProcessorDefaults{"Yolos", 2, true, 800, false, &kImageNetOfHfMean, &kImageNetOfHfStd, /*longest_edge=*/1333,
+                      /*multiple=*/16},
+    ProcessorDefaults{"Eomt", 2, true, 640, false, &kImageNetOfHfMean, &kImageNetOfHfStd, /*longest_edge=*/640,
+                      /*multiple=*/1, /*squares=*/true},
 };
 
 /// "ViTImageProcessor", "ViTImageProcessorFast", "ViTFeatureExtractor", …
@@ -60,9 +64,8 @@ const ProcessorDefaults& FindProcessorDefaults(const Fields& fields) {
       if (rest == ending) return defaults;
   }
   Fail(
-      "{}: \"{}\" is \"{}\", expected ViTImageProcessor, DeiTImageProcessor, BitImageProcessor, "
-      "DINOv3ViTImageProcessor, "
-      "CLIPImageProcessor, SiglipImageProcessor or YolosImageProcessor",
+      "{}: \"{}\" is \"{}\", expected ViTImageProcessor, DeiTImageProcessor, BeitImageProcessor, BitImageProcessor, "
+      "DINOv3ViTImageProcessor, CLIPImageProcessor, SiglipImageProcessor, YolosImageProcessor or EomtImageProcessor",
       fields.where(), key, type);
 }
 
@@ -138,7 +141,7 @@ void SetHuggingFaceResize(const Fields& fields, const ProcessorDefaults& default
 // YOLOS's "size": {"shortest_edge", "longest_edge"}, or one number beside "max_size".
 void SetEdges(const Fields& fields, const ProcessorDefaults& defaults, ImageSize override_size, Preprocess& p) {
   p.resize = Preprocess::Resize::kEdges;
-  p.resize_multiple = kYolosMultiple;
+  p.resize_multiple = defaults.multiple;
   int64_t shortest = defaults.size, longest = defaults.longest_edge;
   if (fields.Has("size") && fields.json().find("size")->is_object()) {
     const Fields object = fields.Object("size");
@@ -154,6 +157,41 @@ void SetEdges(const Fields& fields, const ProcessorDefaults& defaults, ImageSize
   if (!override_size) return;
   p.resize = Preprocess::Resize::kExact;
   std::tie(p.resize_height, p.resize_width) = *override_size;
+}
+
+// EoMT: images are padded to a square, or split into squares. "size": {"shortest_edge", "longest_edge"}, of which the
+// latter may be null.
+void SetSquares(const Fields& fields, const ProcessorDefaults& defaults, ImageSize override_size, Preprocess& p) {
+  int64_t shortest = defaults.size, longest = defaults.longest_edge;
+  if (fields.Has("size")) {
+    Require(fields.json().find("size")->is_object(), "{}: \"size\": expected shortest_edge and longest_edge",
+            fields.where());
+    const Fields object = fields.Object("size");
+    for (const auto& [name, value] : object.json().items()) {
+      Require(name == "shortest_edge" || name == "longest_edge" || value.is_null(),
+              "{}: \"size\" has \"{}\", expected shortest_edge and longest_edge", fields.where(), name);
+    }
+    shortest = object.RequiredInt("shortest_edge"), longest = object.Int("longest_edge", 0);
+  }
+  if (override_size) {
+    Require(override_size->first == override_size->second, "preprocess: EoMT takes squares, got {} x {} pixels",
+            override_size->second, override_size->first);
+    shortest = override_size->first, longest = longest > 0 ? shortest : 0;
+  }
+  shortest = Side(fields, "size", shortest);
+  p.resize = longest > 0 ? Preprocess::Resize::kEdges : Preprocess::Resize::kShortestEdge;
+  p.resize_height = shortest, p.resize_width = longest > 0 ? Side(fields, "size", longest) : shortest;
+  const bool pads = Switch(fields, "do_pad", false);
+  p.squares = Switch(fields, "do_split_image", false);
+  Require(!p.squares || longest == 0, "{}: \"do_split_image\" with a \"longest_edge\" is not supported",
+          fields.where());
+  Require(!pads || p.squares || longest == shortest,
+          "{}: \"do_pad\" needs a \"longest_edge\" that equals \"shortest_edge\", got {} and {}", fields.where(),
+          longest, shortest);
+  if (!pads && !p.squares) return;
+  // The crop is what commands see that do not go through all squares: the one in the middle.
+  p.crop = p.squares ? Preprocess::Crop::kHuggingFace : Preprocess::Crop::kCorner;
+  p.crop_height = p.crop_width = shortest;
 }
 
 std::vector<double> Written(const std::vector<float>& values) {
@@ -172,6 +210,8 @@ Preprocess PreprocessFromHuggingFace(const io::Json& preprocessor_config, int ch
   const ProcessorDefaults& defaults = FindProcessorDefaults(fields);
   // YOLOS pads images to the largest of their batch, which qkv does not need: each image is computed as if alone.
   const bool pads = Switch(fields, "do_pad", false) && defaults.longest_edge == 0;
+  Require(!defaults.squares || Switch(fields, "do_resize", true), "{}: \"do_resize\" is off, which EoMT needs",
+          fields.where());
   Require(!pads && !fields.Has("pad_size"), "{}: \"do_pad\" is not supported", fields.where());
   Preprocess p;
   p.channels = channels;
@@ -179,7 +219,9 @@ Preprocess PreprocessFromHuggingFace(const io::Json& preprocessor_config, int ch
   if (Switch(fields, "do_resize", true)) {
     RefuseNull(fields, "size");
     RefuseNull(fields, "resample");
-    (defaults.longest_edge > 0 ? SetEdges : SetHuggingFaceResize)(fields, defaults, size, p);
+    (defaults.squares            ? SetSquares
+     : defaults.longest_edge > 0 ? SetEdges
+                                 : SetHuggingFaceResize)(fields, defaults, size, p);
     p.filter = HuggingFaceFilter(fields, defaults.resample);
   }
   if (Switch(fields, "do_center_crop", defaults.center_crop)) {

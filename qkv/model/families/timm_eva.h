@@ -1,4 +1,4 @@
-// What timm_vit.cc and timm_eva.cc share: timm has one form of config.json for all its classes.
+// What timm_vit.cc, timm_eva.cc and timm_beit.cc share: timm has one form of config.json for all its classes.
 #pragma once
 
 #include <string>

@@ -61,7 +61,8 @@ std::pair<std::string, std::string> SplitName(std::string_view name) {
 std::string_view TimmClass(std::string_view name) {
   const Row* known = FindRow(kKnown, SplitName(name).first);
   if (known == nullptr) return {};
-  return known->text.starts_with(R"({"class":"Eva")") ? kTimmEvaClass : "VisionTransformer";
+  if (known->text.starts_with(R"({"class":"Eva")")) return kTimmEvaClass;
+  return known->text.starts_with(R"({"class":"Beit")") ? kTimmBeitClass : "VisionTransformer";
 }
 
 std::vector<int64_t> TimmHeads(int64_t width, int64_t depth) {

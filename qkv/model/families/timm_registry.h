@@ -22,8 +22,8 @@ std::vector<int64_t> TimmHeads(int64_t width, int64_t depth);
 /// the reason for names whose blocks qkv does not run.
 bool FindTimmArchitecture(std::string_view name, TimmArchitecture* architecture);
 
-inline constexpr std::string_view kTimmEvaClass = "Eva";
-/// "VisionTransformer" or "Eva"; empty if the registry lacks the name.
+inline constexpr std::string_view kTimmEvaClass = "Eva", kTimmBeitClass = "Beit";
+/// "VisionTransformer", "Eva" or "Beit"; empty if the registry lacks the name.
 std::string_view TimmClass(std::string_view name);
 
 }  // namespace qkv::model

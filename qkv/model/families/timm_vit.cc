@@ -17,6 +17,7 @@
 #include "qkv/model/families/from_tensors.h"
 #include "qkv/model/families/names_attention.h"
 #include "qkv/model/families/preprocess_common.h"
+#include "qkv/model/families/timm_beit.h"
 #include "qkv/model/families/timm_eva.h"
 #include "qkv/model/families/timm_names.h"
 #include "qkv/model/families/timm_registry.h"
@@ -259,8 +260,9 @@ Description DescribeTimm(const io::Json& json) {
 
   Description description;
   const Fields arguments(args, "config.json: model_args");
-  description.config =
-      IsTimmEva(config) ? ParseTimmEva(arguments, architecture) : ParseArguments(arguments, architecture);
+  description.config = IsTimmBeit(config)  ? ParseTimmBeit(arguments, architecture)
+                       : IsTimmEva(config) ? ParseTimmEva(arguments, architecture)
+                                           : ParseArguments(arguments, architecture);
   description.config.family = Family::kTimm;
   Validate(description.config);
   const std::string tag = weak.String("tag", "");
@@ -448,6 +450,7 @@ void Refuse(const VitConfig& c) {
       {c.pool == Pool::kTokenAndMean,
        "timm has no classifier that reads class token and mean side by side, as Dinov2ForImageClassification does"},
       {c.pooler_width > 0, "timm has no pooler (a dense layer on the class token)"},
+      {c.has_relative_biases(), "timm's VisionTransformer has no biases by relative position"},
       {c.distillation_token && c.classes > 0 && !c.distillation_head,
        "timm's distilled models have two classifiers; this one reads the class token only"},
       {c.distillation_token && c.classes == 0 && !c.distillation_mean,

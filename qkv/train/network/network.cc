@@ -66,6 +66,11 @@ template <typename T>
 Network<T>::Network(const model::VitConfig& config) : config_(config), parameters_(config) {
   Require(config.detection_tokens == 0, "train: detection tokens ({}) are not trained; only inference has them",
           config.architecture);
+  Require(!config.has_relative_biases(),
+          "train: {} has biases of scores by relative position, which only inference has; start from another model",
+          config.architecture);
+  Require(config.query_tokens == 0, "train: query tokens ({}) are not trained; only inference has them",
+          config.architecture);
   if (config.rotary != model::PatchRotary::kNone) {
     rotary_.emplace(model::MakeRotaryTable(config, config.grid_height(), config.grid_width()));
   }

@@ -82,6 +82,9 @@ void SetBackground(const Description& description, io::Json* config) {
 // and parser agree.
 InitialModel MakeTimmModel(Description description) {
   const VitConfig wanted = description.config;
+  Require(!wanted.has_relative_biases(),
+          "train: {} has biases of scores by relative position, which only inference has; start from another model",
+          wanted.architecture);
   // timm cannot run this attention, but qkv reads "qkv_attention" before any tensor.
   description.config = model::AsSeparate(wanted);
   model::Translation translation = model::TranslateToTimm(description);

@@ -73,7 +73,7 @@ INSTANTIATE_TEST_SUITE_P(
                     "timm_kind_shared", "timm_kind_unified", "timm_kind_shared_kv", "timm_kind_merged",
                     "timm_kind_low_rank", "timm_kind_symmetric", "timm_kind_gaussian", "timm_kind_positional",
                     "hf_dinov3", "hf_dinov3_7b", "timm_eva", "timm_eva02_norms", "timm_rope_axial", "timm_rope_mixed",
-                    "timm_pe_core", "hf_ijepa"));
+                    "timm_pe_core", "hf_ijepa", "hf_beit_both", "timm_beit_shared"));
 
 TEST_P(CacheOfModels, AnswersWithTheSameBits) {
   std::vector<BuildOptions> variants{

@@ -33,6 +33,10 @@ namespace fs = std::filesystem;
 // What the other library cannot express, a part of the message.
 const std::map<std::string, std::string> kRefused = {
     {"detector", "no detection tokens"},
+    {"hf_beit_non_square", "the tables of a grid that is not square in another order"},
+    {"hf_data2vec_model_resized", "model without a final LayerNorm"},
+    {"segmenter", "no query tokens"},
+    {"segmenter_semantic", "no query tokens"},
     {"hf_deit", "this one reads the class token only"},
     {"hf_deit_model", "no pooler"},
     {"hf_dinov2", "class token and mean side by side"},
@@ -50,6 +54,11 @@ const std::map<std::string, std::string> kRefused = {
     {"hf_vit_model_new_names", "no pooler"},
     {"hf_vit_model_pooler", "no pooler"},
     {"hf_vit_model_pooler_narrow", "no pooler"},
+    {"hf_eomt", "no query tokens"},
+    {"hf_eomt_dinov3", "no query tokens"},
+    {"hf_eomt_dinov3_gated", "no query tokens"},
+    {"hf_eomt_semantic", "no query tokens"},
+    {"hf_eomt_swiglu", "no query tokens"},
     {"hf_yolos", "no detection tokens"},
     {"hf_yolos_model", "no detection tokens"},
     {"hf_yolos_plain", "no detection tokens"},
@@ -58,6 +67,8 @@ const std::map<std::string, std::string> kRefused = {
     {"timm_avg_include_prefix", "this model pools by the mean of its tokens"},
     {"timm_avg_norm", "no model without a class token"},
     {"timm_avgmax", "this model pools by half mean, half maximum"},
+    {"timm_beit", "on square grids of square patches only"},
+    {"timm_beit_both", "no gated MLP"},
     {"timm_bf16", "Dinov2ForImageClassification reads class token and mean; this model takes the class token"},
     {"timm_clip", "no LayerNorm before the blocks"},
     {"timm_clip_projection", "no projection of the pooled vector"},
@@ -114,9 +125,12 @@ const std::map<std::string, std::string> kRefused = {
     {"timm_swiglu_packed", "Dinov2ForImageClassification reads class token and mean"},
 };
 
-// timm can say these; qkv does not write their own layout.
+// timm can say these; qkv does not write their own layout, or not without biases or with the head for pretraining.
 bool HasOneWay(const Description& description) {
-  return description.config.architecture.starts_with("CLIP") || description.config.architecture.starts_with("Siglip");
+  const VitConfig& c = description.config;
+  const bool beit = c.architecture.starts_with("Beit") &&
+                    (!c.has_relative_biases() || c.architecture == "BeitForMaskedImageModeling");
+  return beit || c.architecture.starts_with("CLIP") || c.architecture.starts_with("Siglip");
 }
 
 std::vector<std::string> Cases() {

@@ -119,6 +119,28 @@ TEST(PreprocessConfig, Dinov3SquashesToItsSize) {
   EXPECT_EQ(p.std, (std::vector<float>{0.229f, 0.224f, 0.225f}));
 }
 
+// As microsoft/beit-* and facebook/data2vec-vision-* hold it.
+TEST(PreprocessConfig, BeitSquashesAndCropsOnlyIfAsked) {
+  Json json = {{"feature_extractor_type", "BeitFeatureExtractor"},
+               {"do_center_crop", false},
+               {"crop_size", 224},
+               {"resample", 2},
+               {"size", 224},
+               {"reduce_labels", false}};
+  const image::Preprocess p = PreprocessFromHuggingFace(json, 3);
+  EXPECT_EQ(p.resize, image::Preprocess::Resize::kExact);
+  EXPECT_EQ(p.resize_height, 224);
+  EXPECT_EQ(p.crop, image::Preprocess::Crop::kNone);
+  EXPECT_EQ(p.filter, image::Filter::kBilinear);
+  EXPECT_EQ(p.mean, (std::vector<float>{0.5f, 0.5f, 0.5f}));
+  json["do_center_crop"] = true, json["size"] = 256;
+  const image::Preprocess crops = PreprocessFromHuggingFace(json, 3);
+  EXPECT_EQ(crops.resize_height, 256);
+  EXPECT_EQ(crops.crop_width, 224);
+  EXPECT_EQ(PreprocessFromHuggingFace({{"image_processor_type", "BeitImageProcessor"}}, 3).filter,
+            image::Filter::kBicubic);
+}
+
 TEST(PreprocessConfig, EqualMeansServeOneChannel) {
   const auto p = PreprocessFromHuggingFace({{"image_mean", {0.5, 0.5, 0.5}}, {"image_std", {0.2, 0.2, 0.2}}}, 1);
   EXPECT_EQ(p.mean, std::vector{0.5f});

@@ -83,6 +83,12 @@ std::pair<Tensor<double>, Tensor<double>> ComputeTokens(const Checkpoint& checkp
           tokens(model::Vit<double>(c, bound))};
 }
 
+TEST(ContinuedModel, BiasesByRelativePositionAreNotTrained) {
+  const Checkpoint checkpoint = Checkpoint::Open(GoldenFolder("hf_beit"));
+  const std::string message = ErrorMessage([&] { ContinuedModel(checkpoint, Resolve({{"model", "m"}}), {"a", "b"}); });
+  EXPECT_NE(message.find("biases of scores by relative position"), std::string::npos) << message;
+}
+
 // Rows of the classifier follow the names of the classes, and new classes keep their initial rows.
 TEST(ContinuedModel, KeepsTheClassifiersRowsOfTheSameClasses) {
   Checkpoint checkpoint = Checkpoint::Open(GoldenFolder("timm_vit"));
