@@ -25,11 +25,10 @@ fs::path FolderOf(const fs::path& path) {
   return path.has_parent_path() ? path.parent_path() : ".";
 }
 
-// Cuts ids to `length`, and keeps the last one if it ends every text ("</s>", "[SEP]").
-void Cut(std::vector<int32_t>* ids, int64_t length, std::optional<int32_t> end) {
-  const bool ended = end && !ids->empty() && ids->back() == *end;
-  ids->resize(static_cast<size_t>(length));
-  if (ended) ids->back() = *end;
+// Vocabularies of models may be padded (T5): such ids are no text.
+std::string DecodeKnown(const text::Tokenizer& tokenizer, std::vector<int32_t> ids) {
+  std::erase_if(ids, [&](int32_t id) { return !tokenizer.TokenOf(id); });
+  return tokenizer.Decode(ids);
 }
 
 }  // namespace
@@ -75,13 +74,11 @@ Tensor<float> LanguageModel::Embed(std::span<const std::string> texts, const Not
   const int64_t asked = model_->description().sentence.length;
   const int64_t length = asked > 0 ? std::min(asked, model_->text_length()) : model_->text_length();
   std::vector<std::vector<int32_t>> ids = Encode(texts);
-  const text::SpecialIds& special = tokenizer_.special();
-  const std::optional<int32_t> end = special.separate ? special.separate : special.end;
   size_t cut = 0, first_cut = 0;
   for (size_t i = 0; i < ids.size(); ++i) {
     if (std::ssize(ids[i]) <= length) continue;
     if (cut++ == 0) first_cut = i;
-    Cut(&ids[i], length, end);
+    ids[i] = tokenizer_.Encode(texts[i], {.max_length = length, .padding = text::Padding::kNone});
   }
   if (cut > 0) {
     Notify(note, FormatShown("{} of {} texts have more than the model's {} tokens and are cut, first number {}: {}",
@@ -165,7 +162,7 @@ std::vector<Written> LanguageModel::Write(std::span<const std::string> texts, co
     const std::vector<model::Generated> results = Generate(decoder, starts, &workspace.source, options.settings);
     for (size_t i = 0; i < some.size(); ++i) {
       const model::Generated& one = results[i];
-      written[some[i]] = {target_.Decode(one.tokens), std::ssize(ids[some[i]]), std::ssize(one.tokens), one.score,
+      written[some[i]] = {DecodeKnown(target_, one.tokens), std::ssize(ids[some[i]]), std::ssize(one.tokens), one.score,
                           one.ended};
     }
     if (done) done(first + some.size());
@@ -201,16 +198,18 @@ Written LanguageModel::Continue(const std::string& prompt, const model::Generati
   for (const int32_t id : ids) stream.Add(id);
   bool going = true;
   const auto take = [&](size_t, int32_t token) {
-    if (std::ranges::find(settings.ends, token) != settings.ends.end()) return true;
+    if (std::ranges::find(settings.ends, token) != settings.ends.end() || !tokenizer_.TokenOf(token)) return true;
     const std::string text = stream.Add(token);
-    written.text += text;
     if (!text.empty()) going = show(text);
     return going;
   };
   const model::Generated one = model::Generate(decoder, {&ids, 1}, nullptr, settings, take)[0];
   const std::string rest = stream.Finish();
-  written.text += rest;
   if (going && !rest.empty()) show(rest);
+  const size_t before = DecodeKnown(tokenizer_, ids).size();
+  ids.insert(ids.end(), one.tokens.begin(), one.tokens.end());
+  const std::string whole = DecodeKnown(tokenizer_, ids);
+  written.text = whole.substr(std::min(before, whole.size()));
   written.tokens = std::ssize(one.tokens), written.score = one.score, written.ended = one.ended;
   return written;
 }

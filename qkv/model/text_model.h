@@ -38,10 +38,10 @@ struct TextOutputs {
 
 /// Scratch memory of one caller of TextModel, not shared between threads.
 struct TextWorkspace {
-  Arena arena;
+  Arena arena;              // of activations
   Tensor<float> tokens;     // of the encoder
   Tensor<int64_t> lengths;  // [B], of the encoder's tokens
-  Source<float> source;
+  Source<float> source;     // what the decoder reads of the encoder
 };
 
 /// Const members may be called from several threads.
@@ -55,8 +55,9 @@ class TextModel {
   const TextDescription& description() const { return description_; }  // of the checkpoint
   bool has_encoder() const { return encoder_ != nullptr; }             // reads texts
   bool has_decoder() const { return decoder_ != nullptr; }             // writes texts
-  /// The parts. Throw Error if the model lacks them.
+  /// The part that reads texts. Throws Error if the model has none.
   const SequenceModel<float>& encoder() const;
+  /// The part that writes texts. Throws Error if the model has none.
   const SequenceModel<float>& decoder() const;
 
   /// Greatest number of ids of a text that the model reads.

@@ -330,6 +330,17 @@ bool Tokenizer::MayChange(std::string_view text) const {
   return std::ranges::any_of(kOpen, [text](std::string_view end) { return text.ends_with(end); });
 }
 
+namespace {
+
+// What `text` has behind `before`. Bytes that turn out not to be UTF-8 change what was before them: no character is
+// split then either.
+std::string TextBehind(const std::string& text, size_t before) {
+  while (before < text.size() && (static_cast<unsigned char>(text[before]) & 0xC0) == 0x80) ++before;
+  return before < text.size() ? text.substr(before) : std::string();
+}
+
+}  // namespace
+
 std::string StreamingDecoder::Add(int32_t id) {
   ids_.push_back(id);
   // The text of the ids before, and with the new one: their difference is certain unless a character is incomplete.
@@ -338,7 +349,7 @@ std::string StreamingDecoder::Add(int32_t id) {
   if (text.size() <= before.size() || tokenizer_.MayChange(text)) return {};
   ids_.erase(ids_.begin(), ids_.begin() + static_cast<std::ptrdiff_t>(shown_));
   shown_ = ids_.size();
-  return text.substr(before.size());
+  return TextBehind(text, before.size());
 }
 
 std::string StreamingDecoder::Finish() {
@@ -346,7 +357,7 @@ std::string StreamingDecoder::Finish() {
   const std::string text = tokenizer_.Decode(ids_);
   ids_.clear();
   shown_ = 0;
-  return text.size() > before.size() ? text.substr(before.size()) : std::string();
+  return TextBehind(text, before.size());
 }
 
 Tokenizer Tokenizer::FromJson(std::string_view json, std::string_view where) {

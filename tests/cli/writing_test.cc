@@ -1,0 +1,102 @@
+// Models of text from the command line: translate, summarize, generate, embed --text, search, info, run and verify.
+#include <gtest/gtest.h>
+
+#include "tests/cli/program.h"
+
+namespace qkv {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string Task(const std::string& name) { return Golden("tasks/" + name); }
+io::Json Expected(const std::string& name) { return io::ReadJson(fs::path(Task(name)) / "expected.json"); }
+
+TEST(Translate, WritesALineForEachText) {
+  const TemporaryFolder folder;
+  const io::Json expected = Expected("marian");
+  std::string lines, answers;
+  for (size_t i = 0; i < expected["texts"].size(); ++i) {
+    lines += expected["texts"][i].get<std::string>() + "\n";
+    answers += expected["greedy"][i].get<std::string>() + "\n";
+  }
+  WriteFile(folder / "texts.txt", lines);
+  const std::string model = "-m " + Task("marian") + " --tokens 10 ";
+  const CommandOutput of_file = Qkv("translate " + model + (folder / "texts.txt").string());
+  EXPECT_EQ(of_file.exit_code, 0) << of_file.err;
+  EXPECT_EQ(of_file.out, answers);
+  EXPECT_EQ(Qkv("translate " + model, "cat " + (folder / "texts.txt").string() + " |").out, answers);
+  const CommandOutput words = Qkv("translate " + model + "'The house is green.' --json");
+  EXPECT_EQ(JsonLines(words.out)[0]["text"], expected["greedy"][0]);
+  EXPECT_EQ(JsonLines(words.out)[0]["tokens"], 10);
+  const CommandOutput to_file =
+      Qkv("translate " + model + "--beams 3 'The house is green.' -o " + (folder / "out.txt").string());
+  EXPECT_EQ(to_file.exit_code, 0) << to_file.err;
+  EXPECT_EQ(ReadFile(folder / "out.txt"), expected["beam"][0].get<std::string>() + "\n");
+  const CommandOutput over =
+      Qkv("translate " + model + (folder / "texts.txt").string() + " -o " + (folder / "texts.txt").string());
+  EXPECT_EQ(over.exit_code, 1);
+  EXPECT_EQ(ReadFile(folder / "texts.txt"), lines) << "what is read is not written over";
+}
+
+TEST(Translate, RefusesWhatItCannotDo) {
+  const std::string long_text(2000, 'a');
+  const CommandOutput too_long = Qkv("translate -m " + Task("marian") + " '" + long_text + "'");
+  EXPECT_EQ(too_long.exit_code, 1);
+  EXPECT_TRUE(Contains(too_long.err, "--cut")) << too_long.err;
+  EXPECT_TRUE(Contains(Qkv("translate -m " + Task("bert") + " hello").err, "Marian, T5"));
+  EXPECT_TRUE(Contains(Qkv("translate -m " + Task("marian") + " missing.txt").err, "no such file"));
+  EXPECT_TRUE(Contains(Qkv("translate -m " + Golden("hf_vit") + " hello").err, "no model of texts"));
+}
+
+TEST(Summarize, TakesAFileAsOneText) {
+  const TemporaryFolder folder;
+  WriteFile(folder / "a.txt", "The house is green.");
+  const CommandOutput run = Qkv("summarize -q -m " + Task("t5") + " --tokens 10 " + (folder / "a.txt").string());
+  EXPECT_EQ(run.out, Expected("t5")["greedy"][0].get<std::string>() + "\n") << run.err;
+}
+
+TEST(GenerateText, StreamsWhatTransformersWrites) {
+  const io::Json expected = Expected("gpt2");
+  const std::string model = "generate -m " + Task("gpt2") + " --tokens 10 --temperature 0 --prompt 'attention'";
+  const std::string written = "attention" + expected["greedy"][1].get<std::string>();
+  EXPECT_TRUE(Qkv(model).out.starts_with(written));
+  EXPECT_EQ(JsonLines(Qkv(model + " --json").out)[0]["text"], expected["greedy"][1]);
+}
+
+TEST(EmbedText, VectorsAreFoundByWords) {
+  const TemporaryFolder folder;
+  const io::Json expected = Expected("bert");
+  std::string lines;
+  for (const auto& text : expected["texts"]) lines += text.get<std::string>() + "\n";
+  WriteFile(folder / "texts.txt", lines);
+  const std::string vectors = (folder / "texts.npy").string();
+  const CommandOutput embed =
+      Qkv("embed -m " + Task("bert") + " --text " + (folder / "texts.txt").string() + " -o " + vectors);
+  EXPECT_EQ(embed.exit_code, 0) << embed.err;
+  const CommandOutput found = Qkv("search --top 1 " + vectors + " 'The house is green.'");
+  EXPECT_TRUE(Contains(found.out, "1.0000  The house is green.")) << found.out << found.err;
+  const CommandOutput file = Qkv("search -m " + Task("bert") + " " + vectors + " " + (folder / "texts.txt").string());
+  EXPECT_TRUE(Contains(file.err, "search for words")) << file.err;
+}
+
+TEST(TextModels, AreDescribedRunAndVerified) {
+  const TemporaryFolder folder;
+  const std::string t5 = Golden("text/t5"), reference = t5 + "/expected.safetensors";
+  EXPECT_TRUE(Contains(Qkv("info -m " + t5).out, "cross-attention"));
+  EXPECT_EQ(io::Json::parse(Qkv("info --json -m " + t5).out)["decoder"]["cross_attention"], true);
+  const std::string out = (folder / "out.safetensors").string();
+  EXPECT_EQ(Qkv("run -m " + t5 + " --input " + reference + " --attention 1 -o " + out).exit_code, 0);
+  const auto tensors = io::SafeTensors::Open(out);
+  for (const char* name : {"tokens", "encoder_tokens", "logits", "attention.1", "cross_attention.1"}) {
+    EXPECT_NE(tensors.Find(name), nullptr) << name;
+  }
+  EXPECT_EQ(tensors.Find("attention.0"), nullptr);
+  const CommandOutput verified = Qkv("verify -m " + t5 + " " + reference);
+  EXPECT_EQ(verified.exit_code, 0) << verified.out << verified.err;
+  EXPECT_NE(Qkv("verify --tolerance 1e-9 -m " + t5 + " " + reference).exit_code, 0);
+  const CommandOutput image = Qkv("classify -m " + t5 + " photo.jpg");
+  EXPECT_TRUE(Contains(image.err, "qkv embed --text")) << image.err;
+}
+
+}  // namespace
+}  // namespace qkv
