@@ -88,10 +88,15 @@ int GenerateBytes(const Options& options) {
 int GenerateText(const Options& options) {
   const auto model =
       app::LanguageModel::Open(options.model.path, {.precision = ParsePrecision(options.model.dtype)}, PrintNote);
-  model::GenerationSettings settings = model.Settings();
-  if (model.model().description().generation.max_length == 0) settings.max_tokens = kTokens;
-  settings = options.decoding.Over(settings);
+  Require(!model.model().has_encoder(),
+          "generate: {} is {}, which reads one text and writes another; qkv translate and qkv summarize do that",
+          options.model.path, model.model().description().architecture);
   const std::string prompt = ReadPrompt(options);
+  const model::GenerationDefaults& defaults = model.model().description().generation;
+  model::GenerationSettings settings = model.Settings(prompt.empty() ? 1 : model.CountTokens(prompt));
+  if (defaults.max_length == 0 && defaults.max_new_tokens == 0) settings.max_tokens = kTokens;
+  settings = options.decoding.Over(settings);
+  settings.Validate();
   if (!options.json) Print(prompt);
   const app::Written written = model.Continue(
       prompt, settings,

@@ -285,6 +285,7 @@ void AddInputs(const Options& options, app::InputFiles* inputs) {
 
 Queries AnyQueries(const Options& options, const app::VectorFile& vectors) {
   if (app::IsLanguageModel(options.model.path)) {
+    Require(options.sheet.empty(), "search: --sheet is of photos, and {} is a model of texts", options.model.path);
     const auto model =
         app::LanguageModel::Open(options.model.path, {.precision = ParsePrecision(options.model.dtype)}, PrintNote);
     CompareSource(options, vectors, model.checkpoint());

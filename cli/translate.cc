@@ -48,6 +48,7 @@ Texts Collect(const Options& options) {
     if (name != "-") texts.files.emplace_back(name);
     const std::string content = ReadFileOrInput(name, kMaxTextBytes, "the texts");
     if (!options.lines) {
+      Require(content.find_first_not_of(" \t\r\n") != std::string::npos, "{}: there is no text in it", name);
       texts.all.push_back(content);
       return;
     }
@@ -106,14 +107,18 @@ int Rewrite(const Options& options, std::string_view name) {
   progress.Clear();
   std::string out;
   size_t unfinished = 0;
+  int64_t longest = 0;
   const std::vector<app::Written> joined = app::JoinPieces(pieces, written);
   for (size_t i = 0; i < joined.size(); ++i) {
     Show(options, texts.all[i], joined[i], &out);
     unfinished += !joined[i].ended;
+    if (!joined[i].ended) longest = std::max(longest, joined[i].tokens);
   }
   if (unfinished > 0) {
-    PrintNote(FormatShown("{} of {} texts end after {} tokens, without the model's end; --tokens gives them more",
-                          unfinished, joined.size(), writing.settings.max_tokens));
+    PrintNote(
+        FormatShown("{} of {} texts end without the model's end, the longest after {} tokens; --tokens gives them "
+                    "more, as far as the model goes",
+                    unfinished, joined.size(), longest));
   }
   if (options.output.empty()) {
     PrintRaw(out);

@@ -1,6 +1,9 @@
 #include "cli/writing.h"
 
+#include <cmath>
 #include <cstdint>
+
+#include "qkv/core/error.h"
 
 namespace qkv::cli {
 
@@ -45,7 +48,9 @@ void DecodingOptions::AddSearch(Command command, std::string_view what) {
 
 model::GenerationSettings DecodingOptions::Over(model::GenerationSettings s) const {
   const auto whole = [](const std::optional<double>& from, int64_t* to) {
-    if (from) *to = static_cast<int64_t>(*from);
+    if (!from) return;
+    Require(*from == std::floor(*from), "expected a whole number, got {}", *from);
+    *to = static_cast<int64_t>(*from);
   };
   const auto number = [](const std::optional<double>& from, double* to) {
     if (from) *to = *from;

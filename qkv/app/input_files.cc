@@ -32,7 +32,8 @@ bool MayBeShard(const fs::path& file) {
 bool IsDescription(const fs::path& file) {
   const std::string name = file.filename().string();
   return name == model::kConfigFile || name == model::kOpenClipConfigFile || name == model::kPreprocessorFile ||
-         name == model::kProcessorFile || model::IsTokenizerFile(name);
+         name == model::kProcessorFile || name == model::kGenerationFile || name == model::kModulesFile ||
+         name == model::kSentenceFile || model::IsTokenizerFile(name);
 }
 
 }  // namespace
@@ -57,6 +58,8 @@ InputFiles::InputFiles(const std::string& model) {
     const fs::path& file = entry.path();
     const bool weights = std::ranges::find(io::WeightFileNames(), file.filename()) != io::WeightFileNames().end();
     if (IsDescription(file) || (is_folder && weights)) Add(file);
+    // A module of sentence-transformers has a configuration of its own.
+    if (fs::is_regular_file(file / model::kConfigFile, error)) Add(file / model::kConfigFile);
     if (MayBeShard(file)) shards.push_back(file);
     sharded |= is_folder && IsIndex(file);
   }

@@ -25,6 +25,8 @@ fs::path FolderOf(const fs::path& path) {
   return path.has_parent_path() ? path.parent_path() : ".";
 }
 
+bool IsBlank(const std::string& text) { return text.find_first_not_of(" \t\r\n") == std::string::npos; }
+
 // Vocabularies of models may be padded (T5): such ids are no text.
 std::string DecodeKnown(const text::Tokenizer& tokenizer, std::vector<int32_t> ids) {
   std::erase_if(ids, [&](int32_t id) { return !tokenizer.TokenOf(id); });
@@ -98,17 +100,17 @@ std::string LanguageModel::Prefix(std::string_view task) const {
   return prefix != summarization.end() && prefix->is_string() ? prefix->get<std::string>() : "";
 }
 
-model::GenerationSettings LanguageModel::Settings() const {
+model::GenerationSettings LanguageModel::Settings(int64_t prompt) const {
   const model::GenerationDefaults& defaults = model_->description().generation;
-  model::GenerationSettings settings = SettingsOf(defaults, 1);
-  if (defaults.max_length == 0) settings.max_tokens = kUsualTokens;
+  model::GenerationSettings settings = SettingsOf(defaults, prompt);
+  if (defaults.max_length == 0 && defaults.max_new_tokens == 0) settings.max_tokens = kUsualTokens;
   if (settings.ends.empty() && tokenizer_.special().end) settings.ends = {*tokenizer_.special().end};
   return settings;
 }
 
 int64_t LanguageModel::usual_length() const {
   const int64_t trained = model_->description().trained_length;
-  return trained > 0 ? trained : model_->text_length();
+  return trained > 0 ? std::min(trained, model_->text_length()) : model_->text_length();
 }
 
 int64_t LanguageModel::CountTokens(const std::string& text) const { return std::ssize(Encode({&text, 1})[0]); }
@@ -118,6 +120,7 @@ std::vector<Written> LanguageModel::Write(std::span<const std::string> texts, co
   Require(model_->has_encoder() && model_->has_decoder(),
           "{}: {} does not read one text and write another; models of translation and summaries do (Marian, T5)",
           checkpoint_->source, model_->description().architecture);
+  const std::span<const std::string> blank_of = texts;  // without the prefix
   std::vector<std::string> prefixed;
   if (!options.prefix.empty()) {
     for (const std::string& text : texts) prefixed.push_back(options.prefix + text);
@@ -129,8 +132,12 @@ std::vector<Written> LanguageModel::Write(std::span<const std::string> texts, co
             "text {} has {} tokens, and the model reads {}; cut it in pieces: {}", i + 1, ids[i].size(),
             model_->text_length(), Printable(texts[i], kShownBytes));
   }
-  std::vector<size_t> order(texts.size());
-  std::iota(order.begin(), order.end(), size_t{0});
+  // A text without words has an answer without words: a model would invent one.
+  std::vector<Written> written(texts.size(), {.ended = true});
+  std::vector<size_t> order;
+  for (size_t i = 0; i < texts.size(); ++i) {
+    if (!IsBlank(blank_of[i])) order.push_back(i);
+  }
   std::ranges::stable_sort(order, {}, [&](size_t i) { return ids[i].size(); });
   const model::GenerationDefaults& defaults = model_->description().generation;
   const std::optional<int32_t> start = defaults.start ? defaults.start : tokenizer_.special().padding;
@@ -141,7 +148,6 @@ std::vector<Written> LanguageModel::Write(std::span<const std::string> texts, co
       model_->decoder(),
       static_cast<int64_t>(std::min(most, std::max<size_t>(1, texts.size()))) * options.settings.beams,
       options.settings.max_tokens + 1);
-  std::vector<Written> written(texts.size());
   model::TextWorkspace workspace;
   Tensor<int32_t> batch;
   Tensor<bool> mask;
@@ -159,7 +165,10 @@ std::vector<Written> LanguageModel::Write(std::span<const std::string> texts, co
     }
     model_->ReadSource({.ids = batch, .mask = mask}, workspace);
     const std::vector<std::vector<int32_t>> starts(some.size(), {*start});
-    const std::vector<model::Generated> results = Generate(decoder, starts, &workspace.source, options.settings);
+    // Whichever texts are together, each draws with the seed of its own number.
+    model::GenerationSettings settings = options.settings;
+    for (const size_t i : some) settings.seeds.push_back(settings.sampling.seed + i);
+    const std::vector<model::Generated> results = Generate(decoder, starts, &workspace.source, settings);
     for (size_t i = 0; i < some.size(); ++i) {
       const model::Generated& one = results[i];
       written[some[i]] = {DecodeKnown(target_, one.tokens), std::ssize(ids[some[i]]), std::ssize(one.tokens), one.score,
@@ -200,16 +209,14 @@ Written LanguageModel::Continue(const std::string& prompt, const model::Generati
   const auto take = [&](size_t, int32_t token) {
     if (std::ranges::find(settings.ends, token) != settings.ends.end() || !tokenizer_.TokenOf(token)) return true;
     const std::string text = stream.Add(token);
+    written.text += text;
     if (!text.empty()) going = show(text);
     return going;
   };
   const model::Generated one = model::Generate(decoder, {&ids, 1}, nullptr, settings, take)[0];
   const std::string rest = stream.Finish();
   if (going && !rest.empty()) show(rest);
-  const size_t before = DecodeKnown(tokenizer_, ids).size();
-  ids.insert(ids.end(), one.tokens.begin(), one.tokens.end());
-  const std::string whole = DecodeKnown(tokenizer_, ids);
-  written.text = whole.substr(std::min(before, whole.size()));
+  written.text += rest;
   written.tokens = std::ssize(one.tokens), written.score = one.score, written.ended = one.ended;
   return written;
 }

@@ -51,11 +51,11 @@ class LanguageModel {
   /// What the model's files put before a text for this task, "summarize" or "translate" (T5's task_specific_params).
   std::string Prefix(std::string_view task) const;
 
-  /// How the model's files ask it to write; `max_tokens` is what it has room for, if they do not say it.
-  model::GenerationSettings Settings() const;
-  /// The texts of a decoder that reads each of these texts by its encoder. Batches are of similar lengths; `done` is
-  /// told how many texts have been written. Throws Error that names the text, by its number from 1, if it is longer
-  /// than the model reads, or if the model has no encoder or no decoder.
+  /// How the model's files ask it to write after a prompt of so many tokens; 256 tokens, if they do not say it.
+  model::GenerationSettings Settings(int64_t prompt = 1) const;
+  /// The texts of a decoder that reads each of these texts by its encoder; an empty one for a text without words.
+  /// Batches are of similar lengths; `done` is told how many texts have been written. Throws Error that names the text,
+  /// by its number from 1, if it is longer than the model reads, or if the model has no encoder or no decoder.
   std::vector<Written> Write(std::span<const std::string> texts, const WritingOptions& options,
                              const std::function<void(size_t)>& done = {}) const;
   /// Continues a text with a decoder alone, and gives the new text to `show` as it comes; it returns false to stop. A

@@ -10,17 +10,22 @@ namespace {
 
 constexpr size_t kShownPiece = 60;  // of a text, in a message
 
-// Ends of sentences: after ".", "!", "?" and a space, and after line ends. Offsets behind the white space.
+// Ends of sentences: after ".", "!", "?" and a space, after those of Chinese and Japanese, and after line ends. Offsets
+// behind the white space.
 std::vector<size_t> SentenceEnds(const std::string& text) {
+  constexpr std::string_view kWide[] = {"。", "！", "？"};
   std::vector<size_t> ends;
+  char last = 0;  // before white space, quotes and brackets
   for (size_t i = 0; i < text.size(); ++i) {
     const bool space = text[i] == ' ' || text[i] == '\n';
-    if (!space || (i + 1 < text.size() && (text[i + 1] == ' ' || text[i + 1] == '\n'))) continue;
-    const size_t last = text.find_last_not_of(" \n\"')", i);
-    const bool stops = last != std::string::npos && std::string_view(".!?").find(text[last]) != std::string_view::npos;
-    if (text[i] == '\n' || stops) ends.push_back(i + 1);
+    if (!space && std::string_view("\"')").find(text[i]) == std::string_view::npos) last = text[i];
+    const std::string_view until = std::string_view(text).substr(0, i + 1);
+    const bool wide = std::ranges::any_of(kWide, [&](std::string_view end) { return until.ends_with(end); });
+    const bool more = i + 1 < text.size() && (text[i + 1] == ' ' || text[i + 1] == '\n');
+    const bool stops = space && (text[i] == '\n' || std::string_view(".!?").find(last) != std::string_view::npos);
+    if (!more && (stops || wide)) ends.push_back(i + 1);
   }
-  ends.push_back(text.size());
+  if (ends.empty() || ends.back() < text.size()) ends.push_back(text.size());
   return ends;
 }
 
@@ -29,7 +34,15 @@ std::vector<size_t> WordEnds(const std::string& text) {
   for (size_t i = 0; i < text.size(); ++i) {
     if (text[i] == ' ' || text[i] == '\n') ends.push_back(i + 1);
   }
-  ends.push_back(text.size());
+  if (ends.empty() || ends.back() < text.size()) ends.push_back(text.size());
+  return ends;
+}
+
+std::vector<size_t> CharacterEnds(const std::string& text) {
+  std::vector<size_t> ends;
+  for (size_t i = 1; i <= text.size(); ++i) {
+    if (i == text.size() || (static_cast<unsigned char>(text[i]) & 0xC0) != 0x80) ends.push_back(i);
+  }
   return ends;
 }
 
@@ -40,13 +53,17 @@ class Cutter {
 
   bool Fits(const std::string& text) const { return model_.CountTokens(prefix_ + text) <= model_.usual_length(); }
 
-  void Cut(const std::string& text, std::vector<std::string>* pieces) const {
-    CutAt(text, SentenceEnds(text), /*sentences=*/true, pieces);
-  }
+  void Cut(const std::string& text, std::vector<std::string>* pieces) const { CutAt(text, Unit::kSentence, pieces); }
 
  private:
-  void CutAt(const std::string& text, const std::vector<size_t>& ends, bool sentences,
-             std::vector<std::string>* pieces) const {
+  enum class Unit { kSentence, kWord, kCharacter };
+
+  static std::vector<size_t> Ends(const std::string& text, Unit unit) {
+    return unit == Unit::kSentence ? SentenceEnds(text) : unit == Unit::kWord ? WordEnds(text) : CharacterEnds(text);
+  }
+
+  void CutAt(const std::string& text, Unit of, std::vector<std::string>* pieces) const {
+    const std::vector<size_t> ends = Ends(text, of);
     for (size_t begin = 0, next = 0; next < ends.size();) {
       // The greatest number of units that fit: doubling, then halving, so that long texts are counted few times.
       const auto fits = [&](size_t count) { return Fits(text.substr(begin, ends[next + count - 1] - begin)); };
@@ -59,8 +76,9 @@ class Cutter {
       }
       if (low == 0) {
         const std::string unit = text.substr(begin, ends[next] - begin);
-        Require(sentences, "a word has more tokens than the model reads: {}", Printable(unit, kShownPiece));
-        CutAt(unit, WordEnds(unit), /*sentences=*/false, pieces);
+        Require(of != Unit::kCharacter, "a character has more tokens than the model reads: {}",
+                Printable(unit, kShownPiece));
+        CutAt(unit, of == Unit::kSentence ? Unit::kWord : Unit::kCharacter, pieces);
         low = 1;
       } else {
         pieces->push_back(text.substr(begin, ends[next + low - 1] - begin));

@@ -17,8 +17,8 @@ struct Pieces {
 };
 
 /// Each text as it is or, with `may_cut`, in pieces of up to model.usual_length() tokens, prefix included: of whole
-/// sentences, or of words where a sentence is longer. Throws Error that names a text, by its number from 1, that is
-/// longer, if it may not be cut; `command` is the prefix of the message.
+/// sentences, of words where a sentence is longer, of characters where a word is. Throws Error that names a text, by
+/// its number from 1, that is longer, if it may not be cut; `command` is the prefix of the message.
 Pieces CutTexts(std::span<const std::string> texts, const LanguageModel& model, const std::string& prefix, bool may_cut,
                 const std::string& command);
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 
 #include "qkv/app/json_line.h"
@@ -53,6 +54,13 @@ io::Json PartJson(const model::SequenceConfig& c) {
           {"cross_attention", c.block.cross.has_value()}};
 }
 
+// Tokens of a text that commands take.
+int64_t UsualLength(const model::TextDescription& d) {
+  int64_t length = (d.encoder ? *d.encoder : *d.decoder).length;
+  if (d.encoder && !d.decoder && d.sentence.length > 0) length = std::min(length, d.sentence.length);
+  return d.trained_length > 0 ? std::min(length, d.trained_length) : length;
+}
+
 std::string DescribeSentence(const model::SentenceEmbedding& sentence) {
   return fmt::format("{} of the tokens{}", model::Name(sentence.pool), sentence.normalise ? ", of unit length" : "");
 }
@@ -61,11 +69,9 @@ std::string DescribeSentence(const model::SentenceEmbedding& sentence) {
 
 io::Json TextInfoJson(const model::TextCheckpoint& checkpoint) {
   const model::TextDescription& d = checkpoint.description;
-  io::Json json = {{"source", checkpoint.source},
-                   {"architecture", d.architecture},
-                   {"model_type", d.model_type},
-                   {"parameters", CountParameters(checkpoint)},
-                   {"assumptions", d.assumptions}};
+  io::Json json = {{"source", checkpoint.source},   {"architecture", d.architecture},
+                   {"model_type", d.model_type},    {"parameters", CountParameters(checkpoint)},
+                   {"text_length", UsualLength(d)}, {"assumptions", d.assumptions}};
   if (d.encoder) json["encoder"] = PartJson(*d.encoder);
   if (d.decoder) json["decoder"] = PartJson(*d.decoder);
   if (d.encoder && !d.decoder) {
@@ -82,7 +88,7 @@ std::vector<std::pair<std::string, std::string>> TextInfoLines(const model::Text
   if (d.encoder) lines.emplace_back("encoder", DescribePart(*d.encoder));
   if (d.decoder) lines.emplace_back("decoder", DescribePart(*d.decoder));
   const model::SequenceConfig& reads = d.encoder ? *d.encoder : *d.decoder;
-  lines.emplace_back("texts", fmt::format("up to {} of {} tokens", reads.length, reads.vocabulary));
+  lines.emplace_back("texts", fmt::format("up to {} of {} tokens", UsualLength(d), reads.vocabulary));
   if (d.encoder && !d.decoder) lines.emplace_back("vector", DescribeSentence(d.sentence));
   lines.emplace_back("parameters", report::WithCommas(CountParameters(checkpoint)));
   for (const std::string& assumption : d.assumptions) lines.emplace_back("assumed", assumption);

@@ -118,7 +118,10 @@ void Decoder<T>::Feed(int64_t begin, int64_t end, View<const int32_t> tokens) {
   typename SequenceModel<T>::RunOptions options{
       .first = first_, .caches = caches_, .cached_begin = begin, .source = source_};
   if (source_) {
-    const int64_t share = sequences() / source_->entries;
+    const int64_t share = sequences() / std::max<int64_t>(1, source_->entries);
+    Require(share > 0 && share * source_->entries == sequences(),
+            "decoder: {} sequences do not share the {} entries of their source equally; Source::Select drops entries",
+            sequences(), source_->entries);
     options.source_begin = begin / share, options.source_end = (end + share - 1) / share;
   }
   options.rows = 1;

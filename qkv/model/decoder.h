@@ -44,8 +44,9 @@ class Decoder {
   /// repeats those of a beam search. The source is not changed; see Source::Select.
   void Select(std::span<const int64_t> rows);
 
-  int64_t sequences() const { return std::ssize(tokens_); }  // being decoded
-  int64_t length() const { return length_; }                 // greatest number of tokens of each
+  const SequenceConfig& config() const { return model_.config(); }  // of the model
+  int64_t sequences() const { return std::ssize(tokens_); }         // being decoded
+  int64_t length() const { return length_; }                        // greatest number of tokens of each
   /// The tokens of a sequence that its next logits depend on.
   std::span<const int32_t> tokens(int64_t sequence = 0) const { return tokens_[static_cast<size_t>(sequence)]; }
 

@@ -30,6 +30,8 @@ class Rules {
     if (s_.forced_last && written == max_tokens_ - 1) Force(*s_.forced_last, scores);
     Forbid(s_.suppressed, scores);
   }
+  /// True if the end token was forced because the text is full: it has not ended by itself.
+  bool IsForced(int64_t written) const { return s_.forced_last && written == max_tokens_; }
   bool Ends(int32_t token) const { return std::ranges::find(s_.ends, token) != s_.ends.end(); }
 
  private:
@@ -98,7 +100,7 @@ std::vector<Generated> GenerateEach(Decoder<float>& decoder, std::span<const std
   std::vector<TokenSampler> samplers;
   for (size_t i = 0; i < texts; ++i) {
     SamplingSettings own = settings.sampling;
-    own.seed += i;
+    own.seed = settings.seeds.empty() ? own.seed + i : settings.seeds[i];
     samplers.emplace_back(own);
   }
   std::vector<size_t> running(texts);  // the text of each row of the decoder
@@ -117,9 +119,10 @@ std::vector<Generated> GenerateEach(Decoder<float>& decoder, std::span<const std
       rules.Apply(text[i], std::ssize(prompts[i]), of_row);
       const int32_t token = samplers[i].Draw<float>(of_row);
       text[i].push_back(token), results[i].tokens.push_back(token);
-      results[i].ended = rules.Ends(token);
+      const bool ends = rules.Ends(token);
+      results[i].ended = ends && !rules.IsForced(written);
       if (on_token && !on_token(i, token)) return results;
-      if (results[i].ended || written == most) continue;
+      if (ends || written == most) continue;
       next.push_back(token), kept.push_back(static_cast<int64_t>(row));
     }
     if (next.empty()) return results;
@@ -136,6 +139,15 @@ std::vector<Generated> GenerateEach(Decoder<float>& decoder, std::span<const std
 
 // ---------------------------------------------------------------------------------------------------------------------
 // Beam search
+
+void ToLogProbabilities(std::span<float> scores) {
+  const float greatest = *std::ranges::max_element(scores);
+  if (greatest == kNever) return;
+  double sum = 0;
+  for (const float score : scores) sum += std::exp(score - greatest);
+  const float log_sum = greatest + static_cast<float>(std::log(sum));
+  for (float& score : scores) score -= log_sum;
+}
 
 struct Candidate {
   double score;  // Σ log p
@@ -177,7 +189,8 @@ class Search {
       const Candidate& c = best[i];
       const bool stops = rules.Ends(c.token) || written == most_;
       // Only the first can become texts; the others are there so that enough beams go on.
-      if (stops && i < static_cast<size_t>(s_.beams)) Finish(c, written, rules.Ends(c.token));
+      if (stops && i < static_cast<size_t>(s_.beams))
+        Finish(c, written, rules.Ends(c.token) && !rules.IsForced(written));
       if (stops || std::ssize(next) == s_.beams) continue;
       Beam beam{beams_[static_cast<size_t>(c.beam)].text, c.score};
       beam.text.push_back(c.token);
@@ -196,12 +209,9 @@ class Search {
     for (int64_t b = 0; b < beams(); ++b) {
       const Beam& beam = beams_[static_cast<size_t>(b)];
       const std::span<float> of_beam = CopyRow(logits, b, &scores);
-      const float greatest = *std::ranges::max_element(of_beam);
-      double sum = 0;
-      for (const float logit : of_beam) sum += std::exp(logit - greatest);
-      const float log_sum = greatest + static_cast<float>(std::log(sum));
-      for (float& score : of_beam) score -= log_sum;
+      ToLogProbabilities(of_beam);
       rules.Apply(beam.text, prompt_, of_beam);
+      if (s_.renormalise) ToLogProbabilities(of_beam);
       for (size_t token = 0; token < of_beam.size(); ++token) {
         const Candidate c{beam.score + of_beam[token], b, static_cast<int32_t>(token)};
         if (best.size() == wanted && !IsBetter(c, best.front())) continue;
@@ -302,6 +312,9 @@ GenerationSettings SettingsOf(const GenerationDefaults& d, int64_t prompt) {
   GenerationSettings s;
   if (d.max_length > 0) s.max_tokens = std::max<int64_t>(1, d.max_length - prompt);
   s.min_tokens = std::max<int64_t>(0, d.min_length - prompt);
+  if (d.max_new_tokens > 0) s.max_tokens = d.max_new_tokens;
+  if (d.min_new_tokens > 0) s.min_tokens = d.min_new_tokens;
+  s.renormalise = d.renormalise;
   s.ends = d.ends, s.suppressed = d.suppressed;
   s.forced_first = d.forced_first, s.forced_last = d.forced_last;
   s.no_repeat_ngram = d.no_repeat_ngram, s.repetition_penalty = d.repetition_penalty;
@@ -316,6 +329,17 @@ std::vector<Generated> Generate(Decoder<float>& decoder, std::span<const std::ve
                                 Source<float>* source, const GenerationSettings& settings, const OnToken& on_token) {
   settings.Validate();
   if (prompts.empty()) return {};
+  const SequenceConfig& config = decoder.config();
+  Require(config.outputs >= config.vocabulary, "generate: a decoder of {} tokens has {} logits", config.vocabulary,
+          config.outputs);
+  Require(settings.seeds.empty() || settings.seeds.size() == prompts.size(), "generate: {} seeds for {} texts",
+          settings.seeds.size(), prompts.size());
+  for (const std::vector<int32_t>* tokens : {&settings.ends, &settings.suppressed}) {
+    Require(std::ranges::all_of(*tokens, [](int32_t token) { return token >= 0; }),
+            "generate: a token has no id below 0");
+  }
+  Require(settings.forced_first.value_or(0) >= 0 && settings.forced_last.value_or(0) >= 0,
+          "generate: a token has no id below 0");
   if (settings.beams == 1) return GenerateEach(decoder, prompts, source, settings, on_token);
   std::vector<Generated> results = SearchBeams(decoder, prompts, source, settings);
   for (size_t i = 0; i < results.size() && on_token; ++i) {

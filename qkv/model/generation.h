@@ -22,7 +22,9 @@ struct GenerationSettings {
   std::optional<int32_t> forced_first, forced_last;  // the first token; the one at max_tokens
   int64_t no_repeat_ngram = 0;  // no such number of tokens occurs twice in prompt and text; 0: any may
   double repetition_penalty =
-      1;  // divides positive logits of tokens that prompt and text have; multiplies negative ones
+      1;                        // divides positive logits of tokens that prompt and text have; multiplies negative ones
+  std::vector<uint64_t> seeds;  // of each text's sampling; empty: sampling.seed + i
+  bool renormalise = false;     // log-probabilities of beams are normalised again after all rules
   SamplingSettings sampling = {.temperature = 0};  // of one beam; the i-th text has the seed + i
   int64_t beams = 1;                               // above 1: beam search, without sampling
   double length_penalty = 1;                       // scores of beams are divided by the number of tokens to this power

@@ -207,6 +207,8 @@ View<T> SequenceModel<T>::Run(View<const int32_t> tokens, Arena& arena, const Ru
   }
   Require(config_.block.cross.has_value() == (options.source != nullptr),
           "sequence model: a decoder with cross-attention needs a source, and no other model has one");
+  Require(!options.source || options.source->blocks.size() == blocks_.size(),
+          "sequence model: a source that this model has not read");
   const View<T> x = arena.New<T>({B, N, config_.block.width});
   Embedding(tokens, options, x);
   std::vector<nn::WeightsRequest<T>> requests, source_requests;
@@ -322,7 +324,15 @@ void SequenceModel<T>::ReadSource(View<const T> source, View<const int64_t> leng
   for (const int64_t length : std::span(lengths.data(), static_cast<size_t>(B))) {
     Require(length > 0 && length <= N, "sequence model: a source of {} tokens, expected 1 to {}", length, N);
   }
-  const bool fits = !read->blocks.empty() && read->blocks[0].value.dim(0) == B && read->blocks[0].value.dim(2) == N;
+  // Made by this model, for as many entries and tokens.
+  bool fits = read->blocks.size() == blocks_.size();
+  for (size_t block = 0; block < blocks_.size() && fits; ++block) {
+    const nn::AttentionLayer<T>& layer = blocks_[block].cross;
+    const nn::KeyValueCache<T>& cache = read->blocks[block];
+    fits = cache.value.shape() == Shape({B, layer.kv_heads(), N, layer.head_width}) &&
+           static_cast<double>(cache.key.size() + cache.value.size()) ==
+               nn::KeyValueCache<T>::Elements(layer, B, S, N, false);
+  }
   if (!fits) {
     double elements = 0;
     for (const nn::Block<T>& block : blocks_) elements += nn::KeyValueCache<T>::Elements(block.cross, B, S, N, false);

@@ -1,5 +1,5 @@
-// Inference with sequence models: logits and tokens of whole sequences, and what cross-attention reads. Not here: token by
-// token (decoder.h).
+// Inference with sequence models: logits and tokens of whole sequences, and what cross-attention reads. Not here: token
+// by token (decoder.h).
 #pragma once
 
 #include <cstdint>

@@ -62,6 +62,8 @@ std::vector<Batch> MakeBatches(std::span<const std::vector<int32_t>> ids, const 
 
 // Lengths of texts by a mask whose padding is at the end, [B].
 void LengthsOfMask(View<const bool> mask, int64_t B, int64_t N, Tensor<int64_t>* lengths) {
+  Require(mask.empty() || (mask.shape() == Shape({B, N}) && mask.dense()),
+          "text model: the mask is {}, expected [{}, {}], dense", mask.shape(), B, N);
   lengths->Reuse({B});
   for (int64_t b = 0; b < B; ++b) {
     int64_t& length = lengths->data()[b];

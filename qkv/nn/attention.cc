@@ -141,11 +141,12 @@ void RotateOperands(const AttentionLayer<T>& layer, const RotaryTable& rotary, c
   *key = rotated;
 }
 
-// Reads all cached keys and values in the layout that attention multiplies.
+// Reads the first `count` cached keys and values in the layout that attention multiplies.
 template <typename T>
-void Recall(const AttentionLayer<T>& layer, const CachedRows<T>& cache, View<const T>* key, View<const T>* value) {
-  *value = cache.value.slice(2, 0, cache.tokens());
-  if (!cache.key.empty()) *key = cache.key.slice(2, 0, cache.tokens());
+void Recall(const AttentionLayer<T>& layer, const CachedRows<T>& cache, int64_t count, View<const T>* key,
+            View<const T>* value) {
+  *value = cache.value.slice(2, 0, count);
+  if (!cache.key.empty()) *key = cache.key.slice(2, 0, count);
   if (cache.key.empty() && ValuesAreKeys(layer.kind)) *key = *value;
   if (layer.kind != AttentionKind::kMerged) return;
   // The tokens are the keys of every head.
@@ -428,7 +429,7 @@ void AttentionForward(const Input<T>& x_query, const Input<T>& x, const Attentio
   attention::Options<T> options = MakeAttentionOptions(layer, context);
   if (!context.cache.empty()) {
     Remember(operands.key, operands.value, context.cache);
-    Recall(layer, context.cache, &operands.key, &operands.value);
+    Recall(layer, context.cache, context.cache.tokens(), &operands.key, &operands.value);
     if (!context.cache.even()) options.key_lengths = context.cache.lengths;
   }
   if (absorbed) options.bf16 = false;
@@ -475,9 +476,11 @@ void CrossAttentionForward(const Input<T>& x, const CachedRows<T>& source, const
       ProjectToHeads(x, layer.query, layer.query.weight.outputs() / layer.heads, arena);  // width r; merged: D_source
   if (!layer.query_norm.empty()) NormHeads<T>(query, layer.query_norm, query);
   operands.query = query;
-  Recall(layer, source, &operands.key, &operands.value);
+  // Requested weights are of all tokens of the source, padding included.
+  const int64_t tokens = context.requests.empty() ? source.tokens() : source.value.dim(2);
+  Recall(layer, source, tokens, &operands.key, &operands.value);
   attention::Options<T> options = MakeAttentionOptions(layer, context);
-  if (!source.even() || source.tokens() == 0) options.key_lengths = source.lengths;
+  if (!source.even() || source.tokens() < tokens || tokens == 0) options.key_lengths = source.lengths;
   for (const WeightsRequest<T>& request : context.requests) {
     WriteRequest<T>(request, operands.query, operands.key, options, arena);
   }

@@ -28,6 +28,10 @@ TEST(Translate, WritesALineForEachText) {
   const CommandOutput words = Qkv("translate " + model + "'The house is green.' --json");
   EXPECT_EQ(JsonLines(words.out)[0]["text"], expected["greedy"][0]);
   EXPECT_EQ(JsonLines(words.out)[0]["tokens"], 10);
+  EXPECT_EQ(JsonLines(words.out)[0]["ended"], false) << "its end was forced";
+  EXPECT_TRUE(Contains(words.err, "without the model's end")) << words.err;
+  EXPECT_EQ(Qkv("translate " + model, "printf 'a\\n\\nb\\n' |").out.find("\n\n") == std::string::npos, false)
+      << "a line without words stays one";
   const CommandOutput to_file =
       Qkv("translate " + model + "--beams 3 'The house is green.' -o " + (folder / "out.txt").string());
   EXPECT_EQ(to_file.exit_code, 0) << to_file.err;
@@ -36,6 +40,7 @@ TEST(Translate, WritesALineForEachText) {
       Qkv("translate " + model + (folder / "texts.txt").string() + " -o " + (folder / "texts.txt").string());
   EXPECT_EQ(over.exit_code, 1);
   EXPECT_EQ(ReadFile(folder / "texts.txt"), lines) << "what is read is not written over";
+  EXPECT_EQ(Qkv("translate " + model + "a -o " + Task("marian") + "/generation_config.json").exit_code, 1);
 }
 
 TEST(Translate, RefusesWhatItCannotDo) {

@@ -16,9 +16,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kWrappers[] = {"module.", "_orig_mod."};
-constexpr const char* kGenerationFile = "generation_config.json";
-constexpr const char* kModulesFile = "modules.json";
-constexpr const char* kSentenceFile = "sentence_bert_config.json";
 
 // The pooling of a module's own config.json: the one mode that is true.
 SentencePool ReadPool(const io::Json& json, const std::string& where) {

@@ -97,6 +97,9 @@ GenerationDefaults ReadGenerationDefaults(const io::Json& config, const io::Json
   for (const int32_t token : fields.Tokens("suppress_tokens")) g.suppressed.push_back(token);
   g.max_length = fields.Int("max_length", 0);
   g.min_length = fields.Int("min_length", 0);
+  g.max_new_tokens = fields.Int("max_new_tokens", 0);
+  g.min_new_tokens = fields.Int("min_new_tokens", 0);
+  g.renormalise = fields.With("renormalize_logits").Bool("renormalize_logits", false);
   g.beams = fields.Int("num_beams", 1, 1 << 12);
   g.length_penalty = fields.Number("length_penalty", 1, -1e3, 1e3);
   const Fields& stopping = fields.With("early_stopping");  // true, false or "never"

@@ -45,6 +45,8 @@ struct GenerationDefaults {
   std::optional<int32_t> forced_first, forced_last;  // the token after `start`; the token at the greatest length
   std::vector<int32_t> suppressed;                   // tokens that are never chosen
   int64_t max_length = 0;                            // tokens with `start`; 0: not said
+  int64_t max_new_tokens = 0, min_new_tokens = 0;    // without the prompt, in place of the lengths; 0: not said
+  bool renormalise = false;                          // scores of beams are probabilities again after all rules
   int64_t min_length = 0;                            // likewise
   int64_t beams = 1;
   double length_penalty = 1;    // scores of beams are divided by their length to this power
