@@ -468,7 +468,7 @@ void CrossAttentionForward(const Input<T>& x, const CachedRows<T>& source, const
                            const AttentionContext<T>& context) {
   const Arena::Scope scope(arena);
   const int64_t B = x.dim(0), Nq = x.dim(1);
-  Require(!layer.query.empty() && B == source.value.dim(0) && !context.causal && !context.rotary,
+  Require(!layer.query.empty() && B == source.value.dim(0) && source.tokens() > 0 && !context.causal && !context.rotary,
           "cross-attention: expected a layer with queries apart and a filled source of {} sequences, got {}", B,
           source.value.dim(0));
   Operands<T> operands;
@@ -480,7 +480,7 @@ void CrossAttentionForward(const Input<T>& x, const CachedRows<T>& source, const
   const int64_t tokens = context.requests.empty() ? source.tokens() : source.value.dim(2);
   Recall(layer, source, tokens, &operands.key, &operands.value);
   attention::Options<T> options = MakeAttentionOptions(layer, context);
-  if (!source.even() || source.tokens() < tokens || tokens == 0) options.key_lengths = source.lengths;
+  if (!source.even() || source.tokens() < tokens) options.key_lengths = source.lengths;
   for (const WeightsRequest<T>& request : context.requests) {
     WriteRequest<T>(request, operands.query, operands.key, options, arena);
   }
