@@ -48,14 +48,7 @@ int Detect(const Options& options) {
   Require(!options.model.path.empty(),
           "detect: give a detector by -m, such as hustvl/yolos-tiny; the built-in model classifies digits only");
   const ImageList images = CollectImages(options.images.paths);
-  std::vector<fs::path> pictures;  // none: nothing is drawn
-  if (!options.output.empty()) {
-    const fs::path ending = fs::path(options.output).extension();
-    Require(IsFolderOutput(options.output) || ending == ".png",
-            "detect: -o is a .png, or a folder for several photos, got {}{}", options.output,
-            ending.empty() ? FormatShown("; a new folder is written with a slash: {}/", options.output) : "");
-    pictures = ImageOutputs("detect", options.output, options.model, images.files);
-  }
+  const std::vector<fs::path> pictures = PngOutputs("detect", "-o", options.output, options.model, images.files);
   app::InputFiles inputs = InputsOf(options.model);
   inputs.Add(images.files);
   inputs.RequireOutput(options.coco);

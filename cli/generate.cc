@@ -44,7 +44,7 @@ std::string ReadPrompt(const Options& options) {
   return ReadStandardInput(kMaxPromptBytes, "generate: the prompt", "give its end alone (tail -c)");
 }
 
-// A model that qkv trained on the bytes of a text: it goes on for ever, and forgets the older half when it is full.
+// A model that qkv trained on the bytes of a text. When its length is used up, the older half is dropped.
 int GenerateBytes(const Options& options) {
   const auto model =
       model::SequenceModel<float>::Load(options.model.path, {.precision = ParsePrecision(options.model.dtype)});

@@ -35,4 +35,14 @@ std::vector<fs::path> ImageOutputs(std::string_view command, const std::string& 
   return outputs;
 }
 
+std::vector<fs::path> PngOutputs(std::string_view command, std::string_view option, const std::string& output,
+                                 const ModelOptions& model, const std::vector<fs::path>& images) {
+  if (output.empty()) return {};
+  const fs::path ending = fs::path(output).extension();
+  Require(IsFolderOutput(output) || ending == ".png", "{}: {} is a .png, or a folder for several photos, got {}{}",
+          command, option, output,
+          ending.empty() ? FormatShown("; a new folder is written with a slash: {}/", output) : "");
+  return ImageOutputs(command, output, model, images);
+}
+
 }  // namespace qkv::cli

@@ -20,4 +20,9 @@ std::vector<std::filesystem::path> ImageOutputs(std::string_view command, const 
                                                 const ModelOptions& model,
                                                 const std::vector<std::filesystem::path>& images);
 
+/// The pictures that an option of a command names, likewise, which must end in .png; none if `output` is empty.
+std::vector<std::filesystem::path> PngOutputs(std::string_view command, std::string_view option,
+                                              const std::string& output, const ModelOptions& model,
+                                              const std::vector<std::filesystem::path>& images);
+
 }  // namespace qkv::cli

@@ -68,23 +68,13 @@ app::SegmentRules MakeRules(const Options& options, const model::Model& model) {
   return rules;
 }
 
-// One .png for each photo; none if nothing is asked for.
-std::vector<fs::path> Pictures(const std::string& output, std::string_view option, const Options& options,
-                               const ImageList& images) {
-  if (output.empty()) return {};
-  const fs::path ending = fs::path(output).extension();
-  Require(IsFolderOutput(output) || ending == ".png", "segment: {} is a .png, or a folder for several photos, got {}{}",
-          option, output, ending.empty() ? FormatShown("; a new folder is written with a slash: {}/", output) : "");
-  return ImageOutputs("segment", output, options.model, images.files);
-}
-
 int Segment(const Options& options) {
   Require(!options.model.path.empty(),
           "segment: give a model of masks by -m, such as tue-mps/coco_panoptic_eomt_large_640; the built-in model "
           "classifies digits only");
   const ImageList images = CollectImages(options.images.paths);
-  const std::vector<fs::path> pictures = Pictures(options.output, "-o", options, images);
-  const std::vector<fs::path> maps = Pictures(options.ids, "--ids", options, images);
+  const std::vector<fs::path> pictures = PngOutputs("segment", "-o", options.output, options.model, images.files);
+  const std::vector<fs::path> maps = PngOutputs("segment", "--ids", options.ids, options.model, images.files);
   app::InputFiles inputs = InputsOf(options.model);
   inputs.Add(images.files);
   for (const fs::path& file : pictures) inputs.RequireOutput(file);

@@ -48,7 +48,7 @@ Texts Collect(const Options& options) {
     if (name != "-") texts.files.emplace_back(name);
     const std::string content = ReadFileOrInput(name, kMaxTextBytes, "the texts");
     if (!options.lines) {
-      Require(content.find_first_not_of(" \t\r\n") != std::string::npos, "{}: there is no text in it", name);
+      Require(!Trim(content).empty(), "{}: there is no text in it", name);
       texts.all.push_back(content);
       return;
     }

@@ -101,21 +101,9 @@ PhotoObjects Detector::Detect(image::Image photo, const std::string& path) {
 int DetectAll(const model::Model& model, const ImageList& images, const DetectOptions& options,
               const std::function<void(size_t file, const PhotoObjects&)>& use) {
   Detector detector(model, options.threshold);
-  int failed = 0;
-  for (size_t i = 0; i < images.files.size(); ++i) {
-    const std::filesystem::path& file = images.files[i];
-    std::optional<PhotoObjects> photo;
-    try {
-      photo = detector.Detect(file, options.pipeline.decode);
-    } catch (const Error& error) {
-      const std::string what = error.what(), path = file.string();
-      Notify(options.pipeline.note, what.find(path) == std::string::npos ? path + ": " + what : what);
-      ++failed;
-    }
-    if (photo) use(i, *photo);
-    if (options.pipeline.advance) options.pipeline.advance(1);
-  }
-  return failed;
+  return ForEachFile(
+      options.pipeline, images,
+      [&](const std::filesystem::path& file) { return detector.Detect(file, options.pipeline.decode); }, use);
 }
 
 image::Image DrawObjects(const PhotoObjects& photo) {

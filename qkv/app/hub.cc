@@ -151,6 +151,12 @@ fs::path FindModel(const std::string& name) {
   return path;
 }
 
+fs::path FolderOf(const fs::path& path) {
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) return path;
+  return path.has_parent_path() ? path.parent_path() : ".";
+}
+
 std::string HubIdOf(const fs::path& path) {
   fs::path repository;
   return HubIdOf(path, &repository);

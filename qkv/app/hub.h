@@ -19,6 +19,9 @@ std::filesystem::path HubCache();
 /// snapshot. Throws Error if the cache lacks it or one of its files, with the command that fetches it.
 std::filesystem::path FindModel(const std::string& name);
 
+/// The folder of a model's path, which may be a file in it.
+std::filesystem::path FolderOf(const std::filesystem::path& path);
+
 /// The id of a model that lies in a cache of the hub, by its path; otherwise empty.
 std::string HubIdOf(const std::filesystem::path& path);
 

@@ -7,6 +7,7 @@
 
 #include "qkv/app/hub.h"
 #include "qkv/core/error.h"
+#include "qkv/core/lines.h"
 #include "qkv/core/parallel.h"
 #include "qkv/core/text.h"
 
@@ -18,14 +19,6 @@ namespace fs = std::filesystem;
 constexpr int64_t kNoLimit = int64_t{1} << 40;
 constexpr size_t kShownBytes = 60;     // of a text, in a note
 constexpr int64_t kUsualTokens = 256;  // of a text whose files do not say how long it may be
-
-fs::path FolderOf(const fs::path& path) {
-  std::error_code ignored;
-  if (fs::is_directory(path, ignored)) return path;
-  return path.has_parent_path() ? path.parent_path() : ".";
-}
-
-bool IsBlank(const std::string& text) { return text.find_first_not_of(" \t\r\n") == std::string::npos; }
 
 // Vocabularies of models may be padded (T5): such ids are no text.
 std::string DecodeKnown(const text::Tokenizer& tokenizer, std::vector<int32_t> ids) {
@@ -120,7 +113,7 @@ std::vector<Written> LanguageModel::Write(std::span<const std::string> texts, co
   Require(model_->has_encoder() && model_->has_decoder(),
           "{}: {} does not read one text and write another; models of translation and summaries do (Marian, T5)",
           checkpoint_->source, model_->description().architecture);
-  const std::span<const std::string> blank_of = texts;  // without the prefix
+  const std::span<const std::string> words = texts;  // without the prefix
   std::vector<std::string> prefixed;
   if (!options.prefix.empty()) {
     for (const std::string& text : texts) prefixed.push_back(options.prefix + text);
@@ -132,11 +125,11 @@ std::vector<Written> LanguageModel::Write(std::span<const std::string> texts, co
             "text {} has {} tokens, and the model reads {}; cut it in pieces: {}", i + 1, ids[i].size(),
             model_->text_length(), Printable(texts[i], kShownBytes));
   }
-  // A text without words has an answer without words: a model would invent one.
+  // Without words there is nothing to translate or to summarize: the answer is empty.
   std::vector<Written> written(texts.size(), {.ended = true});
   std::vector<size_t> order;
   for (size_t i = 0; i < texts.size(); ++i) {
-    if (!IsBlank(blank_of[i])) order.push_back(i);
+    if (!Trim(words[i]).empty()) order.push_back(i);
   }
   std::ranges::stable_sort(order, {}, [&](size_t i) { return ids[i].size(); });
   const model::GenerationDefaults& defaults = model_->description().generation;

@@ -51,7 +51,7 @@ class LanguageModel {
   /// What the model's files put before a text for this task, "summarize" or "translate" (T5's task_specific_params).
   std::string Prefix(std::string_view task) const;
 
-  /// How the model's files ask it to write after a prompt of so many tokens; 256 tokens, if they do not say it.
+  /// The settings of the model's files for a prompt of so many tokens; 256 tokens at most if they have no length.
   model::GenerationSettings Settings(int64_t prompt = 1) const;
   /// The texts of a decoder that reads each of these texts by its encoder; an empty one for a text without words.
   /// Batches are of similar lengths; `done` is told how many texts have been written. Throws Error that names the text,

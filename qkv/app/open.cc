@@ -24,6 +24,20 @@ model::Cache CacheFor(const ModelOptions& options) {
   return cache;
 }
 
+// A model of texts is told after opening it as one of images failed, so that others are not read twice.
+model::Checkpoint OpenImages(const std::filesystem::path& path, const model::ModelHints& given,
+                             const std::string& name) {
+  try {
+    return model::Checkpoint::Open(path, given);
+  } catch (const Error&) {
+    Require(!model::IsTextModel(path),
+            "{}: a model of texts, expected one of images; qkv embed --text makes vectors of texts, qkv generate, "
+            "translate and summarize write them, and qkv info describes the model",
+            name);
+    throw;
+  }
+}
+
 }  // namespace
 
 std::string AuthorsPool(const ModelOptions& options) {
@@ -50,14 +64,10 @@ model::Checkpoint OpenCheckpoint(const ModelOptions& options) {
     return model::Checkpoint::FromBytes(builtin::DigitsConfig(), builtin::DigitsWeights(), "built-in digits");
   }
   const std::filesystem::path path = FindModel(options.path);
-  Require(!model::IsTextModel(path),
-          "{}: a model of texts, expected one of images; qkv embed --text makes vectors of texts, qkv generate, "
-          "translate and summarize write them, and qkv info describes the model",
-          options.path);
   model::ModelHints given = options.given;
   const std::string id = HubIdOf(path);
   if (given.architecture.empty() && !id.empty() && model::FindKnownModel(id)) given.architecture = id;
-  model::Checkpoint checkpoint = model::Checkpoint::Open(path, given);
+  model::Checkpoint checkpoint = OpenImages(path, given, options.path);
   for (const std::string& assumption : checkpoint.description.assumptions) {
     Notify(options.note, FormatShown("{}: assumed: {}", checkpoint.source, assumption));
   }

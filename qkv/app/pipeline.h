@@ -1,13 +1,17 @@
 // Many images through a model, on all cores.
 #pragma once
 
+#include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "qkv/app/image_list.h"
 #include "qkv/app/note.h"
+#include "qkv/core/error.h"
 #include "qkv/image/image.h"
 #include "qkv/model/model.h"
 
@@ -41,6 +45,27 @@ struct PipelineOptions {
 /// MemoryLimit().
 int ForEachBatch(const PipelineOptions& options, const ImageList& images, const model::Model& model, Wanted wanted,
                  const std::function<void(const Batch&)>& use);
+
+/// use(file, compute(path)) for one file after the other, which has all cores. file: its index into ImageList::files. A
+/// file whose `compute` throws Error is left out, with a note that names it. Returns the number of these.
+template <typename Compute, typename Use>
+int ForEachFile(const PipelineOptions& options, const ImageList& images, Compute compute, Use use) {
+  int failed = 0;
+  for (size_t i = 0; i < images.files.size(); ++i) {
+    const std::filesystem::path& file = images.files[i];
+    std::optional<std::invoke_result_t<Compute, const std::filesystem::path&>> result;
+    try {
+      result.emplace(compute(file));
+    } catch (const Error& error) {
+      const std::string what = error.what(), path = file.string();
+      Notify(options.note, what.find(path) == std::string::npos ? path + ": " + what : what);
+      ++failed;
+    }
+    if (result) use(i, *result);
+    if (options.advance) options.advance(1);
+  }
+  return failed;
+}
 
 struct CollectedPixels {
   Tensor<float> values;  // [B, channels, height, width]; empty if no image can be read

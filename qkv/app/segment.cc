@@ -8,6 +8,7 @@
 #include "qkv/app/json_line.h"
 #include "qkv/app/segment_drawing.h"
 #include "qkv/core/file.h"
+#include "qkv/core/lines.h"
 #include "qkv/core/memory.h"
 #include "qkv/image/encode.h"
 #include "qkv/model/finite.h"
@@ -27,12 +28,6 @@ MaskGeometry GeometryOf(const model::Model& model, const image::Image& photo, co
   g.seen_height = seen.height, g.seen_width = seen.width;
   g.height = photo.height(), g.width = photo.width();
   return g;
-}
-
-std::string_view Trimmed(std::string_view text) {
-  while (text.starts_with(' ')) text.remove_prefix(1);
-  while (text.ends_with(' ')) text.remove_suffix(1);
-  return text;
 }
 
 // 16-bit or 8-bit grey.
@@ -84,7 +79,7 @@ std::vector<int64_t> ParseClasses(std::string_view text, const model::Model& mod
   std::vector<int64_t> classes;
   while (!text.empty()) {
     const size_t comma = std::min(text.find(','), text.size());
-    const std::string_view name = Trimmed(text.substr(0, comma));
+    const std::string_view name = Trim(text.substr(0, comma));
     text.remove_prefix(std::min(comma + 1, text.size()));
     if (const auto label = std::ranges::find(labels, name); label != labels.end() && !name.empty()) {
       classes.push_back(label - labels.begin());
@@ -169,21 +164,9 @@ PhotoSegments Segmenter::Segment(image::Image photo, const std::string& path) {
 int SegmentAll(const model::Model& model, const ImageList& images, const SegmentOptions& options,
                const std::function<void(size_t file, const PhotoSegments&)>& use) {
   Segmenter segmenter(model, options.rules);
-  int failed = 0;
-  for (size_t i = 0; i < images.files.size(); ++i) {
-    const std::filesystem::path& file = images.files[i];
-    std::optional<PhotoSegments> photo;
-    try {
-      photo = segmenter.Segment(file, options.pipeline.decode);
-    } catch (const Error& error) {
-      const std::string what = error.what(), path = file.string();
-      Notify(options.pipeline.note, what.find(path) == std::string::npos ? path + ": " + what : what);
-      ++failed;
-    }
-    if (photo) use(i, *photo);
-    if (options.pipeline.advance) options.pipeline.advance(1);
-  }
-  return failed;
+  return ForEachFile(
+      options.pipeline, images,
+      [&](const std::filesystem::path& file) { return segmenter.Segment(file, options.pipeline.decode); }, use);
 }
 
 image::Image DrawSegments(const PhotoSegments& photo) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "qkv/app/hub.h"
 #include "qkv/core/error.h"
 #include "qkv/core/lines.h"
 #include "qkv/core/parallel.h"
@@ -17,12 +18,6 @@ namespace fs = std::filesystem;
 constexpr size_t kMaxTextBytes = size_t{1} << 30;
 constexpr size_t kTextsAtATime = 256;
 constexpr size_t kShownBytes = 60;  // of a text, in a note
-
-text::Tokenizer OpenTokenizer(const fs::path& folder) {
-  std::error_code ignored;
-  const fs::path place = fs::is_directory(folder, ignored) ? folder : folder.parent_path();
-  return text::Tokenizer::Open(place.empty() ? "." : place);
-}
 
 std::string Clean(const std::string& text, model::TextCleaning cleaning) {
   switch (cleaning) {
@@ -41,7 +36,7 @@ std::string Clean(const std::string& text, model::TextCleaning cleaning) {
 }  // namespace
 
 TextEncoder::TextEncoder(const model::TwoTowerModel& model, const fs::path& folder)
-    : model_(model), tokenizer_(OpenTokenizer(folder)) {
+    : model_(model), tokenizer_(text::Tokenizer::Open(FolderOf(folder))) {
   Require(tokenizer_.max_id() < model.vocabulary(),
           "{}: the tokenizer gives ids up to {}, and the model's vocabulary ends at {}; it belongs to another model",
           folder.string(), tokenizer_.max_id(), model.vocabulary() - 1);

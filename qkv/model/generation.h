@@ -34,7 +34,7 @@ struct GenerationSettings {
   void Validate() const;
 };
 
-/// What a model's files ask for. prompt: number of tokens of a decoder before the text, which the files' lengths
+/// The settings of a model's files. prompt: number of tokens of a decoder before the text, which the files' lengths
 /// include: 1 for one that reads a source.
 GenerationSettings SettingsOf(const GenerationDefaults& defaults, int64_t prompt);
 

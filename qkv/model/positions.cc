@@ -137,10 +137,9 @@ void SinCosSequence(View<T> to, bool halves) {
 
 template <typename T>
 Tensor<T> ComputedPositions(const SequenceConfig& c) {
-  const bool halves = c.positions == SequencePositions::kSinusoidalHalves;
-  if (!halves && c.positions != SequencePositions::kSinusoidal) return {};
+  if (!AreComputed(c.positions)) return {};
   auto positions = Tensor<T>::Uninitialised({c.length, c.block.width});
-  SinCosSequence<T>(positions, halves);
+  SinCosSequence<T>(positions, c.positions == SequencePositions::kSinusoidalHalves);
   return positions;
 }
 

@@ -64,11 +64,10 @@ double PlaceElements(const VitConfig& c, int64_t tokens) {
 
 double PlaceElements(const SequenceConfig& c, int64_t tokens) {
   const double N = static_cast<double>(tokens);
-  const bool computed =
-      c.positions == SequencePositions::kSinusoidal || c.positions == SequencePositions::kSinusoidalHalves;
   const double distances =
       c.positions == SequencePositions::kRelative ? 2 * N * static_cast<double>(c.block.attention.heads) : 0;
-  return (computed ? N * static_cast<double>(c.block.width) : 0) + distances + PlaceElements(c.block, c.depth, tokens);
+  return (AreComputed(c.positions) ? N * static_cast<double>(c.block.width) : 0) + distances +
+         PlaceElements(c.block, c.depth, tokens);
 }
 
 double PlaceElements(const nn::BlockConfig& c, int64_t depth, int64_t tokens) {

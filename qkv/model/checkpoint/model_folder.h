@@ -16,7 +16,7 @@ inline constexpr const char* kOpenClipConfigFile = "open_clip_config.json";  // 
 inline constexpr const char* kPreprocessorFile = "preprocessor_config.json";
 /// Of transformers 5, for models of images and texts: the content of the former under "image_processor".
 inline constexpr const char* kProcessorFile = "processor_config.json";
-inline constexpr const char* kGenerationFile = "generation_config.json";  // how a decoder is asked for text
+inline constexpr const char* kGenerationFile = "generation_config.json";  // settings of generation
 /// Of sentence-transformers: what makes one vector of a text, and how long it may be.
 inline constexpr const char* kModulesFile = "modules.json";
 inline constexpr const char* kSentenceFile = "sentence_bert_config.json";

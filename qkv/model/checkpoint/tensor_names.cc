@@ -178,7 +178,8 @@ constexpr std::pair<std::string_view, std::string_view> kOpenClipAnchors[] = {
     {"visual.class_embedding", "visual."}, {"visual.trunk.patch_embed.proj.weight", "visual.trunk."}};
 constexpr std::string_view kTextAnchors[] = {"embeddings.token_embedding.weight", "token_embedding.weight"};
 
-// What precedes the first anchor that is there; nothing if none is.
+}  // namespace
+
 std::string PrefixBefore(const io::TensorSet& tensors, std::span<const std::string_view> anchors) {
   for (const std::string_view anchor : anchors) {
     if (const io::StoredTensor* found = FindWithSuffix(tensors, anchor)) {
@@ -187,8 +188,6 @@ std::string PrefixBefore(const io::TensorSet& tensors, std::span<const std::stri
   }
   return "";
 }
-
-}  // namespace
 
 const io::StoredTensor* FindWithSuffix(const io::TensorSet& tensors, std::string_view suffix) {
   for (const io::StoredTensor& tensor : tensors.tensors()) {
@@ -258,10 +257,6 @@ Tensor<T> ReadExtract(const io::StoredTensor& stored, const Extract& extract, co
   }
   return tensor;
 }
-
-}  // namespace
-
-namespace {
 
 template <typename Config>
 HalfSplitRows HalfSplitRowsOf(const Config& config, std::string_view canonical) {
@@ -382,6 +377,11 @@ class Binder {
     }
     return bound;
   }
+  /// The same by the names of a layout, whose ignored tensors are then not left over.
+  std::vector<BoundTensor> Bind(std::vector<TensorSpec> table, const Layout& layout, const std::string& prefix) {
+    Ignore(layout, prefix);
+    return Bind(std::move(table), [&](const std::string& name) { return Alternatives(layout, prefix, name); });
+  }
   /// Tensors that are not read.
   void Ignore(const Layout& layout, std::string_view prefix) {
     for (const std::string_view name : layout.ignored) {
@@ -463,19 +463,15 @@ std::vector<BoundTensor> Bind(const VitConfig& config, const io::TensorSet& tens
 BoundTowers BindTowers(const VitConfig& config, const TextTower* text, const io::TensorSet& tensors) {
   const FamilyRow& family = FindFamily(config);
   Binder binder(tensors);
-  const auto bind = [&](std::vector<TensorSpec> table, const Layout& layout, const std::string& prefix) {
-    binder.Ignore(layout, prefix);
-    return binder.Bind(std::move(table), [&](const std::string& name) { return Alternatives(layout, prefix, name); });
-  };
   BoundTowers bound;
-  bound.image = bind(TensorTable(config), family.layout(config), BasePrefix(tensors));
+  bound.image = binder.Bind(TensorTable(config), family.layout(config), BasePrefix(tensors));
   for (BoundTensor& tensor : bound.image) {
     tensor.split = FindHalfSplitRows(config, tensor.spec.name);
     tensor.last_tokens = FindLastTokens(config, tensor.spec.name);
   }
   if (text != nullptr) {
     Require(family.text_layout != nullptr, "families: {} has no names for a text encoder", config.architecture);
-    bound.text = bind(TensorTable(*text), *family.text_layout, TextPrefix(tensors));
+    bound.text = binder.Bind(TensorTable(*text), *family.text_layout, TextPrefix(tensors));
   }
   binder.Finish(fmt::format("{} ({} layout)", config.architecture, Name(config.family)), [&]() -> std::string {
     const std::string settings = family.settings_that_fit ? family.settings_that_fit(config, tensors) : "";
@@ -489,9 +485,7 @@ std::vector<std::vector<BoundTensor>> BindParts(std::vector<BoundPart> parts, co
   Binder binder(tensors);
   std::vector<std::vector<BoundTensor>> bound;
   for (BoundPart& part : parts) {
-    binder.Ignore(part.layout, part.prefix);
-    bound.push_back(binder.Bind(std::move(part.table),
-                                [&](const std::string& name) { return Alternatives(part.layout, part.prefix, name); }));
+    bound.push_back(binder.Bind(std::move(part.table), part.layout, part.prefix));
     for (BoundTensor& tensor : bound.back()) {
       tensor.split = FindHalfSplitRows(part.config, tensor.spec.name);
       tensor.scaled = FindScaledRows(part.config, tensor.spec.name);

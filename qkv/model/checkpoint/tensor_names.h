@@ -125,6 +125,8 @@ std::vector<std::vector<BoundTensor>> BindParts(std::vector<BoundPart> parts, co
 /// As above, for a table whose tensors are stored under their own names. model: owner of the tensors, for messages.
 std::vector<BoundTensor> Bind(std::vector<TensorSpec> table, const io::TensorSet& tensors, std::string_view model);
 
+/// What precedes the first of these names that a tensor has or ends with; nothing if none is there.
+std::string PrefixBefore(const io::TensorSet& tensors, std::span<const std::string_view> anchors);
 /// Prefix of the base model's names in this checkpoint: "vit.", "deit.", "vision_model.", "visual.trunk.", …, or
 /// nothing.
 std::string BasePrefix(const io::TensorSet& tensors);

@@ -73,18 +73,9 @@ SentenceEmbedding ReadModules(const fs::path& folder, const io::Json& modules, s
   return sentence;
 }
 
-std::string Prefix(const TextFamilyRow& family, const io::TensorSet& tensors) {
-  for (const std::string_view anchor : family.anchors) {
-    if (const io::StoredTensor* found = FindWithSuffix(tensors, anchor)) {
-      return found->name.substr(0, found->name.size() - anchor.size());
-    }
-  }
-  return "";
-}
-
 void BindParts(const TextFamilyRow& family, TextCheckpoint* checkpoint) {
   const TextDescription& d = checkpoint->description;
-  const std::string prefix = Prefix(family, *checkpoint->tensors);
+  const std::string prefix = PrefixBefore(*checkpoint->tensors, family.anchors);
   std::vector<BoundPart> parts;
   if (d.encoder) parts.push_back({*d.encoder, TensorTable(*d.encoder), family.encoder(*d.encoder), prefix});
   if (d.decoder) parts.push_back({*d.decoder, TensorTable(*d.decoder), family.decoder(*d.decoder), prefix});

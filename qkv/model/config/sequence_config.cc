@@ -89,10 +89,8 @@ void Validate(const SequenceConfig& c) {
   Require(!c.tied_head || c.outputs == c.vocabulary,
           "config: a head with the tokens' vectors has an output a token, and there are {} of {}", c.outputs,
           c.vocabulary);
-  const bool computed =
-      c.positions == SequencePositions::kSinusoidal || c.positions == SequencePositions::kSinusoidalHalves;
-  Require(!computed || c.block.width % 2 == 0, "config: sinusoidal positions need an even width, got {}",
-          c.block.width);
+  Require(!AreComputed(c.positions) || c.block.width % 2 == 0,
+          "config: sinusoidal positions need an even width, got {}", c.block.width);
   Require(c.positions != SequencePositions::kRelative ||
               (c.block.attention.kind != nn::AttentionKind::kGaussian && c.relative_distance > c.relative_buckets / 2),
           "config: relative positions up to {} in {} rows, or of {} attention, which has scores of its own",

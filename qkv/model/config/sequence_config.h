@@ -24,6 +24,11 @@ enum class SequencePositions {
   kRelative,          // adds to each score a learned number of its head and distance (Raffel et al. 2020, T5)
 };
 
+/// A vector per position is computed.
+constexpr bool AreComputed(SequencePositions positions) {
+  return positions == SequencePositions::kSinusoidal || positions == SequencePositions::kSinusoidalHalves;
+}
+
 /// "none", "learned", "sinusoidal", "sinusoidal_halves", "rotary", "relative"
 std::string_view Name(SequencePositions positions);
 std::optional<SequencePositions> FindSequencePositions(std::string_view name);

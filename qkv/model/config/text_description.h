@@ -1,5 +1,5 @@
 // The description of a model of text from any family's files: configurations of its encoder and decoder, how an encoder
-// makes one vector of a text, and how a decoder is asked for text. Not here: weights (checkpoint/text_checkpoint.h).
+// makes one vector of a text, and settings of generation. Not here: weights (checkpoint/text_checkpoint.h).
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ struct SentenceEmbedding {
   bool operator==(const SentenceEmbedding&) const = default;
 };
 
-/// How the model's files ask for text: generation_config.json of Hugging Face, or config.json.
+/// Settings of generation in a model's files: generation_config.json of Hugging Face, or config.json.
 struct GenerationDefaults {
   std::optional<int32_t> start;                      // first token of a decoder with a source
   std::optional<int32_t> begin;                      // token before a text ("bos"), where the tokenizer adds none

@@ -81,21 +81,13 @@ TextDescription BeginDescription(const Fields& config, const std::string& base) 
   return description;
 }
 
-void SetHeads(const Fields& config, std::string_view width_key, int64_t width, int64_t heads, SequenceConfig* c) {
-  c->block.width = width;
-  c->block.attention.heads = heads;
-  Require(heads > 0 && width > 0 && width % heads == 0, "{}: \"{}\" {} is no multiple of {} heads", config.where(),
-          width_key, width, heads);
-  c->block.attention.head_width = width / heads;
-}
-
 TextDescription DescribeHfBert(const Fields& config, const io::TensorSet& tensors) {
   const std::string type = config.String("model_type", "");
   const bool roberta = type != "bert";
   TextDescription description = BeginDescription(config, roberta ? "RobertaModel" : "BertModel");
   SequenceConfig c = BeginEncoder();
   c.vocabulary = config.Int("vocab_size", roberta ? 50265 : 30522);
-  SetHeads(config, "hidden_size", config.Int("hidden_size", 768), config.Int("num_attention_heads", 12), &c);
+  ReadHfHeads(config, "hidden_size", 768, "num_attention_heads", 12, &c.block);
   c.depth = config.Int("num_hidden_layers", 12);
   c.block.mlp.width = config.Int("intermediate_size", 3072);
   c.block.mlp.activation = HfActivation(config.String("hidden_act", "gelu"));
@@ -103,9 +95,11 @@ TextDescription DescribeHfBert(const Fields& config, const io::TensorSet& tensor
   c.token_types = config.Int("type_vocab_size", roberta ? 1 : 2);
   // Positions of RoBERTa begin after the padding's id.
   const int64_t positions = config.Int("max_position_embeddings", 512);
-  c.position_offset = roberta ? config.Int("pad_token_id", 1) + 1 : 0;
-  Require(c.position_offset >= 0 && c.position_offset < positions,
+  const int64_t padding = roberta ? config.Int("pad_token_id", 1) : -1;
+  RequireRange("max_position_embeddings", positions, 1, kMaxExtent);
+  Require(padding >= -1 && padding < positions - 1,
           "{}: \"max_position_embeddings\" {} leaves no position after \"pad_token_id\"", config.where(), positions);
+  c.position_offset = padding + 1;
   c.length = positions - c.position_offset;
   const std::string kind = config.String("position_embedding_type", "absolute");
   Require(kind == "absolute", "{}: \"position_embedding_type\" is {}, expected \"absolute\"", config.where(),
@@ -121,7 +115,7 @@ TextDescription DescribeHfDistilBert(const Fields& config, const io::TensorSet&)
   TextDescription description = BeginDescription(config, "DistilBertModel");
   SequenceConfig c = BeginEncoder();
   c.vocabulary = config.Int("vocab_size", 30522);
-  SetHeads(config, "dim", config.Int("dim", 768), config.Int("n_heads", 12), &c);
+  ReadHfHeads(config, "dim", 768, "n_heads", 12, &c.block);
   c.depth = config.Int("n_layers", 6);
   c.block.mlp.width = config.Int("hidden_dim", 3072);
   c.block.mlp.activation = HfActivation(config.String("activation", "gelu"));

@@ -124,6 +124,17 @@ void ReadHfDinov3Biases(const Fields& config, VitConfig* c) {
   c->block.mlp.bias = config.Bool("mlp_bias", true);
 }
 
+void ReadHfHeads(const Fields& config, const std::string& width_key, int64_t width, const std::string& heads_key,
+                 int64_t heads, nn::BlockConfig* block) {
+  width = config.Int(width_key, width), heads = config.Int(heads_key, heads);
+  Require(heads > 0 && width > 0 && width % heads == 0, "{}: {} {} is no multiple of {} {}", config.where(), width_key,
+          width, heads_key, heads);
+  RequireRange(width_key, width, 1, kMaxExtent);
+  block->width = width;
+  block->attention.heads = heads;
+  block->attention.head_width = width / heads;
+}
+
 Description ReadHfModel(const Fields& config, const HfType& type, int64_t patch, const io::TensorSet& tensors) {
   Description description;
   VitConfig& c = description.config;

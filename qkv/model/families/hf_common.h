@@ -64,6 +64,11 @@ void ReadHfEncoder(const Fields& config, const HfDefaults& defaults, VitConfig* 
 /// layout.
 void ReadHfDinov3Biases(const Fields& config, VitConfig* c);
 
+/// Width and heads of blocks, under these keys, and the width of a head. Throws Error that names both keys unless the
+/// heads divide the width.
+void ReadHfHeads(const Fields& config, const std::string& width_key, int64_t width, const std::string& heads_key,
+                 int64_t heads, nn::BlockConfig* block);
+
 /// The class, and the keys that all types share. patch: default patch side of the type.
 Description ReadHfModel(const Fields& config, const HfType& type, int64_t patch, const io::TensorSet& tensors);
 

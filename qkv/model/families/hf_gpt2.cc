@@ -47,13 +47,8 @@ SequenceConfig ReadHfGpt2(const Fields& config) {
   SequenceConfig c;
   c.vocabulary = c.outputs = config.Int("vocab_size", 50257);
   c.length = config.Int("n_positions", 1024);
-  c.block.width = config.Int("n_embd", 768);
+  ReadHfHeads(config, "n_embd", 768, "n_head", 12, &c.block);
   c.depth = config.Int("n_layer", 12);
-  nn::AttentionConfig& a = c.block.attention;
-  a.heads = config.Int("n_head", 12);
-  Require(a.heads > 0 && c.block.width > 0 && c.block.width % a.heads == 0,
-          "{}: \"n_embd\" {} is no multiple of \"n_head\" {}", config.where(), c.block.width, a.heads);
-  a.head_width = c.block.width / a.heads;
   c.block.mlp.width = config.Int("n_inner", 4 * c.block.width);
   c.block.mlp.activation = HfActivation(config.String("activation_function", "gelu_new"));
   c.block.norm.eps = config.Number("layer_norm_epsilon", 1e-5);
@@ -67,7 +62,7 @@ SequenceConfig ReadHfGpt2(const Fields& config) {
             usual);
   }
   if (config.Bool("add_cross_attention", false)) {
-    c.block.cross = a;
+    c.block.cross = c.block.attention;
     c.block.cross->of_source = true;
   }
   return c;

@@ -50,13 +50,8 @@ SequenceConfig ReadPart(const Fields& config, const std::string& side) {
   c.vocabulary = config.Int("vocab_size", 58101);
   c.outputs = 0;
   c.length = config.Int("max_position_embeddings", 1024);
-  c.block.width = config.Int("d_model", 1024);
+  ReadHfHeads(config, "d_model", 1024, side + "_attention_heads", 16, &c.block);
   c.depth = config.Int(side + "_layers", 12);
-  nn::AttentionConfig& a = c.block.attention;
-  a.heads = config.Int(side + "_attention_heads", 16);
-  Require(a.heads > 0 && c.block.width > 0 && c.block.width % a.heads == 0,
-          "{}: \"d_model\" {} is no multiple of the {}'s {} heads", config.where(), c.block.width, side, a.heads);
-  a.head_width = c.block.width / a.heads;
   c.block.mlp.width = config.Int(side + "_ffn_dim", 4096);
   c.block.mlp.activation = HfActivation(config.String("activation_function", "gelu"));
   c.block.norm.eps = 1e-5;

@@ -1,6 +1,5 @@
 #include "qkv/model/families/hf_towers.h"
 
-#include "qkv/core/error.h"
 #include "qkv/model/families/hf_common.h"
 
 namespace qkv::model {
@@ -16,13 +15,8 @@ SequenceConfig ReadHfText(const Fields& config, const HfTextDefaults& defaults) 
   SequenceConfig c;
   c.vocabulary = config.Int("vocab_size", defaults.vocabulary);
   c.length = config.Int("max_position_embeddings", defaults.length);
-  c.block.width = config.Int("hidden_size", defaults.width);
+  ReadHfHeads(config, "hidden_size", defaults.width, "num_attention_heads", defaults.heads, &c.block);
   c.depth = config.Int("num_hidden_layers", 12);
-  c.block.attention.heads = config.Int("num_attention_heads", defaults.heads);
-  Require(c.block.attention.heads > 0 && c.block.width > 0 && c.block.width % c.block.attention.heads == 0,
-          "{}: hidden_size {} is no multiple of num_attention_heads {}", config.where(), c.block.width,
-          c.block.attention.heads);
-  c.block.attention.head_width = c.block.width / c.block.attention.heads;
   c.block.mlp.width = config.Int("intermediate_size", defaults.hidden);
   c.block.mlp.activation = HfActivation(config.String("hidden_act", std::string(defaults.activation)));
   c.block.norm.eps = config.Number("layer_norm_eps", defaults.eps);
