@@ -8,6 +8,7 @@
 
 #include "qkv/core/error.h"
 #include "qkv/core/rng.h"
+#include "qkv/model/decoder.h"
 #include "qkv/model/sampling.h"
 #include "qkv/model/sequence_model.h"
 
