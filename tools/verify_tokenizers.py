@@ -187,10 +187,7 @@ def hf_t5(source, folder):
     tokenizer.save(str(folder / "tokenizer.json"))
 
 
-def hf_gemma(source, folder):
-    """Siglip2Tokenizer: lower case, then Gemma's."""
-    proto = model_proto(source / "tokenizer.model")
-    vocab = {p.piece: i for i, p in enumerate(proto.pieces)}
+def sentencepiece_merges(proto, vocab):
     merges = []
     for piece in proto.pieces:
         if piece.type != 1:
@@ -199,7 +196,14 @@ def hf_gemma(source, folder):
         local = [pair for pair in local if pair[0] in vocab and pair[1] in vocab]
         merges += [(piece.score, vocab[a], vocab[b], a, b) for a, b in local]
     merges.sort(key=lambda m: (-m[0], m[1], m[2]))
-    tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=[(m[3], m[4]) for m in merges], unk_token="<unk>",
+    return [(m[3], m[4]) for m in merges]
+
+
+def hf_gemma(source, folder):
+    """Siglip2Tokenizer: lower case, then Gemma's."""
+    proto = model_proto(source / "tokenizer.model")
+    vocab = {p.piece: i for i, p in enumerate(proto.pieces)}
+    tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=sentencepiece_merges(proto, vocab), unk_token="<unk>",
                                      fuse_unk=True, byte_fallback=True))
     tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase(), normalizers.Replace(" ", "\u2581")])
     tokenizer.pre_tokenizer = pre_tokenizers.Split(" ", behavior="merged_with_previous")
@@ -252,6 +256,129 @@ def hf_byte_normalizer(lines, folder):
     tokenizer.save(str(folder / "tokenizer.json"))
 
 
+def train_wordpiece(lines, folder, prefix="##", decoder=True, **normalizer):
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]", continuing_subword_prefix=prefix,
+                                           max_input_chars_per_word=100 if decoder else 20))
+    tokenizer.normalizer = normalizers.BertNormalizer(**normalizer)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece(prefix=prefix, cleanup=decoder)
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    trainer = trainers.WordPieceTrainer(vocab_size=size(12000), show_progress=False, special_tokens=special,
+                                        continuing_subword_prefix=prefix, limit_alphabet=1500 if not SIZE_LIMIT else 200)
+    tokenizer.train_from_iterator(lines, trainer)
+    tokenizer.model.max_input_chars_per_word = 100 if decoder else 20
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
+    tokenizer.save(str(folder / "tokenizer.json"))
+
+
+def train_bert(lines, folder):
+    train_wordpiece(lines, folder, clean_text=True, handle_chinese_chars=True, strip_accents=None, lowercase=True)
+
+
+def train_bert_cased(lines, folder):
+    train_wordpiece(lines, folder, prefix="_", decoder=False, clean_text=False, handle_chinese_chars=False,
+                    strip_accents=True, lowercase=False)
+
+
+def hf_bert_slow(source, folder, **config):
+    """vocab.txt, with what transformers leaves to its configuration."""
+    vocab = json.loads((source / "tokenizer.json").read_text())["model"]["vocab"]
+    (folder / "vocab.txt").write_text("".join(token + "\n" for token in sorted(vocab, key=vocab.get)))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "BertTokenizer", **config}))
+
+
+def hf_bert_options(source, folder):
+    vocab = json.loads((source / "tokenizer.json").read_text())["model"]["vocab"]
+    tokens = sorted(vocab, key=vocab.get)
+    # Odd lines: white space at ends, a token twice, an empty one; the mask is not there.
+    tokens[tokens.index("[MASK]")] = "[unused1]"
+    tokens += ["a\u3000", "kernel", "kernel\u00a0", "", "caf\u00e9", "##\u00e9"]
+    (folder / "vocab.txt").write_text("\n".join(tokens) + "\n")
+    (folder / "tokenizer_config.json").write_text(json.dumps({
+        "tokenizer_class": "DistilBertTokenizer", "do_lower_case": False, "strip_accents": False,
+        "tokenize_chinese_chars": False, "model_max_length": 128, "clean_up_tokenization_spaces": True, "additional_special_tokens": ["<mask>"]}))
+    (folder / "special_tokens_map.json").write_text(json.dumps({
+        "cls_token": "[CLS]", "sep_token": {"content": "[SEP]", "lstrip": True, "rstrip": False, "normalized": False,
+                                            "single_word": False}}))
+    (folder / "added_tokens.json").write_text(json.dumps({"qkv": len(tokens), "Debian": len(tokens) + 1}))
+
+
+def train_marian(lines, folder):
+    """Two models on overlapping texts, and the vocabulary of both."""
+    source = [line for line in lines if line.isascii()]
+    target = [line for line in lines if not line.isascii()] + source[:len(source) // 4]
+    options = {"model_type": "unigram", "vocab_size": size(8000), "character_coverage": 0.98,
+               "eos_id": 0, "unk_id": 1, "bos_id": -1, "pad_id": -1}
+    train_sentencepiece(source, folder / "source", **options)
+    train_sentencepiece(target, folder / "target", **options)
+    pieces = {}
+    for name in ["source", "target"]:
+        (folder / f"{name}.model").rename(folder / f"{name}.spm")
+        for piece in model_proto(folder / f"{name}.spm").pieces:
+            pieces.setdefault(piece.piece, len(pieces))
+    # Published vocabularies lack a few pieces.
+    for piece in list(pieces)[100::50]:
+        del pieces[piece]
+    tokens = ["</s>", "<unk>"] + [piece for piece in pieces if piece not in ("</s>", "<unk>")]
+    tokens += [">>ita<<", ">>deu<<", "<pad>"]
+    (folder / "vocab.json").write_text(json.dumps({token: i for i, token in enumerate(tokens)}))
+    (folder / "tokenizer_config.json").write_text(json.dumps(
+        {"source_lang": "eng", "target_lang": "mul", "tokenizer_class": "MarianTokenizer", "model_max_length": 512}))
+
+
+def hf_t5_slow(source, folder):
+    (folder / "spiece.model").write_bytes((source / "spiece.model").read_bytes())
+    (folder / "tokenizer_config.json").write_text(json.dumps(
+        {"tokenizer_class": "T5Tokenizer", "model_max_length": 512, "extra_ids": 100,
+         "clean_up_tokenization_spaces": True}))
+
+
+def train_roberta(lines, folder):
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(vocab_size=size(12000), show_progress=False,
+                                  initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+                                  special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
+    tokenizer.train_from_iterator(lines, trainer)
+    tokenizer.add_special_tokens([AddedToken("<mask>", lstrip=True, normalized=False)])
+    tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), True, False)
+    tokenizer.save(str(folder / "tokenizer.json"))
+
+
+def train_qwen2(lines, folder):
+    """Qwen2Tokenizer's own pipeline."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.normalizer = normalizers.NFC()
+    pattern = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+               r"|\s*[\r\n]+|\s+(?!\S)|\s+")
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex(pattern), behavior="isolated"),
+        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(vocab_size=size(12000), show_progress=False,
+                                  initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    tokenizer.train_from_iterator(lines, trainer)
+    tokenizer.add_special_tokens(["<|endoftext|>", "<|im_start|>", "<|im_end|>"])
+    tokenizer.save(str(folder / "tokenizer.json"))
+
+
+def hf_llama_json(source, folder):
+    """Llama's tokenizer.json, in the form with legacy set."""
+    proto = model_proto(source / "tokenizer.model")
+    vocab = {p.piece: i for i, p in enumerate(proto.pieces)}
+    tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=sentencepiece_merges(proto, vocab), unk_token="<unk>",
+                                     fuse_unk=True, byte_fallback=True))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")])
+    tokenizer.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(),
+                                           decoders.Strip(" ", 1, 0)])
+    tokenizer.add_special_tokens([AddedToken(t, normalized=False) for t in ["<unk>", "<s>", "</s>"]])
+    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", pair="<s> $A <s>:1 $B:1",
+                                                             special_tokens=[("<s>", 1)])
+    tokenizer.save(str(folder / "tokenizer.json"))
+
+
 def real_clip(folder, vocabulary):
     """The vocabulary of open_clip as transformers stores it."""
     merges = gzip.open(vocabulary).read().decode().split("\n")[1:49152 - 256 - 2 + 1]
@@ -290,7 +417,26 @@ def transformers_class(name):
         import transformers
         tokenizer = getattr(transformers, name).from_pretrained(str(folder))
         return lambda texts: [tokenizer(text)["input_ids"] for text in texts]
+    make.name = name
     return make
+
+
+def target_of(folder):
+    """Text -> ids of Marian's target side."""
+    import transformers
+    tokenizer = transformers.MarianTokenizer.from_pretrained(str(folder))
+    return lambda text: tokenizer(text_target=text)["input_ids"]
+
+
+def decoder_of(name, folder):
+    """ids, whether special tokens are left out -> text; of cases whose original is not sentencepiece."""
+    original = CASES[name][2]
+    if original is huggingface:
+        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    else:
+        import transformers
+        tokenizer = getattr(transformers, original.name).from_pretrained(str(folder))
+    return lambda ids, skip: tokenizer.decode(ids, skip_special_tokens=skip)
 
 
 def sentencepiece_model(folder):
@@ -319,6 +465,17 @@ CASES = {
     "steps": (hf_steps, None, huggingface, False),
     "more_steps": (hf_more_steps, None, huggingface, False),
     "byte_normalizer": (hf_byte_normalizer, None, huggingface, False),
+    "bert": (train_bert, None, huggingface, False),
+    "bert_cased": (train_bert_cased, None, huggingface, False),
+    "bert_slow": (hf_bert_slow, "bert", transformers_class("BertTokenizer"), False),
+    "bert_options": (hf_bert_options, "bert", transformers_class("DistilBertTokenizer"), False),
+    "marian": (train_marian, None, transformers_class("MarianTokenizer"), False),
+    "t5_slow": (hf_t5_slow, "siglip", transformers_class("T5Tokenizer"), False),
+    "roberta": (train_roberta, None, huggingface, False),
+    "roberta_slow": (None, "roberta", transformers_class("RobertaTokenizer"), False),
+    "qwen2": (train_qwen2, None, huggingface, False),
+    "qwen2_slow": (None, "qwen2", transformers_class("Qwen2Tokenizer"), False),
+    "llama_json": (hf_llama_json, "llama2", huggingface, False),
 }
 
 
@@ -342,6 +499,13 @@ def make_folder(name, lines, work):
                   model_max_length=77)
     elif name == "gpt2_slow":
         save_slow(Tokenizer.from_file(str(origin / "tokenizer.json")), folder, tokenizer_class="GPT2Tokenizer")
+    elif name == "qwen2_slow":
+        save_slow(Tokenizer.from_file(str(origin / "tokenizer.json")), folder, tokenizer_class="Qwen2Tokenizer",
+                  added_tokens_decoder={str(i): {"content": token, "special": True} for token, i in sorted(
+                      Tokenizer.from_file(str(origin / "tokenizer.json")).get_vocab().items(), key=lambda v: v[1])
+                      if token.startswith("<|")})
+    elif name == "roberta_slow":
+        save_slow(Tokenizer.from_file(str(origin / "tokenizer.json")), folder, tokenizer_class="RobertaTokenizer")
     elif name == "siglip_model":
         (folder / "spiece.model").write_bytes((origin / "spiece.model").read_bytes())
     else:
@@ -359,7 +523,8 @@ RANGES = [(1, 0x7f), (0x20, 0x7e), (0x80, 0x250), (0x300, 0x36f), (0x370, 0x52f)
           (1, 0x10ffff)]
 SPECIAL = ["<|endoftext|>", "<|startoftext|>", "<mask>", "</s>", "<s>", "<unk>", "<pad>", "<start_of_turn>", "\u2581",
            "'s", "'LL", "don't", "  ", " ", "\t", "\u200d", "\u00a0", "</w>", "<0x0A>", "qkv", "Debian", "\u0130", "\u03a3",
-           "abc def", "kernel", "[UNK]", "\ufeff", "\ufffd", "\u1e9e", "\ufb01", "\ufdfa", "\u00e9", "e\u0301", "\u2028", "\x85", "\x1c",
+           "abc def", "kernel", "[UNK]", "[MASK]", " [SEP] ", ">>ita<<", ">>xyz<< ", "<extra_id_7>", "n't", "<|im_end|>",
+           "\ufeff", "\ufffd", "\u1e9e", "\ufb01", "\ufdfa", "\u00e9", "e\u0301", "\u2028", "\x85", "\x1c",
            "\U0001f469\u200d\U0001f469\u200d\U0001f467", "\r\n", "123456", "\u0e33", "\u1100\u1161\u11a8", "#", "##"]
 
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -23,6 +24,26 @@ std::string ReplaceAll(std::string_view text, std::string_view pattern, std::str
             text.size(), to.size());
   }
   return to.append(text.substr(copied));
+}
+
+struct Replacement {
+  std::string_view pattern, content;
+};
+// Of the WordPiece decoder, one after the other.
+constexpr Replacement kTokenCleanups[] = {{" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
+                                          {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},  {" do not", " don't"},
+                                          {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+// Of transformers.
+constexpr Replacement kTextCleanups[] = {{" .", "."},     {" ?", "?"},     {" !", "!"},   {" ,", ","},
+                                         {" ' ", "'"},    {" n't", "n't"}, {" 'm", "'m"}, {" 's", "'s"},
+                                         {" 've", "'ve"}, {" 're", "'re"}};
+
+std::string ReplaceEach(std::string text, std::span<const Replacement> replacements) {
+  if (text.find(' ') == std::string::npos) return text;
+  for (const Replacement& replacement : replacements) {
+    text = ReplaceAll(text, replacement.pattern, replacement.content);
+  }
+  return text;
 }
 
 std::string JoinTokens(const std::vector<std::string>& tokens) {
@@ -124,6 +145,22 @@ Decoder DecodeStrip(std::string character, int64_t start, int64_t stop) {
     }
   };
 }
+
+Decoder DecodeWordPiece(std::string prefix, bool cleanup) {
+  return [prefix = std::move(prefix), cleanup](std::vector<std::string>& tokens) {
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      std::string& token = tokens[i];
+      if (i > 0 && token.starts_with(prefix)) {
+        token.erase(0, prefix.size());
+      } else if (i > 0) {
+        token.insert(0, 1, ' ');
+      }
+      if (cleanup) token = ReplaceEach(token, kTokenCleanups);
+    }
+  };
+}
+
+std::string CleanUpSpaces(std::string_view text) { return ReplaceEach(std::string(text), kTextCleanups); }
 
 Decoder DecodeBpeSuffix(std::string suffix) {
   return [suffix = std::move(suffix)](std::vector<std::string>& tokens) {

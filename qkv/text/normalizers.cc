@@ -137,6 +137,37 @@ Normalizer Precompiled(Charsmap map) {
   };
 }
 
+Normalizer Bert(const BertNormalizerOptions& options) {
+  const bool strip_accents = options.strip_accents.value_or(options.lowercase);
+  return [options, strip_accents, decompose = UnicodeForm(NormalForm::kNfd), lower = LowerCase()](Segment& segment) {
+    if (options.clean_text || options.split_ideographs) {
+      Rewrite(segment, [&](char32_t code, std::string* to) {
+        const bool space = code == '\t' || code == '\n' || code == '\r' || IsSpace(code);
+        if (options.clean_text && code != '\t' && code != '\n' && code != '\r' &&
+            (code == 0 || code == 0xfffd || IsOther(code))) {
+          return;
+        }
+        if (options.split_ideographs && IsBertIdeograph(code)) {
+          to->push_back(' ');
+          AppendUtf8(code, to);
+          to->push_back(' ');
+        } else if (options.clean_text && space) {
+          to->push_back(' ');
+        } else {
+          AppendUtf8(code, to);
+        }
+      });
+    }
+    if (strip_accents && AsciiPrefix(segment.text) < segment.text.size()) {
+      decompose(segment);
+      Rewrite(segment, [](char32_t code, std::string* to) {
+        if (!IsNonspacingMark(code)) AppendUtf8(code, to);
+      });
+    }
+    if (options.lowercase) lower(segment);
+  };
+}
+
 Normalizer ByteLevelCharacters() {
   return [](Segment& segment) {
     std::string to;

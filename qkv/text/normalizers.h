@@ -1,6 +1,7 @@
 // The normalizers of a tokenizer.json, each a function of a segment of text.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -24,6 +25,14 @@ Normalizer Prepend(std::string content);
 /// SentencePiece's map as tokenizer.json applies it: whole grapheme clusters of up to 5 bytes by the shortest key that
 /// they begin with, other characters one by one.
 Normalizer Precompiled(Charsmap map);
+
+struct BertNormalizerOptions {
+  bool clean_text = true;             // controls go, each white space becomes a space
+  bool split_ideographs = true;       // spaces around each
+  std::optional<bool> strip_accents;  // unset: as lowercase
+  bool lowercase = true;
+};
+Normalizer Bert(const BertNormalizerOptions& options);
 /// Each byte becomes a printable character (byte_level.h).
 Normalizer ByteLevelCharacters();
 

@@ -89,7 +89,7 @@ Normalizer SentencePieceNormalizer(const SentencePieceModel& model, std::string_
   };
 }
 
-std::unique_ptr<SubwordModel> MakeSentencePieceModel(const SentencePieceModel& model, std::string where) {
+std::unique_ptr<SpanModel> MakeSentencePieceModel(const SentencePieceModel& model, std::string where) {
   if (model.model_type == SentencePieceModel::kBpe) {
     return std::make_unique<SentencePieceBpeModel>(
         model.pieces, SentencePieceBpeConfig{model.unknown_id, model.byte_fallback}, std::move(where));

@@ -44,6 +44,6 @@ SentencePieceModel ParseSentencePiece(std::string_view bytes, std::string_view w
 Normalizer SentencePieceNormalizer(const SentencePieceModel& model, std::string_view where);
 
 /// Unigram or BPE. `where` is for its errors.
-std::unique_ptr<SubwordModel> MakeSentencePieceModel(const SentencePieceModel& model, std::string where);
+std::unique_ptr<SpanModel> MakeSentencePieceModel(const SentencePieceModel& model, std::string where);
 
 }  // namespace qkv::text

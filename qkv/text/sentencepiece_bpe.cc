@@ -21,7 +21,7 @@ Vocabulary AllPieces(const std::vector<SentencePiece>& pieces) {
 
 SentencePieceBpeModel::SentencePieceBpeModel(const std::vector<SentencePiece>& pieces, SentencePieceBpeConfig config,
                                              std::string where)
-    : SubwordModel(AllPieces(pieces)), config_(config), where_(std::move(where)) {
+    : SpanModel(AllPieces(pieces)), config_(config), where_(std::move(where)) {
   std::vector<std::pair<std::string_view, int32_t>> symbols;
   metaspace_words_ = true;
   bool any_unused = false;
@@ -45,20 +45,8 @@ SentencePieceBpeModel::SentencePieceBpeModel(const std::vector<SentencePiece>& p
   if (config_.byte_fallback) byte_tokens_ = ByteTokens(vocabulary_);
 }
 
-void SentencePieceBpeModel::AppendUnknown(std::string_view text, std::vector<int32_t>* ids) const {
-  if (!config_.byte_fallback) {
-    ids->push_back(config_.unknown);
-    return;
-  }
-  for (const char byte : text) {
-    const int32_t id = byte_tokens_[static_cast<unsigned char>(byte)];
-    ids->push_back(id >= 0 ? id : config_.unknown);
-  }
-}
-
-void SentencePieceBpeModel::EncodeWord(std::string_view word, ModelWorkspace& workspace,
-                                       std::vector<int32_t>* ids) const {
-  if (workspace.cache.Find(word, ids)) return;
+// Leaves the symbols that no pair of which is a piece any more.
+void SentencePieceBpeModel::MergeSymbols(std::string_view word, ModelWorkspace& workspace) const {
   using Pair = ModelWorkspace::Pair;
   auto& symbols = workspace.symbols;
   auto& heap = workspace.heap;
@@ -103,20 +91,57 @@ void SentencePieceBpeModel::EncodeWord(std::string_view word, ModelWorkspace& wo
     offer(left.previous);
     offer(top.left);
   }
-  const size_t before = ids->size();
-  bool after_unknown = false;
+}
+
+template <typename F>
+void SentencePieceBpeModel::ForEachToken(std::string_view word, ModelWorkspace& workspace, F&& add) const {
+  MergeSymbols(word, workspace);
+  const auto& symbols = workspace.symbols;
+  constexpr size_t kNone = std::string_view::npos;
+  size_t unknown_begin = kNone;  // of a run of unknown symbols, which are one token
   for (int32_t i = 0; i >= 0; i = symbols[i].next) {
-    const std::string_view text = word.substr(symbols[i].begin, symbols[i].size);
+    const size_t begin = symbols[i].begin, end = begin + symbols[i].size;
+    const std::string_view text = word.substr(begin, end - begin);
     const int32_t id = symbols[i].id >= 0 ? symbols[i].id : vocabulary_.Find(text).value_or(config_.unknown);
-    const bool unknown = id == config_.unknown;
-    if (!unknown) {
-      ids->push_back(id);
-    } else if (config_.byte_fallback || !after_unknown) {
-      AppendUnknown(text, ids);
+    if (id == config_.unknown && !config_.byte_fallback) {
+      if (unknown_begin == kNone) unknown_begin = begin;
+      continue;
     }
-    after_unknown = unknown;
+    if (unknown_begin != kNone) add(config_.unknown, unknown_begin, begin);
+    unknown_begin = kNone;
+    if (id != config_.unknown) {
+      add(id, begin, end);
+      continue;
+    }
+    for (const char byte : text) {
+      const int32_t byte_id = byte_tokens_[static_cast<unsigned char>(byte)];
+      add(byte_id >= 0 ? byte_id : config_.unknown, begin, end);
+    }
   }
+  if (unknown_begin != kNone) add(config_.unknown, unknown_begin, word.size());
+}
+
+void SentencePieceBpeModel::EncodeWord(std::string_view word, ModelWorkspace& workspace,
+                                       std::vector<int32_t>* ids) const {
+  if (workspace.cache.Find(word, ids)) return;
+  const size_t before = ids->size();
+  ForEachToken(word, workspace, [ids](int32_t id, size_t, size_t) { ids->push_back(id); });
   workspace.cache.Keep(word, ids->data() + before, ids->size() - before);
+}
+
+void SentencePieceBpeModel::EncodeSpans(std::string_view piece, ModelWorkspace& workspace,
+                                        std::vector<TokenSpan>* spans) const {
+  const auto encode = [&](std::string_view word) {
+    const auto offset = static_cast<uint32_t>(word.data() - piece.data());
+    ForEachToken(word, workspace, [&](int32_t id, size_t begin, size_t end) {
+      spans->push_back({id, offset + static_cast<uint32_t>(begin), offset + static_cast<uint32_t>(end)});
+    });
+  };
+  if (metaspace_words_) {
+    ForEachWord(piece, encode);
+  } else {
+    encode(piece);
+  }
 }
 
 void SentencePieceBpeModel::Encode(std::string_view piece, ModelWorkspace& workspace, std::vector<int32_t>* ids) const {

@@ -15,15 +15,19 @@ struct SentencePieceBpeConfig {
   bool byte_fallback = false;
 };
 
-class SentencePieceBpeModel : public SubwordModel {
+class SentencePieceBpeModel : public SpanModel {
  public:
   /// Piece i has id i. Throws Error, prefixed with `where`, if a piece is unused.
   SentencePieceBpeModel(const std::vector<SentencePiece>& pieces, SentencePieceBpeConfig config, std::string where);
   void Encode(std::string_view piece, ModelWorkspace& workspace, std::vector<int32_t>* ids) const override;
+  void EncodeSpans(std::string_view piece, ModelWorkspace& workspace, std::vector<TokenSpan>* spans) const override;
 
  private:
   void EncodeWord(std::string_view word, ModelWorkspace& workspace, std::vector<int32_t>* ids) const;
-  void AppendUnknown(std::string_view text, std::vector<int32_t>* ids) const;
+  // Calls add(id, begin, end) for each token.
+  template <typename F>
+  void ForEachToken(std::string_view word, ModelWorkspace& workspace, F&& add) const;
+  void MergeSymbols(std::string_view word, ModelWorkspace& workspace) const;
 
   SentencePieceBpeConfig config_;
   std::string where_;

@@ -41,6 +41,7 @@ void ModelWorkspace::Shrink() {
   ShrinkVector(heap);
   ShrinkVector(best);
   ShrinkVector(reversed);
+  ShrinkVector(spans);
 }
 
 std::vector<int32_t> ByteTokens(const Vocabulary& vocabulary) {

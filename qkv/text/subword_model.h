@@ -1,4 +1,5 @@
-// The model of a tokenizer: the ids of one piece of text. BPE, unigram and SentencePiece's BPE each have a file.
+// The model of a tokenizer: the ids of one piece of text. BPE, unigram, SentencePiece's BPE and WordPiece each have a
+// file.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +31,12 @@ class WordCache {
   std::unique_ptr<Slot[]> slots_;
 };
 
+/// An id, and the bytes of the piece that it stands for; ids of single bytes share those of their character.
+struct TokenSpan {
+  int32_t id;
+  uint32_t begin, end;
+};
+
 /// Scratch memory of one call at a time; grows with the longest piece.
 struct ModelWorkspace {
   WordCache cache;
@@ -53,6 +60,7 @@ struct ModelWorkspace {
   };
   std::vector<Best> best;
   std::vector<int32_t> reversed;
+  std::vector<TokenSpan> spans;
   // Work left after the calls that grew it most is not kept beyond this many bytes.
   void Shrink();
 };
@@ -68,6 +76,16 @@ class SubwordModel {
  protected:
   explicit SubwordModel(Vocabulary vocabulary) : vocabulary_(std::move(vocabulary)) {}
   Vocabulary vocabulary_;
+};
+
+/// SentencePiece's models, which can tell the text of an unknown token.
+class SpanModel : public SubwordModel {
+ public:
+  /// Appends the ids of Encode.
+  virtual void EncodeSpans(std::string_view piece, ModelWorkspace& workspace, std::vector<TokenSpan>* spans) const = 0;
+
+ protected:
+  using SubwordModel::SubwordModel;
 };
 
 /// Ids of the tokens "<0x00>" … "<0xFF>"; -1 where there is none.

@@ -291,7 +291,7 @@ std::string Tokenizer::Decode(std::span<const int32_t> ids, bool special_tokens)
     Strip(true, true)(segment);
     text = std::move(segment.text);
   }
-  return text;
+  return state_->parts.clean_decoded ? CleanUpSpaces(text) : text;
 }
 
 std::optional<int32_t> Tokenizer::IdOf(std::string_view token) const { return FindToken(state_->parts, token); }
@@ -322,12 +322,20 @@ std::optional<int64_t> Tokenizer::model_max_length() const {
 
 const std::string& Tokenizer::description() const { return state_->parts.description; }
 
+bool Tokenizer::MayChange(std::string_view text) const {
+  if (text.ends_with(kReplacementCharacter)) return true;  // a character whose bytes are not all there
+  if (!state_->parts.clean_decoded) return false;
+  // Beginnings of what CleanUpSpaces replaces. Of text that is clean so far, " ' " and " n't" may have lost a space.
+  static constexpr std::string_view kOpen[] = {" ", " n", " n'", " n '", " '", " 'v", " 'r", "n'", "'", "'v", "'r"};
+  return std::ranges::any_of(kOpen, [text](std::string_view end) { return text.ends_with(end); });
+}
+
 std::string StreamingDecoder::Add(int32_t id) {
   ids_.push_back(id);
   // The text of the ids before, and with the new one: their difference is certain unless a character is incomplete.
   const std::string before = tokenizer_.Decode(std::span(ids_).first(shown_));
   const std::string text = tokenizer_.Decode(ids_);
-  if (text.size() <= before.size() || text.ends_with(kReplacementCharacter)) return {};
+  if (text.size() <= before.size() || tokenizer_.MayChange(text)) return {};
   ids_.erase(ids_.begin(), ids_.begin() + static_cast<std::ptrdiff_t>(shown_));
   shown_ = ids_.size();
   return text.substr(before.size());

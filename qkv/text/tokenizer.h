@@ -1,5 +1,6 @@
 // Text to the ids that a model was trained on, and back. Reads the files of Hugging Face (tokenizer.json, or vocab.json
-// with merges.txt) and of SentencePiece (spiece.model, tokenizer.model), and gives the ids of the original libraries.
+// with merges.txt, or vocab.txt), of SentencePiece (spiece.model, tokenizer.model) and of Marian (source.spm,
+// target.spm, vocab.json), and gives the ids of the original libraries.
 #pragma once
 
 #include <cstdint>
@@ -45,10 +46,14 @@ struct SpecialIds {
 /// Const members may be called from several threads. Copies share everything.
 class Tokenizer {
  public:
-  /// Opens a folder with tokenizer.json, or else vocab.json and merges.txt, or else spiece.model or tokenizer.model;
-  /// tokenizer_config.json and special_tokens_map.json are read too if they are there. Or one of these files alone.
-  /// Throws Error if there is none, or if it needs what is not supported, which the error names.
+  /// Opens a folder with tokenizer.json, or else source.spm and vocab.json, or else vocab.json and merges.txt, or else
+  /// vocab.txt, or else spiece.model or tokenizer.model; tokenizer_config.json, special_tokens_map.json and
+  /// added_tokens.json are read too if they are there. Or one of these files alone. Throws Error if there is none, or
+  /// if it needs what is not supported, which the error names.
   static Tokenizer Open(const std::filesystem::path& path);
+  /// The tokenizer of what the model writes: Marian's encodes by target.spm, and has ids of its own if separate_vocabs
+  /// is set. All others have one for both sides, which Open gives too.
+  static Tokenizer OpenTarget(const std::filesystem::path& path);
 
   /// The text of a tokenizer.json, and of a SentencePiece model. `where` names them in errors.
   static Tokenizer FromJson(std::string_view json, std::string_view where);
@@ -79,6 +84,10 @@ class Tokenizer {
 
  private:
   explicit Tokenizer(TokenizerParts parts);
+  static Tokenizer OpenSide(const std::filesystem::path& path, bool target);
+  friend class StreamingDecoder;
+  // True if the end of decoded text may become another one when tokens follow.
+  bool MayChange(std::string_view text) const;
   struct State;
   std::shared_ptr<const State> state_;
 };

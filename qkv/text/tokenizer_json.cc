@@ -10,6 +10,7 @@
 #include "qkv/text/tokenizer_parts.h"
 #include "qkv/text/unicode.h"
 #include "qkv/text/unigram.h"
+#include "qkv/text/wordpiece.h"
 
 namespace qkv::text {
 namespace {
@@ -61,30 +62,36 @@ std::unique_ptr<SubwordModel> ReadUnigram(const JsonFields& model) {
   return std::make_unique<UnigramModel>(std::move(pieces), config, std::string(model.where()));
 }
 
+std::unique_ptr<SubwordModel> ReadWordPiece(const JsonFields& model) {
+  WordPieceConfig config;
+  config.unknown = model.Text("unk_token", config.unknown);
+  config.continuing_prefix = model.Text("continuing_subword_prefix", config.continuing_prefix);
+  config.max_characters = model.Number("max_input_chars_per_word", config.max_characters);
+  return std::make_unique<WordPieceModel>(ReadVocabulary(model.Object("vocab"), model.where()), std::move(config),
+                                          std::string(model.where()));
+}
+
 std::unique_ptr<SubwordModel> ReadModel(const JsonFields& model, std::string* name) {
   std::string type = model.Text("type", "");
   // Older files have no type.
   if (type.empty()) {
-    type = model.Find("merges") != nullptr ? "BPE" : model.Find("unk_id") != nullptr ? "Unigram" : "";
+    type = model.Find("merges") != nullptr                     ? "BPE"
+           : model.Find("unk_id") != nullptr                   ? "Unigram"
+           : model.Find("max_input_chars_per_word") != nullptr ? "WordPiece"
+                                                               : "";
   }
   *name = type;
   if (type == "BPE") return ReadBpe(model);
   if (type == "Unigram") return ReadUnigram(model);
-  Fail("{}: expected a model of type BPE or Unigram, got \"{}\"", model.where(), type);
+  if (type == "WordPiece") return ReadWordPiece(model);
+  Fail("{}: expected a model of type BPE, Unigram or WordPiece, got \"{}\"", model.where(), type);
 }
 
 void ReadAddedTokens(const io::Json& list, std::string_view where, TokenizerParts* parts) {
   Require(list.is_array(), "{}: expected a list of added_tokens", where);
   for (const io::Json& entry : list) {
     const JsonFields fields(entry, fmt::format("{}: added_tokens", where));
-    AddedToken token;
-    token.content = fields.Text("content");
-    token.single_word = fields.Flag("single_word", false);
-    token.lstrip = fields.Flag("lstrip", false);
-    token.rstrip = fields.Flag("rstrip", false);
-    token.special = fields.Flag("special", false);
-    token.normalized = fields.Flag("normalized", !token.special);
-    AddToken(std::move(token), parts);
+    AddToken(ReadAddedToken(fields, /*special=*/false), parts);
   }
 }
 
@@ -113,6 +120,17 @@ void ReadPadding(const JsonFields& fields, TokenizerParts* parts) {
 }
 
 }  // namespace
+
+AddedToken ReadAddedToken(const JsonFields& fields, bool special) {
+  AddedToken token;
+  token.content = fields.Text("content");
+  token.single_word = fields.Flag("single_word", false);
+  token.lstrip = fields.Flag("lstrip", false);
+  token.rstrip = fields.Flag("rstrip", false);
+  token.special = fields.Flag("special", special);
+  token.normalized = fields.Flag("normalized", !token.special);
+  return token;
+}
 
 Vocabulary ReadVocabulary(const io::Json& json, std::string_view where) {
   Vocabulary vocabulary;

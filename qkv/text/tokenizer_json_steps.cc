@@ -118,12 +118,19 @@ void ReadNormalizer(const JsonFields& step, std::vector<Normalizer>* to) {
   } else if (type == "Precompiled") {
     to->push_back(
         Precompiled(Charsmap(DecodeBase64(step.Text("precompiled_charsmap", ""), step.where()), step.where())));
+  } else if (type == "BertNormalizer") {
+    BertNormalizerOptions options;
+    options.clean_text = step.Flag("clean_text", true);
+    options.split_ideographs = step.Flag("handle_chinese_chars", true);
+    if (step.Find("strip_accents") != nullptr) options.strip_accents = step.Flag("strip_accents", false);
+    options.lowercase = step.Flag("lowercase", true);
+    to->push_back(Bert(options));
   } else if (type == "ByteLevel") {
     to->push_back(ByteLevelCharacters());
   } else {
     FailUnknown(step, type,
                 "Sequence, NFC, NFD, NFKC, NFKD, Lowercase, Strip, StripAccents, Replace, Prepend, Precompiled, "
-                "ByteLevel");
+                "BertNormalizer, ByteLevel");
   }
 }
 
@@ -144,12 +151,17 @@ void ReadPreTokenizer(const JsonFields& step, std::vector<PreTokenizer>* to) {
     to->push_back(SplitWords());
   } else if (type == "WhitespaceSplit") {
     to->push_back(SplitAtSpace());
+  } else if (type == "BertPreTokenizer") {
+    to->push_back(SplitAtSpace());
+    to->push_back(SplitPunctuation(SplitBehaviour::kIsolated));
   } else if (type == "Punctuation") {
     to->push_back(SplitPunctuation(ReadBehaviour(step)));
   } else if (type == "Digits") {
     to->push_back(SplitDigits(step.Flag("individual_digits", false)));
   } else {
-    FailUnknown(step, type, "Sequence, ByteLevel, Metaspace, Split, Whitespace, WhitespaceSplit, Punctuation, Digits");
+    FailUnknown(step, type,
+                "Sequence, ByteLevel, Metaspace, Split, Whitespace, WhitespaceSplit, BertPreTokenizer, Punctuation, "
+                "Digits");
   }
 }
 
@@ -171,10 +183,13 @@ void ReadDecoder(const JsonFields& step, std::vector<Decoder>* to) {
     to->push_back(DecodeFuse());
   } else if (type == "Strip") {
     to->push_back(DecodeStrip(step.Text("content", " "), step.Number("start", 0), step.Number("stop", 0)));
+  } else if (type == "WordPiece") {
+    to->push_back(DecodeWordPiece(step.Text("prefix", "##"), step.Flag("cleanup", true)));
   } else if (type == "BPEDecoder") {
     to->push_back(DecodeBpeSuffix(step.Text("suffix", "</w>")));
   } else {
-    FailUnknown(step, type, "Sequence, ByteLevel, Metaspace, Replace, ByteFallback, Fuse, Strip, BPEDecoder");
+    FailUnknown(step, type,
+                "Sequence, ByteLevel, Metaspace, Replace, ByteFallback, Fuse, Strip, WordPiece, BPEDecoder");
   }
 }
 

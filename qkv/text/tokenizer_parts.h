@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -13,6 +14,7 @@
 #include "qkv/io/json.h"
 #include "qkv/text/added_tokens.h"
 #include "qkv/text/decoder.h"
+#include "qkv/text/json_fields.h"
 #include "qkv/text/pieces.h"
 #include "qkv/text/subword_model.h"
 #include "qkv/text/tokenizer.h"
@@ -52,6 +54,7 @@ struct TokenizerParts {
   std::vector<std::vector<TemplateItem>> templates;  // applied one after the other
   std::vector<Decoder> decoders;                     // empty: tokens are joined by spaces
   bool trim_decoded = false;                         // white space at both ends of decoded text is removed
+  bool clean_decoded = false;                        // CleanUpSpaces at last
   std::optional<TruncationSettings> truncation;
   std::optional<PaddingSettings> padding;  // as in the file
   PaddingSettings padding_on_request;      // id and side if the caller wants padding
@@ -65,6 +68,15 @@ TokenizerParts ReadTokenizerJson(const io::Json& json, std::string_view where);
 TokenizerParts ReadVocabAndMerges(const io::Json& vocab, std::string_view merges, const io::Json& config,
                                   std::string_view where);
 TokenizerParts ReadSentencePiece(std::string_view bytes, const io::Json& config, std::string_view where);
+/// vocab.txt of BERT and its kin: a token a line, whose number is its id.
+TokenizerParts ReadVocabTxt(std::string_view text, const io::Json& config, std::string_view where);
+/// Marian's: a SentencePiece model makes the pieces, and vocab.json has their ids. `decoding` is the model whose
+/// normaliser's flags decoding follows.
+struct MarianFiles {
+  std::string_view encoding, decoding;  // bytes of models
+  const io::Json* vocabulary;
+};
+TokenizerParts ReadMarian(const MarianFiles& files, const io::Json& config, std::string_view where);
 
 /// Adds what tokenizer_config.json says: special tokens, model_max_length, padding_side.
 void ApplyTokenizerConfig(const io::Json& config, TokenizerParts* parts);
@@ -83,8 +95,25 @@ int32_t NextAddedId(const TokenizerParts& parts);
 /// is not used. A token of the same content is replaced; one without content is ignored.
 void AddToken(AddedToken token, TokenizerParts* parts);
 
+/// An entry of added_tokens; `special`: unless it says otherwise.
+AddedToken ReadAddedToken(const JsonFields& fields, bool special);
+
+/// A token that a class of transformers has: its key in tokenizer_config.json, and what it is unless that names it.
+struct NamedToken {
+  std::string_view key, otherwise;  // otherwise empty: none
+};
+/// What becomes of a named token that the vocabulary lacks.
+enum class NewTokens { kAdd, kLeaveOut };
+/// Adds the tokens that tokenizer_config.json, special_tokens_map.json and added_tokens.json name, in the order of
+/// transformers: files of before tokenizer.json have no others.
+void AddConfiguredTokens(const io::Json& config, std::span<const NamedToken> named, std::string_view where,
+                         NewTokens new_tokens, TokenizerParts* parts);
+
 /// Tokens and ids of a JSON object. Throws Error for an id that is none.
 Vocabulary ReadVocabulary(const io::Json& json, std::string_view where);
+
+/// Name under which the configuration has the object of added_tokens.json.
+inline constexpr std::string_view kAddedTokensFile = "added_tokens.json";
 
 inline constexpr size_t kMaxAddedTokens = size_t{1} << 17;
 inline constexpr int64_t kMaxPaddedLength = int64_t{1} << 20;

@@ -5,8 +5,10 @@
 #include "qkv/core/error.h"
 #include "qkv/core/text.h"
 #include "qkv/text/normalizers.h"
+#include "qkv/text/pre_tokenizers.h"
 #include "qkv/text/sentencepiece.h"
 #include "qkv/text/tokenizer_parts.h"
+#include "qkv/text/unigram.h"
 #include "qkv/text/word_start.h"
 
 namespace qkv::text {
@@ -59,15 +61,68 @@ class PrefixedModel : public SubwordModel {
   size_t dropped_;
 };
 
+constexpr NamedToken kT5Tokens[] = {{"bos_token", ""}, {"eos_token", "</s>"},  {"unk_token", "<unk>"},
+                                    {"sep_token", ""}, {"pad_token", "<pad>"}, {"cls_token", ""},
+                                    {"mask_token", ""}};
+constexpr int64_t kMaxExtraIds = 100'000;
+
+// transformers' T5Tokenizer: the model's pieces as tokenizer.json's library splits words into them, and behind them
+// <extra_id_99> … <extra_id_0>.
+TokenizerParts MakeT5(const SentencePieceModel& model, const io::Json& config, std::string_view where) {
+  const JsonFields fields(config, std::string(where));
+  const int64_t extra = fields.Number("extra_ids", 100);
+  Require(extra >= 0 && extra <= kMaxExtraIds, "{}: expected extra_ids from 0 to {}, got {}", where, kMaxExtraIds,
+          extra);
+  std::vector<UnigramPiece> pieces;
+  for (const SentencePiece& piece : model.pieces) pieces.push_back({piece.text, piece.score});
+  for (int64_t i = extra; i-- > 0;) pieces.push_back({fmt::format("<extra_id_{}>", i), 0});
+  TokenizerParts parts;
+  parts.description = "Unigram, T5's";
+  constexpr int32_t kUnknown = 2;
+  parts.model = std::make_unique<UnigramModel>(std::move(pieces), UnigramConfig{kUnknown}, std::string(where));
+  if (!model.precompiled_charsmap.empty()) {
+    parts.normalizers.push_back(Precompiled(Charsmap(model.precompiled_charsmap, where)));
+  }
+  parts.pre_tokenizers = {SplitAtSpace(), Metaspace(std::string(kWordStart), MetaspacePrefix::kAlways, /*split=*/true)};
+  parts.decoders.push_back(DecodeMetaspace(std::string(kWordStart), /*prefixed=*/true));
+  AddConfiguredTokens(config, kT5Tokens, where, NewTokens::kAdd, &parts);
+  for (const SentencePiece& piece : model.pieces) {
+    const bool control = piece.type == SentencePiece::kControl;
+    if ((control || piece.type == SentencePiece::kUserDefined) && !parts.added_index.contains(piece.text)) {
+      AddToken({.content = piece.text, .special = control}, &parts);
+    }
+  }
+  for (int64_t i = 0; i < extra; ++i) {
+    AddToken({.content = fmt::format("<extra_id_{}>", i), .special = true}, &parts);
+  }
+  const auto token = [&](size_t i) {
+    return FindToken(parts, TokenOr(config, kT5Tokens[i].key, kT5Tokens[i].otherwise));
+  };
+  parts.special.end = token(1), parts.special.unknown = token(2), parts.special.padding = token(4);
+  if (parts.special.padding) parts.padding_on_request.id = *parts.special.padding;
+  parts.templates.push_back({{true, {}}, {false, {*parts.special.end}}});
+  ApplyTokenizerConfig(config, &parts);
+  return parts;
+}
+
 }  // namespace
 
 TokenizerParts ReadSentencePiece(std::string_view bytes, const io::Json& config, std::string_view where) {
   const SentencePieceModel model = ParseSentencePiece(bytes, where);
+  const std::string name = TokenContent(config, "tokenizer_class");
+  for (const char* other : {"XLMRoberta", "Camembert", "MBart", "Nllb", "M2M100", "BigBird", "Albert", "XLNet"}) {
+    Require(!name.starts_with(other),
+            "{}: {} does more than its SentencePiece model (other ids or steps); open it with transformers and save "
+            "its tokenizer.json",
+            where, name);
+  }
+  if (model.model_type == SentencePieceModel::kUnigram && (name.starts_with("T5") || name.starts_with("MT5"))) {
+    return MakeT5(model, config, where);
+  }
   TokenizerParts parts;
   parts.bytes_input = true;
   parts.description = model.model_type == SentencePieceModel::kBpe ? "SentencePiece BPE" : "SentencePiece unigram";
   parts.model = MakeSentencePieceModel(model, std::string(where));
-  const std::string name = TokenContent(config, "tokenizer_class");
   const bool siglip = name.starts_with("Siglip");
   const Normalizer normalizer = SentencePieceNormalizer(model, where);
   if (siglip) {
@@ -111,15 +166,14 @@ TokenizerParts ReadSentencePiece(std::string_view bytes, const io::Json& config,
     }
   }
 
-  // T5's and SigLIP's end, Llama's and Gemma's begin.
-  const bool ends = siglip || name.starts_with("T5");
+  // SigLIP's end, Llama's and Gemma's begin.
   const bool begins = name.starts_with("Gemma") || name.starts_with("Llama");
   if (siglip && !parts.model_max_length) parts.model_max_length = 64;
   std::vector<TemplateItem> items = {{true, {}}};
   if (FlagOr(config, "add_bos_token", begins) && parts.special.begin) {
     items.insert(items.begin(), {false, {*parts.special.begin}});
   }
-  if (FlagOr(config, "add_eos_token", ends) && parts.special.end)
+  if (FlagOr(config, "add_eos_token", siglip) && parts.special.end)
     items.push_back({false, {*parts.special.end}, siglip});
   if (items.size() > 1) parts.templates.push_back(std::move(items));
   return parts;

@@ -12,17 +12,21 @@ namespace {
 constexpr std::string_view kClipPattern =
     R"(<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+)";
 constexpr std::string_view kClipEndOfWord = "</w>";
+constexpr std::string_view kQwen2Pattern =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+)"
+    R"([\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
-enum class Flavour { kClip, kGpt2, kRoberta };
+enum class Flavour { kClip, kGpt2, kRoberta, kQwen2 };
 
 Flavour FlavourOf(const io::Json& config, const Vocabulary& vocabulary, std::string_view where) {
   const std::string name = TokenContent(config, "tokenizer_class");
   if (name.starts_with("CLIP")) return Flavour::kClip;
   if (name.starts_with("GPT2")) return Flavour::kGpt2;
+  if (name.starts_with("Qwen2")) return Flavour::kQwen2;
   if (name.starts_with("Roberta") || name.starts_with("Bart")) return Flavour::kRoberta;
   Require(name.empty() || name.starts_with("PreTrained") || name.starts_with("TokenizersBackend"),
-          "{}: expected a tokenizer_class of CLIPTokenizer, GPT2Tokenizer, RobertaTokenizer or BartTokenizer for "
-          "vocab.json and merges.txt, got \"{}\"; a tokenizer.json would say what it does",
+          "{}: expected a tokenizer_class of CLIPTokenizer, GPT2Tokenizer, Qwen2Tokenizer, RobertaTokenizer or "
+          "BartTokenizer for vocab.json and merges.txt, got \"{}\"; a tokenizer.json would say what it does",
           where, name);
   if (vocabulary.Find("a</w>")) return Flavour::kClip;
   if (vocabulary.Find("<s>") && vocabulary.Find("</s>")) return Flavour::kRoberta;
@@ -58,7 +62,10 @@ TokenizerParts ReadVocabAndMerges(const io::Json& vocab, std::string_view merges
   const std::string end = TokenOr(config, "eos_token", roberta ? "</s>" : "<|endoftext|>");
   const std::string begin = TokenOr(config, "bos_token", roberta ? "<s>" : clip ? "<|startoftext|>" : "<|endoftext|>");
   const std::string unknown = TokenOr(config, "unk_token", roberta ? "<unk>" : "<|endoftext|>");
-  const std::string padding = TokenOr(config, "pad_token", roberta ? "<pad>" : clip ? end : "");
+  const std::string padding = TokenOr(config, "pad_token",
+                                      roberta                              ? "<pad>"
+                                      : clip || flavour == Flavour::kQwen2 ? end
+                                                                           : "");
 
   TokenizerParts parts;
   BpeConfig bpe;
@@ -68,7 +75,10 @@ TokenizerParts ReadVocabAndMerges(const io::Json& vocab, std::string_view merges
   AddMerges(merges, where, model.get());
   model->Finish();
   parts.model = std::move(model);
-  parts.description = clip ? "BPE, CLIP's" : roberta ? "BPE, RoBERTa's" : "BPE, GPT-2's";
+  parts.description = clip                         ? "BPE, CLIP's"
+                      : roberta                    ? "BPE, RoBERTa's"
+                      : flavour == Flavour::kQwen2 ? "BPE, Qwen2's"
+                                                   : "BPE, GPT-2's";
 
   if (clip) {
     parts.normalizers = {UnicodeForm(NormalForm::kNfc), Replace(Regex(R"(\s+)", where), " "), LowerCase()};
@@ -76,27 +86,26 @@ TokenizerParts ReadVocabAndMerges(const io::Json& vocab, std::string_view merges
         SplitAtPattern(Regex(kClipPattern, where), SplitBehaviour::kRemoved, /*invert=*/true));
     parts.pre_tokenizers.push_back(ByteLevel(/*add_prefix_space=*/false, /*use_pattern=*/true));
   } else {
+    const bool qwen2 = flavour == Flavour::kQwen2;
+    if (qwen2) {
+      parts.normalizers = {UnicodeForm(NormalForm::kNfc)};
+      parts.pre_tokenizers.push_back(
+          SplitAtPattern(Regex(kQwen2Pattern, where), SplitBehaviour::kIsolated, /*invert=*/false));
+    }
     const bool prefix = config.is_object() && config.contains("add_prefix_space") &&
                         config["add_prefix_space"].is_boolean() && config["add_prefix_space"].get<bool>();
-    parts.pre_tokenizers.push_back(ByteLevel(prefix, /*use_pattern=*/true));
+    parts.pre_tokenizers.push_back(ByteLevel(prefix, /*use_pattern=*/!qwen2));
   }
   parts.decoders.push_back(DecodeByteLevel());
   if (clip) parts.decoders.push_back(DecodeReplace(std::string(kClipEndOfWord), " "));
   parts.trim_decoded = clip;
 
-  std::vector<std::string> special = {begin, end, unknown};
-  if (!padding.empty()) special.push_back(padding);
-  if (roberta) special.insert(special.end(), {TokenOr(config, "cls_token", begin), TokenOr(config, "sep_token", end)});
-  const std::string mask = TokenOr(config, "mask_token", roberta ? "<mask>" : "");
-  for (const std::string& content : special) {
-    // GPT-2's padding is not in its vocabulary, and a model has no row for an id that is made here.
-    if (parts.model->vocabulary().Find(content)) {
-      AddToken({.content = content, .normalized = false, .special = true}, &parts);
-    }
-  }
-  if (!mask.empty() && parts.model->vocabulary().Find(mask)) {
-    AddToken({.content = mask, .lstrip = roberta, .normalized = false, .special = true}, &parts);
-  }
+  // GPT-2's padding is not in its vocabulary, and a model has no row for an id that is made here.
+  const std::string mask = roberta ? "<mask>" : "", classify = roberta ? begin : "", separate = roberta ? end : "";
+  const NamedToken named[] = {{"bos_token", begin},    {"eos_token", end},     {"unk_token", unknown},
+                              {"sep_token", separate}, {"pad_token", padding}, {"cls_token", classify},
+                              {"mask_token", mask}};
+  AddConfiguredTokens(config, named, where, NewTokens::kLeaveOut, &parts);
   parts.special.begin = FindToken(parts, begin);
   parts.special.end = FindToken(parts, end);
   parts.special.unknown = FindToken(parts, unknown);

@@ -17,6 +17,20 @@ class Trie {
 
   bool empty() const { return nodes_.empty(); }
 
+  /// Nodes by number, for automata that are built on a trie; some numbers are not used. The root is node 0.
+  int32_t node_count() const { return static_cast<int32_t>(nodes_.size()); }
+  /// -1 of a number that is not used, -2 of the root.
+  int32_t Parent(int32_t node) const { return nodes_[node].parent; }
+  /// The byte that leads from the parent to the node.
+  unsigned char ByteOf(int32_t node) const { return static_cast<unsigned char>(node - nodes_[Parent(node)].base); }
+  /// -1 if there is none.
+  int32_t Child(int32_t node, unsigned char byte) const {
+    const int32_t child = nodes_[node].base + byte;
+    return nodes_[child].parent == node ? child : -1;
+  }
+  /// The value of the key that ends at the node, or -1.
+  int32_t Value(int32_t node) const { return nodes_[node].value; }
+
   /// Calls found(length, value) for every key that `text` begins with, from short to long.
   template <typename F>
   void ForEachPrefix(std::string_view text, F&& found) const {

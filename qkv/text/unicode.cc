@@ -195,6 +195,32 @@ bool IsMark(char32_t code) {
   return category >= UTF8PROC_CATEGORY_MN && category <= UTF8PROC_CATEGORY_ME && !IsInRanges(code, kNotMarks);
 }
 
+bool IsNonspacingMark(char32_t code) {
+  if (code < 0x300) return false;
+  if (CategoryOf(code) == UTF8PROC_CATEGORY_MN) return !IsInRanges(code, kNotNonspacing);
+  return IsInRanges(code, kNonspacingToo);
+}
+
+bool IsOther(char32_t code) {
+  if (code < 0x80) return code < ' ' || code == 0x7f;
+  switch (CategoryOf(code)) {
+    case UTF8PROC_CATEGORY_CC:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_CO:
+      return !IsInRanges(code, kNotOther);
+    default:
+      return false;
+  }
+}
+
+bool IsBertIdeograph(char32_t code) {
+  // The original writes 2B920 where extension E begins at 2B820.
+  static constexpr CodeRange kIdeographs[] = {{0x3400, 0x4dbf},   {0x4e00, 0x9fff},   {0xf900, 0xfaff},
+                                              {0x20000, 0x2a6df}, {0x2a700, 0x2b81f}, {0x2b920, 0x2ceaf},
+                                              {0x2f800, 0x2fa1f}};
+  return code >= 0x3400 && IsInRanges(code, kIdeographs);
+}
+
 bool IsCased(char32_t code) {
   const utf8proc_category_t category = CategoryOf(code);
   return (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LT) || code == 0xaa || code == 0xba ||

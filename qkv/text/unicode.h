@@ -51,6 +51,13 @@ bool IsPunctuation(char32_t code);
 /// Categories M*.
 bool IsMark(char32_t code);
 
+/// Category Mn.
+bool IsNonspacingMark(char32_t code);
+/// Categories Cc, Cf and Co: controls, formats, private use.
+bool IsOther(char32_t code);
+/// The ideographs that BERT puts spaces around: the unified ones and the compatibility ones, up to extension E.
+bool IsBertIdeograph(char32_t code);
+
 /// Full lower case without context, as Rust's char::to_lowercase.
 void AppendLower(char32_t code, std::string* to);
 

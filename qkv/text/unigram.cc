@@ -22,7 +22,7 @@ Vocabulary VocabularyOf(const std::vector<UnigramPiece>& pieces) {
 }  // namespace
 
 UnigramModel::UnigramModel(std::vector<UnigramPiece> pieces, UnigramConfig config, std::string where)
-    : SubwordModel(VocabularyOf(pieces)), config_(config), where_(std::move(where)) {
+    : SpanModel(VocabularyOf(pieces)), config_(config), where_(std::move(where)) {
   Require(config_.unknown < static_cast<int32_t>(pieces.size()), "{}: expected unk_id below the {} pieces, got {}",
           where_, pieces.size(), config_.unknown);
   double least = config_.sentencepiece ? FLT_MAX : INFINITY, greatest = config_.sentencepiece ? FLT_MIN : 0;
@@ -74,23 +74,24 @@ void UnigramModel::FindBest(std::string_view text, ModelWorkspace& workspace) co
   }
 }
 
-void UnigramModel::AppendUnknown(std::string_view text, std::vector<int32_t>* ids) const {
+template <typename F>
+void UnigramModel::AddUnknown(std::string_view piece, size_t begin, size_t end, F&& add) const {
   if (config_.byte_fallback) {
+    const std::string_view text = piece.substr(begin, end - begin);
     const auto id_of = [&](char byte) { return byte_tokens_[static_cast<unsigned char>(byte)]; };
     if (std::all_of(text.begin(), text.end(), [&](char byte) { return id_of(byte) >= 0; })) {
-      for (const char byte : text) ids->push_back(id_of(byte));
+      for (const char byte : text) add(id_of(byte), begin, end);
       return;
     }
   }
   Require(config_.unknown >= 0, "{}: the text has a character outside of the vocabulary, which has no unknown token",
           where_);
-  ids->push_back(config_.unknown);
+  add(config_.unknown, begin, end);
 }
 
-void UnigramModel::Encode(std::string_view piece, ModelWorkspace& workspace, std::vector<int32_t>* ids) const {
-  if (workspace.cache.Find(piece, ids)) return;
+template <typename F>
+void UnigramModel::ForEachToken(std::string_view piece, ModelWorkspace& workspace, F&& add) const {
   Require(piece.size() < size_t{1} << 31, "tokenizer: expected pieces of less than 2 GiB");
-  const size_t before = ids->size();
   if (config_.sentencepiece) {
     FindBest<true>(piece, workspace);
   } else {
@@ -102,11 +103,12 @@ void UnigramModel::Encode(std::string_view piece, ModelWorkspace& workspace, std
   for (auto end = static_cast<int32_t>(piece.size()); end > 0; end = workspace.best[end].begin) ends.push_back(end);
   for (size_t i = ends.size(); i-- > 0;) {
     const ModelWorkspace::Best& token = workspace.best[ends[i]];
+    const auto begin = static_cast<size_t>(token.begin);
     if (token.id != config_.unknown || token.id < 0) {
       if (token.id >= 0) {
-        ids->push_back(token.id);
+        add(token.id, begin, static_cast<size_t>(ends[i]));
       } else {
-        AppendUnknown(piece.substr(token.begin, ends[i] - token.begin), ids);
+        AddUnknown(piece, begin, static_cast<size_t>(ends[i]), add);
       }
       continue;
     }
@@ -114,16 +116,29 @@ void UnigramModel::Encode(std::string_view piece, ModelWorkspace& workspace, std
     const bool by_character = config_.sentencepiece && config_.byte_fallback;
     size_t last = i;
     while (!by_character && last > 0 && workspace.best[ends[last - 1]].id == config_.unknown) --last;
-    const std::string_view run = piece.substr(token.begin, ends[last] - token.begin);
-    const std::optional<int32_t> known = config_.sentencepiece ? std::nullopt : vocabulary_.Find(run);
+    const auto end = static_cast<size_t>(ends[last]);
+    const std::optional<int32_t> known =
+        config_.sentencepiece ? std::nullopt : vocabulary_.Find(piece.substr(begin, end - begin));
     if (known) {
-      ids->push_back(*known);
+      add(*known, begin, end);
     } else {
-      AppendUnknown(run, ids);
+      AddUnknown(piece, begin, end, add);
     }
     i = last;
   }
+}
+
+void UnigramModel::Encode(std::string_view piece, ModelWorkspace& workspace, std::vector<int32_t>* ids) const {
+  if (workspace.cache.Find(piece, ids)) return;
+  const size_t before = ids->size();
+  ForEachToken(piece, workspace, [ids](int32_t id, size_t, size_t) { ids->push_back(id); });
   workspace.cache.Keep(piece, ids->data() + before, ids->size() - before);
+}
+
+void UnigramModel::EncodeSpans(std::string_view piece, ModelWorkspace& workspace, std::vector<TokenSpan>* spans) const {
+  ForEachToken(piece, workspace, [spans](int32_t id, size_t begin, size_t end) {
+    spans->push_back({id, static_cast<uint32_t>(begin), static_cast<uint32_t>(end)});
+  });
 }
 
 }  // namespace qkv::text

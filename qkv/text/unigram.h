@@ -24,16 +24,21 @@ struct UnigramConfig {
   bool sentencepiece = false;
 };
 
-class UnigramModel : public SubwordModel {
+class UnigramModel : public SpanModel {
  public:
   /// Piece i has id i. Throws Error, prefixed with `where`, if a score is NaN or infinite, or an id is outside.
   UnigramModel(std::vector<UnigramPiece> pieces, UnigramConfig config, std::string where);
   void Encode(std::string_view piece, ModelWorkspace& workspace, std::vector<int32_t>* ids) const override;
+  void EncodeSpans(std::string_view piece, ModelWorkspace& workspace, std::vector<TokenSpan>* spans) const override;
 
  private:
+  // Calls add(id, begin, end) for each token.
+  template <typename F>
+  void ForEachToken(std::string_view piece, ModelWorkspace& workspace, F&& add) const;
   template <bool single_precision>
   void FindBest(std::string_view text, ModelWorkspace& workspace) const;
-  void AppendUnknown(std::string_view text, std::vector<int32_t>* ids) const;
+  template <typename F>
+  void AddUnknown(std::string_view piece, size_t begin, size_t end, F&& add) const;
 
   UnigramConfig config_;
   std::string where_;

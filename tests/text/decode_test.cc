@@ -1,6 +1,8 @@
 // Ids back to text, whole and as they come.
 #include <gtest/gtest.h>
 
+#include <span>
+
 #include "qkv/core/text.h"
 #include "qkv/text/unicode.h"
 #include "tests/support/errors.h"
@@ -29,7 +31,8 @@ TEST(Decode, Clip) {
 }
 
 TEST(Decode, StreamsWholeCharacters) {
-  for (const char* name : {"llama3", "gemma", "clip_slow"}) {
+  for (const char* name : {"llama3", "gemma", "clip_slow", "gpt2", "siglip", "t5_json", "llama_json", "qwen2", "bert",
+                           "bert_options", "marian", "t5_slow", "trained"}) {
     const Tokenizer tokenizer = OpenGolden(name);
     const std::string text = "a \xe7\x8c\xab and \xf0\x9f\x91\xa9\xe2\x80\x8d\xf0\x9f\x91\xa7 or caf\xc3\xa9 too";
     const std::vector<int32_t> ids = tokenizer.Encode(text);
@@ -43,6 +46,43 @@ TEST(Decode, StreamsWholeCharacters) {
     }
     streamed += decoder.Finish();
     EXPECT_EQ(streamed, tokenizer.Decode(ids)) << name;
+  }
+}
+
+TEST(Decode, JoinsWordPieces) {
+  const auto decode = [](std::string_view decoder, std::vector<int32_t> ids) {
+    const std::string json =
+        R"({"model": {"type": "WordPiece", "unk_token": "?", "vocab": {"?": 0, "play": 1, "##ing": 2, ".": 3, "'": 4,)"
+        R"( "s": 5, "do not": 6}}, "decoder": )" +
+        std::string(decoder) + "}";
+    const Tokenizer tokenizer = Tokenizer::FromJson(json, "t");
+    StreamingDecoder streaming(tokenizer);
+    std::string streamed;
+    for (const int32_t id : ids) streamed += streaming.Add(id);
+    EXPECT_EQ(streamed + streaming.Finish(), tokenizer.Decode(ids));
+    return tokenizer.Decode(ids);
+  };
+  constexpr std::string_view kClean = R"({"type": "WordPiece", "prefix": "##", "cleanup": true})";
+  EXPECT_EQ(decode(kClean, {1, 2, 2, 1, 3}), "playinging play.");
+  EXPECT_EQ(decode(kClean, {2, 1, 4, 5}), "##ing play ' s");
+  EXPECT_EQ(decode(kClean, {1, 6}), "play don't");
+  EXPECT_EQ(decode(R"({"type": "WordPiece", "prefix": "##", "cleanup": false})", {1, 2, 3}), "playing .");
+  EXPECT_EQ(decode("null", {1, 2, 3}), "play ##ing .");
+}
+
+// Where spaces are cleaned, text waits until no more of it can become something else.
+TEST(Decode, StreamsCleanedText) {
+  TemporaryFolder folder;
+  WriteFile(folder / "vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\ndo\nn\n'\nt\nve\nx\n.\n##n\n");
+  WriteFile(folder / "tokenizer_config.json", R"({"clean_up_tokenization_spaces": true})");
+  const Tokenizer tokenizer = Tokenizer::Open(folder.path());
+  std::vector<int32_t> ids = {4, 5, 6, 7, 10, 9, 6, 8, 6, 9, 4, 11, 6, 7, 5, 9, 6};
+  EXPECT_EQ(tokenizer.Decode(ids), "don't. x've'x don't n x '");
+  for (size_t size = 0; size <= ids.size(); ++size) {
+    StreamingDecoder decoder(tokenizer);
+    std::string streamed;
+    for (size_t i = 0; i < size; ++i) streamed += decoder.Add(ids[i]);
+    EXPECT_EQ(streamed + decoder.Finish(), tokenizer.Decode(std::span(ids).first(size))) << size;
   }
 }
 

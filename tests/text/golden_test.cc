@@ -4,6 +4,8 @@
 #include <thread>
 
 #include "qkv/core/error.h"
+#include "qkv/core/text.h"
+#include "qkv/text/unicode.h"
 #include "tests/text/support.h"
 
 namespace qkv::text {
@@ -61,8 +63,58 @@ TEST_P(Golden, LongTextsTakeLinearTime) {
 INSTANTIATE_TEST_SUITE_P(Kinds, Golden,
                          testing::Values("clip", "clip_slow", "gpt2", "llama3", "siglip", "siglip_model", "siglip_json",
                                          "t5_json", "gemma", "gemma_json", "llama2", "unigram_bytes", "suffix", "steps",
-                                         "more_steps", "byte_normalizer"),
+                                         "more_steps", "byte_normalizer", "bert", "bert_cased", "bert_slow",
+                                         "bert_options", "marian", "t5_slow", "roberta", "roberta_slow", "qwen2",
+                                         "qwen2_slow", "llama_json"),
                          [](const auto& test) { return std::string(test.param); });
+
+// Further texts, and their ids as text again.
+class More : public testing::TestWithParam<const char*> {};
+
+TEST_P(More, IdsAndTextsAreTheOriginals) {
+  const Tokenizer tokenizer = OpenGolden(GetParam());
+  for (const io::Json& row : io::ReadJson(GoldenFolder() / GetParam() / "more.json")) {
+    const std::string text = row["text"];
+    const std::vector<int32_t> ids = tokenizer.Encode(text);
+    EXPECT_EQ(ids, row["ids"].get<std::vector<int32_t>>()) << Printable(text);
+    const std::vector<int32_t> wanted = row["ids"];
+    EXPECT_EQ(tokenizer.Decode(wanted), row["decoded"]) << Printable(text);
+    EXPECT_EQ(tokenizer.Decode(wanted, /*special_tokens=*/true), row["decoded_special"]) << Printable(text);
+  }
+}
+
+TEST_P(More, StreamsTheSameText) {
+  const Tokenizer tokenizer = OpenGolden(GetParam());
+  std::vector<std::string> texts = GoldenTexts();
+  for (const io::Json& row : io::ReadJson(GoldenFolder() / GetParam() / "more.json")) texts.push_back(row["text"]);
+  for (const std::string& text : texts) {
+    const std::vector<int32_t> ids = tokenizer.Encode(text);
+    StreamingDecoder decoder(tokenizer);
+    std::string streamed;
+    for (const int32_t id : ids) {
+      const std::string part = decoder.Add(id);
+      EXPECT_TRUE(IsValidUtf8(part));
+      streamed += part;
+    }
+    streamed += decoder.Finish();
+    EXPECT_EQ(streamed, tokenizer.Decode(ids)) << Printable(text);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, More,
+                         testing::Values("bert", "bert_cased", "bert_slow", "bert_options", "marian", "t5_slow",
+                                         "roberta", "roberta_slow", "qwen2", "qwen2_slow", "llama_json"),
+                         [](const auto& test) { return std::string(test.param); });
+
+TEST(Marian, TargetSideHasItsOwnPieces) {
+  const Tokenizer target = Tokenizer::OpenTarget(GoldenFolder() / "marian");
+  for (const io::Json& row : io::ReadJson(GoldenFolder() / "marian/more.json")) {
+    EXPECT_EQ(target.Encode(row["text"].get<std::string>()), row["target_ids"].get<std::vector<int32_t>>())
+        << row["text"];
+  }
+  const Tokenizer bert = Tokenizer::OpenTarget(GoldenFolder() / "bert_slow");
+  EXPECT_EQ(bert.Encode("a photo"), OpenGolden("bert_slow").Encode("a photo"));
+}
 
 }  // namespace
 }  // namespace qkv::text

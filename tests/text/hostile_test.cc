@@ -73,6 +73,9 @@ std::string Bpe(std::string_view vocab, std::string_view merges) {
 std::string Unigram(std::string_view vocab, std::string_view unknown = "0") {
   return fmt::format(R"("type": "Unigram", "unk_id": {}, "vocab": [{}])", unknown, vocab);
 }
+std::string WordPiece(std::string_view vocab, std::string_view more = "") {
+  return fmt::format(R"("type": "WordPiece", "unk_token": "?", "vocab": {{{}}}{})", vocab, more);
+}
 constexpr const char* kAb = R"("a": 0, "b": 1, "ab": 2)";
 
 INSTANTIATE_TEST_SUITE_P(
@@ -90,6 +93,14 @@ INSTANTIATE_TEST_SUITE_P(
         LyingJson{"MergeOfThree", Bpe(kAb, R"("a b b")"), "", "two tokens"},
         LyingJson{"NoUnknown", Bpe(kAb, "") + R"(, "unk_token": "?")", "", "not there either"},
         LyingJson{"Empty", Bpe("", ""), "", ""},
+        LyingJson{"WordPieceWithoutUnknown", WordPiece(R"("a": 0)"), "", "not there either"},
+        LyingJson{"WordPieceOfNothing", WordPiece(""), "", "not there either"},
+        LyingJson{"WordPieceOfPrefixes", WordPiece(R"("?": 7, "##": 0, "": 1, "##a": 2, "a": 3, "##b": 3)"), "", ""},
+        LyingJson{"WordPieceWithoutPrefix",
+                  WordPiece(R"("?": 0, "a": 1, "b": 2)", R"(, "continuing_subword_prefix": "")"), "", ""},
+        LyingJson{"WordPieceOfNoCharacters", WordPiece(R"("?": 0, "a": 1)", R"(, "max_input_chars_per_word": -5)"), "",
+                  ""},
+        LyingJson{"WordPieceIds", WordPiece(R"("?": -1)"), "", "ids from 0"},
         LyingJson{"NoScores", Unigram(R"(["<unk>"])"), "", "pieces with scores"},
         LyingJson{"HugeScore", Unigram(R"(["<unk>", 1e308], ["a", -1e308])"), "", ""},
         LyingJson{"UnknownOutside", Unigram(R"(["a", 0])", "5"), "", "unk_id"},
@@ -110,6 +121,80 @@ INSTANTIATE_TEST_SUITE_P(
         LyingJson{"Replacement", Bpe(kAb, ""),
                   R"(, "normalizer": {"type": "Replace", "pattern": {"String": ""}, "content": "x"})", ""}),
     [](const auto& test) { return test.param.name; });
+
+// Words and tokens of any length: a search from each byte would take hours here.
+TEST(Hostile, WordPieceTakesLinearTime) {
+  constexpr size_t kLong = size_t{1} << 20;
+  const std::string a(kLong, 'a');
+  const std::string json = R"({"model": {"type": "WordPiece", "unk_token": "?", "max_input_chars_per_word": 100000000,)"
+                           R"("vocab": {"?": 0, "a": 1, "##a": 2, "##aa": 3, "##)" +
+                           a + R"(b": 4, ")" + a + R"(c": 5, "##ab": 6, "##)" + a.substr(kLong / 2) + R"(b": 7}}})";
+  const Tokenizer tokenizer = Tokenizer::FromJson(json, "long");
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(tokenizer.Encode("x" + a), std::vector<int32_t>{0});
+  EXPECT_EQ(tokenizer.Encode(a + "c"), std::vector<int32_t>{5});
+  EXPECT_EQ(tokenizer.Encode(a + a + "b").size(), 2 + (kLong - 1) / 2);
+  EXPECT_EQ(tokenizer.Encode(a + "x"), std::vector<int32_t>{0});
+  std::string mixed;
+  for (size_t i = 0; i < kLong; ++i) mixed += i % 1000 == 999 ? 'b' : 'a';
+  EXPECT_LE(tokenizer.Encode(mixed).size(), kLong);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
+}
+
+TEST(Hostile, VocabTxt) {
+  const auto message = [](const std::string& vocab, const std::string& config = "{}") {
+    TemporaryFolder folder;
+    WriteFile(folder / "vocab.txt", vocab);
+    WriteFile(folder / "tokenizer_config.json", config);
+    return ErrorMessage([&] {
+      const Tokenizer tokenizer = Tokenizer::Open(folder.path());
+      tokenizer.Decode(tokenizer.Encode("ab [MASK] \xff"), true);
+    });
+  };
+  const std::string specials = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n";
+  EXPECT_EQ(message(specials + "a\n##b"), "");
+  EXPECT_EQ(message(specials + "a\r\na\na\n\n\n##b\n" + std::string(1 << 20, 'a') + "\n"), "");
+  EXPECT_EQ(message("a\n##b\n"), "");  // special tokens get the next ids, as in the original …
+  EXPECT_NE(message("a\n").find("not there either"), std::string::npos);  // … and [UNK] does not become one
+  EXPECT_NE(message("").find("a token a line"), std::string::npos);
+  EXPECT_NE(message(specials + "a\xff\n").find("UTF-8, got line 6"), std::string::npos);
+  EXPECT_NE(message(specials, R"({"tokenizer_class": "BertJapaneseTokenizer"})").find("BertJapanese"),
+            std::string::npos);
+  EXPECT_NE(message(specials, R"({"do_lower_case": "yes"})").find("do_lower_case"), std::string::npos);
+  EXPECT_NE(message(specials, R"({"added_tokens_decoder": {"x": {"content": "a"}}})").find("expected ids"),
+            std::string::npos);
+  EXPECT_NE(message(specials, R"({"added_tokens_decoder": {"1": 5}})").find("expected an object"), std::string::npos);
+  EXPECT_EQ(message(specials, R"({"added_tokens_decoder": {"9": {"content": "ab"}, "7": {"content": ""}}})"), "");
+}
+
+TEST(Hostile, MarianFiles) {
+  const std::string source = ReadFile(GoldenFolder() / "marian/source.spm");
+  const auto message = [&](const std::string& model, const std::string& vocab) {
+    TemporaryFolder folder;
+    WriteFile(folder / "source.spm", model);
+    WriteFile(folder / "vocab.json", vocab);
+    return ErrorMessage([&] {
+      const Tokenizer tokenizer = Tokenizer::Open(folder.path());
+      tokenizer.Decode(tokenizer.Encode(">>x<< ab \xe7\x8c\xab </s>"), true);
+    });
+  };
+  EXPECT_EQ(message(source, R"({"</s>": 0, "<unk>": 1, "<pad>": 2})"), "");
+  EXPECT_EQ(message(source, R"({"</s>": 7, "<unk>": 7})"), "");
+  EXPECT_NE(message(source, R"({"</s>": 0})").find("\"<unk>\" in vocab.json"), std::string::npos);
+  EXPECT_NE(message(source, "[]").find("tokens and ids"), std::string::npos);
+  EXPECT_NE(message(source, R"({"<unk>": -1})").find("ids from 0"), std::string::npos);
+  EXPECT_NE(message(source.substr(0, 100), R"({"<unk>": 1})").find("SentencePiece model"), std::string::npos);
+  EXPECT_NE(message("", R"({"<unk>": 1})").find("no pieces"), std::string::npos);
+}
+
+TEST(Hostile, OtherTokenizersOfSentencePiece) {
+  TemporaryFolder folder;
+  std::filesystem::copy(GoldenFolder() / "siglip_model/spiece.model", folder / "sentencepiece.bpe.model");
+  WriteFile(folder / "tokenizer_config.json", R"({"tokenizer_class": "XLMRobertaTokenizer"})");
+  EXPECT_NE(ErrorMessage([&] { Tokenizer::Open(folder.path()); }).find("tokenizer.json"), std::string::npos);
+  WriteFile(folder / "tokenizer_config.json", R"({"tokenizer_class": "T5Tokenizer", "extra_ids": 99999999999})");
+  EXPECT_NE(ErrorMessage([&] { Tokenizer::Open(folder.path()); }).find("extra_ids"), std::string::npos);
+}
 
 TEST(Hostile, DeepSequences) {
   std::string json = R"({"type": "NFC"})";

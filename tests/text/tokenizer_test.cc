@@ -66,6 +66,38 @@ TEST(Tokenizer, TokensAndIds) {
   }
 }
 
+TEST(Tokenizer, BertKnowsItsTokensAndLength) {
+  const Tokenizer bert = OpenGolden("bert_options");
+  EXPECT_EQ(bert.model_max_length(), 128);
+  ASSERT_TRUE(bert.special().classify && bert.special().separate && bert.special().padding && bert.special().mask);
+  EXPECT_EQ(bert.special().mask, bert.IdOf("[MASK]"));
+  std::string text;
+  for (int i = 0; i < 300; ++i) text += "photo ";
+  const std::vector<int32_t> ids = bert.Encode(text, {.padding = Padding::kMaxLength});
+  ASSERT_EQ(ids.size(), 128u);
+  EXPECT_EQ(ids.front(), *bert.special().classify);
+  EXPECT_EQ(ids.back(), *bert.special().separate);
+  EXPECT_EQ(bert.Encode("photo", {.padding = Padding::kMaxLength}).back(), *bert.special().padding);
+}
+
+TEST(Tokenizer, MarianWithTwoVocabularies) {
+  TemporaryFolder folder;
+  for (const char* name : {"source.spm", "target.spm", "vocab.json"}) {
+    std::filesystem::copy(GoldenFolder() / "marian" / name, folder / name);
+  }
+  io::Json vocabulary = io::ReadJson(GoldenFolder() / "marian/vocab.json"), shifted;
+  for (const auto& [token, id] : vocabulary.items()) shifted[token] = id.get<int32_t>() + 1000;
+  WriteFile(folder / "target_vocab.json", shifted.dump());
+  WriteFile(folder / "tokenizer_config.json", R"({"separate_vocabs": true})");
+  const Tokenizer source = Tokenizer::Open(folder.path()), target = Tokenizer::OpenTarget(folder.path());
+  EXPECT_EQ(source.Encode("a cat"), OpenGolden("marian").Encode("a cat"));
+  std::vector<int32_t> ids = Tokenizer::OpenTarget(GoldenFolder() / "marian").Encode("a cat");
+  for (int32_t& id : ids) id += 1000;
+  EXPECT_EQ(target.Encode("a cat"), ids);
+  EXPECT_EQ(target.Decode(ids), "a cat");
+  EXPECT_EQ(target.model_max_length(), 512);
+}
+
 TEST(Tokenizer, SpecialTokensOnRequest) {
   const Tokenizer clip = OpenGolden("clip");
   const std::vector<int32_t> with = clip.Encode("cat"), without = clip.Encode("cat", {.add_special_tokens = false});
@@ -78,7 +110,7 @@ TEST(Tokenizer, SaysWhatItNeeds) {
   EXPECT_NE(ErrorMessage([&] { Tokenizer::Open(folder.path()); }).find("spiece.model"), std::string::npos);
   EXPECT_NE(ErrorMessage([&] { Tokenizer::Open(folder / "nowhere"); }).find("no such file"), std::string::npos);
   const auto json = [](std::string_view text) { return ErrorMessage([&] { Tokenizer::FromJson(text, "t"); }); };
-  EXPECT_NE(json(R"({"model": {"type": "WordLevel"}})").find("expected a model of type BPE or Unigram"),
+  EXPECT_NE(json(R"({"model": {"type": "WordLevel"}})").find("expected a model of type BPE, Unigram or WordPiece"),
             std::string::npos);
   EXPECT_NE(json(R"({"model": {"type": "BPE", "vocab": {}, "merges": []}, "normalizer": {"type": "Nmt"}})")
                 .find("got \"Nmt\""),

@@ -1,10 +1,12 @@
 """Makes the small vocabularies and the ids of tests/text: needs PyPI's tokenizers, sentencepiece and transformers.
 
-    python tests/text/golden/generate.py
+    python tests/text/golden/generate.py [NAME...]
 
 texts.json has texts as hexadecimal UTF-8, and bytes that are none. Each folder has the files of a tokenizer and ids.json:
-the ids of each text by the original library. The texts that vocabularies are trained on are the documentation of this project and the
-sentences below.
+the ids of each text by the original library. Those of MORE have more.json too: further texts with their ids, and these
+decoded without special tokens and with them. The texts that vocabularies are trained on are the documentation of this
+project and the sentences below. trained/tokenizer.json is learned by PyPI's BpeTrainer from texts.json.
+With names only these are made, for texts.json as it is.
 """
 import json
 import random
@@ -50,11 +52,56 @@ D\t20
 """
 CASES = ["clip", "clip_slow", "gpt2", "llama3", "siglip", "siglip_model", "siglip_json", "t5_json", "gemma", "gemma_json",
          "llama2", "unigram_bytes", "suffix", "steps", "more_steps", "byte_normalizer"]
+MORE = ["bert", "bert_cased", "bert_slow", "bert_options", "marian", "t5_slow", "roberta", "roberta_slow", "qwen2", "qwen2_slow",
+        "llama_json"]
+MORE_TEXTS = [
+    "[MASK]", "a [MASK] b", " [SEP] a", "<mask> a", "a <mask>", ">>ita<< A photo.", ">>xyz<<", ">>deu<<a cat", ">>a",
+    ">> b <<c", "<<", "</s> a</s>b </s>", "<unk>a<pad>", "x<extra_id_0> y <extra_id_99><extra_id_100>", "a photo , of a cat .",
+    "don't, isn't, I've we're it's I'm; do not", "he said ' hi ' . n ' t", "e\u0301\u0323 \u1e69 U\u0308", "\U00020000\U0002b820\U0002b920",
+    "x" * 100, "x" * 101, "x" * 21, "ab" * 49 + "c", "so\u00adft\u200b \u0085", "qkv Debian qkvx Debians", "caf\u00e9 \u732b\u72ac",
+    "<|im_start|>user\nhi<|im_end|>\n", "1 2 3,4.5 10\u00b2", "\ufffd\ufeffa", "kernel a\u3000 KERNEL", "\u0130stanbul \u03a3\u039f\u03a3 Stra\u1e9ee",
+    "a\nb\r\n\tc  d", "##ing ## #", "[UNK] [CLS][PAD]", "snow\u2603man \U0001f600!", "\u00c9T\u00c9", "perch\u00e9 no?",
+]
 
 
 def compact(folder):
     for path in folder.glob("*.json"):
         path.write_text(json.dumps(json.loads(path.read_text()), ensure_ascii=False, separators=(",", ":")))
+
+
+def write_golden(name, lines, texts):
+    shutil.rmtree(HERE / name, ignore_errors=True)
+    folder = verify.make_folder(name, lines, HERE)
+    compact(folder)
+    original = verify.CASES[name][2](folder)
+    # tokenizers and transformers take no invalid UTF-8; Python's replacement of it is ours.
+    any_bytes = verify.CASES[name][3]
+    ids = original([text if any_bytes else text.decode("utf-8", "replace") for text in texts])
+    rows = ",\n".join(json.dumps(list(map(int, row)), separators=(",", ":")) for row in ids)
+    (folder / "ids.json").write_text("[" + rows + "]\n")
+    if name in MORE:
+        decode = verify.decoder_of(name, folder)
+        rows = [{"text": text, "ids": list(map(int, ids)), "decoded": decode(ids, True), "decoded_special": decode(ids, False)}
+                for text, ids in zip(MORE_TEXTS, original(MORE_TEXTS))]
+        if name == "marian":
+            target = verify.target_of(folder)
+            for row in rows:
+                row["target_ids"] = target(row["text"])
+        (folder / "more.json").write_text("[" + ",\n".join(json.dumps(row) for row in rows) + "]\n")
+
+
+def write_trained(texts):
+    tokenizer = verify.Tokenizer(verify.models.BPE())
+    tokenizer.pre_tokenizer = verify.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = verify.decoders.ByteLevel()
+    trainer = verify.trainers.BpeTrainer(vocab_size=900, show_progress=False, special_tokens=["<pad>", "</s>"],
+                                         initial_alphabet=verify.pre_tokenizers.ByteLevel.alphabet())
+    tokenizer.train_from_iterator([text.decode("utf-8", "replace") for text in texts], trainer)
+    tokenizer.post_processor = verify.processors.TemplateProcessing(single="$A </s>", pair="$A </s> $B:1 </s>:1",
+                                                                    special_tokens=[("</s>", 1)])
+    (HERE / "trained").mkdir(exist_ok=True)
+    tokenizer.save(str(HERE / "trained/tokenizer.json"))
+    compact(HERE / "trained")
 
 
 def main():
@@ -65,20 +112,18 @@ def main():
     rules.write_text(RULES)
     verify.SIZE_LIMIT = 640
     verify.RULES = {"normalization_rule_tsv": str(rules), "hard_vocab_limit": False}
-    texts = EDGES + SENTENCES + [verify.random_text(rng, SENTENCES) for _ in range(60)]
-    for name in CASES:
-        shutil.rmtree(HERE / name, ignore_errors=True)
-    for name in CASES:
-        folder = verify.make_folder(name, lines, HERE)
-        compact(folder)
-        original = verify.CASES[name][2](folder)
-        ids = original(texts)
-        # tokenizers and transformers take no invalid UTF-8; Python's replacement of it is ours.
-        any_bytes = verify.CASES[name][3]
-        ids = ids + original(BROKEN if any_bytes else [b.decode("utf-8", "replace") for b in BROKEN])
-        rows = ",\n".join(json.dumps(list(map(int, row)), separators=(",", ":")) for row in ids)
-        (folder / "ids.json").write_text("[" + rows + "]\n")
-    (HERE / "texts.json").write_text(json.dumps([t.hex() for t in [t.encode() for t in texts] + BROKEN], indent=0) + "\n")
+    names = sys.argv[1:]
+    if names:
+        texts = [bytes.fromhex(text) for text in json.loads((HERE / "texts.json").read_text())]
+    else:
+        texts = EDGES + SENTENCES + [verify.random_text(rng, SENTENCES) for _ in range(60)]
+        texts = [text.encode() for text in texts] + BROKEN
+        (HERE / "texts.json").write_text(json.dumps([text.hex() for text in texts], indent=0) + "\n")
+    for name in names or CASES + MORE + ["trained"]:
+        if name == "trained":
+            write_trained(texts)
+        else:
+            write_golden(name, lines, texts)
     rules.unlink()
 
 
