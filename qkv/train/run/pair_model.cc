@@ -43,6 +43,14 @@ PartName SplitName(const std::string& name) {
   return {decoder, name.substr(8)};  // "encoder." is as long
 }
 
+PairTokenizer ChooseTokenizer(const PairTexts& texts, const TrainConfig& config, const fs::path& begun) {
+  if (!begun.empty() || !config.model.empty()) {
+    const fs::path folder = begun.empty() ? fs::path(config.model) : begun;
+    return OpenTokenizer(folder, TokensOfCheckpoint(model::TextCheckpoint::Open(folder)));
+  }
+  return config.tokenizer.empty() ? LearnTokenizer(texts, config.vocabulary) : OpenTokenizer(config.tokenizer);
+}
+
 model::SequenceConfig Part(const TrainConfig& config, const PairData& data, int64_t depth) {
   SequenceConfig c;
   c.vocabulary = data.tokenizer.tokenizer.max_id() + 1;
@@ -72,22 +80,17 @@ model::SequenceConfig Part(const TrainConfig& config, const PairData& data, int6
 }  // namespace
 
 PairData PairsForTraining(const fs::path& file, const TrainConfig& config, const fs::path& begun) {
-  PairData data;
-  PairTexts train = ReadPairs(file);
+  PairTexts train = ReadPairs(file), validation;
   if (config.valid.empty()) {
-    std::tie(train, data.validation_texts) = SplitPairs(std::move(train), config.val_fraction);
+    std::tie(train, validation) = SplitPairs(std::move(train), config.val_fraction);
   } else {
-    data.validation_texts = ReadPairs(config.valid);
+    validation = ReadPairs(config.valid);
   }
-  if (!begun.empty() || !config.model.empty()) {
-    const fs::path folder = begun.empty() ? fs::path(config.model) : begun;
-    const model::TextCheckpoint checkpoint = model::TextCheckpoint::Open(folder);
-    data.tokenizer = OpenTokenizer(folder, TokensOfCheckpoint(checkpoint));
-  } else if (!config.tokenizer.empty()) {
-    data.tokenizer = OpenTokenizer(config.tokenizer);
-  } else {
-    data.tokenizer = LearnTokenizer(train, config.vocabulary);
-  }
+  PairData data{.summary = {},
+                .tokenizer = ChooseTokenizer(train, config, begun),
+                .train = {},
+                .validation = {},
+                .validation_texts = std::move(validation)};
   const PairTokenizer& t = data.tokenizer;
   data.train = EncodePairs(train, t.tokenizer, t.tokens.end, config.length);
   data.validation = EncodePairs(data.validation_texts, t.tokenizer, t.tokens.end, config.length);
