@@ -127,12 +127,12 @@ int EvaluatePairs(const Options& options) {
     if (!progress) progress.emplace(total, "lines", options.images.quiet);
     progress->Advance(done - std::exchange(shown, done));
   };
-  const app::PairEvaluation evaluation =
-      app::EvaluatePairs(model, options.data, {.precision = ParsePrecision(options.model.dtype),
-                                               .split = options.split,
-                                               .beams = options.beams,
-                                               .stem = options.stem,
-                                               .progress = show});
+  const app::PairEvaluation evaluation = app::EvaluatePairs(model, options.data,
+                                                            {.precision = ParsePrecision(options.model.dtype),
+                                                             .split = options.split,
+                                                             .beams = options.beams,
+                                                             .stem = options.stem,
+                                                             .progress = show});
   progress.reset();
   if (options.json) {
     PrintJsonLine(ToJson(evaluation));
@@ -260,18 +260,20 @@ void RegisterEvaluate(Command app, int* exit_code) {
   options->model.AddSize(command);
   options->model.AddCompute(command);
   command
-      .AddOption("DATA", &options->data,
-                 "Image folder (CLASS/…, or train/CLASS/… with val/ or test/), CIFAR's binary or MNIST's IDX files, "
-                 "or a CSV of paths and labels; for a detector COCO's annotations, a .json or a folder with one; for a "
-                 "model of sequences task:NAME or a text file; for a pair of encoder and decoder a .tsv with a source and a "
-                 "target a line")
+      .AddOption(
+          "DATA", &options->data,
+          "Image folder (CLASS/…, or train/CLASS/… with val/ or test/), CIFAR's binary or MNIST's IDX files, "
+          "or a CSV of paths and labels; for a detector COCO's annotations, a .json or a folder with one; for a "
+          "model of sequences task:NAME or a text file; for a pair of encoder and decoder a .tsv with a source and a "
+          "target a line")
       .Required();
   command.AddOption("--split", &options->split, "Which part of the data (default: test, else val, else all)")
       .OneOf({"train", "val", "test", "all"});
   command
-      .AddOption("-o,--output", &options->output,
-                 "Write the confusion matrix, .svg or .png; of a detector COCO's results, .json; of pairs the translations, "
-                 "a line each")
+      .AddOption(
+          "-o,--output", &options->output,
+          "Write the confusion matrix, .svg or .png; of a detector COCO's results, .json; of pairs the translations, "
+          "a line each")
       .TypeName("FILE");
   command.AddOption("--report", &options->report, "Write a page: tables, confusion matrix, calibration")
       .TypeName("FILE");

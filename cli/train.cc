@@ -184,8 +184,9 @@ int Train(const Options& options) {
 void RegisterTrain(Command app, int* exit_code) {
   const auto options = std::make_shared<Options>();
   const Command command =
-      app.AddCommand("train", "Train a Vision Transformer on images, a sequence model on a task or a text, or a translator "
-                             "on pairs of texts");
+      app.AddCommand("train",
+                     "Train a Vision Transformer on images, a sequence model on a task or a text, or a translator "
+                     "on pairs of texts");
   command
       .AddOption("DATA", &options->data,
                  "Folder with train/CLASS/… (and val/ or test/), or CLASS/…; CIFAR-10 or -100; MNIST; a CSV file; a "

@@ -87,9 +87,7 @@ void ChoosePreset(const train::Dataset& dataset, bool speaks, train::Settings* g
 
 void ChoosePreset(const std::string& sequences, bool /*speaks*/, train::Settings* given) {
   const bool task = train::ParseTask(sequences).has_value();
-  given->try_emplace("preset", task                         ? "seq-task"
-                               : train::IsPairs(sequences) ? "seq-pairs"
-                                                           : "seq-text");
+  given->try_emplace("preset", task ? "seq-task" : train::IsPairs(sequences) ? "seq-pairs" : "seq-text");
 }
 
 }  // namespace qkv::cli

@@ -55,8 +55,7 @@ PairEvaluation EvaluatePairs(const std::string& path, const std::string& data, c
   evaluation.beams = options.beams;
   evaluation.stem = options.stem;
   evaluation.data = fmt::format("{}: {} pairs{}", data, report::WithCommas(texts.size()),
-                                options.split.empty() || options.split == "all" ? ""
-                                                                                : ", part " + options.split);
+                                options.split.empty() || options.split == "all" ? "" : ", part " + options.split);
   const int64_t length = std::min(d.encoder->length, d.decoder->length);
   const train::PairSet set = train::EncodePairs(texts, tokenizer.tokenizer, tokenizer.tokens.end, length);
   evaluation.score = train::EvaluatePairs(model, set, tokenizer.tokens);

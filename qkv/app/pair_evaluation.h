@@ -35,8 +35,8 @@ struct PairEvaluation {
   std::vector<std::string> translations;  // of each line, none with an end of line in it
 };
 
-/// Translates the sources of a file of pairs by the model in a folder and compares with the targets. Throws Error if the
-/// model is no pair of encoder and decoder, a source is too long for it, or the split is not one of its run.
+/// Translates the sources of a file of pairs by the model in a folder and compares with the targets. Throws Error if
+/// the model is no pair of encoder and decoder, a source is too long for it, or the split is not one of its run.
 PairEvaluation EvaluatePairs(const std::string& model, const std::string& data, const PairEvaluationOptions& options);
 
 /// {"lines", "beams", "bleu", "bleu_precisions", "brevity_penalty", "chrf", "rouge1", "rouge2", "rougeL", "loss",

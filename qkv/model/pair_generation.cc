@@ -55,8 +55,8 @@ std::vector<Generated> GenerateFromSources(const TextModel& model, std::span<con
     if (stop && stop()) return;
     PairLane& lane = scratch[static_cast<size_t>(thread)];
     if (!lane.decoder) {
-      lane.decoder = std::make_unique<Decoder<float>>(
-          model.decoder(), static_cast<int64_t>(kSourcesTogether) * settings.beams, length);
+      lane.decoder = std::make_unique<Decoder<float>>(model.decoder(),
+                                                      static_cast<int64_t>(kSourcesTogether) * settings.beams, length);
     }
     const size_t begin = (batches - 1 - static_cast<size_t>(task)) * kSourcesTogether,
                  end = std::min(begin + kSourcesTogether, sources.size());

@@ -28,7 +28,9 @@ int Measure(std::string_view stem) {
   return measure;
 }
 
-bool HasVowel(std::string_view stem) { return !std::ranges::all_of(Consonants(stem), [](bool is) { return is; }); }
+bool HasVowel(std::string_view stem) {
+  return !std::ranges::all_of(Consonants(stem), [](bool is) { return is; });
+}
 
 // *d: the word ends with a double consonant.
 bool EndsDouble(std::string_view word) {
@@ -126,8 +128,7 @@ std::string Step3(std::string_view word) {
 std::string Step4(std::string_view word) {
   constexpr Rule kBefore[] = {{"al", ""},   {"ance", ""}, {"ence", ""},  {"er", ""},   {"ic", ""}, {"able", ""},
                               {"ible", ""}, {"ant", ""},  {"ement", ""}, {"ment", ""}, {"ent", ""}};
-  constexpr Rule kAfter[] = {{"ou", ""},  {"ism", ""}, {"ate", ""}, {"iti", ""},
-                             {"ous", ""}, {"ive", ""}, {"ize", ""}};
+  constexpr Rule kAfter[] = {{"ou", ""}, {"ism", ""}, {"ate", ""}, {"iti", ""}, {"ous", ""}, {"ive", ""}, {"ize", ""}};
   for (const Rule& rule : kBefore) {
     if (word.ends_with(rule.suffix)) return Apply(word, kBefore, 1);
   }
@@ -148,10 +149,10 @@ std::string Step5(std::string word) {
 }
 
 constexpr std::pair<std::string_view, std::string_view> kIrregular[] = {
-    {"sky", "sky"},         {"skies", "sky"},       {"dying", "die"},      {"lying", "lie"},    {"tying", "tie"},
-    {"news", "news"},       {"innings", "inning"},  {"inning", "inning"},  {"outings", "outing"}, {"outing", "outing"},
-    {"cannings", "canning"}, {"canning", "canning"}, {"howe", "howe"},      {"proceed", "proceed"},
-    {"exceed", "exceed"},   {"succeed", "succeed"}};
+    {"sky", "sky"},        {"skies", "sky"},       {"dying", "die"},        {"lying", "lie"},
+    {"tying", "tie"},      {"news", "news"},       {"innings", "inning"},   {"inning", "inning"},
+    {"outings", "outing"}, {"outing", "outing"},   {"cannings", "canning"}, {"canning", "canning"},
+    {"howe", "howe"},      {"proceed", "proceed"}, {"exceed", "exceed"},    {"succeed", "succeed"}};
 
 }  // namespace
 

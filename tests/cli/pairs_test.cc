@@ -18,7 +18,7 @@ class PairRuns : public testing::Test {
 
   // Words of a small language and their translations, in reverse order.
   void WritePairs(int lines, uint64_t seed, const std::string& name = "pairs.tsv") const {
-    constexpr const char* kWords[][2] = {{"rot", "red"},   {"blau", "blue"}, {"Haus", "house"}, {"Baum", "tree"},
+    constexpr const char* kWords[][2] = {{"rot", "red"},    {"blau", "blue"}, {"Haus", "house"},  {"Baum", "tree"},
                                          {"Kind", "child"}, {"alt", "old"},   {"klein", "small"}, {"und", "and"}};
     Rng rng(seed);
     std::string text;
@@ -35,7 +35,7 @@ class PairRuns : public testing::Test {
   }
   std::string OnPairs(const std::string& run, const std::string& more) const {
     return fmt::format(
-        "train {} -o {} --vocabulary 300 --length 16 --width 32 --depth 1 --heads 2 --mlp-ratio 2 --threads 2 "
+        "train {} -o {} --vocabulary 340 --length 24 --width 32 --depth 1 --heads 2 --mlp-ratio 2 --threads 2 "
         "--valid-lines 20 {}",
         Path("pairs.tsv"), Path(run), more);
   }
@@ -43,7 +43,8 @@ class PairRuns : public testing::Test {
   std::string Short(const std::string& run, const std::string& more = "") const {
     return OnPairs(run,
                    "--steps 24 --batch 240 --accumulate 2 --dropout 0.1 --attention-dropout 0.1 --ema 0.9 "
-                   "--eval-steps 8 --save-steps 1 --log-steps 2 " + more);
+                   "--eval-steps 8 --save-steps 1 --log-steps 2 " +
+                       more);
   }
 
   const TemporaryFolder folder_;
@@ -58,13 +59,15 @@ TEST_F(PairRuns, LearnToTranslate) {
   EXPECT_TRUE(Contains(said.err, "pairs: 1350 lines to train on, 150 for validation")) << said.err;
   EXPECT_TRUE(Contains(said.err, "BLEU")) << said.err;
   EXPECT_TRUE(Contains(said.err, "tokens/s")) << said.err;
-  for (const char* file : {"model.safetensors", "config.json", "generation_config.json", "tokenizer.json",
-                           "tokenizer_config.json", "best/tokenizer.json", "last/generation_config.json", "curves.svg"}) {
+  for (const char* file :
+       {"model.safetensors", "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json",
+        "best/tokenizer.json", "last/generation_config.json", "curves.svg"}) {
     EXPECT_TRUE(fs::exists(folder_ / "run" / file)) << file;
   }
   EXPECT_GT(ReadEvaluations(folder_ / "run").back()["bleu"], 80);
 
-  const CommandOutput answer = Qkv(fmt::format("evaluate --json -m {} {} -o {}", Path("run"), Path("test.tsv"), Path("out")));
+  const CommandOutput answer =
+      Qkv(fmt::format("evaluate --json -m {} {} -o {}", Path("run"), Path("test.tsv"), Path("out")));
   ASSERT_EQ(answer.exit_code, 0) << answer.err;
   const io::Json json = JsonLines(answer.out).at(0);
   EXPECT_EQ(json["lines"], 60);
@@ -74,15 +77,15 @@ TEST_F(PairRuns, LearnToTranslate) {
   EXPECT_GT(json["rougeL"], 85);
   const std::string out = ReadFile(folder_ / "out");
   EXPECT_EQ(std::ranges::count(out, '\n'), 60);
-  EXPECT_TRUE(Contains(Qkv(fmt::format("evaluate -m {} {} --beams 1 --stem", Path("run"), Path("test.tsv"))).out,
-                       "ROUGE-1"));
+  EXPECT_TRUE(
+      Contains(Qkv(fmt::format("evaluate -m {} {} --beams 1 --stem", Path("run"), Path("test.tsv"))).out, "ROUGE-1"));
   const CommandOutput part = Qkv(fmt::format("evaluate --json -m {} {} --split val", Path("run"), Path("pairs.tsv")));
   ASSERT_EQ(part.exit_code, 0) << part.err;
   EXPECT_EQ(JsonLines(part.out).at(0)["lines"], 150);
 
   // And goes on from there with its own tokenizer.
-  const CommandOutput again = Qkv(fmt::format("train {} -o {} -m {} --steps 2 --length 16 --valid {}", Path("pairs.tsv"),
-                                              Path("more"), Path("run"), Path("test.tsv")));
+  const CommandOutput again = Qkv(fmt::format("train {} -o {} -m {} --steps 2 --length 24 --valid {}",
+                                              Path("pairs.tsv"), Path("more"), Path("run"), Path("test.tsv")));
   ASSERT_EQ(again.exit_code, 0) << again.err;
   EXPECT_GT(ReadEvaluations(folder_ / "more").back()["bleu"], 60);
   EXPECT_EQ(ReadFile(folder_ / "more/tokenizer.json"), ReadFile(folder_ / "run/tokenizer.json"));

@@ -51,8 +51,7 @@ class MetricsGolden : public testing::Test {
     }
   }
 
-  const io::Json golden_ =
-      io::ParseJson(ReadFile(SourceFolder() / "tests/text/golden/metrics.json"), "metrics.json");
+  const io::Json golden_ = io::ParseJson(ReadFile(SourceFolder() / "tests/text/golden/metrics.json"), "metrics.json");
   const Lines hypotheses_ = golden_["hypotheses"].get<Lines>(), references_ = golden_["references"].get<Lines>();
 };
 
@@ -73,7 +72,8 @@ TEST_F(MetricsGolden, SoDoCorporaOfAFewWords) {
 }
 
 TEST_F(MetricsGolden, StemsAreThoseOfTheOriginal) {
-  for (const auto& [word, stem] : golden_["stems"].items()) EXPECT_EQ(PorterStem(word), stem.get<std::string>()) << word;
+  for (const auto& [word, stem] : golden_["stems"].items())
+    EXPECT_EQ(PorterStem(word), stem.get<std::string>()) << word;
 }
 
 TEST(Metrics, WantAsManyReferencesAsHypotheses) {
@@ -93,7 +93,8 @@ TEST(Metrics, TakeAnyBytes) {
 
 TEST(Metrics, SplitNumbersNowhere) {
   EXPECT_EQ(Tokenize13a("It costs $1,000.50, or 2-3 of U.S. (now)."),
-            (Lines{"It", "costs", "$", "1,000.50", ",", "or", "2", "-", "3", "of", "U", ".", "S", ".", "(", "now", ")", "."}));
+            (Lines{"It", "costs", "$", "1,000.50", ",", "or", "2", "-", "3", "of", "U", ".", "S", ".", "(", "now", ")",
+                   "."}));
 }
 
 }  // namespace

@@ -109,6 +109,10 @@ def main():
     torch.manual_seed(11)
     model = transformers.MarianMTModel(transformers.MarianConfig(**CONFIG))
     model.set_attn_implementation("eager")
+    # The first token that the decoder reads is the padding token; PyTorch's embeddings would leave out its gradient.
+    for module in model.modules():
+        if isinstance(module, torch.nn.Embedding):
+            module.padding_idx = None
     table = names(model)
     parameters = dict(model.named_parameters())
     with torch.no_grad():

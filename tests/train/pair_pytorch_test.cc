@@ -47,9 +47,7 @@ class PairPyTorch : public testing::Test {
     Tensor<T> logits, gradients;
   };
 
-  PairInput input() const {
-    return {source_.view(), source_lengths_.view(), target_.view(), target_lengths_.view()};
-  }
+  PairInput input() const { return {source_.view(), source_lengths_.view(), target_.view(), target_lengths_.view()}; }
   template <typename T>
   Run<T> Step(const PairNetwork<T>& network, const Tensor<T>& weights) const {
     Run<T> run{0, Tensor<T>({3, target_.dim(1), 19}), Tensor<T>({network.layout().size()})};
@@ -58,8 +56,8 @@ class PairPyTorch : public testing::Test {
     Tensor<T> d = run.logits.Clone();
     const View<T> rows = d.view().reshape({labels_.size(), 19});
     const auto counted = labels_.size() - std::ranges::count(labels_.span(), kIgnoredLabel);
-    const LossSum sum = CrossEntropy<T>(
-        rows, labels_.span(), {.smoothing = kSmoothing, .scale = 1 / static_cast<double>(counted)}, rows);
+    const LossSum sum = CrossEntropy<T>(rows, labels_.span(),
+                                        {.smoothing = kSmoothing, .scale = 1 / static_cast<double>(counted)}, rows);
     EXPECT_EQ(sum.rows, counted);
     run.loss = sum.loss / static_cast<double>(sum.rows);
     network.Backward(weights, d, workspace, run.gradients);

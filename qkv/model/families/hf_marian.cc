@@ -82,7 +82,8 @@ constexpr Layout kEncoderLayout = {kEncoderTables, kIgnored, {}}, kDecoderLayout
 AttentionKind ReadKind(const Fields& config, const char* key) {
   const std::string name = config.String(key, "separate");
   const std::optional<AttentionKind> kind = FindAttentionKind(name);
-  Require(kind.has_value(), "{}: \"{}\" is {}, expected {}", config.where(), key, io::Quoted(name), kAttentionKindNames);
+  Require(kind.has_value(), "{}: \"{}\" is {}, expected {}", config.where(), key, io::Quoted(name),
+          kAttentionKindNames);
   return *kind;
 }
 
@@ -108,6 +109,7 @@ SequenceConfig ReadPart(const Fields& config, const std::string& side) {
   SequenceConfig c;
   c.vocabulary = config.Int("vocab_size", 58101);
   c.outputs = 0;
+  c.head_bias = false;
   c.length = config.Int("max_position_embeddings", 1024);
   c.block.width = config.Int("d_model", 1024);
   c.depth = config.Int(side + "_layers", 12);
@@ -182,8 +184,8 @@ io::Json HfMarianConfig(const SequenceConfig& encoder, const SequenceConfig& dec
   Require(has_widths(e) && has_widths(d) && cross.heads == self.heads && cross.head_width == self.head_width &&
               e.length == d.length && a.kind == self.kind && a.qk_width == self.qk_width &&
               e.block.norm_place == d.block.norm_place && e.block.mlp.activation == d.block.mlp.activation &&
-              e.embedding_scale == d.embedding_scale && (cross.qk_width == 0 || cross.qk_width == a.qk_width ||
-              a.qk_width == 0),
+              e.embedding_scale == d.embedding_scale &&
+              (cross.qk_width == 0 || cross.qk_width == a.qk_width || a.qk_width == 0),
           "config: Marian's layout has sinusoidal positions, LayerNorm with eps 1e-5, biases, plain MLPs and heads as "
           "wide as the model together, with equal norms, activations and kinds of attention in both parts");
   const double scale = std::sqrt(static_cast<double>(e.block.width));

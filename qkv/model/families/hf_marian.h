@@ -30,7 +30,8 @@ io::Json HfMarianConfig(const SequenceConfig& encoder, const SequenceConfig& dec
 /// generation_config.json: beam search of 4 beams, as OPUS-MT's.
 io::Json HfMarianGeneration(const SequenceConfig& decoder, const TextTokens& tokens);
 
-/// Names in the file of a tensor of either part by its name in the table; several hold equal parts along the first axis.
+/// Names in the file of a tensor of either part by its name in the table; several hold equal parts along the first
+/// axis.
 std::vector<std::string> HfMarianNames(bool decoder, std::string_view canonical);
 
 }  // namespace qkv::model

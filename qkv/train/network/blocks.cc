@@ -100,14 +100,13 @@ void ConstrainBlocks(const NetworkParameters& parameters, View<T> weights) {
   }
 }
 
-#define QKV_INSTANTIATE(T)                                                                        \
-  template struct BlocksCache<T>;                                                                 \
-  template void BlocksForward(const NetworkParameters&, View<const T>, const nn::BlockSettings&,  \
-                              const NetworkOptions&, BlocksCache<T>&, Arena&, View<const T>);     \
-  template void BlocksBackward(const NetworkParameters&, View<const T>, const nn::BlockSettings&, \
-                               const NetworkOptions&, BlocksCache<T>&, View<T>, View<T>,          \
-                               const std::function<void(int64_t, int64_t)>&, Arena&,              \
-                               View<const T>, View<T>);                                           \
+#define QKV_INSTANTIATE(T)                                                                                    \
+  template struct BlocksCache<T>;                                                                             \
+  template void BlocksForward(const NetworkParameters&, View<const T>, const nn::BlockSettings&,              \
+                              const NetworkOptions&, BlocksCache<T>&, Arena&, View<const T>);                 \
+  template void BlocksBackward(const NetworkParameters&, View<const T>, const nn::BlockSettings&,             \
+                               const NetworkOptions&, BlocksCache<T>&, View<T>, View<T>,                      \
+                               const std::function<void(int64_t, int64_t)>&, Arena&, View<const T>, View<T>); \
   template void ConstrainBlocks(const NetworkParameters&, View<T>);
 QKV_INSTANTIATE(float)
 QKV_INSTANTIATE(double)

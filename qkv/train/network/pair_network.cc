@@ -85,11 +85,11 @@ const PairConfig& ValidatedPair(const PairConfig& config) {
 }
 
 void RequireLengths(View<const int64_t> lengths, int64_t B, int64_t most, const char* what) {
-  Require(lengths.rank() == 1 && lengths.dim(0) == B && lengths.dense(), "pair network: lengths of the {} are {}",
-          what, lengths.shape());
+  Require(lengths.rank() == 1 && lengths.dim(0) == B && lengths.dense(), "pair network: lengths of the {} are {}", what,
+          lengths.shape());
   for (int64_t b = 0; b < B; ++b) {
-    Require(lengths.data()[b] >= 1 && lengths.data()[b] <= most,
-            "pair network: {} {} has {} tokens, expected 1 to {}", what, b, lengths.data()[b], most);
+    Require(lengths.data()[b] >= 1 && lengths.data()[b] <= most, "pair network: {} {} has {} tokens, expected 1 to {}",
+            what, b, lengths.data()[b], most);
   }
 }
 
@@ -121,16 +121,16 @@ PairNetwork<T>::PairNetwork(const PairConfig& config)
 
 template <typename T>
 nn::BlockSettings PairNetwork<T>::EncoderSettings(const PairInput& input, const Options& options) const {
-  nn::BlockSettings settings = MakeBlockSettings(
-      config_.encoder.block, {.prefix = 0, .height = 1, .width = input.source.dim(1)}, options);
+  nn::BlockSettings settings =
+      MakeBlockSettings(config_.encoder.block, {.prefix = 0, .height = 1, .width = input.source.dim(1)}, options);
   settings.attention.key_lengths = input.source_lengths;
   return settings;
 }
 
 template <typename T>
 nn::BlockSettings PairNetwork<T>::DecoderSettings(const PairInput& input, const Options& options) const {
-  nn::BlockSettings settings = MakeBlockSettings(
-      config_.decoder.block, {.prefix = 0, .height = 1, .width = input.target.dim(1)}, options);
+  nn::BlockSettings settings =
+      MakeBlockSettings(config_.decoder.block, {.prefix = 0, .height = 1, .width = input.target.dim(1)}, options);
   settings.attention.causal = true;
   settings.attention.key_lengths = input.target_lengths;
   settings.cross.key_lengths = input.source_lengths;
@@ -212,8 +212,7 @@ void PairNetwork<T>::Backward(View<const T> weights, View<const T> dlogits, Work
   const PairInput input = w.input_;
   const int64_t B = input.source.dim(0), N = input.source.dim(1), M = input.target.dim(1), D = e.block.width;
   Require(dlogits.shape() == Shape({B, M, d.outputs}) && dlogits.dense(),
-          "pair network: gradients by logits are {}, expected [{}, {}, {}], dense", dlogits.shape(), B, M,
-          d.outputs);
+          "pair network: gradients by logits are {}, expected [{}, {}, {}], dense", dlogits.shape(), B, M, d.outputs);
   Require(gradients.size() == layout_.size() && gradients.dense(), "pair network: expected {} gradients, got {}",
           layout_.size(), gradients.size());
   w.input_ = {};
@@ -276,7 +275,8 @@ void PairNetwork<T>::Initialise(const Initialisation& how, View<T> weights) cons
   constexpr double kTimm = 0.02;
   const double D = static_cast<double>(config_.encoder.block.width);
   for (const Slot& slot : layout_.slots()) {
-    if (slot.role == model::Role::kBias || slot.role == model::Role::kNorm || slot.role == model::Role::kScale) continue;
+    if (slot.role == model::Role::kBias || slot.role == model::Role::kNorm || slot.role == model::Role::kScale)
+      continue;
     const bool of_encoder = slot.name.starts_with("encoder.");
     const double hidden = static_cast<double>((of_encoder ? config_.encoder : config_.decoder).block.mlp.width);
     const bool of_mlp = slot.name.find(".mlp.") != std::string::npos;

@@ -122,7 +122,7 @@ class PairNetwork {
   NetworkParameters encoder_;  // validate the configurations, so they precede their users
   NetworkParameters decoder_;  // without the tokens, which are the encoder's
   ParameterLayout layout_;
-  int64_t decoder_begin_;                             // of the decoder's parameters in the buffer
+  int64_t decoder_begin_;                            // of the decoder's parameters in the buffer
   Tensor<T> encoder_positions_, decoder_positions_;  // [length, D], or empty
 };
 

@@ -80,9 +80,7 @@ NetworkParameters::NetworkParameters(const model::VitConfig& config)
     : config_(Validated(config)), layout_(config), first_slots_(FirstSlots(config, layout_)) {}
 NetworkParameters::NetworkParameters(const model::SequenceConfig& config) : NetworkParameters(config, true) {}
 NetworkParameters::NetworkParameters(const model::SequenceConfig& config, bool embeds)
-    : config_(Validated(config)),
-      layout_(Table(config, embeds)),
-      first_slots_(FirstSlots(config, layout_, embeds)) {}
+    : config_(Validated(config)), layout_(Table(config, embeds)), first_slots_(FirstSlots(config, layout_, embeds)) {}
 NetworkParameters NetworkParameters::WithoutEmbedding(const model::SequenceConfig& config) {
   return NetworkParameters(config, false);
 }

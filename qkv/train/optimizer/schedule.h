@@ -8,9 +8,9 @@ namespace qkv::train {
 struct Schedule {
   enum class Kind {
     kConstant,
-    kCosine,    // half a cosine from peak to floor (Loshchilov and Hutter 2017, without restarts)
+    kCosine,       // half a cosine from peak to floor (Loshchilov and Hutter 2017, without restarts)
     kInverseSqrt,  // peak · √(warmup + 1) / √(step + 1) after the warm-up (Vaswani et al. 2017, §5.3)
-    kOneCycle,  // half-cosine up, then down (Smith and Topin 2018), as torch's OneCycleLR; momentum is constant
+    kOneCycle,     // half-cosine up, then down (Smith and Topin 2018), as torch's OneCycleLR; momentum is constant
   };
   Kind kind = Kind::kCosine;
   double peak = 1e-3;  // the greatest learning rate

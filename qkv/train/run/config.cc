@@ -147,9 +147,9 @@ std::string Joined(const Key& key, const std::vector<std::string>& elements) {
 }
 
 // What Marian's layout leaves no choice of, so that pairs have no key of it.
-constexpr std::string_view kFixedOfPairs[] = {"init",      "mlp",         "qkv-bias",   "qk-norm",   "layer-scale",
-                                              "positions", "rotary-base", "causal",     "norm",      "head-width",
-                                              "key-heads", "window"};
+constexpr std::string_view kFixedOfPairs[] = {"init",        "mlp",        "qkv-bias",    "qk-norm",
+                                              "layer-scale", "positions",  "rotary-base", "causal",
+                                              "norm",        "head-width", "key-heads",   "window"};
 
 // What a preset is for.
 std::string_view DataOf(std::string_view preset) {
@@ -360,8 +360,8 @@ TrainConfig Resolve(const Settings& given) {
   if (continues) config.image_size = {0, 0};
   for (const auto& [name, value] : given) {
     const Key& key = FindKey(name);
-    Require(!IsKeyOfOtherData(key, preset), "train: key {} is for {} only; preset {} is for {}", name,
-            OwnersOf(key), preset, DataOf(preset));
+    Require(!IsKeyOfOtherData(key, preset), "train: key {} is for {} only; preset {} is for {}", name, OwnersOf(key),
+            preset, DataOf(preset));
     Require(!continues || !IsModelKey(key), "train: {} is decided by model {}", name, text("model"));
     Set(key, value, fmt::format("train: {}", name), &config);
   }

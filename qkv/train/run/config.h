@@ -125,7 +125,8 @@ Settings ReadSettings(const std::filesystem::path& file);
 /// The same for text; `where` is the prefix of errors.
 Settings ParseSettings(std::string_view text, const std::string& where);
 
-inline constexpr std::string_view kPresets = "vit-digits|vit-cifar|vit-tiny|vit-small|fine-tune|seq-task|seq-text|seq-pairs";
+inline constexpr std::string_view kPresets =
+    "vit-digits|vit-cifar|vit-tiny|vit-small|fine-tune|seq-task|seq-text|seq-pairs";
 /// The values of a preset. Throws Error if the name is unknown.
 Settings PresetSettings(std::string_view preset);
 /// True if the preset is for sequences (pairs among them), false if it is for images.

@@ -99,11 +99,10 @@ PairData PairsForTraining(const fs::path& file, const TrainConfig& config, const
           data.train.size() > 0 ? "for validation" : "to train on", config.length);
   data.fingerprint = FingerprintOf(data);
   const int64_t left_out = data.train.left_out + data.validation.left_out;
-  data.summary = fmt::format("pairs: {} lines to train on, {} for validation, {} tokens in the vocabulary{}",
-                             data.train.size(), data.validation.size(), t.tokenizer.size(),
-                             left_out == 0 ? ""
-                                           : fmt::format("; {} with more than {} tokens a side are left out", left_out,
-                                                         config.length));
+  data.summary = fmt::format(
+      "pairs: {} lines to train on, {} for validation, {} tokens in the vocabulary{}", data.train.size(),
+      data.validation.size(), t.tokenizer.size(),
+      left_out == 0 ? "" : fmt::format("; {} with more than {} tokens a side are left out", left_out, config.length));
   return data;
 }
 
@@ -144,7 +143,10 @@ model::TextTokens TokensOfCheckpoint(const model::TextCheckpoint& checkpoint) {
   Require(g.start && !g.ends.empty() && g.padding,
           "train: {} names no {} token; expected \"decoder_start_token_id\", \"eos_token_id\" and \"pad_token_id\" in "
           "its config.json",
-          checkpoint.source, !g.start ? "start" : g.ends.empty() ? "end" : "padding");
+          checkpoint.source,
+          !g.start         ? "start"
+          : g.ends.empty() ? "end"
+                           : "padding");
   return {.start = *g.start, .end = g.ends.front(), .padding = *g.padding};
 }
 
@@ -155,8 +157,8 @@ void CopyPairWeights(const model::TextCheckpoint& checkpoint, const PairNetwork<
         model::FindTensor(of.decoder ? checkpoint.decoder : checkpoint.encoder, of.name);
     Require(bound != nullptr, "train: {} has no tensor {}", checkpoint.source, slot.name);
     const Tensor<float> from = model::Read<float>(*bound);
-    Require(from.size() == slot.shape.size(), "train: tensor {} of {} is {}, expected {}", slot.name,
-            checkpoint.source, from.shape(), slot.shape);
+    Require(from.size() == slot.shape.size(), "train: tensor {} of {} is {}, expected {}", slot.name, checkpoint.source,
+            from.shape(), slot.shape);
     std::copy_n(from.data(), from.size(), weights.data() + slot.offset);
   }
 }

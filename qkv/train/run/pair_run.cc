@@ -66,8 +66,8 @@ class PairLearner : public Learner {
       const int64_t B = std::ssize(lines), begin = B * processes_.rank() / processes_.size(),
                     end = B * (processes_.rank() + 1) / processes_.size();
       const bool none = begin == end;  // fewer lines than processes: a line without labels
-      const auto share = std::span(lines).subspan(static_cast<size_t>(none ? 0 : begin),
-                                                  static_cast<size_t>(none ? 1 : end - begin));
+      const auto share =
+          std::span(lines).subspan(static_cast<size_t>(none ? 0 : begin), static_cast<size_t>(none ? 1 : end - begin));
       FillPairBatch(data_.train, share, data_.tokenizer.tokens, &batch_, lines);
       if (none) std::ranges::fill(batch_.labels.span(), kIgnoredLabel);
       stepper_->Add(weights, {.inputs = batch_.input(), .labels = batch_.labels.span(), .first = first + begin},
@@ -92,9 +92,8 @@ class PairLearner : public Learner {
   std::string config() const override { return PairConfigJson(network_->config(), data_.tokenizer.tokens); }
   std::vector<std::pair<std::string, std::string>> files() const override {
     std::vector<std::pair<std::string, std::string>> files = data_.tokenizer.files;
-    files.emplace_back(
-        "generation_config.json",
-        model::HfMarianGeneration(network_->config().decoder, data_.tokenizer.tokens).dump(2) + "\n");
+    files.emplace_back("generation_config.json",
+                       model::HfMarianGeneration(network_->config().decoder, data_.tokenizer.tokens).dump(2) + "\n");
     return files;
   }
   std::vector<io::StoredTensor> Tensors(View<const float> weights) const override {
@@ -130,8 +129,7 @@ class PairLearner : public Learner {
                                             std::max<int64_t>(1, network_->config().decoder.length - 1));
     settings.ends = {data_.tokenizer.tokens.end};
     settings.suppressed = {data_.tokenizer.tokens.padding};
-    const std::vector<std::string> written =
-        TranslateTexts(model, sources, data_.tokenizer, settings, observer_.stop);
+    const std::vector<std::string> written = TranslateTexts(model, sources, data_.tokenizer, settings, observer_.stop);
     if (observer_.stop && observer_.stop()) return 0;
     return text::CorpusBleu(written, targets).score;
   }

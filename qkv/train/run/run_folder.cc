@@ -47,8 +47,8 @@ bool IsKnownOrTemporary(std::string_view entry, Known known) {
   return known(file) && IsTemporaryNameFor(std::string(entry), file);
 }
 // Names in a run's folder that are written atomically, so that a temporary file of each may remain.
-constexpr std::array<const char*, 6> kWritten = {RunFolder::kConfig, "log.jsonl", "curves.svg", "result.json",
-                                                 kBest,              kLast};
+constexpr std::array<const char*, 6> kWritten = {RunFolder::kConfig, "log.jsonl", "curves.svg",
+                                                 "result.json",      kBest,       kLast};
 
 // Links in the folder and their targets.
 std::array<std::pair<const char*, fs::path>, 4> Links() {

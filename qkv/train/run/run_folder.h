@@ -26,11 +26,11 @@ namespace qkv::train {
 /// The state of a run at one step.
 struct Snapshot {
   std::string config;                      // config.json
-  std::vector<std::pair<std::string, std::string>> files;  // further ones of the model: names and contents
   std::vector<io::StoredTensor> model;     // the weights that are evaluated
   bool best = true;                        // they are the best so far
   std::vector<io::StoredTensor> training;  // weights, moments, averages: the tensors that the next step needs
   std::string progress;                    // RunState::ToJson
+  std::vector<std::pair<std::string, std::string>> files = {};  // further ones of the model: names and contents
 };
 
 /// State loaded on resume.

@@ -66,8 +66,7 @@ std::vector<std::string> TranslateTexts(const model::TextModel& model, std::span
   std::vector<std::vector<int32_t>> ids(sources.size());
   ParallelFor(std::ssize(sources), 16, [&](int64_t begin, int64_t end) {
     for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
-      ids[i] = tokenizer.tokenizer.Encode(sources[i],
-                                          {.add_special_tokens = false, .padding = text::Padding::kNone});
+      ids[i] = tokenizer.tokenizer.Encode(sources[i], {.add_special_tokens = false, .padding = text::Padding::kNone});
       ids[i].push_back(tokenizer.tokens.end);
     }
   });

@@ -1,5 +1,5 @@
-// Training data of pairs of encoder and decoder: a source and a target text a line, with a tab between, their tokens,
-// and batches of texts of similar lengths.
+// Training data of pairs of encoder and decoder: tokens of a source and a target text a line, and batches of texts of
+// similar lengths.
 #pragma once
 
 #include <cstdint>
@@ -14,27 +14,9 @@
 #include "qkv/model/families/hf_marian.h"
 #include "qkv/text/tokenizer.h"
 #include "qkv/train/network/pair_network.h"
+#include "qkv/train/sequences/pair_texts.h"
 
 namespace qkv::train {
-
-/// Texts of a file, line by line.
-struct PairTexts {
-  std::vector<std::string> sources, targets;
-
-  int64_t size() const { return std::ssize(sources); }
-};
-
-/// True for a .tsv whose first line has one tab, and is not of a table of images: no header of one, no name of an image
-/// in front.
-bool IsPairs(const std::filesystem::path& path);
-
-/// Reads "SOURCE<tab>TARGET" lines. Throws Error that names the line for other than one tab, a side without text, and
-/// invalid UTF-8; and if the texts would need more memory than MemoryLimit().
-PairTexts ReadPairs(const std::filesystem::path& path);
-
-/// Splits off the validation part: this share of the lines, at least one, by the lines' numbers alone. Throws Error if
-/// no line would be left to train on.
-std::pair<PairTexts, PairTexts> SplitPairs(PairTexts all, double validation_share);
 
 /// Token ids of many texts.
 class TokenTexts {

@@ -61,7 +61,9 @@ TEST_F(Pairs, AreKnownByTheirFirstLine) {
 }
 
 TEST_F(Pairs, AreReadLineByLine) {
-  const PairTexts texts = ReadPairs(Write("\xef\xbb\xbf" "eins \tone\r\n zwei\t two\n\n\n"));
+  const PairTexts texts =
+      ReadPairs(Write("\xef\xbb\xbf"
+                      "eins \tone\r\n zwei\t two\n\n\n"));
   EXPECT_EQ(texts.sources, (std::vector<std::string>{"eins", "zwei"}));
   EXPECT_EQ(texts.targets, (std::vector<std::string>{"one", "two"}));
 }
@@ -120,14 +122,15 @@ TEST_F(Pairs, FillBatchesWithShiftedTargets) {
   set.source.Add(std::vector<int32_t>{8, 0}), set.target.Add(std::vector<int32_t>{3, 4, 9, 0});
   PairBatch batch;
   FillPairBatch(set, std::vector<int64_t>{1, 0}, {.start = 2, .end = 0, .padding = 1}, &batch);
-  const auto values = [](const auto& tensor) { return std::vector<int64_t>(tensor.span().begin(), tensor.span().end()); };
+  const auto values = [](const auto& tensor) {
+    return std::vector<int64_t>(tensor.span().begin(), tensor.span().end());
+  };
   EXPECT_EQ(values(batch.source), (std::vector<int64_t>{8, 0, 1, 5, 6, 0}));
   EXPECT_EQ(values(batch.source_lengths), (std::vector<int64_t>{2, 3}));
   EXPECT_EQ(values(batch.target), (std::vector<int64_t>{2, 3, 4, 9, 2, 7, 1, 1}));
   EXPECT_EQ(values(batch.labels), (std::vector<int64_t>{3, 4, 9, 0, 7, 0, kIgnoredLabel, kIgnoredLabel}));
   // A part of a batch is padded as the whole is.
-  FillPairBatch(set, std::vector<int64_t>{0}, {.start = 2, .end = 0, .padding = 1}, &batch,
-                std::vector<int64_t>{0, 1});
+  FillPairBatch(set, std::vector<int64_t>{0}, {.start = 2, .end = 0, .padding = 1}, &batch, std::vector<int64_t>{0, 1});
   EXPECT_EQ(batch.source.shape(), Shape({1, 3}));
   EXPECT_EQ(batch.target.shape(), Shape({1, 4}));
 }
@@ -199,6 +202,23 @@ TEST_F(Pairs, AreWrittenInMariansLayout) {
   PairConfig other = SmallPair();
   other.encoder.embedding_scale = other.decoder.embedding_scale = 3;
   EXPECT_THROW(PairConfigJson(other, tokens), Error);
+}
+
+// The golden is a run that transformers opens, with its answers (tests/golden/text): what is written today is the same.
+TEST_F(Pairs, AreWrittenAsTransformersOpenedThem) {
+  const fs::path folder = SourceFolder() / "tests/golden/text/marian_trained";
+  const model::TextCheckpoint checkpoint = model::TextCheckpoint::Open(folder);
+  const PairConfig config = PairOfCheckpoint(checkpoint);
+  const model::TextTokens tokens = TokensOfCheckpoint(checkpoint);
+  EXPECT_EQ(PairConfigJson(config, tokens), ReadFile(folder / "config.json"));
+  EXPECT_EQ(model::HfMarianGeneration(config.decoder, tokens).dump(2) + "\n",
+            ReadFile(folder / "generation_config.json"));
+  const PairNetwork<float> network(config);
+  Tensor<float> weights({network.layout().size()});
+  const Tensor<float> zeros({config.decoder.outputs});
+  CopyPairWeights(checkpoint, network, weights);
+  io::WriteSafeTensors(folder_ / "model.safetensors", PairTensors(network, weights, zeros), {{"format", "pt"}});
+  EXPECT_TRUE(ReadFile(folder_ / "model.safetensors") == ReadFile(folder / "model.safetensors"));
 }
 
 }  // namespace
