@@ -97,7 +97,7 @@ TEST_F(PairRuns, KilledTheyComeToTheSameBits) {
   Rng rng(5);
   int kills = 0;
   for (int tries = 0; tries < 100; ++tries) {
-    const double seconds = kills < 5 ? 0.2 + rng.Uniform() * (0.2 + 0.01 * tries) : 600;
+    const double seconds = kills < 6 ? rng.Uniform() * (0.08 + 0.008 * tries) : 600;
     const CommandOutput said = Qkv(Short("killed", "--resume"), fmt::format("timeout -s KILL {}", seconds));
     if (said.exit_code == 0) break;
     ASSERT_EQ(said.exit_code, 137) << said.err;
