@@ -1,23 +1,28 @@
 // qkv evaluate: how often a model is right on labelled images, a task or a text, where it errs, and whether its
-// probabilities hold; how well a detector finds annotated objects.
+// probabilities hold; how well a detector finds annotated objects; how well a pair of encoder and decoder translates.
 #include <fmt/format.h>
 
 #include <filesystem>
 #include <memory>
 #include <numbers>
 #include <optional>
+#include <utility>
 
 #include "cli/command.h"
 #include "cli/images.h"
 #include "cli/output.h"
+#include "cli/progress.h"
 #include "qkv/app/detection_evaluation.h"
 #include "qkv/app/evaluation.h"
+#include "qkv/app/pair_evaluation.h"
 #include "qkv/core/file.h"
 #include "qkv/core/parallel.h"
 #include "qkv/image/encode.h"
+#include "qkv/model/checkpoint/text_checkpoint.h"
 #include "qkv/model/config/sequence_config.h"
 #include "qkv/report/table.h"
 #include "qkv/report/text.h"
+#include "qkv/train/sequences/pairs.h"
 #include "qkv/train/sequences/sequences.h"
 
 namespace qkv::cli {
@@ -32,6 +37,8 @@ struct Options {
   ModelOptions model;
   ImageOptions images;
   std::string data, split, output, report;
+  int64_t beams = 4;
+  bool stem = false;
   bool json = false;
 };
 
@@ -89,6 +96,54 @@ int EvaluateSequences(const Options& options) {
     PrintText(evaluation, model);
   }
   FlushOutput();
+  return 0;
+}
+
+void PrintText(const app::PairEvaluation& e, const std::string& model) {
+  Print("{} on {}, {}\n\n", model, e.data, e.beams == 1 ? "greedy" : fmt::format("{} beams", e.beams));
+  Print("BLEU     {:6.2f}   ({}; brevity penalty {:.3f})\n", e.bleu.score,
+        fmt::format("{:.1f}/{:.1f}/{:.1f}/{:.1f}", e.bleu.precisions[0], e.bleu.precisions[1], e.bleu.precisions[2],
+                    e.bleu.precisions[3]),
+        e.bleu.brevity);
+  Print("chrF2    {:6.2f}\n", e.chrf);
+  const char* const stems = e.stem ? "   (stems)" : "";
+  Print("ROUGE-1  {:6.2f}{}\n", 100 * e.rouge.rouge1, stems);
+  Print("ROUGE-2  {:6.2f}{}\n", 100 * e.rouge.rouge2, stems);
+  Print("ROUGE-L  {:6.2f}{}\n\n", 100 * e.rouge.rouge_l, stems);
+  Print("{:.2f} % of {} tokens right, loss {:.4f}, perplexity {:.3f}\n", 100 * e.score.top1(),
+        report::WithCommas(e.score.tokens.rows), e.score.loss(), e.score.perplexity());
+}
+
+int EvaluatePairs(const Options& options) {
+  const std::string& model = options.model.path;
+  Require(options.report.empty(), "evaluate: of pairs of texts there is no page; give -o FILE or --json");
+  if (options.model.threads > 0) SetNumThreads(options.model.threads);
+  app::InputFiles inputs = InputsOf(options.model);
+  inputs.Add(options.data);
+  inputs.RequireOutput(options.output);
+  std::optional<Progress> progress;
+  int64_t shown = 0;
+  const auto show = [&](int64_t done, int64_t total) {
+    if (!progress) progress.emplace(total, "lines", options.images.quiet);
+    progress->Advance(done - std::exchange(shown, done));
+  };
+  const app::PairEvaluation evaluation = app::EvaluatePairs(model, options.data,
+                                                            {.precision = ParsePrecision(options.model.dtype),
+                                                             .split = options.split,
+                                                             .beams = options.beams,
+                                                             .stem = options.stem,
+                                                             .progress = show});
+  progress.reset();
+  if (options.json) {
+    PrintJsonLine(ToJson(evaluation));
+  } else {
+    PrintText(evaluation, model);
+  }
+  FlushOutput();
+  if (options.output.empty()) return 0;
+  std::string text;
+  for (const std::string& line : evaluation.translations) text.append(line).append(1, '\n');
+  WriteFile(options.output, text);
   return 0;
 }
 
@@ -193,6 +248,7 @@ int EvaluateImages(const Options& options) {
 
 int Evaluate(const Options& options) {
   const std::string& model = options.model.path;
+  if (!model.empty() && train::IsPairs(options.data) && model::IsTextModel(model)) return EvaluatePairs(options);
   // A .json is text for a model of sequences only; else it has a detector's annotations.
   const bool text = train::IsSequenceData(options.data) && fs::path(options.data).extension() != ".json";
   const bool sequences = text || (!model.empty() && model::IsSequenceModel(model));
@@ -204,24 +260,33 @@ int Evaluate(const Options& options) {
 void RegisterEvaluate(Command app, int* exit_code) {
   const auto options = std::make_shared<Options>();
   const Command command =
-      app.AddCommand("evaluate", "Say how often a model is right on labelled images, a task or a text");
+      app.AddCommand("evaluate", "Say how often a model is right on labelled images, a task, a text or pairs of texts");
   options->model.AddModel(command);
   options->model.AddSize(command);
   options->model.AddCompute(command);
   command
-      .AddOption("DATA", &options->data,
-                 "Image folder (CLASS/…, or train/CLASS/… with val/ or test/), CIFAR's binary or MNIST's IDX files, "
-                 "or a CSV of paths and labels; for a detector COCO's annotations, a .json or a folder with one; for a "
-                 "model of sequences task:NAME or a text file")
+      .AddOption(
+          "DATA", &options->data,
+          "Image folder (CLASS/…, or train/CLASS/… with val/ or test/), CIFAR's binary or MNIST's IDX files, "
+          "or a CSV of paths and labels; for a detector COCO's annotations, a .json or a folder with one; for a "
+          "model of sequences task:NAME or a text file; for a pair of encoder and decoder a .tsv with a source and a "
+          "target a line")
       .Required();
   command.AddOption("--split", &options->split, "Which part of the data (default: test, else val, else all)")
       .OneOf({"train", "val", "test", "all"});
   command
-      .AddOption("-o,--output", &options->output,
-                 "Write the confusion matrix, .svg or .png; of a detector COCO's results, .json")
+      .AddOption(
+          "-o,--output", &options->output,
+          "Write the confusion matrix, .svg or .png; of a detector COCO's results, .json; of pairs the translations, "
+          "a line each")
       .TypeName("FILE");
   command.AddOption("--report", &options->report, "Write a page: tables, confusion matrix, calibration")
       .TypeName("FILE");
+  command.AddOption("--beams", &options->beams, "Of pairs: beams of the search; 1: always the most probable token")
+      .Range(1, 64)
+      .TypeName("N")
+      .ShowDefault();
+  command.AddFlag("--stem", &options->stem, "Of pairs: ROUGE compares words without their English endings");
   command.AddFlag("--json", &options->json, "One JSON object on stdout");
   options->images.AddHow(command);
   options->images.AddBatch(command);

@@ -1,4 +1,5 @@
-// qkv train: a Vision Transformer from a folder of images, or a sequence model from a task or a text.
+// qkv train: a Vision Transformer from a folder of images, a sequence model from a task or a text, or an encoder and
+// decoder from pairs of texts.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -18,6 +19,7 @@
 #include "qkv/train/run/image_run.h"
 #include "qkv/train/run/initial_model.h"
 #include "qkv/train/run/log.h"
+#include "qkv/train/run/pair_model.h"
 
 namespace qkv::cli {
 namespace {
@@ -47,7 +49,7 @@ train::TrainConfig MakeConfig(const Options& options, const fs::path& folder, co
 
 // Further commands for a model of this data.
 std::string UsageHints(const std::string& data, const std::string& run) {
-  if (train::ParseTask(data)) return "";
+  if (train::ParseTask(data) || train::IsPairs(data)) return "";
   if (train::IsSequenceData(data)) return FormatShown("  qkv generate -m {} --prompt TEXT\n", run);
   return FormatShown("  qkv classify -m {} IMAGE…\n  qkv attend -m {} -o maps.html IMAGE\n", run, run);
 }
@@ -123,8 +125,23 @@ int TrainOn(train::Communicator& processes, const Options& options, const train:
   return StopSignal() != 0 ? 128 + StopSignal() : 0;
 }
 
+// A table of image paths without endings looks like pairs; a preset of images says what it is.
+bool AsksForImages(const Options& options) {
+  const train::Settings given = CollectSettings(options.file, options.settings);
+  const auto preset = given.find("preset");
+  return preset != given.end() && !train::IsForSequences(preset->second);
+}
+
 int TrainBy(train::Communicator& processes, const Options& options) {
   if (processes.threads() > 0) SetNumThreads(processes.threads());
+  if (train::IsPairs(options.data) && !AsksForImages(options)) {
+    const train::TrainConfig config = MakeConfig(options, options.output, options.data, processes.first());
+    const fs::path last = fs::path(options.output) / "last";
+    const bool resumes = options.resume && fs::exists(last / "config.json");
+    const train::PairData data = train::PairsForTraining(options.data, config, resumes ? last : fs::path());
+    if (processes.first()) PrintMessage("qkv: {}\n", data.summary);
+    return TrainOn(processes, options, config, data, {}, {});
+  }
   if (train::IsSequenceData(options.data)) {
     const train::TrainConfig config = MakeConfig(options, options.output, options.data, processes.first());
     const train::SequenceData data = train::SequencesForTraining(options.data, config);
@@ -167,11 +184,14 @@ int Train(const Options& options) {
 void RegisterTrain(Command app, int* exit_code) {
   const auto options = std::make_shared<Options>();
   const Command command =
-      app.AddCommand("train", "Train a Vision Transformer on images, or a sequence model on a task or a text");
+      app.AddCommand("train",
+                     "Train a Vision Transformer on images, a sequence model on a task or a text, or a translator "
+                     "on pairs of texts");
   command
       .AddOption("DATA", &options->data,
                  "Folder with train/CLASS/… (and val/ or test/), or CLASS/…; CIFAR-10 or -100; MNIST; a CSV file; a "
-                 "text file; or task:copy|reverse|sort|swap|next-token|recall")
+                 "text file; pairs of texts, a .tsv with a source and a target a line; or "
+                 "task:copy|reverse|sort|swap|next-token|recall")
       .Required();
   command.AddOption("-o,--output", &options->output, "Folder of the run: model, log, curves, and what --resume needs")
       .Required()
@@ -188,7 +208,8 @@ void RegisterTrain(Command app, int* exit_code) {
       "  qkv train photos -o run --resume             goes on where it was stopped\n"
       "  qkv train cifar-10-binary.tar.gz -o run --preset vit-cifar --epochs 40\n"
       "  qkv train photos -o run --config run.yaml    keys as above: \"lr: 3e-4\"\n"
-      "  qkv train book.txt -o run                    the next byte of a text, for qkv generate");
+      "  qkv train book.txt -o run                    the next byte of a text, for qkv generate\n"
+      "  qkv train pairs.tsv -o run                   encoder and decoder, of a source and a target a line");
   command.Callback([options, exit_code] { *exit_code = Train(*options); });
 }
 

@@ -67,6 +67,8 @@ std::string DrawCurves(std::span<const io::Json> log, const std::string& title) 
   const Line rates[] = {MakeLine(log, "train", "learning_rate", "learning rate", 1)};
   double top = DrawPlot(svg, kTitle, "loss", losses);
   top = DrawPlot(svg, top, "accuracy, %", accuracies, 100);
+  const Line bleu[] = {MakeLine(log, "evaluation", "bleu", "BLEU of the validation lines", 1)};
+  if (!bleu[0].points.empty()) top = DrawPlot(svg, top, "BLEU", bleu, 100);
   top = DrawPlot(svg, top, "learning rate", rates);
   return svg.Finish(kWidth, top);
 }

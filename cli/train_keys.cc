@@ -8,6 +8,7 @@
 
 #include "cli/output.h"
 #include "qkv/image/image.h"
+#include "qkv/train/sequences/pairs.h"
 #include "qkv/train/sequences/sequences.h"
 
 namespace qkv::cli {
@@ -85,7 +86,8 @@ void ChoosePreset(const train::Dataset& dataset, bool speaks, train::Settings* g
 }
 
 void ChoosePreset(const std::string& sequences, bool /*speaks*/, train::Settings* given) {
-  given->try_emplace("preset", train::ParseTask(sequences) ? "seq-task" : "seq-text");
+  const bool task = train::ParseTask(sequences).has_value();
+  given->try_emplace("preset", task ? "seq-task" : train::IsPairs(sequences) ? "seq-pairs" : "seq-text");
 }
 
 }  // namespace qkv::cli

@@ -21,7 +21,7 @@ train::Settings CollectSettings(const std::string& file, const train::Settings& 
 /// If neither a preset nor a model is given: the preset for the size of the first readable image. Says so on stderr if
 /// `speaks`.
 void ChoosePreset(const train::Dataset& dataset, bool speaks, train::Settings* given);
-/// If no preset is given: that of tasks or of texts, also if a model is trained further.
+/// If no preset is given: that of tasks, of texts or of pairs, also if a model is trained further.
 void ChoosePreset(const std::string& sequences, bool speaks, train::Settings* given);
 
 }  // namespace qkv::cli

@@ -128,8 +128,12 @@ void TrainProgress::Step(const train::StepReport& r) {
 void TrainProgress::Evaluation(const train::EvaluationReport& r) {
   if (of_many_.empty()) {
     Clear();
-    PrintMessage("epoch {:>3}  training: loss {:.4f}, {:.2f} %  validation: loss {:.4f}, {:.2f} %{}\n", r.epoch,
-                 r.train_loss, 100 * r.train_accuracy, r.loss, 100 * r.top1, r.best ? "  best" : "");
+    std::string more;
+    for (const auto& [name, value] : r.more) {
+      if (name == "bleu") more = fmt::format(", BLEU {:.2f}", value);
+    }
+    PrintMessage("epoch {:>3}  training: loss {:.4f}, {:.2f} %  validation: loss {:.4f}, {:.2f} %{}{}\n", r.epoch,
+                 r.train_loss, 100 * r.train_accuracy, r.loss, 100 * r.top1, more, r.best ? "  best" : "");
   }
   WriteFile(folder_ / "curves.svg", DrawCurves(train::ReadLog(folder_ / "log.jsonl"), folder_.string()));
 }

@@ -28,6 +28,11 @@ case $1 in
     printf '{"architecture": "qkv_sequence", "vocabulary": 4, "outputs": 2, "length": 3, "width": 4, "depth": 1, "heads": 1, "qkv_attention": "low_rank", "qkv_attention_rank": 2, "mlp_ratio": 2.5, "rotary_base": 100.0, "qkv_bias": false, "qk_norm": true, "layer_scale": true, "activation": "silu", "gated": true, "eps": 1e-5}\0\17\0\0\0' > "$2/options"
     exit
     ;;
+  pairs)
+    printf 'the cats are running\tthe cat ran, 3.5 times\nein Haus\ta house \302\253here\302\273\r\n' > "$2/two"
+    printf 'ponies and ties\trelational operators\n\tempty\n' > "$2/faults"
+    exit
+    ;;
   clean)
     printf '  salt &amp;amp; pepper &lt;3 &#39;caf&eacute;&#x27; &copy 2024 &EACUTE;' > "$2/html"
     printf '\342\200\234\357\274\267\342\200\235\343\200\200\357\254\201ne\007\342\200\250a_b\033[1;31m \302\205' > "$2/fixes"

@@ -38,7 +38,7 @@ _qkv() {
     --head) mapfile -t COMPREPLY < <(compgen -W "mean max min all" -- "$cur") && return ;;
     --query) mapfile -t COMPREPLY < <(compgen -W "cls dist reg0 det0 mean all" -- "$cur") && return ;;
     --upsampling) mapfile -t COMPREPLY < <(compgen -W "nearest bilinear bicubic" -- "$cur") && return ;;
-    --preset) mapfile -t COMPREPLY < <(compgen -W "vit-digits vit-cifar vit-tiny vit-small fine-tune seq-task seq-text" -- "$cur") && return ;;
+    --preset) mapfile -t COMPREPLY < <(compgen -W "vit-digits vit-cifar vit-tiny vit-small fine-tune seq-task seq-text seq-pairs" -- "$cur") && return ;;
     --positions) mapfile -t COMPREPLY < <(compgen -W "none learned sinusoidal rotary" -- "$cur") && return ;;
     --init) mapfile -t COMPREPLY < <(compgen -W "trunc-normal mimetic" -- "$cur") && return ;;
     --mlp) mapfile -t COMPREPLY < <(compgen -W "plain swiglu" -- "$cur") && return ;;
@@ -49,8 +49,9 @@ _qkv() {
     --crop) mapfile -t COMPREPLY < <(compgen -W "resized padded none" -- "$cur") && return ;;
     --norm) mapfile -t COMPREPLY < <(compgen -W "layer rms" -- "$cur") && return ;;
     --norm-place) mapfile -t COMPREPLY < <(compgen -W "before after" -- "$cur") && return ;;
+    --cross-attention) mapfile -t COMPREPLY < <(compgen -W "separate shared unified shared_kv merged low_rank symmetric" -- "$cur") && return ;;
     --opt) mapfile -t COMPREPLY < <(compgen -W "adamw sgd" -- "$cur") && return ;;
-    --sched) mapfile -t COMPREPLY < <(compgen -W "cosine one-cycle constant" -- "$cur") && return ;;
+    --sched) mapfile -t COMPREPLY < <(compgen -W "cosine inverse-sqrt one-cycle constant" -- "$cur") && return ;;
     --precision) mapfile -t COMPREPLY < <(compgen -W "fp32 bf16" -- "$cur") && return ;;
     --size | --threads | --max-memory | --batch | --window | --max-pixels | --top | --tolerance | --seconds) return ;;
     --threshold | --discard | --start | --opacity | --side | --rank | --sample | --only | --seed) return ;;
@@ -61,14 +62,14 @@ _qkv() {
     --crop-pct | --val-fraction | --scale | --pad | --flip | --randaugment | --magnitude | --jitter | --erase) return ;;
     --mixup | --cutmix | --lr | --min-lr | --epochs | --steps | --warmup-epochs | --accumulate | --weight-decay) return ;;
     --beta1 | --beta2 | --momentum | --clip-grad | --smoothing | --dropout | --attention-dropout | --drop-path | --ema) return ;;
-    --prompt | --prefix | --temperature | --top-k | --top-p | --min-p | --beams | --length-penalty | --length | --vocabulary | --rotary-base | --key-heads) return ;;
+    --prompt | --prefix | --temperature | --top-k | --top-p | --min-p | --beams | --length-penalty | --length | --vocabulary | --rotary-base | --key-heads | --decoder-depth | --valid-lines) return ;;
     --patience | --eval-epochs | --eval-steps | --save-steps | --log-steps) return ;;
   esac
   if [[ $cur == -* ]]; then
     local options writing="--tokens --min-tokens --beams --length-penalty --no-repeat-ngram --repetition-penalty --temperature --top-k --top-p --min-p --seed"
     case $command in
       classify) options="$model $run $images --prompts --template --top --json --logits" ;;
-      evaluate) options="$model $run $images --split --json -o --output --report" ;;
+      evaluate) options="$model $run $images --split --beams --stem --json -o --output --report" ;;
       embed) options="$model $run $images --pool --text -o --output" ;;
       search) options="$model $run $reading --pool --top --json --sheet" ;;
       detect) options="$model $run $reading -o --output --json --coco --threshold" ;;
@@ -81,7 +82,7 @@ _qkv() {
       bench) options="$model $run --batch --seconds --without --json --layer --attention --train --stdin" ;;
       train | ablate)
         [[ $command == ablate ]] && options="--arms --seeds --equal --processes" || options="--resume -m --model --seed --attention --rank"
-        options+=" -o --output --config -q --quiet --preset --init --val-fraction --image-size --patch-size --channels --width --depth --heads --mlp-ratio --mlp --activation --qkv-bias --no-qkv-bias --qk-norm --no-qk-norm --class-token --no-class-token --registers --layer-scale --pool --mean --std --interpolation --crop-pct --crop-mode --background --cache --length --vocabulary --positions --rotary-base --causal --no-causal --norm --norm-place --head-width --key-heads --window --crop --scale --pad --flip --randaugment --magnitude --jitter --erase --mixup --cutmix --opt --lr --min-lr --sched --epochs --steps --warmup-epochs --batch --accumulate --weight-decay --beta1 --beta2 --momentum --clip-grad --smoothing --dropout --attention-dropout --drop-path --ema --patience --precision --checkpointing --no-checkpointing --threads --eval-epochs --eval-steps --save-steps --log-steps --tensorboard --no-tensorboard --maps" ;;
+        options+=" -o --output --config -q --quiet --preset --init --val-fraction --image-size --patch-size --channels --width --depth --heads --mlp-ratio --mlp --activation --qkv-bias --no-qkv-bias --qk-norm --no-qk-norm --class-token --no-class-token --registers --layer-scale --pool --mean --std --interpolation --crop-pct --crop-mode --background --cache --length --vocabulary --positions --rotary-base --causal --no-causal --norm --norm-place --head-width --key-heads --window --tokenizer --valid --decoder-depth --cross-attention --valid-lines --crop --scale --pad --flip --randaugment --magnitude --jitter --erase --mixup --cutmix --opt --lr --min-lr --sched --epochs --steps --warmup-epochs --batch --accumulate --weight-decay --beta1 --beta2 --momentum --clip-grad --smoothing --dropout --attention-dropout --drop-path --ema --patience --precision --checkpointing --no-checkpointing --threads --eval-epochs --eval-steps --save-steps --log-steps --tensorboard --no-tensorboard --maps" ;;
       generate) options="-m --model --threads --max-memory --dtype --prompt --json $writing" ;;
       translate | summarize)
         options="-m --model --threads --max-memory --dtype --prefix --cut --batch -o --output --json -q --quiet $writing"

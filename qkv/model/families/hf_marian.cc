@@ -1,5 +1,7 @@
 // Hugging Face transformers: Marian (Junczys-Dowmunt et al. 2018), pairs of encoder and decoder that translate, as the
-// OPUS-MT models; `qkv train` writes this layout for pairs of texts.
+// OPUS-MT models; `qkv train` writes this layout for pairs of texts (hf_marian.h).
+#include "qkv/model/families/hf_marian.h"
+
 #include <cmath>
 
 #include "qkv/core/error.h"
@@ -9,7 +11,14 @@
 namespace qkv::model {
 namespace {
 
-constexpr std::string_view kModelTypes[] = {"marian"};
+using nn::AttentionKind;
+
+constexpr const char *kKindKey = "qkv_attention", *kCrossKindKey = "qkv_cross_attention",
+                     *kRankKey = "qkv_attention_rank", *kNormPlaceKey = "qkv_norm_place";
+
+// "qkv_marian": with what Marian's own layout cannot say, see hf_marian.h.
+constexpr std::string_view kMarian = "marian", kOwnMarian = "qkv_marian";
+constexpr std::string_view kModelTypes[] = {kMarian, kOwnMarian};
 
 constexpr NameRow kEncoderRows[] = {
     {"token_embed", "@shared|@encoder.embed_tokens"},
@@ -20,6 +29,16 @@ constexpr NameRow kEncoderRows[] = {
     {"blocks.{}.mlp.fc1", "@encoder.layers.{}.fc1"},
     {"blocks.{}.mlp.fc2", "@encoder.layers.{}.fc2"},
     {"blocks.{}.norm2", "@encoder.layers.{}.final_layer_norm"},
+    // Other kinds of attention, and the norm after blocks with norms before their layers.
+    {"blocks.{}.attn.v", "@encoder.layers.{}.self_attn.v"},
+    {"blocks.{}.attn.qk", "@encoder.layers.{}.self_attn.qk"},
+    {"blocks.{}.attn.qk.query", "@encoder.layers.{}.self_attn.qk.query"},
+    {"blocks.{}.attn.qk.key", "@encoder.layers.{}.self_attn.qk.key"},
+    {"blocks.{}.attn.qk.merged", "@encoder.layers.{}.self_attn.qk.merged"},
+    {"blocks.{}.attn.qk.key_term", "@encoder.layers.{}.self_attn.qk.key_term"},
+    {"blocks.{}.attn.qk.eigenvalues", "@encoder.layers.{}.self_attn.qk.eigenvalues"},
+    {"blocks.{}.attn.qk.bandwidth", "@encoder.layers.{}.self_attn.qk.bandwidth"},
+    {"norm", "@encoder.layer_norm"},
 };
 constexpr NameRow kDecoderRows[] = {
     {"token_embed", "@shared|@decoder.embed_tokens"},
@@ -34,6 +53,22 @@ constexpr NameRow kDecoderRows[] = {
     {"blocks.{}.mlp.fc1", "@decoder.layers.{}.fc1"},
     {"blocks.{}.mlp.fc2", "@decoder.layers.{}.fc2"},
     {"blocks.{}.norm2", "@decoder.layers.{}.final_layer_norm"},
+    {"blocks.{}.attn.v", "@decoder.layers.{}.self_attn.v"},
+    {"blocks.{}.attn.qk", "@decoder.layers.{}.self_attn.qk"},
+    {"blocks.{}.attn.qk.query", "@decoder.layers.{}.self_attn.qk.query"},
+    {"blocks.{}.attn.qk.key", "@decoder.layers.{}.self_attn.qk.key"},
+    {"blocks.{}.attn.qk.merged", "@decoder.layers.{}.self_attn.qk.merged"},
+    {"blocks.{}.attn.qk.key_term", "@decoder.layers.{}.self_attn.qk.key_term"},
+    {"blocks.{}.attn.qk.eigenvalues", "@decoder.layers.{}.self_attn.qk.eigenvalues"},
+    {"blocks.{}.attn.qk.bandwidth", "@decoder.layers.{}.self_attn.qk.bandwidth"},
+    {"norm", "@decoder.layer_norm"},
+    {"blocks.{}.cross_attn.v", "@decoder.layers.{}.encoder_attn.v"},
+    {"blocks.{}.cross_attn.qk", "@decoder.layers.{}.encoder_attn.qk"},
+    {"blocks.{}.cross_attn.qk.query", "@decoder.layers.{}.encoder_attn.qk.query"},
+    {"blocks.{}.cross_attn.qk.key", "@decoder.layers.{}.encoder_attn.qk.key"},
+    {"blocks.{}.cross_attn.qk.merged", "@decoder.layers.{}.encoder_attn.qk.merged"},
+    {"blocks.{}.cross_attn.qk.key_term", "@decoder.layers.{}.encoder_attn.qk.key_term"},
+    {"blocks.{}.cross_attn.qk.eigenvalues", "@decoder.layers.{}.encoder_attn.qk.eigenvalues"},
     {"head.bias", "final_logits_bias"},
 };
 // Computed positions, copies of the shared table, and the head, which is the same table.
@@ -44,11 +79,37 @@ constexpr std::string_view kAnchors[] = {"shared.weight", "encoder.embed_tokens.
 constexpr std::span<const NameRow> kEncoderTables[] = {kEncoderRows}, kDecoderTables[] = {kDecoderRows};
 constexpr Layout kEncoderLayout = {kEncoderTables, kIgnored, {}}, kDecoderLayout = {kDecoderTables, kIgnored, {}};
 
+AttentionKind ReadKind(const Fields& config, const char* key) {
+  const std::string name = config.String(key, "separate");
+  const std::optional<AttentionKind> kind = FindAttentionKind(name);
+  Require(kind.has_value(), "{}: \"{}\" is {}, expected {}", config.where(), key, io::Quoted(name),
+          kAttentionKindNames);
+  return *kind;
+}
+
+bool HasRank(AttentionKind kind) {
+  return kind == AttentionKind::kLowRank || kind == AttentionKind::kSymmetric || kind == AttentionKind::kPositional;
+}
+
+// What only qkv's variant of the layout says.
+void ReadOwnKeys(const Fields& config, SequenceConfig* c) {
+  nn::AttentionConfig& a = c->block.attention;
+  a.kind = ReadKind(config, kKindKey);
+  if (HasRank(a.kind)) a.qk_width = config.Int(kRankKey, 0);
+  const std::string place = config.String(kNormPlaceKey, "after");
+  const std::optional<nn::NormPlace> found = FindNormPlace(place);
+  Require(found.has_value(), "{}: \"{}\" is {}, expected before or after", config.where(), kNormPlaceKey,
+          io::Quoted(place));
+  c->block.norm_place = *found;
+  c->final_norm = *found == nn::NormPlace::kBefore;
+}
+
 // side: "encoder" or "decoder".
 SequenceConfig ReadPart(const Fields& config, const std::string& side) {
   SequenceConfig c;
   c.vocabulary = config.Int("vocab_size", 58101);
   c.outputs = 0;
+  c.head_bias = false;
   c.length = config.Int("max_position_embeddings", 1024);
   ReadHfHeads(config, "d_model", 1024, side + "_attention_heads", 16, &c.block);
   c.depth = config.Int(side + "_layers", 12);
@@ -58,13 +119,14 @@ SequenceConfig ReadPart(const Fields& config, const std::string& side) {
   c.block.norm_place = nn::NormPlace::kAfter;
   c.positions = SequencePositions::kSinusoidalHalves;
   c.final_norm = false;
+  if (config.String("model_type", "") == kOwnMarian) ReadOwnKeys(config, &c);
   if (config.Bool("scale_embedding", false)) c.embedding_scale = std::sqrt(static_cast<double>(c.block.width));
   return c;
 }
 
 TextDescription DescribeHfMarian(const Fields& config, const io::TensorSet& tensors) {
   TextDescription description;
-  description.model_type = "marian";
+  description.model_type = config.String("model_type", std::string(kMarian));
   description.architecture = HfArchitecture(config, "MarianMTModel");
   Require(config.Bool("share_encoder_decoder_embeddings", true) && config.Bool("tie_word_embeddings", true) &&
               config.Int("decoder_vocab_size", config.Int("vocab_size", 58101)) == config.Int("vocab_size", 58101),
@@ -74,6 +136,10 @@ TextDescription DescribeHfMarian(const Fields& config, const io::TensorSet& tens
   c.causal = true;
   c.block.cross = c.block.attention;
   c.block.cross->of_source = true;
+  if (description.model_type == kOwnMarian) {
+    c.block.cross->kind = ReadKind(config, kCrossKindKey);
+    c.block.cross->qk_width = HasRank(c.block.cross->kind) ? config.Int(kRankKey, 0) : 0;
+  }
   c.outputs = c.vocabulary;
   c.tied_head = true;
   c.head_bias = tensors.Find("final_logits_bias") != nullptr;
@@ -89,5 +155,82 @@ constinit const TextFamilyRow kHfMarian = {
     .encoder = [](const SequenceConfig&) -> const Layout& { return kEncoderLayout; },
     .decoder = [](const SequenceConfig&) -> const Layout& { return kDecoderLayout; },
     .anchors = kAnchors};
+
+std::string HfMarianObstruction(const SequenceConfig& encoder, const SequenceConfig& decoder) {
+  for (const SequenceConfig* part : {&encoder, &decoder}) {
+    const AttentionKind kind = part->block.attention.kind;
+    if (kind != AttentionKind::kSeparate) return fmt::format("it has no {} attention", Name(kind));
+    if (part->block.norm_place == nn::NormPlace::kBefore) return "its norms are after the layers";
+  }
+  const AttentionKind cross = decoder.block.cross->kind;
+  return cross == AttentionKind::kSeparate ? "" : fmt::format("it has no {} cross-attention", Name(cross));
+}
+
+io::Json HfMarianConfig(const SequenceConfig& encoder, const SequenceConfig& decoder, const TextTokens& tokens) {
+  const SequenceConfig &e = encoder, &d = decoder;
+  const nn::AttentionConfig &a = e.block.attention, &self = d.block.attention, &cross = *d.block.cross;
+  const auto has_widths = [](const SequenceConfig& c) {
+    const nn::AttentionConfig& of = c.block.attention;
+    return of.joined_width() == c.block.width && !of.groups_heads() && !of.has_window() && of.bias && !of.qk_norm &&
+           c.block.mlp.gate == simd::Gate::kNone && c.block.norm.kind == simd::NormKind::kLayer &&
+           c.positions == SequencePositions::kSinusoidalHalves && c.block.norm.eps == 1e-5 &&
+           c.final_norm == (c.block.norm_place == nn::NormPlace::kBefore);
+  };
+  Require(has_widths(e) && has_widths(d) && cross.heads == self.heads && cross.head_width == self.head_width &&
+              e.length == d.length && a.kind == self.kind && a.qk_width == self.qk_width &&
+              e.block.norm_place == d.block.norm_place && e.block.mlp.activation == d.block.mlp.activation &&
+              e.embedding_scale == d.embedding_scale &&
+              (cross.qk_width == 0 || cross.qk_width == a.qk_width || a.qk_width == 0),
+          "config: Marian's layout has sinusoidal positions, LayerNorm with eps 1e-5, biases, plain MLPs and heads as "
+          "wide as the model together, with equal norms, activations and kinds of attention in both parts");
+  const double scale = std::sqrt(static_cast<double>(e.block.width));
+  Require(e.embedding_scale == 1 || std::abs(e.embedding_scale - scale) < 1e-9 * scale,
+          "config: Marian's layout scales embeddings by {} or not, got {}", scale, e.embedding_scale);
+  const std::string obstruction = HfMarianObstruction(e, d);
+  io::Json json = {{"model_type", obstruction.empty() ? kMarian : kOwnMarian},
+                   {"architectures", {"MarianMTModel"}},
+                   {"vocab_size", e.vocabulary},
+                   {"decoder_vocab_size", d.vocabulary},
+                   {"d_model", e.block.width},
+                   {"encoder_layers", e.depth},
+                   {"decoder_layers", d.depth},
+                   {"encoder_attention_heads", a.heads},
+                   {"decoder_attention_heads", self.heads},
+                   {"encoder_ffn_dim", e.block.mlp.width},
+                   {"decoder_ffn_dim", d.block.mlp.width},
+                   {"max_position_embeddings", e.length},
+                   {"activation_function", HfName(e.block.mlp.activation)},
+                   {"scale_embedding", e.embedding_scale != 1},
+                   {"share_encoder_decoder_embeddings", true},
+                   {"tie_word_embeddings", true},
+                   {"is_encoder_decoder", true},
+                   {"static_position_embeddings", true},
+                   {"dtype", "float32"},
+                   {"decoder_start_token_id", tokens.start},
+                   {"eos_token_id", tokens.end},
+                   {"forced_eos_token_id", tokens.end},
+                   {"pad_token_id", tokens.padding},
+                   {"bos_token_id", nullptr}};
+  if (obstruction.empty()) return json;
+  json[kKindKey] = Name(a.kind);
+  json[kCrossKindKey] = Name(cross.kind);
+  if (const int64_t rank = std::max(a.qk_width, cross.qk_width); rank > 0) json[kRankKey] = rank;
+  json[kNormPlaceKey] = Name(e.block.norm_place);
+  return json;
+}
+
+io::Json HfMarianGeneration(const SequenceConfig& decoder, const TextTokens& tokens) {
+  return {{"decoder_start_token_id", tokens.start},
+          {"eos_token_id", tokens.end},
+          {"forced_eos_token_id", tokens.end},
+          {"pad_token_id", tokens.padding},
+          {"bad_words_ids", {{tokens.padding}}},
+          {"max_length", decoder.length},
+          {"num_beams", 4}};
+}
+
+std::vector<std::string> HfMarianNames(bool decoder, std::string_view canonical) {
+  return StoredNames(decoder ? kDecoderLayout : kEncoderLayout, "model.", canonical);
+}
 
 }  // namespace qkv::model

@@ -50,14 +50,15 @@ void BlocksCache<T>::Begin(int64_t depth, int64_t B, int64_t N, int64_t rows, in
 
 template <typename T>
 void BlocksForward(const NetworkParameters& parameters, View<const T> weights, const nn::BlockSettings& all,
-                   const NetworkOptions& options, BlocksCache<T>& cache, Arena& arena) {
+                   const NetworkOptions& options, BlocksCache<T>& cache, Arena& arena, View<const T> source) {
   const auto depth = static_cast<int64_t>(cache.blocks.size());
   for (int64_t block = 0; block < depth; ++block) {
     const auto at = static_cast<size_t>(block);
     const View<T> y = cache.inputs[at + 1];
     const auto forward = [&] {
       nn::BlockForward<T>(cache.inputs[at], y.dim(1), parameters.Block(block, weights),
-                          BlockSettingsAt(all, options, block, depth), y, cache.normed, cache.blocks[at], arena);
+                          BlockSettingsAt(all, options, block, depth), y, cache.normed, cache.blocks[at], arena,
+                          source);
     };
     if (options.checkpoint) {
       const Arena::Scope scope(arena);
@@ -71,7 +72,8 @@ void BlocksForward(const NetworkParameters& parameters, View<const T> weights, c
 template <typename T>
 void BlocksBackward(const NetworkParameters& parameters, View<const T> weights, const nn::BlockSettings& all,
                     const NetworkOptions& options, BlocksCache<T>& cache, View<T> dx, View<T> gradients,
-                    const std::function<void(int64_t, int64_t)>& finished, Arena& arena) {
+                    const std::function<void(int64_t, int64_t)>& finished, Arena& arena, View<const T> source,
+                    View<T> dsource) {
   const auto depth = static_cast<int64_t>(cache.blocks.size());
   for (int64_t block = depth - 1; block >= 0; --block) {
     const auto at = static_cast<size_t>(block);
@@ -80,9 +82,10 @@ void BlocksBackward(const NetworkParameters& parameters, View<const T> weights, 
     const nn::BlockSettings settings = BlockSettingsAt(all, options, block, depth);
     const View<T> y = cache.inputs[at + 1];
     if (options.checkpoint) {
-      nn::BlockForward<T>(cache.inputs[at], y.dim(1), p, settings, y, cache.normed, cache.blocks[at], arena);
+      nn::BlockForward<T>(cache.inputs[at], y.dim(1), p, settings, y, cache.normed, cache.blocks[at], arena, source);
     }
-    nn::BlockBackward<T>(y.dim(1), p, settings, cache.blocks[at], dx, parameters.Block(block, gradients), arena);
+    nn::BlockBackward<T>(y.dim(1), p, settings, cache.blocks[at], dx, parameters.Block(block, gradients), arena,
+                         dsource);
     if (finished) finished(parameters.begin(block + 1), parameters.begin(block + 2));
   }
 }
@@ -97,13 +100,13 @@ void ConstrainBlocks(const NetworkParameters& parameters, View<T> weights) {
   }
 }
 
-#define QKV_INSTANTIATE(T)                                                                        \
-  template struct BlocksCache<T>;                                                                 \
-  template void BlocksForward(const NetworkParameters&, View<const T>, const nn::BlockSettings&,  \
-                              const NetworkOptions&, BlocksCache<T>&, Arena&);                    \
-  template void BlocksBackward(const NetworkParameters&, View<const T>, const nn::BlockSettings&, \
-                               const NetworkOptions&, BlocksCache<T>&, View<T>, View<T>,          \
-                               const std::function<void(int64_t, int64_t)>&, Arena&);             \
+#define QKV_INSTANTIATE(T)                                                                                    \
+  template struct BlocksCache<T>;                                                                             \
+  template void BlocksForward(const NetworkParameters&, View<const T>, const nn::BlockSettings&,              \
+                              const NetworkOptions&, BlocksCache<T>&, Arena&, View<const T>);                 \
+  template void BlocksBackward(const NetworkParameters&, View<const T>, const nn::BlockSettings&,             \
+                               const NetworkOptions&, BlocksCache<T>&, View<T>, View<T>,                      \
+                               const std::function<void(int64_t, int64_t)>&, Arena&, View<const T>, View<T>); \
   template void ConstrainBlocks(const NetworkParameters&, View<T>);
 QKV_INSTANTIATE(float)
 QKV_INSTANTIATE(double)

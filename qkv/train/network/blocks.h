@@ -46,17 +46,19 @@ struct BlocksCache {
 };
 
 /// Computes cache.output() from cache.input(). `all`: MakeBlockSettings, plus any other setting that all blocks share.
+/// source: [B, N_s, D_s], dense, what cross-attention reads; it must live until the backward pass.
 template <typename T>
 void BlocksForward(const NetworkParameters& parameters, View<const T> weights, const nn::BlockSettings& all,
-                   const NetworkOptions& options, BlocksCache<T>& cache, Arena& arena);
+                   const NetworkOptions& options, BlocksCache<T>& cache, Arena& arena, View<const T> source = {});
 
 /// dx: [B, N, D], in its first rows the gradient of the output on entry, the gradient of the input on return.
 /// Accumulates the gradients of the weights. Calls `finished`, if given, with each block's range of `gradients` once it
-/// is final.
+/// is final. source: that of the forward pass; its gradient is added to dsource.
 template <typename T>
 void BlocksBackward(const NetworkParameters& parameters, View<const T> weights, const nn::BlockSettings& all,
                     const NetworkOptions& options, BlocksCache<T>& cache, View<T> dx, View<T> gradients,
-                    const std::function<void(int64_t begin, int64_t end)>& finished, Arena& arena);
+                    const std::function<void(int64_t begin, int64_t end)>& finished, Arena& arena,
+                    View<const T> source = {}, View<T> dsource = {});
 
 /// Clamps the blocks' weights to their bounds after a step: checkpoints require a least bandwidth.
 template <typename T>

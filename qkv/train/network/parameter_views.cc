@@ -46,11 +46,11 @@ const Config& Validated(const Config& config) {
 
 // The first slot of each part, then the number of all slots.
 template <typename Config>
-std::vector<size_t> FirstSlots(const Config& config, const ParameterLayout& layout) {
+std::vector<size_t> FirstSlots(const Config& config, const ParameterLayout& layout, bool embeds = true) {
   std::vector<size_t> first = {0};
   Slots<const float> slots(layout, 0, {});
   EmbeddingParameters<const float> embedding;
-  model::VisitEmbedding(config, embedding, slots);
+  if (embeds) model::VisitEmbedding(config, embedding, slots);
   first.push_back(slots.next());
   for (int64_t block = 0; block < config.depth; ++block) {
     nn::BlockParameters<const float> parameters;
@@ -63,12 +63,27 @@ std::vector<size_t> FirstSlots(const Config& config, const ParameterLayout& layo
   return first;
 }
 
+// The tensors of a sequence model, or those after its embedding.
+std::vector<model::TensorSpec> Table(const model::SequenceConfig& config, bool embeds) {
+  std::vector<model::TensorSpec> table = model::TensorTable(config);
+  if (embeds) return table;
+  const auto is_of_blocks = [](const model::TensorSpec& spec) {
+    return spec.name.starts_with("blocks.") || spec.name.starts_with("norm.") || spec.name.starts_with("head.");
+  };
+  std::erase_if(table, [&](const model::TensorSpec& spec) { return !is_of_blocks(spec); });
+  return table;
+}
+
 }  // namespace
 
 NetworkParameters::NetworkParameters(const model::VitConfig& config)
     : config_(Validated(config)), layout_(config), first_slots_(FirstSlots(config, layout_)) {}
-NetworkParameters::NetworkParameters(const model::SequenceConfig& config)
-    : config_(Validated(config)), layout_(model::TensorTable(config)), first_slots_(FirstSlots(config, layout_)) {}
+NetworkParameters::NetworkParameters(const model::SequenceConfig& config) : NetworkParameters(config, true) {}
+NetworkParameters::NetworkParameters(const model::SequenceConfig& config, bool embeds)
+    : config_(Validated(config)), layout_(Table(config, embeds)), first_slots_(FirstSlots(config, layout_, embeds)) {}
+NetworkParameters NetworkParameters::WithoutEmbedding(const model::SequenceConfig& config) {
+  return NetworkParameters(config, false);
+}
 
 int64_t NetworkParameters::begin(int64_t part) const {
   const size_t slot = first_slots_[static_cast<size_t>(part)];

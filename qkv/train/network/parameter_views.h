@@ -19,6 +19,8 @@ class NetworkParameters {
   /// Throws Error if the configuration is inconsistent.
   explicit NetworkParameters(const model::VitConfig& config);
   explicit NetworkParameters(const model::SequenceConfig& config);
+  /// Of a part without an embedding of its own: Embedding must not be called, and part 0 has no elements.
+  static NetworkParameters WithoutEmbedding(const model::SequenceConfig& config);
 
   const ParameterLayout& layout() const { return layout_; }
   int64_t depth() const { return static_cast<int64_t>(first_slots_.size()) - 3; }
@@ -35,6 +37,8 @@ class NetworkParameters {
   int64_t begin(int64_t part) const;
 
  private:
+  NetworkParameters(const model::SequenceConfig& config, bool embeds);
+
   std::variant<model::VitConfig, model::SequenceConfig> config_;
   ParameterLayout layout_;
   std::vector<size_t> first_slots_;  // of each part, then the number of all slots

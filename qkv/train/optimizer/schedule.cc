@@ -45,6 +45,10 @@ double LearningRate(const Schedule& s, int64_t step) {
   if (s.kind == Schedule::Kind::kOneCycle) return OneCycle(s, static_cast<double>(step));
   if (step < s.warmup) return s.peak * static_cast<double>(step + 1) / static_cast<double>(s.warmup + 1);
   if (s.kind == Schedule::Kind::kConstant) return s.peak;
+  if (s.kind == Schedule::Kind::kInverseSqrt) {
+    const auto last = static_cast<double>(std::min(step, s.steps) + 1);
+    return s.peak * std::sqrt(static_cast<double>(s.warmup + 1) / last);
+  }
   const double progress = static_cast<double>(step - s.warmup) / static_cast<double>(s.steps - s.warmup);
   return Anneal(s.peak, s.floor, std::min(progress, 1.0));
 }

@@ -8,14 +8,15 @@ namespace qkv::train {
 struct Schedule {
   enum class Kind {
     kConstant,
-    kCosine,    // half a cosine from peak to floor (Loshchilov and Hutter 2017, without restarts)
-    kOneCycle,  // half-cosine up, then down (Smith and Topin 2018), as torch's OneCycleLR; momentum is constant
+    kCosine,       // half a cosine from peak to floor (Loshchilov and Hutter 2017, without restarts)
+    kInverseSqrt,  // peak · √(warmup + 1) / √(step + 1) after the warm-up (Vaswani et al. 2017, §5.3)
+    kOneCycle,     // half-cosine up, then down (Smith and Topin 2018), as torch's OneCycleLR; momentum is constant
   };
   Kind kind = Kind::kCosine;
   double peak = 1e-3;  // the greatest learning rate
   int64_t steps = 1;   // of the whole run
 
-  // kConstant and kCosine
+  // All but kOneCycle
   int64_t warmup = 0;  // steps before the peak: step t has (t + 1) / (warmup + 1) of it
   double floor = 0;    // the least learning rate, reached after the last step; kCosine
 

@@ -5,6 +5,7 @@
 
 #include "qkv/core/parallel.h"
 #include "qkv/core/rng.h"
+#include "qkv/train/network/pair_network.h"
 #include "qkv/train/network/sequence_network.h"
 
 namespace qkv::train {
@@ -25,6 +26,10 @@ template <typename T>
 Extent BatchExtent(const SequenceNetwork<T>& network, const View<const int32_t>& tokens) {
   return {tokens.dim(1), tokens.dim(1), network.config().outputs};
 }
+template <typename T>
+Extent BatchExtent(const PairNetwork<T>& network, const PairInput& input) {
+  return {input.source.dim(1) + input.target.dim(1), input.target.dim(1), network.config().decoder.outputs};
+}
 
 // Views the logits of B inputs in the network's output shape.
 template <typename T>
@@ -33,6 +38,10 @@ View<T> ShapeLogits(const Network<T>&, int64_t /*B*/, View<T> rows) {
 }
 template <typename T>
 View<T> ShapeLogits(const SequenceNetwork<T>&, int64_t B, View<T> rows) {
+  return rows.reshape({B, rows.dim(0) / B, rows.dim(1)});
+}
+template <typename T>
+View<T> ShapeLogits(const PairNetwork<T>&, int64_t B, View<T> rows) {
   return rows.reshape({B, rows.dim(0) / B, rows.dim(1)});
 }
 
@@ -197,5 +206,7 @@ template class Stepper<float, Network>;
 template class Stepper<double, Network>;
 template class Stepper<float, SequenceNetwork>;
 template class Stepper<double, SequenceNetwork>;
+template class Stepper<float, PairNetwork>;
+template class Stepper<double, PairNetwork>;
 
 }  // namespace qkv::train

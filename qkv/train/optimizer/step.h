@@ -28,7 +28,7 @@ struct StepSettings {
 /// Inputs of a network and their labels. R is the number of rows of logits: one per image, or one per token.
 template <typename T, template <typename> class Net = Network>
 struct Batch {
-  typename Net<T>::Input inputs;    // pixels [B, channels, height, width], or tokens [B, N]
+  typename Net<T>::Input inputs;    // pixels [B, channels, height, width], tokens [B, N], or a PairInput
   std::span<const int64_t> labels;  // [R], as CrossEntropy takes them; used if targets is empty
   View<const T> targets = {};       // [R, classes], or empty
   int64_t first = 0;                // index of inputs[0] within the step; seeds its random masks

@@ -146,9 +146,21 @@ std::string Joined(const Key& key, const std::vector<std::string>& elements) {
   return fmt::format("{}", fmt::join(elements, std::holds_alternative<Extents TrainConfig::*>(key.member) ? "x" : ","));
 }
 
-// True if the key has no meaning for this kind of data.
-bool IsKeyOfOtherData(const Key& key, bool sequences) {
-  if (!sequences) return key.group == "Sequences";
+// What Marian's layout leaves no choice of, so that pairs have no key of it.
+constexpr std::string_view kFixedOfPairs[] = {"init",        "mlp",        "qkv-bias",    "qk-norm",
+                                              "layer-scale", "positions",  "rotary-base", "causal",
+                                              "norm",        "head-width", "key-heads",   "window"};
+
+// What a preset is for.
+std::string_view DataOf(std::string_view preset) {
+  return IsForPairs(preset) ? "pairs" : IsForSequences(preset) ? "sequences" : "images";
+}
+
+// True if the key has no meaning for the preset's kind of data.
+bool IsKeyOfOtherData(const Key& key, std::string_view preset) {
+  if (!IsForPairs(preset) && key.group == "Pairs") return true;
+  if (IsForPairs(preset) && std::ranges::find(kFixedOfPairs, key.name) != std::end(kFixedOfPairs)) return true;
+  if (!IsForSequences(preset)) return key.group == "Sequences";
   for (const std::string_view name :
        {"image-size", "patch-size", "channels", "class-token", "registers", "pool", "maps"}) {
     if (key.name == name) return true;
@@ -156,10 +168,18 @@ bool IsKeyOfOtherData(const Key& key, bool sequences) {
   return key.group == "Images" || key.group == "Augmentation";
 }
 
+// The data that a key is for which other data do not have.
+std::string_view OwnersOf(const Key& key) {
+  if (key.group == "Pairs") return "pairs";
+  const bool of_images = IsKeyOfOtherData(key, "seq-task"), of_sequences = IsKeyOfOtherData(key, "");
+  return of_images ? "images" : of_sequences ? "sequences" : "images and sequences";
+}
+
 // True if the checkpoint decides the key when training continues from it.
 bool IsModelKey(const Key& key) {
   if (key.group == "Model") return key.name != "image-size";
   if (key.group == "Sequences") return key.name != "length";
+  if (key.group == "Pairs") return key.name != "valid" && key.name != "valid-lines";
   for (const std::string_view name : {"mean", "std", "interpolation", "crop-pct", "crop-mode", "background", "init"}) {
     if (key.name == name) return true;
   }
@@ -167,15 +187,23 @@ bool IsModelKey(const Key& key) {
 }
 
 // True if ToYaml omits the key.
-bool IsLeftOut(const Key& key, bool sequences, bool continues, bool sized) {
-  return IsKeyOfOtherData(key, sequences) || (continues && (IsModelKey(key) || (key.name == "image-size" && !sized)));
+bool IsLeftOut(const Key& key, std::string_view preset, bool continues, bool sized) {
+  return IsKeyOfOtherData(key, preset) || (continues && (IsModelKey(key) || (key.name == "image-size" && !sized)));
 }
 
-void CheckModel(const TrainConfig& c, bool sequences) {
-  Require(c.width % c.heads == 0 || c.head_width > 0, "train: width {} is no multiple of heads {}", c.width, c.heads);
-  const bool ranked = c.attention == "low_rank" || c.attention == "symmetric";
-  Require(!ranked || c.rank > 0, "train: attention {} needs a rank", c.attention);
+// Ranks are of the kinds that have one, of the layers or of cross-attention.
+void CheckRank(const TrainConfig& c, bool pairs) {
+  const auto is_ranked = [](const std::string& kind) { return kind == "low_rank" || kind == "symmetric"; };
+  const bool cross = pairs && is_ranked(c.cross_attention);
+  const bool ranked = is_ranked(c.attention) || cross;
+  Require(!ranked || c.rank > 0, "train: attention {} needs a rank", cross ? c.cross_attention : c.attention);
   Require(ranked || c.rank == 0 || c.attention == "positional", "train: attention {} has no rank", c.attention);
+}
+
+void CheckModel(const TrainConfig& c, std::string_view preset) {
+  const bool sequences = IsForSequences(preset);
+  Require(c.width % c.heads == 0 || c.head_width > 0, "train: width {} is no multiple of heads {}", c.width, c.heads);
+  CheckRank(c, IsForPairs(preset));
   if (sequences) return;
   Require(c.channels != 2, "train: channels: expected 1 or 3, got 2");
   Require(c.patch_size.first <= c.image_size.first && c.patch_size.second <= c.image_size.second,
@@ -190,7 +218,7 @@ void CheckModel(const TrainConfig& c, bool sequences) {
 }
 
 void Check(const TrainConfig& c) {
-  if (c.model.empty()) CheckModel(c, IsForSequences(c.preset));
+  if (c.model.empty()) CheckModel(c, c.preset);
   Require(c.min_lr <= c.lr, "train: min-lr {} is above lr {}", c.min_lr, c.lr);
 }
 
@@ -307,9 +335,8 @@ Settings ParseRunSettings(std::string_view text, const std::string& where) {
   Settings settings = ParseSettings(text, where);
   const auto preset = settings.find("preset"), model = settings.find("model");
   const bool continues = model != settings.end() && !model->second.empty();
-  const bool sequences = preset != settings.end() && IsForSequences(preset->second);
   for (const Key& key : Keys()) {
-    if (IsLeftOut(key, sequences, continues, /*sized=*/false)) continue;
+    if (IsLeftOut(key, preset == settings.end() ? "" : preset->second, continues, /*sized=*/false)) continue;
     if (std::ranges::find(kLaterKeys, key.name) != std::end(kLaterKeys)) continue;
     Require(settings.contains(key.name), "{}: no key {}; put back the file that the run was begun with", where,
             key.name);
@@ -326,7 +353,6 @@ TrainConfig Resolve(const Settings& given) {
   const bool continues = !text("model").empty();
   std::string preset = text("preset");
   if (preset.empty()) preset = continues ? "fine-tune" : "vit-tiny";
-  const bool sequences = IsForSequences(preset);
   for (const auto& [name, value] : PresetSettings(preset)) {
     const Key& key = FindKey(name);
     if (!continues || !(IsModelKey(key) || key.name == "image-size")) Set(key, value, name, &config);
@@ -334,8 +360,8 @@ TrainConfig Resolve(const Settings& given) {
   if (continues) config.image_size = {0, 0};
   for (const auto& [name, value] : given) {
     const Key& key = FindKey(name);
-    Require(!IsKeyOfOtherData(key, sequences), "train: key {} is for {} only; preset {} is for {}", name,
-            sequences ? "images" : "sequences", preset, sequences ? "sequences" : "images");
+    Require(!IsKeyOfOtherData(key, preset), "train: key {} is for {} only; preset {} is for {}", name, OwnersOf(key),
+            preset, DataOf(preset));
     Require(!continues || !IsModelKey(key), "train: {} is decided by model {}", name, text("model"));
     Set(key, value, fmt::format("train: {}", name), &config);
   }
@@ -347,9 +373,9 @@ TrainConfig Resolve(const Settings& given) {
 std::string ToYaml(const TrainConfig& config) {
   std::string text = fmt::format("{}\n", kFirstLine);
   std::string_view group;
-  const bool sequences = IsForSequences(config.preset), continues = !config.model.empty();
+  const bool continues = !config.model.empty();
   for (const Key& key : Keys()) {
-    if (IsLeftOut(key, sequences, continues, /*sized=*/config.image_size.first > 0)) continue;
+    if (IsLeftOut(key, config.preset, continues, /*sized=*/config.image_size.first > 0)) continue;
     if (key.group != group) text += fmt::format("\n# {}\n", key.group);
     group = key.group;
     const bool quoted = std::holds_alternative<std::string TrainConfig::*>(key.member);

@@ -59,6 +59,12 @@ struct TrainConfig {
   std::string norm = "layer", norm_place = "before";
   int64_t head_width = 0, key_heads = 0, window = 0;
 
+  // Pairs of texts
+  std::string tokenizer, valid;  // a folder, a file; empty: learned, or a part of the data
+  int64_t decoder_depth = 0;     // 0: as depth
+  std::string cross_attention = "separate";
+  int64_t valid_lines = 500;  // that are translated at each evaluation
+
   // Steps
   std::string opt = "adamw", sched = "cosine";
   double lr = 1e-3, min_lr = 1e-5, weight_decay = 0.05;
@@ -119,11 +125,14 @@ Settings ReadSettings(const std::filesystem::path& file);
 /// The same for text; `where` is the prefix of errors.
 Settings ParseSettings(std::string_view text, const std::string& where);
 
-inline constexpr std::string_view kPresets = "vit-digits|vit-cifar|vit-tiny|vit-small|fine-tune|seq-task|seq-text";
+inline constexpr std::string_view kPresets =
+    "vit-digits|vit-cifar|vit-tiny|vit-small|fine-tune|seq-task|seq-text|seq-pairs";
 /// The values of a preset. Throws Error if the name is unknown.
 Settings PresetSettings(std::string_view preset);
-/// True if the preset is for sequences, false if it is for images.
+/// True if the preset is for sequences (pairs among them), false if it is for images.
 bool IsForSequences(std::string_view preset);
+/// True if the preset is for pairs of texts.
+bool IsForPairs(std::string_view preset);
 /// The recommended preset for images of this size and number of channels.
 std::string_view PresetFor(int64_t height, int64_t width, int channels);
 

@@ -10,7 +10,7 @@ namespace {
 using C = TrainConfig;
 
 constexpr std::string_view kStart = "Start", kModel = "Model", kImages = "Images", kSequences = "Sequences",
-                           kAugment = "Augmentation", kSteps = "Steps", kRegular = "Regularisation",
+                           kPairs = "Pairs", kAugment = "Augmentation", kSteps = "Steps", kRegular = "Regularisation",
                            kMachine = "Machine and records";
 constexpr int64_t kMany = int64_t{1} << 40;
 
@@ -86,8 +86,20 @@ const std::array kKeys = {
         0,
         true},
 
-    Key{kSequences, "length", &C::length, "Tokens per sequence; for texts: bytes of context", {}, 2, 65536},
-    Key{kSequences, "vocabulary", &C::vocabulary, "Number of different tokens; 256 for texts", {}, 2, 65536},
+    Key{kSequences,
+        "length",
+        &C::length,
+        "Tokens per sequence; for texts: bytes of context; for pairs: most tokens a side",
+        {},
+        2,
+        65536},
+    Key{kSequences,
+        "vocabulary",
+        &C::vocabulary,
+        "Number of different tokens; 256 for texts; for pairs: most tokens that are learned",
+        {},
+        2,
+        65536},
     Key{kSequences, "positions", &C::positions, "Position encoding", "none|learned|sinusoidal|rotary"},
     Key{kSequences, "rotary-base", &C::rotary_base, "Base of the wavelengths of rotary positions", {}, 1, 1e9},
     Key{kSequences, "causal", &C::causal, "A token sees only itself and the tokens before it"},
@@ -111,6 +123,20 @@ const std::array kKeys = {
         0,
         65536},
 
+    Key{kPairs, "tokenizer", &C::tokenizer,
+        "Folder of a tokenizer with an end and a padding token; none: byte-level BPE is learned from the pairs"},
+    Key{kPairs, "valid", &C::valid, "File of pairs for validation, instead of a part of the data"},
+    Key{kPairs, "decoder-depth", &C::decoder_depth, "Blocks of the decoder; 0: as many as the encoder's", {}, 0, 256},
+    Key{kPairs, "cross-attention", &C::cross_attention, "Kind of the decoder's attention to the encoder",
+        "separate|shared|unified|shared_kv|merged|low_rank|symmetric"},
+    Key{kPairs,
+        "valid-lines",
+        &C::valid_lines,
+        "Lines that each evaluation translates, one beam, for BLEU; 0: none",
+        {},
+        0,
+        1e6},
+
     Key{kAugment, "crop", &C::crop,
         "resized: random resized crop; padded: random shift by up to pad; none: as in evaluation",
         "resized|padded|none"},
@@ -127,8 +153,15 @@ const std::array kKeys = {
     Key{kSteps, "opt", &C::opt, "Optimiser", "adamw|sgd"},
     Key{kSteps, "lr", &C::lr, "Peak learning rate", {}, 1e-9, 100},
     Key{kSteps, "min-lr", &C::min_lr, "Final learning rate of the cosine schedule", {}, 0, 100},
-    Key{kSteps, "sched", &C::sched, "Learning-rate schedule", "cosine|one-cycle|constant"},
-    Key{kSteps, "epochs", &C::epochs, "Passes over the images or the text; for tasks 100 steps each", {}, 1, 1e6, true},
+    Key{kSteps, "sched", &C::sched, "Learning-rate schedule", "cosine|inverse-sqrt|one-cycle|constant"},
+    Key{kSteps,
+        "epochs",
+        &C::epochs,
+        "Passes over the images, the text or the pairs; for tasks 100 steps each",
+        {},
+        1,
+        1e6,
+        true},
     Key{kSteps,
         "steps",
         &C::steps,
@@ -144,7 +177,13 @@ const std::array kKeys = {
         {},
         0,
         1e5},
-    Key{kSteps, "batch", &C::batch, "Images or sequences per batch", {}, 1, 65536},
+    Key{kSteps,
+        "batch",
+        &C::batch,
+        "Images or sequences per batch; for pairs: tokens of both sides, padding included",
+        {},
+        1,
+        65536},
     Key{kSteps, "accumulate", &C::accumulate, "Batches whose gradients are summed in one step", {}, 1, 4096},
     Key{kSteps,
         "weight-decay",
@@ -315,10 +354,31 @@ Settings PresetSettings(std::string_view preset) {
             {"warmup-epochs", "1"}, {"batch", "32"},       {"lr", "2e-3"},          {"beta2", "0.99"},
             {"smoothing", "0"},     {"dropout", "0.1"},    {"weight-decay", "0.1"}};
   }
+  // About 8 M parameters: a third of Transformer-base's width and half of its depth (Vaswani et al. 2017), for some
+  // thousand to some hundred thousand pairs.
+  if (preset == "seq-pairs") {
+    return {{"length", "256"},
+            {"vocabulary", "8192"},
+            {"width", "256"},
+            {"depth", "3"},
+            {"heads", "4"},
+            {"activation", "relu"},
+            {"positions", "sinusoidal"},
+            {"norm-place", "after"},
+            {"epochs", "20"},
+            {"warmup-epochs", "1"},
+            {"batch", "4096"},
+            {"lr", "1e-3"},
+            {"beta2", "0.98"},
+            {"smoothing", "0.1"},
+            {"dropout", "0.1"},
+            {"weight-decay", "0.01"}};
+  }
   Fail("preset: expected one of {}, got \"{}\"", kPresets, preset);
 }
 
 bool IsForSequences(std::string_view preset) { return preset.starts_with("seq-"); }
+bool IsForPairs(std::string_view preset) { return preset == "seq-pairs"; }
 
 std::string_view PresetFor(int64_t height, int64_t width, int channels) {
   const int64_t side = std::max(height, width);

@@ -9,6 +9,7 @@
 #include "qkv/train/run/config.h"
 #include "qkv/train/run/loop.h"
 #include "qkv/train/run/run_folder.h"
+#include "qkv/train/sequences/pairs.h"
 #include "qkv/train/sequences/sequences.h"
 
 namespace qkv::train {
@@ -28,6 +29,11 @@ Outcome Train(const TrainConfig& config, const TrainingData& data, RunFolder& fo
 
 /// The same for a sequence model, decoder or encoder by the configuration, on a task or a text.
 Outcome Train(const TrainConfig& config, const SequenceData& data, RunFolder& folder, const Observer& observer,
+              Communicator* processes = nullptr);
+
+/// The same for a pair of encoder and decoder, on pairs of texts. The folder holds it in the layout of Marian
+/// (model/families/hf_marian.h), with its tokenizer.
+Outcome Train(const TrainConfig& config, const PairData& data, RunFolder& folder, const Observer& observer,
               Communicator* processes = nullptr);
 
 }  // namespace qkv::train

@@ -35,9 +35,10 @@ OptimizerSettings MakeOptimizerSettings(const TrainConfig& config) {
 
 Schedule MakeSchedule(const TrainConfig& config, int64_t steps_per_epoch) {
   Schedule schedule;
-  schedule.kind = config.sched == "cosine"      ? Schedule::Kind::kCosine
-                  : config.sched == "one-cycle" ? Schedule::Kind::kOneCycle
-                                                : Schedule::Kind::kConstant;
+  schedule.kind = config.sched == "cosine"         ? Schedule::Kind::kCosine
+                  : config.sched == "one-cycle"    ? Schedule::Kind::kOneCycle
+                  : config.sched == "inverse-sqrt" ? Schedule::Kind::kInverseSqrt
+                                                   : Schedule::Kind::kConstant;
   schedule.peak = config.lr;
   schedule.floor = config.min_lr;
   schedule.steps = config.steps > 0 ? config.steps : config.epochs * steps_per_epoch;
@@ -286,6 +287,7 @@ bool Loop::EvaluateAndSave() {
   report.loss = score.loss;
   report.top1 = score.top1;
   report.best = run_state_.Rate(report.epoch, score);
+  report.more = score.more;
   run_state_.evaluated = {};
   std::vector<std::pair<std::string, double>> values = {{"train_loss", report.train_loss},
                                                         {"train_accuracy", report.train_accuracy},
@@ -303,6 +305,7 @@ void Loop::Save(bool best) {
   if (!processes_.first()) return;
   Snapshot snapshot;
   snapshot.config = learner_.config();
+  snapshot.files = learner_.files();
   snapshot.model = learner_.Tensors(EvaluatedWeights());
   snapshot.best = best;
   snapshot.training = optimizer_->Store();

@@ -35,6 +35,7 @@ struct EvaluationReport {
   double train_loss = 0, train_accuracy = 0;  // over the steps since the last evaluation, in training mode
   double loss = 0, top1 = 0;                  // on the validation data
   bool best = false;
+  std::vector<std::pair<std::string, double>> more;  // Score::more
 };
 
 struct EvaluatedModel;  // image_run.h
@@ -87,6 +88,8 @@ class Learner {
 
   /// The files of a model with these weights: config.json, and tensors that may point into the weights.
   virtual std::string config() const = 0;
+  /// Further files beside them: names and contents.
+  virtual std::vector<std::pair<std::string, std::string>> files() const { return {}; }
   virtual std::vector<io::StoredTensor> Tensors(View<const float> weights) const = 0;
 };
 

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <optional>
 
+#include "qkv/model/checkpoint/tokenizer_files.h"
 #include "qkv/train/run/config.h"
 
 namespace qkv::train {
@@ -28,11 +29,26 @@ constexpr const char* kModelConfig = "config.json";
 constexpr const char* kTrainingFile = "training.safetensors";
 constexpr const char* kProgress = "progress";
 
-constexpr std::array<const char*, 2> kModelFiles = {kModelFile, kModelConfig};
-constexpr std::array<const char*, 1> kTrainingFiles = {kTrainingFile};
+constexpr const char* kGenerationFile = "generation_config.json";
+
+// Files of a model that a run writes.
+bool IsModelFile(std::string_view name) {
+  return name == kModelFile || name == kModelConfig || name == kGenerationFile || model::IsTokenizerFile(name);
+}
+bool IsTrainingFile(std::string_view name) { return name == kTrainingFile; }
+
+// The name of the file that a temporary one was to become; empty if it is not temporary.
+template <typename Known>
+bool IsKnownOrTemporary(std::string_view entry, Known known) {
+  if (known(entry)) return true;
+  const size_t mark = entry.rfind(".qkv-");
+  if (mark == entry.npos) return false;
+  const std::string file(entry.substr(0, mark));
+  return known(file) && IsTemporaryNameFor(std::string(entry), file);
+}
 // Names in a run's folder that are written atomically, so that a temporary file of each may remain.
-constexpr std::array<const char*, 8> kWritten = {RunFolder::kConfig, "log.jsonl",  "curves.svg", "result.json",
-                                                 kModelFile,         kModelConfig, kBest,        kLast};
+constexpr std::array<const char*, 6> kWritten = {RunFolder::kConfig, "log.jsonl", "curves.svg",
+                                                 "result.json",      kBest,       kLast};
 
 // Links in the folder and their targets.
 std::array<std::pair<const char*, fs::path>, 4> Links() {
@@ -112,15 +128,12 @@ std::optional<std::string> Refusal(const fs::path& path, bool resume) {
 
 // Removes the folder `name` with these files and their temporary files. Other files stay, and then the folder too;
 // links are not followed.
-void RemoveKnown(int parent, const char* name, std::span<const char* const> files) {
+void RemoveKnown(int parent, const char* name, bool (*known)(std::string_view)) {
   const int fd = ::openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (fd < 0) return;
   if (DIR* const folder = ::fdopendir(fd)) {
     while (const dirent* entry = ::readdir(folder)) {
-      const bool known = std::ranges::any_of(files, [&](std::string_view file) {
-        return entry->d_name == file || IsTemporaryNameFor(entry->d_name, file);
-      });
-      if (known) ::unlinkat(fd, entry->d_name, 0);
+      if (IsKnownOrTemporary(entry->d_name, known)) ::unlinkat(fd, entry->d_name, 0);
     }
     ::closedir(folder);
   } else {
@@ -133,9 +146,9 @@ void RemoveKnown(int parent, const char* name, std::span<const char* const> file
 void RemoveCheckpoint(int run, const std::string& name) {
   const int fd = ::openat(run, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (fd < 0) return;
-  for (const char* model : {kBest, kLast}) RemoveKnown(fd, model, kModelFiles);
+  for (const char* model : {kBest, kLast}) RemoveKnown(fd, model, IsModelFile);
   ::close(fd);
-  RemoveKnown(run, name.c_str(), kTrainingFiles);
+  RemoveKnown(run, name.c_str(), IsTrainingFile);
 }
 
 // Hard-links a file into the second folder, or copies it if the file system has no hard links.
@@ -211,14 +224,18 @@ void RunFolder::RemoveLeftovers() const {
   RemoveMarked();
   for (const std::string& name : NamesIn(path_)) {
     const bool left = std::ranges::any_of(kWritten, [&](const char* of) { return IsTemporaryNameFor(name, of); });
-    if (left) ::unlinkat(lock_, name.c_str(), 0);  // fails for folders
+    const bool of_model = !IsModelFile(name) && IsKnownOrTemporary(name, IsModelFile);
+    if (left || of_model) ::unlinkat(lock_, name.c_str(), 0);  // fails for folders
   }
 }
 
 // Creates the missing links that lead through kLink.
-void RunFolder::UpdateSymlinks() const {
+void RunFolder::UpdateSymlinks(const Snapshot& snapshot) const {
   for (const auto& [name, target] : Links()) {
     if (!Exists(path_ / name)) PointLink(path_ / name, target);
+  }
+  for (const auto& [name, content] : snapshot.files) {
+    if (!Exists(path_ / name)) PointLink(path_ / name, fs::path(kLink) / kBest / name);
   }
 }
 
@@ -234,11 +251,17 @@ void RunFolder::Write(const Snapshot& snapshot, int64_t number) const {
   fs::create_directory(best);
   io::WriteSafeTensors(last / kModelFile, snapshot.model, {{"format", "pt"}});
   WriteFile(last / kModelConfig, snapshot.config);
+  for (const auto& [name, content] : snapshot.files) {
+    Require(IsModelFile(name), "run folder: no file of a model is called {}", name);
+    WriteFile(last / name, content);
+  }
   io::WriteSafeTensors(next / kTrainingFile, snapshot.training, {{kProgress, snapshot.progress}});
   const fs::path source = snapshot.best || number_ == 0 ? last : CheckpointFolder(number_) / kBest;
-  for (const char* name : kModelFiles) Share(source / name, best / name);
+  for (const std::string& name : NamesIn(source)) {
+    if (IsModelFile(name)) Share(source / name, best / name);
+  }
   for (const fs::path& folder : {last, best, next}) FlushFolder(folder);
-  if (number_ == 0) UpdateSymlinks();
+  if (number_ == 0) UpdateSymlinks(snapshot);
   FlushFolder(path_);  // persist the folder's name before the link's
   if (number_ > 0) mark(number_);
   fs::rename(link, path_ / kLink);

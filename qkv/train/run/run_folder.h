@@ -3,7 +3,8 @@
 //
 //   config.yaml, log.jsonl, …       written by other files
 //   model.safetensors, config.json  the best model so far, for `qkv -m RUN` and timm
-//   best/, last/                    the two files of the best model, and of the latest
+//   tokenizer.json, …               its tokenizer and generation_config.json, if it is of pairs of texts
+//   best/, last/                    these files of the best model, and of the latest
 //   checkpoint -> checkpoint-N      the names above link through this one, the only link that ever changes
 //   checkpoint-N/{best,last}/, checkpoint-N/training.safetensors
 //
@@ -14,6 +15,7 @@
 
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "qkv/core/error.h"
@@ -28,6 +30,7 @@ struct Snapshot {
   bool best = true;                        // they are the best so far
   std::vector<io::StoredTensor> training;  // weights, moments, averages: the tensors that the next step needs
   std::string progress;                    // RunState::ToJson
+  std::vector<std::pair<std::string, std::string>> files = {};  // further ones of the model: names and contents
 };
 
 /// State loaded on resume.
@@ -74,7 +77,7 @@ class RunFolder {
   std::filesystem::path CheckpointMark(int64_t number) const;
   int64_t NextNumber() const;
   void Write(const Snapshot& snapshot, int64_t number) const;
-  void UpdateSymlinks() const;
+  void UpdateSymlinks(const Snapshot& snapshot) const;
   void RemoveMarked() const;
   void RemoveLeftovers() const;
 

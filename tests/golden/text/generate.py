@@ -1,6 +1,10 @@
 """Writes tests/golden/text: small models of text by transformers with random weights, and what they answer.
 
     python tests/golden/text/generate.py [CASE...]     all of them, or the named ones
+    python tests/golden/text/generate.py --train build/release/qkv marian_trained
+
+The model of marian_trained is one that `qkv train` made of pairs of texts; transformers opens it as it is. --train makes
+it again.
 
 Needs the environment of tools/reference_env.sh. Each folder has the model as transformers saves it and
 expected.safetensors, whose names are those of `qkv run`:
@@ -18,8 +22,11 @@ import contextlib
 import copy
 import json
 import math
+import random
 import shutil
+import subprocess
 import sys
+import tempfile
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,6 +58,7 @@ class Case:
     types: int = 0  # types of tokens
     lengths: tuple = (9, 6)  # of the texts
     targets: int = 7  # tokens of a pair's decoder
+    trained: bool = False  # by qkv, see train()
 
 
 BERT = dict(vocab_size=60, hidden_size=24, num_hidden_layers=2, num_attention_heads=3, intermediate_size=40,
@@ -95,6 +103,7 @@ CASES = {
              {**T5, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}),
         Case("t5_encoder", "T5EncoderModel", {**T5, "feed_forward_proj": "gated-gelu"}),
         Case("marian", "MarianMTModel", MARIAN, binary=True),
+        Case("marian_trained", "MarianMTModel", {}, trained=True),
         Case("marian_safetensors", "MarianMTModel", {**MARIAN, "activation_function": "relu", "scale_embedding": False}),
     )
 }
@@ -129,8 +138,31 @@ def randomize(model, generator):
             buffer.copy_(0.2 * torch.randn(buffer.shape, generator=generator))
 
 
+def train(case, program):
+    """Words of a small language and their translations, in the opposite order."""
+    words = [("rot", "red"), ("blau", "blue"), ("Haus", "house"), ("Baum", "tree"), ("alt", "old"), ("und", "and")]
+    rng, folder = random.Random(3), HERE / case.name
+    with tempfile.TemporaryDirectory() as temporary:
+        pairs, run = Path(temporary) / "pairs.tsv", Path(temporary) / "run"
+        lines = []
+        for _ in range(400):
+            chosen = [rng.choice(words) for _ in range(rng.randint(2, 4))]
+            lines.append(" ".join(a for a, _ in chosen) + "\t" + " ".join(b for _, b in reversed(chosen)) + "\n")
+        pairs.write_text("".join(lines))
+        subprocess.run([program, "train", pairs, "-o", run, "--width", "24", "--depth", "1", "--decoder-depth", "2",
+                        "--heads", "3", "--mlp-ratio", "2", "--vocabulary", "280", "--length", "24", "--batch", "400",
+                        "--steps", "150", "--lr", "5e-3", "--threads", "1", "--activation", "silu"], check=True)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        for name in ("config.json", "generation_config.json", "model.safetensors", "tokenizer.json",
+                     "tokenizer_config.json"):
+            shutil.copyfile(run / name, folder / name)
+
+
 def build(case):
     cls = getattr(transformers, case.kind)
+    if case.trained:
+        return cls.from_pretrained(HERE / case.name, attn_implementation="eager").eval()
     torch.manual_seed(seed_of(case.name))
     model = cls(cls.config_class(**case.args))
     model.set_attn_implementation("eager")
@@ -139,6 +171,8 @@ def build(case):
 
 
 def save(case, model, folder):
+    if case.trained:
+        return
     shutil.rmtree(folder, ignore_errors=True)
     model.save_pretrained(folder)
     if not case.binary and not case.rename:
@@ -315,6 +349,11 @@ def make(case):
 
 def main():
     torch.set_num_threads(1)
+    if sys.argv[1:2] == ["--train"]:
+        _, program = sys.argv.pop(1), sys.argv.pop(1)
+        for case in CASES.values():
+            if case.trained:
+                train(case, program)
     unknown = set(sys.argv[1:]) - CASES.keys()
     if unknown:
         sys.exit(f"unknown: {', '.join(sorted(unknown))}\nknown: {', '.join(CASES)}")

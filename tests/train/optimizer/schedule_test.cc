@@ -61,5 +61,14 @@ TEST(Schedule, RefusesWhatIsNone) {
   EXPECT_NO_THROW(Validate({.kind = Kind::kOneCycle, .peak = 1, .steps = 5}));
 }
 
+TEST(Schedule, FallsWithTheSquareRootOfTheSteps) {
+  const Schedule schedule{.kind = Schedule::Kind::kInverseSqrt, .peak = 0.1, .steps = 100, .warmup = 3};
+  EXPECT_DOUBLE_EQ(LearningRate(schedule, 0), 0.025);
+  EXPECT_DOUBLE_EQ(LearningRate(schedule, 3), 0.1);
+  EXPECT_DOUBLE_EQ(LearningRate(schedule, 15), 0.05);
+  EXPECT_DOUBLE_EQ(LearningRate(schedule, 63), 0.025);
+  EXPECT_EQ(LearningRate(schedule, 100), LearningRate(schedule, 1000));
+}
+
 }  // namespace
 }  // namespace qkv::train

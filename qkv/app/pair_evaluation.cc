@@ -1,0 +1,96 @@
+#include "qkv/app/pair_evaluation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "qkv/core/error.h"
+#include "qkv/core/file.h"
+#include "qkv/report/text.h"
+#include "qkv/text/chrf.h"
+#include "qkv/train/run/config.h"
+#include "qkv/train/run/pair_model.h"
+#include "qkv/train/run/run_folder.h"
+
+namespace qkv::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The lines of a split of the run in whose folder the model lies.
+train::PairTexts OpenPairs(const std::string& data, const std::string& split, const std::string& model) {
+  train::PairTexts all = train::ReadPairs(data);
+  if (split.empty() || split == "all") return all;
+  Require(split != "test", "evaluate: pairs have no split test, only train, val and all");
+  const fs::path file = fs::path(model) / train::RunFolder::kConfig;
+  train::TrainConfig config;
+  if (FileExists(file)) config = train::Resolve(train::ReadSettings(file));
+  Require(config.valid.empty(), "evaluate: {} was validated on {}; give that file instead of --split {}", model,
+          config.valid, split);
+  auto [train, validation] = train::SplitPairs(std::move(all), config.val_fraction);
+  return split == "train" ? std::move(train) : std::move(validation);
+}
+
+}  // namespace
+
+PairEvaluation EvaluatePairs(const std::string& path, const std::string& data, const PairEvaluationOptions& options) {
+  const model::TextCheckpoint checkpoint = model::TextCheckpoint::Open(path);
+  const model::TextDescription& d = checkpoint.description;
+  Require(d.encoder && d.decoder,
+          "evaluate: {} is {}, which does not translate; expected a pair of encoder and decoder, which qkv train "
+          "pairs.tsv -o RUN makes",
+          path, d.architecture);
+  const fs::path folder = fs::is_directory(path) ? fs::path(path) : fs::path(path).parent_path();
+  const train::PairTokenizer tokenizer = train::OpenTokenizer(folder, train::TokensOfCheckpoint(checkpoint));
+  Require(tokenizer.tokenizer.max_id() < std::min(d.encoder->vocabulary, d.decoder->vocabulary),
+          "evaluate: {}: the tokenizer has ids up to {}, the model {} tokens", path, tokenizer.tokenizer.max_id(),
+          std::min(d.encoder->vocabulary, d.decoder->vocabulary));
+  const train::PairTexts texts = OpenPairs(data, options.split, path);
+  const model::TextModel model(checkpoint, {.precision = options.precision});
+
+  PairEvaluation evaluation;
+  evaluation.lines = texts.size();
+  evaluation.beams = options.beams;
+  evaluation.stem = options.stem;
+  evaluation.data = fmt::format("{}: {} pairs{}", data, report::WithCommas(texts.size()),
+                                options.split.empty() || options.split == "all" ? "" : ", part " + options.split);
+  const int64_t length = std::min(d.encoder->length, d.decoder->length);
+  const train::PairSet set = train::EncodePairs(texts, tokenizer.tokenizer, tokenizer.tokens.end, length);
+  evaluation.score = train::EvaluatePairs(model, set, tokenizer.tokens);
+  model::GenerationSettings settings = model::SettingsOf(d.generation, /*prompt=*/1);
+  settings.beams = options.beams;
+  settings.sampling.temperature = 0;
+  const auto progress = [&](int64_t done) {
+    if (options.progress) options.progress(done, texts.size());
+  };
+  evaluation.translations = train::TranslateTexts(model, texts.sources, tokenizer, settings, {}, progress);
+  for (std::string& text : evaluation.translations) {
+    std::ranges::replace_if(
+        text, [](char c) { return c == '\n' || c == '\r'; }, ' ');
+  }
+  evaluation.bleu = text::CorpusBleu(evaluation.translations, texts.targets);
+  evaluation.chrf = text::CorpusChrf(evaluation.translations, texts.targets);
+  evaluation.rouge = text::MeanRouge(evaluation.translations, texts.targets, options.stem);
+  return evaluation;
+}
+
+io::Json ToJson(const PairEvaluation& e) {
+  return {{"lines", e.lines},
+          {"beams", e.beams},
+          {"bleu", e.bleu.score},
+          {"bleu_precisions", e.bleu.precisions},
+          {"brevity_penalty", e.bleu.brevity},
+          {"chrf", e.chrf},
+          {"rouge1", 100 * e.rouge.rouge1},
+          {"rouge2", 100 * e.rouge.rouge2},
+          {"rougeL", 100 * e.rouge.rouge_l},
+          {"loss", e.score.loss()},
+          {"perplexity", e.score.perplexity()},
+          {"top1", e.score.top1()},
+          {"tokens", e.score.tokens.rows},
+          {"signatures", {{"bleu", text::BleuScore::kSignature}, {"chrf", text::kChrfSignature}}}};
+}
+
+}  // namespace qkv::app

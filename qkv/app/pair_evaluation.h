@@ -1,0 +1,46 @@
+// How well a pair of encoder and decoder translates: the numbers of `qkv evaluate` for pairs of texts. In the library
+// qkv_evaluation.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "qkv/io/json.h"
+#include "qkv/simd/gemm/gemm.h"
+#include "qkv/text/bleu.h"
+#include "qkv/text/rouge.h"
+#include "qkv/train/sequences/pair_evaluation.h"
+
+namespace qkv::app {
+
+struct PairEvaluationOptions {
+  simd::Precision precision = simd::Precision::kFloat32;
+  std::string split;  // "train", "val", "all" or empty: all
+  int64_t beams = 4;
+  bool stem = false;  // ROUGE compares Porter's stems of words
+  std::function<void(int64_t done, int64_t total)> progress = {};
+};
+
+struct PairEvaluation {
+  std::string data;        // in words
+  int64_t lines = 0;       // that were translated
+  int64_t beams = 0;       // of the search
+  train::PairScore score;  // of lines that are short enough for the model
+  text::BleuScore bleu;
+  double chrf = 0;         // 0 to 100
+  text::RougeScore rouge;  // 0 to 1
+  bool stem = false;
+  std::vector<std::string> translations;  // of each line, none with an end of line in it
+};
+
+/// Translates the sources of a file of pairs by the model in a folder and compares with the targets. Throws Error if
+/// the model is no pair of encoder and decoder, a source is too long for it, or the split is not one of its run.
+PairEvaluation EvaluatePairs(const std::string& model, const std::string& data, const PairEvaluationOptions& options);
+
+/// {"lines", "beams", "bleu", "bleu_precisions", "brevity_penalty", "chrf", "rouge1", "rouge2", "rougeL", "loss",
+/// "perplexity", "top1", "tokens", "signatures": {"bleu", "chrf"}}; all metrics but the loss's of 0 to 100.
+io::Json ToJson(const PairEvaluation& evaluation);
+
+}  // namespace qkv::app
