@@ -3,8 +3,8 @@
 
     PYTHON tests/attention/generate_golden.py      (tools/reference_env.sh prints the Python)
 
-For each case "CASE/q", "/k", "/v", "/dout" in float32, and "/mask" (1: allowed) or "/bias" where there is one; then
-"/out", "/dq", "/dk", "/dv", "/dbias" as computed in float32, and the same with ".float64" as computed in float64 from
+For each case "CASE/q", "/k", "/v", "/dout" in float32, and "/mask" (1: allowed), "/bias" or "/sinks" where there is
+one; then "/out", "/dq", "/dk", "/dv", "/dbias", "/dsinks" as computed in float32, and the same with ".float64" as computed in float64 from
 the same numbers. The case named "causal" is causal.
 """
 import pathlib
@@ -30,18 +30,30 @@ def inputs(name):
         mask = torch.rand(B, 1, N, M) < 0.6
         mask[..., 0] = True  # PyTorch's answer for a row without keys is NaN
         tensors["mask"] = mask.float()
-    if name == "bias":
+    if name in ("bias", "sinks"):
         tensors["bias"] = torch.randn(1, heads, N, M)
+    if name == "sinks":
+        tensors["sinks"] = torch.randn(heads)
     return tensors
+
+
+def with_sinks(q, k, v, bias, sinks):
+    """A sink is one more score of every row, whose weight is dropped (gpt-oss in transformers)."""
+    scores = q @ k.mT / E**0.5 + bias
+    sinks = sinks.reshape(1, -1, 1, 1).expand(B, -1, N, 1)
+    return torch.cat([scores, sinks], dim=-1).softmax(dim=-1)[..., :-1] @ v
 
 
 def outputs(name, tensors, dtype):
     x = {key: tensor.to(dtype).requires_grad_(key != "mask") for key, tensor in tensors.items()}
     bias = x.get("bias")
-    out = scaled_dot_product_attention(
-        x["q"], x["k"], x["v"], attn_mask=x["mask"].bool() if "mask" in x else bias, is_causal=name == "causal",
-        enable_gqa=name == "grouped")  # fmt: skip
-    wanted = [key for key in ("q", "k", "v", "bias") if key in x]
+    if name == "sinks":
+        out = with_sinks(x["q"], x["k"], x["v"], bias, x["sinks"])
+    else:
+        out = scaled_dot_product_attention(
+            x["q"], x["k"], x["v"], attn_mask=x["mask"].bool() if "mask" in x else bias, is_causal=name == "causal",
+            enable_gqa=name == "grouped")  # fmt: skip
+    wanted = [key for key in ("q", "k", "v", "bias", "sinks") if key in x]
     gradients = torch.autograd.grad(out, [x[key] for key in wanted], x["dout"].detach())
     return {"out": out.detach()} | {f"d{key}": gradient for key, gradient in zip(wanted, gradients)}
 
@@ -49,7 +61,7 @@ def outputs(name, tensors, dtype):
 def main():
     torch.manual_seed(0)
     golden = {}
-    for name in ("plain", "causal", "masked", "bias", "grouped"):
+    for name in ("plain", "causal", "masked", "bias", "grouped", "sinks"):
         tensors = inputs(name)
         golden |= {f"{name}/{key}": tensor for key, tensor in tensors.items()}
         golden |= {f"{name}/{key}": tensor for key, tensor in outputs(name, tensors, torch.float32).items()}
