@@ -35,16 +35,16 @@ struct Options {
   // to 0. Blocks of keys that no query of a tile sees are skipped, as with causal and key lengths; a mask skips none.
   int64_t window_left = -1;
   int64_t window_right = -1;  // see window_left
-  // Added to the positions of the queries, at most 2^59 either way: with kTopLeft the number of cached keys that precede
-  // the queries, if more keys than the queries' own follow them. A query before all keys sees none.
+  // Added to the positions of the queries, at most 2^59 either way: with kTopLeft the number of cached keys that
+  // precede the queries, if more keys than the queries' own follow them. A query before all keys sees none.
   int64_t first_position = 0;
   // Attention sinks: [H], or empty. The sink of a head is a learned score that takes part in the sum of each row's
   // softmax, but has no value: the weights of the keys sum to less than 1, and a row without visible keys still gives
   // zeros (Agarwal et al. 2025, gpt-oss). Soft cap, bias and scale do not apply to it; −infinity is no sink.
   View<const T> sinks = {};
-  T dropout = 0;              // probability that a weight becomes 0; the others are divided by 1 − dropout
-  uint64_t seed = 0;          // of the dropout: the same seed drops the same weights in both passes and on any machine
-  int64_t first_batch = 0;    // index of batch entry 0 in the whole batch, if this is a part of it; selects its dropout
+  T dropout = 0;            // probability that a weight becomes 0; the others are divided by 1 − dropout
+  uint64_t seed = 0;        // of the dropout: the same seed drops the same weights in both passes and on any machine
+  int64_t first_batch = 0;  // index of batch entry 0 in the whole batch, if this is a part of it; selects its dropout
   // Float only: operands of products (queries, keys, values, weights and their gradients) may be rounded to bfloat16 if
   // the processor has instructions for it (AMX, AVX-512 BF16). Sums and softmax stay float. Few queries, as in
   // decoding, are multiplied in float in both passes, because rounding a head's keys and values takes longer than their

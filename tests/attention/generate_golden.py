@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes tests/attention/golden/backward.safetensors: attention and its gradients by PyTorch's autograd.
+"""Writes tests/attention/golden/backward.safetensors: attention and its gradients by PyTorch's autograd, with sinks by
+transformers' gpt-oss.
 
     PYTHON tests/attention/generate_golden.py      (tools/reference_env.sh prints the Python)
 
@@ -8,17 +9,23 @@ one; then "/out", "/dq", "/dk", "/dv", "/dbias", "/dsinks" as computed in float3
 the same numbers. The case named "causal" is causal.
 """
 import pathlib
+import sys
+from types import SimpleNamespace
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
+import torchvision_stub  # noqa: F401 (before transformers)
 
 import torch
 from safetensors.torch import save_file
 from torch.nn.functional import scaled_dot_product_attention
+from transformers.models.gpt_oss import modeling_gpt_oss
 
 FOLDER = pathlib.Path(__file__).parent / "golden"
 B, N, M, E, E_V = 2, 7, 9, 5, 6  # batch, queries, keys, widths
 
 
 def inputs(name):
-    heads, key_heads = (4, 2) if name == "grouped" else (2, 2)
+    heads, key_heads = (4, 2) if name in ("grouped", "sinks") else (2, 2)
     keys = N if name == "causal" else M
     tensors = {
         "q": torch.randn(B, heads, N, E),
@@ -38,10 +45,9 @@ def inputs(name):
 
 
 def with_sinks(q, k, v, bias, sinks):
-    """A sink is one more score of every row, whose weight is dropped (gpt-oss in transformers)."""
-    scores = q @ k.mT / E**0.5 + bias
-    sinks = sinks.reshape(1, -1, 1, 1).expand(B, -1, N, 1)
-    return torch.cat([scores, sinks], dim=-1).softmax(dim=-1)[..., :-1] @ v
+    """By transformers' gpt-oss: a sink is one more score of every row, whose weight is dropped."""
+    layer = SimpleNamespace(sinks=sinks, num_key_value_groups=q.shape[1] // k.shape[1], training=False)
+    return modeling_gpt_oss.eager_attention_forward(layer, q, k, v, bias, scaling=E**-0.5)[0].transpose(1, 2)
 
 
 def outputs(name, tensors, dtype):

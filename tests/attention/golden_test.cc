@@ -43,8 +43,7 @@ void CheckCase(const Golden& golden, const std::string& name) {
   if (sinks.size() > 0) options.sinks = sinks;
 
   Tensor<T> out(dout.shape()), lse({q.shape()[0], q.shape()[1], q.shape()[2]});
-  Tensor<T> dq(q.shape()), dk(k.shape()), dv(v.shape()), dbias(bias.shape()),
-      dsinks(sinks.shape());
+  Tensor<T> dq(q.shape()), dk(k.shape()), dv(v.shape()), dbias(bias.shape()), dsinks(sinks.shape());
   Arena arena;
   Attention<T>(q, k, v, options, out, arena, lse);
   BackwardTensors<T> tensors{q, k, v, out, lse, dout, dq, dk, dv};

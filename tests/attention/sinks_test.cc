@@ -112,7 +112,7 @@ TEST_P(SinksTest, IsAKeyWithoutAValue) {
   Tensor<float> with_key({2, 2, 20, 6}), with_sink({2, 2, 20, 6}), lse_key({2, 2, 20}), lse_sink({2, 2, 20});
   Arena arena;
   Attention<float>(c.q, c.k, c.v, {.bias = bias}, with_key, arena, lse_key);
-  Attention<float>(c.q, c.k.view().Slice(2, 0, 300), c.v.view().Slice(2, 0, 300), {.sinks = sinks}, with_sink, arena,
+  Attention<float>(c.q, c.k.view().slice(2, 0, 300), c.v.view().slice(2, 0, 300), {.sinks = sinks}, with_sink, arena,
                    lse_sink);
   for (int64_t i = 0; i < with_key.size(); ++i) ASSERT_NEAR(with_key[i], with_sink[i], 1e-5);
   for (int64_t i = 0; i < lse_key.size(); ++i) ASSERT_NEAR(lse_key[i], lse_sink[i], 1e-5);
@@ -250,7 +250,7 @@ TEST_P(PositionTest, ContinuesASequence) {
     Options<float> options{.causal = Causal::kTopLeft, .window_left = window};
     Attention<float>(c.q, c.k, c.v, options, all, arena);
     options.first_position = kDone;
-    Attention<float>(c.q.view().Slice(2, kDone, N), c.k, c.v, options, rest, arena);
+    Attention<float>(c.q.view().slice(2, kDone, N), c.k, c.v, options, rest, arena);
     for (int64_t h = 0; h < 2; ++h) {
       for (int64_t i = kDone * 16; i < N * 16; ++i) {
         ASSERT_NEAR(all[h * N * 16 + i], rest[h * (N - kDone) * 16 + i - kDone * 16], 1e-5);
