@@ -54,10 +54,10 @@ Tensor<T> Padded(const Tensor<T>& mask, int64_t N_k, T hidden) {
 template <typename T>
 struct Inputs {
   Tensor<T> q_stored, k_stored, v_stored;
-  View<const T> q;      // [B, H, N_q, E]
-  Tensor<T> k, v;       // [B, H_kv, N_k, E], past keys included
-  Tensor<T> bias;       // or empty
-  Tensor<bool> mask;    // or empty
+  View<const T> q;    // [B, H, N_q, E]
+  Tensor<T> k, v;     // [B, H_kv, N_k, E], past keys included
+  Tensor<T> bias;     // or empty
+  Tensor<bool> mask;  // or empty
   Tensor<int64_t> lengths;
   Options<T> options;
   double roundoff = 0;  // of the case's arithmetic

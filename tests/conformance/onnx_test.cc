@@ -21,9 +21,8 @@ io::SafeTensors Cases() { return io::SafeTensors::Open(SourceFolder() / "tests/c
 
 const std::map<std::string, std::function<void(const OnnxCase&)>>& Runners() {
   static const std::map<std::string, std::function<void(const OnnxCase&)>> runners = {
-      {"Attention", RunOnnxAttention},    {"FlexAttention", RunOnnxFlexAttention},
-      {"Gelu", RunOnnxGelu},              {"LayerNormalization", RunOnnxNorm},
-      {"RMSNormalization", RunOnnxNorm},  {"RotaryEmbedding", RunOnnxRotary},
+      {"Attention", RunOnnxAttention},     {"FlexAttention", RunOnnxFlexAttention}, {"Gelu", RunOnnxGelu},
+      {"LayerNormalization", RunOnnxNorm}, {"RMSNormalization", RunOnnxNorm},       {"RotaryEmbedding", RunOnnxRotary},
       {"Softmax", RunOnnxSoftmax},
   };
   return runners;
@@ -56,9 +55,13 @@ TEST(OnnxCases, AreComplete) {
     }
   }
   const std::map<std::string, std::set<std::string>> compared = {
-      {"Attention", {"Y", "qk_matmul_output"}}, {"FlexAttention", {"Y"}},      {"Gelu", {"y"}},
-      {"LayerNormalization", {"Y", "Mean", "InvStdDev"}}, {"RMSNormalization", {"Y"}},
-      {"RotaryEmbedding", {"output"}},          {"Softmax", {"y"}},
+      {"Attention", {"Y", "qk_matmul_output"}},
+      {"FlexAttention", {"Y"}},
+      {"Gelu", {"y"}},
+      {"LayerNormalization", {"Y", "Mean", "InvStdDev"}},
+      {"RMSNormalization", {"Y"}},
+      {"RotaryEmbedding", {"output"}},
+      {"Softmax", {"y"}},
   };
   EXPECT_EQ(outputs, compared);
   for (const io::StoredTensor& tensor : file.tensors()) {
@@ -81,8 +84,8 @@ TEST(OnnxCases, AreThoseOfTheDocumentation) {
   const std::string text(std::istreambuf_iterator<char>(page), {});
   size_t cases = 0;
   for (const auto& [op, of_op] : names) {
-    const std::string row = fmt::format("| `{}` | {} | {} | {} |", op, of_op.size() + expanded[op], of_op.size(),
-                                        expanded[op]);
+    const std::string row =
+        fmt::format("| `{}` | {} | {} | {} |", op, of_op.size() + expanded[op], of_op.size(), expanded[op]);
     EXPECT_NE(text.find(row), std::string::npos) << "docs/conformance.md lacks: " << row;
     cases += of_op.size();
   }
