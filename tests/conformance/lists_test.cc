@@ -24,8 +24,8 @@ struct Tolerance {
 
 // Outputs of one run.
 template <typename T>
-struct Run {
-  Run(const Recorded& c, bool bf16, bool train) : in(c), out(c, c.H, c.N_q, 1), gradients(c), options(c) {
+struct Outcome {
+  Outcome(const Recorded& c, bool bf16, bool train) : in(c), out(c, c.H, c.N_q, 1), gradients(c), options(c) {
     Fill(in.q(), c.seed, Purpose::kQ);
     if (!c.self) Fill(in.k(), c.seed, Purpose::kK), Fill(in.v(), c.seed, Purpose::kV);
     options.options.bf16 = bf16;
@@ -77,7 +77,7 @@ class List {
 
   template <typename T>
   void Check(const std::string& name, const Recorded& c, bool bf16, bool train, const Tolerance& tolerance) const {
-    Run<T> run(c, bf16, train);
+    Outcome<T> run(c, bf16, train);
     Expect<T>(name + "/out", c, run.out.part(0), tolerance);
     if (!train) return;
     Expect<T>(name + "/dq", c, run.gradients.q(), tolerance);
@@ -147,8 +147,8 @@ TEST(Lists, TheOracleAgrees) {
   for (const char* file : {"torch.safetensors", "jax.safetensors"}) {
     List(file).ForCases([&](const std::string& name, const Recorded& c) {
       if (c.B > 2 || c.N_q > 600 || Group(name) == "fused_vs_math" || c.scale < -1) return;
-      Run<float> got(c, false, c.train[0]);
-      Run<double> wide(c, false, false);
+      Outcome<float> got(c, false, c.train[0]);
+      Outcome<double> wide(c, false, false);
       HeadsStorage<double> exact(c, c.H, c.N_q, 1);
       const View<double> q = wide.in.q(), k = c.self ? q : wide.in.k(), v = c.self ? q : wide.in.v();
       attention::ReferenceAttention(q, k, v, wide.options.options, exact.part(0));

@@ -60,27 +60,48 @@ struct Inputs {
   Tensor<bool> mask;  // or empty
   Tensor<int64_t> lengths;
   Options<T> options;
-  double roundoff = 0;  // of the case's arithmetic
+  double roundoff = 0;  // of the case's type
+  static constexpr double kRoundoff = sizeof(T) == 4 ? 0x1p-24 : 0x1p-53;
 
   int64_t B() const { return q.dim(0); }
   int64_t H() const { return q.dim(1); }
   int64_t N_q() const { return q.dim(2); }
   int64_t N_k() const { return k.shape()[2]; }
 
-  // Greatest error of a score, ours and theirs together: |q||k| bounds Σ|q k|, by Cauchy and Schwarz.
-  double ScoreBound() const {
-    const int64_t E = q.dim(3);
-    const auto width = static_cast<double>(E);
-    const double scale = options.scale != 0 ? std::abs(static_cast<double>(options.scale)) : 1 / std::sqrt(width);
-    const double product = width * Greatest(q_stored) * Greatest(k) * scale;
-    double largest = product;
-    for (const T x : bias.span()) {
-      if (!std::isinf(x)) largest = std::max(largest, product + std::abs(static_cast<double>(x)));
+  // Greatest Euclidean norm of a row.
+  static double Norm(View<const T> x) {
+    double greatest = 0;
+    for (int64_t row = 0; row < x.dim(0) * x.dim(1) * x.dim(2); ++row) {
+      const T* r = x.at(row / x.dim(2) / x.dim(1), row / x.dim(2) % x.dim(1), row % x.dim(2));
+      double sum = 0;
+      for (int64_t e = 0; e < x.dim(3); ++e) sum += static_cast<double>(r[e]) * r[e];
+      greatest = std::max(greatest, sum);
     }
-    return 2 * (DotBound(E, product, roundoff) + 8 * roundoff * largest);
+    return std::sqrt(greatest);
   }
-  double WeightBound() const { return 2 * ScoreBound() + 2 * DotBound(N_k(), 1, roundoff) + 16 * roundoff; }
-  double OutputBound() const { return Greatest(v) * (WeightBound() + 2 * DotBound(N_k(), 1, roundoff)); }
+  // The greatest score: |q||k| bounds Σ|q k|, by Cauchy and Schwarz.
+  double ScoreSize() const {
+    const double scale = options.scale != 0 ? std::abs(static_cast<double>(options.scale)) : 1 / std::sqrt(q.dim(3));
+    return Norm(q) * Norm(k) * scale;
+  }
+  double LargestTerm() const {
+    double bias_size = 0;
+    for (const T x : bias.span()) {
+      if (!std::isinf(x)) bias_size = std::max(bias_size, std::abs(static_cast<double>(x)));
+    }
+    return ScoreSize() + bias_size;
+  }
+  // Greatest errors, ours and theirs together. Sums are at least float on either side, of roundoff u.
+  double ScoreBound() const {
+    const double u = kRoundoff;
+    return 2 * (DotBound(q.dim(3), ScoreSize(), u) + 8 * u * LargestTerm());
+  }
+  // In 16 bits ONNX rounds queries, keys and scores, which shifts the logarithms of weights, then weights and outputs.
+  double WeightBound() const {
+    const double rounded = roundoff > kRoundoff ? roundoff * (2 + 3 * LargestTerm()) : 0;
+    return 2 * ScoreBound() + 2 * DotBound(N_k(), 1, kRoundoff) + 16 * kRoundoff + rounded;
+  }
+  double OutputBound() const { return Greatest(v) * (WeightBound() + 2 * DotBound(N_k(), 1, kRoundoff)); }
 };
 
 template <typename T>
@@ -156,7 +177,7 @@ void RunAttention(const OnnxCase& c) {
   if (!c.Has("qk_matmul_output")) return;
   const int mode = c.Attribute("qk_matmul_output_mode", 0);
   // A logarithm magnifies the error of a weight to a relative one, that of its score.
-  const double bound = mode == 3 ? in.WeightBound() : 2 * in.ScoreBound() + 64 * in.roundoff;
+  const double bound = mode == 3 ? in.WeightBound() : 2 * in.ScoreBound() + 64 * Inputs<T>::kRoundoff;
   c.Expect("qk_matmul_output", Scores(in, mode), bound);
 }
 

@@ -60,8 +60,8 @@ class HeadsStorage {
   HeadsStorage(const Recorded& c, int64_t heads, int64_t N, int64_t parts)
       : shape_({c.B, heads, N, c.E}), storage_({c.B * N * parts * heads * c.E}) {
     const int64_t row = parts * heads * c.E;
-    strides_ = c.layout == "heads" ? View<T>::Strides{heads * N * c.E, N * c.E, c.E, 1}
-                                   : View<T>::Strides{N * row, c.E, row, 1};
+    strides_ = {N * row, c.E, row, 1};
+    if (c.layout == "heads") strides_ = {heads * N * c.E, N * c.E, c.E, 1};
   }
   View<T> part(int64_t part) { return View<T>(storage_.data() + part * shape_[1] * shape_[3], shape_, strides_); }
 
