@@ -100,6 +100,7 @@ std::string DescribeBlock(const model::VitConfig& c) {
                                                 {c.rotary != model::PatchRotary::kNone, "rotary positions"},
                                                 {!c.block.attention.projection, "no output projection"},
                                                 {c.block.attention.qk_norm, "norms on q and k"},
+                                                {c.block.attention.sinks, "attention sinks"},
                                                 {c.block.layer_scale, "LayerScale"},
                                                 {c.pre_norm, "norm before the blocks"},
                                                 {!c.final_norm && !c.fc_norm, "no final norm"},

@@ -110,6 +110,8 @@ const std::array kKeys = {
         {},
         0,
         65536},
+    Key{kSequences, "sinks", &C::sinks,
+        "A learned score per head that takes weight from the tokens and has no value (attention sinks)"},
 
     Key{kAugment, "crop", &C::crop,
         "resized: random resized crop; padded: random shift by up to pad; none: as in evaluation",
