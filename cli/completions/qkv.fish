@@ -176,6 +176,8 @@ complete -c qkv -n "__fish_seen_subcommand_from train ablate" -l norm-place -x -
 complete -c qkv -n "__fish_seen_subcommand_from train ablate" -l head-width -x -d "E, features of a head; 0: width / heads"
 complete -c qkv -n "__fish_seen_subcommand_from train ablate" -l key-heads -x -d "G, heads of keys and values (grouped-query attention); divides heads; 0: as many as heads. For separate, shared_kv and low_rank"
 complete -c qkv -n "__fish_seen_subcommand_from train ablate" -l window -x -d "A token sees itself and up to this many tokens on each side (with causal only before it); 0: all"
+complete -c qkv -n "__fish_seen_subcommand_from train ablate" -l sinks -d "A learned score per head that takes weight from the tokens and has no value (attention sinks)"
+complete -c qkv -n "__fish_seen_subcommand_from train ablate" -l no-sinks -d "Switches it off"
 complete -c qkv -n "__fish_seen_subcommand_from train ablate" -l tokenizer -r -d "Folder of a tokenizer with an end and a padding token; none: byte-level BPE is learned from the pairs"
 complete -c qkv -n "__fish_seen_subcommand_from train ablate" -l valid -r -d "File of pairs for validation, instead of a part of the data"
 complete -c qkv -n "__fish_seen_subcommand_from train ablate" -l decoder-depth -x -d "Blocks of the decoder; 0: as many as the encoder's"

@@ -114,6 +114,7 @@ std::string DescribeBlock(const model::VitConfig& c) {
                                                 {c.has_relative_biases(), RelativeBiases(c)},
                                                 {!c.block.attention.projection, "no output projection"},
                                                 {c.block.attention.qk_norm, "norms on q and k"},
+                                                {c.block.attention.sinks, "attention sinks"},
                                                 {c.block.layer_scale, "LayerScale"},
                                                 {c.pre_norm, "norm before the blocks"},
                                                 {!c.final_norm && !c.fc_norm, "no final norm"},

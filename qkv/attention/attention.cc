@@ -57,10 +57,16 @@ class RowCut {
   int64_t rows_, panel_, panels_, count_;
 };
 
-// Views [B, H, 1, …] as [B, H_kv, H / H_kv, …]; a view that all heads share stays as it is.
+// Views [B, H, 1, …] as [B, H_kv, H / H_kv, …], and [H] as [H_kv, H / H_kv]; a view that all heads share stays as it
+// is.
 template <typename T>
 View<T> GroupsAsQueries(View<T> view, int64_t H_kv) {
-  if (view.empty() || view.dim(1) == 1) return view;
+  if (view.empty()) return view;
+  if (view.rank() == 1) {  // sinks
+    const int64_t group = view.dim(0) / H_kv;
+    return View<T>(view.data(), {H_kv, group}, {group * view.stride(0), view.stride(0)});
+  }
+  if (view.dim(1) == 1) return view;
   const int64_t group = view.dim(1) / H_kv;
   auto strides = view.strides();
   strides[1] = group * view.stride(1), strides[2] = view.stride(1);
@@ -166,6 +172,7 @@ class SplitKeys {
     simd::AttentionTask<T> task = call_.Task(b, h, 0, q_.dim(2));
     const int64_t begin = part * task.keys / parts, end = (part + 1) * task.keys / parts;
     KeepKeys({begin, end}, task);
+    if (part > 0) task.sinks = nullptr;  // a row's sum has it once
     task.v += begin * task.v_stride;
     task.out = out_.at(b, h, part), task.out_stride = out_.stride(3);
     task.max = max_.at(b, h, part), task.sum = sum_.at(b, h, part);
@@ -264,13 +271,15 @@ void Attention(View<const T> q, View<const T> k, View<const T> v, const Options<
   CheckOptions(options, B, H, N_q, N_k);
   if (B * H * N_q == 0) return;
   const KeyRanges<T> ranges(options, N_q, N_k);
-  if (const int64_t H_kv = k.dim(1);
-      N_q == 1 && H_kv < H && options.causal != Causal::kTopLeft && !(options.dropout > 0)) {
+  const bool sees_range =
+      options.causal == Causal::kNone || (options.causal == Causal::kBottomRight && options.first_position >= 0);
+  if (const int64_t H_kv = k.dim(1); N_q == 1 && H_kv < H && sees_range && !(options.dropout > 0)) {
     // Decoding: the single queries of heads that share keys become the queries of one head. The range of keys replaces
     // the causal order and the window.
     Options<T> grouped = options;
-    grouped.causal = Causal::kNone, grouped.window_left = grouped.window_right = -1;
+    grouped.causal = Causal::kNone, grouped.window_left = grouped.window_right = -1, grouped.first_position = 0;
     grouped.bias = GroupsAsQueries(options.bias, H_kv), grouped.mask = GroupsAsQueries(options.mask, H_kv);
+    grouped.sinks = GroupsAsQueries(options.sinks, H_kv);
     return Run<T>(
         {GroupsAsQueries(q, H_kv), k, v, grouped, ranges, GroupsAsQueries(out, H_kv), GroupsAsQueries(lse, H_kv)},
         arena);

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
+#include <limits>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -33,6 +35,8 @@ void Check(const BackwardTensors<T>& x, const Options<T>& options) {
   CheckOptions(options, B, H, N_q, N_k);
   Require(x.dbias.empty() || x.dbias.shape() == options.bias.shape(),
           "attention backward: expected dbias like bias {}, got {}", options.bias.shape(), x.dbias.shape());
+  Require(x.dsinks.empty() || x.dsinks.shape() == options.sinks.shape(),
+          "attention backward: expected dsinks like sinks {}, got {}", options.sinks.shape(), x.dsinks.shape());
 }
 
 // The gradient of one set of tensors.
@@ -41,6 +45,7 @@ class Backward {
  public:
   Backward(const BackwardTensors<T>& tensors, const Options<T>& options, Arena& arena)
       : x_(tensors),
+        sinks_(options.sinks),
         bf16_(Bf16Kernel(options, tensors.q.dim(2))),
         delta_(arena.New<T>({B_, H_, N_q_})),
         heads_(arena.New<simd::AttentionGradientTask<T>>({B_ * H_})),
@@ -53,6 +58,7 @@ class Backward {
 
   void Run() {
     RunDelta();
+    if (!x_.dsinks.empty()) RunSinks();
     // One thread computes all heads that share keys or a bias, in the order of the heads. If that leaves threads idle
     // for a tenth of the time, threads work on different blocks of keys of the same heads instead, each some blocks of
     // queries behind the previous one: two threads need 0.75 of the time for one head of 4096 tokens, 0.83 for three of
@@ -117,6 +123,20 @@ class Backward {
     });
   }
 
+  // A sink has no value, so the gradient of its weight is 0, and that of its score −weight · delta.
+  void RunSinks() {
+    ParallelTasks(H_, [&](int64_t h, int) {
+      double sum = 0;
+      for (int64_t b = 0; b < B_; ++b) {
+        for (int64_t i = 0; i < N_q_; ++i) {
+          const T lse = *x_.lse.at(b, h, i);
+          if (lse > -std::numeric_limits<T>::infinity()) sum -= std::exp(*sinks_.at(h) - lse) * *delta_.at(b, h, i);
+        }
+      }
+      *x_.dsinks.at(h) = static_cast<T>(sum);
+    });
+  }
+
   // Blocks are handed out in order, so a thread waits only for a block that another thread is already computing.
   void RunRelay(int64_t turns) {
     std::fill_n(progress_.data(), progress_.size(), 0);
@@ -156,6 +176,7 @@ class Backward {
   }
 
   const BackwardTensors<T>& x_;
+  const View<const T> sinks_;
   const simd::internal::TileKernel* const bf16_;  // null: products in T
   const int64_t B_ = x_.q.dim(0), H_ = x_.q.dim(1), H_kv_ = x_.k.dim(1), N_q_ = x_.q.dim(2), N_k_ = x_.k.dim(2);
   const int64_t E_ = x_.q.dim(3), E_v_ = x_.v.dim(3);

@@ -48,6 +48,11 @@ void CheckOptions(const Options<T>& options, int64_t B, int64_t H, int64_t N_q, 
   Require(options.window_left >= -1 && options.window_right >= -1,
           "attention: expected windows of at least 0 keys, or -1 for no limit, got {} and {}", options.window_left,
           options.window_right);
+  constexpr int64_t kFarthest = int64_t{1} << 59;
+  Require(-kFarthest <= options.first_position && options.first_position <= kFarthest,
+          "attention: expected a first position of -2^59 to 2^59, got {}", options.first_position);
+  Require(options.sinks.empty() || options.sinks.shape() == Shape({H}), "attention: expected sinks [{}], got {}", H,
+          options.sinks.shape());
   if (options.key_lengths.empty()) return;
   Require(options.key_lengths.shape() == Shape({B}), "attention: expected key lengths [{}], got {}", B,
           options.key_lengths.shape());
@@ -79,7 +84,7 @@ struct KeyWindow {
 // The position of query 0 in an entry with key_length keys.
 template <typename T>
 int64_t FirstPosition(const Options<T>& options, int64_t N_q, int64_t key_length) {
-  return options.causal == Causal::kBottomRight ? key_length - N_q : 0;
+  return options.first_position + (options.causal == Causal::kBottomRight ? key_length - N_q : 0);
 }
 
 // The bfloat16 kernel for N_q queries per head, or null for products in T. With one panel of queries or fewer, rounding
@@ -117,6 +122,11 @@ void FillScores(View<const T> q, View<const T> k, const Options<T>& options, int
   if (const auto& bias = options.bias; !bias.empty()) {
     task.bias_stride = BroadcastStride(bias, 2), task.bias_key_stride = bias.stride(3);
     task.bias = bias.data() + b * BroadcastStride(bias, 0) + h * BroadcastStride(bias, 1) + row * task.bias_stride;
+  }
+  if (const auto& sinks = options.sinks; !sinks.empty()) {
+    // Two axes: heads that share keys are queries of one head, each with a sink of its own.
+    const bool grouped = sinks.rank() == 2;
+    task.sinks = grouped ? sinks.at(h, row) : sinks.at(h), task.sink_stride = grouped ? sinks.stride(1) : 0;
   }
   if (const auto& mask = options.mask; !mask.empty()) {
     task.mask_stride = BroadcastStride(mask, 2), task.mask_key_stride = mask.stride(3);

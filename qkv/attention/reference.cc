@@ -24,7 +24,7 @@ double Score(View<const double> q, View<const double> k, const Options<double>& 
              int64_t i, int64_t j) {
   const int64_t E = q.dim(3), N_q = q.dim(2), N_k = k.dim(2), group = q.dim(1) / k.dim(1);
   const int64_t L = options.key_lengths.empty() ? N_k : *options.key_lengths.at(b);
-  const int64_t position = options.causal == Causal::kBottomRight ? i + L - N_q : i;
+  const int64_t position = options.first_position + (options.causal == Causal::kBottomRight ? i + L - N_q : i);
   if (j >= L || (options.causal != Causal::kNone && j > position)) return -kInfinity;
   if (options.window_left >= 0 && j < position - options.window_left) return -kInfinity;
   if (options.window_right >= 0 && j - position > options.window_right) return -kInfinity;
@@ -51,6 +51,15 @@ void Clear(View<double> view) {
   }
 }
 
+// The weights of a row's keys and, last, of its sink.
+void Weights(View<const double> q, View<const double> k, const Options<double>& options, int64_t b, int64_t h,
+             int64_t i, std::vector<double>& row) {
+  const int64_t N_k = k.dim(2);
+  for (int64_t j = 0; j < N_k; ++j) row[j] = Score(q, k, options, b, h, i, j);
+  row[N_k] = options.sinks.empty() ? -kInfinity : *options.sinks.at(h);
+  simd::reference::Softmax(row.data(), N_k + 1);
+}
+
 // d score / d (scale · q · k), the derivative of the soft cap.
 double CapSlope(View<const double> q, View<const double> k, const Options<double>& options, int64_t b, int64_t h,
                 int64_t i, int64_t j) {
@@ -74,12 +83,11 @@ double DropoutFactor(const Options<double>& options, int64_t heads, int64_t b, i
 void ReferenceAttention(View<const double> q, View<const double> k, View<const double> v,
                         const Options<double>& options, View<double> out, View<double> weights) {
   const int64_t N_k = k.dim(2), group = q.dim(1) / k.dim(1);
-  std::vector<double> row(static_cast<size_t>(N_k));
+  std::vector<double> row(static_cast<size_t>(N_k + 1));
   for (int64_t b = 0; b < q.dim(0); ++b) {
     for (int64_t h = 0; h < q.dim(1); ++h) {
       for (int64_t i = 0; i < q.dim(2); ++i) {
-        for (int64_t j = 0; j < N_k; ++j) row[j] = Score(q, k, options, b, h, i, j);
-        simd::reference::Softmax(row.data(), N_k);
+        Weights(q, k, options, b, h, i, row);
         for (int64_t e = 0; e < out.dim(3); ++e) {
           double sum = 0;
           for (int64_t j = 0; j < N_k; ++j) {
@@ -97,12 +105,12 @@ void ReferenceAttentionBackward(const BackwardTensors<double>& x, const Options<
   const int64_t H = x.q.dim(1), N_k = x.k.dim(2), E = x.q.dim(3), E_v = x.v.dim(3), group = H / x.k.dim(1);
   const double scale = options.scale != 0 ? options.scale : 1 / std::sqrt(static_cast<double>(E));
   Clear(x.dq), Clear(x.dk), Clear(x.dv), Clear(x.dbias);
-  std::vector<double> weights(static_cast<size_t>(N_k)), dweights(static_cast<size_t>(N_k));
+  for (int64_t h = 0; h < H && !x.dsinks.empty(); ++h) *x.dsinks.at(h) = 0;
+  std::vector<double> weights(static_cast<size_t>(N_k + 1)), dweights(static_cast<size_t>(N_k));
   for (int64_t b = 0; b < x.q.dim(0); ++b) {
     for (int64_t h = 0; h < H; ++h) {
       for (int64_t i = 0; i < x.q.dim(2); ++i) {
-        for (int64_t j = 0; j < N_k; ++j) weights[j] = Score(x.q, x.k, options, b, h, i, j);
-        simd::reference::Softmax(weights.data(), N_k);
+        Weights(x.q, x.k, options, b, h, i, weights);
         double mean = 0;
         for (int64_t j = 0; j < N_k; ++j) {
           const double kept = DropoutFactor(options, H, b, h, i, j);
@@ -113,6 +121,7 @@ void ReferenceAttentionBackward(const BackwardTensors<double>& x, const Options<
           }
           mean += weights[j] * dweights[j];
         }
+        if (!x.dsinks.empty()) *x.dsinks.at(h) -= weights[N_k] * mean;
         for (int64_t j = 0; j < N_k; ++j) {
           const double dscore = weights[j] * (dweights[j] - mean);
           if (!x.dbias.empty()) *Broadcast(x.dbias, b, h, i, j) += dscore;

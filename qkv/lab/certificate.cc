@@ -289,6 +289,7 @@ AttentionTraits MakeAttentionTraits(const model::VitConfig& config) {
   const nn::AttentionConfig& attention = config.block.attention;
   return {.qk_norm = attention.qk_norm,
           .rope = config.rotary == model::PatchRotary::kNone ? 0 : attention.query_width(),
+          .sink = attention.sinks,
           .output_norm = attention.output_norm};
 }
 

@@ -104,6 +104,9 @@ void RequireLinearScores(const model::Checkpoint& checkpoint, const char* operat
   Require(config.rotary == model::PatchRotary::kNone,
           "{}: {} rotates queries and keys by their positions: each distance has another matrix", operation,
           checkpoint.source);
+  Require(!config.block.attention.sinks,
+          "{}: {} has attention sinks: terms that are the same for all keys of a query do not cancel", operation,
+          checkpoint.source);
   Require(!nn::IsPositional(config.block.attention.kind),
           "{}: scores of {} attention come from places, not from queries and keys", operation,
           model::Name(config.block.attention.kind));

@@ -277,7 +277,7 @@ template <typename T>
 void Attend(const Operands<T>& operands, const attention::Options<T>& options, View<T> sums, Arena& arena) {
   const auto& [query, key, value] = operands;
   const bool one_query = query.dim(2) == 1;
-  if (key.stride(1) == 0 && value.stride(1) == 0 && (options.bias.empty() || one_query)) {
+  if (key.stride(1) == 0 && value.stride(1) == 0 && (options.bias.empty() || one_query) && options.sinks.empty()) {
     // All heads share the same keys: treat their queries as those of one head.
     const Shape one_head({query.dim(0), 1, query.dim(1) * query.dim(2), query.dim(3)});
     attention::Options<T> of_one_head = options;
@@ -310,6 +310,7 @@ void WeightsOfHeads(View<const T> query, View<const T> key, const attention::Opt
     next = group == 1 ? end : std::min(end, (head / group + 1) * group);
     attention::Options<T> of_heads = options;
     of_heads.bias = SliceHeads(options.bias, head, next), of_heads.mask = SliceHeads(options.mask, head, next);
+    if (!options.sinks.empty()) of_heads.sinks = options.sinks.slice(0, head, next);
     const View<const T> keys = group == 1 ? key.slice(1, head, next) : key.slice(1, head / group, head / group + 1);
     attention::AttentionWeights<T>(query.slice(1, head, next), keys, of_heads, row_begin, row_end,
                                    out.slice(1, head - begin, next - begin));
@@ -347,6 +348,7 @@ attention::Options<T> MakeAttentionOptions(const AttentionLayer<T>& layer, const
   }
   options.bias = context.bias, options.mask = context.mask, options.key_lengths = context.key_lengths;
   options.window_left = layer.window_left, options.window_right = layer.window_right;
+  if (layer.sinks.size() > 0) options.sinks = layer.sinks;
   options.bf16 = layer.bf16 && !IsPositional(layer.kind);  // bfloat16 is too coarse for squared distances
   return options;
 }

@@ -43,6 +43,7 @@ struct AttentionLayer {
   Linear<T> query_key_value;
   Linear<T> value;               // [G·E, D], if values are not keys and keys have another width or do not exist
   Tensor<T> eigenvalues;         // Λ of each head, [H, r]
+  Tensor<T> sinks;               // score of each head's sink, [H], or empty; see attention::Options
   Tensor<T> bandwidth;           // h of each head, [H], at least kLeastBandwidth
   Tensor<T> places;              // q, then k, of each head and position of the trained grid, [2, H, N, r]
   AbsorbedHeads<T> absorbed;     // W_K and W_V again, for layers with `query` of which few rows are read; or empty

@@ -70,6 +70,7 @@ struct AttentionConfig {
   int64_t key_heads = 0;
   // A query at position p sees keys from p − window_left to p + window_right; −1: no limit.
   int64_t window_left = -1, window_right = -1;
+  bool sinks = false;        // a learned score per head in each row's softmax, without a value; see attention::Options
   bool of_source = false;    // cross-attention: keys and values come from other tokens than queries
   int64_t source_width = 0;  // width of those tokens; 0: D
   bool bias = true;          // on queries, keys and values

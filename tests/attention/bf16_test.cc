@@ -97,6 +97,10 @@ TEST_P(Bf16Test, EveryKernel) {
   CheckKernels({.N_q = 300, .N_k = 290, .E = 32, .E_v = 32}, {.causal = Causal::kTopLeft});
   CheckKernels({.N_q = 300, .N_k = 700, .E = 32, .E_v = 32}, {.window_left = 40, .window_right = 300});
   CheckKernels({.N_q = 3, .N_k = 0, .E = 8, .E_v = 8});
+  Tensor<float> sinks({1});
+  sinks[0] = 1.5f;
+  CheckKernels({.N_q = 70, .N_k = 300, .E = 32, .E_v = 32}, {.sinks = sinks});
+  CheckKernels({.N_q = 300, .N_k = 700, .E = 32, .E_v = 32}, {.window_left = 40, .window_right = 300, .sinks = sinks});
 }
 
 TEST_P(Bf16Test, FusedCallWithOptions) {

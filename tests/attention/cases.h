@@ -53,6 +53,12 @@ struct WideOptions {
     options.scale = o.scale, options.causal = o.causal, options.soft_cap = o.soft_cap, options.mask = o.mask;
     options.dropout = o.dropout, options.seed = o.seed;
     options.key_lengths = o.key_lengths, options.window_left = o.window_left, options.window_right = o.window_right;
+    options.first_position = o.first_position;
+    if (!o.sinks.empty()) {
+      sinks = Tensor<double>(o.sinks.shape());
+      for (int64_t h = 0; h < sinks.size(); ++h) sinks[h] = *o.sinks.at(h);
+      options.sinks = sinks.view();
+    }
     if (o.bias.empty()) return;
     const Shape& shape = o.bias.shape();
     bias = Tensor<double>(shape);
@@ -67,7 +73,7 @@ struct WideOptions {
     options.bias = bias.view();
   }
   Options<double> options;
-  Tensor<double> bias;
+  Tensor<double> bias, sinks;
 };
 
 /// The greatest error that is to be expected of an output: scores are off by their dot product's error, which scales

@@ -32,20 +32,23 @@ class Golden {
 template <typename T>
 void CheckCase(const Golden& golden, const std::string& name) {
   const auto get = [&](const char* what) { return golden.Get<T>(name + "/" + what); };
-  const auto q = get("q"), k = get("k"), v = get("v"), dout = get("dout"), bias = get("bias"), numbers = get("mask");
+  const auto q = get("q"), k = get("k"), v = get("v"), dout = get("dout"), bias = get("bias"), numbers = get("mask"),
+             sinks = get("sinks");
   Tensor<bool> mask(numbers.shape());
   for (int64_t i = 0; i < mask.size(); ++i) mask[i] = numbers[i] != 0;
   Options<T> options;
   if (name == "causal") options.causal = Causal::kTopLeft;
   if (bias.size() > 0) options.bias = bias;
   if (mask.size() > 0) options.mask = mask;
+  if (sinks.size() > 0) options.sinks = sinks;
 
   Tensor<T> out(dout.shape()), lse({q.shape()[0], q.shape()[1], q.shape()[2]});
-  Tensor<T> dq(q.shape()), dk(k.shape()), dv(v.shape()), dbias(bias.shape());
+  Tensor<T> dq(q.shape()), dk(k.shape()), dv(v.shape()), dbias(bias.shape()), dsinks(sinks.shape());
   Arena arena;
   Attention<T>(q, k, v, options, out, arena, lse);
   BackwardTensors<T> tensors{q, k, v, out, lse, dout, dq, dk, dv};
   if (bias.size() > 0) tensors.dbias = dbias;
+  if (sinks.size() > 0) tensors.dsinks = dsinks;
   AttentionBackward(tensors, options, arena);
 
   const auto check = [&](const char* what, const Tensor<T>& got) {
@@ -61,11 +64,12 @@ void CheckCase(const Golden& golden, const std::string& name) {
   };
   check("out", out), check("dq", dq), check("dk", dk), check("dv", dv);
   if (bias.size() > 0) check("dbias", dbias);
+  if (sinks.size() > 0) check("dsinks", dsinks);
 }
 
 TEST_P(GoldenTest, EqualsPyTorch) {
   const Golden golden;
-  for (const char* name : {"plain", "causal", "masked", "bias", "grouped"}) {
+  for (const char* name : {"plain", "causal", "masked", "bias", "grouped", "sinks"}) {
     CheckCase<float>(golden, name);
     CheckCase<double>(golden, name);
   }

@@ -16,12 +16,13 @@ struct Gradients {
       : dq(c.q.shape()),
         dk(c.k.shape()),
         dv(c.v.shape()),
-        dbias(options.bias.empty() ? Shape{0} : options.bias.shape()) {
-    for (Tensor<T>* x : {&dq, &dk, &dv, &dbias}) {
+        dbias(options.bias.empty() ? Shape{0} : options.bias.shape()),
+        dsinks({options.sinks.empty() ? 0 : c.s.H}) {
+    for (Tensor<T>* x : {&dq, &dk, &dv, &dbias, &dsinks}) {
       for (T& value : x->span()) value = 77;
     }
   }
-  Tensor<T> dq, dk, dv, dbias;
+  Tensor<T> dq, dk, dv, dbias, dsinks;
 };
 
 // Forward and backward.
@@ -33,6 +34,7 @@ Gradients<T> Differentiate(const Case<T>& c, const Options<T>& options, View<con
   Attention<T>(c.q, c.k, c.v, options, out, arena, lse);
   BackwardTensors<T> x{c.q, c.k, c.v, out, lse, dout, result.dq, result.dk, result.dv};
   if (!options.bias.empty()) x.dbias = result.dbias;
+  if (!options.sinks.empty()) x.dsinks = result.dsinks;
   AttentionBackward(x, options, arena);
   return result;
 }
@@ -41,6 +43,7 @@ inline Gradients<double> Exact(const Case<double>& c, const Options<double>& opt
   Gradients<double> result(c, options);
   BackwardTensors<double> x{c.q, c.k, c.v, {}, {}, dout, result.dq, result.dk, result.dv};
   if (!options.bias.empty()) x.dbias = result.dbias;
+  if (!options.sinks.empty()) x.dsinks = result.dsinks;
   ReferenceAttentionBackward(x, options);
   return result;
 }
@@ -68,8 +71,9 @@ struct Bounds {
     dv = kept * (N * g * weight + DotTolerance<T>(c.s.N_q, N * g));
     dk = N * scale * q * dscore + DotTolerance<T>(c.s.N_q, 2 * kept * N * scale * q * g * v);
     dbias = static_cast<double>(c.s.B * c.s.H * c.s.N_q) * dscore;
+    dsinks = static_cast<double>(c.s.B * c.s.N_q) * dscore;
   }
-  double dq, dk, dv, dbias;
+  double dq, dk, dv, dbias, dsinks;
 };
 
 template <typename T>
@@ -93,6 +97,7 @@ void CheckGradient(const Case<T>& c, const Options<T>& options = {}, double shar
   ExpectNear(got.dk, exact.dk, bounds.dk, "dk");
   ExpectNear(got.dv, exact.dv, bounds.dv, "dv");
   ExpectNear(got.dbias, exact.dbias, bounds.dbias, "dbias");
+  ExpectNear(got.dsinks, exact.dsinks, bounds.dsinks, "dsinks");
 }
 
 }  // namespace qkv::attention

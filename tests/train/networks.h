@@ -116,6 +116,8 @@ inline std::vector<NamedConfig> NamedConfigs() {
     c.block.norm = {.kind = simd::NormKind::kRms}, c.block.norm_place = nn::NormPlace::kAfter;
     c.block.attention = {.heads = 4, .head_width = 2, .key_heads = 2, .window_left = 2, .window_right = 1};
   });
+  add("SinksOfKeyHeads",
+      [](auto& c) { c.block.attention = {.heads = 4, .head_width = 2, .key_heads = 2, .sinks = true}; });
   add("Chances", [](auto& c) { c.block.layer_scale = true; })->options = {
       .dropout = 0.2, .attention_dropout = 0.3, .drop_path = 0.4, .seed = 9};
   return all;

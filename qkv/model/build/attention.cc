@@ -117,6 +117,8 @@ template <typename T>
 void FoldBiases(const AttentionBuild& build, const nn::AttentionLayer<T>& layer, AttentionRows<T>* rows,
                 Affine<T>* projection) {
   Tensor<T>& bias = rows->layer.bias;
+  // A sink's score gets no bias, and its weight has no value: neither of the following holds then.
+  if (layer.sinks.size() > 0) return;
   // q · (k + b) differs from q · k by the same for all keys, and the softmax cancels it. Exceptions: the key is rotated
   // or normalised with its bias, or serves as query too. Only this line decides it.
   const bool keys_cancel = !QueriesAreKeys(build.kind) && layer.key_norm.empty() && !build.rotary;
@@ -164,6 +166,7 @@ nn::AttentionLayer<T> NewLayer(const nn::AttentionConfig& c, const nn::NormConfi
   layer.heads = c.heads, layer.head_width = c.head_width, layer.key_heads = c.key_heads;
   layer.qk_width = kind == AttentionKind::kMerged ? 0 : c.qk_width;
   layer.window_left = c.window_left, layer.window_right = c.window_right;
+  layer.sinks = weights.Get(name + "sinks");
   layer.query_norm = weights.Norm(name + "q_norm", norm);
   layer.key_norm = weights.Norm(name + "k_norm", norm);
   layer.output_norm = weights.Norm(name + "norm", norm);

@@ -29,7 +29,9 @@ AttentionOrders PossibleOrders(const VitConfig& c, const BuildOptions& options, 
                      .projection = c.block.attention.projection,
                      .value_width = c.block.attention.head_width};
   const nn::AttentionConfig& a = c.block.attention;
-  const bool absorbs = options.absorb && c.scores_are_bilinear() && !a.groups_heads() && !a.has_window() && rows < N;
+  // Absorbed and merged orders drop what is the same for all keys of a query, which only a plain softmax cancels.
+  const bool absorbs =
+      options.absorb && c.scores_are_bilinear() && !a.groups_heads() && !a.has_window() && !a.sinks && rows < N;
   orders.outputs = {Order::kProjected};
   if (absorbs) orders.outputs.push_back(Order::kAbsorbed);
   if (c.block.attention.kind == AttentionKind::kMerged) {
@@ -37,7 +39,7 @@ AttentionOrders PossibleOrders(const VitConfig& c, const BuildOptions& options, 
   } else if (!nn::IsPositional(c.block.attention.kind)) {
     orders.scores = orders.outputs;
     const bool mergeable =
-        !a.groups_heads() && (a.kind == AttentionKind::kSeparate || a.kind == AttentionKind::kLowRank);
+        !a.groups_heads() && !a.sinks && (a.kind == AttentionKind::kSeparate || a.kind == AttentionKind::kLowRank);
     if (options.merge && mergeable && c.scores_are_bilinear() && options.precision == simd::Precision::kFloat32) {
       orders.scores.push_back(Order::kMerged);
     }

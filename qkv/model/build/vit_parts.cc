@@ -156,6 +156,7 @@ void AttentionParts(Archive& archive, const std::string& name, Layer& layer, con
               form((together ? a.heads * r : 0) + keys + (in_one ? values : 0), D));
   LinearParts(archive, name + ".value", layer.value, form(in_one ? 0 : values, D));
   archive.Part(name + ".eigenvalues", layer.eigenvalues, {a.heads, r}, a.kind == AttentionKind::kSymmetric);
+  archive.Part(name + ".sinks", layer.sinks, {a.heads}, a.sinks);
   archive.Part(name + ".bandwidth", layer.bandwidth, {a.heads}, a.kind == AttentionKind::kGaussian);
   archive.Part(name + ".places", layer.places, {2, a.heads, of.tokens, r}, a.kind == AttentionKind::kPositional);
   LinearParts(archive, name + ".projection", layer.projection, form(a.projection ? D : 0, a.joined_width()));

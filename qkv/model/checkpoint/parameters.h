@@ -163,6 +163,7 @@ template <typename T, typename Visitor>
 void VisitAttention(const nn::AttentionConfig& c, const nn::NormConfig& norm, std::string_view layer, int64_t D,
                     int64_t tokens, nn::AttentionParameters<T>& p, Visitor& visit) {
   VisitQueriesKeysValues(c, layer, D, tokens, p, visit);
+  if (c.sinks) visit.Tensor({layer, "sinks"}, {c.heads}, Role::kBias, p.sinks);
   if (c.qk_norm) {
     visit.Norm({layer, "q_norm"}, c.query_width(), norm, p.query_norm);
     visit.Norm({layer, "k_norm"}, c.query_width(), norm, p.key_norm);

@@ -104,6 +104,7 @@ std::vector<std::string> Differences(const VitConfig& a, const VitConfig& b) {
   compare("the number of key heads", a.block.attention.kv_heads(), b.block.attention.kv_heads());
   compare("the window to the left", a.block.attention.window_left, b.block.attention.window_left);
   compare("the window to the right", a.block.attention.window_right, b.block.attention.window_right);
+  compare("attention sinks", a.block.attention.sinks, b.block.attention.sinks);
   compare("the width of queries and keys", a.block.attention.query_width(), b.block.attention.query_width());
   compare("LayerNorm on queries and keys", a.block.attention.qk_norm, b.block.attention.qk_norm);
   compare("the biases of queries, keys and values", a.block.attention.bias, b.block.attention.bias);

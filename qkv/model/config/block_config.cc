@@ -74,6 +74,10 @@ void ValidateAttention(const nn::AttentionConfig& c, const nn::BlockConfig& bloc
             "config: {} cross-attention needs a source of width {}, got {}", Name(kind), block.width,
             c.source(block.width));
   }
+  Require(
+      !c.sinks || kind != AttentionKind::kMerged,
+      "config: merged attention with sinks: its scores lack terms that are the same for all keys of a query; expected "
+      "another kind, or no sinks");
   Require(!c.qk_norm || nn::AllowsQueryKeyNorm(kind), "config: {} attention with a LayerNorm on queries and keys: {}",
           Name(kind), c.qk_norm ? QkNormObstruction(kind) : "");
 }

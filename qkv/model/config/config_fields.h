@@ -94,6 +94,7 @@ void VisitFields(nn::AttentionConfig& c, Visitor& visit) {
   visit.Int("key_heads", "the number of key heads", c.key_heads, 0, kMaxExtent, 0);
   visit.Int("window_left", "the window to the left", c.window_left, -1, kMaxExtent, -1);
   visit.Int("window_right", "the window to the right", c.window_right, -1, kMaxExtent, -1);
+  visit.Bool("sinks", c.sinks, false);
   visit.Enum("qkv_attention", c.kind, FindAttentionKind, kAttentionKindNames);
   visit.Int("qkv_attention_rank", "the rank of attention", c.qk_width, 0, kMaxExtent, 0);
   visit.Bool("qkv_bias", c.bias);

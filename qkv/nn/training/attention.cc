@@ -213,12 +213,12 @@ void PlacesBackward(const Sizes& z, const AttentionCache<T>& cache, View<const T
 }
 
 template <typename T>
-attention::Options<T> MakeAttentionOptions(const AttentionSettings& s, View<const T> bias) {
+attention::Options<T> MakeAttentionOptions(const AttentionSettings& s, const AttentionParameters<const T>& p) {
   attention::Options<T> options;
   options.scale =
       s.config.kind == AttentionKind::kGaussian ? T(1) : T(1) / std::sqrt(static_cast<T>(s.config.head_width));
   if (s.causal) options.causal = attention::Causal::kTopLeft;
-  options.mask = s.mask, options.bias = bias, options.key_lengths = s.key_lengths;
+  options.mask = s.mask, options.bias = p.score_bias, options.sinks = p.sinks, options.key_lengths = s.key_lengths;
   options.window_left = s.config.window_left, options.window_right = s.config.window_right;
   options.bf16 = s.precision == simd::Precision::kBfloat16 && !IsPositional(s.config.kind);  // too coarse for distances
   options.dropout = static_cast<T>(s.dropout), options.seed = s.seed, options.first_batch = s.first_image;
@@ -326,7 +326,7 @@ void Forward(const Sizes& z, const AttentionParameters<const T>& p, const Attent
   FillOperands(z, p, s, cache, arena);
   cache.joined = arena.New<T>({z.B * z.rows, z.H * z.E});
   cache.lse = arena.New<T>({z.B, z.H, z.rows});
-  attention::Attention<T>(cache.query, cache.key, cache.value, MakeAttentionOptions<T>(s, p.score_bias),
+  attention::Attention<T>(cache.query, cache.key, cache.value, MakeAttentionOptions<T>(s, p),
                           AsHeads(cache.joined, z.B, z.H), arena, cache.lse);
   View<const T> result = cache.joined;
   if (!p.output_norm.empty()) {
@@ -361,8 +361,10 @@ void Backward(const Sizes& z, const AttentionParameters<const T>& p, const Atten
   tensors.dout = AsHeads(djoined, z.B, z.H);
   tensors.dq = AsHeads(dquery, z.B, z.H), tensors.dk = AsHeads(dkey, z.B, z.G), tensors.dv = AsHeads(dvalue, z.B, z.G);
   if (!d.score_bias.empty()) tensors.dbias = arena.New<T>(d.score_bias.shape());
-  attention::AttentionBackward<T>(tensors, MakeAttentionOptions<T>(s, p.score_bias), arena);
+  if (!d.sinks.empty()) tensors.dsinks = arena.New<T>({z.H});
+  attention::AttentionBackward<T>(tensors, MakeAttentionOptions<T>(s, p), arena);
   for (int64_t i = 0; i < d.score_bias.size(); ++i) d.score_bias.data()[i] += tensors.dbias.data()[i];
+  for (int64_t h = 0; h < d.sinks.size(); ++h) d.sinks.data()[h] += tensors.dsinks.data()[h];
 
   if (IsPositional(s.config.kind)) {
     PlacesBackward<T>(z, cache, tensors.dq, tensors.dk, d);

@@ -26,6 +26,7 @@ struct AttentionParameters {
   View<T> query_places, key_places;        // [H, N, r] each
   View<T> score_bias;                      // added to the scores, [B|1, H|1, rows|1, N], or empty
   View<T> bias_table;                      // of inference only, [bias_rows, H], or empty
+  View<T> sinks;                           // [H], or empty
   NormParameters<T> query_norm, key_norm;  // over each head's r, or empty
   NormParameters<T> output_norm;           // over the joined heads, before the projection, or empty
   LinearParameters<T> projection;          // [D, H·E]; empty: the output is the joined heads

@@ -68,6 +68,7 @@ void Run(const AttentionTask<float>& task, const internal::TileKernel& kernel, f
   for (int64_t p = 0; p < layout.panels; ++p) {
     Bf16Panel panel = panel_of(p);
     panel.LoadQueries();
+    if (task.sinks) panel.LoadSinks();
     std::fill(panel.q + task.E * kWidth, panel.q + layout.q_size, 0.0f);
     PackPairs(panel.q, layout.padded_E / 2, panel.q);
   }

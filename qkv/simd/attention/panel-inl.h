@@ -99,6 +99,14 @@ struct Panel {
     }
   }
 
+  // Maxima and sums before the first key: those of the sinks, if there are any.
+  HWY_NOINLINE void LoadSinks() {
+    for (int i = 0; i < kWidth; ++i) {
+      max[i] = task.sinks[LaneRow(i) * task.sink_stride] * std::numbers::log2e_v<T>;
+      sum[i] = max[i] == -kInfinity<T> ? T{0} : T{1};
+    }
+  }
+
   // strip[j] = k[j] · q for a block's keys from tile `from` on, in whole tiles until the block's first `count` are
   // covered; returns the number computed. `top` receives the greatest scores.
   HWY_NOINLINE int64_t Scores(const T* keys, int64_t padded_E, const AttentionTiles& tiles, int64_t from, int64_t count,

@@ -136,7 +136,8 @@ struct Row {
   }
 
   HWY_NOINLINE void Run() const {
-    T max = -kInfinity<T>, sum = 0;
+    T max = task.sinks ? *task.sinks * std::numbers::log2e_v<T> : -kInfinity<T>;
+    T sum = max == -kInfinity<T> ? 0 : 1;
     std::fill_n(out, PaddedKeys(task.E_v), T{0});
     for (int64_t e = 0; e < task.E; ++e) q[e] = task.q[e] * ScoreFactor<T>(task);
     const int64_t seen = std::min(task.keys, task.visible);

@@ -73,7 +73,10 @@ HWY_INLINE void Run(const AttentionTask<T>& task, T* scratch) {
   const Layout<T> layout(task.rows, task.E, kWeights ? 0 : task.E_v);
   std::fill_n(scratch + layout.max, layout.panels * kAttentionPanel<T>, -kInfinity<T>);
   std::fill_n(scratch + layout.sum, layout.panels * kAttentionPanel<T>, T{0});
-  ForPanels(task, layout, scratch, [](auto panel) HWY_ATTR { panel.LoadQueries(); });
+  ForPanels(task, layout, scratch, [&](auto panel) HWY_ATTR {
+    panel.LoadQueries();
+    if (task.sinks) panel.LoadSinks();
+  });
 
   HWY_ALIGN T top[kAttentionPanel<T>], rescale[kAttentionPanel<T>];
   const int64_t blocks = std::max<int64_t>(1, (task.keys + kBlockKeys - 1) / kBlockKeys);

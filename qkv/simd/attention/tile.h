@@ -34,6 +34,8 @@ struct AttentionScores {
   int64_t bias_stride = 0, bias_key_stride = 0;
   const bool* mask = nullptr;  // [rows, keys], or null
   int64_t mask_stride = 0, mask_key_stride = 0;
+  const T* sinks = nullptr;  // [rows], a score without a key in each row's sum; or null. The gradient does not read it.
+  int64_t sink_stride = 0;   // 0: one for all rows
 
   // Dropout: the weight of row i and key j becomes 0 if DropoutHash::Of(MixSeed(dropout_seed, dropout_row + i), j) is
   // below dropout_below (0: off), else it is multiplied by dropout_scale.

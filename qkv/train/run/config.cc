@@ -265,7 +265,7 @@ Settings FromYaml(const std::string& file, std::string_view text) {
 }
 
 // Keys added later. Older runs lack them and behaved as their defaults do.
-constexpr std::string_view kLaterKeys[] = {"norm", "norm-place", "head-width", "key-heads", "window"};
+constexpr std::string_view kLaterKeys[] = {"norm", "norm-place", "head-width", "key-heads", "window", "sinks"};
 
 }  // namespace
 

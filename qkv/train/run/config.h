@@ -58,6 +58,7 @@ struct TrainConfig {
   bool causal = false;
   std::string norm = "layer", norm_place = "before";
   int64_t head_width = 0, key_heads = 0, window = 0;
+  bool sinks = false;
 
   // Pairs of texts
   std::string tokenizer, valid;  // a folder, a file; empty: learned, or a part of the data

@@ -122,6 +122,8 @@ const std::array kKeys = {
         {},
         0,
         65536},
+    Key{kSequences, "sinks", &C::sinks,
+        "A learned score per head that takes weight from the tokens and has no value (attention sinks)"},
 
     Key{kPairs, "tokenizer", &C::tokenizer,
         "Folder of a tokenizer with an end and a padding token; none: byte-level BPE is learned from the pairs"},

@@ -227,6 +227,7 @@ model::SequenceConfig NewSequenceModel(const TrainConfig& config, const Sequence
   if (config.head_width > 0) attention.head_width = config.head_width;
   attention.key_heads = config.key_heads;
   if (config.window > 0) attention.window_left = attention.window_right = config.window;
+  attention.sinks = config.sinks;
   c.positions = *model::FindSequencePositions(config.positions);
   c.rotary_base = config.rotary_base;
   c.causal = config.causal;

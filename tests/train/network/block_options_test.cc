@@ -220,6 +220,31 @@ std::vector<BlockCase> Cases() {
       [](BlockCase& c) { c.config.attention = {.heads = 4, .head_width = 3, .key_heads = 2, .qk_norm = true}; });
   add("Window", [](BlockCase& c) { c.config.attention.window_left = 2, c.config.attention.window_right = 1; });
   add("CausalWindow", [](BlockCase& c) { c.config.attention.window_left = 2, c.causal = true; });
+  add("Sinks", [](BlockCase& c) { c.config.attention.sinks = true; });
+  for (const AttentionKind kind : {AttentionKind::kShared, AttentionKind::kUnified, AttentionKind::kSharedKeyValue,
+                                   AttentionKind::kLowRank, AttentionKind::kSymmetric}) {
+    add(kind == AttentionKind::kShared           ? "SinksShared"
+        : kind == AttentionKind::kUnified        ? "SinksUnified"
+        : kind == AttentionKind::kSharedKeyValue ? "SinksSharedKeyValue"
+        : kind == AttentionKind::kLowRank        ? "SinksLowRank"
+                                                 : "SinksSymmetric",
+        [&](BlockCase& c) {
+          c.config.attention.kind = kind, c.config.attention.sinks = true;
+          if (kind == AttentionKind::kLowRank || kind == AttentionKind::kSymmetric) c.config.attention.qk_width = 3;
+        });
+  }
+  add("SinksOfKeyHeadsCausal", [](BlockCase& c) {
+    c.config.attention = {.heads = 4, .head_width = 3, .key_heads = 2, .window_left = 2, .sinks = true};
+    c.causal = true;
+  });
+  add("SinksWithEverything", [](BlockCase& c) {
+    c.config.attention = {.heads = 4, .head_width = 3, .key_heads = 2, .sinks = true, .qk_norm = true};
+    c.mask = c.bias = c.lengths = true;
+  });
+  add("CrossSinks", [](BlockCase& c) {
+    c.config.cross = AttentionConfig{.heads = 2, .head_width = 4, .sinks = true, .of_source = true};
+    c.lengths = true;
+  });
   add("Mask", [](BlockCase& c) { c.mask = true; });
   add("ScoreBias", [](BlockCase& c) { c.bias = true; });
   add("KeyLengths", [](BlockCase& c) { c.lengths = true; });
