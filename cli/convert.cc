@@ -9,6 +9,8 @@
 
 #include "cli/command.h"
 #include "cli/output.h"
+#include "qkv/app/hub.h"
+#include "qkv/app/language.h"
 #include "qkv/core/parallel.h"
 #include "qkv/model/families/families.h"
 
@@ -35,11 +37,13 @@ int Convert(const Options& options) {
   if (!options.layout.empty()) request.layout = Layouts().at(options.layout);
   if (!options.dtype.empty()) request.dtype = StoredTypes().at(options.dtype);
   request.force = options.force;
-  const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
-  const model::Converted converted = model::Convert(checkpoint, options.output, request);
+  const bool texts = app::IsLanguageModel(options.model.path);
+  const model::Converted converted =
+      texts ? model::Convert(model::TextCheckpoint::Open(app::FindModel(options.model.path)), options.output, request)
+            : model::Convert(OpenCheckpoint(options.model), options.output, request);
   for (const std::string& note : converted.notes) PrintMessage("note: {}\n", note);
   PrintMessage("{}: {} tensors, {:.1f} MB, {} layout\n", options.output, converted.tensors,
-               static_cast<double>(converted.bytes) / 1e6, model::Name(converted.layout));
+               static_cast<double>(converted.bytes) / 1e6, converted.layout);
   return 0;
 }
 

@@ -112,6 +112,10 @@ void PrintText(const app::PairEvaluation& e, const std::string& model) {
   Print("ROUGE-L  {:6.2f}{}\n\n", 100 * e.rouge.rouge_l, stems);
   Print("{:.2f} % of {} tokens right, loss {:.4f}, perplexity {:.3f}\n", 100 * e.score.top1(),
         report::WithCommas(e.score.tokens.rows), e.score.loss(), e.score.perplexity());
+  if (e.left_out > 0) {
+    Print("{} of the pairs are left out: they have more than the model's {} tokens on a side\n",
+          report::WithCommas(e.left_out), e.length);
+  }
 }
 
 int EvaluatePairs(const Options& options) {

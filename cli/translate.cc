@@ -12,6 +12,7 @@
 #include "qkv/app/json_line.h"
 #include "qkv/app/language.h"
 #include "qkv/app/pieces.h"
+#include "qkv/app/shipped.h"
 #include "qkv/app/texts.h"
 #include "qkv/core/file.h"
 #include "qkv/core/lines.h"
@@ -79,7 +80,15 @@ void Show(const Options& options, const std::string& source, const app::Written&
   *out += line + '\n';
 }
 
-int Rewrite(const Options& options, std::string_view name) {
+int Rewrite(const Options& given, std::string_view name) {
+  Options options = given;
+  if (options.model.path.empty()) {
+    const std::string_view shipped = name == "translate" ? app::kTranslator : app::kSummarizer;
+    options.model.path = app::FindShippedModel(shipped).string();
+    PrintMessage("qkv: no -m MODEL given: {} answers ({})\n", shipped,
+                 name == "translate" ? "descriptions of software, English to Italian"
+                                     : "the synopsis of a piece of software from its English description");
+  }
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
   Require(app::IsLanguageModel(options.model.path),
           "{}: {} is no model of texts; an encoder with a decoder does it, such as Marian or T5", name,
@@ -143,9 +152,7 @@ void AddRewriting(Command app, int* exit_code, const std::string& name, std::str
       .AddOption(
           "-m,--model", [options](const std::string& text) { options->model.path = app::FindModel(text).string(); },
           "Folder of a model with an encoder and a decoder (Marian, T5), its name in the Hugging Face hub's cache, or "
-          "a "
-          "run of qkv train on pairs")
-      .Required()
+          "a run of qkv train on pairs; without it the model that comes with qkv, of descriptions of software")
       .TypeName("MODEL");
   command
       .AddOption(
@@ -174,6 +181,7 @@ void AddRewriting(Command app, int* exit_code, const std::string& name, std::str
 void RegisterTranslate(Command app, int* exit_code) {
   AddRewriting(app, exit_code, "translate", "Translate texts",
                "Examples:\n"
+               "  qkv translate \"This package contains the documentation.\"\n"
                "  qkv translate -m Helsinki-NLP/opus-mt-en-it \"The house is green.\"\n"
                "  qkv translate -m opus-mt-en-it letters.txt -o lettere.txt --beams 4");
 }

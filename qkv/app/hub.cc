@@ -6,6 +6,7 @@
 #include <system_error>
 #include <vector>
 
+#include "qkv/app/shipped.h"
 #include "qkv/core/error.h"
 #include "qkv/core/file.h"
 #include "qkv/core/lines.h"
@@ -147,6 +148,7 @@ fs::path FindModel(const std::string& name) {
   std::error_code ignored;
   if (IsHubId(name) && !fs::exists(fs::symlink_status(name, ignored))) return FindInCache(name);
   const fs::path path = name;
+  if (IsShippedModel(name) && !fs::exists(fs::symlink_status(path, ignored))) return FindShippedModel(name);
   if (const std::string id = HubIdOf(path); !id.empty()) return FindInRepository(path, id);
   return path;
 }

@@ -164,7 +164,9 @@ std::vector<Written> LanguageModel::Write(std::span<const std::string> texts, co
     const std::vector<model::Generated> results = Generate(decoder, starts, &workspace.source, settings);
     for (size_t i = 0; i < some.size(); ++i) {
       const model::Generated& one = results[i];
-      written[some[i]] = {DecodeKnown(target_, one.tokens), std::ssize(ids[some[i]]), std::ssize(one.tokens), one.score,
+      const std::string text = DecodeKnown(target_, one.tokens);
+      // Byte-level BPE begins a word, and so a text, with a space.
+      written[some[i]] = {std::string(Trim(text)), std::ssize(ids[some[i]]), std::ssize(one.tokens), one.score,
                           one.ended};
     }
     if (done) done(first + some.size());

@@ -51,33 +51,45 @@ PairEvaluation EvaluatePairs(const std::string& path, const std::string& data, c
   const model::TextModel model(checkpoint, {.precision = options.precision});
 
   PairEvaluation evaluation;
-  evaluation.lines = texts.size();
   evaluation.beams = options.beams;
   evaluation.stem = options.stem;
   evaluation.data = fmt::format("{}: {} pairs{}", data, report::WithCommas(texts.size()),
                                 options.split.empty() || options.split == "all" ? "" : ", part " + options.split);
   const int64_t length = std::min(d.encoder->length, d.decoder->length);
   const train::PairSet set = train::EncodePairs(texts, tokenizer.tokenizer, tokenizer.tokens.end, length);
+  Require(set.size() > 0, "evaluate: every line of {} has more than {} tokens on a side, which {} takes", data, length,
+          path);
+  evaluation.lines = set.size(), evaluation.left_out = set.left_out, evaluation.length = length;
+  std::vector<std::string> sources, targets;
+  for (const int64_t line : set.lines) {
+    sources.push_back(texts.sources[static_cast<size_t>(line)]);
+    targets.push_back(texts.targets[static_cast<size_t>(line)]);
+  }
   evaluation.score = train::EvaluatePairs(model, set, tokenizer.tokens);
   model::GenerationSettings settings = model::SettingsOf(d.generation, /*prompt=*/1);
   settings.beams = options.beams;
   settings.sampling.temperature = 0;
   const auto progress = [&](int64_t done) {
-    if (options.progress) options.progress(done, texts.size());
+    if (options.progress) options.progress(done, set.size());
   };
-  evaluation.translations = train::TranslateTexts(model, texts.sources, tokenizer, settings, {}, progress);
-  for (std::string& text : evaluation.translations) {
+  std::vector<std::string> translations = train::TranslateTexts(model, sources, tokenizer, settings, {}, progress);
+  for (std::string& text : translations) {
     std::ranges::replace_if(
         text, [](char c) { return c == '\n' || c == '\r'; }, ' ');
   }
-  evaluation.bleu = text::CorpusBleu(evaluation.translations, texts.targets);
-  evaluation.chrf = text::CorpusChrf(evaluation.translations, texts.targets);
-  evaluation.rouge = text::MeanRouge(evaluation.translations, texts.targets, options.stem);
+  evaluation.bleu = text::CorpusBleu(translations, targets);
+  evaluation.chrf = text::CorpusChrf(translations, targets);
+  evaluation.rouge = text::MeanRouge(translations, targets, options.stem);
+  evaluation.translations.resize(static_cast<size_t>(texts.size()));
+  for (size_t i = 0; i < translations.size(); ++i) {
+    evaluation.translations[static_cast<size_t>(set.lines[i])] = std::move(translations[i]);
+  }
   return evaluation;
 }
 
 io::Json ToJson(const PairEvaluation& e) {
   return {{"lines", e.lines},
+          {"left_out", e.left_out},
           {"beams", e.beams},
           {"bleu", e.bleu.score},
           {"bleu_precisions", e.bleu.precisions},

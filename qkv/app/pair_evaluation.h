@@ -24,23 +24,26 @@ struct PairEvaluationOptions {
 };
 
 struct PairEvaluation {
-  std::string data;        // in words
-  int64_t lines = 0;       // that were translated
-  int64_t beams = 0;       // of the search
-  train::PairScore score;  // of lines that are short enough for the model
+  std::string data;      // in words
+  int64_t lines = 0;     // that were translated
+  int64_t left_out = 0;  // that have more tokens on a side than the model takes
+  int64_t length = 0;    // so many
+  int64_t beams = 0;     // of the search
+  train::PairScore score;
   text::BleuScore bleu;
   double chrf = 0;         // 0 to 100
   text::RougeScore rouge;  // 0 to 1
   bool stem = false;
-  std::vector<std::string> translations;  // of each line, none with an end of line in it
+  std::vector<std::string> translations;  // of each line, without ends of lines; empty if it was left out
 };
 
-/// Translates the sources of a file of pairs by the model in a folder and compares with the targets. Throws Error if
-/// the model is no pair of encoder and decoder, a source is too long for it, or the split is not one of its run.
+/// Translates the sources of a file of pairs by the model in a folder and compares with the targets. Lines that are too
+/// long for the model are left out of everything. Throws Error if the model is no pair of encoder and decoder, no line
+/// is short enough, or the split is not one of its run.
 PairEvaluation EvaluatePairs(const std::string& model, const std::string& data, const PairEvaluationOptions& options);
 
-/// {"lines", "beams", "bleu", "bleu_precisions", "brevity_penalty", "chrf", "rouge1", "rouge2", "rougeL", "loss",
-/// "perplexity", "top1", "tokens", "signatures": {"bleu", "chrf"}}; all metrics but the loss's of 0 to 100.
+/// {"lines", "left_out", "beams", "bleu", "bleu_precisions", "brevity_penalty", "chrf", "rouge1", "rouge2", "rougeL",
+/// "loss", "perplexity", "top1", "tokens", "signatures": {"bleu", "chrf"}}; all metrics but the loss's of 0 to 100.
 io::Json ToJson(const PairEvaluation& evaluation);
 
 }  // namespace qkv::app

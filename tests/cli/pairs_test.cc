@@ -83,7 +83,30 @@ TEST_F(PairRuns, LearnToTranslate) {
   ASSERT_EQ(part.exit_code, 0) << part.err;
   EXPECT_EQ(JsonLines(part.out).at(0)["lines"], 150);
 
-  // And goes on from there with its own tokenizer.
+  // A line that is too long is left out, and said.
+  std::string longer = "rot";
+  for (int i = 0; i < 40; ++i) longer += " blau";
+  WriteFile(folder_ / "long.tsv", longer + "\tred\n" + ReadFile(folder_ / "test.tsv"));
+  const CommandOutput some = Qkv(fmt::format("evaluate -m {} {} -o {}", Path("run"), Path("long.tsv"), Path("some")));
+  ASSERT_EQ(some.exit_code, 0) << some.err;
+  EXPECT_TRUE(Contains(some.out, "1 of the pairs are left out")) << some.out;
+  EXPECT_EQ(ReadFile(folder_ / "some"), "\n" + out);
+
+  // In another type it translates alike.
+  const CommandOutput half = Qkv(fmt::format("convert -m {} -o {} --dtype bf16", Path("run"), Path("half")));
+  ASSERT_EQ(half.exit_code, 0) << half.err;
+  EXPECT_LT(fs::file_size(folder_ / "half/model.safetensors"), fs::file_size(folder_ / "run/model.safetensors") * 0.6);
+  EXPECT_EQ(io::ParseJson(ReadFile(folder_ / "half/config.json"), "")["dtype"], "bfloat16");
+  const CommandOutput of_half = Qkv(fmt::format("evaluate --json -m {} {}", Path("half"), Path("test.tsv")));
+  ASSERT_EQ(of_half.exit_code, 0) << of_half.err;
+  EXPECT_GT(JsonLines(of_half.out).at(0)["bleu"], 80);
+  EXPECT_NE(Qkv(fmt::format("convert -m {} -o {} --layout timm", Path("run"), Path("timm"))).exit_code, 0);
+
+  // And goes on from there with its own tokenizer, also with longer texts.
+  EXPECT_EQ(Qkv(fmt::format("train {} -o {} -m {} --steps 1 --length 40 --valid {}", Path("pairs.tsv"), Path("wide"),
+                            Path("run"), Path("test.tsv")))
+                .exit_code,
+            0);
   const CommandOutput again = Qkv(fmt::format("train {} -o {} -m {} --steps 2 --length 24 --valid {}",
                                               Path("pairs.tsv"), Path("more"), Path("run"), Path("test.tsv")));
   ASSERT_EQ(again.exit_code, 0) << again.err;

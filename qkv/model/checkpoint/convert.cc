@@ -44,19 +44,16 @@ Translation TranslateWithBackground(const Description& description, Family layou
 }
 
 // The folder of a checkpoint's configuration; empty for a checkpoint from memory.
-fs::path SourceFolder(const Checkpoint& checkpoint) {
-  const fs::path source = checkpoint.source;
+fs::path SourceFolder(const fs::path& source) {
   std::error_code ignored;
   if (!fs::exists(source, ignored)) return {};
   if (fs::is_directory(source, ignored)) return source;
   return source.has_parent_path() ? source.parent_path() : ".";
 }
 
-// What makes ids of texts; none if the model has no text tower.
-std::vector<fs::path> TokenizerFiles(const Checkpoint& checkpoint) {
+// What makes ids of texts.
+std::vector<fs::path> TokenizerFiles(const fs::path& folder) {
   std::vector<fs::path> files;
-  const fs::path folder = SourceFolder(checkpoint);
-  if (!checkpoint.description.text || folder.empty()) return files;
   for (const fs::directory_entry& file : fs::directory_iterator(folder)) {
     if (IsTokenizerFile(file.path().filename().native()) && file.is_regular_file()) files.push_back(file.path());
   }
@@ -75,6 +72,11 @@ std::string SameConfig(const std::string& text, std::optional<DType> dtype) {
     changed = true;
   }
   return changed ? ToText(config) : text;
+}
+
+void RequireWritten(std::optional<DType> dtype) {
+  Require(!dtype || *dtype == DType::kF32 || *dtype == DType::kF16 || *dtype == DType::kBF16,
+          "convert: cannot write {}, expected F32, F16 or BF16", Name(dtype.value_or(DType::kF32)));
 }
 
 ModelFiles TranslatedFiles(const Checkpoint& checkpoint, Family layout, std::optional<DType> dtype) {
@@ -132,7 +134,7 @@ ModelFiles SameFiles(const Checkpoint& checkpoint, std::optional<DType> dtype) {
   const ConfigFiles& known = checkpoint.files;
   const std::string name = known.stored ? ConfigFile(checkpoint.source).filename().string() : kConfigFile;
   if (known.stored) {
-    const fs::path folder = SourceFolder(checkpoint);
+    const fs::path folder = SourceFolder(checkpoint.source);
     files.texts[name] = SameConfig(ReadFile(folder / name), dtype);
     if (fs::exists(folder / kPreprocessorFile)) {
       files.texts[kPreprocessorFile] = ReadFile(folder / kPreprocessorFile);
@@ -151,17 +153,16 @@ ModelFiles SameFiles(const Checkpoint& checkpoint, std::optional<DType> dtype) {
   if (checkpoint.description.label_source != LabelSource::kFiles) {
     files.texts[name] = WithLabels(files.texts[name], checkpoint.description);
   }
-  files.copies = TokenizerFiles(checkpoint);
-  files.weights = SameTensors(checkpoint, dtype);
+  const fs::path folder = SourceFolder(checkpoint.source);
+  if (checkpoint.description.text && !folder.empty()) files.copies = TokenizerFiles(folder);
+  files.weights = SameTensors(*checkpoint.tensors, dtype);
   files.metadata = checkpoint.tensors->metadata();
   return files;
 }
 
 Converted Convert(const Checkpoint& checkpoint, const fs::path& folder, const ConvertOptions& options) {
   RequireWritable(folder, options.force);
-  Require(!options.dtype || *options.dtype == DType::kF32 || *options.dtype == DType::kF16 ||
-              *options.dtype == DType::kBF16,
-          "convert: cannot write {}, expected F32, F16 or BF16", Name(options.dtype.value_or(DType::kF32)));
+  RequireWritten(options.dtype);
   const Family own = checkpoint.description.config.family, layout = options.layout.value_or(own);
   const bool expand =
       options.layout && checkpoint.description.config.block.attention.kind != nn::AttentionKind::kSeparate;
@@ -169,7 +170,26 @@ Converted Convert(const Checkpoint& checkpoint, const fs::path& folder, const Co
                      : expand      ? SeparateFiles(checkpoint, options.dtype)
                                    : SameFiles(checkpoint, options.dtype);
   const size_t bytes = WriteModel(files, folder, options.force);
-  return {layout, files.weights.tensors.size(), bytes, std::move(files.notes)};
+  return {std::string(Name(layout)), files.weights.tensors.size(), bytes, std::move(files.notes)};
+}
+
+Converted Convert(const TextCheckpoint& checkpoint, const fs::path& folder, const ConvertOptions& options) {
+  RequireWritable(folder, options.force);
+  RequireWritten(options.dtype);
+  Require(!options.layout, "convert: {} is a model of texts, which qkv writes in its own layout only; omit --layout",
+          checkpoint.source);
+  const fs::path source = SourceFolder(checkpoint.source);
+  ModelFiles files;
+  files.texts[kConfigFile] = SameConfig(ReadFile(source / kConfigFile), options.dtype);
+  for (const char* name : {kGenerationFile, kModulesFile, kSentenceFile}) {
+    if (fs::exists(source / name)) files.texts[name] = ReadFile(source / name);
+  }
+  for (const std::string& name : ModuleFiles(source)) files.texts[name] = ReadFile(source / name);
+  files.copies = TokenizerFiles(source);
+  files.weights = SameTensors(*checkpoint.tensors, options.dtype);
+  files.metadata = checkpoint.tensors->metadata();
+  const size_t bytes = WriteModel(files, folder, options.force);
+  return {checkpoint.description.architecture, files.weights.tensors.size(), bytes, {}};
 }
 
 }  // namespace qkv::model

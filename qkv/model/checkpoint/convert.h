@@ -10,6 +10,7 @@
 #include "qkv/core/dtype.h"
 #include "qkv/model/checkpoint/checkpoint.h"
 #include "qkv/model/checkpoint/model_folder.h"
+#include "qkv/model/checkpoint/text_checkpoint.h"
 
 namespace qkv::model {
 
@@ -22,7 +23,7 @@ struct ConvertOptions {
 };
 
 struct Converted {
-  Family layout;
+  std::string layout;  // its name for people
   size_t tensors = 0, bytes = 0;
   std::vector<std::string> notes;  // differences although the logits are equal, a sentence each
 };
@@ -31,6 +32,10 @@ struct Converted {
 /// folder appears complete or not at all, and only after qkv could open it.
 /// Throws Error that names what the layout cannot express, the tensor that a type cannot hold, or the file.
 Converted Convert(const Checkpoint& checkpoint, const std::filesystem::path& folder, const ConvertOptions& options);
+
+/// A model of texts in another type: its configuration, tokenizer and the modules of sentence-transformers unchanged.
+/// Throws Error likewise, and for another layout.
+Converted Convert(const TextCheckpoint& checkpoint, const std::filesystem::path& folder, const ConvertOptions& options);
 
 /// The model unchanged: its own configuration (or one written for it, if it has none), every tensor under its stored
 /// name. Throws Error that names the tensor that the type cannot hold, or what the configuration cannot express.

@@ -196,9 +196,9 @@ void AddParts(const StoredTensor& tensor, const std::vector<std::string>& names,
   }
 }
 
-TensorList SameTensors(const Checkpoint& checkpoint, std::optional<DType> dtype) {
+TensorList SameTensors(const io::TensorSet& tensors, std::optional<DType> dtype) {
   TensorList list;
-  for (const StoredTensor& tensor : checkpoint.tensors->tensors()) {
+  for (const StoredTensor& tensor : tensors.tensors()) {
     list.tensors.push_back(dtype ? Cast(tensor, *dtype, &list) : tensor);
   }
   return list;

@@ -28,9 +28,9 @@ io::StoredTensor StoreAs(const std::string& name, const Tensor<double>& values, 
 void AddParts(const io::StoredTensor& tensor, const std::vector<std::string>& names,
               std::vector<io::StoredTensor>* out);
 
-/// Every tensor of the checkpoint under its stored name. Throws Error that names the tensor if a finite number would
-/// become infinite.
-TensorList SameTensors(const Checkpoint& checkpoint, std::optional<DType> dtype);
+/// Every tensor of a checkpoint's files under its stored name. Throws Error that names the tensor if a finite number
+/// would become infinite.
+TensorList SameTensors(const io::TensorSet& tensors, std::optional<DType> dtype);
 
 /// As SameTensors, but with attention as separate queries, keys and values, under the family's own names. Throws Error
 /// likewise, and with SeparationObstruction.

@@ -12,6 +12,7 @@
 #include "qkv/io/safetensors.h"
 #include "qkv/io/weights.h"
 #include "qkv/model/checkpoint/checkpoint.h"
+#include "qkv/model/checkpoint/text_checkpoint.h"
 #include "qkv/model/checkpoint/tokenizer_files.h"
 
 namespace qkv::model {
@@ -33,7 +34,9 @@ bool IsModelFile(std::string_view name) {
 void WriteFiles(const ModelFiles& files, const fs::path& folder) {
   io::WriteSafeTensors(folder / kWeightsFile, files.weights.tensors, files.metadata);
   for (const auto& [name, text] : files.texts) {
-    if (name != kConfigFile && name != kOpenClipConfigFile) WriteFile(folder / name, text);
+    if (name == kConfigFile || name == kOpenClipConfigFile) continue;
+    fs::create_directories((folder / name).parent_path());
+    WriteFile(folder / name, text);
   }
   for (const fs::path& copy : files.copies) fs::copy_file(copy, folder / copy.filename());
   for (const char* config : {kConfigFile, kOpenClipConfigFile}) {
@@ -181,7 +184,8 @@ size_t WriteModel(const ModelFiles& files, const fs::path& folder, bool force) {
   try {
     WorkFolder work(folder);
     WriteFiles(files, work.path());
-    Checkpoint::Open(work.path());  // throws if qkv cannot read what it wrote
+    // Throws if qkv cannot read what it wrote.
+    IsTextModel(work.path()) ? (void)TextCheckpoint::Open(work.path()) : (void)Checkpoint::Open(work.path());
     work.Publish();
   } catch (const fs::filesystem_error& error) {
     Fail("cannot write {}: {}", folder.string(), error.code().message());

@@ -126,6 +126,19 @@ TextCheckpoint TextCheckpoint::Open(const fs::path& path) {
   return OpenWhole(path, [&] { return OpenOnce(path); });
 }
 
+std::vector<std::string> ModuleFiles(const fs::path& folder) {
+  std::vector<std::string> files;
+  const std::optional<io::Json> modules = ReadOptionalJson(folder / kModulesFile);
+  if (!modules) return files;
+  // ReadModules has refused what is no list of modules, or lies outside.
+  for (const io::Json& module : *modules) {
+    const std::string path = Fields(module, kModulesFile).String("path", "");
+    const std::string file = (fs::path(path) / kConfigFile).string();
+    if (!path.empty() && path != "." && fs::exists(folder / file)) files.push_back(file);
+  }
+  return files;
+}
+
 bool IsTextModel(const fs::path& path) {
   std::error_code ignored;
   const fs::path folder = fs::is_directory(path, ignored) ? path : path.parent_path();

@@ -25,6 +25,9 @@ struct TextCheckpoint {
   std::vector<BoundTensor> encoder, decoder;     // of the parts, in the tables' orders; points into `tensors`
 };
 
+/// The configurations of the modules that modules.json of this folder names, relative to it: "1_Pooling/config.json".
+std::vector<std::string> ModuleFiles(const std::filesystem::path& folder);
+
 /// True if a config.json, or that of a folder, is of a family of texts.
 bool IsTextModel(const std::filesystem::path& path);
 

@@ -25,7 +25,12 @@ class PairLearner : public Learner {
       network_.emplace(PairOfCheckpoint(model::TextCheckpoint::Open(folder.last())));
     } else if (!config.model.empty()) {
       source_ = model::TextCheckpoint::Open(config.model);
-      network_.emplace(PairOfCheckpoint(*source_));
+      PairConfig pair = PairOfCheckpoint(*source_);
+      // Its positions are computed, so there are as many as are asked for.
+      for (model::SequenceConfig* part : {&pair.encoder, &pair.decoder}) {
+        part->length = std::max(part->length, config.length);
+      }
+      network_.emplace(pair);
     } else {
       network_.emplace(NewPair(config, data));
     }
@@ -104,9 +109,7 @@ class PairLearner : public Learner {
   void RequireFit() const {
     const model::SequenceConfig& c = network_->config().encoder;
     const int64_t ids = data_.tokenizer.tokenizer.max_id() + int64_t{1};
-    Require(c.vocabulary >= ids && config_.length <= c.length && config_.length <= network_->config().decoder.length,
-            "train: a model of {} tokens and texts of up to {} cannot take {} tokens and texts of up to {}",
-            c.vocabulary, c.length, ids, config_.length);
+    Require(c.vocabulary >= ids, "train: a model of {} tokens cannot take the {} of the tokenizer", c.vocabulary, ids);
   }
 
   // Of the first lines, each by its most probable tokens, at most twice as long as the longest target.

@@ -50,6 +50,7 @@ PairSet EncodePairs(const PairTexts& texts, const text::Tokenizer& tokenizer, in
         continue;
       }
       set.source.Add(sources[at]), set.target.Add(targets[at]);
+      set.lines.push_back(first + i);
     }
   }
   return set;

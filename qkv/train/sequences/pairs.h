@@ -40,7 +40,8 @@ class TokenTexts {
 /// Tokens of both sides; each text ends with the end token.
 struct PairSet {
   TokenTexts source, target;
-  int64_t left_out = 0;  // lines that were too long
+  std::vector<int64_t> lines;  // of the texts, which these are
+  int64_t left_out = 0;        // lines that were too long
 
   int64_t size() const { return source.size(); }
 };

@@ -1,0 +1,18 @@
+// The models of text that lie beside the program: "english-italian" translates, "synopsis" summarizes descriptions.
+#pragma once
+
+#include <filesystem>
+#include <string_view>
+
+namespace qkv::app {
+
+inline constexpr std::string_view kTranslator = "english-italian", kSummarizer = "synopsis";
+
+/// True for the name of such a model.
+bool IsShippedModel(std::string_view name);
+
+/// Its folder: of the installed program share/qkv/models, of one in its build folder models/ of the source. Throws Error
+/// if it is in neither.
+std::filesystem::path FindShippedModel(std::string_view name);
+
+}  // namespace qkv::app
