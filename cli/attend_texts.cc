@@ -44,12 +44,17 @@ std::vector<fs::path> TextOutputs(const AttendOptions& options, const TextInputs
   return outputs;
 }
 
+// "cross-attention, 8 tokens written from 7: La casa è verde."
 void PrintTextSummary(const app::TextAttention& attention, const fs::path& output) {
-  const bool written = !attention.target.empty();
-  PrintMessage("{}: {} {} of {} tokens look at {}{}{}\n", output.string(),
-               attention.part == app::TextPart::kCross ? "cross-attention," : "self-attention,",
-               written ? "steps" : "tokens", attention.rows.size(), attention.columns.size(), written ? ": " : "",
-               written ? Printable(attention.target, kShownBytes) : "");
+  const std::string what = attention.part == app::TextPart::kCross
+                               ? "cross-attention"
+                               : fmt::format("self-attention of the {}", app::Name(attention.part));
+  if (attention.target.empty()) {
+    PrintMessage("{}: {}, {} tokens\n", output.string(), what, attention.rows.size());
+  } else {
+    PrintMessage("{}: {}, {} tokens written from {}: {}\n", output.string(), what, attention.rows.size(),
+                 attention.columns.size(), Printable(attention.target, kShownBytes));
+  }
 }
 
 app::TextAttendRequest MakeTextRequest(const AttendOptions& options, const AttendTextOptions& texts,

@@ -38,6 +38,20 @@ struct Layout {
   int64_t bar = 0, bar_width = 0;  // left edge of the colour bar with its numbers
 };
 
+// The first token of a decoder sees nothing else, and its 100 % does not count.
+double GreatestWeight(const TextAttention& a) {
+  const bool first = a.part == TextPart::kDecoder && a.rows.size() > 1;
+  float greatest = 0;
+  for (int64_t l = 0; l < std::ssize(a.layers); ++l) {
+    for (int64_t h = 0; h < std::ssize(a.heads); ++h) {
+      const View<const float> matrix = a.Matrix(l, h);
+      const float* const end = matrix.data() + matrix.size();
+      greatest = std::max(greatest, *std::max_element(matrix.row(first ? 1 : 0), end));
+    }
+  }
+  return greatest;
+}
+
 int64_t WidestName(const std::vector<std::string>& names, int size) {
   int64_t widest = 0;
   for (const std::string& name : names) widest = std::max(widest, image::TextWidth(name, size));
@@ -133,8 +147,7 @@ image::Image AlignmentPicture(const TextAttention& a) {
   const bool sheet = a.layers.size() * a.heads.size() > 1;
   const std::string fusion = a.heads[0].starts_with("head") ? a.heads[0] : a.heads[0] + " of the heads";
   const std::string title = Describe(a) + (sheet ? "" : fmt::format(", {}, {}", a.layers[0], fusion));
-  const std::span<const float> all = a.weights.span();
-  const double greatest = all.empty() ? 0 : *std::ranges::max_element(all);
+  const double greatest = GreatestWeight(a);
   Layout at = Arrange(a, title, greatest);
   // The bar is below short matrices, too.
   at.height = std::max(at.height, at.top + 3 * image::TextHeight(kTitleSize) + kEdge);

@@ -7,6 +7,7 @@ for (let i = 0; i < 768; ++i) rgb[i] = parseInt(page.colours.substr(2 * i, 2), 1
 
 // What is shown. head: a number, "mean" or "max"; side: the line of the chosen token; pointed: a token of the other one.
 let layer = L - 1, head = H > 1 ? "mean" : 0, side = "rows", chosen = 0, held = false, pointed = -1;
+const last = { rows: 0, columns: 0 };  // the token that was chosen in each line
 const other = () => side === "rows" ? "columns" : "rows";
 
 // The weights of a block and head, [T, N]; of all heads together for "mean" and "max".
@@ -25,11 +26,13 @@ function matrix(l, h) {
   return all;
 }
 const greatest = values => { let most = 0; for (const x of values) if (x > most) most = x; return most; };
+// Of a matrix, the brightest colour. The first token of a decoder sees nothing else: its 100 % does not count.
+const brightest = values => greatest(page.part === "decoder" && T > 1 ? values.subarray(N) : values);
 function paint(canvas, values) {
   canvas.width = N; canvas.height = T;
-  const context = canvas.getContext("2d"), pixels = context.createImageData(N, T), most = greatest(values);
+  const context = canvas.getContext("2d"), pixels = context.createImageData(N, T), most = brightest(values);
   for (let i = 0; i < T * N; ++i) {
-    const c = most > 0 ? Math.round(255 * values[i] / most) : 0;
+    const c = most > 0 ? Math.min(255, Math.round(255 * values[i] / most)) : 0;
     for (let j = 0; j < 3; ++j) pixels.data[4 * i + j] = rgb[3 * c + j];
     pixels.data[4 * i + 3] = 255;
   }
@@ -51,8 +54,8 @@ for (const line of ["rows", "columns"]) {
     at(line === "rows" ? "side" : "top").append(name); names[line].push(name);
   });
 }
-const rowsName = written ? "Written: each token looks at those above" : "Each token looks at those above";
-at("columns-name").textContent = cross ? "Read by the encoder" : written ? "Read by the decoder, step by step" : "Looked at";
+const rowsName = written ? "Written" : "Looks";
+at("columns-name").textContent = cross ? "Read by the encoder" : written ? "Read by the decoder, one at each step" : "Looked at";
 at("rows-name").textContent = rowsName;
 at("columns").setAttribute("aria-label", at("columns-name").textContent);
 at("rows").setAttribute("aria-label", rowsName);
@@ -119,7 +122,7 @@ function update() {
 function change() {
   const values = matrix(layer, head);
   paint(at("view"), values);
-  at("high").textContent = percent(greatest(values));
+  at("high").textContent = percent(brightest(values));
   at("matrix-name").textContent = page.layers[layer] + ", " + headName(head) + ": rows look at columns";
   at("view").setAttribute("aria-label", at("matrix-name").textContent);
   for (const button of at("heads").querySelectorAll("button")) {
@@ -158,7 +161,7 @@ at("heads").addEventListener("keydown", event => {
 
 function choose(line, i) {
   if (line === side && i === chosen) return;
-  side = line; chosen = i; pointed = -1; update();
+  last[side] = chosen; side = line; chosen = i; pointed = -1; update();
 }
 // A held token stays, and the pointer reads its weights.
 function point(line, i) {
@@ -174,7 +177,7 @@ for (const [id, line] of [["rows", "rows"], ["columns", "columns"], ["side", "ro
   const token = event => { const chip = event.target.closest("[data-at]"); return chip ? +chip.dataset.at : -1; };
   at(id).addEventListener("pointerover", event => { if (event.pointerType === "mouse" && token(event) >= 0) point(line, token(event)); });
   at(id).addEventListener("click", event => { if (token(event) >= 0) press(line, token(event)); });
-  at(id).addEventListener("focus", () => { if (!held && line !== side) choose(line, 0); });
+  at(id).addEventListener("focus", () => { if (!held && line !== side) choose(line, last[line]); });
 }
 function cellAt(event) {
   const box = at("view").getBoundingClientRect();
@@ -215,6 +218,6 @@ for (const [name, value] of [["--cell", cell + "px"], ["--letters", Math.max(10,
 at("view").style.width = N * cell + "px"; at("view").style.height = T * cell + "px";
 at("title").textContent = page.title;
 at("sub").textContent = page.describe + ". " + (cross ? T + " tokens written from " + N + " read. " : T + " tokens. ") +
-  "Point at a token to see where it looks, or at one above to see who looks at it; click to hold it.";
+  "Point at a token of the lower line to see where it looks, at one of the upper line to see who looks at it; click to hold it.";
 new ResizeObserver(() => drawLinks(shares(), greatest(shares()))).observe(at("lines"));
 change();
