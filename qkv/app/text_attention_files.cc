@@ -9,6 +9,7 @@
 #include "qkv/image/encode.h"
 #include "qkv/io/npy.h"
 #include "qkv/io/safetensors.h"
+#include "qkv/text/unicode.h"
 
 namespace qkv::app {
 
@@ -27,7 +28,7 @@ void WriteTextAttention(const TextAttention& attention, MapFormat format, const 
       std::map<std::string, std::string> metadata;
       const io::Json facts = Facts(attention);
       for (const auto& [key, value] : facts.items()) {
-        metadata[key] = value.is_string() ? value.get<std::string>() : JsonLine(value);
+        metadata[key] = value.is_string() ? text::ReplaceInvalidUtf8(value.get<std::string>()) : JsonLine(value);
       }
       return io::WriteSafeTensors(file, {io::Stored<float>("weights", attention.weights)}, metadata);
     }

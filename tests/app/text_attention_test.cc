@@ -204,9 +204,7 @@ TEST(TextAttention, RefusesWhatAModelDoesNotHave) {
   EXPECT_TRUE(has(refusal(marian, {.layers = "2"}), "from 0 to 1"));
   EXPECT_TRUE(has(refusal(marian, {.head = "3"}), "from 0 to 2"));
   EXPECT_TRUE(has(refusal(bert, {}, " \n"), "the text is empty"));
-  EXPECT_TRUE(
-      has(refusal(bert, {}, std::string(200, 'x') + " " + std::string(200, 'y')), "give a shorter one") ||
-      has(refusal(bert, {}, std::string("a b c d e f g h i j k l m n o p q r s t u v w")), "give a shorter one"));
+  EXPECT_TRUE(has(refusal(bert, {}, "a b c d e f g h i j k l m n o p q r s t u v w"), "give a shorter one"));
   EXPECT_TRUE(has(ErrorMessage([] { ParseTextPart("both", "--part"); }), "encoder, decoder or cross"));
   const int64_t limit = MemoryLimit();
   SetMemoryLimit(2000);

@@ -71,6 +71,18 @@ TEST(AttendTexts, TakeFilesAndStandardInput) {
   EXPECT_TRUE(Contains(said.err, "text 2: attend: the text is empty")) << said.err;
 }
 
+TEST(AttendTexts, TakeBytesThatAreNoText) {
+  const TemporaryFolder folder;
+  const std::string arguments = "attend -m " + Task("gpt2") + " \"$(printf 'a\\377\\303 b\\033[31m')\"";
+  for (const char* name : {"a.png", "a.html", "a.npy", "a.safetensors", "a.json"}) {
+    const CommandOutput said = Qkv(arguments + " -o " + (folder / name).string());
+    EXPECT_EQ(said.exit_code, 0) << name << ": " << said.err;
+    EXPECT_FALSE(Contains(said.err, "\x1b")) << name;
+    const bool is_text = Contains(name, "html") || Contains(name, "json");
+    EXPECT_FALSE(is_text && Contains(ReadFile(folder / name), "\x1b")) << name;
+  }
+}
+
 TEST(AttendTexts, SayWhatTheyRefuse) {
   const TemporaryFolder folder;
   const std::string marian = "-m " + Task("marian") + " 'a dog' ", bert = "-m " + Task("bert") + " 'a dog' ";
