@@ -170,6 +170,10 @@ void RegisterAttend(Command app, int* exit_code) {
   options->model.AddSize(command);
   options->model.AddCompute(command);
   options->images.AddReading(command, /*required=*/false);
+  command.Find("PATH").Description(
+      "Images, folders of images (read recursively), or - for stdin; for a model of texts words, or files of texts, "
+      "one "
+      "a line, or standard input");
   command
       .AddOption(
           "-o,--output", &options->output,

@@ -1,5 +1,7 @@
 #include "cli/attend_texts.h"
 
+#include <fmt/format.h>
+
 #include <filesystem>
 
 #include "cli/image_outputs.h"

@@ -2,9 +2,11 @@
 // files and pages hold them.
 #include "qkv/app/text_attention.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
+#include <algorithm>
+#include <filesystem>
 #include <numeric>
 #include <string>
 #include <vector>

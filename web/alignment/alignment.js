@@ -135,7 +135,7 @@ function change() {
 // A grid of all blocks and heads, each a small matrix.
 const columns = (H > 1 ? ["mean", "max"] : []).concat([...Array(H).keys()]), buttons = [];
 at("heads").style.gridTemplateColumns = `max-content repeat(${columns.length}, max-content)`;
-at("heads").style.setProperty("--thumb", Math.max(30, Math.min(56, Math.floor(380 / columns.length))) + "px");
+at("heads").style.setProperty("--thumb", Math.max(18, Math.min(56, Math.floor(400 / columns.length) - 10)) + "px");
 {
   const add = (text, kind) => { const name = document.createElement("span"); name.textContent = text; name.className = kind; at("heads").append(name); };
   add("", "block");
@@ -175,7 +175,7 @@ function press(line, i) {
 }
 for (const [id, line] of [["rows", "rows"], ["columns", "columns"], ["side", "rows"], ["top", "columns"]]) {
   const token = event => { const chip = event.target.closest("[data-at]"); return chip ? +chip.dataset.at : -1; };
-  at(id).addEventListener("pointerover", event => { if (event.pointerType === "mouse" && token(event) >= 0) point(line, token(event)); });
+  at(id).addEventListener("pointermove", event => { if (event.pointerType === "mouse" && token(event) >= 0) point(line, token(event)); });
   at(id).addEventListener("click", event => { if (token(event) >= 0) press(line, token(event)); });
   at(id).addEventListener("focus", () => { if (!held && line !== side) choose(line, last[line]); });
 }
