@@ -1,4 +1,4 @@
-// qkv attend: where a model looks, as pictures, arrays, JSON or a page to explore.
+// qkv attend: where a model looks, as pictures, arrays, JSON or a page to explore. Texts are in attend_texts.cc.
 #include "qkv/app/attend.h"
 
 #include <fmt/format.h>
@@ -6,12 +6,14 @@
 #include <filesystem>
 #include <memory>
 
+#include "cli/attend_texts.h"
 #include "cli/command.h"
 #include "cli/image_outputs.h"
 #include "cli/images.h"
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "qkv/app/attention_files.h"
+#include "qkv/app/language.h"
 #include "qkv/app/model_title.h"
 
 namespace qkv::cli {
@@ -27,9 +29,44 @@ struct Options {
   double discard = 0;
   int start = 0;
   std::string upsampling = "bicubic";
-  double opacity = 0.6;
-  int side = 768;
+  double opacity = app::MapStyle().opacity;
+  int side = static_cast<int>(app::MapStyle().side);
+  AttendTextOptions texts;
 };
+
+// The first option that is of images only and was given; empty if none was.
+std::string GivenOfImages(const Options& options) {
+  const Options usual;
+  const ModelOptions& model = options.model;
+  return options.rollout                                      ? "--rollout"
+         : !options.query.empty()                             ? "--query"
+         : options.discard != 0                               ? "--discard"
+         : options.start != 0                                 ? "--start"
+         : options.upsampling != usual.upsampling             ? "--upsampling"
+         : options.opacity != usual.opacity                   ? "--opacity"
+         : options.side != usual.side                         ? "--side"
+         : !model.size.empty()                                ? "--size"
+         : !model.labels.empty()                              ? "--labels"
+         : !model.cache.empty()                               ? "--cache"
+         : options.images.ignore_exif                         ? "--ignore-exif"
+         : !options.images.window.empty()                     ? "--window"
+         : !model.settings.empty()                            ? "--set"
+         : model.Hints().configure() || model.given.heads > 0 ? "what describes a model of images"
+                                                              : "";
+}
+
+int AttendAnyTexts(const Options& options) {
+  const std::string given = GivenOfImages(options);
+  Require(given.empty(), "attend: {} is for images, and {} is a model of texts; --layer and --head are for both", given,
+          options.model.path);
+  return AttendTexts({.model = options.model,
+                      .inputs = options.images.paths,
+                      .output = options.output,
+                      .layers = options.layers,
+                      .head = options.head,
+                      .quiet = options.images.quiet},
+                     options.texts);
+}
 
 // "23.4 % to the class token, 1.2 % to register 0"; detection and query tokens, which may be many, together.
 std::string PrefixShares(const app::AttentionMaps& maps) {
@@ -75,6 +112,16 @@ app::AttendRequest MakeRequest(const Options& options, app::MapFormat format) {
 }
 
 int RunAttend(const Options& options) {
+  if (app::IsLanguageModel(options.model.path)) return AttendAnyTexts(options);
+  if (options.images.paths.empty()) {
+    PrintMessage("qkv attend: PATH is required: images, or texts for a model of texts\nRun with --help for more\n");
+    return 2;
+  }
+  Require(options.texts.Given().empty(),
+          "attend: {} is for texts, and {}; name a model of texts by -m, such as Marian or T5, BERT or GPT-2",
+          options.texts.Given(),
+          options.model.path.empty() ? "without -m the built-in model of images answers"
+                                     : FormatShown("{} is a model of images", options.model.path));
   const ImageList images = CollectImages(options.images.paths);
   std::vector<fs::path> outputs;  // none: JSON on stdout
   if (!options.output.empty()) {
@@ -117,15 +164,22 @@ int RunAttend(const Options& options) {
 
 void RegisterAttend(Command app, int* exit_code) {
   const auto options = std::make_shared<Options>();
-  const Command command = app.AddCommand("attend", "Show where a model looks: attention maps and rollout");
+  const Command command =
+      app.AddCommand("attend", "Show where a model looks, in images and texts: attention maps, rollout, alignments");
   options->model.AddModel(command);
   options->model.AddSize(command);
   options->model.AddCompute(command);
-  options->images.AddReading(command);
+  options->images.AddReading(command, /*required=*/false);
+  command.Find("PATH").Description(
+      "Images, folders of images (read recursively), or - for stdin; for a model of texts words, or files of texts, "
+      "one "
+      "a line, or standard input");
   command
-      .AddOption("-o,--output", &options->output,
-                 ".png (overlay, or a sheet of several), .npy [layers, heads, queries, tokens], .safetensors or .html; "
-                 "for several images a folder, or a name with {} for the image's; without it JSON Lines on stdout")
+      .AddOption(
+          "-o,--output", &options->output,
+          ".png (overlay, or a sheet of several; of a text the matrix), .npy [layers, heads, queries, tokens], "
+          ".safetensors, .json or .html; for several images or texts a folder, or a name with {} for the image's or "
+          "the text's number; without it JSON Lines on stdout")
       .TypeName("FILE");
   command.AddOption("--layer", &options->layers, "Blocks from 0: 11 or 0,5,11 or all (default: the last; .html: all)")
       .TypeName("LIST");
@@ -152,6 +206,12 @@ void RegisterAttend(Command app, int* exit_code) {
       .Range(16, 8192)
       .TypeName("N")
       .ShowDefault();
+  options->texts.AddTo(command);
+  command.Footer(
+      "Examples:\n"
+      "  qkv attend -m vit-base -o map.png photo.jpg\n"
+      "  qkv attend -m opus-mt-en-it --cross \"The house is green.\" -o alignment.html\n"
+      "  qkv attend -m all-MiniLM-L6-v2 \"The house is green.\" --layer 3 --head all -o heads.png");
   command.Callback([options, exit_code] { *exit_code = RunAttend(*options); });
 }
 

@@ -1,6 +1,5 @@
 // qkv translate and qkv summarize: texts to texts, by an encoder and a decoder that reads its tokens.
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -8,22 +7,17 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/progress.h"
+#include "cli/text_inputs.h"
 #include "cli/writing.h"
 #include "qkv/app/json_line.h"
 #include "qkv/app/language.h"
 #include "qkv/app/pieces.h"
 #include "qkv/app/shipped.h"
-#include "qkv/app/texts.h"
 #include "qkv/core/file.h"
-#include "qkv/core/lines.h"
 #include "qkv/core/parallel.h"
 
 namespace qkv::cli {
 namespace {
-
-namespace fs = std::filesystem;
-
-constexpr size_t kMaxTextBytes = size_t{1} << 30;
 
 struct Options {
   ModelOptions model;
@@ -36,38 +30,6 @@ struct Options {
   bool lines = true;  // each line of a file is a text of its own
   bool cut = false;   // a text that is too long is cut in pieces
 };
-
-// Texts, and the text of the command line or the file that each belongs to.
-struct Texts {
-  std::vector<std::string> all;
-  std::vector<fs::path> files;
-};
-
-Texts Collect(const Options& options) {
-  Texts texts;
-  const auto add_file = [&](const std::string& name) {
-    if (name != "-") texts.files.emplace_back(name);
-    const std::string content = ReadFileOrInput(name, kMaxTextBytes, "the texts");
-    if (!options.lines) {
-      Require(!Trim(content).empty(), "{}: there is no text in it", name);
-      texts.all.push_back(content);
-      return;
-    }
-    for (const std::string_view line : SplitFilledLines(content)) texts.all.emplace_back(line);
-  };
-  if (options.texts.empty()) add_file("-");
-  for (const std::string& text : options.texts) {
-    std::error_code ignored;
-    if (text == "-" || fs::is_regular_file(text, ignored)) {
-      add_file(text);
-    } else {
-      app::RequireWords(text, "TEXT");
-      texts.all.push_back(text);
-    }
-  }
-  Require(!texts.all.empty(), "expected a text, got none");
-  return texts;
-}
 
 void Show(const Options& options, const std::string& source, const app::Written& written, std::string* out) {
   const std::string line = options.json ? app::JsonLine({{"source", source},
@@ -93,9 +55,9 @@ int Rewrite(const Options& given, std::string_view name) {
   Require(app::IsLanguageModel(options.model.path),
           "{}: {} is no model of texts; an encoder with a decoder does it, such as Marian or T5", name,
           options.model.path);
-  const Texts texts = Collect(options);
+  const TextInputs given = CollectTexts(options.texts, options.lines);
   app::InputFiles inputs = InputsOf(options.model);
-  inputs.Add(texts.files);
+  inputs.Add(given.files);
   inputs.RequireOutput(options.output);
   const auto model =
       app::LanguageModel::Open(options.model.path, {.precision = ParsePrecision(options.model.dtype)}, PrintNote);
@@ -103,10 +65,10 @@ int Rewrite(const Options& given, std::string_view name) {
                               .together = options.batch,
                               .settings = options.decoding.Over(model.Settings())};
   // A text in pieces is written piece by piece, and joined again.
-  const app::Pieces pieces = app::CutTexts(texts.all, model, writing.prefix, options.cut, std::string(name));
+  const app::Pieces pieces = app::CutTexts(given.texts, model, writing.prefix, options.cut, std::string(name));
   if (pieces.cut > 0) {
     PrintNote(FormatShown("{} of {} texts have more than {} tokens and are cut in pieces, {} in all", pieces.cut,
-                          texts.all.size(), model.usual_length(), pieces.texts.size()));
+                          given.texts.size(), model.usual_length(), pieces.texts.size()));
   }
   Progress progress(std::ssize(pieces.texts), "texts", options.quiet);
   int64_t shown = 0;
@@ -119,7 +81,7 @@ int Rewrite(const Options& given, std::string_view name) {
   int64_t longest = 0;
   const std::vector<app::Written> joined = app::JoinPieces(pieces, written);
   for (size_t i = 0; i < joined.size(); ++i) {
-    Show(options, texts.all[i], joined[i], &out);
+    Show(options, given.texts[i], joined[i], &out);
     unfinished += !joined[i].ended;
     if (!joined[i].ended) longest = std::max(longest, joined[i].tokens);
   }

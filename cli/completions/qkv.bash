@@ -37,6 +37,7 @@ _qkv() {
     --layer) mapfile -t COMPREPLY < <(compgen -W "all" -- "$cur") && return ;;
     --head) mapfile -t COMPREPLY < <(compgen -W "mean max min all" -- "$cur") && return ;;
     --query) mapfile -t COMPREPLY < <(compgen -W "cls dist reg0 det0 mean all" -- "$cur") && return ;;
+    --part) mapfile -t COMPREPLY < <(compgen -W "encoder decoder cross" -- "$cur") && return ;;
     --upsampling) mapfile -t COMPREPLY < <(compgen -W "nearest bilinear bicubic" -- "$cur") && return ;;
     --preset) mapfile -t COMPREPLY < <(compgen -W "vit-digits vit-cifar vit-tiny vit-small fine-tune seq-task seq-text seq-pairs" -- "$cur") && return ;;
     --positions) mapfile -t COMPREPLY < <(compgen -W "none learned sinusoidal rotary" -- "$cur") && return ;;
@@ -74,7 +75,7 @@ _qkv() {
       search) options="$model $run $reading --pool --top --json --sheet" ;;
       detect) options="$model $run $reading -o --output --json --coco --threshold" ;;
       segment) options="$model $run $reading -o --output --ids --task --json --coco --threshold --mask-threshold --overlap --stuff" ;;
-      attend) options="$model $run $reading -o --output --layer --head --query --rollout --discard --start --upsampling --opacity --side" ;;
+      attend) options="$model $run $reading -o --output --layer --head --query --rollout --discard --start --upsampling --opacity --side --cross --part --target --prefix --beams --tokens" ;;
       info) options="$model --json" ;;
       run) options="$model $run $images --input -o --output --attention --hidden" ;;
       verify) options="$model $run --tolerance --json" ;;

@@ -22,13 +22,6 @@ constexpr int64_t kPageWeights = int64_t{24} << 20;
 // Classes that a page shows.
 constexpr int64_t kShownClasses = 3;
 
-std::optional<inspect::Fusion> ParseFusion(const std::string& name) {
-  if (name == "mean") return inspect::Fusion::kMean;
-  if (name == "max") return inspect::Fusion::kMax;
-  if (name == "min") return inspect::Fusion::kMin;
-  return std::nullopt;
-}
-
 // The area of the patches in the photo: the model does not see rows and columns that make no whole patch.
 image::Rect PatchesIn(const model::Model& model, const inspect::TokenGrid& grid, const image::Image& photo,
                       const Shape& pixels) {
@@ -41,14 +34,6 @@ image::Rect PatchesIn(const model::Model& model, const inspect::TokenGrid& grid,
           seen.width * part(grid.width, c.patch_width, pixels[2])};
 }
 
-// [first dimension, …] as nested arrays.
-io::Json Nested(View<const float> values) {
-  if (values.rank() == 1) return std::vector<float>(values.data(), values.data() + values.size());
-  io::Json list = io::Json::array();
-  for (int64_t i = 0; i < values.dim(0); ++i) list.push_back(Nested(values[i]));
-  return list;
-}
-
 }  // namespace
 
 MapFormat ParseOutputFormat(const fs::path& file) {
@@ -57,7 +42,22 @@ MapFormat ParseOutputFormat(const fs::path& file) {
   if (ending == ".npy") return MapFormat::kNpy;
   if (ending == ".safetensors") return MapFormat::kSafeTensors;
   if (ending == ".html") return MapFormat::kHtml;
-  Fail("attend: -o ends in .png, .npy, .safetensors or .html, got {}", file.string());
+  if (ending == ".json") return MapFormat::kJson;
+  Fail("attend: -o ends in .png, .html, .npy, .safetensors or .json, got {}", file.string());
+}
+
+std::optional<inspect::Fusion> ParseFusion(std::string_view name) {
+  if (name == "mean") return inspect::Fusion::kMean;
+  if (name == "max") return inspect::Fusion::kMax;
+  if (name == "min") return inspect::Fusion::kMin;
+  return std::nullopt;
+}
+
+io::Json Nested(View<const float> values) {
+  if (values.rank() == 1) return std::vector<float>(values.data(), values.data() + values.size());
+  io::Json list = io::Json::array();
+  for (int64_t i = 0; i < values.dim(0); ++i) list.push_back(Nested(values[i]));
+  return list;
 }
 
 io::Json Facts(const AttentionMaps& maps) {

@@ -17,10 +17,16 @@
 
 namespace qkv::app {
 
-enum class MapFormat { kPng, kNpy, kSafeTensors, kHtml };
+enum class MapFormat { kPng, kNpy, kSafeTensors, kHtml, kJson };
 
 /// By the ending of a file's name. Throws Error for any other.
 MapFormat ParseOutputFormat(const std::filesystem::path& file);
+
+/// "mean", "max" or "min" of the heads; none for another word.
+std::optional<inspect::Fusion> ParseFusion(std::string_view name);
+
+/// A tensor as nested arrays.
+io::Json Nested(View<const float> values);
 
 /// What is computed, in the words of `qkv attend`.
 struct AttendRequest {
@@ -30,7 +36,7 @@ struct AttendRequest {
   bool rollout = false;
   double discard = 0;                  // of a rollout, as inspect::RolloutRequest
   int64_t start = 0;                   // of a rollout: its first block
-  MapFormat format = MapFormat::kNpy;  // kHtml: every query, for the page; kPng: one query; kNpy also for JSON
+  MapFormat format = MapFormat::kNpy;  // kHtml: every query, for the page; kPng: one query; JSON as kNpy
   std::string model;                   // its name for people; empty: its architecture
   Note note;                           // receives what a page leaves out
 };

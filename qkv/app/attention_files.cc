@@ -6,6 +6,7 @@
 #include <map>
 
 #include "qkv/app/explorer.h"
+#include "qkv/app/json_line.h"
 #include "qkv/app/overlay.h"
 #include "qkv/core/file.h"
 #include "qkv/image/encode.h"
@@ -80,6 +81,8 @@ void WriteMaps(const AttentionMaps& maps, MapFormat format, const MapStyle& styl
       return WriteSafeTensors(maps, file);
     case MapFormat::kHtml:
       return WriteFile(file, ExplorerPage(maps));
+    case MapFormat::kJson:
+      return WriteFile(file, JsonLine(ToJson(maps)) + "\n");
   }
 }
 

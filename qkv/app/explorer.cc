@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "qkv/app/explorer_files.h"
+#include "qkv/app/json_line.h"
 #include "qkv/image/colour_map.h"
 #include "qkv/image/encode.h"
 #include "qkv/image/resize.h"
@@ -38,21 +39,22 @@ std::string TitleOf(const AttentionMaps& maps) {
 
 // The global `page` of explorer.js.
 std::string PageJson(const AttentionMaps& maps) {
+  io::Json facts = Facts(maps);
+  facts.erase("path");
+  facts["title"] = TitleOf(maps);
+  facts["colours"] = PageColours();
+  return JsonInScript(facts);
+}
+
+}  // namespace
+
+std::string PageColours() {
   std::string colours;
   for (int i = 0; i < 256; ++i) {
     colours += image::Hex(image::ColourAt(image::ColourMap::kSequential, i / 255.0)).substr(1);
   }
-  io::Json facts = Facts(maps);
-  facts.erase("path");
-  facts["title"] = TitleOf(maps);
-  facts["colours"] = colours;
-  std::string json = facts.dump(-1, ' ', /*ensure_ascii=*/true, io::Json::error_handler_t::replace);
-  // A name must not end the script.
-  for (size_t at = 0; (at = json.find('<', at)) != std::string::npos;) json.replace(at, 1, "\\u003c");
-  return json;
+  return colours;
 }
-
-}  // namespace
 
 std::string ExplorerPage(const AttentionMaps& maps) {
   const int64_t N = maps.grid.tokens(), rows = maps.weights.size() / N;

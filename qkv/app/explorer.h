@@ -11,4 +11,7 @@ namespace qkv::app {
 /// root of its share of the row's greatest.
 std::string ExplorerPage(const AttentionMaps& maps);
 
+/// The colour map of the pages' scripts: 256 colours of six hexadecimal digits.
+std::string PageColours();
+
 }  // namespace qkv::app

@@ -12,4 +12,10 @@ std::string JsonLine(const io::Json& json) {
   return line;
 }
 
+std::string JsonInScript(const io::Json& json) {
+  std::string script = json.dump(-1, ' ', /*ensure_ascii=*/true, io::Json::error_handler_t::replace);
+  for (size_t at = 0; (at = script.find('<', at)) != std::string::npos;) script.replace(at, 1, "\\u003c");
+  return script;
+}
+
 }  // namespace qkv::app

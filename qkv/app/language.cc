@@ -101,6 +101,14 @@ model::GenerationSettings LanguageModel::Settings(int64_t prompt) const {
   return settings;
 }
 
+int32_t LanguageModel::StartToken() const {
+  const std::optional<int32_t> start = model_->description().generation.start;
+  const std::optional<int32_t> first = start ? start : tokenizer_.special().padding;
+  Require(first.has_value(), "{}: neither generation_config.json nor config.json has a \"decoder_start_token_id\"",
+          checkpoint_->source);
+  return *first;
+}
+
 int64_t LanguageModel::usual_length() const {
   const int64_t trained = model_->description().trained_length;
   return trained > 0 ? std::min(trained, model_->text_length()) : model_->text_length();
@@ -132,10 +140,7 @@ std::vector<Written> LanguageModel::Write(std::span<const std::string> texts, co
     if (!Trim(words[i]).empty()) order.push_back(i);
   }
   std::ranges::stable_sort(order, {}, [&](size_t i) { return ids[i].size(); });
-  const model::GenerationDefaults& defaults = model_->description().generation;
-  const std::optional<int32_t> start = defaults.start ? defaults.start : tokenizer_.special().padding;
-  Require(start.has_value(), "{}: neither generation_config.json nor config.json has a \"decoder_start_token_id\"",
-          checkpoint_->source);
+  const int32_t start = StartToken();
   const auto most = static_cast<size_t>(std::max<int64_t>(1, options.together));
   model::Decoder<float> decoder(
       model_->decoder(),
@@ -157,7 +162,7 @@ std::vector<Written> LanguageModel::Write(std::span<const std::string> texts, co
       }
     }
     model_->ReadSource({.ids = batch, .mask = mask}, workspace);
-    const std::vector<std::vector<int32_t>> starts(some.size(), {*start});
+    const std::vector<std::vector<int32_t>> starts(some.size(), {start});
     // Whichever texts are together, each draws with the seed of its own number.
     model::GenerationSettings settings = options.settings;
     for (const size_t i : some) settings.seeds.push_back(settings.sampling.seed + i);
@@ -165,9 +170,12 @@ std::vector<Written> LanguageModel::Write(std::span<const std::string> texts, co
     for (size_t i = 0; i < some.size(); ++i) {
       const model::Generated& one = results[i];
       const std::string text = DecodeKnown(target_, one.tokens);
-      // Byte-level BPE begins a word, and so a text, with a space.
-      written[some[i]] = {std::string(Trim(text)), std::ssize(ids[some[i]]), std::ssize(one.tokens), one.score,
-                          one.ended};
+      written[some[i]] = {std::string(Trim(text)),  // byte-level BPE begins a word, and so a text, with a space
+                          std::ssize(ids[some[i]]),
+                          std::ssize(one.tokens),
+                          one.score,
+                          one.ended,
+                          one.tokens};
     }
     if (done) done(first + some.size());
   }

@@ -31,6 +31,7 @@ struct Written {
   int64_t source_tokens = 0, tokens = 0;  // of what was read, and of what was written
   double score = 0;                       // of a beam search
   bool ended = false;                     // by its end token, not by its greatest length
+  std::vector<int32_t> ids = {};          // of the tokens, the end token among them
 };
 
 /// Const members may be called from several threads.
@@ -42,7 +43,8 @@ class LanguageModel {
 
   const model::TextCheckpoint& checkpoint() const { return *checkpoint_; }
   const model::TextModel& model() const { return *model_; }
-  const text::Tokenizer& tokenizer() const { return tokenizer_; }
+  const text::Tokenizer& tokenizer() const { return tokenizer_; }      // of what is read
+  const text::Tokenizer& target_tokenizer() const { return target_; }  // of what a decoder with a source writes
 
   /// A vector of each text, [texts, width]. Longer texts than the model takes are cut; `note` is told how many, and
   /// which is the first, by its number from 1. Throws Error if the model has a decoder.
@@ -62,6 +64,9 @@ class LanguageModel {
   /// prompt that leaves no room is cut at its beginning, and `note` is told. Throws Error if the model has an encoder.
   Written Continue(const std::string& prompt, const model::GenerationSettings& settings,
                    const std::function<bool(std::string_view)>& show, const Note& note = {}) const;
+
+  /// The token that a decoder with a source reads first. Throws Error if the model's files do not say it.
+  int32_t StartToken() const;
 
   /// Greatest number of tokens of a text that was in training, or that the model reads.
   int64_t usual_length() const;

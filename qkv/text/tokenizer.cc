@@ -8,9 +8,11 @@
 #include "qkv/core/error.h"
 #include "qkv/core/parallel.h"
 #include "qkv/core/text.h"
+#include "qkv/text/byte_level.h"
 #include "qkv/text/normalizers.h"
 #include "qkv/text/tokenizer_parts.h"
 #include "qkv/text/unicode.h"
+#include "qkv/text/word_start.h"
 
 namespace qkv::text {
 namespace {
@@ -57,6 +59,7 @@ struct Tokenizer::State {
   TokenizerParts parts;
   AddedTokens added;
   std::unordered_map<int32_t, size_t> added_by_id;  // of parts.added
+  bool byte_level = false;                          // tokens are written in the alphabet of byte-level BPE
   mutable std::mutex mutex;
   mutable std::vector<std::unique_ptr<Workspace>> idle;
 
@@ -198,10 +201,27 @@ Tokenizer::Tokenizer(TokenizerParts parts) {
   state->parts = std::move(parts);
   state->added = AddedTokens(state->parts.added, state->parts.normalizers);
   for (size_t i = 0; i < state->parts.added.size(); ++i) state->added_by_id[state->parts.added[i].id] = i;
+  // Its decoder makes a space of the alphabet's "Ġ".
+  std::vector<std::string> probe = {"a\u0120b"};
+  for (const Decoder& decoder : state->parts.decoders) decoder(probe);
+  state->byte_level = probe.size() == 1 && probe[0] == "a b";
   state_ = std::move(state);
 }
 
 namespace {
+
+// The bytes that a token of byte-level BPE stands for; the token itself if it has other characters.
+std::string BytesOfToken(std::string_view token) {
+  std::string bytes;
+  for (size_t at = 0; at < token.size();) {
+    const Character character = CharacterAt(token, at);
+    const std::optional<char> byte = ByteOfCharacter(character.code);
+    if (!byte) return std::string(token);
+    bytes += *byte;
+    at = character.end;
+  }
+  return bytes;
+}
 
 // The length that `length` is filled up to.
 int64_t PaddedLength(int64_t length, const PaddingSettings& padding, int64_t longest) {
@@ -300,6 +320,29 @@ std::optional<std::string> Tokenizer::TokenOf(int32_t id) const {
   if (const AddedToken* added = state_->AddedOf(id)) return added->content;
   const std::optional<std::string_view> token = state_->parts.model->vocabulary().TokenOf(id);
   return token ? std::optional<std::string>(*token) : std::nullopt;
+}
+
+std::string Tokenizer::ReadableToken(int32_t id) const {
+  const std::optional<std::string> token = TokenOf(id);
+  if (!token) return "<" + std::to_string(id) + ">";
+  const bool encoded = state_->byte_level && state_->AddedOf(id) == nullptr;
+  std::string readable;
+  for (const char c : encoded ? BytesOfToken(*token) : *token) {
+    switch (c) {
+      case ' ':
+        readable += kWordStart;
+        break;
+      case '\n':
+        readable += "\\n";
+        break;
+      case '\t':
+        readable += "\\t";
+        break;
+      default:
+        readable += c;
+    }
+  }
+  return Printable(readable);
 }
 
 int64_t Tokenizer::size() const {

@@ -72,6 +72,10 @@ class Tokenizer {
   std::optional<int32_t> IdOf(std::string_view token) const;
   /// As it stands in the file: "Ġthe", "▁the", "the</w>".
   std::optional<std::string> TokenOf(int32_t id) const;
+  /// The same for people: bytes that byte-level BPE writes as characters of its own are text again, each space of it is
+  /// "▁" as in SentencePiece's pieces ("Ġthe" becomes "▁the"), and what cannot be printed is escaped ("\n", "\xe2"). An
+  /// id without a token is "<ID>".
+  std::string ReadableToken(int32_t id) const;
   /// Number of different tokens, added ones among them.
   int64_t size() const;
   /// The highest id: a model's table of embeddings needs one row more.

@@ -89,7 +89,7 @@ TEST_F(Attended, LeavesOutWhatMakesAPageTooLarge) {
 
 TEST_F(Attended, IsWrittenInEachFormat) {
   const TemporaryFolder folder;
-  for (const char* name : {"m.png", "m.npy", "m.safetensors", "m.html"}) {
+  for (const char* name : {"m.png", "m.npy", "m.safetensors", "m.html", "m.json"}) {
     const MapFormat format = ParseOutputFormat(name);
     WriteMaps(Compute({.format = format}), format, {.side = 64}, folder / name);
     EXPECT_TRUE(std::filesystem::exists(folder / name)) << name;

@@ -30,6 +30,28 @@ TEST(Decode, Clip) {
   EXPECT_EQ(clip.Decode(clip.Encode("a cat"), /*special_tokens=*/true), "<|startoftext|>a cat <|endoftext|>");
 }
 
+TEST(Decode, ReadableTokensAreTextAgain) {
+  const auto readable = [](const char* name, std::string_view text) {
+    const Tokenizer tokenizer = OpenGolden(name);
+    std::string all;
+    for (const int32_t id : tokenizer.Encode(text)) all += (all.empty() ? "" : "|") + tokenizer.ReadableToken(id);
+    return all;
+  };
+  // Bytes of a character that are tokens of their own are escaped.
+  EXPECT_EQ(readable("gpt2", "na\xc3\xafve caf\xc3\xa9\n\xf0\x9f\xa6\x8a"),
+            R"(n|a|\xc3|\xaf|v|e|▁c|a|f|é|\n|\xf0|\x9f|\xa6|\x8a)");
+  EXPECT_EQ(readable("marian", "The house").substr(0, 6), "\xe2\x96\x81The");
+  EXPECT_NE(readable("bert", "The house").find("##"), std::string::npos);
+  const Tokenizer gpt2 = OpenGolden("gpt2");
+  EXPECT_EQ(gpt2.ReadableToken(1 << 30), "<1073741824>");
+  for (const char* name : {"llama3", "clip_slow", "t5_json", "siglip", "roberta", "qwen2", "trained"}) {
+    const Tokenizer tokenizer = OpenGolden(name);
+    for (int32_t id = 0; id <= tokenizer.max_id(); ++id) {
+      EXPECT_EQ(Printable(tokenizer.ReadableToken(id)), tokenizer.ReadableToken(id)) << name << " " << id;
+    }
+  }
+}
+
 TEST(Decode, StreamsWholeCharacters) {
   for (const char* name : {"llama3", "gemma", "clip_slow", "gpt2", "siglip", "t5_json", "llama_json", "qwen2", "bert",
                            "bert_options", "marian", "t5_slow", "trained"}) {

@@ -1,0 +1,36 @@
+// What qkv attend does with texts.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/command.h"
+#include "cli/writing.h"
+
+namespace qkv::cli {
+
+/// Options of texts alone.
+struct AttendTextOptions {
+  bool cross = false;
+  std::string part;  // "encoder", "decoder", "cross", or empty
+  std::optional<std::string> target, prefix;
+  DecodingOptions decoding;  // of it --beams and --tokens
+
+  void AddTo(Command command);
+  /// The first of these options that was given, such as "--cross"; empty if none was.
+  std::string Given() const;
+};
+
+/// What images and texts share.
+struct AttendOptions {
+  ModelOptions model;
+  std::vector<std::string> inputs;  // of texts: as CollectTexts
+  std::string output, layers, head;
+  bool quiet = false;
+};
+
+/// Writes the attention of each text, or prints it as JSON Lines. Returns the exit status.
+int AttendTexts(const AttendOptions& options, const AttendTextOptions& texts);
+
+}  // namespace qkv::cli

@@ -1,0 +1,12 @@
+// The files of web/alignment/, embedded at build time (cmake/Embed.cmake). The style is put behind the explorer's.
+#pragma once
+
+#include <string_view>
+
+namespace qkv::app {
+
+std::string_view AlignmentHtml();
+std::string_view AlignmentCss();
+std::string_view AlignmentScript();
+
+}  // namespace qkv::app
