@@ -42,8 +42,7 @@ void Show(const Options& options, const std::string& source, const app::Written&
   *out += line + '\n';
 }
 
-int Rewrite(const Options& given, std::string_view name) {
-  Options options = given;
+int Rewrite(Options options, std::string_view name) {
   if (options.model.path.empty()) {
     const std::string_view shipped = name == "translate" ? app::kTranslator : app::kSummarizer;
     options.model.path = app::FindShippedModel(shipped).string();

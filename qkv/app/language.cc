@@ -171,11 +171,7 @@ std::vector<Written> LanguageModel::Write(std::span<const std::string> texts, co
       const model::Generated& one = results[i];
       const std::string text = DecodeKnown(target_, one.tokens);
       written[some[i]] = {std::string(Trim(text)),  // byte-level BPE begins a word, and so a text, with a space
-                          std::ssize(ids[some[i]]),
-                          std::ssize(one.tokens),
-                          one.score,
-                          one.ended,
-                          one.tokens};
+                          std::ssize(ids[some[i]]), std::ssize(one.tokens), one.score, one.ended, one.tokens};
     }
     if (done) done(first + some.size());
   }
