@@ -103,5 +103,29 @@ TEST(TextModels, AreDescribedRunAndVerified) {
   EXPECT_TRUE(Contains(image.err, "qkv embed --text")) << image.err;
 }
 
+// The models that come with qkv.
+TEST(ShippedTexts, AnswerWithoutAModel) {
+  const CommandOutput translated = Qkv("translate 'This package contains the documentation for the Python library.'");
+  ASSERT_EQ(translated.exit_code, 0) << translated.err;
+  EXPECT_EQ(translated.out, "Questo pacchetto contiene la documentazione per la libreria Python.\n");
+  EXPECT_TRUE(Contains(translated.err, "english-italian answers")) << translated.err;
+  const CommandOutput summarized = Qkv("summarize 'This package contains the debugging symbols of the library.'");
+  ASSERT_EQ(summarized.exit_code, 0) << summarized.err;
+  EXPECT_TRUE(Contains(summarized.out, "debugging symbols")) << summarized.out;
+  EXPECT_TRUE(Contains(summarized.err, "synopsis answers")) << summarized.err;
+  EXPECT_TRUE(Contains(Qkv("info -m english-italian").out, "MarianMTModel"));
+}
+
+// As their cards say, of the pairs beside them.
+TEST(ShippedTexts, AreAsGoodAsTheirCardsSay) {
+  for (const auto& [name, metric, least] :
+       {std::tuple{"english-italian", "bleu", 56.5}, {"synopsis", "rougeL", 40.0}}) {
+    const std::string data = (SourceFolder() / "models" / name / "test.tsv").string();
+    const CommandOutput answer = Qkv(fmt::format("evaluate --json --beams 1 -m {} {}", name, data));
+    ASSERT_EQ(answer.exit_code, 0) << answer.err;
+    EXPECT_GT(JsonLines(answer.out).at(0)[metric], least) << name;
+  }
+}
+
 }  // namespace
 }  // namespace qkv

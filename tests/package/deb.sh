@@ -40,6 +40,8 @@ done
 "$root/usr/bin/qkv" --version > /dev/null || fail "the installed program does not start"
 "$root/usr/bin/qkv" classify --json "$source/examples/digits/7-white.png" 2> /dev/null | grep -q '"label": *"7"' ||
   fail "the installed program misreads a digit"
+[ "$("$root/usr/bin/qkv" translate "development files" 2> /dev/null)" = "file di sviluppo" ] ||
+  fail "the installed program does not translate"
 python3 "$source/tools/check_hardening.py" "$root/usr/bin/qkv" || fail "the installed program is not hardened"
 for file in share/man/man1/qkv.1.gz share/bash-completion/completions/qkv include/qkv/qkv.h; do
   [ -s "$root/usr/$file" ] || fail "$file is missing"
