@@ -32,6 +32,7 @@
 #include "qkv/io/npy.h"
 #include "qkv/io/safetensors.h"
 #include "qkv/model/build/cache.h"
+#include "qkv/model/caption_model.h"
 #include "qkv/model/checkpoint/checkpoint.h"
 #include "qkv/model/decoder.h"
 #include "qkv/model/model.h"

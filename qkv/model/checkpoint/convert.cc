@@ -52,13 +52,16 @@ fs::path SourceFolder(const Checkpoint& checkpoint) {
   return source.has_parent_path() ? source.parent_path() : ".";
 }
 
-// What makes ids of texts; none if the model has no text tower.
+// What makes ids of texts and says how they are written; none if the model has no part for texts.
 std::vector<fs::path> TokenizerFiles(const Checkpoint& checkpoint) {
   std::vector<fs::path> files;
   const fs::path folder = SourceFolder(checkpoint);
-  if (!checkpoint.description.text || folder.empty()) return files;
+  const bool writes = checkpoint.description.decoder.has_value();
+  if ((!checkpoint.description.text && !writes) || folder.empty()) return files;
   for (const fs::directory_entry& file : fs::directory_iterator(folder)) {
-    if (IsTokenizerFile(file.path().filename().native()) && file.is_regular_file()) files.push_back(file.path());
+    const std::string name = file.path().filename().native();
+    const bool taken = IsTokenizerFile(name) || (writes && name == kGenerationFile);
+    if (taken && file.is_regular_file()) files.push_back(file.path());
   }
   std::ranges::sort(files);
   return files;
@@ -80,6 +83,9 @@ std::string SameConfig(const std::string& text, std::optional<DType> dtype) {
 ModelFiles TranslatedFiles(const Checkpoint& checkpoint, Family layout, std::optional<DType> dtype) {
   RequireKnownPreprocess(checkpoint.description);
   Translation translation = TranslateWithBackground(checkpoint.description, layout);
+  if (checkpoint.description.decoder) {
+    translation.notes.push_back("the decoder is left out: this is the image encoder alone");
+  }
   std::optional<io::Json> preprocessor;
   if (!translation.preprocessor.is_null()) preprocessor = translation.preprocessor;
   // Reads the written configuration back, so that writer and reader cannot disagree.

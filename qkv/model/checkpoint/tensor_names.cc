@@ -9,6 +9,8 @@
 #include <set>
 
 #include "qkv/model/families/families.h"
+#include "qkv/model/families/hf_caption.h"
+#include "qkv/model/families/text_family.h"
 #include "qkv/nn/rotary.h"
 
 namespace qkv::model {
@@ -457,10 +459,11 @@ class Binder {
 }  // namespace
 
 std::vector<BoundTensor> Bind(const VitConfig& config, const io::TensorSet& tensors) {
-  return BindTowers(config, nullptr, tensors).image;
+  return BindTowers(config, nullptr, nullptr, tensors).image;
 }
 
-BoundTowers BindTowers(const VitConfig& config, const TextTower* text, const io::TensorSet& tensors) {
+BoundTowers BindTowers(const VitConfig& config, const TextTower* text, const CaptionDecoder* decoder,
+                       const io::TensorSet& tensors) {
   const FamilyRow& family = FindFamily(config);
   Binder binder(tensors);
   BoundTowers bound;
@@ -473,7 +476,20 @@ BoundTowers BindTowers(const VitConfig& config, const TextTower* text, const io:
     Require(family.text_layout != nullptr, "families: {} has no names for a text encoder", config.architecture);
     bound.text = binder.Bind(TensorTable(*text), *family.text_layout, TextPrefix(tensors));
   }
-  binder.Finish(fmt::format("{} ({} layout)", config.architecture, Name(config.family)), [&]() -> std::string {
+  if (decoder != nullptr) {
+    const TextFamilyRow& row = TextFamilyOf(decoder->model_type);
+    bound.decoder =
+        binder.Bind(TensorTable(decoder->config), row.decoder(decoder->config), PrefixBefore(tensors, row.anchors));
+    for (BoundTensor& tensor : bound.decoder) {
+      tensor.split = FindHalfSplitRows(decoder->config, tensor.spec.name);
+      tensor.scaled = FindScaledRows(decoder->config, tensor.spec.name);
+    }
+    for (BoundTensor& tensor : binder.Bind(ProjectionTable(*decoder, config.block.width), HfCaptionLayout(), "")) {
+      bound.decoder.push_back(std::move(tensor));
+    }
+  }
+  const std::string& owner = decoder != nullptr ? decoder->architecture : config.architecture;
+  binder.Finish(fmt::format("{} ({} layout)", owner, Name(config.family)), [&]() -> std::string {
     const std::string settings = family.settings_that_fit ? family.settings_that_fit(config, tensors) : "";
     return settings.empty() ? "" : fmt::format("\nthe tensors are those of a model with{}", settings);
   });
