@@ -35,6 +35,7 @@
 #include "qkv/model/caption_model.h"
 #include "qkv/model/checkpoint/checkpoint.h"
 #include "qkv/model/decoder.h"
+#include "qkv/model/generation.h"
 #include "qkv/model/model.h"
 #include "qkv/model/sampling.h"
 #include "qkv/model/sequence_model.h"
