@@ -32,9 +32,9 @@ io::SafeTensors Expected(const std::string& name) {
 
 // All outputs in T by their names in the reference, from the parts of an open checkpoint.
 template <typename T>
-class Run {
+class PassOfParts {
  public:
-  explicit Run(const std::string& golden) : expected_(Expected(golden)) {
+  explicit PassOfParts(const std::string& golden) : expected_(Expected(golden)) {
     const Checkpoint checkpoint = Checkpoint::Open(CaptionGolden(golden));
     const CaptionDecoder& d = *checkpoint.description.decoder;
     const auto pixels = io::Convert<T>(*expected_.Find("pixels"));
@@ -49,7 +49,7 @@ class Run {
     Arena arena;
     Tensor<T> source = all.at("encoder_tokens").Clone();
     if (d.projection) {
-      const nn::Linear<T> projection = Weights_(checkpoint).Linear("projection");
+      const nn::Linear<T> projection = Stored(checkpoint).Linear("projection");
       auto projected = Tensor<T>::Uninitialised({B, N, d.config.block.width});
       nn::LinearForward<T>(source.view().reshape({B * N, e.block.width}), projection,
                            projected.view().reshape({B * N, d.config.block.width}));
@@ -74,7 +74,7 @@ class Run {
   std::map<std::string, Tensor<T>> all;
 
  private:
-  static model::Weights<T> Weights_(const Checkpoint& checkpoint) { return model::Weights<T>(checkpoint.decoder); }
+  static model::Weights<T> Stored(const Checkpoint& checkpoint) { return model::Weights<T>(checkpoint.decoder); }
   View<T> Add(const std::string& name, const Shape& shape) {
     return all.emplace(name, Tensor<T>(shape)).first->second.view();
   }
@@ -107,7 +107,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, CaptionGoldens, testing::ValuesIn(GoldensIn(Gold
 
 // The design's criterion: four times the original's own float error, and a rounding of the greatest entry.
 TEST_P(CaptionGoldens, FloatAgreesAsFarAsTheOriginalsOwnFloatDoes) {
-  const Run<float> run(GetParam());
+  const PassOfParts<float> run(GetParam());
   EXPECT_EQ(run.all.size(), 9u);
   for (const auto& [name, ours] : run.all) {
     const Tensor<double> single = run.Reference(name, false), exact = run.Reference(name, true);
@@ -116,7 +116,7 @@ TEST_P(CaptionGoldens, FloatAgreesAsFarAsTheOriginalsOwnFloatDoes) {
 }
 
 TEST_P(CaptionGoldens, DoubleAgreesToTheLastDigits) {
-  const Run<double> run(GetParam());
+  const PassOfParts<double> run(GetParam());
   for (const auto& [name, ours] : run.all) {
     const Tensor<double> exact = run.Reference(name, true);
     EXPECT_LE(MaxDifference(ours, exact), 1e-12 * std::max(1.0, MaxAbs(exact))) << name;
@@ -124,7 +124,7 @@ TEST_P(CaptionGoldens, DoubleAgreesToTheLastDigits) {
 }
 
 TEST_P(CaptionGoldens, TheWholeIsItsParts) {
-  const Run<float> run(GetParam());
+  const PassOfParts<float> run(GetParam());
   const auto model = CaptionModel::Load(CaptionGolden(GetParam()));
   const io::SafeTensors expected = Expected(GetParam());
   const auto pixels = io::Convert<float>(*expected.Find("pixels"));
