@@ -456,6 +456,14 @@ class Binder {
   std::vector<std::string> missing_, misshaped_;
 };
 
+// How the file stores the weights of a part.
+void SetStorage(const SequenceConfig& config, std::vector<BoundTensor>* bound) {
+  for (BoundTensor& tensor : *bound) {
+    tensor.split = FindHalfSplitRows(config, tensor.spec.name);
+    tensor.scaled = FindScaledRows(config, tensor.spec.name);
+  }
+}
+
 }  // namespace
 
 std::vector<BoundTensor> Bind(const VitConfig& config, const io::TensorSet& tensors) {
@@ -480,10 +488,7 @@ BoundTowers BindTowers(const VitConfig& config, const TextTower* text, const Cap
     const TextFamilyRow& row = TextFamilyOf(decoder->model_type);
     bound.decoder =
         binder.Bind(TensorTable(decoder->config), row.decoder(decoder->config), PrefixBefore(tensors, row.anchors));
-    for (BoundTensor& tensor : bound.decoder) {
-      tensor.split = FindHalfSplitRows(decoder->config, tensor.spec.name);
-      tensor.scaled = FindScaledRows(decoder->config, tensor.spec.name);
-    }
+    SetStorage(decoder->config, &bound.decoder);
     for (BoundTensor& tensor : binder.Bind(ProjectionTable(*decoder, config.block.width), HfCaptionLayout(), "")) {
       bound.decoder.push_back(std::move(tensor));
     }
@@ -502,10 +507,7 @@ std::vector<std::vector<BoundTensor>> BindParts(std::vector<BoundPart> parts, co
   std::vector<std::vector<BoundTensor>> bound;
   for (BoundPart& part : parts) {
     bound.push_back(binder.Bind(std::move(part.table), part.layout, part.prefix));
-    for (BoundTensor& tensor : bound.back()) {
-      tensor.split = FindHalfSplitRows(part.config, tensor.spec.name);
-      tensor.scaled = FindScaledRows(part.config, tensor.spec.name);
-    }
+    SetStorage(part.config, &bound.back());
   }
   binder.Finish(model);
   return bound;
