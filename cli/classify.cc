@@ -47,6 +47,8 @@ int Classify(const Options& options) {
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
   const bool by_prompts = !options.prompts.empty();
+  Require(!checkpoint.description.decoder,
+          "classify: {} writes texts about images and has no classes; try: qkv caption", checkpoint.source);
   Require(by_prompts || !checkpoint.description.text,
           "classify: the model compares images with texts; give the classes by --prompts \"a cat,a dog\"");
   Require(!by_prompts || checkpoint.description.text,

@@ -19,6 +19,7 @@ using Register = void (*)(Command app, int* exit_code);
 void RegisterAblate(Command app, int* exit_code);
 void RegisterAttend(Command app, int* exit_code);
 void RegisterBench(Command app, int* exit_code);
+void RegisterCaption(Command app, int* exit_code);
 void RegisterClassify(Command app, int* exit_code);
 void RegisterConvert(Command app, int* exit_code);
 void RegisterDetect(Command app, int* exit_code);

@@ -109,6 +109,11 @@ int Embed(const Options& options) {
   Require(!options.images.paths.empty(), "embed: expected images, or texts by --text FILE");
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
+  // What pools the tokens of such an encoder is not trained.
+  Require(!checkpoint.description.decoder || (!options.pool.empty() && options.pool != "model"),
+          "embed: {} writes texts about images (qkv caption) and has no one vector of an image; --pool cls, mean or "
+          "tokens gives its encoder's tokens",
+          checkpoint.source);
   const std::string pool = ChosenPool(options, checkpoint);
   std::optional<app::EmbeddingTable> table;
   if (!options.output.empty()) {

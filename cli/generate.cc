@@ -8,6 +8,7 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/writing.h"
+#include "qkv/app/caption.h"
 #include "qkv/app/language.h"
 #include "qkv/core/file.h"
 #include "qkv/core/lines.h"
@@ -121,6 +122,8 @@ int Generate(const Options& options) {
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
   const std::string& path = options.model.path;
   if (app::IsLanguageModel(path)) return GenerateText(options);
+  Require(!app::IsCaptionModel(path), "generate: {} reads images; qkv caption -m {} photo.jpg writes what they show",
+          path, path);
   if (fs::is_directory(path) && FileExists(fs::path(path) / "config.json") && !model::IsSequenceModel(path)) {
     Fail(
         "generate: {} is a model of images, expected one of text: a decoder of Hugging Face (GPT-2, Llama, Qwen), or "

@@ -57,6 +57,27 @@ app::CaptureRequest ParseRequest(const Options& options, const model::VitConfig&
           ParseList(options.attention, 0, config.depth - 1, "--attention")};
 }
 
+// A model that writes about images, for pixels and ids in a file.
+Result RunCaptions(const Options& options, const model::Checkpoint& checkpoint) {
+  Require(
+      !options.input.empty(),
+      "run: {} has a decoder, whose ids have to be given: \"pixels\" and \"decoder_input_ids\" by --input FILE; qkv "
+      "caption writes texts about images",
+      checkpoint.source);
+  Require(options.hidden.empty(), "run: --hidden is of models of images without a decoder");
+  app::InputFiles inputs = InputsOf(options.model);
+  inputs.Add(options.input);
+  inputs.RequireOutput(options.output);
+  const auto file = io::SafeTensors::Open(options.input);
+  const model::CaptionModel model =
+      app::BuildCaptionModel(checkpoint, options.model.Parse(), {.precision = ParsePrecision(options.model.dtype)});
+  const int64_t last = app::CaptionDepth(checkpoint.description) - 1;
+  Result result;
+  result.captured =
+      app::CaptureCaptions(model, file, options.input, ParseList(options.attention, 0, last, "--attention"));
+  return result;
+}
+
 Result RunFile(const Options& options, const model::Checkpoint& checkpoint) {
   app::InputFiles inputs = InputsOf(options.model);
   inputs.Add(options.input);
@@ -134,6 +155,7 @@ Result RunImages(const Options& options, const model::Checkpoint& checkpoint, in
 Result RunAny(const Options& options, int* failed) {
   if (app::IsLanguageModel(options.model.path)) return RunTexts(options);
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
+  if (checkpoint.description.decoder) return RunCaptions(options, checkpoint);
   return options.input.empty() ? RunImages(options, checkpoint, failed) : RunFile(options, checkpoint);
 }
 
@@ -176,10 +198,12 @@ void RegisterRun(Command app, int* exit_code) {
   options->model.AddSize(command);
   options->model.AddCompute(command);
   options->images.AddTo(command, /*required=*/false);
-  command.AddOption("--input", &options->input,
-                    "Take \"pixels\" [B, channels, H, W] from this safetensors file; for two towers also "
-                    "\"input_ids\" and \"attention_mask\" [B, N], either or both; for a model of texts these, "
-                    "\"token_type_ids\" and \"decoder_input_ids\" [B, T]");
+  command.AddOption(
+      "--input", &options->input,
+      "Take \"pixels\" [B, channels, H, W] from this safetensors file; for two towers also "
+      "\"input_ids\" and \"attention_mask\" [B, N], either or both; for a model of texts these, "
+      "\"token_type_ids\" and \"decoder_input_ids\" [B, T]; for one that writes about images \"pixels\" and "
+      "\"decoder_input_ids\"");
   command.AddOption("-o,--output", &options->output, "File to write, out.safetensors").Required();
   command.AddOption("--attention", &options->attention, "Blocks whose attention is kept, from 0: 0,11 or all");
   command.AddOption("--hidden", &options->hidden,

@@ -9,6 +9,7 @@
 #include "cli/progress.h"
 #include "cli/text_inputs.h"
 #include "cli/writing.h"
+#include "qkv/app/caption.h"
 #include "qkv/app/json_line.h"
 #include "qkv/app/language.h"
 #include "qkv/app/pieces.h"
@@ -51,6 +52,8 @@ int Rewrite(Options options, std::string_view name) {
                                      : "the synopsis of a piece of software from its English description");
   }
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
+  Require(!app::IsCaptionModel(options.model.path), "{}: {} reads images, not texts; qkv caption writes what they show",
+          name, options.model.path);
   Require(app::IsLanguageModel(options.model.path),
           "{}: {} is no model of texts; an encoder with a decoder does it, such as Marian or T5", name,
           options.model.path);

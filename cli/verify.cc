@@ -125,9 +125,37 @@ std::vector<int64_t> Layers(const io::SafeTensors& reference, const std::string&
   return layers;
 }
 
+// The blocks of which the reference has any part's weights.
+std::vector<int64_t> LayersOfParts(const io::SafeTensors& reference, int64_t last) {
+  std::vector<int64_t> layers = Layers(reference, "attention", last);
+  for (const char* kind : {"encoder_attention", "cross_attention"}) {
+    for (const int64_t layer : Layers(reference, kind, last)) {
+      if (std::ranges::find(layers, layer) == layers.end()) layers.push_back(layer);
+    }
+  }
+  return layers;
+}
+
+std::string NamesOf(const app::Captured& captured) {
+  std::string names;
+  for (const auto& [name, tensor] : captured) names += (names.empty() ? "" : ", ") + name;
+  return names;
+}
+
+Answers AnswerCaptions(const Options& options, const model::Checkpoint& checkpoint, const io::SafeTensors& reference) {
+  const model::CaptionModel model =
+      app::BuildCaptionModel(checkpoint, options.model.Parse(), {.precision = ParsePrecision(options.model.dtype)});
+  const int64_t last = app::CaptionDepth(checkpoint.description) - 1;
+  Answers answers{.captured =
+                      app::CaptureCaptions(model, reference, options.reference, LayersOfParts(reference, last))};
+  answers.names = NamesOf(answers.captured);
+  return answers;
+}
+
 Answers AnswerPixels(const Options& options, const io::SafeTensors& reference) {
   const model::BuildOptions build = {.precision = ParsePrecision(options.model.dtype)};
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
+  if (checkpoint.description.decoder) return AnswerCaptions(options, checkpoint, reference);
   const model::Model model = LoadModel(checkpoint, options.model, build);
   const int64_t depth = model.config().depth;
   const Tensor<float> pixels = app::ReadPixels(reference, options.reference, model.config());
@@ -145,17 +173,11 @@ Answers AnswerTexts(const Options& options, const io::SafeTensors& reference) {
   const auto model = model::TextModel::Load(options.model.path, {.precision = ParsePrecision(options.model.dtype)});
   const model::TextDescription& description = model.description();
   const int64_t last = app::TextDepth(description) - 1;
-  std::vector<int64_t> layers = Layers(reference, "attention", last);
-  for (const char* kind : {"encoder_attention", "cross_attention"}) {
-    for (const int64_t layer : Layers(reference, kind, last)) {
-      if (std::ranges::find(layers, layer) == layers.end()) layers.push_back(layer);
-    }
-  }
-  Answers answers{.captured = app::CaptureText(model, reference, options.reference, layers)};
+  Answers answers{.captured = app::CaptureText(model, reference, options.reference, LayersOfParts(reference, last))};
   for (auto& [name, tensor] : answers.captured) {
     app::HidePadding(name, description, reference, options.reference, &tensor);
-    answers.names += (answers.names.empty() ? "" : ", ") + name;
   }
+  answers.names = NamesOf(answers.captured);
   answers.hide = [&reference, description, path = options.reference](const std::string& name, Tensor<double>* values) {
     app::HidePadding(name, description, reference, path, values);
   };

@@ -23,7 +23,8 @@ qkv::io::SafeTensors FewTensors() {
 
 void Use(const qkv::model::Description& description, const qkv::io::SafeTensors& tensors) {
   qkv::model::Flops(description.config);
-  qkv::model::BindTowers(description.config, description.text ? &*description.text : nullptr, tensors);
+  qkv::model::BindTowers(description.config, description.text ? &*description.text : nullptr,
+                         description.decoder ? &*description.decoder : nullptr, tensors);
 }
 
 }  // namespace

@@ -334,6 +334,14 @@ def hf_t5_slow(source, folder):
          "clean_up_tokenization_spaces": True}))
 
 
+def hf_xlm_slow(source, folder):
+    (folder / "sentencepiece.bpe.model").write_bytes((source / "spiece.model").read_bytes())
+    (folder / "tokenizer_config.json").write_text(json.dumps(
+        {"tokenizer_class": "XLMRobertaTokenizer", "model_max_length": 512, "cls_token": "<s>", "mask_token": {
+            "__type": "AddedToken", "content": "<mask>", "lstrip": True, "normalized": True, "rstrip": False,
+            "single_word": False}}))
+
+
 def train_roberta(lines, folder):
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -471,6 +479,7 @@ CASES = {
     "bert_options": (hf_bert_options, "bert", transformers_class("DistilBertTokenizer"), False),
     "marian": (train_marian, None, transformers_class("MarianTokenizer"), False),
     "t5_slow": (hf_t5_slow, "siglip", transformers_class("T5Tokenizer"), False),
+    "xlm_slow": (hf_xlm_slow, "siglip", transformers_class("XLMRobertaTokenizer"), False),
     "roberta": (train_roberta, None, huggingface, False),
     "roberta_slow": (None, "roberta", transformers_class("RobertaTokenizer"), False),
     "qwen2": (train_qwen2, None, huggingface, False),

@@ -14,7 +14,7 @@ _qkv() {
   [[ $command != qk || ${COMP_WORDS[2]} != inspect ]] || types="fp32 bf16 int8 auto"
   COMPREPLY=()
   if [[ $COMP_CWORD -eq 1 ]]; then
-    mapfile -t COMPREPLY < <(compgen -W "classify evaluate embed search detect segment attend info run verify convert bench qk train ablate generate translate summarize tokenize -h --help --version" -- "$cur")
+    mapfile -t COMPREPLY < <(compgen -W "classify evaluate embed search detect segment attend info run verify convert bench qk train ablate generate translate summarize caption tokenize -h --help --version" -- "$cur")
     return
   fi
   if [[ $command == qk ]]; then
@@ -89,6 +89,7 @@ _qkv() {
         options="-m --model --threads --max-memory --dtype --prefix --cut --batch -o --output --json -q --quiet $writing"
         [[ $command == summarize ]] && options+=" --lines"
         ;;
+      caption) options="-m --model --threads --max-memory $run $images --json -o --output $writing" ;;
       tokenize) options="-m --model --json --null --max-length --pad --plain --target --time --threads" ;;
       "qk inspect") options="$model $run $images --images --json --report -o --output" ;;
       "qk certify") options="$model --rank --with --json" ;;

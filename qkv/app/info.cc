@@ -7,6 +7,7 @@
 #include <set>
 
 #include "qkv/app/parse.h"
+#include "qkv/app/sequence_info.h"
 #include "qkv/model/checkpoint/separate.h"
 #include "qkv/model/checkpoint/tensor_table.h"
 #include "qkv/report/text.h"
@@ -137,7 +138,7 @@ std::string DescribePrecisions() {
 // Tensors of the file that the model uses.
 size_t UsedTensors(const model::Checkpoint& checkpoint) {
   std::set<const io::StoredTensor*> used;
-  for (const std::vector<model::BoundTensor>* tower : {&checkpoint.bound, &checkpoint.text}) {
+  for (const std::vector<model::BoundTensor>* tower : {&checkpoint.bound, &checkpoint.text, &checkpoint.decoder}) {
     for (const model::BoundTensor& bound : *tower) used.insert(bound.parts.begin(), bound.parts.end());
   }
   return used.size();
@@ -165,8 +166,32 @@ io::Json TextJson(const model::TextTower& tower) {
           {"matching", model::Name(tower.matching)}};
 }
 
+// "VisionEncoderDecoderModel, ViTModel with gpt2"
+std::string DescribeArchitecture(const model::Description& description) {
+  const std::string& encoder = description.config.architecture;
+  if (!description.decoder) return encoder;
+  return fmt::format("{}, {} with {}", description.decoder->architecture, encoder, description.decoder->model_type);
+}
+
+// "up to 1024 of 50257 tokens, read from tokens of width 768 through a linear layer"
+std::string DescribeWriting(const model::Description& description) {
+  const model::CaptionDecoder& d = *description.decoder;
+  return fmt::format("up to {} of {} tokens, read from image tokens of width {}{}", d.config.length,
+                     d.config.vocabulary, description.config.block.width,
+                     d.projection ? " through a linear layer" : "");
+}
+
+io::Json DecoderJson(const model::CaptionDecoder& decoder) {
+  io::Json json = SequenceJson(decoder.config);
+  json["model_type"] = decoder.model_type;
+  json["parameters"] = model::Parameters(decoder.config);
+  json["projection"] = decoder.projection;
+  return json;
+}
+
 std::string DescribeOutput(const model::Description& description) {
   const model::VitConfig& c = description.config;
+  if (description.decoder) return "texts about images (qkv caption)";
   const char* const labels = description.labels.empty() ? "" : ", with labels";
   if (c.detection_classes > 0) {
     return fmt::format("{} boxes of {} classes{}", c.detection_tokens, c.detection_classes, labels);
@@ -187,7 +212,7 @@ io::Json InfoJson(const model::Checkpoint& checkpoint) {
   const model::VitConfig &stored = description.config, c = model::InputConfig(description);
   io::Json json = {{"source", checkpoint.source},
                    {"family", model::Name(c.family)},
-                   {"architecture", c.architecture},
+                   {"architecture", DescribeArchitecture(description)},
                    {"tensors_used", UsedTensors(checkpoint)},
                    {"tensors", checkpoint.tensors->tensors().size()},
                    {"bytes", checkpoint.tensors->bytes()},
@@ -217,6 +242,7 @@ io::Json InfoJson(const model::Checkpoint& checkpoint) {
                    {"preprocessing", DescribePreprocess(description)},
                    {"assumptions", description.assumptions}};
   if (description.text) json["text"] = TextJson(*description.text);
+  if (description.decoder) json["decoder"] = DecoderJson(*description.decoder);
   return json;
 }
 
@@ -226,7 +252,7 @@ std::vector<std::pair<std::string, std::string>> InfoLines(const model::Checkpoi
   std::vector<std::pair<std::string, std::string>> rows = {
       {"model", checkpoint.source},
       {"family", std::string(model::Name(c.family))},
-      {"architecture", c.architecture},
+      {"architecture", DescribeArchitecture(description)},
       {"tensors", fmt::format("{} of {} used ({})", UsedTensors(checkpoint), checkpoint.tensors->tensors().size(),
                               DescribeTypes(*checkpoint.tensors))},
       {"parameters", report::WithCommas(model::Parameters(stored))},
@@ -243,6 +269,11 @@ std::vector<std::pair<std::string, std::string>> InfoLines(const model::Checkpoi
       {"runs on", fmt::format("{} kernels; {}", simd::Name(simd::ActiveIsa()), DescribePrecisions())},
   };
   if (description.text) rows.emplace_back("texts", DescribeText(*description.text));
+  if (description.decoder) {
+    rows.emplace_back("decoder", fmt::format("{}; {} parameters", DescribeSequence(description.decoder->config),
+                                             report::WithCommas(model::Parameters(description.decoder->config))));
+    rows.emplace_back("texts", DescribeWriting(description));
+  }
   if (description.dark_background) rows.emplace_back("background", "dark; images with a bright border are inverted");
   for (const std::string& assumption : description.assumptions) rows.emplace_back("assumed", assumption);
   return rows;

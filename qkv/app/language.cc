@@ -20,13 +20,20 @@ constexpr int64_t kNoLimit = int64_t{1} << 40;
 constexpr size_t kShownBytes = 60;     // of a text, in a note
 constexpr int64_t kUsualTokens = 256;  // of a text whose files do not say how long it may be
 
-// Vocabularies of models may be padded (T5): such ids are no text.
+}  // namespace
+
+model::GenerationSettings UsualSettings(const model::GenerationDefaults& defaults, const text::Tokenizer& tokenizer,
+                                        int64_t prompt) {
+  model::GenerationSettings settings = SettingsOf(defaults, prompt);
+  if (defaults.max_length == 0 && defaults.max_new_tokens == 0) settings.max_tokens = kUsualTokens;
+  if (settings.ends.empty() && tokenizer.special().end) settings.ends = {*tokenizer.special().end};
+  return settings;
+}
+
 std::string DecodeKnown(const text::Tokenizer& tokenizer, std::vector<int32_t> ids) {
   std::erase_if(ids, [&](int32_t id) { return !tokenizer.TokenOf(id); });
   return tokenizer.Decode(ids);
 }
-
-}  // namespace
 
 bool IsLanguageModel(const std::string& path) { return !path.empty() && model::IsTextModel(FindModel(path)); }
 
@@ -94,11 +101,7 @@ std::string LanguageModel::Prefix(std::string_view task) const {
 }
 
 model::GenerationSettings LanguageModel::Settings(int64_t prompt) const {
-  const model::GenerationDefaults& defaults = model_->description().generation;
-  model::GenerationSettings settings = SettingsOf(defaults, prompt);
-  if (defaults.max_length == 0 && defaults.max_new_tokens == 0) settings.max_tokens = kUsualTokens;
-  if (settings.ends.empty() && tokenizer_.special().end) settings.ends = {*tokenizer_.special().end};
-  return settings;
+  return UsualSettings(model_->description().generation, tokenizer_, prompt);
 }
 
 int32_t LanguageModel::StartToken() const {

@@ -19,6 +19,13 @@ namespace qkv::app {
 /// True if the model that a user names, a folder or a file in one, is of a family of texts (model/families).
 bool IsLanguageModel(const std::string& path);
 
+/// The settings of a model's files for a prompt of so many tokens; 256 tokens at most if they have no length, and the
+/// tokenizer's end if they have none.
+model::GenerationSettings UsualSettings(const model::GenerationDefaults& defaults, const text::Tokenizer& tokenizer,
+                                        int64_t prompt);
+/// The text of these ids, but for those that the tokenizer does not know: vocabularies of models may be padded.
+std::string DecodeKnown(const text::Tokenizer& tokenizer, std::vector<int32_t> ids);
+
 struct WritingOptions {
   std::string prefix;                  // put before every text, such as "summarize: "
   int64_t together = 32;               // texts in one batch
@@ -53,7 +60,7 @@ class LanguageModel {
   /// What the model's files put before a text for this task, "summarize" or "translate" (T5's task_specific_params).
   std::string Prefix(std::string_view task) const;
 
-  /// The settings of the model's files for a prompt of so many tokens; 256 tokens at most if they have no length.
+  /// UsualSettings of the model's files.
   model::GenerationSettings Settings(int64_t prompt = 1) const;
   /// The texts of a decoder that reads each of these texts by its encoder; an empty one for a text without words.
   /// Batches are of similar lengths; `done` is told how many texts have been written. Throws Error that names the text,

@@ -106,6 +106,13 @@ model::TwoTowerModel BuildTowers(const model::Checkpoint& checkpoint, const Mode
   return model;
 }
 
+model::CaptionModel BuildCaptionModel(const model::Checkpoint& checkpoint, const ModelOptions& options,
+                                      const model::BuildOptions& build) {
+  model::CaptionModel model(checkpoint, build, CacheFor(options));
+  if (options.size) model.image().SetInputSize(options.size->height, options.size->width);
+  return model;
+}
+
 model::Model LoadModel(const ModelOptions& options) {
   return BuildModel(OpenCheckpoint(options), options, {.precision = options.precision});
 }

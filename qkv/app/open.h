@@ -6,6 +6,7 @@
 
 #include "qkv/app/note.h"
 #include "qkv/app/parse.h"
+#include "qkv/model/caption_model.h"
 #include "qkv/model/model.h"
 #include "qkv/model/two_tower.h"
 
@@ -52,6 +53,11 @@ model::Model BuildModel(const model::Checkpoint& checkpoint, const ModelOptions&
 /// the model has no text tower.
 model::TwoTowerModel BuildTowers(const model::Checkpoint& checkpoint, const ModelOptions& options,
                                  const model::BuildOptions& build, model::Towers towers);
+
+/// Encoder and decoder of a model that writes about images, the encoder from the cache if possible. Throws Error as
+/// BuildModel, and if the model has no decoder.
+model::CaptionModel BuildCaptionModel(const model::Checkpoint& checkpoint, const ModelOptions& options,
+                                      const model::BuildOptions& build);
 
 /// Opens and builds.
 model::Model LoadModel(const ModelOptions& options);

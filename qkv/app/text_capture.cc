@@ -44,6 +44,18 @@ class Allocator {
   double bytes_ = 0;
 };
 
+// Requests for the weights of these blocks, of those that a part of `depth` blocks has: name.L, [B, heads, rows, keys].
+std::vector<model::Outputs<float>::Attention> RequestWeights(const std::string& name,
+                                                             const std::vector<int64_t>& blocks, int64_t depth,
+                                                             const Shape& shape, Allocator* allocate) {
+  std::vector<model::Outputs<float>::Attention> requests;
+  for (const int64_t block : blocks) {
+    if (block >= depth) continue;
+    requests.push_back({block, {0, shape[2], allocate->Add(fmt::format("{}.{}", name, block), shape)}});
+  }
+  return requests;
+}
+
 }  // namespace
 
 bool IsTokenInput(std::string_view name) {
@@ -74,6 +86,39 @@ int64_t TextDepth(const model::TextDescription& d) {
   return std::max(d.encoder ? d.encoder->depth : 0, d.decoder ? d.decoder->depth : 0);
 }
 
+int64_t CaptionDepth(const model::Description& d) {
+  Require(d.decoder.has_value(), "{} has no decoder", d.config.architecture);
+  return std::max(d.config.depth, d.decoder->config.depth);
+}
+
+Captured CaptureCaptions(const model::CaptionModel& model, const io::SafeTensors& file, const std::string& path,
+                         const std::vector<int64_t>& attention) {
+  const Tensor<int32_t> ids = ReadIds(file, "decoder_input_ids", path);
+  Require(!ids.empty(), "{}: there is no tensor \"decoder_input_ids\", and the model has a decoder that reads images",
+          path);
+  const Tensor<float> pixels = ReadPixels(file, path, model.image().config());
+  Require(ids.dim(0) == pixels.dim(0), "{}: \"decoder_input_ids\" are {} texts, \"pixels\" {} images", path, ids.dim(0),
+          pixels.dim(0));
+  const model::VitConfig& encoder = model.image().config();
+  const model::SequenceConfig& decoder = model.decoder().config();
+  const int64_t B = ids.dim(0), T = ids.dim(1), N = model.image().TokensFor(pixels.dim(2), pixels.dim(3));
+  Captured captured;
+  Allocator allocate(&captured);
+  model::CaptionOutputs outputs;
+  outputs.encoder_tokens = allocate.Add("encoder_tokens", {B, N, encoder.block.width});
+  outputs.tokens = allocate.Add("tokens", {B, T, decoder.block.width});
+  outputs.logits = allocate.Add("logits", {B, T, decoder.outputs});
+  outputs.encoder_attention = RequestWeights("encoder_attention", attention, encoder.depth,
+                                             {B, encoder.block.attention.heads, N, N}, &allocate);
+  outputs.attention =
+      RequestWeights("attention", attention, decoder.depth, {B, decoder.block.attention.heads, T, T}, &allocate);
+  outputs.cross_attention =
+      RequestWeights("cross_attention", attention, decoder.depth, {B, decoder.block.cross->heads, T, N}, &allocate);
+  model::CaptionWorkspace workspace;
+  model.Forward(pixels, ids, workspace, outputs);
+  return captured;
+}
+
 Captured CaptureText(const model::TextModel& model, const io::SafeTensors& file, const std::string& path,
                      const std::vector<int64_t>& attention) {
   const model::TextDescription& d = model.description();
@@ -100,12 +145,7 @@ Captured CaptureText(const model::TextModel& model, const io::SafeTensors& file,
   model::TextOutputs outputs;
   const auto weights = [&](const std::string& name, const nn::AttentionConfig& a, int64_t depth, int64_t rows,
                            int64_t keys) {
-    std::vector<model::Outputs<float>::Attention> requests;
-    for (const int64_t block : attention) {
-      if (block >= depth) continue;
-      requests.push_back({block, {0, rows, allocate.Add(fmt::format("{}.{}", name, block), {B, a.heads, rows, keys})}});
-    }
-    return requests;
+    return RequestWeights(name, attention, depth, {B, a.heads, rows, keys}, &allocate);
   };
   const model::SequenceConfig& last = d.decoder ? *d.decoder : *d.encoder;
   outputs.tokens = allocate.Add("tokens", {B, T, last.block.width});

@@ -1,5 +1,6 @@
-// All outputs of a model of text for token ids in a file, by the names of `qkv run`: `tokens` (the last hidden state),
-// `pooled`, `encoder_tokens`, `logits`, `attention.L`, `cross_attention.L`, `encoder_attention.L`.
+// All outputs of a model of text, or of one that writes about images, for token ids in a file, by the names of `qkv
+// run`: `tokens` (the last hidden state), `pooled`, `encoder_tokens`, `logits`, `attention.L`, `cross_attention.L`,
+// `encoder_attention.L`.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +10,7 @@
 
 #include "qkv/app/capture.h"
 #include "qkv/io/safetensors.h"
+#include "qkv/model/caption_model.h"
 #include "qkv/model/text_model.h"
 
 namespace qkv::app {
@@ -20,7 +22,11 @@ namespace qkv::app {
 Captured CaptureText(const model::TextModel& model, const io::SafeTensors& file, const std::string& path,
                      const std::vector<int64_t>& attention);
 
-/// True for a tensor that CaptureText reads.
+/// The same for "pixels" [B, channels, H, W] and "decoder_input_ids" [B, T].
+Captured CaptureCaptions(const model::CaptionModel& model, const io::SafeTensors& file, const std::string& path,
+                         const std::vector<int64_t>& attention);
+
+/// True for a tensor of ids, masks or types that these read.
 bool IsTokenInput(std::string_view name);
 
 /// Sets what belongs to padded tokens, which mean nothing, to zero in `values`, an output of this name, by the
@@ -31,5 +37,7 @@ void HidePadding(const std::string& name, const model::TextDescription& descript
 
 /// Number of blocks of the part with most of them.
 int64_t TextDepth(const model::TextDescription& description);
+/// The same of an image encoder and its decoder. Throws Error if there is no decoder.
+int64_t CaptionDepth(const model::Description& description);
 
 }  // namespace qkv::app

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-#include "qkv/app/json_line.h"
+#include "qkv/app/sequence_info.h"
 #include "qkv/model/checkpoint/tensor_table.h"
 #include "qkv/report/text.h"
 
@@ -21,37 +21,6 @@ int64_t CountParameters(const model::TextCheckpoint& checkpoint) {
   int64_t elements = 0;
   for (const io::StoredTensor* tensor : used) elements += tensor->shape.size();
   return elements;
-}
-
-// "12 blocks of width 768, 12 heads of 64 (4 of keys), MLP 3072 (gated silu), RMSNorm before"
-std::string DescribePart(const model::SequenceConfig& c) {
-  const nn::AttentionConfig& a = c.block.attention;
-  std::string text =
-      fmt::format("{} blocks of width {}, {} heads of {}", c.depth, c.block.width, a.heads, a.head_width);
-  if (a.groups_heads()) text += fmt::format(", {} heads of keys", a.kv_heads());
-  text +=
-      fmt::format(", MLP {} ({}{}), {} {} the layers", c.block.mlp.width,
-                  c.block.mlp.gate == simd::Gate::kNone ? "" : "gated ", model::Name(c.block.mlp.activation),
-                  c.block.norm.kind == simd::NormKind::kRms ? "RMSNorm" : "LayerNorm", model::Name(c.block.norm_place));
-  text += fmt::format(", {} positions", model::Name(c.positions));
-  if (a.qk_norm) text += ", norms on q and k";
-  if (a.window_left >= 0) text += fmt::format(", a window of {} tokens", a.window_left + 1);
-  if (c.block.cross) text += ", cross-attention";
-  return text;
-}
-
-io::Json PartJson(const model::SequenceConfig& c) {
-  const nn::AttentionConfig& a = c.block.attention;
-  return {{"depth", c.depth},
-          {"width", c.block.width},
-          {"heads", a.heads},
-          {"head_width", a.head_width},
-          {"key_heads", a.kv_heads()},
-          {"mlp_width", c.block.mlp.width},
-          {"vocabulary", c.vocabulary},
-          {"length", c.length},
-          {"positions", model::Name(c.positions)},
-          {"cross_attention", c.block.cross.has_value()}};
 }
 
 // Tokens of a text that commands take.
@@ -72,8 +41,8 @@ io::Json TextInfoJson(const model::TextCheckpoint& checkpoint) {
   io::Json json = {{"source", checkpoint.source},   {"architecture", d.architecture},
                    {"model_type", d.model_type},    {"parameters", CountParameters(checkpoint)},
                    {"text_length", UsualLength(d)}, {"assumptions", d.assumptions}};
-  if (d.encoder) json["encoder"] = PartJson(*d.encoder);
-  if (d.decoder) json["decoder"] = PartJson(*d.decoder);
+  if (d.encoder) json["encoder"] = SequenceJson(*d.encoder);
+  if (d.decoder) json["decoder"] = SequenceJson(*d.decoder);
   if (d.encoder && !d.decoder) {
     json["pooling"] = model::Name(d.sentence.pool);
     json["normalise"] = d.sentence.normalise;
@@ -85,8 +54,8 @@ std::vector<std::pair<std::string, std::string>> TextInfoLines(const model::Text
   const model::TextDescription& d = checkpoint.description;
   std::vector<std::pair<std::string, std::string>> lines = {
       {"source", checkpoint.source}, {"family", fmt::format("{} (Hugging Face)", d.architecture)}};
-  if (d.encoder) lines.emplace_back("encoder", DescribePart(*d.encoder));
-  if (d.decoder) lines.emplace_back("decoder", DescribePart(*d.decoder));
+  if (d.encoder) lines.emplace_back("encoder", DescribeSequence(*d.encoder));
+  if (d.decoder) lines.emplace_back("decoder", DescribeSequence(*d.decoder));
   const model::SequenceConfig& reads = d.encoder ? *d.encoder : *d.decoder;
   lines.emplace_back("texts", fmt::format("up to {} of {} tokens", UsualLength(d), reads.vocabulary));
   if (d.encoder && !d.decoder) lines.emplace_back("vector", DescribeSentence(d.sentence));

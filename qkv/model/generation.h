@@ -14,17 +14,17 @@
 
 namespace qkv::model {
 
+/// How the tokens of a text are chosen, and when it ends.
 struct GenerationSettings {
   int64_t max_tokens = 256;                          // greatest number of tokens that are added to a prompt
   int64_t min_tokens = 0;                            // no text ends before so many
   std::vector<int32_t> ends;                         // any of them ends a text, and is its last token
   std::vector<int32_t> suppressed;                   // are never chosen
   std::optional<int32_t> forced_first, forced_last;  // the first token; the one at max_tokens
-  int64_t no_repeat_ngram = 0;  // no such number of tokens occurs twice in prompt and text; 0: any may
-  double repetition_penalty =
-      1;                        // divides positive logits of tokens that prompt and text have; multiplies negative ones
-  std::vector<uint64_t> seeds;  // of each text's sampling; empty: sampling.seed + i
-  bool renormalise = false;     // log-probabilities of beams are normalised again after all rules
+  int64_t no_repeat_ngram = 0;    // no such number of tokens occurs twice in prompt and text; 0: any may
+  double repetition_penalty = 1;  // divides positive logits of tokens that are there already, multiplies negative ones
+  std::vector<uint64_t> seeds;    // of each text's sampling; empty: sampling.seed + i
+  bool renormalise = false;       // log-probabilities of beams are normalised again after all rules
   SamplingSettings sampling = {.temperature = 0};  // of one beam; the i-th text has the seed + i
   int64_t beams = 1;                               // above 1: beam search, without sampling
   double length_penalty = 1;                       // scores of beams are divided by the number of tokens to this power
@@ -38,6 +38,7 @@ struct GenerationSettings {
 /// include: 1 for one that reads a source.
 GenerationSettings SettingsOf(const GenerationDefaults& defaults, int64_t prompt);
 
+/// A text that a decoder wrote.
 struct Generated {
   std::vector<int32_t> tokens;  // without the prompt; with the token that ended it
   double score = 0;             // of a beam search: Σ log p / tokens^length_penalty

@@ -123,12 +123,15 @@ void SinCosGrid(int64_t height, int64_t width, View<T> to) {
 }
 
 template <typename T>
-void SinCosSequence(View<T> to, bool halves) {
+void SinCosSequence(View<T> to, SequencePositions positions) {
   const int64_t D = to.dim(1);
+  const bool halves = positions != SequencePositions::kSinusoidal;
+  // The exponent of the frequency is −d over this.
+  const auto range = static_cast<double>(positions == SequencePositions::kSinusoidalFairseq ? D - 2 : D);
   Require(D % 2 == 0, "sinusoidal positions: expected an even width, got {}", D);
   for (int64_t p = 0; p < to.dim(0); ++p) {
     for (int64_t d = 0; d < D; d += 2) {
-      const double angle = static_cast<double>(p) * std::pow(10000.0, -static_cast<double>(d) / static_cast<double>(D));
+      const double angle = static_cast<double>(p) * std::pow(10000.0, -static_cast<double>(d) / range);
       T* const sine = to.row(p) + (halves ? d / 2 : d);
       sine[0] = static_cast<T>(std::sin(angle)), sine[halves ? D / 2 : 1] = static_cast<T>(std::cos(angle));
     }
@@ -138,8 +141,8 @@ void SinCosSequence(View<T> to, bool halves) {
 template <typename T>
 Tensor<T> ComputedPositions(const SequenceConfig& c) {
   if (!AreComputed(c.positions)) return {};
-  auto positions = Tensor<T>::Uninitialised({c.length, c.block.width});
-  SinCosSequence<T>(positions, c.positions == SequencePositions::kSinusoidalHalves);
+  auto positions = Tensor<T>::Uninitialised({c.position_offset + c.length, c.block.width});
+  SinCosSequence<T>(positions, c.positions);
   return positions;
 }
 
@@ -158,8 +161,8 @@ template void ResampleGrid(View<const float>, int64_t, int64_t, Interpolation, i
 template void ResampleGrid(View<const double>, int64_t, int64_t, Interpolation, int64_t, int64_t, View<double>);
 template void SinCosGrid(int64_t, int64_t, View<float>);
 template void SinCosGrid(int64_t, int64_t, View<double>);
-template void SinCosSequence(View<float>, bool);
-template void SinCosSequence(View<double>, bool);
+template void SinCosSequence(View<float>, SequencePositions);
+template void SinCosSequence(View<double>, SequencePositions);
 template Tensor<float> ComputedPositions(const SequenceConfig&);
 template Tensor<double> ComputedPositions(const SequenceConfig&);
 template Tensor<float> RelativeScores(const SequenceConfig&, View<const float>);

@@ -21,12 +21,12 @@ template <typename T>
 void SinCosGrid(int64_t height, int64_t width, View<T> to);
 
 /// Fixed positions of a sequence (Vaswani et al. 2017, §3.5): the sine and the cosine of p · 10000^(−2i / D) for
-/// position p are features 2i and 2i + 1 or, in halves, i and D/2 + i (Marian). to: [length, D]. Throws Error unless D
-/// is even.
+/// position p are features 2i and 2i + 1 or, in halves, i and D/2 + i (Marian). fairseq's are halves of
+/// p · 10000^(−i / (D/2 − 1)). to: [length, D]. Throws Error unless D is even.
 template <typename T>
-void SinCosSequence(View<T> to, bool halves = false);
+void SinCosSequence(View<T> to, SequencePositions positions = SequencePositions::kSinusoidal);
 
-/// The fixed positions of a configuration, [length, D]; empty if it has none.
+/// The fixed positions of a configuration, [position_offset + length, D]; empty if it has none.
 template <typename T>
 Tensor<T> ComputedPositions(const SequenceConfig& config);
 

@@ -105,12 +105,51 @@ TokenizerParts MakeT5(const SentencePieceModel& model, const io::Json& config, s
   return parts;
 }
 
+constexpr NamedToken kXlmTokens[] = {{"bos_token", "<s>"},    {"eos_token", "</s>"},  {"unk_token", "<unk>"},
+                                     {"sep_token", "</s>"},   {"pad_token", "<pad>"}, {"cls_token", "<s>"},
+                                     {"mask_token", "<mask>"}};
+
+// transformers' XLMRobertaTokenizer (also of TrOCR's small models): fairseq's four tokens in place of the model's first
+// three pieces, and <mask> behind all.
+TokenizerParts MakeXlmRoberta(const SentencePieceModel& model, const io::Json& config, std::string_view where) {
+  constexpr size_t kReplaced = 3;
+  constexpr int32_t kUnknown = 3;
+  Require(model.pieces.size() >= kReplaced, "{}: {} pieces are too few for XLM-RoBERTa", where, model.pieces.size());
+  const auto name = [&](size_t i) { return TokenOr(config, kXlmTokens[i].key, kXlmTokens[i].otherwise); };
+  std::vector<UnigramPiece> pieces = {{name(0), 0}, {name(4), 0}, {name(1), 0}, {name(2), 0}};
+  for (size_t i = kReplaced; i < model.pieces.size(); ++i) {
+    pieces.push_back({model.pieces[i].text, model.pieces[i].score});
+  }
+  pieces.push_back({name(6), 0});
+  TokenizerParts parts;
+  parts.description = "Unigram, XLM-RoBERTa's";
+  parts.model = std::make_unique<UnigramModel>(std::move(pieces), UnigramConfig{kUnknown}, std::string(where));
+  if (!model.precompiled_charsmap.empty()) {
+    parts.normalizers.push_back(Precompiled(Charsmap(model.precompiled_charsmap, where)));
+  }
+  const bool prefixed = FlagOr(config, "add_prefix_space", true);
+  parts.pre_tokenizers = {
+      SplitAtSpace(), Metaspace(std::string(kWordStart), prefixed ? MetaspacePrefix::kAlways : MetaspacePrefix::kNever,
+                                /*split=*/true)};
+  parts.decoders.push_back(DecodeMetaspace(std::string(kWordStart), prefixed));
+  AddConfiguredTokens(config, kXlmTokens, where, NewTokens::kAdd, &parts);
+  const auto token = [&](size_t i) { return FindToken(parts, name(i)); };
+  parts.special.begin = token(0), parts.special.end = token(1), parts.special.unknown = token(2);
+  parts.special.separate = token(3), parts.special.padding = token(4), parts.special.classify = token(5);
+  parts.special.mask = token(6);
+  if (parts.special.padding) parts.padding_on_request.id = *parts.special.padding;
+  Require(parts.special.begin && parts.special.end, "{}: the tokens of beginning and end are in no vocabulary", where);
+  parts.templates.push_back({{false, {*parts.special.begin}}, {true, {}}, {false, {*parts.special.end}}});
+  ApplyTokenizerConfig(config, &parts);
+  return parts;
+}
+
 }  // namespace
 
 TokenizerParts ReadSentencePiece(std::string_view bytes, const io::Json& config, std::string_view where) {
   const SentencePieceModel model = ParseSentencePiece(bytes, where);
   const std::string name = TokenContent(config, "tokenizer_class");
-  for (const char* other : {"XLMRoberta", "Camembert", "MBart", "Nllb", "M2M100", "BigBird", "Albert", "XLNet"}) {
+  for (const char* other : {"Camembert", "MBart", "Nllb", "M2M100", "BigBird", "Albert", "XLNet"}) {
     Require(!name.starts_with(other),
             "{}: {} does more than its SentencePiece model (other ids or steps); open it with transformers and save "
             "its tokenizer.json",
@@ -118,6 +157,11 @@ TokenizerParts ReadSentencePiece(std::string_view bytes, const io::Json& config,
   }
   if (model.model_type == SentencePieceModel::kUnigram && (name.starts_with("T5") || name.starts_with("MT5"))) {
     return MakeT5(model, config, where);
+  }
+  if (name.starts_with("XLMRoberta")) {
+    Require(model.model_type == SentencePieceModel::kUnigram, "{}: {} with a BPE model; expected a unigram model",
+            where, name);
+    return MakeXlmRoberta(model, config, where);
   }
   TokenizerParts parts;
   parts.bytes_input = true;

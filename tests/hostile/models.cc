@@ -10,6 +10,9 @@
 #include "qkv/core/file.h"
 #include "qkv/core/text.h"
 #include "qkv/model/build/cache.h"
+#include "qkv/model/caption_model.h"
+#include "qkv/model/decoder.h"
+#include "qkv/model/generation.h"
 #include "qkv/model/model.h"
 #include "qkv/model/sequence_model.h"
 #include "qkv/model/two_tower.h"
@@ -24,6 +27,21 @@ namespace fs = std::filesystem;
 
 constexpr std::chrono::nanoseconds kNoRest{0};
 
+// A few tokens about an image.
+void WriteCaption(const model::Checkpoint& checkpoint) {
+  const model::CaptionModel captions(checkpoint);
+  image::Image image{Tensor<uint8_t>({5, 6, 3})};
+  std::fill_n(image.pixels.data(), image.pixels.size(), uint8_t{100});
+  model::CaptionWorkspace workspace;
+  captions.ReadSource(captions.image().Pixels(image), workspace);
+  constexpr int64_t kTokens = 3;
+  model::Decoder<float> decoder(captions.decoder(), 1, kTokens + 1);
+  model::GenerationSettings settings = SettingsOf(captions.description().generation, 1);
+  settings.max_tokens = kTokens, settings.beams = 1;
+  const std::vector<std::vector<int32_t>> start = {{captions.description().generation.start.value_or(0)}};
+  Generate(decoder, start, &workspace.source, settings);
+}
+
 // Loaded, and asked once: a configuration that is accepted must be one that can be run.
 void Use(const fs::path& folder, const model::ModelHints& given = {}) {
   {
@@ -34,6 +52,7 @@ void Use(const fs::path& folder, const model::ModelHints& given = {}) {
     if (model.config().classes > 0) model.Classify(image);
   }
   const model::Checkpoint checkpoint = model::Checkpoint::Open(folder, given);
+  if (checkpoint.description.decoder) WriteCaption(checkpoint);
   if (!checkpoint.description.text) return;
   const model::TwoTowerModel texts(checkpoint, model::Towers::kText);
   texts.TextEmbeds(Tensor<int64_t>({2, std::min<int64_t>(3, texts.text_length())}));
@@ -135,7 +154,9 @@ std::vector<Reader> ModelReaders() {
                                              "timm_beit",
                                              "hf_yolos",
                                              "hf_data2vec",
-                                             "timm_eva02"};
+                                             "timm_eva02",
+                                             "caption/vit_gpt2",
+                                             "caption/vit_trocr_sinusoidal"};
   return {{.name = "Config", .open = [=] { return Goldens("config.json", families); }, .inputs = 130},
           {.name = "OpenClipConfig",
            .open =

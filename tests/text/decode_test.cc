@@ -54,7 +54,7 @@ TEST(Decode, ReadableTokensAreTextAgain) {
 
 TEST(Decode, StreamsWholeCharacters) {
   for (const char* name : {"llama3", "gemma", "clip_slow", "gpt2", "siglip", "t5_json", "llama_json", "qwen2", "bert",
-                           "bert_options", "marian", "t5_slow", "trained"}) {
+                           "bert_options", "marian", "t5_slow", "xlm_slow", "trained"}) {
     const Tokenizer tokenizer = OpenGolden(name);
     const std::string text = "a \xe7\x8c\xab and \xf0\x9f\x91\xa9\xe2\x80\x8d\xf0\x9f\x91\xa7 or caf\xc3\xa9 too";
     const std::vector<int32_t> ids = tokenizer.Encode(text);

@@ -64,8 +64,8 @@ INSTANTIATE_TEST_SUITE_P(Kinds, Golden,
                          testing::Values("clip", "clip_slow", "gpt2", "llama3", "siglip", "siglip_model", "siglip_json",
                                          "t5_json", "gemma", "gemma_json", "llama2", "unigram_bytes", "suffix", "steps",
                                          "more_steps", "byte_normalizer", "bert", "bert_cased", "bert_slow",
-                                         "bert_options", "marian", "t5_slow", "roberta", "roberta_slow", "qwen2",
-                                         "qwen2_slow", "llama_json"),
+                                         "bert_options", "marian", "t5_slow", "xlm_slow", "roberta", "roberta_slow",
+                                         "qwen2", "qwen2_slow", "llama_json"),
                          [](const auto& test) { return std::string(test.param); });
 
 // Further texts, and their ids as text again.
@@ -103,7 +103,7 @@ TEST_P(More, StreamsTheSameText) {
 
 INSTANTIATE_TEST_SUITE_P(Kinds, More,
                          testing::Values("bert", "bert_cased", "bert_slow", "bert_options", "marian", "t5_slow",
-                                         "roberta", "roberta_slow", "qwen2", "qwen2_slow", "llama_json"),
+                                         "xlm_slow", "roberta", "roberta_slow", "qwen2", "qwen2_slow", "llama_json"),
                          [](const auto& test) { return std::string(test.param); });
 
 TEST(Marian, TargetSideHasItsOwnPieces) {

@@ -191,7 +191,7 @@ TEST(Hostile, MarianFiles) {
 TEST(Hostile, OtherTokenizersOfSentencePiece) {
   TemporaryFolder folder;
   std::filesystem::copy(GoldenFolder() / "siglip_model/spiece.model", folder / "sentencepiece.bpe.model");
-  WriteFile(folder / "tokenizer_config.json", R"({"tokenizer_class": "XLMRobertaTokenizer"})");
+  WriteFile(folder / "tokenizer_config.json", R"({"tokenizer_class": "CamembertTokenizer"})");
   EXPECT_NE(ErrorMessage([&] { Tokenizer::Open(folder.path()); }).find("tokenizer.json"), std::string::npos);
   WriteFile(folder / "tokenizer_config.json", R"({"tokenizer_class": "T5Tokenizer", "extra_ids": 99999999999})");
   EXPECT_NE(ErrorMessage([&] { Tokenizer::Open(folder.path()); }).find("extra_ids"), std::string::npos);

@@ -20,10 +20,11 @@ constexpr std::string_view kWrapperPrefixes[] = {"module.",   "_orig_mod.", "mod
 
 void BindAll(Checkpoint* checkpoint) {
   const Description& description = checkpoint->description;
-  BoundTowers bound =
-      BindTowers(description.config, description.text ? &*description.text : nullptr, *checkpoint->tensors);
+  BoundTowers bound = BindTowers(description.config, description.text ? &*description.text : nullptr,
+                                 description.decoder ? &*description.decoder : nullptr, *checkpoint->tensors);
   checkpoint->bound = std::move(bound.image);
   checkpoint->text = std::move(bound.text);
+  checkpoint->decoder = std::move(bound.decoder);
 }
 
 std::optional<io::Json> ReadPreprocessor(const fs::path& folder) {
@@ -49,6 +50,11 @@ Checkpoint OpenOnce(const fs::path& path, const ModelHints& given) {
     files = CompleteConfig(std::move(files), *checkpoint.tensors, given);
     checkpoint.configuration = files.config.dump() + (files.preprocessor ? files.preprocessor->dump() : "");
     checkpoint.description = Describe(files.config, files.preprocessor, *checkpoint.tensors);
+    if (std::optional<CaptionDecoder>& decoder = checkpoint.description.decoder) {
+      if (const std::optional<io::Json> generation = ReadOptionalJson(folder / kGenerationFile)) {
+        decoder->generation = ReadGenerationDefaults(files.config, *generation);
+      }
+    }
     RequireAgreement(checkpoint.description, given);
     checkpoint.description.unknown_preprocess = files.unknown_preprocess;
     checkpoint.description.assumptions.insert(checkpoint.description.assumptions.begin(), files.assumptions.begin(),

@@ -36,6 +36,7 @@ struct Checkpoint {
   std::shared_ptr<const io::TensorSet> tensors;  // as stored, without prefixes that wrappers gave all of them
   std::vector<BoundTensor> bound;                // of the image encoder; points into `tensors`
   std::vector<BoundTensor> text;                 // of the text encoder, if description.text
+  std::vector<BoundTensor> decoder;              // of the decoder, if description.decoder
 };
 
 /// Values of the tensor of this canonical name; empty if the model has none. Throws Error if a value is not finite.

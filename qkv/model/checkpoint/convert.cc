@@ -51,11 +51,13 @@ fs::path SourceFolder(const fs::path& source) {
   return source.has_parent_path() ? source.parent_path() : ".";
 }
 
-// What makes ids of texts.
+// What makes ids of texts, and says how they are written.
 std::vector<fs::path> TokenizerFiles(const fs::path& folder) {
   std::vector<fs::path> files;
   for (const fs::directory_entry& file : fs::directory_iterator(folder)) {
-    if (IsTokenizerFile(file.path().filename().native()) && file.is_regular_file()) files.push_back(file.path());
+    const std::string name = file.path().filename().native();
+    const bool taken = IsTokenizerFile(name) || name == kGenerationFile;
+    if (taken && file.is_regular_file()) files.push_back(file.path());
   }
   std::ranges::sort(files);
   return files;
@@ -82,6 +84,9 @@ void RequireWritten(std::optional<DType> dtype) {
 ModelFiles TranslatedFiles(const Checkpoint& checkpoint, Family layout, std::optional<DType> dtype) {
   RequireKnownPreprocess(checkpoint.description);
   Translation translation = TranslateWithBackground(checkpoint.description, layout);
+  if (checkpoint.description.decoder) {
+    translation.notes.push_back("the decoder is left out: this is the image encoder alone");
+  }
   std::optional<io::Json> preprocessor;
   if (!translation.preprocessor.is_null()) preprocessor = translation.preprocessor;
   // Reads the written configuration back, so that writer and reader cannot disagree.
@@ -154,7 +159,8 @@ ModelFiles SameFiles(const Checkpoint& checkpoint, std::optional<DType> dtype) {
     files.texts[name] = WithLabels(files.texts[name], checkpoint.description);
   }
   const fs::path folder = SourceFolder(checkpoint.source);
-  if (checkpoint.description.text && !folder.empty()) files.copies = TokenizerFiles(folder);
+  const bool texts = checkpoint.description.text || checkpoint.description.decoder;
+  if (texts && !folder.empty()) files.copies = TokenizerFiles(folder);
   files.weights = SameTensors(*checkpoint.tensors, dtype);
   files.metadata = checkpoint.tensors->metadata();
   return files;
@@ -181,7 +187,7 @@ Converted Convert(const TextCheckpoint& checkpoint, const fs::path& folder, cons
   const fs::path source = SourceFolder(checkpoint.source);
   ModelFiles files;
   files.texts[kConfigFile] = SameConfig(ReadFile(source / kConfigFile), options.dtype);
-  for (const char* name : {kGenerationFile, kModulesFile, kSentenceFile}) {
+  for (const char* name : {kModulesFile, kSentenceFile}) {
     if (fs::exists(source / name)) files.texts[name] = ReadFile(source / name);
   }
   for (const std::string& name : ModuleFiles(source)) files.texts[name] = ReadFile(source / name);

@@ -66,8 +66,8 @@ double PlaceElements(const SequenceConfig& c, int64_t tokens) {
   const double N = static_cast<double>(tokens);
   const double distances =
       c.positions == SequencePositions::kRelative ? 2 * N * static_cast<double>(c.block.attention.heads) : 0;
-  return (AreComputed(c.positions) ? N * static_cast<double>(c.block.width) : 0) + distances +
-         PlaceElements(c.block, c.depth, tokens);
+  const double rows = AreComputed(c.positions) ? static_cast<double>(c.position_offset) + N : 0;
+  return rows * static_cast<double>(c.block.width) + distances + PlaceElements(c.block, c.depth, tokens);
 }
 
 double PlaceElements(const nn::BlockConfig& c, int64_t depth, int64_t tokens) {

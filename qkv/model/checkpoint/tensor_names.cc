@@ -9,6 +9,8 @@
 #include <set>
 
 #include "qkv/model/families/families.h"
+#include "qkv/model/families/hf_caption.h"
+#include "qkv/model/families/text_family.h"
 #include "qkv/nn/rotary.h"
 
 namespace qkv::model {
@@ -454,13 +456,22 @@ class Binder {
   std::vector<std::string> missing_, misshaped_;
 };
 
+// How the file stores the weights of a part.
+void SetStorage(const SequenceConfig& config, std::vector<BoundTensor>* bound) {
+  for (BoundTensor& tensor : *bound) {
+    tensor.split = FindHalfSplitRows(config, tensor.spec.name);
+    tensor.scaled = FindScaledRows(config, tensor.spec.name);
+  }
+}
+
 }  // namespace
 
 std::vector<BoundTensor> Bind(const VitConfig& config, const io::TensorSet& tensors) {
-  return BindTowers(config, nullptr, tensors).image;
+  return BindTowers(config, nullptr, nullptr, tensors).image;
 }
 
-BoundTowers BindTowers(const VitConfig& config, const TextTower* text, const io::TensorSet& tensors) {
+BoundTowers BindTowers(const VitConfig& config, const TextTower* text, const CaptionDecoder* decoder,
+                       const io::TensorSet& tensors) {
   const FamilyRow& family = FindFamily(config);
   Binder binder(tensors);
   BoundTowers bound;
@@ -473,7 +484,17 @@ BoundTowers BindTowers(const VitConfig& config, const TextTower* text, const io:
     Require(family.text_layout != nullptr, "families: {} has no names for a text encoder", config.architecture);
     bound.text = binder.Bind(TensorTable(*text), *family.text_layout, TextPrefix(tensors));
   }
-  binder.Finish(fmt::format("{} ({} layout)", config.architecture, Name(config.family)), [&]() -> std::string {
+  if (decoder != nullptr) {
+    const TextFamilyRow& row = TextFamilyOf(decoder->model_type);
+    bound.decoder =
+        binder.Bind(TensorTable(decoder->config), row.decoder(decoder->config), PrefixBefore(tensors, row.anchors));
+    SetStorage(decoder->config, &bound.decoder);
+    for (BoundTensor& tensor : binder.Bind(ProjectionTable(*decoder, config.block.width), HfCaptionLayout(), "")) {
+      bound.decoder.push_back(std::move(tensor));
+    }
+  }
+  const std::string& owner = decoder != nullptr ? decoder->architecture : config.architecture;
+  binder.Finish(fmt::format("{} ({} layout)", owner, Name(config.family)), [&]() -> std::string {
     const std::string settings = family.settings_that_fit ? family.settings_that_fit(config, tensors) : "";
     return settings.empty() ? "" : fmt::format("\nthe tensors are those of a model with{}", settings);
   });
@@ -486,10 +507,7 @@ std::vector<std::vector<BoundTensor>> BindParts(std::vector<BoundPart> parts, co
   std::vector<std::vector<BoundTensor>> bound;
   for (BoundPart& part : parts) {
     bound.push_back(binder.Bind(std::move(part.table), part.layout, part.prefix));
-    for (BoundTensor& tensor : bound.back()) {
-      tensor.split = FindHalfSplitRows(part.config, tensor.spec.name);
-      tensor.scaled = FindScaledRows(part.config, tensor.spec.name);
-    }
+    SetStorage(part.config, &bound.back());
   }
   binder.Finish(model);
   return bound;

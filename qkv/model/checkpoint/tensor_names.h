@@ -9,6 +9,7 @@
 
 #include "qkv/io/safetensors.h"
 #include "qkv/model/checkpoint/tensor_table.h"
+#include "qkv/model/config/caption_decoder.h"
 #include "qkv/model/config/text_tower.h"
 
 namespace qkv::model {
@@ -103,12 +104,13 @@ Tensor<T> Read(const BoundTensor& bound);
 /// misshaped and unused tensors. Shapes are compared without axes of extent 1.
 std::vector<BoundTensor> Bind(const VitConfig& config, const io::TensorSet& tensors);
 
-/// The tensors of both towers of a model, in the tables' orders; without a text encoder as above. Strict likewise: a
-/// tensor must belong to either tower.
+/// The tensors of an image encoder and of what stands beside it, a text encoder or a decoder, in the tables' orders;
+/// without either (null) as above. Strict likewise: a tensor must belong to a part.
 struct BoundTowers {
-  std::vector<BoundTensor> image, text;
+  std::vector<BoundTensor> image, text, decoder;
 };
-BoundTowers BindTowers(const VitConfig& config, const TextTower* text, const io::TensorSet& tensors);
+BoundTowers BindTowers(const VitConfig& config, const TextTower* text, const CaptionDecoder* decoder,
+                       const io::TensorSet& tensors);
 
 /// One part of a model: the tensors of `table` by a layout, whose '@' stands for `prefix`.
 struct BoundPart {

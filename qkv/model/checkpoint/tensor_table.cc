@@ -101,6 +101,13 @@ std::vector<TensorSpec> TensorTable(const TextTower& tower) {
   return table;
 }
 
+std::vector<TensorSpec> ProjectionTable(const CaptionDecoder& decoder, int64_t width) {
+  if (!decoder.projection) return {};
+  const nn::BlockConfig& block = decoder.config.block;
+  const int64_t source = block.cross->source(block.width);
+  return {{"projection.weight", {source, width}, Role::kWeight}, {"projection.bias", {source}, Role::kBias}};
+}
+
 TokenProducts CountProducts(const nn::BlockConfig& config) {
   ProductCounter counter;
   nn::BlockParameters<ProductCounter::Views> none;

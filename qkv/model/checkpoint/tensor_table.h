@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "qkv/core/tensor.h"
+#include "qkv/model/config/caption_decoder.h"
 #include "qkv/model/config/sequence_config.h"
 #include "qkv/model/config/text_tower.h"
 #include "qkv/model/config/vit_config.h"
@@ -24,6 +25,8 @@ struct TensorSpec {
 /// All tensors of a checkpoint with this configuration, in the order of the forward pass.
 std::vector<TensorSpec> TensorTable(const VitConfig& config);
 std::vector<TensorSpec> TensorTable(const SequenceConfig& config);
+/// The linear layer between an image encoder of this width and its decoder, or nothing.
+std::vector<TensorSpec> ProjectionTable(const CaptionDecoder& decoder, int64_t width);
 /// Also "logit_scale" and, if there is one, "logit_bias".
 std::vector<TensorSpec> TensorTable(const TextTower& tower);
 

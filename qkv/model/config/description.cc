@@ -73,6 +73,7 @@ Description Describe(const io::Json& config, const std::optional<io::Json>& prep
   ParseOwnKeys(fields, &description.config);
   Validate(description.config);
   if (description.text) Validate(*description.text, description.config.pooled_width());
+  if (description.decoder) Validate(*description.decoder, description.config.block.width);
   const std::string background = fields.String("qkv_background", "any");
   Require(background == "any" || background == "dark",
           "config.json: \"qkv_background\" is \"{}\", expected any or dark", background);

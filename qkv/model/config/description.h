@@ -10,6 +10,7 @@
 #include "qkv/image/preprocess.h"
 #include "qkv/io/json.h"
 #include "qkv/io/safetensors.h"
+#include "qkv/model/config/caption_decoder.h"
 #include "qkv/model/config/model_hints.h"
 #include "qkv/model/config/preprocess_config.h"
 #include "qkv/model/config/text_tower.h"
@@ -23,8 +24,9 @@ enum class LabelSource { kFiles, kCaller, kAssumed };
 struct Description {
   VitConfig config;
   image::Preprocess preprocess;
-  std::optional<TextTower> text;    // of a model with two towers
-  std::vector<std::string> labels;  // by class, or empty
+  std::optional<TextTower> text;          // of a model with two towers
+  std::optional<CaptionDecoder> decoder;  // of a model that writes texts about images
+  std::vector<std::string> labels;        // by class, or empty
   LabelSource label_source = LabelSource::kFiles;
   std::vector<std::string> assumptions;  // values that no file states, a sentence each
   // "qkv_background": "dark" in config.json: images with a bright border are inverted before all other preprocessing.

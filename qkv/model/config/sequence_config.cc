@@ -19,9 +19,11 @@ constexpr std::pair<SequencePositions, std::string_view> kPositions[] = {
     {SequencePositions::kLearned, "learned"},
     {SequencePositions::kSinusoidal, "sinusoidal"},
     {SequencePositions::kSinusoidalHalves, "sinusoidal_halves"},
+    {SequencePositions::kSinusoidalFairseq, "sinusoidal_fairseq"},
     {SequencePositions::kRotary, "rotary"},
     {SequencePositions::kRelative, "relative"}};
-constexpr std::string_view kPositionNames = "none, learned, sinusoidal, sinusoidal_halves, rotary or relative";
+constexpr std::string_view kPositionNames =
+    "none, learned, sinusoidal, sinusoidal_halves, sinusoidal_fairseq, rotary or relative";
 
 constexpr std::pair<TokenMeaning, std::string_view> kMeanings[] = {{TokenMeaning::kNumber, "numbers"},
                                                                    {TokenMeaning::kByte, "bytes"}};
@@ -91,6 +93,8 @@ void Validate(const SequenceConfig& c) {
           c.vocabulary);
   Require(!AreComputed(c.positions) || c.block.width % 2 == 0,
           "config: sinusoidal positions need an even width, got {}", c.block.width);
+  Require(c.positions != SequencePositions::kSinusoidalFairseq || c.block.width > 2,
+          "config: fairseq's sinusoidal positions need a width of 4 at least, got {}", c.block.width);
   Require(c.positions != SequencePositions::kRelative ||
               (c.block.attention.kind != nn::AttentionKind::kGaussian && c.relative_distance > c.relative_buckets / 2),
           "config: relative positions up to {} in {} rows, or of {} attention, which has scores of its own",

@@ -17,19 +17,21 @@ namespace qkv::model {
 
 enum class SequencePositions {
   kNone,
-  kLearned,           // adds a learned vector per position
-  kSinusoidal,        // adds a computed vector per position (Vaswani et al. 2017, §3.5)
-  kSinusoidalHalves,  // the same with all sines first, then all cosines (Marian)
-  kRotary,            // rotates queries and keys by their positions, see nn/rotary.h
-  kRelative,          // adds to each score a learned number of its head and distance (Raffel et al. 2020, T5)
+  kLearned,            // adds a learned vector per position
+  kSinusoidal,         // adds a computed vector per position (Vaswani et al. 2017, §3.5)
+  kSinusoidalHalves,   // the same with all sines first, then all cosines (Marian)
+  kSinusoidalFairseq,  // the same in halves, of frequencies from 1 to 1/10000, both included (fairseq, TrOCR)
+  kRotary,             // rotates queries and keys by their positions, see nn/rotary.h
+  kRelative,           // adds to each score a learned number of its head and distance (Raffel et al. 2020, T5)
 };
 
 /// A vector per position is computed.
 constexpr bool AreComputed(SequencePositions positions) {
-  return positions == SequencePositions::kSinusoidal || positions == SequencePositions::kSinusoidalHalves;
+  return positions == SequencePositions::kSinusoidal || positions == SequencePositions::kSinusoidalHalves ||
+         positions == SequencePositions::kSinusoidalFairseq;
 }
 
-/// "none", "learned", "sinusoidal", "sinusoidal_halves", "rotary", "relative"
+/// "none", "learned", "sinusoidal", "sinusoidal_halves", "sinusoidal_fairseq", "rotary", "relative"
 std::string_view Name(SequencePositions positions);
 std::optional<SequencePositions> FindSequencePositions(std::string_view name);
 
@@ -66,7 +68,7 @@ struct SequenceConfig {
   SequencePositions positions = SequencePositions::kLearned;
   double rotary_base = nn::RotaryTable::kUsualBase;
   nn::RotaryScaling rotary_scaling = {};
-  int64_t position_offset = 0;  // rows of the learned table before that of the first token (RoBERTa, BART)
+  int64_t position_offset = 0;  // rows of the table before that of the first token (RoBERTa, BART)
   // Of kRelative: a table row for each distance, and from the middle on for a range of distances up to the greatest.
   int64_t relative_buckets = 32, relative_distance = 128;
   double embedding_scale = 1;   // factor of the tokens' vectors (Vaswani et al. 2017, §3.4: √D)

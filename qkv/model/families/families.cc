@@ -13,9 +13,9 @@ namespace {
 
 // The first match applies. vit-pytorch precedes timm: both have the key "architecture". Beit and Eva precede
 // timm's other models, and BEiT, EoMT, CLIP, SigLIP, DINOv3 and YOLOS those that do not look at what is theirs.
-constexpr const FamilyRow* kFamilies[] = {&kVitPytorch, &kTimmBeit, &kTimmEva,  &kTimmVit,        &kHfBeit,
-                                          &kHfEomt,     &kHfDinov3, &kHfYolos,  &kHfVitRelatives, &kHfClip,
-                                          &kHfSiglip,   &kHfVit,    &kHfDinov2, &kOpenClip};
+constexpr const FamilyRow* kFamilies[] = {&kVitPytorch, &kTimmBeit, &kTimmEva,  &kTimmVit,  &kHfBeit,
+                                          &kHfCaption,  &kHfEomt,   &kHfDinov3, &kHfYolos,  &kHfVitRelatives,
+                                          &kHfClip,     &kHfSiglip, &kHfVit,    &kHfDinov2, &kOpenClip};
 
 constexpr Library kLibraries[] = {{Family::kTimm, "timm", "timm"},
                                   {Family::kHuggingFace, "Hugging Face", "hf"},

@@ -16,8 +16,8 @@ struct Library {
 
 std::span<const Library> Libraries();
 
-extern const FamilyRow kVitPytorch, kTimmBeit, kTimmEva, kTimmVit, kHfBeit, kHfClip, kHfSiglip, kHfVit, kHfVitRelatives,
-    kHfDinov2, kHfDinov3, kHfEomt, kHfYolos, kOpenClip;
+extern const FamilyRow kVitPytorch, kTimmBeit, kTimmEva, kTimmVit, kHfBeit, kHfCaption, kHfClip, kHfSiglip, kHfVit,
+    kHfVitRelatives, kHfDinov2, kHfDinov3, kHfEomt, kHfYolos, kOpenClip;
 
 /// The row of the family that holds this model, or that would hold it after translation to `library`.
 const FamilyRow& FindFamily(const VitConfig& config);

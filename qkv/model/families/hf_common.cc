@@ -93,6 +93,15 @@ std::string HfArchitecture(const Fields& config, std::string otherwise) {
   return otherwise;
 }
 
+bool HfTiesHead(const Fields& config, const io::TensorSet& tensors, std::string_view table, std::string_view head) {
+  if (!config.Bool("tie_word_embeddings", true)) return false;
+  const io::StoredTensor *const a = FindWithSuffix(tensors, table), *const b = FindWithSuffix(tensors, head);
+  if (a == nullptr || b == nullptr) return true;
+  if (a->dtype != b->dtype || a->shape != b->shape) return false;
+  // One storage in PyTorch's files; otherwise rarely both.
+  return a->bytes.data() == b->bytes.data() || std::ranges::equal(a->bytes, b->bytes);
+}
+
 void ReadHfEncoder(const Fields& config, const HfDefaults& defaults, VitConfig* c) {
   std::tie(c->image_height, c->image_width) = config.Size("image_size", {224, 224});
   std::tie(c->patch_height, c->patch_width) = config.Size("patch_size", {defaults.patch, defaults.patch});

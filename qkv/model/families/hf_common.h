@@ -57,6 +57,10 @@ struct HfDefaults {
 /// The first of "architectures"; `otherwise` if there is none.
 std::string HfArchitecture(const Fields& config, std::string otherwise);
 
+/// True if a decoder's head is its table of tokens: the configuration ties them, as it does unless it says otherwise,
+/// and the file has no other head, as in transformers 5. table, head: ends of their names.
+bool HfTiesHead(const Fields& config, const io::TensorSet& tensors, std::string_view table, std::string_view head);
+
 /// Sizes of an image encoder's blocks and patches, activation and eps.
 void ReadHfEncoder(const Fields& config, const HfDefaults& defaults, VitConfig* c);
 

@@ -24,20 +24,22 @@ constexpr NameRow kRows[] = {
     {"blocks.{}.mlp.fc1", "^@h.{}.mlp.c_fc"},
     {"blocks.{}.mlp.fc2", "^@h.{}.mlp.c_proj"},
     {"norm", "@ln_f"},
-    {"head", "lm_head"},
+    {"head", "lm_head|decoder.lm_head"},
 };
 // Causal masks, which older versions stored; and the head, where it is the tokens' table.
-constexpr std::string_view kIgnored[] = {"*.attn.bias", "*.attn.masked_bias", "*.crossattention.bias",
-                                         "*.crossattention.masked_bias", "lm_head.weight"};
+constexpr std::string_view kIgnored[] = {"*.attn.bias",           "*.attn.masked_bias",
+                                         "*.crossattention.bias", "*.crossattention.masked_bias",
+                                         "lm_head.weight",        "decoder.lm_head.weight"};
 constexpr std::string_view kAnchors[] = {"wte.weight"};
 constexpr std::span<const NameRow> kTables[] = {kRows};
 constexpr Layout kLayout = {kTables, kIgnored, {}};
 
-TextDescription DescribeHfGpt2(const Fields& config, const io::TensorSet&) {
+TextDescription DescribeHfGpt2(const Fields& config, const io::TensorSet& tensors) {
   TextDescription description;
   description.architecture = HfArchitecture(config, "GPT2LMHeadModel");
   description.model_type = "gpt2";
   description.decoder = ReadHfGpt2(config);
+  description.decoder->tied_head = HfTiesHead(config, tensors, "wte.weight", "lm_head.weight");
   return description;
 }
 

@@ -1,13 +1,15 @@
 // The list of the families of texts.
 #include <algorithm>
 
+#include "qkv/core/error.h"
 #include "qkv/model/families/hf_common.h"
 #include "qkv/model/families/text_family.h"
 
 namespace qkv::model {
 namespace {
 
-constexpr const TextFamilyRow* kTextFamilies[] = {&kHfBert, &kHfDistilBert, &kHfGpt2, &kHfLlama, &kHfMarian, &kHfT5};
+constexpr const TextFamilyRow* kTextFamilies[] = {&kHfBert,   &kHfDistilBert, &kHfGpt2, &kHfLlama,
+                                                  &kHfMarian, &kHfT5,         &kHfTrocr};
 
 }  // namespace
 
@@ -15,6 +17,13 @@ const TextFamilyRow* FindTextFamily(const Fields& config) {
   const auto found = std::ranges::find_if(
       kTextFamilies, [&](const TextFamilyRow* row) { return HasModelType(config, row->model_types); });
   return found == std::end(kTextFamilies) ? nullptr : *found;
+}
+
+const TextFamilyRow& TextFamilyOf(std::string_view model_type) {
+  for (const TextFamilyRow* row : kTextFamilies) {
+    if (std::ranges::find(row->model_types, model_type) != row->model_types.end()) return *row;
+  }
+  Fail("families: no family of texts has the model_type {}", model_type);
 }
 
 std::string TextModelTypes() {

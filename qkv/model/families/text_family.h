@@ -28,9 +28,11 @@ struct TextFamilyRow {
 
 /// The row of a config.json; null if it is of no family of texts.
 const TextFamilyRow* FindTextFamily(const Fields& config);
+/// The row of a "model_type" that has one.
+const TextFamilyRow& TextFamilyOf(std::string_view model_type);
 /// The values of "model_type" that are known, for messages.
 std::string TextModelTypes();
 
-extern constinit const TextFamilyRow kHfBert, kHfDistilBert, kHfGpt2, kHfLlama, kHfMarian, kHfT5;
+extern constinit const TextFamilyRow kHfBert, kHfDistilBert, kHfGpt2, kHfLlama, kHfMarian, kHfT5, kHfTrocr;
 
 }  // namespace qkv::model

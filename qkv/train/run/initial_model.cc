@@ -187,6 +187,7 @@ InitialModel ContinuedModel(const model::Checkpoint& checkpoint, const TrainConf
   c.distillation_head = c.distillation_token;
   c.pooler_width = c.projection_width = 0;
   description.text.reset();
+  description.decoder.reset();
   if (c.pool == Pool::kTokenAndMean) c.pool = Pool::kToken;
   InitialModel start = c.family == model::Family::kVitPytorch ? MakeVitPytorchModel(std::move(description))
                                                               : MakeTimmModel(std::move(description));

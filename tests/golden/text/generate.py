@@ -301,6 +301,14 @@ def in_double(model):
             exact = torch.cat((angles.sin(), angles.cos()), 1)
             assert (module.weight - exact).abs().max() < 1e-6
             module.weight = torch.nn.Parameter(exact, requires_grad=False)
+        if type(module).__name__ == "TrOCRSinusoidalPositionalEmbedding":
+            length, D = module.weights.shape
+            angles = torch.arange(length)[:, None] * 10000.0 ** (
+                -torch.arange(D // 2, dtype=torch.float64) / (D // 2 - 1))
+            exact = torch.cat((angles.sin(), angles.cos()), 1)
+            exact[module.padding_idx] = 0
+            assert (module.weights - exact).abs().max() < 1e-5
+            module.weights = exact
     return double
 
 

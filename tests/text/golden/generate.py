@@ -52,7 +52,7 @@ D\t20
 """
 CASES = ["clip", "clip_slow", "gpt2", "llama3", "siglip", "siglip_model", "siglip_json", "t5_json", "gemma", "gemma_json",
          "llama2", "unigram_bytes", "suffix", "steps", "more_steps", "byte_normalizer"]
-MORE = ["bert", "bert_cased", "bert_slow", "bert_options", "marian", "t5_slow", "roberta", "roberta_slow", "qwen2", "qwen2_slow",
+MORE = ["bert", "bert_cased", "bert_slow", "bert_options", "marian", "t5_slow", "xlm_slow", "roberta", "roberta_slow", "qwen2", "qwen2_slow",
         "llama_json"]
 MORE_TEXTS = [
     "[MASK]", "a [MASK] b", " [SEP] a", "<mask> a", "a <mask>", ">>ita<< A photo.", ">>xyz<<", ">>deu<<a cat", ">>a",

@@ -1,0 +1,139 @@
+// qkv caption: texts about photos, by an image encoder and a decoder that reads its tokens.
+#include "qkv/app/caption.h"
+
+#include <algorithm>
+#include <memory>
+#include <span>
+
+#include "cli/command.h"
+#include "cli/images.h"
+#include "cli/output.h"
+#include "cli/writing.h"
+#include "qkv/app/json_line.h"
+#include "qkv/app/language.h"
+#include "qkv/core/file.h"
+#include "qkv/core/lines.h"
+#include "qkv/core/parallel.h"
+#include "qkv/core/text.h"
+
+namespace qkv::cli {
+namespace {
+
+struct Options {
+  ModelOptions model;
+  ImageOptions images;
+  DecodingOptions decoding;
+  std::string output;
+  bool json = false;
+};
+
+// What the command that fits the model is called.
+std::string InsteadOfCaptions(const model::VitConfig& c) {
+  if (c.detection_classes > 0) return "qkv detect finds its objects";
+  if (c.mask_classes > 0) return "qkv segment finds its masks";
+  if (c.projection_width > 0)
+    return "qkv embed gives vectors of images, and of a model with two towers qkv classify "
+           "--prompts compares them with texts";
+  return c.classes > 0 ? "qkv classify names its classes" : "qkv embed gives vectors of images";
+}
+
+model::Checkpoint OpenWriter(const Options& options) {
+  Require(!app::IsLanguageModel(options.model.path),
+          "caption: {} is a model of texts and sees no images; qkv generate, translate and summarize write texts, qkv "
+          "embed --text makes vectors of them",
+          options.model.path);
+  model::Checkpoint checkpoint = OpenCheckpoint(options.model);
+  const model::VitConfig& c = checkpoint.description.config;
+  Require(checkpoint.description.decoder.has_value(),
+          "caption: {} ({}) has no decoder that writes texts; expected a model such as ViT with GPT-2, or TrOCR; {}",
+          options.model.path, c.architecture, InsteadOfCaptions(c));
+  return checkpoint;
+}
+
+// On one line: a text may hold line ends.
+std::string OneLine(std::string text) {
+  std::ranges::replace_if(
+      text, [](char c) { return c == '\n' || c == '\r' || c == '\t'; }, ' ');
+  return Printable(Trim(text));
+}
+
+// One image: its text alone. Several: a line for each image, with its name.
+std::string LineOf(const app::Caption& caption, bool json, bool single, size_t path_width) {
+  if (json) return app::JsonLine(ToJson(caption)) + '\n';
+  if (single) return OneLine(caption.text) + '\n';
+  return FormatShown("{:<{}}  {}\n", caption.path, path_width, OneLine(caption.text));
+}
+
+int WriteCaptions(const Options& options) {
+  if (options.model.threads > 0) SetNumThreads(options.model.threads);
+  const ImageList images = CollectImages(options.images.paths);
+  app::InputFiles inputs = InputsOf(options.model);
+  inputs.Add(images.files);
+  inputs.RequireOutput(options.output);
+  const model::Checkpoint checkpoint = OpenWriter(options);
+  const model::CaptionModel model =
+      app::BuildCaptionModel(checkpoint, options.model.Parse(), {.precision = ParsePrecision(options.model.dtype)});
+  const app::Captioner captioner(model, options.model.path);
+  app::CaptionOptions caption{.settings = options.decoding.Over(captioner.Settings()), .pipeline = {}};
+  const bool single = images.files.size() == 1;
+  size_t path_width = 0;
+  for (const auto& file : images.files) path_width = std::max(path_width, file.string().size());
+  std::string out;
+  size_t written = 0, unfinished = 0;
+  int64_t longest = 0;
+  const auto show = [&](std::span<const app::Caption> captions) {
+    for (const app::Caption& one : captions) {
+      out += LineOf(one, options.json, single, path_width);
+      ++written;
+      unfinished += !one.ended;
+      if (!one.ended) longest = std::max(longest, one.tokens);
+    }
+    if (!options.output.empty()) return;
+    PrintRaw(std::exchange(out, {}));
+    FlushOutput();
+  };
+  const int failed = WithProgress(options.images, images, [&](const app::PipelineOptions& pipeline) {
+    caption.pipeline = pipeline;
+    return captioner.Write(images, caption, show);
+  });
+  if (unfinished > 0) {
+    PrintNote(
+        FormatShown("{} of {} texts end without the model's end, the longest after {} tokens; --tokens gives them "
+                    "more, as far as the model goes",
+                    unfinished, written, longest));
+  }
+  if (!options.output.empty()) {
+    Require(written > 0, "caption: no image could be read, nothing was written");
+    WriteFile(options.output, out);
+  }
+  return failed > 0 ? 1 : 0;
+}
+
+}  // namespace
+
+void RegisterCaption(Command app, int* exit_code) {
+  const auto options = std::make_shared<Options>();
+  const Command command = app.AddCommand("caption", "Write what photos show, or the line of text in them");
+  command
+      .AddOption(
+          "-m,--model", [options](const std::string& text) { options->model.path = app::FindModel(text).string(); },
+          "Folder of a model with an image encoder and a decoder (ViT with GPT-2, TrOCR), or its name in the Hugging "
+          "Face hub's cache")
+      .Required()
+      .TypeName("MODEL");
+  options->images.AddTo(command);
+  options->decoding.AddSearch(command, "Greatest number of tokens of a text (default: as the model's files say)");
+  options->decoding.AddSampling(command);
+  command.AddOption("-o,--output", &options->output, "File to write (default: standard output)").TypeName("FILE");
+  command.AddFlag("--json", &options->json, "JSON Lines, with scores and numbers of tokens");
+  options->model.AddSize(command);
+  options->model.AddCompute(command);
+  AddMaxMemory(command);
+  command.Footer(
+      "Examples:\n"
+      "  qkv caption -m nlpconnect/vit-gpt2-image-captioning photo.jpg\n"
+      "  qkv caption -m trocr-base-printed --json lines/ > lines.jsonl");
+  command.Callback([options, exit_code] { *exit_code = WriteCaptions(*options); });
+}
+
+}  // namespace qkv::cli

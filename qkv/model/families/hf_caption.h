@@ -1,0 +1,15 @@
+// What Hugging Face's models of an image encoder and a decoder have beside these two.
+#pragma once
+
+#include "qkv/model/checkpoint/tensor_names.h"
+#include "qkv/model/config/fields.h"
+
+namespace qkv::model {
+
+/// The name of the linear layer between encoder and decoder, "projection" in the table.
+const Layout& HfCaptionLayout();
+
+/// True for a config.json of such a model.
+bool IsHfCaption(const Fields& config);
+
+}  // namespace qkv::model
