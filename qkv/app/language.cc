@@ -108,6 +108,14 @@ int64_t LanguageModel::usual_length() const {
 
 int64_t LanguageModel::CountTokens(const std::string& text) const { return std::ssize(Encode({&text, 1})[0]); }
 
+int32_t LanguageModel::StartToken() const {
+  const model::GenerationDefaults& defaults = model_->description().generation;
+  const std::optional<int32_t> start = defaults.start ? defaults.start : tokenizer_.special().padding;
+  Require(start.has_value(), "{}: neither generation_config.json nor config.json has a \"decoder_start_token_id\"",
+          checkpoint_->source);
+  return *start;
+}
+
 std::vector<Written> LanguageModel::Write(std::span<const std::string> texts, const WritingOptions& options,
                                           const std::function<void(size_t)>& done) const {
   Require(model_->has_encoder() && model_->has_decoder(),
@@ -132,10 +140,7 @@ std::vector<Written> LanguageModel::Write(std::span<const std::string> texts, co
     if (!Trim(words[i]).empty()) order.push_back(i);
   }
   std::ranges::stable_sort(order, {}, [&](size_t i) { return ids[i].size(); });
-  const model::GenerationDefaults& defaults = model_->description().generation;
-  const std::optional<int32_t> start = defaults.start ? defaults.start : tokenizer_.special().padding;
-  Require(start.has_value(), "{}: neither generation_config.json nor config.json has a \"decoder_start_token_id\"",
-          checkpoint_->source);
+  const int32_t start = StartToken();
   const auto most = static_cast<size_t>(std::max<int64_t>(1, options.together));
   model::Decoder<float> decoder(
       model_->decoder(),
@@ -157,15 +162,19 @@ std::vector<Written> LanguageModel::Write(std::span<const std::string> texts, co
       }
     }
     model_->ReadSource({.ids = batch, .mask = mask}, workspace);
-    const std::vector<std::vector<int32_t>> starts(some.size(), {*start});
+    const std::vector<std::vector<int32_t>> starts(some.size(), {start});
     // Whichever texts are together, each draws with the seed of its own number.
     model::GenerationSettings settings = options.settings;
     for (const size_t i : some) settings.seeds.push_back(settings.sampling.seed + i);
     const std::vector<model::Generated> results = Generate(decoder, starts, &workspace.source, settings);
     for (size_t i = 0; i < some.size(); ++i) {
       const model::Generated& one = results[i];
-      written[some[i]] = {DecodeKnown(target_, one.tokens), std::ssize(ids[some[i]]), std::ssize(one.tokens), one.score,
-                          one.ended};
+      written[some[i]] = {.text = DecodeKnown(target_, one.tokens),
+                          .ids = one.tokens,
+                          .source_tokens = std::ssize(ids[some[i]]),
+                          .tokens = std::ssize(one.tokens),
+                          .score = one.score,
+                          .ended = one.ended};
     }
     if (done) done(first + some.size());
   }
@@ -210,7 +219,8 @@ Written LanguageModel::Continue(const std::string& prompt, const model::Generati
   const std::string rest = stream.Finish();
   if (going && !rest.empty()) show(rest);
   written.text += rest;
-  written.tokens = std::ssize(one.tokens), written.score = one.score, written.ended = one.ended;
+  written.ids = one.tokens, written.tokens = std::ssize(one.tokens), written.score = one.score,
+  written.ended = one.ended;
   return written;
 }
 
