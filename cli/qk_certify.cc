@@ -191,8 +191,12 @@ void CertifyParts(const Options& options, const std::vector<inspect::AttentionPa
       PrintJson(certificates, rank);
       continue;
     }
-    Print("{}{}\n", &part == &measured.front() ? "" : "\n", Name(part.kind));
+    if (&part != &measured.front()) Print("\n");
+    Print("{}\n", Name(part.kind));
     PrintTable(certificates, rank);
+    if (part.relative_bias()) {
+      PrintMessage("qkv: {}: biases by relative position stand beside x M x and obstruct nothing\n", Name(part.kind));
+    }
     if (part.is_cross()) {
       PrintMessage(
           "qkv: cross: M's rows belong to the decoder's tokens and its columns to the encoder's: W_Q = W_K would "

@@ -123,6 +123,7 @@ Inspection MeasureTexts(const Options& options) {
   RequireNoImageOptions(options.model, "qk inspect");
   options.images.RequireNone("qk inspect");
   if (options.images.paths.empty() || options.count == 0) {
+    if (options.count > 0) PrintMessage("qkv: no texts given: what heads do on tokens is not shown\n");
     const auto checkpoint = model::TextCheckpoint::Open(app::FindModel(options.model.path));
     return MeasureWeights(options, checkpoint.source, inspect::FindParts(checkpoint));
   }

@@ -42,8 +42,9 @@ Values OfAttention(const InspectedPart& part, double inspect::HeadAttention::*me
 std::string DescribeParameters(const InspectedPart& part) {
   const inspect::HeadParameters& p = part.parameters;
   const std::string seen =
-      part.centred ? fmt::format(" ({} after a LayerNorm, whose tokens lack one direction)", report::WithCommas(p.seen))
-                   : "";
+      p.seen < p.count.freedom
+          ? fmt::format(" ({} after a LayerNorm, whose tokens lack one direction)", report::WithCommas(p.seen))
+          : "";
   return fmt::format(
       "{} numbers are stored. {} of them its attention can see{}. Merged into one matrix: {}; with a block of W_K the "
       "identity: {}",
@@ -60,7 +61,7 @@ std::string DescribeBlocks(const InspectedPart& part) {
 }
 
 void AddFacts(const Inspection& inspection, report::Page& page) {
-  Facts facts = {{"Model", inspection.source}};
+  Facts facts = {{"Model", inspection.source}}, parameters;
   for (const InspectedPart& part : inspection.parts) {
     const std::string label = Label(part);
     facts.emplace_back(label.empty() ? "Blocks" : label,
@@ -69,11 +70,17 @@ void AddFacts(const Inspection& inspection, report::Page& page) {
       facts.emplace_back("Tokens", fmt::format("{} an image, of {} × {} patches; from {}", part.tokens->tokens,
                                                part.tokens->grid_height, part.tokens->grid_width, inspection.images));
     }
-    if (part.counted) {
-      facts.emplace_back(label.empty() ? "A head's W_Q and W_K" : label + ", a head's W_Q and W_K",
-                         DescribeParameters(part));
+    if (!part.counted) continue;
+    // Parts of equal heads share a row.
+    const std::string counts = DescribeParameters(part);
+    const auto found = std::ranges::find(parameters, counts, &Facts::value_type::second);
+    if (found == parameters.end()) {
+      parameters.emplace_back("A head's W_Q and W_K" + (label.empty() ? "" : ", " + part.name), counts);
+    } else {
+      found->first += ", " + part.name;
     }
   }
+  facts.insert(facts.end(), parameters.begin(), parameters.end());
   if (inspection.texts && inspection.parts.front().tokens) facts.emplace_back("Texts", inspection.images);
   page.Facts(facts);
   for (const std::string& caveat : inspection.caveats) page.Note(caveat);
