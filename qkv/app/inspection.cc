@@ -361,7 +361,7 @@ io::Json ToJson(const Inspection& inspection) {
     for (size_t i = 0; i < part.heads(); ++i) {
       io::Json head = {{"block", part.block(i)}, {"head", part.head(i)}};
       if (inspection.texts) head["part"] = part.name;
-      for (const InspectionField& field : fields) head[field.name] = field.of(part, i);
+      for (const InspectionField& field : fields) head[field.name] = NumberOrNull(field.of(part, i));
       const inspect::HeadWeights& weights = part.weights[i];
       head["qk_singular_values"] = weights.qk.singular_values, head["ov_singular_values"] = weights.ov.singular_values;
       head["qk_eigenvalues"] = part.cross ? io::Json() : Complex(weights.qk.eigenvalues);

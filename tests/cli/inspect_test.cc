@@ -174,7 +174,9 @@ TEST(Certify, TellsThePartsOfATranslator) {
   size_t cross = 0;
   for (const io::Json& json : JsonLines(Qkv("qk certify --json --rank 3" + model).out)) {
     cross += json["part"] == "cross";
-    if (json["rewriting"] == "truncate") EXPECT_EQ(json["rank"], 3);
+    if (json["rewriting"] == "truncate") {
+      EXPECT_EQ(json["rank"], 3);
+    }
   }
   EXPECT_EQ(cross, 2u * (3 * 10 + 3));
   EXPECT_TRUE(Contains(Qkv("qk certify --rank 9" + model).err, "encoder part have 8 features"));
