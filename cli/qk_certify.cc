@@ -183,6 +183,11 @@ AttentionTraits WithGiven(const Options& options, const nn::AttentionConfig& att
 void CertifyParts(const Options& options, const std::vector<inspect::AttentionPart>& parts) {
   RequireNoImageOptions(options.model, "qk certify");
   const std::vector<inspect::AttentionPart> measured = app::MeasuredParts(parts);
+  for (const inspect::AttentionPart& part : parts) {
+    if (part.has_queries()) continue;
+    PrintMessage("qkv: {}: scores of {} attention do not come from tokens: its heads are left out\n", Name(part.kind),
+                 model::Name(part.attention().kind));
+  }
   for (const inspect::AttentionPart& part : measured) {
     const int64_t rank = ChosenRank(options, part.attention(), Name(part.kind));
     const AttentionTraits traits = WithGiven(options, part.attention(), lab::MakeAttentionTraits(part));

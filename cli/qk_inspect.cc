@@ -145,9 +145,10 @@ Inspection MeasureTexts(const Options& options) {
 Inspection MeasureSequences(const Options& options) {
   RequireNoImageOptions(options.model, "qk inspect");
   options.images.RequireNone("qk inspect");
-  Require(options.images.paths.empty(),
-          "qk inspect: {} is a model of sequences without a tokenizer; its weights are inspected, without {}",
-          options.model.path, options.images.paths.front());
+  if (!options.images.paths.empty()) {
+    Fail("qk inspect: {} is a model of sequences without a tokenizer: its weights are inspected, without {}",
+         options.model.path, options.images.paths.front());
+  }
   const auto checkpoint = model::SequenceCheckpoint::Open(options.model.path);
   return MeasureWeights(options, checkpoint.source, inspect::FindParts(checkpoint));
 }

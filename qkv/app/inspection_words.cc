@@ -163,8 +163,8 @@ std::string DescribeTextReach(const InspectedPart& part) {
     return fmt::format(
         "The alignment is {} diagonal in the median head, {} (1: attention on the diagonal; 0: as uniform attention). "
         "The source's last token, which ends it, gets {} in the median head, {}. {}",
-        report::Number(Median(diagonal), 2), Range(part, diagonal, [](double x) { return Signed(x); }),
-        Percent(Median(last)), Range(part, last, Percent), spread);
+        Signed(Median(diagonal)), Range(part, diagonal, [](double x) { return Signed(x); }), Percent(Median(last)),
+        Range(part, last, Percent), spread);
   }
   const Values distance = of(&inspect::HeadAttention::distance), first = of(&inspect::HeadAttention::first);
   return fmt::format(

@@ -40,8 +40,8 @@ std::string DescribeReach(const Inspection& inspection, const InspectedPart& par
 /// Why circuits of cross-attention have no symmetry and no eigenvalues.
 inline constexpr const char* kTwoSpaces =
     "Queries come from the decoder's tokens, keys and values from the encoder's: rows and columns of M belong to two "
-    "spaces. Symmetry and eigenvalues compare rows with columns, so they have no meaning here; singular values and "
+    "spaces. Symmetry and eigenvalues compare rows with columns, so they have no meaning here. Singular values and "
     "ranks "
-    "do not.";
+    "have the meaning that they have elsewhere.";
 
 }  // namespace qkv::app::heads

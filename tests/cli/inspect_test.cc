@@ -163,6 +163,35 @@ TEST(Inspect, TakesEveryFamilyOfText) {
   EXPECT_TRUE(Contains(Qkv("qk inspect -m " + Golden("tasks/llama")).err, "distance 0"));
 }
 
+// Models of sequences of qkv's own have weights, and parts whose scores do not come from tokens have none to tell.
+TEST(Inspect, TakesRunsOfTraining) {
+  const TemporaryFolder folder;
+  const std::string task = (folder / "task").string(), pairs = (folder / "pairs.tsv").string(),
+                    run = (folder / "run").string();
+  ASSERT_EQ(Qkv("train task:copy --steps 2 --width 16 --depth 2 --heads 2 -q -o " + task).exit_code, 0);
+  const CommandOutput said = Qkv("qk inspect -m " + task);
+  ASSERT_EQ(said.exit_code, 0) << said.err;
+  EXPECT_EQ(Lines(said.out), 5u);
+  EXPECT_EQ(Qkv("qk certify -m " + task).exit_code, 0);
+  EXPECT_TRUE(Contains(Qkv("qk inspect -m " + task + " words").err, "without a tokenizer"));
+
+  std::string lines;
+  for (int i = 0; i < 40; ++i) lines += "rot Haus\tred house\nblau Baum\tblue tree\n";
+  WriteFile(pairs, lines);
+  const CommandOutput trained =
+      Qkv("train " + pairs + " -o " + run +
+          " --vocabulary 300 --length 24 --width 16 --depth 1 --heads 2 --steps 2 --batch 200 "
+          "--attention gaussian -q");
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  for (const char* command : {"qk inspect", "qk certify"}) {
+    const CommandOutput of_run = Qkv(std::string(command) + " -m " + run + (command[3] == 'i' ? " 'rot Haus'" : ""));
+    ASSERT_EQ(of_run.exit_code, 0) << of_run.err;
+    EXPECT_TRUE(Contains(of_run.out, "cross")) << of_run.out;
+    EXPECT_TRUE(Contains(of_run.err, "gaussian")) << of_run.err;
+    EXPECT_FALSE(Contains(of_run.out, "encoder"));
+  }
+}
+
 TEST(Certify, TellsThePartsOfATranslator) {
   const std::string model = " -m " + Golden("text/marian");
   const CommandOutput said = Qkv("qk certify" + model);
