@@ -34,8 +34,8 @@ struct TextOutputs {
   std::vector<Outputs<float>::Attention> encoder_attention = {};  // of the encoder of a pair
   std::vector<Outputs<float>::Attention> attention = {};          // of the decoder, or of an encoder alone
   std::vector<Outputs<float>::Attention> cross_attention = {};    // of the decoder over the encoder's tokens
-  // What blocks read, [B, N or T, D], of the encoder of a pair; of the decoder, or an encoder alone.
-  std::vector<Outputs<float>::Hidden> encoder_hidden = {}, hidden = {};
+  std::vector<Outputs<float>::Hidden> encoder_hidden = {};  // what blocks read, [B, N, D], of the encoder of a pair
+  std::vector<Outputs<float>::Hidden> hidden = {};          // likewise of the decoder, or of an encoder alone
 };
 
 /// Scratch memory of one caller of TextModel, not shared between threads.
