@@ -4,8 +4,10 @@
 #include <cstdint>
 
 #include "cli/output.h"
+#include "qkv/app/language.h"
 #include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
+#include "qkv/model/config/sequence_config.h"
 
 namespace qkv::cli {
 namespace {
@@ -128,6 +130,22 @@ model::Model LoadModel(const ModelOptions& options) {
 model::Model LoadModel(const model::Checkpoint& checkpoint, const ModelOptions& options,
                        const model::BuildOptions& build) {
   return app::BuildModel(checkpoint, options.Parse(), build);
+}
+
+void RequireNoImageOptions(const ModelOptions& options, std::string_view command) {
+  const model::ModelHints hints = options.Hints();
+  Require(options.size.empty() && options.labels.empty() && hints.heads == 0 && hints.state_dict.empty() &&
+              !hints.configure(),
+          "{}: --size, --labels, --set and what else describes images are not of a model of texts", command);
+}
+
+void RequireImageModel(const ModelOptions& options, std::string_view command) {
+  if (options.path.empty()) return;
+  Require(
+      !app::IsLanguageModel(options.path) && !model::IsSequenceModel(options.path),
+      "{0}: {1} is a model of text, expected one of images; qkv qk inspect -m {1} and qkv qk certify -m {1} say what "
+      "its heads are and what could be rewritten",
+      command, options.path);
 }
 
 simd::Precision ParsePrecision(std::string_view name) { return app::ParsePrecision(name, "--dtype"); }

@@ -83,6 +83,13 @@ model::Model LoadModel(const ModelOptions& options);
 model::Model LoadModel(const model::Checkpoint& checkpoint, const ModelOptions& options,
                        const model::BuildOptions& build);
 
+/// Throws Error, which begins with the command's name, if an option was given that describes images: for models of
+/// text.
+void RequireNoImageOptions(const ModelOptions& options, std::string_view command);
+/// Throws Error, which begins with the command's name, for a model of text or of sequences, whose heads the laboratory
+/// inspects and certifies and does not rewrite.
+void RequireImageModel(const ModelOptions& options, std::string_view command);
+
 /// app::ParsePrecision of --dtype.
 simd::Precision ParsePrecision(std::string_view name);
 

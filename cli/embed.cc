@@ -85,9 +85,7 @@ int EmbedTexts(const Options& options) {
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
   const model::BuildOptions build{.precision = ParsePrecision(options.model.dtype)};
   if (app::IsLanguageModel(options.model.path)) {
-    Require(options.model.size.empty() && options.model.labels.empty() && options.model.settings.empty() &&
-                !options.model.Hints().configure(),
-            "embed: --size, --labels, --set and what else describes images are not of a model of texts");
+    RequireNoImageOptions(options.model, "embed");
     const auto model = app::LanguageModel::Open(options.model.path, build, PrintNote);
     return WriteTexts(options, Source(options, model.checkpoint(), "model"),
                       [&](const std::vector<std::string>& texts) { return model.Embed(texts, PrintNote); });

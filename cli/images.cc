@@ -34,6 +34,11 @@ void ImageOptions::AddHow(Command command) {
   command.AddFlag("-q,--quiet", &quiet, "No progress line");
 }
 
+void ImageOptions::RequireNone(std::string_view command) const {
+  Require(batch == 0 && !ignore_exif && window.empty() && max_pixels == image::DecodeOptions().max_pixels,
+          "{}: --batch, --ignore-exif, --window and --max-pixels are of images, not of a model of texts", command);
+}
+
 image::DecodeOptions ImageOptions::Decode() const {
   image::DecodeOptions options;
   options.exif_orientation = !ignore_exif;

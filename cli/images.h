@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/command.h"
@@ -28,6 +29,8 @@ struct ImageOptions {
   /// All but the paths and --batch.
   void AddHow(Command command);
   void AddBatch(Command command);
+  /// Throws Error, which begins with the command's name, if one of these but the paths was given: for models of text.
+  void RequireNone(std::string_view command) const;
   image::DecodeOptions Decode() const;
 };
 

@@ -18,6 +18,7 @@ struct Options {
 };
 
 int InfoOfText(const Options& options) {
+  RequireNoImageOptions(options.model, "info");
   const auto checkpoint = model::TextCheckpoint::Open(options.model.path);
   if (options.json) {
     PrintJsonLine(app::TextInfoJson(checkpoint));

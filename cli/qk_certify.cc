@@ -12,6 +12,8 @@
 
 #include "cli/command.h"
 #include "cli/output.h"
+#include "qkv/app/inspection.h"
+#include "qkv/app/language.h"
 #include "qkv/core/parallel.h"
 #include "qkv/io/json.h"
 #include "qkv/lab/certificate.h"
@@ -97,6 +99,7 @@ void PrintJson(const std::vector<lab::Certificate>& certificates, int64_t rank) 
                      {"logit_bound", OrNull(c.logit_bound)},
                      {"attention_bound", OrNull(c.attention_bound)},
                      {"condition", OrNull(c.condition)}};
+    if (!c.part.empty()) line["part"] = c.part;
     line["head"] = c.head == lab::Certificate::kAllHeads ? io::Json() : io::Json(c.head);
     if (c.rewriting == lab::Rewriting::kTruncate) line["rank"] = rank;
     PrintJsonLine(line);
@@ -162,16 +165,67 @@ void PrintTable(const std::vector<lab::Certificate>& certificates, int64_t rank)
   }
 }
 
+// --rank, or half of a head's features.
+int64_t ChosenRank(const Options& options, const nn::AttentionConfig& attention, std::string_view part) {
+  const int64_t rank = options.rank > 0 ? options.rank : lab::HalfRank(attention);
+  Require(rank <= attention.query_width(), "--rank: queries and keys{} have {} features, got {}",
+          part.empty() ? "" : fmt::format(" of the {} part", part), attention.query_width(), rank);
+  return rank;
+}
+
+// With what --with adds.
+AttentionTraits WithGiven(const Options& options, const nn::AttentionConfig& attention, AttentionTraits traits) {
+  const std::string wrong = ParseSurroundings(options.with, attention.query_width(), &traits);
+  Require(wrong.empty(), "--with: {}", wrong);
+  return traits;
+}
+
+void CertifyParts(const Options& options, const std::vector<inspect::AttentionPart>& parts) {
+  RequireNoImageOptions(options.model, "qk certify");
+  const std::vector<inspect::AttentionPart> measured = app::MeasuredParts(parts);
+  for (const inspect::AttentionPart& part : parts) {
+    if (part.has_queries()) continue;
+    PrintMessage("qkv: {}: scores of {} attention do not come from tokens: its heads are left out\n", Name(part.kind),
+                 model::Name(part.attention().kind));
+  }
+  for (const inspect::AttentionPart& part : measured) {
+    const int64_t rank = ChosenRank(options, part.attention(), Name(part.kind));
+    const AttentionTraits traits = WithGiven(options, part.attention(), lab::MakeAttentionTraits(part));
+    const std::vector<lab::Certificate> certificates = lab::Certify(part, rank, traits);
+    if (options.json) {
+      PrintJson(certificates, rank);
+      continue;
+    }
+    if (&part != &measured.front()) Print("\n");
+    Print("{}\n", Name(part.kind));
+    PrintTable(certificates, rank);
+    if (part.relative_bias()) {
+      PrintMessage("qkv: {}: biases by relative position stand beside x M x and obstruct nothing\n", Name(part.kind));
+    }
+    if (part.is_cross()) {
+      PrintMessage(
+          "qkv: cross: M's rows belong to the decoder's tokens and its columns to the encoder's: W_Q = W_K would "
+          "compare the features of two spaces by their numbers\n");
+    }
+  }
+}
+
 int Certify(const Options& options) {
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
+  if (app::IsLanguageModel(options.model.path)) {
+    const auto checkpoint = model::TextCheckpoint::Open(app::FindModel(options.model.path));
+    CertifyParts(options, inspect::FindParts(checkpoint));
+    return 0;
+  }
+  if (!options.model.path.empty() && model::IsSequenceModel(options.model.path)) {
+    const auto checkpoint = model::SequenceCheckpoint::Open(options.model.path);
+    CertifyParts(options, inspect::FindParts(checkpoint));
+    return 0;
+  }
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
-  const model::VitConfig& config = checkpoint.description.config;
-  const int64_t rank = options.rank > 0 ? options.rank : lab::HalfRank(config);
-  Require(rank <= config.block.attention.query_width(), "--rank: queries and keys have {} features, got {}",
-          config.block.attention.query_width(), rank);
-  AttentionTraits traits = lab::MakeAttentionTraits(config);
-  const std::string wrong = ParseSurroundings(options.with, config.block.attention.query_width(), &traits);
-  Require(wrong.empty(), "--with: {}", wrong);
+  const nn::AttentionConfig& attention = checkpoint.description.config.block.attention;
+  const int64_t rank = ChosenRank(options, attention, "");
+  const AttentionTraits traits = WithGiven(options, attention, lab::MakeAttentionTraits(checkpoint.description.config));
   const std::vector<lab::Certificate> certificates = lab::Certify(checkpoint, rank, traits);
   if (options.json) {
     PrintJson(certificates, rank);
@@ -200,11 +254,14 @@ void RegisterQkCertify(Command app, int* exit_code) {
   command.AddOption("--threads", &options->model.threads, "Threads (default: all cores)").Range(1, 1024).TypeName("N");
   command.AddFlag("--json", &options->json, "JSON Lines on stdout, one for each block, head and rewriting");
   command.Footer(
-      "Rows that are equal stand together, with the range of their numbers. docs/algebra.md has the statements.\n\n"
+      "Rows that are equal stand together, with the range of their numbers. docs/algebra.md has the statements. Of "
+      "models\n"
+      "of text the encoder, the decoder and its cross-attention each have a table.\n\n"
       "Examples:\n"
       "  qkv qk certify -m vit                   may its queries and keys be merged?\n"
       "  qkv qk certify -m vit --with rope,sink  and if it also had these?\n"
-      "  qkv qk certify -m vit --rank 16 --json  every head by itself");
+      "  qkv qk certify -m vit --rank 16 --json  every head by itself\n"
+      "  qkv qk certify -m opus-mt-en-it         and of a translator");
   command.Callback([options, exit_code] { *exit_code = Certify(*options); });
 }
 

@@ -60,6 +60,7 @@ int Claims(const Options& options) {
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
   const std::vector<std::string> ids = ParseClaims(options.only);
   const std::vector<lab::AblationResults> ablations = ReadAblations(options);
+  RequireImageModel(options.model, "qk claims");
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
   std::vector<std::filesystem::path> files;
   app::InputFiles inputs = InputsOf(options.model);

@@ -1,7 +1,10 @@
 // qkv qk inspect: what the heads of a model are, as a table, as data, and as a page.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <iterator>
 #include <memory>
 
 #include "cli/command.h"
@@ -9,7 +12,10 @@
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "qkv/app/inspection.h"
+#include "qkv/app/inspection_texts.h"
+#include "qkv/app/texts.h"
 #include "qkv/core/file.h"
+#include "qkv/core/lines.h"
 #include "qkv/core/parallel.h"
 #include "qkv/report/table.h"
 #include "qkv/report/text.h"
@@ -60,8 +66,8 @@ Pixels MakeImages(const Options& options, const model::Checkpoint& checkpoint) {
   return pixels;
 }
 
-Inspection Measure(const Options& options, int* failed) {
-  if (options.model.threads > 0) SetNumThreads(options.model.threads);
+// Of a model of images.
+Inspection MeasureImages(const Options& options, int* failed) {
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
   const model::VitConfig& c = checkpoint.description.config;
   Inspection inspection;
@@ -79,49 +85,156 @@ Inspection Measure(const Options& options, int* failed) {
   return inspection;
 }
 
+bool IsFile(const std::string& text) {
+  std::error_code ignored;
+  return text == "-" || std::filesystem::is_regular_file(text, ignored);
+}
+
+// Texts of a model of text: files with one a line, or words.
+std::vector<std::string> ReadTexts(const Options& options, std::string* from) {
+  std::vector<std::string> all, chosen;
+  for (const std::string& text : options.images.paths) {
+    if (IsFile(text)) {
+      const std::vector<std::string> lines = app::ReadTexts(text);
+      std::ranges::copy_if(lines, std::back_inserter(all), [](const std::string& line) { return !Trim(line).empty(); });
+    } else {
+      app::RequireWords(text, "qk inspect");
+      all.push_back(text);
+    }
+  }
+  Require(!all.empty(), "qk inspect: the files hold no text");
+  const auto count = std::ssize(all), taken = std::min(count, options.count);
+  for (int64_t i = 0; i < taken; ++i) chosen.push_back(all[static_cast<size_t>(i * count / taken)]);
+  *from = fmt::format("{} texts", taken);
+  if (taken < count) *from += fmt::format(" of {}", count);
+  return chosen;
+}
+
+Inspection MeasureWeights(const Options& options, const std::string& source,
+                          const std::vector<inspect::AttentionPart>& parts) {
+  int64_t blocks = 0;
+  for (const inspect::AttentionPart& part : parts) blocks += part.has_queries() ? part.config->depth : 0;
+  Progress progress(blocks, "blocks", options.images.quiet);
+  return app::InspectWeights(source, parts, [&] { progress.Advance(1); });
+}
+
+// Of a model of text, and with texts on their tokens.
+Inspection MeasureTexts(const Options& options) {
+  RequireNoImageOptions(options.model, "qk inspect");
+  options.images.RequireNone("qk inspect");
+  if (options.images.paths.empty() || options.count == 0) {
+    if (options.count > 0) PrintMessage("qkv: no texts given: what heads do on tokens is not shown\n");
+    const auto checkpoint = model::TextCheckpoint::Open(app::FindModel(options.model.path));
+    return MeasureWeights(options, checkpoint.source, inspect::FindParts(checkpoint));
+  }
+  const auto model =
+      app::LanguageModel::Open(options.model.path, {.precision = ParsePrecision(options.model.dtype)}, PrintNote);
+  const std::vector<inspect::AttentionPart> all = inspect::FindParts(model.checkpoint());
+  Inspection inspection = MeasureWeights(options, model.checkpoint().source, all);
+  const std::vector<inspect::AttentionPart> parts = app::MeasuredParts(all);
+  std::string from;
+  const std::vector<std::string> texts = ReadTexts(options, &from);
+  const std::vector<inspect::TextIds> ids = app::IdsOfTexts(model, texts, PrintNote);
+  Progress progress(inspect::TextSteps(parts, ids), "texts", options.images.quiet);
+  app::InspectTexts(
+      model, parts, ids, from, [&] { progress.Advance(1); }, inspection);
+  return inspection;
+}
+
+// Of a model of sequences that qkv trained on a task or a text.
+Inspection MeasureSequences(const Options& options) {
+  RequireNoImageOptions(options.model, "qk inspect");
+  options.images.RequireNone("qk inspect");
+  if (!options.images.paths.empty()) {
+    Fail("qk inspect: {} is a model of sequences without a tokenizer: its weights are inspected, without {}",
+         options.model.path, options.images.paths.front());
+  }
+  const auto checkpoint = model::SequenceCheckpoint::Open(options.model.path);
+  return MeasureWeights(options, checkpoint.source, inspect::FindParts(checkpoint));
+}
+
+Inspection Measure(const Options& options, int* failed) {
+  if (options.model.threads > 0) SetNumThreads(options.model.threads);
+  if (app::IsLanguageModel(options.model.path)) return MeasureTexts(options);
+  if (!options.model.path.empty() && model::IsSequenceModel(options.model.path)) return MeasureSequences(options);
+  return MeasureImages(options, failed);
+}
+
+// A finite number, or a dash.
+std::string Shown(double value, int digits, double times = 1, const char* unit = "") {
+  return std::isfinite(value) ? fmt::format("{:.{}f}{}", times * value, digits, unit) : "–";
+}
+
+// Columns of what heads do on tokens.
+std::vector<std::string> TokenColumns(const Inspection& inspection) {
+  std::vector<std::string> names = {"position", "content", "same", "entropy", "distance", "near"};
+  if (inspection.texts) names.emplace_back("first");
+  if (std::ranges::any_of(inspection.parts, &app::InspectedPart::cross)) {
+    names.insert(names.end(), {"diagonal", "end"});
+  }
+  if (inspection.class_token) names.emplace_back("class");
+  return names;
+}
+
+void AddTokenCells(const Inspection& inspection, const app::InspectedPart& part, size_t i,
+                   std::vector<std::string>* row) {
+  const inspect::LogitShares none{.share = {NAN, NAN, NAN, NAN}, .same = NAN};
+  const inspect::LogitShares& logits = part.splits_logits() ? part.tokens->logits[i] : none;
+  const inspect::HeadAttention& a = part.tokens->attention[i];
+  const auto percent = [](double share) { return Shown(share, 0, 100, " %"); };
+  row->insert(row->end(),
+              {percent(logits.share[inspect::kPositionPosition]), percent(logits.share[inspect::kContentContent]),
+               percent(logits.same), Shown(a.entropy, 2), Shown(a.distance, 2), percent(a.near)});
+  if (inspection.texts) row->push_back(percent(a.first));
+  if (std::ranges::any_of(inspection.parts, &app::InspectedPart::cross)) {
+    row->insert(row->end(), {Shown(a.diagonal, 2), percent(a.last)});
+  }
+  if (inspection.class_token) row->push_back(percent(a.class_token));
+}
+
 // The few columns that fit a terminal.
 void PrintTable(const Inspection& inspection) {
-  report::Table table{
-      .columns = {{"block"}, {"head"}, {"effective rank"}, {"for 99 %"}, {"symmetry"}, {"QK sign"}, {"OV sign"}}};
-  if (inspection.free_gauge) table.columns.push_back({"W_Q/W_K"});
-  if (inspection.tokens) {
-    for (const char* name : {"position", "content", "same", "entropy", "distance", "near"})
-      table.columns.push_back({name});
-    if (inspection.config.class_token) table.columns.push_back({"class"});
+  report::Table table;
+  if (inspection.texts) table.columns.push_back({"part", report::Align::kLeft});
+  table.columns.insert(table.columns.end(),
+                       {{"block"}, {"head"}, {"effective rank"}, {"for 99 %"}, {"symmetry"}, {"QK sign"}, {"OV sign"}});
+  const bool gauge = std::ranges::any_of(inspection.parts, &app::InspectedPart::free_gauge);
+  const bool tokens = inspection.parts.front().tokens.has_value();
+  if (gauge) table.columns.push_back({"W_Q/W_K"});
+  if (tokens) {
+    for (const std::string& name : TokenColumns(inspection)) table.columns.push_back({name});
   }
-  for (size_t i = 0; i < inspection.heads(); ++i) {
-    const inspect::HeadWeights& head = inspection.weights[i];
-    std::vector<std::string> row = {
-        fmt::format("{}", inspection.block(i)),        fmt::format("{}", inspection.head(i)),
-        fmt::format("{:.1f}", head.qk.effective_rank), fmt::format("{}", head.qk.energy_rank[1]),
-        fmt::format("{:.2f}", head.qk.symmetry),       fmt::format("{:.2f}", head.qk.eigenvalue_sign),
-        fmt::format("{:.2f}", head.ov.eigenvalue_sign)};
-    if (inspection.free_gauge) row.push_back(report::Number(head.query_norm / head.key_norm));
-    if (inspection.tokens) {
-      const inspect::TokenStatistics& t = *inspection.tokens;
-      const auto share = [&](auto of) {
-        return t.logits.empty() ? std::string("–") : fmt::format("{:.0f} %", 100 * of(t.logits[i]));
-      };
-      const auto part = [&](inspect::LogitPart which) {
-        return share([which](const inspect::LogitShares& logits) { return logits.share[which]; });
-      };
-      const auto number = [](double value, const char* unit, double times, int digits) {
-        return std::isfinite(value) ? fmt::format("{:.{}f}{}", times * value, digits, unit) : std::string("–");
-      };
-      const inspect::HeadAttention& a = t.attention[i];
-      row.insert(row.end(), {part(inspect::kPositionPosition), part(inspect::kContentContent),
-                             share([](const inspect::LogitShares& logits) { return logits.same; }),
-                             number(a.entropy, "", 1, 2), number(a.distance, "", 1, 2), number(a.near, " %", 100, 0)});
-      if (inspection.config.class_token) row.push_back(number(a.class_token, " %", 100, 0));
+  for (const app::InspectedPart& part : inspection.parts) {
+    for (size_t i = 0; i < part.heads(); ++i) {
+      const inspect::HeadWeights& head = part.weights[i];
+      std::vector<std::string> row;
+      if (inspection.texts) row.push_back(part.name);
+      row.insert(row.end(),
+                 {fmt::format("{}", part.block(i)), fmt::format("{}", part.head(i)),
+                  fmt::format("{:.1f}", head.qk.effective_rank), fmt::format("{}", head.qk.energy_rank[1]),
+                  Shown(head.qk.symmetry, 2), Shown(head.qk.eigenvalue_sign, 2), Shown(head.ov.eigenvalue_sign, 2)});
+      if (gauge) row.push_back(part.free_gauge ? report::Number(head.query_norm / head.key_norm) : "–");
+      if (tokens) AddTokenCells(inspection, part, i, &row);
+      table.rows.push_back(std::move(row));
     }
-    table.rows.push_back(std::move(row));
   }
   PrintRaw(report::ToText(table));
 }
 
+// The files of images or texts that are read.
+void AddInputs(const Options& options, app::InputFiles* inputs) {
+  if (options.images.paths.empty()) return;
+  if (!app::IsLanguageModel(options.model.path)) return inputs->Add(CollectImages(options.images.paths).files);
+  std::vector<std::filesystem::path> files;
+  for (const std::string& text : options.images.paths) {
+    if (text != "-" && IsFile(text)) files.emplace_back(text);
+  }
+  inputs->Add(files);
+}
+
 int Inspect(const Options& options) {
   app::InputFiles inputs = InputsOf(options.model);
-  if (!options.images.paths.empty()) inputs.Add(CollectImages(options.images.paths).files);
+  AddInputs(options, &inputs);
   for (const std::string& file : {options.output, options.report}) inputs.RequireOutput(file);
   int failed = 0;
   const Inspection inspection = Measure(options, &failed);
@@ -148,10 +261,15 @@ void RegisterQkInspect(Command app, int* exit_code) {
   options->model.AddModel(command);
   options->model.AddSize(command);
   options->model.AddCompute(command);
-  options->images.AddTo(command, /*required=*/false);
+  command.AddOption("PATH", &options->images.paths,
+                    "Images, folders of images (read recursively), or - for stdin; for a model of text files with a "
+                    "text a line, -, or words");
+  options->images.AddHow(command);
+  options->images.AddBatch(command);
   command
       .AddOption("--images", &options->count,
-                 "Images to take of those given, or of random noise to make where none are; 0: weights alone")
+                 "Images or texts to take of those given, or images of random noise to make where none are; 0: weights "
+                 "alone")
       .Range(0, 4096)
       .TypeName("N")
       .ShowDefault();
@@ -160,7 +278,8 @@ void RegisterQkInspect(Command app, int* exit_code) {
   command.AddOption("-o,--output", &options->output, "CSV file to write, a line a head").TypeName("FILE");
   command.Footer(
       "Columns of the table, a line a head:\n"
-      "  effective rank   exp of the entropy of M's singular values, M = W_Q'W_K after LayerNorm\n"
+      "  part             of models of text: encoder, decoder, or cross: what the decoder reads of the encoder\n"
+      "  effective rank   exp of the entropy of M's singular values, M = W_Q'W_K with the norm before it folded in\n"
       "  for 99 %         features that hold 99 % of M's energy\n"
       "  symmetry         1: M is symmetric, as with W_Q = W_K; -1: antisymmetric; 0: as much of one as of the other\n"
       "  QK sign          of M's eigenvalues: 1: tokens attend to similar ones; -1: to dissimilar ones\n"
@@ -173,11 +292,18 @@ void RegisterQkInspect(Command app, int* exit_code) {
       "                   not matter which token asks\n"
       "  entropy          of the attention, in nats; distance: in patches; near: to the token itself and the 8 around "
       "it;\n"
-      "                   class: to the class token\n\n"
+      "                   class: to the class token\n"
+      "                   of texts distance: in tokens; near: to the token itself and the 2 beside it; first: to the\n"
+      "                   first token; cross-attention: diagonal: 1 if it follows the source in order, 0 as uniform\n"
+      "                   attention; end: to the source's last token\n"
+      "A number that a head does not have is \u2013: cross-attention has no symmetry and no signs, as M's rows and "
+      "columns\n"
+      "belong to two spaces.\n\n"
       "Examples:\n"
       "  qkv qk inspect -m vit photos/                        the table\n"
       "  qkv qk inspect -m vit --report heads.html photos/    a page with pictures\n"
-      "  qkv qk inspect -m vit --images 0 -o heads.csv        the weights alone");
+      "  qkv qk inspect -m vit --images 0 -o heads.csv        the weights alone\n"
+      "  qkv qk inspect -m opus-mt-en-it lines.txt            a translator, on texts and its own answers to them");
   command.Callback([options, exit_code] { *exit_code = Inspect(*options); });
 }
 

@@ -14,6 +14,7 @@ namespace {
 
 int Merge(const RewriteOptions& options) {
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
+  RequireImageModel(options.model, "qk merge");
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
   const lab::Written written = lab::Merge(checkpoint, options.output, options.Write());
   PrintSizes(options.output, written);

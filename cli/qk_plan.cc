@@ -211,6 +211,7 @@ void RequireChoice(const model::VitConfig& c) {
 
 // Prints what inference does, and what that saves.
 int PlanModel(const QkPlanOptions& options) {
+  RequireImageModel(options.model, "qk plan");
   const model::VitConfig c = model::InputConfig(OpenCheckpoint(options.model).description);
   RequireChoice(c);
   const int64_t tokens = app::WithImageSize(c, options.model.Parse().size).tokens();

@@ -14,6 +14,7 @@ struct Options : RewriteOptions {
 
 int Split(const Options& options) {
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
+  RequireImageModel(options.model, "qk split");
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
   PrintSizes(options.output, lab::Split(checkpoint, options.width, options.output, options.Write()));
   return 0;

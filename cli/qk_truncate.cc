@@ -117,6 +117,7 @@ int PrintDrift(const Options& options, const model::Checkpoint& checkpoint, cons
 
 int Truncate(const Options& options) {
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
+  RequireImageModel(options.model, "qk truncate");
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
   lab::TruncateOptions request{.rank = options.rank, .write = options.Write()};
   if (options.images.empty() && options.calibration.empty()) {

@@ -286,6 +286,10 @@ void AddInputs(const Options& options, app::InputFiles* inputs) {
 Queries AnyQueries(const Options& options, const app::VectorFile& vectors) {
   if (app::IsLanguageModel(options.model.path)) {
     Require(options.sheet.empty(), "search: --sheet is of photos, and {} is a model of texts", options.model.path);
+    RequireNoImageOptions(options.model, "search");
+    options.images.RequireNone("search");
+    Require(options.pool.empty() || options.pool == "model",
+            "search: --pool {} is of images; a text has one vector, as its model makes it", options.pool);
     const auto model =
         app::LanguageModel::Open(options.model.path, {.precision = ParsePrecision(options.model.dtype)}, PrintNote);
     CompareSource(options, vectors, model.checkpoint());

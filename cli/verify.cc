@@ -170,6 +170,7 @@ Answers AnswerPixels(const Options& options, const io::SafeTensors& reference) {
 }
 
 Answers AnswerTexts(const Options& options, const io::SafeTensors& reference) {
+  RequireNoImageOptions(options.model, "verify");
   const auto model = model::TextModel::Load(options.model.path, {.precision = ParsePrecision(options.model.dtype)});
   const model::TextDescription& description = model.description();
   const int64_t last = app::TextDepth(description) - 1;

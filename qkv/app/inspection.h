@@ -9,27 +9,54 @@
 
 #include "qkv/inspect/heads.h"
 #include "qkv/inspect/heads_tokens.h"
+#include "qkv/inspect/parts.h"
 #include "qkv/io/json.h"
 
 namespace qkv::app {
 
-struct Inspection {
-  std::string source;  // the model
-  model::VitConfig config;
-  bool free_gauge = true;  // W_Q and W_K are weights of their own, and any T between them cancels (algebra/gauge.h)
-  inspect::HeadParameters parameters;              // if the gauge is free
+/// Heads of one part of a model. Images have one part without a name.
+struct InspectedPart {
+  std::string name;           // of a model of text: "encoder", "decoder", "cross"
+  int64_t depth = 0;          // L
+  int64_t heads_a_block = 0;  // H
+  int64_t width = 0;          // D
+  int64_t source_width = 0;   // of the tokens of keys and values: D but for cross-attention
+  int64_t head_width = 0;     // E, of values
+  bool cross = false;         // queries come from one sequence, keys and values from another
+  bool free_gauge = true;     // W_Q and W_K are weights of their own, and any T between them cancels (algebra/gauge.h)
+  bool centred = true;        // tokens come from a LayerNorm, so they lack one direction
+  bool counted = true;        // `parameters` are known: the gauge is free, and both sides have one width
+  inspect::HeadParameters parameters;
   std::vector<inspect::HeadWeights> weights;       // [L·H]: head h of block b is b · H + h
   std::optional<inspect::TokenStatistics> tokens;  // unless only weights were measured
-  std::string images;                              // where the tokens come from, in words
-  std::vector<std::string> caveats;                // what the numbers leave out, in sentences
 
   size_t heads() const { return weights.size(); }
-  int64_t block(size_t i) const { return static_cast<int64_t>(i) / config.block.attention.heads; }
-  int64_t head(size_t i) const { return static_cast<int64_t>(i) % config.block.attention.heads; }
+  int64_t block(size_t i) const { return static_cast<int64_t>(i) / heads_a_block; }
+  int64_t head(size_t i) const { return static_cast<int64_t>(i) % heads_a_block; }
+  bool splits_logits() const { return tokens && !tokens->logits.empty(); }
+};
+
+struct Inspection {
+  std::string source;                // the model
+  bool texts = false;                // it is one of text
+  bool class_token = false;          // of a model of images
+  int64_t registers = 0;             // likewise
+  std::vector<InspectedPart> parts;  // one at least
+  std::string images;                // where the tokens come from, in words
+  std::vector<std::string> caveats;  // what the numbers leave out, in sentences
+
+  size_t heads() const;  // of all parts
 };
 
 /// Measures the weights. `advance` is called after each block.
 Inspection InspectWeights(const model::Checkpoint& checkpoint, const std::function<void()>& advance);
+/// Likewise of a model of text. Parts whose scores do not come from tokens are left out, with a caveat. Throws Error if
+/// no other is there.
+Inspection InspectWeights(const std::string& source, const std::vector<inspect::AttentionPart>& parts,
+                          const std::function<void()>& advance);
+
+/// Those of a model of text that InspectWeights measures.
+std::vector<inspect::AttentionPart> MeasuredParts(const std::vector<inspect::AttentionPart>& parts);
 
 /// How often InspectTokens calls `advance` for so many images.
 int64_t InspectionSteps(const model::VitConfig& config, int64_t images);
@@ -42,7 +69,7 @@ void InspectTokens(const model::Checkpoint& checkpoint, const model::Model& mode
 /// A number of every head.
 struct InspectionField {
   const char* name;  // in JSON and CSV
-  double (*of)(const Inspection& inspection, size_t head);
+  double (*of)(const InspectedPart& part, size_t head);
 };
 
 /// Those of the weights and, if there are any, of the tokens. NaN if a number cannot be known.

@@ -119,6 +119,14 @@ int64_t LanguageModel::usual_length() const {
 
 int64_t LanguageModel::CountTokens(const std::string& text) const { return std::ssize(Encode({&text, 1})[0]); }
 
+int32_t LanguageModel::StartToken() const {
+  const model::GenerationDefaults& defaults = model_->description().generation;
+  const std::optional<int32_t> start = defaults.start ? defaults.start : tokenizer_.special().padding;
+  Require(start.has_value(), "{}: neither generation_config.json nor config.json has a \"decoder_start_token_id\"",
+          checkpoint_->source);
+  return *start;
+}
+
 std::vector<Written> LanguageModel::Write(std::span<const std::string> texts, const WritingOptions& options,
                                           const std::function<void(size_t)>& done) const {
   Require(model_->has_encoder() && model_->has_decoder(),
@@ -173,8 +181,12 @@ std::vector<Written> LanguageModel::Write(std::span<const std::string> texts, co
     for (size_t i = 0; i < some.size(); ++i) {
       const model::Generated& one = results[i];
       const std::string text = DecodeKnown(target_, one.tokens);
-      written[some[i]] = {std::string(Trim(text)),  // byte-level BPE begins a word, and so a text, with a space
-                          std::ssize(ids[some[i]]), std::ssize(one.tokens), one.score, one.ended, one.tokens};
+      written[some[i]] = {.text = std::string(Trim(text)),  // byte-level BPE begins a word, and so a text, with a space
+                          .ids = one.tokens,
+                          .source_tokens = std::ssize(ids[some[i]]),
+                          .tokens = std::ssize(one.tokens),
+                          .score = one.score,
+                          .ended = one.ended};
     }
     if (done) done(first + some.size());
   }
@@ -219,7 +231,8 @@ Written LanguageModel::Continue(const std::string& prompt, const model::Generati
   const std::string rest = stream.Finish();
   if (going && !rest.empty()) show(rest);
   written.text += rest;
-  written.tokens = std::ssize(one.tokens), written.score = one.score, written.ended = one.ended;
+  written.ids = one.tokens, written.tokens = std::ssize(one.tokens), written.score = one.score,
+  written.ended = one.ended;
   return written;
 }
 

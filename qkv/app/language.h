@@ -35,10 +35,10 @@ struct WritingOptions {
 /// A text that a model wrote.
 struct Written {
   std::string text;
+  std::vector<int32_t> ids;               // of what was written, with the token that ended it
   int64_t source_tokens = 0, tokens = 0;  // of what was read, and of what was written
   double score = 0;                       // of a beam search
   bool ended = false;                     // by its end token, not by its greatest length
-  std::vector<int32_t> ids = {};          // of the tokens, the end token among them
 };
 
 /// Const members may be called from several threads.
@@ -79,11 +79,14 @@ class LanguageModel {
   int64_t usual_length() const;
   /// Number of tokens of a text.
   int64_t CountTokens(const std::string& text) const;
+  /// The ids of each text, of any length. Throws Error that names a text without a token, by its number from 1.
+  std::vector<std::vector<int32_t>> Encode(std::span<const std::string> texts) const;
+  /// What a decoder that reads a source begins with. Throws Error if no file says it.
+  int32_t StartToken() const;
 
  private:
   LanguageModel(model::TextCheckpoint checkpoint, const model::BuildOptions& options, text::Tokenizer tokenizer,
                 text::Tokenizer target);
-  std::vector<std::vector<int32_t>> Encode(std::span<const std::string> texts) const;
 
   std::shared_ptr<const model::TextCheckpoint> checkpoint_;
   std::shared_ptr<const model::TextModel> model_;

@@ -30,15 +30,9 @@ int64_t EnergyRank(const std::vector<double>& singular_values, double share) {
   return rank;
 }
 
-algebra::Projection FoldAndCentre(const algebra::Projection& layer, const AttentionWeights& weights) {
-  const algebra::Projection folded =
-      algebra::FoldLayerNorm(layer, weights.gamma, weights.beta.empty() ? View<const double>() : weights.beta.view());
-  return algebra::Centre(folded);
-}
-
-// P diag(LayerScale) W_O, [D, H·E]; without an output projection W_O is I.
+// P diag(LayerScale) W_O, [D, H·E], without P if no LayerNorm follows; without an output projection W_O is I.
 Tensor<double> OutputWeight(const AttentionWeights& weights) {
-  const int64_t D = weights.gamma.dim(0), joined = weights.value.weight.dim(0);
+  const int64_t D = weights.width(), joined = weights.value.weight.dim(0);
   Tensor<double> output;
   if (weights.output.weight.empty()) {
     Require(joined == D, "inspect heads: without an output projection expected values of {} features, got {}", D,
@@ -51,15 +45,19 @@ Tensor<double> OutputWeight(const AttentionWeights& weights) {
   for (int64_t i = 0; i < output.size() && !weights.layer_scale.empty(); ++i) {
     output[i] *= weights.layer_scale[i / joined];
   }
-  return algebra::CentreOutputs(output);
+  return weights.output_is_centred ? algebra::CentreOutputs(output) : std::move(output);
+}
+
+algebra::Projection FoldSource(const algebra::Projection& layer, const AttentionWeights& weights) {
+  return weights.source ? FoldNorm(layer, weights.source->norm, weights.source->gamma, weights.source->beta)
+                        : FoldNorm(layer, weights.norm, weights.gamma, weights.beta);
 }
 
 }  // namespace
 
-Circuit MeasureCircuit(View<const double> a, View<const double> b) {
+Circuit MeasureCircuit(View<const double> a, View<const double> b, Spaces spaces) {
   Circuit circuit;
   circuit.singular_values = algebra::SingularValues(a, b);
-  circuit.eigenvalues = algebra::Eigenvalues(a, b);
   const std::vector<double>& s = circuit.singular_values;
   circuit.effective_rank = algebra::EffectiveRank(s);
   circuit.stable_rank = algebra::StableRank(s);
@@ -67,6 +65,11 @@ Circuit MeasureCircuit(View<const double> a, View<const double> b) {
   circuit.rank = algebra::NumericalRank(s, std::max(a.dim(1), b.dim(1)), std::numeric_limits<float>::epsilon());
   if (circuit.rank > 0) circuit.condition = s.front() / s[static_cast<size_t>(circuit.rank - 1)];
   for (size_t i = 0; i < kEnergyShares.size(); ++i) circuit.energy_rank[i] = EnergyRank(s, kEnergyShares[i]);
+  if (spaces == Spaces::kTwo) {
+    circuit.symmetry = circuit.eigenvalue_sign = std::numeric_limits<double>::quiet_NaN();
+    return circuit;
+  }
+  circuit.eigenvalues = algebra::Eigenvalues(a, b);
   circuit.symmetry = algebra::SymmetryScore(a, b);
   circuit.eigenvalue_sign = algebra::EigenvalueSign(circuit.eigenvalues);
   return circuit;
@@ -74,15 +77,16 @@ Circuit MeasureCircuit(View<const double> a, View<const double> b) {
 
 std::vector<HeadWeights> MeasureWeights(const AttentionWeights& weights) {
   const int64_t heads = weights.heads;
-  const algebra::Projection query = FoldAndCentre(weights.query, weights), key = FoldAndCentre(weights.key, weights),
-                            value = FoldAndCentre(weights.value, weights);
+  const algebra::Projection query = FoldNorm(weights.query, weights.norm, weights.gamma, weights.beta),
+                            key = FoldSource(weights.key, weights), value = FoldSource(weights.value, weights);
+  const Spaces spaces = weights.source ? Spaces::kTwo : Spaces::kOne;
   const Tensor<double> output = OutputWeight(weights);
   std::vector<HeadWeights> measured(static_cast<size_t>(heads));
   ParallelTasks(heads, [&](int64_t h, int) {
     HeadWeights& head = measured[static_cast<size_t>(h)];
-    head.qk = MeasureCircuit(algebra::Head(query, h, heads).weight, algebra::Head(key, h, heads).weight);
+    head.qk = MeasureCircuit(algebra::Head(query, h, heads).weight, algebra::Head(key, h, heads).weight, spaces);
     head.ov = MeasureCircuit(algebra::Transpose(algebra::OutputHead(output, h, heads)),
-                             algebra::Head(value, h, heads).weight);
+                             algebra::Head(value, h, heads).weight, spaces);
     const auto stored_query = algebra::Head(weights.query, h, heads);
     const auto stored_key = algebra::Head(weights.key, h, heads);
     head.query_norm = Norm(stored_query.weight), head.key_norm = Norm(stored_key.weight);
@@ -96,9 +100,11 @@ std::vector<HeadWeights> MeasureWeights(const AttentionWeights& weights) {
   return measured;
 }
 
-HeadParameters CountHead(int64_t D, int64_t E, bool bias) {
+HeadParameters CountHead(int64_t D, int64_t E, bool bias, TokenNorm norm) {
   HeadParameters parameters{algebra::CountParameters(D, E, bias, algebra::Terms::kSoftmax)};
-  if (D > 1) parameters.seen = algebra::CountParameters(D - 1, E, bias, algebra::Terms::kSoftmax).freedom;
+  parameters.seen = parameters.count.freedom;
+  if (D > 1 && norm == TokenNorm::kLayerNorm)
+    parameters.seen = algebra::CountParameters(D - 1, E, bias, algebra::Terms::kSoftmax).freedom;
   return parameters;
 }
 

@@ -1,14 +1,20 @@
 // Measures attention heads from their weights alone. Not here: their behaviour on tokens (heads_tokens.h).
 //
 // A head has two circuits (algebra/spectrum.h): QK, M = W_Qᵀ W_K, decides what attends to what; OV, W_O W_V, decides
-// what is written. For both, the preceding LayerNorm is folded into the weights and its mean removed; LayerScale is
-// folded into W_O, and W_O's outputs are centred as the next LayerNorm does: W_Q diag(γ) P, P = I − 11ᵀ/D. Without
-// folding the numbers below would be wrong: a gain of 10 on one feature would not count, and components along 1, which
-// normalised tokens never have, would.
+// what is written. For both, the preceding norm is folded into the weights, and of a LayerNorm the mean removed;
+// LayerScale is folded into W_O, and W_O's outputs are centred if a LayerNorm reads them: W_Q diag(γ) P, P = I − 11ᵀ/D.
+// Without folding the numbers below would be wrong: a gain of 10 on one feature would not count, and components along
+// 1, which normalised tokens never have, would. An RMSNorm keeps the mean, so there is no P. Without a norm (the first
+// block of Marian) the weights are as stored.
+//
+// Of cross-attention queries come from one space and keys and values from another, each with its own norm. Its circuits
+// have singular values and ranks, but no symmetric part and no eigenvalues: those compare a matrix's rows with its
+// columns.
 //
 // Computed in double, O(D E²) per head. No D×D matrix is built, except for merged heads, which are stored as one. With
-// QK-norm, M is that of the numerator, without the norm's gains, as the norm stands between M and the logits. A norm
-// over the joined heads likewise stands between W_V and W_O.
+// rotary positions, M is that of a query and a key at one place. With QK-norm, M is that of the numerator, without the
+// norm's gains, as the norm stands between M and the logits. A norm over the joined heads likewise stands between W_V
+// and W_O.
 #pragma once
 
 #include <array>
@@ -24,7 +30,11 @@ namespace qkv::inspect {
 /// The fractions of the energy Σσ² for which a circuit's rank is reported.
 inline constexpr std::array<double, 3> kEnergyShares = {0.9, 0.99, 0.999};
 
-/// A D×D matrix of low rank. All numbers except the singular values are invariant to scaling it.
+/// Whether the rows and the columns of a circuit belong to one space, or as in cross-attention to two.
+enum class Spaces { kOne, kTwo };
+
+/// A D×D matrix of low rank, or D×S. All numbers except the singular values are invariant to scaling it. Of two spaces
+/// there are no eigenvalues, and symmetry and sign are NaN.
 struct Circuit {
   std::vector<double> singular_values;            // σ in descending order, as many as E and D allow
   std::vector<std::complex<double>> eigenvalues;  // λ in descending order of magnitude
@@ -37,8 +47,8 @@ struct Circuit {
   double eigenvalue_sign = 0;                               // Σ Re λ / Σ |λ|, from −1 to 1
 };
 
-/// Measures AᵀB for A, B [E, D]. Throws Error if the shapes do not fit.
-Circuit MeasureCircuit(View<const double> a, View<const double> b);
+/// Measures AᵀB for A, B [E, D], or of two spaces A [E, D], B [E, S]. Throws Error if the shapes do not fit.
+Circuit MeasureCircuit(View<const double> a, View<const double> b, Spaces spaces = Spaces::kOne);
 
 /// Numbers of one head. The last four use the stored weights, without folding: those that weight decay acts on.
 struct HeadWeights {
@@ -56,10 +66,10 @@ std::vector<HeadWeights> MeasureWeights(const AttentionWeights& weights);
 /// Parameter counts of one head's queries and keys under rewritings of equal attention.
 struct HeadParameters {
   algebra::ParameterCount count;  // for arbitrary tokens
-  int64_t seen = 0;               // degrees of freedom on LayerNorm's outputs, which lack one direction
+  int64_t seen = 0;               // degrees of freedom on the norm's outputs; a LayerNorm's lack one direction
 };
 
-/// E is the width of queries and keys.
-HeadParameters CountHead(int64_t D, int64_t E, bool bias);
+/// E is the width of queries and keys; D that of both sides' tokens.
+HeadParameters CountHead(int64_t D, int64_t E, bool bias, TokenNorm norm = TokenNorm::kLayerNorm);
 
 }  // namespace qkv::inspect

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "qkv/algebra/fold.h"
 #include "qkv/core/parallel.h"
@@ -36,13 +37,43 @@ std::vector<double> TakeMean(Tensor<float>& m) {
   return mean;
 }
 
+// Tokens are hidden states before their norm, which is folded into the weights.
+bool IsBefore(const AttentionWeights& weights) { return weights.norm != TokenNorm::kNone && !weights.norm_is_stream; }
+
+// The projection of what SplitTokens gives.
+algebra::Projection OfTokens(const algebra::Projection& layer, const AttentionWeights& weights) {
+  if (!IsBefore(weights)) return FoldNorm(layer, TokenNorm::kNone, {}, {});
+  return algebra::FoldLayerNorm(layer, weights.gamma,
+                                weights.beta.empty() ? View<const double>() : weights.beta.view());
+}
+
+// Subtracts from the first n entries of a row their mean.
+void CentreRow(float* row, int64_t n) {
+  double mean = 0;
+  for (int64_t j = 0; j < n; ++j) mean += row[j] / static_cast<double>(n);
+  for (int64_t j = 0; j < n; ++j) row[j] -= static_cast<float>(mean);
+}
+
 }  // namespace
 
-LogitSplit::LogitSplit(const AttentionWeights& weights, const Tensor<double>& positions)
-    : heads_(weights.heads), positions_(positions.Clone()), sums_(static_cast<size_t>(weights.heads)) {
-  const View<const double> beta = weights.beta.empty() ? View<const double>() : weights.beta.view();
-  const auto query = algebra::FoldLayerNorm(weights.query, weights.gamma, beta);
-  const auto key = algebra::FoldLayerNorm(weights.key, weights.gamma, beta);
+Tensor<double> SplitTokens(const AttentionWeights& weights, const Tensor<float>& tokens) {
+  Tensor<double> wide({tokens.dim(1), tokens.dim(2)});
+  for (int64_t i = 0; i < wide.size(); ++i) wide[i] = tokens[i];
+  if (!IsBefore(weights)) return wide;
+  if (weights.norm == TokenNorm::kLayerNorm) return algebra::Normalise(wide, weights.eps);
+  const int64_t D = wide.dim(1);
+  for (int64_t i = 0; i < wide.dim(0); ++i) {
+    double* const row = wide.data() + i * D;
+    double squares = 0;
+    for (int64_t d = 0; d < D; ++d) squares += row[d] * row[d] / static_cast<double>(D);
+    for (int64_t d = 0; d < D; ++d) row[d] /= std::sqrt(squares + weights.eps);
+  }
+  return wide;
+}
+
+LogitSplit::LogitSplit(const AttentionWeights& weights, const Tensor<double>& positions, bool causal)
+    : heads_(weights.heads), causal_(causal), positions_(positions.Clone()), sums_(static_cast<size_t>(weights.heads)) {
+  const algebra::Projection query = OfTokens(weights.query, weights), key = OfTokens(weights.key, weights);
   const int64_t joined = query.weight.dim(0);
   Require(positions.rank() == 2 && positions.dim(1) == query.weight.dim(1) &&
               query.weight.shape() == key.weight.shape() && joined % heads_ == 0,
@@ -76,13 +107,13 @@ void LogitSplit::Add(const Tensor<double>& tokens, LogitScratch& scratch) {
     const Sides queries = {head(query_position_), head(query)}, keys = {head(key_position_), head(key)};
     Sums& sums = sums_[static_cast<size_t>(h)];
     AddParts(queries, keys, scratch.tiles[static_cast<size_t>(thread)], sums);
-    AddMeanQuery(queries, keys, sums);
-    AddConstants(queries, h, key_mean, sums);
+    if (!causal_) AddMeanQuery(queries, keys, sums);
+    AddConstants(queries, keys, h, key_mean, sums);
   });
 }
 
 void LogitSplit::AddParts(const Sides& query, const Sides& key, std::array<Tensor<float>, kLogitParts>& tile,
-                          Sums& sums) {
+                          Sums& sums) const {
   const int64_t N = query[0].dim(0);
   double whole_square = 0;
   for (int64_t begin = 0; begin < N; begin += kTileRows) {
@@ -91,13 +122,17 @@ void LogitSplit::AddParts(const Sides& query, const Sides& key, std::array<Tenso
       tile[part].Reuse({end - begin, N});
       simd::MatMul<float>(query[part / 2].slice(0, begin, end), simd::Transposed(key[part % 2]), tile[part]);
     }
-    for (int64_t i = 0; i < (end - begin) * N; ++i) {
-      double whole = 0;
-      for (const Tensor<float>& logits : tile) whole += logits[i];
-      whole_square += whole * whole;
-      for (size_t part = 0; part < kLogitParts; ++part) {
-        const double x = tile[part][i];
-        sums.with_whole[part] += x * whole, sums.square[part] += x * x;
+    for (int64_t row = begin; row < end; ++row) {
+      const int64_t first = (row - begin) * N, keys = causal_ ? row + 1 : N;
+      for (size_t part = 0; part < kLogitParts && causal_; ++part) CentreRow(tile[part].data() + first, keys);
+      for (int64_t i = first; i < first + keys; ++i) {
+        double whole = 0;
+        for (const Tensor<float>& logits : tile) whole += logits[i];
+        whole_square += whole * whole;
+        for (size_t part = 0; part < kLogitParts; ++part) {
+          const double x = tile[part][i];
+          sums.with_whole[part] += x * whole, sums.square[part] += x * x;
+        }
       }
     }
   }
@@ -123,21 +158,27 @@ void LogitSplit::AddMeanQuery(const Sides& query, const Sides& key, Sums& sums) 
   }
 }
 
-// S_ij = T_ij + q_i · (the keys' mean with b_K); the terms in b_K are q_i · b_K.
-void LogitSplit::AddConstants(const Sides& query, int64_t head, const std::vector<double>& key_mean, Sums& sums) const {
+// S_ij = T_ij + q_i · (the mean of the row's keys with b_K); the terms in b_K are q_i · b_K.
+void LogitSplit::AddConstants(const Sides& query, const Sides& key, int64_t head, const std::vector<double>& key_mean,
+                              Sums& sums) const {
   const int64_t N = query[0].dim(0), E = query[0].dim(1);
   const double *mean = key_mean.data() + head * E, *bias = key_bias_.data() + head * E;
+  std::vector<double> visible(static_cast<size_t>(E));  // Σ of the row's keys, without the mean of all
   double with_mean = 0, with_bias = 0;
   for (int64_t i = 0; i < N; ++i) {
+    const int64_t keys = causal_ ? i + 1 : N;
     double mean_term = 0, bias_term = 0;
     for (int64_t e = 0; e < E; ++e) {
+      double& sum = visible[static_cast<size_t>(e)];
+      if (causal_) sum += static_cast<double>(key[0].row(i)[e]) + key[1].row(i)[e];
       const double q = static_cast<double>(query[0].row(i)[e]) + query[1].row(i)[e];
-      mean_term += q * mean[e], bias_term += q * bias[e];
+      mean_term += q * (mean[e] + sum / static_cast<double>(keys)), bias_term += q * bias[e];
     }
-    with_mean += mean_term * mean_term, with_bias += bias_term * bias_term;
+    with_mean += static_cast<double>(keys) * mean_term * mean_term;
+    with_bias += static_cast<double>(keys) * bias_term * bias_term;
   }
-  sums.stored += static_cast<double>(N) * with_mean;
-  sums.bias += static_cast<double>(N) * with_bias;
+  sums.stored += with_mean;
+  sums.bias += with_bias;
 }
 
 std::vector<LogitShares> LogitSplit::Shares() const {
@@ -145,8 +186,9 @@ std::vector<LogitShares> LogitSplit::Shares() const {
   for (const Sums& sums : sums_) {
     LogitShares& shares = all.emplace_back();
     if (sums.stored > 0) shares.key_bias = std::sqrt(sums.bias / sums.stored);
+    if (causal_) shares.same = std::numeric_limits<double>::quiet_NaN();
     if (sums.whole == 0) continue;
-    shares.same = sums.same / sums.whole;
+    if (!causal_) shares.same = sums.same / sums.whole;
     shares.overlap = 1;
     for (size_t part = 0; part < kLogitParts; ++part) {
       shares.share[part] = sums.with_whole[part] / sums.whole;

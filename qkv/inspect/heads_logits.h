@@ -21,10 +21,15 @@
 // Near 0, every way of attributing it gives these shares; otherwise a share may be negative. With B images, about 1/B
 // of the content counts as position.
 //
+// Of a sequence with causal attention, row i has the keys 0 to i, and all sums and means above go over these. Tokens of
+// models whose norms follow their layers have passed the norm; they are split as they are, which gives the same shares.
+//
 // In another decomposition, T is the mean query's logits, equal for all queries of an image, plus a rest that sums to 0
 // over the queries:
 //
 //     same = Σ_bj N (1/N Σ_i T_bij)² / Σ_bij T_bij²        1 if all tokens attend alike and W_Q has no effect
+//
+// With causal attention each query has keys of its own, and this is not defined.
 #pragma once
 
 #include <array>
@@ -40,7 +45,7 @@ enum LogitPart { kPositionPosition, kPositionContent, kContentPosition, kContent
 struct LogitShares {
   std::array<double, kLogitParts> share{};
   double overlap = 0;
-  double same = 0;      // share of the variance that is equal for all queries
+  double same = 0;      // share of the variance that is equal for all queries; NaN with causal attention
   double key_bias = 0;  // ‖terms in b_K‖_F / ‖S‖_F of the logits S before softmax, as algebra::KeyBiasShare
 };
 
@@ -49,13 +54,18 @@ struct LogitScratch {
   std::vector<std::array<Tensor<float>, kLogitParts>> tiles;  // per thread, [rows, N]
 };
 
+/// What the split is of: x̂ of a block's input tokens [1, N, D], or the tokens themselves if they have passed their
+/// norm.
+Tensor<double> SplitTokens(const AttentionWeights& weights, const Tensor<float>& tokens);
+
 /// Accumulates the shares of one block, image by image. Tokens in float, sums in double.
 class LogitSplit {
  public:
-  /// positions: p, [N, D]. Throws Error if the shapes do not fit.
-  LogitSplit(const AttentionWeights& weights, const Tensor<double>& positions);
+  /// positions: the means of SplitTokens, [N, D]. causal: row i has keys 0 to i. Throws Error if the shapes do not fit.
+  LogitSplit(const AttentionWeights& weights, const Tensor<double>& positions, bool causal = false);
 
-  /// tokens: x̂ of one image, [N, D]. Heads in parallel. Throws Error unless the shape is that of the positions.
+  /// tokens: those of SplitTokens of one image, [N, D]. Heads in parallel. Throws Error unless the shape is that of the
+  /// positions.
   void Add(const Tensor<double>& tokens, LogitScratch& scratch);
 
   /// [H], over the images added so far.
@@ -70,13 +80,15 @@ class LogitSplit {
   };
   using Sides = std::array<View<const float>, 2>;  // of one head, [N, E]: from position, from content
 
-  static void AddParts(const Sides& query, const Sides& key, std::array<Tensor<float>, kLogitParts>& tile, Sums& sums);
+  void AddParts(const Sides& query, const Sides& key, std::array<Tensor<float>, kLogitParts>& tile, Sums& sums) const;
   static void AddMeanQuery(const Sides& query, const Sides& key, Sums& sums);
-  void AddConstants(const Sides& query, int64_t head, const std::vector<double>& key_mean, Sums& sums) const;
+  void AddConstants(const Sides& query, const Sides& key, int64_t head, const std::vector<double>& key_mean,
+                    Sums& sums) const;
 
   int64_t heads_ = 1;
+  bool causal_ = false;
   Tensor<double> positions_;                     // [N, D]
-  Tensor<float> query_, key_;                    // [H·E, D], LayerNorm folded in
+  Tensor<float> query_, key_;                    // [H·E, D], of what SplitTokens gives
   Tensor<float> query_position_, key_position_;  // [N, H·E]; the keys' minus their mean over the tokens
   std::vector<double> key_mean_;                 // [H·E], that mean, including the bias of the folded keys
   std::vector<double> key_bias_;                 // [H·E], the stored b_K, or zeros

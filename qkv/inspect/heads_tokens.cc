@@ -38,8 +38,16 @@ struct Sums {
     const auto mean = [](double total, int64_t count) {
       return count > 0 ? total / static_cast<double>(count) : std::numeric_limits<double>::quiet_NaN();
     };
-    return {mean(sum.entropy, queries), mean(sum.distance, patches),    mean(sum.near, patches),
-            mean(sum.self, queries),    mean(sum.class_token, queries), mean(sum.registers, queries)};
+    constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+    return {.entropy = mean(sum.entropy, queries),
+            .distance = mean(sum.distance, patches),
+            .near = mean(sum.near, patches),
+            .self = mean(sum.self, queries),
+            .class_token = mean(sum.class_token, queries),
+            .registers = mean(sum.registers, queries),
+            .first = kNone,
+            .last = kNone,
+            .diagonal = kNone};
   }
 };
 

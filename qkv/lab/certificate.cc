@@ -13,6 +13,7 @@ namespace qkv::lab {
 namespace {
 
 using algebra::ProjectionView;
+using Matrix = Tensor<double>;
 using Obstructions = std::vector<Obstruction>;
 
 constexpr std::pair<Rewriting, std::string_view> kRewritings[] = {{Rewriting::kMerge, "merge without bias"},
@@ -48,7 +49,9 @@ constexpr std::pair<Obstruction, std::string_view> kObstructions[] = {
     {Obstruction::kDropout, "attention dropout"},
     {Obstruction::kOutputNorm, "norm before the output projection"},
     {Obstruction::kNotSquare, "the keys of all heads are not as wide as the tokens"},
-    {Obstruction::kSingular, "W_K is singular"}};
+    {Obstruction::kSingular, "W_K is singular"},
+    {Obstruction::kStream, "the residual stream goes through the norm too"},
+    {Obstruction::kTwoWidths, "queries' and keys' tokens have different widths"}};
 
 template <typename E, size_t n>
 std::string_view FindName(const std::pair<E, std::string_view> (&names)[n], E value) {
@@ -150,13 +153,17 @@ class HeadCertificates {
 
   // The bias of a folded projection is b + W beta.
   Certificate MergeFolded() const {
-    if (layer_.gamma.empty()) return Merge();
-    const auto terms = [&](const ProjectionView& p, Obstruction bias) {
-      const algebra::Projection folded = algebra::FoldLayerNorm(p, layer_.gamma, layer_.beta);
+    const auto terms = [&](const ProjectionView& p, const Matrix& gamma, const Matrix& beta, Obstruction bias) {
+      if (gamma.empty()) return Holding({{!IsZero(p.bias), bias}});
+      const algebra::Projection folded = algebra::FoldLayerNorm(p, gamma, beta);
       if (IsZero(folded.bias)) return Obstructions();
-      return Holding({{!IsZero(p.bias), bias}, {!IsZero(layer_.beta), Obstruction::kBeta}});
+      return Holding({{!IsZero(p.bias), bias}, {!IsZero(beta), Obstruction::kBeta}});
     };
-    return MergeWithoutBias(terms(query_, Obstruction::kQueryBias), terms(key_, Obstruction::kKeyBias), around_);
+    Certificate merged = MergeWithoutBias(terms(query_, layer_.gamma, layer_.beta, Obstruction::kQueryBias),
+                                          terms(key_, KeyGamma(), KeyBeta(), Obstruction::kKeyBias), around_);
+    if (!traits_.norm_is_stream) return merged;
+    if (merged.verdict != Exactness::kImpossible) merged.obstructions.clear();
+    return Impossible(Join({Obstruction::kStream}, merged.obstructions));
   }
 
   Certificate MergeOutput() const {
@@ -179,13 +186,15 @@ class HeadCertificates {
     if (algebra::NumericalRank(values, dimension) <= rank) {
       return softmax ? WithoutKeyTerms(key_bias_, around_) : Exact();
     }
-    const double tokens = TokenBound();
+    const double keys = KeyBound();
     return Approximate(algebra::TailNorm(values, rank) / algebra::TailNorm(values, 0),
-                       values[kept] * std::hypot(tokens, 1) * (softmax ? tokens : std::hypot(tokens, 1)));
+                       values[kept] * std::hypot(QueryBound(), 1) * (softmax ? keys : std::hypot(keys, 1)));
   }
 
   Certificate Share() const {
-    if (!around_.between.empty()) return Impossible(around_.between);
+    const bool two_widths = query_.weight.dim(1) != key_.weight.dim(1);
+    const Obstructions against = Join(around_.between, Holding({{two_widths, Obstruction::kTwoWidths}}));
+    if (!against.empty()) return Impossible(against);
     const Tensor<double> a = algebra::Augment(query_), b = algebra::Augment(key_);
     const int64_t rank = std::min(a.dim(0), a.dim(1));
     const auto fit = algebra::FitShared(a, b, rank);
@@ -194,19 +203,24 @@ class HeadCertificates {
     const double rounding =
         static_cast<double>(a.dim(1) + 2 * a.dim(0)) * std::numeric_limits<double>::epsilon() * Norm(a) * Norm(b);
     if (fit.residual <= rounding) return Exact();
-    return Approximate(fit.residual_relative, fit.residual * std::pow(std::hypot(TokenBound(), 1), 2));
+    return Approximate(fit.residual_relative, fit.residual * std::hypot(QueryBound(), 1) * std::hypot(KeyBound(), 1));
   }
 
  private:
+  const Matrix& KeyGamma() const { return layer_.source ? layer_.source->gamma : layer_.gamma; }
+  const Matrix& KeyBeta() const { return layer_.source ? layer_.source->beta : layer_.beta; }
+
   // Bound of a normalised token: gamma times a vector of mean square at most 1, plus beta.
-  double TokenBound() const {
-    if (traits_.norm == AttentionTraits::Norm::kNone) return std::numeric_limits<double>::infinity();
-    double gamma = layer_.gamma.empty() ? 1 : 0, beta = 0;
-    for (const double g : layer_.gamma.span()) gamma = std::max(gamma, std::abs(g));
-    if (!layer_.beta.empty()) {
-      for (const double x : layer_.beta.span()) beta += x * x;
-    }
-    return gamma * std::sqrt(static_cast<double>(query_.weight.dim(1))) + std::sqrt(beta);
+  static double TokenBound(AttentionTraits::Norm norm, const Matrix& gamma, const Matrix& beta, int64_t width) {
+    if (norm == AttentionTraits::Norm::kNone) return std::numeric_limits<double>::infinity();
+    double gain = gamma.empty() ? 1 : 0, offset = 0;
+    for (const double g : gamma.span()) gain = std::max(gain, std::abs(g));
+    for (int64_t d = 0; d < beta.size(); ++d) offset += beta[d] * beta[d];
+    return gain * std::sqrt(static_cast<double>(width)) + std::sqrt(offset);
+  }
+  double QueryBound() const { return TokenBound(traits_.norm, layer_.gamma, layer_.beta, query_.weight.dim(1)); }
+  double KeyBound() const {
+    return TokenBound(layer_.source ? traits_.source_norm : traits_.norm, KeyGamma(), KeyBeta(), key_.weight.dim(1));
   }
 
   // `bound` is on x M x, before scaling.
@@ -225,20 +239,35 @@ class HeadCertificates {
   const Obstructions query_bias_, key_bias_;
 };
 
-Certificate Centre(const AttentionTraits& traits) {
-  switch (traits.norm) {
-    case AttentionTraits::Norm::kLayerNorm:
-      return Exact();
-    case AttentionTraits::Norm::kRmsNorm:
-      return Impossible({Obstruction::kRmsNorm});
-    case AttentionTraits::Norm::kNone:
-      break;
+// Gain and offset of a norm leave it only if what it gives goes nowhere else.
+Certificate FoldNorm(const AttentionTraits& traits) {
+  return ExactUnless(Holding({{traits.norm_is_stream, Obstruction::kStream}}));
+}
+
+Certificate Centre(const inspect::AttentionWeights& layer, const AttentionTraits& traits) {
+  using Norm = AttentionTraits::Norm;
+  const auto either = [&](Norm norm) {
+    return traits.norm == norm || (layer.source.has_value() && traits.source_norm == norm);
+  };
+  return ExactUnless(Holding({{either(Norm::kRmsNorm), Obstruction::kRmsNorm},
+                              {either(Norm::kNone), Obstruction::kNoNorm},
+                              {traits.norm_is_stream, Obstruction::kStream}}));
+}
+
+// The keys' weights, those that several heads share once.
+Matrix OwnKeys(const inspect::AttentionWeights& layer) {
+  const Matrix& key = layer.key.weight;
+  const int64_t groups = layer.key_heads > 0 ? layer.key_heads : layer.heads, of_head = key.dim(0) / layer.heads;
+  Matrix own({groups * of_head, key.dim(1)});
+  for (int64_t group = 0; group < groups; ++group) {
+    const double* const first = key.data() + group * (layer.heads / groups) * of_head * key.dim(1);
+    std::copy_n(first, of_head * key.dim(1), own.data() + group * of_head * key.dim(1));
   }
-  return Impossible({Obstruction::kNoNorm});
+  return own;
 }
 
 Certificate ValuesFromKeys(const inspect::AttentionWeights& layer, const Surroundings& around) {
-  const Tensor<double>& key = layer.key.weight;
+  const Matrix key = OwnKeys(layer);
   if (key.dim(0) != key.dim(1)) return Impossible(Join(around.between, {Obstruction::kNotSquare}));
   const std::vector<double> values = algebra::SingularValues(key);
   const bool singular = algebra::NumericalRank(values, key.dim(0)) < key.dim(0);
@@ -279,8 +308,8 @@ std::vector<Certificate> Certify(const inspect::AttentionWeights& layer, const A
     add(Rewriting::kMergeOutput, head, of.MergeOutput());
     add(Rewriting::kShare, head, of.Share());
   }
-  add(Rewriting::kFoldNorm, Certificate::kAllHeads, Exact());
-  add(Rewriting::kCentre, Certificate::kAllHeads, Centre(traits));
+  add(Rewriting::kFoldNorm, Certificate::kAllHeads, FoldNorm(traits));
+  add(Rewriting::kCentre, Certificate::kAllHeads, Centre(layer, traits));
   add(Rewriting::kValuesFromKeys, Certificate::kAllHeads, ValuesFromKeys(layer, around));
   return all;
 }
@@ -293,9 +322,39 @@ AttentionTraits MakeAttentionTraits(const model::VitConfig& config) {
           .output_norm = attention.output_norm};
 }
 
-int64_t HalfRank(const model::VitConfig& config) {
-  return std::max<int64_t>(1, config.block.attention.query_width() / 2);
+AttentionTraits MakeAttentionTraits(const inspect::AttentionPart& part) {
+  const nn::AttentionConfig& attention = part.attention();
+  return {.qk_norm = attention.qk_norm,
+          .rope = part.rotary() ? attention.query_width() : 0,
+          .sink = attention.sinks,
+          .output_norm = attention.output_norm};
 }
+
+int64_t HalfRank(const nn::AttentionConfig& attention) { return std::max<int64_t>(1, attention.query_width() / 2); }
+
+namespace {
+
+// certify(block) for each block, on all cores, in their order.
+template <typename F>
+std::vector<Certificate> CertifyBlocks(int64_t depth, F certify) {
+  std::vector<std::vector<Certificate>> blocks(static_cast<size_t>(depth));
+  ParallelFor(depth, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t block = begin; block < end; ++block) blocks[static_cast<size_t>(block)] = certify(block);
+  });
+  std::vector<Certificate> all;
+  for (std::vector<Certificate>& block : blocks) std::ranges::move(block, std::back_inserter(all));
+  return all;
+}
+
+// The norm that is asked for, in place of one that is there.
+AttentionTraits::Norm Replaced(AttentionTraits::Norm norm, AttentionTraits::Norm asked, Matrix* beta) {
+  using Norm = AttentionTraits::Norm;
+  if (norm == Norm::kLayerNorm && asked == Norm::kRmsNorm) norm = asked;
+  if (norm != Norm::kLayerNorm) *beta = Matrix();
+  return norm;
+}
+
+}  // namespace
 
 std::vector<Certificate> Certify(const model::Checkpoint& checkpoint, int64_t rank) {
   return Certify(checkpoint, rank, MakeAttentionTraits(checkpoint.description.config));
@@ -303,17 +362,25 @@ std::vector<Certificate> Certify(const model::Checkpoint& checkpoint, int64_t ra
 
 std::vector<Certificate> Certify(const model::Checkpoint& checkpoint, int64_t rank, const AttentionTraits& traits) {
   const model::VitConfig& config = checkpoint.description.config;
-  if (rank == 0) rank = HalfRank(config);
-  std::vector<std::vector<Certificate>> blocks(static_cast<size_t>(config.depth));
-  ParallelFor(config.depth, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t block = begin; block < end; ++block) {
-      auto layer = inspect::ReadAttention(checkpoint, block);
-      if (traits.norm != AttentionTraits::Norm::kLayerNorm) layer.beta = Tensor<double>();
-      blocks[static_cast<size_t>(block)] = Certify(layer, traits, rank, block);
-    }
+  if (rank == 0) rank = HalfRank(config.block.attention);
+  return CertifyBlocks(config.depth, [&](int64_t block) {
+    auto layer = inspect::ReadAttention(checkpoint, block);
+    if (traits.norm != AttentionTraits::Norm::kLayerNorm) layer.beta = Matrix();
+    return Certify(layer, traits, rank, block);
   });
-  std::vector<Certificate> all;
-  for (std::vector<Certificate>& block : blocks) std::ranges::move(block, std::back_inserter(all));
+}
+
+std::vector<Certificate> Certify(const inspect::AttentionPart& part, int64_t rank, const AttentionTraits& traits) {
+  if (rank == 0) rank = HalfRank(part.attention());
+  std::vector<Certificate> all = CertifyBlocks(part.config->depth, [&](int64_t block) {
+    auto layer = inspect::ReadAttention(part, block);
+    AttentionTraits own = traits;
+    own.norm = Replaced(layer.norm, traits.norm, &layer.beta);
+    own.norm_is_stream = layer.norm_is_stream && layer.norm != AttentionTraits::Norm::kNone;
+    if (layer.source) own.source_norm = Replaced(layer.source->norm, traits.norm, &layer.source->beta);
+    return Certify(layer, own, rank, block);
+  });
+  for (Certificate& certificate : all) certificate.part = inspect::Name(part.kind);
   return all;
 }
 

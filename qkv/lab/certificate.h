@@ -9,23 +9,27 @@
 #include <string_view>
 #include <vector>
 
+#include "qkv/inspect/parts.h"
 #include "qkv/inspect/weights.h"
 
 namespace qkv::lab {
 
-/// Operations around the projections of an attention layer. Layers of qkv's own families have at most the first three
-/// and the last; the others describe layers of other libraries (`qkv qk certify --with`).
+/// Operations around the projections of an attention layer. Layers of qkv's own families have at most norms, rotary
+/// positions and sinks; the others describe layers of other libraries (`qkv qk certify --with`). What is added to the
+/// logits, such as biases by relative position, is no trait: it stands beside x M x and obstructs nothing (note 13).
 struct AttentionTraits {
-  enum class Norm { kNone, kLayerNorm, kRmsNorm };
-  Norm norm = Norm::kLayerNorm;  // of the tokens, before the projections; gamma and beta are in the weights
-  bool qk_norm = false;          // LayerNorm or RMS norm of queries and keys (ViT-22B), or cosine attention
-  int64_t rope = 0;              // rotated features of a head; any number obstructs
-  bool soft_cap = false;         // tanh on the logits
-  bool sink = false;             // an extra term in the softmax's denominator: attention sinks, softmax-plus-one
-  bool added_keys = false;       // keys without a token (torch's add_zero_attn, bias_k)
-  bool not_softmax = false;      // sigmoid, ReLU or linear attention
-  bool dropout = false;          // on the attention weights, in training
-  bool output_norm = false;      // over the joined heads, before W_O (timm's scale_attn_norm)
+  using Norm = inspect::TokenNorm;
+  Norm norm = Norm::kLayerNorm;         // of the tokens, before the projections; gamma and beta are in the weights
+  Norm source_norm = Norm::kLayerNorm;  // of cross-attention, of the tokens of keys and values
+  bool norm_is_stream = false;          // the norm's outputs go on in the residual stream (norms after the layers)
+  bool qk_norm = false;                 // LayerNorm or RMS norm of queries and keys (ViT-22B), or cosine attention
+  int64_t rope = 0;                     // rotated features of a head; any number obstructs
+  bool soft_cap = false;                // tanh on the logits
+  bool sink = false;                    // an extra term in the softmax's denominator: attention sinks, softmax-plus-one
+  bool added_keys = false;              // keys without a token (torch's add_zero_attn, bias_k)
+  bool not_softmax = false;             // sigmoid, ReLU or linear attention
+  bool dropout = false;                 // on the attention weights, in training
+  bool output_norm = false;             // over the joined heads, before W_O (timm's scale_attn_norm)
 };
 
 enum class Rewriting {
@@ -68,6 +72,8 @@ enum class Obstruction {
   kOutputNorm,
   kNotSquare,
   kSingular,
+  kStream,
+  kTwoWidths,
 };
 
 /// "merge without bias", "exact after softmax only", "LayerNorm's beta", …
@@ -80,6 +86,7 @@ struct Certificate {
   static constexpr int64_t kAllHeads = -1;
   static constexpr double kNone = std::numeric_limits<double>::quiet_NaN();  // does not apply
 
+  std::string_view part;  // of a model of text: "encoder", "decoder", "cross"
   int64_t block = 0, head = kAllHeads;
   Rewriting rewriting = Rewriting::kMerge;
   Exactness verdict = Exactness::kExact;
@@ -94,20 +101,30 @@ struct Certificate {
 /// All rewritings of all heads of a layer; kFoldNorm, kCentre and kValuesFromKeys concern the whole layer. A bias or
 /// beta that is all zero counts as absent. `rank`: r of kTruncate. `block` is only copied into the results. Throws
 /// Error if the shapes do not fit or rank < 1.
+///
+/// Of cross-attention (AttentionWeights::source) kShare is about one W for tokens of two spaces, in the coordinates
+/// that both have (note 19).
 std::vector<Certificate> Certify(const inspect::AttentionWeights& layer, const AttentionTraits& traits, int64_t rank,
                                  int64_t block = 0);
 
 /// The traits of a model's blocks.
 AttentionTraits MakeAttentionTraits(const model::VitConfig& config);
+/// Those of a part, but for its norms, which may differ between its blocks.
+AttentionTraits MakeAttentionTraits(const inspect::AttentionPart& part);
 
 /// Half of a head's query-key features, at least 1.
-int64_t HalfRank(const model::VitConfig& config);
+int64_t HalfRank(const nn::AttentionConfig& attention);
 
 /// Certifies every block of a model; rank 0 means HalfRank.
 std::vector<Certificate> Certify(const model::Checkpoint& checkpoint, int64_t rank = 0);
 
 /// The same with other traits. The model's beta is ignored if the norm has none.
 std::vector<Certificate> Certify(const model::Checkpoint& checkpoint, int64_t rank, const AttentionTraits& traits);
+
+/// Certifies every block of a part, with the norms that precede each. `traits`: as MakeAttentionTraits gives them, or
+/// with more; with the RMSNorm in place of LayerNorms if their norm is one. Throws Error if its scores do not come from
+/// tokens.
+std::vector<Certificate> Certify(const inspect::AttentionPart& part, int64_t rank, const AttentionTraits& traits);
 
 /// Greatest total variation between the attention of two models whose logits differ by at most `logits`: tanh(logits /
 /// 2).

@@ -89,6 +89,14 @@ void CollectRequests(const std::vector<typename Outputs<T>::Attention>& all, siz
   }
 }
 
+// Copies x, [B, N, D], to the requests with this index.
+template <typename T>
+void CopyHidden(const std::vector<typename Outputs<T>::Hidden>& all, int64_t index, View<const T> x) {
+  for (const auto& [block, out] : all) {
+    if (block == index) std::copy_n(x.data(), x.size(), out.data());
+  }
+}
+
 SequenceCheckpoint OpenOnce(const std::filesystem::path& folder) {
   const std::filesystem::path file = folder / kConfigFile;
   const std::optional<io::Json> config = ReadOptionalJson(file);
@@ -229,6 +237,7 @@ View<T> SequenceModel<T>::Run(View<const int32_t> tokens, Arena& arena, const Ru
     if (options.requests) {
       CollectRequests<T>(options.requests->attention, block, &requests);
       CollectRequests<T>(options.requests->cross_attention, block, &source_requests);
+      CopyHidden<T>(options.requests->hidden, static_cast<int64_t>(block), x);
       context.requests = requests, context.source_requests = source_requests;
     }
     // The last rows of a shorter sequence would not be the rows of its tokens.
@@ -236,6 +245,7 @@ View<T> SequenceModel<T>::Run(View<const int32_t> tokens, Arena& arena, const Ru
     const bool last = block + 1 == blocks_.size() && options.rows > 0;
     nn::BlockForward<T>(x, blocks_[block], last ? options.rows : N, arena, context);
   }
+  if (options.requests) CopyHidden<T>(options.requests->hidden, std::ssize(blocks_), x);
   return x;
 }
 
@@ -279,6 +289,11 @@ void SequenceModel<T>::Forward(View<const int32_t> tokens, const SequenceInputs<
   };
   require_output(outputs.logits, config_.outputs, "logits");
   require_output(outputs.tokens, D, "output tokens");
+  for (const auto& hidden : outputs.hidden) {
+    Require(hidden.index >= 0 && hidden.index <= config_.depth && !hidden.out.empty(),
+            "sequence model: hidden state {} of 0 to {}", hidden.index, config_.depth);
+    require_output(hidden.out, D, "hidden states");
+  }
   Require(outputs.pooled.empty() || (config_.pooler_width > 0 && outputs.pooled.dense() &&
                                      outputs.pooled.shape() == Shape({B, config_.pooler_width})),
           "sequence model: the pooled tokens are {}, expected [{}, {}], dense", outputs.pooled.shape(), B,

@@ -59,6 +59,7 @@ struct SequenceOutputs {
   View<T> pooled = {};                                               // [B, pooler_width], dense
   std::vector<typename Outputs<T>::Attention> attention = {};        // weights of blocks, [B, H, rows, N]
   std::vector<typename Outputs<T>::Attention> cross_attention = {};  // likewise over the source, [B, H, rows, N_source]
+  std::vector<typename Outputs<T>::Hidden> hidden = {};              // what blocks read, [B, N, D], dense
 };
 
 /// An encoder or decoder of tokens: one that `qkv train` produces from a task or a text, or a part of a TextModel.

@@ -160,7 +160,8 @@ Tensor<float> TextModel::Embed(std::span<const std::vector<int32_t>> ids) const 
 }
 
 void TextModel::ReadSource(const TextInputs& inputs, TextWorkspace& w, View<float> encoder_tokens,
-                           std::span<const Outputs<float>::Attention> attention) const {
+                           std::span<const Outputs<float>::Attention> attention,
+                           std::span<const Outputs<float>::Hidden> hidden) const {
   const int64_t D = encoder().config().block.width;
   Require(inputs.ids.rank() == 2, "text model: expected ids [B, N], got {}", inputs.ids.shape());
   const int64_t B = inputs.ids.dim(0), N = inputs.ids.dim(1);
@@ -170,7 +171,9 @@ void TextModel::ReadSource(const TextInputs& inputs, TextWorkspace& w, View<floa
     encoder_tokens = w.tokens;
   }
   encoder_->Forward(inputs.ids, {.types = inputs.types, .mask = inputs.mask}, w.arena,
-                    {.tokens = encoder_tokens, .attention = {attention.begin(), attention.end()}});
+                    {.tokens = encoder_tokens,
+                     .attention = {attention.begin(), attention.end()},
+                     .hidden = {hidden.begin(), hidden.end()}});
   w.arena.Reset();
   decoder().ReadSource(encoder_tokens, w.lengths, w.arena, &w.source);
 }
@@ -179,8 +182,8 @@ void TextModel::Forward(const TextInputs& inputs, TextWorkspace& w, const TextOu
   const bool pair = has_encoder() && has_decoder();
   Require(inputs.decoder_ids.empty() != pair, "text model: ids of a decoder that reads a source are {}",
           pair ? "missing" : "given, and the model has none");
-  const bool asks_for_pair =
-      !outputs.encoder_tokens.empty() || !outputs.encoder_attention.empty() || !outputs.cross_attention.empty();
+  const bool asks_for_pair = !outputs.encoder_tokens.empty() || !outputs.encoder_attention.empty() ||
+                             !outputs.encoder_hidden.empty() || !outputs.cross_attention.empty();
   Require(pair || !asks_for_pair, "text model: {} has no encoder whose tokens a decoder reads",
           description_.architecture);
   Require(has_decoder() || outputs.logits.empty(), "text model: {} has no logits", description_.architecture);
@@ -188,9 +191,10 @@ void TextModel::Forward(const TextInputs& inputs, TextWorkspace& w, const TextOu
                                .tokens = outputs.tokens,
                                .pooled = outputs.pooled,
                                .attention = outputs.attention,
-                               .cross_attention = outputs.cross_attention};
+                               .cross_attention = outputs.cross_attention,
+                               .hidden = outputs.hidden};
   if (pair) {
-    ReadSource(inputs, w, outputs.encoder_tokens, outputs.encoder_attention);
+    ReadSource(inputs, w, outputs.encoder_tokens, outputs.encoder_attention, outputs.encoder_hidden);
     decoder_->Forward(inputs.decoder_ids, {.source = &w.source}, w.arena, parts);
   } else {
     (has_encoder() ? *encoder_ : *decoder_)

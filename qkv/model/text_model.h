@@ -34,6 +34,8 @@ struct TextOutputs {
   std::vector<Outputs<float>::Attention> encoder_attention = {};  // of the encoder of a pair
   std::vector<Outputs<float>::Attention> attention = {};          // of the decoder, or of an encoder alone
   std::vector<Outputs<float>::Attention> cross_attention = {};    // of the decoder over the encoder's tokens
+  std::vector<Outputs<float>::Hidden> encoder_hidden = {};  // what blocks read, [B, N, D], of the encoder of a pair
+  std::vector<Outputs<float>::Hidden> hidden = {};          // likewise of the decoder, or of an encoder alone
 };
 
 /// Scratch memory of one caller of TextModel, not shared between threads.
@@ -77,7 +79,8 @@ class TextModel {
 
   /// The encoder's tokens of padded texts as a decoder's source, in workspace.source. Throws Error likewise.
   void ReadSource(const TextInputs& inputs, TextWorkspace& workspace, View<float> encoder_tokens = {},
-                  std::span<const Outputs<float>::Attention> attention = {}) const;
+                  std::span<const Outputs<float>::Attention> attention = {},
+                  std::span<const Outputs<float>::Hidden> hidden = {}) const;
 
  private:
   TextDescription description_;

@@ -3,11 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
 
+#include "qkv/app/inspection_texts.h"
 #include "qkv/app/json_line.h"
 #include "qkv/app/open.h"
 #include "qkv/app/pipeline.h"
 #include "tests/support/files.h"
+#include "tests/support/goldens.h"
 
 namespace qkv::app {
 namespace {
@@ -17,7 +20,7 @@ class Inspected : public testing::Test {
   Inspection Weights() {
     int64_t blocks = 0;
     Inspection inspection = InspectWeights(checkpoint_, [&] { ++blocks; });
-    EXPECT_EQ(blocks, inspection.config.depth);
+    EXPECT_EQ(blocks, inspection.parts[0].depth);
     return inspection;
   }
   Inspection Tokens(size_t images) {
@@ -30,7 +33,7 @@ class Inspected : public testing::Test {
     int64_t steps = 0;
     InspectTokens(
         checkpoint_, model, pixels.values, "some images", [&] { ++steps; }, inspection);
-    EXPECT_EQ(steps, InspectionSteps(inspection.config, static_cast<int64_t>(images)));
+    EXPECT_EQ(steps, InspectionSteps(checkpoint_.description.config, static_cast<int64_t>(images)));
     return inspection;
   }
   const model::Checkpoint checkpoint_ = OpenCheckpoint({});
@@ -42,13 +45,13 @@ TEST_F(Inspected, HasOneJsonForm) {
   EXPECT_EQ(json["source"], "built-in digits");
   EXPECT_TRUE(json["tokens"].is_null());
   EXPECT_EQ(json["caveats"], io::Json::array());
-  EXPECT_EQ(json["parameters_a_head"]["seen"], inspection.parameters.seen);
+  EXPECT_EQ(json["parameters_a_head"]["seen"], inspection.parts[0].parameters.seen);
   ASSERT_EQ(json["heads"].size(), inspection.heads());
   const io::Json& last = json["heads"].back();
-  EXPECT_EQ(last["block"], inspection.config.depth - 1);
-  EXPECT_EQ(last["head"], inspection.config.block.attention.heads - 1);
-  EXPECT_EQ(last["qk_symmetry"], inspection.weights.back().qk.symmetry);
-  EXPECT_EQ(last["qk_singular_values"].size(), inspection.weights.back().qk.singular_values.size());
+  EXPECT_EQ(last["block"], inspection.parts[0].depth - 1);
+  EXPECT_EQ(last["head"], inspection.parts[0].heads_a_block - 1);
+  EXPECT_EQ(last["qk_symmetry"], inspection.parts[0].weights.back().qk.symmetry);
+  EXPECT_EQ(last["qk_singular_values"].size(), inspection.parts[0].weights.back().qk.singular_values.size());
   EXPECT_EQ(last["ov_eigenvalues"][0].size(), 2u);
   for (const InspectionField& field : InspectionFields(inspection))
     EXPECT_TRUE(last.contains(field.name)) << field.name;
@@ -76,6 +79,104 @@ TEST_F(Inspected, CsvHasALineForEachHeadAndTheSameFields) {
   EXPECT_TRUE(header.starts_with("block,head,qk_effective_rank,")) << header;
   EXPECT_EQ(static_cast<size_t>(std::ranges::count(header, ',')), 1 + InspectionFields(inspection).size());
   EXPECT_EQ(csv.find("nan"), csv.npos);
+}
+
+// A model of text has parts, and each number the part that it is of.
+class InspectedText : public testing::Test {
+ protected:
+  static LanguageModel Open(const std::string& name) {
+    return LanguageModel::Open((GoldenFolder("tasks") / name).string());
+  }
+  static Inspection Measure(const LanguageModel& model, const std::vector<std::string>& texts) {
+    const auto parts = inspect::FindParts(model.checkpoint());
+    int64_t blocks = 0, steps = 0;
+    Inspection inspection = InspectWeights(model.checkpoint().source, parts, [&] { ++blocks; });
+    EXPECT_EQ(blocks, std::accumulate(parts.begin(), parts.end(), int64_t{0},
+                                      [](int64_t sum, const auto& part) { return sum + part.config->depth; }));
+    if (texts.empty()) return inspection;
+    const std::vector<inspect::TextIds> ids = IdsOfTexts(model, texts);
+    InspectTexts(
+        model, parts, ids, "some texts", [&] { ++steps; }, inspection);
+    EXPECT_EQ(steps, inspect::TextSteps(parts, ids));
+    return inspection;
+  }
+  const std::vector<std::string> texts_ = {"the house is green", "a red tree and the old house", "blue or red"};
+};
+
+TEST_F(InspectedText, CrossAttentionHasNoSymmetry) {
+  const Inspection inspection = Measure(Open("marian"), texts_);
+  const io::Json json = ToJson(inspection);
+  ASSERT_EQ(json["parts"].size(), 3u);
+  EXPECT_EQ(json["parts"][2]["part"], "cross");
+  EXPECT_EQ(json["parts"][0]["tokens"]["texts"], 3);
+  EXPECT_EQ(json["parts"][0]["tokens"]["from"], "some texts");
+  ASSERT_EQ(json["heads"].size(), inspection.heads());
+  for (const io::Json& head : json["heads"]) {
+    const bool cross = head["part"] == "cross";
+    for (const char* name : {"qk_symmetry", "qk_eigenvalue_sign", "ov_symmetry", "qk_eigenvalues", "ov_eigenvalues",
+                             "distance", "first_token", "position_position"}) {
+      EXPECT_EQ(head[name].is_null(), cross) << head["part"] << name;
+    }
+    for (const char* name : {"diagonal", "source_end"}) EXPECT_EQ(head[name].is_null(), !cross) << name;
+    EXPECT_TRUE(head["qk_effective_rank"].is_number() && head["ov_rank"].is_number() && head["entropy"].is_number());
+    EXPECT_FALSE(head.contains("class_token"));
+  }
+  EXPECT_TRUE(std::ranges::any_of(inspection.caveats, [](const std::string& caveat) {
+    return caveat.starts_with("cross: ") && caveat.find("two spaces") != std::string::npos;
+  }));
+  const std::string csv = ToCsv(inspection);
+  EXPECT_TRUE(csv.starts_with("part,block,head,qk_effective_rank,")) << csv.substr(0, 80);
+  EXPECT_EQ(csv.find("nan"), csv.npos);
+}
+
+TEST_F(InspectedText, PagesHaveASectionOfEachPart) {
+  for (const char* name : {"marian", "t5", "bert", "gpt2", "llama"}) {
+    const LanguageModel model = Open(name);
+    const bool pair = model.model().has_encoder() && model.model().has_decoder();
+    const std::string page = InspectionPage(Measure(model, texts_)), bare = InspectionPage(Measure(model, {}));
+    for (const std::string& html : {page, bare}) {
+      EXPECT_EQ(html.find("Cross-attention. What is written") != std::string::npos, pair) << name;
+      for (const char* text : {"from nan", ">nan<", "\"nan\"", "nan %", "-nan"}) {
+        EXPECT_EQ(html.find(text), std::string::npos) << name << " has " << text;
+      }
+    }
+    EXPECT_EQ(page.find("Cross-attention. Alignment") != std::string::npos, pair);
+    EXPECT_EQ(bare.find("Alignment"), std::string::npos);
+  }
+}
+
+// What a decoder reads beside a source is what it wrote, but for the last token.
+TEST_F(InspectedText, DecodersReadTheirOwnAnswers) {
+  const LanguageModel model = Open("t5");
+  const std::vector<Written> written = model.Write(texts_, {.settings = model.Settings()});
+  const std::vector<inspect::TextIds> ids = IdsOfTexts(model, texts_);
+  for (size_t i = 0; i < ids.size(); ++i) {
+    ASSERT_EQ(ids[i].target.size(), written[i].ids.size());
+    EXPECT_EQ(ids[i].target[0], model.StartToken());
+    EXPECT_TRUE(std::equal(ids[i].target.begin() + 1, ids[i].target.end(), written[i].ids.begin()));
+  }
+  std::string long_text;
+  for (int i = 0; i < 400; ++i) long_text += "red house ";
+  std::string said;
+  const LanguageModel bert = Open("bert");
+  const std::vector<std::string> one = {long_text};
+  EXPECT_EQ(std::ssize(IdsOfTexts(bert, one, [&](const std::string& note) { said = note; })[0].ids),
+            bert.model().text_length());
+  EXPECT_NE(said.find("are cut"), std::string::npos);
+}
+
+TEST_F(InspectedText, CaveatsSayWhatMIs) {
+  const auto says = [](const Inspection& inspection, const char* words) {
+    return std::ranges::any_of(inspection.caveats,
+                               [&](const std::string& c) { return c.find(words) != std::string::npos; });
+  };
+  const Inspection llama = Measure(Open("llama"), {}), t5 = Measure(Open("t5"), {}), gpt2 = Measure(Open("gpt2"), {});
+  EXPECT_TRUE(says(llama, "at distance 0"));
+  EXPECT_TRUE(says(llama, "share"));
+  EXPECT_FALSE(llama.parts[0].free_gauge);
+  EXPECT_TRUE(says(t5, "encoder, decoder: Biases by relative position"));
+  EXPECT_TRUE(gpt2.caveats.empty());
+  EXPECT_TRUE(says(Measure(Open("gpt2"), {"one text"}), "two texts"));
 }
 
 TEST_F(Inspected, PageNamesTheModel) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string>
 
 #include "tests/cli/program.h"
 
@@ -122,6 +123,125 @@ TEST(Inspect, SaysWhatCannotBeKnown) {
   EXPECT_EQ(missing.exit_code, 1);
   EXPECT_TRUE(Contains(missing.err, "/nonexistent.png"));
   EXPECT_EQ(Qkv("qk inspect --images -1").exit_code, 2);
+}
+
+TEST(Inspect, TellsThePartsOfATranslator) {
+  const TemporaryFolder folder;
+  const std::string lines = (folder / "lines.txt").string(), csv = (folder / "heads.csv").string(),
+                    page = (folder / "heads.html").string(), model = " -m " + Golden("tasks/marian");
+  WriteFile(lines, "the house is green\n\na red tree\nblue\n");
+  const CommandOutput said = Qkv("qk inspect --json" + model + " " + lines + " 'and a word'");
+  ASSERT_EQ(said.exit_code, 0) << said.err;
+  const io::Json json = io::Json::parse(said.out);
+  EXPECT_EQ(json["parts"].size(), 3u);
+  EXPECT_EQ(json["parts"][2]["tokens"]["texts"], 4);
+  EXPECT_EQ(
+      io::Json::parse(Qkv("qk inspect --json --images 2" + model + " " + lines).out)["parts"][0]["tokens"]["from"],
+      "2 texts of 3");
+  const std::string table = Qkv("qk inspect" + model + " " + lines).out;
+  EXPECT_EQ(Lines(table), json["heads"].size() + 1);
+  for (const char* word : {"part", "encoder", "decoder", "cross", "diagonal", "–"}) EXPECT_TRUE(Contains(table, word));
+  ASSERT_EQ(Qkv("qk inspect -o " + csv + " --report " + page + model + " " + lines).exit_code, 0);
+  EXPECT_EQ(Lines(ReadFile(csv)), json["heads"].size() + 1);
+  EXPECT_TRUE(Contains(ReadFile(page), "Cross-attention. Alignment"));
+  // Weights alone, from standard input, and refusals.
+  EXPECT_FALSE(Contains(Qkv("qk inspect" + model).out, "diagonal"));
+  EXPECT_TRUE(Contains(Qkv("qk inspect" + model + " -", "echo a red tree |").out, "diagonal"));
+  const CommandOutput over = Qkv("qk inspect -o " + lines + model + " " + lines);
+  EXPECT_EQ(over.exit_code, 1);
+  EXPECT_TRUE(Contains(Qkv("qk inspect" + model + " nothing.txt").err, "nothing.txt"));
+  EXPECT_TRUE(Contains(Qkv("qk inspect --size 32" + model).err, "not of a model of texts"));
+  EXPECT_TRUE(Contains(Qkv("qk inspect --ignore-exif" + model).err, "not of a model of texts"));
+}
+
+TEST(Inspect, TakesEveryFamilyOfText) {
+  for (const char* name : {"bert", "gpt2", "llama", "t5"}) {
+    const CommandOutput said = Qkv("qk inspect -m " + Golden(std::string("tasks/") + name) + " 'red house' 'a tree'");
+    EXPECT_EQ(said.exit_code, 0) << said.err;
+    EXPECT_TRUE(Contains(said.out, "first")) << name;
+  }
+  EXPECT_TRUE(Contains(Qkv("qk inspect -m " + Golden("tasks/llama")).err, "distance 0"));
+}
+
+// Models of sequences of qkv's own have weights, and parts whose scores do not come from tokens have none to tell.
+TEST(Inspect, TakesRunsOfTraining) {
+  const TemporaryFolder folder;
+  const std::string task = (folder / "task").string(), pairs = (folder / "pairs.tsv").string(),
+                    run = (folder / "run").string();
+  ASSERT_EQ(Qkv("train task:copy --steps 2 --width 16 --depth 2 --heads 2 -q -o " + task).exit_code, 0);
+  const CommandOutput said = Qkv("qk inspect -m " + task);
+  ASSERT_EQ(said.exit_code, 0) << said.err;
+  EXPECT_EQ(Lines(said.out), 5u);
+  EXPECT_EQ(Qkv("qk certify -m " + task).exit_code, 0);
+  EXPECT_TRUE(Contains(Qkv("qk inspect -m " + task + " words").err, "without a tokenizer"));
+
+  std::string lines;
+  for (int i = 0; i < 40; ++i) lines += "rot Haus\tred house\nblau Baum\tblue tree\n";
+  WriteFile(pairs, lines);
+  const CommandOutput trained =
+      Qkv("train " + pairs + " -o " + run +
+          " --vocabulary 300 --length 24 --width 16 --depth 1 --heads 2 --steps 2 --batch 200 "
+          "--attention gaussian -q");
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  for (const char* command : {"qk inspect", "qk certify"}) {
+    const CommandOutput of_run = Qkv(std::string(command) + " -m " + run + (command[3] == 'i' ? " 'rot Haus'" : ""));
+    ASSERT_EQ(of_run.exit_code, 0) << of_run.err;
+    EXPECT_TRUE(Contains(of_run.out, "cross")) << of_run.out;
+    EXPECT_TRUE(Contains(of_run.err, "gaussian")) << of_run.err;
+    EXPECT_FALSE(Contains(of_run.out, "encoder"));
+  }
+}
+
+TEST(Certify, TellsThePartsOfATranslator) {
+  const std::string model = " -m " + Golden("text/marian");
+  const CommandOutput said = Qkv("qk certify" + model);
+  ASSERT_EQ(said.exit_code, 0) << said.err;
+  for (const char* words :
+       {"encoder\n", "\n\ndecoder\n", "\n\ncross\n", "the residual stream goes through the norm too"}) {
+    EXPECT_TRUE(Contains(said.out, words)) << words << said.out;
+  }
+  size_t cross = 0;
+  for (const io::Json& json : JsonLines(Qkv("qk certify --json --rank 3" + model).out)) {
+    cross += json["part"] == "cross";
+    if (json["rewriting"] == "truncate") {
+      EXPECT_EQ(json["rank"], 3);
+    }
+  }
+  EXPECT_EQ(cross, 2u * (3 * 10 + 3));
+  EXPECT_TRUE(Contains(Qkv("qk certify --rank 9" + model).err, "encoder part have 8 features"));
+  EXPECT_TRUE(Contains(Qkv("qk certify --with rope -m " + Golden("text/t5")).out, "RoPE"));
+  EXPECT_TRUE(Contains(Qkv("qk certify --crop-pct 0.9" + model).err, "not of a model of texts"));
+}
+
+TEST(Rewriting, IsOfModelsOfImages) {
+  const std::string model = " -m " + Golden("text/bert");
+  for (const char* command : {"merge -o x", "split -o x", "truncate -o x --rank 2", "plan", "claims --only C1"}) {
+    const CommandOutput said = Qkv(std::string("qk ") + command + model);
+    EXPECT_EQ(said.exit_code, 1) << command;
+    EXPECT_TRUE(Contains(said.err, "is a model of text, expected one of images")) << said.err;
+  }
+}
+
+// What describes images is refused, not ignored.
+TEST(ModelsOfText, RefuseOptionsOfImages) {
+  const TemporaryFolder folder;
+  const std::string model = " -m " + Golden("tasks/bert"), vectors = (folder / "v.npy").string();
+  WriteFile(folder / "lines.txt", "red\nblue\n");
+  ASSERT_EQ(Qkv("embed" + model + " --text " + (folder / "lines.txt").string() + " -o " + vectors).exit_code, 0);
+  const std::string reference = Golden("text/bert") + "/expected.safetensors";
+  for (const char* option : {"--crop-pct 0.9", "--mean 0.5", "--labels x.txt", "--heads 3", "--set a=1",
+                             "--architecture vit", "--state-dict model"}) {
+    for (const std::string& command :
+         {"info" + model, "search " + vectors + " red" + model, "verify " + reference + " -m " + Golden("text/bert")}) {
+      const CommandOutput said = Qkv(command + " " + option);
+      EXPECT_EQ(said.exit_code, 1) << command << " " << option;
+      EXPECT_TRUE(Contains(said.err, "describes images are not of a model of texts")) << said.err;
+    }
+  }
+  EXPECT_TRUE(Contains(Qkv("search " + vectors + " red --window 0,9" + model).err, "not of a model of texts"));
+  EXPECT_TRUE(Contains(Qkv("search " + vectors + " red --pool cls" + model).err, "is of images"));
+  EXPECT_EQ(Qkv("search " + vectors + " red" + model).exit_code, 0);
+  EXPECT_EQ(Qkv("info" + model).exit_code, 0);
 }
 
 }  // namespace

@@ -255,5 +255,38 @@ TEST(HeadWeights, OfTrainedModels) {
   }
 }
 
+// Rows of one space, columns of another: what compares rows with columns is not there.
+TEST(Circuit, OfTwoSpacesHasRanksAndNoSymmetry) {
+  Sampler sampler(3);
+  const auto a = sampler.Normal<double>({4, 9}), b = sampler.Normal<double>({4, 6});
+  const Circuit circuit = MeasureCircuit(a, b, Spaces::kTwo);
+  EXPECT_EQ(circuit.rank, 4);
+  EXPECT_EQ(circuit.singular_values.size(), 4u);
+  EXPECT_TRUE(circuit.eigenvalues.empty());
+  EXPECT_TRUE(std::isnan(circuit.symmetry) && std::isnan(circuit.eigenvalue_sign));
+  EXPECT_THROW(MeasureCircuit(a, b), Error);
+  const auto square = sampler.Normal<double>({4, 9});
+  EXPECT_TRUE(std::isnan(MeasureCircuit(a, square, Spaces::kTwo).symmetry));
+  EXPECT_EQ(MeasureCircuit(a, square, Spaces::kTwo).singular_values, MeasureCircuit(a, square).singular_values);
+}
+
+// An RMSNorm keeps the mean: a component along 1 of the weights counts. A LayerNorm's tokens have none.
+TEST(MeasureWeights, FoldTheNormThatIsThere) {
+  const int64_t H = 2, E = 4, D = 10;
+  AttentionWeights weights = RandomWeights(H, E, D, 5);
+  const double layer = MeasureWeights(weights)[0].qk.effective_rank;
+  for (int64_t e = 0; e < E; ++e) {
+    for (int64_t d = 0; d < D; ++d) weights.query.weight[e * D + d] += 3 / weights.gamma[d];
+  }
+  EXPECT_NEAR(MeasureWeights(weights)[0].qk.effective_rank, layer, 1e-10);
+  weights.norm = TokenNorm::kRmsNorm;
+  EXPECT_GT(std::abs(MeasureWeights(weights)[0].qk.effective_rank - layer), 1e-3);
+  // Without a norm the weights are as stored.
+  weights.norm = TokenNorm::kNone;
+  const Circuit stored =
+      MeasureCircuit(algebra::Head(weights.query, 0, H).weight, algebra::Head(weights.key, 0, H).weight);
+  EXPECT_NEAR(MeasureWeights(weights)[0].qk.effective_rank, stored.effective_rank, 1e-12);
+}
+
 }  // namespace
 }  // namespace qkv::inspect

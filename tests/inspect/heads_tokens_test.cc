@@ -49,8 +49,9 @@ Tensor<double> ComputeMean(const std::vector<Tensor<double>>& tokens) {
   return mean;
 }
 
-std::vector<LogitShares> ComputeShares(const AttentionWeights& weights, const std::vector<Tensor<double>>& tokens) {
-  LogitSplit split(weights, ComputeMean(tokens));
+std::vector<LogitShares> ComputeShares(const AttentionWeights& weights, const std::vector<Tensor<double>>& tokens,
+                                       bool causal = false) {
+  LogitSplit split(weights, ComputeMean(tokens), causal);
   LogitScratch scratch;
   for (const Tensor<double>& image : tokens) split.Add(image, scratch);
   return split.Shares();
@@ -61,7 +62,8 @@ std::vector<LogitShares> ComputeShares(const AttentionWeights& weights, const st
 double ShareTolerance(int64_t D, int64_t E) { return 30 * (DotTolerance<float>(D, 1) + DotTolerance<float>(E, 1)); }
 
 // The header's formulas, word for word, in double.
-LogitShares Naive(const AttentionWeights& weights, const std::vector<Tensor<double>>& tokens, int64_t h) {
+LogitShares Naive(const AttentionWeights& weights, const std::vector<Tensor<double>>& tokens, int64_t h,
+                  bool causal = false) {
   const int64_t N = tokens[0].dim(0), D = tokens[0].dim(1), E = weights.query.weight.dim(0) / weights.heads;
   const Tensor<double> mean = ComputeMean(tokens);
   const auto folded = [&](const algebra::Projection& layer) {
@@ -88,14 +90,15 @@ LogitShares Naive(const AttentionWeights& weights, const std::vector<Tensor<doub
           query[side].push_back(project(q, x.data() + i * D, side == 0, e));
           key[side].push_back(project(k, x.data() + i * D, false, e));
         }
-        const double middle = std::accumulate(key[side].begin(), key[side].end(), 0.0) / static_cast<double>(N);
-        for (double& value : key[side]) value -= middle;
       }
       for (int part = 0; part < kLogitParts; ++part) {
+        const std::vector<double>& keys = key[part % 2];
         for (int64_t i = 0; i < N; ++i) {
-          for (int64_t j = 0; j < N; ++j) {
+          const int64_t seen = causal ? i + 1 : N;
+          const double middle = std::accumulate(keys.begin(), keys.begin() + seen, 0.0) / static_cast<double>(seen);
+          for (int64_t j = 0; j < seen; ++j) {
             parts[(part * N + i) * N + j] +=
-                query[part / 2][static_cast<size_t>(i)] * key[part % 2][static_cast<size_t>(j)];
+                query[part / 2][static_cast<size_t>(i)] * (keys[static_cast<size_t>(j)] - middle);
           }
         }
       }
@@ -140,6 +143,67 @@ TEST(LogitSplit, IsWhatItsHeaderSays) {
       EXPECT_NEAR(got.same, expected.same, ShareTolerance(D, E));
       EXPECT_NEAR(std::accumulate(got.share.begin(), got.share.end(), 0.0), 1, 1e-12);
     }
+  }
+}
+
+TEST(LogitSplit, OfACausalSequenceGoesOverTheKeysThatARowHas) {
+  const int64_t H = 2, E = 5, D = 14;
+  const AttentionWeights weights = RandomWeights(H, E, D, true, 1);
+  for (const int64_t N : {11, 135}) {
+    const std::vector<Tensor<double>> tokens = RandomTokens(5, N, D, 1, 1, 2);
+    const std::vector<LogitShares> shares = ComputeShares(weights, tokens, /*causal=*/true);
+    for (int64_t h = 0; h < H; ++h) {
+      const LogitShares& got = shares[static_cast<size_t>(h)];
+      const LogitShares expected = Naive(weights, tokens, h, /*causal=*/true);
+      for (size_t part = 0; part < kLogitParts; ++part) {
+        EXPECT_NEAR(got.share[part], expected.share[part], ShareTolerance(D, E));
+      }
+      EXPECT_NEAR(got.overlap, expected.overlap, ShareTolerance(D, E));
+      EXPECT_TRUE(std::isnan(got.same));
+    }
+  }
+}
+
+// ‖b_K's terms‖ / ‖S‖ over the pairs that a causal sequence has.
+TEST(LogitSplit, KeyBiasShareOfACausalSequence) {
+  const int64_t H = 2, E = 4, D = 10, N = 9;
+  const AttentionWeights weights = RandomWeights(H, E, D, true, 3);
+  const std::vector<Tensor<double>> tokens = RandomTokens(1, N, D, 1, 1, 4);
+  Tensor<double> read = tokens[0].Clone();
+  for (int64_t i = 0; i < read.size(); ++i) read[i] = read[i] * weights.gamma[i % D] + weights.beta[i % D];
+  const Tensor<double> q = algebra::Apply(algebra::Head(weights.query, 1, H), read),
+                       k = algebra::Apply(algebra::Head(weights.key, 1, H), read);
+  double stored = 0, bias = 0;
+  for (int64_t i = 0; i < N; ++i) {
+    for (int64_t j = 0; j <= i; ++j) {
+      double logit = 0, of_bias = 0;
+      for (int64_t e = 0; e < E; ++e) {
+        logit += q[i * E + e] * k[j * E + e], of_bias += q[i * E + e] * weights.key.bias[E + e];
+      }
+      stored += logit * logit, bias += of_bias * of_bias;
+    }
+  }
+  EXPECT_NEAR(ComputeShares(weights, tokens, /*causal=*/true)[1].key_bias, std::sqrt(bias / stored),
+              ShareTolerance(D, E));
+}
+
+// Tokens behind their norm, as models with norms after the layers have them, give the same shares.
+TEST(LogitSplit, TokensThatHavePassedTheirNormGiveTheSame) {
+  const int64_t H = 2, E = 4, D = 10;
+  AttentionWeights weights = RandomWeights(H, E, D, true, 3);
+  std::vector<Tensor<double>> tokens = RandomTokens(4, 9, D, 1, 1, 4);
+  const std::vector<LogitShares> before = ComputeShares(weights, tokens);
+  for (Tensor<double>& text : tokens) {
+    for (int64_t i = 0; i < text.size(); ++i) text[i] = text[i] * weights.gamma[i % D] + weights.beta[i % D];
+  }
+  weights.norm_is_stream = true;
+  const std::vector<LogitShares> after = ComputeShares(weights, tokens);
+  for (size_t h = 0; h < before.size(); ++h) {
+    for (size_t part = 0; part < kLogitParts; ++part) {
+      EXPECT_NEAR(after[h].share[part], before[h].share[part], ShareTolerance(D, E));
+    }
+    EXPECT_NEAR(after[h].same, before[h].same, ShareTolerance(D, E));
+    EXPECT_NEAR(after[h].key_bias, before[h].key_bias, ShareTolerance(D, E));
   }
 }
 

@@ -528,7 +528,7 @@ TEST(Certificate, OfTheFamilies) {
   const auto low_rank = model::Checkpoint::Open(SourceFolder() / "tests/golden/timm_kind_low_rank");
   const int64_t r = low_rank.description.config.block.attention.query_width();
   ASSERT_NE(r, low_rank.description.config.block.attention.head_width);
-  EXPECT_EQ(HalfRank(low_rank.description.config), r / 2);
+  EXPECT_EQ(HalfRank(low_rank.description.config.block.attention), r / 2);
   EXPECT_EQ(Find(Certify(low_rank), Rewriting::kTruncate, 0).weight_error,
             Find(Certify(low_rank, r / 2), Rewriting::kTruncate, 0).weight_error);
   EXPECT_EQ(Find(OfGolden("timm_scale_norms"), Rewriting::kMergeOutput, 0).obstructions, Names{kOutputNorm});

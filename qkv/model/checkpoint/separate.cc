@@ -25,19 +25,19 @@ Tensor<T> CloneOrEmpty(const Tensor<T>& tensor) {
 // Stacks Mᵀ of all heads, with u as their bias; the keys are the tokens.
 template <typename T>
 void ReadMerged(const StoredBlocks& blocks, const std::string& attn, QueryKeyValue<T>* pair) {
-  const int64_t H = blocks.config().attention.heads, D = blocks.config().width;
   const auto merged = blocks.Read<T>(attn + "qk.merged");
-  pair->query = Tensor<T>::Uninitialised({H * D, D});
-  pair->key = Tensor<T>({H * D, D});
+  const int64_t H = merged.dim(0), D = merged.dim(1), S = merged.dim(2);
+  pair->query = Tensor<T>::Uninitialised({H * S, D});
+  pair->key = Tensor<T>({H * S, S});
   for (int64_t h = 0; h < H; ++h) {
-    for (int64_t j = 0; j < D; ++j) {
-      for (int64_t i = 0; i < D; ++i) *pair->query.view().at(h * D + j, i) = *merged.view().at(h, i, j);
-      *pair->key.view().at(h * D + j, j) = 1;
+    for (int64_t j = 0; j < S; ++j) {
+      for (int64_t i = 0; i < D; ++i) *pair->query.view().at(h * S + j, i) = *merged.view().at(h, i, j);
+      *pair->key.view().at(h * S + j, j) = 1;
     }
   }
   if (const auto term = blocks.Read<T>(attn + "qk.key_term"); !term.empty()) {
-    pair->query_bias = Tensor<T>::Uninitialised({H * D});
-    std::copy_n(term.data(), H * D, pair->query_bias.data());
+    pair->query_bias = Tensor<T>::Uninitialised({H * S});
+    std::copy_n(term.data(), H * S, pair->query_bias.data());
   }
 }
 
@@ -60,29 +60,43 @@ Tensor<T> EachHead(Tensor<T> shared, const nn::AttentionConfig& c) {
   return each;
 }
 
-}  // namespace
+// The queries, keys and values of a separate layer, which a file has in one matrix or, of cross-attention, in two.
+template <typename T>
+QueryKeyValue<T> ReadSeparate(const StoredBlocks& blocks, const nn::AttentionConfig& c, const std::string& attn) {
+  const auto read = [&](const char* name) { return blocks.Read<T>(attn + name); };
+  const auto each = [&](const Tensor<T>& shared, int64_t begin, int64_t end) {
+    return EachHead(Part(shared, begin, end), c);
+  };
+  const int64_t queries = c.heads * c.query_width(), keys = c.kv_heads() * c.query_width(), values = c.values_width();
+  QueryKeyValue<T> made;
+  Tensor<T> weight, bias;
+  int64_t begin = 0;  // of the keys
+  if (c.of_source) {
+    made.query = read("q.weight"), made.query_bias = read("q.bias");
+    weight = read("kv.weight"), bias = read("kv.bias");
+  } else {
+    weight = read("qkv.weight"), bias = read("qkv.bias");
+    made.query = Part(weight, 0, queries), made.query_bias = Part(bias, 0, queries);
+    begin = queries;
+  }
+  const int64_t middle = begin + keys, end = middle + values;
+  made.key = each(weight, begin, middle), made.key_bias = each(bias, begin, middle);
+  made.value = each(weight, middle, end), made.value_bias = each(bias, middle, end);
+  return made;
+}
 
 template <typename T>
-QueryKeyValue<T> ReadQueryKeyValue(const StoredBlocks& blocks, int64_t block) {
-  const nn::AttentionConfig& c = blocks.config().attention;
+QueryKeyValue<T> ReadLayer(const StoredBlocks& blocks, const nn::AttentionConfig& c, int64_t block,
+                           std::string_view layer) {
   Require(block >= 0 && block < blocks.depth(), "{}: expected a block from 0 to {}, got {}", blocks.source(),
           blocks.depth() - 1, block);
   Require(!nn::IsPositional(c.kind), "{}: scores of {} attention do not come from tokens: no W_Q and W_K give them",
           blocks.source(), Name(c.kind));
-  const std::string attn = fmt::format("blocks.{}.attn.", block);
+  const std::string attn = fmt::format("blocks.{}.{}", block, layer);
   const auto read = [&](const char* name) { return blocks.Read<T>(attn + name); };
   const auto each = [&](Tensor<T> shared) { return EachHead(std::move(shared), c); };
+  if (c.kind == AttentionKind::kSeparate) return ReadSeparate<T>(blocks, c, attn);
   QueryKeyValue<T> pair;
-  if (c.kind == AttentionKind::kSeparate) {
-    const int64_t keys = c.joined_width(), values = keys + c.values_width(), end = values + c.values_width();
-    const Tensor<T> weight = read("qkv.weight"), bias = read("qkv.bias");
-    return {Part(weight, 0, keys),
-            Part(bias, 0, keys),
-            each(Part(weight, keys, values)),
-            each(Part(bias, keys, values)),
-            each(Part(weight, values, end)),
-            each(Part(bias, values, end))};
-  }
   if (c.kind == AttentionKind::kMerged) {
     ReadMerged(blocks, attn, &pair);
   } else if (nn::QueriesAreKeys(c.kind)) {
@@ -101,6 +115,19 @@ QueryKeyValue<T> ReadQueryKeyValue(const StoredBlocks& blocks, int64_t block) {
   pair.value = shared ? CloneOrEmpty(pair.key) : each(read("v.weight"));
   pair.value_bias = shared ? CloneOrEmpty(pair.key_bias) : each(read("v.bias"));
   return pair;
+}
+
+}  // namespace
+
+template <typename T>
+QueryKeyValue<T> ReadQueryKeyValue(const StoredBlocks& blocks, int64_t block) {
+  return ReadLayer<T>(blocks, blocks.config().attention, block, "attn.");
+}
+
+template <typename T>
+QueryKeyValue<T> ReadCrossQueryKeyValue(const StoredBlocks& blocks, int64_t block) {
+  Require(blocks.config().cross.has_value(), "{}: its blocks have no cross-attention", blocks.source());
+  return ReadLayer<T>(blocks, *blocks.config().cross, block, "cross_attn.");
 }
 
 VitConfig AsSeparate(VitConfig config) {
@@ -155,6 +182,8 @@ FusedProjection<T> ReadFusedProjection(const Checkpoint& checkpoint, int64_t blo
 
 template QueryKeyValue<float> ReadQueryKeyValue(const StoredBlocks&, int64_t);
 template QueryKeyValue<double> ReadQueryKeyValue(const StoredBlocks&, int64_t);
+template QueryKeyValue<float> ReadCrossQueryKeyValue(const StoredBlocks&, int64_t);
+template QueryKeyValue<double> ReadCrossQueryKeyValue(const StoredBlocks&, int64_t);
 template FusedProjection<float> ReadFusedProjection(const Checkpoint&, int64_t);
 template FusedProjection<double> ReadFusedProjection(const Checkpoint&, int64_t);
 

@@ -16,7 +16,8 @@ void RepeatForHeads(View<const T> shared, View<T> each) {
   for (int64_t h = 0; h < each.dim(0); ++h) std::copy_n(shared.row(h / group), each.dim(1), each.row(h));
 }
 
-/// The projections of all heads of a block: queries and keys [H·r, D], values [H·E, D]; biases [rows], or empty.
+/// The projections of all heads of a layer: queries and keys [H·r, D], values [H·E, D]; biases [rows], or empty. Keys
+/// and values of cross-attention have the width of the source's tokens in place of D.
 template <typename T>
 struct QueryKeyValue {
   Tensor<T> query, query_bias, key, key_bias, value, value_bias;
@@ -27,6 +28,9 @@ struct QueryKeyValue {
 /// each head. Throws Error if scores do not depend on tokens, there is no such block, or a tensor is not finite.
 template <typename T>
 QueryKeyValue<T> ReadQueryKeyValue(const StoredBlocks& blocks, int64_t block);
+/// Those of the block's cross-attention. Throws Error likewise, and if it has none.
+template <typename T>
+QueryKeyValue<T> ReadCrossQueryKeyValue(const StoredBlocks& blocks, int64_t block);
 
 /// The configuration with separate queries, keys and values of equal width.
 VitConfig AsSeparate(VitConfig config);

@@ -20,6 +20,10 @@ class StoredBlocks {
   // NOLINTNEXTLINE(google-explicit-constructor)
   StoredBlocks(const SequenceCheckpoint& checkpoint)
       : StoredBlocks(checkpoint.source, checkpoint.config, checkpoint.bound) {}
+  /// A part of a model, whose tensors are `bound`. config: SequenceConfig or VitConfig. All of them must outlive it.
+  template <typename Config>
+  StoredBlocks(const std::string& source, const Config& config, const std::vector<BoundTensor>& bound)
+      : source_(&source), config_(&config.block), depth_(config.depth), bound_(&bound) {}
 
   const std::string& source() const { return *source_; }
   const nn::BlockConfig& config() const { return *config_; }
@@ -34,10 +38,6 @@ class StoredBlocks {
   }
 
  private:
-  template <typename Config>
-  StoredBlocks(const std::string& source, const Config& config, const std::vector<BoundTensor>& bound)
-      : source_(&source), config_(&config.block), depth_(config.depth), bound_(&bound) {}
-
   const std::string* source_;
   const nn::BlockConfig* config_;
   int64_t depth_;
