@@ -172,6 +172,9 @@ void TextModel::ReadSource(const TextInputs& inputs, TextWorkspace& w, View<floa
   encoder_->Forward(inputs.ids, {.types = inputs.types, .mask = inputs.mask}, w.arena,
                     {.tokens = encoder_tokens, .attention = {attention.begin(), attention.end()}});
   w.arena.Reset();
+  w.source.weights = inputs.cross ? *inputs.cross : nn::CrossWeights();
+  const SequenceConfig& c = decoder().config();
+  if (inputs.cross && c.block.cross) inputs.cross->Validate(c.depth, c.block.cross->heads);
   decoder().ReadSource(encoder_tokens, w.lengths, w.arena, &w.source);
 }
 

@@ -83,6 +83,50 @@ TEST_F(PairRuns, LearnToTranslate) {
   ASSERT_EQ(part.exit_code, 0) << part.err;
   EXPECT_EQ(JsonLines(part.out).at(0)["lines"], 150);
 
+  // What cross-attention carries here: the words are in reverse order, so neither their mean nor the diagonal says
+  // which.
+  const auto bleu = [&](const std::string& rule) {
+    const CommandOutput replaced =
+        Qkv(fmt::format("evaluate --json --beams 1 -m {} {} --cross-weights {}", Path("run"), Path("test.tsv"), rule));
+    EXPECT_EQ(replaced.exit_code, 0) << replaced.err;
+    const io::Json answer = JsonLines(replaced.out).at(0);
+    EXPECT_TRUE(Contains(answer["cross"], "cross-attention: ")) << answer;
+    return answer["bleu"].get<double>();
+  };
+  const double soft = json["bleu"];
+  EXPECT_NEAR(bleu("softmax=0.999999"), soft, 5);
+  EXPECT_GT(bleu("hard"), 0.5 * soft);
+  EXPECT_LT(bleu("uniform"), 0.5 * soft);
+  EXPECT_LT(bleu("gaussian=1"), 0.5 * soft);
+  EXPECT_LE(bleu("uniform:0.1"), soft + 5);
+  const std::string translate = fmt::format("translate -m {} \"rot und\"", Path("run"));
+  EXPECT_NE(Qkv(translate).out, Qkv(translate + " --cross-weights uniform").out);
+  const CommandOutput lines = Qkv(fmt::format("evaluate --json --lines 7 -m {} {}", Path("run"), Path("test.tsv")));
+  EXPECT_EQ(JsonLines(lines.out).at(0)["lines"], 7) << lines.err;
+  for (const auto& [command, named] :
+       {std::pair<std::string, std::string>{"evaluate {} -m {} --cross-weights gaussian=0", "above 0"},
+        {"evaluate {} -m {} --cross-weights uniform:0.4", "blocks 0 to 1 with heads 0 to 3"},
+        {"evaluate {} -m {} --cross-weights soft", "no such rule"},
+        {"translate {} -m {} --cross-weights hard:9.0", "no head 9.0"}}) {
+    const CommandOutput refused = Qkv(fmt::format(fmt::runtime(command), Path("test.tsv"), Path("run")));
+    EXPECT_NE(refused.exit_code, 0) << command;
+    EXPECT_TRUE(Contains(refused.err, named)) << refused.err;
+  }
+  const CommandOutput none = Qkv("evaluate --cross-weights hard task:copy -m " + Golden("timm_vit"));
+  EXPECT_NE(none.exit_code, 0);
+  EXPECT_TRUE(Contains(none.err, "no cross-attention to change")) << none.err;
+
+  // The claims that a translator tells of.
+  const CommandOutput claims = Qkv(fmt::format(
+      "qk claims --only C20,C21,C22 --json --lines 20 --translator {} --pairs {}", Path("run"), Path("test.tsv")));
+  ASSERT_EQ(claims.exit_code, 0) << claims.err;
+  const std::vector<io::Json> told = JsonLines(claims.out);
+  ASSERT_EQ(told.size(), 3u);
+  for (const io::Json& claim : told) EXPECT_EQ(claim["agrees"], true) << claim;
+  EXPECT_EQ(told[0]["tables"][0]["rows"].size(), 8u) << "two blocks of four heads";
+  EXPECT_EQ(told[0]["verdict"], "holds");
+  EXPECT_EQ(told[2]["verdict"], "holds");
+
   // And goes on from there with its own tokenizer.
   const CommandOutput again = Qkv(fmt::format("train {} -o {} -m {} --steps 2 --length 24 --valid {}",
                                               Path("pairs.tsv"), Path("more"), Path("run"), Path("test.tsv")));
