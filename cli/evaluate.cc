@@ -255,11 +255,17 @@ int EvaluateImages(const Options& options) {
 int Evaluate(const Options& options) {
   const std::string& model = options.model.path;
   if (!model.empty() && train::IsPairs(options.data) && model::IsTextModel(model)) return EvaluatePairs(options);
+  const bool asks_for_pairs = options.cross || options.lines > 0;
+  Require(!asks_for_pairs || train::IsPairs(options.data),
+          "evaluate: --cross-weights and --lines are for pairs of texts, and {} is no .tsv whose first line has a "
+          "source, a "
+          "tab and a target",
+          options.data);
   Require(
-      !options.cross && options.lines == 0,
-      "evaluate: --cross-weights and --lines are for a pair of encoder and decoder and a .tsv of pairs; {} with {} has "
-      "no cross-attention to change",
-      model.empty() ? "the built-in model" : model, options.data);
+      !asks_for_pairs,
+      "evaluate: --cross-weights and --lines are for a pair of encoder and decoder, -m RUN; {} has no cross-attention "
+      "to change",
+      model.empty() ? "the built-in classifier" : model);
   // A .json is text for a model of sequences only; else it has a detector's annotations.
   const bool text = train::IsSequenceData(options.data) && fs::path(options.data).extension() != ".json";
   const bool sequences = text || (!model.empty() && model::IsSequenceModel(model));

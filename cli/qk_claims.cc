@@ -77,11 +77,13 @@ int Claims(const Options& options) {
   std::vector<std::filesystem::path> files;
   app::InputFiles inputs = InputsOf(options.model);
   for (const std::string& file : options.ablations) inputs.Add(file);
-  Require(options.pairs.empty() || !TranslatorOf(options).empty(),
-          "claims: --pairs are for a translator, --translator MODEL");
-  for (const std::string& path : {TranslatorOf(options), options.pairs}) {
-    if (!path.empty()) inputs.Add(path);
+  const std::string translator = TranslatorOf(options);
+  Require(options.pairs.empty() || !translator.empty(), "claims: --pairs are for a translator, --translator MODEL");
+  app::InputFiles of_translator(translator);
+  if (!translator.empty()) {
+    of_translator.Add(options.pairs.empty() ? std::filesystem::path(translator) / "test.tsv" : options.pairs);
   }
+  of_translator.RequireOutput(options.report);
   if (!options.paths.empty()) {
     files = CollectImages(options.paths).files;
     inputs.Add(files);
@@ -114,7 +116,7 @@ int Claims(const Options& options) {
                                                               .seed = options.seed,
                                                               .quick = options.quick,
                                                               .ablations = ablations,
-                                                              .translator = TranslatorOf(options),
+                                                              .translator = translator,
                                                               .pairs = options.pairs,
                                                               .lines = options.lines > 0 ? options.lines
                                                                        : options.quick   ? kQuickLines

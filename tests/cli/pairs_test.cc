@@ -112,9 +112,12 @@ TEST_F(PairRuns, LearnToTranslate) {
     EXPECT_NE(refused.exit_code, 0) << command;
     EXPECT_TRUE(Contains(refused.err, named)) << refused.err;
   }
-  const CommandOutput none = Qkv("evaluate --cross-weights hard task:copy -m " + Golden("timm_vit"));
-  EXPECT_NE(none.exit_code, 0);
-  EXPECT_TRUE(Contains(none.err, "no cross-attention to change")) << none.err;
+  for (const auto& [data, named] : {std::pair<std::string, std::string>{"task:copy", "task:copy is no .tsv"},
+                                    {Path("test.tsv"), "no cross-attention to change"}}) {
+    const CommandOutput none = Qkv("evaluate --cross-weights hard " + data + " -m " + Golden("timm_vit"));
+    EXPECT_NE(none.exit_code, 0);
+    EXPECT_TRUE(Contains(none.err, named)) << none.err;
+  }
 
   // The claims that a translator tells of.
   const CommandOutput claims = Qkv(fmt::format(
