@@ -60,7 +60,21 @@ def kinds_table():
 
 
 def quote(text):
-    return text.replace("|", "\\|")
+    return text.strip().replace("|", "\\|")
+
+
+def difference_words(arm, value, scale=1):
+    """−2.53 ± 1.47"""
+    of = Comparison.read(PAIRS)
+    (data,) = {run["data"] for run in of.content["runs"]}
+    runs, others = of.runs(arm, data), of.runs(of.content["arms"][0], data)
+    found = interval([scale * (runs[seed][value] - others[seed][value]) for seed in runs if seed in others])
+    return f"{signed(found.mean)} ± {found.half:.2f}"
+
+
+def kinds_sentences():
+    return [f"shared {difference_words('shared', 'bleu')} BLEU",
+            f"{difference_words('merged', 'bleu')} BLEU and {difference_words('merged', 'top1', 100)} points"]  # fmt: skip
 
 
 def examples_table(of):
@@ -73,9 +87,11 @@ def sentences(of):
     own = of["rules"]["softmax"]["bleu"]
     worst = min(of["heads"], key=lambda head: head["bleu"])
     least = max(of["heads"], key=lambda head: head["bleu"])
-    return [f"from {own:.1f} to {of['rules']['hard']['bleu']:.1f}",
+    return [f"{of['lines']} lines that it has not seen",
+            f"from {own:.1f} to {of['rules']['hard']['bleu']:.1f}",
             f"leave {of['rules']['uniform']['bleu']:.1f} of {own:.1f} BLEU",
             f"reaches {of['rules']['gaussian']['bleu']:.1f}",
+            f"loss is bad nevertheless ({of['rules']['gaussian']['loss']:.1f}",
             f"between {signed(worst['bleu'] - own)} and {signed(least['bleu'] - own)} BLEU"]  # fmt: skip
 
 
@@ -119,4 +135,5 @@ def parts():
         pictures[common.ROOT / "docs/pictures/cross-attention.svg"] = picture(of)
     if (FOLDER / f"{PAIRS}.json").exists():
         texts.append(("cross-kinds", kinds_table()))
+        says += kinds_sentences()
     return texts, says, pictures

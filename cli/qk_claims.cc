@@ -81,7 +81,7 @@ int Claims(const Options& options) {
   Require(options.pairs.empty() || !translator.empty(), "claims: --pairs are for a translator, --translator MODEL");
   app::InputFiles of_translator(translator);
   if (!translator.empty()) {
-    of_translator.Add(options.pairs.empty() ? std::filesystem::path(translator) / "test.tsv" : options.pairs);
+    of_translator.Add(options.pairs.empty() ? translator + "/test.tsv" : options.pairs);
   }
   of_translator.RequireOutput(options.report);
   if (!options.paths.empty()) {

@@ -89,9 +89,9 @@ TEST_F(PairRuns, LearnToTranslate) {
     const CommandOutput replaced =
         Qkv(fmt::format("evaluate --json --beams 1 -m {} {} --cross-weights {}", Path("run"), Path("test.tsv"), rule));
     EXPECT_EQ(replaced.exit_code, 0) << replaced.err;
-    const io::Json answer = JsonLines(replaced.out).at(0);
-    EXPECT_TRUE(Contains(answer["cross"], "cross-attention: ")) << answer;
-    return answer["bleu"].get<double>();
+    const io::Json found = JsonLines(replaced.out).at(0);
+    EXPECT_TRUE(Contains(found["cross"], "cross-attention: ")) << found;
+    return found["bleu"].get<double>();
   };
   const double soft = json["bleu"];
   EXPECT_NEAR(bleu("softmax=0.999999"), soft, 5);
@@ -99,7 +99,7 @@ TEST_F(PairRuns, LearnToTranslate) {
   EXPECT_LT(bleu("uniform"), 0.5 * soft);
   EXPECT_LT(bleu("gaussian=1"), 0.5 * soft);
   EXPECT_LE(bleu("uniform:0.1"), soft + 5);
-  const std::string translate = fmt::format("translate -m {} \"rot und\"", Path("run"));
+  const std::string translate = fmt::format("translate -m {} \"rot alt Baum und Kind\"", Path("run"));
   EXPECT_NE(Qkv(translate).out, Qkv(translate + " --cross-weights uniform").out);
   const CommandOutput lines = Qkv(fmt::format("evaluate --json --lines 7 -m {} {}", Path("run"), Path("test.tsv")));
   EXPECT_EQ(JsonLines(lines.out).at(0)["lines"], 7) << lines.err;
