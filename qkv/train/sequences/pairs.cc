@@ -57,7 +57,8 @@ PairSet EncodePairs(const PairTexts& texts, const text::Tokenizer& tokenizer, in
 
 double SourceTokensPerTargetToken(const PairSet& set) {
   int64_t source = 0, target = 0;
-  for (int64_t line = 0; line < set.size(); ++line) source += set.source.length(line), target += set.target.length(line);
+  for (int64_t line = 0; line < set.size(); ++line)
+    source += set.source.length(line), target += set.target.length(line);
   return target > 0 ? static_cast<double>(source) / static_cast<double>(target) : 1;
 }
 
