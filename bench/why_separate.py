@@ -3,7 +3,7 @@
     python bench/why_separate.py            writes the tables between marker lines, and the pictures
     python bench/why_separate.py --check    writes nothing; exits 1 if a number of the page no longer comes out
 
-Numbers come from `qkv` (--qkv, by default build/release/qkv) and from bench/ablations/. Those in the prose are not
+Numbers come from `qkv` (--qkv, by default build/release/qkv), from bench/ablations/ and bench/cross/. Those in the prose are not
 written, only checked: the functions `sentences_…` list them. Numbers on test images need $QKV_DATA with cifar10/ and
 mnist/ and take about a minute, two sentences need $QKV_REFERENCE (the tests' models); without these they are left as they
 are. Times and published results of others are not checked.
@@ -25,6 +25,7 @@ from statistics import mean, median
 
 import ablations
 import common
+import cross_tables
 import svg
 from ablations import signed, table
 
@@ -355,6 +356,9 @@ def compute(qkv, data, reference):
     for name, text, more in ablations.parts():
         parts[name] = text
         sentences += more
+    texts, more, pictures = cross_tables.parts()
+    parts |= dict(texts)
+    sentences += more
     if reference:
         sentences += sentences_on_reference(qkv.heads(["-m", reference]))
     if data:
@@ -362,7 +366,8 @@ def compute(qkv, data, reference):
         sentences += more
     panels = [(f"{MODELS[name].title}, {how} initialisation", *heads[name])
               for name, how in (("digits", "timm’s"), ("cifar10", "mimetic"))]  # fmt: skip
-    return parts, sentences, {PICTURES / "signs.svg": signs_picture(panels), PICTURES / "break-even.svg": break_even(qkv)}
+    pictures |= {PICTURES / "signs.svg": signs_picture(panels), PICTURES / "break-even.svg": break_even(qkv)}
+    return parts, sentences, pictures
 
 
 def main():

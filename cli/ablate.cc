@@ -20,6 +20,7 @@
 #include "qkv/simd/isa.h"
 #include "qkv/train/data/dataset.h"
 #include "qkv/train/run/initial_model.h"
+#include "qkv/train/sequences/pairs.h"
 
 namespace qkv::cli {
 namespace {
@@ -32,15 +33,20 @@ const std::map<std::string, lab::Budget> kBudgets = {
 // The file of what all runs share; only `qkv ablate` reads it.
 constexpr const char* kShared = "ablation.yaml";
 
-// Keys that are not options here: --arms sets attention and rank, --seeds the seed, and all runs start with new
-// weights.
-constexpr std::array<std::string_view, 4> kNotShared = {"attention", "rank", "seed", "model"};
+const std::map<std::string, lab::Varied> kVaried = {
+    {"attention", lab::Varied::kLayers}, {"cross-attention", lab::Varied::kCross}, {"both", lab::Varied::kBoth}};
+
+// Keys that are not options here: --arms sets attention, cross-attention and rank, --seeds the seed, and all runs start
+// with new weights.
+constexpr std::array<std::string_view, 5> kNotShared = {"attention", "cross-attention", "rank", "seed", "model"};
+
+const std::vector<std::string> kAllArms = {
+    "separate", "separate:qkv-bias=false", "shared", "unified", "shared_kv", "merged", "low_rank", "symmetric"};
 
 struct Options {
   std::vector<std::string> data;
-  std::string output, file, equal = "steps";
-  std::vector<std::string> arms = {
-      "separate", "separate:qkv-bias=false", "shared", "unified", "shared_kv", "merged", "low_rank", "symmetric"};
+  std::string output, file, equal = "steps", varied;
+  std::vector<std::string> arms = kAllArms;
   int64_t seeds = 3, processes = 1;
   bool quiet = false;
   train::Settings settings;  // of the command line
@@ -56,16 +62,30 @@ std::string NameOfData(const std::string& data) {
 // What is known before the first run.
 struct Comparison {
   std::vector<lab::Arm> arms;
+  lab::Varied varied = lab::Varied::kLayers;
   train::TrainConfig config;  // shared by all runs
   std::vector<lab::AblationData> data;
   std::vector<PlannedRun> runs;
   lab::AblationResults results;
 };
 
-std::vector<lab::Arm> ParseArms(const Options& options, const train::Settings& shared) {
+// What the arms' kinds are of: of pairs the cross-attention, unless --vary says otherwise.
+lab::Varied ChooseVaried(const Options& options, const std::vector<lab::AblationData>& data) {
+  const bool pairs = data[0].pairs.has_value();
+  if (options.varied.empty()) return pairs ? lab::Varied::kCross : lab::Varied::kLayers;
+  const lab::Varied varied = kVaried.at(options.varied);
+  Require(pairs || varied == lab::Varied::kLayers,
+          "ablate: --vary {} is for pairs of texts; no other model has cross-attention", options.varied);
+  return varied;
+}
+
+std::vector<lab::Arm> ParseArms(const Options& options, const train::Settings& shared, const Comparison& comparison) {
   std::vector<lab::Arm> arms;
-  for (const std::string& name : options.arms) {
-    lab::Arm arm = lab::ParseArm(name, shared);
+  std::vector<std::string> names = options.arms;
+  // Pairs in Marian's layout have all biases.
+  if (comparison.data[0].pairs && names == kAllArms) std::erase(names, "separate:qkv-bias=false");
+  for (const std::string& name : names) {
+    lab::Arm arm = lab::ParseArm(name, shared, comparison.varied);
     Require(std::ranges::find(arms, arm.settings, &lab::Arm::settings) == arms.end(), "ablate: '{}' is there twice",
             name);
     arms.push_back(std::move(arm));
@@ -75,6 +95,10 @@ std::vector<lab::Arm> ParseArms(const Options& options, const train::Settings& s
 
 std::string DescribeModel(const train::TrainConfig& config) {
   const std::string blocks = fmt::format("width {}, depth {}, heads {}", config.width, config.depth, config.heads);
+  if (train::IsForPairs(config.preset)) {
+    return fmt::format("width {}, depth {} + {}, heads {}, norms {} the layers", config.width, config.depth,
+                       config.decoder_depth > 0 ? config.decoder_depth : config.depth, config.heads, config.norm_place);
+  }
   if (train::IsForSequences(config.preset)) {
     return fmt::format("{}, {} positions{}", blocks, config.positions, config.causal ? ", causal" : "");
   }
@@ -86,17 +110,27 @@ std::vector<std::pair<std::string, std::string>> CollectFacts(const Options& opt
   const train::TrainConfig& config = comparison.config;
   std::string data;
   for (const lab::AblationData& set : comparison.data) data += (data.empty() ? "" : "; ") + set.summary;
-  return {{"Data", data},
-          {"Equal", options.equal == "steps"   ? "steps"
-                    : options.equal == "flops" ? "multiply-adds"
-                                               : "steps, parameters"},
-          {"Model", DescribeModel(config)},
-          {"Training", fmt::format("{}, {}, batch {}, learning rate {}", config.opt,
-                                   config.steps > 0 ? fmt::format("{} steps", config.steps)
-                                                    : fmt::format("{} epochs", config.epochs),
-                                   config.batch * config.accumulate, config.lr)},
-          {"Machine", fmt::format("{} threads, {} kernels", NumThreads(), simd::Name(simd::ActiveIsa()))},
-          {"Command", CommandLine()}};
+  std::vector<std::pair<std::string, std::string>> facts = {{"Data", data}};
+  if (comparison.data[0].pairs) {
+    facts.emplace_back("Kinds are of", comparison.varied == lab::Varied::kCross
+                                           ? "cross-attention; the layers' own attention is separate"
+                                       : comparison.varied == lab::Varied::kLayers
+                                           ? "the layers' own attention; cross-attention is separate"
+                                           : "the layers' own attention and cross-attention");
+  }
+  const std::vector<std::pair<std::string, std::string>> more = {
+      {"Equal", options.equal == "steps"   ? "steps"
+                : options.equal == "flops" ? "multiply-adds"
+                                           : "steps, parameters"},
+      {"Model", DescribeModel(config)},
+      {"Training",
+       fmt::format("{}, {}, batch {}, learning rate {}", config.opt,
+                   config.steps > 0 ? fmt::format("{} steps", config.steps) : fmt::format("{} epochs", config.epochs),
+                   config.batch * config.accumulate, config.lr)},
+      {"Machine", fmt::format("{} threads, {} kernels", NumThreads(), simd::Name(simd::ActiveIsa()))},
+      {"Command", CommandLine()}};
+  facts.insert(facts.end(), more.begin(), more.end());
+  return facts;
 }
 
 // Settings of the file, overridden by those of the command line.
@@ -136,16 +170,50 @@ std::vector<lab::AblationData> OpenSequences(const std::vector<std::string>& giv
   return all;
 }
 
-std::vector<lab::AblationData> OpenData(const std::vector<std::string>& given, train::Settings* shared) {
-  const auto other = std::ranges::find_if(
-      given, [&](const std::string& data) { return train::IsSequenceData(data) != train::IsSequenceData(given[0]); });
-  if (other != given.end()) {
-    const bool first = train::IsSequenceData(given[0]);
-    Fail("ablate: {} is of sequences, {} of images: no training is alike for both", first ? given[0] : *other,
-         first ? *other : given[0]);
+// The same for pairs of texts. Their tokens are made on one core if processes are to be started: a fork has none of the
+// threads that a parallel loop leaves waiting.
+std::vector<lab::AblationData> OpenPairs(const std::vector<std::string>& given, bool alone, train::Settings* shared) {
+  std::vector<lab::AblationData> all;
+  const int threads = NumThreads();
+  if (!alone) SetNumThreads(1);
+  for (const std::string& path : given) {
+    ChoosePreset(path, /*speaks=*/true, shared);
+    lab::AblationData& data = all.emplace_back();
+    data.pairs = train::PairsForTraining(path, train::Resolve(*shared));
+    data.given = path, data.name = NameOfData(path), data.summary = data.pairs->summary;
+    data.fingerprint = data.pairs->fingerprint;
   }
-  std::vector<lab::AblationData> all =
-      train::IsSequenceData(given[0]) ? OpenSequences(given, shared) : OpenImages(given, shared);
+  SetNumThreads(threads);
+  return all;
+}
+
+enum class DataKind { kImages, kSequences, kPairs };
+
+DataKind KindOf(const std::string& data, const train::Settings& shared) {
+  const auto preset = shared.find("preset");
+  // A table of image paths without endings looks like pairs; a preset of images says what it is.
+  const bool images = preset != shared.end() && !train::IsForSequences(preset->second);
+  if (train::IsPairs(data) && !images) return DataKind::kPairs;
+  return train::IsSequenceData(data) ? DataKind::kSequences : DataKind::kImages;
+}
+
+std::vector<lab::AblationData> OpenData(const Options& options, train::Settings* shared) {
+  const std::vector<std::string>& given = options.data;
+  const DataKind kind = KindOf(given[0], *shared);
+  for (const std::string& other : given) {
+    const DataKind own = KindOf(other, *shared);
+    if (own == kind) continue;
+    const auto words = [](DataKind of) {
+      return of == DataKind::kImages ? "images" : of == DataKind::kSequences ? "sequences" : "pairs of texts";
+    };
+    // Named as before where both are known: sequences first.
+    const bool swap = kind == DataKind::kImages;
+    Fail("ablate: {} is of {}, {} of {}: no training is alike for both", swap ? other : given[0],
+         words(swap ? own : kind), swap ? given[0] : other, words(swap ? kind : own));
+  }
+  std::vector<lab::AblationData> all = kind == DataKind::kPairs       ? OpenPairs(given, options.processes == 1, shared)
+                                       : kind == DataKind::kSequences ? OpenSequences(given, shared)
+                                                                      : OpenImages(given, shared);
   for (const lab::AblationData& data : all) {
     Require(std::ranges::count(all, data.name, &lab::AblationData::name) == 1, "ablate: two data sets are called '{}'",
             data.name);
@@ -170,8 +238,9 @@ PlannedRun PlanRun(const Options& options, const train::Settings& shared, const 
 Comparison Plan(const Options& options) {
   Comparison comparison;
   train::Settings shared = SharedSettings(options);
-  comparison.data = OpenData(options.data, &shared);
-  comparison.arms = ParseArms(options, shared);
+  comparison.data = OpenData(options, &shared);
+  comparison.varied = ChooseVaried(options, comparison.data);
+  comparison.arms = ParseArms(options, shared, comparison);
   comparison.config = train::Resolve(shared);
   // Seeds in the outer loop, so that the finished runs are spread evenly over the arms at any time.
   for (int64_t seed = 0; seed < options.seeds; ++seed) {
@@ -184,9 +253,12 @@ Comparison Plan(const Options& options) {
   std::vector<std::string> names;
   for (const lab::AblationData& data : comparison.data) names.push_back(data.name);
   lab::AblationResults& results = comparison.results;
-  results.title = fmt::format("Kinds of attention on {}", fmt::join(names, ", "));
+  results.varied = lab::Name(comparison.varied);
+  results.title =
+      fmt::format("Kinds of {} on {}", comparison.varied == lab::Varied::kCross ? "cross-attention" : "attention",
+                  fmt::join(names, ", "));
   results.facts = CollectFacts(options, comparison);
-  results.unit = comparison.data[0].images ? "images" : "sequences";
+  results.unit = comparison.data[0].images ? "images" : comparison.data[0].pairs ? "pairs" : "sequences";
   results.planned = std::ssize(comparison.runs);
   for (const lab::Arm& arm : comparison.arms) results.arms.push_back(arm.name);
   return comparison;
@@ -224,6 +296,7 @@ void RequireSameComparison(const Options& options, const Comparison& comparison)
   header.first = fmt::format("# qkv ablate: what all runs share, equal {}", options.equal);
   // The other arms get the budget of the first.
   if (options.equal != "steps") header.first += " to " + comparison.arms[0].name;
+  if (comparison.data[0].pairs) header.first += fmt::format(", {} varied", lab::Name(comparison.varied));
   if (fs::exists(file)) {
     Header before = Header::Of(ReadFile(file));
     Require(before.first == header.first, "ablate: {} holds another comparison:\n  {}\nand this would be\n  {}",
@@ -292,7 +365,8 @@ void RegisterAblate(Command app, int* exit_code) {
   command
       .AddOption("DATA", &options->data,
                  "Images: folders with train/CLASS/… (and val/ or test/), or CLASS/…; CIFAR-10 or -100; MNIST; CSV "
-                 "files. Or sequences: task:copy|reverse|sort|swap|next-token|recall; text files")
+                 "files. Or sequences: task:copy|reverse|sort|swap|next-token|recall; text files. Or pairs of texts: "
+                 ".tsv files with a source and a target a line")
       .Required();
   command.AddOption("-o,--output", &options->output, "Folder of the comparison: its runs and its report")
       .Required()
@@ -314,6 +388,12 @@ void RegisterAblate(Command app, int* exit_code) {
       .OneOf(kBudgets)
       .TypeName("steps|parameters|flops")
       .ShowDefault();
+  command
+      .AddOption("--vary", &options->varied,
+                 "Of pairs: what the arms' kinds are of: the layers' own attention, the decoder's attention to the "
+                 "encoder (default), or both")
+      .OneOf(kVaried)
+      .TypeName("attention|cross-attention|both");
   command.AddOption("--processes", &options->processes, "That share the runs, and the cores")
       .Range(1, 1024)
       .TypeName("N")
@@ -330,7 +410,8 @@ void RegisterAblate(Command app, int* exit_code) {
       "  qkv ablate cifar-10-binary.tar.gz -o kinds --patch-size 8 --epochs 10\n"
       "  qkv ablate photos -o init --arms separate,separate:init=mimetic --seeds 5\n"
       "  qkv ablate photos -o rank --arms separate,low_rank:rank=4,low_rank:rank=16 --equal parameters\n"
-      "  qkv ablate task:copy task:reverse task:recall -o tasks --seeds 5 --threads 1 --processes 2");
+      "  qkv ablate task:copy task:reverse task:recall -o tasks --seeds 5 --threads 1 --processes 2\n"
+      "  qkv ablate pairs.tsv -o cross                which kinds cross-attention can bear");
   command.Callback([options, exit_code] { *exit_code = Ablate(*options); });
 }
 

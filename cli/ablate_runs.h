@@ -44,8 +44,8 @@ void TrainRuns(const RunQueue& queue);
 /// the first parallel loop. A signal to this process is sent to all. Throws Error if none can be started.
 void TrainInProcesses(const RunQueue& queue);
 
-/// Images or sequences per second of each arm, in training and inference, measured in turns on this machine with the
-/// first data set.
+/// Images, sequences or pairs per second of each arm, in training and inference, measured in turns on this machine with
+/// the first data set.
 std::map<std::string, lab::Speed, std::less<>> MeasureSpeeds(const std::vector<PlannedRun>& runs);
 
 }  // namespace qkv::cli

@@ -12,6 +12,7 @@
 #include "cli/images.h"
 #include "cli/output.h"
 #include "cli/progress.h"
+#include "qkv/app/cross_rule.h"
 #include "qkv/app/detection_evaluation.h"
 #include "qkv/app/evaluation.h"
 #include "qkv/app/pair_evaluation.h"
@@ -37,7 +38,8 @@ struct Options {
   ModelOptions model;
   ImageOptions images;
   std::string data, split, output, report;
-  int64_t beams = 4;
+  std::optional<nn::CrossWeights> cross;
+  int64_t beams = 4, lines = 0;
   bool stem = false;
   bool json = false;
 };
@@ -100,7 +102,9 @@ int EvaluateSequences(const Options& options) {
 }
 
 void PrintText(const app::PairEvaluation& e, const std::string& model) {
-  Print("{} on {}, {}\n\n", model, e.data, e.beams == 1 ? "greedy" : fmt::format("{} beams", e.beams));
+  const std::string cross = app::DescribeCrossWeights(e.cross);
+  Print("{} on {}, {}{}{}\n\n", model, e.data, e.beams == 1 ? "greedy" : fmt::format("{} beams", e.beams),
+        cross.empty() ? "" : "; ", cross);
   Print("BLEU     {:6.2f}   ({}; brevity penalty {:.3f})\n", e.bleu.score,
         fmt::format("{:.1f}/{:.1f}/{:.1f}/{:.1f}", e.bleu.precisions[0], e.bleu.precisions[1], e.bleu.precisions[2],
                     e.bleu.precisions[3]),
@@ -136,6 +140,8 @@ int EvaluatePairs(const Options& options) {
                                                              .split = options.split,
                                                              .beams = options.beams,
                                                              .stem = options.stem,
+                                                             .cross = options.cross.value_or(nn::CrossWeights()),
+                                                             .lines = options.lines,
                                                              .progress = show});
   progress.reset();
   if (options.json) {
@@ -253,6 +259,17 @@ int EvaluateImages(const Options& options) {
 int Evaluate(const Options& options) {
   const std::string& model = options.model.path;
   if (!model.empty() && train::IsPairs(options.data) && model::IsTextModel(model)) return EvaluatePairs(options);
+  const bool asks_for_pairs = options.cross || options.lines > 0;
+  Require(!asks_for_pairs || train::IsPairs(options.data),
+          "evaluate: --cross-weights and --lines are for pairs of texts, and {} is no .tsv whose first line has a "
+          "source, a "
+          "tab and a target",
+          options.data);
+  Require(
+      !asks_for_pairs,
+      "evaluate: --cross-weights and --lines are for a pair of encoder and decoder, -m RUN; {} has no cross-attention "
+      "to change",
+      model.empty() ? "the built-in classifier" : model);
   // A .json is text for a model of sequences only; else it has a detector's annotations.
   const bool text = train::IsSequenceData(options.data) && fs::path(options.data).extension() != ".json";
   const bool sequences = text || (!model.empty() && model::IsSequenceModel(model));
@@ -290,6 +307,18 @@ void RegisterEvaluate(Command app, int* exit_code) {
       .Range(1, 64)
       .TypeName("N")
       .ShowDefault();
+  command.AddOption("--lines", &options->lines, "Of pairs: only the first N lines")
+      .Range(int64_t{1}, int64_t{1} << 40)
+      .TypeName("N");
+  command
+      .AddOption(
+          "--cross-weights",
+          [options](const std::string& text) { options->cross = app::ParseCrossWeights(text, "--cross-weights"); },
+          "Of pairs: what takes the place of cross-attention's softmax: softmax=T (of temperature T), hard (all on the "
+          "greatest score), uniform, gaussian=H[,SLOPE] (along the diagonal, H source tokens wide; without SLOPE by "
+          "the "
+          "file's lengths); :BLOCK.HEAD,… behind it: of these heads alone")
+      .TypeName("RULE");
   command.AddFlag("--stem", &options->stem, "Of pairs: ROUGE compares words without their English endings");
   command.AddFlag("--json", &options->json, "One JSON object on stdout");
   options->images.AddHow(command);

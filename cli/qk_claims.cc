@@ -8,10 +8,12 @@
 #include "cli/images.h"
 #include "cli/output.h"
 #include "cli/progress.h"
+#include "qkv/app/hub.h"
 #include "qkv/builtin/ablations.h"
 #include "qkv/core/file.h"
 #include "qkv/core/parallel.h"
 #include "qkv/lab/claims/page.h"
+#include "qkv/model/checkpoint/text_checkpoint.h"
 #include "qkv/simd/isa.h"
 
 namespace qkv::cli {
@@ -21,10 +23,21 @@ struct Options {
   ModelOptions model;
   std::vector<std::string> paths;
   std::vector<std::string> ablations;
-  std::string only, report;
+  std::string only, report, translator, pairs;
+  int64_t lines = 0;  // 0: kLines, or fewer with `quick`
   uint64_t seed = 1;
   bool quick = false, json = false, verbose = false, quiet = false;
 };
+
+constexpr int64_t kLines = 40, kQuickLines = 12;
+
+// The model of this repository, where there is one.
+constexpr const char* kShippedTranslator = "models/english-italian";
+
+std::string TranslatorOf(const Options& options) {
+  if (!options.translator.empty()) return app::FindModel(options.translator).string();
+  return model::IsTextModel(kShippedTranslator) ? kShippedTranslator : "";
+}
 
 // "C4,C9", or empty for all of them.
 std::vector<std::string> ParseClaims(const std::string& text) {
@@ -36,7 +49,7 @@ std::vector<std::string> ParseClaims(const std::string& text) {
     std::string id = text.substr(begin, end - begin);
     if (!id.empty() && id[0] == 'c') id[0] = 'C';
     Require(std::ranges::find(all, id) != all.end(),
-            "--only: expected numbers of claims such as C4,C9 (there are C1 to C18), got \"{}\"", id);
+            "--only: expected numbers of claims such as C4,C9 (there are C1 to C22), got \"{}\"", id);
     if (std::ranges::find(ids, id) == ids.end()) ids.push_back(id);
     begin = end + 1;
   }
@@ -65,6 +78,13 @@ int Claims(const Options& options) {
   std::vector<std::filesystem::path> files;
   app::InputFiles inputs = InputsOf(options.model);
   for (const std::string& file : options.ablations) inputs.Add(file);
+  const std::string translator = TranslatorOf(options);
+  Require(options.pairs.empty() || !translator.empty(), "claims: --pairs are for a translator, --translator MODEL");
+  app::InputFiles of_translator(translator);
+  if (!translator.empty()) {
+    of_translator.Add(options.pairs.empty() ? translator + "/test.tsv" : options.pairs);
+  }
+  of_translator.RequireOutput(options.report);
   if (!options.paths.empty()) {
     files = CollectImages(options.paths).files;
     inputs.Add(files);
@@ -96,7 +116,12 @@ int Claims(const Options& options) {
                                                               .images = images,
                                                               .seed = options.seed,
                                                               .quick = options.quick,
-                                                              .ablations = ablations},
+                                                              .ablations = ablations,
+                                                              .translator = translator,
+                                                              .pairs = options.pairs,
+                                                              .lines = options.lines > 0 ? options.lines
+                                                                       : options.quick   ? kQuickLines
+                                                                                         : kLines},
                                                              ids, show);
   progress.Clear();
   if (!options.json) {
@@ -133,11 +158,20 @@ void RegisterQkClaims(Command app, int* exit_code) {
   command.AddOption("--seed", &options->seed, "Of the random inputs").ShowDefault();
   command.AddFlag("--quick", &options->quick, "Smaller sizes where a claim is about time");
   command
-      .AddOption(
-          "--ablation", &options->ablations,
-          "results.json of `qkv ablate`, for C6 and C11; may be given again (default: those stored in the program)")
+      .AddOption("--ablation", &options->ablations,
+                 "results.json of `qkv ablate`, for C6, C11 and C19; may be given again (default: those stored in the "
+                 "program)")
       .TypeName("FILE")
       .Repeatable();
+  command
+      .AddOption("--translator", &options->translator,
+                 "Pair of encoder and decoder for C20 to C22 (default: models/english-italian, if it is there)")
+      .TypeName("MODEL");
+  command.AddOption("--pairs", &options->pairs, "Its pairs of texts (default: test.tsv in its folder)")
+      .TypeName("FILE");
+  command.AddOption("--lines", &options->lines, "Of these, the first N that are short enough (default: 40)")
+      .Range(2, 1000000)
+      .TypeName("N");
   const Option json = command.AddFlag("--json", &options->json, "One JSON object for each claim on stdout");
   command.AddFlag("--verbose", &options->verbose, "Each claim with all its measurements, before the summary")
       .Excludes(json);

@@ -10,6 +10,7 @@
 #include "cli/text_inputs.h"
 #include "cli/writing.h"
 #include "qkv/app/caption.h"
+#include "qkv/app/cross_rule.h"
 #include "qkv/app/json_line.h"
 #include "qkv/app/language.h"
 #include "qkv/app/pieces.h"
@@ -25,6 +26,7 @@ struct Options {
   std::vector<std::string> texts;  // words, or names of files; "-": standard input
   DecodingOptions decoding;
   std::optional<std::string> prefix;
+  nn::CrossWeights cross;
   std::string output;
   int64_t batch = 32;
   bool json = false, quiet = false;
@@ -66,6 +68,7 @@ int Rewrite(Options options, std::string_view name) {
   app::WritingOptions writing{.prefix = options.prefix.value_or(model.Prefix(name)),
                               .together = options.batch,
                               .settings = options.decoding.Over(model.Settings())};
+  writing.settings.cross = options.cross;
   // A text in pieces is written piece by piece, and joined again.
   const app::Pieces pieces = app::CutTexts(given.texts, model, writing.prefix, options.cut, std::string(name));
   if (pieces.cut > 0) {
@@ -128,6 +131,14 @@ void AddRewriting(Command app, int* exit_code, const std::string& name, std::str
   command.AddFlag("--cut", &options->cut,
                   "Cut texts that are longer than the model's in pieces at the ends of sentences, and join the answers "
                   "(default: they are refused)");
+  command
+      .AddOption(
+          "--cross-weights",
+          [options](const std::string& text) { options->cross = app::ParseCrossWeights(text, "--cross-weights"); },
+          "What takes the place of cross-attention's softmax, to see what the model needs of it: softmax=T (of "
+          "temperature T), hard, uniform or gaussian=H[,SLOPE] (along the diagonal, H source tokens wide, SLOPE source "
+          "tokens per target token, 1 unless given); :BLOCK.HEAD,… behind it: of these heads alone")
+      .TypeName("RULE");
   options->decoding.AddSearch(command, "Greatest number of tokens of an answer (default: as the model's files say)");
   options->decoding.AddSampling(command);
   command.AddOption("--batch", &options->batch, "Texts in one batch").Range(1, 4096).TypeName("N").ShowDefault();

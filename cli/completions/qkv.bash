@@ -25,6 +25,8 @@ _qkv() {
     command="qk ${COMP_WORDS[2]}"
   fi
   case $prev in
+    --vary) mapfile -t COMPREPLY < <(compgen -W "attention cross-attention both" -- "$cur") && return ;;
+    --cross-weights) mapfile -t COMPREPLY < <(compgen -W "hard uniform gaussian= softmax=" -- "$cur") && return ;;
     --equal) mapfile -t COMPREPLY < <(compgen -W "steps parameters flops" -- "$cur") && return ;;
     --dtype) mapfile -t COMPREPLY < <(compgen -W "$types" -- "$cur") && return ;;
     --cached) mapfile -t COMPREPLY < <(compgen -W "nothing tokens keys latent" -- "$cur") && return ;;
@@ -70,7 +72,7 @@ _qkv() {
     local options writing="--tokens --min-tokens --beams --length-penalty --no-repeat-ngram --repetition-penalty --temperature --top-k --top-p --min-p --seed"
     case $command in
       classify) options="$model $run $images --prompts --template --top --json --logits" ;;
-      evaluate) options="$model $run $images --split --beams --stem --json -o --output --report" ;;
+      evaluate) options="$model $run $images --split --beams --stem --lines --cross-weights --json -o --output --report" ;;
       embed) options="$model $run $images --pool --text -o --output" ;;
       search) options="$model $run $reading --pool --top --json --sheet" ;;
       detect) options="$model $run $reading -o --output --json --coco --threshold" ;;
@@ -82,11 +84,11 @@ _qkv() {
       convert) options="$model -o --output --layout --dtype --force" ;;
       bench) options="$model $run --batch --seconds --without --json --layer --attention --train --stdin" ;;
       train | ablate)
-        [[ $command == ablate ]] && options="--arms --seeds --equal --processes" || options="--resume -m --model --seed --attention --rank"
+        [[ $command == ablate ]] && options="--arms --seeds --equal --vary --processes" || options="--resume -m --model --seed --attention --rank"
         options+=" -o --output --config -q --quiet --preset --init --val-fraction --image-size --patch-size --channels --width --depth --heads --mlp-ratio --mlp --activation --qkv-bias --no-qkv-bias --qk-norm --no-qk-norm --class-token --no-class-token --registers --layer-scale --pool --mean --std --interpolation --crop-pct --crop-mode --background --cache --length --vocabulary --positions --rotary-base --causal --no-causal --norm --norm-place --head-width --key-heads --window --sinks --no-sinks --tokenizer --valid --decoder-depth --cross-attention --valid-lines --crop --scale --pad --flip --randaugment --magnitude --jitter --erase --mixup --cutmix --opt --lr --min-lr --sched --epochs --steps --warmup-epochs --batch --accumulate --weight-decay --beta1 --beta2 --momentum --clip-grad --smoothing --dropout --attention-dropout --drop-path --ema --patience --precision --checkpointing --no-checkpointing --threads --eval-epochs --eval-steps --save-steps --log-steps --tensorboard --no-tensorboard --maps" ;;
       generate) options="-m --model --threads --max-memory --dtype --prompt --json $writing" ;;
       translate | summarize)
-        options="-m --model --threads --max-memory --dtype --prefix --cut --batch -o --output --json -q --quiet $writing"
+        options="-m --model --threads --max-memory --dtype --prefix --cross-weights --cut --batch -o --output --json -q --quiet $writing"
         [[ $command == summarize ]] && options+=" --lines"
         ;;
       caption) options="-m --model --threads --max-memory $run $images --json -o --output $writing" ;;
@@ -98,7 +100,7 @@ _qkv() {
       "qk truncate")
         options="$model -o --output --dtype --force --rank --data-optimal --images --sample --json -q --quiet" ;;
       "qk plan") options="$model --size --dtype --width --tokens --queries --head-width --value-width --batch --cached --latent --read --measure --seconds --json --grid --map --stdin" ;;
-      "qk claims") options="$model --ablation --only --seed --quick --json --verbose --report -q --quiet" ;;
+      "qk claims") options="$model --ablation --translator --pairs --lines --only --seed --quick --json --verbose --report -q --quiet" ;;
     esac
     mapfile -t COMPREPLY < <(compgen -W "$options -h --help" -- "$cur")
     return

@@ -172,7 +172,7 @@ std::vector<Written> LanguageModel::Write(std::span<const std::string> texts, co
         mask.view().row(b)[n] = read;
       }
     }
-    model_->ReadSource({.ids = batch, .mask = mask}, workspace);
+    model_->ReadSource({.ids = batch, .mask = mask, .cross = &options.settings.cross}, workspace);
     const std::vector<std::vector<int32_t>> starts(some.size(), {start});
     // Whichever texts are together, each draws with the seed of its own number.
     model::GenerationSettings settings = options.settings;

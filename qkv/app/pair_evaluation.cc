@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "qkv/app/cross_rule.h"
 #include "qkv/core/error.h"
 #include "qkv/core/file.h"
 #include "qkv/report/text.h"
@@ -47,7 +48,10 @@ PairEvaluation EvaluatePairs(const std::string& path, const std::string& data, c
   Require(tokenizer.tokenizer.max_id() < std::min(d.encoder->vocabulary, d.decoder->vocabulary),
           "evaluate: {}: the tokenizer has ids up to {}, the model {} tokens", path, tokenizer.tokenizer.max_id(),
           std::min(d.encoder->vocabulary, d.decoder->vocabulary));
-  const train::PairTexts texts = OpenPairs(data, options.split, path);
+  train::PairTexts texts = OpenPairs(data, options.split, path);
+  if (options.lines > 0 && options.lines < texts.size()) {
+    texts.sources.resize(static_cast<size_t>(options.lines)), texts.targets.resize(static_cast<size_t>(options.lines));
+  }
   const model::TextModel model(checkpoint, {.precision = options.precision});
 
   PairEvaluation evaluation;
@@ -65,10 +69,15 @@ PairEvaluation EvaluatePairs(const std::string& path, const std::string& data, c
     sources.push_back(texts.sources[static_cast<size_t>(line)]);
     targets.push_back(texts.targets[static_cast<size_t>(line)]);
   }
-  evaluation.score = train::EvaluatePairs(model, set, tokenizer.tokens);
+  evaluation.cross = options.cross;
+  if (!evaluation.cross.slope && evaluation.cross.rule == nn::CrossRule::kGaussian) {
+    evaluation.cross.slope = train::SourceTokensPerTargetToken(set);
+  }
+  evaluation.score = train::EvaluatePairs(model, set, tokenizer.tokens, {}, evaluation.cross);
   model::GenerationSettings settings = model::SettingsOf(d.generation, /*prompt=*/1);
   settings.beams = options.beams;
   settings.sampling.temperature = 0;
+  settings.cross = evaluation.cross;
   const auto progress = [&](int64_t done) {
     if (options.progress) options.progress(done, set.size());
   };
@@ -88,21 +97,23 @@ PairEvaluation EvaluatePairs(const std::string& path, const std::string& data, c
 }
 
 io::Json ToJson(const PairEvaluation& e) {
-  return {{"lines", e.lines},
-          {"left_out", e.left_out},
-          {"beams", e.beams},
-          {"bleu", e.bleu.score},
-          {"bleu_precisions", e.bleu.precisions},
-          {"brevity_penalty", e.bleu.brevity},
-          {"chrf", e.chrf},
-          {"rouge1", 100 * e.rouge.rouge1},
-          {"rouge2", 100 * e.rouge.rouge2},
-          {"rougeL", 100 * e.rouge.rouge_l},
-          {"loss", e.score.loss()},
-          {"perplexity", e.score.perplexity()},
-          {"top1", e.score.top1()},
-          {"tokens", e.score.tokens.rows},
-          {"signatures", {{"bleu", text::BleuScore::kSignature}, {"chrf", text::kChrfSignature}}}};
+  io::Json json = {{"lines", e.lines},
+                   {"left_out", e.left_out},
+                   {"beams", e.beams},
+                   {"bleu", e.bleu.score},
+                   {"bleu_precisions", e.bleu.precisions},
+                   {"brevity_penalty", e.bleu.brevity},
+                   {"chrf", e.chrf},
+                   {"rouge1", 100 * e.rouge.rouge1},
+                   {"rouge2", 100 * e.rouge.rouge2},
+                   {"rougeL", 100 * e.rouge.rouge_l},
+                   {"loss", e.score.loss()},
+                   {"perplexity", e.score.perplexity()},
+                   {"top1", e.score.top1()},
+                   {"tokens", e.score.tokens.rows},
+                   {"signatures", {{"bleu", text::BleuScore::kSignature}, {"chrf", text::kChrfSignature}}}};
+  if (const std::string cross = DescribeCrossWeights(e.cross); !cross.empty()) json["cross"] = cross;
+  return json;
 }
 
 }  // namespace qkv::app

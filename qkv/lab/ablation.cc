@@ -14,8 +14,8 @@ namespace qkv::lab {
 namespace {
 
 // Keys that all runs share, or that the comparison sets itself.
-constexpr std::array<std::string_view, 6> kNotOfOneArm = {"seed",         "model",  "preset",
-                                                          "val-fraction", "length", "vocabulary"};
+constexpr std::array<std::string_view, 9> kNotOfOneArm = {"seed",       "model",     "preset", "val-fraction", "length",
+                                                          "vocabulary", "tokenizer", "valid",  "valid-lines"};
 
 std::string_view TakeUntil(std::string_view& text, char end) {
   const size_t at = std::min(text.find(end), text.size());
@@ -29,17 +29,19 @@ int64_t MissingRank(std::string_view kind, const train::Settings& shared, const 
   if ((kind != "low_rank" && kind != "symmetric") || arm.settings.contains("rank")) return 0;
   train::Settings plain = train::MergeSettings(shared, arm.settings);
   plain.insert_or_assign("attention", "separate");
+  plain.erase("cross-attention");
   plain.erase("rank");
   const train::TrainConfig config = train::Resolve(plain);
   const int64_t head_width = config.width / config.heads;
   return kind == "low_rank" ? std::max<int64_t>(1, head_width / 2) : head_width;
 }
 
-// Cost of a run's model.
-struct Cost {
-  int64_t parameters = 0;
-  double flops = 0;  // one image or sequence, forward
-};
+// Rounded, at least 1.
+int64_t MeanLength(const train::TokenTexts& texts) {
+  int64_t tokens = 0;
+  for (int64_t i = 0; i < texts.size(); ++i) tokens += texts.length(i);
+  return std::max<int64_t>(1, (tokens + texts.size() / 2) / std::max<int64_t>(1, texts.size()));
+}
 
 template <typename Config>
 Cost ComputeCost(const Config& model) {
@@ -48,10 +50,15 @@ Cost ComputeCost(const Config& model) {
 
 Cost ComputeCost(const train::TrainConfig& config, const AblationData& data) {
   if (data.images) return ComputeCost(train::NewModel(config, data.images->classes).description.config);
+  if (data.pairs) return PairCost(train::NewPair(config, *data.pairs), *data.pairs);
   return ComputeCost(train::NewSequenceModel(config, train::SequencesForTraining(data.given, config)));
 }
 
 int64_t StepsPerEpoch(const train::TrainConfig& config, const AblationData& data) {
+  if (data.pairs) {
+    const train::PairBatches batches(data.pairs->train, config.batch, static_cast<uint64_t>(config.seed));
+    return std::max<int64_t>(1, batches.size() / config.accumulate);
+  }
   const int64_t epoch =
       data.images ? data.images->train.size() : train::SequencesForTraining(data.given, config).train->size();
   return std::max<int64_t>(1, epoch / (config.batch * config.accumulate));
@@ -80,7 +87,27 @@ double EqualRatio(train::TrainConfig config, int64_t wanted, const AblationData&
 
 }  // namespace
 
-Arm ParseArm(std::string_view text, const train::Settings& shared) {
+std::string_view Name(Varied varied) {
+  switch (varied) {
+    case Varied::kLayers:
+      return "attention";
+    case Varied::kCross:
+      return "cross-attention";
+    case Varied::kBoth:
+      return "both";
+  }
+  return "?";
+}
+
+Cost PairCost(const train::PairConfig& model, const train::PairData& data) {
+  train::PairConfig average = model;
+  average.encoder.length = MeanLength(data.train.source);
+  average.decoder.length = MeanLength(data.train.target);
+  return {train::PairNetwork<float>(model).layout().size(),
+          model::Flops(average.encoder) + model::Flops(average.decoder)};
+}
+
+Arm ParseArm(std::string_view text, const train::Settings& shared, Varied varied) {
   Arm arm{.name = std::string(text), .settings = {}};
   const auto set = [&](std::string_view key, std::string_view value) {
     Require(std::ranges::find(kNotOfOneArm, key) == kNotOfOneArm.end(),
@@ -93,7 +120,8 @@ Arm ParseArm(std::string_view text, const train::Settings& shared) {
   std::string_view rest = text;
   const std::string_view kind = TakeUntil(rest, ':');
   Require(!kind.empty(), "ablation: '{}', expected a kind of attention", text);
-  set("attention", kind);
+  if (varied != Varied::kCross) set("attention", kind);
+  if (varied != Varied::kLayers) set("cross-attention", kind);
   while (!rest.empty()) {
     std::string_view value = TakeUntil(rest, ':');
     const std::string_view key = TakeUntil(value, '=');

@@ -10,6 +10,7 @@
 
 #include "qkv/train/data/dataset.h"
 #include "qkv/train/run/config.h"
+#include "qkv/train/run/pair_model.h"
 
 namespace qkv::lab {
 
@@ -19,20 +20,38 @@ struct Arm {
   train::Settings settings;  // override the settings shared by all arms
 };
 
+/// The attention whose kind an arm names.
+enum class Varied {
+  kLayers,  // that of the layers
+  kCross,   // of pairs: what the decoder reads of the encoder
+  kBoth,
+};
+/// "attention", "cross-attention", "both"
+std::string_view Name(Varied varied);
+
 /// Parses "shared", "low_rank:rank=8", "separate:qkv-bias=false": a kind of attention, then keys of train::Keys() with
 /// values. If the kind needs a rank and neither the text nor `shared` gives one, it is half a head's width for low_rank
 /// and a whole one for symmetric, and the name includes it. Throws Error if the text is not an arm, and for keys that
-/// must be equal in all compared runs (seed, model, preset, val-fraction, length, vocabulary).
-Arm ParseArm(std::string_view text, const train::Settings& shared);
+/// must be equal in all compared runs (seed, model, preset, val-fraction, length, vocabulary, tokenizer, valid,
+/// valid-lines).
+Arm ParseArm(std::string_view text, const train::Settings& shared, Varied varied = Varied::kLayers);
 
 /// A data set of the comparison.
 struct AblationData {
-  std::string given;                          // argument of train::OpenDataset or train::SequencesForTraining
+  std::string given;                          // argument of OpenDataset, SequencesForTraining or PairsForTraining
   std::string name;                           // short name: "copy"
   std::string summary;                        // for display
-  std::optional<train::TrainingData> images;  // shared by all runs; otherwise sequences, drawn by each run's seed
+  std::optional<train::TrainingData> images;  // shared by all runs
+  std::optional<train::PairData> pairs;       // likewise; without both sequences, drawn by each run's seed
   uint64_t fingerprint = 0;                   // distinguishes data of the same name
 };
+
+/// Cost of a run's model.
+struct Cost {
+  int64_t parameters = 0;
+  double flops = 0;  // one image, sequence or pair of average lengths, forward
+};
+Cost PairCost(const train::PairConfig& model, const train::PairData& data);
 
 /// The quantity that all arms share.
 enum class Budget {
@@ -42,8 +61,8 @@ enum class Budget {
 };
 
 /// The configuration of a run: `shared`, the arm's settings, the seed, and the changes that equalise the budget with
-/// the first arm. Throws Error as train::Resolve, as train::NewModel or train::NewSequenceModel if the model does not
-/// support this kind, and if no MLP width equalises the parameters.
+/// the first arm. Throws Error as train::Resolve, as train::NewModel, NewSequenceModel or NewPair if the model
+/// does not support this kind, and if no MLP width equalises the parameters.
 train::TrainConfig MakeConfig(const train::Settings& shared, const Arm& arm, const Arm& first, Budget budget,
                               int64_t seed, const AblationData& data);
 

@@ -39,18 +39,20 @@ double Share(const io::Json& json, const char* name, double low = 0) {
 }
 
 io::Json ToJson(const RunResult& run) {
-  return {{"data", run.data},
-          {"arm", run.arm},
-          {"seed", run.seed},
-          {"top1", ToNumber(run.top1)},
-          {"loss", ToNumber(run.loss)},
-          {"train_top1", ToNumber(run.train_top1)},
-          {"steps", run.steps},
-          {"parameters", run.parameters},
-          {"flops", ToNumber(run.flops)},
-          {"symmetry", ToNumber(run.symmetry)},
-          {"effective_rank", ToNumber(run.effective_rank)},
-          {"rank99", ToNumber(run.rank99)}};
+  io::Json json = {{"data", run.data},
+                   {"arm", run.arm},
+                   {"seed", run.seed},
+                   {"top1", ToNumber(run.top1)},
+                   {"loss", ToNumber(run.loss)},
+                   {"train_top1", ToNumber(run.train_top1)},
+                   {"steps", run.steps},
+                   {"parameters", run.parameters},
+                   {"flops", ToNumber(run.flops)},
+                   {"symmetry", ToNumber(run.symmetry)},
+                   {"effective_rank", ToNumber(run.effective_rank)},
+                   {"rank99", ToNumber(run.rank99)}};
+  if (std::isfinite(run.bleu)) json["bleu"] = run.bleu;
+  return json;
 }
 
 RunResult RunFrom(const io::Json& json) {
@@ -65,7 +67,8 @@ RunResult RunFrom(const io::Json& json) {
           .flops = Number(json, "flops", 0, kMost),
           .symmetry = Share(json, "symmetry", -1),
           .effective_rank = Number(json, "effective_rank", 0, kMost),
-          .rank99 = Number(json, "rank99", 0, kMost)};
+          .rank99 = Number(json, "rank99", 0, kMost),
+          .bleu = json.contains("bleu") ? Number(json, "bleu", 0, 100 + 1e-4) : kNone};
 }
 
 AblationResults ResultsFrom(const io::Json& json) {
@@ -74,6 +77,7 @@ AblationResults ResultsFrom(const io::Json& json) {
   results.facts = json.at("facts");
   results.arms = json.at("arms");
   results.unit = json.value("unit", results.unit);  // absent in older files
+  results.varied = json.value("varied", results.varied);
   results.planned = Count(json, "planned");
   for (const io::Json& run : json.at("runs")) results.runs.push_back(RunFrom(run));
   const io::Json speeds = json.value("speeds", io::Json::object());
@@ -109,6 +113,7 @@ RunResult RunResult::FromJson(std::string_view text, std::string_view where) {
 
 std::string AblationResults::ToJson() const {
   io::Json json = {{"title", title}, {"facts", facts}, {"arms", arms}, {"unit", unit}, {"planned", planned}};
+  if (unit == "pairs") json["varied"] = varied;
   for (const auto& [arm, speed] : speeds) {
     json["speeds"][arm] = {{"training", speed.training}, {"inference", speed.inference}};
   }

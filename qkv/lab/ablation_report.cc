@@ -24,20 +24,29 @@ struct Notes {
 
 // `shown` formats a name for the document.
 Notes MakeNotes(const AblationResults& results, const std::function<std::string(const std::string&)>& shown) {
-  const bool sequences = results.unit == "sequences";
+  const bool sequences = results.unit == "sequences", pairs = results.unit == "pairs";
   Notes notes;
   notes.accuracies = fmt::format(
       "Accuracies are those of the validation data after the last step, in percent{}; intervals hold the mean of all "
       "seeds with a probability of 95 % (Student's t), if accuracies vary about normally from seed to seed.",
-      sequences ? " of the tokens that something is asked of" : "");
+      sequences ? " of the tokens that something is asked of"
+      : pairs   ? " of the targets' tokens, each after the right ones before it"
+                : "");
+  if (pairs) {
+    notes.accuracies +=
+        " BLEU, of 0 to 100, is that of the validation lines, each translated by its most probable token after the "
+        "last "
+        "step.";
+  }
   notes.differences =
       "Differences are paired: a seed draws the same batches for every arm, so what it does to both falls out. An "
       "interval that holds 0 leaves open which of the two is better; of many intervals, one in twenty misses by "
       "chance.";
   notes.costs = fmt::format(
-      "Parameters and multiply-adds (counted twice, of the forward pass of one of the {0}) are counted; {0} a second "
-      "are measured on this machine, all arms in turns",
-      results.unit);
+      "Parameters and multiply-adds (counted twice, of the forward pass of one of the {0}{1}) are counted; {0} a "
+      "second "
+      "are measured on this machine, all arms in turns{2}",
+      results.unit, pairs ? ", of average lengths" : "", pairs ? ", and answers are all of 16 tokens" : "");
   const std::vector<std::string> data = results.Data();
   notes.costs += data.size() > 1 ? fmt::format(", with the models of {}.", shown(data[0])) : ".";
   notes.learned =
@@ -45,6 +54,7 @@ Notes MakeNotes(const AblationResults& results, const std::function<std::string(
       "inspect` "
       "has them: effective rank, and how many directions hold 99 % of the energy. Where scores are of places alone "
       "there is no such M.";
+  if (pairs) notes.learned.clear();
   return notes;
 }
 
@@ -54,6 +64,77 @@ std::string Fixed(double value, int digits) {
 
 // For machine-readable output: empty if there is no number.
 std::string Plain(double value) { return std::isfinite(value) ? fmt::format("{}", value) : std::string(); }
+
+// BLEU: "58.31 ± 0.42", with `sign` "+0.12 ± 0.42".
+std::string Points(const Interval& bleu, bool sign) { return Percent({bleu.mean / 100, bleu.half / 100}, sign); }
+
+bool AnyFinite(const std::vector<ArmSummary>& arms, Interval ArmSummary::*value) {
+  return std::ranges::any_of(arms, [&](const ArmSummary& arm) { return std::isfinite((arm.*value).mean); });
+}
+bool HasBleu(const std::vector<ArmSummary>& arms) { return AnyFinite(arms, &ArmSummary::bleu); }
+
+// What charts show of arms and runs.
+struct Measure {
+  const char *name, *unit, *axis;
+  double scale;  // of the stored numbers
+  double RunResult::*of_run;
+  Interval ArmSummary::*of_arm;
+  Interval ArmSummary::*difference;
+};
+constexpr Measure kAccuracy = {
+    "accuracy", " %", "accuracy, %", 100, &RunResult::top1, &ArmSummary::top1, &ArmSummary::difference};
+constexpr Measure kBleu = {"BLEU", "", "BLEU", 1, &RunResult::bleu, &ArmSummary::bleu, &ArmSummary::bleu_difference};
+
+std::string Capital(std::string text) {
+  text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
+  return text;
+}
+
+report::IntervalChart MeanChart(const Measure& m, const std::vector<ArmSummary>& arms, std::string_view data) {
+  Require(!arms.empty(), "ablation: no arm to draw");
+  report::IntervalChart chart{
+      .heading = {fmt::format("{} on {}", Capital(m.name), data),
+                  fmt::format("{} of every run, and the mean of each arm with its interval of 95 %.", Capital(m.name))},
+      .value_name = m.axis,
+      .rows = {},
+      .guide = m.scale * (arms[0].*m.of_arm).mean,
+      .greatest = 100};
+  for (const ArmSummary& arm : arms) {
+    auto& row = chart.rows.emplace_back();
+    row.name = arm.arm, row.mean = m.scale * (arm.*m.of_arm).mean, row.half = m.scale * (arm.*m.of_arm).half;
+    for (const RunResult* run : arm.runs) {
+      const double value = m.scale * run->*m.of_run;
+      row.values.emplace_back(value, fmt::format("{}, seed {}: {:.2f}{}", arm.arm, run->seed, value, m.unit));
+    }
+  }
+  return chart;
+}
+
+report::IntervalChart PairedChart(const Measure& m, const std::vector<ArmSummary>& arms, std::string_view data) {
+  Require(!arms.empty(), "ablation: no arm to draw");
+  const bool percent = m.scale != 1;
+  report::IntervalChart chart{
+      .heading = {fmt::format("Difference to {} on {}{}", arms[0].arm, data, percent ? "" : ", BLEU"),
+                  fmt::format("Paired differences of {}, seed by seed, and their means with intervals of 95 %.",
+                              m.name)},
+      .value_name = percent ? "difference, percentage points" : "difference, BLEU",
+      .rows = {},
+      .guide = 0};
+  for (const ArmSummary& arm : arms) {
+    const Interval& mean = arm.*m.difference;
+    if (std::isnan(mean.mean)) continue;
+    auto& row = chart.rows.emplace_back();
+    row.name = arm.arm, row.mean = m.scale * mean.mean, row.half = m.scale * mean.half;
+    for (const RunResult* run : arm.runs) {
+      for (const RunResult* first : arms[0].runs) {
+        if (first->seed != run->seed) continue;
+        const double difference = m.scale * (run->*m.of_run - first->*m.of_run);
+        row.values.emplace_back(difference, fmt::format("{}, seed {}: {:+.2f}", arm.arm, run->seed, difference));
+      }
+    }
+  }
+  return chart;
+}
 
 Speed FindSpeed(const AblationResults& results, const std::string& arm) {
   const auto found = results.speeds.find(arm);
@@ -92,13 +173,14 @@ Table LearnedTable(const std::vector<ArmSummary>& arms) {
 Table RunTable(const AblationResults& results) {
   Table table{.title = {}, .columns = {}, .rows = {}};
   for (const char* name : {"data", "arm", "seed", "top1", "loss", "train_top1", "steps", "parameters", "flops",
-                           "symmetry", "effective_rank", "rank99"}) {
+                           "symmetry", "effective_rank", "rank99", "bleu"}) {
     table.columns.push_back({name});
   }
   for (const RunResult& run : results.runs) {
     table.rows.push_back({run.data, run.arm, fmt::format("{}", run.seed), Plain(run.top1), Plain(run.loss),
                           Plain(run.train_top1), fmt::format("{}", run.steps), fmt::format("{}", run.parameters),
-                          Plain(run.flops), Plain(run.symmetry), Plain(run.effective_rank), Plain(run.rank99)});
+                          Plain(run.flops), Plain(run.symmetry), Plain(run.effective_rank), Plain(run.rank99),
+                          Plain(run.bleu)});
   }
   return table;
 }
@@ -106,9 +188,28 @@ Table RunTable(const AblationResults& results) {
 // One row per arm of a data set; "half" is half the width of the 95 % interval.
 Table ArmTable(const AblationResults& results) {
   Table table{.title = {}, .columns = {}, .rows = {}};
-  for (const char* name : {"data", "arm", "seeds", "top1", "top1_half", "difference", "difference_half", "train_top1",
-                           "loss", "loss_half", "parameters", "flops", "steps", "training_images_per_second",
-                           "inference_images_per_second", "symmetry", "effective_rank", "rank99"}) {
+  for (const char* name : {"data",
+                           "arm",
+                           "seeds",
+                           "top1",
+                           "top1_half",
+                           "difference",
+                           "difference_half",
+                           "train_top1",
+                           "loss",
+                           "loss_half",
+                           "parameters",
+                           "flops",
+                           "steps",
+                           "training_images_per_second",
+                           "inference_images_per_second",
+                           "symmetry",
+                           "effective_rank",
+                           "rank99",
+                           "bleu",
+                           "bleu_half",
+                           "bleu_difference",
+                           "bleu_difference_half"}) {
     table.columns.push_back({name});
   }
   for (const std::string& data : results.Data()) {
@@ -116,20 +217,36 @@ Table ArmTable(const AblationResults& results) {
       const Speed speed = FindSpeed(results, arm.arm);
       const auto rate = [](double x) { return x > 0 ? Plain(x) : std::string(); };
       const RunResult& run = *arm.runs[0];
-      table.rows.push_back({data, arm.arm, fmt::format("{}", arm.runs.size()), Plain(arm.top1.mean),
-                            Plain(arm.top1.half), Plain(arm.difference.mean), Plain(arm.difference.half),
-                            Plain(arm.train_top1), Plain(arm.loss.mean), Plain(arm.loss.half),
-                            fmt::format("{}", run.parameters), Plain(run.flops), fmt::format("{}", run.steps),
-                            rate(speed.training), rate(speed.inference), Plain(arm.symmetry), Plain(arm.effective_rank),
-                            Plain(arm.rank99)});
+      table.rows.push_back({data,
+                            arm.arm,
+                            fmt::format("{}", arm.runs.size()),
+                            Plain(arm.top1.mean),
+                            Plain(arm.top1.half),
+                            Plain(arm.difference.mean),
+                            Plain(arm.difference.half),
+                            Plain(arm.train_top1),
+                            Plain(arm.loss.mean),
+                            Plain(arm.loss.half),
+                            fmt::format("{}", run.parameters),
+                            Plain(run.flops),
+                            fmt::format("{}", run.steps),
+                            rate(speed.training),
+                            rate(speed.inference),
+                            Plain(arm.symmetry),
+                            Plain(arm.effective_rank),
+                            Plain(arm.rank99),
+                            Plain(arm.bleu.mean),
+                            Plain(arm.bleu.half),
+                            Plain(arm.bleu_difference.mean),
+                            Plain(arm.bleu_difference.half)});
     }
   }
   return table;
 }
 
-// Accuracy, or difference, of each arm on all data sets.
-Table Overview(const AblationResults& results, Interval ArmSummary::*value, std::string_view title) {
-  const bool signs = value == &ArmSummary::difference;
+// A mean, or a difference, of each arm on all data sets, as `show` writes it.
+Table Overview(const AblationResults& results, Interval ArmSummary::*value, bool signs, std::string_view title,
+               std::string (*show)(const Interval&, bool)) {
   const std::vector<std::string> data = results.Data();
   Table table{.title = std::string(title), .columns = {{"arm", Align::kLeft}}, .rows = {}};
   for (const std::string& name : data) table.columns.push_back({name});
@@ -140,7 +257,7 @@ Table Overview(const AblationResults& results, Interval ArmSummary::*value, std:
     for (const std::string& name : data) {
       const std::vector<ArmSummary> arms = Summarise(results, name);
       const auto found = std::ranges::find(arms, arm, &ArmSummary::arm);
-      row.push_back(found == arms.end() ? "–" : Percent((*found).*value, signs));
+      row.push_back(found == arms.end() ? "–" : show((*found).*value, signs));
     }
   }
   return table;
@@ -149,11 +266,25 @@ Table Overview(const AblationResults& results, Interval ArmSummary::*value, std:
 // Overviews if there is more than one data set.
 std::vector<Table> OverviewTables(const AblationResults& results) {
   if (results.Data().size() < 2) return {};
-  std::vector<Table> tables = {Overview(results, &ArmSummary::top1, "Accuracy, %")};
-  if (results.arms.size() > 1) {
-    tables.push_back(Overview(results, &ArmSummary::difference,
-                              fmt::format("Difference to {}, percentage points", results.arms[0])));
+  const bool pairs = results.unit == "pairs", several = results.arms.size() > 1;
+  const std::string to_first = fmt::format("Difference to {}", results.arms[0]);
+  std::vector<Table> tables;
+  if (pairs) tables.push_back(Overview(results, &ArmSummary::bleu, false, "BLEU", Points));
+  if (pairs && several) {
+    tables.push_back(Overview(results, &ArmSummary::bleu_difference, true, to_first + ", BLEU", Points));
   }
+  tables.push_back(Overview(results, &ArmSummary::top1, false, "Accuracy, %", Percent));
+  if (several) {
+    tables.push_back(Overview(results, &ArmSummary::difference, true, to_first + ", percentage points", Percent));
+  }
+  return tables;
+}
+
+// Those of one data set.
+std::vector<Table> DataTables(const AblationResults& results, const std::vector<ArmSummary>& arms,
+                              std::string_view title) {
+  std::vector<Table> tables = {AccuracyTable(arms, title), CostTable(results, arms)};
+  if (results.unit != "pairs") tables.push_back(LearnedTable(arms));
   return tables;
 }
 
@@ -170,12 +301,11 @@ std::string ReportMarkdown(const AblationResults& results) {
   for (const std::string& data : results.Data()) {
     const std::vector<ArmSummary> arms = Summarise(results, data);
     text += fmt::format("\n## {}\n\n", report::EscapeMarkdown(data));
-    for (const Table& table : {AccuracyTable(arms, ""), CostTable(results, arms), LearnedTable(arms)}) {
-      text += report::ToMarkdown(table) + "\n";
-    }
+    for (const Table& table : DataTables(results, arms, "")) text += report::ToMarkdown(table) + "\n";
   }
   const Notes notes = MakeNotes(results, report::EscapeMarkdown);
-  text += fmt::format("{}\n\n{}\n\n{}\n\n{}\n", notes.accuracies, notes.differences, notes.costs, notes.learned);
+  text += fmt::format("{}\n\n{}\n\n{}\n", notes.accuracies, notes.differences, notes.costs);
+  if (!notes.learned.empty()) text += "\n" + notes.learned + "\n";
   return text;
 }
 
@@ -191,19 +321,25 @@ std::string ReportPage(const AblationResults& results) {
   for (const std::string& data : results.Data()) {
     const std::vector<ArmSummary> arms = Summarise(results, data);
     page.Section("Accuracy on " + data);
-    page.Figure(report::Draw(AccuracyChart(arms, data)),
-                "Small marks are runs, large ones means with their intervals of 95 %; the upright line is the first "
-                "arm's mean.");
-    if (std::ranges::any_of(arms, [](const ArmSummary& arm) { return std::isfinite(arm.difference.mean); })) {
-      page.Figure(report::Draw(DifferenceChart(arms, data)),
-                  "An interval that does not reach the line at 0 tells the two apart.");
+    const char* const means =
+        "Small marks are runs, large ones means with their intervals of 95 %; the upright line is the first arm's "
+        "mean.";
+    const char* const differences = "An interval that does not reach the line at 0 tells the two apart.";
+    if (HasBleu(arms)) {
+      page.Figure(report::Draw(BleuChart(arms, data)), means);
+      if (AnyFinite(arms, &ArmSummary::bleu_difference)) {
+        page.Figure(report::Draw(BleuDifferenceChart(arms, data)), differences);
+      }
     }
+    page.Figure(report::Draw(AccuracyChart(arms, data)), means);
+    if (AnyFinite(arms, &ArmSummary::difference)) page.Figure(report::Draw(DifferenceChart(arms, data)), differences);
     page.Add(AccuracyTable(arms, ""));
     page.Note(notes.accuracies);
     page.Note(notes.differences);
     page.Section("What it costs on " + data);
     page.Add(CostTable(results, arms));
     page.Note(notes.costs);
+    if (notes.learned.empty()) continue;
     page.Section("What was learned on " + data);
     page.Add(LearnedTable(arms));
     page.Note(notes.learned);
@@ -220,65 +356,41 @@ std::string Percent(const Interval& share, bool sign) {
 }
 
 Table AccuracyTable(const std::vector<ArmSummary>& arms, std::string_view title) {
-  Table table{.title = std::string(title),
-              .columns = {{"arm", Align::kLeft}, {"seeds"}, {"accuracy, %"}, {"difference"}, {"training, %"}, {"loss"}},
-              .rows = {}};
+  const bool bleu = HasBleu(arms);
+  Table table{.title = std::string(title), .columns = {{"arm", Align::kLeft}, {"seeds"}}, .rows = {}};
+  if (bleu) table.columns.insert(table.columns.end(), {{"BLEU"}, {"difference"}});
+  table.columns.insert(table.columns.end(),
+                       {{bleu ? "tokens right, %" : "accuracy, %"}, {"difference"}, {"training, %"}, {"loss"}});
   for (const ArmSummary& arm : arms) {
-    table.rows.push_back({arm.arm, fmt::format("{}", arm.runs.size()), Percent(arm.top1), Percent(arm.difference, true),
-                          Fixed(100 * arm.train_top1, 2), Fixed(arm.loss.mean, 4)});
+    std::vector<std::string>& row = table.rows.emplace_back();
+    row = {arm.arm, fmt::format("{}", arm.runs.size())};
+    if (bleu) row.insert(row.end(), {Points(arm.bleu, false), Points(arm.bleu_difference, true)});
+    std::string loss = Fixed(arm.loss.mean, 4);
+    if (bleu && std::isfinite(arm.loss.half)) loss += fmt::format(" ± {:.4f}", arm.loss.half);
+    row.insert(row.end(),
+               {Percent(arm.top1), Percent(arm.difference, true), Fixed(100 * arm.train_top1, 2), std::move(loss)});
   }
   return table;
 }
 
 report::IntervalChart AccuracyChart(const std::vector<ArmSummary>& arms, std::string_view data) {
-  Require(!arms.empty(), "ablation: no arm to draw");
-  report::IntervalChart chart{.heading = {fmt::format("Accuracy on {}", data),
-                                          "Accuracy of every run, and the mean of each arm with its interval of 95 %."},
-                              .value_name = "accuracy, %",
-                              .rows = {},
-                              .guide = 100 * arms[0].top1.mean,
-                              .greatest = 100};
-  for (const ArmSummary& arm : arms) {
-    auto& row = chart.rows.emplace_back();
-    row.name = arm.arm, row.mean = 100 * arm.top1.mean, row.half = 100 * arm.top1.half;
-    for (const RunResult* run : arm.runs) {
-      row.values.emplace_back(100 * run->top1,
-                              fmt::format("{}, seed {}: {:.2f} %", arm.arm, run->seed, 100 * run->top1));
-    }
-  }
-  return chart;
+  return MeanChart(kAccuracy, arms, data);
 }
-
 report::IntervalChart DifferenceChart(const std::vector<ArmSummary>& arms, std::string_view data) {
-  Require(!arms.empty(), "ablation: no arm to draw");
-  report::IntervalChart chart{
-      .heading = {fmt::format("Difference to {} on {}", arms[0].arm, data),
-                  "Paired differences of accuracy, seed by seed, and their means with intervals of 95 %."},
-      .value_name = "difference, percentage points",
-      .rows = {},
-      .guide = 0};
-  for (const ArmSummary& arm : arms) {
-    if (std::isnan(arm.difference.mean)) continue;
-    auto& row = chart.rows.emplace_back();
-    row.name = arm.arm, row.mean = 100 * arm.difference.mean, row.half = 100 * arm.difference.half;
-    for (const RunResult* run : arm.runs) {
-      for (const RunResult* first : arms[0].runs) {
-        if (first->seed != run->seed) continue;
-        const double difference = 100 * (run->top1 - first->top1);
-        row.values.emplace_back(difference, fmt::format("{}, seed {}: {:+.2f}", arm.arm, run->seed, difference));
-      }
-    }
-  }
-  return chart;
+  return PairedChart(kAccuracy, arms, data);
+}
+report::IntervalChart BleuChart(const std::vector<ArmSummary>& arms, std::string_view data) {
+  return MeanChart(kBleu, arms, data);
+}
+report::IntervalChart BleuDifferenceChart(const std::vector<ArmSummary>& arms, std::string_view data) {
+  return PairedChart(kBleu, arms, data);
 }
 
 std::string ToText(const AblationResults& results) {
   std::vector<Table> tables;
   for (const std::string& data : results.Data()) {
     const std::vector<ArmSummary> arms = Summarise(results, data);
-    tables.push_back(AccuracyTable(arms, data));
-    tables.push_back(CostTable(results, arms));
-    tables.push_back(LearnedTable(arms));
+    std::ranges::move(DataTables(results, arms, data), std::back_inserter(tables));
   }
   std::ranges::move(OverviewTables(results), std::back_inserter(tables));
   std::string text;
@@ -293,8 +405,9 @@ void WriteAblationReport(const AblationResults& results, const std::filesystem::
   WriteFile(folder / "report.md", ReportMarkdown(results));
   WriteFile(folder / "report.html", ReportPage(results));
   for (const std::string& data : results.Data()) {
-    WriteFile(folder / fmt::format("accuracy-{}.svg", data),
-              report::Draw(AccuracyChart(Summarise(results, data), data)));
+    const std::vector<ArmSummary> arms = Summarise(results, data);
+    WriteFile(folder / fmt::format("accuracy-{}.svg", data), report::Draw(AccuracyChart(arms, data)));
+    if (HasBleu(arms)) WriteFile(folder / fmt::format("bleu-{}.svg", data), report::Draw(BleuChart(arms, data)));
   }
 }
 

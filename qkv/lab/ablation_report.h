@@ -16,17 +16,22 @@ namespace qkv::lab {
 /// mean is unknown.
 std::string Percent(const Interval& share, bool sign = false);
 
-/// One row per arm: accuracy, difference, training accuracy, loss.
+/// One row per arm: accuracy, difference, training accuracy, loss; of pairs also BLEU and its difference.
 report::Table AccuracyTable(const std::vector<ArmSummary>& arms, std::string_view title);
 /// The accuracy of every run, and the arms' means with their intervals. Throws Error without arms.
 report::IntervalChart AccuracyChart(const std::vector<ArmSummary>& arms, std::string_view data);
 /// The same for differences from the first arm.
 report::IntervalChart DifferenceChart(const std::vector<ArmSummary>& arms, std::string_view data);
 
+/// The same of BLEU, for pairs.
+report::IntervalChart BleuChart(const std::vector<ArmSummary>& arms, std::string_view data);
+report::IntervalChart BleuDifferenceChart(const std::vector<ArmSummary>& arms, std::string_view data);
+
 /// Tables of each data set, and an overview if there are several, for a terminal.
 std::string ToText(const AblationResults& results);
 
-/// Writes report.html, report.md, accuracy-DATA.svg, arms.csv, runs.csv and results.json, each atomically.
+/// Writes report.html, report.md, accuracy-DATA.svg, arms.csv, runs.csv and results.json, of pairs also bleu-DATA.svg,
+/// each atomically.
 void WriteAblationReport(const AblationResults& results, const std::filesystem::path& folder);
 
 }  // namespace qkv::lab

@@ -67,7 +67,7 @@ Interval RunInterval(const std::vector<const RunResult*>& runs, double RunResult
 
 }  // namespace
 
-RunResult ReadRun(const std::filesystem::path& folder, std::string_view data, std::string_view arm, int64_t seed) {
+RunResult ReadRun(const std::filesystem::path& folder, const AblationData& data, std::string_view arm, int64_t seed) {
   const std::vector<io::Json> log = train::ReadLog(folder / "log.jsonl");
   const io::Json* evaluation = LastLine(log, "evaluation");
   Require(evaluation != nullptr, "{}: a run without an evaluation in its log", folder.string());
@@ -76,7 +76,7 @@ RunResult ReadRun(const std::filesystem::path& folder, std::string_view data, st
     Require(evaluation->contains(name), "{}: an evaluation without \"{}\" in its log", folder.string(), name);
     return evaluation->at(name).is_null() ? kNone : evaluation->at(name).get<double>();
   };
-  RunResult result{.data = std::string(data),
+  RunResult result{.data = data.name,
                    .arm = std::string(arm),
                    .seed = seed,
                    .top1 = number("top1"),
@@ -84,7 +84,12 @@ RunResult ReadRun(const std::filesystem::path& folder, std::string_view data, st
                    .train_top1 = number("train_accuracy"),
                    .steps = evaluation->at("step")};
   const std::filesystem::path last = folder / "last";
-  if (model::IsSequenceModel(last)) {
+  if (data.pairs) {
+    const Cost cost = PairCost(train::PairOfCheckpoint(model::TextCheckpoint::Open(last)), *data.pairs);
+    result.parameters = cost.parameters, result.flops = cost.flops;
+    result.symmetry = result.effective_rank = result.rank99 = kNone;
+    if (evaluation->contains("bleu")) result.bleu = number("bleu");
+  } else if (model::IsSequenceModel(last)) {
     const auto checkpoint = model::SequenceCheckpoint::Open(last);
     CountModel(checkpoint.config, &result);
     MeasureHeads(checkpoint, &result);
@@ -114,6 +119,10 @@ std::vector<ArmSummary> Summarise(const AblationResults& results, std::string_vi
     summary.loss = RunInterval(summary.runs, &RunResult::loss);
     summary.difference =
         arm == results.arms[0] ? Interval{kNone, kNone} : Difference(results, data, arm, results.arms[0]);
+    summary.bleu = RunInterval(summary.runs, &RunResult::bleu);
+    summary.bleu_difference = arm == results.arms[0]
+                                  ? Interval{kNone, kNone}
+                                  : Difference(results, data, arm, results.arms[0], &RunResult::bleu);
     summary.train_top1 = RunMean(summary.runs, &RunResult::train_top1);
     summary.symmetry = RunMean(summary.runs, &RunResult::symmetry);
     summary.effective_rank = RunMean(summary.runs, &RunResult::effective_rank);
@@ -123,13 +132,13 @@ std::vector<ArmSummary> Summarise(const AblationResults& results, std::string_vi
   return all;
 }
 
-Interval Difference(const AblationResults& results, std::string_view data, std::string_view arm,
-                    std::string_view other) {
+Interval Difference(const AblationResults& results, std::string_view data, std::string_view arm, std::string_view other,
+                    double RunResult::*value) {
   const std::vector<const RunResult*> others = FindRuns(results, data, other);
   std::vector<double> a, b;
   for (const RunResult* run : FindRuns(results, data, arm)) {
     const auto same = std::ranges::find(others, run->seed, [](const RunResult* r) { return r->seed; });
-    if (same != others.end()) a.push_back(run->top1), b.push_back((*same)->top1);
+    if (same != others.end()) a.push_back(run->*value), b.push_back((**same).*value);
   }
   return PairedInterval(a, b);
 }

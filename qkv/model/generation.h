@@ -26,8 +26,9 @@ struct GenerationSettings {
   std::vector<uint64_t> seeds;    // of each text's sampling; empty: sampling.seed + i
   bool renormalise = false;       // log-probabilities of beams are normalised again after all rules
   SamplingSettings sampling = {.temperature = 0};  // of one beam; the i-th text has the seed + i
-  int64_t beams = 1;                               // above 1: beam search, without sampling
-  double length_penalty = 1;                       // scores of beams are divided by the number of tokens to this power
+  nn::CrossWeights cross = {};  // what replaces cross-attention's softmax, for those that read a source
+  int64_t beams = 1;            // above 1: beam search, without sampling
+  double length_penalty = 1;    // scores of beams are divided by the number of tokens to this power
   bool early_stopping = false;  // a search ends with as many texts as beams, whatever better ones might follow
 
   /// Throws Error if a number is out of range, or there are beams and sampling.

@@ -68,7 +68,7 @@ std::vector<Generated> GenerateFromSources(const TextModel& model, std::span<con
       std::ranges::copy(source, ids.view().row(b));
       std::fill_n(mask.view().row(b), source.size(), true);
     }
-    model.ReadSource({.ids = ids.view(), .mask = mask.view()}, lane.workspace);
+    model.ReadSource({.ids = ids.view(), .mask = mask.view(), .cross = &settings.cross}, lane.workspace);
     const std::vector<std::vector<int32_t>> prompts(static_cast<size_t>(B), {start});
     std::vector<Generated> texts = Generate(*lane.decoder, prompts, &lane.workspace.source, settings);
     for (size_t b = 0; b < texts.size(); ++b) results[order[begin + b]] = std::move(texts[b]);

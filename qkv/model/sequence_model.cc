@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
@@ -219,6 +220,14 @@ View<T> SequenceModel<T>::Run(View<const int32_t> tokens, Arena& arena, const Ru
           "sequence model: a source that this model has not read");
   const View<T> x = arena.New<T>({B, N, config_.block.width});
   Embedding(tokens, options, x);
+  View<int64_t> positions;
+  if (options.source && options.source->weights != nn::CrossWeights()) {
+    positions = arena.New<int64_t>({B, N});
+    for (int64_t b = 0; b < B; ++b) {
+      std::iota(positions.row(b), positions.row(b) + N,
+                options.first.empty() ? 0 : options.first[static_cast<size_t>(b)]);
+    }
+  }
   std::vector<nn::WeightsRequest<T>> requests, source_requests;
   for (size_t block = 0; block < std::min(options.blocks, blocks_.size()); ++block) {
     nn::AttentionContext<T> context;
@@ -233,6 +242,8 @@ View<T> SequenceModel<T>::Run(View<const int32_t> tokens, Arena& arena, const Ru
     }
     if (options.source) {
       context.source = options.source->blocks[block].Rows(options.source_begin, options.source_end);
+      context.cross_weights = &options.source->weights, context.block = static_cast<int64_t>(block);
+      context.positions = positions;
     }
     if (options.requests) {
       CollectRequests<T>(options.requests->attention, block, &requests);
@@ -352,7 +363,7 @@ void SequenceModel<T>::ReadSource(View<const T> source, View<const int64_t> leng
     double elements = 0;
     for (const nn::Block<T>& block : blocks_) elements += nn::KeyValueCache<T>::Elements(block.cross, B, S, N, false);
     RequireMemory(sizeof(T) * elements, "decoder: keys and values of the source");
-    *read = {};
+    read->blocks.clear();
     for (const nn::Block<T>& block : blocks_) read->blocks.emplace_back(block.cross, B, S, N, false);
   }
   read->entries = B;

@@ -38,6 +38,7 @@ template <typename T>
 struct Source {
   std::vector<nn::KeyValueCache<T>> blocks;  // a cache per block
   int64_t entries = 0;                       // those in use are the first
+  nn::CrossWeights weights = {};             // what takes the place of cross-attention's softmax, in an experiment
 
   /// Entry i becomes what entry rows[i] was, and there are rows.size().
   void Select(std::span<const int64_t> rows);

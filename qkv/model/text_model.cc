@@ -175,6 +175,9 @@ void TextModel::ReadSource(const TextInputs& inputs, TextWorkspace& w, View<floa
                      .attention = {attention.begin(), attention.end()},
                      .hidden = {hidden.begin(), hidden.end()}});
   w.arena.Reset();
+  w.source.weights = inputs.cross ? *inputs.cross : nn::CrossWeights();
+  const SequenceConfig& c = decoder().config();
+  if (inputs.cross && c.block.cross) inputs.cross->Validate(c.depth, c.block.cross->heads);
   decoder().ReadSource(encoder_tokens, w.lengths, w.arena, &w.source);
 }
 

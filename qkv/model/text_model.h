@@ -19,10 +19,11 @@ namespace qkv::model {
 
 /// What a pass of a TextModel reads. Empty views are defaults.
 struct TextInputs {
-  View<const int32_t> ids = {};          // [B, N], of the encoder, or of a decoder alone
-  View<const bool> mask = {};            // [B, N], false for padding; empty: all are read
-  View<const int32_t> types = {};        // [B, N], types of the tokens; empty: 0
-  View<const int32_t> decoder_ids = {};  // [B, T], of a decoder that reads the encoder's tokens
+  View<const int32_t> ids = {};             // [B, N], of the encoder, or of a decoder alone
+  View<const bool> mask = {};               // [B, N], false for padding; empty: all are read
+  View<const int32_t> types = {};           // [B, N], types of the tokens; empty: 0
+  View<const int32_t> decoder_ids = {};     // [B, T], of a decoder that reads the encoder's tokens
+  const nn::CrossWeights* cross = nullptr;  // what replaces cross-attention's softmax, or null
 };
 
 /// Requested outputs of a pass. Empty views are not computed.
@@ -77,7 +78,8 @@ class TextModel {
   /// the end.
   void Forward(const TextInputs& inputs, TextWorkspace& workspace, const TextOutputs& outputs) const;
 
-  /// The encoder's tokens of padded texts as a decoder's source, in workspace.source. Throws Error likewise.
+  /// The encoder's tokens of padded texts as a decoder's source, in workspace.source. Throws Error likewise, and as
+  /// nn::CrossWeights::Validate.
   void ReadSource(const TextInputs& inputs, TextWorkspace& workspace, View<float> encoder_tokens = {},
                   std::span<const Outputs<float>::Attention> attention = {},
                   std::span<const Outputs<float>::Hidden> hidden = {}) const;

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "qkv/attention/plan.h"
+#include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
 #include "qkv/nn/rows.h"
 
@@ -379,6 +380,42 @@ void Output(int64_t B, int64_t Nq, const AttentionLayer<T>& layer, const Tensor<
       rows, out, residual);
 }
 
+// Writes requested rows of weights that are in memory, [B, H, N_q, N].
+template <typename T>
+void CopyRequest(const WeightsRequest<T>& request, View<const T> weights, Arena& arena) {
+  const Arena::Scope scope(arena);
+  const int64_t H = weights.dim(1), head_end = request.head_end == 0 ? H : request.head_end;
+  Require(0 <= request.head_begin && request.head_begin < head_end && head_end <= H && request.row_begin >= 0 &&
+              request.row_end <= weights.dim(2),
+          "attention: no heads {}..{} among {}, or no rows {}..{} among {}", request.head_begin, head_end, H,
+          request.row_begin, request.row_end, weights.dim(2));
+  const View<const T> from =
+      weights.slice(1, request.head_begin, head_end).slice(2, request.row_begin, request.row_end);
+  const View<T> out = request.visit ? arena.New<T>(from.shape()) : request.out;
+  for (int64_t b = 0; b < from.dim(0); ++b) {
+    for (int64_t h = 0; h < from.dim(1); ++h) {
+      for (int64_t i = 0; i < from.dim(2); ++i) std::copy_n(from.at(b, h, i), from.dim(3), out.at(b, h, i));
+    }
+  }
+  if (request.visit) request.visit(request.row_begin, out);
+}
+
+// Cross-attention whose softmax is replaced: its weights, [B, H, N_q, N].
+template <typename T>
+View<const T> ReplacedWeights(const Operands<T>& operands, const CachedRows<T>& source,
+                              const attention::Options<T>& options, const AttentionContext<T>& context, Arena& arena) {
+  const Shape shape({operands.query.dim(0), operands.query.dim(1), operands.query.dim(2), operands.key.dim(2)});
+  Require(context.positions.shape() == Shape({shape[0], shape[2]}),
+          "cross-attention: replaced weights need the positions of {} sequences of {} tokens, got {}", shape[0],
+          shape[2], context.positions.shape());
+  RequireMemory(static_cast<double>(sizeof(T)) * static_cast<double>(shape.size()), "cross-attention: its weights");
+  const View<T> weights = arena.New<T>(shape);
+  ComputeCrossWeights<T>(*context.cross_weights, context.block, operands.query, operands.key, options, source.lengths,
+                         context.positions, weights);
+  for (const WeightsRequest<T>& request : context.requests) CopyRequest<T>(request, weights, arena);
+  return weights;
+}
+
 // N: number of keys, including cached ones.
 template <typename T>
 void CheckContext(const Input<T>& x_query, const Input<T>& x, const AttentionLayer<T>& layer, bool writes, int64_t N,
@@ -483,6 +520,13 @@ void CrossAttentionForward(const Input<T>& x, const CachedRows<T>& source, const
   Recall(layer, source, tokens, &operands.key, &operands.value);
   attention::Options<T> options = MakeAttentionOptions(layer, context);
   if (!source.even() || source.tokens() < tokens) options.key_lengths = source.lengths;
+  if (context.cross_weights && context.cross_weights->Replaces(context.block)) {
+    const View<const T> weights = ReplacedWeights(operands, source, options, context, arena);
+    if (out.empty()) return;
+    Output(B, Nq, layer, scale, residual, out, arena,
+           [&](View<T> heads) { SumByWeights<T>(weights, operands.value, heads); });
+    return;
+  }
   for (const WeightsRequest<T>& request : context.requests) {
     WriteRequest<T>(request, operands.query, operands.key, options, arena);
   }

@@ -46,6 +46,11 @@ void BlockForward(View<T> x, const Block<T>& block, int64_t rows, Arena& arena, 
     Require(B == sources || (B % sources == 0 && rows == 1 && x.dim(1) == 1),
             "block: {} sequences of {} tokens do not share {} sources equally", B, x.dim(1), sources);
     const View<T> queries = B == sources ? read : x.reshape({sources, B / sources, x.dim(2)});
+    of_source.cross_weights = context.cross_weights, of_source.block = context.block;
+    if (!context.positions.empty()) {
+      of_source.positions = B == sources ? context.positions.slice(1, begin, begin + rows)
+                                         : context.positions.reshape({sources, B / sources});
+    }
     AddBranch(queries, block.norm_place, block.norm_cross, arena, [&](const Input<T>& input) {
       CrossAttentionForward<T>(input, context.source, block.cross, scale(block.scale_cross), queries, queries, arena,
                                of_source);

@@ -106,10 +106,12 @@ TEST(QkClaims, HeadsMayBeAllAlike) {
 TEST(QkClaims, RefusesWhatItDoesNotKnow) {
   const TemporaryFolder folder;
   for (const auto& [arguments, named] :
-       {std::pair<std::string, std::string>{"--only C19", "C19"},
+       {std::pair<std::string, std::string>{"--only C23", "C23"},
         {"--only C6 --ablation /nonexistent.json", "/nonexistent.json"},
         {"--only C6 --ablation " + Golden("timm_vit") + "/config.json", "config.json"},
         {"--only C1 -m /nonexistent", "/nonexistent"},
+        {"--only C20 --translator " + Golden("text/bert"), "reads no encoder"},
+        {"--only C20 --translator " + Golden("text/marian_trained"), "test.tsv"},
         {"--only C1 /nonexistent.png", "/nonexistent.png"},
         {"--only C3 --report " + (folder.path() / "none" / "x.html").string(), "x.html"}}) {
     const CommandOutput said = Qkv("qk claims " + arguments);

@@ -102,6 +102,53 @@ TEST_F(PairRuns, LearnToTranslate) {
   EXPECT_GT(JsonLines(of_half.out).at(0)["bleu"], 80);
   EXPECT_NE(Qkv(fmt::format("convert -m {} -o {} --layout timm", Path("run"), Path("timm"))).exit_code, 0);
 
+  // What cross-attention carries here: the words are in reverse order, so neither their mean nor the diagonal says
+  // which.
+  const auto bleu = [&](const std::string& rule) {
+    const CommandOutput replaced =
+        Qkv(fmt::format("evaluate --json --beams 1 -m {} {} --cross-weights {}", Path("run"), Path("test.tsv"), rule));
+    EXPECT_EQ(replaced.exit_code, 0) << replaced.err;
+    const io::Json found = JsonLines(replaced.out).at(0);
+    EXPECT_TRUE(Contains(found["cross"], "cross-attention: ")) << found;
+    return found["bleu"].get<double>();
+  };
+  const double soft = json["bleu"];
+  EXPECT_NEAR(bleu("softmax=0.999999"), soft, 5);
+  EXPECT_GT(bleu("hard"), 0.5 * soft);
+  EXPECT_LT(bleu("uniform"), 0.5 * soft);
+  EXPECT_LT(bleu("gaussian=1"), 0.5 * soft);
+  EXPECT_LE(bleu("uniform:0.1"), soft + 5);
+  const std::string translate = fmt::format("translate -m {} \"rot alt Baum und Kind\"", Path("run"));
+  EXPECT_NE(Qkv(translate).out, Qkv(translate + " --cross-weights uniform").out);
+  const CommandOutput lines = Qkv(fmt::format("evaluate --json --lines 7 -m {} {}", Path("run"), Path("test.tsv")));
+  EXPECT_EQ(JsonLines(lines.out).at(0)["lines"], 7) << lines.err;
+  for (const auto& [command, named] :
+       {std::pair<std::string, std::string>{"evaluate {} -m {} --cross-weights gaussian=0", "above 0"},
+        {"evaluate {} -m {} --cross-weights uniform:0.4", "blocks 0 to 1 with heads 0 to 3"},
+        {"evaluate {} -m {} --cross-weights soft", "no such rule"},
+        {"translate {} -m {} --cross-weights hard:9.0", "no head 9.0"}}) {
+    const CommandOutput refused = Qkv(fmt::format(fmt::runtime(command), Path("test.tsv"), Path("run")));
+    EXPECT_NE(refused.exit_code, 0) << command;
+    EXPECT_TRUE(Contains(refused.err, named)) << refused.err;
+  }
+  for (const auto& [data, named] : {std::pair<std::string, std::string>{"task:copy", "task:copy is no .tsv"},
+                                    {Path("test.tsv"), "no cross-attention to change"}}) {
+    const CommandOutput none = Qkv("evaluate --cross-weights hard " + data + " -m " + Golden("timm_vit"));
+    EXPECT_NE(none.exit_code, 0);
+    EXPECT_TRUE(Contains(none.err, named)) << none.err;
+  }
+
+  // The claims that a translator tells of.
+  const CommandOutput claims = Qkv(fmt::format(
+      "qk claims --only C20,C21,C22 --json --lines 20 --translator {} --pairs {}", Path("run"), Path("test.tsv")));
+  ASSERT_EQ(claims.exit_code, 0) << claims.err;
+  const std::vector<io::Json> told = JsonLines(claims.out);
+  ASSERT_EQ(told.size(), 3u);
+  for (const io::Json& claim : told) EXPECT_EQ(claim["agrees"], true) << claim;
+  EXPECT_EQ(told[0]["tables"][0]["rows"].size(), 8u) << "two blocks of four heads";
+  EXPECT_EQ(told[0]["verdict"], "holds");
+  EXPECT_EQ(told[2]["verdict"], "holds");
+
   // And goes on from there with its own tokenizer, also with longer texts.
   EXPECT_EQ(Qkv(fmt::format("train {} -o {} -m {} --steps 1 --length 40 --valid {}", Path("pairs.tsv"), Path("wide"),
                             Path("run"), Path("test.tsv")))

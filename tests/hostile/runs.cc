@@ -120,6 +120,12 @@ Reading Settings() {
   return reading;
 }
 
+lab::AblationData NamedData() {
+  lab::AblationData data;
+  data.name = "data";
+  return data;
+}
+
 // As `qkv ablate` reads a run that has ended; and as a run that goes on reads and cuts its log.
 Reading Logs() {
   const RunReading runs;
@@ -133,7 +139,7 @@ Reading Logs() {
                            .rebuild = [](const std::string& json) { return json + "\n"; }});
   reading.read = [runs](const Seed& seed, const std::string& bytes) {
     const fs::path run = runs.Copy(seed.name, bytes);
-    lab::ReadRun(run, "data", "separate", 1).ToJson();
+    lab::ReadRun(run, NamedData(), "separate", 1).ToJson();
     train::Log(run / seed.name, 1).Append({{"step", 2}});
   };
   return reading;
@@ -147,7 +153,7 @@ Reading Models() {
   reading.read = [runs](const Seed& seed, const std::string& bytes) {
     const fs::path run = runs.Copy(seed.name, bytes);
     model::Model::Load(run / "last");
-    lab::ReadRun(run, "data", "separate", 1);
+    lab::ReadRun(run, NamedData(), "separate", 1);
   };
   return reading;
 }

@@ -76,6 +76,41 @@ TEST(RunResult, HoldsEveryNumberToWhatItCanBe) {
   }
 }
 
+TEST(RunResult, OfPairsHasBleu) {
+  RunResult run = kRun;
+  EXPECT_FALSE(io::Json::parse(run.ToJson()).contains("bleu"));
+  run.bleu = 12.5;
+  EXPECT_EQ(RunResult::FromJson(run.ToJson(), "here").bleu, 12.5);
+  for (const char* wrong : {"101", "-1", "\"x\"", "[]"}) {
+    io::Json json = io::Json::parse(run.ToJson());
+    json["bleu"] = io::Json::parse(wrong);
+    EXPECT_THROW(RunResult::FromJson(json.dump(), "here"), Error) << wrong;
+  }
+}
+
+TEST(Summarise, PairsBleuToo) {
+  AblationResults results{.title = "t",
+                          .facts = {},
+                          .arms = {"a", "b"},
+                          .unit = "pairs",
+                          .varied = "cross-attention",
+                          .planned = 4,
+                          .runs = {},
+                          .speeds = {}};
+  for (const auto& [arm, seed, bleu] :
+       {std::tuple<const char*, int64_t, double>{"a", 0, 20}, {"a", 1, 22}, {"b", 0, 19}, {"b", 1, 20}}) {
+    results.runs.push_back({.data = "d", .arm = arm, .seed = seed, .top1 = 0.5, .bleu = bleu});
+  }
+  const AblationResults read = AblationResults::FromJson(results.ToJson(), "here");
+  EXPECT_EQ(read.varied, "cross-attention");
+  EXPECT_EQ(read.ToJson(), results.ToJson());
+  const std::vector<ArmSummary> arms = Summarise(read, "d");
+  EXPECT_DOUBLE_EQ(arms[0].bleu.mean, 21);
+  EXPECT_TRUE(std::isnan(arms[0].bleu_difference.mean));
+  EXPECT_DOUBLE_EQ(arms[1].bleu_difference.mean, -1.5);
+  EXPECT_TRUE(std::isnan(Summarise(SomeResults(), "photos")[0].bleu.mean)) << "photos have none";
+}
+
 TEST(AblationResults, AreReadAsTheyWereWritten) {
   const AblationResults results = SomeResults();
   const AblationResults read = AblationResults::FromJson(results.ToJson(), "here");

@@ -44,6 +44,19 @@ TEST(Arm, IsAKindAndKeys) {
   }
 }
 
+TEST(Arm, MayBeOfCrossAttention) {
+  train::Settings shared = {{"preset", "seq-pairs"}, {"width", "64"}, {"heads", "4"}};
+  const auto settings = [&](std::string_view text, Varied varied) { return ParseArm(text, shared, varied).settings; };
+  EXPECT_EQ(settings("shared", Varied::kCross), (train::Settings{{"cross-attention", "shared"}}));
+  EXPECT_EQ(settings("shared", Varied::kLayers), (train::Settings{{"attention", "shared"}}));
+  EXPECT_EQ(settings("low_rank", Varied::kBoth),
+            (train::Settings{{"attention", "low_rank"}, {"cross-attention", "low_rank"}, {"rank", "8"}}));
+  EXPECT_EQ(settings("symmetric", Varied::kCross), (train::Settings{{"cross-attention", "symmetric"}, {"rank", "16"}}));
+  for (const char* wrong : {"gaussian", "shared:tokenizer=x", "shared:valid=y", "shared:cross-attention=merged"}) {
+    EXPECT_THROW(ParseArm(wrong, shared, Varied::kCross), Error) << wrong;
+  }
+}
+
 TEST(Arm, ARankThatIsNeededIsSaid) {
   EXPECT_EQ(Parse("low_rank").name, "low_rank:rank=16");  // heads are 96 / 3 wide
   EXPECT_EQ(Parse("symmetric").name, "symmetric:rank=32");

@@ -21,15 +21,28 @@ struct Entry {
 };
 
 constexpr std::array kEntries = {
-    Entry{"C1", internal::ReplayUnified},    Entry{"C2", internal::ReplaySeparate},
-    Entry{"C3", internal::ReplaySameQk},     Entry{"C4", internal::ReplayRestriction},
-    Entry{"C5", internal::ReplayPatterns},   Entry{"C6", internal::ReplayLearning},
-    Entry{"C7", internal::ReplayIdentity},   Entry{"C8", internal::ReplayParameters},
-    Entry{"C9", internal::ReplaySpeed},      Entry{"C10", internal::ReplayObstacles},
-    Entry{"C11", internal::ReplayOneMatrix}, Entry{"C12", internal::ReplaySmoothing},
-    Entry{"C13", internal::ReplaySearch},    Entry{"C14", internal::ReplayDictionary},
-    Entry{"C15", internal::ReplaySpectra},   Entry{"C16", internal::ReplayVariance},
-    Entry{"C17", internal::ReplayHeads},     Entry{"C18", internal::ReplayAllAtOnce},
+    Entry{"C1", internal::ReplayUnified},
+    Entry{"C2", internal::ReplaySeparate},
+    Entry{"C3", internal::ReplaySameQk},
+    Entry{"C4", internal::ReplayRestriction},
+    Entry{"C5", internal::ReplayPatterns},
+    Entry{"C6", internal::ReplayLearning},
+    Entry{"C7", internal::ReplayIdentity},
+    Entry{"C8", internal::ReplayParameters},
+    Entry{"C9", internal::ReplaySpeed},
+    Entry{"C10", internal::ReplayObstacles},
+    Entry{"C11", internal::ReplayOneMatrix},
+    Entry{"C12", internal::ReplaySmoothing},
+    Entry{"C13", internal::ReplaySearch},
+    Entry{"C14", internal::ReplayDictionary},
+    Entry{"C15", internal::ReplaySpectra},
+    Entry{"C16", internal::ReplayVariance},
+    Entry{"C17", internal::ReplayHeads},
+    Entry{"C18", internal::ReplayAllAtOnce},
+    Entry{"C19", internal::ReplayTwoSequences},
+    Entry{"C20", internal::ReplaySoftDictionary},
+    Entry{"C21", internal::ReplayAlongTheDiagonal},
+    Entry{"C22", internal::ReplayLanguageModel},
 };
 
 }  // namespace
@@ -117,7 +130,7 @@ std::vector<Result> ReplayClaims(const Setup& setup, std::span<const std::string
   std::vector<const Entry*> wanted;
   for (const std::string& id : ids) {
     const auto found = std::ranges::find(kEntries, id, &Entry::id);
-    Require(found != kEntries.end(), "claims: expected one of C1 to C18, got \"{}\"", id);
+    Require(found != kEntries.end(), "claims: expected one of C1 to C22, got \"{}\"", id);
     wanted.push_back(&*found);
   }
   const internal::Bench bench(setup);

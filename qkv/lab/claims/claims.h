@@ -75,10 +75,13 @@ struct Setup {
   std::span<const image::Image> images;           // for that model; if empty, ten digits are drawn
   uint64_t seed = 1;
   bool quick = false;                          // smaller sizes for claims about time
-  std::span<const AblationResults> ablations;  // results of trainings, for C6 and C11
+  std::span<const AblationResults> ablations;  // results of trainings, for C6, C11 and C19
+  std::string translator = {};                 // folder of a pair of encoder and decoder, for C20 to C22; or empty
+  std::string pairs = {};                      // its pairs of texts; empty: test.tsv in its folder
+  int64_t lines = 40;                          // of these, the first that are short enough
 };
 
-/// "C1" … "C18".
+/// "C1" … "C22".
 std::span<const std::string_view> ClaimIds();
 
 /// Replays these claims in their order and calls `done`, if given, with each result. Throws Error for an id not in

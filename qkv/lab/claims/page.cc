@@ -131,6 +131,12 @@ io::Json ToJson(const Result& result) {
                       {"unit", check.unit},
                       {"holds", check.holds()}});
   }
+  io::Json tables = io::Json::array();
+  for (const report::Table& table : result.tables) {
+    io::Json columns = io::Json::array();
+    for (const report::Column& column : table.columns) columns.push_back(column.name);
+    tables.push_back({{"title", table.title}, {"columns", columns}, {"rows", table.rows}});
+  }
   return {{"id", result.id},
           {"title", result.title},
           {"claim", result.claim},
@@ -138,7 +144,8 @@ io::Json ToJson(const Result& result) {
           {"verdict", Name(result.verdict)},
           {"reason", result.reason},
           {"agrees", result.agrees()},
-          {"checks", checks}};
+          {"checks", checks},
+          {"tables", tables}};
 }
 
 std::string ToPage(std::span<const Result> results, const std::string& model, const std::string& machine) {

@@ -17,7 +17,8 @@ std::string Summary(std::span<const Result> results);
 std::string ToText(const Result& result);
 
 /// {"id", "title", "claim", "run", "verdict", "reason", "agrees", "checks": [{"what", "relation", "predicted",
-/// "measured", "tolerance", "unit", "holds"}]}; numbers that are not finite are null.
+/// "measured", "tolerance", "unit", "holds"}], "tables": [{"title", "columns", "rows": [["cell"]]}]}; numbers that are
+/// not finite are null.
 io::Json ToJson(const Result& result);
 
 /// One self-contained page with all charts. `machine` describes the test machine.

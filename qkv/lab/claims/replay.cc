@@ -7,6 +7,7 @@
 #include "qkv/algebra/fold.h"
 #include "qkv/core/error.h"
 #include "qkv/inspect/weights.h"
+#include "qkv/lab/claims/translator.h"
 
 namespace qkv::lab::internal {
 namespace {
@@ -87,6 +88,10 @@ algebra::Projection FoldedHead(const inspect::AttentionWeights& weights, const a
 }  // namespace
 
 Bench::Bench(const Setup& setup) : setup_(setup), model_(GivenModel(setup)) {
+  for (const AblationResults& results : setup.ablations) {
+    (results.varied == Name(Varied::kLayers) ? of_layers_ : of_cross_).push_back(results);
+  }
+  setup_.ablations = of_layers_;
   std::vector<image::Image> digits;
   for (size_t digit = 0; digit < 10 && setup.images.empty(); ++digit) digits.push_back(DrawDigit(digit));
   pixels_ = PreparePixels(model_, setup.images.empty() ? std::span<const image::Image>(digits) : setup.images);
@@ -117,6 +122,13 @@ Bench::Bench(const Setup& setup) : setup_(setup), model_(GivenModel(setup)) {
                           .tokens = &tokens_.back()});
     }
   }
+}
+
+Bench::~Bench() = default;
+
+const Translator* Bench::translator() const {
+  if (!translator_ && !setup_.translator.empty()) translator_ = std::make_unique<const Translator>(setup_);
+  return translator_.get();
 }
 
 Matrix Integers(const Shape& shape, Rng& rng) {

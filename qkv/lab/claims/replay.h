@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <vector>
 
 #include "qkv/algebra/projection.h"
@@ -30,9 +31,14 @@ struct TrainedHead {
   const Matrix* tokens = nullptr;  // [N, D]
 };
 
+class Translator;
+
 class Bench {
  public:
   explicit Bench(const Setup& setup);
+  ~Bench();
+  Bench(const Bench&) = delete;
+  Bench& operator=(const Bench&) = delete;
 
   const Setup& setup() const { return setup_; }
   uint64_t seed() const { return setup_.seed; }
@@ -48,8 +54,14 @@ class Bench {
   }
   /// Block by block, head by head.
   const std::vector<TrainedHead>& trained() const { return trained_; }
+  /// The translator of the setup, which is opened when it is first needed; null if there is none.
+  const Translator* translator() const;
+  /// Results of trainings whose arms differ in cross-attention; setup().ablations has the others.
+  const std::vector<AblationResults>& cross_ablations() const { return of_cross_; }
 
  private:
+  std::vector<AblationResults> of_layers_, of_cross_;
+  mutable std::unique_ptr<const Translator> translator_;
   Setup setup_;
   model::Model model_;
   Tensor<float> pixels_;
@@ -121,5 +133,10 @@ Result ReplayVariance(const Bench& bench);
 // heads.cc
 Result ReplayHeads(const Bench& bench);
 Result ReplayAllAtOnce(const Bench& bench);
+// translation.cc
+Result ReplayTwoSequences(const Bench& bench);
+Result ReplaySoftDictionary(const Bench& bench);
+Result ReplayAlongTheDiagonal(const Bench& bench);
+Result ReplayLanguageModel(const Bench& bench);
 
 }  // namespace qkv::lab::internal

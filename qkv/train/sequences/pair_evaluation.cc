@@ -24,7 +24,7 @@ struct PairLane {
 }  // namespace
 
 PairScore EvaluatePairs(const model::TextModel& model, const PairSet& set, const model::TextTokens& tokens,
-                        const std::function<bool()>& stop) {
+                        const std::function<bool()>& stop, const nn::CrossWeights& cross) {
   const int64_t V = model.decoder().config().outputs;
   std::vector<int64_t> order(static_cast<size_t>(set.size()));
   std::iota(order.begin(), order.end(), int64_t{0});
@@ -49,7 +49,10 @@ PairScore EvaluatePairs(const model::TextModel& model, const PairSet& set, const
     for (int64_t b = 0; b < B; ++b) {
       for (int64_t n = 0; n < N; ++n) lane.mask.view().row(b)[n] = n < lane.batch.source_lengths[b];
     }
-    model.Forward({.ids = lane.batch.source.view(), .mask = lane.mask.view(), .decoder_ids = lane.batch.target.view()},
+    model.Forward({.ids = lane.batch.source.view(),
+                   .mask = lane.mask.view(),
+                   .decoder_ids = lane.batch.target.view(),
+                   .cross = &cross},
                   lane.workspace, {.logits = lane.logits.view()});
     const View<float> rows = lane.logits.view().reshape({B * M, V});
     sums[at] = CrossEntropy<float>(rows, lane.batch.labels.span(), {}, rows);

@@ -26,9 +26,9 @@ struct PairScore {
 };
 
 /// The result does not depend on the number of threads. `stop` is polled from any thread; once it returns true, the
-/// remaining lines are skipped and the score is invalid.
+/// remaining lines are skipped and the score is invalid. cross: what replaces cross-attention's softmax.
 PairScore EvaluatePairs(const model::TextModel& model, const PairSet& set, const model::TextTokens& tokens,
-                        const std::function<bool()>& stop = {});
+                        const std::function<bool()>& stop = {}, const nn::CrossWeights& cross = {});
 
 /// The model's text for each source, without blanks at its ends. Throws Error as GenerateFromSources, and for a source
 /// with more tokens than the model reads. Likewise with `stop`.

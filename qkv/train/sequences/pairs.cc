@@ -56,6 +56,13 @@ PairSet EncodePairs(const PairTexts& texts, const text::Tokenizer& tokenizer, in
   return set;
 }
 
+double SourceTokensPerTargetToken(const PairSet& set) {
+  int64_t source = 0, target = 0;
+  for (int64_t line = 0; line < set.size(); ++line)
+    source += set.source.length(line), target += set.target.length(line);
+  return target > 0 ? static_cast<double>(source) / static_cast<double>(target) : 1;
+}
+
 void FillPairBatch(const PairSet& set, std::span<const int64_t> lines, const model::TextTokens& tokens,
                    PairBatch* batch, std::span<const int64_t> padded) {
   int64_t N = 1, M = 1;

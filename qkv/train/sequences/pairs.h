@@ -50,6 +50,9 @@ struct PairSet {
 /// Tokenizer::Encode.
 PairSet EncodePairs(const PairTexts& texts, const text::Tokenizer& tokenizer, int32_t end, int64_t length);
 
+/// Tokens of all sources / tokens of all targets; 1 of an empty set.
+double SourceTokensPerTargetToken(const PairSet& set);
+
 /// Padded tensors of some lines.
 struct PairBatch {
   Tensor<int32_t> source, target;                  // [B, N], [B, M]

@@ -53,6 +53,10 @@ const std::map<std::string, Verdict> kVerdicts = {
     {"C16", Verdict::kHolds},
     {"C17", Verdict::kHolds},
     {"C18", Verdict::kHolds},
+    {"C19", Verdict::kNotMeasured},
+    {"C20", Verdict::kHolds},
+    {"C21", Verdict::kHolds},
+    {"C22", Verdict::kHolds},
 };
 
 TEST(Claims, AllAreReplayedAndTheoryHolds) {
@@ -157,7 +161,7 @@ TEST(Claims, TakeImagesAndRefuseWhatIsUnknown) {
   EXPECT_NE(results[0].run.find("2 images"), std::string::npos);
   EXPECT_GT(Measured(results[0], "total variation between heads, most alike pair"), .1) << "the trained heads differ";
   EXPECT_LT(Measured(results[0], "total variation between heads, mean"), 1);
-  EXPECT_THROW(Replay({"C19"}), Error);
+  EXPECT_THROW(Replay({"C23"}), Error);
   EXPECT_THROW(ReplayClaims({}, {}), Error);
 }
 
