@@ -9,6 +9,7 @@
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "qkv/app/hub.h"
+#include "qkv/app/shipped.h"
 #include "qkv/builtin/ablations.h"
 #include "qkv/core/file.h"
 #include "qkv/core/parallel.h"
@@ -31,12 +32,14 @@ struct Options {
 
 constexpr int64_t kLines = 40, kQuickLines = 12;
 
-// The model of this repository, where there is one.
-constexpr const char* kShippedTranslator = "models/english-italian";
-
 std::string TranslatorOf(const Options& options) {
   if (!options.translator.empty()) return app::FindModel(options.translator).string();
-  return model::IsTextModel(kShippedTranslator) ? kShippedTranslator : "";
+  // A copy of the program alone has none.
+  try {
+    return app::FindShippedModel(app::kTranslator).string();
+  } catch (const Error&) {
+    return "";
+  }
 }
 
 // "C4,C9", or empty for all of them.
@@ -165,7 +168,7 @@ void RegisterQkClaims(Command app, int* exit_code) {
       .Repeatable();
   command
       .AddOption("--translator", &options->translator,
-                 "Pair of encoder and decoder for C20 to C22 (default: models/english-italian, if it is there)")
+                 "Pair of encoder and decoder for C20 to C22 (default: english-italian, which comes with qkv)")
       .TypeName("MODEL");
   command.AddOption("--pairs", &options->pairs, "Its pairs of texts (default: test.tsv in its folder)")
       .TypeName("FILE");

@@ -174,7 +174,7 @@ std::string DescribeArchitecture(const model::Description& description) {
 }
 
 // "up to 1024 of 50257 tokens, read from tokens of width 768 through a linear layer"
-std::string DescribeWriting(const model::Description& description) {
+std::string DescribeWriter(const model::Description& description) {
   const model::CaptionDecoder& d = *description.decoder;
   return fmt::format("up to {} of {} tokens, read from image tokens of width {}{}", d.config.length,
                      d.config.vocabulary, description.config.block.width,
@@ -272,7 +272,7 @@ std::vector<std::pair<std::string, std::string>> InfoLines(const model::Checkpoi
   if (description.decoder) {
     rows.emplace_back("decoder", fmt::format("{}; {} parameters", DescribeSequence(description.decoder->config),
                                              report::WithCommas(model::Parameters(description.decoder->config))));
-    rows.emplace_back("texts", DescribeWriting(description));
+    rows.emplace_back("texts", DescribeWriter(description));
   }
   if (description.dark_background) rows.emplace_back("background", "dark; images with a bright border are inverted");
   for (const std::string& assumption : description.assumptions) rows.emplace_back("assumed", assumption);

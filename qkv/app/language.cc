@@ -119,14 +119,6 @@ int64_t LanguageModel::usual_length() const {
 
 int64_t LanguageModel::CountTokens(const std::string& text) const { return std::ssize(Encode({&text, 1})[0]); }
 
-int32_t LanguageModel::StartToken() const {
-  const model::GenerationDefaults& defaults = model_->description().generation;
-  const std::optional<int32_t> start = defaults.start ? defaults.start : tokenizer_.special().padding;
-  Require(start.has_value(), "{}: neither generation_config.json nor config.json has a \"decoder_start_token_id\"",
-          checkpoint_->source);
-  return *start;
-}
-
 std::vector<Written> LanguageModel::Write(std::span<const std::string> texts, const WritingOptions& options,
                                           const std::function<void(size_t)>& done) const {
   Require(model_->has_encoder() && model_->has_decoder(),

@@ -81,8 +81,6 @@ class LanguageModel {
   int64_t CountTokens(const std::string& text) const;
   /// The ids of each text, of any length. Throws Error that names a text without a token, by its number from 1.
   std::vector<std::vector<int32_t>> Encode(std::span<const std::string> texts) const;
-  /// What a decoder that reads a source begins with. Throws Error if no file says it.
-  int32_t StartToken() const;
 
  private:
   LanguageModel(model::TextCheckpoint checkpoint, const model::BuildOptions& options, text::Tokenizer tokenizer,
