@@ -88,7 +88,7 @@ int EmbedTexts(const Options& options) {
     Require(options.model.size.empty() && options.model.labels.empty() && options.model.settings.empty() &&
                 !options.model.Hints().configure(),
             "embed: --size, --labels, --set and what else describes images are not of a model of texts");
-    const auto model = app::LanguageModel::Open(options.model.path, build, PrintNote);
+    const auto model = app::LanguageModel::Open(options.model.path, build, PrintNote, options.model.Policy());
     return WriteTexts(options, Source(options, model.checkpoint(), "model"),
                       [&](const std::vector<std::string>& texts) { return model.Embed(texts, PrintNote); });
   }

@@ -286,8 +286,8 @@ void AddInputs(const Options& options, app::InputFiles* inputs) {
 Queries AnyQueries(const Options& options, const app::VectorFile& vectors) {
   if (app::IsLanguageModel(options.model.path)) {
     Require(options.sheet.empty(), "search: --sheet is of photos, and {} is a model of texts", options.model.path);
-    const auto model =
-        app::LanguageModel::Open(options.model.path, {.precision = ParsePrecision(options.model.dtype)}, PrintNote);
+    const auto model = app::LanguageModel::Open(options.model.path, {.precision = ParsePrecision(options.model.dtype)},
+                                                PrintNote, options.model.Policy());
     CompareSource(options, vectors, model.checkpoint());
     return EmbedTextQueries(options, vectors, model);
   }

@@ -142,7 +142,8 @@ Answers AnswerPixels(const Options& options, const io::SafeTensors& reference) {
 }
 
 Answers AnswerTexts(const Options& options, const io::SafeTensors& reference) {
-  const auto model = model::TextModel::Load(options.model.path, {.precision = ParsePrecision(options.model.dtype)});
+  const auto model = app::LoadTextModel(options.model.path, {.precision = ParsePrecision(options.model.dtype)},
+                                        PrintNote, options.model.Policy());
   const model::TextDescription& description = model.description();
   const int64_t last = app::TextDepth(description) - 1;
   std::vector<int64_t> layers = Layers(reference, "attention", last);
