@@ -8,6 +8,8 @@ from pathlib import Path
 
 import common
 
+sys.path.insert(0, str(common.TOOLS))
+
 PEERS = {
     "onnxruntime": "ONNX Runtime",
     "openvino": "OpenVINO",
@@ -30,6 +32,7 @@ def save_random(model, folder):
 
 def minilm(folder):
     """The geometry of all-MiniLM-L6-v2 with a WordPiece vocabulary of this repository's documentation."""
+    import torchvision_stub  # noqa: F401  before transformers
     from tokenizers import BertWordPieceTokenizer
     from transformers import BertConfig, BertModel
 
@@ -51,6 +54,7 @@ def minilm(folder):
 
 
 def gpt2(folder):
+    import torchvision_stub  # noqa: F401  before transformers
     from transformers import GPT2Config, GPT2LMHeadModel
 
     save_random(GPT2LMHeadModel(GPT2Config()), folder)
@@ -58,6 +62,7 @@ def gpt2(folder):
 
 def marian(folder):
     """Marian's base: 6 and 6 layers of width 512, a vocabulary of 60,000."""
+    import torchvision_stub  # noqa: F401  before transformers
     from transformers import MarianConfig, MarianMTModel
 
     config = MarianConfig(vocab_size=60000, d_model=512, encoder_layers=6, decoder_layers=6, encoder_attention_heads=8,

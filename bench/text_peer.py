@@ -14,6 +14,10 @@ import sys
 import time
 from pathlib import Path
 
+from common import TOOLS
+
+sys.path.insert(0, str(TOOLS))
+
 BEAMS = 4
 SENTENCES_TOGETHER = 32  # sentence-transformers' batch_size
 
@@ -280,6 +284,7 @@ def main():
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
 
+    import torchvision_stub  # noqa: F401  before transformers
     import numpy as np
     import torch
 

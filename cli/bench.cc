@@ -141,8 +141,8 @@ simd::Rates Greatest(const simd::Rates& a, const simd::Rates& b) {
 }
 
 std::string SayGain(simd::Precision precision, double gain) {
-  if (gain >= kFaster) return fmt::format("{} is {:.2f} times as fast as fp32 here.\n", PrecisionName(precision), gain);
-  return fmt::format("{} is not faster here ({:.2f} of fp32's speed){}; it saves memory only.\n",
+  if (gain >= kFaster) return fmt::format("{} is {:.2f} times as fast as fp32 here.", PrecisionName(precision), gain);
+  return fmt::format("{} is not faster here ({:.2f} of fp32's speed){}; it saves memory only.",
                      PrecisionName(precision), gain,
                      simd::Describe(precision).native ? "" : ": this machine has no faster instructions for it");
 }

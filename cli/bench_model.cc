@@ -172,7 +172,7 @@ void PrintNotes(const std::vector<Row>& rows, const DriftInputs& inputs) {
       inputs.random ? "random inputs, which are of no class: give images for top-1" : "images");
   for (const Row& row : rows) {
     if (row.precision == Precision::kFloat32) continue;
-    Print("{}", SayGain(row.precision, rows.front().times.best() / row.times.best()));
+    Print("{}\n", SayGain(row.precision, rows.front().times.best() / row.times.best()));
   }
 }
 

@@ -106,7 +106,7 @@ void PrintNotes(const TextReport& report) {
   for (const TextRow& row : report.rows) {
     if (row.precision == Precision::kFloat32) continue;
     for (size_t w = 0; w < row.works.size(); ++w) {
-      Print("{}: {}", row.works[w].name,
+      Print("{}: {}\n", row.works[w].name,
             SayGain(row.precision, report.rows.front().times[w].best() / row.times[w].best()));
     }
   }
