@@ -104,7 +104,8 @@ def onnxruntime_encoder(folder, precision, threads):
         from onnxruntime.quantization import QuantType, quantize_dynamic
 
         quantized = folder / "encoder-int8.onnx"
-        quantize_dynamic(fused, quantized, weight_type=QuantType.QInt8, per_channel=True)
+        quantize_dynamic(fused, quantized, weight_type=QuantType.QInt8, per_channel=True,
+                         extra_options={"DefaultTensorType": 1})  # float: fused operators tell no types
         fused = quantized
     run = session(fused, threads)
     return lambda ids, mask: run.run(None, {"input_ids": ids, "attention_mask": mask})[0]
@@ -223,12 +224,13 @@ def convert_marian(folder):
     if not target.exists():
         model = MarianMTModel.from_pretrained(folder / "model")
         spec = MarianMTLoader().get_model_spec(model)
-        names = [str(i) for i in range(model.config.vocab_size)]
-        names[model.config.eos_token_id], names[model.config.pad_token_id] = "</s>", "<pad>"
+        # The loader drops the padding token, the last, and decodes from a vector of zeros.
+        names = [str(i) for i in range(model.config.vocab_size - 1)]
+        names[model.config.eos_token_id] = "</s>"
         spec.register_source_vocabulary(names)
         spec.register_target_vocabulary(names)
-        spec.config.bos_token, spec.config.eos_token, spec.config.unk_token = "<pad>", "</s>", "1"
-        spec.config.decoder_start_token = "<pad>"
+        spec.config.eos_token = spec.config.decoder_start_token = "</s>"
+        spec.config.bos_token = spec.config.unk_token = "1"
         spec.validate()
         spec.optimize()
         target.mkdir()

@@ -26,8 +26,9 @@ void SequenceModel<T>::Parts(Archive& archive, const std::string& prefix, Self& 
                c.length, model.BlockBuild(block), options.precision);
   }
   NormParts(archive, prefix + "norm", model.norm_, D, c.block.norm);
-  NormParts(archive, prefix + "head_norm", model.head_norm_, D, c.block.norm);
   LinearParts(archive, prefix + "pooler", model.pooler_, {c.pooler_width, D, simd::Gate::kNone, options.precision});
+  if (c.outputs == 0) return;
+  NormParts(archive, prefix + "head_norm", model.head_norm_, D, c.block.norm);
   LinearParts(archive, prefix + "head", model.head_, {c.outputs, D, simd::Gate::kNone, options.precision});
 }
 
