@@ -124,8 +124,8 @@ int AttendTexts(const AttendOptions& options, const AttendTextOptions& texts) {
           inputs.texts.size());
   const std::vector<fs::path> outputs = TextOutputs(options, inputs);
   const app::MapFormat format = outputs.empty() ? app::MapFormat::kNpy : app::ParseOutputFormat(outputs.front());
-  const auto model =
-      app::LanguageModel::Open(options.model.path, {.precision = ParsePrecision(options.model.dtype)}, PrintNote);
+  const auto model = app::LanguageModel::Open(options.model.path, {.precision = ParsePrecision(options.model.dtype)},
+                                              PrintNote, options.model.Policy());
   const app::TextAttender attender(model, MakeTextRequest(options, texts, model, format));
   Progress progress(std::ssize(inputs.texts), "texts", options.quiet);
   size_t failed = 0;

@@ -2,12 +2,15 @@
 #include "cli/bench.h"
 
 #include <fmt/format.h>
+#include <malloc.h>
 
 #include <algorithm>
+#include <fstream>
 #include <memory>
 #include <string_view>
 #include <tuple>
 
+#include "qkv/app/language.h"
 #include "qkv/core/parallel.h"
 #include "qkv/simd/isa.h"
 
@@ -51,6 +54,9 @@ std::string SwitchOff(const std::string& list, model::BuildOptions* build) {
   return "";
 }
 
+// A lower precision that gains less than the noise of a quiet machine does not count as faster.
+constexpr double kFaster = 1.03;
+
 struct Modes {
   bool from_stdin = false, layer = false, attention = false;
 };
@@ -65,7 +71,7 @@ std::vector<simd::Precision> PrecisionsFor(const BenchOptions& options, bool fro
   return {Precision::kFloat32, precision};
 }
 
-int Bench(const BenchOptions& options, const Modes& modes) {
+int Bench(BenchOptions options, const Modes& modes) {
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
   const std::vector<simd::Precision> precisions = PrecisionsFor(options, modes.from_stdin);
   if (!options.train.empty()) {
@@ -73,8 +79,17 @@ int Bench(const BenchOptions& options, const Modes& modes) {
         options.model.dtype.empty() ? simd::Precision::kFloat32 : ParsePrecision(options.model.dtype);
     return BenchTrain(options, precision, modes.from_stdin);
   }
+  if (app::IsLanguageModel(options.model.path)) {
+    Require(!modes.layer && !modes.attention && options.model.size.empty() && options.model.labels.empty(),
+            "bench: --layer, --attention, --size and --labels are of models of images, and {} is one of texts",
+            options.model.path);
+    return modes.from_stdin ? BenchTextFromStdin(options, precisions.front()) : BenchText(options, precisions);
+  }
+  Require(options.tokens.empty() && options.work.empty(), "bench: --tokens and --work are of models of texts");
+  if (options.batch == 0) options.batch = 1;
   if (modes.attention) return BenchAttention(options, precisions);
   if (modes.layer) return BenchLayers(options, precisions);
+  Require(!modes.from_stdin || options.images.empty(), "bench: --stdin is of random images; leave the files out");
   if (modes.from_stdin) return BenchFromStdin(options, precisions.front());
   return BenchModel(options, precisions);
 }
@@ -82,9 +97,13 @@ int Bench(const BenchOptions& options, const Modes& modes) {
 }  // namespace
 
 model::Model LoadForBench(const model::Checkpoint& checkpoint, const BenchOptions& options, simd::Precision precision) {
+  return LoadModel(checkpoint, options.model, BuildForBench(options, precision));
+}
+
+model::BuildOptions BuildForBench(const BenchOptions& options, simd::Precision precision) {
   model::BuildOptions build{.precision = precision};
   SwitchOff(options.without, &build);  // checked when it was parsed
-  return LoadModel(checkpoint, options.model, build);
+  return build;
 }
 
 std::string ModelTitle(const BenchOptions& options, const model::VitConfig& config) {
@@ -121,6 +140,31 @@ simd::Rates Greatest(const simd::Rates& a, const simd::Rates& b) {
   return {std::max(a.flops, b.flops), std::max(a.bytes, b.bytes)};
 }
 
+std::string SayGain(simd::Precision precision, double gain) {
+  if (gain >= kFaster) return fmt::format("{} is {:.2f} times as fast as fp32 here.", PrecisionName(precision), gain);
+  return fmt::format("{} is not faster here ({:.2f} of fp32's speed){}; it saves memory only.",
+                     PrecisionName(precision), gain,
+                     simd::Describe(precision).native ? "" : ": this machine has no faster instructions for it");
+}
+
+double MiB(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+
+int64_t PeakMemory() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    int64_t kilobytes = 0;
+    if (word == "VmHWM:" && status >> kilobytes) return kilobytes * 1024;
+  }
+  return 0;
+}
+
+void ResetPeakMemory() {
+#ifdef __GLIBC__
+  ::malloc_trim(0);  // return freed memory first
+#endif
+  std::ofstream("/proc/self/clear_refs") << 5;
+}
+
 double MillisecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 }
@@ -134,9 +178,25 @@ void RegisterBench(Command app, int* exit_code) {
   options->model.AddSize(command);
   options->model.AddCompute(command);
   command.Find("--dtype").Description("Only this precision, beside fp32 (default: all; with --stdin, fp32)");
-  const Option images = command.AddOption("IMAGE", &options->images,
-                                          "Images or folders to measure the drift on (default: random inputs)");
-  command.AddOption("--batch", &options->batch, "Images a pass").Range(1, 4096).ShowDefault();
+  const Option images =
+      command.AddOption("IMAGE", &options->images,
+                        "Images or folders to measure the drift on; of a model of texts a file of texts, one a line, "
+                        "which are also embedded, or read and written (default: random inputs)");
+  command
+      .AddOption("--batch", &options->batch,
+                 "Images or texts a pass (default: 1; texts of an encoder, or of a beam search, 32; of a decoder 8 "
+                 "beside 1)")
+      .Range(1, 4096);
+  const Option tokens = command
+                            .AddOption("--tokens", &options->tokens,
+                                       "Tokens of each random text (default: 128; of a prompt 512; read and written "
+                                       "by a pair 32); several numbers, separated by commas, for an encoder")
+                            .TypeName("N")
+                            .Check(CheckTokenCounts);
+  const Option work = command
+                          .AddOption("--work", &options->work,
+                                     "Of a model of texts only this; decode: a pass is 16 tokens of each text")
+                          .OneOf({"embed", "prefill", "decode", "decode-batch", "greedy", "beams"});
   command.AddOption("--seconds", &options->seconds, "Seconds to measure, in all").Range(0.0, 3600.0).ShowDefault();
   const Option without =
       command.AddOption("--without", &options->without, "Exact savings to switch off: all, or some of " + SavingNames())
@@ -161,7 +221,7 @@ void RegisterBench(Command app, int* exit_code) {
   from_stdin.Excludes(json).Excludes(layer).Excludes(attention);
   layer.Excludes(attention).Excludes(images).Excludes(without);
   attention.Excludes(images).Excludes(without);
-  from_stdin.Excludes(images);
+  train.Excludes(tokens).Excludes(work);
   command.Callback([options, modes, exit_code] { *exit_code = Bench(*options, *modes); });
 }
 

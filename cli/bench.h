@@ -17,7 +17,9 @@ struct BenchOptions {
   std::vector<std::string> images;  // for measuring the drift; empty: random inputs
   std::string without;              // exact savings to switch off, separated by commas
   std::string train;                // D,L,H,PATCH,IMAGE,BATCH: shape of the model to train
-  int64_t batch = 1;
+  std::string tokens;               // numbers of tokens of random texts, separated by commas; empty: by the model
+  std::string work;                 // of a model of texts, such as "decode"; empty: all
+  int64_t batch = 0;                // 0: 1 image, and of texts as many as the work has usually
   double seconds = 3;
   bool json = false;
 };
@@ -26,6 +28,11 @@ struct BenchOptions {
 int BenchModel(const BenchOptions& options, const std::vector<simd::Precision>& precisions);
 /// One pass for each line of stdin; prints its milliseconds on a line of stdout.
 int BenchFromStdin(const BenchOptions& options, simd::Precision precision);
+/// Speed, memory and drift of a model of texts; or one pass for each line of stdin.
+int BenchText(const BenchOptions& options, const std::vector<simd::Precision>& precisions);
+int BenchTextFromStdin(const BenchOptions& options, simd::Precision precision);
+/// The error in a text for options.tokens, or an empty string.
+std::string CheckTokenCounts(const std::string& text);
 /// The linear layers of a model's block, one by one, as fractions of the machine's peak rates.
 int BenchLayers(const BenchOptions& options, const std::vector<simd::Precision>& precisions);
 /// Attention alone and its gradient in these precisions, for several numbers of tokens.
@@ -37,6 +44,9 @@ std::string CheckTrainShape(const std::string& text);
 
 /// The model of the options, in this precision.
 model::Model LoadForBench(const model::Checkpoint& checkpoint, const BenchOptions& options, simd::Precision precision);
+
+/// What to build in this precision.
+model::BuildOptions BuildForBench(const BenchOptions& options, simd::Precision precision);
 
 /// "vit-base (vit_base_patch16_224)"
 std::string ModelTitle(const BenchOptions& options, const model::VitConfig& config);
@@ -50,6 +60,13 @@ std::string KernelName(simd::Precision precision);
 std::string ShortMilliseconds(double milliseconds);
 /// The greater rates of two measurements of one machine: other programs only lower them.
 simd::Rates Greatest(const simd::Rates& a, const simd::Rates& b);
+
+/// A sentence on a lower precision, by its speed relative to fp32's.
+std::string SayGain(simd::Precision precision, double gain);
+double MiB(int64_t bytes);
+/// The peak memory of this process since ResetPeakMemory, in bytes; 0 if Linux does not report it.
+int64_t PeakMemory();
+void ResetPeakMemory();
 
 struct Times {
   std::vector<double> milliseconds;  // sorted

@@ -1,10 +1,8 @@
 // qkv bench: the whole model in each precision, side by side.
 #include <fmt/format.h>
-#include <malloc.h>
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <iostream>
 #include <string>
 
@@ -24,8 +22,6 @@ namespace {
 using simd::Precision;
 
 constexpr int64_t kRandomInputs = 16;
-// A lower precision that gains less than the noise of a quiet machine does not count as faster.
-constexpr double kFaster = 1.03;
 
 // At the measured size: that of --size, or that images become.
 model::VitConfig ConfigFor(const BenchOptions& options, const model::Checkpoint& checkpoint) {
@@ -71,22 +67,6 @@ class TimedForward {
   Tensor<float> pixels_, logits_, masks_;
   model::Workspace<float> workspace_;
 };
-
-// The peak memory of this process since ResetPeakMemory, in bytes; 0 if Linux does not report it.
-int64_t PeakMemory() {
-  std::ifstream status("/proc/self/status");
-  for (std::string word; status >> word;) {
-    int64_t kilobytes = 0;
-    if (word == "VmHWM:" && status >> kilobytes) return kilobytes * 1024;
-  }
-  return 0;
-}
-void ResetPeakMemory() {
-#ifdef __GLIBC__
-  ::malloc_trim(0);  // return freed memory first
-#endif
-  std::ofstream("/proc/self/clear_refs") << 5;
-}
 
 // Inputs for the drift: images, decoded once for all precisions, or random pixels.
 struct DriftInputs {
@@ -148,8 +128,6 @@ struct Row {
   Times times;
 };
 
-double MiB(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
-
 void PrintJson(const BenchOptions& options, const model::VitConfig& config, const Row& row, double flops,
                const simd::Rates& rates, const DriftInputs& inputs) {
   io::Json line = MachineJson(options, config, rates);
@@ -194,13 +172,7 @@ void PrintNotes(const std::vector<Row>& rows, const DriftInputs& inputs) {
       inputs.random ? "random inputs, which are of no class: give images for top-1" : "images");
   for (const Row& row : rows) {
     if (row.precision == Precision::kFloat32) continue;
-    const double gain = rows.front().times.best() / row.times.best();
-    if (gain < kFaster) {
-      Print("{} is not faster here ({:.2f} of fp32's speed){}; it saves memory only.\n", PrecisionName(row.precision),
-            gain, simd::Describe(row.precision).native ? "" : ": this machine has no faster instructions for it");
-    } else {
-      Print("{} is {:.2f} times as fast as fp32 here.\n", PrecisionName(row.precision), gain);
-    }
+    Print("{}\n", SayGain(row.precision, rows.front().times.best() / row.times.best()));
   }
 }
 

@@ -91,11 +91,14 @@ model::ModelHints ModelOptions::Hints() const {
   return hints;
 }
 
+app::CachePolicy ModelOptions::Policy() const {
+  if (cache.empty()) return app::CachePolicy::kIfSet;
+  return cache == kCacheVerify ? app::CachePolicy::kVerify : app::CachePolicy::kUse;
+}
+
 app::ModelOptions ModelOptions::Parse() const {
   app::ModelOptions options{.path = path, .given = Hints(), .labels = labels, .note = PrintNote};
-  options.cache = cache.empty()           ? app::CachePolicy::kIfSet
-                  : cache == kCacheVerify ? app::CachePolicy::kVerify
-                                          : app::CachePolicy::kUse;
+  options.cache = Policy();
   if (!size.empty()) options.size = app::ParseSize(size, "--size");
   return options;
 }

@@ -63,6 +63,8 @@ struct ModelOptions {
   void AddCompute(Command command);    // these two and --cache
   void AddSize(Command command);
 
+  /// --cache, or the environment's.
+  app::CachePolicy Policy() const;
   /// All that the caller gave of the model. Throws Error for a setting that is none.
   model::ModelHints Hints() const;
   /// For the library, without dtype and threads. Notes go to stderr. Throws Error for a size that is none.

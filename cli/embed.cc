@@ -86,7 +86,7 @@ int EmbedTexts(const Options& options) {
   const model::BuildOptions build{.precision = ParsePrecision(options.model.dtype)};
   if (app::IsLanguageModel(options.model.path)) {
     RequireNoImageOptions(options.model, "embed");
-    const auto model = app::LanguageModel::Open(options.model.path, build, PrintNote);
+    const auto model = app::LanguageModel::Open(options.model.path, build, PrintNote, options.model.Policy());
     return WriteTexts(options, Source(options, model.checkpoint(), "model"),
                       [&](const std::vector<std::string>& texts) { return model.Embed(texts, PrintNote); });
   }

@@ -87,8 +87,8 @@ int GenerateBytes(const Options& options) {
 
 // A decoder with a tokenizer.
 int GenerateText(const Options& options) {
-  const auto model =
-      app::LanguageModel::Open(options.model.path, {.precision = ParsePrecision(options.model.dtype)}, PrintNote);
+  const auto model = app::LanguageModel::Open(options.model.path, {.precision = ParsePrecision(options.model.dtype)},
+                                              PrintNote, options.model.Policy());
   Require(!model.model().has_encoder(),
           "generate: {} is {}, which reads one text and writes another; qkv translate and qkv summarize do that",
           options.model.path, model.model().description().architecture);
@@ -151,7 +151,7 @@ void RegisterGenerate(Command app, int* exit_code) {
   options->decoding.AddSearch(command, "Tokens to go on with (default: as the model's files say, else 500)");
   options->decoding.AddSampling(command);
   command.AddFlag("--json", &options->json, "One JSON object on stdout, at the end");
-  options->model.AddPrecision(command);
+  options->model.AddCompute(command);
   AddMaxMemory(command);
   command.Footer(
       "Examples:\n"

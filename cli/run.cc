@@ -102,7 +102,8 @@ Result RunTexts(const Options& options) {
   app::InputFiles inputs = InputsOf(options.model);
   inputs.Add(options.input);
   inputs.RequireOutput(options.output);
-  const auto model = model::TextModel::Load(options.model.path, {.precision = ParsePrecision(options.model.dtype)});
+  const auto model = app::LoadTextModel(options.model.path, {.precision = ParsePrecision(options.model.dtype)},
+                                        PrintNote, options.model.Policy());
   const int64_t last = app::TextDepth(model.description()) - 1;
   Result result;
   result.captured = app::CaptureText(model, io::SafeTensors::Open(options.input), options.input,

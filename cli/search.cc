@@ -290,8 +290,8 @@ Queries AnyQueries(const Options& options, const app::VectorFile& vectors) {
     options.images.RequireNone("search");
     Require(options.pool.empty() || options.pool == "model",
             "search: --pool {} is of images; a text has one vector, as its model makes it", options.pool);
-    const auto model =
-        app::LanguageModel::Open(options.model.path, {.precision = ParsePrecision(options.model.dtype)}, PrintNote);
+    const auto model = app::LanguageModel::Open(options.model.path, {.precision = ParsePrecision(options.model.dtype)},
+                                                PrintNote, options.model.Policy());
     CompareSource(options, vectors, model.checkpoint());
     return EmbedTextQueries(options, vectors, model);
   }

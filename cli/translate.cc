@@ -63,8 +63,8 @@ int Rewrite(Options options, std::string_view name) {
   app::InputFiles inputs = InputsOf(options.model);
   inputs.Add(given.files);
   inputs.RequireOutput(options.output);
-  const auto model =
-      app::LanguageModel::Open(options.model.path, {.precision = ParsePrecision(options.model.dtype)}, PrintNote);
+  const auto model = app::LanguageModel::Open(options.model.path, {.precision = ParsePrecision(options.model.dtype)},
+                                              PrintNote, options.model.Policy());
   app::WritingOptions writing{.prefix = options.prefix.value_or(model.Prefix(name)),
                               .together = options.batch,
                               .settings = options.decoding.Over(model.Settings())};
@@ -145,7 +145,7 @@ void AddRewriting(Command app, int* exit_code, const std::string& name, std::str
   command.AddOption("-o,--output", &options->output, "File to write (default: standard output)").TypeName("FILE");
   command.AddFlag("--json", &options->json, "JSON Lines, with scores and numbers of tokens");
   command.AddFlag("-q,--quiet", &options->quiet, "No progress");
-  options->model.AddPrecision(command);
+  options->model.AddCompute(command);
   AddMaxMemory(command);
   command.Footer(examples);
   command.Callback([options, exit_code, name] { *exit_code = Rewrite(*options, name); });

@@ -171,7 +171,8 @@ Answers AnswerPixels(const Options& options, const io::SafeTensors& reference) {
 
 Answers AnswerTexts(const Options& options, const io::SafeTensors& reference) {
   RequireNoImageOptions(options.model, "verify");
-  const auto model = model::TextModel::Load(options.model.path, {.precision = ParsePrecision(options.model.dtype)});
+  const auto model = app::LoadTextModel(options.model.path, {.precision = ParsePrecision(options.model.dtype)},
+                                        PrintNote, options.model.Policy());
   const model::TextDescription& description = model.description();
   const int64_t last = app::TextDepth(description) - 1;
   Answers answers{.captured = app::CaptureText(model, reference, options.reference, LayersOfParts(reference, last))};

@@ -29,6 +29,7 @@ _qkv() {
     --cross-weights) mapfile -t COMPREPLY < <(compgen -W "hard uniform gaussian= softmax=" -- "$cur") && return ;;
     --equal) mapfile -t COMPREPLY < <(compgen -W "steps parameters flops" -- "$cur") && return ;;
     --dtype) mapfile -t COMPREPLY < <(compgen -W "$types" -- "$cur") && return ;;
+    --work) mapfile -t COMPREPLY < <(compgen -W "embed prefill decode decode-batch greedy beams" -- "$cur") && return ;;
     --cached) mapfile -t COMPREPLY < <(compgen -W "nothing tokens keys latent" -- "$cur") && return ;;
     --with) mapfile -t COMPREPLY < <(compgen -W "rope rms-norm sink soft-cap added-keys not-softmax dropout" -- "$cur") && return ;;
     --read) mapfile -t COMPREPLY < <(compgen -W "outputs scores" -- "$cur") && return ;;
@@ -82,13 +83,13 @@ _qkv() {
       run) options="$model $run $images --input -o --output --attention --hidden" ;;
       verify) options="$model $run --tolerance --json" ;;
       convert) options="$model -o --output --layout --dtype --force" ;;
-      bench) options="$model $run --batch --seconds --without --json --layer --attention --train --stdin" ;;
+      bench) options="$model $run --batch --tokens --work --seconds --without --json --layer --attention --train --stdin" ;;
       train | ablate)
         [[ $command == ablate ]] && options="--arms --seeds --equal --vary --processes" || options="--resume -m --model --seed --attention --rank"
         options+=" -o --output --config -q --quiet --preset --init --val-fraction --image-size --patch-size --channels --width --depth --heads --mlp-ratio --mlp --activation --qkv-bias --no-qkv-bias --qk-norm --no-qk-norm --class-token --no-class-token --registers --layer-scale --pool --mean --std --interpolation --crop-pct --crop-mode --background --cache --length --vocabulary --positions --rotary-base --causal --no-causal --norm --norm-place --head-width --key-heads --window --sinks --no-sinks --tokenizer --valid --decoder-depth --cross-attention --valid-lines --crop --scale --pad --flip --randaugment --magnitude --jitter --erase --mixup --cutmix --opt --lr --min-lr --sched --epochs --steps --warmup-epochs --batch --accumulate --weight-decay --beta1 --beta2 --momentum --clip-grad --smoothing --dropout --attention-dropout --drop-path --ema --patience --precision --checkpointing --no-checkpointing --threads --eval-epochs --eval-steps --save-steps --log-steps --tensorboard --no-tensorboard --maps" ;;
-      generate) options="-m --model --threads --max-memory --dtype --prompt --json $writing" ;;
+      generate) options="-m --model --threads --max-memory --dtype --cache --prompt --json $writing" ;;
       translate | summarize)
-        options="-m --model --threads --max-memory --dtype --prefix --cross-weights --cut --batch -o --output --json -q --quiet $writing"
+        options="-m --model --threads --max-memory --dtype --cache --prefix --cross-weights --cut --batch -o --output --json -q --quiet $writing"
         [[ $command == summarize ]] && options+=" --lines"
         ;;
       caption) options="-m --model --threads --max-memory $run $images --json -o --output $writing" ;;

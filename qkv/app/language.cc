@@ -10,6 +10,7 @@
 #include "qkv/core/lines.h"
 #include "qkv/core/parallel.h"
 #include "qkv/core/text.h"
+#include "qkv/model/build/text_cache.h"
 
 namespace qkv::app {
 namespace {
@@ -37,14 +38,20 @@ std::string DecodeKnown(const text::Tokenizer& tokenizer, std::vector<int32_t> i
 
 bool IsLanguageModel(const std::string& path) { return !path.empty() && model::IsTextModel(FindModel(path)); }
 
+model::TextModel LoadTextModel(const std::string& path, const model::BuildOptions& options, const Note& note,
+                               CachePolicy cache) {
+  return BuildCached(model::TextCheckpoint::Open(FindModel(path)), options, CacheFor(cache, note));
+}
+
 LanguageModel::LanguageModel(model::TextCheckpoint checkpoint, const model::BuildOptions& options,
-                             text::Tokenizer tokenizer, text::Tokenizer target)
+                             const model::Cache& cache, text::Tokenizer tokenizer, text::Tokenizer target)
     : checkpoint_(std::make_shared<const model::TextCheckpoint>(std::move(checkpoint))),
-      model_(std::make_shared<const model::TextModel>(*checkpoint_, options)),
+      model_(std::make_shared<const model::TextModel>(BuildCached(*checkpoint_, options, cache))),
       tokenizer_(std::move(tokenizer)),
       target_(std::move(target)) {}
 
-LanguageModel LanguageModel::Open(const std::string& path, const model::BuildOptions& options, const Note& note) {
+LanguageModel LanguageModel::Open(const std::string& path, const model::BuildOptions& options, const Note& note,
+                                  CachePolicy cache) {
   const fs::path found = FindModel(path);
   model::TextCheckpoint checkpoint = model::TextCheckpoint::Open(found);
   for (const std::string& assumption : checkpoint.description.assumptions) {
@@ -57,7 +64,7 @@ LanguageModel LanguageModel::Open(const std::string& path, const model::BuildOpt
           "{}: the tokenizer gives ids up to {}, and the model's vocabulary ends at {}; it belongs to another model",
           found.string(), tokenizer.max_id(), vocabulary - 1);
   text::Tokenizer target = d.encoder && d.decoder ? text::Tokenizer::OpenTarget(FolderOf(found)) : tokenizer;
-  return LanguageModel(std::move(checkpoint), options, std::move(tokenizer), std::move(target));
+  return LanguageModel(std::move(checkpoint), options, CacheFor(cache, note), std::move(tokenizer), std::move(target));
 }
 
 std::vector<std::vector<int32_t>> LanguageModel::Encode(std::span<const std::string> texts) const {

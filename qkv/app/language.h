@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "qkv/app/note.h"
+#include "qkv/app/open.h"
 #include "qkv/model/generation.h"
 #include "qkv/model/text_model.h"
 #include "qkv/text/tokenizer.h"
@@ -25,6 +26,10 @@ model::GenerationSettings UsualSettings(const model::GenerationDefaults& default
                                         int64_t prompt);
 /// The text of these ids, but for those that the tokenizer does not know: vocabularies of models may be padded.
 std::string DecodeKnown(const text::Tokenizer& tokenizer, std::vector<int32_t> ids);
+
+/// The model alone, without a tokenizer, from the cache if possible. Throws Error as model::TextCheckpoint::Open.
+model::TextModel LoadTextModel(const std::string& path, const model::BuildOptions& options = {}, const Note& note = {},
+                               CachePolicy cache = CachePolicy::kIfSet);
 
 struct WritingOptions {
   std::string prefix;                  // put before every text, such as "summarize: "
@@ -46,7 +51,8 @@ class LanguageModel {
  public:
   /// path: a folder or a file of weights in one. `note` is told what was assumed. Throws Error as
   /// model::TextCheckpoint::Open, and if the folder has no tokenizer or one of other ids.
-  static LanguageModel Open(const std::string& path, const model::BuildOptions& options = {}, const Note& note = {});
+  static LanguageModel Open(const std::string& path, const model::BuildOptions& options = {}, const Note& note = {},
+                            CachePolicy cache = CachePolicy::kIfSet);
 
   const model::TextCheckpoint& checkpoint() const { return *checkpoint_; }
   const model::TextModel& model() const { return *model_; }
@@ -83,8 +89,8 @@ class LanguageModel {
   std::vector<std::vector<int32_t>> Encode(std::span<const std::string> texts) const;
 
  private:
-  LanguageModel(model::TextCheckpoint checkpoint, const model::BuildOptions& options, text::Tokenizer tokenizer,
-                text::Tokenizer target);
+  LanguageModel(model::TextCheckpoint checkpoint, const model::BuildOptions& options, const model::Cache& cache,
+                text::Tokenizer tokenizer, text::Tokenizer target);
 
   std::shared_ptr<const model::TextCheckpoint> checkpoint_;
   std::shared_ptr<const model::TextModel> model_;

@@ -12,18 +12,6 @@
 namespace qkv::app {
 namespace {
 
-model::Cache CacheFor(const ModelOptions& options) {
-  const char* folder = std::getenv("QKV_CACHE");
-  if (options.cache == CachePolicy::kIfSet && (folder == nullptr || *folder == '\0')) return {};
-  model::Cache cache{model::CacheFolder(),
-                     [note = options.note](const std::string& text) { Notify(note, FormatShown("{}", text)); }};
-  cache.verify = options.cache == CachePolicy::kVerify;
-  if (cache.folder.empty()) {
-    Notify(options.note, "no cache: none of QKV_CACHE, XDG_CACHE_HOME and HOME names a folder");
-  }
-  return cache;
-}
-
 // A model of texts is told after opening it as one of images failed, so that others are not read twice.
 model::Checkpoint OpenImages(const std::filesystem::path& path, const model::ModelHints& given,
                              const std::string& name) {
@@ -39,6 +27,15 @@ model::Checkpoint OpenImages(const std::filesystem::path& path, const model::Mod
 }
 
 }  // namespace
+
+model::Cache CacheFor(CachePolicy policy, const Note& note) {
+  const char* folder = std::getenv("QKV_CACHE");
+  if (policy == CachePolicy::kIfSet && (folder == nullptr || *folder == '\0')) return {};
+  model::Cache cache{model::CacheFolder(), [note](const std::string& text) { Notify(note, FormatShown("{}", text)); }};
+  cache.verify = policy == CachePolicy::kVerify;
+  if (cache.folder.empty()) Notify(note, "no cache: none of QKV_CACHE, XDG_CACHE_HOME and HOME names a folder");
+  return cache;
+}
 
 std::string AuthorsPool(const ModelOptions& options) {
   if (options.path.empty()) return {};
@@ -94,14 +91,14 @@ model::VitConfig WithImageSize(model::VitConfig config, const std::optional<Inpu
 
 model::Model BuildModel(const model::Checkpoint& checkpoint, const ModelOptions& options,
                         const model::BuildOptions& build) {
-  model::Model model(checkpoint, build, CacheFor(options));
+  model::Model model(checkpoint, build, CacheFor(options.cache, options.note));
   if (options.size) model.SetInputSize(options.size->height, options.size->width);
   return model;
 }
 
 model::TwoTowerModel BuildTowers(const model::Checkpoint& checkpoint, const ModelOptions& options,
                                  const model::BuildOptions& build, model::Towers towers) {
-  model::TwoTowerModel model(checkpoint, towers, build, CacheFor(options));
+  model::TwoTowerModel model(checkpoint, towers, build, CacheFor(options.cache, options.note));
   if (options.size && model.has_image()) model.image().SetInputSize(options.size->height, options.size->width);
   return model;
 }

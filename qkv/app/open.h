@@ -19,6 +19,9 @@ enum class CachePolicy {
   kVerify,  // always, and compare the checksums of the model and the kept file first
 };
 
+/// Folder and policy of the cache; `note` is told why a file was not used or not kept.
+model::Cache CacheFor(CachePolicy policy, const Note& note);
+
 struct ModelOptions {
   std::string path;         // folder, file of weights or id of the hub (hub.h); empty: the built-in digit classifier
   model::ModelHints given;  // what the model's files may not say; only with a path

@@ -9,6 +9,7 @@
 #include "qkv/core/error.h"
 #include "qkv/core/parallel.h"
 #include "qkv/model/finite.h"
+#include "qkv/simd/rows/log_sum_exp.h"
 
 namespace qkv::model {
 namespace {
@@ -29,6 +30,12 @@ class Rules {
     if (s_.forced_first && written == 0) Force(*s_.forced_first, scores);
     if (s_.forced_last && written == max_tokens_ - 1) Force(*s_.forced_last, scores);
     Forbid(s_.suppressed, scores);
+  }
+  /// False if Apply leaves the scores of a text with so many tokens as they are.
+  bool Change(int64_t written) const {
+    return s_.repetition_penalty != 1 || s_.no_repeat_ngram > 0 || (written < s_.min_tokens && !s_.ends.empty()) ||
+           (s_.forced_first && written == 0) || (s_.forced_last && written == max_tokens_ - 1) ||
+           !s_.suppressed.empty();
   }
   /// True if the end token was forced because the text is full: it has not ended by itself.
   bool IsForced(int64_t written) const { return s_.forced_last && written == max_tokens_; }
@@ -106,18 +113,27 @@ std::vector<Generated> GenerateEach(Decoder<float>& decoder, std::span<const std
   std::vector<size_t> running(texts);  // the text of each row of the decoder
   std::iota(running.begin(), running.end(), size_t{0});
   std::vector<std::vector<int32_t>> text(prompts.begin(), prompts.end());
-  std::vector<float> scores;
-  std::vector<int32_t> next;
+  std::vector<std::vector<float>> scratch(static_cast<size_t>(NumThreads()));
+  std::vector<int32_t> drawn, next;
   std::vector<int64_t> kept;
   View<const float> logits = decoder.Start(prompts, source);
   for (int64_t written = 1;; ++written) {
-    RequireFinite(logits);
+    drawn.resize(running.size());
+    ParallelTasks(std::ssize(running), [&](int64_t row, int thread) {
+      const size_t i = running[static_cast<size_t>(row)];
+      RequireFinite(logits.slice(0, row, row + 1));
+      std::span<const float> scores(logits.row(row), static_cast<size_t>(logits.dim(1)));
+      if (rules.Change(written - 1)) {
+        const std::span<float> changed = CopyRow(logits, row, &scratch[static_cast<size_t>(thread)]);
+        rules.Apply(text[i], std::ssize(prompts[i]), changed);
+        scores = changed;
+      }
+      drawn[static_cast<size_t>(row)] = samplers[i].Draw<float>(scores);
+    });
     next.clear(), kept.clear();
     for (size_t row = 0; row < running.size(); ++row) {
       const size_t i = running[row];
-      const std::span<float> of_row = CopyRow(logits, static_cast<int64_t>(row), &scores);
-      rules.Apply(text[i], std::ssize(prompts[i]), of_row);
-      const int32_t token = samplers[i].Draw<float>(of_row);
+      const int32_t token = drawn[row];
       text[i].push_back(token), results[i].tokens.push_back(token);
       const bool ends = rules.Ends(token);
       results[i].ended = ends && !rules.IsForced(written);
@@ -141,12 +157,24 @@ std::vector<Generated> GenerateEach(Decoder<float>& decoder, std::span<const std
 // Beam search
 
 void ToLogProbabilities(std::span<float> scores) {
-  const float greatest = *std::ranges::max_element(scores);
-  if (greatest == kNever) return;
-  double sum = 0;
-  for (const float score : scores) sum += std::exp(score - greatest);
-  const float log_sum = greatest + static_cast<float>(std::log(sum));
+  const float log_sum = simd::LogSumExp(scores.data(), std::ssize(scores));
+  if (log_sum == kNever) return;
   for (float& score : scores) score -= log_sum;
+}
+
+// The greatest of n scores.
+float GreatestOf(const float* scores, size_t n) {
+  constexpr size_t kLanes = 8;  // compilers vectorise these, and no single maximum
+  float lanes[kLanes];
+  std::fill_n(lanes, kLanes, kNever);
+  size_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    for (size_t lane = 0; lane < kLanes; ++lane) {
+      lanes[lane] = scores[i + lane] > lanes[lane] ? scores[i + lane] : lanes[lane];
+    }
+  }
+  for (; i < n; ++i) lanes[0] = std::max(lanes[0], scores[i]);
+  return *std::max_element(lanes, lanes + kLanes);
 }
 
 struct Candidate {
@@ -179,9 +207,9 @@ class Search {
   int64_t origin(int64_t beam) const { return origins_[static_cast<size_t>(beam)]; }
 
   /// logits: of each beam, [beams(), V].
-  void Step(View<const float> logits, const Rules& rules) {
+  void Step(View<const float> logits, const Rules& rules, std::vector<float>* scratch) {
     const size_t ends = s_.ends.size(), wanted = std::max<size_t>(2, 1 + ends) * static_cast<size_t>(s_.beams);
-    std::vector<Candidate> best = BestCandidates(logits, rules, wanted);
+    std::vector<Candidate> best = BestCandidates(logits, rules, wanted, scratch);
     const int64_t written = std::ssize(beams_[0].text) - prompt_ + 1;
     std::vector<Beam> next;
     std::vector<int64_t> origins;
@@ -203,25 +231,36 @@ class Search {
   Generated Result() const { return finished_.empty() ? Generated{} : finished_.front(); }
 
  private:
-  std::vector<Candidate> BestCandidates(View<const float> logits, const Rules& rules, size_t wanted) {
+  std::vector<Candidate> BestCandidates(View<const float> logits, const Rules& rules, size_t wanted,
+                                        std::vector<float>* scratch) {
     std::vector<Candidate> best;  // a heap, the worst on top
-    std::vector<float> scores;
     for (int64_t b = 0; b < beams(); ++b) {
       const Beam& beam = beams_[static_cast<size_t>(b)];
-      const std::span<float> of_beam = CopyRow(logits, b, &scores);
+      const std::span<float> of_beam = CopyRow(logits, b, scratch);
       ToLogProbabilities(of_beam);
       rules.Apply(beam.text, prompt_, of_beam);
       if (s_.renormalise) ToLogProbabilities(of_beam);
-      for (size_t token = 0; token < of_beam.size(); ++token) {
-        const Candidate c{beam.score + of_beam[token], b, static_cast<int32_t>(token)};
-        if (best.size() == wanted && !IsBetter(c, best.front())) continue;
-        if (of_beam[token] == kNever) continue;
-        if (best.size() == wanted) std::ranges::pop_heap(best, IsBetter), best.pop_back();
-        best.push_back(c), std::ranges::push_heap(best, IsBetter);
-      }
+      AddCandidates(beam.score, b, of_beam, wanted, &best);
     }
     std::ranges::sort_heap(best, IsBetter);
     return best;
+  }
+
+  // Of most blocks of tokens none is better than the worst of those that are wanted.
+  static void AddCandidates(double score, int64_t beam, std::span<const float> tokens, size_t wanted,
+                            std::vector<Candidate>* best) {
+    constexpr size_t kBlock = 128;
+    for (size_t begin = 0; begin < tokens.size(); begin += kBlock) {
+      const size_t end = std::min(begin + kBlock, tokens.size());
+      // Later tokens of equal scores are not better.
+      if (best->size() == wanted && !(score + GreatestOf(&tokens[begin], end - begin) > best->front().score)) continue;
+      for (size_t token = begin; token < end; ++token) {
+        const Candidate c{score + tokens[token], beam, static_cast<int32_t>(token)};
+        if (tokens[token] == kNever || (best->size() == wanted && !IsBetter(c, best->front()))) continue;
+        if (best->size() == wanted) std::ranges::pop_heap(*best, IsBetter), best->pop_back();
+        best->push_back(c), std::ranges::push_heap(*best, IsBetter);
+      }
+    }
   }
 
   // Keeps the best texts, as many as beams.
@@ -259,15 +298,17 @@ std::vector<Generated> SearchBeams(Decoder<float>& decoder, std::span<const std:
   if (most <= 0) return results;
   const Rules rules(settings, settings.max_tokens);
   std::vector<Search> searches;
+  std::vector<std::vector<float>> scratch(static_cast<size_t>(NumThreads()));
   for (const std::vector<int32_t>& prompt : prompts) searches.emplace_back(prompt, settings, most);
   std::vector<size_t> running(prompts.size());
   std::iota(running.begin(), running.end(), size_t{0});
   View<const float> logits = decoder.Start(prompts, source);
   for (int64_t share = 1;; share = settings.beams) {  // rows of the decoder for each text
-    RequireFinite(logits);
-    ParallelTasks(std::ssize(running), [&](int64_t task, int) {
+    ParallelTasks(std::ssize(running), [&](int64_t task, int thread) {
       Search& search = searches[running[static_cast<size_t>(task)]];
-      search.Step(logits.slice(0, task * share, task * share + search.beams()), rules);
+      const View<const float> own = logits.slice(0, task * share, task * share + search.beams());
+      RequireFinite(own);
+      search.Step(own, rules, &scratch[static_cast<size_t>(thread)]);
     });
     std::vector<size_t> still;
     std::vector<int64_t> entries, rows;

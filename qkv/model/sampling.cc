@@ -9,6 +9,36 @@
 
 namespace qkv::model {
 
+namespace {
+
+template <typename T>
+struct Extremes {
+  T greatest;
+  bool strange;  // one is NaN or +infinity
+};
+
+template <typename T>
+Extremes<T> FindExtremes(std::span<const T> logits) {
+  constexpr T kInfinity = std::numeric_limits<T>::infinity();
+  constexpr size_t kLanes = 8;  // compilers vectorise these
+  T greatest[kLanes];
+  int strange[kLanes] = {};
+  std::fill_n(greatest, kLanes, -kInfinity);
+  const auto take = [&](size_t lane, T x) {
+    greatest[lane] = x > greatest[lane] ? x : greatest[lane];
+    strange[lane] |= x < kInfinity ? 0 : 1;
+  };
+  size_t i = 0;
+  for (; i + kLanes <= logits.size(); i += kLanes) {
+    for (size_t lane = 0; lane < kLanes; ++lane) take(lane, logits[i + lane]);
+  }
+  for (; i < logits.size(); ++i) take(0, logits[i]);
+  return {*std::max_element(greatest, greatest + kLanes),
+          std::any_of(strange, strange + kLanes, [](int one) { return one != 0; })};
+}
+
+}  // namespace
+
 void SamplingSettings::Validate() const {
   Require(temperature >= 0 && std::isfinite(temperature), "sampling: expected a temperature of 0 or more, got {}",
           temperature);
@@ -24,14 +54,11 @@ TokenSampler::TokenSampler(const SamplingSettings& settings) : settings_(setting
 template <typename T>
 int32_t TokenSampler::Draw(std::span<const T> logits) {
   Require(!logits.empty(), "sampling: there are no logits");
-  bool any = false;
-  for (const T logit : logits) {
-    Require(logit < std::numeric_limits<T>::infinity(), "sampling: a logit is {}", static_cast<double>(logit));
-    any = any || std::isfinite(logit);
-  }
-  Require(any, "sampling: every token is excluded");
+  const Extremes<T> extremes = FindExtremes(logits);
+  Require(!extremes.strange, "sampling: a logit is NaN or infinity");
+  Require(extremes.greatest > -std::numeric_limits<T>::infinity(), "sampling: every token is excluded");
   if (settings_.temperature == 0) {
-    return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+    return static_cast<int32_t>(std::find(logits.begin(), logits.end(), extremes.greatest) - logits.begin());
   }
   // Descending probability, ties by index, so that the result does not depend on the library's sort.
   order_.resize(logits.size());

@@ -128,34 +128,23 @@ SequenceModel<T>::SequenceModel(const SequenceConfig& config, const std::vector<
                                 const BuildOptions& options)
     : config_(config) {
   Validate(config);
-  double elements = PlaceElements(config, config.length);
+  double elements = 0;
   for (const BoundTensor& tensor : tensors) elements += static_cast<double>(tensor.spec.shape.size());
-  const double rotary = config.positions == SequencePositions::kRotary
-                            ? nn::RotaryTable::Bytes(config.length, config.block.attention.query_width())
-                            : 0;
-  RequireMemory(rotary + sizeof(T) * elements, "build: the sequence model's layers");
+  RequireMemory(PositionBytes(config) + sizeof(T) * elements, "build: the sequence model's layers");
   const Weights<T> weights(tensors);
   tokens_ = weights.Get("token_embed.weight");
   types_ = weights.Get("type_embed.weight");
-  positions_ = ComputedPositions<T>(config);
   if (config.positions == SequencePositions::kLearned) positions_ = weights.Get("pos_embed");
   if (config.positions == SequencePositions::kRelative) {
     relative_ = RelativeScores<T>(config, weights.Get("rel_bias.weight"));
   }
   norm_pre_ = weights.Norm("norm_pre", config.block.norm);
-  if (config.positions == SequencePositions::kRotary) {
-    rotary_ = std::make_unique<const nn::RotaryTable>(config.length, config.block.attention.query_width(),
-                                                      config.rotary_base, config.rotary_scaling);
-  }
   blocks_.resize(static_cast<size_t>(config.depth));
   ParallelTasks(config.depth, [&](int64_t block, int) {
-    blocks_[static_cast<size_t>(block)] =
-        BuildBlock<T>(config.block, config.length, options, weights, fmt::format("blocks.{}.", block),
-                      {.kind = config.block.attention.kind,
-                       .fewer_queries = config.causal && config.pool == TokenPool::kNone && block + 1 == config.depth,
-                       .rotary = rotary_ != nullptr});
+    blocks_[static_cast<size_t>(block)] = BuildBlock<T>(config.block, config.length, options, weights,
+                                                        fmt::format("blocks.{}.", block), BlockBuild(block));
   });
-  places_ = StackPlaces(config.block.attention, config.length, blocks_);
+  ComputePositions();
   norm_ = weights.Norm("norm", config.block.norm);
   pooler_ = weights.Layer("pooler", options.precision).Pack();
   if (config.outputs == 0) return;
@@ -165,6 +154,53 @@ SequenceModel<T>::SequenceModel(const SequenceConfig& config, const std::vector<
   for (T& value : head.weight.span()) value *= static_cast<T>(config.head_scale);
   if (options.fold_norms && config.final_norm) head.FoldNorm(&head_norm_);
   head_ = head.Pack();
+}
+
+template <typename T>
+AttentionBuild SequenceModel<T>::BlockBuild(int64_t block) const {
+  const SequenceConfig& c = config_;
+  return {.kind = c.block.attention.kind,
+          .fewer_queries = c.causal && c.pool == TokenPool::kNone && block + 1 == c.depth,
+          .rotary = c.positions == SequencePositions::kRotary};
+}
+
+template <typename T>
+void SequenceModel<T>::ComputePositions() {
+  const SequenceConfig& c = config_;
+  if (AreComputed(c.positions)) positions_ = ComputedPositions<T>(c);
+  if (c.positions == SequencePositions::kRotary) {
+    rotary_ = std::make_unique<const nn::RotaryTable>(c.length, c.block.attention.query_width(), c.rotary_base,
+                                                      c.rotary_scaling);
+  }
+  places_ = StackPlaces(c.block.attention, c.length, blocks_);
+}
+
+template <typename T>
+double SequenceModel<T>::PositionBytes(const SequenceConfig& c) {
+  const bool rotary = c.positions == SequencePositions::kRotary;
+  return sizeof(T) * PlaceElements(c, c.length) +
+         (rotary ? nn::RotaryTable::Bytes(c.length, c.block.attention.query_width()) : 0);
+}
+
+template <typename T>
+int64_t SequenceModel<T>::weight_bytes() const {
+  int64_t bytes = decoding_bytes() + pooler_.weight.bytes();
+  for (const nn::Block<T>& block : blocks_) {
+    bytes += block.cross.query_key_value.weight.bytes() + block.cross.value.weight.bytes();
+  }
+  return bytes;
+}
+
+template <typename T>
+int64_t SequenceModel<T>::decoding_bytes() const {
+  int64_t bytes = head_.weight.bytes();
+  const auto add = [&](const nn::Linear<T>& layer) { bytes += layer.weight.bytes(); };
+  for (const nn::Block<T>& block : blocks_) {
+    const nn::AttentionLayer<T>& own = block.attention;
+    add(own.query), add(own.query_key_value), add(own.value), add(own.projection);
+    add(block.cross.query), add(block.cross.projection), add(block.mlp.fc1), add(block.mlp.fc2);
+  }
+  return bytes;
 }
 
 template <typename T>
@@ -208,6 +244,7 @@ View<const T> SequenceModel<T>::RelativeBias(int64_t first, int64_t N) const {
 template <typename T>
 View<T> SequenceModel<T>::Run(View<const int32_t> tokens, Arena& arena, const RunOptions& options) const {
   RequireTokens(config_, tokens);
+  if (restored_from_) restored_from_->RequireUnchanged();
   const int64_t B = tokens.dim(0), N = tokens.dim(1);
   const int64_t first = options.first.empty() ? 0 : std::ranges::max(options.first);
   const double bytes = sizeof(T) * ActivationElements(config_, B, N);

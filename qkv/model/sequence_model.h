@@ -97,6 +97,10 @@ class SequenceModel {
   void Embed(View<const int32_t> tokens, View<const bool> mask, Arena& arena, View<T> out) const;
 
   const SequenceConfig& config() const { return config_; }  // widths, depth, length, vocabulary
+  /// Memory of the packed weights of all linear layers, in bytes.
+  int64_t weight_bytes() const;
+  /// Those of them that a decoder reads for each token: all but the keys and values of a source, and the pooler.
+  int64_t decoding_bytes() const;
 
   /// Where one sequence, 1 to length tokens, first gives NaN or infinity, such as "block 3 of 0 to 5", or the part
   /// before or after the blocks. Runs one pass per block.
@@ -105,6 +109,9 @@ class SequenceModel {
  private:
   template <typename U>
   friend class Decoder;
+  friend class TextModel;
+
+  SequenceModel() = default;  // to be restored
 
   struct RunOptions {
     std::span<const int64_t> first = {};          // [B], position of each sequence's first token; empty: 0
@@ -128,6 +135,14 @@ class SequenceModel {
   View<const T> RelativeBias(int64_t first, int64_t N) const;
   /// Throws Error unless tokens are [B, N], dense, of 1 to length tokens.
   void RequireShape(View<const int32_t> tokens) const;
+  /// How a block's attention is built.
+  AttentionBuild BlockBuild(int64_t block) const;
+  /// What follows from the configuration and the layers: computed positions, rotations, positions of all blocks.
+  void ComputePositions();
+  static double PositionBytes(const SequenceConfig& config);  // of these
+  /// Visits every part of `model` with `archive`: one list for storing and restoring. prefix: of their names.
+  template <typename Archive, typename Self>
+  static void Parts(Archive& archive, const std::string& prefix, Self& model, const BuildOptions& options);
   /// Final norm and head. x: [R, D], output of the last block.
   void OutputForward(View<const T> x, Arena& arena, View<T> logits) const;
 
@@ -142,6 +157,7 @@ class SequenceModel {
   std::vector<nn::Block<T>> blocks_;
   nn::Norm<T> norm_, head_norm_;  // the same norm, for the tokens as outputs and, perhaps folded, for the head
   nn::Linear<T> head_, pooler_;
+  std::shared_ptr<const io::SafeTensors> restored_from_;  // owns the bytes that mapped layers use; or null
 };
 
 }  // namespace qkv::model

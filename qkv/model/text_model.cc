@@ -92,6 +92,10 @@ TextModel::TextModel(const TextCheckpoint& checkpoint, const BuildOptions& optio
   decoder_ = build(description_.decoder, checkpoint.decoder);
 }
 
+int64_t TextModel::weight_bytes() const {
+  return (encoder_ ? encoder_->weight_bytes() : 0) + (decoder_ ? decoder_->weight_bytes() : 0);
+}
+
 const SequenceModel<float>& TextModel::encoder() const {
   Require(has_encoder(), "text model: {} has no encoder", description_.architecture);
   return *encoder_;

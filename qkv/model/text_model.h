@@ -55,9 +55,19 @@ class TextModel {
   /// Builds the model of an open checkpoint, which may be closed afterwards. Throws Error likewise.
   explicit TextModel(const TextCheckpoint& checkpoint, const BuildOptions& options = {});
 
+  /// The built layers as tensors, which refer to this model's memory, to be restored by another process. options: those
+  /// that it was built with.
+  std::vector<io::StoredTensor> Store(const BuildOptions& options) const;
+  /// Restores the result of Store for the same description and options under the same ActiveIsa(). Aligned tensors are
+  /// used without a copy. Throws Error if a tensor is missing, unused or misshaped.
+  static TextModel Restore(const TextDescription& description, const BuildOptions& options,
+                           std::shared_ptr<const io::SafeTensors> tensors);
+
   const TextDescription& description() const { return description_; }  // of the checkpoint
   bool has_encoder() const { return encoder_ != nullptr; }             // reads texts
   bool has_decoder() const { return decoder_ != nullptr; }             // writes texts
+  /// Memory of the packed weights of all linear layers, in bytes.
+  int64_t weight_bytes() const;
   /// The part that reads texts. Throws Error if the model has none.
   const SequenceModel<float>& encoder() const;
   /// The part that writes texts. Throws Error if the model has none.
@@ -85,6 +95,8 @@ class TextModel {
                   std::span<const Outputs<float>::Hidden> hidden = {}) const;
 
  private:
+  TextModel() = default;  // to be restored
+
   TextDescription description_;
   std::unique_ptr<const SequenceModel<float>> encoder_, decoder_;
 };

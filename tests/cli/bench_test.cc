@@ -140,5 +140,98 @@ TEST(Bench, TrainingRefusesShapesThatAreNone) {
   EXPECT_TRUE(Contains(Qkv("bench --train 32,2,2,4,16,6 --dtype int8").err, "not in int8"));
 }
 
+std::string TextGolden(const std::string& name) { return Golden("text/" + name); }
+
+TEST(BenchOfTexts, AnEncoderEmbedsInEveryPrecision) {
+  const CommandOutput said = Qkv("bench --seconds 0 --json --batch 3 --tokens 4,6 -m " + TextGolden("bert"));
+  ASSERT_EQ(said.exit_code, 0) << said.err;
+  const std::vector<io::Json> lines = JsonLines(said.out);
+  ASSERT_EQ(lines.size(), 6u);  // precisions by numbers of tokens
+  const char* dtypes[] = {"fp32", "bf16", "int8"};
+  for (size_t i = 0; i < 6; ++i) {
+    EXPECT_EQ(lines[i].at("dtype"), dtypes[i / 2]);
+    EXPECT_EQ(lines[i].at("work"), "embed");
+    EXPECT_EQ(lines[i].at("batch"), 3);
+    EXPECT_EQ(lines[i].at("tokens"), i % 2 == 0 ? 4 : 6);
+    const double texts = lines[i].at("texts_per_second"), tokens = lines[i].at("tokens_per_second");
+    EXPECT_NEAR(tokens / texts, lines[i].at("tokens").get<double>(), 1e-9);
+    EXPECT_GT(lines[i].at("vector_cosine").get<double>(), 0.99);
+  }
+  EXPECT_NEAR(lines[0].at("vector_cosine").get<double>(), 1, 1e-9);
+  EXPECT_LT(lines[4].at("vector_cosine").get<double>(), 1) << "int8 computed in float";
+}
+
+TEST(BenchOfTexts, ADecoderPrefillsAndDecodes) {
+  const CommandOutput said = Qkv("bench --seconds 0 --json --tokens 5 --dtype int8 -m " + TextGolden("gpt2"));
+  ASSERT_EQ(said.exit_code, 0) << said.err;
+  const std::vector<io::Json> lines = JsonLines(said.out);
+  ASSERT_EQ(lines.size(), 6u);
+  const char* works[] = {"prefill", "decode", "decode-batch"};
+  for (size_t i = 0; i < 6; ++i) {
+    EXPECT_EQ(lines[i].at("work"), works[i % 3]);
+    EXPECT_EQ(lines[i].contains("of_memory"), i % 3 > 0);
+    EXPECT_TRUE(lines[i].contains("top1_agreement"));
+  }
+  EXPECT_EQ(lines[0].at("tokens"), 5);
+  EXPECT_EQ(lines[2].at("batch"), 8);
+  EXPECT_GT(lines[1].at("of_memory").get<double>(), 0);
+}
+
+TEST(BenchOfTexts, APairWritesGreedilyAndByBeams) {
+  const CommandOutput said =
+      Qkv("bench --seconds 0 --json --tokens 4 --batch 2 --dtype fp32 -m " + TextGolden("marian_trained"));
+  ASSERT_EQ(said.exit_code, 0) << said.err;
+  const std::vector<io::Json> lines = JsonLines(said.out);
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(lines[0].at("work"), "greedy");
+  EXPECT_EQ(lines[0].at("batch"), 1);
+  EXPECT_EQ(lines[1].at("work"), "beams");
+  EXPECT_EQ(lines[1].at("batch"), 2);
+}
+
+TEST(BenchOfTexts, TextsOfAFileAreEmbeddedAndWritten) {
+  const TemporaryFolder folder;
+  WriteFile(folder / "texts.txt", "the house is green\nshort\na longer text of some more words\n");
+  const std::string texts = " " + (folder / "texts.txt").string();
+  const CommandOutput embedded = Qkv("bench --seconds 0 --json --dtype fp32 -m " + Golden("tasks/bert") + texts);
+  ASSERT_EQ(embedded.exit_code, 0) << embedded.err;
+  const io::Json line = JsonLines(embedded.out).at(0);
+  EXPECT_EQ(line.at("batch"), 3);
+  EXPECT_EQ(line.at("tokens"), 0) << "they differ";
+  EXPECT_EQ(line.at("drift_texts"), 3);
+  EXPECT_EQ(line.at("drift_random"), false);
+  const CommandOutput written = Qkv("bench --seconds 0 --dtype bf16 -m " + Golden("tasks/marian") + texts);
+  ASSERT_EQ(written.exit_code, 0) << written.err;
+  for (const char* word : {"greedy", "beams", "mixed", "top-1"}) EXPECT_TRUE(Contains(written.out, word)) << word;
+}
+
+TEST(BenchOfTexts, StdinMeasuresOneKindOfWork) {
+  const std::string gpt2 = " -m " + TextGolden("gpt2");
+  const CommandOutput said = Qkv("bench --work decode --stdin" + gpt2, "printf '\n\n' |");
+  ASSERT_EQ(said.exit_code, 0) << said.err;
+  EXPECT_EQ(JsonLines(said.out).size(), 2u);
+  const CommandOutput many = Qkv("bench --stdin" + gpt2, "printf '\n' |");
+  EXPECT_EQ(many.exit_code, 1);
+  EXPECT_TRUE(Contains(many.err, "--work")) << many.err;
+}
+
+TEST(BenchOfTexts, RefusesWhatTheModelLacks) {
+  const std::pair<std::string, const char*> cases[] = {{"--work greedy -m " + TextGolden("gpt2"), "a decoder prefills"},
+                                                       {"--work prefill -m " + TextGolden("bert"), "an encoder embeds"},
+                                                       {"--tokens 100000 -m " + TextGolden("bert"), "the model takes"},
+                                                       {"--tokens 4,5 -m " + TextGolden("gpt2"), "for encoders only"},
+                                                       {"--layer -m " + TextGolden("gpt2"), "models of images"},
+                                                       {"--size 32 -m " + TextGolden("bert"), "models of images"},
+                                                       {"--tokens 4", "models of texts"}};
+  for (const auto& [arguments, reason] : cases) {
+    const CommandOutput said = Qkv("bench --seconds 0 " + arguments);
+    EXPECT_EQ(said.exit_code, 1) << arguments;
+    EXPECT_TRUE(Contains(said.err, reason)) << said.err;
+  }
+  EXPECT_EQ(Qkv("bench --tokens 4,x").exit_code, 2);
+  EXPECT_EQ(Qkv("bench --tokens 0").exit_code, 2);
+  EXPECT_EQ(Qkv("bench --stdin " + Digits(), "printf '' |").exit_code, 1);
+}
+
 }  // namespace
 }  // namespace qkv

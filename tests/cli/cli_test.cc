@@ -115,6 +115,26 @@ TEST(Cache, AnswersAlikeAndSaysWhatIsWrong) {
   EXPECT_FALSE(std::filesystem::exists(unused));
 }
 
+TEST(Cache, OfModelsOfTextsAnswersAlike) {
+  const TemporaryFolder folder;
+  WriteFile(folder / "texts.txt", "some words\n");
+  const std::string words = (folder / "texts.txt").string(), cache = "QKV_CACHE=" + (folder / "cache").string();
+  const std::string commands[] = {"embed -m " + Golden("tasks/bert") + " --text " + words,
+                                  "generate -m " + Golden("tasks/gpt2") + " --prompt some --tokens 5",
+                                  "translate -q -m " + Golden("tasks/marian") + " --tokens 5 " + words,
+                                  "summarize -q -m " + Golden("tasks/t5") + " --tokens 5 " + words};
+  for (const std::string& command : commands) {
+    const CommandOutput built = Qkv(command, "QKV_CACHE=");
+    ASSERT_EQ(built.exit_code, 0) << built.err;
+    for (int i = 0; i < 2; ++i) {
+      const CommandOutput said = Qkv(command + " --cache=verify", cache);
+      EXPECT_EQ(said.out, built.out) << command;
+      EXPECT_EQ(said.err, built.err) << command;
+    }
+  }
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder / "cache"), {}), 4);
+}
+
 TEST(Classify, LogitsAndScoresAgree) {
   const CommandOutput said = Qkv("classify --json --logits --top 10 " + Digits() + "/3-white.png");
   const io::Json line = JsonLines(said.out).at(0);

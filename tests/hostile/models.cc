@@ -10,6 +10,7 @@
 #include "qkv/core/file.h"
 #include "qkv/core/text.h"
 #include "qkv/model/build/cache.h"
+#include "qkv/model/build/text_cache.h"
 #include "qkv/model/caption_model.h"
 #include "qkv/model/decoder.h"
 #include "qkv/model/generation.h"
@@ -132,6 +133,31 @@ Reading FinishedModels() {
   return reading;
 }
 
+// Likewise a model of text.
+Reading FinishedTextModels() {
+  const auto folder = std::make_shared<TemporaryFolder>();
+  const auto checkpoint =
+      std::make_shared<const model::TextCheckpoint>(model::TextCheckpoint::Open(TextGoldenFolder("marian_trained")));
+  model::BuildCached(*checkpoint, {}, {.folder = folder->path(), .rest = kNoRest});
+  const fs::path file = model::CacheFile(*checkpoint, {}, folder->path());
+  Reading reading;
+  reading.seeds.push_back(SafeTensorsSeed("text cache", ReadFile(file)));
+  reading.read = [folder, checkpoint, file](const Seed&, const std::string& bytes) {
+    WriteFile(file, bytes);
+    std::string notes;
+    const auto note = [&](const std::string& text) { notes += text; };
+    const model::TextModel model =
+        model::BuildCached(*checkpoint, {}, {.folder = folder->path(), .note = note, .rest = kNoRest});
+    const Tensor<int32_t> ids({1, 3});
+    model::TextWorkspace workspace;
+    Tensor<float> logits({1, 3, model.decoder().config().outputs});
+    model.Forward({.ids = ids, .decoder_ids = ids}, workspace, {.logits = logits});
+    if (Printable(notes) != notes) throw std::logic_error("a note that is not printable");
+    Require(notes.empty(), "{}", notes);
+  };
+  return reading;
+}
+
 }  // namespace
 
 std::vector<Reader> ModelReaders() {
@@ -175,7 +201,8 @@ std::vector<Reader> ModelReaders() {
                }},
           {.name = "TensorsAlone", .open = TensorsAlone},
           {.name = "SequenceConfig", .open = SequenceModels},
-          {.name = "ModelCache", .open = FinishedModels}};
+          {.name = "ModelCache", .open = FinishedModels},
+          {.name = "TextModelCache", .open = FinishedTextModels}};
 }
 
 }  // namespace qkv::hostile

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "hwy/base.h"
+#include "qkv/simd/gemm/row_kernel.h"
 #include "qkv/simd/gemm/tile_kernel.h"
 #include "qkv/simd/gemm/tile_prefetch.h"
 
@@ -36,6 +37,7 @@ namespace qkv::simd::internal {
 
 constinit const TileKernel kBf16Avx512 = {
     .name = "avx512_bf16", .panel = 32, .rows = Dot::kRows, .group = 2, .chunk = Dot::kChunk, .multiply = MultiplyTile};
+constinit const RowMultiply kBf16Avx512Row = MultiplyRow;
 
 }  // namespace qkv::simd::internal
 HWY_POP_ATTRIBUTES

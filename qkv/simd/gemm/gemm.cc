@@ -14,6 +14,7 @@
 #include "qkv/core/parallel.h"
 #include "qkv/simd/gemm/gemm_low.h"
 #include "qkv/simd/gemm/gemm_task.h"
+#include "qkv/simd/gemm/row_kernel.h"
 #include "qkv/simd/isa.h"
 #include "qkv/simd/targets.h"
 
@@ -67,6 +68,36 @@ HWY_NOINLINE void MultiplyTile(int rows, const T* a, int64_t a_chunk, const T* b
     if (end->residual) acc.AddFrom(end->residual, end->residual_stride);
     acc.Store(end->y, end->y_stride);
   });
+}
+
+// As MultiplyTile, of one row by N panels, `distance` elements apart; c: [N][panel].
+template <int N, typename T>
+HWY_NOINLINE void MultiplyPanels(const T* a, int64_t a_chunk, const T* b, int64_t distance, int64_t depth, bool first,
+                                 T* c) {
+  const Tag<T> d;
+  while (true) {
+    const int64_t steps = std::min(kChain, depth);
+    Accumulators<T, N, 2> acc;
+    acc.Clear();
+    for (int64_t k = 0; k < steps; k += kChunk, a += a_chunk) {
+      const int64_t count = std::min(kChunk, steps - k);
+      for (int64_t i = 0; i < count; ++i, b += kPanel<T>) {
+        const Vector<T> va = hn::Set(d, a[i]);
+#pragma GCC unroll 16
+        for (int n = 0; n < N; ++n) {
+#pragma GCC unroll 2
+          for (int v = 0; v < 2; ++v) {
+            acc.at[n][v] = hn::MulAdd(va, hn::LoadU(d, b + n * distance + v * kLanes<T>), acc.at[n][v]);
+          }
+        }
+      }
+    }
+    if (!first) acc.AddFrom(c, kPanel<T>);
+    acc.Store(c, kPanel<T>);
+    depth -= steps;
+    if (depth == 0) return;
+    first = false;
+  }
 }
 
 // As CopyToChunks, of (x − mean) · rstd.
@@ -160,6 +191,45 @@ HWY_INLINE Prefetch NextPrefetch(const GemmTask<T>& task, int64_t p, int64_t k, 
   return {{lines, tiles * (std::min(task.block_depth, task.K - k) / Prefetch::kGroup)}};
 }
 
+// A task of one row, which is multiplied by several panels at a time (row_kernel.h).
+template <typename T>
+HWY_INLINE void RunRow(const GemmTask<T>& task, int64_t row, int64_t panel_begin, int64_t panel_end, bool copied,
+                       T* copy, T* c) {
+  const bool in_place = task.x_chunk > 0;
+  Moments<T> moments[1];
+  for (int64_t k = 0; k < task.K || k == 0; k += task.block_depth) {
+    const int64_t depth = std::min(task.block_depth, task.K - k);
+    if (!in_place && !copied) CopyTile(task, row, 1, k, depth, moments, copy + k);
+    const T* const a = in_place ? task.x + row * kChunk + k / kChunk * task.x_chunk : copy + k;
+    const int64_t a_chunk = in_place ? task.x_chunk : kChunk, distance = task.K * kPanel<T>;
+    for (int64_t p = panel_begin; p < panel_end;) {
+      const T* const b = task.w + p * distance + k * kPanel<T>;
+      T* const c_panels = c + (p - panel_begin) * kPanel<T>;
+      const int count = internal::NextRowPanels(panel_end - p);
+      static_assert(internal::kRowPanels == 4);
+      switch (count) {
+        case 1:
+          MultiplyPanels<1>(a, a_chunk, b, distance, depth, k == 0, c_panels);
+          break;
+        case 2:
+          MultiplyPanels<2>(a, a_chunk, b, distance, depth, k == 0, c_panels);
+          break;
+        case 3:
+          MultiplyPanels<3>(a, a_chunk, b, distance, depth, k == 0, c_panels);
+          break;
+        default:
+          MultiplyPanels<4>(a, a_chunk, b, distance, depth, k == 0, c_panels);
+      }
+      if (k + task.block_depth >= task.K) {
+        for (int i = 0; i < count; ++i) {
+          FinishPanel(task, Sums<T>{c_panels + i * kPanel<T>, kPanel<T>}, kPanel<T>, row, 1, p + i);
+        }
+      }
+      p += count;
+    }
+  }
+}
+
 template <bool kBySteps, typename T>
 HWY_INLINE void RunTask(const GemmTask<T>& task, int64_t row, int64_t rows, int64_t panel_begin, int64_t panel_end,
                         bool copied, T* copy, T* c) {
@@ -212,6 +282,7 @@ HWY_INLINE void RunTask(const GemmTask<T>& task, int64_t row, int64_t rows, int6
 template <typename T>
 HWY_INLINE void RunAnyTask(const GemmTask<T>& task, int64_t row, int64_t rows, int64_t panel_begin, int64_t panel_end,
                            bool copied, T* copy, T* c) {
+  if (task.x_step == 1 && rows == 1) return RunRow(task, row, panel_begin, panel_end, copied, copy, c);
   if (task.x_step == 1) return RunTask<false>(task, row, rows, panel_begin, panel_end, copied, copy, c);
   RunTask<true>(task, row, rows, panel_begin, panel_end, copied, copy, c);
 }

@@ -14,6 +14,7 @@
 
 #include "qkv/core/dtype.h"
 #include "qkv/core/parallel.h"
+#include "qkv/simd/gemm/row_kernel.h"
 #include "qkv/simd/isa.h"
 #include "qkv/simd/targets.h"
 
@@ -37,6 +38,7 @@ struct LowTask {
   int64_t first_row;  // of the converted rows
   uint8_t* rows;      // converted, in the kernel's order: tile after tile [depth / chunk][tile's rows][chunk]
   float* offsets;     // int8: [rows][2], scale and offset
+  RowMultiply multiply_row = nullptr;
 
   uint8_t* RowsAt(int64_t row) const { return rows + (row - first_row) * w.depth * element_bytes; }
   float* OffsetsAt(int64_t row) const { return offsets + 2 * (row - first_row); }
@@ -240,8 +242,28 @@ void ConvertSteps(const LowTask& task, int64_t row, int64_t rows, int64_t piece)
   Bf16Columns(task, RowTiles(rows, task.kernel.rows), row, begin, std::min(task.w.depth, begin + internal::kLowSteps));
 }
 
+// c: [panels of the task][panel]
+HWY_INLINE void RunLowRow(const LowTask& task, const internal::TaskCut::Part& part, float* c) {
+  const int64_t panel = task.kernel.panel, depth = task.w.depth;
+  const int64_t panel_bytes = panel * (task.kernel.group == 4 ? 1 : 2);
+  for (int64_t k = 0; k < depth; k += task.block_depth) {
+    for (int64_t p = part.panel_begin; p < part.panel_end;) {
+      const int count = internal::NextRowPanels(part.panel_end - p);
+      float* const c_panels = c + (p - part.panel_begin) * panel;
+      task.multiply_row(count, task.RowsAt(part.row) + k * task.element_bytes,
+                        task.w.groups + (p * depth + k) * panel_bytes, depth * panel_bytes,
+                        std::min(task.block_depth, depth - k), k == 0, c_panels);
+      if (k + task.block_depth >= depth) {
+        for (int i = 0; i < count; ++i) FinishRows(task, c_panels + i * panel, part.row, 1, p + i);
+      }
+      p += count;
+    }
+  }
+}
+
 // c: [panels of the task][rows][panel] of float or int32.
 void RunLowTask(const LowTask& task, const internal::TaskCut::Part& part, float* c) {
+  if (part.rows == 1 && task.multiply_row != nullptr) return RunLowRow(task, part, c);
   const TileKernel& kernel = task.kernel;
   const int64_t panel = kernel.panel, depth = task.w.depth, weight_bytes = kernel.group == 4 ? 1 : 2;
   const RowTiles tiles(part.rows, kernel.rows);
@@ -381,6 +403,16 @@ const TileKernel& SelectTileKernel(Precision precision) {
   return precision == Precision::kInt8 ? Int8Pairs() : Bf16Widened();
 }
 
+RowMultiply FindRowMultiply(const TileKernel& kernel) {
+#if HWY_ARCH_X86_64
+  if (&kernel == &kInt8Avx2) return kInt8Avx2Row;
+  if (&kernel == &kInt8AvxVnni) return kInt8AvxVnniRow;
+  if (&kernel == &kInt8Avx512Vnni) return kInt8Avx512VnniRow;
+  if (&kernel == &kBf16Avx512) return kBf16Avx512Row;
+#endif
+  return &kernel == &Bf16Widened() ? Bf16WidenedRow() : nullptr;
+}
+
 LowPanels PackLow(View<const float> w, Gate gate, const Packing& packing) {
   const Precision precision = packing.precision;
   const int64_t N = gate == Gate::kNone ? w.dim(0) : w.dim(0) / 2, K = w.dim(1);
@@ -442,6 +474,7 @@ void RunLowProduct(const GemmTask<float>& gemm, int64_t M, const LowOperand& w, 
   Grow(scratch.offsets, most * 2);
   if (static_cast<int>(scratch.c.size()) < threads) scratch.c.resize(static_cast<size_t>(threads));
   const CacheLines first_slice = FirstSlice(w);
+  const RowMultiply multiply_row = FindRowMultiply(kernel);
 
   for (int64_t slab = 0; slab < slabs; ++slab) {
     const int64_t first = slab * M / slabs, rows = (slab + 1) * M / slabs - first;
@@ -449,7 +482,9 @@ void RunLowProduct(const GemmTask<float>& gemm, int64_t M, const LowOperand& w, 
     float* const offsets = scratch.offsets.data();
     Tensor<float>* const c = scratch.c.data();
     const auto section = [&](int64_t s) {
-      LowTask task{gemm, w, kernel, element_bytes, BlockDepth(kernel), first, converted + s * section_bytes, offsets};
+      LowTask task{
+          gemm,    w,           kernel, element_bytes, BlockDepth(kernel), first, converted + s * section_bytes,
+          offsets, multiply_row};
       const int64_t k = s * sections.depth;
       task.gemm.K = std::min(sections.depth, gemm.K - k);
       task.gemm.x += k * gemm.x_step, task.gemm.y += s * sections.y_distance;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "hwy/base.h"
+#include "qkv/simd/gemm/row_kernel.h"
 #include "qkv/simd/gemm/tile_kernel.h"
 #include "qkv/simd/gemm/tile_prefetch.h"
 
@@ -46,6 +47,7 @@ constinit const TileKernel kInt8Avx2 = {.name = "avx2_maddubs",
                                         .activation_max = 127,
                                         .weight_max = 64,
                                         .multiply = MultiplyTile};
+constinit const RowMultiply kInt8Avx2Row = MultiplyRow;
 
 }  // namespace qkv::simd::internal
 HWY_POP_ATTRIBUTES

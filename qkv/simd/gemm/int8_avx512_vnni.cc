@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "hwy/base.h"
+#include "qkv/simd/gemm/row_kernel.h"
 #include "qkv/simd/gemm/tile_kernel.h"
 #include "qkv/simd/gemm/tile_prefetch.h"
 
@@ -40,6 +41,7 @@ constinit const TileKernel kInt8Avx512Vnni = {.name = "avx512_vnni",
                                               .activation_max = 255,
                                               .weight_max = 127,
                                               .multiply = MultiplyTile};
+constinit const RowMultiply kInt8Avx512VnniRow = MultiplyRow;
 
 }  // namespace qkv::simd::internal
 HWY_POP_ATTRIBUTES

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "hwy/base.h"
+#include "qkv/simd/gemm/row_kernel.h"
 #include "qkv/simd/gemm/tile_kernel.h"
 #include "qkv/simd/gemm/tile_prefetch.h"
 
@@ -43,6 +44,7 @@ constinit const TileKernel kInt8AvxVnni = {.name = "avx_vnni",
                                            .activation_max = 255,
                                            .weight_max = 127,
                                            .multiply = MultiplyTile};
+constinit const RowMultiply kInt8AvxVnniRow = MultiplyRow;
 
 }  // namespace qkv::simd::internal
 HWY_POP_ATTRIBUTES

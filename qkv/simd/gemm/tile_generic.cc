@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "qkv/simd/gemm/row_kernel.h"
 #include "qkv/simd/gemm/tile_kernel.h"
 #include "qkv/simd/gemm/tile_prefetch.h"
 #include "qkv/simd/targets.h"
@@ -70,6 +71,38 @@ HWY_NOINLINE void MultiplyTileWidened(const float* a, const uint32_t* b, int64_t
   }
   if (!first) acc.AddFrom(c, kPanel);
   acc.Store(c, kPanel);
+}
+
+// One row by N panels, `distance` elements of b apart.
+template <int N>
+HWY_NOINLINE void MultiplyPanelsWidened(const float* a, const uint32_t* b, int64_t distance, int64_t depth, bool first,
+                                        float* c) {
+  const Tag<float> d;
+  Accumulators<float, N, 2> acc;
+  acc.Clear();
+  for (int64_t k = 0; k < depth; k += 2, b += kPanel) {
+    const auto even = hn::Set(d, a[k]), odd = hn::Set(d, a[k + 1]);
+#pragma GCC unroll 16
+    for (int n = 0; n < N; ++n) {
+#pragma GCC unroll 2
+      for (int v = 0; v < 2; ++v) {
+        const uint32_t* const at = b + n * distance + v * kLanes<float>;
+        acc.at[n][v] = hn::MulAdd(even, LoadEven(at), acc.at[n][v]);
+        acc.at[n][v] = hn::MulAdd(odd, LoadOdd(at), acc.at[n][v]);
+      }
+    }
+  }
+  if (!first) acc.AddFrom(c, kPanel);
+  acc.Store(c, kPanel);
+}
+
+void WidenedRow(int panels, const void* a, const void* b, int64_t distance, int64_t depth, bool first, void* c) {
+  using Multiply = void (*)(const float*, const uint32_t*, int64_t, int64_t, bool, float*);
+  static_assert(internal::kRowPanels == 4);
+  static constexpr Multiply kOf[] = {MultiplyPanelsWidened<1>, MultiplyPanelsWidened<2>, MultiplyPanelsWidened<3>,
+                                     MultiplyPanelsWidened<4>};
+  kOf[panels - 1](static_cast<const float*>(a), static_cast<const uint32_t*>(b),
+                  distance / static_cast<int64_t>(sizeof(uint32_t)), depth, first, static_cast<float*>(c));
 }
 
 void Widened(int rows, const void* a, const void* b, int64_t depth, bool first, void* c, const char* next,
@@ -175,6 +208,7 @@ const internal::TileKernel* Bf16WidenedKernel() {
       .name = "fp32", .panel = kPanel, .rows = kTileRows, .group = 2, .chunk = kFloatChunk, .multiply = Widened};
   return &kernel;
 }
+internal::RowMultiply Bf16WidenedRowKernel() { return WidenedRow; }
 const internal::TileKernel* Int8PairsKernel() {
   static constexpr internal::TileKernel kernel{.name = "int16_pairs",
                                                .panel = kPanel,
@@ -195,11 +229,13 @@ HWY_AFTER_NAMESPACE();
 namespace qkv::simd {
 
 HWY_EXPORT(Bf16WidenedKernel);
+HWY_EXPORT(Bf16WidenedRowKernel);
 HWY_EXPORT(Int8PairsKernel);
 
 namespace internal {
 
 const TileKernel& Bf16Widened() { return *QKV_DISPATCH(Bf16WidenedKernel)(); }
+RowMultiply Bf16WidenedRow() { return QKV_DISPATCH(Bf16WidenedRowKernel)(); }
 const TileKernel& Int8Pairs() { return *QKV_DISPATCH(Int8PairsKernel)(); }
 
 }  // namespace internal

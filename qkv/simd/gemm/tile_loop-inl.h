@@ -87,6 +87,56 @@ void MultiplyAny(std::integer_sequence<int, R...>, int rows, const uint8_t* a, c
   kOf[rows - 1](a, b, chunks, first, c, prefetch);
 }
 
+// One row by N panels, `distance` bytes apart.
+template <int N>
+void MultiplyPanels(const uint8_t* a, const uint8_t* b, int64_t distance, int64_t chunks, bool first, Dot::Element* c) {
+  constexpr int V = Dot::kVectors, F = Dot::kFold;
+  constexpr int64_t kLanes = sizeof(Dot::Sum) / sizeof(Dot::Element);
+  constexpr int64_t kStep = V * kLanes * kGroupBytes;
+  Dot::Sum sum[N][V];
+#pragma GCC unroll 16
+  for (int n = 0; n < N; ++n) {
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) {
+      sum[n][v] = Dot::Sum{};
+      if (!first) sum[n][v] = *reinterpret_cast<const SumInMemory*>(c + (n * V + v) * kLanes);
+    }
+  }
+  const uint8_t* const end = a + chunks * kChunkBytes;
+  for (; a != end; a += F * kGroupBytes, b += F * kStep) {
+    Dot::Operand operand_a[F];
+#pragma GCC unroll 4
+    for (int f = 0; f < F; ++f) operand_a[f] = BroadcastGroup(a + f * kGroupBytes);
+#pragma GCC unroll 16
+    for (int n = 0; n < N; ++n) {
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v) {
+        Dot::Operand operand_b[F];
+#pragma GCC unroll 4
+        for (int f = 0; f < F; ++f) {
+          operand_b[f] =
+              *reinterpret_cast<const OperandInMemory*>(b + n * distance + f * kStep + v * kLanes * kGroupBytes);
+        }
+        sum[n][v] = Dot::Add(sum[n][v], operand_a, operand_b);
+      }
+    }
+  }
+#pragma GCC unroll 16
+  for (int n = 0; n < N; ++n) {
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) *reinterpret_cast<SumInMemory*>(c + (n * V + v) * kLanes) = sum[n][v];
+  }
+}
+
+// A RowMultiply.
+void MultiplyRow(int panels, const void* a, const void* b, int64_t distance, int64_t depth, bool first, void* c) {
+  using Multiply = void (*)(const uint8_t*, const uint8_t*, int64_t, int64_t, bool, Dot::Element*);
+  static_assert(kRowPanels == 4);
+  static constexpr Multiply kOf[] = {MultiplyPanels<1>, MultiplyPanels<2>, MultiplyPanels<3>, MultiplyPanels<4>};
+  kOf[panels - 1](static_cast<const uint8_t*>(a), static_cast<const uint8_t*>(b), distance, depth / Dot::kChunk, first,
+                  static_cast<Dot::Element*>(c));
+}
+
 // A TileMultiply.
 void MultiplyTile(int rows, const void* a, const void* b, int64_t depth, bool first, void* c, const char* next,
                   int64_t lines) {

@@ -1,0 +1,56 @@
+// What `qkv bench` times of a model of texts: embedding, prefilling, decoding, and writing by a pair.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/bench.h"
+#include "qkv/app/language.h"
+
+namespace qkv::cli {
+
+/// A model in one precision; with its tokenizer if texts are given.
+struct TextContender {
+  std::shared_ptr<const app::LanguageModel> language;
+  std::shared_ptr<const model::TextModel> alone;  // without texts
+
+  const model::TextModel& model() const { return language ? language->model() : *alone; }
+};
+
+TextContender OpenContender(const BenchOptions& options, simd::Precision precision);
+
+/// Texts of the files in options.images, one a line; none without files.
+std::vector<std::string> ReadBenchTexts(const BenchOptions& options);
+
+/// Work that is timed as a whole.
+struct TextWork {
+  std::string name;           // "embed", "prefill", "decode", "decode-batch", "greedy", "beams"
+  int64_t batch = 0;          // texts that are computed together
+  int64_t tokens = 0;         // of each; 0: they differ
+  double texts = 0;           // of a pass
+  double counted = 0;         // tokens of a pass that were read or, if texts are written, written
+  double weight_bytes = 0;    // that a pass reads from memory, if that limits it; else 0
+  std::function<void()> run;  // a pass
+};
+
+/// The work that options.work selects, or all. The contender must outlive it. Throws Error if the model has no such
+/// work, or if it takes fewer tokens than options.tokens.
+std::vector<TextWork> MakeTextWorks(const TextContender& contender, const BenchOptions& options,
+                                    const std::vector<std::string>& texts);
+
+/// What the drift is measured on: ids that are random, or those of the texts and, of a pair, what it writes for them.
+struct TextSamples {
+  std::vector<std::vector<int32_t>> ids, written;
+  bool random = false;
+};
+/// exact: in fp32.
+TextSamples MakeTextSamples(const TextContender& exact, const std::vector<std::string>& texts);
+
+/// Vectors of an encoder, [texts, width], or logits of a decoder, [tokens, outputs]. Throws Error if one is not finite.
+Tensor<float> AnswerSamples(const model::TextModel& model, const TextSamples& samples);
+
+}  // namespace qkv::cli
