@@ -105,7 +105,7 @@ model::TwoTowerModel BuildTowers(const model::Checkpoint& checkpoint, const Mode
 
 model::CaptionModel BuildCaptionModel(const model::Checkpoint& checkpoint, const ModelOptions& options,
                                       const model::BuildOptions& build) {
-  model::CaptionModel model(checkpoint, build, CacheFor(options));
+  model::CaptionModel model(checkpoint, build, CacheFor(options.cache, options.note));
   if (options.size) model.image().SetInputSize(options.size->height, options.size->width);
   return model;
 }
