@@ -1,8 +1,8 @@
 """Trains the model of a run of `qkv train pairs.tsv` in PyTorch: python bench/pairs_peer.py RUN OUT [--device cuda]
 
-RUN: a run, whose config.yaml, config.json and tokenizer are taken: the same architecture, data, batches of similar
-lengths, steps and settings, with transformers' MarianMTModel and torch's AdamW; the weights start by the same rule with
-PyTorch's random numbers. OUT: a folder in Marian's layout; then
+RUN: a run, whose config.yaml, config.json and tokenizer are taken: the same architecture, data, steps and settings, batches
+of as many tokens and of similar lengths, with transformers' MarianMTModel and torch's AdamW; the weights start by the same
+rule with PyTorch's random numbers. OUT: a folder in Marian's layout; then
 
     qkv evaluate -m RUN test.tsv && qkv evaluate -m OUT test.tsv
 
@@ -27,7 +27,7 @@ from tokenizers import Tokenizer  # noqa: E402
 from torch.nn.functional import cross_entropy  # noqa: E402
 from transformers import MarianConfig, MarianMTModel  # noqa: E402
 
-BUCKET = 8  # tokens; lengths are compared in steps of so many
+BUCKET = 4  # tokens; lengths are compared in steps of so many, as kBucket of qkv/train/sequences/pairs.cc
 IGNORED = -100
 
 
@@ -87,7 +87,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--data", type=Path, help="the training pairs, where the run's command no longer finds them")
+    parser.add_argument("--data", type=Path, required=True, help="the training pairs; none is held out: the run has `valid`")
     parser.add_argument("--steps", type=int, help="instead of the run's")
     parser.add_argument("--seconds", type=float, default=math.inf, help="stop after so long")
     parser.add_argument("--device", default="cpu")
@@ -95,8 +95,11 @@ def main():
 
     config = yaml.safe_load((arguments.run / "config.yaml").read_text())
     config["min-lr"], config["lr"] = float(config["min-lr"]), float(config["lr"])  # "1e-05" is a word for PyYAML
-    if config["sched"] != "cosine" or config["opt"] != "adamw" or config["attention-dropout"] or config["drop-path"]:
-        sys.exit("expected a run with adamw, a cosine schedule, and no dropout of attention or paths")
+    if config["sched"] != "cosine" or config["opt"] != "adamw" or config["accumulate"] != 1 or not config["valid"] or any(
+        config[key] for key in ("attention-dropout", "drop-path", "ema", "patience")
+    ):
+        sys.exit("expected a run with adamw, a cosine schedule, one batch a step, a file of validation pairs, and without "
+                 "dropout of attention or paths, averages and patience")
     random.seed(config["seed"])
     torch.manual_seed(config["seed"])
     marian = MarianConfig.from_pretrained(arguments.run)

@@ -61,6 +61,11 @@ void PrintTextSummary(const app::TextAttention& attention, const fs::path& outpu
 
 app::TextAttendRequest MakeTextRequest(const AttendOptions& options, const AttendTextOptions& texts,
                                        const app::LanguageModel& model, app::MapFormat format) {
+  const bool writes = model.model().has_encoder() && model.model().has_decoder();
+  Require(writes || (!texts.prefix && !texts.decoding.beams && !texts.decoding.tokens),
+          "attend: --prefix, --beams and --tokens are for a model that reads one text and writes another, and {} shows "
+          "the attention of the text that is given",
+          options.model.path);
   app::TextAttendRequest request{.layers = options.layers,
                                  .head = options.head,
                                  .target = texts.target,

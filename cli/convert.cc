@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <map>
 #include <memory>
 
@@ -37,6 +38,10 @@ int Convert(const Options& options) {
   if (!options.layout.empty()) request.layout = Layouts().at(options.layout);
   if (!options.dtype.empty()) request.dtype = StoredTypes().at(options.dtype);
   request.force = options.force;
+  std::error_code ignored;
+  const std::filesystem::path source = options.model.path.empty() ? "" : app::FolderOf(options.model.path);
+  Require(source.empty() || !std::filesystem::equivalent(source, options.output, ignored),
+          "convert: {} is the model that is read; write to another folder", options.output);
   const bool texts = app::IsLanguageModel(options.model.path);
   const model::Converted converted =
       texts ? model::Convert(model::TextCheckpoint::Open(app::FindModel(options.model.path)), options.output, request)

@@ -124,6 +124,8 @@ void PrintText(const app::PairEvaluation& e, const std::string& model) {
 
 int EvaluatePairs(const Options& options) {
   const std::string& model = options.model.path;
+  RequireNoImageOptions(options.model, "evaluate");
+  options.images.RequireNone("evaluate");
   Require(options.report.empty(), "evaluate: of pairs of texts there is no page; give -o FILE or --json");
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
   app::InputFiles inputs = InputsOf(options.model);
@@ -137,6 +139,7 @@ int EvaluatePairs(const Options& options) {
   };
   const app::PairEvaluation evaluation = app::EvaluatePairs(model, options.data,
                                                             {.precision = ParsePrecision(options.model.dtype),
+                                                             .cache = options.model.Policy(),
                                                              .split = options.split,
                                                              .beams = options.beams,
                                                              .stem = options.stem,
@@ -258,12 +261,19 @@ int EvaluateImages(const Options& options) {
 
 int Evaluate(const Options& options) {
   const std::string& model = options.model.path;
-  if (!model.empty() && train::IsPairs(options.data) && model::IsTextModel(model)) return EvaluatePairs(options);
+  if (!model.empty() && model::IsTextModel(model)) {
+    Require(fs::exists(options.data), "evaluate: {}: no such file", options.data);
+    Require(train::IsPairs(options.data),
+            "evaluate: {} is a model of texts, and {} is no .tsv whose first line has a source, a tab and a target",
+            model, options.data);
+    return EvaluatePairs(options);
+  }
+  Require(!model.empty() || !fs::is_regular_file(options.data) || !train::IsPairs(options.data),
+          "evaluate: {} has pairs of texts; give the model that translates them by -m", options.data);
   const bool asks_for_pairs = options.cross || options.lines > 0;
   Require(!asks_for_pairs || train::IsPairs(options.data),
           "evaluate: --cross-weights and --lines are for pairs of texts, and {} is no .tsv whose first line has a "
-          "source, a "
-          "tab and a target",
+          "source, a tab and a target",
           options.data);
   Require(
       !asks_for_pairs,
@@ -293,7 +303,8 @@ void RegisterEvaluate(Command app, int* exit_code) {
           "model of sequences task:NAME or a text file; for a pair of encoder and decoder a .tsv with a source and a "
           "target a line")
       .Required();
-  command.AddOption("--split", &options->split, "Which part of the data (default: test, else val, else all)")
+  command
+      .AddOption("--split", &options->split, "Which part of the data (default: test, else val, else all; of pairs all)")
       .OneOf({"train", "val", "test", "all"});
   command
       .AddOption(
@@ -316,8 +327,7 @@ void RegisterEvaluate(Command app, int* exit_code) {
           [options](const std::string& text) { options->cross = app::ParseCrossWeights(text, "--cross-weights"); },
           "Of pairs: what takes the place of cross-attention's softmax: softmax=T (of temperature T), hard (all on the "
           "greatest score), uniform, gaussian=H[,SLOPE] (along the diagonal, H source tokens wide; without SLOPE by "
-          "the "
-          "file's lengths); :BLOCK.HEAD,… behind it: of these heads alone")
+          "the file's lengths); :BLOCK.HEAD,… behind it: of these heads alone")
       .TypeName("RULE");
   command.AddFlag("--stem", &options->stem, "Of pairs: ROUGE compares words without their English endings");
   command.AddFlag("--json", &options->json, "One JSON object on stdout");

@@ -89,6 +89,9 @@ int GenerateBytes(const Options& options) {
 int GenerateText(const Options& options) {
   const auto model = app::LanguageModel::Open(options.model.path, {.precision = ParsePrecision(options.model.dtype)},
                                               PrintNote, options.model.Policy());
+  Require(model.model().has_decoder(),
+          "generate: {} is {}, which writes no text; qkv embed --text makes a vector of one", options.model.path,
+          model.model().description().architecture);
   Require(!model.model().has_encoder(),
           "generate: {} is {}, which reads one text and writes another; qkv translate and qkv summarize do that",
           options.model.path, model.model().description().architecture);

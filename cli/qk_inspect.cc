@@ -19,6 +19,7 @@
 #include "qkv/core/parallel.h"
 #include "qkv/report/table.h"
 #include "qkv/report/text.h"
+#include "qkv/train/sequences/pair_texts.h"
 
 namespace qkv::cli {
 namespace {
@@ -95,7 +96,8 @@ std::vector<std::string> ReadTexts(const Options& options, std::string* from) {
   std::vector<std::string> all, chosen;
   for (const std::string& text : options.images.paths) {
     if (IsFile(text)) {
-      const std::vector<std::string> lines = app::ReadTexts(text);
+      const std::vector<std::string> lines =
+          train::IsPairs(text) ? train::ReadPairs(text).sources : app::ReadTexts(text);
       std::ranges::copy_if(lines, std::back_inserter(all), [](const std::string& line) { return !Trim(line).empty(); });
     } else {
       app::RequireWords(text, "qk inspect");

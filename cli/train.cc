@@ -55,7 +55,9 @@ std::string UsageHints(const std::string& data, const std::string& run) {
 }
 
 // saved: the folder has a checkpoint.
-void PrintOutcome(const train::Outcome& outcome, bool saved, const Options& options, TrainProgress& progress) {
+// pairs: the file of validation pairs, if one was given.
+void PrintOutcome(const train::Outcome& outcome, bool saved, const Options& options, const std::string& pairs,
+                  TrainProgress& progress) {
   using Reason = train::Outcome::Reason;
   const std::string run = Quoted(options.output), data = Quoted(options.data);
   if (outcome.reason == Reason::kStopped && outcome.steps == 0) {
@@ -75,7 +77,9 @@ void PrintOutcome(const train::Outcome& outcome, bool saved, const Options& opti
   PrintMessage("{}: {:.2f} % of the validation {} right, loss {:.4f} (epoch {})", options.output,
                100 * outcome.best_top1, outcome.unit, outcome.best_loss, outcome.best_epoch);
   if (outcome.rows > 0) PrintMessage(", {:.0f} {}/s", outcome.rows_per_second, outcome.unit);
-  PrintMessage("\n  qkv evaluate -m {} {}\n", run, data);
+  // Of pairs a split of the file, or the file that was given for it.
+  const std::string valid = pairs.empty() ? data + " --split val" : Quoted(pairs);
+  PrintMessage("\n  qkv evaluate -m {} {}\n", run, train::IsPairs(options.data) ? valid : data);
   PrintMessageRaw(UsageHints(options.data, run));
 }
 
@@ -115,7 +119,7 @@ int TrainOn(train::Communicator& processes, const Options& options, const train:
   };
   try {
     const train::Outcome outcome = train::Train(config, data, folder, observer, &processes);
-    PrintOutcome(outcome, folder.HasCheckpoint(), options, progress);
+    PrintOutcome(outcome, folder.HasCheckpoint(), options, config.valid, progress);
   } catch (const Error& error) {
     // If nothing was trained yet, resuming would fail in the same way.
     if (!begun || !folder.HasCheckpoint()) throw;

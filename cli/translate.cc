@@ -56,6 +56,8 @@ int Rewrite(Options options, std::string_view name) {
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
   Require(!app::IsCaptionModel(options.model.path), "{}: {} reads images, not texts; qkv caption writes what they show",
           name, options.model.path);
+  Require(std::filesystem::exists(options.model.path), "cannot open model {}: no such file or folder",
+          options.model.path);
   Require(app::IsLanguageModel(options.model.path),
           "{}: {} is no model of texts; an encoder with a decoder does it, such as Marian or T5", name,
           options.model.path);

@@ -11,6 +11,7 @@
 #include "qkv/core/parallel.h"
 #include "qkv/core/text.h"
 #include "qkv/model/build/text_cache.h"
+#include "qkv/model/pair_generation.h"
 
 namespace qkv::app {
 namespace {
@@ -149,45 +150,26 @@ std::vector<Written> LanguageModel::Write(std::span<const std::string> texts, co
   for (size_t i = 0; i < texts.size(); ++i) {
     if (!Trim(words[i]).empty()) order.push_back(i);
   }
-  std::ranges::stable_sort(order, {}, [&](size_t i) { return ids[i].size(); });
-  const int32_t start = StartToken();
-  const auto most = static_cast<size_t>(std::max<int64_t>(1, options.together));
-  model::Decoder<float> decoder(
-      model_->decoder(),
-      static_cast<int64_t>(std::min(most, std::max<size_t>(1, texts.size()))) * options.settings.beams,
-      options.settings.max_tokens + 1);
-  model::TextWorkspace workspace;
-  Tensor<int32_t> batch;
-  Tensor<bool> mask;
-  for (size_t first = 0; first < order.size(); first += most) {
-    const std::span<const size_t> some = std::span(order).subspan(first, std::min(most, order.size() - first));
-    const int64_t B = std::ssize(some), N = std::ssize(ids[some.back()]);
-    batch.Reuse({B, N}), mask.Reuse({B, N});
-    for (int64_t b = 0; b < B; ++b) {
-      const std::vector<int32_t>& text = ids[some[static_cast<size_t>(b)]];
-      for (int64_t n = 0; n < N; ++n) {
-        const bool read = n < std::ssize(text);
-        batch.view().row(b)[n] = read ? text[static_cast<size_t>(n)] : text[0];
-        mask.view().row(b)[n] = read;
-      }
-    }
-    model_->ReadSource({.ids = batch, .mask = mask, .cross = &options.settings.cross}, workspace);
-    const std::vector<std::vector<int32_t>> starts(some.size(), {start});
-    // Whichever texts are together, each draws with the seed of its own number.
-    model::GenerationSettings settings = options.settings;
-    for (const size_t i : some) settings.seeds.push_back(settings.sampling.seed + i);
-    const std::vector<model::Generated> results = Generate(decoder, starts, &workspace.source, settings);
-    for (size_t i = 0; i < some.size(); ++i) {
-      const model::Generated& one = results[i];
-      const std::string text = DecodeKnown(target_, one.tokens);
-      written[some[i]] = {.text = std::string(Trim(text)),  // byte-level BPE begins a word, and so a text, with a space
-                          .ids = one.tokens,
-                          .source_tokens = std::ssize(ids[some[i]]),
-                          .tokens = std::ssize(one.tokens),
-                          .score = one.score,
-                          .ended = one.ended};
-    }
-    if (done) done(first + some.size());
+  std::vector<std::vector<int32_t>> sources;
+  model::GenerationSettings settings = options.settings;
+  settings.seeds.clear();
+  for (const size_t i : order) {
+    sources.push_back(ids[i]);
+    settings.seeds.push_back(settings.sampling.seed + i);
+  }
+  const std::vector<model::Generated> results =
+      model::GenerateFromSources(*model_, sources, StartToken(), settings, options.together, {}, [&](int64_t count) {
+        if (done) done(static_cast<size_t>(count));
+      });
+  for (size_t i = 0; i < order.size(); ++i) {
+    const model::Generated& one = results[i];
+    const std::string text = DecodeKnown(target_, one.tokens);
+    written[order[i]] = {.text = std::string(Trim(text)),  // byte-level BPE begins a word, and so a text, with a space
+                         .ids = one.tokens,
+                         .source_tokens = std::ssize(sources[i]),
+                         .tokens = std::ssize(one.tokens),
+                         .score = one.score,
+                         .ended = one.ended};
   }
   return written;
 }

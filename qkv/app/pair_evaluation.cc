@@ -7,6 +7,8 @@
 #include <filesystem>
 
 #include "qkv/app/cross_rule.h"
+#include "qkv/app/hub.h"
+#include "qkv/app/language.h"
 #include "qkv/core/error.h"
 #include "qkv/core/file.h"
 #include "qkv/report/text.h"
@@ -20,47 +22,64 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The lines of a split of the run in whose folder the model lies.
+// The lines of a split of the run that the model is of, in whose folder it lies, or in last/ or best/ of it.
 train::PairTexts OpenPairs(const std::string& data, const std::string& split, const std::string& model) {
   train::PairTexts all = train::ReadPairs(data);
   if (split.empty() || split == "all") return all;
   Require(split != "test", "evaluate: pairs have no split test, only train, val and all");
-  const fs::path file = fs::path(model) / train::RunFolder::kConfig;
-  train::TrainConfig config;
-  if (FileExists(file)) config = train::Resolve(train::ReadSettings(file));
+  const fs::path folder = fs::absolute(FolderOf(model)).lexically_normal();
+  fs::path file = folder / train::RunFolder::kConfig;
+  if (!FileExists(file)) file = (folder.has_filename() ? folder : folder.parent_path()).parent_path() / file.filename();
+  Require(FileExists(file), "evaluate: {} is no run of qkv train, which says what --split {} is; omit it", model,
+          split);
+  const train::TrainConfig config = train::Resolve(train::ReadSettings(file));
   Require(config.valid.empty(), "evaluate: {} was validated on {}; give that file instead of --split {}", model,
           config.valid, split);
   auto [train, validation] = train::SplitPairs(std::move(all), config.val_fraction);
   return split == "train" ? std::move(train) : std::move(validation);
 }
 
+// Sources as the model reads them, targets with the end token; without lines of more than `length` tokens on a side.
+train::PairSet Encode(const train::PairTexts& texts, const LanguageModel& model, int32_t end, int64_t length) {
+  train::PairSet set;
+  const std::vector<std::vector<int32_t>> sources = model.Encode(texts.sources);
+  for (int64_t line = 0; line < texts.size(); ++line) {
+    const auto at = static_cast<size_t>(line);
+    std::vector<int32_t> target = model.target_tokenizer().Encode(
+        texts.targets[at], {.add_special_tokens = false, .padding = text::Padding::kNone});
+    target.push_back(end);
+    if (std::ssize(sources[at]) > length || std::ssize(target) > length) {
+      ++set.left_out;
+      continue;
+    }
+    set.source.Add(sources[at]), set.target.Add(target);
+    set.lines.push_back(line);
+  }
+  return set;
+}
+
 }  // namespace
 
 PairEvaluation EvaluatePairs(const std::string& path, const std::string& data, const PairEvaluationOptions& options) {
-  const model::TextCheckpoint checkpoint = model::TextCheckpoint::Open(path);
-  const model::TextDescription& d = checkpoint.description;
+  const LanguageModel language = LanguageModel::Open(path, {.precision = options.precision}, {}, options.cache);
+  const model::TextModel& model = language.model();
+  const model::TextDescription& d = model.description();
   Require(d.encoder && d.decoder,
           "evaluate: {} is {}, which does not translate; expected a pair of encoder and decoder, which qkv train "
           "pairs.tsv -o RUN makes",
           path, d.architecture);
-  const fs::path folder = fs::is_directory(path) ? fs::path(path) : fs::path(path).parent_path();
-  const train::PairTokenizer tokenizer = train::OpenTokenizer(folder, train::TokensOfCheckpoint(checkpoint));
-  Require(tokenizer.tokenizer.max_id() < std::min(d.encoder->vocabulary, d.decoder->vocabulary),
-          "evaluate: {}: the tokenizer has ids up to {}, the model {} tokens", path, tokenizer.tokenizer.max_id(),
-          std::min(d.encoder->vocabulary, d.decoder->vocabulary));
+  const model::TextTokens tokens = train::TokensOfCheckpoint(language.checkpoint());
   train::PairTexts texts = OpenPairs(data, options.split, path);
   if (options.lines > 0 && options.lines < texts.size()) {
     texts.sources.resize(static_cast<size_t>(options.lines)), texts.targets.resize(static_cast<size_t>(options.lines));
   }
-  const model::TextModel model(checkpoint, {.precision = options.precision});
-
   PairEvaluation evaluation;
   evaluation.beams = options.beams;
   evaluation.stem = options.stem;
   evaluation.data = fmt::format("{}: {} pairs{}", data, report::WithCommas(texts.size()),
                                 options.split.empty() || options.split == "all" ? "" : ", part " + options.split);
   const int64_t length = std::min(d.encoder->length, d.decoder->length);
-  const train::PairSet set = train::EncodePairs(texts, tokenizer.tokenizer, tokenizer.tokens.end, length);
+  const train::PairSet set = Encode(texts, language, tokens.end, length);
   Require(set.size() > 0, "evaluate: every line of {} has more than {} tokens on a side, which {} takes", data, length,
           path);
   evaluation.lines = set.size(), evaluation.left_out = set.left_out, evaluation.length = length;
@@ -73,18 +92,19 @@ PairEvaluation EvaluatePairs(const std::string& path, const std::string& data, c
   if (!evaluation.cross.slope && evaluation.cross.rule == nn::CrossRule::kGaussian) {
     evaluation.cross.slope = train::SourceTokensPerTargetToken(set);
   }
-  evaluation.score = train::EvaluatePairs(model, set, tokenizer.tokens, {}, evaluation.cross);
-  model::GenerationSettings settings = model::SettingsOf(d.generation, /*prompt=*/1);
+  evaluation.score = train::EvaluatePairs(model, set, tokens, {}, evaluation.cross);
+  model::GenerationSettings settings = language.Settings();
   settings.beams = options.beams;
   settings.sampling.temperature = 0;
   settings.cross = evaluation.cross;
-  const auto progress = [&](int64_t done) {
-    if (options.progress) options.progress(done, set.size());
+  const auto progress = [&](size_t done) {
+    if (options.progress) options.progress(static_cast<int64_t>(done), set.size());
   };
-  std::vector<std::string> translations = train::TranslateTexts(model, sources, tokenizer, settings, {}, progress);
-  for (std::string& text : translations) {
+  std::vector<std::string> translations;
+  for (Written& written : language.Write(sources, {.together = 16, .settings = settings}, progress)) {
     std::ranges::replace_if(
-        text, [](char c) { return c == '\n' || c == '\r'; }, ' ');
+        written.text, [](char c) { return c == '\n' || c == '\r'; }, ' ');
+    translations.push_back(std::move(written.text));
   }
   evaluation.bleu = text::CorpusBleu(translations, targets);
   evaluation.chrf = text::CorpusChrf(translations, targets);

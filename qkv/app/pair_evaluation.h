@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "qkv/app/open.h"
 #include "qkv/io/json.h"
 #include "qkv/simd/gemm/gemm.h"
 #include "qkv/text/bleu.h"
@@ -17,6 +18,7 @@ namespace qkv::app {
 
 struct PairEvaluationOptions {
   simd::Precision precision = simd::Precision::kFloat32;
+  CachePolicy cache = CachePolicy::kIfSet;
   std::string split;  // "train", "val", "all" or empty: all
   int64_t beams = 4;
   bool stem = false;  // ROUGE compares Porter's stems of words

@@ -164,9 +164,9 @@ void TextAttender::FitPage(Plan& plan, int64_t T, int64_t N) const {
       "--layer or --head, for a shorter text, or write .npy",
       plan.rows.size(), plan.columns.size(), T, N, report::WithCommas(kTextPageWeights));
   if (!reduced) return;
-  Notify(request_.note,
-         FormatShown("{} × {} tokens: the page holds {} only; --layer and --head choose others", T, N,
-                     plan.rows.size() > 1 ? "the mean of the heads" : "the mean of the last block's heads"));
+  Notify(request_.note, FormatShown("{} × {} tokens: the page holds {} of {} only; --layer and --head choose others", T,
+                                    N, plan.fusion ? "the mean of the heads" : "the heads that were asked for",
+                                    plan.rows.size() > 1 ? "each block" : plan.rows.front()));
 }
 
 TextAttention TextAttender::Compute(const std::string& text) const {

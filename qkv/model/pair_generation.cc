@@ -13,9 +13,6 @@
 namespace qkv::model {
 namespace {
 
-// Sources of a batch: enough rows for the products of a step, few enough to give each core some.
-constexpr size_t kSourcesTogether = 16;
-
 struct PairLane {
   TextWorkspace workspace;
   std::unique_ptr<Decoder<float>> decoder;
@@ -24,7 +21,7 @@ struct PairLane {
 }  // namespace
 
 std::vector<Generated> GenerateFromSources(const TextModel& model, std::span<const std::vector<int32_t>> sources,
-                                           int32_t start, const GenerationSettings& settings,
+                                           int32_t start, const GenerationSettings& settings, int64_t together,
                                            const std::function<bool()>& stop,
                                            const std::function<void(int64_t)>& progress) {
   Require(model.has_encoder() && model.has_decoder(), "generate: {} is no pair of encoder and decoder",
@@ -36,18 +33,21 @@ std::vector<Generated> GenerateFromSources(const TextModel& model, std::span<con
             "generate: source {} has {} ids, expected 1 to {}, each 0 to {}", i + 1, sources[i].size(), encoder.length,
             encoder.vocabulary - 1);
   }
+  Require(together > 0, "generate: expected 1 source at least in a batch, got {}", together);
+  Require(settings.seeds.empty() || settings.seeds.size() == sources.size(), "generate: {} seeds for {} sources",
+          settings.seeds.size(), sources.size());
   std::vector<size_t> order(sources.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::stable_sort(order, {}, [&](size_t i) { return sources[i].size(); });
   const int64_t length = std::min(decoder.length, settings.max_tokens + 1);
-  const auto lanes = static_cast<size_t>(NumThreads());
+  const size_t most = std::min(static_cast<size_t>(together), std::max<size_t>(1, sources.size()));
+  const size_t batches = (sources.size() + most - 1) / most;
+  const size_t lanes = std::min(static_cast<size_t>(NumThreads()), std::max<size_t>(1, batches));
   const double cached = static_cast<double>(decoder.depth) * static_cast<double>(decoder.block.width) * 2 *
-                        static_cast<double>(kSourcesTogether) *
-                        static_cast<double>(settings.beams * length + encoder.length);
+                        static_cast<double>(most) * static_cast<double>(settings.beams * length + encoder.length);
   RequireMemory(sizeof(float) * static_cast<double>(lanes) * cached, "generate: the keys and values of the texts");
   std::vector<PairLane> scratch(lanes);
   std::vector<Generated> results(sources.size());
-  const size_t batches = (sources.size() + kSourcesTogether - 1) / kSourcesTogether;
   std::mutex mutex;
   int64_t done = 0;
   // The longest first: the last to end are short.
@@ -55,11 +55,10 @@ std::vector<Generated> GenerateFromSources(const TextModel& model, std::span<con
     if (stop && stop()) return;
     PairLane& lane = scratch[static_cast<size_t>(thread)];
     if (!lane.decoder) {
-      lane.decoder = std::make_unique<Decoder<float>>(model.decoder(),
-                                                      static_cast<int64_t>(kSourcesTogether) * settings.beams, length);
+      lane.decoder =
+          std::make_unique<Decoder<float>>(model.decoder(), static_cast<int64_t>(most) * settings.beams, length);
     }
-    const size_t begin = (batches - 1 - static_cast<size_t>(task)) * kSourcesTogether,
-                 end = std::min(begin + kSourcesTogether, sources.size());
+    const size_t begin = (batches - 1 - static_cast<size_t>(task)) * most, end = std::min(begin + most, sources.size());
     const auto B = static_cast<int64_t>(end - begin), N = std::ssize(sources[order[end - 1]]);
     Tensor<int32_t> ids({B, N});
     Tensor<bool> mask({B, N});
@@ -70,7 +69,12 @@ std::vector<Generated> GenerateFromSources(const TextModel& model, std::span<con
     }
     model.ReadSource({.ids = ids.view(), .mask = mask.view(), .cross = &settings.cross}, lane.workspace);
     const std::vector<std::vector<int32_t>> prompts(static_cast<size_t>(B), {start});
-    std::vector<Generated> texts = Generate(*lane.decoder, prompts, &lane.workspace.source, settings);
+    GenerationSettings own = settings;
+    own.seeds.clear();
+    for (size_t i = begin; i < end; ++i) {
+      own.seeds.push_back(settings.seeds.empty() ? settings.sampling.seed + order[i] : settings.seeds[order[i]]);
+    }
+    std::vector<Generated> texts = Generate(*lane.decoder, prompts, &lane.workspace.source, own);
     for (size_t b = 0; b < texts.size(); ++b) results[order[begin + b]] = std::move(texts[b]);
     if (!progress) return;
     const std::lock_guard lock(mutex);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kLeastTemperature = 1e-6, kMostTemperature = 1e6, kGreatestSlope = 1e6;
 
-// A row of n weights, where the source ends after `length` of them.
+// A row of n weights, where the source ends after `length` of them. Of equal ones the first.
 template <typename T>
 void HardRow(T* row, int64_t length, int64_t n) {
   const int64_t greatest = std::max_element(row, row + length) - row;

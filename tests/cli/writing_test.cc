@@ -116,6 +116,20 @@ TEST(ShippedTexts, AnswerWithoutAModel) {
   EXPECT_TRUE(Contains(Qkv("info -m english-italian").out, "MarianMTModel"));
 }
 
+TEST(ShippedTexts, AreNotWrittenOver) {
+  const TemporaryFolder folder;
+  const std::string copy = (folder / "copy").string();
+  ASSERT_EQ(Qkv("convert -m english-italian -o " + copy).exit_code, 0);
+  const std::string before = ReadFile(folder / "copy/model.safetensors");
+  const CommandOutput over = Qkv("convert --force --dtype fp16 -m " + copy + " -o " + copy);
+  EXPECT_EQ(over.exit_code, 1);
+  EXPECT_TRUE(Contains(over.err, "the model that is read")) << over.err;
+  EXPECT_TRUE(ReadFile(folder / "copy/model.safetensors") == before);
+  EXPECT_TRUE(Contains(Qkv("translate -m no-such-model a").err, "no such file or folder"));
+  EXPECT_TRUE(Contains(Qkv("generate -m " + Task("bert")).err, "writes no text"));
+  EXPECT_TRUE(Contains(Qkv("attend a --prefix b -o " + copy + ".json -m " + Task("bert")).err, "--prefix, --beams"));
+}
+
 // As their cards say, of the pairs beside them.
 TEST(ShippedTexts, AreAsGoodAsTheirCardsSay) {
   for (const auto& [name, metric, least] :

@@ -24,7 +24,7 @@ class CrossHeads : public testing::Test {
                                          {"das alte Kind", "the old child"}}) {
       texts.sources.emplace_back(source), texts.targets.emplace_back(target);
     }
-    set_ = train::EncodePairs(texts, tokenizer_.tokenizer, tokenizer_.tokens.end, 1000);
+    set_ = train::EncodePairs(texts, tokenizer_, 1000);
   }
 
   model::TextCheckpoint checkpoint_;

@@ -59,7 +59,7 @@ Translator::Translator(const Setup& setup)
           "claims: {}: the tokenizer has ids up to {}, the model {} tokens", name_, tokenizer_.tokenizer.max_id(),
           model_.encoder().config().vocabulary);
   texts_ = ShortPairs(PairsOf(setup), tokenizer_.tokenizer, length, setup.lines);
-  set_ = train::EncodePairs(texts_, tokenizer_.tokenizer, tokenizer_.tokens.end, length);
+  set_ = train::EncodePairs(texts_, tokenizer_, length);
 }
 
 double Translator::Bleu(const nn::CrossWeights& cross) const {

@@ -53,7 +53,7 @@ PairTokenizer ChooseTokenizer(const PairTexts& texts, const TrainConfig& config,
 
 model::SequenceConfig Part(const TrainConfig& config, const PairData& data, int64_t depth) {
   SequenceConfig c;
-  c.vocabulary = data.tokenizer.tokenizer.max_id() + 1;
+  c.vocabulary = std::max(data.tokenizer.tokenizer.max_id(), data.tokenizer.target.max_id()) + 1;
   c.outputs = 0;
   c.length = config.length;
   nn::BlockConfig& block = c.block;
@@ -92,8 +92,8 @@ PairData PairsForTraining(const fs::path& file, const TrainConfig& config, const
                 .validation = {},
                 .validation_texts = std::move(validation)};
   const PairTokenizer& t = data.tokenizer;
-  data.train = EncodePairs(train, t.tokenizer, t.tokens.end, config.length);
-  data.validation = EncodePairs(data.validation_texts, t.tokenizer, t.tokens.end, config.length);
+  data.train = EncodePairs(train, t, config.length);
+  data.validation = EncodePairs(data.validation_texts, t, config.length);
   Require(data.train.size() > 0 && data.validation.size() > 0,
           "{}: no line {} has up to {} tokens a side; try a larger length", file.string(),
           data.train.size() > 0 ? "for validation" : "to train on", config.length);

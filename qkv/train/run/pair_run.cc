@@ -108,7 +108,7 @@ class PairLearner : public Learner {
  private:
   void RequireFit() const {
     const model::SequenceConfig& c = network_->config().encoder;
-    const int64_t ids = data_.tokenizer.tokenizer.max_id() + int64_t{1};
+    const int64_t ids = std::max(data_.tokenizer.tokenizer.max_id(), data_.tokenizer.target.max_id()) + int64_t{1};
     Require(c.vocabulary >= ids, "train: a model of {} tokens cannot take the {} of the tokenizer", c.vocabulary, ids);
   }
 
@@ -120,7 +120,7 @@ class PairLearner : public Learner {
     const int64_t length = network_->config().encoder.length;
     for (size_t i = 0; i < texts.sources.size() && std::ssize(sources) < config_.valid_lines; ++i) {
       const text::EncodeOptions plain{.add_special_tokens = false, .padding = text::Padding::kNone};
-      const size_t target = data_.tokenizer.tokenizer.Encode(texts.targets[i], plain).size();
+      const size_t target = data_.tokenizer.target.Encode(texts.targets[i], plain).size();
       const size_t source = data_.tokenizer.tokenizer.Encode(texts.sources[i], plain).size();
       if (static_cast<int64_t>(source) + 1 > length) continue;
       longest = std::max(longest, target);

@@ -74,11 +74,11 @@ std::vector<std::string> TranslateTexts(const model::TextModel& model, std::span
     }
   });
   const std::vector<model::Generated> written =
-      model::GenerateFromSources(model, ids, tokenizer.tokens.start, settings, stop, progress);
+      model::GenerateFromSources(model, ids, tokenizer.tokens.start, settings, 16, stop, progress);
   std::vector<std::string> texts(written.size());
   ParallelFor(std::ssize(texts), 16, [&](int64_t begin, int64_t end) {
     for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
-      texts[i] = Trim(tokenizer.tokenizer.Decode(written[i].tokens));
+      texts[i] = Trim(tokenizer.target.Decode(written[i].tokens));
     }
   });
   return texts;

@@ -27,7 +27,8 @@ int64_t BucketOf(int64_t length) { return (length + kBucket - 1) / kBucket; }
 
 }  // namespace
 
-PairSet EncodePairs(const PairTexts& texts, const text::Tokenizer& tokenizer, int32_t end, int64_t length) {
+PairSet EncodePairs(const PairTexts& texts, const PairTokenizer& tokenizer, int64_t length) {
+  const int32_t end = tokenizer.tokens.end;
   constexpr int64_t kTogether = 256;
   PairSet set;
   // In pieces, so that the ids of few lines lie in vectors of their own.
@@ -39,8 +40,8 @@ PairSet EncodePairs(const PairTexts& texts, const text::Tokenizer& tokenizer, in
       for (int64_t i = begin; i < stop; ++i) {
         const auto at = static_cast<size_t>(i), line = static_cast<size_t>(first + i);
         const text::EncodeOptions plain{.add_special_tokens = false, .padding = text::Padding::kNone};
-        sources[at] = tokenizer.Encode(texts.sources[line], plain), sources[at].push_back(end);
-        targets[at] = tokenizer.Encode(texts.targets[line], plain), targets[at].push_back(end);
+        sources[at] = tokenizer.tokenizer.Encode(texts.sources[line], plain), sources[at].push_back(end);
+        targets[at] = tokenizer.target.Encode(texts.targets[line], plain), targets[at].push_back(end);
       }
     });
     for (int64_t i = 0; i < count; ++i) {
@@ -151,7 +152,8 @@ PairTokenizer LearnTokenizer(const PairTexts& texts, int64_t vocabulary) {
   text::Tokenizer tokenizer = text::Tokenizer::FromJson(json, "tokenizer.json");
   const auto id = [&](const std::string& token) { return tokenizer.IdOf(token).value(); };
   const model::TextTokens tokens{.start = id(roles.padding), .end = id(roles.end), .padding = id(roles.padding)};
-  return {std::move(tokenizer),
+  return {tokenizer,
+          tokenizer,
           {{"tokenizer.json", std::move(json)}, {"tokenizer_config.json", text::TokenizerConfigJson(roles)}},
           tokens};
 }
@@ -160,7 +162,7 @@ PairTokenizer OpenTokenizer(const fs::path& folder, std::optional<model::TextTok
   std::error_code error;
   Require(fs::is_directory(folder, error), "tokenizer: {} is no folder; expected one with tokenizer.json",
           folder.string());
-  PairTokenizer opened{text::Tokenizer::Open(folder), {}, {}};
+  PairTokenizer opened{text::Tokenizer::Open(folder), text::Tokenizer::OpenTarget(folder), {}, {}};
   const text::SpecialIds& special = opened.tokenizer.special();
   if (tokens) {
     opened.tokens = *tokens;

@@ -46,9 +46,17 @@ struct PairSet {
   int64_t size() const { return source.size(); }
 };
 
+/// The tokenizer of sources and that of targets, which most models share, with the files that they were read from, for
+/// the folder of a model.
+struct PairTokenizer {
+  text::Tokenizer tokenizer, target;
+  std::vector<std::pair<std::string, std::string>> files;  // names and contents
+  model::TextTokens tokens;
+};
+
 /// On all cores. Lines with more than `length` tokens on a side, the end token included, are left out. Throws Error as
 /// Tokenizer::Encode.
-PairSet EncodePairs(const PairTexts& texts, const text::Tokenizer& tokenizer, int32_t end, int64_t length);
+PairSet EncodePairs(const PairTexts& texts, const PairTokenizer& tokenizer, int64_t length);
 
 /// Tokens of all sources / tokens of all targets; 1 of an empty set.
 double SourceTokensPerTargetToken(const PairSet& set);
@@ -85,13 +93,6 @@ class PairBatches {
   std::vector<int64_t> bucket_of_;  // the first place in order_ of each place's bucket
   std::vector<int64_t> bucket_end_;
   std::vector<int64_t> begin_;  // places of the batches
-};
-
-/// A tokenizer with the files that it was read from, for the folder of a model.
-struct PairTokenizer {
-  text::Tokenizer tokenizer;
-  std::vector<std::pair<std::string, std::string>> files;  // names and contents
-  model::TextTokens tokens;
 };
 
 /// Learns a vocabulary of both sides, byte-level BPE, of at most so many tokens.

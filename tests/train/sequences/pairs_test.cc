@@ -95,13 +95,13 @@ TEST_F(Pairs, BecomeTokensThatEnd) {
   const PairTexts texts = SomeTexts(40);
   const PairTokenizer tokenizer = LearnTokenizer(texts, 300);
   EXPECT_LE(tokenizer.tokenizer.size(), 300);
-  const PairSet set = EncodePairs(texts, tokenizer.tokenizer, tokenizer.tokens.end, 256);
+  const PairSet set = EncodePairs(texts, tokenizer, 256);
   ASSERT_EQ(set.size(), 40);
   for (int64_t i = 0; i < set.size(); ++i) {
     EXPECT_EQ(set.source[i].back(), tokenizer.tokens.end);
     EXPECT_EQ(tokenizer.tokenizer.Decode(set.target[i]), " " + texts.targets[static_cast<size_t>(i)]);
   }
-  const PairSet few = EncodePairs(texts, tokenizer.tokenizer, tokenizer.tokens.end, 8);
+  const PairSet few = EncodePairs(texts, tokenizer, 8);
   EXPECT_EQ(few.size() + few.left_out, 40);
   EXPECT_GT(few.left_out, 0);
   for (int64_t i = 0; i < few.size(); ++i) EXPECT_LE(std::max(few.source.length(i), few.target.length(i)), 8);
@@ -138,7 +138,7 @@ TEST_F(Pairs, FillBatchesWithShiftedTargets) {
 TEST_F(Pairs, ComeOnceAnEpochInBatchesOfSimilarLengths) {
   const PairTexts texts = SomeTexts(500);
   const PairTokenizer tokenizer = LearnTokenizer(texts, 280);
-  const PairSet set = EncodePairs(texts, tokenizer.tokenizer, tokenizer.tokens.end, 256);
+  const PairSet set = EncodePairs(texts, tokenizer, 256);
   const PairBatches batches(set, 400, 1), same(set, 400, 1), other(set, 400, 2);
   ASSERT_GT(batches.size(), 10);
   std::vector<std::vector<int64_t>> firsts;
