@@ -232,9 +232,8 @@ TEST_F(PairRuns, OfTwoProcessesAreThoseOfOne) {
 TEST_F(PairRuns, EvaluationReadsAndWritesAsTranslateDoes) {
   const std::string model = Golden("tasks/marian");
   std::string pairs, sources;
-  for (const io::Json& text : io::ReadJson(fs::path(model) / "expected.json")["texts"]) {
-    sources += text.get<std::string>() + "\n";
-  }
+  const io::Json expected = io::ReadJson(fs::path(model) / "expected.json");
+  for (const io::Json& text : expected["texts"]) sources += text.get<std::string>() + "\n";
   WriteFile(folder_ / "sources.txt", sources);
   const std::string greedy = " --beams 1 -q -m " + model + " ";
   std::istringstream written(Qkv("translate" + greedy + Path("sources.txt")).out), read(sources);
