@@ -161,6 +161,8 @@ Reading FinishedTextModels() {
 }  // namespace
 
 std::vector<Reader> ModelReaders() {
+  // An encoder and a decoder have a pool of 32 MB each for their layers, most of which stays untouched.
+  constexpr size_t kPair = 128;
   const std::vector<std::string> families = {"timm_vit",
                                              "timm_no_pos_embed",
                                              "timm_map",
@@ -183,26 +185,27 @@ std::vector<Reader> ModelReaders() {
                                              "timm_eva02",
                                              "caption/vit_gpt2",
                                              "caption/vit_trocr_sinusoidal"};
-  return {{.name = "Config", .open = [=] { return Goldens("config.json", families); }, .inputs = 130},
-          {.name = "OpenClipConfig",
-           .open =
-               [] {
-                 return Goldens("open_clip_config.json", {"open_clip_clip", "open_clip_siglip"});
-               }},
-          {.name = "Preprocessor",
-           .open =
-               [] {
-                 return Goldens("preprocessor_config.json", {"hf_vit", "hf_dinov2_registers", "hf_deit", "hf_clip"});
-               }},
-          {.name = "Weights",
-           .open =
-               [] {
-                 return Goldens("model.safetensors", {"timm_vit", "vit_pytorch_simple"});
-               }},
-          {.name = "TensorsAlone", .open = TensorsAlone},
-          {.name = "SequenceConfig", .open = SequenceModels},
-          {.name = "ModelCache", .open = FinishedModels},
-          {.name = "TextModelCache", .open = FinishedTextModels}};
+  return {
+      {.name = "Config", .open = [=] { return Goldens("config.json", families); }, .inputs = 130, .megabytes = kPair},
+      {.name = "OpenClipConfig",
+       .open =
+           [] {
+             return Goldens("open_clip_config.json", {"open_clip_clip", "open_clip_siglip"});
+           }},
+      {.name = "Preprocessor",
+       .open =
+           [] {
+             return Goldens("preprocessor_config.json", {"hf_vit", "hf_dinov2_registers", "hf_deit", "hf_clip"});
+           }},
+      {.name = "Weights",
+       .open =
+           [] {
+             return Goldens("model.safetensors", {"timm_vit", "vit_pytorch_simple"});
+           }},
+      {.name = "TensorsAlone", .open = TensorsAlone},
+      {.name = "SequenceConfig", .open = SequenceModels},
+      {.name = "ModelCache", .open = FinishedModels},
+      {.name = "TextModelCache", .open = FinishedTextModels, .megabytes = kPair}};
 }
 
 }  // namespace qkv::hostile

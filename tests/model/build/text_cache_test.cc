@@ -139,7 +139,7 @@ TEST(BrokenCacheOfATextModel, LayersOfAnotherModelAreRefused) {
   EXPECT_NE(test.notes.find("not used"), std::string::npos) << test.notes;
   // Its shapes alone give it away.
   const auto file = [&] { return std::make_shared<const io::SafeTensors>(io::SafeTensors::Open(test.File(one))); };
-  const TextDescription& description = test.Load(one).description();
+  const TextDescription description = test.Load(one).description();
   io::WriteSafeTensors(test.File(one), other.Store({}), {}, kAlignment);
   EXPECT_THROW(TextModel::Restore(description, {}, file()), Error);
 }
