@@ -48,9 +48,7 @@ std::vector<fs::path> TextOutputs(const AttendOptions& options, const TextInputs
 
 // "cross-attention, 8 tokens written from 7: La casa è verde."
 void PrintTextSummary(const app::TextAttention& attention, const fs::path& output) {
-  const std::string what = attention.part == app::TextPart::kCross
-                               ? "cross-attention"
-                               : fmt::format("self-attention of the {}", app::Name(attention.part));
+  const std::string what = app::Describe(attention.part);
   if (attention.target.empty()) {
     PrintMessage("{}: {}, {} tokens\n", output.string(), what, attention.rows.size());
   } else {
@@ -74,8 +72,8 @@ app::TextAttendRequest MakeTextRequest(const AttendOptions& options, const Atten
                                  .format = format,
                                  .model = app::ModelTitle(options.model.path),
                                  .note = PrintNote};
-  if (texts.cross) request.part = app::TextPart::kCross;
-  if (!texts.part.empty()) request.part = app::ParseTextPart(texts.part, "--part");
+  if (texts.cross) request.part = inspect::PartKind::kCross;
+  if (!texts.part.empty()) request.part = app::ParsePart(texts.part, "--part");
   return request;
 }
 

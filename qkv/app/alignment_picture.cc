@@ -40,7 +40,7 @@ struct Layout {
 
 // The first token of a decoder sees nothing else, and its 100 % does not count.
 double GreatestWeight(const TextAttention& a) {
-  const bool first = a.part == TextPart::kDecoder && a.rows.size() > 1;
+  const bool first = a.part == inspect::PartKind::kDecoder && a.rows.size() > 1;
   float greatest = 0;
   for (int64_t l = 0; l < std::ssize(a.layers); ++l) {
     for (int64_t h = 0; h < std::ssize(a.heads); ++h) {

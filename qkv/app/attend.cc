@@ -46,13 +46,6 @@ MapFormat ParseOutputFormat(const fs::path& file) {
   Fail("attend: -o ends in .png, .html, .npy, .safetensors or .json, got {}", file.string());
 }
 
-std::optional<inspect::Fusion> ParseFusion(std::string_view name) {
-  if (name == "mean") return inspect::Fusion::kMean;
-  if (name == "max") return inspect::Fusion::kMax;
-  if (name == "min") return inspect::Fusion::kMin;
-  return std::nullopt;
-}
-
 io::Json Nested(View<const float> values) {
   if (values.rank() == 1) return std::vector<float>(values.data(), values.data() + values.size());
   io::Json list = io::Json::array();
@@ -87,24 +80,18 @@ AttentionMapper::AttentionMapper(const model::Model& model, AttendRequest reques
     : model_(model), request_(std::move(request)) {
   const model::VitConfig& c = model.config();
   const bool page = request_.format == MapFormat::kHtml && !request_.rollout;
-  const std::string blocks = !request_.layers.empty() ? request_.layers : page ? "all" : std::to_string(c.depth - 1);
-  plan_.blocks = ParseList(blocks, 0, c.depth - 1, "--layer");
-  const std::string head = !request_.head.empty() ? request_.head : page ? "all" : "mean";
-  plan_.fusion = ParseFusion(head);
+  plan_ = PlanMaps(request_.layers, request_.head, c.depth, c.block.attention.heads, page);
   if (request_.rollout) {
-    PlanRollout(head);
+    PlanRollout();
   } else {
     Require(request_.discard == 0 && request_.start == 0, "attend: --discard and --start belong to --rollout");
-    if (!plan_.fusion) plan_.heads = ParseList(head, 0, c.block.attention.heads - 1, "--head");
-    for (const int64_t block : plan_.blocks) plan_.rows.push_back(fmt::format("block {}", block));
   }
-  if (plan_.fusion) plan_.columns = {head};
-  for (const int64_t h : plan_.heads) plan_.columns.push_back(fmt::format("head {}", h));
   Require(c.channels == 1 || c.channels == 3, "the model takes {} channels, images have 1 or 3", c.channels);
 }
 
-void AttentionMapper::PlanRollout(const std::string& head) {
-  Require(plan_.fusion.has_value(), "--head: a rollout follows mean, max or min of the heads, got \"{}\"", head);
+void AttentionMapper::PlanRollout() {
+  Require(plan_.fusion.has_value(), "--head: a rollout follows mean, max or min of the heads, got \"{}\"",
+          request_.head);
   Require(plan_.blocks.size() == 1, "--layer: a rollout ends in one block, got \"{}\"", request_.layers);
   const int64_t last = plan_.blocks[0];
   Require(request_.start <= last, "--start: expected a block from 0 to {}, where the rollout ends, got {}", last,
@@ -114,25 +101,17 @@ void AttentionMapper::PlanRollout(const std::string& head) {
 
 // The size of a page is bounded: blocks and heads that were not requested by name are left out; if that is not enough,
 // the request is refused.
-void AttentionMapper::FitPage(Plan& plan, int64_t N) const {
-  const auto weights = [&] { return static_cast<int64_t>(plan.rows.size() * plan.columns.size()) * N * N; };
-  bool reduced = false;
-  if (weights() > kPageWeights && !request_.rollout && request_.head.empty()) {
-    plan.heads.clear(), plan.fusion = inspect::Fusion::kMean, plan.columns = {"mean"}, reduced = true;
-  }
-  if (weights() > kPageWeights && !request_.rollout && request_.layers.empty()) {
-    const int64_t last = model_.config().depth - 1;
-    plan.blocks = {last}, plan.rows = {fmt::format("block {}", last)}, reduced = true;
-  }
-  Require(weights() <= kPageWeights,
+void AttentionMapper::FitPage(MapPlan& plan, int64_t N) const {
+  const bool may_leave = !request_.rollout;
+  const std::string kept = plan.Reduce(N * N, kPageWeights, may_leave && request_.layers.empty(),
+                                       may_leave && request_.head.empty(), model_.config().depth - 1);
+  Require(plan.weights(N * N) <= kPageWeights,
           "attend: a page of {} × {} × {} × {} weights (blocks, heads, queries, tokens) is more than {}; ask for {}a "
           "smaller --size, or write .png or .npy",
           plan.rows.size(), plan.columns.size(), N, N, report::WithCommas(kPageWeights),
           plan.rows.size() * plan.columns.size() > 1 ? "fewer by --layer or --head, for " : "");
-  if (!reduced) return;
-  Notify(request_.note,
-         FormatShown("{} tokens: the page holds {} only; --layer and --head choose others", N,
-                     plan.rows.size() > 1 ? "the mean of the heads" : "the mean of the last block's heads"));
+  if (kept.empty()) return;
+  Notify(request_.note, FormatShown("{} tokens: the page holds {} only; --layer and --head choose others", N, kept));
 }
 
 AttentionMaps AttentionMapper::Compute(const fs::path& file, const image::DecodeOptions& decode) {
@@ -152,7 +131,7 @@ AttentionMaps AttentionMapper::Compute(image::Image photo, const std::string& pa
   maps.query = inspect::ParseQuery(request_.query, maps.grid);
   maps.where = PatchesIn(model_, maps.grid, photo, shape);
   maps.photo = std::move(photo);
-  Plan plan = plan_;
+  MapPlan plan = plan_;
   inspect::Query computed = maps.query;
   if (request_.format == MapFormat::kHtml) {
     FitPage(plan, model_.TokensFor(shape[1], shape[2]));
@@ -171,7 +150,7 @@ AttentionMaps AttentionMapper::Compute(image::Image photo, const std::string& pa
   return maps;
 }
 
-Tensor<float> AttentionMapper::Weights(const Plan& plan, const inspect::Query& query, View<const float> pixels) {
+Tensor<float> AttentionMapper::Weights(const MapPlan& plan, const inspect::Query& query, View<const float> pixels) {
   if (!request_.rollout) {
     return inspect::AttentionMaps<float>(model_.vit(), pixels, {plan.blocks, plan.heads, plan.fusion, query},
                                          workspace_);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "qkv/app/map_plan.h"
 #include "qkv/app/note.h"
 #include "qkv/image/image.h"
 #include "qkv/image/rect.h"
@@ -21,9 +22,6 @@ enum class MapFormat { kPng, kNpy, kSafeTensors, kHtml, kJson };
 
 /// By the ending of a file's name. Throws Error for any other.
 MapFormat ParseOutputFormat(const std::filesystem::path& file);
-
-/// "mean", "max" or "min" of the heads; none for another word.
-std::optional<inspect::Fusion> ParseFusion(std::string_view name);
 
 /// A tensor as nested arrays.
 io::Json Nested(View<const float> values);
@@ -81,20 +79,13 @@ class AttentionMapper {
   AttentionMaps Compute(image::Image photo, const std::string& path);
 
  private:
-  // The same for every image but for the query, whose patches depend on the image's size.
-  struct Plan {
-    std::vector<int64_t> blocks, heads;     // of a rollout: its last block; none
-    std::optional<inspect::Fusion> fusion;  // of all heads
-    std::vector<std::string> rows, columns;
-  };
-
-  void PlanRollout(const std::string& head);
-  void FitPage(Plan& plan, int64_t N) const;
-  Tensor<float> Weights(const Plan& plan, const inspect::Query& query, View<const float> pixels);
+  void PlanRollout();
+  void FitPage(MapPlan& plan, int64_t N) const;
+  Tensor<float> Weights(const MapPlan& plan, const inspect::Query& query, View<const float> pixels);
 
   const model::Model& model_;
   const AttendRequest request_;
-  Plan plan_;
+  MapPlan plan_;  // of every image; of a rollout one row, and no heads
   image::Workspace decoding_;
   model::Workspace<float> workspace_;
 };

@@ -10,11 +10,13 @@
 #include "qkv/core/error.h"
 #include "qkv/core/lines.h"
 #include "qkv/core/memory.h"
-#include "qkv/inspect/fusion.h"
 #include "qkv/model/finite.h"
 #include "qkv/report/text.h"
 
 namespace qkv::app {
+
+using inspect::PartKind;
+
 namespace {
 
 // A page with more weights, of two bytes each, is slow to open on a phone.
@@ -32,30 +34,20 @@ View<const int32_t> OneText(const std::vector<int32_t>& ids) { return {ids.data(
 
 }  // namespace
 
-std::string_view Name(TextPart part) {
-  switch (part) {
-    case TextPart::kEncoder:
-      return "encoder";
-    case TextPart::kDecoder:
-      return "decoder";
-    case TextPart::kCross:
-      break;
-  }
-  return "cross";
-}
-
-TextPart ParseTextPart(std::string_view name, std::string_view option) {
-  for (const TextPart part : {TextPart::kEncoder, TextPart::kDecoder, TextPart::kCross}) {
+PartKind ParsePart(std::string_view name, std::string_view option) {
+  for (const PartKind part : {PartKind::kEncoder, PartKind::kDecoder, PartKind::kCross}) {
     if (Name(part) == name) return part;
   }
   Fail("{}: expected encoder, decoder or cross, got \"{}\"", option, name);
 }
 
+std::string Describe(PartKind part) {
+  return part == PartKind::kCross ? std::string("cross-attention")
+                                  : fmt::format("self-attention of the {}", Name(part));
+}
+
 std::string Describe(const TextAttention& attention) {
-  const std::string what = attention.part == TextPart::kCross
-                               ? std::string("cross-attention")
-                               : fmt::format("self-attention of the {}", Name(attention.part));
-  return fmt::format("{}, {}", attention.model, what);
+  return fmt::format("{}, {}", attention.model, Describe(attention.part));
 }
 
 io::Json Facts(const TextAttention& attention) {
@@ -82,34 +74,23 @@ TextAttender::TextAttender(const LanguageModel& model, TextAttendRequest request
     : model_(model), request_(std::move(request)) {
   const model::TextDescription& d = model.model().description();
   pair_ = d.encoder && d.decoder;
-  part_ = request_.part.value_or(pair_ ? TextPart::kCross : d.encoder ? TextPart::kEncoder : TextPart::kDecoder);
+  part_ = request_.part.value_or(pair_ ? PartKind::kCross : d.encoder ? PartKind::kEncoder : PartKind::kDecoder);
   const std::string& source = model.checkpoint().source;
-  Require(part_ != TextPart::kCross || pair_,
+  Require(part_ != PartKind::kCross || pair_,
           "{}: {} has no cross-attention, only self-attention: leave out --cross; models that read one text and write "
           "another have it (Marian, T5, runs of qkv train on pairs)",
           source, d.architecture);
-  Require(part_ != TextPart::kEncoder || d.encoder, "{}: {} has no encoder; --part decoder is what it has", source,
+  Require(part_ != PartKind::kEncoder || d.encoder, "{}: {} has no encoder; --part decoder is what it has", source,
           d.architecture);
-  Require(part_ != TextPart::kDecoder || d.decoder, "{}: {} has no decoder; --part encoder is what it has", source,
+  Require(part_ != PartKind::kDecoder || d.decoder, "{}: {} has no decoder; --part encoder is what it has", source,
           d.architecture);
-  Require(!request_.target || (pair_ && part_ != TextPart::kEncoder),
+  Require(!request_.target || (pair_ && part_ != PartKind::kEncoder),
           "{}: --target is what a decoder writes of a text that an encoder reads; {}", source,
           pair_ ? "the encoder does not see it" : "this model has one text only");
-  const model::SequenceConfig& c = part_ == TextPart::kEncoder ? *d.encoder : *d.decoder;
+  const model::SequenceConfig& c = part_ == PartKind::kEncoder ? *d.encoder : *d.decoder;
   depth_ = c.depth;
-  heads_ = part_ == TextPart::kCross ? c.block.cross->heads : c.block.attention.heads;
-  const bool page = request_.format == MapFormat::kHtml;
-  const std::string blocks = !request_.layers.empty() ? request_.layers : page ? "all" : std::to_string(depth_ - 1);
-  plan_.blocks = ParseList(blocks, 0, depth_ - 1, "--layer");
-  const std::string head = !request_.head.empty() ? request_.head : page ? "all" : "mean";
-  plan_.fusion = ParseFusion(head);
-  if (plan_.fusion) {
-    plan_.columns = {head};
-  } else {
-    plan_.heads = ParseList(head, 0, heads_ - 1, "--head");
-  }
-  for (const int64_t block : plan_.blocks) plan_.rows.push_back(fmt::format("block {}", block));
-  for (const int64_t h : plan_.heads) plan_.columns.push_back(fmt::format("head {}", h));
+  heads_ = part_ == PartKind::kCross ? c.block.cross->heads : c.block.attention.heads;
+  plan_ = PlanMaps(request_.layers, request_.head, depth_, heads_, request_.format == MapFormat::kHtml);
 }
 
 std::vector<int32_t> TextAttender::TargetIds(const std::string& text, std::string* target) const {
@@ -132,14 +113,12 @@ std::vector<int32_t> TextAttender::TargetIds(const std::string& text, std::strin
 TextAttender::Ids TextAttender::Tokens(const std::string& text) const {
   Require(!Trim(text).empty(), "attend: the text is empty; give words whose tokens look at each other");
   const std::string whole = pair_ ? request_.prefix + text : text;
-  Ids ids{.source = model_.tokenizer().Encode(whole, {.max_length = kAnyLength, .padding = text::Padding::kNone})};
+  Ids ids{.source = model_.Encode({&whole, 1})[0]};
   const int64_t length = model_.model().text_length();
-  Require(!ids.source.empty(), "attend: the text has no token, and the tokenizer adds none: {}",
-          Printable(text, kShownTextBytes));
   Require(std::ssize(ids.source) <= length,
           "attend: the text has {} tokens, and the model reads {}; give a shorter one, such as a sentence: {}",
           ids.source.size(), length, Printable(text, kShownTextBytes));
-  if (!pair_ || part_ == TextPart::kEncoder) return ids;
+  if (!pair_ || part_ == PartKind::kEncoder) return ids;
   ids.written = TargetIds(text, &ids.target);
   // What each step reads: the token that was written before.
   ids.fed = {model_.StartToken()};
@@ -147,26 +126,18 @@ TextAttender::Ids TextAttender::Tokens(const std::string& text) const {
   return ids;
 }
 
-// As of a page of images: blocks and heads that were not requested by name are left out; if that is not enough, the
-// request is refused.
-void TextAttender::FitPage(Plan& plan, int64_t T, int64_t N) const {
-  const auto weights = [&] { return static_cast<int64_t>(plan.rows.size() * plan.columns.size()) * T * N; };
-  bool reduced = false;
-  if (weights() > kTextPageWeights && request_.head.empty()) {
-    plan.heads.clear(), plan.fusion = inspect::Fusion::kMean, plan.columns = {"mean"}, reduced = true;
-  }
-  if (weights() > kTextPageWeights && request_.layers.empty()) {
-    plan.blocks = {depth_ - 1}, plan.rows = {fmt::format("block {}", depth_ - 1)}, reduced = true;
-  }
+// As of a page of images.
+void TextAttender::FitPage(MapPlan& plan, int64_t T, int64_t N) const {
+  const std::string kept =
+      plan.Reduce(T * N, kTextPageWeights, request_.layers.empty(), request_.head.empty(), depth_ - 1);
   Require(
-      weights() <= kTextPageWeights,
+      plan.weights(T * N) <= kTextPageWeights,
       "attend: a page of {} × {} × {} × {} weights (blocks, heads, rows, columns) is more than {}; ask for fewer by "
       "--layer or --head, for a shorter text, or write .npy",
       plan.rows.size(), plan.columns.size(), T, N, report::WithCommas(kTextPageWeights));
-  if (!reduced) return;
-  Notify(request_.note, FormatShown("{} × {} tokens: the page holds {} of {} only; --layer and --head choose others", T,
-                                    N, plan.fusion ? "the mean of the heads" : "the heads that were asked for",
-                                    plan.rows.size() > 1 ? "each block" : plan.rows.front()));
+  if (kept.empty()) return;
+  Notify(request_.note,
+         FormatShown("{} × {} tokens: the page holds {} only; --layer and --head choose others", T, N, kept));
 }
 
 TextAttention TextAttender::Compute(const std::string& text) const {
@@ -180,11 +151,11 @@ TextAttention TextAttender::Compute(const std::string& text) const {
   const bool of_target = !ids.written.empty();
   const text::Tokenizer& row_tokenizer = of_target ? writes : reads;
   attention.row_ids = of_target ? ids.written : ids.source;
-  attention.column_ids = of_target && part_ == TextPart::kDecoder ? ids.fed : ids.source;
+  attention.column_ids = of_target && part_ == PartKind::kDecoder ? ids.fed : ids.source;
   attention.rows = ReadableTokens(row_tokenizer, attention.row_ids);
-  attention.columns = ReadableTokens(part_ == TextPart::kDecoder ? row_tokenizer : reads, attention.column_ids);
+  attention.columns = ReadableTokens(part_ == PartKind::kDecoder ? row_tokenizer : reads, attention.column_ids);
   const int64_t T = std::ssize(attention.rows), N = std::ssize(attention.columns);
-  Plan plan = plan_;
+  MapPlan plan = plan_;
   if (request_.format == MapFormat::kHtml) FitPage(plan, T, N);
   attention.weights = Weights(plan, ids, T, N);
   Require(model::AllFinite(attention.weights.data(), attention.weights.size()),
@@ -195,7 +166,7 @@ TextAttention TextAttender::Compute(const std::string& text) const {
 }
 
 // The rows of a block's heads come a few at a time, so that only what was requested is kept.
-Tensor<float> TextAttender::Weights(const Plan& plan, const Ids& ids, int64_t T, int64_t N) const {
+Tensor<float> TextAttender::Weights(const MapPlan& plan, const Ids& ids, int64_t T, int64_t N) const {
   std::vector<int64_t> heads = plan.heads;
   if (plan.fusion) {
     heads.resize(static_cast<size_t>(heads_));
@@ -224,13 +195,13 @@ Tensor<float> TextAttender::Weights(const Plan& plan, const Ids& ids, int64_t T,
   const model::TextModel& model = model_.model();
   model::TextWorkspace workspace;
   const model::TextInputs inputs{.ids = OneText(ids.source)};
-  if (pair_ && part_ == TextPart::kEncoder) {
+  if (pair_ && part_ == PartKind::kEncoder) {
     model.ReadSource(inputs, workspace, {}, requests);
   } else if (pair_) {
     model::TextInputs both = inputs;
     both.decoder_ids = OneText(ids.fed);
     model.Forward(both, workspace,
-                  part_ == TextPart::kCross ? model::TextOutputs{.cross_attention = requests}
+                  part_ == PartKind::kCross ? model::TextOutputs{.cross_attention = requests}
                                             : model::TextOutputs{.attention = requests});
   } else {
     model.Forward(inputs, workspace, {.attention = requests});

@@ -13,38 +13,31 @@
 
 #include "qkv/app/attend.h"
 #include "qkv/app/language.h"
+#include "qkv/app/map_plan.h"
 #include "qkv/core/tensor.h"
+#include "qkv/inspect/parts.h"
 
 namespace qkv::app {
 
-/// Which attention of a model of text.
-enum class TextPart {
-  kEncoder,  // of a text's tokens to each other
-  kDecoder,  // of each token to those before and itself
-  kCross,    // of a decoder's tokens to those of the encoder
-};
-
-/// "encoder", "decoder", "cross"
-std::string_view Name(TextPart part);
-/// Throws Error that begins with `option` for any other name.
-TextPart ParseTextPart(std::string_view name, std::string_view option);
+/// "encoder", "decoder", "cross". Throws Error that begins with `option` for any other name.
+inspect::PartKind ParsePart(std::string_view name, std::string_view option);
 
 /// What is computed, in the words of `qkv attend`.
 struct TextAttendRequest {
-  std::optional<TextPart> part;        // none: cross-attention of a pair, else of the part that there is
-  std::string layers, head;            // as AttendRequest
-  std::optional<std::string> target;   // what a pair's decoder is given to write; none: it writes by itself
-  std::string prefix;                  // put before the text, such as "translate English to German: "
-  model::GenerationSettings settings;  // of a decoder that writes by itself, see LanguageModel::Settings
-  MapFormat format = MapFormat::kNpy;  // kHtml: every block and head unless given
-  std::string model;                   // its name for people; empty: its architecture
-  Note note;                           // receives what a page leaves out
+  std::optional<inspect::PartKind> part;  // none: cross-attention of a pair, else of the part that there is
+  std::string layers, head;               // as AttendRequest
+  std::optional<std::string> target;      // what a pair's decoder is given to write; none: it writes by itself
+  std::string prefix;                     // put before the text, such as "translate English to German: "
+  model::GenerationSettings settings;     // of a decoder that writes by itself, see LanguageModel::Settings
+  MapFormat format = MapFormat::kNpy;     // kHtml: every block and head unless given
+  std::string model;                      // its name for people; empty: its architecture
+  Note note;                              // receives what a page leaves out
 };
 
 /// The attention of one text.
 struct TextAttention {
   std::string model;  // its name for people
-  TextPart part = TextPart::kEncoder;
+  inspect::PartKind part = inspect::PartKind::kEncoder;
   std::string source;                      // the text that was read, with the prefix
   std::string target;                      // of a pair's decoder: what it wrote
   std::vector<std::string> rows, columns;  // tokens that look, T, and those that they look at, N (ReadableToken)
@@ -56,7 +49,9 @@ struct TextAttention {
   View<const float> Matrix(int64_t l, int64_t h) const { return View<const float>(weights.view()[l][h]); }
 };
 
-/// "cross-attention", "self-attention of the encoder", …, of people's model
+/// "cross-attention", "self-attention of the encoder", …
+std::string Describe(inspect::PartKind part);
+/// The same after the model's name.
 std::string Describe(const TextAttention& attention);
 
 /// All but the weights: {"model", "part", "source", "target" of a pair's decoder, "rows", "columns", "row_ids",
@@ -76,11 +71,6 @@ class TextAttender {
   TextAttention Compute(const std::string& text) const;
 
  private:
-  struct Plan {
-    std::vector<int64_t> blocks, heads;
-    std::optional<inspect::Fusion> fusion;  // of all heads
-    std::vector<std::string> rows, columns;
-  };
   struct Ids {
     std::vector<int32_t> source, fed, written;  // read by the encoder or alone; read and written by a pair's decoder
     std::string target;
@@ -88,15 +78,15 @@ class TextAttender {
 
   Ids Tokens(const std::string& text) const;
   std::vector<int32_t> TargetIds(const std::string& text, std::string* target) const;
-  void FitPage(Plan& plan, int64_t T, int64_t N) const;
-  Tensor<float> Weights(const Plan& plan, const Ids& ids, int64_t T, int64_t N) const;
+  void FitPage(MapPlan& plan, int64_t T, int64_t N) const;
+  Tensor<float> Weights(const MapPlan& plan, const Ids& ids, int64_t T, int64_t N) const;
 
   const LanguageModel& model_;
   const TextAttendRequest request_;
   bool pair_ = false;
-  TextPart part_ = TextPart::kEncoder;
+  inspect::PartKind part_ = inspect::PartKind::kEncoder;
   int64_t depth_ = 0, heads_ = 0;  // of the part
-  Plan plan_;
+  MapPlan plan_;
 };
 
 }  // namespace qkv::app

@@ -34,7 +34,7 @@ io::SafeTensors Reference(const std::string& name) {
   return io::SafeTensors::Open(GoldenFolder("tasks/" + name) / "attentions.safetensors");
 }
 
-TextAttendRequest Everything(const LanguageModel& model, std::optional<TextPart> part = {}) {
+TextAttendRequest Everything(const LanguageModel& model, std::optional<inspect::PartKind> part = {}) {
   TextAttendRequest request{.part = part, .layers = "all", .head = "all"};
   request.settings = model.Settings();
   request.settings.max_tokens = 10;
@@ -69,13 +69,13 @@ TEST_P(Parts, AttendAsTransformersDoes) {
   const auto& [name, part] = GetParam();
   const LanguageModel model = Open(name);
   const io::SafeTensors reference = Reference(name);
-  const TextAttender attender(model, Everything(model, ParseTextPart(part, "--part")));
+  const TextAttender attender(model, Everything(model, ParsePart(part, "--part")));
   const TextAttention attention = attender.Compute(kText);
   const Tensor<float> expected = io::Convert<float>(*reference.Find(part));
   ASSERT_EQ(attention.weights.shape(), expected.shape());
   for (int64_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(attention.weights[i], expected[i], 2e-6) << i;
   ExpectRowsSumToOne(attention);
-  const bool written = reference.Find("written") != nullptr && attention.part != TextPart::kEncoder;
+  const bool written = reference.Find("written") != nullptr && attention.part != inspect::PartKind::kEncoder;
   EXPECT_EQ(attention.row_ids, Ids(reference, written ? "written" : "source"));
   EXPECT_EQ(attention.rows.size(), attention.row_ids.size());
   EXPECT_EQ(attention.columns.size(), attention.column_ids.size());
@@ -87,7 +87,7 @@ TEST(TextAttention, RowsAreTheStepsThatWriteThem) {
   for (const char* name : {"marian", "t5"}) {
     const LanguageModel model = Open(name);
     const TextAttention whole = TextAttender(model, Everything(model)).Compute(kText);
-    ASSERT_EQ(whole.part, TextPart::kCross);
+    ASSERT_EQ(whole.part, inspect::PartKind::kCross);
     const io::SafeTensors reference = Reference(name);
     model::TextWorkspace workspace;
     const std::vector<int32_t> source = Ids(reference, "source");
@@ -118,7 +118,7 @@ TEST(TextAttention, IsWhatRunGives) {
   for (const char* name : {"marian", "t5"}) {
     const LanguageModel model = Open(name);
     const TextAttention cross = TextAttender(model, Everything(model)).Compute(kText),
-                        decoder = TextAttender(model, Everything(model, TextPart::kDecoder)).Compute(kText);
+                        decoder = TextAttender(model, Everything(model, inspect::PartKind::kDecoder)).Compute(kText);
     const TemporaryFolder folder;
     const auto as_tensor = [](const std::vector<int32_t>& ids) {
       Tensor<int64_t> tensor({1, std::ssize(ids)});
@@ -196,18 +196,18 @@ TEST(TextAttention, RefusesWhatAModelDoesNotHave) {
     return message.find(part) != std::string::npos ? testing::AssertionSuccess()
                                                    : testing::AssertionFailure() << message;
   };
-  EXPECT_TRUE(has(refusal(bert, {.part = TextPart::kCross}), "leave out --cross"));
-  EXPECT_TRUE(has(refusal(gpt2, {.part = TextPart::kEncoder}), "--part decoder"));
-  EXPECT_TRUE(has(refusal(bert, {.part = TextPart::kDecoder}), "--part encoder"));
+  EXPECT_TRUE(has(refusal(bert, {.part = inspect::PartKind::kCross}), "leave out --cross"));
+  EXPECT_TRUE(has(refusal(gpt2, {.part = inspect::PartKind::kEncoder}), "--part decoder"));
+  EXPECT_TRUE(has(refusal(bert, {.part = inspect::PartKind::kDecoder}), "--part encoder"));
   EXPECT_TRUE(has(refusal(bert, {.target = "a"}), "--target"));
-  EXPECT_TRUE(has(refusal(marian, {.part = TextPart::kEncoder, .target = "a"}), "--target"));
+  EXPECT_TRUE(has(refusal(marian, {.part = inspect::PartKind::kEncoder, .target = "a"}), "--target"));
   EXPECT_TRUE(has(refusal(marian, {.target = " "}), "--target is empty"));
   EXPECT_TRUE(has(refusal(marian, {.target = std::string(500, 'x')}), "the model writes 128"));
   EXPECT_TRUE(has(refusal(marian, {.layers = "2"}), "from 0 to 1"));
   EXPECT_TRUE(has(refusal(marian, {.head = "3"}), "from 0 to 2"));
   EXPECT_TRUE(has(refusal(bert, {}, " \n"), "the text is empty"));
   EXPECT_TRUE(has(refusal(bert, {}, "a b c d e f g h i j k l m n o p q r s t u v w"), "give a shorter one"));
-  EXPECT_TRUE(has(ErrorMessage([] { ParseTextPart("both", "--part"); }), "encoder, decoder or cross"));
+  EXPECT_TRUE(has(ErrorMessage([] { ParsePart("both", "--part"); }), "encoder, decoder or cross"));
   const int64_t limit = MemoryLimit();
   SetMemoryLimit(2000);
   EXPECT_TRUE(has(refusal(gpt2, {.layers = "all", .head = "all"}, "seven of them and more of them, too"),
