@@ -79,14 +79,11 @@ int WriteCaptions(const Options& options) {
   size_t path_width = 0;
   for (const auto& file : images.files) path_width = std::max(path_width, file.string().size());
   std::string out;
-  size_t written = 0, unfinished = 0;
-  int64_t longest = 0;
+  UnfinishedTexts unfinished;
   const auto show = [&](std::span<const app::Caption> captions) {
     for (const app::Caption& one : captions) {
       out += LineOf(one, options.json, single, path_width);
-      ++written;
-      unfinished += !one.ended;
-      if (!one.ended) longest = std::max(longest, one.tokens);
+      unfinished.Add(one.ended, one.tokens);
     }
     if (!options.output.empty()) return;
     PrintRaw(std::exchange(out, {}));
@@ -96,14 +93,9 @@ int WriteCaptions(const Options& options) {
     caption.pipeline = pipeline;
     return captioner.Write(images, caption, show);
   });
-  if (unfinished > 0) {
-    PrintNote(
-        FormatShown("{} of {} texts end without the model's end, the longest after {} tokens; --tokens gives them "
-                    "more, as far as the model goes",
-                    unfinished, written, longest));
-  }
+  unfinished.Print();
   if (!options.output.empty()) {
-    Require(written > 0, "caption: no image could be read, nothing was written");
+    Require(unfinished.texts > 0, "caption: no image could be read, nothing was written");
     WriteFile(options.output, out);
   }
   return failed > 0 ? 1 : 0;

@@ -84,20 +84,13 @@ int Rewrite(Options options, std::string_view name) {
   });
   progress.Clear();
   std::string out;
-  size_t unfinished = 0;
-  int64_t longest = 0;
+  UnfinishedTexts unfinished;
   const std::vector<app::Written> joined = app::JoinPieces(pieces, written);
   for (size_t i = 0; i < joined.size(); ++i) {
     Show(options, given.texts[i], joined[i], &out);
-    unfinished += !joined[i].ended;
-    if (!joined[i].ended) longest = std::max(longest, joined[i].tokens);
+    unfinished.Add(joined[i].ended, joined[i].tokens);
   }
-  if (unfinished > 0) {
-    PrintNote(
-        FormatShown("{} of {} texts end without the model's end, the longest after {} tokens; --tokens gives them "
-                    "more, as far as the model goes",
-                    unfinished, joined.size(), longest));
-  }
+  unfinished.Print();
   if (options.output.empty()) {
     PrintRaw(out);
     FlushOutput();

@@ -1,8 +1,10 @@
 #include "cli/writing.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
+#include "cli/output.h"
 #include "qkv/core/error.h"
 
 namespace qkv::cli {
@@ -65,6 +67,21 @@ model::GenerationSettings DecodingOptions::Over(model::GenerationSettings s) con
   if (beams && s.beams > 1 && !temperature) s.sampling.temperature = 0;
   if (temperature && *temperature > 0 && !beams) s.beams = 1;
   return s;
+}
+
+void UnfinishedTexts::Add(bool ended, int64_t tokens) {
+  ++texts;
+  if (ended) return;
+  ++unfinished;
+  longest = std::max(longest, tokens);
+}
+
+void UnfinishedTexts::Print() const {
+  if (unfinished == 0) return;
+  PrintNote(
+      FormatShown("{} of {} texts end without the model's end, the longest after {} tokens; --tokens gives them "
+                  "more, as far as the model goes",
+                  unfinished, texts, longest));
 }
 
 }  // namespace qkv::cli

@@ -1,6 +1,8 @@
 // Options of the commands that write texts: how the next token is chosen, and for how long.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,6 +25,16 @@ struct DecodingOptions {
 
   /// The settings with what was given in place.
   model::GenerationSettings Over(model::GenerationSettings settings) const;
+};
+
+/// Texts that ended by their greatest length, not by the model's end.
+struct UnfinishedTexts {
+  size_t texts = 0, unfinished = 0;
+  int64_t longest = 0;  // of these, in tokens
+
+  void Add(bool ended, int64_t tokens);
+  /// Says on stderr how many there are, if any.
+  void Print() const;
 };
 
 }  // namespace qkv::cli

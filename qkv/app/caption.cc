@@ -6,6 +6,7 @@
 
 #include "qkv/app/hub.h"
 #include "qkv/app/language.h"
+#include "qkv/app/texts.h"
 #include "qkv/core/error.h"
 #include "qkv/model/decoder.h"
 #include "qkv/model/finite.h"
@@ -52,10 +53,7 @@ io::Json ToJson(const Caption& caption) {
 
 Captioner::Captioner(const model::CaptionModel& model, const std::filesystem::path& folder)
     : model_(model), source_(folder.string()), tokenizer_(text::Tokenizer::Open(FolderOf(folder))) {
-  const int64_t vocabulary = model.decoder().config().vocabulary;
-  Require(tokenizer_.max_id() < vocabulary,
-          "{}: the tokenizer gives ids up to {}, and the model's vocabulary ends at {}; it belongs to another model",
-          source_, tokenizer_.max_id(), vocabulary - 1);
+  RequireIdsWithin(tokenizer_, model.decoder().config().vocabulary, source_);
 }
 
 model::GenerationSettings Captioner::Settings() const {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "qkv/app/hub.h"
+#include "qkv/app/texts.h"
 #include "qkv/core/error.h"
 #include "qkv/core/lines.h"
 #include "qkv/core/parallel.h"
@@ -60,10 +61,7 @@ LanguageModel LanguageModel::Open(const std::string& path, const model::BuildOpt
   }
   text::Tokenizer tokenizer = text::Tokenizer::Open(FolderOf(found));
   const model::TextDescription& d = checkpoint.description;
-  const int64_t vocabulary = (d.encoder ? *d.encoder : *d.decoder).vocabulary;
-  Require(tokenizer.max_id() < vocabulary,
-          "{}: the tokenizer gives ids up to {}, and the model's vocabulary ends at {}; it belongs to another model",
-          found.string(), tokenizer.max_id(), vocabulary - 1);
+  RequireIdsWithin(tokenizer, (d.encoder ? *d.encoder : *d.decoder).vocabulary, found.string());
   text::Tokenizer target = d.encoder && d.decoder ? text::Tokenizer::OpenTarget(FolderOf(found)) : tokenizer;
   return LanguageModel(std::move(checkpoint), options, CacheFor(cache, note), std::move(tokenizer), std::move(target));
 }
@@ -129,49 +127,59 @@ int64_t LanguageModel::CountTokens(const std::string& text) const { return std::
 
 std::vector<Written> LanguageModel::Write(std::span<const std::string> texts, const WritingOptions& options,
                                           const std::function<void(size_t)>& done) const {
-  Require(model_->has_encoder() && model_->has_decoder(),
-          "{}: {} does not read one text and write another; models of translation and summaries do (Marian, T5)",
-          checkpoint_->source, model_->description().architecture);
+  RequireWriter();
   const std::span<const std::string> words = texts;  // without the prefix
   std::vector<std::string> prefixed;
   if (!options.prefix.empty()) {
     for (const std::string& text : texts) prefixed.push_back(options.prefix + text);
     texts = prefixed;
   }
-  const std::vector<std::vector<int32_t>> ids = Encode(texts);
+  std::vector<std::vector<int32_t>> ids = Encode(texts);
+  // Without words there is nothing to translate or to summarize: the answer is empty.
+  std::vector<Written> written(texts.size(), {.ended = true});
+  std::vector<size_t> numbers;
+  std::vector<std::vector<int32_t>> sources;
+  WritingOptions own = options;
+  own.settings.seeds.clear();
   for (size_t i = 0; i < ids.size(); ++i) {
     Require(std::ssize(ids[i]) <= model_->text_length(),
             "text {} has {} tokens, and the model reads {}; cut it in pieces: {}", i + 1, ids[i].size(),
             model_->text_length(), Printable(texts[i], kShownBytes));
+    if (Trim(words[i]).empty()) continue;
+    numbers.push_back(i);
+    sources.push_back(std::move(ids[i]));
+    own.settings.seeds.push_back(options.settings.sampling.seed + i);
   }
-  // Without words there is nothing to translate or to summarize: the answer is empty.
-  std::vector<Written> written(texts.size(), {.ended = true});
-  std::vector<size_t> order;
-  for (size_t i = 0; i < texts.size(); ++i) {
-    if (!Trim(words[i]).empty()) order.push_back(i);
-  }
-  std::vector<std::vector<int32_t>> sources;
-  model::GenerationSettings settings = options.settings;
-  settings.seeds.clear();
-  for (const size_t i : order) {
-    sources.push_back(ids[i]);
-    settings.seeds.push_back(settings.sampling.seed + i);
-  }
-  const std::vector<model::Generated> results =
-      model::GenerateFromSources(*model_, sources, StartToken(), settings, options.together, {}, [&](int64_t count) {
-        if (done) done(static_cast<size_t>(count));
-      });
-  for (size_t i = 0; i < order.size(); ++i) {
+  std::vector<Written> results = Write(sources, own, done);
+  for (size_t i = 0; i < numbers.size(); ++i) written[numbers[i]] = std::move(results[i]);
+  return written;
+}
+
+std::vector<Written> LanguageModel::Write(std::span<const std::vector<int32_t>> ids, const WritingOptions& options,
+                                          const std::function<void(size_t)>& done) const {
+  RequireWriter();
+  const std::vector<model::Generated> results = model::GenerateFromSources(*model_, ids, StartToken(), options.settings,
+                                                                           options.together, {}, [&](int64_t count) {
+                                                                             if (done) done(static_cast<size_t>(count));
+                                                                           });
+  std::vector<Written> written;
+  for (size_t i = 0; i < results.size(); ++i) {
     const model::Generated& one = results[i];
     const std::string text = DecodeKnown(target_, one.tokens);
-    written[order[i]] = {.text = std::string(Trim(text)),  // byte-level BPE begins a word, and so a text, with a space
-                         .ids = one.tokens,
-                         .source_tokens = std::ssize(sources[i]),
-                         .tokens = std::ssize(one.tokens),
-                         .score = one.score,
-                         .ended = one.ended};
+    written.push_back({.text = std::string(Trim(text)),  // byte-level BPE begins a word, and so a text, with a space
+                       .ids = one.tokens,
+                       .source_tokens = std::ssize(ids[i]),
+                       .tokens = std::ssize(one.tokens),
+                       .score = one.score,
+                       .ended = one.ended});
   }
   return written;
+}
+
+void LanguageModel::RequireWriter() const {
+  Require(model_->has_encoder() && model_->has_decoder(),
+          "{}: {} does not read one text and write another; models of translation and summaries do (Marian, T5)",
+          checkpoint_->source, model_->description().architecture);
 }
 
 Written LanguageModel::Continue(const std::string& prompt, const model::GenerationSettings& settings,

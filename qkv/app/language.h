@@ -73,6 +73,9 @@ class LanguageModel {
   /// by its number from 1, if it is longer than the model reads, or if the model has no encoder or no decoder.
   std::vector<Written> Write(std::span<const std::string> texts, const WritingOptions& options,
                              const std::function<void(size_t)>& done = {}) const;
+  /// The same of ids, as Encode gives them, with a seed of each if options.settings has any; the prefix is theirs.
+  std::vector<Written> Write(std::span<const std::vector<int32_t>> ids, const WritingOptions& options,
+                             const std::function<void(size_t)>& done = {}) const;
   /// Continues a text with a decoder alone, and gives the new text to `show` as it comes; it returns false to stop. A
   /// prompt that leaves no room is cut at its beginning, and `note` is told. Throws Error if the model has an encoder.
   Written Continue(const std::string& prompt, const model::GenerationSettings& settings,
@@ -89,6 +92,7 @@ class LanguageModel {
   std::vector<std::vector<int32_t>> Encode(std::span<const std::string> texts) const;
 
  private:
+  void RequireWriter() const;
   LanguageModel(model::TextCheckpoint checkpoint, const model::BuildOptions& options, const model::Cache& cache,
                 text::Tokenizer tokenizer, text::Tokenizer target);
 

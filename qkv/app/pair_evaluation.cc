@@ -83,10 +83,11 @@ PairEvaluation EvaluatePairs(const std::string& path, const std::string& data, c
   Require(set.size() > 0, "evaluate: every line of {} has more than {} tokens on a side, which {} takes", data, length,
           path);
   evaluation.lines = set.size(), evaluation.left_out = set.left_out, evaluation.length = length;
-  std::vector<std::string> sources, targets;
-  for (const int64_t line : set.lines) {
-    sources.push_back(texts.sources[static_cast<size_t>(line)]);
-    targets.push_back(texts.targets[static_cast<size_t>(line)]);
+  std::vector<std::vector<int32_t>> sources;
+  std::vector<std::string> targets;
+  for (int64_t i = 0; i < set.size(); ++i) {
+    sources.emplace_back(set.source[i].begin(), set.source[i].end());
+    targets.push_back(texts.targets[static_cast<size_t>(set.lines[static_cast<size_t>(i)])]);
   }
   evaluation.cross = options.cross;
   if (!evaluation.cross.slope && evaluation.cross.rule == nn::CrossRule::kGaussian) {

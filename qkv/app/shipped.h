@@ -11,8 +11,8 @@ inline constexpr std::string_view kTranslator = "english-italian", kSummarizer =
 /// True for the name of such a model.
 bool IsShippedModel(std::string_view name);
 
-/// Its folder: of the installed program share/qkv/models, of one in its build folder models/ of the source. Throws Error
-/// if it is in neither.
+/// Its folder: of the installed program share/qkv/models, of one in its build folder models/ of the source. Throws
+/// Error if it is in neither.
 std::filesystem::path FindShippedModel(std::string_view name);
 
 }  // namespace qkv::app

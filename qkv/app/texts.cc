@@ -37,9 +37,7 @@ std::string Clean(const std::string& text, model::TextCleaning cleaning) {
 
 TextEncoder::TextEncoder(const model::TwoTowerModel& model, const fs::path& folder)
     : model_(model), tokenizer_(text::Tokenizer::Open(FolderOf(folder))) {
-  Require(tokenizer_.max_id() < model.vocabulary(),
-          "{}: the tokenizer gives ids up to {}, and the model's vocabulary ends at {}; it belongs to another model",
-          folder.string(), tokenizer_.max_id(), model.vocabulary() - 1);
+  RequireIdsWithin(tokenizer_, model.vocabulary(), folder.string());
   Require(model.text_preparation().unsupported.empty(),
           "{}: the tokenizer's setting {} is not supported; give ids of your own to qkv run", folder.string(),
           model.text_preparation().unsupported);
@@ -104,6 +102,12 @@ Tensor<float> TextEncoder::Embed(std::span<const std::string> texts, const Note&
                        texts.size(), model_.text_length(), first_cut + 1, Printable(texts[first_cut], kShownBytes)));
   }
   return vectors;
+}
+
+void RequireIdsWithin(const text::Tokenizer& tokenizer, int64_t vocabulary, const std::string& source) {
+  Require(tokenizer.max_id() < vocabulary,
+          "{}: the tokenizer gives ids up to {}, and the model's vocabulary ends at {}; it belongs to another model",
+          source, tokenizer.max_id(), vocabulary - 1);
 }
 
 std::vector<std::string> ReadTexts(const fs::path& file) {

@@ -37,6 +37,9 @@ class TextEncoder {
   text::Tokenizer tokenizer_;
 };
 
+/// Throws Error that begins with `source` if the tokenizer gives ids that a model's vocabulary does not have.
+void RequireIdsWithin(const text::Tokenizer& tokenizer, int64_t vocabulary, const std::string& source);
+
 /// The texts of a file, or of standard input if it is "-", one a line; empty lines at the end are none. Text i is line
 /// i + 1. Throws Error if there are none.
 std::vector<std::string> ReadTexts(const std::filesystem::path& file);

@@ -23,22 +23,6 @@ model::TextCheckpoint OpenPair(const std::string& path) {
   return checkpoint;
 }
 
-// Of lines that the model can read, as many as asked for.
-train::PairTexts ShortPairs(const std::string& file, const text::Tokenizer& tokenizer, int64_t length, int64_t lines) {
-  const train::PairTexts all = train::ReadPairs(file);
-  train::PairTexts texts;
-  const auto fits = [&](const std::string& text) {
-    const auto ids = tokenizer.Encode(text, {.add_special_tokens = false, .padding = text::Padding::kNone});
-    return std::ssize(ids) < length;  // the end token follows
-  };
-  for (size_t i = 0; i < all.sources.size() && texts.size() < lines; ++i) {
-    if (!fits(all.sources[i]) || !fits(all.targets[i])) continue;
-    texts.sources.push_back(all.sources[i]), texts.targets.push_back(all.targets[i]);
-  }
-  Require(texts.size() > 1, "claims: {} has less than two lines of up to {} tokens a side", file, length);
-  return texts;
-}
-
 fs::path FolderOf(const std::string& path) {
   return fs::is_directory(path) ? fs::path(path) : fs::path(path).parent_path();
 }
@@ -49,26 +33,29 @@ std::string PairsOf(const Setup& setup) {
 
 }  // namespace
 
-Translator::Translator(const Setup& setup)
+Translator::Translator(const Setup& setup) : Translator(setup, OpenPair(setup.translator)) {}
+
+Translator::Translator(const Setup& setup, const model::TextCheckpoint& checkpoint)
     : name_(setup.translator),
-      model_(OpenPair(setup.translator)),
-      tokenizer_(
-          train::OpenTokenizer(FolderOf(setup.translator), train::TokensOfCheckpoint(OpenPair(setup.translator)))) {
+      model_(checkpoint),
+      tokenizer_(train::OpenTokenizer(FolderOf(setup.translator), train::TokensOfCheckpoint(checkpoint))) {
   const int64_t length = std::min(model_.encoder().config().length, model_.decoder().config().length);
   Require(tokenizer_.tokenizer.max_id() < model_.encoder().config().vocabulary,
           "claims: {}: the tokenizer has ids up to {}, the model {} tokens", name_, tokenizer_.tokenizer.max_id(),
           model_.encoder().config().vocabulary);
-  texts_ = ShortPairs(PairsOf(setup), tokenizer_.tokenizer, length, setup.lines);
-  set_ = train::EncodePairs(texts_, tokenizer_, length);
+  const train::PairTexts all = train::ReadPairs(PairsOf(setup));
+  set_ = train::EncodePairs(all, tokenizer_, length, setup.lines);
+  Require(set_.size() > 1, "claims: {} has less than two lines of up to {} tokens a side", PairsOf(setup), length);
+  for (const int64_t line : set_.lines) {
+    texts_.sources.push_back(all.sources[static_cast<size_t>(line)]);
+    texts_.targets.push_back(all.targets[static_cast<size_t>(line)]);
+  }
 }
 
 double Translator::Bleu(const nn::CrossWeights& cross) const {
   int64_t longest = 0;
   for (int64_t i = 0; i < set_.size(); ++i) longest = std::max(longest, set_.target.length(i));
-  model::GenerationSettings settings;
-  settings.max_tokens = std::min<int64_t>(2 * longest + 16, std::max<int64_t>(1, model_.decoder().config().length - 1));
-  settings.ends = {tokenizer_.tokens.end};
-  settings.suppressed = {tokenizer_.tokens.padding};
+  model::GenerationSettings settings = train::GreedySettings(longest, model_.decoder().config(), tokenizer_.tokens);
   settings.cross = cross;
   return text::CorpusBleu(train::TranslateTexts(model_, texts_.sources, tokenizer_, settings), texts_.targets).score;
 }

@@ -34,6 +34,8 @@ class Translator {
   double LossWithOtherSources() const;
 
  private:
+  Translator(const Setup& setup, const model::TextCheckpoint& checkpoint);
+
   std::string name_;
   model::TextModel model_;
   train::PairTokenizer tokenizer_;

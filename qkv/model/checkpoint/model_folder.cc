@@ -185,7 +185,11 @@ size_t WriteModel(const ModelFiles& files, const fs::path& folder, bool force) {
     WorkFolder work(folder);
     WriteFiles(files, work.path());
     // Throws if qkv cannot read what it wrote.
-    IsTextModel(work.path()) ? (void)TextCheckpoint::Open(work.path()) : (void)Checkpoint::Open(work.path());
+    if (IsTextModel(work.path())) {
+      TextCheckpoint::Open(work.path());
+    } else {
+      Checkpoint::Open(work.path());
+    }
     work.Publish();
   } catch (const fs::filesystem_error& error) {
     Fail("cannot write {}: {}", folder.string(), error.code().message());

@@ -127,11 +127,8 @@ class PairLearner : public Learner {
       sources.push_back(texts.sources[i]), targets.push_back(texts.targets[i]);
     }
     if (sources.empty()) return 0;
-    model::GenerationSettings settings;
-    settings.max_tokens = std::min<int64_t>(2 * static_cast<int64_t>(longest) + 16,
-                                            std::max<int64_t>(1, network_->config().decoder.length - 1));
-    settings.ends = {data_.tokenizer.tokens.end};
-    settings.suppressed = {data_.tokenizer.tokens.padding};
+    const model::GenerationSettings settings =
+        GreedySettings(static_cast<int64_t>(longest), network_->config().decoder, data_.tokenizer.tokens);
     const std::vector<std::string> written = TranslateTexts(model, sources, data_.tokenizer, settings, observer_.stop);
     if (observer_.stop && observer_.stop()) return 0;
     return text::CorpusBleu(written, targets).score;

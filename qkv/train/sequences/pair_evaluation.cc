@@ -64,8 +64,7 @@ PairScore EvaluatePairs(const model::TextModel& model, const PairSet& set, const
 
 std::vector<std::string> TranslateTexts(const model::TextModel& model, std::span<const std::string> sources,
                                         const PairTokenizer& tokenizer, const model::GenerationSettings& settings,
-                                        const std::function<bool()>& stop,
-                                        const std::function<void(int64_t)>& progress) {
+                                        const std::function<bool()>& stop) {
   std::vector<std::vector<int32_t>> ids(sources.size());
   ParallelFor(std::ssize(sources), 16, [&](int64_t begin, int64_t end) {
     for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
@@ -74,7 +73,7 @@ std::vector<std::string> TranslateTexts(const model::TextModel& model, std::span
     }
   });
   const std::vector<model::Generated> written =
-      model::GenerateFromSources(model, ids, tokenizer.tokens.start, settings, 16, stop, progress);
+      model::GenerateFromSources(model, ids, tokenizer.tokens.start, settings, 16, stop);
   std::vector<std::string> texts(written.size());
   ParallelFor(std::ssize(texts), 16, [&](int64_t begin, int64_t end) {
     for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
@@ -82,6 +81,15 @@ std::vector<std::string> TranslateTexts(const model::TextModel& model, std::span
     }
   });
   return texts;
+}
+
+model::GenerationSettings GreedySettings(int64_t longest, const model::SequenceConfig& decoder,
+                                         const model::TextTokens& tokens) {
+  model::GenerationSettings settings;
+  settings.max_tokens = std::min<int64_t>(2 * longest + 16, std::max<int64_t>(1, decoder.length - 1));
+  settings.ends = {tokens.end};
+  settings.suppressed = {tokens.padding};
+  return settings;
 }
 
 }  // namespace qkv::train

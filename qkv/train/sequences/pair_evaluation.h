@@ -34,7 +34,10 @@ PairScore EvaluatePairs(const model::TextModel& model, const PairSet& set, const
 /// with more tokens than the model reads. Likewise with `stop`.
 std::vector<std::string> TranslateTexts(const model::TextModel& model, std::span<const std::string> sources,
                                         const PairTokenizer& tokenizer, const model::GenerationSettings& settings,
-                                        const std::function<bool()>& stop = {},
-                                        const std::function<void(int64_t done)>& progress = {});
+                                        const std::function<bool()>& stop = {});
+
+/// The most probable token each, at most twice as many as `longest`, the longest target, has, and 16.
+model::GenerationSettings GreedySettings(int64_t longest, const model::SequenceConfig& decoder,
+                                         const model::TextTokens& tokens);
 
 }  // namespace qkv::train

@@ -27,7 +27,7 @@ int64_t BucketOf(int64_t length) { return (length + kBucket - 1) / kBucket; }
 
 }  // namespace
 
-PairSet EncodePairs(const PairTexts& texts, const PairTokenizer& tokenizer, int64_t length) {
+PairSet EncodePairs(const PairTexts& texts, const PairTokenizer& tokenizer, int64_t length, int64_t most) {
   const int32_t end = tokenizer.tokens.end;
   constexpr int64_t kTogether = 256;
   PairSet set;
@@ -52,6 +52,7 @@ PairSet EncodePairs(const PairTexts& texts, const PairTokenizer& tokenizer, int6
       }
       set.source.Add(sources[at]), set.target.Add(targets[at]);
       set.lines.push_back(first + i);
+      if (set.size() == most) return set;
     }
   }
   return set;

@@ -54,9 +54,9 @@ struct PairTokenizer {
   model::TextTokens tokens;
 };
 
-/// On all cores. Lines with more than `length` tokens on a side, the end token included, are left out. Throws Error as
-/// Tokenizer::Encode.
-PairSet EncodePairs(const PairTexts& texts, const PairTokenizer& tokenizer, int64_t length);
+/// On all cores. Lines with more than `length` tokens on a side, the end token included, are left out. most: lines
+/// after so many that fit are not read; 0: all are. Throws Error as Tokenizer::Encode.
+PairSet EncodePairs(const PairTexts& texts, const PairTokenizer& tokenizer, int64_t length, int64_t most = 0);
 
 /// Tokens of all sources / tokens of all targets; 1 of an empty set.
 double SourceTokensPerTargetToken(const PairSet& set);
