@@ -162,21 +162,6 @@ void ToLogProbabilities(std::span<float> scores) {
   for (float& score : scores) score -= log_sum;
 }
 
-// The greatest of n scores.
-float GreatestOf(const float* scores, size_t n) {
-  constexpr size_t kLanes = 8;  // compilers vectorise these, and no single maximum
-  float lanes[kLanes];
-  std::fill_n(lanes, kLanes, kNever);
-  size_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    for (size_t lane = 0; lane < kLanes; ++lane) {
-      lanes[lane] = scores[i + lane] > lanes[lane] ? scores[i + lane] : lanes[lane];
-    }
-  }
-  for (; i < n; ++i) lanes[0] = std::max(lanes[0], scores[i]);
-  return *std::max_element(lanes, lanes + kLanes);
-}
-
 struct Candidate {
   double score;  // Σ log p
   int64_t beam;  // it continues
@@ -253,7 +238,9 @@ class Search {
     for (size_t begin = 0; begin < tokens.size(); begin += kBlock) {
       const size_t end = std::min(begin + kBlock, tokens.size());
       // Later tokens of equal scores are not better.
-      if (best->size() == wanted && !(score + GreatestOf(&tokens[begin], end - begin) > best->front().score)) continue;
+      if (best->size() == wanted &&
+          !(score + simd::RowMax(&tokens[begin], static_cast<int64_t>(end - begin)) > best->front().score))
+        continue;
       for (size_t token = begin; token < end; ++token) {
         const Candidate c{score + tokens[token], beam, static_cast<int32_t>(token)};
         if (tokens[token] == kNever || (best->size() == wanted && !IsBetter(c, best->front()))) continue;

@@ -16,6 +16,7 @@
 #include "qkv/nn/linear.h"
 #include "qkv/nn/norm.h"
 #include "qkv/nn/rotary.h"
+#include "qkv/nn/weights_request.h"
 
 namespace qkv::nn {
 
@@ -55,17 +56,6 @@ struct AttentionLayer {
   int64_t query_width() const { return qk_width > 0 ? qk_width : head_width; }
   int64_t kv_heads() const { return key_heads > 0 ? key_heads : heads; }
   bool queries_with_keys() const { return HasQueriesAndKeys(kind) && query.empty(); }
-};
-
-/// Requests the attention weights of some query rows. They are computed beside the fused call, which stays fused, and
-/// written to `out` or, if `out` is empty, streamed a few rows at a time through `visit`.
-template <typename T>
-struct WeightsRequest {
-  int64_t row_begin = 0, row_end = 0;
-  View<T> out = {};  // [B, heads, row_end − row_begin, N_k]
-  /// weights: [B, heads, rows, N_k], dense, of the queries from `row` on; valid only during the call.
-  std::function<void(int64_t row, View<const T> weights)> visit;
-  int64_t head_begin = 0, head_end = 0;  // head_end 0: all heads
 };
 
 /// Some sequences of a KeyValueCache.

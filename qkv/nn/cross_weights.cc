@@ -5,6 +5,7 @@
 
 #include "qkv/core/error.h"
 #include "qkv/core/parallel.h"
+#include "qkv/nn/weights_request.h"
 
 namespace qkv::nn {
 namespace {
@@ -73,19 +74,15 @@ void ComputeCrossWeights(const CrossWeights& rule, int64_t block, View<const T> 
   const int64_t H = weights.dim(1), Nq = weights.dim(2), N = weights.dim(3);
   attention::Options<T> own = options;
   own.key_lengths = lengths;
-  const int64_t groups = H / key.dim(1);
-  // With one temperature for all heads in one call; otherwise head by head, each with the keys of its group.
+  // Heads of one temperature together.
   const bool softmax = rule.rule == CrossRule::kSoftmax;
   const auto scale = [&](int64_t head) {
     return softmax && rule.Replaces(block, head) ? options.scale / static_cast<T>(rule.temperature) : options.scale;
   };
   for (int64_t head = 0, next = 0; head < H; head = next) {
-    next = head + 1;
-    while (next < H && groups == 1 && scale(next) == scale(head) && own.sinks.empty()) ++next;
+    for (next = head + 1; next < H && scale(next) == scale(head);) ++next;
     own.scale = scale(head);
-    if (!options.sinks.empty()) own.sinks = options.sinks.slice(0, head, next);
-    attention::AttentionWeights<T>(query.slice(1, head, next), key.slice(1, head / groups, (next - 1) / groups + 1),
-                                   own, 0, Nq, weights.slice(1, head, next));
+    WeightsOfHeads<T>(query, key, own, head, next, 0, Nq, weights.slice(1, head, next));
   }
   if (softmax) return;
   const double slope = rule.slope.value_or(1);

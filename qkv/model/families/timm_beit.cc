@@ -233,28 +233,17 @@ bool HoldsModel(const VitConfig& c) {
 
 }  // namespace
 
-constinit const FamilyRow kTimmBeit = {
-    .library = Family::kTimm,
-    .model_types = {},
+constinit const FamilyRow kTimmBeit = TimmRow({
     .recognises =
         [](const Fields& config) {
           return config.Has("architecture") && !config.Has("model_type") && IsTimmBeit(config);
         },
     .recognises_tensors = AreBeitTensors,
-    .describe = [](const io::Json& config, const std::optional<io::Json>&,
-                   const io::TensorSet&) { return DescribeTimm(config); },
     .describe_tensors = DescribeBeitTensors,
     .settings = kSettings,
-    .preprocess_settings = kTimmPreprocessKeys,
-    .arguments = [](io::Json& config) -> io::Json& { return config["model_args"]; },
-    .change_preprocess = ChangeTimmPreprocess,
-    .write_labels = [](const Description& description,
-                       io::Json* config) { (*config)["label_names"] = description.labels; },
     .holds = HoldsModel,
     .layout = LayoutFor,
-    .preprocess = [](const Description& description,
-                     ImageSize size) { return PreprocessFromTimm(description.preprocess_json, size); },
     .translate = TranslateToTimmBeit,
-};
+});
 
 }  // namespace qkv::model

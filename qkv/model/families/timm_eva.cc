@@ -351,28 +351,17 @@ bool HoldsModel(const VitConfig& c) {
 
 }  // namespace
 
-constinit const FamilyRow kTimmEva = {
-    .library = Family::kTimm,
-    .model_types = {},
+constinit const FamilyRow kTimmEva = TimmRow({
     .recognises =
         [](const Fields& config) {
           return config.Has("architecture") && !config.Has("model_type") && IsTimmEva(config);
         },
     .recognises_tensors = AreEvaTensors,
-    .describe = [](const io::Json& config, const std::optional<io::Json>&,
-                   const io::TensorSet&) { return DescribeTimm(config); },
     .describe_tensors = DescribeEvaTensors,
     .settings = kSettings,
-    .preprocess_settings = kTimmPreprocessKeys,
-    .arguments = [](io::Json& config) -> io::Json& { return config["model_args"]; },
-    .change_preprocess = ChangeTimmPreprocess,
-    .write_labels = [](const Description& description,
-                       io::Json* config) { (*config)["label_names"] = description.labels; },
     .holds = HoldsModel,
     .layout = LayoutFor,
-    .preprocess = [](const Description& description,
-                     ImageSize size) { return PreprocessFromTimm(description.preprocess_json, size); },
     .translate = TranslateToTimmEva,
-};
+});
 
 }  // namespace qkv::model

@@ -6,6 +6,8 @@
 #include "qkv/model/checkpoint/translate.h"
 #include "qkv/model/config/description.h"
 #include "qkv/model/config/fields.h"
+#include "qkv/model/families/family.h"
+#include "qkv/model/families/preprocess_common.h"
 
 namespace qkv::model {
 
@@ -27,6 +29,24 @@ io::Json TimmSize(int64_t height, int64_t width);
 
 /// The mlp_ratio with which timm, which multiplies and truncates, gets this hidden width.
 double TimmMlpRatio(int64_t hidden, int64_t width);
+
+/// The row of one of timm's classes, with what is the same for all: how their files say preprocessing and labels.
+constexpr FamilyRow TimmRow(FamilyRow own) {
+  own.library = Family::kTimm;
+  own.describe = [](const io::Json& config, const std::optional<io::Json>&, const io::TensorSet&) {
+    return DescribeTimm(config);
+  };
+  own.preprocess_settings = kTimmPreprocessKeys;
+  own.arguments = [](io::Json& config) -> io::Json& { return config["model_args"]; };
+  own.change_preprocess = ChangeTimmPreprocess;
+  own.write_labels = [](const Description& description, io::Json* config) {
+    (*config)["label_names"] = description.labels;
+  };
+  own.preprocess = [](const Description& description, ImageSize size) {
+    return PreprocessFromTimm(description.preprocess_json, size);
+  };
+  return own;
+}
 
 /// Adds to config.json what timm's classes share: eps if the entry's differs, pretrained_cfg and labels; and notes.
 void EndTimmTranslation(const Description& description, double entry_eps, Translation* translation);

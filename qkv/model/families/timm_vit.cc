@@ -578,26 +578,15 @@ void EndTimmTranslation(const Description& description, double entry_eps, Transl
   NoteOtherSizes(description, Family::kTimm, Interpolation::kBicubicAntialias, &notes);
 }
 
-constinit const FamilyRow kTimmVit = {
-    .library = Family::kTimm,
-    .model_types = {},
+constinit const FamilyRow kTimmVit = TimmRow({
     .recognises = [](const Fields& config) { return config.Has("architecture") && !config.Has("model_type"); },
     .recognises_tensors = AreTimmTensors,
-    .describe = [](const io::Json& config, const std::optional<io::Json>&,
-                   const io::TensorSet&) { return DescribeTimm(config); },
     .describe_tensors = DescribeTimmTensors,
     .settings = kSettings,
-    .preprocess_settings = kTimmPreprocessKeys,
-    .arguments = [](io::Json& config) -> io::Json& { return config["model_args"]; },
     .settings_that_fit = SettingsThatFit,
-    .change_preprocess = ChangeTimmPreprocess,
-    .write_labels = [](const Description& description,
-                       io::Json* config) { (*config)["label_names"] = description.labels; },
     .holds = [](const VitConfig&) { return true; },
     .layout = [](const VitConfig&) -> const Layout& { return kLayout; },
-    .preprocess = [](const Description& description,
-                     ImageSize size) { return PreprocessFromTimm(description.preprocess_json, size); },
     .translate = TranslateToTimm,
-};
+});
 
 }  // namespace qkv::model

@@ -18,7 +18,7 @@ HWY_BEFORE_NAMESPACE();
 namespace qkv::simd {
 namespace HWY_NAMESPACE {
 
-float RowMax(const float* x, int64_t n) {
+float GreatestEntry(const float* x, int64_t n) {
   const hn::ScalableTag<float> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto low = hn::Set(d, -std::numeric_limits<float>::infinity());
@@ -51,11 +51,13 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace qkv::simd {
 
-HWY_EXPORT(RowMax);
+HWY_EXPORT(GreatestEntry);
 HWY_EXPORT(SumOfExp);
 
+float RowMax(const float* x, int64_t n) { return QKV_DISPATCH(GreatestEntry)(x, n); }
+
 float LogSumExp(const float* x, int64_t n) {
-  const float max = QKV_DISPATCH(RowMax)(x, n);
+  const float max = RowMax(x, n);
   if (max == -std::numeric_limits<float>::infinity()) return max;
   return max + static_cast<float>(std::log(QKV_DISPATCH(SumOfExp)(x, n, max)));
 }
