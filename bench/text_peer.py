@@ -192,7 +192,10 @@ def prefill_pass(program, folder, precision, threads):
             self.model = AutoModelForCausalLM.from_pretrained(folder / "model", dtype=torch.float32)
 
         def forward(self, input_ids):
-            return self.model(input_ids=input_ids, use_cache=False, logits_to_keep=1).logits[:, -1]
+            # Without a mask transformers looks for packed texts by an operator that ONNX does not have.
+            mask = torch.ones_like(input_ids) if torch.jit.is_tracing() else None
+            output = self.model(input_ids=input_ids, attention_mask=mask, use_cache=False, logits_to_keep=1)
+            return output.logits[:, -1]
 
     module, ids = Prefill().eval(), read_ids(folder)[:1]
     if program == "pytorch":

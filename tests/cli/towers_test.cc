@@ -206,11 +206,10 @@ TEST_P(Towers, KeepTheirTokenizerWhenWritten) {
     const CommandOutput said = Qkv("classify -m " + model + " --prompts 'a cat,a dog'" + Photos());
     EXPECT_EQ(said.exit_code, 0) << said.err;
   }
-  // In its own place; what another tokenizer left there goes.
+  // Over another model: what its tokenizer left there goes.
   WriteFile(half + "/merges.txt", "#");
   ASSERT_EQ(Qkv("convert --force -m " + Model() + " -o " + half).exit_code, 0);
   EXPECT_FALSE(FileExists(half + "/merges.txt"));
-  ASSERT_EQ(Qkv("convert --force -m " + half + " -o " + half).exit_code, 0);
   EXPECT_EQ(Qkv("classify -m " + half + " --prompts 'a cat,a dog'" + Photos()).exit_code, 0);
 }
 

@@ -95,14 +95,6 @@ Matrix Sum(const Matrix& a, const Matrix& b, double factor) {
   return sum;
 }
 
-Matrix Transposed(const Matrix& m) {
-  Matrix t({m.dim(1), m.dim(0)});
-  for (int64_t i = 0; i < m.dim(0); ++i) {
-    for (int64_t j = 0; j < m.dim(1); ++j) t[j * m.dim(0) + i] = m[i * m.dim(1) + j];
-  }
-  return t;
-}
-
 // What an interval says about a difference of accuracies.
 enum class Finding { kWorse, kOpen, kBetter, kCeiling };
 
@@ -317,12 +309,13 @@ Result ReplayOneMatrix(const Bench& bench) {
   constexpr double kRate = 0.1;
   Rng rng(bench.seed());
   const Matrix q = Normal({kE, kD}, rng), k = Normal({kE, kD}, rng), g = Normal({kD, kD}, rng);
-  const Matrix m = Multiply(Transposed(q), k);
+  const Matrix m = Multiply(algebra::Transpose(q), k);
   // A gradient step on the two matrices: dW_Q = W_K Gᵀ, dW_K = W_Q G.
-  const Matrix q_next = Sum(q, Multiply(k, Transposed(g)), -kRate), k_next = Sum(k, Multiply(q, g), -kRate);
-  const Matrix of_two = Multiply(Transposed(q_next), k_next);
-  const Matrix gkk = Multiply(g, Multiply(Transposed(k), k)), qqg = Multiply(Multiply(Transposed(q), q), g);
-  const Matrix second = Multiply(Multiply(g, Transposed(k)), Multiply(q, g));
+  const Matrix q_next = Sum(q, Multiply(k, algebra::Transpose(g)), -kRate), k_next = Sum(k, Multiply(q, g), -kRate);
+  const Matrix of_two = Multiply(algebra::Transpose(q_next), k_next);
+  const Matrix gkk = Multiply(g, Multiply(algebra::Transpose(k), k)),
+               qqg = Multiply(Multiply(algebra::Transpose(q), q), g);
+  const Matrix second = Multiply(Multiply(g, algebra::Transpose(k)), Multiply(q, g));
   const Matrix predicted = Sum(Sum(Sum(m, gkk, -kRate), qqg, -kRate), second, kRate * kRate);
   const Matrix of_one = Sum(m, g, -kRate);
   Matrix identity({kD, kD});

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 
+#include "qkv/algebra/projection.h"
 #include "qkv/attention/attention.h"
 #include "qkv/lab/ablation_report.h"
 #include "qkv/lab/claims/replay.h"
@@ -33,14 +34,6 @@ Matrix WeightsOf(const nn::CrossWeights& rule, const Matrix& query, const Matrix
   Matrix matrix({N, M});
   std::copy_n(weights.data(), weights.size(), matrix.data());
   return matrix;
-}
-
-Matrix TransposeOf(const Matrix& m) {
-  Matrix t({m.dim(1), m.dim(0)});
-  for (int64_t i = 0; i < m.dim(0); ++i) {
-    for (int64_t j = 0; j < m.dim(1); ++j) t[j * m.dim(0) + i] = m[i * m.dim(1) + j];
-  }
-  return t;
 }
 
 // The least S_ii + S_jj − 2 S_ij, which is negative if some token prefers another's partner to its own.
@@ -130,7 +123,7 @@ Result ReplayTwoSequences(const Bench& bench) {
   constexpr int64_t N = 12, D = 16, E = 8;
   const Matrix x = Normal({N, D}, rng), y = Normal({N, D}, rng), w = Normal({D, E}, rng);
   const Matrix own = Multiply(x, w), other = Multiply(y, w);
-  const Matrix within = Multiply(own, TransposeOf(own)), across = Multiply(own, TransposeOf(other));
+  const Matrix within = Multiply(own, algebra::Transpose(own)), across = Multiply(own, algebra::Transpose(other));
   Result result{
       .title = "Queries and keys of two sequences",
       .claim =
