@@ -31,6 +31,7 @@ void RegisterQk(Command app, int* exit_code);
 void RegisterRun(Command app, int* exit_code);
 void RegisterSegment(Command app, int* exit_code);
 void RegisterSearch(Command app, int* exit_code);
+void RegisterServe(Command app, int* exit_code);
 void RegisterTokenize(Command app, int* exit_code);
 void RegisterSummarize(Command app, int* exit_code);
 void RegisterTrain(Command app, int* exit_code);

@@ -21,10 +21,10 @@ int main(int argc, char** argv) {
   root.RequireCommand();
   root.Footer("qkv SUBCOMMAND --help says more. Try: qkv classify photo.jpg");
   for (const Register add :
-       {RegisterClassify, RegisterEmbed,     RegisterSearch,    RegisterDetect,   RegisterSegment,
-        RegisterAttend,   RegisterInfo,      RegisterRun,       RegisterEvaluate, RegisterVerify,
-        RegisterConvert,  RegisterBench,     RegisterQk,        RegisterTrain,    RegisterAblate,
-        RegisterGenerate, RegisterTranslate, RegisterSummarize, RegisterCaption,  RegisterTokenize}) {
+       {RegisterClassify, RegisterEmbed,    RegisterSearch,   RegisterDetect,   RegisterSegment,   RegisterAttend,
+        RegisterInfo,     RegisterRun,      RegisterEvaluate, RegisterVerify,   RegisterConvert,   RegisterBench,
+        RegisterQk,       RegisterTrain,    RegisterAblate,   RegisterGenerate, RegisterTranslate, RegisterSummarize,
+        RegisterCaption,  RegisterTokenize, RegisterServe}) {
     add(root, &exit_code);
   }
   try {

@@ -55,28 +55,35 @@ io::Json ToJson(const Embedding& embedding) {
   return json;
 }
 
+void RequirePooling(const model::Model& model, Pooling pooling) {
+  const bool reads_class_token = pooling == Pooling::kClassToken || pooling == Pooling::kClassTokenAndMean;
+  Require(!reads_class_token || model.config().class_token, "embed: the model has no class token; use --pool mean");
+}
+
+Embedding PoolEmbedding(const model::Model& model, Pooling pooling, const std::string& path, View<const float> values) {
+  const int64_t D = values.dim(values.rank() - 1), N = values.size() / D;
+  Embedding embedding{.path = path};
+  embedding.shape = pooling == Pooling::kTokens              ? Shape({N, D})
+                    : pooling == Pooling::kClassTokenAndMean ? Shape({2 * D})
+                                                             : Shape({D});
+  embedding.values.resize(static_cast<size_t>(embedding.shape.size()));
+  Pool(pooling, model.config().prefix(), values.reshape({N, D}), embedding.values.data());
+  return embedding;
+}
+
 int Embed(const model::Model& model, const ImageList& images, const EmbedOptions& options,
           const std::function<void(std::span<const Embedding>)>& use) {
   const Pooling pooling = options.pooling;
-  const bool reads_class_token = pooling == Pooling::kClassToken || pooling == Pooling::kClassTokenAndMean;
-  Require(!reads_class_token || model.config().class_token, "embed: the model has no class token; use --pool mean");
+  RequirePooling(model, pooling);
   const Wanted wanted = pooling == Pooling::kModel ? Wanted::kPooled : Wanted::kTokens;
   std::vector<Embedding> results;
   return ForEachBatch(options.pipeline, images, model, wanted, [&](const Batch& batch) {
-    const int64_t B = batch.values.dim(0), N = wanted == Wanted::kTokens ? batch.values.dim(1) : 1;
-    const int64_t D = batch.values.dim(batch.values.rank() - 1);
-    const View<const float> tokens = batch.values.reshape({B, N, D});
-    results.resize(static_cast<size_t>(B));
-    for (int64_t b = 0; b < B; ++b) {
-      Embedding& embedding = results[static_cast<size_t>(b)];
-      embedding.path = batch.paths[static_cast<size_t>(b)];
-      embedding.shape = pooling == Pooling::kTokens              ? Shape({N, D})
-                        : pooling == Pooling::kClassTokenAndMean ? Shape({2 * D})
-                                                                 : Shape({D});
-      embedding.values.resize(static_cast<size_t>(embedding.shape.size()));
-      Pool(pooling, model.config().prefix(), tokens[b], embedding.values.data());
+    results.resize(batch.paths.size());
+    for (size_t b = 0; b < results.size(); ++b) {
+      Embedding& embedding = results[b];
+      embedding = PoolEmbedding(model, pooling, batch.paths[b], batch.values[static_cast<int64_t>(b)]);
       if (options.unit_length && pooling == Pooling::kModel) {
-        Require(model::NormaliseRows(View<float>(embedding.values.data(), {1, D})) < 0,
+        Require(model::NormaliseRows(View<float>(embedding.values.data(), {1, std::ssize(embedding.values)})) < 0,
                 "embed: {}: its vector has no direction", embedding.path);
       }
     }

@@ -34,6 +34,12 @@ struct Embedding {
 /// {"path", "embedding": [D]}, or {"path", "tokens": [N, D]}
 io::Json ToJson(const Embedding& embedding);
 
+/// The vector of an image, not normalised. values: [D], pooled by the model, for kModel; else the tokens after the last
+/// norm, [N, D].
+Embedding PoolEmbedding(const model::Model& model, Pooling pooling, const std::string& path, View<const float> values);
+/// Throws Error if the model has no class token and this pooling reads it.
+void RequirePooling(const model::Model& model, Pooling pooling);
+
 struct EmbedOptions {
   bool unit_length = false;  // vectors of Pooling::kModel become of length 1, as both towers' are compared
   Pooling pooling = Pooling::kModel;

@@ -13,16 +13,6 @@ namespace {
 
 constexpr std::string_view kPlace = "{}";
 
-std::vector<std::string> SplitAtCommas(std::string_view text) {
-  std::vector<std::string> parts;
-  for (size_t comma = text.find(','); comma != text.npos; comma = text.find(',')) {
-    parts.emplace_back(Trim(text.substr(0, comma)));
-    text.remove_prefix(comma + 1);
-  }
-  parts.emplace_back(Trim(text));
-  return parts;
-}
-
 // A label a line; an error names the line.
 std::vector<std::string> ReadLabelLines(const std::string& file) {
   std::vector<std::string> labels = ReadTexts(file);
@@ -40,8 +30,44 @@ std::string Fill(std::string text, const std::string& label) {
   return text;
 }
 
-// The best classes of one image.
-std::vector<model::Prediction> Best(const Prompts& prompts, std::span<const float> scores, int64_t top) {
+}  // namespace
+
+std::vector<std::string> SplitAtCommas(std::string_view text) {
+  std::vector<std::string> parts;
+  for (size_t comma = text.find(','); comma != text.npos; comma = text.find(',')) {
+    parts.emplace_back(Trim(text.substr(0, comma)));
+    text.remove_prefix(comma + 1);
+  }
+  parts.emplace_back(Trim(text));
+  return parts;
+}
+
+Prompts MakePrompts(const std::string& given, const std::vector<std::string>& templates) {
+  std::error_code ignored;
+  const bool file = std::filesystem::is_regular_file(given, ignored);
+  if (!file && given.find(',') == given.npos) RequireWords(given, "--prompts");
+  return MakePrompts(file ? ReadLabelLines(given) : SplitAtCommas(given), templates, "--prompts", "--template");
+}
+
+Prompts MakePrompts(std::vector<std::string> labels, const std::vector<std::string>& templates, std::string_view option,
+                    std::string_view template_option) {
+  Prompts prompts;
+  prompts.labels = std::move(labels);
+  Require(!prompts.labels.empty(), "{}: expected the labels of classes, got none", option);
+  std::set<std::string_view> seen;
+  for (const std::string& label : prompts.labels) {
+    Require(!label.empty(), "{}: an empty label; expected labels such as \"a cat,a dog\"", option);
+    Require(seen.insert(label).second, "{}: \"{}\" is there twice", option, label);
+  }
+  if (!templates.empty()) prompts.templates = templates;
+  for (const std::string& text : prompts.templates) {
+    Require(text.find(kPlace) != text.npos, "{}: expected {{}} where the label stands, got \"{}\"", template_option,
+            text);
+  }
+  return prompts;
+}
+
+std::vector<model::Prediction> BestPrompts(const Prompts& prompts, std::span<const float> scores, int64_t top) {
   std::vector<int64_t> order(scores.size());
   std::iota(order.begin(), order.end(), 0);
   const auto count = std::min<int64_t>(top, std::ssize(order));
@@ -55,27 +81,6 @@ std::vector<model::Prediction> Best(const Prompts& prompts, std::span<const floa
     best.push_back({static_cast<int64_t>(index), prompts.labels[index], scores[index]});
   }
   return best;
-}
-
-}  // namespace
-
-Prompts MakePrompts(const std::string& given, const std::vector<std::string>& templates) {
-  std::error_code ignored;
-  Prompts prompts;
-  const bool file = std::filesystem::is_regular_file(given, ignored);
-  if (!file && given.find(',') == given.npos) RequireWords(given, "--prompts");
-  prompts.labels = file ? ReadLabelLines(given) : SplitAtCommas(given);
-  std::set<std::string_view> seen;
-  for (const std::string& label : prompts.labels) {
-    Require(!label.empty(),
-            "--prompts: an empty label; expected \"a cat,a dog\", or a file with one a line, got \"{}\"", given);
-    Require(seen.insert(label).second, "--prompts: \"{}\" is there twice", label);
-  }
-  if (!templates.empty()) prompts.templates = templates;
-  for (const std::string& text : prompts.templates) {
-    Require(text.find(kPlace) != text.npos, "--template: expected {{}} where the label stands, got \"{}\"", text);
-  }
-  return prompts;
 }
 
 Tensor<float> EmbedPrompts(const TextEncoder& encoder, const Prompts& prompts, const Note& note) {
@@ -116,7 +121,7 @@ int ClassifyByPrompts(const model::TwoTowerModel& model, const Prompts& prompts,
     for (size_t b = 0; b < results.size(); ++b) {
       const auto row = static_cast<int64_t>(b);
       results[b].path = batch.paths[b];
-      results[b].top = Best(prompts, {scores.view().at(row), static_cast<size_t>(C)}, options.top);
+      results[b].top = BestPrompts(prompts, {scores.view().at(row), static_cast<size_t>(C)}, options.top);
       if (options.logits) results[b].logits.assign(logits.view().at(row), logits.view().at(row) + C);
     }
     use(results);

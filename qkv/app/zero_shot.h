@@ -21,6 +21,15 @@ struct Prompts {
 /// empty label, a label twice, a single label that looks like a missing file, and a template without {}.
 Prompts MakePrompts(const std::string& given, const std::vector<std::string>& templates);
 
+/// The same of labels that are given one by one. option, template_option: what errors call them.
+Prompts MakePrompts(std::vector<std::string> labels, const std::vector<std::string>& templates, std::string_view option,
+                    std::string_view template_option);
+/// "a cat, a dog" as two labels.
+std::vector<std::string> SplitAtCommas(std::string_view text);
+
+/// The `top` best classes of one image, best first; equal scores in the order of the labels. scores: [classes].
+std::vector<model::Prediction> BestPrompts(const Prompts& prompts, std::span<const float> scores, int64_t top);
+
 /// A vector of unit length for each class, the mean of those of its texts: [classes, width]. `note`: as
 /// TextEncoder::Embed.
 Tensor<float> EmbedPrompts(const TextEncoder& encoder, const Prompts& prompts, const Note& note = {});

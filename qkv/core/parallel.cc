@@ -11,9 +11,11 @@
 #include <mutex>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "qkv/core/error.h"
+#include "qkv/core/serial.h"
 
 namespace qkv {
 namespace {
@@ -201,6 +203,9 @@ class Pool {
 };
 
 }  // namespace
+
+SerialLoops::SerialLoops() : before_(std::exchange(t_in_parallel, true)) {}
+SerialLoops::~SerialLoops() { t_in_parallel = before_; }
 
 int NumThreads() {
   static const int cores = AvailableCores();

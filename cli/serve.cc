@@ -1,0 +1,116 @@
+// qkv serve: the engine behind HTTP.
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <memory>
+#include <optional>
+
+#include "cli/command.h"
+#include "cli/output.h"
+#include "qkv/app/hub.h"
+#include "qkv/app/shipped.h"
+#include "qkv/core/file.h"
+#include "qkv/server/server.h"
+
+namespace qkv::cli {
+namespace {
+
+struct Options {
+  std::vector<std::string> models;
+  std::string config, address, dtype, key_file;
+  int port = -1, threads = 0;
+  bool quiet = false;
+};
+
+// "ID=PATH" or "PATH".
+server::ModelEntry ParseModel(const std::string& text, const std::string& dtype) {
+  server::ModelEntry entry;
+  const size_t equals = text.find('=');
+  const bool named = equals != text.npos && text.find('/') > equals;
+  entry.path = named ? text.substr(equals + 1) : text;
+  entry.id = named ? text.substr(0, equals) : server::IdOfPath(text);
+  if (!dtype.empty()) entry.dtype = dtype;
+  app::FindModel(entry.path);
+  return entry;
+}
+
+// What comes with the program.
+std::vector<server::ModelEntry> ShippedModels() {
+  std::vector<server::ModelEntry> models = {{.id = "digits"}};
+  for (const std::string_view name : {app::kTranslator, app::kSummarizer}) {
+    try {
+      app::FindShippedModel(name);
+      models.push_back({.id = std::string(name), .path = std::string(name)});
+    } catch (const Error&) {  // not installed
+    }
+  }
+  return models;
+}
+
+server::ServerConfig ConfigOf(const Options& options) {
+  server::ServerConfig config;
+  if (!options.config.empty()) config = server::ReadServerConfig(options.config);
+  for (const std::string& model : options.models) config.models.push_back(ParseModel(model, options.dtype));
+  if (config.models.empty()) config.models = ShippedModels();
+  if (options.config.empty() && !options.models.empty()) config.models.front().at_start = true;
+  server::RequireModels(config.models);
+  if (!options.address.empty()) config.address = options.address;
+  if (options.port >= 0) config.port = static_cast<uint16_t>(options.port);
+  if (options.threads > 0) config.threads = options.threads;
+  if (!options.key_file.empty()) config.api_key = server::ReadKeyFile(options.key_file);
+  if (options.quiet) config.log = false;
+  return config;
+}
+
+int Serve(const Options& options) {
+  const auto log = [](const io::Json& line) {
+    PrintMessage("{}\n", line.dump(-1, ' ', true, io::Json::error_handler_t::replace));
+  };
+  server::Server server(ConfigOf(options), log, [options] { return ConfigOf(options); });
+  Print("{}\n", server.Url());
+  FlushOutput();
+  server.Run();
+  return 0;
+}
+
+}  // namespace
+
+void RegisterServe(Command app, int* exit_code) {
+  const auto options = std::make_shared<Options>();
+  const Command command = app.AddCommand("serve", "Answer over HTTP: embeddings, classes, attention, texts");
+  command
+      .AddOption(
+          "-m,--model", &options->models,
+          "A model to offer, by its folder or hub id; ID=PATH gives it a name. Several may be given; without any "
+          "the models that come with qkv")
+      .Repeatable()
+      .TypeName("MODEL");
+  command.AddOption("--config", &options->config, "Models, limits and keys from a YAML file (docs/server.md)")
+      .TypeName("FILE");
+  command.AddOption("--address", &options->address, "Address to listen on (default: 127.0.0.1, this machine alone)")
+      .TypeName("IP");
+  command.AddOption("--port", &options->port, "Port to listen on; 0 takes a free one (default: 8080)")
+      .Range(0, 65535)
+      .TypeName("N");
+  command.AddOption("--dtype", &options->dtype, "Precision of the models of -m: fp32, bf16, int8 or auto")
+      .TypeName("TYPE");
+  command.AddOption("--threads", &options->threads, "Threads of the engine (default: all cores)")
+      .Range(1, 1024)
+      .TypeName("N");
+  command.AddOption("--api-key-file", &options->key_file, "Ask for the key in this file: Authorization: Bearer KEY")
+      .TypeName("FILE");
+  command.AddFlag("-q,--quiet", &options->quiet, "No log line for each request");
+  AddMaxMemory(command);
+  command.Footer(
+      "The first line on stdout is the address; logs are JSON lines on stderr. SIGTERM answers what has begun and "
+      "ends,\n"
+      "SIGHUP reads the list of models again.\n\n"
+      "Examples:\n"
+      "  qkv serve                                            digits, translation and summaries, at 127.0.0.1:8080\n"
+      "  qkv serve -m clip=openai/clip-vit-base-patch32 --dtype int8\n"
+      "  qkv serve --config /etc/qkv/server.yaml --address 0.0.0.0\n"
+      "  curl -F image=@photo.jpg http://127.0.0.1:8080/v1/classify");
+  command.Callback([options, exit_code] { *exit_code = Serve(*options); });
+}
+
+}  // namespace qkv::cli

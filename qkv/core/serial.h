@@ -1,0 +1,19 @@
+// Loops that keep to their own thread.
+#pragma once
+
+namespace qkv {
+
+/// While it lives, loops (parallel.h) that the current thread starts run on that thread alone: for work beside a thread
+/// whose loops need the pool.
+class SerialLoops {
+ public:
+  SerialLoops();
+  ~SerialLoops();
+  SerialLoops(const SerialLoops&) = delete;
+  SerialLoops& operator=(const SerialLoops&) = delete;
+
+ private:
+  bool before_;
+};
+
+}  // namespace qkv

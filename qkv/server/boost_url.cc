@@ -1,0 +1,2 @@
+// Boost.URL without its compiled library.
+#include <boost/url/src.hpp>

@@ -1,0 +1,217 @@
+#include "qkv/server/config.h"
+
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <charconv>
+#include <functional>
+#include <map>
+#include <set>
+
+#include "qkv/app/parse.h"
+#include "qkv/core/error.h"
+#include "qkv/core/file.h"
+
+namespace qkv::server {
+namespace {
+
+constexpr size_t kMaxFileBytes = size_t{1} << 20;
+
+// "64MB", "8 GB", "500000": bytes, in powers of 1000.
+int64_t ParseBytes(const std::string& text) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  std::string unit(end, text.data() + text.size());
+  unit.erase(0, unit.find_first_not_of(' ') == unit.npos ? unit.size() : unit.find_first_not_of(' '));
+  static const std::map<std::string, double> kUnits = {{"", 1}, {"B", 1}, {"kB", 1e3}, {"MB", 1e6}, {"GB", 1e9}};
+  const auto factor = kUnits.find(unit);
+  const double bytes = factor == kUnits.end() ? -1 : number * factor->second;
+  Require(error == std::errc() && bytes >= 1 && bytes < 1e15, "expected bytes such as 64MB, got \"{}\"", text);
+  return static_cast<int64_t>(bytes);
+}
+
+template <typename T>
+T ParseNumber(const std::string& text, double least, double most) {
+  T value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  Require(error == std::errc() && end == text.data() + text.size() && !text.empty() &&
+              static_cast<double>(value) >= least && static_cast<double>(value) <= most,
+          "expected a number from {} to {}, got \"{}\"", least, most, text);
+  return value;
+}
+
+bool ParseSwitch(const std::string& text) {
+  Require(text == "true" || text == "false", "expected true or false, got \"{}\"", text);
+  return text == "true";
+}
+
+using Setters = std::map<std::string, std::function<void(const YAML::Node&)>>;
+
+// Reads one file, whose name and lines errors tell.
+class Reader {
+ public:
+  explicit Reader(const std::filesystem::path& file) : file_(file), folder_(file.parent_path()) {}
+
+  ServerConfig Read() {
+    const std::string text = ReadFile(file_, kMaxFileBytes);
+    YAML::Node root;
+    try {
+      root = YAML::Load(text);
+    } catch (const YAML::Exception& error) {
+      Fail("{}: line {}: {}", file_.string(), error.mark.line + 1, error.msg);
+    }
+    ServerConfig c;
+    const auto words = [&](std::vector<std::string>& to) {
+      return [this, &to](const YAML::Node& node) { to = Words(node); };
+    };
+    Map(root, "",
+        {{"address", [&](const YAML::Node& n) { c.address = Word(n); }},
+         {"port", [&](const YAML::Node& n) { c.port = ParseNumber<uint16_t>(Word(n), 0, 65535); }},
+         {"api_key_file", [&](const YAML::Node& n) { c.api_key = ReadKeyFile(folder_ / Word(n)); }},
+         {"origins", words(c.origins)},
+         {"hosts", words(c.hosts)},
+         {"explorer", [&](const YAML::Node& n) { c.explorer = ParseSwitch(Word(n)); }},
+         {"log", [&](const YAML::Node& n) { c.log = ParseSwitch(Word(n)); }},
+         {"memory", [&](const YAML::Node& n) { c.memory = ParseBytes(Word(n)); }},
+         {"threads", [&](const YAML::Node& n) { c.threads = ParseNumber<int>(Word(n), 1, 1024); }},
+         {"limits", [&](const YAML::Node& n) { ReadLimits(n, c); }},
+         {"models", [&](const YAML::Node& n) { ReadModels(n, c.models); }}});
+    RequireModels(c.models);
+    return c;
+  }
+
+ private:
+  void ReadLimits(const YAML::Node& node, ServerConfig& c) {
+    const auto seconds = [](double& to) {
+      return [&to](const YAML::Node& n) { to = ParseNumber<double>(Word(n), 0.1, 86400); };
+    };
+    Map(node, "limits.",
+        {{"body", [&](const YAML::Node& n) { c.limits.body = ParseBytes(Word(n)); }},
+         {"bodies", [&](const YAML::Node& n) { c.limits.bodies = ParseBytes(Word(n)); }},
+         {"connections", [&](const YAML::Node& n) { c.limits.connections = ParseNumber<int>(Word(n), 1, 65536); }},
+         {"pixels", [&](const YAML::Node& n) { c.most_pixels = ParseNumber<int64_t>(Word(n), 1, 1e9); }},
+         {"active", [&](const YAML::Node& n) { c.most_active = ParseNumber<int>(Word(n), 1, 4096); }},
+         {"batch", [&](const YAML::Node& n) { c.batching.most_together = ParseNumber<int64_t>(Word(n), 1, 4096); }},
+         {"delay_ms",
+          [&](const YAML::Node& n) {
+            c.batching.most_delay =
+                std::chrono::microseconds(static_cast<int64_t>(1000 * ParseNumber<double>(Word(n), 0, 1000)));
+          }},
+         {"request_seconds", seconds(c.request_seconds)},
+         {"drain_seconds", seconds(c.drain_seconds)},
+         {"header_seconds", seconds(c.limits.header_seconds)},
+         {"idle_seconds", seconds(c.limits.idle_seconds)},
+         {"transfer_seconds", seconds(c.limits.transfer_seconds)}});
+  }
+
+  void ReadModels(const YAML::Node& node, std::vector<ModelEntry>& models) {
+    if (!node.IsSequence()) FailAt(node, "models: expected a list");
+    for (const YAML::Node& item : node) {
+      ModelEntry m;
+      Map(item, "models.",
+          {{"id", [&](const YAML::Node& n) { m.id = Word(n); }},
+           {"path", [&](const YAML::Node& n) { m.path = Path(Word(n)); }},
+           {"dtype",
+            [&](const YAML::Node& n) {
+              app::ParsePrecision(Word(n), "dtype");
+              m.dtype = Word(n);
+            }},
+           {"size",
+            [&](const YAML::Node& n) {
+              app::ParseSize(Word(n), "size");
+              m.size = Word(n);
+            }},
+           {"pool", [&](const YAML::Node& n) { m.pool = Word(n); }},
+           {"labels", [&](const YAML::Node& n) { m.labels = (folder_ / Word(n)).string(); }},
+           {"revision", [&](const YAML::Node& n) { m.revision = Word(n); }},
+           {"at_start", [&](const YAML::Node& n) { m.at_start = ParseSwitch(Word(n)); }}});
+      if (m.id.empty()) m.id = IdOfPath(m.path);
+      models.push_back(std::move(m));
+    }
+  }
+
+  // A folder beside the file, or a name that the engine knows.
+  std::string Path(const std::string& given) const {
+    const std::filesystem::path beside = folder_ / given;
+    std::error_code ignored;
+    return std::filesystem::exists(beside, ignored) ? beside.string() : given;
+  }
+
+  static std::string Word(const YAML::Node& node) {
+    Require(node.IsScalar(), "expected one value");
+    return node.Scalar();
+  }
+  static std::vector<std::string> Words(const YAML::Node& node) {
+    std::vector<std::string> words;
+    if (node.IsScalar()) return {node.Scalar()};
+    Require(node.IsSequence(), "expected a list");
+    for (const YAML::Node& item : node) words.push_back(Word(item));
+    return words;
+  }
+
+  [[noreturn]] void FailAt(const YAML::Node& node, const std::string& what) const {
+    Fail("{}: line {}: {}", file_.string(), node.Mark().line + 1, what);
+  }
+
+  void Map(const YAML::Node& node, const std::string& prefix, const Setters& setters) const {
+    if (!node.IsMap()) FailAt(node, prefix + " expected keys with values");
+    std::set<std::string> seen;
+    for (const auto& pair : node) {
+      const YAML::Node &key = pair.first, &value = pair.second;
+      const std::string name = key.IsScalar() ? key.Scalar() : "";
+      const auto setter = setters.find(name);
+      if (setter == setters.end()) {
+        std::string known;
+        for (const auto& [other, ignored] : setters) known += (known.empty() ? "" : ", ") + other;
+        FailAt(key, prefix + name + ": no such key; there are " + known);
+      }
+      if (!seen.insert(name).second) FailAt(key, prefix + name + " stands twice");
+      try {
+        setter->second(value);
+      } catch (const Error& error) {
+        const std::string what = error.what();
+        if (what.starts_with(file_.string())) throw;
+        FailAt(value, prefix + name + ": " + what);
+      }
+    }
+  }
+
+  const std::filesystem::path file_, folder_;
+};
+
+}  // namespace
+
+ServerConfig ReadServerConfig(const std::filesystem::path& file) { return Reader(file).Read(); }
+
+std::string ReadKeyFile(const std::filesystem::path& file) {
+  std::string key = ReadFile(file, 4096);
+  key.erase(std::min(key.find_first_of("\r\n"), key.size()));
+  Require(!key.empty(), "{}: expected a key in its first line, got nothing", file.string());
+  return key;
+}
+
+void RequireModels(const std::vector<ModelEntry>& models) {
+  std::set<std::string> ids;
+  for (const ModelEntry& model : models) {
+    const bool fit = !model.id.empty() && model.id.size() <= 128 &&
+                     std::all_of(model.id.begin(), model.id.end(), [](unsigned char c) {
+                       return std::isalnum(c) || c == '-' || c == '_' || c == '.' || c == ':';
+                     });
+    Require(fit, "models: an id has letters, digits and -_.: alone, got \"{}\"; give one by id", model.id);
+    Require(ids.insert(model.id).second, "models: two are called \"{}\"; give one of them another id", model.id);
+  }
+}
+
+std::string IdOfPath(const std::string& path) {
+  if (path.empty()) return "digits";
+  std::filesystem::path name = std::filesystem::path(path).lexically_normal();
+  if (!name.has_filename()) name = name.parent_path();
+  std::string id = name.has_extension() && name.extension().string().find_first_of("0123456789") == std::string::npos
+                       ? name.stem().string()
+                       : name.filename().string();
+  std::replace_if(
+      id.begin(), id.end(), [](unsigned char c) { return !std::isalnum(c) && c != '-' && c != '_' && c != '.'; }, '-');
+  return id;
+}
+
+}  // namespace qkv::server

@@ -1,0 +1,61 @@
+// What a server offers, from a file or from options of the command line.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "qkv/app/open.h"
+#include "qkv/server/engine.h"
+#include "qkv/server/http_message.h"
+
+namespace qkv::server {
+
+/// One model, as users of the server name it.
+struct ModelEntry {
+  std::string id;    // in requests
+  std::string path;  // as -m of the command line; empty: the built-in digits
+  std::string dtype = "fp32";
+  std::string size;       // "HxW" or "N"; empty: the model's own
+  std::string pool;       // of embeddings, as embed --pool; empty: as the authors of the model take it
+  std::string labels;     // file with the names of the classes
+  std::string revision;   // what answers call the version; empty: "1"
+  bool at_start = false;  // loaded before the server is ready, and kept
+
+  bool operator==(const ModelEntry&) const = default;
+};
+
+struct ServerConfig {
+  std::string address = "127.0.0.1";
+  uint16_t port = 8080;              // 0: a free one
+  std::vector<ModelEntry> models;    // the first is the default of requests that name none
+  std::string api_key;               // empty: none is asked for
+  std::vector<std::string> origins;  // pages of others that may call this server (CORS)
+  std::vector<std::string> hosts;    // names by which it is called, beside its address and localhost; "*": any
+  bool explorer = true;              // serve the page
+  bool log = true;                   // a line for each request
+  int64_t memory = 0;                // bytes of all loaded models; 0: half of the machine's
+  int64_t most_pixels = 50'000'000;  // of one image
+  int most_active = 128;             // requests that are worked on or wait
+  double request_seconds = 60;       // until a request is given up
+  double drain_seconds = 30;         // at the end, for what has begun
+  int threads = 0;                   // of the engine; 0: all cores
+  EngineOptions batching;
+  Limits limits;
+};
+
+/// Reads YAML. Paths are relative to the file. Throws Error, with the file and the line, for a key that there is not, a
+/// value that does not fit, and a model id given twice.
+ServerConfig ReadServerConfig(const std::filesystem::path& file);
+
+/// The first line of a file that holds a key. Throws Error if it is empty.
+std::string ReadKeyFile(const std::filesystem::path& file);
+
+/// Throws Error if two models have one id, or an id is not a name.
+void RequireModels(const std::vector<ModelEntry>& models);
+
+/// The id of a model that is given by its path alone: the last part of it.
+std::string IdOfPath(const std::string& path);
+
+}  // namespace qkv::server

@@ -1,0 +1,108 @@
+#include "qkv/server/context.h"
+
+#include <chrono>
+#include <cmath>
+
+#include "qkv/core/memory.h"
+#include "qkv/core/parallel.h"
+#include "qkv/core/serial.h"
+
+namespace qkv::server {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Counts up while it lives.
+class Counted {
+ public:
+  explicit Counted(std::atomic<int64_t>& count) : count_(count) { ++count_; }
+  ~Counted() { --count_; }
+  Counted(const Counted&) = delete;
+  Counted& operator=(const Counted&) = delete;
+
+ private:
+  std::atomic<int64_t>& count_;
+};
+
+// A core for work beside the engine's.
+class Core {
+ public:
+  explicit Core(std::counting_semaphore<>& cores) : cores_(cores) { cores_.acquire(); }
+  ~Core() { cores_.release(); }
+  Core(const Core&) = delete;
+  Core& operator=(const Core&) = delete;
+
+ private:
+  std::counting_semaphore<>& cores_;
+  SerialLoops serial_;
+};
+
+ServerConfig WithMemory(ServerConfig config) {
+  if (config.memory == 0) config.memory = MemoryLimit();
+  return config;
+}
+
+}  // namespace
+
+Context::Context(ServerConfig config, ModelEvent event)
+    : config_(WithMemory(std::move(config))),
+      models_(
+          config_.models, config_.memory,
+          [this, event = std::move(event)](const std::string& id, std::string_view what, const std::string& detail) {
+            metrics_.CountModelEvent(id, what);
+            event(id, what, detail);
+          }),
+      cores_(NumThreads()),
+      engine_(
+          [this] {
+            EngineOptions options = config_.batching;
+            options.more_may_come = [this] { return admitted > in_engine_; };
+            return options;
+          }(),
+          [this](const BatchReport& report) { metrics_.CountBatch(report); }) {}
+
+void Context::Compute(Task& task, const Call& call) {
+  const Counted counted(in_engine_);
+  engine_.Compute(task, call.cancelled);
+}
+
+void Context::Compute(const TaskLabels& labels, const Call& call, const std::function<void()>& work, bool is_short) {
+  const Counted counted(in_engine_);
+  engine_.Compute(labels, work, is_short, call.cancelled);
+}
+
+image::Image Context::Decode(std::span<const std::byte> bytes, std::string_view where) {
+  if (bytes.empty())
+    throw HttpError(400, "invalid_request_error", FormatShown("{}: expected an image, got nothing", where));
+  const Core core(cores_);
+  const Clock::time_point start = Clock::now();
+  image::DecodeOptions options;
+  options.max_pixels = config_.most_pixels;
+  image::Image image = [&] {
+    try {
+      return image::Decode(bytes, options, where);
+    } catch (const Error& error) {
+      throw HttpError(400, "invalid_request_error", error.what());
+    }
+  }();
+  metrics_.CountDecoding(std::chrono::duration<double>(Clock::now() - start).count());
+  return image;
+}
+
+Tensor<float> Context::Pixels(const model::Model& model, const image::Image& image) {
+  const Core core(cores_);
+  return model.Pixels(image);
+}
+
+Levels Context::levels() const {
+  Levels levels{.active = active, .waiting = engine_.waiting()};
+  for (const ModelStatus& status : models_.List()) {
+    levels.models += status.loaded;
+    levels.model_bytes += status.bytes;
+  }
+  return levels;
+}
+
+int Context::RetryAfter() const { return static_cast<int>(std::ceil(std::clamp(engine_.ExpectedWait(), 1.0, 60.0))); }
+
+}  // namespace qkv::server

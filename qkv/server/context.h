@@ -1,0 +1,58 @@
+// What handlers work with: the models, the engine and the counters of one server.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <semaphore>
+#include <span>
+#include <string>
+
+#include "qkv/image/image.h"
+#include "qkv/server/config.h"
+#include "qkv/server/engine.h"
+#include "qkv/server/metrics.h"
+#include "qkv/server/models.h"
+#include "qkv/server/router.h"
+
+namespace qkv::server {
+
+class Context {
+ public:
+  /// memory: of all models. event: told after the counters.
+  Context(ServerConfig config, ModelEvent event);
+
+  const ServerConfig& config() const { return config_; }
+  Models& models() { return models_; }
+  Metrics& metrics() { return metrics_; }
+
+  /// Waits for the engine. Throws what the task throws, and HttpError 504 or Cancelled if the call is cancelled before.
+  void Compute(Task& task, const Call& call);
+  /// The same for a function, alone. A long one calls GiveWay between its steps.
+  void Compute(const TaskLabels& labels, const Call& call, const std::function<void()>& work, bool is_short = true);
+  void GiveWay() { engine_.GiveWay(); }
+
+  /// An image of a request, on this thread alone; as many at a time as there are cores. Throws HttpError 400 if it is
+  /// none, and 413 if it has too many pixels. `where` names it for people.
+  image::Image Decode(std::span<const std::byte> bytes, std::string_view where);
+  /// The model's input of an image, [1, channels, height, width]; likewise.
+  Tensor<float> Pixels(const model::Model& model, const image::Image& image);
+
+  Levels levels() const;
+  /// Requests from their header to the end of their answer.
+  std::atomic<int64_t> admitted{0};
+  /// Requests in their handlers.
+  std::atomic<int64_t> active{0};
+  /// Seconds after which a request that is turned away should come again.
+  int RetryAfter() const;
+
+ private:
+  const ServerConfig config_;
+  mutable Metrics metrics_;
+  Models models_;
+  std::atomic<int64_t> in_engine_{0};
+  std::counting_semaphore<> cores_;
+  Engine engine_;
+};
+
+}  // namespace qkv::server

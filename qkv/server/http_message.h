@@ -1,0 +1,69 @@
+// Requests and answers of HTTP, as handlers see them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "qkv/core/error.h"
+
+namespace qkv::server {
+
+struct HttpRequest {
+  std::string method;                          // "GET", "POST", …
+  std::string path;                            // decoded, without the query
+  std::map<std::string, std::string> query;    // decoded; of a name given twice the last
+  std::map<std::string, std::string> headers;  // names in small letters; of a header given twice the first
+  std::string body;                            // empty until it has been read
+  std::string id;                              // given by the client (X-Request-Id) or made here; printable
+  std::string peer;                            // address of the client
+
+  /// The value of a header by its name in small letters, or empty.
+  std::string_view Header(std::string_view name) const;
+  /// Content-Type without its parameters, in small letters.
+  std::string MediaType() const;
+};
+
+struct HttpResponse {
+  int status = 200;
+  std::string type = "application/json";  // Content-Type
+  std::string body;
+  std::vector<std::pair<std::string, std::string>> headers;  // further ones
+};
+
+/// An answer that is no success, thrown by handlers.
+class HttpError : public Error {
+ public:
+  /// type: as OpenAI names it, "invalid_request_error", "not_found_error", ….
+  HttpError(int status, std::string type, const std::string& message)
+      : Error(message), status_(status), type_(std::move(type)) {}
+
+  int status() const { return status_; }
+  const std::string& type() const { return type_; }
+
+ private:
+  int status_;
+  std::string type_;
+};
+
+/// {"error": {"message", "type", "code": the status}}; of 429 and 503 with Retry-After.
+HttpResponse ErrorResponse(int status, std::string_view type, std::string_view message);
+
+/// Splits and decodes a request's target. Throws HttpError 400 if it is not well formed.
+void ParseTarget(std::string_view target, HttpRequest* request);
+
+/// What one client, or all together, may cost the transport.
+struct Limits {
+  int64_t body = int64_t{64} << 20;     // bytes of one request
+  int64_t bodies = int64_t{512} << 20;  // bytes of all bodies that are being read or worked on
+  int connections = 1024;               // at a time
+  double header_seconds = 10;           // until the header is complete
+  double idle_seconds = 75;             // between two requests of a connection
+  double transfer_seconds = 60;         // for a body, and for an answer to be taken
+};
+
+}  // namespace qkv::server

@@ -1,0 +1,59 @@
+// The transport: connections, limits, time-outs and orderly ends. What a request means is the business of its handlers.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "qkv/server/exchange.h"
+
+namespace qkv::server {
+
+/// How a request ended, for logs and counters.
+struct Outcome {
+  int status = 0;
+  int64_t sent = 0;          // bytes of the body
+  double seconds = 0;        // since its header was complete
+  bool client_left = false;  // before the answer was sent whole
+  bool admitted = false;     // its header was whole, and `admit` was asked
+};
+
+class HttpServer {
+ public:
+  struct Hooks {
+    /// Sees a request's header before its body is read; an answer turns it away.
+    std::function<std::optional<HttpResponse>(const HttpRequest&)> admit;
+    /// Receives a whole request on the server's thread and must return soon; the answer may come later.
+    std::function<void(std::shared_ptr<Exchange>)> handle;
+    /// Called when a request has ended, turned away or answered.
+    std::function<void(const HttpRequest&, const Outcome&)> ended;
+    /// SIGHUP.
+    std::function<void()> reload;
+  };
+
+  /// Listens at once; port 0 takes a free one. Throws Error if the address cannot be had.
+  HttpServer(const std::string& address, uint16_t port, const Limits& limits, Hooks hooks);
+  ~HttpServer();
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
+
+  const std::string& address() const;
+  uint16_t port() const;
+
+  /// Serves until Stop, SIGTERM or SIGINT. Then takes no new connection, answers what has begun, for drain_seconds at
+  /// most, and returns.
+  void Run(double drain_seconds);
+  /// From any thread or a signal's.
+  void Stop();
+  /// True from Stop on.
+  bool stopping() const;
+
+  struct State;  // of http_server.cc
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace qkv::server

@@ -1,0 +1,54 @@
+// Which handler answers which request.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "qkv/server/exchange.h"
+
+namespace qkv::server {
+
+/// A request on its way to its answer, in a handler's hands.
+struct Call {
+  std::shared_ptr<Exchange> exchange;
+  std::map<std::string, std::string> parameters;  // of the path: "{model}"
+  std::function<bool()> cancelled;                // nobody waits any more, or the time is over
+
+  const HttpRequest& request() const { return exchange->request(); }
+};
+
+/// Gives the answer, or nothing if it has answered through the exchange. Throws HttpError, or Error for a request that
+/// is at fault.
+using Handler = std::function<std::optional<HttpResponse>(Call&)>;
+
+struct Route {
+  std::string method;   // "GET" answers HEAD too
+  std::string pattern;  // "/v2/models/{model}/infer"
+  Handler handler;
+  bool open = false;   // without the key: health, pages
+  bool light = false;  // no work to speak of: answered at once, however busy the server is
+};
+
+struct Match {
+  const Route* route = nullptr;
+  std::map<std::string, std::string> parameters;
+};
+
+class Router {
+ public:
+  void Add(Route route) { routes_.push_back(std::move(route)); }
+  /// Throws HttpError 404 if no route has this path, and 405 if none has it for this method.
+  Match Find(const HttpRequest& request) const;
+  /// The methods of a path, "GET, HEAD, POST"; empty if it has none.
+  std::string Methods(const HttpRequest& request) const;
+  const std::vector<Route>& routes() const { return routes_; }
+
+ private:
+  std::vector<Route> routes_;
+};
+
+}  // namespace qkv::server

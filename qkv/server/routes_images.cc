@@ -1,0 +1,88 @@
+// What images show: classes of the model's own, or in words.
+#include <algorithm>
+
+#include "qkv/app/classify.h"
+#include "qkv/app/json_line.h"
+#include "qkv/app/zero_shot.h"
+#include "qkv/server/images.h"
+#include "qkv/server/routes.h"
+#include "qkv/server/tasks.h"
+
+namespace qkv::server {
+namespace {
+
+constexpr int64_t kMaxTop = 1 << 20;
+
+// The classes that a request gives in words: a list of labels, or labels separated by commas.
+app::Prompts PromptsOf(const RequestInput& input) {
+  std::vector<std::string> labels = input.Texts("prompts");
+  if (labels.size() == 1) labels = app::SplitAtCommas(labels[0]);
+  return app::MakePrompts(std::move(labels), input.Texts("templates"), "prompts", "templates");
+}
+
+// Scores of classes in words: [images, classes].
+Tensor<float> ScoreByPrompts(Context& context, const Call& call, const std::shared_ptr<const LoadedModel>& model,
+                             const app::Prompts& prompts, const std::vector<Tensor<float>>& pooled) {
+  Tensor<float> classes;
+  context.Compute({model->id(), "texts"}, call, [&] { classes = app::EmbedPrompts(*model->texts(), prompts); });
+  const int64_t width = model->towers()->width();
+  Tensor<float> images({std::ssize(pooled), width});
+  for (size_t i = 0; i < pooled.size(); ++i) {
+    std::copy_n(pooled[i].data(), width, images.view().row(static_cast<int64_t>(i)));
+  }
+  const int64_t lost = model::NormaliseRows(images);
+  Require(lost < 0, "image {}: its vector has no direction", lost + 1);
+  return model->towers()->Probabilities(model->towers()->LogitsPerImage(images, classes));
+}
+
+io::Json Answer(const std::string& id, const std::vector<Upload>& images,
+                const std::vector<std::vector<model::Prediction>>& tops) {
+  io::Json data = io::Json::array();
+  for (size_t i = 0; i < images.size(); ++i) {
+    io::Json json = app::ToJson(app::Classification{images[i].name, tops[i], {}});
+    json.erase("path");
+    json["index"] = i;
+    data.push_back(std::move(json));
+  }
+  return {{"object", "list"}, {"model", id}, {"data", data}};
+}
+
+HttpResponse Classify(Context& context, Call& call) {
+  const RequestInput input(call.request());
+  const auto model = context.models().Get(input.Text("model"));
+  const std::vector<Upload>& images = input.RequireImages();
+  const int64_t top = input.Integer("top", 5, 1, kMaxTop);
+  const bool by_prompts = input.Has("prompts");
+  const model::Model& encoder = RequireImageModel(*model);
+  std::vector<std::vector<model::Prediction>> tops(images.size());
+  if (!by_prompts) {
+    Require(model->towers() == nullptr, "model {} compares images with texts: give the classes in the field prompts",
+            model->id());
+    Require(encoder.config().classes > 0, "model {} has no classifier; /v1/embeddings gives its vectors", model->id());
+    PassTask task(model, app::Wanted::kLogits, PixelsOf(context, encoder, images));
+    context.Compute(task, call);
+    for (size_t i = 0; i < images.size(); ++i) {
+      const Tensor<float>& logits = task.Results()[i];
+      tops[i] = encoder.Top({logits.data(), static_cast<size_t>(logits.size())}, top);
+    }
+    return {.body = app::JsonLine(Answer(model->id(), images, tops))};
+  }
+  Require(model->towers() != nullptr, "prompts: model {} has no text encoder, expected one as CLIP or SigLIP",
+          model->id());
+  const app::Prompts prompts = PromptsOf(input);
+  PassTask task(model, app::Wanted::kPooled, PixelsOf(context, encoder, images));
+  context.Compute(task, call);
+  const Tensor<float> scores = ScoreByPrompts(context, call, model, prompts, task.Results());
+  for (size_t i = 0; i < images.size(); ++i) {
+    tops[i] = app::BestPrompts(prompts, {scores.view().row(static_cast<int64_t>(i)), prompts.labels.size()}, top);
+  }
+  return {.body = app::JsonLine(Answer(model->id(), images, tops))};
+}
+
+}  // namespace
+
+void AddImageRoutes(Router& router, Context& context) {
+  router.Add({"POST", "/v1/classify", [&context](Call& call) { return Classify(context, call); }});
+}
+
+}  // namespace qkv::server

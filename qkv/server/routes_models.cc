@@ -1,0 +1,37 @@
+// The models that are offered, as OpenAI lists them, with what qkv info says of those that are loaded.
+#include <chrono>
+
+#include "qkv/app/json_line.h"
+#include "qkv/server/routes.h"
+
+namespace qkv::server {
+namespace {
+
+io::Json ModelJson(const ModelStatus& status, bool info) {
+  io::Json json = {{"id", status.entry.id}, {"object", "model"},       {"created", 0},
+                   {"owned_by", "qkv"},     {"loaded", status.loaded}, {"dtype", status.entry.dtype}};
+  if (status.loaded) json["bytes"] = status.bytes;
+  if (!status.error.empty()) json["error"] = status.error;
+  if (info && status.model) json["info"] = status.model->info();
+  return json;
+}
+
+}  // namespace
+
+void AddModelRoutes(Router& router, Context& context) {
+  router.Add({"GET", "/v1/models",
+              [&context](Call&) {
+                io::Json list = io::Json::array();
+                for (const ModelStatus& status : context.models().List()) list.push_back(ModelJson(status, false));
+                return HttpResponse{.body = app::JsonLine({{"object", "list"}, {"data", list}})};
+              },
+              /*open=*/false, /*light=*/true});
+  router.Add({"GET", "/v1/models/{model}",
+              [&context](Call& call) {
+                const ModelStatus status = context.models().Status(call.parameters.at("model"));
+                return HttpResponse{.body = app::JsonLine(ModelJson(status, true))};
+              },
+              /*open=*/false, /*light=*/true});
+}
+
+}  // namespace qkv::server

@@ -1,0 +1,269 @@
+#include "qkv/server/server.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <boost/asio/post.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <chrono>
+#include <ctime>
+#include <mutex>
+#include <new>
+
+#include "qkv/core/parallel.h"
+#include "qkv/server/context.h"
+#include "qkv/server/http_server.h"
+#include "qkv/server/routes.h"
+
+namespace qkv::server {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// ISO 8601 with milliseconds, UTC.
+std::string Now() {
+  const auto now = std::chrono::system_clock::now();
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
+  std::tm parts{};
+  gmtime_r(&seconds, &parts);
+  std::array<char, 32> text;
+  const size_t length = std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &parts);
+  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch()).count() % 1000;
+  return fmt::format("{}.{:03}Z", std::string_view(text.data(), length), ms);
+}
+
+// In a time that does not depend on where they differ.
+bool SameKey(std::string_view given, std::string_view expected) {
+  unsigned difference = given.size() == expected.size() ? 0 : 1;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    difference |= static_cast<unsigned char>(expected[i]) ^
+                  static_cast<unsigned char>(given.empty() ? 0 : given[i % given.size()]);
+  }
+  return difference == 0;
+}
+
+// "name" of "name:80", "::1" of "[::1]:80".
+std::string_view HostName(std::string_view host) {
+  if (host.starts_with('[')) return host.substr(1, host.find(']') - 1);
+  return host.substr(0, host.find(':'));
+}
+
+bool Contains(const std::vector<std::string>& list, std::string_view word) {
+  return std::find(list.begin(), list.end(), word) != list.end() ||
+         std::find(list.begin(), list.end(), "*") != list.end();
+}
+
+}  // namespace
+
+struct Server::State {
+  State(ServerConfig config, Log given_log, std::function<ServerConfig()> given_reload)
+      : log(std::move(given_log)),
+        reload(std::move(given_reload)),
+        context(std::move(config),
+                [this](const std::string& id, std::string_view event, const std::string& detail) {
+                  Write(event == "failed" ? "error" : "info", "model",
+                        {{"model", id}, {"what", event}, {"detail", detail}});
+                }),
+        http(this->config().address, this->config().port, this->config().limits,
+             {.admit = [this](const HttpRequest& request) { return Admit(request); },
+              .handle = [this](std::shared_ptr<Exchange> exchange) { Handle(std::move(exchange)); },
+              .ended = [this](const HttpRequest& request, const Outcome& outcome) { Ended(request, outcome); },
+              .reload = [this] { Reload(); }}),
+        workers(static_cast<size_t>(this->config().most_active) + 1) {
+    AddRoutes(router, context);
+  }
+
+  const ServerConfig& config() const { return context.config(); }
+
+  void Write(std::string_view level, std::string_view event, io::Json fields) {
+    io::Json line = {{"time", Now()}, {"level", level}, {"event", event}};
+    line.update(fields);
+    const std::lock_guard lock(log_mutex);
+    if (log) log(line);
+  }
+
+  // Which pages may call: those of this server, and of the origins that its owner named.
+  bool IsOwnOrigin(const HttpRequest& request) const {
+    const std::string_view origin = request.Header("origin"), host = request.Header("host");
+    return origin.empty() || origin == fmt::format("http://{}", host) || origin == fmt::format("https://{}", host);
+  }
+  // A foreign page whose name leads to this machine (DNS rebinding) calls by that name.
+  bool IsOwnHost(const HttpRequest& request) const {
+    const std::string_view name = HostName(request.Header("host"));
+    return name.empty() || name == "localhost" || name == "127.0.0.1" || name == "::1" || name == config().address ||
+           Contains(config().hosts, name) ||
+           (config().address != "127.0.0.1" && config().address != "::1" && config().hosts.empty());
+  }
+
+  std::optional<HttpResponse> Admit(const HttpRequest& request) {
+    ++context.admitted;
+    const auto refuse = [&](int status, std::string_view type, std::string_view why) {
+      HttpResponse response = ErrorResponse(status, type, why);
+      AddCors(request, &response);
+      return response;
+    };
+    if (!IsOwnHost(request)) {
+      return refuse(403, "permission_error", "this server is not called by that name; its owner can add it to hosts");
+    }
+    const bool foreign = !IsOwnOrigin(request);
+    if (foreign && !Contains(config().origins, request.Header("origin"))) {
+      return refuse(403, "permission_error",
+                    "pages of other origins may not call this server; its owner can add origins");
+    }
+    if (foreign && request.method == "OPTIONS") return Preflight(request);
+    Match match;
+    try {
+      match = router.Find(request);
+    } catch (const HttpError& error) {
+      HttpResponse response = refuse(error.status(), error.type(), error.what());
+      if (error.status() == 405) response.headers.emplace_back("Allow", router.Methods(request));
+      return response;
+    }
+    if (!match.route->open && !HasKey(request)) {
+      HttpResponse response = refuse(401, "authentication_error", "expected the header Authorization: Bearer KEY");
+      response.headers.emplace_back("WWW-Authenticate", "Bearer");
+      return response;
+    }
+    if (!match.route->light && context.active >= config().most_active) return Busy(request);
+    return std::nullopt;
+  }
+
+  HttpResponse Busy(const HttpRequest& request) {
+    HttpResponse response = ErrorResponse(429, "rate_limit_error", "the server works on as many requests as it takes");
+    response.headers = {{"Retry-After", std::to_string(context.RetryAfter())}};
+    AddCors(request, &response);
+    return response;
+  }
+
+  bool HasKey(const HttpRequest& request) const {
+    if (config().api_key.empty()) return true;
+    std::string_view given = request.Header("authorization");
+    if (given.starts_with("Bearer ")) given.remove_prefix(7);
+    return SameKey(given, config().api_key);
+  }
+
+  HttpResponse Preflight(const HttpRequest& request) const {
+    HttpResponse response{.status = 204, .type = ""};
+    response.headers = {
+        {"Access-Control-Allow-Methods", "GET, HEAD, POST"},
+        {"Access-Control-Allow-Headers", "Authorization, Content-Type, Inference-Header-Content-Length"},
+        {"Access-Control-Max-Age", "600"}};
+    AddCors(request, &response);
+    return response;
+  }
+
+  void AddCors(const HttpRequest& request, HttpResponse* response) const {
+    const std::string_view origin = request.Header("origin");
+    if (origin.empty() || IsOwnOrigin(request) || !Contains(config().origins, origin)) return;
+    response->headers.emplace_back("Access-Control-Allow-Origin", origin);
+    response->headers.emplace_back("Access-Control-Expose-Headers",
+                                   "X-Request-Id, Retry-After, Inference-Header-Content-Length");
+    response->headers.emplace_back("Vary", "Origin");
+  }
+
+  void Handle(std::shared_ptr<Exchange> exchange) {
+    const Match match = router.Find(exchange->request());
+    if (match.route->light) return Answer(std::move(exchange), match);
+    if (context.active >= config().most_active) return exchange->Respond(Busy(exchange->request()));
+    ++context.active;
+    boost::asio::post(workers, [this, exchange = std::move(exchange), match]() mutable {
+      Answer(std::move(exchange), match);
+      --context.active;
+    });
+  }
+
+  void Answer(std::shared_ptr<Exchange> exchange, const Match& match) {
+    const Clock::time_point until =
+        Clock::now() + std::chrono::milliseconds(static_cast<int64_t>(1000 * config().request_seconds));
+    Call call{exchange, match.parameters, [exchange, until] { return exchange->cancelled() || Clock::now() > until; }};
+    std::optional<HttpResponse> response = Respond(call, *match.route);
+    if (!response) return;
+    AddCors(exchange->request(), &*response);
+    exchange->Respond(std::move(*response));
+  }
+
+  std::optional<HttpResponse> Respond(Call& call, const Route& route) {
+    const HttpRequest& request = call.request();
+    try {
+      return route.handler(call);
+    } catch (const HttpError& error) {
+      return ErrorResponse(error.status(), error.type(), error.what());
+    } catch (const Error& error) {
+      return ErrorResponse(400, "invalid_request_error", error.what());
+    } catch (const Cancelled&) {
+      return ErrorResponse(503, "timeout_error", "the request was given up before it was computed");
+    } catch (const std::bad_alloc&) {
+      Write("error", "memory", {{"id", request.id}, {"path", request.path}});
+      return ErrorResponse(503, "server_error", "the server is out of memory for this request");
+    } catch (const std::exception& error) {
+      Write("error", "fault", {{"id", request.id}, {"path", request.path}, {"detail", error.what()}});
+      return ErrorResponse(500, "server_error", "the server failed; its log says more under this request's id");
+    }
+  }
+
+  void Ended(const HttpRequest& request, const Outcome& outcome) {
+    if (outcome.admitted) --context.admitted;
+    std::string_view pattern;
+    try {
+      pattern = router.Find(request).route->pattern;
+    } catch (const HttpError&) {
+    }
+    context.metrics().CountRequest(pattern, request, outcome);
+    if (!config().log) return;
+    Write(outcome.status >= 500 ? "error" : "info", "request",
+          {{"id", request.id},
+           {"peer", request.peer},
+           {"method", request.method},
+           {"path", request.path},
+           {"status", outcome.status},
+           {"bytes", outcome.sent},
+           {"ms", std::round(1e6 * outcome.seconds) / 1e3},
+           {"client_left", outcome.client_left}});
+  }
+
+  void Reload() {
+    if (!reload) return;
+    try {
+      context.models().Replace(reload().models);
+      Write("info", "reload", {{"detail", "the list of models was read again"}});
+    } catch (const Error& error) {
+      Write("error", "reload", {{"detail", error.what()}});
+    }
+  }
+
+  const Log log;
+  const std::function<ServerConfig()> reload;
+  std::mutex log_mutex;
+  Context context;
+  Router router;
+  HttpServer http;
+  boost::asio::thread_pool workers;
+};
+
+Server::Server(ServerConfig config, Log log, std::function<ServerConfig()> reload) {
+  if (config.threads > 0) SetNumThreads(config.threads);
+  state_ = std::make_unique<State>(std::move(config), std::move(log), std::move(reload));
+  state_->context.models().LoadAtStart();
+}
+
+Server::~Server() { state_->workers.join(); }
+
+std::string Server::Url() const {
+  const std::string& address = state_->http.address();
+  const bool six = address.find(':') != std::string::npos;
+  return fmt::format("http://{}{}{}:{}", six ? "[" : "", address, six ? "]" : "", port());
+}
+
+uint16_t Server::port() const { return state_->http.port(); }
+
+void Server::Run() {
+  state_->Write("info", "start", {{"url", Url()}, {"models", state_->config().models.size()}});
+  state_->http.Run(state_->config().drain_seconds);
+  state_->workers.join();
+  state_->Write("info", "end", {{"detail", "all that had begun was answered"}});
+}
+
+void Server::Stop() { state_->http.Stop(); }
+
+}  // namespace qkv::server

@@ -1,0 +1,39 @@
+// A server: transport, models, engine and routes, put together.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "qkv/io/json.h"
+#include "qkv/server/config.h"
+
+namespace qkv::server {
+
+/// Receives a line for the log: {"time", "level", "event", …}. Called from any thread, one call at a time.
+using Log = std::function<void(const io::Json&)>;
+
+class Server {
+ public:
+  /// Listens at once and loads what is to be there at start. `reload` reads the configuration again at SIGHUP; empty
+  /// for none. Throws Error if the address cannot be had or a model of the start cannot be loaded.
+  Server(ServerConfig config, Log log, std::function<ServerConfig()> reload = {});
+  ~Server();
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  /// "http://127.0.0.1:8080"
+  std::string Url() const;
+  uint16_t port() const;
+  /// Serves until Stop, SIGTERM or SIGINT, and answers what has begun.
+  void Run();
+  /// From any thread.
+  void Stop();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace qkv::server

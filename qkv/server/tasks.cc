@@ -1,0 +1,164 @@
+#include "qkv/server/tasks.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "qkv/app/cross_rule.h"
+#include "qkv/core/parallel.h"
+#include "qkv/model/finite.h"
+
+namespace qkv::server {
+namespace {
+
+// From so many images a thread on, each thread computes some of its own (app/pipeline.cc).
+constexpr int64_t kManyPerThread = 4;
+constexpr int64_t kRows = 240;  // of tokens that a thread computes at a time
+constexpr int64_t kMaxImages = 64;
+
+// All tasks of a batch are of the class of its first, whose key they share.
+template <typename T>
+std::vector<T*> As(std::span<Task* const> batch) {
+  std::vector<T*> tasks;
+  for (Task* task : batch) tasks.push_back(static_cast<T*>(task));
+  return tasks;
+}
+
+// Memory of the threads of the engine, whichever models they compute.
+std::vector<model::Workspace<float>>& Workspaces() {
+  static std::vector<model::Workspace<float>> workspaces(static_cast<size_t>(NumThreads()));
+  return workspaces;
+}
+
+// Results of pixels [B, channels, height, width], one after the other in memory.
+Tensor<float> Pass(const model::Model& model, app::Wanted wanted, View<const float> pixels,
+                   model::Workspace<float>& workspace) {
+  const model::VitConfig& c = model.config();
+  const int64_t B = pixels.dim(0);
+  model::Outputs<float> outputs;
+  Tensor<float> values;
+  if (wanted == app::Wanted::kLogits) {
+    values = Tensor<float>({B, c.outputs()});
+    outputs.logits = values;
+  } else if (wanted == app::Wanted::kPooled) {
+    values = Tensor<float>({B, c.pooled_width()});
+    outputs.pooled = values;
+  } else {
+    values = Tensor<float>({B, model.TokensFor(pixels.dim(2), pixels.dim(3)), c.block.width});
+    outputs.tokens = values;
+  }
+  model.Forward(pixels, workspace, outputs);
+  return values;
+}
+
+struct Place {
+  const Tensor<float>* pixels;
+  Tensor<float>* result;
+};
+
+// Images of one size.
+void PassOfPlaces(const model::Model& model, app::Wanted wanted, std::span<const Place> places) {
+  const Shape& one = places[0].pixels->shape();
+  const int64_t C = one[1], H = one[2], W = one[3], each = C * H * W;
+  const int64_t threads = NumThreads(), count = std::ssize(places);
+  const bool many = count >= kManyPerThread * threads;
+  const int64_t rows = std::clamp<int64_t>(kRows / model.TokensFor(H, W), 1, kMaxImages);
+  const int64_t together = many ? std::min(rows, (count + threads - 1) / threads) : std::max(threads, rows);
+  std::vector<model::Workspace<float>>& workspaces = Workspaces();
+  const auto some = [&](int64_t begin, int64_t end, int thread) {
+    Tensor<float> pixels = Tensor<float>::Uninitialised({end - begin, C, H, W});
+    for (int64_t i = begin; i < end; ++i) {
+      std::copy_n(places[static_cast<size_t>(i)].pixels->data(), each, pixels.data() + (i - begin) * each);
+    }
+    const Tensor<float> values = Pass(model, wanted, pixels, workspaces[static_cast<size_t>(thread)]);
+    for (int64_t i = begin; i < end; ++i) {
+      const View<const float> row = values.view()[i - begin];
+      Tensor<float> result(row.shape());
+      std::copy_n(row.data(), row.size(), result.data());
+      *places[static_cast<size_t>(i)].result = std::move(result);
+    }
+  };
+  const int64_t pieces = (count + together - 1) / together;
+  if (!many) {
+    for (int64_t p = 0; p < pieces; ++p) some(p * together, std::min(count, (p + 1) * together), 0);
+    return;
+  }
+  ParallelTasks(pieces,
+                [&](int64_t p, int thread) { some(p * together, std::min(count, (p + 1) * together), thread); });
+}
+
+}  // namespace
+
+PassTask::PassTask(std::shared_ptr<const LoadedModel> model, app::Wanted wanted, std::vector<Tensor<float>> pixels)
+    : model_(std::move(model)), wanted_(wanted), pixels_(std::move(pixels)), results_(pixels_.size()) {}
+
+std::string PassTask::Key() const {
+  return fmt::format("pass {} {}", fmt::ptr(model_.get()), static_cast<int>(wanted_));
+}
+
+void PassTask::Run(std::span<Task* const> batch) {
+  std::vector<std::pair<Shape, std::vector<Place>>> sizes;
+  for (PassTask* task : As<PassTask>(batch)) {
+    for (size_t i = 0; i < task->pixels_.size(); ++i) {
+      const Place place{&task->pixels_[i], &task->results_[i]};
+      auto same = std::find_if(sizes.begin(), sizes.end(),
+                               [&](const auto& size) { return size.first == place.pixels->shape(); });
+      if (same == sizes.end()) same = sizes.insert(sizes.end(), {place.pixels->shape(), {}});
+      same->second.push_back(place);
+    }
+  }
+  for (const auto& [shape, places] : sizes) PassOfPlaces(*model_->image(), wanted_, places);
+}
+
+const std::vector<Tensor<float>>& PassTask::Results() const {
+  for (size_t i = 0; i < results_.size(); ++i) {
+    Require(model::FirstNotFinite(results_[i].view().reshape({1, results_[i].size()})) < 0,
+            "image {}: the model's answer holds NaN or infinity", i + 1);
+  }
+  return results_;
+}
+
+EmbedTask::EmbedTask(std::shared_ptr<const LoadedModel> model, std::vector<std::string> texts)
+    : model_(std::move(model)), texts_(std::move(texts)) {}
+
+std::string EmbedTask::Key() const { return fmt::format("embed {}", fmt::ptr(model_.get())); }
+
+void EmbedTask::Run(std::span<Task* const> batch) {
+  std::vector<std::string> texts;
+  for (EmbedTask* task : As<EmbedTask>(batch)) texts.insert(texts.end(), task->texts_.begin(), task->texts_.end());
+  const Tensor<float> all =
+      model_->texts() != nullptr ? model_->texts()->Embed(texts) : model_->language()->Embed(texts);
+  int64_t row = 0;
+  for (EmbedTask* task : As<EmbedTask>(batch)) {
+    task->vectors_ = Tensor<float>({task->size(), all.dim(1)});
+    std::copy_n(all.view().row(row), task->vectors_.size(), task->vectors_.data());
+    row += task->size();
+  }
+}
+
+WriteTask::WriteTask(std::shared_ptr<const LoadedModel> model, std::vector<std::string> texts,
+                     app::WritingOptions options)
+    : model_(std::move(model)), texts_(std::move(texts)), options_(std::move(options)) {}
+
+// Texts that are drawn have seeds by their places, so they are not mixed with others.
+std::string WriteTask::Key() const {
+  const model::GenerationSettings& s = options_.settings;
+  if (s.sampling.temperature > 0) return {};
+  return fmt::format("write {} {} {} {} {} {} {} {} {} {} {} {}", fmt::ptr(model_.get()), options_.prefix, s.max_tokens,
+                     s.min_tokens, s.no_repeat_ngram, s.repetition_penalty, s.beams, s.length_penalty, s.early_stopping,
+                     fmt::join(s.ends, ","), fmt::join(s.suppressed, ","), app::DescribeCrossWeights(s.cross));
+}
+
+void WriteTask::Run(std::span<Task* const> batch) {
+  std::vector<std::string> texts;
+  for (WriteTask* task : As<WriteTask>(batch)) texts.insert(texts.end(), task->texts_.begin(), task->texts_.end());
+  std::vector<app::Written> all = model_->language()->Write(texts, options_);
+  auto next = all.begin();
+  for (WriteTask* task : As<WriteTask>(batch)) {
+    task->written_.assign(std::make_move_iterator(next), std::make_move_iterator(next + task->size()));
+    next += task->size();
+  }
+}
+
+}  // namespace qkv::server

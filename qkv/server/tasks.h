@@ -1,0 +1,75 @@
+// Work of the engine that is computed together when several requests wait.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "qkv/app/pipeline.h"
+#include "qkv/server/engine.h"
+#include "qkv/server/loaded_model.h"
+
+namespace qkv::server {
+
+/// A pass of some images through one model.
+class PassTask final : public Task {
+ public:
+  /// wanted: kLogits, kPooled or kTokens. pixels: [1, channels, height, width] of each image; their sizes may differ.
+  PassTask(std::shared_ptr<const LoadedModel> model, app::Wanted wanted, std::vector<Tensor<float>> pixels);
+
+  std::string Key() const override;
+  TaskLabels Labels() const override { return {model_->id(), "images"}; }
+  int64_t size() const override { return std::ssize(pixels_); }
+  void Run(std::span<Task* const> batch) override;
+
+  /// Of each image: logits [C], pooled [D] or tokens [N, D]. Throws Error if one of an image is not finite.
+  const std::vector<Tensor<float>>& Results() const;
+
+ private:
+  std::shared_ptr<const LoadedModel> model_;
+  const app::Wanted wanted_;
+  std::vector<Tensor<float>> pixels_;
+  std::vector<Tensor<float>> results_;
+};
+
+/// Vectors of some texts.
+class EmbedTask final : public Task {
+ public:
+  /// The model has a text tower, or is an encoder of texts.
+  EmbedTask(std::shared_ptr<const LoadedModel> model, std::vector<std::string> texts);
+
+  std::string Key() const override;
+  TaskLabels Labels() const override { return {model_->id(), "texts"}; }
+  int64_t size() const override { return std::ssize(texts_); }
+  void Run(std::span<Task* const> batch) override;
+
+  /// [texts, width]
+  const Tensor<float>& vectors() const { return vectors_; }
+
+ private:
+  std::shared_ptr<const LoadedModel> model_;
+  const std::vector<std::string> texts_;
+  Tensor<float> vectors_;
+};
+
+/// Texts that a decoder with a source writes.
+class WriteTask final : public Task {
+ public:
+  WriteTask(std::shared_ptr<const LoadedModel> model, std::vector<std::string> texts, app::WritingOptions options);
+
+  std::string Key() const override;
+  TaskLabels Labels() const override { return {model_->id(), "writing"}; }
+  int64_t size() const override { return std::ssize(texts_); }
+  void Run(std::span<Task* const> batch) override;
+
+  const std::vector<app::Written>& written() const { return written_; }
+
+ private:
+  std::shared_ptr<const LoadedModel> model_;
+  const std::vector<std::string> texts_;
+  const app::WritingOptions options_;
+  std::vector<app::Written> written_;
+};
+
+}  // namespace qkv::server
