@@ -176,6 +176,49 @@ std::vector<Written> LanguageModel::Write(std::span<const std::vector<int32_t>> 
   return written;
 }
 
+Written LanguageModel::WriteOne(const std::string& text, const WritingOptions& options,
+                                const std::function<bool(std::string_view)>& show) const {
+  RequireWriter();
+  const std::string whole = options.prefix + text;
+  const std::vector<int32_t> ids = Encode({&whole, 1})[0];
+  Require(std::ssize(ids) <= model_->text_length(),
+          "the text has {} tokens, and the model reads {}; cut it in pieces: {}", ids.size(), model_->text_length(),
+          Printable(whole, kShownBytes));
+  Written written{.source_tokens = std::ssize(ids), .ended = true};
+  if (Trim(text).empty()) return written;
+  const int64_t length = std::min(model_->decoder().config().length, options.settings.max_tokens + 1);
+  model::TextWorkspace workspace;
+  model::Decoder<float> decoder(model_->decoder(), options.settings.beams, length);
+  Tensor<bool> mask({1, std::ssize(ids)});
+  std::fill_n(mask.data(), mask.size(), true);
+  model_->ReadSource(
+      {.ids = View<const int32_t>(ids.data(), mask.shape()), .mask = mask.view(), .cross = &options.settings.cross},
+      workspace);
+  text::StreamingDecoder stream(target_);
+  bool going = true, began = false;
+  const auto pass_on = [&](std::string_view piece) {
+    // Byte-level BPE begins a word, and so a text, with a space.
+    if (!began) piece.remove_prefix(std::min(piece.find_first_not_of(' '), piece.size()));
+    if (piece.empty()) return;
+    began = true;
+    going = show(piece);
+  };
+  const auto take = [&](size_t, int32_t token) {
+    if (std::ranges::find(options.settings.ends, token) == options.settings.ends.end() && target_.TokenOf(token)) {
+      pass_on(stream.Add(token));
+    }
+    return going;
+  };
+  const std::vector<int32_t> start = {StartToken()};
+  const model::Generated one = model::Generate(decoder, {&start, 1}, &workspace.source, options.settings, take)[0];
+  const std::string rest = stream.Finish();
+  if (going) pass_on(rest);
+  written.text = std::string(Trim(DecodeKnown(target_, one.tokens)));
+  written.ids = one.tokens, written.tokens = std::ssize(one.tokens), written.score = one.score,
+  written.ended = one.ended;
+  return written;
+}
+
 void LanguageModel::RequireWriter() const {
   Require(model_->has_encoder() && model_->has_decoder(),
           "{}: {} does not read one text and write another; models of translation and summaries do (Marian, T5)",

@@ -76,6 +76,10 @@ class LanguageModel {
   /// The same of ids, as Encode gives them, with a seed of each if options.settings has any; the prefix is theirs.
   std::vector<Written> Write(std::span<const std::vector<int32_t>> ids, const WritingOptions& options,
                              const std::function<void(size_t)>& done = {}) const;
+  /// The same of one text, which is given to `show` as it comes; it returns false to stop. A beam search gives it at the
+  /// end.
+  Written WriteOne(const std::string& text, const WritingOptions& options,
+                   const std::function<bool(std::string_view)>& show) const;
   /// Continues a text with a decoder alone, and gives the new text to `show` as it comes; it returns false to stop. A
   /// prompt that leaves no room is cut at its beginning, and `note` is told. Throws Error if the model has an encoder.
   Written Continue(const std::string& prompt, const model::GenerationSettings& settings,

@@ -82,6 +82,7 @@ struct HttpServer::State : std::enable_shared_from_this<State> {
   void Open(tcp::socket socket);
   void Left(Session* session);
   void Drain();
+  void Abort();  // what is not answered yet
   void EndIfDone();
   void AwaitSignals();
 
@@ -510,22 +511,22 @@ void HttpServer::State::Drain() {
   });
   deadline.expires_after(Seconds(drain_seconds));
   deadline.async_wait([self = shared_from_this()](const ErrorCode& error) {
-    if (error) return;
-    const std::set<Session*> late = self->sessions;
-    for (Session* session : late) session->Abort();
+    if (!error) self->Abort();
   });
   EndIfDone();
+}
+
+void HttpServer::State::Abort() {
+  const std::set<Session*> late = sessions;
+  for (Session* session : late) session->Abort();
 }
 
 void HttpServer::State::AwaitSignals() {
   signals.async_wait([self = shared_from_this()](const ErrorCode& error, int number) {
     if (error) return;
-    if (number == SIGHUP) {
-      if (self->hooks.reload) self->hooks.reload();
-    } else {
-      self->Drain();
-    }
     self->AwaitSignals();
+    if (number != SIGHUP) return self->stopping ? self->Abort() : self->Drain();
+    if (self->hooks.reload) self->hooks.reload();
   });
 }
 

@@ -37,10 +37,10 @@ std::string ImageBytes(std::string_view text, std::string_view name) {
   return std::move(*bytes);
 }
 
-io::Json ParseObject(const HttpRequest& request) {
+io::Json ParseObject(std::string_view body) {
   io::Json json;
   try {
-    json = io::ParseJson(request.body, "body");
+    json = io::ParseJson(body, "body");
   } catch (const Error& error) {
     throw HttpError(400, "invalid_request_error", error.what());
   }
@@ -65,7 +65,7 @@ RequestInput::RequestInput(const HttpRequest& request) {
 }
 
 void RequestInput::ReadJson(const HttpRequest& request) {
-  fields_.update(ParseObject(request));
+  fields_.update(ParseObject(request.body));
   if (Has("image")) images_.push_back({"image", ImageBytes(Text("image"), "image")});
   if (!Has("images")) return;
   const std::vector<std::string> list = Texts("images");

@@ -29,6 +29,8 @@ class RequestInput {
   /// query too. Images of JSON are the fields "image" and "images": data URIs or base64. Throws HttpError 400 for a
   /// body that is not well formed, and 415 for another type.
   explicit RequestInput(const HttpRequest& request);
+  /// Fields alone: an object.
+  explicit RequestInput(io::Json fields) : fields_(std::move(fields)) {}
 
   const io::Json& fields() const { return fields_; }
   bool Has(std::string_view name) const { return fields_.contains(name) && !fields_[std::string(name)].is_null(); }
@@ -57,7 +59,7 @@ class RequestInput {
 /// for an address of the web: this server fetches nothing.
 std::string ImageBytes(std::string_view text, std::string_view name);
 
-/// An object from a body. Throws HttpError 400 if it is none.
-io::Json ParseObject(const HttpRequest& request);
+/// An object from a body, or a part of one. Throws HttpError 400 if it is none.
+io::Json ParseObject(std::string_view body);
 
 }  // namespace qkv::server

@@ -7,6 +7,13 @@ void AddRoutes(Router& router, Context& context) {
   AddModelRoutes(router, context);
   AddImageRoutes(router, context);
   AddEmbeddingRoutes(router, context);
+  AddPhotoRoutes(router, context);
+  AddAttentionRoutes(router, context);
+  AddGenerationRoutes(router, context);
+  AddTranslationRoutes(router, context);
+  AddInferenceRoutes(router, context);
+  AddPhotoLibraryRoutes(router, context);
+  AddDescriptionRoutes(router, context);
 }
 
 }  // namespace qkv::server

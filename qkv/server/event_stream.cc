@@ -1,0 +1,30 @@
+#include "qkv/server/event_stream.h"
+
+#include <fmt/format.h>
+
+#include "qkv/app/json_line.h"
+
+namespace qkv::server {
+
+bool EventStream::Write(std::string_view data) {
+  std::string event = fmt::format("data: {}\n\n", data);
+  if (begun_) return call_.exchange->Send(std::move(event));
+  begun_ = true;
+  call_.exchange->BeginStream(
+      {.type = "text/event-stream", .body = std::move(event), .headers = {{"Cache-Control", "no-cache"}}});
+  return !call_.exchange->cancelled();
+}
+
+bool EventStream::Send(const io::Json& event) { return Write(app::JsonLine(event)); }
+
+void EventStream::Fail(int status, std::string_view type, std::string_view message) {
+  Write(ErrorResponse(status, type, message).body);
+  call_.exchange->EndStream();
+}
+
+void EventStream::End() {
+  Write("[DONE]");
+  call_.exchange->EndStream();
+}
+
+}  // namespace qkv::server

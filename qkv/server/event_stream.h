@@ -1,0 +1,34 @@
+// Server-sent events (text/event-stream): an answer that comes in pieces, each a line of JSON.
+#pragma once
+
+#include <string_view>
+
+#include "qkv/io/json.h"
+#include "qkv/server/router.h"
+
+namespace qkv::server {
+
+class EventStream {
+ public:
+  explicit EventStream(Call& call) : call_(call) {}
+  EventStream(const EventStream&) = delete;
+  EventStream& operator=(const EventStream&) = delete;
+
+  /// The first one begins the answer, so what fails before it has a status of its own. Returns false when nobody takes
+  /// the answer any more.
+  bool Send(const io::Json& event);
+  /// True once the answer has begun: its status is 200, whatever comes.
+  bool begun() const { return begun_; }
+  /// The last event: {"error"}, as ErrorResponse has it.
+  void Fail(int status, std::string_view type, std::string_view message);
+  /// Ends the answer with "data: [DONE]", as OpenAI does.
+  void End();
+
+ private:
+  bool Write(std::string_view data);
+
+  Call& call_;
+  bool begun_ = false;
+};
+
+}  // namespace qkv::server

@@ -1,0 +1,81 @@
+#include "qkv/server/generation_request.h"
+
+#include <algorithm>
+
+#include "qkv/app/language.h"
+
+namespace qkv::server {
+namespace {
+
+constexpr size_t kMostStops = 16, kLongestStop = 1000;
+// A search holds the keys and values of all its beams.
+constexpr int64_t kMostBeams = 64;
+
+}  // namespace
+
+std::shared_ptr<const LoadedModel> TextModelOf(Context& context, const RequestInput& input, std::string_view usual) {
+  std::string id = input.Text("model");
+  if (id.empty()) {
+    for (const ModelStatus& status : context.models().List()) {
+      if (!app::IsLanguageModel(status.entry.path)) continue;
+      if (id.empty() || status.entry.id == usual) id = status.entry.id;
+    }
+    if (id.empty()) throw HttpError(400, "invalid_request_error", "this server has no model of texts");
+  }
+  auto model = context.models().Get(id);
+  if (model->language() == nullptr) {
+    throw HttpError(400, "invalid_request_error",
+                    FormatShown("model {} reads images, expected one of texts", model->id()));
+  }
+  return model;
+}
+
+model::GenerationSettings SettingsOf(const RequestInput& input, model::GenerationSettings s) {
+  s.max_tokens = input.Integer("max_tokens", s.max_tokens, 1, 1'000'000);
+  s.min_tokens = input.Integer("min_tokens", s.min_tokens, 0, 1'000'000);
+  s.beams = input.Integer("beams", s.beams, 1, kMostBeams);
+  s.length_penalty = input.Number("length_penalty", s.length_penalty, -1000, 1000);
+  s.no_repeat_ngram = input.Integer("no_repeat_ngram", s.no_repeat_ngram, 0, 1'000'000);
+  s.repetition_penalty = input.Number("repetition_penalty", s.repetition_penalty, 1e-3, 1e3);
+  s.sampling.temperature = input.Number("temperature", s.sampling.temperature, 0, 1e6);
+  s.sampling.top_k = input.Integer("top_k", s.sampling.top_k, 0, 1'000'000);
+  s.sampling.top_p = input.Number("top_p", s.sampling.top_p, 1e-6, 1);
+  s.sampling.min_p = input.Number("min_p", s.sampling.min_p, 0, 1);
+  s.sampling.seed = static_cast<uint64_t>(input.Integer("seed", 0, 0, INT64_MAX));
+  // A search draws nothing, and drawing is no search: the one that was asked for counts.
+  if (input.Has("beams") && s.beams > 1 && !input.Has("temperature")) s.sampling.temperature = 0;
+  if (input.Has("temperature") && s.sampling.temperature > 0 && !input.Has("beams")) s.beams = 1;
+  s.Validate();
+  return s;
+}
+
+std::vector<std::string> StopsOf(const RequestInput& input) {
+  std::vector<std::string> stops = input.Texts("stop");
+  const bool fit = stops.size() <= kMostStops && std::all_of(stops.begin(), stops.end(), [](const std::string& stop) {
+                     return !stop.empty() && stop.size() <= kLongestStop;
+                   });
+  if (!fit) {
+    throw HttpError(400, "invalid_request_error", "stop: expected up to 16 texts of 1 to 1,000 bytes");
+  }
+  return stops;
+}
+
+std::string StopScanner::Take(std::string_view piece) {
+  if (stopped_) return "";
+  pending_ += piece;
+  size_t first = std::string::npos, kept = 0;
+  for (const std::string& stop : stops_) {
+    first = std::min(first, pending_.find(stop));
+    for (size_t n = std::min(stop.size() - 1, pending_.size()); n > kept; --n) {
+      if (std::string_view(pending_).ends_with(std::string_view(stop).substr(0, n))) kept = n;
+    }
+  }
+  stopped_ = first != std::string::npos;
+  std::string shown = pending_.substr(0, stopped_ ? first : pending_.size() - kept);
+  pending_.erase(0, stopped_ ? pending_.size() : shown.size());
+  return shown;
+}
+
+std::string StopScanner::Rest() { return std::exchange(pending_, ""); }
+
+}  // namespace qkv::server

@@ -1,0 +1,46 @@
+// What requests for texts have in common: the model, how tokens are chosen, and where a text stops.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "qkv/model/generation.h"
+#include "qkv/server/context.h"
+#include "qkv/server/request_input.h"
+
+namespace qkv::server {
+
+/// The model that a request names, or else the first model of texts whose id is `usual`, or else the first of any id.
+/// Throws HttpError as Models::Get, and 400 if it is none of texts.
+std::shared_ptr<const LoadedModel> TextModelOf(Context& context, const RequestInput& input, std::string_view usual);
+
+/// The model's settings with the fields of the request in their place: temperature, top_k, top_p, min_p, seed,
+/// max_tokens, min_tokens, beams, length_penalty, no_repeat_ngram, repetition_penalty, as the options of qkv generate.
+/// Throws HttpError 400 that names the field.
+model::GenerationSettings SettingsOf(const RequestInput& input, model::GenerationSettings usual);
+
+/// The field "stop": a text or a list. Throws HttpError 400 for more than 16, an empty one, and one of over 1,000
+/// bytes.
+std::vector<std::string> StopsOf(const RequestInput& input);
+
+/// Ends a text where one of several texts begins, whichever pieces it comes in.
+class StopScanner {
+ public:
+  explicit StopScanner(std::vector<std::string> stops) : stops_(std::move(stops)) {}
+
+  /// Takes the next piece and returns what may be shown: what could be the beginning of a stop is kept back.
+  std::string Take(std::string_view piece);
+  /// True once a stop has come. It is not shown, nor is what follows.
+  bool stopped() const { return stopped_; }
+  /// What was kept back, at the text's end.
+  std::string Rest();
+
+ private:
+  std::vector<std::string> stops_;
+  std::string pending_;
+  bool stopped_ = false;
+};
+
+}  // namespace qkv::server

@@ -1,0 +1,353 @@
+#include "qkv/server/infer_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "qkv/server/generation_request.h"
+#include "qkv/server/images.h"
+#include "qkv/server/tasks.h"
+#include "qkv/server/vectors.h"
+#include "qkv/simd/rows/elementwise.h"
+
+namespace qkv::server {
+namespace {
+
+[[noreturn]] void Refuse(const std::string& message) { throw HttpError(400, "invalid_request_error", message); }
+
+bool Writes(const LoadedModel& model) { return model.language() != nullptr && model.language()->model().has_decoder(); }
+
+bool Classifies(const LoadedModel& model) {
+  return model.image() != nullptr && model.towers() == nullptr && model.image()->config().classes > 0;
+}
+
+int64_t EmbeddingWidth(const LoadedModel& model) {
+  if (model.image() == nullptr) return model.language()->model().width();
+  const model::VitConfig& c = model.image()->config();
+  if (model.pooling() == app::Pooling::kModel) return c.pooled_width();
+  return model.pooling() == app::Pooling::kClassTokenAndMean ? 2 * c.block.width : c.block.width;
+}
+
+InferTensor Floats(const std::string& name, const Shape& shape, std::vector<float> values) {
+  return {.name = name, .datatype = "FP32", .shape = shape, .floats = std::move(values)};
+}
+
+InferTensor Rows(const std::string& name, const std::vector<std::vector<float>>& rows) {
+  std::vector<float> values;
+  for (const std::vector<float>& row : rows) values.insert(values.end(), row.begin(), row.end());
+  return Floats(name, {std::ssize(rows), std::ssize(rows[0])}, std::move(values));
+}
+
+// "score:index:label" of the greatest of each row.
+InferTensor Greatest(const InferTensor& tensor, int64_t classes, const std::vector<std::string>& labels) {
+  if (tensor.datatype != "FP32" || tensor.shape.rank() != 2) {
+    Refuse(tensor.name + ": classification is of outputs with a number for each class");
+  }
+  const int64_t B = tensor.shape[0], C = tensor.shape[1], count = std::min(classes, C);
+  InferTensor best{.name = tensor.name, .datatype = "BYTES", .shape = {B, count}};
+  std::vector<int64_t> order(static_cast<size_t>(C));
+  for (int64_t b = 0; b < B; ++b) {
+    const float* row = tensor.floats.data() + b * C;
+    for (int64_t c = 0; c < C; ++c) order[static_cast<size_t>(c)] = c;
+    std::partial_sort(order.begin(), order.begin() + count, order.end(),
+                      [&](int64_t a, int64_t c) { return row[a] != row[c] ? row[a] > row[c] : a < c; });
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t index = order[static_cast<size_t>(i)];
+      const bool named = static_cast<size_t>(index) < labels.size();
+      best.texts.push_back(fmt::format("{:f}:{}{}{}", row[index], index, named ? ":" : "",
+                                       named ? labels[static_cast<size_t>(index)] : ""));
+    }
+  }
+  return best;
+}
+
+// One request in work.
+class Inference {
+ public:
+  Inference(Context& context, const Call& call, const std::shared_ptr<const LoadedModel>& model,
+            const InferRequest& request)
+      : context_(context), call_(call), model_(model), request_(request) {
+    ReadInputs();
+    ReadOutputs();
+  }
+
+  std::vector<InferOutput> Run() {
+    if (model_->image() != nullptr) {
+      ComputeImages();
+    } else if (Writes(*model_)) {
+      outputs_["generated_text"] = Write();
+    } else {
+      outputs_["embedding"] = Rows("embedding", TextVectors(context_, call_, model_, Texts()));
+    }
+    std::vector<InferOutput> answer;
+    for (const WantedOutput& wanted : wanted_) {
+      const auto found = outputs_.find(wanted.name);
+      if (found == outputs_.end()) Refuse(FormatShown("output {}: its input is missing", wanted.name));
+      const InferTensor& tensor = found->second;
+      if (wanted.classes > 0) {
+        answer.push_back({Greatest(tensor, wanted.classes, Labels()), wanted.binary});
+      } else {
+        answer.push_back({tensor, wanted.binary});
+      }
+    }
+    return answer;
+  }
+
+ private:
+  const InferTensor* Find(const std::string& name) const {
+    const auto found = inputs_.find(name);
+    return found == inputs_.end() ? nullptr : found->second;
+  }
+  const std::vector<std::string>& Labels() const {
+    static const std::vector<std::string> kNone;
+    return Classifies(*model_) ? model_->image()->labels() : kNone;
+  }
+  bool Wants(std::string_view name) const {
+    return std::any_of(wanted_.begin(), wanted_.end(), [&](const WantedOutput& w) { return w.name == name; });
+  }
+
+  void ReadInputs() {
+    const ModelTensors tensors = DescribeTensors(*model_);
+    if (request_.raw) {
+      const char* name = model_->image() != nullptr ? "image" : "text";
+      raw_ = {.name = name, .datatype = "BYTES", .shape = {1}, .texts = {*request_.raw}, .binary = true};
+      inputs_[name] = &raw_;
+    }
+    for (const InferTensor& input : request_.inputs) {
+      const auto spec = std::find_if(tensors.inputs.begin(), tensors.inputs.end(),
+                                     [&](const TensorSpec& s) { return s.name == input.name; });
+      if (spec == tensors.inputs.end()) {
+        std::string known;
+        for (const TensorSpec& s : tensors.inputs) known += (known.empty() ? "" : ", ") + s.name;
+        Refuse(FormatShown("model {} has no input {}, it has {}", model_->id(), input.name, known));
+      }
+      const bool type = input.datatype == spec->datatype || (spec->datatype == "INT64" && input.datatype == "INT32");
+      bool fits = type && input.shape.rank() == static_cast<int>(spec->shape.size()) && input.shape.size() > 0;
+      for (int axis = 0; fits && axis < input.shape.rank(); ++axis) {
+        const int64_t extent = spec->shape[static_cast<size_t>(axis)];
+        fits = extent < 0 || extent == input.shape[axis];
+      }
+      if (!fits) {
+        Refuse(FormatShown("input {}: expected {} of shape [{}], -1 for any number from 1, got {} of {}", input.name,
+                           spec->datatype, fmt::join(spec->shape, ", "), input.datatype, input.shape));
+      }
+      if (!inputs_.emplace(input.name, &input).second) Refuse(FormatShown("input {} is there twice", input.name));
+    }
+    const int images = (Find("pixels") != nullptr) + (Find("image") != nullptr);
+    const int texts = (Find("text") != nullptr) + (Find("input_ids") != nullptr);
+    if (images > 1 || texts > 1 || images + texts == 0) {
+      Refuse("inputs: expected pixels or image, or text or input_ids, as the model has them");
+    }
+  }
+
+  void ReadOutputs() {
+    const ModelTensors tensors = DescribeTensors(*model_);
+    wanted_ = request_.outputs;
+    for (const WantedOutput& wanted : wanted_) {
+      const bool known = std::any_of(tensors.outputs.begin(), tensors.outputs.end(),
+                                     [&](const TensorSpec& spec) { return spec.name == wanted.name; });
+      if (!known) {
+        std::string names;
+        for (const TensorSpec& s : tensors.outputs) names += (names.empty() ? "" : ", ") + s.name;
+        Refuse(FormatShown("model {} has no output {}, it has {}", model_->id(), wanted.name, names));
+      }
+    }
+    if (!wanted_.empty()) return;
+    for (const std::string& name : UsualOutputs()) wanted_.push_back({.name = name, .binary = request_.binary});
+  }
+
+  std::vector<std::string> UsualOutputs() const {
+    if (model_->image() == nullptr) return {Writes(*model_) ? "generated_text" : "embedding"};
+    if (Classifies(*model_)) return {"logits", "probabilities"};
+    if (model_->towers() == nullptr) return {"embedding"};
+    std::vector<std::string> names;
+    const bool images = Find("pixels") != nullptr || Find("image") != nullptr;
+    const bool texts = Find("text") != nullptr || Find("input_ids") != nullptr;
+    if (images) names.emplace_back("embedding");
+    if (texts) names.emplace_back("text_embedding");
+    if (images && texts) names.insert(names.end(), {"logits_per_image", "probabilities"});
+    return names;
+  }
+
+  // The model's input of each image.
+  std::vector<Tensor<float>> Pixels() const {
+    if (const InferTensor* images = Find("image")) {
+      std::vector<Upload> uploads;
+      for (size_t i = 0; i < images->texts.size(); ++i) {
+        const std::string name = fmt::format("image[{}]", i), &bytes = images->texts[i];
+        uploads.push_back({name, images->binary ? bytes : ImageBytes(bytes, name)});
+      }
+      return PixelsOf(context_, *model_->image(), uploads);
+    }
+    const InferTensor& given = *Find("pixels");
+    if (!std::all_of(given.floats.begin(), given.floats.end(), [](float x) { return std::isfinite(x); })) {
+      Refuse("input pixels: expected finite numbers, got NaN or infinity");
+    }
+    const Shape one = {1, given.shape[1], given.shape[2], given.shape[3]};
+    model_->image()->TokensFor(one[2], one[3]);
+    std::vector<Tensor<float>> pixels;
+    for (int64_t i = 0; i < given.shape[0]; ++i) {
+      pixels.push_back(Tensor<float>::Uninitialised(one));
+      std::copy_n(given.floats.data() + i * one.size(), one.size(), pixels.back().data());
+    }
+    return pixels;
+  }
+
+  std::vector<std::string> Texts() const {
+    if (Find("text") == nullptr) Refuse("inputs: expected text");
+    return Find("text")->texts;
+  }
+
+  void ComputeImages() {
+    const bool images = Find("pixels") != nullptr || Find("image") != nullptr;
+    const bool texts = Find("text") != nullptr || Find("input_ids") != nullptr;
+    std::vector<Tensor<float>> pixels;
+    if (images) pixels = Pixels();
+    if (images && Classifies(*model_) && (Wants("logits") || Wants("probabilities"))) AddLogits(pixels);
+    if (images && Wants("tokens")) AddTokens(pixels);
+    const bool compares = Wants("logits_per_image") || (model_->towers() != nullptr && Wants("probabilities"));
+    std::vector<std::vector<float>> of_images, of_texts;
+    if (images && (compares || Wants("embedding"))) {
+      std::vector<std::string> names;
+      for (size_t i = 0; i < pixels.size(); ++i) names.push_back(fmt::format("image[{}]", i));
+      of_images = ImageVectors(context_, call_, model_, std::move(pixels), names);
+      outputs_["embedding"] = Rows("embedding", of_images);
+    }
+    if (texts && (compares || Wants("text_embedding"))) {
+      of_texts = Find("text") != nullptr ? TextVectors(context_, call_, model_, Texts()) : VectorsOfIds();
+      outputs_["text_embedding"] = Rows("text_embedding", of_texts);
+    }
+    if (compares && images && texts) Compare(of_images, of_texts);
+  }
+
+  void AddLogits(const std::vector<Tensor<float>>& pixels) {
+    PassTask task(model_, app::Wanted::kLogits, Copies(pixels));
+    context_.Compute(task, call_);
+    std::vector<std::vector<float>> logits;
+    for (const Tensor<float>& one : task.Results()) logits.emplace_back(one.data(), one.data() + one.size());
+    outputs_["logits"] = Rows("logits", logits);
+    for (std::vector<float>& row : logits) simd::Softmax(row.data(), std::ssize(row));
+    outputs_["probabilities"] = Rows("probabilities", logits);
+  }
+
+  void AddTokens(const std::vector<Tensor<float>>& pixels) {
+    PassTask task(model_, app::Wanted::kTokens, Copies(pixels));
+    context_.Compute(task, call_);
+    const Shape one = task.Results()[0].shape();
+    std::vector<float> values;
+    for (const Tensor<float>& tokens : task.Results()) {
+      if (!(tokens.shape() == one)) Refuse("output tokens: expected images of one size, send them one by one");
+      values.insert(values.end(), tokens.data(), tokens.data() + tokens.size());
+    }
+    outputs_["tokens"] = Floats("tokens", {std::ssize(pixels), one[0], one[1]}, std::move(values));
+  }
+
+  static std::vector<Tensor<float>> Copies(const std::vector<Tensor<float>>& tensors) {
+    std::vector<Tensor<float>> copies;
+    for (const Tensor<float>& tensor : tensors) copies.push_back(tensor.Clone());
+    return copies;
+  }
+
+  std::vector<std::vector<float>> VectorsOfIds() {
+    const InferTensor &ids = *Find("input_ids"), *mask = Find("attention_mask");
+    if (mask != nullptr && !(mask->shape == ids.shape)) Refuse("input attention_mask: expected the shape of input_ids");
+    const model::TwoTowerModel& towers = *model_->towers();
+    const int64_t B = ids.shape[0], D = towers.width();
+    std::vector<std::vector<float>> rows;
+    context_.Compute({model_->id(), "texts"}, call_, [&] {
+      const View<const int64_t> masked =
+          mask == nullptr ? View<const int64_t>() : View<const int64_t>(mask->numbers.data(), mask->shape);
+      const Tensor<float> all = towers.TextEmbeds(View<const int64_t>(ids.numbers.data(), ids.shape), masked);
+      for (int64_t b = 0; b < B; ++b) rows.emplace_back(all.view().row(b), all.view().row(b) + D);
+    });
+    return rows;
+  }
+
+  void Compare(const std::vector<std::vector<float>>& of_images, const std::vector<std::vector<float>>& of_texts) {
+    const InferTensor images = Rows("", of_images), texts = Rows("", of_texts);
+    const model::TwoTowerModel& towers = *model_->towers();
+    const auto add = [&](const std::string& name, const Tensor<float>& values) {
+      outputs_[name] = Floats(name, values.shape(), {values.data(), values.data() + values.size()});
+    };
+    const Tensor<float> logits = towers.LogitsPerImage(View<const float>(images.floats.data(), images.shape),
+                                                       View<const float>(texts.floats.data(), texts.shape));
+    add("logits_per_image", logits);
+    add("probabilities", towers.Probabilities(logits));
+  }
+
+  InferTensor Write() {
+    const std::vector<std::string> texts = Texts();
+    const app::LanguageModel& language = *model_->language();
+    const RequestInput options(request_.parameters);
+    InferTensor output{.name = "generated_text", .datatype = "BYTES", .shape = {std::ssize(texts)}};
+    if (language.model().has_encoder()) {
+      WriteTask task(model_, texts,
+                     {.prefix = options.Text("prefix"), .settings = SettingsOf(options, language.Settings())});
+      context_.Compute(task, call_);
+      for (const app::Written& written : task.written()) output.texts.push_back(written.text);
+      return output;
+    }
+    for (const std::string& text : texts) {
+      const auto continue_text = [&] {
+        const model::GenerationSettings settings =
+            SettingsOf(options, language.Settings(text.empty() ? 1 : language.CountTokens(text)));
+        const auto going_on = [&](std::string_view) {
+          context_.GiveWay();
+          return !call_.cancelled();
+        };
+        output.texts.push_back(language.Continue(text, settings, going_on).text);
+        if (call_.cancelled()) throw Cancelled();
+      };
+      context_.Compute({model_->id(), "generation"}, call_, continue_text, /*is_short=*/false);
+    }
+    return output;
+  }
+
+  Context& context_;
+  const Call& call_;
+  const std::shared_ptr<const LoadedModel> model_;
+  const InferRequest& request_;
+  InferTensor raw_;
+  std::map<std::string, const InferTensor*> inputs_;
+  std::vector<WantedOutput> wanted_;
+  std::map<std::string, InferTensor> outputs_;
+};
+
+}  // namespace
+
+ModelTensors DescribeTensors(const LoadedModel& model) {
+  ModelTensors tensors;
+  if (model.image() == nullptr) {
+    tensors.inputs = {{"text", "BYTES", {-1}}};
+    if (Writes(model)) {
+      tensors.outputs = {{"generated_text", "BYTES", {-1}}};
+    } else {
+      tensors.outputs = {{"embedding", "FP32", {-1, EmbeddingWidth(model)}}};
+    }
+    return tensors;
+  }
+  const model::VitConfig& c = model.image()->config();
+  tensors.inputs = {{"pixels", "FP32", {-1, c.channels, -1, -1}}, {"image", "BYTES", {-1}}};
+  tensors.outputs = {{"embedding", "FP32", {-1, EmbeddingWidth(model)}}, {"tokens", "FP32", {-1, -1, c.block.width}}};
+  if (Classifies(model)) {
+    tensors.outputs.push_back({"logits", "FP32", {-1, c.classes}});
+    tensors.outputs.push_back({"probabilities", "FP32", {-1, c.classes}});
+  }
+  if (model.towers() == nullptr) return tensors;
+  tensors.inputs.push_back({"text", "BYTES", {-1}});
+  tensors.inputs.push_back({"input_ids", "INT64", {-1, -1}});
+  tensors.inputs.push_back({"attention_mask", "INT64", {-1, -1}});
+  tensors.outputs.push_back({"text_embedding", "FP32", {-1, model.towers()->width()}});
+  tensors.outputs.push_back({"logits_per_image", "FP32", {-1, -1}});
+  tensors.outputs.push_back({"probabilities", "FP32", {-1, -1}});
+  return tensors;
+}
+
+std::vector<InferOutput> Infer(Context& context, const Call& call, const std::shared_ptr<const LoadedModel>& model,
+                               const InferRequest& request) {
+  return Inference(context, call, model, request).Run();
+}
+
+}  // namespace qkv::server

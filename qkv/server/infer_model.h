@@ -1,0 +1,30 @@
+// The tensors of each kind of model in the Open Inference Protocol, and their computation.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "qkv/server/context.h"
+#include "qkv/server/infer_message.h"
+
+namespace qkv::server {
+
+struct TensorSpec {
+  std::string name, datatype;
+  std::vector<int64_t> shape;  // -1: any number
+};
+
+/// A request gives one of the inputs, or of a model with two towers images and texts.
+struct ModelTensors {
+  std::vector<TensorSpec> inputs, outputs;
+};
+
+ModelTensors DescribeTensors(const LoadedModel& model);
+
+/// The outputs that the request asks for, in its order. Throws HttpError 400 for tensors that the model does not have.
+std::vector<InferOutput> Infer(Context& context, const Call& call, const std::shared_ptr<const LoadedModel>& model,
+                               const InferRequest& request);
+
+}  // namespace qkv::server

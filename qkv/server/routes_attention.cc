@@ -1,0 +1,158 @@
+// /v1/attention: where a model looks, in an image as a picture or numbers, and in texts.
+#include <fmt/format.h>
+
+#include "qkv/app/attend.h"
+#include "qkv/app/attention_files.h"
+#include "qkv/app/json_line.h"
+#include "qkv/app/text_attention.h"
+#include "qkv/core/serial.h"
+#include "qkv/image/encode.h"
+#include "qkv/report/base64.h"
+#include "qkv/server/generation_request.h"
+#include "qkv/server/images.h"
+#include "qkv/server/routes.h"
+
+namespace qkv::server {
+namespace {
+
+// Weights of one answer: each takes about 40 bytes while an answer in JSON is made, and 5 in base64.
+constexpr int64_t kMostNumbers = int64_t{4} << 20, kMostPacked = int64_t{32} << 20;
+
+// Blocks or heads: "0,5", "all", 11, or [0, 5].
+std::string ListField(const RequestInput& input, const std::string& name) {
+  if (!input.Has(name)) return "";
+  const io::Json& value = input.fields()[name];
+  const auto one = [&](const io::Json& item) {
+    if (item.is_string()) return item.get<std::string>();
+    if (!item.is_number_integer()) {
+      throw HttpError(400, "invalid_request_error",
+                      name + ": expected numbers from 0, as \"0,5\" or [0, 5], or \"all\"");
+    }
+    return item.dump();
+  };
+  if (!value.is_array()) return one(value);
+  std::string list;
+  for (const io::Json& item : value) list += (list.empty() ? "" : ",") + one(item);
+  return list;
+}
+
+bool IsPacked(const RequestInput& input) {
+  const std::string format = input.Text("encoding_format", "float");
+  if (format != "float" && format != "base64") {
+    throw HttpError(400, "invalid_request_error", "encoding_format: expected float or base64");
+  }
+  return format == "base64";
+}
+
+void RequireNumbers(double numbers, bool packed) {
+  const int64_t most = packed ? kMostPacked : kMostNumbers;
+  if (numbers <= static_cast<double>(most)) return;
+  throw HttpError(400, "invalid_request_error",
+                  fmt::format("{:.0f} weights (blocks, heads, queries, tokens) are more than {}: ask for fewer by "
+                              "layers, heads or query{}",
+                              numbers, most, packed ? "" : ", or for encoding_format base64"));
+}
+
+// Facts, and the weights with their shape.
+std::string Answer(const std::string& id, io::Json json, View<const float> weights, bool packed) {
+  json["object"] = "attention";
+  json["model"] = id;
+  json.erase("path");
+  json["shape"] = std::vector<int64_t>(weights.shape().extents().begin(), weights.shape().extents().end());
+  if (packed) {
+    json["weights"] = report::Base64(std::as_bytes(std::span(weights.data(), static_cast<size_t>(weights.size()))));
+  } else {
+    json["weights"] = app::Nested(weights);
+  }
+  return app::JsonLine(json);
+}
+
+app::MapStyle StyleOf(const RequestInput& input) {
+  app::MapStyle style;
+  style.upsampling = app::ParseUpsampling(input.Text("upsampling", "bicubic"), "upsampling");
+  style.opacity = input.Number("opacity", style.opacity, 0, 1);
+  style.side = input.Integer("side", style.side, 16, 2048);
+  return style;
+}
+
+HttpResponse OfImage(Context& context, const Call& call, const RequestInput& input, const LoadedModel& model) {
+  const std::string format = input.Text("format", "json");
+  if (format != "json" && format != "png") {
+    throw HttpError(400, "invalid_request_error", "format: expected json or png");
+  }
+  const bool picture = format == "png", packed = IsPacked(input);
+  app::AttendRequest request{.layers = ListField(input, "layers"),
+                             .head = ListField(input, "heads"),
+                             .query = input.Text("query"),
+                             .rollout = input.Flag("rollout"),
+                             .discard = input.Number("discard", 0, 0, 1),
+                             .start = input.Integer("start", 0, 0, INT32_MAX),
+                             .format = picture ? app::MapFormat::kPng : app::MapFormat::kJson};
+  const app::MapStyle style = StyleOf(input);
+  if (input.RequireImages().size() != 1) {
+    throw HttpError(400, "invalid_request_error", "expected one image, attention is of one at a time");
+  }
+  const Upload& upload = input.images()[0];
+  const model::Model& encoder = RequireImageModel(model);
+  image::Image photo = context.Decode(upload.data(), upload.name);
+  const Shape pixels = encoder.PixelsShape(photo);
+  const model::VitConfig& c = encoder.config();
+  const app::MapPlan plan = app::PlanMaps(request.layers, request.head, c.depth, c.block.attention.heads, false);
+  const inspect::TokenGrid grid = inspect::MakeTokenGrid(c, pixels[1], pixels[2]);
+  const bool all = inspect::ParseQuery(request.query, grid).kind == inspect::Query::Kind::kAll;
+  const double map = static_cast<double>(grid.tokens()) * (all ? static_cast<double>(grid.tokens()) : 1);
+  RequireNumbers(static_cast<double>(plan.weights(1)) * map, packed);
+  app::AttentionMapper mapper(encoder, std::move(request));
+  app::AttentionMaps maps;
+  context.Compute({model.id(), "attention"}, call, [&] { maps = mapper.Compute(std::move(photo), upload.name); });
+  const SerialLoops serial;
+  if (picture) return {.type = "image/png", .body = image::EncodePng(app::Picture(maps, style))};
+  return {.body = Answer(model.id(), app::Facts(maps), maps.weights, packed)};
+}
+
+HttpResponse OfText(Context& context, const Call& call, const RequestInput& input, const LoadedModel& model) {
+  const app::LanguageModel& language = *model.language();
+  const bool packed = IsPacked(input);
+  if (input.Text("format", "json") != "json") {
+    throw HttpError(400, "invalid_request_error", "format: attention of texts is json");
+  }
+  const std::string text = input.Text("text");
+  app::TextAttendRequest request{.layers = ListField(input, "layers"),
+                                 .head = ListField(input, "heads"),
+                                 .prefix = input.Text("prefix"),
+                                 .settings = SettingsOf(input, language.Settings())};
+  if (input.Has("part")) request.part = app::ParsePart(input.Text("part"), "part");
+  const bool writes = language.model().has_decoder() && language.model().has_encoder();
+  if (input.Has("target")) request.target = input.Text("target");
+  const app::TextAttender attender(language, std::move(request));
+  app::TextAttention attention;
+  context.Compute(
+      {model.id(), "attention"}, call,
+      [&] {
+        const double tokens = static_cast<double>(language.CountTokens(text));
+        if (!writes) RequireNumbers(tokens * tokens, packed);
+        attention = attender.Compute(text);
+      },
+      /*is_short=*/!writes);
+  RequireNumbers(static_cast<double>(attention.weights.size()), packed);
+  return {.body = Answer(model.id(), app::Facts(attention), attention.weights, packed)};
+}
+
+HttpResponse Attention(Context& context, Call& call) {
+  const RequestInput input(call.request());
+  const auto model = context.models().Get(input.Text("model"));
+  if (model->language() == nullptr) return OfImage(context, call, input, *model);
+  if (!input.images().empty() || !input.Has("text")) {
+    throw HttpError(400, "invalid_request_error",
+                    FormatShown("model {} reads texts, expected one in the field text", model->id()));
+  }
+  return OfText(context, call, input, *model);
+}
+
+}  // namespace
+
+void AddAttentionRoutes(Router& router, Context& context) {
+  router.Add({"POST", "/v1/attention", [&context](Call& call) { return Attention(context, call); }});
+}
+
+}  // namespace qkv::server

@@ -1,0 +1,126 @@
+// /v1/generate and OpenAI's /v1/completions: a decoder continues a text, at once or token by token.
+#include <utility>
+
+#include "qkv/app/json_line.h"
+#include "qkv/server/event_stream.h"
+#include "qkv/server/generation_request.h"
+#include "qkv/server/routes.h"
+
+namespace qkv::server {
+namespace {
+
+// How the two protocols put what was written.
+enum class Form { kOwn, kOpenAi };
+
+struct Continuation {
+  std::string text;              // shown so far
+  const char* finish = nullptr;  // "stop" or "length", at the end
+  int64_t prompt_tokens = 0, tokens = 0;
+};
+
+io::Json UsageOf(const Continuation& c) {
+  return {{"prompt_tokens", c.prompt_tokens},
+          {"completion_tokens", c.tokens},
+          {"total_tokens", c.prompt_tokens + c.tokens}};
+}
+
+// text: the whole, or a piece of a stream.
+io::Json AnswerOf(Form form, const std::string& request, const std::string& model, std::string_view text,
+                  const Continuation* whole) {
+  const io::Json finish = whole != nullptr ? io::Json(whole->finish) : io::Json();
+  io::Json json = {{"model", model}};
+  if (form == Form::kOpenAi) {
+    json["id"] = "cmpl-" + request;
+    json["object"] = "text_completion";
+    json["created"] = 0;
+    json["choices"] = {{{"index", 0}, {"text", text}, {"logprobs", nullptr}, {"finish_reason", finish}}};
+  } else {
+    json["object"] = "generation";
+    json["text"] = text;
+    if (whole != nullptr) json["finish_reason"] = finish;
+  }
+  if (whole != nullptr) json["usage"] = UsageOf(*whole);
+  return json;
+}
+
+// The prompt: a text; OpenAI's clients may put it in a list of one.
+std::string PromptOf(const RequestInput& input) {
+  const std::vector<std::string> prompts = input.Texts("prompt");
+  if (prompts.size() == 1) return prompts[0];
+  if (prompts.empty() && !input.Has("prompt")) return "";
+  throw HttpError(400, "invalid_request_error", "prompt: expected one text");
+}
+
+// What this server has no answer to is refused, rather than left out without a word.
+void RequirePlain(const RequestInput& input) {
+  const bool plain = input.Integer("n", 1, 1, INT32_MAX) == 1 && input.Integer("best_of", 1, 1, INT32_MAX) == 1 &&
+                     !input.Has("logprobs") && !input.Flag("echo") && !input.Has("suffix");
+  if (!plain) {
+    throw HttpError(400, "invalid_request_error",
+                    "n, best_of, logprobs, echo and suffix: this server gives one text, without them");
+  }
+}
+
+std::optional<HttpResponse> Generate(Context& context, Call& call, Form form) {
+  const RequestInput input(call.request());
+  if (form == Form::kOpenAi) RequirePlain(input);
+  const std::string prompt = PromptOf(input);
+  const bool streams = input.Flag("stream");
+  const std::vector<std::string> stops = StopsOf(input);
+  const auto model = TextModelOf(context, input, "");
+  const app::LanguageModel& language = *model->language();
+  const bool continues = language.model().has_decoder() && !language.model().has_encoder();
+  if (!continues) {
+    throw HttpError(
+        400, "invalid_request_error",
+        FormatShown("model {} does not continue texts, expected a decoder (GPT-2, Llama, Qwen)", model->id()));
+  }
+  Continuation c;
+  EventStream stream(call);
+  const auto continue_text = [&] {
+    const int64_t tokens = prompt.empty() ? 1 : language.CountTokens(prompt);
+    StopScanner scanner(stops);
+    const auto show = [&](std::string text) {
+      c.text += text;
+      return !streams || text.empty() || stream.Send(AnswerOf(form, call.request().id, model->id(), text, nullptr));
+    };
+    bool taken = true;
+    const app::Written written =
+        language.Continue(prompt, SettingsOf(input, language.Settings(tokens)), [&](std::string_view piece) {
+          taken = show(scanner.Take(piece));
+          context.GiveWay();
+          return taken && !scanner.stopped() && !call.cancelled();
+        });
+    if (!taken || (call.cancelled() && !written.ended && !scanner.stopped())) throw Cancelled();
+    if (!scanner.stopped()) show(scanner.Rest());
+    c.finish = written.ended || scanner.stopped() ? "stop" : "length";
+    c.prompt_tokens = written.source_tokens, c.tokens = written.tokens;
+  };
+  try {
+    context.Compute({model->id(), "generation"}, call, continue_text, /*is_short=*/false);
+  } catch (const Cancelled&) {
+    if (!stream.begun()) throw;
+    stream.Fail(503, "timeout_error", "the time of this request was over before the text");
+    return std::nullopt;
+  } catch (const Error& error) {
+    if (!stream.begun()) throw;
+    stream.Fail(400, "invalid_request_error", error.what());
+    return std::nullopt;
+  }
+  context.metrics().CountTokens(model->id(), c.prompt_tokens, c.tokens);
+  if (!streams) {
+    return HttpResponse{.body = app::JsonLine(AnswerOf(form, call.request().id, model->id(), c.text, &c))};
+  }
+  stream.Send(AnswerOf(form, call.request().id, model->id(), "", &c));
+  stream.End();
+  return std::nullopt;
+}
+
+}  // namespace
+
+void AddGenerationRoutes(Router& router, Context& context) {
+  router.Add({"POST", "/v1/generate", [&context](Call& call) { return Generate(context, call, Form::kOwn); }});
+  router.Add({"POST", "/v1/completions", [&context](Call& call) { return Generate(context, call, Form::kOpenAi); }});
+}
+
+}  // namespace qkv::server

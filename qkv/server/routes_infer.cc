@@ -1,0 +1,158 @@
+// The Open Inference Protocol, version 2: health, models, inference, and which models are in memory.
+#include "qkv/app/json_line.h"
+#include "qkv/server/infer_model.h"
+#include "qkv/server/request_input.h"
+#include "qkv/server/routes.h"
+
+namespace qkv::server {
+namespace {
+
+std::string VersionOf(const ModelEntry& entry) { return entry.revision.empty() ? "1" : entry.revision; }
+
+// The model of a path, loaded. Throws HttpError 404 for another version.
+std::shared_ptr<const LoadedModel> ModelOfPath(Context& context, const Call& call) {
+  const std::string& id = call.parameters.at("model");
+  const ModelStatus status = context.models().Status(id);
+  const auto version = call.parameters.find("version");
+  if (version != call.parameters.end() && version->second != VersionOf(status.entry)) {
+    throw HttpError(404, "not_found_error", FormatShown("model {} has version {} alone", id, VersionOf(status.entry)));
+  }
+  return context.models().Get(id);
+}
+
+io::Json TensorsJson(const std::vector<TensorSpec>& specs) {
+  io::Json list = io::Json::array();
+  for (const TensorSpec& spec : specs) {
+    list.push_back({{"name", spec.name}, {"datatype", spec.datatype}, {"shape", spec.shape}});
+  }
+  return list;
+}
+
+HttpResponse Metadata(Context& context, Call& call) {
+  const auto model = ModelOfPath(context, call);
+  const ModelTensors tensors = DescribeTensors(*model);
+  return {.body = app::JsonLine({{"name", model->id()},
+                                 {"versions", {VersionOf(model->entry())}},
+                                 {"platform", "qkv"},
+                                 {"inputs", TensorsJson(tensors.inputs)},
+                                 {"outputs", TensorsJson(tensors.outputs)}})};
+}
+
+// Triton's configuration, as far as it says something about this server. Shapes are without the batch.
+HttpResponse Configuration(Context& context, Call& call) {
+  const auto model = ModelOfPath(context, call);
+  const ModelTensors tensors = DescribeTensors(*model);
+  const auto list = [](const std::vector<TensorSpec>& specs, bool input) {
+    io::Json all = io::Json::array();
+    for (const TensorSpec& spec : specs) {
+      io::Json one = {{"name", spec.name},
+                      {"data_type", spec.datatype == "BYTES" ? "TYPE_STRING" : "TYPE_" + spec.datatype},
+                      {"dims", std::vector<int64_t>(spec.shape.begin() + 1, spec.shape.end())}};
+      if (input) one["optional"] = specs.size() > 1;
+      all.push_back(std::move(one));
+    }
+    return all;
+  };
+  const EngineOptions& batching = context.config().batching;
+  return {.body =
+              app::JsonLine({{"name", model->id()},
+                             {"platform", "qkv"},
+                             {"backend", "qkv"},
+                             {"max_batch_size", batching.most_together},
+                             {"input", list(tensors.inputs, true)},
+                             {"output", list(tensors.outputs, false)},
+                             {"dynamic_batching", {{"max_queue_delay_microseconds", batching.most_delay.count()}}}})};
+}
+
+HttpResponse InferOnce(Context& context, Call& call) {
+  const InferRequest request = ParseInferRequest(call.request());
+  const auto model = ModelOfPath(context, call);
+  return InferResponse(model->id(), VersionOf(model->entry()), request.id, Infer(context, call, model, request));
+}
+
+HttpResponse Ready(Context& context, Call& call) {
+  const ModelStatus status = context.models().Status(call.parameters.at("model"));
+  const auto version = call.parameters.find("version");
+  if (version != call.parameters.end() && version->second != VersionOf(status.entry)) {
+    throw HttpError(404, "not_found_error",
+                    FormatShown("model {} has version {} alone", status.entry.id, VersionOf(status.entry)));
+  }
+  // A model that is not loaded yet will be at its first request.
+  if (!status.error.empty()) throw HttpError(503, "model_error", status.error);
+  return {.body = R"({"ready": true})"};
+}
+
+// The extension "repository": what there is, whether it is in memory or not.
+HttpResponse Index(Context& context, Call& call) {
+  bool ready_only = false;
+  if (!call.request().body.empty()) {
+    const io::Json json = ParseObject(call.request().body);
+    if (json.contains("ready")) {
+      if (!json["ready"].is_boolean()) throw HttpError(400, "invalid_request_error", "ready: expected true or false");
+      ready_only = json["ready"].get<bool>();
+    }
+  }
+  io::Json list = io::Json::array();
+  for (const ModelStatus& status : context.models().List()) {
+    if (ready_only && !status.loaded) continue;
+    io::Json one = {{"name", status.entry.id},
+                    {"version", VersionOf(status.entry)},
+                    {"state", status.loaded ? "READY" : "UNAVAILABLE"}};
+    if (!status.loaded) one["reason"] = status.error.empty() ? "loaded at the first request" : status.error;
+    list.push_back(std::move(one));
+  }
+  return {.body = app::JsonLine(list)};
+}
+
+HttpResponse Load(Context& context, Call& call) {
+  if (!call.request().body.empty()) {
+    const io::Json json = ParseObject(call.request().body);
+    if (json.contains("parameters") && !json["parameters"].empty()) {
+      throw HttpError(400, "invalid_request_error",
+                      "parameters: models are loaded as the server's owner configured them");
+    }
+  }
+  context.models().Get(call.parameters.at("model"));
+  return {.body = "{}"};
+}
+
+HttpResponse Unload(Context& context, Call& call) {
+  context.models().Unload(call.parameters.at("model"));
+  return {.body = "{}"};
+}
+
+void AddModel(Router& router, Context& context, const std::string& model) {
+  router.Add({"GET", model, [&context](Call& call) { return Metadata(context, call); }});
+  router.Add({"GET", model + "/config", [&context](Call& call) { return Configuration(context, call); }});
+  router.Add({"GET", model + "/ready", [&context](Call& call) { return Ready(context, call); },
+              /*open=*/false, /*light=*/true});
+  router.Add({"POST", model + "/infer", [&context](Call& call) { return InferOnce(context, call); }});
+}
+
+}  // namespace
+
+void AddInferenceRoutes(Router& router, Context& context) {
+  const auto light = [&](const char* method, const char* path, bool open, auto handler) {
+    router.Add({method, path, handler, open, /*light=*/true});
+  };
+  light("GET", "/v2", true, [](Call&) {
+    return HttpResponse{
+        .body = app::JsonLine(
+            {{"name", "qkv"},
+             {"version", "0.1.0"},
+             {"extensions", {"binary_tensor_data", "classification", "model_configuration", "model_repository"}}})};
+  });
+  light("GET", "/v2/health/live", true, [](Call&) { return HttpResponse{.body = R"({"live": true})"}; });
+  light("GET", "/v2/health/ready", true, [&context](Call&) {
+    if (!context.models().ready()) throw HttpError(503, "model_error", "models of the start are not loaded yet");
+    return HttpResponse{.body = R"({"ready": true})"};
+  });
+  AddModel(router, context, "/v2/models/{model}");
+  AddModel(router, context, "/v2/models/{model}/versions/{version}");
+  light("POST", "/v2/repository/index", false, [&context](Call& call) { return Index(context, call); });
+  router.Add({"POST", "/v2/repository/models/{model}/load", [&context](Call& call) { return Load(context, call); }});
+  router.Add(
+      {"POST", "/v2/repository/models/{model}/unload", [&context](Call& call) { return Unload(context, call); }});
+}
+
+}  // namespace qkv::server

@@ -1,0 +1,60 @@
+// The protocol of immich's machine-learning service, for its search: vectors of photos and of words.
+#include "qkv/app/json_line.h"
+#include "qkv/server/images.h"
+#include "qkv/server/photo_library_request.h"
+#include "qkv/server/routes.h"
+#include "qkv/server/vectors.h"
+
+namespace qkv::server {
+namespace {
+
+// Faces and text in photos are of other models; immich then asks the next of its servers.
+void RequireSearch(const LibraryTask& task) {
+  if (task.task == "clip" && (task.type == "visual" || task.type == "textual")) return;
+  throw HttpError(
+      501, "invalid_request_error",
+      FormatShown("{} ({}): this server has search (clip) alone; switch the other off in immich's settings, "
+                  "or give it the address of its own service too, behind this one's",
+                  task.task, task.type));
+}
+
+HttpResponse Predict(Context& context, Call& call) {
+  const LibraryRequest request = ParseLibraryRequest(call.request());
+  for (const LibraryTask& task : request.tasks) RequireSearch(task);
+  io::Json answer = io::Json::object();
+  image::Image photo;
+  if (request.image) {
+    photo = context.Decode(std::as_bytes(std::span(*request.image)), "image");
+    answer["imageHeight"] = photo.height();
+    answer["imageWidth"] = photo.width();
+  }
+  for (const LibraryTask& task : request.tasks) {
+    const bool visual = task.type == "visual";
+    if (visual != request.image.has_value()) {
+      throw HttpError(400, "invalid_request_error",
+                      visual ? "clip (visual): expected a field image" : "clip (textual): expected a field text");
+    }
+    const auto model = context.models().Get(task.model);
+    std::vector<std::vector<float>> vectors;
+    if (visual) {
+      std::vector<Tensor<float>> pixels;
+      pixels.push_back(context.Pixels(RequireImageModel(*model), photo));
+      vectors = ImageVectors(context, call, model, std::move(pixels), {"image"});
+    } else {
+      vectors = TextVectors(context, call, model, {std::string(*request.text)});
+    }
+    // A list as a text: the original gives it to the database as it is.
+    answer[task.task] = app::JsonLine(vectors[0]);
+  }
+  return {.body = app::JsonLine(answer)};
+}
+
+}  // namespace
+
+void AddPhotoLibraryRoutes(Router& router, Context& context) {
+  router.Add({"GET", "/ping", [](Call&) { return HttpResponse{.type = "text/plain; charset=utf-8", .body = "pong"}; },
+              /*open=*/true, /*light=*/true});
+  router.Add({"POST", "/predict", [&context](Call& call) { return Predict(context, call); }});
+}
+
+}  // namespace qkv::server

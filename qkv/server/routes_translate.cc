@@ -1,0 +1,145 @@
+// /v1/translate and /v1/summarize: texts to texts, by an encoder and a decoder that reads its tokens.
+#include <algorithm>
+#include <span>
+
+#include "qkv/app/cross_rule.h"
+#include "qkv/app/json_line.h"
+#include "qkv/app/pieces.h"
+#include "qkv/app/shipped.h"
+#include "qkv/server/event_stream.h"
+#include "qkv/server/generation_request.h"
+#include "qkv/server/routes.h"
+#include "qkv/server/tasks.h"
+
+namespace qkv::server {
+namespace {
+
+constexpr size_t kMostTexts = 2048;
+
+struct Rewriting {
+  std::shared_ptr<const LoadedModel> model;
+  std::vector<std::string> texts;
+  app::WritingOptions options;
+  bool cut = false;
+};
+
+Rewriting ParseRewriting(Context& context, const RequestInput& input, std::string_view task) {
+  Rewriting r;
+  r.texts = input.Texts("text");
+  if (r.texts.empty() || r.texts.size() > kMostTexts) {
+    throw HttpError(400, "invalid_request_error", "text: expected a text, or a list of 1 to 2,048 texts");
+  }
+  r.model = TextModelOf(context, input, task == "translate" ? app::kTranslator : app::kSummarizer);
+  const app::LanguageModel& language = *r.model->language();
+  if (!language.model().has_decoder() || !language.model().has_encoder()) {
+    throw HttpError(
+        400, "invalid_request_error",
+        FormatShown("model {} does not read one text and write another, expected Marian, T5 or a run of qkv train on "
+                    "pairs",
+                    r.model->id()));
+  }
+  r.options.settings = SettingsOf(input, language.Settings());
+  r.options.prefix = input.Has("prefix") ? input.Text("prefix") : language.Prefix(task);
+  if (input.Has("cross_weights")) {
+    r.options.settings.cross = app::ParseCrossWeights(input.Text("cross_weights"), "cross_weights");
+  }
+  r.options.together = context.config().batching.most_together;
+  r.cut = input.Flag("cut");
+  return r;
+}
+
+io::Json TextJson(size_t index, const app::Written& written) {
+  return {{"index", index},           {"text", written.text},
+          {"score", written.score},   {"source_tokens", written.source_tokens},
+          {"tokens", written.tokens}, {"finish_reason", written.ended ? "stop" : "length"}};
+}
+
+// Answers to all texts. So many at a time as one batch has, so that others take their turn.
+std::vector<app::Written> WriteAll(Context& context, const Call& call, const Rewriting& r, const std::string& task) {
+  app::Pieces pieces;
+  context.Compute({r.model->id(), "tokens"}, call,
+                  [&] { pieces = app::CutTexts(r.texts, *r.model->language(), r.options.prefix, r.cut, task); });
+  std::vector<app::Written> written;
+  const auto most = static_cast<size_t>(std::max<int64_t>(1, context.config().batching.most_together));
+  for (size_t begin = 0; begin < pieces.texts.size(); begin += most) {
+    const std::span<const std::string> some =
+        std::span<const std::string>(pieces.texts).subspan(begin, std::min(most, pieces.texts.size() - begin));
+    app::WritingOptions options = r.options;
+    options.settings.sampling.seed += begin;
+    WriteTask write(r.model, {some.begin(), some.end()}, options);
+    context.Compute(write, call);
+    written.insert(written.end(), write.written().begin(), write.written().end());
+  }
+  return app::JoinPieces(pieces, written);
+}
+
+HttpResponse RewriteAtOnce(Context& context, const Call& call, const Rewriting& r, const std::string& task) {
+  const std::vector<app::Written> written = WriteAll(context, call, r, task);
+  io::Json data = io::Json::array();
+  int64_t read = 0, wrote = 0;
+  for (const app::Written& one : written) {
+    data.push_back(TextJson(data.size(), one));
+    read += one.source_tokens, wrote += one.tokens;
+  }
+  context.metrics().CountTokens(r.model->id(), read, wrote);
+  return {.body = app::JsonLine(
+              {{"object", "list"},
+               {"model", r.model->id()},
+               {"data", data},
+               {"usage", {{"prompt_tokens", read}, {"completion_tokens", wrote}, {"total_tokens", read + wrote}}}})};
+}
+
+// Each text's pieces as they come, and then what RewriteAtOnce says of it.
+void RewriteInPieces(Context& context, Call& call, const Rewriting& r, EventStream& stream) {
+  for (size_t i = 0; i < r.texts.size(); ++i) {
+    app::WritingOptions options = r.options;
+    options.settings.sampling.seed += i;
+    app::Written written;
+    context.Compute(
+        {r.model->id(), "writing"}, call,
+        [&] {
+          written = r.model->language()->WriteOne(r.texts[i], options, [&](std::string_view piece) {
+            const bool taken = stream.Send({{"index", i}, {"text", piece}});
+            context.GiveWay();
+            return taken && !call.cancelled();
+          });
+        },
+        /*is_short=*/false);
+    if (call.cancelled() && !written.ended) throw Cancelled();
+    context.metrics().CountTokens(r.model->id(), written.source_tokens, written.tokens);
+    io::Json end = TextJson(i, written);
+    end["object"] = "text";
+    end["model"] = r.model->id();
+    if (!stream.Send(end)) throw Cancelled();
+  }
+}
+
+std::optional<HttpResponse> Rewrite(Context& context, Call& call, const std::string& task) {
+  const RequestInput input(call.request());
+  const bool streams = input.Flag("stream");
+  const Rewriting r = ParseRewriting(context, input, task);
+  if (!streams) return RewriteAtOnce(context, call, r, task);
+  if (r.cut) throw HttpError(400, "invalid_request_error", "cut: a stream does not cut texts");
+  EventStream stream(call);
+  try {
+    RewriteInPieces(context, call, r, stream);
+    stream.End();
+  } catch (const Cancelled&) {
+    if (!stream.begun()) throw;
+    stream.Fail(503, "timeout_error", "the time of this request was over before its texts");
+  } catch (const Error& error) {
+    if (!stream.begun()) throw;
+    stream.Fail(400, "invalid_request_error", error.what());
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+void AddTranslationRoutes(Router& router, Context& context) {
+  for (const std::string task : {"translate", "summarize"}) {
+    router.Add({"POST", "/v1/" + task, [&context, task](Call& call) { return Rewrite(context, call, task); }});
+  }
+}
+
+}  // namespace qkv::server

@@ -1,0 +1,50 @@
+#include "qkv/server/vectors.h"
+
+#include "qkv/app/embed.h"
+#include "qkv/server/images.h"
+#include "qkv/server/tasks.h"
+
+namespace qkv::server {
+
+std::vector<std::vector<float>> ImageVectors(Context& context, const Call& call,
+                                             const std::shared_ptr<const LoadedModel>& model,
+                                             std::vector<Tensor<float>> pixels, const std::vector<std::string>& names) {
+  std::vector<std::vector<float>> vectors;
+  if (pixels.empty()) return vectors;
+  const model::Model& encoder = RequireImageModel(*model);
+  const bool pooled = model->pooling() == app::Pooling::kModel;
+  PassTask task(model, pooled ? app::Wanted::kPooled : app::Wanted::kTokens, std::move(pixels));
+  context.Compute(task, call);
+  for (size_t i = 0; i < names.size(); ++i) {
+    app::Embedding embedding = app::PoolEmbedding(encoder, model->pooling(), names[i], task.Results()[i]);
+    if (model->towers() != nullptr) {
+      const View<float> row(embedding.values.data(), {1, std::ssize(embedding.values)});
+      Require(model::NormaliseRows(row) < 0, "{}: its vector has no direction", names[i]);
+    }
+    vectors.push_back(std::move(embedding.values));
+  }
+  return vectors;
+}
+
+std::vector<std::vector<float>> TextVectors(Context& context, const Call& call,
+                                            const std::shared_ptr<const LoadedModel>& model,
+                                            std::vector<std::string> texts) {
+  std::vector<std::vector<float>> vectors;
+  if (texts.empty()) return vectors;
+  const bool reads_texts = model->texts() != nullptr ||
+                           (model->language() != nullptr && !model->language()->checkpoint().description.decoder);
+  if (!reads_texts) {
+    throw HttpError(
+        400, "invalid_request_error",
+        FormatShown("model {} gives no vectors of texts, expected CLIP, SigLIP or an encoder", model->id()));
+  }
+  EmbedTask task(model, std::move(texts));
+  context.Compute(task, call);
+  const Tensor<float>& all = task.vectors();
+  for (int64_t i = 0; i < all.dim(0); ++i) {
+    vectors.emplace_back(all.view().row(i), all.view().row(i) + all.dim(1));
+  }
+  return vectors;
+}
+
+}  // namespace qkv::server

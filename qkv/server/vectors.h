@@ -1,0 +1,24 @@
+// Vectors of images and texts, as every protocol gives them.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "qkv/server/context.h"
+
+namespace qkv::server {
+
+/// A vector of each image: by the entry's pooling; of a model with two towers of unit length. pixels: [1, channels,
+/// height, width] of each; names: for errors. Throws Error if one is not finite, or has no direction.
+std::vector<std::vector<float>> ImageVectors(Context& context, const Call& call,
+                                             const std::shared_ptr<const LoadedModel>& model,
+                                             std::vector<Tensor<float>> pixels, const std::vector<std::string>& names);
+
+/// A vector of unit length of each text, by the text tower or an encoder of texts. Throws HttpError 400 if the model is
+/// neither.
+std::vector<std::vector<float>> TextVectors(Context& context, const Call& call,
+                                            const std::shared_ptr<const LoadedModel>& model,
+                                            std::vector<std::string> texts);
+
+}  // namespace qkv::server
