@@ -212,9 +212,9 @@ TEST(OpenPass, MinusOneSwapsQueriesAndKeys) {
     std::swap_ranges(values.data(), values.data() + third, values.data() + third);
   }
   for (const auto& [name, tensor] : tensors) stored.push_back(io::Stored<float>(name, tensor));
-  const TempFolder folder;
-  io::WriteSafeTensors(folder.path() / "model.safetensors", stored);
-  std::filesystem::copy_file(golden.golden.folder / "config.json", folder.path() / "config.json");
+  const TemporaryFolder folder;
+  io::WriteSafeTensors(folder / "model.safetensors", stored);
+  std::filesystem::copy_file(golden.golden.folder / "config.json", folder / "config.json");
   const auto checkpoint = model::Checkpoint::Open(folder.path());
   const model::Vit<float> swapped(checkpoint.description.config, checkpoint.bound);
   model::Workspace<float> workspace;
@@ -267,9 +267,9 @@ TEST(OpenPass, RemovedHeadsGiveNothing) {
     std::fill(values.data() + values.size() / 3 * 2, values.data() + values.size(), 0.0f);
   }
   for (const auto& [name, tensor] : tensors) stored.push_back(io::Stored<float>(name, tensor));
-  const TempFolder folder;
-  io::WriteSafeTensors(folder.path() / "model.safetensors", stored);
-  std::filesystem::copy_file(golden.golden.folder / "config.json", folder.path() / "config.json");
+  const TemporaryFolder folder;
+  io::WriteSafeTensors(folder / "model.safetensors", stored);
+  std::filesystem::copy_file(golden.golden.folder / "config.json", folder / "config.json");
   const auto checkpoint = model::Checkpoint::Open(folder.path());
   const model::Vit<float> silent(checkpoint.description.config, checkpoint.bound);
   model::Workspace<float> workspace;
