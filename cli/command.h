@@ -25,6 +25,7 @@ void RegisterConvert(Command app, int* exit_code);
 void RegisterDetect(Command app, int* exit_code);
 void RegisterEmbed(Command app, int* exit_code);
 void RegisterEvaluate(Command app, int* exit_code);
+void RegisterExplore(Command app, int* exit_code);
 void RegisterGenerate(Command app, int* exit_code);
 void RegisterInfo(Command app, int* exit_code);
 void RegisterQk(Command app, int* exit_code);

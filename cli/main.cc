@@ -24,7 +24,7 @@ int main(int argc, char** argv) {
        {RegisterClassify, RegisterEmbed,    RegisterSearch,   RegisterDetect,   RegisterSegment,   RegisterAttend,
         RegisterInfo,     RegisterRun,      RegisterEvaluate, RegisterVerify,   RegisterConvert,   RegisterBench,
         RegisterQk,       RegisterTrain,    RegisterAblate,   RegisterGenerate, RegisterTranslate, RegisterSummarize,
-        RegisterCaption,  RegisterTokenize, RegisterServe}) {
+        RegisterCaption,  RegisterTokenize, RegisterServe,    RegisterExplore}) {
     add(root, &exit_code);
   }
   try {

@@ -9,8 +9,8 @@
 namespace qkv::server {
 namespace {
 
-constexpr std::chrono::seconds kRetry{5};  // after a failure, before a request tries again
-constexpr std::chrono::seconds kLook{2};   // between two looks at a model's files
+constexpr std::chrono::seconds kRetry{5};        // after a failure, before a request tries again
+constexpr std::chrono::seconds kLookAtFiles{2};  // between two looks at a model's files
 
 HttpError Unavailable(const std::string& id, const std::string& why) {
   return {503, "model_error", fmt::format("model {}: {}", id, why)};
@@ -116,7 +116,7 @@ void Models::MakeRoom(const Slot& slot, int64_t bytes) {
 
 // Loads a model again beside the requests that use it. The caller holds mutex_.
 void Models::LookForChanges(const std::shared_ptr<Slot>& slot) {
-  if (slot->reloading || Clock::now() - slot->looked < kLook) return;
+  if (slot->reloading || Clock::now() - slot->looked < kLookAtFiles) return;
   slot->looked = Clock::now();
   if (!slot->model->IsOutdated()) return;
   slot->reloading = true;

@@ -7,6 +7,7 @@ void AddRoutes(Router& router, Context& context) {
   AddModelRoutes(router, context);
   AddImageRoutes(router, context);
   AddEmbeddingRoutes(router, context);
+  AddExploreRoutes(router, context);
   AddPhotoRoutes(router, context);
   AddAttentionRoutes(router, context);
   AddGenerationRoutes(router, context);

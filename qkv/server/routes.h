@@ -21,4 +21,6 @@ void AddInferenceRoutes(Router& router, Context& context);     // /v2
 void AddPhotoLibraryRoutes(Router& router, Context& context);  // /ping, /predict
 void AddDescriptionRoutes(Router& router, Context& context);   // /openapi.json
 
+void AddExploreRoutes(Router& router, Context& context);  // /, /explore
+
 }  // namespace qkv::server

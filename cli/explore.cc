@@ -1,0 +1,84 @@
+// qkv explore: the explorer's page, on a server for this machine alone.
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <memory>
+#include <thread>
+
+#include "cli/command.h"
+#include "cli/output.h"
+#include "cli/served_models.h"
+#include "qkv/server/server.h"
+
+namespace qkv::cli {
+namespace {
+
+struct Options {
+  std::vector<std::string> models;
+  std::string dtype;
+  int port = -1, threads = 0;
+  bool no_browser = false;
+};
+
+// The desktop's browser, if there is a desktop. Nothing of it is needed: the address is printed.
+void OpenBrowser(const std::string& url) {
+  if (std::getenv("DISPLAY") == nullptr && std::getenv("WAYLAND_DISPLAY") == nullptr) return;
+  std::thread([command = "xdg-open " + url + " > /dev/null 2>&1"] {
+    std::ignore = std::system(command.c_str());
+  }).detach();
+}
+
+std::unique_ptr<server::Server> Listen(server::ServerConfig config, bool any_port) {
+  try {
+    return std::make_unique<server::Server>(config, server::Log());
+  } catch (const Error&) {
+    if (!any_port) throw;
+    config.port = 0;
+    return std::make_unique<server::Server>(config, server::Log());
+  }
+}
+
+int Explore(const Options& options) {
+  server::ServerConfig config;
+  for (const std::string& model : options.models) config.models.push_back(ParseServedModel(model, options.dtype));
+  if (config.models.empty()) config.models = {{.id = "digits"}};
+  server::RequireModels(config.models);
+  if (options.port >= 0) config.port = static_cast<uint16_t>(options.port);
+  config.threads = options.threads;
+  config.log = false;
+  const std::unique_ptr<server::Server> server = Listen(config, options.port < 0);
+  Print("{}\n", server->Url());
+  FlushOutput();
+  PrintMessage("the explorer is at this address, for this machine alone; Ctrl+C ends it\n");
+  if (!options.no_browser) OpenBrowser(server->Url());
+  server->Run();
+  return 0;
+}
+
+}  // namespace
+
+void RegisterExplore(Command app, int* exit_code) {
+  const auto options = std::make_shared<Options>();
+  const Command command = app.AddCommand("explore", "See and change attention in the browser");
+  AddServedModels(command, &options->models,
+                  "A model to explore, by its folder or hub id; ID=PATH gives it a name. Several may be given; those "
+                  "that come with qkv are always there");
+  command.AddOption("--port", &options->port, "Port to listen on; 0 takes a free one (default: 8080, or a free one)")
+      .Range(0, 65535)
+      .TypeName("N");
+  command.AddOption("--threads", &options->threads, "Threads of the engine (default: all cores)")
+      .Range(1, 1024)
+      .TypeName("N");
+  command.AddFlag("--no-browser", &options->no_browser, "Print the address and open nothing");
+  AddMaxMemory(command);
+  command.Footer(
+      "Draw a digit or drop a photo, point at a patch and see where it looks in every block and head; turn queries "
+      "and\n"
+      "keys, cut ranks, knock out heads, go from smoothing to attention. Needs no internet.\n\n"
+      "Examples:\n"
+      "  qkv explore                           the digits, and the translator\n"
+      "  qkv explore -m google/vit-base-patch16-224");
+  command.Callback([options, exit_code] { *exit_code = Explore(*options); });
+}
+
+}  // namespace qkv::cli

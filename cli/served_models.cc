@@ -1,0 +1,22 @@
+#include "cli/served_models.h"
+
+#include "qkv/app/hub.h"
+
+namespace qkv::cli {
+
+void AddServedModels(Command command, std::vector<std::string>* models, const std::string& help) {
+  command.AddOption("-m,--model", models, help).Repeatable().TypeName("MODEL");
+}
+
+server::ModelEntry ParseServedModel(const std::string& text, const std::string& dtype) {
+  server::ModelEntry entry;
+  const size_t equals = text.find('=');
+  const bool named = equals != text.npos && text.find('/') > equals;
+  entry.path = named ? text.substr(equals + 1) : text;
+  entry.id = named ? text.substr(0, equals) : server::IdOfPath(text);
+  if (!dtype.empty()) entry.dtype = dtype;
+  app::FindModel(entry.path);
+  return entry;
+}
+
+}  // namespace qkv::cli

@@ -1,0 +1,11 @@
+// The explorer's page, built from web/app into the library.
+#pragma once
+
+#include <string_view>
+
+namespace qkv::server {
+
+/// One self-contained HTML file; of a build without Node.js a page that says so.
+std::string_view ExplorerHtml();
+
+}  // namespace qkv::server
