@@ -1,5 +1,6 @@
 // Builds one self-contained index.html: the script and the style are put into the page, so that the program can embed it
 // and a folder of static files needs nothing else. `--mode mock` builds the page with the stand-in engine of the tests.
+import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { defineConfig, type Plugin } from "vite";
 
@@ -24,9 +25,20 @@ function oneFile(): Plugin {
         }
         delete bundle[name];
       }
-      page.source = html;
+      page.source = html.replace("<meta charset=\"utf-8\">", (charset) => `${charset}\n    <meta http-equiv="Content-Security-Policy" content="${policyOf(html)}">`);
     },
   };
+}
+
+// What the page may do: run its own script, speak to its own server or worker, show pictures that it made. 'wasm-unsafe-eval'
+// is what browsers ask for to compile WebAssembly; nothing evaluates text.
+function policyOf(html: string): string {
+  const hash = (tag: string) => [...html.matchAll(new RegExp(`<${tag}[^>]* id="(?:program|style)">([\\s\\S]*?)</${tag}>`, "g"))]
+    .map(([, text]) => `'sha256-${createHash("sha256").update(text).digest("base64")}'`).join(" ");
+  return [
+    "default-src 'none'", `script-src 'self' 'wasm-unsafe-eval' ${hash("script")}`, `style-src ${hash("style")}`, "img-src 'self' data: blob:",
+    "connect-src 'self' data: blob:", "worker-src 'self' blob:", "base-uri 'none'", "form-action 'none'",
+  ].join("; ");
 }
 
 const version = /project\(\s*qkv\s+VERSION\s+([\d.]+)/i.exec(readFileSync("../../CMakeLists.txt", "utf8"))?.[1] ?? "";

@@ -22,7 +22,7 @@ export function toHash(state: State): string {
     }
   };
   put(kTexts, String);
-  put(kNumbers, (value) => String(+(value as number).toFixed(4)));
+  put(kNumbers, (value) => String(+(value as number).toPrecision(4)));
   put(kFlags, (value) => (value ? "1" : "0"));
   if (state.head !== kDefaults.head) to.set("head", String(state.head));
   if (state.theme !== "auto") to.set("theme", state.theme);
@@ -74,6 +74,6 @@ function clamped(state: State): State {
   state.opacity = within(state.opacity, 0, 1);
   state.strength = within(state.strength, 0, 1);
   state.sigma = within(state.sigma, 0.1, 20);
-  state.temperature = within(state.temperature, 0.001, 10);
+  state.temperature = within(state.temperature, 0.0001, 10);
   return state;
 }

@@ -19,6 +19,7 @@ export interface Model {
   classifier: boolean;
   exact: string[];
   parameters: number;
+  error?: string; // why it cannot be opened; then the rest is missing
 }
 export interface Sample {
   id: string;
@@ -34,7 +35,7 @@ export function catalogueOf({ json }: Packet): Catalogue {
   return { models: (json.models as Model[]) ?? [], samples: (json.samples as Sample[]) ?? [] };
 }
 
-export const isImage = (model: Model) => model.kind === "image" || model.kind === "towers";
+export const isImage = (model: Model) => !model.error && (model.kind === "image" || model.kind === "towers");
 export const tokensOf = (model: Model) => model.prefix.length + model.grid[0] * model.grid[1];
 
 /** "patch 3, 4" (row, column from 1), or the name of a token before the patches. */
@@ -45,7 +46,9 @@ export function tokenName(model: Model, token: number, grid = model.grid): strin
 }
 
 export const labelOf = (model: Model, index: number) => model.labels?.[index] || `class ${index}`;
-export const samplesOf = ({ samples }: Catalogue, model: Model) => {
-  const own = samples.filter((sample) => sample.model === model.id);
-  return own.length ? own : samples.filter((sample) => !sample.model);
-};
+
+/** The samples that suit a model: its own, those of models with the same input, and those of none. */
+export function samplesOf({ models, samples }: Catalogue, model: Model): Sample[] {
+  const alike = new Set(models.filter((each) => isImage(each) && each.input.join() === model.input.join()).map(({ id }) => id));
+  return samples.filter((sample) => !sample.model || alike.has(sample.model));
+}

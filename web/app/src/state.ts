@@ -57,7 +57,7 @@ export const kDefaults: State = {
   query: -1, held: false, pointed: -1, block: -1, head: "mean", opacity: 0.75, smooth: false, common: false,
   t: 1, rank: 0, rankBy: "weights", cutHeads: [], cutTokens: [],
   klass: -1, cutting: false, strength: 0.5, seed: 1, twins: [],
-  step: 0, sigma: 1, temperature: 0.1, text: "A small library for reading images.", rule: "", words: "a dog", queries: 0,
+  step: 0, sigma: 1, temperature: 0.01, text: "A small library for reading images.", rule: "", words: "a dog", queries: 0,
 };
 
 let state: State = { ...kDefaults };

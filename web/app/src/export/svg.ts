@@ -1,7 +1,7 @@
 // What a view shows as SVG, read from the page as it is laid out: canvases become images, texts stay texts, inner SVG stays
 // vector. Controls are left out.
 
-const kSkip = "[data-not-kept], input, select, textarea, dialog, .sources, .controls, .display, .tokens, .keys, .choice, .stepper, .sentence, .hidden, datalist, .more";
+const kSkip = "[data-not-kept], input, select, textarea, dialog, .sources, .controls, .display, .tokens, .keys, .choice, .stepper, .sentence, .hidden, datalist, .explain";
 const kPadding = 16;
 
 const escape = (text: string) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/"/g, "&quot;");
@@ -71,7 +71,7 @@ function walk(element: Element, origin: Origin): string {
   if (element instanceof HTMLCanvasElement) {
     const at = element.getBoundingClientRect();
     if (!at.width || !element.width) return "";
-    const pixels = element.classList.contains("pixels") || style.imageRendering === "pixelated" ? ' style="image-rendering:pixelated"' : "";
+    const pixels = element.classList.contains("pixels") || style.imageRendering === "pixelated" ? ' image-rendering="pixelated"' : "";
     return `<image x="${round(at.left - origin.x)}" y="${round(at.top - origin.y)}" width="${round(at.width)}" height="${round(at.height)}" preserveAspectRatio="none"${pixels} href="${element.toDataURL("image/png")}"/>`;
   }
   if (element instanceof SVGSVGElement) return vector(element, origin);

@@ -69,7 +69,7 @@ export class Client {
     try {
       return finish(await this.transport.call(name, { json, arrays }));
     } catch (error) {
-      const forgotten = typeof json.image === "string" && (error as { type?: string }).type === "unknown_image";
+      const forgotten = typeof json.image === "string" && ((error as { type?: string }).type === "unknown_image" || /not kept any more/.test((error as Error).message));
       if (!forgotten || !this.remind) throw error;
       await this.remind(json.image as string);
       return finish(await this.transport.call(name, { json, arrays }));

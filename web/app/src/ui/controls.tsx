@@ -83,19 +83,18 @@ export function Select({ label, value, options, onChange, hideLabel }: SelectPro
   );
 }
 
-/** A mathematical letter or expression. */
-export const M = ({ children }: { children: ComponentChildren }) => <span class="math">{children}</span>;
+/** A matrix with an index: W("Q"). */
+const W = (index: string) => <span class="math"><i>W</i><sub>{index}</sub></span>;
+export const WQ = W("Q"), WK = W("K"), WV = W("V"), WO = W("O");
 
 export function Problem({ error }: { error: Error | null }) {
   return error ? <p class="problem" role="alert">{error.message}</p> : null;
 }
 
-export function Formula({ children }: { children: ComponentChildren }) {
-  return <p class="formula">{children}</p>;
-}
-
 export const percent = (x: number) => `${(100 * x).toFixed(Math.abs(x) < 0.0995 ? 2 : 1)} %`;
-export const signed = (x: number, digits = 2) => `${x < 0 ? "−" : "+"}${Math.abs(x).toFixed(digits)}`;
-export const plain = (x: number, digits = 2) => (x < 0 ? "−" : "") + Math.abs(x).toFixed(digits);
+// Rounded first, so that nothing is −0.00.
+const minus = (x: number, digits: number) => x < 0 && Number(x.toFixed(digits)) !== 0;
+export const signed = (x: number, digits = 2) => `${minus(x, digits) ? "−" : "+"}${Math.abs(x).toFixed(digits)}`;
+export const plain = (x: number, digits = 2) => (minus(x, digits) ? "−" : "") + Math.abs(x).toFixed(digits);
 export const short = (x: number) =>
   x >= 1e12 ? `${(x / 1e12).toPrecision(3)} T` : x >= 1e9 ? `${(x / 1e9).toPrecision(3)} G` : x >= 1e6 ? `${(x / 1e6).toPrecision(3)} M` : x >= 1e3 ? `${(x / 1e3).toPrecision(3)} k` : x.toPrecision(3);

@@ -14,14 +14,15 @@ interface Props {
   pressed?(row: number, column: number): boolean;
   note?(row: number, column: number): string; // beside the number
   onPick?(row: number, column: number): void;
+  crosses?: boolean; // a pressed cell is crossed out
   action?: string; // what a click does, for screen readers
 }
 
-export function HeatTable({ caption, rows, columns, values, low, high, map = sequential, text, unit = "", pressed, note, onPick, action }: Props) {
+export function HeatTable({ caption, rows, columns, values, low, high, map = sequential, text, unit = "", pressed, note, onPick, crosses, action }: Props) {
   const share = (value: number) => (high > low ? (value - low) / (high - low) : 0);
   return (
     <div class="wide" tabIndex={0} role="region" aria-label={caption ?? "Table of heads"}>
-      <table class="heat">
+      <table class={`heat ${crosses ? "" : "choose"}`}>
         {caption && <caption>{caption}</caption>}
         <thead>
           <tr><td />{columns.map((name) => <th key={name} scope="col">{name}</th>)}</tr>

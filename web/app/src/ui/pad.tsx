@@ -1,6 +1,6 @@
 // The drawing pad: pointer strokes, or a pen that keys move.
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
-import { fit } from "../draw/canvas";
+import { fit, rgbCanvas } from "../draw/canvas";
 import { stroke, type Drawing } from "../drawing";
 import { useWidth } from "./hooks";
 import { Toggle } from "./controls";
@@ -24,17 +24,10 @@ export function Pad({ drawing, onDraw, onClear }: Props) {
   useLayoutEffect(() => {
     if (width <= 0) return;
     const context = fit(canvas.current!, width, height), { width: columns, height: rows, pixels } = drawing;
-    const cell = width / columns;
-    context.fillStyle = "#000";
-    context.fillRect(0, 0, width, height);
-    for (let y = 0; y < rows; ++y) {
-      for (let x = 0; x < columns; ++x) {
-        const value = pixels[y * columns + x];
-        if (!value) continue;
-        context.fillStyle = `rgb(${value} ${value} ${value})`;
-        context.fillRect(x * cell, y * cell, cell + 0.5, cell + 0.5);
-      }
-    }
+    const cell = width / columns, colours = new Uint8Array(3 * pixels.length);
+    pixels.forEach((value, i) => colours.fill(value, 3 * i, 3 * i + 3));
+    context.imageSmoothingEnabled = false;
+    context.drawImage(rgbCanvas(colours, rows, columns), 0, 0, width, height);
     if (pixels.every((value) => !value) && !pen.shown) {
       context.fillStyle = "#9aa4ae";
       context.font = "15px system-ui, sans-serif";

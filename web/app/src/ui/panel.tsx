@@ -39,6 +39,7 @@ export function Layout({ bench, overlay, chosen, children }: Props) {
       <div class="panel">
         <Stage bench={bench} overlay={overlay} />
         <Predictions bench={bench} chosen={chosen} />
+        {theClient().transport.kind !== "recording" && <Sources bench={bench} overlay={overlay} />}
       </div>
       <div class="body">{children}</div>
     </div>
@@ -64,7 +65,6 @@ function Stage({ bench, overlay }: { bench: Bench; overlay: Overlay | null }) {
         </div>
       )}
       {s.pad && drawn ? <Drawer bench={bench} /> : seen ? <Looked bench={bench} seen={seen} overlay={overlay} /> : <div class="waiting" />}
-      {!recorded && <Sources bench={bench} />}
     </section>
   );
 }
@@ -114,24 +114,19 @@ function Looked({ bench, seen, overlay }: { bench: Bench; seen: Seen; overlay: O
           ))}
         </div>
       )}
-      <p class="note keys">{s.cutting ? "Click a patch to hide it or show it again." : <>Point at a patch to ask where it looks; click to hold it. Keys: arrows, <kbd>Enter</kbd>, <kbd>Esc</kbd>.</>}</p>
-      <details class="display">
-        <summary>Display</summary>
-        <Slider label="Strength of the colours" value={s.opacity} min={0} max={1} step={0.05} text={`${Math.round(100 * s.opacity)} %`} onInput={(opacity) => set({ opacity })} />
-        <Toggle label="Smooth between patches" value={s.smooth} onChange={(smooth) => set({ smooth })} />
-      </details>
+      <p class="note keys">{s.cutting ? "Click a patch to hide it or show it again." : overlay?.free ? (overlay.say ? "Point at a patch to read its value." : "") : <>Point at a patch to ask where it looks; click to hold it. Keys: arrows, <kbd>Enter</kbd>, <kbd>Esc</kbd>.</>}</p>
     </>
   );
 }
 
-function Sources({ bench }: { bench: Bench }) {
+function Sources({ bench, overlay }: { bench: Bench; overlay: Overlay | null }) {
   const { s, model, catalogue } = bench;
   const input = useRef<HTMLInputElement>(null);
   const samples = samplesOf(catalogue, model), current = pictureOf(catalogue, model, s.picture);
   return (
     <div class="sources">
       {samples.length > 0 && (
-        <div class="row samples" role="group" aria-label="Samples">
+        <div class={`row samples ${samples.length <= 10 && samples.every(({ title }) => title.length === 1) ? "short" : ""}`} role="group" aria-label="Samples">
           {samples.map(({ id, title }) => (
             <button key={id} type="button" aria-pressed={current?.kind === "sample" && current.id === id} aria-label={`Sample ${title}`}
               onClick={() => set({ picture: { kind: "sample", id }, pad: false })}>{title}</button>
@@ -148,6 +143,13 @@ function Sources({ bench }: { bench: Bench }) {
         }} />
       </div>
       {s.picture?.kind === "file" && <p class="note">{s.picture.name}: {theClient().transport.kind === "server" ? "sent to this server only, and never part of a link." : "stays in this browser, and is never part of a link."}</p>}
+      {overlay && !s.pad && (
+        <details class="display">
+          <summary>Display</summary>
+          <Slider label="Strength of the colours" value={s.opacity} min={0} max={1} step={0.05} text={`${Math.round(100 * s.opacity)} %`} onInput={(opacity) => set({ opacity })} />
+          <Toggle label="Smooth between patches" value={s.smooth} onChange={(smooth) => set({ smooth })} />
+        </details>
+      )}
       <Problem error={bench.pass.error} />
     </div>
   );

@@ -59,7 +59,7 @@ export function Picture(props: PictureProps) {
       context.imageSmoothingQuality = "high";
       context.drawImage(over, left, top, w, h);
       if (photo.ink) {
-        context.globalAlpha = 0.42;
+        context.globalAlpha = colours ? 0.22 : 0.42;
         context.imageSmoothingEnabled = false;
         context.drawImage(photo.ink, left, top, w, h);
       }

@@ -8,7 +8,7 @@ import { tokenName } from "../model";
 import type { NamedArray, Packet } from "../packet";
 import { set } from "../state";
 import { useAnswer } from "../transport/client";
-import { percent, Problem, Slider } from "../ui/controls";
+import { percent, Problem, Slider, WK, WQ } from "../ui/controls";
 import { Layout } from "../ui/panel";
 import { Picture } from "../ui/picture";
 import { BlockAndHead, More, Title } from "./view";
@@ -27,13 +27,14 @@ export function GaugeView({ bench }: { bench: Bench }) {
   return (
     <Layout bench={bench} overlay={{ values: row, label: `Attention of ${tokenName(model, query)}, block ${block + 1}, head ${head + 1}`, what: "weight" }}>
       <Title title="Gauge: other queries and keys, the same attention">
-        <p>Multiply W_Q by any invertible matrix A and W_K by its inverse transpose: both change as much as you like, and not one score does. So the numbers in W_Q or W_K alone mean nothing; only their product does.</p>
+        <p>Multiply {WQ} by any invertible matrix <i>A</i> and {WK} by its inverse transpose: both change as much as you like, and not one score does. So the numbers in {WQ} or {WK} alone mean nothing; only their product does.</p>
       </Title>
       {!possible && <p class="problem">{model.title} cannot be edited so: {model.attention} attention.</p>}
       <div class="controls">
         <Slider label="Strength of A" value={s.strength} min={0} max={1} step={0.05} text={s.strength.toFixed(2)} ends={["0: A = I", "1: a random matrix"]} disabled={!possible} onInput={(strength) => set({ strength })} />
         <div class="row"><button type="button" disabled={!possible} onClick={() => set({ seed: s.seed + 1 })}>Another A</button></div>
-        <BlockAndHead bench={{ ...bench, head }} />
+        <BlockAndHead bench={bench} mean={false} />
+        {model.heads > 1 && <Slider label="Head" value={head + 1} min={1} max={model.heads} step={1} text={`${head + 1} of ${model.heads}`} onInput={(value) => set({ head: value - 1 })} />}
       </div>
       <Problem error={asked.error} />
       {arrays.wq && (
@@ -43,10 +44,10 @@ export function GaugeView({ bench }: { bench: Bench }) {
             <Matrix array={arrays.wk} title="W_K as trained" /><Matrix array={arrays.wk2} title="W_K, multiplied" />
           </div>
           <dl class="facts" aria-live="polite">
-            <dt>W_Q changed by</dt><dd>{percent(change[0])} of its norm</dd>
-            <dt>W_K changed by</dt><dd>{percent(change[1])} of its norm</dd>
-            <dt>their product W_Q<sup>T</sup>W_K changed by</dt><dd>{Number(json.product).toExponential(1).replace("-", "−")} of its norm: rounding</dd>
-            {json.attention !== undefined && <><dt>greatest change of a weight on this picture</dt><dd>{Number(json.attention).toExponential(1).replace("-", "−")}</dd></>}
+            <dt>{WQ} changed by</dt><dd>{percent(change[0])} of its norm</dd>
+            <dt>{WK} changed by</dt><dd>{percent(change[1])} of its norm</dd>
+            <dt>their product <span class="math"><i>W</i><sub>Q</sub><sup>T</sup><i>W</i><sub>K</sub></span> changed by</dt><dd>{Number(json.product).toExponential(1).replace("-", "−")} of its norm: rounding</dd>
+            {typeof json.attention === "number" && <><dt>greatest change of a weight on this picture</dt><dd>{Number(json.attention).toExponential(1).replace("-", "−")}</dd></>}
           </dl>
           {seen && base.attention && after.attention && (
             <div class="pair">
@@ -58,7 +59,7 @@ export function GaugeView({ bench }: { bench: Bench }) {
       )}
       <More title="Formula">
         <p class="formula">(<i>A</i><i>W</i><sub>Q</sub>)<sup>T</sup>(<i>A</i><sup>−T</sup><i>W</i><sub>K</sub>) = <i>W</i><sub>Q</sub><sup>T</sup><i>A</i><sup>T</sup><i>A</i><sup>−T</sup><i>W</i><sub>K</sub> = <i>W</i><sub>Q</sub><sup>T</sup><i>W</i><sub>K</sub></p>
-        <p>A head of width <i>E</i> has <i>E</i>² such free numbers. Training wanders along them (weight decay picks among them), and pictures of W_Q should be read with that in mind. Rotary positions and QK-norm leave only part of the freedom.</p>
+        <p>A head of width <i>E</i> has <i>E</i>² such free numbers. Training wanders along them (weight decay picks among them), and pictures of {WQ} should be read with that in mind. Rotary positions and QK-norm leave only part of the freedom.</p>
       </More>
     </Layout>
   );

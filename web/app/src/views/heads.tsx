@@ -5,7 +5,7 @@ import { css, diverging } from "../colour/maps";
 import { tokenName } from "../model";
 import { set } from "../state";
 import { useAnswer } from "../transport/client";
-import { Choice, plain, Problem } from "../ui/controls";
+import { Choice, plain, Problem, WK, WQ } from "../ui/controls";
 import { HeatTable } from "../ui/heat_table";
 import { Layout } from "../ui/panel";
 import { headText, More, Title } from "./view";
@@ -33,7 +33,7 @@ export function HeadsView({ bench }: { bench: Bench }) {
       {symmetry && (
         <section>
           <h2>Symmetry</h2>
-          <p class="note">(‖<i>M</i><sub>s</sub>‖² − ‖<i>M</i><sub>a</sub>‖²) / ‖<i>M</i>‖²: +1 if M is symmetric, as a shared projection would make it; 0 if both parts are alike, as for random weights; −1 if it is antisymmetric.</p>
+          <p class="note">(‖<i>M</i><sub>s</sub>‖² − ‖<i>M</i><sub>a</sub>‖²) / ‖<i>M</i>‖²: +1 if <i>M</i> is symmetric, as a shared projection would make it; 0 if both parts are alike, as for random weights; −1 if it is antisymmetric.</p>
           <HeatTable {...names} values={grid(symmetry)} low={-1} high={1} map={diverging} text={(x) => plain(x)} {...pick} />
         </section>
       )}
@@ -45,7 +45,7 @@ export function HeadsView({ bench }: { bench: Bench }) {
         </section>
       )}
       <More title="How to read it">
-        <p>LayerNorm is folded in, so the spectra are those of what the head computes. A steep curve is a head that compares few directions: it could be narrower. W_Q and W_K alone say little, since <i>W</i><sub>Q</sub> → <i>A</i><i>W</i><sub>Q</sub>, <i>W</i><sub>K</sub> → <i>A</i><sup>−T</sup><i>W</i><sub>K</sub> changes them but not <i>M</i> (see Gauge).</p>
+        <p>LayerNorm is folded in, so the spectra are those of what the head computes. A steep curve is a head that compares few directions: it could be narrower. {WQ} and {WK} alone say little, since <i>W</i><sub>Q</sub> → <i>A</i><i>W</i><sub>Q</sub>, <i>W</i><sub>K</sub> → <i>A</i><sup>−T</sup><i>W</i><sub>K</sub> changes them but not <i>M</i> (see Gauge).</p>
       </More>
     </Layout>
   );

@@ -69,7 +69,7 @@ export function KnockoutView({ bench }: { bench: Bench }) {
           <HeatTable caption={`Change of the logit of ${labelOf(model, klass)} without the head`} rows={Array.from({ length: model.blocks }, (_, b) => `block ${b + 1}`)} columns={Array.from({ length: model.heads }, (_, h) => `head ${h + 1}`)}
             values={Array.from({ length: model.blocks }, (_, b) => rows[b]?.change ?? Array(model.heads).fill(null))} low={-most} high={most} map={diverging} text={(x) => signed(x)} unit="of the logit"
             note={(b, h) => { const winner = rows[b]?.winners[h]; return winner !== undefined && ranked.length && winner !== ranked[0] ? `→ ${labelOf(model, winner)}` : ""; }}
-            pressed={(b, h) => s.cutHeads.includes(`${b}.${h}`)} onPick={toggle} action="Takes the head out or puts it back." />
+            pressed={(b, h) => s.cutHeads.includes(`${b}.${h}`)} onPick={toggle} crosses action="Takes the head out or puts it back." />
           <p class="note">Blue: the class loses without the head. Red: it gains. An arrow names the class that would then win. A crossed number is a head that is out now.</p>
         </>
       ) : <p class="problem">This model has no classifier. Heads and tokens can still be taken out: their maps change in the other views.</p>}

@@ -159,7 +159,7 @@ export function ColoursView({ bench }: { bench: Bench }) {
       )}
       <Problem error={asked.error} />
       <More title="How to read it">
-        <p>Principal components of the patch tokens of this picture, each scaled between its extremes (a few outliers clipped). Signs and the order of colours are arbitrary: compare colours within a map, not between maps. Hues of three components cannot be made safe for every kind of colour blindness; lightness follows the sum of the three.</p>
+        <p>Principal components of the patch tokens of this picture, each scaled between its extremes (a few outliers clipped). Signs and the order of colours are arbitrary: compare colours within a map, not between maps. Three components as hues cannot be made safe for every kind of colour blindness; the views Similarity and Attention show the same tokens by lightness.</p>
       </More>
     </Layout>
   );

@@ -7,7 +7,7 @@ import { tokenName, tokensOf } from "../model";
 import type { NamedArray } from "../packet";
 import { set } from "../state";
 import { useAnswer } from "../transport/client";
-import { Problem, Slider } from "../ui/controls";
+import { Problem, Slider, WK, WO, WQ, WV } from "../ui/controls";
 import { Layout } from "../ui/panel";
 import { Picture } from "../ui/picture";
 import { TranslatorStep } from "./translator";
@@ -30,22 +30,22 @@ export const kSteps: Step[] = [
   {
     name: "Hard dictionary", changed: "Weights now depend on content, not on distance.",
     formula: <><i>y</i><sub><i>i</i></sub> = <i>x</i><sub><i>j</i>*</sub>, &nbsp; <i>j</i>* = arg min<sub><i>j</i></sub> ‖<i>x</i><sub><i>i</i></sub> − <i>x</i><sub><i>j</i></sub>‖²</>,
-    text: <>A look-up: the query patch asks for the patch most like it (other than itself) and takes that one alone. All weight lies on one place, and it jumps as you drag.</>,
+    text: <>A look-up: the query patch asks for the entry most like it and takes that one alone. All weight lies on one place, and it jumps as you drag.</>,
   },
   {
     name: "Soft dictionary", changed: "All entries answer, weighted by how well they match.",
-    formula: <><i>w</i><sub><i>ij</i></sub> ∝ exp(−‖<i>x</i><sub><i>i</i></sub> − <i>x</i><sub><i>j</i></sub>‖² / τ)</>,
+    formula: <><i>w</i><sub><i>ij</i></sub> ∝ exp(−‖<i>x</i><sub><i>i</i></sub> − <i>x</i><sub><i>j</i></sub>‖² / 2τ)</>,
     text: <>The softmax of similarities. The temperature τ sets how sharp: near 0 it is the hard dictionary again, and a large τ gives the mean of the whole picture.</>,
   },
   {
     name: "Scaled dot product", changed: "Similarity is learned: the query and the keys are projected first.",
     formula: <><i>w</i><sub><i>ij</i></sub> ∝ exp(<i>q</i><sub><i>i</i></sub> · <i>k</i><sub><i>j</i></sub> / √<i>E</i>), &nbsp; <i>q</i> = <i>W</i><sub>Q</sub><i>x</i>, <i>k</i> = <i>W</i><sub>K</sub><i>x</i></>,
-    text: <>One head of the model's first block. W_Q says what a patch asks for, W_K what it offers; they need not be alike, so a patch may ask for something that it is not. Positions are part of the tokens. √E keeps the scores' variance near 1, so that the softmax does not saturate.</>,
+    text: <>One head of the model's first block. {WQ} says what a patch asks for, {WK} what it offers; they need not be alike, so a patch may ask for something that it is not. Positions are part of the tokens. √E keeps the scores' variance near 1, so that the softmax does not saturate.</>,
   },
   {
     name: "Several heads", changed: "Several such questions at once.",
     formula: <><i>y</i><sub><i>i</i></sub> = <i>W</i><sub>O</sub> [head<sub>1</sub>; …; head<sub>H</sub>]</>,
-    text: <>Each head has its own W_Q, W_K and W_V and asks its own question; their answers are joined and mixed by W_O. This is the attention layer of the model.</>,
+    text: <>Each head has its own {WQ}, {WK} and {WV} and asks its own question; their answers are joined and mixed by {WO}. This is the attention layer of the model.</>,
   },
   {
     name: "Translation", changed: "Queries of one sequence, keys and values of another.",
@@ -97,9 +97,10 @@ function PatchStep({ bench, head, foot }: { bench: Bench; head: ComponentChildre
   // Steps of single patches have no class token: the middle patch asks in its place.
   const query = bench.query >= prefix ? bench.query : prefix + Math.floor(model.grid[0] / 2) * model.grid[1] + Math.floor(model.grid[1] / 2);
   const at = [Math.floor((query - prefix) / model.grid[1]), (query - prefix) % model.grid[1]];
+  const one = typeof bench.head === "number" ? bench.head : 0;
   const asked = useAnswer("smooth", seen && {
     model: seen.model.id, image: seen.id, query: at, step: s.step,
-    ...(s.step === 0 ? { sigma: s.sigma } : {}), ...(s.step === 2 ? { temperature: s.temperature } : {}),
+    ...(s.step === 0 ? { sigma: s.sigma } : {}), ...(s.step === 2 ? { temperature: s.temperature } : {}), ...(s.step === 1 ? { own: false } : {}), ...(s.step === 3 ? { heads: [one] } : {}),
   });
   const answered = asked.request?.step === s.step ? asked.answer : null;
   const weights = answered?.arrays.weights, mixed = answered?.arrays.mixed;
@@ -117,8 +118,10 @@ function PatchStep({ bench, head, foot }: { bench: Bench; head: ComponentChildre
       {head}
       {s.step === 0 && <Slider label="Width σ, in patches" value={s.sigma} min={0.2} max={Math.max(4, model.grid[0] / 2)} step={0.1} text={s.sigma.toFixed(1)} onInput={(sigma) => set({ sigma })} />}
       {s.step === 2 && (
-        <Slider label="Temperature τ" value={Math.log10(s.temperature)} min={-3} max={1} step={0.05} text={s.temperature < 0.01 ? s.temperature.toFixed(4) : s.temperature.toPrecision(2)} ends={["sharp", "flat"]} onInput={(x) => set({ temperature: +(10 ** x).toPrecision(4) })} />
+        <Slider label="Temperature τ" value={Math.log10(s.temperature)} min={-4} max={0} step={0.05} text={s.temperature.toPrecision(2)} ends={["sharp", "flat"]} onInput={(x) => set({ temperature: +(10 ** x).toPrecision(4) })} />
       )}
+      {s.step === 1 && values && values[query] > 0.5 && <p class="note">The entry most like the query is the patch itself: a dictionary returns what it holds for an equal key.</p>}
+      {s.step === 3 && model.heads > 1 && <Slider label="Head of the first block" value={one + 1} min={1} max={model.heads} step={1} text={`${one + 1} of ${model.heads}`} onInput={(value) => set({ head: value - 1 })} />}
       {mixed && seen && <Mixed bench={{ ...bench, query }} mixed={mixed} heads={heads} at={at as [number, number]} chosen={chosen} />}
       {s.step === 4 && seen && heads > 1 && (
         <div class="tiles">
@@ -145,7 +148,7 @@ function Mixed({ bench, mixed, heads, at, chosen }: { bench: Bench; mixed: Named
     <div class="mixed">
       <figure><QueryPatch bench={bench} at={at} /><figcaption>the query's patch</figcaption></figure>
       <span aria-hidden="true">→</span>
-      <figure><Cells data={mixed.data} offset={many ? chosen * each : 0} shape={shape} label="Weighted mean of patches" /><figcaption>weighted mean{many && heads > 1 ? `, head ${chosen + 1}` : ""}</figcaption></figure>
+      <figure><Cells data={mixed.data} offset={many ? chosen * each : 0} shape={shape} label="Weighted mean of patches" /><figcaption>weighted mean{heads > 1 ? (many ? `, head ${chosen + 1}` : ", all heads") : ""}</figcaption></figure>
     </div>
   );
 }

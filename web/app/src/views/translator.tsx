@@ -58,7 +58,7 @@ export function TranslatorStep({ bench }: { bench: Bench }) {
       )}
       <div class="sentences" aria-live="polite">
         <div><h3>As trained</h3><p lang="it">{String(trained.answer?.json.text ?? "…")}</p></div>
-        {s.rule && <div class={edited.busy ? "busy" : ""}><h3>{String(edited.answer?.json.rule ?? kRules.find(([kind]) => kind === rule.kind)?.[1])}</h3><p lang="it">{String(edited.answer?.json.text ?? "…")}</p></div>}
+        {s.rule && <div class={edited.busy ? "busy" : ""}><h3>{String(edited.answer?.json.rule ?? kRules.find(([kind]) => kind === rule.kind)?.[1])}</h3><p lang="it">{edited.answer ? <Marked text={String(edited.answer.json.text)} against={String(trained.answer?.json.text ?? "")} /> : "…"}</p></div>}
       </div>
       <Problem error={trained.error ?? edited.error} />
       {shown.answer && <Matrices key={model.id} answer={shown.answer} rule={rule} bench={bench} />}
@@ -125,6 +125,28 @@ function Matrices({ answer, rule, bench }: { answer: Parameters<typeof Attention
       </section>
     </>
   );
+}
+
+/** For each word of `text`, whether it is missing from the longest common subsequence with `against`. */
+export function changedWords(text: string[], against: string[]): boolean[] {
+  const longest = Array.from({ length: text.length + 1 }, () => new Uint16Array(against.length + 1));
+  for (let i = text.length - 1; i >= 0; --i) {
+    for (let j = against.length - 1; j >= 0; --j) {
+      longest[i][j] = text[i] === against[j] ? longest[i + 1][j + 1] + 1 : Math.max(longest[i + 1][j], longest[i][j + 1]);
+    }
+  }
+  const changed = text.map(() => true);
+  for (let i = 0, j = 0; i < text.length && j < against.length; ) {
+    if (text[i] === against[j]) changed[i++] = false, ++j;
+    else if (longest[i + 1][j] >= longest[i][j + 1]) ++i;
+    else ++j;
+  }
+  return changed;
+}
+
+function Marked({ text, against }: { text: string; against: string }) {
+  const words = text.split(/\s+/), changed = changedWords(words, against.split(/\s+/));
+  return <>{words.map((word, i) => (changed[i] ? <mark key={i}>{word} </mark> : `${word} `))}</>;
 }
 
 const shown = (token: string) => token.replace(/^▁/, "") || "▁";

@@ -60,7 +60,7 @@ function KeepMenu({ title }: { title: string }) {
 
 export function More({ title, children }: { title: string; children: ComponentChildren }) {
   return (
-    <details class="more">
+    <details class="explain">
       <summary>{title}</summary>
       <div>{children}</div>
     </details>

@@ -211,23 +211,27 @@ export class MockTransport implements Transport {
     return { json: { top }, arrays: { change: f32(change) } };
   }
 
-  on_plan(): Packet {
-    const D = kWidth, E = kEach, H = kHeads, N = kN;
-    const rows = [["projected", 2 * N * D * E + N * N * E], ["absorbed", 2 * N * D * E + N * N * D], ["merged", N * D * D + N * N * D],
-      ["keys-absorbed", 2 * N * D * E + N * N * D], ["keys-merged", N * D * D + N * N * D]].map(([order, each], i) =>
-      ({ order, scores: { multiply_adds: Number(each) * H, bytes: Number(each) * H / 8 }, outputs: { multiply_adds: Number(each) * H, bytes: Number(each) * H / 8 }, cheapest: i === 0 }));
-    const tokens = 48, widths = 48;
-    const ratio = numbers(tokens * widths, (i) => {
-      const n = 2 ** (12 * Math.floor(i / widths) / (tokens - 1)), e = ((i % widths) + 1) / widths;
-      return (D * D + n * D) / (2 * D * e * D + n * e * D);
+  on_plan(_: Vit, json: Json): Packet {
+    const D = kWidth, E = kEach, H = kHeads, N = kN, Q = json.queries === "all" ? N : (json.queries as number);
+    const costs: [string, [string, number][]][] = [
+      ["projected", [["queries", Q * D * D], ["keys", N * D * D], ["values", N * D * D], ["attention", 2 * Q * N * D], ["outputs", Q * D * D]]],
+      ["absorbed", [["queries", Q * D * D], ["W_K", Q * D * D], ["attention", 2 * Q * N * D * H], ["W_V", Q * D * D], ["outputs", Q * D * D]]],
+      ["merged", [["queries", Q * D * D * H], ["attention", 2 * Q * N * D * H], ["outputs", Q * D * D * H]]],
+    ];
+    const rows = costs.map(([order, steps]) => {
+      const all = steps.reduce((sum, [, cost]) => sum + cost, 0);
+      return { order, multiply_adds: all, bytes: all / 8, beforehand: order === "merged" ? 2 * D * D * E * H : 0, steps: steps.map(([what, multiply_adds]) => ({ what, multiply_adds })) };
     });
-    return { json: { rows, merging_pays_above: (D + N) / (2 * D + N), absorbing_pays_below: (N * D * E) / (D * E + N * (D - E)), width: D, tokens: N, head_width: E },
-      arrays: { ratio: f32(ratio, [tokens, widths]), map_tokens: f32(numbers(tokens, (i) => 2 ** (12 * i / (tokens - 1)))), map_head_width: f32(numbers(widths, (i) => ((i + 1) / widths) * D)) } };
+    const tokens = 41, widths = 48, n = (r: number) => 2 ** (-5 + (10 * r) / (tokens - 1)), e = (c: number) => (1.5 * (c + 1)) / widths;
+    const ratio = numbers(tokens * widths, (i) => (1 + n(Math.floor(i / widths))) / (2 * e(i % widths) + n(Math.floor(i / widths)) * e(i % widths)));
+    return { json: { rows, workload: { queries: Q, tokens: N, width: D, heads: H, head_width: E, depth: 4, linear: true }, cheapest: { scores: "projected", outputs: Q < 9 ? "absorbed" : "projected" },
+      merging_pays_above: (D + N) / (2 * D + N), head_share: E / D, absorbing_pays_below: (N * D * E) / (D * E + N * (D - E)) },
+      arrays: { ratio: f32(ratio, [tokens, widths]), tokens_by_width: f32(numbers(tokens, n)), head_by_width: f32(numbers(widths, e)) } };
   }
 
   on_smooth(vit: Vit, json: Json): Packet {
     const pixels = this.images.get(json.image as string)!, [qy, qx] = json.query as [number, number];
-    const step = json.step as number, sigma = (json.sigma as number) ?? 1, temperature = (json.temperature as number) ?? 0.1;
+    const step = json.step as number, sigma = (json.sigma as number) ?? 1, temperature = (json.temperature as number) ?? 0.01;
     const n = kGrid * kGrid, patch = (p: number) => numbers(16, (i) => pixels[(Math.floor(p / kGrid) * kPatch + (i >> 2)) * kSide + (p % kGrid) * kPatch + (i & 3)] / 255);
     const query = patch(qy * kGrid + qx), heads = step === 4 ? kHeads : 1;
     const similar = numbers(n, (p) => -patch(p).reduce((sum, v, i) => sum + (v - query[i]) ** 2, 0) / 16);
@@ -238,18 +242,20 @@ export class MockTransport implements Transport {
       const best = Math.max(...similar.filter((_, p) => p !== qy * kGrid + qx)), at = similar.findIndex((s, p) => s === best && p !== qy * kGrid + qx);
       weights = numbers(n, (p) => +(p === at));
     } else if (step === 2) {
-      weights = similar.map((s) => Math.exp(s / temperature));
+      weights = similar.map((s) => Math.exp(s / (2 * temperature)));
     } else {
       const { attention } = this.pass(vit, { ...json, edits: [] });
-      weights = numbers(heads * n, (i) => attention[((i / n | 0) * kN + 1 + qy * kGrid + qx) * kN + 1 + (i % n)]);
+      const first = step === 3 ? ((json.heads as number[]) ?? [0])[0] : 0;
+      weights = numbers(heads * n, (i) => attention[((first + (i / n | 0)) * kN + 1 + qy * kGrid + qx) * kN + 1 + (i % n)]);
     }
     for (let h = 0; h < heads; ++h) {
       const sum = weights.subarray(h * n, (h + 1) * n).reduce((a, b) => a + b, 0);
       for (let p = 0; p < n; ++p) weights[h * n + p] /= sum;
     }
-    const mixed = new Uint8Array(heads * 48);
-    for (let h = 0; h < heads; ++h) for (let p = 0; p < n; ++p) patch(p).forEach((v, i) => { for (let c = 0; c < 3; ++c) mixed[h * 48 + 3 * i + c] += Math.round(255 * v * weights[h * n + p]); });
-    return { json: { formula: "", note: "" }, arrays: { weights: f32(weights, [heads, kGrid, kGrid]), mixed: u8(mixed, [heads, 4, 4, 3]) } };
+    const sums = new Float32Array(48);
+    for (let i = 0; i < heads * n; ++i) patch(i % n).forEach((v, at) => { for (let c = 0; c < 3; ++c) sums[3 * at + c] += (255 * v * weights[i]) / heads; });
+    const mixed = Uint8Array.from(sums, Math.round);
+    return { json: { formula: "", note: "" }, arrays: { weights: f32(weights, [heads, kGrid, kGrid]), mixed: u8(mixed, [4, 4, 3]) } };
   }
 
   on_translate(_: Vit, json: Json): Packet {
