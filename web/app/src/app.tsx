@@ -116,7 +116,7 @@ function Header({ s, catalogue, model, recorded }: { s: State; catalogue: Catalo
       {!recorded && <OpenModel />}
       <span class="space" />
       {!recorded && !model.photo && <button type="button" class="tour-start" onClick={startTour}>Tour</button>}
-      <button type="button" aria-label={`Colours of the page: ${s.theme}. Switch.`} title="Light, dark, or as the system" onClick={() => set({ theme: themes[(themes.indexOf(s.theme) + 1) % 3] })}>{{ auto: "◐ auto", light: "☀ light", dark: "☾ dark" }[s.theme]}</button>
+      <button type="button" aria-label={`Colours of the page: ${s.theme}. Switch.`} title="Light, dark, or as the system" onClick={() => set({ theme: themes[(themes.indexOf(s.theme) + 1) % 3] })}><span aria-hidden="true">{{ auto: "◐", light: "☀", dark: "☾" }[s.theme]}</span> <span class="word">{s.theme}</span></button>
     </header>
   );
 }

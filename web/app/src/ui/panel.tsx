@@ -1,5 +1,5 @@
 // The left side of every view: the picture with what the view lays over it, where it comes from, and the predictions.
-import type { ComponentChildren } from "preact";
+import { toChildArray, type ComponentChildren } from "preact";
 import { useRef } from "preact/hooks";
 import type { Bench } from "../bench";
 import { empty, type Drawing } from "../drawing";
@@ -32,16 +32,18 @@ interface Props {
   children: ComponentChildren;
 }
 
-/** A view: the panel at the left, the view's own part at the right. */
+/** A view: its title (the first child), the panel at the left, the view's own part at the right. */
 export function Layout({ bench, overlay, chosen, children }: Props) {
+  const [title, ...rest] = toChildArray(children);
   return (
     <div class="layout" data-figure>
+      {title}
       <div class="panel">
         <Stage bench={bench} overlay={overlay} />
         <Predictions bench={bench} chosen={chosen} />
         {theClient().transport.kind !== "recording" && <Sources bench={bench} overlay={overlay} />}
       </div>
-      <div class="body">{children}</div>
+      <div class="body">{rest}</div>
     </div>
   );
 }
@@ -135,7 +137,7 @@ function Sources({ bench, overlay }: { bench: Bench; overlay: Overlay | null }) 
       )}
       <div class="row">
         <button type="button" onClick={() => input.current!.click()}>Open an image…</button>
-        <span class="note">or drop or paste one</span>
+        <span class="note keys">or drop or paste one</span>
         <input ref={input} type="file" accept="image/*" hidden aria-label="Image file" onChange={(event) => {
           const file = event.currentTarget.files?.[0];
           if (file) void takeFile(file);

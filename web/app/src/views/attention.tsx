@@ -49,7 +49,7 @@ function Shares({ bench, row }: { bench: Bench; row: Float32Array }) {
           {lines.filter(([, share]) => !Number.isNaN(share)).map(([name, share]) => (
             <tr key={name}><th scope="row">{name}</th><td class="bar"><i style={{ width: `${(100 * share) / total}%` }} /></td><td class="number">{percent(share)}</td></tr>
           ))}
-          <tr><th scope="row">spread</th><td class="note">entropy; {Math.log2(row.length).toFixed(1)} bits if all weights were equal</td><td class="number">{Attention.entropy(row).toFixed(2)} bits</td></tr>
+          <tr><th scope="row">spread</th><td class="note">entropy, of {Math.log2(row.length).toFixed(1)} bits at most</td><td class="number">{Attention.entropy(row).toFixed(2)} bits</td></tr>
         </tbody>
       </table>
     </section>

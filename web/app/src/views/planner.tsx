@@ -45,10 +45,10 @@ export function PlannerView({ bench }: { bench: Bench }) {
   const cheapest = answer?.json.cheapest as { scores: string; outputs: string } | undefined;
   return (
     <div class="layout wide-layout" data-figure>
+      <Title title="Planner: the cheapest order of the same products">
+        <p>Scores are a chain of four matrices, and so are the outputs. Every order gives the same result; the shapes decide which is cheapest. qkv's inference follows this plan.</p>
+      </Title>
       <div class="body">
-        <Title title="Planner: the cheapest order of the same products">
-          <p>Scores are a chain of four matrices, and so are the outputs. Every order gives the same result; the shapes decide which is cheapest. qkv's inference follows this plan.</p>
-        </Title>
         <dl class="facts">
           <dt>{model.title}</dt><dd>{work.tokens} tokens of {work.width}, {work.heads} heads of {work.head_width}, {model.blocks} blocks</dd>
           {cheapest && <><dt>Plan of a layer</dt><dd>scores {nameOf(cheapest.scores)[0]}, outputs {nameOf(cheapest.outputs)[0]}</dd></>}

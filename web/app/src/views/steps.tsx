@@ -68,12 +68,14 @@ function Stepper({ step }: { step: number }) {
 
 export function StepsView({ bench }: { bench: Bench }) {
   const { s } = bench, step = kSteps[s.step];
+  const title = (
+    <Title title="From smoothing to attention">
+      <p>Six steps, each changing one thing. Drag the query over the picture and watch the weights.</p>
+      <Stepper step={s.step} />
+    </Title>
+  );
   const head = (
     <>
-      <Title title="From smoothing to attention">
-        <p>Six steps, each changing one thing. Drag the query over the picture and watch the weights.</p>
-      </Title>
-      <Stepper step={s.step} />
       <section class="step" aria-live="polite">
         <h2>{s.step + 1}. {step.name}</h2>
         <p class="changed">{step.changed}</p>
@@ -85,14 +87,14 @@ export function StepsView({ bench }: { bench: Bench }) {
   const foot = (
     <div class="row spread">
       <button type="button" disabled={s.step === 0} onClick={() => set({ step: s.step - 1 })}>← Back</button>
-      <button type="button" class="main" disabled={s.step === kSteps.length - 1} onClick={() => set({ step: s.step + 1 })}>Next step →</button>
+      {s.step < kSteps.length - 1 && <button type="button" class="main" onClick={() => set({ step: s.step + 1 })}>Next step →</button>}
     </div>
   );
-  if (s.step === 5) return <div class="layout wide-layout" data-figure><div class="body">{head}<TranslatorStep bench={bench} />{foot}</div></div>;
-  return <PatchStep bench={bench} head={head} foot={foot} />;
+  if (s.step === 5) return <div class="layout wide-layout" data-figure>{title}<div class="body">{head}<TranslatorStep bench={bench} />{foot}</div></div>;
+  return <PatchStep bench={bench} title={title} head={head} foot={foot} />;
 }
 
-function PatchStep({ bench, head, foot }: { bench: Bench; head: ComponentChildren; foot: ComponentChildren }) {
+function PatchStep({ bench, title, head, foot }: { bench: Bench; title: ComponentChildren; head: ComponentChildren; foot: ComponentChildren }) {
   const { s, model, seen } = bench, prefix = model.prefix.length;
   // Steps of single patches have no class token: the middle patch asks in its place.
   const query = bench.query >= prefix ? bench.query : prefix + Math.floor(model.grid[0] / 2) * model.grid[1] + Math.floor(model.grid[1] / 2);
@@ -115,6 +117,7 @@ function PatchStep({ bench, head, foot }: { bench: Bench; head: ComponentChildre
   const values = heads ? valuesOf(chosen) : null;
   return (
     <Layout bench={{ ...bench, query }} overlay={{ values, label: `${kSteps[s.step].name}: weights of ${tokenName(model, query)}`, what: "weight" }}>
+      {title}
       {head}
       {s.step === 0 && <Slider label="Width σ, in patches" value={s.sigma} min={0.2} max={Math.max(4, model.grid[0] / 2)} step={0.1} text={s.sigma.toFixed(1)} onInput={(sigma) => set({ sigma })} />}
       {s.step === 2 && (
