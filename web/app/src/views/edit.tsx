@@ -38,7 +38,7 @@ function Drift({ bench }: { bench: Bench }) {
       <section>
         <h2>How far the weights moved</h2>
         <p class="note">Half the sum of differences, mean over queries: 0 % if a head attends as trained, 100 % if to other tokens altogether. All heads: {percent(mean)}.</p>
-        <HeatTable rows={now.which.map((b) => `block ${b + 1}`)} columns={drift[0].map((_, h) => `head ${h + 1}`)} values={drift} low={0} high={Math.max(0.1, ...all)} text={(x) => `${(100 * x).toFixed(0)}`} unit="%" />
+        <HeatTable label="How far each head's weights moved" rows={now.which.map((b) => `block ${b + 1}`)} columns={drift[0].map((_, h) => `head ${h + 1}`)} values={drift} low={0} high={Math.max(0.1, ...all)} text={(x) => `${(100 * x).toFixed(0)}`} unit="%" />
       </section>
     </>
   );

@@ -34,14 +34,14 @@ export function HeadsView({ bench }: { bench: Bench }) {
         <section>
           <h2>Symmetry</h2>
           <p class="note">(‖<i>M</i><sub>s</sub>‖² − ‖<i>M</i><sub>a</sub>‖²) / ‖<i>M</i>‖²: +1 if <i>M</i> is symmetric, as a shared projection would make it; 0 if both parts are alike, as for random weights; −1 if it is antisymmetric.</p>
-          <HeatTable {...names} values={grid(symmetry)} low={-1} high={1} map={diverging} text={(x) => plain(x)} {...pick} />
+          <HeatTable {...names} label="Symmetry of each head" values={grid(symmetry)} low={-1} high={1} map={diverging} text={(x) => plain(x)} {...pick} />
         </section>
       )}
       {effective && (
         <section>
           <h2>Effective rank</h2>
           <p class="note">Directions in use: the exponential of the entropy of the singular values' shares. A head could use {model.head_width}.{energy && " The small number is the directions that hold 90 % of the energy."}</p>
-          <HeatTable {...names} values={grid(effective)} low={1} high={Math.max(2, ...effective)} text={(x) => x.toFixed(1)} note={energy && energy.length === L * H * 3 ? (l, h) => String(Math.round(energy[(l * H + h) * 3])) : undefined} {...pick} />
+          <HeatTable {...names} label="Effective rank of each head" values={grid(effective)} low={1} high={Math.max(2, ...effective)} text={(x) => x.toFixed(1)} note={energy && energy.length === L * H * 3 ? (l, h) => String(Math.round(energy[(l * H + h) * 3])) : undefined} {...pick} />
         </section>
       )}
       <More title="How to read it">

@@ -37,7 +37,10 @@ function useKnockouts(bench: Bench, klass: number): { rows: (Row | null)[]; erro
       }
     };
     // A drawing in progress would queue a pass for each head at each stroke.
-    const timer = setTimeout(() => run().catch((error: Error) => dropped || setFound({ key, rows, error })), 250);
+    const timer = setTimeout(() => run().catch((error: Error & { type?: string }) => {
+      // A kept page has the blocks that were known when it was kept.
+      if (!dropped && error.type !== "not_recorded") setFound({ key, rows, error });
+    }), 250);
     return () => {
       dropped = true;
       clearTimeout(timer);

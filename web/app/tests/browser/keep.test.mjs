@@ -50,7 +50,8 @@ test("an HTML file works without a network, hovering included", async () => {
 test("other views are kept as HTML too", async () => {
   for (const view of ["knockout", "symmetry&t=0.5", "steps&step=5&rule=hard", "planner", "heads", "twins", "colours"]) {
     const page = await newPage(at.browser, at.url, { acceptDownloads: true }, `#view=${view}`);
-    await page.waitForTimeout(1500);
+    await page.waitForTimeout(1200);
+    await page.waitForFunction(() => ![...document.querySelectorAll(".heat td")].some((cell) => cell.textContent === "…"));
     const title = await page.locator("main h1").innerText();
     const path = await keep(page, "One HTML file");
     const kept = await newPage(at.browser, pathToFileURL(path).href, { offline: true });
