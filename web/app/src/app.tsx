@@ -84,6 +84,7 @@ function Explorer({ s, catalogue, model: chosen }: { s: State; catalogue: Catalo
     <>
       <a class="skip" href="#main" onClick={(event) => { event.preventDefault(); document.querySelector<HTMLElement>("#main")?.focus(); }}>Skip to the view</a>
       <Header s={s} catalogue={catalogue} model={chosen} recorded={recorded} />
+      {(image.busy || pass.busy) && <div class="progress" role="progressbar" aria-label="The model is computing" />}
       <div class="columns">
         {recorded ? <div /> : <Menu view={s.view} />}
         <main id="main" tabIndex={-1}>

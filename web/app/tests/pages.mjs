@@ -16,7 +16,7 @@ export async function newPage(browser, url, options = {}, hash = "") {
 
 /** Waits until the view has its answers: a prediction, or a heading where there is none. */
 export async function settled(page) {
-  await page.waitForFunction(() => document.querySelector("main h1") && !document.querySelector(".waiting, .busy"));
+  await page.waitForFunction(() => document.querySelector("main h1") && !document.querySelector(".waiting:not(.none), .busy, .progress"));
   await page.waitForTimeout(400);
 }
 

@@ -4,7 +4,7 @@ import { mkdirSync } from "node:fs";
 import { open } from "./browser.mjs";
 
 const kViews = {
-  attention: "#q=24&block=1&head=0", draw: "", rollout: "#view=rollout&q=24", relevance: "#view=relevance", similarity: "#view=similarity&q=24&block=2", colours: "#view=colours",
+  base: "#model=base&q=100", attention: "#q=24&block=1&head=0", draw: "", rollout: "#view=rollout&q=24", relevance: "#view=relevance", similarity: "#view=similarity&q=24&block=2", colours: "#view=colours",
   heads: "#view=heads", gauge: "#view=gauge&q=24&head=1", symmetry: "#view=symmetry&t=-0.2&q=24&block=1&head=0", rank: "#view=rank&rank=3&q=24", knockout: "#view=knockout&heads-out=1.2+3.0&tokens-out=20+21",
   twins: "#view=twins&q=24", steps0: "#view=steps&q=24", steps2: "#view=steps&step=2&q=24", steps4: "#view=steps&step=4&q=24", translator: "#view=steps&step=5&rule=hard", words: "#view=words&model=pair", planner: "#view=planner", tour: "#tour=3&view=symmetry",
 };

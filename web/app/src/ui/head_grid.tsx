@@ -76,7 +76,7 @@ export function HeadGrid({ seen, attention, query, block, head, blocks = attenti
   return (
     <div class="head-grid" ref={element}>
       <div class="column-names" aria-hidden="true" style={{ marginLeft: `${kName}px` }}>
-        {heads.map((h) => <span key={h} style={{ width: `${tile}px`, marginRight: `${kGap}px` }}>{h === "mean" ? "mean" : tile > 44 ? `head ${Number(h) + 1}` : Number(h) + 1}</span>)}
+        {heads.map((h) => <span key={h} style={{ width: `${tile}px`, marginRight: `${kGap}px` }}>{h === "mean" ? "mean" : tile > 58 ? `head ${Number(h) + 1}` : Number(h) + 1}</span>)}
       </div>
       <div class="maps" style={{ width: `${full}px`, height: `${height}px` }}>
         <canvas ref={canvas} style={{ width: `${full}px`, height: `${height}px` }} aria-hidden="true" />

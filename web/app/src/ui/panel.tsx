@@ -66,7 +66,7 @@ function Stage({ bench, overlay }: { bench: Bench; overlay: Overlay | null }) {
             onChange={(mode) => (mode === "draw" ? startDrawing(bench) : set({ pad: false }))} />
         </div>
       )}
-      {s.pad && drawn ? <Drawer bench={bench} /> : seen ? <Looked bench={bench} seen={seen} overlay={overlay} /> : <div class="waiting" />}
+      {s.pad && drawn ? <Drawer bench={bench} /> : seen ? <Looked bench={bench} seen={seen} overlay={overlay} /> : <div class={`waiting ${pictureOf(bench.catalogue, model, s.picture) ? "" : "none"}`}>{!pictureOf(bench.catalogue, model, s.picture) && "Open, drop or paste an image to begin."}</div>}
     </section>
   );
 }

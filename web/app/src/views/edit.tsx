@@ -1,7 +1,6 @@
 // Views that edit the scores of all heads: the symmetric part against the antisymmetric one, and the rank.
 import { useMemo, useState } from "preact/hooks";
 import type { Bench } from "../bench";
-import { blocksFor } from "../bench";
 import { labelOf, tokenName } from "../model";
 import { set, type Edit } from "../state";
 import { theClient } from "../transport/client";
@@ -60,7 +59,7 @@ function Sweep({ bench, label, settings, edit, at }: { bench: Bench; label: stri
     const points: Point[] = [];
     for (const x of settings) {
       const edits = edit(x);
-      const { arrays } = await theClient().ask({ name: "pass", json: { model: model.id, image: seen.id, blocks: blocksFor(seen.model, bench.block), ...(edits.length ? { edits } : {}) } });
+      const { arrays } = await theClient().ask({ name: "pass", json: { model: model.id, image: seen.id, blocks: [], ...(edits.length ? { edits } : {}) } });
       const logits = arrays.logits.data as Float32Array, most = Math.max(...logits), e = logits.map((v) => Math.exp(v - most)), sum = e.reduce((a, b) => a + b, 0);
       points.push({ x, scores: e.map((v) => v / sum) });
       setResult({ image: seen.id, points: [...points] });

@@ -16,6 +16,9 @@ interface Row {
   winners: number[];
 }
 
+// A pass for each head takes a large model many seconds, in which it answers nothing else: it is asked for by a button.
+const kAtOnce = 5e8; // parameters times heads
+
 // The change of a class's logit by each head, asked block after block.
 function useKnockouts(bench: Bench, klass: number): { rows: (Row | null)[]; error: Error | null } {
   const { seen, model, s } = bench;
@@ -51,9 +54,12 @@ function useKnockouts(bench: Bench, klass: number): { rows: (Row | null)[]; erro
 }
 
 export function KnockoutView({ bench }: { bench: Bench }) {
-  const { s, model, pass, base, query, block, head } = bench;
+  const { s, model, seen, pass, base, query, block, head } = bench;
   const klass = s.klass >= 0 && s.klass < (base.scores?.length ?? 0) ? s.klass : base.scores ? argmax(base.scores) : -1;
-  const { rows, error } = useKnockouts(bench, model.classifier ? klass : -1);
+  const large = model.parameters * model.heads * model.blocks > kAtOnce;
+  const [measured, measure] = useState("");
+  const measuring = !large || (seen !== null && measured === `${seen.id} ${klass}`);
+  const { rows, error } = useKnockouts(bench, model.classifier && measuring ? klass : -1);
   const row = pass.attention?.row(block, head, query) ?? null;
   const most = Math.max(0.5, ...rows.flatMap((each) => each?.change.map(Math.abs) ?? []));
   const toggle = (b: number, h: number) => {
@@ -69,6 +75,7 @@ export function KnockoutView({ bench }: { bench: Bench }) {
       {model.classifier ? (
         <>
           <Select label="Class" value={String(klass)} onChange={(value) => set({ klass: Number(value) })} options={(model.labels.length ? model.labels.map((_, i) => i) : ranked.slice(0, 10)).map((i) => [String(i), labelOf(model, i)])} />
+          {!measuring && seen && <p><button type="button" onClick={() => measure(`${seen.id} ${klass}`)}>Measure every head</button> <span class="note">{model.blocks * model.heads} passes, about {Math.ceil((model.blocks * model.heads * Math.max(pass.milliseconds, 1)) / 1000)} s</span></p>}
           <HeatTable caption={`Change of the logit of ${labelOf(model, klass)} without the head`} rows={Array.from({ length: model.blocks }, (_, b) => `block ${b + 1}`)} columns={Array.from({ length: model.heads }, (_, h) => `head ${h + 1}`)}
             values={Array.from({ length: model.blocks }, (_, b) => rows[b]?.change ?? Array(model.heads).fill(null))} low={-most} high={most} map={diverging} text={(x) => signed(x)} unit="of the logit"
             note={(b, h) => { const winner = rows[b]?.winners[h]; return winner !== undefined && ranked.length && winner !== ranked[0] ? `→ ${labelOf(model, winner)}` : ""; }}

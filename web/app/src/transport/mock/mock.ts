@@ -18,6 +18,8 @@ const kModels = [
   { ...base, id: "digits-shared", title: "Digits, W_Q = W_K", attention: "shared" },
   { ...base, id: "digits-merged", title: "Digits, one matrix", attention: "merged" },
   { ...base, id: "pair", title: "Two towers (stand-in)", attention: "separate", kind: "towers", photo: true, classifier: false, labels: [] },
+  { ...base, id: "base", title: "As large as ViT-B (random)", photo: true, attention: "separate", input: [3, 224, 224], patch: [16, 16], grid: [14, 14], blocks: 12, heads: 12, head_width: 64, width: 768,
+    labels: Array.from({ length: 1000 }, (_, i) => `class of photographs ${i}`), parameters: 86_000_000 },
   { id: "english-italian", title: "English to Italian", kind: "pair", attention: "separate", blocks: 3, heads: 6, head_width: 32, width: 192,
     parameters: 1900000, exact: [], labels: [], prefix: [], grid: [0, 0], input: [], patch: [], photo: false, classifier: false },
 ];
@@ -75,10 +77,26 @@ export class MockTransport implements Transport {
     }
     const id = `${pixels.reduce((hash, v) => (Math.imul(hash, 31) + v) | 0, 7)}`;
     this.images.set(id, pixels);
+    if (json.model === "base") {
+      const colours = numbers(320 * 240, (i) => 110 + 60 * Math.sin(i / 900) + 60 * Math.sin((i % 320) / 40));
+      return { json: { image: id, photo: [240, 320], where: [8, 48, 224, 224], grid: [14, 14] }, arrays: { png: u8(await encodePng(Uint8Array.from(colours), 240, 320)) } };
+    }
     return { json: { image: id, photo: [kSide, kSide], where: [0, 0, kSide, kSide], grid: [kGrid, kGrid] }, arrays: { png: u8(await encodePng(pixels, kSide, kSide)) } };
   }
 
+  // Blobs that lie elsewhere for each head and query: large maps for the eye, and for the time that drawing them takes.
+  private large(): Packet {
+    const L = 12, H = 12, N = 197, bytes = new Uint8Array(L * H * N * N);
+    for (let lh = 0; lh < L * H; ++lh) for (let q = 0; q < N; ++q) for (let k = 1; k < N; ++k) {
+      const dy = Math.floor((k - 1) / 14) - ((q / 14 + lh) % 14), dx = ((k - 1) % 14) - ((q + 5 * lh) % 14);
+      bytes[(lh * N + q) * N + k] = 255 * Math.exp(-(dy * dy + dx * dx) / (4 + (lh % 12) * 3));
+    }
+    const logits = numbers(1000, (i) => 4 * Math.sin(i * i));
+    return { json: { top: [], milliseconds: 90 }, arrays: { logits: f32(logits), attention: u8(bytes, [L, H, N, N]), scales: f32(new Float32Array(L * H * N).fill(0.04), [L, H, N]) } };
+  }
+
   on_pass(vit: Vit, json: Json): Packet {
+    if (json.model === "base") return this.large();
     const started = performance.now(), { logits, attention } = this.pass(vit, json), scores = softmax(logits);
     const blocks = json.blocks === "all" ? [...Array(kBlocks).keys()] : (json.blocks as number[]);
     const chosen = new Float32Array(blocks.length * kHeads * kN * kN);
