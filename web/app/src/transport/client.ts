@@ -1,0 +1,178 @@
+// The page's client: one transport, a cache of answers, and a hook that gives a view the newest answer. While a call runs,
+// later requests of the same view replace each other; the last one is sent when it ends, so that a slider shows
+// intermediate results and never lags behind by more than one call.
+import { useEffect, useRef, useState } from "preact/hooks";
+import { toBase64 } from "../base64";
+import { encode, type Json, type NamedArray, type Packet } from "../packet";
+import { keyOf } from "./recording";
+import type { Transport } from "./transport";
+
+const kCacheBytes = 192 << 20;
+
+export interface Answer extends Packet {
+  /** From the call to its answer, in milliseconds; 0 from the cache. */
+  took: number;
+}
+
+function bytesOf(packet: Packet): number {
+  let bytes = 512;
+  for (const { data } of Object.values(packet.arrays)) bytes += data.byteLength;
+  return bytes;
+}
+
+export class Client {
+  private readonly cache = new Map<string, Packet>(); // oldest first
+  private cached = 0;
+  private readonly running = new Map<string, Promise<Answer>>();
+  /** Sends the image again when the engine has forgotten it; set by useImage(). */
+  remind: ((image: string) => Promise<void>) | null = null;
+
+  constructor(readonly transport: Transport) {}
+
+  peek(request: Request): Answer | null {
+    const key = keyOfRequest(request);
+    const found = this.cache.get(key);
+    if (!found) return null;
+    this.cache.delete(key);
+    this.cache.set(key, found);
+    return { ...found, took: 0 };
+  }
+
+  /** The answer to a request; equal requests share a call, and later ones find its answer. */
+  async ask(request: Request): Promise<Answer> {
+    const found = this.peek(request);
+    if (found) return found;
+    const key = keyOfRequest(request);
+    const running = this.running.get(key);
+    if (running) return running;
+    const call = this.send(request)
+      .then((answer) => {
+        this.keep(key, answer);
+        return answer;
+      })
+      .finally(() => this.running.delete(key));
+    this.running.set(key, call);
+    return call;
+  }
+
+  forget(name: string): void {
+    for (const [key, packet] of this.cache) {
+      if (!key.startsWith(`${name} `)) continue;
+      this.cache.delete(key);
+      this.cached -= bytesOf(packet);
+    }
+  }
+
+  private async send({ name, json, arrays = {} }: Request): Promise<Answer> {
+    const started = performance.now();
+    const finish = (packet: Packet): Answer => ({ ...packet, took: performance.now() - started });
+    try {
+      return finish(await this.transport.call(name, { json, arrays }));
+    } catch (error) {
+      const forgotten = typeof json.image === "string" && ((error as { type?: string }).type === "unknown_image" || /not kept any more/.test((error as Error).message));
+      if (!forgotten || !this.remind) throw error;
+      await this.remind(json.image as string);
+      return finish(await this.transport.call(name, { json, arrays }));
+    }
+  }
+
+  private keep(key: string, packet: Packet): void {
+    this.cache.set(key, packet);
+    this.cached += bytesOf(packet);
+    for (const [oldest, dropped] of this.cache) {
+      if (this.cached <= kCacheBytes || oldest === key) break;
+      this.cache.delete(oldest);
+      this.cached -= bytesOf(dropped);
+    }
+  }
+
+  /** Calls that the shown view rests on, for an export: those whose keys are in use. */
+  record(): [string, string][] {
+    const used = new Set(inUse.values());
+    const calls: [string, string][] = [];
+    for (const [key, packet] of this.cache) {
+      if (used.has(key) || key.startsWith("models ")) calls.push([key, toBase64(encode({ json: packet.json, arrays: packet.arrays }))]);
+    }
+    return calls;
+  }
+}
+
+let client: Client;
+export const theClient = (): Client => client;
+export const setClient = (to: Client) => (client = to);
+
+// The keys that the views on the page show, one for each use of the hook.
+const inUse = new Map<object, string>();
+export interface Request {
+  name: string;
+  json: Json;
+  arrays?: Record<string, NamedArray>;
+  /** Tells the arrays from others; needed if there are any. */
+  salt?: string;
+}
+export interface Asked {
+  answer: Answer | null; // the newest; older than the request while `busy`
+  request: Json | null; // of the answer
+  error: Error | null;
+  busy: boolean;
+}
+
+interface Slot {
+  wanted: string | null; // key of what the view asks for
+  request: Request | null;
+  sent: string | null; // key of the call under way
+  shownKey: string | null;
+  shown: Asked;
+}
+const kNothing: Asked = { answer: null, request: null, error: null, busy: false };
+const keyOfRequest = ({ name, json, arrays = {}, salt }: Request) => keyOf(name, { json, arrays }, salt);
+
+// Sends what the slot wants, unless a call is under way: then its end does.
+function pump(slot: Slot, redraw: () => void): void {
+  if (slot.sent !== null || slot.wanted === null || !slot.request || !slot.shown.busy) return;
+  const key = (slot.sent = slot.wanted);
+  const request = slot.request;
+  const done = (shown: Asked) => {
+    slot.sent = null;
+    const newest = slot.wanted === key;
+    // An answer that is no longer the newest is shown too, an error only if it is.
+    if (newest || (slot.shown.busy && slot.wanted !== null && !shown.error)) {
+      slot.shown = { ...shown, busy: !newest };
+      slot.shownKey = shown.error ? null : key;
+      redraw();
+    }
+    pump(slot, redraw);
+  };
+  theClient().ask(request).then(
+    (answer) => done({ answer, request: request.json, error: null, busy: false }),
+    (error: Error) => done({ answer: null, request: request.json, error, busy: false }),
+  );
+}
+
+/** The newest answer to a request, which may change at any time; null asks nothing. */
+export function useCall(request: Request | null): Asked {
+  const key = request && keyOfRequest(request);
+  const [, redraw] = useState(0);
+  const { current: slot } = useRef<Slot>({ wanted: null, request: null, sent: null, shownKey: null, shown: kNothing });
+  if (slot.wanted !== key) {
+    slot.wanted = key;
+    slot.request = request;
+    const known = request && theClient().peek(request);
+    if (request && !known) {
+      slot.shown = { ...slot.shown, busy: true, error: null };
+    } else {
+      slot.shown = known ? { answer: known, request: request.json, error: null, busy: false } : kNothing;
+      slot.shownKey = key;
+    }
+  }
+  useEffect(() => pump(slot, () => redraw((n) => n + 1)), [key]);
+  useEffect(() => {
+    if (slot.shownKey !== null) inUse.set(slot, slot.shownKey);
+    return () => void inUse.delete(slot);
+  }, [slot.shownKey]);
+  useEffect(() => () => void (slot.wanted = null), []);
+  return slot.shown;
+}
+
+/** useCall() for requests without arrays. */
+export const useAnswer = (name: string, json: Json | null): Asked => useCall(json && { name, json });

@@ -1,0 +1,77 @@
+// The engine in this browser: a worker that loads qkv.js and qkv.wasm and speaks packets. Everything that depends on the
+// module's interface is in this file.
+//
+// Messages to the worker: {id, name, packet: ArrayBuffer} and {id, files: [{path, bytes}]}; from it: {id, packet} or
+// {id, error}, and {ready} or {failed} once. Buffers are transferred, never copied.
+import { decode, encode, type Packet } from "../packet";
+import { EngineError, type Transport } from "./transport";
+
+// The worker's text. qkv.js (emscripten, MODULARIZE) defines createQkv; the module exports, with plain pointers,
+//   int qkv_call(const char* name, const uint8_t* request, int bytes)   // answer kept by the module; its length
+//   const uint8_t* qkv_answer()
+// The worker is qkv-worker.js beside the page, since a strict Content-Security-Policy allows no blob.
+const kWorker = "qkv-worker.js";
+
+interface Waiting {
+  resolve(packet: Packet): void;
+  reject(error: Error): void;
+}
+
+export class WasmTransport implements Transport {
+  readonly kind = "browser";
+  private readonly worker: Worker;
+  private readonly waiting = new Map<number, Waiting>();
+  private next = 1;
+  readonly ready: Promise<void>;
+
+  constructor(base: string) {
+    this.worker = new Worker(new URL(kWorker, base));
+    this.ready = new Promise((resolve, reject) => {
+      this.worker.onerror = (event) => {
+        reject(new EngineError(`The engine could not start: ${event.message || "qkv-worker.js did not load"}`, "unreachable"));
+      };
+      this.worker.onmessage = ({ data }) => {
+        if (data.ready) resolve();
+        else if (data.failed) reject(new EngineError(String(data.failed), "unreachable"));
+        else this.receive(data);
+      };
+    });
+  }
+
+  async call(name: string, request: Packet): Promise<Packet> {
+    await this.ready;
+    const packet = encode(request).buffer;
+    return this.post({ name, packet }, [packet]);
+  }
+
+  /** Files of a model's folder, put into the module's file system; the id by which the engine then knows it. */
+  async addModel(name: string, files: File[]): Promise<string> {
+    await this.ready;
+    const contents = await Promise.all(files.map(async (file) => ({ path: file.name, bytes: await file.arrayBuffer() })));
+    const { json } = await this.post({ model: name, files: contents }, contents.map(({ bytes }) => bytes));
+    return String(json.model ?? name);
+  }
+
+  private post(message: object, transfer: Transferable[]): Promise<Packet> {
+    const id = this.next++;
+    return new Promise((resolve, reject) => {
+      this.waiting.set(id, { resolve, reject });
+      this.worker.postMessage({ id, ...message }, transfer);
+    });
+  }
+
+  private receive({ id, packet, error }: { id: number; packet?: ArrayBuffer; error?: string }): void {
+    const waiting = this.waiting.get(id);
+    this.waiting.delete(id);
+    if (!waiting) return;
+    if (!packet) return waiting.reject(new EngineError(error ?? "The engine stopped."));
+    try {
+      const answer = decode(packet);
+      const failed = answer.json.error as { message?: string; type?: string } | undefined;
+      if (failed) waiting.reject(new EngineError(failed.message ?? "The engine failed.", failed.type));
+      else waiting.resolve(answer);
+    } catch (problem) {
+      waiting.reject(problem as Error);
+    }
+  }
+}

@@ -1,0 +1,100 @@
+// Controls: native elements with labels, so that keyboard and screen reader work as everywhere.
+import type { ComponentChildren } from "preact";
+import { useId } from "preact/hooks";
+
+interface SliderProps {
+  label: ComponentChildren;
+  value: number;
+  min: number;
+  max: number;
+  step: number;
+  text?: string; // the value as read
+  ends?: [string, string];
+  onInput(value: number): void;
+  list?: number[]; // marked values
+  disabled?: boolean;
+}
+
+export function Slider({ label, value, min, max, step, text, ends, onInput, list, disabled }: SliderProps) {
+  const id = useId();
+  return (
+    <div class="slider">
+      <label for={id}>{label}</label>
+      <output for={id}>{text ?? value}</output>
+      <input id={id} type="range" min={min} max={max} step={step} value={value} disabled={disabled} aria-valuetext={text} list={list && `${id}-marks`}
+        onInput={(event) => onInput(event.currentTarget.valueAsNumber)} />
+      {list && <datalist id={`${id}-marks`}>{list.map((mark) => <option key={mark} value={mark} />)}</datalist>}
+      {ends && <div class="ends" aria-hidden="true"><span>{ends[0]}</span><span>{ends[1]}</span></div>}
+    </div>
+  );
+}
+
+interface ChoiceProps<T extends string | number> {
+  label: string;
+  value: T;
+  options: [T, ComponentChildren][];
+  onChange(value: T): void;
+  hideLabel?: boolean;
+}
+
+/** One of a few, as radio buttons beside each other. */
+export function Choice<T extends string | number>({ label, value, options, onChange, hideLabel }: ChoiceProps<T>) {
+  const name = useId();
+  return (
+    <fieldset class="choice">
+      <legend class={hideLabel ? "hidden" : ""}>{label}</legend>
+      <div class="segments">
+        {options.map(([option, text]) => (
+          <label key={option} class={option === value ? "chosen" : ""}>
+            <input type="radio" name={name} checked={option === value} onChange={() => onChange(option)} />
+            <span>{text}</span>
+          </label>
+        ))}
+      </div>
+    </fieldset>
+  );
+}
+
+export function Toggle({ label, value, onChange }: { label: ComponentChildren; value: boolean; onChange(value: boolean): void }) {
+  return (
+    <label class="toggle">
+      <input type="checkbox" checked={value} onChange={(event) => onChange(event.currentTarget.checked)} />
+      <span>{label}</span>
+    </label>
+  );
+}
+
+interface SelectProps {
+  label: string;
+  value: string;
+  options: [string, string][];
+  onChange(value: string): void;
+  hideLabel?: boolean;
+}
+
+export function Select({ label, value, options, onChange, hideLabel }: SelectProps) {
+  return (
+    <label class="select">
+      <span class={hideLabel ? "hidden" : ""}>{label}</span>
+      <select value={value} onChange={(event) => onChange(event.currentTarget.value)}>
+        {options.map(([option, text]) => <option key={option} value={option} selected={option === value}>{text}</option>)}
+      </select>
+    </label>
+  );
+}
+
+/** A matrix with an index: W("Q"). */
+const W = (index: string) => <span class="math"><i>W</i><sub>{index}</sub></span>;
+export const WQ = W("Q"), WK = W("K"), WV = W("V"), WO = W("O");
+
+export function Problem({ error }: { error: Error | null }) {
+  return error ? <p class="problem" role="alert">{error.message}</p> : null;
+}
+
+export const percent = (x: number) => `${(100 * x).toFixed(Math.abs(x) < 0.0995 ? 2 : 1)} %`;
+// Rounded first, so that nothing is −0.00.
+const minus = (x: number, digits: number) => x < 0 && Number(x.toFixed(digits)) !== 0;
+export const signed = (x: number, digits = 2) => `${minus(x, digits) ? "−" : "+"}${Math.abs(x).toFixed(digits)}`;
+export const plain = (x: number, digits = 2) => (minus(x, digits) ? "−" : "") + Math.abs(x).toFixed(digits);
+export const short = (x: number) =>
+  x >= 1e12 ? `${(x / 1e12).toPrecision(3)} T` : x >= 1e9 ? `${(x / 1e9).toPrecision(3)} G` : x >= 1e6 ? `${(x / 1e6).toPrecision(3)} M` : x >= 1e3 ? `${(x / 1e3).toPrecision(3)} k` : x.toPrecision(3);

@@ -1,0 +1,53 @@
+// The most probable classes, and what the edits changed.
+import type { Bench } from "../bench";
+import { labelOf } from "../model";
+import { set } from "../state";
+import { percent } from "./controls";
+
+const kFew = 12; // classes that are all shown, in their order, so that changes are seen in place
+const kTop = 5;
+
+export function Predictions({ bench, chosen }: { bench: Bench; chosen?: number }) {
+  const { model, pass, base, edits } = bench;
+  if (!model.classifier || !pass.scores) return null;
+  const { scores } = pass, before = edits.length ? base.scores : null;
+  const few = scores.length <= kFew;
+  const best = argmax(scores);
+  let shown = [...scores.keys()];
+  if (!few) {
+    shown.sort((a, b) => scores[b] - scores[a]);
+    shown = shown.slice(0, kTop);
+    if (before && !shown.includes(argmax(before))) shown.push(argmax(before));
+  }
+  const was = before ? argmax(before) : best;
+  return (
+    <section class={`predictions ${few ? "few" : ""}`} aria-labelledby="predictions-title">
+      <h2 id="predictions-title">Prediction</h2>
+      <p class="said" aria-live="polite" aria-atomic="true">
+        <b>{labelOf(model, best)}</b> <span>{percent(scores[best])}</span>
+        {before && <span class={was === best ? "same" : "changed"}>{was === best ? `as trained: ${percent(before[best])}` : `as trained: ${labelOf(model, was)} ${percent(before[was])}`}</span>}
+      </p>
+      <ul class="bars">
+        {shown.map((index) => (
+          <li key={index} class={`${index === best ? "best" : ""} ${index === chosen ? "chosen" : ""}`}>
+            <button type="button" aria-pressed={index === chosen} title={`Relevance of ${labelOf(model, index)}`} onClick={() => set({ klass: index, ...(bench.s.view === "knockout" ? {} : { view: "relevance" as const }) })}>
+              <span class="name">{labelOf(model, index)}</span>
+              <span class="bar" aria-hidden="true">
+                <i style={{ width: `${100 * scores[index]}%` }} />
+                {before && <b style={{ left: `${100 * before[index]}%` }} />}
+              </span>
+              <span class="value">{percent(scores[index])}</span>
+            </button>
+          </li>
+        ))}
+      </ul>
+      {before && <p class="note">The mark on each bar is the model as trained.</p>}
+    </section>
+  );
+}
+
+export function argmax(values: ArrayLike<number>): number {
+  let best = 0;
+  for (let i = 1; i < values.length; ++i) if (values[i] > values[best]) best = i;
+  return best;
+}

@@ -1,0 +1,158 @@
+// The main journeys over the built page: draw, look, edit, compare, translate.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { open } from "../browser.mjs";
+import { best, draw, kSeven, kViews, newPage, pixels, probability, settled } from "../pages.mjs";
+
+let at;
+before(async () => (at = await open()));
+after(() => at.close());
+const start = (hash, options) => newPage(at.browser, at.url, options, hash);
+
+test("every view opens without an error and fits 360 pixels", async () => {
+  for (const options of [{}, { viewport: { width: 360, height: 740 }, isMobile: true, hasTouch: true }]) {
+    const page = await start("", options);
+    for (const view of kViews) {
+      await page.evaluate((name) => (location.hash = `view=${name}`), view);
+      await settled(page);
+      assert.ok(await page.locator("main h1").isVisible(), view);
+      assert.equal(await page.locator(".problem[role=alert]").count(), 0, `${view}: ${await page.locator(".problem").allInnerTexts()}`);
+      const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+      assert.ok(wide <= 0, `${view} is ${wide} pixels too wide`);
+    }
+    assert.deepEqual(page.problems, []);
+    await page.context().close();
+  }
+});
+
+test("a drawn digit is read, and its link shows it again", async () => {
+  const page = await start("");
+  await page.getByRole("radio", { name: "Draw" }).check();
+  await draw(page, kSeven);
+  await page.waitForFunction(() => document.querySelector(".predictions .said b")?.textContent === "7");
+  await page.waitForFunction(() => location.hash.includes("draw="));
+  assert.ok((await page.evaluate(() => location.href)).length < 600);
+  const again = await start(await page.evaluate(() => location.hash));
+  assert.equal(await best(again), "7");
+  await page.context().close();
+  await again.context().close();
+});
+
+test("hovering redraws all maps without a call", async () => {
+  const page = await start("");
+  let calls = 0;
+  page.on("request", () => ++calls);
+  const { x, y, width, height } = await page.locator(".panel .picture canvas").boundingBox();
+  const seen = new Set();
+  for (const part of [0.3, 0.5, 0.7]) {
+    await page.mouse.move(x + width * part, y + height * 0.5);
+    await page.waitForTimeout(100);
+    seen.add(await pixels(page, ".head-grid canvas"));
+  }
+  assert.equal(seen.size, 3);
+  assert.equal(calls, 0);
+  await page.context().close();
+});
+
+test("a held patch stays, and the pointer reads weights", async () => {
+  const page = await start("");
+  const { x, y, width, height } = await page.locator(".panel .picture canvas").boundingBox();
+  await page.mouse.click(x + width * 0.5, y + height * 0.5);
+  const held = await pixels(page, ".head-grid canvas");
+  await page.mouse.move(x + width * 0.9, y + height * 0.1);
+  await page.waitForTimeout(100);
+  assert.equal(await pixels(page, ".head-grid canvas"), held);
+  assert.match(await page.locator(".panel .said").first().innerText(), /Held: patch 4, 4 → patch 1, 7: [\d.]+ %/);
+  await page.context().close();
+});
+
+test("blocks and heads are chosen in the grid and by the slider", async () => {
+  const page = await start("");
+  await page.getByRole("button", { name: "block 2, head 3", exact: true }).click();
+  assert.equal(await page.getByLabel("Block", { exact: true }).inputValue(), "2");
+  await page.getByLabel("Block", { exact: true }).fill("1");
+  assert.equal(await page.getByRole("button", { name: "block 1, head 3", exact: true }).getAttribute("aria-pressed"), "true");
+  await page.context().close();
+});
+
+test("symmetry changes maps and prediction, and is taken back", async () => {
+  const page = await start("#view=symmetry");
+  const trained = await probability(page), map = await pixels(page);
+  await page.getByRole("button", { name: "Swap" }).click();
+  await page.waitForFunction((was) => parseFloat(document.querySelector(".predictions .said span").textContent) !== was, trained);
+  assert.notEqual(await pixels(page), map);
+  assert.match(await page.locator(".edited").innerText(), /symmetry t = −1.00/);
+  await page.locator(".edited button").click();
+  await page.waitForFunction((was) => parseFloat(document.querySelector(".predictions .said span").textContent) === was, trained);
+  await page.context().close();
+});
+
+test("the slider of the rank is followed while it moves", async () => {
+  const page = await start("#view=rank");
+  const slider = page.getByLabel("Directions kept in each head");
+  for (const rank of [12, 6, 3, 1]) await slider.fill(String(rank));
+  await page.getByText("rank 1", { exact: false }).first().waitFor();
+  await settled(page);
+  assert.match(await page.evaluate(() => location.hash), /rank=1/);
+  await page.getByRole("button", { name: "Run through the slider" }).click();
+  await page.locator(".plot svg").waitFor();
+  await page.context().close();
+});
+
+test("a head is knocked out and put back", async () => {
+  const page = await start("#view=knockout");
+  const cell = page.getByRole("button", { name: /^block 1, head 1: [+−][\d.]+/ });
+  await cell.waitFor({ timeout: 20000 });
+  await cell.click();
+  assert.equal(await cell.getAttribute("aria-pressed"), "true");
+  await page.getByRole("heading", { name: "What the logits lose" }).waitFor();
+  await page.getByLabel("Clicks on the picture hide patches").check();
+  const { x, y, width, height } = await page.locator(".panel .picture canvas").boundingBox();
+  await page.mouse.click(x + width * 0.5, y + height * 0.5);
+  await page.getByText("1 heads and 1 tokens are out").waitFor();
+  await page.getByRole("button", { name: "Put everything back" }).click();
+  assert.equal(await page.locator(".edited").count(), 0);
+  await page.context().close();
+});
+
+test("a picture is opened from a file, and the link has none of it", async () => {
+  const page = await start("");
+  const png = await page.locator(".panel .picture canvas").first().evaluate((canvas) => canvas.toDataURL("image/png").split(",")[1]);
+  await page.locator("input[type=file][accept]").setInputFiles({ name: "mine.png", mimeType: "image/png", buffer: Buffer.from(png, "base64") });
+  await page.getByText("mine.png:", { exact: false }).waitFor();
+  await page.waitForTimeout(500);
+  assert.doesNotMatch(await page.evaluate(() => location.hash), /mine|draw|sample/);
+  await page.locator("input[type=file][accept]").setInputFiles({ name: "broken.png", mimeType: "image/png", buffer: Buffer.from("no picture") });
+  await page.locator(".problem[role=alert]").first().waitFor();
+  await page.context().close();
+});
+
+test("six steps lead to the translator, whose softmax can be replaced", async () => {
+  const page = await start("#view=steps");
+  const formulas = new Set();
+  for (let step = 0; step < 5; ++step) {
+    await settled(page);
+    formulas.add(await page.locator(".step .formula").innerText());
+    await page.getByRole("button", { name: "Next step" }).click();
+  }
+  assert.equal(formulas.size, 5);
+  if (await page.getByText("No translator is open here").count()) return page.context().close();
+  await page.locator(".cross").waitFor({ timeout: 20000 });
+  await page.getByRole("radio", { name: "Gaussian along the diagonal" }).check();
+  await page.locator(".sentences h3").nth(1).waitFor();
+  await settled(page);
+  const [trained, edited] = await page.locator(".sentences p").allInnerTexts();
+  assert.notEqual(trained.trim(), edited.trim());
+  await page.getByLabel("Sentence, in English").fill("This is a test.");
+  await page.waitForFunction(() => /text=This/.test(location.hash));
+  await page.context().close();
+});
+
+test("Back leads to the view before", async () => {
+  const page = await start("");
+  await page.getByRole("link", { name: "Rollout" }).click();
+  await page.waitForFunction(() => location.hash.includes("rollout"));
+  await page.goBack();
+  await page.getByRole("heading", { name: "Where each patch looks" }).waitFor();
+  await page.context().close();
+});

@@ -1,0 +1,88 @@
+// What only a server's answers show: the API key, errors, a forgotten picture. The page is the built one; its calls are
+// answered here.
+import assert from "node:assert/strict";
+import { createReadStream, existsSync } from "node:fs";
+import { createServer } from "node:http";
+import { after, before, test } from "node:test";
+import { open } from "../browser.mjs";
+
+const kPage = new URL("../../dist/index.html", import.meta.url);
+const skip = existsSync(kPage) ? false : "dist/index.html is missing: npm run build";
+let at, server, url, answer;
+before(async () => {
+  at = await open();
+  server = createServer((request, response) => {
+    if (request.method === "GET") return createReadStream(kPage).on("open", () => response.setHeader("Content-Type", "text/html")).pipe(response);
+    const parts = [];
+    request.on("data", (part) => parts.push(part)).on("end", () => answer(request, response, Buffer.concat(parts)));
+  });
+  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+  url = `http://127.0.0.1:${server.address().port}/`;
+});
+after(async () => {
+  await at.close();
+  server.close();
+});
+
+function packet(json) {
+  const text = Buffer.from(JSON.stringify(json)), bytes = Buffer.alloc(Math.ceil((4 + text.length) / 8) * 8);
+  bytes.writeUInt32LE(text.length);
+  text.copy(bytes, 4);
+  return bytes;
+}
+const fail = (response, status, message, type) => {
+  response.writeHead(status, { "Content-Type": "application/json" });
+  response.end(JSON.stringify({ error: { message, type } }));
+};
+const kNoModels = { models: [], samples: [] };
+
+test("a 401 asks for the key, which is sent and kept for the tab alone", { skip }, async () => {
+  const keys = [];
+  answer = (request, response) => {
+    keys.push(request.headers.authorization ?? "");
+    if (request.headers.authorization !== "Bearer right") return fail(response, 401, "no key", "authentication");
+    response.end(packet(kNoModels));
+  };
+  const page = await at.browser.newPage();
+  await page.goto(url);
+  await page.getByRole("textbox", { name: "API key" }).fill("wrong");
+  await page.keyboard.press("Enter");
+  await page.getByText("refused that key").waitFor();
+  await page.getByRole("textbox", { name: "API key" }).fill("right");
+  await page.getByRole("button", { name: "Continue" }).click();
+  await page.getByText("No model of pictures is open").waitFor();
+  assert.deepEqual(keys, ["", "Bearer wrong", "Bearer right"]);
+  assert.equal(await page.evaluate(() => localStorage.length), 0);
+  await page.reload();
+  await page.getByText("No model of pictures is open").waitFor();
+  assert.equal(keys.at(-1), "Bearer right");
+  await page.close();
+});
+
+test("the server's words are shown, and a proxy's page is not", { skip }, async () => {
+  answer = (_, response) => fail(response, 503, "models: the engine is busy; try again", "busy");
+  const page = await at.browser.newPage();
+  await page.goto(url);
+  await page.getByText("models: the engine is busy; try again").waitFor();
+  answer = (_, response) => {
+    response.writeHead(502, { "Content-Type": "text/html" });
+    response.end("<h1>Bad gateway</h1>");
+  };
+  await page.getByRole("button", { name: "Try again" }).click();
+  await page.getByText("The server answered 502").waitFor();
+  answer = (_, response) => response.end(Buffer.from([255, 255, 255, 255, 1]));
+  await page.getByRole("button", { name: "Try again" }).click();
+  await page.getByText("does not fit").waitFor();
+  await page.close();
+});
+
+test("the page allows itself no more than it needs", { skip }, async () => {
+  answer = (_, response) => response.end(packet(kNoModels));
+  const page = await at.browser.newPage();
+  await page.goto(url);
+  await page.getByText("No model of pictures is open").waitFor();
+  const policy = await page.locator("meta[http-equiv]").getAttribute("content");
+  assert.match(policy, /default-src 'none'/);
+  assert.doesNotMatch(policy, /unsafe-inline|'unsafe-eval'|https?:|\*/);
+  await page.close();
+});

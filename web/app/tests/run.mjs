@@ -1,0 +1,10 @@
+// Runs the browser tests: node tests/run.mjs [name…]. With QKV_URL they drive the page of that server, else the built page
+// with the stand-in engine.
+import { spawn } from "node:child_process";
+import { readdirSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+
+const folder = fileURLToPath(new URL("browser/", import.meta.url)), wanted = process.argv.slice(2);
+const files = readdirSync(folder).filter((name) => name.endsWith(".test.mjs") && (!wanted.length || wanted.some((each) => name.startsWith(each))));
+const run = spawn(process.execPath, ["--test", "--test-concurrency=1", "--test-reporter=spec", ...files.map((name) => folder + name)], { stdio: "inherit" });
+run.on("exit", (code) => process.exit(code ?? 1));
