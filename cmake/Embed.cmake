@@ -1,11 +1,25 @@
 # Files inside a library, taken in by the assembler as they are: an array of numbers would cost the compiler seconds.
 
+# Around such files. WebAssembly's assembler wants a name of each section and the type and size of each symbol.
+if(EMSCRIPTEN)
+  set(QKV_EMBED_BEGIN ".section .rodata.qkv_files,\"\",@")
+  set(QKV_EMBED_END "")
+else()
+  set(QKV_EMBED_BEGIN ".section .rodata")
+  set(QKV_EMBED_END ".text")
+endif()
+
 # qkv_incbin(SYMBOL FILE BYTES NAMES): appends to BYTES the assembly of FILE from SYMBOL to SYMBOL_end, followed by a zero
 # byte, and to NAMES the C declaration of the two.
 function(qkv_incbin symbol file bytes names)
   string(APPEND ${bytes}
     "${symbol}:\n  .incbin \"${file}\"\n${symbol}_end:\n  .byte 0\n"
     "  .globl ${symbol}, ${symbol}_end\n  .hidden ${symbol}, ${symbol}_end\n")
+  if(EMSCRIPTEN)
+    string(APPEND ${bytes}
+      "  .type ${symbol}, @object\n  .size ${symbol}, . - ${symbol}\n"
+      "  .type ${symbol}_end, @object\n  .size ${symbol}_end, 1\n")
+  endif()
   string(APPEND ${names} "extern const char ${symbol}[], ${symbol}_end[];\n")
   set(${bytes} "${${bytes}}" PARENT_SCOPE)
   set(${names} "${${names}}" PARENT_SCOPE)
