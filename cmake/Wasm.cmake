@@ -4,6 +4,7 @@
 set(QKV_WEB_SOURCES ${PROJECT_SOURCE_DIR}/build/wasm-sources)
 execute_process(COMMAND ${PROJECT_SOURCE_DIR}/tools/web_sources.sh ${QKV_WEB_SOURCES} COMMAND_ERROR_IS_FATAL ANY)
 
+enable_language(C)
 option(QKV_WASM_THREADS "Threads, for pages that are isolated from other origins" OFF)
 
 # Vectors of 128 bits; exceptions and long jumps by the processor's own instructions, which all browsers of 2022 have.

@@ -132,7 +132,7 @@ MappedFile::MappedFile(const std::filesystem::path& path) {
   if (stamp_.size == 0) return;  // mmap refuses empty files
   void* address = ::mmap(nullptr, stamp_.size, PROT_READ, MAP_PRIVATE, file.descriptor(), 0);
   Require(address != MAP_FAILED, "cannot map {}: {}", path.native(), Reason());
-  bytes_ = {static_cast<const std::byte*>(address), stamp_.size};
+  bytes_ = {static_cast<const std::byte*>(address), static_cast<size_t>(stamp_.size)};
   guard_ = internal::GuardMapping(bytes_);
   if (guard_ < 0) {
     ::munmap(address, bytes_.size());
