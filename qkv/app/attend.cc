@@ -22,7 +22,8 @@ constexpr int64_t kPageWeights = int64_t{24} << 20;
 // Classes that a page shows.
 constexpr int64_t kShownClasses = 3;
 
-// The area of the patches in the photo: the model does not see rows and columns that make no whole patch.
+}  // namespace
+
 image::Rect PatchesIn(const model::Model& model, const inspect::TokenGrid& grid, const image::Image& photo,
                       const Shape& pixels) {
   const image::Rect seen = image::VisibleRect(model.preprocess(), photo.height(), photo.width());
@@ -33,8 +34,6 @@ image::Rect PatchesIn(const model::Model& model, const inspect::TokenGrid& grid,
   return {seen.top, seen.left, seen.height * part(grid.height, c.patch_height, pixels[1]),
           seen.width * part(grid.width, c.patch_width, pixels[2])};
 }
-
-}  // namespace
 
 MapFormat ParseOutputFormat(const fs::path& file) {
   const std::string ending = file.extension().string();

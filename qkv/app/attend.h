@@ -23,6 +23,11 @@ enum class MapFormat { kPng, kNpy, kSafeTensors, kHtml, kJson };
 /// By the ending of a file's name. Throws Error for any other.
 MapFormat ParseOutputFormat(const std::filesystem::path& file);
 
+/// The area of the patches in the photo: the model does not see rows and columns that make no whole patch. pixels: the
+/// shape of the input, [channels, height, width].
+image::Rect PatchesIn(const model::Model& model, const inspect::TokenGrid& grid, const image::Image& photo,
+                      const Shape& pixels);
+
 /// A tensor as nested arrays.
 io::Json Nested(View<const float> values);
 

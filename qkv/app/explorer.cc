@@ -1,7 +1,5 @@
 #include "qkv/app/explorer.h"
 
-#include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <span>
@@ -9,9 +7,9 @@
 
 #include "qkv/app/explorer_files.h"
 #include "qkv/app/json_line.h"
+#include "qkv/app/thumbnail.h"
+#include "qkv/app/weight_bytes.h"
 #include "qkv/image/colour_map.h"
-#include "qkv/image/encode.h"
-#include "qkv/image/resize.h"
 #include "qkv/report/base64.h"
 #include "qkv/report/page.h"
 #include "qkv/report/template.h"
@@ -19,19 +17,6 @@
 
 namespace qkv::app {
 namespace {
-
-constexpr int64_t kPhotoSide = 640;  // pixels
-
-// The photo as PNG, at most kPhotoSide pixels wide and high.
-std::string PhotoPng(const image::Image& original) {
-  const int64_t height = original.height(), width = original.width(), longer = std::max(height, width);
-  image::Image photo = image::ToChannels(original, 3);
-  if (longer > kPhotoSide) {
-    photo = image::Resize(photo, std::max<int64_t>(1, height * kPhotoSide / longer),
-                          std::max<int64_t>(1, width * kPhotoSide / longer), image::Filter::kBicubic);
-  }
-  return image::EncodePng(photo);
-}
 
 std::string TitleOf(const AttentionMaps& maps) {
   return maps.path == "-" ? "stdin" : std::filesystem::path(maps.path).filename().string();
@@ -60,16 +45,8 @@ std::string ExplorerPage(const AttentionMaps& maps) {
   const int64_t N = maps.grid.tokens(), rows = maps.weights.size() / N;
   std::vector<uint8_t> bytes(static_cast<size_t>(maps.weights.size()));
   std::vector<float> scales(static_cast<size_t>(rows));
-  for (int64_t row = 0; row < rows; ++row) {
-    const float* from = maps.weights.data() + row * N;
-    const float greatest = *std::max_element(from, from + N);
-    scales[static_cast<size_t>(row)] = greatest;
-    for (int64_t k = 0; k < N; ++k) {
-      const float part = greatest > 0 ? std::max(0.0f, from[k] / greatest) : 0;
-      bytes[static_cast<size_t>(row * N + k)] = static_cast<uint8_t>(std::lround(255 * std::sqrt(part)));
-    }
-  }
-  const std::string photo = PhotoPng(maps.photo);
+  WeightBytes(View<const float>(maps.weights.data(), {rows, N}), bytes.data(), scales.data());
+  const std::string photo = PagePhoto(maps.photo);
   return report::FillTemplate(ExplorerHtml(), {{"POLICY", report::PolicyTag(/*scripts=*/true)},
                                                {"TITLE", report::EscapeXml("Attention: " + TitleOf(maps))},
                                                {"VERSION", report::Version()},

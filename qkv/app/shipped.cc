@@ -8,7 +8,9 @@ namespace qkv::app {
 
 namespace fs = std::filesystem;
 
-bool IsShippedModel(std::string_view name) { return name == kTranslator || name == kSummarizer; }
+bool IsShippedModel(std::string_view name) {
+  return name == kTranslator || name == kSummarizer || name == kSharedDigits || name == kMergedDigits;
+}
 
 fs::path FindShippedModel(std::string_view name) {
   const fs::path program = fs::read_symlink("/proc/self/exe").parent_path();

@@ -1,4 +1,5 @@
-// The models of text that lie beside the program: "english-italian" translates, "synopsis" summarizes descriptions.
+// The models that lie beside the program: "english-italian" translates, "synopsis" summarizes descriptions;
+// "digits-shared" and "digits-merged" are the built-in classifier with other kinds of attention.
 #pragma once
 
 #include <filesystem>
@@ -7,6 +8,7 @@
 namespace qkv::app {
 
 inline constexpr std::string_view kTranslator = "english-italian", kSummarizer = "synopsis";
+inline constexpr std::string_view kSharedDigits = "digits-shared", kMergedDigits = "digits-merged";
 
 /// True for the name of such a model.
 bool IsShippedModel(std::string_view name);

@@ -200,6 +200,7 @@ Tensor<float> TextAttender::Weights(const MapPlan& plan, const Ids& ids, int64_t
   } else if (pair_) {
     model::TextInputs both = inputs;
     both.decoder_ids = OneText(ids.fed);
+    both.cross = &request_.settings.cross;
     model.Forward(both, workspace,
                   part_ == PartKind::kCross ? model::TextOutputs{.cross_attention = requests}
                                             : model::TextOutputs{.attention = requests});

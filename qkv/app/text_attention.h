@@ -28,7 +28,7 @@ struct TextAttendRequest {
   std::string layers, head;               // as AttendRequest
   std::optional<std::string> target;      // what a pair's decoder is given to write; none: it writes by itself
   std::string prefix;                     // put before the text, such as "translate English to German: "
-  model::GenerationSettings settings;     // of a decoder that writes by itself, see LanguageModel::Settings
+  model::GenerationSettings settings;     // of a decoder, see LanguageModel::Settings
   MapFormat format = MapFormat::kNpy;     // kHtml: every block and head unless given
   std::string model;                      // its name for people; empty: its architecture
   Note note;                              // receives what a page leaves out

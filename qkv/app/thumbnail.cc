@@ -4,6 +4,7 @@
 
 #include "qkv/core/error.h"
 #include "qkv/core/parallel.h"
+#include "qkv/image/encode.h"
 #include "qkv/image/resize.h"
 
 namespace qkv::app {
@@ -14,6 +15,17 @@ image::Image Thumbnail(const image::Image& photo, int64_t side) {
   const image::Filter filter = 4 * longer <= side ? image::Filter::kNearest : image::Filter::kLanczos;
   return image::Resize(image::ToChannels(photo, 3), std::max<int64_t>(1, height * side / longer),
                        std::max<int64_t>(1, width * side / longer), filter);
+}
+
+std::string PagePhoto(const image::Image& original) {
+  constexpr int64_t kPhotoSide = 640;  // pixels
+  const int64_t height = original.height(), width = original.width(), longer = std::max(height, width);
+  image::Image photo = image::ToChannels(original, 3);
+  if (longer > kPhotoSide) {
+    photo = image::Resize(photo, std::max<int64_t>(1, height * kPhotoSide / longer),
+                          std::max<int64_t>(1, width * kPhotoSide / longer), image::Filter::kBicubic);
+  }
+  return image::EncodePng(photo);
 }
 
 std::vector<image::Image> ReadThumbnails(std::span<const std::filesystem::path> files,

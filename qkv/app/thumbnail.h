@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "qkv/image/image.h"
@@ -11,6 +12,9 @@ namespace qkv::app {
 
 /// RGB, the longer side `side` pixels; a smaller image is enlarged.
 image::Image Thumbnail(const image::Image& photo, int64_t side);
+
+/// RGB as PNG for a page, at most 640 pixels wide and high.
+std::string PagePhoto(const image::Image& photo);
 
 /// Of each file, in parallel; without pixels where a file cannot be read. "-" is not read again.
 std::vector<image::Image> ReadThumbnails(std::span<const std::filesystem::path> files,

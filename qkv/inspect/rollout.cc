@@ -62,14 +62,15 @@ class RankedValue {
 template <typename T>
 class Rollout {
  public:
-  Rollout(const model::Vit<T>& vit, const RolloutRequest& request, int64_t N)
-      : vit_(vit), request_(request), N_(N), rows_(FirstRows()), next_(rows_.shape()), sums_({N}) {
-    heads_.resize(static_cast<size_t>(vit.config().block.attention.heads));
+  Rollout(const model::VitConfig& config, const RolloutRequest& request, int64_t N)
+      : config_(config), request_(request), N_(N), rows_(FirstRows()), next_(rows_.shape()), sums_({N}) {
+    heads_.resize(static_cast<size_t>(config.block.attention.heads));
     std::iota(heads_.begin(), heads_.end(), 0);
   }
 
-  // rows ← rows · Ã of this block. tokens: [1, N, D], its input.
-  void StepBack(View<const T> tokens, int64_t block, model::Workspace<T>& workspace) {
+  // rows ← rows · Ã of a block. Signature of weights_of: (std::span<const nn::WeightsRequest<T>>).
+  template <typename WeightsOf>
+  void StepBack(WeightsOf weights_of) {
     const auto discarded = static_cast<int64_t>(static_cast<double>(N_ * N_) * request_.discard);
     RankedValue<T> threshold(discarded);
     std::vector<nn::WeightsRequest<T>> passes;  // computed one after the other from the same queries and keys
@@ -92,7 +93,7 @@ class Rollout {
       Carry(row);
     });
     std::fill_n(next_.data(), next_.size(), T{0});
-    vit_.BlockWeights(tokens, block, workspace, passes);
+    weights_of(passes);
     std::swap(rows_, next_);
   }
 
@@ -107,7 +108,7 @@ class Rollout {
     if (all) {
       for (int64_t q = 0; q < N_; ++q) *rows.view().at(q, q) = 1;
     } else if (query.kind == Query::Kind::kMean) {
-      const int64_t prefix = vit_.config().prefix();
+      const int64_t prefix = config_.prefix();
       std::fill(rows.data() + prefix, rows.data() + N_, T(1) / static_cast<T>(N_ - prefix));
     } else {
       rows[query.token] = 1;
@@ -126,7 +127,7 @@ class Rollout {
   }
 
   void Discard(int64_t row, T threshold) {
-    const bool keeps_first = row == 0 && vit_.config().class_token;
+    const bool keeps_first = row == 0 && config_.class_token;
     const T first = fused_[0];
     ParallelFor(fused_.dim(0), 16, [&](int64_t begin, int64_t end) {
       for (T& weight : fused_.span().subspan(begin * N_, (end - begin) * N_)) {
@@ -158,7 +159,7 @@ class Rollout {
     simd::MatMul<T>(shares_, fused_, next_, /*accumulate=*/true);  // ½A
   }
 
-  const model::Vit<T>& vit_;
+  const model::VitConfig& config_;
   const RolloutRequest& request_;
   const int64_t N_;
   std::vector<int64_t> heads_;
@@ -168,6 +169,16 @@ class Rollout {
   Tensor<T> shares_;       // [Q, rows of a piece]
 };
 
+void CheckRequest(const RolloutRequest& request, const model::VitConfig& c, int64_t N) {
+  const int64_t first = request.first_block, last = request.last_block;
+  Require(first >= 0 && first <= last && last < c.depth, "rollout: expected blocks within 0 to {}, got {} to {}",
+          c.depth - 1, first, last);
+  Require(request.discard >= 0 && request.discard < 1, "rollout: expected a fraction to discard in [0, 1), got {}",
+          request.discard);
+  const int64_t token = request.query.token;
+  Require(token >= 0 && token < N, "rollout: expected a token from 0 to {}, got {}", N - 1, token);
+}
+
 }  // namespace
 
 template <typename T>
@@ -175,13 +186,9 @@ Tensor<T> AttentionRollout(const model::Vit<T>& vit, View<const T> pixels, const
                            model::Workspace<T>& workspace) {
   CheckPixels(pixels);
   const model::VitConfig& c = vit.config();
-  const int64_t first = request.first_block, last = request.last_block;
-  Require(first >= 0 && first <= last && last < c.depth, "rollout: expected blocks within 0 to {}, got {} to {}",
-          c.depth - 1, first, last);
-  Require(request.discard >= 0 && request.discard < 1, "rollout: expected a fraction to discard in [0, 1), got {}",
-          request.discard);
-  const int64_t N = vit.TokensFor(pixels.dim(2), pixels.dim(3)), token = request.query.token;
-  Require(token >= 0 && token < N, "rollout: expected a token from 0 to {}, got {}", N - 1, token);
+  const int64_t N = vit.TokensFor(pixels.dim(2), pixels.dim(3)), first = request.first_block,
+                last = request.last_block;
+  CheckRequest(request, c, N);
   const double of_token = static_cast<double>((last - first + 1) * c.block.width);
   const double rows = request.query.kind == Query::Kind::kAll ? 3 * static_cast<double>(N) : 3;
   RequireMemory(sizeof(T) * static_cast<double>(N) * (of_token + rows), fmt::format("rollout: {} tokens", N));
@@ -189,8 +196,28 @@ Tensor<T> AttentionRollout(const model::Vit<T>& vit, View<const T> pixels, const
   model::Outputs<T> outputs;
   for (int64_t block = first; block <= last; ++block) outputs.hidden.push_back({block, hidden.view()[block - first]});
   vit.Forward(pixels, workspace, outputs);
-  Rollout<T> rollout(vit, request, N);
-  for (int64_t block = last; block >= first; --block) rollout.StepBack(hidden.view()[block - first], block, workspace);
+  Rollout<T> rollout(c, request, N);
+  for (int64_t block = last; block >= first; --block) {
+    rollout.StepBack([&](std::span<const nn::WeightsRequest<T>> passes) {
+      vit.BlockWeights(hidden.view()[block - first], block, workspace, passes);
+    });
+  }
+  return rollout.Take();
+}
+
+template <typename T>
+Tensor<T> AttentionRollout(View<const T> weights, const model::VitConfig& c, const RolloutRequest& request) {
+  Require(weights.rank() == 4 && weights.dense() && weights.dim(0) == c.depth &&
+              weights.dim(1) == c.block.attention.heads && weights.dim(2) == weights.dim(3),
+          "rollout: expected weights [{}, {}, N, N], got {}", c.depth, c.block.attention.heads, weights.shape());
+  const int64_t N = weights.dim(3);
+  CheckRequest(request, c, N);
+  Rollout<T> rollout(c, request, N);
+  for (int64_t block = request.last_block; block >= request.first_block; --block) {
+    rollout.StepBack([&](std::span<const nn::WeightsRequest<T>> passes) {
+      for (const nn::WeightsRequest<T>& pass : passes) pass.visit(0, weights.slice(0, block, block + 1));
+    });
+  }
   return rollout.Take();
 }
 
@@ -198,6 +225,8 @@ template Tensor<float> AttentionRollout(const model::Vit<float>&, View<const flo
                                         model::Workspace<float>&);
 template Tensor<double> AttentionRollout(const model::Vit<double>&, View<const double>, const RolloutRequest&,
                                          model::Workspace<double>&);
+template Tensor<float> AttentionRollout(View<const float>, const model::VitConfig&, const RolloutRequest&);
+template Tensor<double> AttentionRollout(View<const double>, const model::VitConfig&, const RolloutRequest&);
 
 Tensor<float> AttentionRollout(const model::Model& model, const image::Image& image) {
   const Tensor<float> pixels = model.Pixels(image);

@@ -32,6 +32,10 @@ template <typename T>
 Tensor<T> AttentionRollout(const model::Vit<T>& vit, View<const T> pixels, const RolloutRequest& request,
                            model::Workspace<T>& workspace);
 
+/// The same from weights that are in memory already, [depth, H, N, N], which may be changed ones.
+template <typename T>
+Tensor<T> AttentionRollout(View<const T> weights, const model::VitConfig& config, const RolloutRequest& request);
+
 /// Rollout through all blocks with averaged heads and nothing discarded: the share of the class token's content
 /// (without one: of the patches' mean) from each patch, [grid height, grid width]. Shares of prefix tokens are omitted.
 /// Throws Error if the image does not fit the model, or a value is not finite.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <type_traits>
 
 #include "qkv/nn/ranges.h"
 #include "qkv/nn/training/token_rows.h"
@@ -311,6 +312,52 @@ View<const T> OutputBackward(const AttentionParameters<const T>& p, simd::Precis
   return dnormed;
 }
 
+// The operands for settings.open, which double does not have.
+template <typename T>
+OpenOperands OpenTo(const Sizes& z, const AttentionParameters<const T>& p, const AttentionSettings& s,
+                    const AttentionCache<T>& cache) {
+  if constexpr (std::is_same_v<T, float>) {
+    Require(!z.apart() && !s.causal && s.mask.empty() && s.key_lengths.empty() && s.dropout == 0 &&
+                p.score_bias.empty() && p.sinks.empty() && !s.config.has_window(),
+            "attention: open attention has all tokens for queries and keys, and no masks, biases, sinks or dropout");
+    return {s.block, MakeAttentionOptions<T>(s, p).scale, cache.query, cache.key, cache.value};
+  } else {
+    Fail("attention: open attention is computed in float");
+  }
+}
+
+// Attention of the operands, into cache.joined and cache.lse.
+template <typename T>
+void Attend(const Sizes& z, const AttentionParameters<const T>& p, const AttentionSettings& s, AttentionCache<T>& cache,
+            Arena& arena) {
+  const View<T> joined = AsHeads(cache.joined, z.B, z.H);
+  if (s.open) {
+    const OpenOperands operands = OpenTo(z, p, s, cache);
+    if constexpr (std::is_same_v<T, float>) s.open->Forward(operands, joined);
+    return;
+  }
+  attention::Attention<T>(cache.query, cache.key, cache.value, MakeAttentionOptions<T>(s, p), joined, arena, cache.lse);
+}
+
+// The gradients of the operands, and of biases and sinks, which accumulate.
+template <typename T>
+void AttendBackward(const AttentionParameters<const T>& p, const AttentionSettings& s, const Sizes& z,
+                    const AttentionCache<T>& cache, attention::BackwardTensors<T>& tensors,
+                    const AttentionParameters<T>& d, Arena& arena) {
+  if (s.open) {
+    const OpenOperands operands = OpenTo(z, p, s, cache);
+    if constexpr (std::is_same_v<T, float>) {
+      s.open->Backward(operands, tensors.dout, tensors.dq, tensors.dk, tensors.dv);
+    }
+    return;
+  }
+  if (!d.score_bias.empty()) tensors.dbias = arena.New<T>(d.score_bias.shape());
+  if (!d.sinks.empty()) tensors.dsinks = arena.New<T>({z.H});
+  attention::AttentionBackward<T>(tensors, MakeAttentionOptions<T>(s, p), arena);
+  for (int64_t i = 0; i < d.score_bias.size(); ++i) d.score_bias.data()[i] += tensors.dbias.data()[i];
+  for (int64_t h = 0; h < d.sinks.size(); ++h) d.sinks.data()[h] += tensors.dsinks.data()[h];
+}
+
 // The forward pass on cache.x and cache.x_query.
 template <typename T>
 void Forward(const Sizes& z, const AttentionParameters<const T>& p, const AttentionSettings& s, View<const T> residual,
@@ -326,8 +373,7 @@ void Forward(const Sizes& z, const AttentionParameters<const T>& p, const Attent
   FillOperands(z, p, s, cache, arena);
   cache.joined = arena.New<T>({z.B * z.rows, z.H * z.E});
   cache.lse = arena.New<T>({z.B, z.H, z.rows});
-  attention::Attention<T>(cache.query, cache.key, cache.value, MakeAttentionOptions<T>(s, p),
-                          AsHeads(cache.joined, z.B, z.H), arena, cache.lse);
+  Attend(z, p, s, cache, arena);
   View<const T> result = cache.joined;
   if (!p.output_norm.empty()) {
     cache.normed = arena.New<T>(cache.joined.shape()), cache.output_moments = arena.New<T>({z.B * z.rows, 2});
@@ -360,11 +406,7 @@ void Backward(const Sizes& z, const AttentionParameters<const T>& p, const Atten
   tensors.out = AsHeads(View<const T>(cache.joined), z.B, z.H), tensors.lse = cache.lse;
   tensors.dout = AsHeads(djoined, z.B, z.H);
   tensors.dq = AsHeads(dquery, z.B, z.H), tensors.dk = AsHeads(dkey, z.B, z.G), tensors.dv = AsHeads(dvalue, z.B, z.G);
-  if (!d.score_bias.empty()) tensors.dbias = arena.New<T>(d.score_bias.shape());
-  if (!d.sinks.empty()) tensors.dsinks = arena.New<T>({z.H});
-  attention::AttentionBackward<T>(tensors, MakeAttentionOptions<T>(s, p), arena);
-  for (int64_t i = 0; i < d.score_bias.size(); ++i) d.score_bias.data()[i] += tensors.dbias.data()[i];
-  for (int64_t h = 0; h < d.sinks.size(); ++h) d.sinks.data()[h] += tensors.dsinks.data()[h];
+  AttendBackward(p, s, z, cache, tensors, d, arena);
 
   if (IsPositional(s.config.kind)) {
     PlacesBackward<T>(z, cache, tensors.dq, tensors.dk, d);

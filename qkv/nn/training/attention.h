@@ -10,6 +10,7 @@
 #include "qkv/nn/rotary.h"
 #include "qkv/nn/training/linear.h"
 #include "qkv/nn/training/norm.h"
+#include "qkv/nn/training/open_attention.h"
 
 namespace qkv::nn {
 
@@ -47,6 +48,11 @@ struct AttentionSettings {
   double dropout = 0;  // of attention weights; depends only on seed, image, head, query and key
   uint64_t seed = 0;
   int64_t first_image = 0;  // index in the step of image 0 of x
+
+  // Takes the place of softmax attention in an experiment, or null. Float only, without masks, dropout, biases of the
+  // scores, sinks and windows; all tokens are queries.
+  OpenAttention* open = nullptr;
+  int64_t block = 0;  // number of the layer's block, which `open` is told
 };
 
 /// Outputs of the linear layers, or their gradients, as matrices. `all` is the output of one product; some of the other

@@ -12,6 +12,7 @@ nn::BlockSettings BlockSettingsAt(const nn::BlockSettings& all, const NetworkOpt
                                   int64_t depth) {
   nn::BlockSettings settings = all;
   settings.attention.seed = MixSeed(options.seed, static_cast<uint64_t>(block));
+  settings.attention.block = block;
   settings.cross.seed = MixSeed(settings.attention.seed, 1);
   settings.drop_path =
       options.drop_path * static_cast<double>(block) / static_cast<double>(std::max<int64_t>(1, depth - 1));
@@ -31,8 +32,9 @@ nn::BlockSettings MakeBlockSettings(const nn::BlockConfig& c, const nn::TokenGri
                  .grid = grid,
                  .precision = ToPrecision(options),
                  .dropout = options.attention_dropout,
-                 .first_image = options.first_image};
-  if (c.cross) s.cross = s.attention, s.cross.config = *c.cross;
+                 .first_image = options.first_image,
+                 .open = options.open};
+  if (c.cross) s.cross = s.attention, s.cross.config = *c.cross, s.cross.open = nullptr;
   s.mlp = {.config = c.mlp, .precision = ToPrecision(options)};
   s.norm_place = c.norm_place;
   s.dropout = options.dropout;

@@ -23,6 +23,10 @@ struct NetworkOptions {
   int64_t first_image = 0;  // index within the step of the batch's first image
   bool checkpoint = false;  // keep only each block's input, and recompute the rest in the backward pass
   bool bf16 = false;        // matrix products of the blocks may round their factors to bfloat16, see simd::MatMul
+  // Experiments: all tokens of the last block are computed, also those that the head does not read; and what takes the
+  // place of softmax attention, or null (nn::AttentionSettings::open).
+  bool all_rows = false;
+  nn::OpenAttention* open = nullptr;
 };
 
 simd::Precision ToPrecision(const NetworkOptions& options);

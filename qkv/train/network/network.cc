@@ -81,9 +81,9 @@ Network<T>::Network(const model::VitConfig& config) : config_(config), parameter
 
 // Number of leading tokens that the head reads; after the last block, the other tokens are not needed.
 template <typename T>
-int64_t Network<T>::RowsRead() const {
+int64_t Network<T>::RowsRead(const Options& options) const {
   const model::VitConfig& c = config();
-  return c.depth > 0 ? model::RowsPooled(c, c.depth - 1, c.tokens()) : c.tokens();
+  return c.depth > 0 && !options.all_rows ? model::RowsPooled(c, c.depth - 1, c.tokens()) : c.tokens();
 }
 
 // x: [B, N, D]
@@ -168,7 +168,7 @@ void Network<T>::Forward(View<const T> weights, View<const T> pixels, const Opti
   w.images_ = 0;
   w.arena_.Reset();
   w.options_ = options;
-  w.blocks_.Begin(c.depth, B, N, RowsRead(), D, w.arena_);
+  w.blocks_.Begin(c.depth, B, N, RowsRead(options), D, w.arena_);
   Embed(weights, pixels, w, w.blocks_.input());
   BlocksForward<T>(parameters_, weights, Settings(options), options, w.blocks_, w.arena_);
   OutputForward(weights, w, logits);
@@ -310,7 +310,7 @@ void Network<T>::Backward(View<const T> weights, View<const T> dlogits, Workspac
   const View<T> dx = w.arena_.template New<T>({B, N, D});
   {
     const Arena::Scope tail(w.arena_);
-    const int64_t rows = RowsRead();
+    const int64_t rows = RowsRead(w.options_);
     const View<T> dtokens = rows < N ? w.arena_.template New<T>({B, rows, D}) : dx;
     OutputBackward(weights, dlogits, w, dtokens, gradients);
     for (int64_t b = 0; b < B && rows < N; ++b) nn::CopyRows<T>(dtokens[b], dx[b].slice(0, 0, rows));

@@ -26,6 +26,11 @@ class Network {
    public:
     /// Peak memory in bytes.
     size_t peak_bytes() const { return arena_.peak_bytes(); }
+    /// Of the last forward pass, in memory that the next one takes: the tokens entering block `block`, [B, N, D]; of
+    /// `depth` what the last one gave, [B, rows, D].
+    View<const T> Hidden(int64_t block) const { return blocks_.inputs[static_cast<size_t>(block)]; }
+    /// Likewise the tokens that the head reads, after the final norm if there is one: [B, rows, D].
+    View<const T> Tokens() const { return tail_.tokens; }
 
    private:
     friend class Network;
@@ -73,7 +78,7 @@ class Network {
   void Constrain(View<T> weights) const;
 
  private:
-  int64_t RowsRead() const;
+  int64_t RowsRead(const Options& options) const;
   nn::BlockSettings Settings(const Options& options) const;
   void Embed(View<const T> weights, View<const T> pixels, Workspace& workspace, View<T> x) const;
   void EmbedBackward(View<const T> weights, Workspace& workspace, View<T> dx, View<T> gradients) const;

@@ -1,0 +1,52 @@
+// A model whose passes are open to edits: its weights as stored, the layers of training over them, and the factors of
+// each head's M, from which every rank follows.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "qkv/model/checkpoint/checkpoint.h"
+#include "qkv/train/network/network.h"
+
+namespace qkv::explore {
+
+/// Maps of a head's queries and keys, [E, E] each, whose first r rows give the best rank r: scores Q T_Qᵀ T_K Kᵀ.
+struct RankFactors {
+  Tensor<double> query, key;
+};
+
+/// Of queries Q and keys K, [N, E] each: those of the matrix Q Kᵀ, least error first. centred: up to a constant per
+/// query, which softmax cancels.
+RankFactors FactorScores(View<const double> query, View<const double> key, bool centred);
+
+/// T_Qᵀ T_K of the first `rank` rows: [E, E].
+Tensor<double> ProjectorOf(const RankFactors& factors, int64_t rank);
+
+/// Not thread-safe.
+class OpenModel {
+ public:
+  /// Of an input of this size; learned positions are interpolated as the model's library does. checkpoint: outlives the
+  /// model. Throws Error that says why if no pass of it can be open (PossibleEdits is empty) or the size is not
+  /// possible, and if the weights exceed MemoryLimit().
+  OpenModel(const model::Checkpoint& checkpoint, int64_t height, int64_t width);
+
+  const model::VitConfig& config() const { return network_.config(); }  // of that size
+  const train::Network<float>& network() const { return network_; }
+  View<const float> weights() const { return weights_; }
+  double bytes() const { return sizeof(float) * static_cast<double>(weights_.size()); }
+
+  /// Those of a head's weights: of M, biases included. exact: as the scores are, else up to a constant per query, which
+  /// softmax cancels. Computed once a block.
+  const RankFactors& Factors(int64_t block, int64_t head, bool exact);
+
+ private:
+  const model::Checkpoint& checkpoint_;
+  train::Network<float> network_;
+  Tensor<float> weights_;  // [P]
+  std::map<std::pair<int64_t, bool>, std::vector<RankFactors>> factors_;
+};
+
+}  // namespace qkv::explore

@@ -1,0 +1,67 @@
+// Forward and backward passes in which each head's queries, keys, scores and weights are open: they are changed as edits
+// say, kept on request, and the gradient of a class's logit by the weights is known. Not here: passes without edits,
+// which are the engine's own (explore/passes.h).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "qkv/explore/edits.h"
+#include "qkv/explore/open_model.h"
+#include "qkv/nn/training/open_attention.h"
+
+namespace qkv::explore {
+
+/// Scratch memory of passes, kept from one to the next.
+struct OpenWorkspace {
+  train::Network<float>::Workspace network;
+  Tensor<float> gradients;  // [P], of the weights: what a backward pass writes beside what is wanted
+};
+
+class OpenPass final : public nn::OpenAttention {
+ public:
+  /// All of them outlive the pass.
+  OpenPass(OpenModel& model, const Edits& edits, OpenWorkspace& workspace)
+      : model_(model), edits_(edits), workspace_(workspace) {}
+
+  /// pixels: [1, channels, height, width] of the model's own size. Keeps the weights of the blocks `kept`. Returns the
+  /// logits, [outputs]. Throws Error for another size, if the pass exceeds MemoryLimit(), or if logits are not finite.
+  Tensor<float> Forward(View<const float> pixels, std::span<const int64_t> kept = {});
+
+  /// Of the last pass: the weights of the blocks that were kept, [kept, H, N, N].
+  const Tensor<float>& attention() const { return attention_; }
+  Tensor<float> TakeAttention() { return std::move(attention_); }
+  /// Of the last pass: the tokens after a block, [N, D]; of the last one after the final norm.
+  View<const float> Tokens(int64_t block) const;
+
+  /// Relevance of each token for a logit (Chefer, Gur and Wolf 2021, "Generic Attention-model Explainability", rule of
+  /// self-attention): the row of R = (I + Ā_L) … (I + Ā_1) that the class token has, or without one the mean of the
+  /// patches' rows; Ā is the mean over heads of the positive part of (∂logit/∂A) ∘ A. [N]. Throws as Forward, and for
+  /// a class that there is not.
+  Tensor<float> Relevance(View<const float> pixels, int64_t output);
+
+  void Forward(const nn::OpenOperands& operands, View<float> joined) override;
+  void Backward(const nn::OpenOperands& operands, View<const float> djoined, View<float> dquery, View<float> dkey,
+                View<float> dvalue) override;
+
+ private:
+  struct Head;
+  void Prepare(const nn::OpenOperands& operands, int64_t h, Head& head);
+  void HeadBackward(const nn::OpenOperands& operands, int64_t h, View<const float> djoined, View<float> dquery,
+                    View<float> dkey, View<float> dvalue, View<float> carried);
+  void PrepareFactors(const nn::OpenOperands& operands);
+  void RequirePass(View<const float> pixels, int64_t kept, bool gradients);
+  Tensor<float> Run(View<const float> pixels, bool gradients);
+
+  OpenModel& model_;
+  const Edits& edits_;
+  OpenWorkspace& workspace_;
+  std::vector<int64_t> kept_;  // blocks
+  Tensor<float> attention_;    // [kept, H, N, N]
+  Tensor<bool> visible_;       // [1, 1, N, N], or empty
+  Tensor<float> row_;          // [N]: that of R so far, of a backward pass
+};
+
+}  // namespace qkv::explore

@@ -1,0 +1,14 @@
+// The call "plan": what each exact order of attention's products costs in this model, where one becomes cheaper than
+// another, and a map of that (attention/plan.h).
+#pragma once
+
+#include "qkv/explore/loaded_model.h"
+#include "qkv/explore/packet.h"
+
+namespace qkv::explore {
+
+/// "queries": "all", or how many tokens of a block look at all. Throws Error for a model whose scores come from
+/// positions.
+Packet AnswerPlan(LoadedModel& model, const io::Json& request);
+
+}  // namespace qkv::explore
