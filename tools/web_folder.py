@@ -9,6 +9,7 @@ models/, the headers that a host needs for threads, and offline.html, which has 
 import base64
 import json
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -16,6 +17,8 @@ ROOT = Path(__file__).resolve().parent.parent
 ENGINE = ROOT / "web/engine"
 # Models beside the page; the digits are in the program. Title, and files that the engine reads.
 MODELS = {
+    "digits-shared": ("Digits, shared queries and keys", ["config.json", "model.safetensors"]),
+    "digits-merged": ("Digits, merged queries and keys", ["config.json", "model.safetensors"]),
     "cifar10": ("Photographs of 10 kinds (CIFAR-10)", ["config.json", "model.safetensors"]),
     "english-italian": ("English to Italian, of descriptions of software",
                         ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json",
@@ -56,14 +59,17 @@ def script(text):
 def write_models(out):
     """The models' files and models/index.json, by the names that the worker reads: {path: bytes}."""
     files = {}
-    for model, (_, names) in MODELS.items():
+    models = {model: what for model, what in MODELS.items() if (ROOT / "models" / model).is_dir()}
+    for model, (_, names) in models.items():
         for name in names:
             files[f"models/{model}/{name}"] = (ROOT / "models" / model / name).read_bytes()
-    index = {"models": [{"id": model, "title": title, "files": names} for model, (title, names) in MODELS.items()]}
-    files["models/index.json"] = json.dumps(index, indent=1).encode()
+    index = {"models": [{"id": model, "title": title, "files": names} for model, (title, names) in models.items()]}
     for path, data in files.items():
         (out / path).parent.mkdir(parents=True, exist_ok=True)
         (out / path).write_bytes(data)
+    (out / "models/index.json").write_text(json.dumps(index))
+    subprocess.run(["node", ENGINE / "describe.mjs", out], check=True)
+    files["models/index.json"] = (out / "models/index.json").read_bytes()
     return files
 
 

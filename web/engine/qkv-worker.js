@@ -9,9 +9,9 @@ const embedded = self.qkvEmbedded ?? null;
 const threaded = !embedded && self.crossOriginIsolated === true;
 
 let module = null;
-let index = { models: [] };  // models/index.json: models beside the page, with the engine's own description of each
-const present = new Set(["digits"]);  // models whose files are in the module's file system, or built in
-const own = [];  // ids of the reader's models
+let index = { models: [] };  // models/index.json: models beside the page, as the engine describes them
+const fetched = new Set();  // those whose files are in the module's file system
+let own = 0;  // models of the reader's
 
 async function read(path) {
   if (embedded) {
@@ -42,6 +42,12 @@ async function start() {
   index = JSON.parse(new TextDecoder().decode(await read("models/index.json")));
 }
 
+// Tells the engine of a model whose files are in place.
+function offer(id, title) {
+  const { error } = jsonOf(call("add", packetOf({ models: [{ id, title }] })));
+  if (error) throw new Error(error.message);
+}
+
 // Bytes in, bytes out.
 function call(name, packet) {
   const length = module.lengthBytesUTF8(name) + 1;
@@ -63,11 +69,16 @@ function jsonOf(packet) {
   return JSON.parse(new TextDecoder().decode(new Uint8Array(packet, 4, length)));
 }
 
-function packetOf(json) {
+const padded = (bytes) => Math.ceil(bytes / 8) * 8;
+
+// With the bytes of an array behind the JSON, if there is one.
+function packetOf(json, array = new Uint8Array(0)) {
   const text = new TextEncoder().encode(JSON.stringify(json));
-  const bytes = new Uint8Array(Math.ceil((4 + text.length) / 8) * 8);
+  const start = padded(4 + text.length);
+  const bytes = new Uint8Array(start + padded(array.length));
   new DataView(bytes.buffer).setUint32(0, text.length, true);
   bytes.set(text, 4);
+  bytes.set(array, start);
   return bytes.buffer;
 }
 
@@ -76,28 +87,75 @@ function write(id, files) {
   if (!module.FS.analyzePath(folder).exists) module.FS.mkdir(folder);
   // The array itself becomes the file: it is not copied.
   for (const { path, bytes } of files) module.FS.writeFile(`${folder}/${path}`, bytes, { canOwn: true });
-  present.add(id);
 }
 
 // Fetches a model's files when it is first asked for.
 async function ensure(id) {
   const model = index.models.find((model) => model.id === id);
-  if (!model || present.has(id)) return;
+  if (!model || fetched.has(id)) return;
   const files = await Promise.all(model.files.map(async (path) => ({ path, bytes: await read(`models/${id}/${path}`) })));
   write(id, files);
+  offer(id, model.title);
+  fetched.add(id);
 }
 
 async function answer({ name, packet, model, files }) {
   if (files) return add(model, files);
   const request = jsonOf(packet);
   if (typeof request.model === "string") await ensure(request.model);
-  return call(name, packet);
+  if (name === "models") return models(packet);
+  return call(name, name === "image" ? await decoded(packet, request) : packet);
 }
 
-async function add(title, files) {
-  const id = `own-${own.length + 1}`;
+// Those that are not fetched yet are described as they were when the page was built.
+function models(packet) {
+  const bytes = call("models", packet);
+  const { arrays, ...json } = jsonOf(bytes);
+  if (json.error) return bytes;
+  const opened = new Map(json.models.map((model) => [model.id, model]));
+  const beside = index.models.map(({ id, described }) => opened.get(id) ?? described);
+  const ids = new Set(index.models.map(({ id }) => id));
+  const others = json.models.filter(({ id }) => !ids.has(id));
+  json.models = [...others.filter(({ id }) => !id.startsWith("own-")), ...beside, ...others.filter(({ id }) => id.startsWith("own-"))];
+  return packetOf(json);
+}
+
+// A picture in a format that the engine leaves to browsers, as pixels; any other request as it is.
+async function decoded(packet, { arrays, ...json }) {
+  const file = arrays?.file;
+  if (!file) return packet;
+  const start = padded(4 + new DataView(packet).getUint32(0, true)) + file.offset;
+  const bytes = new Uint8Array(packet, start, file.bytes);
+  const begins = String.fromCharCode(...bytes.subarray(0, 2));
+  if (begins === "\x89P" || begins === "BM" || /^P[1-6]$/.test(begins)) return packet;
+  let bitmap;
+  try {
+    // As the engine decodes: upright, colours as they are in the file.
+    bitmap = await createImageBitmap(new Blob([bytes]),
+                                     { imageOrientation: "from-image", colorSpaceConversion: "none", premultiplyAlpha: "none" });
+  } catch {
+    return packet;  // the engine says what it is not
+  }
+  const { width, height } = bitmap;
+  const context = new OffscreenCanvas(width, height).getContext("2d", { willReadFrequently: true });
+  context.drawImage(bitmap, 0, 0);
+  bitmap.close();
+  const { data } = context.getImageData(0, 0, width, height);
+  const pixels = new Uint8Array(width * height * 3);
+  for (let from = 0, to = 0; to < pixels.length; from += 4) {
+    pixels[to++] = data[from];
+    pixels[to++] = data[from + 1];
+    pixels[to++] = data[from + 2];
+  }
+  const table = { pixels: { dtype: "u8", shape: [height, width, 3], offset: 0, bytes: pixels.length } };
+  return packetOf({ ...json, arrays: table }, pixels);
+}
+
+// A model's folder, chosen by the reader: `config.json`, weights, a tokenizer. Its files stay in this worker.
+function add(title, files) {
+  const id = `own-${++own}`;
   write(id, files.map(({ path, bytes }) => ({ path: path.split("/").pop(), bytes: new Uint8Array(bytes) })));
-  own.push(id);
+  offer(id, title);
   return packetOf({ model: id });
 }
 

@@ -1,4 +1,4 @@
-// Packets of the explorer's protocol, for tests: JSON and named arrays as bytes.
+// Packets of the explorer's protocol in node: JSON and named arrays as bytes.
 const types = { u8: Uint8Array, f32: Float32Array, i32: Int32Array };
 const padded = (bytes) => Math.ceil(bytes / 8) * 8;
 
