@@ -205,7 +205,7 @@ Packet Explorer::Call(std::string_view name, const Packet& request) {
 }
 
 std::string Explorer::Call(std::string_view name, std::string_view request) {
-  return Encode(Call(name, request.empty() ? Packet() : Decode(std::as_bytes(std::span(request)))));
+  return Encode(Call(name, request.empty() ? Packet() : Decode(std::as_bytes(std::span<const char>(request)))));
 }
 
 }  // namespace qkv::explore
