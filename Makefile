@@ -5,7 +5,7 @@ PREFIX ?= /usr/local
 JOBS   ?= $(shell nproc)
 
 .DEFAULT_GOAL := build
-.PHONY: help setup configure build demo test verify bench docs format install clean
+.PHONY: help setup configure build demo test verify bench docs web format install clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -48,6 +48,9 @@ bench: build  ## speed beside PyTorch, ONNX Runtime and OpenVINO (installs them 
 docs:  ## reference of the C++ headers, at build/docs/html/index.html
 	@tools/setup.sh docs
 	@tools/docs.sh
+
+web:  ## the explorer as static files, without a server, at build/web (docs/web.md)
+	@tools/web.sh
 
 format:  ## clang-format on all sources
 	@tools/setup.sh format

@@ -7,7 +7,7 @@
 
 #include "cli/command.h"
 #include "cli/output.h"
-#include "qkv/app/hub.h"
+#include "cli/served_models.h"
 #include "qkv/app/shipped.h"
 #include "qkv/core/file.h"
 #include "qkv/server/server.h"
@@ -21,18 +21,6 @@ struct Options {
   int port = -1, threads = 0;
   bool quiet = false;
 };
-
-// "ID=PATH" or "PATH".
-server::ModelEntry ParseModel(const std::string& text, const std::string& dtype) {
-  server::ModelEntry entry;
-  const size_t equals = text.find('=');
-  const bool named = equals != text.npos && text.find('/') > equals;
-  entry.path = named ? text.substr(equals + 1) : text;
-  entry.id = named ? text.substr(0, equals) : server::IdOfPath(text);
-  if (!dtype.empty()) entry.dtype = dtype;
-  app::FindModel(entry.path);
-  return entry;
-}
 
 // What comes with the program.
 std::vector<server::ModelEntry> ShippedModels() {
@@ -50,7 +38,7 @@ std::vector<server::ModelEntry> ShippedModels() {
 server::ServerConfig ConfigOf(const Options& options) {
   server::ServerConfig config;
   if (!options.config.empty()) config = server::ReadServerConfig(options.config);
-  for (const std::string& model : options.models) config.models.push_back(ParseModel(model, options.dtype));
+  for (const std::string& model : options.models) config.models.push_back(ParseServedModel(model, options.dtype));
   if (config.models.empty()) config.models = ShippedModels();
   if (options.config.empty() && !options.models.empty()) config.models.front().at_start = true;
   server::RequireModels(config.models);
@@ -78,13 +66,10 @@ int Serve(const Options& options) {
 void RegisterServe(Command app, int* exit_code) {
   const auto options = std::make_shared<Options>();
   const Command command = app.AddCommand("serve", "Answer over HTTP: embeddings, classes, attention, texts");
-  command
-      .AddOption(
-          "-m,--model", &options->models,
-          "A model to offer, by its folder or hub id; ID=PATH gives it a name. Several may be given; without any "
-          "the models that come with qkv")
-      .Repeatable()
-      .TypeName("MODEL");
+  AddServedModels(
+      command, &options->models,
+      "A model to offer, by its folder or hub id; ID=PATH gives it a name. Several may be given; without any "
+      "the models that come with qkv");
   command.AddOption("--config", &options->config, "Models, limits and keys from a YAML file (docs/server.md)")
       .TypeName("FILE");
   command.AddOption("--address", &options->address, "Address to listen on (default: 127.0.0.1, this machine alone)")

@@ -1,11 +1,25 @@
 # Files inside a library, taken in by the assembler as they are: an array of numbers would cost the compiler seconds.
 
+# Around such files. WebAssembly's assembler wants a name of each section and the type and size of each symbol.
+if(EMSCRIPTEN)
+  set(QKV_EMBED_BEGIN ".section .rodata.qkv_files,\"\",@")
+  set(QKV_EMBED_END "")
+else()
+  set(QKV_EMBED_BEGIN ".section .rodata")
+  set(QKV_EMBED_END ".text")
+endif()
+
 # qkv_incbin(SYMBOL FILE BYTES NAMES): appends to BYTES the assembly of FILE from SYMBOL to SYMBOL_end, followed by a zero
 # byte, and to NAMES the C declaration of the two.
 function(qkv_incbin symbol file bytes names)
   string(APPEND ${bytes}
     "${symbol}:\n  .incbin \"${file}\"\n${symbol}_end:\n  .byte 0\n"
     "  .globl ${symbol}, ${symbol}_end\n  .hidden ${symbol}, ${symbol}_end\n")
+  if(EMSCRIPTEN)
+    string(APPEND ${bytes}
+      "  .type ${symbol}, @object\n  .size ${symbol}, . - ${symbol}\n"
+      "  .type ${symbol}_end, @object\n  .size ${symbol}_end, 1\n")
+  endif()
   string(APPEND ${names} "extern const char ${symbol}[], ${symbol}_end[];\n")
   set(${bytes} "${${bytes}}" PARENT_SCOPE)
   set(${names} "${${names}}" PARENT_SCOPE)
@@ -24,7 +38,7 @@ function(qkv_embed source)
     string(MAKE_C_IDENTIFIER "qkv_${name}" symbol)
     cmake_path(ABSOLUTE_PATH file BASE_DIRECTORY ${PROJECT_SOURCE_DIR})
     qkv_incbin(${symbol} ${file} QKV_EMBED_BYTES QKV_EMBED_NAMES)
-    string(APPEND QKV_EMBED_FUNCTIONS "std::string_view ${name}() { return {${symbol}, ${symbol}_end}; }\n")
+    string(APPEND QKV_EMBED_FUNCTIONS "std::string_view ${name}() { return {${symbol}, size_t(${symbol}_end - ${symbol})}; }\n")
     list(APPEND paths ${file})
   endwhile()
   configure_file(${PROJECT_SOURCE_DIR}/cmake/embed.cc.in ${source} @ONLY)

@@ -44,6 +44,13 @@ function(qkv_precompile target)
   endif()
 endfunction()
 
+# For shared libraries of users; WebAssembly has none.
+if(EMSCRIPTEN)
+  set(QKV_PIC OFF)
+else()
+  set(QKV_PIC ON)
+endif()
+
 # Sources of a library that are compiled together: they share what takes the time, headers and instances of templates.
 set(QKV_UNITY_BATCH 6)
 if(QKV_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
@@ -55,7 +62,7 @@ endif()
 # qkv_precompile, if not those of qkv_core are used.
 function(qkv_compile target)
   cmake_parse_arguments(ARG "" "" "PRECOMPILE" ${ARGN})
-  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON UNITY_BUILD ${QKV_UNITY}
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ${QKV_PIC} UNITY_BUILD ${QKV_UNITY}
                         UNITY_BUILD_BATCH_SIZE ${QKV_UNITY_BATCH})
   target_compile_features(${target} PUBLIC cxx_std_20)
   target_compile_options(${target} PRIVATE ${QKV_WARNINGS})

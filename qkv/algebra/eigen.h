@@ -24,11 +24,12 @@ void RequireProjection(const char* operation, const ProjectionView& p);
 void RequirePair(const char* operation, const QueryKeyView& pair);
 
 inline Eigen::Map<const Matrix, 0, AnyStrides> AsEigen(View<const double> m) {
-  return {m.data(), m.dim(0), m.dim(1), AnyStrides(m.stride(1), m.stride(0))};
+  using Mapped = Eigen::Map<const Matrix, 0, AnyStrides>;
+  return Mapped(m.data(), m.dim(0), m.dim(1), AnyStrides(m.stride(1), m.stride(0)));
 }
 
 inline Eigen::Map<const Vector, 0, Eigen::InnerStride<>> AsVector(View<const double> v) {
-  return {v.data(), v.dim(0), Eigen::InnerStride<>(v.stride(0))};
+  return Eigen::Map<const Vector, 0, Eigen::InnerStride<>>(v.data(), v.dim(0), Eigen::InnerStride<>(v.stride(0)));
 }
 
 /// The bias, or zeros without one.

@@ -172,7 +172,7 @@ Tensor<float> TextAttender::Weights(const MapPlan& plan, const Ids& ids, int64_t
     heads.resize(static_cast<size_t>(heads_));
     std::iota(heads.begin(), heads.end(), 0);
   }
-  const auto L = std::ssize(plan.blocks), H = plan.fusion ? 1 : std::ssize(heads);
+  const int64_t L = std::ssize(plan.blocks), H = plan.fusion ? 1 : std::ssize(heads);
   RequireMemory(sizeof(float) * static_cast<double>(L * H) * static_cast<double>(T) * static_cast<double>(N),
                 fmt::format("attend: {} blocks, {} heads, {} × {} tokens", L, H, T, N));
   Tensor<float> all({L, H, T, N});

@@ -132,7 +132,7 @@ MappedFile::MappedFile(const std::filesystem::path& path) {
   if (stamp_.size == 0) return;  // mmap refuses empty files
   void* address = ::mmap(nullptr, stamp_.size, PROT_READ, MAP_PRIVATE, file.descriptor(), 0);
   Require(address != MAP_FAILED, "cannot map {}: {}", path.native(), Reason());
-  bytes_ = {static_cast<const std::byte*>(address), stamp_.size};
+  bytes_ = {static_cast<const std::byte*>(address), static_cast<size_t>(stamp_.size)};
   guard_ = internal::GuardMapping(bytes_);
   if (guard_ < 0) {
     ::munmap(address, bytes_.size());
@@ -244,8 +244,10 @@ void PointLink(const std::filesystem::path& link, const std::filesystem::path& t
 }
 
 void ExchangeFolders(const std::filesystem::path& from, const std::filesystem::path& to) {
+#ifdef __linux__
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) return;
   Require(errno == EINVAL || errno == ENOSYS, "cannot write {}: {}", to.string(), Reason());
+#endif
   const std::string aside = TemporaryName(to);
   Require(::rename(to.c_str(), aside.c_str()) == 0, "cannot write {}: {}", to.string(), Reason());
   if (::rename(from.c_str(), to.c_str()) != 0) {

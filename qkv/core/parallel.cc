@@ -2,8 +2,10 @@
 // program: on a machine that does other work too, its spinning made small models up to 80 times slower.
 #include "qkv/core/parallel.h"
 
+#ifdef __linux__
 #include <pthread.h>
 #include <sched.h>
+#endif
 
 #include <algorithm>
 #include <array>
@@ -29,8 +31,10 @@ constexpr int kSpins = 6000;
 constexpr int kMostThreads = 1024;
 
 int AvailableCores() {
+#ifdef __linux__
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof(set), &set) == 0) return std::max(1, CPU_COUNT(&set));
+#endif
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
@@ -114,6 +118,7 @@ class Pool {
   // there it waits for the end of the very loop that it was to share: on two virtual cores, ViT-Ti in int8, one pass
   // every 100 ms, worker and caller shared a core in half of the passes, and the median was 6.3 ms instead of 4.3.
   void KeepApart() {
+#ifdef __linux__
     const int here = sched_getcpu();
     cpu_set_t cores;
     if (here < 0 || here == apart_from_ || sched_getaffinity(0, sizeof(cores), &cores) != 0) return;
@@ -121,6 +126,7 @@ class Pool {
     CPU_CLR(here, &cores);
     for (std::thread& worker : workers_) pthread_setaffinity_np(worker.native_handle(), sizeof(cores), &cores);
     apart_from_ = here;
+#endif
   }
 
   // First its own share, in order: from loop to loop a thread meets the rows that it wrote, in its own caches. Then

@@ -134,12 +134,14 @@ std::vector<ModelEntry> DefaultModels() {
 Explorer::Explorer(ExplorerOptions options) : options_(std::move(options)), images_(options_.max_pixels) {
   if (options_.models.empty()) options_.models = DefaultModels();
   if (options_.memory <= 0) options_.memory = static_cast<double>(MemoryLimit()) / 4;
-  for (const ModelEntry& entry : options_.models) {
-    for (const auto& other : models_) {
-      Require(other->entry().id != entry.id, "explore: two models are called \"{}\"; give one another name", entry.id);
-    }
-    models_.push_back(std::make_unique<LoadedModel>(entry));
+  for (const ModelEntry& entry : options_.models) Add(entry);
+}
+
+void Explorer::Add(ModelEntry entry) {
+  for (const auto& other : models_) {
+    Require(other->entry().id != entry.id, "explore: two models are called \"{}\"; give one another name", entry.id);
   }
+  models_.push_back(std::make_unique<LoadedModel>(std::move(entry)));
 }
 
 std::vector<std::string> Explorer::Calls() {
@@ -203,7 +205,7 @@ Packet Explorer::Call(std::string_view name, const Packet& request) {
 }
 
 std::string Explorer::Call(std::string_view name, std::string_view request) {
-  return Encode(Call(name, request.empty() ? Packet() : Decode(std::as_bytes(std::span(request)))));
+  return Encode(Call(name, request.empty() ? Packet() : Decode(std::as_bytes(std::span<const char>(request)))));
 }
 
 }  // namespace qkv::explore

@@ -32,6 +32,9 @@ class Explorer {
   /// Throws Error for two models of one id.
   explicit Explorer(ExplorerOptions options = {});
 
+  /// Offers one more. Throws Error if one is called like it.
+  void Add(ModelEntry entry);
+
   /// Answers a call, "models", "image", "pass", … Throws Error for a name that is none of Calls(), and for a request
   /// that cannot be answered.
   Packet Call(std::string_view name, const Packet& request);

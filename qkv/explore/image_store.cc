@@ -66,7 +66,7 @@ StoredImage& ImageStore::Find(const Packet& request) {
     return Store(FromPixels(*pixels, max_pixels_), id);
   } else if (const std::string name = TextField(request.json, "sample", ""); !name.empty()) {
     for (const Sample& sample : Samples()) {
-      if (sample.id == name) file = std::as_bytes(std::span(sample.file));
+      if (sample.id == name) file = std::as_bytes(std::span<const char>(sample.file));
     }
     Require(!file.empty(), "image: no sample is called \"{}\"", name);
   } else {

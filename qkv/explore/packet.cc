@@ -106,7 +106,7 @@ Array MakeArray(View<const T> values) {
 }
 
 Array MakeArray(std::string_view file) {
-  const auto bytes = std::as_bytes(std::span(file));
+  const auto bytes = std::as_bytes(std::span<const char>(file));
   return {ArrayType::kU8, {static_cast<int64_t>(file.size())}, {bytes.begin(), bytes.end()}};
 }
 

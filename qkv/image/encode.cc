@@ -4,11 +4,9 @@
 
 #include <png.h>
 #include <setjmp.h>
-#include <webp/encode.h>
 
 #include <bit>
 #include <cstdio>
-#include <memory>
 #include <vector>
 
 #include "qkv/core/file.h"
@@ -94,18 +92,6 @@ std::string EncodeDeepPng(View<const uint16_t> grey) {
       WriteDeepRows(writer, static_cast<png_uint_32>(grey.dim(1)), static_cast<png_uint_32>(grey.dim(0)), rows.data());
   Require(written, "PNG: {}", writer.message);
   return std::move(writer.bytes);
-}
-
-std::string EncodeWebp(const Image& image, float quality) {
-  Require(
-      !image.pixels.empty() && image.channels() == 3 && std::max(image.height(), image.width()) <= WEBP_MAX_DIMENSION,
-      "WebP: expected an RGB image of at most {} pixels a side", WEBP_MAX_DIMENSION);
-  uint8_t* bytes = nullptr;
-  const auto height = static_cast<int>(image.height()), width = static_cast<int>(image.width());
-  const size_t size = WebPEncodeRGB(image.pixels.data(), width, height, 3 * width, quality, &bytes);
-  const std::unique_ptr<uint8_t, void (*)(void*)> owner(bytes, WebPFree);
-  Require(size > 0, "WebP: no memory for {} x {} pixels", width, height);
-  return {reinterpret_cast<const char*>(bytes), size};
 }
 
 void WritePng(const std::filesystem::path& path, const Image& image) { WriteFile(path, EncodePng(image)); }

@@ -59,7 +59,7 @@ std::vector<Generated> GenerateFromSources(const TextModel& model, std::span<con
           std::make_unique<Decoder<float>>(model.decoder(), static_cast<int64_t>(most) * settings.beams, length);
     }
     const size_t begin = (batches - 1 - static_cast<size_t>(task)) * most, end = std::min(begin + most, sources.size());
-    const auto B = static_cast<int64_t>(end - begin), N = std::ssize(sources[order[end - 1]]);
+    const int64_t B = static_cast<int64_t>(end - begin), N = std::ssize(sources[order[end - 1]]);
     Tensor<int32_t> ids({B, N});
     Tensor<bool> mask({B, N});
     for (int64_t b = 0; b < B; ++b) {

@@ -51,7 +51,7 @@ std::vector<Between> Geometric(int64_t from, int64_t to) {
   std::vector<Between> axis;
   for (int64_t out = 0; out < to; ++out) {
     const double offset = std::clamp(static_cast<double>(out - to_half), at.front(), at.back());
-    const auto second = std::ranges::lower_bound(at, offset) - at.begin(), first = std::max<int64_t>(second - 1, 0);
+    const int64_t second = std::ranges::lower_bound(at, offset) - at.begin(), first = std::max<int64_t>(second - 1, 0);
     const double left = at[static_cast<size_t>(first)], right = at[static_cast<size_t>(second)];
     axis.push_back({first, second, right > left ? (offset - left) / (right - left) : 0});
   }

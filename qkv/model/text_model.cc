@@ -136,7 +136,7 @@ Tensor<float> TextModel::Embed(std::span<const std::vector<int32_t>> ids) const 
   ParallelTasks(std::ssize(batches), [&](int64_t task, int thread) {
     const Batch& batch = batches[batches.size() - 1 - static_cast<size_t>(task)];
     Scratch& s = scratch[static_cast<size_t>(thread)];
-    const auto B = static_cast<int64_t>(batch.end - batch.begin), N = std::ssize(ids[order[batch.end - 1]]);
+    const int64_t B = static_cast<int64_t>(batch.end - batch.begin), N = std::ssize(ids[order[batch.end - 1]]);
     s.ids.Reuse({B, N}), s.mask.Reuse({B, N}), s.tokens.Reuse({B, N, D});
     for (int64_t b = 0; b < B; ++b) {
       const std::vector<int32_t>& text = ids[order[batch.begin + static_cast<size_t>(b)]];

@@ -125,7 +125,7 @@ State& IsaState() {
 std::string_view Name(Isa isa) {
   switch (isa) {
     case Isa::kBaseline:
-      return HWY_ARCH_ARM_A64 ? "neon" : "baseline";
+      return HWY_ARCH_ARM_A64 ? "neon" : HWY_ARCH_WASM ? "simd128" : "baseline";
     case Isa::kAvx2:
       return "avx2";
     case Isa::kAvxVnni:

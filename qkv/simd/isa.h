@@ -10,7 +10,7 @@ namespace qkv::simd {
 /// VNNI if the processor has it, and BF16 if it is faster.
 enum class Isa { kBaseline, kAvx2, kAvxVnni, kAvx512, kAmx };
 
-/// "baseline" (on 64-bit ARM "neon"), "avx2", "avxvnni", "avx512", "amx"
+/// "baseline" (on 64-bit ARM "neon", in WebAssembly "simd128"), "avx2", "avxvnni", "avx512", "amx"
 std::string_view Name(Isa isa);
 
 /// The instruction sets of this machine, ascending; kBaseline is always included.

@@ -22,7 +22,7 @@ Charsmap::Charsmap(std::string_view bytes, std::string_view where) {
   if (bytes.empty()) return;
   Require(bytes.size() >= 4, "{}: expected a precompiled map of characters of at least 4 bytes, got {}", where,
           bytes.size());
-  const auto stored = std::as_bytes(std::span(bytes));
+  const auto stored = std::as_bytes(std::span<const char>(bytes));
   const size_t trie = io::LittleEndian<uint32_t>(stored, 0);
   Require(trie >= 4 && trie % 4 == 0 && trie <= bytes.size() - 4,
           "{}: expected a trie within the map's {} bytes, got one of {}", where, bytes.size(), trie);

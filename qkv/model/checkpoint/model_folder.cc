@@ -128,9 +128,10 @@ class WorkFolder {
   // the folder.
   std::vector<OldFile> TakeOver() const {
     std::vector<OldFile> old;
-    const bool has_tokenizer = std::ranges::any_of(fs::directory_iterator(path_), [](const fs::directory_entry& file) {
+    const auto is_tokenizer = [](const fs::directory_entry& file) {
       return IsTokenizerFile(file.path().filename().native());
-    });
+    };
+    const bool has_tokenizer = std::any_of(fs::directory_iterator(path_), fs::directory_iterator(), is_tokenizer);
     for (const fs::directory_entry& entry : fs::recursive_directory_iterator(target_)) {
       const fs::path name = entry.path().lexically_relative(target_);
       old.push_back({name, StampAt(entry.path())});

@@ -1,0 +1,180 @@
+// The engine in a worker of the page, so that the page never waits for it. Messages in: {id, name, packet} and {id, model,
+// files: [{path, bytes}]}; out: {ready} or {failed} once, then {id, packet} or {id, error}. Packets are ArrayBuffers, see
+// docs/web.md. Nothing is sent anywhere: files are read from the page's own folder, or from the page itself if it has
+// them in `qkvEmbedded` (name to base64), as the page that runs from disk does.
+"use strict";
+
+const embedded = self.qkvEmbedded ?? null;
+// Threads need memory that workers share, which browsers give to isolated pages alone.
+const threaded = !embedded && self.crossOriginIsolated === true;
+
+let module = null;
+let index = { models: [] };  // models/index.json: models beside the page, as the engine describes them
+const fetched = new Set();  // those whose files are in the module's file system
+let own = 0;  // models of the reader's
+
+async function read(path) {
+  if (embedded) {
+    if (!(path in embedded)) throw new Error(`${path} is not in this page`);
+    const text = atob(embedded[path]);
+    const bytes = new Uint8Array(text.length);
+    for (let i = 0; i < text.length; ++i) bytes[i] = text.charCodeAt(i);
+    delete embedded[path];  // read once
+    return bytes;
+  }
+  const answer = await fetch(new URL(path, self.location.href));
+  if (!answer.ok) throw new Error(`${path}: the host answers ${answer.status} ${answer.statusText}`);
+  return new Uint8Array(await answer.arrayBuffer());
+}
+
+async function start() {
+  const name = threaded ? "qkv-threads" : "qkv";
+  if (!embedded) importScripts(`${name}.js`);
+  const wasmBinary = await read(`${name}.wasm`);
+  module = await createQkv({
+    wasmBinary,
+    locateFile: (file) => new URL(file, self.location.href).href,
+    mainScriptUrlOrBlob: embedded ? undefined : new URL(`${name}.js`, self.location.href).href,
+    print: () => {},
+    printErr: (text) => console.warn(text),
+  });
+  module.FS.mkdir("/models");
+  index = JSON.parse(new TextDecoder().decode(await read("models/index.json")));
+}
+
+// Tells the engine of a model whose files are in place.
+function offer(id, title) {
+  const { error } = jsonOf(call("add", packetOf({ models: [{ id, title }] })));
+  if (error) throw new Error(error.message);
+}
+
+// Bytes in, bytes out.
+function call(name, packet) {
+  const length = module.lengthBytesUTF8(name) + 1;
+  const at = module._malloc(length + packet.byteLength);
+  if (!at) throw new Error("the browser gives no more memory");
+  module.stringToUTF8(name, at, length);
+  module.HEAPU8.set(new Uint8Array(packet), at + length);
+  try {
+    const bytes = module._qkv_call(at, at + length, packet.byteLength);
+    const answer = module._qkv_answer() >>> 0;
+    return module.HEAPU8.slice(answer, answer + bytes).buffer;
+  } finally {
+    module._free(at);
+  }
+}
+
+function jsonOf(packet) {
+  const length = new DataView(packet).getUint32(0, true);
+  return JSON.parse(new TextDecoder().decode(new Uint8Array(packet, 4, length)));
+}
+
+const padded = (bytes) => Math.ceil(bytes / 8) * 8;
+
+// With the bytes of an array behind the JSON, if there is one.
+function packetOf(json, array = new Uint8Array(0)) {
+  const text = new TextEncoder().encode(JSON.stringify(json));
+  const start = padded(4 + text.length);
+  const bytes = new Uint8Array(start + padded(array.length));
+  new DataView(bytes.buffer).setUint32(0, text.length, true);
+  bytes.set(text, 4);
+  bytes.set(array, start);
+  return bytes.buffer;
+}
+
+function write(id, files) {
+  const folder = `/models/${id}`;
+  if (!module.FS.analyzePath(folder).exists) module.FS.mkdir(folder);
+  // The array itself becomes the file: it is not copied.
+  for (const { path, bytes } of files) module.FS.writeFile(`${folder}/${path}`, bytes, { canOwn: true });
+}
+
+// Fetches a model's files when it is first asked for.
+async function ensure(id) {
+  const model = index.models.find((model) => model.id === id);
+  if (!model || fetched.has(id)) return;
+  const files = await Promise.all(model.files.map(async (path) => ({ path, bytes: await read(`models/${id}/${path}`) })));
+  write(id, files);
+  offer(id, model.title);
+  fetched.add(id);
+}
+
+async function answer({ name, packet, model, files }) {
+  if (files) return add(model, files);
+  const request = jsonOf(packet);
+  if (typeof request.model === "string") await ensure(request.model);
+  if (name === "models") return models(packet);
+  return call(name, name === "image" ? await decoded(packet, request) : packet);
+}
+
+// Those that are not fetched yet are described as they were when the page was built.
+function models(packet) {
+  const bytes = call("models", packet);
+  const { arrays, ...json } = jsonOf(bytes);
+  if (json.error) return bytes;
+  const opened = new Map(json.models.map((model) => [model.id, model]));
+  const beside = index.models.map(({ id, described }) => opened.get(id) ?? described);
+  const ids = new Set(index.models.map(({ id }) => id));
+  const others = json.models.filter(({ id }) => !ids.has(id));
+  json.models = [...others.filter(({ id }) => !id.startsWith("own-")), ...beside, ...others.filter(({ id }) => id.startsWith("own-"))];
+  return packetOf(json);
+}
+
+// A picture in a format that the engine leaves to browsers, as pixels; any other request as it is.
+async function decoded(packet, { arrays, ...json }) {
+  const file = arrays?.file;
+  if (!file) return packet;
+  const start = padded(4 + new DataView(packet).getUint32(0, true)) + file.offset;
+  const bytes = new Uint8Array(packet, start, file.bytes);
+  const begins = String.fromCharCode(...bytes.subarray(0, 2));
+  if (begins === "\x89P" || begins === "BM" || /^P[1-6]$/.test(begins)) return packet;
+  let bitmap;
+  try {
+    // As the engine decodes: upright, colours as they are in the file.
+    bitmap = await createImageBitmap(new Blob([bytes]),
+                                     { imageOrientation: "from-image", colorSpaceConversion: "none", premultiplyAlpha: "none" });
+  } catch {
+    return packet;  // the engine says what it is not
+  }
+  const { width, height } = bitmap;
+  const context = new OffscreenCanvas(width, height).getContext("2d", { willReadFrequently: true });
+  context.drawImage(bitmap, 0, 0);
+  bitmap.close();
+  const { data } = context.getImageData(0, 0, width, height);
+  const pixels = new Uint8Array(width * height * 3);
+  for (let from = 0, to = 0; to < pixels.length; from += 4) {
+    pixels[to++] = data[from];
+    pixels[to++] = data[from + 1];
+    pixels[to++] = data[from + 2];
+  }
+  const table = { pixels: { dtype: "u8", shape: [height, width, 3], offset: 0, bytes: pixels.length } };
+  return packetOf({ ...json, arrays: table }, pixels);
+}
+
+// A model's folder, chosen by the reader: `config.json`, weights, a tokenizer. Its files stay in this worker.
+function add(title, files) {
+  const id = `own-${++own}`;
+  write(id, files.map(({ path, bytes }) => ({ path: path.split("/").pop(), bytes: new Uint8Array(bytes) })));
+  offer(id, title);
+  return packetOf({ model: id });
+}
+
+// One after the other: the engine is called by one thread at a time.
+let last = start().then(
+  () => self.postMessage({ ready: true }),
+  (error) => {
+    self.postMessage({ failed: String(error?.message ?? error) });
+    throw error;
+  });
+last.catch(() => {});
+self.onmessage = ({ data }) => {
+  last = last.then(async () => {
+    try {
+      const packet = await answer(data);
+      self.postMessage({ id: data.id, packet }, [packet]);
+    } catch (error) {
+      self.postMessage({ id: data.id, error: String(error?.message ?? error) });
+    }
+  });
+  last.catch(() => {});
+};
