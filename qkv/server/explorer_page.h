@@ -6,6 +6,6 @@
 namespace qkv::server {
 
 /// One self-contained HTML file; of a build without Node.js a page that says so.
-std::string_view ExplorerHtml();
+std::string_view ServedPage();
 
 }  // namespace qkv::server

@@ -33,7 +33,7 @@ explore::ExplorerOptions ExplorerOptionsOf(const ServerConfig& config) {
 void AddExploreRoutes(Router& router, Context& context) {
   if (!context.config().explorer) return;
   const Handler page = [](Call&) {
-    HttpResponse response{.type = "text/html; charset=utf-8", .body = std::string(ExplorerHtml())};
+    HttpResponse response{.type = "text/html; charset=utf-8", .body = std::string(ServedPage())};
     response.headers = {{"Content-Security-Policy", "frame-ancestors 'none'"}, {"Cache-Control", "no-cache"}};
     return response;
   };
