@@ -5,10 +5,10 @@ PREFIX ?= /usr/local
 JOBS   ?= $(shell nproc)
 
 .DEFAULT_GOAL := build
-.PHONY: help setup configure build demo test verify bench docs web format install clean
+.PHONY: help setup configure build demo test test-page verify bench docs web format install clean
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' Makefile
 
 setup:
 	@tools/setup.sh
@@ -25,6 +25,9 @@ demo: build  ## reads 20 hand-drawn digits
 test: configure  ## all tests
 	@cmake --build --preset release
 	@ctest --preset release -j $(JOBS)
+
+test-page: build  ## the explorer's page in Chromium (needs Node.js 20.19 and npm)
+	@tools/page_tests.sh
 
 verify: build  ## compares with timm, transformers and vit-pytorch (installs them on the first run); with QKV_DATA images too
 	@tools/setup.sh verify
