@@ -29,6 +29,8 @@ class HttpServer {
     std::function<void(std::shared_ptr<Exchange>)> handle;
     /// Called when a request has ended, turned away or answered.
     std::function<void(const HttpRequest&, const Outcome&)> ended;
+    /// Headers for every answer to a request beside its own; may be empty.
+    std::function<std::vector<std::pair<std::string, std::string>>(const HttpRequest&)> headers;
     /// SIGHUP.
     std::function<void()> reload;
   };

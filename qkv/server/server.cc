@@ -69,6 +69,7 @@ struct Server::State {
              {.admit = [this](const HttpRequest& request) { return Admit(request); },
               .handle = [this](std::shared_ptr<Exchange> exchange) { Handle(std::move(exchange)); },
               .ended = [this](const HttpRequest& request, const Outcome& outcome) { Ended(request, outcome); },
+              .headers = [this](const HttpRequest& request) { return Cors(request); },
               .reload = [this] { Reload(); }}),
         workers(static_cast<size_t>(this->config().most_active) + 1) {
     AddRoutes(router, context);
@@ -98,41 +99,37 @@ struct Server::State {
 
   std::optional<HttpResponse> Admit(const HttpRequest& request) {
     ++context.admitted;
-    const auto refuse = [&](int status, std::string_view type, std::string_view why) {
-      HttpResponse response = ErrorResponse(status, type, why);
-      AddCors(request, &response);
-      return response;
-    };
     if (!IsOwnHost(request)) {
-      return refuse(403, "permission_error", "this server is not called by that name; its owner can add it to hosts");
+      return ErrorResponse(403, "permission_error",
+                           "this server is not called by that name; its owner can add it to hosts");
     }
     const bool foreign = !IsOwnOrigin(request);
     if (foreign && !Contains(config().origins, request.Header("origin"))) {
-      return refuse(403, "permission_error",
-                    "pages of other origins may not call this server; its owner can add origins");
+      return ErrorResponse(403, "permission_error",
+                           "pages of other origins may not call this server; its owner can add origins");
     }
-    if (foreign && request.method == "OPTIONS") return Preflight(request);
+    if (foreign && request.method == "OPTIONS") return Preflight();
     Match match;
     try {
       match = router.Find(request);
     } catch (const HttpError& error) {
-      HttpResponse response = refuse(error.status(), error.type(), error.what());
+      HttpResponse response = ErrorResponse(error.status(), error.type(), error.what());
       if (error.status() == 405) response.headers.emplace_back("Allow", router.Methods(request));
       return response;
     }
     if (!match.route->open && !HasKey(request)) {
-      HttpResponse response = refuse(401, "authentication_error", "expected the header Authorization: Bearer KEY");
+      HttpResponse response =
+          ErrorResponse(401, "authentication_error", "expected the header Authorization: Bearer KEY");
       response.headers.emplace_back("WWW-Authenticate", "Bearer");
       return response;
     }
-    if (!match.route->light && context.active >= config().most_active) return Busy(request);
+    if (!match.route->light && context.active >= config().most_active) return Busy();
     return std::nullopt;
   }
 
-  HttpResponse Busy(const HttpRequest& request) {
+  HttpResponse Busy() const {
     HttpResponse response = ErrorResponse(429, "rate_limit_error", "the server works on as many requests as it takes");
     response.headers = {{"Retry-After", std::to_string(context.RetryAfter())}};
-    AddCors(request, &response);
     return response;
   }
 
@@ -143,29 +140,28 @@ struct Server::State {
     return SameKey(given, config().api_key);
   }
 
-  HttpResponse Preflight(const HttpRequest& request) const {
+  static HttpResponse Preflight() {
     HttpResponse response{.status = 204, .type = ""};
     response.headers = {
         {"Access-Control-Allow-Methods", "GET, HEAD, POST"},
         {"Access-Control-Allow-Headers", "Authorization, Content-Type, Inference-Header-Content-Length"},
         {"Access-Control-Max-Age", "600"}};
-    AddCors(request, &response);
     return response;
   }
 
-  void AddCors(const HttpRequest& request, HttpResponse* response) const {
+  // Tells a browser that a page of another origin may read the answer.
+  std::vector<std::pair<std::string, std::string>> Cors(const HttpRequest& request) const {
     const std::string_view origin = request.Header("origin");
-    if (origin.empty() || IsOwnOrigin(request) || !Contains(config().origins, origin)) return;
-    response->headers.emplace_back("Access-Control-Allow-Origin", origin);
-    response->headers.emplace_back("Access-Control-Expose-Headers",
-                                   "X-Request-Id, Retry-After, Inference-Header-Content-Length");
-    response->headers.emplace_back("Vary", "Origin");
+    if (origin.empty() || IsOwnOrigin(request) || !Contains(config().origins, origin)) return {};
+    return {{"Access-Control-Allow-Origin", std::string(origin)},
+            {"Access-Control-Expose-Headers", "X-Request-Id, Retry-After, Inference-Header-Content-Length"},
+            {"Vary", "Origin"}};
   }
 
   void Handle(std::shared_ptr<Exchange> exchange) {
     const Match match = router.Find(exchange->request());
     if (match.route->light) return Answer(std::move(exchange), match);
-    if (context.active >= config().most_active) return exchange->Respond(Busy(exchange->request()));
+    if (context.active >= config().most_active) return exchange->Respond(Busy());
     ++context.active;
     boost::asio::post(workers, [this, exchange = std::move(exchange), match]() mutable {
       Answer(std::move(exchange), match);
@@ -179,7 +175,6 @@ struct Server::State {
     Call call{exchange, match.parameters, [exchange, until] { return exchange->cancelled() || Clock::now() > until; }};
     std::optional<HttpResponse> response = Respond(call, *match.route);
     if (!response) return;
-    AddCors(exchange->request(), &*response);
     exchange->Respond(std::move(*response));
   }
 

@@ -1,0 +1,323 @@
+#include "qkv/server/session.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <boost/asio/write.hpp>
+#include <cctype>
+#include <ctime>
+#include <random>
+#include <sstream>
+#include <string_view>
+
+namespace qkv::server {
+namespace {
+
+constexpr int64_t kMaxUnsent = int64_t{4} << 20;       // bytes of a stream that its client has not taken
+constexpr int64_t kMaxLingering = int64_t{256} << 20;  // bytes of a refused body that are read and dropped
+constexpr double kLingerSeconds = 2;
+
+// A client's own id, if it is fit for logs, else a new one.
+std::string RequestId(std::string_view given) {
+  const auto fit = [](unsigned char c) { return std::isalnum(c) || c == '-' || c == '_' || c == '.'; };
+  if (!given.empty() && given.size() <= 128 && std::all_of(given.begin(), given.end(), fit)) return std::string(given);
+  static std::mt19937_64 random(std::random_device{}());
+  return fmt::format("{:016x}", random());
+}
+
+// RFC 9110's form of now.
+std::string HttpDate() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  std::array<char, 64> text;
+  return {text.data(), std::strftime(text.data(), text.size(), "%a, %d %b %Y %H:%M:%S GMT", &parts)};
+}
+
+// Why a request could not be read, as an answer; without a status if there is nobody to tell.
+std::pair<int, std::string_view> StatusOf(const ErrorCode& error) {
+  if (error == http::error::body_limit) return {413, "the request's body is larger than this server takes"};
+  if (error == http::error::header_limit) return {431, "the request's header is larger than this server takes"};
+  if (error == beast::error::timeout) return {408, "the request did not arrive in time"};
+  if (error == http::error::end_of_stream || error == http::error::partial_message) return {0, ""};
+  if (error.category() == make_error_code(http::error::bad_method).category()) {
+    return {400, "the request is not well-formed HTTP"};
+  }
+  return {0, ""};
+}
+
+// What a handler holds. Every call is posted to the server's thread.
+class Reply final : public Exchange {
+ public:
+  Reply(std::shared_ptr<Session> session, HttpRequest request, std::shared_ptr<std::atomic<bool>> cancelled)
+      : session_(std::move(session)), cancelled_(std::move(cancelled)), unsent_(session_->unsent()) {
+    request_ = std::move(request);
+  }
+  ~Reply() override {
+    if (!answered_) {
+      Respond(ErrorResponse(500, "server_error", "the request was not answered"));
+    } else if (streaming_) {
+      EndStream();
+    }
+  }
+
+  bool cancelled() const override { return *cancelled_; }
+
+  void Respond(HttpResponse response) override {
+    answered_ = true;
+    session_->Post(
+        [session = session_, response = std::move(response)]() mutable { session->Write(std::move(response), false); });
+  }
+  void BeginStream(HttpResponse head) override {
+    answered_ = streaming_ = true;
+    session_->Post([session = session_, head = std::move(head)]() mutable { session->BeginStream(std::move(head)); });
+  }
+  bool Send(std::string piece) override {
+    if (cancelled() || *unsent_ > kMaxUnsent) return false;
+    *unsent_ += std::ssize(piece);
+    session_->Post(
+        [session = session_, piece = std::move(piece)]() mutable { session->Queue(std::move(piece), false); });
+    return true;
+  }
+  void EndStream() override {
+    streaming_ = false;
+    session_->Post([session = session_] { session->Queue("", true); });
+  }
+
+ private:
+  std::shared_ptr<Session> session_;
+  std::shared_ptr<std::atomic<bool>> cancelled_;
+  std::shared_ptr<std::atomic<int64_t>> unsent_;
+  bool answered_ = false, streaming_ = false;
+};
+
+}  // namespace
+
+void Session::ReadHeader(double seconds) {
+  phase_ = Phase::kIdle;
+  parser_.emplace();
+  parser_->header_limit(kMaxHeader);
+  parser_->body_limit(static_cast<uint64_t>(state_->limits.body));
+  stream_.expires_after(Seconds(seconds));
+  http::async_read_header(stream_, buffer_, *parser_,
+                          [self = shared_from_this()](const ErrorCode& error, size_t) { self->OnHeader(error); });
+}
+
+void Session::OnHeader(const ErrorCode& error) {
+  if (left_) return;
+  ++turn_;
+  request_ = {};
+  request_.peer = peer_;
+  outcome_ = {};
+  began_ = Clock::now();
+  cancelled_ = std::make_shared<std::atomic<bool>>(false);
+  unsent_ = std::make_shared<std::atomic<int64_t>>(0);
+  const bool nothing = parser_->get().target().empty() && !parser_->is_header_done();
+  if (error && (nothing && error == beast::error::timeout)) return Close();  // no request had begun
+  phase_ = Phase::kReading;
+  const auto& message = parser_->get();
+  version_ = message.version();
+  keep_alive_ = message.keep_alive();
+  request_.method = message.method_string();
+  head_only_ = message.method() == http::verb::head;
+  for (const auto& field : message) {
+    std::string name(field.name_string());
+    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+    request_.headers.emplace(std::move(name), field.value());
+  }
+  request_.id = RequestId(request_.Header("x-request-id"));
+  if (error) return FailToRead(error);
+  std::optional<HttpResponse> refusal;
+  try {
+    ParseTarget({message.target().data(), message.target().size()}, &request_);
+    outcome_.admitted = true;
+    refusal = state_->hooks.admit(request_);
+  } catch (const HttpError& wrong) {
+    refusal = ErrorResponse(wrong.status(), wrong.type(), wrong.what());
+  }
+  const bool chunked = message.chunked();
+  const int64_t length = chunked ? state_->limits.body : static_cast<int64_t>(parser_->content_length().value_or(0));
+  if (!refusal && length > state_->limits.bodies - state_->bodies) {
+    refusal = ErrorResponse(429, "rate_limit_error", "the server holds as many requests as its memory allows");
+  }
+  if (refusal) {
+    const bool body_follows = chunked || length > 0;
+    return Write(std::move(*refusal), body_follows);
+  }
+  reserved_ = length;
+  state_->bodies += reserved_;
+  if (beast::iequals(message[http::field::expect], "100-continue")) {
+    static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
+    net::async_write(stream_, net::buffer(kContinue), [self = shared_from_this()](const ErrorCode& failed, size_t) {
+      if (failed) return self->Close();
+      self->ReadBody();
+    });
+    return;
+  }
+  ReadBody();
+}
+
+void Session::ReadBody() {
+  stream_.expires_after(Seconds(state_->limits.transfer_seconds));
+  http::async_read(stream_, buffer_, *parser_,
+                   [self = shared_from_this()](const ErrorCode& error, size_t) { self->OnBody(error); });
+}
+
+void Session::OnBody(const ErrorCode& error) {
+  if (left_) return;
+  if (error) return FailToRead(error);
+  stream_.expires_never();
+  phase_ = Phase::kWorking;
+  HttpRequest whole = request_;  // logs need the rest of it afterwards
+  whole.body = std::move(parser_->get().body());
+  Watch();
+  state_->hooks.handle(std::make_shared<Reply>(shared_from_this(), std::move(whole), cancelled_));
+}
+
+void Session::FailToRead(const ErrorCode& error) {
+  const auto [status, why] = StatusOf(error);
+  if (status == 0) return Close();
+  Write(ErrorResponse(status, "invalid_request_error", why), true);
+}
+
+// Notices that the client goes while its answer is being worked out.
+void Session::Watch() {
+  stream_.socket().async_wait(
+      tcp::socket::wait_read, [self = shared_from_this(), turn = turn_](const ErrorCode& error) {
+        if (error || self->left_ || turn != self->turn_ || self->phase_ == Phase::kIdle) return;
+        char next = 0;
+        ErrorCode state;
+        self->stream_.socket().non_blocking(true, state);
+        const size_t got = self->stream_.socket().receive(net::buffer(&next, 1), tcp::socket::message_peek, state);
+        if (state == net::error::would_block || state == net::error::try_again) return self->Watch();
+        if (state || got == 0) {
+          *self->cancelled_ = true;
+          if (self->phase_ == Phase::kWorking) self->keep_alive_ = false;
+        }
+        // Else the next request is there already; whether its sender goes shows when it is written to.
+      });
+}
+
+http::response<http::string_body> Session::Message(HttpResponse& response, bool close_after) const {
+  http::response<http::string_body> message(static_cast<http::status>(response.status), version_);
+  message.set(http::field::server, "qkv");
+  message.set(http::field::date, HttpDate());
+  if (!response.type.empty()) message.set(http::field::content_type, response.type);
+  message.set("X-Request-Id", request_.id);
+  message.set("X-Content-Type-Options", "nosniff");
+  for (const auto& [name, value] : response.headers) message.set(name, value);
+  if (state_->hooks.headers) {
+    for (const auto& [name, value] : state_->hooks.headers(request_)) message.set(name, value);
+  }
+  message.keep_alive(keep_alive_ && !close_after && !state_->stopping);
+  return message;
+}
+
+void Session::Write(HttpResponse response, bool close_after) {
+  if (left_) return;
+  phase_ = Phase::kWriting;
+  outcome_.status = response.status;
+  outcome_.sent = std::ssize(response.body);
+  response_ = Message(response, close_after);
+  response_->content_length(response.body.size());
+  if (!head_only_) response_->body() = std::move(response.body);
+  ErrorCode ignored;
+  stream_.socket().cancel(ignored);  // Watch
+  stream_.expires_after(Seconds(state_->limits.transfer_seconds));
+  http::async_write(stream_, *response_,
+                    [self = shared_from_this(), close_after](const ErrorCode& error, size_t bytes) {
+                      self->OnWritten(error, bytes, close_after);
+                    });
+}
+
+void Session::OnWritten(const ErrorCode& error, size_t, bool close_after) {
+  if (left_) return;
+  response_.reset();
+  if (error) return Leave(), stream_.close();
+  const bool bad_reading = close_after;
+  Ended(false);
+  Release();
+  if (bad_reading) return Linger(kMaxLingering);
+  if (!keep_alive_ || state_->stopping) return Close();
+  ReadHeader(state_->limits.idle_seconds);
+}
+
+// An answer to a request that was not read to its end: a connection that is closed at once would be reset, and its
+// client could lose the answer.
+void Session::Linger(int64_t left) {
+  phase_ = Phase::kIdle;
+  ErrorCode ignored;
+  stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
+  stream_.expires_after(Seconds(kLingerSeconds));
+  buffer_.clear();
+  stream_.async_read_some(buffer_.prepare(64 << 10),
+                          [self = shared_from_this(), left](const ErrorCode& error, size_t got) {
+                            if (self->left_) return;
+                            if (error || left <= static_cast<int64_t>(got)) return self->Close();
+                            self->Linger(left - static_cast<int64_t>(got));
+                          });
+}
+
+void Session::BeginStream(HttpResponse head) {
+  if (left_) return;
+  phase_ = Phase::kWriting;
+  outcome_.status = head.status;
+  chunked_ = version_ >= 11;
+  if (!chunked_) keep_alive_ = false;
+  std::string first = std::move(head.body);
+  http::response<http::string_body> message = Message(head, false);
+  if (chunked_) message.chunked(true);
+  std::ostringstream header;
+  header << message.base();
+  pieces_.clear();
+  last_queued_ = false;
+  pieces_.push_back(std::move(header).str());
+  if (!first.empty()) {
+    Queue(std::move(first), false);
+  } else {
+    WriteQueue();
+  }
+}
+
+void Session::Queue(std::string piece, bool last) {
+  if (left_ || last_queued_) return;
+  last_queued_ = last;
+  outcome_.sent += std::ssize(piece);
+  *unsent_ -= std::ssize(piece);
+  if (!piece.empty())
+    pieces_.push_back(chunked_ ? fmt::format("{:x}\r\n{}\r\n", piece.size(), piece) : std::move(piece));
+  if (last && chunked_) pieces_.emplace_back("0\r\n\r\n");
+  WriteQueue();
+}
+
+void Session::WriteQueue() {
+  if (sending_ || left_) return;
+  if (pieces_.empty()) {
+    if (!last_queued_) return;
+    ErrorCode ignored;
+    stream_.socket().cancel(ignored);
+    return OnWritten({}, 0, false);
+  }
+  sending_ = true;
+  *unsent_ += std::ssize(pieces_.front());
+  stream_.expires_after(Seconds(state_->limits.transfer_seconds));
+  net::async_write(stream_, net::buffer(pieces_.front()), [self = shared_from_this()](const ErrorCode& error, size_t) {
+    self->sending_ = false;
+    if (self->left_) return;
+    *self->unsent_ -= std::ssize(self->pieces_.front());
+    self->pieces_.pop_front();
+    if (error) return self->Abort();
+    self->WriteQueue();
+  });
+}
+
+void Session::Ended(bool client_left) {
+  outcome_.client_left = client_left;
+  outcome_.seconds = std::chrono::duration<double>(Clock::now() - began_).count();
+  if (client_left && outcome_.status == 0) outcome_.status = 499;
+  phase_ = Phase::kIdle;
+  if (state_->hooks.ended) state_->hooks.ended(request_, outcome_);
+}
+
+}  // namespace qkv::server

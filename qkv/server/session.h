@@ -1,0 +1,150 @@
+// A connection of the HTTP server and what all of them share. Internal to http_server.cc and session.cc.
+#pragma once
+
+#include <atomic>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/beast/core.hpp>
+#include <boost/beast/http.hpp>
+#include <chrono>
+#include <cmath>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "qkv/server/http_server.h"
+
+namespace qkv::server {
+
+class Session;
+
+// Short names of a library whose own are long.
+namespace beast = boost::beast;
+namespace http = beast::http;
+namespace net = boost::asio;
+using net::ip::tcp;
+using Clock = std::chrono::steady_clock;
+using ErrorCode = boost::system::error_code;
+
+inline Clock::duration Seconds(double seconds) { return std::chrono::milliseconds(std::llround(1000 * seconds)); }
+
+/// What the connections share. All of it belongs to the thread of HttpServer::Run, but for `stopping`.
+struct HttpServer::State : std::enable_shared_from_this<State> {
+  State(Limits limits_given, Hooks hooks_given) : limits(limits_given), hooks(std::move(hooks_given)) {}
+
+  void Accept();
+  void Open(tcp::socket socket);
+  void Left(Session* session);
+  void Drain();
+  void Abort();  // what is not answered yet
+  void EndIfDone();
+  void AwaitSignals();
+
+  net::io_context context{1};
+  net::executor_work_guard<net::io_context::executor_type> work = net::make_work_guard(context);
+  tcp::acceptor acceptor{context};
+  net::signal_set signals{context};
+  net::steady_timer deadline{context}, grace{context}, pause{context};
+  const Limits limits;
+  const Hooks hooks;
+  std::string address;
+  double drain_seconds = 0;
+  std::atomic<bool> stopping{false};
+  std::set<Session*> sessions;  // that are open
+  bool full = false;            // nothing is accepted until one has left
+  int64_t bodies = 0;           // bytes reserved for bodies
+};
+
+inline constexpr uint32_t kMaxHeader = 16 << 10;  // bytes of a request's
+
+/// One connection: reads requests one after the other and writes their answers. Its members are called on the thread of
+/// HttpServer::Run; others reach it by Post.
+class Session : public std::enable_shared_from_this<Session> {
+ public:
+  Session(std::shared_ptr<HttpServer::State> state, tcp::socket socket)
+      : state_(std::move(state)), stream_(std::move(socket)), buffer_(kMaxHeader + (64 << 10)) {
+    ErrorCode ignored;
+    stream_.socket().set_option(tcp::no_delay(true), ignored);
+    const tcp::endpoint peer = stream_.socket().remote_endpoint(ignored);
+    if (!ignored) peer_ = peer.address().to_string();
+  }
+
+  void Begin() { ReadHeader(state_->limits.header_seconds); }
+  bool idle() const { return phase_ == Phase::kIdle; }
+  template <typename F>
+  void Post(F&& f) {
+    net::post(state_->context, std::forward<F>(f));
+  }
+
+  // Gives everything up.
+  void Abort() {
+    *cancelled_ = true;
+    Close();
+  }
+  void Close() {
+    ErrorCode ignored;
+    stream_.socket().shutdown(tcp::socket::shutdown_both, ignored);
+    stream_.close();
+    Leave();
+  }
+
+  void Write(HttpResponse response, bool close_after);
+  void BeginStream(HttpResponse head);
+  void Queue(std::string piece, bool last);
+  std::shared_ptr<std::atomic<int64_t>> unsent() const { return unsent_; }
+
+ private:
+  enum class Phase { kIdle, kReading, kWorking, kWriting };
+
+  void ReadHeader(double seconds);
+  void OnHeader(const ErrorCode& error);
+  void ReadBody();
+  void OnBody(const ErrorCode& error);
+  void Watch();
+  void FailToRead(const ErrorCode& error);
+  void Linger(int64_t left);
+  void OnWritten(const ErrorCode& error, size_t bytes, bool close_after);
+  void WriteQueue();
+  void Ended(bool client_left);
+  void Leave() {
+    if (left_) return;
+    left_ = true;
+    if (phase_ == Phase::kWorking || phase_ == Phase::kWriting) Ended(true);
+    Release();
+    state_->Left(this);
+  }
+  void Release() {
+    state_->bodies -= reserved_;
+    reserved_ = 0;
+  }
+  http::response<http::string_body> Message(HttpResponse& response, bool close_after) const;
+
+  std::shared_ptr<HttpServer::State> state_;
+  beast::tcp_stream stream_;
+  beast::flat_buffer buffer_;
+  std::optional<http::request_parser<http::string_body>> parser_;
+  std::string peer_;
+  // Of one request:
+  HttpRequest request_;
+  Outcome outcome_;
+  Clock::time_point began_;
+  std::shared_ptr<std::atomic<bool>> cancelled_ = std::make_shared<std::atomic<bool>>(false);
+  std::shared_ptr<std::atomic<int64_t>> unsent_ = std::make_shared<std::atomic<int64_t>>(0);
+  int64_t reserved_ = 0;
+  unsigned version_ = 11;
+  bool keep_alive_ = false, head_only_ = false;
+  std::optional<http::response<http::string_body>> response_;
+  std::deque<std::string> pieces_;  // of a stream, framed
+  bool chunked_ = false, last_queued_ = false, sending_ = false;
+  Phase phase_ = Phase::kIdle;
+  uint64_t turn_ = 0;  // of requests, for handlers that come late
+  bool left_ = false;
+};
+
+}  // namespace qkv::server
