@@ -99,7 +99,7 @@ struct Server::State {
   std::optional<HttpResponse> Admit(const HttpRequest& request) {
     ++context.admitted;
     const auto refuse = [&](int status, std::string_view type, std::string_view why) {
-      HttpResponse response = ErrorResponse(status, type, why);
+      HttpResponse response = ErrorResponse(status, type, why, request.path);
       AddCors(request, &response);
       return response;
     };
@@ -130,7 +130,8 @@ struct Server::State {
   }
 
   HttpResponse Busy(const HttpRequest& request) {
-    HttpResponse response = ErrorResponse(429, "rate_limit_error", "the server works on as many requests as it takes");
+    HttpResponse response =
+        ErrorResponse(429, "rate_limit_error", "the server works on as many requests as it takes", request.path);
     response.headers = {{"Retry-After", std::to_string(context.RetryAfter())}};
     AddCors(request, &response);
     return response;
@@ -188,17 +189,18 @@ struct Server::State {
     try {
       return route.handler(call);
     } catch (const HttpError& error) {
-      return ErrorResponse(error.status(), error.type(), error.what());
+      return ErrorResponse(error.status(), error.type(), error.what(), request.path);
     } catch (const Error& error) {
-      return ErrorResponse(400, "invalid_request_error", error.what());
+      return ErrorResponse(400, "invalid_request_error", error.what(), request.path);
     } catch (const Cancelled&) {
-      return ErrorResponse(503, "timeout_error", "the request was given up before it was computed");
+      return ErrorResponse(503, "timeout_error", "the request was given up before it was computed", request.path);
     } catch (const std::bad_alloc&) {
       Write("error", "memory", {{"id", request.id}, {"path", request.path}});
-      return ErrorResponse(503, "server_error", "the server is out of memory for this request");
+      return ErrorResponse(503, "server_error", "the server is out of memory for this request", request.path);
     } catch (const std::exception& error) {
       Write("error", "fault", {{"id", request.id}, {"path", request.path}, {"detail", error.what()}});
-      return ErrorResponse(500, "server_error", "the server failed; its log says more under this request's id");
+      return ErrorResponse(500, "server_error", "the server failed; its log says more under this request's id",
+                           request.path);
     }
   }
 
