@@ -15,8 +15,9 @@ namespace qkv::server {
 /// A request on its way to its answer, in a handler's hands.
 struct Call {
   std::shared_ptr<Exchange> exchange;
-  std::map<std::string, std::string> parameters;  // of the path: "{model}"
-  std::function<bool()> cancelled;                // nobody waits any more, or the time is over
+  std::map<std::string, std::string> parameters;             // of the path: "{model}"
+  std::function<bool()> cancelled;                           // nobody waits any more, or the time is over
+  std::vector<std::pair<std::string, std::string>> headers;  // for handlers that answer through the exchange (CORS)
 
   const HttpRequest& request() const { return exchange->request(); }
 };

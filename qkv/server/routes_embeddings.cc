@@ -29,7 +29,7 @@ Item ImageItem(const io::Json& url, const std::string& name) {
 // A part of a message, or an item of "input": a text, {"type": "text", "text"}, {"type": "image_url", "image_url"}.
 Item ParsePart(const io::Json& part, const std::string& name) {
   if (part.is_string()) return {.text = part.get<std::string>()};
-  if (part.is_object()) {
+  if (part.is_object() && part.value("type", io::Json("")).is_string()) {
     if (part.contains("text") && part["text"].is_string()) return {.text = part["text"].get<std::string>()};
     if (part.contains("image_url")) return ImageItem(part["image_url"], name);
     if (part.contains("image")) return ImageItem(part["image"], name);

@@ -165,23 +165,33 @@ struct Server::State {
 
   void Handle(std::shared_ptr<Exchange> exchange) {
     const Match match = router.Find(exchange->request());
-    if (match.route->light) return Answer(std::move(exchange), match);
+    if (match.route->light) return Send(*exchange, Answer(exchange, match));
     if (context.active >= config().most_active) return exchange->Respond(Busy(exchange->request()));
     ++context.active;
-    boost::asio::post(workers, [this, exchange = std::move(exchange), match]() mutable {
-      Answer(std::move(exchange), match);
-      --context.active;
+    boost::asio::post(workers, [this, exchange = std::move(exchange), match] {
+      std::optional<HttpResponse> response = Answer(exchange, match);
+      --context.active;  // before its client knows, who may ask again at once
+      Send(*exchange, std::move(response));
     });
   }
 
-  void Answer(std::shared_ptr<Exchange> exchange, const Match& match) {
+  static void Send(Exchange& exchange, std::optional<HttpResponse> response) {
+    if (response) exchange.Respond(std::move(*response));
+  }
+
+  // Nothing if the handler has answered.
+  std::optional<HttpResponse> Answer(const std::shared_ptr<Exchange>& exchange, const Match& match) {
     const Clock::time_point until =
         Clock::now() + std::chrono::milliseconds(static_cast<int64_t>(1000 * config().request_seconds));
-    Call call{exchange, match.parameters, [exchange, until] { return exchange->cancelled() || Clock::now() > until; }};
+    Call call{.exchange = exchange, .parameters = match.parameters, .cancelled = [exchange, until] {
+                return exchange->cancelled() || Clock::now() > until;
+              }};
+    HttpResponse stream;
+    AddCors(exchange->request(), &stream);
+    call.headers = std::move(stream.headers);
     std::optional<HttpResponse> response = Respond(call, *match.route);
-    if (!response) return;
-    AddCors(exchange->request(), &*response);
-    exchange->Respond(std::move(*response));
+    if (response) AddCors(exchange->request(), &*response);
+    return response;
   }
 
   std::optional<HttpResponse> Respond(Call& call, const Route& route) {
