@@ -57,6 +57,8 @@ if(TARGET qkv_cli)
   install(FILES ${completions}/_qkv DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions COMPONENT program)
   install(FILES ${completions}/qkv.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d
           COMPONENT program)
+  install(FILES ${PROJECT_SOURCE_DIR}/packaging/qkv.service ${PROJECT_SOURCE_DIR}/docs/nginx.conf
+          DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/qkv/examples COMPONENT program)
   foreach(model digits-merged digits-shared english-italian synopsis)
     install(DIRECTORY ${PROJECT_SOURCE_DIR}/models/${model} DESTINATION ${CMAKE_INSTALL_DATADIR}/qkv/models
             COMPONENT program)

@@ -117,6 +117,33 @@ case $1 in
     printf '\001\0\0\0\0\0\0\0\031\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0aaaaaaaa' >> "$2/images"
     exit
     ;;
+  request)
+    # The kind, and what is read.
+    printf '\000/v2/models/a%%2Fb/infer?x=%%41&y&z=' > "$2/target"
+    printf '\001multipart/form-data; boundary="b"\n--b\r\nContent-Disposition: form-data; name="entries"\r\n\r\n{"clip":' \
+      > "$2/form"
+    printf '{"visual":{"modelName":"m"}}}\r\n--b\r\nContent-Disposition: form-data; name=image; filename="a"\r\n\r\nx\r\n--b--' \
+      >> "$2/form"
+    printf '\002{"top":3,"threshold":0.5,"rollout":true,"prompts":["a","b"],"images":["data:image/png;base64,eHk="]}' > "$2/json"
+    printf '\003--b\r\nContent-Disposition: form-data; name="top"\r\n\r\n3\r\n--b--\r\n' > "$2/fields"
+    printf '\004\377\377{"id":"a","inputs":[{"name":"x","datatype":"FP32","shape":[1,2],"data":[[1,2.5]]},' > "$2/tensors"
+    printf '{"name":"y","datatype":"BYTES","shape":[1],"data":["text"]}],"outputs":[{"name":"o","parameters":' >> "$2/tensors"
+    printf '{"classification":2,"binary_data":true}}],"parameters":{"binary_data_output":false}}' >> "$2/tensors"
+    printf '\004\142\000{"inputs":[{"name":"x","datatype":"BYTES","shape":[1],"parameters":{"binary_data_size":6  }}]}    ' \
+      > "$2/binary"
+    printf '\002\000\000\000ab' >> "$2/binary"
+    printf '\005{"clip":{"textual":{"modelName":"m","options":{"language":"de"}}}}' > "$2/entries"
+    printf '\006data:image/png;base64,aGFs\r\nbG8-_w==' > "$2/base64"
+    exit
+    ;;
+  server_config)
+    cp tests/server/models.yaml "$2/models"
+    printf 'address: 0.0.0.0\nport: 0\nhosts: [a]\norigins: []\nexplorer: false\nlog: true\nmemory: 8 GB\nthreads: 2\nlimits:\n' > "$2/all"
+    printf '  {body: 1MB, bodies: 2MB, connections: 3, pixels: 4, active: 5, batch: 6, delay_ms: 7.5, request_seconds: 8,\n' >> "$2/all"
+    printf '   drain_seconds: 9, header_seconds: 1, idle_seconds: 2, transfer_seconds: 3}\nmodels:\n' >> "$2/all"
+    printf -- '- {id: a, path: b, dtype: int8, size: 8x9, pool: cls, labels: c, revision: "2", at_start: true}\n' >> "$2/all"
+    exit
+    ;;
   *)
     echo "seeds: no fuzzer is called $1" >&2
     exit 2

@@ -52,8 +52,7 @@ class Reader {
  public:
   explicit Reader(const std::filesystem::path& file) : file_(file), folder_(file.parent_path()) {}
 
-  ServerConfig Read() {
-    const std::string text = ReadFile(file_, kMaxFileBytes);
+  ServerConfig Read(const std::string& text) {
     YAML::Node root;
     try {
       root = YAML::Load(text);
@@ -181,7 +180,13 @@ class Reader {
 
 }  // namespace
 
-ServerConfig ReadServerConfig(const std::filesystem::path& file) { return Reader(file).Read(); }
+ServerConfig ParseServerConfig(const std::string& text, const std::filesystem::path& file) {
+  return Reader(file).Read(text);
+}
+
+ServerConfig ReadServerConfig(const std::filesystem::path& file) {
+  return ParseServerConfig(ReadFile(file, kMaxFileBytes), file);
+}
 
 std::string ReadKeyFile(const std::filesystem::path& file) {
   std::string key = ReadFile(file, 4096);

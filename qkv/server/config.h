@@ -48,6 +48,8 @@ struct ServerConfig {
 /// Reads YAML. Paths are relative to the file. Throws Error, with the file and the line, for a key that there is not, a
 /// value that does not fit, and a model id given twice.
 ServerConfig ReadServerConfig(const std::filesystem::path& file);
+/// The same of the file's text.
+ServerConfig ParseServerConfig(const std::string& text, const std::filesystem::path& file);
 
 /// The first line of a file that holds a key. Throws Error if it is empty.
 std::string ReadKeyFile(const std::filesystem::path& file);

@@ -10,8 +10,9 @@ bool EventStream::Write(std::string_view data) {
   std::string event = fmt::format("data: {}\n\n", data);
   if (begun_) return call_.exchange->Send(std::move(event));
   begun_ = true;
-  call_.exchange->BeginStream(
-      {.type = "text/event-stream", .body = std::move(event), .headers = {{"Cache-Control", "no-cache"}}});
+  HttpResponse head{.type = "text/event-stream", .body = std::move(event)};
+  head.headers.emplace_back("Cache-Control", "no-cache");
+  call_.exchange->BeginStream(std::move(head));
   return !call_.exchange->cancelled();
 }
 

@@ -10,6 +10,8 @@ namespace {
 constexpr size_t kMostStops = 16, kLongestStop = 1000;
 // A search holds the keys and values of all its beams.
 constexpr int64_t kMostBeams = 64;
+// What JSON's numbers hold in every language.
+constexpr int64_t kGreatestSeed = (int64_t{1} << 53) - 1;
 
 }  // namespace
 
@@ -34,14 +36,14 @@ model::GenerationSettings SettingsOf(const RequestInput& input, model::Generatio
   s.max_tokens = input.Integer("max_tokens", s.max_tokens, 1, 1'000'000);
   s.min_tokens = input.Integer("min_tokens", s.min_tokens, 0, 1'000'000);
   s.beams = input.Integer("beams", s.beams, 1, kMostBeams);
-  s.length_penalty = input.Number("length_penalty", s.length_penalty, -1000, 1000);
+  s.length_penalty = input.Number("length_penalty", s.length_penalty, -10, 10);
   s.no_repeat_ngram = input.Integer("no_repeat_ngram", s.no_repeat_ngram, 0, 1'000'000);
   s.repetition_penalty = input.Number("repetition_penalty", s.repetition_penalty, 1e-3, 1e3);
   s.sampling.temperature = input.Number("temperature", s.sampling.temperature, 0, 1e6);
   s.sampling.top_k = input.Integer("top_k", s.sampling.top_k, 0, 1'000'000);
   s.sampling.top_p = input.Number("top_p", s.sampling.top_p, 1e-6, 1);
   s.sampling.min_p = input.Number("min_p", s.sampling.min_p, 0, 1);
-  s.sampling.seed = static_cast<uint64_t>(input.Integer("seed", 0, 0, INT64_MAX));
+  s.sampling.seed = static_cast<uint64_t>(input.Integer("seed", 0, 0, kGreatestSeed));
   // A search draws nothing, and drawing is no search: the one that was asked for counts.
   if (input.Has("beams") && s.beams > 1 && !input.Has("temperature")) s.sampling.temperature = 0;
   if (input.Has("temperature") && s.sampling.temperature > 0 && !input.Has("beams")) s.beams = 1;

@@ -21,8 +21,9 @@ std::string HttpRequest::MediaType() const {
   return type;
 }
 
-HttpResponse ErrorResponse(int status, std::string_view type, std::string_view message) {
-  const io::Json error = {{"error", {{"message", message}, {"type", type}, {"code", status}}}};
+HttpResponse ErrorResponse(int status, std::string_view type, std::string_view message, std::string_view path) {
+  io::Json error = {{"error", {{"message", message}, {"type", type}, {"code", status}}}};
+  if (path == "/v2" || path.starts_with("/v2/")) error["error"] = message;
   HttpResponse response{.status = status, .body = app::JsonLine(error)};
   if (status == 429 || status == 503) response.headers.emplace_back("Retry-After", "1");
   return response;

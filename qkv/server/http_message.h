@@ -50,8 +50,9 @@ class HttpError : public Error {
   std::string type_;
 };
 
-/// {"error": {"message", "type", "code": the status}}; of 429 and 503 with Retry-After.
-HttpResponse ErrorResponse(int status, std::string_view type, std::string_view message);
+/// {"error": {"message", "type", "code": the status}}; of 429 and 503 with Retry-After. path: of the request; under /v2
+/// it is {"error": the message}, as that protocol has it.
+HttpResponse ErrorResponse(int status, std::string_view type, std::string_view message, std::string_view path = {});
 
 /// Splits and decodes a request's target. Throws HttpError 400 if it is not well formed.
 void ParseTarget(std::string_view target, HttpRequest* request);

@@ -49,7 +49,7 @@ io::Json ParseObject(std::string_view body) {
 }
 
 RequestInput::RequestInput(const HttpRequest& request) {
-  for (const auto& [name, value] : request.query) fields_[name] = value;
+  for (const auto& [name, value] : request.query) fields_[name] = value, words_.insert(name);
   const std::string type = request.MediaType();
   if (type == "application/json" || (type.empty() && request.body.starts_with('{'))) {
     ReadJson(request);
@@ -65,7 +65,9 @@ RequestInput::RequestInput(const HttpRequest& request) {
 }
 
 void RequestInput::ReadJson(const HttpRequest& request) {
-  fields_.update(ParseObject(request.body));
+  const io::Json given = ParseObject(request.body);
+  for (const auto& [name, value] : given.items()) RequireNew(name);
+  fields_.update(given);
   if (Has("image")) images_.push_back({"image", ImageBytes(Text("image"), "image")});
   if (!Has("images")) return;
   const std::vector<std::string> list = Texts("images");
@@ -75,12 +77,18 @@ void RequestInput::ReadJson(const HttpRequest& request) {
   }
 }
 
+void RequestInput::RequireNew(const std::string& name) const {
+  if (fields_.contains(name)) Wrong(name, "it once, in the query or in the body");
+}
+
 void RequestInput::ReadForm(const HttpRequest& request) {
   for (const FormPart& part : ParseMultipart(request.Header("content-type"), request.body)) {
     if (part.is_file) {
       images_.push_back({part.filename.empty() ? part.name : part.filename, std::string(part.body)});
     } else {
+      RequireNew(part.name);
       fields_[part.name] = std::string(part.body);
+      words_.insert(part.name);
     }
   }
 }
@@ -104,7 +112,7 @@ int64_t RequestInput::Integer(std::string_view name, int64_t usual, int64_t leas
   if (!Has(name)) return usual;
   const io::Json& value = fields_[std::string(name)];
   int64_t number = 0;
-  const bool fits = value.is_string() ? Parse(value.get<std::string>(), &number)
+  const bool fits = IsWord(name) ? Parse(value.get<std::string>(), &number)
                     : value.is_number_unsigned()
                         ? (number = static_cast<int64_t>(std::min<uint64_t>(value.get<uint64_t>(), INT64_MAX)), true)
                     : value.is_number_integer() ? (number = value.get<int64_t>(), true)
@@ -117,8 +125,8 @@ double RequestInput::Number(std::string_view name, double usual, double least, d
   if (!Has(name)) return usual;
   const io::Json& value = fields_[std::string(name)];
   double number = 0;
-  const bool fits = value.is_string() ? Parse(value.get<std::string>(), &number)
-                                      : value.is_number() && (number = value.get<double>(), true);
+  const bool fits = IsWord(name) ? Parse(value.get<std::string>(), &number)
+                                 : value.is_number() && (number = value.get<double>(), true);
   if (!fits || !std::isfinite(number) || number < least || number > most) {
     Wrong(name, fmt::format("a number from {} to {}", least, most));
   }
@@ -129,8 +137,8 @@ bool RequestInput::Flag(std::string_view name, bool usual) const {
   if (!Has(name)) return usual;
   const io::Json& value = fields_[std::string(name)];
   if (value.is_boolean()) return value.get<bool>();
-  if (value == "true" || value == "1") return true;
-  if (value == "false" || value == "0") return false;
+  if (IsWord(name) && (value == "true" || value == "1")) return true;
+  if (IsWord(name) && (value == "false" || value == "0")) return false;
   Wrong(name, "true or false");
 }
 

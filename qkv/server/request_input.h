@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -50,8 +51,12 @@ class RequestInput {
  private:
   void ReadJson(const HttpRequest& request);
   void ReadForm(const HttpRequest& request);
+  /// Throws HttpError 400 for a field that is there already.
+  void RequireNew(const std::string& name) const;
+  bool IsWord(std::string_view name) const { return words_.contains(name); }
 
   io::Json fields_ = io::Json::object();
+  std::set<std::string, std::less<>> words_;  // fields of forms and queries, whose numbers and switches are texts
   std::vector<Upload> images_;
 };
 

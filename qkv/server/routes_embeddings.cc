@@ -6,7 +6,7 @@
 #include "qkv/report/base64.h"
 #include "qkv/server/images.h"
 #include "qkv/server/routes.h"
-#include "qkv/server/tasks.h"
+#include "qkv/server/vectors.h"
 
 namespace qkv::server {
 namespace {
@@ -29,7 +29,7 @@ Item ImageItem(const io::Json& url, const std::string& name) {
 // A part of a message, or an item of "input": a text, {"type": "text", "text"}, {"type": "image_url", "image_url"}.
 Item ParsePart(const io::Json& part, const std::string& name) {
   if (part.is_string()) return {.text = part.get<std::string>()};
-  if (part.is_object()) {
+  if (part.is_object() && part.value("type", io::Json("")).is_string()) {
     if (part.contains("text") && part["text"].is_string()) return {.text = part["text"].get<std::string>()};
     if (part.contains("image_url")) return ImageItem(part["image_url"], name);
     if (part.contains("image")) return ImageItem(part["image"], name);
@@ -91,19 +91,11 @@ void EmbedImages(Context& context, const Call& call, const std::shared_ptr<const
     if (items[i].is_image) places.push_back(i), images.push_back(items[i].image);
   }
   if (images.empty()) return;
-  const model::Model& encoder = RequireImageModel(*model);
-  const bool pooled = model->pooling() == app::Pooling::kModel;
-  PassTask task(model, pooled ? app::Wanted::kPooled : app::Wanted::kTokens, PixelsOf(context, encoder, images));
-  context.Compute(task, call);
-  for (size_t i = 0; i < places.size(); ++i) {
-    const Tensor<float>& result = task.Results()[i];
-    app::Embedding embedding = app::PoolEmbedding(encoder, model->pooling(), images[i].name, result);
-    if (model->towers() != nullptr) {
-      const View<float> row(embedding.values.data(), {1, std::ssize(embedding.values)});
-      Require(model::NormaliseRows(row) < 0, "{}: its vector has no direction", images[i].name);
-    }
-    (*vectors)[places[i]] = std::move(embedding.values);
-  }
+  std::vector<std::string> names;
+  for (const Upload& image : images) names.push_back(image.name);
+  std::vector<std::vector<float>> found =
+      ImageVectors(context, call, model, PixelsOf(context, RequireImageModel(*model), images), names);
+  for (size_t i = 0; i < places.size(); ++i) (*vectors)[places[i]] = std::move(found[i]);
 }
 
 void EmbedTexts(Context& context, const Call& call, const std::shared_ptr<const LoadedModel>& model,
@@ -113,21 +105,8 @@ void EmbedTexts(Context& context, const Call& call, const std::shared_ptr<const 
   for (size_t i = 0; i < items.size(); ++i) {
     if (!items[i].is_image) places.push_back(i), texts.push_back(items[i].text);
   }
-  if (texts.empty()) return;
-  const bool reads_texts = model->texts() != nullptr ||
-                           (model->language() != nullptr && !model->language()->checkpoint().description.decoder);
-  if (!reads_texts) {
-    throw HttpError(
-        400, "invalid_request_error",
-        FormatShown("model {} gives no vectors of texts, expected CLIP, SigLIP or an encoder", model->id()));
-  }
-  EmbedTask task(model, texts);
-  context.Compute(task, call);
-  const int64_t width = task.vectors().dim(1);
-  for (size_t i = 0; i < places.size(); ++i) {
-    const float* row = task.vectors().view().row(static_cast<int64_t>(i));
-    (*vectors)[places[i]].assign(row, row + width);
-  }
+  std::vector<std::vector<float>> found = TextVectors(context, call, model, std::move(texts));
+  for (size_t i = 0; i < places.size(); ++i) (*vectors)[places[i]] = std::move(found[i]);
 }
 
 // Cuts a vector to its first numbers and makes it of unit length again, as OpenAI's "dimensions" does.

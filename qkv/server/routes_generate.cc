@@ -47,7 +47,6 @@ io::Json AnswerOf(Form form, const std::string& request, const std::string& mode
 std::string PromptOf(const RequestInput& input) {
   const std::vector<std::string> prompts = input.Texts("prompt");
   if (prompts.size() == 1) return prompts[0];
-  if (prompts.empty() && !input.Has("prompt")) return "";
   throw HttpError(400, "invalid_request_error", "prompt: expected one text");
 }
 

@@ -104,20 +104,22 @@ HttpResponse Index(Context& context, Call& call) {
   return {.body = app::JsonLine(list)};
 }
 
-HttpResponse Load(Context& context, Call& call) {
+// Loads or drops one. Its owner has configured it, so a client's configuration is refused.
+HttpResponse Move(Context& context, Call& call, bool load) {
   if (!call.request().body.empty()) {
     const io::Json json = ParseObject(call.request().body);
-    if (json.contains("parameters") && !json["parameters"].empty()) {
+    const io::Json parameters = json.value("parameters", io::Json::object());
+    if (!parameters.is_object() || (load && !parameters.empty())) {
       throw HttpError(400, "invalid_request_error",
-                      "parameters: models are loaded as the server's owner configured them");
+                      "parameters: expected an object, and none to load a model: its configuration is the server's");
     }
   }
-  context.models().Get(call.parameters.at("model"));
-  return {.body = "{}"};
-}
-
-HttpResponse Unload(Context& context, Call& call) {
-  context.models().Unload(call.parameters.at("model"));
+  const std::string& id = call.parameters.at("model");
+  if (load) {
+    context.models().Get(id);
+  } else {
+    context.models().Unload(id);
+  }
   return {.body = "{}"};
 }
 
@@ -150,9 +152,10 @@ void AddInferenceRoutes(Router& router, Context& context) {
   AddModel(router, context, "/v2/models/{model}");
   AddModel(router, context, "/v2/models/{model}/versions/{version}");
   light("POST", "/v2/repository/index", false, [&context](Call& call) { return Index(context, call); });
-  router.Add({"POST", "/v2/repository/models/{model}/load", [&context](Call& call) { return Load(context, call); }});
   router.Add(
-      {"POST", "/v2/repository/models/{model}/unload", [&context](Call& call) { return Unload(context, call); }});
+      {"POST", "/v2/repository/models/{model}/load", [&context](Call& call) { return Move(context, call, true); }});
+  router.Add(
+      {"POST", "/v2/repository/models/{model}/unload", [&context](Call& call) { return Move(context, call, false); }});
 }
 
 }  // namespace qkv::server

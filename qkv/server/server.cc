@@ -101,34 +101,35 @@ struct Server::State {
     ++context.admitted;
     if (!IsOwnHost(request)) {
       return ErrorResponse(403, "permission_error",
-                           "this server is not called by that name; its owner can add it to hosts");
+                           "this server is not called by that name; its owner can add it to hosts", request.path);
     }
     const bool foreign = !IsOwnOrigin(request);
     if (foreign && !Contains(config().origins, request.Header("origin"))) {
       return ErrorResponse(403, "permission_error",
-                           "pages of other origins may not call this server; its owner can add origins");
+                           "pages of other origins may not call this server; its owner can add origins", request.path);
     }
     if (foreign && request.method == "OPTIONS") return Preflight();
     Match match;
     try {
       match = router.Find(request);
     } catch (const HttpError& error) {
-      HttpResponse response = ErrorResponse(error.status(), error.type(), error.what());
+      HttpResponse response = ErrorResponse(error.status(), error.type(), error.what(), request.path);
       if (error.status() == 405) response.headers.emplace_back("Allow", router.Methods(request));
       return response;
     }
     if (!match.route->open && !HasKey(request)) {
       HttpResponse response =
-          ErrorResponse(401, "authentication_error", "expected the header Authorization: Bearer KEY");
+          ErrorResponse(401, "authentication_error", "expected the header Authorization: Bearer KEY", request.path);
       response.headers.emplace_back("WWW-Authenticate", "Bearer");
       return response;
     }
-    if (!match.route->light && context.active >= config().most_active) return Busy();
+    if (!match.route->light && context.active >= config().most_active) return Busy(request);
     return std::nullopt;
   }
 
-  HttpResponse Busy() const {
-    HttpResponse response = ErrorResponse(429, "rate_limit_error", "the server works on as many requests as it takes");
+  HttpResponse Busy(const HttpRequest& request) const {
+    HttpResponse response =
+        ErrorResponse(429, "rate_limit_error", "the server works on as many requests as it takes", request.path);
     response.headers = {{"Retry-After", std::to_string(context.RetryAfter())}};
     return response;
   }
@@ -160,22 +161,28 @@ struct Server::State {
 
   void Handle(std::shared_ptr<Exchange> exchange) {
     const Match match = router.Find(exchange->request());
-    if (match.route->light) return Answer(std::move(exchange), match);
-    if (context.active >= config().most_active) return exchange->Respond(Busy());
+    if (match.route->light) return Send(*exchange, Answer(exchange, match));
+    if (context.active >= config().most_active) return exchange->Respond(Busy(exchange->request()));
     ++context.active;
-    boost::asio::post(workers, [this, exchange = std::move(exchange), match]() mutable {
-      Answer(std::move(exchange), match);
-      --context.active;
+    boost::asio::post(workers, [this, exchange = std::move(exchange), match] {
+      std::optional<HttpResponse> response = Answer(exchange, match);
+      --context.active;  // before its client knows, who may ask again at once
+      Send(*exchange, std::move(response));
     });
   }
 
-  void Answer(std::shared_ptr<Exchange> exchange, const Match& match) {
+  static void Send(Exchange& exchange, std::optional<HttpResponse> response) {
+    if (response) exchange.Respond(std::move(*response));
+  }
+
+  // Nothing if the handler has answered.
+  std::optional<HttpResponse> Answer(const std::shared_ptr<Exchange>& exchange, const Match& match) {
     const Clock::time_point until =
         Clock::now() + std::chrono::milliseconds(static_cast<int64_t>(1000 * config().request_seconds));
-    Call call{exchange, match.parameters, [exchange, until] { return exchange->cancelled() || Clock::now() > until; }};
-    std::optional<HttpResponse> response = Respond(call, *match.route);
-    if (!response) return;
-    exchange->Respond(std::move(*response));
+    Call call{.exchange = exchange, .parameters = match.parameters, .cancelled = [exchange, until] {
+                return exchange->cancelled() || Clock::now() > until;
+              }};
+    return Respond(call, *match.route);
   }
 
   std::optional<HttpResponse> Respond(Call& call, const Route& route) {
@@ -183,17 +190,18 @@ struct Server::State {
     try {
       return route.handler(call);
     } catch (const HttpError& error) {
-      return ErrorResponse(error.status(), error.type(), error.what());
+      return ErrorResponse(error.status(), error.type(), error.what(), request.path);
     } catch (const Error& error) {
-      return ErrorResponse(400, "invalid_request_error", error.what());
+      return ErrorResponse(400, "invalid_request_error", error.what(), request.path);
     } catch (const Cancelled&) {
-      return ErrorResponse(503, "timeout_error", "the request was given up before it was computed");
+      return ErrorResponse(503, "timeout_error", "the request was given up before it was computed", request.path);
     } catch (const std::bad_alloc&) {
       Write("error", "memory", {{"id", request.id}, {"path", request.path}});
-      return ErrorResponse(503, "server_error", "the server is out of memory for this request");
+      return ErrorResponse(503, "server_error", "the server is out of memory for this request", request.path);
     } catch (const std::exception& error) {
       Write("error", "fault", {{"id", request.id}, {"path", request.path}, {"detail", error.what()}});
-      return ErrorResponse(500, "server_error", "the server failed; its log says more under this request's id");
+      return ErrorResponse(500, "server_error", "the server failed; its log says more under this request's id",
+                           request.path);
     }
   }
 

@@ -56,7 +56,7 @@ class Reply final : public Exchange {
   }
   ~Reply() override {
     if (!answered_) {
-      Respond(ErrorResponse(500, "server_error", "the request was not answered"));
+      Respond(ErrorResponse(500, "server_error", "the request was not answered", request_.path));
     } else if (streaming_) {
       EndStream();
     }
@@ -134,12 +134,13 @@ void Session::OnHeader(const ErrorCode& error) {
     outcome_.admitted = true;
     refusal = state_->hooks.admit(request_);
   } catch (const HttpError& wrong) {
-    refusal = ErrorResponse(wrong.status(), wrong.type(), wrong.what());
+    refusal = ErrorResponse(wrong.status(), wrong.type(), wrong.what(), request_.path);
   }
   const bool chunked = message.chunked();
   const int64_t length = chunked ? state_->limits.body : static_cast<int64_t>(parser_->content_length().value_or(0));
   if (!refusal && length > state_->limits.bodies - state_->bodies) {
-    refusal = ErrorResponse(429, "rate_limit_error", "the server holds as many requests as its memory allows");
+    refusal =
+        ErrorResponse(429, "rate_limit_error", "the server holds as many requests as its memory allows", request_.path);
   }
   if (refusal) {
     const bool body_follows = chunked || length > 0;
@@ -178,7 +179,7 @@ void Session::OnBody(const ErrorCode& error) {
 void Session::FailToRead(const ErrorCode& error) {
   const auto [status, why] = StatusOf(error);
   if (status == 0) return Close();
-  Write(ErrorResponse(status, "invalid_request_error", why), true);
+  Write(ErrorResponse(status, "invalid_request_error", why, request_.path), true);
 }
 
 // Notices that the client goes while its answer is being worked out.

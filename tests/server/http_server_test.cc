@@ -1,0 +1,323 @@
+// The transport over real sockets: what it takes, what it limits, how it ends.
+#include "qkv/server/http_server.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <future>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "tests/server/client.h"
+#include "tests/support/errors.h"
+
+namespace qkv::server {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Answers with the request's body, until another handler is set.
+class Running {
+ public:
+  explicit Running(const Limits& limits = {}, double drain_seconds = 5)
+      : server_("127.0.0.1", 0, limits,
+                {.admit = [this](const HttpRequest& r) { return admit ? admit(r) : std::nullopt; },
+                 .handle = [this](std::shared_ptr<Exchange> exchange) { handle(std::move(exchange)); },
+                 .ended =
+                     [this](const HttpRequest&, const Outcome& outcome) {
+                       const std::lock_guard lock(mutex_);
+                       outcomes_.push_back(outcome);
+                     }}),
+        port_(server_.port()),
+        thread_([this, drain_seconds] { server_.Run(drain_seconds); }) {}
+  ~Running() { End(); }
+
+  void End() {
+    if (!thread_.joinable()) return;
+    server_.Stop();
+    thread_.join();
+  }
+  uint16_t port() const { return port_; }
+  HttpServer& server() { return server_; }
+  std::vector<Outcome> outcomes() {
+    const std::lock_guard lock(mutex_);
+    return outcomes_;
+  }
+
+  std::function<std::optional<HttpResponse>(const HttpRequest&)> admit;
+  std::function<void(std::shared_ptr<Exchange>)> handle = [](std::shared_ptr<Exchange> exchange) {
+    exchange->Respond({.type = "text/plain", .body = exchange->request().path + " " + exchange->request().body});
+  };
+
+ private:
+  std::mutex mutex_;
+  std::vector<Outcome> outcomes_;
+  HttpServer server_;
+  uint16_t port_;
+  std::thread thread_;
+};
+
+std::string Get(std::string_view path, std::string_view more = "") {
+  return fmt::format("GET {} HTTP/1.1\r\nHost: 127.0.0.1\r\n{}\r\n", path, more);
+}
+std::string Post(std::string_view path, std::string_view body, std::string_view more = "") {
+  return fmt::format("POST {} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {}\r\n{}\r\n{}", path, body.size(), more,
+                     body);
+}
+
+TEST(HttpServer, KeepsConnectionsAndAnswersInOrder) {
+  Running running;
+  Client client(running.port());
+  client.Send(Get("/a"));
+  EXPECT_EQ(client.Read().body, "/a ");
+  client.Send(Post("/b", "one") + Post("/c", "two") + Get("/d"));  // pipelined
+  EXPECT_EQ(client.Read().body, "/b one");
+  EXPECT_EQ(client.Read().body, "/c two");
+  EXPECT_EQ(client.Read().body, "/d ");
+  client.Send(Get("/e", "Connection: close\r\n"));
+  EXPECT_EQ(client.Read().body, "/e ");
+  EXPECT_TRUE(client.IsClosed());
+  EXPECT_EQ(running.outcomes().size(), 5u);
+}
+
+TEST(HttpServer, ClosesAfterHttp10) {
+  Running running;
+  Client client(running.port());
+  client.Send("GET /a HTTP/1.0\r\n\r\n");
+  EXPECT_EQ(client.Read().body, "/a ");
+  EXPECT_TRUE(client.IsClosed());
+}
+
+TEST(HttpServer, TakesChunkedBodies) {
+  Running running;
+  Client client(running.port());
+  client.Send("POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n");
+  std::this_thread::sleep_for(20ms);
+  client.Send("2;x=y\r\nde\r\n0\r\n\r\n");
+  EXPECT_EQ(client.Read().body, "/a abcde");
+}
+
+TEST(HttpServer, SaysContinue) {
+  Running running;
+  Client client(running.port());
+  client.Send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n");
+  EXPECT_EQ(client.ReadOne().status, 100);
+  client.Send("abc");
+  EXPECT_EQ(client.Read().body, "/a abc");
+  // A body that is too large is not asked for.
+  Running small({.body = 2});
+  Client other(small.port());
+  other.Send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n");
+  EXPECT_EQ(other.ReadOne().status, 413);
+}
+
+TEST(HttpServer, AnswersHeadWithoutABody) {
+  Running running;
+  Client client(running.port());
+  client.Send("HEAD /abc HTTP/1.1\r\nHost: a\r\n\r\n");
+  const Answer answer = client.Read(/*head=*/true);
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_EQ(answer.headers.at("content-length"), "5");
+  client.Send(Get("/d"));
+  EXPECT_EQ(client.Read().body, "/d ");
+}
+
+TEST(HttpServer, NamesRequests) {
+  Running running;
+  Client client(running.port());
+  client.Send(Get("/", "X-Request-Id: abc-1\r\n"));
+  EXPECT_EQ(client.Read().headers.at("x-request-id"), "abc-1");
+  client.Send(Get("/", "X-Request-Id: a b\"c\r\n"));
+  EXPECT_EQ(client.Read().headers.at("x-request-id").size(), 16u);
+}
+
+TEST(HttpServer, RefusesWhatIsNotWellFormed) {
+  Running running;
+  for (const std::string bytes : {"nonsense\r\n\r\n", "GET /a HTTP/7.0\r\n\r\n", "GET /%zz HTTP/1.1\r\nHost: a\r\n\r\n",
+                                  "POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n",
+                                  "POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\na",
+                                  "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n",
+                                  "GET http://other/ HTTP/1.1\r\nHost: a\r\n\r\n"}) {
+    Client client(running.port());
+    client.Send(bytes);
+    EXPECT_EQ(client.Read().status, 400) << bytes;
+  }
+}
+
+TEST(HttpServer, LimitsHeaderAndBody) {
+  Running running({.body = 10});
+  Client header(running.port());
+  header.Send(Get("/", "A: " + std::string(100'000, 'x') + "\r\n"));
+  EXPECT_EQ(header.Read().status, 431);
+  Client body(running.port());
+  body.Send(Post("/", "12345678901"));
+  EXPECT_EQ(body.Read().status, 413);
+  EXPECT_TRUE(body.IsClosed());
+  Client chunked(running.port());
+  chunked.Send("POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n8\r\n12345678\r\n8\r\n12345678\r\n");
+  EXPECT_EQ(chunked.Read().status, 413);
+  Client fits(running.port());
+  fits.Send(Post("/", "1234567890"));
+  EXPECT_EQ(fits.Read().status, 200);
+}
+
+TEST(HttpServer, LimitsAllBodiesTogether) {
+  Running running({.body = 100, .bodies = 150});
+  Client first(running.port());
+  first.Send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n");
+  std::this_thread::sleep_for(50ms);
+  Client second(running.port());
+  second.Send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n");
+  const Answer refused = second.Read();
+  EXPECT_EQ(refused.status, 429);
+  EXPECT_TRUE(refused.headers.contains("retry-after"));
+  first.Send(std::string(100, 'x'));
+  EXPECT_EQ(first.Read().status, 200);
+  Client third(running.port());
+  third.Send(Post("/a", std::string(100, 'x')));
+  EXPECT_EQ(third.Read().status, 200);
+}
+
+TEST(HttpServer, GivesUpSlowClients) {
+  Running running({.header_seconds = 0.2, .idle_seconds = 0.2, .transfer_seconds = 0.2});
+  Client header(running.port());
+  header.Send("GET /a HTTP/1.1\r\nHost: a\r\n");
+  EXPECT_TRUE(header.IsClosed());
+  Client body(running.port());
+  body.Send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc");
+  EXPECT_TRUE(body.IsClosed());
+  Client nothing(running.port());
+  EXPECT_TRUE(nothing.IsClosed());
+  Client idle(running.port());
+  idle.Send(Get("/a"));
+  EXPECT_EQ(idle.Read().status, 200);
+  EXPECT_TRUE(idle.IsClosed());
+}
+
+TEST(HttpServer, LimitsConnections) {
+  Running running({.connections = 1});
+  auto first = std::make_unique<Client>(running.port());
+  first->Send(Get("/a"));
+  EXPECT_EQ(first->Read().status, 200);
+  Client second(running.port());
+  second.Send(Get("/b"));
+  auto answer = std::async(std::launch::async, [&] { return second.Read().body; });
+  EXPECT_EQ(answer.wait_for(100ms), std::future_status::timeout);
+  first.reset();
+  EXPECT_EQ(answer.get(), "/b ");
+}
+
+TEST(HttpServer, TurnsRequestsAwayBeforeTheirBody) {
+  Running running;
+  running.admit = [](const HttpRequest&) { return ErrorResponse(429, "rate_limit_error", "later"); };
+  Client client(running.port());
+  client.Send("POST /v2/models HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n");
+  const Answer answer = client.Read();
+  EXPECT_EQ(answer.status, 429);
+  EXPECT_EQ(answer.headers.at("connection"), "close");
+}
+
+TEST(HttpServer, StreamsAndNoticesThatTheClientGoes) {
+  Running running;
+  std::promise<bool> noticed;
+  running.handle = [&](std::shared_ptr<Exchange> exchange) {
+    std::thread([&noticed, exchange] {
+      exchange->BeginStream({.type = "text/event-stream", .body = "data: 0\n\n"});
+      for (int i = 1; i <= 3; ++i) exchange->Send(fmt::format("data: {}\n\n", i));
+      if (exchange->request().path == "/all") return exchange->EndStream();
+      for (int i = 0; i < 500 && !exchange->cancelled(); ++i) {
+        exchange->Send("data: more\n\n");
+        std::this_thread::sleep_for(10ms);
+      }
+      noticed.set_value(exchange->cancelled());
+    }).detach();
+  };
+  Client client(running.port());
+  client.Send(Get("/all"));
+  EXPECT_EQ(client.Read().body, "data: 0\n\ndata: 1\n\ndata: 2\n\ndata: 3\n\n");
+  client.Send("GET /all HTTP/1.0\r\n\r\n");
+  EXPECT_EQ(client.Read().body, "data: 0\n\ndata: 1\n\ndata: 2\n\ndata: 3\n\n");
+  Client leaving(running.port());
+  leaving.Send(Get("/long"));
+  std::this_thread::sleep_for(50ms);
+  leaving.Close();
+  EXPECT_TRUE(noticed.get_future().get());
+}
+
+TEST(HttpServer, TellsAHandlerThatTheClientHasGone) {
+  Running running;
+  std::promise<bool> noticed;
+  running.handle = [&](std::shared_ptr<Exchange> exchange) {
+    std::thread([&noticed, exchange] {
+      for (int i = 0; i < 500 && !exchange->cancelled(); ++i) std::this_thread::sleep_for(10ms);
+      noticed.set_value(exchange->cancelled());
+      exchange->Respond({});
+    }).detach();
+  };
+  Client client(running.port());
+  client.Send(Get("/a"));
+  std::this_thread::sleep_for(50ms);
+  client.Close();
+  EXPECT_TRUE(noticed.get_future().get());
+}
+
+TEST(HttpServer, AnswersForAHandlerThatDoesNot) {
+  Running running;
+  running.handle = [](std::shared_ptr<Exchange>) {};
+  Client client(running.port());
+  client.Send(Get("/a"));
+  EXPECT_EQ(client.Read().status, 500);
+}
+
+TEST(HttpServer, AnswersWhatHasBegunAtItsEnd) {
+  Running running;
+  std::promise<void> begun;
+  running.handle = [&](std::shared_ptr<Exchange> exchange) {
+    begun.set_value();
+    std::thread([exchange] {
+      std::this_thread::sleep_for(300ms);
+      exchange->Respond({.body = "late"});
+    }).detach();
+  };
+  Client working(running.port()), idle(running.port());
+  working.Send(Get("/a"));
+  begun.get_future().get();
+  running.server().Stop();
+  const Answer answer = working.Read();
+  EXPECT_EQ(answer.body, "late");
+  EXPECT_EQ(answer.headers.at("connection"), "close");
+  EXPECT_TRUE(working.IsClosed());
+  EXPECT_TRUE(idle.IsClosed());
+  running.End();
+  EXPECT_NE(ErrorMessage([&] { Client(running.port()); }), "");
+}
+
+TEST(HttpServer, GivesUpWhatTakesTooLongAtItsEnd) {
+  Running running({}, /*drain_seconds=*/0.3);
+  std::promise<void> begun;
+  std::promise<bool> cancelled;
+  running.handle = [&](std::shared_ptr<Exchange> exchange) {
+    begun.set_value();
+    std::thread([&, exchange] {
+      for (int i = 0; i < 500 && !exchange->cancelled(); ++i) std::this_thread::sleep_for(10ms);
+      cancelled.set_value(exchange->cancelled());
+    }).detach();
+  };
+  Client client(running.port());
+  client.Send(Get("/a"));
+  begun.get_future().get();
+  running.server().Stop();
+  EXPECT_TRUE(cancelled.get_future().get());
+}
+
+TEST(HttpServer, RefusesAddressesThatItCannotHave) {
+  Running running;
+  EXPECT_NE(ErrorMessage([&] { HttpServer("127.0.0.1", running.port(), {}, {}); }).find("cannot listen"),
+            std::string::npos);
+  EXPECT_NE(ErrorMessage([&] { HttpServer("example.org", 0, {}, {}); }).find("expected an IP address"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace qkv::server

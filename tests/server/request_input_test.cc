@@ -1,0 +1,121 @@
+#include "qkv/server/request_input.h"
+
+#include <gtest/gtest.h>
+
+#include "qkv/report/base64.h"
+#include "tests/support/errors.h"
+
+namespace qkv::server {
+namespace {
+
+HttpRequest Request(const std::string& type, const std::string& body, const std::string& target = "/x") {
+  HttpRequest request{.method = "POST", .body = body};
+  if (!type.empty()) request.headers["content-type"] = type;
+  ParseTarget(target, &request);
+  return request;
+}
+RequestInput Json(const std::string& body, const std::string& target = "/x") {
+  return RequestInput(Request("application/json; charset=utf-8", body, target));
+}
+
+TEST(Base64, IsDecodedAsStrictlyAsItMust) {
+  EXPECT_EQ(report::FromBase64("aGFsbG8="), "hallo");
+  EXPECT_EQ(report::FromBase64("aGFsbG8"), "hallo");
+  EXPECT_EQ(report::FromBase64("aGFs\r\nbG8="), "hallo");
+  EXPECT_EQ(report::FromBase64("-_-_"), report::FromBase64("+/+/"));
+  EXPECT_EQ(report::FromBase64(""), "");
+  for (const std::string wrong : {"a", "aGFsbG8=x", "aGF*", "aG=s"}) EXPECT_FALSE(report::FromBase64(wrong)) << wrong;
+  std::string bytes;
+  for (int i = 0; i < 256; ++i) bytes += static_cast<char>(i);
+  EXPECT_EQ(report::FromBase64(report::Base64(std::as_bytes(std::span(bytes)))), bytes);
+}
+
+TEST(RequestInput, ReadsJson) {
+  const RequestInput input = Json(
+      R"({"a": 3, "b": 0.5, "c": true, "d": "x", "e": ["x", "y"], "f": null, "image": "data:image/png;base64,eHk="})");
+  EXPECT_EQ(input.Integer("a", 1, 0, 10), 3);
+  EXPECT_EQ(input.Number("b", 1, 0, 1), 0.5);
+  EXPECT_EQ(input.Number("a", 1, 0, 10), 3);
+  EXPECT_TRUE(input.Flag("c"));
+  EXPECT_EQ(input.Text("d"), "x");
+  EXPECT_EQ(input.Texts("d"), std::vector<std::string>{"x"});
+  EXPECT_EQ(input.Texts("e").size(), 2u);
+  EXPECT_FALSE(input.Has("f"));
+  EXPECT_EQ(input.Integer("missing", 7, 0, 10), 7);
+  ASSERT_EQ(input.images().size(), 1u);
+  EXPECT_EQ(input.images()[0].bytes, "xy");
+  EXPECT_EQ(Json(R"({"images": ["eHk=", "eHo="]})").images()[1].bytes, "xz");
+}
+
+TEST(RequestInput, IsStrictAboutJsonsTypes) {
+  const RequestInput input = Json(R"({"a": "3", "b": "true", "c": 3.5, "d": 7, "e": 18446744073709551615, "f": [1]})");
+  for (const char* name : {"a", "c", "e", "f"}) EXPECT_THROW(input.Integer(name, 1, 0, 100), HttpError) << name;
+  EXPECT_THROW(input.Number("a", 1, 0, 10), HttpError);
+  EXPECT_THROW(input.Flag("b"), HttpError);
+  EXPECT_THROW(input.Text("d"), HttpError);
+  EXPECT_THROW(input.Texts("f"), HttpError);
+  EXPECT_THROW(input.Integer("d", 1, 8, 10), HttpError);
+  EXPECT_NE(ErrorMessage([&] { input.Integer("d", 1, 8, 10); }).find("d: expected a whole number from 8 to 10"),
+            std::string::npos);
+}
+
+TEST(RequestInput, ReadsAnImageWithAQuery) {
+  const RequestInput input(Request("image/png", "bytes", "/x?top=3&rollout=true&threshold=0.25&name=a%20b+c"));
+  EXPECT_EQ(input.Integer("top", 1, 0, 10), 3);
+  EXPECT_TRUE(input.Flag("rollout"));
+  EXPECT_EQ(input.Number("threshold", 1, 0, 1), 0.25);
+  EXPECT_EQ(input.RequireImages()[0].bytes, "bytes");
+  EXPECT_THROW(input.Integer("name", 1, 0, 10), HttpError);
+  EXPECT_THROW(input.Flag("name"), HttpError);
+  EXPECT_EQ(RequestInput(Request("application/octet-stream", "bytes")).images().size(), 1u);
+}
+
+TEST(RequestInput, ReadsAForm) {
+  const RequestInput input(
+      Request("multipart/form-data; boundary=b",
+              "--b\r\nContent-Disposition: form-data; name=\"image\"; filename=\"7.png\"\r\n\r\nxy\r\n"
+              "--b\r\nContent-Disposition: form-data; name=\"top\"\r\n\r\n4\r\n--b--\r\n"));
+  EXPECT_EQ(input.Integer("top", 1, 0, 10), 4);
+  EXPECT_EQ(input.images()[0].name, "7.png");
+}
+
+TEST(RequestInput, RefusesWhatItCannotTake) {
+  EXPECT_THROW(Json(R"({"top": 3})", "/x?top=4"), HttpError);  // twice
+  EXPECT_THROW(Json("[1]"), HttpError);
+  EXPECT_THROW(Json("{"), HttpError);
+  EXPECT_THROW(Json(std::string(200, '[')), HttpError);
+  for (const std::string image :
+       {"http://127.0.0.1/a.png", "https://a.example/b", "data:image/png,xx", "data:", "*", "", "file:///a"}) {
+    EXPECT_THROW(Json(io::Json({{"image", image}}).dump()), HttpError) << image;
+  }
+  EXPECT_THROW(Json(R"({"image": 7})"), HttpError);
+  EXPECT_THROW(Json(R"({"images": [7]})"), HttpError);
+  EXPECT_THROW(Json("{}").RequireImages(), HttpError);
+  try {
+    RequestInput(Request("text/html", "x"));
+    FAIL();
+  } catch (const HttpError& error) {
+    EXPECT_EQ(error.status(), 415);
+  }
+}
+
+TEST(Target, IsDecoded) {
+  HttpRequest request;
+  ParseTarget("/a%2Fb/c?x=%41&y&z=", &request);
+  EXPECT_EQ(request.path, "/a/b/c");
+  EXPECT_EQ(request.query["x"], "A");
+  EXPECT_EQ(request.query["y"], "");
+  for (const std::string wrong : {"", "a", "*", "http://a/b", "/%", "/%zz", "/a b", "/%00", "/a#b"}) {
+    HttpRequest other;
+    EXPECT_THROW(ParseTarget(wrong, &other), HttpError) << wrong;
+  }
+}
+
+TEST(Errors, UnderV2AreTexts) {
+  EXPECT_EQ(io::Json::parse(ErrorResponse(404, "not_found_error", "no", "/v1/models").body)["error"]["message"], "no");
+  EXPECT_EQ(io::Json::parse(ErrorResponse(404, "not_found_error", "no", "/v2/models").body)["error"], "no");
+  EXPECT_TRUE(io::Json::parse(ErrorResponse(404, "not_found_error", "no", "/v22").body)["error"].is_object());
+}
+
+}  // namespace
+}  // namespace qkv::server

@@ -1,0 +1,174 @@
+// The whole server over real sockets: who may call, how much it takes, and how it ends.
+#include "qkv/server/server.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+#include <thread>
+
+#include "qkv/core/file.h"
+#include "qkv/io/json.h"
+#include "tests/server/client.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
+
+namespace qkv::server {
+namespace {
+
+class RunningServer {
+ public:
+  explicit RunningServer(ServerConfig config = {})
+      : server_(
+            [&] {
+              config.port = 0;
+              if (config.models.empty()) config.models = {{.id = "digits"}};
+              return config;
+            }(),
+            [this](const io::Json& line) { log_.push_back(line); }),
+        thread_([this] { server_.Run(); }) {}
+  ~RunningServer() { End(); }
+
+  void End() {
+    if (!thread_.joinable()) return;
+    server_.Stop();
+    thread_.join();
+  }
+  Server& server() { return server_; }
+  uint16_t port() const { return server_.port(); }
+  /// Of a server that has ended.
+  const std::vector<io::Json>& log() const { return log_; }
+
+  Answer Call(const std::string& request) const {
+    Client client(port());
+    client.Send(request);
+    return client.Read();
+  }
+
+ private:
+  std::vector<io::Json> log_;  // written by one thread at a time
+  Server server_;
+  std::thread thread_;
+};
+
+std::string Get(std::string_view path, std::string_view more = "") {
+  return fmt::format("GET {} HTTP/1.1\r\nHost: 127.0.0.1\r\n{}\r\n", path, more);
+}
+std::string Classify(int images = 1) {
+  const std::string image = ReadFile(SourceFolder() / "examples/digits/7-black.png");
+  std::string body;
+  for (int i = 0; i < images; ++i) {
+    body += "--b\r\nContent-Disposition: form-data; name=\"image\"; filename=\"7.png\"\r\n\r\n" + image + "\r\n";
+  }
+  body += "--b--\r\n";
+  return fmt::format(
+      "POST /v1/classify HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: multipart/form-data; boundary=b\r\n"
+      "Content-Length: {}\r\n\r\n{}",
+      body.size(), body);
+}
+
+TEST(Server, AnswersAndLogs) {
+  RunningServer running;
+  const Answer answer = running.Call(Classify(2));
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  const io::Json json = io::Json::parse(answer.body);
+  EXPECT_EQ(json["data"][1]["top"][0]["label"], "7");
+  EXPECT_EQ(running.Call(Get("/health")).status, 200);
+  EXPECT_EQ(running.Call(Get("/nothing")).status, 404);
+  const Answer wrong = running.Call(Get("/v1/classify"));
+  EXPECT_EQ(wrong.status, 405);
+  EXPECT_EQ(wrong.headers.at("allow"), "POST");
+  running.End();
+  const auto logged = std::count_if(running.log().begin(), running.log().end(), [](const io::Json& line) {
+    return line["event"] == "request" && line["path"] == "/v1/classify" && line["status"] == 200;
+  });
+  EXPECT_EQ(logged, 1);
+}
+
+TEST(Server, WantsItsKey) {
+  ServerConfig config;
+  config.api_key = "secret";
+  RunningServer running(config);
+  EXPECT_EQ(running.Call(Get("/v1/models")).status, 401);
+  EXPECT_EQ(running.Call(Get("/v1/models", "Authorization: Bearer secre\r\n")).status, 401);
+  EXPECT_EQ(running.Call(Get("/v1/models", "Authorization: Bearer secret\r\n")).status, 200);
+  EXPECT_EQ(running.Call(Get("/health")).status, 200);
+}
+
+TEST(Server, IsCalledByItsOwnNameAndPages) {
+  ServerConfig config;
+  config.origins = {"https://good.example"};
+  RunningServer running(config);
+  const auto by_host = [&](std::string_view host) {
+    return running.Call(fmt::format("GET /health HTTP/1.1\r\nHost: {}\r\n\r\n", host)).status;
+  };
+  EXPECT_EQ(by_host("localhost:8080"), 200);
+  EXPECT_EQ(by_host("[::1]:8080"), 200);
+  EXPECT_EQ(by_host("evil.example"), 403);
+  EXPECT_EQ(running.Call(Get("/health", "Origin: https://evil.example\r\n")).status, 403);
+  const Answer good = running.Call(Get("/health", "Origin: https://good.example\r\n"));
+  EXPECT_EQ(good.headers.at("access-control-allow-origin"), "https://good.example");
+  EXPECT_EQ(running.Call(Get("/health", "Origin: http://127.0.0.1\r\n")).status, 200);
+  const Answer preflight = running.Call(
+      "OPTIONS /v1/classify HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: https://good.example\r\n"
+      "Access-Control-Request-Method: POST\r\n\r\n");
+  EXPECT_EQ(preflight.status, 204);
+}
+
+TEST(Server, TurnsAwayWhatIsTooMuch) {
+  ServerConfig config;
+  config.most_active = 1;
+  RunningServer running(config);
+  running.Call(Classify());  // loads the model
+  std::vector<std::future<Answer>> answers;
+  for (int i = 0; i < 16; ++i) {
+    answers.push_back(std::async(std::launch::async, [&] { return running.Call(Classify(50)); }));
+  }
+  int done = 0, refused = 0;
+  for (std::future<Answer>& future : answers) {
+    const Answer answer = future.get();
+    done += answer.status == 200;
+    if (answer.status != 429) continue;
+    ++refused;
+    EXPECT_TRUE(answer.headers.contains("retry-after"));
+  }
+  EXPECT_EQ(done + refused, 16);
+  EXPECT_GE(done, 1);
+  EXPECT_GE(refused, 1);
+}
+
+TEST(Server, LosesNothingAtItsEnd) {
+  RunningServer running;
+  running.Call(Classify());
+  std::vector<std::unique_ptr<Client>> clients;
+  for (int i = 0; i < 8; ++i) {
+    clients.push_back(std::make_unique<Client>(running.port()));
+    clients.back()->Send(Classify(20));
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  running.server().Stop();
+  for (const auto& client : clients) EXPECT_EQ(client->Read().status, 200);
+  running.End();
+}
+
+TEST(Server, GivesUpWhatTakesTooLong) {
+  ServerConfig config;
+  config.request_seconds = 0.001;
+  config.batching.most_delay = std::chrono::seconds(1);
+  RunningServer running(config);
+  const Answer answer = running.Call(Classify(50));
+  EXPECT_TRUE(answer.status == 503 || answer.status == 200) << answer.status;
+}
+
+TEST(Server, SaysWhichModelCannotBeLoaded) {
+  ServerConfig config;
+  config.models = {{.id = "broken", .path = (SourceFolder() / "tests/golden/README.md").string()}};
+  RunningServer running(config);
+  const Answer answer = running.Call(Classify());
+  EXPECT_EQ(answer.status, 503);
+  EXPECT_NE(answer.body.find("broken"), std::string::npos);
+  config.models[0].at_start = true;
+  EXPECT_NE(ErrorMessage([&] { RunningServer other(config); }), "");
+}
+
+}  // namespace
+}  // namespace qkv::server
