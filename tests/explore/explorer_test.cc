@@ -192,7 +192,7 @@ TEST(Explorer, SaysWhatIsWrong) {
   EXPECT_TRUE(Has(Refusal(explorer, "pass", with({{"edits", {{{"kind", "symmetry"}, {"t", 2}}}}})), "from -1 to 1"));
   EXPECT_TRUE(Has(Refusal(explorer, "pass", with({{"edits", {{{"kind", "rank"}, {"rank", 25}}}}})), "from 1 to 24"));
   EXPECT_TRUE(Has(Refusal(explorer, "pass", with({{"edits", {{{"kind", "token"}, {"token", 50}}}}})), "from 0 to 49"));
-  EXPECT_TRUE(Has(Refusal(explorer, "relevance", with({})), "\"class\" is missing"));
+  EXPECT_TRUE(Has(Refusal(explorer, "relevance", sample), "\"class\" is missing"));
   EXPECT_TRUE(Has(Refusal(explorer, "relevance", with({{"class", 10}})), "from 0 to 9"));
   EXPECT_TRUE(Has(Refusal(explorer, "tokens", with({{"block", 0}, {"what", "sound"}})), "\"pca\" or \"similarity\""));
   EXPECT_TRUE(Has(Refusal(explorer, "smooth", with({{"step", 0}})), "[row, column]"));

@@ -234,7 +234,9 @@ TEST(OpenPass, HiddenTokensAreSeenByThemselvesAlone) {
     const int64_t q = row % weights.dim(2);
     const float* a = weights.data() + row * weights.dim(3);
     for (const int64_t k : {0, 6}) {
-      if (k != q) EXPECT_EQ(a[k], 0);
+      if (k != q) {
+        EXPECT_EQ(a[k], 0);
+      }
     }
     EXPECT_NEAR(std::accumulate(a, a + weights.dim(3), 0.0), 1, 1e-5);
   }
