@@ -102,7 +102,7 @@ Packet AnswerGauge(LoadedModel& model, const PreparedImage* image, const io::Jso
   const lab::HeadPairs pairs = lab::MakeHeadPairs(layer);
   const algebra::QueryKey& before = pairs[static_cast<size_t>(head)];
   const algebra::QueryKey after = algebra::Regauge(
-      before, MakeGauge(before.query.weight.dim(0), strength, SeedOfHead(seed, block, head)));
+      before, MakeGauge(before.query.weight.dim(0), strength, SeedOfHead(seed, block, head)).query);
   Packet answer;
   answer.arrays["wq"] = AsFloats(before.query.weight), answer.arrays["wk"] = AsFloats(before.key.weight);
   answer.arrays["wq2"] = AsFloats(after.query.weight), answer.arrays["wk2"] = AsFloats(after.key.weight);

@@ -79,7 +79,7 @@ double LoadedModel::bytes() const {
   double bytes = 0;
   if (model_) bytes += static_cast<double>(model_->weight_bytes());
   if (towers_) bytes += 2 * static_cast<double>(towers_->image().weight_bytes());
-  if (open_) bytes += open_->bytes() + sizeof(float) * static_cast<double>(open_workspace_.gradients.size());
+  if (open_) bytes += open_->bytes();
   if (language_) bytes += static_cast<double>(language_->checkpoint().tensors->bytes());
   return bytes;
 }

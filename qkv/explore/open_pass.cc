@@ -98,7 +98,7 @@ void OpenPass::Prepare(const nn::OpenOperands& operands, int64_t h, Head& head) 
                     : ProjectorOf(model_.Factors(operands.block, h, exact), *edit.rank);
   }
   for (const GaugeEdit& gauge : edit.gauges) {
-    const GaugeMaps maps = MapsOf(MakeGauge(r, gauge.strength, SeedOfHead(gauge.seed, operands.block, h)));
+    const GaugeMaps maps = MakeGauge(r, gauge.strength, SeedOfHead(gauge.seed, operands.block, h));
     query_map = Times(query_map, maps.query), key_map = Times(key_map, maps.key);
   }
   if (!query_map.empty()) {
@@ -216,8 +216,7 @@ void OpenPass::RequirePass(View<const float> pixels, int64_t kept, bool gradient
                                               6 * c.block.attention.joined_width());
   const double activations = gradients ? each * static_cast<double>(c.depth + 1)
                                        : 2 * each + N * static_cast<double>(c.block.width * c.depth);
-  RequireMemory(sizeof(float) * (matrices * N * N + activations +
-                                 (gradients ? static_cast<double>(model_.network().layout().size()) : 0)),
+  RequireMemory(sizeof(float) * (matrices * N * N + activations),
                 fmt::format("a pass of {} tokens with edits or gradients", c.tokens()));
 }
 
@@ -271,9 +270,7 @@ Tensor<float> OpenPass::Relevance(View<const float> pixels, int64_t output) {
   }
   Tensor<float> dlogits(logits.shape());
   dlogits[output] = 1;
-  workspace_.gradients.Reuse({model_.network().layout().size()});
-  std::fill_n(workspace_.gradients.data(), workspace_.gradients.size(), 0.0f);
-  model_.network().Backward(model_.weights(), dlogits, workspace_.network, workspace_.gradients);
+  model_.network().Backward(model_.weights(), dlogits, workspace_.network, {});
   Require(model::AllFinite(row_.data(), row_.size()), "relevance: the gradients hold NaN or infinity");
   return std::move(row_);
 }

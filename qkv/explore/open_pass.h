@@ -17,7 +17,6 @@ namespace qkv::explore {
 /// Scratch memory of passes, kept from one to the next.
 struct OpenWorkspace {
   train::Network<float>::Workspace network;
-  Tensor<float> gradients;  // [P], of the weights: what a backward pass writes beside what is wanted
 };
 
 class OpenPass final : public nn::OpenAttention {

@@ -120,7 +120,7 @@ void MergedBackward(const AttentionParameters<const T>& p, View<const T> x, View
   const int64_t H = p.merged.dim(0);
   for (int64_t h = 0; h < H; ++h) {
     const View<const T> of_head = OfHead(dquery, h, H);
-    simd::MatMul<T>(simd::Transposed(x), of_head, d.merged[h], true, precision);
+    if (!d.merged.empty()) simd::MatMul<T>(simd::Transposed(x), of_head, d.merged[h], true, precision);
     simd::MatMul<T>(of_head, simd::Transposed(p.merged[h]), dx, add || h > 0, precision);
   }
   if (d.key_term.empty()) return;
@@ -186,6 +186,7 @@ void PlacesForward(const Sizes& z, const AttentionParameters<const T>& p, const 
 template <typename T>
 void PlacesBackward(const Sizes& z, const AttentionCache<T>& cache, View<const T> dquery, View<const T> dkey,
                     const AttentionParameters<T>& d) {
+  if (d.bandwidth.empty() && d.query_places.empty()) return;
   ParallelFor(z.H, 1, [&](int64_t begin, int64_t end) {
     for (int64_t h = begin; h < end; ++h) {
       if (cache.bandwidth.empty()) {
@@ -284,7 +285,7 @@ void OperandsBackward(const Sizes& z, const AttentionParameters<const T>& p, con
   }
   if (s.config.kind == AttentionKind::kSymmetric) {
     const View<const T> raw = cache.raw_query;
-    ForColumnRanges(raw.dim(1), raw.dim(0), [&](int64_t begin, int64_t end) {
+    ForColumnRanges(d.eigenvalues.empty() ? 0 : raw.dim(1), raw.dim(0), [&](int64_t begin, int64_t end) {
       simd::AddRowProducts<T>(raw.at(0, begin), raw.stride(0), dquery.at(0, begin), dquery.stride(0), raw.dim(0),
                               end - begin, T(1), d.eigenvalues.data() + begin);
     });
