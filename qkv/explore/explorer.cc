@@ -20,7 +20,7 @@ namespace qkv::explore {
 namespace {
 
 io::Json DescribeLanguage(LoadedModel& model) {
-  const model::TextDescription& d = model.language().model().description();
+  const model::TextDescription& d = model.text_description();
   const bool pair = d.encoder && d.decoder;
   const model::SequenceConfig& c = d.decoder ? *d.decoder : *d.encoder;
   const nn::AttentionConfig& attention = pair ? *c.block.cross : c.block.attention;

@@ -6,6 +6,7 @@
 #include "qkv/app/model_title.h"
 #include "qkv/app/open.h"
 #include "qkv/inspect/weights.h"
+#include "qkv/model/checkpoint/text_checkpoint.h"
 
 namespace qkv::explore {
 namespace {
@@ -56,6 +57,11 @@ OpenModel& LoadedModel::open(int64_t height, int64_t width) {
     open_ = std::make_unique<OpenModel>(checkpoint(), height, width);
   }
   return *open_;
+}
+
+const model::TextDescription& LoadedModel::text_description() {
+  if (!text_description_) text_description_ = model::TextCheckpoint::Open(app::FindModel(entry_.path)).description;
+  return *text_description_;
 }
 
 const app::LanguageModel& LoadedModel::language() {

@@ -172,6 +172,55 @@ TEST(Explorer, EveryOtherCallAnswers) {
   EXPECT_EQ(plan.Find("ratio")->shape, (std::vector<int64_t>{41, 48}));
 }
 
+// Whatever the family: a pass, one with each edit that it can have, rollout, features; and relevance of a class.
+TEST(Explorer, AnswersForEveryFamily) {
+  Tensor<uint8_t> pixels({44, 52, 3});
+  for (int64_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<uint8_t>(i * 37 % 251);
+  int models = 0;
+  for (const std::string& name : GoldenNames()) {
+    Explorer explorer({.models = {{name, GoldenFolder(name).string(), ""}}});
+    const io::Json facts = explorer.Call("models", Packet()).json["models"][0];
+    ASSERT_FALSE(facts.contains("error")) << name << facts["error"];
+    Packet request;
+    request.arrays["pixels"] = MakeArray(pixels);
+    Packet image;
+    try {
+      image = explorer.Call("image", request);
+    } catch (const Error& error) {  // goldens without preprocessing, or for other images
+      EXPECT_FALSE(name.starts_with("timm")) << name << error.what();
+      continue;
+    }
+    ++models;
+    const auto call = [&](const std::string& what, io::Json json) {
+      json["image"] = image.json["image"];
+      return explorer.Call(what, Request(std::move(json)));
+    };
+    const Packet plain = call("pass", io::Json::object());
+    const int64_t L = facts["blocks"], H = facts["heads"], N = plain.Find("scales")->shape[2];
+    EXPECT_EQ(plain.Find("attention")->shape, (std::vector<int64_t>{L, H, N, N})) << name;
+    EXPECT_EQ(call("rollout", io::Json::object()).Find("weights")->shape, (std::vector<int64_t>{N, N})) << name;
+    EXPECT_EQ(call("tokens", {{"block", L - 1}}).Find("colours")->shape[2], 3) << name;
+    if (facts["exact"].empty()) {
+      EXPECT_NE(ErrorMessage([&] { call("pass", {{"edits", {{{"kind", "head"}, {"block", 0}, {"head", 0}}}}}); }), "");
+      continue;
+    }
+    for (const io::Json& listed : facts["exact"]) {
+      const std::string kind = listed;
+      io::Json edit = {{"kind", kind}};
+      if (kind == "symmetry") edit["t"] = 0.5;
+      if (kind == "rank") edit["rank"] = 1;
+      if (kind == "head") edit["block"] = L - 1, edit["head"] = H - 1;
+      if (kind == "token") edit["token"] = N - 1;
+      const Packet edited = call("pass", {{"edits", io::Json::array({edit})}});
+      EXPECT_EQ(edited.Find("attention")->shape, plain.Find("attention")->shape) << name << kind;
+    }
+    if (facts["classifier"]) {
+      EXPECT_EQ(call("relevance", {{"class", 0}}).Find("relevance")->size(), N) << name;
+    }
+  }
+  EXPECT_GE(models, 100);
+}
+
 TEST(Explorer, SaysWhatIsWrong) {
   Explorer explorer = Digits();
   EXPECT_TRUE(Has(Refusal(explorer, "paint", {}), "\"paint\" is no call"));
