@@ -1,6 +1,6 @@
-// Forward and backward passes in which each head's queries, keys, scores and weights are open: they are changed as edits
-// say, kept on request, and the gradient of a class's logit by the weights is known. Not here: passes without edits,
-// which are the engine's own (explore/passes.h).
+// Forward and backward passes in which each head's queries, keys, scores and weights are open: they are changed as
+// edits say, kept on request, and the gradient of a class's logit by the weights is known. Not here: passes without
+// edits, which are the engine's own (explore/passes.h).
 #pragma once
 
 #include <cstdint>

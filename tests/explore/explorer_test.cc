@@ -60,8 +60,8 @@ TEST(Explorer, ReadsEverySampleRight) {
     const Packet image = explorer.Call("image", Request({{"model", "digits"}, {"sample", sample.id}}));
     EXPECT_EQ(image.json["grid"], io::Json({7, 7}));
     EXPECT_GT(image.Find("png")->size(), 100);
-    const Packet pass =
-        explorer.Call("pass", Request({{"model", "digits"}, {"image", image.json["image"]}, {"blocks", io::Json::array()}}));
+    const Packet pass = explorer.Call(
+        "pass", Request({{"model", "digits"}, {"image", image.json["image"]}, {"blocks", io::Json::array()}}));
     EXPECT_EQ(pass.json["top"][0]["label"], sample.title);
     EXPECT_EQ(pass.json["top"].size(), 10u);
   }
@@ -116,8 +116,7 @@ TEST(Explorer, RolloutIsThatOfInspect) {
     // With edits that change nothing it is computed from the weights in memory.
     for (const io::Json& edits : {io::Json(), io::Json::array({{{"kind", "symmetry"}, {"t", 1}}})}) {
       const Packet rollout = explorer.Call(
-          "rollout",
-          Request({{"image", image.json["image"]}, {"start", 1}, {"discard", discard}, {"edits", edits}}));
+          "rollout", Request({{"image", image.json["image"]}, {"start", 1}, {"discard", discard}, {"edits", edits}}));
       const auto weights = rollout.Find("weights")->As<float>();
       ASSERT_EQ(static_cast<int64_t>(weights.size()), expected.size());
       for (size_t i = 0; i < weights.size(); ++i) {

@@ -183,9 +183,8 @@ TEST_P(EditsOf, AreWhatTheMatricesSay) {
           for (int64_t n = 0; n < N; ++n) mean += x[n * D + d] / static_cast<double>(N);
           for (int64_t n = 0; n < N; ++n) centred[n * D + d] -= mean;
         }
-        const algebra::QueryKey low = data
-                                          ? algebra::TruncateForData(pair, x, centred, rank, algebra::Terms::kSoftmax)
-                                          : algebra::Truncate(pair, rank, algebra::Terms::kSoftmax);
+        const algebra::QueryKey low = data ? algebra::TruncateForData(pair, x, centred, rank, algebra::Terms::kSoftmax)
+                                           : algebra::Truncate(pair, rank, algebra::Terms::kSoftmax);
         inspect::ExpectNear<float>(View<const float>(edited.attention.view()[0])[h],
                                    algebra::Softmax(algebra::Logits(low, x, x, layer.scale)),
                                    16 * golden.AttentionTolerance(),

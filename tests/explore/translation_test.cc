@@ -13,8 +13,8 @@ namespace qkv::explore {
 namespace {
 
 Explorer WithTranslator() {
-  return Explorer({.models = {{"digits", "", ""},
-                              {"translator", (SourceFolder() / "models/english-italian").string(), ""}}});
+  return Explorer(
+      {.models = {{"digits", "", ""}, {"translator", (SourceFolder() / "models/english-italian").string(), ""}}});
 }
 
 Packet Translate(Explorer& explorer, io::Json json) {
