@@ -8,6 +8,7 @@
 
 #include "qkv/app/attend.h"
 #include "qkv/builtin/digits_model.h"
+#include "qkv/core/rng.h"
 #include "qkv/inspect/rollout.h"
 #include "tests/support/difference.h"
 #include "tests/support/errors.h"
@@ -218,6 +219,62 @@ TEST(Explorer, AnswersForEveryFamily) {
     }
   }
   EXPECT_GE(models, 100);
+}
+
+// Above its memory it drops all but the model of the last call, and builds it again.
+TEST(Explorer, DropsModelsAboveItsMemory) {
+  Explorer explorer({.models = {{"digits", "", ""}, {"small", GoldenFolder("timm_grey").string(), ""}}, .memory = 1});
+  const auto logits = [&](const std::string& model) {
+    const Packet pass = explorer.Call("pass", Request({{"model", model}, {"sample", "digit-5"}}));
+    const auto values = pass.Find("logits")->As<float>();
+    return std::vector<float>(values.begin(), values.end());
+  };
+  const auto digits = logits("digits"), small = logits("small");
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(logits("digits"), digits);
+    EXPECT_EQ(logits("small"), small);
+  }
+}
+
+// Members of any type: an answer or an Error.
+TEST(Explorer, RequestsOfAnyShapeAreAnsweredOrRefused) {
+  Explorer explorer = Digits();
+  const std::vector<io::Json> values = {nullptr,
+                                        true,
+                                        -1,
+                                        0,
+                                        3,
+                                        1e300,
+                                        0.5,
+                                        "all",
+                                        "x",
+                                        io::Json::array(),
+                                        io::Json::object(),
+                                        {1, 2},
+                                        {{"kind", "rank"}, {"rank", 2}},
+                                        {{{"kind", "head"}}},
+                                        {{{"kind", "symmetry"}, {"t", 0.5}, {"blocks", {1, 1, 0}}}}};
+  const std::vector<std::string> keys = {
+      "model", "image",       "sample", "blocks", "edits",   "class", "block",   "what",     "head", "seed", "query",
+      "step",  "temperature", "sigma",  "heads",  "queries", "start", "discard", "strength", "text", "rule", "target"};
+  Rng rng(11);
+  int answered = 0, refused = 0;
+  for (const std::string& call : Explorer::Calls()) {
+    for (int i = 0; i < 60; ++i) {
+      io::Json json = {{"sample", "digit-2"}, {"block", 1}, {"class", 3}, {"head", 0}, {"query", {1, 1}}, {"step", 1}};
+      for (uint64_t n = 1 + rng.Next() % 3; n > 0; --n) {
+        json[keys[rng.Next() % keys.size()]] = values[rng.Next() % values.size()];
+      }
+      try {
+        explorer.Call(call, Encode(Request(json)));
+        ++answered;
+      } catch (const Error&) {
+        ++refused;
+      }
+    }
+  }
+  EXPECT_GT(answered, 100);
+  EXPECT_GT(refused, 100);
 }
 
 TEST(Explorer, SaysWhatIsWrong) {

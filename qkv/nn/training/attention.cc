@@ -326,7 +326,6 @@ void OpenTo(const Sizes& z, const AttentionParameters<const T>& p, const Attenti
   }
 }
 
-// Attention of the operands, into cache.joined and cache.lse.
 template <typename T>
 void Attend(const Sizes& z, const AttentionParameters<const T>& p, const AttentionSettings& s, AttentionCache<T>& cache,
             Arena& arena) {
@@ -335,15 +334,13 @@ void Attend(const Sizes& z, const AttentionParameters<const T>& p, const Attenti
   attention::Attention<T>(cache.query, cache.key, cache.value, MakeAttentionOptions<T>(s, p), joined, arena, cache.lse);
 }
 
-// The gradients of the operands, and of biases and sinks, which accumulate.
 template <typename T>
 void AttendBackward(const Sizes& z, const AttentionParameters<const T>& p, const AttentionSettings& s,
                     const AttentionCache<T>& cache, attention::BackwardTensors<T>& tensors,
                     const AttentionParameters<T>& d, Arena& arena) {
   if (s.open) {
-    return OpenTo<T>(z, p, s, cache, [&](const auto& operands) {
-      s.open->Backward(operands, tensors.dout, tensors.dq, tensors.dk, tensors.dv);
-    });
+    return OpenTo<T>(z, p, s, cache,
+                     [&](const auto& x) { s.open->Backward(x, tensors.dout, tensors.dq, tensors.dk, tensors.dv); });
   }
   if (!d.score_bias.empty()) tensors.dbias = arena.New<T>(d.score_bias.shape());
   if (!d.sinks.empty()) tensors.dsinks = arena.New<T>({z.H});
