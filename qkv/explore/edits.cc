@@ -56,11 +56,16 @@ std::string PairObstacle(EditKind kind, const model::VitConfig& c) {
 
 std::string_view Name(EditKind kind) {
   switch (kind) {
-    case EditKind::kSymmetry: return "symmetry";
-    case EditKind::kRank: return "rank";
-    case EditKind::kGauge: return "gauge";
-    case EditKind::kHead: return "head";
-    default: return "token";
+    case EditKind::kSymmetry:
+      return "symmetry";
+    case EditKind::kRank:
+      return "rank";
+    case EditKind::kGauge:
+      return "gauge";
+    case EditKind::kHead:
+      return "head";
+    default:
+      return "token";
   }
 }
 
@@ -115,8 +120,7 @@ void Edits::Add(const io::Json& edit, const model::VitConfig& config) {
     return;
   }
   const nn::AttentionConfig& attention = config.block.attention;
-  const int64_t width =
-      attention.kind == nn::AttentionKind::kMerged ? config.block.width : attention.query_width();
+  const int64_t width = attention.kind == nn::AttentionKind::kMerged ? config.block.width : attention.query_width();
   for (const int64_t block : ListField(edit, "blocks", depth_)) {
     for (const int64_t head : ListField(edit, "heads", heads_a_block_)) {
       HeadEdit& at = At(block, head);

@@ -1,8 +1,8 @@
 // Changes to a model's attention that a pass applies while it runs: what they are, which a model can have, and why not.
 //
 // They apply to each head's scores S = s · Q Kᵀ in this order, whatever their order in the request: the rank and the
-// gauge of its pair, the symmetric and the antisymmetric part, hidden keys, and whether its output is used. Several of a
-// kind add up: the lowest rank, gauges one after the other, products of t.
+// gauge of its pair, the symmetric and the antisymmetric part, hidden keys, and whether its output is used. Several of
+// a kind add up: the lowest rank, gauges one after the other, products of t.
 #pragma once
 
 #include <cstdint>
@@ -33,11 +33,11 @@ struct GaugeEdit {
 
 /// The changes of one head.
 struct HeadEdit {
-  double t = 1;                  // scores of M_s + t · M_a
-  std::optional<int64_t> rank;   // of M; none: as it is
-  bool rank_by_data = false;     // the best for this image's tokens, not for the weights
+  double t = 1;                 // scores of M_s + t · M_a
+  std::optional<int64_t> rank;  // of M; none: as it is
+  bool rank_by_data = false;    // the best for this image's tokens, not for the weights
   std::vector<GaugeEdit> gauges;
-  bool removed = false;          // its output is 0
+  bool removed = false;  // its output is 0
 
   /// Scores and weights are those of the model.
   bool plain() const { return t == 1 && !rank && gauges.empty(); }

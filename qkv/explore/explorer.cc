@@ -20,13 +20,12 @@ namespace qkv::explore {
 namespace {
 
 io::Json DescribeLanguage(LoadedModel& model) {
-  const model::TextDescription& d = model.language().model().description();
+  const model::TextDescription& d = model.text_description();
   const bool pair = d.encoder && d.decoder;
   const model::SequenceConfig& c = d.decoder ? *d.decoder : *d.encoder;
   const nn::AttentionConfig& attention = pair ? *c.block.cross : c.block.attention;
-  return {{"kind", pair ? "pair" : "text"}, {"blocks", c.depth},
-          {"heads", attention.heads},       {"head_width", attention.head_width},
-          {"width", c.block.width},         {"attention", model::Name(attention.kind)},
+  return {{"kind", pair ? "pair" : "text"},     {"blocks", c.depth},      {"heads", attention.heads},
+          {"head_width", attention.head_width}, {"width", c.block.width}, {"attention", model::Name(attention.kind)},
           {"exact", io::Json::array()}};
 }
 
@@ -78,7 +77,9 @@ Packet OfPass(const CallContext& call) {
   return answer(call.Pass(image));
 }
 
-Packet OfImage(const CallContext& call) { return DescribeImage(call.model, call.images.Prepare(call.model, call.request)); }
+Packet OfImage(const CallContext& call) {
+  return DescribeImage(call.model, call.images.Prepare(call.model, call.request));
+}
 
 Packet OfHeads(const CallContext& call) { return AnswerHeads(call.model); }
 
@@ -119,10 +120,9 @@ constexpr NamedCall kCalls[] = {{"image", OfImage},
 
 std::vector<ModelEntry> DefaultModels() {
   std::vector<ModelEntry> models = {{"digits", "", "Digits"}};
-  for (const auto& [name, title] :
-       {std::pair{app::kSharedDigits, "Digits, shared queries and keys"},
-        std::pair{app::kMergedDigits, "Digits, merged queries and keys"},
-        std::pair{app::kTranslator, "Translator, English to Italian"}}) {
+  for (const auto& [name, title] : {std::pair{app::kSharedDigits, "Digits, shared queries and keys"},
+                                    std::pair{app::kMergedDigits, "Digits, merged queries and keys"},
+                                    std::pair{app::kTranslator, "Translator, English to Italian"}}) {
     try {
       models.push_back({std::string(name), app::FindShippedModel(name).string(), title});
     } catch (const Error&) {  // a program without its data: the built-in model is enough to begin with
@@ -200,8 +200,10 @@ Packet Explorer::Call(std::string_view name, const Packet& request) {
     Trim();
     return answer;
   }
-  Fail("explore: \"{}\" is no call; there are models, image, pass, rollout, relevance, tokens, heads, gauge, knockout, "
-       "plan, smooth, translate and words", name);
+  Fail(
+      "explore: \"{}\" is no call; there are models, image, pass, rollout, relevance, tokens, heads, gauge, knockout, "
+      "plan, smooth, translate and words",
+      name);
 }
 
 std::string Explorer::Call(std::string_view name, std::string_view request) {

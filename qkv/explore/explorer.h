@@ -17,8 +17,8 @@
 namespace qkv::explore {
 
 struct ExplorerOptions {
-  std::vector<ModelEntry> models;  // empty: DefaultModels()
-  double memory = 0;               // bytes of built models; 0: a quarter of MemoryLimit()
+  std::vector<ModelEntry> models;   // empty: DefaultModels()
+  double memory = 0;                // bytes of built models; 0: a quarter of MemoryLimit()
   int64_t max_pixels = 50'000'000;  // of an image
 };
 

@@ -16,7 +16,9 @@ constexpr double kTail = 0.02;  // of the values on either side, clamped: one od
 void FillChannel(const std::vector<double>& values, int64_t channel, Tensor<uint8_t>& colours) {
   std::vector<double> sorted = values;
   std::sort(sorted.begin(), sorted.end());
-  const auto at = [&](double part) { return sorted[static_cast<size_t>(part * static_cast<double>(sorted.size() - 1))]; };
+  const auto at = [&](double part) {
+    return sorted[static_cast<size_t>(part * static_cast<double>(sorted.size() - 1))];
+  };
   const double low = at(kTail), high = at(1 - kTail);
   for (size_t i = 0; i < values.size(); ++i) {
     const double part = high > low ? (values[i] - low) / (high - low) : 0.5;
@@ -47,7 +49,8 @@ FeatureColours ColoursOf(View<const float> rows) {
     const double variance = column >= 0 ? std::max(0.0, solver.eigenvalues()(column)) : 0;
     if (all > 0 && variance > 1e-12 * all) {
       const Eigen::VectorXd vector = solver.eigenvectors().col(column);
-      const Eigen::VectorXd along = by_rows ? Eigen::VectorXd(vector * std::sqrt(variance)) : Eigen::VectorXd(x * vector);
+      const Eigen::VectorXd along =
+          by_rows ? Eigen::VectorXd(vector * std::sqrt(variance)) : Eigen::VectorXd(x * vector);
       const double sign = along.array().cube().sum() < 0 ? -1 : 1;
       for (int64_t r = 0; r < R; ++r) values[static_cast<size_t>(r)] = sign * along(r);
       result.shares[c] = static_cast<float>(variance / all);

@@ -22,8 +22,8 @@ std::string Shown(const io::Json& value) {
 }
 
 int64_t WholeNumber(const io::Json& value, std::string_view key, int64_t low, int64_t high) {
-  const bool whole = value.is_number_integer() ||
-                     (value.is_number_float() && std::floor(value.get<double>()) == value.get<double>());
+  const bool whole =
+      value.is_number_integer() || (value.is_number_float() && std::floor(value.get<double>()) == value.get<double>());
   const double number = value.is_number() ? value.get<double>() : NAN;
   Require(whole && number >= static_cast<double>(low) && number <= static_cast<double>(high),
           "\"{}\": expected a whole number from {} to {}, got {}", key, low, high, Shown(value));

@@ -3,20 +3,21 @@
 
 #include <cstdint>
 
-#include "qkv/algebra/projection.h"
+#include "qkv/core/tensor.h"
 
 namespace qkv::explore {
 
-/// T [E, E], a function of E, strength and seed: a rotation times factors from exp(−1.5·strength) to exp(1.5·strength)
-/// of every direction. Strength 0 is the identity; T changes continuously with it. The condition number is at most 21,
-/// so that rounding stays that of a few products. Throws Error unless 0 <= strength <= 1.
-Tensor<double> MakeGauge(int64_t E, double strength, uint64_t seed);
-
-/// What rows of queries and of keys are multiplied by from the right: T and T⁻ᵀ, [E, E] each.
+/// What rows of queries and of keys are multiplied by from the right: T, which algebra::Regauge takes, and T⁻ᵀ, [E, E]
+/// each.
 struct GaugeMaps {
   Tensor<double> query, key;
 };
-GaugeMaps MapsOf(View<const double> gauge);
+
+/// A function of E, strength and seed: T is a rotation R of all features, times a factor from exp(−1.5·strength) to
+/// exp(1.5·strength) for each column, so that T⁻ᵀ is R times their inverses. Strength 0 is the identity; T changes
+/// continuously with it. The condition number is at most 21, so that rounding stays that of a few products. Throws
+/// Error unless 0 <= strength <= 1.
+GaugeMaps MakeGauge(int64_t E, double strength, uint64_t seed);
 
 /// The seed of one head, so that heads differ.
 uint64_t SeedOfHead(uint64_t seed, int64_t block, int64_t head);

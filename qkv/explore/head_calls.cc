@@ -101,25 +101,22 @@ Packet AnswerGauge(LoadedModel& model, const PreparedImage* image, const io::Jso
   const auto layer = inspect::ReadAttention(model::StoredBlocks(model.checkpoint()), block, inspect::NormBefore{});
   const lab::HeadPairs pairs = lab::MakeHeadPairs(layer);
   const algebra::QueryKey& before = pairs[static_cast<size_t>(head)];
-  const algebra::QueryKey after = algebra::Regauge(
-      before, MakeGauge(before.query.weight.dim(0), strength, SeedOfHead(seed, block, head)));
+  const algebra::QueryKey after =
+      algebra::Regauge(before, MakeGauge(before.query.weight.dim(0), strength, SeedOfHead(seed, block, head)).query);
   Packet answer;
   answer.arrays["wq"] = AsFloats(before.query.weight), answer.arrays["wk"] = AsFloats(before.key.weight);
   answer.arrays["wq2"] = AsFloats(after.query.weight), answer.arrays["wk2"] = AsFloats(after.key.weight);
-  answer.json = {{"change",
-                  {RelativeChange(after.query.weight, before.query.weight),
-                   RelativeChange(after.key.weight, before.key.weight)}},
-                 {"product", RelativeChange(Product(Rounded(after.query.weight), Rounded(after.key.weight)),
-                                            Product(before.query.weight, before.key.weight))},
-                 {"attention", nullptr}};
+  answer.json = {
+      {"change",
+       {RelativeChange(after.query.weight, before.query.weight), RelativeChange(after.key.weight, before.key.weight)}},
+      {"product", RelativeChange(Product(Rounded(after.query.weight), Rounded(after.key.weight)),
+                                 Product(before.query.weight, before.key.weight))},
+      {"attention", nullptr}};
   if (!image) return answer;
-  const io::Json edits = {{"edits",
-                           {{{"kind", "gauge"},
-                             {"strength", strength},
-                             {"seed", seed},
-                             {"blocks", {block}},
-                             {"heads", {head}}}}}},
-                 none = io::Json::object();
+  const io::Json
+      edits = {{"edits",
+                {{{"kind", "gauge"}, {"strength", strength}, {"seed", seed}, {"blocks", {block}}, {"heads", {head}}}}}},
+      none = io::Json::object();
   const Tensor<float> with = AttentionOf({model, *image, edits}, {{block}}),
                       without = AttentionOf({model, *image, none}, {{block}});
   answer.json["attention"] = GreatestDifference(with, without, head);

@@ -21,8 +21,8 @@ std::string IdOf(std::span<const std::byte> bytes, std::string_view kind) {
 
 // Grey [H, W] or colours [H, W, 3].
 image::Image FromPixels(const Array& array, int64_t max_pixels) {
-  Require(array.type == ArrayType::kU8 && (array.shape.size() == 2 || (array.shape.size() == 3 && array.shape[2] == 3)) &&
-              array.size() > 0,
+  Require(array.type == ArrayType::kU8 &&
+              (array.shape.size() == 2 || (array.shape.size() == 3 && array.shape[2] == 3)) && array.size() > 0,
           "image: \"pixels\" are u8 [height, width] or [height, width, 3]");
   const int64_t height = array.shape[0], width = array.shape[1];
   Require(height <= max_pixels / width, "image: {}×{} pixels, at most {} are taken", height, width, max_pixels);
@@ -71,7 +71,8 @@ StoredImage& ImageStore::Find(const Packet& request) {
     Require(!file.empty(), "image: no sample is called \"{}\"", name);
   } else {
     const std::string id = TextField(request.json, "image", "");
-    Require(!id.empty(), "image: send an array \"file\" or \"pixels\", the name of a sample, or the id of an image before");
+    Require(!id.empty(),
+            "image: send an array \"file\" or \"pixels\", the name of a sample, or the id of an image before");
     StoredImage* const known = FindStored(id);
     Require(known != nullptr, "image: \"{}\" is not kept any more (the last {} are); send its bytes again", id, kMost);
     return *known;
@@ -100,8 +101,8 @@ PreparedImage ImageStore::Prepare(LoadedModel& model, StoredImage& image) {
 Packet DescribeImage(LoadedModel& model, const PreparedImage& prepared) {
   const image::Image& photo = prepared.image->photo;
   const View<const float>& pixels = prepared.pixels;
-  const image::Rect where = app::PatchesIn(model.image_model(), prepared.grid, photo,
-                                           {pixels.dim(1), pixels.dim(2), pixels.dim(3)});
+  const image::Rect where =
+      app::PatchesIn(model.image_model(), prepared.grid, photo, {pixels.dim(1), pixels.dim(2), pixels.dim(3)});
   Packet answer;
   answer.json = {{"image", prepared.image->id},
                  {"photo", {photo.height(), photo.width()}},

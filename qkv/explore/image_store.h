@@ -33,8 +33,8 @@ class ImageStore {
 
   explicit ImageStore(int64_t max_pixels) : max_pixels_(max_pixels) {}
 
-  /// The image of a request: its "file" or "pixels", its "sample", or its "image", the id of one before. Throws Error if
-  /// there is none of them, the id is not known (any more), or the bytes are no image of at most max_pixels.
+  /// The image of a request: its "file" or "pixels", its "sample", or its "image", the id of one before. Throws Error
+  /// if there is none of them, the id is not known (any more), or the bytes are no image of at most max_pixels.
   StoredImage& Find(const Packet& request);
   /// Prepared for a model, which must be of images. Valid until the next call.
   PreparedImage Prepare(LoadedModel& model, StoredImage& image);

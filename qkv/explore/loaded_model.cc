@@ -6,6 +6,7 @@
 #include "qkv/app/model_title.h"
 #include "qkv/app/open.h"
 #include "qkv/inspect/weights.h"
+#include "qkv/model/checkpoint/text_checkpoint.h"
 
 namespace qkv::explore {
 namespace {
@@ -58,6 +59,11 @@ OpenModel& LoadedModel::open(int64_t height, int64_t width) {
   return *open_;
 }
 
+const model::TextDescription& LoadedModel::text_description() {
+  if (!text_description_) text_description_ = model::TextCheckpoint::Open(app::FindModel(entry_.path)).description;
+  return *text_description_;
+}
+
 const app::LanguageModel& LoadedModel::language() {
   Require(is_language(), "{}: a model of images; this needs one that reads a text", entry_.id);
   if (!language_) language_ = std::make_unique<app::LanguageModel>(app::LanguageModel::Open(entry_.path));
@@ -79,7 +85,7 @@ double LoadedModel::bytes() const {
   double bytes = 0;
   if (model_) bytes += static_cast<double>(model_->weight_bytes());
   if (towers_) bytes += 2 * static_cast<double>(towers_->image().weight_bytes());
-  if (open_) bytes += open_->bytes() + sizeof(float) * static_cast<double>(open_workspace_.gradients.size());
+  if (open_) bytes += open_->bytes();
   if (language_) bytes += static_cast<double>(language_->checkpoint().tensors->bytes());
   return bytes;
 }

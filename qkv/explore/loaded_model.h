@@ -44,6 +44,8 @@ class LoadedModel {
   const app::TextEncoder& text_encoder();
   /// For images of this size in pixels; of the last size it is kept. Throws Error as OpenModel.
   OpenModel& open(int64_t height, int64_t width);
+  /// What a model of texts is, without building it. Throws Error as model::TextCheckpoint::Open.
+  const model::TextDescription& text_description();
   /// A model that writes or reads texts. Throws Error if it is of images.
   const app::LanguageModel& language();
 
@@ -66,6 +68,7 @@ class LoadedModel {
   std::unique_ptr<model::TwoTowerModel> towers_;  // of two
   std::unique_ptr<app::TextEncoder> text_encoder_;
   std::unique_ptr<OpenModel> open_;
+  std::optional<model::TextDescription> text_description_;
   std::unique_ptr<app::LanguageModel> language_;
   std::vector<inspect::HeadWeights> heads_;
   model::Workspace<float> workspace_;

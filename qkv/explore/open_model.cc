@@ -19,8 +19,10 @@ model::VitConfig AtSize(const model::Checkpoint& checkpoint, int64_t height, int
   const std::string why = Obstacle(EditKind::kHead, c);
   Require(why.empty(), "{}: no pass is open to edits and gradients: {}", checkpoint.source, why);
   if (height == c.image_height && width == c.image_width) return c;
-  Require(!nn::IsPositional(c.block.attention.kind), "{}: scores from positions of a grid of {}×{}; no pass of another "
-          "size is open to edits", checkpoint.source, c.grid_height(), c.grid_width());
+  Require(!nn::IsPositional(c.block.attention.kind),
+          "{}: scores from positions of a grid of {}×{}; no pass of another "
+          "size is open to edits",
+          checkpoint.source, c.grid_height(), c.grid_width());
   if (c.rotary_grid_height == 0) c.rotary_grid_height = c.grid_height(), c.rotary_grid_width = c.grid_width();
   c.image_height = height, c.image_width = width;
   return c;
@@ -57,8 +59,8 @@ RankFactors FactorScores(View<const double> query, View<const double> key, bool 
   for (int64_t i = 0; i < E; ++i) identity[i * E + i] = 1;
   const algebra::ProjectionView side{identity.view(), {}};
   const Tensor<double> keys = centred ? CentreColumns(key) : Tensor<double>();
-  algebra::QueryKey pair = algebra::TruncateForData({side, side}, query, centred ? keys.view() : key, E,
-                                                    algebra::Terms::kExact);
+  algebra::QueryKey pair =
+      algebra::TruncateForData({side, side}, query, centred ? keys.view() : key, E, algebra::Terms::kExact);
   return {std::move(pair.query.weight), std::move(pair.key.weight)};
 }
 

@@ -98,7 +98,7 @@ void OpenPass::Prepare(const nn::OpenOperands& operands, int64_t h, Head& head) 
                     : ProjectorOf(model_.Factors(operands.block, h, exact), *edit.rank);
   }
   for (const GaugeEdit& gauge : edit.gauges) {
-    const GaugeMaps maps = MapsOf(MakeGauge(r, gauge.strength, SeedOfHead(gauge.seed, operands.block, h)));
+    const GaugeMaps maps = MakeGauge(r, gauge.strength, SeedOfHead(gauge.seed, operands.block, h));
     query_map = Times(query_map, maps.query), key_map = Times(key_map, maps.key);
   }
   if (!query_map.empty()) {
@@ -178,7 +178,8 @@ void OpenPass::HeadBackward(const nn::OpenOperands& operands, int64_t h, View<co
     }
     for (int64_t k = 0; k < N; ++k) d[k] = operands.scale * a[k] * (d[k] - static_cast<float>(sum));
   }
-  Tensor<float> dq = Multiply(gradient, head.key), dk = Multiply(simd::Transposed(View<const float>(gradient)), head.query);
+  Tensor<float> dq = Multiply(gradient, head.key),
+                dk = Multiply(simd::Transposed(View<const float>(gradient)), head.query);
   if (head.both) {
     const int64_t r = dq.dim(1) / 2;
     Tensor<float> direct = SumHalves(dq, head.direct, 0, dk, 1, r);
@@ -212,12 +213,11 @@ void OpenPass::RequirePass(View<const float> pixels, int64_t kept, bool gradient
   const auto N = static_cast<double>(c.tokens()), H = static_cast<double>(c.block.attention.heads);
   const double matrices = static_cast<double>(kept) * H + (gradients ? 3.0 : 1.0) * NumThreads();
   // What a block keeps for the backward pass: inputs, norms, queries, keys, values, sums and both sides of the MLP.
-  const double each = N * static_cast<double>(10 * c.block.width + 4 * c.block.mlp.width +
-                                              6 * c.block.attention.joined_width());
-  const double activations = gradients ? each * static_cast<double>(c.depth + 1)
-                                       : 2 * each + N * static_cast<double>(c.block.width * c.depth);
-  RequireMemory(sizeof(float) * (matrices * N * N + activations +
-                                 (gradients ? static_cast<double>(model_.network().layout().size()) : 0)),
+  const double each =
+      N * static_cast<double>(10 * c.block.width + 4 * c.block.mlp.width + 6 * c.block.attention.joined_width());
+  const double activations =
+      gradients ? each * static_cast<double>(c.depth + 1) : 2 * each + N * static_cast<double>(c.block.width * c.depth);
+  RequireMemory(sizeof(float) * (matrices * N * N + activations),
                 fmt::format("a pass of {} tokens with edits or gradients", c.tokens()));
 }
 
@@ -244,14 +244,14 @@ Tensor<float> OpenPass::Forward(View<const float> pixels, std::span<const int64_
   RequirePass(pixels, std::ssize(kept), false);
   kept_.assign(kept.begin(), kept.end());
   const int64_t N = c.tokens();
-  attention_ = kept.empty() ? Tensor<float>()
-                            : Tensor<float>::Uninitialised({std::ssize(kept), c.block.attention.heads, N, N});
+  attention_ =
+      kept.empty() ? Tensor<float>() : Tensor<float>::Uninitialised({std::ssize(kept), c.block.attention.heads, N, N});
   return Run(pixels, false);
 }
 
 View<const float> OpenPass::Tokens(int64_t block) const {
-  const View<const float> tokens = block + 1 < model_.config().depth ? workspace_.network.Hidden(block + 1)
-                                                                     : workspace_.network.Tokens();
+  const View<const float> tokens =
+      block + 1 < model_.config().depth ? workspace_.network.Hidden(block + 1) : workspace_.network.Tokens();
   return tokens[0];
 }
 
@@ -271,9 +271,7 @@ Tensor<float> OpenPass::Relevance(View<const float> pixels, int64_t output) {
   }
   Tensor<float> dlogits(logits.shape());
   dlogits[output] = 1;
-  workspace_.gradients.Reuse({model_.network().layout().size()});
-  std::fill_n(workspace_.gradients.data(), workspace_.gradients.size(), 0.0f);
-  model_.network().Backward(model_.weights(), dlogits, workspace_.network, workspace_.gradients);
+  model_.network().Backward(model_.weights(), dlogits, workspace_.network, {});
   Require(model::AllFinite(row_.data(), row_.size()), "relevance: the gradients hold NaN or infinity");
   return std::move(row_);
 }

@@ -1,6 +1,6 @@
-// Forward and backward passes in which each head's queries, keys, scores and weights are open: they are changed as edits
-// say, kept on request, and the gradient of a class's logit by the weights is known. Not here: passes without edits,
-// which are the engine's own (explore/passes.h).
+// Forward and backward passes in which each head's queries, keys, scores and weights are open: they are changed as
+// edits say, kept on request, and the gradient of a class's logit by the weights is known. Not here: passes without
+// edits, which are the engine's own (explore/passes.h).
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,6 @@ namespace qkv::explore {
 /// Scratch memory of passes, kept from one to the next.
 struct OpenWorkspace {
   train::Network<float>::Workspace network;
-  Tensor<float> gradients;  // [P], of the weights: what a backward pass writes beside what is wanted
 };
 
 class OpenPass final : public nn::OpenAttention {

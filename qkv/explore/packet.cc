@@ -167,7 +167,7 @@ Packet Decode(std::span<const std::byte> bytes) {
   return packet;
 }
 
-#define QKV_INSTANTIATE(T)                         \
+#define QKV_INSTANTIATE(T)                          \
   template std::span<const T> Array::As<T>() const; \
   template Array MakeArray<T>(View<const T>);
 QKV_INSTANTIATE(uint8_t)

@@ -25,13 +25,12 @@ Edits EditsOf(const PassCall& call) {
   return {*found, config};
 }
 
-OpenModel& OpenFor(const PassCall& call) {
-  return call.model.open(call.image.pixels.dim(2), call.image.pixels.dim(3));
-}
+OpenModel& OpenFor(const PassCall& call) { return call.model.open(call.image.pixels.dim(2), call.image.pixels.dim(3)); }
 
 void RequireMaps(int64_t blocks, int64_t H, int64_t N) {
-  RequireMemory(1.25 * sizeof(float) * static_cast<double>(blocks * H) * static_cast<double>(N) * static_cast<double>(N),
-                fmt::format("attention of {} blocks, {} heads and {} tokens", blocks, H, N));
+  RequireMemory(
+      1.25 * sizeof(float) * static_cast<double>(blocks * H) * static_cast<double>(N) * static_cast<double>(N),
+      fmt::format("attention of {} blocks, {} heads and {} tokens", blocks, H, N));
 }
 
 // One pass of the engine: [blocks, H, N, N], and the logits.
@@ -46,8 +45,8 @@ Tensor<float> EngineAttention(const PassCall& call, std::span<const int64_t> blo
     outputs.logits = *logits;
   }
   for (int64_t l = 0; l < L; ++l) {
-    outputs.attention.push_back({blocks[static_cast<size_t>(l)],
-                                 {.row_begin = 0, .row_end = N, .out = attention.view().slice(0, l, l + 1)}});
+    outputs.attention.push_back(
+        {blocks[static_cast<size_t>(l)], {.row_begin = 0, .row_end = N, .out = attention.view().slice(0, l, l + 1)}});
   }
   model.Forward(call.image.pixels, call.model.workspace(), outputs);
   if (logits) model::RequireFinite(model.vit(), call.image.pixels, *logits, "image");
@@ -125,8 +124,8 @@ Packet AnswerPass(const PassCall& call) {
   Array bytes{ArrayType::kU8, {L, H, N, N}, std::vector<std::byte>(static_cast<size_t>(L * H * N * N))};
   Tensor<float> scales({L, H, N});
   if (L > 0) {
-    app::WeightBytes(View<const float>(attention.data(), {L * H * N, N}), reinterpret_cast<uint8_t*>(bytes.bytes.data()),
-                     scales.data());
+    app::WeightBytes(View<const float>(attention.data(), {L * H * N, N}),
+                     reinterpret_cast<uint8_t*>(bytes.bytes.data()), scales.data());
     Require(model::AllFinite(scales.data(), scales.size()), "pass: attention weights hold NaN or infinity");
   }
   answer.arrays["attention"] = std::move(bytes);

@@ -27,12 +27,9 @@ io::Json RowOf(const Workload& w, Order order, const Plan& cheapest) {
   for (const attention::Step& step : PlanSteps(plan, w)) {
     steps.push_back({{"what", step.what}, {"multiply_adds", step.multiply_adds()}});
   }
-  return {{"order", Name(order)},
-          {"multiply_adds", MultiplyAdds(plan, w)},
-          {"bytes", Bytes(plan, w)},
-          {"beforehand", MultiplyAddsBeforehand(plan, w)},
-          {"steps", steps},
-          {"cheapest", plan == cheapest}};
+  return {{"order", Name(order)},    {"multiply_adds", MultiplyAdds(plan, w)},
+          {"bytes", Bytes(plan, w)}, {"beforehand", MultiplyAddsBeforehand(plan, w)},
+          {"steps", steps},          {"cheapest", plan == cheapest}};
 }
 
 // Multiply-adds of the merged order by those of the projected one, below 1 where merging pays: [rows, columns].
@@ -50,9 +47,8 @@ Tensor<float> MergingRatios(Tensor<float>& tokens, Tensor<float>& heads) {
                        .keys = whole(by_width),
                        .width = static_cast<int64_t>(kMapWidth),
                        .head_width = whole(head)};
-      ratios[row * kColumns + column] =
-          static_cast<float>(MultiplyAdds(Plan{Order::kMerged, Order::kMerged}, w) /
-                             MultiplyAdds(Plan{Order::kProjected, Order::kProjected}, w));
+      ratios[row * kColumns + column] = static_cast<float>(MultiplyAdds(Plan{Order::kMerged, Order::kMerged}, w) /
+                                                           MultiplyAdds(Plan{Order::kProjected, Order::kProjected}, w));
     }
   }
   return ratios;
@@ -78,8 +74,8 @@ Packet AnswerPlan(LoadedModel& model, const io::Json& request) {
   for (const Order order : possible) answer.json["rows"].push_back(RowOf(w, order, cheapest));
   const auto N = static_cast<double>(w.keys), D = static_cast<double>(w.width), E = static_cast<double>(w.head_width);
   const double absorbing = attention::AbsorbingPaysBelow(N, D, E);
-  answer.json["workload"] = {{"queries", w.queries}, {"tokens", w.keys},      {"width", w.width},
-                             {"heads", w.heads},     {"head_width", w.head_width}, {"depth", c.depth},
+  answer.json["workload"] = {{"queries", w.queries},       {"tokens", w.keys},           {"width", w.width},
+                             {"heads", w.heads},           {"head_width", w.head_width}, {"depth", c.depth},
                              {"linear", w.keys_are_linear}};
   answer.json["cheapest"] = {{"scores", Name(cheapest.scores)}, {"outputs", Name(cheapest.outputs)}};
   answer.json["merging_pays_above"] = attention::MergingPaysAbove(N, D);  // E/D

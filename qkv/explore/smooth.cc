@@ -124,8 +124,8 @@ Packet AnswerSmooth(LoadedModel& model, const PreparedImage& image, const io::Js
                             lab::GridPositions<float>({image.grid.height, image.grid.width}), query);
   } else if (step < kFirstOfModel) {
     const auto temperature = static_cast<float>(NumberField(request, "temperature", 0, 1e3, 0.01));
-    weights = RecallWeights(step == 1 ? lab::NearestKey<float>() : lab::SoftDictionary(temperature), RawKeys(patches),
-                            query);
+    weights =
+        RecallWeights(step == 1 ? lab::NearestKey<float>() : lab::SoftDictionary(temperature), RawKeys(patches), query);
   } else {
     std::vector<int64_t> heads = ListField(request, "heads", H);
     Require(!heads.empty(), "\"heads\": expected a head at least, from 0 to {}", H - 1);
@@ -134,8 +134,7 @@ Packet AnswerSmooth(LoadedModel& model, const PreparedImage& image, const io::Js
   }
   Packet answer;
   const int64_t rows = weights.dim(0);
-  answer.arrays["weights"] =
-      MakeArray(View<const float>(weights.data(), {rows, image.grid.height, image.grid.width}));
+  answer.arrays["weights"] = MakeArray(View<const float>(weights.data(), {rows, image.grid.height, image.grid.width}));
   answer.arrays["mixed"] = MakeArray(Mix(patches, weights));
   answer.json = {{"formula", kSteps[step].formula}, {"note", kSteps[step].note}};
   return answer;

@@ -33,9 +33,7 @@ Tensor<float> ProjectAlone(const OpenModel& model, View<const float> x) {
   };
   const auto norm = [&](const nn::NormParameters<const float>& of) {
     Tensor<float> moments({R, 2});
-    replace(now.dim(1), [&](View<const float> from, View<float> to) {
-      nn::NormForward<float>(from, of, to, moments);
-    });
+    replace(now.dim(1), [&](View<const float> from, View<float> to) { nn::NormForward<float>(from, of, to, moments); });
   };
   if (c.pool == model::Pool::kMap) {
     Arena arena;

@@ -186,8 +186,7 @@ Tensor<T> AttentionRollout(const model::Vit<T>& vit, View<const T> pixels, const
                            model::Workspace<T>& workspace) {
   CheckPixels(pixels);
   const model::VitConfig& c = vit.config();
-  const int64_t N = vit.TokensFor(pixels.dim(2), pixels.dim(3)), first = request.first_block,
-                last = request.last_block;
+  const int64_t N = vit.TokensFor(pixels.dim(2), pixels.dim(3)), first = request.first_block, last = request.last_block;
   CheckRequest(request, c, N);
   const double of_token = static_cast<double>((last - first + 1) * c.block.width);
   const double rows = request.query.kind == Query::Kind::kAll ? 3 * static_cast<double>(N) : 3;

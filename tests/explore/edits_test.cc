@@ -22,18 +22,17 @@ TEST(Edits, SayWhyAModelCannotHaveThem) {
     EditKind kind;
     const char* why;
   };
-  for (const Row& row : {Row{"timm_qk_norm", EditKind::kRank, "a norm stands between"},
-                         Row{"timm_qk_norm", EditKind::kGauge, "a norm stands between"},
-                         Row{"timm_dinov3", EditKind::kRank, "rotated"},
-                         Row{"timm_kind_merged", EditKind::kGauge, "no gauge is left"},
-                         Row{"timm_kind_shared", EditKind::kGauge, "one weight"},
-                         Row{"timm_kind_symmetric", EditKind::kGauge, "one weight"},
-                         Row{"timm_kind_shared_kv", EditKind::kGauge, "the values too"},
-                         Row{"timm_kind_gaussian", EditKind::kSymmetry, "from positions"},
-                         Row{"timm_kind_positional", EditKind::kRank, "from positions"},
-                         Row{"hf_beit", EditKind::kHead, "relative position"},
-                         Row{"hf_yolos", EditKind::kToken, "detection tokens"},
-                         Row{"hf_eomt", EditKind::kSymmetry, "query tokens"}}) {
+  for (const Row& row :
+       {Row{"timm_qk_norm", EditKind::kRank, "a norm stands between"},
+        Row{"timm_qk_norm", EditKind::kGauge, "a norm stands between"}, Row{"timm_dinov3", EditKind::kRank, "rotated"},
+        Row{"timm_kind_merged", EditKind::kGauge, "no gauge is left"},
+        Row{"timm_kind_shared", EditKind::kGauge, "one weight"},
+        Row{"timm_kind_symmetric", EditKind::kGauge, "one weight"},
+        Row{"timm_kind_shared_kv", EditKind::kGauge, "the values too"},
+        Row{"timm_kind_gaussian", EditKind::kSymmetry, "from positions"},
+        Row{"timm_kind_positional", EditKind::kRank, "from positions"},
+        Row{"hf_beit", EditKind::kHead, "relative position"}, Row{"hf_yolos", EditKind::kToken, "detection tokens"},
+        Row{"hf_eomt", EditKind::kSymmetry, "query tokens"}}) {
     EXPECT_TRUE(Has(Obstacle(row.kind, ConfigOf(row.golden)), row.why))
         << row.golden << ": " << Obstacle(row.kind, ConfigOf(row.golden));
   }

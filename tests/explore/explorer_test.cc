@@ -8,6 +8,7 @@
 
 #include "qkv/app/attend.h"
 #include "qkv/builtin/digits_model.h"
+#include "qkv/core/rng.h"
 #include "qkv/inspect/rollout.h"
 #include "tests/support/difference.h"
 #include "tests/support/errors.h"
@@ -60,8 +61,8 @@ TEST(Explorer, ReadsEverySampleRight) {
     const Packet image = explorer.Call("image", Request({{"model", "digits"}, {"sample", sample.id}}));
     EXPECT_EQ(image.json["grid"], io::Json({7, 7}));
     EXPECT_GT(image.Find("png")->size(), 100);
-    const Packet pass =
-        explorer.Call("pass", Request({{"model", "digits"}, {"image", image.json["image"]}, {"blocks", io::Json::array()}}));
+    const Packet pass = explorer.Call(
+        "pass", Request({{"model", "digits"}, {"image", image.json["image"]}, {"blocks", io::Json::array()}}));
     EXPECT_EQ(pass.json["top"][0]["label"], sample.title);
     EXPECT_EQ(pass.json["top"].size(), 10u);
   }
@@ -116,8 +117,7 @@ TEST(Explorer, RolloutIsThatOfInspect) {
     // With edits that change nothing it is computed from the weights in memory.
     for (const io::Json& edits : {io::Json(), io::Json::array({{{"kind", "symmetry"}, {"t", 1}}})}) {
       const Packet rollout = explorer.Call(
-          "rollout",
-          Request({{"image", image.json["image"]}, {"start", 1}, {"discard", discard}, {"edits", edits}}));
+          "rollout", Request({{"image", image.json["image"]}, {"start", 1}, {"discard", discard}, {"edits", edits}}));
       const auto weights = rollout.Find("weights")->As<float>();
       ASSERT_EQ(static_cast<int64_t>(weights.size()), expected.size());
       for (size_t i = 0; i < weights.size(); ++i) {
@@ -172,6 +172,111 @@ TEST(Explorer, EveryOtherCallAnswers) {
   EXPECT_EQ(plan.Find("ratio")->shape, (std::vector<int64_t>{41, 48}));
 }
 
+// Whatever the family: a pass, one with each edit that it can have, rollout, features; and relevance of a class.
+TEST(Explorer, AnswersForEveryFamily) {
+  Tensor<uint8_t> pixels({44, 52, 3});
+  for (int64_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<uint8_t>(i * 37 % 251);
+  int models = 0;
+  for (const std::string& name : GoldenNames()) {
+    Explorer explorer({.models = {{name, GoldenFolder(name).string(), ""}}});
+    const io::Json facts = explorer.Call("models", Packet()).json["models"][0];
+    ASSERT_FALSE(facts.contains("error")) << name << facts["error"];
+    Packet request;
+    request.arrays["pixels"] = MakeArray(pixels);
+    Packet image;
+    try {
+      image = explorer.Call("image", request);
+    } catch (const Error& error) {  // goldens without preprocessing, or for other images
+      EXPECT_FALSE(name.starts_with("timm")) << name << error.what();
+      continue;
+    }
+    ++models;
+    const auto call = [&](const std::string& what, io::Json json) {
+      json["image"] = image.json["image"];
+      return explorer.Call(what, Request(std::move(json)));
+    };
+    const Packet plain = call("pass", io::Json::object());
+    const int64_t L = facts["blocks"], H = facts["heads"], N = plain.Find("scales")->shape[2];
+    EXPECT_EQ(plain.Find("attention")->shape, (std::vector<int64_t>{L, H, N, N})) << name;
+    EXPECT_EQ(call("rollout", io::Json::object()).Find("weights")->shape, (std::vector<int64_t>{N, N})) << name;
+    EXPECT_EQ(call("tokens", {{"block", L - 1}}).Find("colours")->shape[2], 3) << name;
+    if (facts["exact"].empty()) {
+      EXPECT_NE(ErrorMessage([&] { call("pass", {{"edits", {{{"kind", "head"}, {"block", 0}, {"head", 0}}}}}); }), "");
+      continue;
+    }
+    for (const io::Json& listed : facts["exact"]) {
+      const std::string kind = listed;
+      io::Json edit = {{"kind", kind}};
+      if (kind == "symmetry") edit["t"] = 0.5;
+      if (kind == "rank") edit["rank"] = 1;
+      if (kind == "head") edit["block"] = L - 1, edit["head"] = H - 1;
+      if (kind == "token") edit["token"] = N - 1;
+      const Packet edited = call("pass", {{"edits", io::Json::array({edit})}});
+      EXPECT_EQ(edited.Find("attention")->shape, plain.Find("attention")->shape) << name << kind;
+    }
+    if (facts["classifier"]) {
+      EXPECT_EQ(call("relevance", {{"class", 0}}).Find("relevance")->size(), N) << name;
+    }
+  }
+  EXPECT_GE(models, 100);
+}
+
+// Above its memory it drops all but the model of the last call, and builds it again.
+TEST(Explorer, DropsModelsAboveItsMemory) {
+  Explorer explorer({.models = {{"digits", "", ""}, {"small", GoldenFolder("timm_grey").string(), ""}}, .memory = 1});
+  const auto logits = [&](const std::string& model) {
+    const Packet pass = explorer.Call("pass", Request({{"model", model}, {"sample", "digit-5"}}));
+    const auto values = pass.Find("logits")->As<float>();
+    return std::vector<float>(values.begin(), values.end());
+  };
+  const auto digits = logits("digits"), small = logits("small");
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(logits("digits"), digits);
+    EXPECT_EQ(logits("small"), small);
+  }
+}
+
+// Members of any type: an answer or an Error.
+TEST(Explorer, RequestsOfAnyShapeAreAnsweredOrRefused) {
+  Explorer explorer = Digits();
+  const std::vector<io::Json> values = {nullptr,
+                                        true,
+                                        -1,
+                                        0,
+                                        3,
+                                        1e300,
+                                        0.5,
+                                        "all",
+                                        "x",
+                                        io::Json::array(),
+                                        io::Json::object(),
+                                        {1, 2},
+                                        {{"kind", "rank"}, {"rank", 2}},
+                                        {{{"kind", "head"}}},
+                                        {{{"kind", "symmetry"}, {"t", 0.5}, {"blocks", {1, 1, 0}}}}};
+  const std::vector<std::string> keys = {
+      "model", "image",       "sample", "blocks", "edits",   "class", "block",   "what",     "head", "seed", "query",
+      "step",  "temperature", "sigma",  "heads",  "queries", "start", "discard", "strength", "text", "rule", "target"};
+  Rng rng(11);
+  int answered = 0, refused = 0;
+  for (const std::string& call : Explorer::Calls()) {
+    for (int i = 0; i < 60; ++i) {
+      io::Json json = {{"sample", "digit-2"}, {"block", 1}, {"class", 3}, {"head", 0}, {"query", {1, 1}}, {"step", 1}};
+      for (uint64_t n = 1 + rng.Next() % 3; n > 0; --n) {
+        json[keys[rng.Next() % keys.size()]] = values[rng.Next() % values.size()];
+      }
+      try {
+        explorer.Call(call, Encode(Request(json)));
+        ++answered;
+      } catch (const Error&) {
+        ++refused;
+      }
+    }
+  }
+  EXPECT_GT(answered, 100);
+  EXPECT_GT(refused, 100);
+}
+
 TEST(Explorer, SaysWhatIsWrong) {
   Explorer explorer = Digits();
   EXPECT_TRUE(Has(Refusal(explorer, "paint", {}), "\"paint\" is no call"));
@@ -192,7 +297,7 @@ TEST(Explorer, SaysWhatIsWrong) {
   EXPECT_TRUE(Has(Refusal(explorer, "pass", with({{"edits", {{{"kind", "symmetry"}, {"t", 2}}}}})), "from -1 to 1"));
   EXPECT_TRUE(Has(Refusal(explorer, "pass", with({{"edits", {{{"kind", "rank"}, {"rank", 25}}}}})), "from 1 to 24"));
   EXPECT_TRUE(Has(Refusal(explorer, "pass", with({{"edits", {{{"kind", "token"}, {"token", 50}}}}})), "from 0 to 49"));
-  EXPECT_TRUE(Has(Refusal(explorer, "relevance", with({})), "\"class\" is missing"));
+  EXPECT_TRUE(Has(Refusal(explorer, "relevance", sample), "\"class\" is missing"));
   EXPECT_TRUE(Has(Refusal(explorer, "relevance", with({{"class", 10}})), "from 0 to 9"));
   EXPECT_TRUE(Has(Refusal(explorer, "tokens", with({{"block", 0}, {"what", "sound"}})), "\"pca\" or \"similarity\""));
   EXPECT_TRUE(Has(Refusal(explorer, "smooth", with({{"step", 0}})), "[row, column]"));

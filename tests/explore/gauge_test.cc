@@ -13,7 +13,7 @@ namespace qkv::explore {
 namespace {
 
 TEST(Gauge, StrengthZeroIsTheIdentity) {
-  const Tensor<double> gauge = MakeGauge(8, 0, 3);
+  const Tensor<double> gauge = MakeGauge(8, 0, 3).query;
   for (int64_t i = 0; i < 8; ++i) {
     for (int64_t j = 0; j < 8; ++j) EXPECT_NEAR(gauge[i * 8 + j], i == j ? 1 : 0, 1e-15);
   }
@@ -21,7 +21,7 @@ TEST(Gauge, StrengthZeroIsTheIdentity) {
 
 TEST(Gauge, IsFarFromTheIdentityAndWellConditioned) {
   for (const int64_t E : {1, 2, 24, 64}) {
-    const Tensor<double> gauge = MakeGauge(E, 1, 11);
+    const Tensor<double> gauge = MakeGauge(E, 1, 11).query;
     const auto values = algebra::SingularValues(gauge);
     EXPECT_LE(values.front() / values.back(), std::exp(3.0) * (1 + 1e-9)) << E;
     if (E < 24) continue;
@@ -34,15 +34,15 @@ TEST(Gauge, IsFarFromTheIdentityAndWellConditioned) {
 }
 
 TEST(Gauge, ChangesContinuously) {
-  const Tensor<double> a = MakeGauge(16, 0.5, 2), b = MakeGauge(16, 0.501, 2);
+  const Tensor<double> a = MakeGauge(16, 0.5, 2).query, b = MakeGauge(16, 0.501, 2).query;
   EXPECT_LT(MaxDifference(a, b), 0.02);
-  EXPECT_GT(MaxDifference(a, MakeGauge(16, 0.5, 4)), 0.1);
-  EXPECT_EQ(MaxDifference(a, MakeGauge(16, 0.5, 2)), 0);
+  EXPECT_GT(MaxDifference(a, MakeGauge(16, 0.5, 4).query), 0.1);
+  EXPECT_EQ(MaxDifference(a, MakeGauge(16, 0.5, 2).query), 0);
 }
 
 // (q T)·(k T⁻ᵀ) = q·k
 TEST(Gauge, MapsKeepEveryProduct) {
-  const GaugeMaps maps = MapsOf(MakeGauge(12, 1, 9));
+  const GaugeMaps maps = MakeGauge(12, 1, 9);
   for (int64_t i = 0; i < 12; ++i) {
     for (int64_t j = 0; j < 12; ++j) {
       double product = 0;

@@ -183,9 +183,8 @@ TEST_P(EditsOf, AreWhatTheMatricesSay) {
           for (int64_t n = 0; n < N; ++n) mean += x[n * D + d] / static_cast<double>(N);
           for (int64_t n = 0; n < N; ++n) centred[n * D + d] -= mean;
         }
-        const algebra::QueryKey low = data
-                                          ? algebra::TruncateForData(pair, x, centred, rank, algebra::Terms::kSoftmax)
-                                          : algebra::Truncate(pair, rank, algebra::Terms::kSoftmax);
+        const algebra::QueryKey low = data ? algebra::TruncateForData(pair, x, centred, rank, algebra::Terms::kSoftmax)
+                                           : algebra::Truncate(pair, rank, algebra::Terms::kSoftmax);
         inspect::ExpectNear<float>(View<const float>(edited.attention.view()[0])[h],
                                    algebra::Softmax(algebra::Logits(low, x, x, layer.scale)),
                                    16 * golden.AttentionTolerance(),
@@ -234,7 +233,9 @@ TEST(OpenPass, HiddenTokensAreSeenByThemselvesAlone) {
     const int64_t q = row % weights.dim(2);
     const float* a = weights.data() + row * weights.dim(3);
     for (const int64_t k : {0, 6}) {
-      if (k != q) EXPECT_EQ(a[k], 0);
+      if (k != q) {
+        EXPECT_EQ(a[k], 0);
+      }
     }
     EXPECT_NEAR(std::accumulate(a, a + weights.dim(3), 0.0), 1, 1e-5);
   }

@@ -118,7 +118,8 @@ TEST(Packet, BytesThatAreNoneAreRefused) {
 TEST(Packet, BytesAreNotMultiplied) {
   std::string arrays;
   for (int i = 0; i < 60; ++i) {
-    arrays += (i ? ", \"" : "\"") + std::to_string(i) + R"(": {"dtype": "u8", "shape": [4096], "offset": 0, "bytes": 4096})";
+    arrays +=
+        (i ? ", \"" : "\"") + std::to_string(i) + R"(": {"dtype": "u8", "shape": [4096], "offset": 0, "bytes": 4096})";
   }
   EXPECT_NE(Refusal(Raw("{\"arrays\": {" + arrays + "}}", std::string(4096, 'x'))), "");
 }

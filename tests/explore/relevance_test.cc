@@ -1,4 +1,5 @@
-// Relevance against PyTorch's autograd on the originals (tests/golden/relevance.py), and under edits against differences.
+// Relevance against PyTorch's autograd on the originals (tests/golden/relevance.py), and under edits against
+// differences.
 #include <gtest/gtest.h>
 
 #include "qkv/app/open.h"
@@ -39,8 +40,8 @@ class RelevanceOf : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Models, RelevanceOf,
                          testing::Values("timm_vit", "timm_reg4_cls", "timm_reg4_gap", "timm_qk_norm", "timm_deit3",
                                          "timm_distilled", "timm_map", "timm_non_square", "timm_dinov3",
-                                         "timm_kind_shared", "timm_kind_merged", "timm_kind_symmetric",
-                                         "hf_vit_labels", "hf_deit", "hf_dinov2", "hf_vit_non_square"));
+                                         "timm_kind_shared", "timm_kind_merged", "timm_kind_symmetric", "hf_vit_labels",
+                                         "hf_deit", "hf_dinov2", "hf_vit_non_square"));
 
 TEST_P(RelevanceOf, IsThatOfAutograd) {
   const inspect::GoldenModel<float> golden(GetParam());
@@ -95,11 +96,14 @@ TEST_P(RelevanceOf, EditsThatChangeNothingLeaveIt) {
   const auto stored = io::SafeTensors::Open(golden.folder / "relevance.safetensors");
   const double tolerance = 8 * inspect::Tolerance<float>("", io::Convert<double>(*stored.Find("class.0")),
                                                          io::Convert<double>(*stored.Find("class.0.float64")));
-  inspect::ExpectNear<float>(relevance(list), [&] {
-    Tensor<double> wide({plain.size()});
-    for (int64_t i = 0; i < plain.size(); ++i) wide[i] = plain[i];
-    return wide;
-  }(), tolerance, GetParam());
+  inspect::ExpectNear<float>(
+      relevance(list),
+      [&] {
+        Tensor<double> wide({plain.size()});
+        for (int64_t i = 0; i < plain.size(); ++i) wide[i] = plain[i];
+        return wide;
+      }(),
+      tolerance, GetParam());
 }
 
 TEST(Relevance, RefusesWhatHasNoClasses) {

@@ -97,12 +97,11 @@ TEST(Smooth, HeadsAreThoseOfThePass) {
 
 TEST(Smooth, RefusesWhatIsNotThere) {
   Explorer explorer = OfDigits();
-  for (const char* json : {R"({"step": 5, "query": [0, 0]})", R"({"step": 0, "query": [7, 0]})",
-                           R"({"step": 0, "query": [0]})", R"({"step": 0, "query": 3})",
-                           R"({"step": 0, "query": [0, 0], "sigma": 0})",
-                           R"({"step": 3, "query": [0, 0], "heads": [4]})",
-                           R"({"step": 3, "query": [0, 0], "heads": []})",
-                           R"({"step": 2, "query": [0, 0], "temperature": -1})"}) {
+  for (const char* json :
+       {R"({"step": 5, "query": [0, 0]})", R"({"step": 0, "query": [7, 0]})", R"({"step": 0, "query": [0]})",
+        R"({"step": 0, "query": 3})", R"({"step": 0, "query": [0, 0], "sigma": 0})",
+        R"({"step": 3, "query": [0, 0], "heads": [4]})", R"({"step": 3, "query": [0, 0], "heads": []})",
+        R"({"step": 2, "query": [0, 0], "temperature": -1})"}) {
     EXPECT_NE(ErrorMessage([&] { Smooth(explorer, io::Json::parse(json)); }), "") << json;
   }
 }

@@ -13,8 +13,8 @@ namespace qkv::explore {
 namespace {
 
 Explorer WithTranslator() {
-  return Explorer({.models = {{"digits", "", ""},
-                              {"translator", (SourceFolder() / "models/english-italian").string(), ""}}});
+  return Explorer(
+      {.models = {{"digits", "", ""}, {"translator", (SourceFolder() / "models/english-italian").string(), ""}}});
 }
 
 Packet Translate(Explorer& explorer, io::Json json) {
@@ -68,8 +68,10 @@ TEST(Translate, RefusesWhatItCannot) {
   EXPECT_NE(ErrorMessage([&] { Translate(explorer, {{"text", "  "}}); }), "");
   EXPECT_NE(ErrorMessage([&] { Translate(explorer, {{"text", "a"}, {"rule", "softest"}}); }), "");
   EXPECT_NE(ErrorMessage([&] { Translate(explorer, {{"text", std::string(100000, 'a')}}); }), "");
-  EXPECT_NE(ErrorMessage([&] { explorer.Call("pass", Packet{{{"model", "translator"}}, {}}); }).find("of texts"),
-            std::string::npos);
+  Packet pass;
+  pass.json = {{"model", "translator"}, {"sample", "digit-1"}};
+  const std::string message = ErrorMessage([&] { explorer.Call("pass", pass); });
+  EXPECT_NE(message.find("of texts"), std::string::npos) << message;
 }
 
 }  // namespace

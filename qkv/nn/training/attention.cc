@@ -120,7 +120,7 @@ void MergedBackward(const AttentionParameters<const T>& p, View<const T> x, View
   const int64_t H = p.merged.dim(0);
   for (int64_t h = 0; h < H; ++h) {
     const View<const T> of_head = OfHead(dquery, h, H);
-    simd::MatMul<T>(simd::Transposed(x), of_head, d.merged[h], true, precision);
+    if (!d.merged.empty()) simd::MatMul<T>(simd::Transposed(x), of_head, d.merged[h], true, precision);
     simd::MatMul<T>(of_head, simd::Transposed(p.merged[h]), dx, add || h > 0, precision);
   }
   if (d.key_term.empty()) return;
@@ -186,6 +186,7 @@ void PlacesForward(const Sizes& z, const AttentionParameters<const T>& p, const 
 template <typename T>
 void PlacesBackward(const Sizes& z, const AttentionCache<T>& cache, View<const T> dquery, View<const T> dkey,
                     const AttentionParameters<T>& d) {
+  if (d.bandwidth.empty() && d.query_places.empty()) return;
   ParallelFor(z.H, 1, [&](int64_t begin, int64_t end) {
     for (int64_t h = begin; h < end; ++h) {
       if (cache.bandwidth.empty()) {
@@ -284,7 +285,7 @@ void OperandsBackward(const Sizes& z, const AttentionParameters<const T>& p, con
   }
   if (s.config.kind == AttentionKind::kSymmetric) {
     const View<const T> raw = cache.raw_query;
-    ForColumnRanges(raw.dim(1), raw.dim(0), [&](int64_t begin, int64_t end) {
+    ForColumnRanges(d.eigenvalues.empty() ? 0 : raw.dim(1), raw.dim(0), [&](int64_t begin, int64_t end) {
       simd::AddRowProducts<T>(raw.at(0, begin), raw.stride(0), dquery.at(0, begin), dquery.stride(0), raw.dim(0),
                               end - begin, T(1), d.eigenvalues.data() + begin);
     });
@@ -312,44 +313,34 @@ View<const T> OutputBackward(const AttentionParameters<const T>& p, simd::Precis
   return dnormed;
 }
 
-// The operands for settings.open, which double does not have.
-template <typename T>
-OpenOperands OpenTo(const Sizes& z, const AttentionParameters<const T>& p, const AttentionSettings& s,
-                    const AttentionCache<T>& cache) {
+// Calls `with` the operands for settings.open, which double does not have.
+template <typename T, typename With>
+void OpenTo(const Sizes& z, const AttentionParameters<const T>& p, const AttentionSettings& s,
+            const AttentionCache<T>& cache, With with) {
+  Require(std::is_same_v<T, float> && !z.apart() && !s.causal && s.mask.empty() && s.key_lengths.empty() &&
+              s.dropout == 0 && p.score_bias.empty() && p.sinks.empty() && !s.config.has_window(),
+          "attention: open attention is of float, with all tokens for queries and keys, and without masks, biases, "
+          "sinks and dropout");
   if constexpr (std::is_same_v<T, float>) {
-    Require(!z.apart() && !s.causal && s.mask.empty() && s.key_lengths.empty() && s.dropout == 0 &&
-                p.score_bias.empty() && p.sinks.empty() && !s.config.has_window(),
-            "attention: open attention has all tokens for queries and keys, and no masks, biases, sinks or dropout");
-    return {s.block, MakeAttentionOptions<T>(s, p).scale, cache.query, cache.key, cache.value};
-  } else {
-    Fail("attention: open attention is computed in float");
+    with(OpenOperands{s.block, MakeAttentionOptions<T>(s, p).scale, cache.query, cache.key, cache.value});
   }
 }
 
-// Attention of the operands, into cache.joined and cache.lse.
 template <typename T>
 void Attend(const Sizes& z, const AttentionParameters<const T>& p, const AttentionSettings& s, AttentionCache<T>& cache,
             Arena& arena) {
   const View<T> joined = AsHeads(cache.joined, z.B, z.H);
-  if (s.open) {
-    const OpenOperands operands = OpenTo(z, p, s, cache);
-    if constexpr (std::is_same_v<T, float>) s.open->Forward(operands, joined);
-    return;
-  }
+  if (s.open) return OpenTo<T>(z, p, s, cache, [&](const auto& operands) { s.open->Forward(operands, joined); });
   attention::Attention<T>(cache.query, cache.key, cache.value, MakeAttentionOptions<T>(s, p), joined, arena, cache.lse);
 }
 
-// The gradients of the operands, and of biases and sinks, which accumulate.
 template <typename T>
-void AttendBackward(const AttentionParameters<const T>& p, const AttentionSettings& s, const Sizes& z,
+void AttendBackward(const Sizes& z, const AttentionParameters<const T>& p, const AttentionSettings& s,
                     const AttentionCache<T>& cache, attention::BackwardTensors<T>& tensors,
                     const AttentionParameters<T>& d, Arena& arena) {
   if (s.open) {
-    const OpenOperands operands = OpenTo(z, p, s, cache);
-    if constexpr (std::is_same_v<T, float>) {
-      s.open->Backward(operands, tensors.dout, tensors.dq, tensors.dk, tensors.dv);
-    }
-    return;
+    return OpenTo<T>(z, p, s, cache,
+                     [&](const auto& x) { s.open->Backward(x, tensors.dout, tensors.dq, tensors.dk, tensors.dv); });
   }
   if (!d.score_bias.empty()) tensors.dbias = arena.New<T>(d.score_bias.shape());
   if (!d.sinks.empty()) tensors.dsinks = arena.New<T>({z.H});
@@ -406,7 +397,7 @@ void Backward(const Sizes& z, const AttentionParameters<const T>& p, const Atten
   tensors.out = AsHeads(View<const T>(cache.joined), z.B, z.H), tensors.lse = cache.lse;
   tensors.dout = AsHeads(djoined, z.B, z.H);
   tensors.dq = AsHeads(dquery, z.B, z.H), tensors.dk = AsHeads(dkey, z.B, z.G), tensors.dv = AsHeads(dvalue, z.B, z.G);
-  AttendBackward(p, s, z, cache, tensors, d, arena);
+  AttendBackward(z, p, s, cache, tensors, d, arena);
 
   if (IsPositional(s.config.kind)) {
     PlacesBackward<T>(z, cache, tensors.dq, tensors.dk, d);

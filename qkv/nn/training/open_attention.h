@@ -10,8 +10,8 @@ namespace qkv::nn {
 
 /// Operands of one layer's attention, any strides with a dense last axis.
 struct OpenOperands {
-  int64_t block = 0;                   // number of the layer's block
-  float scale = 1;                     // of the scores q · k
+  int64_t block = 0;                    // number of the layer's block
+  float scale = 1;                      // of the scores q · k
   View<const float> query, key, value;  // [B, H, N, r], [B, G, N, r], [B, G, N, E]
 };
 

@@ -145,7 +145,8 @@ void AttentionPoolBackward(View<const T> x, int64_t begin, const AttentionPoolPa
   const View<T> dquery_sum = arena.New<T>({1, D});
   std::fill_n(dquery_sum.data(), D, T(0));
   simd::AddRows<T>(dquery.data(), D, B, D, dquery_sum.data());
-  LinearBackward<T>(p.latent.reshape({1, D}), p.query, dquery_sum, d.latent.reshape({1, D}), true, d.query, precision);
+  const View<T> dlatent = d.latent.empty() ? d.latent : d.latent.reshape({1, D});
+  LinearBackward<T>(p.latent.reshape({1, D}), p.query, dquery_sum, dlatent, true, d.query, precision);
   if (!add) ClearPrefix(dx, begin);
   ForEachMatrix([&](View<const T> from, View<const T> dto,
                     View<T> dfrom) { LinearBackward<T>(from, p.key_value, dto, dfrom, add, d.key_value, precision); },

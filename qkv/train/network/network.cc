@@ -318,6 +318,7 @@ void Network<T>::Backward(View<const T> weights, View<const T> dlogits, Workspac
   tell(c.depth + 1);
   BlocksBackward<T>(parameters_, weights, Settings(w.options_), w.options_, w.blocks_, dx, gradients, finished,
                     w.arena_);
+  if (gradients.empty()) return;
   EmbedBackward(weights, w, dx, gradients);
   tell(0);
 }

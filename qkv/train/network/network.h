@@ -69,8 +69,9 @@ class Network {
 
   /// Accumulates the gradient of the loss into gradients [P]. dlogits is the gradient with respect to the logits of
   /// this workspace's last Forward; its weights and pixels must still be unchanged in memory. Calls `finished` with
-  /// ranges of `gradients` that are final, from the last to the first. Throws Error if shapes do not fit, or without a
-  /// preceding Forward.
+  /// ranges of `gradients` that are final, from the last to the first. Empty gradients compute those of the blocks'
+  /// activations alone, which open attention is told. Throws Error if shapes do not fit, or without a preceding
+  /// Forward.
   void Backward(View<const T> weights, View<const T> dlogits, Workspace& workspace, View<T> gradients,
                 const std::function<void(int64_t begin, int64_t end)>& finished = {}) const;
 
