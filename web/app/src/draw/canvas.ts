@@ -72,7 +72,7 @@ export function frame(context: CanvasRenderingContext2D, x: number, y: number, w
   context.strokeRect(x, y, w, h);
 }
 
-/** White where the picture is light, clear where it is dark: a drawn digit that can lie over a map. */
+/** White ink on a clear ground, whether the picture is light on dark or dark on light: a digit that can lie over a map. */
 export function inkOf(bitmap: ImageBitmap): HTMLCanvasElement {
   const canvas = document.createElement("canvas");
   canvas.width = bitmap.width;
@@ -80,8 +80,12 @@ export function inkOf(bitmap: ImageBitmap): HTMLCanvasElement {
   const context = canvas.getContext("2d")!;
   context.drawImage(bitmap, 0, 0);
   const image = context.getImageData(0, 0, canvas.width, canvas.height);
+  const light = (i: number) => 0.3 * image.data[i] + 0.59 * image.data[i + 1] + 0.11 * image.data[i + 2];
+  let ground = 0; // mean of the upper and the lower edge
+  for (let x = 0; x < canvas.width; ++x) ground += (light(4 * x) + light(image.data.length - 4 * (x + 1))) / 2 / canvas.width;
+  const paper = ground > 127;
   for (let i = 0; i < image.data.length; i += 4) {
-    image.data[i + 3] = Math.round(0.3 * image.data[i] + 0.59 * image.data[i + 1] + 0.11 * image.data[i + 2]);
+    image.data[i + 3] = Math.round(paper ? 255 - light(i) : light(i));
     image.data[i] = image.data[i + 1] = image.data[i + 2] = 255;
   }
   context.putImageData(image, 0, 0);

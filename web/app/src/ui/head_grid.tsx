@@ -42,16 +42,17 @@ export function HeadGrid({ seen, attention, query, block, head, blocks = attenti
       shared = { low: 0, high };
     }
     blocks.forEach((b, i) =>
-      heads.forEach((h, j) => {
+      heads.forEach((head, j) => {
         const x = kName + j * (tile + kGap), y = i * (tall + kGap);
-        attention.row(b, h, query, row);
-        const out = typeof h === "number" && crossed.includes(`${b}.${h}`);
+        attention.row(b, head, query, row);
+        const out = typeof head === "number" && crossed.includes(`${b}.${head}`);
         context.globalAlpha = out ? 0.25 : 1;
         context.imageSmoothingEnabled = false;
         context.drawImage(mapCanvas(row, prefix, rows, columns, shared ?? { low: 0, high: rangeOf(row, prefix).high }, sequential), x, y, tile, tall);
         if (photo?.ink && tile > 40) {
           context.globalAlpha = out ? 0.1 : 0.28;
-          context.drawImage(photo.ink, x, y, tile, tall);
+          const [top, left, h, w] = seen.where, sx = photo.bitmap.width / seen.photo[1], sy = photo.bitmap.height / seen.photo[0];
+          context.drawImage(photo.ink, left * sx, top * sy, w * sx, h * sy, x, y, tile, tall);
         }
         context.globalAlpha = 1;
         if (query >= prefix && tile > 20) {

@@ -37,18 +37,22 @@ export function Picture(props: PictureProps) {
     canvas.current = element.current!.querySelector("canvas");
     if (!photo || width <= 0) return;
     const context = fit(canvas.current!, width, height);
+    const sx = photo.bitmap.width / pw, sy = photo.bitmap.height / ph; // pixels of the bitmap for one of the photo
     const scale = width / pw, [top, left, h, w] = where.map((side) => side * scale);
     context.imageSmoothingEnabled = photo.bitmap.width > 200;
     context.drawImage(photo.bitmap, 0, 0, width, height);
     if (h < height - 0.5 || w < width - 0.5) {
       context.fillStyle = "rgba(0, 0, 0, .6)";
       context.fillRect(0, 0, width, height);
-      context.drawImage(photo.bitmap, (where[1] * photo.bitmap.width) / pw, (where[0] * photo.bitmap.height) / ph, (where[3] * photo.bitmap.width) / pw, (where[2] * photo.bitmap.height) / ph, left, top, w, h);
+      context.drawImage(photo.bitmap, where[1] * sx, where[0] * sy, where[3] * sx, where[2] * sy, left, top, w, h);
     }
     const over = colours ? rgbCanvas(colours, rows, columns) : values ? mapCanvas(values, prefix, rows, columns, range ?? { low: 0, high: rangeOf(values, prefix).high }, map) : null;
     if (over) {
       context.save();
-      if (!photo.ink) {
+      if (photo.ink) {
+        context.fillStyle = "#000";
+        context.fillRect(left, top, w, h);
+      } else {
         context.globalCompositeOperation = "saturation";
         context.fillStyle = "#888";
         context.fillRect(left, top, w, h);
@@ -59,9 +63,9 @@ export function Picture(props: PictureProps) {
       context.imageSmoothingQuality = "high";
       context.drawImage(over, left, top, w, h);
       if (photo.ink) {
-        context.globalAlpha = colours ? 0.22 : 0.42;
+        context.globalAlpha = Math.max(colours ? 0.22 : 0.42, 1 - opacity);
         context.imageSmoothingEnabled = false;
-        context.drawImage(photo.ink, left, top, w, h);
+        context.drawImage(photo.ink, where[1] * sx, where[0] * sy, where[3] * sx, where[2] * sy, left, top, w, h);
       }
       context.restore();
     }

@@ -146,10 +146,13 @@ function PatchStep({ bench, title, head, foot }: { bench: Bench; title: Componen
 
 // The query's patch and what the weighted mean makes of it.
 function Mixed({ bench, mixed, heads, at, chosen }: { bench: Bench; mixed: NamedArray; heads: number; at: [number, number]; chosen: number }) {
+  // A hard dictionary that holds the query itself returns it: its patch as the model sees it.
+  const { seen } = bench;
+  const own = useAnswer("smooth", seen && { model: seen.model.id, image: seen.id, query: at, step: 1 }).answer?.arrays.mixed;
   const shape = mixed.shape.slice(-3), each = shape.reduce((a, b) => a * b, 1), many = mixed.data.length === each * heads;
   return (
     <div class="mixed">
-      <figure><QueryPatch bench={bench} at={at} /><figcaption>the query's patch</figcaption></figure>
+      <figure>{own && <Cells data={own.data} offset={0} shape={own.shape.slice(-3)} label="The query's patch" />}<figcaption>the query's patch</figcaption></figure>
       <span aria-hidden="true">→</span>
       <figure><Cells data={mixed.data} offset={many ? chosen * each : 0} shape={shape} label="Weighted mean of patches" /><figcaption>weighted mean{heads > 1 ? (many ? `, head ${chosen + 1}` : ", all heads") : ""}</figcaption></figure>
     </div>
@@ -164,22 +167,4 @@ function Cells({ data, offset, shape: [h, w], label }: { data: ArrayLike<number>
     canvas.current!.getContext("2d")!.drawImage(rgbCanvas(data, h, w, offset), 0, 0);
   }, [data, offset, h, w]);
   return <canvas ref={canvas} class="pixels" role="img" aria-label={label} />;
-}
-
-function QueryPatch({ bench, at: [y, x] }: { bench: Bench; at: [number, number] }) {
-  const { seen } = bench, canvas = useRef<HTMLCanvasElement>(null);
-  useLayoutEffect(() => {
-    if (!seen?.png) return;
-    let dropped = false;
-    void createImageBitmap(new Blob([seen.png as BlobPart])).then((bitmap) => {
-      if (dropped || !canvas.current) return;
-      const [ph, pw] = seen.photo, [top, left, h, w] = seen.where, sx = bitmap.width / pw, sy = bitmap.height / ph;
-      const cell = [h / seen.grid[0], w / seen.grid[1]];
-      canvas.current.width = Math.max(1, Math.round(cell[1] * sx));
-      canvas.current.height = Math.max(1, Math.round(cell[0] * sy));
-      canvas.current.getContext("2d")!.drawImage(bitmap, (left + x * cell[1]) * sx, (top + y * cell[0]) * sy, cell[1] * sx, cell[0] * sy, 0, 0, canvas.current.width, canvas.current.height);
-    });
-    return () => void (dropped = true);
-  }, [seen, y, x]);
-  return <canvas ref={canvas} class="pixels" role="img" aria-label={`Patch ${y + 1}, ${x + 1} of the picture`} />;
 }

@@ -257,7 +257,8 @@ export class MockTransport implements Transport {
     if (step === 0) {
       weights = numbers(n, (p) => Math.exp(-((Math.floor(p / kGrid) - qy) ** 2 + ((p % kGrid) - qx) ** 2) / (2 * sigma * sigma)));
     } else if (step === 1) {
-      const best = Math.max(...similar.filter((_, p) => p !== qy * kGrid + qx)), at = similar.findIndex((s, p) => s === best && p !== qy * kGrid + qx);
+      const others = (_: number, p: number) => json.own !== false || p !== qy * kGrid + qx;
+      const best = Math.max(...similar.filter(others)), at = similar.findIndex((s, p) => s === best && others(s, p));
       weights = numbers(n, (p) => +(p === at));
     } else if (step === 2) {
       weights = similar.map((s) => Math.exp(s / (2 * temperature)));
