@@ -10,7 +10,7 @@ function oneFile(): Plugin {
     name: "qkv-one-file",
     enforce: "post",
     generateBundle(_, bundle) {
-      const page = bundle["index.html"];
+      const page = Object.values(bundle).find(({ fileName }) => fileName.endsWith(".html"));
       if (page?.type !== "asset") return;
       let html = String(page.source);
       for (const [name, part] of Object.entries(bundle)) {
@@ -55,7 +55,9 @@ export default defineConfig(({ mode }) => ({
     modulePreload: false,
     cssCodeSplit: false,
     chunkSizeWarningLimit: 8000,
-    rollupOptions: { output: { codeSplitting: false } },
+    outDir: process.env.QKV_WEB_OUT ?? "dist", // set by cmake/WebApp.cmake
+    emptyOutDir: mode !== "attend",
+    rollupOptions: { input: mode === "attend" ? "attend.html" : "index.html", output: { codeSplitting: false } },
   },
   test: { include: ["tests/unit/*.test.ts"] },
 }));

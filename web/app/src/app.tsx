@@ -9,6 +9,7 @@ import { startTour, Tour } from "./tour";
 import { theClient, useAnswer } from "./transport/client";
 import { Problem, Select } from "./ui/controls";
 import { takeFile } from "./ui/panel";
+import { ThemeButton } from "./ui/theme";
 import { AttentionView } from "./views/attention";
 import { RankView, SymmetryView } from "./views/edit";
 import { GaugeView } from "./views/gauge";
@@ -49,10 +50,6 @@ export function App() {
   const catalogue = useAnswer("models", {});
   const parsed = useMemo(() => catalogue.answer && catalogueOf(catalogue.answer), [catalogue.answer]);
   const s = useStore();
-  useEffect(() => {
-    if (s.theme === "auto") delete document.documentElement.dataset.theme;
-    else document.documentElement.dataset.theme = s.theme;
-  }, [s.theme]);
   if (!parsed) {
     return (
       <main class="start">
@@ -106,7 +103,6 @@ const kNone: [] = [];
 
 function Header({ s, catalogue, model, recorded }: { s: State; catalogue: Catalogue; model: Model; recorded: boolean }) {
   const images = catalogue.models.filter(isImage);
-  const themes = ["auto", "light", "dark"] as const;
   return (
     <header class="top">
       <a class="brand" href="#" onClick={(event) => { event.preventDefault(); set({ view: "attention" }); }}>
@@ -117,7 +113,7 @@ function Header({ s, catalogue, model, recorded }: { s: State; catalogue: Catalo
       {!recorded && <OpenModel />}
       <span class="space" />
       {!recorded && !model.photo && <button type="button" class="tour-start" onClick={startTour}>Tour</button>}
-      <button type="button" aria-label={`Colours of the page: ${s.theme}. Switch.`} title="Light, dark, or as the system" onClick={() => set({ theme: themes[(themes.indexOf(s.theme) + 1) % 3] })}><span aria-hidden="true">{{ auto: "◐", light: "☀", dark: "☾" }[s.theme]}</span> <span class="word">{s.theme}</span></button>
+      <ThemeButton theme={s.theme} />
     </header>
   );
 }

@@ -3,7 +3,7 @@ import { useMemo } from "preact/hooks";
 import { Attention, type Head } from "./attention";
 import type { Seen } from "./image";
 import type { Catalogue, Model } from "./model";
-import { tokensOf } from "./model";
+import { kAllPatches, tokensOf } from "./model";
 import type { Edit, State } from "./state";
 import { useAnswer, type Asked } from "./transport/client";
 
@@ -57,7 +57,7 @@ export function usePass(seen: Seen | null, edits: Edit[], block: number): Pass {
   const decoded = useMemo(() => {
     const which = own && asked.request?.blocks;
     const logits = (own?.arrays.logits?.data as Float32Array | undefined) ?? null;
-    const attention = own ? Attention.of(own, Array.isArray(which) ? (which as number[]) : undefined) : null;
+    const attention = own ? Attention.of(own, Array.isArray(which) ? (which as number[]) : undefined, seen?.model.prefix.length) : null;
     return {
       // The last picture's maps stay until the new ones are there, unless their patches are others.
       attention: attention && seen && attention.columns === tokensOf(seen.model) ? attention : null,
@@ -73,7 +73,7 @@ export function usePass(seen: Seen | null, edits: Edit[], block: number): Pass {
 /** The query token: the chosen one, else the first before the patches, else the middle patch. */
 export function queryOf(model: Model, chosen: number): number {
   const tokens = tokensOf(model);
-  if (chosen >= 0 && chosen < tokens) return chosen;
+  if (chosen === kAllPatches || (chosen >= 0 && chosen < tokens)) return chosen;
   return model.prefix.length ? 0 : Math.floor(model.grid[0] / 2) * model.grid[1] + Math.floor(model.grid[1] / 2);
 }
 export const blockOf = (model: Model, chosen: number) => (chosen >= 0 && chosen < model.blocks ? chosen : model.blocks - 1);

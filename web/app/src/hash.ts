@@ -1,6 +1,7 @@
 // The state in the page's address, so that a link shows the same view: #view=rank&rank=4&draw=…
 // Only what differs from the defaults is written. A photo of the reader's own is never part of it.
 import { fromText, toText } from "./drawing";
+import { kAllPatches } from "./model";
 import { kDefaults, kViews, type State, type ViewName } from "./state";
 
 /** Names in the address of the numbers of the state. */
@@ -68,6 +69,7 @@ export function fromHash(hash: string): State {
 function clamped(state: State): State {
   const within = (value: number, least: number, most: number) => Math.min(most, Math.max(least, value));
   for (const key of ["query", "block", "rank", "klass", "seed", "step", "queries", "tour"] as const) state[key] = Math.round(state[key]);
+  if (state.query < 0 && state.query !== kAllPatches) state.query = -1;
   state.t = within(state.t, -1, 1);
   state.step = within(state.step, 0, 5);
   state.rank = Math.max(0, state.rank);

@@ -4,6 +4,7 @@ import type { Attention, Head } from "../attention";
 import { sequential } from "../colour/maps";
 import { fit, frame, mapCanvas, rangeOf, type Range } from "../draw/canvas";
 import type { Seen } from "../image";
+import { blockName, headName } from "../model";
 import { usePhoto, useWidth } from "./hooks";
 
 const kGap = 4, kName = 26; // CSS pixels
@@ -77,18 +78,18 @@ export function HeadGrid({ seen, attention, query, block, head, blocks = attenti
   return (
     <div class="head-grid" ref={element}>
       <div class="column-names" aria-hidden="true" style={{ marginLeft: `${kName}px` }}>
-        {heads.map((h) => <span key={h} style={{ width: `${tile}px`, marginRight: `${kGap}px` }}>{h === "mean" ? "mean" : tile > 58 ? `head ${Number(h) + 1}` : Number(h) + 1}</span>)}
+        {heads.map((h) => <span key={h} style={{ width: `${tile}px`, marginRight: `${kGap}px` }}>{h === "mean" ? "mean" : tile > 58 ? headName(model, h as number) : headName(model, h as number).replace(/^head /, "")}</span>)}
       </div>
       <div class="maps" style={{ width: `${full}px`, height: `${height}px` }}>
         <canvas ref={canvas} style={{ width: `${full}px`, height: `${height}px` }} aria-hidden="true" />
-        {blocks.map((b, i) => <span key={b} class="row-name" aria-hidden="true" style={{ top: `${i * (tall + kGap)}px`, height: `${tall}px`, width: `${kName - 6}px` }}>{b + 1}</span>)}
+        {blocks.map((b, i) => <span key={b} class="row-name" aria-hidden="true" style={{ top: `${i * (tall + kGap)}px`, height: `${tall}px`, width: `${kName - 6}px` }}>{blockName(model, b).replace(/^block /, "")}</span>)}
         <div ref={focus} role="group" aria-label="Maps of blocks and heads. Arrow keys move between them." onKeyDown={onKeyDown}>
           {blocks.map((b, i) =>
             heads.map((h, j) => {
               const chosen = b === block && h === chosenHead;
               return (
                 <button key={`${b}.${h}`} type="button" aria-pressed={chosen} tabIndex={chosen || (i === 0 && j === 0 && !blocks.includes(block)) ? 0 : -1}
-                  aria-label={`block ${b + 1}, ${h === "mean" ? "mean of heads" : `head ${Number(h) + 1}`}`} class={typeof h === "number" && crossed.includes(`${b}.${h}`) ? "out" : ""}
+                  aria-label={`${blockName(model, b)}, ${h === "mean" ? "mean of heads" : headName(model, h as number)}`} class={typeof h === "number" && crossed.includes(`${b}.${h}`) ? "out" : ""}
                   style={{ left: `${kName + j * (tile + kGap)}px`, top: `${i * (tall + kGap)}px`, width: `${tile}px`, height: `${tall}px` }} onClick={() => onPick(b, h)} />
               );
             }),

@@ -4,7 +4,7 @@ import { useRef } from "preact/hooks";
 import type { Bench } from "../bench";
 import { empty, type Drawing } from "../drawing";
 import { pictureOf, type Seen } from "../image";
-import { samplesOf, tokenName } from "../model";
+import { kAllPatches, samplesOf, tokenName } from "../model";
 import { get, set } from "../state";
 import { theClient } from "../transport/client";
 import { Choice, percent, Problem, Slider, Toggle } from "./controls";
@@ -21,6 +21,7 @@ export type Overlay = Pick<PictureProps, "values" | "colours" | "range" | "map">
   ends?: [string, string];
   what?: string; // what the colours are
   free?: boolean; // no query is shown
+  all?: boolean; // the mean over all patches may be the query
   /** Said of a token that is pointed at; left out, its value in percent. */
   say?(token: number): string;
 };
@@ -114,6 +115,7 @@ function Looked({ bench, seen, overlay }: { bench: Bench; seen: Seen; overlay: O
           {model.prefix.slice(0, 6).map((_, token) => (
             <button key={token} type="button" aria-pressed={query === token} onClick={() => set({ query: token, held: false, pointed: -1 })}>{tokenName(model, token)}</button>
           ))}
+          {overlay?.all && <button type="button" aria-pressed={query === kAllPatches} onClick={() => set({ query: kAllPatches, held: false, pointed: -1 })}>all patches (mean)</button>}
         </div>
       )}
       <p class="note keys">{s.cutting ? "Click a patch to hide it or show it again." : overlay?.free ? (overlay.say ? "Point at a patch to read its value." : "") : <>Point at a patch to ask where it looks; click to hold it. Keys: arrows, <kbd>Enter</kbd>, <kbd>Esc</kbd>.</>}</p>

@@ -122,7 +122,7 @@ export function Picture(props: PictureProps) {
         style={{ width: "100%", aspectRatio: `${pw} / ${ph}` }}
         role={live ? "application" : "img"}
         aria-roledescription={live ? "picture with patches" : undefined}
-        aria-label={live ? `${label}. Arrow keys move the query; now ${tokenName(model, Math.max(0, current), seen.grid)}.` : label}
+        aria-label={live ? `${label}. Arrow keys move the query; now ${tokenName(model, current === -1 ? 0 : current, seen.grid)}.` : label}
         tabIndex={live ? 0 : undefined}
         onPointerMove={(event) => {
           if (event.pointerType === "touch" && !event.isPrimary) return;

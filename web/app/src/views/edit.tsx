@@ -26,7 +26,7 @@ function Drift({ bench }: { bench: Bench }) {
   return (
     <>
       <div class="pair">
-        <figure><Picture seen={seen} values={before.row(block, head, query)} query={query} label="As trained" /><figcaption>As trained: block {block + 1}, {headText(bench)}</figcaption></figure>
+        <figure><Picture seen={seen} values={before.row(block, head, query)} query={query} label="As trained" /><figcaption>As trained: block {block}, {headText(bench)}</figcaption></figure>
         <figure><Picture seen={seen} values={now.row(block, head, query)} query={query} label="As edited" /><figcaption>As edited</figcaption></figure>
       </div>
       <BlockAndHead bench={bench} />
@@ -37,7 +37,7 @@ function Drift({ bench }: { bench: Bench }) {
       <section>
         <h2>How far the weights moved</h2>
         <p class="note">Half the sum of differences, mean over queries: 0 % if a head attends as trained, 100 % if to other tokens altogether. All heads: {percent(mean)}.</p>
-        <HeatTable label="How far each head's weights moved" rows={now.which.map((b) => `block ${b + 1}`)} columns={drift[0].map((_, h) => `head ${h + 1}`)} values={drift} low={0} high={Math.max(0.1, ...all)} text={(x) => `${(100 * x).toFixed(0)}`} unit="%" />
+        <HeatTable label="How far each head's weights moved" rows={now.which.map((b) => `block ${b}`)} columns={drift[0].map((_, h) => `head ${h}`)} values={drift} low={0} high={Math.max(0.1, ...all)} text={(x) => `${(100 * x).toFixed(0)}`} unit="%" />
       </section>
     </>
   );

@@ -25,7 +25,7 @@ export function GaugeView({ bench }: { bench: Bench }) {
   const change = Array.isArray(json.change) ? (json.change as number[]) : [Number(json.change_q ?? json.change), Number(json.change_k ?? json.change)];
   const row = base.attention?.row(block, head, query) ?? null;
   return (
-    <Layout bench={bench} overlay={{ values: row, label: `Attention of ${tokenName(model, query)}, block ${block + 1}, head ${head + 1}`, what: "weight" }}>
+    <Layout bench={bench} overlay={{ values: row, label: `Attention of ${tokenName(model, query)}, block ${block}, head ${head}`, what: "weight" }}>
       <Title title="Gauge: other queries and keys, the same attention">
         <p>Multiply {WQ} by any invertible matrix <i>A</i> and {WK} by its inverse transpose: both change as much as you like, and not one score does. So the numbers in {WQ} or {WK} alone mean nothing; only their product does.</p>
       </Title>
@@ -34,7 +34,7 @@ export function GaugeView({ bench }: { bench: Bench }) {
         <Slider label="Strength of A" value={s.strength} min={0} max={1} step={0.05} text={s.strength.toFixed(2)} ends={["0: A = I", "1: a random matrix"]} disabled={!possible} onInput={(strength) => set({ strength })} />
         <div class="row"><button type="button" disabled={!possible} onClick={() => set({ seed: s.seed + 1 })}>Another A</button></div>
         <BlockAndHead bench={bench} mean={false} />
-        {model.heads > 1 && <Slider label="Head" value={head + 1} min={1} max={model.heads} step={1} text={`${head + 1} of ${model.heads}`} onInput={(value) => set({ head: value - 1 })} />}
+        {model.heads > 1 && <Slider label="Head" value={head} min={0} max={model.heads - 1} step={1} text={String(head)} onInput={(value) => set({ head: value })} />}
       </div>
       <Problem error={asked.error} />
       {arrays.wq && (

@@ -20,10 +20,10 @@ export function HeadsView({ bench }: { bench: Bench }) {
   const L = model.blocks, H = model.heads, R = singular ? singular.length / (L * H) : 0;
   const row = pass.attention?.row(block, head, query) ?? null;
   const grid = (values: Float32Array) => Array.from({ length: L }, (_, l) => [...values.subarray(l * H, (l + 1) * H)]);
-  const names = { rows: Array.from({ length: L }, (_, l) => `block ${l + 1}`), columns: Array.from({ length: H }, (_, h) => `head ${h + 1}`) };
+  const names = { rows: Array.from({ length: L }, (_, l) => `block ${l}`), columns: Array.from({ length: H }, (_, h) => `head ${h}`) };
   const pick = { pressed: (l: number, h: number) => l === block && h === head, onPick: (l: number, h: number) => set({ block: l, head: h }), action: "Shows its attention." };
   return (
-    <Layout bench={bench} overlay={{ values: row, label: `Attention of ${tokenName(model, query)}, block ${block + 1}, ${headText(bench)}`, what: "weight" }}>
+    <Layout bench={bench} overlay={{ values: row, label: `Attention of ${tokenName(model, query)}, block ${block}, ${headText(bench)}`, what: "weight" }}>
       <Title title="Heads as matrices">
         <p>A head's scores depend on one matrix alone, <span class="math"><i>M</i> = <i>W</i><sub>Q</sub><sup>T</sup><i>W</i><sub>K</sub></span>; what it writes depends on <span class="math"><i>W</i><sub>O</sub><i>W</i><sub>V</sub></span>. Here are their singular values and how symmetric they are. Choose a head to see it at work in the picture.</p>
       </Title>
@@ -61,14 +61,14 @@ function Spectra({ bench, singular, symmetry, R }: { bench: Bench; singular: Flo
       <div class="wide" tabIndex={0} role="region" aria-label="Singular values of every head">
         <div class="spectra" style={{ gridTemplateColumns: `2rem repeat(${H}, minmax(2.6rem, 7rem))` }}>
           {Array.from({ length: L }, (_, l) => [
-            <span key={`row ${l}`} class="row-name">{l + 1}</span>,
+            <span key={`row ${l}`} class="row-name">{l}</span>,
             ...Array.from({ length: H }, (_, j) => {
               const at = (l * H + j) * R, most = singular[at] || 1;
               const points = Array.from({ length: R }, (_, i) => `${((i + 0.5) / R) * w},${(h - 3 - (singular[at + i] / most) * (h - 8)).toFixed(1)}`);
               const half = [...singular.subarray(at, at + R)].filter((x) => x > most / 2).length;
               return (
                 <button key={j} type="button" aria-pressed={l === block && j === head} onClick={() => set({ block: l, head: j })}
-                  aria-label={`block ${l + 1}, head ${j + 1}: greatest singular value ${most.toPrecision(3)}, ${half} above half of it, symmetry ${plain(symmetry[l * H + j])}`}>
+                  aria-label={`block ${l}, head ${j}: greatest singular value ${most.toPrecision(3)}, ${half} above half of it, symmetry ${plain(symmetry[l * H + j])}`}>
                   <svg viewBox={`0 0 ${w} ${h}`} aria-hidden="true" preserveAspectRatio="none">
                     <polygon points={`0,${h} ${points.join(" ")} ${w},${h}`} />
                     <polyline points={points.join(" ")} />

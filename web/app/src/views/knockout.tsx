@@ -11,6 +11,8 @@ import { Layout } from "../ui/panel";
 import { argmax } from "../ui/predictions";
 import { More, Title } from "./view";
 
+const count = (n: number, what: string) => `${n} ${what}${n === 1 ? "" : "s"}`;
+
 interface Row {
   change: number[];
   winners: number[];
@@ -76,7 +78,7 @@ export function KnockoutView({ bench }: { bench: Bench }) {
         <>
           <Select label="Class" value={String(klass)} onChange={(value) => set({ klass: Number(value) })} options={(model.labels.length ? model.labels.map((_, i) => i) : ranked.slice(0, 10)).map((i) => [String(i), labelOf(model, i)])} />
           {!measuring && seen && <p><button type="button" onClick={() => measure(`${seen.id} ${klass}`)}>Measure every head</button> <span class="note">{model.blocks * model.heads} passes, about {Math.ceil((model.blocks * model.heads * Math.max(pass.milliseconds, 1)) / 1000)} s</span></p>}
-          <HeatTable caption={`Change of the logit of ${labelOf(model, klass)} without the head`} rows={Array.from({ length: model.blocks }, (_, b) => `block ${b + 1}`)} columns={Array.from({ length: model.heads }, (_, h) => `head ${h + 1}`)}
+          <HeatTable caption={`Change of the logit of ${labelOf(model, klass)} without the head`} rows={Array.from({ length: model.blocks }, (_, b) => `block ${b}`)} columns={Array.from({ length: model.heads }, (_, h) => `head ${h}`)}
             values={Array.from({ length: model.blocks }, (_, b) => rows[b]?.change ?? Array(model.heads).fill(null))} low={-most} high={most} map={diverging} text={(x) => signed(x)} unit="of the logit"
             note={(b, h) => { const winner = rows[b]?.winners[h]; return winner !== undefined && ranked.length && winner !== ranked[0] ? `→ ${labelOf(model, winner)}` : ""; }}
             pressed={(b, h) => s.cutHeads.includes(`${b}.${h}`)} onPick={toggle} crosses action="Takes the head out or puts it back." />
@@ -93,7 +95,7 @@ export function KnockoutView({ bench }: { bench: Bench }) {
           ))}
           <button type="button" disabled={!s.cutTokens.length && !s.cutHeads.length} onClick={() => set({ cutTokens: [], cutHeads: [] })}>Put everything back</button>
         </div>
-        <p class="note">{s.cutHeads.length} heads and {s.cutTokens.length} tokens are out.</p>
+        <p class="note" aria-live="polite">{s.cutHeads.length || s.cutTokens.length ? `Out: ${count(s.cutHeads.length, "head")}, ${count(s.cutTokens.length, "token")}.` : "Nothing is out."}</p>
       </section>
       {(s.cutHeads.length > 0 || s.cutTokens.length > 0) && <Logits bench={bench} />}
       <More title="What it shows and what it does not">

@@ -124,13 +124,13 @@ function PatchStep({ bench, title, head, foot }: { bench: Bench; title: Componen
         <Slider label="Temperature τ" value={Math.log10(s.temperature)} min={-4} max={0} step={0.05} text={s.temperature.toPrecision(2)} ends={["sharp", "flat"]} onInput={(x) => set({ temperature: +(10 ** x).toPrecision(4) })} />
       )}
       {s.step === 1 && values && values[query] > 0.5 && <p class="note">The entry most like the query is the patch itself: a dictionary returns what it holds for an equal key.</p>}
-      {s.step === 3 && model.heads > 1 && <Slider label="Head of the first block" value={one + 1} min={1} max={model.heads} step={1} text={`${one + 1} of ${model.heads}`} onInput={(value) => set({ head: value - 1 })} />}
+      {s.step === 3 && model.heads > 1 && <Slider label="Head of the first block" value={one} min={0} max={model.heads - 1} step={1} text={String(one)} onInput={(value) => set({ head: value })} />}
       {mixed && seen && <Mixed bench={{ ...bench, query }} mixed={mixed} heads={heads} at={at as [number, number]} chosen={chosen} />}
       {s.step === 4 && seen && heads > 1 && (
         <div class="tiles">
           {Array.from({ length: heads }, (_, h) => (
             <button key={h} type="button" class="tile" aria-pressed={h === chosen} onClick={() => set({ head: h })}>
-              <Picture seen={seen} values={valuesOf(h)} query={query} label={`head ${h + 1}`} /><span>head {h + 1}</span>
+              <Picture seen={seen} values={valuesOf(h)} query={query} label={`head ${h}`} /><span>head {h}</span>
             </button>
           ))}
         </div>
@@ -154,7 +154,7 @@ function Mixed({ bench, mixed, heads, at, chosen }: { bench: Bench; mixed: Named
     <div class="mixed">
       <figure>{own && <Cells data={own.data} offset={0} shape={own.shape.slice(-3)} label="The query's patch" />}<figcaption>the query's patch</figcaption></figure>
       <span aria-hidden="true">→</span>
-      <figure><Cells data={mixed.data} offset={many ? chosen * each : 0} shape={shape} label="Weighted mean of patches" /><figcaption>weighted mean{heads > 1 ? (many ? `, head ${chosen + 1}` : ", all heads") : ""}</figcaption></figure>
+      <figure><Cells data={mixed.data} offset={many ? chosen * each : 0} shape={shape} label="Weighted mean of patches" /><figcaption>weighted mean{heads > 1 ? (many ? `, head ${chosen}` : ", all heads") : ""}</figcaption></figure>
     </div>
   );
 }

@@ -88,7 +88,7 @@ function Matrices({ answer, rule, bench }: { answer: Parameters<typeof Attention
     <>
       <section>
         <h2>Where each new token looks</h2>
-        <p class="note">Rows: the {rows.length} tokens written. Columns: the {columns.length} tokens read. Block {block + 1}, {typeof head === "number" ? `head ${head + 1}` : head === "mean" ? "mean of heads" : "greatest of heads"}.</p>
+        <p class="note">Rows: the {rows.length} tokens written. Columns: the {columns.length} tokens read. Block {block}, {typeof head === "number" ? `head ${head}` : head === "mean" ? "mean of heads" : "greatest of heads"}.</p>
         <div class="wide" tabIndex={0} role="region" aria-label="Cross-attention matrix">
           <table class="cross">
             <thead><tr><td />{columns.map((token, i) => <th key={i} scope="col"><span>{shown(token)}</span></th>)}</tr></thead>
@@ -111,10 +111,10 @@ function Matrices({ answer, rule, bench }: { answer: Parameters<typeof Attention
         <h2>Every head</h2>
         <div class="cross-heads">
           {Array.from({ length: attention.blocks }, (_, b) => (
-            <div key={b} class="row" role="group" aria-label={`block ${b + 1}`}>
-              <span class="row-name">{b + 1}</span>
+            <div key={b} class="row" role="group" aria-label={`block ${b}`}>
+              <span class="row-name">{b}</span>
               {Array.from({ length: attention.heads }, (_, h) => (
-                <button key={h} type="button" class="tile" aria-pressed={b === block && h === head} aria-label={`block ${b + 1}, head ${h + 1}`} onClick={() => choose(b, h)}>
+                <button key={h} type="button" class="tile" aria-pressed={b === block && h === head} aria-label={`block ${b}, head ${h}`} onClick={() => choose(b, h)}>
                   <Thumb attention={attention} block={b} head={h} />
                 </button>
               ))}

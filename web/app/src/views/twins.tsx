@@ -61,7 +61,7 @@ function Twin({ bench, model }: { bench: Bench; model: Model }) {
     <section class="twin">
       <h2>{model.title}</h2>
       <p class="note">{model.attention}{kWhat[model.attention] && `: ${kWhat[model.attention]}`}</p>
-      <Picture seen={seen} values={pass.attention.row(b, head, query)} query={query} opacity={s.opacity} smooth={s.smooth} label={`${model.title}: block ${b + 1}, ${headText(bench)}`} onPoint={(token) => s.held || set({ query: token })} />
+      <Picture seen={seen} values={pass.attention.row(b, head, query)} query={query} opacity={s.opacity} smooth={s.smooth} label={`${model.title}: block ${b}, ${headText(bench)}`} onPoint={(token) => s.held || set({ query: token })} />
       {best >= 0 && pass.scores && (
         <p class="said"><b>{labelOf(model, best)}</b> {percent(pass.scores[best])}</p>
       )}

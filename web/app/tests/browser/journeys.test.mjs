@@ -62,16 +62,16 @@ test("a held patch stays, and the pointer reads weights", async () => {
   await page.mouse.move(x + width * 0.9, y + height * 0.1);
   await page.waitForTimeout(100);
   assert.equal(await pixels(page, ".head-grid canvas"), held);
-  assert.match(await page.locator(".panel .said").first().innerText(), /Held: patch 4, 4 → patch 1, 7: [\d.]+ %/);
+  assert.match(await page.locator(".panel .said").first().innerText(), /Held: patch 3,3 → patch 0,6: [\d.]+ %/);
   await page.context().close();
 });
 
 test("blocks and heads are chosen in the grid and by the slider", async () => {
   const page = await start("");
-  await page.getByRole("button", { name: "block 2, head 3", exact: true }).click();
-  assert.equal(await page.getByLabel("Block", { exact: true }).inputValue(), "2");
-  await page.getByLabel("Block", { exact: true }).fill("1");
-  assert.equal(await page.getByRole("button", { name: "block 1, head 3", exact: true }).getAttribute("aria-pressed"), "true");
+  await page.getByRole("button", { name: "block 1, head 2", exact: true }).click();
+  assert.equal(await page.getByLabel("Block", { exact: true }).inputValue(), "1");
+  await page.getByLabel("Block", { exact: true }).fill("0");
+  assert.equal(await page.getByRole("button", { name: "block 0, head 2", exact: true }).getAttribute("aria-pressed"), "true");
   await page.context().close();
 });
 
@@ -101,7 +101,7 @@ test("the slider of the rank is followed while it moves", async () => {
 
 test("a head is knocked out and put back", async () => {
   const page = await start("#view=knockout");
-  const cell = page.getByRole("button", { name: /^block 1, head 1: [+−][\d.]+/ });
+  const cell = page.getByRole("button", { name: /^block 0, head 0: [+−][\d.]+/ });
   await cell.waitFor({ timeout: 20000 });
   await cell.click();
   assert.equal(await cell.getAttribute("aria-pressed"), "true");
@@ -109,7 +109,7 @@ test("a head is knocked out and put back", async () => {
   await page.getByLabel("Clicks on the picture hide patches").check();
   const { x, y, width, height } = await page.locator(".panel .picture canvas").boundingBox();
   await page.mouse.click(x + width * 0.5, y + height * 0.5);
-  await page.getByText("1 heads and 1 tokens are out").waitFor();
+  await page.getByText("Out: 1 head, 1 token.").waitFor();
   await page.getByRole("button", { name: "Put everything back" }).click();
   assert.equal(await page.locator(".edited").count(), 0);
   await page.context().close();
