@@ -57,7 +57,8 @@ export class Attention {
   row(block: number, head: Head, query: number, to = new Float32Array(this.columns)): Float32Array {
     to.fill(0);
     if (query === kAllPatches) {
-      const one = new Float32Array(this.columns), patches = this.rows - this.prefix;
+      const one = new Float32Array(this.columns),
+        patches = this.rows - this.prefix;
       for (let q = this.prefix; q < this.rows; ++q) {
         this.row(block, head, q, one);
         for (let k = 0; k < to.length; ++k) to[k] += one[k] / patches;
@@ -77,7 +78,8 @@ export class Attention {
 
   /** Mean over queries of half the sum of |a − b|: 0 if both attend alike, 1 if to disjoint tokens. */
   drift(other: Attention, block: number, head: number): number {
-    const a = new Float32Array(this.columns), b = new Float32Array(this.columns);
+    const a = new Float32Array(this.columns),
+      b = new Float32Array(this.columns);
     let sum = 0;
     for (let q = 0; q < this.rows; ++q) {
       this.row(block, head, q, a);

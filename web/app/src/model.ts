@@ -59,6 +59,8 @@ export const labelOf = (model: Model, index: number) => model.labels?.[index] ||
 
 /** The samples that suit a model: its own, those of models with the same input, and those of none. */
 export function samplesOf({ models, samples }: Catalogue, model: Model): Sample[] {
-  const alike = new Set(models.filter((each) => isImage(each) && each.input.join() === model.input.join()).map(({ id }) => id));
+  const alike = new Set(
+    models.filter((each) => isImage(each) && each.input.join() === model.input.join()).map(({ id }) => id),
+  );
   return samples.filter((sample) => !sample.model || alike.has(sample.model));
 }

@@ -1,9 +1,28 @@
 // The views that the browser tests go over, and helpers to reach them.
-export const kViews = ["attention", "rollout", "relevance", "similarity", "colours", "heads", "gauge", "symmetry", "rank", "knockout", "twins", "steps", "words", "planner"];
+export const kViews = [
+  "attention",
+  "rollout",
+  "relevance",
+  "similarity",
+  "colours",
+  "heads",
+  "gauge",
+  "symmetry",
+  "rank",
+  "knockout",
+  "twins",
+  "steps",
+  "words",
+  "planner",
+];
 
 /** A page that fails the test on any error of the console. */
 export async function newPage(browser, url, options = {}, hash = "") {
-  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, reducedMotion: "reduce", ...options });
+  const context = await browser.newContext({
+    viewport: { width: 1280, height: 900 },
+    reducedMotion: "reduce",
+    ...options,
+  });
   const page = await context.newPage();
   page.problems = [];
   page.on("console", (message) => message.type() === "error" && page.problems.push(message.text()));
@@ -16,12 +35,15 @@ export async function newPage(browser, url, options = {}, hash = "") {
 
 /** Waits until the view has its answers: a prediction, or a heading where there is none. */
 export async function settled(page) {
-  await page.waitForFunction(() => document.querySelector("main h1") && !document.querySelector(".waiting:not(.none), .busy, .progress"));
+  await page.waitForFunction(
+    () => document.querySelector("main h1") && !document.querySelector(".waiting:not(.none), .busy, .progress"),
+  );
   await page.waitForTimeout(400);
 }
 
 export const best = (page) => page.locator(".predictions .said b").first().innerText();
-export const probability = async (page) => parseFloat((await page.locator(".predictions .said span").first().innerText()).replace(" %", ""));
+export const probability = async (page) =>
+  parseFloat((await page.locator(".predictions .said span").first().innerText()).replace(" %", ""));
 
 /** Draws a polyline, in 0 … 1 of the pad. */
 export async function draw(page, points) {
@@ -31,10 +53,18 @@ export async function draw(page, points) {
   for (const [px, py] of points.slice(1)) await page.mouse.move(x + width * px, y + height * py, { steps: 10 });
   await page.mouse.up();
 }
-export const kSeven = [[0.3, 0.22], [0.7, 0.22], [0.46, 0.82]];
+export const kSeven = [
+  [0.3, 0.22],
+  [0.7, 0.22],
+  [0.46, 0.82],
+];
 
 /** The bytes of the picture's canvas, to see whether it changed. */
-export const pixels = (page, selector = ".panel .picture canvas") => page.locator(selector).first().evaluate((canvas) => canvas.toDataURL());
+export const pixels = (page, selector = ".panel .picture canvas") =>
+  page
+    .locator(selector)
+    .first()
+    .evaluate((canvas) => canvas.toDataURL());
 
 /** Tab until the focused element matches, at most so many times. */
 export async function tabTo(page, selector, most = 80) {

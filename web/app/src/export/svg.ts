@@ -1,10 +1,12 @@
 // What a view shows as SVG, read from the page as it is laid out: canvases become images, texts stay texts, inner SVG stays
 // vector. Controls are left out.
 
-const kSkip = "[data-not-kept], input, select, textarea, dialog, .sources, .controls, .display, .tokens, .keys, .choice, .stepper, .sentence, .hidden, datalist, .explain";
+const kSkip =
+  "[data-not-kept], input, select, textarea, dialog, .sources, .controls, .display, .tokens, .keys, .choice, .stepper, .sentence, .hidden, datalist, .explain";
 const kPadding = 16;
 
-const escape = (text: string) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/"/g, "&quot;");
+const escape = (text: string) =>
+  text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/"/g, "&quot;");
 const round = (x: number) => +x.toFixed(2);
 const clear = (colour: string) => colour === "transparent" || /rgba\(.*, 0\)$/.test(colour) || /\/ 0\)$/.test(colour);
 
@@ -16,7 +18,8 @@ interface Origin {
 function box(element: Element, style: CSSStyleDeclaration, { x, y }: Origin): string {
   const at = element.getBoundingClientRect();
   if (at.width < 0.5 || at.height < 0.5) return "";
-  const border = parseFloat(style.borderTopWidth), even = border > 0 && style.borderTopStyle !== "none" && parseFloat(style.borderLeftWidth) > 0;
+  const border = parseFloat(style.borderTopWidth),
+    even = border > 0 && style.borderTopStyle !== "none" && parseFloat(style.borderLeftWidth) > 0;
   const fill = clear(style.backgroundColor) ? "none" : style.backgroundColor;
   let out = "";
   if (fill !== "none" || even) {
@@ -30,7 +33,9 @@ function box(element: Element, style: CSSStyleDeclaration, { x, y }: Origin): st
 
 // Lines of a text node, by the places of its words.
 function texts(node: Text, style: CSSStyleDeclaration, { x, y }: Origin): string {
-  const content = node.data, range = document.createRange(), lines: { text: string; left: number; bottom: number; top: number }[] = [];
+  const content = node.data,
+    range = document.createRange(),
+    lines: { text: string; left: number; bottom: number; top: number }[] = [];
   for (const match of content.matchAll(/\S+/g)) {
     range.setStart(node, match.index);
     range.setEnd(node, match.index + match[0].length);
@@ -50,11 +55,14 @@ function texts(node: Text, style: CSSStyleDeclaration, { x, y }: Origin): string
 }
 
 function vector(element: SVGSVGElement, { x, y }: Origin): string {
-  const at = element.getBoundingClientRect(), copy = element.cloneNode(true) as SVGSVGElement;
-  const from = [element, ...element.querySelectorAll("*")], to = [copy, ...copy.querySelectorAll("*")];
+  const at = element.getBoundingClientRect(),
+    copy = element.cloneNode(true) as SVGSVGElement;
+  const from = [element, ...element.querySelectorAll("*")],
+    to = [copy, ...copy.querySelectorAll("*")];
   from.forEach((each, i) => {
     const style = getComputedStyle(each);
-    for (const name of ["fill", "stroke", "stroke-width", "font-size", "opacity", "fill-opacity"]) to[i].setAttribute(name, style.getPropertyValue(name));
+    for (const name of ["fill", "stroke", "stroke-width", "font-size", "opacity", "fill-opacity"])
+      to[i].setAttribute(name, style.getPropertyValue(name));
     to[i].removeAttribute("class");
   });
   copy.setAttribute("x", String(round(at.left - x)));
@@ -71,7 +79,10 @@ function walk(element: Element, origin: Origin): string {
   if (element instanceof HTMLCanvasElement) {
     const at = element.getBoundingClientRect();
     if (!at.width || !element.width) return "";
-    const pixels = element.classList.contains("pixels") || style.imageRendering === "pixelated" ? ' image-rendering="pixelated"' : "";
+    const pixels =
+      element.classList.contains("pixels") || style.imageRendering === "pixelated"
+        ? ' image-rendering="pixelated"'
+        : "";
     return `<image x="${round(at.left - origin.x)}" y="${round(at.top - origin.y)}" width="${round(at.width)}" height="${round(at.height)}" preserveAspectRatio="none"${pixels} href="${element.toDataURL("image/png")}"/>`;
   }
   if (element instanceof SVGSVGElement) return vector(element, origin);
@@ -85,11 +96,18 @@ function walk(element: Element, origin: Origin): string {
 
 /** The shown view as an SVG document, and its size in CSS pixels. */
 export function viewAsSvg(root: Element, title: string): { svg: string; width: number; height: number } {
-  const at = root.getBoundingClientRect(), origin = { x: at.left - kPadding, y: at.top - kPadding };
-  const body = walk(root, origin), ground = getComputedStyle(document.body);
+  const at = root.getBoundingClientRect(),
+    origin = { x: at.left - kPadding, y: at.top - kPadding };
+  const body = walk(root, origin),
+    ground = getComputedStyle(document.body);
   // Left-out controls leave room at the end.
-  const bottom = Math.max(...[...root.querySelectorAll("canvas, p, table, svg, h1, h2, li")].filter((each) => !each.closest(kSkip)).map((each) => each.getBoundingClientRect().bottom));
-  const width = Math.ceil(at.width + 2 * kPadding), height = Math.ceil(bottom - at.top + 2 * kPadding);
+  const bottom = Math.max(
+    ...[...root.querySelectorAll("canvas, p, table, svg, h1, h2, li")]
+      .filter((each) => !each.closest(kSkip))
+      .map((each) => each.getBoundingClientRect().bottom),
+  );
+  const width = Math.ceil(at.width + 2 * kPadding),
+    height = Math.ceil(bottom - at.top + 2 * kPadding);
   const svg = `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" font-family="${escape(ground.fontFamily)}"><title>${escape(title)}</title><rect width="100%" height="100%" fill="${ground.backgroundColor}"/>${body}</svg>`;
   return { svg, width, height };
 }

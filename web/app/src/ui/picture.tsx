@@ -26,19 +26,38 @@ export interface PictureProps {
 }
 
 export function Picture(props: PictureProps) {
-  const { seen, values, colours, range, map = sequential, opacity = 1, smooth = false, query = -1, pointed = -1, crossed = [], label } = props;
-  const { model, where, photo: [ph, pw] } = seen;
+  const {
+    seen,
+    values,
+    colours,
+    range,
+    map = sequential,
+    opacity = 1,
+    smooth = false,
+    query = -1,
+    pointed = -1,
+    crossed = [],
+    label,
+  } = props;
+  const {
+    model,
+    where,
+    photo: [ph, pw],
+  } = seen;
   const photo = usePhoto(seen.png, !model.photo);
   const [element, width] = useWidth<HTMLDivElement>();
   const height = (width * ph) / pw;
-  const [rows, columns] = seen.grid, prefix = model.prefix.length;
+  const [rows, columns] = seen.grid,
+    prefix = model.prefix.length;
   const canvas = { current: null as HTMLCanvasElement | null };
   useLayoutEffect(() => {
     canvas.current = element.current!.querySelector("canvas");
     if (!photo || width <= 0) return;
     const context = fit(canvas.current!, width, height);
-    const sx = photo.bitmap.width / pw, sy = photo.bitmap.height / ph; // pixels of the bitmap for one of the photo
-    const scale = width / pw, [top, left, h, w] = where.map((side) => side * scale);
+    const sx = photo.bitmap.width / pw,
+      sy = photo.bitmap.height / ph; // pixels of the bitmap for one of the photo
+    const scale = width / pw,
+      [top, left, h, w] = where.map((side) => side * scale);
     context.imageSmoothingEnabled = photo.bitmap.width > 200;
     context.drawImage(photo.bitmap, 0, 0, width, height);
     if (h < height - 0.5 || w < width - 0.5) {
@@ -46,7 +65,11 @@ export function Picture(props: PictureProps) {
       context.fillRect(0, 0, width, height);
       context.drawImage(photo.bitmap, where[1] * sx, where[0] * sy, where[3] * sx, where[2] * sy, left, top, w, h);
     }
-    const over = colours ? rgbCanvas(colours, rows, columns) : values ? mapCanvas(values, prefix, rows, columns, range ?? { low: 0, high: rangeOf(values, prefix).high }, map) : null;
+    const over = colours
+      ? rgbCanvas(colours, rows, columns)
+      : values
+        ? mapCanvas(values, prefix, rows, columns, range ?? { low: 0, high: rangeOf(values, prefix).high }, map)
+        : null;
     if (over) {
       context.save();
       if (photo.ink) {
@@ -78,7 +101,10 @@ export function Picture(props: PictureProps) {
       const [x, y, cw, ch] = cell(token);
       context.fillStyle = "rgba(0, 0, 0, .65)";
       context.fillRect(x, y, cw, ch);
-      for (const [style, line] of [["#000", 4], ["#fff", 2]] as const) {
+      for (const [style, line] of [
+        ["#000", 4],
+        ["#fff", 2],
+      ] as const) {
         context.strokeStyle = style;
         context.lineWidth = line;
         context.beginPath();
@@ -95,8 +121,10 @@ export function Picture(props: PictureProps) {
   });
 
   const tokenAt = (event: PointerEvent | MouseEvent): number => {
-    const box = element.current!.querySelector("canvas")!.getBoundingClientRect(), scale = pw / box.width;
-    const y = ((event.clientY - box.top) * scale - where[0]) / where[2], x = ((event.clientX - box.left) * scale - where[1]) / where[3];
+    const box = element.current!.querySelector("canvas")!.getBoundingClientRect(),
+      scale = pw / box.width;
+    const y = ((event.clientY - box.top) * scale - where[0]) / where[2],
+      x = ((event.clientX - box.left) * scale - where[1]) / where[3];
     return y < 0 || y >= 1 || x < 0 || x >= 1 ? -1 : prefix + Math.floor(y * rows) * columns + Math.floor(x * columns);
   };
   const current = pointed >= 0 ? pointed : query;
@@ -106,7 +134,8 @@ export function Picture(props: PictureProps) {
     if (step) {
       event.preventDefault();
       const i = Math.max(0, current - prefix);
-      const row = Math.floor(i / columns) + (current < prefix ? 0 : step[0]), column = (i % columns) + (current < prefix ? 0 : step[1]);
+      const row = Math.floor(i / columns) + (current < prefix ? 0 : step[0]),
+        column = (i % columns) + (current < prefix ? 0 : step[1]);
       if (row >= 0 && row < rows && column >= 0 && column < columns) props.onPoint?.(prefix + row * columns + column);
     } else if (event.key === "Enter" || event.key === " ") {
       event.preventDefault();
@@ -122,7 +151,11 @@ export function Picture(props: PictureProps) {
         style={{ width: "100%", aspectRatio: `${pw} / ${ph}` }}
         role={live ? "application" : "img"}
         aria-roledescription={live ? "picture with patches" : undefined}
-        aria-label={live ? `${label}. Arrow keys move the query; now ${tokenName(model, current === -1 ? 0 : current, seen.grid)}.` : label}
+        aria-label={
+          live
+            ? `${label}. Arrow keys move the query; now ${tokenName(model, current === -1 ? 0 : current, seen.grid)}.`
+            : label
+        }
         tabIndex={live ? 0 : undefined}
         onPointerMove={(event) => {
           if (event.pointerType === "touch" && !event.isPrimary) return;

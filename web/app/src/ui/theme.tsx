@@ -10,7 +10,12 @@ export function ThemeButton({ theme }: { theme: State["theme"] }) {
     else document.documentElement.dataset.theme = theme;
   }, [theme]);
   return (
-    <button type="button" aria-label={`Colours of the page: ${theme}. Switch.`} title="Light, dark, or as the system" onClick={() => set({ theme: kThemes[(kThemes.indexOf(theme) + 1) % 3] })}>
+    <button
+      type="button"
+      aria-label={`Colours of the page: ${theme}. Switch.`}
+      title="Light, dark, or as the system"
+      onClick={() => set({ theme: kThemes[(kThemes.indexOf(theme) + 1) % 3] })}
+    >
       <span aria-hidden="true">{{ auto: "◐", light: "☀", dark: "☾" }[theme]}</span> <span class="word">{theme}</span>
     </button>
   );

@@ -27,17 +27,40 @@ const kPhoto = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGP4DwAB
 
 // A page of made-up weights: query q looks at q + l + h.
 function fill(change = {}) {
-  const facts = { title: "a < b.png", model: "vit", photo: [40, 60], where: [0, 10, 40, 40], grid: [4, 4], prefix: ["class"], query: 0, layers: ["block 0", "block 3"], heads: ["head 0", "head 1", "head 2"],
-    top: [{ index: 3, label: "cat", score: 0.9 }, { index: 4, label: "dog", score: 0.05 }], ...change };
-  const L = facts.layers.length, H = facts.heads.length, N = facts.prefix.length + 16, weights = new Uint8Array(L * H * N * N), scales = new Float32Array(L * H * N).fill(0.5);
-  for (let l = 0; l < L; ++l) for (let h = 0; h < H; ++h) for (let q = 0; q < N; ++q) weights[((l * H + h) * N + q) * N + ((q + l + h) % N)] = 255;
+  const facts = {
+    title: "a < b.png",
+    model: "vit",
+    photo: [40, 60],
+    where: [0, 10, 40, 40],
+    grid: [4, 4],
+    prefix: ["class"],
+    query: 0,
+    layers: ["block 0", "block 3"],
+    heads: ["head 0", "head 1", "head 2"],
+    top: [
+      { index: 3, label: "cat", score: 0.9 },
+      { index: 4, label: "dog", score: 0.05 },
+    ],
+    ...change,
+  };
+  const L = facts.layers.length,
+    H = facts.heads.length,
+    N = facts.prefix.length + 16,
+    weights = new Uint8Array(L * H * N * N),
+    scales = new Float32Array(L * H * N).fill(0.5);
+  for (let l = 0; l < L; ++l)
+    for (let h = 0; h < H; ++h)
+      for (let q = 0; q < N; ++q) weights[((l * H + h) * N + q) * N + ((q + l + h) % N)] = 255;
   const data = `<script type="application/json" id="facts">${JSON.stringify(facts).replaceAll("<", "\\u003c")}</script>
 <script type="text/plain" id="weights">${base64(weights)}</script>
 <script type="text/plain" id="scales">${base64(scales)}</script>
 <script type="text/plain" id="photo">${kPhoto}</script>
 `;
   const path = join(folder, `page-${Math.abs(facts.query)}-${L}.html`);
-  writeFileSync(path, readFileSync(kPage, "utf8").replace('<script type="module" id="program">', (program) => data + program));
+  writeFileSync(
+    path,
+    readFileSync(kPage, "utf8").replace('<script type="module" id="program">', (program) => data + program),
+  );
   return pathToFileURL(path).href;
 }
 
@@ -62,7 +85,11 @@ test("a page shows every head, follows the pointer and the keys", { skip }, asyn
 });
 
 test("a rollout is one map", { skip }, async () => {
-  const page = await newPage(at.browser, fill({ layers: ["rollout 0-3"], heads: ["mean"], query: -1, top: undefined }), { offline: true });
+  const page = await newPage(
+    at.browser,
+    fill({ layers: ["rollout 0-3"], heads: ["mean"], query: -1, top: undefined }),
+    { offline: true },
+  );
   assert.equal(await page.locator("main h1").innerText(), "Rollout of blocks 0 to 3");
   assert.equal(await page.locator(".maps").count(), 0);
   assert.deepEqual(page.problems, []);
@@ -75,7 +102,10 @@ test("axe finds nothing, light and dark", { skip }, async () => {
     const page = await newPage(at.browser, fill(), { colorScheme });
     await page.evaluate(axe);
     const { violations } = await page.evaluate(() => window.axe.run(document));
-    assert.deepEqual(violations.map(({ id, nodes }) => `${id}: ${nodes[0].html}`), []);
+    assert.deepEqual(
+      violations.map(({ id, nodes }) => `${id}: ${nodes[0].html}`),
+      [],
+    );
     await page.context().close();
   }
 });

@@ -16,8 +16,14 @@ test("every view opens without an error and fits 360 pixels", async () => {
       await page.evaluate((name) => (location.hash = `view=${name}`), view);
       await settled(page);
       assert.ok(await page.locator("main h1").isVisible(), view);
-      assert.equal(await page.locator(".problem[role=alert]").count(), 0, `${view}: ${await page.locator(".problem").allInnerTexts()}`);
-      const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+      assert.equal(
+        await page.locator(".problem[role=alert]").count(),
+        0,
+        `${view}: ${await page.locator(".problem").allInnerTexts()}`,
+      );
+      const wide = await page.evaluate(
+        () => document.documentElement.scrollWidth - document.documentElement.clientWidth,
+      );
       assert.ok(wide <= 0, `${view} is ${wide} pixels too wide`);
     }
     assert.deepEqual(page.problems, []);
@@ -71,19 +77,29 @@ test("blocks and heads are chosen in the grid and by the slider", async () => {
   await page.getByRole("button", { name: "block 1, head 2", exact: true }).click();
   assert.equal(await page.getByLabel("Block", { exact: true }).inputValue(), "1");
   await page.getByLabel("Block", { exact: true }).fill("0");
-  assert.equal(await page.getByRole("button", { name: "block 0, head 2", exact: true }).getAttribute("aria-pressed"), "true");
+  assert.equal(
+    await page.getByRole("button", { name: "block 0, head 2", exact: true }).getAttribute("aria-pressed"),
+    "true",
+  );
   await page.context().close();
 });
 
 test("symmetry changes maps and prediction, and is taken back", async () => {
   const page = await start("#view=symmetry");
-  const trained = await probability(page), map = await pixels(page);
+  const trained = await probability(page),
+    map = await pixels(page);
   await page.getByRole("button", { name: "Swap" }).click();
-  await page.waitForFunction((was) => parseFloat(document.querySelector(".predictions .said span").textContent) !== was, trained);
+  await page.waitForFunction(
+    (was) => parseFloat(document.querySelector(".predictions .said span").textContent) !== was,
+    trained,
+  );
   assert.notEqual(await pixels(page), map);
   assert.match(await page.locator(".edited").innerText(), /symmetry t = −1.00/);
   await page.locator(".edited button").click();
-  await page.waitForFunction((was) => parseFloat(document.querySelector(".predictions .said span").textContent) === was, trained);
+  await page.waitForFunction(
+    (was) => parseFloat(document.querySelector(".predictions .said span").textContent) === was,
+    trained,
+  );
   await page.context().close();
 });
 
@@ -117,12 +133,19 @@ test("a head is knocked out and put back", async () => {
 
 test("a picture is opened from a file, and the link has none of it", async () => {
   const page = await start("");
-  const png = await page.locator(".panel .picture canvas").first().evaluate((canvas) => canvas.toDataURL("image/png").split(",")[1]);
-  await page.locator("input[type=file][accept]").setInputFiles({ name: "mine.png", mimeType: "image/png", buffer: Buffer.from(png, "base64") });
+  const png = await page
+    .locator(".panel .picture canvas")
+    .first()
+    .evaluate((canvas) => canvas.toDataURL("image/png").split(",")[1]);
+  await page
+    .locator("input[type=file][accept]")
+    .setInputFiles({ name: "mine.png", mimeType: "image/png", buffer: Buffer.from(png, "base64") });
   await page.getByText("mine.png:", { exact: false }).waitFor();
   await page.waitForTimeout(500);
   assert.doesNotMatch(await page.evaluate(() => location.hash), /mine|draw|sample/);
-  await page.locator("input[type=file][accept]").setInputFiles({ name: "broken.png", mimeType: "image/png", buffer: Buffer.from("no picture") });
+  await page
+    .locator("input[type=file][accept]")
+    .setInputFiles({ name: "broken.png", mimeType: "image/png", buffer: Buffer.from("no picture") });
   await page.locator(".problem[role=alert]").first().waitFor();
   await page.context().close();
 });

@@ -36,7 +36,9 @@ test("a digit is drawn with keys", async () => {
   await press(" ");
   await press("ArrowDown", 17);
   await press(" ");
-  await page.waitForFunction(() => document.querySelector(".predictions .said b")?.textContent === "1", null, { timeout: 10000 });
+  await page.waitForFunction(() => document.querySelector(".predictions .said b")?.textContent === "1", null, {
+    timeout: 10000,
+  });
   await press("Delete");
   await settled(page);
   assert.match(await page.evaluate(() => location.hash), /draw=/);
@@ -49,7 +51,10 @@ test("the grid of heads is one stop, and arrows move in it", async () => {
   await page.keyboard.press("ArrowUp");
   await page.keyboard.press("ArrowRight");
   await page.waitForTimeout(100);
-  const focused = await page.evaluate(() => [document.activeElement.getAttribute("aria-label"), document.activeElement.getAttribute("aria-pressed")]);
+  const focused = await page.evaluate(() => [
+    document.activeElement.getAttribute("aria-label"),
+    document.activeElement.getAttribute("aria-pressed"),
+  ]);
   assert.match(focused[0], /head 0$/);
   assert.equal(focused[1], "true");
   await page.keyboard.press("Tab");
@@ -74,8 +79,12 @@ test("every stop of Tab is seen", async () => {
       const plain = await page.evaluate(() => {
         const focused = document.activeElement;
         if (!focused || focused === document.body) return "";
-        const seen = focused.closest("label:has(:focus-visible)") ?? focused, style = getComputedStyle(seen), ring = getComputedStyle(focused);
-        const outlined = [style, ring].some((each) => each.outlineStyle !== "none" && parseFloat(each.outlineWidth) >= 1);
+        const seen = focused.closest("label:has(:focus-visible)") ?? focused,
+          style = getComputedStyle(seen),
+          ring = getComputedStyle(focused);
+        const outlined = [style, ring].some(
+          (each) => each.outlineStyle !== "none" && parseFloat(each.outlineWidth) >= 1,
+        );
         const box = seen.getBoundingClientRect();
         return outlined && box.width > 1 && box.height > 1 ? "" : focused.outerHTML.slice(0, 120);
       });
