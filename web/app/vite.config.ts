@@ -71,7 +71,6 @@ export default defineConfig(({ mode }) => ({
     modulePreload: false,
     cssCodeSplit: false,
     chunkSizeWarningLimit: 8000,
-    outDir: process.env.QKV_WEB_OUT ?? "dist", // set by cmake/WebApp.cmake
     emptyOutDir: mode !== "attend",
     rollupOptions: { input: mode === "attend" ? "attend.html" : "index.html", output: { codeSplitting: false } },
   },

@@ -16,7 +16,10 @@ export const kViews = [
   "planner",
 ];
 
-/** A page that fails the test on any error of the console. */
+/** The address of a view, of the built-in digits unless it names a model: a server may list others before them. */
+export const ofDigits = (hash) => (/\bmodel=/.test(hash) ? hash : `${hash || "#"}${hash ? "&" : ""}model=digits`);
+
+/** A page that remembers the errors of its console in `problems`. */
 export async function newPage(browser, url, options = {}, hash = "") {
   const context = await browser.newContext({
     viewport: { width: 1280, height: 900 },
@@ -27,7 +30,7 @@ export async function newPage(browser, url, options = {}, hash = "") {
   page.problems = [];
   page.on("console", (message) => message.type() === "error" && page.problems.push(message.text()));
   page.on("pageerror", (error) => page.problems.push(String(error)));
-  await page.goto(url + hash);
+  await page.goto(url + ofDigits(hash));
   await page.locator("main h1").first().waitFor();
   await settled(page);
   return page;

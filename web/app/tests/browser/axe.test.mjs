@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { after, before, test } from "node:test";
 import { open } from "../browser.mjs";
-import { kViews, newPage, settled } from "../pages.mjs";
+import { kViews, newPage, ofDigits, settled } from "../pages.mjs";
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 let at;
@@ -41,7 +41,7 @@ for (const colorScheme of ["light", "dark"]) {
       const page = await newPage(at.browser, at.url, { viewport, colorScheme });
       const found = [];
       for (const state of kStates) {
-        await page.evaluate((hash) => (location.hash = hash), state);
+        await page.evaluate((hash) => (location.hash = hash), ofDigits(state));
         await settled(page);
         await page.evaluate(() =>
           document.querySelectorAll("details").forEach((each) => (each.open = !each.closest(".keep"))),

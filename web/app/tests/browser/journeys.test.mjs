@@ -13,7 +13,7 @@ test("every view opens without an error and fits 360 pixels", async () => {
   for (const options of [{}, { viewport: { width: 360, height: 740 }, isMobile: true, hasTouch: true }]) {
     const page = await start("", options);
     for (const view of kViews) {
-      await page.evaluate((name) => (location.hash = `view=${name}`), view);
+      await page.evaluate((name) => (location.hash = `view=${name}&model=digits`), view);
       await settled(page);
       assert.ok(await page.locator("main h1").isVisible(), view);
       assert.equal(
@@ -36,7 +36,9 @@ test("a drawn digit is read, and its link shows it again", async () => {
   await page.getByRole("radio", { name: "Draw" }).check();
   await draw(page, kSeven);
   await page.waitForFunction(() => document.querySelector(".predictions .said b")?.textContent === "7");
+  await settled(page);
   await page.waitForFunction(() => location.hash.includes("draw="));
+  await page.waitForTimeout(500); // the address follows the last stroke
   assert.ok((await page.evaluate(() => location.href)).length < 600);
   const again = await start(await page.evaluate(() => location.hash));
   assert.equal(await best(again), "7");
